@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A byte queue with a maximum that is part of its construction; "full" is a normal result.
+ * One contiguous block, so that a reader sees all of it at once; freed when it runs empty, so an
+ * idle connection holds no buffer.
+ */
+#ifndef AB_PROTO_BASE_BUF_H
+#define AB_PROTO_BASE_BUF_H
+
+#include <stdbool.h>
+
+#include "proto/base/cc.h"
+
+struct buf {
+	uint8_t *mem;
+	size_t cap;
+	size_t head;	/* first unread byte */
+	size_t len;	/* unread bytes */
+	size_t max;	/* 0 = no maximum */
+};
+
+#define BUF_NULL { 0 }
+
+static inline void buf_init(struct buf *b, size_t max)
+{
+	*b = (struct buf){ .max = max };
+}
+
+void buf_fini(struct buf *b);
+
+static inline size_t buf_len(const struct buf *b)
+{
+	return b->len;
+}
+
+/* How many bytes still fit below the maximum. */
+static inline size_t buf_room(const struct buf *b)
+{
+	return !b->max ? SIZE_MAX : b->len >= b->max ? 0 : b->max - b->len;
+}
+
+static inline const uint8_t *buf_data(const struct buf *b)
+{
+	return b->mem ? b->mem + b->head : NULL;
+}
+
+/* All or nothing. 0, -ENOBUFS above the maximum, -ENOMEM. */
+must_check int buf_put(struct buf *b, const void *p, size_t n);
+must_check int buf_put_str(struct buf *b, const char *s);
+must_check int buf_printf(struct buf *b, const char *fmt, ...) printf_like(2, 3);
+
+/* Makes room for n bytes and returns where to write them; buf_added() says how many came. The
+ * maximum is not checked here. NULL without memory. */
+uint8_t *buf_space(struct buf *b, size_t n);
+void buf_added(struct buf *b, size_t n);
+
+void buf_drop(struct buf *b, size_t n);
+/* Takes the content as a NUL-terminated heap string (the NUL is not counted). NULL without memory. */
+char *buf_take_str(struct buf *b);
+
+#endif
