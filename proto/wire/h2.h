@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One HTTP/2 connection without I/O, either role: bytes in by h2_feed(), bytes out by h2_output(),
+ * news by polling. Used by the daemon, the library and agentbox-local.
+ *
+ * News. h2_feed() only notes facts; then the owner takes streams from h2_next_ready() until NULL and
+ * looks at what they hold. Nothing is ever called back.
+ *
+ * Credit. A stream's receive buffer is bounded by its window, because the window is given back only
+ * by h2_stream_consume(). The connection's window is given back on arrival, so one reader that
+ * stalls never starves the others. The send side is bounded by h2_stream_room().
+ *
+ * Life of a stream. It exists until it is closed *and* released. Closing (by both ends finishing, a
+ * reset, GOAWAY, or the death of the connection) is reported exactly once, also for every stream
+ * that is open when the connection dies; what was received before stays readable.
+ *
+ * Abuse. Header count and bytes, resets, and frames without progress are budgeted (nghttp2 1.52 has
+ * no glitch limit); beyond the budget the connection ends with ENHANCE_YOUR_CALM.
+ */
+#ifndef AB_PROTO_WIRE_H2_H
+#define AB_PROTO_WIRE_H2_H
+
+#include <stdbool.h>
+
+#include "proto/base/cc.h"
+#include "proto/wire/fields.h"
+
+struct h2;
+struct h2_stream;
+
+enum h2_error {		/* RFC 9113 §7 */
+	H2_NO_ERROR = 0,
+	H2_PROTOCOL_ERROR = 1,
+	H2_INTERNAL_ERROR = 2,
+	H2_FLOW_CONTROL_ERROR = 3,
+	H2_SETTINGS_TIMEOUT = 4,
+	H2_STREAM_CLOSED = 5,
+	H2_FRAME_SIZE_ERROR = 6,
+	H2_REFUSED_STREAM = 7,
+	H2_CANCEL = 8,
+	H2_COMPRESSION_ERROR = 9,
+	H2_CONNECT_ERROR = 10,
+	H2_ENHANCE_YOUR_CALM = 11,
+	H2_INADEQUATE_SECURITY = 12,
+	H2_HTTP_1_1_REQUIRED = 13,
+};
+
+struct h2_options {
+	bool server;
+	bool any_authority;		/* server: accept a missing, empty or odd :authority (gRPC on
+					 * Unix sockets); everything else is checked all the same */
+	uint32_t max_streams;		/* server: what a peer may have open; 0 = 100 */
+	uint32_t stream_window;		/* receive credit per stream; 0 = 256 KiB */
+	uint32_t conn_window;		/* 0 = 16 × stream_window, at least 1 MiB */
+	uint32_t send_max;		/* unsent bytes per stream before room is 0; 0 = 256 KiB */
+	uint32_t head_max_n;		/* header fields per message; 0 = 64 */
+	uint32_t head_max_bytes;	/* 0 = 16 KiB */
+	uint32_t glitch_burst;		/* frames without progress; 0 = 1000 */
+	uint32_t glitch_per_s;		/* 0 = 50 */
+};
+
+must_check int h2_new(const struct h2_options *o, uint64_t now_ms, struct h2 **ret);
+/* Streams still there are freed too, without news. NULL is fine; returns NULL. */
+struct h2 *h2_free(struct h2 *h);
+
+/* Takes all n bytes. 0, or -EPROTO / -ENOMEM: the connection is dead, all streams are closed as
+ * H2_CLOSE_LOST; h2_output() may still hold a GOAWAY worth sending. After that input is ignored. */
+must_check int h2_feed(struct h2 *h, const void *p, size_t n, uint64_t now_ms);
+/* The peer closed or the transport failed: closes all streams as H2_CLOSE_LOST. */
+void h2_lost(struct h2 *h);
+
+/* Bytes to send now (at most about 64 KiB, more after h2_sent()); *ret_n = 0 if none. */
+must_check int h2_output(struct h2 *h, const uint8_t **ret, size_t *ret_n);
+void h2_sent(struct h2 *h, size_t n);
+bool h2_wants_output(const struct h2 *h);
+
+/* --- the connection --- */
+
+bool h2_is_dead(const struct h2 *h);
+const char *h2_why(const struct h2 *h);		/* of a dead one: a sentence; "" else */
+bool h2_settled(const struct h2 *h);		/* the peer's first SETTINGS arrived */
+uint32_t h2_open_streams(const struct h2 *h);
+/* Client: how many more streams may be opened now by the peer's limit; 0 after GOAWAY. */
+uint32_t h2_free_streams(const struct h2 *h);
+uint32_t h2_peer_max_streams(const struct h2 *h);
+/* GOAWAY of the peer: false if none came. Streams above the last id were closed as H2_CLOSE_REFUSED. */
+bool h2_goaway_seen(const struct h2 *h, uint32_t *ret_code);
+/* Ours. Graceful: 2^31-1 first (no new streams are accepted once the peer knows), open ones go on;
+ * the second call, or a code other than NO_ERROR, names the last id for good. */
+void h2_goaway(struct h2 *h, uint32_t code);
+/* One PING; h2_pings_acked() counts the answers. */
+must_check int h2_ping(struct h2 *h);
+uint32_t h2_pings_acked(const struct h2 *h);
+uint64_t h2_last_feed_ms(const struct h2 *h);	/* when bytes last came in */
+
+/* --- streams --- */
+
+/* Client. 0; -EAGAIN when h2_free_streams() is 0; -ENOMEM. `end`: no body follows. The head holds
+ * :method, :scheme, :authority, :path first. */
+must_check int h2_request(struct h2 *h, const struct fields *head, bool end, void *user,
+			  struct h2_stream **ret);
+/* Server: the final response head (":status" first) or, with status 1xx, an interim one. */
+must_check int h2_respond(struct h2_stream *s, const struct fields *head, bool end);
+
+void *h2_stream_user(const struct h2_stream *s);	/* NULL for a new one of a server */
+void h2_stream_set_user(struct h2_stream *s, void *user);
+uint32_t h2_stream_id(const struct h2_stream *s);
+struct h2 *h2_stream_conn(const struct h2_stream *s);
+
+#define H2_NEWS_HEAD	 1u	/* request head (server: a new stream) or final response head */
+#define H2_NEWS_DATA	 2u	/* more to peek */
+#define H2_NEWS_END	 4u	/* the peer finished; trailers, if any, are there */
+#define H2_NEWS_ROOM	 8u	/* room was 0 and is at least half of send_max now */
+#define H2_NEWS_CLOSED	 16u	/* see h2_stream_closed(); comes once, last */
+
+/* Next stream with news, each once until something new happens to it. NULL: none. */
+struct h2_stream *h2_next_ready(struct h2 *h);
+/* What is new since the last call on this stream. */
+unsigned h2_stream_news(struct h2_stream *s);
+
+/* NULL until it came. */
+const struct fields *h2_stream_head(const struct h2_stream *s);
+const struct fields *h2_stream_trailers(const struct h2_stream *s);
+
+/* All that is buffered; valid until the next call on this connection. Returns its length. */
+size_t h2_stream_peek(const struct h2_stream *s, const uint8_t **ret);
+void h2_stream_consume(struct h2_stream *s, size_t n);
+/* The peer finished and all was consumed. */
+bool h2_stream_at_end(const struct h2_stream *s);
+/* The peer finished its side (maybe bytes are still buffered). */
+bool h2_stream_ended(const struct h2_stream *s);
+
+/* Bytes that may be written now; writing more is allowed (a message is never torn) but is a bug if
+ * it happens without bound. */
+size_t h2_stream_room(const struct h2_stream *s);
+size_t h2_stream_unsent(const struct h2_stream *s);
+/* Queues a copy. 0, -EPIPE once the stream is closed or finished, -ENOMEM. */
+must_check int h2_stream_write(struct h2_stream *s, const void *p, size_t n);
+/* Ends our side, after what is queued; trailers may be NULL. */
+must_check int h2_stream_finish(struct h2_stream *s, const struct fields *trailers);
+/* Sends RST_STREAM; the stream closes as H2_CLOSE_LOCAL. */
+void h2_stream_reset(struct h2_stream *s, uint32_t code);
+
+enum h2_close {
+	H2_OPEN = 0,
+	H2_CLOSE_CLEAN,		/* both ends finished */
+	H2_CLOSE_LOCAL,		/* h2_stream_reset() */
+	H2_CLOSE_RESET,		/* the peer's RST_STREAM, or an error of the peer on this stream */
+	H2_CLOSE_REFUSED,	/* proven unprocessed: REFUSED_STREAM, or above GOAWAY's last id, or
+				 * never sent: safe to send again elsewhere */
+	H2_CLOSE_LOST,		/* the connection died: nobody knows */
+};
+
+enum h2_close h2_stream_closed(const struct h2_stream *s, uint32_t *ret_code);
+/* Client: some byte of the request was handed to h2_output(). */
+bool h2_stream_was_sent(const struct h2_stream *s);
+/* The owner's end of the object. An open stream is reset with CANCEL first. */
+void h2_stream_release(struct h2_stream *s);
+
+#endif
