@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One thread with a job queue; results come back to the loop by eventfd, in the order the jobs
+ * were taken. The only locks of the daemon are in here. A job belongs to the worker from submit
+ * until its done() is called on the loop thread.
+ */
+#ifndef AB_DAEMON_EV_WORKER_H
+#define AB_DAEMON_EV_WORKER_H
+
+#include "daemon/ev/loop.h"
+
+struct worker;
+
+struct job {
+	void (*run)(struct job *j);	/* on the thread; unused when the worker has a batch function */
+	void (*done)(struct job *j);	/* on the loop; may free the job */
+	struct list node;
+};
+
+struct worker_options {
+	struct loop *loop;
+	const char *name;	/* thread name, static */
+	/* Takes many jobs at once (group commit): called on the thread with all that are queued, at
+	 * most gather_us after the first one arrived. NULL: run() one by one. */
+	void (*batch)(struct list *jobs, void *user);
+	void *user;
+	uint32_t gather_us;
+};
+
+must_check int worker_new(const struct worker_options *o, struct worker **ret);
+void worker_submit(struct worker *w, struct job *j);
+/* Runs what is queued, joins the thread, calls the done() of all. NULL is fine; returns NULL. */
+struct worker *worker_free(struct worker *w);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One HTTP exchange (request and response) independent of the version: HTTP/2 stream or HTTP/1.1
+ * message pair, server or client. rpc, gateway, upstream, cloud and agentbox-local know no more
+ * about HTTP than this.
+ *
+ * News. The owner's `news` function is called on the loop, never from inside a call into here, and
+ * says only that something changed; the owner looks: head, bytes (peek/consume = credit), end,
+ * room to write, closed. Level, not edge: looking twice is harmless.
+ *
+ * Backpressure. What is not consumed is not read from the peer (beyond the stream's window).
+ * What http_x_room() does not allow should not be written yet; news comes when there is room again.
+ *
+ * End. Exactly one CLOSED per exchange, with who ended it; then the owner releases it (release
+ * before that cancels it). After release no news comes.
+ */
+#ifndef AB_DAEMON_NET_HTTP_H
+#define AB_DAEMON_NET_HTTP_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "proto/base/cc.h"
+#include "proto/base/status.h"
+#include "proto/wire/fields.h"
+
+struct loop;
+struct http_conn;	/* a connection, either role, any version */
+struct http_x;		/* an exchange on it */
+
+typedef void http_news_fn(struct http_x *x, void *user);
+
+void http_x_set_owner(struct http_x *x, http_news_fn *news, void *user);
+void *http_x_user(const struct http_x *x);
+struct http_conn *http_x_conn(const struct http_x *x);	/* NULL once the connection is gone */
+
+/* Server: the request head: pseudo fields :method :scheme :authority :path, then the rest, lower
+ * case (HTTP/1.1: Host became :authority). Client: the final response head (":status"); NULL until
+ * it came. */
+const struct fields *http_x_head(const struct http_x *x);
+const struct fields *http_x_trailers(const struct http_x *x);	/* NULL if none (yet) */
+unsigned http_x_status(const struct http_x *x);			/* client; 0 until the head came */
+
+/* All buffered body bytes; valid until the next call on this exchange. */
+size_t http_x_peek(const struct http_x *x, const uint8_t **ret);
+void http_x_consume(struct http_x *x, size_t n);
+bool http_x_ended(const struct http_x *x);	/* the peer finished its message */
+bool http_x_at_end(const struct http_x *x);	/* … and all of it was consumed */
+
+/* Server. `head` starts with ":status". Without content-length an HTTP/1.1 body goes out chunked.
+ * 1xx = interim. `end`: no body. -EPIPE if closed. */
+must_check int http_x_respond(struct http_x *x, const struct fields *head, bool end);
+size_t http_x_room(const struct http_x *x);
+size_t http_x_unsent(const struct http_x *x);	/* queued and not yet given to the transport */
+must_check int http_x_write(struct http_x *x, const void *p, size_t n);	/* 0, -EPIPE, -ENOMEM */
+must_check int http_x_finish(struct http_x *x, const struct fields *trailers);
+/* Ends it at once: RST_STREAM(code) or closing the HTTP/1.1 connection. */
+void http_x_reset(struct http_x *x, uint32_t h2_code);
+void http_x_release(struct http_x *x);
+
+enum http_close {
+	HTTP_OPEN = 0,
+	HTTP_CLOSE_CLEAN,	/* both messages complete */
+	HTTP_CLOSE_LOCAL,	/* we reset it */
+	HTTP_CLOSE_RESET,	/* the peer reset it (code), or broke the protocol on it */
+	HTTP_CLOSE_REFUSED,	/* proven unprocessed; safe to send again elsewhere */
+	HTTP_CLOSE_LOST,	/* the connection died before the end (truncation included) */
+};
+enum http_close http_x_closed(const struct http_x *x, uint32_t *ret_code);
+bool http_x_was_sent(const struct http_x *x);	/* client: a byte of it may have reached the wire */
+
+/* --- connections --- */
+
+#define HTTP_VERSION_1_1 11
+#define HTTP_VERSION_2	 20
+
+int http_conn_version(const struct http_conn *c);
+int http_conn_fd(const struct http_conn *c);		/* for getsockopt only */
+void *http_conn_user(const struct http_conn *c);
+void http_conn_set_user(struct http_conn *c, void *user);
+const char *http_conn_peer(const struct http_conn *c);	/* "127.0.0.1:4711", "unix" */
+bool http_conn_is_tls(const struct http_conn *c);
+uint32_t http_conn_open_count(const struct http_conn *c);
+/* Ends it: all exchanges close as LOST, then `closed` of its owner is called. `reason` is logged. */
+void http_conn_close(struct http_conn *c, const char *reason);
+/* No new exchanges; closes by itself when the open ones are done. Sends GOAWAY where there is one. */
+void http_conn_drain(struct http_conn *c);
+/* GOAWAY with this code now, and close after flushing what is queued: for abuse. */
+void http_conn_abort(struct http_conn *c, uint32_t h2_code, const char *reason);
+
+/* --- servers --- */
+
+struct tls_server;	/* daemon/net/tls.h */
+
+struct http_server_options {
+	struct loop *loop;
+	int listen_fd;			/* taken over; non-blocking, listening */
+	struct tls_server *tls;		/* NULL = plain; not owned */
+	bool http1, http2;		/* plain: told apart by HTTP/2's preface; TLS: by ALPN */
+	bool any_authority;		/* see wire/h2.h */
+	uint32_t max_conns;		/* above: accepted and closed at once; 0 = 4096 */
+	uint32_t max_streams, stream_window, send_max, head_max_n, head_max_bytes; /* 0 = default */
+	uint32_t handshake_ms;		/* TLS + preface + first request head; 0 = 10 s */
+	uint32_t idle_ms;		/* connection without exchanges; 0 = never */
+	/* A connection came: set *ret_user, or return non-zero to refuse it. May be NULL. */
+	int (*on_conn)(struct http_conn *c, void *user, void **ret_user);
+	/* Its end, once; exchanges are closed before. May be NULL. */
+	void (*on_conn_closed)(struct http_conn *c, void *conn_user, const char *reason, void *user);
+	/* A request head came; call http_x_set_owner() in here. */
+	void (*on_request)(struct http_x *x, void *user);
+	void *user;
+};
+
+struct http_server;
+must_check int http_server_new(const struct http_server_options *o, struct http_server **ret);
+/* Stops accepting; the listen fd is closed. Connections go on. */
+void http_server_stop_accepting(struct http_server *s);
+void http_server_drain(struct http_server *s);	/* stop accepting, drain every connection */
+uint32_t http_server_conns(const struct http_server *s);
+/* Closes everything; no callback comes any more. NULL is fine; returns NULL. */
+struct http_server *http_server_free(struct http_server *s);
+
+/* --- clients --- */
+
+struct tls_client;	/* daemon/net/tls.h: verification, CA, client certificate, session */
+
+struct http_dial_options {
+	struct loop *loop;
+	const char *host;		/* name or address; copied */
+	uint16_t port;
+	const char *connect_host;	/* address to connect to instead of `host`; NULL = same */
+	struct tls_client *tls;		/* NULL = plain */
+	bool plain_http2;		/* plain only: HTTP/2 with prior knowledge instead of 1.1 */
+	const char *proxy;		/* "http://[user:pass@]host:port" for CONNECT; NULL = direct */
+	uint64_t deadline_ms;		/* BOOTTIME, for all steps together */
+	uint32_t stream_window, send_max;
+	/* Exactly once: a connection whose owner is the caller (HTTP/2: SETTINGS sent, requests may
+	 * start), or why not: UNREACHABLE, TLS_UNTRUSTED, PROXY_FAILED, PROXY_AUTH, DEADLINE_REQUEST.
+	 * Never from inside http_dial(). */
+	void (*done)(struct http_conn *c, const struct status *failure, void *user);
+	/* Later, once: the connection ended. No use of it after this returns. */
+	void (*closed)(struct http_conn *c, const char *reason, void *user);
+	/* Something about the connection changed: GOAWAY, free streams, PING answer. May be NULL. */
+	void (*changed)(struct http_conn *c, void *user);
+	void *user;
+};
+
+struct http_dial;
+must_check int http_dial(const struct http_dial_options *o, struct http_dial **ret);
+void http_dial_cancel(struct http_dial *d);	/* only before done */
+
+/* Opens an exchange; the owner gets news by (news, user). -EAGAIN: no free stream (HTTP/1.1: busy). */
+must_check int http_conn_request(struct http_conn *c, const struct fields *head, bool end,
+				 http_news_fn *news, void *user, struct http_x **ret);
+uint32_t http_conn_free_streams(const struct http_conn *c);	/* now; 0 when draining */
+bool http_conn_goaway(const struct http_conn *c, uint32_t *ret_code);
+must_check int http_conn_ping(struct http_conn *c);		/* HTTP/2; -EOPNOTSUPP else */
+uint32_t http_conn_pings_acked(const struct http_conn *c);
+uint64_t http_conn_last_read_ms(const struct http_conn *c);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Structured log: an event name and key=value fields, one line each, to stderr: with <N> priorities
+ * when stderr is the journal's stream (JOURNAL_STREAM), else with time and level. Never blocks: what
+ * stderr does not take at once is dropped and counted. At most LOG_LINES_PER_S lines a second and
+ * event; the surplus is summed up in one line. proto/, pure files and libagentbox never log.
+ */
+#ifndef AB_DAEMON_OBS_LOG_H
+#define AB_DAEMON_OBS_LOG_H
+
+#include <stdbool.h>
+
+#include "proto/base/cc.h"
+
+enum log_level {
+	LOG_LEVEL_ERROR,
+	LOG_LEVEL_WARN,
+	LOG_LEVEL_INFO,
+	LOG_LEVEL_DEBUG,
+};
+
+#define LOG_LINES_PER_S 20u
+
+void log_setup(enum log_level max);
+bool log_level_parse(const char *s, enum log_level *ret);
+
+/* fmt gives the fields: "origin=%s last=%d". Values from outside go through log_q(). */
+void log_event(enum log_level level, const char *event, const char *fmt, ...) printf_like(3, 4);
+
+#define log_error(...) log_event(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warn(...)  log_event(LOG_LEVEL_WARN, __VA_ARGS__)
+#define log_info(...)  log_event(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...) log_event(LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+/* Quoted, control bytes escaped, cut at 256 bytes; valid until the 8th next call. Loop thread. */
+const char *log_q(const char *s);
+
+#endif
