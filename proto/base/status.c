@@ -44,8 +44,8 @@ static void clean(char *s)
 				s[i] = '?';
 }
 
-static void fill(struct status *s, enum ab_code code, enum ab_reason reason, const char *fmt,
-		 va_list ap)
+printf_like(4, 0) static void fill(struct status *s, enum ab_code code, enum ab_reason reason,
+				   const char *fmt, va_list ap)
 {
 	s->code = code;
 	s->reason = reason;

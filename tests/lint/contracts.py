@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""Checks that two lists which must be equal are: reasons and proto, configuration keys and their pages."""
+import re
+
+from common import FILES, Skip, exists, read, run
+
+
+def strip_proto(text):
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+
+
+def reasons():
+    protos = "\n".join(strip_proto(read(f)) for f in FILES if re.match(r"proto/agentbox/v1/.*\.proto$", f))
+    if not protos:
+        raise Skip("there is no .proto yet")
+    body = re.search(r"\benum Reason\s*\{(.*?)\}", protos, re.S)
+    if not body:
+        return ["proto/agentbox/v1: no enum Reason"]
+    in_proto = {(int(n), name) for name, n in re.findall(r"\b(\w+)\s*=\s*(\d+)\s*;", body.group(1)) if n != "0"}
+    in_code = {(int(n), name) for n, name in
+               re.findall(r"^REASON\((\d+),\s*(\w+),", read("proto/base/reasons.def"), re.M)}
+    return ["%d %s is only in %s" % (n, name, "the .proto" if (n, name) in in_proto else "reasons.def")
+            for n, name in sorted(in_proto ^ in_code)]
+
+
+def proto_numbers():
+    """No field number twice in a message; enum values start at 0."""
+    found = []
+    for f in FILES:
+        if not re.match(r"proto/.*\.proto$", f):
+            continue
+        text = strip_proto(read(f))
+        if 'syntax = "proto3"' not in text:
+            found.append("%s: not proto3" % f)
+        for m in re.finditer(r"\benum (\w+)\s*\{([^}]*)\}", text):
+            values = re.findall(r"\b\w+\s*=\s*(\d+)", m.group(2))
+            if values and values[0] != "0":
+                found.append("%s: enum %s does not start at 0" % (f, m.group(1)))
+    return found
+
+
+def config_keys():
+    if not exists("daemon/conf/conf.def"):
+        raise Skip("there is no daemon/conf/conf.def yet")
+    text = re.sub(r"/\*.*?\*/", "", read("daemon/conf/conf.def"), flags=re.S)
+    keys = set(re.findall(r"^\s*[A-Z_]+\(\s*\"?(\w+)\"?\s*,\s*\"?(\w+)\"?\s*,", text, re.M))
+    if not keys:
+        return ["daemon/conf/conf.def: no rows in the form NAME(section, key, …"]
+    found = []
+    for page in ("docs/man/agentboxd.conf.5", "systemd/agentboxd.conf"):
+        if not exists(page):
+            found.append("%s does not exist" % page)
+            continue
+        body = read(page)
+        for section, key in sorted(keys):
+            if not re.search(r"(?<![\w-])%s(?![\w-])" % re.escape(key), body):
+                found.append("%s: [%s] %s is not in it" % (page, section, key))
+    return found
+
+
+if __name__ == "__main__":
+    run([("reasons", reasons), ("proto-form", proto_numbers), ("config-keys", config_keys)])

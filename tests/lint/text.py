@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""Checks that read the text of the files alone: licence lines, forbidden words, banned functions, the one
+writer of each state, tests' and scripts' syntax."""
+import ast
+import os
+import re
+import shutil
+import subprocess
+
+from common import FILES, ROOT, Skip, bare_c, c_files, exists, line_of, matches, read, run
+
+SPDX = "SPDX-License-Identifier: MIT"
+SPDX_FILES = re.compile(r"\.(c|h|py|sh|mjs|proto|def|map|in)$|(^|/)meson\.build$|^\.ci/run$")
+
+
+def spdx():
+    return ["%s: no '%s' in its first three lines" % (f, SPDX) for f in FILES
+            if SPDX_FILES.search(f) and SPDX not in "\n".join(read(f).splitlines()[:3])]
+
+
+# Written so that this file does not match itself.
+FORBIDDEN = (
+    (r"/wo[r]k/", "a path of one machine"),
+    (r"(?<![\w/])/ro[o]t/(?!\.)\w", "a path of one machine"),
+    (r"\bwork[p]lace\b|\bC[E]O\b", "how it was written"),
+    (r"registry\.np[m]js|py[p]i\.org|files\.python[h]osted|deb\.deb[i]an\.org|cra[t]es\.io|proxy\.gol[a]ng",
+     "the host of a registry"),
+    (r"\bT[O]DO\b(?!\(#\d+\))|\bF[I]XME\b|\bX[X]X\b", "unfinished work without its issue, (#n)"),
+)
+
+
+def words():
+    found = []
+    for f in FILES:
+        if re.search(r"\.(png|gz|bin)$|^tests/fuzz/corpus/|^tests/fuzz/.*corpus", f):
+            continue
+        text = read(f)
+        for pattern, why in FORBIDDEN:
+            for m in re.finditer(pattern, text):
+                found.append("%s:%d: '%s': %s" % (f, line_of(text, m.start()), m.group(0), why))
+    return found
+
+
+def banned():
+    rules = []
+    for line in read("tests/lint/banned.tsv").splitlines():
+        if line and not line.startswith("#"):
+            name, where, instead = line.split("\t")
+            rules.append((name, [] if where == "-" else where.split(","), instead))
+    any_of = re.compile(r"(?<![\w.>])(%s)\s*\(" % "|".join(r[0] for r in rules))
+    by_name = {r[0]: r for r in rules}
+    found = []
+    for f in c_files():
+        text = bare_c(read(f))
+        for m in any_of.finditer(text):
+            name, where, instead = by_name[m.group(1)]
+            if not matches(f, where):
+                found.append("%s:%d: %s(): use %s" % (f, line_of(text, m.start()), name, instead))
+    return found
+
+
+FUNCTION = re.compile(r"^(?![\s#/{}*])[^;{}=]*?\b(\w+)\(([^;{}]*)\)\s*\n\{\n(.*?)^\}", re.S | re.M)
+
+
+def states():
+    """A struct that has x_set_state() is written nowhere else."""
+    setters = {}
+    for f in c_files(".c", ".h"):
+        for m in re.finditer(r"\b(\w*set_state)\(\s*struct (\w+) \*", bare_c(read(f))):
+            setters.setdefault(m.group(2), m.group(1))
+    found = []
+    for f in c_files(".c", ".h"):
+        text = bare_c(read(f))
+        if "state" not in text:
+            continue
+        for m in FUNCTION.finditer(text):
+            body = m.group(2) + ";" + m.group(3)
+            for w in re.finditer(r"\b(\w+)->state\s*=[^=]", m.group(3)):
+                kinds = re.findall(r"struct (\w+) \*(?:const )?%s\b" % w.group(1), body)
+                for kind in kinds[:1]:
+                    if kind in setters and m.group(1) != setters[kind]:
+                        found.append("%s:%d: %s writes the state of a struct %s; %s() is its one writer" % (
+                            f, line_of(text, m.start(3) + w.start()), m.group(1), kind, setters[kind]))
+    return found
+
+
+def scripts():
+    found = []
+    for f in FILES:
+        path = os.path.join(ROOT, f)
+        if f.endswith(".py"):
+            try:
+                ast.parse(read(f), f)
+            except SyntaxError as e:
+                found.append("%s:%s: %s" % (f, e.lineno, e.msg))
+        elif f.endswith(".sh") or f == ".ci/run":
+            shell = "bash" if read(f).startswith("#!/bin/bash") else "sh"
+            r = subprocess.run([shell, "-n", path], capture_output=True, text=True)
+            if r.returncode:
+                found.append("%s: %s" % (f, r.stderr.strip()))
+    return found
+
+
+def man():
+    pages = [f for f in FILES if f.startswith("docs/man/") and re.search(r"\.[1-8]$", f)]
+    if not pages:
+        raise Skip("there is no manual page yet")
+    if not shutil.which("mandoc"):
+        raise Skip("mandoc is not installed")
+    r = subprocess.run(["mandoc", "-T", "lint", "-W", "warning"] + pages, capture_output=True, text=True, cwd=ROOT)
+    # references to pages of the other sections are only known where they are installed
+    return [line for line in r.stdout.splitlines() if "referenced manual not found" not in line]
+
+
+def links():
+    """Files that a page names in the form [text](path) exist."""
+    found = []
+    for f in FILES:
+        if not f.endswith(".md"):
+            continue
+        text = read(f)
+        for m in re.finditer(r"\]\((?!https?:|#)([^)#\s]+)", text):
+            if not exists(os.path.normpath(os.path.join(os.path.dirname(f), m.group(1)))):
+                found.append("%s:%d: %s does not exist" % (f, line_of(text, m.start()), m.group(1)))
+    return found
+
+
+if __name__ == "__main__":
+    run([("spdx", spdx), ("words", words), ("banned", banned), ("states", states), ("scripts", scripts),
+         ("man", man), ("links", links)])
