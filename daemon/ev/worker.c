@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ev/worker.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "proto/base/fd.h"
+#include "proto/base/must.h"
+
+struct worker {
+	struct worker_options o;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	struct list queued, finished;	/* under the lock */
+	bool stop;			/* under the lock */
+	int event_fd;
+	struct watch watch;
+};
+
+static void tell_loop(struct worker *w)
+{
+	uint64_t one = 1;
+
+	/* The counter cannot overflow; EAGAIN would mean the loop was told already. */
+	(void)!write(w->event_fd, &one, sizeof(one));
+}
+
+static void run_jobs(struct worker *w, struct list *jobs)
+{
+	if (w->o.batch) {
+		w->o.batch(jobs, w->o.user);
+		return;
+	}
+	list_for_each(n, jobs) {
+		struct job *j = list_entry(n, struct job, node);
+
+		j->run(j);
+	}
+}
+
+static void *thread_main(void *user)
+{
+	struct worker *w = user;
+
+	pthread_setname_np(pthread_self(), w->o.name);
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		struct list jobs;
+
+		while (list_is_empty(&w->queued) && !w->stop)
+			pthread_cond_wait(&w->more, &w->lock);
+		if (list_is_empty(&w->queued))
+			break;
+		if (w->o.gather_us && !w->stop) {
+			pthread_mutex_unlock(&w->lock);
+			usleep(w->o.gather_us);
+			pthread_mutex_lock(&w->lock);
+		}
+		list_take(&jobs, &w->queued);
+		pthread_mutex_unlock(&w->lock);
+		run_jobs(w, &jobs);
+		pthread_mutex_lock(&w->lock);
+		while (!list_is_empty(&jobs)) {
+			struct list *n = jobs.next;
+
+			list_del(n);
+			list_add_tail(&w->finished, n);
+		}
+		tell_loop(w);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+static void deliver(struct worker *w)
+{
+	struct list jobs;
+
+	pthread_mutex_lock(&w->lock);
+	list_take(&jobs, &w->finished);
+	pthread_mutex_unlock(&w->lock);
+	while (!list_is_empty(&jobs)) {
+		struct job *j = list_entry(jobs.next, struct job, node);
+
+		list_del(&j->node);
+		j->done(j);
+	}
+}
+
+static void on_event_fd(struct watch *watch, unsigned ready, void *user)
+{
+	struct worker *w = user;
+	uint64_t n;
+
+	if (read(w->event_fd, &n, sizeof(n)) == (ssize_t)sizeof(n))
+		deliver(w);
+}
+
+int worker_new(const struct worker_options *o, struct worker **ret)
+{
+	struct worker *w = calloc(1, sizeof(*w));
+	sigset_t all, before;
+	int r;
+
+	if (!w)
+		return -ENOMEM;
+	w->o = *o;
+	list_init(&w->queued);
+	list_init(&w->finished);
+	w->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->event_fd < 0) {
+		r = -errno;
+		free(w);
+		return r;
+	}
+	r = watch_init(&w->watch, o->loop, w->event_fd, on_event_fd, w);
+	if (!r)
+		r = watch_set(&w->watch, WATCH_READ);
+	if (!r) {
+		pthread_mutex_init(&w->lock, NULL);
+		pthread_cond_init(&w->more, NULL);
+		/* Signals are the loop thread's. */
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &before);
+		r = -pthread_create(&w->thread, NULL, thread_main, w);
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+	}
+	if (r) {
+		watch_fini(&w->watch);
+		fd_close(w->event_fd);
+		free(w);
+		return r;
+	}
+	*ret = w;
+	return 0;
+}
+
+void worker_submit(struct worker *w, struct job *j)
+{
+	list_init(&j->node);
+	pthread_mutex_lock(&w->lock);
+	must(!w->stop);
+	list_add_tail(&w->queued, &j->node);
+	pthread_cond_signal(&w->more);
+	pthread_mutex_unlock(&w->lock);
+}
+
+struct worker *worker_free(struct worker *w)
+{
+	if (!w)
+		return NULL;
+	pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	pthread_cond_signal(&w->more);
+	pthread_mutex_unlock(&w->lock);
+	pthread_join(w->thread, NULL);
+	deliver(w);
+	watch_fini(&w->watch);
+	fd_close(w->event_fd);
+	pthread_mutex_destroy(&w->lock);
+	pthread_cond_destroy(&w->more);
+	free(w);
+	return NULL;
+}

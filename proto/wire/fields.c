@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include "proto/wire/fields.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/str.h"
+
+void fields_fini(struct fields *f)
+{
+	free(f->text);
+	free(f->v);
+	*f = (struct fields){ .max_n = f->max_n, .max_bytes = f->max_bytes };
+}
+
+void fields_clear(struct fields *f)
+{
+	f->n = f->text_len = f->bytes = 0;
+}
+
+static int reserve(struct fields *f, size_t text)
+{
+	if (f->n == f->cap) {
+		uint32_t cap = f->cap ? f->cap * 2 : 12;
+		struct field *v = realloc(f->v, cap * sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		f->v = v;
+		f->cap = cap;
+	}
+	if (f->text_len + text > f->text_cap) {
+		uint32_t cap = f->text_cap ? f->text_cap : 512;
+		char *t;
+
+		while (cap < f->text_len + text)
+			cap *= 2;
+		t = realloc(f->text, cap);
+		if (!t)
+			return -ENOMEM;
+		f->text = t;
+		f->text_cap = cap;
+	}
+	return 0;
+}
+
+int fields_add(struct fields *f, const char *name, size_t name_len, const char *value,
+	       size_t value_len, bool secret)
+{
+	uint32_t max_bytes = f->max_bytes ? f->max_bytes : FIELDS_MAX_BYTES;
+	struct field *at;
+	int r;
+
+	if (f->n >= (f->max_n ? f->max_n : FIELDS_MAX_N) || name_len > max_bytes ||
+	    value_len > max_bytes || f->bytes + name_len + value_len + 32 > max_bytes)
+		return -EMSGSIZE;
+	r = reserve(f, name_len + value_len + 2);
+	if (r < 0)
+		return r;
+	at = &f->v[f->n++];
+	*at = (struct field){ .name_at = f->text_len, .name_len = (uint32_t)name_len,
+			      .value_at = f->text_len + (uint32_t)name_len + 1,
+			      .value_len = (uint32_t)value_len, .secret = secret };
+	if (name_len)
+		memcpy(f->text + at->name_at, name, name_len);
+	f->text[at->name_at + name_len] = 0;
+	if (value_len)
+		memcpy(f->text + at->value_at, value, value_len);
+	f->text[at->value_at + value_len] = 0;
+	f->text_len += (uint32_t)(name_len + value_len + 2);
+	f->bytes += (uint32_t)(name_len + value_len + 32);
+	return 0;
+}
+
+int fields_put(struct fields *f, const char *name, const char *value)
+{
+	return fields_add(f, name, strlen(name), value, strlen(value), false);
+}
+
+int fields_put_secret(struct fields *f, const char *name, const char *value)
+{
+	return fields_add(f, name, strlen(name), value, strlen(value), true);
+}
+
+int fields_printf(struct fields *f, const char *name, const char *fmt, ...)
+{
+	char small[128], *big = NULL;
+	va_list ap;
+	int n, r;
+
+	va_start(ap, fmt);
+	n = vsnprintf(small, sizeof(small), fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		return -EINVAL;
+	if (n >= (int)sizeof(small)) {
+		va_start(ap, fmt);
+		n = vasprintf(&big, fmt, ap);
+		va_end(ap);
+		if (n < 0)
+			return -ENOMEM;
+	}
+	r = fields_add(f, name, strlen(name), big ? big : small, (size_t)n, false);
+	free(big);
+	return r;
+}
+
+int fields_find(const struct fields *f, const char *name, uint32_t from)
+{
+	size_t n = strlen(name);
+
+	for (uint32_t i = from; i < f->n; i++)
+		if (f->v[i].name_len == n && !memcmp(fields_name(f, i), name, n))
+			return (int)i;
+	return -1;
+}
+
+const char *fields_get(const struct fields *f, const char *name)
+{
+	int i = fields_find(f, name, 0);
+
+	return i < 0 ? NULL : fields_value(f, (uint32_t)i);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ev/loop.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "daemon/ev/worker.h"
+#include "proto/base/rng.h"
+#include "tests/lib/test.h"
+
+static int order[256], n_order;
+
+static void note_timer(struct timer *t, void *user)
+{
+	order[n_order++] = *(int *)user;
+}
+
+TEST(timers_fire_in_order_once)
+{
+	struct loop *l;
+	struct timer t[100];
+	int id[100];
+	struct rng rng;
+
+	CHECK_INT(loop_new(&l), 0);
+	rng_seed(&rng, 1);
+	n_order = 0;
+	for (int i = 0; i < 100; i++) {
+		id[i] = (int)rng_below(&rng, 30);
+		timer_init(&t[i], l, note_timer, &id[i]);
+		CHECK_INT(timer_set(&t[i], loop_now_ms(l) + 500), 0);
+		CHECK_INT(timer_set(&t[i], loop_now_ms(l) + (uint64_t)id[i]), 0);
+	}
+	for (int i = 0; i < 100; i += 3)
+		timer_clear(&t[i]);
+	while (n_order < 66)
+		CHECK_INT(loop_once(l, -1), 0);
+	for (int i = 1; i < n_order; i++)
+		CHECK(order[i - 1] <= order[i]);
+	loop_free(l);
+}
+
+static void on_byte(struct watch *w, unsigned ready, void *user)
+{
+	char c;
+
+	CHECK_INT(read(w->fd, &c, 1), 1);
+	++*(int *)user;
+}
+
+static void defer_again(struct defer *d, void *user)
+{
+	if (++*(int *)user < 5)
+		defer_post(d);
+}
+
+TEST(watches_and_deferred_work)
+{
+	struct loop *l;
+	struct watch w;
+	struct defer d;
+	int fds[2], bytes = 0, runs = 0;
+
+	CHECK_INT(loop_new(&l), 0);
+	CHECK_INT(pipe(fds), 0);
+	CHECK_INT(watch_init(&w, l, fds[0], on_byte, &bytes), 0);
+	CHECK_INT(watch_set(&w, WATCH_READ), 0);
+	defer_init(&d, l, defer_again, &runs);
+	defer_post(&d);
+	defer_post(&d);
+	CHECK_INT(write(fds[1], "ab", 2), 2);
+	CHECK_INT(loop_once(l, 100), 0);
+	CHECK_INT(runs, 5);
+	CHECK_INT(loop_once(l, 100), 0);
+	CHECK_INT(bytes, 2);
+	CHECK_INT(watch_set(&w, 0), 0);
+	CHECK_INT(write(fds[1], "c", 1), 1);
+	CHECK_INT(loop_once(l, 5), 0);
+	CHECK_INT(bytes, 2);
+	watch_fini(&w);
+	watch_fini(&w);
+	close(fds[0]);
+	close(fds[1]);
+	loop_free(l);
+}
+
+static int signals;
+
+static void on_signal(int signo, void *user)
+{
+	signals += signo == SIGUSR1;
+	loop_stop(user, 7);
+}
+
+TEST(signals_arrive_on_the_loop)
+{
+	struct loop *l;
+
+	CHECK_INT(loop_new(&l), 0);
+	CHECK_INT(loop_signal(l, SIGUSR1, on_signal, l), 0);
+	raise(SIGUSR1);
+	CHECK_INT(loop_run(l), 7);
+	CHECK_INT(signals, 1);
+	loop_free(l);
+}
+
+struct sum_job {
+	struct job j;
+	int in, out;
+	int *done;
+};
+
+static void sum_run(struct job *j)
+{
+	struct sum_job *s = container_of(j, struct sum_job, j);
+
+	s->out = s->in + 1;
+}
+
+static void sum_done(struct job *j)
+{
+	struct sum_job *s = container_of(j, struct sum_job, j);
+
+	CHECK_INT(s->out, s->in + 1);
+	CHECK_INT(s->in, *s->done);
+	++*s->done;
+}
+
+TEST(jobs_finish_in_order_and_before_free_returns)
+{
+	struct loop *l;
+	struct worker *w;
+	struct sum_job jobs[50];
+	int done = 0;
+
+	CHECK_INT(loop_new(&l), 0);
+	CHECK_INT(worker_new(&(struct worker_options){ .loop = l, .name = "t" }, &w), 0);
+	for (int i = 0; i < 50; i++) {
+		jobs[i] = (struct sum_job){ .in = i, .done = &done };
+		jobs[i].j.run = sum_run;
+		jobs[i].j.done = sum_done;
+		worker_submit(w, &jobs[i].j);
+	}
+	while (done < 10)
+		CHECK_INT(loop_once(l, -1), 0);
+	worker_free(w);
+	CHECK_INT(done, 50);
+	loop_free(l);
+}
+
+struct thing {
+	struct grave g;
+	int *freed;
+};
+
+static void thing_free(void *p)
+{
+	struct thing *t = p;
+
+	++*t->freed;
+	free(t);
+}
+
+TEST(the_graveyard_is_swept_at_the_end_of_the_pass)
+{
+	struct loop *l;
+	int freed = 0;
+	struct thing *t = calloc(1, sizeof(*t));
+
+	CHECK_INT(loop_new(&l), 0);
+	t->freed = &freed;
+	loop_bury(l, &t->g, thing_free, t);
+	CHECK_INT(freed, 0);
+	CHECK_INT(loop_once(l, -1), 0);
+	CHECK_INT(freed, 1);
+	loop_free(l);
+}
+
+TEST_MAIN()
