@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who asks: filled once per connection by rpc/peer (socket credentials) or the gateway (token), then
+ * only read. Plain data; the pidfd belongs to the connection, so whoever must outlive it dups it.
+ */
+#ifndef AB_DAEMON_AUTH_PRINCIPAL_H
+#define AB_DAEMON_AUTH_PRINCIPAL_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "proto/base/cc.h"
+
+#define PRINCIPAL_GROUPS_MAX 64u	/* supplementary groups beyond it are not seen */
+
+struct principal {
+	uid_t uid;
+	gid_t gid;
+	pid_t pid;	/* for display only: numbers of processes are reused; 0 = unknown */
+	int pidfd;	/* -1 = none */
+	bool admin;	/* uid 0, the daemon's own uid, or a member of admin_group */
+	uint32_t n_groups;
+	gid_t groups[PRINCIPAL_GROUPS_MAX];
+};
+
+static inline bool principal_in_group(const struct principal *p, gid_t gid)
+{
+	if (p->gid == gid)
+		return true;
+	for (uint32_t i = 0; i < p->n_groups; i++)
+		if (p->groups[i] == gid)
+			return true;
+	return false;
+}
+
+#endif

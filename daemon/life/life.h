@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The façade of lifecycle: the only header of this module that others see. Loop thread only.
+ *
+ * Every call starts an operation and calls its `done` exactly once, never from inside the call,
+ * unless life_cancel() came first. What a failure means is in the status (DESIGN §5); input errors
+ * come the same way. Results are borrowed: valid until `done` returns. Arguments are copied.
+ * Deadlines are absolute BOOTTIME ms; 0 = none. A caller that goes away changes nothing that was
+ * already sent: a creation is finished, kept and reaped or left as its policy says.
+ */
+#ifndef AB_DAEMON_LIFE_LIFE_H
+#define AB_DAEMON_LIFE_LIFE_H
+
+#include <stdbool.h>
+
+#include "daemon/auth/principal.h"
+#include "daemon/life/policy.h"
+#include "proto/base/cc.h"
+#include "proto/base/status.h"
+
+struct cloud;	/* daemon/cloud/cloud.h: one per account */
+struct life;
+struct life_op;
+struct loop;
+struct store;
+
+enum life_state {	/* numbers of agentbox.v1.SandboxState; stored: never renumber */
+	LIFE_STATE_NONE = 0,
+	LIFE_CREATING = 1,
+	LIFE_RUNNING = 2,
+	LIFE_PAUSING = 3,
+	LIFE_PAUSED = 4,
+	LIFE_RESUMING = 5,
+	LIFE_SNAPSHOTTING = 6,
+	LIFE_KILLING = 7,
+	LIFE_GONE = 8,
+};
+
+enum life_source {	/* numbers of agentbox.v1.Freshness.Source */
+	LIFE_FROM_CLOUD = 1,
+	LIFE_FROM_CACHE = 2,
+	LIFE_FROM_CACHE_CLOUD_UNREACHABLE = 3,
+};
+
+enum life_on_timeout {	/* numbers of agentbox.v1.Lifecycle.OnTimeout */
+	LIFE_ON_TIMEOUT_UNSET = 0,
+	LIFE_ON_TIMEOUT_KILL = 1,
+	LIFE_ON_TIMEOUT_PAUSE = 2,
+};
+
+struct life_pair {
+	const char *key, *value;
+};
+
+/* Everything message Sandbox says. Strings are never NULL. */
+struct life_sandbox {
+	const char *id, *name, *account;
+	const char *template_id, *alias;
+	enum life_state state;
+	const struct life_pair *metadata;	/* without our own keys, sorted by key */
+	size_t n_metadata;
+	int64_t started_at_ms, end_at_ms;	/* wall; 0 = unknown */
+	uint32_t cpu_count, memory_mb, disk_size_mb;
+	const char *envd_version, *domain;
+	int allow_internet_access;		/* -1 = unset */
+	enum life_on_timeout on_timeout;	/* what the cloud does at end_at */
+	int keep_memory, auto_resume;		/* -1 = unset */
+	struct policy policy;
+	uid_t owner_uid;
+	uint32_t leases, generation;
+	enum life_source source;
+	int64_t as_of_ms;			/* wall */
+	const char *warning;
+	bool adopted;
+	enum ab_reason gone_reason;		/* with LIFE_GONE */
+};
+
+/* Where the agent of a sandbox is reached, for command and file services. Copy what is kept. */
+struct life_target {
+	const char *account, *id;
+	struct cloud *cloud;
+	const char *domain;		/* "" = the account's */
+	const char *access_token;	/* secret; "" = not secure */
+	const char *traffic_token;	/* secret; "" = public */
+	const char *envd_version;
+	const char *default_user;	/* "" = the image's */
+	uint32_t generation;
+	uid_t owner_uid;
+	enum life_state state;		/* RUNNING, or the last thing known while the cloud is away */
+};
+
+struct life_account {
+	const char *name;
+	struct cloud *cloud;
+	const char *domain;		/* of port hosts where the cloud names none: "agentbox.dev" */
+	bool plain_ports;		/* port URLs are http:// (--local) */
+	const char *traffic_token_header; /* NULL = "e2b-traffic-access-token" */
+	const char *default_user;
+	uint32_t max_sandboxes;		/* 0 = no limit of ours */
+};
+
+struct life_uid {			/* [uid U]; a uid without one uses the first account */
+	uid_t uid;
+	const char *account;		/* NULL = the first one */
+	uint32_t max_sandboxes, creates_per_minute; /* 0 = no limit of ours */
+};
+
+/* Asks the agent inside for its health (cloud/envd.h; wired by app). `start` returns a handle for
+ * `cancel`, or NULL without memory; `done` comes exactly once, never from inside. */
+enum life_probe_result {
+	LIFE_PROBE_HEALTHY,
+	LIFE_PROBE_ABSENT,	/* the edge says there is no such sandbox: not a proof */
+	LIFE_PROBE_NO_ANSWER,	/* unreachable, refused, deadline */
+};
+typedef void life_probed_fn(void *done_user, enum life_probe_result result, const struct status *why);
+struct life_prober {
+	void *(*start)(const struct life_target *t, uint64_t deadline_ms, life_probed_fn *done,
+		       void *done_user, void *user);
+	void (*cancel)(void *probe, void *user);
+	void *user;
+};
+
+struct life_options {
+	struct loop *loop;
+	struct store *store;			/* opened, not started: life loads it, then starts it */
+	const struct life_account *accounts;	/* copied; the first one is the default */
+	size_t n_accounts;
+	const struct life_uid *uids;
+	size_t n_uids;
+	struct life_prober prober;
+	struct policy policy;			/* shipped or configured defaults */
+	/* ms; 0 = DESIGN's default */
+	uint64_t history_ms, unclaimed_grace_ms, reconcile_period_ms, max_staleness_ms;
+	uint64_t settle_horizon_ms;		/* 180 s */
+	uint64_t rng_seed;			/* jitter */
+};
+
+/* Loads the store, takes up open intents, starts to reconcile. Serving may begin at once. */
+must_check int life_new(const struct life_options *o, struct life **ret);
+/* No new creation: DRAINING. The rest goes on. */
+void life_drain(struct life *l);
+/* Operations still open are cancelled without a done: answer their callers before. NULL is fine. */
+struct life *life_free(struct life *l);
+
+struct life_counts {
+	uint32_t running, paused, other, gone, intents, requests;
+	uint64_t reconciled_at_ms;	/* BOOTTIME of the last complete one; 0 = never */
+	uint64_t reconcile_skipped;	/* lists that proved nothing */
+	uint32_t list_anomalies;	/* mass losses that were not believed */
+	struct status store;		/* store_health() */
+};
+void life_count(const struct life *l, struct life_counts *ret);
+
+/* Before done: done will not come. What was sent is not undone. NULL is fine. */
+void life_cancel(struct life_op *op);
+
+typedef void life_box_fn(void *user, const struct status *st, const struct life_sandbox *box);
+typedef void life_bool_fn(void *user, const struct status *st, bool yes);
+
+struct life_create {
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const char *request_id;		/* NULL or "" = none; 1..128 printable bytes */
+	uint8_t params_hash[32];	/* SHA-256 of the canonical encoding without the request id */
+	const char *account;		/* NULL or "" = the caller's */
+	const char *template_id;	/* NULL or "" = "base" */
+	uint64_t timeout_ms;		/* 0 = 300 s; sent rounded up to seconds */
+	const struct life_pair *metadata, *envs;
+	size_t n_metadata, n_envs;
+	int secure;			/* -1 = default: true */
+	int allow_internet_access;	/* -1 = unset */
+	const char *name;		/* NULL or "" = none */
+	bool must_create, wait_ready;
+};
+must_check int life_create(struct life *l, const struct life_create *c, life_box_fn *done, void *user,
+			   struct life_op **ret);
+
+struct life_connect {
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const char *sandbox;		/* id or name */
+	uint64_t timeout_ms;		/* 0 = 300 s; never shortens */
+	bool adopt;			/* also one that carries another host's tag */
+	bool wait_ready;
+};
+must_check int life_connect(struct life *l, const struct life_connect *c, life_box_fn *done, void *user,
+			    struct life_op **ret);
+
+#define LIFE_STALENESS_DEFAULT UINT64_MAX
+must_check int life_get(struct life *l, const struct principal *who, const char *sandbox,
+			uint64_t max_staleness_ms, uint64_t deadline_ms, life_box_fn *done, void *user,
+			struct life_op **ret);
+
+must_check int life_set_timeout(struct life *l, const struct principal *who, const char *sandbox,
+				uint64_t timeout_ms, uint64_t deadline_ms, life_box_fn *done, void *user,
+				struct life_op **ret);
+
+/* yes = found: it existed and is gone now. */
+must_check int life_kill(struct life *l, const struct principal *who, const char *sandbox,
+			 uint64_t deadline_ms, life_bool_fn *done, void *user, struct life_op **ret);
+
+/* Asks the agent inside, not the record. */
+must_check int life_is_running(struct life *l, const struct principal *who, const char *sandbox,
+			       uint64_t deadline_ms, life_bool_fn *done, void *user,
+			       struct life_op **ret);
+
+struct life_list {
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const struct life_pair *metadata;	/* all must match */
+	size_t n_metadata;
+	uint32_t states;		/* BIT(enum life_state); 0 = all but GONE */
+	const char *template_id;	/* id or alias; NULL or "" = any */
+	uint32_t page_size;		/* 0 = 100; at most 1000 */
+	const char *page_token;		/* NULL or "" = from the start */
+	bool cached, all_owners, all_hosts;
+	const char *account;		/* NULL or "" = the caller's; another: admins */
+};
+struct life_page {
+	const struct life_sandbox *boxes;
+	size_t n;
+	const char *next_page_token;	/* "" = the end */
+	enum life_source source;
+	int64_t as_of_ms;
+};
+typedef void life_list_fn(void *user, const struct status *st, const struct life_page *page);
+must_check int life_list(struct life *l, const struct life_list *q, life_list_fn *done, void *user,
+			 struct life_op **ret);
+
+struct life_host {
+	const char *host;		/* "3000-ID.DOMAIN" */
+	const char *url;		/* with scheme */
+	const char *traffic_token;	/* "" = public */
+	const char *token_header;
+};
+typedef void life_host_fn(void *user, const struct status *st, const struct life_host *host);
+must_check int life_get_host(struct life *l, const struct principal *who, const char *sandbox,
+			     uint32_t port, uint64_t deadline_ms, life_host_fn *done, void *user,
+			     struct life_op **ret);
+
+/* --- for command and file services --- */
+
+typedef void life_target_fn(void *user, const struct status *st, const struct life_target *t);
+/* Id or name → where its agent is. Asks the cloud when the token is not known. A paused one is
+ * SANDBOX_PAUSED, one that ended its own reason; nothing is woken. */
+must_check int life_resolve(struct life *l, const struct principal *who, const char *sandbox,
+			    uint64_t deadline_ms, life_target_fn *done, void *user,
+			    struct life_op **ret);
+
+enum life_evidence {
+	LIFE_SAW_ABSENT,	/* 502 "sandbox not found" of the edge */
+	LIFE_SAW_REFUSED,	/* 401/403 of the agent: token wrong or rotated */
+	LIFE_SAW_LOST,		/* no connection, or a stream that ended without its end marker */
+};
+/* Something about a sandbox does not fit "running": asks the control plane and says what is true.
+ * OK = it says running (target with a fresh token: try again, or report your own failure as a
+ * transport failure); else SANDBOX_EXPIRED, _KILLED, _GONE, _PAUSED, _NOT_FOUND or UNREACHABLE.
+ * Equal questions share one request to the cloud. */
+must_check int life_note_evidence(struct life *l, const char *account, const char *id,
+				  enum life_evidence what, uint64_t deadline_ms, life_target_fn *done,
+				  void *user, struct life_op **ret);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is stored, as plain structs. Strings are borrowed: the store copies what it is given and
+ * hands out rows that live only during the visit. NULL and "" are stored as "". Moments are wall
+ * clock in ms since 1970 (they must mean something after a reboot); 0 = unknown.
+ */
+#ifndef AB_DAEMON_STORE_ROW_H
+#define AB_DAEMON_STORE_ROW_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "proto/base/cc.h"
+
+#define ROW_HASH_BYTES 32u
+
+/* Key: (account, id). */
+struct row_sandbox {
+	const char *account, *id;
+	const char *name;		/* "" = none; the owner's live name is in row_name */
+	uid_t uid;			/* owner */
+	uint32_t generation;
+	int state;			/* enum life_state */
+	bool ours;			/* carries this host's tag */
+	bool adopted;			/* made elsewhere: never changed in the background */
+	bool claimed;			/* its uid has seen it; until then release rules may reap it */
+	int64_t unclaimed_at_ms;	/* when the wait for a claim began; 0 = claimed */
+	uint64_t seq;			/* of its intent; 0 = none */
+	const char *req_tag;		/* hash in agentbox.req; "" = none */
+
+	const char *template_id, *alias;
+	const char *metadata;		/* packed pairs (life/pairs.h), without our own keys */
+	size_t metadata_len;
+	int64_t started_at_ms, end_at_ms;
+	uint32_t cpu_count, memory_mb, disk_size_mb;
+	const char *envd_version, *domain;
+	const char *access_token, *traffic_token;	/* secrets: only in this 0600 file */
+	int allow_internet_access;	/* -1 = unset, 0, 1 */
+	int on_timeout;			/* 0 = unknown, 1 kill, 2 pause */
+	int keep_memory, auto_resume;	/* -1 = unset, 0, 1 */
+	const char *policy;		/* life/policy.h's text form */
+	const char *warning;
+
+	int64_t as_of_ms;		/* last word of the cloud */
+	int gone_reason;		/* enum ab_reason, with state GONE */
+	int64_t gone_at_ms;
+	const char *gone_evidence;	/* who said so */
+};
+
+enum row_intent_state {
+	ROW_INTENT_OPEN = 1,		/* the POST may be on the wire */
+	ROW_INTENT_SETTLING = 2,	/* its outcome is being looked for */
+};
+
+/* A decision written before it is sent, deleted when the answer is known. Key: seq. */
+struct row_intent {
+	uint64_t seq;
+	int kind;			/* ROW_INTENT_CREATE */
+	enum row_intent_state state;
+	const char *account;
+	uid_t uid;
+	const char *request_id;		/* "" = none */
+	const char *req_tag;
+	const char *name;		/* "" = none */
+	uint32_t generation;
+	const char *template_id;
+	const char *policy;
+	bool claimed;			/* a caller waits, or did until the daemon stopped */
+	int64_t made_at_ms;
+};
+
+#define ROW_INTENT_CREATE 1
+
+enum row_request_state {
+	ROW_REQUEST_OPEN = 1,
+	ROW_REQUEST_DONE = 2,		/* object names the sandbox */
+	ROW_REQUEST_UNKNOWN = 3,	/* settlement ended without an answer */
+};
+
+/* Key: (uid, method, request_id). */
+struct row_request {
+	uid_t uid;
+	const char *method;		/* "Create" */
+	const char *request_id;
+	uint8_t params_hash[ROW_HASH_BYTES];
+	enum row_request_state state;
+	const char *account;
+	const char *object;		/* sandbox id when DONE */
+	const char *req_tag;
+	int64_t used_at_ms;
+};
+
+/* Key: (uid, name). id "" = free again; kept for its generation while the last holder is remembered. */
+struct row_name {
+	uid_t uid;
+	const char *name;
+	const char *account, *id;
+	uint32_t generation;
+};
+
+#endif

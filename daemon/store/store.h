@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Durable state: one SQLite file, one connection, used by one thread (the loop's until
+ * store_start(), the worker's after it). Changes travel as a transaction object that commits as a
+ * whole; those that arrive within 2 ms share one commit. `done` comes on the loop, in the order
+ * of store_tx_commit(); after an OK the change survives kill -9 and, if durable, power loss.
+ *
+ * STATE/ holds: lock (flock of the running daemon, its pid inside), agentboxd.db (0600), host-id
+ * (host id and highest sequence; outside the database on purpose: it survives the loss of it).
+ */
+#ifndef AB_DAEMON_STORE_STORE_H
+#define AB_DAEMON_STORE_STORE_H
+
+#include <stdbool.h>
+
+#include "daemon/store/row.h"
+#include "proto/base/cc.h"
+#include "proto/base/status.h"
+
+struct loop;
+struct store;
+struct store_tx;
+
+enum store_open_result {
+	STORE_OPENED = 0,
+	STORE_BUSY = 75,	/* another daemon holds the state directory: EX_TEMPFAIL */
+	STORE_UNSAFE = 77,	/* a symlink, another owner, too open modes: EX_NOPERM */
+	STORE_TOO_NEW = 78,	/* written by a newer version: EX_CONFIG */
+	STORE_BROKEN = 74,	/* cannot be made usable: EX_IOERR */
+};
+
+struct store_options {
+	struct loop *loop;
+	const char *state_dir;	/* made 0700 if missing */
+	int64_t now_wall_ms;	/* names of files that are moved aside */
+};
+
+/* What there was to say at start. Also logged. */
+struct store_report {
+	char why[256];			/* of a failure; one sentence that names path and cause */
+	int schema_found, schema_known;
+	pid_t holder;			/* with STORE_BUSY; 0 = unknown */
+	bool created;			/* there was no database */
+	char moved_aside[256];		/* a corrupt database went here; "" = none */
+	bool network_fs;		/* no WAL there */
+	unsigned rows_aside;		/* bad rows, kept in table `aside` (known after store_load()) */
+};
+
+/* The value of a failure is the exit code that belongs to it. */
+must_check enum store_open_result store_open(const struct store_options *o, struct store_report *ret_report,
+					     struct store **ret);
+
+struct store_visitor {
+	void (*sandbox)(const struct row_sandbox *r, void *user);
+	void (*intent)(const struct row_intent *r, void *user);
+	void (*request)(const struct row_request *r, void *user);
+	void (*name)(const struct row_name *r, void *user);
+	void *user;
+};
+
+/* Every row, before store_start(). A row that cannot be right is set aside, never fatal. */
+must_check int store_load(struct store *s, const struct store_visitor *v, struct store_report *report);
+must_check int store_start(struct store *s);
+/* Commits what is queued, calls every done, closes. NULL is fine; returns NULL. */
+struct store *store_close(struct store *s);
+
+const char *store_host_id(const struct store *s);
+/* Raised for ever, never given twice, also across loss of the database. -EAGAIN while the next
+ * block of numbers could not be made durable (disk full): nothing may be sent without one. */
+must_check int store_next_seq(struct store *s, uint64_t *ret);
+/* Highest number that an adopted sandbox carries: ours go on above it (a restored backup). */
+void store_seen_seq(struct store *s, uint64_t seq);
+
+/* OK, or STORE_FULL / STORE_READONLY / BUG while the last commit failed with it. */
+const struct status *store_health(const struct store *s);
+
+typedef void store_done_fn(void *user, const struct status *st);
+
+/* Changes of one transaction; all are copied. A failed one (no memory) makes commit fail. */
+must_check int store_tx_new(struct store *s, struct store_tx **ret);
+void store_tx_put_sandbox(struct store_tx *t, const struct row_sandbox *r);
+void store_tx_del_sandbox(struct store_tx *t, const char *account, const char *id);
+void store_tx_put_intent(struct store_tx *t, const struct row_intent *r);
+void store_tx_del_intent(struct store_tx *t, uint64_t seq);
+void store_tx_put_request(struct store_tx *t, const struct row_request *r);
+void store_tx_del_request(struct store_tx *t, uid_t uid, const char *method, const char *request_id);
+void store_tx_put_name(struct store_tx *t, const struct row_name *r);
+void store_tx_del_name(struct store_tx *t, uid_t uid, const char *name);
+/* Hands it over. `durable`: synced to the disk before done. done may be NULL; else it comes
+ * exactly once, never from inside. */
+void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void *user);
+void store_tx_drop(struct store_tx *t);
+
+#endif
