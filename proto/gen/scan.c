@@ -77,11 +77,12 @@ static enum scan_result charge(struct scan *s, const ProtobufCFieldDescriptor *f
 	return SCAN_OK;
 }
 
-static bool take_varint(struct bytes *in, uint64_t *ret)
+/* Tags and lengths have at most 5 bytes, values 10. */
+static bool take_varint(struct bytes *in, unsigned max_bytes, uint64_t *ret)
 {
 	uint64_t v = 0;
 
-	for (unsigned i = 0; i < 10 && in->p < in->end; i++) {
+	for (unsigned i = 0; i < max_bytes && in->p < in->end; i++) {
 		uint8_t b = *in->p++;
 
 		if (i == 9 && b > 1)	/* more than 64 bits */
@@ -112,7 +113,7 @@ static bool take_value(struct bytes *in, unsigned wire, struct bytes *ret)
 
 	switch (wire) {
 	case PROTOBUF_C_WIRE_TYPE_VARINT:
-		if (!take_varint(in, &n))
+		if (!take_varint(in, 10, &n))
 			return false;
 		*ret = (struct bytes){ begin, in->p };
 		return true;
@@ -121,7 +122,7 @@ static bool take_value(struct bytes *in, unsigned wire, struct bytes *ret)
 	case PROTOBUF_C_WIRE_TYPE_32BIT:
 		return take_bytes(in, 4, ret);
 	case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
-		return take_varint(in, &n) && take_bytes(in, n, ret);
+		return take_varint(in, 5, &n) && n <= INT32_MAX && take_bytes(in, n, ret);
 	default:
 		return false;
 	}
@@ -158,7 +159,7 @@ static bool count_packed(ProtobufCType t, struct bytes v, size_t *ret)
 		return n % size == 0;
 	}
 	for (*ret = 0; v.p < v.end; ++*ret)
-		if (!take_varint(&v, &ignored))
+		if (!take_varint(&v, t == PROTOBUF_C_TYPE_BOOL ? 1 : 10, &ignored))
 			return false;
 	return true;
 }
@@ -255,8 +256,8 @@ static enum scan_result scan_fields(struct scan *s, const ProtobufCMessageDescri
 		uint64_t tag;
 		int index;
 
-		/* Field numbers have 29 bits and their varints five bytes; 0 is none. */
-		if (!take_varint(&in, &tag) || tag > UINT32_MAX || tag < 8 ||
+		/* Field numbers have 29 bits; 0 is none. */
+		if (!take_varint(&in, 5, &tag) || tag > UINT32_MAX || tag < 8 ||
 		    !take_value(&in, tag & 7, &v))
 			return failed(s, NULL, SCAN_MALFORMED);
 		index = find_field(type, (uint32_t)(tag >> 3));

@@ -19,7 +19,7 @@
 #define SCAN_ELEMENTS_MAX   1024u		/* in one repeated field or map, unless a cap says otherwise */
 #define SCAN_FIELDS_MAX	    64u			/* distinct fields of one message type of ours */
 #define SCAN_MEMORY_FACTOR  8u			/* memory of the unpacked message / its wire size … */
-#define SCAN_MEMORY_FLOOR   (64u * 1024)	/* … but never less than this */
+#define SCAN_MEMORY_FLOOR   (1024u * 1024)	/* … but never less than this is allowed */
 #define SCAN_PATH_MAX	    128u
 
 enum scan_result {
