@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The cloud's control plane for one account: what lifecycle may ask. Every call is asynchronous and
+ * returns a struct cloud_call (NULL only without memory); its `done` comes exactly once, on the
+ * loop, never from inside the call, and not after cloud_call_cancel().
+ *
+ * Repeats. A call that asks or is idempotent (get, list, kill, set_timeout, refresh, connect) is
+ * repeated inside its deadline after a connection failure, and after 429 and 503 with Retry-After.
+ * Create is sent again only when it is proven that the cloud did not process it; otherwise its
+ * outcome is CLOUD_UNKNOWN and the create protocol settles it by tag.
+ */
+#ifndef AB_DAEMON_CLOUD_CLOUD_H
+#define AB_DAEMON_CLOUD_CLOUD_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "daemon/cloud/model.h"
+#include "proto/base/cc.h"
+#include "proto/base/status.h"
+
+struct cloud;
+struct cloud_call;
+struct loop;
+struct pool;
+struct rng;
+struct tls_client;
+
+struct cloud_options {
+	struct loop *loop;
+	struct pool *pool;
+	struct tls_client *tls;		/* CA, client certificate; for every https address; not owned */
+	const char *account;		/* name for logs; connections are never shared between accounts */
+	const char *api_url;		/* NULL = "https://api." domain */
+	const char *domain;		/* NULL = "e2b.app" */
+	const char *sandbox_url;	/* NULL = by domain (CLOUD-WIRE §1.4) */
+	const char *api_key;		/* copied, wiped at the end; NULL = KEY_MISSING until one is set */
+	bool check_key_format;		/* ^e2b_[0-9a-f]+$ before anything is sent */
+	const char *header_sandbox_id;	/* NULL = "e2b-sandbox-id" */
+	const char *header_sandbox_port;	/* NULL = "e2b-sandbox-port" */
+	const char *header_traffic_token;	/* NULL = "e2b-traffic-access-token" */
+	const char *default_user;	/* for agents before 0.4.0; NULL = "user" */
+	const char *proxy;		/* "http://[user:pass@]host:port"; NULL = direct */
+	const char *no_proxy;		/* comma list of host suffixes; NULL = none */
+	bool plain_http2;		/* http:// addresses speak HTTP/2 with prior knowledge */
+	uint32_t max_in_flight;		/* control-plane calls at once; 0 = 64 */
+	/* The cloud answered 401. May call cloud_set_key() in here; then the call is sent once more. */
+	void (*on_key_rejected)(struct cloud *c, void *user);
+	void *user;
+};
+
+/* 0, -ENOMEM, or -EINVAL: *ret_why (optional) says which option and why, for the configuration. */
+must_check int cloud_new(const struct cloud_options *o, struct cloud **ret, struct status *ret_why);
+/* Calls still open end without news. NULL is fine; returns NULL. */
+struct cloud *cloud_free(struct cloud *c);
+void cloud_set_key(struct cloud *c, const char *api_key);
+void cloud_set_tls(struct cloud *c, struct tls_client *tls);	/* new connections use it */
+
+enum cloud_outcome {
+	CLOUD_DONE,	/* the cloud did it; status OK */
+	CLOUD_UNSENT,	/* proven unprocessed: safe to send again */
+	CLOUD_REFUSED,	/* a definite answer; nothing was made or changed */
+	CLOUD_UNKNOWN,	/* maybe processed */
+};
+
+/* Evidence in `status` where known: upstream_status, upstream_request_id, error_code, route. */
+struct cloud_result {
+	enum cloud_outcome outcome;
+	struct status status;
+	unsigned http_status;		/* 0 = no answer */
+	bool not_found;			/* 404 from the resource (not from the route); kill: DONE too */
+	bool conflict;			/* 409: it is changing its state */
+	bool retry_later;		/* the cloud asks for patience (429, 503): see retry_after_ms */
+	int64_t date_ms;		/* the answer's Date header, 0 = none */
+	uint64_t took_ms;		/* from the first byte sent to the answer's end; 0 = not sent */
+	struct cloud_sandbox *sandbox;	/* create, connect, get; take it by give(r->sandbox) */
+	struct cloud_list *list;	/* list; take it by give(r->list) */
+};
+
+typedef void cloud_done_fn(struct cloud_result *r, void *user);
+
+/* What every call takes. */
+struct cloud_ask {
+	uint64_t deadline_ms;	/* BOOTTIME; 0 = 75 s from now */
+	uid_t uid;		/* whose share of the rate limit */
+	bool background;	/* housekeeping: after every user's call */
+	cloud_done_fn *done;
+	void *user;
+};
+
+/* Ends interest: `done` will not come, an open request is reset. Never for a create that may have
+ * been sent, but at the daemon's own end. NULL is fine. */
+void cloud_call_cancel(struct cloud_call *c);
+/* The caller of a create went away. Not yet sent: it is withdrawn and `done` comes with CLOUD_UNSENT.
+ * Sent: its answer is still read and comes by `done` as if nothing had happened. */
+void cloud_call_abandon(struct cloud_call *c);
+/* A create: may bytes of it have reached the cloud? (crash protocol, diagnostics) */
+bool cloud_call_was_sent(const struct cloud_call *c);
+
+struct cloud_call *cloud_create(struct cloud *c, const struct cloud_create *what,
+				const struct cloud_ask *ask);
+/* Extends to at least timeout_s from now, resumes a paused one. timeout_s > 0. */
+struct cloud_call *cloud_connect(struct cloud *c, const char *id, uint32_t timeout_s,
+				 const struct cloud_ask *ask);
+struct cloud_call *cloud_get(struct cloud *c, const char *id, const struct cloud_ask *ask);
+/* 204 and 404 are both CLOUD_DONE; not_found tells them apart. */
+struct cloud_call *cloud_kill(struct cloud *c, const char *id, const struct cloud_ask *ask);
+struct cloud_call *cloud_set_timeout(struct cloud *c, const char *id, uint32_t timeout_s,
+				     const struct cloud_ask *ask);
+/* Extends only. The cloud takes at most 3600 s a call: more is cut to that. */
+struct cloud_call *cloud_refresh(struct cloud *c, const char *id, uint32_t for_s,
+				 const struct cloud_ask *ask);
+
+struct cloud_filter {
+	const struct cloud_kv *metadata;	/* all must match */
+	size_t n_metadata;
+	bool running, paused;			/* neither = both */
+	uint32_t limit;				/* of a page, 1..100; 0 = 100 */
+	const char *token;			/* of cloud_list_page */
+};
+
+struct cloud_call *cloud_list_page(struct cloud *c, const struct cloud_filter *f,
+				   const struct cloud_ask *ask);
+/* Every page. CLOUD_DONE = complete: the last page was seen, no token repeated, no id twice.
+ * Anything less is a failure without a list. */
+struct cloud_call *cloud_list_all(struct cloud *c, const struct cloud_filter *f,
+				  const struct cloud_ask *ask);
+
+/* The public host of a port, e.g. "3000-i0a….e2b.app". `domain` NULL = the account's. Heap. */
+char *cloud_port_host(const struct cloud *c, const char *sandbox_id, uint16_t port,
+		      const char *domain);
+const char *cloud_traffic_header(const struct cloud *c);	/* name of the traffic token's header */
+const char *cloud_api_url(const struct cloud *c);
+
+/* For Status. */
+struct cloud_health {
+	bool key_present, key_rejected;
+	uint64_t last_ok_at_ms, last_failure_at_ms;	/* BOOTTIME; 0 = never */
+	struct status last_failure;			/* of the transport or the key */
+	uint32_t in_flight, queued;
+	uint64_t limited_until_ms;			/* 429; 0 = not */
+};
+void cloud_health(const struct cloud *c, struct cloud_health *ret);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The agent inside a sandbox: processes, file system, files. Unary calls answer once through `done`
+ * (on the loop, never from inside the call, not after cancel). Streams and transfers give *news*:
+ * their function says only that something changed, and the owner looks; looking twice is harmless.
+ *
+ * Credit. What the owner does not take (envd_stream_next(), envd_read_consume()) stays in the HTTP
+ * stream's window, so a slow owner slows the sandbox and nothing grows here.
+ *
+ * The API key is never sent to an agent; the access token is sent nowhere else.
+ */
+#ifndef AB_DAEMON_CLOUD_ENVD_H
+#define AB_DAEMON_CLOUD_ENVD_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "daemon/cloud/model.h"
+#include "proto/base/cc.h"
+#include "proto/base/status.h"
+
+struct cloud;
+
+/* Whom to ask. All strings are copied by the call that gets it. */
+struct envd_target {
+	struct cloud *cloud;
+	const char *sandbox_id;
+	const char *domain;		/* NULL = the account's */
+	const char *access_token;	/* NULL = the sandbox is not secure */
+	const char *envd_version;	/* NULL = current */
+	const char *user;		/* who runs it or owns it; NULL = the sandbox's default */
+	uint64_t deadline_ms;		/* BOOTTIME. Unary: of the whole call, 0 = 60 s. Streams and
+					 * transfers: until the first answer, 0 = 60 s */
+};
+
+/* How far a request got: what lifecycle and commands decide by. */
+enum envd_class {
+	ENVD_OK = 0,
+	ENVD_ANSWERED,		/* the agent, or the edge for it, said no: see status */
+	ENVD_NOT_RUNNING,	/* 502 without a port: the edge has no such sandbox. Evidence, not proof:
+				 * the control plane decides (status is UNREACHABLE meanwhile) */
+	ENVD_TOKEN,		/* 401: the access token is stale, fetch it again once */
+	ENVD_UNSENT,		/* nothing reached the sandbox: safe to send again */
+	ENVD_LOST,		/* maybe processed; for a stream: cut without an end */
+};
+
+/* --- unary --- */
+
+struct envd_call;
+
+struct envd_process {
+	uint32_t pid;
+	char *tag, *cmd, *cwd;		/* NULL if absent */
+	struct cloud_strs args;
+	struct cloud_kvs envs;
+};
+
+enum envd_file_type {		/* the cloud's numbers */
+	ENVD_FILE_UNSPECIFIED = 0,
+	ENVD_FILE_FILE = 1,
+	ENVD_FILE_DIRECTORY = 2,
+	ENVD_FILE_SYMLINK = 3,
+};
+
+struct envd_entry {
+	char *name, *path;
+	enum envd_file_type type;
+	int64_t size;
+	uint32_t mode;			/* permission bits */
+	char *permissions, *owner, *group;
+	int64_t modified_s;
+	int32_t modified_ns;
+	char *symlink_target;		/* NULL if none */
+	struct cloud_kvs metadata;
+};
+
+struct envd_result {
+	enum envd_class cls;
+	struct status status;		/* OK with ENVD_OK */
+	unsigned http_status;		/* 0 = no answer */
+	bool running;			/* health */
+	struct envd_process *processes;	/* process list; belong to the result */
+	size_t n_processes;
+	struct envd_entry *entries;	/* stat, mkdir, move: one; list: all; belong to the result */
+	size_t n_entries;
+};
+
+typedef void envd_done_fn(struct envd_result *r, void *user);
+
+void envd_call_cancel(struct envd_call *c);	/* NULL is fine */
+
+/* GET /health: OK with running true or false; other failures are not OK. */
+struct envd_call *envd_health(const struct envd_target *t, envd_done_fn *done, void *user);
+struct envd_call *envd_process_list(const struct envd_target *t, envd_done_fn *done, void *user);
+/* Sent once, never repeated: on ENVD_LOST the bytes may or may not have arrived. n <= 1 MiB. */
+struct envd_call *envd_send_input(const struct envd_target *t, uint32_t pid, bool pty, const void *p,
+				  size_t n, envd_done_fn *done, void *user);
+/* UNSUPPORTED before 0.5.2. */
+struct envd_call *envd_close_stdin(const struct envd_target *t, uint32_t pid, envd_done_fn *done,
+				   void *user);
+/* signo 9 or 15. A process that is not there: status PROCESS_NOT_FOUND. */
+struct envd_call *envd_send_signal(const struct envd_target *t, uint32_t pid, int signo,
+				   envd_done_fn *done, void *user);
+struct envd_call *envd_resize(const struct envd_target *t, uint32_t pid, uint32_t cols, uint32_t rows,
+			      envd_done_fn *done, void *user);
+struct envd_call *envd_stat(const struct envd_target *t, const char *path, envd_done_fn *done,
+			    void *user);
+struct envd_call *envd_list_dir(const struct envd_target *t, const char *path, uint32_t depth,
+				envd_done_fn *done, void *user);
+/* An existing directory: not OK with code ALREADY_EXISTS and no reason. */
+struct envd_call *envd_make_dir(const struct envd_target *t, const char *path, envd_done_fn *done,
+				void *user);
+struct envd_call *envd_move(const struct envd_target *t, const char *from, const char *to,
+			    envd_done_fn *done, void *user);
+struct envd_call *envd_remove(const struct envd_target *t, const char *path, envd_done_fn *done,
+			      void *user);
+
+/* --- process streams --- */
+
+struct envd_stream;
+typedef void envd_stream_news_fn(struct envd_stream *s, void *user);
+
+struct envd_start {
+	const char *cmd;
+	const char *const *args;
+	size_t n_args;
+	const struct cloud_kv *envs;
+	size_t n_envs;
+	const char *cwd;		/* NULL = the user's home */
+	const char *tag;		/* NULL = none */
+	bool stdin_open;		/* false: /dev/null */
+	bool pty;
+	uint32_t cols, rows;		/* with pty */
+	uint32_t timeout_ms;		/* of the process, enforced by the agent; 0 = none */
+};
+
+/* NULL only without memory. A start is sent again only when proven unprocessed. */
+struct envd_stream *envd_start(const struct envd_target *t, const struct envd_start *what,
+			       envd_stream_news_fn *news, void *user);
+struct envd_stream *envd_attach(const struct envd_target *t, uint32_t pid, envd_stream_news_fn *news,
+				void *user);
+
+enum envd_event_type {
+	ENVD_EVENT_NONE = 0,	/* nothing now; news will come */
+	ENVD_EVENT_START,
+	ENVD_EVENT_DATA,
+	ENVD_EVENT_KEEPALIVE,
+	ENVD_EVENT_END,
+	ENVD_EVENT_CLOSED,	/* exactly once, last; without an END before it the exit is not known */
+};
+
+enum envd_data_stream {
+	ENVD_STDOUT = 1,
+	ENVD_STDERR = 2,
+	ENVD_PTY = 3,
+};
+
+struct envd_event {
+	enum envd_event_type type;
+	uint32_t pid;			/* START */
+	enum envd_data_stream stream;	/* DATA */
+	const uint8_t *data;
+	size_t n;
+	int32_t exit_code;		/* END: 0..255, -1 by a signal */
+	bool exited;
+	const char *status;		/* END: "exit status 3", "signal: killed"; never NULL */
+	const char *error;		/* END: NULL if none */
+	enum envd_class cls;		/* CLOSED */
+	struct status failure;		/* CLOSED: OK when the stream ended by its own record */
+};
+
+/* The next event; what *ret points to is valid until the next call on this stream. The bytes'
+ * credit goes back to the peer with the call after it. */
+enum envd_event_type envd_stream_next(struct envd_stream *s, struct envd_event *ret);
+/* May bytes of the start have reached the sandbox? */
+bool envd_stream_was_sent(const struct envd_stream *s);
+/* Ends our side at once; the process goes on. NULL is fine; returns NULL. */
+struct envd_stream *envd_stream_free(struct envd_stream *s);
+
+/* --- files --- */
+
+enum envd_xfer {
+	ENVD_XFER_OPENING = 0,	/* no answer yet */
+	ENVD_XFER_OPEN,		/* read: bytes flow; write: wants bytes */
+	ENVD_XFER_DONE,		/* read: every byte was consumed; write: the cloud has the file */
+	ENVD_XFER_FAILED,	/* see the status */
+};
+
+struct envd_read;
+typedef void envd_read_news_fn(struct envd_read *r, void *user);
+
+/* length UINT64_MAX = to the end. offset at the end = an empty read, beyond it = OUT_OF_RANGE. */
+struct envd_read *envd_read(const struct envd_target *t, const char *path, uint64_t offset,
+			    uint64_t length, envd_read_news_fn *news, void *user);
+enum envd_xfer envd_read_state(const struct envd_read *r);
+/* Bytes this read will give, once OPEN; -1 = not announced. */
+int64_t envd_read_size(const struct envd_read *r);
+int64_t envd_read_file_size(const struct envd_read *r);		/* of the whole file; -1 = unknown */
+const char *envd_read_etag(const struct envd_read *r);		/* Last-Modified or ETag; NULL if none */
+size_t envd_read_peek(const struct envd_read *r, const uint8_t **ret);
+void envd_read_consume(struct envd_read *r, size_t n);
+/* FAILED: why. A body shorter than announced is DATA_LOSS TRUNCATED. */
+const struct status *envd_read_failure(const struct envd_read *r, enum envd_class *ret_cls);
+struct envd_read *envd_read_free(struct envd_read *r);		/* cancels; NULL is fine; returns NULL */
+
+struct envd_write;
+typedef void envd_write_news_fn(struct envd_write *w, void *user);
+
+struct envd_write_options {
+	const char *path;
+	int64_t size;			/* -1 = not known: sent without a length */
+	const struct cloud_kv *metadata;	/* X-Metadata-*; UNSUPPORTED before 0.6.2 */
+	size_t n_metadata;
+};
+
+/* Not atomic: a write that fails or is freed early may leave a partial file. Never repeated. */
+struct envd_write *envd_write(const struct envd_target *t, const struct envd_write_options *o,
+			      envd_write_news_fn *news, void *user);
+enum envd_xfer envd_write_state(const struct envd_write *w);
+size_t envd_write_room(const struct envd_write *w);		/* 0 unless OPEN */
+/* 0, -EPIPE (see the state), -ENOMEM, -EMSGSIZE beyond the announced size. */
+must_check int envd_write_put(struct envd_write *w, const void *p, size_t n);
+/* No more bytes. -EMSGSIZE: fewer than announced; the transfer failed. */
+must_check int envd_write_finish(struct envd_write *w);
+const struct status *envd_write_failure(const struct envd_write *w, enum envd_class *ret_cls);
+const char *envd_write_path(const struct envd_write *w);	/* DONE: absolute path, "" if not said */
+struct envd_write *envd_write_free(struct envd_write *w);
+
+#endif

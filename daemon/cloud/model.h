@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The cloud's answers and requests as plain structs (CLOUD-WIRE §3.2, §3.3, §3.13). Strings are
+ * heap, NULL where the cloud sent none or null. Moments are ms since 1970 by the cloud's clock, 0
+ * where absent. What a field means is the cloud's business; nothing is defaulted here.
+ */
+#ifndef AB_DAEMON_CLOUD_MODEL_H
+#define AB_DAEMON_CLOUD_MODEL_H
+
+#include <stdbool.h>
+
+#include "proto/base/cc.h"
+
+enum tri {		/* zero is "not said" */
+	TRI_UNSET = 0,
+	TRI_FALSE,
+	TRI_TRUE,
+};
+
+static inline enum tri tri_of(bool b)
+{
+	return b ? TRI_TRUE : TRI_FALSE;
+}
+
+struct cloud_kv {
+	char *key, *value;
+};
+
+struct cloud_kvs {
+	struct cloud_kv *v;
+	size_t n;
+};
+
+/* Appends copies. -ENOMEM leaves it as it was. */
+must_check int cloud_kvs_add(struct cloud_kvs *l, const char *key, const char *value);
+const char *cloud_kvs_get(const struct cloud_kvs *l, const char *key);	/* NULL if absent */
+void cloud_kvs_fini(struct cloud_kvs *l);
+
+struct cloud_strs {
+	char **v;
+	size_t n;
+};
+
+must_check int cloud_strs_add(struct cloud_strs *l, const char *s);
+void cloud_strs_fini(struct cloud_strs *l);
+
+struct cloud_rule {		/* one domain of network.rules */
+	char *domain;
+	struct cloud_kvs headers;	/* transform.headers */
+};
+
+struct cloud_network {
+	struct cloud_strs allow_out, deny_out;
+	enum tri allow_public_traffic;
+	char *mask_request_host;
+	char *egress_address, *egress_username;
+	char *egress_password;		/* requests only, the cloud never returns it */
+	struct cloud_rule *rules;
+	size_t n_rules;
+};
+
+struct cloud_network *cloud_network_free(struct cloud_network *n);	/* NULL is fine; returns NULL */
+
+struct cloud_iam_token {
+	char *name, *audience, *token_type;
+};
+
+enum cloud_state {
+	CLOUD_STATE_UNKNOWN = 0,	/* a state this version does not know, or an answer without one */
+	CLOUD_STATE_RUNNING,
+	CLOUD_STATE_PAUSED,
+};
+
+/* One sandbox: Sandbox, ListedSandbox and SandboxDetail are subsets of it. */
+struct cloud_sandbox {
+	char *id;			/* always set, [a-z0-9]+; a legacy "-client" suffix is cut off */
+	char *template_id;		/* always set */
+	char *alias;
+	char *envd_version;		/* always set; "v1.0.0" = unknown to the cloud */
+	char *envd_access_token;	/* secret; create, connect and get */
+	char *traffic_access_token;	/* secret; create and connect */
+	char *domain;
+	enum cloud_state state;		/* list and get; create and connect: RUNNING */
+	bool resumed;			/* connect: it was paused (201) */
+	int64_t started_at_ms, end_at_ms;	/* list and get; 0 in create and connect */
+	uint32_t cpu_count, memory_mb, disk_size_mb;
+	struct cloud_kvs metadata;	/* list and get */
+	enum tri allow_internet_access;	/* get */
+	struct cloud_network *network;	/* get; NULL if none */
+	bool has_lifecycle;		/* get */
+	bool on_timeout_pause, auto_resume;
+};
+
+struct cloud_sandbox *cloud_sandbox_free(struct cloud_sandbox *s);	/* wipes tokens; returns NULL */
+void cloud_sandbox_freep(struct cloud_sandbox **s);
+
+struct cloud_list {
+	struct cloud_sandbox **v;
+	size_t n;
+	char *next_token;		/* of a single page: NULL = the last one */
+	int64_t total_running;		/* -1 = not said */
+};
+
+struct cloud_list *cloud_list_free(struct cloud_list *l);	/* NULL is fine; returns NULL */
+void cloud_list_freep(struct cloud_list **l);
+
+/* What POST /sandboxes says. Borrowed strings: the call copies what it needs before it returns. */
+struct cloud_create {
+	const char *template_id;	/* required */
+	uint32_t timeout_s;		/* required, > 0 */
+	enum tri secure;		/* UNSET is sent as true */
+	enum tri allow_internet_access;
+	enum tri auto_pause, auto_pause_memory, auto_resume;
+	const struct cloud_kv *metadata;
+	size_t n_metadata;
+	const struct cloud_kv *envs;
+	size_t n_envs;
+	const struct cloud_network *network;
+	const struct cloud_iam_token *iam_tokens;
+	size_t n_iam_tokens;
+};
+
+/* "0.5.7" against "v0.6.13": < 0, 0, > 0. What is no version counts as 0.0.0. */
+int cloud_version_cmp(const char *a, const char *b);
+/* ^[a-z0-9]+$, at most 64 bytes. */
+bool cloud_is_sandbox_id(const char *s);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests in, connections out. The pool owns every connection to the cloud; a caller sees only its
+ * request. Connections are kept per origin = (scheme, host, port, proxy, TLS settings, group), where
+ * the group keeps accounts apart: no stream ever carries another account's header.
+ *
+ * News. The request's `news` comes on the loop, never from inside a call into here; the owner looks
+ * at pool_req_x() (an exchange, or NULL while queued), pool_req_failure() and pool_req_fate().
+ * The owner uses http_x_head/peek/consume/write/… on the exchange, but never releases or resets it:
+ * that is pool_req_free().
+ *
+ * Replay. What is proven unprocessed (never sent, REFUSED_STREAM, above GOAWAY's last id) is sent
+ * again elsewhere, unseen by the owner, as long as the pool still has the whole body; what may have
+ * been processed only if the request is idempotent and no answer was seen. See retry.h.
+ */
+#ifndef AB_DAEMON_UPSTREAM_POOL_H
+#define AB_DAEMON_UPSTREAM_POOL_H
+
+#include <stdbool.h>
+
+#include "daemon/net/http.h"
+#include "proto/base/cc.h"
+#include "proto/base/status.h"
+
+struct loop;
+struct pool;
+struct pool_req;
+struct tls_client;
+
+struct pool_options {
+	struct loop *loop;
+	uint64_t seed;			/* of the jitter; 0 = from the system */
+	uint32_t max_conns_h2;		/* per origin; 0 = 48 */
+	uint32_t max_conns_h1;		/* per origin; 0 = 256 */
+	uint32_t max_queue;		/* requests waiting per origin; 0 = 4096 */
+	uint32_t stream_window;		/* 0 = 1 MiB */
+	uint32_t send_max;		/* unsent bytes per request; 0 = 512 KiB */
+	uint32_t dial_ms;		/* one attempt; 0 = 10 s */
+	uint32_t ping_after_ms;		/* streams open and nothing read; 0 = 10 s */
+	uint32_t ping_answer_ms;	/* 0 = 5 s */
+	uint32_t idle_ms;		/* surplus connection; 0 = 5 min */
+	uint32_t warm_ms;		/* the last connection of an origin; 0 = 9.5 min */
+	uint32_t age_ms;		/* 0 = 30 min */
+};
+
+must_check int pool_new(const struct pool_options *o, struct pool **ret);
+/* Every request must be freed before. Closes all connections. NULL is fine; returns NULL. */
+struct pool *pool_free(struct pool *p);
+
+struct pool_target {
+	const char *scheme;		/* "https" or "http" */
+	const char *host;		/* what is dialled and verified */
+	uint16_t port;
+	const char *authority;		/* :authority; NULL = host[:port] */
+	const char *group;		/* account and key generation */
+	const char *proxy;		/* NULL = direct */
+	struct tls_client *tls;		/* https; not owned, must outlive the pool or be replaced by
+					 * pool_retire_tls() */
+	bool plain_http2;		/* http: HTTP/2 with prior knowledge instead of 1.1 */
+};
+
+enum pool_body {
+	POOL_BODY_NONE,
+	POOL_BODY_WHOLE,	/* given with the request; kept for a replay */
+	POOL_BODY_STREAM,	/* the owner writes on the exchange; not replayed once it has one */
+};
+
+enum pool_class {
+	POOL_SHORT,	/* a call: may use a connection's head-room */
+	POOL_LONG,	/* a stream or a transfer */
+};
+
+struct pool_ask {
+	const struct pool_target *target;	/* copied */
+	const char *method, *path;
+	const struct fields *fields;		/* the head without pseudo fields; copied; NULL = none */
+	enum pool_body body_mode;
+	const void *body;			/* WHOLE: copied */
+	size_t n_body;
+	enum pool_class cls;
+	bool idempotent;		/* may be sent again although it may have been processed */
+	uint64_t head_by_ms;		/* BOOTTIME: the answer's head must be there; 0 = no limit */
+	uint64_t deadline_ms;		/* the whole exchange must be over; 0 = no limit */
+	void (*news)(struct pool_req *r, void *user);
+	void *user;
+};
+
+/* NULL only without memory. Failures come as news. */
+struct pool_req *pool_request(struct pool *p, const struct pool_ask *a);
+/* Ends it: a queued one is withdrawn, an open one is reset (CANCEL). No news after it. NULL is fine;
+ * returns NULL. */
+struct pool_req *pool_req_free(struct pool_req *r);
+
+/* The exchange; NULL while queued and after a failure that left none. It can change between two
+ * news, until its head was seen. */
+struct http_x *pool_req_x(const struct pool_req *r);
+
+enum pool_fate {
+	POOL_PENDING,	/* queued or open */
+	POOL_CLEAN,	/* the answer is complete (maybe not consumed yet) */
+	POOL_UNSENT,	/* failed, proven unprocessed */
+	POOL_BROKEN,	/* failed, and maybe processed */
+};
+enum pool_fate pool_req_fate(const struct pool_req *r);
+/* UNSENT, BROKEN: why (UNREACHABLE, TLS_UNTRUSTED, PROXY_*, DEADLINE_REQUEST, …); NULL else. */
+const struct status *pool_req_failure(const struct pool_req *r);
+/* Of any attempt: bytes may have reached the wire. */
+bool pool_req_was_sent(const struct pool_req *r);
+uint64_t pool_req_sent_at_ms(const struct pool_req *r);	/* BOOTTIME of the last attempt; 0 */
+/* An edge answered 421 on a shared connection: sends it again on one of its own. False if it cannot. */
+bool pool_req_replay(struct pool_req *r);
+
+/* Connections with these TLS settings, or of this group, take no new requests. */
+void pool_retire_tls(struct pool *p, const struct tls_client *tls);
+void pool_retire_group(struct pool *p, const char *group);
+
+struct pool_stats {		/* one origin */
+	const char *scheme, *host, *group;
+	uint16_t port;
+	uint32_t conns, dialing, streams, queued, version;
+	uint64_t requests, dials, dial_failures, goaways, calms, replays, pings_lost;
+	uint32_t rtt_ms;		/* last PING; 0 = none yet */
+	uint64_t hold_until_ms;		/* no dial before; 0 = none */
+	const char *last_error;		/* "" = none */
+	uint64_t last_error_at_ms;
+};
+/* Origin number i in a stable order, or false. Pointers are valid until the pool is used again. */
+bool pool_stats(const struct pool *p, size_t i, struct pool_stats *ret);
+
+#endif
