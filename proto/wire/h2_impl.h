@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside of the HTTP/2 engine, shared by h2.c and h2_stream.c only. */
+#ifndef AB_PROTO_WIRE_H2_IMPL_H
+#define AB_PROTO_WIRE_H2_IMPL_H
+
+#include <nghttp2/nghttp2.h>
+
+#include "proto/base/buf.h"
+#include "proto/base/list.h"
+#include "proto/wire/h2.h"
+
+#define H2_STREAM_MAGIC 0x68327374u
+
+struct h2 {
+	struct h2_options o;		/* defaults filled in */
+	nghttp2_session *ng;
+	struct list streams;		/* all that exist */
+	struct list ready;		/* those with news */
+	uint32_t n_open;
+	struct buf out;			/* gathered, not yet sent */
+	int64_t tokens;			/* what the peer may still waste */
+	size_t progress_bytes;
+	uint64_t refilled_ms, last_feed_ms;
+	uint32_t pings_acked, goaway_code;
+	bool settled, goaway_seen, goaway_sent, abused, dead;
+	char why[96];
+};
+
+struct h2_stream {
+	uint32_t magic;
+	int32_t id;
+	struct h2 *h;
+	void *user;
+	struct list node, ready;
+	struct fields head, trailers, trailers_out;
+	struct buf in, out;
+	unsigned news;
+	uint32_t code;
+	enum h2_close closed;
+	unsigned pseudo_seen;
+	bool pseudo_over, head_wrong;	/* request head checks of any_authority */
+	bool head_done, trailers_done;
+	bool ended;			/* the peer finished */
+	bool announced;			/* the owner knows it */
+	bool released;
+	bool sent;			/* client: left, or is leaving, our queue */
+	bool responded;			/* server: a final head was queued */
+	bool finished;			/* no more writes */
+	bool has_trailers_out;
+	bool deferred;			/* nghttp2 waits for h2_stream_write() */
+	bool reset_by_us;
+	bool room_wanted;
+};
+
+void h2_note(struct h2_stream *s, unsigned news);
+void h2_stream_close_as(struct h2_stream *s, enum h2_close how, uint32_t code);
+struct h2_stream *h2_stream_make(struct h2 *h);
+void h2_stream_destroy(struct h2_stream *s);
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/* What a stream's owner calls: heads, bytes with credit both ways, and its end. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/must.h"
+#include "proto/wire/h2_impl.h"
+
+#define NV_INLINE 24u
+
+/* nghttp2 copies names and values at submit, so the array is only borrowed. */
+static nghttp2_nv *make_nv(const struct fields *f, nghttp2_nv inline_nv[NV_INLINE])
+{
+	nghttp2_nv *nv = f->n <= NV_INLINE ? inline_nv : malloc(f->n * sizeof(*nv));
+
+	if (!nv)
+		return NULL;
+	for (uint32_t i = 0; i < f->n; i++)
+		nv[i] = (nghttp2_nv){
+			.name = (uint8_t *)f->text + f->v[i].name_at,
+			.namelen = f->v[i].name_len,
+			.value = (uint8_t *)f->text + f->v[i].value_at,
+			.valuelen = f->v[i].value_len,
+			.flags = f->v[i].secret ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE,
+		};
+	return nv;
+}
+
+static void free_nv(nghttp2_nv *nv, nghttp2_nv *inline_nv)
+{
+	if (nv != inline_nv)
+		free(nv);
+}
+
+static int submit_trailers(struct h2_stream *s)
+{
+	nghttp2_nv some[NV_INLINE], *nv = make_nv(&s->trailers_out, some);
+	int r;
+
+	if (!nv)
+		return -ENOMEM;
+	r = nghttp2_submit_trailer(s->h->ng, s->id, nv, s->trailers_out.n);
+	free_nv(nv, some);
+	return r ? -ENOMEM : 0;
+}
+
+/* Tells nghttp2 how much may go; the bytes themselves are taken in h2.c's on_send_data. */
+static ssize_t read_body(nghttp2_session *ng, int32_t id, uint8_t *unused, size_t max,
+			 uint32_t *flags, nghttp2_data_source *src, void *user)
+{
+	struct h2_stream *s = src->ptr;
+	size_t n = MIN(max, buf_len(&s->out));
+
+	if (!n && !s->finished) {
+		s->deferred = true;
+		return NGHTTP2_ERR_DEFERRED;
+	}
+	*flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+	if (s->finished && n == buf_len(&s->out)) {
+		*flags |= NGHTTP2_DATA_FLAG_EOF;
+		if (s->has_trailers_out) {
+			*flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+			if (submit_trailers(s) < 0)
+				return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+		}
+	}
+	return (ssize_t)n;
+}
+
+int h2_request(struct h2 *h, const struct fields *head, bool end, void *user, struct h2_stream **ret)
+{
+	nghttp2_nv some[NV_INLINE], *nv;
+	nghttp2_data_provider body = { .read_callback = read_body };
+	struct h2_stream *s;
+
+	if (!h2_free_streams(h))
+		return -EAGAIN;
+	s = h2_stream_make(h);
+	if (!s)
+		return -ENOMEM;
+	nv = make_nv(head, some);
+	if (nv) {
+		body.source.ptr = s;
+		s->id = nghttp2_submit_request(h->ng, NULL, nv, head->n, end ? NULL : &body, s);
+		free_nv(nv, some);
+	}
+	if (!nv || s->id < 0) {
+		h2_stream_destroy(s);
+		return -ENOMEM;
+	}
+	s->user = user;
+	s->announced = true;
+	s->finished = end;
+	*ret = s;
+	return 0;
+}
+
+int h2_respond(struct h2_stream *s, const struct fields *head, bool end)
+{
+	nghttp2_nv some[NV_INLINE], *nv;
+	nghttp2_data_provider body = { .source.ptr = s, .read_callback = read_body };
+	const char *status = fields_get(head, ":status");
+	int r;
+
+	must(status && !s->responded);
+	if (s->closed)
+		return -EPIPE;
+	nv = make_nv(head, some);
+	if (!nv)
+		return -ENOMEM;
+	if (status[0] == '1') {
+		r = nghttp2_submit_headers(s->h->ng, NGHTTP2_FLAG_NONE, s->id, NULL, nv, head->n, NULL) < 0;
+	} else {
+		s->responded = true;
+		s->finished = end;
+		r = nghttp2_submit_response(s->h->ng, s->id, nv, head->n, end ? NULL : &body);
+	}
+	free_nv(nv, some);
+	return r ? -ENOMEM : 0;
+}
+
+void *h2_stream_user(const struct h2_stream *s)
+{
+	return s->user;
+}
+
+void h2_stream_set_user(struct h2_stream *s, void *user)
+{
+	s->user = user;
+}
+
+uint32_t h2_stream_id(const struct h2_stream *s)
+{
+	return (uint32_t)s->id;
+}
+
+struct h2 *h2_stream_conn(const struct h2_stream *s)
+{
+	return s->h;
+}
+
+unsigned h2_stream_news(struct h2_stream *s)
+{
+	unsigned news = s->news;
+
+	s->news = 0;
+	return news;
+}
+
+const struct fields *h2_stream_head(const struct h2_stream *s)
+{
+	return s->head_done ? &s->head : NULL;
+}
+
+const struct fields *h2_stream_trailers(const struct h2_stream *s)
+{
+	return s->trailers_done ? &s->trailers : NULL;
+}
+
+size_t h2_stream_peek(const struct h2_stream *s, const uint8_t **ret)
+{
+	*ret = buf_data(&s->in);
+	return buf_len(&s->in);
+}
+
+void h2_stream_consume(struct h2_stream *s, size_t n)
+{
+	buf_drop(&s->in, n);
+	if (n && !s->closed && !s->ended)
+		(void)nghttp2_session_consume_stream(s->h->ng, s->id, n);
+}
+
+bool h2_stream_ended(const struct h2_stream *s)
+{
+	return s->ended;
+}
+
+bool h2_stream_at_end(const struct h2_stream *s)
+{
+	return s->ended && !buf_len(&s->in);
+}
+
+size_t h2_stream_unsent(const struct h2_stream *s)
+{
+	return buf_len(&s->out);
+}
+
+size_t h2_stream_room(const struct h2_stream *s)
+{
+	size_t n = buf_len(&s->out);
+
+	return s->closed || s->finished || n >= s->h->o.send_max ? 0 : s->h->o.send_max - n;
+}
+
+static int resume(struct h2_stream *s)
+{
+	if (!s->deferred)
+		return 0;
+	s->deferred = false;
+	return nghttp2_session_resume_data(s->h->ng, s->id) == NGHTTP2_ERR_NOMEM ? -ENOMEM : 0;
+}
+
+int h2_stream_write(struct h2_stream *s, const void *p, size_t n)
+{
+	int r;
+
+	if (s->closed || s->finished)
+		return -EPIPE;
+	r = buf_put(&s->out, p, n);
+	if (r < 0)
+		return r;
+	if (buf_len(&s->out) >= s->h->o.send_max)
+		s->room_wanted = true;
+	return resume(s);
+}
+
+int h2_stream_finish(struct h2_stream *s, const struct fields *trailers)
+{
+	if (s->closed || s->finished)
+		return -EPIPE;
+	for (uint32_t i = 0; trailers && i < trailers->n; i++) {
+		int r = fields_add(&s->trailers_out, fields_name(trailers, i), trailers->v[i].name_len,
+				   fields_value(trailers, i), trailers->v[i].value_len,
+				   trailers->v[i].secret);
+
+		if (r < 0)
+			return r;
+	}
+	s->has_trailers_out = trailers && trailers->n;
+	s->finished = true;
+	return resume(s);
+}
+
+void h2_stream_reset(struct h2_stream *s, uint32_t code)
+{
+	if (s->closed || s->reset_by_us)
+		return;
+	s->reset_by_us = true;
+	s->finished = true;
+	/* Without memory the stream stays until the connection ends; the owner is done with it. */
+	(void)nghttp2_submit_rst_stream(s->h->ng, NGHTTP2_FLAG_NONE, s->id, code);
+}
+
+enum h2_close h2_stream_closed(const struct h2_stream *s, uint32_t *ret_code)
+{
+	if (ret_code)
+		*ret_code = s->code;
+	return s->closed;
+}
+
+bool h2_stream_was_sent(const struct h2_stream *s)
+{
+	return s->sent;
+}
+
+void h2_stream_release(struct h2_stream *s)
+{
+	must(!s->released);
+	if (s->closed) {
+		h2_stream_destroy(s);
+		return;
+	}
+	s->released = true;
+	list_del(&s->ready);
+	buf_fini(&s->in);
+	if (!s->ended || !s->finished)
+		h2_stream_reset(s, H2_CANCEL);
+}

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: MIT */
+/* Both roles of the engine against each other through arrays, and against raw hostile frames. */
+#include "proto/wire/h2.h"
+
+#include <errno.h>
+
+#include "proto/base/buf.h"
+#include "tests/lib/test.h"
+
+struct link {
+	struct h2 *client, *server;
+	size_t slice;		/* bytes moved at once */
+};
+
+static void move(struct h2 *from, struct h2 *to, size_t slice)
+{
+	const uint8_t *p;
+	size_t n;
+
+	while (h2_output(from, &p, &n) == 0 && n) {
+		size_t k = slice && slice < n ? slice : n;
+
+		if (!h2_is_dead(to))
+			(void)!h2_feed(to, p, k, 1000);
+		h2_sent(from, k);
+	}
+}
+
+static void run(struct link *l)
+{
+	for (int i = 0; i < 4; i++) {
+		move(l->client, l->server, l->slice);
+		move(l->server, l->client, l->slice);
+	}
+}
+
+static void link_up(struct link *l, struct h2_options server, size_t slice)
+{
+	struct h2_options client = { .stream_window = server.stream_window };
+
+	server.server = true;
+	l->slice = slice;
+	CHECK_INT(h2_new(&client, 1000, &l->client), 0);
+	CHECK_INT(h2_new(&server, 1000, &l->server), 0);
+	run(l);
+	CHECK(h2_settled(l->client) && h2_settled(l->server));
+}
+
+static void link_down(struct link *l)
+{
+	h2_free(l->client);
+	h2_free(l->server);
+}
+
+static struct h2_stream *ask(struct link *l, bool end)
+{
+	struct fields f = FIELDS_NULL;
+	struct h2_stream *s;
+
+	CHECK_INT(fields_put(&f, ":method", "POST"), 0);
+	CHECK_INT(fields_put(&f, ":scheme", "http"), 0);
+	CHECK_INT(fields_put(&f, ":authority", "localhost"), 0);
+	CHECK_INT(fields_put(&f, ":path", "/x"), 0);
+	CHECK_INT(fields_put_secret(&f, "x-key", "k"), 0);
+	CHECK_INT(h2_request(l->client, &f, end, NULL, &s), 0);
+	fields_fini(&f);
+	return s;
+}
+
+static void answer(struct h2_stream *s, bool end)
+{
+	struct fields f = FIELDS_NULL;
+
+	CHECK_INT(fields_put(&f, ":status", "200"), 0);
+	CHECK_INT(h2_respond(s, &f, end), 0);
+	fields_fini(&f);
+}
+
+static struct h2_stream *accept_one(struct link *l)
+{
+	struct h2_stream *s;
+
+	run(l);
+	s = h2_next_ready(l->server);
+	CHECK(s);
+	CHECK(h2_stream_news(s) & H2_NEWS_HEAD);
+	return s;
+}
+
+static void exchange_in_slices(size_t slice)
+{
+	struct link l;
+	struct h2_stream *c, *s;
+	struct fields t = FIELDS_NULL;
+	const uint8_t *p;
+	uint32_t code;
+
+	link_up(&l, (struct h2_options){ 0 }, slice);
+	c = ask(&l, false);
+	CHECK_INT(h2_stream_write(c, "hello", 5), 0);
+	CHECK_INT(h2_stream_finish(c, NULL), 0);
+	s = accept_one(&l);
+	CHECK_STR(fields_get(h2_stream_head(s), "x-key"), "k");
+	CHECK_INT(h2_stream_peek(s, &p), 5);
+	CHECK(!memcmp(p, "hello", 5));
+	h2_stream_consume(s, 5);
+	CHECK(h2_stream_at_end(s));
+	answer(s, false);
+	CHECK_INT(h2_stream_write(s, "bye", 3), 0);
+	CHECK_INT(fields_put(&t, "grpc-status", "0"), 0);
+	CHECK_INT(h2_stream_finish(s, &t), 0);
+	run(&l);
+	CHECK(h2_next_ready(l.client) == c);
+	CHECK((h2_stream_news(c) & (H2_NEWS_HEAD | H2_NEWS_DATA | H2_NEWS_END | H2_NEWS_CLOSED)) ==
+	      (H2_NEWS_HEAD | H2_NEWS_DATA | H2_NEWS_END | H2_NEWS_CLOSED));
+	CHECK_STR(fields_get(h2_stream_trailers(c), "grpc-status"), "0");
+	CHECK_INT(h2_stream_peek(c, &p), 3);
+	CHECK_INT(h2_stream_closed(c, &code), H2_CLOSE_CLEAN);
+	CHECK_INT(h2_stream_closed(s, &code), H2_CLOSE_CLEAN);
+	h2_stream_release(c);
+	h2_stream_release(s);
+	CHECK_INT(h2_open_streams(l.client), 0);
+	fields_fini(&t);
+	link_down(&l);
+}
+
+TEST(an_exchange_with_trailers_however_it_is_cut)
+{
+	exchange_in_slices(0);
+	exchange_in_slices(1);
+	exchange_in_slices(7);
+}
+
+TEST(a_reader_that_stalls_bounds_memory_and_does_not_starve_others)
+{
+	struct link l;
+	struct h2_stream *slow, *fast, *s_slow, *s_fast;
+	static uint8_t block[65536];
+	const uint8_t *p;
+	size_t got = 0, sent = 0;
+
+	link_up(&l, (struct h2_options){ .stream_window = 128 * 1024 }, 0);
+	slow = ask(&l, false);
+	s_slow = accept_one(&l);
+	while (sent < 4u << 20 && h2_stream_room(slow)) {
+		CHECK_INT(h2_stream_write(slow, block, sizeof(block)), 0);
+		sent += sizeof(block);
+		run(&l);
+	}
+	CHECK(sent < 1u << 20); /* window + send_max */
+	CHECK(h2_stream_peek(s_slow, &p) <= 128 * 1024);
+	fast = ask(&l, false);
+	run(&l);
+	do {
+		s_fast = h2_next_ready(l.server);
+		CHECK(s_fast);
+	} while (!(h2_stream_news(s_fast) & H2_NEWS_HEAD));
+	for (int i = 0; i < 200; i++) {
+		CHECK(h2_stream_room(fast));
+		CHECK_INT(h2_stream_write(fast, block, sizeof(block)), 0);
+		for (int k = 0; k < 4; k++) {
+			size_t n = (run(&l), h2_stream_peek(s_fast, &p));
+
+			h2_stream_consume(s_fast, n);
+			got += n;
+		}
+	}
+	CHECK_INT(got, 200u * sizeof(block));
+	/* The slow one goes on where it stopped. */
+	h2_stream_consume(s_slow, h2_stream_peek(s_slow, &p));
+	run(&l);
+	CHECK(h2_stream_peek(s_slow, &p) > 0);
+	while (h2_next_ready(l.client) != slow)
+		;
+	CHECK(h2_stream_news(slow) & H2_NEWS_ROOM);
+	h2_stream_release(slow);
+	h2_stream_release(fast);
+	run(&l);
+	CHECK_INT(h2_stream_closed(s_slow, NULL), H2_CLOSE_RESET);
+	h2_stream_release(s_slow);
+	h2_stream_release(s_fast);
+	link_down(&l);
+}
+
+TEST(goaway_tells_what_was_not_processed)
+{
+	struct link l;
+	struct h2_stream *first, *s, *late;
+	uint32_t code;
+
+	link_up(&l, (struct h2_options){ 0 }, 0);
+	first = ask(&l, true);
+	s = accept_one(&l);
+	h2_goaway(l.server, H2_NO_ERROR);
+	h2_goaway(l.server, H2_NO_ERROR);
+	late = ask(&l, true);		/* crosses the GOAWAY on the wire */
+	run(&l);
+	CHECK(h2_goaway_seen(l.client, &code));
+	CHECK_INT(h2_free_streams(l.client), 0);
+	CHECK_INT(h2_stream_closed(late, NULL), H2_CLOSE_REFUSED);
+	CHECK_INT(h2_stream_closed(first, NULL), H2_OPEN);
+	answer(s, true);
+	run(&l);
+	CHECK_INT(h2_stream_closed(first, NULL), H2_CLOSE_CLEAN);
+	CHECK(h2_is_dead(l.client));
+	h2_stream_release(first);
+	h2_stream_release(late);
+	h2_stream_release(s);
+	link_down(&l);
+}
+
+TEST(a_dead_connection_finishes_every_stream_once)
+{
+	struct link l;
+	struct h2_stream *c[50], *s;
+	int closed = 0;
+
+	link_up(&l, (struct h2_options){ 0 }, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(c); i++)
+		c[i] = ask(&l, i % 2);
+	run(&l);
+	h2_stream_release(c[7]);
+	h2_lost(l.client);
+	CHECK_INT(h2_feed(l.client, "x", 1, 1), -EPROTO);
+	while ((s = h2_next_ready(l.client))) {
+		CHECK(h2_stream_news(s) & H2_NEWS_CLOSED);
+		CHECK_INT(h2_stream_closed(s, NULL), H2_CLOSE_LOST);
+		h2_stream_release(s);
+		closed++;
+	}
+	CHECK_INT(closed, 49);
+	CHECK_INT(h2_open_streams(l.client), 0);
+	link_down(&l);
+}
+
+TEST(a_request_that_never_left_may_be_sent_again)
+{
+	struct link l;
+	struct h2_stream *c;
+
+	link_up(&l, (struct h2_options){ 0 }, 0);
+	c = ask(&l, true);
+	h2_lost(l.client);
+	CHECK_INT(h2_stream_closed(c, NULL), H2_CLOSE_REFUSED);
+	CHECK(!h2_stream_was_sent(c));
+	h2_stream_release(c);
+	link_down(&l);
+}
+
+TEST(the_peers_stream_limit_is_respected)
+{
+	struct link l;
+	struct h2_stream *c[3];
+	struct fields f = FIELDS_NULL;
+	struct h2_stream *more;
+
+	link_up(&l, (struct h2_options){ .max_streams = 3 }, 0);
+	CHECK_INT(h2_free_streams(l.client), 3);
+	for (int i = 0; i < 3; i++)
+		c[i] = ask(&l, true);
+	CHECK_INT(h2_request(l.client, &f, true, NULL, &more), -EAGAIN);
+	for (int i = 0; i < 3; i++)
+		h2_stream_release(c[i]);
+	link_down(&l);
+}
+
+/* --- raw clients --- */
+
+static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+static void frame(struct buf *b, uint8_t type, uint8_t flags, uint32_t id, const void *p, size_t n)
+{
+	uint8_t h[9] = { (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n, type, flags,
+			 (uint8_t)(id >> 24), (uint8_t)(id >> 16), (uint8_t)(id >> 8), (uint8_t)id };
+
+	CHECK_INT(buf_put(b, h, 9), 0);
+	CHECK_INT(buf_put(b, p, n), 0);
+}
+
+/* :method POST, :scheme http, :path /, then a literal :authority */
+static size_t head_block(uint8_t out[128], const char *authority)
+{
+	size_t n = 0;
+
+	out[n++] = 0x83;
+	out[n++] = 0x86;
+	out[n++] = 0x84;
+	if (authority) {
+		out[n++] = 0x01;
+		out[n++] = (uint8_t)strlen(authority);
+		memcpy(out + n, authority, strlen(authority));
+		n += strlen(authority);
+	}
+	return n;
+}
+
+static struct h2 *raw_server(bool any_authority, struct buf *b)
+{
+	struct h2 *h;
+
+	CHECK_INT(h2_new(&(struct h2_options){ .server = true, .any_authority = any_authority,
+					       .max_streams = 2000 }, 1000, &h), 0);
+	buf_init(b, 0);
+	CHECK_INT(buf_put(b, preface, 24), 0);
+	frame(b, 4, 0, 0, NULL, 0);
+	return h;
+}
+
+static int feed_all(struct h2 *h, struct buf *b)
+{
+	int r = h2_feed(h, buf_data(b), buf_len(b), 1000);
+	const uint8_t *p;
+	size_t n;
+
+	buf_drop(b, buf_len(b));
+	while (h2_output(h, &p, &n) == 0 && n)
+		h2_sent(h, n);
+	return r;
+}
+
+TEST(any_authority_is_accepted_where_it_was_asked_for)
+{
+	static const char *const names[] = { NULL, "", "/run/x.sock", "localhost", "%2Frun%2Fx" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct buf b;
+		struct h2 *h = raw_server(true, &b);
+		struct h2_stream *s;
+		uint8_t block[128];
+
+		frame(&b, 1, 0x5, 1, block, head_block(block, names[i]));
+		CHECK_INT(feed_all(h, &b), 0);
+		s = h2_next_ready(h);
+		CHECK(s && h2_stream_head(s));
+		h2_stream_release(s);
+		buf_fini(&b);
+		h2_free(h);
+	}
+}
+
+TEST(wrong_heads_are_refused_and_the_connection_lives)
+{
+	static const struct {
+		const char *what;
+		uint8_t block[48];
+		size_t n;
+	} t[] = {
+		{ "no :path", { 0x83, 0x86 }, 2 },
+		{ ":method twice", { 0x83, 0x83, 0x86, 0x84 }, 4 },
+		{ "pseudo after regular", { 0x83, 0x86, 0x50, 1, 'x', 0x84 }, 6 },
+		{ "upper case name", { 0x83, 0x86, 0x84, 0x00, 1, 'X', 1, 'y' }, 8 },
+		{ "connection", { 0x83, 0x86, 0x84, 0x00, 10, 'c', 'o', 'n', 'n', 'e', 'c', 't', 'i',
+				  'o', 'n', 1, 'x' }, 17 },
+		{ "te other than trailers", { 0x83, 0x86, 0x84, 0x00, 2, 't', 'e', 4, 'g', 'z', 'i',
+					      'p' }, 12 },
+		{ "NUL in a value", { 0x83, 0x86, 0x84, 0x00, 1, 'a', 1, 0 }, 8 },
+		{ "unknown pseudo", { 0x83, 0x86, 0x84, 0x00, 2, ':', 'x', 1, 'y' }, 9 },
+		{ "empty name", { 0x83, 0x86, 0x84, 0x00, 0, 1, 'y' }, 7 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		struct buf b;
+		struct h2 *h = raw_server(true, &b);
+		uint8_t good[128];
+
+		frame(&b, 1, 0x5, 1, t[i].block, t[i].n);
+		CHECK_INT(feed_all(h, &b), 0);
+		CHECK(!h2_next_ready(h));
+		frame(&b, 1, 0x5, 3, good, head_block(good, "x"));
+		CHECK_INT(feed_all(h, &b), 0);
+		CHECK(h2_next_ready(h));
+		buf_fini(&b);
+		h2_free(h);
+	}
+}
+
+TEST(a_header_bomb_costs_one_stream)
+{
+	struct buf b;
+	struct h2 *h = raw_server(true, &b);
+	static uint8_t block[16000];
+	uint8_t good[128];
+
+	memset(block, 0x90, sizeof(block)); /* accept-encoding: gzip, deflate, 16,000 times */
+	block[0] = 0x83;
+	block[1] = 0x86;
+	block[2] = 0x84;
+	frame(&b, 1, 0x5, 1, block, sizeof(block));
+	CHECK_INT(feed_all(h, &b), 0);
+	CHECK(!h2_next_ready(h));
+	frame(&b, 1, 0x5, 3, good, head_block(good, "x"));
+	CHECK_INT(feed_all(h, &b), 0);
+	CHECK(h2_next_ready(h));
+	buf_fini(&b);
+	h2_free(h);
+}
+
+/* Returns how many rounds passed before the connection was ended; 0 = it never was. */
+static int flood(const char *kind, int rounds)
+{
+	struct buf b;
+	struct h2 *h = raw_server(true, &b);
+	uint8_t block[128], eight[8] = { 0 }, window[4] = { 0x7f, 0xff, 0xff, 0xff };
+	uint8_t priority[5] = { 0, 0, 0, 0, 7 };
+	size_t n_block = head_block(block, "x");
+	int ended = 0;
+
+	frame(&b, 1, 0x4, 1, block, n_block);
+	for (int i = 1; i <= rounds && !ended; i++) {
+		uint32_t id = 1 + 2 * (uint32_t)i;
+		struct h2_stream *s;
+
+		if (!strcmp(kind, "ping")) {
+			frame(&b, 6, 0, 0, eight, 8);
+		} else if (!strcmp(kind, "settings")) {
+			frame(&b, 4, 0, 0, NULL, 0);
+		} else if (!strcmp(kind, "priority")) {
+			frame(&b, 2, 0, id, priority, 5);
+		} else if (!strcmp(kind, "empty-data")) {
+			frame(&b, 0, 0, 1, NULL, 0);
+		} else if (!strcmp(kind, "window-update")) {
+			frame(&b, 8, 0, 1, "\0\0\0\1", 4);
+		} else if (!strcmp(kind, "unknown")) {
+			frame(&b, 99, 0, 0, eight, 8);
+		} else if (!strcmp(kind, "rapid-reset")) {
+			frame(&b, 1, 0x5, id, block, n_block);
+			frame(&b, 3, 0, id, "\0\0\0\10", 4);
+		} else if (!strcmp(kind, "made-you-reset")) {
+			frame(&b, 1, 0x4, id, block, n_block);
+			frame(&b, 8, 0, id, window, 4);
+			frame(&b, 8, 0, id, window, 4);
+		}
+		if (feed_all(h, &b) < 0)
+			ended = i;
+		while ((s = h2_next_ready(h)))
+			if (h2_stream_news(s) & H2_NEWS_CLOSED)
+				h2_stream_release(s);
+	}
+	buf_fini(&b);
+	h2_free(h);
+	return ended;
+}
+
+TEST(floods_that_bring_nothing_end_the_connection)
+{
+	static const char *const kinds[] = { "ping",	   "settings",	    "priority",	   "empty-data",
+					     "window-update", "unknown", "rapid-reset", "made-you-reset" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		int ended = flood(kinds[i], 5000);
+
+		if (!ended || ended > 1100) {
+			fprintf(stderr, "%s: ended after %d\n", kinds[i], ended);
+			exit(1);
+		}
+	}
+	CHECK(flood("rapid-reset", 5000) <= 250);
+	CHECK(flood("made-you-reset", 5000) <= 250);
+}
+
+TEST(ten_thousand_short_calls_are_no_flood)
+{
+	struct link l;
+
+	link_up(&l, (struct h2_options){ 0 }, 0);
+	for (int i = 0; i < 10000; i++) {
+		struct h2_stream *c = ask(&l, true), *s = accept_one(&l);
+
+		answer(s, true);
+		run(&l);
+		CHECK_INT(h2_stream_closed(c, NULL), H2_CLOSE_CLEAN);
+		h2_stream_release(c);
+		h2_stream_release(s);
+		if (i % 10 == 0)
+			CHECK_INT(h2_ping(l.client), 0);
+	}
+	CHECK_INT(h2_pings_acked(l.client), 1000);
+	link_down(&l);
+}
+
+TEST_MAIN()
