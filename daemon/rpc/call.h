@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One RPC, as its handler sees it. Loop thread only.
+ *
+ * A call has exactly one end: the handler ends it with one of reply, finish and fail, or on_gone
+ * tells the handler that it is over. After either, the handler must not touch the call.
+ * Request messages have passed the scan (depth, counts, UTF-8 without NUL) and the size limit.
+ */
+#ifndef AB_DAEMON_RPC_CALL_H
+#define AB_DAEMON_RPC_CALL_H
+
+#include <stdbool.h>
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "daemon/rpc/method.h"
+#include "proto/base/cc.h"
+#include "proto/base/status.h"
+
+struct loop;
+struct principal;
+
+const struct principal *rpc_call_who(const struct rpc_call *c);	/* lives as long as the connection */
+const struct rpc_method *rpc_call_method(const struct rpc_call *c);
+void *rpc_call_service(const struct rpc_call *c);		/* as given to rpc_server_add() */
+struct loop *rpc_call_loop(const struct rpc_call *c);
+/* Absolute BOOTTIME ms; 0 = none. The server enforces it; pass it on to what works for the call. */
+uint64_t rpc_call_deadline_ms(const struct rpc_call *c);
+/* The handler's own; NULL at first. */
+void *rpc_call_user(const struct rpc_call *c);
+void rpc_call_set_user(struct rpc_call *c, void *user);
+
+/* Client stream, bidi: deliver one more message when it comes. Until asked, no more is read from the
+ * client, which is the backpressure. May be called from inside on_message. */
+void rpc_call_next(struct rpc_call *c);
+
+/* Queues one message; for streams. Never refused for lack of room, but look at rpc_call_room() first
+ * and wait for on_room when it is 0. Without memory the call fails: on_gone comes. */
+void rpc_call_send(struct rpc_call *c, const ProtobufCMessage *message);
+size_t rpc_call_room(const struct rpc_call *c);	/* bytes */
+
+/* The ends. reply = send + OK. finish: OK, for streams. */
+void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message);
+void rpc_call_finish(struct rpc_call *c);
+void rpc_call_fail(struct rpc_call *c, const struct status *st);
+/* reply if st is OK, else fail. */
+void rpc_call_answer(struct rpc_call *c, const struct status *st, const ProtobufCMessage *message);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* The caps of the gRPC server; each says what happens there. */
+#ifndef AB_DAEMON_RPC_LIMITS_H
+#define AB_DAEMON_RPC_LIMITS_H
+
+#define RPC_CONNS_PER_UID	1024u		/* one more: closed when accepted */
+#define RPC_CONNS		8192u		/* of all uids: closed when accepted */
+#define RPC_STREAMS_PER_UID	1000u		/* long streams: RESOURCE_EXHAUSTED TOO_MANY_STREAMS */
+#define RPC_STREAMS		4000u		/* of all uids: the same */
+#define RPC_CALLS_PER_UID	1000u		/* unary in flight: the same */
+#define RPC_CALLS		4000u		/* of all uids: the same, but for … */
+#define RPC_CALLS_KEPT		64u		/* … so many of each uid */
+#define RPC_H2_STREAMS		2000u		/* SETTINGS_MAX_CONCURRENT_STREAMS: the client waits */
+#define RPC_UNARY_MAX_BYTES	(1024u * 1024)	/* request: INVALID_ARGUMENT TOO_LARGE */
+#define RPC_STREAM_MAX_BYTES	(256u * 1024)	/* each message of a client's stream: the same */
+#define RPC_SEND_MAX_BYTES	(256u * 1024)	/* unsent per call; above it room is 0 */
+#define RPC_WINDOW_BYTES	(256u * 1024)	/* receive window of a stream: the client waits */
+#define RPC_HEAD_MAX_N		64u		/* header fields: the request is refused */
+#define RPC_HEAD_MAX_BYTES	(16u * 1024)
+#define RPC_HANDSHAKE_MS	10000u		/* preface and first request: closed */
+#define RPC_REQUEST_MS		60000u		/* a whole request: DEADLINE_EXCEEDED */
+#define RPC_FLUSH_MS		60000u		/* a client that does not read the end: reset */
+#define RPC_SILENCE_MS		30000u		/* then a long stream sends a heartbeat */
+#define RPC_METADATA_MAX	64u		/* entries of `metadata`: TOO_LARGE */
+#define RPC_ENVS_MAX		256u		/* entries of `envs`: TOO_LARGE */
+#define RPC_ARGS_MAX		4096u		/* of a command: TOO_LARGE */
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a service gives to the server: a table of its methods and, per method, what to do with a call.
+ * The table is static; the server keeps pointers into it. A method of the .proto files that is in no
+ * table answers UNIMPLEMENTED.
+ */
+#ifndef AB_DAEMON_RPC_METHOD_H
+#define AB_DAEMON_RPC_METHOD_H
+
+#include <stdbool.h>
+
+#include <protobuf-c/protobuf-c.h>
+
+struct rpc_call;
+
+enum rpc_kind {
+	RPC_UNARY,		/* one request, one response */
+	RPC_SERVER_STREAM,	/* one request, any number of responses */
+	RPC_CLIENT_STREAM,	/* any number of requests, one response */
+	RPC_BIDI,
+};
+
+/* Why a call is over before its handler ended it. */
+enum rpc_gone {
+	RPC_GONE_CANCELLED,	/* the client cancelled it */
+	RPC_GONE_DEADLINE,	/* its deadline passed (also when the client noticed first) */
+	RPC_GONE_LOST,		/* the connection ended: the process closed it or died */
+	RPC_GONE_SERVER,	/* the server ended it: drain, shutdown, a broken or stalled client */
+};
+
+/* Called on the loop, never from inside a call into rpc/call.h. A handler may end the call in any of
+ * these but on_gone. */
+struct rpc_handler {
+	/* A request message. Unary, server stream: called exactly once; the message stays valid until
+	 * the call is over for the handler. Client stream, bidi: once for each message asked for with
+	 * rpc_call_next() (the first needs no asking); valid until the return. */
+	void (*on_message)(struct rpc_call *c, const ProtobufCMessage *message);
+	/* The client sent its last message. Client stream, bidi only. */
+	void (*on_end)(struct rpc_call *c);
+	/* There is room to send again (rpc_call_room() was 0 before). May be NULL. */
+	void (*on_room)(struct rpc_call *c);
+	/* Nothing was sent for 30 s: send a heartbeat. NULL = none wanted. */
+	void (*on_silence)(struct rpc_call *c);
+	/* The call is over and nobody listens any more: cancel what works for it, free rpc_call_user().
+	 * Not called after the handler ended the call itself. The call must not be touched after it. */
+	void (*on_gone)(struct rpc_call *c, enum rpc_gone why);
+};
+
+struct rpc_method {
+	const char *path;	/* "/agentbox.v1.SandboxService/Create" */
+	enum rpc_kind kind;
+	bool waits;		/* a unary one that may stay open for long: counts as a long stream */
+	const ProtobufCMessageDescriptor *request;
+	const struct rpc_handler *handler;
+};
+
+#endif

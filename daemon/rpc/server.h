@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The gRPC server: connections of local processes, calls on them. Health and reflection are built in.
+ * A connection belongs to the process the kernel names; when that process dies the connection is
+ * closed, also while a forked child keeps the socket open.
+ */
+#ifndef AB_DAEMON_RPC_SERVER_H
+#define AB_DAEMON_RPC_SERVER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "daemon/rpc/method.h"
+#include "proto/base/cc.h"
+#include "proto/base/status.h"
+
+struct loop;
+struct rpc_server;
+
+struct rpc_uid_limit {
+	uid_t uid;
+	uint32_t max_streams;		/* long streams; 0 = default */
+};
+
+struct rpc_server_options {
+	struct loop *loop;
+	int listen_fd;			/* taken over, also on failure; non-blocking, listening */
+	gid_t admin_gid;		/* (gid_t)-1 = no admin group */
+	const struct rpc_uid_limit *limits;	/* copied */
+	size_t n_limits;
+	uint32_t max_streams;		/* long streams of a uid; 0 = RPC_STREAMS_PER_UID */
+};
+
+must_check int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret);
+/* Before the first loop pass. Paths must be new. `service` is for rpc_call_service(). */
+must_check int rpc_server_add(struct rpc_server *s, const struct rpc_method *methods, size_t n,
+			      void *service);
+/* What health answers for the whole server and every service; true at first. */
+void rpc_server_set_serving(struct rpc_server *s, bool serving);
+/* One more listening socket for the same server (the path was removed and bound again). */
+must_check int rpc_server_listen(struct rpc_server *s, int listen_fd);
+/* Stops accepting, GOAWAY to every connection; health says NOT_SERVING. Open calls go on. */
+void rpc_server_drain(struct rpc_server *s);
+/* Ends every open call with `st` (on_gone: SERVER). */
+void rpc_server_end_calls(struct rpc_server *s, const struct status *st);
+/* Open calls get no on_gone: end them before. NULL is fine; returns NULL. */
+struct rpc_server *rpc_server_free(struct rpc_server *s);
+
+struct rpc_counts {
+	uint32_t connections, calls, streams;	/* unary in flight; long streams */
+	uint32_t max_streams;			/* of the uid asked for */
+	uint64_t calls_total, failed_total;
+};
+/* Of one uid, or of all with uid = (uid_t)-1. */
+void rpc_server_count(const struct rpc_server *s, uid_t uid, struct rpc_counts *ret);
+
+#endif
