@@ -92,9 +92,7 @@ struct life_target {
 struct life_account {
 	const char *name;
 	struct cloud *cloud;
-	const char *domain;		/* of port hosts where the cloud names none: "agentbox.dev" */
 	bool plain_ports;		/* port URLs are http:// (--local) */
-	const char *traffic_token_header; /* NULL = "e2b-traffic-access-token" */
 	const char *default_user;
 	uint32_t max_sandboxes;		/* 0 = no limit of ours */
 };

@@ -61,6 +61,8 @@ struct store_visitor {
 /* Every row, before store_start(). A row that cannot be right is set aside, never fatal. */
 must_check int store_load(struct store *s, const struct store_visitor *v, struct store_report *report);
 must_check int store_start(struct store *s);
+/* From now on no done is called: whoever they belonged to is going. What is queued is committed. */
+void store_mute(struct store *s);
 /* Commits what is queued, calls every done, closes. NULL is fine; returns NULL. */
 struct store *store_close(struct store *s);
 

@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: MIT */
+/* The store from outside: a folder, a loop, and what is there after each kind of end. */
+#include "daemon/store/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/ev/loop.h"
+#include "daemon/obs/log.h"
+#include "proto/base/fd.h"
+#include "proto/base/str.h"
+#include "tests/lib/test.h"
+
+static char dir[64];
+
+static void dir_make(void)
+{
+	snprintf(dir, sizeof(dir), "/tmp/ab-store-XXXXXX");
+	CHECK(mkdtemp(dir));
+	log_setup(LOG_LEVEL_ERROR);
+}
+
+static void sh(const char *fmt, ...)
+{
+	char cmd[512];
+	const char *argv[] = { "sh", "-c", cmd, NULL };
+	va_list ap;
+	int wstatus;
+	pid_t pid;
+
+	va_start(ap, fmt);
+	vsnprintf(cmd, sizeof(cmd), fmt, ap);
+	va_end(ap);
+	pid = fork();
+	if (!pid) {
+		execv("/bin/sh", (char *const *)argv);
+		_exit(127);
+	}
+	CHECK(waitpid(pid, &wstatus, 0) == pid);
+	CHECK_INT(wstatus, 0);
+}
+
+static void dir_drop(void)
+{
+	sh("rm -rf %s", dir);
+}
+
+struct seen {
+	unsigned sandboxes, intents, requests, names;
+	char last_id[64], last_token[64], last_name[64];
+	uint64_t last_seq;
+	char metadata[16];
+};
+
+static void on_sandbox(const struct row_sandbox *r, void *user)
+{
+	struct seen *s = user;
+
+	s->sandboxes++;
+	(void)str_copy(s->last_id, sizeof(s->last_id), r->id);
+	(void)str_copy(s->last_token, sizeof(s->last_token), r->access_token);
+	if (r->metadata_len < sizeof(s->metadata))
+		memcpy(s->metadata, r->metadata, r->metadata_len);
+}
+
+static void on_intent(const struct row_intent *r, void *user)
+{
+	struct seen *s = user;
+
+	s->intents++;
+	s->last_seq = r->seq;
+}
+
+static void on_request(const struct row_request *r, void *user)
+{
+	struct seen *s = user;
+
+	s->requests++;
+	CHECK_INT(r->params_hash[31], 7);
+}
+
+static void on_name(const struct row_name *r, void *user)
+{
+	struct seen *s = user;
+
+	s->names++;
+	(void)str_copy(s->last_name, sizeof(s->last_name), r->name);
+}
+
+struct db {
+	struct loop *loop;
+	struct store *store;
+	struct store_report report;
+	struct seen seen;
+	unsigned done, failed;
+	enum ab_reason reason;
+};
+
+static enum store_open_result db_open(struct db *d)
+{
+	struct store_options o = { .state_dir = dir, .now_wall_ms = 1700000000000 };
+	struct store_visitor v = { on_sandbox, on_intent, on_request, on_name, &d->seen };
+	enum store_open_result r;
+
+	memset(d, 0, sizeof(*d));
+	CHECK(!loop_new(&d->loop));
+	o.loop = d->loop;
+	r = store_open(&o, &d->report, &d->store);
+	if (r != STORE_OPENED) {
+		loop_free(d->loop);
+		return r;
+	}
+	CHECK(!store_load(d->store, &v, &d->report));
+	CHECK(!store_start(d->store));
+	return r;
+}
+
+static void db_close(struct db *d)
+{
+	store_close(d->store);
+	loop_free(d->loop);
+}
+
+static void on_done(void *user, const struct status *st)
+{
+	struct db *d = user;
+
+	d->done++;
+	if (!status_ok(st)) {
+		d->failed++;
+		d->reason = st->reason;
+	}
+}
+
+static void wait_done(struct db *d, unsigned n)
+{
+	while (d->done < n)
+		CHECK(loop_once(d->loop, 5000) >= 0);
+}
+
+static struct row_sandbox a_sandbox(const char *id)
+{
+	return (struct row_sandbox){
+		.account = "default", .id = id, .name = "box", .uid = 1000, .generation = 1, .state = 2,
+		.ours = true, .metadata = "k\0v", .metadata_len = 4, .access_token = "tok",
+		.template_id = "base", .allow_internet_access = -1, .keep_memory = -1, .auto_resume = -1,
+	};
+}
+
+static void put_all(struct db *d, const char *id, bool durable)
+{
+	struct row_sandbox b = a_sandbox(id);
+	struct row_intent i = { .seq = 5, .kind = ROW_INTENT_CREATE, .state = ROW_INTENT_OPEN,
+				.account = "default", .req_tag = "abc" };
+	struct row_request q = { .uid = 1000, .method = "Create", .request_id = "r", .account = "default",
+				 .params_hash = { [31] = 7 }, .state = ROW_REQUEST_OPEN,
+				 .req_tag = "abc" };
+	struct row_name m = { .uid = 1000, .name = "box", .account = "default", .id = id };
+	struct store_tx *t;
+
+	CHECK(!store_tx_new(d->store, &t));
+	store_tx_put_sandbox(t, &b);
+	store_tx_put_intent(t, &i);
+	store_tx_put_request(t, &q);
+	store_tx_put_name(t, &m);
+	store_tx_commit(t, durable, on_done, d);
+	CHECK_INT(d->done, 0); /* never from inside */
+}
+
+TEST(rows_come_back)
+{
+	struct db d;
+	struct store_tx *t;
+	struct stat st;
+	char path[128];
+
+	dir_make();
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK(d.report.created);
+	put_all(&d, "iaaa", true);
+	wait_done(&d, 1);
+	CHECK_INT(d.failed, 0);
+	db_close(&d);
+
+	snprintf(path, sizeof(path), "%s/agentboxd.db", dir);
+	CHECK(!stat(path, &st));
+	CHECK_INT(st.st_mode & 07777, 0600);
+	CHECK(!stat(dir, &st));
+	CHECK_INT(st.st_mode & 07777, 0700);
+
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK(!d.report.created);
+	CHECK_INT(d.seen.sandboxes, 1);
+	CHECK_INT(d.seen.intents, 1);
+	CHECK_INT(d.seen.requests, 1);
+	CHECK_INT(d.seen.names, 1);
+	CHECK_STR(d.seen.last_id, "iaaa");
+	CHECK_STR(d.seen.last_token, "tok");
+	CHECK(!memcmp(d.seen.metadata, "k\0v", 4));
+	CHECK(!store_tx_new(d.store, &t));
+	store_tx_del_sandbox(t, "default", "iaaa");
+	store_tx_del_intent(t, 5);
+	store_tx_del_request(t, 1000, "Create", "r");
+	store_tx_del_name(t, 1000, "box");
+	store_tx_commit(t, true, on_done, &d);
+	wait_done(&d, 1);
+	db_close(&d);
+
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK_INT(d.seen.sandboxes + d.seen.intents + d.seen.requests + d.seen.names, 0);
+	db_close(&d);
+	dir_drop();
+}
+
+/* They share one commit; each has its own done, in order. */
+TEST(several_in_one_commit)
+{
+	struct db d;
+	struct row_sandbox b = a_sandbox("ibbb");
+	struct store_tx *t;
+
+	dir_make();
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	put_all(&d, "iaaa", true);
+	CHECK(!store_tx_new(d.store, &t));
+	b.metadata = "x";
+	b.metadata_len = 1;
+	store_tx_put_sandbox(t, &b);
+	store_tx_commit(t, false, on_done, &d);
+	CHECK(!store_tx_new(d.store, &t));
+	store_tx_commit(t, false, on_done, &d); /* empty: fine */
+	wait_done(&d, 3);
+	CHECK_INT(d.failed, 0);
+	db_close(&d);
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK_INT(d.seen.sandboxes, 2);
+	db_close(&d);
+	dir_drop();
+}
+
+TEST(numbers_never_come_twice)
+{
+	uint64_t last = 0, n;
+	char host[32];
+	struct db d;
+
+	dir_make();
+	for (int round = 0; round < 3; round++) {
+		CHECK_INT(db_open(&d), STORE_OPENED);
+		if (!round)
+			(void)str_copy(host, sizeof(host), store_host_id(d.store));
+		CHECK_STR(store_host_id(d.store), host);
+		for (int i = 0; i < 10000; i++) {
+			int r = store_next_seq(d.store, &n);
+
+			while (r == -EAGAIN) {
+				CHECK(loop_once(d.loop, 5000) >= 0);
+				r = store_next_seq(d.store, &n);
+			}
+			CHECK(n > last);
+			last = n;
+		}
+		store_seen_seq(d.store, last + 5);
+		last += 5;
+		db_close(&d);
+		if (round == 0)
+			sh("rm %s/agentboxd.db", dir); /* loss of the database keeps who we are */
+		if (round == 1) {
+			sh("rm %s/host-id", dir); /* and the other way round, as far as it goes */
+			last = 0;
+		}
+	}
+	dir_drop();
+}
+
+TEST(second_daemon_is_told_who)
+{
+	struct db d, e;
+
+	dir_make();
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK_INT(db_open(&e), STORE_BUSY);
+	CHECK_INT(e.report.holder, getpid());
+	CHECK(strstr(e.report.why, dir));
+	db_close(&d);
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	db_close(&d);
+	dir_drop();
+}
+
+TEST(unsafe_places)
+{
+	struct db d;
+
+	dir_make();
+	sh("chmod 0770 %s", dir);
+	CHECK_INT(db_open(&d), STORE_UNSAFE);
+	sh("chmod 0755 %s; ln -s /etc/passwd %s/agentboxd.db", dir, dir);
+	CHECK_INT(db_open(&d), STORE_UNSAFE);
+	sh("rm %s/agentboxd.db; ln -s /nowhere %s/lock.x; ln -sf %s/lock.x %s/lock", dir, dir, dir, dir);
+	CHECK_INT(db_open(&d), STORE_UNSAFE);
+	sh("rm %s/lock", dir);
+	if (!geteuid()) {
+		sh("touch %s/agentboxd.db; chown 12345 %s/agentboxd.db", dir, dir);
+		CHECK_INT(db_open(&d), STORE_UNSAFE);
+		sh("rm %s/agentboxd.db; chown 12345 %s", dir, dir);
+		CHECK_INT(db_open(&d), STORE_UNSAFE);
+	}
+	dir_drop();
+}
+
+TEST(newer_schema_is_refused)
+{
+	sqlite3 *sql;
+	char path[128];
+	struct db d;
+
+	dir_make();
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	db_close(&d);
+	snprintf(path, sizeof(path), "%s/agentboxd.db", dir);
+	CHECK_INT(sqlite3_open(path, &sql), SQLITE_OK);
+	CHECK_INT(sqlite3_exec(sql, "PRAGMA user_version = 99", NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(sql);
+	CHECK_INT(db_open(&d), STORE_TOO_NEW);
+	CHECK_INT(d.report.schema_found, 99);
+	CHECK(strstr(d.report.why, "99") && strstr(d.report.why, "knows 1"));
+	dir_drop();
+}
+
+TEST(bad_rows_are_set_aside)
+{
+	sqlite3 *sql;
+	char path[128];
+	struct db d;
+
+	dir_make();
+	log_setup(LOG_LEVEL_ERROR);
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	put_all(&d, "iaaa", true);
+	wait_done(&d, 1);
+	db_close(&d);
+	snprintf(path, sizeof(path), "%s/agentboxd.db", dir);
+	CHECK_INT(sqlite3_open(path, &sql), SQLITE_OK);
+	CHECK_INT(sqlite3_exec(sql,
+			       "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c"
+			       " WHERE n < 150) INSERT INTO sandbox SELECT account, 'x' || n, name, uid,"
+			       " generation, 77, ours, adopted, claimed, unclaimed_at_ms, seq, req_tag,"
+			       " template_id, alias, metadata, started_at_ms, end_at_ms, cpu_count,"
+			       " memory_mb, disk_size_mb, envd_version, domain, access_token,"
+			       " traffic_token, allow_internet_access, on_timeout, keep_memory,"
+			       " auto_resume, policy, warning, as_of_ms, gone_reason, gone_at_ms,"
+			       " gone_evidence FROM sandbox, c;"
+			       "UPDATE request SET params_hash = x'00'",
+			       NULL, NULL, NULL),
+		  SQLITE_OK);
+	sqlite3_close(sql);
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK_INT(d.seen.sandboxes, 1);
+	CHECK_INT(d.seen.requests, 0);
+	CHECK_INT(d.report.rows_aside, 151);
+	db_close(&d);
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK_INT(d.report.rows_aside, 0);
+	db_close(&d);
+	dir_drop();
+}
+
+static void flip(const char *path, off_t from, size_t n)
+{
+	uint8_t junk[4096];
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	memset(junk, 0xa5, sizeof(junk));
+	CHECK(fd >= 0);
+	while (n) {
+		size_t m = MIN(n, sizeof(junk));
+
+		CHECK(pwrite(fd, junk, m, from) == (ssize_t)m);
+		from += (off_t)m;
+		n -= m;
+	}
+	fd_close(fd);
+}
+
+TEST(corrupt_file_moves_aside)
+{
+	static const struct { off_t from; size_t n; } t[] = {
+		{ 0, 100 },		/* header */
+		{ 4096, 4096 },		/* a page of the schema's tables */
+		{ 100, 12000 },		/* much */
+	};
+	char path[128], host[32];
+	struct stat st;
+	struct db d;
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		dir_make();
+		log_setup(LOG_LEVEL_ERROR);
+		CHECK_INT(db_open(&d), STORE_OPENED);
+		(void)str_copy(host, sizeof(host), store_host_id(d.store));
+		put_all(&d, "iaaa", true);
+		wait_done(&d, 1);
+		db_close(&d);
+		snprintf(path, sizeof(path), "%s/agentboxd.db", dir);
+		flip(path, t[i].from, t[i].n);
+		CHECK_INT(db_open(&d), STORE_OPENED);
+		CHECK(d.report.moved_aside[0] && !stat(d.report.moved_aside, &st));
+		CHECK(d.report.created);
+		CHECK_INT(d.seen.sandboxes, 0);
+		CHECK_STR(store_host_id(d.store), host);
+		put_all(&d, "iaaa", true);
+		wait_done(&d, 1);
+		CHECK_INT(d.failed, 0);
+		db_close(&d);
+		dir_drop();
+	}
+}
+
+TEST(empty_file_is_a_new_one)
+{
+	struct db d;
+
+	dir_make();
+	sh("chmod 700 %s; : > %s/agentboxd.db", dir, dir);
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK_INT(d.seen.sandboxes, 0);
+	db_close(&d);
+	dir_drop();
+}
+
+/* The child writes numbered rows and tells each acknowledged one through a pipe; killed anywhere,
+ * every acknowledged row must be there. */
+static void child_writes(int pipe_fd)
+{
+	struct db d;
+	char id[32];
+
+	if (db_open(&d) != STORE_OPENED)
+		_exit(1);
+	for (uint32_t i = d.seen.sandboxes;; i++) {
+		unsigned before = d.done;
+		struct row_sandbox b;
+		struct store_tx *t;
+
+		snprintf(id, sizeof(id), "i%08u", i);
+		b = a_sandbox(id);
+		if (store_tx_new(d.store, &t) < 0)
+			_exit(1);
+		store_tx_put_sandbox(t, &b);
+		store_tx_commit(t, true, on_done, &d);
+		wait_done(&d, before + 1);
+		if (d.failed || fd_write_all(pipe_fd, &i, sizeof(i)) < 0)
+			_exit(1);
+	}
+}
+
+TEST(kill_in_the_middle)
+{
+	uint32_t acked = 0, n;
+	struct db d;
+
+	dir_make();
+	for (int round = 0; round < 12; round++) {
+		int p[2], wstatus;
+		pid_t pid;
+
+		CHECK(!pipe2(p, O_CLOEXEC));
+		pid = fork();
+		if (!pid)
+			child_writes(p[1]);
+		fd_close(p[1]);
+		for (int i = 0; i < 3 + round * 2; i++) {
+			CHECK(read(p[0], &n, sizeof(n)) == sizeof(n));
+			acked = n + 1;
+		}
+		kill(pid, SIGKILL);
+		CHECK(waitpid(pid, &wstatus, 0) == pid && WIFSIGNALED(wstatus));
+		while (read(p[0], &n, sizeof(n)) == sizeof(n))
+			acked = n + 1;
+		fd_close(p[0]);
+		CHECK_INT(db_open(&d), STORE_OPENED);
+		CHECK(!d.report.moved_aside[0]);
+		CHECK(d.seen.sandboxes >= acked && d.seen.sandboxes <= acked + 1);
+		db_close(&d);
+	}
+	dir_drop();
+}
+
+TEST(full_disk)
+{
+	struct db d;
+	unsigned done = 0;
+
+	if (geteuid()) {
+		printf("skip full_disk: needs root\n");
+		return;
+	}
+	dir_make();
+	if (mount("tmpfs", dir, "tmpfs", 0, "size=512k,mode=0700")) {
+		printf("skip full_disk: no tmpfs\n");
+		dir_drop();
+		return;
+	}
+	log_setup(LOG_LEVEL_ERROR);
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	for (unsigned i = 0; !d.failed; i++) {
+		char id[32];
+
+		CHECK(i < 10000);
+		snprintf(id, sizeof(id), "i%08u", i);
+		put_all(&d, id, true);
+		wait_done(&d, 1);
+		done += d.failed ? 0 : 1;
+		d.done = 0;
+	}
+	CHECK_INT(d.reason, R_STORE_FULL);
+	CHECK_INT(store_health(d.store)->reason, R_STORE_FULL);
+	db_close(&d);
+	CHECK(!mount(NULL, dir, NULL, MS_REMOUNT, "size=4m"));
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK_INT(d.seen.sandboxes, done); /* nothing acknowledged was lost */
+	put_all(&d, "inew", true);
+	wait_done(&d, 1);
+	CHECK_INT(d.failed, 0);
+	db_close(&d);
+	CHECK(!umount(dir));
+	dir_drop();
+}
+
+TEST(readonly_and_back)
+{
+	struct db d;
+
+	if (geteuid()) {
+		printf("skip readonly_and_back: needs root\n");
+		return;
+	}
+	dir_make();
+	if (mount("tmpfs", dir, "tmpfs", 0, "size=4m,mode=0700")) {
+		printf("skip readonly_and_back: no tmpfs\n");
+		dir_drop();
+		return;
+	}
+	log_setup(LOG_LEVEL_ERROR);
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	put_all(&d, "iaaa", true);
+	wait_done(&d, 1);
+	db_close(&d);
+	CHECK(!mount(NULL, dir, NULL, MS_REMOUNT | MS_RDONLY, NULL));
+	CHECK(db_open(&d) != STORE_OPENED);
+	CHECK(d.report.why[0]);
+	CHECK(!mount(NULL, dir, NULL, MS_REMOUNT, NULL));
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK_INT(d.seen.sandboxes, 1);
+	db_close(&d);
+	CHECK(!umount(dir));
+	dir_drop();
+}
+
+TEST_MAIN()
