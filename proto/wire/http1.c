@@ -76,7 +76,8 @@ static bool is_authority(const uint8_t *p, size_t n)
 		i++;
 	} else {
 		for (; i < n && p[i] != ':'; i++)
-			if (!(char_class[p[i]] & CLASS_TOKEN) && !memchr("(),;=", p[i], 5))
+			if (!(char_class[p[i]] & CLASS_TOKEN ? !memchr("#^`|", p[i], 4)
+							     : !!memchr("(),;=", p[i], 5)))
 				return false;
 		if (!i)
 			return false;
@@ -387,6 +388,9 @@ static enum http1_result finish(struct http1_head *h)
 		f->bytes -= (uint32_t)strlen(":authority") + 32;
 	}
 	h->interim = h->response && h->status < 200;
+	/* These never have a body (RFC 9110 §8.6); one that is promised would be read by somebody. */
+	if ((h->interim || (h->response && h->status == 204)) && (h->has_te || h->length))
+		return HTTP1_BAD;
 	h->keep_alive = !h->conn_close && (!h->http10 || h->conn_keep_alive);
 	h->expect_continue = h->expect_continue && !h->http10;
 	if (h->response && (h->no_body || h->interim || h->status == 204 || h->status == 304 ||
