@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What went wrong, in our words [pure]: an HTTP or Connect failure of the cloud → struct status by
+ * DESIGN §5 and CLOUD-WIRE §4.3, §6, with its evidence, and how far the request got.
+ */
+#ifndef AB_DAEMON_CLOUD_FAULT_H
+#define AB_DAEMON_CLOUD_FAULT_H
+
+#include <stdbool.h>
+
+#include "daemon/cloud/cloud.h"
+#include "daemon/cloud/envd.h"
+
+#define FAULT_RETRY_AFTER_MAX_MS (3600u * 1000)
+
+/* An error body, either plane; filled by json_error(). Absent texts are "". */
+struct fault_body {
+	bool is_json;		/* a JSON object */
+	bool has_port;		/* the edge's "port closed" */
+	int64_t code;		/* numeric `code`, -1 = none */
+	char code_name[32];	/* Connect's string `code` */
+	char message[240];
+	char error_code[64];
+};
+
+struct fault_answer {
+	unsigned http_status;
+	const char *retry_after;	/* header or NULL */
+	const char *request_id;		/* header or NULL */
+	const char *route;		/* "POST /sandboxes" */
+	int64_t wall_ms;		/* for a Retry-After that is a date */
+	struct fault_body body;
+};
+
+enum fault_op {		/* of the control plane; also the limiter's routes */
+	FAULT_CREATE,
+	FAULT_CONNECT,
+	FAULT_GET,
+	FAULT_LIST,
+	FAULT_KILL,
+	FAULT_TIMEOUT,
+	FAULT_REFRESH,
+};
+
+/* An answer that is not the success of `op`: fills outcome, status and the flags of `r`. */
+void fault_rest(enum fault_op op, const struct fault_answer *a, struct cloud_result *r);
+
+enum fault_subject {	/* what "not found" is about */
+	FAULT_PROCESS,
+	FAULT_INPUT,	/* of a process */
+	FAULT_PATH,
+	FAULT_AGENT,
+};
+
+/* A Connect error by its name (unary body or end-of-stream record). */
+enum envd_class fault_connect(enum fault_subject what, const char *code_name, const char *message,
+			      struct status *ret);
+/* Any failed HTTP answer of an agent's address: Connect's, the agent's own, the edge's. */
+enum envd_class fault_envd(enum fault_subject what, const struct fault_answer *a, struct status *ret);
+
+/* "120" or an HTTP date → ms, capped; 0 if absent or malformed. */
+uint32_t fault_retry_after_ms(const char *value, int64_t wall_ms);
+/* "Sun, 06 Nov 1994 08:49:37 GMT" → ms since 1970; 0 if malformed. */
+int64_t fault_http_date_ms(const char *value);
+
+#endif

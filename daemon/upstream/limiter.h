@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who of an account may ask the cloud now [pure]: a cap on calls in flight, shared fairly between
+ * uids, and patience where the cloud answered 429 with Retry-After. A route that was limited starts
+ * again with one call at a time and doubles with each success, so that all who waited do not meet
+ * the limit again in step. Never allocates: a ticket is embedded in its call.
+ */
+#ifndef AB_DAEMON_UPSTREAM_LIMITER_H
+#define AB_DAEMON_UPSTREAM_LIMITER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "proto/base/cc.h"
+#include "proto/base/list.h"
+
+#define LIMITER_ROUTES	  8u
+#define LIMITER_QUEUE_MAX 4096u		/* tickets waiting per account; the next one is turned away */
+
+enum limiter_ticket_state {
+	LIMITER_IDLE = 0,
+	LIMITER_QUEUED,
+	LIMITER_RUNNING,
+};
+
+struct limiter_ticket {
+	struct list node;
+	uid_t uid;
+	unsigned route;		/* < LIMITER_ROUTES */
+	bool background;	/* after all others */
+	enum limiter_ticket_state state;
+	uint64_t round;		/* of its uid: the lower goes first */
+};
+
+struct limiter {
+	struct list queue;
+	uint32_t max_in_flight;
+	uint32_t n_queued, in_flight;
+	uint64_t round;		/* of the last one that went */
+	struct {
+		uint64_t blocked_until_ms;
+		uint32_t in_flight, window;
+	} route[LIMITER_ROUTES];
+};
+
+void limiter_init(struct limiter *l, uint32_t max_in_flight);
+
+enum limiter_result {
+	LIMITER_OK = 0,		/* queued: limiter_next() will give it */
+	LIMITER_FULL,		/* too many wait */
+	LIMITER_LATE,		/* the route is blocked beyond the deadline; *ret_wait_ms */
+};
+
+/* deadline_ms 0 = none. Fill uid, route and background before. */
+must_check enum limiter_result limiter_enter(struct limiter *l, struct limiter_ticket *t,
+					     uint64_t deadline_ms, uint64_t now_ms,
+					     uint32_t *ret_wait_ms);
+/* The next that may go now, marked as running; NULL: none. */
+struct limiter_ticket *limiter_next(struct limiter *l, uint64_t now_ms);
+/* When to ask limiter_next() again by the clock alone; UINT64_MAX: only after a leave. */
+uint64_t limiter_wake_ms(const struct limiter *l, uint64_t now_ms);
+/* The call is over or was withdrawn, in whatever state. `ok`: the cloud answered without limiting. */
+void limiter_leave(struct limiter *l, struct limiter_ticket *t, bool ok);
+/* The cloud said wait. */
+void limiter_block(struct limiter *l, unsigned route, uint32_t for_ms, uint64_t now_ms);
+/* Latest moment any route is blocked until; 0 = none after now. */
+uint64_t limiter_blocked_until_ms(const struct limiter *l, uint64_t now_ms);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/cloud/json.h"
+
+#include <errno.h>
+
+#include "tests/lib/test.h"
+
+static int parse(const char *s, struct cloud_sandbox **ret)
+{
+	const char *why = NULL;
+	int r = json_sandbox(s, strlen(s), ret, &why);
+
+	if (r == -EBADMSG)
+		CHECK(why);
+	return r;
+}
+
+#define MIN_BOX "\"sandboxID\":\"i0a1\",\"templateID\":\"base\",\"envdVersion\":\"0.6.13\""
+
+TEST(create_answer)
+{
+	scoped(cloud_sandbox_freep) struct cloud_sandbox *s = NULL;
+
+	CHECK_INT(parse("{\"templateID\":\"rki5\",\"alias\":\"base\",\"sandboxID\":\"i0a1b2c3d4e5f6g7h8i9j\","
+			"\"clientID\":\"6532622b\",\"envdVersion\":\"0.6.13\",\"envdAccessToken\":\"t0k\","
+			"\"domain\":null,\"trafficAccessToken\":null,\"later\":[{\"x\":1}]}", &s), 0);
+	CHECK_STR(s->id, "i0a1b2c3d4e5f6g7h8i9j");
+	CHECK_STR(s->template_id, "rki5");
+	CHECK_STR(s->envd_access_token, "t0k");
+	CHECK(!s->domain && !s->traffic_access_token);
+	CHECK_INT(s->state, CLOUD_STATE_UNKNOWN);
+	CHECK_INT(s->allow_internet_access, TRI_UNSET);
+}
+
+TEST(detail)
+{
+	scoped(cloud_sandbox_freep) struct cloud_sandbox *s = NULL;
+
+	CHECK_INT(parse("{" MIN_BOX ",\"state\":\"paused\",\"startedAt\":\"2026-08-21T10:00:00.123456789Z\","
+			"\"endAt\":\"2026-08-21T12:00:01+02:00\",\"cpuCount\":2,\"memoryMB\":512,\"diskSizeMB\":0,"
+			"\"metadata\":{\"a\":\"b\",\"nul\":\"x\\u0000y\"},\"allowInternetAccess\":false,"
+			"\"lifecycle\":{\"autoResume\":true,\"onTimeout\":\"pause\"},"
+			"\"network\":{\"allowOut\":[\"1.1.1.1\"],\"allowPublicTraffic\":false,"
+			"\"egressProxy\":{\"address\":\"h:1\",\"username\":\"u\"},"
+			"\"rules\":{\"x.org\":[{\"transform\":{\"headers\":{\"A\":\"b\"}}}]}},"
+			"\"volumeMounts\":[]}", &s), 0);
+	CHECK_INT(s->state, CLOUD_STATE_PAUSED);
+	CHECK_INT(s->started_at_ms, 1787306400123);
+	CHECK_INT(s->end_at_ms, 1787306401000);
+	CHECK_INT(s->cpu_count, 2);
+	CHECK_STR(cloud_kvs_get(&s->metadata, "a"), "b");
+	CHECK_INT(s->metadata.n, 1);		/* the one no C string can hold is left out */
+	CHECK_INT(s->allow_internet_access, TRI_FALSE);
+	CHECK(s->has_lifecycle && s->auto_resume && s->on_timeout_pause);
+	CHECK_STR(s->network->allow_out.v[0], "1.1.1.1");
+	CHECK_INT(s->network->allow_public_traffic, TRI_FALSE);
+	CHECK_STR(s->network->egress_username, "u");
+	CHECK_INT(s->network->n_rules, 1);
+	CHECK_STR(cloud_kvs_get(&s->network->rules[0].headers, "A"), "b");
+}
+
+TEST(refused)
+{
+	static const char *const bad[] = {
+		"", "{", "[]", "null", "{}",
+		"{\"sandboxID\":\"\",\"templateID\":\"b\"}",
+		"{\"sandboxID\":7,\"templateID\":\"b\"}",
+		"{\"sandboxID\":\"../x\",\"templateID\":\"b\"}",
+		"{\"sandboxID\":\"-x\",\"templateID\":\"b\"}",
+		"{\"sandboxID\":\"i1\"}",
+		"{\"sandboxID\":\"i1\",\"sandboxID\":\"i2\",\"templateID\":\"b\"}",
+		"{" MIN_BOX ",\"envdAccessToken\":5}",
+		"{" MIN_BOX ",\"metadata\":[]}",
+		"{" MIN_BOX ",\"metadata\":{\"a\":1}}",
+		"{" MIN_BOX ",\"endAt\":\"tomorrow\"}",
+		"{" MIN_BOX ",\"cpuCount\":-1}",
+		"{" MIN_BOX ",\"cpuCount\":1.5}",
+		"{" MIN_BOX ",\"network\":\"none\"}",
+		"{" MIN_BOX ",\"network\":{\"rules\":{\"x\":{}}}}",
+		"{" MIN_BOX "} trailing",
+	};
+	struct cloud_sandbox *s = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		CHECK_INT(parse(bad[i], &s), -EBADMSG);
+		CHECK(!s);
+	}
+}
+
+TEST(tolerated)
+{
+	scoped(cloud_sandbox_freep) struct cloud_sandbox *s = NULL;
+
+	/* A legacy id, no envd version, a state of tomorrow. */
+	CHECK_INT(parse("{\"sandboxID\":\"i1-6532622b\",\"templateID\":\"b\",\"state\":\"dreaming\"}", &s), 0);
+	CHECK_STR(s->id, "i1");
+	CHECK_STR(s->envd_version, "v1.0.0");
+	CHECK_INT(s->state, CLOUD_STATE_UNKNOWN);
+}
+
+TEST(depth)
+{
+	char deep[400];
+	struct cloud_sandbox *s = NULL;
+	size_t n = (size_t)snprintf(deep, sizeof(deep), "{" MIN_BOX ",\"x\":");
+
+	memset(deep + n, '[', 100);
+	memset(deep + n + 100, ']', 100);
+	memcpy(deep + n + 200, "}", 2);
+	CHECK_INT(parse(deep, &s), -EBADMSG);
+	/* Brackets in strings do not count. */
+	snprintf(deep, sizeof(deep), "{" MIN_BOX ",\"x\":\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[[\"}");
+	CHECK_INT(parse(deep, &s), 0);
+	cloud_sandbox_free(s);
+}
+
+TEST(lists)
+{
+	static const char two[] = "[{" MIN_BOX "},{\"sandboxID\":\"i2\",\"templateID\":\"b\"}]";
+	static const char broken[] = "[{" MIN_BOX "},{\"templateID\":\"b\"}]";
+	struct cloud_list l = { 0 };
+	const char *why;
+
+	CHECK_INT(json_list("[]", 2, &l, &why), 0);
+	CHECK_INT(l.n, 0);
+	CHECK_INT(json_list(two, strlen(two), &l, &why), 0);
+	CHECK_INT(json_list(two, strlen(two), &l, &why), 0);
+	CHECK_INT(l.n, 4);
+	CHECK_STR(l.v[3]->id, "i2");
+	CHECK_INT(json_list(broken, strlen(broken), &l, &why), -EBADMSG);
+	CHECK_INT(json_list("{}", 2, &l, &why), -EBADMSG);
+	for (size_t i = 0; i < l.n; i++)
+		cloud_sandbox_free(l.v[i]);
+	free(l.v);
+}
+
+TEST(errors)
+{
+	struct fault_body b;
+	bool is_error;
+	static const char html[] = "<html>\r\n502 Bad\x01 Gateway</html>\n";
+	static const char edge[] = "{\"sandboxId\":\"i1\",\"message\":\"x\",\"port\":49983,\"code\":502}";
+	static const char conn[] = "{\"code\":\"not_found\",\"message\":\"gone\"}";
+	static const char eos[] = "{\"error\":{\"code\":\"not_found\",\"message\":\"gone\"},\"metadata\":{}}";
+
+	json_error(html, strlen(html), &b);
+	CHECK(!b.is_json);
+	CHECK_STR(b.message, "<html>  502 Bad  Gateway</html>");
+	CHECK_INT(b.code, -1);
+	json_error(NULL, 0, &b);
+	CHECK_STR(b.message, "");
+	json_error(edge, strlen(edge), &b);
+	CHECK(b.is_json && b.has_port);
+	CHECK_INT(b.code, 502);
+	CHECK_STR(b.code_name, "");
+	json_error(conn, strlen(conn), &b);
+	CHECK_STR(b.code_name, "not_found");
+	CHECK_INT(b.code, -1);
+
+	CHECK_INT(json_end_of_stream("{}", 2, &is_error, &b), 0);
+	CHECK(!is_error);
+	CHECK_INT(json_end_of_stream(eos, strlen(eos), &is_error, &b), 0);
+	CHECK(is_error);
+	CHECK_STR(b.code_name, "not_found");
+	CHECK_STR(b.message, "gone");
+	CHECK_INT(json_end_of_stream("", 0, &is_error, &b), -EBADMSG);
+	CHECK_INT(json_end_of_stream("{\"error\":1}", 11, &is_error, &b), -EBADMSG);
+}
+
+TEST(upload)
+{
+	static const char ok[] = "[{\"path\":\"/home/user/a\",\"name\":\"a\",\"type\":\"file\"}]";
+	char *path = NULL;
+
+	CHECK_INT(json_upload(ok, strlen(ok), &path), 0);
+	CHECK_STR(path, "/home/user/a");
+	free(path);
+	path = NULL;
+	CHECK_INT(json_upload("[]", 2, &path), -EBADMSG);
+	CHECK_INT(json_upload("[1]", 3, &path), -EBADMSG);
+}
+
+TEST(create_request)
+{
+	struct cloud_kv meta[] = { { (char *)"agentbox.req", (char *)"h\"é" } };
+	struct cloud_kv bad[] = { { (char *)"k", (char *)"\xff" } };
+	struct cloud_create c = { .template_id = "base", .timeout_s = 300, .metadata = meta, .n_metadata = 1,
+				  .auto_pause = TRI_FALSE, .auto_resume = TRI_TRUE };
+	char *s = NULL;
+	size_t n = 0;
+
+	CHECK_INT(json_create(&c, &s, &n), 0);
+	CHECK_STR(s, "{\"templateID\":\"base\",\"timeout\":300,\"secure\":true,\"autoPause\":false,"
+		     "\"autoResume\":{\"enabled\":true},\"metadata\":{\"agentbox.req\":\"h\\\"é\"},\"envVars\":{}}");
+	CHECK_INT(n, strlen(s));
+	free(s);
+	c.metadata = bad;
+	CHECK_INT(json_create(&c, &s, &n), -EINVAL);
+	CHECK_INT(json_number("timeout", 5, &s, &n), 0);
+	CHECK_STR(s, "{\"timeout\":5}");
+	free(s);
+}
+
+TEST_MAIN()

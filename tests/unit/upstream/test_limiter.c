@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/upstream/limiter.h"
+#include "tests/lib/test.h"
+
+static enum limiter_result enter(struct limiter *l, struct limiter_ticket *t, uid_t uid,
+				 unsigned route, uint64_t deadline, uint64_t now)
+{
+	uint32_t wait;
+
+	t->uid = uid;
+	t->route = route;
+	return limiter_enter(l, t, deadline, now, &wait);
+}
+
+/* Uid 1 has 100 waiting; uid 2 comes later and is still served every second time. */
+TEST(fair)
+{
+	struct limiter_ticket t[100] = { 0 }, late[3] = { 0 };
+	struct limiter l;
+	unsigned seen = 0;
+
+	limiter_init(&l, 1);
+	for (int i = 0; i < 100; i++)
+		CHECK_INT(enter(&l, &t[i], 1, 0, 0, 0), LIMITER_OK);
+	for (int i = 0; i < 10; i++) {
+		struct limiter_ticket *n = limiter_next(&l, 0);
+
+		CHECK(n == &t[i]);
+		CHECK(!limiter_next(&l, 0));		/* one at a time */
+		limiter_leave(&l, n, true);
+	}
+	for (int i = 0; i < 3; i++)
+		CHECK_INT(enter(&l, &late[i], 2, 0, 0, 0), LIMITER_OK);
+	for (int i = 0; i < 8; i++) {
+		struct limiter_ticket *n = limiter_next(&l, 0);
+
+		seen += n->uid == 2;
+		limiter_leave(&l, n, true);
+	}
+	CHECK_INT(seen, 3);
+	for (int i = 0; i < 100; i++)
+		limiter_leave(&l, &t[i], true);
+	CHECK_INT(l.n_queued, 0);
+	CHECK_INT(l.in_flight, 0);
+}
+
+TEST(background_last)
+{
+	struct limiter_ticket bg = { .background = true }, user = { 0 };
+	struct limiter l;
+
+	limiter_init(&l, 4);
+	CHECK_INT(enter(&l, &bg, 0, 0, 0, 0), LIMITER_OK);
+	CHECK_INT(enter(&l, &user, 5, 0, 0, 0), LIMITER_OK);
+	CHECK(limiter_next(&l, 0) == &user);
+	CHECK(limiter_next(&l, 0) == &bg);
+	limiter_leave(&l, &user, true);
+	limiter_leave(&l, &bg, true);
+}
+
+/* 429 with Retry-After 10 s: nothing of that route goes, other routes do; then one, then two … */
+TEST(blocked_then_slow_start)
+{
+	struct limiter_ticket t[8] = { 0 }, other = { 0 };
+	struct limiter l;
+	uint64_t now = 1000;
+
+	limiter_init(&l, 16);
+	limiter_block(&l, 2, 10000, now);
+	for (int i = 0; i < 8; i++)
+		CHECK_INT(enter(&l, &t[i], 1, 2, 60000, now), LIMITER_OK);
+	CHECK_INT(enter(&l, &other, 1, 3, 60000, now), LIMITER_OK);
+	CHECK(limiter_next(&l, now) == &other);
+	CHECK(!limiter_next(&l, now));
+	CHECK_INT(limiter_wake_ms(&l, now), 11000);
+	CHECK_INT(limiter_blocked_until_ms(&l, now), 11000);
+	now = 11000;
+	CHECK_INT(limiter_blocked_until_ms(&l, now), 0);
+	CHECK(limiter_next(&l, now) == &t[0]);
+	CHECK(!limiter_next(&l, now));
+	CHECK_INT(limiter_wake_ms(&l, now), UINT64_MAX);
+	limiter_leave(&l, &t[0], true);
+	CHECK(limiter_next(&l, now) == &t[1]);
+	CHECK(limiter_next(&l, now) == &t[2]);
+	CHECK(!limiter_next(&l, now));
+	for (int i = 0; i < 8; i++)
+		limiter_leave(&l, &t[i], false);
+	limiter_leave(&l, &other, true);
+}
+
+TEST(too_late)
+{
+	struct limiter_ticket t = { .route = 1 };
+	struct limiter l;
+	uint32_t wait = 0;
+
+	limiter_init(&l, 1);
+	limiter_block(&l, 1, 5000, 100);
+	CHECK_INT(limiter_enter(&l, &t, 3000, 100, &wait), LIMITER_LATE);
+	CHECK_INT(wait, 5000);
+	CHECK_INT(limiter_enter(&l, &t, 6000, 100, &wait), LIMITER_OK);
+	limiter_leave(&l, &t, false);
+	CHECK_INT(limiter_enter(&l, &t, 0, 100, &wait), LIMITER_OK);	/* no deadline: waits */
+	limiter_leave(&l, &t, false);
+}
+
+TEST(full)
+{
+	static struct limiter_ticket t[LIMITER_QUEUE_MAX + 1];
+	struct limiter l;
+
+	limiter_init(&l, 1);
+	for (size_t i = 0; i < LIMITER_QUEUE_MAX; i++)
+		CHECK_INT(enter(&l, &t[i], (uid_t)i, 0, 0, 0), LIMITER_OK);
+	CHECK_INT(enter(&l, &t[LIMITER_QUEUE_MAX], 1, 0, 0, 0), LIMITER_FULL);
+	limiter_leave(&l, &t[7], false);
+	CHECK_INT(enter(&l, &t[LIMITER_QUEUE_MAX], 1, 0, 0, 0), LIMITER_OK);
+}
+
+TEST_MAIN()
