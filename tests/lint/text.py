@@ -21,7 +21,6 @@ def spdx():
 # Written so that this file does not match itself.
 FORBIDDEN = (
     (r"/wo[r]k/", "a path of one machine"),
-    (r"(?<![\w/])/ro[o]t/(?!\.)\w", "a path of one machine"),
     (r"\bwork[p]lace\b|\bC[E]O\b", "how it was written"),
     (r"registry\.np[m]js|py[p]i\.org|files\.python[h]osted|deb\.deb[i]an\.org|cra[t]es\.io|proxy\.gol[a]ng",
      "the host of a registry"),

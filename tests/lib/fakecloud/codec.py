@@ -46,7 +46,10 @@ class Messages:
         cls = self[name]
         try:
             if is_json:
-                return json_format.Parse(data.decode("utf-8"), cls(), ignore_unknown_fields=True)
+                obj = json.loads(data)
+                if not isinstance(obj, dict):
+                    raise ValueError("not an object")
+                return json_format.ParseDict(obj, cls(), ignore_unknown_fields=True)
             return cls.FromString(data)
         except Exception as e:  # the protobuf library has no common base for them
             raise RpcError("invalid_argument", "cannot decode the message: %s" % e)

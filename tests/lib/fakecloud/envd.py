@@ -222,7 +222,10 @@ class Envd:
         error = None
         try:
             await put(message(("start", proc.pid)))
-            event = proc.end if queue is None else None
+            event = None
+            if queue is None:
+                event = proc.end
+                await put(message(event))
             while event is None or event[0] != "end":
                 wait = interval
                 if deadline is not None:
@@ -596,8 +599,6 @@ class Envd:
                 async for chunk in ex.chunks():
                     f.write(chunk)
         self.metadata[host] = metadata
-        if ex.seen.end is not None:
-            raise RpcError("canceled")
 
     def write(self, path, parts, metadata):
         host = self.host(path)

@@ -56,6 +56,8 @@ class Exchange:
             data = await self.queue.get()
             if data is None:
                 self.queue.put_nowait(None)
+                if self.finished:
+                    raise Gone()  # the body broke off
                 return
             yield data
 

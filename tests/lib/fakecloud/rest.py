@@ -276,7 +276,8 @@ class Rest:
             raise Refuse(400, "autoPauseMemory: false needs autoPause and no autoResume")
         self.check_network(body.get("network"), body.get("secure"))
         for field in ("metadata", "envVars"):
-            if not all(isinstance(v, str) for v in (body.get(field) or {}).values()):
+            given = body.get(field)
+            if given is not None and not (isinstance(given, dict) and all(isinstance(v, str) for v in given.values())):
                 raise Refuse(400, "validation error: %s" % field)
         if self.live_count(team) >= team.concurrency:
             raise Refuse(429, "you have reached the maximum of %d concurrent sandboxes" % team.concurrency)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""Fixtures of the integration tests. File names say what they are about: a_ boot, b_ basic calls, c_ lifecycle,
+f_ files, g_ gateway, i_ interoperation with programs of others and the wire contract, u_ faults upstream, r_<issue>
+regressions.
+"""
+import os
+import sys
+
+import pytest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+
+import harness  # noqa: E402
+from fakecloud import FakeCloud  # noqa: E402
+
+
+def built(path):
+    if not os.path.exists(path):
+        pytest.skip("%s is not built in %s" % (os.path.basename(path), harness.BUILD))
+
+
+@pytest.fixture
+def cloud():
+    """A scripted cloud of the test's own; its ledger is the truth."""
+    with FakeCloud() as c:
+        yield c
+        assert not c.errors, c.errors[0]
+
+
+@pytest.fixture(scope="session")
+def local_session():
+    """One agentbox-local for all tests that only need a cloud; it must end clean and leave nothing."""
+    built(harness.AGENTBOX_LOCAL)
+    before = harness.Footprint()
+    c = harness.LocalCloud()
+    yield c
+    c.close()
+    harness.nothing_new(before)
+
+
+@pytest.fixture
+def local(local_session):
+    if not local_session.running():
+        pytest.fail("agentbox-local has ended:\n" + local_session.tail())
+    return local_session
+
+
+@pytest.fixture
+def daemon(cloud):
+    """agentboxd against the scripted cloud."""
+    built(harness.AGENTBOXD)
+    d = harness.Daemon(cloud)
+    yield d
+    d.close()
+
+
+@pytest.fixture
+def daemon_on_local(local):
+    """agentboxd against agentbox-local."""
+    built(harness.AGENTBOXD)
+    d = harness.Daemon(local)
+    yield d
+    d.close()
+
+
+@pytest.fixture
+def api(daemon):
+    from api import Api
+    with Api(daemon.socket) as a:
+        yield a
+
+
+@pytest.fixture
+def local_api(daemon_on_local):
+    from api import Api
+    with Api(daemon_on_local.socket) as a:
+        yield a

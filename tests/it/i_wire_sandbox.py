@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: MIT
+"""Sandboxes over REST: credentials, create, get, kill, timeouts (cases 23 to 41, 49 to 57)."""
+import datetime
+import re
+import threading
+import time
+
+import pytest
+
+from harness import until
+from wire import RpcFailed, error_of
+from wire_common import fake, real, server  # noqa: F401
+
+ABSENT = "/sandboxes/i00000000000000000000"
+
+
+def moment(text):
+    m = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", text)
+    assert m, text
+    t = datetime.datetime.fromisoformat(m.group(1) + "+00:00").timestamp()
+    return t + float("0." + (m.group(2) or "0"))
+
+
+def end_at(server, box):
+    return moment(server.get(box).json()["endAt"])
+
+
+def left(server, box):
+    now = server.cloud.now() if server.fake else time.time()
+    return end_at(server, box) - now
+
+
+def refused(r, status):
+    assert r.status == status, r
+    assert r.header("content-type").startswith("application/json"), r
+    body = r.json()
+    assert body["code"] == status and isinstance(body["message"], str) and body["message"], r
+    return body
+
+
+def test_case_023_api_key(server):
+    for key in (False, "abc", "e2b_xyz", "e2b_" + "0" * 40):
+        refused(server.api("GET", "/v2/sandboxes", key=key), 401)
+    # before the parameters and the body are looked at
+    refused(server.api("GET", "/v2/sandboxes?limit=0", key=False), 401)
+    refused(server.api("POST", "/sandboxes", b"{not json", key=False), 401)
+
+
+def test_case_025_other_teams_sandbox(fake):
+    box, other = fake.create(), fake.cloud.other_key
+    path = "/sandboxes/" + box["sandboxID"]
+    for method, tail, body in (("GET", "", None), ("DELETE", "", None), ("POST", "/pause", None),
+                               ("POST", "/timeout", {"timeout": 5}), ("POST", "/connect", {"timeout": 5})):
+        refused(fake.api(method, path + tail, body, key=other), 404)
+    assert fake.get(box).status == 200
+
+
+def test_case_026_secure_without_token(server):
+    box = server.create()
+    for rpc, content_type in (("filesystem.Filesystem/Stat", "application/json"),
+                              ("process.Process/Start", "application/connect+json")):
+        for headers in ([], [("X-Access-Token", "wrong")]):
+            r = server.raw_unary(box, rpc, b"{}", content_type, headers, token=False)
+            assert r.status == 401 and r.json()["code"] == 401, r
+
+
+def test_case_027_not_secure(server):
+    box = server.create(secure=False)
+    assert "envdAccessToken" not in box
+    assert server.stat(box, "/home/user")["type"] == "FILE_TYPE_DIRECTORY"
+
+
+def test_case_028_health_needs_no_token(server):
+    box = server.create()
+    r = server.envd(box, "GET", "/health", token=False)
+    assert r.status == 204 and r.body == b"" and r.header("cache-control") == "no-store", r
+
+
+def test_case_029_unknown_user(server):
+    box = server.create()
+    with pytest.raises(RpcFailed) as e:
+        server.stat(box, "/", user="nobody-here")
+    assert e.value.code == "unauthenticated" and e.value.status == 401
+    s = server.start(box, "echo no", user="nobody-here")
+    assert s.status == 200 and error_of(s) == "unauthenticated"
+
+
+def test_case_032_create(server):
+    r = server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 300, "secure": True,
+                                          "allow_internet_access": True, "metadata": {}, "envVars": {}})
+    assert r.status == 201, r
+    box = r.json()
+    server.made.append(box["sandboxID"])
+    assert re.fullmatch(r"i[a-z0-9]{20}", box["sandboxID"])
+    assert box["clientID"] and re.fullmatch(r"v?\d+\.\d+\.\d+", box["envdVersion"]) and box["envdAccessToken"]
+    assert box["templateID"] and box["templateID"] != ""
+    assert r.header("content-type").startswith("application/json")
+
+
+def test_case_033_timeouts_of_create(server):
+    r = server.api("POST", "/sandboxes", {"templateID": "base", "secure": True})
+    box = r.json()
+    server.made.append(box["sandboxID"])
+    assert 10 < left(server, box) <= 15.5
+    for bad in (0, -1, 24 * 3600 + 1, "10", 1.5, 2 ** 40):
+        refused(server.api("POST", "/sandboxes", {"templateID": "base", "timeout": bad}), 400)
+
+
+def test_case_034_templates(server):
+    refused(server.api("POST", "/sandboxes", {"templateID": "nosuch", "timeout": 30}), 404)
+    refused(server.api("POST", "/sandboxes", {"templateID": "base:nosuchtag", "timeout": 30}), 404)
+    refused(server.api("POST", "/sandboxes", {"templateID": "bad name!", "timeout": 30}), 400)
+    refused(server.api("POST", "/sandboxes", {"timeout": 30}), 400)
+    refused(server.api("POST", "/sandboxes", {"templateID": 7}), 400)
+    one, two = server.create(templateID="BASE"), server.create(templateID="base")
+    assert one["templateID"] == two["templateID"]
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'"x"', b"", b"\xff\xfe", b'{"templateID":"base","metadata":{"a":1}}',
+                                  b'{"templateID":"base","metadata":[]}', b'{"templateID":"base","timeout":null,"envVars":7}'])
+def test_create_with_a_bad_body(server, body):
+    refused(server.api("POST", "/sandboxes", body), 400)
+
+
+def test_case_035_auto_pause_combinations(server):
+    refused(server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 30, "autoPauseMemory": False}), 400)
+    refused(server.api("POST", "/sandboxes", {"templateID": "base", "timeout": 30, "autoPauseMemory": False,
+                                              "autoPause": True, "autoResume": {"enabled": True}}), 400)
+
+
+def test_case_036_private_traffic(server):
+    body = {"templateID": "base", "timeout": 30, "network": {"allowPublicTraffic": False}}
+    refused(server.api("POST", "/sandboxes", dict(body, secure=False)), 400)
+    r = server.api("POST", "/sandboxes", dict(body, secure=True))
+    assert r.status == 201, r
+    server.made.append(r.json()["sandboxID"])
+    assert r.json()["trafficAccessToken"]
+    assert not server.create().get("trafficAccessToken")
+
+
+def test_case_037_environment(server):
+    box = server.create(envVars={"A": "1", "LONG": "x" * 5000, "U": "\u00fc\n'\""})
+    assert server.run(box, 'printf %s "$A"')[1] == b"1"
+    assert server.run(box, 'printf %s "$A"', envs={"A": "2"})[1] == b"2"
+    assert server.run(box, 'printf %s "$U"')[1] == "\u00fc\n'\"".encode()
+    assert server.run(box, 'printf %s "$LONG"')[1] == b"x" * 5000
+    out = server.run(box, 'echo "$E2B_SANDBOX_ID $USER $LOGNAME $HOME"')[1].decode().split()
+    assert out == [box["sandboxID"], "user", "user", "/home/user"]
+    assert server.envd(box, "GET", "/envs").json()["A"] == "1"
+
+
+def test_case_038_concurrency(fake):
+    fake.cloud.team.concurrency = 2
+    one, _ = fake.create(), fake.create()
+    r = fake.api("POST", "/sandboxes", {"templateID": "base", "timeout": 30})
+    refused(r, 429)
+    assert r.header("retry-after") is None
+    fake.kill(one)
+    fake.create()
+
+
+def test_case_039_get(server):
+    box = server.create(metadata={"job": "42", "ключ": "значение"})
+    d = server.get(box).json()
+    assert d["sandboxID"] == box["sandboxID"] and d["state"] == "running"
+    assert d["metadata"] == {"job": "42", "ключ": "значение"} and d["volumeMounts"] == []
+    assert d["lifecycle"] == {"autoResume": False, "onTimeout": "kill"}
+    assert d["envdAccessToken"] == box["envdAccessToken"] and d["templateID"] == box["templateID"]
+    assert d["cpuCount"] >= 1 and d["memoryMB"] >= 128 and d["diskSizeMB"] >= 0
+    assert abs(moment(d["startedAt"]) - time.time()) < 30 and 50 < moment(d["endAt"]) - moment(d["startedAt"]) < 61
+    assert server.api("GET", "/sandboxes/%s-6532622b" % box["sandboxID"]).json()["sandboxID"] == box["sandboxID"]
+    refused(server.api("GET", "/sandboxes/a-b-c"), 400)
+    refused(server.api("GET", "/sandboxes/ABC"), 400)
+    refused(server.api("GET", ABSENT), 404)
+
+
+def test_case_040_kill(server):
+    box = server.create()
+    r = server.kill(box)
+    assert r.status == 204 and r.body == b"" and r.header("content-type") is None, r
+    refused(server.get(box), 404)
+    refused(server.kill(box), 404)
+    assert server.envd(box, "GET", "/health").status == 502
+
+
+def test_case_040_kill_ends_open_streams(server):
+    box = server.create()
+    with server.start(box, "sleep 100") as s:
+        assert s.next()["event"]["start"]["pid"] > 0
+        assert server.kill(box).status == 204
+        try:
+            events = [next(iter(m["event"])) for m in s]
+            assert "end" in events or s.end != {} or not events
+        except Exception:  # the connection may as well break
+            pass
+
+
+def test_case_041_kill_paused(fake):
+    box = fake.create()
+    assert fake.api("POST", "/sandboxes/%s/pause" % box["sandboxID"]).status == 204
+    assert fake.kill(box).status == 204
+    refused(fake.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 10}), 404)
+
+
+def test_case_045_046_pause(fake):
+    box = fake.create()
+    path = "/sandboxes/%s/pause" % box["sandboxID"]
+    assert fake.api("POST", path).status == 204
+    refused(fake.api("POST", path, {}), 409)
+    assert fake.get(box).json()["state"] == "paused"
+    refused(fake.api("POST", ABSENT + "/pause"), 404)
+
+
+def test_case_049_connect_running(server):
+    box = server.create(timeout=60)
+    path = "/sandboxes/%s/connect" % box["sandboxID"]
+    r = server.api("POST", path, {"timeout": 600})
+    assert r.status == 200 and r.json()["envdAccessToken"] == box["envdAccessToken"], r
+    assert 590 < left(server, box) <= 601
+    before = end_at(server, box)
+    assert server.api("POST", path, {"timeout": 10}).status == 200
+    assert end_at(server, box) == before
+    assert server.api("POST", path, {"timeout": 0}).status == 200
+    assert end_at(server, box) == before
+
+
+def test_case_050_connect_paused(fake):
+    box = fake.create()
+    started = fake.get(box).json()["startedAt"]
+    fake.api("POST", "/sandboxes/%s/pause" % box["sandboxID"])
+    r = fake.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 100})
+    assert r.status == 201 and r.json()["sandboxID"] == box["sandboxID"], r
+    assert r.json()["envdAccessToken"] == box["envdAccessToken"]
+    d = fake.get(box).json()
+    assert d["state"] == "running" and d["startedAt"] != started
+
+
+def test_case_051_connect_refused(server):
+    box = server.create()
+    path = "/sandboxes/%s/connect" % box["sandboxID"]
+    refused(server.api("POST", path, {}), 400)
+    refused(server.api("POST", path, {"timeout": -1}), 400)
+    refused(server.api("POST", path, {"timeout": 24 * 3600 + 1}), 400)
+    refused(server.api("POST", ABSENT + "/connect", {"timeout": 10}), 404)
+
+
+def test_case_051_connect_while_killing(fake):
+    box = fake.create()
+    gate = fake.cloud.gates["kill"] = fake.cloud.gate()
+    killer = threading.Thread(target=fake.kill, args=(box,))
+    killer.start()
+    gate.wait()
+    refused(fake.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 10}), 409)
+    refused(fake.get(box), 404)
+    assert fake.envd(box, "GET", "/health").status == 502
+    gate.release()
+    killer.join()
+
+
+def test_case_052_two_kills_at_once(fake):
+    box = fake.create()
+    gate = fake.cloud.gates["kill"] = fake.cloud.gate()
+    got = []
+    killers = [threading.Thread(target=lambda: got.append(fake.kill(box).status)) for _ in range(2)]
+    for k in killers:
+        k.start()
+    gate.wait()
+    fake.cloud.ledger.wait_requests("delete", 2)
+    gate.release()
+    for k in killers:
+        k.join()
+    assert got == [204, 204]
+
+
+def test_case_053_connect_while_pausing(fake):
+    box = fake.create()
+    gate = fake.cloud.gates["pause"] = fake.cloud.gate()
+    pauser = threading.Thread(target=fake.api, args=("POST", "/sandboxes/%s/pause" % box["sandboxID"]))
+    pauser.start()
+    gate.wait()
+    got = []
+    connector = threading.Thread(target=lambda: got.append(
+        fake.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 10}).status))
+    connector.start()
+    fake.cloud.ledger.wait_requests("connect")
+    refused(fake.api("POST", "/sandboxes/%s/timeout" % box["sandboxID"], {"timeout": 10}), 409)
+    gate.release()
+    pauser.join()
+    connector.join()
+    assert got == [201]
+
+
+def test_case_054_timeout(server):
+    box = server.create()
+    path = "/sandboxes/%s/timeout" % box["sandboxID"]
+    r = server.api("POST", path, {"timeout": 1000})
+    assert r.status == 204 and r.body == b"", r
+    assert 990 < left(server, box) <= 1001
+    assert server.api("POST", path, {"timeout": 5}).status == 204
+    assert left(server, box) <= 5.5
+    for bad in ({"timeout": -1}, {}, {"timeout": "x"}, b"{"):
+        refused(server.api("POST", path, bad), 400)
+    assert server.api("POST", path, {"timeout": 0}).status == 204
+    until(lambda: server.get(box).status == 404, 5, "the end of the sandbox")
+    refused(server.api("POST", path, {"timeout": 5}), 404)
+    refused(server.api("POST", ABSENT + "/timeout", {"timeout": 5}), 404)
+
+
+def test_case_054_timeout_of_a_paused_one(fake):
+    box = fake.create()
+    fake.api("POST", "/sandboxes/%s/pause" % box["sandboxID"])
+    refused(fake.api("POST", "/sandboxes/%s/timeout" % box["sandboxID"], {"timeout": 5}), 404)
+
+
+def test_case_055_timeout_beyond_the_maximum(server):
+    box = server.create()
+    assert server.api("POST", "/sandboxes/%s/timeout" % box["sandboxID"], {"timeout": 30 * 3600}).status == 204
+    d = server.get(box).json()
+    assert abs(moment(d["endAt"]) - moment(d["startedAt"]) - 24 * 3600) < 1
+
+
+def test_case_056_refreshes(server):
+    box = server.create(timeout=20)
+    path = "/sandboxes/%s/refreshes" % box["sandboxID"]
+    before = end_at(server, box)
+    assert server.api("POST", path, {}).status == 204
+    assert end_at(server, box) >= before and left(server, box) >= 14
+    assert server.api("POST", path, {"duration": 500}).status == 204
+    assert 490 < left(server, box) <= 501
+    before = end_at(server, box)
+    assert server.api("POST", path, {"duration": 0}).status == 204
+    assert end_at(server, box) == before
+    refused(server.api("POST", path, {"duration": 3601}), 400)
+    refused(server.api("POST", path, {"duration": -1}), 400)
+    refused(server.api("POST", ABSENT + "/refreshes", {}), 404)
+
+
+def test_case_057_expiry_kills(server):
+    box = server.create(timeout=1)
+    with server.start(box, "sleep 1000") as s:
+        s.next()
+        until(lambda: server.get(box).status == 404, 6, "the expiry")
+    r = server.envd(box, "GET", "/health")
+    assert r.status == 502 and "port" not in r.json()
+
+
+def test_case_057_058_auto_pause(fake):
+    box = fake.create(timeout=30, autoPause=True, autoResume={"enabled": True})
+    other = fake.create(timeout=30, autoPause=True)
+    fake.cloud.advance(31)
+    d = fake.get(box).json()
+    assert d["state"] == "paused" and d["lifecycle"] == {"autoResume": True, "onTimeout": "pause"}
+    assert fake.envd(other, "GET", "/health").status == 502
+    assert fake.envd(box, "GET", "/health", token=False).status == 403
+    assert fake.envd(box, "GET", "/health").status == 204
+    assert fake.get(box).json()["state"] == "running" and left(fake, box) > 290
+
+
+def test_newer_generation_of_the_api(server):
+    """POST /v2/sandboxes is always secure and lives 300 s; /v2/…/connect needs no body."""
+    r = server.request("POST", "/v2/sandboxes", [("X-API-Key", server.key), ("Content-Type", "application/json")],
+                       iter([b'{"templateID"', b':"base"}']))
+    assert r.status == 201, r
+    box = r.json()
+    server.made.append(box["sandboxID"])
+    assert box["envdAccessToken"] and 290 < left(server, box) <= 301
+    r = server.api("POST", "/v2/sandboxes/%s/connect" % box["sandboxID"])
+    assert r.status == 200 and r.json()["sandboxID"] == box["sandboxID"], r

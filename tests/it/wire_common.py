@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: MIT
+"""The servers that the wire cases judge: the scripted cloud (so that the tests' own stand-in is held to the same
+contract) and agentbox-local. `case_NNN` in a name is the number of a case of the contract's list."""
+import pytest
+
+from wire import Client
+
+BOTH = ("fakecloud", "agentbox-local")
+
+
+class Server(Client):
+    """A client with what a case may have to know about the server."""
+
+    def __init__(self, name, cloud):
+        Client.__init__(self, cloud.plain_url, cloud.key)
+        self.name, self.cloud = name, cloud
+        self.fake = name == "fakecloud"
+
+
+def make(request):
+    name = request.param
+    cloud = request.getfixturevalue("cloud" if name == "fakecloud" else "local")
+    server = Server(name, cloud)
+    yield server
+    server.close()
+
+
+server = pytest.fixture(params=BOTH, name="server")(make)
+fake = pytest.fixture(params=("fakecloud",), name="fake")(make)
+real = pytest.fixture(params=("agentbox-local",), name="real")(make)
