@@ -72,6 +72,11 @@ struct spool *spool_free(struct spool *s)
 	return NULL;
 }
 
+void spool_set_limit(struct spool *s, uint64_t limit)
+{
+	s->limit = limit;
+}
+
 static struct record *record_at(const struct spool *s, uint64_t number)
 {
 	return &s->v[number % s->cap];

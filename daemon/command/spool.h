@@ -34,6 +34,7 @@ must_check int spool_new(int dir_fd, const char *name, uint64_t limit, struct sp
 /* Removes the file. NULL is fine; returns NULL. */
 struct spool *spool_free(struct spool *s);
 
+void spool_set_limit(struct spool *s, uint64_t limit);
 /* Bytes that fit now without dropping any. */
 uint64_t spool_room(const struct spool *s);
 uint64_t spool_used(const struct spool *s);

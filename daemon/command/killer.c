@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ending a command for good: a fixed script that runs as a second process in the sandbox, as root.
+ * It signals every process of the command's session, its descendants and whatever carries its tag in
+ * the environment: TERM, grace, KILL; and prints the pids that are left. The agent's own SendSignal
+ * stops the collection of output and reaches one process, so it is only the fallback.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/command/impl.h"
+#include "daemon/obs/log.h"
+#include "proto/base/buf.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define OUTPUT_MAX_BYTES 4096u
+#define STEP_MS		 50u	/* of the script's waiting */
+#define SLACK_MS	 15000u	/* beyond the grace, until the script itself is given up */
+
+/* $1 pid, $2 tag ("" = none), $3 steps of grace. Only individual pids are signalled. */
+static const char script[] =
+	"pid=$1 tag=$2 n=$3 self=$$\n"
+	"members() {\n"
+	" found= all=\n"
+	" for d in /proc/[0-9]*; do\n"
+	"  p=${d#/proc/}\n"
+	"  [ \"$p\" = \"$self\" ] && continue\n"
+	"  { IFS= read -r s <\"$d/stat\"; } 2>/dev/null || continue\n"
+	"  set -- ${s##*\") \"}\n"
+	"  case $1 in Z|X) continue;; esac\n"
+	"  all=\"$all $p:$2\"\n"
+	"  if [ \"$p\" = \"$pid\" ] || [ \"$4\" = \"$pid\" ]; then found=\"$found $p \"\n"
+	"  elif [ -n \"$tag\" ] && grep -aq -e \"" COMMAND_ENV "=$tag\" \"$d/environ\" 2>/dev/null; then "
+	"found=\"$found $p \"; fi\n"
+	" done\n"
+	" more=1\n"
+	" while [ -n \"$more\" ]; do\n"
+	"  more=\n"
+	"  for e in $all; do\n"
+	"   case \"$found\" in *\" ${e%:*} \"*) continue;; esac\n"
+	"   case \"$found\" in *\" ${e#*:} \"*) found=\"$found ${e%:*} \"; more=1;; esac\n"
+	"  done\n"
+	" done\n"
+	"}\n"
+	"members; i=0\n"
+	"[ $n -gt 0 ] && [ -n \"$found\" ] && kill -TERM $found 2>/dev/null\n"
+	"while members; [ -n \"$found\" ] && [ $i -lt $n ]; do\n"
+	" if [ $i -lt 3 ]; then sleep 0.01; else sleep 0.05 || sleep 1; fi; i=$((i+1))\n"
+	"done\n"
+	"i=0\n"
+	"while [ -n \"$found\" ] && [ $i -lt 20 ]; do\n"
+	" kill -KILL $found 2>/dev/null; sleep 0.01; members; i=$((i+1))\n"
+	" [ -n \"$found\" ] && [ $i -gt 3 ] && sleep 0.1\n"
+	"done\n"
+	"for p in $found; do echo $p; done\n";
+
+struct killer {
+	struct command *c;	/* its owner */
+	struct envd_stream *stream;
+	struct envd_call *fallback;
+	struct timer give_up;
+	struct buf out;
+	struct list waiters;	/* struct command_op */
+	bool done;
+	uint32_t survivors[COMMAND_SURVIVORS_MAX];
+	size_t n_survivors;
+	struct status st;
+};
+
+bool killer_survivors(const struct killer *k, const uint32_t **ret, size_t *ret_n)
+{
+	*ret = k->survivors;
+	*ret_n = k->n_survivors;
+	return k->done;
+}
+
+void killer_free(struct killer *k)
+{
+	if (!k)
+		return;
+	timer_clear(&k->give_up);
+	envd_stream_free(k->stream);
+	envd_call_cancel(k->fallback);
+	while (!list_is_empty(&k->waiters))
+		op_free(list_entry(k->waiters.next, struct command_op, node));
+	buf_fini(&k->out);
+	free(k);
+}
+
+static void parse_survivors(struct killer *k)
+{
+	char *text = buf_take_str(&k->out), *save = NULL;
+
+	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line;
+	     line = strtok_r(NULL, "\n", &save)) {
+		uint64_t pid;
+
+		if (k->n_survivors < COMMAND_SURVIVORS_MAX &&
+		    str_u64(line, strlen(line), UINT32_MAX, &pid) == 0)
+			k->survivors[k->n_survivors++] = (uint32_t)pid;
+	}
+	free(text);
+}
+
+static void finish(struct killer *k)
+{
+	struct command *c = command_ref(k->c);
+
+	k->done = true;
+	if (c->state >= CMD_ENDING) /* however it came about */
+		k->st = (struct status)STATUS_OK;
+	timer_clear(&k->give_up);
+	k->stream = envd_stream_free(k->stream);
+	if (c->state == CMD_ENDING)
+		command_finish(c);
+	while (!list_is_empty(&k->waiters)) {
+		struct command_op *op = list_entry(k->waiters.next, struct command_op, node);
+
+		list_del(&op->node);
+		op->killed(op->user, &k->st, true, k->survivors, k->n_survivors);
+		op_free(op);
+	}
+	command_unref(c);
+}
+
+/* --- fallback: SendSignal --- */
+
+static void on_signalled(struct envd_result *r, void *user)
+{
+	struct killer *k = user;
+
+	k->fallback = NULL;
+	if (r->cls != ENVD_OK && r->status.reason != R_PROCESS_NOT_FOUND)
+		k->st = r->status;
+	finish(k);
+}
+
+static void fall_back(struct killer *k, const struct status *why)
+{
+	struct command *c = k->c;
+	struct envd_target target = where_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
+
+	log_info("command_kill_fallback", "command=%s sandbox=%s error=%s", c->id, c->at.id,
+		 log_q(why->text));
+	c->truncated = true; /* the agent stops reading the program's output at that moment */
+	k->stream = envd_stream_free(k->stream);
+	k->fallback = envd_send_signal(&target, c->pid, 9, on_signalled, k);
+	if (k->fallback)
+		return;
+	status_set_code(&k->st, CODE_RESOURCE_EXHAUSTED, "out of memory");
+	finish(k);
+}
+
+static void on_news(struct envd_stream *s, void *user)
+{
+	struct killer *k = user;
+	struct envd_event e;
+
+	for (;;) {
+		switch (envd_stream_next(k->stream, &e)) {
+		case ENVD_EVENT_NONE:
+			return;
+		case ENVD_EVENT_DATA:
+			if (e.stream == ENVD_STDOUT && buf_len(&k->out) + e.n <= OUTPUT_MAX_BYTES)
+				(void)!buf_put(&k->out, e.data, e.n); /* a list cut short is still true */
+			break;
+		case ENVD_EVENT_END:
+			parse_survivors(k);
+			finish(k);
+			return;
+		case ENVD_EVENT_CLOSED:
+			fall_back(k, &e.failure);
+			return;
+		default:
+			break;
+		}
+	}
+}
+
+static void on_give_up(struct timer *t, void *user)
+{
+	struct killer *k = user;
+	struct status why;
+
+	status_set(&why, R_DEADLINE_REQUEST, "the kill script did not end");
+	fall_back(k, &why);
+}
+
+static struct killer *killer_start(struct command *c)
+{
+	struct killer *k = calloc(1, sizeof(*k));
+	struct envd_target target = where_target(&c->at, "root", loop_now_ms(c->cs->o.loop) + 20000);
+	char pid[16], steps[16];
+	const char *args[] = { "-c", script, "sh", pid, c->foreign ? "" : c->id, steps };
+	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .args = args,
+				    .n_args = ARRAY_SIZE(args) };
+
+	if (!k)
+		return NULL;
+	k->c = c;
+	list_init(&k->waiters);
+	buf_init(&k->out, 0);
+	snprintf(pid, sizeof(pid), "%u", c->pid);
+	snprintf(steps, sizeof(steps), "%llu",
+		 (unsigned long long)((MIN(c->kill_grace_ms, 86400000u) + STEP_MS - 1) / STEP_MS));
+	timer_init(&k->give_up, c->cs->o.loop, on_give_up, k);
+	k->stream = envd_start(&target, &start, on_news, k);
+	if (!k->stream ||
+	    timer_set(&k->give_up, loop_now_ms(c->cs->o.loop) + c->kill_grace_ms + SLACK_MS) < 0) {
+		killer_free(k);
+		return NULL;
+	}
+	return k;
+}
+
+/* A killer that is done has left survivors or a program that started since: a new kill asks again. */
+static int want_killer(struct command *c)
+{
+	if (c->killer && !c->killer->done)
+		return 0;
+	killer_free(c->killer);
+	c->killer = killer_start(c);
+	c->result.killed = true;
+	return c->killer ? 0 : -ENOMEM;
+}
+
+void command_end_now(struct command *c)
+{
+	if (c->state == CMD_STARTING) {
+		c->end_when_started = true;
+		return;
+	}
+	if (c->state >= CMD_ENDING)
+		return;
+	if (want_killer(c) < 0)
+		log_error("command_kill", "command=%s error=\"out of memory, it goes on\"", c->id);
+}
+
+int command_kill(struct command *c, command_killed_fn *done, void *user, struct command_op **ret)
+{
+	struct command_op *op = op_new(c->cs, OP_KILL, c, user);
+
+	if (!op)
+		return -ENOMEM;
+	op->killed = done;
+	if (c->state >= CMD_ENDING && !(c->killer && !c->killer->done)) {
+		op_post(op);
+	} else if (c->state < CMD_ENDING && want_killer(c) < 0) {
+		op_free(op);
+		return -ENOMEM;
+	} else {
+		list_del(&op->node);
+		list_add_tail(&c->killer->waiters, &op->node);
+	}
+	*ret = op;
+	return 0;
+}
+
+/* --- one signal to the main process --- */
+
+static void on_signal_news(struct envd_stream *s, void *user)
+{
+	struct command_op *op = user;
+	struct envd_event e;
+
+	for (;;) {
+		switch (envd_stream_next(op->stream, &e)) {
+		case ENVD_EVENT_NONE:
+			return;
+		case ENVD_EVENT_END:
+			op->flag = e.exit_code == 0;
+			break;
+		case ENVD_EVENT_CLOSED:
+			op->st = e.failure;
+			break;
+		default:
+			continue;
+		}
+		op_post(op);
+		return;
+	}
+}
+
+int command_signal(struct command *c, int signo, uint64_t deadline_ms, command_killed_fn *done,
+		   void *user, struct command_op **ret)
+{
+	static const char text[] = "kill -s \"$2\" \"$1\" 2>/dev/null";
+	struct command_op *op = op_new(c->cs, OP_SIGNAL, c, user);
+	struct envd_target target = where_target(&c->at, "root", deadline_ms);
+	char pid[16];
+	const char *args[] = { "-c", text, "sh", pid, signo == 9 ? "KILL" : "TERM" };
+	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .args = args,
+				    .n_args = ARRAY_SIZE(args) };
+
+	if (!op)
+		return -ENOMEM;
+	op->killed = done;
+	snprintf(pid, sizeof(pid), "%u", c->pid);
+	if (c->state >= CMD_ENDING) {
+		op_post(op);
+	} else {
+		op->stream = envd_start(&target, &start, on_signal_news, op);
+		if (!op->stream) {
+			op_free(op);
+			return -ENOMEM;
+		}
+	}
+	*ret = op;
+	return 0;
+}

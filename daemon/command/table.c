@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: MIT */
+/* All commands: finding, listing, forgetting. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/command/impl.h"
+#include "daemon/obs/log.h"
+#include "proto/base/clock.h"
+#include "proto/base/fd.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define EVICT_EVERY_MS 60000u
+
+/* --- where a sandbox's agent is --- */
+
+int where_copy(struct where *w, const struct life_target *t)
+{
+	*w = (struct where){ .cloud = t->cloud,
+			     .generation = t->generation,
+			     .owner = t->owner_uid,
+			     .account = str_dup(t->account),
+			     .id = str_dup(t->id),
+			     .domain = str_dup(t->domain),
+			     .token = str_dup(t->access_token),
+			     .version = str_dup(t->envd_version) };
+	if (w->account && w->id && w->domain && w->token && w->version)
+		return 0;
+	where_fini(w);
+	return -ENOMEM;
+}
+
+void where_fini(struct where *w)
+{
+	if (w->token)
+		explicit_bzero(w->token, strlen(w->token));
+	free(w->account);
+	free(w->id);
+	free(w->domain);
+	free(w->token);
+	free(w->version);
+	*w = (struct where){ 0 };
+}
+
+static const char *or_null(const char *s)
+{
+	return str_is_empty(s) ? NULL : s;
+}
+
+struct envd_target where_target(const struct where *w, const char *user, uint64_t deadline_ms)
+{
+	return (struct envd_target){ .cloud = w->cloud,
+				     .sandbox_id = w->id,
+				     .domain = or_null(w->domain),
+				     .access_token = or_null(w->token),
+				     .envd_version = or_null(w->version),
+				     .user = or_null(user),
+				     .deadline_ms = deadline_ms };
+}
+
+/* --- operations --- */
+
+static void answer_now(struct defer *d, void *user)
+{
+	struct command_op *op = user;
+	struct command_op copy;
+
+	list_del(&op->node);
+	copy = *op;
+	switch (op->kind) {
+	case OP_START:
+	case OP_FIND:
+		copy.done(copy.user, &copy.st, status_ok(&copy.st) ? copy.c : NULL);
+		break;
+	case OP_LIST:
+		copy.list(copy.user, &copy.st, NULL, 0);
+		break;
+	case OP_KILL:
+	case OP_SIGNAL:
+		copy.killed(copy.user, &copy.st, copy.flag, NULL, 0);
+		break;
+	case OP_INPUT:
+		copy.input(copy.user, &copy.st, copy.c->input_accepted);
+		break;
+	}
+	list_init(&op->node);
+	op_free(op);
+}
+
+struct command_op *op_new(struct commands *cs, enum op_kind kind, struct command *c, void *user)
+{
+	struct command_op *op = calloc(1, sizeof(*op));
+
+	if (!op)
+		return NULL;
+	op->kind = kind;
+	op->cs = cs;
+	op->c = c ? command_ref(c) : NULL;
+	op->user = user;
+	list_add_tail(&cs->ops, &op->node);
+	defer_init(&op->answer, cs->o.loop, answer_now, op);
+	return op;
+}
+
+struct command_op *op_free(struct command_op *op)
+{
+	if (!op)
+		return NULL;
+	defer_cancel(&op->answer);
+	list_del(&op->node);
+	life_cancel(op->life);
+	envd_call_cancel(op->call);
+	envd_stream_free(op->stream);
+	where_fini(&op->at);
+	command_unref(op->c);
+	free(op);
+	return NULL;
+}
+
+void op_post(struct command_op *op)
+{
+	defer_post(&op->answer);
+}
+
+void command_op_cancel(struct command_op *op, bool end_it)
+{
+	struct command *c;
+
+	if (!op)
+		return;
+	c = op->c;
+	if ((op->kind == OP_START || op->kind == OP_FIND) && c && c->start_op == op) {
+		c->start_op = NULL;
+		if (op->life) {
+			command_forget(c); /* nothing was sent */
+		} else if (end_it && op->kind == OP_START) {
+			c->end_when_started = true;
+			if (c->state == CMD_RUNNING)
+				command_end_now(c);
+		}
+	}
+	op_free(op);
+}
+
+/* --- the table --- */
+
+static void clear_folder(int dir_fd)
+{
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *e;
+
+	if (!d) {
+		fd_close(fd);
+		return;
+	}
+	while ((e = readdir(d)))
+		if (e->d_name[0] != '.')
+			(void)unlinkat(dir_fd, e->d_name, 0);
+	closedir(d);
+}
+
+static void forget_old(struct timer *t, void *user)
+{
+	struct commands *cs = user;
+	int64_t before = clock_wall_ms() - (int64_t)cs->o.history_ms;
+
+	while (!list_is_empty(&cs->ended)) {
+		struct command *c = list_entry(cs->ended.next, struct command, node);
+
+		if (c->result.exited_at_ms > before)
+			break;
+		list_del(&c->node);
+		cs->n_ended--;
+		c->share->n_ended--;
+		map_del_str(&cs->by_id, c->id);
+		command_unref(c);
+	}
+	if (timer_set(t, loop_now_ms(cs->o.loop) + EVICT_EVERY_MS) < 0)
+		log_warn("command_history", "error=\"out of memory, ended commands are kept longer\"");
+}
+
+static void sweep(struct defer *d, void *user)
+{
+	struct commands *cs = user;
+
+	while (!list_is_empty(&cs->dying))
+		command_destroy(list_entry(cs->dying.next, struct command, node));
+}
+
+int commands_new(const struct commands_options *o, struct commands **ret)
+{
+	struct commands *cs = calloc(1, sizeof(*cs));
+	scoped(fd_closep) int state_fd = -1;
+	int r;
+
+	if (!cs)
+		return -ENOMEM;
+	cs->o = *o;
+	cs->o.state_dir = NULL;
+	cs->total.max = o->spool_total;
+	cs->spool_fd = -1;
+	list_init(&cs->all);
+	list_init(&cs->ended);
+	list_init(&cs->ops);
+	list_init(&cs->dying);
+	defer_init(&cs->sweep, o->loop, sweep, cs);
+	timer_init(&cs->evict, o->loop, forget_old, cs);
+	state_fd = open(o->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (state_fd < 0 || (mkdirat(state_fd, "spool", 0700) < 0 && errno != EEXIST)) {
+		r = -errno;
+		commands_free(cs);
+		return r;
+	}
+	cs->spool_fd = openat(state_fd, "spool", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	r = cs->spool_fd < 0 ? -errno : timer_set(&cs->evict, loop_now_ms(o->loop) + EVICT_EVERY_MS);
+	if (r < 0) {
+		commands_free(cs);
+		return r;
+	}
+	clear_folder(cs->spool_fd);
+	*ret = cs;
+	return 0;
+}
+
+struct commands *commands_free(struct commands *cs)
+{
+	struct uid_share *share;
+	size_t pos = 0;
+
+	if (!cs)
+		return NULL;
+	while (!list_is_empty(&cs->ops))
+		op_free(list_entry(cs->ops.next, struct command_op, node));
+	while (!list_is_empty(&cs->all)) {
+		struct command *c = list_entry(cs->all.next, struct command, node);
+
+		list_del(&c->node);
+		command_unref(c);
+	}
+	while (!list_is_empty(&cs->ended)) {
+		struct command *c = list_entry(cs->ended.next, struct command, node);
+
+		list_del(&c->node);
+		command_unref(c);
+	}
+	sweep(&cs->sweep, cs);
+	defer_cancel(&cs->sweep);
+	timer_clear(&cs->evict);
+	while ((share = map_next(&cs->shares, &pos)))
+		free(share);
+	map_fini(&cs->shares);
+	map_fini(&cs->setsid);
+	map_fini(&cs->by_id);
+	fd_close(cs->spool_fd);
+	free(cs);
+	return NULL;
+}
+
+void commands_count(const struct commands *cs, struct commands_counts *ret)
+{
+	*ret = (struct commands_counts){ .running = cs->n_running, .ended = cs->n_ended,
+					 .readers = cs->n_readers, .spool_used = cs->total.used };
+}
+
+/* Keeps the newest ended ones of each uid, and makes room in the spools for those that run. */
+void commands_forget_surplus(struct commands *cs)
+{
+	list_for_each_safe(n, &cs->ended) {
+		struct command *c = list_entry(n, struct command, node);
+		bool full = cs->total.used > cs->total.max / 4 * 3 ||
+			    c->share->quota.used > c->share->quota.max / 4 * 3;
+
+		if (c->share->n_ended <= COMMAND_ENDED_PER_UID && !(full && spool_used(c->spool)))
+			continue;
+		list_del(&c->node);
+		cs->n_ended--;
+		c->share->n_ended--;
+		map_del_str(&cs->by_id, c->id);
+		command_unref(c);
+	}
+}
+
+struct command *commands_find(struct commands *cs, const struct principal *who, const char *command_id)
+{
+	struct command *c = map_get_str(&cs->by_id, command_id);
+
+	return c && (who->admin || c->share->uid == who->uid) ? c : NULL;
+}
+
+static struct command *find_running(struct commands *cs, const struct where *w, uint32_t pid)
+{
+	list_for_each(n, &cs->all) {
+		struct command *c = list_entry(n, struct command, node);
+
+		if (c->pid == pid && str_eq(c->at.id, w->id) && str_eq(c->at.account, w->account) &&
+		    c->at.generation == w->generation)
+			return c;
+	}
+	return NULL;
+}
+
+static void on_find_resolved(void *user, const struct status *st, const struct life_target *t)
+{
+	struct command_op *op = user;
+	struct command *c;
+	struct where w;
+
+	op->life = NULL;
+	op->st = *st;
+	if (!status_ok(st)) {
+		op_post(op);
+		return;
+	}
+	if (where_copy(&w, t) < 0) {
+		status_errno(&op->st, ENOMEM, "finding a command");
+		op_post(op);
+		return;
+	}
+	c = find_running(op->cs, &w, op->pid);
+	if (c && c->state != CMD_STARTING) {
+		where_fini(&w);
+		op->c = command_ref(c);
+		op_post(op);
+		return;
+	}
+	/* Somebody else's: a command of ours from now on, without what came before. */
+	c = command_new(op->cs, &w, op->uid);
+	where_fini(&w);
+	if (!c) {
+		status_errno(&op->st, ENOMEM, "finding a command");
+		op_post(op);
+		return;
+	}
+	c->foreign = true;
+	c->detach = true;
+	c->pid = op->pid;
+	c->start_op = op;
+	op->c = command_ref(c);
+	if (command_launch(c) < 0) {
+		status_errno(&op->st, ENOMEM, "finding a command");
+		op_post(op);
+	}
+}
+
+int commands_find_pid(struct commands *cs, const struct principal *who, const char *sandbox,
+		      uint32_t pid, uint64_t deadline_ms, command_done_fn *done, void *user,
+		      struct command_op **ret)
+{
+	struct command_op *op = op_new(cs, OP_FIND, NULL, user);
+	int r;
+
+	if (!op)
+		return -ENOMEM;
+	op->done = done;
+	op->pid = pid;
+	op->uid = who->uid;
+	r = life_resolve(cs->o.life, who, sandbox, deadline_ms, on_find_resolved, op, &op->life);
+	if (r < 0) {
+		op_free(op);
+		return r;
+	}
+	*ret = op;
+	return 0;
+}
+
+/* --- listing --- */
+
+struct listing {
+	struct command_view *v;
+	size_t n, cap;
+};
+
+static struct command_view *listing_add(struct listing *l)
+{
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 32;
+		struct command_view *v = realloc(l->v, cap * sizeof(*v));
+
+		if (!v)
+			return NULL;
+		l->v = v;
+		l->cap = cap;
+	}
+	return &l->v[l->n++];
+}
+
+static int add_ours(struct listing *l, struct list *from, const struct command_op *op)
+{
+	list_for_each(n, from) {
+		struct command *c = list_entry(n, struct command, node);
+		struct command_view *v;
+
+		if (!str_eq(c->at.id, op->at.id) || !str_eq(c->at.account, op->at.account) ||
+		    (!op->admin && c->share->uid != op->uid) || c->state == CMD_STARTING)
+			continue;
+		v = listing_add(l);
+		if (!v)
+			return -ENOMEM;
+		command_look(c, v);
+	}
+	return 0;
+}
+
+static int add_foreign(struct listing *l, const struct command_op *op, const struct envd_result *r)
+{
+	for (size_t i = 0; i < r->n_processes; i++) {
+		const struct envd_process *p = &r->processes[i];
+		struct command_view *v;
+
+		if (find_running(op->cs, &op->at, p->pid))
+			continue;
+		v = listing_add(l);
+		if (!v)
+			return -ENOMEM;
+		*v = (struct command_view){ .id = "", .sandbox = op->at.id, .shell = "", .user = "",
+					    .cwd = p->cwd ? p->cwd : "", .tag = p->tag ? p->tag : "",
+					    .args = (const char *const *)p->args.v, .n_args = p->args.n,
+					    .pid = p->pid, .generation = op->at.generation,
+					    .foreign = true };
+	}
+	return 0;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+	const struct command_view *x = a, *y = b;
+
+	if (x->started_at_ms != y->started_at_ms)
+		return x->started_at_ms < y->started_at_ms ? 1 : -1;
+	return strcmp(x->id, y->id);
+}
+
+static void answer_list(struct command_op *op, const struct envd_result *processes)
+{
+	struct listing l = { 0 };
+	int r = add_ours(&l, &op->cs->all, op);
+
+	if (!r && op->flag)
+		r = add_ours(&l, &op->cs->ended, op);
+	if (!r && processes)
+		r = add_foreign(&l, op, processes);
+	if (r < 0)
+		status_errno(&op->st, r, "listing commands");
+	if (l.n)
+		qsort(l.v, l.n, sizeof(*l.v), newest_first);
+	op->list(op->user, &op->st, r < 0 ? NULL : l.v, r < 0 ? 0 : l.n);
+	free(l.v);
+	op_free(op);
+}
+
+static void on_processes(struct envd_result *r, void *user)
+{
+	struct command_op *op = user;
+
+	op->call = NULL;
+	op->st = r->status;
+	if (r->cls == ENVD_OK)
+		answer_list(op, r);
+	else
+		op_post(op);
+}
+
+static void on_list_resolved(void *user, const struct status *st, const struct life_target *t)
+{
+	struct command_op *op = user;
+	struct envd_target target;
+
+	op->life = NULL;
+	op->st = *st;
+	if (!status_ok(st)) {
+		op_post(op);
+		return;
+	}
+	if (where_copy(&op->at, t) < 0) {
+		status_errno(&op->st, ENOMEM, "listing commands");
+		op_post(op);
+		return;
+	}
+	target = where_target(&op->at, NULL, op->deadline_ms);
+	op->call = envd_process_list(&target, on_processes, op);
+	if (!op->call) {
+		status_errno(&op->st, ENOMEM, "listing commands");
+		op_post(op);
+	}
+}
+
+int commands_list(struct commands *cs, const struct principal *who, const char *sandbox, bool ended,
+		  uint64_t deadline_ms, command_list_fn *done, void *user, struct command_op **ret)
+{
+	struct command_op *op = op_new(cs, OP_LIST, NULL, user);
+	int r;
+
+	if (!op)
+		return -ENOMEM;
+	op->list = done;
+	op->flag = ended;
+	op->uid = who->uid;
+	op->admin = who->admin;
+	op->deadline_ms = deadline_ms;
+	r = life_resolve(cs->o.life, who, sandbox, deadline_ms, on_list_resolved, op, &op->life);
+	if (r < 0) {
+		op_free(op);
+		return r;
+	}
+	*ret = op;
+	return 0;
+}
