@@ -37,7 +37,7 @@ void rpc_call_next(struct rpc_call *c);
 /* Queues one message; for streams. Never refused for lack of room, but look at rpc_call_room() first
  * and wait for on_room when it is 0. Without memory the call fails: on_gone comes. */
 void rpc_call_send(struct rpc_call *c, const ProtobufCMessage *message);
-size_t rpc_call_room(const struct rpc_call *c);	/* bytes */
+size_t rpc_call_room(struct rpc_call *c);	/* bytes */
 
 /* The ends. reply = send + OK. finish: OK, for streams. */
 void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message);

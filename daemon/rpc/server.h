@@ -43,7 +43,7 @@ must_check int rpc_server_listen(struct rpc_server *s, int listen_fd);
 void rpc_server_drain(struct rpc_server *s);
 /* Ends every open call with `st` (on_gone: SERVER). */
 void rpc_server_end_calls(struct rpc_server *s, const struct status *st);
-/* Open calls get no on_gone: end them before. NULL is fine; returns NULL. */
+/* Between two passes of the loop. Open calls get no on_gone: end them before. NULL is fine; returns NULL. */
 struct rpc_server *rpc_server_free(struct rpc_server *s);
 
 struct rpc_counts {

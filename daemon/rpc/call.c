@@ -1,0 +1,758 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One RPC: from the request head to its one end. call_look() looks at the exchange and does what can
+ * be done, in a fixed order: its end, the request, the handler's wish to send. It runs when the
+ * exchange has news and when the handler asked for something; so handlers are only ever called
+ * from the loop.
+ */
+#include "daemon/rpc/call.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/net/http.h"
+#include "daemon/obs/log.h"
+#include "daemon/rpc/error.h"
+#include "daemon/rpc/internal.h"
+#include "daemon/rpc/limits.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+#include "proto/gen/scan.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/grpc.h"
+#include "proto/wire/h2.h"
+
+#define CALL_MAGIC   0x43616c6cu
+#define SEND_ON_STACK 4096u
+
+enum call_state {
+	CALL_READING,	/* unary, server stream: the request is not whole yet */
+	CALL_OPEN,	/* the handler has it, or gets its messages */
+	CALL_ENDED,	/* our side is finished; waits for the exchange to close */
+	CALL_CLOSED,	/* to be buried */
+};
+
+static const struct {
+	const char *name;
+	unsigned next;
+} call_states[] = {
+	[CALL_READING] = { "reading", BIT(CALL_OPEN) | BIT(CALL_ENDED) | BIT(CALL_CLOSED) },
+	[CALL_OPEN] = { "open", BIT(CALL_ENDED) | BIT(CALL_CLOSED) },
+	[CALL_ENDED] = { "ended", BIT(CALL_CLOSED) },
+	[CALL_CLOSED] = { "closed", 0 },
+};
+
+struct rpc_call {
+	unsigned magic;
+	enum call_state state;
+	struct rpc_server *server;
+	struct rpc_conn *conn;
+	struct http_x *x;
+	const struct rpc_method *method;	/* NULL: refused before it was known */
+	void *service;
+	void *user;
+	struct admit_uid *charge;
+	struct frame_reader reader;
+	ProtobufCMessage *request;	/* unary, server stream: lives as long as the call */
+	uint64_t deadline_ms;		/* 0 = none */
+	uint64_t timeout_ms;		/* as the client gave it */
+	uint64_t sent_at_ms;		/* last message to the client */
+	struct timer timer;		/* the deadline, or the patience of the state it is in */
+	struct timer silence;
+	struct defer again;
+	unsigned wanted;		/* messages the handler asked for */
+	bool head_sent, touched, end_told, starved, broken;
+	struct list node;		/* server->calls */
+	struct grave grave;
+};
+
+static const struct scan_cap request_caps[] = {
+	{ "metadata", RPC_METADATA_MAX },
+	{ "envs", RPC_ENVS_MAX },
+	{ "args", RPC_ARGS_MAX },
+};
+static const struct scan_limits request_limits = { .caps = request_caps,
+						   .n_caps = ARRAY_SIZE(request_caps) };
+
+static void call_look(struct rpc_call *c);
+
+static struct rpc_call *call_from(void *p)
+{
+	struct rpc_call *c = p;
+
+	must(c && c->magic == CALL_MAGIC);
+	return c;
+}
+
+static void call_set_state(struct rpc_call *c, enum call_state to)
+{
+	must(call_states[c->state].next & BIT(to));
+	log_debug("call_state", "method=%s from=%s to=%s", c->method ? c->method->path : "?",
+		  call_states[c->state].name, call_states[to].name);
+	c->state = to;
+}
+
+static bool takes_one_request(const struct rpc_call *c)
+{
+	return c->method->kind == RPC_UNARY || c->method->kind == RPC_SERVER_STREAM;
+}
+
+static enum admit_what charge_of(const struct rpc_method *m)
+{
+	return m->kind == RPC_UNARY && !m->waits ? ADMIT_CALL : ADMIT_STREAM;
+}
+
+/* --- the end ------------------------------------------------------------------------------------ */
+
+static void call_free(void *p)
+{
+	struct rpc_call *c = call_from(p);
+
+	timer_clear(&c->timer);
+	timer_clear(&c->silence);
+	defer_cancel(&c->again);
+	list_del(&c->node);
+	if (c->charge)
+		admit_give_back(&c->server->admit, c->charge, charge_of(c->method));
+	if (c->request)
+		protobuf_c_message_free_unpacked(c->request, NULL);
+	frame_reader_fini(&c->reader);
+	if (c->x)
+		http_x_release(c->x);
+	rpc_conn_unref(c->conn);
+	c->magic = 0;
+	free(c);
+}
+
+static void call_close(struct rpc_call *c)
+{
+	call_set_state(c, CALL_CLOSED);
+	timer_clear(&c->timer);
+	timer_clear(&c->silence);
+	defer_cancel(&c->again);
+	http_x_release(c->x);
+	c->x = NULL;
+	loop_bury(c->server->loop, &c->grave, call_free, c);
+}
+
+void rpc_call_drop(struct rpc_call *c)
+{
+	must(c->state != CALL_CLOSED);	/* those went with the pass they closed in */
+	call_free(c);
+}
+
+/* Trailers, in the head of the response if there was none yet. */
+static int write_end(struct rpc_call *c, const struct status *st)
+{
+	scoped(fields_fini) struct fields f = FIELDS_NULL;
+	uint8_t *details = NULL;
+	size_t n_details = 0;
+	int r = 0;
+
+	if (!status_ok(st))
+		r = rpc_error_pack(st, &details, &n_details);
+	if (!r && !c->head_sent)
+		r = grpc_response_head(&f);
+	if (!r && !c->head_sent && st->code == CODE_UNIMPLEMENTED)
+		r = fields_put(&f, "grpc-accept-encoding", "identity");
+	if (!r)
+		r = grpc_trailers(&f, st->code, st->text, details, n_details);
+	if (!r)
+		r = c->head_sent ? http_x_finish(c->x, &f) : http_x_respond(c->x, &f, true);
+	free(details);
+	return r;
+}
+
+static void log_end(const struct rpc_call *c, const struct status *st)
+{
+	enum log_level level = st->code == CODE_INTERNAL || st->code == CODE_DATA_LOSS ?
+				       LOG_LEVEL_WARN :
+				       LOG_LEVEL_INFO;
+
+	log_event(level, "call_failed", "method=%s uid=%u pid=%d code=%s reason=%s text=%s",
+		  c->method ? c->method->path : "?", c->conn->who.uid, (int)c->conn->who.pid,
+		  status_code_name(st->code), status_reason_name(st->reason), log_q(st->text));
+}
+
+/* Our side's one end. The handler is not told: either it asked for this, or the caller tells it. */
+static void call_end(struct rpc_call *c, const struct status *st)
+{
+	call_set_state(c, CALL_ENDED);
+	timer_clear(&c->silence);
+	if (!status_ok(st)) {
+		c->server->failed_total++;
+		log_end(c, st);
+	}
+	if (write_end(c, st) < 0 ||
+	    timer_set(&c->timer, loop_now_ms(c->server->loop) + RPC_FLUSH_MS) < 0)
+		http_x_reset(c->x, H2_INTERNAL_ERROR);
+	defer_post(&c->again);		/* drop what still comes in */
+}
+
+static void tell_gone(struct rpc_call *c, enum rpc_gone why)
+{
+	if (c->touched)
+		c->method->handler->on_gone(c, why);
+}
+
+static void call_stop(struct rpc_call *c, const struct status *st, enum rpc_gone why)
+{
+	if (c->state != CALL_READING && c->state != CALL_OPEN)
+		return;
+	call_end(c, st);
+	tell_gone(c, why);
+}
+
+void rpc_call_stop(struct rpc_call *c, const struct status *st)
+{
+	call_stop(c, st, RPC_GONE_SERVER);
+}
+
+struct rpc_call *rpc_call_from_node(struct list *node)
+{
+	return call_from(list_entry(node, struct rpc_call, node));
+}
+
+/* A client that gives up at its deadline sends a cancel shortly before ours fires. Its clock started
+ * earlier, and clients round the timeout they send up by one part in fifty or less. */
+static bool is_about_due(const struct rpc_call *c)
+{
+	uint64_t slack = MAX(c->timeout_ms / 50, 100u);
+
+	return c->deadline_ms && loop_now_ms(c->server->loop) + slack >= c->deadline_ms;
+}
+
+static void on_exchange_closed(struct rpc_call *c, enum http_close how)
+{
+	enum rpc_gone why = how == HTTP_CLOSE_LOST ? RPC_GONE_LOST : RPC_GONE_CANCELLED;
+	bool open = c->state == CALL_READING || c->state == CALL_OPEN;
+
+	if (how == HTTP_CLOSE_RESET && is_about_due(c))
+		why = RPC_GONE_DEADLINE;
+	else if (how == HTTP_CLOSE_LOCAL)
+		why = RPC_GONE_SERVER;
+	call_close(c);
+	if (open)
+		tell_gone(c, why);
+}
+
+/* --- the request -------------------------------------------------------------------------------- */
+
+static void scan_failed(enum scan_result r, const struct scan_error *err, struct status *st)
+{
+	const char *field = err->path[0] ? err->path : "(message)";
+
+	if (r == SCAN_COUNT || r == SCAN_MEMORY) {
+		status_set(st, R_TOO_LARGE, "%s: %s", field, scan_result_text(r));
+		status_evidence(st, "field", "%s", field);
+		if (r == SCAN_COUNT)
+			status_evidence(st, "max", "%u", err->max);
+	} else {
+		status_field(st, field, "%s", scan_result_text(r));
+	}
+}
+
+static ProtobufCMessage *decode(const struct rpc_call *c, struct status *st)
+{
+	const struct buf *b = &c->reader.body;
+	struct scan_error err = { .path = "" };
+	ProtobufCMessage *m;
+	enum scan_result r;
+
+	r = scan_message(c->method->request, buf_data(b), buf_len(b), &request_limits, &err);
+	if (r != SCAN_OK) {
+		scan_failed(r, &err, st);
+		return NULL;
+	}
+	m = protobuf_c_message_unpack(c->method->request, NULL, buf_len(b), buf_data(b));
+	if (!m)
+		status_errno(st, -ENOMEM, "decoding the request");
+	return m;
+}
+
+/* One message, if all of it is there. Returns FRAME_MESSAGE with *ret, or FRAME_MORE; negative with
+ * `st` when the call cannot go on. */
+static int read_message(struct rpc_call *c, ProtobufCMessage **ret, struct status *st)
+{
+	const uint8_t *p;
+	uint8_t flags = 0;
+	size_t n, used;
+	int r = FRAME_MORE;
+
+	while (r == FRAME_MORE && (n = http_x_peek(c->x, &p)) > 0) {
+		r = frame_reader_feed(&c->reader, p, n, &used, &flags);
+		http_x_consume(c->x, used);
+	}
+	if (r == FRAME_MORE || r == -ENOMEM) {
+		if (r < 0)
+			status_errno(st, r, "receiving the request");
+		return r;
+	}
+	if (r == FRAME_TOO_LARGE) {
+		status_set(st, R_TOO_LARGE, "a request message has at most %u bytes", c->reader.max);
+		return -EMSGSIZE;
+	}
+	if (flags) {
+		status_set_code(st, CODE_INTERNAL, flags == FRAME_FLAG_COMPRESSED ?
+				"a compressed message without an encoding" :
+				"bad flags before a message");
+		return -EPROTO;
+	}
+	*ret = decode(c, st);
+	frame_reader_next(&c->reader);
+	return *ret ? FRAME_MESSAGE : -EINVAL;
+}
+
+/* The client is done; false if that is an error of its own. */
+static bool check_request_end(const struct rpc_call *c, struct status *st)
+{
+	if (!frame_reader_is_idle(&c->reader))
+		status_set_code(st, CODE_INTERNAL, "the request ends within a message");
+	else if (takes_one_request(c) && !c->request)
+		status_set_code(st, CODE_UNIMPLEMENTED, "the request has no message, it needs one");
+	return status_ok(st);
+}
+
+static void call_open(struct rpc_call *c)
+{
+	uint64_t now = loop_now_ms(c->server->loop);
+
+	call_set_state(c, CALL_OPEN);
+	timer_clear(&c->timer);
+	if ((c->deadline_ms && timer_set(&c->timer, c->deadline_ms) < 0) ||
+	    (c->method->handler->on_silence && timer_set(&c->silence, now + RPC_SILENCE_MS) < 0))
+		c->broken = true;
+	c->sent_at_ms = now;
+}
+
+static void read_one_request(struct rpc_call *c)
+{
+	struct status st = STATUS_OK;
+	ProtobufCMessage *m;
+	int r;
+
+	while ((r = read_message(c, &m, &st)) == FRAME_MESSAGE) {
+		if (c->request) {
+			protobuf_c_message_free_unpacked(m, NULL);
+			status_set_code(&st, CODE_UNIMPLEMENTED, "the request has two messages, it needs one");
+			r = -EPROTO;
+			break;
+		}
+		c->request = m;
+	}
+	if (r < 0 || (http_x_at_end(c->x) && !check_request_end(c, &st))) {
+		call_stop(c, &st, RPC_GONE_SERVER);
+		return;
+	}
+	if (!http_x_at_end(c->x))
+		return;
+	call_open(c);
+	c->touched = true;
+	c->method->handler->on_message(c, c->request);
+}
+
+static void read_stream(struct rpc_call *c)
+{
+	struct status st = STATUS_OK;
+	ProtobufCMessage *m;
+	int r = FRAME_MORE;
+
+	while (c->state == CALL_OPEN && c->wanted &&
+	       (r = read_message(c, &m, &st)) == FRAME_MESSAGE) {
+		c->wanted--;
+		c->touched = true;
+		c->method->handler->on_message(c, m);
+		protobuf_c_message_free_unpacked(m, NULL);
+	}
+	if (c->state != CALL_OPEN || c->end_told)
+		return;
+	if (r < 0 || (http_x_at_end(c->x) && !check_request_end(c, &st))) {
+		call_stop(c, &st, RPC_GONE_SERVER);
+	} else if (http_x_at_end(c->x)) {
+		c->end_told = c->touched = true;
+		c->method->handler->on_end(c);
+	}
+}
+
+/* Nobody wants it any more; but what is not consumed would keep the exchange open. */
+static void discard_request(struct rpc_call *c)
+{
+	const uint8_t *p;
+	size_t n;
+
+	while ((n = http_x_peek(c->x, &p)) > 0)
+		http_x_consume(c->x, n);
+}
+
+static void call_look(struct rpc_call *c)
+{
+	enum http_close how;
+
+	if (c->state == CALL_CLOSED)
+		return;			/* waits for the end of the pass */
+	how = http_x_closed(c->x, NULL);
+	if (how != HTTP_OPEN) {
+		on_exchange_closed(c, how);
+		return;
+	}
+	if (c->broken && c->state != CALL_ENDED) {
+		struct status st;
+
+		status_errno(&st, -ENOMEM, "answering");
+		call_stop(c, &st, RPC_GONE_SERVER);
+	}
+	if (c->state == CALL_READING)
+		read_one_request(c);
+	else if (c->state == CALL_OPEN && !takes_one_request(c))
+		read_stream(c);
+	if (c->state == CALL_OPEN && c->starved && http_x_room(c->x) > 0) {
+		c->starved = false;
+		if (c->method->handler->on_room)
+			c->method->handler->on_room(c);
+	}
+	if (c->state == CALL_ENDED)
+		discard_request(c);
+}
+
+static void on_news(struct http_x *x, void *user)
+{
+	call_look(call_from(user));
+}
+
+static void on_again(struct defer *d, void *user)
+{
+	call_look(call_from(user));
+}
+
+static void on_time(struct timer *t, void *user)
+{
+	struct rpc_call *c = call_from(user);
+	struct status st = STATUS_OK;
+
+	if (c->state == CALL_ENDED) {
+		http_x_reset(c->x, H2_NO_ERROR);
+		return;
+	}
+	if (c->deadline_ms && loop_now_ms(c->server->loop) >= c->deadline_ms)
+		status_set(&st, R_DEADLINE_REQUEST, "the call's deadline of %llu ms has passed",
+			   (unsigned long long)c->timeout_ms);
+	else
+		status_set(&st, R_DEADLINE_REQUEST, "the request was not whole after %u s",
+			   RPC_REQUEST_MS / 1000);
+	call_stop(c, &st, RPC_GONE_DEADLINE);
+}
+
+static void on_silence(struct timer *t, void *user)
+{
+	struct rpc_call *c = call_from(user);
+	uint64_t now = loop_now_ms(c->server->loop), due = c->sent_at_ms + RPC_SILENCE_MS;
+
+	if (now >= due) {
+		due = now + RPC_SILENCE_MS;
+		/* With bytes unsent there is no silence to break, only a client that does not read. */
+		if (!http_x_unsent(c->x))
+			c->method->handler->on_silence(c);
+	}
+	if (c->state == CALL_OPEN && timer_set(&c->silence, due) < 0) {
+		c->broken = true;
+		defer_post(&c->again);
+	}
+}
+
+/* --- the beginning ------------------------------------------------------------------------------ */
+
+static bool is_repeated(const struct fields *head, const char *name)
+{
+	int first = fields_find(head, name, 0);
+
+	return first >= 0 && fields_find(head, name, (uint32_t)first + 1) >= 0;
+}
+
+static bool check_binary_metadata(const struct fields *head, struct status *st)
+{
+	uint8_t bytes[RPC_HEAD_MAX_BYTES];
+
+	for (uint32_t i = 0; i < head->n; i++) {
+		size_t n = head->v[i].name_len;
+
+		if (n < 4 || strcmp(fields_name(head, i) + n - 4, "-bin"))
+			continue;
+		/* Several values may be joined by commas. */
+		for (const char *at = fields_value(head, i); *at;) {
+			size_t len = strcspn(at, ",");
+
+			if (len > RPC_HEAD_MAX_BYTES || str_base64_decode(at, len, bytes) < 0) {
+				status_field(st, "metadata", "%.64s is not base64",
+					     fields_name(head, i));
+				return false;
+			}
+			at += len + (at[len] == ',');
+		}
+	}
+	return true;
+}
+
+static bool check_head(struct rpc_call *c, const struct fields *head, struct status *st)
+{
+	static const char *const single[] = { "content-type", "grpc-timeout", "grpc-encoding", "te" };
+	const char *timeout = fields_get(head, "grpc-timeout");
+	const char *encoding = fields_get(head, "grpc-encoding");
+
+	for (size_t i = 0; i < ARRAY_SIZE(single); i++)
+		if (is_repeated(head, single[i])) {
+			status_field(st, "metadata", "%s is there twice", single[i]);
+			return false;
+		}
+	if (encoding && !str_eq(encoding, "identity")) {
+		status_set_code(st, CODE_UNIMPLEMENTED, "messages must not be compressed");
+		return false;
+	}
+	if (timeout) {
+		if (grpc_timeout_parse(timeout, &c->timeout_ms) < 0) {
+			status_field(st, "grpc-timeout", "not 1 to 8 digits and one of H M S m u n");
+			return false;
+		}
+		c->deadline_ms = loop_now_ms(c->server->loop) + c->timeout_ms;
+	}
+	return check_binary_metadata(head, st);
+}
+
+static bool find_method(struct rpc_call *c, const char *path, struct status *st)
+{
+	struct rpc_entry *e = map_get_str(&c->server->methods, path);
+
+	if (!e) {
+		status_set_code(st, CODE_UNIMPLEMENTED, "no method %.128s here", path);
+		return false;
+	}
+	c->method = e->method;
+	c->service = e->service;
+	return true;
+}
+
+static bool admit(struct rpc_call *c, struct status *st)
+{
+	struct rpc_server *s = c->server;
+	enum admit_what what = charge_of(c->method);
+	uid_t uid = c->conn->who.uid;
+	int r = admit_take(&s->admit, uid, what, &c->charge);
+
+	if (r == ADMIT_OK)
+		return true;
+	if (r < 0) {
+		status_errno(st, r, "admitting the call");
+		return false;
+	}
+	status_set(st, R_TOO_MANY_STREAMS, r == ADMIT_UID_FULL ?
+		   "uid %u has %u open %s, which is all it may have" :
+		   "uid %u has %u open %s, and all users together have all there are",
+		   uid, admit_held(&s->admit, uid, what), what == ADMIT_CALL ? "calls" : "streams");
+	if (what == ADMIT_STREAM)
+		status_evidence(st, "max", "%u", admit_max_streams(&s->admit, uid));
+	return false;
+}
+
+static bool begin(struct rpc_call *c, struct status *st)
+{
+	const struct fields *head = http_x_head(c->x);
+	uint64_t due = loop_now_ms(c->server->loop) + RPC_REQUEST_MS;
+
+	if (!find_method(c, fields_get(head, ":path"), st) || !check_head(c, head, st) ||
+	    !admit(c, st))
+		return false;
+	if (takes_one_request(c)) {
+		frame_reader_init(&c->reader, RPC_UNARY_MAX_BYTES);
+		if (c->deadline_ms)
+			due = MIN(due, c->deadline_ms);
+		if (timer_set(&c->timer, due) < 0) {
+			status_errno(st, -ENOMEM, "waiting for the request");
+			return false;
+		}
+	} else {
+		frame_reader_init(&c->reader, RPC_STREAM_MAX_BYTES);
+		c->wanted = 1;
+		call_open(c);
+	}
+	return true;
+}
+
+/* Not gRPC at all: an HTTP answer. */
+static void refuse_http(struct rpc_call *c, int http_status)
+{
+	scoped(fields_fini) struct fields f = FIELDS_NULL;
+
+	call_set_state(c, CALL_ENDED);
+	if (fields_printf(&f, ":status", "%d", http_status) < 0 || http_x_respond(c->x, &f, true) < 0 ||
+	    timer_set(&c->timer, loop_now_ms(c->server->loop) + RPC_FLUSH_MS) < 0)
+		http_x_reset(c->x, H2_INTERNAL_ERROR);
+}
+
+void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_x *x)
+{
+	struct rpc_call *c = calloc(1, sizeof(*c));
+	struct status st = STATUS_OK;
+	int http_status;
+
+	if (!c) {
+		http_x_reset(x, H2_REFUSED_STREAM);
+		http_x_release(x);
+		return;
+	}
+	c->magic = CALL_MAGIC;
+	c->state = CALL_READING;
+	c->server = s;
+	c->conn = conn;
+	conn->n_calls++;
+	c->x = x;
+	timer_init(&c->timer, s->loop, on_time, c);
+	timer_init(&c->silence, s->loop, on_silence, c);
+	defer_init(&c->again, s->loop, on_again, c);
+	list_add_tail(&s->calls, &c->node);
+	http_x_set_owner(x, on_news, c);
+	s->calls_total++;
+
+	http_status = grpc_check_request(http_x_head(x));
+	if (http_status)
+		refuse_http(c, http_status);
+	else if (!begin(c, &st))
+		call_end(c, &st);
+	defer_post(&c->again);	/* what came with the head */
+}
+
+/* --- what handlers call ------------------------------------------------------------------------- */
+
+const struct principal *rpc_call_who(const struct rpc_call *c)
+{
+	return &c->conn->who;
+}
+
+const struct rpc_method *rpc_call_method(const struct rpc_call *c)
+{
+	return c->method;
+}
+
+void *rpc_call_service(const struct rpc_call *c)
+{
+	return c->service;
+}
+
+struct loop *rpc_call_loop(const struct rpc_call *c)
+{
+	return c->server->loop;
+}
+
+uint64_t rpc_call_deadline_ms(const struct rpc_call *c)
+{
+	return c->deadline_ms;
+}
+
+void *rpc_call_user(const struct rpc_call *c)
+{
+	return c->user;
+}
+
+void rpc_call_set_user(struct rpc_call *c, void *user)
+{
+	c->user = user;
+}
+
+void rpc_call_next(struct rpc_call *c)
+{
+	must(c->state == CALL_OPEN && !takes_one_request(c));
+	c->wanted++;
+	defer_post(&c->again);
+}
+
+static int write_head(struct rpc_call *c)
+{
+	scoped(fields_fini) struct fields f = FIELDS_NULL;
+	int r;
+
+	if (c->head_sent)
+		return 0;
+	r = grpc_response_head(&f);
+	if (!r)
+		r = http_x_respond(c->x, &f, false);
+	c->head_sent = !r;
+	return r;
+}
+
+static int write_message(struct rpc_call *c, const ProtobufCMessage *m)
+{
+	uint8_t small[SEND_ON_STACK], *p = small;
+	size_t n = protobuf_c_message_get_packed_size(m);
+	int r;
+
+	if (n > UINT32_MAX - FRAME_PREFIX_BYTES)
+		return -EMSGSIZE;
+	if (n + FRAME_PREFIX_BYTES > sizeof(small)) {
+		p = malloc(n + FRAME_PREFIX_BYTES);
+		if (!p)
+			return -ENOMEM;
+	}
+	frame_prefix(p, 0, (uint32_t)n);
+	protobuf_c_message_pack(m, p + FRAME_PREFIX_BYTES);
+	r = http_x_write(c->x, p, n + FRAME_PREFIX_BYTES);
+	if (p != small)
+		free(p);
+	return r;
+}
+
+void rpc_call_send(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	int r;
+
+	must(c->state == CALL_OPEN);
+	r = write_head(c);
+	if (!r)
+		r = write_message(c, message);
+	c->sent_at_ms = loop_now_ms(c->server->loop);
+	/* -EPIPE: it is closed and the news of that is on its way. */
+	if (r < 0 && r != -EPIPE) {
+		c->broken = true;
+		defer_post(&c->again);
+	}
+}
+
+size_t rpc_call_room(struct rpc_call *c)
+{
+	size_t room = http_x_room(c->x);
+
+	c->starved = !room;
+	return room;
+}
+
+void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	struct status st = STATUS_OK;
+
+	rpc_call_send(c, message);
+	if (c->broken)
+		status_errno(&st, -ENOMEM, "answering");
+	call_end(c, &st);
+}
+
+void rpc_call_finish(struct rpc_call *c)
+{
+	struct status st = STATUS_OK;
+
+	must(c->state == CALL_OPEN);
+	if (c->broken || write_head(c) == -ENOMEM)
+		status_errno(&st, -ENOMEM, "answering");
+	call_end(c, &st);
+}
+
+void rpc_call_fail(struct rpc_call *c, const struct status *st)
+{
+	must(c->state == CALL_OPEN && !status_ok(st));
+	call_end(c, st);
+}
+
+void rpc_call_answer(struct rpc_call *c, const struct status *st, const ProtobufCMessage *message)
+{
+	if (status_ok(st))
+		rpc_call_reply(c, message);
+	else
+		rpc_call_fail(c, st);
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/* Listeners, connections with their principals, the table of methods. */
+#include "daemon/rpc/server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/net/http.h"
+#include "daemon/obs/log.h"
+#include "daemon/rpc/internal.h"
+#include "daemon/rpc/limits.h"
+#include "daemon/rpc/peer.h"
+#include "proto/base/fd.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+/* --- connections -------------------------------------------------------------------------------- */
+
+static void conn_free(void *p)
+{
+	struct rpc_conn *conn = p;
+
+	watch_fini(&conn->death);
+	fd_close(conn->who.pidfd);
+	list_del(&conn->node);
+	if (conn->charge)
+		admit_give_back(&conn->server->admit, conn->charge, ADMIT_CONN);
+	free(conn);
+}
+
+static void conn_bury_if_done(struct rpc_conn *conn)
+{
+	if (!conn->http && !conn->n_calls && !conn->server->ending)
+		loop_bury(conn->server->loop, &conn->grave, conn_free, conn);
+}
+
+void rpc_conn_unref(struct rpc_conn *conn)
+{
+	must(conn->n_calls);
+	conn->n_calls--;
+	conn_bury_if_done(conn);
+}
+
+/* The process is gone; whoever inherited its socket is not the one we let in. */
+static void on_death(struct watch *w, unsigned ready, void *user)
+{
+	struct rpc_conn *conn = user;
+
+	watch_fini(&conn->death);
+	http_conn_close(conn->http, "its process ended");
+}
+
+static int conn_setup(struct rpc_conn *conn, struct http_conn *http)
+{
+	struct rpc_server *s = conn->server;
+	int r = peer_read(http_conn_fd(http), s->admin_gid, &conn->who);
+
+	if (r < 0) {
+		log_warn("client_refused", "why=credentials err=%s", strerror(-r));
+		return r;
+	}
+	if (r == PEER_UNMAPPED)
+		log_warn("client_refused", "why=uid_of_another_namespace");
+	if (r != PEER_OK)
+		return -EPERM;
+	r = admit_take(&s->admit, conn->who.uid, ADMIT_CONN, &conn->charge);
+	if (r > 0)
+		log_warn("client_refused", "why=connections uid=%u held=%u", conn->who.uid,
+			 admit_held(&s->admit, conn->who.uid, ADMIT_CONN));
+	if (r != ADMIT_OK)
+		return r < 0 ? r : -EUSERS;
+	if (conn->who.pidfd < 0)
+		return 0;
+	r = watch_init(&conn->death, s->loop, conn->who.pidfd, on_death, conn);
+	return r < 0 ? r : watch_set(&conn->death, WATCH_READ);
+}
+
+static int on_conn(struct http_conn *http, void *user, void **ret_user)
+{
+	struct rpc_server *s = user;
+	struct rpc_conn *conn = calloc(1, sizeof(*conn));
+	int r;
+
+	if (!conn)
+		return -ENOMEM;
+	conn->server = s;
+	conn->http = http;
+	conn->who.pidfd = -1;
+	list_add_tail(&s->conns, &conn->node);
+	r = conn_setup(conn, http);
+	if (r < 0) {
+		conn_free(conn);
+		return r;
+	}
+	*ret_user = conn;
+	return 0;
+}
+
+static void on_conn_closed(struct http_conn *http, void *conn_user, const char *reason, void *user)
+{
+	struct rpc_conn *conn = conn_user;
+
+	log_debug("client_closed", "uid=%u pid=%d why=%s", conn->who.uid, (int)conn->who.pid,
+		  log_q(reason));
+	watch_fini(&conn->death);
+	conn->http = NULL;
+	conn_bury_if_done(conn);
+}
+
+static void on_request(struct http_x *x, void *user)
+{
+	rpc_call_begin(user, http_conn_user(http_x_conn(x)), x);
+}
+
+/* --- the server --------------------------------------------------------------------------------- */
+
+int rpc_server_listen(struct rpc_server *s, int listen_fd)
+{
+	struct http_server_options o = {
+		.loop = s->loop,
+		.listen_fd = listen_fd,
+		.http2 = true,
+		.any_authority = true,
+		.max_conns = RPC_CONNS,
+		.max_streams = RPC_H2_STREAMS,
+		.stream_window = RPC_WINDOW_BYTES,
+		.send_max = RPC_SEND_MAX_BYTES,
+		.head_max_n = RPC_HEAD_MAX_N,
+		.head_max_bytes = RPC_HEAD_MAX_BYTES,
+		.handshake_ms = RPC_HANDSHAKE_MS,
+		.on_conn = on_conn,
+		.on_conn_closed = on_conn_closed,
+		.on_request = on_request,
+		.user = s,
+	};
+	int r;
+
+	if (s->n_http == RPC_LISTENERS_MAX) {
+		fd_close(listen_fd);
+		return -EUSERS;
+	}
+	r = http_server_new(&o, &s->http[s->n_http]);
+	if (r < 0)
+		return r;
+	if (s->n_http)
+		http_server_stop_accepting(s->http[s->n_http - 1]);
+	s->n_http++;
+	return 0;
+}
+
+static void server_freep(struct rpc_server **s)
+{
+	*s = rpc_server_free(*s);
+}
+
+int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret)
+{
+	const struct admit_limits limits = {
+		.conns_per_uid = RPC_CONNS_PER_UID,
+		.conns = RPC_CONNS,
+		.streams_per_uid = o->max_streams ? o->max_streams : RPC_STREAMS_PER_UID,
+		.streams = RPC_STREAMS,
+		.calls_per_uid = RPC_CALLS_PER_UID,
+		.calls = RPC_CALLS,
+		.calls_kept = RPC_CALLS_KEPT,
+	};
+	scoped(server_freep) struct rpc_server *s = calloc(1, sizeof(*s));
+	int r = s ? 0 : -ENOMEM;
+
+	if (r < 0) {
+		fd_close(o->listen_fd);
+		return r;
+	}
+	s->loop = o->loop;
+	s->admin_gid = o->admin_gid;
+	s->serving = true;
+	list_init(&s->calls);
+	list_init(&s->conns);
+	list_init(&s->watchers);
+	admit_init(&s->admit, &limits);
+	r = rpc_server_listen(s, o->listen_fd);
+	for (size_t i = 0; !r && i < o->n_limits; i++)
+		if (o->limits[i].max_streams)
+			r = admit_set_streams(&s->admit, o->limits[i].uid, o->limits[i].max_streams);
+	if (!r)
+		r = rpc_health_add(s);
+	if (!r)
+		r = rpc_reflection_add(s);
+	if (r < 0)
+		return r;
+	*ret = give(s);
+	return 0;
+}
+
+static int add_method(struct rpc_server *s, const struct rpc_method *m, void *service)
+{
+	const char *slash = strrchr(m->path, '/');
+	size_t n_service = (size_t)(slash - m->path - 1);
+	struct rpc_entry *e;
+	int r;
+
+	must(m->path[0] == '/' && slash > m->path + 1 && !map_get_str(&s->methods, m->path));
+	must(m->request && m->handler && m->handler->on_message && m->handler->on_gone);
+	must(m->kind == RPC_UNARY || m->kind == RPC_SERVER_STREAM || m->handler->on_end);
+	e = malloc(sizeof(*e));
+	if (!e)
+		return -ENOMEM;
+	*e = (struct rpc_entry){ m, service };
+	r = map_put_str(&s->methods, m->path, e);
+	if (r < 0) {
+		free(e);
+		return r;
+	}
+	return map_put(&s->services, m->path + 1, n_service, e);
+}
+
+int rpc_server_add(struct rpc_server *s, const struct rpc_method *methods, size_t n, void *service)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && i < n; i++)
+		r = add_method(s, &methods[i], service);
+	return r;
+}
+
+void rpc_server_set_serving(struct rpc_server *s, bool serving)
+{
+	if (s->serving == serving)
+		return;
+	s->serving = serving;
+	rpc_health_changed(s);
+}
+
+void rpc_server_drain(struct rpc_server *s)
+{
+	if (s->draining)
+		return;
+	s->draining = true;
+	rpc_server_set_serving(s, false);
+	for (unsigned i = 0; i < s->n_http; i++)
+		http_server_drain(s->http[i]);
+}
+
+void rpc_server_end_calls(struct rpc_server *s, const struct status *st)
+{
+	list_for_each_safe(n, &s->calls)
+		rpc_call_stop(rpc_call_from_node(n), st);
+}
+
+struct rpc_server *rpc_server_free(struct rpc_server *s)
+{
+	struct rpc_entry *e;
+	size_t pos = 0;
+
+	if (!s)
+		return NULL;
+	s->ending = true;
+	list_for_each_safe(n, &s->calls)
+		rpc_call_drop(rpc_call_from_node(n));
+	for (unsigned i = 0; i < s->n_http; i++)
+		http_server_free(s->http[i]);
+	list_for_each_safe(n, &s->conns)
+		conn_free(list_entry(n, struct rpc_conn, node));
+	while ((e = map_next(&s->methods, &pos)))
+		free(e);
+	map_fini(&s->methods);
+	map_fini(&s->services);
+	admit_fini(&s->admit);
+	free(s);
+	return NULL;
+}
+
+void rpc_server_count(const struct rpc_server *s, uid_t uid, struct rpc_counts *ret)
+{
+	const struct admit *a = &s->admit;
+	bool all = uid == (uid_t)-1;
+
+	*ret = (struct rpc_counts){
+		.connections = all ? a->held[ADMIT_CONN] : admit_held(a, uid, ADMIT_CONN),
+		.calls = all ? a->held[ADMIT_CALL] : admit_held(a, uid, ADMIT_CALL),
+		.streams = all ? a->held[ADMIT_STREAM] : admit_held(a, uid, ADMIT_STREAM),
+		.max_streams = all ? a->limits.streams : admit_max_streams(a, uid),
+		.calls_total = s->calls_total,
+		.failed_total = s->failed_total,
+	};
+}
