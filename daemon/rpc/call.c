@@ -166,9 +166,8 @@ static int write_end(struct rpc_call *c, const struct status *st)
 
 static void log_end(const struct rpc_call *c, const struct status *st)
 {
-	enum log_level level = st->code == CODE_INTERNAL || st->code == CODE_DATA_LOSS ?
-				       LOG_LEVEL_WARN :
-				       LOG_LEVEL_INFO;
+	/* What a client does wrong is news for the client; ours is for the log's reader. */
+	enum log_level level = st->reason == R_BUG ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO;
 
 	log_event(level, "call_failed", "method=%s uid=%u pid=%d code=%s reason=%s text=%s",
 		  c->method ? c->method->path : "?", c->conn->who.uid, (int)c->conn->who.pid,
