@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the parts of the library share: the client, its connections, its calls.
+ *
+ * A client has at most one connection that takes new calls, and any number that are retiring (the
+ * daemon said GOAWAY, or died) and live until their calls have ended. All of them hang in one epoll,
+ * whose descriptor is the one that event loops see.
+ *
+ * A call is queued, then open on a stream of a connection, then done. It may go back to the
+ * queue when the daemon cannot have seen it. The user's callbacks run at one place only, the end of
+ * ab_process(), from a list of calls that have news.
+ */
+#ifndef AB_CLIENT_LIB_CLIENT_H
+#define AB_CLIENT_LIB_CLIENT_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "client/include/agentbox.h"
+#include "client/lib/dial.h"
+#include "proto/base/buf.h"
+#include "proto/base/cc.h"
+#include "proto/base/list.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/h2.h"
+
+#define STREAM_WINDOW_BYTES (1024u * 1024)	/* unread bytes per stream; then the daemon waits */
+#define READ_BYTES	    (64u * 1024)	/* one recv() */
+#define READS_PER_PASS	    16u			/* then others get their turn */
+#define PUT_BYTES	    (64u * 1024)	/* data of one message that we send */
+#define REPLY_MAX_BYTES	    (16u * 1024 * 1024)	/* of one message; a larger one fails its call */
+#define ATTEMPTS_MAX	    8u			/* how often a call is sent again */
+#define DIAL_EVERY_MS	    25u			/* between two attempts to reach the socket */
+#define DEADLINE_GRACE_MS   50u			/* in which the daemon's own answer is preferred */
+#define DEFAULT_WAIT_MS	    3000u
+#define DEFAULT_DEADLINE_MS 60000u
+#define NO_TIME		    UINT64_MAX
+
+struct conn {
+	struct list link;		/* ab_client.conns */
+	struct ab_client *client;
+	struct h2 *h2;
+	int fd;				/* -1: dead, kept for what its streams still hold */
+	bool retiring;			/* no new calls */
+	bool blocked;			/* EPOLLOUT is asked for */
+	bool send_broken;		/* sending failed; there may be answers to read */
+	unsigned n_calls;		/* that hold a stream of it */
+};
+
+struct ab_client {
+	uint32_t magic;
+	pid_t pid;			/* that made the connections */
+	int epoll_fd;			/* -1 if a child could not make its own yet */
+	char *socket;			/* NULL = the usual places */
+	char *user_agent;
+	uint64_t wait_ms, deadline_ms;
+
+	struct list conns, calls, queued, noted;
+	bool dialing;
+	uint64_t dial_until_ms, dial_next_ms;
+	struct dial dial;
+	bool notice_new;
+	char notice[320];
+
+	uint64_t next_deadline_ms;	/* not later than the earliest of all calls */
+	bool in_callback;
+	uint8_t *rx;			/* READ_BYTES */
+	const struct ab_error *error;	/* of the last function that waited */
+};
+
+enum call_state { CALL_QUEUED, CALL_OPEN, CALL_DONE };
+
+struct ab_call;
+
+/* What is known about a method at build time. */
+struct call_method {
+	const char *path;			/* "/agentbox.v1.SandboxService/Get" */
+	const ProtobufCMessageDescriptor *reply;
+	/* A whole message came in; takes it. 0, -ENOMEM, -EPROTO. NULL: the user takes messages one
+	 * by one (call_next_body()). */
+	int (*on_reply)(struct ab_call *call, ProtobufCMessage *m);
+	/* Without on_reply: takes one more thing and drops it. 1, or 0 if there is none now. */
+	int (*skip)(struct ab_call *call);
+	/* The stream ended well; a last look. NULL = fine. */
+	const struct ab_error *(*on_end)(struct ab_call *call);
+	bool repeatable;			/* doing it twice does no harm */
+	bool no_deadline;			/* unless the user gives one */
+	bool puts;				/* the user sends messages after the first */
+	bool replies_optional;
+};
+
+struct ab_call {
+	uint32_t magic;
+	struct ab_client *client;
+	const struct call_method *method;
+	enum call_state state;
+	struct list link;		/* ab_client.calls */
+	struct list queue_link;		/* ab_client.queued */
+	struct list noted_link;		/* ab_client.noted */
+	void (*ready)(struct ab_call *call, void *user);
+	void *user;
+	uint64_t deadline_at_ms;	/* NO_TIME = none */
+	char request_id[32];		/* that we made */
+	char *given_id;			/* that the user gave */
+
+	struct buf request;		/* framed, what goes out when it is opened; kept for another attempt */
+	struct conn *conn;		/* with stream */
+	struct h2_stream *stream;	/* while open, and until all was taken */
+	unsigned attempts;
+	struct frame_reader reader;
+	bool have_body;			/* reader.body is in the user's hands */
+	bool got_reply;			/* at least one message came */
+	bool news;			/* since the last ab_call_poll() */
+	bool has_put;			/* a message after the first was sent: no other attempt */
+	bool finished;			/* our side is ended */
+
+	const struct ab_error *error;
+	void *object;			/* the result */
+	bool answer;
+
+	/* of the streams, by kind */
+	void *event;			/* object behind the last event */
+	struct ab_file *info;		/* Read: what is being read */
+	const struct ab_error *refusal;	/* Write: of the one file */
+	uint64_t bytes;			/* Read: so far; SendInput: offset of the next byte */
+	uint64_t accepted;		/* SendInput */
+	bool end_seen;			/* Read */
+};
+
+/* client.c: every public function begins with one of these two. Notices a fork. */
+void client_enter(struct ab_client *c);
+struct ab_client *call_enter(struct ab_call *call);
+/* A call waits to be sent. */
+void client_queue(struct ab_client *c, struct ab_call *call);
+/* The call has news for the user. */
+void client_note(struct ab_client *c, struct ab_call *call);
+void client_set_error(struct ab_client *c, const struct ab_error *e);	/* takes it */
+
+/* conn.c */
+int conn_new(struct ab_client *c, int fd, uint64_t now_ms, struct conn **ret);	/* takes fd if 0 */
+/* Closes without a byte more; its calls lose their streams. */
+void conn_free(struct conn *conn);
+/* true: did something. */
+bool conn_pass(struct conn *conn, uint64_t now_ms);
+void conn_flush(struct conn *conn);
+/* Ends what nobody needs any more. true: it is gone. */
+bool conn_reap(struct conn *conn);
+
+/* call.c */
+/* An empty call, not yet the client's to send. */
+int call_new(struct ab_client *c, const struct call_method *m, const struct ab_call_options *how,
+	     struct ab_call **ret);
+/* The request id to send: the given one, or one made here. 0, -ENOMEM. */
+int call_request_id(struct ab_call *call, const char *given, const char **ret_id);
+/* Packs its first message and queues it. If it fails, the call is gone. */
+int call_submit(struct ab_call *call, const ProtobufCMessage *first, struct ab_call **ret);
+/* Both at once, for methods without a request id. */
+int call_start(struct ab_client *c, const struct call_method *m, const ProtobufCMessage *first,
+	       const struct ab_call_options *how, struct ab_call **ret);
+/* Opens a stream for it. 0; -EAGAIN: no room on this connection. */
+int call_open(struct ab_call *call, struct conn *conn, uint64_t now_ms);
+/* The stream has news. */
+void call_on_news(struct ab_call *call, unsigned news);
+/* Done; takes the error (NULL = it went well). */
+void call_finish(struct ab_call *call, const struct ab_error *e);
+void call_drop_stream(struct ab_call *call);
+void call_destroy(struct ab_call *call);
+/* The body of the next message, valid until the next: 1; 0 none now. Call it only for methods without
+ * on_reply. */
+int call_next_body(struct ab_call *call, const uint8_t **ret, size_t *ret_n);
+/* The next message, unpacked and the caller's: 1; 0 none now (also after one that is broken, which
+ * ends the call). */
+int call_next_message(struct ab_call *call, ProtobufCMessage **ret);
+/* Sends a message in two pieces, the head of it and the data; of a call that is still queued, after
+ * its first message. 0, -EPIPE, -ENOMEM. */
+int call_put(struct ab_call *call, const void *head, size_t n_head, const void *data, size_t n_data);
+/* Bytes that may be put now; 0 none; -EPIPE once it cannot be any more. */
+ptrdiff_t call_room(const struct ab_call *call);
+int call_put_end(struct ab_call *call);
+
+/* wait.c */
+/* Sleeps until something is due, at most timeout_ms (< 0: no bound), then processes. -errno. */
+int client_wait(struct ab_client *c, int timeout_ms);
+/* Waits for the outcome of `call` (r: what its start returned), moves result or error, ends it. */
+int wait_object(struct ab_client *c, int r, struct ab_call *call, void **ret);
+int wait_answer(struct ab_client *c, int r, struct ab_call *call, bool *ret);
+/* Ends a call that is done or was cancelled; its error becomes the client's. Returns the status. */
+int wait_end(struct ab_client *c, struct ab_call *call);
+
+#endif

@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: MIT */
+/* CommandService: requests, and the two streams: events out of a command, input into one. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "proto/gen/agentbox_command.pb-c.h"
+
+#include "client/lib/client.h"
+#include "client/lib/error.h"
+#include "client/lib/msg.h"
+#include "client/lib/obj.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define PATH(name) "/agentbox.v1.CommandService/" name
+
+static int on_command(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_command(m, &call->object);
+}
+
+static int on_command_list(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_command_list(m, &call->object);
+}
+
+static int on_result(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_result(m, &call->object);
+}
+
+static int on_kill(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_kill_result(m, &call->object);
+}
+
+static int on_signal(struct ab_call *call, ProtobufCMessage *m)
+{
+	call->answer = ((Agentbox__V1__SignalCommandResponse *)m)->found;
+	protobuf_c_message_free_unpacked(m, NULL);
+	return 0;
+}
+
+static int on_nothing(struct ab_call *call, ProtobufCMessage *m)
+{
+	protobuf_c_message_free_unpacked(m, NULL);
+	return 0;
+}
+
+static int on_ack(struct ab_call *call, ProtobufCMessage *m)
+{
+	const Agentbox__V1__SendInputAck *ack = (Agentbox__V1__SendInputAck *)m;
+
+	call->accepted = MAX(call->accepted, ack->accepted);
+	protobuf_c_message_free_unpacked(m, NULL);
+	return 0;
+}
+
+/* --- starting --- */
+
+struct start_request {
+	Agentbox__V1__StartCommandRequest req;
+	Agentbox__V1__Argv argv;
+	Agentbox__V1__TerminalSize pty;
+	Google__Protobuf__Duration timeout, grace;
+};
+
+static int start_fill(struct start_request *s, const struct ab_command_options *o, const char *id)
+{
+	Agentbox__V1__StartCommandRequest *req = &s->req;
+
+	req->request_id = (char *)id;
+	req->sandbox = (char *)o->sandbox;
+	if (o->argv) {
+		agentbox__v1__argv__init(&s->argv);
+		s->argv.args = (char **)o->argv;
+		while (o->argv[s->argv.n_args])
+			s->argv.n_args++;
+		req->what_case = AGENTBOX__V1__START_COMMAND_REQUEST__WHAT_ARGV;
+		req->argv = &s->argv;
+	} else if (o->shell) {
+		req->what_case = AGENTBOX__V1__START_COMMAND_REQUEST__WHAT_SHELL;
+		req->shell = (char *)o->shell;
+	}
+	req->cwd = (char *)o->cwd;
+	req->user = (char *)o->user;
+	req->command_timeout = msg_duration(&s->timeout, o->command_timeout_ms);
+	req->kill_grace = msg_duration(&s->grace, o->kill_grace_ms);
+	req->stdin = o->stdin_open;
+	if (o->pty_cols || o->pty_rows) {
+		agentbox__v1__terminal_size__init(&s->pty);
+		s->pty.cols = o->pty_cols;
+		s->pty.rows = o->pty_rows;
+		req->pty = &s->pty;
+	}
+	req->detach = o->detach;
+	req->spool_limit = o->spool_limit;
+	req->overflow = (Agentbox__V1__Overflow)o->overflow;
+	return msg_pairs(o->envs, o->n_envs,
+			 &agentbox__v1__start_command_request__envs_entry__descriptor, &req->envs,
+			 &req->n_envs);
+}
+
+static int command_begin(struct ab_client *c, const struct call_method *m,
+			 const struct ab_command_options *o, const struct ab_call_options *how,
+			 struct ab_call **ret)
+{
+	struct start_request s = { .req = AGENTBOX__V1__START_COMMAND_REQUEST__INIT };
+	struct ab_call *call;
+	const char *id;
+	int r;
+
+	if (!o || str_is_empty(o->sandbox) || (o->shell && o->argv))
+		return -EINVAL;
+	r = call_new(c, m, how, &call);
+	if (r < 0)
+		return r;
+	r = call_request_id(call, o->request_id, &id);
+	if (r == 0)
+		r = start_fill(&s, o, id);
+	if (r == 0)
+		r = call_submit(call, &s.req.base, ret);
+	else
+		call_destroy(call);
+	free(s.req.envs);
+	return r;
+}
+
+int ab_command_spawn_start(struct ab_client *c, const struct ab_command_options *o,
+			   const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Start"),
+		.reply = &agentbox__v1__command__descriptor,
+		.on_reply = on_command,
+	};
+
+	return command_begin(c, &m, o, how, ret);
+}
+
+int ab_command_spawn(struct ab_client *c, const struct ab_command_options *o,
+		     const struct ab_call_options *how, struct ab_command **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_command_spawn_start(c, o, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+static const struct ab_error *on_events_end(struct ab_call *call)
+{
+	if (call->end_seen)
+		return NULL;
+	return error_local(AB_DATA_LOSS, R_TRUNCATED,
+			   "the daemon ended the stream without saying how the command ended");
+}
+
+static int skip_event(struct ab_call *call)
+{
+	struct ab_command_event ev;
+
+	return ab_command_next(call, &ev);
+}
+
+int ab_command_run_start(struct ab_client *c, const struct ab_command_options *o,
+			 const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Run"),
+		.reply = &agentbox__v1__command_event__descriptor,
+		.skip = skip_event,
+		.on_end = on_events_end,
+		.no_deadline = true,
+	};
+
+	return command_begin(c, &m, o, how, ret);
+}
+
+int ab_command_attach_start(struct ab_client *c, const struct ab_command_ref *ref,
+			    const struct ab_attach_options *o, const struct ab_call_options *how,
+			    struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Attach"),
+		.reply = &agentbox__v1__command_event__descriptor,
+		.skip = skip_event,
+		.on_end = on_events_end,
+		.no_deadline = true,
+	};
+	static const struct ab_attach_options none;
+	Agentbox__V1__AttachCommandRequest req = AGENTBOX__V1__ATTACH_COMMAND_REQUEST__INIT;
+	Agentbox__V1__CommandRef command;
+	int r = msg_ref(&command, ref);
+
+	if (r < 0)
+		return r;
+	o = o ? o : &none;
+	req.command = &command;
+	req.stdout_offset = o->stdout_offset;
+	req.stderr_offset = o->stderr_offset;
+	req.pty_offset = o->pty_offset;
+	req.from_end = o->from_end;
+	if (o->no_follow) {
+		req._follow_case = AGENTBOX__V1__ATTACH_COMMAND_REQUEST___FOLLOW_FOLLOW;
+		req.follow = false;
+	}
+	r = call_start(c, &m, &req.base, how, ret);
+	if (r == 0)
+		(*ret)->end_seen = o->no_follow;	/* it may well end while the command runs */
+	return r;
+}
+
+int ab_command_next(struct ab_call *call, struct ab_command_event *ret)
+{
+	struct ab_command_event ev;
+	ProtobufCMessage *m;
+
+	must(call->method->on_end == on_events_end);
+	while (call_next_message(call, &m)) {
+		obj_free(give(call->event));
+		if (msg_event(m, &call->event, &ev) < 0) {
+			if (!ab_call_is_done(call))
+				call_finish(call, error_errno(-ENOMEM));
+			return 0;
+		}
+		if (!ev.type)
+			continue;
+		if (ev.type == AB_EVENT_EXITED)
+			call->end_seen = true;
+		*ret = ev;
+		return 1;
+	}
+	return 0;
+}
+
+/* --- about one --- */
+
+int ab_command_wait_start(struct ab_client *c, const struct ab_command_ref *ref,
+			  const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Wait"),
+		.reply = &agentbox__v1__command_result__descriptor,
+		.on_reply = on_result,
+		.repeatable = true,
+		.no_deadline = true,
+	};
+	Agentbox__V1__WaitCommandRequest req = AGENTBOX__V1__WAIT_COMMAND_REQUEST__INIT;
+	Agentbox__V1__CommandRef command;
+	int r = msg_ref(&command, ref);
+
+	req.command = &command;
+	return r < 0 ? r : call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_command_wait(struct ab_client *c, const struct ab_command_ref *ref,
+		    const struct ab_call_options *how, struct ab_command_result **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_command_wait_start(c, ref, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+int ab_command_list_start(struct ab_client *c, const char *sandbox,
+			  const struct ab_command_list_options *o, const struct ab_call_options *how,
+			  struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("List"),
+		.reply = &agentbox__v1__list_commands_response__descriptor,
+		.on_reply = on_command_list,
+		.repeatable = true,
+	};
+	Agentbox__V1__ListCommandsRequest req = AGENTBOX__V1__LIST_COMMANDS_REQUEST__INIT;
+
+	if (str_is_empty(sandbox))
+		return -EINVAL;
+	req.sandbox = (char *)sandbox;
+	if (o) {
+		req.ended = o->ended;
+		req.page_size = o->page_size;
+		req.page_token = (char *)o->page_token;
+	}
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_command_list(struct ab_client *c, const char *sandbox, const struct ab_command_list_options *o,
+		    const struct ab_call_options *how, struct ab_command_list **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_command_list_start(c, sandbox, o, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+int ab_command_close_input_start(struct ab_client *c, const struct ab_command_ref *ref,
+				 const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("CloseInput"),
+		.reply = &agentbox__v1__close_input_response__descriptor,
+		.on_reply = on_nothing,
+		.repeatable = true,
+	};
+	Agentbox__V1__CloseInputRequest req = AGENTBOX__V1__CLOSE_INPUT_REQUEST__INIT;
+	Agentbox__V1__CommandRef command;
+	int r = msg_ref(&command, ref);
+
+	req.command = &command;
+	return r < 0 ? r : call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_command_close_input(struct ab_client *c, const struct ab_command_ref *ref,
+			   const struct ab_call_options *how)
+{
+	struct ab_call *call = NULL;
+	int r = ab_command_close_input_start(c, ref, how, &call);
+
+	return wait_object(c, r, call, NULL);
+}
+
+int ab_command_signal_start(struct ab_client *c, const struct ab_command_ref *ref, int signal,
+			    const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Signal"),
+		.reply = &agentbox__v1__signal_command_response__descriptor,
+		.on_reply = on_signal,
+	};
+	Agentbox__V1__SignalCommandRequest req = AGENTBOX__V1__SIGNAL_COMMAND_REQUEST__INIT;
+	Agentbox__V1__CommandRef command;
+	int r = msg_ref(&command, ref);
+
+	if (r == 0 && signal != SIGTERM && signal != SIGKILL)
+		r = -EINVAL;
+	req.command = &command;
+	req.signal = (Agentbox__V1__SignalCommandRequest__Signal)signal;
+	return r < 0 ? r : call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_command_signal(struct ab_client *c, const struct ab_command_ref *ref, int signal,
+		      const struct ab_call_options *how, bool *ret_found)
+{
+	struct ab_call *call = NULL;
+	int r = ab_command_signal_start(c, ref, signal, how, &call);
+
+	return wait_answer(c, r, call, ret_found);
+}
+
+int ab_command_kill_start(struct ab_client *c, const struct ab_command_ref *ref,
+			  const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Kill"),
+		.reply = &agentbox__v1__kill_command_response__descriptor,
+		.on_reply = on_kill,
+	};
+	Agentbox__V1__KillCommandRequest req = AGENTBOX__V1__KILL_COMMAND_REQUEST__INIT;
+	Agentbox__V1__CommandRef command;
+	int r = msg_ref(&command, ref);
+
+	req.command = &command;
+	return r < 0 ? r : call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_command_kill(struct ab_client *c, const struct ab_command_ref *ref,
+		    const struct ab_call_options *how, struct ab_kill_result **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_command_kill_start(c, ref, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+/* --- input --- */
+
+static const struct call_method input_method = {
+	.path = PATH("SendInput"),
+	.reply = &agentbox__v1__send_input_ack__descriptor,
+	.on_reply = on_ack,
+	.no_deadline = true,
+	.puts = true,
+	.replies_optional = true,
+};
+
+int ab_command_input_start(struct ab_client *c, const struct ab_command_ref *ref, uint64_t offset,
+			   const struct ab_call_options *how, struct ab_call **ret)
+{
+	Agentbox__V1__SendInputRequest req = AGENTBOX__V1__SEND_INPUT_REQUEST__INIT;
+	Agentbox__V1__CommandRef command;
+	int r = msg_ref(&command, ref);
+
+	if (r < 0)
+		return r;
+	req.command = &command;
+	req.offset = offset;
+	r = call_start(c, &input_method, &req.base, how, ret);
+	if (r == 0) {
+		(*ret)->bytes = offset;
+		(*ret)->accepted = offset;
+	}
+	return r;
+}
+
+/* The message around a piece of input, without the bytes of it, which are its last field (3). */
+static int input_message(struct ab_call *call, const void *data, size_t n, bool close)
+{
+	Agentbox__V1__SendInputRequest req = AGENTBOX__V1__SEND_INPUT_REQUEST__INIT;
+	uint8_t head[64];
+	size_t at;
+
+	req.offset = call->bytes;
+	req.close = close;
+	must(agentbox__v1__send_input_request__get_packed_size(&req) <= sizeof(head) - 16);
+	at = agentbox__v1__send_input_request__pack(&req, head);
+	if (n) {
+		head[at++] = 3 << 3 | 2;
+		for (size_t left = n; at < sizeof(head); left >>= 7) {
+			head[at++] = (uint8_t)((left & 0x7f) | (left > 0x7f ? 0x80 : 0));
+			if (left <= 0x7f)
+				break;
+		}
+	}
+	call->bytes += n;
+	return call_put(call, head, at, data, n);
+}
+
+ptrdiff_t ab_input_put(struct ab_call *call, const void *data, size_t n)
+{
+	size_t taken = 0;
+
+	(void)call_enter(call);
+	must(call->method == &input_method);
+	while (taken < n) {
+		ptrdiff_t room = call_room(call);
+		size_t piece = MIN(MIN(n - taken, (size_t)MAX(room, 0)), PUT_BYTES);
+		int r;
+
+		if (room <= 0)
+			return taken ? (ptrdiff_t)taken : room;
+		r = input_message(call, (const uint8_t *)data + taken, piece, false);
+		if (r < 0)
+			return r;
+		taken += piece;
+	}
+	return (ptrdiff_t)taken;
+}
+
+int ab_input_finish(struct ab_call *call, bool close)
+{
+	int r = 0;
+
+	(void)call_enter(call);
+	must(call->method == &input_method);
+	if (close && call->state != CALL_DONE && !call->finished)
+		r = input_message(call, NULL, 0, true);
+	return r < 0 ? r : call_put_end(call);
+}
+
+uint64_t ab_input_accepted(const struct ab_call *call)
+{
+	return call->accepted;
+}
+
+int ab_command_send_input(struct ab_client *c, const struct ab_command_ref *ref, uint64_t offset,
+			  const void *data, size_t n, bool close, const struct ab_call_options *how,
+			  uint64_t *ret_accepted)
+{
+	struct ab_call *call = NULL;
+	size_t taken = 0;
+	int r = c->in_callback ? -EDEADLK : ab_command_input_start(c, ref, offset, how, &call);
+
+	if (r < 0)
+		return wait_object(c, r, NULL, NULL);
+	while (taken < n && !ab_call_is_done(call)) {
+		ptrdiff_t k = ab_input_put(call, (const uint8_t *)data + taken, n - taken);
+
+		if (k < 0)
+			break;
+		taken += (size_t)k;
+		if (taken < n)
+			(void)ab_call_poll(call, -1);
+	}
+	if (taken == n)
+		(void)ab_input_finish(call, close);
+	(void)ab_call_wait(call);
+	if (ret_accepted && !call->error)
+		*ret_accepted = call->accepted;
+	return wait_end(c, call);
+}
+
+/* --- a whole run, waited for --- */
+
+struct run {
+	struct ab_client *c;
+	const struct ab_command_io *io;
+	struct ab_call *call, *input;
+	size_t given;			/* of io->input */
+	void *result;
+};
+
+static int run_event(struct run *run, const struct ab_command_event *ev)
+{
+	switch (ev->type) {
+	case AB_EVENT_STARTED: {
+		struct ab_command_ref ref = {
+			.sandbox = ev->command->sandbox,
+			.command_id = ev->command->command_id,
+			.pid = ev->command->pid,
+		};
+
+		if (!run->io || !run->io->input || run->input)
+			return 0;
+		return ab_command_input_start(run->c, &ref, 0, NULL, &run->input);
+	}
+	case AB_EVENT_OUTPUT:
+		if (run->io && run->io->output &&
+		    run->io->output(run->io->user, ev->stream, ev->data, ev->size))
+			return -ECANCELED;
+		return 0;
+	case AB_EVENT_EXITED:
+		/* the object behind the event is one that ab_free() takes for a result */
+		run->result = give(run->call->event);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+static void run_input(struct run *run)
+{
+	ptrdiff_t n;
+
+	if (!run->input || run->input->finished || ab_call_is_done(run->input))
+		return;
+	n = ab_input_put(run->input, (const uint8_t *)run->io->input + run->given,
+			 run->io->n_input - run->given);
+	if (n > 0)
+		run->given += (size_t)n;
+	if (n >= 0 && run->given == run->io->n_input)
+		(void)ab_input_finish(run->input, true);
+}
+
+static int run_loop(struct run *run)
+{
+	while (!ab_call_is_done(run->call)) {
+		struct ab_command_event ev;
+		int r = 0;
+
+		if (ab_command_next(run->call, &ev))
+			r = run_event(run, &ev);
+		else if (!ab_call_is_done(run->call)) {
+			run_input(run);
+			r = client_wait(run->c, -1);
+		}
+		if (r == -ENOMEM || r == -ECANCELED)
+			return r;
+	}
+	return 0;
+}
+
+int ab_command_run(struct ab_client *c, const struct ab_command_options *o,
+		   const struct ab_call_options *how, const struct ab_command_io *io,
+		   struct ab_command_result **ret)
+{
+	struct ab_command_options with_input;
+	struct run run = { .c = c, .io = io };
+	int r = c->in_callback ? -EDEADLK : 0;
+
+	if (r == 0 && o && io && io->input) {
+		with_input = *o;
+		with_input.stdin_open = true;
+		o = &with_input;
+	}
+	if (r == 0)
+		r = ab_command_run_start(c, o, how, &run.call);
+	if (r < 0)
+		return wait_object(c, r, NULL, NULL);
+	r = run_loop(&run);
+	if (r == -ENOMEM && !ab_call_is_done(run.call))
+		call_finish(run.call, error_errno(r));
+	ab_call_cancel(run.call);
+	ab_call_free(run.input);
+	if (!run.call->error && ret)
+		*ret = give(run.result);
+	obj_free(run.result);
+	return wait_end(c, run.call);
+}

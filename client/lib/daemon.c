@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* DaemonService: what a user may ask of the daemon itself. */
+#include "proto/gen/agentbox_daemon.pb-c.h"
+
+#include "client/lib/client.h"
+#include "client/lib/msg.h"
+
+#define PATH(name) "/agentbox.v1.DaemonService/" name
+
+static int on_status(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_daemon_status(m, &call->object);
+}
+
+static int on_config(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_config(m, &call->object);
+}
+
+static int on_stopped(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_local_stopped(m, &call->object);
+}
+
+int ab_daemon_status_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Status"),
+		.reply = &agentbox__v1__status_response__descriptor,
+		.on_reply = on_status,
+		.repeatable = true,
+	};
+	Agentbox__V1__StatusRequest req = AGENTBOX__V1__STATUS_REQUEST__INIT;
+
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_daemon_status(struct ab_client *c, const struct ab_call_options *how,
+		     struct ab_daemon_status **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_daemon_status_start(c, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+int ab_daemon_config_start(struct ab_client *c, const char *section, const struct ab_call_options *how,
+			   struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Config"),
+		.reply = &agentbox__v1__config_response__descriptor,
+		.on_reply = on_config,
+		.repeatable = true,
+	};
+	Agentbox__V1__ConfigRequest req = AGENTBOX__V1__CONFIG_REQUEST__INIT;
+
+	req.section = (char *)section;
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_daemon_config(struct ab_client *c, const char *section, const struct ab_call_options *how,
+		     struct ab_config **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_daemon_config_start(c, section, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+int ab_daemon_stop_local_start(struct ab_client *c, const struct ab_call_options *how,
+			       struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("StopLocal"),
+		.reply = &agentbox__v1__stop_local_response__descriptor,
+		.on_reply = on_stopped,
+	};
+	Agentbox__V1__StopLocalRequest req = AGENTBOX__V1__STOP_LOCAL_REQUEST__INIT;
+
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_daemon_stop_local(struct ab_client *c, const struct ab_call_options *how,
+			 struct ab_local_stopped **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_daemon_stop_local_start(c, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}

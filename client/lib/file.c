@@ -1,0 +1,695 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * FileService. File contents are not copied through generated structs: outwards a message is a short
+ * head and the caller's bytes, inwards a message that is only data is taken where it lies.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "proto/gen/agentbox_file.pb-c.h"
+
+#include "client/lib/client.h"
+#include "client/lib/error.h"
+#include "client/lib/msg.h"
+#include "client/lib/obj.h"
+#include "proto/base/fd.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define PATH(name) "/agentbox.v1.FileService/" name
+#define DATA_TAG   (2 << 3 | 2)	/* `data` of ReadFileResponse and of WriteFileRequest */
+
+static bool path_is_bad(const struct ab_path *p)
+{
+	return !p || str_is_empty(p->sandbox) || str_is_empty(p->path);
+}
+
+static int on_file(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_file(m, &call->object);
+}
+
+static int on_exists(struct ab_call *call, ProtobufCMessage *m)
+{
+	call->answer = ((Agentbox__V1__ExistsResponse *)m)->exists;
+	protobuf_c_message_free_unpacked(m, NULL);
+	return 0;
+}
+
+static int on_made(struct ab_call *call, ProtobufCMessage *m)
+{
+	call->answer = ((Agentbox__V1__MakeDirResponse *)m)->created;
+	protobuf_c_message_free_unpacked(m, NULL);
+	return 0;
+}
+
+static int on_nothing(struct ab_call *call, ProtobufCMessage *m)
+{
+	protobuf_c_message_free_unpacked(m, NULL);
+	return 0;
+}
+
+/* --- reading --- */
+
+static const struct ab_error *on_read_end(struct ab_call *call)
+{
+	return call->end_seen ? NULL
+			      : error_local(AB_DATA_LOSS, R_TRUNCATED,
+					    "the file was cut after %llu bytes",
+					    (unsigned long long)call->bytes);
+}
+
+static int skip_data(struct ab_call *call)
+{
+	const void *p;
+	size_t n;
+
+	return ab_file_read_next(call, &p, &n);
+}
+
+static const struct call_method read_method = {
+	.path = PATH("Read"),
+	.reply = &agentbox__v1__read_file_response__descriptor,
+	.skip = skip_data,
+	.on_end = on_read_end,
+	.no_deadline = true,
+};
+
+int ab_file_read_start(struct ab_client *c, const struct ab_path *path, const struct ab_read_options *o,
+		       const struct ab_call_options *how, struct ab_call **ret)
+{
+	Agentbox__V1__ReadFileRequest req = AGENTBOX__V1__READ_FILE_REQUEST__INIT;
+
+	if (path_is_bad(path))
+		return -EINVAL;
+	req.sandbox = (char *)path->sandbox;
+	req.path = (char *)path->path;
+	req.user = (char *)path->user;
+	if (o) {
+		req.offset = o->offset;
+		if (o->length) {
+			req._length_case = AGENTBOX__V1__READ_FILE_REQUEST___LENGTH_LENGTH;
+			req.length = o->length;
+		}
+	}
+	return call_start(c, &read_method, &req.base, how, ret);
+}
+
+/* The bytes, if the message is `data` and nothing else. */
+static bool body_is_data(const uint8_t *p, size_t n, const uint8_t **ret, size_t *ret_n)
+{
+	uint64_t len = 0;
+	size_t at = 1;
+
+	if (n < 2 || p[0] != DATA_TAG)
+		return false;
+	for (unsigned shift = 0; at < n && shift < 35; shift += 7) {
+		len |= (uint64_t)(p[at] & 0x7f) << shift;
+		if (p[at++] < 0x80)
+			break;
+	}
+	if (len != n - at)
+		return false;
+	*ret = p + at;
+	*ret_n = (size_t)len;
+	return true;
+}
+
+/* Any other message: what is read, or the end. 0 or -errno. */
+static int read_part(struct ab_call *call, const uint8_t *p, size_t n)
+{
+	Agentbox__V1__ReadFileResponse *m = agentbox__v1__read_file_response__unpack(NULL, n, p);
+	void *info;
+	int r = 0;
+
+	if (!m)
+		return -EPROTO;
+	if (m->part_case == AGENTBOX__V1__READ_FILE_RESPONSE__PART_FILE) {
+		Agentbox__V1__FileInfo *file = give(m->file);
+
+		m->part_case = AGENTBOX__V1__READ_FILE_RESPONSE__PART__NOT_SET;
+		r = msg_file(&file->base, &info);
+		if (r == 0) {
+			obj_free(call->info);
+			call->info = info;
+		}
+	} else if (m->part_case == AGENTBOX__V1__READ_FILE_RESPONSE__PART_END) {
+		call->end_seen = m->end->bytes == call->bytes;
+	}
+	protobuf_c_message_free_unpacked(&m->base, NULL);
+	return r;
+}
+
+int ab_file_read_next(struct ab_call *call, const void **ret_data, size_t *ret_n)
+{
+	const uint8_t *p;
+	size_t n;
+
+	must(call->method == &read_method);
+	while (call_next_body(call, &p, &n)) {
+		const uint8_t *data;
+		size_t n_data;
+		int r;
+
+		if (body_is_data(p, n, &data, &n_data)) {
+			if (!n_data)
+				continue;
+			call->bytes += n_data;
+			*ret_data = data;
+			*ret_n = n_data;
+			return 1;
+		}
+		r = read_part(call, p, n);
+		if (r == 0)
+			continue;
+		if (!ab_call_is_done(call))
+			call_finish(call, r == -EPROTO
+						  ? error_local(AB_INTERNAL, REASON_NONE,
+								"the daemon's answer cannot be read")
+						  : error_errno(r));
+		return 0;
+	}
+	return 0;
+}
+
+const struct ab_file *ab_file_read_info(const struct ab_call *call)
+{
+	return call->info;
+}
+
+int ab_file_read_to(struct ab_client *c, const struct ab_path *path, const struct ab_read_options *o,
+		    const struct ab_call_options *how,
+		    int (*sink)(void *user, const void *data, size_t n), void *user)
+{
+	struct ab_call *call = NULL;
+	int r = c->in_callback ? -EDEADLK : ab_file_read_start(c, path, o, how, &call);
+
+	if (r < 0)
+		return wait_object(c, r, NULL, NULL);
+	while (!ab_call_is_done(call)) {
+		const void *p;
+		size_t n;
+
+		if (!ab_file_read_next(call, &p, &n)) {
+			if (!ab_call_is_done(call))
+				(void)client_wait(c, -1);
+		} else if (sink(user, p, n)) {
+			ab_call_cancel(call);
+		}
+	}
+	return wait_end(c, call);
+}
+
+struct fd_sink {
+	int fd, error;
+	uint64_t bytes;
+};
+
+static int sink_to_fd(void *user, const void *data, size_t n)
+{
+	struct fd_sink *s = user;
+
+	s->error = fd_write_all(s->fd, data, n);
+	s->bytes += s->error ? 0 : n;
+	return s->error;
+}
+
+int ab_file_read_to_fd(struct ab_client *c, const struct ab_path *path, const struct ab_read_options *o,
+		       const struct ab_call_options *how, int fd, uint64_t *ret_bytes)
+{
+	struct fd_sink s = { .fd = fd };
+	int r = ab_file_read_to(c, path, o, how, sink_to_fd, &s);
+
+	if (s.error) {
+		client_set_error(c, error_errno(s.error));
+		return (int)c->error->status;
+	}
+	if (r == AB_OK && ret_bytes)
+		*ret_bytes = s.bytes;
+	return r;
+}
+
+/* --- writing --- */
+
+/* The stream is one file, so its answer is one result, which may be an error of its own. */
+static int on_written(struct ab_call *call, ProtobufCMessage *message)
+{
+	Agentbox__V1__WriteFileResponse *m = (Agentbox__V1__WriteFileResponse *)message;
+	Agentbox__V1__WriteResult *w = m->n_results == 1 ? m->results[0] : NULL;
+	int r = -EPROTO;
+
+	if (w && w->result_case == AGENTBOX__V1__WRITE_RESULT__RESULT_FILE) {
+		Agentbox__V1__FileInfo *file = give(w->file);
+
+		w->result_case = AGENTBOX__V1__WRITE_RESULT__RESULT__NOT_SET;
+		r = msg_file(&file->base, &call->object);
+	} else if (w && w->result_case == AGENTBOX__V1__WRITE_RESULT__RESULT_ERROR) {
+		size_t n = google__rpc__status__get_packed_size(w->error);
+		uint8_t *details = malloc(n + 1);
+
+		r = details ? 0 : -ENOMEM;
+		if (details) {
+			(void)google__rpc__status__pack(w->error, details);
+			error_free(call->refusal);
+			call->refusal = error_from_status(w->error->code, w->error->message, details, n);
+		}
+		free(details);
+	}
+	protobuf_c_message_free_unpacked(message, NULL);
+	return r;
+}
+
+static const struct ab_error *on_write_end(struct ab_call *call)
+{
+	return give(call->refusal);
+}
+
+static const struct call_method write_method = {
+	.path = PATH("Write"),
+	.reply = &agentbox__v1__write_file_response__descriptor,
+	.on_reply = on_written,
+	.on_end = on_write_end,
+	.no_deadline = true,
+	.puts = true,
+};
+
+int ab_file_write_start(struct ab_client *c, const struct ab_path *path,
+			const struct ab_write_options *o, const struct ab_call_options *how,
+			struct ab_call **ret)
+{
+	Agentbox__V1__WriteFileRequest req = AGENTBOX__V1__WRITE_FILE_REQUEST__INIT;
+	Agentbox__V1__WriteHeader head = AGENTBOX__V1__WRITE_HEADER__INIT;
+	int r = 0;
+
+	if (path_is_bad(path))
+		return -EINVAL;
+	head.sandbox = (char *)path->sandbox;
+	head.path = (char *)path->path;
+	head.user = (char *)path->user;
+	if (o && o->size_known) {
+		head._size_case = AGENTBOX__V1__WRITE_HEADER___SIZE_SIZE;
+		head.size = o->size;
+	}
+	if (o)
+		r = msg_pairs(o->metadata, o->n_metadata,
+			      &agentbox__v1__write_header__metadata_entry__descriptor, &head.metadata,
+			      &head.n_metadata);
+	req.part_case = AGENTBOX__V1__WRITE_FILE_REQUEST__PART_HEADER;
+	req.header = &head;
+	if (r == 0)
+		r = call_start(c, &write_method, &req.base, how, ret);
+	free(head.metadata);
+	return r;
+}
+
+static int put_data(struct ab_call *call, const void *data, size_t n)
+{
+	uint8_t head[8] = { DATA_TAG };
+	size_t at = 1, left = n;
+
+	for (; left > 0x7f; left >>= 7)
+		head[at++] = (uint8_t)((left & 0x7f) | 0x80);
+	head[at++] = (uint8_t)left;
+	return call_put(call, head, at, data, n);
+}
+
+ptrdiff_t ab_file_write_put(struct ab_call *call, const void *data, size_t n)
+{
+	size_t taken = 0;
+
+	(void)call_enter(call);
+	must(call->method == &write_method);
+	while (taken < n) {
+		ptrdiff_t room = call_room(call);
+		size_t piece = MIN(MIN(n - taken, (size_t)MAX(room, 0)), PUT_BYTES);
+		int r;
+
+		if (room <= 0)
+			return taken ? (ptrdiff_t)taken : room;
+		r = put_data(call, (const uint8_t *)data + taken, piece);
+		if (r < 0)
+			return r;
+		taken += piece;
+	}
+	return (ptrdiff_t)taken;
+}
+
+int ab_file_write_finish(struct ab_call *call)
+{
+	(void)call_enter(call);
+	must(call->method == &write_method);
+	return call_put_end(call);
+}
+
+/* Puts all of it, waiting for room. false: the call ended. */
+static bool put_all(struct ab_call *call, const uint8_t *p, size_t n)
+{
+	size_t taken = 0;
+
+	while (taken < n) {
+		ptrdiff_t k = ab_file_write_put(call, p + taken, n - taken);
+
+		if (k < 0)
+			return false;
+		taken += (size_t)k;
+		if (taken < n)
+			(void)ab_call_poll(call, -1);
+	}
+	return true;
+}
+
+int ab_file_write_from(struct ab_client *c, const struct ab_path *path,
+		       const struct ab_write_options *o, const struct ab_call_options *how,
+		       ptrdiff_t (*source)(void *user, void *data, size_t n), void *user,
+		       struct ab_file **ret)
+{
+	struct ab_call *call = NULL;
+	uint8_t *buffer = malloc(PUT_BYTES);
+	ptrdiff_t n = 1;
+	int r = c->in_callback ? -EDEADLK : -ENOMEM;
+
+	if (buffer && !c->in_callback)
+		r = ab_file_write_start(c, path, o, how, &call);
+	if (r < 0) {
+		free(buffer);
+		return wait_object(c, r, NULL, NULL);
+	}
+	while (n > 0) {
+		n = source(user, buffer, PUT_BYTES);
+		if (n < 0)
+			ab_call_cancel(call);
+		else if (n == 0)
+			(void)ab_file_write_finish(call);
+		else if (!put_all(call, buffer, (size_t)n))
+			break;
+	}
+	free(buffer);
+	(void)ab_call_wait(call);
+	if (!call->error && ret)
+		*ret = ab_call_take(call);
+	return wait_end(c, call);
+}
+
+struct fd_source {
+	int fd, error;
+};
+
+static ptrdiff_t source_from_fd(void *user, void *data, size_t n)
+{
+	struct fd_source *s = user;
+	ssize_t k;
+
+	do
+		k = read(s->fd, data, n);
+	while (k < 0 && errno == EINTR);
+	s->error = k < 0 ? -errno : 0;
+	return k;
+}
+
+int ab_file_write_from_fd(struct ab_client *c, const struct ab_path *path,
+			  const struct ab_write_options *o, const struct ab_call_options *how, int fd,
+			  struct ab_file **ret)
+{
+	struct fd_source s = { .fd = fd };
+	int r = ab_file_write_from(c, path, o, how, source_from_fd, &s, ret);
+
+	if (!s.error)
+		return r;
+	client_set_error(c, error_errno(s.error));
+	return (int)c->error->status;
+}
+
+/* --- names --- */
+
+static void stat_fill(Agentbox__V1__StatRequest *req, const struct ab_path *path)
+{
+	req->sandbox = (char *)path->sandbox;
+	req->path = (char *)path->path;
+	req->user = (char *)path->user;
+}
+
+int ab_file_stat_start(struct ab_client *c, const struct ab_path *path,
+		       const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Stat"),
+		.reply = &agentbox__v1__file_info__descriptor,
+		.on_reply = on_file,
+		.repeatable = true,
+	};
+	Agentbox__V1__StatRequest req = AGENTBOX__V1__STAT_REQUEST__INIT;
+
+	if (path_is_bad(path))
+		return -EINVAL;
+	stat_fill(&req, path);
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_file_stat(struct ab_client *c, const struct ab_path *path, const struct ab_call_options *how,
+		 struct ab_file **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_file_stat_start(c, path, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+int ab_file_exists_start(struct ab_client *c, const struct ab_path *path,
+			 const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Exists"),
+		.reply = &agentbox__v1__exists_response__descriptor,
+		.on_reply = on_exists,
+		.repeatable = true,
+	};
+	Agentbox__V1__StatRequest req = AGENTBOX__V1__STAT_REQUEST__INIT;
+
+	if (path_is_bad(path))
+		return -EINVAL;
+	stat_fill(&req, path);
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_file_exists(struct ab_client *c, const struct ab_path *path, const struct ab_call_options *how,
+		   bool *ret_exists)
+{
+	struct ab_call *call = NULL;
+	int r = ab_file_exists_start(c, path, how, &call);
+
+	return wait_answer(c, r, call, ret_exists);
+}
+
+static int skip_file(struct ab_call *call)
+{
+	const struct ab_file *f;
+
+	return ab_file_list_next(call, &f);
+}
+
+static const struct call_method list_method = {
+	.path = PATH("List"),
+	.reply = &agentbox__v1__file_info__descriptor,
+	.skip = skip_file,
+};
+
+int ab_file_list_start(struct ab_client *c, const struct ab_path *path, uint32_t depth,
+		       const struct ab_call_options *how, struct ab_call **ret)
+{
+	Agentbox__V1__ListDirRequest req = AGENTBOX__V1__LIST_DIR_REQUEST__INIT;
+
+	if (path_is_bad(path))
+		return -EINVAL;
+	req.sandbox = (char *)path->sandbox;
+	req.path = (char *)path->path;
+	req.user = (char *)path->user;
+	req.depth = depth;
+	return call_start(c, &list_method, &req.base, how, ret);
+}
+
+static int list_next(struct ab_call *call, void **ret)
+{
+	ProtobufCMessage *m;
+
+	must(call->method == &list_method);
+	if (!call_next_message(call, &m))
+		return 0;
+	if (msg_file(m, ret) == 0)
+		return 1;
+	if (!ab_call_is_done(call))
+		call_finish(call, error_errno(-ENOMEM));
+	return 0;
+}
+
+int ab_file_list_next(struct ab_call *call, const struct ab_file **ret)
+{
+	obj_free(give(call->event));
+	if (!list_next(call, &call->event))
+		return 0;
+	*ret = call->event;
+	return 1;
+}
+
+/* A list that owns files, which are objects of their own; it grows by doubling. */
+struct file_list {
+	struct ab_file_list list;
+	const struct ab_file **items;
+	size_t cap;
+};
+
+static void file_list_drop(struct file_list *l)
+{
+	for (size_t i = 0; i < l->list.n; i++)
+		obj_free(l->items[i]);
+	free(l->items);
+}
+
+static bool file_list_add(struct file_list *l, const struct ab_file *f)
+{
+	if (l->list.n == l->cap) {
+		size_t cap = l->cap ? 2 * l->cap : 64;
+		const struct ab_file **v = reallocarray(l->items, cap, sizeof(*v));
+
+		if (!v)
+			return false;
+		l->items = v;
+		l->cap = cap;
+	}
+	l->items[l->list.n++] = f;
+	return true;
+}
+
+/* Makes one object of it, whose pieces the files become. */
+static struct ab_file_list *file_list_seal(struct file_list *l)
+{
+	struct ab_file_list *o = obj_new(sizeof(*o), NULL);
+	const struct ab_file **items = o ? obj_alloc(o, l->list.n + 1, sizeof(*items)) : NULL;
+
+	if (!items) {
+		obj_free(o);
+		return NULL;
+	}
+	for (size_t i = 0; i < l->list.n; i++) {
+		items[i] = l->items[i];
+		obj_adopt(o, l->items[i]);
+	}
+	o->items = items;
+	o->n = l->list.n;
+	l->list.n = 0;
+	return o;
+}
+
+int ab_file_list(struct ab_client *c, const struct ab_path *path, uint32_t depth,
+		 const struct ab_call_options *how, struct ab_file_list **ret)
+{
+	struct file_list l = { 0 };
+	struct ab_call *call = NULL;
+	int r = c->in_callback ? -EDEADLK : ab_file_list_start(c, path, depth, how, &call);
+
+	if (r < 0)
+		return wait_object(c, r, NULL, NULL);
+	while (!ab_call_is_done(call)) {
+		void *f;
+
+		if (!list_next(call, &f)) {
+			if (!ab_call_is_done(call))
+				(void)client_wait(c, -1);
+		} else if (!file_list_add(&l, f)) {
+			obj_free(f);
+			if (!ab_call_is_done(call))
+				call_finish(call, error_errno(-ENOMEM));
+		}
+	}
+	if (!call->error) {
+		struct ab_file_list *list = file_list_seal(&l);
+
+		if (!list)
+			call->error = error_errno(-ENOMEM);
+		else
+			*ret = list;
+	}
+	file_list_drop(&l);
+	return wait_end(c, call);
+}
+
+int ab_file_make_dir_start(struct ab_client *c, const struct ab_path *path,
+			   const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("MakeDir"),
+		.reply = &agentbox__v1__make_dir_response__descriptor,
+		.on_reply = on_made,
+	};
+	Agentbox__V1__MakeDirRequest req = AGENTBOX__V1__MAKE_DIR_REQUEST__INIT;
+
+	if (path_is_bad(path))
+		return -EINVAL;
+	req.sandbox = (char *)path->sandbox;
+	req.path = (char *)path->path;
+	req.user = (char *)path->user;
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_file_make_dir(struct ab_client *c, const struct ab_path *path, const struct ab_call_options *how,
+		     bool *ret_created)
+{
+	struct ab_call *call = NULL;
+	int r = ab_file_make_dir_start(c, path, how, &call);
+
+	return wait_answer(c, r, call, ret_created);
+}
+
+int ab_file_move_start(struct ab_client *c, const struct ab_path *path, const char *destination,
+		       const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Move"),
+		.reply = &agentbox__v1__file_info__descriptor,
+		.on_reply = on_file,
+	};
+	Agentbox__V1__MoveRequest req = AGENTBOX__V1__MOVE_REQUEST__INIT;
+
+	if (path_is_bad(path) || str_is_empty(destination))
+		return -EINVAL;
+	req.sandbox = (char *)path->sandbox;
+	req.source = (char *)path->path;
+	req.destination = (char *)destination;
+	req.user = (char *)path->user;
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_file_move(struct ab_client *c, const struct ab_path *path, const char *destination,
+		 const struct ab_call_options *how, struct ab_file **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_file_move_start(c, path, destination, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+int ab_file_remove_start(struct ab_client *c, const struct ab_path *path,
+			 const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Remove"),
+		.reply = &agentbox__v1__remove_response__descriptor,
+		.on_reply = on_nothing,
+	};
+	Agentbox__V1__RemoveRequest req = AGENTBOX__V1__REMOVE_REQUEST__INIT;
+
+	if (path_is_bad(path))
+		return -EINVAL;
+	req.sandbox = (char *)path->sandbox;
+	req.path = (char *)path->path;
+	req.user = (char *)path->user;
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_file_remove(struct ab_client *c, const struct ab_path *path, const struct ab_call_options *how)
+{
+	struct ab_call *call = NULL;
+	int r = ab_file_remove_start(c, path, how, &call);
+
+	return wait_object(c, r, call, NULL);
+}

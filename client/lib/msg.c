@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT */
+/* Invariant: an object made here owns its message and everything made for it, and nothing else does. */
+#include "client/lib/msg.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "proto/gen/agentbox_file.pb-c.h"
+#include "proto/gen/agentbox_sandbox.pb-c.h"
+#include "proto/gen/google_protobuf_timestamp.pb-c.h"
+
+#include "client/lib/msg_in.h"
+#include "client/lib/obj.h"
+#include "proto/base/status.h"
+#include "proto/base/str.h"
+
+/* How protoc-c lays out every entry of a map<string, string>. */
+struct entry {
+	ProtobufCMessage base;
+	char *key, *value;
+};
+
+int64_t msg_at_ms(const Google__Protobuf__Timestamp *t)
+{
+	return t ? t->seconds * 1000 + t->nanos / 1000000 : 0;
+}
+
+const char *msg_reason(int reason)
+{
+	return status_reason_name((enum ab_reason)reason);
+}
+
+static int pairs_in(void *object, size_t n, void *entries, const struct ab_pair **ret, size_t *ret_n)
+{
+	struct entry **e = entries;
+	struct ab_pair *v;
+
+	if (!n)
+		return 0;
+	v = obj_alloc(object, n, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		v[i] = (struct ab_pair){ .key = e[i]->key, .value = e[i]->value };
+	*ret = v;
+	*ret_n = n;
+	return 0;
+}
+
+int msg_words(void *object, size_t n, char **words, const char *const **ret)
+{
+	const char **v = obj_alloc(object, n + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		v[i] = words[i];
+	*ret = v;
+	return 0;
+}
+
+/* --- sandboxes --- */
+
+static int sandbox_fill(void *object, const Agentbox__V1__Sandbox *m, struct ab_sandbox *ret)
+{
+	const Agentbox__V1__Freshness *f = m->freshness;
+
+	*ret = (struct ab_sandbox){
+		.id = m->id,
+		.name = m->name,
+		.template_id = m->template_id,
+		.alias = m->alias,
+		.state = (unsigned)m->state <= AB_SANDBOX_GONE ? (enum ab_sandbox_state)m->state
+							       : AB_SANDBOX_UNKNOWN,
+		.started_at_ms = msg_at_ms(m->started_at),
+		.end_at_ms = msg_at_ms(m->end_at),
+		.cpu_count = m->cpu_count,
+		.memory_mb = m->memory_mb,
+		.disk_size_mb = m->disk_size_mb,
+		.envd_version = m->envd_version,
+		.domain = m->domain,
+		.allow_internet_access = !m->_allow_internet_access_case ? AB_DEFAULT
+					 : m->allow_internet_access	 ? AB_YES
+									 : AB_NO,
+		.owner_uid = m->owner_uid,
+		.leases = m->leases,
+		.generation = m->generation,
+		.source = f ? (enum ab_source)f->source : AB_SOURCE_UNKNOWN,
+		.as_of_ms = f ? msg_at_ms(f->as_of) : 0,
+		.warning = m->warning,
+		.account = m->account,
+		.adopted = m->adopted,
+		.gone_reason = msg_reason((int)m->gone_reason),
+	};
+	return pairs_in(object, m->n_metadata, m->metadata, &ret->metadata, &ret->n_metadata);
+}
+
+int msg_sandbox(ProtobufCMessage *m, void **ret)
+{
+	scoped(obj_freep) struct ab_sandbox *s = obj_new(sizeof(*s), m);
+	int r = s ? sandbox_fill(s, (Agentbox__V1__Sandbox *)m, s) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	*ret = give(s);
+	return 0;
+}
+
+int msg_sandbox_list(ProtobufCMessage *message, void **ret)
+{
+	const Agentbox__V1__ListSandboxesResponse *m = (Agentbox__V1__ListSandboxesResponse *)message;
+	scoped(obj_freep) struct ab_sandbox_list *l = obj_new(sizeof(*l), message);
+	struct ab_sandbox *v = l ? obj_alloc(l, m->n_sandboxes + 1, sizeof(*v)) : NULL;
+	const struct ab_sandbox **items = v ? obj_alloc(l, m->n_sandboxes + 1, sizeof(*items)) : NULL;
+
+	if (!items)
+		return -ENOMEM;
+	for (size_t i = 0; i < m->n_sandboxes; i++) {
+		int r = sandbox_fill(l, m->sandboxes[i], &v[i]);
+
+		if (r < 0)
+			return r;
+		items[i] = &v[i];
+	}
+	l->items = items;
+	l->n = m->n_sandboxes;
+	l->next_page_token = m->next_page_token;
+	l->source = m->freshness ? (enum ab_source)m->freshness->source : AB_SOURCE_UNKNOWN;
+	l->as_of_ms = m->freshness ? msg_at_ms(m->freshness->as_of) : 0;
+	*ret = give(l);
+	return 0;
+}
+
+int msg_host(ProtobufCMessage *message, void **ret)
+{
+	const Agentbox__V1__GetHostResponse *m = (Agentbox__V1__GetHostResponse *)message;
+	struct ab_host *h = obj_new(sizeof(*h), message);
+
+	if (!h)
+		return -ENOMEM;
+	*h = (struct ab_host){
+		.host = m->host,
+		.url = m->url,
+		.token_header = m->token_header,
+		.traffic_access_token = m->traffic_access_token,
+	};
+	*ret = h;
+	return 0;
+}
+
+/* --- commands --- */
+
+static void result_fill(const Agentbox__V1__CommandResult *m, struct ab_command_result *ret)
+{
+	*ret = (struct ab_command_result){
+		.outcome = (unsigned)m->outcome <= AB_OUTCOME_UNKNOWN ? (enum ab_outcome)m->outcome
+								      : AB_OUTCOME_NONE,
+		.exit_code = m->_exit_code_case ? m->exit_code : -1,
+		.signal = m->signal,
+		.timed_out = m->timed_out,
+		.killed = m->killed,
+		.stdout_bytes = m->stdout_bytes,
+		.stderr_bytes = m->stderr_bytes,
+		.output_complete = m->output_complete,
+		.survivors = m->survivors,
+		.n_survivors = m->n_survivors,
+		.exited_at_ms = msg_at_ms(m->exited_at),
+		.reason = msg_reason((int)m->reason),
+		.message = m->message,
+		.pipes_held = m->pipes_held,
+	};
+}
+
+static int command_fill(void *object, const Agentbox__V1__Command *m, struct ab_command *ret)
+{
+	struct ab_command_result *result = NULL;
+	int r;
+
+	*ret = (struct ab_command){
+		.command_id = m->command_id,
+		.sandbox = m->sandbox,
+		.pid = m->pid,
+		.generation = m->generation,
+		.shell = m->shell,
+		.n_args = m->n_args,
+		.user = m->user,
+		.cwd = m->cwd,
+		.tag = m->tag,
+		.pty = m->pty,
+		.started_at_ms = msg_at_ms(m->started_at),
+		.running = m->running,
+		.last_output_at_ms = msg_at_ms(m->last_output_at),
+		.expires_at_ms = msg_at_ms(m->expires_at),
+		.group = m->group,
+		.foreign = m->foreign,
+	};
+	if (m->result) {
+		result = obj_alloc(object, 1, sizeof(*result));
+		if (!result)
+			return -ENOMEM;
+		result_fill(m->result, result);
+		ret->result = result;
+	}
+	r = msg_words(object, m->n_args, m->args, &ret->args);
+	return r < 0 ? r : pairs_in(object, m->n_envs, m->envs, &ret->envs, &ret->n_envs);
+}
+
+int msg_command(ProtobufCMessage *m, void **ret)
+{
+	scoped(obj_freep) struct ab_command *c = obj_new(sizeof(*c), m);
+	int r = c ? command_fill(c, (Agentbox__V1__Command *)m, c) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	*ret = give(c);
+	return 0;
+}
+
+int msg_command_list(ProtobufCMessage *message, void **ret)
+{
+	const Agentbox__V1__ListCommandsResponse *m = (Agentbox__V1__ListCommandsResponse *)message;
+	scoped(obj_freep) struct ab_command_list *l = obj_new(sizeof(*l), message);
+	struct ab_command *v = l ? obj_alloc(l, m->n_commands + 1, sizeof(*v)) : NULL;
+	const struct ab_command **items = v ? obj_alloc(l, m->n_commands + 1, sizeof(*items)) : NULL;
+
+	if (!items)
+		return -ENOMEM;
+	for (size_t i = 0; i < m->n_commands; i++) {
+		int r = command_fill(l, m->commands[i], &v[i]);
+
+		if (r < 0)
+			return r;
+		items[i] = &v[i];
+	}
+	l->items = items;
+	l->n = m->n_commands;
+	l->next_page_token = m->next_page_token;
+	*ret = give(l);
+	return 0;
+}
+
+int msg_result(ProtobufCMessage *m, void **ret)
+{
+	struct ab_command_result *res = obj_new(sizeof(*res), m);
+
+	if (!res)
+		return -ENOMEM;
+	result_fill((Agentbox__V1__CommandResult *)m, res);
+	*ret = res;
+	return 0;
+}
+
+int msg_kill_result(ProtobufCMessage *message, void **ret)
+{
+	const Agentbox__V1__KillCommandResponse *m = (Agentbox__V1__KillCommandResponse *)message;
+	struct ab_kill_result *k = obj_new(sizeof(*k), message);
+
+	if (!k)
+		return -ENOMEM;
+	*k = (struct ab_kill_result){
+		.found = m->found, .survivors = m->survivors, .n_survivors = m->n_survivors,
+	};
+	*ret = k;
+	return 0;
+}
+
+struct event_object {
+	struct ab_command_result result;	/* first: so the object can be handed out as a result */
+	struct ab_command command;
+};
+
+static int event_fill(struct event_object *o, const Agentbox__V1__CommandEvent *m,
+		      struct ab_command_event *ret)
+{
+	*ret = (struct ab_command_event){ .reason = "" };
+	switch (m->event_case) {
+	case AGENTBOX__V1__COMMAND_EVENT__EVENT_STARTED:
+		ret->type = AB_EVENT_STARTED;
+		ret->command = &o->command;
+		return command_fill(o, m->started, &o->command);
+	case AGENTBOX__V1__COMMAND_EVENT__EVENT_OUTPUT:
+		ret->type = AB_EVENT_OUTPUT;
+		ret->stream = (enum ab_stream)m->output->stream;
+		ret->offset = m->output->offset;
+		ret->data = m->output->data.data;
+		ret->size = m->output->data.len;
+		ret->size_known = true;
+		return 0;
+	case AGENTBOX__V1__COMMAND_EVENT__EVENT_GAP:
+		ret->type = AB_EVENT_GAP;
+		ret->stream = (enum ab_stream)m->gap->stream;
+		ret->offset = m->gap->offset;
+		ret->size = m->gap->size;
+		ret->size_known = m->gap->size_known;
+		ret->reason = m->gap->reason;
+		return 0;
+	case AGENTBOX__V1__COMMAND_EVENT__EVENT_EXITED:
+		ret->type = AB_EVENT_EXITED;
+		ret->result = &o->result;
+		result_fill(m->exited, &o->result);
+		return 0;
+	default:
+		return 0;	/* a heartbeat, or what a later daemon says */
+	}
+}
+
+int msg_event(ProtobufCMessage *m, void **ret, struct ab_command_event *ret_event)
+{
+	scoped(obj_freep) struct event_object *o = obj_new(sizeof(*o), m);
+	int r = o ? event_fill(o, (Agentbox__V1__CommandEvent *)m, ret_event) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	*ret = give(o);
+	return 0;
+}
+
+/* --- files --- */
+
+static int file_fill(void *object, const Agentbox__V1__FileInfo *m, struct ab_file *ret)
+{
+	*ret = (struct ab_file){
+		.name = m->name,
+		.path = m->path,
+		.type = (unsigned)m->type <= AB_SYMLINK ? (enum ab_file_type)m->type : AB_FILE_OTHER,
+		.size = m->size,
+		.mode = m->mode,
+		.permissions = m->permissions,
+		.owner = m->owner,
+		.group = m->group,
+		.modified_at_ms = msg_at_ms(m->modified_at),
+		.symlink_target = m->_symlink_target_case ? m->symlink_target : NULL,
+	};
+	return pairs_in(object, m->n_metadata, m->metadata, &ret->metadata, &ret->n_metadata);
+}
+
+int msg_file(ProtobufCMessage *m, void **ret)
+{
+	scoped(obj_freep) struct ab_file *f = obj_new(sizeof(*f), m);
+	int r = f ? file_fill(f, (Agentbox__V1__FileInfo *)m, f) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	*ret = give(f);
+	return 0;
+}
+
+/* --- outwards --- */
+
+int msg_pairs(const struct ab_pair *pairs, size_t n, const ProtobufCMessageDescriptor *d, void *ret,
+	      size_t *ret_n)
+{
+	struct entry **v, *e;
+
+	*(void **)ret = NULL;
+	*ret_n = 0;
+	if (!n)
+		return 0;
+	if (!pairs)
+		return -EINVAL;
+	v = calloc(n, sizeof(*v) + sizeof(*e));
+	if (!v)
+		return -ENOMEM;
+	e = (struct entry *)(void *)(v + n);
+	for (size_t i = 0; i < n; i++) {
+		protobuf_c_message_init(d, &e[i].base);
+		e[i].key = (char *)(pairs[i].key ? pairs[i].key : "");
+		e[i].value = (char *)(pairs[i].value ? pairs[i].value : "");
+		v[i] = &e[i];
+	}
+	*(void **)ret = v;
+	*ret_n = n;
+	return 0;
+}
+
+Google__Protobuf__Duration *msg_duration(Google__Protobuf__Duration *d, uint64_t ms)
+{
+	if (!ms)
+		return NULL;
+	google__protobuf__duration__init(d);
+	if (ms != AB_ZERO_MS) {
+		d->seconds = (int64_t)(ms / 1000);
+		d->nanos = (int32_t)(ms % 1000) * 1000000;
+	}
+	return d;
+}
+
+int msg_ref(Agentbox__V1__CommandRef *ret, const struct ab_command_ref *ref)
+{
+	if (!ref || (str_is_empty(ref->command_id) && (str_is_empty(ref->sandbox) || !ref->pid)))
+		return -EINVAL;
+	agentbox__v1__command_ref__init(ret);
+	ret->sandbox = (char *)ref->sandbox;
+	if (!str_is_empty(ref->command_id)) {
+		ret->ref_case = AGENTBOX__V1__COMMAND_REF__REF_COMMAND_ID;
+		ret->command_id = (char *)ref->command_id;
+	} else {
+		ret->ref_case = AGENTBOX__V1__COMMAND_REF__REF_PID;
+		ret->pid = ref->pid;
+	}
+	return 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The one place that knows both the public structs and the generated messages.
+ *
+ * Inwards: each msg_X() takes the message `m` (also when it fails) and gives an object whose strings are
+ * the message's own. 0 or -ENOMEM. Outwards: small helpers that fill requests; what they allocate
+ * is freed by the caller after packing.
+ */
+#ifndef AB_CLIENT_LIB_MSG_H
+#define AB_CLIENT_LIB_MSG_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "proto/gen/agentbox_command.pb-c.h"
+#include "proto/gen/google_protobuf_duration.pb-c.h"
+
+#include "client/include/agentbox.h"
+#include "proto/base/cc.h"
+
+must_check int msg_sandbox(ProtobufCMessage *m, void **ret);
+must_check int msg_sandbox_list(ProtobufCMessage *m, void **ret);
+must_check int msg_host(ProtobufCMessage *m, void **ret);
+must_check int msg_command(ProtobufCMessage *m, void **ret);
+must_check int msg_command_list(ProtobufCMessage *m, void **ret);
+must_check int msg_result(ProtobufCMessage *m, void **ret);
+must_check int msg_kill_result(ProtobufCMessage *m, void **ret);
+/* A CommandEvent: *ret_event points into *ret. Its type is 0 if it is nothing for the user. */
+must_check int msg_event(ProtobufCMessage *m, void **ret, struct ab_command_event *ret_event);
+must_check int msg_file(ProtobufCMessage *m, void **ret);
+must_check int msg_daemon_status(ProtobufCMessage *m, void **ret);
+must_check int msg_config(ProtobufCMessage *m, void **ret);
+must_check int msg_local_stopped(ProtobufCMessage *m, void **ret);
+
+/* Map entries for a request: *ret_n pointers to messages of type d, one block to free(). NULL, with
+ * *ret_n = 0, for no pairs. */
+must_check int msg_pairs(const struct ab_pair *pairs, size_t n, const ProtobufCMessageDescriptor *d,
+			 void *ret, size_t *ret_n);
+/* `d` if the span is set, else NULL. */
+Google__Protobuf__Duration *msg_duration(Google__Protobuf__Duration *d, uint64_t ms);
+/* 0, or -EINVAL if it names no command. */
+must_check int msg_ref(Agentbox__V1__CommandRef *ret, const struct ab_command_ref *ref);
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/* DaemonService's answers as public structs; see msg.h. */
+#include <errno.h>
+
+#include "proto/gen/agentbox_daemon.pb-c.h"
+
+#include "client/lib/msg.h"
+#include "client/lib/msg_in.h"
+#include "client/lib/obj.h"
+
+static const char *name_of(const char *const *names, size_t n, unsigned i)
+{
+	return i < n ? names[i] : "";
+}
+
+static int degraded_fill(struct ab_daemon_status *s, const Agentbox__V1__StatusResponse *m)
+{
+	struct ab_degradation *v = obj_alloc(s, m->n_degraded + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < m->n_degraded; i++) {
+		const Agentbox__V1__Degradation *d = m->degraded[i];
+
+		v[i] = (struct ab_degradation){
+			.what = d->what,
+			.reason = msg_reason((int)d->reason),
+			.message = d->message,
+			.account = d->account,
+			.since_at_ms = msg_at_ms(d->since),
+		};
+	}
+	s->degraded = v;
+	s->n_degraded = m->n_degraded;
+	return 0;
+}
+
+static int clouds_fill(struct ab_daemon_status *s, const Agentbox__V1__StatusResponse *m)
+{
+	static const char *const keys[] = { "", "present", "missing", "rejected" };
+	struct ab_cloud_status *v = obj_alloc(s, m->n_clouds + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < m->n_clouds; i++) {
+		const Agentbox__V1__CloudStatus *c = m->clouds[i];
+
+		v[i] = (struct ab_cloud_status){
+			.account = c->account,
+			.api_url = c->api_url,
+			.domain = c->domain,
+			.proxy = c->proxy,
+			.key = name_of(keys, ARRAY_SIZE(keys), (unsigned)c->key),
+			.reachable = c->reachable,
+			.last_answer_at_ms = msg_at_ms(c->last_answer_at),
+			.last_failure_at_ms = msg_at_ms(c->last_failure_at),
+			.last_failure = msg_reason((int)c->last_failure),
+			.last_failure_message = c->last_failure_message,
+		};
+	}
+	s->clouds = v;
+	s->n_clouds = m->n_clouds;
+	return 0;
+}
+
+static int pool_fill(struct ab_daemon_status *s, const Agentbox__V1__StatusResponse *m)
+{
+	struct ab_origin_status *v = obj_alloc(s, m->n_pool + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < m->n_pool; i++) {
+		const Agentbox__V1__OriginStatus *o = m->pool[i];
+
+		v[i] = (struct ab_origin_status){
+			.origin = o->origin,
+			.account = o->account,
+			.protocol = o->protocol,
+			.connections = o->connections,
+			.connecting = o->connecting,
+			.retiring = o->retiring,
+			.streams = o->streams,
+			.stream_limit = o->stream_limit,
+			.queued = o->queued,
+			.calls = o->calls,
+			.failures = o->failures,
+			.bytes_sent = o->bytes_sent,
+			.bytes_received = o->bytes_received,
+		};
+	}
+	s->pool = v;
+	s->n_pool = m->n_pool;
+	return 0;
+}
+
+static void status_fill(struct ab_daemon_status *s, const Agentbox__V1__StatusResponse *m)
+{
+	static const char *const identities[] = { "", "pidfd_inode", "start_time", "connection" };
+
+	s->version = m->version;
+	s->n_features = m->n_features;
+	s->started_at_ms = msg_at_ms(m->started_at);
+	s->uptime_ms = m->uptime && m->uptime->seconds >= 0 ? (uint64_t)m->uptime->seconds * 1000 : 0;
+	s->pid = m->pid;
+	s->system = m->mode == AGENTBOX__V1__STATUS_RESPONSE__MODE__SYSTEM;
+	s->socket = m->socket;
+	s->state_dir = m->state_dir;
+	s->host_id = m->host_id;
+	s->draining = m->draining;
+	s->process_identity =
+		name_of(identities, ARRAY_SIZE(identities), (unsigned)m->process_identity);
+	s->store_path = m->store ? m->store->path : "";
+	s->local_ca_file = "";
+	if (m->store) {
+		s->store_bytes = m->store->bytes;
+		s->store_writable = m->store->writable;
+		s->open_intents = m->store->open_intents;
+	}
+	if (m->local) {
+		s->local_address = m->local->address;
+		s->local_pid = m->local->pid;
+		s->local_ca_file = m->local->ca_file;
+	}
+}
+
+static void counts_fill(struct ab_daemon_status *s, const Agentbox__V1__Counts *c)
+{
+	s->sandboxes_running = c->sandboxes_running;
+	s->sandboxes_paused = c->sandboxes_paused;
+	s->sandboxes_changing = c->sandboxes_changing;
+	s->leases = c->leases;
+	s->commands_running = c->commands_running;
+	s->spool_bytes = c->spool_bytes;
+	s->connections = c->connections;
+	s->calls = c->calls;
+	s->streams = c->streams;
+	s->max_streams = c->max_streams;
+}
+
+int msg_daemon_status(ProtobufCMessage *message, void **ret)
+{
+	const Agentbox__V1__StatusResponse *m = (Agentbox__V1__StatusResponse *)message;
+	scoped(obj_freep) struct ab_daemon_status *s = obj_new(sizeof(*s), message);
+
+	if (!s)
+		return -ENOMEM;
+	status_fill(s, m);
+	if (m->counts)
+		counts_fill(s, m->counts);
+	if (msg_words(s, m->n_features, m->features, &s->features) < 0 || degraded_fill(s, m) < 0 ||
+	    clouds_fill(s, m) < 0 || pool_fill(s, m) < 0)
+		return -ENOMEM;
+	*ret = give(s);
+	return 0;
+}
+
+int msg_config(ProtobufCMessage *message, void **ret)
+{
+	static const char *const origins[] = { "", "default", "environment", "file", "command_line" };
+	const Agentbox__V1__ConfigResponse *m = (Agentbox__V1__ConfigResponse *)message;
+	scoped(obj_freep) struct ab_config *c = obj_new(sizeof(*c), message);
+	struct ab_config_value *v = c ? obj_alloc(c, m->n_values + 1, sizeof(*v)) : NULL;
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < m->n_values; i++) {
+		const Agentbox__V1__ConfigValue *f = m->values[i];
+
+		v[i] = (struct ab_config_value){
+			.section = f->section,
+			.key = f->key,
+			.n_values = f->n_value,
+			.origin = name_of(origins, ARRAY_SIZE(origins), (unsigned)f->origin),
+			.default_value = f->default_value,
+			.reloadable = f->reloadable,
+			.secret = f->secret,
+			.line = f->line,
+		};
+		if (msg_words(c, f->n_value, f->value, &v[i].values) < 0)
+			return -ENOMEM;
+	}
+	c->values = v;
+	c->n = m->n_values;
+	c->file = m->file;
+	c->file_changed = m->file_changed;
+	c->loaded_at_ms = msg_at_ms(m->loaded_at);
+	*ret = give(c);
+	return 0;
+}
+
+int msg_local_stopped(ProtobufCMessage *message, void **ret)
+{
+	const Agentbox__V1__StopLocalResponse *m = (Agentbox__V1__StopLocalResponse *)message;
+	struct ab_local_stopped *s = obj_new(sizeof(*s), message);
+
+	if (!s)
+		return -ENOMEM;
+	*s = (struct ab_local_stopped){ .was_running = m->was_running, .killed = m->killed };
+	*ret = s;
+	return 0;
+}

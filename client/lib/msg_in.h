@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* What msg.c and msg_daemon.c share: pieces of messages as pieces of objects. */
+#ifndef AB_CLIENT_LIB_MSG_IN_H
+#define AB_CLIENT_LIB_MSG_IN_H
+
+#include "proto/gen/google_protobuf_timestamp.pb-c.h"
+
+#include "proto/base/cc.h"
+
+int64_t msg_at_ms(const Google__Protobuf__Timestamp *t);	/* 0 for none */
+const char *msg_reason(int reason);				/* "" for none */
+/* A NULL-terminated array that belongs to the object. 0 or -ENOMEM. */
+must_check int msg_words(void *object, size_t n, char **words, const char *const **ret);
+
+#endif

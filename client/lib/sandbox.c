@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/* SandboxService: requests out of parameters, and which method answers with what. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "proto/gen/agentbox_sandbox.pb-c.h"
+
+#include "client/lib/client.h"
+#include "client/lib/msg.h"
+#include "proto/base/str.h"
+
+#define PATH(name) "/agentbox.v1.SandboxService/" name
+
+static void freep(void *p)
+{
+	free(*(void **)p);
+}
+
+static int on_sandbox(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_sandbox(m, &call->object);
+}
+
+static int on_sandbox_list(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_sandbox_list(m, &call->object);
+}
+
+static int on_host(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_host(m, &call->object);
+}
+
+static int on_running(struct ab_call *call, ProtobufCMessage *m)
+{
+	call->answer = ((Agentbox__V1__IsRunningResponse *)m)->running;
+	protobuf_c_message_free_unpacked(m, NULL);
+	return 0;
+}
+
+static int on_killed(struct ab_call *call, ProtobufCMessage *m)
+{
+	call->answer = ((Agentbox__V1__KillSandboxResponse *)m)->found;
+	protobuf_c_message_free_unpacked(m, NULL);
+	return 0;
+}
+
+static int create_pairs(const struct ab_sandbox_create_options *o,
+			Agentbox__V1__CreateSandboxRequest *req)
+{
+	int r = msg_pairs(o->metadata, o->n_metadata,
+			  &agentbox__v1__create_sandbox_request__metadata_entry__descriptor,
+			  &req->metadata, &req->n_metadata);
+
+	return r < 0 ? r
+		     : msg_pairs(o->envs, o->n_envs,
+				 &agentbox__v1__create_sandbox_request__envs_entry__descriptor,
+				 &req->envs, &req->n_envs);
+}
+
+int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_options *o,
+			    const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Create"),
+		.reply = &agentbox__v1__sandbox__descriptor,
+		.on_reply = on_sandbox,
+		.repeatable = true,	/* the request id sees to it */
+	};
+	static const struct ab_sandbox_create_options none;
+	Agentbox__V1__CreateSandboxRequest req = AGENTBOX__V1__CREATE_SANDBOX_REQUEST__INIT;
+	Google__Protobuf__Duration timeout;
+	struct ab_call *call;
+	const char *id;
+	int r;
+
+	o = o ? o : &none;
+	r = call_new(c, &m, how, &call);
+	if (r < 0)
+		return r;
+	r = call_request_id(call, o->request_id, &id);
+	if (r == 0)
+		r = create_pairs(o, &req);
+	if (r == 0) {
+		req.request_id = (char *)id;
+		req.template_ = (char *)o->template_name;
+		req.sandbox_timeout = msg_duration(&timeout, o->sandbox_timeout_ms);
+		req.name = (char *)o->name;
+		req.must_create = o->must_create;
+		req.wait_ready = o->wait_ready;
+		req.account = (char *)o->account;
+		if (o->secure) {
+			req._secure_case = AGENTBOX__V1__CREATE_SANDBOX_REQUEST___SECURE_SECURE;
+			req.secure = o->secure == AB_YES;
+		}
+		if (o->allow_internet_access) {
+			req._allow_internet_access_case =
+				AGENTBOX__V1__CREATE_SANDBOX_REQUEST___ALLOW_INTERNET_ACCESS_ALLOW_INTERNET_ACCESS;
+			req.allow_internet_access = o->allow_internet_access == AB_YES;
+		}
+		r = call_submit(call, &req.base, ret);
+	} else {
+		call_destroy(call);
+	}
+	free(req.metadata);
+	free(req.envs);
+	return r;
+}
+
+int ab_sandbox_create(struct ab_client *c, const struct ab_sandbox_create_options *o,
+		      const struct ab_call_options *how, struct ab_sandbox **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_sandbox_create_start(c, o, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+int ab_sandbox_connect_start(struct ab_client *c, const char *sandbox,
+			     const struct ab_sandbox_connect_options *o,
+			     const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Connect"),
+		.reply = &agentbox__v1__sandbox__descriptor,
+		.on_reply = on_sandbox,
+		.repeatable = true,	/* it never shortens */
+	};
+	static const struct ab_sandbox_connect_options none;
+	Agentbox__V1__ConnectSandboxRequest req = AGENTBOX__V1__CONNECT_SANDBOX_REQUEST__INIT;
+	Google__Protobuf__Duration timeout;
+
+	if (str_is_empty(sandbox))
+		return -EINVAL;
+	o = o ? o : &none;
+	req.sandbox = (char *)sandbox;
+	req.sandbox_timeout = msg_duration(&timeout, o->sandbox_timeout_ms);
+	req.adopt = o->adopt;
+	req.wait_ready = o->wait_ready;
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_sandbox_connect(struct ab_client *c, const char *sandbox,
+		       const struct ab_sandbox_connect_options *o, const struct ab_call_options *how,
+		       struct ab_sandbox **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_sandbox_connect_start(c, sandbox, o, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+int ab_sandbox_get_start(struct ab_client *c, const char *sandbox, uint64_t max_staleness_ms,
+			 const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Get"),
+		.reply = &agentbox__v1__sandbox__descriptor,
+		.on_reply = on_sandbox,
+		.repeatable = true,
+	};
+	Agentbox__V1__GetSandboxRequest req = AGENTBOX__V1__GET_SANDBOX_REQUEST__INIT;
+	Google__Protobuf__Duration staleness;
+
+	if (str_is_empty(sandbox))
+		return -EINVAL;
+	req.sandbox = (char *)sandbox;
+	req.max_staleness = msg_duration(&staleness, max_staleness_ms);
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_sandbox_get(struct ab_client *c, const char *sandbox, uint64_t max_staleness_ms,
+		   const struct ab_call_options *how, struct ab_sandbox **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_sandbox_get_start(c, sandbox, max_staleness_ms, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+int ab_sandbox_list_start(struct ab_client *c, const struct ab_sandbox_list_options *o,
+			  const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("List"),
+		.reply = &agentbox__v1__list_sandboxes_response__descriptor,
+		.on_reply = on_sandbox_list,
+		.repeatable = true,
+	};
+	static const struct ab_sandbox_list_options none;
+	Agentbox__V1__ListSandboxesRequest req = AGENTBOX__V1__LIST_SANDBOXES_REQUEST__INIT;
+	Agentbox__V1__SandboxState states[AB_SANDBOX_GONE + 1];
+	scoped(freep) void *metadata = NULL;
+	int r;
+
+	o = o ? o : &none;
+	r = msg_pairs(o->metadata, o->n_metadata,
+		      &agentbox__v1__list_sandboxes_request__metadata_entry__descriptor, &metadata,
+		      &req.n_metadata);
+	if (r < 0)
+		return r;
+	req.metadata = metadata;
+	req.states = states;
+	for (unsigned i = AB_SANDBOX_CREATING; i <= AB_SANDBOX_GONE; i++)
+		if (o->states & BIT(i))
+			states[req.n_states++] = (Agentbox__V1__SandboxState)i;
+	req.page_size = o->page_size;
+	req.page_token = (char *)o->page_token;
+	req.cached = o->cached;
+	req.all_owners = o->all_owners;
+	req.all_hosts = o->all_hosts;
+	req.account = (char *)o->account;
+	req.template_ = (char *)o->template_name;
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_sandbox_list(struct ab_client *c, const struct ab_sandbox_list_options *o,
+		    const struct ab_call_options *how, struct ab_sandbox_list **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_sandbox_list_start(c, o, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+int ab_sandbox_is_running_start(struct ab_client *c, const char *sandbox,
+				const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("IsRunning"),
+		.reply = &agentbox__v1__is_running_response__descriptor,
+		.on_reply = on_running,
+		.repeatable = true,
+	};
+	Agentbox__V1__IsRunningRequest req = AGENTBOX__V1__IS_RUNNING_REQUEST__INIT;
+
+	if (str_is_empty(sandbox))
+		return -EINVAL;
+	req.sandbox = (char *)sandbox;
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_sandbox_is_running(struct ab_client *c, const char *sandbox,
+			  const struct ab_call_options *how, bool *ret_running)
+{
+	struct ab_call *call = NULL;
+	int r = ab_sandbox_is_running_start(c, sandbox, how, &call);
+
+	return wait_answer(c, r, call, ret_running);
+}
+
+int ab_sandbox_kill_start(struct ab_client *c, const char *sandbox,
+			  const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Kill"),
+		.reply = &agentbox__v1__kill_sandbox_response__descriptor,
+		.on_reply = on_killed,
+	};
+	Agentbox__V1__KillSandboxRequest req = AGENTBOX__V1__KILL_SANDBOX_REQUEST__INIT;
+
+	if (str_is_empty(sandbox))
+		return -EINVAL;
+	req.sandbox = (char *)sandbox;
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_sandbox_kill(struct ab_client *c, const char *sandbox, const struct ab_call_options *how,
+		    bool *ret_found)
+{
+	struct ab_call *call = NULL;
+	int r = ab_sandbox_kill_start(c, sandbox, how, &call);
+
+	return wait_answer(c, r, call, ret_found);
+}
+
+int ab_sandbox_set_timeout_start(struct ab_client *c, const char *sandbox, uint64_t sandbox_timeout_ms,
+				 const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("SetTimeout"),
+		.reply = &agentbox__v1__sandbox__descriptor,
+		.on_reply = on_sandbox,
+	};
+	Agentbox__V1__SetTimeoutRequest req = AGENTBOX__V1__SET_TIMEOUT_REQUEST__INIT;
+	Google__Protobuf__Duration timeout;
+
+	if (str_is_empty(sandbox))
+		return -EINVAL;
+	req.sandbox = (char *)sandbox;
+	req.sandbox_timeout = msg_duration(&timeout, sandbox_timeout_ms);
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_sandbox_set_timeout(struct ab_client *c, const char *sandbox, uint64_t sandbox_timeout_ms,
+			   const struct ab_call_options *how, struct ab_sandbox **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_sandbox_set_timeout_start(c, sandbox, sandbox_timeout_ms, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+int ab_sandbox_get_host_start(struct ab_client *c, const char *sandbox, uint32_t port,
+			      const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("GetHost"),
+		.reply = &agentbox__v1__get_host_response__descriptor,
+		.on_reply = on_host,
+		.repeatable = true,
+	};
+	Agentbox__V1__GetHostRequest req = AGENTBOX__V1__GET_HOST_REQUEST__INIT;
+
+	if (str_is_empty(sandbox))
+		return -EINVAL;
+	req.sandbox = (char *)sandbox;
+	req.port = port;
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_sandbox_get_host(struct ab_client *c, const char *sandbox, uint32_t port,
+			const struct ab_call_options *how, struct ab_host **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_sandbox_get_host_start(c, sandbox, port, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}

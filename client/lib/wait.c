@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waiting: every call that waits is its asynchronous form plus this. Invariant: the client's error is
+ * that of the last function that waited, and nothing if it went well.
+ */
+#include <errno.h>
+#include <poll.h>
+
+#include "client/lib/client.h"
+#include "client/lib/error.h"
+#include "proto/base/clock.h"
+
+int client_wait(struct ab_client *c, int timeout_ms)
+{
+	int due_ms;
+
+	if (c->in_callback)
+		return -EDEADLK;
+	due_ms = ab_timeout(c);
+	if (timeout_ms >= 0 && (due_ms < 0 || timeout_ms < due_ms))
+		due_ms = timeout_ms;
+	if (due_ms) {
+		struct pollfd p = { .fd = ab_fd(c), .events = POLLIN };
+
+		/* a signal is no reason to give up: the caller waits for an answer */
+		(void)poll(&p, 1, due_ms);
+	}
+	return ab_process(c);
+}
+
+static bool call_has_news(struct ab_call *call)
+{
+	const uint8_t *p;
+
+	if (call->state == CALL_DONE || call->news)
+		return true;
+	if (!call->stream)
+		return false;
+	return (!call->method->on_reply && h2_stream_peek(call->stream, &p)) ||
+	       (call->method->puts && call_room(call) > 0);
+}
+
+int ab_call_poll(struct ab_call *call, int timeout_ms)
+{
+	struct ab_client *c = call_enter(call);
+	uint64_t until_ms = timeout_ms < 0 ? NO_TIME : clock_boot_ms() + (uint64_t)timeout_ms;
+
+	if (c->in_callback)
+		return -EDEADLK;
+	while (!call_has_news(call)) {
+		uint64_t now_ms = clock_boot_ms();
+
+		if (now_ms >= until_ms && timeout_ms > 0)
+			return 0;
+		(void)client_wait(c, timeout_ms < 0 ? -1 : (int)(until_ms - MIN(now_ms, until_ms)));
+		if (timeout_ms == 0)
+			break;
+	}
+	if (!call_has_news(call))
+		return 0;
+	call->news = false;
+	return 1;
+}
+
+int ab_call_wait(struct ab_call *call)
+{
+	struct ab_client *c = call_enter(call);
+
+	if (c->in_callback)
+		return AB_FAILED_PRECONDITION;
+	while (call->state != CALL_DONE) {
+		if (call->method->skip && call->method->skip(call))
+			continue;
+		if (call->state != CALL_DONE)
+			(void)client_wait(c, -1);
+	}
+	return (int)ab_call_status(call);
+}
+
+int wait_end(struct ab_client *c, struct ab_call *call)
+{
+	client_set_error(c, give(call->error));
+	ab_call_free(call);
+	return c->error ? (int)c->error->status : AB_OK;
+}
+
+/* Waits for it. false: there was nothing to wait for; the call is gone, the client has the error. */
+static bool wait_done(struct ab_client *c, int r, struct ab_call *call)
+{
+	if (r == 0 && c->in_callback) {
+		ab_call_free(call);
+		r = -EDEADLK;
+	}
+	if (r < 0) {
+		client_set_error(c, error_errno(r));
+		return false;
+	}
+	(void)ab_call_wait(call);
+	return true;
+}
+
+int wait_object(struct ab_client *c, int r, struct ab_call *call, void **ret)
+{
+	if (!wait_done(c, r, call))
+		return (int)c->error->status;
+	if (!call->error && ret)
+		*ret = ab_call_take(call);
+	return wait_end(c, call);
+}
+
+int wait_answer(struct ab_client *c, int r, struct ab_call *call, bool *ret)
+{
+	if (!wait_done(c, r, call))
+		return (int)c->error->status;
+	if (!call->error && ret)
+		*ret = ab_call_answer(call);
+	return wait_end(c, call);
+}
