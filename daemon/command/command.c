@@ -383,8 +383,8 @@ static void on_started(struct command *c, uint32_t pid)
 	c->pid = pid;
 	c->started_at_ms = clock_wall_ms();
 	if (c->state == CMD_ATTACHING) { /* what was said meanwhile is gone: the agent keeps nothing */
-		if (spool_gap(c->spool, SPOOL_STDOUT, "REATTACHED") < 0 ||
-		    spool_gap(c->spool, SPOOL_STDERR, "REATTACHED") < 0)
+		if (spool_gap(c->spool, SPOOL_STDOUT, "reattached") < 0 ||
+		    spool_gap(c->spool, SPOOL_STDERR, "reattached") < 0)
 			c->truncated = true;
 		command_wake(c);
 	}
@@ -762,7 +762,7 @@ enum command_read command_reader_next(struct command_reader *r, bool follow, voi
 	if (got < 0) { /* the file is not readable: said once, and the reader goes on behind it */
 		log_warn("command_spool", "command=%s error=%s", c->id, log_q(strerrordesc_np(-got)));
 		c->truncated = true;
-		*ret = (struct spool_piece){ .stream = SPOOL_STDOUT, .gap = true, .reason = "SPOOL_UNREADABLE" };
+		*ret = (struct spool_piece){ .stream = SPOOL_STDOUT, .gap = true, .reason = "unreadable" };
 		spool_seek_end(c->spool, &r->pos);
 		return COMMAND_READ_PIECE;
 	}

@@ -213,7 +213,7 @@ int spool_append(struct spool *s, enum spool_stream stream, const void *p, size_
 		drop_oldest(s);
 	e = spool_room(s) < n ? -ENOSPC : store_bytes(s, p, n);
 	if (e < 0) {
-		int push_error = note_lost(s, stream, n, "NO_SPACE");
+		int push_error = note_lost(s, stream, n, "no_space");
 		bool said = s->failed;
 
 		s->failed = true;
@@ -327,7 +327,7 @@ int spool_read(struct spool *s, struct spool_pos *pos, void *buf, size_t max, st
 		if (offset > *seen) { /* dropped since */
 			*ret = (struct spool_piece){ .stream = r->stream, .gap = true, .size_known = true,
 						     .offset = *seen, .size = offset - *seen,
-						     .reason = "DROPPED" };
+						     .reason = "overflow" };
 			*seen = offset;
 			return 1;
 		}

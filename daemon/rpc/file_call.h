@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside of FileService, for svc_file.c and svc_file_stream.c only. */
+#ifndef AB_DAEMON_RPC_FILE_CALL_H
+#define AB_DAEMON_RPC_FILE_CALL_H
+
+#include "daemon/cloud/envd.h"
+#include "daemon/life/life.h"
+#include "daemon/rpc/call.h"
+#include "proto/gen/agentbox_file.pb-c.h"
+
+#define FILE_PATH_MAX 4096u	/* longer: FIELD_INVALID */
+#define FILES_PER_WRITE 1000u	/* headers of one Write stream; more: TOO_LARGE */
+
+struct file_info_message {
+	Agentbox__V1__FileInfo m;
+	Google__Protobuf__Timestamp modified;
+	Agentbox__V1__FileInfo__MetadataEntry *entries;
+};
+
+/* Borrows from the entry. -ENOMEM leaves nothing to free. */
+must_check int file_info_fill(struct file_info_message *f, const struct envd_entry *e);
+void file_info_fini(struct file_info_message *f);
+
+struct file_result {
+	char *asked_path;		/* Write */
+	bool has_entry;
+	struct envd_entry entry;
+	struct file_info_message info;
+	struct status st;
+};
+
+must_check int file_result_keep(struct file_result *k, const struct envd_entry *e);
+void file_result_fini(struct file_result *k);
+struct file_call;
+/* One more, empty. NULL without memory. */
+struct file_result *file_result_add(struct file_call *x);
+
+struct file_call {
+	struct rpc_call *call;
+	struct life *life;
+	struct life_op *op;
+	struct envd_call *agent;
+	struct envd_read *read;
+	struct envd_write *write;
+	/* the request */
+	char *sandbox, *path, *other, *user;
+	uint32_t depth;
+	uint64_t offset, length;
+	/* where the agent is */
+	struct cloud *cloud;
+	char *account, *id, *domain, *token, *version;
+	bool asked_life;
+	void (*go)(struct file_call *x);	/* once that is known */
+	/* List: entries; Write: one per file */
+	struct file_result **results;
+	size_t n_results, sent;
+	/* Read: sent; Write: of the current file, given to the agent */
+	uint64_t bytes;
+	bool head_sent;
+	/* Write */
+	struct file_header *current, *next;	/* next: waits until the current file is finished */
+	bool want_next;			/* ask the client once there is room */
+	bool asked_next, ended;
+};
+
+struct file_header {
+	char *path, *user;
+	int64_t size;			/* -1 = not announced */
+	struct cloud_kvs metadata;
+};
+struct file_header *file_header_free(struct file_header *h);	/* NULL is fine; returns NULL */
+
+struct file_call *file_call_new(struct rpc_call *call);
+void file_call_free(struct file_call *x);
+void file_call_fail(struct file_call *x, const struct status *st);
+void file_call_fail_errno(struct file_call *x, int err);
+void file_call_on_gone(struct rpc_call *call, enum rpc_gone why);
+void file_call_resolve(struct file_call *x);	/* x->sandbox → x->go */
+struct envd_target file_call_target(const struct file_call *x);
+/* The edge or the agent refused: asks lifecycle, which answers the call or lets x->go try again.
+ * False: nothing more to ask. */
+bool file_call_ask_life(struct file_call *x, enum envd_class cls);
+bool file_check_path(const char *path, const char *field, struct status *st);
+
+extern const struct rpc_handler file_read_handler, file_write_handler;
+
+#endif

@@ -1,0 +1,903 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * CommandService. Each call has a small context (struct cmd_call) that owns what works for it; it
+ * ends with the call: by an answer, or by on_gone. Streams pull from a reader while the call has
+ * room, so a client that does not read leaves its output in the spool.
+ */
+#include "daemon/rpc/svc_command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/rpc/call.h"
+#include "daemon/rpc/check.h"
+#include "daemon/rpc/msg.h"
+#include "daemon/rpc/server.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+#include "proto/gen/agentbox_command.pb-c.h"
+
+#define PIECE_BYTES (64u * 1024) /* of output per message */
+
+struct cmd_call {
+	struct rpc_call *call;
+	struct commands *commands;
+	struct command_op *op;
+	struct command_reader *reader;
+	struct command *command;	/* a ref; input streams and unary waits */
+	bool follow, run, detach, input_open, closing;
+	/* What to do once the reference is resolved. */
+	void (*with)(struct cmd_call *x, struct command *c);
+	int signo;
+	size_t page_size;
+	char *page_token;
+	struct command_read_from from;
+};
+
+static struct cmd_call *context_new(struct rpc_call *call)
+{
+	struct cmd_call *x = calloc(1, sizeof(*x));
+	struct status st;
+
+	if (!x) {
+		status_errno(&st, ENOMEM, "command call");
+		rpc_call_fail(call, &st);
+		return NULL;
+	}
+	x->call = call;
+	x->commands = rpc_call_service(call);
+	rpc_call_set_user(call, x);
+	return x;
+}
+
+static void context_free(struct cmd_call *x, bool end_it)
+{
+	command_op_cancel(x->op, end_it && x->run && !x->detach);
+	command_reader_free(x->reader, end_it && x->run);
+	if (x->input_open)
+		command_input_close(x->command);
+	command_unref(x->command);
+	free(x->page_token);
+	free(x);
+}
+
+static void fail(struct cmd_call *x, const struct status *st)
+{
+	struct rpc_call *call = x->call;
+
+	context_free(x, false);
+	rpc_call_fail(call, st);
+}
+
+static void fail_errno(struct cmd_call *x, int err)
+{
+	struct status st;
+
+	status_errno(&st, err, "command call");
+	fail(x, &st);
+}
+
+static void reply(struct cmd_call *x, const ProtobufCMessage *m)
+{
+	struct rpc_call *call = x->call;
+
+	rpc_call_reply(call, m);
+	context_free(x, false);
+}
+
+/* Nobody listens any more. A deadline, or our own end, is not a cancel. */
+static void on_gone(struct rpc_call *call, enum rpc_gone why)
+{
+	struct cmd_call *x = rpc_call_user(call);
+
+	if (x)
+		context_free(x, why == RPC_GONE_CANCELLED || why == RPC_GONE_LOST);
+}
+
+/* --- messages --- */
+
+struct result_message {
+	Agentbox__V1__CommandResult m;
+	Google__Protobuf__Timestamp at;
+};
+
+static Agentbox__V1__CommandResult *fill_result(struct result_message *r, const struct command_view *v)
+{
+	const struct command_result *from = v->result;
+
+	agentbox__v1__command_result__init(&r->m);
+	r->m.outcome = (Agentbox__V1__CommandResult__Outcome)from->outcome;
+	if (from->outcome == COMMAND_EXITED) {
+		r->m._exit_code_case = AGENTBOX__V1__COMMAND_RESULT___EXIT_CODE_EXIT_CODE;
+		r->m.exit_code = from->exit_code;
+	}
+	r->m.signal = (char *)from->signal;
+	r->m.timed_out = from->timed_out;
+	r->m.killed = from->killed;
+	r->m.stdout_bytes = v->end[SPOOL_STDOUT] + v->end[SPOOL_PTY];
+	r->m.stderr_bytes = v->end[SPOOL_STDERR];
+	r->m.output_complete = from->output_complete;
+	r->m.survivors = (uint32_t *)from->survivors;
+	r->m.n_survivors = from->n_survivors;
+	r->m.exited_at = msg_time(&r->at, from->exited_at_ms);
+	r->m.reason = (Agentbox__V1__Reason)from->reason;
+	r->m.message = (char *)from->message;
+	return &r->m;
+}
+
+struct command_message {
+	Agentbox__V1__Command m;
+	Agentbox__V1__StreamRange range[SPOOL_STREAMS];
+	Google__Protobuf__Timestamp started, last_output, expires;
+	struct result_message result;
+	Agentbox__V1__Command__EnvsEntry *entries;
+};
+
+static Agentbox__V1__StreamRange *fill_range(struct command_message *c, const struct command_view *v,
+					     enum spool_stream s)
+{
+	if (!v->has[s])
+		return NULL;
+	agentbox__v1__stream_range__init(&c->range[s]);
+	c->range[s].first = v->first[s];
+	c->range[s].end = v->end[s];
+	return &c->range[s];
+}
+
+/* -ENOMEM leaves nothing to free. */
+static int fill_command(struct command_message *c, const struct command_view *v)
+{
+	agentbox__v1__command__init(&c->m);
+	c->entries = NULL;
+	c->m.command_id = v->foreign ? (char *)"" : (char *)v->id;
+	c->m.sandbox = (char *)v->sandbox;
+	c->m.pid = v->pid;
+	c->m.generation = v->generation;
+	c->m.shell = (char *)v->shell;
+	c->m.args = (char **)v->args;
+	c->m.n_args = v->n_args;
+	c->m.user = (char *)v->user;
+	c->m.cwd = (char *)v->cwd;
+	c->m.tag = v->foreign ? (char *)v->tag : (char *)"";
+	c->m.started_at = msg_time(&c->started, v->started_at_ms);
+	c->m.last_output_at = msg_time(&c->last_output, v->last_output_at_ms);
+	c->m.expires_at = msg_time(&c->expires, v->expires_at_ms);
+	c->m.running = !v->result;
+	if (v->result)
+		c->m.result = fill_result(&c->result, v);
+	c->m.stdout = fill_range(c, v, SPOOL_STDOUT);
+	c->m.stderr = fill_range(c, v, SPOOL_STDERR);
+	c->m.terminal = fill_range(c, v, SPOOL_PTY);
+	c->m.group = v->group;
+	c->m.foreign = v->foreign;
+	if (!v->n_envs)
+		return 0;
+	c->entries = calloc(v->n_envs, sizeof(*c->entries));
+	c->m.envs = calloc(v->n_envs, sizeof(*c->m.envs));
+	if (!c->entries || !c->m.envs) {
+		free(c->entries);
+		free(c->m.envs);
+		c->m.envs = NULL;
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < v->n_envs; i++) {
+		agentbox__v1__command__envs_entry__init(&c->entries[i]);
+		c->entries[i].key = (char *)v->envs[i].key;
+		c->entries[i].value = (char *)v->envs[i].value;
+		c->m.envs[i] = &c->entries[i];
+	}
+	c->m.n_envs = v->n_envs;
+	return 0;
+}
+
+static void free_command(struct command_message *c)
+{
+	free(c->entries);
+	free(c->m.envs);
+}
+
+/* --- streams of events: Run, Attach --- */
+
+static void send_event(struct cmd_call *x, Agentbox__V1__CommandEvent__EventCase which, void *m)
+{
+	Agentbox__V1__CommandEvent e = AGENTBOX__V1__COMMAND_EVENT__INIT;
+
+	e.event_case = which;
+	e.started = m; /* a union of pointers */
+	rpc_call_send(x->call, &e.base);
+}
+
+static void send_piece(struct cmd_call *x, const struct spool_piece *p, uint8_t *bytes)
+{
+	Agentbox__V1__Output out = AGENTBOX__V1__OUTPUT__INIT;
+	Agentbox__V1__Gap gap = AGENTBOX__V1__GAP__INIT;
+
+	if (p->gap) {
+		gap.stream = (Agentbox__V1__Output__Stream)p->stream;
+		gap.offset = p->offset;
+		gap.size = p->size;
+		gap.size_known = p->size_known;
+		gap.reason = (char *)p->reason;
+		send_event(x, AGENTBOX__V1__COMMAND_EVENT__EVENT_GAP, &gap);
+		return;
+	}
+	out.stream = (Agentbox__V1__Output__Stream)p->stream;
+	out.offset = p->offset;
+	out.data.data = bytes;
+	out.data.len = p->size;
+	send_event(x, AGENTBOX__V1__COMMAND_EVENT__EVENT_OUTPUT, &out);
+}
+
+static void send_exit(struct cmd_call *x)
+{
+	struct rpc_call *call = x->call;
+	struct command_view v;
+	struct result_message r;
+
+	command_look(command_reader_command(x->reader), &v);
+	send_event(x, AGENTBOX__V1__COMMAND_EVENT__EVENT_EXITED, fill_result(&r, &v));
+	context_free(x, false);
+	rpc_call_finish(call);
+}
+
+static void feed(struct cmd_call *x)
+{
+	static uint8_t bytes[PIECE_BYTES];
+	struct spool_piece p;
+
+	while (rpc_call_room(x->call)) {
+		switch (command_reader_next(x->reader, x->follow, bytes, sizeof(bytes), &p)) {
+		case COMMAND_READ_PIECE:
+			send_piece(x, &p, bytes);
+			break;
+		case COMMAND_READ_NOTHING:
+			return;
+		case COMMAND_READ_ENDED:
+			send_exit(x);
+			return;
+		case COMMAND_READ_CAUGHT_UP: {
+			struct rpc_call *call = x->call;
+
+			context_free(x, false);
+			rpc_call_finish(call);
+			return;
+		}
+		}
+	}
+}
+
+static void on_reader_news(struct command_reader *r, void *user)
+{
+	feed(user);
+}
+
+static void on_room(struct rpc_call *call)
+{
+	struct cmd_call *x = rpc_call_user(call);
+
+	if (x && x->reader)
+		feed(x);
+}
+
+static void on_silence(struct rpc_call *call)
+{
+	struct cmd_call *x = rpc_call_user(call);
+	Agentbox__V1__Heartbeat beat = AGENTBOX__V1__HEARTBEAT__INIT;
+
+	if (x)
+		send_event(x, AGENTBOX__V1__COMMAND_EVENT__EVENT_HEARTBEAT, &beat);
+}
+
+static void begin_stream(struct cmd_call *x, struct command *c)
+{
+	struct command_message m;
+	struct command_view v;
+	int r = command_reader_new(c, &x->from, on_reader_news, x, &x->reader);
+
+	if (!r) {
+		command_look(c, &v);
+		r = fill_command(&m, &v);
+	}
+	if (r < 0) {
+		fail_errno(x, r);
+		return;
+	}
+	send_event(x, AGENTBOX__V1__COMMAND_EVENT__EVENT_STARTED, &m.m);
+	free_command(&m);
+	feed(x);
+}
+
+/* --- starting --- */
+
+static void on_started(void *user, const struct status *st, struct command *c)
+{
+	struct cmd_call *x = user;
+	struct command_message m;
+	struct command_view v;
+
+	x->op = NULL;
+	if (!status_ok(st)) {
+		fail(x, st);
+		return;
+	}
+	if (x->run) {
+		x->from = (struct command_read_from){ .starter = true };
+		begin_stream(x, c);
+		return;
+	}
+	command_look(c, &v);
+	if (fill_command(&m, &v) < 0) {
+		fail_errno(x, ENOMEM);
+		return;
+	}
+	reply(x, &m.m.base);
+	free_command(&m);
+}
+
+static bool check_program(const Agentbox__V1__StartCommandRequest *q, struct command_start *s,
+			  struct status *st)
+{
+	switch (q->what_case) {
+	case AGENTBOX__V1__START_COMMAND_REQUEST__WHAT_SHELL:
+		s->shell = q->shell;
+		return check_required(q->shell, "shell", st);
+	case AGENTBOX__V1__START_COMMAND_REQUEST__WHAT_ARGV:
+		if (!q->argv->n_args || !q->argv->args[0][0]) {
+			status_field(st, "argv", "is empty; its first element is the program");
+			return false;
+		}
+		s->args = (const char *const *)q->argv->args;
+		s->n_args = q->argv->n_args;
+		return true;
+	default:
+		status_field(st, "shell", "give a shell command line, or argv");
+		return false;
+	}
+}
+
+static bool check_start(const Agentbox__V1__StartCommandRequest *q, struct command_start *s,
+			struct status *st)
+{
+	uint64_t grace = 0;
+
+	if (!check_unset(!str_is_empty(q->request_id), "request_id", st) ||
+	    !check_unset(q->pty != NULL, "pty", st) ||
+	    !check_required(q->sandbox, "sandbox", st) || !check_program(q, s, st) ||
+	    !msg_read_duration(q->command_timeout, "command_timeout", false, &s->timeout_ms, st) ||
+	    !msg_read_duration(q->kill_grace, "kill_grace", true, &grace, st))
+		return false;
+	if (q->overflow != AGENTBOX__V1__OVERFLOW__OVERFLOW_UNSPECIFIED &&
+	    q->overflow != AGENTBOX__V1__OVERFLOW__BLOCK &&
+	    q->overflow != AGENTBOX__V1__OVERFLOW__DROP_OLDEST) {
+		status_field(st, "overflow", "is %d; give BLOCK or DROP_OLDEST", (int)q->overflow);
+		return false;
+	}
+	for (size_t i = 0; i < q->n_envs; i++)
+		if (str_is_empty(q->envs[i]->key) || strchr(q->envs[i]->key, '=')) {
+			status_field(st, "envs", "a name is empty or holds '='");
+			return false;
+		}
+	s->kill_grace_ms = q->kill_grace ? (int64_t)grace : -1;
+	s->overflow = (enum command_overflow)q->overflow;
+	s->sandbox = q->sandbox;
+	s->cwd = q->cwd;
+	s->user = q->user;
+	s->stdin_open = q->stdin;
+	s->detach = q->detach;
+	s->spool_limit = q->spool_limit;
+	return true;
+}
+
+static void start(struct rpc_call *call, const ProtobufCMessage *message, bool run)
+{
+	const Agentbox__V1__StartCommandRequest *q = (const void *)message;
+	struct cmd_call *x = context_new(call);
+	struct command_start s = { .who = rpc_call_who(call), .blocking_reader = run };
+	struct life_pair *envs;
+	struct status st;
+	int r;
+
+	if (!x)
+		return;
+	if (!check_start(q, &s, &st)) {
+		fail(x, &st);
+		return;
+	}
+	x->run = run;
+	x->follow = true;
+	x->detach = q->detach;
+	/* Run's deadline is the stream's; a start that takes longer than a minute failed anyway. */
+	s.deadline_ms = rpc_call_deadline_ms(call);
+	envs = calloc(q->n_envs + 1, sizeof(*envs));
+	for (size_t i = 0; envs && i < q->n_envs; i++) /* the last of equal keys wins in the agent's map */
+		envs[i] = (struct life_pair){ q->envs[i]->key, q->envs[i]->value };
+	s.envs = envs;
+	s.n_envs = q->n_envs;
+	r = envs ? commands_start(x->commands, &s, on_started, x, &x->op) : -ENOMEM;
+	free(envs);
+	if (r < 0)
+		fail_errno(x, r);
+}
+
+static void on_start(struct rpc_call *call, const ProtobufCMessage *message)
+{
+	start(call, message, false);
+}
+
+static void on_run(struct rpc_call *call, const ProtobufCMessage *message)
+{
+	start(call, message, true);
+}
+
+/* --- references --- */
+
+static void on_found(void *user, const struct status *st, struct command *c)
+{
+	struct cmd_call *x = user;
+
+	x->op = NULL;
+	if (status_ok(st))
+		x->with(x, c);
+	else
+		fail(x, st);
+}
+
+/* Resolves `ref` and goes on with x->with, at once or later. */
+static void find(struct cmd_call *x, const Agentbox__V1__CommandRef *ref)
+{
+	const struct principal *who = rpc_call_who(x->call);
+	struct command *c = NULL;
+	struct status st;
+	int r;
+
+	if (!ref || ref->ref_case == AGENTBOX__V1__COMMAND_REF__REF__NOT_SET) {
+		status_field(&st, "command", "is required: a command_id, or sandbox and pid");
+		fail(x, &st);
+		return;
+	}
+	if (ref->ref_case == AGENTBOX__V1__COMMAND_REF__REF_COMMAND_ID) {
+		c = commands_find(x->commands, who, ref->command_id);
+		if (c) {
+			x->with(x, c);
+			return;
+		}
+		status_set(&st, R_PROCESS_NOT_FOUND, "there is no command %.64s of yours", ref->command_id);
+		fail(x, &st);
+		return;
+	}
+	if (!check_required(ref->sandbox, "command.sandbox", &st)) {
+		fail(x, &st);
+		return;
+	}
+	if (!ref->pid) {
+		status_field(&st, "command.pid", "is 0");
+		fail(x, &st);
+		return;
+	}
+	r = commands_find_pid(x->commands, who, ref->sandbox, ref->pid, rpc_call_deadline_ms(x->call),
+			      on_found, x, &x->op);
+	if (r < 0)
+		fail_errno(x, r);
+}
+
+static void attach(struct cmd_call *x, struct command *c)
+{
+	static const char *const names[] = { NULL, "stdout_offset", "stderr_offset", "pty_offset" };
+	struct command_view v;
+	struct status st;
+
+	command_look(c, &v);
+	for (unsigned s = SPOOL_STDOUT; s < SPOOL_STREAMS; s++) {
+		if (x->from.offset[s] <= v.end[s])
+			continue;
+		status_field(&st, names[s], "is %llu, beyond the %llu bytes that came so far",
+			     (unsigned long long)x->from.offset[s], (unsigned long long)v.end[s]);
+		fail(x, &st);
+		return;
+	}
+	begin_stream(x, c);
+}
+
+static void on_attach(struct rpc_call *call, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__AttachCommandRequest *q = (const void *)message;
+	struct cmd_call *x = context_new(call);
+	struct status st;
+
+	if (!x)
+		return;
+	x->follow = q->_follow_case == AGENTBOX__V1__ATTACH_COMMAND_REQUEST___FOLLOW__NOT_SET || q->follow;
+	x->from.offset[SPOOL_STDOUT] = q->stdout_offset;
+	x->from.offset[SPOOL_STDERR] = q->stderr_offset;
+	x->from.offset[SPOOL_PTY] = q->pty_offset;
+	x->from.from_end = q->from_end;
+	x->with = attach;
+	if (!check_unset(q->resize != NULL, "resize", &st)) {
+		fail(x, &st);
+		return;
+	}
+	if (q->from_end && (q->stdout_offset || q->stderr_offset || q->pty_offset)) {
+		status_field(&st, "from_end", "is set together with an offset; give one of them");
+		fail(x, &st);
+		return;
+	}
+	find(x, q->command);
+}
+
+/* --- Wait --- */
+
+static void on_wait_news(struct command_reader *r, void *user)
+{
+	struct cmd_call *x = user;
+	struct command *c = command_reader_command(r);
+	struct result_message m;
+	struct command_view v;
+
+	if (!command_result(c))
+		return;
+	command_look(c, &v);
+	reply(x, &fill_result(&m, &v)->base);
+}
+
+static void wait_for(struct cmd_call *x, struct command *c)
+{
+	struct command_read_from from = { .from_end = true };
+	int r = command_reader_new(c, &from, on_wait_news, x, &x->reader);
+
+	if (r < 0)
+		fail_errno(x, r);
+}
+
+static void on_wait(struct rpc_call *call, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__WaitCommandRequest *q = (const void *)message;
+	struct cmd_call *x = context_new(call);
+
+	if (!x)
+		return;
+	x->with = wait_for;
+	find(x, q->command);
+}
+
+/* --- Signal, Kill --- */
+
+static void on_killed(void *user, const struct status *st, bool found, const uint32_t *survivors, size_t n)
+{
+	struct cmd_call *x = user;
+	Agentbox__V1__KillCommandResponse m = AGENTBOX__V1__KILL_COMMAND_RESPONSE__INIT;
+
+	x->op = NULL;
+	if (!status_ok(st)) {
+		fail(x, st);
+		return;
+	}
+	m.found = found;
+	m.survivors = (uint32_t *)survivors;
+	m.n_survivors = n;
+	reply(x, &m.base);
+}
+
+static void on_signalled(void *user, const struct status *st, bool found, const uint32_t *survivors,
+			 size_t n)
+{
+	struct cmd_call *x = user;
+	Agentbox__V1__SignalCommandResponse m = AGENTBOX__V1__SIGNAL_COMMAND_RESPONSE__INIT;
+
+	x->op = NULL;
+	if (!status_ok(st)) {
+		fail(x, st);
+		return;
+	}
+	m.found = found;
+	reply(x, &m.base);
+}
+
+static void signal_it(struct cmd_call *x, struct command *c)
+{
+	int r = command_signal(c, x->signo, rpc_call_deadline_ms(x->call), on_signalled, x, &x->op);
+
+	if (r < 0)
+		fail_errno(x, r);
+}
+
+static void kill_it(struct cmd_call *x, struct command *c)
+{
+	int r = command_kill(c, on_killed, x, &x->op);
+
+	if (r < 0)
+		fail_errno(x, r);
+}
+
+static void on_signal(struct rpc_call *call, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__SignalCommandRequest *q = (const void *)message;
+	struct cmd_call *x = context_new(call);
+	struct status st;
+
+	if (!x)
+		return;
+	x->signo = (int)q->signal;
+	x->with = signal_it;
+	if (x->signo != 9 && x->signo != 15) {
+		status_field(&st, "signal", "is %d; give KILL or TERM", x->signo);
+		fail(x, &st);
+		return;
+	}
+	find(x, q->command);
+}
+
+static void on_kill(struct rpc_call *call, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__KillCommandRequest *q = (const void *)message;
+	struct cmd_call *x = context_new(call);
+
+	if (!x)
+		return;
+	x->with = kill_it;
+	find(x, q->command);
+}
+
+/* --- input --- */
+
+static void on_input_ended(void *user, const struct status *st, uint64_t accepted)
+{
+	struct cmd_call *x = user;
+	Agentbox__V1__CloseInputResponse m = AGENTBOX__V1__CLOSE_INPUT_RESPONSE__INIT;
+
+	x->op = NULL;
+	if (status_ok(st))
+		reply(x, &m.base);
+	else
+		fail(x, st);
+}
+
+static void close_input(struct cmd_call *x, struct command *c)
+{
+	int r = command_input_end(c, rpc_call_deadline_ms(x->call), on_input_ended, x, &x->op);
+
+	if (r < 0)
+		fail_errno(x, r);
+}
+
+static void on_close_input(struct rpc_call *call, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__CloseInputRequest *q = (const void *)message;
+	struct cmd_call *x = context_new(call);
+
+	if (!x)
+		return;
+	x->with = close_input;
+	find(x, q->command);
+}
+
+static void send_ack(struct cmd_call *x, uint64_t accepted, bool closed)
+{
+	Agentbox__V1__SendInputAck m = AGENTBOX__V1__SEND_INPUT_ACK__INIT;
+
+	m.accepted = accepted;
+	m.closed = closed;
+	rpc_call_send(x->call, &m.base);
+}
+
+static void on_stream_closed(void *user, const struct status *st, uint64_t accepted)
+{
+	struct cmd_call *x = user;
+
+	x->op = NULL;
+	if (!status_ok(st)) {
+		fail(x, st);
+		return;
+	}
+	send_ack(x, accepted, true);
+	rpc_call_next(x->call);
+}
+
+static void on_input_taken(void *user, const struct status *st, uint64_t accepted)
+{
+	struct cmd_call *x = user;
+	int r;
+
+	x->op = NULL;
+	if (!status_ok(st)) {
+		fail(x, st);
+		return;
+	}
+	if (!x->closing) {
+		send_ack(x, accepted, false);
+		rpc_call_next(x->call);
+		return;
+	}
+	r = command_input_end(x->command, rpc_call_deadline_ms(x->call), on_stream_closed, x, &x->op);
+	if (r < 0)
+		fail_errno(x, r);
+}
+
+static void take_input(struct cmd_call *x, uint64_t offset, const ProtobufCBinaryData *data, bool close)
+{
+	int r;
+
+	x->closing = close;
+	r = command_input_send(x->command, offset, data->data, data->len, rpc_call_deadline_ms(x->call),
+			       on_input_taken, x, &x->op);
+	if (r < 0)
+		fail_errno(x, r);
+}
+
+static bool open_input(struct cmd_call *x, struct command *c)
+{
+	struct status st;
+
+	if (command_input_open(c) < 0) {
+		status_set(&st, R_INPUT_BUSY, "another SendInput stream writes to this command");
+		fail(x, &st);
+		return false;
+	}
+	x->command = command_ref(c);
+	x->input_open = true;
+	return true;
+}
+
+/* The first message names the command and may hold bytes; its own pid form is resolved elsewhere. */
+static void on_input(struct rpc_call *call, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__SendInputRequest *q = (const void *)message;
+	struct cmd_call *x = rpc_call_user(call);
+	struct command *c;
+	struct status st;
+
+	if (!x) {
+		x = context_new(call);
+		if (!x)
+			return;
+		if (!q->command || q->command->ref_case != AGENTBOX__V1__COMMAND_REF__REF_COMMAND_ID) {
+			status_field(&st, "command", "the first message names it by command_id");
+			fail(x, &st);
+			return;
+		}
+		c = commands_find(x->commands, rpc_call_who(call), q->command->command_id);
+		if (!c) {
+			status_set(&st, R_PROCESS_NOT_FOUND, "there is no command %.64s of yours",
+				   q->command->command_id);
+			fail(x, &st);
+			return;
+		}
+		if (!open_input(x, c))
+			return;
+	}
+	take_input(x, q->offset, &q->data, q->close);
+}
+
+static void on_input_end(struct rpc_call *call)
+{
+	struct cmd_call *x = rpc_call_user(call);
+
+	if (x)
+		context_free(x, false);
+	rpc_call_finish(call);
+}
+
+/* --- List --- */
+
+static void send_page(struct cmd_call *x, const struct command_view *v, size_t n, bool more)
+{
+	Agentbox__V1__ListCommandsResponse m = AGENTBOX__V1__LIST_COMMANDS_RESPONSE__INIT;
+	struct command_message *c = calloc(n + 1, sizeof(*c));
+	char token[64] = "";
+	size_t filled = 0;
+
+	m.commands = calloc(n + 1, sizeof(*m.commands));
+	while (c && m.commands && filled < n && fill_command(&c[filled], &v[filled]) == 0) {
+		m.commands[filled] = &c[filled].m;
+		filled++;
+	}
+	if (!c || !m.commands || filled < n) {
+		fail_errno(x, ENOMEM);
+	} else {
+		if (more && v[n - 1].id[0])
+			str_copy(token, sizeof(token), v[n - 1].id);
+		else if (more)
+			snprintf(token, sizeof(token), "pid:%u", v[n - 1].pid);
+		m.n_commands = n;
+		m.next_page_token = token;
+		reply(x, &m.base);
+	}
+	while (filled)
+		free_command(&c[--filled]);
+	free(c);
+	free(m.commands);
+}
+
+static bool is_token_of(const char *token, const struct command_view *v)
+{
+	char pid[32];
+
+	snprintf(pid, sizeof(pid), "pid:%u", v->pid);
+	return str_eq(token, v->id[0] ? v->id : pid);
+}
+
+static void on_listed(void *user, const struct status *st, const struct command_view *v, size_t n)
+{
+	struct cmd_call *x = user;
+	struct status bad;
+	size_t from = 0, k;
+
+	x->op = NULL;
+	if (!status_ok(st)) {
+		fail(x, st);
+		return;
+	}
+	if (x->page_token) {
+		while (from < n && !is_token_of(x->page_token, &v[from]))
+			from++;
+		if (from == n) {
+			status_field(&bad, "page_token", "is not of this list, or its command is gone; start over");
+			fail(x, &bad);
+			return;
+		}
+		from++;
+	}
+	k = MIN(n - from, x->page_size);
+	send_page(x, v + from, k, from + k < n);
+}
+
+static void on_list(struct rpc_call *call, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__ListCommandsRequest *q = (const void *)message;
+	struct cmd_call *x = context_new(call);
+	struct status st;
+	int r = 0;
+
+	if (!x)
+		return;
+	if (!check_required(q->sandbox, "sandbox", &st) ||
+	    !check_page_size(q->page_size, &x->page_size, &st)) {
+		fail(x, &st);
+		return;
+	}
+	if (!str_is_empty(q->page_token) && !(x->page_token = strdup(q->page_token)))
+		r = -ENOMEM;
+	if (!r)
+		r = commands_list(x->commands, rpc_call_who(call), q->sandbox, q->ended,
+				  rpc_call_deadline_ms(call), on_listed, x, &x->op);
+	if (r < 0)
+		fail_errno(x, r);
+}
+
+/* --- the table --- */
+
+#define UNARY(id, fn)                                                                              \
+	static const struct rpc_handler id = { .on_message = fn, .on_gone = on_gone }
+
+UNARY(h_start, on_start);
+UNARY(h_wait, on_wait);
+UNARY(h_list, on_list);
+UNARY(h_close, on_close_input);
+UNARY(h_signal, on_signal);
+UNARY(h_kill, on_kill);
+static const struct rpc_handler h_run = { .on_message = on_run, .on_room = on_room,
+					  .on_silence = on_silence, .on_gone = on_gone };
+static const struct rpc_handler h_attach = { .on_message = on_attach, .on_room = on_room,
+					     .on_silence = on_silence, .on_gone = on_gone };
+static const struct rpc_handler h_input = { .on_message = on_input, .on_end = on_input_end,
+					    .on_gone = on_gone };
+
+#define PATH(name) "/agentbox.v1.CommandService/" name
+static const struct rpc_method methods[] = {
+	{ PATH("Start"), RPC_UNARY, false, &agentbox__v1__start_command_request__descriptor, &h_start },
+	{ PATH("Run"), RPC_SERVER_STREAM, false, &agentbox__v1__start_command_request__descriptor, &h_run },
+	{ PATH("Attach"), RPC_SERVER_STREAM, false, &agentbox__v1__attach_command_request__descriptor,
+	  &h_attach },
+	{ PATH("Wait"), RPC_UNARY, true, &agentbox__v1__wait_command_request__descriptor, &h_wait },
+	{ PATH("List"), RPC_UNARY, false, &agentbox__v1__list_commands_request__descriptor, &h_list },
+	{ PATH("SendInput"), RPC_BIDI, false, &agentbox__v1__send_input_request__descriptor, &h_input },
+	{ PATH("CloseInput"), RPC_UNARY, false, &agentbox__v1__close_input_request__descriptor, &h_close },
+	{ PATH("Signal"), RPC_UNARY, false, &agentbox__v1__signal_command_request__descriptor, &h_signal },
+	{ PATH("Kill"), RPC_UNARY, true, &agentbox__v1__kill_command_request__descriptor, &h_kill },
+};
+
+int svc_command_add(struct rpc_server *s, struct commands *commands)
+{
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), commands);
+}

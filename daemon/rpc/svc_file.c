@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * FileService, the calls with one answer and List. Every call: resolve the sandbox, ask its agent,
+ * answer; when the agent cannot be asked, lifecycle says what is true of the sandbox and the call is
+ * made once more if that helps. Read and Write stream: svc_file_stream.c.
+ */
+#include "daemon/rpc/svc_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/rpc/check.h"
+#include "daemon/rpc/file_call.h"
+#include "daemon/rpc/server.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define AGENT_CALL_MS 60000u	/* a call without a deadline of its own */
+#define DEPTH_MAX     100u
+
+struct file_call *file_call_new(struct rpc_call *call)
+{
+	struct file_call *x = calloc(1, sizeof(*x));
+	struct status st;
+
+	if (!x) {
+		status_errno(&st, ENOMEM, "file call");
+		rpc_call_fail(call, &st);
+		return NULL;
+	}
+	x->call = call;
+	x->life = rpc_call_service(call);
+	rpc_call_set_user(call, x);
+	return x;
+}
+
+void file_call_free(struct file_call *x)
+{
+	life_cancel(x->op);
+	envd_call_cancel(x->agent);
+	envd_read_free(x->read);
+	envd_write_free(x->write);
+	if (x->token)
+		explicit_bzero(x->token, strlen(x->token));
+	free(x->account);
+	free(x->id);
+	free(x->domain);
+	free(x->token);
+	free(x->version);
+	for (size_t i = 0; i < x->n_results; i++) {
+		file_result_fini(x->results[i]);
+		free(x->results[i]);
+	}
+	free(x->results);
+	file_header_free(x->current);
+	file_header_free(x->next);
+	free(x->sandbox);
+	free(x->path);
+	free(x->other);
+	free(x->user);
+	free(x);
+}
+
+void file_call_fail(struct file_call *x, const struct status *st)
+{
+	struct rpc_call *call = x->call;
+
+	file_call_free(x);
+	rpc_call_fail(call, st);
+}
+
+void file_call_fail_errno(struct file_call *x, int err)
+{
+	struct status st;
+
+	status_errno(&st, err, "file call");
+	file_call_fail(x, &st);
+}
+
+void file_call_on_gone(struct rpc_call *call, enum rpc_gone why)
+{
+	struct file_call *x = rpc_call_user(call);
+
+	if (x)
+		file_call_free(x);
+}
+
+static const char *or_null(const char *s)
+{
+	return str_is_empty(s) ? NULL : s;
+}
+
+struct envd_target file_call_target(const struct file_call *x)
+{
+	uint64_t deadline = rpc_call_deadline_ms(x->call);
+
+	return (struct envd_target){ .cloud = x->cloud, .sandbox_id = x->id, .domain = or_null(x->domain),
+				     .access_token = or_null(x->token), .envd_version = or_null(x->version),
+				     .user = or_null(x->user), .deadline_ms = deadline };
+}
+
+static int remember_target(struct file_call *x, const struct life_target *t)
+{
+	free(x->account);
+	free(x->id);
+	free(x->domain);
+	free(x->token);
+	free(x->version);
+	x->cloud = t->cloud;
+	x->account = strdup(t->account);
+	x->id = strdup(t->id);
+	x->domain = strdup(t->domain);
+	x->token = strdup(t->access_token);
+	x->version = strdup(t->envd_version);
+	return x->account && x->id && x->domain && x->token && x->version ? 0 : -ENOMEM;
+}
+
+static void on_target(void *user, const struct status *st, const struct life_target *t)
+{
+	struct file_call *x = user;
+
+	x->op = NULL;
+	if (!status_ok(st))
+		file_call_fail(x, st);
+	else if (remember_target(x, t) < 0)
+		file_call_fail_errno(x, ENOMEM);
+	else
+		x->go(x);
+}
+
+void file_call_resolve(struct file_call *x)
+{
+	int r = life_resolve(x->life, rpc_call_who(x->call), x->sandbox, rpc_call_deadline_ms(x->call),
+			     on_target, x, &x->op);
+
+	if (r < 0)
+		file_call_fail_errno(x, r);
+}
+
+bool file_call_ask_life(struct file_call *x, enum envd_class cls)
+{
+	enum life_evidence what = cls == ENVD_TOKEN	    ? LIFE_SAW_REFUSED
+				  : cls == ENVD_NOT_RUNNING ? LIFE_SAW_ABSENT
+							    : LIFE_SAW_LOST;
+
+	if (x->asked_life || (cls != ENVD_TOKEN && cls != ENVD_NOT_RUNNING))
+		return false;
+	x->asked_life = true;
+	return life_note_evidence(x->life, x->account, x->id, what, rpc_call_deadline_ms(x->call),
+				  on_target, x, &x->op) == 0;
+}
+
+/* --- entries --- */
+
+int file_info_fill(struct file_info_message *f, const struct envd_entry *e)
+{
+	agentbox__v1__file_info__init(&f->m);
+	f->entries = NULL;
+	f->m.name = e->name ? e->name : (char *)"";
+	f->m.path = e->path ? e->path : (char *)"";
+	f->m.type = (Agentbox__V1__FileType)e->type;
+	f->m.size = e->size;
+	f->m.mode = e->mode;
+	f->m.permissions = e->permissions ? e->permissions : (char *)"";
+	f->m.owner = e->owner ? e->owner : (char *)"";
+	f->m.group = e->group ? e->group : (char *)"";
+	if (e->modified_s || e->modified_ns) {
+		google__protobuf__timestamp__init(&f->modified);
+		f->modified.seconds = e->modified_s;
+		f->modified.nanos = e->modified_ns;
+		f->m.modified_at = &f->modified;
+	}
+	if (e->symlink_target) {
+		f->m._symlink_target_case = AGENTBOX__V1__FILE_INFO___SYMLINK_TARGET_SYMLINK_TARGET;
+		f->m.symlink_target = e->symlink_target;
+	}
+	if (!e->metadata.n)
+		return 0;
+	f->entries = calloc(e->metadata.n, sizeof(*f->entries));
+	f->m.metadata = calloc(e->metadata.n, sizeof(*f->m.metadata));
+	if (!f->entries || !f->m.metadata) {
+		file_info_fini(f);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < e->metadata.n; i++) {
+		agentbox__v1__file_info__metadata_entry__init(&f->entries[i]);
+		f->entries[i].key = e->metadata.v[i].key;
+		f->entries[i].value = e->metadata.v[i].value;
+		f->m.metadata[i] = &f->entries[i];
+	}
+	f->m.n_metadata = e->metadata.n;
+	return 0;
+}
+
+void file_info_fini(struct file_info_message *f)
+{
+	free(f->entries);
+	free(f->m.metadata);
+	f->entries = NULL;
+	f->m.metadata = NULL;
+}
+
+static void reply(struct file_call *x, const ProtobufCMessage *m)
+{
+	struct rpc_call *call = x->call;
+
+	rpc_call_reply(call, m);
+	file_call_free(x);
+}
+
+static void reply_entry(struct file_call *x, const struct envd_result *r)
+{
+	struct file_info_message f;
+
+	if (!r->n_entries) {
+		struct status st;
+
+		status_set(&st, R_BAD_CLOUD_REPLY, "the agent answered without an entry");
+		file_call_fail(x, &st);
+	} else if (file_info_fill(&f, &r->entries[0]) < 0) {
+		file_call_fail_errno(x, ENOMEM);
+	} else {
+		reply(x, &f.m.base);
+		file_info_fini(&f);
+	}
+}
+
+/* --- calls with one answer --- */
+
+/* Common end of an agent's answer: false if the call is over, or goes on elsewhere. */
+static bool answered(struct file_call *x, struct envd_result *r)
+{
+	x->agent = NULL;
+	if (r->cls == ENVD_OK)
+		return true;
+	if (!file_call_ask_life(x, r->cls))
+		file_call_fail(x, &r->status);
+	return false;
+}
+
+static void asked(struct file_call *x)
+{
+	if (!x->agent)
+		file_call_fail_errno(x, ENOMEM);
+}
+
+static void on_stat(struct envd_result *r, void *user)
+{
+	if (answered(user, r))
+		reply_entry(user, r);
+}
+
+static void go_stat(struct file_call *x)
+{
+	struct envd_target t = file_call_target(x);
+
+	x->agent = envd_stat(&t, x->path, on_stat, x);
+	asked(x);
+}
+
+static void on_exists(struct envd_result *r, void *user)
+{
+	Agentbox__V1__ExistsResponse m = AGENTBOX__V1__EXISTS_RESPONSE__INIT;
+	struct file_call *x = user;
+
+	m.exists = r->cls == ENVD_OK;
+	if (r->status.reason == R_FILE_NOT_FOUND || answered(x, r)) {
+		x->agent = NULL;
+		reply(x, &m.base);
+	}
+}
+
+static void go_exists(struct file_call *x)
+{
+	struct envd_target t = file_call_target(x);
+
+	x->agent = envd_stat(&t, x->path, on_exists, x);
+	asked(x);
+}
+
+static void on_made(struct envd_result *r, void *user)
+{
+	Agentbox__V1__MakeDirResponse m = AGENTBOX__V1__MAKE_DIR_RESPONSE__INIT;
+	struct file_info_message f;
+	struct file_call *x = user;
+	bool existed = r->cls == ENVD_ANSWERED && r->status.code == CODE_ALREADY_EXISTS;
+
+	if (!existed && !answered(x, r))
+		return;
+	x->agent = NULL;
+	m.created = !existed;
+	if (!r->n_entries) {
+		reply(x, &m.base);
+	} else if (file_info_fill(&f, &r->entries[0]) < 0) {
+		file_call_fail_errno(x, ENOMEM);
+	} else {
+		m.entry = &f.m;
+		reply(x, &m.base);
+		file_info_fini(&f);
+	}
+}
+
+static void go_make_dir(struct file_call *x)
+{
+	struct envd_target t = file_call_target(x);
+
+	x->agent = envd_make_dir(&t, x->path, on_made, x);
+	asked(x);
+}
+
+static void go_move(struct file_call *x)
+{
+	struct envd_target t = file_call_target(x);
+
+	x->agent = envd_move(&t, x->path, x->other, on_stat, x);
+	asked(x);
+}
+
+static void on_removed(struct envd_result *r, void *user)
+{
+	Agentbox__V1__RemoveResponse m = AGENTBOX__V1__REMOVE_RESPONSE__INIT;
+
+	if (answered(user, r))
+		reply(user, &m.base);
+}
+
+static void go_remove(struct file_call *x)
+{
+	struct envd_target t = file_call_target(x);
+
+	x->agent = envd_remove(&t, x->path, on_removed, x);
+	asked(x);
+}
+
+/* --- List: the agent answers with all entries at once; they leave as the client reads them --- */
+
+static void send_entries(struct file_call *x)
+{
+	struct rpc_call *call = x->call;
+
+	while (x->sent < x->n_results && rpc_call_room(call))
+		rpc_call_send(call, &x->results[x->sent++]->info.m.base);
+	if (x->sent < x->n_results)
+		return;
+	file_call_free(x);
+	rpc_call_finish(call);
+}
+
+static void on_listed(struct envd_result *r, void *user)
+{
+	struct file_call *x = user;
+
+	if (!answered(x, r))
+		return;
+	for (size_t i = 0; i < r->n_entries; i++) {
+		struct file_result *k = file_result_add(x);
+
+		if (!k || file_result_keep(k, &r->entries[i]) < 0) {
+			file_call_fail_errno(x, ENOMEM);
+			return;
+		}
+	}
+	send_entries(x);
+}
+
+static void on_list_room(struct rpc_call *call)
+{
+	struct file_call *x = rpc_call_user(call);
+
+	if (x && x->results)
+		send_entries(x);
+}
+
+static void go_list(struct file_call *x)
+{
+	struct envd_target t = file_call_target(x);
+
+	x->agent = envd_list_dir(&t, x->path, x->depth, on_listed, x);
+	asked(x);
+}
+
+struct file_result *file_result_add(struct file_call *x)
+{
+	struct file_result *k = calloc(1, sizeof(*k)), **more = x->results;
+
+	if (!(x->n_results & (x->n_results + 1))) /* 0, 1, 3, 7, …: full */
+		more = realloc(x->results, (2 * x->n_results + 1) * sizeof(*more));
+	if (!k || !more) {
+		free(k);
+		return NULL;
+	}
+	x->results = more;
+	x->results[x->n_results++] = k;
+	return k;
+}
+
+int file_result_keep(struct file_result *k, const struct envd_entry *e)
+{
+	struct envd_entry *c = &k->entry;
+
+	*c = *e;
+	c->name = str_dup(e->name);
+	c->path = str_dup(e->path);
+	c->permissions = str_dup(e->permissions);
+	c->owner = str_dup(e->owner);
+	c->group = str_dup(e->group);
+	c->symlink_target = str_dup(e->symlink_target);
+	c->metadata = (struct cloud_kvs){ 0 };
+	k->has_entry = true;
+	if ((e->name && !c->name) || (e->path && !c->path) || (e->permissions && !c->permissions) ||
+	    (e->owner && !c->owner) || (e->group && !c->group) ||
+	    (e->symlink_target && !c->symlink_target)) {
+		file_result_fini(k);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < e->metadata.n; i++)
+		if (cloud_kvs_add(&c->metadata, e->metadata.v[i].key, e->metadata.v[i].value) < 0) {
+			file_result_fini(k);
+			return -ENOMEM;
+		}
+	if (file_info_fill(&k->info, c) < 0) {
+		file_result_fini(k);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void file_result_fini(struct file_result *k)
+{
+	free(k->asked_path);
+	k->asked_path = NULL;
+	if (!k->has_entry)
+		return;
+	k->has_entry = false;
+	file_info_fini(&k->info);
+	free(k->entry.name);
+	free(k->entry.path);
+	free(k->entry.permissions);
+	free(k->entry.owner);
+	free(k->entry.group);
+	free(k->entry.symlink_target);
+	cloud_kvs_fini(&k->entry.metadata);
+}
+
+/* --- requests --- */
+
+bool file_check_path(const char *path, const char *field, struct status *st)
+{
+	if (strlen(path) <= FILE_PATH_MAX)
+		return true;
+	status_field(st, field, "is longer than %u bytes", FILE_PATH_MAX);
+	return false;
+}
+
+static void begin(struct rpc_call *call, const char *sandbox, const char *path, const char *user,
+		  const char *other, uint32_t depth, void (*go)(struct file_call *x))
+{
+	struct file_call *x = file_call_new(call);
+	struct status st;
+
+	if (!x)
+		return;
+	if (!check_required(sandbox, "sandbox", &st) ||
+	    !check_required(path, other ? "source" : "path", &st) ||
+	    !file_check_path(path, other ? "source" : "path", &st) ||
+	    (other && (!check_required(other, "destination", &st) ||
+		       !file_check_path(other, "destination", &st)))) {
+		file_call_fail(x, &st);
+		return;
+	}
+	if (depth > DEPTH_MAX) {
+		status_field(&st, "depth", "is %u; at most %u", depth, DEPTH_MAX);
+		file_call_fail(x, &st);
+		return;
+	}
+	x->sandbox = strdup(sandbox);
+	x->path = strdup(path);
+	x->user = strdup(user);
+	x->other = str_dup(other);
+	x->depth = depth ? depth : 1;
+	x->go = go;
+	if (!x->sandbox || !x->path || !x->user || (other && !x->other))
+		file_call_fail_errno(x, ENOMEM);
+	else
+		file_call_resolve(x);
+}
+
+static void on_stat_request(struct rpc_call *call, const ProtobufCMessage *m)
+{
+	const Agentbox__V1__StatRequest *q = (const void *)m;
+
+	begin(call, q->sandbox, q->path, q->user, NULL, 0, go_stat);
+}
+
+static void on_exists_request(struct rpc_call *call, const ProtobufCMessage *m)
+{
+	const Agentbox__V1__StatRequest *q = (const void *)m;
+
+	begin(call, q->sandbox, q->path, q->user, NULL, 0, go_exists);
+}
+
+static void on_list_request(struct rpc_call *call, const ProtobufCMessage *m)
+{
+	const Agentbox__V1__ListDirRequest *q = (const void *)m;
+
+	begin(call, q->sandbox, q->path, q->user, NULL, q->depth, go_list);
+}
+
+static void on_make_dir_request(struct rpc_call *call, const ProtobufCMessage *m)
+{
+	const Agentbox__V1__MakeDirRequest *q = (const void *)m;
+
+	begin(call, q->sandbox, q->path, q->user, NULL, 0, go_make_dir);
+}
+
+static void on_move_request(struct rpc_call *call, const ProtobufCMessage *m)
+{
+	const Agentbox__V1__MoveRequest *q = (const void *)m;
+
+	begin(call, q->sandbox, q->source, q->user, q->destination, 0, go_move);
+}
+
+static void on_remove_request(struct rpc_call *call, const ProtobufCMessage *m)
+{
+	const Agentbox__V1__RemoveRequest *q = (const void *)m;
+
+	begin(call, q->sandbox, q->path, q->user, NULL, 0, go_remove);
+}
+
+#define UNARY(id, fn)                                                                              \
+	static const struct rpc_handler id = { .on_message = fn, .on_gone = file_call_on_gone }
+
+UNARY(h_stat, on_stat_request);
+UNARY(h_exists, on_exists_request);
+UNARY(h_make_dir, on_make_dir_request);
+UNARY(h_move, on_move_request);
+UNARY(h_remove, on_remove_request);
+static const struct rpc_handler h_list = { .on_message = on_list_request, .on_room = on_list_room,
+					   .on_gone = file_call_on_gone };
+
+#define PATH(name) "/agentbox.v1.FileService/" name
+static const struct rpc_method methods[] = {
+	{ PATH("Stat"), RPC_UNARY, false, &agentbox__v1__stat_request__descriptor, &h_stat },
+	{ PATH("Exists"), RPC_UNARY, false, &agentbox__v1__stat_request__descriptor, &h_exists },
+	{ PATH("List"), RPC_SERVER_STREAM, false, &agentbox__v1__list_dir_request__descriptor, &h_list },
+	{ PATH("MakeDir"), RPC_UNARY, false, &agentbox__v1__make_dir_request__descriptor, &h_make_dir },
+	{ PATH("Move"), RPC_UNARY, false, &agentbox__v1__move_request__descriptor, &h_move },
+	{ PATH("Remove"), RPC_UNARY, false, &agentbox__v1__remove_request__descriptor, &h_remove },
+	{ PATH("Read"), RPC_SERVER_STREAM, false, &agentbox__v1__read_file_request__descriptor,
+	  &file_read_handler },
+	{ PATH("Write"), RPC_CLIENT_STREAM, false, &agentbox__v1__write_file_request__descriptor,
+	  &file_write_handler },
+};
+
+int svc_file_add(struct rpc_server *s, struct life *life)
+{
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), life);
+}
