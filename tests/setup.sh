@@ -17,7 +17,7 @@ build_packages="
 
 # The second compiler, the judges and the tools of the tests.
 test_packages="
-	clang libclang-rt-14-dev binutils mandoc
+	clang libclang-rt-14-dev binutils mandoc libhttp-parser-dev
 	python3-pytest python3-pytest-timeout python3-h2 python3-grpcio python3-protobuf
 	curl openssl ca-certificates nghttp2-client nghttp2-server libhttp-parser-dev procps strace
 "

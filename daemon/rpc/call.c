@@ -13,6 +13,7 @@
 
 #include "daemon/net/http.h"
 #include "daemon/obs/log.h"
+#include "daemon/rpc/canon.h"
 #include "daemon/rpc/error.h"
 #include "daemon/rpc/internal.h"
 #include "daemon/rpc/limits.h"
@@ -25,6 +26,7 @@
 
 #define CALL_MAGIC   0x43616c6cu
 #define SEND_ON_STACK 4096u
+#define ANSWER_MS     100u	/* what works for a call ends so long before its deadline */
 
 enum call_state {
 	CALL_READING,	/* unary, server stream: the request is not whole yet */
@@ -265,6 +267,10 @@ static ProtobufCMessage *decode(const struct rpc_call *c, struct status *st)
 		return NULL;
 	}
 	m = protobuf_c_message_unpack(c->method->request, NULL, buf_len(b), buf_data(b));
+	if (m && canon_message(m) < 0) {
+		protobuf_c_message_free_unpacked(m, NULL);
+		m = NULL;
+	}
 	if (!m)
 		status_errno(st, -ENOMEM, "decoding the request");
 	return m;
@@ -643,7 +649,7 @@ struct loop *rpc_call_loop(const struct rpc_call *c)
 
 uint64_t rpc_call_deadline_ms(const struct rpc_call *c)
 {
-	return c->deadline_ms;
+	return c->deadline_ms ? c->deadline_ms - MIN(c->timeout_ms / 10, ANSWER_MS) : 0;
 }
 
 void *rpc_call_user(const struct rpc_call *c)

@@ -4,7 +4,8 @@
  *
  * A call has exactly one end: the handler ends it with one of reply, finish and fail, or on_gone
  * tells the handler that it is over. After either, the handler must not touch the call.
- * Request messages have passed the scan (depth, counts, UTF-8 without NUL) and the size limit.
+ * Request messages have passed the scan (depth, counts, UTF-8 without NUL) and the size limit, and
+ * are in canonical form (canon.h): maps sorted by key, each key once, no unknown fields.
  */
 #ifndef AB_DAEMON_RPC_CALL_H
 #define AB_DAEMON_RPC_CALL_H
@@ -24,7 +25,8 @@ const struct principal *rpc_call_who(const struct rpc_call *c);	/* lives as long
 const struct rpc_method *rpc_call_method(const struct rpc_call *c);
 void *rpc_call_service(const struct rpc_call *c);		/* as given to rpc_server_add() */
 struct loop *rpc_call_loop(const struct rpc_call *c);
-/* Absolute BOOTTIME ms; 0 = none. The server enforces it; pass it on to what works for the call. */
+/* Absolute BOOTTIME ms; 0 = none. For what works for the call: slightly before the deadline that the
+ * server enforces, so that the true reason still reaches the client. */
 uint64_t rpc_call_deadline_ms(const struct rpc_call *c);
 /* The handler's own; NULL at first. */
 void *rpc_call_user(const struct rpc_call *c);

@@ -24,8 +24,8 @@ const char *const stmt_sql[STMT_N] = {
 		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
 	[STMT_DEL_INTENT] = "DELETE FROM intent WHERE seq = ?",
 	[STMT_PUT_REQUEST] =
-		"INSERT OR REPLACE INTO request (uid, method, request_id, params_hash, state, account,"
-		" object, req_tag, used_at_ms) VALUES (?,?,?,?,?,?,?,?,?)",
+		("INSERT OR REPLACE INTO request (uid, method, request_id, params_hash, state, account,"
+		 " object, req_tag, used_at_ms) VALUES (?,?,?,?,?,?,?,?,?)"),
 	[STMT_DEL_REQUEST] = "DELETE FROM request WHERE uid = ? AND method = ? AND request_id = ?",
 	[STMT_PUT_NAME] =
 		"INSERT OR REPLACE INTO name (uid, name, account, id, generation) VALUES (?,?,?,?,?)",

@@ -5,7 +5,6 @@
  */
 #include "proto/gen/scan.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "proto/base/must.h"
@@ -36,7 +35,7 @@ struct frame {
 static enum scan_result scan_fields(struct scan *s, const ProtobufCMessageDescriptor *type,
 				    struct bytes in);
 
-static bool is_map_entry(const ProtobufCMessageDescriptor *m)
+bool scan_is_map_entry(const ProtobufCMessageDescriptor *m)
 {
 	size_t n = m->short_name ? strlen(m->short_name) : 0;
 
@@ -57,7 +56,7 @@ static enum scan_result failed(struct scan *s, const ProtobufCFieldDescriptor *f
 		const ProtobufCFieldDescriptor *step = i < s->depth ? s->path[i] : f;
 		size_t n = step && step->name ? strlen(step->name) : 0;
 		bool in_map = i > 0 && s->path[i - 1]->descriptor &&
-			      is_map_entry(s->path[i - 1]->descriptor);
+			      scan_is_map_entry(s->path[i - 1]->descriptor);
 
 		if (!n || in_map || used + n + 2 > SCAN_PATH_MAX)
 			continue;

@@ -11,6 +11,8 @@
 #ifndef AB_PROTO_GEN_SCAN_H
 #define AB_PROTO_GEN_SCAN_H
 
+#include <stdbool.h>
+
 #include <protobuf-c/protobuf-c.h>
 
 #include "proto/base/cc.h"
@@ -54,6 +56,9 @@ struct scan_error {
 must_check enum scan_result scan_message(const ProtobufCMessageDescriptor *type, const void *p,
 					 size_t n, const struct scan_limits *limits,
 					 struct scan_error *err);
+
+/* The element of a map<>: a message of `key` and `value` that protoc named "…Entry". */
+bool scan_is_map_entry(const ProtobufCMessageDescriptor *type);
 
 /* "is not UTF-8 without NUL" and the like, to follow the name of a field. */
 const char *scan_result_text(enum scan_result r);

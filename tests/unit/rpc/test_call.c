@@ -401,7 +401,7 @@ TEST(unary)
 	answer_with = 'r';
 	x = call("/t.T/Unary");
 	for (size_t i = 0; i < 8; i++)		/* byte by byte */
-		feed(x, "\0\0\0\0\3\x0a\x01" "a" + i, 1, false);
+		feed(x, &"\0\0\0\0\3\x0a\x01" "a"[i], 1, false);
 	CHECK_STR(diary, "");			/* not before the end of the request */
 	feed(x, "", 0, true);
 	CHECK_STR(diary, " message:a");

@@ -26,7 +26,7 @@ static void dir_make(void)
 	log_setup(LOG_LEVEL_ERROR);
 }
 
-static void sh(const char *fmt, ...)
+printf_like(1, 2) static void sh(const char *fmt, ...)
 {
 	char cmd[512];
 	const char *argv[] = { "sh", "-c", cmd, NULL };

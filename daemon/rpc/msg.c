@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/rpc/msg.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define NANOS_PER_MS 1000000
+#define NANOS_PER_S  1000000000
+
+bool msg_read_duration(const msg_duration *d, const char *field, bool zero_ok, uint64_t *ret_ms,
+		       struct status *st)
+{
+	uint64_t ms;
+
+	if (!d)
+		return true;
+	if (d->nanos <= -NANOS_PER_S || d->nanos >= NANOS_PER_S || (d->seconds > 0 && d->nanos < 0) ||
+	    (d->seconds < 0 && d->nanos > 0)) {
+		status_field(st, field, "is not a valid duration");
+		return false;
+	}
+	if (d->seconds < 0 || d->nanos < 0) {
+		status_field(st, field, "must not be negative");
+		return false;
+	}
+	if (!d->seconds && !d->nanos && !zero_ok) {
+		status_field(st, field, "must not be zero; leave it unset for the default");
+		return false;
+	}
+	if (d->seconds > (int64_t)(MSG_DURATION_MAX_MS / 1000)) {
+		status_field(st, field, "must not be more than 30 days");
+		return false;
+	}
+	ms = (uint64_t)d->seconds * 1000 + (uint64_t)(d->nanos + NANOS_PER_MS - 1) / NANOS_PER_MS;
+	if (ms > MSG_DURATION_MAX_MS) {
+		status_field(st, field, "must not be more than 30 days");
+		return false;
+	}
+	*ret_ms = ms;
+	return true;
+}
+
+msg_timestamp *msg_time(msg_timestamp *t, int64_t wall_ms)
+{
+	int64_t ms = wall_ms % 1000;
+
+	if (!wall_ms)
+		return NULL;
+	if (ms < 0)
+		ms += 1000;
+	google__protobuf__timestamp__init(t);
+	t->seconds = (wall_ms - ms) / 1000;
+	t->nanos = (int32_t)(ms * NANOS_PER_MS);
+	return t;
+}
+
+msg_duration *msg_span(msg_duration *d, uint64_t ms)
+{
+	google__protobuf__duration__init(d);
+	d->seconds = (int64_t)(ms / 1000);
+	d->nanos = (int32_t)(ms % 1000 * NANOS_PER_MS);
+	return d;
+}
+
+void msg_unsupported(struct status *st, const char *field)
+{
+	status_set(st, R_UNSUPPORTED, "%s: this version of agentboxd cannot do that yet", field);
+	status_evidence(st, "field", "%s", field);
+}
+
+struct life_pair *msg_read_pairs(ProtobufCMessage *const *entries, size_t n)
+{
+	struct life_pair *pairs = n ? calloc(n, sizeof(*pairs)) : NULL;
+
+	for (size_t i = 0; pairs && i < n; i++) {
+		const ProtobufCFieldDescriptor *f = entries[i]->descriptor->fields;
+
+		pairs[i].key = *(char *const *)(const void *)((const char *)entries[i] + f[0].offset);
+		pairs[i].value = *(char *const *)(const void *)((const char *)entries[i] + f[1].offset);
+	}
+	return pairs;
+}
+
+static void fill_policy(struct msg_sandbox *s, const struct policy *p)
+{
+	Agentbox__V1__Policy *m = &s->policy;
+
+	agentbox__v1__policy__init(m);
+	m->_keep_alive_case = AGENTBOX__V1__POLICY___KEEP_ALIVE_KEEP_ALIVE;
+	m->keep_alive = p->keep_alive;
+	m->on_release = (Agentbox__V1__Policy__Action)p->on_release;
+	m->release_grace = msg_span(&s->release_grace, p->release_grace_ms);
+	if (p->idle_timeout_ms)
+		m->idle_timeout = msg_span(&s->idle_timeout, p->idle_timeout_ms);
+	m->on_idle = (Agentbox__V1__Policy__Action)p->on_idle;
+	if (p->max_age_ms)
+		m->max_age = msg_span(&s->max_age, p->max_age_ms);
+	m->on_max_age = (Agentbox__V1__Policy__Action)p->on_max_age;
+	m->on_cap = (Agentbox__V1__Policy__Action)p->on_cap;
+	m->on_gone = (Agentbox__V1__Policy__OnGone)p->on_gone;
+	m->_resume_on_use_case = AGENTBOX__V1__POLICY___RESUME_ON_USE_RESUME_ON_USE;
+	m->resume_on_use = p->resume_on_use;
+}
+
+static void fill_lifecycle(struct msg_sandbox *s, const struct life_sandbox *box)
+{
+	Agentbox__V1__Lifecycle *m = &s->lifecycle;
+
+	agentbox__v1__lifecycle__init(m);
+	m->on_timeout = (Agentbox__V1__Lifecycle__OnTimeout)box->on_timeout;
+	if (box->keep_memory >= 0) {
+		m->_keep_memory_case = AGENTBOX__V1__LIFECYCLE___KEEP_MEMORY_KEEP_MEMORY;
+		m->keep_memory = box->keep_memory;
+	}
+	if (box->auto_resume >= 0) {
+		m->_auto_resume_case = AGENTBOX__V1__LIFECYCLE___AUTO_RESUME_AUTO_RESUME;
+		m->auto_resume = box->auto_resume;
+	}
+}
+
+static int fill_metadata(struct msg_sandbox *s, const struct life_sandbox *box)
+{
+	size_t n = box->n_metadata;
+
+	if (!n)
+		return 0;
+	s->entries = calloc(n, sizeof(*s->entries));
+	s->entry_list = calloc(n, sizeof(*s->entry_list));
+	if (!s->entries || !s->entry_list)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		agentbox__v1__sandbox__metadata_entry__init(&s->entries[i]);
+		s->entries[i].key = (char *)box->metadata[i].key;
+		s->entries[i].value = (char *)box->metadata[i].value;
+		s->entry_list[i] = &s->entries[i];
+	}
+	s->m.metadata = s->entry_list;
+	s->m.n_metadata = n;
+	return 0;
+}
+
+Agentbox__V1__Freshness *msg_freshness(Agentbox__V1__Freshness *f, msg_timestamp *as_of,
+				       enum life_source source, int64_t as_of_ms)
+{
+	agentbox__v1__freshness__init(f);
+	f->source = (Agentbox__V1__Freshness__Source)source;
+	f->as_of = msg_time(as_of, as_of_ms);
+	return f;
+}
+
+int msg_sandbox_init(struct msg_sandbox *s, const struct life_sandbox *box)
+{
+	Agentbox__V1__Sandbox *m = &s->m;
+
+	*s = (struct msg_sandbox){ .entries = NULL };
+	agentbox__v1__sandbox__init(m);
+	m->id = (char *)box->id;
+	m->name = (char *)box->name;
+	m->template_id = (char *)box->template_id;
+	m->alias = (char *)box->alias;
+	m->state = (Agentbox__V1__SandboxState)box->state;
+	m->started_at = msg_time(&s->started_at, box->started_at_ms);
+	m->end_at = msg_time(&s->end_at, box->end_at_ms);
+	m->cpu_count = box->cpu_count;
+	m->memory_mb = box->memory_mb;
+	m->disk_size_mb = box->disk_size_mb;
+	m->envd_version = (char *)box->envd_version;
+	m->domain = (char *)box->domain;
+	if (box->allow_internet_access >= 0) {
+		m->_allow_internet_access_case =
+			AGENTBOX__V1__SANDBOX___ALLOW_INTERNET_ACCESS_ALLOW_INTERNET_ACCESS;
+		m->allow_internet_access = box->allow_internet_access;
+	}
+	fill_lifecycle(s, box);
+	m->lifecycle = &s->lifecycle;
+	fill_policy(s, &box->policy);
+	m->policy = &s->policy;
+	m->owner_uid = box->owner_uid;
+	m->leases = box->leases;
+	m->generation = box->generation;
+	m->freshness = msg_freshness(&s->freshness, &s->as_of, box->source, box->as_of_ms);
+	m->warning = (char *)box->warning;
+	m->account = (char *)box->account;
+	m->adopted = box->adopted;
+	m->gone_reason = (Agentbox__V1__Reason)box->gone_reason;
+	return fill_metadata(s, box);
+}
+
+void msg_sandbox_fini(struct msg_sandbox *s)
+{
+	free(s->entries);
+	free(s->entry_list);
+}

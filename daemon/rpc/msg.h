@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* Between generated messages and plain data: what more than one service needs. */
+#ifndef AB_DAEMON_RPC_MSG_H
+#define AB_DAEMON_RPC_MSG_H
+
+#include <stdbool.h>
+
+#include "daemon/life/life.h"
+#include "proto/gen/agentbox_sandbox.pb-c.h"
+
+#define MSG_DURATION_MAX_MS (30ull * 24 * 3600 * 1000)
+
+typedef Google__Protobuf__Timestamp msg_timestamp;
+typedef Google__Protobuf__Duration msg_duration;
+
+/* NULL (unset) leaves *ret as it is. Negative, above 30 days, or zero unless zero_ok: false, with
+ * FIELD_INVALID for `field`. Rounded up to ms. */
+must_check bool msg_read_duration(const msg_duration *d, const char *field, bool zero_ok, uint64_t *ret_ms,
+				  struct status *st);
+/* Fills *t and returns it; NULL for 0, which means unknown. */
+msg_timestamp *msg_time(msg_timestamp *t, int64_t wall_ms);
+msg_duration *msg_span(msg_duration *d, uint64_t ms);
+
+/* FAILED_PRECONDITION UNSUPPORTED for a field whose work this daemon does not do yet. */
+void msg_unsupported(struct status *st, const char *field);
+
+/* Map entries, of whatever message, as pairs that point into them. NULL without memory (also for
+ * n = 0: then it is no failure). */
+struct life_pair *msg_read_pairs(ProtobufCMessage *const *entries, size_t n);
+
+/* A Sandbox message; points into the life_sandbox it was made from. */
+struct msg_sandbox {
+	Agentbox__V1__Sandbox m;
+	Agentbox__V1__Sandbox__MetadataEntry *entries, **entry_list;
+	Agentbox__V1__Freshness freshness;
+	Agentbox__V1__Lifecycle lifecycle;
+	Agentbox__V1__Policy policy;
+	msg_timestamp started_at, end_at, as_of;
+	msg_duration release_grace, idle_timeout, max_age;
+};
+must_check int msg_sandbox_init(struct msg_sandbox *s, const struct life_sandbox *box);
+void msg_sandbox_fini(struct msg_sandbox *s);
+Agentbox__V1__Freshness *msg_freshness(Agentbox__V1__Freshness *f, msg_timestamp *as_of,
+				       enum life_source source, int64_t as_of_ms);
+
+#endif

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows of messages are built in one block per kind, freed when the reply is packed. */
+#include "daemon/rpc/svc_daemon.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/rpc/call.h"
+#include "daemon/rpc/msg.h"
+#include "daemon/rpc/server.h"
+#include "proto/base/str.h"
+#include "proto/gen/agentbox_daemon.pb-c.h"
+
+struct degraded_row {
+	Agentbox__V1__Degradation m;
+	msg_timestamp since;
+};
+
+struct cloud_row {
+	Agentbox__V1__CloudStatus m;
+	msg_timestamp answer, failure, limited, reconciled;
+	msg_duration offset;
+};
+
+struct origin_row {
+	Agentbox__V1__OriginStatus m;
+	msg_timestamp held_down;
+};
+
+struct status_rows {
+	struct degraded_row *degraded;
+	struct cloud_row *clouds;
+	struct origin_row *pool;
+	void **list;		/* pointers to all of them, one after the other */
+};
+
+static void rows_fini(struct status_rows *r)
+{
+	free(r->degraded);
+	free(r->clouds);
+	free(r->pool);
+	free(r->list);
+}
+
+static int rows_init(struct status_rows *r, const struct daemon_facts *f)
+{
+	r->degraded = calloc(f->n_degraded + 1, sizeof(*r->degraded));
+	r->clouds = calloc(f->n_clouds + 1, sizeof(*r->clouds));
+	r->pool = calloc(f->n_pool + 1, sizeof(*r->pool));
+	r->list = calloc(f->n_degraded + f->n_clouds + f->n_pool + 1, sizeof(*r->list));
+	return r->degraded && r->clouds && r->pool && r->list ? 0 : -ENOMEM;
+}
+
+static void fill_degraded(struct degraded_row *row, const struct daemon_degradation *d)
+{
+	agentbox__v1__degradation__init(&row->m);
+	row->m.what = (char *)d->what;
+	row->m.reason = (Agentbox__V1__Reason)d->reason;
+	row->m.message = (char *)d->message;
+	row->m.account = (char *)d->account;
+	row->m.since = msg_time(&row->since, d->since_ms);
+}
+
+static void fill_cloud(struct cloud_row *row, const struct daemon_cloud *c)
+{
+	Agentbox__V1__CloudStatus *m = &row->m;
+
+	agentbox__v1__cloud_status__init(m);
+	m->account = (char *)c->account;
+	m->api_url = (char *)c->api_url;
+	m->domain = (char *)c->domain;
+	m->proxy = (char *)c->proxy;
+	m->proxy_origin = (char *)c->proxy_origin;
+	m->key = (Agentbox__V1__CloudStatus__Key)c->key;
+	m->reachable = c->reachable;
+	m->last_answer_at = msg_time(&row->answer, c->last_answer_at_ms);
+	m->last_failure_at = msg_time(&row->failure, c->last_failure_at_ms);
+	m->last_failure = (Agentbox__V1__Reason)c->last_failure;
+	m->last_failure_message = (char *)c->last_failure_message;
+	m->limited_until = msg_time(&row->limited, c->limited_until_ms);
+	m->reconciled_at = msg_time(&row->reconciled, c->reconciled_at_ms);
+	if (c->has_clock_offset) {
+		google__protobuf__duration__init(&row->offset);
+		row->offset.seconds = c->clock_offset_ms / 1000;
+		row->offset.nanos = (int32_t)(c->clock_offset_ms % 1000 * 1000000);
+		m->clock_offset = &row->offset;
+	}
+}
+
+static void fill_origin(struct origin_row *row, const struct daemon_origin *o)
+{
+	Agentbox__V1__OriginStatus *m = &row->m;
+
+	agentbox__v1__origin_status__init(m);
+	m->origin = (char *)o->origin;
+	m->account = (char *)o->account;
+	m->connections = o->connections;
+	m->connecting = o->connecting;
+	m->retiring = o->retiring;
+	m->streams = o->streams;
+	m->stream_limit = o->stream_limit;
+	m->queued = o->queued;
+	m->protocol = (char *)o->protocol;
+	m->calls = o->calls;
+	m->failures = o->failures;
+	m->bytes_sent = o->bytes_sent;
+	m->bytes_received = o->bytes_received;
+	m->held_down_until = msg_time(&row->held_down, o->held_down_until_ms);
+}
+
+static void fill_rows(struct status_rows *r, const struct daemon_facts *f,
+		      Agentbox__V1__StatusResponse *m)
+{
+	void **at = r->list;
+
+	m->degraded = (Agentbox__V1__Degradation **)at;
+	m->n_degraded = f->n_degraded;
+	for (size_t i = 0; i < f->n_degraded; i++) {
+		fill_degraded(&r->degraded[i], &f->degraded[i]);
+		*at++ = &r->degraded[i].m;
+	}
+	m->clouds = (Agentbox__V1__CloudStatus **)at;
+	m->n_clouds = f->n_clouds;
+	for (size_t i = 0; i < f->n_clouds; i++) {
+		fill_cloud(&r->clouds[i], &f->clouds[i]);
+		*at++ = &r->clouds[i].m;
+	}
+	m->pool = (Agentbox__V1__OriginStatus **)at;
+	m->n_pool = f->n_pool;
+	for (size_t i = 0; i < f->n_pool; i++) {
+		fill_origin(&r->pool[i], &f->pool[i]);
+		*at++ = &r->pool[i].m;
+	}
+}
+
+static void fill_store(Agentbox__V1__StoreStatus *m, msg_timestamp *backup, const struct daemon_store *s)
+{
+	agentbox__v1__store_status__init(m);
+	m->path = (char *)s->path;
+	m->schema = s->schema;
+	m->bytes = s->bytes;
+	m->free_bytes = s->free_bytes;
+	m->writable = s->writable;
+	m->open_intents = s->open_intents;
+	m->queue = s->queue;
+	m->backup_at = msg_time(backup, s->backup_at_ms);
+}
+
+static void fill_counts(Agentbox__V1__Counts *m, struct rpc_call *c, const struct daemon_facts *f)
+{
+	const struct svc_daemon_options *o = rpc_call_service(c);
+	const struct principal *who = rpc_call_who(c);
+	struct rpc_counts n, own;
+
+	rpc_server_count(o->server, who->admin ? (uid_t)-1 : who->uid, &n);
+	rpc_server_count(o->server, who->uid, &own);
+	agentbox__v1__counts__init(m);
+	m->sandboxes_running = f->running;
+	m->sandboxes_paused = f->paused;
+	m->sandboxes_changing = f->changing;
+	m->leases = f->leases;
+	m->commands_running = f->commands;
+	m->spool_bytes = f->spool_bytes;
+	m->connections = n.connections;
+	m->calls = n.calls;
+	m->streams = n.streams;
+	m->max_streams = own.max_streams;
+}
+
+static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struct status_rows *rows)
+{
+	Agentbox__V1__StatusResponse m = AGENTBOX__V1__STATUS_RESPONSE__INIT;
+	Agentbox__V1__StoreStatus store;
+	Agentbox__V1__LocalStatus local = AGENTBOX__V1__LOCAL_STATUS__INIT;
+	Agentbox__V1__Counts counts;
+	msg_timestamp started, backup;
+	msg_duration uptime;
+
+	m.version = (char *)AB_VERSION;
+	m.features = (char **)f->features;
+	m.n_features = f->n_features;
+	m.started_at = msg_time(&started, f->started_at_ms);
+	m.uptime = msg_span(&uptime, f->uptime_ms);
+	m.pid = getpid();
+	m.mode = f->user_mode ? AGENTBOX__V1__STATUS_RESPONSE__MODE__USER :
+				AGENTBOX__V1__STATUS_RESPONSE__MODE__SYSTEM;
+	m.socket = (char *)f->socket;
+	m.state_dir = (char *)f->state_dir;
+	m.host_id = (char *)f->host_id;
+	m.draining = f->draining;
+	m.process_identity = (Agentbox__V1__StatusResponse__ProcessIdentity)f->identity;
+	fill_rows(rows, f, &m);
+	fill_store(&store, &backup, &f->store);
+	m.store = &store;
+	fill_counts(&counts, c, f);
+	m.counts = &counts;
+	if (f->is_local) {
+		local.address = (char *)f->local_address;
+		local.pid = f->local_pid;
+		local.ca_file = (char *)f->local_ca_file;
+		m.local = &local;
+	}
+	rpc_call_reply(c, &m.base);
+}
+
+static void on_status(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const struct svc_daemon_options *o = rpc_call_service(c);
+	struct status_rows rows = { .list = NULL };
+	struct daemon_facts facts = { .features = NULL };
+	struct status st;
+
+	o->look(o->user, rpc_call_who(c), &facts);
+	if (rows_init(&rows, &facts) == 0) {
+		reply_status(c, &facts, &rows);
+	} else {
+		status_errno(&st, -ENOMEM, "answering");
+		rpc_call_fail(c, &st);
+	}
+	rows_fini(&rows);
+}
+
+static void fill_value(Agentbox__V1__ConfigValue *m, const struct daemon_config_value *v)
+{
+	agentbox__v1__config_value__init(m);
+	m->section = (char *)v->section;
+	m->key = (char *)v->key;
+	m->default_value = (char *)v->default_value;
+	m->origin = (Agentbox__V1__ConfigValue__Origin)v->origin;
+	m->reloadable = v->reloadable;
+	m->line = v->line;
+	m->secret = v->secret;
+	if (!v->secret) {
+		m->value = (char **)v->values;
+		m->n_value = v->n_values;
+	}
+}
+
+static void on_config(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__ConfigRequest *q = (const void *)message;
+	const struct svc_daemon_options *o = rpc_call_service(c);
+	Agentbox__V1__ConfigResponse m = AGENTBOX__V1__CONFIG_RESPONSE__INIT;
+	struct daemon_config config = { .values = NULL };
+	Agentbox__V1__ConfigValue *rows, **list;
+	struct status st = STATUS_OK;
+	msg_timestamp loaded;
+
+	o->config(o->user, &config);
+	rows = calloc(config.n_values + 1, sizeof(*rows));
+	list = calloc(config.n_values + 1, sizeof(*list));
+	for (size_t i = 0; rows && list && i < config.n_values; i++) {
+		if (!str_is_empty(q->section) && !str_eq(q->section, config.values[i].section))
+			continue;
+		fill_value(&rows[m.n_values], &config.values[i]);
+		list[m.n_values] = &rows[m.n_values];
+		m.n_values++;
+	}
+	m.values = list;
+	m.file = (char *)config.file;
+	m.file_changed = config.file_changed;
+	m.loaded_at = msg_time(&loaded, config.loaded_at_ms);
+	if (!rows || !list)
+		status_errno(&st, -ENOMEM, "answering");
+	else if (!m.n_values && !str_is_empty(q->section))
+		status_field(&st, "section", "there is no section \"%s\"", q->section);
+	rpc_call_answer(c, &st, &m.base);
+	free(rows);
+	free(list);
+}
+
+static void on_stopped(void *user, const struct status *st, uint32_t killed, bool was_running)
+{
+	Agentbox__V1__StopLocalResponse m = AGENTBOX__V1__STOP_LOCAL_RESPONSE__INIT;
+
+	m.killed = killed;
+	m.was_running = was_running;
+	rpc_call_answer(user, st, &m.base);
+}
+
+static void on_stop_local(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const struct svc_daemon_options *o = rpc_call_service(c);
+	struct status st = STATUS_OK;
+	void *op;
+
+	if (grant_daemon(rpc_call_who(c)) != GRANT_OK)
+		status_set(&st, R_UID_DENIED, "only admins may stop agentbox-local");
+	else if (!o->stop_local)
+		status_set(&st, R_UNSUPPORTED, "this agentboxd does not run with --local");
+	if (!status_ok(&st)) {
+		rpc_call_fail(c, &st);
+		return;
+	}
+	op = o->stop_local(o->user, rpc_call_deadline_ms(c), on_stopped, c);
+	if (!op) {
+		status_errno(&st, -ENOMEM, "starting the operation");
+		rpc_call_fail(c, &st);
+		return;
+	}
+	rpc_call_set_user(c, op);
+}
+
+static void on_gone(struct rpc_call *c, enum rpc_gone why)
+{
+	const struct svc_daemon_options *o = rpc_call_service(c);
+
+	if (rpc_call_user(c))
+		o->stop_local_cancel(o->user, rpc_call_user(c));
+}
+
+#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = on_gone })
+#define METHOD(name, type, fn)                                                                     \
+	{ .path = "/agentbox.v1.DaemonService/" name, .kind = RPC_UNARY,                           \
+	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
+
+static const struct rpc_method methods[] = {
+	METHOD("Status", status, on_status),
+	METHOD("Config", config, on_config),
+	METHOD("StopLocal", stop_local, on_stop_local),
+};
+
+int svc_daemon_add(struct rpc_server *s, struct svc_daemon_options *o)
+{
+	o->server = s;
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), o);
+}

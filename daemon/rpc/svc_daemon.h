@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * agentbox.v1.DaemonService. What it tells comes from modules of many layers, so app.c gathers it as
+ * plain data through the functions given here; this file only turns it into messages.
+ * Strings are never NULL; moments are wall ms, 0 = never. What a function returns stays valid until
+ * it is called again.
+ */
+#ifndef AB_DAEMON_RPC_SVC_DAEMON_H
+#define AB_DAEMON_RPC_SVC_DAEMON_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "proto/base/cc.h"
+#include "proto/base/status.h"
+
+struct principal;
+struct rpc_server;
+
+struct daemon_degradation {
+	const char *what, *message, *account;
+	enum ab_reason reason;
+	int64_t since_ms;
+};
+
+enum daemon_key {		/* numbers of agentbox.v1.CloudStatus.Key */
+	DAEMON_KEY_PRESENT = 1,
+	DAEMON_KEY_MISSING = 2,
+	DAEMON_KEY_REJECTED = 3,
+};
+
+struct daemon_cloud {
+	const char *account, *api_url, *domain;
+	const char *proxy, *proxy_origin;	/* without credentials */
+	enum daemon_key key;
+	bool reachable;
+	int64_t last_answer_at_ms, last_failure_at_ms, limited_until_ms, reconciled_at_ms;
+	enum ab_reason last_failure;
+	const char *last_failure_message;
+	bool has_clock_offset;
+	int64_t clock_offset_ms;
+};
+
+struct daemon_origin {
+	const char *origin, *account, *protocol;
+	uint32_t connections, connecting, retiring, streams, stream_limit, queued;
+	uint64_t calls, failures, bytes_sent, bytes_received;
+	int64_t held_down_until_ms;
+};
+
+struct daemon_store {
+	const char *path;
+	uint32_t schema, open_intents, queue;
+	uint64_t bytes, free_bytes;
+	bool writable;
+	int64_t backup_at_ms;
+};
+
+enum daemon_identity {		/* numbers of agentbox.v1.StatusResponse.ProcessIdentity */
+	DAEMON_IDENTITY_PIDFD_INODE = 1,
+	DAEMON_IDENTITY_START_TIME = 2,
+	DAEMON_IDENTITY_CONNECTION = 3,
+};
+
+struct daemon_facts {
+	const char *const *features;
+	size_t n_features;
+	const char *socket, *state_dir, *host_id;
+	bool user_mode, draining;
+	int64_t started_at_ms;
+	uint64_t uptime_ms;
+	enum daemon_identity identity;
+	const struct daemon_degradation *degraded;
+	size_t n_degraded;
+	const struct daemon_cloud *clouds;
+	size_t n_clouds;
+	const struct daemon_origin *pool;
+	size_t n_pool;
+	struct daemon_store store;
+	uint32_t running, paused, changing, leases, commands;	/* of `who`; of all for an admin */
+	uint64_t spool_bytes;
+	bool is_local;
+	const char *local_address, *local_ca_file;
+	int64_t local_pid;
+};
+
+enum daemon_config_origin {	/* numbers of agentbox.v1.ConfigValue.Origin */
+	DAEMON_CONFIG_DEFAULT = 1,
+	DAEMON_CONFIG_ENVIRONMENT = 2,
+	DAEMON_CONFIG_FILE = 3,
+	DAEMON_CONFIG_COMMAND_LINE = 4,
+};
+
+struct daemon_config_value {
+	const char *section, *key, *default_value;
+	const char *const *values;
+	size_t n_values;
+	enum daemon_config_origin origin;
+	bool reloadable, secret;	/* a secret's values are not sent even if they are here */
+	uint32_t line;
+};
+
+struct daemon_config {
+	const struct daemon_config_value *values;
+	size_t n_values;
+	const char *file;
+	bool file_changed;
+	int64_t loaded_at_ms;
+};
+
+typedef void daemon_stopped_fn(void *user, const struct status *st, uint32_t killed, bool was_running);
+
+struct svc_daemon_options {	/* must live as long as the server */
+	void (*look)(void *user, const struct principal *who, struct daemon_facts *ret);
+	void (*config)(void *user, struct daemon_config *ret);
+	/* --local only, else NULL: kills the sandboxes of agentbox-local and ends it. `done` comes once,
+	 * never from inside, and not after `stop_local_cancel` with what this returned. NULL: no memory. */
+	void *(*stop_local)(void *user, uint64_t deadline_ms, daemon_stopped_fn *done, void *done_user);
+	void (*stop_local_cancel)(void *user, void *op);
+	void *user;
+	struct rpc_server *server;	/* filled by svc_daemon_add() */
+};
+
+must_check int svc_daemon_add(struct rpc_server *s, struct svc_daemon_options *o);
+
+#endif

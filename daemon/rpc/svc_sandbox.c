@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every handler is the same three steps: read the request into arguments of life (FIELD_INVALID and
+ * UNSUPPORTED come from here), start the operation, and reply in its done function. What ties them
+ * is a `struct pending`: the call, and the operation to cancel when the call is over first.
+ */
+#include "daemon/rpc/svc_sandbox.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/life/life.h"
+#include "daemon/rpc/call.h"
+#include "daemon/rpc/msg.h"
+#include "daemon/rpc/server.h"
+
+struct pending {
+	struct rpc_call *call;
+	struct life_op *op;
+};
+
+static struct life *life_of(const struct rpc_call *c)
+{
+	const struct svc_sandbox_options *o = rpc_call_service(c);
+
+	return o->life;
+}
+
+/* NULL: the call has failed already. */
+static struct pending *pending_new(struct rpc_call *c)
+{
+	struct pending *p = calloc(1, sizeof(*p));
+
+	if (!p) {
+		struct status st;
+
+		status_errno(&st, -ENOMEM, "starting the call");
+		rpc_call_fail(c, &st);
+		return NULL;
+	}
+	p->call = c;
+	rpc_call_set_user(c, p);
+	return p;
+}
+
+/* The end of a pending operation: gives its call back. */
+static struct rpc_call *pending_take(void *user)
+{
+	struct pending *p = user;
+	struct rpc_call *c = p->call;
+
+	free(p);
+	return c;
+}
+
+static void fail_pending(struct pending *p, const struct status *st)
+{
+	rpc_call_fail(pending_take(p), st);
+}
+
+/* After an operation of life was asked to start. */
+static void check_started(struct pending *p, int r)
+{
+	struct status st;
+
+	if (r == 0)
+		return;
+	status_errno(&st, r, "starting the operation");
+	fail_pending(p, &st);
+}
+
+static void on_gone(struct rpc_call *c, enum rpc_gone why)
+{
+	struct pending *p = rpc_call_user(c);
+
+	if (!p)
+		return;
+	life_cancel(p->op);
+	free(p);
+}
+
+static void reply_box(void *user, const struct status *st, const struct life_sandbox *box)
+{
+	struct rpc_call *c = pending_take(user);
+	struct msg_sandbox s = { .entries = NULL };
+	struct status failure = *st;
+
+	if (status_ok(st) && msg_sandbox_init(&s, box) < 0)
+		status_errno(&failure, -ENOMEM, "answering");
+	rpc_call_answer(c, &failure, &s.m.base);
+	msg_sandbox_fini(&s);
+}
+
+/* --- Create ------------------------------------------------------------------------------------- */
+
+/* Fields of the API whose work is not built; they are refused, never ignored. */
+static bool create_is_supported(const Agentbox__V1__CreateSandboxRequest *q, struct status *st)
+{
+	const struct {
+		bool set;
+		const char *field;
+	} fields[] = {
+		{ q->network, "network" },
+		{ q->n_iam_tokens, "iam_tokens" },
+		{ q->lifecycle, "lifecycle" },
+		{ q->policy, "policy" },
+		{ q->process_lease, "process_lease" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		if (fields[i].set) {
+			msg_unsupported(st, fields[i].field);
+			return false;
+		}
+	return true;
+}
+
+/* Packs the request without its id; it is in canonical form already. */
+static int hash_parameters(const struct svc_sandbox_options *o, Agentbox__V1__CreateSandboxRequest *q,
+			   uint8_t ret[32])
+{
+	char *id = q->request_id;
+	uint8_t *bytes;
+	size_t n;
+
+	q->request_id = (char *)protobuf_c_empty_string;
+	n = agentbox__v1__create_sandbox_request__get_packed_size(q);
+	bytes = malloc(n + 1);
+	if (bytes) {
+		agentbox__v1__create_sandbox_request__pack(q, bytes);
+		o->sha256(bytes, n, ret);
+		free(bytes);
+	}
+	q->request_id = id;
+	return bytes ? 0 : -ENOMEM;
+}
+
+static bool read_create(struct rpc_call *c, const ProtobufCMessage *message, struct life_create *ret,
+			struct status *st)
+{
+	/* The call owns the message; hashing puts it back as it was. */
+	Agentbox__V1__CreateSandboxRequest *q = (Agentbox__V1__CreateSandboxRequest *)message;
+
+	*ret = (struct life_create){
+		.who = rpc_call_who(c),
+		.deadline_ms = rpc_call_deadline_ms(c),
+		.request_id = q->request_id,
+		.account = q->account,
+		.template_id = q->template_,
+		.n_metadata = q->n_metadata,
+		.n_envs = q->n_envs,
+		.secure = q->_secure_case ? q->secure : -1,
+		.allow_internet_access = q->_allow_internet_access_case ? q->allow_internet_access : -1,
+		.name = q->name,
+		.must_create = q->must_create,
+		.wait_ready = q->wait_ready,
+	};
+	if (!create_is_supported(q, st) ||
+	    !msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &ret->timeout_ms, st))
+		return false;
+	ret->metadata = msg_read_pairs((ProtobufCMessage **)q->metadata, q->n_metadata);
+	ret->envs = msg_read_pairs((ProtobufCMessage **)q->envs, q->n_envs);
+	if ((q->n_metadata && !ret->metadata) || (q->n_envs && !ret->envs) ||
+	    hash_parameters(rpc_call_service(c), q, ret->params_hash) < 0) {
+		status_errno(st, -ENOMEM, "reading the request");
+		return false;
+	}
+	return true;
+}
+
+static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	struct pending *p = pending_new(c);
+	struct status st = STATUS_OK;
+	struct life_create args;
+
+	if (!p)
+		return;
+	if (read_create(c, message, &args, &st))
+		check_started(p, life_create(life_of(c), &args, reply_box, p, &p->op));
+	else
+		fail_pending(p, &st);
+	free((void *)args.metadata);
+	free((void *)args.envs);
+}
+
+/* --- the others --------------------------------------------------------------------------------- */
+
+static void on_connect(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__ConnectSandboxRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+	struct status st = STATUS_OK;
+	struct life_connect args = {
+		.who = rpc_call_who(c),
+		.deadline_ms = rpc_call_deadline_ms(c),
+		.sandbox = q->sandbox,
+		.adopt = q->adopt,
+		.wait_ready = q->wait_ready,
+	};
+
+	if (!p)
+		return;
+	if (q->process_lease)
+		msg_unsupported(&st, "process_lease");
+	else if (msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &args.timeout_ms, &st)) {
+		check_started(p, life_connect(life_of(c), &args, reply_box, p, &p->op));
+		return;
+	}
+	fail_pending(p, &st);
+}
+
+static void on_get(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__GetSandboxRequest *q = (const void *)message;
+	uint64_t staleness_ms = LIFE_STALENESS_DEFAULT;
+	struct pending *p = pending_new(c);
+	struct status st = STATUS_OK;
+
+	if (!p)
+		return;
+	if (!msg_read_duration(q->max_staleness, "max_staleness", true, &staleness_ms, &st))
+		fail_pending(p, &st);
+	else
+		check_started(p, life_get(life_of(c), rpc_call_who(c), q->sandbox, staleness_ms,
+					  rpc_call_deadline_ms(c), reply_box, p, &p->op));
+}
+
+static void on_set_timeout(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__SetTimeoutRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+	struct status st = STATUS_OK;
+	uint64_t timeout_ms = 0;
+
+	if (!p)
+		return;
+	if (!q->sandbox_timeout)
+		status_field(&st, "sandbox_timeout", "is required");
+	else if (msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &timeout_ms, &st)) {
+		check_started(p, life_set_timeout(life_of(c), rpc_call_who(c), q->sandbox, timeout_ms,
+						  rpc_call_deadline_ms(c), reply_box, p, &p->op));
+		return;
+	}
+	fail_pending(p, &st);
+}
+
+static void reply_running(void *user, const struct status *st, bool yes)
+{
+	Agentbox__V1__IsRunningResponse m = AGENTBOX__V1__IS_RUNNING_RESPONSE__INIT;
+
+	m.running = yes;
+	rpc_call_answer(pending_take(user), st, &m.base);
+}
+
+static void on_is_running(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__IsRunningRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+
+	if (p)
+		check_started(p, life_is_running(life_of(c), rpc_call_who(c), q->sandbox,
+						 rpc_call_deadline_ms(c), reply_running, p, &p->op));
+}
+
+static void reply_killed(void *user, const struct status *st, bool found)
+{
+	Agentbox__V1__KillSandboxResponse m = AGENTBOX__V1__KILL_SANDBOX_RESPONSE__INIT;
+
+	m.found = found;
+	rpc_call_answer(pending_take(user), st, &m.base);
+}
+
+static void on_kill(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__KillSandboxRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+
+	if (p)
+		check_started(p, life_kill(life_of(c), rpc_call_who(c), q->sandbox,
+					   rpc_call_deadline_ms(c), reply_killed, p, &p->op));
+}
+
+static void reply_host(void *user, const struct status *st, const struct life_host *host)
+{
+	Agentbox__V1__GetHostResponse m = AGENTBOX__V1__GET_HOST_RESPONSE__INIT;
+
+	if (status_ok(st)) {
+		m.host = (char *)host->host;
+		m.url = (char *)host->url;
+		m.traffic_access_token = (char *)host->traffic_token;
+		m.token_header = (char *)host->token_header;
+	}
+	rpc_call_answer(pending_take(user), st, &m.base);
+}
+
+static void on_get_host(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__GetHostRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+	struct status st;
+
+	if (!p)
+		return;
+	if (!q->port || q->port > UINT16_MAX) {
+		status_field(&st, "port", "must be 1 to 65535");
+		fail_pending(p, &st);
+		return;
+	}
+	check_started(p, life_get_host(life_of(c), rpc_call_who(c), q->sandbox, q->port,
+				       rpc_call_deadline_ms(c), reply_host, p, &p->op));
+}
+
+/* --- List --------------------------------------------------------------------------------------- */
+
+static void reply_page(struct rpc_call *c, const struct life_page *page, struct msg_sandbox *boxes,
+		       Agentbox__V1__Sandbox **list)
+{
+	Agentbox__V1__ListSandboxesResponse m = AGENTBOX__V1__LIST_SANDBOXES_RESPONSE__INIT;
+	Agentbox__V1__Freshness freshness;
+	struct status st = STATUS_OK;
+	msg_timestamp as_of;
+	size_t made = 0;
+
+	for (; made < page->n && status_ok(&st); made++) {
+		list[made] = &boxes[made].m;
+		if (msg_sandbox_init(&boxes[made], &page->boxes[made]) < 0)
+			status_errno(&st, -ENOMEM, "answering");
+	}
+	m.sandboxes = list;
+	m.n_sandboxes = made;
+	m.next_page_token = (char *)page->next_page_token;
+	m.freshness = msg_freshness(&freshness, &as_of, page->source, page->as_of_ms);
+	rpc_call_answer(c, &st, &m.base);
+	while (made > 0)
+		msg_sandbox_fini(&boxes[--made]);
+}
+
+static void on_listed(void *user, const struct status *st, const struct life_page *page)
+{
+	struct rpc_call *c = pending_take(user);
+	Agentbox__V1__Sandbox **list;
+	struct msg_sandbox *boxes;
+	struct status failure;
+
+	if (!status_ok(st)) {
+		rpc_call_fail(c, st);
+		return;
+	}
+	boxes = calloc(page->n + 1, sizeof(*boxes));
+	list = calloc(page->n + 1, sizeof(*list));
+	if (boxes && list) {
+		reply_page(c, page, boxes, list);
+	} else {
+		status_errno(&failure, -ENOMEM, "answering");
+		rpc_call_fail(c, &failure);
+	}
+	free(boxes);
+	free(list);
+}
+
+static bool read_states(const Agentbox__V1__ListSandboxesRequest *q, uint32_t *ret, struct status *st)
+{
+	*ret = 0;
+	for (size_t i = 0; i < q->n_states; i++) {
+		if ((int)q->states[i] <= LIFE_STATE_NONE || (int)q->states[i] > LIFE_GONE) {
+			status_field(st, "states", "%d is no state", (int)q->states[i]);
+			return false;
+		}
+		*ret |= BIT(q->states[i]);
+	}
+	return true;
+}
+
+static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__ListSandboxesRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+	struct status st = STATUS_OK;
+	struct life_pair *metadata;
+	struct life_list args = {
+		.who = rpc_call_who(c),
+		.deadline_ms = rpc_call_deadline_ms(c),
+		.template_id = q->template_,
+		.page_size = q->page_size,
+		.page_token = q->page_token,
+		.cached = q->cached,
+		.all_owners = q->all_owners,
+		.all_hosts = q->all_hosts,
+		.account = q->account,
+	};
+
+	if (!p)
+		return;
+	metadata = msg_read_pairs((ProtobufCMessage **)q->metadata, q->n_metadata);
+	args.metadata = metadata;
+	args.n_metadata = q->n_metadata;
+	if (q->n_metadata && !metadata)
+		status_errno(&st, -ENOMEM, "reading the request");
+	if (status_ok(&st) && read_states(q, &args.states, &st))
+		check_started(p, life_list(life_of(c), &args, on_listed, p, &p->op));
+	else
+		fail_pending(p, &st);
+	free(metadata);
+}
+
+/* ------------------------------------------------------------------------------------------------ */
+
+#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = on_gone })
+#define METHOD(name, type, fn)                                                                     \
+	{ .path = "/agentbox.v1.SandboxService/" name, .kind = RPC_UNARY,                          \
+	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
+
+static const struct rpc_method methods[] = {
+	METHOD("Create", create_sandbox, on_create),
+	METHOD("Connect", connect_sandbox, on_connect),
+	METHOD("Get", get_sandbox, on_get),
+	METHOD("List", list_sandboxes, on_list),
+	METHOD("IsRunning", is_running, on_is_running),
+	METHOD("Kill", kill_sandbox, on_kill),
+	METHOD("SetTimeout", set_timeout, on_set_timeout),
+	METHOD("GetHost", get_host, on_get_host),
+};
+
+int svc_sandbox_add(struct rpc_server *s, struct svc_sandbox_options *o)
+{
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), o);
+}
