@@ -121,7 +121,7 @@ struct cloud_filter {
 
 struct cloud_call *cloud_list_page(struct cloud *c, const struct cloud_filter *f,
 				   const struct cloud_ask *ask);
-/* Every page. CLOUD_DONE = complete: the last page was seen, no token repeated, no id twice.
+/* Every page. CLOUD_DONE = complete: the last page was seen (an id that moved meanwhile comes once).
  * Anything less is a failure without a list. */
 struct cloud_call *cloud_list_all(struct cloud *c, const struct cloud_filter *f,
 				  const struct cloud_ask *ask);

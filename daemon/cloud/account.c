@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/cloud/account.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/str.h"
+
+#define DEFAULT_DOMAIN	  "e2b.app"
+#define MAX_IN_FLIGHT	  64u
+
+/* --- addresses --- */
+
+void url_fini(struct url *u)
+{
+	free(u->scheme);
+	free(u->host);
+	free(u->prefix);
+	*u = (struct url){ 0 };
+}
+
+static int parse_authority(const char *s, size_t n, struct url *u)
+{
+	const char *end = s + n, *port = NULL;
+	uint64_t number;
+	size_t n_host = n;
+
+	if (n && *s == '[') {		/* [v6] */
+		const char *close = memchr(s, ']', n);
+
+		if (!close || (close + 1 < end && close[1] != ':'))
+			return -EINVAL;
+		port = close + 1 < end ? close + 2 : NULL;
+		s++;
+		n_host = (size_t)(close - s);
+	} else {
+		const char *colon = memchr(s, ':', n);
+
+		port = colon ? colon + 1 : NULL;
+		n_host = colon ? (size_t)(colon - s) : n;
+	}
+	if (!n_host || n_host > 253)
+		return -EINVAL;
+	if (port) {
+		if (str_u64(port, (size_t)(end - port), 65535, &number) < 0 || !number)
+			return -EINVAL;
+		u->port = (uint16_t)number;
+	}
+	u->host = strndup(s, n_host);
+	return u->host ? 0 : -ENOMEM;
+}
+
+int url_parse(const char *s, struct url *ret)
+{
+	struct url u = { 0 };
+	bool tls = str_starts(s, "https://");
+	const char *authority, *path;
+	size_t n;
+	int r;
+
+	if (!tls && !str_starts(s, "http://"))
+		return -EINVAL;
+	if (!str_is_printable(s, strlen(s)) || strpbrk(s, "@?# \\"))
+		return -EINVAL;
+	authority = strstr(s, "//") + 2;
+	path = authority + strcspn(authority, "/");
+	n = strlen(path);
+	while (n && path[n - 1] == '/')
+		n--;
+	u.port = tls ? 443 : 80;
+	r = parse_authority(authority, (size_t)(path - authority), &u);
+	if (r == 0) {
+		u.scheme = str_dup(tls ? "https" : "http");
+		u.prefix = strndup(path, n);
+		r = u.scheme && u.prefix ? 0 : -ENOMEM;
+	}
+	if (r < 0)
+		url_fini(&u);
+	else
+		*ret = u;
+	return r;
+}
+
+/* Is the host in the comma list? An entry covers itself and what is below it; "*" is all. */
+static bool list_covers(const char *list, const char *host)
+{
+	size_t n_host = strlen(host);
+
+	while (list && *list) {
+		size_t n = strcspn(list, ",");
+		const char *e = list;
+
+		list += n + (list[n] == ',');
+		while (n && *e == ' ')
+			e++, n--;
+		while (n && e[n - 1] == ' ')
+			n--;
+		if (n == 1 && *e == '*')
+			return true;
+		if (n && *e == '.')
+			e++, n--;
+		if (!n || n > n_host || strncasecmp(host + n_host - n, e, n))
+			continue;
+		if (n == n_host || host[n_host - n - 1] == '.')
+			return true;
+	}
+	return false;
+}
+
+void cloud_target(const struct cloud *c, const struct url *u, struct pool_target *ret)
+{
+	bool tls = str_eq(u->scheme, "https");
+
+	*ret = (struct pool_target){
+		.scheme = u->scheme,
+		.host = u->host,
+		.port = u->port,
+		.group = c->account,
+		.proxy = c->proxy && !list_covers(c->no_proxy, u->host) ? c->proxy : NULL,
+		.tls = tls ? c->tls : NULL,
+		.plain_http2 = c->plain_http2,
+	};
+}
+
+/* --- the account --- */
+
+static void wipe(char **s)
+{
+	if (*s)
+		explicit_bzero(*s, strlen(*s));
+	free(*s);
+	*s = NULL;
+}
+
+void cloud_set_key(struct cloud *c, const char *api_key)
+{
+	char *key = str_is_empty(api_key) ? NULL : str_dup(api_key);
+	char *group;
+
+	if (key && c->key && str_eq(key, c->key)) {
+		wipe(&key);
+		return;
+	}
+	group = str_printf("%s#%u", c->account, c->key_generation + 1);
+	if (!group || (!key && !str_is_empty(api_key))) {	/* without memory the old one stays */
+		wipe(&key);
+		free(group);
+		return;
+	}
+	wipe(&c->key);
+	c->key = key;
+	c->key_generation++;
+	c->key_rejected = false;
+	if (c->key_group)
+		pool_retire_group(c->pool, c->key_group);
+	free(c->key_group);
+	c->key_group = group;
+}
+
+void cloud_set_tls(struct cloud *c, struct tls_client *tls)
+{
+	if (c->tls && c->tls != tls)
+		pool_retire_tls(c->pool, c->tls);
+	c->tls = tls;
+}
+
+static int bad_option(struct status *why, const char *name, const char *value)
+{
+	if (why)
+		status_field(why, name, "\"%s\" is no address; write https://host[:port]", value);
+	return -EINVAL;
+}
+
+static int copy_options(struct cloud *c, const struct cloud_options *o, struct status *why)
+{
+	const char *domain = str_is_empty(o->domain) ? DEFAULT_DOMAIN : o->domain;
+	int r;
+
+	c->account = str_dup(o->account ? o->account : "default");
+	c->domain = str_dup(domain);
+	c->api_url = str_is_empty(o->api_url) ? str_printf("https://api.%s", domain) :
+						str_dup(o->api_url);
+	c->header_sandbox_id = str_dup(o->header_sandbox_id ? o->header_sandbox_id : "e2b-sandbox-id");
+	c->header_sandbox_port =
+		str_dup(o->header_sandbox_port ? o->header_sandbox_port : "e2b-sandbox-port");
+	c->header_traffic_token = str_dup(o->header_traffic_token ? o->header_traffic_token :
+								   "e2b-traffic-access-token");
+	c->default_user = str_dup(o->default_user ? o->default_user : "user");
+	c->proxy = str_dup(o->proxy);
+	c->no_proxy = str_dup(o->no_proxy);
+	if (!c->account || !c->domain || !c->api_url || !c->header_sandbox_id ||
+	    !c->header_sandbox_port || !c->header_traffic_token || !c->default_user ||
+	    (o->proxy && !c->proxy) || (o->no_proxy && !c->no_proxy))
+		return -ENOMEM;
+	for (char *const *h = (char *const[]){ c->header_sandbox_id, c->header_sandbox_port,
+					       c->header_traffic_token, NULL }; *h; h++)
+		for (char *p = *h; *p; p++)	/* field names are lower case on the wire */
+			*p = (char)(*p >= 'A' && *p <= 'Z' ? *p + 32 : *p);
+	r = url_parse(c->api_url, &c->api);
+	if (r == -EINVAL)
+		return bad_option(why, "api_url", c->api_url);
+	if (r == 0 && !str_is_empty(o->sandbox_url)) {
+		r = url_parse(o->sandbox_url, &c->sandbox);
+		if (r == -EINVAL)
+			return bad_option(why, "sandbox_url", o->sandbox_url);
+	}
+	return r;
+}
+
+int cloud_new(const struct cloud_options *o, struct cloud **ret, struct status *ret_why)
+{
+	struct cloud *c = calloc(1, sizeof(*c));
+	uint64_t seed;
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	c->loop = o->loop;
+	c->pool = o->pool;
+	c->tls = o->tls;
+	c->plain_http2 = o->plain_http2;
+	c->check_key_format = o->check_key_format;
+	c->on_key_rejected = o->on_key_rejected;
+	c->user = o->user;
+	list_init(&c->calls);
+	limiter_init(&c->limiter, o->max_in_flight ? o->max_in_flight : MAX_IN_FLIGHT);
+	rng_system(&seed, sizeof(seed));
+	rng_seed(&c->rng, seed);
+	cloud_start(c);
+	r = copy_options(c, o, ret_why);
+	if (r < 0) {
+		cloud_free(c);
+		return r;
+	}
+	cloud_set_key(c, o->api_key);
+	if (!c->key_group) {
+		c->key_group = str_printf("%s#0", c->account);
+		if (!c->key_group) {
+			cloud_free(c);
+			return -ENOMEM;
+		}
+	}
+	*ret = c;
+	return 0;
+}
+
+struct cloud *cloud_free(struct cloud *c)
+{
+	if (!c)
+		return NULL;
+	cloud_stop(c);
+	wipe(&c->key);
+	wipe(&c->proxy);
+	url_fini(&c->api);
+	url_fini(&c->sandbox);
+	free(c->account);
+	free(c->api_url);
+	free(c->domain);
+	free(c->no_proxy);
+	free(c->default_user);
+	free(c->header_sandbox_id);
+	free(c->header_sandbox_port);
+	free(c->header_traffic_token);
+	free(c->key_group);
+	free(c);
+	return NULL;
+}
+
+char *cloud_port_host(const struct cloud *c, const char *sandbox_id, uint16_t port,
+		      const char *domain)
+{
+	return str_printf("%u-%s.%s", port, sandbox_id, str_is_empty(domain) ? c->domain : domain);
+}
+
+const char *cloud_traffic_header(const struct cloud *c)
+{
+	return c->header_traffic_token;
+}
+
+const char *cloud_api_url(const struct cloud *c)
+{
+	return c->api_url;
+}
+
+void cloud_health(const struct cloud *c, struct cloud_health *ret)
+{
+	uint64_t now = loop_now_ms(c->loop);
+
+	*ret = (struct cloud_health){
+		.key_present = c->key != NULL,
+		.key_rejected = c->key_rejected,
+		.last_ok_at_ms = c->last_ok_at_ms,
+		.last_failure_at_ms = c->last_failure_at_ms,
+		.last_failure = c->last_failure,
+		.in_flight = c->limiter.in_flight,
+		.queued = c->limiter.n_queued,
+		.limited_until_ms = limiter_blocked_until_ms(&c->limiter, now),
+	};
+}

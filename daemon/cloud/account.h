@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside of daemon/cloud: what one account is made of, and where its two planes live. */
+#ifndef AB_DAEMON_CLOUD_ACCOUNT_H
+#define AB_DAEMON_CLOUD_ACCOUNT_H
+
+#include "daemon/cloud/cloud.h"
+#include "daemon/cloud/envd.h"
+#include "daemon/ev/loop.h"
+#include "daemon/upstream/limiter.h"
+#include "daemon/upstream/pool.h"
+#include "proto/base/list.h"
+#include "proto/base/rng.h"
+#include "proto/wire/fields.h"
+
+#define CLOUD_USER_AGENT "agentboxd/" AB_VERSION
+
+struct url {
+	char *scheme, *host, *prefix;	/* prefix: path without a trailing slash, "" for none */
+	uint16_t port;
+};
+
+/* "https://host[:port][/prefix]"; no user, query or fragment. -EINVAL, -ENOMEM. */
+must_check int url_parse(const char *s, struct url *ret);
+void url_fini(struct url *u);
+
+struct cloud {
+	struct loop *loop;
+	struct pool *pool;
+	struct tls_client *tls;
+	char *account, *api_url, *domain, *proxy, *no_proxy, *default_user;
+	char *header_sandbox_id, *header_sandbox_port, *header_traffic_token;
+	struct url api, sandbox;	/* sandbox.host NULL = by domain */
+	bool plain_http2, check_key_format;
+
+	char *key;			/* wiped when replaced */
+	unsigned key_generation;
+	char *key_group;		/* pool group of the API: account and generation */
+	bool key_rejected;
+	void (*on_key_rejected)(struct cloud *c, void *user);
+	void *user;
+
+	struct limiter limiter;
+	struct list calls;
+	struct defer pump;
+	struct timer wake;
+	struct rng rng;
+	uint64_t last_ok_at_ms, last_failure_at_ms;
+	struct status last_failure;
+};
+
+/* Where requests to u go: fills *ret with borrowed strings. */
+void cloud_target(const struct cloud *c, const struct url *u, struct pool_target *ret);
+
+/* rest.c: the part of the account that runs calls. */
+void cloud_start(struct cloud *c);
+void cloud_stop(struct cloud *c);	/* ends all calls without news */
+
+/* --- the agent of a sandbox (agent.c) --- */
+
+struct agent_ask {
+	const struct envd_target *t;
+	const char *method, *path;	/* path below the agent's address, with its query */
+	const char *content_type;	/* NULL = none */
+	const struct cloud_kv *headers;	/* lower case names */
+	size_t n_headers;
+	bool basic_user;		/* name the user by Authorization: Basic (CLOUD-WIRE §4.6) */
+	enum pool_body body_mode;
+	const void *body;
+	size_t n_body;
+	enum pool_class cls;
+	bool idempotent;
+	uint64_t head_by_ms, deadline_ms;
+	void (*news)(struct pool_req *r, void *user);
+	void *user;
+};
+
+/* NULL only without memory. */
+struct pool_req *agent_request(const struct agent_ask *a);
+/* The user to name, or NULL: the caller's, or the default one before 0.4.0. */
+const char *agent_user(const struct envd_target *t);
+/* Does the agent have what came with this version? */
+bool agent_has(const struct envd_target *t, const char *version);
+uint64_t agent_deadline_ms(const struct envd_target *t);
+
+/* Reads what the pool knows of a request into evidence for fault_envd(). */
+struct fault_answer;
+void agent_answer(const struct http_x *x, const char *route, struct fault_answer *ret);
+/* A request that failed without an answer: its class. */
+enum envd_class agent_failure(const struct pool_req *r, struct status *ret);
+
+/* Moves body bytes to `b` up to max. 0, -EMSGSIZE above it, -ENOMEM. */
+struct buf;
+must_check int agent_collect(struct http_x *x, struct buf *b, size_t max);
+
+#endif

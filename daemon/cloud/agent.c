@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/* Requests to the agent in a sandbox: address by CLOUD-WIRE §1.4, headers by §2.3. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/cloud/account.h"
+#include "daemon/cloud/fault.h"
+#include "proto/base/buf.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+#define AGENT_PORT	 49983
+#define AGENT_DEFAULT_MS 60000u
+
+bool agent_has(const struct envd_target *t, const char *version)
+{
+	return str_is_empty(t->envd_version) || cloud_version_cmp(t->envd_version, version) >= 0;
+}
+
+const char *agent_user(const struct envd_target *t)
+{
+	if (!str_is_empty(t->user))
+		return t->user;
+	return agent_has(t, "0.4.0") ? NULL : t->cloud->default_user;
+}
+
+uint64_t agent_deadline_ms(const struct envd_target *t)
+{
+	return t->deadline_ms ? t->deadline_ms : loop_now_ms(t->cloud->loop) + AGENT_DEFAULT_MS;
+}
+
+static bool has_shared_host(const char *domain)
+{
+	static const char *const known[] = { "e2b.app", "e2b.dev", "e2b.pro", "e2b-staging.dev" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		if (str_eq(known[i], domain))
+			return true;
+	return false;
+}
+
+static int agent_url(const struct envd_target *t, struct url *ret)
+{
+	const char *domain = str_is_empty(t->domain) ? t->cloud->domain : t->domain;
+	char *s = has_shared_host(domain) ?
+			  str_printf("https://sandbox.%s", domain) :
+			  str_printf("https://%d-%s.%s", AGENT_PORT, t->sandbox_id, domain);
+	int r = s ? url_parse(s, ret) : -ENOMEM;
+
+	free(s);
+	return r;
+}
+
+static int put_basic(struct fields *f, const char *user)
+{
+	char *plain = str_printf("%s:", user);
+	char *coded = plain ? str_base64_encode(plain, strlen(plain), true) : NULL;
+	int r = coded ? fields_printf(f, "authorization", "Basic %s", coded) : -ENOMEM;
+
+	free(plain);
+	free(coded);
+	return r;
+}
+
+static int put_fields(struct fields *f, const struct agent_ask *a)
+{
+	const struct envd_target *t = a->t;
+	const char *user = a->basic_user ? agent_user(t) : NULL;
+	int r = fields_put(f, "user-agent", CLOUD_USER_AGENT);
+
+	if (r == 0)
+		r = fields_put(f, t->cloud->header_sandbox_id, t->sandbox_id);
+	if (r == 0)
+		r = fields_printf(f, t->cloud->header_sandbox_port, "%d", AGENT_PORT);
+	if (r == 0)
+		r = fields_put(f, "accept-encoding", "identity");
+	if (r == 0 && !str_is_empty(t->access_token))
+		r = fields_put_secret(f, "x-access-token", t->access_token);
+	if (r == 0 && user)
+		r = put_basic(f, user);
+	if (r == 0 && a->content_type)
+		r = fields_put(f, "content-type", a->content_type);
+	if (r == 0 && a->body_mode == POOL_BODY_WHOLE)
+		r = fields_printf(f, "content-length", "%zu", a->n_body);
+	for (size_t i = 0; r == 0 && i < a->n_headers; i++)
+		r = fields_put(f, a->headers[i].key, a->headers[i].value);
+	return r;
+}
+
+static void wipe_fields(struct fields *f)
+{
+	for (uint32_t i = 0; i < f->n; i++)
+		if (f->v[i].secret)
+			explicit_bzero(f->text + f->v[i].value_at, f->v[i].value_len);
+	fields_fini(f);
+}
+
+struct pool_req *agent_request(const struct agent_ask *a)
+{
+	struct cloud *c = a->t->cloud;
+	scoped(url_fini) struct url own = { 0 };
+	scoped(wipe_fields) struct fields f = FIELDS_NULL;
+	const struct url *u = &c->sandbox;
+	struct pool_target target;
+	struct pool_req *req;
+	char *path;
+
+	if (!c->sandbox.host) {
+		if (agent_url(a->t, &own) < 0)
+			return NULL;
+		u = &own;
+	}
+	cloud_target(c, u, &target);
+	path = str_printf("%s%s", u->prefix, a->path);
+	if (!path || put_fields(&f, a) < 0) {
+		free(path);
+		return NULL;
+	}
+	req = pool_request(c->pool, &(struct pool_ask){
+		.target = &target,
+		.method = a->method,
+		.path = path,
+		.fields = &f,
+		.body_mode = a->body_mode,
+		.body = a->body,
+		.n_body = a->n_body,
+		.cls = a->cls,
+		.idempotent = a->idempotent,
+		.head_by_ms = a->head_by_ms,
+		.deadline_ms = a->deadline_ms,
+		.news = a->news,
+		.user = a->user,
+	});
+	free(path);
+	return req;
+}
+
+void agent_answer(const struct http_x *x, const char *route, struct fault_answer *ret)
+{
+	const struct fields *h = http_x_head(x);
+
+	*ret = (struct fault_answer){
+		.http_status = http_x_status(x),
+		.retry_after = fields_get(h, "retry-after"),
+		.request_id = fields_get(h, "x-request-id"),
+		.route = route,
+		.wall_ms = clock_wall_ms(),
+	};
+}
+
+enum envd_class agent_failure(const struct pool_req *r, struct status *ret)
+{
+	*ret = *pool_req_failure(r);
+	return pool_req_fate(r) == POOL_UNSENT ? ENVD_UNSENT : ENVD_LOST;
+}
+
+int agent_collect(struct http_x *x, struct buf *b, size_t max)
+{
+	const uint8_t *p;
+	size_t n;
+	int r;
+
+	while ((n = http_x_peek(x, &p)) > 0) {
+		if (n > max || buf_len(b) > max - n)
+			return -EMSGSIZE;
+		r = buf_put(b, p, n);
+		if (r < 0)
+			return r;
+		http_x_consume(x, n);
+	}
+	return 0;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The Connect protocol as a client: one unary call, or a server stream. Messages are bytes here.
+ * A stream without its end-of-stream record is broken, never finished (CLOUD-WIRE §4.2).
+ */
+#ifndef AB_DAEMON_CLOUD_CONNECT_H
+#define AB_DAEMON_CLOUD_CONNECT_H
+
+#include "daemon/cloud/account.h"
+#include "daemon/cloud/fault.h"
+#include "proto/base/buf.h"
+#include "proto/wire/frame.h"
+
+#define CONNECT_MESSAGE_MAX (4u * 1024 * 1024)	/* of the peer; above it the call fails */
+#define CONNECT_ERROR_MAX   (64u * 1024)	/* body of an error answer; the rest is not read */
+
+/* --- unary --- */
+
+struct connect_call {
+	struct pool_req *req;
+	struct buf answer;
+	const char *path;
+	enum fault_subject subject;
+};
+
+/* `path` is "/pkg.Service/Method", static. 0, -ENOMEM. The news are the caller's to forward. */
+must_check int connect_call_init(struct connect_call *c, const struct envd_target *t, const char *path,
+				 enum fault_subject subject, bool basic_user, bool idempotent,
+				 const void *msg, size_t n,
+				 void (*news)(struct pool_req *r, void *user), void *user);
+void connect_call_fini(struct connect_call *c);
+
+enum connect_result {
+	CONNECT_MORE = 0,	/* not over */
+	CONNECT_MESSAGE,	/* the message is in *ret (unary: the answer; stream: the next one) */
+	CONNECT_END,		/* stream: its end-of-stream record said success */
+	CONNECT_FAILED,		/* *ret_cls and *ret_status say why */
+};
+
+enum connect_result connect_call_poll(struct connect_call *c, const uint8_t **ret, size_t *ret_n,
+				      unsigned *ret_http, enum envd_class *ret_cls,
+				      struct status *ret_status);
+
+/* --- server stream --- */
+
+struct connect_stream {
+	struct pool_req *req;
+	struct frame_reader reader;
+	struct buf error;
+	const char *path;
+	enum fault_subject subject;
+	size_t borrowed;	/* bytes of the exchange the last message points into */
+	bool message_out;	/* … or it is in the reader */
+	bool head_ok, over;
+};
+
+must_check int connect_stream_init(struct connect_stream *s, const struct envd_target *t,
+				   const char *path, enum fault_subject subject, bool basic_user,
+				   bool idempotent, uint32_t timeout_ms, const void *msg, size_t n,
+				   void (*news)(struct pool_req *r, void *user), void *user);
+void connect_stream_fini(struct connect_stream *s);
+/* The next message; it is valid, and its credit held back, until the next call. After END or FAILED
+ * only MORE. */
+enum connect_result connect_stream_next(struct connect_stream *s, const uint8_t **ret, size_t *ret_n,
+					enum envd_class *ret_cls, struct status *ret_status);
+
+#endif

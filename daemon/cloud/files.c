@@ -1,0 +1,653 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whole files over the agent's HTTP: GET and POST /files. Bytes are passed on as they come, at the
+ * slower side's pace; nothing is kept. A short body is TRUNCATED, never a success.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/cloud/account.h"
+#include "daemon/cloud/fault.h"
+#include "daemon/cloud/json.h"
+#include "proto/base/buf.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define READ_MAGIC	0x72656164u
+#define WRITE_MAGIC	0x77726974u
+#define ERROR_BODY_MAX	(64u * 1024)
+#define METADATA_MAX	64u
+#define BOUNDARY	"agentboxd-3f9a1c7e5b2d4860"
+
+static char *files_path(const struct envd_target *t, const char *path)
+{
+	const char *user = agent_user(t);
+	char *p = str_percent_encode(path, strlen(path));
+	char *u = user ? str_percent_encode(user, strlen(user)) : NULL;
+	char *all = NULL;
+
+	if (p && (u || !user))
+		all = str_printf("/files?path=%s%s%s", p, u ? "&username=" : "", u ? u : "");
+	free(p);
+	free(u);
+	return all;
+}
+
+static bool header_u64(const struct fields *h, const char *name, uint64_t *ret)
+{
+	const char *v = fields_get(h, name);
+
+	return v && str_u64(v, strlen(v), INT64_MAX, ret) == 0;
+}
+
+/* An error answer: MORE (false) until it is read, then class and status. */
+static bool error_over(struct http_x *x, struct buf *b, const char *route, enum envd_class *ret_cls,
+		       struct status *ret)
+{
+	struct fault_answer a;
+	int r = agent_collect(x, b, ERROR_BODY_MAX);
+
+	if (r == 0 && !http_x_at_end(x) && http_x_closed(x, NULL) == HTTP_OPEN)
+		return false;
+	agent_answer(x, route, &a);
+	json_error(buf_data(b), buf_len(b), &a.body);
+	*ret_cls = fault_envd(FAULT_PATH, &a, ret);
+	return true;
+}
+
+/* --- read --- */
+
+struct envd_read {
+	uint32_t magic;
+	struct loop *loop;
+	struct pool_req *req;
+	enum envd_xfer state;
+	uint64_t offset, length;	/* asked for */
+	uint64_t skip;			/* bytes before `offset` of an agent that ignores ranges */
+	uint64_t left;			/* of `length`; UINT64_MAX = to the end */
+	uint64_t given;
+	int64_t size, file_size;
+	char *etag;
+	struct buf error;
+	enum envd_class cls;
+	struct status failure;
+	envd_read_news_fn *news;
+	void *user;
+	struct grave grave;
+};
+
+static void read_bury(void *p)
+{
+	struct envd_read *r = p;
+
+	free(r->etag);
+	buf_fini(&r->error);
+	r->magic = 0;
+	free(r);
+}
+
+static void read_fail(struct envd_read *r, enum envd_class cls)
+{
+	must(r->state == ENVD_XFER_OPENING || r->state == ENVD_XFER_OPEN);
+	r->cls = cls;
+	r->state = ENVD_XFER_FAILED;
+}
+
+static void read_truncated(struct envd_read *r, const struct status *why)
+{
+	status_set(&r->failure, R_TRUNCATED, "the file's bytes ended early: %s",
+		   why ? why->text : "the agent sent fewer than it announced");
+	status_evidence(&r->failure, "bytes", "%" PRIu64, r->given);
+	if (r->size >= 0)
+		status_evidence(&r->failure, "announced", "%" PRId64, r->size);
+	read_fail(r, ENVD_LOST);
+}
+
+/* "bytes 5-9/100" → 5, 9 and 100 (-1 for "*"). */
+static bool content_range(const char *v, uint64_t *ret_from, uint64_t *ret_to, int64_t *ret_size)
+{
+	const char *dash, *slash;
+	uint64_t size;
+
+	if (!v || !str_starts(v, "bytes "))
+		return false;
+	v += 6;
+	dash = strchr(v, '-');
+	slash = dash ? strchr(dash, '/') : NULL;
+	if (!slash || str_u64(v, (size_t)(dash - v), INT64_MAX, ret_from) < 0 ||
+	    str_u64(dash + 1, (size_t)(slash - dash - 1), INT64_MAX, ret_to) < 0 || *ret_to < *ret_from)
+		return false;
+	*ret_size = -1;
+	if (str_u64(slash + 1, strlen(slash + 1), INT64_MAX, &size) == 0)
+		*ret_size = (int64_t)size;
+	return true;
+}
+
+static void read_whole(struct envd_read *r, const struct fields *h)
+{
+	uint64_t n;
+
+	r->skip = r->offset;
+	if (!header_u64(h, "content-length", &n))
+		return;
+	r->file_size = (int64_t)n;
+	if (r->offset > n) {
+		status_set_code(&r->failure, CODE_OUT_OF_RANGE,
+				"offset %" PRIu64 " is beyond the file's end, %" PRIu64, r->offset, n);
+		read_fail(r, ENVD_ANSWERED);
+		return;
+	}
+	r->size = (int64_t)MIN(n - r->offset, r->length);
+}
+
+static void read_part(struct envd_read *r, const struct fields *h)
+{
+	uint64_t from, to;
+
+	if (!content_range(fields_get(h, "content-range"), &from, &to, &r->file_size) ||
+	    from != r->offset) {
+		status_set(&r->failure, R_BAD_CLOUD_REPLY, "GET /files: the agent sent another range");
+		read_fail(r, ENVD_LOST);
+		return;
+	}
+	r->size = (int64_t)MIN(to - from + 1, r->length);
+}
+
+/* 416: at the very end it is an empty read. */
+static void read_beyond(struct envd_read *r, const struct fields *h)
+{
+	const char *v = fields_get(h, "content-range");
+	uint64_t size;
+
+	if (v && str_starts(v, "bytes */") && str_u64(v + 8, strlen(v + 8), INT64_MAX, &size) == 0) {
+		r->file_size = (int64_t)size;
+		if (r->offset == size) {
+			r->size = 0;
+			r->state = ENVD_XFER_DONE;
+			return;
+		}
+	}
+	status_set_code(&r->failure, CODE_OUT_OF_RANGE, "offset %" PRIu64 " is beyond the file's end",
+			r->offset);
+	read_fail(r, ENVD_ANSWERED);
+}
+
+static void read_head(struct envd_read *r, struct http_x *x)
+{
+	const struct fields *h = http_x_head(x);
+	const char *tag = fields_get(h, "etag"), *coding = fields_get(h, "content-encoding");
+
+	if (http_x_status(x) == 416) {
+		read_beyond(r, h);
+		return;
+	}
+	if (http_x_status(x) != 200 && http_x_status(x) != 206) {
+		if (error_over(x, &r->error, "GET /files", &r->cls, &r->failure))
+			read_fail(r, r->cls);
+		return;
+	}
+	if (coding && !str_eq(coding, "identity")) {
+		status_set(&r->failure, R_BAD_CLOUD_REPLY, "GET /files: the answer is compressed unasked");
+		read_fail(r, ENVD_LOST);
+		return;
+	}
+	if (!tag)
+		tag = fields_get(h, "last-modified");
+	r->etag = str_dup(tag);
+	if (http_x_status(x) == 206)
+		read_part(r, h);
+	else
+		read_whole(r, h);
+	if (r->state == ENVD_XFER_FAILED)
+		return;
+	r->left = r->size >= 0 ? (uint64_t)r->size : r->length;
+	r->state = ENVD_XFER_OPEN;
+}
+
+/* Drops what lies before the offset; false: that is all there is for now. */
+static bool read_skip(struct envd_read *r, struct http_x *x)
+{
+	const uint8_t *p;
+	size_t n;
+
+	while (r->skip && (n = http_x_peek(x, &p)) > 0) {
+		n = (size_t)MIN(n, r->skip);
+		http_x_consume(x, n);
+		r->skip -= n;
+	}
+	return !r->skip;
+}
+
+/* Is the transfer over? Only once everything that came was taken. */
+static void read_settle(struct envd_read *r)
+{
+	struct http_x *x = pool_req_x(r->req);
+	const struct status *lost = pool_req_failure(r->req);
+	const uint8_t *p;
+
+	if (r->state == ENVD_XFER_OPENING && x && http_x_head(x))
+		read_head(r, x);
+	if (r->state == ENVD_XFER_OPENING && lost) {
+		r->cls = agent_failure(r->req, &r->failure);
+		read_fail(r, r->cls);
+	}
+	if (r->state != ENVD_XFER_OPEN)
+		return;
+	if (!r->left) {
+		r->state = ENVD_XFER_DONE;
+	} else if (x && (!read_skip(r, x) || http_x_peek(x, &p) > 0)) {
+		if (!r->skip)
+			return;
+		if (http_x_at_end(x) || lost)
+			read_truncated(r, lost);
+	} else if (lost) {
+		read_truncated(r, lost);
+	} else if (x && http_x_at_end(x)) {
+		if (r->size >= 0 && r->given < (uint64_t)r->size)
+			read_truncated(r, NULL);
+		else
+			r->state = ENVD_XFER_DONE;
+	}
+}
+
+static void on_read_news(struct pool_req *req, void *user)
+{
+	struct envd_read *r = user;
+
+	must(r->magic == READ_MAGIC);
+	if (r->state == ENVD_XFER_DONE || r->state == ENVD_XFER_FAILED)
+		return;
+	read_settle(r);
+	r->news(r, r->user);
+}
+
+struct envd_read *envd_read(const struct envd_target *t, const char *path, uint64_t offset,
+			    uint64_t length, envd_read_news_fn *news, void *user)
+{
+	struct envd_read *r = calloc(1, sizeof(*r));
+	char *where = files_path(t, path);
+	char range[64];
+	struct cloud_kv header = { (char *)"range", range };
+	bool ranged = length && (offset || length != UINT64_MAX);
+
+	if (!r || !where) {
+		free(r);
+		free(where);
+		return NULL;
+	}
+	r->magic = READ_MAGIC;
+	r->loop = t->cloud->loop;
+	r->offset = offset;
+	r->length = r->left = length;
+	r->size = r->file_size = -1;
+	r->news = news;
+	r->user = user;
+	buf_init(&r->error, 0);
+	if (length <= INT64_MAX - offset && offset <= INT64_MAX)
+		snprintf(range, sizeof(range), "bytes=%" PRIu64 "-%" PRIu64, offset, offset + length - 1);
+	else
+		snprintf(range, sizeof(range), "bytes=%" PRIu64 "-", offset);
+	r->req = agent_request(&(struct agent_ask){
+		.t = t,
+		.method = "GET",
+		.path = where,
+		.headers = &header,
+		.n_headers = ranged ? 1 : 0,
+		.cls = POOL_LONG,
+		.idempotent = true,
+		.head_by_ms = agent_deadline_ms(t),
+		.news = on_read_news,
+		.user = r,
+	});
+	free(where);
+	if (!r->req) {
+		read_bury(r);
+		return NULL;
+	}
+	return r;
+}
+
+enum envd_xfer envd_read_state(const struct envd_read *r)
+{
+	return r->state;
+}
+
+int64_t envd_read_size(const struct envd_read *r)
+{
+	return r->size;
+}
+
+int64_t envd_read_file_size(const struct envd_read *r)
+{
+	return r->file_size;
+}
+
+const char *envd_read_etag(const struct envd_read *r)
+{
+	return r->etag;
+}
+
+size_t envd_read_peek(const struct envd_read *r, const uint8_t **ret)
+{
+	struct http_x *x = pool_req_x(r->req);
+
+	if (r->state != ENVD_XFER_OPEN || r->skip || !x)
+		return 0;
+	return (size_t)MIN(http_x_peek(x, ret), r->left);
+}
+
+void envd_read_consume(struct envd_read *r, size_t n)
+{
+	must(r->state == ENVD_XFER_OPEN && n <= r->left);
+	http_x_consume(pool_req_x(r->req), n);
+	r->given += n;
+	if (r->left != UINT64_MAX)
+		r->left -= n;
+	read_settle(r);
+}
+
+const struct status *envd_read_failure(const struct envd_read *r, enum envd_class *ret_cls)
+{
+	if (ret_cls)
+		*ret_cls = r->cls;
+	return r->state == ENVD_XFER_FAILED ? &r->failure : NULL;
+}
+
+struct envd_read *envd_read_free(struct envd_read *r)
+{
+	if (!r)
+		return NULL;
+	must(r->magic == READ_MAGIC);
+	r->req = pool_req_free(r->req);
+	loop_bury(r->loop, &r->grave, read_bury, r);
+	return NULL;
+}
+
+/* --- write --- */
+
+struct envd_write {
+	uint32_t magic;
+	struct loop *loop;
+	struct pool_req *req;		/* NULL: refused before it was asked */
+	enum envd_xfer state;
+	bool multipart, started, finished;
+	int64_t size;
+	uint64_t put;
+	char *preamble;			/* of multipart */
+	char *path;			/* the answer's */
+	struct buf answer;
+	enum envd_class cls;
+	struct status failure;
+	struct defer tell;
+	envd_write_news_fn *news;
+	void *user;
+	struct grave grave;
+};
+
+static void write_bury(void *p)
+{
+	struct envd_write *w = p;
+
+	free(w->preamble);
+	free(w->path);
+	buf_fini(&w->answer);
+	w->magic = 0;
+	free(w);
+}
+
+static void on_write_tell(struct defer *d, void *user)
+{
+	struct envd_write *w = user;
+
+	w->news(w, w->user);
+}
+
+static bool write_is_over(const struct envd_write *w)
+{
+	return w->state == ENVD_XFER_DONE || w->state == ENVD_XFER_FAILED;
+}
+
+static void write_fail(struct envd_write *w, enum envd_class cls)
+{
+	must(!write_is_over(w));
+	w->cls = cls;
+	w->state = ENVD_XFER_FAILED;
+}
+
+static void write_answer(struct envd_write *w, struct http_x *x)
+{
+	int r;
+
+	if (http_x_status(x) != 200) {
+		if (error_over(x, &w->answer, "POST /files", &w->cls, &w->failure))
+			write_fail(w, w->cls);
+		return;
+	}
+	r = agent_collect(x, &w->answer, ERROR_BODY_MAX);
+	if (r == 0 && !http_x_at_end(x))
+		return;
+	/* A success before the last byte was sent is about another file than ours. */
+	if (r < 0 || !w->finished ||
+	    json_upload(buf_data(&w->answer), buf_len(&w->answer), &w->path) < 0) {
+		status_set(&w->failure, R_BAD_CLOUD_REPLY, "POST /files: the answer cannot be read");
+		write_fail(w, ENVD_LOST);
+		return;
+	}
+	w->state = ENVD_XFER_DONE;
+}
+
+static void write_settle(struct envd_write *w)
+{
+	struct http_x *x = pool_req_x(w->req);
+
+	if (x && !w->started) {
+		w->started = true;
+		w->state = ENVD_XFER_OPEN;
+		if (w->preamble && http_x_write(x, w->preamble, strlen(w->preamble)) < 0)
+			return;		/* its end will come as news */
+	}
+	if (x && http_x_head(x))
+		write_answer(w, x);
+	if (!write_is_over(w) && pool_req_failure(w->req)) {
+		w->cls = agent_failure(w->req, &w->failure);
+		write_fail(w, w->cls);
+	}
+}
+
+static void on_write_news(struct pool_req *req, void *user)
+{
+	struct envd_write *w = user;
+
+	must(w->magic == WRITE_MAGIC);
+	if (write_is_over(w))
+		return;
+	write_settle(w);
+	w->news(w, w->user);
+}
+
+/* Agents before 0.5.7 take multipart only. */
+static const char *const epilogue = "\r\n--" BOUNDARY "--\r\n";
+
+static int make_headers(struct envd_write *w, const struct envd_write_options *o, char length[24],
+			struct cloud_kvs *ret)
+{
+	int r = 0;
+
+	if (w->multipart) {
+		w->preamble = str_dup("--" BOUNDARY "\r\ncontent-disposition: form-data; name=\"file\"; "
+				      "filename=\"file\"\r\ncontent-type: application/octet-stream\r\n\r\n");
+		if (!w->preamble)
+			return -ENOMEM;
+	}
+	if (o->size >= 0) {
+		uint64_t n = (uint64_t)o->size +
+			     (w->multipart ? strlen(w->preamble) + strlen(epilogue) : 0);
+
+		snprintf(length, 24, "%" PRIu64, n);
+		r = cloud_kvs_add(ret, "content-length", length);
+	}
+	for (size_t i = 0; r == 0 && i < o->n_metadata; i++) {
+		char *name = str_printf("x-metadata-%s", o->metadata[i].key);
+
+		for (char *p = name; p && *p; p++)
+			*p = (char)(*p >= 'A' && *p <= 'Z' ? *p + 32 : *p);
+		r = name ? cloud_kvs_add(ret, name, o->metadata[i].value) : -ENOMEM;
+		free(name);
+	}
+	return r;
+}
+
+/* A key becomes a header's name: only what a name may hold. */
+static bool metadata_ok(const struct envd_target *t, const struct envd_write_options *o,
+			struct status *why)
+{
+	static const char token[] = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "abcdefghijklmnopqrstuvwxyz";
+
+	if (o->n_metadata && !agent_has(t, "0.6.2")) {
+		status_set(why, R_UNSUPPORTED, "the sandbox's agent %s keeps no metadata; 0.6.2 does",
+			   t->envd_version);
+		return false;
+	}
+	if (o->n_metadata > METADATA_MAX) {
+		status_field(why, "metadata", "more than %u pairs", METADATA_MAX);
+		return false;
+	}
+	for (size_t i = 0; i < o->n_metadata; i++) {
+		const char *k = o->metadata[i].key, *v = o->metadata[i].value;
+
+		if (!*k || strlen(k) > 246 || k[strspn(k, token)] || !str_is_printable(v, strlen(v))) {
+			status_field(why, "metadata", "key and value must be printable ASCII, the key a "
+						      "header's name");
+			return false;
+		}
+	}
+	return true;
+}
+
+static int write_begin(struct envd_write *w, const struct envd_target *t,
+		       const struct envd_write_options *o)
+{
+	struct cloud_kvs headers = { 0 };
+	char *where = files_path(t, o->path);
+	char length[24];
+	int r = where ? make_headers(w, o, length, &headers) : -ENOMEM;
+
+	if (r == 0) {
+		w->req = agent_request(&(struct agent_ask){
+			.t = t,
+			.method = "POST",
+			.path = where,
+			.content_type = w->multipart ? "multipart/form-data; boundary=" BOUNDARY :
+						       "application/octet-stream",
+			.headers = headers.v,
+			.n_headers = headers.n,
+			.body_mode = POOL_BODY_STREAM,
+			.cls = POOL_LONG,
+			.news = on_write_news,
+			.user = w,
+		});
+		r = w->req ? 0 : -ENOMEM;
+	}
+	cloud_kvs_fini(&headers);
+	free(where);
+	return r;
+}
+
+struct envd_write *envd_write(const struct envd_target *t, const struct envd_write_options *o,
+			      envd_write_news_fn *news, void *user)
+{
+	struct envd_write *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->magic = WRITE_MAGIC;
+	w->loop = t->cloud->loop;
+	w->size = o->size;
+	w->multipart = !agent_has(t, "0.5.7");
+	w->news = news;
+	w->user = user;
+	buf_init(&w->answer, 0);
+	defer_init(&w->tell, w->loop, on_write_tell, w);
+	if (!metadata_ok(t, o, &w->failure)) {
+		write_fail(w, ENVD_ANSWERED);
+		defer_post(&w->tell);
+	} else if (write_begin(w, t, o) < 0) {
+		write_bury(w);
+		return NULL;
+	}
+	return w;
+}
+
+enum envd_xfer envd_write_state(const struct envd_write *w)
+{
+	return w->state;
+}
+
+size_t envd_write_room(const struct envd_write *w)
+{
+	const struct http_x *x = w->req ? pool_req_x(w->req) : NULL;
+
+	return w->state == ENVD_XFER_OPEN && !w->finished && x ? http_x_room(x) : 0;
+}
+
+int envd_write_put(struct envd_write *w, const void *p, size_t n)
+{
+	struct http_x *x = w->req ? pool_req_x(w->req) : NULL;
+	int r;
+
+	if (w->state != ENVD_XFER_OPEN || w->finished || !x)
+		return -EPIPE;
+	if (w->size >= 0 && n > (uint64_t)w->size - w->put)
+		return -EMSGSIZE;
+	r = http_x_write(x, p, n);
+	if (r == 0)
+		w->put += n;
+	return r;
+}
+
+int envd_write_finish(struct envd_write *w)
+{
+	struct http_x *x = w->req ? pool_req_x(w->req) : NULL;
+	int r = 0;
+
+	if (w->state != ENVD_XFER_OPEN || w->finished || !x)
+		return -EPIPE;
+	if (w->size >= 0 && w->put < (uint64_t)w->size) {
+		w->req = pool_req_free(w->req);
+		status_field(&w->failure, "size", "%" PRId64 " bytes were announced, %" PRIu64 " came", w->size,
+			     w->put);
+		write_fail(w, ENVD_ANSWERED);
+		return -EMSGSIZE;
+	}
+	w->finished = true;
+	if (w->multipart)
+		r = http_x_write(x, epilogue, strlen(epilogue));
+	return r < 0 ? r : http_x_finish(x, NULL);
+}
+
+const struct status *envd_write_failure(const struct envd_write *w, enum envd_class *ret_cls)
+{
+	if (ret_cls)
+		*ret_cls = w->cls;
+	return w->state == ENVD_XFER_FAILED ? &w->failure : NULL;
+}
+
+const char *envd_write_path(const struct envd_write *w)
+{
+	return w->path ? w->path : "";
+}
+
+struct envd_write *envd_write_free(struct envd_write *w)
+{
+	if (!w)
+		return NULL;
+	must(w->magic == WRITE_MAGIC);
+	w->req = pool_req_free(w->req);
+	defer_cancel(&w->tell);
+	loop_bury(w->loop, &w->grave, write_bury, w);
+	return NULL;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* The agent's protobuf messages ↔ our structs. Every message is scanned before it is unpacked. */
+#ifndef AB_DAEMON_CLOUD_MESSAGE_H
+#define AB_DAEMON_CLOUD_MESSAGE_H
+
+#include "daemon/cloud/envd.h"
+#include "proto/gen/envd_filesystem.pb-c.h"
+#include "proto/gen/envd_process.pb-c.h"
+
+#define MESSAGE_ENTRIES_MAX   65536u	/* of one ListDir answer, which is at most 4 MiB anyway */
+#define MESSAGE_PROCESSES_MAX 16384u
+
+must_check int message_pack(const ProtobufCMessage *m, uint8_t **ret, size_t *ret_n);
+void message_select(Process__ProcessSelector *ret, uint32_t pid);
+void message_result_fini(struct envd_result *r);
+
+/* Answers: 0, -EBADMSG, -ENOMEM. */
+must_check int message_processes(const uint8_t *p, size_t n, struct envd_result *ret);
+must_check int message_stat(const uint8_t *p, size_t n, struct envd_result *ret);
+must_check int message_make_dir(const uint8_t *p, size_t n, struct envd_result *ret);
+must_check int message_move(const uint8_t *p, size_t n, struct envd_result *ret);
+must_check int message_entries(const uint8_t *p, size_t n, struct envd_result *ret);
+
+/* One event of Start or Connect. *ret points into p, or into *ret_held, which the caller frees by
+ * message_event_free(); an event of an unknown kind is ENVD_EVENT_NONE. 0, -EBADMSG, -ENOMEM. */
+must_check int message_event(const uint8_t *p, size_t n, struct envd_event *ret,
+			     Process__StartResponse **ret_held);
+void message_event_free(Process__StartResponse *held);
+
+#endif

@@ -1,0 +1,777 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls of the control plane. A call's steps: limiter → pool → answer → (again, or done). It is in
+ * one state at a time; `done` is called from its own deferred step and is the last thing that
+ * happens to it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/cloud/account.h"
+#include "daemon/cloud/json.h"
+#include "daemon/obs/log.h"
+#include "daemon/upstream/backoff.h"
+#include "proto/base/buf.h"
+#include "proto/base/clock.h"
+#include "proto/base/map.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define CALL_MAGIC	   0x636c6463u
+#define CALL_DEFAULT_MS	   75000u	/* the API's own budget is 70 s, its write limit 75 s */
+#define CALL_ATTEMPTS_MAX  5u
+#define CALL_BACKOFF_MS	   200u
+#define CALL_BACKOFF_MAX_MS 5000u
+#define LIST_PAGES_MAX	   1000u	/* × 100 sandboxes; a longer list fails, it is not cut */
+#define REFRESH_MAX_S	   3600u
+
+enum call_state {
+	CALL_QUEUED,	/* in the limiter */
+	CALL_OPEN,	/* a request of the pool */
+	CALL_PAUSED,	/* waits to be sent again */
+	CALL_OVER,	/* only done() is left */
+};
+
+struct cloud_call {
+	uint32_t magic;
+	struct cloud *cloud;
+	struct list node;
+	enum fault_op op;
+	enum call_state state;
+	struct cloud_ask ask;
+	uint64_t deadline_ms;
+	char *method, *path, *route, *body;
+	size_t n_body;
+	struct limiter_ticket ticket;
+	struct pool_req *req;
+	struct buf answer;
+	bool sent;			/* of any attempt */
+	unsigned attempts, key_generation;
+	uint64_t first_sent_ms;
+	struct timer timer;
+	struct defer over;
+	struct cloud_result result;
+
+	/* lists */
+	bool all_pages;
+	char *query;			/* path without the token */
+	struct cloud_list *list;
+	unsigned pages;
+	struct grave grave;
+};
+
+static void on_news(struct pool_req *r, void *user);
+static void call_enter(struct cloud_call *c);
+
+/* --- life --- */
+
+static void call_bury(void *p)
+{
+	struct cloud_call *c = p;
+
+	free(c->method);
+	free(c->path);
+	free(c->route);
+	free(c->query);
+	if (c->body)
+		explicit_bzero(c->body, c->n_body);	/* a create's envs */
+	free(c->body);
+	buf_fini(&c->answer);
+	cloud_list_free(c->list);
+	cloud_sandbox_free(c->result.sandbox);
+	cloud_list_free(c->result.list);
+	c->magic = 0;
+	free(c);
+}
+
+static void call_set_state(struct cloud_call *c, enum call_state to)
+{
+	must(c->state != CALL_OVER);
+	c->state = to;
+}
+
+/* Lets go of the pool and of the limiter; `answered`: the cloud spoke, and not of limits. */
+static void call_release(struct cloud_call *c, bool answered)
+{
+	c->req = pool_req_free(c->req);
+	limiter_leave(&c->cloud->limiter, &c->ticket, answered);
+	timer_clear(&c->timer);
+	defer_post(&c->cloud->pump);
+}
+
+static void call_free(struct cloud_call *c)
+{
+	call_release(c, false);
+	defer_cancel(&c->over);
+	list_del(&c->node);
+	loop_bury(c->cloud->loop, &c->grave, call_bury, c);
+}
+
+static void on_over(struct defer *d, void *user)
+{
+	struct cloud_call *c = user;
+
+	must(c->magic == CALL_MAGIC);
+	list_del(&c->node);
+	c->ask.done(&c->result, c->ask.user);
+	loop_bury(c->cloud->loop, &c->grave, call_bury, c);
+}
+
+static void call_over(struct cloud_call *c)
+{
+	struct cloud *cloud = c->cloud;
+	uint64_t now = loop_now_ms(cloud->loop);
+	struct cloud_result *r = &c->result;
+
+	if (c->first_sent_ms)
+		r->took_ms = now - c->first_sent_ms;
+	if (r->http_status && r->status.reason != R_KEY_REJECTED) {
+		cloud->last_ok_at_ms = now;	/* it is there, whatever it said */
+	} else if (!status_ok(&r->status)) {
+		cloud->last_failure_at_ms = now;
+		cloud->last_failure = r->status;
+	}
+	call_release(c, r->http_status && r->http_status != 429);
+	call_set_state(c, CALL_OVER);
+	defer_post(&c->over);
+}
+
+static void call_fail(struct cloud_call *c, enum cloud_outcome outcome, enum ab_reason reason,
+		      const char *text)
+{
+	c->result.outcome = outcome;
+	status_set(&c->result.status, reason, "%s", text);
+	if (c->route)
+		status_evidence(&c->result.status, "route", "%s", c->route);
+	call_over(c);
+}
+
+void cloud_call_cancel(struct cloud_call *c)
+{
+	if (c) {
+		must(c->magic == CALL_MAGIC);
+		call_free(c);
+	}
+}
+
+bool cloud_call_was_sent(const struct cloud_call *c)
+{
+	return c->sent || (c->req && pool_req_was_sent(c->req));
+}
+
+void cloud_call_abandon(struct cloud_call *c)
+{
+	must(c->magic == CALL_MAGIC);
+	if (c->state == CALL_OVER || cloud_call_was_sent(c))
+		return;
+	c->result.outcome = CLOUD_UNSENT;
+	status_set_code(&c->result.status, CODE_CANCELLED, "the caller went away before it was sent");
+	call_over(c);
+}
+
+/* --- sending --- */
+
+static int put_fields(struct cloud_call *c, struct fields *f)
+{
+	int r = fields_put_secret(f, "x-api-key", c->cloud->key);
+
+	if (r == 0)
+		r = fields_put(f, "user-agent", CLOUD_USER_AGENT);
+	if (r == 0)
+		r = fields_put(f, "accept", "application/json");
+	if (r == 0)
+		r = fields_put(f, "accept-encoding", "identity");
+	if (r == 0 && c->body)
+		r = fields_put(f, "content-type", "application/json");
+	if (r == 0 && c->body)
+		r = fields_printf(f, "content-length", "%zu", c->n_body);
+	return r;
+}
+
+static void call_send(struct cloud_call *c)
+{
+	struct cloud *cloud = c->cloud;
+	struct fields f = FIELDS_NULL;
+	struct pool_target target;
+	char *path = str_printf("%s%s", cloud->api.prefix, c->path);
+
+	call_set_state(c, CALL_OPEN);
+	c->attempts++;
+	c->key_generation = cloud->key_generation;
+	buf_fini(&c->answer);
+	buf_init(&c->answer, JSON_BODY_MAX);
+	cloud_target(cloud, &cloud->api, &target);
+	target.group = cloud->key_group;
+	if (path && put_fields(c, &f) == 0)
+		c->req = pool_request(cloud->pool, &(struct pool_ask){
+			.target = &target,
+			.method = c->method,
+			.path = path,
+			.fields = &f,
+			.body_mode = c->body ? POOL_BODY_WHOLE : POOL_BODY_NONE,
+			.body = c->body,
+			.n_body = c->n_body,
+			.idempotent = c->op != FAULT_CREATE,
+			.deadline_ms = c->deadline_ms,
+			.news = on_news,
+			.user = c,
+		});
+	for (uint32_t i = 0; i < f.n; i++)
+		if (f.v[i].secret)
+			explicit_bzero(f.text + f.v[i].value_at, f.v[i].value_len);
+	fields_fini(&f);
+	free(path);
+	if (!c->req) {
+		status_errno(&c->result.status, -ENOMEM, "asking the cloud");
+		c->result.outcome = c->sent ? CLOUD_UNKNOWN : CLOUD_UNSENT;
+		call_over(c);
+	}
+}
+
+static void cloud_pump(struct defer *d, void *user)
+{
+	struct cloud *cloud = user;
+	uint64_t now = loop_now_ms(cloud->loop), at;
+	struct limiter_ticket *t;
+
+	while ((t = limiter_next(&cloud->limiter, now)))
+		call_send(container_of(t, struct cloud_call, ticket));
+	at = limiter_wake_ms(&cloud->limiter, now);
+	if (at == UINT64_MAX)
+		timer_clear(&cloud->wake);
+	else if (timer_set(&cloud->wake, at) < 0)
+		log_error("cloud_timer", "account=%s why=\"out of memory\"", cloud->account);
+}
+
+static void on_wake(struct timer *t, void *user)
+{
+	struct cloud *cloud = user;
+
+	defer_post(&cloud->pump);
+}
+
+void cloud_start(struct cloud *c)
+{
+	defer_init(&c->pump, c->loop, cloud_pump, c);
+	timer_init(&c->wake, c->loop, on_wake, c);
+}
+
+void cloud_stop(struct cloud *c)
+{
+	list_for_each_safe(n, &c->calls)
+		call_free(list_entry(n, struct cloud_call, node));
+	defer_cancel(&c->pump);
+	timer_clear(&c->wake);
+}
+
+/* Waiting in the limiter ends at the deadline too; in the pool the pool sees to it. */
+static void on_timer(struct timer *t, void *user)
+{
+	struct cloud_call *c = user;
+
+	if (c->state == CALL_PAUSED) {
+		call_enter(c);
+	} else if (c->state == CALL_QUEUED) {
+		uint64_t now = loop_now_ms(c->cloud->loop);
+		uint64_t until = limiter_blocked_until_ms(&c->cloud->limiter, now);
+
+		call_fail(c, c->sent ? CLOUD_UNKNOWN : CLOUD_UNSENT,
+			  until ? R_RATE_LIMITED : R_DEADLINE_REQUEST,
+			  "the deadline passed before the account's turn came");
+	}
+}
+
+static void call_enter(struct cloud_call *c)
+{
+	uint64_t now = loop_now_ms(c->cloud->loop);
+	uint32_t wait_ms = 0;
+
+	limiter_leave(&c->cloud->limiter, &c->ticket, false);
+	call_set_state(c, CALL_QUEUED);
+	switch (limiter_enter(&c->cloud->limiter, &c->ticket, c->deadline_ms, now, &wait_ms)) {
+	case LIMITER_OK:
+		if (timer_set(&c->timer, c->deadline_ms) < 0) {
+			status_errno(&c->result.status, -ENOMEM, "asking the cloud");
+			c->result.outcome = c->sent ? CLOUD_UNKNOWN : CLOUD_UNSENT;
+			call_over(c);
+			return;
+		}
+		defer_post(&c->cloud->pump);
+		return;
+	case LIMITER_FULL:
+		call_fail(c, CLOUD_UNSENT, R_TOO_MANY_STREAMS, "too many calls of this account wait");
+		return;
+	case LIMITER_LATE:
+		c->result.retry_later = true;
+		call_fail(c, CLOUD_UNSENT, R_RATE_LIMITED,
+			  "the cloud's rate limit ends after the call's deadline");
+		c->result.status.retry_after_ms = wait_ms;
+		return;
+	}
+}
+
+/* --- the answer --- */
+
+static bool is_success(const struct cloud_call *c, unsigned status)
+{
+	switch (c->op) {
+	case FAULT_CREATE:
+		return status == 201 || status == 200;
+	case FAULT_CONNECT:
+		return status == 200 || status == 201;
+	case FAULT_GET:
+	case FAULT_LIST:
+		return status == 200;
+	default:
+		return status >= 200 && status < 300;
+	}
+}
+
+static void bad_reply(struct cloud_call *c, const char *why)
+{
+	c->result.outcome = CLOUD_UNKNOWN;
+	status_set(&c->result.status, R_BAD_CLOUD_REPLY, "%s: %s", c->route, why ? why : "out of memory");
+	status_evidence(&c->result.status, "upstream_status", "%u", c->result.http_status);
+	call_over(c);
+}
+
+static void call_done(struct cloud_call *c)
+{
+	c->result.outcome = CLOUD_DONE;
+	c->result.status = (struct status)STATUS_OK;
+	call_over(c);
+}
+
+static void take_sandbox(struct cloud_call *c)
+{
+	struct cloud_sandbox *s = NULL;
+	const char *why = NULL;
+
+	if (json_sandbox(buf_data(&c->answer), buf_len(&c->answer), &s, &why) < 0) {
+		bad_reply(c, why);
+		return;
+	}
+	if (c->op != FAULT_GET) {
+		s->state = CLOUD_STATE_RUNNING;
+		s->resumed = c->op == FAULT_CONNECT && c->result.http_status == 201;
+	}
+	c->result.sandbox = s;
+	call_done(c);
+}
+
+/* An id that moved between two pages may come twice: the first is kept. */
+static int drop_repeats(struct cloud_list *l)
+{
+	struct map seen = MAP_NULL;
+	size_t n = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		if (r == 0 && map_get_str(&seen, l->v[i]->id)) {
+			cloud_sandbox_free(l->v[i]);
+			continue;
+		}
+		if (r == 0)
+			r = map_put_str(&seen, l->v[i]->id, l->v[i]);
+		l->v[n++] = l->v[i];
+	}
+	l->n = n;
+	map_fini(&seen);
+	return r;
+}
+
+static int set_page(struct cloud_call *c, const char *token)
+{
+	char *coded = str_percent_encode(token, strlen(token));
+	char *path = coded ? str_printf("%s&nextToken=%s", c->query, coded) : NULL;
+
+	free(coded);
+	if (!path)
+		return -ENOMEM;
+	free(c->path);
+	c->path = path;
+	return 0;
+}
+
+static void take_page(struct cloud_call *c, const struct fields *head)
+{
+	const char *token = fields_get(head, "x-next-token"), *total = fields_get(head, "x-total-running");
+	uint64_t n;
+	const char *why = NULL;
+
+	if (json_list(buf_data(&c->answer), buf_len(&c->answer), c->list, &why) < 0) {
+		bad_reply(c, why);
+		return;
+	}
+	if (total && str_u64(total, strlen(total), INT32_MAX, &n) == 0)
+		c->list->total_running = (int64_t)n;
+	token = str_is_empty(token) ? NULL : token;
+	if (token && c->all_pages) {
+		if (c->list->next_token && str_eq(token, c->list->next_token)) {
+			bad_reply(c, "the list gives the same page for ever");
+			return;
+		}
+		if (++c->pages >= LIST_PAGES_MAX) {
+			bad_reply(c, "the list does not end");
+			return;
+		}
+	}
+	free(c->list->next_token);
+	c->list->next_token = str_dup(token);
+	if ((token && !c->list->next_token) || (token && c->all_pages && set_page(c, token) < 0)) {
+		bad_reply(c, NULL);
+		return;
+	}
+	if (token && c->all_pages) {
+		c->req = pool_req_free(c->req);
+		c->attempts = 0;
+		call_enter(c);
+		return;
+	}
+	if (drop_repeats(c->list) < 0) {
+		bad_reply(c, NULL);
+		return;
+	}
+	c->result.list = give(c->list);
+	call_done(c);
+}
+
+/* Sends it again after a while, if there is time and patience. */
+static bool call_again(struct cloud_call *c, uint32_t wait_ms)
+{
+	uint64_t at = loop_now_ms(c->cloud->loop) +
+		      MAX(wait_ms, backoff_ms(c->attempts, CALL_BACKOFF_MS, CALL_BACKOFF_MAX_MS,
+					      rng_u64(&c->cloud->rng)));
+
+	if (c->attempts >= CALL_ATTEMPTS_MAX || at >= c->deadline_ms)
+		return false;
+	if (timer_set(&c->timer, at) < 0)
+		return false;
+	c->req = pool_req_free(c->req);
+	limiter_leave(&c->cloud->limiter, &c->ticket, false);
+	defer_post(&c->cloud->pump);
+	call_set_state(c, CALL_PAUSED);
+	return true;
+}
+
+/* 401: perhaps the key was changed meanwhile, or its owner has a newer one. Once. */
+static bool key_again(struct cloud_call *c)
+{
+	struct cloud *cloud = c->cloud;
+
+	if (c->key_generation == cloud->key_generation) {
+		if (!cloud->key_rejected)
+			log_warn("cloud_key_rejected", "account=%s", cloud->account);
+		cloud->key_rejected = true;
+		if (cloud->on_key_rejected)
+			cloud->on_key_rejected(cloud, cloud->user);
+	}
+	if (c->key_generation == cloud->key_generation || !cloud->key || c->attempts >= 2)
+		return false;
+	c->req = pool_req_free(c->req);
+	call_enter(c);
+	return true;
+}
+
+static void take_failure(struct cloud_call *c, struct http_x *x)
+{
+	struct fault_answer a = {
+		.http_status = c->result.http_status,
+		.retry_after = fields_get(http_x_head(x), "retry-after"),
+		.request_id = fields_get(http_x_head(x), "x-request-id"),
+		.route = c->route,
+		.wall_ms = clock_wall_ms(),
+	};
+	struct cloud_result *r = &c->result;
+	bool again;
+
+	json_error(buf_data(&c->answer), buf_len(&c->answer), &a.body);
+	fault_rest(c->op, &a, r);
+	if (a.http_status == 401 && key_again(c))
+		return;
+	if (a.http_status == 421 && pool_req_replay(c->req))
+		return;
+	if (a.http_status == 429 && r->status.retry_after_ms)
+		limiter_block(&c->cloud->limiter, c->op, r->status.retry_after_ms,
+			      loop_now_ms(c->cloud->loop));
+	/* A definite "not now" may be followed by another POST; a doubtful one only by what is idempotent. */
+	again = r->retry_later && (c->op != FAULT_CREATE || r->outcome != CLOUD_UNKNOWN);
+	if (again && call_again(c, r->status.retry_after_ms))
+		return;
+	call_over(c);
+}
+
+static void take_answer(struct cloud_call *c, struct http_x *x)
+{
+	const struct fields *head = http_x_head(x);
+	unsigned status = http_x_status(x);
+	struct cloud_sandbox *old = c->result.sandbox;
+
+	must(!old);
+	c->result = (struct cloud_result){ .http_status = status,
+					   .date_ms = fault_http_date_ms(fields_get(head, "date")) };
+	if (!is_success(c, status)) {
+		take_failure(c, x);
+		return;
+	}
+	c->cloud->key_rejected = false;
+	switch (c->op) {
+	case FAULT_CREATE:
+	case FAULT_CONNECT:
+	case FAULT_GET:
+		take_sandbox(c);
+		break;
+	case FAULT_LIST:
+		take_page(c, head);
+		break;
+	default:
+		call_done(c);
+	}
+}
+
+static void take_loss(struct cloud_call *c)
+{
+	bool unsent = pool_req_fate(c->req) == POOL_UNSENT && !c->sent;
+
+	c->result = (struct cloud_result){ .outcome = unsent ? CLOUD_UNSENT : CLOUD_UNKNOWN,
+					   .status = *pool_req_failure(c->req) };
+	c->result.retry_later = true;
+	status_evidence(&c->result.status, "route", "%s", c->route);
+	call_over(c);
+}
+
+static void on_news(struct pool_req *r, void *user)
+{
+	struct cloud_call *c = user;
+	struct http_x *x = pool_req_x(r);
+	int k = 0;
+
+	must(c->magic == CALL_MAGIC && c->req == r && c->state == CALL_OPEN);
+	if (pool_req_was_sent(r) && !c->sent) {
+		c->sent = true;
+		c->first_sent_ms = pool_req_sent_at_ms(r);
+	}
+	if (pool_req_failure(r)) {
+		take_loss(c);
+		return;
+	}
+	if (!x || !http_x_head(x))
+		return;
+	k = agent_collect(x, &c->answer, JSON_BODY_MAX);
+	if (k < 0) {
+		c->result.http_status = http_x_status(x);
+		bad_reply(c, k == -EMSGSIZE ? "the answer is too large" : NULL);
+	} else if (http_x_at_end(x)) {
+		take_answer(c, x);
+	}
+}
+
+/* --- the calls --- */
+
+static bool key_is_well_formed(const char *key)
+{
+	const char *hex = "0123456789abcdef";
+
+	return str_starts(key, "e2b_") && key[4] && key[4 + strspn(key + 4, hex)] == 0;
+}
+
+/* What can be said without asking the cloud. */
+static bool call_refused(struct cloud_call *c, const char *id)
+{
+	struct cloud *cloud = c->cloud;
+
+	if (id && !cloud_is_sandbox_id(id)) {
+		c->result.outcome = CLOUD_REFUSED;
+		status_field(&c->result.status, "sandbox", "\"%s\" is no sandbox id", id);
+		call_over(c);
+	} else if (!cloud->key) {
+		call_fail(c, CLOUD_REFUSED, R_KEY_MISSING,
+			  "the account has no API key; set api_key_file in its section");
+	} else if (cloud->check_key_format && !key_is_well_formed(cloud->key)) {
+		call_fail(c, CLOUD_REFUSED, R_KEY_REJECTED,
+			  "the API key is not of the form e2b_<hex>; see check_key_format");
+	} else if (c->deadline_ms <= loop_now_ms(cloud->loop)) {
+		call_fail(c, CLOUD_UNSENT, R_DEADLINE_REQUEST, "the deadline has passed already");
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* Takes `path` and `body`, also on failure. */
+static struct cloud_call *call_new(struct cloud *cloud, enum fault_op op, const char *method, char *path,
+				   const char *route, char *body, size_t n_body, const struct cloud_ask *ask)
+{
+	struct cloud_call *c = calloc(1, sizeof(*c));
+
+	if (!c || !path) {
+		free(c);
+		free(path);
+		free(body);
+		return NULL;
+	}
+	c->magic = CALL_MAGIC;
+	c->cloud = cloud;
+	c->op = op;
+	c->ask = *ask;
+	c->deadline_ms = ask->deadline_ms ? ask->deadline_ms : loop_now_ms(cloud->loop) + CALL_DEFAULT_MS;
+	c->path = path;
+	c->body = body;
+	c->n_body = n_body;
+	c->method = str_dup(method);
+	c->route = str_printf("%s %s", method, route);
+	c->ticket = (struct limiter_ticket){ .uid = ask->uid, .route = op, .background = ask->background };
+	list_init(&c->ticket.node);
+	list_init(&c->node);
+	timer_init(&c->timer, cloud->loop, on_timer, c);
+	defer_init(&c->over, cloud->loop, on_over, c);
+	if (!c->method || !c->route) {
+		call_bury(c);
+		return NULL;
+	}
+	list_add_tail(&cloud->calls, &c->node);
+	return c;
+}
+
+static struct cloud_call *call_begin(struct cloud_call *c, const char *id)
+{
+	if (c && !call_refused(c, id))
+		call_enter(c);
+	return c;
+}
+
+struct cloud_call *cloud_create(struct cloud *c, const struct cloud_create *what,
+				const struct cloud_ask *ask)
+{
+	char *body = NULL;
+	size_t n = 0;
+	int r = json_create(what, &body, &n);
+	struct cloud_call *call = call_new(c, FAULT_CREATE, "POST", str_dup("/sandboxes"), "/sandboxes",
+					   body, n, ask);
+
+	if (call && r < 0) {
+		call->result.outcome = CLOUD_REFUSED;
+		status_set(&call->result.status, R_FIELD_INVALID,
+			   "a text of the request is not valid UTF-8");
+		call_over(call);
+		return call;
+	}
+	return call_begin(call, NULL);
+}
+
+static struct cloud_call *sandbox_call(struct cloud *c, enum fault_op op, const char *method,
+				       const char *id, const char *suffix, const char *key,
+				       uint32_t value, const struct cloud_ask *ask)
+{
+	char *body = NULL, *route = str_printf("/sandboxes/{id}%s", suffix);
+	size_t n = 0;
+	struct cloud_call *call = NULL;
+
+	if (route && (!key || json_number(key, value, &body, &n) == 0))
+		call = call_new(c, op, method, str_printf("/sandboxes/%s%s", id, suffix), route, body, n,
+				ask);
+	free(route);
+	return call_begin(call, id);
+}
+
+struct cloud_call *cloud_connect(struct cloud *c, const char *id, uint32_t timeout_s,
+				 const struct cloud_ask *ask)
+{
+	must(timeout_s > 0);
+	return sandbox_call(c, FAULT_CONNECT, "POST", id, "/connect", "timeout", timeout_s, ask);
+}
+
+struct cloud_call *cloud_get(struct cloud *c, const char *id, const struct cloud_ask *ask)
+{
+	return sandbox_call(c, FAULT_GET, "GET", id, "", NULL, 0, ask);
+}
+
+struct cloud_call *cloud_kill(struct cloud *c, const char *id, const struct cloud_ask *ask)
+{
+	return sandbox_call(c, FAULT_KILL, "DELETE", id, "", NULL, 0, ask);
+}
+
+struct cloud_call *cloud_set_timeout(struct cloud *c, const char *id, uint32_t timeout_s,
+				     const struct cloud_ask *ask)
+{
+	must(timeout_s > 0);
+	return sandbox_call(c, FAULT_TIMEOUT, "POST", id, "/timeout", "timeout", timeout_s, ask);
+}
+
+struct cloud_call *cloud_refresh(struct cloud *c, const char *id, uint32_t for_s,
+				 const struct cloud_ask *ask)
+{
+	return sandbox_call(c, FAULT_REFRESH, "POST", id, "/refreshes", "duration",
+			    MIN(for_s, REFRESH_MAX_S), ask);
+}
+
+/* Pairs are coded twice, joined, and the whole once more (CLOUD-WIRE §3.4). */
+static char *filter_metadata(const struct cloud_kv *v, size_t n)
+{
+	char *all = str_dup("");
+
+	for (size_t i = 0; all && i < n; i++) {
+		char *k1 = str_percent_encode(v[i].key, strlen(v[i].key));
+		char *k2 = k1 ? str_percent_encode(k1, strlen(k1)) : NULL;
+		char *v1 = str_percent_encode(v[i].value, strlen(v[i].value));
+		char *v2 = v1 ? str_percent_encode(v1, strlen(v1)) : NULL;
+		char *next = k2 && v2 ? str_printf("%s%s%s=%s", all, i ? "&" : "", k2, v2) : NULL;
+
+		free(k1);
+		free(k2);
+		free(v1);
+		free(v2);
+		free(all);
+		all = next;
+	}
+	if (all) {
+		char *coded = str_percent_encode(all, strlen(all));
+
+		free(all);
+		all = coded;
+	}
+	return all;
+}
+
+static char *list_query(const struct cloud_filter *f)
+{
+	uint32_t limit = f->limit ? MIN(f->limit, 100u) : 100;
+	const char *state = f->running == f->paused ? "" : f->running ? "&state=running" : "&state=paused";
+	char *meta = f->n_metadata ? filter_metadata(f->metadata, f->n_metadata) : str_dup("");
+	char *q = meta ? str_printf("/v2/sandboxes?limit=%u%s%s%s", limit, state,
+				    f->n_metadata ? "&metadata=" : "", meta) : NULL;
+
+	free(meta);
+	return q;
+}
+
+static struct cloud_call *list_call(struct cloud *c, const struct cloud_filter *f, bool all,
+				    const struct cloud_ask *ask)
+{
+	struct cloud_call *call = call_new(c, FAULT_LIST, "GET", list_query(f), "/v2/sandboxes", NULL, 0, ask);
+
+	if (!call)
+		return NULL;
+	call->all_pages = all;
+	call->query = str_dup(call->path);
+	call->list = calloc(1, sizeof(*call->list));
+	if (!call->query || !call->list || (!all && f->token && set_page(call, f->token) < 0)) {
+		call_free(call);
+		return NULL;
+	}
+	call->list->total_running = -1;
+	return call_begin(call, NULL);
+}
+
+struct cloud_call *cloud_list_page(struct cloud *c, const struct cloud_filter *f,
+				   const struct cloud_ask *ask)
+{
+	return list_call(c, f, false, ask);
+}
+
+struct cloud_call *cloud_list_all(struct cloud *c, const struct cloud_filter *f,
+				  const struct cloud_ask *ask)
+{
+	return list_call(c, f, true, ask);
+}

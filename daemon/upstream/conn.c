@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One connection of the pool, from dialling to its end, and its health: PING while streams are open
+ * and nothing arrives, retirement by age and idleness. Ends always have a reason.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/obs/log.h"
+#include "daemon/upstream/origin.h"
+#include "proto/base/must.h"
+
+#define FRESH_MS 30000u		/* idle for longer, a connection may be dead without our knowing */
+
+static const struct {
+	const char *name;
+	unsigned next;
+} states[] = {
+	[UCONN_DIALING] = { "dialing", BIT(UCONN_READY) | BIT(UCONN_CLOSED) },
+	[UCONN_READY] = { "ready", BIT(UCONN_PROBING) | BIT(UCONN_LEAVING) | BIT(UCONN_CLOSED) },
+	[UCONN_PROBING] = { "probing", BIT(UCONN_READY) | BIT(UCONN_LEAVING) | BIT(UCONN_CLOSED) },
+	[UCONN_LEAVING] = { "leaving", BIT(UCONN_CLOSED) },
+	[UCONN_CLOSED] = { "closed", 0 },
+};
+
+void uconn_set_state(struct uconn *c, enum uconn_state to)
+{
+	must(states[c->state].next & BIT(to));
+	if (c->origin) {
+		log_debug("upstream_conn", "origin=%s from=%s to=%s", c->origin->host,
+			  states[c->state].name, states[to].name);
+		if (c->state == UCONN_DIALING)
+			c->origin->n_dialing--;
+	}
+	c->state = to;
+}
+
+/* --- beginning and end --- */
+
+static void uconn_unlink(struct uconn *c)
+{
+	if (c->origin) {
+		list_del(&c->node);
+		c->origin->n_conns--;
+		origin_kick(c->origin);
+	}
+	c->origin = NULL;
+}
+
+static void bury(void *p)
+{
+	free(p);
+}
+
+static void on_dialled(struct http_conn *hc, const struct status *failure, void *user)
+{
+	struct uconn *c = user;
+	struct origin *o = c->origin;
+	struct loop *loop = o->pool->loop;
+
+	c->dial = NULL;
+	if (!hc) {
+		uconn_set_state(c, UCONN_CLOSED);
+		uconn_unlink(c);
+		origin_dial_failed(o, failure);
+		loop_bury(loop, &c->grave, bury, c);
+		return;
+	}
+	c->c = hc;
+	c->opened_at_ms = c->idle_at_ms = loop_now_ms(loop);
+	uconn_set_state(c, UCONN_READY);
+	o->version = http_conn_version(hc);
+	o->failures = 0;
+	if (!o->calms)
+		o->hold_until_ms = 0;
+	list_for_each_safe(n, &o->conns) {
+		struct uconn *old = list_entry(n, struct uconn, node);
+
+		if (old->expired && old->state == UCONN_READY)
+			uconn_leave(old, "age");
+	}
+	log_debug("upstream_connected", "origin=%s peer=%s http=%d conns=%u", o->host,
+		  http_conn_peer(hc), o->version, o->n_conns);
+	origin_kick(o);
+}
+
+/* The exchanges' own news come before this or not at all: whoever is left is told here. */
+static void on_closed(struct http_conn *hc, const char *reason, void *user)
+{
+	struct uconn *c = user;
+	struct origin *o = c->origin;
+
+	c->c = NULL;
+	if (!o) {
+		free(c);
+		return;
+	}
+	log_debug("upstream_closed", "origin=%s reason=%s open=%u", o->host, log_q(reason), c->n_reqs);
+	list_for_each_safe(n, &c->reqs) {
+		struct pool_req *r = list_entry(n, struct pool_req, node);
+		uint32_t code = 0;
+		enum http_close how = r->x ? http_x_closed(r->x, &code) : HTTP_CLOSE_LOST;
+
+		if (how == HTTP_CLOSE_CLEAN)
+			continue;	/* its news will come and complete it */
+		pool_req_attempt_ended(r, how == HTTP_OPEN ? HTTP_CLOSE_LOST : how, code);
+	}
+	list_for_each_safe(n, &c->reqs)
+		uconn_detach(list_entry(n, struct pool_req, node));
+	uconn_set_state(c, UCONN_CLOSED);
+	uconn_unlink(c);
+	loop_bury(o->pool->loop, &c->grave, bury, c);
+}
+
+static void on_changed(struct http_conn *hc, void *user)
+{
+	struct uconn *c = user;
+	struct origin *o = c->origin;
+	uint32_t code = 0;
+
+	if (!o)
+		return;
+	if (c->state != UCONN_LEAVING && http_conn_goaway(hc, &code)) {
+		o->stats.goaways++;
+		log_info("upstream_goaway", "origin=%s code=%u open=%u", o->host, code, c->n_reqs);
+		if (code == POOL_H2_CALM)
+			origin_calmed(o);
+		uconn_leave(c, "GOAWAY");
+	}
+	if (c->ping_at_ms && http_conn_pings_acked(hc) != c->pings_acked) {
+		o->stats.rtt_ms = (uint32_t)(loop_now_ms(o->pool->loop) - c->ping_at_ms);
+		c->pings_acked = http_conn_pings_acked(hc);
+		c->ping_at_ms = 0;
+		if (c->state == UCONN_PROBING)
+			uconn_set_state(c, UCONN_READY);
+	}
+	origin_kick(o);
+}
+
+int uconn_dial(struct origin *o)
+{
+	struct uconn *c = calloc(1, sizeof(*c));
+	uint64_t now = loop_now_ms(o->pool->loop);
+	struct http_dial_options d = {
+		.loop = o->pool->loop,
+		.host = o->host,
+		.port = o->port,
+		.tls = o->tls,
+		.plain_http2 = o->plain_http2,
+		.proxy = o->proxy,
+		.deadline_ms = now + o->pool->o.dial_ms,
+		.stream_window = o->pool->o.stream_window,
+		.send_max = o->pool->o.send_max,
+		.done = on_dialled,
+		.closed = on_closed,
+		.changed = on_changed,
+		.user = c,
+	};
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	list_init(&c->node);
+	list_init(&c->reqs);
+	c->state = UCONN_DIALING;
+	r = http_dial(&d, &c->dial);
+	if (r < 0) {
+		free(c);
+		return r;
+	}
+	c->origin = o;
+	list_add_tail(&o->conns, &c->node);
+	o->n_conns++;
+	o->n_dialing++;
+	o->stats.dials++;
+	return 0;
+}
+
+void uconn_close(struct uconn *c, const char *reason)
+{
+	if (c->c)
+		http_conn_close(c->c, reason);
+}
+
+void uconn_leave(struct uconn *c, const char *reason)
+{
+	if (c->state != UCONN_READY && c->state != UCONN_PROBING)
+		return;
+	uconn_set_state(c, UCONN_LEAVING);
+	if (c->n_reqs)
+		http_conn_drain(c->c);
+	else
+		http_conn_close(c->c, reason);
+}
+
+/* The pool ends: the connection closes, and whatever net still calls finds nobody. */
+void uconn_forget_origin(struct uconn *c)
+{
+	struct http_conn *hc = c->c;
+
+	must(list_is_empty(&c->reqs));
+	if (c->dial) {
+		http_dial_cancel(c->dial);
+		c->dial = NULL;
+		uconn_set_state(c, UCONN_CLOSED);
+		list_del(&c->node);
+		c->origin->n_conns--;
+		free(c);
+		return;
+	}
+	list_del(&c->node);
+	c->origin->n_conns--;
+	c->origin = NULL;
+	if (hc)
+		http_conn_close(hc, "the pool ends");	/* on_closed() frees c */
+}
+
+/* --- its requests --- */
+
+void uconn_attach(struct uconn *c, struct pool_req *r)
+{
+	list_add_tail(&c->reqs, &r->node);
+	r->conn = c;
+	if (!c->n_reqs++)
+		c->busy_at_ms = loop_now_ms(c->origin->pool->loop);
+}
+
+void uconn_detach(struct pool_req *r)
+{
+	struct uconn *c = r->conn;
+
+	list_del(&r->node);
+	r->conn = NULL;
+	must(c->n_reqs);
+	c->n_reqs--;
+	if (!c->origin)
+		return;
+	if (!c->n_reqs)
+		c->idle_at_ms = loop_now_ms(c->origin->pool->loop);
+	origin_kick(c->origin);
+}
+
+uint32_t uconn_room(const struct uconn *c, enum pool_class cls)
+{
+	uint32_t free_now = http_conn_free_streams(c->c);
+	uint32_t open = MAX(c->n_reqs, http_conn_open_count(c->c));
+	uint32_t limit = free_now + http_conn_open_count(c->c);
+
+	if (!free_now)
+		return 0;
+	if (c->origin->stream_target)
+		limit = MIN(limit, c->origin->stream_target);
+	if (cls == POOL_LONG)
+		limit = MAX(limit / 5 * 4 + limit % 5 * 4 / 5, 1u);
+	return limit > open ? MIN(limit - open, free_now) : 0;
+}
+
+bool uconn_is_fresh(const struct uconn *c, uint64_t now_ms)
+{
+	uint64_t last = MAX(http_conn_last_read_ms(c->c), c->opened_at_ms);
+
+	return c->n_reqs || now_ms < last + FRESH_MS;
+}
+
+void uconn_probe(struct uconn *c)
+{
+	if (http_conn_version(c->c) != HTTP_VERSION_2 || http_conn_ping(c->c) < 0) {
+		uconn_leave(c, "idle for too long to be trusted");
+		return;
+	}
+	uconn_set_state(c, UCONN_PROBING);
+	c->pings_acked = http_conn_pings_acked(c->c);
+	c->ping_at_ms = loop_now_ms(c->origin->pool->loop);
+}
+
+/* --- health --- */
+
+static uint64_t check_ping(struct uconn *c, uint64_t now)
+{
+	struct origin *o = c->origin;
+	uint64_t quiet_since = MAX(http_conn_last_read_ms(c->c), c->busy_at_ms);
+
+	if (c->ping_at_ms && http_conn_last_read_ms(c->c) > c->ping_at_ms && c->state != UCONN_PROBING) {
+		c->ping_at_ms = 0;	/* any frame is an answer */
+		c->pings_acked = http_conn_pings_acked(c->c);
+	}
+	if (c->ping_at_ms) {
+		if (now < c->ping_at_ms + o->pool->o.ping_answer_ms)
+			return c->ping_at_ms + o->pool->o.ping_answer_ms;
+		o->stats.pings_lost++;
+		log_warn("upstream_ping_lost", "origin=%s peer=%s open=%u", o->host,
+			 http_conn_peer(c->c), c->n_reqs);
+		uconn_close(c, "PING was not answered");
+		return UINT64_MAX;
+	}
+	if (!c->n_reqs)
+		return UINT64_MAX;
+	if (now < quiet_since + o->ping_after_ms)
+		return quiet_since + o->ping_after_ms;
+	if (http_conn_ping(c->c) < 0)
+		return UINT64_MAX;	/* HTTP/1.1 */
+	c->pings_acked = http_conn_pings_acked(c->c);
+	c->ping_at_ms = now;
+	return now + o->pool->o.ping_answer_ms;
+}
+
+static bool is_last(const struct uconn *c)
+{
+	list_for_each(n, &c->origin->conns) {
+		const struct uconn *other = list_entry(n, struct uconn, node);
+
+		if (other != c && (other->state == UCONN_READY || other->state == UCONN_PROBING))
+			return false;
+	}
+	return true;
+}
+
+static uint64_t check_idle(struct uconn *c, uint64_t now)
+{
+	const struct pool_options *po = &c->origin->pool->o;
+	uint64_t until = c->idle_at_ms + (is_last(c) ? po->warm_ms : po->idle_ms);
+
+	if (now < until)
+		return until;
+	uconn_leave(c, "idle");
+	return UINT64_MAX;
+}
+
+static uint64_t check_age(struct uconn *c, uint64_t now)
+{
+	uint64_t until = c->opened_at_ms + c->origin->pool->o.age_ms;
+
+	if (now < until)
+		return until;
+	if (!c->n_reqs) {
+		uconn_leave(c, "age");
+	} else if (!c->expired) {
+		c->expired = true;	/* the pump dials its successor */
+		origin_kick(c->origin);
+	}
+	return UINT64_MAX;
+}
+
+uint64_t uconn_check(struct uconn *c, uint64_t now_ms)
+{
+	uint64_t at;
+
+	if (c->state == UCONN_DIALING || c->state == UCONN_CLOSED || !c->c)
+		return UINT64_MAX;
+	at = check_ping(c, now_ms);
+	if (c->state != UCONN_READY)
+		return at;
+	if (!c->n_reqs)
+		at = MIN(at, check_idle(c, now_ms));
+	if (c->state == UCONN_READY)
+		at = MIN(at, check_age(c, now_ms));
+	return at;
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One origin: which connection a request gets, when to dial, and how long to leave a peer in peace
+ * that cannot be reached or complains. All decisions fall in origin_pump(), once a pass.
+ */
+#include "daemon/upstream/origin.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/net/tls.h"
+#include "daemon/obs/log.h"
+#include "daemon/upstream/backoff.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define DIAL_BASE_MS	   200u
+#define DIAL_MAX_MS	   10000u	/* the mean of dials is then one in 7.5 s, never two in 5 s */
+#define DIAL_PATIENCE	   3u		/* failed dials a request waits through before it fails */
+#define DIAL_PARALLEL_H1   16u
+#define CALM_HOLD_MS	   5000u	/* after a second complaint, doubled up to … */
+#define CALM_HOLD_MAX_MS   60000u
+#define CALM_FORGET_MS	   (10u * 60 * 1000)
+#define PING_AFTER_MAX_MS  60000u
+
+static void origin_pump(struct defer *d, void *user);
+static void on_timer(struct timer *t, void *user);
+
+static char *make_key(const struct pool_target *t)
+{
+	return str_printf("%s|%s|%u|%s|%s|%p|%d", t->scheme, t->host, t->port,
+			  t->proxy ? t->proxy : "", t->group ? t->group : "", (void *)t->tls,
+			  t->plain_http2);
+}
+
+static void bury(void *p)
+{
+	struct origin *o = p;
+
+	if (o->tls)
+		tls_client_unref(o->tls);
+	free(o->key);
+	free(o->scheme);
+	free(o->host);
+	free(o->group);
+	if (o->proxy)
+		explicit_bzero(o->proxy, strlen(o->proxy));
+	free(o->proxy);
+	free(o);
+}
+
+struct origin *origin_get(struct pool *p, const struct pool_target *t)
+{
+	char *key = make_key(t);
+	struct origin *o = key ? map_get_str(&p->origins, key) : NULL;
+
+	if (o || !key) {
+		free(key);
+		return o;
+	}
+	o = calloc(1, sizeof(*o));
+	if (!o) {
+		free(key);
+		return NULL;
+	}
+	o->pool = p;
+	o->key = key;
+	o->scheme = str_dup(t->scheme);
+	o->host = str_dup(t->host);
+	o->group = str_dup(t->group ? t->group : "");
+	o->proxy = str_dup(t->proxy);
+	o->port = t->port;
+	o->tls = t->tls ? tls_client_ref(t->tls) : NULL;
+	o->plain_http2 = t->plain_http2;
+	o->ping_after_ms = p->o.ping_after_ms;
+	list_init(&o->conns);
+	list_init(&o->queue[POOL_SHORT]);
+	list_init(&o->queue[POOL_LONG]);
+	if (!o->scheme || !o->host || !o->group || (t->proxy && !o->proxy) ||
+	    map_put_str(&p->origins, o->key, o) < 0) {
+		bury(o);
+		return NULL;
+	}
+	defer_init(&o->pump, p->loop, origin_pump, o);
+	timer_init(&o->timer, p->loop, on_timer, o);
+	list_add_tail(&p->origin_list, &o->node);
+	return o;
+}
+
+void origin_free(struct origin *o)
+{
+	must(!o->n_reqs);
+	list_for_each_safe(n, &o->conns)
+		uconn_forget_origin(list_entry(n, struct uconn, node));
+	defer_cancel(&o->pump);
+	timer_clear(&o->timer);
+	list_del(&o->node);
+	map_del_str(&o->pool->origins, o->key);
+	loop_bury(o->pool->loop, &o->grave, bury, o);
+}
+
+void origin_kick(struct origin *o)
+{
+	defer_post(&o->pump);
+}
+
+/* --- failures --- */
+
+static bool is_hopeless(const struct status *why)
+{
+	return why->reason == R_TLS_UNTRUSTED || why->reason == R_PROXY_AUTH;
+}
+
+/* Fails those that have waited through enough dials, or all. */
+static void fail_queued(struct origin *o, const struct status *why, bool all)
+{
+	struct status s = *why;
+	uint64_t now = loop_now_ms(o->pool->loop);
+
+	if (o->hold_until_ms > now)
+		s.retry_after_ms = (uint32_t)(o->hold_until_ms - now);
+	for (int i = 0; i < 2; i++)
+		list_for_each_safe(n, &o->queue[i]) {
+			struct pool_req *r = list_entry(n, struct pool_req, node);
+
+			if (all || o->failures - r->dials_seen >= DIAL_PATIENCE)
+				pool_req_fail(r, r->sent_before ? POOL_BROKEN : POOL_UNSENT, &s);
+		}
+}
+
+void origin_dial_failed(struct origin *o, const struct status *why)
+{
+	uint64_t now = loop_now_ms(o->pool->loop);
+	uint32_t wait;
+
+	o->failures++;
+	o->stats.dial_failures++;
+	o->last_failure = *why;
+	o->last_failure_at_ms = now;
+	wait = backoff_ms(o->failures, DIAL_BASE_MS, DIAL_MAX_MS, rng_u64(&o->pool->rng));
+	o->hold_until_ms = MAX(o->hold_until_ms, now + wait);
+	log_warn("upstream_dial_failed", "origin=%s port=%u failures=%u wait_ms=%u reason=%s why=%s",
+		 o->host, o->port, o->failures, wait, status_reason_name(why->reason), log_q(why->text));
+	fail_queued(o, why, is_hopeless(why));
+	origin_kick(o);
+}
+
+void origin_calmed(struct origin *o)
+{
+	uint64_t now = loop_now_ms(o->pool->loop);
+	uint32_t hold = CALM_HOLD_MS;
+
+	if (o->calms && now - o->calm_at_ms > CALM_FORGET_MS)
+		o->calms = 0;
+	o->calms++;
+	o->stats.calms++;
+	o->calm_at_ms = now;
+	o->ping_after_ms = MIN(o->ping_after_ms * 2, MAX(PING_AFTER_MAX_MS, o->pool->o.ping_after_ms));
+	o->stream_target = o->stream_target ? MAX(o->stream_target / 2, 1u) : 50;
+	if (o->calms == 1)		/* a single one may have met others' traffic: go on at once */
+		return;
+	for (unsigned i = 2; i < o->calms && hold < CALM_HOLD_MAX_MS; i++)
+		hold *= 2;
+	o->hold_until_ms = MAX(o->hold_until_ms, now + MIN(hold, CALM_HOLD_MAX_MS));
+}
+
+/* --- who goes where --- */
+
+/* The least loaded connection that may take it. *ret_probing: one is being tried out meanwhile. */
+static struct uconn *pick(struct origin *o, const struct pool_req *r, uint64_t now, bool *ret_probing)
+{
+	struct uconn *best = NULL;
+
+	list_for_each_safe(n, &o->conns) {
+		struct uconn *c = list_entry(n, struct uconn, node);
+
+		if (c->state == UCONN_PROBING && r->idempotent && uconn_room(c, r->cls)) {
+			best = best ? best : c;
+			continue;
+		}
+		*ret_probing |= c->state == UCONN_PROBING;
+		if (c->state != UCONN_READY || !uconn_room(c, r->cls))
+			continue;
+		if (!r->idempotent && !uconn_is_fresh(c, now)) {
+			uconn_probe(c);
+			*ret_probing |= c->state == UCONN_PROBING;
+			continue;
+		}
+		if (!best || best->state == UCONN_PROBING || best->expired > c->expired ||
+		    (best->expired == c->expired && c->n_reqs < best->n_reqs))
+			best = c;
+	}
+	return best;
+}
+
+/* Sends what can be sent. Returns how many are left that only a new connection helps. */
+static uint32_t assign(struct origin *o, enum pool_class cls, uint64_t now)
+{
+	uint32_t left = 0;
+
+	list_for_each_safe(n, &o->queue[cls]) {
+		struct pool_req *r = list_entry(n, struct pool_req, node);
+		bool probing = false;
+		struct uconn *c = pick(o, r, now, &probing);
+		struct status why = STATUS_OK;
+		int k = c ? pool_req_send(r, c) : -EAGAIN;
+
+		if (k == -EAGAIN || k == -EPIPE) {
+			left += !probing;
+			if (left > 2 * DIAL_PARALLEL_H1)
+				break;	/* enough is known; the rest would meet the same */
+		} else if (k < 0) {
+			status_errno(&why, k, "sending a request");
+			pool_req_fail(r, POOL_UNSENT, &why);
+		}
+	}
+	return left;
+}
+
+/* All that are in use are nearly full: the next one should be there before it is needed. */
+static bool is_crowded(const struct origin *o)
+{
+	bool any = false;
+
+	list_for_each(n, &o->conns) {
+		const struct uconn *c = list_entry(n, struct uconn, node);
+
+		if (c->state != UCONN_READY && c->state != UCONN_PROBING)
+			continue;
+		if (c->expired)
+			continue;
+		any = true;
+		if (uconn_room(c, POOL_LONG))
+			return false;
+	}
+	return any && o->version == HTTP_VERSION_2 && o->n_reqs > 0;
+}
+
+static bool has_expired(const struct origin *o)
+{
+	bool expired = false;
+
+	list_for_each(n, &o->conns) {
+		const struct uconn *c = list_entry(n, struct uconn, node);
+
+		if (c->state == UCONN_READY && !c->expired)
+			return false;
+		expired |= c->state == UCONN_READY && c->n_reqs;
+	}
+	return expired;
+}
+
+static void dial_more(struct origin *o, uint32_t left, uint64_t now)
+{
+	bool h1 = o->version == HTTP_VERSION_1_1;
+	uint32_t want = h1 ? MIN(left, DIAL_PARALLEL_H1) : left || is_crowded(o) || has_expired(o);
+	uint32_t max = h1 ? o->pool->o.max_conns_h1 : o->pool->o.max_conns_h2;
+	struct status why = STATUS_OK;
+
+	while (o->n_dialing < want && o->n_conns < max && o->hold_until_ms <= now) {
+		int r = uconn_dial(o);
+
+		if (r < 0) {
+			status_errno(&why, r, "dialling");
+			origin_dial_failed(o, &why);
+			return;
+		}
+	}
+}
+
+static void origin_pump(struct defer *d, void *user)
+{
+	struct origin *o = user;
+	uint64_t now = loop_now_ms(o->pool->loop);
+	uint32_t left;
+
+	if (o->calms && now - o->calm_at_ms > CALM_FORGET_MS) {
+		o->calms = 0;
+		o->stream_target = 0;
+		o->ping_after_ms = o->pool->o.ping_after_ms;
+	}
+	left = assign(o, POOL_SHORT, now) + assign(o, POOL_LONG, now);
+	/* A peer that has not been reachable for a while is not waited for: calls fail fast, and the
+	 * next one past the hold dials again. */
+	if (left && o->hold_until_ms > now && !o->n_dialing && o->failures >= DIAL_PATIENCE)
+		fail_queued(o, &o->last_failure, true);
+	else
+		dial_more(o, left, now);
+	origin_rearm(o);
+}
+
+/* --- time --- */
+
+static bool is_forgettable(const struct origin *o, uint64_t now)
+{
+	return !o->n_reqs && !o->n_conns && o->hold_until_ms <= now &&
+	       (!o->calms || now - o->calm_at_ms > CALM_FORGET_MS);
+}
+
+void origin_rearm(struct origin *o)
+{
+	uint64_t now = loop_now_ms(o->pool->loop), at = UINT64_MAX;
+
+	list_for_each_safe(n, &o->conns) {
+		uint64_t t = uconn_check(list_entry(n, struct uconn, node), now);
+
+		at = MIN(at, t);
+	}
+	if (o->hold_until_ms > now)
+		at = MIN(at, o->hold_until_ms);
+	if (!o->n_conns && !o->n_reqs)
+		at = MIN(at, MAX(o->hold_until_ms, now + o->pool->o.idle_ms));
+	if (at == UINT64_MAX)
+		timer_clear(&o->timer);
+	else if (timer_set(&o->timer, MAX(at, now + 1)) < 0)
+		log_error("upstream_timer", "origin=%s why=\"out of memory\"", o->host);
+}
+
+static void on_timer(struct timer *t, void *user)
+{
+	struct origin *o = user;
+	uint64_t now = loop_now_ms(o->pool->loop);
+
+	if (is_forgettable(o, now))
+		origin_free(o);
+	else
+		origin_kick(o);		/* pump, which checks all and arms the timer again */
+}

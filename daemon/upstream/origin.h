@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Inside of the pool: one origin with its connections and its queue. pool.c has the requests and
+ * their lives, origin.c decides who gets which connection and when to dial, conn.c is one
+ * connection's life and health.
+ *
+ * A request is on exactly one list: its origin's queue (POOL_PENDING, no exchange), its
+ * connection's list (an open exchange), or none (over).
+ */
+#ifndef AB_DAEMON_UPSTREAM_ORIGIN_H
+#define AB_DAEMON_UPSTREAM_ORIGIN_H
+
+#include "daemon/ev/loop.h"
+#include "daemon/upstream/pool.h"
+#include "proto/base/list.h"
+#include "proto/base/map.h"
+#include "proto/base/rng.h"
+
+#define POOL_H2_CANCEL 8u		/* error codes of HTTP/2 that the pool has to do with */
+#define POOL_H2_CALM   11u
+
+struct pool {
+	struct loop *loop;
+	struct pool_options o;
+	struct rng rng;
+	struct map origins;		/* by key */
+	struct list origin_list;
+	uint32_t n_reqs;
+};
+
+enum uconn_state {
+	UCONN_DIALING,
+	UCONN_READY,
+	UCONN_PROBING,		/* idle for long: a PING is out before it is trusted again */
+	UCONN_LEAVING,		/* takes no new requests: GOAWAY, age, retired */
+	UCONN_CLOSED,
+};
+
+struct uconn {
+	struct list node;	/* of its origin */
+	struct origin *origin;	/* NULL: the pool is gone, only the end is waited for */
+	struct http_dial *dial;
+	struct http_conn *c;
+	enum uconn_state state;
+	struct list reqs;
+	uint32_t n_reqs;
+	uint64_t opened_at_ms;
+	uint64_t busy_at_ms, idle_at_ms;	/* since when it has, or has not, requests */
+	uint64_t ping_at_ms;			/* when the PING out was sent; 0 = none is out */
+	uint32_t pings_acked;
+	unsigned strikes;			/* requests that starved on it in a row */
+	bool expired;				/* too old: leaves when its successor is there */
+	struct grave grave;
+};
+
+struct origin {
+	struct pool *pool;
+	struct list node;
+	char *key, *scheme, *host, *group, *proxy;
+	uint16_t port;
+	struct tls_client *tls;
+	bool plain_http2;
+
+	struct list conns;
+	uint32_t n_conns, n_dialing;
+	struct list queue[2];		/* by enum pool_class */
+	uint32_t n_queued, n_reqs;
+	int version;			/* of the last connection; 0 = not known yet */
+
+	unsigned failures;		/* dials in a row */
+	uint64_t hold_until_ms;
+	struct status last_failure;
+	uint64_t last_failure_at_ms;
+
+	unsigned calms;			/* complaints not yet forgotten */
+	uint64_t calm_at_ms;
+	uint32_t stream_target;		/* our own cap per connection; 0 = the peer's alone */
+	uint32_t ping_after_ms;
+
+	struct pool_stats stats;	/* the counters only */
+	struct defer pump;
+	struct timer timer;
+	struct grave grave;
+};
+
+struct pool_req {
+	struct list node;
+	struct pool *pool;
+	struct origin *origin;
+	struct uconn *conn;		/* with an open exchange */
+	struct http_x *x;
+	struct fields head;
+	uint8_t *body;
+	size_t n_body;
+	enum pool_body body_mode;
+	enum pool_class cls;
+	bool idempotent, head_seen, sent_before;
+	bool queued;
+	unsigned replays;
+	unsigned dials_seen;		/* failures of the origin when it was queued */
+	uint64_t sent_at_ms;
+	uint64_t head_by_ms, deadline_ms;
+	enum pool_fate fate;
+	struct status failure;
+	void (*news)(struct pool_req *r, void *user);
+	void *user;
+	struct timer timer;
+	struct defer tell;
+	struct grave grave;
+};
+
+/* pool.c */
+void pool_req_enqueue(struct pool_req *r, bool first);
+void pool_req_fail(struct pool_req *r, enum pool_fate fate, const struct status *why);
+/* Its attempt ended without an answer: sends it again or fails it. */
+void pool_req_attempt_ended(struct pool_req *r, enum http_close how, uint32_t h2_code);
+/* On this connection. 0, -EAGAIN: no stream free, else -errno. */
+must_check int pool_req_send(struct pool_req *r, struct uconn *c);
+
+/* origin.c */
+struct origin *origin_get(struct pool *p, const struct pool_target *t);	/* NULL without memory */
+void origin_kick(struct origin *o);		/* looks at queue and connections later in this pass */
+void origin_free(struct origin *o);
+void origin_dial_failed(struct origin *o, const struct status *why);
+void origin_calmed(struct origin *o);		/* the peer said ENHANCE_YOUR_CALM */
+void origin_rearm(struct origin *o);
+
+/* conn.c */
+must_check int uconn_dial(struct origin *o);
+void uconn_set_state(struct uconn *c, enum uconn_state to);
+void uconn_attach(struct uconn *c, struct pool_req *r);
+void uconn_detach(struct pool_req *r);
+void uconn_leave(struct uconn *c, const char *reason);	/* no new requests; closes when empty */
+void uconn_close(struct uconn *c, const char *reason);
+/* Streams it may carry for this class now, by the peer's limit and our target; 0 = none. */
+uint32_t uconn_room(const struct uconn *c, enum pool_class cls);
+bool uconn_is_fresh(const struct uconn *c, uint64_t now_ms);	/* may be trusted with what runs once */
+void uconn_probe(struct uconn *c);
+/* Health at `now`; returns when to look again. */
+uint64_t uconn_check(struct uconn *c, uint64_t now_ms);
+void uconn_forget_origin(struct uconn *c);
+
+#endif

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The requests: queued, sent, replayed, failed, answered. A request fails or ends once; its owner
+ * hears of everything by news, which never comes from inside a call of the owner's.
+ */
+#include "daemon/upstream/pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/net/tls.h"
+#include "daemon/upstream/origin.h"
+#include "daemon/upstream/retry.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define DEFAULT(field, value) ((field) ? (field) : (value))
+
+int pool_new(const struct pool_options *o, struct pool **ret)
+{
+	struct pool *p = calloc(1, sizeof(*p));
+	uint64_t seed = o->seed;
+
+	if (!p)
+		return -ENOMEM;
+	p->loop = o->loop;
+	p->o = *o;
+	p->o.max_conns_h2 = DEFAULT(o->max_conns_h2, 48);
+	p->o.max_conns_h1 = DEFAULT(o->max_conns_h1, 256);
+	p->o.max_queue = DEFAULT(o->max_queue, 4096);
+	p->o.stream_window = DEFAULT(o->stream_window, 1024 * 1024);
+	p->o.send_max = DEFAULT(o->send_max, 512 * 1024);
+	p->o.dial_ms = DEFAULT(o->dial_ms, 10 * 1000);
+	p->o.ping_after_ms = DEFAULT(o->ping_after_ms, 10 * 1000);
+	p->o.ping_answer_ms = DEFAULT(o->ping_answer_ms, 5 * 1000);
+	p->o.idle_ms = DEFAULT(o->idle_ms, 5 * 60 * 1000);
+	p->o.warm_ms = DEFAULT(o->warm_ms, 570 * 1000);
+	p->o.age_ms = DEFAULT(o->age_ms, 30 * 60 * 1000);
+	if (!seed)
+		rng_system(&seed, sizeof(seed));
+	rng_seed(&p->rng, seed);
+	list_init(&p->origin_list);
+	*ret = p;
+	return 0;
+}
+
+struct pool *pool_free(struct pool *p)
+{
+	if (!p)
+		return NULL;
+	must(!p->n_reqs);
+	list_for_each_safe(n, &p->origin_list)
+		origin_free(list_entry(n, struct origin, node));
+	map_fini(&p->origins);
+	free(p);
+	return NULL;
+}
+
+/* --- a request --- */
+
+static void on_tell(struct defer *d, void *user)
+{
+	struct pool_req *r = user;
+
+	r->news(r, r->user);
+}
+
+static uint64_t next_limit(const struct pool_req *r)
+{
+	uint64_t at = r->deadline_ms;
+
+	if (r->head_by_ms && !r->head_seen)
+		at = at ? MIN(at, r->head_by_ms) : r->head_by_ms;
+	return at;
+}
+
+static void arm(struct pool_req *r)
+{
+	uint64_t at = r->fate == POOL_PENDING ? next_limit(r) : 0;
+
+	if (!at)
+		timer_clear(&r->timer);
+	else if (timer_set(&r->timer, at) < 0)
+		pool_req_fail(r, r->x ? POOL_BROKEN : POOL_UNSENT,
+			      &(struct status){ .code = CODE_RESOURCE_EXHAUSTED, .text = "out of memory" });
+}
+
+static void drop_exchange(struct pool_req *r)
+{
+	if (r->conn)
+		uconn_detach(r);
+	if (r->x)
+		http_x_release(r->x);
+	r->x = NULL;
+}
+
+static void unqueue(struct pool_req *r)
+{
+	if (!r->queued)
+		return;
+	list_del(&r->node);
+	r->queued = false;
+	r->origin->n_queued--;
+}
+
+void pool_req_enqueue(struct pool_req *r, bool first)
+{
+	struct origin *o = r->origin;
+
+	must(!r->queued && !r->conn);
+	if (first)
+		list_add_head(&o->queue[r->cls], &r->node);
+	else
+		list_add_tail(&o->queue[r->cls], &r->node);
+	r->queued = true;
+	o->n_queued++;
+	r->dials_seen = o->failures;
+	origin_kick(o);
+}
+
+void pool_req_fail(struct pool_req *r, enum pool_fate fate, const struct status *why)
+{
+	if (r->fate != POOL_PENDING)
+		return;
+	unqueue(r);
+	if (r->x && r->head_seen) {	/* what came before the failure stays readable */
+		if (http_x_closed(r->x, NULL) == HTTP_OPEN)
+			http_x_reset(r->x, POOL_H2_CANCEL);
+		if (r->conn)
+			uconn_detach(r);
+	} else {
+		drop_exchange(r);
+	}
+	r->fate = fate;
+	r->failure = *why;
+	timer_clear(&r->timer);
+	defer_post(&r->tell);
+}
+
+static void close_status(enum http_close how, uint32_t code, struct status *ret)
+{
+	if (how == HTTP_CLOSE_RESET)
+		status_set(ret, R_UNREACHABLE, "the cloud reset the request (HTTP/2 error %u)", code);
+	else if (how == HTTP_CLOSE_REFUSED)
+		status_set(ret, R_UNREACHABLE, "the cloud refused the request again and again");
+	else
+		status_set(ret, R_UNREACHABLE, "the connection was lost before the answer was complete");
+}
+
+void pool_req_attempt_ended(struct pool_req *r, enum http_close how, uint32_t h2_code)
+{
+	struct retry_facts f = {
+		.end = how == HTTP_CLOSE_REFUSED ? RETRY_END_REFUSED :
+		       how == HTTP_CLOSE_RESET	 ? RETRY_END_RESET :
+						   RETRY_END_LOST,
+		.sent = r->x && http_x_was_sent(r->x),
+		.sent_before = r->sent_before,
+		.head_seen = r->head_seen,
+		.idempotent = r->idempotent,
+		.body_kept = r->body_mode != POOL_BODY_STREAM,
+		.replays = r->replays,
+	};
+	struct status why = STATUS_OK;
+	enum retry_verdict v = retry_decide(&f);
+
+	if (f.sent && how != HTTP_CLOSE_REFUSED)
+		r->sent_before = true;
+	if (v == RETRY_AGAIN) {
+		drop_exchange(r);
+		r->replays++;
+		r->origin->stats.replays++;
+		pool_req_enqueue(r, true);
+		return;
+	}
+	close_status(how, h2_code, &why);
+	pool_req_fail(r, v == RETRY_FAIL_UNSENT ? POOL_UNSENT : POOL_BROKEN, &why);
+}
+
+static void on_limit(struct timer *t, void *user)
+{
+	struct pool_req *r = user;
+	struct origin *o = r->origin;
+	struct retry_facts f = { .end = RETRY_END_DEADLINE, .sent_before = r->sent_before,
+				 .head_seen = r->head_seen, .sent = r->x && http_x_was_sent(r->x) };
+	struct status why = STATUS_OK;
+
+	if (r->queued && o->failures) {
+		why = o->last_failure;
+	} else if (r->queued && o->calms && o->hold_until_ms > loop_now_ms(r->pool->loop)) {
+		status_set(&why, R_UNREACHABLE, "%s asked to slow down", o->host);
+		why.retry_after_ms = (uint32_t)(o->hold_until_ms - loop_now_ms(r->pool->loop));
+	} else if (r->queued) {
+		status_set(&why, R_DEADLINE_REQUEST, "the deadline passed in the queue for %s", o->host);
+	} else {
+		status_set(&why, R_DEADLINE_REQUEST, "%s did not answer before the deadline", o->host);
+	}
+	if (r->conn && !r->head_seen && ++r->conn->strikes >= 3)
+		uconn_leave(r->conn, "requests starve on it");
+	pool_req_fail(r, retry_decide(&f) == RETRY_FAIL_UNSENT ? POOL_UNSENT : POOL_BROKEN, &why);
+}
+
+/* The answer is whole: the connection is free for others, the exchange is kept for its bytes. */
+static void completed(struct pool_req *r)
+{
+	r->fate = POOL_CLEAN;
+	timer_clear(&r->timer);
+	if (r->conn)
+		uconn_detach(r);
+}
+
+static void on_x_news(struct http_x *x, void *user)
+{
+	struct pool_req *r = user;
+	uint32_t code = 0;
+	enum http_close how = http_x_closed(x, &code);
+
+	must(r->x == x);
+	if (!r->head_seen && http_x_head(x)) {
+		r->head_seen = true;
+		if (r->conn)
+			r->conn->strikes = 0;
+		arm(r);
+	}
+	/* A peer may answer in full and stop an upload it does not want: that is an answer. */
+	if (r->fate == POOL_PENDING && how != HTTP_OPEN) {
+		if (how == HTTP_CLOSE_CLEAN || (http_x_ended(x) && http_x_head(x))) {
+			completed(r);
+		} else {
+			pool_req_attempt_ended(r, how, code);
+			return;
+		}
+	}
+	if (r->fate == POOL_PENDING || r->fate == POOL_CLEAN)
+		r->news(r, r->user);
+}
+
+int pool_req_send(struct pool_req *r, struct uconn *c)
+{
+	bool end = r->body_mode == POOL_BODY_NONE || (r->body_mode == POOL_BODY_WHOLE && !r->n_body);
+	int k;
+
+	must(r->queued && !r->x);
+	k = http_conn_request(c->c, &r->head, end, on_x_news, r, &r->x);
+	if (k < 0)
+		return k;
+	unqueue(r);
+	uconn_attach(c, r);
+	r->sent_at_ms = loop_now_ms(r->pool->loop);
+	if (r->body_mode == POOL_BODY_WHOLE && r->n_body) {
+		k = http_x_write(r->x, r->body, r->n_body);
+		if (k == 0)
+			k = http_x_finish(r->x, NULL);
+		if (k < 0)		/* -EPIPE: its news will say why */
+			http_x_reset(r->x, POOL_H2_CANCEL);
+	}
+	if (r->body_mode == POOL_BODY_STREAM)
+		defer_post(&r->tell);	/* there is something to write on now */
+	return 0;
+}
+
+/* --- the face --- */
+
+static int put_head(struct pool_req *r, const struct pool_ask *a)
+{
+	const struct pool_target *t = a->target;
+	bool v6 = strchr(t->host, ':') != NULL;
+	bool common = t->port == (str_eq(t->scheme, "https") ? 443 : 80);
+	int k = fields_put(&r->head, ":method", a->method);
+
+	if (k == 0)
+		k = fields_put(&r->head, ":scheme", t->scheme);
+	if (k == 0 && t->authority)
+		k = fields_put(&r->head, ":authority", t->authority);
+	else if (k == 0 && common)
+		k = fields_printf(&r->head, ":authority", v6 ? "[%s]" : "%s", t->host);
+	else if (k == 0)
+		k = fields_printf(&r->head, ":authority", v6 ? "[%s]:%u" : "%s:%u", t->host, t->port);
+	if (k == 0)
+		k = fields_put(&r->head, ":path", a->path);
+	for (uint32_t i = 0; k == 0 && a->fields && i < a->fields->n; i++) {
+		const struct field *f = &a->fields->v[i];
+
+		k = fields_add(&r->head, fields_name(a->fields, i), f->name_len,
+			       fields_value(a->fields, i), f->value_len, f->secret);
+	}
+	return k;
+}
+
+static void req_bury(void *p)
+{
+	struct pool_req *r = p;
+
+	for (uint32_t i = 0; i < r->head.n; i++)
+		if (r->head.v[i].secret)
+			explicit_bzero(r->head.text + r->head.v[i].value_at, r->head.v[i].value_len);
+	fields_fini(&r->head);
+	free(r->body);
+	free(r);
+}
+
+struct pool_req *pool_request(struct pool *p, const struct pool_ask *a)
+{
+	struct pool_req *r = calloc(1, sizeof(*r));
+	struct status why = STATUS_OK;
+
+	if (!r)
+		return NULL;
+	list_init(&r->node);
+	r->pool = p;
+	r->origin = origin_get(p, a->target);
+	r->body_mode = a->body_mode;
+	r->cls = a->cls;
+	r->idempotent = a->idempotent;
+	r->head_by_ms = a->head_by_ms;
+	r->deadline_ms = a->deadline_ms;
+	r->news = a->news;
+	r->user = a->user;
+	if (a->body_mode == POOL_BODY_WHOLE && a->n_body) {
+		r->body = malloc(a->n_body);
+		if (r->body)
+			memcpy(r->body, a->body, a->n_body);
+		r->n_body = a->n_body;
+	}
+	if (!r->origin || (r->n_body && !r->body) || put_head(r, a) < 0) {
+		req_bury(r);
+		return NULL;
+	}
+	timer_init(&r->timer, p->loop, on_limit, r);
+	defer_init(&r->tell, p->loop, on_tell, r);
+	p->n_reqs++;
+	r->origin->n_reqs++;
+	r->origin->stats.requests++;
+
+	if (r->origin->n_queued >= p->o.max_queue) {
+		status_set(&why, R_TOO_MANY_STREAMS, "%u requests wait for %s already",
+			   r->origin->n_queued, r->origin->host);
+		pool_req_fail(r, POOL_UNSENT, &why);
+		return r;
+	}
+	pool_req_enqueue(r, false);
+	arm(r);
+	return r;
+}
+
+struct pool_req *pool_req_free(struct pool_req *r)
+{
+	if (!r)
+		return NULL;
+	unqueue(r);
+	drop_exchange(r);
+	timer_clear(&r->timer);
+	defer_cancel(&r->tell);
+	must(r->pool->n_reqs && r->origin->n_reqs);
+	r->pool->n_reqs--;
+	r->origin->n_reqs--;
+	origin_kick(r->origin);
+	loop_bury(r->pool->loop, &r->grave, req_bury, r);
+	return NULL;
+}
+
+struct http_x *pool_req_x(const struct pool_req *r)
+{
+	return r->x;
+}
+
+enum pool_fate pool_req_fate(const struct pool_req *r)
+{
+	return r->fate;
+}
+
+const struct status *pool_req_failure(const struct pool_req *r)
+{
+	return r->fate == POOL_UNSENT || r->fate == POOL_BROKEN ? &r->failure : NULL;
+}
+
+bool pool_req_was_sent(const struct pool_req *r)
+{
+	if (r->fate != POOL_PENDING)
+		return r->fate != POOL_UNSENT;
+	return r->sent_before || (r->x && http_x_was_sent(r->x));
+}
+
+uint64_t pool_req_sent_at_ms(const struct pool_req *r)
+{
+	return r->sent_at_ms;
+}
+
+bool pool_req_replay(struct pool_req *r)
+{
+	if (r->body_mode == POOL_BODY_STREAM || r->replays >= RETRY_REPLAYS_MAX || !r->x)
+		return false;
+	if (r->conn)
+		uconn_leave(r->conn, "misdirected (421)");
+	drop_exchange(r);
+	r->replays++;
+	r->origin->stats.replays++;
+	r->head_seen = false;
+	r->fate = POOL_PENDING;
+	pool_req_enqueue(r, true);
+	arm(r);
+	return true;
+}
+
+void pool_retire_tls(struct pool *p, const struct tls_client *tls)
+{
+	list_for_each(n, &p->origin_list) {
+		struct origin *o = list_entry(n, struct origin, node);
+
+		if (o->tls != tls)
+			continue;
+		list_for_each_safe(m, &o->conns)
+			uconn_leave(list_entry(m, struct uconn, node), "TLS settings changed");
+	}
+}
+
+void pool_retire_group(struct pool *p, const char *group)
+{
+	list_for_each(n, &p->origin_list) {
+		struct origin *o = list_entry(n, struct origin, node);
+
+		if (!str_eq(o->group, group))
+			continue;
+		list_for_each_safe(m, &o->conns)
+			uconn_leave(list_entry(m, struct uconn, node), "the account changed");
+	}
+}
+
+bool pool_stats(const struct pool *p, size_t i, struct pool_stats *ret)
+{
+	list_for_each(n, &p->origin_list) {
+		const struct origin *o = list_entry(n, struct origin, node);
+
+		if (i--)
+			continue;
+		*ret = o->stats;
+		ret->scheme = o->scheme;
+		ret->host = o->host;
+		ret->group = o->group;
+		ret->port = o->port;
+		ret->conns = o->n_conns - o->n_dialing;
+		ret->dialing = o->n_dialing;
+		ret->queued = o->n_queued;
+		ret->version = (uint32_t)o->version;
+		ret->hold_until_ms = o->hold_until_ms;
+		ret->last_error = o->last_failure.text;
+		ret->last_error_at_ms = o->last_failure_at_ms;
+		list_for_each(m, &o->conns)
+			ret->streams += list_entry(m, struct uconn, node)->n_reqs;
+		return true;
+	}
+	return false;
+}
