@@ -17,7 +17,7 @@ def _file(name, package, messages, imports=()):
     for message, fields in messages.items():
         m = f.message_type.add(name=message)
         for field, number, kind, repeated, type_name in fields:
-            m.field.add(name=field, number=number, type=kind, type_name=type_name,
+            m.field.add(name=field, number=number, type=kind, type_name=type_name or None,
                         label=F.LABEL_REPEATED if repeated else F.LABEL_OPTIONAL)
     return f
 

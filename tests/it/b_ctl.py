@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: MIT
+"""agentboxctl on agentboxd --local: the command lines of the documentation, exit codes, streams, files."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+import harness
+from conftest import built
+from harness import as_user, ctl, temp_dir, until
+
+
+@pytest.fixture(scope="module")
+def d():
+    """One daemon with --local for the whole file."""
+    built(harness.AGENTBOXD)
+    built(harness.AGENTBOXCTL)
+    before = harness.Footprint()
+    daemon = harness.Daemon()
+    yield daemon
+    daemon.close()
+    harness.nothing_new(before)
+
+
+@pytest.fixture
+def box(d):
+    b = d.ctl("create", "--timeout", "5m").stdout.strip()
+    yield b
+    d.ctl("kill", b, check=False)
+
+
+@pytest.fixture
+def folder():
+    f = temp_dir()
+    yield f
+    shutil.rmtree(f)
+
+
+def test_create_prints_the_id_alone(d):
+    r = d.ctl("create", "-t", "base", "--timeout", "90s", "-m", "a=b", "-e", "X=1", "--name", "ctl-box",
+              "--request-id", "ctl-1")
+    assert re.fullmatch(r"i[a-z0-9]{20}\n", r.stdout) and r.stderr == ""
+    assert d.ctl("create", "-t", "base", "--timeout", "90s", "-m", "a=b", "-e", "X=1", "--name", "ctl-box",
+                 "--request-id", "ctl-1").stdout == r.stdout
+    assert d.ctl("exec", "ctl-box", "--", "sh", "-c", 'printf "$X"').stdout == "1"
+    assert d.ctl("kill", "ctl-box").returncode == 0
+
+
+def test_exec(d, box):
+    r = d.ctl("exec", box, "--", "sh", "-c", "echo out; echo err >&2; exit 7", check=False)
+    assert (r.stdout, r.stderr, r.returncode) == ("out\n", "err\n", 7)
+
+
+def test_exec_options(d, box):
+    r = d.ctl("exec", "-u", "root", "-w", "/tmp", "-e", "K=v w", box, "--", "sh", "-c", 'id -un; pwd; echo "$K"')
+    assert r.stdout == "root\n/tmp\nv w\n"
+    assert d.ctl("exec", box, "--", "printf", "%s|", "a b", "$HOME", "*").stdout == "a b|$HOME|*|"
+
+
+def test_exec_stdin(d, box):
+    assert d.ctl("exec", "-i", box, "--", "cat", input="from stdin\n").stdout == "from stdin\n"
+    data = os.urandom(3 << 20)
+    assert d.ctl("exec", "-i", box, "--", "cat", input=data, text=False).stdout == data
+    assert d.ctl("exec", box, "--", "cat", input="not passed").stdout == ""
+
+
+def test_exec_signal_is_128_plus(d, box):
+    assert d.ctl("exec", box, "--", "sh", "-c", "kill -9 $$", check=False).returncode == 137
+
+
+def test_exec_1_mib_on_each_stream_right_before_the_exit(d, box):
+    r = d.ctl("exec", box, "--", "sh", "-c",
+              "head -c 1048576 /dev/zero | tr '\\0' o; head -c 1048576 /dev/zero | tr '\\0' e >&2; exit 7",
+              check=False)
+    assert r.returncode == 7 and r.stdout == "o" * 1048576 and r.stderr == "e" * 1048576
+
+
+def test_exec_200_times_under_load(d, box):
+    bad = []
+
+    def worker():
+        for _ in range(25):
+            r = d.ctl("exec", box, "--", "sh", "-c", "echo out; echo err >&2; exit 7", check=False)
+            if (r.stdout, r.stderr, r.returncode) != ("out\n", "err\n", 7):
+                bad.append(r)
+    threads = [threading.Thread(target=worker) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not bad, bad[0]
+
+
+def test_exec_streams_as_it_comes(d, box):
+    p = subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, "exec", box, "--", "sh", "-c", "echo first; sleep 60"],
+                         stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    try:
+        assert p.stdout.readline() == b"first\n"
+        p.terminate()
+        p.wait(10)
+    finally:
+        p.kill()
+        p.wait()
+        p.stdout.close()
+    until(lambda: "sleep 60" not in d.ctl("ps", box).stdout, 15, "the end of the command whose caller went")
+
+
+def test_ls_get_ps_timeout_connect_status(d, box):
+    rows = json.loads(d.ctl("ls", "--json").stdout)
+    rows = rows if isinstance(rows, list) else rows["sandboxes"]
+    assert box in [r["id"] for r in rows]
+    assert box in d.ctl("ls").stdout and box in d.ctl("get", box).stdout
+    assert json.loads(d.ctl("get", "--json", box).stdout)["id"] == box
+    assert d.ctl("timeout", box, "10m").returncode == 0
+    assert d.ctl("connect", box).returncode == 0
+    assert str(d.pid) in d.ctl("status").stdout
+    json.loads(d.ctl("status", "--json").stdout)
+    json.loads(d.ctl("ps", "--json", box).stdout)
+
+
+def test_cp_and_cat(d, box, folder):
+    name = os.path.join(folder, "ünï x.bin")
+    data = os.urandom(700_001)
+    with open(name, "wb") as f:
+        f.write(data)
+    d.ctl("cp", name, box + ":/home/user/ünï y.bin")
+    assert d.ctl("cat", box + ":/home/user/ünï y.bin", text=False).stdout == data
+    d.ctl("cp", box + ":/home/user/ünï y.bin", os.path.join(folder, "back"))
+    with open(os.path.join(folder, "back"), "rb") as f:
+        assert f.read() == data
+    d.ctl("cp", "-", box + ":piped", input=b"\0\1\2", text=False)
+    assert d.ctl("cp", box + ":piped", "-", text=False).stdout == b"\0\1\2"
+
+
+def test_cp_200_mb_in_little_memory(d, box, folder):
+    """Up and down, compared; neither program keeps the file in memory."""
+    if "asan" in harness.BUILD:
+        size = 40 << 20  # a sanitizer's own bookkeeping dwarfs the bound; the bytes are what is checked
+    else:
+        size = 200 << 20
+    src, dst = os.path.join(folder, "src"), os.path.join(folder, "dst")
+    with open(src, "wb") as f:
+        for _ in range(size >> 20):
+            f.write(os.urandom(1 << 20))
+    before = d.hwm_kb()
+
+    def copy(*args):
+        p = subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, "cp"] + list(args), stdin=subprocess.DEVNULL)
+        hwm = 0
+        while p.poll() is None:
+            try:
+                with open("/proc/%d/status" % p.pid, encoding="ascii", errors="replace") as f:
+                    m = re.search(r"^VmHWM:\s+(\d+)", f.read(), re.M)
+                    hwm = max(hwm, int(m.group(1))) if m else hwm
+            except OSError:
+                pass
+            try:
+                p.wait(0.02)
+            except subprocess.TimeoutExpired:
+                pass
+        assert p.returncode == 0
+        return hwm
+    up = copy(src, box + ":/home/user/big")
+    down = copy(box + ":/home/user/big", dst)
+    assert subprocess.run(["cmp", src, dst]).returncode == 0
+    if "asan" not in harness.BUILD:
+        assert d.hwm_kb() - before < 32 << 10, "the daemon grew by %d KiB" % (d.hwm_kb() - before)
+        assert max(up, down) < 40 << 10, (up, down)
+
+
+def test_slow_reader_holds_the_writer(d, box):
+    """A reader that takes little: the daemon does not buffer what it does not take."""
+    d.ctl("exec", box, "--", "sh", "-c", "head -c 60000000 /dev/zero > big")
+    before = d.hwm_kb()
+    p = subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, "cat", box + ":big"], stdout=subprocess.PIPE)
+    try:
+        assert len(p.stdout.read(1 << 20)) == 1 << 20
+        threading.Event().wait(1.0)  # nothing is read in this second
+        grown = d.hwm_kb() - before
+        rest = len(p.stdout.read())
+        assert rest == 60000000 - (1 << 20) and p.wait(10) == 0
+    finally:
+        p.kill()
+        p.wait()
+        p.stdout.close()
+    if "asan" not in harness.BUILD:
+        assert grown < 32 << 10, "the daemon grew by %d KiB" % grown
+
+
+@pytest.mark.parametrize("args,code", [
+    (["get", "i" + "0" * 20], 3), (["get", "no-such-name"], 3), (["exec", "i" + "0" * 20, "--", "true"], 125),
+    (["nonsense"], 2), (["create", "--timeout", "90"], 2), (["create", "--nonsense"], 2), ([], 2), (["exec"], 2),
+], ids=lambda a: " ".join(a) if isinstance(a, list) else str(a))
+def test_exit_codes(d, args, code):
+    r = d.ctl(*args, check=False)
+    assert r.returncode == code and r.stderr, r
+
+
+def test_missing_file(d, box):
+    r = d.ctl("cat", box + ":/no/such", check=False)
+    assert r.returncode == 3 and "/no/such" in r.stderr, r
+
+
+def test_unreachable():
+    built(harness.AGENTBOXCTL)
+    r = ctl("/tmp/no/such/socket", "--wait", "0s", "ls", check=False)
+    assert r.returncode == 4 and "/tmp/no/such/socket" in r.stderr, r
+
+
+def test_help(d):
+    r = d.ctl("--help")
+    for word in ("create", "ls", "get", "connect", "timeout", "kill", "exec", "ps", "cp", "cat", "status", "local"):
+        assert re.search(r"\b%s\b" % word, r.stdout), word
+    assert re.search(r"\d+\.\d+\.\d+", d.ctl("--version").stdout)
+
+
+def test_local_outlives_the_daemon_and_stops_at_once():
+    """`kill -9` of the daemon leaves agentbox-local with its sandboxes; the next daemon finds both."""
+    built(harness.AGENTBOXD)
+    before = harness.Footprint()
+    home = temp_dir("abd-")
+    try:
+        one = harness.Daemon(folder=home)
+        b = one.ctl("create").stdout.strip()
+        one.ctl("exec", b, "--", "sh", "-c", "echo kept > file")
+        one.kill9()
+        two = harness.Daemon(folder=home)
+        assert two.ctl("exec", b, "--", "cat", "file").stdout == "kept\n"
+        two.ctl("local", "stop")
+        assert not [p for p in harness.Footprint().since(before) if "agentbox-local" in p]
+        two.stop()
+        two.check_sanitizer()
+        harness.nothing_new(before)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+def test_other_users_see_nothing(d, box):
+    """The socket of a user's daemon is that user's; another uid is refused or sees nothing."""
+    r = subprocess.run(as_user(12345, [harness.AGENTBOXCTL, "-s", d.socket, "--wait", "0s", "get", box]),
+                       capture_output=True, text=True, timeout=30)
+    assert r.returncode in (1, 3, 4) and box not in r.stdout, r
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+def test_as_an_ordinary_user():
+    """The whole line as a user without any privilege."""
+    built(harness.AGENTBOXD)
+    before = harness.Footprint()
+    home = temp_dir("abu-")
+    try:
+        d = harness.Daemon(folder=home, uid=12345)
+        run = lambda *a: subprocess.run(as_user(12345, [harness.AGENTBOXCTL, "-s", d.socket] + list(a)),
+                                        capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        b = run("create").stdout.strip()
+        assert b, run("create")
+        r = run("exec", b, "--", "sh", "-c", "id -un; echo e >&2; exit 7")
+        assert (r.stdout, r.stderr, r.returncode) == ("user\n", "e\n", 7)
+        assert run("local", "stop").returncode == 0
+        d.stop()
+        harness.nothing_new(before)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)

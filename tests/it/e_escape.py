@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: MIT
+"""agentbox-local runs code of others: nothing of the host may be reached from inside, or through its file calls."""
+import os
+import subprocess
+import threading
+
+import pytest
+
+import harness
+from wire import RpcFailed
+from wire_common import real  # noqa: F401
+
+FS = "filesystem.Filesystem/"
+SECRET = b"a secret of the host"
+
+
+@pytest.fixture
+def secret(real):
+    """A file of the host that no sandbox may see: beside the state folder."""
+    path = os.path.join(real.cloud.home, "host-secret")
+    with open(path, "wb") as f:
+        f.write(SECRET)
+    os.chmod(path, 0o644)
+    yield path
+    os.unlink(path)
+
+
+@pytest.fixture
+def box(real):
+    return real.create()
+
+
+def sh(real, box, script, user="root"):
+    """(stdout + stderr, exit code) of a script, as the sandbox's root if not said otherwise."""
+    _, out, err, end, _ = real.run(box, argv=["/bin/sh", "-c", script], user=user)
+    return out + err, end.get("exitCode", 0)
+
+
+def read(real, box, path, user="root"):
+    return real.envd(box, "GET", "/files?path=%s&username=%s" % (path, user))
+
+
+@pytest.mark.parametrize("target", ["%s", "../../../../../../../../..%s", "/proc/1/root%s", "/proc/self/root%s",
+                                    "/proc/1/cwd/../../../../../..%s"])
+def test_symlinks(real, box, secret, target):
+    sh(real, box, "ln -sfn '%s' /home/user/link" % (target % secret))
+    r = read(real, box, "/home/user/link")
+    assert r.status != 200 and SECRET not in r.body, r
+    r = real.write(box, "/home/user/link", b"overwritten")
+    with open(secret, "rb") as f:
+        assert f.read() == SECRET
+    for rpc, request in (("ListDir", {"path": "/home/user/link"}), ("Stat", {"path": "/home/user/link/x"})):
+        try:
+            assert "host-secret" not in str(real.unary(box, FS + rpc, request))
+        except RpcFailed:
+            pass
+
+
+def test_symlinked_parents(real, box, secret):
+    folder = os.path.dirname(secret)
+    sh(real, box, "ln -sfn '%s' /home/user/dir; ln -sfn /proc/1/root /home/user/proc" % folder)
+    for path in ("/home/user/dir/host-secret", "/home/user/proc" + secret):
+        r = read(real, box, path)
+        assert SECRET not in r.body, r
+        real.write(box, path + ".new", b"x")
+    assert not os.path.exists(secret + ".new")
+    for call, request in (("Remove", {"path": "/home/user/dir/host-secret"}),
+                          ("Move", {"source": "/home/user/dir/host-secret", "destination": "/tmp/taken"}),
+                          ("MakeDir", {"path": "/home/user/dir/made"})):
+        try:
+            real.unary(box, FS + call, request)
+        except RpcFailed:
+            pass
+    assert os.path.exists(secret) and not os.path.exists(os.path.join(folder, "made"))
+
+
+def test_the_host_is_not_there(real, box, secret):
+    key = os.path.join(real.cloud.home, "key")
+    out, _ = sh(real, box, "cat '%s' '%s' '%s'; ls '%s'" % (secret, key, "/proc/1/root" + secret, real.cloud.home))
+    assert SECRET not in out and real.key.encode() not in out
+    out, _ = sh(real, box, "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'")
+    assert real.key.encode() not in out and real.cloud.home.encode() not in out
+    out, _ = sh(real, box, "cat /etc/shadow /etc/gshadow; ls /root/.ssh /etc/ssl/private")
+    assert b"$" not in out and b"root:" not in out
+
+
+def test_devices(real, box):
+    with open("/proc/self/mountinfo", encoding="utf-8") as f:
+        numbers = {line.split()[2] for line in f if line.split()[2].split(":")[0] != "0"}
+    for n in sorted(numbers | {"1:1", "8:0", "254:0"}):
+        major, minor = n.split(":")
+        out, code = sh(real, box, "cd /tmp && mknod d%s_%s b %s %s && head -c 512 d%s_%s | wc -c" % (
+            major, minor, major, minor, major, minor))
+        assert code != 0 or b"512" not in out, (n, out)
+    out, _ = sh(real, box, "ls /dev; cat /dev/mem /dev/kmem /dev/sd* /dev/vd* 2>&1 | head -c 100")
+    assert not {b"mem", b"kmsg", b"sda", b"vda", b"kvm", b"fuse"} & set(out.split()), out
+
+
+def test_host_processes(real, box):
+    victim = subprocess.Popen(["sleep", "1000"])
+    try:
+        out, _ = sh(real, box, "kill -9 %d; kill -9 -1; kill -9 %d" % (victim.pid, real.cloud.pid))
+        assert victim.poll() is None and real.cloud.running()
+    finally:
+        victim.kill()
+        victim.wait()
+    fresh = real.create()
+    out, _ = sh(real, fresh, "ls -d /proc/[0-9]* | wc -l")
+    assert int(out.split()[0]) < 20, "only the sandbox's own processes are seen"
+
+
+@pytest.mark.parametrize("script", [
+    "mount -t tmpfs none /mnt", "mount -t proc none /mnt", "mount --bind / /mnt", "umount /proc", "umount -l /",
+    "mount -o remount,rw /usr", "pivot_root . .", "chroot /proc/1/root true",
+    "echo x > /proc/sys/kernel/hostname", "echo 1 > /proc/sys/kernel/sysrq", "echo b > /proc/sysrq-trigger",
+    "echo core > /proc/sys/kernel/core_pattern", "sysctl -w kernel.panic=1", "echo 0 > /sys/kernel/mm/ksm/run",
+    "swapon /etc/passwd", "dmesg -C", "modprobe dummy", "nsenter -t 1 -m true",
+    "touch /usr/bin/evil && test -e /usr/bin/evil && mount | grep -q nothing",
+])
+def test_privileged_acts(real, box, script):
+    before = os.uname().nodename
+    out, code = sh(real, box, script)
+    assert code != 0, (script, out)
+    assert os.uname().nodename == before and not os.path.exists("/usr/bin/evil")
+
+
+def test_no_way_to_more_privilege(real, box):
+    out, _ = sh(real, box, "grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status", user="user")
+    assert b"NoNewPrivs:\t1" in out and b"Seccomp:\t2" in out, out
+    out, _ = sh(real, box, "cat /proc/self/uid_map", user="user")
+    first = [line.split() for line in out.splitlines()]
+    assert first and not [m for m in first if m[1] == b"0" and int(m[2]) > 1 and os.getuid() == 0], out
+
+
+def test_system_calls(real, box):
+    """What only a kernel bug would want: not reachable."""
+    calls = {"bpf": 321, "keyctl": 250, "add_key": 248, "perf_event_open": 298, "userfaultfd": 323, "kexec_load": 246,
+             "open_by_handle_at": 304, "init_module": 175, "io_uring_setup": 425, "ptrace_of_1": 101}
+    script = ("import ctypes\nl = ctypes.CDLL(None, use_errno=True)\n"
+              "for n, c in %r.items():\n"
+              "    r = l.syscall(c, 16 if n == 'ptrace_of_1' else 0, 1, 0, 0, 0)\n"
+              "    print(n, r)\n" % calls)
+    _, out, err, end, _ = real.run(box, argv=["/usr/bin/python3", "-c", script], user="root")
+    rows = dict(line.split() for line in out.decode().splitlines())
+    assert set(rows) == set(calls) and all(r == "-1" for r in rows.values()), (rows, err)
+
+
+def test_swapped_folder_during_an_upload(real, box, secret):
+    """A folder is swapped for a symlink to the host, over and over, while files are written through it."""
+    folder = os.path.dirname(secret)
+    swapper = real.start(box, argv=["/bin/sh", "-c",
+                                    "cd /home/user; mkdir -p real; ln -sfn '%s' evil; mv -T real swap 2>/dev/null;"
+                                    "echo up; while :; do mv -T swap hold; mv -T evil swap; mv -T swap evil;"
+                                    " mv -T hold swap; done" % folder], user="root")
+    with swapper:
+        swapper.next()
+        stop = threading.Event()
+
+        def upload():
+            for i in range(150):
+                real.write(box, "/home/user/swap/planted%d" % i, b"x" * 1000)
+            stop.set()
+        threads = [threading.Thread(target=upload) for _ in range(2)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    assert not [n for n in os.listdir(folder) if n.startswith("planted")]
+
+
+def test_sandboxes_do_not_see_each_other(real):
+    one, two = real.create(), real.create()
+    real.write(one, "/tmp/mine", b"1")
+    real.write(one, "/home/user/mine", b"1")
+    assert read(real, two, "/tmp/mine").status == 404 and read(real, two, "/home/user/mine").status == 404
+    r = real.request("GET", "/files?path=/tmp/mine", real.identity(two) [:1] + [
+        ("E2b-Sandbox-Port", "49983"), ("X-Access-Token", one["envdAccessToken"])])
+    assert r.status == 401, "the token of one does not open another"
+
+
+def test_fork_bomb_and_memory(real, box):
+    """Another sandbox still works while one misbehaves, and a kill ends it."""
+    other = real.create()
+    s = real.start(box, argv=["/bin/sh", "-c", "for i in $(seq 60); do (while :; do :; done) & done; echo up; wait"])
+    with s:
+        s.next()
+        assert real.run(other, "echo fine")[1] == b"fine\n"
+    assert real.kill(box).status == 204
+
+
+def test_nothing_of_a_killed_sandbox_stays(real):
+    before = harness.Footprint()
+    box = real.create()
+    with real.start(box, "sleep 5000 & sleep 5001") as s:
+        s.next()
+        real.write(box, "f", b"x" * 100_000)
+        real.kill(box)
+    harness.nothing_new(before)
+    left = [d for d, _, _ in os.walk(real.cloud.state_dir) if box["sandboxID"] in d]
+    assert not left, left
+
+
+def test_kill_9_of_agentbox_local_cleans_up_at_the_next_start():
+    from conftest import built
+    built(harness.AGENTBOX_LOCAL)
+    from wire import Client
+    before = harness.Footprint()
+    home = harness.temp_dir("abl-")
+    one = harness.LocalCloud(folder=home, tls=False)
+    c = Client(one.plain_url, one.key)
+    box = c.create()
+    with c.start(box, "sleep 5002 & sleep 5003") as s:
+        s.next()
+    one.kill9()
+    two = harness.LocalCloud(folder=home, tls=False)
+    try:
+        c = Client(two.plain_url, two.key)
+        assert c.api("GET", "/v2/sandboxes").json() == []
+        harness.until(lambda: not [p for p in harness.Footprint().since(before) if "sleep 500" in p], 10,
+                      "the end of what the dead one had started")
+        two.stop()
+        harness.nothing_new(before)
+    finally:
+        if two.running():
+            two.kill9()
+        import shutil
+        shutil.rmtree(home, ignore_errors=True)

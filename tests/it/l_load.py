@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""Many clients, and bad ones: nothing leaks, the others do not notice, limits answer at once."""
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import harness
+from api import Api, ApiError
+from conftest import built
+from harness import until
+
+
+def attach_many(d, api, n, expect_served):
+    box = api.call("SandboxService.Create").id
+    c = api.call("CommandService.Start", sandbox=box, shell="sleep 300")
+    ref = {"command_id": c.command_id}
+    served, refused = [], []
+    streams = [api.stream("CommandService.Attach", command=ref, timeout=120) for _ in range(n)]
+    begin = time.monotonic()
+    for s in streams:
+        try:
+            assert next(s).WhichOneof("event") == "started"
+            served.append(s)
+        except ApiError as e:
+            assert (e.code, e.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY_STREAMS"), e
+            refused.append(e)
+    assert (len(served), len(refused)) == (expect_served, n - expect_served)
+    answered = time.monotonic() - begin
+    begin = time.monotonic()
+    assert api.call("SandboxService.Kill", sandbox=box).found
+    took = time.monotonic() - begin
+    for s in served:
+        *_, last = s
+        assert last.WhichOneof("event") == "exited"
+    return answered, took
+
+
+def test_1500_attach_on_one_channel(cloud):
+    built(harness.AGENTBOXD)
+    d = harness.Daemon(cloud)
+    try:
+        with Api(d.socket) as api:
+            _, took = attach_many(d, api, 1500, 1000)
+            assert took < (0.1 if "asan" not in harness.BUILD else 2.0), "Kill took %.3f s" % took
+    finally:
+        d.close()
+
+
+def test_max_streams_is_configurable(cloud):
+    built(harness.AGENTBOXD)
+    d = harness.Daemon(cloud, conf={"uid %d" % os.getuid(): {"max_streams": "1800"}})
+    try:
+        with Api(d.socket) as api:
+            attach_many(d, api, 1500, 1500)
+    finally:
+        d.close()
+
+
+def test_1000_idle_clients(daemon, api):
+    api.call("DaemonService.Status")
+    fds, rss = daemon.fds(), daemon.rss_kb()
+    idle = []
+    for _ in range(1000):
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(daemon.socket)
+        s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+        idle.append(s)
+    until(lambda: daemon.fds() >= fds + 900, 20, "the connections")
+    begin = time.monotonic()
+    api.call("DaemonService.Status")
+    assert time.monotonic() - begin < 1
+    if "asan" not in harness.BUILD:
+        assert (daemon.rss_kb() - rss) / 1000 < 40, "KiB a connection"
+    for s in idle:
+        s.close()
+    until(lambda: daemon.fds() <= fds + 8, 20, "the end of the connections")
+
+
+def test_client_that_never_reads(daemon, api):
+    """It asks for much and reads nothing: its own calls stall, the daemon's memory does not grow, others go on."""
+    box = api.call("SandboxService.Create").id
+    api.write_file(box, "big", b"x" * (8 << 20))
+    hwm = daemon.hwm_kb()
+    source = ("import sys, time; sys.path.insert(0, %r)\nfrom api import Api\na = Api(%r)\n"
+              "s = [a.stream('FileService.Read', sandbox=%r, path='big', timeout=600) for _ in range(20)]\n"
+              "[next(x) for x in s]\nprint('reading', flush=True)\ntime.sleep(600)\n" % (
+                  os.path.join(harness.ROOT, "tests", "lib"), daemon.socket, box))
+    p = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE)
+    try:
+        assert p.stdout.readline() == b"reading\n"
+        p.send_signal(signal.SIGSTOP)
+        for _ in range(20):
+            begin = time.monotonic()
+            assert api.run(box, "echo still")[1] == b"still\n"
+            assert time.monotonic() - begin < 5
+        if "asan" not in harness.BUILD:
+            assert daemon.hwm_kb() - hwm < 64 << 10
+    finally:
+        p.kill()
+        p.wait()
+        p.stdout.close()
+    until(lambda: api.call("DaemonService.Status").counts.streams == 0, 20, "the end of its streams")
+
+
+def test_client_killed_in_mid_call(daemon, cloud, api):
+    box = api.call("SandboxService.Create").id
+    fds = daemon.fds()
+    source = ("import sys; sys.path.insert(0, %r)\nfrom api import Api\na = Api(%r)\n"
+              "s = a.stream('CommandService.Run', sandbox=%r, shell='sleep 600')\nnext(s)\n"
+              "print('up', flush=True)\nnext(s)\n" % (
+                  os.path.join(harness.ROOT, "tests", "lib"), daemon.socket, box))
+    for _ in range(5):
+        p = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE)
+        assert p.stdout.readline() == b"up\n"
+        p.kill()
+        p.wait()
+        p.stdout.close()
+    until(lambda: not [c for c in api.call("CommandService.List", sandbox=box).commands if c.running], 30,
+          "the end of the commands whose caller died")
+    until(lambda: daemon.fds() <= fds + 4, 20, "its descriptors")
+    assert cloud.sandbox(box).fate is None
+
+
+def test_garbage_on_the_socket(daemon, api):
+    for junk in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\0" * 1000, os.urandom(5000),
+                 b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 100,
+                 b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + (b"\0\0\0\4\0\0\0\0\0" + b"\0\0\0\4\1\0\0\0\0") * 20000):
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(10)
+        s.connect(daemon.socket)
+        try:
+            s.sendall(junk)
+            s.shutdown(socket.SHUT_WR)
+            while s.recv(65536):
+                pass
+        except OSError:
+            pass
+        finally:
+            s.close()
+        assert api.call("DaemonService.Status", timeout=5).pid == daemon.pid
+
+
+def test_drain_has_an_end(cloud):
+    built(harness.AGENTBOXD)
+    d = harness.Daemon(cloud, conf={"daemon": {"drain_timeout": "1s"}})
+    with Api(d.socket) as api:
+        box = api.call("SandboxService.Create").id
+        s = api.stream("CommandService.Run", sandbox=box, shell="sleep 600")
+        next(s)
+        begin = time.monotonic()
+        d.stop(timeout=15)
+        assert time.monotonic() - begin < 10
+    d.close()
+    assert cloud.sandbox(box).fate is None, "a stop of the daemon ends no sandbox"
