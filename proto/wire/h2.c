@@ -21,8 +21,9 @@
 #define COST_FRAME	  1
 #define COST_SETTINGS	  2
 #define COST_RESET	  1
-#define COST_RESET_YOUNG  5		/* a request dropped before it was answered */
-#define COST_RESET_SENT	  5		/* a reset we had to send for the peer's mistake */
+#define DEAR_RESETS	  200u		/* empty the budget: those we had to send for the peer's mistake,
+					 * and requests dropped, not answered, within … */
+#define YOUNG_MS	  100u		/* … so long; later it is a client whose deadline came */
 #define REFUND_BYTES	  1024u
 #define REFUND_STREAM	  4
 
@@ -102,6 +103,7 @@ struct h2_stream *h2_stream_make(struct h2 *h)
 		return NULL;
 	s->magic = H2_STREAM_MAGIC;
 	s->h = h;
+	s->opened_ms = h->last_feed_ms;
 	s->head.max_n = s->trailers.max_n = h->o.head_max_n;
 	s->head.max_bytes = s->trailers.max_bytes = h->o.head_max_bytes;
 	buf_init(&s->in, 0);
@@ -260,6 +262,16 @@ static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *hd, void 
 	return 0;
 }
 
+static int64_t dear(const struct h2 *h)
+{
+	return MAX(h->o.glitch_burst / DEAR_RESETS, 1u);
+}
+
+static bool is_young(const struct h2_stream *s)
+{
+	return s->h->o.server && !s->responded && s->h->last_feed_ms - s->opened_ms < YOUNG_MS;
+}
+
 static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *f, void *user)
 {
 	struct h2 *h = user;
@@ -288,7 +300,7 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *f, void *user
 		h->goaway_code = f->goaway.error_code;
 		break;
 	case NGHTTP2_RST_STREAM:
-		spend(h, s && h->o.server && !s->responded ? COST_RESET_YOUNG : COST_RESET);
+		spend(h, s && is_young(s) ? dear(h) : COST_RESET);
 		break;
 	default:
 		break;
@@ -346,7 +358,7 @@ static int before_frame_send(nghttp2_session *ng, const nghttp2_frame *f, void *
 	} else if (f->hd.type == NGHTTP2_RST_STREAM) {
 		s = stream_of(user, f->hd.stream_id);
 		if (s && !s->reset_by_us)
-			spend(user, COST_RESET_SENT);
+			spend(user, dear(user));
 	}
 	return 0;
 }
@@ -464,8 +476,8 @@ int h2_new(const struct h2_options *o, uint64_t now_ms, struct h2 **ret)
 		h->o.head_max_n = 64;
 	if (!h->o.head_max_bytes)
 		h->o.head_max_bytes = 16 * 1024;
-	if (!h->o.glitch_burst)
-		h->o.glitch_burst = 1000;
+	if (!h->o.glitch_burst)	/* a client may give up all it has open at once, and again soon */
+		h->o.glitch_burst = MAX(1000u, 2 * h->o.max_streams);
 	if (!h->o.glitch_per_s)
 		h->o.glitch_per_s = 50;
 	h->tokens = h->o.glitch_burst;

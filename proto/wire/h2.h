@@ -55,7 +55,7 @@ struct h2_options {
 	uint32_t send_max;		/* unsent bytes per stream before room is 0; 0 = 256 KiB */
 	uint32_t head_max_n;		/* header fields per message; 0 = 64 */
 	uint32_t head_max_bytes;	/* 0 = 16 KiB */
-	uint32_t glitch_burst;		/* frames without progress; 0 = 1000 */
+	uint32_t glitch_burst;		/* frames without progress; 0 = 1000, at least 2 × max_streams */
 	uint32_t glitch_per_s;		/* 0 = 50 */
 };
 

@@ -31,6 +31,7 @@ struct h2_stream {
 	int32_t id;
 	struct h2 *h;
 	void *user;
+	uint64_t opened_ms;
 	struct list node, ready;
 	struct fields head, trailers, trailers_out;
 	struct buf in, out;
