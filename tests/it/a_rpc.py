@@ -130,7 +130,8 @@ def test_a_reader_that_stalls_holds_little(probe, api):
     for s in stalled:
         next(s)
     assert api.call("SandboxService.IsRunning", sandbox="x").running
-    assert probe.rss_kb() - before < 16 * 1024
+    if "asan" not in harness.BUILD:
+        assert probe.rss_kb() - before < 16 * 1024
     for s in stalled:
         s.cancel()
 
