@@ -43,7 +43,6 @@ struct boxes_options {
 	size_t n_templates;
 	bool no_idmap;			/* tests: as on a kernel without idmapped mounts */
 	bool no_cgroup;			/* tests: as without cgroups */
-	bool as_user;			/* tests: one mapped id, as for an ordinary user, though root */
 };
 
 /* r = 0, or -errno with the reason for a person ("… refuses user namespaces because …"). */

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages between the engine, the keeper and the inits: fixed structs over SOCK_SEQPACKET with
+ * descriptors beside them. All ends are forks of one image, so a struct is its own wire format.
+ */
+#ifndef AB_DAEMON_LOCAL_BOXPKT_H
+#define AB_DAEMON_LOCAL_BOXPKT_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "daemon/local/box.h"
+#include "daemon/local/cg.h"
+
+#define PKT_FDS_MAX  4u
+#define PKT_TEXT_MAX 320u
+
+/* CLOEXEC pair; the first end (the engine's) is non-blocking. */
+must_check int pkt_pair(int ret[2]);
+/* 0, -EAGAIN (non-blocking and full), -EPIPE (nobody there), -errno. The fds stay the caller's. */
+must_check int pkt_send(int sock, const void *p, size_t n, const int *fds, size_t n_fds);
+/* Bytes received, 0 at the end of file, -EAGAIN, -errno. A message of another size than `n` is
+ * -EBADMSG. Descriptors that do not come are -1. */
+must_check ssize_t pkt_recv(int sock, void *p, size_t n, int ret_fds[PKT_FDS_MAX]);
+/* The same for messages of any size up to `cap`; a longer one is -EBADMSG. */
+must_check ssize_t pkt_recv_any(int sock, void *p, size_t cap, int ret_fds[PKT_FDS_MAX]);
+void pkt_close_fds(int fds[PKT_FDS_MAX]);
+
+/* Moves a descriptor out of a variable, leaving -1. */
+static inline int pkt_take_fd(int *fd)
+{
+	int taken = *fd;
+
+	*fd = -1;
+	return taken;
+}
+
+/* --- engine and keeper --- */
+
+enum keep_op {
+	KEEP_CREATE,	/* > fd: the init's socket */
+	KEEP_REMOVE,	/* > the sandbox is dead: remove what is left of it */
+	KEEP_QUIT,	/* > remove everything and end */
+	KEEP_READY,	/* < r, text, facts */
+	KEEP_CREATED,	/* < fd: pidfd of the init */
+	KEEP_FAILED,	/* < r, text */
+	KEEP_REMOVED,	/* < r */
+};
+
+struct keep_req {
+	enum keep_op op;
+	uint64_t token;			/* of the box, chosen by the engine, never reused */
+	uint32_t id_slot;		/* which range of ids */
+	uint32_t template;		/* index */
+	uint64_t memory_bytes;
+	uint32_t max_pids, cpus;
+	char id[BOX_ID_MAX + 1];
+	char hostname[BOX_ID_MAX + 1];
+};
+
+/* What the trial found out. */
+struct box_facts {
+	bool as_user;		/* one id is mapped */
+	bool idmap;
+	bool usr_writable;
+	struct cg_roots cg;
+};
+
+struct keep_rep {
+	enum keep_op op;
+	uint64_t token;
+	int r;
+	char text[PKT_TEXT_MAX];
+	struct box_facts facts;
+};
+
+/* --- engine and init --- */
+
+enum init_op {
+	INIT_READY,	/* < fd: handle on the root */
+	INIT_FAILED,	/* < r = -errno, text */
+	INIT_SPAWN,	/* > id; fds: arguments, and stdin, stdout, stderr unless a pty */
+	INIT_STARTED,	/* < id, a = pid; fd: pty master if one was asked for */
+	INIT_NOT_STARTED, /* < id, a = enum box_spawn_error, r = errno */
+	INIT_ENDED,	/* < id, a = wait status */
+	INIT_SIGNAL,	/* > id, a = signal */
+	INIT_WORKER,	/* > fd: the socket of a file worker */
+	INIT_SOCKET,	/* > id, a = family, b = type; < id, r, fd */
+};
+
+struct init_msg {
+	enum init_op op;
+	uint32_t id;
+	int32_t a, b;
+	int32_t r;
+	char text[PKT_TEXT_MAX];
+};
+
+#endif
