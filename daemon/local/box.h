@@ -65,7 +65,7 @@ bool boxes_has_template(const struct boxes *bs, const char *name);
 struct box_capability {
 	const char *name;	/* stable, "idmapped-mounts" */
 	bool available;
-	char text[160];		/* what that means here */
+	char text[320];		/* what that means here */
 };
 
 #define BOX_CAPABILITIES_MAX 24u

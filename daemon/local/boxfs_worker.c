@@ -253,8 +253,8 @@ static int list_one(struct fsw *w, int fd, const char *report, const char *name,
 
 static int list_dir(struct fsw *w, int fd, const char *report, uint32_t depth)
 {
-	char **names;
-	size_t n;
+	char **names = NULL;
+	size_t n = 0;
 	int r = names_read(fd, &names, &n);
 
 	if (r < 0)

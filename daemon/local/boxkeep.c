@@ -242,7 +242,7 @@ static noreturn_ void become_init(const struct making *m, int sock)
 		failed.r = -e.err;
 		failed.a = (int32_t)e.stage;
 		ns_explain(&e, &m->plan, failed.text, sizeof(failed.text));
-		(void)pkt_send(SOCK_FD, &failed, sizeof(failed), NULL, 0);
+		(void)!pkt_send(SOCK_FD, &failed, sizeof(failed), NULL, 0);
 		_exit(1);
 	}
 	spawn_run(SOCK_FD, m->plan.as_user);
@@ -322,6 +322,14 @@ static int empty_folder(const struct keeper *k, const char *name)
 
 /* --- start --- */
 
+static bool is_ours(const struct cg_roots *cg, const char *dir)
+{
+	for (enum cg_ctl c = 0; c < CG_N; c++)
+		if (str_eq(cg->dir[c], dir))
+			return true;
+	return false;
+}
+
 /* The groups of an earlier life, one path a line; then ours are written there. */
 static int exchange_groups(const struct keeper *k)
 {
@@ -335,16 +343,13 @@ static int exchange_groups(const struct keeper *k)
 			if (!end)
 				break;
 			*end = '\0';
-			cg_destroy(s);
+			cg_destroy(s, is_ours(cg, s));
 		}
 		free(old);
 	}
 	for (enum cg_ctl c = 0; c < CG_N; c++)
-		if (cg->dir[c][0]) {
-			/* Removed with the old ones if its name is the same. */
-			(void)mkdir(cg->dir[c], 0755);
+		if (cg->dir[c][0])
 			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s\n", cg->dir[c]);
-		}
 	return fd_write_file(k->dir_fd, "cgroups", list, used, 0600);
 }
 
@@ -376,7 +381,7 @@ static int start_folders(struct keeper *k)
 	if (r < 0)
 		return r;
 	/* One rename each, removed beside us: old trees must not delay the start. */
-	(void)box_rmtree(k->dir_fd, "old");
+	(void)!box_rmtree(k->dir_fd, "old");
 	(void)mkdirat(k->dir_fd, "old", 0700);
 	(void)renameat(k->dir_fd, "boxes", k->dir_fd, "old/boxes");
 	(void)renameat(k->dir_fd, "trash", k->dir_fd, "old/trash");
@@ -635,9 +640,10 @@ static void on_request(struct keeper *k)
 static void let_go(int sock)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int high = fcntl(sock, F_DUPFD_CLOEXEC, SOCK_FD + 1);
 
-	if (null < 0 || dup2(sock, SOCK_FD) < 0 || dup2(null, STDIN_FILENO) < 0 ||
-	    dup2(null, STDOUT_FILENO) < 0 || close_range(SOCK_FD + 1, ~0u, 0) < 0)
+	if (null < 0 || high < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
+	    dup2(high, SOCK_FD) < 0 || close_range(SOCK_FD + 1, ~0u, 0) < 0)
 		_exit(1);
 	(void)fcntl(SOCK_FD, F_SETFD, FD_CLOEXEC);
 	if (chdir("/") < 0)

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,9 @@
 
 #define CG_FILE_MAX	(1024u * 1024)	/* of a /proc or control file we read */
 #define CG_PERIOD_US	100000u
+#define CG_DEPTH_MAX	8
+#define CG_REMOVE_TRIES 50
+#define CG_REMOVE_PAUSE_MS 5
 #define CG_HOME_SUFFIX	"/agentbox-supervisor"
 
 static const char *const v1_names[CG_N] = {
@@ -301,8 +305,8 @@ static void kill_processes(const char *dir)
 	}
 }
 
-/* Kills and removes a group with its children (one level is all we ever make). */
-static void destroy(const char *dir, int depth)
+/* Kills and removes a group with its children. The killed leave a moment later: it asks again. */
+static void destroy(const char *dir, bool only_children, int depth)
 {
 	DIR *d = opendir(dir);
 	struct dirent *e;
@@ -310,26 +314,32 @@ static void destroy(const char *dir, int depth)
 
 	if (!d)
 		return;
-	while (depth < 8 && (e = readdir(d)))
+	while (depth < CG_DEPTH_MAX && (e = readdir(d)))
 		if (e->d_type == DT_DIR && e->d_name[0] != '.' && path_of(sub, dir, e->d_name, "") == 0)
-			destroy(sub, depth + 1);
+			destroy(sub, false, depth + 1);
 	closedir(d);
-	kill_processes(dir);
-	(void)put(dir, "", "cgroup.freeze", "0");
-	(void)put(dir, "", "freezer.state", "THAWED");
-	(void)rmdir(dir);
+	if (only_children)
+		return;
+	for (int i = 0; i < CG_REMOVE_TRIES; i++) {
+		kill_processes(dir);
+		(void)put(dir, "", "cgroup.freeze", "0");
+		(void)put(dir, "", "freezer.state", "THAWED");
+		if (rmdir(dir) == 0 || errno != EBUSY)
+			return;
+		(void)poll(NULL, 0, CG_REMOVE_PAUSE_MS);
+	}
 }
 
-void cg_destroy(const char *dir)
+void cg_destroy(const char *dir, bool only_children)
 {
-	destroy(dir, 0);
+	destroy(dir, only_children, 0);
 }
 
 void cg_teardown(const struct cg_roots *roots)
 {
 	for (enum cg_ctl c = 0; c < CG_N; c++)
 		if (roots->dir[c][0])
-			destroy(roots->dir[c], 0);
+			destroy(roots->dir[c], false, 0);
 }
 
 /* --- one sandbox --- */

@@ -46,7 +46,7 @@ void cg_setup(const char *name, struct cg_roots *ret);
 /* Removes the parents and everything in them; kills what still runs there. */
 void cg_teardown(const struct cg_roots *roots);
 /* The same for one parent, known by its path from an earlier life. */
-void cg_destroy(const char *dir);
+void cg_destroy(const char *dir, bool only_children);
 /* Takes the caller back to where cg_setup() found it. */
 void cg_leave(const struct cg_roots *roots);
 

@@ -8,10 +8,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/securebits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -98,17 +102,46 @@ int nsmount_layers(const struct ns_plan *p, int userns_fd)
 }
 
 /*
+ * An overlay does its own work (work folders, whiteouts) with the ids of whoever mounted it, and ours
+ * do not exist in an id-mapped layer: mount as the sandbox's root, without losing capabilities.
+ */
+static int mount_as(uint32_t id, const char *to, const char *opts)
+{
+	int r = 0;
+
+	if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+		return -errno;
+	(void)setfsgid(id);
+	(void)setfsuid(id);
+	if (mount("overlay", to, "overlay", MS_NOSUID | MS_NODEV, opts) < 0)
+		r = -errno;
+	(void)setfsuid(0);
+	(void)setfsgid(0);
+	if (prctl(PR_SET_SECUREBITS, 0, 0, 0, 0) < 0)
+		return -errno;
+	return r;
+}
+
+/*
  * "volatile" spares the sync of the whole disk when a sandbox is removed: its layer is never used
  * again after a crash. "redirect_dir" lets folders of the lower layers be renamed.
  */
 static int overlay(const struct ns_plan *p, const char *lowers, const char *up, const char *work,
 		   const char *to)
 {
+	struct statvfs fs;
 	char opts[512];
+	int r;
 
 	snprintf(opts, sizeof(opts), "lowerdir=%s,upperdir=lay/%s,workdir=lay/%s,volatile,%s", lowers, up,
 		 work, p->as_user ? "userxattr" : "redirect_dir=on");
-	return mount("overlay", to, "overlay", MS_NOSUID | MS_NODEV, opts) < 0 ? -errno : 0;
+	r = mount_as(p->idmap ? p->first_id : 0, to, opts);
+	if (r < 0)
+		return r;
+	/* A layer it cannot write to makes an overlay read-only instead of failing. */
+	if (statvfs(to, &fs) < 0)
+		return -errno;
+	return fs.f_flag & ST_RDONLY ? -EROFS : 0;
 }
 
 int nsmount_root(const struct ns_plan *p)

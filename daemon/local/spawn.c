@@ -254,6 +254,12 @@ static int start(struct init *in, uint32_t id, const struct args *a, const int f
 	if (a->head->pty) {
 		r = open_pty(a->head, in->as_user, &master, &slave);
 		std[0] = std[1] = std[2] = slave;
+	} else if (a->head->stdin_null) {
+		slave = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		r = slave < 0 ? -errno : 0;
+		std[0] = slave;
+		std[1] = fds[1];
+		std[2] = fds[2];
 	}
 	if (r < 0)
 		return r;
@@ -308,7 +314,7 @@ static void on_status(struct init *in, struct child *c)
 
 /* --- ending --- */
 
-static void on_exit(struct init *in, pid_t pid, int status)
+static void on_ended(struct init *in, pid_t pid, int status)
 {
 	for (size_t i = 0; i < in->n; i++) {
 		struct init_msg m = { .op = INIT_ENDED, .a = status };
@@ -335,7 +341,7 @@ static void reap(struct init *in)
 	while (read(in->sig_fd, &si, sizeof(si)) > 0)
 		;
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		on_exit(in, pid, status);
+		on_ended(in, pid, status);
 }
 
 static void on_signal(struct init *in, const struct init_msg *m)

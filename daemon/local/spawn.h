@@ -21,6 +21,7 @@ struct spawn_head {
 	uint32_t n_args, n_envs;
 	uint32_t bytes;		/* of the strings together */
 	uint16_t pty, cols, rows;
+	uint16_t stdin_null;	/* then only stdout and stderr are passed */
 };
 
 /* Serves until the socket ends. The caller has been through ns_setup(). */

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sandboxes as this process may make them: by root with a range of ids each, by an ordinary user with
+ * one. `AGENTBOX_TEST_UID=N` (set by the meson test "box_user") drops to that uid first.
+ */
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "box_fixture.h"
+
+static struct fix fix;
+static bool is_root;
+
+static struct fix *engine(void)
+{
+	if (!fix.bs) {
+		struct waited w;
+
+		fix_make_dir(&fix);
+		w = fix_start(&fix, NULL);
+		if (w.r < 0) {
+			fprintf(stderr, "skipped: %s\n", w.why);
+			exit(77);
+		}
+	}
+	return &fix;
+}
+
+TEST(runs_a_command)
+{
+	struct fix *f = engine();
+	struct box *b = fix_box(f, "one");
+
+	expect(f, b, "user", "echo out; echo err >&2; exit 7", "out\n", 7);
+	expect(f, b, "root", "id -u; id -g", "0\n0\n", 0);
+	expect(f, b, "user", "id -u; id -un; id -gn", "1000\nuser\nuser\n", 0);
+	expect(f, b, "user", "echo $HOME-$PATH-$FOO; env | wc -l", NULL, 0);
+	expect(f, b, "user", "cd ~user && touch x && stat -c %U:%G x && touch /x 2>/dev/null", "user:user\n", 1);
+	expect(f, b, "user", "exec /no/such", NULL, 127);
+	expect(f, b, "root", "hostname; cat /etc/hostname | wc -l", "one\n1\n", 0);
+	fix_destroy(f, b);
+}
+
+TEST(exit_by_signal)
+{
+	struct fix *f = engine();
+	struct box *b = fix_box(f, "sig");
+	struct ran r = fix_run(f, b, "user", "kill -9 $$");
+
+	CHECK(!r.x.exited);
+	CHECK_INT(r.x.sig, 9);
+	ran_fini(&r);
+	fix_destroy(f, b);
+}
+
+TEST(missing_program_folder_user)
+{
+	struct fix *f = engine();
+	struct box *b = fix_box(f, "missing");
+	struct box_user u;
+	struct box_proc_options o = { .cmd = "no-such-program", .cwd = "/", .user = &u };
+	struct ran r;
+
+	CHECK_INT(box_user_lookup(b, "nosuch", &u), -ENOENT);
+	CHECK_INT(box_user_lookup(b, "0", &u), -ENOENT);
+	CHECK_INT(box_user_lookup(b, "user", &u), 0);
+	CHECK_STR(u.home, "/home/user");
+	r = fix_run_with(f, b, &o);
+	CHECK_INT(r.x.code, 127);
+	ran_fini(&r);
+	o.cwd = "/nope";
+	r = fix_run_with(f, b, &o);
+	CHECK_INT(r.error, BOX_SPAWN_CWD);
+	ran_fini(&r);
+	fix_destroy(f, b);
+}
+
+TEST(input_and_its_end)
+{
+	struct fix *f = engine();
+	struct box *b = fix_box(f, "input");
+	struct ran r = { .out = BUF_NULL };
+	struct box_user u;
+	struct box_proc_options o = { .cmd = "cat", .cwd = "/", .user = &u, .stdin_pipe = true };
+	struct box_proc *p;
+	int in, out;
+
+	CHECK_INT(box_user_lookup(b, "user", &u), 0);
+	p = fix_start_proc(f, b, &o, &r);
+	in = box_proc_take_fd(p, BOX_STDIN);
+	out = box_proc_take_fd(p, BOX_STDOUT);
+	CHECK_INT(write(in, "ab\n", 3), 3);
+	PUMP_UNTIL(f, (fix_read(out, &r.out), buf_len(&r.out) == 3));
+	CHECK(!r.ended);
+	fd_close(in);
+	PUMP_UNTIL(f, r.ended);
+	CHECK_INT(r.x.code, 0);
+	CHECK(box_proc_has_ended(p));
+	CHECK_INT(box_proc_signal(p, SIGTERM), -ESRCH);
+	fd_close(out);
+	box_proc_free(p);
+	ran_fini(&r);
+
+	/* Without a pipe it reads an end at once. */
+	o.stdin_pipe = false;
+	r = fix_run_with(f, b, &o);
+	CHECK_INT(r.x.code, 0);
+	ran_fini(&r);
+	fix_destroy(f, b);
+}
+
+TEST(signals_reach_the_main_process)
+{
+	struct fix *f = engine();
+	struct box *b = fix_box(f, "kill");
+	struct ran r = { .out = BUF_NULL };
+	const char *args[] = { "1000" };
+	struct box_user u;
+	struct box_proc_options o = { .cmd = "sleep", .args = args, .n_args = 1, .cwd = "/", .user = &u };
+	struct box_proc *p;
+
+	CHECK_INT(box_user_lookup(b, "user", &u), 0);
+	p = fix_start_proc(f, b, &o, &r);
+	CHECK_INT(box_proc_signal(p, SIGTERM), 0);
+	PUMP_UNTIL(f, r.ended);
+	CHECK_INT(r.x.sig, SIGTERM);
+	box_proc_free(p);
+	fix_destroy(f, b);
+}
+
+TEST(terminal)
+{
+	struct fix *f = engine();
+	struct box *b = fix_box(f, "pty");
+	struct ran r = { .out = BUF_NULL };
+	const char *args[] = { "-c", "tty; stty size; read x; stty size; echo got $x" };
+	struct box_user u;
+	struct box_proc_options o = { .cmd = "/bin/bash", .args = args, .n_args = 2, .cwd = "/", .user = &u,
+				      .pty = true, .cols = 80, .rows = 24 };
+	struct box_proc *p;
+	int tty;
+
+	CHECK_INT(box_user_lookup(b, "user", &u), 0);
+	p = fix_start_proc(f, b, &o, &r);
+	tty = box_proc_take_fd(p, BOX_PTY);
+	CHECK(tty >= 0);
+	CHECK_INT(box_proc_take_fd(p, BOX_STDOUT), -1);
+	PUMP_UNTIL(f, (fix_read(tty, &r.out), buf_len(&r.out) >= 19));
+	CHECK_INT(box_pty_resize(tty, 120, 40), 0);
+	CHECK_INT(write(tty, "hello\n", 6), 6);
+	PUMP_UNTIL(f, (fix_read(tty, &r.out), r.ended));
+	(void)fix_read(tty, &r.out);
+	CHECK_INT(buf_put(&r.out, "", 1), 0);
+	CHECK(strstr((const char *)buf_data(&r.out), "/dev/pts/0\r\n24 80\r\n"));
+	CHECK(strstr((const char *)buf_data(&r.out), "40 120\r\ngot hello\r\n"));
+	fd_close(tty);
+	box_proc_free(p);
+	ran_fini(&r);
+	fix_destroy(f, b);
+}
+
+TEST(much_output_right_before_the_end)
+{
+	struct fix *f = engine();
+	struct box *b = fix_box(f, "much");
+	struct ran r = fix_run(f, b, "user",
+			       "head -c 1048576 /dev/zero; head -c 1048576 /dev/zero >&2; exit 3");
+
+	CHECK_INT(r.x.code, 3);
+	CHECK_INT(buf_len(&r.out), 1048577);
+	CHECK_INT(buf_len(&r.err), 1048577);
+	ran_fini(&r);
+	fix_destroy(f, b);
+}
+
+/* --- confinement --- */
+
+TEST(the_host_is_not_there)
+{
+	struct fix *f = engine();
+	struct box *b = fix_box(f, "jail");
+	char script[512];
+
+	snprintf(script, sizeof(script), "cat %s 2>/dev/null; ls -d %s 2>/dev/null; ls /work /mnt/* 2>/dev/null; true",
+		 f->secret, f->dir);
+	expect(f, b, "root", script, "", 0);
+	expect(f, b, "root", "ls -A /root /tmp /srv /var/tmp | grep -v '^/\\|^$\\|^[.]'; true", "", 0);
+	expect(f, b, "root", "ls /proc/1/root/ 2>/dev/null | grep -c work", "0\n", 1);
+	expect(f, b, "root", "cat /proc/1/environ /proc/1/maps 2>/dev/null | wc -c", "0\n", 0);
+	expect(f, b, "root", "tr '\\0' ' ' </proc/1/cmdline | grep -c test_", "0\n", 1);
+	expect(f, b, "root", "cat /etc/shadow /etc/ssh/* 2>/dev/null | wc -c", "0\n", 0);
+	expect(f, b, "root", "ls /sys | wc -l", "0\n", 0);
+	fix_destroy(f, b);
+}
+
+TEST(no_way_out)
+{
+	struct fix *f = engine();
+	struct box *b = fix_box(f, "out");
+	char script[512];
+
+	expect(f, b, "root", "mknod /tmp/disk b 254 0 2>/dev/null; mknod /tmp/disk2 b 8 0 2>/dev/null; "
+			     "head -c 1 /tmp/disk /tmp/disk2 2>/dev/null | wc -c", "0\n", 0);
+	expect(f, b, "root", "mount -t tmpfs none /mnt 2>/dev/null", NULL, 32);
+	expect(f, b, "root", "umount /proc 2>/dev/null", NULL, 32);
+	expect(f, b, "user", "unshare -Ur true 2>/dev/null", NULL, 1);
+	expect(f, b, "root", "unshare -U true 2>/dev/null || unshare -m true 2>/dev/null", NULL, 1);
+	expect(f, b, "root", "echo b >/proc/sysrq-trigger 2>/dev/null; "
+			     "echo x 2>/dev/null >/proc/sys/kernel/core_pattern; cat /proc/sys/kernel/core_pattern | grep -c ^x$",
+	       "0\n", 1);
+	expect(f, b, "root", "head -c 1 /proc/kcore 2>/dev/null | wc -c; grep NoNewPrivs: /proc/self/status | cut -f2; "
+			     "grep Seccomp: /proc/self/status | cut -f2", "0\n1\n2\n", 0);
+	/* Only its own processes are there to be seen or signalled. */
+	snprintf(script, sizeof(script), "kill -0 %d 2>/dev/null && echo alive; ls -d /proc/[0-9]* | wc -l | "
+					 "awk '$1 < 10 { print \"few\" }'", (int)getpid());
+	expect(f, b, "root", script, "few\n", 0);
+	expect(f, b, "root", "kill -9 1; kill -9 -1; true", NULL, 0);
+	expect(f, b, "root", "echo still here", "still here\n", 0);
+	/* A network of its own, with loopback alone. */
+	expect(f, b, "root", "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", "lo\n", 0);
+	expect(f, b, "user", "exec 3<>/dev/tcp/127.0.0.1/1", NULL, 1);
+	expect(f, b, "root", "python3 -c 'import socket\ntry:\n socket.socket(40, 1)\nexcept OSError as e: print(e.errno)'",
+	       "97\n", 0);
+	fix_destroy(f, b);
+}
+
+TEST(usr_can_be_changed_inside_only)
+{
+	struct fix *f = engine();
+	struct box_capability c[BOX_CAPABILITIES_MAX];
+	struct box *b = fix_box(f, "usr");
+	size_t n = boxes_capabilities(f->bs, c);
+	bool writable = false;
+
+	for (size_t i = 0; i < n; i++)
+		if (str_eq(c[i].name, "usr-writable"))
+			writable = c[i].available;
+	if (writable) {
+		expect(f, b, "root", "echo x >/usr/bin/agentbox-test-marker && cat /usr/bin/agentbox-test-marker; "
+				     "rm /usr/bin/yes && ls /usr/bin/yes 2>/dev/null", "x\n", 2);
+		CHECK(access("/usr/bin/agentbox-test-marker", F_OK) < 0);
+		CHECK(access("/usr/bin/yes", F_OK) == 0);
+	}
+	if (is_root)
+		expect(f, b, "user", "echo x 2>/dev/null >/usr/bin/other", NULL, 1);
+	fix_destroy(f, b);
+	b = fix_box(f, "usr");
+	expect(f, b, "root", "test -e /usr/bin/agentbox-test-marker", NULL, 1);
+	fix_destroy(f, b);
+}
+
+TEST(a_fork_bomb_is_held)
+{
+	struct fix *f = engine();
+	const struct box_options o = { .id = "bomb", .template = "base", .max_pids = 40,
+				       .memory_bytes = 256u << 20 };
+	struct box *b = fix_box_with(f, &o);
+
+	/* dash gives up when it cannot fork; without a limit this would never end. */
+	expect(f, b, "user", "exec dash -c 'while :; do sleep 100 >/dev/null 2>&1 & done' 2>/dev/null",
+	       NULL, 2);
+	fix_destroy(f, b);
+}
+
+/* --- what stays --- */
+
+static bool tree_mentions(const char *file, const char *word)
+{
+	char *text;
+	size_t n;
+	bool found;
+
+	CHECK_INT(fd_read_file(AT_FDCWD, file, 16u << 20, &text, &n), 0);
+	found = strstr(text, word) != NULL;
+	free(text);
+	return found;
+}
+
+TEST(nothing_stays)
+{
+	struct fix *f = engine();
+	struct box *b = fix_box(f, "gone");
+	struct ran r = { .out = BUF_NULL };
+	const char *args[] = { "-c", "sleep 1000 & setsid sleep 1001 & mkdir -p /tmp/a/b; chmod 000 /tmp/a; wait" };
+	struct box_user u;
+	struct box_proc_options o = { .cmd = "bash", .args = args, .n_args = 2, .cwd = "/", .user = &u };
+	struct box_proc *p;
+	char path[256];
+	int killed = 0;
+
+	CHECK_INT(box_user_lookup(b, "user", &u), 0);
+	p = fix_start_proc(f, b, &o, &r);
+	expect(f, b, "user", "until pgrep -f 'sleep 1001' >/dev/null; do :; done", NULL, 0);
+	fix_destroy(f, b);
+	CHECK(r.ended && !r.x.exited && r.x.sig == 9);
+	box_proc_free(p);
+	CHECK(!tree_mentions("/proc/self/mountinfo", f->dir));
+	snprintf(path, sizeof(path), "%s/engine/boxes", f->dir);
+	CHECK_INT(rmdir(path), 0);		/* empty */
+	CHECK_INT(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/engine/trash", f->dir);
+	killed = rmdir(path);
+	CHECK_INT(killed, 0);
+	CHECK_INT(mkdir(path, 0700), 0);
+	fix_stop(f);
+	*f = (struct fix){ 0 };
+}
+
+TEST(destroyed_while_being_made)
+{
+	struct fix *f = engine();
+	const struct box_options o = { .id = "early", .template = "base" };
+	struct waited made = { 0 }, gone = { 0 };
+	struct box *b;
+
+	CHECK_INT(box_new(f->bs, &o, on_done, &made, &b), 0);
+	box_destroy(b, on_done, &gone);
+	CHECK(!made.done && !gone.done);
+	PUMP_UNTIL(f, gone.done);
+	CHECK(made.done);
+	CHECK_INT(made.r, -ECANCELED);
+	CHECK_INT(gone.r, 0);
+
+	made = gone = (struct waited){ 0 };
+	CHECK_INT(box_new(f->bs, &o, on_done, &made, &b), 0);
+	CHECK(loop_once(f->loop, 0) >= 0);
+	box_destroy(b, on_done, &gone);
+	PUMP_UNTIL(f, gone.done);
+	CHECK(made.done);
+	CHECK_INT(gone.r, 0);
+}
+
+TEST(refusals)
+{
+	struct fix *f = engine();
+	struct box_options o = { .id = "Bad_Id", .template = "base" };
+	struct waited w = { 0 };
+	struct box *b, *other;
+
+	CHECK_INT(box_new(f->bs, &o, on_done, &w, &b), -EINVAL);
+	o.id = "fine";
+	o.template = "nosuch";
+	CHECK_INT(box_new(f->bs, &o, on_done, &w, &b), -ENOENT);
+	b = fix_box(f, "fine");
+	o.template = "base";
+	CHECK_INT(box_new(f->bs, &o, on_done, &w, &other), -EEXIST);
+	fix_destroy(f, b);
+}
+
+TEST(many_at_once)
+{
+	enum { N = 40 };
+	struct fix *f = engine();
+	struct waited made[N], gone[N];
+	struct box *b[N];
+	uint64_t t0 = clock_boot_ms(), t1, t2;
+	char id[16];
+
+	memset(made, 0, sizeof(made));
+	memset(gone, 0, sizeof(gone));
+	for (int i = 0; i < N; i++) {
+		struct box_options o = { .id = id, .template = "base" };
+
+		snprintf(id, sizeof(id), "many%d", i);
+		CHECK_INT(box_new(f->bs, &o, on_done, &made[i], &b[i]), 0);
+	}
+	for (int i = 0; i < N; i++) {
+		PUMP_UNTIL(f, made[i].done);
+		CHECK_INT(made[i].r, 0);
+	}
+	t1 = clock_boot_ms();
+	expect(f, b[N - 1], "user", "echo hi", "hi\n", 0);
+	for (int i = 0; i < N; i++)
+		box_destroy(b[i], on_done, &gone[i]);
+	for (int i = 0; i < N; i++) {
+		PUMP_UNTIL(f, gone[i].done);
+		CHECK_INT(gone[i].r, 0);
+	}
+	t2 = clock_boot_ms();
+	printf("%d boxes: made in %llu ms, removed in %llu ms\n", N, (unsigned long long)(t1 - t0),
+	       (unsigned long long)(t2 - t1));
+}
+
+TEST(one_by_one)
+{
+	struct fix *f = engine();
+	uint64_t made = 0, gone = 0;
+
+	for (int i = 0; i < 10; i++) {
+		uint64_t t0 = clock_boot_us();
+		struct box *b = fix_box(f, "timed");
+
+		made += clock_boot_us() - t0;
+		t0 = clock_boot_us();
+		fix_destroy(f, b);
+		gone += clock_boot_us() - t0;
+	}
+	printf("a box: made in %llu us, removed in %llu us\n", (unsigned long long)made / 10,
+	       (unsigned long long)gone / 10);
+}
+
+TEST(the_end)
+{
+	struct fix *f = engine();
+	struct box_capability c[BOX_CAPABILITIES_MAX];
+	size_t n = boxes_capabilities(f->bs, c);
+
+	for (size_t i = 0; i < n; i++)
+		printf("%-16s %-3s %s\n", c[i].name, c[i].available ? "yes" : "no", c[i].text);
+	(void)fix_box(f, "left");	/* removed by the end of the engine */
+	fix_stop(f);
+}
+
+__attribute__((constructor(101))) static void choose_user(void)
+{
+	const char *s = getenv("AGENTBOX_TEST_UID");
+	uint64_t uid = 0;
+
+	if (s && geteuid() == 0) {
+		CHECK_INT(str_u64(s, strlen(s), 65535, &uid), 0);
+		if (setgid((gid_t)uid) < 0 || setuid((uid_t)uid) < 0)
+			exit(77);
+	}
+	is_root = geteuid() == 0;
+}
+
+TEST_MAIN()
