@@ -261,8 +261,6 @@ static int send_create(struct box *b)
 		return r;
 	b->sock = pair[0];
 	r = watch_init(&b->watch, b->boxes->loop, b->sock, on_init_readable, b);
-	if (r == 0)
-		r = watch_set(&b->watch, WATCH_READ);
 	if (r < 0) {
 		fd_close(pair[1]);
 		return r;
@@ -306,6 +304,8 @@ static void on_created(struct box *b, int pidfd)
 	r = watch_init(&b->pid_watch, b->boxes->loop, pidfd, on_init_dead, b);
 	if (r == 0)
 		r = watch_set(&b->pid_watch, WATCH_READ);
+	if (r == 0)	/* the init may have spoken before the keeper did: heard only now */
+		r = watch_set(&b->watch, WATCH_READ);
 	if (r < 0 || b->destroying)
 		kill_init(b);
 	if (r < 0)

@@ -36,7 +36,7 @@ size_t boxes_capabilities(const struct boxes *bs, struct box_capability ret[BOX_
 	    "user's");
 	add(&l, "idmapped-mounts", f->idmap, "layers are id-mapped, nothing is copied",
 	    f->as_user ? "not for ordinary users" : "the layer is shifted by chown; /usr shows as nobody's");
-	add(&l, "usr-writable", f->usr_writable && (f->as_user || f->idmap),
+	add(&l, "usr-writable", f->usr_writable,
 	    "/usr inside can be changed, in the sandbox only", "/usr is read-only inside");
 	add(&l, "memory-limit", cg_has_memory(cg), "by cgroup", "no memory cgroup can be used");
 	add(&l, "process-limit", true, cg_has_pids(cg) ? "by cgroup" : "by RLIMIT_NPROC", "");

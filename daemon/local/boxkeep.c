@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -37,6 +38,7 @@
 #define TRIAL_WAIT_MS	  10000
 #define REMOVE_TRIES	  100
 #define REMOVE_PAUSE_MS	  5
+#define LOCK_TRIES	  4000	/* times REMOVE_PAUSE_MS: 20 s */
 #define SOCK_FD		  3	/* of the keeper and of each init */
 #define NAME_SIZE	  (BOX_ID_MAX + 24u)
 
@@ -50,16 +52,17 @@ struct keeper {
 	const struct keep_options *o;
 	struct box_facts facts;
 	char dir[PATH_MAX];	/* STATE/engine */
-	int dir_fd, trash_fd, sig_fd;
+	int dir_fd, trash_fd, sig_fd, lock_fd;
 	struct kid *kids;
 	size_t n, cap;
 };
 
-static void say(const struct keeper *k, const struct keep_rep *rep, int fd)
+static noreturn_ void quit(struct keeper *k);
+
+static void say(struct keeper *k, const struct keep_rep *rep, int fd)
 {
 	if (pkt_send(SOCK_FD, rep, sizeof(*rep), &fd, fd >= 0) < 0)
-		_exit(0);
-	(void)k;
+		quit(k);
 }
 
 static int kid_add(struct keeper *k, struct kid kid)
@@ -398,6 +401,30 @@ static int start_folders(struct keeper *k)
 	return k->trash_fd < 0 ? -errno : 0;
 }
 
+/*
+ * One keeper at a time: that of a killed engine is still removing what its sandboxes left, by the
+ * same names as ours. The lock is on a folder that is never removed; it is held until we end.
+ */
+static int take_over(struct keeper *k)
+{
+	char dir[PATH_MAX];
+	int r = text(dir, sizeof(dir), k->o->state_dir, "templates", "");
+
+	if (r == 0)
+		r = fd_mkdirs(dir, 0700);
+	if (r < 0)
+		return r;
+	k->lock_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (k->lock_fd < 0)
+		return -errno;
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (flock(k->lock_fd, LOCK_EX | LOCK_NB) == 0)
+			return 0;
+		(void)poll(NULL, 0, REMOVE_PAUSE_MS);
+	}
+	return -EBUSY;
+}
+
 /* Unpacks an archive again only when it has changed. */
 static int unpack(int dir_fd, const char *dir, const struct keep_template *t)
 {
@@ -450,21 +477,15 @@ static int prepare_template(const struct keeper *k, const char *dir, int dir_fd,
 
 static int prepare_templates(const struct keeper *k, char why[PKT_TEXT_MAX])
 {
-	scoped(fd_closep) int fd = -1;
 	char dir[PATH_MAX];
 	int r = text(dir, sizeof(dir), k->o->state_dir, "templates", "");
 
-	if (r == 0)
-		r = fd_mkdirs(dir, 0700);
 	if (r < 0)
 		return r;
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
 	for (size_t i = 0; i < k->o->n_templates; i++) {
 		const struct keep_template *t = &k->o->templates[i];
 
-		r = t->path ? prepare_template(k, dir, fd, t) : 0;
+		r = t->path ? prepare_template(k, dir, k->lock_fd, t) : 0;
 		if (r < 0) {
 			snprintf(why, PKT_TEXT_MAX, "template %s: cannot prepare %s: %s", t->name, t->path,
 				 strerror(-r));
@@ -519,15 +540,15 @@ static int trial(struct keeper *k, char why[PKT_TEXT_MAX])
 
 	k->facts.as_user = k->o->as_user;
 	k->facts.idmap = !k->o->as_user && !k->o->no_idmap;
-	k->facts.usr_writable = true;
+	/* Only there do the files of /usr belong to somebody who exists inside. */
+	k->facts.usr_writable = k->facts.idmap;
 	k->facts.cg = k->o->cg;
 	for (uint64_t i = 0;; i++) {
 		r = try_once(k, UINT64_MAX - i, why, &stage);
-		if (r < 0 && stage == NS_IDMAP && k->facts.idmap)
-			k->facts.idmap = false;
-		else if (r < 0 && stage == NS_ROOT && k->facts.idmap)
-			k->facts.idmap = false;	/* overlay over such mounts needs 5.19 */
-		else if (r < 0 && (stage == NS_USR || stage == NS_LAYERS) && k->facts.usr_writable)
+		if (r < 0 && k->facts.idmap && (stage == NS_IDMAP || stage == NS_ROOT))
+			/* An overlay over such mounts needs Linux 5.19. */
+			k->facts.idmap = k->facts.usr_writable = false;
+		else if (r < 0 && k->facts.usr_writable && (stage == NS_USR || stage == NS_LAYERS))
 			k->facts.usr_writable = false;
 		else
 			return r;
@@ -537,8 +558,10 @@ static int trial(struct keeper *k, char why[PKT_TEXT_MAX])
 static void start(struct keeper *k)
 {
 	struct keep_rep rep = { .op = KEEP_READY };
-	int r = start_folders(k);
+	int r = take_over(k);
 
+	if (r == 0)
+		r = start_folders(k);
 	if (r < 0) {
 		snprintf(rep.text, sizeof(rep.text), "cannot use the state directory %.200s: %s",
 			 k->o->state_dir, strerror(-r));
@@ -600,6 +623,7 @@ static void reap(struct keeper *k)
 		}
 }
 
+/* Asked to, or because the engine died: nothing stays. */
 static noreturn_ void quit(struct keeper *k)
 {
 	for (size_t i = 0; i < k->n; i++)
@@ -625,7 +649,7 @@ static void on_request(struct keeper *k)
 	int fds[PKT_FDS_MAX];
 
 	if (pkt_recv(SOCK_FD, &q, sizeof(q), fds) <= 0)
-		_exit(0);	/* the engine died; the inits see that themselves */
+		quit(k);
 	must(q.template < k->o->n_templates);
 	if (q.op == KEEP_CREATE)
 		on_create(k, &q, fds[0]);
@@ -652,7 +676,7 @@ static void let_go(int sock)
 
 noreturn_ void boxkeep_run(const struct keep_options *o)
 {
-	struct keeper k = { .o = o, .dir_fd = -1, .trash_fd = -1, .sig_fd = -1 };
+	struct keeper k = { .o = o, .dir_fd = -1, .trash_fd = -1, .sig_fd = -1, .lock_fd = -1 };
 	struct pollfd p[2];
 	sigset_t set;
 

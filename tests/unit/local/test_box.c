@@ -35,7 +35,9 @@ TEST(runs_a_command)
 	expect(f, b, "root", "id -u; id -g", "0\n0\n", 0);
 	expect(f, b, "user", "id -u; id -un; id -gn", "1000\nuser\nuser\n", 0);
 	expect(f, b, "user", "echo $HOME-$PATH-$FOO; env | wc -l", NULL, 0);
-	expect(f, b, "user", "cd ~user && touch x && stat -c %U:%G x && touch /x 2>/dev/null", "user:user\n", 1);
+	expect(f, b, "user", "cd ~user && touch x && stat -c %U:%G x", "user:user\n", 0);
+	if (is_root)
+		expect(f, b, "user", "touch /x 2>/dev/null", "", 1);
 	expect(f, b, "user", "exec /no/such", NULL, 127);
 	expect(f, b, "root", "hostname; cat /etc/hostname | wc -l", "one\n1\n", 0);
 	fix_destroy(f, b);
