@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Settings: one table of keys (conf.def), filled from command line, file, environment and defaults,
+ * in this order. Everything is checked before anything is used, and all errors are reported at once,
+ * each with file and line. Only app.c reads it; modules get structs.
+ */
+#ifndef AB_DAEMON_CONF_CONF_H
+#define AB_DAEMON_CONF_CONF_H
+
+#include <stdbool.h>
+
+#include "proto/base/buf.h"
+#include "proto/base/cc.h"
+
+enum conf_type {
+	CONF_STRING,
+	CONF_PATH,	/* absolute */
+	CONF_URL,	/* http:// or https:// */
+	CONF_HEADER,	/* an HTTP field name */
+	CONF_DURATION,
+	CONF_BYTES,
+	CONF_U32,
+	CONF_BOOL,	/* yes no true false on off */
+	CONF_LEVEL,	/* of the log */
+};
+
+enum conf_origin {	/* rising precedence */
+	CONF_DEFAULT = 1,
+	CONF_ENVIRONMENT,
+	CONF_FILE,
+	CONF_COMMAND_LINE,
+};
+
+struct conf_key {
+	const char *section, *key, *default_value, *help;
+	enum conf_type type;
+	uint64_t min, max;
+	bool reloadable;
+};
+
+extern const struct conf_key conf_keys[];
+extern const unsigned conf_n_keys;
+
+struct conf;
+
+must_check int conf_new(struct conf **ret);
+struct conf *conf_free(struct conf *c);		/* NULL is fine; returns NULL */
+
+/* Reads the file. Problems are collected (conf_errors()); -errno only if it cannot be read. A missing
+ * file is -ENOENT. */
+must_check int conf_read_file(struct conf *c, const char *path);
+/* From an opened stream; `name` is for messages. For tests and fuzzing too. */
+struct conf_text {
+	const char *p;
+	size_t n;
+};
+must_check int conf_read_text(struct conf *c, const char *name, struct conf_text text);
+/* One value, checked like the file's; a problem is collected. `instance` NULL for plain sections. */
+must_check int conf_set(struct conf *c, enum conf_origin origin, const char *section,
+			const char *instance, const char *key, const char *value);
+/* One more problem, for checks across keys. */
+void conf_problem(struct conf *c, const char *fmt, ...) printf_like(2, 3);
+/* All problems so far, a line each; "" = none. */
+const char *conf_errors(struct conf *c);
+
+/* The value in force, never NULL; "" = unset and without default. */
+const char *conf_get(const struct conf *c, const char *section, const char *instance, const char *key);
+uint64_t conf_get_number(const struct conf *c, const char *section, const char *instance,
+			 const char *key);	/* ms, bytes, count; 0 if unset */
+bool conf_get_bool(const struct conf *c, const char *section, const char *instance, const char *key);
+bool conf_is_set(const struct conf *c, const char *section, const char *instance, const char *key);
+
+/* Instances of "account" or "uid" in the order they came first; NULL at the end. */
+const char *conf_instance(const struct conf *c, const char *section, size_t i);
+
+/* Rows for Config: every key of every instance. */
+struct conf_row {
+	const struct conf_key *key;
+	const char *instance;		/* NULL for plain sections */
+	const char *value;
+	enum conf_origin origin;
+	unsigned line;			/* 0 = not from the file */
+};
+bool conf_row(const struct conf *c, size_t i, struct conf_row *ret);
+
+/* The commented default file. */
+must_check int conf_print_defaults(struct buf *out);
+
+#endif

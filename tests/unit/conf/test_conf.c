@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/conf/conf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/conf/secret.h"
+#include "tests/lib/test.h"
+
+static struct conf *read_text(const char *text)
+{
+	struct conf *c;
+
+	CHECK_INT(conf_new(&c), 0);
+	CHECK_INT(conf_read_text(c, "f.conf", (struct conf_text){ text, strlen(text) }), 0);
+	return c;
+}
+
+TEST(values_by_precedence)
+{
+	struct conf *c = read_text("; a comment\n[daemon]\n history = 2h\nlog_level=debug\n"
+				   "[account work]\napi_url = https://api.x.test\nproxy = none\n"
+				   "[uid 1000]\naccount = work\nmax_streams = 1800\n");
+
+	CHECK_STR(conf_errors(c), "");
+	CHECK_INT(conf_get_number(c, "daemon", NULL, "history"), 7200000);
+	CHECK_INT(conf_get_number(c, "daemon", NULL, "kill_grace"), 5000);
+	CHECK_STR(conf_get(c, "account", "work", "api_url"), "https://api.x.test");
+	CHECK_INT(conf_get_number(c, "uid", "1000", "max_streams"), 1800);
+	CHECK_STR(conf_instance(c, "account", 0), "work");
+	CHECK(!conf_instance(c, "account", 1));
+	CHECK_INT(conf_set(c, CONF_COMMAND_LINE, "daemon", NULL, "log_level", "warn"), 0);
+	CHECK_INT(conf_set(c, CONF_ENVIRONMENT, "daemon", NULL, "history", "1h"), 0);
+	CHECK_STR(conf_get(c, "daemon", NULL, "log_level"), "warn");
+	CHECK_STR(conf_get(c, "daemon", NULL, "history"), "2h");
+	conf_free(c);
+}
+
+TEST(all_problems_at_once_with_their_lines)
+{
+	static const char *const want[] = {
+		"f.conf:2: [daemon] history: \"5\" is not a duration such as 90s, 5m or 1h30m",
+		"f.conf:3: there is no key hystory in [daemon]",
+		"f.conf:4: the line is neither [section], key = value nor a comment",
+		"f.conf:5: [daemon] kill_grace: \"2h\" is out of range: from 0s to 3600s",
+		"f.conf:7: there is no section [deamon]",
+		"f.conf:9: [uid me]: write [uid NUMBER]",
+		"f.conf:11: [account] api_url: \"ftp://x\" does not begin",
+		"f.conf:13: [account] domain: is given twice, first in line 12",
+		"f.conf:14: the line is too long",
+		"f.conf:15: the line begins a section but has no ]",
+	};
+	char text[2000], longest[400];
+	struct conf *c;
+
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = 0;
+	snprintf(text, sizeof(text),
+		 "[daemon]\nhistory = 5\nhystory = 5m\nnonsense\nkill_grace = 2h\n[deamon]\nx = y\n"
+		 "[uid me]\nmax_streams = 4\n[account x]\napi_url = ftp://x\ndomain = a\ndomain = b\n"
+		 "domain = %s\n[pool\n", longest);
+	c = read_text(text);
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
+		if (!strstr(conf_errors(c), want[i])) {
+			fprintf(stderr, "missing: %s\nin:\n%s", want[i], conf_errors(c));
+			exit(1);
+		}
+	conf_free(c);
+}
+
+TEST(every_default_is_valid_and_documented)
+{
+	struct conf *c;
+	struct conf_row row;
+	struct buf out;
+	char *text;
+	size_t n = 0;
+
+	buf_init(&out, 0);
+	CHECK_INT(conf_print_defaults(&out), 0);
+	text = buf_take_str(&out);
+	for (unsigned i = 0; i < conf_n_keys; i++)
+		CHECK(strstr(text, conf_keys[i].help));
+	CHECK_INT(conf_new(&c), 0);
+	CHECK_INT(conf_read_text(c, "defaults", (struct conf_text){ text, strlen(text) }), 0);
+	CHECK_STR(conf_errors(c), "");
+	conf_free(c);
+	CHECK_INT(conf_new(&c), 0);
+	for (unsigned i = 0; i < conf_n_keys; i++) {
+		CHECK(strlen(conf_keys[i].help) > 10);
+		if (conf_keys[i].default_value[0])
+			CHECK_INT(conf_set(c, CONF_FILE, conf_keys[i].section, "1", conf_keys[i].key,
+					   conf_keys[i].default_value), 0);
+	}
+	CHECK_STR(conf_errors(c), "");
+	while (conf_row(c, n, &row))
+		n++;
+	CHECK(n >= conf_n_keys);
+	free(text);
+	conf_free(c);
+}
+
+TEST(secrets_are_read_from_private_files_only)
+{
+	static const struct {
+		const char *content;
+		mode_t mode;
+		int r;
+	} t[] = {
+		{ "e2b_00ff\n", 0600, 0 },	{ "e2b_00ff", 0400, 0 },  { "e2b_00ff\n", 0644, -EPERM },
+		{ "", 0600, -EBADMSG },		{ "\n", 0600, -EBADMSG }, { "a b\n", 0600, -EBADMSG },
+		{ "a\r\n", 0600, -EBADMSG },
+	};
+	char path[] = "/tmp/secret-XXXXXX";
+	struct secret *s;
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		CHECK_INT(ftruncate(fd, 0), 0);
+		CHECK_INT(pwrite(fd, t[i].content, strlen(t[i].content), 0), strlen(t[i].content));
+		CHECK_INT(fchmod(fd, t[i].mode), 0);
+		CHECK_INT(secret_read(path, &s), t[i].r);
+		if (!t[i].r) {
+			CHECK_STR(secret_text(s), "e2b_00ff");
+			secret_free(s);
+		}
+	}
+	CHECK_INT(secret_read("/tmp", &s), -EINVAL);
+	CHECK_INT(secret_read("/dev/zero", &s), -EINVAL);
+	CHECK_INT(secret_read("/nonexistent", &s), -ENOENT);
+	unlink(path);
+	close(fd);
+}
+
+TEST_MAIN()
