@@ -179,7 +179,8 @@ def test_ledger(cloud, client):
     sbx = cloud.sandbox(box["sandboxID"])
     seen = cloud.ledger.wait_requests("create")
     assert seen.n == sbx.request and seen.header("x-api-key") == cloud.key and json.loads(seen.body)["metadata"]
-    assert seen.status == 201 and seen.acted and seen.end == "complete"
+    cloud.ledger.wait(lambda: seen.end == "complete")
+    assert seen.status == 201 and seen.acted
     cloud.advance(61)
     assert sbx.fate == "expired" and cloud.ledger.alive() == []
     client.kill(box)
@@ -258,3 +259,19 @@ def test_stream_limit(cloud):
     f.hold.release()
 
 
+
+
+def test_commands_lead_no_group(cloud, client):
+    """setsid then keeps the pid, as in a real sandbox; killing the group harms nobody else."""
+    box = client.create()
+    pid, out = None, b""
+    with client.start(box, argv=["setsid", "sh", "-c", "echo $$; ps -o sid= -p $$; sleep 0.1; exit 3"]) as s:
+        for e in map(event_of, s):
+            pid = e[1] if e[0] == "start" else pid
+            out += e[1] if e[0] == "stdout" else b""
+    assert out.split() == [b"%d" % pid] * 2 and e[1]["exitCode"] == 3
+    other = client.start(box, "sleep 20")
+    other.next()
+    assert client.run(box, argv=["sh", "-c", "kill -9 0"])[3]["status"] == "signal: killed"
+    assert client.run(box, "echo fine")[1] == b"fine\n"
+    other.close()

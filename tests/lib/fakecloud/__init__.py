@@ -217,8 +217,7 @@ class FakeCloud:
             if memory:
                 sbx.envd.freeze(True)
             else:
-                for p in list(sbx.envd.processes.values()):
-                    p.kill_group()
+                sbx.envd.end_processes()
                 sbx.envs = {}
         sbx.state, sbx.end_at = "paused", self.now()
         self._settle(sbx)

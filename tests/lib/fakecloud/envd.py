@@ -12,7 +12,9 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import stat
+import subprocess
 import time
 import urllib.parse
 
@@ -49,6 +51,7 @@ class Envd:
         self.processes = {}
         self.retained = {}
         self.metadata = {}        # host path -> {key: value}
+        self.holder = None
 
     # -- paths
 
@@ -243,7 +246,7 @@ class Envd:
                 if event is None:
                     if deadline is not None and time.monotonic() >= deadline:
                         if kills:
-                            proc.kill_group()
+                            proc.kill()
                         error = RpcError("deadline_exceeded", "the deadline has passed")
                         break
                     event = ("keepalive",)
@@ -608,14 +611,38 @@ class Envd:
                 f.write(p)
         self.metadata[host] = metadata
 
-    # -- the sandbox's end
+    # -- the sandbox as a whole
+
+    def group(self):
+        """The process group that its commands join."""
+        if self.holder is None or self.holder.poll() is not None:
+            self.holder = subprocess.Popen(["sleep", "infinity"], process_group=0, stdin=subprocess.DEVNULL,
+                                           stdout=subprocess.DEVNULL)
+        return self.holder.pid
+
+    def signal_all(self, number):
+        """To every process that descends from a command: they carry the sandbox's id in their environment."""
+        mark = b"E2B_SANDBOX_ID=" + self.sbx.id.encode() + b"\0"
+        for pid in os.listdir("/proc"):
+            try:
+                with open("/proc/%s/environ" % pid, "rb") as f:
+                    if pid.isdigit() and mark in f.read():
+                        os.kill(int(pid), number)
+            except OSError:
+                pass
+
+    def end_processes(self):
+        self.signal_all(signal.SIGKILL)
+        for p in list(self.processes.values()):
+            p.kill()
 
     def stop(self):
-        for p in list(self.processes.values()):
-            p.kill_group()
+        self.end_processes()
         self.processes.clear()
+        if self.holder is not None:
+            self.holder.kill()
+            self.holder.wait()
         shutil.rmtree(self.root, ignore_errors=True)
 
     def freeze(self, on):
-        for p in self.processes.values():
-            p.freeze(on)
+        self.signal_all(signal.SIGSTOP if on else signal.SIGCONT)

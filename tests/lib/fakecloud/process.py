@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Processes of a fake sandbox: real ones, in sessions of their own, or scripted ones with every event said beforehand."""
+"""Processes of a fake sandbox: real ones, or scripted ones with every event said beforehand.
+
+As in the real agent, plain commands are no leaders of a process group: they join one that a holder of the sandbox leads,
+so that `kill 0` in a command never reaches the test. Terminals get a session.
+"""
 import asyncio
 import fcntl
 import os
@@ -50,19 +54,20 @@ class Process:
 
     async def start(self, argv, env, cwd, stdin, size):
         pipe = asyncio.subprocess.PIPE
-        kw = {"env": env, "cwd": cwd, "start_new_session": True, "limit": 1 << 16}
+        kw = {"env": env, "cwd": cwd, "limit": 1 << 16}
         try:
             if size is not None:
                 master, slave = pty.openpty()
                 self.pty_fd = master
                 self.resize(size)
                 self.proc = await asyncio.create_subprocess_exec(
-                    *argv, stdin=slave, stdout=slave, stderr=slave,
+                    *argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
                     preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), **kw)
                 os.close(slave)
             else:
                 self.proc = await asyncio.create_subprocess_exec(
-                    *argv, stdin=pipe if stdin else asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, **kw)
+                    *argv, stdin=pipe if stdin else asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe,
+                    process_group=self.envd.group(), **kw)
                 self.stdin = self.proc.stdin
         except OSError as e:
             raise RpcError("invalid_argument", "cannot start %s: %s" % (argv[0], e))
@@ -184,17 +189,11 @@ class Process:
         except ProcessLookupError:
             raise RpcError("not_found", "no process %d" % self.pid)
 
-    def freeze(self, on):
-        self.group(signal.SIGSTOP if on else signal.SIGCONT)
-
-    def kill_group(self):
-        self.group(signal.SIGKILL)
+    def kill(self):
         if self.proc is None:
             self.task.cancel()
-
-    def group(self, number):
-        if self.proc is not None and self.proc.returncode is None:
+        elif self.proc.returncode is None:
             try:
-                os.killpg(self.pid, number)
-            except (ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGKILL)
+            except ProcessLookupError:
                 pass
