@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/* One heap copy of the target, cut and decoded in place; every pointer of the result goes into it. */
+#include "daemon/local/query.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/buf.h"
+#include "proto/base/str.h"
+
+/* Decodes the NUL-terminated piece in place. */
+static int decode(char *s, bool plus_is_space)
+{
+	ssize_t n = str_percent_decode(s, strlen(s), plus_is_space);
+
+	if (n < 0 || memchr(s, 0, (size_t)n))
+		return -EINVAL;
+	s[n] = 0;
+	return 0;
+}
+
+static int parse_segments(struct query *q, char *path)
+{
+	char *s = path, *next;
+	int r;
+
+	for (; s; s = next) {
+		next = strchr(s, '/');
+		if (next)
+			*next++ = 0;
+		if (q->n_segments == QUERY_MAX_SEGMENTS)
+			return -E2BIG;
+		r = decode(s, false);
+		if (r < 0)
+			return r;
+		q->segments[q->n_segments++] = s;
+	}
+	return 0;
+}
+
+static int parse_pairs(struct query *q, char *s)
+{
+	char *next, *value;
+
+	for (; s && *s; s = next) {
+		next = strchr(s, '&');
+		if (next)
+			*next++ = 0;
+		if (!*s)
+			continue;
+		if (q->n == QUERY_MAX_PAIRS)
+			return -E2BIG;
+		value = strchr(s, '=');
+		if (value)
+			*value++ = 0;
+		else
+			value = s + strlen(s);
+		if (decode(s, true) < 0 || (*value && decode(value, true) < 0))
+			return -EINVAL;
+		q->v[q->n++] = (struct query_pair){ s, value };
+	}
+	return 0;
+}
+
+int query_parse(const char *target, struct query *ret)
+{
+	struct query q = QUERY_NULL;
+	size_t n = strlen(target), n_path = strcspn(target, "?#");
+	char *pairs = NULL;
+	int r;
+
+	if (target[0] != '/')
+		return -EINVAL;
+	q.mem = malloc(2 * n + 3);
+	if (!q.mem)
+		return -ENOMEM;
+
+	/* path\0 segments…\0 */
+	memcpy(q.mem, target, n_path);
+	q.mem[n_path] = 0;
+	q.path = q.mem;
+	memcpy(q.mem + n_path + 1, target, n + 1);
+	if (target[n_path] == '?') {
+		pairs = q.mem + n_path + 1 + n_path + 1;
+		pairs[strcspn(pairs, "#")] = 0;
+	}
+	q.mem[n_path + 1 + n_path] = 0;
+	r = parse_segments(&q, q.mem + n_path + 2);
+	if (!r)
+		r = parse_pairs(&q, pairs);
+	if (r < 0) {
+		query_fini(&q);
+		return r;
+	}
+	*ret = q;
+	return 0;
+}
+
+void query_fini(struct query *q)
+{
+	free(q->mem);
+	*q = (struct query)QUERY_NULL;
+}
+
+const char *query_get(const struct query *q, const char *key)
+{
+	for (size_t i = 0; i < q->n; i++)
+		if (str_eq(q->v[i].key, key))
+			return q->v[i].value;
+	return NULL;
+}
+
+/* Removes the last segment written to `out`. */
+static size_t drop_segment(const char *out, size_t n)
+{
+	while (n && out[n - 1] != '/')
+		n--;
+	return n ? n - 1 : 0;
+}
+
+char *query_clean_path(const char *target)
+{
+	size_t n = strcspn(target, "?#"), at = 0;
+	scoped(buf_fini) struct buf in = BUF_NULL;
+	char *s, *out;
+	ssize_t len;
+
+	if (buf_put(&in, target, n) < 0 || buf_put(&in, "", 1) < 0)
+		return NULL;
+	s = buf_take_str(&in);
+	out = malloc(n + 2);
+	if (!s || !out)
+		goto fail;
+	len = str_percent_decode(s, n, false);
+	if (len < 0 || memchr(s, 0, (size_t)len))
+		goto fail;
+	s[len] = 0;
+
+	for (char *p = s, *next; p; p = next) {
+		next = strchr(p, '/');
+		if (next)
+			*next++ = 0;
+		if (!*p || str_eq(p, "."))
+			continue;
+		if (str_eq(p, "..")) {
+			at = drop_segment(out, at);
+			continue;
+		}
+		out[at++] = '/';
+		memcpy(out + at, p, strlen(p));
+		at += strlen(p);
+	}
+	if (!at)
+		out[at++] = '/';
+	out[at] = 0;
+	free(s);
+	return out;
+fail:
+	free(s);
+	free(out);
+	return NULL;
+}
