@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The control plane's front: route, key, body, in this order, as the cloud does; then the handler.
+ * A call whose client is gone goes on if its handler had begun.
+ */
+#include "daemon/local/rest.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "daemon/local/account.h"
+#include "daemon/local/journal.h"
+#include "daemon/local/reply.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define REST_MAGIC 0x4e575e57u
+
+static const struct rest_route routes[] = {
+	{ "GET", { "health" }, .fn = rest_health },
+	{ "POST", { "sandboxes" }, rest_create_v1, .changes = true, .body_required = true },
+	{ "POST", { "v2", "sandboxes" }, rest_create_v2, .changes = true, .body_required = true },
+	{ "GET", { "sandboxes" }, rest_list_v1 },
+	{ "GET", { "v2", "sandboxes" }, rest_list_v2 },
+	{ "GET", { "sandboxes", "metrics" }, .unbuilt = "GET /sandboxes/metrics" },
+	{ "GET", { "sandboxes", "{id}" }, rest_get },
+	{ "DELETE", { "sandboxes", "{id}" }, rest_delete, .changes = true },
+	{ "POST", { "sandboxes", "{id}", "timeout" }, rest_timeout, .changes = true,
+	  .body_required = true },
+	{ "POST", { "sandboxes", "{id}", "refreshes" }, rest_refreshes, .changes = true },
+	{ "POST", { "sandboxes", "{id}", "connect" }, rest_connect_v1, .changes = true,
+	  .body_required = true },
+	{ "POST", { "v2", "sandboxes", "{id}", "connect" }, rest_connect_v2, .changes = true },
+	{ "POST", { "sandboxes", "{id}", "resume" }, rest_resume, .changes = true },
+	{ "POST", { "sandboxes", "{id}", "pause" }, .changes = true, .unbuilt = "pause" },
+	{ "POST", { "sandboxes", "{id}", "fork" }, .changes = true, .unbuilt = "fork" },
+	{ "POST", { "sandboxes", "{id}", "snapshots" }, .changes = true, .unbuilt = "snapshots" },
+	{ "PUT", { "sandboxes", "{id}", "network" }, .changes = true, .unbuilt = "network" },
+	{ "GET", { "sandboxes", "{id}", "metrics" }, .unbuilt = "metrics" },
+	{ "GET", { "sandboxes", "{id}", "logs" }, .unbuilt = "logs" },
+	{ "GET", { "v2", "sandboxes", "{id}", "logs" }, .unbuilt = "logs" },
+	{ "GET", { "snapshots" }, .unbuilt = "GET /snapshots" },
+	{ "DELETE", { "templates", "*" }, .changes = true, .unbuilt = "DELETE /templates" },
+};
+
+static struct rest *rest_from(void *p)
+{
+	struct rest *r = p;
+
+	must(r && r->magic == REST_MAGIC);
+	return r;
+}
+
+/* --- the end of a call --- */
+
+static void rest_free(void *p)
+{
+	struct rest *r = rest_from(p);
+
+	r->magic = 0;
+	json_decref(r->in);
+	query_fini(&r->query);
+	buf_fini(&r->body);
+	fields_fini(&r->extra);
+	free(r);
+}
+
+static void rest_bury(struct rest *r)
+{
+	loop_bury(r->l->loop, &r->grave, rest_free, r);
+}
+
+/* What was asked for, without the values of environment variables. */
+static json_t *asked(const struct rest *r)
+{
+	json_t *copy, *hidden, *env = json_object_get(r->in, "envVars");
+	const char *key;
+	json_t *value;
+
+	if (!r->in)
+		return json_null();
+	copy = json_copy(r->in);
+	if (!json_is_object(env))
+		return copy;
+	hidden = json_object();
+	json_object_foreach(env, key, value)
+		(void)json_object_set_new(hidden, key, json_string("…"));
+	(void)json_object_set_new(copy, "envVars", hidden);
+	return copy;
+}
+
+static void rest_journal(const struct rest *r, unsigned status, const char *message)
+{
+	char op[64];
+
+	if (!r->route || !r->route->changes)
+		return;
+	snprintf(op, sizeof(op), "%s %s", r->route->method,
+		 r->route->path[3]   ? r->route->path[3]
+		 : r->route->path[2] ? r->route->path[2]
+				     : "sandboxes");
+	journal_add(r->l->journal, op,
+		    json_pack("{s:s?, s:s?, s:i, s:s?, s:o}", "team", r->team, "sandbox",
+			      r->id[0] ? r->id : NULL, "status", (int)status, "message", message,
+			      "asked", asked(r)));
+}
+
+void rest_reply(struct rest *r, unsigned status, json_t *body)
+{
+	char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+	bool failed = body && !text;
+
+	json_decref(body);
+	rest_journal(r, status, NULL);
+	if (r->x && failed)
+		reply_abort(give(r->x));
+	else if (r->x)
+		reply_send(give(r->x), status, REPLY_JSON, &r->extra, text,
+			   text ? strlen(text) : 0);
+	free(text);
+	rest_bury(r);
+}
+
+static void fail(struct rest *r, unsigned status, const char *error_code, const char *message)
+{
+	json_t *body = json_pack("{s:i, s:s}", "code", (int)status, "message", message);
+	char *text;
+
+	if (error_code && body)
+		(void)json_object_set_new(body, "error_code", json_string(error_code));
+	text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+	json_decref(body);
+	rest_journal(r, status, message);
+	if (r->x && text)
+		reply_send(give(r->x), status, REPLY_JSON, &r->extra, text, strlen(text));
+	else if (r->x)
+		reply_abort(give(r->x));
+	free(text);
+	rest_bury(r);
+}
+
+static void failv(struct rest *r, unsigned status, const char *error_code, const char *prefix,
+		  const char *fmt, va_list ap)
+{
+	char text[400];
+	size_t n = (size_t)snprintf(text, sizeof(text), "%s", prefix);
+
+	vsnprintf(text + n, sizeof(text) - n, fmt, ap);
+	/* A cut may have gone through a character. */
+	for (n = strlen(text); n && !str_is_utf8(text, n); n--)
+		text[n - 1] = 0;
+	fail(r, status, error_code, text);
+}
+
+void rest_fail(struct rest *r, unsigned status, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	failv(r, status, NULL, "", fmt, ap);
+	va_end(ap);
+}
+
+void rest_fail_code(struct rest *r, unsigned status, const char *error_code, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	failv(r, status, error_code, "", fmt, ap);
+	va_end(ap);
+}
+
+void rest_invalid(struct rest *r, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	failv(r, 400, NULL, "validation error: ", fmt, ap);
+	va_end(ap);
+}
+
+void rest_unsupported(struct rest *r, const char *what)
+{
+	rest_fail(r, 400, "agentbox-local does not support %s", what);
+}
+
+/* --- what handlers need --- */
+
+struct sbox *rest_sandbox(struct rest *r)
+{
+	struct sbox *s = state_find(r->l->state, r->id);
+
+	if (s && s->team == r->team && s->state == SBOX_RUNNING)
+		return s;
+	rest_fail(r, 404, "sandbox \"%s\" doesn't exist or you don't have access to it", r->id);
+	return NULL;
+}
+
+struct sbox *rest_running(struct rest *r)
+{
+	struct sbox *s = state_find(r->l->state, r->id);
+
+	if (s && s->team == r->team && s->state == SBOX_KILLING) {
+		rest_fail(r, 409, "sandbox \"%s\" is being killed", r->id);
+		return NULL;
+	}
+	return rest_sandbox(r);
+}
+
+int rest_int(struct rest *r, const char *key, int64_t min, int64_t max, int64_t *ret)
+{
+	json_t *v = json_object_get(r->in, key);
+
+	if (!v || json_is_null(v))
+		return 0;
+	if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max) {
+		rest_invalid(r, "%s must be a whole number from %lld to %lld", key, (long long)min,
+			     (long long)max);
+		return -EINVAL;
+	}
+	*ret = json_integer_value(v);
+	return 1;
+}
+
+int rest_bool(struct rest *r, const char *key, bool *ret)
+{
+	json_t *v = json_object_get(r->in, key);
+
+	if (!v || json_is_null(v))
+		return 0;
+	if (!json_is_boolean(v)) {
+		rest_invalid(r, "%s must be true or false", key);
+		return -EINVAL;
+	}
+	*ret = json_is_true(v);
+	return 1;
+}
+
+int rest_string_map(struct rest *r, const char *key, json_t **ret)
+{
+	json_t *v = json_object_get(r->in, key), *value;
+	const char *name;
+
+	if (!v || json_is_null(v))
+		return 0;
+	if (!json_is_object(v)) {
+		rest_invalid(r, "%s must be an object of strings", key);
+		return -EINVAL;
+	}
+	json_object_foreach(v, name, value) {
+		if (json_is_string(value))
+			continue;
+		rest_invalid(r, "%s: every value must be a string", key);
+		return -EINVAL;
+	}
+	*ret = v;
+	return 1;
+}
+
+/* --- the beginning of a call --- */
+
+static bool path_matches(const struct rest_route *route, const struct query *q)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(route->path); i++) {
+		const char *want = route->path[i];
+
+		if (!want || i >= q->n_segments)
+			return !want && i >= q->n_segments;
+		if (str_eq(want, "{id}") || str_eq(want, "*")) {
+			if (!*q->segments[i])
+				return false;
+		} else if (!str_eq(want, q->segments[i])) {
+			return false;
+		}
+	}
+	return q->n_segments <= ARRAY_SIZE(route->path);
+}
+
+/* Sets the route, or answers. */
+static bool rest_match(struct rest *r)
+{
+	const char *method = reply_request(r->x, ":method");
+	bool known = false;
+
+	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
+		if (!path_matches(&routes[i], &r->query))
+			continue;
+		known = true;
+		if (method && str_eq(method, routes[i].method)) {
+			r->route = &routes[i];
+			return true;
+		}
+	}
+	if (known)
+		rest_invalid(r, "method not allowed");
+	else
+		rest_fail(r, 404, "validation error: no matching operation was found");
+	return false;
+}
+
+static bool rest_authenticate(struct rest *r)
+{
+	const char *key = reply_request(r->x, "x-api-key");
+
+	if (r->route->fn == rest_health)
+		return true;
+	r->team = accounts_team(r->l->accounts, key);
+	if (r->team)
+		return true;
+	rest_fail(r, 401, "%s", key ? "the API key is not valid" : "no API key was given (X-API-Key)");
+	return false;
+}
+
+/* Path parameters, then the body's form. */
+static bool rest_parse(struct rest *r)
+{
+	const char *type = reply_request(r->x, "content-type");
+	json_error_t e;
+
+	for (size_t i = 0; i < ARRAY_SIZE(r->route->path) && r->route->path[i]; i++) {
+		if (!str_eq(r->route->path[i], "{id}"))
+			continue;
+		if (route_sandbox_id(r->query.segments[i], r->id) < 0) {
+			rest_fail(r, 400, "Invalid sandbox ID");
+			return false;
+		}
+	}
+	if (!buf_len(&r->body)) {
+		if (!r->route->body_required)
+			return true;
+		rest_invalid(r, "request body has an error: value is required but missing");
+		return false;
+	}
+	if (str_eq(r->route->method, "GET") || str_eq(r->route->method, "DELETE"))
+		return true;
+	if (!type || strncasecmp(type, "application/json", 16) != 0) {
+		rest_invalid(r, "header Content-Type must be application/json");
+		return false;
+	}
+	r->in = json_loadb((const char *)buf_data(&r->body), buf_len(&r->body), 0, &e);
+	if (!json_is_object(r->in)) {
+		rest_invalid(r, "request body has an error: %s",
+			     r->in ? "it must be an object" : e.text);
+		return false;
+	}
+	return true;
+}
+
+static void rest_run(struct rest *r)
+{
+	if (!rest_parse(r))
+		return;
+	if (!r->route->unbuilt) {
+		r->route->fn(r);
+		return;
+	}
+	if (r->id[0] && !rest_sandbox(r))
+		return;
+	rest_unsupported(r, r->route->unbuilt);
+}
+
+/* Takes what came of the body. False when the call ended. */
+static bool rest_read(struct rest *r)
+{
+	const uint8_t *p;
+	size_t n = http_x_peek(r->x, &p);
+	int e = 0;
+
+	if (n) {
+		e = buf_put(&r->body, p, n);
+		http_x_consume(r->x, n);
+	}
+	if (!e)
+		return true;
+	rest_fail(r, e == -ENOBUFS ? 413 : 500, "the request body is larger than %u bytes",
+		  REST_BODY_MAX_BYTES);
+	return false;
+}
+
+static void on_waiting(struct http_x *x, void *user)
+{
+	struct rest *r = rest_from(user);
+
+	if (http_x_closed(x, NULL) == HTTP_OPEN)
+		return;
+	http_x_release(give(r->x));
+}
+
+static void on_reading(struct http_x *x, void *user)
+{
+	struct rest *r = rest_from(user);
+
+	if (http_x_closed(x, NULL) != HTTP_OPEN) {
+		http_x_release(give(r->x));
+		rest_bury(r);
+		return;
+	}
+	if (!rest_read(r) || !http_x_at_end(x))
+		return;
+	http_x_set_owner(x, on_waiting, r);
+	rest_run(r);
+}
+
+static bool rest_length_is_bad(const struct rest *r)
+{
+	const char *length = reply_request(r->x, "content-length");
+	uint64_t n;
+
+	return length && str_u64(length, strlen(length), REST_BODY_MAX_BYTES, &n) < 0;
+}
+
+void rest_request(struct local *l, struct http_x *x)
+{
+	struct rest *r;
+	int e;
+
+	if (reply_preflight(x))
+		return;
+	r = calloc(1, sizeof(*r));
+	if (!r) {
+		reply_abort(x);
+		return;
+	}
+	r->magic = REST_MAGIC;
+	r->l = l;
+	r->x = x;
+	buf_init(&r->body, REST_BODY_MAX_BYTES);
+	http_x_set_owner(x, on_reading, r);
+	e = query_parse(reply_request(x, ":path") ? reply_request(x, ":path") : "", &r->query);
+	if (e < 0)
+		rest_invalid(r, "malformed path or query");
+	else if (!rest_match(r) || !rest_authenticate(r))
+		return;
+	else if (rest_length_is_bad(r))
+		rest_fail(r, 413, "the request body is larger than %u bytes", REST_BODY_MAX_BYTES);
+	else
+		on_reading(x, r);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One call of the control plane: matched, authenticated, its body read and parsed; then one handler
+ * answers it, at once or later. Private to rest*.c.
+ */
+#ifndef AB_DAEMON_LOCAL_REST_H
+#define AB_DAEMON_LOCAL_REST_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "daemon/ev/loop.h"
+#include "daemon/local/local.h"
+#include "daemon/local/query.h"
+#include "daemon/local/state.h"
+#include "proto/base/buf.h"
+#include "proto/wire/fields.h"
+
+#define REST_BODY_MAX_BYTES (16u * 1024 * 1024)	/* 413 above it */
+
+struct rest;
+typedef void rest_handler(struct rest *r);
+
+struct rest_route {
+	const char *method;
+	const char *path[4];		/* "{id}" takes a sandbox id, "*" anything */
+	rest_handler *fn;
+	bool changes;			/* goes into the journal, accepted or not */
+	bool body_required;
+	const char *unbuilt;		/* refused, naming this */
+};
+
+struct rest {
+	uint32_t magic;
+	struct local *l;
+	struct http_x *x;		/* NULL: the client is gone */
+	const struct rest_route *route;
+	const char *team;
+	char id[ROUTE_ID_MAX + 1];
+	struct query query;
+	struct buf body;
+	json_t *in;			/* an object; NULL without a body */
+	struct fields extra;		/* headers of the answer */
+	struct kill_wait wait;
+	struct grave grave;
+};
+
+/* Each of these ends the call: `r` is gone when they return. */
+void rest_reply(struct rest *r, unsigned status, json_t *body);	/* steals body; NULL = none */
+void rest_fail(struct rest *r, unsigned status, const char *fmt, ...) printf_like(3, 4);
+void rest_fail_code(struct rest *r, unsigned status, const char *error_code, const char *fmt, ...)
+	printf_like(4, 5);
+/* 400 with the prefix of the schema's check. */
+void rest_invalid(struct rest *r, const char *fmt, ...) printf_like(2, 3);
+/* 400: exists in the cloud, not built here. */
+void rest_unsupported(struct rest *r, const char *what);
+
+/* The caller's sandbox in a state that others may see; NULL after a 404. */
+struct sbox *rest_sandbox(struct rest *r);
+/* The same for a change: a sandbox that is being killed is 409. */
+struct sbox *rest_running(struct rest *r);
+
+/* Fields of the body. 1 = there, 0 = absent or null, -EINVAL after the call ended with 400. */
+must_check int rest_int(struct rest *r, const char *key, int64_t min, int64_t max, int64_t *ret);
+must_check int rest_bool(struct rest *r, const char *key, bool *ret);
+must_check int rest_string_map(struct rest *r, const char *key, json_t **ret);	/* borrowed */
+
+/* The Sandbox and the ListedSandbox / SandboxDetail of the contract; new references. */
+json_t *rest_sandbox_json(const struct rest *r, const struct sbox *s);
+json_t *rest_listed_json(const struct sbox *s);
+json_t *rest_detail_json(const struct rest *r, const struct sbox *s);
+
+/* rest_create.c, rest_list.c, rest_box.c */
+rest_handler rest_create_v1, rest_create_v2, rest_list_v1, rest_list_v2, rest_get, rest_delete,
+	rest_timeout, rest_refreshes, rest_connect_v1, rest_connect_v2, rest_resume, rest_health;
+
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/* The two listings. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/local/list.h"
+#include "daemon/local/rest.h"
+#include "proto/base/str.h"
+
+#define PAGE_MAX 100u
+
+struct listing {
+	bool running, ascending;
+	bool none;			/* nothing can match */
+	json_t *metadata;
+	const struct state_template *template;
+	int64_t after_us;
+	bool has_cursor;
+	struct cursor cursor;
+	uint64_t limit;
+};
+
+static int take_states(struct rest *r, struct listing *l)
+{
+	const char *s = query_get(&r->query, "state");
+	size_t n;
+
+	l->running = !s;
+	for (; s; s = s[n] ? s + n + 1 : NULL) {
+		n = strcspn(s, ",");
+		if (n == 7 && !memcmp(s, "running", 7)) {
+			l->running = true;
+		} else if (n != 6 || memcmp(s, "paused", 6) != 0) {
+			rest_invalid(r, "state must be a comma list of running and paused");
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+static int take_order(struct rest *r, struct listing *l)
+{
+	const char *s = query_get(&r->query, "order");
+
+	l->ascending = s && str_eq(s, "asc");
+	if (!s || l->ascending || str_eq(s, "desc"))
+		return 0;
+	rest_invalid(r, "order must be asc or desc");
+	return -EINVAL;
+}
+
+static int take_metadata(struct rest *r, struct listing *l)
+{
+	const char *s = query_get(&r->query, "metadata");
+	int e;
+
+	if (!s)
+		return 0;
+	e = meta_filter_parse(s, &l->metadata);
+	if (e < 0)
+		rest_fail(r, 400, "Error parsing metadata filter");
+	return e;
+}
+
+static int take_template(struct rest *r, struct listing *l)
+{
+	const char *s = query_get(&r->query, "template");
+	struct template_ref ref;
+
+	if (!s)
+		return 0;
+	if (template_ref_parse(s, &ref) < 0 || ref.tag[0]) {
+		rest_fail(r, 400, "template must be an id, an alias or namespace/alias");
+		return -EINVAL;
+	}
+	l->template = state_template(r->l->state, ref.name);
+	l->none = !l->template || (ref.space[0] && !str_eq(ref.space, r->team));
+	return 0;
+}
+
+static int take_page(struct rest *r, struct listing *l)
+{
+	const char *limit = query_get(&r->query, "limit");
+	const char *token = query_get(&r->query, "nextToken");
+	const char *after = query_get(&r->query, "startedAfter");
+
+	l->limit = PAGE_MAX;
+	l->after_us = INT64_MIN;
+	if (limit && (str_u64(limit, strlen(limit), PAGE_MAX, &l->limit) < 0 || !l->limit)) {
+		rest_invalid(r, "limit must be from 1 to %u", PAGE_MAX);
+		return -EINVAL;
+	}
+	if (after && list_time_us(after, &l->after_us) < 0) {
+		rest_invalid(r, "startedAfter must be a date-time");
+		return -EINVAL;
+	}
+	if (token && *token) {
+		l->has_cursor = true;
+		if (cursor_decode(token, &l->cursor) < 0 || l->cursor.ascending != l->ascending) {
+			rest_fail(r, 400, "Invalid next token");
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+static int compare_desc(const void *a, const void *b)
+{
+	const struct sbox *x = *(const struct sbox *const *)a, *y = *(const struct sbox *const *)b;
+
+	return cursor_compare(x->started_us, x->id, y->started_us, y->id, false);
+}
+
+static int compare_asc(const void *a, const void *b)
+{
+	return -compare_desc(a, b);
+}
+
+/* All rows that match, in order; heap. */
+static int collect(const struct rest *r, const struct listing *l, struct sbox ***ret, size_t *ret_n)
+{
+	struct sbox **v = calloc(state_count(r->l->state) + 1, sizeof(struct sbox *));
+	struct sbox *s;
+	size_t pos = 0, n = 0;
+
+	if (!v)
+		return -ENOMEM;
+	while (l->running && !l->none && (s = state_next(r->l->state, &pos))) {
+		if (s->team != r->team || s->state != SBOX_RUNNING ||
+		    (l->template && s->template != l->template) || s->started_us < l->after_us ||
+		    (l->metadata && !meta_filter_match(l->metadata, s->metadata)))
+			continue;
+		v[n++] = s;
+	}
+	qsort(v, n, sizeof(struct sbox *), l->ascending ? compare_asc : compare_desc);
+	*ret = v;
+	*ret_n = n;
+	return 0;
+}
+
+static int next_token(struct rest *r, const struct sbox *last, bool ascending)
+{
+	struct cursor c = { .at_us = last->started_us, .ascending = ascending };
+	char *text;
+	int e;
+
+	str_copy(c.id, sizeof(c.id), last->id);
+	text = cursor_encode(&c);
+	e = text ? fields_put(&r->extra, "x-next-token", text) : -ENOMEM;
+	free(text);
+	return e;
+}
+
+static void answer(struct rest *r, const struct listing *l, struct sbox *const *v, size_t n)
+{
+	json_t *rows = json_array();
+	size_t at = 0;
+	int e = rows ? 0 : -ENOMEM;
+
+	while (l->has_cursor && at < n &&
+	       cursor_compare(v[at]->started_us, v[at]->id, l->cursor.at_us, l->cursor.id,
+			      l->ascending) <= 0)
+		at++;
+	for (size_t end = MIN(n, at + l->limit); at < end && !e; at++)
+		e = json_array_append_new(rows, rest_listed_json(v[at])) < 0 ? -ENOMEM : 0;
+	if (!e && l->running)
+		e = fields_printf(&r->extra, "x-total-running", "%zu", n);
+	if (!e && at < n && at)
+		e = next_token(r, v[at - 1], l->ascending);
+	if (!e) {
+		rest_reply(r, 200, rows);
+		return;
+	}
+	json_decref(rows);
+	rest_fail(r, 500, "out of memory");
+}
+
+void rest_list_v2(struct rest *r)
+{
+	struct listing l = { 0 };
+	struct sbox **v = NULL;
+	size_t n = 0;
+
+	if (take_states(r, &l) < 0 || take_order(r, &l) < 0 || take_page(r, &l) < 0 ||
+	    take_metadata(r, &l) < 0)
+		return;
+	if (!take_template(r, &l)) {
+		if (collect(r, &l, &v, &n) < 0)
+			rest_fail(r, 500, "out of memory");
+		else
+			answer(r, &l, v, n);
+	}
+	free(v);
+	json_decref(l.metadata);
+}
+
+void rest_list_v1(struct rest *r)
+{
+	struct listing l = { .running = true, .limit = SIZE_MAX / 2, .after_us = INT64_MIN };
+	struct sbox **v = NULL;
+	size_t n = 0;
+
+	if (take_metadata(r, &l) < 0)
+		return;
+	if (collect(r, &l, &v, &n) < 0)
+		rest_fail(r, 500, "out of memory");
+	else
+		answer(r, &l, v, n);
+	free(v);
+	json_decref(l.metadata);
+}
