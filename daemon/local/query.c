@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/base/buf.h"
 #include "proto/base/str.h"
 
 /* Decodes the NUL-terminated piece in place. */
@@ -111,53 +110,47 @@ const char *query_get(const struct query *q, const char *key)
 	return NULL;
 }
 
-/* Removes the last segment written to `out`. */
-static size_t drop_segment(const char *out, size_t n)
+void path_clean(char *path)
 {
-	while (n && out[n - 1] != '/')
-		n--;
-	return n ? n - 1 : 0;
+	size_t at = 0;
+
+	for (char *p = path, *next; p; p = next) {
+		size_t n = strcspn(p, "/");
+
+		next = p[n] ? p + n + 1 : NULL;
+		if (!n || (n == 1 && p[0] == '.'))
+			continue;
+		if (n == 2 && p[0] == '.' && p[1] == '.') {
+			while (at && path[--at] != '/')
+				;
+			continue;
+		}
+		/* What is written is never ahead of what is read: a segment was preceded by a slash. */
+		path[at++] = '/';
+		memmove(path + at, p, n);
+		at += n;
+	}
+	if (!at)
+		path[at++] = '/';
+	path[at] = 0;
 }
 
 char *query_clean_path(const char *target)
 {
-	size_t n = strcspn(target, "?#"), at = 0;
-	scoped(buf_fini) struct buf in = BUF_NULL;
-	char *s, *out;
+	size_t n = strcspn(target, "?#");
+	char *s = malloc(n + 2);
 	ssize_t len;
 
-	if (buf_put(&in, target, n) < 0 || buf_put(&in, "", 1) < 0)
+	if (!s)
 		return NULL;
-	s = buf_take_str(&in);
-	out = malloc(n + 2);
-	if (!s || !out)
-		goto fail;
-	len = str_percent_decode(s, n, false);
-	if (len < 0 || memchr(s, 0, (size_t)len))
-		goto fail;
-	s[len] = 0;
-
-	for (char *p = s, *next; p; p = next) {
-		next = strchr(p, '/');
-		if (next)
-			*next++ = 0;
-		if (!*p || str_eq(p, "."))
-			continue;
-		if (str_eq(p, "..")) {
-			at = drop_segment(out, at);
-			continue;
-		}
-		out[at++] = '/';
-		memcpy(out + at, p, strlen(p));
-		at += strlen(p);
+	s[0] = '/';
+	memcpy(s + 1, target, n);
+	len = str_percent_decode(s + 1, n, false);
+	if (len < 0 || memchr(s, 0, (size_t)len + 1)) {
+		free(s);
+		return NULL;
 	}
-	if (!at)
-		out[at++] = '/';
-	out[at] = 0;
-	free(s);
-	return out;
-fail:
-	free(s);
-	free(out);
-	return NULL;
+	s[len + 1] = 0;
+	path_clean(s);
+	return s;
 }

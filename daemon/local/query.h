@@ -36,4 +36,7 @@ const char *query_get(const struct query *q, const char *key);
  * malformed one. */
 char *query_clean_path(const char *target);
 
+/* Removes empty, "." and ".." segments of an absolute path, in place; never longer. */
+void path_clean(char *path);
+
 #endif

@@ -84,6 +84,7 @@ struct sbox {
 	uint64_t started_ms, end_ms;	/* BOOTTIME */
 	uint32_t timeout_s;
 	struct timer expiry;
+	uint64_t cpu_us, cpu_asked_us;	/* of the last GET /metrics */
 	struct list traffic;
 	struct list procs;		/* of envd_process.c */
 	const char *why;		/* it is being killed */

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* See the header. */
+#include "daemon/local/caps.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "daemon/local/box.h"
+
+static const struct {
+	const char *name;
+	bool available;
+	const char *text;
+} fixed[] = {
+	{ "http2", true, "HTTP/2 and HTTP/1.1 on every listener" },
+	{ "terminals", true, "Process.Start with pty, Update" },
+	{ "pause", false, "pause, resume, autoPause and autoResume are refused with 400" },
+	{ "fork", false, "refused with 400" },
+	{ "snapshots", false, "making, listing and deleting them is refused with 400" },
+	{ "internet", false,
+	  "a sandbox has a loopback interface only; allow_internet_access is stored, x-agentbox-local-"
+	  "limits says so; the other network settings and PUT network are refused with 400" },
+	{ "ports", false, "ports other than the agent's answer as if nothing listened" },
+	{ "metrics", false, "the control plane's are refused with 400; the agent's /metrics works" },
+	{ "logs", false, "refused with 400" },
+	{ "watch", false, "WatchDir and the three watcher calls answer unimplemented" },
+	{ "volumes", false, "volumeMounts is refused with 400" },
+	{ "iam", false, "refused with 400" },
+	{ "mcp", false, "refused with 400" },
+	{ "compose", false, "POST /files/compose is refused with 400" },
+};
+
+static int add(json_t *list, const char *name, bool available, const char *text)
+{
+	return json_array_append_new(list, json_pack("{s:s, s:b, s:s}", "name", name, "available",
+						     available, "text", text));
+}
+
+int caps_print(const struct boxes *bs)
+{
+	struct box_capability v[BOX_CAPABILITIES_MAX];
+	size_t n = boxes_capabilities(bs, v);
+	json_t *list = json_array();
+	json_auto_t *o = json_pack("{s:s, s:o}", "version", AB_VERSION, "capabilities", list);
+	int r = o ? 0 : -1;
+	char *text;
+
+	for (size_t i = 0; i < n && !r; i++)
+		r = add(list, v[i].name, v[i].available, v[i].text);
+	for (size_t i = 0; i < ARRAY_SIZE(fixed) && !r; i++)
+		r = add(list, fixed[i].name, fixed[i].available, fixed[i].text);
+	text = r ? NULL : json_dumps(o, JSON_INDENT(2));
+	if (!text)
+		return -ENOMEM;
+	r = puts(text) < 0 || fflush(stdout) ? -EIO : 0;
+	free(text);
+	return r;
+}
