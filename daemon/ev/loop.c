@@ -360,7 +360,7 @@ int loop_once(struct loop *l, int wait_ms)
 	if (r < 0)
 		return r;
 	if (busy || wait_ms == 0) {
-		flags = EVLOOP_NONBLOCK;
+		flags |= EVLOOP_NONBLOCK; /* alone it would go on while anything is ready */
 	} else if (wait_ms > 0) {
 		tv.tv_sec = wait_ms / 1000;
 		tv.tv_usec = wait_ms % 1000 * 1000;

@@ -129,7 +129,8 @@ struct http_dial_options {
 	const char *host;		/* name or address; copied */
 	uint16_t port;
 	const char *connect_host;	/* address to connect to instead of `host`; NULL = same */
-	struct tls_client *tls;		/* NULL = plain */
+	struct resolver *resolver;	/* daemon/net/resolve.h; NULL = addresses and localhost only */
+	struct tls_client *tls;		/* NULL = plain; a reference is taken */
 	bool plain_http2;		/* plain only: HTTP/2 with prior knowledge instead of 1.1 */
 	const char *proxy;		/* "http://[user:pass@]host:port" for CONNECT; NULL = direct */
 	uint64_t deadline_ms;		/* BOOTTIME, for all steps together */

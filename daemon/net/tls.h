@@ -58,7 +58,7 @@ must_check int tls_conn_client(struct tls_client *t, const char *host, uint16_t 
 must_check int tls_conn_server(struct tls_server *t, bool http1, bool http2, struct tls_conn **ret);
 struct tls_conn *tls_conn_free(struct tls_conn *c);	/* NULL is fine; returns NULL */
 
-/* The next ciphertext of the peer; borrowed until it is used up by the calls below. */
+/* The next ciphertext of the peer; borrowed until the next handshake or read returns. */
 void tls_conn_feed(struct tls_conn *c, const uint8_t *p, size_t n);
 /* What must be sent. */
 struct buf *tls_conn_out(struct tls_conn *c);
@@ -67,11 +67,14 @@ struct buf *tls_conn_out(struct tls_conn *c);
 must_check int tls_conn_handshake(struct tls_conn *c);
 /* Plain bytes, 0 = the peer closed its side in an orderly way, -EAGAIN: feed more, -EPROTO. */
 must_check ssize_t tls_conn_read(struct tls_conn *c, uint8_t *p, size_t n);
+/* A read would give something at once: bytes, or the end. */
+bool tls_conn_has_more(const struct tls_conn *c);
 /* Encrypts all of it into out(). 0, -EPROTO, -ENOMEM. */
 must_check int tls_conn_write(struct tls_conn *c, const uint8_t *p, size_t n);
 void tls_conn_shutdown(struct tls_conn *c);	/* close_notify into out() */
 
-bool tls_conn_has_h2(const struct tls_conn *c);	/* ALPN's result */
+bool tls_conn_has_alpn(const struct tls_conn *c);	/* both sides agreed on a protocol */
+bool tls_conn_has_h2(const struct tls_conn *c);		/* … and it is h2 */
 bool tls_conn_is_resumed(const struct tls_conn *c);
 /* After -EPROTO: TLS_UNTRUSTED with issuer, subject, dates and CA file, else UNREACHABLE. */
 void tls_conn_failure(const struct tls_conn *c, struct status *ret);

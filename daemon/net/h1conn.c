@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A connection on the HTTP/1.1 coder. One exchange at a time in both roles; a server leaves
+ * pipelined requests unread until the answer before them is out. An exchange is detached from the
+ * connection when it ends and lives on by itself. Bodies are in h1x.c.
+ *
+ * 100 Continue is sent when the owner first looks for the body (peek). An owner that answers without
+ * looking never asked for it, so then the connection ends after the answer.
+ *
+ * Upgrade is not spoken: the field is passed on and otherwise ignored.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/net/h1_impl.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+#include "proto/wire/h2.h"
+
+#define INTERIM_MAX	 16u	/* 1xx heads before a final one */
+#define PIPELINE_BYTES	 65536u /* read ahead of the answer; above, reading stops */
+#define SEND_MAX_DEFAULT (256u * 1024)
+#define WINDOW_DEFAULT	 (256u * 1024)
+
+int h1conn_start(struct http_conn *c)
+{
+	struct h1 *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return -ENOMEM;
+	h->c = c;
+	h->phase = c->server_role ? H1_HEAD : H1_WAIT;
+	h->keep_alive = true;
+	h->window = c->stream_window ? c->stream_window : WINDOW_DEFAULT;
+	h->send_max = c->send_max ? c->send_max : SEND_MAX_DEFAULT;
+	list_init(&h->ready);
+	c->engine = h;
+	c->ops = &h1_ops;
+	return 0;
+}
+
+/* --- the end of an exchange --- */
+
+void h1_close_x(struct h1 *h, struct h1_x *x, enum http_close how, uint32_t code)
+{
+	must(!x->how && how);
+	x->how = how;
+	x->code = code;
+	if (h->x == x)
+		h->x = NULL;
+	if (x->x.released)
+		h1x_destroy(x);
+	else
+		h1_note(h, x);
+}
+
+void h1_note(struct h1 *h, struct h1_x *x)
+{
+	if (!x->x.released && list_is_empty(&x->ready))
+		list_add_tail(&h->ready, &x->ready);
+}
+
+/* What HTTP/2 would call the result of a connection that died. */
+static void lose(struct h1 *h, struct h1_x *x)
+{
+	h1_close_x(h, x, !h->c->server_role && !x->sent ? HTTP_CLOSE_REFUSED : HTTP_CLOSE_LOST,
+		   H2_NO_ERROR);
+}
+
+static void h1c_lost(struct http_conn *c)
+{
+	struct h1 *h = h1_of(c);
+
+	if (h->next)
+		h1x_destroy(h->next);
+	h->next = NULL;
+	if (h->x)
+		lose(h, h->x);
+	if (!c->server_role)
+		return;
+	list_for_each_safe(n, &h->ready) {
+		struct h1_x *x = list_entry(n, struct h1_x, ready);
+
+		if (!x->announced) /* no owner will ever release it */
+			h1x_destroy(x);
+	}
+}
+
+/* --- reading --- */
+
+void h1_pause(struct h1 *h)
+{
+	struct http_conn *c = h->c;
+	size_t body = h->x ? buf_len(&h->x->body) : 0;
+
+	if (c->state != CONN_OPEN)
+		return;
+	c->xp.read_paused = h->eof || (h->phase == H1_WAIT && buf_len(&h->in) >= PIPELINE_BYTES) ||
+			    body >= h->window || (c->xp.read_paused && body > h->window / 2);
+}
+
+static void answer_error(struct h1 *h, enum http1_result r)
+{
+	unsigned status = http1_result_status(r);
+
+	/* Without memory for it the connection just ends. */
+	(void)!buf_printf(&h->out,
+			  "HTTP/1.1 %u %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", status,
+			  http1_reason(status));
+}
+
+static void broken(struct h1 *h, enum http1_result r, const char *why)
+{
+	struct http_conn *c = h->c;
+
+	if (c->server_role && (!h->x || !h->x->responded))
+		answer_error(h, r);
+	if (h->next)
+		h1x_destroy(h->next);
+	h->next = NULL;
+	if (h->x)
+		h1_close_x(h, h->x, HTTP_CLOSE_RESET, H2_PROTOCOL_ERROR);
+	if (c->server_role)
+		conn_finish(c, why);
+	else
+		conn_fail(c, why);
+}
+
+static void begin_body(struct h1 *h, struct h1_x *x)
+{
+	h->phase = h->head.framing == HTTP1_BODY_NONE ? H1_WAIT : H1_BODY;
+	x->ended = h->phase == H1_WAIT;
+	http1_body_fini(&h->body);
+	http1_body_init(&h->body, h->head.framing, h->head.length);
+	x->head_done = true;
+	h1_note(h, x);
+}
+
+static void request_head_done(struct h1 *h)
+{
+	struct h1_x *x = h->next;
+	const char *method = fields_get(&x->head, ":method");
+
+	h->next = NULL;
+	h->x = x;
+	x->http10 = h->head.http10;
+	x->expect = h->head.expect_continue && h->head.framing != HTTP1_BODY_NONE;
+	x->bodyless = str_eq(method, "HEAD");
+	h->keep_alive = h->head.keep_alive && !h->c->draining;
+	h->c->handshake_by_ms = 0;
+	begin_body(h, x);
+}
+
+static void response_head_done(struct h1 *h)
+{
+	struct h1_x *x = h->x;
+
+	if (h->head.status == 101 || (h->head.interim && ++h->interims > INTERIM_MAX)) {
+		broken(h, HTTP1_BAD, "the server sent an interim answer nobody asked for");
+		return;
+	}
+	if (h->head.interim) {
+		http1_head_init_response(&h->head, x->to_head, false, &x->head);
+		return;
+	}
+	h->keep_alive = h->keep_alive && h->head.keep_alive;
+	begin_body(h, x);
+}
+
+static bool parse_head(struct h1 *h, const uint8_t *p, size_t n, size_t *ret_used)
+{
+	struct http_conn *c = h->c;
+	enum http1_result r;
+
+	if (!n)
+		return false;
+	if (c->server_role && !h->next) {
+		h->next = h1x_new(c);
+		if (!h->next) {
+			conn_fail(c, "out of memory");
+			return false;
+		}
+		http1_head_init_request(&h->head, c->tls, &h->next->head);
+	}
+	r = http1_head_feed(&h->head, p, n, ret_used);
+	if (r == HTTP1_DONE && c->server_role)
+		request_head_done(h);
+	else if (r == HTTP1_DONE)
+		response_head_done(h);
+	else if (r != HTTP1_MORE)
+		broken(h, r, c->server_role ? "not HTTP/1.1" : "the server does not speak HTTP/1.1");
+	return r == HTTP1_DONE;
+}
+
+static bool parse_body(struct h1 *h, const uint8_t *p, size_t n, size_t *ret_used)
+{
+	struct h1_x *x = h->x;
+	const uint8_t *data;
+	size_t n_data;
+	enum http1_result r = http1_body_feed(&h->body, p, n, ret_used, &data, &n_data);
+
+	if (n_data && !x->x.released && buf_put(&x->body, data, n_data) < 0)
+		r = HTTP1_NO_MEMORY;
+	if (r != HTTP1_MORE && r != HTTP1_DONE) {
+		broken(h, r, "the body is not as HTTP/1.1 has it");
+		return false;
+	}
+	if (r == HTTP1_DONE) {
+		x->ended = true;
+		h->phase = H1_WAIT;
+		if (h->body.trailers.n) {
+			x->trailers = h->body.trailers;
+			h->body.trailers = (struct fields)FIELDS_NULL;
+		}
+	}
+	if (n_data || x->ended)
+		h1_note(h, x);
+	return r == HTTP1_DONE || *ret_used;
+}
+
+static size_t parse(struct h1 *h, const uint8_t *p, size_t n)
+{
+	size_t at = 0;
+	bool go = true;
+
+	while (go && h->c->state == CONN_OPEN) {
+		size_t used = 0;
+
+		switch (h->phase) {
+		case H1_HEAD:
+			go = parse_head(h, p + at, n - at, &used);
+			break;
+		case H1_BODY:
+			go = n > at && parse_body(h, p + at, n - at, &used);
+			break;
+		case H1_WAIT:
+			go = false;
+			break;
+		}
+		at += used;
+	}
+	return at;
+}
+
+static void parse_kept(struct h1 *h)
+{
+	size_t used = parse(h, buf_data(&h->in), buf_len(&h->in));
+
+	buf_drop(&h->in, used);
+}
+
+static void h1c_feed(struct http_conn *c, const uint8_t *p, size_t n, uint64_t now_ms)
+{
+	struct h1 *h = h1_of(c);
+	bool kept = buf_len(&h->in);
+	size_t used = 0;
+
+	if (!c->server_role && !h->x) {
+		conn_fail(c, "the server sent what nobody asked for");
+		return;
+	}
+	if (!kept)
+		used = parse(h, p, n);
+	if (c->state != CONN_OPEN)
+		return;
+	if (used < n && buf_put(&h->in, p + used, n - used) < 0) {
+		conn_fail(c, "out of memory");
+		return;
+	}
+	if (kept)
+		parse_kept(h);
+	if (c->server && h->next && !c->handshake_by_ms)
+		c->handshake_by_ms = now_ms + server_options(c->server)->handshake_ms;
+	h1_pause(h);
+}
+
+static void h1c_eof(struct http_conn *c, bool orderly)
+{
+	struct h1 *h = h1_of(c);
+	struct h1_x *x = h->x;
+
+	if (c->server_role && orderly && x && x->ended && x->finished) {
+		/* Said all it wanted; the answer may still be read. */
+		h->eof = true;
+		h->keep_alive = false;
+		h1_pause(h);
+	} else if (!c->server_role && orderly && h->phase == H1_BODY &&
+		   h->body.framing == HTTP1_BODY_UNTIL_CLOSE) {
+		h->eof = true;
+		h->phase = H1_WAIT;
+		h->keep_alive = false;
+		x->ended = true;
+		h1_note(h, x);
+		h1_pause(h);
+	} else {
+		conn_fail(c, orderly ? "the peer closed the connection" : "the connection was cut");
+	}
+}
+
+/* --- writing --- */
+
+/* A server's exchange is over and its answer is out: on with the next one. */
+static void next_request(struct h1 *h)
+{
+	if (!h->keep_alive || h->c->draining) {
+		conn_finish(h->c, h->c->draining ? "drained" : "done, and not kept alive");
+		return;
+	}
+	h->phase = H1_HEAD;
+	parse_kept(h);
+	h1_pause(h);
+}
+
+static void settle_server(struct h1 *h, struct h1_x *x)
+{
+	if (x->ended) {
+		h1_close_x(h, x, HTTP_CLOSE_CLEAN, H2_NO_ERROR);
+		next_request(h);
+	} else if (x->expect || x->x.released) {
+		h1_close_x(h, x, HTTP_CLOSE_RESET, H2_NO_ERROR);
+		conn_finish(h->c, "answered before the request was complete");
+	}
+}
+
+static void settle_client(struct h1 *h, struct h1_x *x, bool flushed)
+{
+	if (!x->ended)
+		return;
+	if (!x->finished || !flushed) {
+		/* Answered early: what is left of our request is not wanted. */
+		h1_close_x(h, x, HTTP_CLOSE_RESET, H2_NO_ERROR);
+		conn_fail(h->c, "the server answered before the request was complete");
+		return;
+	}
+	h1_close_x(h, x, HTTP_CLOSE_CLEAN, H2_NO_ERROR);
+	if (buf_len(&h->in))
+		conn_fail(h->c, "the server sent more than its answer");
+	else if (!h->keep_alive || h->c->draining)
+		conn_finish(h->c, h->c->draining ? "drained" : "the server does not keep it alive");
+}
+
+static void settle(struct h1 *h)
+{
+	struct h1_x *x = h->x;
+	bool flushed = !buf_len(&h->out) && !xport_unsent(&h->c->xp);
+
+	if (!x || h->c->state != CONN_OPEN)
+		return;
+	if (!h->c->server_role)
+		settle_client(h, x, flushed);
+	else if (x->finished && flushed)
+		settle_server(h, x);
+}
+
+static int h1c_output(struct http_conn *c)
+{
+	struct h1 *h = h1_of(c);
+	struct h1_x *x = h->x;
+	ssize_t n = 0;
+
+	while (buf_len(&h->out) && !c->xp.blocked) {
+		n = xport_write(&c->xp, buf_data(&h->out), buf_len(&h->out));
+		if (n < 0)
+			break;
+		if (x)
+			x->sent = true;
+		buf_drop(&h->out, (size_t)n);
+	}
+	if (x && x->room_wanted && buf_len(&h->out) <= h->send_max / 2) {
+		x->room_wanted = false;
+		h1_note(h, x);
+	}
+	if (n < 0)
+		return (int)n;
+	settle(h);
+	return 0;
+}
+
+static bool h1c_has_output(const struct http_conn *c)
+{
+	return buf_len(&h1_of(c)->out);
+}
+
+/* --- telling --- */
+
+static void announce(struct http_conn *c, struct h1_x *x)
+{
+	const struct http_server_options *o = server_options(c->server);
+
+	x->announced = true;
+	o->on_request(&x->x, o->user);
+}
+
+static void h1c_deliver(struct http_conn *c)
+{
+	struct h1 *h = h1_of(c);
+
+	while (c->state != CONN_GONE && !list_is_empty(&h->ready)) {
+		struct h1_x *x = list_entry(h->ready.next, struct h1_x, ready);
+
+		list_del(&x->ready);
+		if (c->server_role && !x->announced) {
+			if (x->how) {	/* nobody ever saw it */
+				h1x_destroy(x);
+				continue;
+			}
+			announce(c, x);
+		}
+		x_news(&x->x);
+	}
+}
+
+static void h1c_after(struct http_conn *c)
+{
+	h1_pause(h1_of(c));
+}
+
+static void h1c_drain(struct http_conn *c)
+{
+	struct h1 *h = h1_of(c);
+
+	h->keep_alive = false;
+	if (!h->x)
+		conn_finish(c, "drained");
+}
+
+static void h1c_abort(struct http_conn *c, uint32_t code)
+{
+	h1c_lost(c);
+}
+
+static void h1c_free(struct http_conn *c)
+{
+	struct h1 *h = h1_of(c);
+
+	buf_fini(&h->in);
+	buf_fini(&h->out);
+	http1_body_fini(&h->body);
+	free(h);
+}
+
+static uint32_t h1c_open_count(const struct http_conn *c)
+{
+	return h1_of(c)->x ? 1 : 0;
+}
+
+static uint32_t h1c_free_streams(const struct http_conn *c)
+{
+	const struct h1 *h = h1_of(c);
+
+	return !h->x && h->keep_alive ? 1 : 0;
+}
+
+static int h1c_request(struct http_conn *c, const struct fields *head, bool end, struct http_x **ret)
+{
+	struct h1 *h = h1_of(c);
+	struct h1_x *x = h1x_new(c);
+	int r;
+
+	if (!x)
+		return -ENOMEM;
+	r = h1x_send_request(h, x, head, end);
+	if (r < 0) {
+		h1x_destroy(x);
+		return r;
+	}
+	http1_head_init_response(&h->head, x->to_head, false, &x->head);
+	h->x = x;
+	h->phase = H1_HEAD;
+	h->interims = 0;
+	*ret = &x->x;
+	return 0;
+}
+
+const struct http_ops h1_ops = {
+	.version = HTTP_VERSION_1_1,
+	.feed = h1c_feed,
+	.eof = h1c_eof,
+	.output = h1c_output,
+	.has_output = h1c_has_output,
+	.deliver = h1c_deliver,
+	.lost = h1c_lost,
+	.after = h1c_after,
+	.drain = h1c_drain,
+	.abort = h1c_abort,
+	.free = h1c_free,
+	.open_count = h1c_open_count,
+	.free_streams = h1c_free_streams,
+	.request = h1c_request,
+	.head = h1x_head,
+	.trailers = h1x_trailers,
+	.peek = h1x_peek,
+	.consume = h1x_consume,
+	.ended = h1x_ended,
+	.at_end = h1x_at_end,
+	.respond = h1x_respond,
+	.room = h1x_room,
+	.unsent = h1x_unsent,
+	.write = h1x_write,
+	.finish = h1x_finish,
+	.reset = h1x_reset,
+	.release = h1x_release,
+	.closed = h1x_closed,
+	.was_sent = h1x_was_sent,
+};

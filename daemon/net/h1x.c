@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/* One HTTP/1.1 exchange: heads, and bytes both ways. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/net/h1_impl.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+#include "proto/wire/h2.h"
+
+static struct h1_x *x_of(const struct http_x *x)
+{
+	return container_of(x, struct h1_x, x);
+}
+
+struct h1_x *h1x_new(struct http_conn *c)
+{
+	struct h1_x *x = calloc(1, sizeof(*x));
+
+	if (!x)
+		return NULL;
+	x_init(&x->x, c, &h1_ops);
+	list_init(&x->ready);
+	return x;
+}
+
+static void x_free(void *p)
+{
+	struct h1_x *x = x_of(p);
+
+	fields_fini(&x->head);
+	fields_fini(&x->trailers);
+	buf_fini(&x->body);
+	free(x);
+}
+
+void h1x_destroy(struct h1_x *x)
+{
+	list_del(&x->ready);
+	x_bury(&x->x, x_free);
+}
+
+const struct fields *h1x_head(const struct http_x *x)
+{
+	return x_of(x)->head_done ? &x_of(x)->head : NULL;
+}
+
+const struct fields *h1x_trailers(const struct http_x *x)
+{
+	return x_of(x)->trailers.n ? &x_of(x)->trailers : NULL;
+}
+
+static struct h1 *engine(const struct h1_x *x)
+{
+	must(!x->how);
+	return h1_of(x->x.c);
+}
+
+size_t h1x_peek(struct http_x *hx, const uint8_t **ret)
+{
+	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	struct h1_x *x = x_of(hx);
+
+	if (x->expect && !x->how && !x->responded && !buf_len(&x->body) && !x->ended &&
+	    buf_put(&engine(x)->out, text, sizeof(text) - 1) == 0) {
+		x->expect = false;
+		conn_touch(hx->c);
+	}
+	*ret = buf_data(&x->body);
+	return buf_len(&x->body);
+}
+
+void h1x_consume(struct http_x *hx, size_t n)
+{
+	struct h1_x *x = x_of(hx);
+
+	buf_drop(&x->body, n);
+	if (!x->how)
+		h1_pause(engine(x));
+}
+
+bool h1x_ended(const struct http_x *x)
+{
+	return x_of(x)->ended;
+}
+
+bool h1x_at_end(const struct http_x *x)
+{
+	return x_of(x)->ended && !buf_len(&x_of(x)->body);
+}
+
+/* --- sending --- */
+
+static int promised(struct h1_x *x, const struct fields *head)
+{
+	const char *s = fields_get(head, "content-length");
+
+	if (!s)
+		return 0;
+	if (fields_find(head, "content-length", (uint32_t)fields_find(head, "content-length", 0) + 1) >= 0)
+		return -EINVAL;
+	x->has_left = true;
+	return str_u64(s, strlen(s), UINT64_MAX >> 1, &x->left) < 0 ? -EINVAL : 0;
+}
+
+int h1x_send_request(struct h1 *h, struct h1_x *x, const struct fields *head, bool end)
+{
+	struct http1_write w = { .framing = HTTP1_BODY_NONE };
+	const char *method = fields_get(head, ":method");
+	int r = promised(x, head);
+
+	if (r < 0)
+		return r;
+	if (end && x->has_left && x->left)
+		return -EINVAL;
+	x->chunked = !end && !x->has_left;
+	if (x->chunked)
+		w.framing = HTTP1_BODY_CHUNKED;
+	/* Servers expect a length where a body could have been. */
+	else if (end && !x->has_left && method && (str_eq(method, "POST") || str_eq(method, "PUT") ||
+						   str_eq(method, "PATCH")))
+		w.add_length = true;
+	x->to_head = method && str_eq(method, "HEAD");
+	x->finished = end;
+	return http1_write_request(&h->out, head, &w);
+}
+
+static int send_interim(struct h1 *h, struct h1_x *x, const struct fields *head, const char *status)
+{
+	struct http1_write w = { .framing = HTTP1_BODY_NONE };
+
+	if (str_eq(status, "101"))
+		return -EINVAL;
+	if (str_eq(status, "100"))
+		x->expect = false;
+	return x->http10 ? 0 : http1_write_response(&h->out, head, &w);
+}
+
+int h1x_respond(struct http_x *hx, const struct fields *head, bool end)
+{
+	struct h1_x *x = x_of(hx);
+	const char *status = fields_get(head, ":status");
+	struct http1_write w = { .framing = HTTP1_BODY_NONE };
+	struct h1 *h;
+	int r;
+
+	if (x->how)
+		return -EPIPE;
+	h = engine(x);
+	must(status && !x->responded);
+	if (status[0] == '1')
+		return send_interim(h, x, head, status);
+	x->bodyless = x->bodyless || str_eq(status, "204") || str_eq(status, "304");
+	r = promised(x, head);
+	if (r < 0 || (end && !x->bodyless && x->left))
+		return -EINVAL;
+	if (!x->bodyless && !x->has_left) {
+		w.add_length = end;
+		x->chunked = !end && !x->http10;
+		w.framing = x->chunked ? HTTP1_BODY_CHUNKED : HTTP1_BODY_NONE;
+		if (!end && x->http10)
+			h->keep_alive = false;
+	}
+	if (x->expect || h->c->draining)
+		h->keep_alive = false;
+	w.close = !h->keep_alive;
+	w.keep_alive = x->http10;
+	r = http1_write_response(&h->out, head, &w);
+	if (r < 0)
+		return r;
+	x->responded = true;
+	x->finished = end;
+	return 0;
+}
+
+size_t h1x_unsent(const struct http_x *hx)
+{
+	const struct h1_x *x = x_of(hx);
+
+	return x->how ? 0 : buf_len(&engine(x)->out) + xport_unsent(&hx->c->xp);
+}
+
+size_t h1x_room(const struct http_x *hx)
+{
+	struct h1_x *x = x_of(hx);
+	size_t unsent = h1x_unsent(hx);
+
+	if (x->how || x->finished)
+		return 0;
+	if (unsent < engine(x)->send_max)
+		return engine(x)->send_max - unsent;
+	return 0;
+}
+
+static int put_chunk(struct buf *out, const void *p, size_t n)
+{
+	char head[HTTP1_CHUNK_HEAD_MAX];
+	size_t k = http1_chunk_head(head, n);
+	uint8_t *at = buf_space(out, k + n + 2);
+
+	if (!at)
+		return -ENOMEM;
+	memcpy(at, head, k);
+	memcpy(at + k, p, n);
+	memcpy(at + k + n, "\r\n", 2);
+	buf_added(out, k + n + 2);
+	return 0;
+}
+
+int h1x_write(struct http_x *hx, const void *p, size_t n)
+{
+	struct h1_x *x = x_of(hx);
+	struct h1 *h;
+	int r;
+
+	if (x->how || x->finished || (hx->c->server_role && !x->responded))
+		return -EPIPE;
+	if (!n || x->bodyless)
+		return 0;
+	h = engine(x);
+	if (x->has_left && n > x->left) {
+		/* More than its content-length: the peer would take it for the next message. */
+		h1x_reset(hx, H2_INTERNAL_ERROR);
+		return -EPIPE;
+	}
+	r = x->chunked ? put_chunk(&h->out, p, n) : buf_put(&h->out, p, n);
+	if (r < 0)
+		return -ENOMEM;
+	if (x->has_left)
+		x->left -= n;
+	if (buf_len(&h->out) >= h->send_max)
+		x->room_wanted = true;
+	return 0;
+}
+
+int h1x_finish(struct http_x *hx, const struct fields *trailers)
+{
+	struct h1_x *x = x_of(hx);
+	int r = 0;
+
+	if (x->how || x->finished || (hx->c->server_role && !x->responded))
+		return -EPIPE;
+	if (x->has_left && x->left && !x->bodyless) {
+		h1x_reset(hx, H2_INTERNAL_ERROR); /* less than was promised: cut, so that it shows */
+		return -EPIPE;
+	}
+	if (x->chunked && !x->bodyless)
+		r = http1_write_last_chunk(&engine(x)->out, trailers);
+	if (r < 0)
+		return r;
+	x->finished = true;
+	return 0;
+}
+
+/* --- ends --- */
+
+void h1x_reset(struct http_x *hx, uint32_t code)
+{
+	struct h1_x *x = x_of(hx);
+
+	if (x->how)
+		return;
+	h1_close_x(engine(x), x, HTTP_CLOSE_LOCAL, code);
+	conn_fail(hx->c, "an exchange on it was reset");
+}
+
+void h1x_release(struct http_x *hx)
+{
+	struct h1_x *x = x_of(hx);
+
+	list_del(&x->ready);
+	if (x->how) {
+		h1x_destroy(x);
+		return;
+	}
+	/* An answer that is complete goes out all the same. */
+	if (hx->c->server_role && x->finished) {
+		buf_fini(&x->body);
+		h1_pause(engine(x));
+		return;
+	}
+	h1x_reset(hx, H2_CANCEL);
+}
+
+enum http_close h1x_closed(const struct http_x *x, uint32_t *ret_code)
+{
+	if (ret_code)
+		*ret_code = x_of(x)->code;
+	return x_of(x)->how;
+}
+
+bool h1x_was_sent(const struct http_x *x)
+{
+	return x_of(x)->sent;
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT */
+/* A connection on the HTTP/2 engine: moves bytes and news between it, the xport and the owners. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/net/http_impl.h"
+#include "proto/base/must.h"
+#include "proto/wire/h2.h"
+
+struct h2_x {
+	struct http_x x;
+	struct h2_stream *s;
+};
+
+enum drain_step { DRAIN_NONE, DRAIN_TOLD, DRAIN_LAST };
+
+static struct h2 *h2_of(const struct http_conn *c)
+{
+	return c->engine;
+}
+
+static struct h2_x *x_of(const struct http_x *x)
+{
+	return container_of(x, struct h2_x, x);
+}
+
+static struct h2_stream *stream_of(const struct http_x *x)
+{
+	return x_of(x)->s;
+}
+
+static void x_free(void *p)
+{
+	free(x_of(p));
+}
+
+int h2conn_start(struct http_conn *c, uint64_t now_ms)
+{
+	struct h2_options o = { .stream_window = c->stream_window, .send_max = c->send_max };
+	struct h2 *h;
+	int r;
+
+	if (c->server) {
+		const struct http_server_options *so = server_options(c->server);
+
+		o.server = true;
+		o.any_authority = so->any_authority;
+		o.max_streams = so->max_streams;
+		o.head_max_n = so->head_max_n;
+		o.head_max_bytes = so->head_max_bytes;
+	} else if (!c->handshake_by_ms) {
+		c->handshake_by_ms = now_ms + HTTP_HANDSHAKE_MS; /* for the server's SETTINGS */
+	}
+	r = h2_new(&o, now_ms, &h);
+	if (r < 0)
+		return r;
+	c->engine = h;
+	c->ops = &h2_ops;
+	return 0;
+}
+
+/* --- connection --- */
+
+static void h2c_feed(struct http_conn *c, const uint8_t *p, size_t n, uint64_t now_ms)
+{
+	struct h2 *h = h2_of(c);
+
+	if (h2_feed(h, p, n, now_ms) < 0)
+		conn_finish(c, h2_why(h));
+	if (c->handshake_by_ms && h2_settled(h))
+		c->handshake_by_ms = 0;
+}
+
+static void h2c_eof(struct http_conn *c, bool orderly)
+{
+	conn_fail(c, orderly ? "the peer closed the connection" : "the connection was cut");
+}
+
+static int h2c_output(struct http_conn *c)
+{
+	struct h2 *h = h2_of(c);
+
+	for (;;) {
+		const uint8_t *p;
+		size_t n;
+		ssize_t w;
+		int r = h2_output(h, &p, &n);
+
+		if (r < 0 || !n)
+			return r;
+		w = xport_write(&c->xp, p, n);
+		if (w < 0)
+			return (int)w;
+		h2_sent(h, (size_t)w);
+		if (c->xp.blocked)
+			return -EAGAIN;
+	}
+}
+
+static bool h2c_has_output(const struct http_conn *c)
+{
+	return h2_wants_output(h2_of(c));
+}
+
+static void accept_request(struct http_conn *c, struct h2_stream *s)
+{
+	struct h2_x *x = c->server && c->state < CONN_CLOSED ? calloc(1, sizeof(*x)) : NULL;
+	const struct http_server_options *o;
+
+	if (!x) {
+		h2_stream_reset(s, H2_REFUSED_STREAM);
+		h2_stream_release(s);
+		return;
+	}
+	x_init(&x->x, c, &h2_ops);
+	x->s = s;
+	h2_stream_set_user(s, x);
+	o = server_options(c->server);
+	o->on_request(&x->x, o->user);
+	/* What came with the head was noted before there was an owner. */
+	x_news(&x->x);
+}
+
+static void h2c_deliver(struct http_conn *c)
+{
+	struct h2_stream *s;
+
+	while (c->state != CONN_GONE && (s = h2_next_ready(h2_of(c)))) {
+		struct h2_x *x = h2_stream_user(s);
+
+		(void)h2_stream_news(s);
+		if (x)
+			x_news(&x->x);
+		else
+			accept_request(c, s);
+	}
+}
+
+static void h2c_lost(struct http_conn *c)
+{
+	h2_lost(h2_of(c));
+}
+
+static void h2c_drain(struct http_conn *c)
+{
+	struct h2 *h = h2_of(c);
+
+	h2_goaway(h, H2_NO_ERROR);
+	c->drain_step = DRAIN_LAST;
+	if (!c->server_role)
+		return;
+	/* A request may cross the notice; the answer to a PING proves that no more will. */
+	c->drain_step = DRAIN_TOLD;
+	c->drain_acks = h2_pings_acked(h);
+	c->drain_by_ms = loop_now_ms(c->loop) + HTTP_DRAIN_ACK_MS;
+	if (h2_ping(h) < 0)
+		c->drain_by_ms = loop_now_ms(c->loop);
+}
+
+static void h2c_after(struct http_conn *c)
+{
+	struct h2 *h = h2_of(c);
+
+	if (c->drain_step == DRAIN_TOLD && (h2_pings_acked(h) != c->drain_acks ||
+					    loop_now_ms(c->loop) >= c->drain_by_ms)) {
+		c->drain_step = DRAIN_LAST;
+		c->drain_by_ms = 0;
+		h2_goaway(h, H2_NO_ERROR);
+	}
+	if (h2_open_streams(h))
+		return;
+	if (c->drain_step == DRAIN_LAST)
+		conn_finish(c, "drained");
+	else if (!c->server_role && h2_goaway_seen(h, NULL))
+		conn_finish(c, "the server went away");
+}
+
+static void h2c_abort(struct http_conn *c, uint32_t code)
+{
+	struct h2 *h = h2_of(c);
+	const uint8_t *p;
+	size_t n;
+
+	h2_goaway(h, code);
+	/* GOAWAY is gathered before the streams, and with them the session, are declared dead. */
+	(void)!h2_output(h, &p, &n);
+	h2_lost(h);
+}
+
+static void h2c_free(struct http_conn *c)
+{
+	h2_free(h2_of(c));
+}
+
+static uint32_t h2c_open_count(const struct http_conn *c)
+{
+	return h2_open_streams(h2_of(c));
+}
+
+static uint32_t h2c_free_streams(const struct http_conn *c)
+{
+	return h2_free_streams(h2_of(c));
+}
+
+static int h2c_request(struct http_conn *c, const struct fields *head, bool end, struct http_x **ret)
+{
+	struct h2_x *x = calloc(1, sizeof(*x));
+	int r;
+
+	if (!x)
+		return -ENOMEM;
+	r = h2_request(h2_of(c), head, end, x, &x->s);
+	if (r < 0) {
+		free(x);
+		return r;
+	}
+	x_init(&x->x, c, &h2_ops);
+	*ret = &x->x;
+	return 0;
+}
+
+bool http_conn_goaway(const struct http_conn *c, uint32_t *ret_code)
+{
+	return c->ops == &h2_ops && h2_goaway_seen(h2_of(c), ret_code);
+}
+
+int http_conn_ping(struct http_conn *c)
+{
+	if (c->ops != &h2_ops)
+		return -EOPNOTSUPP;
+	conn_touch(c);
+	return h2_ping(h2_of(c));
+}
+
+uint32_t http_conn_pings_acked(const struct http_conn *c)
+{
+	return c->ops == &h2_ops ? h2_pings_acked(h2_of(c)) : 0;
+}
+
+/* --- exchange --- */
+
+static const struct fields *h2x_head(const struct http_x *x)
+{
+	return h2_stream_head(stream_of(x));
+}
+
+static const struct fields *h2x_trailers(const struct http_x *x)
+{
+	return h2_stream_trailers(stream_of(x));
+}
+
+static size_t h2x_peek(struct http_x *x, const uint8_t **ret)
+{
+	return h2_stream_peek(stream_of(x), ret);
+}
+
+static void h2x_consume(struct http_x *x, size_t n)
+{
+	h2_stream_consume(stream_of(x), n);
+}
+
+static bool h2x_ended(const struct http_x *x)
+{
+	return h2_stream_ended(stream_of(x));
+}
+
+static bool h2x_at_end(const struct http_x *x)
+{
+	return h2_stream_at_end(stream_of(x));
+}
+
+static int h2x_respond(struct http_x *x, const struct fields *head, bool end)
+{
+	return h2_respond(stream_of(x), head, end);
+}
+
+static size_t h2x_room(const struct http_x *x)
+{
+	return h2_stream_room(stream_of(x));
+}
+
+static size_t h2x_unsent(const struct http_x *x)
+{
+	return h2_stream_unsent(stream_of(x));
+}
+
+static int h2x_write(struct http_x *x, const void *p, size_t n)
+{
+	return h2_stream_write(stream_of(x), p, n);
+}
+
+static int h2x_finish(struct http_x *x, const struct fields *trailers)
+{
+	return h2_stream_finish(stream_of(x), trailers);
+}
+
+static void h2x_reset(struct http_x *x, uint32_t code)
+{
+	h2_stream_reset(stream_of(x), code);
+}
+
+static void h2x_release(struct http_x *x)
+{
+	h2_stream_release(stream_of(x));
+	x_of(x)->s = NULL;
+	x_bury(x, x_free);
+}
+
+static enum http_close h2x_closed(const struct http_x *x, uint32_t *ret_code)
+{
+	static const enum http_close of[] = {
+		[H2_OPEN] = HTTP_OPEN,
+		[H2_CLOSE_CLEAN] = HTTP_CLOSE_CLEAN,
+		[H2_CLOSE_LOCAL] = HTTP_CLOSE_LOCAL,
+		[H2_CLOSE_RESET] = HTTP_CLOSE_RESET,
+		[H2_CLOSE_REFUSED] = HTTP_CLOSE_REFUSED,
+		[H2_CLOSE_LOST] = HTTP_CLOSE_LOST,
+	};
+
+	return of[h2_stream_closed(stream_of(x), ret_code)];
+}
+
+static bool h2x_was_sent(const struct http_x *x)
+{
+	return h2_stream_was_sent(stream_of(x));
+}
+
+const struct http_ops h2_ops = {
+	.version = HTTP_VERSION_2,
+	.feed = h2c_feed,
+	.eof = h2c_eof,
+	.output = h2c_output,
+	.has_output = h2c_has_output,
+	.deliver = h2c_deliver,
+	.lost = h2c_lost,
+	.after = h2c_after,
+	.drain = h2c_drain,
+	.abort = h2c_abort,
+	.free = h2c_free,
+	.open_count = h2c_open_count,
+	.free_streams = h2c_free_streams,
+	.request = h2c_request,
+	.head = h2x_head,
+	.trailers = h2x_trailers,
+	.peek = h2x_peek,
+	.consume = h2x_consume,
+	.ended = h2x_ended,
+	.at_end = h2x_at_end,
+	.respond = h2x_respond,
+	.room = h2x_room,
+	.unsent = h2x_unsent,
+	.write = h2x_write,
+	.finish = h2x_finish,
+	.reset = h2x_reset,
+	.release = h2x_release,
+	.closed = h2x_closed,
+	.was_sent = h2x_was_sent,
+};

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Inside of net: what http.c (connections and the public calls), h2conn.c, h1conn.c, listen.c and
+ * dial.c share.
+ *
+ * One connection = one xport + one engine (h2 or h1). Engines never call the owner from where bytes
+ * are fed; they note, and conn_deliver() calls. It runs from the read callback and from the pump,
+ * never inside a call of the owner.
+ *
+ * A connection that ended stays as memory until its last exchange was released, because exchanges
+ * may still be read.
+ */
+#ifndef AB_DAEMON_NET_HTTP_IMPL_H
+#define AB_DAEMON_NET_HTTP_IMPL_H
+
+#include "daemon/ev/loop.h"
+#include "daemon/net/http.h"
+#include "daemon/net/xport.h"
+#include "proto/base/list.h"
+
+#define HTTP_CONN_MAGIC 0x68636f6eu
+#define HTTP_X_MAGIC	0x68786368u
+
+#define HTTP_STALL_MS	  30000u	/* output waits and the socket takes nothing */
+#define HTTP_LINGER_MS	  2000u		/* after our last byte, for the peer's */
+#define HTTP_HANDSHAKE_MS 10000u
+#define HTTP_DRAIN_ACK_MS 1000u		/* for a peer to learn of the first GOAWAY */
+
+enum conn_state {
+	CONN_TLS,	/* handshake */
+	CONN_SNIFF,	/* which version? */
+	CONN_OPEN,
+	CONN_FLUSH,	/* nothing new; what is queued goes out, then our side is shut */
+	CONN_LINGER,	/* our side is shut; waiting for the peer's end, so that it reads ours */
+	CONN_CLOSED,	/* the descriptor is gone; the owners do not know yet */
+	CONN_GONE,	/* they do */
+};
+
+struct http_ops {
+	int version;
+	/* connection */
+	void (*feed)(struct http_conn *c, const uint8_t *p, size_t n, uint64_t now_ms);
+	void (*eof)(struct http_conn *c, bool orderly);
+	int (*output)(struct http_conn *c);	/* until blocked or empty; -errno = the socket failed */
+	bool (*has_output)(const struct http_conn *c);
+	void (*deliver)(struct http_conn *c);
+	void (*lost)(struct http_conn *c);	/* closes all exchanges */
+	void (*after)(struct http_conn *c);	/* end of a pump: drain and the like */
+	void (*drain)(struct http_conn *c);
+	void (*abort)(struct http_conn *c, uint32_t code);
+	void (*free)(struct http_conn *c);
+	uint32_t (*open_count)(const struct http_conn *c);
+	uint32_t (*free_streams)(const struct http_conn *c);
+	int (*request)(struct http_conn *c, const struct fields *head, bool end, struct http_x **ret);
+	/* exchange */
+	const struct fields *(*head)(const struct http_x *x);
+	const struct fields *(*trailers)(const struct http_x *x);
+	size_t (*peek)(struct http_x *x, const uint8_t **ret);
+	void (*consume)(struct http_x *x, size_t n);
+	bool (*ended)(const struct http_x *x);
+	bool (*at_end)(const struct http_x *x);
+	int (*respond)(struct http_x *x, const struct fields *head, bool end);
+	size_t (*room)(const struct http_x *x);
+	size_t (*unsent)(const struct http_x *x);
+	int (*write)(struct http_x *x, const void *p, size_t n);
+	int (*finish)(struct http_x *x, const struct fields *trailers);
+	void (*reset)(struct http_x *x, uint32_t code);
+	void (*release)(struct http_x *x);
+	enum http_close (*closed)(const struct http_x *x, uint32_t *ret_code);
+	bool (*was_sent)(const struct http_x *x);
+};
+
+extern const struct http_ops h2_ops, h1_ops;
+
+struct http_x {
+	uint32_t magic;
+	bool released;
+	const struct http_ops *ops;
+	struct http_conn *c;
+	http_news_fn *news;
+	void *user;
+	struct grave grave;
+};
+
+struct http_conn {
+	uint32_t magic;
+	enum conn_state state;	/* one writer: conn_set_state() */
+	const struct http_ops *ops;	/* NULL until the version is known */
+	void *engine;			/* struct h2 or struct h1 */
+	struct loop *loop;
+	struct xport xp;
+	struct timer tick;
+	struct defer pump;		/* stage 4 of this pass */
+	struct defer again;		/* … of the next one */
+	struct grave grave;
+	struct list node;		/* of its server */
+	uint32_t n_x;			/* exchanges in memory */
+	struct http_server *server;	/* NULL: client, or a server's that was freed */
+	bool server_role, tls, draining, buried;
+	void *user;
+	uint32_t stream_window, send_max;
+	/* client */
+	void (*ready)(struct http_conn *c, const struct status *failure, void *user);
+	void (*closed)(struct http_conn *c, const char *reason, void *user);
+	void (*changed)(struct http_conn *c, void *user);
+	void *owner;
+	bool plain_http2;
+	uint32_t seen_acks, seen_free;
+	bool seen_goaway;
+	/* moments (BOOTTIME, 0 = none) at which something must have happened */
+	uint64_t handshake_by_ms, drain_by_ms, linger_by_ms, stalled_since_ms, idle_since_ms;
+	uint64_t last_read_ms;
+	uint64_t progress_seen;
+	uint8_t pre[4], n_pre;		/* what came while sniffing */
+	uint8_t drain_step;
+	uint32_t drain_acks;
+	char peer[64];
+	char why[128];
+};
+
+/* --- http.c --- */
+
+struct http_conn_options {
+	struct loop *loop;
+	int fd;				/* taken over, also on failure */
+	struct tls_conn *tls;		/* the same */
+	struct http_server *server;	/* NULL = client */
+	uint32_t stream_window, send_max;
+	uint64_t handshake_by_ms;
+};
+must_check int conn_new(const struct http_conn_options *o, struct http_conn **ret);
+/* Reading begins; a client's ready() comes from the loop. */
+void conn_start(struct http_conn *c);
+/* Ends it without a word to anybody; exchanges stay readable. */
+void conn_discard(struct http_conn *c);
+/* Abrupt: exchanges are lost, the descriptor is closed, owners hear of it from the pump. */
+void conn_fail(struct http_conn *c, const char *why);
+/* Orderly: flush, shut, linger. Exchanges must be closed already. */
+void conn_finish(struct http_conn *c, const char *why);
+/* Something may have to be written, told or ended. */
+static inline void conn_touch(struct http_conn *c)
+{
+	if (c->state != CONN_GONE)
+		defer_post(&c->pump);
+}
+/* Re-arms the timer for the moments above. */
+void conn_arm(struct http_conn *c);
+void x_init(struct http_x *x, struct http_conn *c, const struct http_ops *ops);
+void x_news(struct http_x *x);
+/* The engine is done with it: frees the memory at the end of the pass. */
+void x_bury(struct http_x *x, void (*free_fn)(void *));
+
+/* --- listen.c --- */
+
+const struct http_server_options *server_options(const struct http_server *s);
+void server_conn_gone(struct http_server *s, struct http_conn *c);
+
+/* --- engines --- */
+
+must_check int h2conn_start(struct http_conn *c, uint64_t now_ms);
+must_check int h1conn_start(struct http_conn *c);
+
+#endif

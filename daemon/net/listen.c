@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Servers: accepting, admission, and the list of connections. When descriptors run out, a reserve
+ * one is given up to accept and close the waiting client, and accepting pauses for a moment, so that
+ * a full table costs neither the CPU nor the clients that are already here.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/net/http_impl.h"
+#include "daemon/net/tls.h"
+#include "daemon/obs/log.h"
+#include "proto/base/clock.h"
+#include "proto/base/fd.h"
+#include "proto/base/must.h"
+
+#define SERVER_MAGIC	 0x73727672u
+#define ACCEPTS_PER_PASS 64u
+#define PAUSE_MS	 100u
+#define LOG_EVERY_MS	 10000u
+#define CONNS_DEFAULT	 4096u
+
+struct http_server {
+	uint32_t magic;
+	struct http_server_options o;	/* defaults filled in */
+	struct watch watch;
+	struct timer resume;
+	struct grave grave;
+	struct list conns;
+	uint32_t n_conns;
+	int reserve_fd;
+	uint64_t logged_ms;
+};
+
+static struct http_server *server_from(void *p)
+{
+	struct http_server *s = p;
+
+	must(s && s->magic == SERVER_MAGIC);
+	return s;
+}
+
+const struct http_server_options *server_options(const struct http_server *s)
+{
+	return &s->o;
+}
+
+void server_conn_gone(struct http_server *s, struct http_conn *c)
+{
+	list_del(&c->node);
+	s->n_conns--;
+}
+
+static void complain(struct http_server *s, const char *what)
+{
+	uint64_t now = clock_boot_ms();
+
+	if (s->logged_ms && now - s->logged_ms < LOG_EVERY_MS)
+		return;
+	s->logged_ms = now;
+	log_warn("http_accept", "error=%s conns=%u", log_q(what), s->n_conns);
+}
+
+static int open_reserve(void)
+{
+	return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void out_of_fds(struct http_server *s, int err)
+{
+	int fd;
+
+	complain(s, strerror(-err));
+	if (s->reserve_fd >= 0) {
+		s->reserve_fd = fd_close(s->reserve_fd);
+		if (fd_accept(s->o.listen_fd, &fd) == 0)
+			fd_close(fd);
+		s->reserve_fd = open_reserve();
+	}
+	if (timer_set(&s->resume, clock_boot_ms() + PAUSE_MS) == 0)
+		(void)!watch_set(&s->watch, 0); /* taking interest away cannot fail */
+}
+
+static void on_resume(struct timer *t, void *user)
+{
+	struct http_server *s = server_from(user);
+
+	if (s->reserve_fd < 0)
+		s->reserve_fd = open_reserve();
+	if (watch_set(&s->watch, WATCH_READ) < 0 &&
+	    timer_set(&s->resume, loop_now_ms(s->o.loop) + PAUSE_MS) < 0)
+		complain(s, "out of memory; no longer accepting");
+}
+
+static void take(struct http_server *s, int fd)
+{
+	struct http_conn_options o = {
+		.loop = s->o.loop,
+		.fd = fd,
+		.server = s,
+		.stream_window = s->o.stream_window,
+		.send_max = s->o.send_max,
+		.handshake_by_ms = clock_boot_ms() + s->o.handshake_ms,
+	};
+	struct http_conn *c;
+
+	if (s->n_conns >= s->o.max_conns) {
+		complain(s, "too many connections");
+		fd_close(fd);
+		return;
+	}
+	if (s->o.tls && tls_conn_server(s->o.tls, s->o.http1, s->o.http2, &o.tls) < 0) {
+		fd_close(fd);
+		return;
+	}
+	if (conn_new(&o, &c) < 0)
+		return;
+	list_add_tail(&s->conns, &c->node);
+	s->n_conns++;
+	if (s->o.on_conn) {
+		void *user = NULL;
+
+		if (s->o.on_conn(c, s->o.user, &user)) {
+			conn_discard(c);
+			return;
+		}
+		c->user = user;
+	}
+	conn_start(c);
+}
+
+static void on_listen(struct watch *w, unsigned ready, void *user)
+{
+	struct http_server *s = server_from(user);
+
+	for (unsigned i = 0; i < ACCEPTS_PER_PASS && s->watch.want; i++) {
+		int fd, r = fd_accept(s->o.listen_fd, &fd);
+
+		switch (r) {
+		case 0:
+			take(s, fd);
+			break;
+		case -EAGAIN:
+			return;
+		case -EMFILE:
+		case -ENFILE:
+		case -ENOBUFS:
+		case -ENOMEM:
+			out_of_fds(s, r);
+			return;
+		default:	/* that client is gone already (accept(2) names ten ways) */
+			break;
+		}
+	}
+}
+
+int http_server_new(const struct http_server_options *o, struct http_server **ret)
+{
+	struct http_server *s = calloc(1, sizeof(*s));
+	int r;
+
+	must(o->http1 || o->http2);
+	if (!s)
+		return -ENOMEM;
+	s->magic = SERVER_MAGIC;
+	s->o = *o;
+	if (!s->o.max_conns)
+		s->o.max_conns = CONNS_DEFAULT;
+	if (!s->o.handshake_ms)
+		s->o.handshake_ms = HTTP_HANDSHAKE_MS;
+	list_init(&s->conns);
+	timer_init(&s->resume, o->loop, on_resume, s);
+	s->reserve_fd = open_reserve();
+	r = watch_init(&s->watch, o->loop, o->listen_fd, on_listen, s);
+	if (!r)
+		r = watch_set(&s->watch, WATCH_READ);
+	if (r < 0) {
+		watch_fini(&s->watch);
+		fd_close(s->reserve_fd);
+		free(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+void http_server_stop_accepting(struct http_server *s)
+{
+	watch_fini(&s->watch);
+	timer_clear(&s->resume);
+	s->o.listen_fd = fd_close(s->o.listen_fd);
+}
+
+void http_server_drain(struct http_server *s)
+{
+	http_server_stop_accepting(s);
+	list_for_each(n, &s->conns)
+		http_conn_drain(list_entry(n, struct http_conn, node));
+}
+
+uint32_t http_server_conns(const struct http_server *s)
+{
+	return s->n_conns;
+}
+
+static void server_free(void *p)
+{
+	free(server_from(p));
+}
+
+struct http_server *http_server_free(struct http_server *s)
+{
+	if (!s)
+		return NULL;
+	http_server_stop_accepting(s);
+	while (!list_is_empty(&s->conns))
+		conn_discard(list_entry(s->conns.next, struct http_conn, node));
+	fd_close(s->reserve_fd);
+	loop_bury(s->o.loop, &s->grave, server_free, s);
+	return NULL;
+}
