@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Checks that two lists which must be equal are: reasons and proto, configuration keys and their pages."""
 import re
+import subprocess
+import sys
 
-from common import FILES, Skip, exists, read, run
+from common import FILES, ROOT, Skip, exists, read, run
 
 
 def strip_proto(text):
@@ -40,22 +42,11 @@ def proto_numbers():
 
 
 def config_keys():
+    """The manual page and the commented default are what the table of keys makes them."""
     if not exists("daemon/conf/conf.def"):
         raise Skip("there is no daemon/conf/conf.def yet")
-    text = re.sub(r"/\*.*?\*/", "", read("daemon/conf/conf.def"), flags=re.S)
-    keys = set(re.findall(r"^\s*[A-Z_]+\(\s*\"?(\w+)\"?\s*,\s*\"?(\w+)\"?\s*,", text, re.M))
-    if not keys:
-        return ["daemon/conf/conf.def: no rows in the form NAME(section, key, …"]
-    found = []
-    for page in ("docs/man/agentboxd.conf.5", "systemd/agentboxd.conf"):
-        if not exists(page):
-            found.append("%s does not exist" % page)
-            continue
-        body = read(page)
-        for section, key in sorted(keys):
-            if not re.search(r"(?<![\w-])%s(?![\w-])" % re.escape(key), body):
-                found.append("%s: [%s] %s is not in it" % (page, section, key))
-    return found
+    r = subprocess.run([sys.executable, "docs/man/from_conf.py", "--check"], capture_output=True, text=True, cwd=ROOT)
+    return (r.stdout + r.stderr).splitlines() or ([] if r.returncode == 0 else ["from_conf.py failed"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""Writes agentboxd.conf(5) and the commented default file from the table of keys, daemon/conf/conf.def.
+
+    /usr/bin/python3 docs/man/from_conf.py           writes both
+    /usr/bin/python3 docs/man/from_conf.py --check   says which one differs, for tests/lint
+"""
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TABLE = os.path.join(ROOT, "daemon/conf/conf.def")
+MAN = os.path.join(ROOT, "docs/man/agentboxd.conf.5")
+FILE = os.path.join(ROOT, "systemd/agentboxd.conf")
+
+SECTIONS = {  # heading and what it is about
+    "daemon": ("[daemon]", "The daemon itself."),
+    "account": ("[account NAME]", "A cloud to use: its addresses, its key, how it is reached. The first one is the "
+                                  "account of every uid that names no other. Without any, one named default is made from "
+                                  "the environment."),
+    "uid": ("[uid NUMBER]", "Limits of one local user, by number."),
+    "policy": ("[policy]", "What happens to sandboxes that are not in use."),
+    "pool": ("[pool]", "Connections to the clouds."),
+    "spool": ("[spool]", "The output of commands that is kept on disk."),
+    "gateway": ("[gateway]", "The cloud's own HTTP interface, served on this host."),
+}
+TYPES = {
+    "STRING": "text", "PATH": "absolute path", "URL": "http:// or https:// URL", "HEADER": "name of a header",
+    "DURATION": "duration", "BYTES": "bytes", "U32": "number", "BOOL": "yes or no", "LEVEL": "level",
+}
+ROW = re.compile(r"^KEY\((\w+), (\w+), (\w+), \"([^\"]*)\", (\w+), (\w+), (true|false),\s*((?:\"(?:[^\"\\]|\\.)*\"\s*)+)\)", re.M)
+
+
+def rows():
+    with open(TABLE, encoding="utf-8") as f:
+        text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+    found = [m.groups() for m in ROW.finditer(text)]
+    if len(found) != len(re.findall(r"^KEY\(", text, re.M)):
+        sys.exit("conf.def: a row is not in the form KEY(section, key, type, default, min, max, reloadable, help)")
+    for section, key, kind, default, low, high, reloadable, text in found:
+        help_text = "".join(re.findall(r"\"((?:[^\"\\]|\\.)*)\"", text)).replace('\\"', '"')
+        yield section, key, kind, default, low, high, reloadable == "true", help_text
+
+
+def bounds(kind, low, high):
+    low, high = (int(re.sub(r"[uUlL]+$", "", x), 0) for x in (low, high))
+    if kind == "DURATION" and high:
+        return "%s to %s" % (span(low), span(high))
+    if kind in ("BYTES", "U32") and high:
+        return "%s to %s" % (amount(kind, low), amount(kind, high))
+    return ""
+
+
+def span(ms):
+    for unit, size in (("h", 3600000), ("m", 60000), ("s", 1000)):
+        if ms and ms % size == 0:
+            return "%d%s" % (ms // size, unit)
+    return "%dms" % ms if ms else "0s"
+
+
+def amount(kind, n):
+    for unit, size in (("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
+        if kind == "BYTES" and n and n % size == 0:
+            return "%d%s" % (n // size, unit)
+    return str(n)
+
+
+def escape(text):
+    """For mdoc: no line starts with a dot or a quote, no backslash escapes by accident."""
+    text = text.replace("\\", "\\e")
+    return re.sub(r"^(?=[.'])", r"\\&", text, flags=re.M)
+
+
+def sentence(text):
+    text = text[0].upper() + text[1:]
+    return text if text.endswith(".") else text + "."
+
+
+def man():
+    out = [
+        '.\\" SPDX-License-Identifier: MIT',
+        '.\\" Made by docs/man/from_conf.py from daemon/conf/conf.def: change that.',
+        ".Dd $Mdocdate$", ".Dt AGENTBOXD.CONF 5", ".Os", ".Sh NAME", ".Nm agentboxd.conf",
+        ".Nd configuration of the agentboxd daemon", ".Sh SYNOPSIS",
+        ".Bl -item -compact", ".It", ".Pa /etc/agentboxd/agentboxd.conf", ".It",
+        ".Pa $XDG_CONFIG_HOME/agentboxd/agentboxd.conf", ".El", ".Sh DESCRIPTION",
+        "The file is read at the start of", ".Xr agentboxd 8 ;",
+        "the first path is that of the system's daemon, the second that of a user's.",
+        "It has sections of lines", ".Dq key = value ;",
+        "empty lines and lines that begin with", ".Ql #", "or", ".Ql \\&;", "are comments.",
+        "A value given on the command line wins over the file, the file over the environment, and that over the default.",
+        "Every error is reported, with its line, before anything is used; an unknown key is an error.",
+        ".Pp", "A duration is written as in", ".Ql 90s ,", ".Ql 5m", "or", ".Ql 1h30m ;",
+        "a number of bytes may end in", ".Ql K ,", ".Ql M", "or", ".Ql G .",
+    ]
+    last = None
+    for section, key, kind, default, low, high, reloadable, help_text in rows():
+        if section != last:
+            if last:
+                out.append(".El")
+            heading, intro = SECTIONS[section]
+            out += [".Ss " + heading, escape(intro).replace(". ", ".\n"), ".Bl -tag -width Ds"]
+            last = section
+        out.append(".It Ic " + key)
+        facts = [TYPES[kind], bounds(kind, low, high)]
+        out.append("(%s" % ", ".join(f for f in facts if f) + (", default %s)" % escape(default) if default else ")"))
+        out.append(escape(sentence(help_text)))
+        if reloadable:
+            out.append("A reload takes a change up.")
+    out += [".El", ".Sh ENVIRONMENT",
+            "For a user's daemon, and where the file does not say it:",
+            ".Bl -tag -width AGENTBOX_SANDBOX_URL",
+            ".It Ev AGENTBOX_API_KEY , E2B_API_KEY", "The key of the default account.",
+            ".It Ev AGENTBOX_API_URL , E2B_API_URL", "Its control plane.",
+            ".It Ev AGENTBOX_DOMAIN , E2B_DOMAIN", "Its domain.",
+            ".It Ev AGENTBOX_SANDBOX_URL , E2B_SANDBOX_URL", "The one address of the agents of all sandboxes.",
+            ".El", ".Sh SEE ALSO", ".Xr agentboxctl 1 ,", ".Xr agentboxd 8"]
+    return "\n".join(out).replace("$Mdocdate$", "November 29, 2026") + "\n"
+
+
+def wrapped(text, width=96):
+    line = "#"
+    for word in text.split():
+        if len(line) + 1 + len(word) > width:
+            yield line
+            line = "#"
+        line += " " + word
+    yield line
+
+
+def default_file():
+    out = ["# SPDX-License-Identifier: MIT",
+           "# Configuration of agentboxd; see agentboxd.conf(5). Every key is here with its default.",
+           "# Made by docs/man/from_conf.py from daemon/conf/conf.def."]
+    last = None
+    for section, key, kind, default, low, high, reloadable, help_text in rows():
+        if section != last:
+            heading, intro = SECTIONS[section]
+            out += [""] + list(wrapped(intro))
+            out.append(heading if "NAME" not in heading and "NUMBER" not in heading else
+                       "#" + heading.replace("NAME", "main").replace("NUMBER", "1000"))
+            last = section
+        out += [""] + list(wrapped(sentence(help_text))) + ["#%s = %s" % (key, default)]
+    return "\n".join(out) + "\n"
+
+
+def main():
+    differing = []
+    for path, text in ((MAN, man()), (FILE, default_file())):
+        try:
+            with open(path, encoding="utf-8") as f:
+                same = f.read() == text
+        except FileNotFoundError:
+            same = False
+        if same:
+            continue
+        if "--check" in sys.argv:
+            differing.append(os.path.relpath(path, ROOT))
+        else:
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(text)
+    for path in differing:
+        print("%s is not what docs/man/from_conf.py makes of daemon/conf/conf.def" % path)
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
