@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What scan_message() accepts must unpack, stay within the memory it promised, and hold only clean
- * strings. The first byte chooses the type.
+ * strings; its canonical form must be a fixed point. The first byte chooses the type.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/rpc/canon.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "proto/gen/agentbox_command.pb-c.h"
@@ -88,6 +89,31 @@ static void check_strings(const ProtobufCMessage *m)
 	}
 }
 
+/* Unpacks, makes canonical, packs. */
+static uint8_t *canon(const ProtobufCMessageDescriptor *type, const uint8_t *p, size_t n, size_t *ret_n)
+{
+	ProtobufCMessage *m = protobuf_c_message_unpack(type, NULL, n, p);
+	uint8_t *out;
+
+	must(m && canon_message(m) == 0);
+	check_strings(m);
+	*ret_n = protobuf_c_message_get_packed_size(m);
+	out = malloc(*ret_n + 1);
+	must(out && protobuf_c_message_pack(m, out) == *ret_n);
+	protobuf_c_message_free_unpacked(m, NULL);
+	return out;
+}
+
+static void check_canon(const ProtobufCMessageDescriptor *type, const uint8_t *p, size_t n)
+{
+	size_t n_once, n_twice;
+	uint8_t *once = canon(type, p, n, &n_once), *twice = canon(type, once, n_once, &n_twice);
+
+	must(n_once == n_twice && !memcmp(once, twice, n_once));
+	free(once);
+	free(twice);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	static const struct scan_limits limits = { .caps = caps, .n_caps = ARRAY_SIZE(caps) };
@@ -110,5 +136,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	must(allocated <= MAX(n * SCAN_MEMORY_FACTOR, (size_t)SCAN_MEMORY_FLOOR));
 	check_strings(m);
 	protobuf_c_message_free_unpacked(m, &counting);
+	check_canon(type, p, n);
 	return 0;
 }
