@@ -710,8 +710,8 @@ struct ab_cloud_status {
 
 struct ab_origin_status {
 	const char *origin, *account, *protocol;
-	uint32_t connections, connecting, retiring, streams, stream_limit, queued;
-	uint64_t calls, failures, bytes_sent, bytes_received;
+	uint32_t connections, connecting, streams, queued;
+	uint64_t calls, failures;
 };
 
 struct ab_daemon_status {

@@ -78,14 +78,10 @@ static int pool_fill(struct ab_daemon_status *s, const Agentbox__V1__StatusRespo
 			.protocol = o->protocol,
 			.connections = o->connections,
 			.connecting = o->connecting,
-			.retiring = o->retiring,
 			.streams = o->streams,
-			.stream_limit = o->stream_limit,
 			.queued = o->queued,
 			.calls = o->calls,
 			.failures = o->failures,
-			.bytes_sent = o->bytes_sent,
-			.bytes_received = o->bytes_received,
 		};
 	}
 	s->pool = v;

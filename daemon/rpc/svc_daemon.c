@@ -98,15 +98,11 @@ static void fill_origin(struct origin_row *row, const struct daemon_origin *o)
 	m->account = (char *)o->account;
 	m->connections = o->connections;
 	m->connecting = o->connecting;
-	m->retiring = o->retiring;
 	m->streams = o->streams;
-	m->stream_limit = o->stream_limit;
 	m->queued = o->queued;
 	m->protocol = (char *)o->protocol;
 	m->calls = o->calls;
 	m->failures = o->failures;
-	m->bytes_sent = o->bytes_sent;
-	m->bytes_received = o->bytes_received;
 	m->held_down_until = msg_time(&row->held_down, o->held_down_until_ms);
 }
 
@@ -144,7 +140,6 @@ static void fill_store(Agentbox__V1__StoreStatus *m, msg_timestamp *backup, cons
 	m->free_bytes = s->free_bytes;
 	m->writable = s->writable;
 	m->open_intents = s->open_intents;
-	m->queue = s->queue;
 	m->backup_at = msg_time(backup, s->backup_at_ms);
 }
 

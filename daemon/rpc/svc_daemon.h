@@ -43,14 +43,14 @@ struct daemon_cloud {
 
 struct daemon_origin {
 	const char *origin, *account, *protocol;
-	uint32_t connections, connecting, retiring, streams, stream_limit, queued;
-	uint64_t calls, failures, bytes_sent, bytes_received;
+	uint32_t connections, connecting, streams, queued;
+	uint64_t calls, failures;
 	int64_t held_down_until_ms;
 };
 
 struct daemon_store {
 	const char *path;
-	uint32_t schema, open_intents, queue;
+	uint32_t schema, open_intents;
 	uint64_t bytes, free_bytes;
 	bool writable;
 	int64_t backup_at_ms;
