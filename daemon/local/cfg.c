@@ -30,7 +30,6 @@ enum opt {
 	OPT_LOG_LEVEL,
 	OPT_NO_IDMAP,
 	OPT_NO_CGROUP,
-	OPT_AS_USER,
 	OPT_VERSION,
 	OPT_HELP,
 };
@@ -55,7 +54,6 @@ static const struct option options[] = {
 	{ "log-level", required_argument, NULL, OPT_LOG_LEVEL },
 	{ "no-idmap", no_argument, NULL, OPT_NO_IDMAP },
 	{ "no-cgroup", no_argument, NULL, OPT_NO_CGROUP },
-	{ "as-user", no_argument, NULL, OPT_AS_USER },
 	{ "version", no_argument, NULL, OPT_VERSION },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ 0 },
@@ -82,8 +80,7 @@ static const char help[] =
 	"  --exit-when-idle SECONDS end that long after the last sandbox and client are gone\n"
 	"  --domain NAME            of the answers (localhost:PORT)\n"
 	"  --log-level LEVEL        error, warn, info or debug (info)\n"
-	"  --no-idmap, --no-cgroup, --as-user\n"
-	"                           do as on a machine that lacks them\n"
+	"  --no-idmap, --no-cgroup  do as on a machine that lacks them\n"
 	"  --version, --help\n";
 
 int cfg_parse_addr(const char *s, struct cfg_addr *ret)
@@ -223,9 +220,6 @@ static int take_option(struct cfg *c, int o, char *arg)
 		return 0;
 	case OPT_NO_CGROUP:
 		c->no_cgroup = true;
-		return 0;
-	case OPT_AS_USER:
-		c->as_user = true;
 		return 0;
 	case OPT_VERSION:
 		printf("agentbox-local %s\n", AB_VERSION);

@@ -34,7 +34,7 @@ struct cfg {
 	uint32_t exit_when_idle_s;	/* 0 = never */
 	const char *domain;		/* NULL = localhost:PORT */
 	enum log_level log_level;
-	bool no_idmap, no_cgroup, as_user;
+	bool no_idmap, no_cgroup;
 };
 
 #define CFG_DONE 1	/* help or version was printed */

@@ -181,7 +181,6 @@ static int app_boxes(struct app *a, box_done_fn *ready)
 		.n_templates = a->cfg.n_templates,
 		.no_idmap = a->cfg.no_idmap,
 		.no_cgroup = a->cfg.no_cgroup,
-		.as_user = a->cfg.as_user,
 	};
 	char *why = NULL;
 	int r = boxes_new(&o, ready, a, &why, &a->boxes);
