@@ -126,6 +126,8 @@ struct life_options {
 	const struct life_uid *uids;
 	size_t n_uids;
 	struct life_prober prober;
+	/* For the tag of a request id. Wired by app, so that hashing stays where the layers allow it. */
+	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
 	struct policy policy;			/* shipped or configured defaults */
 	/* ms; 0 = DESIGN's default */
 	uint64_t history_ms, unclaimed_grace_ms, reconcile_period_ms, max_staleness_ms;

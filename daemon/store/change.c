@@ -13,10 +13,10 @@ const char *const stmt_sql[STMT_N] = {
 		"INSERT OR REPLACE INTO sandbox (account, id, name, uid, generation, state, ours,"
 		" adopted, claimed, unclaimed_at_ms, seq, req_tag, template_id, alias, metadata,"
 		" started_at_ms, end_at_ms, cpu_count, memory_mb, disk_size_mb, envd_version,"
-		" domain, access_token, traffic_token, allow_internet_access, on_timeout,"
-		" keep_memory, auto_resume, policy, warning, as_of_ms, gone_reason, gone_at_ms,"
+		" domain, access_token, traffic_token, token_known, allow_internet_access,"
+		" on_timeout, keep_memory, auto_resume, policy, warning, as_of_ms, gone_reason, gone_at_ms,"
 		" gone_evidence) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-		"?,?,?,?,?)",
+		"?,?,?,?,?,?)",
 	[STMT_DEL_SANDBOX] = "DELETE FROM sandbox WHERE account = ? AND id = ?",
 	[STMT_PUT_INTENT] =
 		"INSERT OR REPLACE INTO intent (seq, kind, state, account, uid, request_id, req_tag,"

@@ -91,6 +91,7 @@ static void read_sandbox(struct reader *r, const struct store_visitor *v)
 	b.domain = r_text(r, "domain", 0, TEXT_MAX);
 	b.access_token = r_text(r, "access_token", 0, 4 * TEXT_MAX);
 	b.traffic_token = r_text(r, "traffic_token", 0, 4 * TEXT_MAX);
+	b.token_known = r_int(r, "token_known", 0, 1);
 	b.allow_internet_access = (int)r_int(r, "allow_internet_access", -1, 1);
 	b.on_timeout = (int)r_int(r, "on_timeout", 0, 2);
 	b.keep_memory = (int)r_int(r, "keep_memory", -1, 1);

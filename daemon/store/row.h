@@ -35,6 +35,7 @@ struct row_sandbox {
 	uint32_t cpu_count, memory_mb, disk_size_mb;
 	const char *envd_version, *domain;
 	const char *access_token, *traffic_token;	/* secrets: only in this 0600 file */
+	bool token_known;		/* else the cloud has to be asked (a list has no tokens) */
 	int allow_internet_access;	/* -1 = unset, 0, 1 */
 	int on_timeout;			/* 0 = unknown, 1 kill, 2 pause */
 	int keep_memory, auto_resume;	/* -1 = unset, 0, 1 */

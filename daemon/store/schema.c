@@ -19,6 +19,7 @@ static const char *const steps[] = {
 	" end_at_ms INTEGER NOT NULL, cpu_count INTEGER NOT NULL, memory_mb INTEGER NOT NULL,"
 	" disk_size_mb INTEGER NOT NULL, envd_version TEXT NOT NULL, domain TEXT NOT NULL,"
 	" access_token TEXT NOT NULL, traffic_token TEXT NOT NULL,"
+	" token_known INTEGER NOT NULL,"
 	" allow_internet_access INTEGER NOT NULL, on_timeout INTEGER NOT NULL,"
 	" keep_memory INTEGER NOT NULL, auto_resume INTEGER NOT NULL, policy TEXT NOT NULL,"
 	" warning TEXT NOT NULL, as_of_ms INTEGER NOT NULL, gone_reason INTEGER NOT NULL,"

@@ -435,6 +435,7 @@ void store_tx_put_sandbox(struct store_tx *t, const struct row_sandbox *r)
 	change_text(c, r->domain);
 	change_text(c, r->access_token);
 	change_text(c, r->traffic_token);
+	change_int(c, r->token_known);
 	change_int(c, r->allow_internet_access);
 	change_int(c, r->on_timeout);
 	change_int(c, r->keep_memory);

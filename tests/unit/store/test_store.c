@@ -354,7 +354,7 @@ TEST(bad_rows_are_set_aside)
 			       " generation, 77, ours, adopted, claimed, unclaimed_at_ms, seq, req_tag,"
 			       " template_id, alias, metadata, started_at_ms, end_at_ms, cpu_count,"
 			       " memory_mb, disk_size_mb, envd_version, domain, access_token,"
-			       " traffic_token, allow_internet_access, on_timeout, keep_memory,"
+			       " traffic_token, token_known, allow_internet_access, on_timeout, keep_memory,"
 			       " auto_resume, policy, warning, as_of_ms, gone_reason, gone_at_ms,"
 			       " gone_evidence FROM sandbox, c;"
 			       "UPDATE request SET params_hash = x'00'",

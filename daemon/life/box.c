@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/life/box.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/cloud/model.h"
+#include "daemon/life/core.h"
+#include "daemon/obs/log.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+static const struct {
+	const char *name;
+	unsigned next;	/* states that may follow */
+} states[] = {
+	[LIFE_STATE_NONE] = { "none", ~0u },
+	[LIFE_CREATING] = { "creating", BIT(LIFE_RUNNING) | BIT(LIFE_GONE) | BIT(LIFE_KILLING) },
+	[LIFE_RUNNING] = { "running", BIT(LIFE_PAUSING) | BIT(LIFE_PAUSED) | BIT(LIFE_SNAPSHOTTING) |
+					      BIT(LIFE_KILLING) | BIT(LIFE_GONE) },
+	[LIFE_PAUSING] = { "pausing", BIT(LIFE_PAUSED) | BIT(LIFE_RUNNING) | BIT(LIFE_KILLING) |
+					      BIT(LIFE_GONE) },
+	[LIFE_PAUSED] = { "paused", BIT(LIFE_RESUMING) | BIT(LIFE_RUNNING) | BIT(LIFE_KILLING) |
+					    BIT(LIFE_GONE) },
+	[LIFE_RESUMING] = { "resuming", BIT(LIFE_RUNNING) | BIT(LIFE_PAUSED) | BIT(LIFE_KILLING) |
+						BIT(LIFE_GONE) },
+	[LIFE_SNAPSHOTTING] = { "snapshotting", BIT(LIFE_RUNNING) | BIT(LIFE_PAUSED) |
+							BIT(LIFE_KILLING) | BIT(LIFE_GONE) },
+	[LIFE_KILLING] = { "killing", BIT(LIFE_GONE) },
+	/* A list that shows it again is right, and our belief was wrong. */
+	[LIFE_GONE] = { "gone", BIT(LIFE_RUNNING) | BIT(LIFE_PAUSED) },
+};
+
+const char *life_state_name(enum life_state s)
+{
+	return (unsigned)s < ARRAY_SIZE(states) ? states[s].name : "?";
+}
+
+void box_set_state(struct box *b, enum life_state to)
+{
+	must((unsigned)to < ARRAY_SIZE(states));
+	if (b->state == to)
+		return;
+	must(states[b->state].next & BIT(to));
+	log_debug("box_state", "box=%s from=%s to=%s", b->id, states[b->state].name, states[to].name);
+	b->state = to;
+}
+
+bool box_is_live(const struct box *b)
+{
+	return b->state != LIFE_GONE && b->state != LIFE_KILLING;
+}
+
+int text_set(char **field, const char *s)
+{
+	char *copy = str_dup(s ? s : "");
+
+	if (!copy)
+		return -ENOMEM;
+	free(*field);
+	*field = copy;
+	return 0;
+}
+
+static void wipe(char *secret)
+{
+	if (secret)
+		explicit_bzero(secret, strlen(secret));
+	free(secret);
+}
+
+static int secret_set(char **field, const char *s)
+{
+	char *copy = str_dup(s ? s : "");
+
+	if (!copy)
+		return -ENOMEM;
+	wipe(*field);
+	*field = copy;
+	return 0;
+}
+
+struct box *box_free(struct box *b)
+{
+	if (!b)
+		return NULL;
+	must(b->magic == BOX_MAGIC && !b->fetch && !b->killing);
+	b->magic = 0;
+	free(b->id);
+	free(b->name);
+	free(b->req_tag);
+	free(b->template_id);
+	free(b->alias);
+	free(b->envd_version);
+	free(b->domain);
+	free(b->warning);
+	wipe(b->access_token);
+	wipe(b->traffic_token);
+	pairs_fini(&b->metadata);
+	free(b->gone_evidence);
+	free(b);
+	return NULL;
+}
+
+void box_freep(struct box **b)
+{
+	*b = box_free(*b);
+}
+
+int box_new(struct account *a, const char *id, struct box **ret)
+{
+	scoped(box_freep) struct box *b = calloc(1, sizeof(*b));
+	char **texts[] = { &b->name,	 &b->req_tag, &b->template_id, &b->alias, &b->envd_version,
+			   &b->domain, &b->warning, &b->access_token, &b->traffic_token,
+			   &b->gone_evidence };
+
+	if (!b)
+		return -ENOMEM;
+	b->magic = BOX_MAGIC;
+	list_init(&b->node);
+	b->account = a;
+	b->allow_internet_access = b->keep_memory = b->auto_resume = -1;
+	policy_default(&b->policy);
+	b->generation = 1;
+	if (text_set(&b->id, id) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if (text_set(texts[i], "") < 0)
+			return -ENOMEM;
+	*ret = give(b);
+	return 0;
+}
+
+static int texts_from_row(struct box *b, const struct row_sandbox *r)
+{
+	return text_set(&b->name, r->name) || text_set(&b->req_tag, r->req_tag) ||
+	       text_set(&b->template_id, r->template_id) || text_set(&b->alias, r->alias) ||
+	       text_set(&b->envd_version, r->envd_version) || text_set(&b->domain, r->domain) ||
+	       text_set(&b->warning, r->warning) || secret_set(&b->access_token, r->access_token) ||
+	       secret_set(&b->traffic_token, r->traffic_token) ||
+	       text_set(&b->gone_evidence, r->gone_evidence)
+		       ? -ENOMEM
+		       : 0;
+}
+
+int box_from_row(struct account *a, const struct row_sandbox *r, struct box **ret)
+{
+	scoped(box_freep) struct box *b = NULL;
+	int e = box_new(a, r->id, &b);
+
+	if (!e)
+		e = texts_from_row(b, r);
+	if (!e)
+		e = pairs_from_blob(&b->metadata, r->metadata, r->metadata_len);
+	if (e < 0)
+		return e;
+	b->uid = r->uid;
+	b->generation = r->generation;
+	b->ours = r->ours;
+	b->adopted = r->adopted;
+	b->claimed = r->claimed;
+	b->unclaimed_at_ms = r->unclaimed_at_ms;
+	b->seq = r->seq;
+	b->token_known = r->token_known;
+	b->started_at_ms = r->started_at_ms;
+	b->end_at_ms = r->end_at_ms;
+	b->cpu_count = r->cpu_count;
+	b->memory_mb = r->memory_mb;
+	b->disk_size_mb = r->disk_size_mb;
+	b->allow_internet_access = r->allow_internet_access;
+	b->on_timeout = r->on_timeout;
+	b->keep_memory = r->keep_memory;
+	b->auto_resume = r->auto_resume;
+	if (policy_parse(r->policy, &b->policy) < 0)
+		log_warn("box_policy", "box=%s policy=%s using=default", b->id, log_q(r->policy));
+	b->as_of_ms = r->as_of_ms;
+	b->gone_reason = (enum ab_reason)r->gone_reason;
+	b->gone_at_ms = r->gone_at_ms;
+	box_set_state(b, (enum life_state)r->state);
+	*ret = give(b);
+	return 0;
+}
+
+void box_to_row(const struct box *b, char policy_text[POLICY_TEXT_MAX], struct row_sandbox *ret)
+{
+	policy_format(&b->policy, policy_text);
+	*ret = (struct row_sandbox){
+		.account = account_name(b->account),
+		.id = b->id,
+		.name = b->name,
+		.uid = b->uid,
+		.generation = b->generation,
+		.state = (int)b->state,
+		.ours = b->ours,
+		.adopted = b->adopted,
+		.claimed = b->claimed,
+		.unclaimed_at_ms = b->unclaimed_at_ms,
+		.seq = b->seq,
+		.req_tag = b->req_tag,
+		.template_id = b->template_id,
+		.alias = b->alias,
+		.metadata = b->metadata.blob,
+		.metadata_len = b->metadata.len,
+		.started_at_ms = b->started_at_ms,
+		.end_at_ms = b->end_at_ms,
+		.cpu_count = b->cpu_count,
+		.memory_mb = b->memory_mb,
+		.disk_size_mb = b->disk_size_mb,
+		.envd_version = b->envd_version,
+		.domain = b->domain,
+		.access_token = b->access_token,
+		.traffic_token = b->traffic_token,
+		.token_known = b->token_known,
+		.allow_internet_access = b->allow_internet_access,
+		.on_timeout = b->on_timeout,
+		.keep_memory = b->keep_memory,
+		.auto_resume = b->auto_resume,
+		.policy = policy_text,
+		.warning = b->warning,
+		.as_of_ms = b->as_of_ms,
+		.gone_reason = (int)b->gone_reason,
+		.gone_at_ms = b->gone_at_ms,
+		.gone_evidence = b->gone_evidence,
+	};
+}
+
+/* --- learning --- */
+
+struct learner {
+	bool changed;
+	int err;
+};
+
+static void learn_text(struct learner *l, char **field, const char *s)
+{
+	if (!s || str_eq(*field, s) || l->err)
+		return;
+	l->err = text_set(field, s);
+	l->changed = true;
+}
+
+static void learn_secret(struct learner *l, char **field, const char *s)
+{
+	if (!s || str_eq(*field, s) || l->err)
+		return;
+	l->err = secret_set(field, s);
+	l->changed = true;
+}
+
+#define LEARN(l, field, v)                                                                         \
+	do {                                                                                       \
+		if ((field) != (v)) {                                                              \
+			(field) = (v);                                                             \
+			(l)->changed = true;                                                       \
+		}                                                                                  \
+	} while (0)
+
+/* Only a list and a get carry the times and the metadata. */
+static void learn_listed(struct learner *l, struct box *b, const struct cloud_sandbox *s)
+{
+	struct pairs p = { 0 };
+
+	LEARN(l, b->started_at_ms, s->started_at_ms);
+	if (s->end_at_ms)
+		LEARN(l, b->end_at_ms, s->end_at_ms);
+	if (s->cpu_count)
+		LEARN(l, b->cpu_count, s->cpu_count);
+	if (s->memory_mb)
+		LEARN(l, b->memory_mb, s->memory_mb);
+	if (s->disk_size_mb)
+		LEARN(l, b->disk_size_mb, s->disk_size_mb);
+	if (l->err)
+		return;
+	l->err = pairs_from_cloud(&p, &s->metadata);
+	if (!l->err && !pairs_equal(&p, &b->metadata)) {
+		pairs_fini(&b->metadata);
+		b->metadata = p;
+		l->changed = true;
+	} else {
+		pairs_fini(&p);
+	}
+}
+
+int box_learn(struct box *b, const struct cloud_sandbox *s, uint64_t now_ms, int64_t now_wall_ms,
+	      bool *ret_changed)
+{
+	struct learner l = { 0 };
+
+	must(str_eq(b->id, s->id));
+	learn_text(&l, &b->template_id, s->template_id);
+	learn_text(&l, &b->alias, s->alias);
+	learn_text(&l, &b->envd_version, s->envd_version);
+	learn_text(&l, &b->domain, s->domain);
+	learn_secret(&l, &b->access_token, s->envd_access_token);
+	learn_secret(&l, &b->traffic_token, s->traffic_access_token);
+	if (s->started_at_ms)
+		learn_listed(&l, b, s);
+	if (s->allow_internet_access != TRI_UNSET)
+		LEARN(&l, b->allow_internet_access, s->allow_internet_access == TRI_TRUE);
+	if (s->has_lifecycle) {
+		LEARN(&l, b->on_timeout,
+		      s->on_timeout_pause ? (int)LIFE_ON_TIMEOUT_PAUSE : (int)LIFE_ON_TIMEOUT_KILL);
+		LEARN(&l, b->auto_resume, (int)s->auto_resume);
+	}
+	if (l.err)
+		return l.err;
+	b->fresh_at_ms = now_ms;
+	b->as_of_ms = now_wall_ms;
+	b->unreachable = false;
+	*ret_changed = l.changed;
+	return 0;
+}
+
+/* --- saying --- */
+
+void box_view(const struct box *b, enum life_source source, struct life_sandbox *ret)
+{
+	*ret = (struct life_sandbox){
+		.id = b->id,
+		.name = b->name,
+		.account = account_name(b->account),
+		.template_id = b->template_id,
+		.alias = b->alias,
+		.state = b->state,
+		.metadata = b->metadata.v,
+		.n_metadata = b->metadata.n,
+		.started_at_ms = b->started_at_ms,
+		.end_at_ms = b->end_at_ms,
+		.cpu_count = b->cpu_count,
+		.memory_mb = b->memory_mb,
+		.disk_size_mb = b->disk_size_mb,
+		.envd_version = b->envd_version,
+		.domain = b->domain,
+		.allow_internet_access = b->allow_internet_access,
+		.on_timeout = (enum life_on_timeout)b->on_timeout,
+		.keep_memory = b->keep_memory,
+		.auto_resume = b->auto_resume,
+		.policy = b->policy,
+		.owner_uid = b->uid,
+		.generation = b->generation,
+		.source = source,
+		.as_of_ms = b->as_of_ms,
+		.warning = b->warning,
+		.adopted = b->adopted,
+		.gone_reason = b->gone_reason,
+	};
+}
+
+void box_refusal(const struct box *b, struct status *ret)
+{
+	char at[40];
+
+	if (b->state == LIFE_KILLING) {
+		status_set(ret, R_SANDBOX_KILLED, "sandbox %s is being killed", b->id);
+	} else if (b->state == LIFE_GONE) {
+		str_rfc3339(b->gone_at_ms * 1000, 3, at);
+		status_set(ret, b->gone_reason ? b->gone_reason : R_SANDBOX_GONE, "sandbox %s %s", b->id,
+			   b->gone_reason == R_SANDBOX_EXPIRED ? "has expired"
+			   : b->gone_reason == R_SANDBOX_KILLED ? "was killed"
+								: "no longer exists in the cloud");
+		status_evidence(ret, "gone_at", "%s", at);
+		if (b->gone_evidence[0])
+			status_evidence(ret, "said_by", "%s", b->gone_evidence);
+	} else if (b->state == LIFE_PAUSED || b->state == LIFE_PAUSING) {
+		status_set(ret, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect resumes it", b->id);
+	} else {
+		status_set(ret, R_STATE_CHANGING, "sandbox %s is %s", b->id, life_state_name(b->state));
+	}
+	status_evidence(ret, "sandbox_id", "%s", b->id);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One sandbox: what is known of it, and the state machine. box_set_state() is the one writer of its
+ * state. A box is owned by the table of its life (core.h) from box_insert() on.
+ */
+#ifndef AB_DAEMON_LIFE_BOX_H
+#define AB_DAEMON_LIFE_BOX_H
+
+#include <stdbool.h>
+
+#include "daemon/life/life.h"
+#include "daemon/life/pairs.h"
+#include "daemon/store/row.h"
+#include "proto/base/list.h"
+
+struct account;
+struct cloud_sandbox;
+struct fetch;
+struct killing;
+
+#define BOX_MAGIC 0x426f7821u
+
+struct box {
+	uint32_t magic;
+	struct list node;		/* in life->boxes */
+	struct account *account;
+	char *id, *name;		/* name: what its owner called it; see named */
+	bool named;			/* holds the name now */
+	uid_t uid;
+	uint32_t generation;
+	enum life_state state;
+	bool ours, adopted, claimed;
+	int64_t unclaimed_at_ms;
+	uint64_t seq;
+	char *req_tag;
+
+	char *template_id, *alias, *envd_version, *domain, *warning;
+	char *access_token, *traffic_token;
+	bool token_known;
+	struct pairs metadata;
+	int64_t started_at_ms, end_at_ms;
+	uint32_t cpu_count, memory_mb, disk_size_mb;
+	int allow_internet_access, on_timeout, keep_memory, auto_resume;
+	struct policy policy;
+
+	int64_t as_of_ms;		/* wall, for people */
+	uint64_t fresh_at_ms;		/* BOOTTIME of the last word; 0 = none since the start */
+	bool unreachable;		/* the last question about it was not answered */
+	enum ab_reason gone_reason;
+	int64_t gone_at_ms;
+	char *gone_evidence;
+
+	struct fetch *fetch;		/* a question under way */
+	struct killing *killing;
+};
+
+must_check int box_new(struct account *a, const char *id, struct box **ret);
+/* Heap only: it must be in no table. NULL is fine; returns NULL. */
+struct box *box_free(struct box *b);
+void box_freep(struct box **b);
+
+/* The row's account must be `a`. */
+must_check int box_from_row(struct account *a, const struct row_sandbox *r, struct box **ret);
+/* `policy_text` holds the row's policy while the row is used. */
+void box_to_row(const struct box *b, char policy_text[POLICY_TEXT_MAX], struct row_sandbox *ret);
+
+/* Takes over what a create, connect, list or get said; what it did not say stays. *ret_changed: is
+ * there something to store? Does not touch the state. */
+must_check int box_learn(struct box *b, const struct cloud_sandbox *s, uint64_t now_ms,
+			 int64_t now_wall_ms, bool *ret_changed);
+void box_set_state(struct box *b, enum life_state to);
+bool box_is_live(const struct box *b);	/* not gone and not being killed */
+void box_view(const struct box *b, enum life_source source, struct life_sandbox *ret);
+/* Why it cannot be used: SANDBOX_EXPIRED, _KILLED, _GONE, _PAUSED with its evidence. */
+void box_refusal(const struct box *b, struct status *ret);
+
+const char *life_state_name(enum life_state s);
+must_check int text_set(char **field, const char *s);	/* NULL counts as "" */
+
+#endif

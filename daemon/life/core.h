@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Inside of life: its tables, and what its files offer each other. Nobody outside includes this.
+ *
+ * Tables. boxes by (account, id); names by (uid, name); requests by (uid, method, request id);
+ * creations, fetches and callers' operations under way. Everything in them is what the store has,
+ * or is on its way there; what an answer says was committed before it.
+ */
+#ifndef AB_DAEMON_LIFE_CORE_H
+#define AB_DAEMON_LIFE_CORE_H
+
+#include <stdbool.h>
+
+#include "daemon/cloud/cloud.h"
+#include "daemon/cloud/model.h"
+#include "daemon/ev/loop.h"
+#include "daemon/life/box.h"
+#include "daemon/life/life.h"
+#include "daemon/store/store.h"
+#include "proto/base/list.h"
+#include "proto/base/map.h"
+#include "proto/base/rng.h"
+#include "proto/base/status.h"
+
+struct creation;
+struct listing;
+struct sync;
+
+struct account {
+	struct life *life;
+	unsigned index;
+	char *name, *default_user;
+	struct cloud *cloud;
+	bool plain_ports;
+	uint32_t max_sandboxes;
+	struct listing *listing;	/* sync.c */
+};
+
+/* Who holds a name, or held it last (id ""): its generation goes on. */
+struct name_slot {
+	struct list node;
+	uid_t uid;
+	char *name, *id;
+	struct account *account;
+	uint32_t generation;
+	struct creation *creation;	/* one at a time */
+};
+
+struct request {
+	struct list node;
+	uid_t uid;
+	char *id, *object, *req_tag;
+	uint8_t params_hash[ROW_HASH_BYTES];
+	struct account *account;
+	enum row_request_state step;
+	int64_t used_at_ms;
+	struct creation *creation;	/* under way */
+	struct status *refusal;		/* the cloud's, answered until … */
+	uint64_t refused_until_ms;
+};
+
+struct uid_limit {
+	uid_t uid;
+	struct account *account;
+	uint32_t max_sandboxes, creates_per_minute;
+	uint64_t window_at_ms;		/* of the count below */
+	uint32_t window_creates;
+};
+
+#define LIFE_MAGIC 0x4c696665u
+
+struct life {
+	uint32_t magic;
+	struct loop *loop;
+	struct store *store;
+	struct account *accounts;
+	size_t n_accounts;
+	struct uid_limit *uids;
+	size_t n_uids;
+	struct life_prober prober;
+	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
+	struct policy policy;
+	uint64_t history_ms, reconcile_period_ms, max_staleness_ms, settle_horizon_ms;
+	uint64_t unclaimed_grace_ms;
+
+	struct map box_map, name_map, request_map, fetch_map;
+	struct list boxes, names, requests, creations, fetches, killings, ops;
+	struct rng rng;
+	struct sync *sync;
+	bool draining;
+	bool resave;			/* a commit failed: the rows are put again */
+};
+
+/* --- life.c --- */
+
+const char *account_name(const struct account *a);
+struct account *life_account_by_name(struct life *l, const char *name);
+struct account *life_account_of(struct life *l, uid_t uid);
+struct uid_limit *life_uid_limit(struct life *l, uid_t uid);	/* NULL = none */
+
+struct box *life_find_box(struct life *l, const struct account *a, const char *id);
+/* Takes it over. */
+must_check int life_insert_box(struct life *l, struct box *b);
+void life_forget_box(struct life *l, struct box *b);	/* from memory and the store */
+struct name_slot *life_find_name(struct life *l, uid_t uid, const char *name);
+must_check int life_need_name(struct life *l, uid_t uid, const char *name, struct name_slot **ret);
+void life_forget_name(struct life *l, struct name_slot *n);
+struct request *life_find_request(struct life *l, uid_t uid, const char *id);
+must_check int life_need_request(struct life *l, uid_t uid, const char *id, struct request **ret);
+void life_forget_request(struct life *l, struct request *r);
+
+void life_put_box(struct store_tx *t, const struct box *b);
+void life_put_name(struct store_tx *t, const struct name_slot *n);
+void life_put_request(struct store_tx *t, const struct request *r);
+/* Commits the box as it is now; a failure is repaired later (resave). */
+void life_save_box(struct life *l, struct box *b, bool durable);
+/* A commit without a waiter. */
+void life_commit(struct life *l, struct store_tx *t, bool durable);
+
+/* The cloud said this about a box: learn, follow its state, store. */
+void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s);
+/* The cloud no longer has it. */
+void life_box_gone(struct life *l, struct box *b, bool by_us, const char *evidence);
+void life_box_claim(struct life *l, struct box *b, uid_t uid);
+void life_box_give_name(struct life *l, struct box *b, struct name_slot *n);
+/* A sandbox with our tag and no row. */
+must_check int life_adopt(struct life *l, struct account *a, const struct cloud_sandbox *s,
+			  struct box **ret);
+
+/* --- ref.c --- */
+
+enum ref_kind {
+	REF_BOX,	/* a row the caller may see */
+	REF_ID,		/* no row: an id to be looked up in *ret_account */
+	REF_NONE,	/* *ret_st says why */
+};
+enum ref_kind ref_find(struct life *l, const struct principal *who, const char *ref,
+		       struct box **ret_box, struct account **ret_account, struct status *ret_st);
+void ref_not_found(struct status *st, const char *ref);
+
+/* --- fetch.c: one GET by id at a time for each sandbox, shared --- */
+
+enum fetch_end {
+	FETCH_ALIVE,	/* s is what the cloud said; box is up to date */
+	FETCH_ABSENT,	/* the cloud has no such sandbox; a box is GONE now */
+	FETCH_FAILED,	/* st says why nothing is known */
+};
+struct fetch_news {
+	enum fetch_end end;
+	const struct status *st;
+	struct box *box;			/* NULL: there is no row */
+	const struct cloud_sandbox *s;
+};
+struct fetch_wait {
+	struct list node;	/* initialised and on no list: not waiting */
+	void (*fn)(struct fetch_wait *w, const struct fetch_news *news);
+};
+/* fn comes exactly once, never from inside, unless fetch_leave(). */
+must_check int fetch_join(struct life *l, struct account *a, const char *id, bool background,
+			  struct fetch_wait *w);
+void fetch_leave(struct fetch_wait *w);
+void fetch_cancel_all(struct life *l);
+
+/* --- kill.c --- */
+
+void kill_take_up(struct life *l, struct box *b);	/* after a restart */
+void kill_cancel_all(struct life *l);
+
+/* --- create.c --- */
+
+/* After a restart: settle an intent that was open. */
+must_check int creation_take_up(struct life *l, const struct row_intent *r);
+/* Reconcile met a sandbox whose tag belongs to a creation under way: it is the answer. True if so. */
+bool creation_found(struct life *l, struct account *a, const struct cloud_sandbox *s);
+void creation_cancel_all(struct life *l);
+
+/* --- sync.c --- */
+
+must_check int sync_start(struct life *l);
+void sync_stop(struct life *l);
+struct listing_wait {
+	struct list node;
+	/* list NULL: st says why it is not known. */
+	void (*fn)(struct listing_wait *w, const struct status *st, const struct cloud_list *list,
+		   int64_t as_of_ms);
+};
+/* A complete listing of the account not older than a second; shared. fn may come from inside. */
+must_check int listing_join(struct account *a, struct listing_wait *w);
+void listing_leave(struct listing_wait *w);
+
+#endif

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/life/op.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/life/rules.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+struct life_op *op_from(void *p)
+{
+	struct life_op *op = p;
+
+	must(op && op->magic == OP_MAGIC);
+	return op;
+}
+
+struct life_op *op_from_wait(struct list *n)
+{
+	return op_from(list_entry(n, struct life_op, wait));
+}
+
+struct life_op *op_from_fetch(struct fetch_wait *w)
+{
+	return op_from(container_of(w, struct life_op, fetch));
+}
+
+static void on_kick(struct defer *d, void *user)
+{
+	struct life_op *op = op_from(user);
+
+	op->kind->start(op);
+}
+
+static void on_deadline(struct timer *t, void *user)
+{
+	struct life_op *op = op_from(user);
+
+	if (op->kind->expire) {
+		op->kind->expire(op);
+		return;
+	}
+	if (status_ok(&op->obstacle))
+		status_set(&op->obstacle, R_DEADLINE_REQUEST, "%s: the deadline came first",
+			   op->kind->name);
+	op_fail(op, &op->obstacle);
+}
+
+int op_new(struct life *l, const struct op_args *a, struct life_op **ret)
+{
+	struct life_op *op = calloc(1, sizeof(*op));
+	uint64_t now = clock_boot_ms();
+
+	if (!op)
+		return -ENOMEM;
+	op->ref = str_dup(a->ref);
+	if (a->ref && !op->ref) {
+		free(op);
+		return -ENOMEM;
+	}
+	op->magic = OP_MAGIC;
+	op->kind = a->kind;
+	op->life = l;
+	op->who = *a->who;
+	op->who.pidfd = -1;	/* the connection's, which may end before us */
+	op->deadline_ms = a->deadline_ms;
+	op->user = a->user;
+	list_init(&op->wait);
+	list_init(&op->fetch.node);
+	list_init(&op->listing.node);
+	defer_init(&op->kick, l->loop, on_kick, op);
+	timer_init(&op->timer, l->loop, on_deadline, op);
+	if (op->deadline_ms && timer_set(&op->timer, rules_answer_by_ms(op->deadline_ms, now)) < 0) {
+		free(op->ref);
+		free(op);
+		return -ENOMEM;
+	}
+	op->args = a->args;
+	list_add_tail(&l->ops, &op->node);
+	defer_post(&op->kick);
+	*ret = op;
+	return 0;
+}
+
+uint64_t op_ask_until(const struct life_op *op)
+{
+	uint64_t now = clock_boot_ms(), by;
+
+	if (!op->deadline_ms)
+		return 0;
+	by = op->timer.at_ms;
+	/* A little before we answer, so that the cloud's own words are there to be said. */
+	return by > now + 20 ? by - MIN((by - now) / 20, 50u) : by;
+}
+
+struct cloud_ask op_ask(struct life_op *op, cloud_done_fn *done)
+{
+	return (struct cloud_ask){
+		.deadline_ms = op_ask_until(op),
+		.uid = op->who.uid,
+		.done = done,
+		.user = op,
+	};
+}
+
+static void op_free(void *p)
+{
+	struct life_op *op = op_from(p);
+
+	if (op->kind->free_args)
+		op->kind->free_args(op);
+	op->magic = 0;
+	free(op->ref);
+	free(op->id);
+	free(op);
+}
+
+/* After it nothing comes for this op but op_free(). */
+static void detach(struct life_op *op)
+{
+	if (op->kind->leave)
+		op->kind->leave(op);
+	list_del(&op->wait);
+	fetch_leave(&op->fetch);
+	listing_leave(&op->listing);
+	cloud_call_cancel(op->call);
+	op->call = NULL;
+	if (op->probe)
+		op->life->prober.cancel(op->probe, op->life->prober.user);
+	op->probe = NULL;
+	defer_cancel(&op->kick);
+	timer_clear(&op->timer);
+	timer_clear(&op->pause);
+	list_del(&op->node);
+	list_init(&op->node);
+	loop_bury(op->life->loop, &op->grave, op_free, op);
+}
+
+void life_cancel(struct life_op *op)
+{
+	if (op)
+		detach(op_from(op));
+}
+
+void op_cancel_all(struct life *l)
+{
+	while (!list_is_empty(&l->ops))
+		detach(op_from(list_entry(l->ops.next, struct life_op, node)));
+}
+
+void op_end_box(struct life_op *op, const struct status *st, const struct life_sandbox *box)
+{
+	detach(op);
+	op->done.box(op->user, st, box);
+}
+
+void op_end_box_of(struct life_op *op, const struct box *b, enum life_source source)
+{
+	struct status ok = STATUS_OK;
+	struct life_sandbox v;
+
+	box_view(b, source, &v);
+	op_end_box(op, &ok, &v);
+}
+
+void op_end_yes(struct life_op *op, const struct status *st, bool yes)
+{
+	detach(op);
+	op->done.yes(op->user, st, yes);
+}
+
+void op_end_list(struct life_op *op, const struct status *st, const struct life_page *page)
+{
+	detach(op);
+	op->done.list(op->user, st, page);
+}
+
+void op_end_host(struct life_op *op, const struct status *st, const struct life_host *host)
+{
+	detach(op);
+	op->done.host(op->user, st, host);
+}
+
+void op_end_target(struct life_op *op, const struct status *st, const struct life_target *t)
+{
+	detach(op);
+	op->done.target(op->user, st, t);
+}
+
+void op_fail_box(struct life_op *op, const struct status *st)
+{
+	op_end_box(op, st, NULL);
+}
+
+void op_fail_yes(struct life_op *op, const struct status *st)
+{
+	op_end_yes(op, st, false);
+}
+
+void op_fail_target(struct life_op *op, const struct status *st)
+{
+	op_end_target(op, st, NULL);
+}
+
+void op_fail(struct life_op *op, const struct status *st)
+{
+	struct status copy = *st;	/* it may lie in something that detaching ends */
+
+	must(!status_ok(&copy));
+	op->kind->fail(op, &copy);
+}
+
+void op_fail_errno(struct life_op *op, int err)
+{
+	struct status st;
+
+	status_errno(&st, err, op->kind->name);
+	op_fail(op, &st);
+}
+
+void op_target_of(const struct box *b, struct life_target *ret)
+{
+	*ret = (struct life_target){
+		.account = account_name(b->account),
+		.id = b->id,
+		.cloud = b->account->cloud,
+		.domain = b->domain,
+		.access_token = b->access_token,
+		.traffic_token = b->traffic_token,
+		.envd_version = b->envd_version,
+		.default_user = b->account->default_user,
+		.generation = b->generation,
+		.owner_uid = b->uid,
+		.state = b->state,
+	};
+}
+
+/* --- wait_ready --- */
+
+#define READY_BACKOFF_MS     50u
+#define READY_BACKOFF_MAX_MS 1000u
+
+static void probe_again(struct life_op *op);
+
+static void on_probed(void *user, enum life_probe_result result, const struct status *why)
+{
+	struct life_op *op = op_from(user);
+	struct box *b = life_find_box(op->life, op->account, op->id);
+	uint64_t wait;
+
+	op->probe = NULL;
+	if (b && result == LIFE_PROBE_HEALTHY) {
+		op_end_box_of(op, b, LIFE_FROM_CLOUD);
+		return;
+	}
+	status_set(&op->obstacle, R_SANDBOX_NOT_READY, "sandbox %s: its agent does not answer yet%s%s",
+		   op->id, why && why->text[0] ? ": " : "", why ? why->text : "");
+	status_evidence(&op->obstacle, "sandbox_id", "%s", op->id);
+	if (!b || b->state == LIFE_GONE) {
+		if (b)
+			box_refusal(b, &op->obstacle);
+		op_fail(op, &op->obstacle);
+		return;
+	}
+	wait = rules_backoff_ms(op->tries++, READY_BACKOFF_MS, READY_BACKOFF_MAX_MS,
+				rng_u64(&op->life->rng));
+	if (timer_set(&op->pause, clock_boot_ms() + wait) < 0)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static void on_probe_pause(struct timer *t, void *user)
+{
+	probe_again(op_from(user));
+}
+
+static void probe_again(struct life_op *op)
+{
+	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct life_target target;
+
+	if (!b) {
+		on_probed(op, LIFE_PROBE_ABSENT, NULL);
+		return;
+	}
+	op_target_of(b, &target);
+	op->probe = op->life->prober.start(&target, op_ask_until(op), on_probed, op,
+					   op->life->prober.user);
+	if (!op->probe)
+		op_fail_errno(op, -ENOMEM);
+}
+
+void op_wait_ready(struct life_op *op, struct box *b)
+{
+	op->account = b->account;
+	op->tries = 0;
+	timer_clear(&op->pause);
+	timer_init(&op->pause, op->life->loop, on_probe_pause, op);
+	if (text_set(&op->id, b->id) < 0)
+		op_fail_errno(op, -ENOMEM);
+	else
+		probe_again(op);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A caller's operation: from the call to its one answer. It may wait for shared work (a creation, a
+ * fetch, a kill, a listing) or for a call of its own; when it ends, nothing it waited for knows it
+ * any more. op_end_*() is the only way to answer.
+ */
+#ifndef AB_DAEMON_LIFE_OP_H
+#define AB_DAEMON_LIFE_OP_H
+
+#include "daemon/life/core.h"
+
+#define OP_MAGIC 0x4c4f7021u
+
+struct op_kind {
+	const char *name;
+	void (*start)(struct life_op *op);	/* first step, after the call returned */
+	/* The time to answer has come; NULL: op->obstacle, or DEADLINE_REQUEST. */
+	void (*expire)(struct life_op *op);
+	void (*fail)(struct life_op *op, const struct status *st); /* op_end_*() without a result */
+	void (*leave)(struct life_op *op);	/* it ends: leave what is waited for. May be NULL */
+	void (*free_args)(struct life_op *op);	/* may be NULL */
+};
+
+struct life_op {
+	uint32_t magic;
+	const struct op_kind *kind;
+	struct life *life;
+	struct list node;		/* in life->ops */
+	struct list wait;		/* among the waiters of a creation or a kill */
+	struct fetch_wait fetch;
+	struct listing_wait listing;
+	struct cloud_call *call;
+	void *probe;
+	struct defer kick;
+	struct timer timer;		/* answer by */
+	struct timer pause;		/* between attempts */
+	struct grave grave;
+	struct principal who;
+	uint64_t deadline_ms;
+	struct status obstacle;		/* the last failure that may still pass */
+	union {
+		life_box_fn *box;
+		life_bool_fn *yes;
+		life_list_fn *list;
+		life_host_fn *host;
+		life_target_fn *target;
+	} done;
+	void *user;
+	/* what the calls have in common */
+	char *ref;
+	struct account *account;
+	char *id;			/* of the sandbox it is about, once known */
+	unsigned tries;
+	void *args;			/* of its kind */
+};
+
+struct op_args {
+	const struct op_kind *kind;
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const char *ref;		/* may be NULL */
+	void *args, *user;
+};
+
+/* On failure `args` stays the caller's. */
+must_check int op_new(struct life *l, const struct op_args *a, struct life_op **ret);
+struct life_op *op_from(void *p);
+struct life_op *op_from_wait(struct list *n);
+struct life_op *op_from_fetch(struct fetch_wait *w);
+
+/* BOOTTIME by which a request to the cloud should have failed, so that this can be said in time. */
+uint64_t op_ask_until(const struct life_op *op);
+struct cloud_ask op_ask(struct life_op *op, cloud_done_fn *done);
+
+void op_end_box(struct life_op *op, const struct status *st, const struct life_sandbox *box);
+void op_end_box_of(struct life_op *op, const struct box *b, enum life_source source);
+void op_end_yes(struct life_op *op, const struct status *st, bool yes);
+void op_end_list(struct life_op *op, const struct status *st, const struct life_page *page);
+void op_end_host(struct life_op *op, const struct status *st, const struct life_host *host);
+void op_end_target(struct life_op *op, const struct status *st, const struct life_target *t);
+/* For op_kind.fail. */
+void op_fail_box(struct life_op *op, const struct status *st);
+void op_fail_yes(struct life_op *op, const struct status *st);
+void op_fail_target(struct life_op *op, const struct status *st);
+/* Whatever it is: a failure. */
+void op_fail(struct life_op *op, const struct status *st);
+void op_fail_errno(struct life_op *op, int err);
+void op_cancel_all(struct life *l);
+
+/* Waits until the agent inside answers, then ends with the box. */
+void op_wait_ready(struct life_op *op, struct box *b);
+void op_target_of(const struct box *b, struct life_target *ret);
+
+#endif
