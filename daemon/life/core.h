@@ -34,6 +34,7 @@ struct account {
 	bool plain_ports;
 	uint32_t max_sandboxes;
 	struct listing *listing;	/* sync.c */
+	int64_t listed_at_ms;		/* wall: when the last complete list came; 0 = never */
 };
 
 /* Who holds a name, or held it last (id ""): its generation goes on. */
@@ -84,7 +85,7 @@ struct life {
 	uint64_t unclaimed_grace_ms;
 
 	struct map box_map, name_map, request_map, fetch_map;
-	struct list boxes, names, requests, creations, fetches, killings, ops;
+	struct list boxes, names, requests, creations, fetches, killings, ops, commits;
 	struct rng rng;
 	struct sync *sync;
 	bool draining;
@@ -122,6 +123,7 @@ void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s)
 /* The cloud no longer has it. */
 void life_box_gone(struct life *l, struct box *b, bool by_us, const char *evidence);
 void life_box_claim(struct life *l, struct box *b, uid_t uid);
+void life_box_free_name(struct life *l, struct box *b, struct store_tx *t);
 void life_box_give_name(struct life *l, struct box *b, struct name_slot *n);
 /* A sandbox with our tag and no row. */
 must_check int life_adopt(struct life *l, struct account *a, const struct cloud_sandbox *s,

@@ -37,15 +37,30 @@ static void on_kick(struct defer *d, void *user)
 static void on_deadline(struct timer *t, void *user)
 {
 	struct life_op *op = op_from(user);
+	struct status st;
 
 	if (op->kind->expire) {
 		op->kind->expire(op);
 		return;
 	}
-	if (status_ok(&op->obstacle))
-		status_set(&op->obstacle, R_DEADLINE_REQUEST, "%s: the deadline came first",
-			   op->kind->name);
-	op_fail(op, &op->obstacle);
+	op_expired_status(op, &st);
+	op_fail(op, &st);
+}
+
+void op_expired_status(struct life_op *op, struct status *ret)
+{
+	struct cloud_health h;
+
+	*ret = op->obstacle;
+	if (!status_ok(ret))
+		return;
+	if (op->account) {
+		cloud_health(op->account->cloud, &h);
+		if (h.last_failure_at_ms >= op->began_ms && h.last_failure_at_ms > h.last_ok_at_ms)
+			*ret = h.last_failure;
+	}
+	if (status_ok(ret))
+		status_set(ret, R_DEADLINE_REQUEST, "%s: the deadline came first", op->kind->name);
 }
 
 int op_new(struct life *l, const struct op_args *a, struct life_op **ret)
@@ -66,6 +81,7 @@ int op_new(struct life *l, const struct op_args *a, struct life_op **ret)
 	op->who = *a->who;
 	op->who.pidfd = -1;	/* the connection's, which may end before us */
 	op->deadline_ms = a->deadline_ms;
+	op->began_ms = now;
 	op->user = a->user;
 	list_init(&op->wait);
 	list_init(&op->fetch.node);
@@ -105,6 +121,45 @@ struct cloud_ask op_ask(struct life_op *op, cloud_done_fn *done)
 	};
 }
 
+struct op_commit {
+	struct list node;	/* in life->commits */
+	struct life_op *op;	/* NULL: it ended before */
+	void (*fn)(struct life_op *op, const struct status *st);
+};
+
+static void on_committed(void *user, const struct status *st)
+{
+	struct op_commit *c = user;
+	struct life_op *op = c->op;
+	void (*fn)(struct life_op *op, const struct status *st) = c->fn;
+
+	list_del(&c->node);
+	free(c);
+	if (!op)
+		return;
+	op->commit = NULL;
+	fn(op, st);
+}
+
+void op_commit(struct life_op *op, struct store_tx *t,
+	       void (*fn)(struct life_op *op, const struct status *st))
+{
+	struct op_commit *c = calloc(1, sizeof(*c));
+
+	must(!op->commit);
+	if (!c) {
+		store_tx_drop(t);
+		op->life->resave = true;
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	c->op = op;
+	c->fn = fn;
+	list_add_tail(&op->life->commits, &c->node);
+	op->commit = c;
+	store_tx_commit(t, true, on_committed, c);
+}
+
 static void op_free(void *p)
 {
 	struct life_op *op = op_from(p);
@@ -122,6 +177,8 @@ static void detach(struct life_op *op)
 {
 	if (op->kind->leave)
 		op->kind->leave(op);
+	if (op->commit)
+		op->commit->op = NULL;
 	list_del(&op->wait);
 	fetch_leave(&op->fetch);
 	listing_leave(&op->listing);
@@ -148,6 +205,12 @@ void op_cancel_all(struct life *l)
 {
 	while (!list_is_empty(&l->ops))
 		detach(op_from(list_entry(l->ops.next, struct life_op, node)));
+	while (!list_is_empty(&l->commits)) {
+		struct op_commit *c = list_entry(l->commits.next, struct op_commit, node);
+
+		list_del(&c->node);
+		free(c);
+	}
 }
 
 void op_end_box(struct life_op *op, const struct status *st, const struct life_sandbox *box)

@@ -27,6 +27,8 @@ struct life_op {
 	struct life *life;
 	struct list node;		/* in life->ops */
 	struct list wait;		/* among the waiters of a creation or a kill */
+	struct creation *creation;	/* … of this one */
+	struct op_commit *commit;	/* a commit it waits for */
 	struct fetch_wait fetch;
 	struct listing_wait listing;
 	struct cloud_call *call;
@@ -36,7 +38,7 @@ struct life_op {
 	struct timer pause;		/* between attempts */
 	struct grave grave;
 	struct principal who;
-	uint64_t deadline_ms;
+	uint64_t deadline_ms, began_ms;
 	struct status obstacle;		/* the last failure that may still pass */
 	union {
 		life_box_fn *box;
@@ -86,6 +88,13 @@ void op_fail_target(struct life_op *op, const struct status *st);
 void op_fail(struct life_op *op, const struct status *st);
 void op_fail_errno(struct life_op *op, int err);
 void op_cancel_all(struct life *l);
+
+/* Commits and goes on with fn; if the op ends before, the commit happens all the same. */
+void op_commit(struct life_op *op, struct store_tx *t,
+	       void (*fn)(struct life_op *op, const struct status *st));
+/* What to say when the deadline came first: the obstacle, else what the cloud's side last failed
+ * with meanwhile, else DEADLINE_REQUEST. */
+void op_expired_status(struct life_op *op, struct status *ret);
 
 /* Waits until the agent inside answers, then ends with the box. */
 void op_wait_ready(struct life_op *op, struct box *b);

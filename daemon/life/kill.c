@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kill. A DELETE that failed may have worked, or half of it (FAULTS §0.3), so it is repeated until
+ * the cloud says 204 or 404, beyond the caller's deadline and beyond the daemon's own life: the row
+ * is KILLING from before the first DELETE, and the next start takes it up again.
+ *
+ *   decide   the row is KILLING, synced (a full disk does not stop it)
+ *   delete   DELETE until 204 or 404
+ *   write    the row is GONE, its name is free; then the answer
+ *
+ * Equal kills of one sandbox share it. A sandbox without a row is deleted in the caller's account
+ * directly, as the SDK does.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/life/failpoint.h"
+#include "daemon/life/op.h"
+#include "daemon/life/rules.h"
+#include "daemon/obs/log.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define KILLING_MAGIC	 0x4b696c6cu
+#define KILL_ASK_MS	 30000u
+#define KILL_BACKOFF_MS	 200u
+#define KILL_BACKOFF_MAX 30000u
+
+struct killing {
+	uint32_t magic;
+	struct list node;	/* in life->killings */
+	struct life *life;
+	struct box *box;
+	struct cloud_call *call;
+	struct timer timer;
+	struct list waiters;	/* life_op.wait */
+	unsigned tries;
+	struct grave grave;
+};
+
+static void delete(struct killing *k);
+
+static struct killing *killing_from(void *p)
+{
+	struct killing *k = p;
+
+	must(k && k->magic == KILLING_MAGIC);
+	return k;
+}
+
+static void killing_free(void *p)
+{
+	struct killing *k = killing_from(p);
+
+	k->magic = 0;
+	free(k);
+}
+
+static void unlink_killing(struct killing *k)
+{
+	cloud_call_cancel(k->call);
+	timer_clear(&k->timer);
+	k->box->killing = NULL;
+	list_del(&k->node);
+}
+
+static void finish(struct killing *k, bool found)
+{
+	struct status ok = STATUS_OK;
+	struct list waiters;
+
+	unlink_killing(k);
+	list_take(&waiters, &k->waiters);
+	loop_bury(k->life->loop, &k->grave, killing_free, k);
+	while (!list_is_empty(&waiters)) {
+		struct life_op *op = op_from_wait(waiters.next);
+
+		list_del(&op->wait);
+		op_end_yes(op, &ok, found);
+	}
+}
+
+static void on_timer(struct timer *t, void *user)
+{
+	delete(killing_from(user));
+}
+
+/* A definite refusal is told at once; that we go on trying is not the caller's concern. */
+static void tell_refusal(struct killing *k, const struct status *st)
+{
+	struct list waiters;
+
+	list_take(&waiters, &k->waiters);
+	while (!list_is_empty(&waiters)) {
+		struct life_op *op = op_from_wait(waiters.next);
+
+		list_del(&op->wait);
+		op_fail(op, st);
+	}
+}
+
+/* Missing at the first try and past its end: then it was not us. */
+static bool has_expired(const struct box *b)
+{
+	return rules_gone_reason(false, b->end_at_ms, clock_wall_ms(), false) == R_SANDBOX_EXPIRED;
+}
+
+static void on_deleted(struct cloud_result *r, void *user)
+{
+	struct killing *k = killing_from(user);
+	uint64_t wait;
+	bool found;
+
+	k->call = NULL;
+	FAILPOINT("kill.answered");
+	if (r->outcome == CLOUD_DONE) {
+		found = !r->not_found || k->tries || !has_expired(k->box);
+		life_box_gone(k->life, k->box, found,
+			      r->not_found ? "DELETE /sandboxes/{id}: 404" : "DELETE /sandboxes/{id}: 204");
+		FAILPOINT("kill.done");
+		finish(k, found);
+		return;
+	}
+	list_for_each(n, &k->waiters)
+		op_from_wait(n)->obstacle = r->status;
+	wait = rules_backoff_ms(k->tries++, KILL_BACKOFF_MS, KILL_BACKOFF_MAX, rng_u64(&k->life->rng));
+	wait = MAX(wait, r->status.retry_after_ms);
+	log_warn("kill_repeats", "box=%s tries=%u in_ms=%llu text=%s", k->box->id, k->tries,
+		 (unsigned long long)wait, log_q(r->status.text));
+	if (timer_set(&k->timer, clock_boot_ms() + wait) < 0)
+		log_warn("kill_timer", "box=%s err=nomem at=next_start", k->box->id);
+	if (r->outcome == CLOUD_REFUSED && !r->retry_later && !r->conflict)
+		tell_refusal(k, &r->status);
+}
+
+static void delete(struct killing *k)
+{
+	struct cloud_ask ask = {
+		.deadline_ms = clock_boot_ms() + KILL_ASK_MS,
+		.uid = k->box->uid,
+		.done = on_deleted,
+		.user = k,
+	};
+
+	k->call = cloud_kill(k->box->account->cloud, k->box->id, &ask);
+	FAILPOINT("kill.sent");
+	if (!k->call && timer_set(&k->timer, clock_boot_ms() + KILL_BACKOFF_MAX) < 0)
+		log_warn("kill_timer", "box=%s err=nomem at=next_start", k->box->id);
+}
+
+static void on_decided(void *user, const struct status *st)
+{
+	struct killing *k = killing_from(user);
+
+	FAILPOINT("kill.intent_committed");
+	/* Not written down, it is still the owner's will. */
+	if (!status_ok(st))
+		k->life->resave = true;
+	delete(k);
+}
+
+static int killing_new(struct life *l, struct box *b, struct killing **ret)
+{
+	struct killing *k = calloc(1, sizeof(*k));
+
+	if (!k)
+		return -ENOMEM;
+	k->magic = KILLING_MAGIC;
+	k->life = l;
+	k->box = b;
+	list_init(&k->waiters);
+	timer_init(&k->timer, l->loop, on_timer, k);
+	list_add_tail(&l->killings, &k->node);
+	b->killing = k;
+	*ret = k;
+	return 0;
+}
+
+static int killing_start(struct life *l, struct box *b, struct killing **ret)
+{
+	struct store_tx *t;
+	int r = store_tx_new(l->store, &t);
+
+	if (r < 0)
+		return r;
+	r = killing_new(l, b, ret);
+	if (r < 0) {
+		store_tx_drop(t);
+		return r;
+	}
+	box_set_state(b, LIFE_KILLING);
+	life_box_free_name(l, b, t);
+	life_put_box(t, b);
+	store_tx_commit(t, true, on_decided, *ret);
+	return 0;
+}
+
+void kill_take_up(struct life *l, struct box *b)
+{
+	struct killing *k;
+
+	if (killing_new(l, b, &k) < 0)
+		return;
+	log_info("kill_taken_up", "box=%s uid=%u", b->id, b->uid);
+	/* Soon, but not inside of the start. */
+	if (timer_set(&k->timer, clock_boot_ms()) < 0)
+		log_warn("kill_timer", "box=%s err=nomem at=next_start", b->id);
+}
+
+void kill_cancel_all(struct life *l)
+{
+	while (!list_is_empty(&l->killings)) {
+		struct killing *k = list_entry(l->killings.next, struct killing, node);
+
+		must(list_is_empty(&k->waiters));
+		unlink_killing(k);
+		killing_free(k);
+	}
+}
+
+/* --- the caller's side --- */
+
+static void on_stranger_deleted(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+	struct status ok = STATUS_OK;
+
+	op->call = NULL;
+	if (r->outcome == CLOUD_DONE)
+		op_end_yes(op, &ok, !r->not_found);
+	else
+		op_fail(op, &r->status);
+}
+
+static void kill_stranger(struct life_op *op)
+{
+	struct cloud_ask ask = op_ask(op, on_stranger_deleted);
+
+	op->call = cloud_kill(op->account->cloud, op->ref, &ask);
+	if (!op->call)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static void start(struct life_op *op)
+{
+	struct status st, ok = STATUS_OK;
+	struct killing *k;
+	struct box *b;
+
+	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+	case REF_NONE:
+		/* Another uid's looks like none: not found, which is an answer and not a failure. */
+		if (st.reason == R_SANDBOX_NOT_FOUND)
+			op_end_yes(op, &ok, false);
+		else
+			op_fail(op, &st);
+		return;
+	case REF_ID:
+		kill_stranger(op);
+		return;
+	case REF_BOX:
+		break;
+	}
+	op->account = b->account;
+	k = b->killing;
+	if (b->state == LIFE_GONE) {
+		op_end_yes(op, &ok, false);
+	} else if (!k && killing_start(op->life, b, &k) < 0) {
+		op_fail_errno(op, -ENOMEM);
+	} else {
+		list_add_tail(&k->waiters, &op->wait);
+	}
+}
+
+static const struct op_kind kind = {
+	.name = "Kill",
+	.start = start,
+	.fail = op_fail_yes,
+};
+
+int life_kill(struct life *l, const struct principal *who, const char *sandbox, uint64_t deadline_ms,
+	      life_bool_fn *done, void *user, struct life_op **ret)
+{
+	struct op_args o = { .kind = &kind, .who = who, .deadline_ms = deadline_ms,
+			     .ref = sandbox ? sandbox : "", .user = user };
+	int r = op_new(l, &o, ret);
+
+	if (!r)
+		(*ret)->done.yes = done;
+	return r;
+}

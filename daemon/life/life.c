@@ -1,0 +1,768 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The tables of lifecycle, what fills them at start, and the facts that change a box. Decisions are
+ * in the pure files, stories in one file per operation.
+ */
+#include "daemon/life/life.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/life/core.h"
+#include "daemon/life/op.h"
+#include "daemon/life/rules.h"
+#include "daemon/life/tags.h"
+#include "daemon/obs/log.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+/* Keys of the tables. Parts that may hold anything come last. */
+#define KEY_MAX 512u
+
+static size_t key_of(char ret[KEY_MAX], unsigned scope, const char *rest)
+{
+	int n = snprintf(ret, KEY_MAX, "%u/%s", scope, rest);
+
+	must(n > 0);
+	return MIN((size_t)n, KEY_MAX - 1);
+}
+
+/* --- accounts --- */
+
+const char *account_name(const struct account *a)
+{
+	return a->name;
+}
+
+struct account *life_account_by_name(struct life *l, const char *name)
+{
+	for (size_t i = 0; i < l->n_accounts; i++)
+		if (str_eq(l->accounts[i].name, name))
+			return &l->accounts[i];
+	return NULL;
+}
+
+struct uid_limit *life_uid_limit(struct life *l, uid_t uid)
+{
+	for (size_t i = 0; i < l->n_uids; i++)
+		if (l->uids[i].uid == uid)
+			return &l->uids[i];
+	return NULL;
+}
+
+struct account *life_account_of(struct life *l, uid_t uid)
+{
+	struct uid_limit *u = life_uid_limit(l, uid);
+
+	return u ? u->account : &l->accounts[0];
+}
+
+/* --- boxes --- */
+
+struct box *life_find_box(struct life *l, const struct account *a, const char *id)
+{
+	char key[KEY_MAX];
+
+	return map_get(&l->box_map, key, key_of(key, a->index, id));
+}
+
+int life_insert_box(struct life *l, struct box *b)
+{
+	char key[KEY_MAX];
+	int r = map_put(&l->box_map, key, key_of(key, b->account->index, b->id), b);
+
+	if (!r)
+		list_add_tail(&l->boxes, &b->node);
+	return r;
+}
+
+static void drop_box(struct life *l, struct box *b)
+{
+	char key[KEY_MAX];
+
+	(void)map_del(&l->box_map, key, key_of(key, b->account->index, b->id));
+	list_del(&b->node);
+	box_free(b);
+}
+
+void life_forget_box(struct life *l, struct box *b)
+{
+	struct store_tx *t;
+
+	if (store_tx_new(l->store, &t) < 0)
+		return;
+	store_tx_del_sandbox(t, b->account->name, b->id);
+	life_commit(l, t, false);
+	drop_box(l, b);
+}
+
+/* --- names --- */
+
+struct name_slot *life_find_name(struct life *l, uid_t uid, const char *name)
+{
+	char key[KEY_MAX];
+
+	return map_get(&l->name_map, key, key_of(key, uid, name));
+}
+
+static void free_name(struct name_slot *n)
+{
+	free(n->name);
+	free(n->id);
+	free(n);
+}
+
+int life_need_name(struct life *l, uid_t uid, const char *name, struct name_slot **ret)
+{
+	struct name_slot *n = life_find_name(l, uid, name);
+	char key[KEY_MAX];
+
+	if (n) {
+		*ret = n;
+		return 0;
+	}
+	n = calloc(1, sizeof(*n));
+	if (!n)
+		return -ENOMEM;
+	n->uid = uid;
+	n->account = life_account_of(l, uid);
+	if (text_set(&n->name, name) < 0 || text_set(&n->id, "") < 0 ||
+	    map_put(&l->name_map, key, key_of(key, uid, name), n) < 0) {
+		free_name(n);
+		return -ENOMEM;
+	}
+	list_add_tail(&l->names, &n->node);
+	*ret = n;
+	return 0;
+}
+
+static void drop_name(struct life *l, struct name_slot *n)
+{
+	char key[KEY_MAX];
+
+	(void)map_del(&l->name_map, key, key_of(key, n->uid, n->name));
+	list_del(&n->node);
+	free_name(n);
+}
+
+void life_forget_name(struct life *l, struct name_slot *n)
+{
+	struct store_tx *t;
+
+	must(!n->creation);
+	if (store_tx_new(l->store, &t) < 0)
+		return;
+	store_tx_del_name(t, n->uid, n->name);
+	life_commit(l, t, false);
+	drop_name(l, n);
+}
+
+/* --- request ids of Create --- */
+
+struct request *life_find_request(struct life *l, uid_t uid, const char *id)
+{
+	char key[KEY_MAX];
+
+	return map_get(&l->request_map, key, key_of(key, uid, id));
+}
+
+static void free_request(struct request *r)
+{
+	free(r->id);
+	free(r->object);
+	free(r->req_tag);
+	free(r->refusal);
+	free(r);
+}
+
+int life_need_request(struct life *l, uid_t uid, const char *id, struct request **ret)
+{
+	struct request *r = life_find_request(l, uid, id);
+	char key[KEY_MAX];
+
+	if (r) {
+		*ret = r;
+		return 0;
+	}
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	r->uid = uid;
+	r->account = life_account_of(l, uid);
+	r->step = ROW_REQUEST_OPEN;
+	if (text_set(&r->id, id) < 0 || text_set(&r->object, "") < 0 || text_set(&r->req_tag, "") < 0 ||
+	    map_put(&l->request_map, key, key_of(key, uid, id), r) < 0) {
+		free_request(r);
+		return -ENOMEM;
+	}
+	list_add_tail(&l->requests, &r->node);
+	*ret = r;
+	return 0;
+}
+
+static void drop_request(struct life *l, struct request *r)
+{
+	char key[KEY_MAX];
+
+	(void)map_del(&l->request_map, key, key_of(key, r->uid, r->id));
+	list_del(&r->node);
+	free_request(r);
+}
+
+void life_forget_request(struct life *l, struct request *r)
+{
+	struct store_tx *t;
+
+	must(!r->creation);
+	if (store_tx_new(l->store, &t) < 0)
+		return;
+	store_tx_del_request(t, r->uid, "Create", r->id);
+	life_commit(l, t, false);
+	drop_request(l, r);
+}
+
+/* --- writing --- */
+
+void life_put_box(struct store_tx *t, const struct box *b)
+{
+	char policy[POLICY_TEXT_MAX];
+	struct row_sandbox row;
+
+	box_to_row(b, policy, &row);
+	store_tx_put_sandbox(t, &row);
+}
+
+void life_put_name(struct store_tx *t, const struct name_slot *n)
+{
+	struct row_name row = {
+		.uid = n->uid,
+		.name = n->name,
+		.account = n->account->name,
+		.id = n->id,
+		.generation = n->generation,
+	};
+
+	store_tx_put_name(t, &row);
+}
+
+void life_put_request(struct store_tx *t, const struct request *r)
+{
+	struct row_request row = {
+		.uid = r->uid,
+		.method = "Create",
+		.request_id = r->id,
+		.state = r->step,
+		.account = r->account->name,
+		.object = r->object,
+		.req_tag = r->req_tag,
+		.used_at_ms = r->used_at_ms,
+	};
+
+	memcpy(row.params_hash, r->params_hash, sizeof(row.params_hash));
+	store_tx_put_request(t, &row);
+}
+
+static void on_committed(void *user, const struct status *st)
+{
+	struct life *l = user;
+
+	must(l->magic == LIFE_MAGIC);
+	if (!status_ok(st))
+		l->resave = true;
+}
+
+void life_commit(struct life *l, struct store_tx *t, bool durable)
+{
+	store_tx_commit(t, durable, on_committed, l);
+}
+
+void life_save_box(struct life *l, struct box *b, bool durable)
+{
+	struct store_tx *t;
+
+	if (store_tx_new(l->store, &t) < 0) {
+		l->resave = true;
+		return;
+	}
+	life_put_box(t, b);
+	life_commit(l, t, durable);
+}
+
+/* --- facts --- */
+
+static enum life_state state_of(const struct cloud_sandbox *s, enum life_state now)
+{
+	switch (s->state) {
+	case CLOUD_STATE_RUNNING:
+		/* The cloud calls a sandbox that is being snapshotted running. */
+		return now == LIFE_SNAPSHOTTING ? now : LIFE_RUNNING;
+	case CLOUD_STATE_PAUSED:
+		return LIFE_PAUSED;
+	default:
+		return now;
+	}
+}
+
+void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s)
+{
+	enum life_state before = b->state, to = state_of(s, before);
+	bool changed = false;
+
+	if (box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0) {
+		log_warn("box_learn", "box=%s err=nomem ignoring=1", b->id);
+		return;
+	}
+	if (before != LIFE_KILLING && to != before) {
+		if (before == LIFE_GONE) {
+			log_warn("box_back", "box=%s was=%s", b->id, status_reason_name(b->gone_reason));
+			b->gone_reason = REASON_NONE;
+			b->gone_at_ms = 0;
+		}
+		box_set_state(b, to);
+		changed = true;
+	}
+	if (changed)
+		life_save_box(l, b, false);
+}
+
+void life_box_free_name(struct life *l, struct box *b, struct store_tx *t)
+{
+	struct name_slot *n = b->named ? life_find_name(l, b->uid, b->name) : NULL;
+
+	b->named = false;
+	if (!n || !str_eq(n->id, b->id))
+		return;
+	n->id[0] = 0;
+	life_put_name(t, n);
+}
+
+void life_box_gone(struct life *l, struct box *b, bool by_us, const char *evidence)
+{
+	int64_t now = clock_wall_ms();
+	struct store_tx *t;
+
+	if (b->state == LIFE_GONE)
+		return;
+	b->gone_reason = rules_gone_reason(by_us, b->end_at_ms, now, b->state == LIFE_PAUSED);
+	b->gone_at_ms = b->as_of_ms = now;
+	b->fresh_at_ms = clock_boot_ms();
+	if (text_set(&b->gone_evidence, evidence) < 0)
+		b->gone_evidence[0] = 0;
+	box_set_state(b, LIFE_GONE);
+	explicit_bzero(b->access_token, strlen(b->access_token));
+	explicit_bzero(b->traffic_token, strlen(b->traffic_token));
+	b->token_known = false;
+	log_info("box_gone", "box=%s reason=%s said_by=%s age_ms=%lld", b->id,
+		 status_reason_name(b->gone_reason), log_q(b->gone_evidence),
+		 (long long)(b->started_at_ms ? now - b->started_at_ms : -1));
+	if (store_tx_new(l->store, &t) < 0) {
+		l->resave = true;
+		b->named = false;
+		return;
+	}
+	life_box_free_name(l, b, t);
+	life_put_box(t, b);
+	life_commit(l, t, true);
+}
+
+void life_box_claim(struct life *l, struct box *b, uid_t uid)
+{
+	if (b->claimed || b->uid != uid)
+		return;
+	b->claimed = true;
+	b->unclaimed_at_ms = 0;
+	life_save_box(l, b, false);
+}
+
+void life_box_give_name(struct life *l, struct box *b, struct name_slot *n)
+{
+	must(!n->id[0]);
+	if (text_set(&n->id, b->id) < 0 || text_set(&b->name, n->name) < 0) {
+		n->id[0] = 0;
+		return;
+	}
+	n->account = b->account;
+	b->named = true;
+}
+
+/* The oldest holder keeps the name; a younger one says so. Reconcile adopts the oldest first. */
+static int name_adopted(struct life *l, struct box *b, const char *name, struct store_tx *t)
+{
+	struct name_slot *n;
+	int r;
+
+	if (!rules_name_is_valid(name))
+		return 0;
+	r = life_need_name(l, b->uid, name, &n);
+	if (r < 0)
+		return r;
+	if (n->id[0] || n->creation) {
+		char *warning = str_printf("duplicate of name %s, held by %s", name,
+					   n->id[0] ? n->id : "a creation under way");
+
+		if (!warning)
+			return -ENOMEM;
+		free(b->warning);
+		b->warning = warning;
+		return 0;
+	}
+	n->generation++;
+	b->generation = n->generation;
+	life_box_give_name(l, b, n);
+	life_put_name(t, n);
+	return 0;
+}
+
+/* A request id whose outcome was unknown, or that the lost store knew, has its object now. */
+static void request_adopted(struct life *l, struct box *b, struct store_tx *t)
+{
+	if (!b->req_tag[0])
+		return;
+	list_for_each(i, &l->requests) {
+		struct request *q = list_entry(i, struct request, node);
+
+		if (q->uid != b->uid || q->creation || q->step == ROW_REQUEST_DONE ||
+		    !str_eq(q->req_tag, b->req_tag))
+			continue;
+		if (text_set(&q->object, b->id) < 0)
+			return;
+		q->step = ROW_REQUEST_DONE;
+		life_put_request(t, q);
+		return;
+	}
+}
+
+int life_adopt(struct life *l, struct account *a, const struct cloud_sandbox *s, struct box **ret)
+{
+	scoped(box_freep) struct box *b = NULL;
+	struct store_tx *tx;
+	struct tags t;
+	bool changed;
+	int r;
+
+	tags_read(&s->metadata, &t);
+	must(tags_are_of(&t, store_host_id(l->store)));
+	r = box_new(a, s->id, &b);
+	if (!r)
+		r = box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed);
+	if (!r)
+		r = text_set(&b->req_tag, t.req);
+	if (r < 0)
+		return r;
+	b->ours = true;
+	b->uid = t.has_uid ? t.uid : 0;
+	b->seq = t.seq;
+	b->policy = l->policy;
+	if (t.policy[0] && policy_parse(t.policy, &b->policy) < 0)
+		b->policy = l->policy;
+	b->unclaimed_at_ms = clock_wall_ms();
+	b->token_known = s->envd_access_token != NULL;
+	box_set_state(b, state_of(s, LIFE_RUNNING));
+	r = store_tx_new(l->store, &tx);
+	if (r < 0)
+		return r;
+	r = name_adopted(l, b, t.name, tx);
+	if (!r)
+		r = life_insert_box(l, b);
+	if (r < 0) {
+		store_tx_drop(tx);
+		return r;
+	}
+	request_adopted(l, b, tx);
+	life_put_box(tx, b);
+	life_commit(l, tx, true);
+	store_seen_seq(l->store, t.seq);
+	log_info("box_adopted", "box=%s uid=%u seq=%llu name=%s", b->id, b->uid,
+		 (unsigned long long)b->seq, log_q(t.name));
+	*ret = give(b);
+	return 0;
+}
+
+/* --- start --- */
+
+struct loader {
+	struct life *life;
+	struct list intents;	/* taken up when every row is there */
+	int err;
+	unsigned strangers;	/* rows of accounts that are not configured */
+};
+
+struct saved_intent {
+	struct list node;
+	struct row_intent row;
+	char *texts[6];
+};
+
+static void load_sandbox(const struct row_sandbox *r, void *user)
+{
+	struct loader *ld = user;
+	struct account *a = life_account_by_name(ld->life, r->account);
+	struct box *b;
+	int e;
+
+	if (!a) {
+		ld->strangers++;
+		return;
+	}
+	e = box_from_row(a, r, &b);
+	if (e == -EBADMSG) {
+		log_warn("box_row", "box=%s metadata=unreadable ignoring=1", r->id);
+		return;
+	}
+	if (!e) {
+		e = life_insert_box(ld->life, b);
+		if (e < 0)
+			box_free(b);
+	}
+	if (e < 0)
+		ld->err = e;
+}
+
+static void load_name(const struct row_name *r, void *user)
+{
+	struct loader *ld = user;
+	struct account *a = life_account_by_name(ld->life, r->account);
+	struct name_slot *n;
+	struct box *b;
+
+	if (life_need_name(ld->life, r->uid, r->name, &n) < 0) {
+		ld->err = -ENOMEM;
+		return;
+	}
+	n->generation = r->generation;
+	if (!a)
+		return;
+	n->account = a;
+	b = life_find_box(ld->life, a, r->id);
+	/* A holder that is gone, or whose row was set aside, holds nothing. */
+	if (b && b->state != LIFE_GONE && b->uid == r->uid)
+		life_box_give_name(ld->life, b, n);
+}
+
+static void load_request(const struct row_request *r, void *user)
+{
+	struct loader *ld = user;
+	struct account *a = life_account_by_name(ld->life, r->account);
+	struct request *q;
+
+	if (!str_eq(r->method, "Create"))
+		return;
+	if (life_need_request(ld->life, r->uid, r->request_id, &q) < 0 ||
+	    text_set(&q->object, r->object) < 0 || text_set(&q->req_tag, r->req_tag) < 0) {
+		ld->err = -ENOMEM;
+		return;
+	}
+	if (a)
+		q->account = a;
+	q->step = r->state;
+	q->used_at_ms = r->used_at_ms;
+	memcpy(q->params_hash, r->params_hash, sizeof(q->params_hash));
+}
+
+static void free_intent(struct saved_intent *s)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(s->texts); i++)
+		free(s->texts[i]);
+	free(s);
+}
+
+static void load_intent(const struct row_intent *r, void *user)
+{
+	struct loader *ld = user;
+	struct saved_intent *s = calloc(1, sizeof(*s));
+	const char **fields[] = { &s->row.account, &s->row.request_id,	&s->row.req_tag,
+				  &s->row.name,	   &s->row.template_id, &s->row.policy };
+
+	if (!s) {
+		ld->err = -ENOMEM;
+		return;
+	}
+	s->row = *r;
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		s->texts[i] = str_dup(*fields[i]);
+		if (!s->texts[i])
+			ld->err = -ENOMEM;
+		*fields[i] = s->texts[i];
+	}
+	list_add_tail(&ld->intents, &s->node);
+}
+
+static void take_up_intents(struct loader *ld)
+{
+	while (!list_is_empty(&ld->intents)) {
+		struct saved_intent *s = list_entry(ld->intents.next, struct saved_intent, node);
+
+		list_del(&s->node);
+		if (!ld->err)
+			ld->err = creation_take_up(ld->life, &s->row);
+		free_intent(s);
+	}
+}
+
+/* An open request id without its intent (its row was set aside): nothing proves that it was not
+ * sent, so it stays unknown until its tag shows up. */
+static void orphaned_requests(struct life *l)
+{
+	list_for_each(i, &l->requests) {
+		struct request *q = list_entry(i, struct request, node);
+
+		if (q->step == ROW_REQUEST_OPEN && !q->creation)
+			q->step = ROW_REQUEST_UNKNOWN;
+	}
+}
+
+static int load(struct life *l)
+{
+	struct loader ld = { .life = l };
+	struct store_visitor v = { load_sandbox, load_intent, load_request, load_name, &ld };
+	struct store_report report = { 0 };
+	int r;
+
+	list_init(&ld.intents);
+	r = store_load(l->store, &v, &report);
+	if (!r)
+		r = ld.err;
+	if (!r)
+		r = store_start(l->store);
+	if (r < 0)
+		ld.err = r;
+	take_up_intents(&ld);
+	if (ld.err)
+		return ld.err;
+	orphaned_requests(l);
+	list_for_each(i, &l->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (b->state == LIFE_KILLING)
+			kill_take_up(l, b);
+	}
+	if (ld.strangers)
+		log_warn("rows_of_other_accounts", "n=%u ignoring=1", ld.strangers);
+	if (report.rows_aside)
+		log_warn("rows_aside", "n=%u see=aside", report.rows_aside);
+	return 0;
+}
+
+static int copy_accounts(struct life *l, const struct life_options *o)
+{
+	l->accounts = calloc(o->n_accounts, sizeof(*l->accounts));
+	l->uids = calloc(o->n_uids ? o->n_uids : 1, sizeof(*l->uids));
+	if (!l->accounts || !l->uids)
+		return -ENOMEM;
+	l->n_accounts = o->n_accounts;
+	for (size_t i = 0; i < o->n_accounts; i++) {
+		struct account *a = &l->accounts[i];
+
+		a->life = l;
+		a->index = (unsigned)i;
+		a->cloud = o->accounts[i].cloud;
+		a->plain_ports = o->accounts[i].plain_ports;
+		a->max_sandboxes = o->accounts[i].max_sandboxes;
+		if (text_set(&a->name, o->accounts[i].name) < 0 ||
+		    text_set(&a->default_user, o->accounts[i].default_user) < 0)
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < o->n_uids; i++) {
+		const struct life_uid *u = &o->uids[i];
+
+		l->uids[i] = (struct uid_limit){
+			.uid = u->uid,
+			.account = u->account ? life_account_by_name(l, u->account) : &l->accounts[0],
+			.max_sandboxes = u->max_sandboxes,
+			.creates_per_minute = u->creates_per_minute,
+		};
+		if (!l->uids[i].account)
+			return -EINVAL;
+		l->n_uids++;
+	}
+	return 0;
+}
+
+static uint64_t or_default(uint64_t v, uint64_t def)
+{
+	return v ? v : def;
+}
+
+int life_new(const struct life_options *o, struct life **ret)
+{
+	struct life *l = calloc(1, sizeof(*l));
+	struct list *lists[8];
+	int r;
+
+	if (!l)
+		return -ENOMEM;
+	must(o->n_accounts && o->sha256);
+	l->magic = LIFE_MAGIC;
+	l->loop = o->loop;
+	l->store = o->store;
+	l->prober = o->prober;
+	l->sha256 = o->sha256;
+	l->policy = o->policy;
+	l->history_ms = or_default(o->history_ms, 24ull * 3600 * 1000);
+	l->unclaimed_grace_ms = or_default(o->unclaimed_grace_ms, 120000);
+	l->reconcile_period_ms = or_default(o->reconcile_period_ms, 60000);
+	l->max_staleness_ms = or_default(o->max_staleness_ms, 5000);
+	l->settle_horizon_ms = or_default(o->settle_horizon_ms, 180000);
+	rng_seed(&l->rng, o->rng_seed);
+	lists[0] = &l->boxes;
+	lists[1] = &l->names;
+	lists[2] = &l->requests;
+	lists[3] = &l->creations;
+	lists[4] = &l->fetches;
+	lists[5] = &l->killings;
+	lists[6] = &l->ops;
+	lists[7] = &l->commits;
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		list_init(lists[i]);
+	r = copy_accounts(l, o);
+	if (!r)
+		r = load(l);
+	if (!r)
+		r = sync_start(l);
+	if (r < 0) {
+		(void)life_free(l);
+		return r;
+	}
+	*ret = l;
+	return 0;
+}
+
+void life_drain(struct life *l)
+{
+	l->draining = true;
+}
+
+struct life *life_free(struct life *l)
+{
+	if (!l)
+		return NULL;
+	must(l->magic == LIFE_MAGIC);
+	store_mute(l->store);
+	op_cancel_all(l);
+	sync_stop(l);
+	creation_cancel_all(l);
+	kill_cancel_all(l);
+	fetch_cancel_all(l);
+	while (!list_is_empty(&l->boxes))
+		drop_box(l, list_entry(l->boxes.next, struct box, node));
+	while (!list_is_empty(&l->names))
+		drop_name(l, list_entry(l->names.next, struct name_slot, node));
+	while (!list_is_empty(&l->requests))
+		drop_request(l, list_entry(l->requests.next, struct request, node));
+	map_fini(&l->box_map);
+	map_fini(&l->name_map);
+	map_fini(&l->request_map);
+	map_fini(&l->fetch_map);
+	for (size_t i = 0; i < l->n_accounts; i++) {
+		free(l->accounts[i].name);
+		free(l->accounts[i].default_user);
+	}
+	free(l->accounts);
+	free(l->uids);
+	l->magic = 0;
+	free(l);
+	return NULL;
+}

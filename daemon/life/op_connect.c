@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connect and SetTimeout. Both change the sandbox's end and read it back, never compute it. Connect
+ * never shortens and resumes a paused one; SetTimeout is the only call that may shorten.
+ *
+ *   find     the row, or the sandbox of that id in the caller's account
+ *   ask      POST /connect or /timeout
+ *   read     GET: times and state as they are now
+ *   write    the row (Connect: a new one where it makes the caller the owner), synced
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/life/op.h"
+#include "daemon/life/rules.h"
+#include "daemon/life/tags.h"
+#include "daemon/obs/log.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+struct args {
+	uint64_t timeout_ms;
+	uint32_t timeout_s;
+	bool adopt, wait_ready;
+	bool owner_by_this;		/* no row yet: this call makes the caller its owner */
+	struct cloud_sandbox *answer;	/* Connect's: the only one with a traffic token */
+	struct box *temp;		/* no row and none to be made */
+};
+
+static void free_args(struct life_op *op)
+{
+	struct args *a = op->args;
+
+	if (a) {
+		cloud_sandbox_free(a->answer);
+		box_free(a->temp);
+	}
+	free(a);
+}
+
+static bool check_timeout(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct status st;
+
+	if (rules_timeout_s(a->timeout_ms, &a->timeout_s))
+		return true;
+	status_field(&st, "sandbox_timeout", "must be at most 30 days");
+	op_fail(op, &st);
+	return false;
+}
+
+static void call(struct life_op *op, const char *id,
+		 struct cloud_call *(*fn)(struct cloud *c, const char *id, uint32_t s,
+					  const struct cloud_ask *ask),
+		 cloud_done_fn *done)
+{
+	struct cloud_ask ask = op_ask(op, done);
+	struct args *a = op->args;
+
+	if (text_set(&op->id, id) == 0)
+		op->call = fn(op->account->cloud, op->id, a->timeout_s, &ask);
+	if (!op->call)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static void read_back(struct life_op *op, cloud_done_fn *done)
+{
+	struct cloud_ask ask = op_ask(op, done);
+
+	/* Not the shared question: that one may have been asked before the change. */
+	op->call = cloud_get(op->account->cloud, op->id, &ask);
+	if (!op->call)
+		op_fail_errno(op, -ENOMEM);
+}
+
+/* A 404 of a call that exists: is it paused, or gone? */
+static void explain_missing(struct life_op *op,
+			    void (*fn)(struct fetch_wait *w, const struct fetch_news *news))
+{
+	op->fetch.fn = fn;
+	if (fetch_join(op->life, op->account, op->id, false, &op->fetch) < 0)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static void on_missing_explained(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct status st;
+
+	if (news->end == FETCH_FAILED)
+		st = *news->st;
+	else if (news->box && news->box->state != LIFE_RUNNING &&
+		 grant_row(&op->who, news->box->uid) == GRANT_OK)
+		box_refusal(news->box, &st);
+	else if (news->end == FETCH_ABSENT)
+		ref_not_found(&st, op->ref);
+	else if (news->s && news->s->state == CLOUD_STATE_PAUSED)
+		status_set(&st, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect resumes it", op->id);
+	else
+		status_set(&st, R_STATE_CHANGING, "sandbox %s is changing its state; repeat", op->id);
+	op_fail(op, &st);
+}
+
+/* --- write --- */
+
+static void warn_if_capped(struct box *b, uint32_t timeout_s, int64_t date_ms)
+{
+	const char *capped = "the cloud capped the timeout: it ends earlier than asked for";
+	bool is = date_ms && b->end_at_ms && b->end_at_ms + 5000 < date_ms + timeout_s * 1000ll;
+
+	if (is && !str_eq(b->warning, capped)) {
+		if (text_set(&b->warning, capped) < 0)
+			log_debug("box_warning", "box=%s err=nomem", b->id);
+	} else if (!is && str_eq(b->warning, capped)) {
+		b->warning[0] = 0;
+	}
+}
+
+static void end_with(struct life_op *op, struct box *b)
+{
+	struct args *a = op->args;
+
+	if (a->wait_ready && b->state == LIFE_RUNNING && b != a->temp)
+		op_wait_ready(op, b);
+	else
+		op_end_box_of(op, b, LIFE_FROM_CLOUD);
+}
+
+static void on_written(struct life_op *op, const struct status *st)
+{
+	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct status gone;
+
+	if (!status_ok(st)) {
+		op_fail(op, st);
+	} else if (b) {
+		end_with(op, b);
+	} else {
+		ref_not_found(&gone, op->ref);
+		op_fail(op, &gone);
+	}
+}
+
+static struct box *new_owned_box(struct life_op *op, const struct cloud_sandbox *s)
+{
+	scoped(box_freep) struct box *b = NULL;
+	const struct args *a = op->args;
+	bool changed;
+
+	if (box_new(op->account, s->id, &b) < 0)
+		return NULL;
+	if (a->answer && str_eq(a->answer->id, s->id) &&
+	    box_learn(b, a->answer, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
+		return NULL;
+	if (box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
+		return NULL;
+	b->uid = op->who.uid;
+	b->policy = op->life->policy;
+	b->adopted = b->claimed = b->token_known = true;
+	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
+	return give(b);
+}
+
+/* The row after the cloud's last word on it; NULL without memory. */
+static struct box *take_over(struct life_op *op, const struct cloud_sandbox *s)
+{
+	struct box *b = life_find_box(op->life, op->account, s->id);
+	struct args *a = op->args;
+
+	if (b) {
+		b->token_known = true;
+		life_box_seen(op->life, b, s);
+		life_box_claim(op->life, b, op->who.uid);
+		return b;
+	}
+	b = new_owned_box(op, s);
+	if (!b)
+		return NULL;
+	if (!a->owner_by_this) {
+		box_free(a->temp);
+		b->adopted = false;
+		a->temp = b;
+		return b;
+	}
+	if (life_insert_box(op->life, b) < 0)
+		return box_free(b);
+	log_info("box_owned", "box=%s uid=%u by=connect", b->id, b->uid);
+	return b;
+}
+
+static void finish(struct life_op *op, const struct cloud_result *r)
+{
+	struct args *a = op->args;
+	struct box *b = take_over(op, r->sandbox);
+	struct store_tx *t;
+
+	if (!b) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	warn_if_capped(b, a->timeout_s, r->date_ms);
+	if (b == a->temp) {
+		end_with(op, b);
+		return;
+	}
+	if (store_tx_new(op->life->store, &t) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	life_put_box(t, b);
+	op_commit(op, t, on_written);
+}
+
+static void on_read(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+
+	op->call = NULL;
+	if (r->outcome == CLOUD_DONE && r->sandbox)
+		finish(op, r);
+	else if (r->not_found)
+		explain_missing(op, on_missing_explained);
+	else
+		op_fail(op, &r->status);
+}
+
+/* --- Connect --- */
+
+static void on_connected(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+	struct args *a = op->args;
+	struct box *b;
+
+	op->call = NULL;
+	if (r->outcome != CLOUD_DONE) {
+		if (r->not_found)
+			explain_missing(op, on_missing_explained);
+		else
+			op_fail(op, &r->status);
+		return;
+	}
+	/* Tokens are in this answer only; times and state come with the next. */
+	b = life_find_box(op->life, op->account, op->id);
+	if (b && r->sandbox) {
+		b->token_known = true;
+		life_box_seen(op->life, b, r->sandbox);
+	}
+	a->answer = give(r->sandbox);
+	read_back(op, on_read);
+}
+
+static void connect_known(struct life_op *op, struct box *b)
+{
+	struct status st;
+
+	op->account = b->account;
+	if (!box_is_live(b)) {
+		box_refusal(b, &st);
+		op_fail(op, &st);
+		return;
+	}
+	call(op, b->id, cloud_connect, on_connected);
+}
+
+static void on_stranger(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct args *a = op->args;
+	struct status st;
+	struct tags t;
+
+	if (news->end == FETCH_FAILED) {
+		op_fail(op, news->st);
+		return;
+	}
+	if (news->end == FETCH_ABSENT || (news->box && grant_row(&op->who, news->box->uid) != GRANT_OK)) {
+		ref_not_found(&st, op->ref);
+		op_fail(op, &st);
+		return;
+	}
+	if (!news->box) {
+		/* Another host's stays its own unless the caller says so; nobody's becomes the caller's. */
+		tags_read(&news->s->metadata, &t);
+		a->owner_by_this = !t.host || a->adopt;
+	}
+	call(op, news->s->id, cloud_connect, on_connected);
+}
+
+static void connect_start(struct life_op *op)
+{
+	struct status st;
+	struct box *b;
+
+	if (!check_timeout(op))
+		return;
+	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+	case REF_NONE:
+		op_fail(op, &st);
+		return;
+	case REF_BOX:
+		connect_known(op, b);
+		return;
+	case REF_ID:
+		op->fetch.fn = on_stranger;
+		if (fetch_join(op->life, op->account, op->ref, false, &op->fetch) < 0)
+			op_fail_errno(op, -ENOMEM);
+		return;
+	}
+}
+
+static const struct op_kind connect_kind = {
+	.name = "Connect",
+	.start = connect_start,
+	.fail = op_fail_box,
+	.free_args = free_args,
+};
+
+static int new_op(struct life *l, const struct op_args *o, const struct args *init, life_box_fn *done,
+		  struct life_op **ret)
+{
+	struct op_args with = *o;
+	struct args *a = calloc(1, sizeof(*a));
+	int r;
+
+	if (!a)
+		return -ENOMEM;
+	*a = *init;
+	with.args = a;
+	r = op_new(l, &with, ret);
+	if (r < 0) {
+		free(a);
+		return r;
+	}
+	(*ret)->done.box = done;
+	return 0;
+}
+
+int life_connect(struct life *l, const struct life_connect *c, life_box_fn *done, void *user,
+		 struct life_op **ret)
+{
+	struct op_args o = { .kind = &connect_kind, .who = c->who, .deadline_ms = c->deadline_ms,
+			     .ref = c->sandbox ? c->sandbox : "", .user = user };
+	struct args a = { .timeout_ms = c->timeout_ms, .adopt = c->adopt, .wait_ready = c->wait_ready };
+
+	return new_op(l, &o, &a, done, ret);
+}
+
+/* --- SetTimeout --- */
+
+static void on_timeout_set(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+
+	op->call = NULL;
+	if (r->outcome == CLOUD_DONE)
+		read_back(op, on_read);
+	else if (r->not_found)
+		explain_missing(op, on_missing_explained);
+	else
+		op_fail(op, &r->status);
+}
+
+static void timeout_start(struct life_op *op)
+{
+	struct status st;
+	struct box *b;
+
+	if (!check_timeout(op))
+		return;
+	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+	case REF_NONE:
+		op_fail(op, &st);
+		return;
+	case REF_ID:
+		call(op, op->ref, cloud_set_timeout, on_timeout_set);
+		return;
+	case REF_BOX:
+		break;
+	}
+	op->account = b->account;
+	if (!box_is_live(b)) {
+		box_refusal(b, &st);
+		op_fail(op, &st);
+		return;
+	}
+	call(op, b->id, cloud_set_timeout, on_timeout_set);
+}
+
+static const struct op_kind timeout_kind = {
+	.name = "SetTimeout",
+	.start = timeout_start,
+	.fail = op_fail_box,
+	.free_args = free_args,
+};
+
+int life_set_timeout(struct life *l, const struct principal *who, const char *sandbox,
+		     uint64_t timeout_ms, uint64_t deadline_ms, life_box_fn *done, void *user,
+		     struct life_op **ret)
+{
+	struct op_args o = { .kind = &timeout_kind, .who = who, .deadline_ms = deadline_ms,
+			     .ref = sandbox ? sandbox : "", .user = user };
+	struct args a = { .timeout_ms = timeout_ms };
+
+	return new_op(l, &o, &a, done, ret);
+}

@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A caller of Create: is it a repeat, is the name there, may it be made; then it waits for a creation
+ * (create.c), its own or one it joins. The first step may run again, when what it waited for ended.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/life/creation.h"
+#include "daemon/life/op.h"
+#include "daemon/life/rules.h"
+#include "daemon/life/tags.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/rng.h"
+#include "proto/base/str.h"
+
+#define MINUTE_MS 60000u
+
+struct args {
+	char *request_id, *account, *template_id, *name;
+	uint8_t params_hash[32];
+	uint32_t timeout_s;
+	struct cloud_kvs metadata, envs;
+	enum tri secure, allow_internet_access;
+	bool must_create, wait_ready;
+	bool bad;			/* input was refused: why */
+	struct status why;
+	bool is_fresh;			/* the sandbox that is there was just asked about */
+	bool own;			/* the creation it waits for is that of its request, not just of its name */
+};
+
+static void args_free(struct args *a)
+{
+	if (!a)
+		return;
+	free(a->request_id);
+	free(a->account);
+	free(a->template_id);
+	free(a->name);
+	cloud_kvs_fini(&a->metadata);
+	cloud_kvs_fini(&a->envs);
+	free(a);
+}
+
+static void free_args(struct life_op *op)
+{
+	args_free(op->args);
+}
+
+static int copy_pairs(struct cloud_kvs *to, const struct life_pair *v, size_t n)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n && !r; i++)
+		r = cloud_kvs_add(to, v[i].key, v[i].value);
+	return r;
+}
+
+static enum tri tri_from(int v)
+{
+	return v < 0 ? TRI_UNSET : tri_of(v);
+}
+
+static int args_new(const struct life_create *c, struct args **ret)
+{
+	struct args *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	a->bad = !rules_check_create(c, &a->why);
+	if (!a->bad && !rules_timeout_s(c->timeout_ms, &a->timeout_s))
+		must(false);
+	memcpy(a->params_hash, c->params_hash, sizeof(a->params_hash));
+	a->secure = tri_from(c->secure);
+	a->allow_internet_access = tri_from(c->allow_internet_access);
+	a->must_create = c->must_create;
+	a->wait_ready = c->wait_ready;
+	if (text_set(&a->request_id, c->request_id) < 0 || text_set(&a->account, c->account) < 0 ||
+	    text_set(&a->name, c->name) < 0 ||
+	    text_set(&a->template_id, str_is_empty(c->template_id) ? "base" : c->template_id) < 0 ||
+	    copy_pairs(&a->metadata, c->metadata, c->n_metadata) < 0 ||
+	    copy_pairs(&a->envs, c->envs, c->n_envs) < 0) {
+		args_free(a);
+		return -ENOMEM;
+	}
+	*ret = a;
+	return 0;
+}
+
+/* --- the answer --- */
+
+static void answer_box(struct life_op *op, struct box *b, enum life_source source)
+{
+	struct args *a = op->args;
+
+	life_box_claim(op->life, b, op->who.uid);
+	if (a->wait_ready && b->state == LIFE_RUNNING)
+		op_wait_ready(op, b);
+	else
+		op_end_box_of(op, b, source);
+}
+
+static bool is_stale(const struct life_op *op, const struct box *b)
+{
+	const struct args *a = op->args;
+
+	return !a->is_fresh && box_is_live(b) &&
+	       (!b->fresh_at_ms || b->fresh_at_ms + op->life->max_staleness_ms < clock_boot_ms());
+}
+
+/* Not known is not gone: then what is there is answered as it was last seen. */
+static void on_fetched(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct args *a = op->args;
+
+	a->is_fresh = true;
+	defer_post(&op->kick);
+}
+
+static void ask_about(struct life_op *op, struct box *b)
+{
+	op->fetch.fn = on_fetched;
+	if (fetch_join(op->life, b->account, b->id, false, &op->fetch) < 0)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static enum life_source source_of(const struct life_op *op, const struct box *b)
+{
+	const struct args *a = op->args;
+
+	if (b->unreachable)
+		return LIFE_FROM_CACHE_CLOUD_UNREACHABLE;
+	return a->is_fresh ? LIFE_FROM_CLOUD : LIFE_FROM_CACHE;
+}
+
+/* A repeat: the same object, as it is now. */
+static void answer_request(struct life_op *op, struct request *q)
+{
+	struct box *b = life_find_box(op->life, q->account, q->object);
+	struct status st;
+
+	q->used_at_ms = clock_wall_ms();
+	if (b && is_stale(op, b)) {
+		ask_about(op, b);
+	} else if (b) {
+		answer_box(op, b, source_of(op, b));
+	} else {
+		status_set(&st, R_SANDBOX_GONE, "sandbox %s of this request_id no longer exists",
+			   q->object);
+		status_evidence(&st, "sandbox_id", "%s", q->object);
+		op_fail(op, &st);
+	}
+}
+
+void op_create_ended(struct life_op *op, const struct creation *c, const struct status *st,
+		     struct box *b)
+{
+	struct args *a = op->args;
+
+	if (b && a->own)
+		answer_box(op, b, LIFE_FROM_CLOUD);
+	else if (!b && (a->own || !memcmp(a->params_hash, c->params_hash, sizeof(a->params_hash))))
+		op_fail(op, st);
+	else
+		defer_post(&op->kick); /* another's creation of the name: look at what is there now */
+}
+
+/* --- step 1: a repeat? --- */
+
+enum verdict { GO_ON, ANSWERED };
+
+static enum verdict check_request(struct life_op *op, struct request *q)
+{
+	struct args *a = op->args;
+	struct status st;
+
+	if (memcmp(q->params_hash, a->params_hash, sizeof(q->params_hash))) {
+		status_set(&st, R_REQUEST_ID_REUSED,
+			   "request_id was used with other parameters; use a new one");
+		status_evidence(&st, "request_id", "%s", q->id);
+		op_fail(op, &st);
+		return ANSWERED;
+	}
+	if (q->creation) {
+		a->own = true;
+		creation_join(q->creation, op);
+		return ANSWERED;
+	}
+	switch (q->step) {
+	case ROW_REQUEST_DONE:
+		answer_request(op, q);
+		return ANSWERED;
+	case ROW_REQUEST_UNKNOWN:
+		status_set(&st, R_OUTCOME_UNKNOWN,
+			   "the cloud's answer was lost and no sandbox of this request_id has shown up");
+		op_fail(op, &st);
+		return ANSWERED;
+	case ROW_REQUEST_OPEN:
+		break;
+	}
+	if (q->refusal && clock_boot_ms() < q->refused_until_ms) {
+		op_fail(op, q->refusal);
+		return ANSWERED;
+	}
+	return GO_ON;
+}
+
+/* --- step 2: is the name there? --- */
+
+/* The request id gets the sandbox that has the name; written before it is said. */
+static void on_request_recorded(struct life_op *op, const struct status *st)
+{
+	struct args *a = op->args;
+	struct request *q = life_find_request(op->life, op->who.uid, a->request_id);
+
+	if (!status_ok(st))
+		op_fail(op, st);
+	else if (q)
+		answer_request(op, q);
+	else
+		op_fail_errno(op, -EIO);
+}
+
+static void answer_named(struct life_op *op, struct box *b)
+{
+	struct args *a = op->args;
+	struct request *q;
+	struct store_tx *t;
+
+	if (!a->request_id[0]) {
+		answer_box(op, b, source_of(op, b));
+		return;
+	}
+	if (life_need_request(op->life, op->who.uid, a->request_id, &q) < 0 ||
+	    text_set(&q->object, b->id) < 0 || text_set(&q->req_tag, b->id) < 0 ||
+	    store_tx_new(op->life->store, &t) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	memcpy(q->params_hash, a->params_hash, sizeof(q->params_hash));
+	q->account = b->account;
+	q->step = ROW_REQUEST_DONE;
+	q->used_at_ms = clock_wall_ms();
+	life_put_request(t, q);
+	op_commit(op, t, on_request_recorded);
+}
+
+static enum verdict check_name(struct life_op *op, struct name_slot *n)
+{
+	struct args *a = op->args;
+	struct box *b = n->id[0] ? life_find_box(op->life, n->account, n->id) : NULL;
+	struct status st;
+
+	if (n->creation) {
+		a->own = false;
+		creation_join(n->creation, op);
+		return ANSWERED;
+	}
+	if (!b || !box_is_live(b))
+		return GO_ON;
+	if (is_stale(op, b)) {
+		ask_about(op, b);
+		return ANSWERED;
+	}
+	if (a->must_create) {
+		status_set(&st, R_NAME_EXISTS, "name %s is taken by sandbox %s", n->name, b->id);
+		status_evidence(&st, "sandbox_id", "%s", b->id);
+		op_fail(op, &st);
+		return ANSWERED;
+	}
+	answer_named(op, b);
+	return ANSWERED;
+}
+
+/* --- step 3: may it be made? --- */
+
+static uint32_t count_boxes(struct life *l, const struct account *a, const uid_t *uid)
+{
+	uint32_t n = 0;
+
+	list_for_each(i, &l->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		n += b->state != LIFE_GONE && (a ? b->account == a : b->uid == *uid);
+	}
+	list_for_each(i, &l->creations) {
+		struct creation *c = list_entry(i, struct creation, node);
+
+		n += a ? c->account == a : c->uid == *uid;
+	}
+	return n;
+}
+
+static bool over_rate(struct uid_limit *u, uint64_t now_ms, struct status *st)
+{
+	if (!u->creates_per_minute)
+		return false;
+	if (now_ms >= u->window_at_ms + MINUTE_MS) {
+		u->window_at_ms = now_ms;
+		u->window_creates = 0;
+	}
+	if (u->window_creates < u->creates_per_minute) {
+		u->window_creates++;
+		return false;
+	}
+	status_set(st, R_QUOTA_UID, "uid %u may create %u sandboxes a minute", u->uid,
+		   u->creates_per_minute);
+	st->retry_after_ms = (uint32_t)(u->window_at_ms + MINUTE_MS - now_ms);
+	return true;
+}
+
+static bool refused_by_limits(struct life_op *op, struct status *st)
+{
+	struct uid_limit *u = life_uid_limit(op->life, op->who.uid);
+
+	if (op->life->draining) {
+		status_set(st, R_DRAINING, "the daemon is stopping and creates nothing any more");
+		return true;
+	}
+	if (op->account->max_sandboxes &&
+	    count_boxes(op->life, op->account, NULL) >= op->account->max_sandboxes) {
+		status_set(st, R_QUOTA_UID, "account %s is limited to %u sandboxes", op->account->name,
+			   op->account->max_sandboxes);
+		return true;
+	}
+	if (u && u->max_sandboxes && count_boxes(op->life, NULL, &u->uid) >= u->max_sandboxes) {
+		status_set(st, R_QUOTA_UID, "uid %u is limited to %u sandboxes", u->uid, u->max_sandboxes);
+		return true;
+	}
+	return u && over_rate(u, clock_boot_ms(), st);
+}
+
+/* --- step 4: make it --- */
+
+/* The tag of a request id survives the loss of the store; without one a number nobody has. */
+static void req_tag(struct life *l, uid_t uid, const char *request_id, char ret[TAG_REQ_LEN + 1])
+{
+	uint8_t hash[32];
+	char text[32 + RULES_REQUEST_ID_MAX];
+	int n;
+
+	if (!request_id[0]) {
+		rng_system(hash, TAG_REQ_LEN / 2);
+	} else {
+		n = snprintf(text, sizeof(text), "%u Create %s", uid, request_id);
+		must(n > 0 && (size_t)n < sizeof(text));
+		l->sha256(text, (size_t)n, hash);
+	}
+	str_hex(hash, TAG_REQ_LEN / 2, ret);
+}
+
+static int fill_creation(struct life_op *op, struct creation *c, const char *tag)
+{
+	struct args *a = op->args;
+	int r;
+
+	/* The op may have to do it again (another caller's creation came first): copies. */
+	r = text_set(&c->template_id, a->template_id);
+	if (!r)
+		r = text_set(&c->req_tag, tag);
+	for (size_t i = 0; i < a->metadata.n && !r; i++)
+		r = cloud_kvs_add(&c->metadata, a->metadata.v[i].key, a->metadata.v[i].value);
+	for (size_t i = 0; i < a->envs.n && !r; i++)
+		r = cloud_kvs_add(&c->envs, a->envs.v[i].key, a->envs.v[i].value);
+	c->timeout_s = a->timeout_s;
+	c->secure = a->secure;
+	c->allow_internet_access = a->allow_internet_access;
+	memcpy(c->params_hash, a->params_hash, sizeof(c->params_hash));
+	if (!r && a->name[0])
+		r = life_need_name(op->life, op->who.uid, a->name, &c->name);
+	if (c->name)
+		c->generation = c->name->generation + 1;
+	if (!r && a->request_id[0])
+		r = life_need_request(op->life, op->who.uid, a->request_id, &c->request);
+	if (r < 0 || !c->request)
+		return r;
+	free(c->request->refusal);
+	c->request->refusal = NULL;
+	c->request->step = ROW_REQUEST_OPEN;
+	c->request->account = op->account;
+	c->request->used_at_ms = clock_wall_ms();
+	memcpy(c->request->params_hash, a->params_hash, sizeof(c->params_hash));
+	return text_set(&c->request->req_tag, tag);
+}
+
+static void make(struct life_op *op)
+{
+	struct args *a = op->args;
+	char tag[TAG_REQ_LEN + 1];
+	struct creation *c = NULL;
+	struct status st;
+	int r;
+
+	req_tag(op->life, op->who.uid, a->request_id, tag);
+	r = creation_new(op->life, op->account, op->who.uid, &c);
+	if (!r)
+		r = fill_creation(op, c, tag);
+	if (!r)
+		r = creation_start(c);
+	if (!r) {
+		a->own = true;
+		creation_join(c, op);
+		return;
+	}
+	if (c) {
+		struct request *q = c->request;
+
+		creation_drop(c);
+		if (q && !q->creation)
+			life_forget_request(op->life, q);
+	}
+	if (r == -EAGAIN) {
+		status_set(&st, R_STORE_FULL, "the daemon cannot write its state, so nothing may be sent");
+		if (!status_ok(store_health(op->life->store)))
+			st = *store_health(op->life->store);
+		op_fail(op, &st);
+	} else {
+		op_fail_errno(op, r);
+	}
+}
+
+/* --- all steps --- */
+
+static bool pick_account(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct account *own = life_account_of(op->life, op->who.uid);
+	struct status st;
+
+	if (grant_account(&op->who, own->name, a->account) != GRANT_OK) {
+		status_set(&st, R_UID_DENIED, "only an administrator may name another account");
+		op_fail(op, &st);
+		return false;
+	}
+	op->account = a->account[0] ? life_account_by_name(op->life, a->account) : own;
+	if (op->account)
+		return true;
+	status_set(&st, R_ACCOUNT_NOT_FOUND, "there is no account %s", a->account);
+	op_fail(op, &st);
+	return false;
+}
+
+static void start(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct name_slot *n;
+	struct request *q;
+	struct status st;
+
+	if (a->bad) {
+		op_fail(op, &a->why);
+		return;
+	}
+	if (!pick_account(op))
+		return;
+	q = a->request_id[0] ? life_find_request(op->life, op->who.uid, a->request_id) : NULL;
+	if (q && check_request(op, q) == ANSWERED)
+		return;
+	n = a->name[0] ? life_find_name(op->life, op->who.uid, a->name) : NULL;
+	if (n && check_name(op, n) == ANSWERED)
+		return;
+	if (refused_by_limits(op, &st))
+		op_fail(op, &st);
+	else
+		make(op);
+}
+
+static void expire(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct status st;
+
+	if (op->creation && creation_maybe_sent(op->creation))
+		creation_unknown(op->creation, a->request_id[0], &st);
+	else
+		op_expired_status(op, &st);
+	op_fail(op, &st);
+}
+
+static void leave(struct life_op *op)
+{
+	if (op->creation)
+		creation_leave(op->creation, op);
+}
+
+static const struct op_kind kind = {
+	.name = "Create",
+	.start = start,
+	.expire = expire,
+	.fail = op_fail_box,
+	.leave = leave,
+	.free_args = free_args,
+};
+
+int life_create(struct life *l, const struct life_create *c, life_box_fn *done, void *user,
+		struct life_op **ret)
+{
+	struct op_args o = { .kind = &kind, .who = c->who, .deadline_ms = c->deadline_ms, .user = user };
+	struct args *a;
+	int r = args_new(c, &a);
+
+	if (r < 0)
+		return r;
+	o.args = a;
+	r = op_new(l, &o, ret);
+	if (r < 0) {
+		args_free(a);
+		return r;
+	}
+	(*ret)->done.box = done;
+	return 0;
+}

@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Keeping the store equal to the cloud: one complete list of an account at a time, shared by
+ * reconcile and by callers of List, never more than one a second. Each complete list goes through
+ * plan.c; an incomplete one proves nothing and changes nothing. Nothing is killed here.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/life/core.h"
+#include "daemon/life/plan.h"
+#include "daemon/life/rules.h"
+#include "daemon/life/tags.h"
+#include "daemon/obs/log.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define LIST_GAP_MS	   1000u
+#define LIST_DEADLINE_MS   60000u
+#define LIST_RETRY_MS	   1000u
+#define VERIFY_AT_ONCE	   8u
+#define PRUNE_SLICE	   500u	/* rows a tick: no long transaction */
+
+struct listing {
+	struct account *account;
+	struct cloud_call *call;
+	uint64_t began_at_ms;
+	struct cloud_list *list;	/* the last complete one, for LIST_GAP_MS */
+	struct list waiters, next;	/* of the one under way; of the one after it */
+	unsigned failures;		/* in a row */
+	struct timer timer;		/* the next one by ourselves */
+};
+
+struct verify {			/* a missing row that is to be asked about */
+	struct list node;
+	struct sync *sync;
+	struct account *account;
+	char *id;
+	struct fetch_wait wait;
+	struct grave grave;
+};
+
+struct sync {
+	struct life *life;
+	struct listing *listings;
+	struct list queued, running;	/* struct verify */
+	unsigned n_running, at_once;
+	struct timer prune;
+	uint64_t reconciled_at_ms, skipped;
+	uint32_t anomalies;
+};
+
+static void list_start(struct listing *g);
+static void verify_pump(struct sync *s);
+
+/* --- asking about what is missing --- */
+
+static void verify_free(void *p)
+{
+	struct verify *v = p;
+
+	free(v->id);
+	free(v);
+}
+
+static void on_verified(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct verify *v = container_of(w, struct verify, wait);
+	struct sync *s = v->sync;
+
+	/* The fetch has told the box. What was not answered comes up again with the next list. */
+	list_del(&v->node);
+	s->n_running--;
+	loop_bury(s->life->loop, &v->grave, verify_free, v);
+	verify_pump(s);
+}
+
+static void verify_pump(struct sync *s)
+{
+	while (s->n_running < s->at_once && !list_is_empty(&s->queued)) {
+		struct verify *v = list_entry(s->queued.next, struct verify, node);
+
+		list_del(&v->node);
+		if (fetch_join(s->life, v->account, v->id, true, &v->wait) < 0) {
+			verify_free(v);
+			continue;
+		}
+		list_add_tail(&s->running, &v->node);
+		s->n_running++;
+	}
+}
+
+static bool is_queued(struct sync *s, const struct box *b)
+{
+	struct list *both[] = { &s->queued, &s->running };
+
+	for (size_t i = 0; i < ARRAY_SIZE(both); i++)
+		list_for_each(n, both[i]) {
+			struct verify *v = list_entry(n, struct verify, node);
+
+			if (v->account == b->account && str_eq(v->id, b->id))
+				return true;
+		}
+	return false;
+}
+
+static void verify_add(struct sync *s, struct box *b)
+{
+	struct verify *v;
+
+	if (is_queued(s, b))
+		return;
+	v = calloc(1, sizeof(*v));
+	if (!v)
+		return;
+	v->sync = s;
+	v->account = b->account;
+	v->wait.fn = on_verified;
+	list_init(&v->wait.node);
+	if (text_set(&v->id, b->id) < 0)
+		verify_free(v);
+	else
+		list_add_tail(&s->queued, &v->node);
+}
+
+/* --- reconcile --- */
+
+static size_t rows_of(struct account *a, struct box ***ret_boxes, struct plan_row **ret_rows)
+{
+	struct life *l = a->life;
+	size_t n = 0, max = map_size(&l->box_map) + 1;
+
+	*ret_boxes = calloc(max, sizeof(**ret_boxes));
+	*ret_rows = calloc(max, sizeof(**ret_rows));
+	if (!*ret_boxes || !*ret_rows)
+		return SIZE_MAX;
+	list_for_each(i, &l->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (b->account != a)
+			continue;
+		(*ret_boxes)[n] = b;
+		(*ret_rows)[n++] = (struct plan_row){
+			.id = b->id,
+			.gone = b->state == LIFE_GONE,
+			.killed = b->gone_reason == R_SANDBOX_KILLED,
+			.busy = b->state == LIFE_KILLING || b->state == LIFE_CREATING,
+			.fresh_at_ms = b->fresh_at_ms,
+		};
+	}
+	return n;
+}
+
+static void act(struct account *a, const struct plan_action *x, struct box **boxes,
+		const struct cloud_list *list)
+{
+	struct life *l = a->life;
+	struct box *b;
+
+	switch (x->kind) {
+	case PLAN_UPDATE:
+	case PLAN_REVIVE:
+		life_box_seen(l, boxes[x->row], list->v[x->item]);
+		break;
+	case PLAN_ASK:
+		verify_add(l->sync, boxes[x->row]);
+		break;
+	case PLAN_ADOPT:
+		if (!creation_found(l, a, list->v[x->item]) &&
+		    life_adopt(l, a, list->v[x->item], &b) < 0)
+			log_warn("box_adopt", "box=%s err=nomem at=next_list", list->v[x->item]->id);
+		break;
+	}
+}
+
+static void reconcile(struct account *a, const struct cloud_list *list, uint64_t began_at_ms)
+{
+	struct sync *s = a->life->sync;
+	struct plan_row *rows = NULL;
+	struct box **boxes = NULL;
+	struct plan p = { 0 };
+	size_t n = rows_of(a, &boxes, &rows);
+
+	if (n == SIZE_MAX ||
+	    plan_make(rows, n, list, store_host_id(a->life->store), began_at_ms, &p) < 0) {
+		s->skipped++;
+		log_warn("reconcile_skipped", "account=%s err=nomem", a->name);
+	} else {
+		for (size_t i = 0; i < p.n; i++)
+			act(a, &p.v[i], boxes, list);
+		s->at_once = p.suspicious ? 1 : VERIFY_AT_ONCE;
+		if (p.suspicious) {
+			s->anomalies++;
+			log_warn("list_anomaly", "account=%s rows=%zu listed=%zu doing=ask_each",
+				 a->name, n, list->n);
+		}
+		if (p.max_seq)
+			store_seen_seq(a->life->store, p.max_seq);
+		s->reconciled_at_ms = clock_boot_ms();
+		verify_pump(s);
+	}
+	plan_fini(&p);
+	free(boxes);
+	free(rows);
+}
+
+/* --- lists --- */
+
+static void tell(struct list *waiters, const struct status *st, const struct cloud_list *list,
+		 int64_t as_of_ms)
+{
+	while (!list_is_empty(waiters)) {
+		struct listing_wait *w = list_entry(waiters->next, struct listing_wait, node);
+
+		list_del(&w->node);
+		w->fn(w, st, list, as_of_ms);
+	}
+}
+
+/* After a failure soon again, so that a cloud that comes back is noticed. */
+static void plan_next(struct listing *g)
+{
+	struct life *l = g->account->life;
+	uint64_t wait = l->reconcile_period_ms;
+
+	if (g->failures)
+		wait = MIN(wait, rules_backoff_ms(g->failures, LIST_RETRY_MS, wait, rng_u64(&l->rng)));
+	if (timer_set(&g->timer, clock_boot_ms() + wait) < 0)
+		log_warn("reconcile_timer", "account=%s err=nomem", g->account->name);
+}
+
+static void on_list(struct cloud_result *r, void *user)
+{
+	struct listing *g = user;
+	struct account *a = g->account;
+	struct status st = r->status;
+	struct list waiters;
+
+	g->call = NULL;
+	list_take(&waiters, &g->waiters);
+	if (r->outcome == CLOUD_DONE && r->list) {
+		g->failures = 0;
+		cloud_list_free(g->list);
+		g->list = give(r->list);
+		a->listed_at_ms = clock_wall_ms();
+		reconcile(a, g->list, g->began_at_ms);
+	} else {
+		g->failures++;
+		a->life->sync->skipped++;
+		log_warn("reconcile_skipped", "account=%s failures=%u text=%s", a->name, g->failures,
+			 log_q(st.text));
+	}
+	plan_next(g);
+	tell(&waiters, &st, g->failures ? NULL : g->list, a->listed_at_ms);
+	if (!list_is_empty(&g->next) && !g->call)
+		list_start(g);
+}
+
+static void list_start(struct listing *g)
+{
+	static const struct cloud_filter all = { 0 };
+	struct cloud_ask ask = {
+		.deadline_ms = clock_boot_ms() + LIST_DEADLINE_MS,
+		.background = list_is_empty(&g->next),
+		.done = on_list,
+		.user = g,
+	};
+	struct status st;
+
+	must(!g->call && list_is_empty(&g->waiters));
+	g->began_at_ms = clock_boot_ms();
+	g->call = cloud_list_all(g->account->cloud, &all, &ask);
+	list_take(&g->waiters, &g->next);
+	if (g->call)
+		return;
+	status_errno(&st, -ENOMEM, "list");
+	plan_next(g);
+	tell(&g->waiters, &st, NULL, 0);
+}
+
+static void on_period(struct timer *t, void *user)
+{
+	struct listing *g = user;
+
+	g->list = cloud_list_free(g->list);
+	if (!g->call)
+		list_start(g);
+}
+
+int listing_join(struct account *a, struct listing_wait *w)
+{
+	struct listing *g = a->listing;
+	bool young = g->began_at_ms && g->began_at_ms + LIST_GAP_MS > clock_boot_ms();
+	struct status ok = STATUS_OK;
+
+	must(list_is_empty(&w->node));
+	if (g->call) {
+		list_add_tail(young ? &g->waiters : &g->next, &w->node);
+	} else if (young && g->list && !g->failures) {
+		w->fn(w, &ok, g->list, a->listed_at_ms);
+	} else {
+		list_add_tail(&g->next, &w->node);
+		list_start(g);
+	}
+	return 0;
+}
+
+void listing_leave(struct listing_wait *w)
+{
+	list_del(&w->node);
+}
+
+/* --- forgetting --- */
+
+static bool name_is_remembered(struct life *l, const struct box *gone)
+{
+	list_for_each(i, &l->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (b != gone && b->uid == gone->uid && str_eq(b->name, gone->name))
+			return true;
+	}
+	return false;
+}
+
+static void prune_box(struct life *l, struct box *b)
+{
+	struct name_slot *n = b->name[0] ? life_find_name(l, b->uid, b->name) : NULL;
+
+	if (n && !n->id[0] && !n->creation && !name_is_remembered(l, b))
+		life_forget_name(l, n);
+	life_forget_box(l, b);
+}
+
+static void prune(struct life *l)
+{
+	int64_t now = clock_wall_ms();
+	unsigned left = PRUNE_SLICE;
+
+	list_for_each_safe(i, &l->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (left && b->state == LIFE_GONE && !b->fetch && !b->killing &&
+		    now >= b->gone_at_ms + (int64_t)l->history_ms) {
+			prune_box(l, b);
+			left--;
+		}
+	}
+	list_for_each_safe(i, &l->requests) {
+		struct request *q = list_entry(i, struct request, node);
+		struct box *b = life_find_box(l, q->account, q->object);
+		bool refused = q->step == ROW_REQUEST_OPEN && clock_boot_ms() >= q->refused_until_ms;
+
+		if (left && !q->creation &&
+		    (refused || rules_request_is_old(q->used_at_ms, b && b->state != LIFE_GONE,
+						     b ? b->gone_at_ms : 0, now,
+						     (int64_t)l->history_ms))) {
+			life_forget_request(l, q);
+			left--;
+		}
+	}
+}
+
+/* What could not be written when it changed: all of it again, now that the store may take it. */
+static void resave(struct life *l)
+{
+	l->resave = false;
+	list_for_each(i, &l->boxes)
+		life_save_box(l, list_entry(i, struct box, node), true);
+	list_for_each(i, &l->names) {
+		struct store_tx *t;
+
+		if (store_tx_new(l->store, &t) < 0)
+			return;
+		life_put_name(t, list_entry(i, struct name_slot, node));
+		life_commit(l, t, true);
+	}
+}
+
+static void on_prune(struct timer *t, void *user)
+{
+	struct sync *s = user;
+
+	prune(s->life);
+	if (s->life->resave)
+		resave(s->life);
+	if (timer_set(t, clock_boot_ms() + s->life->reconcile_period_ms) < 0)
+		log_warn("prune_timer", "err=nomem");
+}
+
+/* --- start and end --- */
+
+int sync_start(struct life *l)
+{
+	struct sync *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->life = l;
+	s->at_once = VERIFY_AT_ONCE;
+	list_init(&s->queued);
+	list_init(&s->running);
+	l->sync = s;
+	s->listings = calloc(l->n_accounts, sizeof(*s->listings));
+	if (!s->listings)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->n_accounts; i++) {
+		struct listing *g = &s->listings[i];
+
+		g->account = &l->accounts[i];
+		g->account->listing = g;
+		list_init(&g->waiters);
+		list_init(&g->next);
+		timer_init(&g->timer, l->loop, on_period, g);
+		r = timer_set(&g->timer, clock_boot_ms());
+		if (r < 0)
+			return r;
+	}
+	timer_init(&s->prune, l->loop, on_prune, s);
+	return timer_set(&s->prune, clock_boot_ms() + l->reconcile_period_ms);
+}
+
+static void drop_verifies(struct list *all)
+{
+	while (!list_is_empty(all)) {
+		struct verify *v = list_entry(all->next, struct verify, node);
+
+		list_del(&v->node);
+		fetch_leave(&v->wait);
+		verify_free(v);
+	}
+}
+
+void sync_stop(struct life *l)
+{
+	struct sync *s = l->sync;
+
+	if (!s)
+		return;
+	timer_clear(&s->prune);
+	for (size_t i = 0; s->listings && i < l->n_accounts; i++) {
+		struct listing *g = &s->listings[i];
+
+		if (!g->account)
+			continue;
+		timer_clear(&g->timer);
+		cloud_call_cancel(g->call);
+		cloud_list_free(g->list);
+		must(list_is_empty(&g->waiters) && list_is_empty(&g->next));
+		g->account->listing = NULL;
+	}
+	drop_verifies(&s->queued);
+	drop_verifies(&s->running);
+	free(s->listings);
+	free(s);
+	l->sync = NULL;
+}
+
+void life_count(const struct life *l, struct life_counts *ret)
+{
+	*ret = (struct life_counts){
+		.reconciled_at_ms = l->sync->reconciled_at_ms,
+		.reconcile_skipped = l->sync->skipped,
+		.list_anomalies = l->sync->anomalies,
+		.requests = (uint32_t)map_size(&l->request_map),
+		.store = *store_health(l->store),
+	};
+	list_for_each(i, &l->boxes)
+		switch (list_entry(i, struct box, node)->state) {
+		case LIFE_RUNNING:
+			ret->running++;
+			break;
+		case LIFE_PAUSED:
+			ret->paused++;
+			break;
+		case LIFE_GONE:
+			ret->gone++;
+			break;
+		default:
+			ret->other++;
+			break;
+		}
+	list_for_each(i, &l->creations)
+		ret->intents++;
+}
