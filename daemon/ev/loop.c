@@ -36,15 +36,26 @@ struct loop {
 	} handlers[SIGNAL_HANDLERS_MAX];
 	unsigned n_handlers;
 	uint64_t now_ms, lag_max_ms;
+	bool awake;			/* now_ms is of this pass */
 	bool stopped;
 	int code;
 };
+
+/* The wait is over: by the first callback of libevent, or after it. */
+static void begin_pass(struct loop *l)
+{
+	if (l->awake)
+		return;
+	l->awake = true;
+	l->now_ms = clock_boot_ms();
+}
 
 static void on_timer_fd(evutil_socket_t fd, short what, void *user)
 {
 	struct loop *l = user;
 	uint64_t n;
 
+	begin_pass(l);
 	/* Only wakes the pass; stage 3 looks at the heap. */
 	if (read(fd, &n, sizeof(n)) < 0)
 		return;
@@ -259,6 +270,7 @@ static void on_watch(evutil_socket_t fd, short what, void *user)
 	struct watch *w = user;
 	unsigned ready = (what & EV_READ ? WATCH_READ : 0) | (what & EV_WRITE ? WATCH_WRITE : 0);
 
+	begin_pass(w->loop);
 	/* Interest may have changed earlier in this pass. */
 	ready &= w->want;
 	if (ready)
@@ -359,6 +371,7 @@ int loop_once(struct loop *l, int wait_ms)
 
 	if (r < 0)
 		return r;
+	l->awake = false;
 	if (busy || wait_ms == 0) {
 		flags |= EVLOOP_NONBLOCK; /* alone it would go on while anything is ready */
 	} else if (wait_ms > 0) {
@@ -369,7 +382,7 @@ int loop_once(struct loop *l, int wait_ms)
 	}
 	if (event_base_loop(l->base, flags) < 0)
 		return -EIO;
-	l->now_ms = clock_boot_ms();
+	begin_pass(l);
 	run_queue(&l->deferred, DEFER_BUDGET);
 	run_timers(l);
 	run_queue(&l->deferred, DEFER_BUDGET); /* what the timers posted */
@@ -399,6 +412,7 @@ static void on_signal_fd(evutil_socket_t fd, short what, void *user)
 	struct loop *l = user;
 	struct signalfd_siginfo si;
 
+	begin_pass(l);
 	while (read(fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
 		for (unsigned i = 0; i < l->n_handlers; i++)
 			if (l->handlers[i].signo == (int)si.ssi_signo)

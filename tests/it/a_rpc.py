@@ -197,6 +197,34 @@ def test_max_streams_is_a_setting():
         p.stop()
 
 
+def test_connections_of_a_uid_are_bounded(probe, api):
+    assert api.call("DaemonService.Status").counts.connections == 1
+    before = probe.rss_kb()
+    many, closed = [], 0
+    try:
+        for _ in range(1060):
+            s = socket.socket(socket.AF_UNIX)
+            s.settimeout(5)
+            s.connect(probe.socket)
+            s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+            many.append(s)
+        harness.until(lambda: api.call("DaemonService.Status").counts.connections == 1024, 10, "1024 connections")
+        if "asan" not in harness.BUILD:
+            assert (probe.rss_kb() - before) / 1023 < 40         # KiB for an idle client
+        for s in many[1023:]:
+            try:
+                while s.recv(4096):
+                    pass
+                closed += 1
+            except ConnectionError:
+                closed += 1
+        assert closed == 1060 - 1023
+    finally:
+        for s in many:
+            s.close()
+    harness.until(lambda: api.call("DaemonService.Status").counts.connections == 1, 10, "all to be gone")
+
+
 # -- processes and users
 
 CLIENT = """

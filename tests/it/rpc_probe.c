@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "daemon/auth/principal.h"
@@ -239,6 +240,7 @@ int main(int argc, char **argv)
 	struct rpc_socket_options so = { .mode = 0666, .gid = (gid_t)-1 };
 	struct svc_daemon_options daemon = { .look = look, .config = config };
 	struct rpc_server_options o = { .admin_gid = (gid_t)-1 };
+	struct rlimit files;
 	struct rpc_socket *s;
 	struct status why;
 	uint64_t max = 0;
@@ -247,6 +249,9 @@ int main(int argc, char **argv)
 	if (argc < 2 || (argc > 2 && str_u64(argv[2], strlen(argv[2]), 10000, &max) < 0))
 		return 2;
 	log_setup(LOG_LEVEL_INFO);
+	must(getrlimit(RLIMIT_NOFILE, &files) == 0);
+	files.rlim_cur = files.rlim_max;
+	must(setrlimit(RLIMIT_NOFILE, &files) == 0);
 	so.path = argv[1];
 	if (rpc_socket_open(&so, &s, &why)) {
 		fprintf(stderr, "%s\n", why.text);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "daemon/ev/worker.h"
+#include "proto/base/clock.h"
 #include "proto/base/rng.h"
 #include "tests/lib/test.h"
 
@@ -90,6 +91,35 @@ static void on_signal(int signo, void *user)
 {
 	signals += signo == SIGUSR1;
 	loop_stop(user, 7);
+}
+
+static void on_time_of_day(struct watch *w, unsigned ready, void *user)
+{
+	*(uint64_t *)user = loop_now_ms(w->loop);
+	watch_fini(w);
+}
+
+/* What happens after a long wait happens now, not when the wait began. */
+TEST(a_callback_sees_the_time_after_the_wait)
+{
+	uint64_t before, seen = 0;
+	struct loop *l;
+	struct watch w;
+	int p[2];
+
+	CHECK_INT(loop_new(&l), 0);
+	CHECK_INT(pipe(p), 0);
+	CHECK_INT(watch_init(&w, l, p[0], on_time_of_day, &seen), 0);
+	CHECK_INT(watch_set(&w, WATCH_READ), 0);
+	CHECK_INT(write(p[1], "x", 1), 1);
+	do
+		before = clock_boot_ms();
+	while (before < loop_now_ms(l) + 5);
+	CHECK_INT(loop_once(l, -1), 0);
+	CHECK(seen >= before);
+	close(p[0]);
+	close(p[1]);
+	loop_free(l);
 }
 
 TEST(signals_arrive_on_the_loop)
