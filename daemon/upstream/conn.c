@@ -145,6 +145,7 @@ int uconn_dial(struct origin *o)
 		.loop = o->pool->loop,
 		.host = o->host,
 		.port = o->port,
+		.resolver = o->pool->o.resolver,
 		.tls = o->tls,
 		.plain_http2 = o->plain_http2,
 		.proxy = o->proxy,

@@ -25,10 +25,12 @@
 struct loop;
 struct pool;
 struct pool_req;
+struct resolver;
 struct tls_client;
 
 struct pool_options {
 	struct loop *loop;
+	struct resolver *resolver;	/* daemon/net/resolve.h; NULL = addresses and localhost only */
 	uint64_t seed;			/* of the jitter; 0 = from the system */
 	uint32_t max_conns_h2;		/* per origin; 0 = 48 */
 	uint32_t max_conns_h1;		/* per origin; 0 = 256 */
@@ -54,8 +56,7 @@ struct pool_target {
 	const char *authority;		/* :authority; NULL = host[:port] */
 	const char *group;		/* account and key generation */
 	const char *proxy;		/* NULL = direct */
-	struct tls_client *tls;		/* https; not owned, must outlive the pool or be replaced by
-					 * pool_retire_tls() */
+	struct tls_client *tls;		/* https; a reference is taken */
 	bool plain_http2;		/* http: HTTP/2 with prior knowledge instead of 1.1 */
 };
 
