@@ -17,7 +17,8 @@
 
 #define DIAL_BASE_MS	   200u
 #define DIAL_MAX_MS	   10000u	/* the mean of dials is then one in 7.5 s, never two in 5 s */
-#define DIAL_PATIENCE	   3u		/* failed dials a request waits through before it fails */
+#define DIAL_PATIENCE	   3u		/* failed dials in a row, then requests wait for one dial only … */
+#define HOLD_PATIENCE_MS   2000u	/* … and for none that is farther away than this */
 #define DIAL_PARALLEL_H1   16u
 #define CALM_HOLD_MS	   5000u	/* after a second complaint, doubled up to … */
 #define CALM_HOLD_MAX_MS   60000u
@@ -112,8 +113,7 @@ static bool is_hopeless(const struct status *why)
 	return why->reason == R_TLS_UNTRUSTED || why->reason == R_PROXY_AUTH;
 }
 
-/* Fails those that have waited through enough dials, or all. */
-static void fail_queued(struct origin *o, const struct status *why, bool all)
+static void fail_queued(struct origin *o, const struct status *why)
 {
 	struct status s = *why;
 	uint64_t now = loop_now_ms(o->pool->loop);
@@ -124,8 +124,7 @@ static void fail_queued(struct origin *o, const struct status *why, bool all)
 		list_for_each_safe(n, &o->queue[i]) {
 			struct pool_req *r = list_entry(n, struct pool_req, node);
 
-			if (all || o->failures - r->dials_seen >= DIAL_PATIENCE)
-				pool_req_fail(r, r->sent_before ? POOL_BROKEN : POOL_UNSENT, &s);
+			pool_req_fail(r, r->sent_before ? POOL_BROKEN : POOL_UNSENT, &s);
 		}
 }
 
@@ -142,7 +141,8 @@ void origin_dial_failed(struct origin *o, const struct status *why)
 	o->hold_until_ms = MAX(o->hold_until_ms, now + wait);
 	log_warn("upstream_dial_failed", "origin=%s port=%u failures=%u wait_ms=%u reason=%s why=%s",
 		 o->host, o->port, o->failures, wait, status_reason_name(why->reason), log_q(why->text));
-	fail_queued(o, why, is_hopeless(why));
+	if (is_hopeless(why) || o->failures >= DIAL_PATIENCE)
+		fail_queued(o, why);
 	origin_kick(o);
 }
 
@@ -283,8 +283,9 @@ static void origin_pump(struct defer *d, void *user)
 	left = assign(o, POOL_SHORT, now) + assign(o, POOL_LONG, now);
 	/* A peer that has not been reachable for a while is not waited for: calls fail fast, and the
 	 * next one past the hold dials again. */
-	if (left && o->hold_until_ms > now && !o->n_dialing && o->failures >= DIAL_PATIENCE)
-		fail_queued(o, &o->last_failure, true);
+	if (left && !o->n_dialing && o->failures >= DIAL_PATIENCE &&
+	    o->hold_until_ms > now + HOLD_PATIENCE_MS)
+		fail_queued(o, &o->last_failure);
 	else
 		dial_more(o, left, now);
 	origin_rearm(o);

@@ -97,7 +97,6 @@ struct pool_req {
 	bool idempotent, head_seen, sent_before;
 	bool queued;
 	unsigned replays;
-	unsigned dials_seen;		/* failures of the origin when it was queued */
 	uint64_t sent_at_ms;
 	uint64_t head_by_ms, deadline_ms;
 	enum pool_fate fate;

@@ -115,7 +115,6 @@ void pool_req_enqueue(struct pool_req *r, bool first)
 		list_add_tail(&o->queue[r->cls], &r->node);
 	r->queued = true;
 	o->n_queued++;
-	r->dials_seen = o->failures;
 	origin_kick(o);
 }
 
