@@ -84,6 +84,22 @@ static void on_dialled(struct http_conn *hc, const struct status *failure, void 
 	origin_kick(o);
 }
 
+/* Only this connection is retired: new requests get another, open ones go on to their end. */
+static void note_goaway(struct uconn *c, struct http_conn *hc)
+{
+	struct origin *o = c->origin;
+	uint32_t code = 0;
+
+	if (c->goaway || !http_conn_goaway(hc, &code))
+		return;
+	c->goaway = true;
+	o->stats.goaways++;
+	log_info("upstream_goaway", "origin=%s code=%u open=%u", o->host, code, c->n_reqs);
+	if (code == POOL_H2_CALM)
+		origin_calmed(o);
+	uconn_leave(c, "GOAWAY");
+}
+
 /* The exchanges' own news come before this or not at all: whoever is left is told here. */
 static void on_closed(struct http_conn *hc, const char *reason, void *user)
 {
@@ -95,6 +111,7 @@ static void on_closed(struct http_conn *hc, const char *reason, void *user)
 		free(c);
 		return;
 	}
+	note_goaway(c, hc);	/* an idle one ends without having changed before */
 	log_debug("upstream_closed", "origin=%s reason=%s open=%u", o->host, log_q(reason), c->n_reqs);
 	list_for_each_safe(n, &c->reqs) {
 		struct pool_req *r = list_entry(n, struct pool_req, node);
@@ -116,17 +133,10 @@ static void on_changed(struct http_conn *hc, void *user)
 {
 	struct uconn *c = user;
 	struct origin *o = c->origin;
-	uint32_t code = 0;
 
 	if (!o)
 		return;
-	if (c->state != UCONN_LEAVING && http_conn_goaway(hc, &code)) {
-		o->stats.goaways++;
-		log_info("upstream_goaway", "origin=%s code=%u open=%u", o->host, code, c->n_reqs);
-		if (code == POOL_H2_CALM)
-			origin_calmed(o);
-		uconn_leave(c, "GOAWAY");
-	}
+	note_goaway(c, hc);
 	if (c->ping_at_ms && http_conn_pings_acked(hc) != c->pings_acked) {
 		o->stats.rtt_ms = (uint32_t)(loop_now_ms(o->pool->loop) - c->ping_at_ms);
 		c->pings_acked = http_conn_pings_acked(hc);
@@ -183,15 +193,22 @@ void uconn_close(struct uconn *c, const char *reason)
 		http_conn_close(c->c, reason);
 }
 
+/* A client's GOAWAY goes out only when nothing is open: there are servers that answer none of the
+ * open streams after it. */
+static void end_if_left(struct uconn *c)
+{
+	if (c->state == UCONN_LEAVING && !c->n_reqs && c->c)
+		http_conn_drain(c->c);
+}
+
 void uconn_leave(struct uconn *c, const char *reason)
 {
 	if (c->state != UCONN_READY && c->state != UCONN_PROBING)
 		return;
 	uconn_set_state(c, UCONN_LEAVING);
-	if (c->n_reqs)
-		http_conn_drain(c->c);
-	else
-		http_conn_close(c->c, reason);
+	log_debug("upstream_leave", "origin=%s reason=%s open=%u", c->origin->host, log_q(reason),
+		  c->n_reqs);
+	end_if_left(c);
 }
 
 /* The pool ends: the connection closes, and whatever net still calls finds nobody. */
@@ -238,6 +255,7 @@ void uconn_detach(struct pool_req *r)
 		return;
 	if (!c->n_reqs)
 		c->idle_at_ms = loop_now_ms(c->origin->pool->loop);
+	end_if_left(c);
 	origin_kick(c->origin);
 }
 

@@ -49,6 +49,7 @@ struct uconn {
 	uint64_t ping_at_ms;			/* when the PING out was sent; 0 = none is out */
 	uint32_t pings_acked;
 	unsigned strikes;			/* requests that starved on it in a row */
+	bool goaway;				/* the peer's was noted */
 	bool expired;				/* too old: leaves when its successor is there */
 	struct grave grave;
 };

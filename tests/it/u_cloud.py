@@ -366,7 +366,7 @@ def test_files(cloud, probe):
     sid, token = probe.create()
     w = probe.ask("write", sid, token, "/home/user/a/b.bin", 3000000, "known")
     assert (w["cls"], w["path"]) == ("OK", "/home/user/a/b.bin"), w
-    assert cloud.ledger.of("files.write")[0].header("content-length") == "3000000"
+    assert cloud.ledger.of("envd.files", method="POST")[0].header("content-length") == "3000000"
     r = probe.ask("read", sid, token, "/home/user/a/b.bin", 0, "-")
     assert (r["cls"], r["bytes"], r["hash"]) == ("OK", 3000000, w["hash"]), r
     r = probe.ask("read", sid, token, "/home/user/a/b.bin", 2999990, "-")
@@ -398,17 +398,17 @@ def test_read_truncated(cloud, probe):
     sid, token = probe.create()
     probe.ask("write", sid, token, "/home/user/f", 500000, "known")
     for strike in (dict(when="mid", cut=True), dict(when="mid", reset=2)):
-        cloud.fault("files.read", **strike)
+        cloud.fault("envd.files", **strike)
         r = probe.ask("read", sid, token, "/home/user/f", 0, "-")
         assert (r["code"], r["reason"]) == ("DATA_LOSS", "TRUNCATED"), r
 
 
 def test_write_failures(cloud, probe):
     sid, token = probe.create()
-    cloud.fault("files.write", status=507, body=b'{"code":507,"message":"disk full"}')
+    cloud.fault("envd.files", status=507, body=b'{"code":507,"message":"disk full"}')
     r = probe.ask("write", sid, token, "/home/user/f", 5000000, "known")
     assert (r["code"], r["reason"]) == ("RESOURCE_EXHAUSTED", "NO_SPACE"), r
-    cloud.fault("files.write", cut=True)
+    cloud.fault("envd.files", cut=True)
     r = probe.ask("write", sid, token, "/home/user/f", 100000, "unknown")
     assert r["cls"] == "LOST", r
     r = probe.ask("write", sid, token, "/home/user", 5, "known")

@@ -36,9 +36,9 @@ ACCEPTS = {"application/json", "application/proto", "application/connect+json", 
 
 
 class HttpError(Exception):
-    def __init__(self, status, message):
+    def __init__(self, status, message, headers=()):
         Exception.__init__(self, message)
-        self.status, self.message = status, message
+        self.status, self.message, self.headers = status, message, list(headers)
 
 
 class Envd:
@@ -110,9 +110,9 @@ class Envd:
     async def nothing(self):
         return None
 
-    async def error(self, ex, status, message):
+    async def error(self, ex, status, message, headers=()):
         body = json.dumps({"code": status, "message": message}).encode() + b"\n"
-        await ex.answer(status, body, headers=[("X-Content-Type-Options", "nosniff")])
+        await ex.answer(status, body, headers=[("X-Content-Type-Options", "nosniff"), *headers])
 
     # -- Connect
 
@@ -454,7 +454,7 @@ class Envd:
             return await self.upload(ex, query, user, act)
         except HttpError as e:
             await ex.body()
-            await self.error(ex, e.status, e.message)
+            await self.error(ex, e.status, e.message, e.headers)
 
     def check_files_token(self, seen, query):
         if not self.sbx.token:
@@ -516,7 +516,7 @@ class Envd:
             begin = int(a) if a else max(size - int(b), 0)
             end = min(int(b) + 1, size) if a and b else size
             if begin >= size:
-                raise HttpError(416, "range not satisfiable")
+                raise HttpError(416, "range not satisfiable", [("Content-Range", "bytes */%d" % size)])
             status = 206
             head.append(("Content-Range", "bytes %d-%d/%d" % (begin, end - 1, size)))
         if coding == "gzip":
