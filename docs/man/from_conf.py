@@ -140,7 +140,7 @@ def default_file():
             out.append(heading if "NAME" not in heading and "NUMBER" not in heading else
                        "#" + heading.replace("NAME", "main").replace("NUMBER", "1000"))
             last = section
-        out += [""] + list(wrapped(sentence(help_text))) + ["#%s = %s" % (key, default)]
+        out += [""] + list(wrapped(sentence(help_text))) + [("#%s = %s" % (key, default)).rstrip()]
     return "\n".join(out) + "\n"
 
 
