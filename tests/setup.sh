@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Installs the Debian packages that are needed: "build" to build and run, "test" for the tests too.
+# Installs the Debian packages that are needed: "build" to build and run, "test" for the tests, "bench" for the benchmarks.
 # Does nothing, and asks nobody, when all of them are there. Uses sudo when it is not run as root.
 #
-#   sh tests/setup.sh build|test
+#   sh tests/setup.sh build|test|bench
 set -eu
 
 # To build and to run. util-linux and coreutils are in every Debian.
@@ -22,11 +22,17 @@ test_packages="
 	curl openssl ca-certificates nghttp2-client nghttp2-server procps strace
 "
 
+# The peers of the benchmarks.
+bench_packages="
+	g++ libgrpc++-dev protobuf-compiler-grpc nghttp2-client openssl curl python3-grpcio python3-protobuf python3-h2
+"
+
 case "${1:-}" in
 build) packages=$build_packages ;;
 test) packages="$build_packages $test_packages" ;;
+bench) packages="$build_packages $bench_packages" ;;
 *)
-	echo "usage: sh tests/setup.sh build|test" >&2
+	echo "usage: sh tests/setup.sh build|test|bench" >&2
 	exit 2
 	;;
 esac

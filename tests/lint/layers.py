@@ -21,7 +21,7 @@ OUTSIDE = (  # first match says which library a header belongs to
 )
 LIBC = re.compile(
     r"(?:sys|linux|asm|netinet|arpa|net)/[\w/-]+\.h$|"
-    r"(?:assert|ctype|dirent|endian|err|errno|fcntl|float|fnmatch|getopt|grp|inttypes|langinfo|libgen|limits|"
+    r"(?:assert|ctype|dirent|endian|err|errno|fcntl|float|ftw|glob|fnmatch|getopt|grp|inttypes|langinfo|libgen|limits|"
     r"locale|malloc|math|mntent|netdb|poll|pty|pwd|sched|search|semaphore|setjmp|signal|spawn|stdalign|stdarg|"
     r"stdatomic|stdbool|stddef|stdint|stdio|stdlib|stdnoreturn|string|strings|syscall|syslog|termios|time|"
     r"ucontext|unistd|utime|utmp|wchar|wctype|resolv|ifaddrs|link|dlfcn|elf|byteswap|execinfo|cpuid|"

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: MIT
+"""The benchmarks: each measures ours and its peer in turn, in the same run, and prints the ratio with its spread.
+
+CPU of a server is read from the scheduler (ns), summed over its threads; figures are the median of the rounds.
+"""
+import json
+import os
+import re
+import shutil
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
+
+import harness  # noqa: E402
+from api import Api  # noqa: E402
+from chaosproxy import ChaosProxy  # noqa: E402
+from wire import Client  # noqa: E402
+
+OUT = os.path.join(harness.BUILD, "bench")
+ROUNDS = 3
+table = []
+
+
+def cpu_ns(pid):
+    total = 0
+    for t in os.listdir("/proc/%d/task" % pid):
+        try:
+            with open("/proc/%d/task/%s/schedstat" % (pid, t), encoding="ascii") as f:
+                total += int(f.read().split()[0])
+        except OSError:
+            pass
+    return total
+
+
+def row(what, ours, peer, name, goal="", unit="", better="less"):
+    """ours and peer are lists of the rounds' figures."""
+    a, b = statistics.median(ours), statistics.median(peer)
+    ratio = a / b if b else float("inf")
+    spread = max((max(x) - min(x)) / statistics.median(x) if statistics.median(x) else 0 for x in (ours, peer))
+    table.append((what, "%.4g %s" % (a, unit), "%s: %.4g %s" % (name, b, unit), "%.2f" % ratio, goal,
+                  "%.0f %%" % (spread * 100)))
+    print("%-46s %14s  %-34s ratio %.2f  (goal %s, spread %.0f %%)" % (
+        what, "%.4g %s" % (a, unit), "%s: %.4g %s" % (name, b, unit), ratio, goal or "-", spread * 100), flush=True)
+
+
+class Server:
+    """A peer's program on a Unix socket."""
+
+    def __init__(self, *argv):
+        self.socket = os.path.join(OUT, "%s.sock" % os.path.basename(argv[0]))
+        if os.path.exists(self.socket):
+            os.unlink(self.socket)
+        self.proc = subprocess.Popen([argv[0], self.socket] + list(argv[1:]), stdout=subprocess.PIPE)
+        assert self.proc.stdout.readline() == b"ready\n"
+        self.pid = self.proc.pid
+
+    def close(self):
+        self.proc.kill()
+        self.proc.wait()
+        self.proc.stdout.close()
+
+
+def h2load(where, path, data, calls, clients, streams, headers, pid):
+    """(calls a second, server's CPU in µs a call, p50 in µs) of one run; where is a socket's path or a URL."""
+    body, log = os.path.join(OUT, "request"), os.path.join(OUT, "log")
+    with open(body, "wb") as f:
+        f.write(data)
+    if os.path.exists(log):
+        os.unlink(log)
+    argv = ["h2load", "-n", str(calls), "-c", str(clients), "-m", str(streams), "-d", body, "--log-file=" + log]
+    for k, v in headers:
+        argv += ["-H", "%s: %s" % (k, v)]
+    argv += ["-B", "unix:" + where, "http://localhost" + path] if where.startswith("/") else [where + path]
+    before = cpu_ns(pid)
+    r = subprocess.run(argv, capture_output=True, text=True, timeout=300)
+    used = cpu_ns(pid) - before
+    ok = re.search(r"(\d+) succeeded", r.stdout)
+    assert r.returncode == 0 and ok and int(ok.group(1)) == calls, r.stdout + r.stderr
+    rate = float(re.search(r"([\d.]+) req/s", r.stdout).group(1))
+    with open(log, encoding="ascii") as f:
+        times = sorted(int(line.split("\t")[2]) for line in f)
+    return rate, used / 1000 / calls, times[len(times) // 2]
+
+
+GRPC = [("content-type", "application/grpc"), ("te", "trailers")]
+
+
+def grpc_frame(message):
+    data = message.SerializeToString()
+    return struct.pack(">BI", 0, len(data)) + data
+
+
+class Rig:
+    """agentbox-local and an agentboxd on it, with one sandbox."""
+
+    def __enter__(self):
+        self.local = harness.LocalCloud()
+        self.d = harness.Daemon(self.local)
+        self.api = Api(self.d.socket)
+        self.box = self.api.call("SandboxService.Create", sandbox_timeout=3000).id
+        self.client = Client(self.local.plain_url, self.local.key)
+        self.identity = self.client.get({"sandboxID": self.box}).json()
+        return self
+
+    def __exit__(self, *exc):
+        self.api.call("SandboxService.Kill", sandbox=self.box)
+        self.api.close()
+        self.d.close()
+        self.local.close()
+
+
+def bench_get(rig):
+    """Cached Get over the socket against a gRPC server of the same shape, and the floor."""
+    request = grpc_frame(rig.api.build(rig.api.message("GetSandboxRequest"),
+                                       {"sandbox": rig.box, "max_staleness": 3600}))
+    size = len(rig.api.call("SandboxService.Get", sandbox=rig.box).SerializeToString())
+    peer, floor = Server(os.path.join(OUT, "peer")), Server(os.path.join(OUT, "floor"), str(min(size, 240)))
+    path = "/agentbox.v1.SandboxService/Get"
+    try:
+        for label, calls, clients, streams, goal_rate, goal_cpu in (
+                ("1 client", 8000, 1, 1, "", ""), ("8 clients", 40000, 8, 1, ">= 1.5", "<= 0.45"),
+                ("64 clients", 40000, 64, 1, ">= 1.5", ""), ("1 client x 100", 60000, 1, 100, ">= 2.5", "<= 0.20")):
+            got = {"ours": [], "peer": [], "floor": []}
+            for _ in range(ROUNDS):
+                for name, where, pid in (("ours", rig.d.socket, rig.d.pid), ("peer", peer.socket, peer.pid),
+                                         ("floor", floor.socket, floor.pid)):
+                    got[name].append(h2load(where, path, request, calls, clients, streams, GRPC, pid))
+            col = lambda n, i: [x[i] for x in got[n]]
+            row("Get, %s: calls/s" % label, col("ours", 0), col("peer", 0), "gRPC C++", goal_rate)
+            row("Get, %s: server CPU" % label, col("ours", 1), col("peer", 1), "gRPC C++", goal_cpu, "us")
+            row("Get, %s: server CPU" % label, col("ours", 1), col("floor", 1), "floor",
+                "<= 1.5" if label != "64 clients" else "", "us")
+            if clients == 1 and streams == 1:
+                row("Get, 1 client: p50", col("ours", 2), col("peer", 2), "gRPC C++", "<= 0.9", "us")
+    finally:
+        peer.close()
+        floor.close()
+
+
+def bench_small(rig):
+    """A Stat through the daemon against the same call made directly to agentbox-local over TLS."""
+    request = grpc_frame(rig.api.build(rig.api.message("StatRequest"), {"sandbox": rig.box, "path": "/home/user"}))
+    direct = [("content-type", "application/json"), ("connect-protocol-version", "1")] + rig.client.identity(rig.identity)
+    for label, calls, clients, streams in (("1 client", 3000, 1, 1), ("1 client x 100", 12000, 1, 100)):
+        ours, theirs, local_ours, local_theirs = [], [], [], []
+        for _ in range(ROUNDS):
+            before = cpu_ns(rig.local.pid)
+            ours.append(h2load(rig.d.socket, "/agentbox.v1.FileService/Stat", request, calls, clients, streams, GRPC,
+                               rig.d.pid))
+            local_ours.append((cpu_ns(rig.local.pid) - before) / 1000 / calls)
+            theirs.append(h2load(rig.local.url, "/filesystem.Filesystem/Stat", b'{"path":"/home/user"}', calls,
+                                 clients, streams, direct, rig.local.pid))
+        row("Stat, %s: calls/s" % label, [x[0] for x in ours], [x[0] for x in theirs], "direct")
+        row("Stat, %s: p50" % label, [x[2] for x in ours], [x[2] for x in theirs], "direct", "", "us")
+        row("Stat, %s: daemon CPU / agentbox-local's" % label, [x[1] for x in ours], [x[1] for x in theirs], "direct", "",
+            "us")
+
+
+def bench_bulk(rig):
+    """512 MB down and up through the daemon, against curl straight to agentbox-local, over TLS both."""
+    size = 512 << 20
+    src = os.path.join(OUT, "bulk")
+    with open(src, "wb") as f:
+        block = os.urandom(1 << 20)
+        for _ in range(size >> 20):
+            f.write(block)
+    head = []
+    for k, v in rig.client.identity(rig.identity):
+        head += ["-H", "%s: %s" % (k, v)]
+    curl = ["curl", "-sSf", "--http2", "--cacert", rig.local.ca] + head
+    url = rig.local.url + "/files?path=/home/user/bulk"
+    ctl = [harness.AGENTBOXCTL, "-s", rig.d.socket]
+    ways = {
+        "up": (ctl + ["cp", src, rig.box + ":/home/user/bulk"],
+               curl + ["-H", "Content-Type: application/octet-stream", "-X", "POST", "-T", src, url]),
+        "down": (ctl + ["cat", rig.box + ":/home/user/bulk"], curl + [url]),
+    }
+    try:
+        for way in ("up", "down"):
+            ours, theirs, cpu = [], [], []
+            hwm = rig.d.hwm_kb()
+            for _ in range(ROUNDS):
+                for argv, into in ((ways[way][0], ours), (ways[way][1], theirs)):
+                    before, begin = cpu_ns(rig.d.pid), time.monotonic()
+                    subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=300)
+                    into.append(size / 1e6 / (time.monotonic() - begin))
+                    if into is ours:
+                        cpu.append((cpu_ns(rig.d.pid) - before) / 1e9 / size * (1 << 30))
+            row("bulk %s" % way, ours, theirs, "curl direct", ">= 0.7", "MB/s")
+            nghttpx = 2.10 if way == "up" else 1.71
+            row("bulk %s: daemon CPU per GiB" % way, cpu, [nghttpx], "nghttpx, measured before", "<= 0.6", "s")
+            row("bulk %s: memory growth" % way, [(rig.d.hwm_kb() - hwm) / 1024], [4.0], "the goal", "<= 1", "MiB")
+    finally:
+        os.unlink(src)
+
+
+def bench_first(rig):
+    """A fresh process's first call, the cloud 20 ms away: agentboxctl through a warm daemon, curl, the npm SDK."""
+    with ChaosProxy("127.0.0.1", rig.local.port) as proxy:
+        proxy.latency = 0.010  # each way
+        far = harness.Daemon(type("Far", (), {"url": "http://127.0.0.1:%d" % proxy.port, "ca": None,
+                                              "key": rig.local.key}))
+        try:
+            def wall(argv, env=None):
+                begin = time.monotonic()
+                subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=60,
+                               env=dict(os.environ, **(env or {})))
+                return (time.monotonic() - begin) * 1000
+            exec_true = [harness.AGENTBOXCTL, "-s", far.socket, "exec", rig.box, "--", "true"]
+            get = [harness.AGENTBOXCTL, "-s", far.socket, "get", rig.box]
+            wall(exec_true)
+            url = "http://127.0.0.1:%d" % proxy.port
+            curl = ["curl", "-sSf", "-H", "X-API-Key: " + rig.local.key, url + "/sandboxes/" + rig.box]
+            rounds = {"exec": [], "get": [], "curl": [], "sdk": []}
+            sdk = None
+            if shutil.which("node") and os.path.isdir(os.path.join(harness.ROOT, "tests/it/npm/node_modules/e2b")):
+                script = os.path.join(harness.ROOT, "tests/it/npm/first.mjs")
+                sdk = ["node", script, rig.box]
+            env = {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": rig.local.key}
+            for _ in range(5):
+                rounds["exec"].append(wall(exec_true))
+                rounds["get"].append(wall(get))
+                rounds["curl"].append(wall(curl))
+                if sdk:
+                    rounds["sdk"].append(wall(sdk, env))
+            row("first call of a process: exec true", rounds["exec"], [20.0], "one round trip", "<= 1.5", "ms")
+            row("first call of a process: get", rounds["get"], rounds["curl"], "curl, one call", "<= 0.5", "ms")
+            if sdk:
+                row("first call of a process: get", rounds["get"], rounds["sdk"], "npm SDK, getInfo", "<= 0.1", "ms")
+            else:
+                print("first call against the npm SDK: skipped, the SDK is not installed")
+        finally:
+            far.close()
+
+
+def bench_memory(rig):
+    """Memory per idle client connection, and of the idle daemon."""
+    base = rig.d.rss_kb()
+    idle = []
+    for _ in range(1000):
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(rig.d.socket)
+        s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+        idle.append(s)
+    fds = 1000
+    harness.until(lambda: rig.d.fds() >= fds, 20, "the connections")
+    rig.api.call("DaemonService.Status")
+    grown = rig.d.rss_kb() - base
+    for s in idle:
+        s.close()
+    row("memory per idle connection", [grown / 1000], [16.0], "the goal", "<= 1", "KiB")
+    fresh = harness.Daemon(rig.local)
+    try:
+        row("memory of an idle daemon", [fresh.rss_kb() / 1024], [8.0], "the goal", "<= 1", "MiB")
+    finally:
+        fresh.close()
+
+
+BENCHES = {"get": bench_get, "small": bench_small, "bulk": bench_bulk, "first": bench_first, "memory": bench_memory}
+
+
+def main():
+    names = sys.argv[1:] or list(BENCHES)
+    with Rig() as rig:
+        for n in names:
+            BENCHES[n](rig)
+    print("\n| what | ours | against | ratio | goal | spread |\n|---|---|---|---|---|---|")
+    for r in table:
+        print("| %s |" % " | ".join(r))
+    with open(os.path.join(OUT, "last.json"), "w", encoding="utf-8") as f:
+        json.dump(table, f)
+
+
+if __name__ == "__main__":
+    main()
