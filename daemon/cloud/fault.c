@@ -202,9 +202,9 @@ static void agent_internal(enum fault_subject what, const char *message, struct 
 		status_set(ret, R_NO_SPACE, "%s", message);
 	else if (what == FAULT_INPUT)
 		status_set(ret, R_PROCESS_STDIN_CLOSED, "the process takes no input: %s", message);
-	else if (what == FAULT_PATH && mentions(message, "not a directory"))
+	else if (what >= FAULT_PATH && mentions(message, "not a directory"))
 		status_set(ret, R_NOT_A_DIRECTORY, "%s", message);
-	else if (what == FAULT_PATH && mentions(message, "is a directory"))
+	else if (what >= FAULT_PATH && mentions(message, "is a directory"))
 		status_set(ret, R_IS_A_DIRECTORY, "%s", message);
 	else
 		status_set(ret, R_CLOUD_REFUSED, "the agent failed: %s", *message ? message : "no message");
@@ -218,6 +218,7 @@ static void not_found(enum fault_subject what, const char *message, struct statu
 		status_set(ret, R_PROCESS_NOT_FOUND, "no such process: %s", message);
 		break;
 	case FAULT_PATH:
+	case FAULT_DIR:
 		status_set(ret, R_FILE_NOT_FOUND, "%s", *message ? message : "no such file");
 		break;
 	case FAULT_AGENT:
@@ -281,7 +282,9 @@ enum envd_class fault_connect(enum fault_subject what, const char *code_name, co
 		status_set(ret, R_UNREACHABLE, "the request was cut by the cloud: %s", m);
 		return ENVD_LOST;
 	case CONNECT_INVALID_ARGUMENT:
-		if (what == FAULT_PATH)
+		if (what == FAULT_DIR)
+			status_set(ret, R_NOT_A_DIRECTORY, "%s", *m ? m : "not a directory");
+		else if (what == FAULT_PATH)
 			path_refused(m, ret);
 		else
 			status_set(ret, R_FIELD_INVALID, "%s", *m ? m : "the agent refused the request");

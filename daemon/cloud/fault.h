@@ -49,6 +49,7 @@ enum fault_subject {	/* what "not found" is about */
 	FAULT_PROCESS,
 	FAULT_INPUT,	/* of a process */
 	FAULT_PATH,
+	FAULT_DIR,	/* a path that must be a directory: any other refusal of it was ruled out before */
 	FAULT_AGENT,
 };
 

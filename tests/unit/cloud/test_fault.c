@@ -86,6 +86,8 @@ TEST(agent)
 		  REASON_NONE },
 		{ FAULT_PATH, 400, "{\"code\":\"invalid_argument\",\"message\":\"path is not a directory: /x\"}",
 		  ENVD_ANSWERED, CODE_FAILED_PRECONDITION, R_NOT_A_DIRECTORY },
+		{ FAULT_DIR, 400, "{\"code\":\"invalid_argument\",\"message\":\"in other words\"}",
+		  ENVD_ANSWERED, CODE_FAILED_PRECONDITION, R_NOT_A_DIRECTORY },
 		{ FAULT_PATH, 400, "{\"code\":400,\"message\":\"path '/x' is a directory\"}", ENVD_ANSWERED,
 		  CODE_FAILED_PRECONDITION, R_IS_A_DIRECTORY },
 		{ FAULT_PATH, 507, "{\"code\":507,\"message\":\"disk full\"}", ENVD_ANSWERED,
