@@ -187,6 +187,9 @@ static bool parse_head(struct h1 *h, const uint8_t *p, size_t n, size_t *ret_use
 		request_head_done(h);
 	else if (r == HTTP1_DONE)
 		response_head_done(h);
+	else if (r == HTTP1_MORE && c->server && !c->handshake_by_ms)
+		/* A head that has begun must end; between requests there is time. */
+		c->handshake_by_ms = c->last_read_ms + server_options(c->server)->handshake_ms;
 	else if (r != HTTP1_MORE)
 		broken(h, r, c->server_role ? "not HTTP/1.1" : "the server does not speak HTTP/1.1");
 	return r == HTTP1_DONE;
@@ -269,8 +272,6 @@ static void h1c_feed(struct http_conn *c, const uint8_t *p, size_t n, uint64_t n
 	}
 	if (kept)
 		parse_kept(h);
-	if (c->server && h->next && !c->handshake_by_ms)
-		c->handshake_by_ms = now_ms + server_options(c->server)->handshake_ms;
 	h1_pause(h);
 }
 

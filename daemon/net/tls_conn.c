@@ -254,6 +254,9 @@ struct tls_conn *tls_conn_free(struct tls_conn *c)
 {
 	if (!c)
 		return NULL;
+	/* Else a connection that was just closed would make its session unfit for resumption. */
+	if (c->ssl && !c->failed)
+		SSL_set_shutdown(c->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
 	SSL_free(c->ssl);
 	tls_client_unref(c->client);
 	tls_server_unref(c->server);

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: MIT */
+/* Our HTTP/1.1 server against bytes by hand, our HTTP/1.1 client against answers by hand. */
+#include <errno.h>
+
+#include "daemon/net/http.h"
+#include "proto/wire/h2.h"
+#include "tests/unit/net/rig.h"
+
+struct raw {
+	int fd;
+	char got[262144];
+	size_t n;
+	bool eof;
+};
+
+static struct raw raw;
+
+static bool raw_read(void)
+{
+	while (raw.n < sizeof(raw.got) - 1) {
+		ssize_t n = recv(raw.fd, raw.got + raw.n, sizeof(raw.got) - 1 - raw.n, MSG_DONTWAIT);
+
+		if (n < 0 && errno == EAGAIN)
+			break;
+		if (n <= 0) {
+			raw.eof = true;
+			break;
+		}
+		raw.n += (size_t)n;
+	}
+	raw.got[raw.n] = 0;
+	return true;
+}
+
+static void raw_open(struct rig *r)
+{
+	raw.fd = rig_connect(r->port);
+	raw.n = 0;
+	raw.eof = false;
+}
+
+static void raw_send(const char *s)
+{
+	CHECK_INT(send(raw.fd, s, strlen(s), MSG_NOSIGNAL), strlen(s));
+}
+
+static void raw_close(void)
+{
+	close(raw.fd);
+}
+
+#define RAW_WAIT(r, text)  WAIT((r)->loop, raw_read() && strstr(raw.got, text))
+#define RAW_WAIT_EOF(r)	   WAIT((r)->loop, raw_read() && raw.eof)
+
+static unsigned count(const char *s, const char *what)
+{
+	unsigned n = 0;
+
+	for (const char *at = s; (at = strstr(at, what)); at++)
+		n++;
+	return n;
+}
+
+TEST(refusals)
+{
+	static char long_target[10000], many[131072];
+	static const struct {
+		const char *in, *out;
+	} t[] = {
+		{ "GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 400 " },
+		{ "GET / HTTP/1.1\nHost: a\n\n", "HTTP/1.1 400 " },
+		{ "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: "
+		  "chunked\r\n\r\n", "HTTP/1.1 400 " },
+		{ "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", "HTTP/1.1 501 " },
+		{ "GET / HTTP/3.0\r\nHost: a\r\n\r\n", "HTTP/1.1 505 " },
+		{ "\x16\x03\x01\x02", "HTTP/1.1 400 " },
+		{ "PRI-less nonsense\r\n\r\n", "HTTP/1.1 400 " },
+		{ "POST /hold HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+		  "HTTP/1.1 400 " },
+		{ long_target, "HTTP/1.1 414 " },
+		{ many, "HTTP/1.1 431 " },
+	};
+	struct rig *r = rig_new((struct http_server_options){ 0 });
+
+	memset(long_target, 'a', sizeof(long_target) - 1);
+	memcpy(long_target, "GET /", 5);
+	memset(many, 'a', sizeof(many) - 1);
+	memcpy(many, "GET / HTTP/1.1\r\nhost: a\r\nx: ", 28);
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		raw_open(r);
+		raw_send(t[i].in);
+		RAW_WAIT_EOF(r);
+		if (!str_starts(raw.got, t[i].out))
+			fprintf(stderr, "case %zu: %s\n", i, raw.got);
+		CHECK(str_starts(raw.got, t[i].out));
+		CHECK(strstr(raw.got, "connection: close\r\n"));
+		raw_close();
+		WAIT(r->loop, r->conns_gone == i + 1);
+	}
+	CHECK_INT(r->closed, r->requests);
+	rig_free(r);
+}
+
+TEST(pipelined)
+{
+	struct rig *r = rig_new((struct http_server_options){ 0 });
+
+	raw_open(r);
+	raw_send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\none"
+		 "HEAD /echo HTTP/1.1\r\nHost: a\r\n\r\n"
+		 "GET /none HTTP/1.1\r\nHost: a\r\n\r\n"
+		 "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+		 "5\r\nthree\r\n0\r\n\r\n"
+		 "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET / HTTP/1.1\r\n");
+	RAW_WAIT_EOF(r);
+	CHECK_INT(r->requests, 5);
+	CHECK_INT(count(raw.got, "HTTP/1.1 200 OK\r\n"), 4);
+	CHECK_INT(count(raw.got, "HTTP/1.1 204 No Content\r\n"), 1);
+	CHECK(strstr(raw.got, "\r\n\r\n3\r\none\r\n0\r\n\r\nHTTP/1.1 200"));
+	CHECK(strstr(raw.got, "5\r\nthree\r\n0\r\n\r\nHTTP/1.1 200"));
+	CHECK_INT(count(raw.got, "connection: close"), 1);
+	raw_close();
+	WAIT(r->loop, r->closed == 5 && r->conns_gone == 1);
+	rig_free(r);
+}
+
+TEST(pipelined_behind_a_slow_one)
+{
+	struct rig *r = rig_new((struct http_server_options){ 0 });
+
+	raw_open(r);
+	raw_send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\nGET /none HTTP/1.1\r\nHost: a\r\n\r\n");
+	WAIT(r->loop, r->n_held == 1);
+	for (int i = 0; i < 5; i++)
+		CHECK(!loop_once(r->loop, 0));
+	CHECK_INT(r->requests, 1);
+	CHECK(!http_x_respond(r->held[0]->x, rig_head("200"), true));
+	RAW_WAIT(r, "204");
+	CHECK(str_starts(raw.got, "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 0\r\n"
+				  "\r\nHTTP/1.1 204"));
+	raw_close();
+	WAIT(r->loop, r->conns_gone == 1);
+	rig_free(r);
+}
+
+TEST(expect_continue)
+{
+	struct rig *r = rig_new((struct http_server_options){ 0 });
+
+	/* the owner wants the body */
+	raw_open(r);
+	raw_send("POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+	RAW_WAIT(r, "\r\n\r\n");
+	/* (the echo answers at once, so that nothing can be asked for any more) */
+	CHECK(str_starts(raw.got, "HTTP/1.1 200 OK\r\n"));
+	raw_close();
+	WAIT(r->loop, r->conns_gone == 1);
+
+	raw_open(r);
+	raw_send("POST /hold HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+	WAIT(r->loop, r->n_held == 1);
+	{
+		const uint8_t *p;
+
+		CHECK_INT(http_x_peek(r->held[0]->x, &p), 0);
+		RAW_WAIT(r, "\r\n\r\n");
+		CHECK_STR(raw.got, "HTTP/1.1 100 Continue\r\n\r\n");
+		raw_send("body");
+		WAIT(r->loop, http_x_peek(r->held[0]->x, &p) == 4);
+		CHECK(!http_x_respond(r->held[0]->x, rig_head("200"), true));
+		RAW_WAIT(r, "HTTP/1.1 200");
+		CHECK(!strstr(raw.got, "close"));
+	}
+	raw_close();
+	WAIT(r->loop, r->conns_gone == 2);
+
+	/* the owner refuses without looking: no 100, and an end */
+	raw_open(r);
+	raw_send("POST /hold HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+	WAIT(r->loop, r->n_held == 2);
+	CHECK(!http_x_respond(r->held[1]->x, rig_head("413"), true));
+	RAW_WAIT_EOF(r);
+	CHECK(str_starts(raw.got, "HTTP/1.1 413 ") && strstr(raw.got, "connection: close"));
+	raw_close();
+	WAIT(r->loop, r->conns_gone == 3 && r->closed == 3);
+	rig_free(r);
+}
+
+TEST(old_clients)
+{
+	struct rig *r = rig_new((struct http_server_options){ 0 });
+
+	raw_open(r);
+	raw_send("POST /echo HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc");
+	RAW_WAIT_EOF(r);
+	CHECK(str_starts(raw.got, "HTTP/1.1 200 OK\r\n") && !strstr(raw.got, "chunked"));
+	CHECK(strstr(raw.got, "\r\n\r\nabc"));
+	raw_close();
+	WAIT(r->loop, r->conns_gone == 1);
+	raw_open(r);
+	raw_send("GET /none HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+	RAW_WAIT(r, "connection: keep-alive\r\n\r\n");
+	raw_send("GET /none HTTP/1.0\r\n\r\n");
+	RAW_WAIT_EOF(r);
+	CHECK_INT(count(raw.got, "HTTP/1.1 204"), 2);
+	raw_close();
+	WAIT(r->loop, r->conns_gone == 2);
+	rig_free(r);
+}
+
+/* Refused while the client still sends: it gets to read why. */
+TEST(early_answer)
+{
+	struct rig *r = rig_new((struct http_server_options){ 0 });
+	static char zeros[65536];
+	size_t sent = 0;
+
+	raw_open(r);
+	raw_send("POST /hold HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
+	WAIT(r->loop, r->n_held == 1);
+	CHECK(!http_x_respond(r->held[0]->x, rig_head("413"), true));
+	http_x_release(r->held[0]->x);
+	free(r->held[0]);
+	while (!raw.eof && sent < 4u << 20) {
+		ssize_t n = send(raw.fd, zeros, sizeof(zeros), MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n > 0)
+			sent += (size_t)n;
+		CHECK(!loop_once(r->loop, 0));
+		raw_read();
+	}
+	RAW_WAIT_EOF(r);
+	CHECK(str_starts(raw.got, "HTTP/1.1 413 "));
+	raw_close();
+	WAIT(r->loop, r->conns_gone == 1);
+	CHECK_INT(r->closed, 0);
+	rig_free(r);
+}
+
+TEST(slow_heads)
+{
+	static const char *const in[] = { "", "P", "GET / HTTP/1.1\r\nHo",
+					  "GET /none HTTP/1.1\r\nHost: a\r\n\r\nGET /", "PRI * HT" };
+	struct rig *r = rig_new((struct http_server_options){ .handshake_ms = 40 });
+
+	for (size_t i = 0; i < ARRAY_SIZE(in); i++) {
+		raw_open(r);
+		raw_send(in[i]);
+		RAW_WAIT_EOF(r);
+		WAIT(r->loop, r->conns_gone == i + 1);
+		CHECK(strstr(r->gone_why, "too slow"));
+		raw_close();
+	}
+	/* between requests a kept connection may wait */
+	raw_open(r);
+	raw_send("GET /none HTTP/1.1\r\nHost: a\r\n\r\n");
+	RAW_WAIT(r, "204");
+	{
+		uint64_t end = clock_boot_ms() + 100;
+
+		WAIT(r->loop, clock_boot_ms() > end);
+	}
+	raw_send("GET /none HTTP/1.1\r\nHost: a\r\n\r\n");
+	WAIT(r->loop, raw_read() && count(raw.got, "204") == 2);
+	raw_close();
+	WAIT(r->loop, r->conns_gone == r->conns);
+	rig_free(r);
+}
+
+TEST(client_goes)
+{
+	struct rig *r = rig_new((struct http_server_options){ 0 });
+
+	raw_open(r);
+	raw_send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+	WAIT(r->loop, r->n_held == 1);
+	raw_close();
+	WAIT(r->loop, r->closed == 1 && r->conns_gone == 1);
+	CHECK_INT(r->last_how, HTTP_CLOSE_LOST);
+	/* half closed, and everything known: it is answered */
+	raw_open(r);
+	raw_send("GET /none HTTP/1.1\r\nHost: a\r\n\r\n");
+	CHECK(!shutdown(raw.fd, SHUT_WR));
+	RAW_WAIT_EOF(r);
+	CHECK(str_starts(raw.got, "HTTP/1.1 204"));
+	raw_close();
+	rig_free(r);
+}
+
+TEST(wrong_version_on_h2_only)
+{
+	struct rig *r = rig_new((struct http_server_options){ .http2 = true });
+
+	raw_open(r);
+	raw_send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+	RAW_WAIT_EOF(r);
+	raw_close();
+	WAIT(r->loop, r->conns_gone == 1);
+	CHECK_INT(r->requests, 0);
+	rig_free(r);
+}
+
+/* --- the client --- */
+
+static struct rig *fake_server(int *ret_fd)
+{
+	struct rig *r = rig_new((struct http_server_options){ 0 });
+
+	*ret_fd = rig_listen(&r->port); /* the rig's own server is not asked */
+	return r;
+}
+
+static void fake_accept(struct rig *r, int fd)
+{
+	raw.n = 0;
+	raw.eof = false;
+	raw.fd = -1;
+	WAIT(r->loop, fd_accept(fd, &raw.fd) == 0);
+}
+
+TEST(answers)
+{
+	static const struct {
+		const char *method, *in;
+		bool close;
+		enum http_close how;
+		unsigned status;
+		const char *body;
+		bool stays;
+	} t[] = {
+		{ "GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false, HTTP_CLOSE_CLEAN, 200,
+		  "ok", true },
+		{ "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", false, HTTP_CLOSE_CLEAN, 200,
+		  "", true },
+		{ "GET", "HTTP/1.1 404 \r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+		  false, HTTP_CLOSE_CLEAN, 404, "abc", true },
+		{ "GET", "HTTP/1.1 100 C\r\n\r\nHTTP/1.1 103 E\r\n\r\nHTTP/1.1 204 N\r\n\r\n", false,
+		  HTTP_CLOSE_CLEAN, 204, "", true },
+		{ "GET", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx", false,
+		  HTTP_CLOSE_CLEAN, 200, "x", false },
+		{ "GET", "HTTP/1.0 200 OK\r\n\r\nall of it", true, HTTP_CLOSE_CLEAN, 200, "all of it",
+		  false },
+		{ "GET", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok", true, HTTP_CLOSE_LOST, 200,
+		  "ok", false },
+		{ "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", true,
+		  HTTP_CLOSE_LOST, 200, "ab", false },
+		{ "GET", "", true, HTTP_CLOSE_LOST, 0, "", false },
+		{ "GET", "HTTP/1.1 200 OK\r\nContent-Le", true, HTTP_CLOSE_LOST, 0, "", false },
+		{ "GET", "HTTP/1.1 101 Up\r\n\r\n", false, HTTP_CLOSE_RESET, 0, "", false },
+		{ "GET", "SSH-2.0-OpenSSH_9\r\n", false, HTTP_CLOSE_RESET, 0, "", false },
+		{ "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz", false,
+		  HTTP_CLOSE_RESET, 200, "", false },
+		{ "GET", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1 200 OK\r\n", false,
+		  HTTP_CLOSE_CLEAN, 200, "x", false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		int fd;
+		struct rig *r = fake_server(&fd);
+		struct rig_ask a = { .x = NULL };
+		struct rig_client k;
+
+		rig_dial(r, &k, false, NULL);
+		fake_accept(r, fd);
+		CHECK(!rig_ask_fields(&k, &a, t[i].method, "/p", true));
+		RAW_WAIT(r, "\r\n\r\n");
+		CHECK(strstr(raw.got, " /p HTTP/1.1\r\nhost: localhost\r\n\r\n"));
+		raw_send(t[i].in);
+		if (t[i].close)
+			CHECK(!shutdown(raw.fd, SHUT_WR));
+		WAIT(r->loop, a.how);
+		CHECK_INT(a.how, t[i].how);
+		CHECK_INT(a.status, t[i].status);
+		CHECK_INT(a.total, strlen(t[i].body));
+		CHECK(!a.total || !memcmp(buf_data(&a.got), t[i].body, a.total));
+		rig_ask_end(&a);
+		if (t[i].stays) {
+			CHECK_INT(http_conn_free_streams(k.c), 1);
+			raw_send("what?");
+		}
+		WAIT(r->loop, k.closed);
+		raw_close();
+		close(fd);
+		rig_free(r);
+	}
+}
+
+/* The server has enough before we are done. */
+TEST(answered_early)
+{
+	int fd;
+	struct rig *r = fake_server(&fd);
+	struct rig_ask a = { .x = NULL };
+	struct rig_client k;
+
+	rig_dial(r, &k, false, NULL);
+	fake_accept(r, fd);
+	CHECK(!rig_ask_fields(&k, &a, "POST", "/p", false));
+	CHECK(!http_x_write(a.x, "part", 4));
+	RAW_WAIT(r, "part");
+	raw_send("HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n");
+	WAIT(r->loop, a.how);
+	CHECK_INT(a.how, HTTP_CLOSE_RESET);
+	CHECK_INT(a.code, H2_NO_ERROR);
+	CHECK_INT(a.status, 413);
+	CHECK(a.ended);
+	WAIT(r->loop, k.closed);
+	rig_ask_end(&a);
+	raw_close();
+	close(fd);
+	rig_free(r);
+}
+
+/* More or less than the promised length is never sent as if it were right. */
+TEST(promised_length)
+{
+	for (int more = 0; more < 2; more++) {
+		struct rig *r = rig_new((struct http_server_options){ 0 });
+		struct fields f = FIELDS_NULL;
+
+		raw_open(r);
+		raw_send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+		WAIT(r->loop, r->n_held == 1);
+		CHECK(!fields_put(&f, ":status", "200") && !fields_put(&f, "content-length", "4"));
+		CHECK(!http_x_respond(r->held[0]->x, &f, false));
+		CHECK(!http_x_write(r->held[0]->x, "abc", 3));
+		if (more)
+			CHECK_INT(http_x_write(r->held[0]->x, "de", 2), -EPIPE);
+		else
+			CHECK_INT(http_x_finish(r->held[0]->x, NULL), -EPIPE);
+		RAW_WAIT_EOF(r);
+		CHECK(!strstr(raw.got, "abcd"));
+		raw_close();
+		WAIT(r->loop, r->closed == 1 && r->conns_gone == 1);
+		fields_fini(&f);
+		rig_free(r);
+	}
+}
+
+TEST_MAIN()
