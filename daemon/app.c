@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/app.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/sha.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "daemon/app_impl.h"
+#include "daemon/cloud/envd.h"
+#include "daemon/obs/log.h"
+#include "daemon/rpc/svc_command.h"
+#include "daemon/rpc/svc_file.h"
+#include "proto/base/clock.h"
+#include "proto/base/fd.h"
+#include "proto/base/rng.h"
+#include "proto/base/str.h"
+
+#define TICK_MS	      5000u	/* look at the socket's file */
+#define TICK_DRAIN_MS 50u	/* look whether the last call ended */
+#define FDS_MIN	      256u
+
+static uint64_t number(const struct app *a, const char *section, const char *key)
+{
+	return conf_get_number(a->conf, section, NULL, key);
+}
+
+/* --- the agent's health, for lifecycle --- */
+
+struct probe {
+	struct envd_call *call;
+	life_probed_fn *done;
+	void *user;
+};
+
+static void on_probed(struct envd_result *r, void *user)
+{
+	struct probe *p = user;
+	struct probe copy = *p;
+	enum life_probe_result result = LIFE_PROBE_NO_ANSWER;
+
+	if (r->cls == ENVD_OK)
+		result = r->running ? LIFE_PROBE_HEALTHY : LIFE_PROBE_ABSENT;
+	else if (r->cls == ENVD_NOT_RUNNING)
+		result = LIFE_PROBE_ABSENT;
+	free(p);
+	copy.done(copy.user, result, &r->status);
+}
+
+static void *probe_start(const struct life_target *t, uint64_t deadline_ms, life_probed_fn *done,
+			 void *done_user, void *user)
+{
+	struct envd_target target = { .cloud = t->cloud,
+				      .sandbox_id = t->id,
+				      .domain = str_is_empty(t->domain) ? NULL : t->domain,
+				      .access_token = str_is_empty(t->access_token) ? NULL : t->access_token,
+				      .envd_version = str_is_empty(t->envd_version) ? NULL : t->envd_version,
+				      .deadline_ms = deadline_ms };
+	struct probe *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->done = done;
+	p->user = done_user;
+	p->call = envd_health(&target, on_probed, p);
+	if (!p->call) {
+		free(p);
+		return NULL;
+	}
+	return p;
+}
+
+static void probe_cancel(void *probe, void *user)
+{
+	struct probe *p = probe;
+
+	envd_call_cancel(p->call);
+	free(p);
+}
+
+/* --- building --- */
+
+static int out_of_memory(void)
+{
+	fprintf(stderr, "agentboxd: out of memory\n");
+	return APP_EXIT_UNAVAILABLE;
+}
+
+static int failed(const char *what, int r)
+{
+	fprintf(stderr, "agentboxd: %s: %s\n", what, strerrordesc_np(r < 0 ? -r : r));
+	return APP_EXIT_UNAVAILABLE;
+}
+
+/* Where things are: command line and file, then the usual places. */
+static int choose_places(struct app *a)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR"), *state_home = getenv("XDG_STATE_HOME");
+	const char *socket = conf_get(a->conf, "daemon", NULL, "socket"), *home = getenv("HOME");
+	const char *state = conf_get(a->conf, "daemon", NULL, "state_dir");
+
+	if (!str_is_empty(socket))
+		a->socket_path = strdup(socket);
+	else if (!a->user_mode)
+		a->socket_path = strdup("/run/agentboxd/agentboxd.sock");
+	else if (!str_is_empty(runtime))
+		a->socket_path = str_printf("%s/agentboxd/agentboxd.sock", runtime);
+	if (!str_is_empty(state))
+		a->state_dir = strdup(state);
+	else if (!a->user_mode)
+		a->state_dir = strdup("/var/lib/agentboxd");
+	else if (!str_is_empty(state_home))
+		a->state_dir = str_printf("%s/agentboxd", state_home);
+	else if (!str_is_empty(home))
+		a->state_dir = str_printf("%s/.local/state/agentboxd", home);
+	if (!a->socket_path)
+		fprintf(stderr, "agentboxd: no place for the socket: $XDG_RUNTIME_DIR is not set; give --socket\n");
+	if (!a->state_dir)
+		fprintf(stderr, "agentboxd: no place for the state: $HOME is not set; give --state-dir\n");
+	return a->socket_path && a->state_dir ? 0 : APP_EXIT_CONFIG;
+}
+
+/* Nobody of the same uid may read our memory or environment; no core files with secrets in them. */
+static void harden(void)
+{
+	struct rlimit none = { 0, 0 }, files;
+
+	(void)prctl(PR_SET_DUMPABLE, 0);
+	(void)setrlimit(RLIMIT_CORE, &none);
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+		files.rlim_cur = files.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &files);
+	}
+}
+
+static int check_limits(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= FDS_MIN)
+		return 0;
+	fprintf(stderr, "agentboxd: at most %llu files may be open; at least %u are needed (ulimit -n)\n",
+		(unsigned long long)files.rlim_cur, FDS_MIN);
+	return APP_EXIT_UNAVAILABLE;
+}
+
+static int open_store(struct app *a)
+{
+	struct store_options o = { .loop = a->loop, .state_dir = a->state_dir,
+				   .now_wall_ms = clock_wall_ms() };
+	enum store_open_result r = store_open(&o, &a->store_report, &a->store);
+
+	if (r == STORE_OPENED)
+		return 0;
+	fprintf(stderr, "agentboxd: %s\n", a->store_report.why);
+	return (int)r;
+}
+
+static int make_pool(struct app *a)
+{
+	struct pool_options o = { .loop = a->loop,
+				  .max_conns_h2 = (uint32_t)number(a, "pool", "max_connections"),
+				  .idle_ms = (uint32_t)number(a, "pool", "idle") };
+
+	return pool_new(&o, &a->pool) < 0 ? out_of_memory() : 0;
+}
+
+static int make_life(struct app *a)
+{
+	struct life_account accounts[APP_ACCOUNTS_MAX];
+	struct life_options o = {
+		.loop = a->loop, .store = a->store, .accounts = accounts, .n_accounts = a->n_accounts,
+		.prober = { .start = probe_start, .cancel = probe_cancel },
+		.history_ms = number(a, "daemon", "history"),
+		.unclaimed_grace_ms = number(a, "daemon", "unclaimed_grace"),
+		.reconcile_period_ms = number(a, "daemon", "reconcile_period"),
+		.max_staleness_ms = number(a, "daemon", "max_staleness"),
+	};
+	struct life_uid *uids;
+	size_t n = 0;
+	int r;
+
+	policy_default(&o.policy);
+	rng_system(&o.rng_seed, sizeof(o.rng_seed));
+	for (size_t i = 0; i < a->n_accounts; i++) {
+		const struct account *c = &a->accounts[i];
+
+		accounts[i] = (struct life_account){
+			.name = c->name, .cloud = c->cloud,
+			.domain = str_is_empty(c->domain) ? "e2b.app" : c->domain,
+			.plain_ports = a->local_mode,
+			.traffic_token_header = cloud_traffic_header(c->cloud),
+			.default_user = conf_get(a->conf, "account", c->name, "default_user"),
+			.max_sandboxes = (uint32_t)conf_get_number(a->conf, "account", c->name, "max_sandboxes"),
+		};
+	}
+	while (conf_instance(a->conf, "uid", n))
+		n++;
+	uids = calloc(n + 1, sizeof(*uids));
+	if (!uids)
+		return out_of_memory();
+	for (size_t i = 0; i < n; i++) {
+		const char *name = conf_instance(a->conf, "uid", i);
+		const char *account = conf_get(a->conf, "uid", name, "account");
+
+		uids[i] = (struct life_uid){
+			.uid = (uid_t)strtoul(name, NULL, 10),
+			.account = str_is_empty(account) ? NULL : account,
+			.max_sandboxes = (uint32_t)conf_get_number(a->conf, "uid", name, "max_sandboxes"),
+			.creates_per_minute =
+				(uint32_t)conf_get_number(a->conf, "uid", name, "creates_per_minute"),
+		};
+	}
+	o.uids = uids;
+	o.n_uids = n;
+	r = life_new(&o, &a->life);
+	free(uids);
+	return r < 0 ? failed("loading the state", r) : 0;
+}
+
+static int make_commands(struct app *a)
+{
+	struct commands_options o = {
+		.loop = a->loop, .life = a->life, .state_dir = a->state_dir,
+		.kill_grace_ms = number(a, "daemon", "kill_grace"),
+		.history_ms = number(a, "daemon", "history"),
+		.spool_per_command = number(a, "spool", "per_command"),
+		.spool_per_uid = number(a, "spool", "per_uid"),
+		.spool_total = number(a, "spool", "total"),
+	};
+	int r = commands_new(&o, &a->commands);
+
+	return r < 0 ? failed("the spool folder", r) : 0;
+}
+
+static int open_socket(struct app *a)
+{
+	struct rpc_socket_options o = { .path = a->socket_path,
+					.mode = a->user_mode ? 0600 : 0666,
+					.gid = (gid_t)-1,
+					.dir_mode = a->user_mode ? 0700 : 0755 };
+	struct status why = STATUS_OK;
+	int r = rpc_socket_open(&o, &a->socket, &why);
+
+	if (!r)
+		return 0;
+	fprintf(stderr, "agentboxd: %s\n", why.text);
+	return r == RPC_SOCKET_BUSY ? APP_EXIT_BUSY : APP_EXIT_CONFIG;
+}
+
+static void sha256(const void *p, size_t n, uint8_t ret[32])
+{
+	SHA256(p, n, ret);
+}
+
+static int make_server(struct app *a)
+{
+	struct rpc_uid_limit *limits;
+	struct rpc_server_options o = { .loop = a->loop, .admin_gid = (gid_t)-1 };
+	size_t n = 0;
+	int r;
+
+	while (conf_instance(a->conf, "uid", n))
+		n++;
+	limits = calloc(n + 1, sizeof(*limits));
+	if (!limits)
+		return out_of_memory();
+	for (size_t i = 0; i < n; i++) {
+		const char *name = conf_instance(a->conf, "uid", i);
+
+		limits[i].uid = (uid_t)strtoul(name, NULL, 10);
+		limits[i].max_streams = (uint32_t)conf_get_number(a->conf, "uid", name, "max_streams");
+	}
+	if (conf_is_set(a->conf, "daemon", NULL, "admin_group"))
+		o.admin_gid = (gid_t)number(a, "daemon", "admin_group");
+	o.limits = limits;
+	o.n_limits = n;
+	o.listen_fd = rpc_socket_take_fd(a->socket);
+	r = rpc_server_new(&o, &a->server);
+	free(limits);
+	a->svc_sandbox = (struct svc_sandbox_options){ .life = a->life, .sha256 = sha256 };
+	if (!r)
+		r = svc_sandbox_add(a->server, &a->svc_sandbox);
+	if (!r)
+		r = svc_command_add(a->server, a->commands);
+	if (!r)
+		r = svc_file_add(a->server, a->life);
+	if (!r)
+		r = app_look_new(a);
+	return r < 0 ? failed("the gRPC server", r) : 0;
+}
+
+static void on_term(int signo, void *user);
+static void on_tick(struct timer *t, void *user);
+
+static int make_loop(struct app *a)
+{
+	int r = loop_new(&a->loop);
+
+	if (!r)
+		r = loop_signal(a->loop, SIGTERM, on_term, a);
+	if (!r)
+		r = loop_signal(a->loop, SIGINT, on_term, a);
+	if (!r) {
+		timer_init(&a->tick, a->loop, on_tick, a);
+		r = timer_set(&a->tick, loop_now_ms(a->loop) + TICK_MS);
+	}
+	return r < 0 ? failed("the event loop", r) : 0;
+}
+
+static int start_local(struct app *a)
+{
+	struct status why = STATUS_OK;
+	int r = a->local_mode ? localrun_start(a->loop, a->state_dir, &a->local, &why) : 0;
+
+	if (r < 0)
+		fprintf(stderr, "agentboxd: %s\n", status_ok(&why) ? strerrordesc_np(-r) : why.text);
+	return r < 0 ? APP_EXIT_UNAVAILABLE : 0;
+}
+
+static int build(struct app *a)
+{
+	static int (*const steps[])(struct app *) = {
+		choose_places, make_loop, start_local, open_store, make_pool, app_accounts_new,
+		make_life, make_commands, open_socket, make_server,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		int r = steps[i](a);
+
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+int app_new(const struct app_options *o, struct app **ret)
+{
+	struct app *a = calloc(1, sizeof(*a));
+	int r;
+
+	if (!a) {
+		conf_free(o->conf);
+		return out_of_memory();
+	}
+	a->conf = o->conf;
+	a->conf_file = o->conf_file;
+	a->local_mode = o->local;
+	a->user_mode = o->user_mode;
+	a->started_at_ms = clock_wall_ms();
+	a->started_boot_ms = clock_boot_ms();
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	harden();
+	tls_setup();
+	r = check_limits();
+	if (!r && (r = build(a)) == 0) {
+		log_info("ready", "version=%s socket=%s state=%s mode=%s pid=%d", AB_VERSION, log_q(a->socket_path),
+			 log_q(a->state_dir), a->user_mode ? "user" : "system", (int)getpid());
+		*ret = a;
+		return 0;
+	}
+	app_free(a);
+	return r;
+}
+
+/* --- running and ending --- */
+
+static void check_socket(struct app *a)
+{
+	struct status why = STATUS_OK;
+	int fd;
+
+	switch (rpc_socket_check(a->socket)) {
+	case RPC_SOCKET_MISSING:
+		log_warn("socket_removed", "path=%s action=\"bound again\"", log_q(a->socket_path));
+		if (rpc_socket_rebind(a->socket, &why) != 0) {
+			log_error("socket_lost", "path=%s error=%s", log_q(a->socket_path), log_q(why.text));
+			break;
+		}
+		fd = rpc_socket_take_fd(a->socket);
+		if (rpc_server_listen(a->server, fd) < 0)
+			log_error("socket_lost", "path=%s error=\"out of memory\"", log_q(a->socket_path));
+		break;
+	case RPC_SOCKET_REPLACED:
+		log_error("socket_replaced", "path=%s action=\"giving up\"", log_q(a->socket_path));
+		loop_stop(a->loop, APP_EXIT_BUSY);
+		break;
+	default:
+		break;
+	}
+}
+
+static void end_now(struct app *a)
+{
+	struct status st;
+
+	status_set(&st, R_DRAINING, "agentboxd is stopping; try again in a moment");
+	st.retry_after_ms = 1000;
+	rpc_server_end_calls(a->server, &st);
+	loop_stop(a->loop, 0);
+}
+
+static void on_tick(struct timer *t, void *user)
+{
+	struct app *a = user;
+	struct rpc_counts counts;
+
+	if (!a->drain_until_ms) {
+		check_socket(a);
+	} else {
+		rpc_server_count(a->server, (uid_t)-1, &counts);
+		if ((!counts.calls && !counts.streams) || loop_now_ms(a->loop) >= a->drain_until_ms) {
+			end_now(a);
+			return;
+		}
+	}
+	if (timer_set(t, loop_now_ms(a->loop) + (a->drain_until_ms ? TICK_DRAIN_MS : TICK_MS)) < 0)
+		log_error("tick", "error=\"out of memory\"");
+}
+
+/* The first request to stop drains, the second ends at once. */
+static void on_term(int signo, void *user)
+{
+	struct app *a = user;
+
+	if (!a->server || a->drain_until_ms) {
+		if (a->server)
+			end_now(a);
+		loop_stop(a->loop, 0);
+		return;
+	}
+	a->drain_until_ms = MAX(loop_now_ms(a->loop) + number(a, "daemon", "drain_timeout"), (uint64_t)1);
+	log_info("draining", "signal=%s", signo == SIGTERM ? "TERM" : "INT");
+	life_drain(a->life);
+	rpc_server_drain(a->server);
+	on_tick(&a->tick, a);
+}
+
+int app_run(struct app *a)
+{
+	int r = loop_run(a->loop);
+
+	if (r < 0)
+		return failed("the event loop", r);
+	/* The last answers leave. */
+	for (int i = 0; i < 20 && !loop_once(a->loop, 0); i++)
+		;
+	log_info("stopped", "code=%d", r);
+	return r;
+}
+
+struct app *app_free(struct app *a)
+{
+	if (!a)
+		return NULL;
+	a->server = rpc_server_free(a->server);
+	rpc_socket_free(a->socket);
+	app_look_free(a);
+	commands_free(a->commands);
+	life_free(a->life);
+	app_accounts_free(a);
+	pool_free(a->pool);
+	store_close(a->store);
+	localrun_free(a->local);
+	timer_clear(&a->tick);
+	loop_free(a->loop);
+	conf_free(a->conf);
+	free(a->conf_text);
+	free(a->socket_path);
+	free(a->state_dir);
+	free(a);
+	return NULL;
+}

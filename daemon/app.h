@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The composition root: the only place that knows all modules. Builds them in order, from the lowest
+ * up, and takes them down in reverse.
+ */
+#ifndef AB_DAEMON_APP_H
+#define AB_DAEMON_APP_H
+
+#include <stdbool.h>
+
+#include "daemon/conf/conf.h"
+#include "proto/base/cc.h"
+
+struct app;
+
+struct app_options {
+	struct conf *conf;		/* taken over; read and free of errors */
+	const char *conf_file;		/* "" = none was read */
+	bool local;			/* --local */
+	bool user_mode;
+};
+
+/* Exit codes: sysexits.h, where a supervisor may care. */
+#define APP_EXIT_USAGE	     64
+#define APP_EXIT_UNAVAILABLE 69
+#define APP_EXIT_BUSY	     75
+#define APP_EXIT_CONFIG	     78
+
+/* 0, or the exit code; the reason was printed. */
+must_check int app_new(const struct app_options *o, struct app **ret);
+int app_run(struct app *a);		/* the exit code */
+struct app *app_free(struct app *a);	/* NULL is fine; returns NULL */
+
+#endif

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Accounts: one cloud each, with its key, CA and proxy. A key comes from a file, from systemd's
+ * credentials, or, only for a user daemon, from the environment, where it is overwritten.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/app_impl.h"
+#include "daemon/obs/log.h"
+#include "proto/base/str.h"
+
+static const char *get(const struct account *c, const char *key)
+{
+	return conf_get(c->app->conf, "account", c->name, key);
+}
+
+static const char *or_null(const char *s)
+{
+	return str_is_empty(s) ? NULL : s;
+}
+
+/* --- keys --- */
+
+static const char *key_error(int r)
+{
+	switch (r) {
+	case -EPERM:
+		return "others can read it; chmod 600";
+	case -EINVAL:
+		return "is not a regular file";
+	case -EFBIG:
+		return "is larger than 4 KiB";
+	case -EBADMSG:
+		return "does not hold one key on one line";
+	default:
+		return strerrordesc_np(-r);
+	}
+}
+
+/* Out of the environment, so that it is neither inherited nor readable in /proc. */
+static char *take_env(const char *const names[], const char **ret_name)
+{
+	for (; *names; names++) {
+		char *value = getenv(*names), *copy;
+
+		if (str_is_empty(value))
+			continue;
+		copy = strdup(value);
+		explicit_bzero(value, strlen(value));
+		unsetenv(*names);
+		*ret_name = *names;
+		return copy;
+	}
+	return NULL;
+}
+
+static int read_key(struct account *c)
+{
+	static const char *const names[] = { "AGENTBOX_API_KEY", "E2B_API_KEY", NULL };
+	const char *file = get(c, "api_key_file"), *credential = get(c, "api_key_credential");
+	const char *folder = getenv("CREDENTIALS_DIRECTORY"), *name;
+	char *env;
+	int r;
+
+	if (!str_is_empty(file)) {
+		c->key_path = strdup(file);
+	} else if (!str_is_empty(credential)) {
+		if (str_is_empty(folder)) {
+			fprintf(stderr, "agentboxd: [account %s] api_key_credential: $CREDENTIALS_DIRECTORY is not set; "
+					"use LoadCredential= in the unit, or api_key_file\n", c->name);
+			return APP_EXIT_CONFIG;
+		}
+		c->key_path = str_printf("%s/%s", folder, credential);
+	} else if (c->app->user_mode && c == &c->app->accounts[0] && (env = take_env(names, &name))) {
+		r = secret_take(env, &c->key);
+		free(env);
+		if (r < 0) {
+			fprintf(stderr, "agentboxd: %s: does not hold a key\n", name);
+			return APP_EXIT_CONFIG;
+		}
+		log_warn("key_from_environment", "name=%s account=%s advice=\"a file is safer: api_key_file\"",
+			 name, c->name);
+		return 0;
+	}
+	if (!c->key_path)
+		return 0; /* calls that need it answer KEY_MISSING */
+	r = secret_read(c->key_path, &c->key);
+	if (!r)
+		return 0;
+	fprintf(stderr, "agentboxd: [account %s] key file %s: %s\n", c->name, c->key_path, key_error(r));
+	return APP_EXIT_CONFIG;
+}
+
+/* The cloud said 401: the file may hold a newer key by now. */
+static void on_key_rejected(struct cloud *cloud, void *user)
+{
+	struct account *c = user;
+	struct secret *fresh;
+	int r;
+
+	if (!c->key_path) {
+		log_error("key_rejected", "account=%s", c->name);
+		return;
+	}
+	r = secret_read(c->key_path, &fresh);
+	if (r < 0) {
+		log_error("key_rejected", "account=%s file=%s error=%s", c->name, log_q(c->key_path),
+			  log_q(key_error(r)));
+		return;
+	}
+	if (c->key && str_eq(secret_text(fresh), secret_text(c->key))) {
+		log_error("key_rejected", "account=%s file=%s", c->name, log_q(c->key_path));
+		secret_free(fresh);
+		return;
+	}
+	log_info("key_reread", "account=%s file=%s", c->name, log_q(c->key_path));
+	secret_free(c->key);
+	c->key = fresh;
+	cloud_set_key(cloud, secret_text(fresh));
+}
+
+/* --- proxy --- */
+
+static const char *env_of(const char *lower, const char *upper)
+{
+	const char *v = getenv(lower);
+
+	return str_is_empty(v) ? getenv(upper) : v;
+}
+
+static int choose_proxy(struct account *c, bool https)
+{
+	const char *set = get(c, "proxy"), *proxy = NULL, *no_proxy = or_null(get(c, "no_proxy"));
+	bool is_set = !str_is_empty(set);
+	bool from_env = is_set ? str_eq(set, "env") : c->app->user_mode && !c->app->local_mode;
+
+	c->proxy_origin = is_set ? "file" : "default";
+	if (from_env) {
+		proxy = https ? env_of("https_proxy", "HTTPS_PROXY") : env_of("http_proxy", "HTTP_PROXY");
+		if (!no_proxy)
+			no_proxy = env_of("no_proxy", "NO_PROXY");
+		if (!str_is_empty(proxy))
+			c->proxy_origin = "environment";
+	} else if (is_set && !str_eq(set, "none")) {
+		proxy = set;
+	}
+	if (str_is_empty(proxy))
+		return 0;
+	if (!str_starts(proxy, "http://")) {
+		fprintf(stderr, "agentboxd: [account %s] proxy: \"%s\" (from the %s) does not begin with http://\n",
+			c->name, proxy, c->proxy_origin);
+		return APP_EXIT_CONFIG;
+	}
+	c->proxy = strdup(proxy);
+	c->no_proxy = str_dup(no_proxy);
+	return c->proxy ? 0 : APP_EXIT_UNAVAILABLE;
+}
+
+/* --- one account --- */
+
+static int make_tls(struct account *c, const char *ca_file)
+{
+	struct tls_client_options o = { .ca_file = or_null(ca_file),
+					.cert_file = or_null(get(c, "client_cert")),
+					.key_file = or_null(get(c, "client_key")) };
+	struct status why;
+
+	if (!o.cert_file != !o.key_file) {
+		fprintf(stderr, "agentboxd: [account %s] client_cert and client_key belong together\n", c->name);
+		return APP_EXIT_CONFIG;
+	}
+	if (tls_client_new(&o, &c->tls, &why) == 0)
+		return 0;
+	fprintf(stderr, "agentboxd: [account %s] %s\n", c->name, why.text);
+	return APP_EXIT_CONFIG;
+}
+
+static int make_cloud(struct account *c, const char *api_url, const char *domain, const char *sandbox_url)
+{
+	struct app *a = c->app;
+	struct cloud_options o = {
+		.loop = a->loop, .pool = a->pool, .tls = c->tls, .account = c->name,
+		.api_url = or_null(api_url), .domain = or_null(domain), .sandbox_url = or_null(sandbox_url),
+		.api_key = secret_text(c->key),
+		.check_key_format = conf_get_bool(a->conf, "account", c->name, "check_key_format"),
+		.header_sandbox_id = get(c, "header_sandbox_id"),
+		.header_sandbox_port = get(c, "header_sandbox_port"),
+		.header_traffic_token = get(c, "header_traffic_token"),
+		.default_user = get(c, "default_user"),
+		.proxy = c->proxy, .no_proxy = c->no_proxy,
+		.on_key_rejected = on_key_rejected, .user = c,
+	};
+	struct status why = STATUS_OK;
+
+	c->domain = strdup(domain ? domain : "");
+	c->sandbox_url = strdup(sandbox_url ? sandbox_url : "");
+	if (!c->domain || !c->sandbox_url)
+		return APP_EXIT_UNAVAILABLE;
+	if (cloud_new(&o, &c->cloud, &why) == 0)
+		return 0;
+	fprintf(stderr, "agentboxd: [account %s] %s\n", c->name, status_ok(&why) ? "out of memory" : why.text);
+	return APP_EXIT_CONFIG;
+}
+
+static int make_local_account(struct account *c)
+{
+	struct localrun_info info;
+	int r;
+
+	localrun_look(c->app->local, &info);
+	c->key_path = strdup(info.key_file);
+	r = c->key_path ? secret_read(c->key_path, &c->key) : -ENOMEM;
+	if (r < 0) {
+		fprintf(stderr, "agentboxd: %s: %s\n", info.key_file, key_error(r));
+		return APP_EXIT_UNAVAILABLE;
+	}
+	c->proxy_origin = "default";
+	r = make_tls(c, info.ca_file);
+	return r ? r : make_cloud(c, info.url, info.domain, info.url);
+}
+
+static int make_account(struct account *c)
+{
+	const char *api_url = get(c, "api_url");
+	int r = read_key(c);
+
+	if (!r)
+		r = choose_proxy(c, !str_starts(api_url, "http://"));
+	if (!r)
+		r = make_tls(c, get(c, "ca_file"));
+	return r ? r : make_cloud(c, api_url, get(c, "domain"), get(c, "sandbox_url"));
+}
+
+int app_accounts_new(struct app *a)
+{
+	size_t n = 0;
+
+	while (conf_instance(a->conf, "account", n))
+		n++;
+	if (n > APP_ACCOUNTS_MAX || (a->local_mode && n)) {
+		fprintf(stderr, a->local_mode ? "agentboxd: --local has its own account; drop the [account] sections\n"
+					      : "agentboxd: at most 64 accounts\n");
+		return APP_EXIT_CONFIG;
+	}
+	for (size_t i = 0; i < MAX(n, (size_t)1); i++) {
+		struct account *c = &a->accounts[i];
+		int r;
+
+		c->app = a;
+		c->name = n ? conf_instance(a->conf, "account", i) : a->local_mode ? "local" : "default";
+		a->n_accounts++;
+		r = a->local_mode ? make_local_account(c) : make_account(c);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+void app_accounts_free(struct app *a)
+{
+	for (size_t i = 0; i < a->n_accounts; i++) {
+		struct account *c = &a->accounts[i];
+
+		cloud_free(c->cloud);
+		c->cloud = NULL;
+		if (c->tls && a->pool)
+			pool_retire_tls(a->pool, c->tls);
+	}
+	a->pool = pool_free(a->pool);
+	for (size_t i = 0; i < a->n_accounts; i++) {
+		struct account *c = &a->accounts[i];
+
+		tls_client_unref(c->tls);
+		secret_free(c->key);
+		free(c->key_path);
+		free(c->proxy);
+		free(c->no_proxy);
+		free(c->domain);
+		free(c->sandbox_url);
+	}
+	a->n_accounts = 0;
+}

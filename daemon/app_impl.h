@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside of the composition root, for app*.c only. */
+#ifndef AB_DAEMON_APP_IMPL_H
+#define AB_DAEMON_APP_IMPL_H
+
+#include "daemon/app.h"
+#include "daemon/cloud/cloud.h"
+#include "daemon/command/command.h"
+#include "daemon/conf/secret.h"
+#include "daemon/ev/loop.h"
+#include "daemon/life/life.h"
+#include "daemon/localrun.h"
+#include "daemon/net/tls.h"
+#include "daemon/rpc/server.h"
+#include "daemon/rpc/socket.h"
+#include "daemon/rpc/svc_daemon.h"
+#include "daemon/rpc/svc_sandbox.h"
+#include "daemon/store/store.h"
+#include "daemon/upstream/pool.h"
+
+#define APP_ACCOUNTS_MAX 64u
+
+struct account {
+	const char *name;		/* the configuration's */
+	struct app *app;
+	struct cloud *cloud;
+	struct tls_client *tls;
+	struct secret *key;
+	char *key_path;			/* NULL: from the environment, or none */
+	char *proxy, *no_proxy;
+	const char *proxy_origin;
+	char *domain, *sandbox_url;
+};
+
+struct app {
+	struct conf *conf;
+	const char *conf_file;
+	char *conf_text;		/* of the file as it was read; for Config.file_changed */
+	bool local_mode, user_mode;
+	char *socket_path, *state_dir;
+	struct loop *loop;
+	struct localrun *local;
+	struct store *store;
+	struct store_report store_report;
+	struct pool *pool;
+	struct account accounts[APP_ACCOUNTS_MAX];
+	size_t n_accounts;
+	struct life *life;
+	struct commands *commands;
+	struct rpc_socket *socket;
+	struct rpc_server *server;
+	struct svc_sandbox_options svc_sandbox;
+	struct svc_daemon_options svc_daemon;
+	struct timer tick;		/* the socket's file, while draining: who is left */
+	uint64_t drain_until_ms;	/* 0 = not draining */
+	int64_t started_at_ms;		/* wall */
+	uint64_t started_boot_ms;
+	struct app_look *look;
+};
+
+/* app_account.c: every account of the configuration. 0, or an exit code after the reason was printed. */
+must_check int app_accounts_new(struct app *a);
+void app_accounts_free(struct app *a);
+
+/* app_look.c: what Status and Config tell. */
+must_check int app_look_new(struct app *a);
+void app_look_free(struct app *a);
+
+#endif

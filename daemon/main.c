@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/* Command line of agentboxd; everything else is app.c's. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/app.h"
+#include "daemon/obs/log.h"
+#include "proto/base/buf.h"
+#include "proto/base/str.h"
+
+static const char help[] =
+	"usage: agentboxd [OPTION]…\n"
+	"The daemon that every process on an agent host shares to reach the sandboxes of AgentBox.\n"
+	"\n"
+	"  -c, --config FILE     configuration; default /etc/agentboxd/agentboxd.conf, for a user daemon\n"
+	"                        $XDG_CONFIG_HOME/agentboxd/agentboxd.conf\n"
+	"      --local           run the sandboxes on this machine, by agentbox-local; no account needed\n"
+	"      --system          serve all users of this machine (default for root without $XDG_RUNTIME_DIR)\n"
+	"  -s, --socket PATH     Unix socket to serve\n"
+	"      --state-dir DIR   folder of the database and spools\n"
+	"      --log-level L     error, warn, info or debug\n"
+	"      --check-config    read the configuration, report every problem, exit 0 or 78\n"
+	"      --print-config    print the commented default configuration\n"
+	"  -V, --version\n"
+	"  -h, --help\n";
+
+enum { OPT_LOCAL = 256, OPT_SYSTEM, OPT_STATE_DIR, OPT_LOG_LEVEL, OPT_CHECK, OPT_PRINT };
+
+static const struct option options[] = {
+	{ "config", required_argument, NULL, 'c' },
+	{ "local", no_argument, NULL, OPT_LOCAL },
+	{ "system", no_argument, NULL, OPT_SYSTEM },
+	{ "socket", required_argument, NULL, 's' },
+	{ "state-dir", required_argument, NULL, OPT_STATE_DIR },
+	{ "log-level", required_argument, NULL, OPT_LOG_LEVEL },
+	{ "check-config", no_argument, NULL, OPT_CHECK },
+	{ "print-config", no_argument, NULL, OPT_PRINT },
+	{ "version", no_argument, NULL, 'V' },
+	{ "help", no_argument, NULL, 'h' },
+	{ 0 },
+};
+
+struct args {
+	const char *config;
+	bool local, system, check;
+};
+
+/* Relative paths of the command line mean the caller's folder. */
+static char *absolute(const char *path)
+{
+	char *cwd, *ret;
+
+	if (path[0] == '/')
+		return strdup(path);
+	cwd = getcwd(NULL, 0);
+	ret = cwd ? str_printf("%s/%s", cwd, path) : NULL;
+	free(cwd);
+	return ret;
+}
+
+static int set_path(struct conf *c, const char *key, const char *path)
+{
+	char *full = absolute(path);
+	int r = full ? conf_set(c, CONF_COMMAND_LINE, "daemon", NULL, key, full) : -ENOMEM;
+
+	free(full);
+	return r;
+}
+
+static int print_defaults(void)
+{
+	struct buf out;
+	int r;
+
+	buf_init(&out, 0);
+	r = conf_print_defaults(&out);
+	if (!r && fwrite(buf_data(&out), 1, buf_len(&out), stdout) != buf_len(&out))
+		r = -EIO;
+	buf_fini(&out);
+	return r || fflush(stdout) ? 1 : 0;
+}
+
+/* -1 = go on, else the exit code. */
+static int parse_args(int argc, char **argv, struct conf *c, struct args *ret)
+{
+	int o, r = 0;
+
+	while (!r && (o = getopt_long(argc, argv, "c:s:Vh", options, NULL)) != -1) {
+		switch (o) {
+		case 'c':
+			ret->config = optarg;
+			break;
+		case OPT_LOCAL:
+			ret->local = true;
+			break;
+		case OPT_SYSTEM:
+			ret->system = true;
+			break;
+		case 's':
+			r = set_path(c, "socket", optarg);
+			break;
+		case OPT_STATE_DIR:
+			r = set_path(c, "state_dir", optarg);
+			break;
+		case OPT_LOG_LEVEL:
+			r = conf_set(c, CONF_COMMAND_LINE, "daemon", NULL, "log_level", optarg);
+			break;
+		case OPT_CHECK:
+			ret->check = true;
+			break;
+		case OPT_PRINT:
+			return print_defaults();
+		case 'V':
+			puts("agentboxd " AB_VERSION);
+			return 0;
+		case 'h':
+			fputs(help, stdout);
+			return 0;
+		default:
+			fputs("agentboxd: try --help\n", stderr);
+			return APP_EXIT_USAGE;
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "agentboxd: %s: there are no arguments; try --help\n", argv[optind]);
+		return APP_EXIT_USAGE;
+	}
+	if (ret->local && ret->system) {
+		fputs("agentboxd: --local is for one user; the system's daemon uses agentbox-local.service\n", stderr);
+		return APP_EXIT_USAGE;
+	}
+	return r < 0 ? APP_EXIT_UNAVAILABLE : -1;
+}
+
+/* Environment of the SDKs, for the default account of a user daemon. */
+static int read_environment(struct conf *c)
+{
+	static const struct {
+		const char *names[2], *key;
+	} map[] = {
+		{ { "AGENTBOX_API_URL", "E2B_API_URL" }, "api_url" },
+		{ { "AGENTBOX_DOMAIN", "E2B_DOMAIN" }, "domain" },
+		{ { "AGENTBOX_SANDBOX_URL", "E2B_SANDBOX_URL" }, "sandbox_url" },
+		{ { "AGENTBOX_VALIDATE_API_KEY", "E2B_VALIDATE_API_KEY" }, "check_key_format" },
+	};
+	const char *account = conf_instance(c, "account", 0);
+
+	for (size_t i = 0; i < ARRAY_SIZE(map); i++) {
+		const char *v = getenv(map[i].names[0]);
+		int r;
+
+		if (str_is_empty(v))
+			v = getenv(map[i].names[1]);
+		if (str_is_empty(v))
+			continue;
+		r = conf_set(c, CONF_ENVIRONMENT, "account", account ? account : "default", map[i].key, v);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static char *default_config(bool user_mode)
+{
+	const char *home = getenv("XDG_CONFIG_HOME");
+
+	if (!user_mode)
+		return strdup("/etc/agentboxd/agentboxd.conf");
+	if (!str_is_empty(home))
+		return str_printf("%s/agentboxd/agentboxd.conf", home);
+	home = getenv("HOME");
+	return str_printf("%s/.config/agentboxd/agentboxd.conf", home ? home : "");
+}
+
+/* 0, or the exit code. */
+static int read_config(struct conf *c, const struct args *args, bool user_mode, char **ret_file)
+{
+	char *file = args->config ? strdup(args->config) : default_config(user_mode);
+	int r = file ? conf_read_file(c, file) : -ENOMEM;
+
+	if (r == -ENOENT && !args->config) {
+		r = 0;
+		file[0] = 0;
+	}
+	if (r < 0) {
+		fprintf(stderr, "agentboxd: %s: %s\n", file ? file : "configuration", strerrordesc_np(-r));
+		free(file);
+		return APP_EXIT_CONFIG;
+	}
+	if (user_mode && !args->local && read_environment(c) < 0) {
+		free(file);
+		return APP_EXIT_UNAVAILABLE;
+	}
+	*ret_file = file;
+	if (!conf_errors(c)[0])
+		return 0;
+	fprintf(stderr, "agentboxd: the configuration has errors:\n%s", conf_errors(c));
+	return APP_EXIT_CONFIG;
+}
+
+int main(int argc, char **argv)
+{
+	struct args args = { 0 };
+	struct app *app;
+	struct conf *c;
+	char *file = NULL;
+	bool user_mode;
+	int r;
+
+	if (conf_new(&c) < 0)
+		return APP_EXIT_UNAVAILABLE;
+	r = parse_args(argc, argv, c, &args);
+	if (r >= 0) {
+		conf_free(c);
+		return r;
+	}
+	user_mode = !args.system && (args.local || geteuid() != 0 || !str_is_empty(getenv("XDG_RUNTIME_DIR")));
+	r = read_config(c, &args, user_mode, &file);
+	if (!r)
+		log_setup((enum log_level)conf_get_number(c, "daemon", NULL, "log_level"));
+	if (r || args.check) {
+		conf_free(c);
+	} else {
+		struct app_options o = { .conf = c, .conf_file = file, .local = args.local,
+					 .user_mode = user_mode };
+
+		r = app_new(&o, &app);
+		if (!r) {
+			r = app_run(app);
+			app_free(app);
+		}
+	}
+	free(file);
+	return r;
+}
