@@ -194,9 +194,6 @@ static int make_life(struct app *a)
 
 		accounts[i] = (struct life_account){
 			.name = c->name, .cloud = c->cloud,
-			.domain = str_is_empty(c->domain) ? "e2b.app" : c->domain,
-			.plain_ports = a->local_mode,
-			.traffic_token_header = cloud_traffic_header(c->cloud),
 			.default_user = conf_get(a->conf, "account", c->name, "default_user"),
 			.max_sandboxes = (uint32_t)conf_get_number(a->conf, "account", c->name, "max_sandboxes"),
 		};

@@ -39,10 +39,12 @@ must_check int commands_new(const struct commands_options *o, struct commands **
 struct commands *commands_free(struct commands *cs);
 
 struct commands_counts {
-	uint32_t running, ended, readers;
+	uint32_t running;
 	uint64_t spool_used;
+	uint32_t readers;		/* of all uids */
 };
-void commands_count(const struct commands *cs, struct commands_counts *ret);
+/* Of one uid, or of all with (uid_t)-1. */
+void commands_count(const struct commands *cs, uid_t uid, struct commands_counts *ret);
 
 enum command_overflow {		/* numbers of agentbox.v1.Overflow */
 	COMMAND_OVERFLOW_UNSET = 0,

@@ -262,10 +262,18 @@ struct commands *commands_free(struct commands *cs)
 	return NULL;
 }
 
-void commands_count(const struct commands *cs, struct commands_counts *ret)
+void commands_count(const struct commands *cs, uid_t uid, struct commands_counts *ret)
 {
-	*ret = (struct commands_counts){ .running = cs->n_running, .ended = cs->n_ended,
-					 .readers = cs->n_readers, .spool_used = cs->total.used };
+	const struct uid_share *share = map_get_u64(&cs->shares, uid);
+
+	*ret = (struct commands_counts){ .readers = cs->n_readers };
+	if (uid == (uid_t)-1)
+		ret->spool_used = cs->total.used;
+	else if (share)
+		ret->spool_used = share->quota.used;
+	list_for_each(n, &cs->all)
+		if (uid == (uid_t)-1 || list_entry(n, struct command, node)->share->uid == uid)
+			ret->running++;
 }
 
 /* Keeps the newest ended ones of each uid, and makes room in the spools for those that run. */

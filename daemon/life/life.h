@@ -149,7 +149,8 @@ struct life_counts {
 	uint32_t list_anomalies;	/* mass losses that were not believed */
 	struct status store;		/* store_health() */
 };
-void life_count(const struct life *l, struct life_counts *ret);
+/* Sandboxes of one uid, or of all with (uid_t)-1; the rest is the daemon's. */
+void life_count(const struct life *l, uid_t uid, struct life_counts *ret);
 
 /* Before done: done will not come. What was sent is not undone. NULL is fine. */
 void life_cancel(struct life_op *op);

@@ -458,7 +458,7 @@ void sync_stop(struct life *l)
 	l->sync = NULL;
 }
 
-void life_count(const struct life *l, struct life_counts *ret)
+void life_count(const struct life *l, uid_t uid, struct life_counts *ret)
 {
 	*ret = (struct life_counts){
 		.reconciled_at_ms = l->sync->reconciled_at_ms,
@@ -467,8 +467,12 @@ void life_count(const struct life *l, struct life_counts *ret)
 		.requests = (uint32_t)map_size(&l->request_map),
 		.store = *store_health(l->store),
 	};
-	list_for_each(i, &l->boxes)
-		switch (list_entry(i, struct box, node)->state) {
+	list_for_each(i, &l->boxes) {
+		const struct box *b = list_entry(i, struct box, node);
+
+		if (uid != (uid_t)-1 && b->uid != uid)
+			continue;
+		switch (b->state) {
 		case LIFE_RUNNING:
 			ret->running++;
 			break;
@@ -482,6 +486,7 @@ void life_count(const struct life *l, struct life_counts *ret)
 			ret->other++;
 			break;
 		}
+	}
 	list_for_each(i, &l->creations)
 		ret->intents++;
 }

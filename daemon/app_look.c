@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/* What Status and Config tell: facts gathered from every module, as plain data. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "daemon/app_impl.h"
+#include "daemon/auth/principal.h"
+#include "proto/base/clock.h"
+#include "proto/base/fd.h"
+#include "proto/base/str.h"
+
+#define ORIGINS_MAX	256u	/* shown in Status; the pool's later ones are left out */
+#define DEGRADED_MAX	(APP_ACCOUNTS_MAX + 4)
+#define CONFIG_MAX_BYTES (1024u * 1024)
+
+struct app_look {
+	struct daemon_cloud clouds[APP_ACCOUNTS_MAX];
+	struct status failures[APP_ACCOUNTS_MAX];
+	char proxies[APP_ACCOUNTS_MAX][256];
+	struct daemon_origin origins[ORIGINS_MAX];
+	char origin_names[ORIGINS_MAX][300];
+	struct daemon_degradation degraded[DEGRADED_MAX];
+	size_t n_degraded;
+	struct status store_health;
+	char db_path[4200];
+	struct daemon_config_value *rows;
+	const char **row_values;
+	char (*row_sections)[96];
+	size_t n_rows;
+};
+
+/* Moments of the loop's clock as wall time. */
+static int64_t wall_of(const struct app *a, uint64_t boot_ms)
+{
+	return boot_ms ? clock_wall_ms() - (int64_t)loop_now_ms(a->loop) + (int64_t)boot_ms : 0;
+}
+
+static void degrade(struct app_look *k, const char *what, const char *account, const struct status *st,
+		    int64_t since_ms)
+{
+	if (k->n_degraded < DEGRADED_MAX)
+		k->degraded[k->n_degraded++] = (struct daemon_degradation){
+			.what = what, .account = account, .reason = st->reason, .message = st->text,
+			.since_ms = since_ms };
+}
+
+/* "http://user:pass@host:port" without the middle. */
+static const char *without_credentials(const char *proxy, char ret[256])
+{
+	const char *at = proxy ? strrchr(proxy, '@') : NULL;
+
+	if (!proxy)
+		return "";
+	snprintf(ret, 256, "%s%s", at ? "http://" : "", at ? at + 1 : proxy);
+	return ret;
+}
+
+static void look_at_cloud(struct app *a, size_t i, const struct life_counts *life)
+{
+	struct app_look *k = a->look;
+	struct account *c = &a->accounts[i];
+	struct cloud_health h;
+
+	cloud_health(c->cloud, &h);
+	k->failures[i] = h.last_failure;
+	k->clouds[i] = (struct daemon_cloud){
+		.account = c->name, .api_url = cloud_api_url(c->cloud), .domain = c->domain,
+		.proxy = without_credentials(c->proxy, k->proxies[i]), .proxy_origin = c->proxy_origin,
+		.key = h.key_rejected ? DAEMON_KEY_REJECTED : h.key_present ? DAEMON_KEY_PRESENT
+									    : DAEMON_KEY_MISSING,
+		.reachable = h.last_failure_at_ms <= h.last_ok_at_ms,
+		.last_answer_at_ms = wall_of(a, h.last_ok_at_ms),
+		.last_failure_at_ms = wall_of(a, h.last_failure_at_ms),
+		.limited_until_ms = wall_of(a, h.limited_until_ms),
+		.reconciled_at_ms = wall_of(a, life->reconciled_at_ms),
+		.last_failure = k->failures[i].reason,
+		.last_failure_message = k->failures[i].text,
+	};
+	if (!k->clouds[i].reachable)
+		degrade(k, "cloud", c->name, &k->failures[i], k->clouds[i].last_failure_at_ms);
+}
+
+static size_t look_at_pool(struct app *a)
+{
+	struct app_look *k = a->look;
+	struct pool_stats s;
+	size_t n = 0;
+
+	while (n < ORIGINS_MAX && pool_stats(a->pool, n, &s)) {
+		snprintf(k->origin_names[n], sizeof(k->origin_names[n]), "%s://%.250s:%u", s.scheme, s.host, s.port);
+		k->origins[n] = (struct daemon_origin){
+			.origin = k->origin_names[n], .account = s.group,
+			.protocol = s.version == HTTP_VERSION_2 ? "h2" : s.version ? "http/1.1" : "",
+			.connections = s.conns, .connecting = s.dialing, .streams = s.streams,
+			.queued = s.queued, .calls = s.requests, .failures = s.dial_failures + s.pings_lost,
+			.held_down_until_ms = wall_of(a, s.hold_until_ms),
+		};
+		n++;
+	}
+	return n;
+}
+
+static void look_at_store(struct app *a, struct daemon_store *ret, const struct life_counts *life)
+{
+	struct app_look *k = a->look;
+	struct statvfs fs;
+	struct stat st;
+
+	snprintf(k->db_path, sizeof(k->db_path), "%s/agentboxd.db", a->state_dir);
+	*ret = (struct daemon_store){ .path = k->db_path,
+				      .schema = (uint32_t)a->store_report.schema_known,
+				      .open_intents = life->intents,
+				      .writable = status_ok(&life->store) };
+	if (stat(k->db_path, &st) == 0)
+		ret->bytes = (uint64_t)st.st_size;
+	if (statvfs(a->state_dir, &fs) == 0)
+		ret->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+	if (!status_ok(&life->store))
+		degrade(k, "store", "", &k->store_health, clock_wall_ms());
+}
+
+static void look(void *user, const struct principal *who, struct daemon_facts *ret)
+{
+	static const char *const features[] = { "local", "reflection" };
+	struct app *a = user;
+	struct app_look *k = a->look;
+	uid_t uid = who->admin ? (uid_t)-1 : who->uid;
+	struct commands_counts commands;
+	struct localrun_info local = { 0 };
+	struct life_counts life;
+
+	k->n_degraded = 0;
+	life_count(a->life, uid, &life);
+	k->store_health = life.store;
+	commands_count(a->commands, uid, &commands);
+	for (size_t i = 0; i < a->n_accounts; i++)
+		look_at_cloud(a, i, &life);
+	*ret = (struct daemon_facts){
+		.features = features, .n_features = ARRAY_SIZE(features),
+		.socket = a->socket_path, .state_dir = a->state_dir, .host_id = store_host_id(a->store),
+		.user_mode = a->user_mode, .draining = a->drain_until_ms != 0,
+		.started_at_ms = a->started_at_ms, .uptime_ms = clock_boot_ms() - a->started_boot_ms,
+		.identity = DAEMON_IDENTITY_CONNECTION,
+		.clouds = k->clouds, .n_clouds = a->n_accounts,
+		.pool = k->origins, .n_pool = look_at_pool(a),
+		.running = life.running, .paused = life.paused, .changing = life.other,
+		.commands = commands.running, .spool_bytes = commands.spool_used,
+		.is_local = a->local != NULL, .local_address = "", .local_ca_file = "",
+	};
+	look_at_store(a, &ret->store, &life);
+	if (a->local) {
+		localrun_look(a->local, &local);
+		ret->local_address = local.address;
+		ret->local_ca_file = local.ca_file;
+		ret->local_pid = local.pid;
+	}
+	ret->degraded = k->degraded;
+	ret->n_degraded = k->n_degraded;
+}
+
+/* --- Config --- */
+
+static bool file_changed(const struct app *a)
+{
+	char *now;
+	bool changed;
+
+	if (str_is_empty(a->conf_file))
+		return false;
+	if (fd_read_file(AT_FDCWD, a->conf_file, CONFIG_MAX_BYTES, &now, NULL) < 0)
+		return true;
+	changed = !a->conf_text || !str_eq(now, a->conf_text);
+	free(now);
+	return changed;
+}
+
+/* A proxy may hold a password; nothing else in the table is a secret, keys are files. */
+static bool is_secret(const struct conf_row *row)
+{
+	return str_eq(row->key->key, "proxy") && strchr(row->value, '@');
+}
+
+static void config(void *user, struct daemon_config *ret)
+{
+	struct app *a = user;
+	struct app_look *k = a->look;
+	struct conf_row row;
+
+	for (size_t i = 0; i < k->n_rows && conf_row(a->conf, i, &row); i++) {
+		snprintf(k->row_sections[i], sizeof(k->row_sections[i]), "%s%s%s", row.key->section,
+			 row.instance ? " " : "", row.instance ? row.instance : "");
+		k->row_values[i] = row.value;
+		k->rows[i] = (struct daemon_config_value){
+			.section = k->row_sections[i], .key = row.key->key,
+			.default_value = row.key->default_value, .values = &k->row_values[i],
+			.n_values = row.value[0] ? 1 : 0,
+			.origin = (enum daemon_config_origin)row.origin,
+			.reloadable = row.key->reloadable, .secret = is_secret(&row), .line = row.line,
+		};
+	}
+	*ret = (struct daemon_config){ .values = k->rows, .n_values = k->n_rows, .file = a->conf_file,
+				       .file_changed = file_changed(a), .loaded_at_ms = a->started_at_ms };
+}
+
+/* --- StopLocal --- */
+
+struct stopping {
+	struct app *app;
+	struct localrun_stop *stop;
+	uint32_t killed;
+	daemon_stopped_fn *done;
+	void *user;
+};
+
+static void on_stopped(void *user, const struct status *st, bool was_running)
+{
+	struct stopping *s = user;
+	struct stopping copy = *s;
+
+	free(s);
+	copy.done(copy.user, st, was_running ? copy.killed : 0, was_running);
+}
+
+static void *stop_local(void *user, uint64_t deadline_ms, daemon_stopped_fn *done, void *done_user)
+{
+	struct app *a = user;
+	struct stopping *s = calloc(1, sizeof(*s));
+	struct life_counts counts;
+
+	if (!s)
+		return NULL;
+	life_count(a->life, (uid_t)-1, &counts);
+	s->app = a;
+	s->killed = counts.running;
+	s->done = done;
+	s->user = done_user;
+	if (localrun_stop(a->local, deadline_ms, on_stopped, s, &s->stop) < 0) {
+		free(s);
+		return NULL;
+	}
+	return s;
+}
+
+static void stop_local_cancel(void *user, void *op)
+{
+	struct stopping *s = op;
+
+	localrun_stop_cancel(s->stop);
+	free(s);
+}
+
+int app_look_new(struct app *a)
+{
+	struct app_look *k = calloc(1, sizeof(*k));
+	struct conf_row row;
+	int r;
+
+	a->look = k;
+	if (!k)
+		return -ENOMEM;
+	while (conf_row(a->conf, k->n_rows, &row))
+		k->n_rows++;
+	k->rows = calloc(k->n_rows + 1, sizeof(*k->rows));
+	k->row_values = calloc(k->n_rows + 1, sizeof(*k->row_values));
+	k->row_sections = calloc(k->n_rows + 1, sizeof(*k->row_sections));
+	if (!k->rows || !k->row_values || !k->row_sections)
+		return -ENOMEM;
+	if (!str_is_empty(a->conf_file)) {
+		r = fd_read_file(AT_FDCWD, a->conf_file, CONFIG_MAX_BYTES, &a->conf_text, NULL);
+		if (r < 0)
+			return r;
+	}
+	a->svc_daemon = (struct svc_daemon_options){ .look = look, .config = config, .user = a };
+	if (a->local) {
+		a->svc_daemon.stop_local = stop_local;
+		a->svc_daemon.stop_local_cancel = stop_local_cancel;
+	}
+	return svc_daemon_add(a->server, &a->svc_daemon);
+}
+
+void app_look_free(struct app *a)
+{
+	struct app_look *k = a->look;
+
+	if (!k)
+		return;
+	free(k->rows);
+	free(k->row_values);
+	free(k->row_sections);
+	free(k);
+	a->look = NULL;
+}
