@@ -225,7 +225,7 @@ static void answer_start(struct command *c, const struct status *st)
 		return;
 	c->start_op = NULL;
 	op->st = *st;
-	op_post(op);
+	cmd_op_post(op);
 }
 
 void command_finish(struct command *c)
@@ -687,7 +687,7 @@ int commands_start(struct commands *cs, const struct command_start *s, command_d
 					      .domain = (char *)"", .token = (char *)"",
 					      .version = (char *)"" };
 	struct command *c = command_new(cs, &nowhere, s->who->uid);
-	struct command_op *op = c ? op_new(cs, OP_START, c, user) : NULL;
+	struct command_op *op = c ? cmd_op_new(cs, OP_START, c, user) : NULL;
 	uint64_t limit = s->spool_limit ? MIN(s->spool_limit, cs->o.spool_per_command)
 					: cs->o.spool_per_command;
 	int r = -ENOMEM;
@@ -705,7 +705,7 @@ int commands_start(struct commands *cs, const struct command_start *s, command_d
 	if (r < 0) {
 		if (c)
 			c->start_op = NULL;
-		op_free(op);
+		cmd_op_free(op);
 		if (c)
 			command_forget(c);
 		return r;

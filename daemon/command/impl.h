@@ -146,10 +146,10 @@ void where_fini(struct where *w);
 /* Borrowed view for one envd call. */
 struct envd_target where_target(const struct where *w, const char *user, uint64_t deadline_ms);
 
-struct command_op *op_new(struct commands *cs, enum op_kind kind, struct command *c, void *user);
-struct command_op *op_free(struct command_op *op);
+struct command_op *cmd_op_new(struct commands *cs, enum op_kind kind, struct command *c, void *user);
+struct command_op *cmd_op_free(struct command_op *op);
 /* Answers from the loop, with op->st, by the kind's own rule. */
-void op_post(struct command_op *op);
+void cmd_op_post(struct command_op *op);
 
 struct command *command_new(struct commands *cs, const struct where *w, uid_t uid);
 int command_launch(struct command *c);		/* the start, or a foreign one's attach */

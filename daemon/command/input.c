@@ -55,13 +55,13 @@ static void on_sent(struct envd_result *r, void *user)
 		status_set(&op->st, R_PROCESS_STDIN_CLOSED, "the command does not take input: %s",
 			   r->status.text);
 	}
-	op_post(op);
+	cmd_op_post(op);
 }
 
 int command_input_send(struct command *c, uint64_t offset, const void *p, size_t n,
 		       uint64_t deadline_ms, command_input_fn *done, void *user, struct command_op **ret)
 {
-	struct command_op *op = op_new(c->cs, OP_INPUT, c, user);
+	struct command_op *op = cmd_op_new(c->cs, OP_INPUT, c, user);
 	struct envd_target target = where_target(&c->at, NULL, deadline_ms);
 	uint64_t skip;
 
@@ -70,18 +70,18 @@ int command_input_send(struct command *c, uint64_t offset, const void *p, size_t
 	op->input = done;
 	*ret = op;
 	if (!check_open(c, &op->st)) {
-		op_post(op);
+		cmd_op_post(op);
 		return 0;
 	}
 	if (offset > c->input_accepted) {
 		status_set(&op->st, R_INPUT_OFFSET, "offset: %llu is beyond the %llu bytes taken so far",
 			   (unsigned long long)offset, (unsigned long long)c->input_accepted);
-		op_post(op);
+		cmd_op_post(op);
 		return 0;
 	}
 	skip = MIN(c->input_accepted - offset, (uint64_t)n);
 	if (skip == n) {
-		op_post(op);
+		cmd_op_post(op);
 		return 0;
 	}
 	op->from = c->input_accepted;
@@ -89,7 +89,7 @@ int command_input_send(struct command *c, uint64_t offset, const void *p, size_t
 	op->call = envd_send_input(&target, c->pid, false, (const uint8_t *)p + skip, n - (size_t)skip,
 				   on_sent, op);
 	if (!op->call) {
-		op_free(op);
+		cmd_op_free(op);
 		return -ENOMEM;
 	}
 	return 0;
@@ -103,13 +103,13 @@ static void on_ended(struct envd_result *r, void *user)
 	op->st = r->status;
 	if (r->cls == ENVD_OK)
 		op->c->input_ended = true;
-	op_post(op);
+	cmd_op_post(op);
 }
 
 int command_input_end(struct command *c, uint64_t deadline_ms, command_input_fn *done, void *user,
 		      struct command_op **ret)
 {
-	struct command_op *op = op_new(c->cs, OP_INPUT, c, user);
+	struct command_op *op = cmd_op_new(c->cs, OP_INPUT, c, user);
 	struct envd_target target = where_target(&c->at, NULL, deadline_ms);
 
 	if (!op)
@@ -117,12 +117,12 @@ int command_input_end(struct command *c, uint64_t deadline_ms, command_input_fn 
 	op->input = done;
 	*ret = op;
 	if (c->input_ended || !check_open(c, &op->st)) {
-		op_post(op);
+		cmd_op_post(op);
 		return 0;
 	}
 	op->call = envd_close_stdin(&target, c->pid, on_ended, op);
 	if (!op->call) {
-		op_free(op);
+		cmd_op_free(op);
 		return -ENOMEM;
 	}
 	return 0;

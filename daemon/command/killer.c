@@ -85,7 +85,7 @@ void killer_free(struct killer *k)
 	envd_stream_free(k->stream);
 	envd_call_cancel(k->fallback);
 	while (!list_is_empty(&k->waiters))
-		op_free(list_entry(k->waiters.next, struct command_op, node));
+		cmd_op_free(list_entry(k->waiters.next, struct command_op, node));
 	buf_fini(&k->out);
 	free(k);
 }
@@ -121,7 +121,7 @@ static void finish(struct killer *k)
 
 		list_del(&op->node);
 		op->killed(op->user, &k->st, true, k->survivors, k->n_survivors);
-		op_free(op);
+		cmd_op_free(op);
 	}
 	command_unref(c);
 }
@@ -241,15 +241,15 @@ void command_end_now(struct command *c)
 
 int command_kill(struct command *c, command_killed_fn *done, void *user, struct command_op **ret)
 {
-	struct command_op *op = op_new(c->cs, OP_KILL, c, user);
+	struct command_op *op = cmd_op_new(c->cs, OP_KILL, c, user);
 
 	if (!op)
 		return -ENOMEM;
 	op->killed = done;
 	if (c->state >= CMD_ENDING && !(c->killer && !c->killer->done)) {
-		op_post(op);
+		cmd_op_post(op);
 	} else if (c->state < CMD_ENDING && want_killer(c) < 0) {
-		op_free(op);
+		cmd_op_free(op);
 		return -ENOMEM;
 	} else {
 		list_del(&op->node);
@@ -279,7 +279,7 @@ static void on_signal_news(struct envd_stream *s, void *user)
 		default:
 			continue;
 		}
-		op_post(op);
+		cmd_op_post(op);
 		return;
 	}
 }
@@ -288,7 +288,7 @@ int command_signal(struct command *c, int signo, uint64_t deadline_ms, command_k
 		   void *user, struct command_op **ret)
 {
 	static const char text[] = "kill -s \"$2\" \"$1\" 2>/dev/null";
-	struct command_op *op = op_new(c->cs, OP_SIGNAL, c, user);
+	struct command_op *op = cmd_op_new(c->cs, OP_SIGNAL, c, user);
 	struct envd_target target = where_target(&c->at, "root", deadline_ms);
 	char pid[16];
 	const char *args[] = { "-c", text, "sh", pid, signo == 9 ? "KILL" : "TERM" };
@@ -300,11 +300,11 @@ int command_signal(struct command *c, int signo, uint64_t deadline_ms, command_k
 	op->killed = done;
 	snprintf(pid, sizeof(pid), "%u", c->pid);
 	if (c->state >= CMD_ENDING) {
-		op_post(op);
+		cmd_op_post(op);
 	} else {
 		op->stream = envd_start(&target, &start, on_signal_news, op);
 		if (!op->stream) {
-			op_free(op);
+			cmd_op_free(op);
 			return -ENOMEM;
 		}
 	}

@@ -89,10 +89,10 @@ static void answer_now(struct defer *d, void *user)
 		break;
 	}
 	list_init(&op->node);
-	op_free(op);
+	cmd_op_free(op);
 }
 
-struct command_op *op_new(struct commands *cs, enum op_kind kind, struct command *c, void *user)
+struct command_op *cmd_op_new(struct commands *cs, enum op_kind kind, struct command *c, void *user)
 {
 	struct command_op *op = calloc(1, sizeof(*op));
 
@@ -107,7 +107,7 @@ struct command_op *op_new(struct commands *cs, enum op_kind kind, struct command
 	return op;
 }
 
-struct command_op *op_free(struct command_op *op)
+struct command_op *cmd_op_free(struct command_op *op)
 {
 	if (!op)
 		return NULL;
@@ -122,7 +122,7 @@ struct command_op *op_free(struct command_op *op)
 	return NULL;
 }
 
-void op_post(struct command_op *op)
+void cmd_op_post(struct command_op *op)
 {
 	defer_post(&op->answer);
 }
@@ -144,7 +144,7 @@ void command_op_cancel(struct command_op *op, bool end_it)
 				command_end_now(c);
 		}
 	}
-	op_free(op);
+	cmd_op_free(op);
 }
 
 /* --- the table --- */
@@ -236,7 +236,7 @@ struct commands *commands_free(struct commands *cs)
 	if (!cs)
 		return NULL;
 	while (!list_is_empty(&cs->ops))
-		op_free(list_entry(cs->ops.next, struct command_op, node));
+		cmd_op_free(list_entry(cs->ops.next, struct command_op, node));
 	while (!list_is_empty(&cs->all)) {
 		struct command *c = list_entry(cs->all.next, struct command, node);
 
@@ -322,19 +322,19 @@ static void on_find_resolved(void *user, const struct status *st, const struct l
 	op->life = NULL;
 	op->st = *st;
 	if (!status_ok(st)) {
-		op_post(op);
+		cmd_op_post(op);
 		return;
 	}
 	if (where_copy(&w, t) < 0) {
 		status_errno(&op->st, ENOMEM, "finding a command");
-		op_post(op);
+		cmd_op_post(op);
 		return;
 	}
 	c = find_running(op->cs, &w, op->pid);
 	if (c && c->state != CMD_STARTING) {
 		where_fini(&w);
 		op->c = command_ref(c);
-		op_post(op);
+		cmd_op_post(op);
 		return;
 	}
 	/* Somebody else's: a command of ours from now on, without what came before. */
@@ -342,7 +342,7 @@ static void on_find_resolved(void *user, const struct status *st, const struct l
 	where_fini(&w);
 	if (!c) {
 		status_errno(&op->st, ENOMEM, "finding a command");
-		op_post(op);
+		cmd_op_post(op);
 		return;
 	}
 	c->foreign = true;
@@ -352,7 +352,7 @@ static void on_find_resolved(void *user, const struct status *st, const struct l
 	op->c = command_ref(c);
 	if (command_launch(c) < 0) {
 		status_errno(&op->st, ENOMEM, "finding a command");
-		op_post(op);
+		cmd_op_post(op);
 	}
 }
 
@@ -360,7 +360,7 @@ int commands_find_pid(struct commands *cs, const struct principal *who, const ch
 		      uint32_t pid, uint64_t deadline_ms, command_done_fn *done, void *user,
 		      struct command_op **ret)
 {
-	struct command_op *op = op_new(cs, OP_FIND, NULL, user);
+	struct command_op *op = cmd_op_new(cs, OP_FIND, NULL, user);
 	int r;
 
 	if (!op)
@@ -370,7 +370,7 @@ int commands_find_pid(struct commands *cs, const struct principal *who, const ch
 	op->uid = who->uid;
 	r = life_resolve(cs->o.life, who, sandbox, deadline_ms, on_find_resolved, op, &op->life);
 	if (r < 0) {
-		op_free(op);
+		cmd_op_free(op);
 		return r;
 	}
 	*ret = op;
@@ -459,7 +459,7 @@ static void answer_list(struct command_op *op, const struct envd_result *process
 		qsort(l.v, l.n, sizeof(*l.v), newest_first);
 	op->list(op->user, &op->st, r < 0 ? NULL : l.v, r < 0 ? 0 : l.n);
 	free(l.v);
-	op_free(op);
+	cmd_op_free(op);
 }
 
 static void on_processes(struct envd_result *r, void *user)
@@ -471,7 +471,7 @@ static void on_processes(struct envd_result *r, void *user)
 	if (r->cls == ENVD_OK)
 		answer_list(op, r);
 	else
-		op_post(op);
+		cmd_op_post(op);
 }
 
 static void on_list_resolved(void *user, const struct status *st, const struct life_target *t)
@@ -482,26 +482,26 @@ static void on_list_resolved(void *user, const struct status *st, const struct l
 	op->life = NULL;
 	op->st = *st;
 	if (!status_ok(st)) {
-		op_post(op);
+		cmd_op_post(op);
 		return;
 	}
 	if (where_copy(&op->at, t) < 0) {
 		status_errno(&op->st, ENOMEM, "listing commands");
-		op_post(op);
+		cmd_op_post(op);
 		return;
 	}
 	target = where_target(&op->at, NULL, op->deadline_ms);
 	op->call = envd_process_list(&target, on_processes, op);
 	if (!op->call) {
 		status_errno(&op->st, ENOMEM, "listing commands");
-		op_post(op);
+		cmd_op_post(op);
 	}
 }
 
 int commands_list(struct commands *cs, const struct principal *who, const char *sandbox, bool ended,
 		  uint64_t deadline_ms, command_list_fn *done, void *user, struct command_op **ret)
 {
-	struct command_op *op = op_new(cs, OP_LIST, NULL, user);
+	struct command_op *op = cmd_op_new(cs, OP_LIST, NULL, user);
 	int r;
 
 	if (!op)
@@ -513,7 +513,7 @@ int commands_list(struct commands *cs, const struct principal *who, const char *
 	op->deadline_ms = deadline_ms;
 	r = life_resolve(cs->o.life, who, sandbox, deadline_ms, on_list_resolved, op, &op->life);
 	if (r < 0) {
-		op_free(op);
+		cmd_op_free(op);
 		return r;
 	}
 	*ret = op;
