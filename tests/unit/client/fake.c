@@ -256,18 +256,34 @@ static uint64_t number_after(const char *s, const char *prefix, bool *ret_is)
 
 static void on_run(struct call *c, const Agentbox__V1__StartCommandRequest *req)
 {
+	const char *what;
 	bool flood;
 
-	event(c, AGENTBOX__V1__COMMAND_EVENT__EVENT_HEARTBEAT, NULL, 0);
-	event(c, AGENTBOX__V1__COMMAND_EVENT__EVENT_STARTED, NULL, 0);
-	if (str_eq(req->shell, "cat")) {
+	if (!req->pty) {
+		event(c, AGENTBOX__V1__COMMAND_EVENT__EVENT_HEARTBEAT, NULL, 0);
+		event(c, AGENTBOX__V1__COMMAND_EVENT__EVENT_STARTED, NULL, 0);
+	}
+	if (req->what_case == AGENTBOX__V1__START_COMMAND_REQUEST__WHAT_ARGV)
+		what = req->argv->args[0];
+	else
+		what = req->shell;
+	sv.stdin_bytes = 0;
+	if (str_eq(what, "hang")) {
+		sv.cat = c;
+		return;
+	}
+	if (str_eq(what, "tty")) {
+		finish(c, CODE_FAILED_PRECONDITION, "terminals are not there yet", NULL, 0);
+		return;
+	}
+	if (str_eq(what, "cat")) {
 		must(req->stdin);
 		sv.cat = c;
 		return;
 	}
-	c->left = number_after(req->shell, "flood:", &flood);
+	c->left = number_after(what, "flood:", &flood);
 	if (!flood)
-		c->left = number_after(req->shell, "cut:", &c->cut);
+		c->left = number_after(what, "cut:", &c->cut);
 	must(flood || c->cut);
 	pour(c);
 }
@@ -352,6 +368,21 @@ static void on_input(struct call *c, const Agentbox__V1__SendInputRequest *req)
 	}
 }
 
+/* Ends what hangs. */
+static void on_kill_command(struct call *c)
+{
+	Agentbox__V1__KillCommandResponse r = AGENTBOX__V1__KILL_COMMAND_RESPONSE__INIT;
+
+	r.found = sv.cat != NULL;
+	if (sv.cat) {
+		event(sv.cat, AGENTBOX__V1__COMMAND_EVENT__EVENT_OUTPUT, "bye\n", 4);
+		event(sv.cat, AGENTBOX__V1__COMMAND_EVENT__EVENT_EXITED, NULL, 0);
+		finish(sv.cat, CODE_OK, "", NULL, 0);
+		sv.cat = NULL;
+	}
+	answer(c, &r.base);
+}
+
 static void on_status(struct call *c)
 {
 	Agentbox__V1__StatusResponse r = AGENTBOX__V1__STATUS_RESPONSE__INIT;
@@ -376,6 +407,7 @@ static const struct {
 	{ "/agentbox.v1.FileService/Read", &agentbox__v1__read_file_request__descriptor },
 	{ "/agentbox.v1.FileService/Write", &agentbox__v1__write_file_request__descriptor },
 	{ "/agentbox.v1.DaemonService/Status", &agentbox__v1__status_request__descriptor },
+	{ "/agentbox.v1.CommandService/Kill", &agentbox__v1__kill_command_request__descriptor },
 };
 
 static void on_message(struct call *c, ProtobufCMessage *m)
@@ -394,8 +426,10 @@ static void on_message(struct call *c, ProtobufCMessage *m)
 		on_read(c, (Agentbox__V1__ReadFileRequest *)m);
 	else if (str_eq(c->path, methods[5].path))
 		on_write(c, (Agentbox__V1__WriteFileRequest *)m);
-	else
+	else if (str_eq(c->path, methods[6].path))
 		on_status(c);
+	else
+		on_kill_command(c);
 }
 
 static void take(struct call *c)

@@ -9,7 +9,8 @@
  *	Get "refuse:N"  RST_STREAM(REFUSED_STREAM), N times per process, then answers
  *	Get other       a sandbox of that id           Kill "die"    the daemon ends
  *	Run             shell "flood:N" N bytes on stdout, exit 7; "cut:N" the daemon ends after N;
- *	                "cat" says what came in by SendInput, at its end
+ *	                "cat" says what came in by SendInput, at its end; "hang" ends by Command Kill,
+ *	                saying "bye"; "tty" is refused. With argv, its first word counts
  *	Read            path "size:N", "cut:N" (no end), "missing"
  *	Write           path "stall" takes nothing, "refuse" answers early, "broken" refuses the file
  *	Status          what the daemon saw: see fake_status in fake.c

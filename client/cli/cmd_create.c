@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* agentboxctl create */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/out.h"
+
+static const struct opt opts[] = {
+	OPT('t', "template", OPT_TEXT, template_name, "T", "name or id of a template or snapshot (base)"),
+	OPT(0, "timeout", OPT_SPAN, timeout_ms, "D", "its life from now (5m)"),
+	OPT('m', "metadata", OPT_PAIR, metadata, "K=V", "a mark to find it by; may be repeated"),
+	OPT('e', "env", OPT_PAIR, envs, "K=V", "in the environment of all it runs; may be repeated"),
+	OPT(0, "name", OPT_TEXT, name, "N", "get or create the sandbox of this name"),
+	OPT(0, "request-id", OPT_TEXT, request_id, "R", "the same id never creates twice"),
+};
+
+static int run(struct cli *cli)
+{
+	const struct args *a = &cli->args;
+	const struct ab_sandbox_create_options o = {
+		.request_id = a->request_id,
+		.template_name = a->template_name,
+		.sandbox_timeout_ms = a->timeout_ms,
+		.metadata = a->metadata.v,
+		.n_metadata = a->metadata.n,
+		.envs = a->envs.v,
+		.n_envs = a->envs.n,
+		.name = a->name,
+	};
+	struct ab_call *call;
+	struct ab_sandbox *sb;
+	int r = ab_sandbox_create_start(cli->client, &o, NULL, &call);
+
+	if (r < 0) {
+		say(cli, "%s", strerror(-r));
+		return EXIT_ERROR;
+	}
+	if (ab_call_wait(call)) {
+		const struct ab_error *e = ab_call_error(call);
+
+		r = fail(cli, e);
+		if (!strcmp(e->reason, "OUTCOME_UNKNOWN"))
+			say(cli, "the same command with --request-id %s finds out", ab_call_request_id(call));
+		ab_call_free(call);
+		return r;
+	}
+	sb = ab_call_take(call);
+	if (a->json) {
+		print_sandbox(cli, sb);
+	} else {
+		if (*sb->warning)
+			say(cli, "warning: %s", sb->warning);
+		puts(sb->id);
+	}
+	ab_free(sb);
+	ab_call_free(call);
+	return EXIT_OK;
+}
+
+const struct command cmd_create = {
+	.name = "create",
+	.words = "",
+	.help = "Creates a sandbox and prints its id.",
+	.opts = opts,
+	.n_opts = ARRAY_SIZE(opts),
+	.run = run,
+};

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * agentboxctl exec: one loop over the daemon, the two outputs, the input and signals. Invariants: an
+ * event is taken from the stream only when the one before has been written, so a slow reader holds
+ * the command, not memory; the exit code is the command's only if the daemon stated it.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/sig.h"
+#include "client/cli/sink.h"
+#include "client/cli/term.h"
+
+#define INPUT_BYTES (64u * 1024)
+
+static const struct opt opts[] = {
+	OPT('i', "interactive", OPT_FLAG, interactive, NULL, "pass standard input on"),
+	OPT('t', "tty", OPT_FLAG, tty, NULL, "give it a terminal"),
+	OPT('u', "user", OPT_TEXT, user, "USER", "user inside the sandbox"),
+	OPT('w', "workdir", OPT_TEXT, dir, "DIR", "directory it starts in"),
+	OPT('e', "env", OPT_PAIR, envs, "K=V", "in its environment; may be repeated"),
+	OPT(0, "timeout", OPT_SPAN, timeout_ms, "D", "end it after this time, with exit code 124"),
+};
+
+struct exec {
+	struct cli *cli;
+	struct ab_call *stream;		/* run, or attach after the connection broke */
+	struct ab_call *input, *kill;
+	int sig_fd;
+	int signo;			/* that ended us, 0 = none */
+	struct term term;
+	struct sink out, err;
+
+	const char *pending;		/* of the event in hand, not written yet */
+	size_t n_pending;
+	struct sink *pending_to;
+	int write_error;
+
+	char *command_id;		/* once it started */
+	uint64_t offsets[4];		/* next byte by stream, to go on from */
+	bool heard;			/* this stream said something */
+	bool done;
+	int exit_code;
+
+	char *in;			/* INPUT_BYTES */
+	size_t in_at, in_n;
+	bool in_eof;
+};
+
+/* --- output --- */
+
+/* Writes what can be written. true: nothing is pending. */
+static bool push(struct exec *x)
+{
+	while (x->n_pending) {
+		ssize_t n = sink_write(x->pending_to, x->pending, x->n_pending);
+
+		if (n == 0)
+			return false;
+		if (n < 0) {
+			x->write_error = (int)-n;
+			x->n_pending = 0;
+			return true;
+		}
+		x->pending += n;
+		x->n_pending -= (size_t)n;
+	}
+	return true;
+}
+
+static int signal_by_name(const char *name)
+{
+	if (!strncmp(name, "SIG", 3))
+		name += 3;
+	for (int i = 1; i < NSIG; i++) {
+		const char *abbrev = sigabbrev_np(i);
+
+		if (abbrev && !strcmp(abbrev, name))
+			return i;
+	}
+	return 0;
+}
+
+static int code_of(const struct exec *x, const struct ab_command_result *r)
+{
+	int signo;
+
+	if (x->signo)
+		return 128 + x->signo;
+	if (r->timed_out)
+		return EXIT_TIMED_OUT;
+	switch (r->outcome) {
+	case AB_EXITED:
+		/* a parent sees 8 bits; what they would turn into 0 is not success */
+		return r->exit_code && !(r->exit_code & 0xff) ? 255 : r->exit_code & 0xff;
+	case AB_SIGNALED:
+		signo = signal_by_name(r->signal);
+		return signo ? 128 + signo : 255;
+	case AB_NOT_STARTED:
+		return EXIT_FAILED;
+	default:
+		return EXIT_UNKNOWN;
+	}
+}
+
+static void on_exited(struct exec *x, const struct ab_command_result *r)
+{
+	x->done = true;
+	x->exit_code = code_of(x, r);
+	if (r->outcome == AB_NOT_STARTED)
+		say(x->cli, "not started: %s%s%s%s", r->message, *r->reason ? " (" : "", r->reason,
+		    *r->reason ? ")" : "");
+	else if (r->outcome == AB_LOST || r->outcome == AB_OUTCOME_UNKNOWN)
+		say(x->cli, "how it ended is not known: %s%s%s%s", r->message, *r->reason ? " (" : "",
+		    r->reason, *r->reason ? ")" : "");
+	else if (r->timed_out)
+		say(x->cli, "ended by --timeout");
+	if (r->outcome != AB_NOT_STARTED && !r->output_complete)
+		say(x->cli, "warning: some of its output was lost");
+	for (size_t i = 0; i < r->n_survivors; i++)
+		say(x->cli, "warning: process %u of it is still running", r->survivors[i]);
+}
+
+static void on_started(struct exec *x, const struct ab_command *c)
+{
+	const struct args *a = &x->cli->args;
+	const struct ab_command_ref ref = { .command_id = c->command_id };
+
+	if (x->command_id)
+		return;		/* an attach says it again */
+	x->command_id = strdup(c->command_id);
+	if (!x->command_id)
+		return;
+	if (a->interactive && ab_command_input_start(x->cli->client, &ref, 0, NULL, &x->input) < 0)
+		say(x->cli, "warning: standard input is not passed on: out of memory");
+	if (a->tty && a->interactive)
+		term_set_raw(&x->term);
+}
+
+static void on_output(struct exec *x, const struct ab_command_event *ev)
+{
+	if ((unsigned)ev->stream < ARRAY_SIZE(x->offsets))
+		x->offsets[ev->stream] = ev->offset + ev->size;
+	x->pending = ev->data;
+	x->n_pending = (size_t)ev->size;
+	x->pending_to = ev->stream == AB_STDERR ? &x->err : &x->out;
+}
+
+static void on_gap(struct exec *x, const struct ab_command_event *ev)
+{
+	const char *name = ev->stream == AB_STDERR ? "error output" : "output";
+
+	if (ev->size_known)
+		say(x->cli, "warning: %llu bytes of %s are lost (%s)", (unsigned long long)ev->size, name,
+		    ev->reason);
+	else
+		say(x->cli, "warning: some %s is lost (%s)", name, ev->reason);
+}
+
+/* Takes events until one has to be written. */
+static void take_events(struct exec *x)
+{
+	struct ab_command_event ev;
+
+	while (push(x) && !x->write_error && ab_command_next(x->stream, &ev)) {
+		x->heard = true;
+		if (ev.type == AB_EVENT_STARTED)
+			on_started(x, ev.command);
+		else if (ev.type == AB_EVENT_OUTPUT)
+			on_output(x, &ev);
+		else if (ev.type == AB_EVENT_GAP)
+			on_gap(x, &ev);
+		else if (ev.type == AB_EVENT_EXITED)
+			on_exited(x, ev.result);
+	}
+}
+
+/* --- input --- */
+
+static void input_end(struct exec *x)
+{
+	const struct ab_error *e = ab_call_error(x->input);
+
+	/* a command that ends or closes its input early has every right to */
+	if (e && strcmp(e->reason, "PROCESS_STDIN_CLOSED") != 0 &&
+	    strcmp(e->reason, "PROCESS_NOT_FOUND") != 0)
+		say(x->cli, "warning: standard input is cut: %s", e->message);
+	ab_call_free(x->input);
+	x->input = NULL;
+}
+
+static void input_push(struct exec *x)
+{
+	if (!x->input)
+		return;
+	while (x->in_n) {
+		ptrdiff_t n = ab_input_put(x->input, x->in + x->in_at, x->in_n);
+
+		if (n <= 0)
+			break;
+		x->in_at += (size_t)n;
+		x->in_n -= (size_t)n;
+	}
+	if (x->in_eof && !x->in_n)
+		(void)ab_input_finish(x->input, !x->cli->args.tty);
+	if (ab_call_is_done(x->input))
+		input_end(x);
+}
+
+static void input_read(struct exec *x)
+{
+	ssize_t n = read(STDIN_FILENO, x->in, INPUT_BYTES);
+
+	if (n < 0 && (errno == EINTR || errno == EAGAIN))
+		return;
+	if (n < 0)
+		say(x->cli, "warning: cannot read standard input: %s", strerror(errno));
+	x->in_eof = n <= 0;
+	x->in_at = 0;
+	x->in_n = n > 0 ? (size_t)n : 0;
+}
+
+/* --- the end of the stream, and of us --- */
+
+/* The connection broke, the command may well live: go on where we were. */
+static bool attach_again(struct exec *x)
+{
+	const struct ab_error *e = ab_call_error(x->stream);
+	const struct ab_command_ref ref = { .command_id = x->command_id };
+	const struct ab_attach_options o = {
+		.stdout_offset = x->offsets[AB_STDOUT],
+		.stderr_offset = x->offsets[AB_STDERR],
+		.pty_offset = x->offsets[AB_PTY],
+	};
+	struct ab_call *stream;
+
+	if (!e->local || e->status != AB_UNAVAILABLE || !x->command_id || !x->heard)
+		return false;
+	if (ab_command_attach_start(x->cli->client, &ref, &o, NULL, &stream) < 0)
+		return false;
+	ab_call_free(x->stream);
+	x->stream = stream;
+	x->heard = false;
+	return true;
+}
+
+static void on_stream_end(struct exec *x)
+{
+	const struct ab_error *e = ab_call_error(x->stream);
+
+	if (x->done || x->signo) {
+		x->done = true;
+		return;
+	}
+	if (e && attach_again(x))
+		return;
+	x->done = true;
+	if (!e)
+		return;		/* cannot be: without an end it has an error */
+	(void)fail(x->cli, e);
+	x->exit_code = x->command_id || !strcmp(e->reason, "OUTCOME_UNKNOWN") ? EXIT_UNKNOWN
+									      : EXIT_FAILED;
+	if (x->exit_code == EXIT_UNKNOWN)
+		say(x->cli, "what became of the command is not known");
+}
+
+/* The first asks the command to end, and what it still says is passed on; the second one leaves. */
+static void on_signal(struct exec *x, int signo)
+{
+	const struct ab_command_ref ref = { .command_id = x->command_id };
+	bool again = x->signo != 0;
+
+	x->signo = signo;
+	x->exit_code = 128 + signo;
+	if (!again && x->command_id && !x->done &&
+	    ab_command_kill_start(x->cli->client, &ref, NULL, &x->kill) == 0)
+		return;
+	ab_call_cancel(x->stream);
+	x->done = true;
+	x->n_pending = 0;
+}
+
+static void wait_and_serve(struct exec *x)
+{
+	struct ab_client *c = x->cli->client;
+	bool want_input = x->input && !x->in_n && !x->in_eof;
+	struct pollfd p[4] = {
+		{ .fd = ab_fd(c), .events = (short)ab_events(c) },
+		{ .fd = x->sig_fd, .events = POLLIN },
+		{ .fd = x->n_pending ? x->pending_to->fd : -1, .events = POLLOUT },
+		{ .fd = want_input ? STDIN_FILENO : -1, .events = POLLIN },
+	};
+	int signo;
+
+	if (poll(p, ARRAY_SIZE(p), ab_timeout(c)) < 0 && errno != EINTR)
+		return;
+	if (p[3].revents)
+		input_read(x);
+	if (p[1].revents && (signo = sig_take(x->sig_fd)))
+		on_signal(x, signo);
+	(void)ab_process(c);
+}
+
+static void loop(struct exec *x)
+{
+	while (!x->done || x->n_pending) {
+		if (!x->done)
+			take_events(x);
+		else
+			(void)push(x);
+		if (x->write_error)
+			return;
+		if (!x->n_pending && ab_call_is_done(x->stream))
+			on_stream_end(x);
+		if (x->kill && ab_call_is_done(x->kill) && ab_call_status(x->kill)) {
+			ab_call_cancel(x->stream);	/* cannot be asked to end: then this way */
+			x->done = true;
+		}
+		input_push(x);
+		if (!x->done || x->n_pending)
+			wait_and_serve(x);
+	}
+}
+
+static int start(struct exec *x)
+{
+	const struct args *a = &x->cli->args;
+	struct ab_command_options o = {
+		.sandbox = a->words[0],
+		.argv = a->n_rest ? (const char *const *)a->rest : (const char *const *)a->words + 1,
+		.envs = a->envs.v,
+		.n_envs = a->envs.n,
+		.cwd = a->dir,
+		.user = a->user,
+		.command_timeout_ms = a->timeout_ms,
+		.stdin_open = a->interactive,
+	};
+	int r;
+
+	if (a->tty)
+		term_size(&o.pty_cols, &o.pty_rows);
+	x->in = malloc(INPUT_BYTES);
+	x->sig_fd = sig_open();
+	r = !x->in ? -ENOMEM : x->sig_fd < 0 ? x->sig_fd : 0;
+	if (r == 0)
+		r = ab_command_run_start(x->cli->client, &o, NULL, &x->stream);
+	if (r < 0)
+		say(x->cli, "%s", strerror(-r));
+	return r;
+}
+
+static int run(struct cli *cli)
+{
+	struct exec x = { .cli = cli, .exit_code = EXIT_FAILED };
+	const struct args *a = &cli->args;
+
+	if (a->n_rest ? a->n_words != 1 : a->n_words < 2)
+		return usage(cli->command, "needs ID -- COMMAND [ARGUMENT…]");
+	sink_open(&x.out, STDOUT_FILENO);
+	sink_open(&x.err, STDERR_FILENO);
+	if (start(&x) == 0)
+		loop(&x);
+	term_restore(&x.term);
+	ab_call_free(x.input);
+	ab_call_free(x.kill);
+	ab_call_free(x.stream);		/* if it still runs, this kills it */
+	sink_close(&x.out);
+	sink_close(&x.err);
+	free(x.command_id);
+	free(x.in);
+	(void)close(x.sig_fd);
+	if (x.write_error == EPIPE)
+		sig_die(SIGPIPE);
+	if (x.write_error) {
+		say(cli, "cannot write the output: %s", strerror(x.write_error));
+		return EXIT_FAILED;
+	}
+	return x.exit_code;
+}
+
+const struct command cmd_exec = {
+	.name = "exec",
+	.words = "ID -- COMMAND [ARGUMENT…]",
+	.help = "Runs a command in a sandbox and ends as it ends.\n"
+		"Exit codes: the command's, or 128+n if signal n ended it; 124 --timeout ended it;\n"
+		"125 agentboxctl or the daemon failed; 126 what became of it is not known.",
+	.opts = opts,
+	.n_opts = ARRAY_SIZE(opts),
+	.min_words = 1,
+	.max_words = SIZE_MAX,
+	.takes_rest = true,
+	.no_json = true,
+	.fail_code = EXIT_FAILED,
+	.run = run,
+};

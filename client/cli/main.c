@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/* agentboxctl: finds the command, reads its options, connects, runs it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/out.h"
+
+static const struct command *const commands[] = {
+	&cmd_create, &cmd_ls, &cmd_get, &cmd_connect, &cmd_timeout, &cmd_kill,
+	&cmd_exec,   &cmd_ps, &cmd_cp,	&cmd_cat,     &cmd_status,  &cmd_local,
+};
+
+static const struct command *find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (!strcmp(commands[i]->name, name))
+			return commands[i];
+	return NULL;
+}
+
+static int print_overview(FILE *f)
+{
+	fputs("usage: agentboxctl [-s SOCKET] [--json] [--wait D] COMMAND …\n"
+	      "Sandboxes, through the local agentboxd.\n\n", f);
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		fprintf(f, "  %-9s %.*s\n", commands[i]->name, (int)strcspn(commands[i]->help, "\n"),
+			commands[i]->help);
+	fputs("\nagentboxctl COMMAND --help says more.\n", f);
+	return f == stdout ? EXIT_OK : EXIT_USAGE;
+}
+
+static int connect_and_run(struct cli *cli)
+{
+	const struct ab_client_options o = {
+		.socket = cli->args.socket,
+		.wait_ms = cli->args.wait_ms,
+		.user_agent = "agentboxctl",
+	};
+	const char *notice;
+	int r = ab_client_new(&o, &cli->client);
+
+	if (r < 0) {
+		say(cli, "%s", cli->args.socket && strlen(cli->args.socket) > 107
+				       ? "the path of the socket is longer than the 107 bytes it may have"
+				       : strerror(-r));
+		return cli->command->fail_code ? cli->command->fail_code : EXIT_ERROR;
+	}
+	r = ab_connect(cli->client) ? fail_client(cli) : EXIT_OK;
+	notice = ab_notice(cli->client);
+	if (notice)
+		say(cli, "%s", notice);
+	if (r == EXIT_OK)
+		r = cli->command->run(cli);
+	ab_client_free(cli->client);
+	if (r == EXIT_OK)
+		r = out_flush(cli);
+	else
+		(void)out_flush(cli);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct cli cli = { 0 };
+	int at = 1, r;
+
+	if (argc > 1 && !strcmp(argv[1], "--version")) {
+		printf("agentboxctl %s\n", ab_version());
+		return EXIT_OK;
+	}
+	r = opt_parse(NULL, argc, argv, &at, &cli.args);
+	if (r)
+		return r;
+	if (cli.args.help)
+		return print_overview(stdout);
+	if (at == argc)
+		return print_overview(stderr);
+	if (!strcmp(argv[at], "help"))
+		return print_overview(stdout);
+	cli.command = find(argv[at]);
+	if (!cli.command)
+		return usage(NULL, "unknown command '%s'", argv[at]);
+	at++;
+	r = opt_parse(cli.command, argc, argv, &at, &cli.args);
+	if (r == 0 && cli.args.help)
+		opt_print_help(cli.command);
+	else if (r == 0)
+		r = connect_and_run(&cli);
+	opt_free(&cli.args);
+	return r;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* Signals that ask us to end, as a descriptor. */
+#ifndef AB_CLIENT_CLI_SIG_H
+#define AB_CLIENT_CLI_SIG_H
+
+/* INT, TERM and HUP arrive on the descriptor from now on (those not ignored before), PIPE is
+ * ignored. -errno. */
+int sig_open(void);
+/* The next one, 0 if there is none. */
+int sig_take(int fd);
+/* Ends this process by that signal, so that whoever waits for it can tell. */
+void sig_die(int signo) __attribute__((noreturn));
+
+#endif
