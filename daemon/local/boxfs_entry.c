@@ -73,7 +73,7 @@ static void permissions(mode_t m, char ret[16])
 static void stored_owner(const char *path, const struct stat *st, uint32_t *ret_uid, uint32_t *ret_gid)
 {
 	char text[32];
-	ssize_t n = lgetxattr(path, BOX_OWNER_XATTR, text, sizeof(text) - 1);
+	ssize_t n = getxattr(path, BOX_OWNER_XATTR, text, sizeof(text) - 1);
 	unsigned uid, gid;
 
 	*ret_uid = *ret_gid = st->st_uid == 0 ? BOX_USER_ID : 0;
@@ -115,7 +115,7 @@ static size_t count_meta(const char *names, size_t n)
 /* Metadata that cannot be read is left out: the file system may have none. */
 static int read_meta(const char *path, struct described *d)
 {
-	ssize_t n = llistxattr(path, NULL, 0);
+	ssize_t n = listxattr(path, NULL, 0);
 	size_t count, used = 0;
 
 	if (n <= 0)
@@ -123,7 +123,7 @@ static int read_meta(const char *path, struct described *d)
 	d->names = malloc(NAMES_MAX);
 	if (!d->names)
 		return -ENOMEM;
-	n = llistxattr(path, d->names, NAMES_MAX - 1);
+	n = listxattr(path, d->names, NAMES_MAX - 1);
 	if (n <= 0)
 		return 0;
 	d->names[n] = '\0';
@@ -140,7 +140,7 @@ static int read_meta(const char *path, struct described *d)
 
 		if (strncmp(name, META_PREFIX, strlen(META_PREFIX)) || used >= 2 * BOXFS_META_MAX_BYTES - 1)
 			continue;
-		k = lgetxattr(path, name, d->values + used, 2 * BOXFS_META_MAX_BYTES - used - 1);
+		k = getxattr(path, name, d->values + used, 2 * BOXFS_META_MAX_BYTES - used - 1);
 		if (k < 0 || memchr(d->values + used, 0, (size_t)k))
 			continue;
 		d->values[used + (size_t)k] = '\0';

@@ -7,10 +7,9 @@
 #include <sys/wait.h>
 
 #include "box_fixture.h"
+#include "drop_user.h"
 
 static struct fix fix;
-static bool is_root;
-
 static struct fix *engine(void)
 {
 	if (!fix.bs) {
@@ -411,19 +410,6 @@ TEST(the_end)
 		printf("%-16s %-3s %s\n", c[i].name, c[i].available ? "yes" : "no", c[i].text);
 	(void)fix_box(f, "left");	/* removed by the end of the engine */
 	fix_stop(f);
-}
-
-__attribute__((constructor(101))) static void choose_user(void)
-{
-	const char *s = getenv("AGENTBOX_TEST_UID");
-	uint64_t uid = 0;
-
-	if (s && geteuid() == 0) {
-		CHECK_INT(str_u64(s, strlen(s), 65535, &uid), 0);
-		if (setgid((gid_t)uid) < 0 || setuid((uid_t)uid) < 0)
-			exit(77);
-	}
-	is_root = geteuid() == 0;
 }
 
 TEST_MAIN()
