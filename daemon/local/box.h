@@ -32,7 +32,9 @@ struct box_proc;
 
 struct box_template {
 	const char *name;	/* [a-z0-9][a-z0-9._-]*; "base" is built in */
-	const char *path;	/* a directory holding a root file system, or a tar archive of one */
+	/* A directory or a tar archive: a whole root file system, or, if it has neither /usr/bin nor
+	 * /bin, files that lie over the base. */
+	const char *path;
 };
 
 struct boxes_options {

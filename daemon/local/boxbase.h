@@ -2,8 +2,9 @@
 /*
  * What a sandbox's root is made of: an allow-list, never the machine's root. The base is a skeleton
  * we build (links into /usr, a filtered /etc with our own passwd and group, fresh folders) over
- * which /usr is mounted. A registered template is a whole root of its own with a small patch above
- * it that makes sure of the folders and users every sandbox has. Blocks: for the keeper.
+ * which /usr is mounted. A registered template is either a whole root of its own, with a small patch
+ * above it that makes sure of the folders and users every sandbox has, or, without /usr/bin and
+ * /bin, some files that lie over the base. Blocks: for the keeper.
  */
 #ifndef AB_DAEMON_LOCAL_BOXBASE_H
 #define AB_DAEMON_LOCAL_BOXBASE_H

@@ -159,36 +159,40 @@ static int make_folders(const struct keeper *k, struct making *m)
 	return 0;
 }
 
-/* The lower layers. Without id-mapped mounts the small one of ours is copied and shifted; a template
- * then shows its files as nobody's. */
+/* Where a template's files are, or its patch. */
+static int template_path(const struct keeper *k, const struct keep_template *t, const char *suffix,
+			 char ret[PATH_MAX])
+{
+	if (!*suffix && !t->is_tar)
+		return str_copy(ret, PATH_MAX, t->path) ? 0 : -ENAMETOOLONG;
+	return snprintf(ret, PATH_MAX, "%s/templates/%s%s", k->o->state_dir, t->name,
+			*suffix ? suffix : ".root") < PATH_MAX
+		       ? 0
+		       : -ENAMETOOLONG;
+}
+
+/*
+ * The lower layers, the top one first: base; or template and base; or patch and template. Without
+ * id-mapped mounts our own (base or patch) is copied and shifted, and a template's files show as
+ * nobody's.
+ */
 static int choose_layers(const struct keeper *k, const struct keep_req *q, struct making *m)
 {
 	const struct keep_template *t = &k->o->templates[q->template];
-	bool copy = !k->o->as_user && !k->facts.idmap;
+	bool on_base = !t->path || t->on_base;
 	char own[PATH_MAX];
-	int r;
+	int r = on_base ? text(own, sizeof(own), k->dir, "base", "")
+			: template_path(k, t, ".patch", own);
 
-	if (!t->path)
-		r = text(own, sizeof(own), k->dir, "base", "");
-	else if (t->is_tar)
-		r = text(m->root, sizeof(m->root), k->o->state_dir, "templates/", t->name);
-	else
-		r = str_copy(m->root, sizeof(m->root), t->path) ? 0 : -ENAMETOOLONG;
-	if (t->path && r == 0) {
-		if (t->is_tar)
-			strncat(m->root, ".root", sizeof(m->root) - strlen(m->root) - 1);
-		r = (size_t)snprintf(own, sizeof(own), "%s/templates/%s.patch", k->o->state_dir, t->name) <
-				    sizeof(own)
-			    ? 0
-			    : -ENAMETOOLONG;
-		m->plan.lowers[1] = m->root;
-	}
+	if (r == 0 && t->path)
+		r = template_path(k, t, "", m->root);
 	if (r < 0)
 		return r;
+	m->plan.has_usr = on_base;
 	m->plan.n_lowers = t->path ? 2 : 1;
-	m->plan.has_usr = !t->path;
-	m->plan.lowers[0] = m->base;
-	if (!copy)
+	m->plan.lowers[0] = t->path && on_base ? m->root : m->base;
+	m->plan.lowers[1] = t->path && on_base ? m->base : m->root;
+	if (k->o->as_user || k->facts.idmap)
 		return str_copy(m->base, sizeof(m->base), own) ? 0 : -ENAMETOOLONG;
 	r = text(m->base, sizeof(m->base), m->dir, "base", "");
 	return r < 0 ? r : boxbase_copy_shifted(own, m->base, m->plan.first_id);
@@ -350,6 +354,8 @@ static int exchange_groups(const struct keeper *k)
 		}
 		free(old);
 	}
+	/* The keeper of a killed engine removes its groups, which have the names of ours. */
+	cg_renew(cg);
 	for (enum cg_ctl c = 0; c < CG_N; c++)
 		if (cg->dir[c][0])
 			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s\n", cg->dir[c]);
@@ -455,23 +461,35 @@ static int unpack(int dir_fd, const char *dir, const struct keep_template *t)
 	return r < 0 ? r : fd_write_file(dir_fd, stamp, now, strlen(now), 0600);
 }
 
-static int prepare_template(const struct keeper *k, const char *dir, int dir_fd,
-			    const struct keep_template *t)
+static bool has_programs(const char *root)
+{
+	static const char *const folders[] = { "usr/bin", "bin" };
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
+		if (text(path, sizeof(path), root, folders[i], "") == 0 && access(path, F_OK) == 0)
+			return true;
+	return false;
+}
+
+static int prepare_template(const struct keeper *k, const char *dir, int dir_fd, struct keep_template *t)
 {
 	char name[NAME_MAX + 1], patch[PATH_MAX], root[PATH_MAX];
 	int r = t->is_tar ? unpack(dir_fd, dir, t) : 0;
 
+	if (r == 0)
+		r = template_path(k, t, "", root);
 	if (r < 0)
 		return r;
+	t->on_base = !has_programs(root);
+	if (t->on_base)
+		return 0;
 	snprintf(name, sizeof(name), "%s.patch", t->name);
 	r = box_rmtree(dir_fd, name);
 	if (r == 0 && mkdirat(dir_fd, name, 0755) < 0)
 		r = -errno;
 	if (r == 0)
-		r = text(patch, sizeof(patch), dir, name, "");
-	if (r == 0)
-		r = t->is_tar ? text(root, sizeof(root), dir, t->name, ".root")
-			      : str_copy(root, sizeof(root), t->path) ? 0 : -ENAMETOOLONG;
+		r = template_path(k, t, ".patch", patch);
 	return r < 0 ? r : boxbase_build_patch(patch, root, k->o->as_user);
 }
 
@@ -483,7 +501,7 @@ static int prepare_templates(const struct keeper *k, char why[PKT_TEXT_MAX])
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < k->o->n_templates; i++) {
-		const struct keep_template *t = &k->o->templates[i];
+		struct keep_template *t = &k->o->templates[i];
 
 		r = t->path ? prepare_template(k, dir, k->lock_fd, t) : 0;
 		if (r < 0) {

@@ -20,12 +20,13 @@ struct keep_template {
 	const char *name;
 	const char *path;	/* NULL: the built-in base */
 	bool is_tar;
+	bool on_base;	/* has no programs of its own: lies over the base (the keeper finds out) */
 };
 
 struct keep_options {
 	int sock;
 	const char *state_dir;	/* absolute, real */
-	const struct keep_template *templates;
+	struct keep_template *templates;
 	size_t n_templates;
 	struct cg_roots cg;
 	bool as_user, no_idmap;

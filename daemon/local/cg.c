@@ -290,6 +290,19 @@ void cg_setup(const char *name, struct cg_roots *ret)
 	}
 }
 
+void cg_renew(const struct cg_roots *r)
+{
+	for (enum cg_ctl c = 0; c < CG_N; c++)
+		if (r->dir[c][0])
+			(void)mkdir(r->dir[c], 0755);
+	if (r->v2_memory)
+		(void)enable(r->dir[CG_UNIFIED], "memory");
+	if (r->v2_pids)
+		(void)enable(r->dir[CG_UNIFIED], "pids");
+	if (r->v2_cpu)
+		(void)enable(r->dir[CG_UNIFIED], "cpu");
+}
+
 static void kill_processes(const char *dir)
 {
 	scoped(freep_str) char *text = NULL;

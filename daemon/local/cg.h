@@ -43,6 +43,8 @@ struct cg_usage {
 /* Makes the parent groups `name` below the caller's own groups. Never fails: fewer roots. It may move
  * the caller (and what it forks) one group down: cg_leave() takes the caller back at its end. */
 void cg_setup(const char *name, struct cg_roots *ret);
+/* Makes the parents again if somebody has removed them since. */
+void cg_renew(const struct cg_roots *roots);
 /* Removes the parents and everything in them; kills what still runs there. */
 void cg_teardown(const struct cg_roots *roots);
 /* The same for one parent, known by its path from an earlier life. */

@@ -82,7 +82,7 @@ static int bind(const char *from, const char *to, uint64_t attrs, unsigned recur
 
 int nsmount_layers(const struct ns_plan *p, int userns_fd)
 {
-	char path[4096], name[8];
+	char path[4096], name[24];
 	int r;
 
 	for (size_t i = 0; i < p->n_lowers; i++) {

@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/ev/loop.h"
@@ -88,7 +89,23 @@ static unused_ struct waited fix_start(struct fix *f, const struct boxes_options
 		exit(1);
 	}
 	PUMP_UNTIL(f, w.done);
+	if (w.r < 0)
+		fprintf(stderr, "engine: %s\n", w.why);
 	return w;
+}
+
+static unused_ int run_shell(const char *command)
+{
+	pid_t pid = fork();
+	int status;
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+		_exit(127);
+	}
+	CHECK_INT(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 static unused_ void fix_stop(struct fix *f)
@@ -99,8 +116,8 @@ static unused_ void fix_stop(struct fix *f)
 	f->loop = loop_free(f->loop);
 	snprintf(path, sizeof(path), "%s/engine", f->dir);
 	CHECK(access(path, F_OK) < 0 && errno == ENOENT);
-	snprintf(path, sizeof(path), "%s/templates", f->dir);
-	(void)rmdir(path);
+	snprintf(path, sizeof(path), "rm -rf %s/templates", f->dir);	/* kept for the next start */
+	CHECK_INT(run_shell(path), 0);
 	CHECK_INT(unlink(f->secret), 0);
 	CHECK_INT(rmdir(f->dir), 0);
 }

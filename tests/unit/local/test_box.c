@@ -400,6 +400,240 @@ TEST(one_by_one)
 	       (unsigned long long)gone / 10);
 }
 
+/* --- other machines, other bases --- */
+
+static void with_options(const struct boxes_options *o, void (*check)(struct fix *))
+{
+	struct fix f = { 0 };
+	struct waited w;
+
+	(void)engine();		/* is anything possible here? */
+	fix_make_dir(&f);
+	w = fix_start(&f, o);
+	if (w.r < 0)
+		fprintf(stderr, "%s\n", w.why);
+	CHECK_INT(w.r, 0);
+	check(&f);
+	fix_stop(&f);
+}
+
+static void check_basics(struct fix *f)
+{
+	struct box *b = fix_box(f, "basic");
+
+	expect(f, b, "user", "cd ~user && touch x && stat -c %U x . .. /etc/passwd",
+	       is_root ? "user\nuser\nroot\nroot\n" : "user\nuser\nuser\nuser\n", 0);
+	expect(f, b, "root", "touch /etc/x /opt/y && rm -r /etc/ssl && ls / >/dev/null", "", 0);
+	fix_destroy(f, b);
+}
+
+TEST(without_idmapped_mounts)
+{
+	const struct boxes_options o = { .no_idmap = true };
+
+	if (is_root)
+		with_options(&o, check_basics);
+}
+
+TEST(without_cgroups)
+{
+	const struct boxes_options o = { .no_cgroup = true };
+
+	with_options(&o, check_basics);
+}
+
+static void check_templates(struct fix *f)
+{
+	const struct box_options a = { .id = "a", .template = "folder" }, b = { .id = "b", .template = "tar.v1" };
+	struct box *x = fix_box_with(f, &a), *y = fix_box_with(f, &b);
+
+	CHECK(boxes_has_template(f->bs, "folder"));
+	CHECK_STR(box_template_name(x), "folder");
+	expect(f, x, "user", "cat /app/hello; echo changed >/app/hello 2>/dev/null; id -un", "hello\nuser\n", 0);
+	expect(f, y, "user", "cat /app/hello; id -un", "hello\nuser\n", 0);
+	fix_destroy(f, x);
+	fix_destroy(f, y);
+}
+
+TEST(templates)
+{
+	char dir[] = "/tmp/agentbox-template-XXXXXX", path[128], tar[128], command[512];
+	struct box_template t[] = { { "folder", dir }, { "tar.v1", tar } };
+	const struct boxes_options o = { .templates = t, .n_templates = 2 };
+
+	CHECK(mkdtemp(dir));
+	CHECK_INT(chmod(dir, 0755), 0);
+	snprintf(path, sizeof(path), "%s/app", dir);
+	snprintf(tar, sizeof(tar), "%s.tar", dir);
+	CHECK_INT(mkdir(path, 0755), 0);
+	snprintf(path, sizeof(path), "%s/app/hello", dir);
+	CHECK_INT(fd_write_file(AT_FDCWD, path, "hello\n", 6, 0644), 0);
+	snprintf(command, sizeof(command), "cd %s && tar cf %s .", dir, tar);
+	CHECK_INT(run_shell(command), 0);
+	with_options(&o, check_templates);
+	CHECK_INT(access(path, F_OK), 0);
+	snprintf(command, sizeof(command), "rm -r %s %s", dir, tar);
+	CHECK_INT(run_shell(command), 0);
+}
+
+TEST(refused_bases)
+{
+	struct fix f = { 0 };
+	const char *secrets[] = { f.secret, NULL };
+	struct box_template t = { "bad", "/" };
+	struct boxes_options o = { .templates = &t, .n_templates = 1, .secret_paths = secrets };
+	char sub[128], *why;
+
+	fix_make_dir(&f);
+	CHECK_INT(loop_new(&f.loop), 0);
+	o.loop = f.loop;
+	o.state_dir = f.dir;
+	CHECK_INT(boxes_new(&o, on_done, NULL, &why, &f.bs), -EINVAL);
+	CHECK(strstr(why, "contains the state directory"));
+	free(why);
+	t.path = f.dir;
+	CHECK_INT(boxes_new(&o, on_done, NULL, &why, &f.bs), -EINVAL);
+	free(why);
+	/* The secret in the template, the state elsewhere. */
+	snprintf(sub, sizeof(sub), "%s-state", f.dir);
+	CHECK_INT(mkdir(sub, 0700), 0);
+	o.state_dir = sub;
+	CHECK_INT(boxes_new(&o, on_done, NULL, &why, &f.bs), -EINVAL);
+	CHECK(strstr(why, "contains the secret file"));
+	free(why);
+	t = (struct box_template){ "base", "/usr/share" };
+	CHECK_INT(boxes_new(&o, on_done, NULL, &why, &f.bs), -EINVAL);
+	free(why);
+	t = (struct box_template){ "fine", "/no/such/folder" };
+	CHECK_INT(boxes_new(&o, on_done, NULL, &why, &f.bs), -ENOENT);
+	free(why);
+	loop_free(f.loop);
+	CHECK_INT(rmdir(sub), 0);
+	CHECK_INT(unlink(f.secret), 0);
+	CHECK_INT(rmdir(f.dir), 0);
+}
+
+/* --- the engine is killed --- */
+
+/* A child process with an engine and a running command, which is then killed. */
+static noreturn_ void doomed(struct fix *f, int report)
+{
+	struct ran r = { .out = BUF_NULL };
+	const char *args[] = { "-c", "exec sleep 987654" };
+	struct box_user u;
+	struct box_proc_options o = { .cmd = "bash", .args = args, .n_args = 2, .cwd = "/", .user = &u };
+	struct waited w = fix_start(f, NULL);
+	struct box *b;
+
+	CHECK_INT(w.r, 0);
+	b = fix_box(f, "doomed");
+	CHECK_INT(box_user_lookup(b, "user", &u), 0);
+	CHECK(fix_start_proc(f, b, &o, &r));
+	CHECK_INT(write(report, "x", 1), 1);
+	for (;;)
+		pause();
+}
+
+static bool anybody_sleeps(void)
+{
+	return run_shell("pgrep -f '^sleep 987654' >/dev/null") == 0;
+}
+
+/* The keeper is the doomed process's only child. */
+static pid_t only_child(pid_t pid)
+{
+	char path[64], *text;
+	uint64_t v = 0;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	CHECK_INT(fd_read_file(AT_FDCWD, path, 4096, &text, &n), 0);
+	CHECK_INT(str_u64(text, strcspn(text, " "), 1u << 30, &v), 0);
+	free(text);
+	return (pid_t)v;
+}
+
+/* Of this process: the last engine's. */
+static pid_t youngest_keeper(void)
+{
+	char path[64], *text, *last;
+	uint64_t v = 0;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	CHECK_INT(fd_read_file(AT_FDCWD, path, 4096, &text, &n), 0);
+	CHECK(n > 1);
+	text[n - 1] = '\0';	/* a blank */
+	last = strrchr(text, ' ');
+	last = last ? last + 1 : text;
+	CHECK_INT(str_u64(last, strlen(last), 1u << 30, &v), 0);
+	free(text);
+	return (pid_t)v;
+}
+
+static void kill_engine(bool keeper_too)
+{
+	struct fix f = { 0 };
+	struct waited w;
+	int fds[2];
+	char byte;
+	pid_t pid;
+
+	(void)engine();
+	fix_make_dir(&f);
+	CHECK_INT(pipe(fds), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0)
+		doomed(&f, fds[1]);
+	CHECK_INT(read(fds[0], &byte, 1), 1);
+	CHECK(anybody_sleeps());
+	if (keeper_too)
+		CHECK_INT(kill(only_child(pid), SIGKILL), 0);
+	CHECK_INT(kill(pid, SIGKILL), 0);
+	CHECK_INT(waitpid(pid, NULL, 0), pid);
+	w = fix_start(&f, NULL);
+	CHECK_INT(w.r, 0);
+	CHECK(!anybody_sleeps());
+	check_basics(&f);
+	fix_stop(&f);		/* checks that nothing is left in the folder */
+	close(fds[0]);
+	close(fds[1]);
+}
+
+TEST(a_killed_engine_leaves_nothing)
+{
+	kill_engine(false);
+}
+
+TEST(a_killed_engine_and_keeper_leave_nothing)
+{
+	kill_engine(true);
+}
+
+TEST(a_dead_keeper_is_said)
+{
+	struct fix f = { 0 };
+	const struct box_options o = { .id = "late", .template = "base" };
+	struct waited w, made = { 0 }, gone = { 0 };
+	struct box *b;
+
+	(void)engine();
+	fix_make_dir(&f);
+	w = fix_start(&f, NULL);
+	CHECK_INT(w.r, 0);
+	CHECK_INT(kill(youngest_keeper(), SIGKILL), 0);
+	CHECK_INT(box_new(f.bs, &o, on_done, &made, &b), 0);
+	PUMP_UNTIL(&f, made.done);
+	CHECK(made.r < 0);
+	box_destroy(b, on_done, &gone);
+	PUMP_UNTIL(&f, gone.done);
+	f.bs = boxes_free(f.bs);
+	w = fix_start(&f, NULL);	/* cleans up */
+	CHECK_INT(w.r, 0);
+	fix_stop(&f);
+}
+
 TEST(the_end)
 {
 	struct fix *f = engine();

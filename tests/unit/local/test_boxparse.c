@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* The engine's pure parts: passwd and group, finding control groups, the workers' coding, paths. */
+#include <errno.h>
+
+#include "daemon/local/box.h"
+#include "daemon/local/boxbase.h"
+#include "daemon/local/boxfs_wire.h"
+#include "daemon/local/boxuser.h"
+#include "daemon/local/cg.h"
+#include "tests/lib/test.h"
+
+TEST(passwd)
+{
+	static const char text[] = "root:x:0:0:root:/root:/bin/bash\nbroken\n:x:5:5::/:\n"
+				   "far:x:4294967296:0::/:/bin/sh\nuser:x:1000:1001:,,,:/home/user:/bin/bash\n"
+				   "rel:x:7:7::home:/bin/sh\nlast:x:8:9:l:/last";
+	static const struct {
+		const char *name;
+		bool found;
+		uint32_t uid, gid;
+		const char *home;
+	} t[] = {
+		{ "root", true, 0, 0, "/root" },  { "user", true, 1000, 1001, "/home/user" },
+		{ "use", false, 0, 0, "" },	  { "broken", false, 0, 0, "" },
+		{ "far", false, 0, 0, "" },	  { "rel", true, 7, 7, "/" },
+		{ "last", true, 8, 9, "/last" },  { "", false, 0, 0, "" },
+		{ "1000", false, 0, 0, "" },
+	};
+	struct box_user u;
+	char name[16];
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		CHECK_INT(boxuser_find(text, t[i].name, &u), t[i].found);
+		if (!t[i].found)
+			continue;
+		CHECK_INT(u.uid, t[i].uid);
+		CHECK_INT(u.gid, t[i].gid);
+		CHECK_STR(u.home, t[i].home);
+	}
+	CHECK(boxuser_name_of(text, 1000, name, sizeof(name)));
+	CHECK_STR(name, "user");
+	CHECK(!boxuser_name_of(text, 1001, name, sizeof(name)));
+	CHECK(!boxuser_name_of(text, 1000, name, 4));
+}
+
+TEST(groups)
+{
+	static const char text[] = "root:x:0:\nsudo:x:27:other,user\nuserx:x:28:userx,xuser\nuser:x:1000:user\n"
+				   "bad:x:q:user\nlast:x:50:user";
+	uint32_t g[4];
+
+	CHECK_INT(boxuser_groups(text, "user", 1000, g, 4), 3);
+	CHECK_INT(g[0], 1000);
+	CHECK_INT(g[1], 27);
+	CHECK_INT(g[2], 50);
+	CHECK_INT(boxuser_groups(text, "user", 1000, g, 2), 2);
+	CHECK_INT(boxuser_groups("", "user", 5, g, 4), 1);
+}
+
+TEST(control_groups)
+{
+	static const char hybrid[] =
+		"30 29 0:26 / /sys/fs/cgroup ro shared:9 - tmpfs tmpfs ro,mode=755\n"
+		"31 30 0:27 / /sys/fs/cgroup/unified rw shared:10 - cgroup2 cgroup2 rw\n"
+		"32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+		"33 30 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+	static const char hybrid_own[] = "5:cpu,cpuacct:/\n4:memory:/a/b\n1:name=systemd:/x\n0::/c\n";
+	static const char pure[] = "30 29 0:26 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
+	static const struct {
+		const char *mounts, *own;
+		enum cg_ctl c;
+		const char *path;	/* NULL: not there */
+	} t[] = {
+		{ hybrid, hybrid_own, CG_UNIFIED, "/sys/fs/cgroup/unified/c" },
+		{ hybrid, hybrid_own, CG_MEMORY, "/sys/fs/cgroup/memory/a/b" },
+		{ hybrid, hybrid_own, CG_CPU, "/sys/fs/cgroup/cpu,cpuacct" },
+		{ hybrid, hybrid_own, CG_CPUACCT, "/sys/fs/cgroup/cpu,cpuacct" },
+		{ hybrid, hybrid_own, CG_PIDS, NULL },
+		{ pure, "0::/docker/abc/x\n", CG_UNIFIED, "/sys/fs/cgroup/x" },
+		{ pure, "0::/docker/abc\n", CG_UNIFIED, "/sys/fs/cgroup" },
+		{ pure, "0::/docker/abcd\n", CG_UNIFIED, NULL },
+		{ pure, "0::/docker/abc\n", CG_MEMORY, NULL },
+		{ "", "", CG_UNIFIED, NULL },
+		{ "nonsense\n", "nonsense", CG_UNIFIED, NULL },
+	};
+	char path[CG_PATH_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		CHECK_INT(cg_find(t[i].mounts, t[i].own, t[i].c, path), t[i].path != NULL);
+		if (t[i].path)
+			CHECK_STR(path, t[i].path);
+	}
+}
+
+TEST(containment)
+{
+	CHECK(boxbase_contains("/", "/anything"));
+	CHECK(boxbase_contains("/a", "/a"));
+	CHECK(boxbase_contains("/a", "/a/b"));
+	CHECK(!boxbase_contains("/a", "/ab"));
+	CHECK(!boxbase_contains("/a/b", "/a"));
+}
+
+TEST(requests)
+{
+	const struct boxfs_meta meta[] = { { "k", "v" }, { "k2", "" } };
+	const struct fsw_request q = { .op = FSW_OPEN_WRITE, .depth = 3, .uid = 4, .gid = 5, .path = "/a",
+				       .to = "/b", .meta = meta, .n_meta = 2 };
+	struct buf b = BUF_NULL;
+	struct boxfs_meta *m;
+	struct fsw_request r;
+
+	CHECK_INT(fsw_request_encode(&q, &b), 0);
+	CHECK_INT(fsw_request_decode(buf_data(&b), buf_len(&b), &r, &m), 0);
+	CHECK_INT(r.op, FSW_OPEN_WRITE);
+	CHECK_INT(r.depth, 3);
+	CHECK_INT(r.gid, 5);
+	CHECK_STR(r.path, "/a");
+	CHECK_STR(r.to, "/b");
+	CHECK_STR(r.meta[1].key, "k2");
+	CHECK_STR(r.meta[1].value, "");
+	free(m);
+	for (size_t n = 0; n < buf_len(&b); n++)
+		CHECK_INT(fsw_request_decode(buf_data(&b), n, &r, &m), -EBADMSG);
+	buf_fini(&b);
+}
+
+TEST(entries)
+{
+	const struct boxfs_meta meta[] = { { "k", "v" } };
+	const struct boxfs_entry e = { .path = "/d/f", .type = BOXFS_FILE, .mode = 0644,
+				       .permissions = "-rw-r--r--", .size = 7, .owner = "u", .group = "g",
+				       .meta = meta, .n_meta = 1 };
+	const struct boxfs_entry l = { .path = "/", .type = BOXFS_DIRECTORY, .owner = "1", .group = "2",
+				       .symlink_target = "/x" };
+	struct fsw_entries all;
+	struct buf b = BUF_NULL;
+
+	CHECK_INT(fsw_entry_encode(&e, &b), 0);
+	CHECK_INT(fsw_entry_encode(&l, &b), 0);
+	CHECK_INT(fsw_entry_encode(&e, &b), 0);
+	CHECK_INT(fsw_entries_decode(buf_data(&b), buf_len(&b), 3, &all), 0);
+	CHECK_STR(all.e[0].name, "f");
+	CHECK_STR(all.e[0].permissions, "-rw-r--r--");
+	CHECK(!all.e[0].symlink_target);
+	CHECK_STR(all.e[1].name, "/");
+	CHECK_STR(all.e[1].symlink_target, "/x");
+	CHECK_INT(all.e[1].n_meta, 0);
+	CHECK_STR(all.e[2].meta[0].value, "v");
+	fsw_entries_fini(&all);
+	for (size_t n = 0; n < buf_len(&b); n++)
+		CHECK_INT(fsw_entries_decode(buf_data(&b), n, 3, &all), -EBADMSG);
+	CHECK_INT(fsw_entries_decode(buf_data(&b), buf_len(&b), 1u << 30, &all), -EBADMSG);
+	buf_fini(&b);
+}
+
+TEST_MAIN()
