@@ -172,11 +172,17 @@ static int make_pool(struct app *a)
 	return pool_new(&o, &a->pool) < 0 ? out_of_memory() : 0;
 }
 
+static void sha256(const void *p, size_t n, uint8_t ret[32])
+{
+	SHA256(p, n, ret);
+}
+
 static int make_life(struct app *a)
 {
 	struct life_account accounts[APP_ACCOUNTS_MAX];
 	struct life_options o = {
 		.loop = a->loop, .store = a->store, .accounts = accounts, .n_accounts = a->n_accounts,
+		.sha256 = sha256,
 		.prober = { .start = probe_start, .cancel = probe_cancel },
 		.history_ms = number(a, "daemon", "history"),
 		.unclaimed_grace_ms = number(a, "daemon", "unclaimed_grace"),
@@ -250,11 +256,6 @@ static int open_socket(struct app *a)
 		return 0;
 	fprintf(stderr, "agentboxd: %s\n", why.text);
 	return r == RPC_SOCKET_BUSY ? APP_EXIT_BUSY : APP_EXIT_CONFIG;
-}
-
-static void sha256(const void *p, size_t n, uint8_t ret[32])
-{
-	SHA256(p, n, ret);
 }
 
 static int make_server(struct app *a)

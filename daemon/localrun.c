@@ -88,12 +88,13 @@ static bool parse_endpoint(struct localrun *l, const char *text)
 /* True if a living agentbox-local holds this folder. Its lock, not its pid, is the proof. */
 static bool is_held(const struct localrun *l)
 {
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	char path[4096];
 	scoped(fd_closep) int fd = -1;
 
 	snprintf(path, sizeof(path), "%s/lock", l->dir);
 	fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+	return fd >= 0 && fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 static bool read_endpoint(struct localrun *l)
