@@ -49,5 +49,14 @@ def config_keys():
     return (r.stdout + r.stderr).splitlines() or ([] if r.returncode == 0 else ["from_conf.py failed"])
 
 
+def library_manual():
+    """Every exported function of the library is in its manual page, and no other."""
+    exported = set(re.findall(r"^\s*(ab_\w+);", read("client/libagentbox.map"), re.M))
+    in_page = set(re.findall(r"^\.Fn (ab_[a-z]\w+) ", read("docs/man/libagentbox.3"), re.M))
+    return ["%s is only in %s" % (n, "the export list" if n in exported else "libagentbox.3")
+            for n in sorted(exported ^ in_page)]
+
+
 if __name__ == "__main__":
-    run([("reasons", reasons), ("proto-form", proto_numbers), ("config-keys", config_keys)])
+    run([("reasons", reasons), ("proto-form", proto_numbers), ("config-keys", config_keys),
+         ("library-manual", library_manual)])
