@@ -68,9 +68,10 @@
  * only reads, and what carries a request id of a create). Others end as AB_UNAVAILABLE, and
  * what became of them is unknown.
  *
- * REQUEST IDS make a create or a start happen at most once: a repeat with the same id joins the
- * first, also from another process, also after a crash of the daemon. The library makes one if none
- * is given; ab_call_request_id() tells it.
+ * REQUEST IDS make a create happen at most once: a repeat with the same id joins the first, also
+ * from another process, also after a crash of the daemon. The library makes one if none is given;
+ * ab_call_request_id() tells it. A daemon that knows none for commands refuses theirs as UNSUPPORTED,
+ * so there the library sends one only if it is given.
  *
  * The library never writes to a log or a terminal, never changes signals, never sends SIGPIPE, and
  * reads these environment variables: AGENTBOXD_SOCKET, XDG_RUNTIME_DIR.

@@ -108,7 +108,7 @@ static int command_begin(struct ab_client *c, const struct call_method *m,
 {
 	struct start_request s = { .req = AGENTBOX__V1__START_COMMAND_REQUEST__INIT };
 	struct ab_call *call;
-	const char *id;
+	const char *id = "";
 	int r;
 
 	if (!o || str_is_empty(o->sandbox) || (o->shell && o->argv))
@@ -116,7 +116,8 @@ static int command_begin(struct ab_client *c, const struct call_method *m,
 	r = call_new(c, m, how, &call);
 	if (r < 0)
 		return r;
-	r = call_request_id(call, o->request_id, &id);
+	if (!str_is_empty(o->request_id))
+		r = call_request_id(call, o->request_id, &id);
 	if (r == 0)
 		r = start_fill(&s, o, id);
 	if (r == 0)
