@@ -112,7 +112,8 @@ static size_t count_meta(const char *names, size_t n)
 	return count;
 }
 
-/* Metadata that cannot be read is left out: the file system may have none. */
+/* Metadata that cannot be read is left out: the file system may have none. The path is a magic link of
+ * /proc/self/fd: the calls that do not follow would ask the link itself. */
 static int read_meta(const char *path, struct described *d)
 {
 	ssize_t n = listxattr(path, NULL, 0);

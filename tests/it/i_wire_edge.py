@@ -25,6 +25,7 @@ def test_case_006_routing_headers_on_an_address(server):
 
 
 def test_case_006_reaches_the_port_given(real):
+    real.needs("ports")
     box = real.create()
     with real.start(box, argv=["/usr/bin/python3", "-u", "-c",
                                "import http.server as h\n"
@@ -101,10 +102,11 @@ def test_case_013_killed_sandbox(server):
     assert r.status == 502 and "port" not in r.json() and r.json()["sandboxId"] == box["sandboxID"], r
 
 
-def test_case_013_paused_sandbox(fake):
-    box = fake.create()
-    assert fake.api("POST", "/sandboxes/%s/pause" % box["sandboxID"]).status == 204
-    r = health(fake, box)
+def test_case_013_paused_sandbox(server):
+    server.needs("pause")
+    box = server.create()
+    assert server.api("POST", "/sandboxes/%s/pause" % box["sandboxID"]).status == 204
+    r = health(server, box)
     assert r.status == 502 and "port" not in r.json(), r
 
 

@@ -333,20 +333,20 @@ def test_case_110_list(server, box):
     until(lambda: pid not in [p["pid"] for p in server.processes(box)], 5, "its leaving the list")
 
 
-def test_case_111_terminal(fake):
-    """agentbox-local has terminals with the data-plane work; the stand-in's are held to the contract here."""
-    box = fake.create()
-    with fake.start(box, argv=["/bin/sh", "-c", "stty size; read x; stty size; echo $x"], pty=(80, 24)) as s:
+def test_case_111_terminal(server):
+    server.needs("terminals")
+    box = server.create()
+    with server.start(box, argv=["/bin/sh", "-c", "stty size; read x; stty size; echo $x"], pty=(80, 24)) as s:
         me = {"pid": started(s)}
         seen = b""
         while b"24 80" not in seen:
             kind, data = event_of(s.next())
             assert kind == "pty"
             seen += data
-        fake.unary(box, "process.Process/Update", {"process": me, "pty": {"size": {"cols": 120, "rows": 40}}})
-        assert code_of(send, fake, box, me, stdin=b"x") == "internal"
-        assert code_of(fake.unary, box, "process.Process/CloseStdin", {"process": me}) == "unknown"
-        send(fake, box, me, pty=b"word\n")
+        server.unary(box, "process.Process/Update", {"process": me, "pty": {"size": {"cols": 120, "rows": 40}}})
+        assert code_of(send, server, box, me, stdin=b"x") == "internal"
+        assert code_of(server.unary, box, "process.Process/CloseStdin", {"process": me}) == "unknown"
+        send(server, box, me, pty=b"word\n")
         for m in s:
             kind, data = event_of(m)
             if kind == "pty":

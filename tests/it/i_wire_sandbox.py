@@ -7,8 +7,10 @@ import time
 
 import pytest
 
+import harness
+from conftest import built
 from harness import until
-from wire import RpcFailed, error_of
+from wire import Client, RpcFailed, error_of
 from wire_common import fake, real, server  # noqa: F401
 
 ABSENT = "/sandboxes/i00000000000000000000"
@@ -131,6 +133,7 @@ def test_case_035_auto_pause_combinations(server):
 def test_case_036_private_traffic(server):
     body = {"templateID": "base", "timeout": 30, "network": {"allowPublicTraffic": False}}
     refused(server.api("POST", "/sandboxes", dict(body, secure=False)), 400)
+    server.needs("ports")
     r = server.api("POST", "/sandboxes", dict(body, secure=True))
     assert r.status == 201, r
     server.made.append(r.json()["sandboxID"])
@@ -195,20 +198,22 @@ def test_case_040_kill_ends_open_streams(server):
             pass
 
 
-def test_case_041_kill_paused(fake):
-    box = fake.create()
-    assert fake.api("POST", "/sandboxes/%s/pause" % box["sandboxID"]).status == 204
-    assert fake.kill(box).status == 204
-    refused(fake.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 10}), 404)
+def test_case_041_kill_paused(server):
+    server.needs("pause")
+    box = server.create()
+    assert server.api("POST", "/sandboxes/%s/pause" % box["sandboxID"]).status == 204
+    assert server.kill(box).status == 204
+    refused(server.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 10}), 404)
 
 
-def test_case_045_046_pause(fake):
-    box = fake.create()
+def test_case_045_046_pause(server):
+    server.needs("pause")
+    box = server.create()
     path = "/sandboxes/%s/pause" % box["sandboxID"]
-    assert fake.api("POST", path).status == 204
-    refused(fake.api("POST", path, {}), 409)
-    assert fake.get(box).json()["state"] == "paused"
-    refused(fake.api("POST", ABSENT + "/pause"), 404)
+    assert server.api("POST", path).status == 204
+    refused(server.api("POST", path, {}), 409)
+    assert server.get(box).json()["state"] == "paused"
+    refused(server.api("POST", ABSENT + "/pause"), 404)
 
 
 def test_case_049_connect_running(server):
@@ -224,14 +229,15 @@ def test_case_049_connect_running(server):
     assert end_at(server, box) == before
 
 
-def test_case_050_connect_paused(fake):
-    box = fake.create()
-    started = fake.get(box).json()["startedAt"]
-    fake.api("POST", "/sandboxes/%s/pause" % box["sandboxID"])
-    r = fake.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 100})
+def test_case_050_connect_paused(server):
+    server.needs("pause")
+    box = server.create()
+    started = server.get(box).json()["startedAt"]
+    server.api("POST", "/sandboxes/%s/pause" % box["sandboxID"])
+    r = server.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 100})
     assert r.status == 201 and r.json()["sandboxID"] == box["sandboxID"], r
     assert r.json()["envdAccessToken"] == box["envdAccessToken"]
-    d = fake.get(box).json()
+    d = server.get(box).json()
     assert d["state"] == "running" and d["startedAt"] != started
 
 
@@ -301,15 +307,16 @@ def test_case_054_timeout(server):
     for bad in ({"timeout": -1}, {}, {"timeout": "x"}, b"{"):
         refused(server.api("POST", path, bad), 400)
     assert server.api("POST", path, {"timeout": 0}).status == 204
-    until(lambda: server.get(box).status == 404, 5, "the end of the sandbox")
-    refused(server.api("POST", path, {"timeout": 5}), 404)
+    until(lambda: server.api("POST", path, {"timeout": 5}).status == 404, 5, "the end of the sandbox")
+    refused(server.get(box), 404)
     refused(server.api("POST", ABSENT + "/timeout", {"timeout": 5}), 404)
 
 
-def test_case_054_timeout_of_a_paused_one(fake):
-    box = fake.create()
-    fake.api("POST", "/sandboxes/%s/pause" % box["sandboxID"])
-    refused(fake.api("POST", "/sandboxes/%s/timeout" % box["sandboxID"], {"timeout": 5}), 404)
+def test_case_054_timeout_of_a_paused_one(server):
+    server.needs("pause")
+    box = server.create()
+    server.api("POST", "/sandboxes/%s/pause" % box["sandboxID"])
+    refused(server.api("POST", "/sandboxes/%s/timeout" % box["sandboxID"], {"timeout": 5}), 404)
 
 
 def test_case_055_timeout_beyond_the_maximum(server):
@@ -366,3 +373,24 @@ def test_newer_generation_of_the_api(server):
     assert box["envdAccessToken"] and 290 < left(server, box) <= 301
     r = server.api("POST", "/v2/sandboxes/%s/connect" % box["sandboxID"])
     assert r.status == 200 and r.json()["sandboxID"] == box["sandboxID"], r
+
+
+def test_local_has_teams_and_limits():
+    """Cases 25 and 38 against an agentbox-local of their own, with two keys and room for two sandboxes."""
+    built(harness.AGENTBOX_LOCAL)
+    cloud = harness.LocalCloud(tls=False, args=["--max-sandboxes", "2"])
+    try:
+        c = Client(cloud.plain_url, cloud.key)
+        one, two = c.create(), c.create()
+        r = c.api("POST", "/sandboxes", {"templateID": "base", "timeout": 30})
+        refused(r, 429)
+        assert r.header("retry-after") is None
+        other = cloud.other_key
+        for method, tail, body in (("GET", "", None), ("DELETE", "", None), ("POST", "/timeout", {"timeout": 5}),
+                                   ("POST", "/connect", {"timeout": 5}), ("POST", "/refreshes", {})):
+            refused(c.api(method, "/sandboxes/" + one["sandboxID"] + tail, body, key=other), 404)
+        assert c.api("GET", "/v2/sandboxes", key=other).json() == []
+        assert c.kill(one).status == 204
+        c.create()
+    finally:
+        cloud.close()

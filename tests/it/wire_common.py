@@ -16,6 +16,12 @@ class Server(Client):
         self.name, self.cloud = name, cloud
         self.fake = name == "fakecloud"
 
+    def needs(self, capability):
+        """Skips the test, by name and with the reason, where agentbox-local says that it lacks this."""
+        reason = None if self.fake else self.cloud.lacks(capability)
+        if reason:
+            pytest.skip(reason)
+
 
 def make(request):
     name = request.param

@@ -4,6 +4,7 @@
 $BUILD_DIR names the build (default: build/). Nothing here sleeps for luck: it waits for what must happen, and a
 program that ends meanwhile, or takes too long, fails the test with the end of its log.
 """
+import json
 import os
 import re
 import select
@@ -17,9 +18,10 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.abspath(os.path.join(ROOT, os.environ.get("BUILD_DIR", "build")))
 AGENTBOXD = os.path.join(BUILD, "daemon", "agentboxd")
-AGENTBOX_LOCAL = os.path.join(BUILD, "daemon", "agentbox-local")
+AGENTBOX_LOCAL = os.path.join(BUILD, "daemon", "local", "agentbox-local")
 AGENTBOXCTL = os.path.join(BUILD, "client", "agentboxctl")
 KEY = "e2b_" + "0123456789abcdef" * 2 + "01234567"
+OTHER_KEY = "e2b_" + "f" * 40  # of another team
 SANITIZED = re.compile(r"(ERROR: (Address|Leak|Thread)Sanitizer|runtime error:|SUMMARY: \w+Sanitizer).*")
 
 
@@ -147,13 +149,14 @@ class LocalCloud(Program):
     def __init__(self, folder=None, key=KEY, tls=True, uid=None, args=(), name="agentbox-local"):
         self.home = folder or temp_dir("abl-")
         self._own_home = folder is None
+        self._capabilities = None
         self.state_dir = os.path.join(self.home, "local")
         os.makedirs(self.state_dir, exist_ok=True)
-        self.key = key
+        self.key, self.other_key = key, OTHER_KEY
         key_file = os.path.join(self.home, "key")
         if not os.path.exists(key_file):
             with open(key_file, "w", encoding="ascii") as f:
-                f.write(key + "\n")
+                f.write("%s team-a\n%s team-b\n" % (key, OTHER_KEY))
             os.chmod(key_file, 0o600)
         argv = [AGENTBOX_LOCAL, "--listen", "127.0.0.1:0", "--state-dir", self.state_dir, "--api-key-file", key_file]
         self.ca = None
@@ -175,12 +178,24 @@ class LocalCloud(Program):
             super().__init__(name, argv, pass_fds=(ready_w,), folder=self.home)
         finally:
             os.close(ready_w)
-        text = self._read_ready(ready_r)
-        ports = [int(p) for p in re.findall(r"(?:127\.0\.0\.1|localhost|\]):(\d+)", text)]
-        assert len(ports) == (2 if tls else 1), "the ready line is %r" % text
-        self.port = ports[0]
-        self.plain_url = "http://127.0.0.1:%d" % ports[0]
-        self.url = "https://127.0.0.1:%d" % ports[1] if tls else self.plain_url
+        try:
+            told = json.loads(self._read_ready(ready_r))
+        except BaseException:
+            self.proc.kill()
+            self.proc.wait()
+            raise
+        self.port = int(told["address"].rpartition(":")[2])
+        self.plain_url = "http://" + told["address"]
+        self.url = "https://" + told["tls_address"] if tls else self.plain_url
+
+    def lacks(self, capability):
+        """Why agentbox-local cannot do this (yet, or on this machine); None if it can."""
+        if self._capabilities is None:
+            out = subprocess.run([AGENTBOX_LOCAL, "--capabilities"], capture_output=True, text=True, timeout=30).stdout
+            self._capabilities = {c["name"]: c for c in json.loads(out)["capabilities"]}
+        c = self._capabilities.get(capability)
+        return None if c and c["available"] else "agentbox-local: %s: %s" % (
+            capability, c["text"] if c else "unknown capability")
 
     def _read_ready(self, fd, timeout=20.0):
         """To the line's end, or to the end of file, which means that it ended."""
