@@ -3,6 +3,7 @@
 #include "daemon/store/store.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sqlite3.h>

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A cloud for tests of lifecycle: the functions of daemon/cloud/cloud.h over a ledger in shared
+ * memory, so that it goes on existing when the process that asked is killed, and can be read by the
+ * test afterwards. What it does next is scripted by one field for each kind of call.
+ */
+#ifndef AB_TESTS_UNIT_LIFE_FAKE_H
+#define AB_TESTS_UNIT_LIFE_FAKE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "proto/base/cc.h"
+
+struct cloud;
+struct loop;
+
+#define FAKE_BOXES 64
+#define FAKE_TAGS  16
+
+enum fake_create {
+	FAKE_ACCEPT = 0,	/* and answer */
+	FAKE_ACCEPT_LOSE,	/* made; the answer is lost */
+	FAKE_LOSE,		/* lost before it was made */
+	FAKE_UNSENT,		/* proven unprocessed */
+	FAKE_REFUSE,		/* 400 */
+	FAKE_HOLD,		/* made; the answer comes with fake_release() */
+};
+
+struct fake_box {
+	char id[32];
+	char keys[FAKE_TAGS][64], values[FAKE_TAGS][256];
+	unsigned n_tags;
+	bool alive, paused, hidden;	/* hidden: not listed yet */
+	int64_t started_at_ms, end_at_ms;
+	unsigned deletes;
+};
+
+struct fake {
+	/* the ledger */
+	struct fake_box boxes[FAKE_BOXES];
+	unsigned n_boxes;		/* = accepted POSTs, plus what the test planted */
+	unsigned posts, gets, lists, kills, connects, timeouts;
+	/* the script: the first `n` creates do this, later ones are accepted */
+	enum fake_create create;
+	unsigned create_n;
+	bool list_empty;		/* 200 with nothing */
+	bool down;			/* nothing is answered: UNREACHABLE after 5 ms */
+	unsigned kill_fails;		/* so many DELETEs answer 500 after acting */
+	uint32_t cap_s;			/* 0 = none */
+};
+
+/* In shared memory; the pointer is valid in children too. */
+struct fake *fake_new(void);
+void fake_free(struct fake *f);
+/* One face of it in this process. */
+struct cloud *fake_cloud(struct fake *f, struct loop *loop);
+void fake_cloud_free(struct cloud *c);
+void fake_release(struct cloud *c);
+
+struct fake_box *fake_find(struct fake *f, const char *id);
+const char *fake_tag(const struct fake_box *b, const char *key);
+/* A sandbox that somebody else made. */
+struct fake_box *fake_plant(struct fake *f, const char *id);
+void fake_plant_tag(struct fake_box *b, const char *key, const char *value);
+unsigned fake_alive(const struct fake *f);
+
+#endif

@@ -1,0 +1,765 @@
+/* SPDX-License-Identifier: MIT */
+/* Lifecycle against a fake cloud: what callers are answered, and what the cloud was asked. */
+#include "daemon/life/tags.h"
+#include "tests/unit/life/world.h"
+
+TEST(create_is_answered_complete)
+{
+	struct life_pair meta[] = { { "k", "v" } };
+	struct life_create c;
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	c = a_create("r1");
+	c.metadata = meta;
+	c.n_metadata = 1;
+	c.timeout_ms = 61500;
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	CHECK_INT(a.state, LIFE_RUNNING);
+	CHECK_INT(a.source, LIFE_FROM_CLOUD);
+	CHECK_INT(a.cpu_count, 2);
+	CHECK_INT(a.end_at_ms - a.started_at_ms, 62000); /* rounded up */
+	CHECK_INT(a.n_metadata, 1);			  /* our tags are not shown */
+	CHECK_INT(w.fake->posts, 1);
+	CHECK_STR(fake_tag(&w.fake->boxes[0], TAG_HOST), store_host_id(w.store));
+	CHECK_STR(fake_tag(&w.fake->boxes[0], TAG_UID), "1000");
+	CHECK_INT(strlen(fake_tag(&w.fake->boxes[0], TAG_REQ)), TAG_REQ_LEN);
+	CHECK(fake_tag(&w.fake->boxes[0], TAG_SEQ) && fake_tag(&w.fake->boxes[0], TAG_POLICY));
+	CHECK(!fake_tag(&w.fake->boxes[0], TAG_NAME));
+	/* Still there after a restart, without asking. */
+	world_restart(&w);
+	a = do_get(&w, &alice, w.fake->boxes[0].id, 0);
+	CHECK(status_ok(&a.st) && a.state == LIFE_RUNNING);
+	world_free(&w);
+}
+
+TEST(input_is_refused_by_name)
+{
+	static const struct life_pair tag[] = { { "agentbox.host", "x" } }, empty[] = { { "", "x" } };
+	struct {
+		const char *field;
+		struct life_create c;
+	} t[] = {
+		{ "request_id", { .request_id = "\x01" } },
+		{ "name", { .name = "Upper" } },
+		{ "name", { .name = "i0a1b2c3d4e5f6g7h8i9j" } },
+		{ "must_create", { .must_create = true } },
+		{ "sandbox_timeout", { .timeout_ms = 31ull * 24 * 3600 * 1000 } },
+		{ "metadata", { .metadata = tag, .n_metadata = 1 } },
+		{ "envs", { .envs = empty, .n_envs = 1 } },
+	};
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		t[i].c.who = &alice;
+		a = do_create(&w, &t[i].c);
+		CHECK_INT(a.st.reason, R_FIELD_INVALID);
+		CHECK_STR(status_evidence_get(&a.st, "field"), t[i].field);
+	}
+	t[0].c = a_create("r");
+	t[0].c.account = "second";
+	a = do_create(&w, &t[0].c);
+	CHECK_INT(a.st.reason, R_UID_DENIED);
+	t[0].c.who = &root;
+	t[0].c.account = "none";
+	a = do_create(&w, &t[0].c);
+	CHECK_INT(a.st.reason, R_ACCOUNT_NOT_FOUND);
+	CHECK_INT(w.fake->posts, 0);
+	world_free(&w);
+}
+
+TEST(request_ids)
+{
+	struct life_create c;
+	struct answer a, b;
+	struct world w;
+
+	world_new(&w);
+	c = a_create("r1");
+	c.params_hash[0] = 1;
+	begin_create(&w, &a, &c);
+	begin_create(&w, &b, &c); /* joins */
+	wait_for(&w, &a);
+	if (!b.done)
+		wait_for(&w, &b);
+	CHECK_STR(a.id, b.id);
+	b = do_create(&w, &c); /* done: the same */
+	CHECK_STR(a.id, b.id);
+	c.params_hash[0] = 2;
+	b = do_create(&w, &c);
+	CHECK_INT(b.st.reason, R_REQUEST_ID_REUSED);
+	c.params_hash[0] = 1;
+	c.who = &bob; /* another scope */
+	b = do_create(&w, &c);
+	CHECK(status_ok(&b.st) && !str_eq(a.id, b.id));
+	CHECK_INT(w.fake->posts, 2);
+	/* After a restart, and after its end: its GONE record, never another one. */
+	world_restart(&w);
+	c.who = &alice;
+	b = do_create(&w, &c);
+	CHECK_STR(a.id, b.id);
+	b = do_kill(&w, &alice, a.id);
+	CHECK(b.yes);
+	world_restart(&w);
+	b = do_create(&w, &c);
+	CHECK(status_ok(&b.st));
+	CHECK_STR(a.id, b.id);
+	CHECK_INT(b.state, LIFE_GONE);
+	CHECK_INT(b.gone_reason, R_SANDBOX_KILLED);
+	CHECK_INT(w.fake->posts, 2);
+	world_free(&w);
+}
+
+TEST(refused_is_remembered)
+{
+	struct life_create c;
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	w.fake->create = FAKE_REFUSE;
+	w.fake->create_n = 1;
+	c = a_create("r1");
+	a = do_create(&w, &c);
+	CHECK_INT(a.st.reason, R_CLOUD_REFUSED);
+	a = do_create(&w, &c);
+	CHECK_INT(a.st.reason, R_CLOUD_REFUSED);
+	CHECK_INT(w.fake->posts, 1);
+	world_restart(&w); /* nothing was made, so it may run again */
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	CHECK_INT(w.fake->posts, 2);
+	world_free(&w);
+}
+
+TEST(unsent_is_sent_again)
+{
+	struct life_create c;
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	w.fake->create = FAKE_UNSENT;
+	w.fake->create_n = 2;
+	c = a_create("r1");
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	CHECK_INT(w.fake->posts, 3);
+	CHECK_INT(w.fake->n_boxes, 1);
+	w.fake->create_n = 3;
+	c = a_create("r2");
+	a = do_create(&w, &c);
+	CHECK_INT(a.st.reason, R_UNREACHABLE);
+	CHECK_INT(w.fake->posts, 6);
+	a = do_create(&w, &c); /* failed before anything was sent: runs again */
+	CHECK(status_ok(&a.st));
+	world_free(&w);
+}
+
+TEST(lost_answer_is_settled)
+{
+	struct life_create c;
+	struct answer a, b;
+	struct world w;
+
+	world_new(&w);
+	w.fake->create = FAKE_ACCEPT_LOSE;
+	w.fake->create_n = 1;
+	c = a_create("r1");
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	CHECK_INT(a.cpu_count, 2);
+	CHECK_INT(w.fake->posts, 1);
+	b = (struct answer){ .w = &w };
+	CHECK(!life_resolve(w.life, &alice, a.id, clock_boot_ms() + 2000, on_target, &b, &b.op));
+	wait_for(&w, &b);
+	CHECK(str_starts(b.token, "token-"));
+	world_free(&w);
+}
+
+TEST(lost_request_stays_unknown)
+{
+	struct life_create c;
+	struct fake_box *late;
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	w.fake->create = FAKE_ACCEPT_LOSE;
+	w.fake->create_n = 1;
+	c = a_create("r1");
+	begin_create(&w, &a, &c);
+	while (!w.fake->n_boxes)
+		CHECK(loop_once(w.loop, 100) >= 0);
+	late = &w.fake->boxes[0];
+	late->hidden = true; /* it boots for longer than the horizon */
+	wait_for(&w, &a);
+	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
+	CHECK_INT(a.st.code, CODE_UNAVAILABLE);
+	a = do_create(&w, &c);
+	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
+	CHECK_INT(w.fake->posts, 1);
+	/* Reconcile finds it by its tag; the request id has its object then. */
+	late->hidden = false;
+	world_restart(&w);
+	spin(&w, 50);
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	CHECK_STR(a.id, late->id);
+	CHECK_INT(w.fake->posts, 1);
+	/* Without a request id repeating is not safe, and the code says so. */
+	w.fake->create = FAKE_LOSE;
+	w.fake->create_n = 1;
+	c = a_create(NULL);
+	a = do_create(&w, &c);
+	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
+	CHECK_INT(a.st.code, CODE_UNKNOWN);
+	world_free(&w);
+}
+
+TEST(caller_leaves)
+{
+	struct life_create c;
+	struct life_counts n;
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	/* Before anything is sent: no POST at all. */
+	c = a_create("r1");
+	begin_create(&w, &a, &c);
+	life_cancel(a.op);
+	spin(&w, 30);
+	CHECK_INT(w.fake->posts, 0);
+	begin_create(&w, &a, &c);
+	CHECK(loop_once(w.loop, 0) >= 0);
+	life_cancel(a.op); /* while the intent is being written */
+	spin(&w, 50);
+	CHECK_INT(w.fake->posts, 0);
+	life_count(w.life, (uid_t)-1, &n);
+	CHECK_INT(n.intents, 0);
+	/* After: the answer is read and kept, for a repeat to claim. */
+	w.fake->create = FAKE_HOLD;
+	w.fake->create_n = 1;
+	begin_create(&w, &a, &c);
+	while (!w.fake->n_boxes)
+		CHECK(loop_once(w.loop, 100) >= 0);
+	life_cancel(a.op);
+	spin(&w, 30);
+	fake_release(w.cloud);
+	spin(&w, 100);
+	life_count(w.life, (uid_t)-1, &n);
+	CHECK_INT(n.running, 1);
+	CHECK_INT(n.intents, 0);
+	a = do_create(&w, &c);
+	CHECK_STR(a.id, w.fake->boxes[0].id);
+	CHECK_INT(w.fake->posts, 1);
+	CHECK_INT(w.fake->kills, 0);
+	world_free(&w);
+}
+
+TEST(deadline_of_a_sent_one)
+{
+	struct life_create c;
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	w.fake->create = FAKE_HOLD;
+	w.fake->create_n = 1;
+	c = a_create("r1");
+	c.deadline_ms = clock_boot_ms() + 200;
+	a = do_create(&w, &c);
+	CHECK(clock_boot_ms() <= c.deadline_ms);
+	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
+	c.deadline_ms = clock_boot_ms() + 5000;
+	fake_release(w.cloud);
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	CHECK_INT(w.fake->posts, 1);
+	world_free(&w);
+}
+
+TEST(cloud_away)
+{
+	struct life_create c;
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	c = a_create("r0");
+	a = do_create(&w, &c);
+	w.fake->down = true;
+	a = do_get(&w, &alice, a.id, 0); /* what is known is said, and that it is old */
+	CHECK(status_ok(&a.st));
+	CHECK_INT(a.source, LIFE_FROM_CACHE_CLOUD_UNREACHABLE);
+	c = a_create("r1");
+	c.deadline_ms = clock_boot_ms() + 300;
+	a = do_create(&w, &c);
+	CHECK(clock_boot_ms() <= c.deadline_ms);
+	CHECK_INT(a.st.reason, R_UNREACHABLE);
+	spin(&w, 50);
+	CHECK_INT(w.fake->posts, 1); /* withdrawn, not sent when it comes back */
+	a = do_list(&w, (struct life_list){ 0 });
+	CHECK_INT(a.source, LIFE_FROM_CACHE_CLOUD_UNREACHABLE);
+	CHECK_INT(a.n, 1);
+	w.fake->down = false;
+	spin(&w, 50);
+	CHECK_INT(w.fake->posts, 1);
+	c.deadline_ms = clock_boot_ms() + 3000;
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	world_free(&w);
+}
+
+TEST(names)
+{
+	struct life_create c;
+	struct answer a, b[8];
+	struct world w;
+	char first[64];
+
+	world_new(&w);
+	/* Many at once: one sandbox. */
+	for (size_t i = 0; i < ARRAY_SIZE(b); i++) {
+		c = a_create(NULL);
+		c.name = "box";
+		c.params_hash[0] = (uint8_t)i;
+		begin_create(&w, &b[i], &c);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(b); i++) {
+		if (!b[i].done)
+			wait_for(&w, &b[i]);
+		CHECK(status_ok(&b[i].st));
+		CHECK_STR(b[i].id, b[0].id);
+	}
+	CHECK_INT(w.fake->posts, 1);
+	(void)str_copy(first, sizeof(first), b[0].id);
+	a = do_get(&w, &alice, "box", LIFE_STALENESS_DEFAULT);
+	CHECK_STR(a.id, first);
+	CHECK_INT(a.generation, 1);
+	a = do_get(&w, &bob, "box", LIFE_STALENESS_DEFAULT);
+	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
+	c.must_create = true;
+	a = do_create(&w, &c);
+	CHECK_INT(a.st.reason, R_NAME_EXISTS);
+	/* With a request id it is the same sandbox for that id, for good. */
+	c = a_create("r1");
+	c.name = "box";
+	a = do_create(&w, &c);
+	CHECK_STR(a.id, first);
+	a = do_kill(&w, &alice, "box");
+	CHECK(a.yes);
+	a = do_get(&w, &alice, "box", LIFE_STALENESS_DEFAULT);
+	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
+	a = do_get(&w, &alice, first, LIFE_STALENESS_DEFAULT);
+	CHECK_INT(a.state, LIFE_GONE);
+	a = do_create(&w, &c);
+	CHECK_STR(a.id, first);
+	CHECK_INT(a.state, LIFE_GONE);
+	world_restart(&w);
+	c = a_create("r2");
+	c.name = "box";
+	a = do_create(&w, &c);
+	CHECK(!str_eq(a.id, first));
+	CHECK_INT(a.generation, 2);
+	CHECK_INT(w.fake->posts, 2);
+	/* The holder died unseen: the name is not answered with a dead one. */
+	w.fake->boxes[1].alive = false;
+	world_restart(&w);
+	c = a_create(NULL);
+	c.name = "box";
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	CHECK_STR(a.id, w.fake->boxes[2].id);
+	CHECK_INT(a.generation, 3);
+	world_free(&w);
+}
+
+TEST(must_create_of_two)
+{
+	struct life_create c;
+	struct answer a, b;
+	struct world w;
+
+	world_new(&w);
+	c = a_create(NULL);
+	c.name = "box";
+	c.must_create = true;
+	begin_create(&w, &a, &c);
+	begin_create(&w, &b, &c);
+	wait_for(&w, &a);
+	if (!b.done)
+		wait_for(&w, &b);
+	CHECK(status_ok(&a.st));
+	CHECK_INT(b.st.reason, R_NAME_EXISTS);
+	CHECK_INT(w.fake->posts, 1);
+	world_free(&w);
+}
+
+TEST(kill_until_the_cloud_agrees)
+{
+	struct life_create c;
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	c = a_create("r1");
+	a = do_create(&w, &c);
+	w.fake->kill_fails = 2;
+	a = do_kill(&w, &alice, a.id);
+	CHECK(status_ok(&a.st) && a.yes);
+	CHECK_INT(w.fake->kills, 3);
+	a = do_kill(&w, &alice, w.fake->boxes[0].id);
+	CHECK(status_ok(&a.st) && !a.yes);
+	a = do_kill(&w, &alice, "inotthere");
+	CHECK(status_ok(&a.st) && !a.yes);
+	a = do_kill(&w, &alice, "no-such-name");
+	CHECK(status_ok(&a.st) && !a.yes);
+	/* A kill that outlives its caller and the daemon. */
+	c = a_create("r2");
+	a = do_create(&w, &c);
+	w.fake->down = true;
+	{
+		struct answer k = { .w = &w };
+
+		CHECK(!life_kill(w.life, &alice, a.id, clock_boot_ms() + 200, on_yes, &k, &k.op));
+		wait_for(&w, &k);
+		CHECK_INT(k.st.reason, R_UNREACHABLE);
+	}
+	CHECK(fake_find(w.fake, a.id));
+	world_stop(&w);
+	w.fake->down = false;
+	world_start(&w);
+	while (fake_find(w.fake, a.id))
+		CHECK(loop_once(w.loop, 100) >= 0);
+	spin(&w, 50);
+	a = do_get(&w, &alice, a.id, LIFE_STALENESS_DEFAULT);
+	CHECK_INT(a.state, LIFE_GONE);
+	CHECK_INT(a.gone_reason, R_SANDBOX_KILLED);
+	world_free(&w);
+}
+
+TEST(others_rows_do_not_exist)
+{
+	struct life_create c;
+	struct answer a, x, y;
+	struct world w;
+	unsigned kills;
+
+	world_new(&w);
+	c = a_create("r1");
+	a = do_create(&w, &c);
+	x = do_get(&w, &bob, a.id, 0);
+	y = do_get(&w, &bob, "inever", 0);
+	CHECK_INT(x.st.reason, R_SANDBOX_NOT_FOUND);
+	CHECK_INT(y.st.reason, R_SANDBOX_NOT_FOUND);
+	CHECK(!strncmp(x.st.text, y.st.text, 20));
+	kills = w.fake->kills;
+	x = do_kill(&w, &bob, a.id);
+	CHECK(status_ok(&x.st) && !x.yes);
+	CHECK_INT(w.fake->kills, kills);
+	CHECK(fake_find(w.fake, a.id));
+	x = do_get(&w, &root, a.id, 0);
+	CHECK_STR(x.id, a.id);
+	x = do_list(&w, (struct life_list){ .who = &bob });
+	CHECK_INT(x.n, 0);
+	x = do_list(&w, (struct life_list){ .who = &bob, .all_owners = true });
+	CHECK_INT(x.st.reason, R_UID_DENIED);
+	x = do_list(&w, (struct life_list){ .who = &root, .all_owners = true });
+	CHECK_INT(x.n, 1);
+	/* Not even after the store was lost. */
+	world_stop(&w);
+	run_sh("rm %s/agentboxd.db*", world_dir);
+	world_start(&w);
+	x = do_get(&w, &bob, a.id, 0);
+	CHECK_INT(x.st.reason, R_SANDBOX_NOT_FOUND);
+	world_free(&w);
+}
+
+TEST(list_pages)
+{
+	struct life_create c;
+	struct answer a;
+	struct world w;
+	unsigned seen = 0;
+	char token[512] = "";
+
+	world_new(&w);
+	for (int i = 0; i < 7; i++) {
+		c = a_create(NULL);
+		a = do_create(&w, &c);
+		CHECK(status_ok(&a.st));
+	}
+	do {
+		a = do_list(&w, (struct life_list){ .page_size = 3, .page_token = token });
+		CHECK(status_ok(&a.st));
+		CHECK_INT(a.source, LIFE_FROM_CLOUD);
+		for (size_t i = 0; i < a.n; i++) /* newest first */
+			CHECK_STR(a.ids[i], w.fake->boxes[6 - seen - i].id);
+		seen += (unsigned)a.n;
+		(void)str_copy(token, sizeof(token), a.next);
+	} while (token[0]);
+	CHECK_INT(seen, 7);
+	a = do_list(&w, (struct life_list){ .page_size = 3 });
+	(void)str_copy(token, sizeof(token), a.next);
+	a = do_list(&w, (struct life_list){ .page_size = 3, .page_token = token, .template_id = "x" });
+	CHECK_INT(a.st.reason, R_FIELD_INVALID);
+	a = do_list(&w, (struct life_list){ .page_token = "rubbish" });
+	CHECK_INT(a.st.reason, R_FIELD_INVALID);
+	a = do_list(&w, (struct life_list){ .page_size = 1001 });
+	CHECK_INT(a.st.reason, R_FIELD_INVALID);
+	/* Others' sandboxes of the account: only when asked for. */
+	fake_plant(w.fake, "iforeign");
+	world_restart(&w);
+	a = do_list(&w, (struct life_list){ .cached = true });
+	CHECK_INT(a.n, 7);
+	CHECK_INT(a.source, LIFE_FROM_CACHE);
+	a = do_list(&w, (struct life_list){ .all_hosts = true });
+	CHECK_INT(a.n, 8);
+	CHECK_STR(a.ids[0], "iforeign");
+	a = do_list(&w, (struct life_list){ 0 });
+	CHECK_INT(a.n, 7);
+	a = do_list(&w, (struct life_list){ .states = BIT(LIFE_PAUSED) });
+	CHECK_INT(a.n, 0);
+	world_free(&w);
+}
+
+TEST(an_empty_list_forgets_nothing)
+{
+	struct life_create c;
+	struct life_counts n;
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	for (int i = 0; i < 10; i++) {
+		c = a_create(NULL);
+		a = do_create(&w, &c);
+	}
+	w.fake->list_empty = true;
+	for (int i = 0; i < 3; i++)
+		w.fake->boxes[i].alive = false; /* these are gone in truth */
+	world_restart(&w);
+	spin(&w, 300);
+	life_count(w.life, (uid_t)-1, &n);
+	CHECK_INT(n.running, 7);
+	CHECK_INT(n.gone, 3);
+	CHECK_INT(n.list_anomalies, 1);
+	CHECK_INT(w.fake->kills, 0);
+	a = do_get(&w, &alice, w.fake->boxes[0].id, LIFE_STALENESS_DEFAULT);
+	CHECK_INT(a.gone_reason, R_SANDBOX_GONE);
+	world_free(&w);
+}
+
+TEST(store_lost_and_rebuilt)
+{
+	struct life_create c;
+	struct answer a, b;
+	struct world w;
+	char host[32];
+
+	world_new(&w);
+	c = a_create("r1");
+	c.name = "box";
+	a = do_create(&w, &c);
+	fake_plant(w.fake, "iforeign");
+	fake_plant_tag(&w.fake->boxes[1], TAG_HOST, "another");
+	(void)str_copy(host, sizeof(host), store_host_id(w.store));
+	world_stop(&w);
+	run_sh("rm %s/agentboxd.db*", world_dir);
+	world_start(&w);
+	CHECK_STR(store_host_id(w.store), host);
+	spin(&w, 50);
+	b = do_get(&w, &alice, "box", LIFE_STALENESS_DEFAULT);
+	CHECK(status_ok(&b.st));
+	CHECK_STR(a.id, b.id);
+	b = do_list(&w, (struct life_list){ .cached = true });
+	CHECK_INT(b.n, 1);
+	CHECK_INT(w.fake->kills, 0);
+	world_free(&w);
+}
+
+/* The oldest of a name keeps it; the younger one is told so. */
+TEST(duplicates_of_a_name)
+{
+	struct fake_box *x;
+	struct answer a;
+	struct world w;
+	char host[32];
+
+	world_new(&w);
+	(void)str_copy(host, sizeof(host), store_host_id(w.store));
+	for (int i = 0; i < 3; i++) {
+		char id[16], seq[16];
+
+		snprintf(id, sizeof(id), "idup%d", 2 - i);
+		snprintf(seq, sizeof(seq), "%d", 9000 + i);
+		x = fake_plant(w.fake, id);
+		x->alive = i > 0; /* the oldest is dead */
+		fake_plant_tag(x, TAG_HOST, host);
+		fake_plant_tag(x, TAG_UID, "1000");
+		fake_plant_tag(x, TAG_NAME, "box");
+		fake_plant_tag(x, TAG_SEQ, seq);
+	}
+	world_restart(&w);
+	spin(&w, 50);
+	a = do_get(&w, &alice, "box", LIFE_STALENESS_DEFAULT);
+	CHECK_STR(a.id, "idup1");
+	a = do_get(&w, &alice, "idup0", LIFE_STALENESS_DEFAULT);
+	CHECK(strstr(a.warning, "duplicate"));
+	CHECK_INT(w.fake->posts + w.fake->kills, 0);
+	{
+		uint64_t n;
+
+		CHECK(!store_next_seq(w.store, &n)); /* a number of ours from the future is skipped */
+		CHECK(n > 9002);
+	}
+	world_free(&w);
+}
+
+TEST(connect_makes_an_owner)
+{
+	struct life_connect c = { .who = &alice, .sandbox = "iother" };
+	struct answer a = { 0 };
+	struct world w;
+
+	world_new(&w);
+	fake_plant(w.fake, "iother")->paused = true;
+	a = do_get(&w, &alice, "iother", 0);
+	CHECK_INT(a.state, LIFE_PAUSED);
+	a = (struct answer){ .w = &w };
+	CHECK(!life_resolve(w.life, &alice, "iother", clock_boot_ms() + 2000, on_target, &a, &a.op));
+	wait_for(&w, &a);
+	CHECK_INT(a.st.reason, R_SANDBOX_PAUSED);
+	c.deadline_ms = clock_boot_ms() + 5000;
+	a = (struct answer){ .w = &w };
+	CHECK(!life_connect(w.life, &c, on_box, &a, &a.op));
+	wait_for(&w, &a);
+	CHECK(status_ok(&a.st) && a.adopted);
+	CHECK_INT(a.state, LIFE_RUNNING);
+	a = do_get(&w, &bob, "iother", 0); /* it has an owner now */
+	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
+	world_restart(&w);
+	a = do_list(&w, (struct life_list){ .cached = true });
+	CHECK_INT(a.n, 1);
+	/* Another host's: used, not taken; with adopt: taken. */
+	fake_plant_tag(fake_plant(w.fake, "ihost2"), TAG_HOST, "another");
+	for (int adopt = 0; adopt < 2; adopt++) {
+		c.sandbox = "ihost2";
+		c.adopt = adopt;
+		c.deadline_ms = clock_boot_ms() + 5000;
+		a = (struct answer){ .w = &w };
+		CHECK(!life_connect(w.life, &c, on_box, &a, &a.op));
+		wait_for(&w, &a);
+		CHECK(status_ok(&a.st));
+		CHECK_INT(a.adopted, adopt);
+	}
+	c.sandbox = "igone";
+	c.deadline_ms = clock_boot_ms() + 5000;
+	a = (struct answer){ .w = &w };
+	CHECK(!life_connect(w.life, &c, on_box, &a, &a.op));
+	wait_for(&w, &a);
+	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
+	world_free(&w);
+}
+
+TEST(timeouts)
+{
+	struct life_create c;
+	struct answer a, b;
+	struct world w;
+	char id[64];
+
+	world_new(&w);
+	c = a_create("r1");
+	a = do_create(&w, &c);
+	(void)str_copy(id, sizeof(id), a.id);
+	b = (struct answer){ .w = &w };
+	CHECK(!life_set_timeout(w.life, &alice, id, 60000, clock_boot_ms() + 2000, on_box, &b, &b.op));
+	wait_for(&w, &b);
+	CHECK(status_ok(&b.st) && b.end_at_ms < a.end_at_ms && !b.warning[0]);
+	w.fake->cap_s = 30;
+	b = (struct answer){ .w = &w };
+	CHECK(!life_set_timeout(w.life, &alice, id, 600000, clock_boot_ms() + 2000, on_box, &b, &b.op));
+	wait_for(&w, &b);
+	CHECK(status_ok(&b.st) && b.warning[0]);
+	w.fake->boxes[0].paused = true;
+	b = (struct answer){ .w = &w };
+	CHECK(!life_set_timeout(w.life, &alice, id, 600000, clock_boot_ms() + 2000, on_box, &b, &b.op));
+	wait_for(&w, &b);
+	CHECK_INT(b.st.reason, R_SANDBOX_PAUSED);
+	w.fake->boxes[0].alive = false;
+	b = (struct answer){ .w = &w };
+	CHECK(!life_set_timeout(w.life, &alice, id, 600000, clock_boot_ms() + 2000, on_box, &b, &b.op));
+	wait_for(&w, &b);
+	CHECK_INT(b.st.reason, R_SANDBOX_GONE);
+	CHECK(status_evidence_get(&b.st, "said_by"));
+	c = a_create("r2");
+	c.timeout_ms = 600000;
+	a = do_create(&w, &c);
+	CHECK(strstr(a.warning, "capped"));
+	world_free(&w);
+}
+
+TEST(agent_and_host)
+{
+	struct life_create c;
+	struct answer a, b;
+	struct world w;
+	char id[64];
+	unsigned gets;
+
+	world_new(&w);
+	c = a_create("r1");
+	c.wait_ready = true;
+	w.probe = LIFE_PROBE_NO_ANSWER;
+	c.deadline_ms = clock_boot_ms() + 300;
+	a = do_create(&w, &c);
+	CHECK_INT(a.st.reason, R_SANDBOX_NOT_READY);
+	w.probe = LIFE_PROBE_HEALTHY;
+	c.deadline_ms = clock_boot_ms() + 3000;
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	(void)str_copy(id, sizeof(id), a.id);
+	b = (struct answer){ .w = &w };
+	CHECK(!life_is_running(w.life, &alice, id, clock_boot_ms() + 2000, on_yes, &b, &b.op));
+	wait_for(&w, &b);
+	CHECK(b.yes);
+	b = (struct answer){ .w = &w };
+	CHECK(!life_get_host(w.life, &alice, id, 3000, clock_boot_ms() + 2000, on_host, &b, &b.op));
+	wait_for(&w, &b);
+	CHECK(str_starts(b.host, "https://3000-i"));
+	b = (struct answer){ .w = &w };
+	CHECK(!life_get_host(w.life, &alice, id, 0, clock_boot_ms() + 2000, on_host, &b, &b.op));
+	wait_for(&w, &b);
+	CHECK_INT(b.st.reason, R_FIELD_INVALID);
+	/* Evidence that it is gone: one question, however many saw it. */
+	w.fake->boxes[0].alive = false;
+	gets = w.fake->gets;
+	b = (struct answer){ .w = &w };
+	a = (struct answer){ .w = &w };
+	CHECK(!life_note_evidence(w.life, "default", id, LIFE_SAW_ABSENT, clock_boot_ms() + 2000,
+				  on_target, &a, &a.op));
+	CHECK(!life_note_evidence(w.life, "default", id, LIFE_SAW_LOST, clock_boot_ms() + 2000, on_target,
+				  &b, &b.op));
+	wait_for(&w, &a);
+	if (!b.done)
+		wait_for(&w, &b);
+	CHECK_INT(a.st.reason, R_SANDBOX_GONE);
+	CHECK_INT(b.st.reason, R_SANDBOX_GONE);
+	CHECK_INT(w.fake->gets, gets + 1);
+	b = (struct answer){ .w = &w };
+	CHECK(!life_is_running(w.life, &alice, id, clock_boot_ms() + 2000, on_yes, &b, &b.op));
+	wait_for(&w, &b);
+	CHECK(status_ok(&b.st) && !b.yes);
+	b = do_list(&w, (struct life_list){ .cached = true });
+	CHECK_INT(b.n, 0);
+	world_free(&w);
+}
+
+TEST_MAIN()

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/* A daemon's lifecycle in a test: loop, store on disk, life, a fake cloud; and calls that wait. */
+#ifndef AB_TESTS_UNIT_LIFE_WORLD_H
+#define AB_TESTS_UNIT_LIFE_WORLD_H
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/ev/loop.h"
+#include "daemon/life/life.h"
+#include "daemon/obs/log.h"
+#include "daemon/store/store.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+#include "tests/lib/test.h"
+#include "tests/unit/life/fake.h"
+
+#define HORIZON_MS 300u
+
+struct world {
+	struct fake *fake;
+	struct loop *loop;
+	struct store *store;
+	struct cloud *cloud;
+	struct life *life;
+	struct store_report report;
+	enum life_probe_result probe;
+};
+
+static char world_dir[64];
+static const struct principal alice = { .uid = 1000, .gid = 1000, .pidfd = -1 };
+static const struct principal bob unused_ = { .uid = 1001, .gid = 1001, .pidfd = -1 };
+static const struct principal root unused_ = { .admin = true, .pidfd = -1 };
+
+static inline void run_sh(const char *fmt, ...)
+{
+	char cmd[512];
+	const char *argv[] = { "sh", "-c", cmd, NULL };
+	va_list ap;
+	int wstatus;
+	pid_t pid;
+
+	va_start(ap, fmt);
+	vsnprintf(cmd, sizeof(cmd), fmt, ap);
+	va_end(ap);
+	pid = fork();
+	if (!pid) {
+		execv("/bin/sh", (char *const *)argv);
+		_exit(127);
+	}
+	CHECK(waitpid(pid, &wstatus, 0) == pid);
+	CHECK_INT(wstatus, 0);
+}
+
+/* Not cryptography: different inputs give different tags. */
+static inline void fake_hash(const void *p, size_t n, uint8_t ret[32])
+{
+	uint64_t h = 1469598103934665603ull;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ ((const uint8_t *)p)[i]) * 1099511628211ull;
+	for (size_t i = 0; i < 4; i++, h = h * 6364136223846793005ull + 1)
+		memcpy(ret + 8 * i, &h, 8);
+}
+
+struct fake_probe {
+	struct timer timer;
+	struct grave grave;
+	struct world *w;
+	life_probed_fn *done;
+	void *user;
+};
+
+static inline void probe_end(struct timer *t, void *user)
+{
+	struct fake_probe *p = user;
+	struct status st = STATUS_OK;
+
+	if (p->w->probe != LIFE_PROBE_HEALTHY)
+		status_set(&st, R_UNREACHABLE, "no answer");
+	loop_bury(p->w->loop, &p->grave, free, p);
+	p->done(p->user, p->w->probe, &st);
+}
+
+static inline void *probe_start(const struct life_target *t, uint64_t deadline_ms, life_probed_fn *done,
+				void *done_user, void *user)
+{
+	struct fake_probe *p = calloc(1, sizeof(*p));
+
+	p->w = user;
+	p->done = done;
+	p->user = done_user;
+	timer_init(&p->timer, p->w->loop, probe_end, p);
+	CHECK(!timer_set(&p->timer, clock_boot_ms()));
+	return p;
+}
+
+static inline void probe_cancel(void *probe, void *user)
+{
+	struct fake_probe *p = probe;
+
+	timer_clear(&p->timer);
+	free(p);
+}
+
+static inline void world_start(struct world *w)
+{
+	struct life_account accounts[] = { { .name = "default" }, { .name = "second" } };
+	struct store_options so = { .state_dir = world_dir, .now_wall_ms = clock_wall_ms() };
+	struct life_options o = {
+		.accounts = accounts,
+		.n_accounts = 1,
+		.sha256 = fake_hash,
+		.settle_horizon_ms = HORIZON_MS,
+		.reconcile_period_ms = 3600000,
+		.rng_seed = 7,
+	};
+
+	CHECK(!loop_new(&w->loop));
+	so.loop = w->loop;
+	CHECK_INT(store_open(&so, &w->report, &w->store), STORE_OPENED);
+	w->cloud = fake_cloud(w->fake, w->loop);
+	accounts[0].cloud = w->cloud;
+	o.loop = w->loop;
+	o.store = w->store;
+	o.prober = (struct life_prober){ probe_start, probe_cancel, w };
+	policy_default(&o.policy);
+	CHECK(!life_new(&o, &w->life));
+}
+
+static inline void world_stop(struct world *w)
+{
+	w->life = life_free(w->life);
+	w->store = store_close(w->store);
+	fake_cloud_free(w->cloud);
+	w->loop = loop_free(w->loop);
+}
+
+static inline void world_new(struct world *w)
+{
+	*w = (struct world){ .fake = fake_new() };
+	snprintf(world_dir, sizeof(world_dir), "/tmp/ab-life-XXXXXX");
+	CHECK(mkdtemp(world_dir));
+	log_setup(LOG_LEVEL_ERROR);
+	world_start(w);
+}
+
+static inline void world_free(struct world *w)
+{
+	if (w->life)
+		world_stop(w);
+	fake_free(w->fake);
+	run_sh("rm -rf %s", world_dir);
+}
+
+static inline void world_restart(struct world *w)
+{
+	world_stop(w);
+	world_start(w);
+}
+
+/* --- calls --- */
+
+struct answer {
+	struct world *w;
+	struct life_op *op;
+	bool done, yes, has_box;
+	struct status st;
+	char id[64], name[80], warning[128], token[64], host[128];
+	enum life_state state;
+	enum life_source source;
+	enum ab_reason gone_reason;
+	uint32_t generation, cpu_count;
+	int64_t started_at_ms, end_at_ms;
+	bool adopted;
+	size_t n_metadata, n;
+	char ids[64][64];
+	char next[512];
+};
+
+static inline void on_box(void *user, const struct status *st, const struct life_sandbox *b)
+{
+	struct answer *a = user;
+
+	CHECK(!a->done);
+	a->done = true;
+	a->st = *st;
+	CHECK(status_ok(st) == (b != NULL));
+	if (!b)
+		return;
+	a->has_box = true;
+	(void)str_copy(a->id, sizeof(a->id), b->id);
+	(void)str_copy(a->name, sizeof(a->name), b->name);
+	(void)str_copy(a->warning, sizeof(a->warning), b->warning);
+	a->state = b->state;
+	a->source = b->source;
+	a->gone_reason = b->gone_reason;
+	a->generation = b->generation;
+	a->cpu_count = b->cpu_count;
+	a->started_at_ms = b->started_at_ms;
+	a->end_at_ms = b->end_at_ms;
+	a->adopted = b->adopted;
+	a->n_metadata = b->n_metadata;
+}
+
+static inline void on_yes(void *user, const struct status *st, bool yes)
+{
+	struct answer *a = user;
+
+	CHECK(!a->done);
+	a->done = true;
+	a->st = *st;
+	a->yes = yes;
+}
+
+static inline void on_target(void *user, const struct status *st, const struct life_target *t)
+{
+	struct answer *a = user;
+
+	CHECK(!a->done);
+	a->done = true;
+	a->st = *st;
+	if (!t)
+		return;
+	a->has_box = true;
+	(void)str_copy(a->id, sizeof(a->id), t->id);
+	(void)str_copy(a->token, sizeof(a->token), t->access_token);
+}
+
+static inline void on_page(void *user, const struct status *st, const struct life_page *p)
+{
+	struct answer *a = user;
+
+	CHECK(!a->done);
+	a->done = true;
+	a->st = *st;
+	if (!p)
+		return;
+	a->n = p->n;
+	a->source = p->source;
+	for (size_t i = 0; i < p->n && i < 64; i++)
+		(void)str_copy(a->ids[i], sizeof(a->ids[i]), p->boxes[i].id);
+	(void)str_copy(a->next, sizeof(a->next), p->next_page_token);
+}
+
+static inline void on_host(void *user, const struct status *st, const struct life_host *h)
+{
+	struct answer *a = user;
+
+	a->done = true;
+	a->st = *st;
+	if (h)
+		(void)str_copy(a->host, sizeof(a->host), h->url);
+}
+
+static inline void wait_for(struct world *w, struct answer *a)
+{
+	uint64_t until = clock_boot_ms() + 20000;
+
+	CHECK(!a->done); /* never from inside */
+	while (!a->done) {
+		CHECK(loop_once(w->loop, 1000) >= 0);
+		CHECK(clock_boot_ms() < until);
+	}
+}
+
+/* Lets pass what is under way: until nothing has happened for a moment. */
+static inline void spin(struct world *w, unsigned ms)
+{
+	uint64_t until = clock_boot_ms() + ms;
+
+	while (clock_boot_ms() < until)
+		CHECK(loop_once(w->loop, 5) >= 0);
+}
+
+static inline struct life_create a_create(const char *request_id)
+{
+	return (struct life_create){ .who = &alice, .request_id = request_id, .secure = -1,
+				     .allow_internet_access = -1, .deadline_ms = clock_boot_ms() + 10000 };
+}
+
+static inline void begin_create(struct world *w, struct answer *a, const struct life_create *c)
+{
+	*a = (struct answer){ .w = w };
+	CHECK(!life_create(w->life, c, on_box, a, &a->op));
+}
+
+static inline struct answer do_create(struct world *w, const struct life_create *c)
+{
+	struct answer a;
+
+	begin_create(w, &a, c);
+	wait_for(w, &a);
+	return a;
+}
+
+static inline struct answer do_get(struct world *w, const struct principal *who, const char *ref,
+				   uint64_t staleness)
+{
+	struct answer a = { .w = w };
+
+	CHECK(!life_get(w->life, who, ref, staleness, clock_boot_ms() + 1000, on_box, &a, &a.op));
+	wait_for(w, &a);
+	return a;
+}
+
+static inline struct answer do_kill(struct world *w, const struct principal *who, const char *ref)
+{
+	struct answer a = { .w = w };
+
+	CHECK(!life_kill(w->life, who, ref, clock_boot_ms() + 5000, on_yes, &a, &a.op));
+	wait_for(w, &a);
+	return a;
+}
+
+static inline struct answer do_list(struct world *w, struct life_list q)
+{
+	struct answer a = { .w = w };
+
+	if (!q.who)
+		q.who = &alice;
+	q.deadline_ms = clock_boot_ms() + 1000;
+	CHECK(!life_list(w->life, &q, on_page, &a, &a.op));
+	wait_for(w, &a);
+	return a;
+}
+
+#endif
