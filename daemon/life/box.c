@@ -16,7 +16,8 @@ static const struct {
 	unsigned next;	/* states that may follow */
 } states[] = {
 	[LIFE_STATE_NONE] = { "none", ~0u },
-	[LIFE_CREATING] = { "creating", BIT(LIFE_RUNNING) | BIT(LIFE_GONE) | BIT(LIFE_KILLING) },
+	[LIFE_CREATING] = { "creating", BIT(LIFE_RUNNING) | BIT(LIFE_PAUSED) | BIT(LIFE_KILLING) |
+						BIT(LIFE_GONE) },
 	[LIFE_RUNNING] = { "running", BIT(LIFE_PAUSING) | BIT(LIFE_PAUSED) | BIT(LIFE_SNAPSHOTTING) |
 					      BIT(LIFE_KILLING) | BIT(LIFE_GONE) },
 	[LIFE_PAUSING] = { "pausing", BIT(LIFE_PAUSED) | BIT(LIFE_RUNNING) | BIT(LIFE_KILLING) |

@@ -52,6 +52,7 @@ struct box {
 
 	struct fetch *fetch;		/* a question under way */
 	struct killing *killing;
+	bool asked;			/* reconcile has it on its list of missing ones */
 };
 
 must_check int box_new(struct account *a, const char *id, struct box **ret);

@@ -8,8 +8,8 @@
  *   delete   DELETE until 204 or 404
  *   write    the row is GONE, its name is free; then the answer
  *
- * Equal kills of one sandbox share it. A sandbox without a row is deleted in the caller's account
- * directly, as the SDK does.
+ * Equal kills of one sandbox share it. A sandbox without a row is looked at first (its tag may say
+ * that it is another uid's of this host), then deleted in the caller's account, as the SDK does.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -243,10 +243,38 @@ static void kill_stranger(struct life_op *op)
 		op_fail_errno(op, -ENOMEM);
 }
 
+static void kill_known(struct life_op *op, struct box *b)
+{
+	struct status ok = STATUS_OK;
+	struct killing *k = b->killing;
+
+	op->account = b->account;
+	if (b->state == LIFE_GONE)
+		op_end_yes(op, &ok, false);
+	else if (!k && killing_start(op->life, b, &k) < 0)
+		op_fail_errno(op, -ENOMEM);
+	else
+		list_add_tail(&k->waiters, &op->wait);
+}
+
+static void on_looked_at(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct status ok = STATUS_OK;
+
+	if (news->end == FETCH_FAILED)
+		op_fail(op, news->st);
+	else if (news->box && grant_row(&op->who, news->box->uid) == GRANT_OK)
+		kill_known(op, news->box);
+	else if (news->box || news->end == FETCH_ABSENT)
+		op_end_yes(op, &ok, false);
+	else
+		kill_stranger(op);
+}
+
 static void start(struct life_op *op)
 {
 	struct status st, ok = STATUS_OK;
-	struct killing *k;
 	struct box *b;
 
 	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
@@ -258,19 +286,13 @@ static void start(struct life_op *op)
 			op_fail(op, &st);
 		return;
 	case REF_ID:
-		kill_stranger(op);
+		op->fetch.fn = on_looked_at;
+		if (fetch_join(op->life, op->account, op->ref, false, &op->fetch) < 0)
+			op_fail_errno(op, -ENOMEM);
 		return;
 	case REF_BOX:
-		break;
-	}
-	op->account = b->account;
-	k = b->killing;
-	if (b->state == LIFE_GONE) {
-		op_end_yes(op, &ok, false);
-	} else if (!k && killing_start(op->life, b, &k) < 0) {
-		op_fail_errno(op, -ENOMEM);
-	} else {
-		list_add_tail(&k->waiters, &op->wait);
+		kill_known(op, b);
+		return;
 	}
 }
 

@@ -30,7 +30,14 @@ struct life_op *op_from_fetch(struct fetch_wait *w)
 static void on_kick(struct defer *d, void *user)
 {
 	struct life_op *op = op_from(user);
+	struct status st;
 
+	/* Nothing is begun for a caller that has given up. */
+	if (op->deadline_ms && clock_boot_ms() >= op->deadline_ms) {
+		status_set(&st, R_DEADLINE_REQUEST, "%s: the deadline had passed", op->kind->name);
+		op_fail(op, &st);
+		return;
+	}
 	op->kind->start(op);
 }
 

@@ -365,6 +365,36 @@ static void on_timeout_set(struct cloud_result *r, void *user)
 		op_fail(op, &r->status);
 }
 
+static void timeout_known(struct life_op *op, struct box *b)
+{
+	struct status st;
+
+	op->account = b->account;
+	if (box_is_live(b)) {
+		call(op, b->id, cloud_set_timeout, on_timeout_set);
+		return;
+	}
+	box_refusal(b, &st);
+	op_fail(op, &st);
+}
+
+static void on_timeout_stranger(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct status st;
+
+	if (news->end == FETCH_FAILED) {
+		op_fail(op, news->st);
+	} else if (news->box && grant_row(&op->who, news->box->uid) == GRANT_OK) {
+		timeout_known(op, news->box);
+	} else if (news->box || news->end == FETCH_ABSENT) {
+		ref_not_found(&st, op->ref);
+		op_fail(op, &st);
+	} else {
+		call(op, op->ref, cloud_set_timeout, on_timeout_set);
+	}
+}
+
 static void timeout_start(struct life_op *op)
 {
 	struct status st;
@@ -377,18 +407,14 @@ static void timeout_start(struct life_op *op)
 		op_fail(op, &st);
 		return;
 	case REF_ID:
-		call(op, op->ref, cloud_set_timeout, on_timeout_set);
+		op->fetch.fn = on_timeout_stranger;
+		if (fetch_join(op->life, op->account, op->ref, false, &op->fetch) < 0)
+			op_fail_errno(op, -ENOMEM);
 		return;
 	case REF_BOX:
-		break;
-	}
-	op->account = b->account;
-	if (!box_is_live(b)) {
-		box_refusal(b, &st);
-		op_fail(op, &st);
+		timeout_known(op, b);
 		return;
 	}
-	call(op, b->id, cloud_set_timeout, on_timeout_set);
 }
 
 static const struct op_kind timeout_kind = {

@@ -352,7 +352,7 @@ static void on_running_probed(void *user, enum life_probe_result result, const s
 	case LIFE_PROBE_NO_ANSWER:
 		break;
 	}
-	st = *why;
+	st = why ? *why : (struct status)STATUS_OK;
 	if (status_ok(&st))
 		status_set(&st, R_UNREACHABLE, "the agent of sandbox %s does not answer", op->id);
 	op_fail(op, &st);

@@ -215,6 +215,13 @@ static void start(struct life_op *op)
 
 static void expire(struct life_op *op)
 {
+	struct status st;
+
+	if (!op->account) {
+		op_expired_status(op, &st);
+		op_fail(op, &st);
+		return;
+	}
 	answer(op, NULL, LIFE_FROM_CACHE_CLOUD_UNREACHABLE, op->account->listed_at_ms);
 }
 

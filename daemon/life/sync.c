@@ -64,12 +64,22 @@ static void verify_free(void *p)
 	free(v);
 }
 
+/* It may be asked about again. */
+static void verify_over(struct verify *v)
+{
+	struct box *b = life_find_box(v->sync->life, v->account, v->id);
+
+	if (b)
+		b->asked = false;
+}
+
 static void on_verified(struct fetch_wait *w, const struct fetch_news *news)
 {
 	struct verify *v = container_of(w, struct verify, wait);
 	struct sync *s = v->sync;
 
 	/* The fetch has told the box. What was not answered comes up again with the next list. */
+	verify_over(v);
 	list_del(&v->node);
 	s->n_running--;
 	loop_bury(s->life->loop, &v->grave, verify_free, v);
@@ -83,6 +93,7 @@ static void verify_pump(struct sync *s)
 
 		list_del(&v->node);
 		if (fetch_join(s->life, v->account, v->id, true, &v->wait) < 0) {
+			verify_over(v);
 			verify_free(v);
 			continue;
 		}
@@ -91,25 +102,11 @@ static void verify_pump(struct sync *s)
 	}
 }
 
-static bool is_queued(struct sync *s, const struct box *b)
-{
-	struct list *both[] = { &s->queued, &s->running };
-
-	for (size_t i = 0; i < ARRAY_SIZE(both); i++)
-		list_for_each(n, both[i]) {
-			struct verify *v = list_entry(n, struct verify, node);
-
-			if (v->account == b->account && str_eq(v->id, b->id))
-				return true;
-		}
-	return false;
-}
-
 static void verify_add(struct sync *s, struct box *b)
 {
 	struct verify *v;
 
-	if (is_queued(s, b))
+	if (b->asked)
 		return;
 	v = calloc(1, sizeof(*v));
 	if (!v)
@@ -118,10 +115,12 @@ static void verify_add(struct sync *s, struct box *b)
 	v->account = b->account;
 	v->wait.fn = on_verified;
 	list_init(&v->wait.node);
-	if (text_set(&v->id, b->id) < 0)
+	if (text_set(&v->id, b->id) < 0) {
 		verify_free(v);
-	else
-		list_add_tail(&s->queued, &v->node);
+		return;
+	}
+	b->asked = true;
+	list_add_tail(&s->queued, &v->node);
 }
 
 /* --- reconcile --- */

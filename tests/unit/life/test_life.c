@@ -476,8 +476,14 @@ TEST(others_rows_do_not_exist)
 	world_stop(&w);
 	run_sh("rm %s/agentboxd.db*", world_dir);
 	world_start(&w);
+	x = do_kill(&w, &bob, a.id);
+	CHECK(status_ok(&x.st) && !x.yes && fake_find(w.fake, a.id));
 	x = do_get(&w, &bob, a.id, 0);
 	CHECK_INT(x.st.reason, R_SANDBOX_NOT_FOUND);
+	/* A stranger's of the account, as with the SDK: an id is a capability. */
+	fake_plant(w.fake, "iforeign");
+	x = do_kill(&w, &bob, "iforeign");
+	CHECK(x.yes && !fake_find(w.fake, "iforeign"));
 	world_free(&w);
 }
 
