@@ -1,16 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* A connection on the HTTP/2 engine: moves bytes and news between it, the xport and the owners. */
+/*
+ * A connection on the HTTP/2 engine: moves bytes and news between it, the xport and the owners. As
+ * with HTTP/1.1, what an owner writes where there is no body (HEAD, 204, 304) goes nowhere.
+ */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/net/http_impl.h"
 #include "proto/base/must.h"
+#include "proto/base/str.h"
 #include "proto/wire/h2.h"
 
 struct h2_x {
 	struct http_x x;
 	struct h2_stream *s;
+	bool bodyless;	/* server: the stream ended with the head; `finished` is the owner's view */
+	bool finished;
+	bool expect;	/* server: the client waits for 100 Continue */
 };
+
+#define BODYLESS_ROOM 65536u
 
 enum drain_step { DRAIN_NONE, DRAIN_TOLD, DRAIN_LAST };
 
@@ -102,6 +112,13 @@ static bool h2c_has_output(const struct http_conn *c)
 	return h2_wants_output(h2_of(c));
 }
 
+static bool wants_continue(const struct fields *head)
+{
+	const char *s = fields_get(head, "expect");
+
+	return s && mem_eq_ci(s, strlen(s), "100-continue");
+}
+
 static void accept_request(struct http_conn *c, struct h2_stream *s)
 {
 	struct h2_x *x = c->server && c->state < CONN_CLOSED ? calloc(1, sizeof(*x)) : NULL;
@@ -114,6 +131,7 @@ static void accept_request(struct http_conn *c, struct h2_stream *s)
 	}
 	x_init(&x->x, c, &h2_ops);
 	x->s = s;
+	x->expect = !h2_stream_ended(s) && wants_continue(h2_stream_head(s));
 	h2_stream_set_user(s, x);
 	o = server_options(c->server);
 	o->on_request(&x->x, o->user);
@@ -249,9 +267,27 @@ static const struct fields *h2x_trailers(const struct http_x *x)
 	return h2_stream_trailers(stream_of(x));
 }
 
-static size_t h2x_peek(struct http_x *x, const uint8_t **ret)
+static void send_continue(struct h2_x *x)
 {
-	return h2_stream_peek(stream_of(x), ret);
+	struct fields f = FIELDS_NULL;
+
+	x->expect = false;
+	/* Without memory for it the client sends its body by itself, a little later. */
+	if (fields_put(&f, ":status", "100") == 0 && h2_respond(x->s, &f, false) == 0)
+		conn_touch(x->x.c);
+	fields_fini(&f);
+}
+
+static size_t h2x_peek(struct http_x *hx, const uint8_t **ret)
+{
+	struct h2_x *x = x_of(hx);
+	size_t n = h2_stream_peek(x->s, ret);
+
+	if (!n && x->expect && !h2_stream_ended(x->s)) {
+		send_continue(x);
+		n = h2_stream_peek(x->s, ret);
+	}
+	return n;
 }
 
 static void h2x_consume(struct http_x *x, size_t n)
@@ -269,14 +305,34 @@ static bool h2x_at_end(const struct http_x *x)
 	return h2_stream_at_end(stream_of(x));
 }
 
-static int h2x_respond(struct http_x *x, const struct fields *head, bool end)
+static bool has_no_body(const struct h2_x *x, const char *status)
 {
-	return h2_respond(stream_of(x), head, end);
+	const char *method = fields_get(h2_stream_head(x->s), ":method");
+
+	return (method && str_eq(method, "HEAD")) || str_eq(status, "204") || str_eq(status, "304");
+}
+
+static int h2x_respond(struct http_x *hx, const struct fields *head, bool end)
+{
+	struct h2_x *x = x_of(hx);
+	const char *status = fields_get(head, ":status");
+
+	must(status);
+	if (status[0] != '1')
+		x->expect = false;
+	if (!end && status[0] != '1' && has_no_body(x, status))
+		end = x->bodyless = true;
+	return h2_respond(x->s, head, end);
+}
+
+static bool may_discard(const struct h2_x *x)
+{
+	return x->bodyless && !x->finished && !h2_stream_closed(x->s, NULL);
 }
 
 static size_t h2x_room(const struct http_x *x)
 {
-	return h2_stream_room(stream_of(x));
+	return may_discard(x_of(x)) ? BODYLESS_ROOM : h2_stream_room(stream_of(x));
 }
 
 static size_t h2x_unsent(const struct http_x *x)
@@ -286,12 +342,15 @@ static size_t h2x_unsent(const struct http_x *x)
 
 static int h2x_write(struct http_x *x, const void *p, size_t n)
 {
-	return h2_stream_write(stream_of(x), p, n);
+	return may_discard(x_of(x)) ? 0 : h2_stream_write(stream_of(x), p, n);
 }
 
 static int h2x_finish(struct http_x *x, const struct fields *trailers)
 {
-	return h2_stream_finish(stream_of(x), trailers);
+	if (!may_discard(x_of(x)))
+		return h2_stream_finish(stream_of(x), trailers);
+	x_of(x)->finished = true;
+	return 0;
 }
 
 static void h2x_reset(struct http_x *x, uint32_t code)
