@@ -367,7 +367,7 @@ static int h1c_output(struct http_conn *c)
 			x->sent = true;
 		buf_drop(&h->out, (size_t)n);
 	}
-	if (x && x->room_wanted && buf_len(&h->out) <= h->send_max / 2) {
+	if (x && x->room_wanted && h1x_unsent(&x->x) <= h->send_max / 2) {
 		x->room_wanted = false;
 		h1_note(h, x);
 	}

@@ -190,6 +190,8 @@ size_t h1x_room(const struct http_x *hx)
 		return 0;
 	if (unsent < engine(x)->send_max)
 		return engine(x)->send_max - unsent;
+	/* What TLS holds back counts too, so no write may ever have come to the limit by itself. */
+	x->room_wanted = true;
 	return 0;
 }
 
