@@ -15,6 +15,7 @@
 
 #include "daemon/app_impl.h"
 #include "daemon/cloud/envd.h"
+#include "daemon/net/resolve.h"
 #include "daemon/obs/log.h"
 #include "daemon/rpc/svc_command.h"
 #include "daemon/rpc/svc_file.h"
@@ -163,9 +164,17 @@ static int open_store(struct app *a)
 	return (int)r;
 }
 
+static int make_resolver(struct app *a)
+{
+	int r = resolver_new(a->loop, &a->resolver);
+
+	return r < 0 ? failed("the resolver", r) : 0;
+}
+
 static int make_pool(struct app *a)
 {
 	struct pool_options o = { .loop = a->loop,
+				  .resolver = a->resolver,
 				  .max_conns_h2 = (uint32_t)number(a, "pool", "max_connections"),
 				  .idle_ms = (uint32_t)number(a, "pool", "idle") };
 
@@ -326,7 +335,7 @@ static int start_local(struct app *a)
 static int build(struct app *a)
 {
 	static int (*const steps[])(struct app *) = {
-		choose_places, make_loop, start_local, open_store, make_pool, app_accounts_new,
+		choose_places, make_loop, start_local, open_store, make_resolver, make_pool, app_accounts_new,
 		make_life, make_commands, open_socket, make_server,
 	};
 
@@ -466,6 +475,9 @@ struct app *app_free(struct app *a)
 	life_free(a->life);
 	app_accounts_free(a);
 	pool_free(a->pool);
+	for (int i = 0; i < 3 && a->loop && !loop_once(a->loop, 0); i++)
+		;	/* connections end from the loop */
+	resolver_free(a->resolver);
 	store_close(a->store);
 	localrun_free(a->local);
 	timer_clear(&a->tick);

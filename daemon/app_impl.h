@@ -42,6 +42,7 @@ struct app {
 	struct localrun *local;
 	struct store *store;
 	struct store_report store_report;
+	struct resolver *resolver;
 	struct pool *pool;
 	struct account accounts[APP_ACCOUNTS_MAX];
 	size_t n_accounts;
