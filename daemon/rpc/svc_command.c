@@ -27,7 +27,8 @@ struct cmd_call {
 	struct command_op *op;
 	struct command_reader *reader;
 	struct command *command;	/* a ref; input streams and unary waits */
-	bool follow, run, detach, input_open, closing;
+	bool follow, run, detach, input_open;
+	bool closing, ended;		/* SendInput: `close` came; the client has sent its last message */
 	/* What to do once the reference is resolved. */
 	void (*with)(struct cmd_call *x, struct command *c);
 	int signo;
@@ -681,6 +682,18 @@ static void send_ack(struct cmd_call *x, uint64_t accepted, bool closed)
 	rpc_call_send(x->call, &m.base);
 }
 
+static void next_input(struct cmd_call *x)
+{
+	struct rpc_call *call = x->call;
+
+	if (!x->ended) {
+		rpc_call_next(call);
+		return;
+	}
+	context_free(x, false);
+	rpc_call_finish(call);
+}
+
 static void on_stream_closed(void *user, const struct status *st, uint64_t accepted)
 {
 	struct cmd_call *x = user;
@@ -691,7 +704,7 @@ static void on_stream_closed(void *user, const struct status *st, uint64_t accep
 		return;
 	}
 	send_ack(x, accepted, true);
-	rpc_call_next(x->call);
+	next_input(x);
 }
 
 static void on_input_taken(void *user, const struct status *st, uint64_t accepted)
@@ -706,7 +719,7 @@ static void on_input_taken(void *user, const struct status *st, uint64_t accepte
 	}
 	if (!x->closing) {
 		send_ack(x, accepted, false);
-		rpc_call_next(x->call);
+		next_input(x);
 		return;
 	}
 	r = command_input_end(x->command, rpc_call_deadline_ms(x->call), on_stream_closed, x, &x->op);
@@ -773,6 +786,10 @@ static void on_input_end(struct rpc_call *call)
 {
 	struct cmd_call *x = rpc_call_user(call);
 
+	if (x && x->op) { /* the last message is still on its way to the program */
+		x->ended = true;
+		return;
+	}
 	if (x)
 		context_free(x, false);
 	rpc_call_finish(call);
