@@ -15,6 +15,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -234,13 +235,17 @@ static bool file_says(const char *path, const char *text)
 	return fd >= 0 && read(fd, buf, sizeof(buf) - 1) > 0 && str_starts(buf, text);
 }
 
-/* In a chroot no mount has "/" as its mount point. */
+/* In a chroot process 1 has another root, or no mount has "/" as its mount point. */
 static bool in_chroot(void)
 {
+	struct stat ours, first;
 	char *text, line[32];
 	size_t n;
 	bool found = false;
 
+	if (stat("/", &ours) == 0 && stat("/proc/1/root", &first) == 0 &&
+	    (ours.st_dev != first.st_dev || ours.st_ino != first.st_ino))
+		return true;
 	if (fd_read_file(AT_FDCWD, "/proc/self/mountinfo", 4u << 20, &text, &n) < 0)
 		return false;
 	for (const char *s = text; !found && s && *s; s = strchr(s, '\n') ? strchr(s, '\n') + 1 : NULL)
@@ -264,7 +269,8 @@ static const char *why_no_userns(int err)
 		return "the kernel is built without CONFIG_USER_NS (or another namespace)";
 	if (err == ENOSYS)
 		return "clone3 is not there or hidden by a seccomp filter around this process";
-	return "a security policy around this process (seccomp, LSM, container) forbids them";
+	return "a chroot, or a security policy around this process (seccomp, LSM, container), forbids "
+	       "them";
 }
 
 static const char *stage_text(enum ns_stage s)

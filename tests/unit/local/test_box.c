@@ -3,7 +3,10 @@
  * Sandboxes as this process may make them: by root with a range of ids each, by an ordinary user with
  * one. `AGENTBOX_TEST_UID=N` (set by the meson test "box_user") drops to that uid first.
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "box_fixture.h"
@@ -263,6 +266,104 @@ TEST(a_fork_bomb_is_held)
 	fix_destroy(f, b);
 }
 
+/* --- limits, freezing, ports --- */
+
+static bool can(const char *name)
+{
+	struct box_capability c[BOX_CAPABILITIES_MAX];
+	size_t n = boxes_capabilities(engine()->bs, c);
+
+	for (size_t i = 0; i < n; i++)
+		if (str_eq(c[i].name, name))
+			return c[i].available;
+	return false;
+}
+
+TEST(memory_is_limited)
+{
+	struct fix *f = engine();
+	const struct box_options o = { .id = "small", .template = "base", .memory_bytes = 96u << 20 };
+	struct box *b = fix_box_with(f, &o);
+	struct box_usage u;
+	struct ran r;
+
+	if (can("memory-limit")) {
+		r = fix_run(f, b, "user", "exec tail /dev/zero");
+		CHECK(!r.x.exited && r.x.sig == SIGKILL);
+		ran_fini(&r);
+		expect(f, b, "user", "echo alive", "alive\n", 0);
+		box_usage(b, &u);
+		CHECK_INT(u.mem_limit_bytes, 96u << 20);
+		CHECK(u.mem_bytes > 0);
+	}
+	if (can("usage")) {
+		box_usage(b, &u);
+		CHECK(u.cpu_us > 0);
+		CHECK(u.n_cpus >= 1 && u.disk_total_bytes > u.disk_used_bytes);
+	}
+	fix_destroy(f, b);
+}
+
+TEST(frozen_and_thawed)
+{
+	struct fix *f = engine();
+	struct box *b = fix_box(f, "ice");
+	struct ran r = { .out = BUF_NULL };
+	struct box_user u;
+	struct box_proc_options o = { .cmd = "true", .cwd = "/", .user = &u };
+	struct box_proc *p;
+
+	if (!can("freeze")) {
+		CHECK_INT(box_freeze(b, true), -EOPNOTSUPP);
+		fix_destroy(f, b);
+		return;
+	}
+	CHECK_INT(box_user_lookup(b, "user", &u), 0);
+	CHECK_INT(box_freeze(b, true), 0);
+	CHECK_INT(box_proc_start(b, &o, &fix_events, &r, &p), 0);
+	for (int i = 0; i < 5; i++)
+		CHECK(loop_once(f->loop, 20) >= 0);
+	CHECK(!r.started);
+	CHECK_INT(box_freeze(b, false), 0);
+	PUMP_UNTIL(f, r.ended);
+	box_proc_free(p);
+	CHECK_INT(box_freeze(b, true), 0);
+	fix_destroy(f, b);		/* also while frozen */
+}
+
+static void on_socket(void *user, int r, int fd)
+{
+	int *ret = user;
+
+	CHECK_INT(r, 0);
+	*ret = fd;
+}
+
+TEST(ports_inside)
+{
+	struct fix *f = engine();
+	struct box *b = fix_box(f, "ports");
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(5555),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct pollfd p = { .events = POLLIN };
+	struct ran r = { .out = BUF_NULL };
+	int server = -1, client = -1;
+
+	CHECK_INT(box_socket(b, AF_INET, SOCK_STREAM, on_socket, &server), 0);
+	CHECK_INT(box_socket(b, AF_INET, SOCK_STREAM, on_socket, &client), 0);
+	PUMP_UNTIL(f, server >= 0 && client >= 0);
+	CHECK_INT(bind(server, (struct sockaddr *)&a, sizeof(a)), 0);
+	CHECK_INT(listen(server, 5), 0);
+	expect(f, b, "user", "exec 3<>/dev/tcp/127.0.0.1/5555", "", 0);
+	CHECK(connect(client, (struct sockaddr *)&a, sizeof(a)) == 0 || errno == EINPROGRESS);
+	p.fd = server;
+	CHECK_INT(poll(&p, 1, FIX_WAIT_MS), 1);
+	fd_close(server);
+	fd_close(client);
+	ran_fini(&r);
+	fix_destroy(f, b);
+}
+
 /* --- what stays --- */
 
 static bool tree_mentions(const char *file, const char *word)
@@ -516,10 +617,10 @@ TEST(refused_bases)
 /* --- the engine is killed --- */
 
 /* A child process with an engine and a running command, which is then killed. */
-static noreturn_ void doomed(struct fix *f, int report)
+static noreturn_ void doomed(struct fix *f, const char *script, int report)
 {
 	struct ran r = { .out = BUF_NULL };
-	const char *args[] = { "-c", "exec sleep 987654" };
+	const char *args[] = { "-c", script };
 	struct box_user u;
 	struct box_proc_options o = { .cmd = "bash", .args = args, .n_args = 2, .cwd = "/", .user = &u };
 	struct waited w = fix_start(f, NULL);
@@ -534,9 +635,15 @@ static noreturn_ void doomed(struct fix *f, int report)
 		pause();
 }
 
-static bool anybody_sleeps(void)
+/* Until there is, or is no, such process on this machine. */
+static void wait_for_sleeper(const char *command, bool there)
 {
-	return run_shell("pgrep -f '^sleep 987654' >/dev/null") == 0;
+	uint64_t end = clock_boot_ms() + FIX_WAIT_MS;
+	char script[128];
+
+	snprintf(script, sizeof(script), "pgrep -f '^%s' >/dev/null", command);
+	while ((run_shell(script) == 0) != there)
+		CHECK(clock_boot_ms() < end);
 }
 
 /* The keeper is the doomed process's only child. */
@@ -574,27 +681,29 @@ static pid_t youngest_keeper(void)
 static void kill_engine(bool keeper_too)
 {
 	struct fix f = { 0 };
+	char byte, script[64], sleeper[32];
 	struct waited w;
 	int fds[2];
-	char byte;
 	pid_t pid;
 
 	(void)engine();
 	fix_make_dir(&f);
 	CHECK_INT(pipe(fds), 0);
+	snprintf(sleeper, sizeof(sleeper), "sleep 9%d", (int)getpid());
+	snprintf(script, sizeof(script), "exec %s", sleeper);
 	pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0)
-		doomed(&f, fds[1]);
+		doomed(&f, script, fds[1]);
 	CHECK_INT(read(fds[0], &byte, 1), 1);
-	CHECK(anybody_sleeps());
+	wait_for_sleeper(sleeper, true);
 	if (keeper_too)
 		CHECK_INT(kill(only_child(pid), SIGKILL), 0);
 	CHECK_INT(kill(pid, SIGKILL), 0);
 	CHECK_INT(waitpid(pid, NULL, 0), pid);
 	w = fix_start(&f, NULL);
 	CHECK_INT(w.r, 0);
-	CHECK(!anybody_sleeps());
+	wait_for_sleeper(sleeper, false);
 	check_basics(&f);
 	fix_stop(&f);		/* checks that nothing is left in the folder */
 	close(fds[0]);
