@@ -9,8 +9,8 @@
  * for it has returned. Objects may be freed inside callbacks as said at each call.
  *
  * Invariant: nothing of a sandbox outlives its destruction, nor for long the death of this process:
- * init and keeper end at the end of file of their sockets, mounts live only in the sandbox's own
- * mount namespace, and what stays on disk or in cgroups goes at the next boxes_new().
+ * init and keeper end at the end of file of their sockets, mounts live only in mount
+ * namespaces of the keeper and the sandboxes, and what stays on disk or in cgroups goes at the next boxes_new().
  */
 #ifndef AB_DAEMON_LOCAL_BOX_H
 #define AB_DAEMON_LOCAL_BOX_H

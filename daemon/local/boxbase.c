@@ -167,14 +167,35 @@ static int copy_file(const struct build *b, int from_at, const char *from, int t
 	return fchmod(out, st->st_mode & 0777) < 0 ? -errno : 0;
 }
 
-static int copy_link(int from_at, const char *from, int to_at, const char *to)
+static bool ends_with(const char *s, const char *end)
 {
-	char target[PATH_MAX];
+	size_t n = strlen(s), k = strlen(end);
+
+	return n >= k && str_eq(s + n - k, end);
+}
+
+/*
+ * Most of /etc are links, and each costs an inode at every start: manual pages of alternatives are
+ * left out, and certificates keep the name OpenSSL looks for (HASH.0), which then leads straight
+ * into /usr.
+ */
+static int copy_link(const struct build *b, int from_at, const char *from, int to_at, const char *to)
+{
+	char target[PATH_MAX], next[PATH_MAX];
 	ssize_t n = readlinkat(from_at, from, target, sizeof(target) - 1);
 
 	if (n < 0)
 		return -errno;
 	target[n] = '\0';
+	if (!b->all && (ends_with(from, ".gz") || (ends_with(from, ".pem") && str_starts(target, "/usr/"))))
+		return 0;
+	if (!b->all && ends_with(target, ".pem") && !strchr(target, '/')) {
+		n = readlinkat(from_at, target, next, sizeof(next) - 1);
+		if (n > 0 && next[0] == '/') {
+			next[n] = '\0';
+			return symlinkat(next, to_at, to) < 0 && errno != EEXIST ? -errno : 0;
+		}
+	}
 	return symlinkat(target, to_at, to) < 0 && errno != EEXIST ? -errno : 0;
 }
 
@@ -224,7 +245,7 @@ static int copy_any(const struct build *b, int from_at, const char *from, int to
 	if (fstatat(from_at, from, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	if (S_ISLNK(st.st_mode))
-		return copy_link(from_at, from, to_at, to);
+		return copy_link(b, from_at, from, to_at, to);
 	if (!b->all && !(st.st_mode & S_IROTH))
 		return 0;
 	if (S_ISDIR(st.st_mode))

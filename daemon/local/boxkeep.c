@@ -14,11 +14,13 @@
 #include <limits.h>
 #include <linux/close_range.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -55,6 +57,7 @@ struct keeper {
 	int dir_fd, trash_fd, sig_fd, lock_fd;
 	struct kid *kids;
 	size_t n, cap;
+	bool base_in_memory;	/* a tmpfs in our own mount namespace */
 };
 
 static noreturn_ void quit(struct keeper *k);
@@ -550,6 +553,45 @@ static int try_once(struct keeper *k, uint64_t token, char why[PKT_TEXT_MAX], en
 	return r;
 }
 
+/*
+ * A thousand small files: in memory they cost nothing, on a disk they can cost a second (ext4 looks
+ * long for inodes where many were deleted lately). The mount is the keeper's own; it goes with it.
+ */
+static bool base_in_memory(struct keeper *k)
+{
+	char base[PATH_MAX];
+
+	if (k->o->as_user || text(base, sizeof(base), k->dir, "base", "") < 0)
+		return false;
+	return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0 &&
+	       mount("tmpfs", base, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64m") == 0;
+}
+
+static int build_base(struct keeper *k)
+{
+	char base[PATH_MAX];
+	int r = text(base, sizeof(base), k->dir, "base", "");
+
+	return r < 0 ? r : boxbase_build(base, k->o->as_user);
+}
+
+static int base_unmount(struct keeper *k)
+{
+	char base[PATH_MAX];
+	int r = text(base, sizeof(base), k->dir, "base", "");
+
+	k->base_in_memory = false;
+	return r < 0 ? r : umount2(base, MNT_DETACH) < 0 ? -errno : 0;
+}
+
+/* Its files cannot be id-mapped there before Linux 6.3. */
+static int base_to_disk(struct keeper *k)
+{
+	int r = base_unmount(k);
+
+	return r < 0 ? r : build_base(k);
+}
+
 /* Leaves out what this kernel lacks, one thing at a time. */
 static int trial(struct keeper *k, char why[PKT_TEXT_MAX])
 {
@@ -563,7 +605,11 @@ static int trial(struct keeper *k, char why[PKT_TEXT_MAX])
 	k->facts.cg = k->o->cg;
 	for (uint64_t i = 0;; i++) {
 		r = try_once(k, UINT64_MAX - i, why, &stage);
-		if (r < 0 && k->facts.idmap && (stage == NS_IDMAP || stage == NS_ROOT))
+		if (r < 0 && k->base_in_memory && (stage == NS_IDMAP || stage == NS_ROOT)) {
+			r = base_to_disk(k);
+			if (r < 0)
+				return r;
+		} else if (r < 0 && k->facts.idmap && (stage == NS_IDMAP || stage == NS_ROOT))
 			/* An overlay over such mounts needs Linux 5.19. */
 			k->facts.idmap = k->facts.usr_writable = false;
 		else if (r < 0 && k->facts.usr_writable && (stage == NS_USR || stage == NS_LAYERS))
@@ -584,10 +630,8 @@ static void start(struct keeper *k)
 		snprintf(rep.text, sizeof(rep.text), "cannot use the state directory %.200s: %s",
 			 k->o->state_dir, strerror(-r));
 	} else {
-		char base[PATH_MAX];
-
-		r = text(base, sizeof(base), k->dir, "base", "");
-		r = r < 0 ? r : boxbase_build(base, k->o->as_user);
+		k->base_in_memory = base_in_memory(k);
+		r = build_base(k);
 		if (r < 0)
 			snprintf(rep.text, sizeof(rep.text), "cannot build the base: %s%s", strerror(-r),
 				 r == -ENOTSUP ? " (/bin and /lib must be links into /usr)" : "");
@@ -650,6 +694,8 @@ static noreturn_ void quit(struct keeper *k)
 	cg_teardown(&k->o->cg);	/* thaws what is frozen, else it could not die */
 	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
 		;
+	if (k->base_in_memory)
+		(void)!base_unmount(k);
 	for (int i = 0; i < REMOVE_TRIES; i++) {
 		scoped(fd_closep) int state = open(k->o->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
