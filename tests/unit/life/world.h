@@ -35,7 +35,7 @@ static const struct principal alice = { .uid = 1000, .gid = 1000, .pidfd = -1 };
 static const struct principal bob unused_ = { .uid = 1001, .gid = 1001, .pidfd = -1 };
 static const struct principal root unused_ = { .admin = true, .pidfd = -1 };
 
-static inline void run_sh(const char *fmt, ...)
+printf_like(1, 2) static inline void run_sh(const char *fmt, ...)
 {
 	char cmd[512];
 	const char *argv[] = { "sh", "-c", cmd, NULL };
