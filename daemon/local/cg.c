@@ -399,15 +399,27 @@ int cg_make(const struct cg_roots *r, const char *box, const struct cg_limits *l
 	return set_limits(r, box, l);
 }
 
-int cg_join(const struct cg_roots *r, const char *box)
+int cg_open_unified(const struct cg_roots *r, const char *box)
 {
-	for (enum cg_ctl c = 0; c < CG_N; c++) {
-		int e = r->dir[c][0] ? put(r->dir[c], box, "cgroup.procs", "0") : 0;
+	char path[PATH_MAX];
 
-		if (e < 0)
-			return e;
-	}
-	return 0;
+	if (!r->dir[CG_UNIFIED][0] || path_of(path, r->dir[CG_UNIFIED], box, "") < 0)
+		return -1;
+	return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* "tasks" moves one thread without the lock over all of the machine's forks that "cgroup.procs"
+ * takes: milliseconds each. */
+int cg_join(const struct cg_roots *r, const char *box, bool cloned_into)
+{
+	int e = 0;
+
+	if (r->dir[CG_UNIFIED][0] && !cloned_into)
+		e = put(r->dir[CG_UNIFIED], box, "cgroup.procs", "0");
+	for (enum cg_ctl c = CG_MEMORY; c < CG_N && e == 0; c++)
+		if (r->dir[c][0])
+			e = put(r->dir[c], box, "tasks", "0");
+	return e;
 }
 
 int cg_remove(const struct cg_roots *r, const char *box)

@@ -54,7 +54,10 @@ void cg_leave(const struct cg_roots *roots);
 
 /* The group of one sandbox. Limits that cannot be set are -errno; the group exists then. */
 must_check int cg_make(const struct cg_roots *roots, const char *box, const struct cg_limits *l);
-must_check int cg_join(const struct cg_roots *roots, const char *box);
+/* A handle on its version 2 group for CLONE_INTO_CGROUP, -1 if there is none. */
+int cg_open_unified(const struct cg_roots *roots, const char *box);
+/* Moves the caller, a single thread, into it; `cloned_into`: it is in the version 2 group already. */
+must_check int cg_join(const struct cg_roots *roots, const char *box, bool cloned_into);
 /* 0 or -EBUSY while something lives in it. */
 must_check int cg_remove(const struct cg_roots *roots, const char *box);
 must_check int cg_freeze(const struct cg_roots *roots, const char *box, bool on);

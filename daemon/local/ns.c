@@ -55,8 +55,9 @@ bool ns_is_root(void)
 	       n == UINT32_MAX;
 }
 
-pid_t ns_clone(const struct ns_plan *p, int *ret_pidfd)
+pid_t ns_clone(struct ns_plan *p, int *ret_pidfd)
 {
+	scoped(fd_closep) int group = p->cg_box ? cg_open_unified(p->cg, p->cg_box) : -1;
 	int pidfd = -1;
 	struct clone_args a = {
 		.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_PIDFD |
@@ -64,8 +65,19 @@ pid_t ns_clone(const struct ns_plan *p, int *ret_pidfd)
 		.pidfd = (uint64_t)(uintptr_t)&pidfd,
 		.exit_signal = SIGCHLD,
 	};
-	long pid = syscall(SYS_clone3, &a, sizeof(a));
+	long pid = -1;
 
+	p->in_cgroup = group >= 0;
+	if (p->in_cgroup) {
+		a.flags |= CLONE_INTO_CGROUP;
+		a.cgroup = (uint64_t)group;
+		pid = syscall(SYS_clone3, &a, sizeof(a));
+		a.flags &= ~(uint64_t)CLONE_INTO_CGROUP;
+	}
+	if (pid < 0) {
+		p->in_cgroup = false;
+		pid = syscall(SYS_clone3, &a, sizeof(a));
+	}
 	if (pid < 0)
 		return -errno;
 	if (pid > 0)
@@ -192,7 +204,7 @@ int ns_setup(const struct ns_plan *p, struct ns_error *e)
 {
 	scoped(fd_closep) int proc_fd = -1;
 	scoped(fd_closep) int userns_fd = -1;
-	int r = p->cg_box ? cg_join(p->cg, p->cg_box) : 0;
+	int r = p->cg_box ? cg_join(p->cg, p->cg_box, p->in_cgroup) : 0;
 
 	if (r < 0)
 		return fail(e, NS_CGROUP, r);

@@ -51,6 +51,7 @@ struct ns_plan {
 	const char *box_dir;	/* holds lay/{up,wk,usrup,usrwk} and mnt */
 	const char *cg_box;
 	const struct cg_roots *cg;
+	bool in_cgroup;		/* set by ns_clone(): the child starts in its version 2 group */
 	const char *lowers[NS_LOWERS_MAX];	/* of the root, the top one first */
 	size_t n_lowers;
 	const char *hostname;
@@ -65,7 +66,7 @@ struct ns_error {
 bool ns_is_root(void);
 /* clone3 into the new namespaces: the child's pid with its pidfd, 0 in the child, or -errno. The
  * child shares no memory and may only go on with ns_setup(). */
-must_check pid_t ns_clone(const struct ns_plan *p, int *ret_pidfd);
+must_check pid_t ns_clone(struct ns_plan *p, int *ret_pidfd);
 /* In the child. 0 or -1 with *ret_error. After success "/" is the sandbox's. */
 must_check int ns_setup(const struct ns_plan *p, struct ns_error *ret_error);
 /* What went wrong and what would help, for a person. */

@@ -738,6 +738,7 @@ TEST(a_dead_keeper_is_said)
 	box_destroy(b, on_done, &gone);
 	PUMP_UNTIL(&f, gone.done);
 	f.bs = boxes_free(f.bs);
+	f.loop = loop_free(f.loop);
 	w = fix_start(&f, NULL);	/* cleans up */
 	CHECK_INT(w.r, 0);
 	fix_stop(&f);
