@@ -12,7 +12,12 @@
  * What http_x_room() does not allow should not be written yet; news comes when there is room again.
  *
  * End. Exactly one CLOSED per exchange, with who ended it; then the owner releases it (release
- * before that cancels it). After release no news comes.
+ * before that cancels it; a server's complete answer still goes out). After release no news comes.
+ *
+ * Versions. Heads from HTTP/1.1 may hold hop-by-hop fields (connection, te, upgrade, …): a relay
+ * must drop them, and those that connection names. In what is sent they are left out. What is written
+ * as the body of an answer to HEAD, of a 204 or a 304 goes nowhere. `Expect: 100-continue` is
+ * answered when the owner first peeks; an owner that answers without peeking refuses the body.
  */
 #ifndef AB_DAEMON_NET_HTTP_H
 #define AB_DAEMON_NET_HTTP_H
@@ -100,7 +105,8 @@ struct http_server_options {
 	bool any_authority;		/* see wire/h2.h */
 	uint32_t max_conns;		/* above: accepted and closed at once; 0 = 4096 */
 	uint32_t max_streams, stream_window, send_max, head_max_n, head_max_bytes; /* 0 = default */
-	uint32_t handshake_ms;		/* TLS + preface + first request head; 0 = 10 s */
+	uint32_t handshake_ms;		/* TLS + HTTP/2's preface or HTTP/1.1's first head; also how
+					 * long a later head may take once begun; 0 = 10 s */
 	uint32_t idle_ms;		/* connection without exchanges; 0 = never */
 	/* A connection came: set *ret_user, or return non-zero to refuse it. May be NULL. */
 	int (*on_conn)(struct http_conn *c, void *user, void **ret_user);

@@ -4,6 +4,9 @@
 
 #include <errno.h>
 
+#include <sys/resource.h>
+
+#include "daemon/net/http_impl.h"
 #include "proto/wire/h2.h"
 #include "tests/unit/net/rig.h"
 
@@ -400,6 +403,122 @@ TEST(idle_connections_end)
 	echo_once(r, &old, "x", 1);
 	WAIT(r->loop, k.closed && old.closed && r->conns_gone == 2);
 	rig_free(r);
+}
+
+/* A peer that takes nothing for long is given up. */
+TEST(write_stall)
+{
+	struct rig *r = rig_new((struct http_server_options){ .http1 = true });
+	struct http_conn *c;
+	int fd = rig_connect(r->port);
+
+	r->hold = true;
+	CHECK_INT(send(fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27, 0), 27);
+	WAIT(r->loop, r->n_held == 1);
+	c = http_x_conn(r->held[0]->x);
+	r->held[0]->hold = false;
+	r->held[0]->to_send = 256u << 20;
+	CHECK(!http_x_respond(r->held[0]->x, rig_head("200"), false));
+	rig_news(r->held[0]->x, r->held[0]);
+	WAIT(r->loop, c->stalled_since_ms);
+	c->stalled_since_ms -= HTTP_STALL_MS; /* as if that long had passed */
+	conn_arm(c);
+	WAIT(r->loop, r->conns_gone == 1);
+	CHECK_STR(r->gone_why, "the peer reads nothing");
+	CHECK_INT(r->closed, 1);
+	close(fd);
+	rig_free(r);
+}
+
+static int refuse_conn(struct http_conn *c, void *user, void **ret_user)
+{
+	CHECK(http_conn_fd(c) >= 0 && str_starts(http_conn_peer(c), "127.0.0.1:"));
+	CHECK_INT(http_conn_version(c), 0);
+	(*(unsigned *)user)++;
+	return -EACCES;
+}
+
+TEST(refused_by_owner)
+{
+	struct rig *r = rig_new((struct http_server_options){ 0 });
+	unsigned refused = 0;
+	struct http_server_options o = { .loop = r->loop, .http1 = true, .http2 = true,
+					 .on_conn = refuse_conn, .user = &refused };
+	uint16_t port;
+	struct http_server *s;
+	char b[16];
+	int fd;
+
+	o.listen_fd = rig_listen(&port);
+	CHECK(!http_server_new(&o, &s));
+	fd = rig_connect(port);
+	WAIT(r->loop, refused == 1);
+	CHECK_INT(http_server_conns(s), 0);
+	CHECK_INT(recv(fd, b, sizeof(b), 0), 0);
+	close(fd);
+	http_server_free(s);
+	rig_free(r);
+}
+
+/* Out of descriptors: one client is turned away, the rest wait, and then are served. */
+TEST(out_of_descriptors)
+{
+	struct rig *r = rig_new((struct http_server_options){ .http1 = true });
+	struct rlimit was, now;
+	int fd[4];
+	char b[512];
+
+	for (size_t i = 0; i < ARRAY_SIZE(fd); i++) {
+		fd[i] = rig_connect(r->port);
+		CHECK_INT(send(fd[i], "GET /none HTTP/1.1\r\nHost: a\r\n\r\n", 31, 0), 31);
+	}
+	CHECK(!getrlimit(RLIMIT_NOFILE, &was));
+	now = was;
+	now.rlim_cur = (rlim_t)fd[3] + 2; /* one more */
+	CHECK(!setrlimit(RLIMIT_NOFILE, &now));
+	WAIT(r->loop, r->requests == 1);
+	CHECK(!loop_once(r->loop, 0));
+	CHECK_INT(r->conns, 1);
+	CHECK(!setrlimit(RLIMIT_NOFILE, &was));
+	WAIT(r->loop, r->requests == 3); /* the second was the one turned away */
+	CHECK(recv(fd[1], b, sizeof(b), 0) < 0 && errno == ECONNRESET); /* it had said something */
+	CHECK(recv(fd[3], b, sizeof(b), 0) > 0);
+	for (size_t i = 0; i < ARRAY_SIZE(fd); i++)
+		close(fd[i]);
+	WAIT(r->loop, r->conns_gone == 3);
+	rig_free(r);
+}
+
+TEST(head_and_204_have_no_body)
+{
+	for (int h2 = 0; h2 < 2; h2++) {
+		struct rig *r = rig_new((struct http_server_options){ 0 });
+		static const char *const status[] = { "200", "204", "304" };
+		struct rig_client k;
+
+		rig_dial(r, &k, h2, NULL);
+		for (unsigned i = 0; i < ARRAY_SIZE(status); i++) {
+			struct rig_ask a = { .x = NULL };
+			struct http_x *x;
+
+			CHECK(!rig_ask_fields(&k, &a, i ? "GET" : "HEAD", "/hold", true));
+			WAIT(r->loop, r->n_held == i + 1);
+			x = r->held[i]->x;
+			CHECK(!http_x_respond(x, rig_head(status[i]), false));
+			CHECK(http_x_room(x));
+			CHECK(!http_x_write(x, "nothing", 7));
+			CHECK(!http_x_finish(x, NULL));
+			CHECK_INT(http_x_finish(x, NULL), -EPIPE);
+			WAIT(r->loop, a.how);
+			CHECK_INT(a.how, HTTP_CLOSE_CLEAN);
+			CHECK_INT(a.total, 0);
+			rig_ask_end(&a);
+			WAIT(r->loop, r->closed == i + 1);
+		}
+		http_conn_close(k.c, "");
+		WAIT(r->loop, r->conns_gone == 1);
+		rig_free(r);
+	}
 }
 
 TEST_MAIN()
