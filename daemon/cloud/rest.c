@@ -490,8 +490,6 @@ static void take_failure(struct cloud_call *c, struct http_x *x)
 	fault_rest(c->op, &a, r);
 	if (a.http_status == 401 && key_again(c))
 		return;
-	if (a.http_status == 421 && pool_req_replay(c->req))
-		return;
 	if (a.http_status == 429 && r->status.retry_after_ms)
 		limiter_block(&c->cloud->limiter, c->op, r->status.retry_after_ms,
 			      loop_now_ms(c->cloud->loop));

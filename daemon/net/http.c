@@ -674,6 +674,11 @@ bool http_conn_is_tls(const struct http_conn *c)
 	return c->tls;
 }
 
+bool http_conn_covers(const struct http_conn *c, const char *host)
+{
+	return c->state == CONN_OPEN && c->xp.tls && tls_conn_covers(c->xp.tls, host);
+}
+
 uint32_t http_conn_open_count(const struct http_conn *c)
 {
 	return c->ops ? c->ops->open_count(c) : 0;

@@ -85,6 +85,8 @@ void *http_conn_user(const struct http_conn *c);
 void http_conn_set_user(struct http_conn *c, void *user);
 const char *http_conn_peer(const struct http_conn *c);	/* "127.0.0.1:4711", "unix" */
 bool http_conn_is_tls(const struct http_conn *c);
+/* Client: may it carry requests for this host too, as far as its certificate goes? */
+bool http_conn_covers(const struct http_conn *c, const char *host);
 uint32_t http_conn_open_count(const struct http_conn *c);
 /* Ends it: all exchanges close as LOST, then `closed` of its owner is called. `reason` is logged. */
 void http_conn_close(struct http_conn *c, const char *reason);

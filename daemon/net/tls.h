@@ -76,6 +76,8 @@ void tls_conn_shutdown(struct tls_conn *c);	/* close_notify into out() */
 bool tls_conn_has_alpn(const struct tls_conn *c);	/* both sides agreed on a protocol */
 bool tls_conn_has_h2(const struct tls_conn *c);		/* … and it is h2 */
 bool tls_conn_is_resumed(const struct tls_conn *c);
+/* Client: is the peer's certificate, which was verified for its own host, good for this one too? */
+bool tls_conn_covers(const struct tls_conn *c, const char *host);
 /* After -EPROTO: TLS_UNTRUSTED with issuer, subject, dates and CA file, else UNREACHABLE. */
 void tls_conn_failure(const struct tls_conn *c, struct status *ret);
 

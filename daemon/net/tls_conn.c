@@ -389,6 +389,17 @@ void tls_conn_shutdown(struct tls_conn *c)
 	ERR_clear_error();
 }
 
+bool tls_conn_covers(const struct tls_conn *c, const char *host)
+{
+	X509 *cert = SSL_get0_peer_certificate(c->ssl);
+
+	if (!cert || !c->client || c->failed)
+		return false;
+	if (is_address(host))
+		return X509_check_ip_asc(cert, host, 0) == 1;
+	return X509_check_host(cert, host, 0, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, NULL) == 1;
+}
+
 bool tls_conn_has_h2(const struct tls_conn *c)
 {
 	const unsigned char *p;

@@ -257,6 +257,8 @@ void uconn_detach(struct pool_req *r)
 		c->idle_at_ms = loop_now_ms(c->origin->pool->loop);
 	end_if_left(c);
 	origin_kick(c->origin);
+	if (r->origin != c->origin)
+		origin_kick(r->origin);
 }
 
 uint32_t uconn_room(const struct uconn *c, enum pool_class cls)

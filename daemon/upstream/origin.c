@@ -94,6 +94,7 @@ void origin_free(struct origin *o)
 	must(!o->n_reqs);
 	list_for_each_safe(n, &o->conns)
 		uconn_forget_origin(list_entry(n, struct uconn, node));
+	share_fini(o);
 	defer_cancel(&o->pump);
 	timer_clear(&o->timer);
 	list_del(&o->node);
@@ -191,7 +192,7 @@ static struct uconn *pick(struct origin *o, const struct pool_req *r, uint64_t n
 		    (best->expired == c->expired && c->n_reqs < best->n_reqs))
 			best = c;
 	}
-	return best;
+	return best ? best : share_find(o, r, now);
 }
 
 /* Sends what can be sent. Returns how many are left that only a new connection helps. */
@@ -286,7 +287,7 @@ static void origin_pump(struct defer *d, void *user)
 	if (left && !o->n_dialing && o->failures >= DIAL_PATIENCE &&
 	    o->hold_until_ms > now + HOLD_PATIENCE_MS)
 		fail_queued(o, &o->last_failure);
-	else
+	else if (!left || !share_wait(o, now))
 		dial_more(o, left, now);
 	origin_rearm(o);
 }

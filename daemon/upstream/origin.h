@@ -19,6 +19,9 @@
 #define POOL_H2_CANCEL 8u		/* error codes of HTTP/2 that the pool has to do with */
 #define POOL_H2_CALM   11u
 
+struct resolve_answer;
+struct resolve_query;
+
 struct pool {
 	struct loop *loop;
 	struct pool_options o;
@@ -78,6 +81,12 @@ struct origin {
 	uint32_t stream_target;		/* our own cap per connection; 0 = the peer's alone */
 	uint32_t ping_after_ms;
 
+	/* share.c: whose connections it may use */
+	struct resolve_query *lookup;	/* under way */
+	uint64_t looked_up_at_ms;	/* 0 = never */
+	struct resolve_answer *answer;	/* NULL = none */
+	bool never_share;		/* a shared connection answered 421 */
+
 	struct pool_stats stats;	/* the counters only */
 	struct defer pump;
 	struct timer timer;
@@ -124,6 +133,14 @@ void origin_free(struct origin *o);
 void origin_dial_failed(struct origin *o, const struct status *why);
 void origin_calmed(struct origin *o);		/* the peer said ENHANCE_YOUR_CALM */
 void origin_rearm(struct origin *o);
+
+/* share.c */
+/* A connection of another origin that may carry this request now; NULL: none. */
+struct uconn *share_find(struct origin *o, const struct pool_req *r, uint64_t now_ms);
+/* Could there be one, once the addresses of this origin are known? Then they are being looked up,
+ * and a dial waits for that. */
+bool share_wait(struct origin *o, uint64_t now_ms);
+void share_fini(struct origin *o);
 
 /* conn.c */
 must_check int uconn_dial(struct origin *o);

@@ -147,6 +147,14 @@ static void close_status(enum http_close how, uint32_t code, struct status *ret)
 		status_set(ret, R_UNREACHABLE, "the connection was lost before the answer was complete");
 }
 
+static void send_again(struct pool_req *r)
+{
+	drop_exchange(r);
+	r->replays++;
+	r->origin->stats.replays++;
+	pool_req_enqueue(r, true);
+}
+
 void pool_req_attempt_ended(struct pool_req *r, enum http_close how, uint32_t h2_code)
 {
 	struct retry_facts f = {
@@ -166,10 +174,7 @@ void pool_req_attempt_ended(struct pool_req *r, enum http_close how, uint32_t h2
 	if (f.sent && how != HTTP_CLOSE_REFUSED)
 		r->sent_before = true;
 	if (v == RETRY_AGAIN) {
-		drop_exchange(r);
-		r->replays++;
-		r->origin->stats.replays++;
-		pool_req_enqueue(r, true);
+		send_again(r);
 		return;
 	}
 	close_status(how, h2_code, &why);
@@ -208,6 +213,16 @@ static void completed(struct pool_req *r)
 		uconn_detach(r);
 }
 
+/* The edge says that this connection is not for that host (RFC 9110 §15.5.20): again, on one of its
+ * own. */
+static bool is_misdirected(struct pool_req *r)
+{
+	if (http_x_status(r->x) != 421 || !r->conn || r->conn->origin == r->origin)
+		return false;
+	r->origin->never_share = true;
+	return r->body_mode != POOL_BODY_STREAM && r->replays < RETRY_REPLAYS_MAX;
+}
+
 static void on_x_news(struct http_x *x, void *user)
 {
 	struct pool_req *r = user;
@@ -216,6 +231,10 @@ static void on_x_news(struct http_x *x, void *user)
 
 	must(r->x == x);
 	if (!r->head_seen && http_x_head(x)) {
+		if (is_misdirected(r)) {
+			send_again(r);
+			return;
+		}
 		r->head_seen = true;
 		if (r->conn)
 			r->conn->strikes = 0;
@@ -383,22 +402,6 @@ bool pool_req_was_sent(const struct pool_req *r)
 uint64_t pool_req_sent_at_ms(const struct pool_req *r)
 {
 	return r->sent_at_ms;
-}
-
-bool pool_req_replay(struct pool_req *r)
-{
-	if (r->body_mode == POOL_BODY_STREAM || r->replays >= RETRY_REPLAYS_MAX || !r->x)
-		return false;
-	if (r->conn)
-		uconn_leave(r->conn, "misdirected (421)");
-	drop_exchange(r);
-	r->replays++;
-	r->origin->stats.replays++;
-	r->head_seen = false;
-	r->fate = POOL_PENDING;
-	pool_req_enqueue(r, true);
-	arm(r);
-	return true;
 }
 
 void pool_retire_tls(struct pool *p, const struct tls_client *tls)

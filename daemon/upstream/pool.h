@@ -9,6 +9,9 @@
  * The owner uses http_x_head/peek/consume/write/… on the exchange, but never releases or resets it:
  * that is pool_req_free().
  *
+ * Sharing. Hosts under one certificate at one address share connections (coalesce.h); a 421 ends that
+ * for the host, unseen by the owner.
+ *
  * Replay. What is proven unprocessed (never sent, REFUSED_STREAM, above GOAWAY's last id) is sent
  * again elsewhere, unseen by the owner, as long as the pool still has the whole body; what may have
  * been processed only if the request is idempotent and no answer was seen. See retry.h.
@@ -108,8 +111,6 @@ const struct status *pool_req_failure(const struct pool_req *r);
 /* Of any attempt: bytes may have reached the wire. */
 bool pool_req_was_sent(const struct pool_req *r);
 uint64_t pool_req_sent_at_ms(const struct pool_req *r);	/* BOOTTIME of the last attempt; 0 */
-/* An edge answered 421 on a shared connection: sends it again on one of its own. False if it cannot. */
-bool pool_req_replay(struct pool_req *r);
 
 /* Connections with these TLS settings, or of this group, take no new requests. */
 void pool_retire_tls(struct pool *p, const struct tls_client *tls);

@@ -630,6 +630,7 @@ int main(int argc, char **argv)
 	struct cloud_options co = {
 		.account = "probe",
 		.api_url = option(argc, argv, "--api", NULL),
+		.domain = option(argc, argv, "--domain", NULL),
 		.sandbox_url = option(argc, argv, "--sandbox", NULL),
 		.api_key = option(argc, argv, "--key", NULL),
 		.proxy = option(argc, argv, "--proxy", NULL),

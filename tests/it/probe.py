@@ -14,7 +14,9 @@ PROBE = os.path.join(harness.BUILD, "tests", "it", "cloud_probe")
 class Probe:
     def __init__(self, cloud, url=None, **options):
         url = url or cloud.url
-        argv = [PROBE, "--api", url, "--sandbox", url, "--ca", cloud.ca]
+        argv = [PROBE, "--api", url, "--ca", cloud.ca]
+        if "domain" not in options:
+            argv += ["--sandbox", url]
         for k, v in dict({"key": cloud.key}, **options).items():
             if v is not None:
                 argv += ["--" + k.replace("_", "-"), str(v)]

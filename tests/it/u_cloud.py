@@ -6,6 +6,7 @@ import pytest
 
 import harness
 from fakecloud import FakeCloud
+from fakecloud.certs import Authority
 from probe import PROBE, Probe
 
 pytestmark = pytest.mark.skipif(not os.path.exists(PROBE), reason="cloud_probe is not built")
@@ -441,6 +442,49 @@ def test_h2c_prior_knowledge(cloud):
     p = Probe(cloud, url=cloud.plain_url, h2c=1)
     p.create()
     assert {s.proto for s in cloud.ledger.requests} == {"h2"}
+    p.close()
+
+
+class Wildcard(Authority):
+    """Certificates for every host of one sandbox domain."""
+
+    def issue(self, **kw):
+        return Authority.issue(self, **dict(kw, san="DNS:*.box.localhost"))
+
+
+@pytest.fixture
+def edge(tmp_path):
+    with FakeCloud(authority=Wildcard(str(tmp_path / "ca"))) as c:
+        yield c
+        assert not c.errors, c.errors[0]
+
+
+def test_sandboxes_share_connections(edge):
+    """Every sandbox has a host of its own; certificate and address are one, so the connection is too."""
+    p = Probe(edge, url="https://api.box.localhost:%d" % edge.port, domain="box.localhost:%d" % edge.port)
+    boxes = [p.create() for _ in range(10)]
+    for sid, token in boxes:
+        assert p.ask("stat", sid, token, "/home/user")["cls"] == "OK"
+    for sid, token in boxes:
+        r = p.wait(p.say("start", sid, token, "echo $((6*7))"))
+        assert (r["code"], r["head"]) == ("OK", "42\n"), r
+    # the API key's connection is apart from those of the sandboxes
+    assert edge.ledger.connections == 2
+    for conn in (1, 2):
+        assert len({s.header("x-api-key") for s in edge.ledger.of(conn=conn)}) == 1
+    p.close()
+
+
+def test_misdirected(edge):
+    """421 on a shared connection: again on one of its own, unseen by the caller."""
+    p = Probe(edge, url="https://api.box.localhost:%d" % edge.port, domain="box.localhost:%d" % edge.port)
+    (a, ta), (b, tb) = p.create(), p.create()
+    assert p.ask("stat", a, ta, "/home/user")["cls"] == "OK"
+    edge.fault("filesystem.Stat", status=421, body=b"", times=1)
+    assert p.ask("stat", b, tb, "/home/user")["cls"] == "OK"
+    assert p.ask("stat", b, tb, "/home/user")["cls"] == "OK"
+    first, again, later = [s.conn for s in edge.ledger.of("filesystem.Stat")[1:]]
+    assert first != again and again == later
     p.close()
 
 

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests of one origin on a connection of another (coalesce.h). Sandboxes have hosts of their own
+ * under one wildcard certificate at one edge: this is what keeps them on few connections. An origin
+ * that has no connection yet looks up its addresses, and if a connection of the same account goes to
+ * one of them with a certificate that covers its host, no other is made. The lender keeps the
+ * connection: it is the lender's in all but the requests on it.
+ */
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/net/resolve.h"
+#include "daemon/upstream/coalesce.h"
+#include "daemon/upstream/origin.h"
+#include "proto/base/str.h"
+
+#define LOOKUP_FRESH_MS 60000u
+
+static bool may_lend(const struct origin *lender, const struct origin *o)
+{
+	return lender != o && lender->tls == o->tls && lender->port == o->port && !lender->proxy &&
+	       lender->version == HTTP_VERSION_2 && str_eq(lender->group, o->group);
+}
+
+static bool may_borrow(const struct origin *o)
+{
+	return o->tls && !o->proxy && !o->never_share;
+}
+
+/* "192.0.2.1:443", "[2001:db8::7]:443" → without the port and brackets. */
+static void peer_address(const struct http_conn *c, char ret[64])
+{
+	const char *peer = http_conn_peer(c), *colon = strrchr(peer, ':');
+	size_t n = colon ? (size_t)(colon - peer) : strlen(peer);
+
+	if (n >= 2 && *peer == '[') {
+		peer++;
+		n -= 2;
+	}
+	n = MIN(n, 63u);
+	memcpy(ret, peer, n);
+	ret[n] = 0;
+}
+
+static size_t addresses_of(const struct resolve_answer *a, char text[RESOLVE_ADDRESSES_MAX][64],
+			   const char *ret[RESOLVE_ADDRESSES_MAX])
+{
+	for (unsigned i = 0; i < a->n; i++) {
+		const struct resolve_address *v = &a->v[i];
+		const void *at = v->sa.sa_family == AF_INET6 ? (const void *)&v->v6.sin6_addr :
+							       (const void *)&v->v4.sin_addr;
+
+		ret[i] = inet_ntop(v->sa.sa_family, at, text[i], 64) ? text[i] : "";
+	}
+	return a->n;
+}
+
+struct uconn *share_find(struct origin *o, const struct pool_req *r, uint64_t now_ms)
+{
+	char text[RESOLVE_ADDRESSES_MAX][64], peer[64];
+	const char *addresses[RESOLVE_ADDRESSES_MAX];
+	size_t n;
+
+	if (!may_borrow(o) || !o->answer || now_ms >= o->looked_up_at_ms + LOOKUP_FRESH_MS)
+		return NULL;
+	n = addresses_of(o->answer, text, addresses);
+	list_for_each(i, &o->pool->origin_list) {
+		struct origin *lender = list_entry(i, struct origin, node);
+
+		if (!may_lend(lender, o))
+			continue;
+		list_for_each(j, &lender->conns) {
+			struct uconn *c = list_entry(j, struct uconn, node);
+
+			if (c->state != UCONN_READY || !uconn_room(c, r->cls) ||
+			    (!r->idempotent && !uconn_is_fresh(c, now_ms)))
+				continue;
+			peer_address(c->c, peer);
+			if (coalesce_may(&(struct coalesce_facts){
+				.same_group = true, .same_proxy = true, .same_tls = true,
+				.same_port = true, .is_tls = http_conn_is_tls(c->c), .is_h2 = true,
+				.misdirected = o->never_share,
+				.cert_covers = http_conn_covers(c->c, o->host),
+				.conn_address = peer, .addresses = addresses, .n_addresses = n,
+			}))
+				return c;
+		}
+	}
+	return NULL;
+}
+
+static bool has_lender(const struct origin *o)
+{
+	list_for_each(i, &o->pool->origin_list) {
+		const struct origin *lender = list_entry(i, struct origin, node);
+
+		if (!may_lend(lender, o))
+			continue;
+		list_for_each(j, &lender->conns) {
+			const struct uconn *c = list_entry(j, struct uconn, node);
+
+			if (c->state == UCONN_READY && http_conn_covers(c->c, o->host))
+				return true;
+		}
+	}
+	return false;
+}
+
+static void keep(struct origin *o, const struct resolve_answer *a)
+{
+	free(o->answer);
+	o->answer = a ? malloc(sizeof(*a)) : NULL;
+	if (o->answer)
+		*o->answer = *a;
+	o->looked_up_at_ms = loop_now_ms(o->pool->loop);
+}
+
+static void on_resolved(const struct resolve_answer *a, const char *error, void *user)
+{
+	struct origin *o = user;
+
+	o->lookup = NULL;
+	keep(o, a);		/* none: it dials, and says why that fails */
+	origin_kick(o);
+}
+
+bool share_wait(struct origin *o, uint64_t now_ms)
+{
+	struct resolve_answer a;
+
+	if (o->lookup)
+		return true;
+	if (!may_borrow(o) || o->n_conns ||
+	    (o->looked_up_at_ms && now_ms < o->looked_up_at_ms + LOOKUP_FRESH_MS) || !has_lender(o))
+		return false;
+	if (resolve_literal(o->host, o->port, &a)) {
+		keep(o, &a);
+		origin_kick(o);
+		return true;
+	}
+	return o->pool->o.resolver &&
+	       resolve_start(o->pool->o.resolver, o->host, o->port, on_resolved, o, &o->lookup) == 0;
+}
+
+void share_fini(struct origin *o)
+{
+	if (o->lookup)
+		resolve_cancel(o->lookup);
+	o->lookup = NULL;
+	free(o->answer);
+	o->answer = NULL;
+}
