@@ -19,11 +19,11 @@ def d():
     """One daemon with --local for the whole file."""
     built(harness.AGENTBOXD)
     built(harness.AGENTBOXCTL)
-    before = harness.Footprint()
     daemon = harness.Daemon()
     yield daemon
+    traces = harness.Traces(daemon.home).look(daemon.pid).look_at_local(daemon.state_dir)
     daemon.close()
-    harness.nothing_new(before)
+    traces.gone()
 
 
 @pytest.fixture
@@ -221,8 +221,8 @@ def test_help(d):
 def test_local_outlives_the_daemon_and_stops_at_once():
     """`kill -9` of the daemon leaves agentbox-local with its sandboxes; the next daemon finds both."""
     built(harness.AGENTBOXD)
-    before = harness.Footprint()
     home = temp_dir("abd-")
+    traces = harness.Traces(home)
     try:
         one = harness.Daemon(folder=home)
         b = one.ctl("create").stdout.strip()
@@ -230,11 +230,11 @@ def test_local_outlives_the_daemon_and_stops_at_once():
         one.kill9()
         two = harness.Daemon(folder=home)
         assert two.ctl("exec", b, "--", "cat", "file").stdout == "kept\n"
+        traces.look(two.pid).look_at_local(two.state_dir)
         two.ctl("local", "stop")
-        assert not [p for p in harness.Footprint().since(before) if "agentbox-local" in p]
+        traces.gone(timeout=0, words="agentbox-local")
         two.stop()
-        two.check_sanitizer()
-        harness.nothing_new(before)
+        traces.gone()
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -251,7 +251,6 @@ def test_other_users_see_nothing(d, box):
 def test_as_an_ordinary_user():
     """The whole line as a user without any privilege."""
     built(harness.AGENTBOXD)
-    before = harness.Footprint()
     home = temp_dir("abu-")
     try:
         d = harness.Daemon(folder=home, uid=12345)
@@ -261,8 +260,9 @@ def test_as_an_ordinary_user():
         assert b, run("create")
         r = run("exec", b, "--", "sh", "-c", "id -un; echo e >&2; exit 7")
         assert (r.stdout, r.stderr, r.returncode) == ("user\n", "e\n", 7)
+        traces = harness.Traces(home).look(d.pid).look_at_local(d.state_dir)
         assert run("local", "stop").returncode == 0
         d.stop()
-        harness.nothing_new(before)
+        traces.gone()
     finally:
         shutil.rmtree(home, ignore_errors=True)

@@ -32,11 +32,11 @@ def cloud():
 def local_session():
     """One agentbox-local for all tests that only need a cloud; it must end clean and leave nothing."""
     built(harness.AGENTBOX_LOCAL)
-    before = harness.Footprint()
     c = harness.LocalCloud()
     yield c
+    traces = harness.Traces(c.home).look(c.pid)
     c.close()
-    harness.nothing_new(before)
+    traces.gone()
 
 
 @pytest.fixture

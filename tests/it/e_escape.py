@@ -189,13 +189,16 @@ def test_fork_bomb_and_memory(real, box):
 
 
 def test_nothing_of_a_killed_sandbox_stays(real):
-    before = harness.Footprint()
     box = real.create()
     with real.start(box, "sleep 5000 & sleep 5001") as s:
         s.next()
         real.write(box, "f", b"x" * 100_000)
+        traces = harness.Traces().look(real.cloud.pid)
+        assert [p for p in traces.processes.values() if "sleep 500" in p]
         real.kill(box)
-    harness.nothing_new(before)
+    traces.gone(words="sleep 500")
+    cgroups = [d for d, _, _ in os.walk("/sys/fs/cgroup") if box["sandboxID"] in d]
+    assert not cgroups, cgroups
     left = [d for d, _, _ in os.walk(real.cloud.state_dir) if box["sandboxID"] in d]
     assert not left, left
 
@@ -204,22 +207,22 @@ def test_kill_9_of_agentbox_local_cleans_up_at_the_next_start():
     from conftest import built
     built(harness.AGENTBOX_LOCAL)
     from wire import Client
-    before = harness.Footprint()
     home = harness.temp_dir("abl-")
     one = harness.LocalCloud(folder=home, tls=False)
     c = Client(one.plain_url, one.key)
     box = c.create()
     with c.start(box, "sleep 5002 & sleep 5003") as s:
         s.next()
+    traces = harness.Traces(home).look(one.pid)
     one.kill9()
     two = harness.LocalCloud(folder=home, tls=False)
     try:
         c = Client(two.plain_url, two.key)
         assert c.api("GET", "/v2/sandboxes").json() == []
-        harness.until(lambda: not [p for p in harness.Footprint().since(before) if "sleep 500" in p], 10,
-                      "the end of what the dead one had started")
+        traces.gone(words="sleep 500")
+        traces.look(two.pid)
         two.stop()
-        harness.nothing_new(before)
+        traces.gone()
     finally:
         if two.running():
             two.kill9()

@@ -299,38 +299,81 @@ def ctl(sock, *args, input=None, timeout=60, check=True, text=True, env=None):
     return r
 
 
-class Footprint:
-    """What of a kind that a sandbox or a program leaves exists on this machine now; compare two of them."""
-
-    def __init__(self):
-        self.processes = {}
-        for pid in os.listdir("/proc"):
-            if not pid.isdigit():
-                continue
-            try:
-                exe = os.readlink("/proc/%s/exe" % pid)
-                root = os.readlink("/proc/%s/root" % pid)
-                ns = os.readlink("/proc/%s/ns/mnt" % pid)
-                with open("/proc/%s/cmdline" % pid, "rb") as f:
-                    words = f.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
-            except OSError:
-                continue
-            if exe.startswith(BUILD + "/") or root != "/" or ns != os.readlink("/proc/self/ns/mnt"):
-                self.processes[int(pid)] = words
-        with open("/proc/self/mountinfo", encoding="utf-8") as f:
-            self.mounts = {line.split()[4] for line in f}
-        self.cgroups = {d for d, _, _ in os.walk("/sys/fs/cgroup")}
-
-    def since(self, before):
-        """The lines of what is new since then; empty when nothing is."""
-        return (["process %d %s" % (p, w) for p, w in self.processes.items() if p not in before.processes] +
-                ["mount " + m for m in sorted(self.mounts - before.mounts)] +
-                ["cgroup " + c for c in sorted(self.cgroups - before.cgroups)])
-
-
-def nothing_new(before, timeout=10.0):
-    """Waits until what came since `before` is gone, and fails with its list when it stays."""
+def _stat_of(pid):
+    """(parent, start time) of a process that lives, else None; its name may hold anything."""
     try:
-        until(lambda: not Footprint().since(before), timeout)
-    except AssertionError:
-        raise AssertionError("left behind: %s" % "; ".join(Footprint().since(before)))
+        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as f:
+            fields = f.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (int(fields[1]), fields[19]) if fields[0] not in "ZX" else None
+
+
+def _words_of(pid):
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as f:
+            return f.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return "?"
+
+
+class Traces:
+    """What programs of ours leave: their processes, their cgroups, mounts and files under their folders. Other
+    tests on this machine are not looked at.
+
+    `look` while they run, as often as something new may be there; `gone` when nothing may be left.
+    """
+
+    def __init__(self, *folders):
+        self.folders = folders
+        self.processes = {}       # (pid, start time): words
+        self.cgroups = set()      # names, like agentbox-local-0123abcd
+
+    def look(self, *pids):
+        parents = {}
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            st = _stat_of(int(pid))
+            if st:
+                parents.setdefault(st[0], []).append(int(pid))
+        todo = list(pids)
+        while todo:
+            pid = todo.pop()
+            todo += parents.get(pid, [])
+            st = _stat_of(pid)
+            if st:
+                self.processes[pid, st[1]] = _words_of(pid)
+            try:
+                with open("/proc/%d/cgroup" % pid, encoding="ascii", errors="replace") as f:
+                    self.cgroups.update(re.findall(r"/(agentbox-local-\w+)", f.read()))
+            except OSError:
+                pass
+        return self
+
+    def look_at_local(self, state_dir):
+        """At the agentbox-local that a daemon started; its place is in the endpoint file."""
+        with open(os.path.join(state_dir, "local", "endpoint"), encoding="utf-8") as f:
+            return self.look(json.load(f)["pid"])
+
+    def left(self, words=None):
+        """Lines about what is still there; empty when nothing is. `words` narrows it to matching processes."""
+        out = []
+        for (pid, start), said in self.processes.items():
+            st = _stat_of(pid)
+            if st and st[1] == start and (words is None or words in said):
+                out.append("process %d %s" % (pid, said))
+        if words is not None:
+            return out
+        for d, subdirs, _ in os.walk("/sys/fs/cgroup"):
+            if any("/" + c in d for c in self.cgroups):
+                out.append("cgroup " + d)
+        with open("/proc/self/mountinfo", encoding="utf-8") as f:
+            for line in f:
+                if any(folder in line for folder in self.folders):
+                    out.append("mount " + line.split()[4])
+        return out
+
+    def gone(self, timeout=15.0, words=None):
+        try:
+            until(lambda: not self.left(words), timeout)
+        except AssertionError:
+            raise AssertionError("left behind: %s" % "; ".join(self.left(words)))
