@@ -6,7 +6,7 @@ import time
 import grpc
 import pytest
 
-from api import Api, ApiError
+from api import Api, ApiError, plain
 
 METHODS = {
     "SandboxService": {"Create", "Connect", "Get", "List", "IsRunning", "Kill", "SetTimeout", "GetHost"},
@@ -86,7 +86,7 @@ def test_unknown_method(api):
 def test_create_get_list_kill(api):
     made = api.call("SandboxService.Create", template="base", metadata={"job": "42"}, sandbox_timeout=90,
                     envs={"A": "1"})
-    assert made.id.startswith("i") and made.state == RUNNING and dict(made.metadata) == {"job": "42"}
+    assert made.id.startswith("i") and made.state == RUNNING and plain(made.metadata) == {"job": "42"}
     assert 80 < made.end_at.seconds - made.started_at.seconds <= 91
     assert made.owner_uid == os.getuid() and made.envd_version and made.cpu_count >= 1
     assert made.freshness.source and made.freshness.as_of.seconds
@@ -369,7 +369,7 @@ BAD = [
     ("SandboxService.Get", {"sandbox": "x" * 5000}, "sandbox"),
     ("SandboxService.Get", {"sandbox": "../etc"}, "sandbox"),
     ("SandboxService.GetHost", {"sandbox": None, "port": 70000}, "port"),
-    ("CommandService.Start", {"sandbox": None}, "what"),
+    ("CommandService.Start", {"sandbox": None}, "shell"),
     ("CommandService.Start", {"sandbox": None, "argv": {"args": []}}, "argv"),
     ("FileService.Stat", {"sandbox": None, "path": ""}, "path"),
     ("FileService.Stat", {"sandbox": None, "path": "a\0b"}, "path"),
@@ -433,7 +433,7 @@ def test_status_and_config(api, daemon_on_local):
 
 def test_metadata_and_user_agents(daemon_on_local):
     with Api(daemon_on_local.socket, options=[("grpc.primary_user_agent", "x" * 200)]) as a:
-        assert a.call("DaemonService.Status", metadata=[("x-trace", "1"), ("b-bin", b"\0\xff")]).pid
+        assert a.call("DaemonService.Status", header=[("x-trace", "1"), ("b-bin", b"\0\xff")]).pid
 
 
 def test_compressed_requests(daemon_on_local):

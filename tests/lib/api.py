@@ -85,6 +85,11 @@ class ApiError(Exception):
                     self.fields[v.field] = v.description
 
 
+def plain(field):
+    """A map field as a dict; the containers of messages from a pool of one's own are no mappings."""
+    return {k: field[k] for k in field}
+
+
 class Stream:
     """The answers of a streaming call."""
 
@@ -225,39 +230,39 @@ class Api:
         path = "/%s/%s" % (d.containing_service.full_name, method)
         return path, self.factory.GetPrototype(d.input_type), self.factory.GetPrototype(d.output_type)
 
-    def call(self, name, request=None, timeout=30, metadata=None, **fields):
+    def call(self, method, /, timeout=30, header=None, **fields):
         """A unary call; returns its answer or raises ApiError."""
-        path, request_cls, reply_cls = self._method(name)
+        path, request_cls, reply_cls = self._method(method)
         stub = self.channel.unary_unary(path, lambda m: m.SerializeToString(), reply_cls.FromString)
         try:
-            return stub(request or self.build(request_cls, fields), timeout=timeout, metadata=metadata)
+            return stub(self.build(request_cls, fields), timeout=timeout, metadata=header)
         except grpc.RpcError as e:
             raise ApiError(e) from None
 
-    def future(self, name, timeout=30, **fields):
+    def future(self, method, /, timeout=30, **fields):
         """A unary call in flight; result() raises grpc.RpcError."""
-        path, request_cls, reply_cls = self._method(name)
+        path, request_cls, reply_cls = self._method(method)
         stub = self.channel.unary_unary(path, lambda m: m.SerializeToString(), reply_cls.FromString)
         return stub.future(self.build(request_cls, fields), timeout=timeout)
 
-    def stream(self, name, timeout=60, **fields):
+    def stream(self, method, /, timeout=60, **fields):
         """A call with a stream of answers."""
-        path, request_cls, reply_cls = self._method(name)
+        path, request_cls, reply_cls = self._method(method)
         stub = self.channel.unary_stream(path, lambda m: m.SerializeToString(), reply_cls.FromString)
         return Stream(stub(self.build(request_cls, fields), timeout=timeout))
 
-    def send(self, name, requests, timeout=60):
+    def send(self, method, requests, timeout=60):
         """A stream of requests (dicts) with one answer."""
-        path, request_cls, reply_cls = self._method(name)
+        path, request_cls, reply_cls = self._method(method)
         stub = self.channel.stream_unary(path, lambda m: m.SerializeToString(), reply_cls.FromString)
         try:
             return stub((self.build(request_cls, r) for r in requests), timeout=timeout)
         except grpc.RpcError as e:
             raise ApiError(e) from None
 
-    def both(self, name, requests, timeout=60):
+    def both(self, method, requests, timeout=60):
         """Streams both ways."""
-        path, request_cls, reply_cls = self._method(name)
+        path, request_cls, reply_cls = self._method(method)
         stub = self.channel.stream_stream(path, lambda m: m.SerializeToString(), reply_cls.FromString)
         return Stream(stub((self.build(request_cls, r) for r in requests), timeout=timeout))
 
