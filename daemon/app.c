@@ -2,9 +2,6 @@
 #include "daemon/app.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <openssl/sha.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,12 +12,14 @@
 
 #include "daemon/app_impl.h"
 #include "daemon/cloud/envd.h"
+#include "daemon/cloud/sign.h"
 #include "daemon/net/resolve.h"
 #include "daemon/obs/log.h"
+#include "daemon/rpc/peer.h"
 #include "daemon/rpc/svc_command.h"
 #include "daemon/rpc/svc_file.h"
 #include "proto/base/clock.h"
-#include "proto/base/fd.h"
+#include "proto/base/must.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
 
@@ -141,6 +140,16 @@ static void harden(void)
 	}
 }
 
+/* In a user namespace other users are not seen as they are, so many cannot be served there. */
+static int check_users(const struct app *a)
+{
+	if (a->user_mode || peer_check_namespace() == 0)
+		return 0;
+	fprintf(stderr, "agentboxd: in a user namespace (PrivateUsers=, a rootless container) the users of this "
+			"machine cannot be told apart; run it outside, or as a user daemon\n");
+	return APP_EXIT_CONFIG;
+}
+
 static int check_limits(void)
 {
 	struct rlimit files;
@@ -181,9 +190,13 @@ static int make_pool(struct app *a)
 	return pool_new(&o, &a->pool) < 0 ? out_of_memory() : 0;
 }
 
-static void sha256(const void *p, size_t n, uint8_t ret[32])
+/* The name of a [uid] section; the configuration has checked it. */
+static uid_t uid_of(const char *name)
 {
-	SHA256(p, n, ret);
+	uint64_t uid = 0;
+
+	must(str_u64(name, strlen(name), UINT32_MAX, &uid) == 0);
+	return (uid_t)uid;
 }
 
 static int make_life(struct app *a)
@@ -191,7 +204,7 @@ static int make_life(struct app *a)
 	struct life_account accounts[APP_ACCOUNTS_MAX];
 	struct life_options o = {
 		.loop = a->loop, .store = a->store, .accounts = accounts, .n_accounts = a->n_accounts,
-		.sha256 = sha256,
+		.sha256 = sign_sha256,
 		.prober = { .start = probe_start, .cancel = probe_cancel },
 		.history_ms = number(a, "daemon", "history"),
 		.unclaimed_grace_ms = number(a, "daemon", "unclaimed_grace"),
@@ -223,7 +236,7 @@ static int make_life(struct app *a)
 		const char *account = conf_get(a->conf, "uid", name, "account");
 
 		uids[i] = (struct life_uid){
-			.uid = (uid_t)strtoul(name, NULL, 10),
+			.uid = uid_of(name),
 			.account = str_is_empty(account) ? NULL : account,
 			.max_sandboxes = (uint32_t)conf_get_number(a->conf, "uid", name, "max_sandboxes"),
 			.creates_per_minute =
@@ -282,7 +295,7 @@ static int make_server(struct app *a)
 	for (size_t i = 0; i < n; i++) {
 		const char *name = conf_instance(a->conf, "uid", i);
 
-		limits[i].uid = (uid_t)strtoul(name, NULL, 10);
+		limits[i].uid = uid_of(name);
 		limits[i].max_streams = (uint32_t)conf_get_number(a->conf, "uid", name, "max_streams");
 	}
 	if (conf_is_set(a->conf, "daemon", NULL, "admin_group"))
@@ -292,7 +305,7 @@ static int make_server(struct app *a)
 	o.listen_fd = rpc_socket_take_fd(a->socket);
 	r = rpc_server_new(&o, &a->server);
 	free(limits);
-	a->svc_sandbox = (struct svc_sandbox_options){ .life = a->life, .sha256 = sha256 };
+	a->svc_sandbox = (struct svc_sandbox_options){ .life = a->life, .sha256 = sign_sha256 };
 	if (!r)
 		r = svc_sandbox_add(a->server, &a->svc_sandbox);
 	if (!r)
@@ -368,6 +381,8 @@ int app_new(const struct app_options *o, struct app **ret)
 	harden();
 	tls_setup();
 	r = check_limits();
+	if (!r)
+		r = check_users(a);
 	if (!r && (r = build(a)) == 0) {
 		log_info("ready", "version=%s socket=%s state=%s mode=%s pid=%d", AB_VERSION, log_q(a->socket_path),
 			 log_q(a->state_dir), a->user_mode ? "user" : "system", (int)getpid());
