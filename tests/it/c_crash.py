@@ -48,8 +48,7 @@ def dies(d, call):
 
 
 def create(api, timeout=20, request_id="r"):
-    fields = {"request_id": request_id, "name": "box", "metadata": {"k": "v"}}
-    return api.call("SandboxService.Create", api.build(api.message("CreateSandboxRequest"), fields), timeout=timeout)
+    return api.call("SandboxService.Create", timeout=timeout, request_id=request_id, name="box", metadata={"k": "v"})
 
 
 def listed(api, **fields):

@@ -272,7 +272,7 @@ TEST(deadline_of_a_sent_one)
 	w.fake->create = FAKE_HOLD;
 	w.fake->create_n = 1;
 	c = a_create("r1");
-	c.deadline_ms = clock_boot_ms() + 200;
+	c.deadline_ms = clock_boot_ms() + 1500;
 	a = do_create(&w, &c);
 	CHECK(clock_boot_ms() <= c.deadline_ms);
 	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
@@ -298,7 +298,7 @@ TEST(cloud_away)
 	CHECK(status_ok(&a.st));
 	CHECK_INT(a.source, LIFE_FROM_CACHE_CLOUD_UNREACHABLE);
 	c = a_create("r1");
-	c.deadline_ms = clock_boot_ms() + 300;
+	c.deadline_ms = clock_boot_ms() + 1000;
 	a = do_create(&w, &c);
 	CHECK(clock_boot_ms() <= c.deadline_ms);
 	CHECK_INT(a.st.reason, R_UNREACHABLE);
@@ -724,7 +724,7 @@ TEST(agent_and_host)
 	c = a_create("r1");
 	c.wait_ready = true;
 	w.probe = LIFE_PROBE_NO_ANSWER;
-	c.deadline_ms = clock_boot_ms() + 300;
+	c.deadline_ms = clock_boot_ms() + 1000;
 	a = do_create(&w, &c);
 	CHECK_INT(a.st.reason, R_SANDBOX_NOT_READY);
 	w.probe = LIFE_PROBE_HEALTHY;
