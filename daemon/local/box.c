@@ -368,6 +368,8 @@ static void on_keeper_dead(struct boxes *bs)
 		else if (b->state == BOX_REMOVING)
 			finish(b, -EPIPE);
 	}
+	if (bs->on_dead)
+		bs->on_dead(bs->on_dead_user);
 }
 
 static void on_keeper(struct watch *w, unsigned ready, void *user)
@@ -513,6 +515,8 @@ int boxes_new(const struct boxes_options *o, box_done_fn *ready, void *user, cha
 	if (!bs)
 		return -ENOMEM;
 	bs->loop = o->loop;
+	bs->on_dead = o->on_dead;
+	bs->on_dead_user = o->user;
 	bs->sock = bs->keeper_pidfd = -1;
 	bs->keeper = -1;
 	bs->ready = ready;

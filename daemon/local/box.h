@@ -45,6 +45,9 @@ struct boxes_options {
 	size_t n_templates;
 	bool no_idmap;			/* tests: as on a kernel without idmapped mounts */
 	bool no_cgroup;			/* tests: as without cgroups */
+	/* The keeper died, and every sandbox with it: nothing can be made any more. May be NULL. */
+	void (*on_dead)(void *user);
+	void *user;
 };
 
 /* r = 0, or -errno with the reason for a person ("… refuses user namespaces because …"). */

@@ -26,6 +26,8 @@ struct boxes {
 	struct list outbox;		/* requests the socket did not take yet */
 	box_done_fn *ready;
 	void *ready_user;
+	void (*on_dead)(void *user);
+	void *on_dead_user;
 	bool is_ready;
 	int ready_r;			/* once is_ready */
 	char why[PKT_TEXT_MAX];

@@ -5,11 +5,13 @@
  * process that holds no secrets yet.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "daemon/local/account.h"
@@ -114,7 +116,27 @@ static void on_signal(int signo, void *user)
 	app_stop(user, signo == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
+/* Better started anew by whoever started us than alive and of no use. */
+static void on_engine_dead(void *user)
+{
+	struct app *a = user;
+
+	if (a->dir && !a->stopping)
+		place_leave(a->dir);
+	loop_stop(a->loop, 1);
+}
+
 /* --- idleness --- */
+
+/* A daemon that may still ask for sandboxes holds STATE/users shared. */
+static bool app_is_needed(const struct app *a)
+{
+	char *path = str_printf("%s/users", a->dir);
+	scoped(fd_closep) int fd = path ? open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) : -1;
+
+	free(path);
+	return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+}
 
 static void app_check_idle(struct app *a)
 {
@@ -131,7 +153,12 @@ static void app_check_idle(struct app *a)
 
 static void on_idle(struct timer *t, void *user)
 {
-	app_stop(user, "idle");
+	struct app *a = user;
+
+	if (app_is_needed(a))
+		app_check_idle(a);
+	else
+		app_stop(a, "idle");
 }
 
 static void on_count(void *user)
@@ -181,6 +208,8 @@ static int app_boxes(struct app *a, box_done_fn *ready)
 		.n_templates = a->cfg.n_templates,
 		.no_idmap = a->cfg.no_idmap,
 		.no_cgroup = a->cfg.no_cgroup,
+		.on_dead = on_engine_dead,
+		.user = a,
 	};
 	char *why = NULL;
 	int r = boxes_new(&o, ready, a, &why, &a->boxes);
