@@ -63,6 +63,7 @@ static void on_dialled(struct http_conn *hc, const struct status *failure, void 
 		uconn_set_state(c, UCONN_CLOSED);
 		uconn_unlink(c);
 		origin_dial_failed(o, failure);
+		share_dialled(o, false);
 		loop_bury(loop, &c->grave, bury, c);
 		return;
 	}
@@ -79,6 +80,7 @@ static void on_dialled(struct http_conn *hc, const struct status *failure, void 
 		if (old->expired && old->state == UCONN_READY)
 			uconn_leave(old, "age");
 	}
+	share_dialled(o, true);
 	log_debug("upstream_connected", "origin=%s peer=%s http=%d conns=%u", o->host,
 		  http_conn_peer(hc), o->version, o->n_conns);
 	origin_kick(o);

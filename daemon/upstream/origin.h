@@ -85,6 +85,7 @@ struct origin {
 	struct resolve_query *lookup;	/* under way */
 	uint64_t looked_up_at_ms;	/* 0 = never */
 	struct resolve_answer *answer;	/* NULL = none */
+	bool waited;			/* for another's dial, which failed */
 	bool never_share;		/* a shared connection answered 421 */
 
 	struct pool_stats stats;	/* the counters only */
@@ -140,6 +141,8 @@ struct uconn *share_find(struct origin *o, const struct pool_req *r, uint64_t no
 /* Could there be one, once the addresses of this origin are known? Then they are being looked up,
  * and a dial waits for that. */
 bool share_wait(struct origin *o, uint64_t now_ms);
+/* A dial of this origin ended: those that waited for it look again. */
+void share_dialled(struct origin *o, bool ok);
 void share_fini(struct origin *o);
 
 /* conn.c */

@@ -194,6 +194,8 @@ static void on_limit(struct timer *t, void *user)
 	} else if (r->queued && o->calms && o->hold_until_ms > loop_now_ms(r->pool->loop)) {
 		status_set(&why, R_UNREACHABLE, "%s asked to slow down", o->host);
 		why.retry_after_ms = (uint32_t)(o->hold_until_ms - loop_now_ms(r->pool->loop));
+	} else if (r->queued && o->n_dialing == o->n_conns) {
+		status_set(&why, R_UNREACHABLE, "no connection to %s before the deadline", o->host);
 	} else if (r->queued) {
 		status_set(&why, R_DEADLINE_REQUEST, "the deadline passed in the queue for %s", o->host);
 	} else {

@@ -107,6 +107,27 @@ static bool has_lender(const struct origin *o)
 	return false;
 }
 
+static const char *parent_of(const char *host)
+{
+	const char *dot = strchr(host, '.');
+
+	return dot ? dot : "";
+}
+
+/* A host of the same domain is being dialled: in a cold start the first connection may do for all. */
+static bool sibling_dials(const struct origin *o)
+{
+	list_for_each(i, &o->pool->origin_list) {
+		const struct origin *s = list_entry(i, struct origin, node);
+
+		if (s != o && s->n_dialing && s->tls == o->tls && s->port == o->port && !s->proxy &&
+		    *parent_of(o->host) && str_eq(parent_of(s->host), parent_of(o->host)) &&
+		    str_eq(s->group, o->group))
+			return true;
+	}
+	return false;
+}
+
 static void keep(struct origin *o, const struct resolve_answer *a)
 {
 	free(o->answer);
@@ -131,8 +152,11 @@ bool share_wait(struct origin *o, uint64_t now_ms)
 
 	if (o->lookup)
 		return true;
-	if (!may_borrow(o) || o->n_conns ||
-	    (o->looked_up_at_ms && now_ms < o->looked_up_at_ms + LOOKUP_FRESH_MS) || !has_lender(o))
+	if (!may_borrow(o) || o->n_conns)
+		return false;
+	if (!o->waited && sibling_dials(o))
+		return true;
+	if ((o->looked_up_at_ms && now_ms < o->looked_up_at_ms + LOOKUP_FRESH_MS) || !has_lender(o))
 		return false;
 	if (resolve_literal(o->host, o->port, &a)) {
 		keep(o, &a);
@@ -141,6 +165,19 @@ bool share_wait(struct origin *o, uint64_t now_ms)
 	}
 	return o->pool->o.resolver &&
 	       resolve_start(o->pool->o.resolver, o->host, o->port, on_resolved, o, &o->lookup) == 0;
+}
+
+void share_dialled(struct origin *o, bool ok)
+{
+	list_for_each(i, &o->pool->origin_list) {
+		struct origin *s = list_entry(i, struct origin, node);
+
+		if (s == o || !s->n_queued || s->tls != o->tls || !str_eq(s->group, o->group))
+			continue;
+		s->waited = !ok;	/* after a failure each tries for itself */
+		origin_kick(s);
+	}
+	o->waited = false;
 }
 
 void share_fini(struct origin *o)

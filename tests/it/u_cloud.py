@@ -5,6 +5,7 @@ import os
 import pytest
 
 import harness
+from chaosproxy import ChaosProxy
 from fakecloud import FakeCloud
 from fakecloud.certs import Authority
 from probe import PROBE, Probe
@@ -485,6 +486,67 @@ def test_misdirected(edge):
     assert p.ask("stat", b, tb, "/home/user")["cls"] == "OK"
     first, again, later = [s.conn for s in edge.ledger.of("filesystem.Stat")[1:]]
     assert first != again and again == later
+    p.close()
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+@pytest.mark.parametrize("h2", [True, False])
+def test_cut_at_any_byte(cloud, way, h2):
+    """N-03: wherever the connection breaks, a create happens at most once, and what is said to be unsent is."""
+    with ChaosProxy("127.0.0.1", cloud.port if h2 else cloud.plain_port) as proxy:
+        scheme = "https" if h2 else "http"
+        seen = set()
+        for n in range(1, 4200 if h2 else 700, 139 if h2 else 23):
+            proxy.cut_after(**{way: n})
+            p = Probe(cloud, url="%s://127.0.0.1:%d" % (scheme, proxy.port))
+            before = cloud.ledger.count("create", acted=True)
+            r = p.ask("create", 300, "n=%d" % n)
+            acted = cloud.ledger.count("create", acted=True) - before
+            seen.add(r["outcome"])
+            assert acted <= 1, (n, r)
+            assert r["outcome"] in ("DONE", "UNKNOWN"), (n, r)   # a fresh dial follows what was not sent
+            assert r["outcome"] != "DONE" or acted == 1, (n, r)
+            proxy.cuts.clear()
+            assert p.ask("list")["outcome"] == "DONE"
+            p.close()
+        assert seen == {"DONE", "UNKNOWN"}, seen
+
+
+def test_connections_grow_old(cloud):
+    """A connection's successor is there before it goes; nobody notices."""
+    p = Probe(cloud, age=150)
+    sid, token = p.create()
+    long = p.say("start", sid, token, "cat")
+    pid = p.wait(long, "start")["pid"]
+    dials = set()
+    while len(dials) < 4:
+        for r in p.all([p.say("get", sid) for _ in range(8)]):
+            assert r["outcome"] == "DONE", r
+        dials.add(sum(s["dials"] for s in p.stats()))
+    assert p.ask("input", sid, token, pid, "still-here")["cls"] == "OK"
+    assert p.ask("stdin-close", sid, token, pid)["cls"] == "OK"
+    assert p.wait(long)["head"] == "still-here"
+    p.close()
+
+
+def test_idle_connections_go(cloud):
+    p = Probe(cloud, idle=100, warm=200)
+    p.create()
+    cloud.ledger.wait(lambda: cloud.ledger.open_connections == 0)
+    assert p.create()
+    p.close()
+
+
+def test_storm(edge):
+    """A3: many sandboxes, many calls at once, connections that come and go: no error, few connections."""
+    p = Probe(edge, url="https://api.box.localhost:%d" % edge.port, domain="box.localhost:%d" % edge.port)
+    boxes = [(s.id, s.token) for s in (edge.make_sandbox() for _ in range(60))]
+    for _ in range(3):
+        tags = [p.say("stat", sid, token, "/home/user") for sid, token in boxes for _ in range(3)]
+        edge.goaway(0, last="max")
+        for r in p.all(tags, timeout=60):
+            assert r["cls"] == "OK", r
+    assert edge.ledger.connections <= 16, edge.ledger.connections
     p.close()
 
 
