@@ -567,3 +567,48 @@ def test_cancel_and_end_in_the_middle(cloud):
     p.sync()
     gate.release()
     p.close()
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_on_agentbox_local(local, plain):
+    """The same clients against real processes and files, over HTTP/2 with TLS and over HTTP/1.1."""
+    p = Probe(local, url=local.plain_url if plain else local.url)
+    sid, token = p.create(300, job="7")
+    assert sid in p.ask("list")["ids"].split()
+    assert p.ask("health", sid, token)["running"] == 1
+    tag = p.say("start", sid, token, "echo out; echo err >&2; exit 7")
+    assert p.wait(tag, "end")["exit"] == 7
+    r = p.wait(tag)
+    assert (r["code"], r["head"], r["stderr"]) == ("OK", "out\n", 4), r
+    tag = p.say("start", sid, token, "cat")
+    pid = p.wait(tag, "start")["pid"]
+    assert p.ask("ps", sid, token)["pid"] == pid
+    assert p.ask("input", sid, token, pid, "hello")["cls"] == "OK"
+    assert p.ask("stdin-close", sid, token, pid)["cls"] == "OK"
+    assert p.wait(tag)["head"] == "hello"
+    tag = p.say("start", sid, token, "sleep 60")
+    pid = p.wait(tag, "start")["pid"]
+    assert p.ask("signal", sid, token, pid, 9)["cls"] == "OK"
+    assert p.wait(tag, "end")["exit"] == -1
+    w = p.ask("write", sid, token, "/home/user/a/b.bin", 5000000, "known")
+    assert w["cls"] == "OK", w
+    r = p.ask("read", sid, token, "/home/user/a/b.bin", 0, "-")
+    assert (r["bytes"], r["hash"]) == (5000000, w["hash"]), r
+    assert p.ask("read", sid, token, "/home/user/a/b.bin", 4999990, "-")["bytes"] == 10
+    assert p.ask("read", sid, token, "/home/user/a/b.bin", 5000000, "-")["code"] == "OK"
+    assert p.ask("read", sid, token, "/home/user/a/b.bin", 5000001, "-")["code"] == "OUT_OF_RANGE"
+    assert p.ask("read", sid, token, "/home/user", 0, "-")["reason"] == "IS_A_DIRECTORY"
+    assert p.ask("ls", sid, token, "/home/user/a/b.bin", 1)["reason"] == "NOT_A_DIRECTORY"
+    assert p.ask("stat", sid, token, "/nope")["reason"] == "FILE_NOT_FOUND"
+    assert p.ask("mkdir", sid, token, "/home/user/a")["code"] == "ALREADY_EXISTS"
+    assert p.ask("ps", sid, "wrong")["cls"] == "TOKEN"
+    p.set("user", "nobody-here")
+    r = p.ask("stat", sid, token, "/")
+    assert (r["reason"], r.get("field")) == ("FIELD_INVALID", "user"), r
+    r = p.ask("read", sid, token, "/etc/passwd", 0, "-")
+    assert (r["reason"], r.get("field")) == ("FIELD_INVALID", "user"), r
+    p.set("user", "-")
+    assert p.ask("kill", sid)["not_found"] == 0
+    assert p.ask("kill", sid)["not_found"] == 1
+    assert p.ask("ps", sid, token)["cls"] == "NOT_RUNNING"
+    p.close()
