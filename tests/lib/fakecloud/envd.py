@@ -52,6 +52,7 @@ class Envd:
         self.retained = {}
         self.metadata = {}        # host path -> {key: value}
         self.holder = None
+        self.streams = set()      # exchanges of open streams
 
     # -- paths
 
@@ -223,6 +224,7 @@ class Envd:
             return envelope(self.cloud.messages.encode(m, is_json))
 
         error = None
+        self.streams.add(ex)
         try:
             await put(message(("start", proc.pid)))
             event = None
@@ -265,6 +267,7 @@ class Envd:
         except asyncio.CancelledError:
             return
         finally:
+            self.streams.discard(ex)
             if queue is not None and queue in proc.subscribers:
                 proc.subscribers.remove(queue)
 
@@ -637,6 +640,10 @@ class Envd:
             p.kill()
 
     def stop(self):
+        """The machine is gone: its streams break, nothing in it gets to say goodbye."""
+        for ex in list(self.streams):
+            if not ex.finished:
+                ex.reset(2)
         self.end_processes()
         self.processes.clear()
         if self.holder is not None:
