@@ -150,7 +150,7 @@ static int write_value(struct buf *out, const ProtobufCFieldDescriptor *f, const
 	case PROTOBUF_C_TYPE_DOUBLE:
 		break;
 	}
-	must(!"a type that the agent's messages do not have");
+	must(false);	/* the agent's messages have no such type */
 	return -EINVAL;
 }
 

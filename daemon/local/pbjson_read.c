@@ -204,7 +204,7 @@ static int read_value(struct reader *rd, const json_t *in, const ProtobufCFieldD
 		return read_message(rd, in, f->descriptor, p);
 	case PROTOBUF_C_TYPE_FLOAT:
 	case PROTOBUF_C_TYPE_DOUBLE:
-		must(!"a type that the agent's messages do not have");
+		must(false);	/* the agent's messages have no such type */
 		return -EINVAL;
 	default:
 		return read_integer(rd, in, f, p);

@@ -143,8 +143,8 @@ static void fail(struct rest *r, unsigned status, const char *error_code, const 
 	rest_bury(r);
 }
 
-static void failv(struct rest *r, unsigned status, const char *error_code, const char *prefix,
-		  const char *fmt, va_list ap)
+static void printf_like(5, 0) failv(struct rest *r, unsigned status, const char *error_code,
+				    const char *prefix, const char *fmt, va_list ap)
 {
 	char text[400];
 	size_t n = (size_t)snprintf(text, sizeof(text), "%s", prefix);
