@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "proto/base/str.h"
 
@@ -133,22 +134,45 @@ static void wipe(char **s)
 	*s = NULL;
 }
 
+/* The key has pages of its own: not in swap if the limits allow it, not in a core dump. */
+static char *key_copy(const char *key)
+{
+	size_t n = strlen(key) + 1;
+	char *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	(void)mlock(p, n);
+	(void)madvise(p, n, MADV_DONTDUMP);
+	memcpy(p, key, n);
+	return p;
+}
+
+static void key_wipe(char **key)
+{
+	size_t n = *key ? strlen(*key) + 1 : 0;
+
+	if (n) {
+		explicit_bzero(*key, n);
+		munmap(*key, n);
+	}
+	*key = NULL;
+}
+
 void cloud_set_key(struct cloud *c, const char *api_key)
 {
-	char *key = str_is_empty(api_key) ? NULL : str_dup(api_key);
-	char *group;
+	char *key, *group;
 
-	if (key && c->key && str_eq(key, c->key)) {
-		wipe(&key);
+	if (!str_is_empty(api_key) && c->key && str_eq(api_key, c->key))
 		return;
-	}
+	key = str_is_empty(api_key) ? NULL : key_copy(api_key);
 	group = str_printf("%s#%u", c->account, c->key_generation + 1);
 	if (!group || (!key && !str_is_empty(api_key))) {	/* without memory the old one stays */
-		wipe(&key);
+		key_wipe(&key);
 		free(group);
 		return;
 	}
-	wipe(&c->key);
+	key_wipe(&c->key);
 	c->key = key;
 	c->key_generation++;
 	c->key_rejected = false;
@@ -250,7 +274,7 @@ struct cloud *cloud_free(struct cloud *c)
 	if (!c)
 		return NULL;
 	cloud_stop(c);
-	wipe(&c->key);
+	key_wipe(&c->key);
 	wipe(&c->proxy);
 	url_fini(&c->api);
 	url_fini(&c->sandbox);

@@ -34,7 +34,7 @@ struct cloud_options {
 	const char *api_url;		/* NULL = "https://api." domain */
 	const char *domain;		/* NULL = "e2b.app" */
 	const char *sandbox_url;	/* NULL = by domain (CLOUD-WIRE §1.4) */
-	const char *api_key;		/* copied, wiped at the end; NULL = KEY_MISSING until one is set */
+	const char *api_key;		/* copied, locked, wiped at the end; NULL = KEY_MISSING until one is set */
 	bool check_key_format;		/* ^e2b_[0-9a-f]+$ before anything is sent */
 	const char *header_sandbox_id;	/* NULL = "e2b-sandbox-id" */
 	const char *header_sandbox_port;	/* NULL = "e2b-sandbox-port" */
