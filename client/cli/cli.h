@@ -36,7 +36,7 @@ struct pairs {
 /* Everything options can set; a command looks at its own. */
 struct args {
 	const char *socket;
-	bool json, help;
+	bool json, help, version;
 	uint64_t wait_ms;
 
 	const char *template_name, *name, *request_id, *user, *dir;

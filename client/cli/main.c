@@ -30,6 +30,12 @@ static int print_overview(FILE *f)
 	return f == stdout ? EXIT_OK : EXIT_USAGE;
 }
 
+static int print_version(void)
+{
+	printf("agentboxctl %s\n", ab_version());
+	return EXIT_OK;
+}
+
 static int connect_and_run(struct cli *cli)
 {
 	const struct ab_client_options o = {
@@ -65,15 +71,13 @@ int main(int argc, char **argv)
 	struct cli cli = { 0 };
 	int at = 1, r;
 
-	if (argc > 1 && !strcmp(argv[1], "--version")) {
-		printf("agentboxctl %s\n", ab_version());
-		return EXIT_OK;
-	}
 	r = opt_parse(NULL, argc, argv, &at, &cli.args);
 	if (r)
 		return r;
 	if (cli.args.help)
 		return print_overview(stdout);
+	if (cli.args.version)
+		return print_version();
 	if (at == argc)
 		return print_overview(stderr);
 	if (!strcmp(argv[at], "help"))
@@ -85,6 +89,8 @@ int main(int argc, char **argv)
 	r = opt_parse(cli.command, argc, argv, &at, &cli.args);
 	if (r == 0 && cli.args.help)
 		opt_print_help(cli.command);
+	else if (r == 0 && cli.args.version)
+		r = print_version();
 	else if (r == 0)
 		r = connect_and_run(&cli);
 	opt_free(&cli.args);

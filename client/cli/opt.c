@@ -12,6 +12,7 @@ static const struct opt globals[] = {
 	OPT(0, "json", OPT_FLAG, json, NULL, "print JSON"),
 	OPT(0, "wait", OPT_SPAN, wait_ms, "D", "how long to try to reach the daemon (3s)"),
 	OPT('h', "help", OPT_FLAG, help, NULL, "this"),
+	OPT('V', "version", OPT_FLAG, version, NULL, "print the version"),
 };
 
 struct parse {
@@ -144,7 +145,7 @@ static int check_words(const struct parse *p)
 {
 	const struct args *a = p->args;
 
-	if (a->help)
+	if (a->help || a->version)
 		return 0;
 	if (a->n_words < p->cmd->min_words)
 		return usage(p->cmd, "needs %s", p->cmd->words);

@@ -259,14 +259,14 @@ static void on_run(struct call *c, const Agentbox__V1__StartCommandRequest *req)
 	const char *what;
 	bool flood;
 
-	if (!req->pty) {
-		event(c, AGENTBOX__V1__COMMAND_EVENT__EVENT_HEARTBEAT, NULL, 0);
-		event(c, AGENTBOX__V1__COMMAND_EVENT__EVENT_STARTED, NULL, 0);
-	}
 	if (req->what_case == AGENTBOX__V1__START_COMMAND_REQUEST__WHAT_ARGV)
 		what = req->argv->args[0];
 	else
 		what = req->shell;
+	if (!str_eq(what, "tty")) {
+		event(c, AGENTBOX__V1__COMMAND_EVENT__EVENT_HEARTBEAT, NULL, 0);
+		event(c, AGENTBOX__V1__COMMAND_EVENT__EVENT_STARTED, NULL, 0);
+	}
 	sv.stdin_bytes = 0;
 	if (str_eq(what, "hang")) {
 		sv.cat = c;

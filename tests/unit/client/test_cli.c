@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pty.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "proto/base/str.h"
@@ -329,6 +332,41 @@ static int temp_file(char *path, size_t n)
 	return fd;
 }
 
+static bool is_raw(int fd)
+{
+	struct termios t;
+
+	CHECK(tcgetattr(fd, &t) == 0);
+	return !(t.c_lflag & (ICANON | ECHO | ISIG));
+}
+
+TEST(exec_terminal)
+{
+	struct output out, err;
+	struct proc p;
+	struct fake f;
+	int master, slave;
+
+	fake_start(&f, 0);
+	CHECK(openpty(&master, &slave, NULL, NULL, NULL) == 0);
+	CHECK(!is_raw(slave));
+	start(&p, &f, slave, "exec", "-it", "sb", "--", "hang", NULL);
+	while (!is_raw(slave))
+		CHECK(kill(p.pid, 0) == 0 && sched_yield() == 0);
+	CHECK(kill(p.pid, SIGTERM) == 0);
+	CHECK_INT(end(&p, &out, &err), 128 + SIGTERM);
+	CHECK(!is_raw(slave));			/* as it was */
+	drop(&out, &err);
+
+	start(&p, &f, slave, "exec", "-it", "sb", "--", "cut:100", NULL);	/* the daemon dies */
+	CHECK_INT(end(&p, &out, &err), 126);
+	CHECK(!is_raw(slave));
+	drop(&out, &err);
+	close(master);
+	close(slave);
+	fake_stop(&f);
+}
+
 TEST(cp_up)
 {
 	char path[160], to[64] = "sb:ok";
@@ -421,6 +459,63 @@ TEST(cp_down)
 	check_file(path, 9, 0640 & ~022);
 	drop(&out, &err);
 	CHECK(unlink(path) == 0 && rmdir(dir) == 0);			/* and nothing else is there */
+	fake_stop(&f);
+}
+
+/* Reads what the terminal shows until `want` is in it. */
+static void shows(int master, const char *want)
+{
+	char seen[65536];
+	size_t n = 0;
+
+	do {
+		ssize_t k = read(master, seen + n, sizeof(seen) - 1 - n);
+
+		CHECK(k > 0);
+		n += (size_t)k;
+		seen[n] = '\0';
+	} while (!strstr(seen, want));
+}
+
+TEST(cp_progress)
+{
+	const char *words[] = { "agentboxctl", "-s", NULL, "cp", "sb:size:5000000", NULL, NULL };
+	char fifo[160], piece[65536];
+	struct fake f;
+	int master, slave, fd, status;
+	size_t total = 0;
+	ssize_t n;
+	pid_t pid;
+
+	fake_start(&f, 0);
+	(void)snprintf(fifo, sizeof(fifo), "%s/fifo", f.dir);
+	CHECK(mkfifo(fifo, 0600) == 0);
+	CHECK(openpty(&master, &slave, NULL, NULL, NULL) == 0);
+	words[2] = f.path;
+	words[5] = fifo;
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		(void)dup2(slave, 2);
+		(void)execv(getenv("AGENTBOXCTL"), (char **)words);
+		_exit(99);
+	}
+	fd = open(fifo, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	shows(master, "%");			/* while nobody reads the file */
+	while ((n = read(fd, piece, sizeof(piece))) > 0) {
+		for (ssize_t i = 0; i < n; i++)
+			CHECK((uint8_t)piece[i] == fake_byte(total + (size_t)i));
+		total += (size_t)n;
+	}
+	CHECK_INT(total, 5000000);
+	CHECK(waitpid(pid, &status, 0) == pid);
+	CHECK_INT(status, 0);
+	shows(master, "\r\033[K");		/* and it is wiped */
+	close(fd);
+	close(master);
+	close(slave);
+	(void)unlink(fifo);
 	fake_stop(&f);
 }
 
