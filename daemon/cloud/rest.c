@@ -495,6 +495,8 @@ static void take_failure(struct cloud_call *c, struct http_x *x)
 			      loop_now_ms(c->cloud->loop));
 	/* A definite "not now" may be followed by another POST; a doubtful one only by what is idempotent. */
 	again = r->retry_later && (c->op != FAULT_CREATE || r->outcome != CLOUD_UNKNOWN);
+	if (again && r->outcome != CLOUD_UNKNOWN)
+		c->sent = false;	/* the cloud said that it did nothing */
 	if (again && call_again(c, r->status.retry_after_ms))
 		return;
 	call_over(c);

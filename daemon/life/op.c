@@ -65,6 +65,11 @@ void op_expired_status(struct life_op *op, struct status *ret)
 		cloud_health(op->account->cloud, &h);
 		if (h.last_failure_at_ms >= op->began_ms && h.last_failure_at_ms > h.last_ok_at_ms)
 			*ret = h.last_failure;
+		if (status_ok(ret) && h.limited_until_ms > clock_boot_ms()) {
+			status_set(ret, R_RATE_LIMITED, "the cloud's rate limit ends after the deadline");
+			ret->retry_after_ms = (uint32_t)MIN(h.limited_until_ms - clock_boot_ms(),
+							    (uint64_t)UINT32_MAX);
+		}
 	}
 	if (status_ok(ret))
 		status_set(ret, R_DEADLINE_REQUEST, "%s: the deadline came first", op->kind->name);
