@@ -68,6 +68,7 @@ void command_destroy(struct command *c)
 	envd_call_cancel(c->probe);
 	life_cancel(c->inquiry);
 	killer_free(c->killer);
+	terminal_fini(c);
 	spool_free(c->spool);
 	where_fini(&c->at);
 	free(c->shell);
@@ -165,6 +166,7 @@ struct command *command_new(struct commands *cs, const struct where *w, uid_t ui
 	timer_init(&c->retry, cs->o.loop, on_retry, c);
 	defer_init(&c->pump, cs->o.loop, pump, c);
 	defer_init(&c->tell, cs->o.loop, tell_readers, c);
+	terminal_init(c);
 	c->kill_grace_ms = cs->o.kill_grace_ms;
 	c->spool_limit = cs->o.spool_per_command;
 	c->result.output_complete = true;
@@ -198,7 +200,7 @@ void command_look(const struct command *c, struct command_view *ret)
 		.n_envs = c->n_envs, .pid = c->pid, .generation = c->at.generation,
 		.started_at_ms = c->started_at_ms, .last_output_at_ms = c->last_output_at_ms,
 		.result = command_result(c), .group = c->group, .foreign = c->foreign,
-		.stdin_open = c->stdin_open && !c->input_ended,
+		.stdin_open = c->pty || (c->stdin_open && !c->input_ended), .pty = c->pty,
 	};
 	if (c->state == CMD_ENDED)
 		ret->expires_at_ms = c->result.exited_at_ms + (int64_t)c->cs->o.history_ms;
@@ -246,6 +248,7 @@ void command_finish(struct command *c)
 	timer_clear(&c->deadline);
 	timer_clear(&c->retry);
 	command_set_state(c, CMD_ENDED);
+	terminal_fini(c);
 	if (c->truncated || !spool_is_whole(c->spool))
 		c->result.output_complete = false;
 	if (!c->result.exited_at_ms)
@@ -483,6 +486,8 @@ static void on_data(struct command *c, const struct envd_event *e)
 {
 	int r = spool_append(c->spool, (enum spool_stream)e->stream, e->data, e->n);
 
+	if (e->stream == ENVD_PTY)
+		c->pty = true; /* of a foreign one, known now */
 	c->attempts = 0;
 	c->last_output_at_ms = clock_wall_ms();
 	if (r < 0) {
@@ -580,34 +585,71 @@ static void probe_setsid(struct command *c)
 		know_group(c, false);
 }
 
+/* What runs, into args (room for n_args + 7): the shell line, the arguments, or a login shell. */
+static size_t put_program(const struct command *c, const char **args)
+{
+	size_t n = 0;
+
+	if (c->shell || !c->n_args) {
+		args[n++] = "/bin/bash";
+		args[n++] = c->shell ? "-l" : "-i";
+		args[n++] = c->shell ? "-c" : "-l";
+		if (c->shell)
+			args[n++] = c->shell;
+		return n;
+	}
+	for (size_t i = 0; i < c->n_args; i++)
+		args[n++] = c->args[i];
+	return n;
+}
+
+static bool has_env(const struct command *c, const char *key)
+{
+	for (size_t i = 0; i < c->n_envs; i++)
+		if (str_eq(c->envs[i].key, key))
+			return true;
+	return false;
+}
+
+/* Into envs (room for n_envs + 4). A terminal gets the defaults that the SDKs give it. */
+static size_t put_envs(const struct command *c, struct cloud_kv *envs)
+{
+	static const struct cloud_kv defaults[] = { { (char *)"TERM", (char *)"xterm-256color" },
+						    { (char *)"LANG", (char *)"C.UTF-8" },
+						    { (char *)"LC_ALL", (char *)"C.UTF-8" } };
+	size_t n = 0;
+
+	for (size_t i = 0; c->pty && i < ARRAY_SIZE(defaults); i++)
+		if (!has_env(c, defaults[i].key))
+			envs[n++] = defaults[i];
+	for (size_t i = 0; i < c->n_envs; i++)
+		envs[n++] = (struct cloud_kv){ (char *)c->envs[i].key, (char *)c->envs[i].value };
+	envs[n++] = (struct cloud_kv){ (char *)COMMAND_ENV, (char *)c->id };
+	return n;
+}
+
 static int start_program(struct command *c)
 {
 	struct envd_target target = where_target(&c->at, c->user, 0);
-	size_t n = c->shell ? 4 : c->n_args, at = 0;
-	const char **args = calloc(n + 3, sizeof(*args));
-	struct cloud_kv *envs = calloc(c->n_envs + 1, sizeof(*envs));
-	struct envd_start start = { .cmd = "/bin/sh", .cwd = str_is_empty(c->cwd) ? NULL : c->cwd,
-				    .tag = c->tag, .stdin_open = c->stdin_open };
+	const char **args = calloc(c->n_args + 7, sizeof(*args));
+	struct cloud_kv *envs = calloc(c->n_envs + 4, sizeof(*envs));
+	struct envd_start start = { .cmd = "/bin/sh", .args = args, .envs = envs, .tag = c->tag,
+				    .cwd = str_is_empty(c->cwd) ? NULL : c->cwd,
+				    .stdin_open = c->stdin_open, .pty = c->pty,
+				    .cols = c->term.cols, .rows = c->term.rows };
 
+	if (args && envs && c->pty) { /* the agent gives a terminal its own session */
+		start.n_args = put_program(c, args) - 1;
+		start.cmd = args[0];
+		start.args = args + 1;
+	} else if (args && envs) {
+		args[0] = "-c";
+		args[1] = wrapper;
+		args[2] = "sh";
+		start.n_args = 3 + put_program(c, args + 3);
+	}
 	if (args && envs) {
-		args[at++] = "-c";
-		args[at++] = wrapper;
-		args[at++] = "sh";
-		if (c->shell) {
-			args[at++] = "/bin/bash";
-			args[at++] = "-l";
-			args[at++] = "-c";
-			args[at++] = c->shell;
-		}
-		for (size_t i = 0; !c->shell && i < c->n_args; i++)
-			args[at++] = c->args[i];
-		for (size_t i = 0; i < c->n_envs; i++)
-			envs[i] = (struct cloud_kv){ (char *)c->envs[i].key, (char *)c->envs[i].value };
-		envs[c->n_envs] = (struct cloud_kv){ (char *)COMMAND_ENV, c->id };
-		start.args = args;
-		start.n_args = at;
-		start.envs = envs;
-		start.n_envs = c->n_envs + 1;
+		start.n_envs = put_envs(c, envs);
 		c->stream = envd_start(&target, &start, on_stream_news, c);
 	}
 	free(args);
@@ -622,13 +664,28 @@ int command_launch(struct command *c)
 	if (!c->foreign) {
 		int r = start_program(c);
 
-		if (!r)
+		if (!r && c->pty)
+			know_group(c, true);
+		else if (!r)
 			probe_setsid(c);
 		return r;
 	}
 	target = where_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
 	c->stream = envd_attach(&target, c->pid, on_stream_news, c);
 	return c->stream ? 0 : -ENOMEM;
+}
+
+/* Input that could not be ended is refused before anything runs, not when the program hangs on it. */
+static bool check_agent(const struct command *c, const char *version, struct status *st)
+{
+	const char *least = c->pty ? NULL : c->stdin_open ? "0.5.2" : "0.3.0";
+
+	if (!least || str_is_empty(version) || cloud_version_cmp(version, least) >= 0)
+		return true;
+	status_set(st, R_TEMPLATE_TOO_OLD,
+		   "stdin: the sandbox's agent %s cannot %s; %s can: build the template anew", version,
+		   c->stdin_open ? "end a program's input" : "start a program without input", least);
+	return false;
 }
 
 static void on_resolved(void *user, const struct status *st, const struct life_target *t)
@@ -639,7 +696,7 @@ static void on_resolved(void *user, const struct status *st, const struct life_t
 
 	op->life = NULL;
 	op->st = *st;
-	if (status_ok(st) && where_copy(&w, t) == 0) {
+	if (status_ok(st) && check_agent(c, t->envd_version, &op->st) && where_copy(&w, t) == 0) {
 		where_fini(&c->at);
 		c->at = w;
 		if (!command_launch(c))
@@ -671,6 +728,9 @@ static int copy_start(struct command *c, const struct command_start *s)
 			return -ENOMEM;
 	}
 	c->timeout_ms = s->timeout_ms;
+	c->pty = s->pty;
+	c->term.cols = s->cols;
+	c->term.rows = s->rows;
 	if (s->kill_grace_ms >= 0)
 		c->kill_grace_ms = (uint64_t)s->kill_grace_ms;
 	c->stdin_open = s->stdin_open;

@@ -68,6 +68,8 @@ struct command_start {
 	uint64_t spool_limit;		/* 0 = the configured one; more than that is cut to it */
 	enum command_overflow overflow;	/* UNSET: BLOCK with blocking_reader, else DROP_OLDEST */
 	bool blocking_reader;		/* Run: its caller reads from the first byte on */
+	bool pty;			/* a terminal; without shell and args: bash -i -l */
+	uint32_t cols, rows;		/* with pty: 1..65535 */
 };
 
 /* OK: the program runs (its pid is known). The command is borrowed; take a ref to keep it. */
@@ -121,7 +123,7 @@ struct command_view {
 	const struct command_result *result;	/* NULL while it runs */
 	bool has[SPOOL_STREAMS];
 	uint64_t first[SPOOL_STREAMS], end[SPOOL_STREAMS];
-	bool group, foreign, stdin_open;
+	bool group, foreign, stdin_open, pty;
 };
 
 struct command *command_ref(struct command *c);
@@ -174,6 +176,13 @@ must_check int command_kill(struct command *c, command_killed_fn *done, void *us
 must_check int command_signal(struct command *c, int signo, uint64_t deadline_ms,
 			      command_killed_fn *done, void *user, struct command_op **ret);
 
+/* Sets the size of its terminal; UNSUPPORTED without one, PROCESS_NOT_FOUND once it has ended. Sizes
+ * that come while one is on its way collapse: the last one wins, and done comes when it, or a later
+ * one, was set. */
+typedef void command_resized_fn(void *user, const struct status *st);
+must_check int command_resize(struct command *c, uint32_t cols, uint32_t rows, command_resized_fn *done,
+			      void *user, struct command_op **ret);
+
 /* One writer at a time: -EBUSY; -EPIPE: it has no open standard input. */
 must_check int command_input_open(struct command *c);
 void command_input_close(struct command *c);	/* gives the writer's place up, not an end of file */
@@ -184,7 +193,7 @@ typedef void command_input_fn(void *user, const struct status *st, uint64_t acce
 must_check int command_input_send(struct command *c, uint64_t offset, const void *p, size_t n,
 				  uint64_t deadline_ms, command_input_fn *done, void *user,
 				  struct command_op **ret);
-/* End of file, after what was sent; repeating it is fine. */
+/* End of file, after what was sent; repeating it is fine. UNSUPPORTED on a terminal. */
 must_check int command_input_end(struct command *c, uint64_t deadline_ms, command_input_fn *done,
 				 void *user, struct command_op **ret);
 

@@ -14,6 +14,7 @@
 #define COMMAND_PIPE_BYTES   (32u * 1024)	/* the agent's largest chunk (CLOUD-WIRE §4.7) */
 #define COMMAND_PUMP_EVENTS  64u		/* upstream events in one go; the rest next pass */
 #define COMMAND_ENDED_PER_UID 1000u		/* ended ones kept; above, the oldest are forgotten */
+#define COMMAND_RESIZE_MS    100u		/* between two sizes of one terminal */
 #define COMMAND_REATTACH_MAX 5u			/* attempts without a byte or keep-alive between them */
 #define COMMAND_ENV	     "AGENTBOX_COMMAND"	/* in every command's environment: its tag */
 
@@ -58,6 +59,14 @@ enum command_state {
 	CMD_ENDED,
 };
 
+/* The size of a terminal (terminal.c). */
+struct terminal {
+	uint32_t cols, rows;		/* the last one asked for */
+	struct envd_call *call;
+	struct timer again;		/* set: the next size waits for it */
+	struct list waiting, in_flight;	/* struct command_op */
+};
+
 struct command {
 	uint32_t magic;
 	unsigned refs;
@@ -74,8 +83,7 @@ struct command {
 	struct life_pair *envs;
 	size_t n_envs;
 	uint32_t pid;
-	bool group_known, group, foreign, detach, stdin_open, input_busy, input_ended;
-	bool pump_posted;
+	bool group_known, group, foreign, detach, stdin_open, input_busy, input_ended, pty;
 	int64_t started_at_ms, last_output_at_ms;
 	uint64_t timeout_ms, kill_grace_ms;
 	struct timer deadline;		/* command_timeout */
@@ -94,6 +102,7 @@ struct command {
 	struct command_op *start_op;
 	bool end_when_started;
 	uint64_t input_accepted;
+	struct terminal term;
 	struct command_result result;
 	bool truncated;			/* a hole of the upstream side */
 };
@@ -114,12 +123,13 @@ enum op_kind {
 	OP_KILL,
 	OP_SIGNAL,
 	OP_INPUT,
+	OP_RESIZE,
 };
 
 struct command_op {
 	enum op_kind kind;
 	struct commands *cs;
-	struct list node;		/* cs->ops; OP_KILL: the killer's list */
+	struct list node;		/* cs->ops; OP_KILL, OP_RESIZE: whose they wait for */
 	struct command *c;		/* a ref, or NULL */
 	struct life_op *life;
 	struct envd_call *call;
@@ -137,6 +147,7 @@ struct command_op {
 		command_list_fn *list;
 		command_killed_fn *killed;
 		command_input_fn *input;
+		command_resized_fn *resized;
 	};
 	void *user;
 };
@@ -160,6 +171,10 @@ void command_finish(struct command *c);		/* the result is filled: tells everybod
 void command_end_now(struct command *c);	/* kill without anybody waiting */
 void command_wake(struct command *c);		/* news to every reader */
 void commands_forget_surplus(struct commands *cs);
+
+/* terminal.c */
+void terminal_init(struct command *c);
+void terminal_fini(struct command *c);		/* whoever waits is told that it ended */
 
 /* killer.c */
 void killer_free(struct killer *k);

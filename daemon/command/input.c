@@ -26,7 +26,7 @@ uint64_t command_input_accepted(const struct command *c)
 
 static bool check_open(struct command *c, struct status *st)
 {
-	if (c->foreign || (c->stdin_open && !c->input_ended && c->state < CMD_ENDING))
+	if (c->state < CMD_ENDING && (c->foreign || c->pty || (c->stdin_open && !c->input_ended)))
 		return true;
 	status_set(st, R_PROCESS_STDIN_CLOSED, "the standard input of this command is %s",
 		   c->state >= CMD_ENDING ? "gone, the command ended"
@@ -86,7 +86,7 @@ int command_input_send(struct command *c, uint64_t offset, const void *p, size_t
 	}
 	op->from = c->input_accepted;
 	op->n = n - skip;
-	op->call = envd_send_input(&target, c->pid, false, (const uint8_t *)p + skip, n - (size_t)skip,
+	op->call = envd_send_input(&target, c->pid, c->pty, (const uint8_t *)p + skip, n - (size_t)skip,
 				   on_sent, op);
 	if (!op->call) {
 		cmd_op_free(op);
@@ -116,6 +116,12 @@ int command_input_end(struct command *c, uint64_t deadline_ms, command_input_fn 
 		return -ENOMEM;
 	op->input = done;
 	*ret = op;
+	if (c->pty && c->state < CMD_ENDING) {
+		status_set(&op->st, R_UNSUPPORTED,
+			   "a terminal has no end of file: send the byte 0x04 as input instead");
+		cmd_op_post(op);
+		return 0;
+	}
 	if (c->input_ended || !check_open(c, &op->st)) {
 		cmd_op_post(op);
 		return 0;

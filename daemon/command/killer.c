@@ -20,9 +20,10 @@
 #define STEP_MS		 50u	/* of the script's waiting */
 #define SLACK_MS	 15000u	/* beyond the grace, until the script itself is given up */
 
-/* $1 pid, $2 tag ("" = none), $3 steps of grace. Only individual pids are signalled. */
+/* $1 pid, $2 tag ("" = none), $3 steps of grace, $4 more signals at first: an interactive shell takes no
+ * TERM. Only individual pids are signalled. */
 static const char script[] =
-	"pid=$1 tag=$2 n=$3 self=$$\n"
+	"pid=$1 tag=$2 n=$3 also=$4 self=$$\n"
 	"members() {\n"
 	" found= all=\n"
 	" for d in /proc/[0-9]*; do\n"
@@ -46,7 +47,9 @@ static const char script[] =
 	" done\n"
 	"}\n"
 	"members; i=0\n"
-	"[ $n -gt 0 ] && [ -n \"$found\" ] && kill -TERM $found 2>/dev/null\n"
+	"if [ $n -gt 0 ] && [ -n \"$found\" ]; then\n"
+	" for s in TERM $also; do kill -$s $found 2>/dev/null; done\n"
+	"fi\n"
 	"while members; [ -n \"$found\" ] && [ $i -lt $n ]; do\n"
 	" if [ $i -lt 3 ]; then sleep 0.01; else sleep 0.05 || sleep 1; fi; i=$((i+1))\n"
 	"done\n"
@@ -194,7 +197,8 @@ static struct killer *killer_start(struct command *c)
 	struct killer *k = calloc(1, sizeof(*k));
 	struct envd_target target = where_target(&c->at, "root", loop_now_ms(c->cs->o.loop) + 20000);
 	char pid[16], steps[16];
-	const char *args[] = { "-c", script, "sh", pid, c->foreign ? "" : c->id, steps };
+	const char *args[] = { "-c", script, "sh", pid, c->foreign ? "" : c->id, steps,
+			       c->pty ? "HUP CONT" : "" };
 	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .args = args,
 				    .n_args = ARRAY_SIZE(args) };
 

@@ -87,6 +87,9 @@ static void answer_now(struct defer *d, void *user)
 	case OP_INPUT:
 		copy.input(copy.user, &copy.st, copy.c->input_accepted);
 		break;
+	case OP_RESIZE:
+		copy.resized(copy.user, &copy.st);
+		break;
 	}
 	list_init(&op->node);
 	cmd_op_free(op);

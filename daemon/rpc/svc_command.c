@@ -35,6 +35,7 @@ struct cmd_call {
 	size_t page_size;
 	char *page_token;
 	struct command_read_from from;
+	uint32_t cols, rows;		/* the size to set; 0 = none */
 };
 
 static struct cmd_call *context_new(struct rpc_call *call)
@@ -161,6 +162,7 @@ static int fill_command(struct command_message *c, const struct command_view *v)
 	c->m.n_args = v->n_args;
 	c->m.user = (char *)v->user;
 	c->m.cwd = (char *)v->cwd;
+	c->m.pty = v->pty;
 	c->m.tag = v->foreign ? (char *)v->tag : (char *)"";
 	c->m.started_at = msg_time(&c->started, v->started_at_ms);
 	c->m.last_output_at = msg_time(&c->last_output, v->last_output_at_ms);
@@ -353,9 +355,24 @@ static bool check_program(const Agentbox__V1__StartCommandRequest *q, struct com
 		s->n_args = q->argv->n_args;
 		return true;
 	default:
+		if (s->pty)
+			return true; /* its user's shell */
 		status_field(st, "shell", "give a shell command line, or argv");
 		return false;
 	}
+}
+
+static bool check_size(const Agentbox__V1__TerminalSize *size, const char *field, uint32_t *ret_cols,
+		       uint32_t *ret_rows, struct status *st)
+{
+	if (!size || size->cols < 1 || size->cols > UINT16_MAX || size->rows < 1 ||
+	    size->rows > UINT16_MAX) {
+		status_field(st, field, "cols and rows are 1 to %u, both", UINT16_MAX);
+		return false;
+	}
+	*ret_cols = size->cols;
+	*ret_rows = size->rows;
+	return true;
 }
 
 static bool check_start(const Agentbox__V1__StartCommandRequest *q, struct command_start *s,
@@ -363,9 +380,11 @@ static bool check_start(const Agentbox__V1__StartCommandRequest *q, struct comma
 {
 	uint64_t grace = 0;
 
+	s->pty = q->pty != NULL;
 	if (!check_unset(!str_is_empty(q->request_id), "request_id", st) ||
-	    !check_unset(q->pty != NULL, "pty", st) ||
-	    !check_required(q->sandbox, "sandbox", st) || !check_program(q, s, st) ||
+	    !check_required(q->sandbox, "sandbox", st) ||
+	    (q->pty && !check_size(q->pty, "pty", &s->cols, &s->rows, st)) ||
+	    !check_program(q, s, st) ||
 	    !msg_read_duration(q->command_timeout, "command_timeout", false, &s->timeout_ms, st) ||
 	    !msg_read_duration(q->kill_grace, "kill_grace", true, &grace, st))
 		return false;
@@ -483,6 +502,28 @@ static void find(struct cmd_call *x, const Agentbox__V1__CommandRef *ref)
 		fail_errno(x, r);
 }
 
+/* Set, or ended meanwhile: its output is to be had. */
+static void on_sized_for_attach(void *user, const struct status *st)
+{
+	struct cmd_call *x = user;
+
+	x->op = NULL;
+	if (status_ok(st) || st->reason == R_PROCESS_NOT_FOUND)
+		begin_stream(x, x->command);
+	else
+		fail(x, st);
+}
+
+static void set_size(struct cmd_call *x, struct command *c)
+{
+	int r;
+
+	x->command = command_ref(c);
+	r = command_resize(c, x->cols, x->rows, on_sized_for_attach, x, &x->op);
+	if (r < 0)
+		fail_errno(x, r);
+}
+
 static void attach(struct cmd_call *x, struct command *c)
 {
 	static const char *const names[] = { NULL, "stdout_offset", "stderr_offset", "pty_offset" };
@@ -498,7 +539,10 @@ static void attach(struct cmd_call *x, struct command *c)
 		fail(x, &st);
 		return;
 	}
-	begin_stream(x, c);
+	if (x->cols && !v.result)
+		set_size(x, c);
+	else
+		begin_stream(x, c);
 }
 
 static void on_attach(struct rpc_call *call, const ProtobufCMessage *message)
@@ -515,7 +559,7 @@ static void on_attach(struct rpc_call *call, const ProtobufCMessage *message)
 	x->from.offset[SPOOL_PTY] = q->pty_offset;
 	x->from.from_end = q->from_end;
 	x->with = attach;
-	if (!check_unset(q->resize != NULL, "resize", &st)) {
+	if (q->resize && !check_size(q->resize, "resize", &x->cols, &x->rows, &st)) {
 		fail(x, &st);
 		return;
 	}
@@ -525,6 +569,43 @@ static void on_attach(struct rpc_call *call, const ProtobufCMessage *message)
 		return;
 	}
 	find(x, q->command);
+}
+
+/* --- Resize --- */
+
+static void on_resized(void *user, const struct status *st)
+{
+	struct cmd_call *x = user;
+	Agentbox__V1__ResizeResponse m = AGENTBOX__V1__RESIZE_RESPONSE__INIT;
+
+	x->op = NULL;
+	if (status_ok(st))
+		reply(x, &m.base);
+	else
+		fail(x, st);
+}
+
+static void resize(struct cmd_call *x, struct command *c)
+{
+	int r = command_resize(c, x->cols, x->rows, on_resized, x, &x->op);
+
+	if (r < 0)
+		fail_errno(x, r);
+}
+
+static void on_resize(struct rpc_call *call, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__ResizeRequest *q = (const void *)message;
+	struct cmd_call *x = context_new(call);
+	struct status st;
+
+	if (!x)
+		return;
+	x->with = resize;
+	if (check_size(q->size, "size", &x->cols, &x->rows, &st))
+		find(x, q->command);
+	else
+		fail(x, &st);
 }
 
 /* --- Wait --- */
@@ -893,6 +974,7 @@ UNARY(h_list, on_list);
 UNARY(h_close, on_close_input);
 UNARY(h_signal, on_signal);
 UNARY(h_kill, on_kill);
+UNARY(h_resize, on_resize);
 static const struct rpc_handler h_run = { .on_message = on_run, .on_room = on_room,
 					  .on_silence = on_silence, .on_gone = on_gone };
 static const struct rpc_handler h_attach = { .on_message = on_attach, .on_room = on_room,
@@ -912,6 +994,7 @@ static const struct rpc_method methods[] = {
 	{ PATH("CloseInput"), RPC_UNARY, false, &agentbox__v1__close_input_request__descriptor, &h_close },
 	{ PATH("Signal"), RPC_UNARY, false, &agentbox__v1__signal_command_request__descriptor, &h_signal },
 	{ PATH("Kill"), RPC_UNARY, true, &agentbox__v1__kill_command_request__descriptor, &h_kill },
+	{ PATH("Resize"), RPC_UNARY, false, &agentbox__v1__resize_request__descriptor, &h_resize },
 };
 
 int svc_command_add(struct rpc_server *s, struct commands *commands)

@@ -10,7 +10,8 @@ from api import Api, ApiError, plain
 
 METHODS = {
     "SandboxService": {"Create", "Connect", "Get", "List", "IsRunning", "Kill", "SetTimeout", "GetHost"},
-    "CommandService": {"Start", "Run", "Attach", "Wait", "List", "SendInput", "CloseInput", "Signal", "Kill"},
+    "CommandService": {"Start", "Run", "Attach", "Wait", "List", "SendInput", "CloseInput", "Signal", "Kill",
+                       "Resize"},
     "FileService": {"Read", "Write", "Stat", "Exists", "List", "MakeDir", "Move", "Remove"},
     "DaemonService": {"Status", "Config", "StopLocal"},
 }
@@ -68,7 +69,7 @@ def test_health(api):
 
 
 @pytest.mark.parametrize("method", ["SandboxService.Fork", "SnapshotService.List", "LeaseService.Acquire",
-                                    "FileService.SignUrl", "CommandService.Resize"])
+                                    "FileService.SignUrl"])
 def test_not_built_yet(api, method):
     with pytest.raises(ApiError) as e:
         api.call(method)
