@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -346,6 +347,19 @@ static void on_ready(void *user, int r, const char *why)
 	}
 }
 
+/* Commands and connections need descriptors. After the fork of the keeper, whose children are the
+ * sandboxes: they keep the usual limit. */
+static void raise_file_limit(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+		return;
+	l.rlim_cur = l.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &l) < 0)
+		log_warn("file_limit", "error=%s", log_q(strerror(errno)));
+}
+
 static int app_start(struct app *a)
 {
 	char *why = NULL;
@@ -359,6 +373,7 @@ static int app_start(struct app *a)
 		return complain(a->cfg.api_key_file ? a->cfg.api_key_file : "cannot start",
 				a->cfg.api_key_file ? -errno : -ENOMEM);
 	r = app_boxes(a, on_ready);
+	raise_file_limit();
 	if (!r)
 		r = app_state(a);
 	if (!r)
