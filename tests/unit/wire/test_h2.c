@@ -299,7 +299,7 @@ static struct h2 *raw_server(bool any_authority, struct buf *b)
 	struct h2 *h;
 
 	CHECK_INT(h2_new(&(struct h2_options){ .server = true, .any_authority = any_authority,
-					       .max_streams = 2000 }, 1000, &h), 0);
+					       .max_streams = 2000, .glitch_burst = 1000 }, 1000, &h), 0);
 	buf_init(b, 0);
 	CHECK_INT(buf_put(b, preface, 24), 0);
 	frame(b, 4, 0, 0, NULL, 0);
