@@ -2,7 +2,6 @@
 /* Command line of agentboxd; everything else is app.c's. */
 #include <errno.h>
 #include <getopt.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +11,6 @@
 #include "daemon/obs/log.h"
 #include "proto/base/buf.h"
 #include "proto/base/str.h"
-
-#define MALLOC_KEEP_BYTES (2 * 1024 * 1024)
 
 static const char help[] =
 	"usage: agentboxd [OPTION]…\n"
@@ -214,10 +211,6 @@ int main(int argc, char **argv)
 	bool user_mode;
 	int r;
 
-	/* The buffers of a transfer come and go with every pass. Giving their pages back to the kernel each
-	 * time, as glibc would, costs as much as TLS does. */
-	mallopt(M_MMAP_THRESHOLD, MALLOC_KEEP_BYTES);
-	mallopt(M_TRIM_THRESHOLD, 2 * MALLOC_KEEP_BYTES);
 	if (conf_new(&c) < 0)
 		return APP_EXIT_UNAVAILABLE;
 	r = parse_args(argc, argv, c, &args);
