@@ -36,7 +36,8 @@ socket=$work/s
 daemon=
 
 # What is ours on this machine: processes running our programs or living in a mount namespace that
-# did not exist before, mounts and cgroups with our names in them.
+# did not exist before, mounts with our folder in them, cgroups of our agentbox-local.
+cgroup=
 ours() {
 	for p in /proc/[0-9]*; do
 		ns=$(readlink "$p/ns/mnt" 2>/dev/null) || continue
@@ -51,8 +52,8 @@ ours() {
 		esac
 		printf 'process %s %s\n' "${p#/proc/}" "$(tr '\0' ' ' <"$p/cmdline" 2>/dev/null)"
 	done
-	grep -e agentbox -e "$work" /proc/self/mountinfo | cut -d' ' -f5 | sed 's/^/mount /' || :
-	find /sys/fs/cgroup -type d -name '*agentbox*' 2>/dev/null | sed 's/^/cgroup /' || :
+	grep "$work" /proc/self/mountinfo | cut -d' ' -f5 | sed 's/^/mount /' || :
+	[ -z "$cgroup" ] || find /sys/fs/cgroup -type d -path "*/$cgroup*" 2>/dev/null | sed 's/^/cgroup /' || :
 }
 listing() { sort | sed 's/^/  /' | grep . || echo "  nothing"; }
 
@@ -87,6 +88,13 @@ ctl --wait 20s status
 say "create"
 id=$(ctl create -m from=demo --timeout 5m)
 echo "$id"
+
+say "running: processes, mounts and cgroups of agentbox"
+for p in $(ours | sed -n 's/^process \([0-9]*\) .*/\1/p'); do
+	found=$(sed -n 's|.*/\(agentbox-local-[0-9a-f]*\).*|\1|p' "/proc/$p/cgroup" 2>/dev/null | head -n 1)
+	cgroup=${found:-$cgroup}
+done
+ours | listing
 
 say "exec: both outputs as they come, and the exit code"
 code=0
