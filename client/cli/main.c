@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* agentboxctl: finds the command, reads its options, connects, runs it. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/cli/cli.h"
 #include "client/cli/out.h"
@@ -66,11 +69,21 @@ static int connect_and_run(struct cli *cli)
 	return r;
 }
 
+/* A closed descriptor would be taken by the first thing that is opened, and output would go into the
+ * daemon's socket. What stands in for an output cannot be written to, so that it is not lost unseen. */
+static void fill_std_fds(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+			(void)open("/dev/null", O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
 	struct cli cli = { 0 };
 	int at = 1, r;
 
+	fill_std_fds();
 	r = opt_parse(NULL, argc, argv, &at, &cli.args);
 	if (r)
 		return r;

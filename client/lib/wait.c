@@ -28,6 +28,15 @@ int client_wait(struct ab_client *c, int timeout_ms)
 	return ab_process(c);
 }
 
+/* Waits for anything; a client that cannot work at all ends the call. */
+static void call_wait_once(struct ab_call *call, int timeout_ms)
+{
+	int r = client_wait(call->client, timeout_ms);
+
+	if (r < 0 && r != -ENOMEM && call->state != CALL_DONE)
+		call_finish(call, error_errno(r));
+}
+
 static bool call_has_news(struct ab_call *call)
 {
 	const uint8_t *p;
@@ -52,7 +61,7 @@ int ab_call_poll(struct ab_call *call, int timeout_ms)
 
 		if (now_ms >= until_ms && timeout_ms > 0)
 			return 0;
-		(void)client_wait(c, timeout_ms < 0 ? -1 : (int)(until_ms - MIN(now_ms, until_ms)));
+		call_wait_once(call, timeout_ms < 0 ? -1 : (int)(until_ms - MIN(now_ms, until_ms)));
 		if (timeout_ms == 0)
 			break;
 	}
@@ -72,7 +81,7 @@ int ab_call_wait(struct ab_call *call)
 		if (call->method->skip && call->method->skip(call))
 			continue;
 		if (call->state != CALL_DONE)
-			(void)client_wait(c, -1);
+			call_wait_once(call, -1);
 	}
 	return (int)ab_call_status(call);
 }

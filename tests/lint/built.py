@@ -83,5 +83,15 @@ def needed():
     return ["libagentbox.so needs %s" % n for n in libs if not re.fullmatch(allowed, n)]
 
 
+def text_size():
+    """Code and constants of the library, as it is stripped, fit in 200 KB."""
+    lib = library()
+    if subprocess.run(["readelf", "-d", lib], capture_output=True, text=True, check=True).stdout.count("san.so"):
+        raise Skip("built with a sanitizer")
+    out = subprocess.run(["size", lib], capture_output=True, text=True, check=True).stdout
+    text = int(out.splitlines()[1].split()[0])
+    return ["libagentbox.so has %d bytes of text" % text] if text > 200_000 else []
+
+
 if __name__ == "__main__":
-    run([("headers", headers), ("symbols", symbols), ("needed", needed)])
+    run([("headers", headers), ("symbols", symbols), ("needed", needed), ("text-size", text_size)])

@@ -191,6 +191,29 @@ TEST(exec_output_and_code)
 	fake_stop(&f);
 }
 
+TEST(closed_descriptors)
+{
+	const char *words[] = { "agentboxctl", "-s", NULL, "exec", "sb", "--", "flood:100000", NULL };
+	struct fake f;
+	pid_t pid;
+	int status;
+
+	fake_start(&f, 0);
+	words[2] = f.path;
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {		/* nothing of the output may end up in what is opened next */
+		for (int fd = 0; fd < 3; fd++)
+			(void)close(fd);
+		(void)execv(getenv("AGENTBOXCTL"), (char **)words);
+		_exit(99);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	CHECK(WIFEXITED(status));
+	CHECK_INT(WEXITSTATUS(status), 125);
+	fake_stop(&f);
+}
+
 TEST(exec_that_is_cut)
 {
 	struct output out, err;
