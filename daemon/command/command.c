@@ -386,8 +386,8 @@ static void on_started(struct command *c, uint32_t pid)
 	c->pid = pid;
 	c->started_at_ms = clock_wall_ms();
 	if (c->state == CMD_ATTACHING) { /* what was said meanwhile is gone: the agent keeps nothing */
-		if (spool_gap(c->spool, SPOOL_STDOUT, "reattached") < 0 ||
-		    spool_gap(c->spool, SPOOL_STDERR, "reattached") < 0)
+		if (spool_gap(c->spool, SPOOL_STDOUT, SPOOL_REATTACHED, clock_wall_ms()) < 0 ||
+		    spool_gap(c->spool, SPOOL_STDERR, SPOOL_REATTACHED, clock_wall_ms()) < 0)
 			c->truncated = true;
 		command_wake(c);
 	}
@@ -478,13 +478,13 @@ static bool may_take(const struct command *c)
 	if (!ahead)
 		return true;
 	return ahead + COMMAND_PIPE_BYTES <= c->spool_limit &&
-	       spool_room(c->spool) + (spool_used(c->spool) - MIN(ahead, spool_used(c->spool))) >=
-		       COMMAND_PIPE_BYTES;
+	       spool_room_behind(c->spool, &c->starter->pos) >= COMMAND_PIPE_BYTES;
 }
 
 static void on_data(struct command *c, const struct envd_event *e)
 {
-	int r = spool_append(c->spool, (enum spool_stream)e->stream, e->data, e->n);
+	int r = spool_append(c->spool, (enum spool_stream)e->stream, e->data, e->n,
+			     clock_wall_ms());
 
 	if (e->stream == ENVD_PTY)
 		c->pty = true; /* of a foreign one, known now */

@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "proto/base/rng.h"
@@ -44,9 +46,9 @@ TEST(streams_keep_their_order_and_offsets)
 	int dir = tmp_dir();
 
 	CHECK_INT(spool_new(dir, "c1", 1000, &uid, &all, &s), 0);
-	CHECK_INT(spool_append(s, SPOOL_STDOUT, "out1", 4), 0);
-	CHECK_INT(spool_append(s, SPOOL_STDERR, "err", 3), 0);
-	CHECK_INT(spool_append(s, SPOOL_STDOUT, "out2", 4), 0);
+	CHECK_INT(spool_append(s, SPOOL_STDOUT, "out1", 4, 1), 0);
+	CHECK_INT(spool_append(s, SPOOL_STDERR, "err", 3, 1), 0);
+	CHECK_INT(spool_append(s, SPOOL_STDOUT, "out2", 4, 1), 0);
 	spool_seek(s, from, &pos);
 	CHECK_INT(spool_ahead(s, &pos), 11);
 	CHECK_INT(spool_read(s, &pos, buf, 3, &p), 1);
@@ -59,7 +61,7 @@ TEST(streams_keep_their_order_and_offsets)
 	CHECK_INT(spool_read(s, &pos, buf, 99, &p), 1);
 	CHECK(p.stream == SPOOL_STDOUT && p.offset == 4 && p.size == 4);
 	CHECK_INT(spool_read(s, &pos, buf, 99, &p), 0);
-	CHECK_INT(spool_append(s, SPOOL_STDOUT, "!", 1), 0);	/* joins the last record */
+	CHECK_INT(spool_append(s, SPOOL_STDOUT, "!", 1, 1), 0);	/* joins the last record */
 	CHECK_INT(spool_read(s, &pos, buf, 99, &p), 1);
 	CHECK(p.offset == 8 && p.size == 1 && buf[0] == '!');
 	from[SPOOL_STDOUT] = 6;
@@ -90,7 +92,7 @@ TEST(a_reader_behind_the_oldest_byte_gets_one_gap)
 	spool_seek_end(s, &live);
 	for (int i = 0; i < 100; i++) {
 		memset(buf, 'a' + i % 26, 90);
-		CHECK_INT(spool_append(s, i % 2 ? SPOOL_STDERR : SPOOL_STDOUT, buf, 90), 0);
+		CHECK_INT(spool_append(s, i % 2 ? SPOOL_STDERR : SPOOL_STDOUT, buf, 90, 1), 0);
 		CHECK(spool_used(s) <= 1000);
 		while (spool_read(s, &live, buf, sizeof(buf), &p) == 1) {
 			CHECK(!p.gap);
@@ -115,7 +117,7 @@ TEST(a_reader_behind_the_oldest_byte_gets_one_gap)
 
 TEST(unknown_holes_and_full_quotas_are_said)
 {
-	struct spool_quota uid = { 0, 10 }, all = { 0, 1 << 20 };
+	struct spool_quota uid = { 0, 3 * SPOOL_RECORD_COST + 10 }, all = { 0, 1 << 20 };
 	struct spool *s;
 	struct spool_pos pos;
 	struct spool_piece p;
@@ -124,9 +126,9 @@ TEST(unknown_holes_and_full_quotas_are_said)
 	int dir = tmp_dir();
 
 	CHECK_INT(spool_new(dir, "c3", 1000, &uid, &all, &s), 0);
-	CHECK_INT(spool_append(s, SPOOL_STDOUT, "ab", 2), 0);
-	CHECK_INT(spool_gap(s, SPOOL_STDOUT, "reattached"), 0);
-	CHECK_INT(spool_append(s, SPOOL_STDOUT, "cd", 2), 0);
+	CHECK_INT(spool_append(s, SPOOL_STDOUT, "ab", 2, 1), 0);
+	CHECK_INT(spool_gap(s, SPOOL_STDOUT, SPOOL_REATTACHED, 1), 0);
+	CHECK_INT(spool_append(s, SPOOL_STDOUT, "cd", 2, 1), 0);
 	CHECK(!spool_is_whole(s));
 	spool_seek(s, from, &pos);
 	CHECK_INT(spool_read(s, &pos, buf, 64, &p), 1);
@@ -135,13 +137,14 @@ TEST(unknown_holes_and_full_quotas_are_said)
 	CHECK(p.gap && !p.size_known && p.offset == 2);
 	CHECK_INT(spool_read(s, &pos, buf, 64, &p), 1);
 	CHECK(!p.gap && p.offset == 2 && p.size == 2);
-	CHECK_INT(spool_append(s, SPOOL_STDOUT, "0123456789abcdef", 16), -ENOSPC);
-	CHECK_INT(spool_append(s, SPOOL_STDOUT, "0123456789abcdef", 16), 0);	/* said once */
+	uid.max = SPOOL_RECORD_COST + 10;
+	CHECK_INT(spool_append(s, SPOOL_STDOUT, "0123456789abcdef", 16, 1), -ENOSPC);
+	CHECK_INT(spool_append(s, SPOOL_STDOUT, "0123456789abcdef", 16, 1), 0);	/* said once */
 	CHECK_INT(spool_read(s, &pos, buf, 64, &p), 1);
 	CHECK(p.gap && p.size_known && p.offset == 4 && p.size == 32);
 	CHECK_STR(p.reason, "no_space");
 	CHECK_INT(spool_read(s, &pos, buf, 64, &p), 0);
-	CHECK_INT(spool_append(s, SPOOL_STDOUT, "x", 1), 0);
+	CHECK_INT(spool_append(s, SPOOL_STDOUT, "x", 1, 1), 0);
 	CHECK_INT(spool_read(s, &pos, buf, 64, &p), 1);
 	CHECK(!p.gap && p.offset == 36 && p.size == 1);
 	spool_free(s);
@@ -170,13 +173,238 @@ TEST(random_traffic_against_a_plain_copy)
 
 		for (size_t k = 0; k < n; k++)
 			out[st][n_out[st] + k] = (char)rng_below(&rng, 256);
-		CHECK_INT(spool_append(s, (enum spool_stream)st, out[st] + n_out[st], n), 0);
+		CHECK_INT(spool_append(s, (enum spool_stream)st, out[st] + n_out[st], n, 1), 0);
 		n_out[st] += n;
 		while (rng_below(&rng, 3) &&
 		       spool_read(s, &pos, buf, 1 + (size_t)rng_below(&rng, 999), &p) == 1)
 			CHECK(p.gap || !memcmp(buf, out[p.stream] + p.offset, p.size));
 	}
 	spool_free(s);
+	drop_dir(dir);
+}
+
+/* --- the file --- */
+
+/* Every byte is told by its stream and offset. */
+static uint8_t byte_at(unsigned stream, uint64_t offset)
+{
+	return (uint8_t)((offset * 2654435761u >> 7) + offset / 251 + stream);
+}
+
+static void put(struct spool *s, struct rng *rng, uint64_t n[SPOOL_STREAMS], int64_t now)
+{
+	static uint8_t buf[3000];
+	unsigned st = 1 + (unsigned)rng_below(rng, 3);
+	size_t k = 1 + (size_t)rng_below(rng, sizeof(buf));
+
+	if (!rng_below(rng, 12)) {
+		CHECK_INT(spool_gap(s, (enum spool_stream)st, SPOOL_REATTACHED, now), 0);
+		return;
+	}
+	for (size_t i = 0; i < k; i++)
+		buf[i] = byte_at(st, n[st] + i);
+	CHECK_INT(spool_append(s, (enum spool_stream)st, buf, k, now), 0);
+	n[st] += k;
+}
+
+/* Every piece in order, of the right bytes, holes said: where each stream ends then. */
+static void read_all(struct spool *s, uint64_t ret[SPOOL_STREAMS])
+{
+	static uint8_t buf[5000];
+	uint64_t from[SPOOL_STREAMS] = { 0 };
+	struct spool_pos pos;
+	struct spool_piece p;
+	int r;
+
+	memset(ret, 0, SPOOL_STREAMS * sizeof(*ret));
+	spool_seek(s, from, &pos);
+	while ((r = spool_read(s, &pos, buf, sizeof(buf), &p)) == 1) {
+		CHECK_INT(p.offset, ret[p.stream]);
+		for (uint64_t i = 0; !p.gap && i < p.size; i++)
+			CHECK(buf[i] == byte_at(p.stream, p.offset + i));
+		ret[p.stream] += p.size;
+	}
+	CHECK_INT(r, 0);
+	CHECK_INT(spool_ahead(s, &pos), 0);
+	for (unsigned i = SPOOL_STDOUT; i < SPOOL_STREAMS; i++)
+		CHECK_INT(ret[i], spool_end(s, (enum spool_stream)i));
+}
+
+TEST(a_closed_spool_opens_as_it_was)
+{
+	struct spool_quota uid = { 0, 1 << 30 }, all = { 0, 1 << 30 };
+	uint64_t n[SPOOL_STREAMS] = { 0 }, got[SPOOL_STREAMS];
+	int dir = tmp_dir();
+	struct spool *s;
+	struct rng rng;
+
+	rng_seed(&rng, 7);
+	CHECK_INT(spool_open(dir, "c5", 100000, &uid, &all, &s), 0); /* there is none yet */
+	for (int i = 0; i < 1500; i++) {
+		put(s, &rng, n, 1000 + i * 100);
+		if (i % 50)
+			continue;
+		read_all(s, got);
+		s = spool_close(s);
+		CHECK_INT(uid.used, 0);
+		CHECK_INT(spool_open(dir, "c5", 100000, &uid, &all, &s), 0);
+		CHECK(spool_used(s) <= 100000 && spool_used(s) == uid.used);
+		for (unsigned st = 1; st < SPOOL_STREAMS; st++)
+			CHECK_INT(spool_end(s, (enum spool_stream)st), n[st]);
+		read_all(s, got);
+	}
+	CHECK(!spool_is_whole(s));
+	CHECK(spool_last_ms(s) > 1000 + 1400 * 100);
+	spool_clear(s);
+	CHECK_INT(spool_used(s), 0);
+	read_all(s, got); /* a gap for each stream */
+	CHECK_INT(got[1], n[1]);
+	spool_close(s);
+	CHECK_INT(spool_open(dir, "c5", 100000, &uid, &all, &s), 0);
+	CHECK_INT(spool_end(s, SPOOL_PTY), n[3]);
+	spool_free(s);
+	drop_dir(dir);
+}
+
+TEST(dropped_bytes_leave_the_disk)
+{
+	struct spool_quota uid = { 0, 1 << 30 }, all = { 0, 1 << 30 };
+	uint64_t n[SPOOL_STREAMS] = { 0 }, got[SPOOL_STREAMS];
+	int dir = tmp_dir();
+	struct spool *s;
+	struct stat st;
+	struct rng rng;
+
+	rng_seed(&rng, 8);
+	CHECK_INT(spool_new(dir, "c6", 300000, &uid, &all, &s), 0);
+	while (n[1] + n[2] + n[3] < 5000000)
+		put(s, &rng, n, 5000);
+	CHECK_INT(fstatat(dir, "c6", &st, 0), 0);
+	CHECK(st.st_size > 5000000 && st.st_blocks * 512 < 1000000);
+	read_all(s, got);
+	spool_free(s);
+	drop_dir(dir);
+}
+
+static void copy_prefix(int dir, const uint8_t *p, size_t n, size_t junk)
+{
+	int fd = openat(dir, "cut", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	static const uint8_t noise[200] = { 0xaa, 0x55, 1 };
+
+	CHECK(fd >= 0 && write(fd, p, n) == (ssize_t)n && write(fd, noise, junk) == (ssize_t)junk);
+	close(fd);
+}
+
+TEST(cut_at_every_byte)
+{
+	struct spool_quota uid = { 0, 1 << 30 }, all = { 0, 1 << 30 };
+	uint64_t got[SPOOL_STREAMS], before = 0;
+	int dir = tmp_dir(), fd;
+	static uint8_t file[8192];
+	struct spool *s;
+	ssize_t size;
+
+	CHECK_INT(spool_new(dir, "c7", 100000, &uid, &all, &s), 0);
+	for (unsigned i = 0; i < 12; i++) {
+		uint8_t b[150];
+		unsigned st = 1 + i % 2;
+
+		for (size_t k = 0; k < sizeof(b); k++)
+			b[k] = byte_at(st, spool_end(s, (enum spool_stream)st) + k);
+		CHECK_INT(spool_append(s, (enum spool_stream)st, b, sizeof(b) - i, 1), 0);
+	}
+	fd = openat(dir, "c7", O_RDONLY | O_CLOEXEC);
+	size = read(fd, file, sizeof(file));
+	CHECK(size > 1000);
+	close(fd);
+	spool_free(s);
+	for (size_t cut = 0; cut <= (size_t)size; cut++) {
+		copy_prefix(dir, file, cut, cut % 3 ? 0 : cut % 200);
+		if (cut < SPOOL_RECORD_COST) {
+			CHECK_INT(spool_open(dir, "cut", 100000, &uid, &all, &s), -EBADMSG);
+			continue;
+		}
+		CHECK_INT(spool_open(dir, "cut", 100000, &uid, &all, &s), 0);
+		if (cut % 3 == 1) { /* without the junk: exactly what was there */
+			read_all(s, got);
+			CHECK(got[1] + got[2] >= before);
+			before = got[1] + got[2];
+		}
+		for (unsigned i = 0; i < 2; i++) { /* it goes on where it was cut */
+			uint8_t b = byte_at(1, spool_end(s, SPOOL_STDOUT));
+
+			CHECK_INT(spool_append(s, SPOOL_STDOUT, &b, 1, 1), 0);
+		}
+		s = spool_close(s);
+		CHECK_INT(spool_open(dir, "cut", 100000, &uid, &all, &s), 0);
+		if (cut % 3 == 1)
+			read_all(s, got);
+		s = spool_close(s);
+	}
+	CHECK(before > 1500);
+	CHECK_INT(unlinkat(dir, "cut", 0), 0);
+	CHECK_INT(uid.used, 0);
+	drop_dir(dir);
+}
+
+/* A kill anywhere: a child writes and tells what it wrote before it goes on, and is killed. */
+TEST(killed_at_random_moments)
+{
+	struct spool_quota uid = { 0, 1 << 30 }, all = { 0, 1 << 30 };
+	int dir = tmp_dir();
+
+	for (unsigned round = 0; round < 12; round++) {
+		uint64_t told[SPOOL_STREAMS] = { 0 }, got[SPOOL_STREAMS];
+		int told_fds[2];
+		struct spool *s;
+		struct rng rng;
+		pid_t pid;
+
+		CHECK_INT(pipe(told_fds), 0);
+		rng_seed(&rng, round);
+		pid = fork();
+		if (!pid) {
+			uint64_t n[SPOOL_STREAMS] = { 0 };
+
+			for (int i = 0; !spool_open(dir, "kill", 200000, &uid, &all, &s); i++) {
+				for (unsigned k = 0; k < 300; k++) {
+					put(s, &rng, n, i * 400);
+					if (write(told_fds[1], n, sizeof(n)) != sizeof(n))
+						_exit(1);
+				}
+				s = spool_close(s);
+			}
+			_exit(1);
+		}
+		close(told_fds[1]);
+		for (unsigned k = 0; k < 1 + round * 37; k++)
+			CHECK(read(told_fds[0], told, sizeof(told)) == sizeof(told));
+		kill(pid, SIGKILL);
+		CHECK(waitpid(pid, NULL, 0) == pid);
+		while (read(told_fds[0], told, sizeof(told)) == sizeof(told))
+			;
+		close(told_fds[0]);
+		CHECK_INT(spool_open(dir, "kill", 200000, &uid, &all, &s), 0);
+		read_all(s, got);
+		for (unsigned st = 1; st < SPOOL_STREAMS; st++)
+			CHECK(got[st] >= told[st]);
+		spool_free(s);
+	}
+	drop_dir(dir);
+}
+
+TEST(foreign_files_are_refused)
+{
+	struct spool_quota uid = { 0, 1 << 30 }, all = { 0, 1 << 30 };
+	int dir = tmp_dir();
+	struct spool *s;
+
+	CHECK_INT(symlinkat("/etc/passwd", dir, "link"), 0);
+	CHECK_INT(spool_open(dir, "link", 1000, &uid, &all, &s), -EBADMSG);
+	CHECK_INT(mkfifoat(dir, "fifo", 0600), 0);
+	CHECK_INT(spool_open(dir, "fifo", 1000, &uid, &all, &s), -EBADMSG);
+	CHECK_INT(unlinkat(dir, "link", 0), 0);
+	CHECK_INT(unlinkat(dir, "fifo", 0), 0);
 	drop_dir(dir);
 }
 

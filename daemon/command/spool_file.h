@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The form of a spool file: a head, then records one after the other, each a record head of
+ * SPOOL_HEAD_BYTES, its bytes (a gap has none), and zeros up to the next multiple of 64. No head
+ * crosses a page or a sector, so writing one over is all or nothing for a kill. Numbers are little
+ * endian. Every head carries a sum that begins with the file's own random number: bytes that a program
+ * printed are never taken for a record. [pure]
+ *
+ * Appending: head and bytes in one write; or, where the last record grows, first the bytes, then its
+ * head. Whatever a crash leaves, the file is a row of whole records with a tail that is cut off, or
+ * trimmed to the bytes that are there.
+ */
+#ifndef AB_DAEMON_COMMAND_SPOOL_FILE_H
+#define AB_DAEMON_COMMAND_SPOOL_FILE_H
+
+#include "daemon/command/spool.h"
+
+#define SPOOL_HEAD_BYTES  64u
+#define SPOOL_FIRST_AT	  64u			/* of the first record, in a new file */
+#define SPOOL_RECORD_MAX  (2u * 1024 * 1024)	/* bytes of one record */
+#define SPOOL_OFFSET_MAX  (UINT64_MAX / 4)
+
+struct spool_head {		/* of the file */
+	uint64_t nonce;
+	uint64_t first_at;	/* place of the oldest record that was not given back */
+	uint64_t start[SPOOL_STREAMS];	/* what each stream had counted before that record */
+	bool lost;		/* see spool_is_whole() */
+};
+
+struct spool_record {
+	uint64_t offset;	/* in the stream */
+	uint64_t size;		/* a gap's too, if known */
+	int64_t time_ms;	/* of its first byte */
+	uint8_t stream;
+	uint8_t reason;		/* enum spool_reason of a gap; 0 = bytes */
+	bool size_known;	/* of a gap */
+};
+
+void spool_head_put(const struct spool_head *h, uint8_t ret[SPOOL_HEAD_BYTES]);
+must_check bool spool_head_get(const uint8_t p[SPOOL_HEAD_BYTES], struct spool_head *ret);
+void spool_record_put(const struct spool_record *r, uint64_t nonce, uint8_t ret[SPOOL_HEAD_BYTES]);
+/* Also checks every value against its range. */
+must_check bool spool_record_get(const uint8_t p[SPOOL_HEAD_BYTES], uint64_t nonce,
+				 struct spool_record *ret);
+
+static inline uint64_t spool_align(uint64_t at)
+{
+	return (at + SPOOL_HEAD_BYTES - 1) & ~(uint64_t)(SPOOL_HEAD_BYTES - 1);
+}
+
+#endif
