@@ -50,7 +50,7 @@ ours() {
 			grep -qs "$work" "$p/mountinfo" || continue
 			;;
 		esac
-		printf 'process %s %s\n' "${p#/proc/}" "$(tr '\0' ' ' <"$p/cmdline" 2>/dev/null)"
+		printf 'process %s %s\n' "${p#/proc/}" "$(tr '\0' ' ' <"$p/cmdline" 2>/dev/null | sed 's/ *$//')"
 	done
 	grep "$work" /proc/self/mountinfo | cut -d' ' -f5 | sed 's/^/mount /' || :
 	[ -z "$cgroup" ] || find /sys/fs/cgroup -type d -path "*/$cgroup*" 2>/dev/null | sed 's/^/cgroup /' || :
