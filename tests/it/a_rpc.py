@@ -36,7 +36,7 @@ class Probe(harness.Program):
 @pytest.fixture
 def probe():
     if not os.path.exists(PROBE):
-        pytest.skip("rpc_probe is not built in %s" % harness.BUILD)
+        pytest.fail("rpc_probe is not built in %s" % harness.BUILD)
     p = Probe()
     yield p
     p.stop()

@@ -46,7 +46,7 @@ def certs():
 class Server(harness.Program):
     def __init__(self, *args):
         if not os.path.exists(PROBE):
-            pytest.skip("http_probe is not built in %s" % harness.BUILD)
+            pytest.fail("http_probe is not built in %s" % harness.BUILD)
         super().__init__("http_probe", [PROBE, "serve"] + list(args))
         self.port = int(harness.until(lambda: re.search(r"port (\d+)", self.log()), 10, "http_probe", self).group(1))
 
@@ -72,7 +72,7 @@ def tls(certs):
 def get(host, port, path, *args, ok=True):
     """Our client. Returns the fields of each answer, or the line of its failure."""
     if not os.path.exists(PROBE):
-        pytest.skip("http_probe is not built in %s" % harness.BUILD)
+        pytest.fail("http_probe is not built in %s" % harness.BUILD)
     r = run([PROBE, "get", host, str(port), path] + list(args))
     lines = r.stdout.decode().splitlines()
     assert (r.returncode == 0) == ok, (lines, r.stderr)

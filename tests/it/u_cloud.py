@@ -8,9 +8,8 @@ import harness
 from chaosproxy import ChaosProxy
 from fakecloud import FakeCloud
 from fakecloud.certs import Authority
-from probe import PROBE, Probe
+from probe import Probe
 
-pytestmark = pytest.mark.skipif(not os.path.exists(PROBE), reason="cloud_probe is not built")
 
 
 @pytest.fixture
