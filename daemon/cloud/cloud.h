@@ -4,10 +4,11 @@
  * returns a struct cloud_call (NULL only without memory); its `done` comes exactly once, on the
  * loop, never from inside the call, and not after cloud_call_cancel().
  *
- * Repeats. A call that asks or is idempotent (get, list, kill, set_timeout, refresh, connect) is
- * repeated inside its deadline after a connection failure, and after 429 and 503 with Retry-After.
- * Create is sent again only when it is proven that the cloud did not process it; otherwise its
- * outcome is CLOUD_UNKNOWN and the create protocol settles it by tag.
+ * Repeats. A call that asks or is idempotent (get, lists, kill, set_timeout, refresh, connect, pause,
+ * network, metrics, deleting a snapshot) is repeated inside its deadline after a connection failure,
+ * and after 429 and 503 with Retry-After. Create, fork and snapshot are sent again only when it is
+ * proven that the cloud did not process them; otherwise their outcome is CLOUD_UNKNOWN and
+ * lifecycle settles it.
  */
 #ifndef AB_DAEMON_CLOUD_CLOUD_H
 #define AB_DAEMON_CLOUD_CLOUD_H
@@ -75,6 +76,10 @@ struct cloud_result {
 	uint64_t took_ms;		/* from the first byte sent to the answer's end; 0 = not sent */
 	struct cloud_sandbox *sandbox;	/* create, connect, get; take it by give(r->sandbox) */
 	struct cloud_list *list;	/* list; take it by give(r->list) */
+	struct cloud_children *children;	/* fork, and so on */
+	struct cloud_metrics *metrics;
+	struct cloud_snapshot *snapshot;
+	struct cloud_snapshots *snapshots;
 };
 
 typedef void cloud_done_fn(struct cloud_result *r, void *user);
@@ -110,6 +115,27 @@ struct cloud_call *cloud_set_timeout(struct cloud *c, const char *id, uint32_t t
 /* Extends only. The cloud takes at most 3600 s a call: more is cut to that. */
 struct cloud_call *cloud_refresh(struct cloud *c, const char *id, uint32_t for_s,
 				 const struct cloud_ask *ask);
+
+/* 409 is CLOUD_REFUSED with `conflict`: paused already, or between two states. */
+struct cloud_call *cloud_pause(struct cloud *c, const char *id, bool keep_memory,
+			       const struct cloud_ask *ask);
+/* Replaces the egress settings as a whole; ingress is not sent. */
+struct cloud_call *cloud_put_network(struct cloud *c, const char *id, const struct cloud_network *network,
+				     enum tri allow_internet_access, const struct cloud_ask *ask);
+/* count > 0, timeout_s > 0. DONE also if every child failed. */
+struct cloud_call *cloud_fork(struct cloud *c, const char *id, uint32_t count, uint32_t timeout_s,
+			      const struct cloud_ask *ask);
+/* Moments in s since 1970; 0 = the cloud's default. */
+struct cloud_call *cloud_metrics(struct cloud *c, const char *id, int64_t start_s, int64_t end_s,
+				 const struct cloud_ask *ask);
+/* name NULL or "" = none. */
+struct cloud_call *cloud_snapshot(struct cloud *c, const char *id, const char *name,
+				  const struct cloud_ask *ask);
+/* Every page. sandbox, name: NULL or "" = any. */
+struct cloud_call *cloud_snapshots(struct cloud *c, const char *sandbox, const char *name,
+				   const struct cloud_ask *ask);
+/* As cloud_kill(). */
+struct cloud_call *cloud_snapshot_delete(struct cloud *c, const char *snapshot, const struct cloud_ask *ask);
 
 struct cloud_filter {
 	const struct cloud_kv *metadata;	/* all must match */

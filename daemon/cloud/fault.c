@@ -72,7 +72,7 @@ static bool names_missing_object(const struct fault_answer *a)
 static void rest_404(enum fault_op op, const struct fault_answer *a, struct cloud_result *r)
 {
 	if (!names_missing_object(a)) {
-		r->outcome = op == FAULT_CREATE ? CLOUD_REFUSED : CLOUD_UNKNOWN;
+		r->outcome = fault_makes_one(op) ? CLOUD_REFUSED : CLOUD_UNKNOWN;
 		status_set(&r->status, R_BAD_CLOUD_REPLY,
 			   "%s: 404 that is not the API's: is the address right? (%s)", a->route, said(a));
 		return;
@@ -84,10 +84,10 @@ static void rest_404(enum fault_op op, const struct fault_answer *a, struct clou
 		return;
 	}
 	r->not_found = true;
-	if (op == FAULT_KILL) {
+	if (op == FAULT_KILL || op == FAULT_SNAPSHOT_DELETE) {
 		r->outcome = CLOUD_DONE;
 		r->status = (struct status)STATUS_OK;
-	} else if (op == FAULT_LIST) {
+	} else if (op == FAULT_LIST || op == FAULT_SNAPSHOTS) {
 		status_set(&r->status, R_CLOUD_REFUSED, "%s: 404: %s", a->route, said(a));
 	} else {
 		status_set(&r->status, R_SANDBOX_NOT_FOUND, "the cloud has no such sandbox: %s", said(a));
@@ -138,11 +138,15 @@ static void rest_4xx(enum fault_op op, const struct fault_answer *a, struct clou
 	r->status.retry_after_ms = wait;
 }
 
-static void rest_5xx(const struct fault_answer *a, struct cloud_result *r)
+static void rest_5xx(enum fault_op op, const struct fault_answer *a, struct cloud_result *r)
 {
 	const char *code = a->body.error_code;
 
 	r->outcome = CLOUD_UNKNOWN;
+	/* The API itself says that the node was busy and the sandbox is as it was. */
+	if ((op == FAULT_FORK || op == FAULT_SNAPSHOT) && a->http_status == 503 && a->body.is_json &&
+	    a->body.code == 503)
+		r->outcome = CLOUD_UNSENT;
 	if (str_eq(code, "sandbox_no_compatible_node")) {
 		r->outcome = CLOUD_REFUSED;
 		status_set(&r->status, R_CLOUD_REFUSED, "the cloud has no machine for this: %s", said(a));
@@ -166,7 +170,7 @@ void fault_rest(enum fault_op op, const struct fault_answer *a, struct cloud_res
 {
 	r->http_status = a->http_status;
 	if (a->http_status >= 500 && a->http_status < 600) {
-		rest_5xx(a, r);
+		rest_5xx(op, a, r);
 	} else if (a->http_status >= 400 && a->http_status < 500) {
 		rest_4xx(op, a, r);
 	} else {
@@ -177,6 +181,30 @@ void fault_rest(enum fault_op op, const struct fault_answer *a, struct cloud_res
 	}
 	if (!status_ok(&r->status))
 		add_evidence(&r->status, a);
+}
+
+bool fault_makes_one(enum fault_op op)
+{
+	return op == FAULT_CREATE || op == FAULT_FORK || op == FAULT_SNAPSHOT;
+}
+
+void fault_child(const struct fault_body *b, struct status *ret)
+{
+	struct fault_answer a = {
+		.http_status = b->code >= 400 && b->code < 600 ? (unsigned)b->code : 500,
+		.route = "POST /sandboxes/{id}/fork",
+		.body = *b,
+	};
+	struct cloud_result r = { 0 };
+
+	if (a.http_status == 404) {
+		status_set(ret, R_SNAPSHOT_NOT_FOUND, "the state to start it from has vanished: %s",
+			   said(&a));
+		add_evidence(ret, &a);
+		return;
+	}
+	fault_rest(FAULT_FORK, &a, &r);
+	*ret = r.status;
 }
 
 /* --- the agent --- */

@@ -40,10 +40,23 @@ enum fault_op {		/* of the control plane; also the limiter's routes */
 	FAULT_KILL,
 	FAULT_TIMEOUT,
 	FAULT_REFRESH,
+	FAULT_PAUSE,
+	FAULT_NETWORK,
+	FAULT_FORK,
+	FAULT_METRICS,
+	FAULT_SNAPSHOT,
+	FAULT_SNAPSHOTS,
+	FAULT_SNAPSHOT_DELETE,
+	FAULT_OPS,
 };
 
 /* An answer that is not the success of `op`: fills outcome, status and the flags of `r`. */
 void fault_rest(enum fault_op op, const struct fault_answer *a, struct cloud_result *r);
+
+/* The `error` of one child in the answer of a fork that went well as a whole. */
+void fault_child(const struct fault_body *b, struct status *ret);
+/* Does sending it again make another one? Then it is sent once, unless proven unprocessed. */
+bool fault_makes_one(enum fault_op op);
 
 enum fault_subject {	/* what "not found" is about */
 	FAULT_PROCESS,

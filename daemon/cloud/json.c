@@ -211,11 +211,8 @@ static void get_strs(struct reader *rd, const json_t *o, const char *key, struct
 
 /* --- the network object --- */
 
-static void get_rule(struct reader *rd, const char *domain, const json_t *list, struct cloud_rule *ret)
+static void get_rule(struct reader *rd, const json_t *list, struct cloud_rule *ret)
 {
-	ret->domain = str_dup(domain);
-	if (!ret->domain && !rd->r)
-		rd->r = -ENOMEM;
 	if (!json_is_array(list)) {
 		bad(rd, "network.rules has a wrong type");
 		return;
@@ -243,20 +240,22 @@ static void get_rules(struct reader *rd, const json_t *o, struct cloud_network *
 		bad(rd, "network.rules has too many domains");
 		return;
 	}
-	n->rules = calloc(json_object_size(rules), sizeof(*n->rules));
-	if (!n->rules) {
-		rd->r = rd->r ? rd->r : -ENOMEM;
-		return;
+	json_object_foreach(rules, domain, list) {
+		struct cloud_rule *rule;
+
+		if (cloud_network_add_rule(n, domain, &rule) < 0) {
+			rd->r = rd->r ? rd->r : -ENOMEM;
+			return;
+		}
+		get_rule(rd, list, rule);
 	}
-	json_object_foreach(rules, domain, list)
-		get_rule(rd, domain, list, &n->rules[n->n_rules++]);
 }
 
-static struct cloud_network *get_network(struct reader *rd, const json_t *o)
+static struct cloud_network *get_network(struct reader *rd, const json_t *net)
 {
 	static const char why[] = "network has a wrong type";
-	const json_t *net = get_object(rd, o, "network", why), *proxy;
 	struct cloud_network *n;
+	const json_t *proxy;
 
 	if (!net)
 		return NULL;
@@ -276,6 +275,25 @@ static struct cloud_network *get_network(struct reader *rd, const json_t *o)
 	}
 	get_rules(rd, net, n);
 	return n;
+}
+
+int cloud_network_parse(const char *text, struct cloud_network **ret)
+{
+	scoped(json_putp) json_t *j = NULL;
+	scoped(cloud_network_freep) struct cloud_network *n = NULL;
+	struct reader rd = { 0 };
+	const char *why;
+	int r = load(text, strlen(text), &j, &why);
+
+	if (r < 0)
+		return r;
+	if (!json_is_object(j))
+		return -EBADMSG;
+	n = get_network(&rd, j);
+	if (rd.r)
+		return rd.r;
+	*ret = give(n);
+	return 0;
 }
 
 /* --- sandboxes --- */
@@ -351,7 +369,7 @@ static struct cloud_sandbox *get_sandbox(struct reader *rd, const json_t *o)
 	if (meta)
 		get_kvs(rd, meta, &s->metadata, "metadata has a wrong type or too many pairs");
 	s->allow_internet_access = get_tri(rd, o, "allowInternetAccess", "allowInternetAccess has a wrong type");
-	s->network = get_network(rd, o);
+	s->network = get_network(rd, get_object(rd, o, "network", "network has a wrong type"));
 	get_lifecycle(rd, o, s);
 	return s;
 }
@@ -417,7 +435,7 @@ int json_list(const void *p, size_t n, struct cloud_list *list, const char **ret
 	return 0;
 }
 
-/* --- errors --- */
+/* --- forks --- */
 
 static void copy_str(char *dst, size_t cap, const json_t *o, const char *key)
 {
@@ -439,6 +457,215 @@ static void error_members(const json_t *j, struct fault_body *ret)
 	copy_str(ret->message, sizeof(ret->message), j, "message");
 	copy_str(ret->error_code, sizeof(ret->error_code), j, "error_code");
 }
+
+static void get_child(struct reader *rd, const json_t *o, struct cloud_child *ret)
+{
+	const json_t *s = get_object(rd, o, "sandbox", "sandbox has a wrong type");
+	const json_t *e = get_object(rd, o, "error", "error has a wrong type");
+	struct fault_body body = { .code = -1 };
+
+	if (s) {
+		ret->sandbox = get_sandbox(rd, s);
+		return;
+	}
+	if (e)
+		error_members(e, &body);
+	fault_child(&body, &ret->error);
+}
+
+int json_children(const void *p, size_t n, struct cloud_children **ret, const char **ret_why)
+{
+	scoped(json_putp) json_t *j = NULL;
+	struct cloud_children *c = NULL;
+	struct reader rd = { 0 };
+	int r;
+
+	r = load(p, n, &j, ret_why);
+	if (r < 0)
+		return r;
+	if (!json_is_array(j) || json_array_size(j) > JSON_LIST_MAX) {
+		*ret_why = "the answer is no array or too long";
+		return -EBADMSG;
+	}
+	c = calloc(1, sizeof(*c));
+	if (c)
+		c->v = calloc(json_array_size(j) + 1, sizeof(*c->v));
+	if (!c || !c->v) {
+		cloud_children_free(c);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < json_array_size(j) && !rd.r; i++) {
+		const json_t *o = json_array_get(j, i);
+
+		if (json_is_object(o))
+			get_child(&rd, o, &c->v[c->n++]);
+		else
+			bad(&rd, "a child is not an object");
+	}
+	if (rd.r) {
+		*ret_why = rd.why;
+		cloud_children_free(c);
+		return rd.r;
+	}
+	*ret = c;
+	return 0;
+}
+
+/* --- metrics --- */
+
+static double get_real(struct reader *rd, const json_t *o, const char *key, const char *why)
+{
+	const json_t *v = json_object_get(o, key);
+
+	if (!v || json_is_null(v))
+		return 0;
+	if (!json_is_number(v))
+		bad(rd, why);
+	return json_number_value(v);
+}
+
+static void get_metric(struct reader *rd, const json_t *o, struct cloud_metric *ret)
+{
+	static const char why[] = "a metric has a wrong type";
+
+	if (!json_is_object(o)) {
+		bad(rd, why);
+		return;
+	}
+	ret->at_ms = get_int(rd, o, "timestampUnix", INT64_MAX / 1000, why) * 1000;
+	if (!ret->at_ms)
+		ret->at_ms = get_time(rd, o, "timestamp", why);
+	ret->cpu_count = (uint32_t)get_int(rd, o, "cpuCount", 1000000, why);
+	ret->cpu_used_pct = get_real(rd, o, "cpuUsedPct", why);
+	ret->mem_used = get_int(rd, o, "memUsed", INT64_MAX, why);
+	ret->mem_total = get_int(rd, o, "memTotal", INT64_MAX, why);
+	ret->mem_cache = get_int(rd, o, "memCache", INT64_MAX, why);
+	ret->disk_used = get_int(rd, o, "diskUsed", INT64_MAX, why);
+	ret->disk_total = get_int(rd, o, "diskTotal", INT64_MAX, why);
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct cloud_metric *x = a, *y = b;
+
+	return x->at_ms < y->at_ms ? -1 : x->at_ms > y->at_ms;
+}
+
+int json_metrics(const void *p, size_t n, struct cloud_metrics **ret, const char **ret_why)
+{
+	scoped(json_putp) json_t *j = NULL;
+	struct cloud_metrics *m;
+	struct reader rd = { 0 };
+	int r;
+
+	r = load(p, n, &j, ret_why);
+	if (r < 0)
+		return r;
+	if (!json_is_array(j) || json_array_size(j) > JSON_METRICS_MAX) {
+		*ret_why = "the answer is no array or too long";
+		return -EBADMSG;
+	}
+	m = calloc(1, sizeof(*m));
+	if (m)
+		m->v = calloc(json_array_size(j) + 1, sizeof(*m->v));
+	if (!m || !m->v) {
+		cloud_metrics_free(m);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < json_array_size(j) && !rd.r; i++)
+		get_metric(&rd, json_array_get(j, i), &m->v[m->n++]);
+	if (rd.r) {
+		*ret_why = rd.why;
+		cloud_metrics_free(m);
+		return rd.r;
+	}
+	qsort(m->v, m->n, sizeof(*m->v), by_time);
+	*ret = m;
+	return 0;
+}
+
+/* --- snapshots --- */
+
+static struct cloud_snapshot *get_snapshot(struct reader *rd, const json_t *o)
+{
+	struct cloud_snapshot *s;
+
+	if (!json_is_object(o)) {
+		bad(rd, "a snapshot is not an object");
+		return NULL;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s) {
+		rd->r = rd->r ? rd->r : -ENOMEM;
+		return NULL;
+	}
+	s->id = get_str(rd, o, "snapshotID", true, "snapshotID is missing or has a wrong type");
+	get_strs(rd, o, "names", &s->names, "names has a wrong type");
+	return s;
+}
+
+int json_snapshot(const void *p, size_t n, struct cloud_snapshot **ret, const char **ret_why)
+{
+	scoped(json_putp) json_t *j = NULL;
+	struct cloud_snapshot *s;
+	struct reader rd = { 0 };
+	int r;
+
+	r = load(p, n, &j, ret_why);
+	if (r < 0)
+		return r;
+	s = get_snapshot(&rd, j);
+	if (rd.r) {
+		*ret_why = rd.why;
+		cloud_snapshot_free(s);
+		return rd.r;
+	}
+	*ret = s;
+	return 0;
+}
+
+static int snapshots_add(struct cloud_snapshots *l, struct cloud_snapshot *s)
+{
+	struct cloud_snapshot **v = l->v;
+
+	if (!(l->n & (l->n - 1))) {
+		v = reallocarray(v, l->n ? l->n * 2 : 1, sizeof(struct cloud_snapshot *));
+		if (!v)
+			return -ENOMEM;
+		l->v = v;
+	}
+	v[l->n++] = s;
+	return 0;
+}
+
+int json_snapshots(const void *p, size_t n, struct cloud_snapshots *list, const char **ret_why)
+{
+	scoped(json_putp) json_t *j = NULL;
+	struct reader rd = { 0 };
+	int r;
+
+	r = load(p, n, &j, ret_why);
+	if (r < 0)
+		return r;
+	if (!json_is_array(j) || json_array_size(j) > JSON_LIST_MAX) {
+		*ret_why = "the list is no array or too long";
+		return -EBADMSG;
+	}
+	for (size_t i = 0; i < json_array_size(j); i++) {
+		struct cloud_snapshot *s = get_snapshot(&rd, json_array_get(j, i));
+
+		if (!rd.r && snapshots_add(list, s) < 0)
+			rd.r = -ENOMEM;
+		if (rd.r) {
+			*ret_why = rd.why;
+			cloud_snapshot_free(s);
+			return rd.r;
+		}
+	}
+	return 0;
+}
+
+/* --- errors --- */
 
 void json_error(const void *p, size_t n, struct fault_body *ret)
 {
@@ -503,150 +730,4 @@ int json_upload(const void *p, size_t n, char **ret_path)
 	}
 	*ret_path = path;
 	return 0;
-}
-
-/* --- requests --- */
-
-/* Steals v. Remembers the first failure like a reader does. */
-static void set(int *r, json_t *o, const char *key, json_t *v)
-{
-	if (!v)
-		*r = *r ? *r : -EINVAL;		/* not UTF-8, or no memory */
-	else if (json_object_set_new(o, key, v) < 0)
-		*r = *r ? *r : -EINVAL;
-}
-
-static void set_tri(int *r, json_t *o, const char *key, enum tri t)
-{
-	if (t != TRI_UNSET)
-		set(r, o, key, json_boolean(t == TRI_TRUE));
-}
-
-static void set_str(int *r, json_t *o, const char *key, const char *s)
-{
-	if (s)
-		set(r, o, key, json_string(s));
-}
-
-static json_t *make_map(int *r, const struct cloud_kv *v, size_t n)
-{
-	json_t *o = json_object();
-
-	for (size_t i = 0; o && i < n; i++)
-		set(r, o, v[i].key, json_string(v[i].value));
-	return o;
-}
-
-static json_t *make_strs(int *r, const struct cloud_strs *l)
-{
-	json_t *a = json_array();
-
-	for (size_t i = 0; a && i < l->n; i++) {
-		json_t *s = json_string(l->v[i]);
-
-		if (!s || json_array_append_new(a, s) < 0)
-			*r = *r ? *r : -EINVAL;
-	}
-	return a;
-}
-
-static json_t *make_rules(int *r, const struct cloud_network *n)
-{
-	json_t *rules = json_object();
-
-	for (size_t i = 0; rules && i < n->n_rules; i++) {
-		json_t *transform = json_object(), *rule = json_object(), *list = json_array();
-
-		set(r, transform, "headers",
-		    make_map(r, n->rules[i].headers.v, n->rules[i].headers.n));
-		set(r, rule, "transform", transform);
-		if (!list || json_array_append_new(list, rule) < 0)
-			*r = *r ? *r : -EINVAL;
-		set(r, rules, n->rules[i].domain, list);
-	}
-	return rules;
-}
-
-static json_t *make_network(int *r, const struct cloud_network *n)
-{
-	json_t *o = json_object();
-
-	if (n->allow_out.n)
-		set(r, o, "allowOut", make_strs(r, &n->allow_out));
-	if (n->deny_out.n)
-		set(r, o, "denyOut", make_strs(r, &n->deny_out));
-	set_tri(r, o, "allowPublicTraffic", n->allow_public_traffic);
-	set_str(r, o, "maskRequestHost", n->mask_request_host);
-	if (n->egress_address) {
-		json_t *proxy = json_object();
-
-		set_str(r, proxy, "address", n->egress_address);
-		set_str(r, proxy, "username", n->egress_username);
-		set_str(r, proxy, "password", n->egress_password);
-		set(r, o, "egressProxy", proxy);
-	}
-	if (n->n_rules)
-		set(r, o, "rules", make_rules(r, n));
-	return o;
-}
-
-static json_t *make_iam(int *r, const struct cloud_create *c)
-{
-	json_t *iam = json_object(), *tokens = json_object();
-
-	for (size_t i = 0; i < c->n_iam_tokens; i++) {
-		json_t *t = json_object();
-
-		set_str(r, t, "audience", c->iam_tokens[i].audience);
-		set_str(r, t, "tokenType", c->iam_tokens[i].token_type);
-		set(r, tokens, c->iam_tokens[i].name, t);
-	}
-	set(r, iam, "tokens", tokens);
-	return iam;
-}
-
-static int dump(json_t *o, char **ret, size_t *ret_n)
-{
-	char *s = json_dumps(o, JSON_COMPACT);
-
-	if (!s)
-		return -ENOMEM;
-	*ret = s;
-	*ret_n = strlen(s);
-	return 0;
-}
-
-int json_create(const struct cloud_create *c, char **ret, size_t *ret_n)
-{
-	scoped(json_putp) json_t *o = json_object();
-	int r = 0;
-
-	set_str(&r, o, "templateID", c->template_id);
-	set(&r, o, "timeout", json_integer(c->timeout_s));
-	set(&r, o, "secure", json_boolean(c->secure != TRI_FALSE));
-	set_tri(&r, o, "allow_internet_access", c->allow_internet_access);
-	set_tri(&r, o, "autoPause", c->auto_pause);
-	set_tri(&r, o, "autoPauseMemory", c->auto_pause_memory);
-	if (c->auto_resume != TRI_UNSET) {
-		json_t *a = json_object();
-
-		set_tri(&r, a, "enabled", c->auto_resume);
-		set(&r, o, "autoResume", a);
-	}
-	set(&r, o, "metadata", make_map(&r, c->metadata, c->n_metadata));
-	set(&r, o, "envVars", make_map(&r, c->envs, c->n_envs));
-	if (c->network)
-		set(&r, o, "network", make_network(&r, c->network));
-	if (c->n_iam_tokens)
-		set(&r, o, "iam", make_iam(&r, c));
-	return r < 0 ? r : dump(o, ret, ret_n);
-}
-
-int json_number(const char *key, uint32_t value, char **ret, size_t *ret_n)
-{
-	scoped(json_putp) json_t *o = json_object();
-	int r = 0;
-
-	set(&r, o, key, json_integer(value));
-	return r < 0 ? r : dump(o, ret, ret_n);
 }

@@ -102,6 +102,114 @@ struct cloud_network *cloud_network_free(struct cloud_network *n)
 	return NULL;
 }
 
+void cloud_network_freep(struct cloud_network **n)
+{
+	*n = cloud_network_free(*n);
+}
+
+int cloud_network_add_rule(struct cloud_network *n, const char *domain, struct cloud_rule **ret)
+{
+	void *v = n->rules;
+	char *copy = str_dup(domain);
+
+	if (!copy || grow(&v, n->n_rules, sizeof(*n->rules)) < 0) {
+		free(copy);
+		return -ENOMEM;
+	}
+	n->rules = v;
+	n->rules[n->n_rules] = (struct cloud_rule){ .domain = copy };
+	*ret = &n->rules[n->n_rules++];
+	return 0;
+}
+
+static int copy_str(char **to, const char *s)
+{
+	if (!s)
+		return 0;
+	*to = str_dup(s);
+	return *to ? 0 : -ENOMEM;
+}
+
+static int copy_strs(struct cloud_strs *to, const struct cloud_strs *from)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->n && !r; i++)
+		r = cloud_strs_add(to, from->v[i]);
+	return r;
+}
+
+static int copy_rules(struct cloud_network *to, const struct cloud_network *from)
+{
+	struct cloud_rule *rule;
+	int r = 0;
+
+	for (size_t i = 0; i < from->n_rules && !r; i++) {
+		const struct cloud_kvs *h = &from->rules[i].headers;
+
+		r = cloud_network_add_rule(to, from->rules[i].domain, &rule);
+		for (size_t k = 0; k < h->n && !r; k++)
+			r = cloud_kvs_add(&rule->headers, h->v[k].key, h->v[k].value);
+	}
+	return r;
+}
+
+struct cloud_network *cloud_network_dup(const struct cloud_network *n)
+{
+	scoped(cloud_network_freep) struct cloud_network *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return NULL;
+	d->allow_public_traffic = n->allow_public_traffic;
+	if (copy_strs(&d->allow_out, &n->allow_out) < 0 || copy_strs(&d->deny_out, &n->deny_out) < 0 ||
+	    copy_str(&d->mask_request_host, n->mask_request_host) < 0 ||
+	    copy_str(&d->egress_address, n->egress_address) < 0 ||
+	    copy_str(&d->egress_username, n->egress_username) < 0 ||
+	    copy_str(&d->egress_password, n->egress_password) < 0 || copy_rules(d, n) < 0)
+		return NULL;
+	return give(d);
+}
+
+static bool same_str(const char *a, const char *b)
+{
+	return str_eq(a ? a : "", b ? b : "");
+}
+
+static bool same_strs(const struct cloud_strs *a, const struct cloud_strs *b)
+{
+	bool same = a->n == b->n;
+
+	for (size_t i = 0; same && i < a->n; i++)
+		same = str_eq(a->v[i], b->v[i]);
+	return same;
+}
+
+static bool same_rule(const struct cloud_rule *a, const struct cloud_rule *b)
+{
+	bool same = str_eq(a->domain, b->domain) && a->headers.n == b->headers.n;
+
+	for (size_t i = 0; same && i < a->headers.n; i++)
+		same = str_eq(a->headers.v[i].key, b->headers.v[i].key) &&
+		       str_eq(a->headers.v[i].value, b->headers.v[i].value);
+	return same;
+}
+
+bool cloud_network_equal(const struct cloud_network *a, const struct cloud_network *b)
+{
+	bool same;
+
+	if (!a || !b)
+		return a == b;
+	same = same_strs(&a->allow_out, &b->allow_out) && same_strs(&a->deny_out, &b->deny_out) &&
+	       a->allow_public_traffic == b->allow_public_traffic &&
+	       same_str(a->mask_request_host, b->mask_request_host) &&
+	       same_str(a->egress_address, b->egress_address) &&
+	       same_str(a->egress_username, b->egress_username) && a->n_rules == b->n_rules;
+	for (size_t i = 0; same && i < a->n_rules; i++)
+		same = same_rule(&a->rules[i], &b->rules[i]);
+	return same;
+}
+
 struct cloud_sandbox *cloud_sandbox_free(struct cloud_sandbox *s)
 {
 	if (!s)
@@ -139,6 +247,47 @@ struct cloud_list *cloud_list_free(struct cloud_list *l)
 void cloud_list_freep(struct cloud_list **l)
 {
 	*l = cloud_list_free(*l);
+}
+
+struct cloud_children *cloud_children_free(struct cloud_children *c)
+{
+	if (!c)
+		return NULL;
+	for (size_t i = 0; i < c->n; i++)
+		cloud_sandbox_free(c->v[i].sandbox);
+	free(c->v);
+	free(c);
+	return NULL;
+}
+
+struct cloud_metrics *cloud_metrics_free(struct cloud_metrics *m)
+{
+	if (m)
+		free(m->v);
+	free(m);
+	return NULL;
+}
+
+struct cloud_snapshot *cloud_snapshot_free(struct cloud_snapshot *s)
+{
+	if (!s)
+		return NULL;
+	free(s->id);
+	cloud_strs_fini(&s->names);
+	free(s);
+	return NULL;
+}
+
+struct cloud_snapshots *cloud_snapshots_free(struct cloud_snapshots *l)
+{
+	if (!l)
+		return NULL;
+	for (size_t i = 0; i < l->n; i++)
+		cloud_snapshot_free(l->v[i]);
+	free(l->v);
+	free(l->next_token);
+	free(l);
+	return NULL;
 }
 
 static unsigned version_part(const char **s)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "proto/base/cc.h"
+#include "proto/base/status.h"
 
 enum tri {		/* zero is "not said" */
 	TRI_UNSET = 0,
@@ -60,6 +61,16 @@ struct cloud_network {
 };
 
 struct cloud_network *cloud_network_free(struct cloud_network *n);	/* NULL is fine; returns NULL */
+void cloud_network_freep(struct cloud_network **n);
+struct cloud_network *cloud_network_dup(const struct cloud_network *n);	/* NULL without memory */
+bool cloud_network_equal(const struct cloud_network *a, const struct cloud_network *b);	/* NULL = none */
+/* Appends a rule for `domain`. */
+must_check int cloud_network_add_rule(struct cloud_network *n, const char *domain,
+				      struct cloud_rule **ret);
+/* One line of JSON, as the cloud writes it, without the password. Heap; NULL without memory. */
+char *cloud_network_format(const struct cloud_network *n);
+/* -EBADMSG: not such a text. */
+must_check int cloud_network_parse(const char *text, struct cloud_network **ret);
 
 struct cloud_iam_token {
 	char *name, *audience, *token_type;
@@ -82,6 +93,7 @@ struct cloud_sandbox {
 	char *domain;
 	enum cloud_state state;		/* list and get; create and connect: RUNNING */
 	bool resumed;			/* connect: it was paused (201) */
+	bool is_detail;			/* get: what is absent below is not set, rather than not said */
 	int64_t started_at_ms, end_at_ms;	/* list and get; 0 in create and connect */
 	uint32_t cpu_count, memory_mb, disk_size_mb;
 	struct cloud_kvs metadata;	/* list and get */
@@ -103,6 +115,48 @@ struct cloud_list {
 
 struct cloud_list *cloud_list_free(struct cloud_list *l);	/* NULL is fine; returns NULL */
 void cloud_list_freep(struct cloud_list **l);
+
+/* One child of a fork: a sandbox, or why there is none. */
+struct cloud_child {
+	struct cloud_sandbox *sandbox;
+	struct status error;		/* with sandbox NULL */
+};
+
+struct cloud_children {
+	struct cloud_child *v;
+	size_t n;
+};
+
+struct cloud_children *cloud_children_free(struct cloud_children *c);	/* NULL is fine; returns NULL */
+
+struct cloud_metric {
+	int64_t at_ms;
+	uint32_t cpu_count;
+	double cpu_used_pct;
+	int64_t mem_used, mem_total, mem_cache, disk_used, disk_total;	/* bytes */
+};
+
+struct cloud_metrics {			/* oldest first */
+	struct cloud_metric *v;
+	size_t n;
+};
+
+struct cloud_metrics *cloud_metrics_free(struct cloud_metrics *m);	/* NULL is fine; returns NULL */
+
+struct cloud_snapshot {
+	char *id;			/* always set */
+	struct cloud_strs names;
+};
+
+struct cloud_snapshot *cloud_snapshot_free(struct cloud_snapshot *s);	/* NULL is fine; returns NULL */
+
+struct cloud_snapshots {		/* newest first */
+	struct cloud_snapshot **v;
+	size_t n;
+	char *next_token;		/* of the last page read */
+};
+
+struct cloud_snapshots *cloud_snapshots_free(struct cloud_snapshots *l);	/* NULL is fine; returns NULL */
 
 /* What POST /sandboxes says. Borrowed strings: the call copies what it needs before it returns. */
 struct cloud_create {

@@ -10,6 +10,7 @@
 
 #include "daemon/cloud/account.h"
 #include "daemon/cloud/json.h"
+#include "daemon/cloud/rest.h"
 #include "daemon/obs/log.h"
 #include "daemon/upstream/backoff.h"
 #include "proto/base/buf.h"
@@ -24,42 +25,8 @@
 #define CALL_BACKOFF_MS	   200u
 #define CALL_BACKOFF_MAX_MS 5000u
 #define LIST_PAGES_MAX	   1000u	/* × 100 sandboxes; a longer list fails, it is not cut */
-#define REFRESH_MAX_S	   3600u
 
-enum call_state {
-	CALL_QUEUED,	/* in the limiter */
-	CALL_OPEN,	/* a request of the pool */
-	CALL_PAUSED,	/* waits to be sent again */
-	CALL_OVER,	/* only done() is left */
-};
-
-struct cloud_call {
-	uint32_t magic;
-	struct cloud *cloud;
-	struct list node;
-	enum fault_op op;
-	enum call_state state;
-	struct cloud_ask ask;
-	uint64_t deadline_ms;
-	char *method, *path, *route, *body;
-	size_t n_body;
-	struct limiter_ticket ticket;
-	struct pool_req *req;
-	struct buf answer;
-	bool sent;			/* of any attempt */
-	unsigned attempts, key_generation;
-	uint64_t first_sent_ms;
-	struct timer timer;
-	struct defer over;
-	struct cloud_result result;
-
-	/* lists */
-	bool all_pages;
-	char *query;			/* path without the token */
-	struct cloud_list *list;
-	unsigned pages;
-	struct grave grave;
-};
+_Static_assert(FAULT_OPS <= LIMITER_ROUTES, "a route of the limiter for every call");
 
 static void on_news(struct pool_req *r, void *user);
 static void call_enter(struct cloud_call *c);
@@ -79,8 +46,13 @@ static void call_bury(void *p)
 	free(c->body);
 	buf_fini(&c->answer);
 	cloud_list_free(c->list);
+	cloud_snapshots_free(c->snapshots);
 	cloud_sandbox_free(c->result.sandbox);
 	cloud_list_free(c->result.list);
+	cloud_children_free(c->result.children);
+	cloud_metrics_free(c->result.metrics);
+	cloud_snapshot_free(c->result.snapshot);
+	cloud_snapshots_free(c->result.snapshots);
 	c->magic = 0;
 	free(c);
 }
@@ -100,7 +72,7 @@ static void call_release(struct cloud_call *c, bool answered)
 	defer_post(&c->cloud->pump);
 }
 
-static void call_free(struct cloud_call *c)
+void call_free(struct cloud_call *c)
 {
 	call_release(c, false);
 	defer_cancel(&c->over);
@@ -118,7 +90,7 @@ static void on_over(struct defer *d, void *user)
 	loop_bury(c->cloud->loop, &c->grave, call_bury, c);
 }
 
-static void call_over(struct cloud_call *c)
+void call_over(struct cloud_call *c)
 {
 	struct cloud *cloud = c->cloud;
 	uint64_t now = loop_now_ms(cloud->loop);
@@ -212,7 +184,7 @@ static void call_send(struct cloud_call *c)
 			.body_mode = c->body ? POOL_BODY_WHOLE : POOL_BODY_NONE,
 			.body = c->body,
 			.n_body = c->n_body,
-			.idempotent = c->op != FAULT_CREATE,
+			.idempotent = !fault_makes_one(c->op),
 			.deadline_ms = c->deadline_ms,
 			.news = on_news,
 			.user = c,
@@ -317,11 +289,14 @@ static bool is_success(const struct cloud_call *c, unsigned status)
 {
 	switch (c->op) {
 	case FAULT_CREATE:
-		return status == 201 || status == 200;
 	case FAULT_CONNECT:
+	case FAULT_FORK:
+	case FAULT_SNAPSHOT:
 		return status == 200 || status == 201;
 	case FAULT_GET:
 	case FAULT_LIST:
+	case FAULT_METRICS:
+	case FAULT_SNAPSHOTS:
 		return status == 200;
 	default:
 		return status >= 200 && status < 300;
@@ -356,6 +331,7 @@ static void take_sandbox(struct cloud_call *c)
 		s->state = CLOUD_STATE_RUNNING;
 		s->resumed = c->op == FAULT_CONNECT && c->result.http_status == 201;
 	}
+	s->is_detail = c->op == FAULT_GET;
 	c->result.sandbox = s;
 	call_done(c);
 }
@@ -381,7 +357,7 @@ static int drop_repeats(struct cloud_list *l)
 	return r;
 }
 
-static int set_page(struct cloud_call *c, const char *token)
+int call_set_page(struct cloud_call *c, const char *token)
 {
 	char *coded = str_percent_encode(token, strlen(token));
 	char *path = coded ? str_printf("%s&nextToken=%s", c->query, coded) : NULL;
@@ -394,21 +370,78 @@ static int set_page(struct cloud_call *c, const char *token)
 	return 0;
 }
 
-static void take_page(struct cloud_call *c, const struct fields *head)
+static void take_children(struct cloud_call *c)
 {
-	const char *token = fields_get(head, "x-next-token"), *total = fields_get(head, "x-total-running");
-	uint64_t n;
 	const char *why = NULL;
 
-	if (json_list(buf_data(&c->answer), buf_len(&c->answer), c->list, &why) < 0) {
+	if (json_children(buf_data(&c->answer), buf_len(&c->answer), &c->result.children, &why) < 0) {
 		bad_reply(c, why);
 		return;
 	}
-	if (total && str_u64(total, strlen(total), INT32_MAX, &n) == 0)
+	for (size_t i = 0; i < c->result.children->n; i++)
+		if (c->result.children->v[i].sandbox)
+			c->result.children->v[i].sandbox->state = CLOUD_STATE_RUNNING;
+	call_done(c);
+}
+
+static void take_metrics(struct cloud_call *c)
+{
+	const char *why = NULL;
+
+	if (json_metrics(buf_data(&c->answer), buf_len(&c->answer), &c->result.metrics, &why) < 0)
+		bad_reply(c, why);
+	else
+		call_done(c);
+}
+
+static void take_snapshot(struct cloud_call *c)
+{
+	const char *why = NULL;
+
+	if (json_snapshot(buf_data(&c->answer), buf_len(&c->answer), &c->result.snapshot, &why) < 0)
+		bad_reply(c, why);
+	else
+		call_done(c);
+}
+
+static void end_list(struct cloud_call *c)
+{
+	if (c->snapshots) {
+		c->result.snapshots = give(c->snapshots);
+	} else if (drop_repeats(c->list) == 0) {
+		c->result.list = give(c->list);
+	} else {
+		bad_reply(c, NULL);
+		return;
+	}
+	call_done(c);
+}
+
+static int parse_page(struct cloud_call *c, const char **ret_why)
+{
+	const void *p = buf_data(&c->answer);
+	size_t n = buf_len(&c->answer);
+
+	return c->snapshots ? json_snapshots(p, n, c->snapshots, ret_why)
+			    : json_list(p, n, c->list, ret_why);
+}
+
+static void take_page(struct cloud_call *c, const struct fields *head)
+{
+	const char *token = fields_get(head, "x-next-token"), *total = fields_get(head, "x-total-running");
+	char **last = c->snapshots ? &c->snapshots->next_token : &c->list->next_token;
+	uint64_t n;
+	const char *why = NULL;
+
+	if (parse_page(c, &why) < 0) {
+		bad_reply(c, why);
+		return;
+	}
+	if (c->list && total && str_u64(total, strlen(total), INT32_MAX, &n) == 0)
 		c->list->total_running = (int64_t)n;
 	token = str_is_empty(token) ? NULL : token;
 	if (token && c->all_pages) {
-		if (c->list->next_token && str_eq(token, c->list->next_token)) {
+		if (*last && str_eq(token, *last)) {
 			bad_reply(c, "the list gives the same page for ever");
 			return;
 		}
@@ -417,9 +450,9 @@ static void take_page(struct cloud_call *c, const struct fields *head)
 			return;
 		}
 	}
-	free(c->list->next_token);
-	c->list->next_token = str_dup(token);
-	if ((token && !c->list->next_token) || (token && c->all_pages && set_page(c, token) < 0)) {
+	free(*last);
+	*last = str_dup(token);
+	if ((token && !*last) || (token && c->all_pages && call_set_page(c, token) < 0)) {
 		bad_reply(c, NULL);
 		return;
 	}
@@ -429,12 +462,7 @@ static void take_page(struct cloud_call *c, const struct fields *head)
 		call_enter(c);
 		return;
 	}
-	if (drop_repeats(c->list) < 0) {
-		bad_reply(c, NULL);
-		return;
-	}
-	c->result.list = give(c->list);
-	call_done(c);
+	end_list(c);
 }
 
 /* Sends it again after a while, if there is time and patience. */
@@ -494,7 +522,7 @@ static void take_failure(struct cloud_call *c, struct http_x *x)
 		limiter_block(&c->cloud->limiter, c->op, r->status.retry_after_ms,
 			      loop_now_ms(c->cloud->loop));
 	/* A definite "not now" may be followed by another POST; a doubtful one only by what is idempotent. */
-	again = r->retry_later && (c->op != FAULT_CREATE || r->outcome != CLOUD_UNKNOWN);
+	again = r->retry_later && (!fault_makes_one(c->op) || r->outcome != CLOUD_UNKNOWN);
 	if (again && r->outcome != CLOUD_UNKNOWN)
 		c->sent = false;	/* the cloud said that it did nothing */
 	if (again && call_again(c, r->status.retry_after_ms))
@@ -523,7 +551,17 @@ static void take_answer(struct cloud_call *c, struct http_x *x)
 		take_sandbox(c);
 		break;
 	case FAULT_LIST:
+	case FAULT_SNAPSHOTS:
 		take_page(c, head);
+		break;
+	case FAULT_FORK:
+		take_children(c);
+		break;
+	case FAULT_METRICS:
+		take_metrics(c);
+		break;
+	case FAULT_SNAPSHOT:
+		take_snapshot(c);
 		break;
 	default:
 		call_done(c);
@@ -567,7 +605,7 @@ static void on_news(struct pool_req *r, void *user)
 	}
 }
 
-/* --- the calls --- */
+/* --- a new call --- */
 
 static bool key_is_well_formed(const char *key)
 {
@@ -599,9 +637,8 @@ static bool call_refused(struct cloud_call *c, const char *id)
 	return true;
 }
 
-/* Takes `path` and `body`, also on failure. */
-static struct cloud_call *call_new(struct cloud *cloud, enum fault_op op, const char *method, char *path,
-				   const char *route, char *body, size_t n_body, const struct cloud_ask *ask)
+struct cloud_call *call_new(struct cloud *cloud, enum fault_op op, const char *method, char *path,
+			    const char *route, char *body, size_t n_body, const struct cloud_ask *ask)
 {
 	struct cloud_call *c = calloc(1, sizeof(*c));
 
@@ -634,144 +671,9 @@ static struct cloud_call *call_new(struct cloud *cloud, enum fault_op op, const 
 	return c;
 }
 
-static struct cloud_call *call_begin(struct cloud_call *c, const char *id)
+struct cloud_call *call_begin(struct cloud_call *c, const char *id)
 {
 	if (c && !call_refused(c, id))
 		call_enter(c);
 	return c;
-}
-
-struct cloud_call *cloud_create(struct cloud *c, const struct cloud_create *what,
-				const struct cloud_ask *ask)
-{
-	char *body = NULL;
-	size_t n = 0;
-	int r = json_create(what, &body, &n);
-	struct cloud_call *call = call_new(c, FAULT_CREATE, "POST", str_dup("/sandboxes"), "/sandboxes",
-					   body, n, ask);
-
-	if (call && r < 0) {
-		call->result.outcome = CLOUD_REFUSED;
-		status_set(&call->result.status, R_FIELD_INVALID,
-			   "a text of the request is not valid UTF-8");
-		call_over(call);
-		return call;
-	}
-	return call_begin(call, NULL);
-}
-
-static struct cloud_call *sandbox_call(struct cloud *c, enum fault_op op, const char *method,
-				       const char *id, const char *suffix, const char *key,
-				       uint32_t value, const struct cloud_ask *ask)
-{
-	char *body = NULL, *route = str_printf("/sandboxes/{id}%s", suffix);
-	size_t n = 0;
-	struct cloud_call *call = NULL;
-
-	if (route && (!key || json_number(key, value, &body, &n) == 0))
-		call = call_new(c, op, method, str_printf("/sandboxes/%s%s", id, suffix), route, body, n,
-				ask);
-	free(route);
-	return call_begin(call, id);
-}
-
-struct cloud_call *cloud_connect(struct cloud *c, const char *id, uint32_t timeout_s,
-				 const struct cloud_ask *ask)
-{
-	must(timeout_s > 0);
-	return sandbox_call(c, FAULT_CONNECT, "POST", id, "/connect", "timeout", timeout_s, ask);
-}
-
-struct cloud_call *cloud_get(struct cloud *c, const char *id, const struct cloud_ask *ask)
-{
-	return sandbox_call(c, FAULT_GET, "GET", id, "", NULL, 0, ask);
-}
-
-struct cloud_call *cloud_kill(struct cloud *c, const char *id, const struct cloud_ask *ask)
-{
-	return sandbox_call(c, FAULT_KILL, "DELETE", id, "", NULL, 0, ask);
-}
-
-struct cloud_call *cloud_set_timeout(struct cloud *c, const char *id, uint32_t timeout_s,
-				     const struct cloud_ask *ask)
-{
-	must(timeout_s > 0);
-	return sandbox_call(c, FAULT_TIMEOUT, "POST", id, "/timeout", "timeout", timeout_s, ask);
-}
-
-struct cloud_call *cloud_refresh(struct cloud *c, const char *id, uint32_t for_s,
-				 const struct cloud_ask *ask)
-{
-	return sandbox_call(c, FAULT_REFRESH, "POST", id, "/refreshes", "duration",
-			    MIN(for_s, REFRESH_MAX_S), ask);
-}
-
-/* Pairs are coded twice, joined, and the whole once more (CLOUD-WIRE §3.4). */
-static char *filter_metadata(const struct cloud_kv *v, size_t n)
-{
-	char *all = str_dup("");
-
-	for (size_t i = 0; all && i < n; i++) {
-		char *k1 = str_percent_encode(v[i].key, strlen(v[i].key));
-		char *k2 = k1 ? str_percent_encode(k1, strlen(k1)) : NULL;
-		char *v1 = str_percent_encode(v[i].value, strlen(v[i].value));
-		char *v2 = v1 ? str_percent_encode(v1, strlen(v1)) : NULL;
-		char *next = k2 && v2 ? str_printf("%s%s%s=%s", all, i ? "&" : "", k2, v2) : NULL;
-
-		free(k1);
-		free(k2);
-		free(v1);
-		free(v2);
-		free(all);
-		all = next;
-	}
-	if (all) {
-		char *coded = str_percent_encode(all, strlen(all));
-
-		free(all);
-		all = coded;
-	}
-	return all;
-}
-
-static char *list_query(const struct cloud_filter *f)
-{
-	uint32_t limit = f->limit ? MIN(f->limit, 100u) : 100;
-	const char *state = f->running == f->paused ? "" : f->running ? "&state=running" : "&state=paused";
-	char *meta = f->n_metadata ? filter_metadata(f->metadata, f->n_metadata) : str_dup("");
-	char *q = meta ? str_printf("/v2/sandboxes?limit=%u%s%s%s", limit, state,
-				    f->n_metadata ? "&metadata=" : "", meta) : NULL;
-
-	free(meta);
-	return q;
-}
-
-static struct cloud_call *list_call(struct cloud *c, const struct cloud_filter *f, bool all,
-				    const struct cloud_ask *ask)
-{
-	struct cloud_call *call = call_new(c, FAULT_LIST, "GET", list_query(f), "/v2/sandboxes", NULL, 0, ask);
-
-	if (!call)
-		return NULL;
-	call->all_pages = all;
-	call->query = str_dup(call->path);
-	call->list = calloc(1, sizeof(*call->list));
-	if (!call->query || !call->list || (!all && f->token && set_page(call, f->token) < 0)) {
-		call_free(call);
-		return NULL;
-	}
-	call->list->total_running = -1;
-	return call_begin(call, NULL);
-}
-
-struct cloud_call *cloud_list_page(struct cloud *c, const struct cloud_filter *f,
-				   const struct cloud_ask *ask)
-{
-	return list_call(c, f, false, ask);
-}
-
-struct cloud_call *cloud_list_all(struct cloud *c, const struct cloud_filter *f,
-				  const struct cloud_ask *ask)
-{
-	return list_call(c, f, true, ask);
 }

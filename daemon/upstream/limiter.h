@@ -14,7 +14,7 @@
 #include "proto/base/cc.h"
 #include "proto/base/list.h"
 
-#define LIMITER_ROUTES	  8u
+#define LIMITER_ROUTES	  16u
 #define LIMITER_QUEUE_MAX 4096u		/* tickets waiting per account; the next one is turned away */
 
 enum limiter_ticket_state {

@@ -42,6 +42,22 @@ TEST(control_plane)
 		{ FAULT_CONNECT, 409, API(409, "x"), NULL, CLOUD_REFUSED, R_STATE_CHANGING, 0, 1, 0 },
 		{ FAULT_REFRESH, 404, API(404, "x"), NULL, CLOUD_REFUSED, R_SANDBOX_NOT_FOUND, 1, 0, 0 },
 		{ FAULT_TIMEOUT, 418, API(418, "x"), NULL, CLOUD_REFUSED, R_CLOUD_REFUSED, 0, 0, 0 },
+		{ FAULT_PAUSE, 409, API(409, "x"), NULL, CLOUD_REFUSED, R_STATE_CHANGING, 0, 1, 0 },
+		{ FAULT_PAUSE, 404, API(404, "x"), NULL, CLOUD_REFUSED, R_SANDBOX_NOT_FOUND, 1, 0, 0 },
+		{ FAULT_NETWORK, 400, API(400, "denyOut"), NULL, CLOUD_REFUSED, R_CLOUD_REFUSED, 0, 0, 0 },
+		{ FAULT_NETWORK, 403, API(403, "egress"), NULL, CLOUD_REFUSED, R_CLOUD_FORBIDDEN, 0, 0, 0 },
+		{ FAULT_FORK, 404, API(404, "x"), NULL, CLOUD_REFUSED, R_SANDBOX_NOT_FOUND, 1, 0, 0 },
+		{ FAULT_FORK, 404, "<html>", NULL, CLOUD_REFUSED, R_BAD_CLOUD_REPLY, 0, 0, 0 },
+		{ FAULT_FORK, 409, API(409, "x"), NULL, CLOUD_REFUSED, R_STATE_CHANGING, 0, 1, 0 },
+		{ FAULT_FORK, 500, API(500, "x"), NULL, CLOUD_UNKNOWN, R_BAD_CLOUD_REPLY, 0, 0, 0 },
+		{ FAULT_FORK, 503, API(503, "busy"), NULL, CLOUD_UNSENT, R_UNREACHABLE, 0, 0, 1 },
+		{ FAULT_FORK, 503, "<html>", NULL, CLOUD_UNKNOWN, R_UNREACHABLE, 0, 0, 1 },
+		{ FAULT_SNAPSHOT, 400, API(400, "name"), NULL, CLOUD_REFUSED, R_CLOUD_REFUSED, 0, 0, 0 },
+		{ FAULT_SNAPSHOT, 503, API(503, "busy"), NULL, CLOUD_UNSENT, R_UNREACHABLE, 0, 0, 1 },
+		{ FAULT_SNAPSHOT, 502, "<html>", NULL, CLOUD_UNKNOWN, R_UNREACHABLE, 0, 0, 1 },
+		{ FAULT_SNAPSHOT_DELETE, 404, API(404, "x"), NULL, CLOUD_DONE, REASON_NONE, 1, 0, 0 },
+		{ FAULT_SNAPSHOT_DELETE, 400, API(400, "in use"), NULL, CLOUD_REFUSED, R_CLOUD_REFUSED, 0, 0, 0 },
+		{ FAULT_METRICS, 404, API(404, "x"), NULL, CLOUD_REFUSED, R_SANDBOX_NOT_FOUND, 1, 0, 0 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
@@ -64,6 +80,27 @@ TEST(control_plane)
 		}
 		if (t[i].retry_after)
 			CHECK_INT(r.status.retry_after_ms, 3000);
+	}
+}
+
+TEST(children)
+{
+	static const struct {
+		int64_t code;
+		enum ab_reason reason;
+	} t[] = {
+		{ 400, R_CLOUD_REFUSED }, { 401, R_KEY_REJECTED }, { 404, R_SNAPSHOT_NOT_FOUND },
+		{ 429, R_CONCURRENCY_LIMIT }, { 500, R_BAD_CLOUD_REPLY }, { 503, R_UNREACHABLE },
+		{ -1, R_BAD_CLOUD_REPLY },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		struct fault_body b = { .is_json = true, .code = t[i].code };
+		struct status st = STATUS_OK;
+
+		fault_child(&b, &st);
+		CHECK_INT(st.reason, t[i].reason);
+		CHECK(!status_ok(&st));
 	}
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "proto/base/str.h"
 #include "tests/lib/test.h"
 
 static int parse(const char *s, struct cloud_sandbox **ret)
@@ -178,6 +179,122 @@ TEST(upload)
 	path = NULL;
 	CHECK_INT(json_upload("[]", 2, &path), -EBADMSG);
 	CHECK_INT(json_upload("[1]", 3, &path), -EBADMSG);
+}
+
+TEST(network_text)
+{
+	scoped(cloud_sandbox_freep) struct cloud_sandbox *s = NULL;
+	scoped(cloud_network_freep) struct cloud_network *again = NULL, *copy = NULL;
+	char *text, *body;
+	size_t n;
+
+	CHECK_INT(parse("{" MIN_BOX ",\"network\":{\"allowOut\":[\"1.1.1.1\"],\"denyOut\":[\"0.0.0.0/0\"],"
+			"\"allowPublicTraffic\":false,\"maskRequestHost\":\"h:${PORT}\","
+			"\"egressProxy\":{\"address\":\"h:1\",\"username\":\"u\"},"
+			"\"rules\":{\"x.org\":[{\"transform\":{\"headers\":{\"A\":\"b\"}}}],\"y.org\":[]}}}", &s), 0);
+	s->network->egress_password = str_dup("secret");
+	text = cloud_network_format(s->network);
+	CHECK(text && !strstr(text, "secret"));
+	CHECK_INT(cloud_network_parse(text, &again), 0);
+	CHECK(cloud_network_equal(again, s->network));
+	copy = cloud_network_dup(s->network);
+	CHECK(cloud_network_equal(copy, again));
+	CHECK_STR(copy->egress_password, "secret");
+	free(copy->deny_out.v[0]);
+	copy->deny_out.v[0] = str_dup("10.0.0.0/8");
+	CHECK(!cloud_network_equal(copy, again));
+	CHECK(!cloud_network_equal(NULL, again) && cloud_network_equal(NULL, NULL));
+	free(text);
+	CHECK_INT(cloud_network_parse("[]", &again), -EBADMSG);
+	CHECK_INT(cloud_network_parse("{\"denyOut\":7}", &again), -EBADMSG);
+
+	/* What replaces the egress settings says nothing of ingress. */
+	CHECK_INT(json_network(s->network, TRI_FALSE, &body, &n), 0);
+	CHECK_STR(body, "{\"allowOut\":[\"1.1.1.1\"],\"denyOut\":[\"0.0.0.0/0\"],\"egressProxy\":{"
+			"\"address\":\"h:1\",\"username\":\"u\",\"password\":\"secret\"},\"rules\":{\"x.org\":["
+			"{\"transform\":{\"headers\":{\"A\":\"b\"}}}],\"y.org\":[{\"transform\":{\"headers\":{}}}]},"
+			"\"allow_internet_access\":false}");
+	free(body);
+}
+
+TEST(children)
+{
+	static const char good[] = "[{\"sandbox\":{" MIN_BOX "}},{\"error\":{\"code\":429,\"message\":\"full\"}},{}]";
+	static const char *const bad[] = { "{}", "[7]", "[{\"sandbox\":7}]", "[{\"sandbox\":{}}]" };
+	struct cloud_children *c = NULL;
+	const char *why = NULL;
+
+	CHECK_INT(json_children(good, strlen(good), &c, &why), 0);
+	CHECK_INT(c->n, 3);
+	CHECK_STR(c->v[0].sandbox->id, "i0a1");
+	CHECK(!c->v[1].sandbox && c->v[1].error.reason == R_CONCURRENCY_LIMIT);
+	CHECK(!c->v[2].sandbox && c->v[2].error.reason == R_BAD_CLOUD_REPLY);
+	c = cloud_children_free(c);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		CHECK_INT(json_children(bad[i], strlen(bad[i]), &c, &why), -EBADMSG);
+}
+
+TEST(metrics)
+{
+	static const char good[] = "[{\"timestamp\":\"2026-08-21T10:00:05Z\",\"timestampUnix\":1787306405,"
+				   "\"cpuCount\":2,\"cpuUsedPct\":12.5,\"memUsed\":5000000000,\"memTotal\":9,\"memCache\":1,"
+				   "\"diskUsed\":3,\"diskTotal\":4},{\"timestamp\":\"2026-08-21T10:00:00Z\",\"cpuUsedPct\":1}]";
+	static const char bad[] = "[{\"cpuUsedPct\":\"many\"}]";
+	struct cloud_metrics *m = NULL;
+	const char *why = NULL;
+
+	CHECK_INT(json_metrics(good, strlen(good), &m, &why), 0);
+	CHECK_INT(m->n, 2);
+	CHECK_INT(m->v[0].at_ms, 1787306400000);	/* oldest first, whatever the order was */
+	CHECK_INT(m->v[1].at_ms, 1787306405000);
+	CHECK(m->v[1].cpu_used_pct == 12.5);
+	CHECK_INT(m->v[1].mem_used, 5000000000);
+	m = cloud_metrics_free(m);
+	CHECK_INT(json_metrics("[]", 2, &m, &why), 0);
+	CHECK_INT(m->n, 0);
+	m = cloud_metrics_free(m);
+	CHECK_INT(json_metrics(bad, strlen(bad), &m, &why), -EBADMSG);
+}
+
+TEST(snapshots)
+{
+	static const char one[] = "{\"snapshotID\":\"team/a:v1\",\"names\":[\"team/a\"]}";
+	static const char two[] = "[{\"snapshotID\":\"x:default\",\"names\":[]},{\"snapshotID\":\"y\"}]";
+	static const char bad[] = "[{\"names\":[]}]";
+	struct cloud_snapshot *s = NULL;
+	struct cloud_snapshots *l = calloc(1, sizeof(*l));
+	const char *why = NULL;
+
+	CHECK_INT(json_snapshot(one, strlen(one), &s, &why), 0);
+	CHECK_STR(s->id, "team/a:v1");
+	CHECK_STR(s->names.v[0], "team/a");
+	cloud_snapshot_free(s);
+	CHECK_INT(json_snapshots(two, strlen(two), l, &why), 0);
+	CHECK_INT(json_snapshots(two, strlen(two), l, &why), 0);
+	CHECK_INT(l->n, 4);
+	CHECK_STR(l->v[3]->id, "y");
+	CHECK_INT(json_snapshots(bad, strlen(bad), l, &why), -EBADMSG);
+	cloud_snapshots_free(l);
+}
+
+TEST(small_requests)
+{
+	char *s;
+	size_t n;
+
+	CHECK_INT(json_pause(false, &s, &n), 0);
+	CHECK_STR(s, "{\"memory\":false}");
+	free(s);
+	CHECK_INT(json_fork(3, 300, &s, &n), 0);
+	CHECK_STR(s, "{\"timeout\":300,\"count\":3}");
+	free(s);
+	CHECK_INT(json_snapshot_name("", &s, &n), 0);
+	CHECK_STR(s, "{}");
+	free(s);
+	CHECK_INT(json_snapshot_name("a:v1", &s, &n), 0);
+	CHECK_STR(s, "{\"name\":\"a:v1\"}");
+	free(s);
+	CHECK_INT(json_snapshot_name("\xff", &s, &n), -EINVAL);
 }
 
 TEST(create_request)

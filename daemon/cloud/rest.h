@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* Between the engine of control-plane calls (rest.c) and the calls themselves (rest_calls.c). */
+#ifndef AB_DAEMON_CLOUD_REST_H
+#define AB_DAEMON_CLOUD_REST_H
+
+#include "daemon/cloud/account.h"
+#include "daemon/cloud/fault.h"
+#include "proto/base/buf.h"
+
+enum call_state {
+	CALL_QUEUED,	/* in the limiter */
+	CALL_OPEN,	/* a request of the pool */
+	CALL_PAUSED,	/* waits to be sent again */
+	CALL_OVER,	/* only done() is left */
+};
+
+struct cloud_call {
+	uint32_t magic;
+	struct cloud *cloud;
+	struct list node;
+	enum fault_op op;
+	enum call_state state;
+	struct cloud_ask ask;
+	uint64_t deadline_ms;
+	char *method, *path, *route, *body;
+	size_t n_body;
+	struct limiter_ticket ticket;
+	struct pool_req *req;
+	struct buf answer;
+	bool sent;			/* of any attempt */
+	unsigned attempts, key_generation;
+	uint64_t first_sent_ms;
+	struct timer timer;
+	struct defer over;
+	struct cloud_result result;
+
+	/* lists */
+	bool all_pages;
+	char *query;			/* path without the token */
+	struct cloud_list *list;	/* one of these two: what its pages are collected in */
+	struct cloud_snapshots *snapshots;
+	unsigned pages;
+	struct grave grave;
+};
+
+/* Takes `path` and `body`, also on failure. NULL without memory. */
+struct cloud_call *call_new(struct cloud *cloud, enum fault_op op, const char *method, char *path,
+			    const char *route, char *body, size_t n_body, const struct cloud_ask *ask);
+/* Sends it, or refuses it where that can be said without asking. `id`: the sandbox, NULL = none. c may
+ * be NULL. Returns c. */
+struct cloud_call *call_begin(struct cloud_call *c, const char *id);
+/* The result is filled: only `done` is left. */
+void call_over(struct cloud_call *c);
+void call_free(struct cloud_call *c);
+/* The next page of c->query. -ENOMEM. */
+must_check int call_set_page(struct cloud_call *c, const char *token);
+
+#endif
