@@ -202,27 +202,28 @@ def bench_bulk(rig):
 
 def bench_first(rig):
     """A fresh process's first call, the cloud 20 ms away: agentboxctl through a warm daemon, curl, the npm SDK."""
-    with ChaosProxy("127.0.0.1", rig.local.port) as proxy:
+    with ChaosProxy("127.0.0.1", int(rig.local.url.rpartition(":")[2])) as proxy:
         proxy.latency = 0.010  # each way
-        far = harness.Daemon(type("Far", (), {"url": "http://127.0.0.1:%d" % proxy.port, "ca": None,
-                                              "key": rig.local.key}))
+        url = "https://127.0.0.1:%d" % proxy.port
+        far = harness.Daemon(type("Far", (), {"url": url, "ca": rig.local.ca, "key": rig.local.key}))
         try:
             def wall(argv, env=None):
                 begin = time.monotonic()
                 subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=60,
                                env=dict(os.environ, **(env or {})))
                 return (time.monotonic() - begin) * 1000
-            exec_true = [harness.AGENTBOXCTL, "-s", far.socket, "exec", rig.box, "--", "true"]
-            get = [harness.AGENTBOXCTL, "-s", far.socket, "get", rig.box]
+            box = far.ctl("create").stdout.strip()
+            exec_true = [harness.AGENTBOXCTL, "-s", far.socket, "exec", box, "--", "true"]
+            get = [harness.AGENTBOXCTL, "-s", far.socket, "get", box]
             wall(exec_true)
-            url = "http://127.0.0.1:%d" % proxy.port
-            curl = ["curl", "-sSf", "-H", "X-API-Key: " + rig.local.key, url + "/sandboxes/" + rig.box]
+            curl = ["curl", "-sSf", "--cacert", rig.local.ca, "-H", "X-API-Key: " + rig.local.key, url + "/sandboxes/" + box]
             rounds = {"exec": [], "get": [], "curl": [], "sdk": []}
             sdk = None
             if shutil.which("node") and os.path.isdir(os.path.join(harness.ROOT, "tests/it/npm/node_modules/e2b")):
                 script = os.path.join(harness.ROOT, "tests/it/npm/first.mjs")
-                sdk = ["node", script, rig.box]
-            env = {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": rig.local.key}
+                sdk = ["node", script, box]
+            env = {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": rig.local.key,
+                   "NODE_EXTRA_CA_CERTS": rig.local.ca}
             for _ in range(5):
                 rounds["exec"].append(wall(exec_true))
                 rounds["get"].append(wall(get))
@@ -230,6 +231,7 @@ def bench_first(rig):
                 if sdk:
                     rounds["sdk"].append(wall(sdk, env))
             row("first call of a process: exec true", rounds["exec"], [20.0], "one round trip", "<= 1.5", "ms")
+            row("first call of a process: exec true", rounds["exec"], rounds["curl"], "curl, one call", "<= 0.5", "ms")
             row("first call of a process: get", rounds["get"], rounds["curl"], "curl, one call", "<= 0.5", "ms")
             if sdk:
                 row("first call of a process: get", rounds["get"], rounds["sdk"], "npm SDK, getInfo", "<= 0.1", "ms")

@@ -10,6 +10,7 @@ Changes hold for what is relayed from then on, on connections that are there too
 """
 import asyncio
 import threading
+import time
 
 
 class Way:
@@ -20,16 +21,31 @@ class Way:
         self.bytes = 0
 
     async def relay(self):
+        """Pieces are under way in a queue, each for the latency, as on a long line."""
+        line = asyncio.Queue(256)
+        carry = asyncio.ensure_future(self.carry(line))
+        try:
+            while True:
+                data = await self.reader.read(self.proxy.chunk)
+                await line.put((time.monotonic() + self.proxy.latency, data))
+                if not data:
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError):
+            carry.cancel()
+        await asyncio.wait({carry})
+
+    async def carry(self, line):
         p = self.proxy
         try:
             while True:
-                data = await self.reader.read(p.chunk)
+                due, data = await line.get()
+                wait = due - time.monotonic()
+                if wait > 0:
+                    await asyncio.sleep(wait)
                 if not data:
                     if self.writer.can_write_eof():
                         self.writer.write_eof()
                     return
-                if p.latency:
-                    await asyncio.sleep(p.latency)
                 if p.rate:
                     await asyncio.sleep(len(data) / p.rate)
                 await p.flowing.wait()
@@ -44,7 +60,7 @@ class Way:
                 p.total[self.name] += len(data)
                 self.writer.write(data)
                 await self.writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError):
+        except ConnectionError:
             return
 
 
@@ -52,7 +68,7 @@ class ChaosProxy:
     def __init__(self, host, port, chunk=16384):
         self.target = (host, port)
         self.chunk = chunk
-        self.latency = 0.0          # seconds, per piece read
+        self.latency = 0.0          # seconds, each way
         self.rate = 0               # bytes a second, each direction; 0: as fast as it goes
         self.cuts = {}              # direction: bytes
         self.how = "reset"
