@@ -96,8 +96,7 @@ static void flush(struct boxes *bs)
 		(void)!watch_set(&bs->watch, WATCH_READ | (list_is_empty(&bs->outbox) ? 0 : WATCH_WRITE));
 }
 
-/* Takes fd. */
-static int ask(struct boxes *bs, const struct keep_req *q, int fd)
+int boxes_ask(struct boxes *bs, const struct keep_req *q, int fd)
 {
 	struct keep_out *o = bs->sock < 0 ? NULL : calloc(1, sizeof(*o));
 
@@ -128,6 +127,7 @@ static void finish(struct box *b, int r)
 	watch_fini(&b->watch);
 	watch_fini(&b->pid_watch);
 	defer_cancel(&b->defer);
+	boxpause_end(b, true);
 	b->sock = fd_close(b->sock);
 	b->pidfd = fd_close(b->pidfd);
 	b->root_fd = fd_close(b->root_fd);
@@ -149,7 +149,8 @@ static void ask_removal(struct box *b)
 
 	box_set_state(b, BOX_REMOVING);
 	b->req.op = KEEP_REMOVE;
-	r = ask(b->boxes, &b->req, -1);
+	str_copy(b->req.layer, sizeof(b->req.layer), b->stash);
+	r = boxes_ask(b->boxes, &b->req, -1);
 	if (r < 0)
 		finish(b, r);
 }
@@ -165,6 +166,7 @@ static void on_dead(struct box *b)
 	b->sock = fd_close(b->sock);
 	b->root_fd = fd_close(b->root_fd);
 	box_set_state(b, BOX_DEAD);
+	boxpause_end(b, false);
 	boxproc_end_all(b, false);
 	boxfs_end_all(b, false);
 	created(b, -EIO, "the sandbox's init died while it was being set up");
@@ -182,7 +184,7 @@ static void kill_init(struct box *b)
 	if (b->pidfd < 0)
 		return;
 	(void)syscall(SYS_pidfd_send_signal, b->pidfd, SIGKILL, NULL, 0);
-	if (b->frozen)
+	if (b->frozen || b->freeze.done)
 		(void)!cg_freeze(&b->boxes->facts.cg, b->cg_name, false);
 }
 
@@ -200,6 +202,8 @@ static void on_message(struct box *b, const struct init_msg *m, int fds[PKT_FDS_
 		box_set_state(b, BOX_FAILED);
 		str_copy(text, sizeof(text), m->text);
 		created(b, m->r < 0 ? m->r : -EIO, text);
+	} else if (m->op == INIT_STOP) {
+		boxpause_on_stopped(b, m);
 	} else {
 		boxproc_on_message(b, m, fds);
 	}
@@ -265,7 +269,7 @@ static int send_create(struct box *b)
 		fd_close(pair[1]);
 		return r;
 	}
-	return ask(b->boxes, &b->req, pair[1]);
+	return boxes_ask(b->boxes, &b->req, pair[1]);
 }
 
 static void fail_creation(struct box *b, int r, const char *why)
@@ -337,6 +341,8 @@ static void on_reply(struct boxes *bs, const struct keep_rep *rep, int fds[PKT_F
 
 	if (rep->op == KEEP_READY)
 		on_ready(bs, rep);
+	else if (rep->op == KEEP_DONE)
+		boxpause_on_task(bs, rep);
 	else if (!b)
 		log_warn("box_unknown", "token=%llu", (unsigned long long)rep->token);
 	else if (rep->op == KEEP_CREATED)
@@ -368,6 +374,7 @@ static void on_keeper_dead(struct boxes *bs)
 		else if (b->state == BOX_REMOVING)
 			finish(b, -EPIPE);
 	}
+	boxpause_end_tasks(bs, false);
 	if (bs->on_dead)
 		bs->on_dead(bs->on_dead_user);
 }
@@ -584,6 +591,7 @@ struct boxes *boxes_free(struct boxes *bs)
 		boxfs_end_all(b, true);
 		finish(b, 0);
 	}
+	boxpause_end_tasks(bs, true);
 	watch_fini(&bs->watch);
 	stop_keeper(bs);
 	list_for_each_safe(n, &bs->outbox) {
@@ -621,7 +629,7 @@ bool boxes_has_template(const struct boxes *bs, const char *name)
 
 /* --- boxes --- */
 
-static bool id_ok(const char *s)
+bool boxes_id_ok(const char *s)
 {
 	size_t n = strlen(s);
 
@@ -662,6 +670,7 @@ static void on_defer(struct defer *d, void *user)
 	(void)d;
 	if (b->destroying) {
 		created(b, -ECANCELED, "the sandbox was destroyed");
+		boxpause_end(b, false);
 		if (b->state == BOX_WAITING)
 			finish(b, 0);
 		else if (b->state == BOX_FAILED && b->pidfd < 0)
@@ -682,7 +691,10 @@ static void fill_request(struct box *b, const struct box_options *o, int templat
 				    .template = (uint32_t)template,
 				    .memory_bytes = o->memory_bytes,
 				    .max_pids = o->max_pids ? o->max_pids : BOX_MAX_PIDS,
-				    .cpus = o->cpus };
+				    .cpus = o->cpus,
+				    .take_layer = o->layer && o->take_layer };
+	if (o->layer)
+		str_copy(b->req.layer, sizeof(b->req.layer), o->layer);
 	str_copy(b->req.id, sizeof(b->req.id), o->id);
 	str_copy(b->req.hostname, sizeof(b->req.hostname), o->hostname ? o->hostname : o->id);
 	snprintf(b->cg_name, sizeof(b->cg_name), "%s.%llx", o->id, (unsigned long long)b->token);
@@ -693,7 +705,7 @@ int box_new(struct boxes *bs, const struct box_options *o, box_done_fn *done, vo
 	int r, template = template_index(bs, o->template);
 	struct box *b;
 
-	if (!id_ok(o->id))
+	if (!boxes_id_ok(o->id) || (o->layer && !boxes_id_ok(o->layer)))
 		return -EINVAL;
 	if (template < 0)
 		return template;
@@ -723,6 +735,7 @@ int box_new(struct boxes *bs, const struct box_options *o, box_done_fn *done, vo
 	b->next_id = 1;
 	fill_request(b, o, template);
 	defer_init(&b->defer, bs->loop, on_defer, b);
+	boxpause_init(b);
 	boxfs_init(b);
 	list_add_tail(&bs->all, &b->node);
 	if (bs->is_ready)
@@ -755,16 +768,4 @@ const char *box_id(const struct box *b)
 const char *box_template_name(const struct box *b)
 {
 	return b->boxes->templates[b->req.template].name;
-}
-
-int box_freeze(struct box *b, bool on)
-{
-	int r;
-
-	if (b->state != BOX_RUNNING)
-		return -EPIPE;
-	r = cg_freeze(&b->boxes->facts.cg, b->cg_name, on);
-	if (r == 0)
-		b->frozen = on;
-	return r;
 }

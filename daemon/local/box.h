@@ -87,6 +87,8 @@ struct box_options {
 	uint64_t memory_bytes;	/* 0 = no limit */
 	uint32_t max_pids;	/* 0 = 4,096 */
 	uint32_t cpus;		/* 0 = no limit */
+	const char *layer;	/* it begins with these files; NULL = the template's alone */
+	bool take_layer;	/* … which are its own from then on: the layer is gone */
 };
 
 /*
@@ -107,8 +109,27 @@ void box_on_death(struct box *b, void (*fn)(void *user), void *user);
 const char *box_id(const struct box *b);
 const char *box_template_name(const struct box *b);
 
-/* All processes stop; file calls made meanwhile wait. -EOPNOTSUPP without a freezer. */
-must_check int box_freeze(struct box *b, bool on);
+/*
+ * All processes stop, memory is kept, and `done` comes when not one of them runs any more; or (on =
+ * false) they go on. File calls made while frozen wait. By cgroup, which nobody inside can notice;
+ * without one by SIGSTOP and SIGCONT, which a parent can. One at a time. -EPIPE: it is not running.
+ * -ETIMEDOUT: something does not stop; it runs on. -ECANCELED: it died or was destroyed meanwhile.
+ */
+must_check int box_freeze(struct box *b, bool on, box_done_fn *done, void *user);
+
+/* --- layers: files kept without a sandbox, over restarts of this program too --- */
+
+/* Copies all its files to the new layer `id` ([a-z0-9-]+); frozen around it, they belong together.
+ * The sandbox must not be destroyed before `done`. */
+must_check int box_save(struct box *b, const char *id, box_done_fn *done, void *user);
+/* As box_destroy(), but its files become the layer `id`. On failure they are lost (r says so), unless
+ * the box began by taking a layer of that id which is still there. */
+void box_stash(struct box *b, const char *id, box_done_fn *done, void *user);
+/* `done` may be NULL. A missing one is success. */
+must_check int boxes_drop_layer(struct boxes *bs, const char *id, box_done_fn *done, void *user);
+bool boxes_has_layer(const struct boxes *bs, const char *id);
+/* Calls fn for each layer there is. */
+void boxes_each_layer(const struct boxes *bs, void (*fn)(void *user, const char *id), void *user);
 
 struct box_usage {
 	uint64_t cpu_us;	/* since creation */

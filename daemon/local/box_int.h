@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the engine's files (box.c, boxproc.c, boxfs.c, boxcap.c) share. Loop thread only. */
+/* What the engine's files (box.c, boxproc.c, boxfs.c, boxpause.c, boxcap.c) share. Loop thread only. */
 #ifndef AB_DAEMON_LOCAL_BOX_INT_H
 #define AB_DAEMON_LOCAL_BOX_INT_H
 
@@ -34,6 +34,7 @@ struct boxes {
 	struct box_facts facts;
 	struct list all;		/* of boxes, also those being removed */
 	struct map by_token;
+	struct map tasks;		/* of boxpause.c, by token */
 	uint64_t next_token;
 	uint32_t next_slot;
 	bool slots[KEEP_ID_SLOTS];
@@ -65,6 +66,14 @@ struct box {
 	uint32_t slot;
 	enum box_state state;
 	bool destroying, frozen;
+	struct {
+		box_done_fn *done;	/* NULL = none is going on */
+		void *user;
+		bool on, over;		/* over: `done` comes from the loop */
+		uint64_t by_ms;
+		struct timer poll;
+	} freeze;
+	char stash[BOX_ID_MAX + 1];	/* its files become this layer */
 	char id[BOX_ID_MAX + 1];
 	char cg_name[BOX_ID_MAX + 24];
 	struct keep_req req;
@@ -86,6 +95,18 @@ struct box {
 void boxproc_on_message(struct box *b, const struct init_msg *m, int fds[PKT_FDS_MAX]);
 /* All commands and sockets end; with callbacks or (quiet) without. */
 void boxproc_end_all(struct box *b, bool quiet);
+
+/* box.c */
+must_check int boxes_ask(struct boxes *bs, const struct keep_req *q, int fd);	/* takes fd */
+bool boxes_id_ok(const char *s);
+
+/* boxpause.c */
+void boxpause_init(struct box *b);
+void boxpause_on_stopped(struct box *b, const struct init_msg *m);
+/* A freeze that is going on comes to nothing. */
+void boxpause_end(struct box *b, bool quiet);
+void boxpause_on_task(struct boxes *bs, const struct keep_rep *rep);
+void boxpause_end_tasks(struct boxes *bs, bool quiet);
 
 /* boxfs.c */
 void boxfs_init(struct box *b);

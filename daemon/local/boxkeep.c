@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The keeper. At its start it removes what an earlier life left, builds the base and makes one
- * sandbox as a trial; then it serves the engine. It waits for nothing but that: removing trees is
- * done by children of its own.
+ * sandbox as a trial; then it serves the engine. It waits for nothing but that: removing and
+ * copying trees is done by children of its own.
  *
  * STATE/engine/    base/ boxes/ID.TOKEN/ trash/ cgroups (list of the groups we made)
  * STATE/templates/ NAME.root/ (an unpacked archive) NAME.stamp NAME.patch/
+ * STATE/layers/    see boxlayer.h
  */
 #include "daemon/local/boxkeep.h"
 
@@ -30,6 +31,7 @@
 #include <unistd.h>
 
 #include "daemon/local/boxbase.h"
+#include "daemon/local/boxlayer.h"
 #include "daemon/local/boxrm.h"
 #include "daemon/local/ns.h"
 #include "daemon/local/spawn.h"
@@ -44,17 +46,26 @@
 #define SOCK_FD		  3	/* of the keeper and of each init */
 #define NAME_SIZE	  (BOX_ID_MAX + 24u)
 
+enum kid_kind {
+	KID_INIT,
+	KID_REMOVER,	/* of a box; token 0: of nobody's */
+	KID_TASK,	/* saves or drops a layer */
+	KID_FILLER,	/* copies a layer into the folder of a box that is made then */
+};
+
 struct kid {
 	pid_t pid;
-	bool is_remover;
+	enum kid_kind kind;
 	uint64_t token;
+	struct keep_req *q;	/* KID_FILLER: what is asked for; heap */
+	int sock;
 };
 
 struct keeper {
 	const struct keep_options *o;
 	struct box_facts facts;
 	char dir[PATH_MAX];	/* STATE/engine */
-	int dir_fd, trash_fd, sig_fd, lock_fd;
+	int dir_fd, boxes_fd, trash_fd, layers_fd, sig_fd, lock_fd;
 	struct kid *kids;
 	size_t n, cap;
 	bool base_in_memory;	/* a tmpfs in our own mount namespace */
@@ -145,16 +156,33 @@ static int make_folder(const char *dir, const char *name, uint32_t owner, bool m
 	return 0;
 }
 
-static int make_folders(const struct keeper *k, struct making *m)
+static struct layer_ids ids_of(const struct keeper *k, uint32_t slot)
 {
-	static const char *const names[] = { "mnt", "lay", "lay/up", "lay/wk", "lay/usrup", "lay/usrwk" };
-	uint32_t owner = k->o->as_user || k->facts.idmap ? 0 : m->plan.first_id;
+	return (struct layer_ids){
+		.as_user = k->o->as_user,
+		.first = k->o->as_user || k->facts.idmap ? 0 : KEEP_FIRST_ID + slot * NS_IDS,
+	};
+}
 
-	if (mkdir(m->dir, 0700) < 0)
+/* One that begins with a layer has its folder and the layer in it. */
+static int make_folders(const struct keeper *k, const struct keep_req *q, struct making *m)
+{
+	static const struct {
+		const char *name;
+		bool in_layer, is_top;
+	} folders[] = {
+		{ "mnt", false, false },     { "lay", true, false },	 { "lay/up", true, true },
+		{ "lay/wk", false, false },  { "lay/usrup", true, true }, { "lay/usrwk", false, false },
+	};
+	uint32_t owner = ids_of(k, q->id_slot).first;
+
+	if (!q->layer[0] && mkdir(m->dir, 0700) < 0)
 		return -errno;
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		bool is_top = str_eq(names[i], "lay/up") || str_eq(names[i], "lay/usrup");
-		int r = make_folder(m->dir, names[i], is_top ? owner : 0, k->o->as_user && is_top);
+	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+		bool top = folders[i].is_top;
+		int r = q->layer[0] && folders[i].in_layer
+				? 0
+				: make_folder(m->dir, folders[i].name, top ? owner : 0, k->o->as_user && top);
 
 		if (r < 0)
 			return r;
@@ -224,7 +252,7 @@ static int prepare(const struct keeper *k, const struct keep_req *q, struct maki
 		.cg_box = m->name,
 		.hostname = q->hostname,
 	};
-	r = make_folders(k, m);
+	r = make_folders(k, q, m);
 	if (r == 0)
 		r = choose_layers(k, q, m);
 	if (r == 0) {
@@ -304,20 +332,87 @@ static int remove_all(const struct keeper *k, const char *name)
 	return a < 0 ? a : b;
 }
 
+/* What the child does, and its exit status: an errno. */
+typedef int kid_fn(struct keeper *k, const struct keep_req *q);
+
+static pid_t kid_start(struct keeper *k, struct kid kid, kid_fn *fn, const struct keep_req *q)
+{
+	kid.pid = fork();
+	if (kid.pid == 0) {
+		int r;
+
+		/* The engine must see our end even while a copy goes on. */
+		fd_close(SOCK_FD);
+		if (kid.kind != KID_REMOVER)
+			(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		r = fn(k, q);
+
+		_exit(r < 0 && -r < 256 ? -r : r < 0 ? EIO : 0);
+	}
+	if (kid.pid < 0)
+		return -errno;
+	return kid_add(k, kid) < 0 ? -ENOMEM : kid.pid;
+}
+
+static int remover(struct keeper *k, const struct keep_req *q)
+{
+	char name[NAME_SIZE];
+
+	name_of(name, q->id, q->token);
+	return remove_all(k, name);
+}
+
 static void on_remove(struct keeper *k, const struct keep_req *q)
 {
 	struct keep_rep rep = { .op = KEEP_REMOVED, .token = q->token };
+	const struct layer_ids ids = ids_of(k, q->id_slot);
 	char name[NAME_SIZE];
-	pid_t pid;
+	int kept = 0;
 
 	name_of(name, q->id, q->token);
+	if (q->layer[0])
+		kept = boxlayer_stash(k->boxes_fd, name, k->layers_fd, q->layer, &ids);
 	to_trash(k, name);
-	pid = fork();
-	if (pid == 0)
-		_exit(remove_all(k, name) < 0);
-	if (pid > 0 && kid_add(k, (struct kid){ pid, true, q->token }) == 0)
+	if (kept == 0 && kid_start(k, (struct kid){ .kind = KID_REMOVER, .token = q->token }, remover, q) > 0)
 		return;
-	rep.r = remove_all(k, name);	/* no process to be had: then here */
+	rep.r = remove_all(k, name);	/* no process to be had, or bad news: then here */
+	if (kept < 0)
+		rep.r = kept;
+	say(k, &rep, -1);
+}
+
+/* --- layers --- */
+
+static int saver(struct keeper *k, const struct keep_req *q)
+{
+	const struct layer_ids ids = ids_of(k, q->id_slot);
+	char name[NAME_SIZE];
+
+	name_of(name, q->id, q->box_token);
+	return boxlayer_save(k->boxes_fd, name, k->layers_fd, q->layer, &ids);
+}
+
+static int dropper(struct keeper *k, const struct keep_req *q)
+{
+	return box_rmtree(k->trash_fd, q->layer);
+}
+
+static void on_task(struct keeper *k, const struct keep_req *q)
+{
+	struct keep_rep rep = { .op = KEEP_DONE, .token = q->token };
+	pid_t pid;
+
+	/* Out of the way at once, so that it is gone for a start that comes too early. */
+	if (q->op == KEEP_DROP && renameat(k->layers_fd, q->layer, k->trash_fd, q->layer) < 0) {
+		rep.r = errno == ENOENT ? 0 : -errno;
+		say(k, &rep, -1);
+		return;
+	}
+	pid = kid_start(k, (struct kid){ .kind = KID_TASK, .token = q->token },
+			q->op == KEEP_SAVE ? saver : dropper, q);
+	if (pid > 0)
+		return;
+	rep.r = (int)pid;
 	say(k, &rep, -1);
 }
 
@@ -375,7 +470,23 @@ static void clean_trash(struct keeper *k)
 		_exit(0);
 	}
 	if (pid > 0)
-		(void)kid_add(k, (struct kid){ pid, true, 0 });
+		(void)kid_add(k, (struct kid){ .pid = pid, .kind = KID_REMOVER });
+}
+
+static int open_layers(struct keeper *k)
+{
+	char dir[PATH_MAX];
+	int r = text(dir, sizeof(dir), k->o->state_dir, "layers", "");
+
+	if (r == 0)
+		r = fd_mkdirs(dir, 0700);
+	if (r < 0)
+		return r;
+	k->layers_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (k->layers_fd < 0)
+		return -errno;
+	boxlayer_clean(k->layers_fd);
+	return 0;
 }
 
 static int start_folders(struct keeper *k)
@@ -407,7 +518,8 @@ static int start_folders(struct keeper *k)
 	if (r < 0)
 		return r;
 	k->trash_fd = openat(k->dir_fd, "trash", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return k->trash_fd < 0 ? -errno : 0;
+	k->boxes_fd = openat(k->dir_fd, "boxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return k->trash_fd < 0 || k->boxes_fd < 0 ? -errno : open_layers(k);
 }
 
 /*
@@ -645,27 +757,118 @@ static void start(struct keeper *k)
 
 /* --- serving --- */
 
-static void on_create(struct keeper *k, const struct keep_req *q, int sock)
+static void create_failed(struct keeper *k, uint64_t token, int r, const char *why)
+{
+	struct keep_rep rep = { .op = KEEP_FAILED, .token = token, .r = r };
+
+	str_copy(rep.text, sizeof(rep.text), why);
+	say(k, &rep, -1);
+}
+
+static void create_now(struct keeper *k, const struct keep_req *q, int sock)
 {
 	struct keep_rep rep = { .op = KEEP_CREATED, .token = q->token };
 	struct making m;
 	int pidfd = -1;
 	pid_t pid = make(k, q, sock, &m, &pidfd);
 
-	if (pid > 0 && kid_add(k, (struct kid){ pid, false, q->token }) < 0)
+	if (pid > 0 && kid_add(k, (struct kid){ .pid = pid, .kind = KID_INIT, .token = q->token }) < 0)
 		(void)kill(pid, SIGKILL);
-	if (pid < 0) {
-		rep.op = KEEP_FAILED;
-		rep.r = pid;
-		str_copy(rep.text, sizeof(rep.text), m.why);
-	}
-	say(k, &rep, pidfd);
+	if (pid < 0)
+		create_failed(k, q->token, pid, m.why);
+	else
+		say(k, &rep, pidfd);
 	fd_close(pidfd);
+}
+
+static int filler(struct keeper *k, const struct keep_req *q)
+{
+	const struct layer_ids ids = ids_of(k, q->id_slot);
+	char name[NAME_SIZE];
+	int r;
+
+	name_of(name, q->id, q->token);
+	r = boxlayer_copy(k->layers_fd, q->layer, k->boxes_fd, name, &ids);
+	if (r == 0 && q->take_layer)
+		r = box_rmtree(k->layers_fd, q->layer);
+	return r;
+}
+
+static void layer_failed(struct keeper *k, uint64_t token, int r)
+{
+	char why[PKT_TEXT_MAX];
+
+	snprintf(why, sizeof(why), "cannot put its files in place: %s", strerror(-r));
+	create_failed(k, token, r, why);
+}
+
+/* Moves the layer at once, or has it copied first. */
+static void create_from_layer(struct keeper *k, const struct keep_req *q, int *sock)
+{
+	const struct layer_ids ids = ids_of(k, q->id_slot);
+	struct kid kid = { .kind = KID_FILLER, .token = q->token };
+	char name[NAME_SIZE];
+	int r;
+
+	name_of(name, q->id, q->token);
+	r = mkdirat(k->boxes_fd, name, 0700) < 0 ? -errno : -EXDEV;
+	if (r == -EXDEV && q->take_layer)
+		r = boxlayer_move(k->layers_fd, q->layer, k->boxes_fd, name, &ids);
+	if (r == 0) {
+		create_now(k, q, *sock);
+		return;
+	}
+	if (r == -EXDEV) {
+		kid.q = malloc(sizeof(*kid.q));
+		r = kid.q ? 0 : -ENOMEM;
+	}
+	if (r == 0) {
+		*kid.q = *q;
+		kid.sock = *sock;
+		r = kid_start(k, kid, filler, q);
+	}
+	if (r > 0) {
+		*sock = -1;
+		return;
+	}
+	free(kid.q);
+	layer_failed(k, q->token, r);
+}
+
+static void on_create(struct keeper *k, const struct keep_req *q, int *sock)
+{
+	if (q->layer[0])
+		create_from_layer(k, q, sock);
+	else
+		create_now(k, q, *sock);
+}
+
+static void on_filled(struct keeper *k, struct kid *kid, int r)
+{
+	if (r == 0)
+		create_now(k, kid->q, kid->sock);
+	else
+		layer_failed(k, kid->token, r);
+	fd_close(kid->sock);
+	free(kid->q);
+}
+
+static void on_kid_dead(struct keeper *k, struct kid kid, int status)
+{
+	struct keep_rep rep = { .op = kid.kind == KID_TASK ? KEEP_DONE : KEEP_REMOVED,
+				.token = kid.token };
+
+	rep.r = WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+	if (kid.kind == KID_FILLER)
+		on_filled(k, &kid, rep.r);
+	else if (kid.kind != KID_INIT && kid.token)
+		say(k, &rep, -1);
 }
 
 static void reap(struct keeper *k)
 {
 	struct signalfd_siginfo si;
+	struct kid kid;
 	int status;
 	pid_t pid;
 
@@ -673,14 +876,11 @@ static void reap(struct keeper *k)
 		;
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		for (size_t i = 0; i < k->n; i++) {
-			struct keep_rep rep = { .op = KEEP_REMOVED, .token = k->kids[i].token };
-
 			if (k->kids[i].pid != pid)
 				continue;
-			rep.r = WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
-			if (k->kids[i].is_remover && k->kids[i].token)
-				say(k, &rep, -1);
+			kid = k->kids[i];
 			k->kids[i] = k->kids[--k->n];
+			on_kid_dead(k, kid, status);
 			break;
 		}
 }
@@ -689,7 +889,7 @@ static void reap(struct keeper *k)
 static noreturn_ void quit(struct keeper *k)
 {
 	for (size_t i = 0; i < k->n; i++)
-		if (!k->kids[i].is_remover)
+		if (k->kids[i].kind != KID_REMOVER)
 			(void)kill(k->kids[i].pid, SIGKILL);
 	cg_teardown(&k->o->cg);	/* thaws what is frozen, else it could not die */
 	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
@@ -716,9 +916,11 @@ static void on_request(struct keeper *k)
 		quit(k);
 	must(q.template < k->o->n_templates);
 	if (q.op == KEEP_CREATE)
-		on_create(k, &q, fds[0]);
+		on_create(k, &q, &fds[0]);
 	else if (q.op == KEEP_REMOVE)
 		on_remove(k, &q);
+	else if (q.op == KEEP_SAVE || q.op == KEEP_DROP)
+		on_task(k, &q);
 	else if (q.op == KEEP_QUIT)
 		quit(k);
 	pkt_close_fds(fds);
@@ -740,7 +942,8 @@ static void let_go(int sock)
 
 noreturn_ void boxkeep_run(const struct keep_options *o)
 {
-	struct keeper k = { .o = o, .dir_fd = -1, .trash_fd = -1, .sig_fd = -1, .lock_fd = -1 };
+	struct keeper k = { .o = o, .dir_fd = -1, .boxes_fd = -1, .trash_fd = -1, .layers_fd = -1,
+			    .sig_fd = -1, .lock_fd = -1 };
 	struct pollfd p[2];
 	sigset_t set;
 

@@ -39,23 +39,29 @@ static inline int pkt_take_fd(int *fd)
 
 enum keep_op {
 	KEEP_CREATE,	/* > fd: the init's socket */
-	KEEP_REMOVE,	/* > the sandbox is dead: remove what is left of it */
+	KEEP_REMOVE,	/* > the sandbox is dead: remove what is left of it, or keep its files as `layer` */
+	KEEP_SAVE,	/* > copy the files of box_token to `layer` */
+	KEEP_DROP,	/* > remove `layer` */
 	KEEP_QUIT,	/* > remove everything and end */
 	KEEP_READY,	/* < r, text, facts */
 	KEEP_CREATED,	/* < fd: pidfd of the init */
 	KEEP_FAILED,	/* < r, text */
 	KEEP_REMOVED,	/* < r */
+	KEEP_DONE,	/* < r; the answer to SAVE and DROP */
 };
 
 struct keep_req {
 	enum keep_op op;
-	uint64_t token;			/* of the box, chosen by the engine, never reused */
+	uint64_t token;			/* of the box or the task, chosen by the engine, never reused */
+	uint64_t box_token;		/* KEEP_SAVE */
 	uint32_t id_slot;		/* which range of ids */
 	uint32_t template;		/* index */
 	uint64_t memory_bytes;
 	uint32_t max_pids, cpus;
 	char id[BOX_ID_MAX + 1];
 	char hostname[BOX_ID_MAX + 1];
+	char layer[BOX_ID_MAX + 1];	/* "" = none; KEEP_CREATE: begin with its files */
+	bool take_layer;		/* … and the layer is no more */
 };
 
 /* What the trial found out. */
@@ -86,6 +92,7 @@ enum init_op {
 	INIT_SIGNAL,	/* > id, a = signal */
 	INIT_WORKER,	/* > fd: the socket of a file worker */
 	INIT_SOCKET,	/* > id, a = family, b = type; < id, r, fd */
+	INIT_STOP,	/* > a: stop (1) or continue (0) everything but the init; < a, r */
 };
 
 struct init_msg {

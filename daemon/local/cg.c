@@ -445,6 +445,17 @@ int cg_freeze(const struct cg_roots *r, const char *box, bool on)
 	return -EOPNOTSUPP;
 }
 
+bool cg_is_frozen(const struct cg_roots *r, const char *box)
+{
+	scoped(freep_str) char *text = NULL;
+
+	if (r->v2_freeze)
+		return get_u64(r->dir[CG_UNIFIED], box, "cgroup.events", "frozen") == 1;
+	if (r->dir[CG_FREEZER][0])
+		text = get(r->dir[CG_FREEZER], box, "freezer.state");
+	return text && str_starts(text, "FROZEN");
+}
+
 bool cg_kill(const struct cg_roots *r, const char *box)
 {
 	return r->v2_kill && put(r->dir[CG_UNIFIED], box, "cgroup.kill", "1") == 0;

@@ -60,7 +60,9 @@ int cg_open_unified(const struct cg_roots *roots, const char *box);
 must_check int cg_join(const struct cg_roots *roots, const char *box, bool cloned_into);
 /* 0 or -EBUSY while something lives in it. */
 must_check int cg_remove(const struct cg_roots *roots, const char *box);
+/* Asks for it; cg_is_frozen() when all of its processes have stopped. */
 must_check int cg_freeze(const struct cg_roots *roots, const char *box, bool on);
+bool cg_is_frozen(const struct cg_roots *roots, const char *box);
 /* True if one write kills all; else the caller's pid namespace has to do it. */
 bool cg_kill(const struct cg_roots *roots, const char *box);
 void cg_usage(const struct cg_roots *roots, const char *box, struct cg_usage *ret);

@@ -6,6 +6,7 @@
  */
 #include "daemon/local/spawn.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -29,6 +30,10 @@
 #include "daemon/local/boxpkt.h"
 #include "daemon/local/ns.h"
 #include "proto/base/fd.h"
+#include "proto/base/str.h"
+
+#define STOP_TRIES    2000
+#define STOP_PAUSE_MS 2
 
 struct child {
 	uint32_t id;
@@ -375,6 +380,52 @@ static void on_socket(struct init *in, const struct init_msg *m)
 	tell(in, &reply, fd);
 }
 
+/* --- stopping everything, where there is no freezer --- */
+
+/* Is any process but ourselves still running? A stopped one cannot start another. */
+static bool any_runs(void)
+{
+	DIR *d = opendir("/proc");
+	struct dirent *e;
+	bool runs = !d;
+
+	while (d && !runs && (e = readdir(d))) {
+		char path[40], text[512] = "", *s;
+		scoped(fd_closep) int fd = -1;
+
+		if (e->d_name[0] < '1' || e->d_name[0] > '9' || str_eq(e->d_name, "1"))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%.20s/stat", e->d_name);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+			continue;
+		s = strrchr(text, ')');
+		runs = s && s[1] && !strchr("TtZXx", s[2]);
+	}
+	if (d)
+		closedir(d);
+	return runs;
+}
+
+static void on_stop(struct init *in, const struct init_msg *m)
+{
+	struct init_msg reply = { .op = INIT_STOP, .a = m->a };
+
+	for (int i = 0; i < STOP_TRIES; i++) {
+		if (kill(-1, m->a ? SIGSTOP : SIGCONT) < 0 && errno != ESRCH)
+			reply.r = -errno;
+		if (!m->a || !any_runs())
+			break;
+		if (i == STOP_TRIES - 1) {
+			reply.r = -ETIMEDOUT;
+			(void)kill(-1, SIGCONT);
+			break;
+		}
+		(void)poll(NULL, 0, STOP_PAUSE_MS);
+	}
+	tell(in, &reply, -1);
+}
+
 static void on_message(struct init *in)
 {
 	struct init_msg m;
@@ -391,6 +442,8 @@ static void on_message(struct init *in)
 		on_worker(in, fds[0]);
 	else if (m.op == INIT_SOCKET)
 		on_socket(in, &m);
+	else if (m.op == INIT_STOP)
+		on_stop(in, &m);
 	pkt_close_fds(fds);
 }
 

@@ -110,13 +110,13 @@ static unused_ int run_shell(const char *command)
 
 static unused_ void fix_stop(struct fix *f)
 {
-	char path[128];
+	char path[192];
 
 	f->bs = boxes_free(f->bs);
 	f->loop = loop_free(f->loop);
 	snprintf(path, sizeof(path), "%s/engine", f->dir);
 	CHECK(access(path, F_OK) < 0 && errno == ENOENT);
-	snprintf(path, sizeof(path), "rm -rf %s/templates", f->dir);	/* kept for the next start */
+	snprintf(path, sizeof(path), "rm -rf %s/templates %s/layers", f->dir, f->dir);	/* kept for the next start */
 	CHECK_INT(run_shell(path), 0);
 	CHECK_INT(unlink(f->secret), 0);
 	CHECK_INT(rmdir(f->dir), 0);

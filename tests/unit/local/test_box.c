@@ -304,6 +304,16 @@ TEST(memory_is_limited)
 	fix_destroy(f, b);
 }
 
+static void freeze(struct fix *f, struct box *b, bool on)
+{
+	struct waited w = { 0 };
+
+	CHECK_INT(box_freeze(b, on, on_done, &w), 0);
+	CHECK(!w.done);
+	PUMP_UNTIL(f, w.done);
+	CHECK_INT(w.r, 0);
+}
+
 TEST(frozen_and_thawed)
 {
 	struct fix *f = engine();
@@ -313,22 +323,211 @@ TEST(frozen_and_thawed)
 	struct box_proc_options o = { .cmd = "true", .cwd = "/", .user = &u };
 	struct box_proc *p;
 
-	if (!can("freeze")) {
-		CHECK_INT(box_freeze(b, true), -EOPNOTSUPP);
-		fix_destroy(f, b);
-		return;
-	}
 	CHECK_INT(box_user_lookup(b, "user", &u), 0);
-	CHECK_INT(box_freeze(b, true), 0);
-	CHECK_INT(box_proc_start(b, &o, &fix_events, &r, &p), 0);
-	for (int i = 0; i < 5; i++)
-		CHECK(loop_once(f->loop, 20) >= 0);
-	CHECK(!r.started);
-	CHECK_INT(box_freeze(b, false), 0);
-	PUMP_UNTIL(f, r.ended);
-	box_proc_free(p);
-	CHECK_INT(box_freeze(b, true), 0);
+	freeze(f, b, true);
+	if (can("freeze")) {		/* else the init goes on */
+		CHECK_INT(box_proc_start(b, &o, &fix_events, &r, &p), 0);
+		for (int i = 0; i < 5; i++)
+			CHECK(loop_once(f->loop, 20) >= 0);
+		CHECK(!r.started);
+	}
+	freeze(f, b, false);
+	if (can("freeze")) {
+		PUMP_UNTIL(f, r.ended);
+		box_proc_free(p);
+	}
+	freeze(f, b, true);
 	fix_destroy(f, b);		/* also while frozen */
+}
+
+static uint64_t counted(const char *text)
+{
+	return strtoull(text, NULL, 10);
+}
+
+/* A process that counts stands still while it is frozen, and goes on after. */
+static void check_freeze(struct fix *f, const char *id)
+{
+	struct box *b = fix_box(f, id);
+	struct ran r = { .out = BUF_NULL };
+	struct box_user u;
+	const char *args[] = { "-c", "while :; do echo $((++n)); done >/tmp/n" };
+	struct box_proc_options o = { .cmd = "/bin/bash", .args = args, .n_args = 2, .cwd = "/", .user = &u };
+	struct box_proc *p;
+	struct box_usage before, after;
+	struct ran one, two;
+
+	CHECK_INT(box_user_lookup(b, "user", &u), 0);
+	p = fix_start_proc(f, b, &o, &r);
+	expect(f, b, "root", "until [ -s /tmp/n ]; do :; done", "", 0);
+	for (int i = 0; i < 3; i++) {
+		freeze(f, b, true);
+		box_usage(b, &before);
+		for (int k = 0; k < 5; k++)
+			CHECK(loop_once(f->loop, 20) >= 0);
+		box_usage(b, &after);
+		CHECK(after.cpu_us - before.cpu_us < 2000);	/* over 100 ms */
+		freeze(f, b, false);
+	}
+	one = fix_run(f, b, "root", "tail -n 2 /tmp/n | head -n 1");
+	expect(f, b, "root", "n=$(stat -c %s /tmp/n); until [ $(stat -c %s /tmp/n) -gt $n ]; do :; done", "", 0);
+	two = fix_run(f, b, "root", "tail -n 2 /tmp/n | head -n 1");
+	CHECK(counted((const char *)buf_data(&two.out)) > counted((const char *)buf_data(&one.out)));
+	CHECK(!r.ended);
+	ran_fini(&one);
+	ran_fini(&two);
+	box_proc_free(p);
+	fix_destroy(f, b);
+	ran_fini(&r);
+}
+
+TEST(freezing_stops_the_clock)
+{
+	check_freeze(engine(), "count");
+}
+
+TEST(freezing_without_control_groups)
+{
+	struct fix f = { 0 };
+	struct boxes_options o = { .no_cgroup = true };
+
+	engine();	/* or skipped */
+	fix_make_dir(&f);
+	CHECK_INT(fix_start(&f, &o).r, 0);
+	check_freeze(&f, "stop");
+	fix_stop(&f);
+}
+
+/* --- layers --- */
+
+#define MAKE_FILES                                                                                 \
+	"cd ~user && mkdir -p d/e && echo text >d/f && ln d/f d/g && ln -s f d/s && "              \
+	"truncate -s 1M d/hole && echo end >>d/hole && mkfifo d/p && echo x >'d/\303\274 \n' && "   \
+	"chmod 4711 d/f && touch -d @1000000000 d/e && chmod 0 d/hole && rm /etc/hostname && "     \
+	"echo changed >>/etc/profile && rm -rf /srv && mkdir /srv"
+#define CHECK_FILES                                                                                \
+	"cd ~user && cat d/s d/g && stat -c '%a %h %U' d/f && stat -c %Y d/e && ls d | wc -l && "  \
+	"[ d/f -ef d/g ] && [ -p d/p ] && tail -c 4 d/hole && stat -c %s d/hole && "               \
+	"[ $(stat -c %b d/hole) -lt 100 ] && [ ! -e /etc/hostname ] && tail -n 1 /etc/profile && ls /srv"
+#define FILES_ARE                                                                                  \
+	"text\ntext\n4711 2 root\n1000000000\n8\nend\n1048580\nchanged\n"
+
+static void check_files(struct fix *f, struct box *b)
+{
+	expect(f, b, "root", CHECK_FILES, FILES_ARE, 0);
+}
+
+static int save(struct fix *f, struct box *b, const char *layer)
+{
+	struct waited w = { 0 };
+
+	CHECK_INT(box_save(b, layer, on_done, &w), 0);
+	PUMP_UNTIL(f, w.done);
+	return w.r;
+}
+
+static void drop(struct fix *f, const char *layer)
+{
+	struct waited w = { 0 };
+
+	CHECK_INT(boxes_drop_layer(f->bs, layer, on_done, &w), 0);
+	PUMP_UNTIL(f, w.done);
+	CHECK_INT(w.r, 0);
+	CHECK(!boxes_has_layer(f->bs, layer));
+}
+
+static void check_layers(struct fix *f)
+{
+	struct box *a = fix_box(f, "first"), *b, *c;
+	struct box_options from = { .id = "copy", .template = "base", .layer = "snap" };
+	struct box_options took = { .id = "took", .template = "base", .layer = "stash", .take_layer = true };
+	struct waited w = { 0 };
+
+	expect(f, a, "root", MAKE_FILES, "", 0);
+	freeze(f, a, true);
+	CHECK_INT(save(f, a, "snap"), 0);
+	freeze(f, a, false);
+	CHECK_INT(save(f, a, "snap"), -ENOTEMPTY);
+	check_files(f, a);
+	expect(f, a, "root", "rm -rf ~user/d", "", 0);
+
+	b = fix_box_with(f, &from);
+	check_files(f, b);
+	expect(f, b, "root", "echo own >/root/own", "", 0);
+	box_stash(b, "stash", on_done, &w);
+	PUMP_UNTIL(f, w.done);
+	CHECK_INT(w.r, 0);
+	CHECK(boxes_has_layer(f->bs, "stash") && boxes_has_layer(f->bs, "snap"));
+
+	c = fix_box_with(f, &took);
+	CHECK(!boxes_has_layer(f->bs, "stash"));
+	check_files(f, c);
+	expect(f, c, "root", "cat /root/own", "own\n", 0);
+	fix_destroy(f, c);
+	fix_destroy(f, a);
+	drop(f, "snap");
+	drop(f, "snap");
+}
+
+TEST(layers)
+{
+	check_layers(engine());
+}
+
+TEST(layers_without_idmapped_mounts)
+{
+	struct fix f = { 0 };
+	struct boxes_options o = { .no_idmap = true };
+
+	engine();
+	fix_make_dir(&f);
+	CHECK_INT(fix_start(&f, &o).r, 0);
+	check_layers(&f);
+	fix_stop(&f);
+}
+
+TEST(a_missing_layer)
+{
+	struct fix *f = engine();
+	struct box_options o = { .id = "none", .template = "base", .layer = "nosuch" };
+	struct waited w = { 0 };
+	struct box *b;
+
+	CHECK_INT(box_new(f->bs, &o, on_done, &w, &b), 0);
+	PUMP_UNTIL(f, w.done);
+	CHECK_INT(w.r, -ENOENT);
+	fix_destroy(f, b);
+	o.layer = "../x";
+	CHECK_INT(box_new(f->bs, &o, on_done, &w, &b), -EINVAL);
+}
+
+/* What was stashed is there after a restart, what was half saved is not. */
+TEST(layers_outlive_the_engine)
+{
+	struct fix f = { 0 };
+	struct box_options took = { .id = "again", .template = "base", .layer = "kept", .take_layer = true };
+	struct waited w = { 0 };
+	struct box *b;
+	char path[128];
+
+	engine();
+	fix_make_dir(&f);
+	CHECK_INT(fix_start(&f, NULL).r, 0);
+	b = fix_box(&f, "one");
+	expect(&f, b, "user", "echo kept >~/file", "", 0);
+	box_stash(b, "kept", on_done, &w);
+	PUMP_UNTIL(&f, w.done);
+	f.bs = boxes_free(f.bs);
+	f.loop = loop_free(f.loop);
+	snprintf(path, sizeof(path), "mkdir -p %s/layers/.half/up", f.dir);
+	CHECK_INT(run_shell(path), 0);
+	CHECK_INT(fix_start(&f, NULL).r, 0);
+	snprintf(path, sizeof(path), "%s/layers/.half", f.dir);
+	CHECK(access(path, F_OK) < 0);
+	b = fix_box_with(&f, &took);
+	expect(&f, b, "user", "cat ~/file", "kept\n", 0);
+	fix_destroy(&f, b);
+	fix_stop(&f);
 }
 
 static void on_socket(void *user, int r, int fd)
