@@ -167,3 +167,11 @@ const char *accounts_team(const struct accounts *a, const char *key)
 			team = a->v[i].team;
 	return team;
 }
+
+const char *accounts_team_named(const struct accounts *a, const char *name)
+{
+	for (size_t i = 0; i < a->n_teams; i++)
+		if (str_eq(a->teams[i], name))
+			return a->teams[i];
+	return NULL;
+}

@@ -21,5 +21,7 @@ struct accounts *accounts_free(struct accounts *a);
 /* The team of that key, valid as long as `a`; NULL for none (also for a malformed or missing key).
  * Teams are compared by pointer. */
 const char *accounts_team(const struct accounts *a, const char *key);
+/* The same by the team's name. */
+const char *accounts_team_named(const struct accounts *a, const char *name);
 
 #endif

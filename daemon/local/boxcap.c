@@ -42,9 +42,9 @@ size_t boxes_capabilities(const struct boxes *bs, struct box_capability ret[BOX_
 	add(&l, "process-limit", true, cg_has_pids(cg) ? "by cgroup" : "by RLIMIT_NPROC", "");
 	add(&l, "cpu-limit", cg_has_cpu(cg), "by cgroup", "no cpu cgroup can be used");
 	add(&l, "usage", cg_has_usage(cg), "by cgroup", "processor time and memory are not known");
-	add(&l, "freeze", cg_has_freezer(cg), "by cgroup", "no freezer can be used: pause keeps running");
+	add(&l, "freeze", cg_has_freezer(cg), "by cgroup: nothing inside can notice", "by SIGSTOP and SIGCONT, which programs inside can notice");
 	add(&l, "disk-limit", false, "", "a sandbox can fill the disk that holds the state directory");
-	add(&l, "memory-snapshot", false, "", "memory is not part of a snapshot or a pause");
+	add(&l, "memory-snapshot", false, "", "memory is not part of a snapshot or a fork, and of a pause only while agentbox-local lives");
 	add(&l, "internet", false, "", "sandboxes have a loopback network only");
 	add(&l, "sudo", false, "", "no_new_privs: set-user-id programs do not work; ask for user root");
 	return l.n;

@@ -17,15 +17,22 @@ static const struct {
 } fixed[] = {
 	{ "http2", true, "HTTP/2 and HTTP/1.1 on every listener" },
 	{ "terminals", true, "Process.Start with pty, Update" },
-	{ "pause", false, "pause, resume, autoPause and autoResume are refused with 400" },
-	{ "fork", false, "refused with 400" },
-	{ "snapshots", false, "making, listing and deleting them is refused with 400" },
+	{ "pause", true,
+	  "with memory: processes are stopped in place (see freeze) and lost when agentbox-local ends; "
+	  "memory=false, autoPauseMemory=false: processes end, files stay, over a restart too; autoPause "
+	  "and autoResume as in the cloud" },
+	{ "fork", true, "the children have the files of the source, not its memory: they start anew" },
+	{ "fork-memory", false, "memory is never copied; x-agentbox-local-limits says no-memory" },
+	{ "snapshots", true,
+	  "files only (reflinks where the file system has them), kept over restarts; a sandbox made from one "
+	  "starts anew, x-agentbox-local-limits says no-memory" },
 	{ "internet", false,
-	  "a sandbox has a loopback interface only; allow_internet_access is stored, x-agentbox-local-"
-	  "limits says so; the other network settings and PUT network are refused with 400" },
+	  "a sandbox has a loopback interface only: what is denied cannot be reached; "
+	  "allow_internet_access is stored, x-agentbox-local-limits says no-internet; allowOut and rules "
+	  "are refused with 400, egressProxy with 403" },
 	{ "ports", false, "ports other than the agent's answer as if nothing listened" },
-	{ "metrics", false, "the control plane's are refused with 400; the agent's /metrics works" },
-	{ "logs", false, "refused with 400" },
+	{ "metrics", true, "every 5 s, where control groups can be read (see usage); disk is the whole disk's" },
+	{ "logs", true, "starts and ends of the agent and of processes, while the sandbox exists" },
 	{ "watch", false, "WatchDir and the three watcher calls answer unimplemented" },
 	{ "volumes", false, "volumeMounts is refused with 400" },
 	{ "iam", false, "refused with 400" },

@@ -159,7 +159,7 @@ static bool token_is_right(const struct sbox *s, const struct http_x *x)
 {
 	const char *token = reply_request(x, "x-access-token");
 
-	return !s->secure ||
+	return !s->policy.secure ||
 	       (token && str_eq_secret(token, strlen(token), s->token, strlen(s->token)));
 }
 

@@ -20,8 +20,10 @@ char *envd_path(const struct box_user *u, const char *path);
 /* envd_process.c and envd_fs.c; tables end with an empty path. */
 extern const struct rpc_method envd_process_methods[];
 extern const struct rpc_method envd_fs_methods[];
-/* The sandbox is being killed: lets go of all its processes. */
+/* The sandbox is being killed, or loses its memory: lets go of all its processes. */
 void envd_process_stop(struct sbox *s);
+/* The deadlines of its commands did not come closer while it stood still. */
+void envd_process_thaw(struct sbox *s, uint64_t stood_ms);
 /* Global variables of every command, as an object; new reference. */
 json_t *envd_globals(const struct sbox *s);
 

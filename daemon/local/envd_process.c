@@ -20,6 +20,12 @@ void envd_process_stop(struct sbox *s)
 		proc_drop(list_entry(n, struct proc, node));
 }
 
+void envd_process_thaw(struct sbox *s, uint64_t stood_ms)
+{
+	list_for_each(n, &s->procs)
+		proc_delay(list_entry(n, struct proc, node), stood_ms);
+}
+
 /* --- Start --- */
 
 static int put_env(json_t *o, const char *key, const char *value)

@@ -58,7 +58,7 @@ static bool check_token(const struct sbox *s, struct http_x *x, const struct que
 {
 	const char *token = reply_request(x, "x-access-token");
 
-	if (!s->secure)
+	if (!s->policy.secure)
 		return true;
 	if (!token)
 		return check_signature(s, x, q, op);

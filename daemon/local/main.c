@@ -22,6 +22,7 @@
 #include "daemon/local/journal.h"
 #include "daemon/local/local.h"
 #include "daemon/local/place.h"
+#include "daemon/local/shelf.h"
 #include "daemon/local/tlsgen.h"
 #include "daemon/net/http.h"
 #include "daemon/net/tls.h"
@@ -141,7 +142,7 @@ static bool app_is_needed(const struct app *a)
 
 static void app_check_idle(struct app *a)
 {
-	bool busy = !list_is_empty(&a->clients) || state_count(a->local.state) || a->stopping;
+	bool busy = !list_is_empty(&a->clients) || state_count_bound(a->local.state) || a->stopping;
 
 	if (!a->cfg.exit_when_idle_s)
 		return;
@@ -223,6 +224,7 @@ static int app_state(struct app *a)
 	struct state_options o = {
 		.loop = a->loop,
 		.boxes = a->boxes,
+		.dir = a->dir,
 		.max_sandboxes = a->cfg.max_sandboxes,
 		.max_length_s = a->cfg.max_length_s,
 		.memory_bytes = (uint64_t)a->cfg.memory_mb << 20,
@@ -230,6 +232,7 @@ static int app_state(struct app *a)
 		.templates = a->cfg.template_names,
 		.n_templates = a->cfg.n_templates,
 		.on_stop = envd_process_stop,
+		.on_thaw = envd_process_thaw,
 		.on_count = on_count,
 		.user = a,
 	};
@@ -247,7 +250,10 @@ static int app_state(struct app *a)
 	if (!r)
 		r = state_new(&o, &a->local.state);
 	explicit_bzero(o.seed, sizeof(o.seed));
-	return r < 0 ? complain(a->dir, r) : 0;
+	if (r < 0)
+		return complain(a->dir, r);
+	r = shelf_load(a->local.state, a->local.accounts);
+	return r < 0 ? complain("kept.json in the state directory cannot be used", r) : 0;
 }
 
 static int app_tls(struct app *a)
@@ -320,6 +326,7 @@ static int app_open(struct app *a)
 	};
 	int r = 0;
 
+	shelf_sweep(a->local.state);
 	if (a->fd >= 0)
 		r = app_serve(a, &a->fd, NULL, &a->server);
 	if (!r && a->tls_fd >= 0)

@@ -13,6 +13,7 @@
 #include "daemon/local/local.h"
 #include "daemon/local/proc_input.h"
 #include "daemon/obs/log.h"
+#include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -323,9 +324,28 @@ void proc_drop(struct proc *p)
 	loop_bury(p->loop, &p->grave, proc_free, p);
 }
 
+void proc_delay(struct proc *p, uint64_t by_ms)
+{
+	if (!p->deadline_ms || p->state == PROC_OVER)
+		return;
+	p->deadline_ms += by_ms;
+	if (p->state == PROC_RUNNING && timer_set(&p->deadline, p->deadline_ms) < 0)
+		log_warn("command_without_deadline", "pid=%u", p->pid);
+}
+
 static void on_forget(struct timer *t, void *user)
 {
 	proc_drop(proc_from(user));
+}
+
+static void note_end(const struct proc *p)
+{
+	bool well = p->exit.exited && !p->exit.code;
+	char text[64];
+
+	exit_text(&p->exit, text);
+	diary_add(&p->s->diary, clock_wall_ms() * 1000, well ? DIARY_INFO : DIARY_WARN, "process exited",
+		  json_pack("{s:o, s:s}", "pid", json_sprintf("%u", p->pid), "status", text));
 }
 
 static void proc_finish_if_done(struct proc *p)
@@ -336,6 +356,7 @@ static void proc_finish_if_done(struct proc *p)
 	if (p->state != PROC_RUNNING || !p->ended || (open && !p->mute))
 		return;
 	proc_set_state(p, PROC_OVER);
+	note_end(p);
 	proc_close(p);
 	if (timer_set(&p->retain, loop_now_ms(p->loop) + PROC_RETAIN_MS) < 0)
 		log_warn("command_kept", "pid=%u", p->pid);
@@ -370,6 +391,8 @@ static void on_deadline(struct timer *t, void *user)
 {
 	struct proc *p = proc_from(user);
 
+	if (p->s->state == SBOX_PAUSING || p->s->state == SBOX_PAUSED || p->s->state == SBOX_RESUMING)
+		return;		/* moved away when it goes on */
 	list_for_each_safe(n, &p->listeners) {
 		struct listener *s = list_entry(n, struct listener, node);
 
@@ -442,6 +465,9 @@ static void note_start(const struct proc *p)
 {
 	const char *tag = p->req->_tag_case ? p->req->tag : NULL;
 
+	diary_add(&p->s->diary, clock_wall_ms() * 1000, DIARY_INFO, "process started",
+		  json_pack("{s:o, s:s, s:s?}", "pid", json_sprintf("%u", p->pid), "cmd",
+			    p->req->process->cmd, "tag", tag));
 	journal_add(p->journal, "Start",
 		    json_pack("{s:s, s:i, s:s?, s:s?}", "sandbox", p->s->id, "pid", (int)p->pid,
 			      "tag", tag, "cmd", p->req->process->cmd));

@@ -74,6 +74,8 @@ void proc_input_forget(struct proc_input *in);
 /* -EOPNOTSUPP without a terminal. */
 must_check int proc_resize(struct proc *p, uint16_t cols, uint16_t rows);
 
+/* Its deadline moves away by so much. */
+void proc_delay(struct proc *p, uint64_t by_ms);
 /* Lets go of it, and of its process; nothing is called any more. */
 void proc_drop(struct proc *p);
 

@@ -19,6 +19,7 @@
 #include "proto/base/str.h"
 
 #define REST_MAGIC 0x4e575e57u
+#define ROUNDS_MAX 4u	/* transitions that one call waits for */
 
 static const struct rest_route routes[] = {
 	{ "GET", { "health" }, .fn = rest_health },
@@ -26,7 +27,7 @@ static const struct rest_route routes[] = {
 	{ "POST", { "v2", "sandboxes" }, rest_create_v2, .changes = true, .body_required = true },
 	{ "GET", { "sandboxes" }, rest_list_v1 },
 	{ "GET", { "v2", "sandboxes" }, rest_list_v2 },
-	{ "GET", { "sandboxes", "metrics" }, .unbuilt = "GET /sandboxes/metrics" },
+	{ "GET", { "sandboxes", "metrics" }, rest_metrics_of },
 	{ "GET", { "sandboxes", "{id}" }, rest_get },
 	{ "DELETE", { "sandboxes", "{id}" }, rest_delete, .changes = true },
 	{ "POST", { "sandboxes", "{id}", "timeout" }, rest_timeout, .changes = true,
@@ -36,15 +37,19 @@ static const struct rest_route routes[] = {
 	  .body_required = true },
 	{ "POST", { "v2", "sandboxes", "{id}", "connect" }, rest_connect_v2, .changes = true },
 	{ "POST", { "sandboxes", "{id}", "resume" }, rest_resume, .changes = true },
-	{ "POST", { "sandboxes", "{id}", "pause" }, .changes = true, .unbuilt = "pause" },
-	{ "POST", { "sandboxes", "{id}", "fork" }, .changes = true, .unbuilt = "fork" },
-	{ "POST", { "sandboxes", "{id}", "snapshots" }, .changes = true, .unbuilt = "snapshots" },
-	{ "PUT", { "sandboxes", "{id}", "network" }, .changes = true, .unbuilt = "network" },
-	{ "GET", { "sandboxes", "{id}", "metrics" }, .unbuilt = "metrics" },
-	{ "GET", { "sandboxes", "{id}", "logs" }, .unbuilt = "logs" },
-	{ "GET", { "v2", "sandboxes", "{id}", "logs" }, .unbuilt = "logs" },
-	{ "GET", { "snapshots" }, .unbuilt = "GET /snapshots" },
-	{ "DELETE", { "templates", "*" }, .changes = true, .unbuilt = "DELETE /templates" },
+	{ "POST", { "sandboxes", "{id}", "pause" }, rest_pause, .changes = true },
+	{ "POST", { "sandboxes", "{id}", "fork" }, rest_fork, .changes = true },
+	{ "POST", { "sandboxes", "{id}", "snapshots" }, rest_snapshot, .changes = true,
+	  .body_required = true },
+	{ "PUT", { "sandboxes", "{id}", "network" }, rest_set_network, .changes = true,
+	  .body_required = true },
+	{ "GET", { "sandboxes", "{id}", "metrics" }, rest_metrics },
+	{ "GET", { "sandboxes", "{id}", "logs" }, rest_logs_v1 },
+	{ "GET", { "v2", "sandboxes", "{id}", "logs" }, rest_logs_v2 },
+	{ "GET", { "snapshots" }, rest_snapshots },
+	{ "DELETE", { "templates", "*" }, rest_delete_template, .changes = true },
+	/* "team/name" that was not encoded */
+	{ "DELETE", { "templates", "*", "*" }, rest_delete_template, .changes = true },
 };
 
 static struct rest *rest_from(void *p)
@@ -190,25 +195,76 @@ void rest_unsupported(struct rest *r, const char *what)
 
 /* --- what handlers need --- */
 
-struct sbox *rest_sandbox(struct rest *r)
+struct sbox *rest_find(struct rest *r)
 {
 	struct sbox *s = state_find(r->l->state, r->id);
 
-	if (s && s->team == r->team && s->state == SBOX_RUNNING)
-		return s;
+	return s && s->team == r->team && s->state != SBOX_CREATING ? s : NULL;
+}
+
+void rest_no_sandbox(struct rest *r)
+{
 	rest_fail(r, 404, "sandbox \"%s\" doesn't exist or you don't have access to it", r->id);
+}
+
+struct sbox *rest_sandbox(struct rest *r)
+{
+	struct sbox *s = rest_find(r);
+
+	if (s && s->state != SBOX_KILLING)
+		return s;
+	rest_no_sandbox(r);
 	return NULL;
 }
 
 struct sbox *rest_running(struct rest *r)
 {
-	struct sbox *s = state_find(r->l->state, r->id);
+	struct sbox *s = rest_find(r);
 
-	if (s && s->team == r->team && s->state == SBOX_KILLING) {
-		rest_fail(r, 409, "sandbox \"%s\" is being killed", r->id);
-		return NULL;
+	if (s && s->state == SBOX_RUNNING)
+		return s;
+	if (!s || s->state == SBOX_PAUSED)
+		rest_no_sandbox(r);
+	else
+		rest_fail(r, 409, "sandbox \"%s\" is changing its state", r->id);
+	return NULL;
+}
+
+static void on_settled(struct sbox_wait *w)
+{
+	struct rest *r = container_of(w, struct rest, wait);
+
+	r->route->fn(r);
+}
+
+void rest_wait(struct rest *r, struct sbox *s)
+{
+	if (++r->rounds > ROUNDS_MAX) {
+		rest_fail(r, 409, "sandbox \"%s\" keeps changing its state", r->id);
+		return;
 	}
-	return rest_sandbox(r);
+	r->wait.done = on_settled;
+	sbox_wait(s, &r->wait);
+}
+
+void rest_limit(struct rest *r, const char *what)
+{
+	/* Without memory for it the answer is one header short. */
+	(void)!fields_put(&r->extra, "x-agentbox-local-limits", what);
+}
+
+int rest_timeout_s(struct rest *r, int64_t *ret)
+{
+	uint32_t max_s = state_opts(r->l->state)->max_length_s;
+
+	if (rest_int(r, "timeout", 0, INT32_MAX, ret) < 0)
+		return -EINVAL;
+	if (*ret && *ret <= max_s)
+		return 0;
+	rest_fail(r, 400, *ret ? "Timeout cannot be greater than %u seconds"
+			       : "Timeout must be between 1 and %u seconds",
+		  max_s);
+	return -EINVAL;
 }
 
 int rest_int(struct rest *r, const char *key, int64_t min, int64_t max, int64_t *ret)
@@ -352,15 +408,8 @@ static bool rest_parse(struct rest *r)
 
 static void rest_run(struct rest *r)
 {
-	if (!rest_parse(r))
-		return;
-	if (!r->route->unbuilt) {
+	if (rest_parse(r))
 		r->route->fn(r);
-		return;
-	}
-	if (r->id[0] && !rest_sandbox(r))
-		return;
-	rest_unsupported(r, r->route->unbuilt);
 }
 
 /* Takes what came of the body. False when the call ended. */

@@ -27,7 +27,6 @@ struct rest_route {
 	rest_handler *fn;
 	bool changes;			/* goes into the journal, accepted or not */
 	bool body_required;
-	const char *unbuilt;		/* refused, naming this */
 };
 
 struct rest {
@@ -41,7 +40,9 @@ struct rest {
 	struct buf body;
 	json_t *in;			/* an object; NULL without a body */
 	struct fields extra;		/* headers of the answer */
-	struct kill_wait wait;
+	struct sbox_wait wait;
+	unsigned rounds;		/* transitions waited for */
+	bool began;			/* this call began the one that is waited for */
 	struct grave grave;
 };
 
@@ -52,13 +53,22 @@ void rest_fail_code(struct rest *r, unsigned status, const char *error_code, con
 	printf_like(4, 5);
 /* 400 with the prefix of the schema's check. */
 void rest_invalid(struct rest *r, const char *fmt, ...) printf_like(2, 3);
-/* 400: exists in the cloud, not built here. */
+/* 400: exists in the cloud, not here. */
 void rest_unsupported(struct rest *r, const char *what);
 
 /* The caller's sandbox in a state that others may see; NULL after a 404. */
 struct sbox *rest_sandbox(struct rest *r);
-/* The same for a change: a sandbox that is being killed is 409. */
+/* The same in any state; NULL if there is none, and nothing was answered. */
+struct sbox *rest_find(struct rest *r);
+/* For a change of a running one: 409 in a transition, 404 if it is paused. */
 struct sbox *rest_running(struct rest *r);
+void rest_no_sandbox(struct rest *r);	/* 404 */
+/* Runs the handler again when the transition is over; 409 after too many. */
+void rest_wait(struct rest *r, struct sbox *s);
+/* Says in a header what the cloud would give and this machine cannot. */
+void rest_limit(struct rest *r, const char *what);
+/* A timeout of the body: from 1 to the maximum, else 400 and -EINVAL. */
+must_check int rest_timeout_s(struct rest *r, int64_t *ret);
 
 /* Fields of the body. 1 = there, 0 = absent or null, -EINVAL after the call ended with 400. */
 must_check int rest_int(struct rest *r, const char *key, int64_t min, int64_t max, int64_t *ret);
@@ -69,9 +79,18 @@ must_check int rest_string_map(struct rest *r, const char *key, json_t **ret);	/
 json_t *rest_sandbox_json(const struct rest *r, const struct sbox *s);
 json_t *rest_listed_json(const struct sbox *s);
 json_t *rest_detail_json(const struct rest *r, const struct sbox *s);
+/* "running" or "paused"; NULL for one that is in no list. */
+const char *rest_state_name(const struct sbox *s);
 
-/* rest_create.c, rest_list.c, rest_box.c */
+/* The network object of a body (its egress part without `all`), checked; *ret is what GET shows of it,
+ * a new reference or NULL. -EINVAL after the call ended. */
+must_check int rest_network(struct rest *r, const json_t *network, bool all, bool secure,
+			    json_t **ret);
+
+/* rest_create.c, rest_list.c, rest_box.c, rest_pause.c, rest_snap.c, rest_fork.c, rest_net.c, rest_log.c */
 rest_handler rest_create_v1, rest_create_v2, rest_list_v1, rest_list_v2, rest_get, rest_delete,
-	rest_timeout, rest_refreshes, rest_connect_v1, rest_connect_v2, rest_resume, rest_health;
+	rest_timeout, rest_refreshes, rest_connect_v1, rest_connect_v2, rest_resume, rest_health,
+	rest_pause, rest_snapshot, rest_snapshots, rest_delete_template, rest_fork, rest_set_network,
+	rest_metrics, rest_metrics_of, rest_logs_v1, rest_logs_v2;
 
 #endif

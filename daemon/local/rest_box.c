@@ -10,7 +10,6 @@
 
 #define REFRESH_MIN_S	 15
 #define REFRESH_MAX_S	 3600
-#define CONNECT_V2_S	 300
 #define DISK_MB		 10240	/* shown; the space is the machine's */
 #define MEMORY_MIN_MB	 128	/* of the contract's schema */
 
@@ -23,30 +22,50 @@ static json_t *domain_json(const struct rest *r)
 
 json_t *rest_sandbox_json(const struct rest *r, const struct sbox *s)
 {
-	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:n, s:o}", "templateID", s->template->id,
+	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s?, s:o}", "templateID", s->template->id,
 			      "alias", s->template->name, "sandboxID", s->id, "clientID",
 			      STATE_CLIENT_ID, "envdVersion", STATE_ENVD_VERSION,
-			      "trafficAccessToken", "domain", domain_json(r));
+			      "trafficAccessToken", s->policy.is_private ? s->traffic_token : NULL,
+			      "domain", domain_json(r));
 
-	if (o && s->secure)
+	if (o && s->policy.secure)
 		(void)json_object_set_new(o, "envdAccessToken", json_string(s->token));
 	return o;
+}
+
+const char *rest_state_name(const struct sbox *s)
+{
+	switch (s->state) {
+	case SBOX_RUNNING:
+		return "running";
+	case SBOX_PAUSING:
+	case SBOX_PAUSED:
+	case SBOX_RESUMING:
+		return "paused";
+	default:
+		return NULL;
+	}
 }
 
 json_t *rest_listed_json(const struct sbox *s)
 {
 	uint64_t memory_mb = state_opts(s->st)->memory_bytes / (1024 * 1024);
 	uint32_t cpus = state_opts(s->st)->cpus;
+	const char *state = rest_state_name(s);
 	char started[40], ends[40];
+	json_t *o;
 
 	str_rfc3339(s->started_us, 6, started);
 	str_rfc3339(s->end_us, 6, ends);
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:O, s:[]}",
+	o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:O}",
 			 "templateID", s->template->id, "alias", s->template->name, "sandboxID",
 			 s->id, "clientID", STATE_CLIENT_ID, "startedAt", started, "endAt", ends,
 			 "envdVersion", STATE_ENVD_VERSION, "cpuCount", (int)MAX(cpus, 1u),
 			 "memoryMB", (int)MAX(memory_mb, (uint64_t)MEMORY_MIN_MB), "diskSizeMB",
-			 DISK_MB, "state", "running", "metadata", s->metadata, "volumeMounts");
+			 DISK_MB, "state", state ? state : "running", "metadata", s->metadata);
+	if (o && s->state != SBOX_PAUSED)
+		(void)json_object_set_new(o, "volumeMounts", json_array());
+	return o;
 }
 
 json_t *rest_detail_json(const struct rest *r, const struct sbox *s)
@@ -55,12 +74,16 @@ json_t *rest_detail_json(const struct rest *r, const struct sbox *s)
 
 	if (!o)
 		return NULL;
-	life = json_pack("{s:b, s:s}", "autoResume", 0, "onTimeout", "kill");
-	if (json_object_set_new(o, "domain", domain_json(r)) < 0 ||
+	life = json_pack("{s:b, s:s}", "autoResume", s->policy.auto_resume, "onTimeout",
+			 s->policy.auto_pause ? "pause" : "kill");
+	if (json_object_set_new(o, "domain",
+				s->state == SBOX_PAUSED ? json_null() : domain_json(r)) < 0 ||
 	    json_object_set_new(o, "lifecycle", life) < 0 ||
 	    json_object_set_new(o, "allowInternetAccess",
-				s->has_internet ? json_boolean(s->internet) : json_null()) < 0 ||
-	    (s->secure &&
+				s->policy.has_internet ? json_boolean(s->policy.internet)
+						       : json_null()) < 0 ||
+	    (s->network && json_object_set(o, "network", s->network) < 0) ||
+	    (s->policy.secure &&
 	     json_object_set_new(o, "envdAccessToken", json_string(s->token)) < 0)) {
 		json_decref(o);
 		return NULL;
@@ -86,22 +109,24 @@ void rest_get(struct rest *r)
 		rest_reply(r, 200, rest_detail_json(r, s));
 }
 
-static void on_killed(struct kill_wait *w)
+static void on_killed(struct sbox_wait *w)
 {
 	rest_reply(container_of(w, struct rest, wait), 204, NULL);
 }
 
 void rest_delete(struct rest *r)
 {
-	struct sbox *s = state_find(r->l->state, r->id);
+	struct sbox *s = rest_find(r);
 
-	/* One that is being killed already is joined. */
-	if (!s || s->team != r->team || s->state == SBOX_CREATING) {
-		(void)rest_sandbox(r);
-		return;
+	if (!s) {
+		rest_no_sandbox(r);
+	} else if (s->state == SBOX_PAUSING || s->state == SBOX_RESUMING ||
+		   s->state == SBOX_SNAPSHOTTING) {
+		rest_wait(r, s);
+	} else {		/* one that is being killed already is joined */
+		r->wait.done = on_killed;
+		sbox_kill(s, "deleted", &r->wait);
 	}
-	r->wait.done = on_killed;
-	sbox_kill(s, "deleted", &r->wait);
 }
 
 void rest_timeout(struct rest *r)
@@ -135,51 +160,4 @@ void rest_refreshes(struct rest *r)
 		return;
 	sbox_extend(s, (uint64_t)MAX(duration_s, (int64_t)REFRESH_MIN_S) * 1000);
 	rest_reply(r, 204, NULL);
-}
-
-static void connect_for(struct rest *r, int64_t timeout_s)
-{
-	uint32_t max_s = state_opts(r->l->state)->max_length_s;
-	bool memory = true;
-	struct sbox *s;
-
-	if (rest_bool(r, "memory", &memory) < 0)
-		return;
-	if (timeout_s > max_s) {
-		rest_fail(r, 400, "Timeout cannot be greater than %u seconds", max_s);
-		return;
-	}
-	s = rest_running(r);
-	if (!s)
-		return;
-	sbox_extend(s, (uint64_t)timeout_s * 1000);
-	rest_reply(r, 200, rest_sandbox_json(r, s));
-}
-
-void rest_connect_v1(struct rest *r)
-{
-	int64_t timeout_s;
-	int has = rest_int(r, "timeout", 0, INT32_MAX, &timeout_s);
-
-	if (has > 0)
-		connect_for(r, timeout_s);
-	else if (!has)
-		rest_invalid(r, "request body has an error: property \"timeout\" is missing");
-}
-
-void rest_connect_v2(struct rest *r)
-{
-	int64_t timeout_s = CONNECT_V2_S;
-
-	if (rest_int(r, "timeout", 0, INT32_MAX, &timeout_s) >= 0)
-		connect_for(r, timeout_s);
-}
-
-/* Nothing here is ever paused. */
-void rest_resume(struct rest *r)
-{
-	struct sbox *s = rest_sandbox(r);
-
-	if (s)
-		rest_fail(r, 409, "Sandbox %s is already running", s->id);
 }

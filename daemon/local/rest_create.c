@@ -14,28 +14,33 @@
 #define TIMEOUT_V1_S 15
 #define TIMEOUT_V2_S 300
 
-/* NULL after the call ended. */
-static const struct state_template *take_template(struct rest *r)
+/* False after the call ended. */
+static bool take_template(struct rest *r, struct sbox_params *p)
 {
 	json_t *v = json_object_get(r->in, "templateID");
-	const struct state_template *t;
+	struct template_build *build = NULL;
 	struct template_ref ref;
 
 	if (!json_is_string(v)) {
 		rest_invalid(r, "request body has an error: property \"templateID\" is missing");
-		return NULL;
+		return false;
 	}
 	if (template_ref_parse(json_string_value(v), &ref) < 0) {
 		rest_fail(r, 400, "Invalid template reference");
-		return NULL;
+		return false;
 	}
-	t = state_template(r->l->state, ref.name);
-	if (t && (!ref.space[0] || str_eq(ref.space, r->team)) &&
-	    (!ref.tag[0] || str_eq(ref.tag, "default")))
-		return t;
-	rest_fail(r, 404, "template \"%s\" with tag \"%s\" not found", ref.name,
-		  ref.tag[0] ? ref.tag : "default");
-	return NULL;
+	if (templates_find(state_templates(r->l->state), r->team, &ref, &p->template, &build) !=
+	    TEMPLATE_FOUND) {
+		rest_fail(r, 404, "template \"%s\" with tag \"%s\" not found", ref.name,
+			  ref.tag[0] ? ref.tag : "default");
+		return false;
+	}
+	p->root = build ? build->root : p->template->name;
+	p->layer = build ? build->layer : NULL;
+	if (boxes_has_template(state_opts(r->l->state)->boxes, p->root))
+		return true;
+	rest_fail(r, 400, "the template \"%s\" below this snapshot is not registered (--template)", p->root);
+	return false;
 }
 
 /* Whether the caller's field asks for something: not absent, null, {} or []. */
@@ -48,53 +53,26 @@ static bool asks(const struct rest *r, const char *key)
 }
 
 /* False after the call ended. */
-static bool check_pause(struct rest *r)
+static bool check_pause(struct rest *r, struct sbox_policy *p)
 {
 	json_t *resume = json_object_get(r->in, "autoResume");
-	bool pause = false, memory = true, wakes;
 
-	if (rest_bool(r, "autoPause", &pause) < 0 || rest_bool(r, "autoPauseMemory", &memory) < 0)
+	p->auto_pause_memory = true;
+	if (rest_bool(r, "autoPause", &p->auto_pause) < 0 ||
+	    rest_bool(r, "autoPauseMemory", &p->auto_pause_memory) < 0)
 		return false;
 	if (resume && !json_is_null(resume) && !json_is_boolean(json_object_get(resume, "enabled"))) {
 		rest_invalid(r, "autoResume must be {\"enabled\": true or false}");
 		return false;
 	}
-	wakes = json_is_true(json_object_get(resume, "enabled"));
-	if (!memory && !pause)
+	p->auto_resume = json_is_true(json_object_get(resume, "enabled"));
+	if (!p->auto_pause_memory && !p->auto_pause)
 		rest_fail(r, 400, "autoPauseMemory=false needs autoPause=true");
-	else if (!memory && wakes)
+	else if (!p->auto_pause_memory && p->auto_resume)
 		rest_fail(r, 400, "autoPauseMemory=false cannot be combined with autoResume");
-	else if (pause)
-		rest_unsupported(r, "autoPause");
-	else if (wakes)
-		rest_unsupported(r, "autoResume");
 	else
 		return true;
 	return false;
-}
-
-static bool check_network(struct rest *r, bool secure)
-{
-	json_t *network = json_object_get(r->in, "network"), *v;
-	const char *key;
-	char what[80];
-
-	if (network && !json_is_null(network) && !json_is_object(network)) {
-		rest_invalid(r, "network must be an object");
-		return false;
-	}
-	if (json_is_false(json_object_get(network, "allowPublicTraffic")) && !secure) {
-		rest_fail(r, 400, "allowPublicTraffic=false needs secure=true");
-		return false;
-	}
-	json_object_foreach(network, key, v) {
-		if (json_is_null(v) || (str_eq(key, "allowPublicTraffic") && json_is_true(v)))
-			continue;
-		snprintf(what, sizeof(what), "network.%.60s", key);
-		rest_unsupported(r, what);
-		return false;
-	}
-	return true;
 }
 
 static bool check_unbuilt(struct rest *r)
@@ -133,15 +111,12 @@ static void on_created(void *user, struct sbox *s, int e, const char *why)
 
 	if (!e) {
 		str_copy(r->id, sizeof(r->id), s->id);
-		/* What the cloud would give and this machine cannot. */
-		if (fields_put(&r->extra, "x-agentbox-local-limits", "no-internet") < 0)
-			e = -ENOMEM;
-	}
-	if (!e)
+		rest_limit(r, s->template->team ? "no-internet, no-memory" : "no-internet");
 		rest_reply(r, 201, rest_sandbox_json(r, s));
-	else
+	} else {
 		rest_fail_code(r, 500, "sandbox_create_failed", "Failed to create sandbox: %s",
 			       why ? why : "out of memory");
+	}
 }
 
 static void place(struct rest *r, const struct sbox_params *p)
@@ -165,39 +140,34 @@ static void place(struct rest *r, const struct sbox_params *p)
 			       strerror(-e));
 }
 
-static void create(struct rest *r, bool v2)
+static bool take_policy(struct rest *r, bool v2, struct sbox_params *p)
 {
-	struct sbox_params p = { .team = r->team, .secure = v2 };
 	int64_t timeout_s = v2 ? TIMEOUT_V2_S : TIMEOUT_V1_S;
-	uint32_t max_s = state_opts(r->l->state)->max_length_s;
 	int has;
 
-	p.template = take_template(r);
-	if (!p.template)
+	if (rest_timeout_s(r, &timeout_s) < 0)
+		return false;
+	p->timeout_s = (uint32_t)timeout_s;
+	if (!v2 && rest_bool(r, "secure", &p->policy.secure) < 0)
+		return false;
+	has = rest_bool(r, "allow_internet_access", &p->policy.internet);
+	p->policy.has_internet = has > 0;
+	return has >= 0 && rest_string_map(r, "metadata", &p->metadata) >= 0 &&
+	       rest_string_map(r, "envVars", &p->env_vars) >= 0 && check_pause(r, &p->policy);
+}
+
+static void create(struct rest *r, bool v2)
+{
+	struct sbox_params p = { .team = r->team, .policy = { .secure = v2 } };
+	json_t *network = json_object_get(r->in, "network");
+
+	if (!take_template(r, &p) || !take_policy(r, v2, &p) ||
+	    rest_network(r, network, true, p.policy.secure, &p.network) < 0)
 		return;
-	has = rest_int(r, "timeout", 0, INT32_MAX, &timeout_s);
-	if (has < 0)
-		return;
-	if (!timeout_s || timeout_s > max_s) {
-		rest_fail(r, 400, timeout_s ? "Timeout cannot be greater than %u seconds"
-					    : "Timeout must be between 1 and %u seconds",
-			  max_s);
-		return;
-	}
-	p.timeout_s = (uint32_t)timeout_s;
-	if (!v2 && rest_bool(r, "secure", &p.secure) < 0)
-		return;
-	has = rest_bool(r, "allow_internet_access", &p.internet);
-	if (has < 0)
-		return;
-	p.has_internet = has > 0;
-	if (rest_string_map(r, "metadata", &p.metadata) < 0 ||
-	    rest_string_map(r, "envVars", &p.env_vars) < 0)
-		return;
-	if (!check_pause(r) || !check_network(r, p.secure) || !check_unbuilt(r) ||
-	    !check_env(r, p.env_vars))
-		return;
-	place(r, &p);
+	p.policy.is_private = json_is_false(json_object_get(network, "allowPublicTraffic"));
+	if (check_unbuilt(r) && check_env(r, p.env_vars))
+		place(r, &p);
+	json_decref(p.network);
 }
 
 void rest_create_v1(struct rest *r)

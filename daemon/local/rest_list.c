@@ -11,10 +11,10 @@
 #define PAGE_MAX 100u
 
 struct listing {
-	bool running, ascending;
+	bool running, paused, ascending;
 	bool none;			/* nothing can match */
 	json_t *metadata;
-	const struct state_template *template;
+	const struct template *template;
 	int64_t after_us;
 	bool has_cursor;
 	struct cursor cursor;
@@ -26,12 +26,14 @@ static int take_states(struct rest *r, struct listing *l)
 	const char *s = query_get(&r->query, "state");
 	size_t n;
 
-	l->running = !s;
+	l->running = l->paused = !s;
 	for (; s; s = s[n] ? s + n + 1 : NULL) {
 		n = strcspn(s, ",");
 		if (n == 7 && !memcmp(s, "running", 7)) {
 			l->running = true;
-		} else if (n != 6 || memcmp(s, "paused", 6) != 0) {
+		} else if (n == 6 && !memcmp(s, "paused", 6)) {
+			l->paused = true;
+		} else {
 			rest_invalid(r, "state must be a comma list of running and paused");
 			return -EINVAL;
 		}
@@ -66,6 +68,8 @@ static int take_metadata(struct rest *r, struct listing *l)
 static int take_template(struct rest *r, struct listing *l)
 {
 	const char *s = query_get(&r->query, "template");
+	struct template_build *build;
+	struct template *t = NULL;
 	struct template_ref ref;
 
 	if (!s)
@@ -74,8 +78,9 @@ static int take_template(struct rest *r, struct listing *l)
 		rest_fail(r, 400, "template must be an id, an alias or namespace/alias");
 		return -EINVAL;
 	}
-	l->template = state_template(r->l->state, ref.name);
-	l->none = !l->template || (ref.space[0] && !str_eq(ref.space, r->team));
+	l->none = templates_find(state_templates(r->l->state), r->team, &ref, &t, &build) !=
+		  TEMPLATE_FOUND;
+	l->template = t;
 	return 0;
 }
 
@@ -117,6 +122,15 @@ static int compare_asc(const void *a, const void *b)
 	return -compare_desc(a, b);
 }
 
+static bool is_listed(const struct rest *r, const struct listing *l, const struct sbox *s)
+{
+	const char *state = rest_state_name(s);
+
+	return state && s->team == r->team && (str_eq(state, "running") ? l->running : l->paused) &&
+	       (!l->template || s->template == l->template) && s->started_us >= l->after_us &&
+	       (!l->metadata || meta_filter_match(l->metadata, s->metadata));
+}
+
 /* All rows that match, in order; heap. */
 static int collect(const struct rest *r, const struct listing *l, struct sbox ***ret, size_t *ret_n)
 {
@@ -126,13 +140,9 @@ static int collect(const struct rest *r, const struct listing *l, struct sbox **
 
 	if (!v)
 		return -ENOMEM;
-	while (l->running && !l->none && (s = state_next(r->l->state, &pos))) {
-		if (s->team != r->team || s->state != SBOX_RUNNING ||
-		    (l->template && s->template != l->template) || s->started_us < l->after_us ||
-		    (l->metadata && !meta_filter_match(l->metadata, s->metadata)))
-			continue;
-		v[n++] = s;
-	}
+	while (!l->none && (s = state_next(r->l->state, &pos)))
+		if (is_listed(r, l, s))
+			v[n++] = s;
 	qsort(v, n, sizeof(struct sbox *), l->ascending ? compare_asc : compare_desc);
 	*ret = v;
 	*ret_n = n;
@@ -155,8 +165,11 @@ static int next_token(struct rest *r, const struct sbox *last, bool ascending)
 static void answer(struct rest *r, const struct listing *l, struct sbox *const *v, size_t n)
 {
 	json_t *rows = json_array();
-	size_t at = 0;
+	size_t at = 0, n_running = 0;
 	int e = rows ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < n; i++)
+		n_running += v[i]->state == SBOX_RUNNING;
 
 	while (l->has_cursor && at < n &&
 	       cursor_compare(v[at]->started_us, v[at]->id, l->cursor.at_us, l->cursor.id,
@@ -165,7 +178,7 @@ static void answer(struct rest *r, const struct listing *l, struct sbox *const *
 	for (size_t end = MIN(n, at + l->limit); at < end && !e; at++)
 		e = json_array_append_new(rows, rest_listed_json(v[at])) < 0 ? -ENOMEM : 0;
 	if (!e && l->running)
-		e = fields_printf(&r->extra, "x-total-running", "%zu", n);
+		e = fields_printf(&r->extra, "x-total-running", "%zu", n_running);
 	if (!e && at < n && at)
 		e = next_token(r, v[at - 1], l->ascending);
 	if (!e) {

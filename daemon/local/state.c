@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. */
+/* The table of sandboxes; their beginning and their end. What is between is in sbox_life.c. */
 #include "daemon/local/state.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/local/journal.h"
+#include "daemon/local/shelf.h"
 #include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/map.h"
@@ -14,15 +16,15 @@
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
 
-#define SBOX_MAGIC	 0x5b0c5b0cu
-#define BASE_TEMPLATE_ID "rki5dems9wqfm4r03t7g"
+#define SBOX_MAGIC 0x5b0c5b0cu
 
 struct state {
 	struct state_options o;
 	struct map by_id;
-	struct state_template templates[STATE_TEMPLATES_MAX];
-	size_t n_templates;
+	struct templates *templates;
+	json_t *strangers;
 	int64_t last_started_us;
+	bool stopping;
 	void (*all_gone)(void *user);
 	void *all_gone_user;
 };
@@ -35,48 +37,44 @@ static struct sbox *sbox_from(void *p)
 	return s;
 }
 
-static void sbox_set_state(struct sbox *s, enum sbox_state to)
-{
-	static const char *const names[] = { "creating", "running", "killing" };
+static const struct {
+	const char *name;
+	unsigned next;
+} states[] = {
+	[SBOX_CREATING] = { "creating", BIT(SBOX_RUNNING) | BIT(SBOX_KILLING) | BIT(SBOX_PAUSED) },
+	[SBOX_RUNNING] = { "running", BIT(SBOX_SNAPSHOTTING) | BIT(SBOX_PAUSING) | BIT(SBOX_KILLING) },
+	[SBOX_SNAPSHOTTING] = { "snapshotting", BIT(SBOX_RUNNING) | BIT(SBOX_KILLING) },
+	[SBOX_PAUSING] = { "pausing", BIT(SBOX_PAUSED) | BIT(SBOX_KILLING) },
+	[SBOX_PAUSED] = { "paused", BIT(SBOX_RESUMING) | BIT(SBOX_KILLING) },
+	[SBOX_RESUMING] = { "resuming", BIT(SBOX_RUNNING) | BIT(SBOX_PAUSED) | BIT(SBOX_KILLING) },
+	[SBOX_KILLING] = { "killing", 0 },
+};
 
-	must(to > s->state);
-	log_debug("sandbox_state", "id=%s from=%s to=%s", s->id, names[s->state], names[to]);
+void sbox_set_state(struct sbox *s, enum sbox_state to)
+{
+	must(states[s->state].next & BIT(to));
+	log_debug("sandbox_state", "id=%s from=%s to=%s", s->id, states[s->state].name,
+		  states[to].name);
 	s->state = to;
 }
 
 /* --- the table --- */
 
-static void template_add(struct state *st, const char *name)
-{
-	static const char digits[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-	struct state_template *t = &st->templates[st->n_templates++];
-	char hex[65];
-
-	str_copy(t->name, sizeof(t->name), name);
-	if (str_eq(name, "base")) {
-		str_copy(t->id, sizeof(t->id), BASE_TEMPLATE_ID);
-		return;
-	}
-	sign_sha256_hex(name, strlen(name), hex);
-	for (size_t i = 0; i < 20; i++)
-		t->id[i] = digits[((unsigned char)hex[3 * i] * 7u + (unsigned char)hex[3 * i + 1] * 3u +
-				   (unsigned char)hex[3 * i + 2]) % 36];
-}
-
 int state_new(const struct state_options *o, struct state **ret)
 {
-	struct state *st;
+	struct state *st = calloc(1, sizeof(*st));
+	int r;
 
-	if (o->n_templates >= STATE_TEMPLATES_MAX)
-		return -E2BIG;
-	st = calloc(1, sizeof(*st));
 	if (!st)
 		return -ENOMEM;
 	st->o = *o;
-	template_add(st, "base");
-	for (size_t i = 0; i < o->n_templates; i++)
-		if (!state_template(st, o->templates[i]))
-			template_add(st, o->templates[i]);
+	st->strangers = json_array();
+	r = st->strangers ? templates_new(o->templates, o->n_templates, &st->templates) : -ENOMEM;
+	if (r < 0) {
+		json_decref(st->strangers);
+		free(st);
+		return r;
+	}
 	*ret = st;
 	return 0;
 }
@@ -87,6 +85,8 @@ struct state *state_free(struct state *st)
 		return NULL;
 	must(!map_size(&st->by_id));
 	map_fini(&st->by_id);
+	templates_free(st->templates);
+	json_decref(st->strangers);
 	explicit_bzero(st->o.seed, sizeof(st->o.seed));
 	free(st);
 	return NULL;
@@ -97,18 +97,45 @@ const struct state_options *state_opts(const struct state *st)
 	return &st->o;
 }
 
-const struct state_template *state_template(const struct state *st, const char *name_or_id)
+struct templates *state_templates(const struct state *st)
 {
-	for (size_t i = 0; i < st->n_templates; i++)
-		if (str_eq(st->templates[i].name, name_or_id) ||
-		    str_eq(st->templates[i].id, name_or_id))
-			return &st->templates[i];
-	return NULL;
+	return st->templates;
+}
+
+json_t *state_strangers(const struct state *st)
+{
+	return st->strangers;
+}
+
+bool state_is_stopping(const struct state *st)
+{
+	return st->stopping;
 }
 
 size_t state_count(const struct state *st)
 {
 	return map_size(&st->by_id);
+}
+
+size_t state_count_bound(const struct state *st)
+{
+	size_t pos = 0, n = 0;
+	struct sbox *s;
+
+	while ((s = state_next(st, &pos)))
+		n += s->state != SBOX_PAUSED || s->box;
+	return n;
+}
+
+uint32_t state_count_team(const struct state *st, const char *team)
+{
+	uint32_t n = 0;
+	size_t pos = 0;
+	struct sbox *s;
+
+	while ((s = state_next(st, &pos)))
+		n += s->team == team && s->state != SBOX_KILLING && s->state != SBOX_PAUSED;
+	return n;
 }
 
 struct sbox *state_find(const struct state *st, const char *id)
@@ -121,70 +148,137 @@ struct sbox *state_next(const struct state *st, size_t *pos)
 	return map_next(&st->by_id, pos);
 }
 
-void state_kill_all(struct state *st, const char *why, void (*done)(void *user), void *user)
+/* The first that the end of this process is still to be told to. */
+static struct sbox *next_to_end(const struct state *st)
 {
 	size_t pos = 0;
 	struct sbox *s;
 
+	while ((s = state_next(st, &pos))) {
+		/* One whose files are being put away is forgotten when they are. */
+		bool on_its_way = !s->box && (s->state == SBOX_PAUSING || s->state == SBOX_RESUMING);
+
+		if (s->state != SBOX_KILLING && !on_its_way)
+			return s;
+	}
+	return NULL;
+}
+
+void state_kill_all(struct state *st, const char *why, void (*done)(void *user), void *user)
+{
+	struct sbox *s;
+
+	st->stopping = true;
 	if (!state_count(st)) {
 		done(user);
 		return;
 	}
 	st->all_gone = done;
 	st->all_gone_user = user;
-	/* Nothing leaves the table before the callbacks of the engine come. */
-	while ((s = state_next(st, &pos)))
-		sbox_kill(s, why, NULL);
+	while ((s = next_to_end(st)))
+		if (s->state == SBOX_PAUSED && !s->box)
+			sbox_forget(s);
+		else
+			sbox_kill(s, why, NULL);
 }
 
-/* --- a sandbox --- */
-
-static void sbox_free(struct sbox *s)
+void state_drop_layer(struct state *st, const char *layer)
 {
-	struct state *st = s->st;
+	int r = boxes_drop_layer(st->o.boxes, layer, NULL, NULL);
 
-	(void)map_del_str(&st->by_id, s->id);
-	timer_clear(&s->expiry);
-	json_decref(s->metadata);
-	json_decref(s->env_vars);
-	explicit_bzero(s->token, sizeof(s->token));
-	s->magic = 0;
-	free(s);
+	if (r < 0)	/* the next start finds that nobody needs it */
+		log_warn("layer_remains", "layer=%s err=%d", layer, -r);
+}
+
+static void counted(struct state *st)
+{
 	if (st->o.on_count)
 		st->o.on_count(st->o.user);
+}
+
+/* --- waiting --- */
+
+static void wake(struct list *waits)
+{
+	struct list all;
+
+	list_take(&all, waits);
+	while (!list_is_empty(&all)) {
+		struct sbox_wait *w = list_first(&all, struct sbox_wait, node);
+
+		list_del(&w->node);
+		w->done(w);
+	}
+}
+
+void sbox_wait(struct sbox *s, struct sbox_wait *w)
+{
+	list_add_tail(&s->waits, &w->node);
+}
+
+void sbox_settle(struct sbox *s)
+{
+	counted(s->st);
+	wake(&s->waits);
+}
+
+/* --- the end --- */
+
+void sbox_forget(struct sbox *s)
+{
+	struct state *st = s->st;
+	struct list waits, kill_waits;
+
+	must(!s->box);
+	if (s->snap)
+		sbox_save_orphan(give(s->snap));
+	list_take(&waits, &s->waits);
+	list_take(&kill_waits, &s->kill_waits);
+	(void)map_del_str(&st->by_id, s->id);
+	timer_clear(&s->expiry);
+	timer_clear(&s->sample);
+	defer_cancel(&s->gone);
+	template_unuse(st->templates, s->template);
+	json_decref(s->metadata);
+	json_decref(s->env_vars);
+	json_decref(s->network);
+	meter_fini(&s->meter);
+	diary_fini(&s->diary);
+	explicit_bzero(s->token, sizeof(s->token));
+	explicit_bzero(s->traffic_token, sizeof(s->traffic_token));
+	s->magic = 0;
+	free(s);
+	counted(st);
+	wake(&waits);
+	wake(&kill_waits);
 	if (!state_count(st) && st->all_gone)
 		st->all_gone(st->all_gone_user);
+}
+
+static void finish(struct sbox *s)
+{
+	journal_add(s->st->o.journal, "gone",
+		    json_pack("{s:s, s:s, s:s}", "sandbox", s->id, "team", s->team, "why", s->why));
+	sbox_forget(s);
 }
 
 static void on_gone(void *user, int r, const char *why)
 {
 	struct sbox *s = sbox_from(user);
-	struct list waits;
 
 	if (r < 0)
 		log_warn("sandbox_leftovers", "id=%s error=%d why=%s", s->id, -r,
 			 log_q(why ? why : ""));
-	journal_add(s->st->o.journal, "gone",
-		    json_pack("{s:s, s:s, s:s}", "sandbox", s->id, "team", s->team, "why", s->why));
-	list_take(&waits, &s->kill_waits);
-	sbox_free(s);
-	list_for_each_safe(n, &waits) {
-		struct kill_wait *w = list_entry(n, struct kill_wait, node);
-
-		list_del(n);
-		w->done(w);
-	}
+	finish(s);
 }
 
-void sbox_kill(struct sbox *s, const char *why, struct kill_wait *w)
+static void on_gone_later(struct defer *d, void *user)
 {
-	if (w)
-		list_add_tail(&s->kill_waits, &w->node);
-	if (s->state == SBOX_KILLING)
-		return;
-	s->why = why;
-	sbox_set_state(s, SBOX_KILLING);
-	timer_clear(&s->expiry);
+	finish(sbox_from(user));
+}
+
+void sbox_cut_traffic(struct sbox *s)
+{
 	while (!list_is_empty(&s->traffic)) {
 		struct list *n = s->traffic.next;
 		struct traffic *t = list_entry(n, struct traffic, node);
@@ -192,138 +286,70 @@ void sbox_kill(struct sbox *s, const char *why, struct kill_wait *w)
 		t->cut(t);
 		must(s->traffic.next != n);
 	}
+}
+
+void sbox_kill(struct sbox *s, const char *why, struct sbox_wait *w)
+{
+	bool was_shelved = s->state == SBOX_PAUSED && !s->box;
+
+	if (w)
+		list_add_tail(&s->kill_waits, &w->node);
+	if (s->state == SBOX_KILLING)
+		return;
+	s->why = why;
+	sbox_set_state(s, SBOX_KILLING);
+	timer_clear(&s->expiry);
+	timer_clear(&s->sample);
+	sbox_cut_traffic(s);
 	if (s->st->o.on_stop)
 		s->st->o.on_stop(s);
-	box_destroy(give(s->box), on_gone, s);
+	if (s->box) {
+		box_destroy(give(s->box), on_gone, s);
+	} else {
+		if (s->layer[0])
+			state_drop_layer(s->st, s->layer);
+		if (was_shelved)
+			shelf_write(s->st);
+		defer_post(&s->gone);
+	}
+	wake(&s->waits);
 }
 
-static void on_death(void *user)
-{
-	struct sbox *s = sbox_from(user);
-
-	log_warn("sandbox_died", "id=%s", s->id);
-	sbox_kill(s, "died", NULL);
-}
+/* --- the clock --- */
 
 static void on_expiry(struct timer *t, void *user)
 {
 	struct sbox *s = sbox_from(user);
 
-	sbox_kill(s, "expired", NULL);
+	/* In a transition it is looked at again when that is over. */
+	if (s->state != SBOX_RUNNING)
+		return;
+	if (!s->policy.auto_pause) {
+		sbox_kill(s, "expired", NULL);
+		return;
+	}
+	journal_add(s->st->o.journal, "auto-pause",
+		    json_pack("{s:s, s:s, s:b}", "sandbox", s->id, "team", s->team, "memory",
+			      s->policy.auto_pause_memory));
+	sbox_pause(s, s->policy.auto_pause_memory);
 }
 
-static void on_created(void *user, int r, const char *why)
+static void take_sample(struct sbox *s)
+{
+	struct box_usage u;
+
+	box_usage(s->box, &u);
+	meter_add(&s->meter, &u, clock_wall_ms() / 1000, clock_boot_us());
+}
+
+static void on_sample(struct timer *t, void *user)
 {
 	struct sbox *s = sbox_from(user);
-	sbox_created_fn *created = give(s->created);
-	void *created_user = s->created_user;
-	struct state *st = s->st;
-	int64_t now_us = clock_wall_ms() * 1000;
 
-	if (s->state == SBOX_KILLING) {
-		if (created)
-			created(created_user, NULL, -ECANCELED, "it was killed meanwhile");
-		return;
-	}
-	if (r < 0) {
-		log_warn("sandbox_not_made", "id=%s error=%d why=%s", s->id, -r,
-			 log_q(why ? why : ""));
-		sbox_kill(s, "not made", NULL);
-		if (created)
-			created(created_user, NULL, r, why);
-		return;
-	}
-	box_on_death(s->box, on_death, s);
-	sbox_set_state(s, SBOX_RUNNING);
-	/* Strictly growing, so that a listing has one order. */
-	s->started_us = MAX(now_us, st->last_started_us + 1);
-	st->last_started_us = s->started_us;
-	s->started_ms = loop_now_ms(st->o.loop);
-	sbox_set_timeout(s, (uint64_t)s->timeout_s * 1000);
-	if (created)
-		created(created_user, s, 0, NULL);
-}
-
-static uint32_t count_team(const struct state *st, const char *team)
-{
-	uint32_t n = 0;
-	size_t pos = 0;
-	struct sbox *s;
-
-	while ((s = state_next(st, &pos)))
-		n += s->team == team && s->state != SBOX_KILLING;
-	return n;
-}
-
-static int sbox_new(struct state *st, const struct sbox_params *p, struct sbox **ret)
-{
-	struct sbox *s = calloc(1, sizeof(*s));
-	int r;
-
-	if (!s)
-		return -ENOMEM;
-	s->magic = SBOX_MAGIC;
-	s->st = st;
-	s->id[0] = 'i';
-	rng_id(s->id + 1, 20);
-	s->team = p->team;
-	s->template = p->template;
-	s->timeout_s = p->timeout_s;
-	s->secure = p->secure;
-	s->has_internet = p->has_internet;
-	s->internet = p->internet;
-	s->metadata = p->metadata ? json_incref(p->metadata) : json_object();
-	s->env_vars = p->env_vars ? json_incref(p->env_vars) : json_object();
-	list_init(&s->traffic);
-	list_init(&s->procs);
-	list_init(&s->kill_waits);
-	timer_init(&s->expiry, st->o.loop, on_expiry, s);
-	if (s->secure)
-		sign_token(st->o.seed, s->id, s->token);
-	r = s->metadata && s->env_vars ? map_put_str(&st->by_id, s->id, s) : -ENOMEM;
-	if (r < 0) {
-		json_decref(s->metadata);
-		json_decref(s->env_vars);
-		free(s);
-		return r;
-	}
-	*ret = s;
-	return 0;
-}
-
-int sbox_create(struct state *st, const struct sbox_params *p, sbox_created_fn *created, void *user,
-		struct sbox **ret)
-{
-	struct box_options bo = {
-		.template = p->template->name,
-		.memory_bytes = st->o.memory_bytes,
-		.cpus = st->o.cpus,
-	};
-	struct sbox *s = NULL;
-	int r;
-
-	if (count_team(st, p->team) >= st->o.max_sandboxes)
-		return STATE_FULL;
-	r = sbox_new(st, p, &s);
-	if (r < 0)
-		return r;
-	bo.id = s->id;
-	r = box_new(st->o.boxes, &bo, on_created, s, &s->box);
-	if (r < 0) {
-		sbox_free(s);
-		return r;
-	}
-	s->created = created;
-	s->created_user = user;
-	if (st->o.on_count)
-		st->o.on_count(st->o.user);
-	*ret = s;
-	return 0;
-}
-
-void sbox_uncreated(struct sbox *s)
-{
-	s->created = NULL;
+	if (s->state == SBOX_RUNNING)
+		take_sample(s);
+	if (timer_set(&s->sample, loop_now_ms(s->st->o.loop) + METER_EVERY_MS) < 0)
+		log_warn("metrics_end", "id=%s", s->id);
 }
 
 void sbox_set_timeout(struct sbox *s, uint64_t for_ms)
@@ -348,4 +374,145 @@ void sbox_traffic_add(struct sbox *s, struct traffic *t, void (*cut)(struct traf
 {
 	t->cut = cut;
 	list_add_tail(&s->traffic, &t->node);
+}
+
+/* --- the beginning --- */
+
+static void on_death(void *user)
+{
+	struct sbox *s = sbox_from(user);
+
+	log_warn("sandbox_died", "id=%s", s->id);
+	sbox_kill(s, "died", NULL);
+}
+
+void sbox_begin(struct sbox *s, uint32_t for_s)
+{
+	struct state *st = s->st;
+	int64_t now_us = clock_wall_ms() * 1000;
+	struct box_usage u;
+
+	box_on_death(s->box, on_death, s);
+	sbox_set_state(s, SBOX_RUNNING);
+	/* Strictly growing, so that a listing has one order. */
+	s->started_us = MAX(now_us, st->last_started_us + 1);
+	st->last_started_us = s->started_us;
+	s->started_ms = loop_now_ms(st->o.loop);
+	box_usage(s->box, &u);
+	meter_restart(&s->meter, u.cpu_us, clock_boot_us());
+	on_sample(&s->sample, s);
+	sbox_set_timeout(s, (uint64_t)for_s * 1000);
+}
+
+static void on_created(void *user, int r, const char *why)
+{
+	struct sbox *s = sbox_from(user);
+	sbox_created_fn *created = give(s->created);
+	void *created_user = s->created_user;
+
+	if (s->state == SBOX_KILLING) {
+		created(created_user, NULL, -ECANCELED, "it was killed meanwhile");
+		return;
+	}
+	if (r < 0) {
+		log_warn("sandbox_not_made", "id=%s error=%d why=%s", s->id, -r,
+			 log_q(why ? why : ""));
+		sbox_kill(s, "not made", NULL);
+		created(created_user, NULL, r, why);
+		return;
+	}
+	diary_add(&s->diary, clock_wall_ms() * 1000, DIARY_INFO, "envd started", NULL);
+	sbox_begin(s, s->timeout_s);
+	created(created_user, s, 0, NULL);
+	sbox_settle(s);
+}
+
+static void make_tokens(struct sbox *s)
+{
+	char text[ROUTE_ID_MAX + 24];
+
+	if (s->policy.secure)
+		sign_token(s->st->o.seed, s->id, s->token);
+	snprintf(text, sizeof(text), "sandbox-traffic-%s", s->id);
+	if (s->policy.is_private)
+		sign_token(s->st->o.seed, text, s->traffic_token);
+}
+
+static int sbox_new(struct state *st, const char *id, const struct sbox_params *p, struct sbox **ret)
+{
+	struct sbox *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->magic = SBOX_MAGIC;
+	s->st = st;
+	str_copy(s->id, sizeof(s->id), id);
+	s->team = p->team;
+	s->template = p->template;
+	str_copy(s->root, sizeof(s->root), p->root);
+	s->timeout_s = p->timeout_s;
+	s->policy = p->policy;
+	s->metadata = p->metadata ? json_incref(p->metadata) : json_object();
+	s->env_vars = p->env_vars ? json_incref(p->env_vars) : json_object();
+	s->network = json_incref(p->network);
+	list_init(&s->traffic);
+	list_init(&s->procs);
+	list_init(&s->waits);
+	list_init(&s->kill_waits);
+	timer_init(&s->expiry, st->o.loop, on_expiry, s);
+	timer_init(&s->sample, st->o.loop, on_sample, s);
+	defer_init(&s->gone, st->o.loop, on_gone_later, s);
+	make_tokens(s);
+	template_use(s->template);
+	r = s->metadata && s->env_vars ? map_put_str(&st->by_id, s->id, s) : -ENOMEM;
+	if (r < 0) {
+		sbox_forget(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+int sbox_create(struct state *st, const struct sbox_params *p, sbox_created_fn *created, void *user,
+		struct sbox **ret)
+{
+	struct box_options bo = {
+		.template = p->root,
+		.layer = p->layer,
+		.memory_bytes = st->o.memory_bytes,
+		.cpus = st->o.cpus,
+	};
+	char id[22] = "i";
+	struct sbox *s = NULL;
+	int r;
+
+	if (state_count_team(st, p->team) >= st->o.max_sandboxes)
+		return STATE_FULL;
+	rng_id(id + 1, 20);
+	r = sbox_new(st, id, p, &s);
+	if (r < 0)
+		return r;
+	bo.id = s->id;
+	r = box_new(st->o.boxes, &bo, on_created, s, &s->box);
+	if (r < 0) {
+		sbox_forget(s);
+		return r;
+	}
+	s->created = created;
+	s->created_user = user;
+	counted(st);
+	*ret = s;
+	return 0;
+}
+
+int sbox_restore(struct state *st, const char *id, const struct sbox_params *p, struct sbox **ret)
+{
+	int r = sbox_new(st, id, p, ret);
+
+	if (r < 0)
+		return r;
+	sbox_set_state(*ret, SBOX_PAUSED);
+	str_copy((*ret)->layer, sizeof((*ret)->layer), p->layer);
+	return 0;
 }

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* The contract's rules for network settings: what the cloud refuses, and with which status. Pure. */
+#ifndef AB_DAEMON_LOCAL_NETRULE_H
+#define AB_DAEMON_LOCAL_NETRULE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "proto/base/cc.h"
+
+struct netrule_fault {
+	unsigned status;	/* 400 or 403 */
+	bool schema;		/* its message has the prefix of the schema's check */
+	char text[240];
+};
+
+/* allowOut, denyOut, egressProxy, rules of `o`. True if they are in order. */
+bool netrule_egress_ok(const json_t *o, struct netrule_fault *ret);
+/* allowPublicTraffic and maskRequestHost. */
+bool netrule_ingress_ok(const json_t *o, bool secure, struct netrule_fault *ret);
+/* Does the setting ask for something that takes a way out of the sandbox to give? Its name, or NULL. */
+const char *netrule_needs_way_out(const json_t *o);
+
+/* "localhost:${PORT}" and 8080 → "localhost:8080"; heap, NULL without memory. */
+char *netrule_mask_host(const char *mask, uint64_t port);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Network settings. A sandbox has a loopback interface only, so whatever is denied cannot be reached;
+ * what would need a way out (allow lists, a proxy, rules) is refused and never pretended.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/local/netrule.h"
+#include "daemon/local/rest.h"
+#include "proto/base/str.h"
+
+static const char *const ingress[] = { "allowPublicTraffic", "maskRequestHost" };
+static const char *const egress[] = { "allowOut", "denyOut" };
+
+static int put_fields(json_t *to, const json_t *from, const char *const *names, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		json_t *v = json_object_get(from, names[i]);
+
+		if (v && !json_is_null(v) && json_object_set(to, names[i], v) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static bool check(struct rest *r, const json_t *network, bool all, bool secure)
+{
+	struct netrule_fault f;
+	const char *out;
+
+	if (!netrule_egress_ok(network, &f) || (all && !netrule_ingress_ok(network, secure, &f))) {
+		if (f.schema)
+			rest_invalid(r, "%s", f.text);
+		else
+			rest_fail(r, f.status, "%s", f.text);
+		return false;
+	}
+	out = netrule_needs_way_out(network);
+	if (!out)
+		return true;
+	rest_unsupported(r, out);
+	return false;
+}
+
+int rest_network(struct rest *r, const json_t *network, bool all, bool secure, json_t **ret)
+{
+	json_t *o;
+	int e = 0;
+
+	*ret = NULL;
+	if (!network || json_is_null(network))
+		return 0;
+	if (!json_is_object(network)) {
+		rest_invalid(r, "network must be an object");
+		return -EINVAL;
+	}
+	if (!check(r, network, all, secure))
+		return -EINVAL;
+	o = json_object();
+	e = o ? put_fields(o, network, egress, ARRAY_SIZE(egress)) : -ENOMEM;
+	if (!e && all)
+		e = put_fields(o, network, ingress, ARRAY_SIZE(ingress));
+	if (e < 0) {
+		json_decref(o);
+		rest_fail(r, 500, "out of memory");
+		return -EINVAL;
+	}
+	if (json_object_size(o))
+		*ret = o;
+	else
+		json_decref(o);
+	return 0;
+}
+
+/* Replaces what goes out; what comes in stays. */
+void rest_set_network(struct rest *r)
+{
+	json_t *o = NULL, *now;
+	struct sbox *s;
+	bool internet;
+	int has = rest_bool(r, "allow_internet_access", &internet);
+
+	if (has < 0 || rest_network(r, r->in, false, true, &o) < 0)
+		return;
+	s = rest_running(r);
+	now = s ? json_object() : NULL;
+	if (now && put_fields(now, s->network, ingress, ARRAY_SIZE(ingress)) == 0 &&
+	    (!o || json_object_update(now, o) == 0)) {
+		json_decref(s->network);
+		s->network = json_object_size(now) ? json_incref(now) : NULL;
+		if (has) {
+			s->policy.has_internet = true;
+			s->policy.internet = internet;
+		}
+		rest_limit(r, "no-internet");
+		rest_reply(r, 204, NULL);
+	} else if (s) {
+		rest_fail(r, 500, "out of memory");
+	}
+	json_decref(now);
+	json_decref(o);
+}
