@@ -18,6 +18,7 @@ struct principal {
 	gid_t gid;
 	pid_t pid;	/* for display only: numbers of processes are reused; 0 = unknown */
 	int pidfd;	/* -1 = none */
+	uint64_t conn;	/* number of its connection, never used twice; 0 = none */
 	bool admin;	/* uid 0, the daemon's own uid, or a member of admin_group */
 	uint32_t n_groups;
 	gid_t groups[PRINCIPAL_GROUPS_MAX];

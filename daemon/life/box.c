@@ -7,7 +7,9 @@
 
 #include "daemon/cloud/model.h"
 #include "daemon/life/core.h"
+#include "daemon/life/keep.h"
 #include "daemon/obs/log.h"
+#include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
@@ -86,7 +88,8 @@ struct box *box_free(struct box *b)
 {
 	if (!b)
 		return NULL;
-	must(b->magic == BOX_MAGIC && !b->fetch && !b->killing);
+	must(b->magic == BOX_MAGIC && !b->fetch && !b->killing && list_is_empty(&b->leases));
+	b->keep = keep_free(b);
 	b->magic = 0;
 	free(b->id);
 	free(b->name);
@@ -120,6 +123,7 @@ int box_new(struct account *a, const char *id, struct box **ret)
 		return -ENOMEM;
 	b->magic = BOX_MAGIC;
 	list_init(&b->node);
+	list_init(&b->leases);
 	b->account = a;
 	b->allow_internet_access = b->keep_memory = b->auto_resume = -1;
 	policy_default(&b->policy);
@@ -143,6 +147,22 @@ static int texts_from_row(struct box *b, const struct row_sandbox *r)
 	       text_set(&b->gone_evidence, r->gone_evidence)
 		       ? -ENOMEM
 		       : 0;
+}
+
+/* A wall moment of a row as BOOTTIME; one that lies ahead (the clock was set back) is now. */
+static int64_t boot_of_past(int64_t wall_ms)
+{
+	int64_t ago = clock_wall_ms() - wall_ms, now = (int64_t)clock_boot_ms(), at;
+
+	if (!wall_ms)
+		return 0;
+	at = now - MAX(ago, (int64_t)0);
+	return at ? at : 1;
+}
+
+static int64_t wall_of(int64_t boot_ms)
+{
+	return boot_ms ? MAX(clock_wall_ms() - ((int64_t)clock_boot_ms() - boot_ms), (int64_t)1) : 0;
 }
 
 int box_from_row(struct account *a, const struct row_sandbox *r, struct box **ret)
@@ -178,6 +198,12 @@ int box_from_row(struct account *a, const struct row_sandbox *r, struct box **re
 	b->as_of_ms = r->as_of_ms;
 	b->gone_reason = (enum ab_reason)r->gone_reason;
 	b->gone_at_ms = r->gone_at_ms;
+	b->timeout_s = r->timeout_s;
+	b->released_at_ms = boot_of_past(r->released_at_ms);
+	b->used_at_ms = boot_of_past(r->used_at_ms);
+	if (b->used_at_ms)
+		b->used_at_ms += USED_SAVE_MS;	/* the row may know it so much too early */
+	b->unclaimed_boot_ms = boot_of_past(r->unclaimed_at_ms);
 	box_set_state(b, (enum life_state)r->state);
 	*ret = give(b);
 	return 0;
@@ -223,6 +249,9 @@ void box_to_row(const struct box *b, char policy_text[POLICY_TEXT_MAX], struct r
 		.gone_reason = (int)b->gone_reason,
 		.gone_at_ms = b->gone_at_ms,
 		.gone_evidence = b->gone_evidence,
+		.released_at_ms = wall_of(b->released_at_ms),
+		.used_at_ms = wall_of(b->used_at_ms),
+		.timeout_s = b->timeout_s,
 	};
 }
 
@@ -339,6 +368,7 @@ void box_view(const struct box *b, enum life_source source, struct life_sandbox 
 		.auto_resume = b->auto_resume,
 		.policy = b->policy,
 		.owner_uid = b->uid,
+		.leases = b->n_leases,
 		.generation = b->generation,
 		.source = source,
 		.as_of_ms = b->as_of_ms,

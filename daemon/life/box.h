@@ -18,7 +18,8 @@ struct cloud_sandbox;
 struct fetch;
 struct killing;
 
-#define BOX_MAGIC 0x426f7821u
+#define BOX_MAGIC    0x426f7821u
+#define USED_SAVE_MS 60000	/* uses nearer than this to the row's are not written */
 
 struct box {
 	uint32_t magic;
@@ -42,6 +43,15 @@ struct box {
 	uint32_t cpu_count, memory_mb, disk_size_mb;
 	int allow_internet_access, on_timeout, keep_memory, auto_resume;
 	struct policy policy;
+	uint32_t timeout_s;		/* what its user last asked for; 0 = unknown */
+
+	struct list leases;		/* those that count: lease.box_node */
+	uint32_t n_leases, n_commands;
+	/* BOOTTIME, 0 = never; negative where it was before the boot */
+	int64_t released_at_ms, used_at_ms, command_ended_at_ms, unclaimed_boot_ms;
+	int64_t used_saved_ms;		/* the use that the row knows of */
+	struct keep *keep;
+	const char *ended_by;		/* the rule that kills it; static */
 
 	int64_t as_of_ms;		/* wall, for people */
 	uint64_t fresh_at_ms;		/* BOOTTIME of the last word; 0 = none since the start */

@@ -15,6 +15,8 @@
 #include "daemon/cloud/model.h"
 #include "daemon/ev/loop.h"
 #include "daemon/life/box.h"
+#include "daemon/life/due.h"
+#include "daemon/life/event.h"
 #include "daemon/life/life.h"
 #include "daemon/store/store.h"
 #include "proto/base/list.h"
@@ -35,6 +37,7 @@ struct account {
 	uint32_t max_sandboxes;
 	struct listing *listing;	/* sync.c */
 	int64_t listed_at_ms;		/* wall: when the last complete list came; 0 = never */
+	int64_t cloud_minus_boot_ms;	/* the cloud's clock, see keep.h */
 };
 
 /* Who holds a name, or held it last (id ""): its generation goes on. */
@@ -81,8 +84,20 @@ struct life {
 	struct life_prober prober;
 	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
 	struct policy policy;
+	struct life_policy *policies;
+	size_t n_policies;
 	uint64_t history_ms, reconcile_period_ms, max_staleness_ms, settle_horizon_ms;
-	uint64_t unclaimed_grace_ms;
+	uint64_t unclaimed_grace_ms, restart_grace_ms;
+	int64_t quiet_until_ms;		/* after the start: see due.h */
+	struct budget budget;
+
+	struct map lease_map;
+	struct list leases, holders;
+	uint64_t lease_number;
+	enum life_identity identity;
+	char boot_id[40];
+	struct events events;
+	struct fence *fence;		/* event.c */
 
 	struct map box_map, name_map, request_map, fetch_map;
 	struct list boxes, names, requests, creations, fetches, killings, ops, commits;
@@ -120,6 +135,12 @@ void life_commit(struct life *l, struct store_tx *t, bool durable);
 
 /* The cloud said this about a box: learn, follow its state, store. */
 void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s);
+/* It changes by us: state, store, event. `by`: the rule, or "" for its user. */
+void life_box_changed(struct life *l, struct box *b, enum life_state to, const char *by);
+/* Somebody's call needs it: it is not idle. */
+void life_box_used(struct life *l, struct box *b);
+/* The defaults for what this uid makes from this template. */
+void life_policy_default(const struct life *l, uid_t uid, const char *template_id, struct policy *ret);
 /* The cloud no longer has it. */
 void life_box_gone(struct life *l, struct box *b, bool by_us, const char *evidence);
 void life_box_claim(struct life *l, struct box *b, uid_t uid);
@@ -166,6 +187,8 @@ void fetch_cancel_all(struct life *l);
 /* --- kill.c --- */
 
 void kill_take_up(struct life *l, struct box *b);	/* after a restart */
+/* By a rule of its policy; nobody waits. */
+must_check int kill_by_policy(struct life *l, struct box *b, const char *rule);
 void kill_cancel_all(struct life *l);
 
 /* --- create.c --- */
@@ -180,6 +203,8 @@ void creation_cancel_all(struct life *l);
 
 must_check int sync_start(struct life *l);
 void sync_stop(struct life *l);
+/* The last list of this account was complete and nothing in it was odd. */
+bool sync_is_trusted(const struct life *l, const struct account *a);
 struct listing_wait {
 	struct list node;
 	/* list NULL: st says why it is not known. */

@@ -17,6 +17,9 @@
 
 #include "daemon/life/creation.h"
 #include "daemon/life/failpoint.h"
+#include "daemon/life/holder.h"
+#include "daemon/life/keep.h"
+#include "daemon/life/lease.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/settle.h"
@@ -57,6 +60,7 @@ static void creation_free(void *p)
 	cloud_kvs_fini(&c->metadata);
 	cloud_kvs_fini(&c->envs);
 	cloud_sandbox_free(c->found);
+	holder_unref(c->holder);
 	free(c);
 }
 
@@ -282,7 +286,9 @@ static void answer(struct creation *c)
 	if (list_is_empty(&c->waiters) && b->claimed) {
 		b->claimed = false;
 		b->unclaimed_at_ms = clock_wall_ms();
+		b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
 		life_save_box(c->life, b, false);
+		keep_poke(b);
 	}
 	log_info("create_done", "seq=%llu box=%s uid=%u posts=%u settled=%d claimed=%d",
 		 (unsigned long long)c->seq, b->id, c->uid, c->posts, c->settled, b->claimed);
@@ -374,6 +380,8 @@ static int make_box(struct creation *c, struct box **ret)
 	b->seq = c->seq;
 	b->generation = c->generation;
 	b->policy = c->policy;
+	b->timeout_s = c->timeout_s;
+	b->used_at_ms = (int64_t)clock_boot_ms();
 	b->token_known = !c->settled;
 	b->allow_internet_access = c->allow_internet_access == TRI_UNSET
 					   ? -1
@@ -382,6 +390,25 @@ static int make_box(struct creation *c, struct box **ret)
 	r = life_insert_box(c->life, b);
 	if (!r)
 		*ret = give(b);
+	return r;
+}
+
+/* From the first moment: in the transaction that makes the row. A creator that died meanwhile has
+ * released it. */
+static int lease_of_creator(struct creation *c, struct box *b, struct store_tx *t)
+{
+	struct lease_make m = { .uid = c->uid, .pid = c->holder->pid, .label = "",
+				.kind = ROW_LEASE_PROCESS, .holder = c->holder };
+	struct lease *x = lease_of_process(b, c->holder);
+	int r;
+
+	if (c->holder->dead) {
+		b->released_at_ms = (int64_t)clock_boot_ms();
+		return 0;
+	}
+	r = x ? 0 : lease_take(c->life, b, &m, NULL, &x);
+	if (!r)
+		lease_put(t, x);
 	return r;
 }
 
@@ -395,6 +422,12 @@ static int make_rows(struct creation *c, struct store_tx *t)
 		return r;
 	b->claimed = !list_is_empty(&c->waiters);
 	b->unclaimed_at_ms = b->claimed ? 0 : clock_wall_ms();
+	b->unclaimed_boot_ms = b->claimed ? 0 : (int64_t)clock_boot_ms();
+	if (c->holder && box_is_live(b)) {
+		r = lease_of_creator(c, b, t);
+		if (r < 0)
+			return r;
+	}
 	if (c->name && !c->name->id[0] && box_is_live(b)) {
 		c->name->generation = c->generation;
 		life_box_give_name(c->life, b, c->name);
@@ -408,7 +441,9 @@ static int make_rows(struct creation *c, struct store_tx *t)
 	if (c->name)
 		life_put_name(t, c->name);
 	life_put_box(t, b);
+	event_put(c->life, t, b, EVENT_CREATED, "by=create\n");
 	store_tx_del_intent(t, c->seq);
+	keep_poke(b);
 	return r;
 }
 
@@ -595,7 +630,7 @@ int creation_new(struct life *l, struct account *a, uid_t uid, struct creation *
 	c->life = l;
 	c->account = a;
 	c->uid = uid;
-	c->policy = l->policy;
+	c->policy = l->policy;	/* until its maker says which */
 	c->generation = 1;
 	c->made_at_ms = clock_wall_ms();
 	policy_format(&c->policy, c->policy_text);

@@ -40,6 +40,8 @@ struct creation {
 	enum tri secure, allow_internet_access;
 	struct cloud_kvs metadata, envs;
 
+	struct holder *holder;		/* the process that is to hold a lease; NULL = none */
+
 	struct list waiters;		/* life_op.wait */
 	struct cloud_call *call;
 	struct timer timer;

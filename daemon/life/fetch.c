@@ -7,6 +7,7 @@
 
 #include "daemon/auth/grant.h"
 #include "daemon/life/core.h"
+#include "daemon/life/keep.h"
 #include "daemon/life/tags.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -73,6 +74,7 @@ static void on_fetched(struct cloud_result *r, void *user)
 
 	must(f->magic == FETCH_MAGIC);
 	f->call = NULL;
+	account_saw_date(f->account, r->date_ms);
 	b = life_find_box(f->life, f->account, f->id);
 	if (r->outcome == CLOUD_DONE && r->sandbox) {
 		news.end = FETCH_ALIVE;

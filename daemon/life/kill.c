@@ -178,7 +178,7 @@ static int killing_new(struct life *l, struct box *b, struct killing **ret)
 	return 0;
 }
 
-static int killing_start(struct life *l, struct box *b, struct killing **ret)
+static int killing_start(struct life *l, struct box *b, const char *rule, struct killing **ret)
 {
 	struct store_tx *t;
 	int r = store_tx_new(l->store, &t);
@@ -190,11 +190,21 @@ static int killing_start(struct life *l, struct box *b, struct killing **ret)
 		store_tx_drop(t);
 		return r;
 	}
+	b->ended_by = rule;
 	box_set_state(b, LIFE_KILLING);
 	life_box_free_name(l, b, t);
 	life_put_box(t, b);
+	event_put(l, t, b, EVENT_UPDATED, "by=%s\n", rule ? rule : "user");
 	store_tx_commit(t, true, on_decided, *ret);
 	return 0;
+}
+
+int kill_by_policy(struct life *l, struct box *b, const char *rule)
+{
+	struct killing *k;
+
+	must(box_is_live(b) && !b->killing);
+	return killing_start(l, b, rule, &k);
 }
 
 void kill_take_up(struct life *l, struct box *b)
@@ -251,7 +261,7 @@ static void kill_known(struct life_op *op, struct box *b)
 	op->account = b->account;
 	if (b->state == LIFE_GONE)
 		op_end_yes(op, &ok, false);
-	else if (!k && killing_start(op->life, b, &k) < 0)
+	else if (!k && killing_start(op->life, b, NULL, &k) < 0)
 		op_fail_errno(op, -ENOMEM);
 	else
 		list_add_tail(&k->waiters, &op->wait);

@@ -11,6 +11,9 @@
 #include <string.h>
 
 #include "daemon/life/core.h"
+#include "daemon/life/holder.h"
+#include "daemon/life/keep.h"
+#include "daemon/life/lease.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/tags.h"
@@ -306,9 +309,33 @@ static enum life_state state_of(const struct cloud_sandbox *s, enum life_state n
 	}
 }
 
+static enum event_type event_of(const struct box *b, enum life_state before, int64_t end_before)
+{
+	if (before != b->state && b->state == LIFE_PAUSED)
+		return EVENT_PAUSED;
+	if (before != b->state && b->state == LIFE_RUNNING &&
+	    (before == LIFE_PAUSED || before == LIFE_RESUMING))
+		return EVENT_RESUMED;
+	return end_before && b->end_at_ms > end_before ? EVENT_EXTENDED : EVENT_UPDATED;
+}
+
+static void save_seen(struct life *l, struct box *b, enum life_state before, int64_t end_before)
+{
+	struct store_tx *t;
+
+	if (store_tx_new(l->store, &t) < 0) {
+		l->resave = true;
+		return;
+	}
+	life_put_box(t, b);
+	event_put(l, t, b, event_of(b, before, end_before), "said_by=cloud\n");
+	life_commit(l, t, false);
+}
+
 void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s)
 {
 	enum life_state before = b->state, to = state_of(s, before);
+	int64_t end_before = b->end_at_ms;
 	bool changed = false;
 
 	if (box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0) {
@@ -324,8 +351,84 @@ void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s)
 		box_set_state(b, to);
 		changed = true;
 	}
-	if (changed)
+	if (b->end_at_ms != end_before)
+		keep_end_learnt(b);
+	if (!changed)
+		return;
+	if (before != b->state)
+		keep_poke(b);
+	save_seen(l, b, before, end_before);
+	if (b->end_at_ms != end_before)
+		lease_news(b);
+}
+
+void life_box_changed(struct life *l, struct box *b, enum life_state to, const char *by)
+{
+	struct store_tx *t;
+
+	box_set_state(b, to);
+	if (store_tx_new(l->store, &t) < 0) {
+		l->resave = true;
+		return;
+	}
+	life_put_box(t, b);
+	event_put(l, t, b, to == LIFE_PAUSED ? EVENT_PAUSED : EVENT_UPDATED, "by=%s\n", by[0] ? by : "user");
+	life_commit(l, t, true);
+}
+
+void life_box_used(struct life *l, struct box *b)
+{
+	b->used_at_ms = (int64_t)clock_boot_ms();
+	if (!b->policy.idle_timeout_ms)
+		return;
+	if (b->used_at_ms > b->used_saved_ms + USED_SAVE_MS) {
+		b->used_saved_ms = b->used_at_ms;
 		life_save_box(l, b, false);
+	}
+}
+
+static struct box *box_of_use(struct life *l, const char *account, const char *id)
+{
+	struct account *a = life_account_by_name(l, account);
+
+	return a ? life_find_box(l, a, id) : NULL;
+}
+
+void life_use_begin(struct life *l, const char *account, const char *id)
+{
+	struct box *b = box_of_use(l, account, id);
+
+	if (!b)
+		return;
+	b->n_commands++;
+	keep_poke(b);
+}
+
+void life_use_end(struct life *l, const char *account, const char *id)
+{
+	struct box *b = box_of_use(l, account, id);
+
+	if (!b || !b->n_commands)
+		return;
+	if (!--b->n_commands)
+		b->command_ended_at_ms = b->used_at_ms = (int64_t)clock_boot_ms();
+	keep_poke(b);
+}
+
+void life_policy_default(const struct life *l, uid_t uid, const char *template_id, struct policy *ret)
+{
+	*ret = l->policy;
+	for (size_t i = 0; i < l->n_policies; i++)
+		if (l->policies[i].template_id && str_eq(l->policies[i].template_id, template_id))
+			policy_merge(ret, &l->policies[i].change);
+	for (size_t i = 0; i < l->n_policies; i++)
+		if (!l->policies[i].template_id && l->policies[i].uid == uid)
+			policy_merge(ret, &l->policies[i].change);
+}
+
+void life_connection_ended(struct life *l, const struct principal *who)
+{
+	holder_connection_ended(l, who->conn);
 }
 
 void life_box_free_name(struct life *l, struct box *b, struct store_tx *t)
@@ -358,22 +461,32 @@ void life_box_gone(struct life *l, struct box *b, bool by_us, const char *eviden
 	log_info("box_gone", "box=%s reason=%s said_by=%s age_ms=%lld", b->id,
 		 status_reason_name(b->gone_reason), log_q(b->gone_evidence),
 		 (long long)(b->started_at_ms ? now - b->started_at_ms : -1));
+	keep_poke(b);
 	if (store_tx_new(l->store, &t) < 0) {
 		l->resave = true;
 		b->named = false;
+		lease_box_gone(l, b, NULL);
 		return;
 	}
+	lease_box_gone(l, b, t);
 	life_box_free_name(l, b, t);
 	life_put_box(t, b);
+	event_put(l, t, b, EVENT_GONE, "said_by=%s\nby=%s\nunexpected=%s\nage_ms=%lld\n", b->gone_evidence,
+		  b->ended_by ? b->ended_by : by_us ? "user" : "", b->gone_reason == R_SANDBOX_GONE ? "true" : "false",
+		  (long long)(b->started_at_ms ? now - b->started_at_ms : -1));
 	life_commit(l, t, true);
 }
 
 void life_box_claim(struct life *l, struct box *b, uid_t uid)
 {
+	if (list_is_empty(&b->node))
+		return;		/* a stranger that was only looked at: it has no row */
+	life_box_used(l, b);
 	if (b->claimed || b->uid != uid)
 		return;
 	b->claimed = true;
-	b->unclaimed_at_ms = 0;
+	b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
+	keep_poke(b);
 	life_save_box(l, b, false);
 }
 
@@ -455,10 +568,11 @@ int life_adopt(struct life *l, struct account *a, const struct cloud_sandbox *s,
 	b->ours = true;
 	b->uid = t.has_uid ? t.uid : 0;
 	b->seq = t.seq;
-	b->policy = l->policy;
+	life_policy_default(l, b->uid, b->template_id, &b->policy);
 	if (t.policy[0] && policy_parse(t.policy, &b->policy) < 0)
-		b->policy = l->policy;
+		life_policy_default(l, b->uid, b->template_id, &b->policy);
 	b->unclaimed_at_ms = clock_wall_ms();
+	b->unclaimed_boot_ms = b->used_at_ms = (int64_t)clock_boot_ms();
 	b->token_known = s->envd_access_token != NULL;
 	box_set_state(b, state_of(s, LIFE_RUNNING));
 	r = store_tx_new(l->store, &tx);
@@ -473,7 +587,9 @@ int life_adopt(struct life *l, struct account *a, const struct cloud_sandbox *s,
 	}
 	request_adopted(l, b, tx);
 	life_put_box(tx, b);
+	event_put(l, tx, b, EVENT_ADOPTED, "by=tag\n");
 	life_commit(l, tx, true);
+	keep_poke(b);
 	store_seen_seq(l->store, t.seq);
 	log_info("box_adopted", "box=%s uid=%u seq=%llu name=%s", b->id, b->uid,
 		 (unsigned long long)b->seq, log_q(t.name));
@@ -562,6 +678,20 @@ static void load_request(const struct row_request *r, void *user)
 	memcpy(q->params_hash, r->params_hash, sizeof(q->params_hash));
 }
 
+static void load_lease(const struct row_lease *r, void *user)
+{
+	struct loader *ld = user;
+
+	lease_load(ld->life, r);
+}
+
+static void load_event(const struct row_event *r, void *user)
+{
+	struct loader *ld = user;
+
+	event_load(ld->life, r);
+}
+
 static void free_intent(struct saved_intent *s)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(s->texts); i++)
@@ -617,7 +747,8 @@ static void orphaned_requests(struct life *l)
 static int load(struct life *l)
 {
 	struct loader ld = { .life = l };
-	struct store_visitor v = { load_sandbox, load_intent, load_request, load_name, &ld };
+	struct store_visitor v = { .sandbox = load_sandbox, .intent = load_intent, .request = load_request,
+				   .name = load_name, .lease = load_lease, .event = load_event, .user = &ld };
 	struct store_report report = { 0 };
 	int r;
 
@@ -638,7 +769,12 @@ static int load(struct life *l)
 
 		if (b->state == LIFE_KILLING)
 			kill_take_up(l, b);
+		else if (b->state == LIFE_PAUSING)
+			box_set_state(b, LIFE_RUNNING);	/* or PAUSED: the first list says */
+		if (b->state != LIFE_GONE)
+			keep_poke(b);
 	}
+	lease_loaded(l);
 	if (ld.strangers)
 		log_warn("rows_of_other_accounts", "n=%u ignoring=1", ld.strangers);
 	if (report.rows_aside)
@@ -661,6 +797,7 @@ static int copy_accounts(struct life *l, const struct life_options *o)
 		a->cloud = o->accounts[i].cloud;
 		a->plain_ports = o->accounts[i].plain_ports;
 		a->max_sandboxes = o->accounts[i].max_sandboxes;
+		a->cloud_minus_boot_ms = clock_wall_ms() - (int64_t)clock_boot_ms();
 		if (text_set(&a->name, o->accounts[i].name) < 0 ||
 		    text_set(&a->default_user, o->accounts[i].default_user) < 0)
 			return -ENOMEM;
@@ -681,6 +818,23 @@ static int copy_accounts(struct life *l, const struct life_options *o)
 	return 0;
 }
 
+static int copy_policies(struct life *l, const struct life_options *o)
+{
+	l->policies = calloc(o->n_policies + 1, sizeof(*l->policies));
+	if (!l->policies)
+		return -ENOMEM;
+	for (size_t i = 0; i < o->n_policies; i++) {
+		l->policies[i] = o->policies[i];
+		if (o->policies[i].template_id) {
+			l->policies[i].template_id = str_dup(o->policies[i].template_id);
+			if (!l->policies[i].template_id)
+				return -ENOMEM;
+		}
+		l->n_policies++;
+	}
+	return 0;
+}
+
 static uint64_t or_default(uint64_t v, uint64_t def)
 {
 	return v ? v : def;
@@ -689,7 +843,7 @@ static uint64_t or_default(uint64_t v, uint64_t def)
 int life_new(const struct life_options *o, struct life **ret)
 {
 	struct life *l = calloc(1, sizeof(*l));
-	struct list *lists[8];
+	struct list *lists[10];
 	int r;
 
 	if (!l)
@@ -706,6 +860,9 @@ int life_new(const struct life_options *o, struct life **ret)
 	l->reconcile_period_ms = or_default(o->reconcile_period_ms, 60000);
 	l->max_staleness_ms = or_default(o->max_staleness_ms, 5000);
 	l->settle_horizon_ms = or_default(o->settle_horizon_ms, 180000);
+	l->restart_grace_ms = or_default(o->restart_grace_ms, 30000);
+	l->quiet_until_ms = (int64_t)(clock_boot_ms() + l->restart_grace_ms);
+	l->identity = o->identity ? o->identity : holder_best_identity();
 	rng_seed(&l->rng, o->rng_seed);
 	lists[0] = &l->boxes;
 	lists[1] = &l->names;
@@ -715,9 +872,14 @@ int life_new(const struct life_options *o, struct life **ret)
 	lists[5] = &l->killings;
 	lists[6] = &l->ops;
 	lists[7] = &l->commits;
+	lists[8] = &l->leases;
+	lists[9] = &l->holders;
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		list_init(lists[i]);
+	events_init(l);
 	r = copy_accounts(l, o);
+	if (!r)
+		r = copy_policies(l, o);
 	if (!r)
 		r = load(l);
 	if (!r)
@@ -743,6 +905,12 @@ struct life *life_free(struct life *l)
 	store_mute(l->store);
 	op_cancel_all(l);
 	sync_stop(l);
+	lease_free_all(l);
+	list_for_each(i, &l->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		b->keep = keep_free(b);
+	}
 	creation_cancel_all(l);
 	kill_cancel_all(l);
 	fetch_cancel_all(l);
@@ -756,6 +924,11 @@ struct life *life_free(struct life *l)
 	map_fini(&l->name_map);
 	map_fini(&l->request_map);
 	map_fini(&l->fetch_map);
+	map_fini(&l->lease_map);
+	events_fini(l);
+	for (size_t i = 0; i < l->n_policies; i++)
+		free((char *)l->policies[i].template_id);
+	free(l->policies);
 	for (size_t i = 0; i < l->n_accounts; i++) {
 		free(l->accounts[i].name);
 		free(l->accounts[i].default_user);

@@ -103,6 +103,14 @@ struct life_uid {			/* [uid U]; a uid without one uses the first account */
 	uint32_t max_sandboxes, creates_per_minute; /* 0 = no limit of ours */
 };
 
+/* Defaults that differ for a template (by the name or id that Create names) or for a uid; a uid's go
+ * above a template's, and a request's own above both. */
+struct life_policy {
+	const char *template_id;		/* NULL: of the uid */
+	uid_t uid;
+	struct policy_change change;
+};
+
 /* Asks the agent inside for its health (cloud/envd.h; wired by app). `start` returns a handle for
  * `cancel`, or NULL without memory; `done` comes exactly once, never from inside. */
 enum life_probe_result {
@@ -111,6 +119,12 @@ enum life_probe_result {
 	LIFE_PROBE_NO_ANSWER,	/* unreachable, refused, deadline */
 };
 typedef void life_probed_fn(void *done_user, enum life_probe_result result, const struct status *why);
+enum life_identity {	/* how a process is known again; numbers of StatusResponse.ProcessIdentity */
+	LIFE_IDENTITY_INODE = 1,
+	LIFE_IDENTITY_START_TIME = 2,
+	LIFE_IDENTITY_CONNECTION = 3,
+};
+
 struct life_prober {
 	void *(*start)(const struct life_target *t, uint64_t deadline_ms, life_probed_fn *done,
 		       void *done_user, void *user);
@@ -129,9 +143,13 @@ struct life_options {
 	/* For the tag of a request id. Wired by app, so that hashing stays where the layers allow it. */
 	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
 	struct policy policy;			/* shipped or configured defaults */
+	const struct life_policy *policies;	/* … of templates and uids; copied */
+	size_t n_policies;
+	enum life_identity identity;		/* 0 = the best the kernel has; for tests */
 	/* ms; 0 = DESIGN's default */
 	uint64_t history_ms, unclaimed_grace_ms, reconcile_period_ms, max_staleness_ms;
 	uint64_t settle_horizon_ms;		/* 180 s */
+	uint64_t restart_grace_ms;		/* 30 s */
 	uint64_t rng_seed;			/* jitter */
 };
 
@@ -146,6 +164,8 @@ struct life_counts {
 	uint32_t running, paused, other, gone, intents, requests;
 	uint64_t reconciled_at_ms;	/* BOOTTIME of the last complete one; 0 = never */
 	uint64_t reconcile_skipped;	/* lists that proved nothing */
+	uint32_t leases;
+	enum life_identity identity;
 	uint32_t list_anomalies;	/* mass losses that were not believed */
 	struct status store;		/* store_health() */
 };
@@ -172,6 +192,8 @@ struct life_create {
 	int allow_internet_access;	/* -1 = unset */
 	const char *name;		/* NULL or "" = none */
 	bool must_create, wait_ready;
+	struct policy_change policy;	/* the fields that are set */
+	bool process_lease;		/* the calling process holds a lease from the first moment */
 };
 must_check int life_create(struct life *l, const struct life_create *c, life_box_fn *done, void *user,
 			   struct life_op **ret);
@@ -183,6 +205,7 @@ struct life_connect {
 	uint64_t timeout_ms;		/* 0 = 300 s; never shortens */
 	bool adopt;			/* also one that carries another host's tag */
 	bool wait_ready;
+	bool process_lease;
 };
 must_check int life_connect(struct life *l, const struct life_connect *c, life_box_fn *done, void *user,
 			    struct life_op **ret);
@@ -195,6 +218,12 @@ must_check int life_get(struct life *l, const struct principal *who, const char 
 must_check int life_set_timeout(struct life *l, const struct principal *who, const char *sandbox,
 				uint64_t timeout_ms, uint64_t deadline_ms, life_box_fn *done, void *user,
 				struct life_op **ret);
+
+/* Changes the fields of `change`; those of the mask `reset` (BIT(enum policy_field)) go back to the
+ * configured defaults. */
+must_check int life_set_policy(struct life *l, const struct principal *who, const char *sandbox,
+			       const struct policy_change *change, uint32_t reset, uint64_t deadline_ms,
+			       life_box_fn *done, void *user, struct life_op **ret);
 
 /* yes = found: it existed and is gone now. */
 must_check int life_kill(struct life *l, const struct principal *who, const char *sandbox,
@@ -239,7 +268,105 @@ must_check int life_get_host(struct life *l, const struct principal *who, const 
 			     uint32_t port, uint64_t deadline_ms, life_host_fn *done, void *user,
 			     struct life_op **ret);
 
+/* --- leases --- */
+
+struct life_lease {
+	const char *id, *sandbox, *label;
+	uid_t uid;
+	pid_t pid;			/* 0 = unknown */
+	int64_t expires_at_ms;		/* wall; 0 = held */
+	int64_t sandbox_end_at_ms;
+};
+typedef void life_lease_fn(void *user, const struct status *st, const struct life_lease *lease);
+
+enum life_lease_kind {
+	LIFE_LEASE_STREAM = 1,	/* until life_held_free() */
+	LIFE_LEASE_PROCESS = 2,	/* until the caller's process dies */
+	LIFE_LEASE_TTL = 3,
+};
+
+struct life_acquire {
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const char *sandbox;
+	const char *label;		/* NULL or "" = none; at most 128 bytes */
+	const char *lease_id;		/* NULL or "" = a new one; else that one again */
+	enum life_lease_kind kind;
+	uint64_t ttl_ms;
+};
+/* A lease of a stream ends unless life_held_new() is called from inside `done`. */
+must_check int life_acquire(struct life *l, const struct life_acquire *a, life_lease_fn *done, void *user,
+			    struct life_op **ret);
+must_check int life_renew(struct life *l, const struct principal *who, const char *lease_id, uint64_t ttl_ms,
+			  uint64_t deadline_ms, life_lease_fn *done, void *user, struct life_op **ret);
+/* yes = it was held until now. */
+must_check int life_release(struct life *l, const struct principal *who, const char *lease_id,
+			    uint64_t deadline_ms, life_bool_fn *done, void *user, struct life_op **ret);
+
+struct life_lease_page {
+	const struct life_lease *leases;
+	size_t n;
+	const char *next_page_token;
+};
+typedef void life_leases_fn(void *user, const struct status *st, const struct life_lease_page *page);
+/* Of the caller; with `sandbox`: all of that one. */
+must_check int life_list_leases(struct life *l, const struct principal *who, const char *sandbox,
+				uint32_t page_size, const char *page_token, uint64_t deadline_ms,
+				life_leases_fn *done, void *user, struct life_op **ret);
+
+struct life_held;		/* a lease in the hands of a stream */
+enum life_held_news {
+	LIFE_HELD_CHANGED,	/* the sandbox has another end */
+	LIFE_HELD_LOST,		/* it is over, for the reason in st; only life_held_free() may follow */
+};
+typedef void life_held_fn(void *user, enum life_held_news news, const struct status *st,
+			  const struct life_lease *lease);
+/* From inside the done of life_acquire(). */
+must_check int life_held_new(struct life *l, const char *lease_id, life_held_fn *fn, void *user,
+			     struct life_held **ret);
+bool life_held_view(const struct life_held *h, struct life_lease *ret);	/* false: it is lost */
+/* The stream ended. `keep`: because of us (we are stopping); its holder has restart_grace. */
+void life_held_free(struct life_held *h, bool keep);
+/* For processes that are known by their connection alone. */
+void life_connection_ended(struct life *l, const struct principal *who);
+
+/* --- events --- */
+
+#define LIFE_EVIDENCE_MAX 12u
+
+struct life_event {
+	const char *cursor;		/* "" where no watcher may go on from (inside a resync) */
+	int64_t at_ms;			/* wall */
+	int type;			/* agentbox.v1.SandboxEvent.Type */
+	const struct life_sandbox *box;	/* NULL: of no sandbox */
+	enum ab_reason reason;
+	struct life_pair evidence[LIFE_EVIDENCE_MAX];
+	size_t n_evidence;
+};
+struct life_watch;
+typedef void life_watch_fn(void *user);
+
+struct life_watch_options {
+	const struct principal *who;
+	const char *cursor;		/* NULL or "" = from now */
+	const char *sandbox;		/* NULL or "" = all */
+	bool initial, all_owners;
+	uint32_t types;			/* BIT(type); 0 = all. Resync is always told */
+};
+/* 0; -EINVAL with *ret_st; -ENOMEM. `news` says that there is something to read, never from inside. */
+must_check int life_watch_new(struct life *l, const struct life_watch_options *o, life_watch_fn *news,
+			      void *user, struct life_watch **ret, struct status *ret_st);
+/* The next one; valid until the next call. False: none for now, news will come. What the watcher does
+ * not read in time is replaced by a resync: nothing is kept for it. */
+bool life_watch_next(struct life_watch *w, struct life_event *ret);
+void life_watch_heartbeat(struct life_watch *w, struct life_event *ret);
+struct life_watch *life_watch_free(struct life_watch *w);	/* NULL is fine; returns NULL */
+
 /* --- for command and file services --- */
+
+/* A command of ours runs in it, or no longer does: that is use. Pairs. */
+void life_use_begin(struct life *l, const char *account, const char *id);
+void life_use_end(struct life *l, const char *account, const char *id);
 
 typedef void life_target_fn(void *user, const struct status *st, const struct life_target *t);
 /* Id or name → where its agent is. Asks the cloud when the token is not known. A paused one is

@@ -264,6 +264,18 @@ void op_end_target(struct life_op *op, const struct status *st, const struct lif
 	op->done.target(op->user, st, t);
 }
 
+void op_end_lease(struct life_op *op, const struct status *st, const struct life_lease *lease)
+{
+	detach(op);
+	op->done.lease(op->user, st, lease);
+}
+
+void op_end_leases(struct life_op *op, const struct status *st, const struct life_lease_page *page)
+{
+	detach(op);
+	op->done.leases(op->user, st, page);
+}
+
 void op_fail_box(struct life_op *op, const struct status *st)
 {
 	op_end_box(op, st, NULL);

@@ -46,6 +46,8 @@ struct life_op {
 		life_list_fn *list;
 		life_host_fn *host;
 		life_target_fn *target;
+		life_lease_fn *lease;
+		life_leases_fn *leases;
 	} done;
 	void *user;
 	/* what the calls have in common */
@@ -80,6 +82,8 @@ void op_end_yes(struct life_op *op, const struct status *st, bool yes);
 void op_end_list(struct life_op *op, const struct status *st, const struct life_page *page);
 void op_end_host(struct life_op *op, const struct status *st, const struct life_host *host);
 void op_end_target(struct life_op *op, const struct status *st, const struct life_target *t);
+void op_end_lease(struct life_op *op, const struct status *st, const struct life_lease *lease);
+void op_end_leases(struct life_op *op, const struct status *st, const struct life_lease_page *page);
 /* For op_kind.fail. */
 void op_fail_box(struct life_op *op, const struct status *st);
 void op_fail_yes(struct life_op *op, const struct status *st);

@@ -13,6 +13,9 @@
 #include <string.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/life/holder.h"
+#include "daemon/life/keep.h"
+#include "daemon/life/lease.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/tags.h"
@@ -28,6 +31,9 @@ struct args {
 	bool owner_by_this;		/* no row yet: this call makes the caller its owner */
 	struct cloud_sandbox *answer;	/* Connect's: the only one with a traffic token */
 	struct box *temp;		/* no row and none to be made */
+	struct holder *holder;		/* process_lease: the caller's process */
+	bool is_set;			/* SetTimeout, not Connect */
+	bool held;			/* keep_hold() */
 };
 
 static void free_args(struct life_op *op)
@@ -37,6 +43,7 @@ static void free_args(struct life_op *op)
 	if (a) {
 		cloud_sandbox_free(a->answer);
 		box_free(a->temp);
+		holder_unref(a->holder);
 	}
 	free(a);
 }
@@ -159,7 +166,8 @@ static struct box *new_owned_box(struct life_op *op, const struct cloud_sandbox 
 	if (box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
 		return NULL;
 	b->uid = op->who.uid;
-	b->policy = op->life->policy;
+	b->used_at_ms = (int64_t)clock_boot_ms();
+	life_policy_default(op->life, b->uid, b->template_id, &b->policy);
 	b->adopted = b->claimed = b->token_known = true;
 	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
 	return give(b);
@@ -192,6 +200,25 @@ static struct box *take_over(struct life_op *op, const struct cloud_sandbox *s)
 	return b;
 }
 
+/* Connect with process_lease: held before it is told. */
+static int take_lease(struct life_op *op, struct box *b, struct store_tx *t)
+{
+	struct args *a = op->args;
+	struct lease_make m = { .uid = op->who.uid, .pid = op->who.pid, .label = "",
+				.kind = ROW_LEASE_PROCESS, .holder = a->holder };
+	struct lease *x;
+	int r;
+
+	if (!a->holder || a->holder->dead || !box_is_live(b) || lease_of_process(b, a->holder))
+		return 0;
+	r = lease_take(op->life, b, &m, NULL, &x);
+	if (!r) {
+		lease_put(t, x);
+		event_put(op->life, t, b, EVENT_UPDATED, "lease=taken\nlease_id=%s\n", x->id);
+	}
+	return r;
+}
+
 static void finish(struct life_op *op, const struct cloud_result *r)
 {
 	struct args *a = op->args;
@@ -211,7 +238,17 @@ static void finish(struct life_op *op, const struct cloud_result *r)
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
+	if (a->timeout_ms)
+		b->timeout_s = a->is_set ? a->timeout_s : MAX(b->timeout_s, a->timeout_s);
+	if (take_lease(op, b, t) < 0) {
+		store_tx_drop(t);
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
 	life_put_box(t, b);
+	if (a->owner_by_this)
+		event_put(op->life, t, b, EVENT_ADOPTED, "by=connect\n");
+	keep_poke(b);
 	op_commit(op, t, on_written);
 }
 
@@ -287,6 +324,12 @@ static void on_stranger(struct fetch_wait *w, const struct fetch_news *news)
 		/* Another host's stays its own unless the caller says so; nobody's becomes the caller's. */
 		tags_read(&news->s->metadata, &t);
 		a->owner_by_this = !t.host || a->adopt;
+		if (a->holder && !a->owner_by_this) {
+			status_set(&st, R_UID_DENIED, "sandbox %s belongs to another host; set adopt to take a "
+						      "lease on it", op->ref);
+			op_fail(op, &st);
+			return;
+		}
 	}
 	call(op, news->s->id, cloud_connect, on_connected);
 }
@@ -346,8 +389,14 @@ int life_connect(struct life *l, const struct life_connect *c, life_box_fn *done
 	struct op_args o = { .kind = &connect_kind, .who = c->who, .deadline_ms = c->deadline_ms,
 			     .ref = c->sandbox ? c->sandbox : "", .user = user };
 	struct args a = { .timeout_ms = c->timeout_ms, .adopt = c->adopt, .wait_ready = c->wait_ready };
+	int r = c->process_lease ? holder_of(l, c->who, &a.holder) : 0;
 
-	return new_op(l, &o, &a, done, ret);
+	if (r < 0)
+		return r;
+	r = new_op(l, &o, &a, done, ret);
+	if (r < 0)
+		holder_unref(a.holder);
+	return r;
 }
 
 /* --- SetTimeout --- */
@@ -365,12 +414,26 @@ static void on_timeout_set(struct cloud_result *r, void *user)
 		op_fail(op, &r->status);
 }
 
+static void timeout_leave(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct box *b = a->held ? life_find_box(op->life, op->account, op->id) : NULL;
+
+	a->held = false;
+	if (b)
+		keep_release(b);
+}
+
 static void timeout_known(struct life_op *op, struct box *b)
 {
+	struct args *a = op->args;
 	struct status st;
 
 	op->account = b->account;
 	if (box_is_live(b)) {
+		/* An extension on its way must not undo it. */
+		a->held = true;
+		keep_hold(b);
 		call(op, b->id, cloud_set_timeout, on_timeout_set);
 		return;
 	}
@@ -421,6 +484,7 @@ static const struct op_kind timeout_kind = {
 	.name = "SetTimeout",
 	.start = timeout_start,
 	.fail = op_fail_box,
+	.leave = timeout_leave,
 	.free_args = free_args,
 };
 
@@ -430,7 +494,7 @@ int life_set_timeout(struct life *l, const struct principal *who, const char *sa
 {
 	struct op_args o = { .kind = &timeout_kind, .who = who, .deadline_ms = deadline_ms,
 			     .ref = sandbox ? sandbox : "", .user = user };
-	struct args a = { .timeout_ms = timeout_ms };
+	struct args a = { .timeout_ms = timeout_ms, .is_set = true };
 
 	return new_op(l, &o, &a, done, ret);
 }

@@ -10,6 +10,9 @@
 
 #include "daemon/auth/grant.h"
 #include "daemon/life/creation.h"
+#include "daemon/life/holder.h"
+#include "daemon/life/keep.h"
+#include "daemon/life/lease.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/tags.h"
@@ -27,6 +30,8 @@ struct args {
 	struct cloud_kvs metadata, envs;
 	enum tri secure, allow_internet_access;
 	bool must_create, wait_ready;
+	struct policy_change policy;
+	struct holder *holder;		/* process_lease: the caller's process */
 	bool bad;			/* input was refused: why */
 	struct status why;
 	bool is_fresh;			/* the sandbox that is there was just asked about */
@@ -43,6 +48,7 @@ static void args_free(struct args *a)
 	free(a->name);
 	cloud_kvs_fini(&a->metadata);
 	cloud_kvs_fini(&a->envs);
+	holder_unref(a->holder);
 	free(a);
 }
 
@@ -71,7 +77,8 @@ static int args_new(const struct life_create *c, struct args **ret)
 
 	if (!a)
 		return -ENOMEM;
-	a->bad = !rules_check_create(c, &a->why);
+	a->bad = !rules_check_create(c, &a->why) || !policy_check(&c->policy, &a->why);
+	a->policy = c->policy;
 	if (!a->bad && !rules_timeout_s(c->timeout_ms, &a->timeout_s))
 		must(false);
 	memcpy(a->params_hash, c->params_hash, sizeof(a->params_hash));
@@ -93,15 +100,61 @@ static int args_new(const struct life_create *c, struct args **ret)
 
 /* --- the answer --- */
 
+static void end_with(struct life_op *op, struct box *b, enum life_source source)
+{
+	struct args *a = op->args;
+
+	if (a->wait_ready && b->state == LIFE_RUNNING)
+		op_wait_ready(op, b);
+	else
+		op_end_box_of(op, b, source);
+}
+
+static void on_leased(struct life_op *op, const struct status *st)
+{
+	struct box *b = life_find_box(op->life, op->account, op->id);
+
+	if (!status_ok(st) || !b)
+		op_fail_errno(op, -EIO);
+	else
+		end_with(op, b, LIFE_FROM_CACHE);
+}
+
+/* A repeat, or a name that was there: this process, too, is to hold a lease before it is told. */
+static void lease_first(struct life_op *op, struct box *b)
+{
+	struct args *a = op->args;
+	struct lease_make m = { .uid = op->who.uid, .pid = a->holder->pid, .label = "",
+				.kind = ROW_LEASE_PROCESS, .holder = a->holder };
+	struct store_tx *t;
+	struct lease *x;
+
+	op->account = b->account;
+	if (text_set(&op->id, b->id) < 0 || store_tx_new(op->life->store, &t) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	if (lease_take(op->life, b, &m, NULL, &x) < 0) {
+		store_tx_drop(t);
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	lease_put(t, x);
+	life_put_box(t, b);
+	event_put(op->life, t, b, EVENT_UPDATED, "lease=taken\nlease_id=%s\n", x->id);
+	keep_poke(b);
+	op_commit(op, t, on_leased);
+}
+
 static void answer_box(struct life_op *op, struct box *b, enum life_source source)
 {
 	struct args *a = op->args;
 
 	life_box_claim(op->life, b, op->who.uid);
-	if (a->wait_ready && b->state == LIFE_RUNNING)
-		op_wait_ready(op, b);
+	if (a->holder && !a->holder->dead && box_is_live(b) && !lease_of_process(b, a->holder))
+		lease_first(op, b);
 	else
-		op_end_box_of(op, b, source);
+		end_with(op, b, source);
 }
 
 static bool is_stale(const struct life_op *op, const struct box *b)
@@ -367,6 +420,12 @@ static int fill_creation(struct life_op *op, struct creation *c, const char *tag
 		r = cloud_kvs_add(&c->metadata, a->metadata.v[i].key, a->metadata.v[i].value);
 	for (size_t i = 0; i < a->envs.n && !r; i++)
 		r = cloud_kvs_add(&c->envs, a->envs.v[i].key, a->envs.v[i].value);
+	life_policy_default(op->life, op->who.uid, a->template_id, &c->policy);
+	policy_merge(&c->policy, &a->policy);
+	policy_format(&c->policy, c->policy_text);
+	c->holder = a->holder;
+	if (c->holder)
+		c->holder->refs++;
 	c->timeout_s = a->timeout_s;
 	c->secure = a->secure;
 	c->allow_internet_access = a->allow_internet_access;
@@ -506,6 +565,13 @@ int life_create(struct life *l, const struct life_create *c, life_box_fn *done, 
 
 	if (r < 0)
 		return r;
+	if (c->process_lease) {
+		r = holder_of(l, c->who, &a->holder);
+		if (r < 0) {
+			args_free(a);
+			return r;
+		}
+	}
 	o.args = a;
 	r = op_new(l, &o, ret);
 	if (r < 0) {

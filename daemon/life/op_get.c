@@ -45,7 +45,7 @@ static struct box *view_of_stranger(struct life_op *op, const struct cloud_sandb
 	if (box_learn(a->temp, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
 		return NULL;
 	a->temp->uid = op->who.uid;
-	a->temp->policy = op->life->policy;
+	life_policy_default(op->life, op->who.uid, a->temp->template_id, &a->temp->policy);
 	a->temp->token_known = true;
 	box_set_state(a->temp, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
 	return a->temp;

@@ -84,7 +84,7 @@ static int pick_stranger(struct life_op *op, struct picked *p, const struct clou
 	if (box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
 		return -ENOMEM;
 	b->uid = op->who.uid;
-	b->policy = op->life->policy;
+	life_policy_default(op->life, op->who.uid, s->template_id, &b->policy);
 	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
 	pick(op, p, b);
 	return 0;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "daemon/life/core.h"
+#include "daemon/life/keep.h"
 #include "daemon/life/plan.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/tags.h"
@@ -29,6 +30,7 @@ struct listing {
 	struct cloud_list *list;	/* the last complete one, for LIST_GAP_MS */
 	struct list waiters, next;	/* of the one under way; of the one after it */
 	unsigned failures;		/* in a row */
+	bool trusted;			/* the last complete one was not odd */
 	struct timer timer;		/* the next one by ourselves */
 };
 
@@ -196,6 +198,7 @@ static void reconcile(struct account *a, const struct cloud_list *list, uint64_t
 		}
 		if (p.max_seq)
 			store_seen_seq(a->life->store, p.max_seq);
+		a->listing->trusted = !p.suspicious;
 		s->reconciled_at_ms = clock_boot_ms();
 		verify_pump(s);
 	}
@@ -237,6 +240,7 @@ static void on_list(struct cloud_result *r, void *user)
 	struct list waiters;
 
 	g->call = NULL;
+	account_saw_date(a, r->date_ms);
 	list_take(&waiters, &g->waiters);
 	if (r->outcome == CLOUD_DONE && r->list) {
 		g->failures = 0;
@@ -303,6 +307,11 @@ int listing_join(struct account *a, struct listing_wait *w)
 		list_start(g);
 	}
 	return 0;
+}
+
+bool sync_is_trusted(const struct life *l, const struct account *a)
+{
+	return a->listing && a->listing->trusted && !a->listing->failures;
 }
 
 void listing_leave(struct listing_wait *w)
@@ -382,6 +391,7 @@ static void on_prune(struct timer *t, void *user)
 	struct sync *s = user;
 
 	prune(s->life);
+	events_prune(s->life, clock_wall_ms());
 	if (s->life->resave)
 		resave(s->life);
 	if (timer_set(t, clock_boot_ms() + s->life->reconcile_period_ms) < 0)
@@ -464,6 +474,7 @@ void life_count(const struct life *l, uid_t uid, struct life_counts *ret)
 		.reconcile_skipped = l->sync->skipped,
 		.list_anomalies = l->sync->anomalies,
 		.requests = (uint32_t)map_size(&l->request_map),
+		.identity = l->identity,
 		.store = *store_health(l->store),
 	};
 	list_for_each(i, &l->boxes) {
@@ -471,6 +482,7 @@ void life_count(const struct life *l, uid_t uid, struct life_counts *ret)
 
 		if (uid != (uid_t)-1 && b->uid != uid)
 			continue;
+		ret->leases += b->n_leases;
 		switch (b->state) {
 		case LIFE_RUNNING:
 			ret->running++;

@@ -15,8 +15,8 @@ const char *const stmt_sql[STMT_N] = {
 		" started_at_ms, end_at_ms, cpu_count, memory_mb, disk_size_mb, envd_version,"
 		" domain, access_token, traffic_token, token_known, allow_internet_access,"
 		" on_timeout, keep_memory, auto_resume, policy, warning, as_of_ms, gone_reason, gone_at_ms,"
-		" gone_evidence) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-		"?,?,?,?,?,?)",
+		" gone_evidence, released_at_ms, used_at_ms, timeout_s) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,"
+		"?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
 	[STMT_DEL_SANDBOX] = "DELETE FROM sandbox WHERE account = ? AND id = ?",
 	[STMT_PUT_INTENT] =
 		"INSERT OR REPLACE INTO intent (seq, kind, state, account, uid, request_id, req_tag,"
@@ -30,6 +30,15 @@ const char *const stmt_sql[STMT_N] = {
 	[STMT_PUT_NAME] =
 		"INSERT OR REPLACE INTO name (uid, name, account, id, generation) VALUES (?,?,?,?,?)",
 	[STMT_DEL_NAME] = "DELETE FROM name WHERE uid = ? AND name = ?",
+	[STMT_PUT_LEASE] =
+		"INSERT OR REPLACE INTO lease (id, account, sandbox, uid, kind, pid, label, made_at_ms,"
+		" expires_at_ms, identity, boot_id, identity_value) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+	[STMT_DEL_LEASE] = "DELETE FROM lease WHERE id = ?",
+	[STMT_PUT_EVENT] =
+		"INSERT OR REPLACE INTO event (number, seq, uid, at_ms, type, account, sandbox, name,"
+		" reason, state, started_at_ms, end_at_ms, leases, generation, evidence)"
+		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+	[STMT_DEL_EVENTS] = "DELETE FROM event WHERE uid = ? AND seq <= ?",
 	[STMT_PUT_META] = "INSERT OR REPLACE INTO meta (key, value) VALUES (?,?)",
 };
 

@@ -102,6 +102,9 @@ static void read_sandbox(struct reader *r, const struct store_visitor *v)
 	b.gone_reason = (int)r_int(r, "gone_reason", 0, 1000);
 	b.gone_at_ms = r_ms(r, "gone_at_ms");
 	b.gone_evidence = r_text(r, "gone_evidence", 0, 4 * TEXT_MAX);
+	b.released_at_ms = r_ms(r, "released_at_ms");
+	b.used_at_ms = r_ms(r, "used_at_ms");
+	b.timeout_s = (uint32_t)r_int(r, "timeout_s", 0, UINT32_MAX);
 	if (!r->bad)
 		v->sandbox(&b, v->user);
 }
@@ -161,6 +164,49 @@ static void read_name(struct reader *r, const struct store_visitor *v)
 		v->name(&m, v->user);
 }
 
+static void read_lease(struct reader *r, const struct store_visitor *v)
+{
+	struct row_lease l = { 0 };
+
+	l.id = r_text(r, "id", 1, TEXT_MAX);
+	l.account = r_text(r, "account", 1, TEXT_MAX);
+	l.sandbox = r_text(r, "sandbox", 1, TEXT_MAX);
+	l.uid = (uid_t)r_int(r, "uid", 0, UID_MAX);
+	l.kind = (enum row_lease_kind)r_int(r, "kind", ROW_LEASE_STREAM, ROW_LEASE_TTL);
+	l.pid = r_int(r, "pid", 0, INT32_MAX);
+	l.label = r_text(r, "label", 0, TEXT_MAX);
+	l.made_at_ms = r_ms(r, "made_at_ms");
+	l.expires_at_ms = r_ms(r, "expires_at_ms");
+	l.identity = (int)r_int(r, "identity", 0, 100);
+	l.boot_id = r_text(r, "boot_id", 0, TEXT_MAX);
+	l.identity_value = (uint64_t)r_int(r, "identity_value", 0, INT64_MAX);
+	if (!r->bad)
+		v->lease(&l, v->user);
+}
+
+static void read_event(struct reader *r, const struct store_visitor *v)
+{
+	struct row_event e = { 0 };
+
+	e.number = (uint64_t)r_int(r, "number", 1, INT64_MAX);
+	e.seq = (uint64_t)r_int(r, "seq", 1, INT64_MAX);
+	e.uid = (uid_t)r_int(r, "uid", 0, UID_MAX);
+	e.at_ms = r_ms(r, "at_ms");
+	e.type = (int)r_int(r, "type", 1, 100);
+	e.account = r_text(r, "account", 1, TEXT_MAX);
+	e.sandbox = r_text(r, "sandbox", 1, TEXT_MAX);
+	e.name = r_text(r, "name", 0, TEXT_MAX);
+	e.reason = (int)r_int(r, "reason", 0, 1000);
+	e.state = (int)r_int(r, "state", 0, 8);
+	e.started_at_ms = r_ms(r, "started_at_ms");
+	e.end_at_ms = r_ms(r, "end_at_ms");
+	e.leases = (uint32_t)r_int(r, "leases", 0, UINT32_MAX);
+	e.generation = (uint32_t)r_int(r, "generation", 0, UINT32_MAX);
+	e.evidence = r_text(r, "evidence", 0, 4 * TEXT_MAX);
+	if (!r->bad)
+		v->event(&e, v->user);
+}
+
 static const struct table {
 	const char *name;
 	void (*read)(struct reader *r, const struct store_visitor *v);
@@ -169,6 +215,8 @@ static const struct table {
 	{ "intent", read_intent },
 	{ "request", read_request },
 	{ "name", read_name },
+	{ "lease", read_lease },
+	{ "event", read_event },
 };
 
 /* The row as quoted text, so that a person can read what was there; secrets stay in this file. */

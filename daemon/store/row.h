@@ -46,6 +46,46 @@ struct row_sandbox {
 	int gone_reason;		/* enum ab_reason, with state GONE */
 	int64_t gone_at_ms;
 	const char *gone_evidence;	/* who said so */
+
+	int64_t released_at_ms;		/* when its last lease ended; 0 = none ended, or acted upon */
+	int64_t used_at_ms;		/* last use, within a minute */
+	uint32_t timeout_s;		/* what its user last asked for; 0 = unknown */
+};
+
+enum row_lease_kind {
+	ROW_LEASE_STREAM = 1,	/* as long as a stream is open */
+	ROW_LEASE_PROCESS = 2,	/* as long as a process lives */
+	ROW_LEASE_TTL = 3,	/* until expires_at_ms */
+};
+
+/* A claim on a sandbox. Key: id. */
+struct row_lease {
+	const char *id;
+	const char *account, *sandbox;
+	uid_t uid;
+	enum row_lease_kind kind;
+	int64_t pid;			/* 0 = unknown */
+	const char *label;
+	int64_t made_at_ms, expires_at_ms;	/* 0 = does not expire */
+	/* How the process is known again: see life/holder.h. */
+	int identity;
+	const char *boot_id;
+	uint64_t identity_value;	/* inode of its pidfd, or its start time */
+};
+
+/* A change as watchers are told of it. Key: number, rising over all uids; seq rises within a uid. */
+struct row_event {
+	uint64_t number, seq;
+	uid_t uid;
+	int64_t at_ms;
+	int type;			/* agentbox.v1.SandboxEvent.Type */
+	const char *account, *sandbox;
+	const char *name;
+	int reason;			/* enum ab_reason */
+	int state;			/* enum life_state */
+	int64_t started_at_ms, end_at_ms;
+	uint32_t leases, generation;
+	const char *evidence;		/* "key=value" lines */
 };
 
 enum row_intent_state {

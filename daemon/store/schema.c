@@ -43,6 +43,23 @@ static const char *const steps[] = {
 	" tbl TEXT NOT NULL, why TEXT NOT NULL, body TEXT NOT NULL) STRICT;"
 	"CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;"
 	"PRAGMA application_id = 1097294456;", /* "AgBx" */
+	/* leases, events, and what policies need to know of a sandbox */
+	"ALTER TABLE sandbox ADD COLUMN released_at_ms INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE sandbox ADD COLUMN used_at_ms INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE sandbox ADD COLUMN timeout_s INTEGER NOT NULL DEFAULT 0;"
+	"CREATE TABLE lease ("
+	" id TEXT PRIMARY KEY, account TEXT NOT NULL, sandbox TEXT NOT NULL, uid INTEGER NOT NULL,"
+	" kind INTEGER NOT NULL, pid INTEGER NOT NULL, label TEXT NOT NULL,"
+	" made_at_ms INTEGER NOT NULL, expires_at_ms INTEGER NOT NULL, identity INTEGER NOT NULL,"
+	" boot_id TEXT NOT NULL, identity_value INTEGER NOT NULL) STRICT;"
+	"CREATE TABLE event ("
+	" number INTEGER PRIMARY KEY, seq INTEGER NOT NULL, uid INTEGER NOT NULL,"
+	" at_ms INTEGER NOT NULL, type INTEGER NOT NULL, account TEXT NOT NULL,"
+	" sandbox TEXT NOT NULL, name TEXT NOT NULL, reason INTEGER NOT NULL,"
+	" state INTEGER NOT NULL, started_at_ms INTEGER NOT NULL, end_at_ms INTEGER NOT NULL,"
+	" leases INTEGER NOT NULL, generation INTEGER NOT NULL, evidence TEXT NOT NULL) STRICT;"
+	"CREATE UNIQUE INDEX event_of_uid ON event (uid, seq);"
+	"INSERT INTO meta (key, value) VALUES ('incarnation', lower(hex(randomblob(6))));",
 };
 
 const int schema_version = (int)ARRAY_SIZE(steps);

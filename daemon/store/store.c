@@ -33,6 +33,7 @@ struct store {
 	struct hostid id;
 	bool reserving, muted;
 	struct status health;
+	char incarnation[33];
 };
 
 struct store_tx {
@@ -78,6 +79,16 @@ static int load_hostid(struct store *s, struct store_report *report)
 		return STORE_BROKEN;
 	}
 	return 0;
+}
+
+static void load_incarnation(struct store *s)
+{
+	char *text = db_get_meta(&s->db, "incarnation");
+
+	/* The schema wrote it. Without one, cursors are good until the next start. */
+	if (!text || !text[0] || !str_copy(s->incarnation, sizeof(s->incarnation), text))
+		rng_id(s->incarnation, 12);
+	free(text);
 }
 
 /* A full or read-only disk is no reason not to start: what is there is served, and kills work. */
@@ -128,6 +139,7 @@ enum store_open_result store_open(const struct store_options *o, struct store_re
 		(void)store_close(s);
 		return (enum store_open_result)r;
 	}
+	load_incarnation(s);
 	reserve_first_block(s);
 	if (s->dir.network_fs)
 		log_warn("store_network_fs", "state_dir=%s journal=truncate wal=off", log_q(s->dir.path));
@@ -338,6 +350,11 @@ const char *store_host_id(const struct store *s)
 	return s->id.host;
 }
 
+const char *store_incarnation(const struct store *s)
+{
+	return s->incarnation;
+}
+
 const struct status *store_health(const struct store *s)
 {
 	return &s->health;
@@ -446,6 +463,9 @@ void store_tx_put_sandbox(struct store_tx *t, const struct row_sandbox *r)
 	change_int(c, r->gone_reason);
 	change_int(c, r->gone_at_ms);
 	change_text(c, r->gone_evidence);
+	change_int(c, r->released_at_ms);
+	change_int(c, r->used_at_ms);
+	change_int(c, r->timeout_s);
 }
 
 void store_tx_del_sandbox(struct store_tx *t, const char *account, const char *id)
@@ -522,4 +542,58 @@ void store_tx_del_name(struct store_tx *t, uid_t uid, const char *name)
 	change_begin(&t->changes, STMT_DEL_NAME);
 	change_int(&t->changes, uid);
 	change_text(&t->changes, name);
+}
+
+void store_tx_put_lease(struct store_tx *t, const struct row_lease *r)
+{
+	struct changes *c = &t->changes;
+
+	change_begin(c, STMT_PUT_LEASE);
+	change_text(c, r->id);
+	change_text(c, r->account);
+	change_text(c, r->sandbox);
+	change_int(c, r->uid);
+	change_int(c, r->kind);
+	change_int(c, r->pid);
+	change_text(c, r->label);
+	change_int(c, r->made_at_ms);
+	change_int(c, r->expires_at_ms);
+	change_int(c, r->identity);
+	change_text(c, r->boot_id);
+	change_int(c, (int64_t)r->identity_value);
+}
+
+void store_tx_del_lease(struct store_tx *t, const char *id)
+{
+	change_begin(&t->changes, STMT_DEL_LEASE);
+	change_text(&t->changes, id);
+}
+
+void store_tx_put_event(struct store_tx *t, const struct row_event *r)
+{
+	struct changes *c = &t->changes;
+
+	change_begin(c, STMT_PUT_EVENT);
+	change_int(c, (int64_t)r->number);
+	change_int(c, (int64_t)r->seq);
+	change_int(c, r->uid);
+	change_int(c, r->at_ms);
+	change_int(c, r->type);
+	change_text(c, r->account);
+	change_text(c, r->sandbox);
+	change_text(c, r->name);
+	change_int(c, r->reason);
+	change_int(c, r->state);
+	change_int(c, r->started_at_ms);
+	change_int(c, r->end_at_ms);
+	change_int(c, r->leases);
+	change_int(c, r->generation);
+	change_text(c, r->evidence);
+}
+
+void store_tx_del_events(struct store_tx *t, uid_t uid, uint64_t seq)
+{
+	change_begin(&t->changes, STMT_DEL_EVENTS);
+	change_int(&t->changes, uid);
+	change_int(&t->changes, (int64_t)seq);
 }

@@ -55,6 +55,8 @@ struct store_visitor {
 	void (*intent)(const struct row_intent *r, void *user);
 	void (*request)(const struct row_request *r, void *user);
 	void (*name)(const struct row_name *r, void *user);
+	void (*lease)(const struct row_lease *r, void *user);
+	void (*event)(const struct row_event *r, void *user);	/* by rising number */
 	void *user;
 };
 
@@ -67,6 +69,8 @@ void store_mute(struct store *s);
 struct store *store_close(struct store *s);
 
 const char *store_host_id(const struct store *s);
+/* Another one for each new database: numbers of events mean something only within it. */
+const char *store_incarnation(const struct store *s);
 /* Raised for ever, never given twice, also across loss of the database. -EAGAIN while the next
  * block of numbers could not be made durable (disk full): nothing may be sent without one. */
 must_check int store_next_seq(struct store *s, uint64_t *ret);
@@ -88,6 +92,11 @@ void store_tx_put_request(struct store_tx *t, const struct row_request *r);
 void store_tx_del_request(struct store_tx *t, uid_t uid, const char *method, const char *request_id);
 void store_tx_put_name(struct store_tx *t, const struct row_name *r);
 void store_tx_del_name(struct store_tx *t, uid_t uid, const char *name);
+void store_tx_put_lease(struct store_tx *t, const struct row_lease *r);
+void store_tx_del_lease(struct store_tx *t, const char *id);
+void store_tx_put_event(struct store_tx *t, const struct row_event *r);
+/* All of the uid's up to this one. */
+void store_tx_del_events(struct store_tx *t, uid_t uid, uint64_t seq);
 /* Hands it over. `durable`: synced to the disk before done. done may be NULL; else it comes
  * exactly once, never from inside. */
 void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void *user);

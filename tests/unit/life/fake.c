@@ -12,7 +12,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-enum what { W_CREATE, W_GET, W_LIST, W_KILL, W_CONNECT, W_TIMEOUT };
+enum what { W_CREATE, W_GET, W_LIST, W_KILL, W_CONNECT, W_TIMEOUT, W_REFRESH, W_PAUSE };
 
 struct cloud {
 	struct fake *f;
@@ -250,6 +250,46 @@ static void answer_kill(struct fake *f, const char *id, struct cloud_result *r)
 	}
 }
 
+static void answer_refresh(struct cloud_call *k, struct cloud_result *r)
+{
+	struct fake *f = k->c->f;
+	struct fake_box *b = fake_find(f, k->id);
+	int64_t end = clock_wall_ms() + MAX(k->timeout_s, 15u) * 1000ll;
+
+	f->refreshes++;
+	r->date_ms = clock_wall_ms();
+	if (f->refresh_fails) {
+		f->refresh_fails--;
+		unreachable(r, CLOUD_UNKNOWN);
+		return;
+	}
+	if (!b || b->paused) {
+		missing(r);
+		return;
+	}
+	r->outcome = CLOUD_DONE;
+	if (f->cap_s)
+		end = MIN(end, b->started_at_ms + f->cap_s * 1000ll);
+	b->end_at_ms = MAX(b->end_at_ms, end);
+}
+
+static void answer_pause(struct cloud_call *k, struct cloud_result *r)
+{
+	struct fake_box *b = fake_find(k->c->f, k->id);
+
+	k->c->f->pauses++;
+	if (!b) {
+		missing(r);
+	} else if (b->paused) {
+		r->outcome = CLOUD_REFUSED;
+		r->conflict = true;
+		status_set(&r->status, R_STATE_CHANGING, "409");
+	} else {
+		b->paused = true;
+		r->outcome = CLOUD_DONE;
+	}
+}
+
 static void answer_change(struct cloud_call *k, struct cloud_result *r)
 {
 	struct fake *f = k->c->f;
@@ -301,6 +341,12 @@ static bool answer(struct cloud_call *k, struct cloud_result *r)
 		break;
 	case W_KILL:
 		answer_kill(f, k->id, r);
+		break;
+	case W_REFRESH:
+		answer_refresh(k, r);
+		break;
+	case W_PAUSE:
+		answer_pause(k, r);
 		break;
 	default:
 		answer_change(k, r);
@@ -428,6 +474,19 @@ struct cloud_call *cloud_set_timeout(struct cloud *c, const char *id, uint32_t t
 
 	k->timeout_s = timeout_s;
 	return k;
+}
+
+struct cloud_call *cloud_refresh(struct cloud *c, const char *id, uint32_t for_s, const struct cloud_ask *ask)
+{
+	struct cloud_call *k = call_new(c, W_REFRESH, id, ask);
+
+	k->timeout_s = for_s;
+	return k;
+}
+
+struct cloud_call *cloud_pause(struct cloud *c, const char *id, bool keep_memory, const struct cloud_ask *ask)
+{
+	return call_new(c, W_PAUSE, id, ask);
 }
 
 struct cloud_call *cloud_list_all(struct cloud *c, const struct cloud_filter *f,

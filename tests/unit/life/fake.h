@@ -40,14 +40,15 @@ struct fake {
 	/* the ledger */
 	struct fake_box boxes[FAKE_BOXES];
 	unsigned n_boxes;		/* = accepted POSTs, plus what the test planted */
-	unsigned posts, gets, lists, kills, connects, timeouts;
+	unsigned posts, gets, lists, kills, connects, timeouts, refreshes, pauses;
 	/* the script: the first `n` creates do this, later ones are accepted */
 	enum fake_create create;
 	unsigned create_n;
 	bool list_empty;		/* 200 with nothing */
 	bool down;			/* nothing is answered: UNREACHABLE after 5 ms */
 	unsigned kill_fails;		/* so many DELETEs answer 500 after acting */
-	uint32_t cap_s;			/* 0 = none */
+	unsigned refresh_fails;
+	uint32_t cap_s;			/* 0 = none; of a refresh: of its age */
 };
 
 /* In shared memory; the pointer is valid in children too. */

@@ -53,7 +53,7 @@ static void dir_drop(void)
 }
 
 struct seen {
-	unsigned sandboxes, intents, requests, names;
+	unsigned sandboxes, intents, requests, names, leases, events, events_dropped;
 	char last_id[64], last_token[64], last_name[64];
 	uint64_t last_seq;
 	char metadata[16];
@@ -94,6 +94,25 @@ static void on_name(const struct row_name *r, void *user)
 	(void)str_copy(s->last_name, sizeof(s->last_name), r->name);
 }
 
+static void on_lease(const struct row_lease *r, void *user)
+{
+	struct seen *s = user;
+
+	s->leases++;
+	CHECK_STR(r->sandbox, "i1");
+	CHECK_INT(r->kind, ROW_LEASE_PROCESS);
+	CHECK_INT(r->identity_value, 77);
+}
+
+static void on_event(const struct row_event *r, void *user)
+{
+	struct seen *s = user;
+
+	s->events++;
+	CHECK_INT(r->seq, s->events + s->events_dropped);
+	CHECK_STR(r->evidence, "by=test\n");
+}
+
 struct db {
 	struct loop *loop;
 	struct store *store;
@@ -106,7 +125,7 @@ struct db {
 static enum store_open_result db_open(struct db *d)
 {
 	struct store_options o = { .state_dir = dir, .now_wall_ms = 1700000000000 };
-	struct store_visitor v = { on_sandbox, on_intent, on_request, on_name, &d->seen };
+	struct store_visitor v = { on_sandbox, on_intent, on_request, on_name, on_lease, on_event, &d->seen };
 	enum store_open_result r;
 
 	memset(d, 0, sizeof(*d));
