@@ -18,6 +18,7 @@
 #include "daemon/rpc/peer.h"
 #include "daemon/rpc/svc_command.h"
 #include "daemon/rpc/svc_file.h"
+#include "daemon/rpc/svc_lease.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/rng.h"
@@ -199,6 +200,59 @@ static uid_t uid_of(const char *name)
 	return (uid_t)uid;
 }
 
+/* What one section sets. Its words are checked here: what they mean is lifecycle's. */
+static int read_policy(struct app *a, const char *instance, struct policy_change *ret)
+{
+	struct status st = STATUS_OK;
+	bool ok = true;
+
+	*ret = (struct policy_change){ 0 };
+	for (unsigned f = 0; f < POLICY_FIELDS && ok; f++) {
+		const char *key = policy_field_name((enum policy_field)f);
+
+		if (conf_is_set(a->conf, "policy", instance, key) &&
+		    policy_change_text(ret, (enum policy_field)f, conf_get(a->conf, "policy", instance, key)) < 0) {
+			status_field(&st, key, "\"%s\" cannot be", conf_get(a->conf, "policy", instance, key));
+			ok = false;
+		}
+	}
+	if (ok && policy_check(ret, &st))
+		return 0;
+	fprintf(stderr, "agentboxd: [policy%s%s] %s\n", *instance ? " " : "", instance, st.text);
+	return APP_EXIT_CONFIG;
+}
+
+static int read_policies(struct app *a, struct life_options *o)
+{
+	struct life_policy *v;
+	size_t n = 0;
+	int r = 0;
+
+	while (conf_instance(a->conf, "policy", n))
+		n++;
+	v = calloc(n + 1, sizeof(*v));
+	if (!v)
+		return out_of_memory();
+	policy_default(&o->policy);
+	for (size_t i = 0; i < n && !r; i++) {
+		const char *instance = conf_instance(a->conf, "policy", i);
+		struct life_policy p = { .uid = (uid_t)-1 };
+
+		r = read_policy(a, instance, &p.change);
+		if (!*instance) {
+			policy_merge(&o->policy, &p.change);
+			continue;
+		}
+		if (str_starts(instance, "template:"))
+			p.template_id = instance + strlen("template:");
+		else
+			p.uid = uid_of(instance + strlen("uid:"));
+		v[o->n_policies++] = p;
+	}
+	o->policies = v;
+	return r;
+}
+
 static int make_life(struct app *a)
 {
 	struct life_account accounts[APP_ACCOUNTS_MAX];
@@ -208,6 +262,7 @@ static int make_life(struct app *a)
 		.prober = { .start = probe_start, .cancel = probe_cancel },
 		.history_ms = number(a, "daemon", "history"),
 		.unclaimed_grace_ms = number(a, "daemon", "unclaimed_grace"),
+		.restart_grace_ms = number(a, "daemon", "restart_grace"),
 		.reconcile_period_ms = number(a, "daemon", "reconcile_period"),
 		.max_staleness_ms = number(a, "daemon", "max_staleness"),
 	};
@@ -215,7 +270,11 @@ static int make_life(struct app *a)
 	size_t n = 0;
 	int r;
 
-	policy_default(&o.policy);
+	r = read_policies(a, &o);
+	if (r) {
+		free((void *)o.policies);
+		return r;
+	}
 	rng_system(&o.rng_seed, sizeof(o.rng_seed));
 	for (size_t i = 0; i < a->n_accounts; i++) {
 		const struct account *c = &a->accounts[i];
@@ -229,8 +288,10 @@ static int make_life(struct app *a)
 	while (conf_instance(a->conf, "uid", n))
 		n++;
 	uids = calloc(n + 1, sizeof(*uids));
-	if (!uids)
+	if (!uids) {
+		free((void *)o.policies);
 		return out_of_memory();
+	}
 	for (size_t i = 0; i < n; i++) {
 		const char *name = conf_instance(a->conf, "uid", i);
 		const char *account = conf_get(a->conf, "uid", name, "account");
@@ -247,6 +308,7 @@ static int make_life(struct app *a)
 	o.n_uids = n;
 	r = life_new(&o, &a->life);
 	free(uids);
+	free((void *)o.policies);
 	return r < 0 ? failed("loading the state", r) : 0;
 }
 
@@ -280,10 +342,19 @@ static int open_socket(struct app *a)
 	return r == RPC_SOCKET_BUSY ? APP_EXIT_BUSY : APP_EXIT_CONFIG;
 }
 
+static void on_conn_end(const struct principal *who, void *user)
+{
+	struct app *a = user;
+
+	if (a->life)
+		life_connection_ended(a->life, who);
+}
+
 static int make_server(struct app *a)
 {
 	struct rpc_uid_limit *limits;
-	struct rpc_server_options o = { .loop = a->loop, .admin_gid = (gid_t)-1 };
+	struct rpc_server_options o = { .loop = a->loop, .admin_gid = (gid_t)-1, .on_conn_end = on_conn_end,
+					.user = a };
 	size_t n = 0;
 	int r;
 
@@ -308,6 +379,8 @@ static int make_server(struct app *a)
 	a->svc_sandbox = (struct svc_sandbox_options){ .life = a->life, .sha256 = sign_sha256 };
 	if (!r)
 		r = svc_sandbox_add(a->server, &a->svc_sandbox);
+	if (!r)
+		r = svc_lease_add(a->server, a->life);
 	if (!r)
 		r = svc_command_add(a->server, a->commands);
 	if (!r)

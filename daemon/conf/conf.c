@@ -24,7 +24,7 @@ const struct conf_key conf_keys[] = {
 };
 const unsigned conf_n_keys = ARRAY_SIZE(conf_keys);
 
-static const char *const sections_with_instance[] = { "account", "uid" };
+static const char *const sections_with_instance[] = { "account", "uid", "policy" };
 
 struct value {
 	struct list node;
@@ -50,6 +50,9 @@ struct conf {
 	const char *file;	/* while it is read */
 };
 
+static int note_instance(struct conf *c, const struct conf_key *k, const char *instance);
+static const struct conf_key *find_key(const char *section, const char *key);
+
 int conf_new(struct conf **ret)
 {
 	struct conf *c = calloc(1, sizeof(*c));
@@ -59,6 +62,11 @@ int conf_new(struct conf **ret)
 	list_init(&c->values);
 	list_init(&c->instances);
 	buf_init(&c->problems, 0);
+	/* [policy] is there without being written: it is the one without an instance. */
+	if (note_instance(c, find_key("policy", "keep_alive"), "") < 0) {
+		conf_free(c);
+		return -ENOMEM;
+	}
 	*ret = c;
 	return 0;
 }
@@ -335,6 +343,11 @@ static bool instance_is_good(const char *section, const char *instance)
 
 	if (str_eq(section, "uid"))
 		return str_u64(instance, strlen(instance), UINT32_MAX - 1, &uid) == 0;
+	if (str_eq(section, "policy") && (!*instance || str_starts(instance, "uid:")))
+		return !*instance || str_u64(instance + 4, strlen(instance + 4), UINT32_MAX - 1, &uid) == 0;
+	if (str_eq(section, "policy"))
+		return str_starts(instance, "template:") && instance[9] && strlen(instance) <= 128 &&
+		       !strpbrk(instance, " \t");
 	return *instance && strlen(instance) <= 64 && !strpbrk(instance, " \t/");
 }
 
@@ -354,6 +367,7 @@ static void on_value(void *user, unsigned line, const char *header, const char *
 	if (takes_instance(section) ? !instance_is_good(section, instance) : *instance != 0) {
 		conf_problem(r->c, "%s:%u: [%s]: write [%s%s]", r->c->file, line, header, section,
 			     str_eq(section, "uid")	? " NUMBER"
+			     : str_eq(section, "policy") ? "], [policy template:NAME] or [policy uid:NUMBER"
 			     : takes_instance(section) ? " NAME"
 						       : "");
 		return;
@@ -451,7 +465,7 @@ bool conf_row(const struct conf *c, size_t i, struct conf_row *ret)
 			if (i--)
 				continue;
 			v = find_value(c, key, instance);
-			*ret = (struct conf_row){ .key = key, .instance = many ? instance : NULL,
+			*ret = (struct conf_row){ .key = key, .instance = *instance ? instance : NULL,
 						  .value = v ? v->text : key->default_value,
 						  .origin = v ? v->origin : CONF_DEFAULT,
 						  .line = v ? v->line : 0 };
@@ -471,7 +485,8 @@ int conf_print_defaults(struct buf *out)
 
 		if (!str_eq(section, k->section)) {
 			section = k->section;
-			r = buf_printf(out, "\n%s[%s%s]\n", takes_instance(section) ? "#" : "", section,
+			r = buf_printf(out, "\n%s[%s%s]\n",
+				       takes_instance(section) && !str_eq(section, "policy") ? "#" : "", section,
 				       str_eq(section, "uid")	  ? " 1000"
 				       : str_eq(section, "account") ? " default"
 								    : "");

@@ -70,7 +70,8 @@ uint64_t conf_get_number(const struct conf *c, const char *section, const char *
 bool conf_get_bool(const struct conf *c, const char *section, const char *instance, const char *key);
 bool conf_is_set(const struct conf *c, const char *section, const char *instance, const char *key);
 
-/* Instances of "account" or "uid" in the order they came first; NULL at the end. */
+/* Instances of "account", "uid" or "policy" in the order they came first; NULL at the end. The first
+ * of "policy" is "": the section without one. */
 const char *conf_instance(const struct conf *c, const char *section, size_t i);
 
 /* Rows for Config: every key of every instance. */

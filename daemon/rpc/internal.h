@@ -39,6 +39,9 @@ struct rpc_server {
 	bool serving, draining;
 	bool ending;		/* rpc_server_free() is at work */
 	uint64_t calls_total, failed_total;
+	uint64_t last_conn;	/* number of the newest connection */
+	void (*on_conn_end)(const struct principal *who, void *user);
+	void *on_conn_end_user;
 };
 
 /* A connection outlives its last call: calls point to its principal. */

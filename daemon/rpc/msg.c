@@ -68,6 +68,32 @@ void msg_unsupported(struct status *st, const char *field)
 	status_evidence(st, "field", "%s", field);
 }
 
+bool msg_read_policy(const Agentbox__V1__Policy *p, struct policy_change *ret, struct status *st)
+{
+	struct policy *to = &ret->to;
+
+	*ret = (struct policy_change){ 0 };
+	if (!p)
+		return true;
+	to->keep_alive = p->_keep_alive_case && p->keep_alive;
+	to->on_release = (enum policy_action)p->on_release;
+	to->on_idle = (enum policy_action)p->on_idle;
+	to->on_max_age = (enum policy_action)p->on_max_age;
+	to->on_cap = (enum policy_action)p->on_cap;
+	to->on_gone = (enum policy_on_gone)p->on_gone;
+	to->resume_on_use = p->_resume_on_use_case && p->resume_on_use;
+	ret->set = (p->_keep_alive_case ? BIT(POLICY_F_KEEP_ALIVE) : 0) |
+		   (p->on_release ? BIT(POLICY_F_ON_RELEASE) : 0) |
+		   (p->release_grace ? BIT(POLICY_F_RELEASE_GRACE) : 0) |
+		   (p->idle_timeout ? BIT(POLICY_F_IDLE_TIMEOUT) : 0) | (p->on_idle ? BIT(POLICY_F_ON_IDLE) : 0) |
+		   (p->max_age ? BIT(POLICY_F_MAX_AGE) : 0) | (p->on_max_age ? BIT(POLICY_F_ON_MAX_AGE) : 0) |
+		   (p->on_cap ? BIT(POLICY_F_ON_CAP) : 0) | (p->on_gone ? BIT(POLICY_F_ON_GONE) : 0) |
+		   (p->_resume_on_use_case ? BIT(POLICY_F_RESUME_ON_USE) : 0);
+	return msg_read_duration(p->release_grace, "policy.release_grace", true, &to->release_grace_ms, st) &&
+	       msg_read_duration(p->idle_timeout, "policy.idle_timeout", false, &to->idle_timeout_ms, st) &&
+	       msg_read_duration(p->max_age, "policy.max_age", false, &to->max_age_ms, st);
+}
+
 struct life_pair *msg_read_pairs(ProtobufCMessage *const *entries, size_t n)
 {
 	struct life_pair *pairs = n ? calloc(n, sizeof(*pairs)) : NULL;

@@ -24,6 +24,9 @@ msg_duration *msg_span(msg_duration *d, uint64_t ms);
 /* FAILED_PRECONDITION UNSUPPORTED for a field whose work this daemon does not do yet. */
 void msg_unsupported(struct status *st, const char *field);
 
+/* NULL (unset) changes nothing. False with FIELD_INVALID for a duration; life checks the rest. */
+must_check bool msg_read_policy(const Agentbox__V1__Policy *p, struct policy_change *ret, struct status *st);
+
 /* Map entries, of whatever message, as pairs that point into them. NULL without memory (also for
  * n = 0: then it is no failure). */
 struct life_pair *msg_read_pairs(ProtobufCMessage *const *entries, size_t n);

@@ -56,6 +56,7 @@ static int conn_setup(struct rpc_conn *conn, struct http_conn *http)
 	struct rpc_server *s = conn->server;
 	int r = peer_read(http_conn_fd(http), s->admin_gid, &conn->who);
 
+	conn->who.conn = ++s->last_conn;
 	if (r < 0) {
 		log_warn("client_refused", "why=credentials err=%s", strerror(-r));
 		return r;
@@ -105,6 +106,8 @@ static void on_conn_closed(struct http_conn *http, void *conn_user, const char *
 		  log_q(reason));
 	watch_fini(&conn->death);
 	conn->http = NULL;
+	if (conn->server->on_conn_end)
+		conn->server->on_conn_end(&conn->who, conn->server->on_conn_end_user);
 	conn_bury_if_done(conn);
 }
 
@@ -175,6 +178,8 @@ int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret)
 	s->loop = o->loop;
 	s->admin_gid = o->admin_gid;
 	s->serving = true;
+	s->on_conn_end = o->on_conn_end;
+	s->on_conn_end_user = o->user;
 	list_init(&s->calls);
 	list_init(&s->conns);
 	list_init(&s->watchers);

@@ -15,6 +15,7 @@
 #include "proto/base/status.h"
 
 struct loop;
+struct principal;
 struct rpc_server;
 
 struct rpc_uid_limit {
@@ -29,6 +30,9 @@ struct rpc_server_options {
 	const struct rpc_uid_limit *limits;	/* copied */
 	size_t n_limits;
 	uint32_t max_streams;		/* long streams of a uid; 0 = RPC_STREAMS_PER_UID */
+	/* Of every connection that was let in; NULL = nobody wants to know. */
+	void (*on_conn_end)(const struct principal *who, void *user);
+	void *user;
 };
 
 must_check int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret);

@@ -13,6 +13,7 @@
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/msg.h"
 #include "daemon/rpc/server.h"
+#include "daemon/rpc/svc_watch.h"
 
 struct pending {
 	struct rpc_call *call;
@@ -103,8 +104,6 @@ static bool create_is_supported(const Agentbox__V1__CreateSandboxRequest *q, str
 		{ q->network, "network" },
 		{ q->n_iam_tokens, "iam_tokens" },
 		{ q->lifecycle, "lifecycle" },
-		{ q->policy, "policy" },
-		{ q->process_lease, "process_lease" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
@@ -154,8 +153,9 @@ static bool read_create(struct rpc_call *c, const ProtobufCMessage *message, str
 		.name = q->name,
 		.must_create = q->must_create,
 		.wait_ready = q->wait_ready,
+		.process_lease = q->process_lease,
 	};
-	if (!create_is_supported(q, st) ||
+	if (!create_is_supported(q, st) || !msg_read_policy(q->policy, &ret->policy, st) ||
 	    !msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &ret->timeout_ms, st))
 		return false;
 	ret->metadata = msg_read_pairs((ProtobufCMessage **)q->metadata, q->n_metadata);
@@ -197,13 +197,12 @@ static void on_connect(struct rpc_call *c, const ProtobufCMessage *message)
 		.sandbox = q->sandbox,
 		.adopt = q->adopt,
 		.wait_ready = q->wait_ready,
+		.process_lease = q->process_lease,
 	};
 
 	if (!p)
 		return;
-	if (q->process_lease)
-		msg_unsupported(&st, "process_lease");
-	else if (msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &args.timeout_ms, &st)) {
+	if (msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &args.timeout_ms, &st)) {
 		check_started(p, life_connect(life_of(c), &args, reply_box, p, &p->op));
 		return;
 	}
@@ -243,6 +242,38 @@ static void on_set_timeout(struct rpc_call *c, const ProtobufCMessage *message)
 		return;
 	}
 	fail_pending(p, &st);
+}
+
+static bool read_reset(const Agentbox__V1__SetPolicyRequest *q, uint32_t *ret, struct status *st)
+{
+	*ret = 0;
+	for (size_t i = 0; i < q->n_reset; i++) {
+		enum policy_field f = policy_field_find(q->reset[i]);
+
+		if (f == POLICY_FIELDS) {
+			status_field(st, "reset", "\"%s\" is no field of Policy", q->reset[i]);
+			return false;
+		}
+		*ret |= BIT(f);
+	}
+	return true;
+}
+
+static void on_set_policy(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__SetPolicyRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+	struct status st = STATUS_OK;
+	struct policy_change change;
+	uint32_t reset;
+
+	if (!p)
+		return;
+	if (msg_read_policy(q->policy, &change, &st) && read_reset(q, &reset, &st))
+		check_started(p, life_set_policy(life_of(c), rpc_call_who(c), q->sandbox, &change, reset,
+						 rpc_call_deadline_ms(c), reply_box, p, &p->op));
+	else
+		fail_pending(p, &st);
 }
 
 static void reply_running(void *user, const struct status *st, bool yes)
@@ -420,9 +451,12 @@ static const struct rpc_method methods[] = {
 	METHOD("Kill", kill_sandbox, on_kill),
 	METHOD("SetTimeout", set_timeout, on_set_timeout),
 	METHOD("GetHost", get_host, on_get_host),
+	METHOD("SetPolicy", set_policy, on_set_policy),
 };
 
 int svc_sandbox_add(struct rpc_server *s, struct svc_sandbox_options *o)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), o);
+	int r = rpc_server_add(s, methods, ARRAY_SIZE(methods), o);
+
+	return r < 0 ? r : svc_watch_add(s, o->life);
 }

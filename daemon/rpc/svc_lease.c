@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * LeaseService. A unary call is an operation of life and its answer; Hold is one whose lease then
+ * lives as long as the call. When the daemon itself ends the stream, the lease stays for its holder
+ * to come back.
+ */
+#include "daemon/rpc/svc_lease.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/life/life.h"
+#include "daemon/rpc/call.h"
+#include "daemon/rpc/msg.h"
+#include "daemon/rpc/server.h"
+#include "proto/gen/agentbox_lease.pb-c.h"
+
+struct pending {
+	struct rpc_call *call;
+	struct life_op *op;
+	struct life_held *held;		/* Hold, once it is taken */
+};
+
+struct lease_message {
+	Agentbox__V1__Lease m;
+	msg_timestamp expires_at, end_at;
+};
+
+static struct pending *pending_new(struct rpc_call *c)
+{
+	struct pending *p = calloc(1, sizeof(*p));
+	struct status st;
+
+	if (!p) {
+		status_errno(&st, -ENOMEM, "starting the call");
+		rpc_call_fail(c, &st);
+		return NULL;
+	}
+	p->call = c;
+	rpc_call_set_user(c, p);
+	return p;
+}
+
+static struct rpc_call *pending_take(struct pending *p)
+{
+	struct rpc_call *c = p->call;
+
+	free(p);
+	return c;
+}
+
+static void fail(struct pending *p, const struct status *st)
+{
+	rpc_call_fail(pending_take(p), st);
+}
+
+static void check_started(struct pending *p, int r)
+{
+	struct status st;
+
+	if (r == 0)
+		return;
+	if (r == -ESRCH)
+		status_set_code(&st, CODE_CANCELLED, "the calling process has died");
+	else
+		status_errno(&st, r, "starting the operation");
+	fail(p, &st);
+}
+
+static void on_gone(struct rpc_call *c, enum rpc_gone why)
+{
+	struct pending *p = rpc_call_user(c);
+
+	if (!p)
+		return;
+	life_cancel(p->op);
+	life_held_free(p->held, why == RPC_GONE_SERVER);
+	free(p);
+}
+
+static Agentbox__V1__Lease *fill(struct lease_message *x, const struct life_lease *lease)
+{
+	agentbox__v1__lease__init(&x->m);
+	x->m.id = (char *)lease->id;
+	x->m.sandbox = (char *)lease->sandbox;
+	x->m.uid = lease->uid;
+	x->m.pid = lease->pid;
+	x->m.label = (char *)lease->label;
+	x->m.expires_at = msg_time(&x->expires_at, lease->expires_at_ms);
+	x->m.sandbox_end_at = msg_time(&x->end_at, lease->sandbox_end_at_ms);
+	return &x->m;
+}
+
+static void reply_lease(void *user, const struct status *st, const struct life_lease *lease)
+{
+	struct rpc_call *c = pending_take(user);
+	struct lease_message x;
+
+	if (status_ok(st))
+		rpc_call_reply(c, &fill(&x, lease)->base);
+	else
+		rpc_call_fail(c, st);
+}
+
+/* --- Hold --- */
+
+static void on_held(void *user, enum life_held_news news, const struct status *st,
+		    const struct life_lease *lease)
+{
+	struct pending *p = user;
+	struct lease_message x;
+
+	switch (news) {
+	case LIFE_HELD_CHANGED:
+		/* Only the newest counts: one who does not read is told with the next. */
+		if (rpc_call_room(p->call))
+			rpc_call_send(p->call, &fill(&x, lease)->base);
+		return;
+	case LIFE_HELD_LOST:
+		life_held_free(p->held, false);
+		fail(p, st);
+		return;
+	}
+}
+
+static void on_taken(void *user, const struct status *st, const struct life_lease *lease)
+{
+	struct pending *p = user;
+	struct lease_message x;
+	struct status failure;
+	int r;
+
+	p->op = NULL;
+	if (!status_ok(st)) {
+		fail(p, st);
+		return;
+	}
+	r = life_held_new(rpc_call_service(p->call), lease->id, on_held, p, &p->held);
+	if (r < 0) {
+		status_errno(&failure, r, "holding the lease");
+		fail(p, &failure);
+		return;
+	}
+	rpc_call_send(p->call, &fill(&x, lease)->base);
+}
+
+static void on_hold(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__HoldLeaseRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+	struct life_acquire a = {
+		.who = rpc_call_who(c),
+		.deadline_ms = rpc_call_deadline_ms(c),
+		.sandbox = q->sandbox,
+		.label = q->label,
+		.lease_id = q->lease_id,
+		.kind = LIFE_LEASE_STREAM,
+	};
+
+	if (p)
+		check_started(p, life_acquire(rpc_call_service(c), &a, on_taken, p, &p->op));
+}
+
+static void on_silence(struct rpc_call *c)
+{
+	struct pending *p = rpc_call_user(c);
+	struct life_lease lease;
+	struct lease_message x;
+
+	if (!p || !p->held || !life_held_view(p->held, &lease))
+		return;
+	fill(&x, &lease)->heartbeat = true;
+	rpc_call_send(c, &x.m.base);
+}
+
+/* --- the others --- */
+
+static void on_acquire(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__AcquireLeaseRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+	struct status st = STATUS_OK;
+	struct life_acquire a = {
+		.who = rpc_call_who(c),
+		.deadline_ms = rpc_call_deadline_ms(c),
+		.sandbox = q->sandbox,
+		.label = q->label,
+		.lease_id = q->lease_id,
+		.kind = q->process ? LIFE_LEASE_PROCESS : LIFE_LEASE_TTL,
+	};
+
+	if (!p)
+		return;
+	if (q->process == (q->ttl != NULL))
+		status_field(&st, "ttl", "give exactly one of ttl and process");
+	else if (msg_read_duration(q->ttl, "ttl", false, &a.ttl_ms, &st)) {
+		check_started(p, life_acquire(rpc_call_service(c), &a, reply_lease, p, &p->op));
+		return;
+	}
+	fail(p, &st);
+}
+
+static void on_renew(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__RenewLeaseRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+	struct status st = STATUS_OK;
+	uint64_t ttl_ms = 0;
+
+	if (!p)
+		return;
+	if (!q->ttl)
+		status_field(&st, "ttl", "is required");
+	else if (msg_read_duration(q->ttl, "ttl", false, &ttl_ms, &st)) {
+		check_started(p, life_renew(rpc_call_service(c), rpc_call_who(c), q->lease_id, ttl_ms,
+					    rpc_call_deadline_ms(c), reply_lease, p, &p->op));
+		return;
+	}
+	fail(p, &st);
+}
+
+static void reply_released(void *user, const struct status *st, bool yes)
+{
+	Agentbox__V1__ReleaseLeaseResponse m = AGENTBOX__V1__RELEASE_LEASE_RESPONSE__INIT;
+
+	rpc_call_answer(pending_take(user), st, &m.base);
+}
+
+static void on_release(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__ReleaseLeaseRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+
+	if (p)
+		check_started(p, life_release(rpc_call_service(c), rpc_call_who(c), q->lease_id,
+					      rpc_call_deadline_ms(c), reply_released, p, &p->op));
+}
+
+static void reply_page(void *user, const struct status *st, const struct life_lease_page *page)
+{
+	Agentbox__V1__ListLeasesResponse m = AGENTBOX__V1__LIST_LEASES_RESPONSE__INIT;
+	struct rpc_call *c = pending_take(user);
+	struct lease_message *v;
+	Agentbox__V1__Lease **list;
+	struct status failure;
+
+	if (!status_ok(st)) {
+		rpc_call_fail(c, st);
+		return;
+	}
+	v = calloc(page->n + 1, sizeof(*v));
+	list = calloc(page->n + 1, sizeof(*list));
+	if (v && list) {
+		for (size_t i = 0; i < page->n; i++)
+			list[i] = fill(&v[i], &page->leases[i]);
+		m.leases = list;
+		m.n_leases = page->n;
+		m.next_page_token = (char *)page->next_page_token;
+		rpc_call_reply(c, &m.base);
+	} else {
+		status_errno(&failure, -ENOMEM, "answering");
+		rpc_call_fail(c, &failure);
+	}
+	free(v);
+	free(list);
+}
+
+static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__ListLeasesRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+
+	if (p)
+		check_started(p, life_list_leases(rpc_call_service(c), rpc_call_who(c), q->sandbox, q->page_size,
+						  q->page_token, rpc_call_deadline_ms(c), reply_page, p,
+						  &p->op));
+}
+
+#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = on_gone })
+#define METHOD(name, type, fn)                                                                     \
+	{ .path = "/agentbox.v1.LeaseService/" name, .kind = RPC_UNARY,                            \
+	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
+
+static const struct rpc_handler hold = { .on_message = on_hold, .on_silence = on_silence, .on_gone = on_gone };
+
+static const struct rpc_method methods[] = {
+	{ .path = "/agentbox.v1.LeaseService/Hold", .kind = RPC_SERVER_STREAM,
+	  .request = &agentbox__v1__hold_lease_request__descriptor, .handler = &hold },
+	METHOD("Acquire", acquire_lease, on_acquire),
+	METHOD("Renew", renew_lease, on_renew),
+	METHOD("Release", release_lease, on_release),
+	METHOD("List", list_leases, on_list),
+};
+
+int svc_lease_add(struct rpc_server *s, struct life *life)
+{
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), life);
+}

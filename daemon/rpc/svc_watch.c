@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * SandboxService.Watch: pulls events from life as fast as the client reads. A client that does not
+ * read costs one place in the log and, later, a resync.
+ */
+#include "daemon/rpc/svc_watch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/life/life.h"
+#include "daemon/rpc/call.h"
+#include "daemon/rpc/msg.h"
+#include "daemon/rpc/server.h"
+
+static void send_event(struct rpc_call *c, struct life_event *e)
+{
+	Agentbox__V1__SandboxEvent__EvidenceEntry entries[LIFE_EVIDENCE_MAX], *list[LIFE_EVIDENCE_MAX];
+	Agentbox__V1__SandboxEvent m = AGENTBOX__V1__SANDBOX_EVENT__INIT;
+	struct msg_sandbox box = { .entries = NULL };
+	msg_timestamp at;
+
+	m.cursor = (char *)e->cursor;
+	m.at = msg_time(&at, e->at_ms);
+	m.type = (Agentbox__V1__SandboxEvent__Type)e->type;
+	m.reason = (Agentbox__V1__Reason)e->reason;
+	for (size_t i = 0; i < e->n_evidence; i++) {
+		agentbox__v1__sandbox_event__evidence_entry__init(&entries[i]);
+		entries[i].key = (char *)e->evidence[i].key;
+		entries[i].value = (char *)e->evidence[i].value;
+		list[i] = &entries[i];
+	}
+	m.evidence = list;
+	m.n_evidence = e->n_evidence;
+	if (e->box && msg_sandbox_init(&box, e->box) == 0)
+		m.sandbox = &box.m;
+	rpc_call_send(c, &m.base);
+	msg_sandbox_fini(&box);
+}
+
+static void pump(struct rpc_call *c)
+{
+	struct life_event e;
+
+	/* Sending may end the call: then nothing is left to read from. */
+	while (rpc_call_user(c) && rpc_call_room(c) && life_watch_next(rpc_call_user(c), &e))
+		send_event(c, &e);
+}
+
+static void on_news(void *user)
+{
+	pump(user);
+}
+
+static bool read_types(const Agentbox__V1__WatchSandboxesRequest *q, uint32_t *ret, struct status *st)
+{
+	*ret = 0;
+	for (size_t i = 0; i < q->n_types; i++) {
+		if ((int)q->types[i] <= 0 || (int)q->types[i] > AGENTBOX__V1__SANDBOX_EVENT__TYPE__HEARTBEAT) {
+			status_field(st, "types", "%d is no type of event", (int)q->types[i]);
+			return false;
+		}
+		*ret |= BIT(q->types[i]);
+	}
+	return true;
+}
+
+static void on_message(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__WatchSandboxesRequest *q = (const void *)message;
+	struct life_watch_options o = {
+		.who = rpc_call_who(c),
+		.cursor = q->cursor,
+		.sandbox = q->sandbox,
+		.initial = q->initial,
+		.all_owners = q->all_owners,
+	};
+	struct status st = STATUS_OK;
+	struct life_watch *w;
+	int r;
+
+	if (!read_types(q, &o.types, &st)) {
+		rpc_call_fail(c, &st);
+		return;
+	}
+	r = life_watch_new(rpc_call_service(c), &o, on_news, c, &w, &st);
+	if (r < 0) {
+		if (status_ok(&st))
+			status_errno(&st, r, "Watch");
+		rpc_call_fail(c, &st);
+		return;
+	}
+	rpc_call_set_user(c, w);
+}
+
+static void on_silence(struct rpc_call *c)
+{
+	struct life_event e;
+
+	if (!rpc_call_user(c))
+		return;
+	life_watch_heartbeat(rpc_call_user(c), &e);
+	send_event(c, &e);
+}
+
+static void on_gone(struct rpc_call *c, enum rpc_gone why)
+{
+	life_watch_free(rpc_call_user(c));
+	rpc_call_set_user(c, NULL);
+}
+
+static const struct rpc_handler handler = {
+	.on_message = on_message,
+	.on_room = pump,
+	.on_silence = on_silence,
+	.on_gone = on_gone,
+};
+
+static const struct rpc_method methods[] = {
+	{ .path = "/agentbox.v1.SandboxService/Watch", .kind = RPC_SERVER_STREAM,
+	  .request = &agentbox__v1__watch_sandboxes_request__descriptor, .handler = &handler },
+};
+
+int svc_watch_add(struct rpc_server *s, struct life *life)
+{
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), life);
+}
