@@ -102,6 +102,7 @@ void command_forget(struct command *c)
 {
 	list_del(&c->node);
 	c->cs->n_running--;
+	life_use_end(c->cs->o.life, c->at.account, c->at.id);
 	map_del_str(&c->cs->by_id, c->id);
 	command_unref(c);
 }
@@ -182,6 +183,7 @@ struct command *command_new(struct commands *cs, const struct where *w, uid_t ui
 	}
 	list_add_tail(&cs->all, &c->node);
 	cs->n_running++;
+	life_use_begin(cs->o.life, c->at.account, c->at.id);
 	commands_forget_surplus(cs);
 	return c;
 }
@@ -256,6 +258,7 @@ void command_finish(struct command *c)
 	list_del(&c->node);
 	list_add_tail(&c->cs->ended, &c->node);
 	c->cs->n_running--;
+	life_use_end(c->cs->o.life, c->at.account, c->at.id);
 	c->cs->n_ended++;
 	c->share->n_ended++;
 	if (c->result.outcome == COMMAND_LOST || c->result.outcome == COMMAND_UNKNOWN)
