@@ -98,11 +98,26 @@ struct command *command_unref(struct command *c)
 	return NULL;
 }
 
+/* From when it is known where it runs until its end: a sandbox with a command of ours is in use. */
+void command_use(struct command *c)
+{
+	if (!c->counts)
+		life_use_begin(c->cs->o.life, c->at.account, c->at.id);
+	c->counts = true;
+}
+
+static void command_unuse(struct command *c)
+{
+	if (c->counts)
+		life_use_end(c->cs->o.life, c->at.account, c->at.id);
+	c->counts = false;
+}
+
 void command_forget(struct command *c)
 {
 	list_del(&c->node);
 	c->cs->n_running--;
-	life_use_end(c->cs->o.life, c->at.account, c->at.id);
+	command_unuse(c);
 	map_del_str(&c->cs->by_id, c->id);
 	command_unref(c);
 }
@@ -183,7 +198,6 @@ struct command *command_new(struct commands *cs, const struct where *w, uid_t ui
 	}
 	list_add_tail(&cs->all, &c->node);
 	cs->n_running++;
-	life_use_begin(cs->o.life, c->at.account, c->at.id);
 	commands_forget_surplus(cs);
 	return c;
 }
@@ -258,7 +272,7 @@ void command_finish(struct command *c)
 	list_del(&c->node);
 	list_add_tail(&c->cs->ended, &c->node);
 	c->cs->n_running--;
-	life_use_end(c->cs->o.life, c->at.account, c->at.id);
+	command_unuse(c);
 	c->cs->n_ended++;
 	c->share->n_ended++;
 	if (c->result.outcome == COMMAND_LOST || c->result.outcome == COMMAND_UNKNOWN)
@@ -702,6 +716,7 @@ static void on_resolved(void *user, const struct status *st, const struct life_t
 	if (status_ok(st) && check_agent(c, t->envd_version, &op->st) && where_copy(&w, t) == 0) {
 		where_fini(&c->at);
 		c->at = w;
+		command_use(c);
 		if (!command_launch(c))
 			return;
 	}

@@ -77,6 +77,7 @@ struct command {
 	char id[1 + COMMAND_ID_CHARS + 1];
 	char tag[32];
 	struct where at;
+	bool counts;			/* as use of its sandbox; see command_use() */
 	char *shell, *user, *cwd;
 	char **args;
 	size_t n_args;
@@ -165,6 +166,8 @@ void cmd_op_post(struct command_op *op);
 struct command *command_new(struct commands *cs, const struct where *w, uid_t uid);
 int command_launch(struct command *c);		/* the start, or a foreign one's attach */
 void command_forget(struct command *c);	/* a running one leaves the table */
+/* Call it too for one that was found again after a restart. */
+void command_use(struct command *c);
 void command_destroy(struct command *c);
 void command_set_state(struct command *c, enum command_state to);
 void command_finish(struct command *c);		/* the result is filled: tells everybody */

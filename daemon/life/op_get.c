@@ -12,6 +12,7 @@
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/tags.h"
+#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -20,6 +21,7 @@ struct args {
 	uint64_t max_staleness_ms;	/* Get */
 	uint32_t port;			/* GetHost */
 	struct box *temp;		/* a sandbox without a row: what the cloud said of it */
+	bool resumed;			/* resolve: it was, once */
 };
 
 static void free_args(struct life_op *op)
@@ -204,6 +206,43 @@ static void end_with_target(struct life_op *op, struct box *b)
 	op_end_target(op, &st, &t);
 }
 
+static void on_target(struct fetch_wait *w, const struct fetch_news *news);
+
+static void on_resumed(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+	struct box *b = life_find_box(op->life, op->account, op->id);
+
+	op->call = NULL;
+	if (r->outcome != CLOUD_DONE) {
+		op_fail(op, &r->status);
+		return;
+	}
+	if (b && r->sandbox) {
+		b->token_known = true;
+		life_box_seen(op->life, b, r->sandbox);
+	}
+	ask(op, op->id, on_target);
+}
+
+/* The user's own call, and the user said so: it is woken, once. */
+static bool resumes(struct life_op *op, struct box *b)
+{
+	struct args *a = op->args;
+	struct cloud_ask ask = op_ask(op, on_resumed);
+	uint32_t s = b->timeout_s ? b->timeout_s : RULES_TIMEOUT_DEFAULT_MS / 1000;
+
+	if (b->state != LIFE_PAUSED || !b->policy.resume_on_use || a->resumed || b == a->temp)
+		return false;
+	a->resumed = true;
+	log_info("box_resumed", "box=%s uid=%u by=use", b->id, op->who.uid);
+	if (text_set(&op->id, b->id) == 0)
+		op->call = cloud_connect(b->account->cloud, op->id, s, &ask);
+	if (!op->call)
+		op_fail_errno(op, -ENOMEM);
+	return true;
+}
+
 static void on_target(struct fetch_wait *w, const struct fetch_news *news)
 {
 	struct life_op *op = op_from_fetch(w);
@@ -214,10 +253,10 @@ static void on_target(struct fetch_wait *w, const struct fetch_news *news)
 		st = *news->st;
 		b = NULL;
 	}
-	if (b)
-		end_with_target(op, b);
-	else
+	if (!b)
 		op_fail(op, &st);
+	else if (!resumes(op, b))
+		end_with_target(op, b);
 }
 
 /* A running row is used without asking: the agent itself will tell if it is wrong. Whatever would be

@@ -9,10 +9,12 @@ import pytest
 from api import Api, ApiError, plain
 
 METHODS = {
-    "SandboxService": {"Create", "Connect", "Get", "List", "IsRunning", "Kill", "SetTimeout", "GetHost"},
+    "SandboxService": {"Create", "Connect", "Get", "List", "IsRunning", "Kill", "SetTimeout", "GetHost",
+                       "SetPolicy", "Watch"},
     "CommandService": {"Start", "Run", "Attach", "Wait", "List", "SendInput", "CloseInput", "Signal", "Kill",
                        "Resize"},
     "FileService": {"Read", "Write", "Stat", "Exists", "List", "MakeDir", "Move", "Remove"},
+    "LeaseService": {"Hold", "Acquire", "Renew", "Release", "List"},
     "DaemonService": {"Status", "Config", "StopLocal"},
 }
 RUNNING, GONE = 2, 8
@@ -68,7 +70,7 @@ def test_health(api):
     assert e.value.code == "NOT_FOUND"
 
 
-@pytest.mark.parametrize("method", ["SandboxService.Fork", "SnapshotService.List", "LeaseService.Acquire",
+@pytest.mark.parametrize("method", ["SandboxService.Fork", "SnapshotService.List",
                                     "FileService.SignUrl"])
 def test_not_built_yet(api, method):
     with pytest.raises(ApiError) as e:
@@ -403,7 +405,7 @@ def test_bad_bytes(api):
 
 
 UNSUPPORTED = [
-    {"policy": {"on_release": "KILL"}}, {"process_lease": True}, {"lifecycle": {"on_timeout": "PAUSE"}},
+    {"policy": {"on_gone": "RECREATE"}}, {"lifecycle": {"on_timeout": "PAUSE"}},
     {"iam_tokens": {"a": {"audience": "x", "token_type": "JWT-SVID"}}}, {"network": {"deny_out": ["0.0.0.0/0"]}},
 ]
 
