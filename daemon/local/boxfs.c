@@ -342,6 +342,25 @@ int boxfs_open_read(struct box *b, const char *path, boxfs_open_fn *done, void *
 	return submit(b, &q, &(struct boxfs_op){ .on_open = done, .user = user }, ret_op);
 }
 
+int boxfs_compose(struct box *b, const char *const *sources, size_t n_sources, const char *destination,
+		  const struct box_user *owner, boxfs_entry_fn *done, void *user,
+		  struct boxfs_op **ret_op)
+{
+	struct fsw_request q = { .op = FSW_COMPOSE, .path = destination, .uid = owner->uid,
+				 .gid = owner->gid, .n_meta = n_sources };
+	struct boxfs_meta *list = calloc(n_sources + 1, sizeof(*list));
+	int r;
+
+	if (!list)
+		return -ENOMEM;
+	for (size_t i = 0; i < n_sources; i++)
+		list[i] = (struct boxfs_meta){ sources[i], "" };
+	q.meta = list;
+	r = submit(b, &q, &(struct boxfs_op){ .on_entry = done, .user = user }, ret_op);
+	free(list);
+	return r;
+}
+
 int boxfs_open_write(struct box *b, const char *path, const struct box_user *owner,
 		     const struct boxfs_meta *meta, size_t n_meta, boxfs_open_fn *done, void *user,
 		     struct boxfs_op **ret_op)

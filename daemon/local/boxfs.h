@@ -91,6 +91,11 @@ must_check int boxfs_open_read(struct box *b, const char *path, boxfs_open_fn *d
 must_check int boxfs_open_write(struct box *b, const char *path, const struct box_user *owner,
 				const struct boxfs_meta *meta, size_t n_meta, boxfs_open_fn *done,
 				void *user, struct boxfs_op **ret_op);
+/* The sources, in order, become one file, which then replaces the destination; they are removed.
+ * -EMEDIUMTYPE, -EISDIR: a source is no regular file; -E2BIG: too many or too long paths. */
+must_check int boxfs_compose(struct box *b, const char *const *sources, size_t n_sources,
+			     const char *destination, const struct box_user *owner,
+			     boxfs_entry_fn *done, void *user, struct boxfs_op **ret_op);
 /* `done` will not be called; what the worker does is not undone. */
 void boxfs_cancel(struct boxfs_op *op);
 

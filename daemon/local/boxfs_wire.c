@@ -95,7 +95,7 @@ int fsw_request_decode(const void *p, size_t n, struct fsw_request *ret, struct 
 	struct request_head h;
 	struct fsw_request q;
 
-	if (!take_head(&r, &h, sizeof(h)) || h.op > FSW_OPEN_WRITE || h.n_meta > BOXFS_META_MAX_BYTES)
+	if (!take_head(&r, &h, sizeof(h)) || h.op > FSW_COMPOSE || h.n_meta > BOXFS_META_MAX_BYTES)
 		return -EBADMSG;
 	q = (struct fsw_request){ .op = h.op, .depth = h.depth, .uid = h.uid, .gid = h.gid,
 				  .n_meta = h.n_meta };

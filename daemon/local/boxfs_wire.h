@@ -22,6 +22,7 @@ enum fsw_op {
 	FSW_REMOVE,
 	FSW_OPEN_READ,
 	FSW_OPEN_WRITE,
+	FSW_COMPOSE,	/* the keys of meta are the sources */
 };
 
 struct fsw_request {

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -31,6 +32,7 @@
 
 #define OPEN_FILES  4096u	/* a listing holds one per level */
 #define META_PREFIX "user.e2b."
+#define COMPOSE_SLICE_BYTES (1u << 20)
 
 /* --- paths --- */
 
@@ -458,6 +460,75 @@ static int do_open_write(struct fsw *w, const struct fsw_request *q, int *ret_fd
 	return r;
 }
 
+/* --- compose --- */
+
+static int append_file(const struct fsw *w, const char *path, int out)
+{
+	scoped(fd_closep) int handle = fsw_open(w, path, O_PATH, 0);
+	scoped(fd_closep) int in = -1;
+	ssize_t n;
+
+	if (handle < 0)
+		return handle;
+	in = reopen(handle, O_RDONLY);
+	if (in < 0)
+		return in;
+	do
+		n = sendfile(out, in, NULL, COMPOSE_SLICE_BYTES);
+	while (n > 0 || (n < 0 && errno == EINTR));
+	return n < 0 ? -errno : 0;
+}
+
+/* Every source is looked at before the first byte is written, and removed after the last one. */
+static int compose_into(const struct fsw *w, const struct fsw_request *q, int dir, const char *tmp)
+{
+	scoped(fd_closep) int out = -1;
+	int r = 0;
+
+	for (size_t i = 0; i < q->n_meta && r == 0; i++) {
+		scoped(fd_closep) int fd = fsw_open(w, q->meta[i].key, O_PATH, 0);
+
+		r = fd < 0 ? fd : check_regular(fd);
+	}
+	if (r < 0)
+		return r;
+	out = openat(dir, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (out < 0)
+		return -errno;
+	for (size_t i = 0; i < q->n_meta && r == 0; i++)
+		r = append_file(w, q->meta[i].key, out);
+	return r < 0 ? r : fsw_set_owner(w, out, q->uid, q->gid);
+}
+
+static int do_compose(struct fsw *w, const struct fsw_request *q)
+{
+	char parent[BOXFS_PATH_MAX + 1], buf[BOXFS_PATH_MAX + 1], tmp[64];
+	scoped(fd_closep) int made = -1;
+	scoped(fd_closep) int dir = -1;
+	const char *name;
+	int r = parent_of(q->path, parent);
+
+	if (r < 0)
+		return r;
+	made = fsw_make_dirs(w, parent, q->uid, q->gid);
+	if (made < 0)
+		return made;
+	r = fsw_open_parent(w, q->path, buf, &name, &dir);
+	if (r < 0)
+		return r == -EINVAL ? -EISDIR : r;
+	snprintf(tmp, sizeof(tmp), ".agentbox-compose-%ld", (long)getpid());
+	r = compose_into(w, q, dir, tmp);
+	if (r == 0 && renameat(dir, tmp, dir, name) < 0)
+		r = -errno;
+	if (r < 0) {
+		(void)unlinkat(dir, tmp, 0);
+		return r;
+	}
+	for (size_t i = 0; i < q->n_meta; i++)
+		(void)do_remove(w, q->meta[i].key);
+	return fsw_add_entry(w, dir, name, q->path);
+}
+
 /* --- serving --- */
 
 static int carry_out(struct fsw *w, const struct fsw_request *q, int *ret_fd)
@@ -477,6 +548,8 @@ static int carry_out(struct fsw *w, const struct fsw_request *q, int *ret_fd)
 		return do_open_read(w, q->path, ret_fd);
 	case FSW_OPEN_WRITE:
 		return do_open_write(w, q, ret_fd);
+	case FSW_COMPOSE:
+		return do_compose(w, q);
 	}
 	return -EBADMSG;
 }

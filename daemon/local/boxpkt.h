@@ -91,6 +91,7 @@ enum init_op {
 	INIT_ENDED,	/* < id, a = wait status */
 	INIT_SIGNAL,	/* > id, a = signal */
 	INIT_WORKER,	/* > fd: the socket of a file worker */
+	INIT_WATCHER,	/* > fd: the socket of a watching process */
 	INIT_SOCKET,	/* > id, a = family, b = type; < id, r, fd */
 	INIT_STOP,	/* > a: stop (1) or continue (0) everything but the init; < a, r */
 };

@@ -33,11 +33,11 @@ static const struct {
 	{ "ports", false, "ports other than the agent's answer as if nothing listened" },
 	{ "metrics", true, "every 5 s, where control groups can be read (see usage); disk is the whole disk's" },
 	{ "logs", true, "starts and ends of the agent and of processes, while the sandbox exists" },
-	{ "watch", false, "WatchDir and the three watcher calls answer unimplemented" },
+	{ "watch", true, "WatchDir and the three watcher calls, recursive" },
 	{ "volumes", false, "volumeMounts is refused with 400" },
 	{ "iam", false, "refused with 400" },
 	{ "mcp", false, "refused with 400" },
-	{ "compose", false, "POST /files/compose is refused with 400" },
+	{ "compose", true, "POST /files/compose" },
 };
 
 static int add(json_t *list, const char *name, bool available, const char *text)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/local/envd_fs.h"
 #include "daemon/local/local.h"
 #include "daemon/local/query.h"
 #include "daemon/local/reply.h"
@@ -34,6 +35,12 @@ char *envd_path(const struct box_user *u, const char *path)
 	if (out)
 		path_clean(out);
 	return out;
+}
+
+void envd_stop(struct sbox *s)
+{
+	envd_watch_stop(s);
+	envd_process_stop(s);
 }
 
 json_t *envd_globals(const struct sbox *s)
@@ -111,11 +118,6 @@ static void envs(struct local *l, struct sbox *s, struct http_x *x, const struct
 	free(text);
 }
 
-static void compose(struct local *l, struct sbox *s, struct http_x *x, const struct query *q)
-{
-	reply_envd_error(x, 400, "agentbox-local does not support /files/compose");
-}
-
 static const struct endpoint {
 	const char *method, *path;
 	bool open;		/* checks the token itself, or needs none */
@@ -126,7 +128,7 @@ static const struct endpoint {
 	{ "GET", "/envs", false, envs },
 	{ "GET", "/files", true, files_get },
 	{ "POST", "/files", true, files_post },
-	{ "POST", "/files/compose", false, compose },
+	{ "POST", "/files/compose", false, files_compose },
 };
 
 static const struct rpc_method *find_rpc(const char *path)

@@ -7,11 +7,11 @@
 
 #include "daemon/local/boxfs.h"
 #include "daemon/local/envd.h"
+#include "daemon/local/envd_fs.h"
 #include "daemon/local/journal.h"
 #include "daemon/local/local.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
-#include "proto/gen/envd_filesystem.pb-c.h"
 
 /* One operation under way; ends with its call. */
 struct fsop {
@@ -46,8 +46,7 @@ static struct call *fsop_done(struct fsop *o)
 	return c;
 }
 
-/* NULL after the call failed. */
-static char *resolve(struct call *c, const struct box_user *u, const char *path)
+char *fs_resolve(struct call *c, const struct box_user *u, const char *path)
 {
 	char *out = envd_path(u, path);
 
@@ -63,8 +62,8 @@ static char *resolve(struct call *c, const struct box_user *u, const char *path)
 static struct fsop *fsop_new(struct call *c, const struct box_user *u, const char *path,
 			     const char *to)
 {
-	char *path_abs = resolve(c, u, path);
-	char *to_abs = path_abs && to ? resolve(c, u, to) : NULL;
+	char *path_abs = fs_resolve(c, u, path);
+	char *to_abs = path_abs && to ? fs_resolve(c, u, to) : NULL;
 	struct fsop *o;
 
 	if (!path_abs || (to && !to_abs)) {
@@ -126,23 +125,15 @@ static void note(const struct call *c, const char *op, const char *path, const c
 
 /* --- entries --- */
 
-struct entry {
-	Filesystem__EntryInfo info;
-	Google__Protobuf__Timestamp modified;
-	Filesystem__EntryInfo__MetadataEntry *meta;
-	Filesystem__EntryInfo__MetadataEntry **meta_ptr;
-};
-
-static void entry_fini(struct entry *e)
+void fs_entry_fini(struct fs_entry *e)
 {
 	free(e->meta);
 	free(e->meta_ptr);
 }
 
-/* Points into `from`, which must live as long. */
-static int entry_init(struct entry *e, const struct boxfs_entry *from)
+int fs_entry_init(struct fs_entry *e, const struct boxfs_entry *from)
 {
-	*e = (struct entry){ .info = FILESYSTEM__ENTRY_INFO__INIT,
+	*e = (struct fs_entry){ .info = FILESYSTEM__ENTRY_INFO__INIT,
 			     .modified = GOOGLE__PROTOBUF__TIMESTAMP__INIT };
 	e->info.name = (char *)from->name;
 	e->info.type = (Filesystem__FileType)from->type;
@@ -180,15 +171,15 @@ static int entry_init(struct entry *e, const struct boxfs_entry *from)
 static void reply_entry(struct call *c, const struct boxfs_entry *from)
 {
 	Filesystem__StatResponse out = FILESYSTEM__STAT_RESPONSE__INIT;
-	struct entry e;
+	struct fs_entry e;
 
-	if (entry_init(&e, from) < 0) {
+	if (fs_entry_init(&e, from) < 0) {
 		call_fail(c, CODE_RESOURCE_EXHAUSTED, "out of memory");
 	} else {
 		out.entry = &e.info;
 		call_reply(c, &out.base);
 	}
-	entry_fini(&e);
+	fs_entry_fini(&e);
 }
 
 /* --- the methods --- */
@@ -290,13 +281,13 @@ static void remove_start(struct call *c)
 static void reply_list(struct call *c, const struct boxfs_entry *v, size_t n)
 {
 	Filesystem__ListDirResponse out = FILESYSTEM__LIST_DIR_RESPONSE__INIT;
-	struct entry *entries = calloc(n + 1, sizeof(*entries));
+	struct fs_entry *entries = calloc(n + 1, sizeof(*entries));
 	Filesystem__EntryInfo **ptr = calloc(n + 1, sizeof(Filesystem__EntryInfo *));
 	size_t done = 0;
 	int r = entries && ptr ? 0 : -ENOMEM;
 
 	for (; done < n && !r; done++) {
-		r = entry_init(&entries[done], &v[done]);
+		r = fs_entry_init(&entries[done], &v[done]);
 		ptr[done] = &entries[done].info;
 	}
 	if (r < 0) {
@@ -307,7 +298,7 @@ static void reply_list(struct call *c, const struct boxfs_entry *v, size_t n)
 		call_reply(c, &out.base);
 	}
 	for (size_t i = 0; i < done; i++)
-		entry_fini(&entries[i]);
+		fs_entry_fini(&entries[i]);
 	free(entries);
 	free(ptr);
 }
@@ -338,11 +329,6 @@ static void list_dir_start(struct call *c)
 		begun(o, boxfs_list(c->s->box, o->path, in->depth, on_listed, o, &o->op));
 }
 
-static void unbuilt_start(struct call *c)
-{
-	call_fail(c, CODE_UNIMPLEMENTED, "agentbox-local does not support %s", c->method->path);
-}
-
 const struct rpc_method envd_fs_methods[] = {
 	{ "/filesystem.Filesystem/Stat", &filesystem__stat_request__descriptor,
 	  .start = stat_start },
@@ -355,12 +341,12 @@ const struct rpc_method envd_fs_methods[] = {
 	{ "/filesystem.Filesystem/Remove", &filesystem__remove_request__descriptor,
 	  .start = remove_start },
 	{ "/filesystem.Filesystem/WatchDir", &filesystem__watch_dir_request__descriptor,
-	  .stream_out = true, .start = unbuilt_start },
+	  .stream_out = true, .start = watch_dir_start },
 	{ "/filesystem.Filesystem/CreateWatcher", &filesystem__create_watcher_request__descriptor,
-	  .start = unbuilt_start },
+	  .start = create_watcher_start },
 	{ "/filesystem.Filesystem/GetWatcherEvents",
-	  &filesystem__get_watcher_events_request__descriptor, .start = unbuilt_start },
+	  &filesystem__get_watcher_events_request__descriptor, .start = watcher_events_start },
 	{ "/filesystem.Filesystem/RemoveWatcher", &filesystem__remove_watcher_request__descriptor,
-	  .start = unbuilt_start },
+	  .start = remove_watcher_start },
 	{ 0 },
 };

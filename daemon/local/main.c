@@ -231,7 +231,7 @@ static int app_state(struct app *a)
 		.cpus = a->cfg.cpus,
 		.templates = a->cfg.template_names,
 		.n_templates = a->cfg.n_templates,
-		.on_stop = envd_process_stop,
+		.on_stop = envd_stop,
 		.on_thaw = envd_process_thaw,
 		.on_count = on_count,
 		.user = a,

@@ -28,6 +28,7 @@
 #include "daemon/local/boxbase.h"
 #include "daemon/local/boxfs_worker.h"
 #include "daemon/local/boxpkt.h"
+#include "daemon/local/boxwatch_int.h"
 #include "daemon/local/ns.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
@@ -358,18 +359,19 @@ static void on_signal(struct init *in, const struct init_msg *m)
 
 /* --- the rest of the engine's wishes --- */
 
-static void on_worker(struct init *in, int fd)
+static void on_worker(struct init *in, int fd, const char *name, void (*run)(int sock, bool as_user))
 {
 	pid_t pid = fork();
 
 	if (pid != 0)
 		return;		/* on failure the engine sees the end of its socket */
 	reset_signals();
-	(void)prctl(PR_SET_NAME, "agentbox-files");
+	(void)prctl(PR_SET_NAME, name);
 	(void)setpgid(0, 0);
 	if (dup2(fd, 3) < 0 || close_range(4, ~0u, 0) < 0)
 		_exit(1);
-	boxfs_worker_run(3, in->as_user);
+	run(3, in->as_user);
+	_exit(0);
 }
 
 static void on_socket(struct init *in, const struct init_msg *m)
@@ -439,7 +441,9 @@ static void on_message(struct init *in)
 	else if (m.op == INIT_SIGNAL)
 		on_signal(in, &m);
 	else if (m.op == INIT_WORKER)
-		on_worker(in, fds[0]);
+		on_worker(in, fds[0], "agentbox-files", boxfs_worker_run);
+	else if (m.op == INIT_WATCHER)
+		on_worker(in, fds[0], "agentbox-watch", box_watch_run);
 	else if (m.op == INIT_SOCKET)
 		on_socket(in, &m);
 	else if (m.op == INIT_STOP)

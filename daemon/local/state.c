@@ -458,6 +458,7 @@ static int sbox_new(struct state *st, const char *id, const struct sbox_params *
 	s->network = json_incref(p->network);
 	list_init(&s->traffic);
 	list_init(&s->procs);
+	list_init(&s->watchers);
 	list_init(&s->waits);
 	list_init(&s->kill_waits);
 	timer_init(&s->expiry, st->o.loop, on_expiry, s);

@@ -113,6 +113,7 @@ struct sbox {
 	struct diary diary;
 	struct list traffic;
 	struct list procs;		/* of envd_process.c */
+	struct list watchers;		/* of envd_watch.c */
 	const char *why;		/* it is being killed */
 	int resume_r;			/* how the last resumption went */
 	uint32_t resume_for_s;

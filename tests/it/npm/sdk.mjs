@@ -71,6 +71,31 @@ const checks = {
     assert.deepEqual(await all(Sandbox.list({ query: { metadata: { mark: 'nobody' } } })), [])
   },
 
+  async watch() {
+    const s = await create()
+    await s.files.makeDir('/home/user/w/sub')
+    const seen = []
+    let arrived = () => {}
+    const until = async (name, type) => {
+      while (!seen.some((e) => e.name === name && e.type === type)) await new Promise((done) => (arrived = done))
+    }
+    const handle = await s.files.watchDir('/home/user/w', (e) => {
+      seen.push(e)
+      arrived()
+    }, { recursive: true })
+    await s.files.write('/home/user/w/a.txt', 'a')
+    await s.files.write('/home/user/w/sub/b.txt', 'b')
+    await until('a.txt', 'write')
+    await until('sub/b.txt', 'write')
+    await s.files.rename('/home/user/w/a.txt', '/home/user/w/c.txt')
+    await until('a.txt', 'rename')
+    await until('c.txt', 'create')
+    await s.files.remove('/home/user/w/c.txt')
+    await until('c.txt', 'remove')
+    await handle.stop()
+    await fails(s.files.watchDir('/home/user/missing', () => {}), NotFoundError)
+  },
+
   async run() {
     const s = await create({ envs: { A: 'from create' } })
     const r = await s.commands.run('echo out; echo err >&2; echo "$A $B"; basename "$PWD"', { envs: { B: 'from run' }, cwd: '/tmp' })

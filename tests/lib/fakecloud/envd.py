@@ -24,7 +24,9 @@ from .process import RETAINED_S, Process
 
 USERS = {"user": "/home/user", "root": "/root"}
 STREAMS = {"process.Process/Start": ("process.StartRequest", "start"),
-           "process.Process/Connect": ("process.ConnectRequest", "attach")}
+           "process.Process/Connect": ("process.ConnectRequest", "attach"),
+           "filesystem.Filesystem/WatchDir": ("filesystem.WatchDirRequest", "watch")}
+CHANGES = {"create": 1, "write": 2, "remove": 3, "rename": 4, "chmod": 5}
 UNARY = {
     "process.Process/List": "ListRequest", "process.Process/Update": "UpdateRequest",
     "process.Process/SendInput": "SendInputRequest", "process.Process/SendSignal": "SendSignalRequest",
@@ -41,6 +43,18 @@ class HttpError(Exception):
         self.status, self.message, self.headers = status, message, list(headers)
 
 
+class Watch:
+    """A WatchDir stream: to the code of streams it looks like a process that never ends."""
+    pid, end = 0, None
+
+    def __init__(self, path, request):
+        self.path, self.recursive, self.entries = path.rstrip("/"), request.recursive, request.include_entry
+        self.subscribers = [asyncio.Queue()]
+
+    def kill(self):
+        pass
+
+
 class Envd:
     def __init__(self, cloud, sbx):
         self.cloud, self.sbx = cloud, sbx
@@ -53,6 +67,7 @@ class Envd:
         self.metadata = {}        # host path -> {key: value}
         self.holder = None
         self.streams = set()      # exchanges of open streams
+        self.watches = []
 
     # -- paths
 
@@ -163,7 +178,7 @@ class Envd:
             return await ex.answer(200, self.cloud.messages.encode(reply, is_json),
                                    headers=[("accept-encoding", "gzip")], content_type=kind)
         await ex.start(200, [("content-type", kind), ("connect-accept-encoding", "gzip")])
-        response = "process.%sResponse" % name.rpartition("/")[2]
+        response = name.partition(".")[0] + ".%sResponse" % name.rpartition("/")[2]
         await self.stream(ex, proc, queue, response, is_json, shape, deadline, name.endswith("Start"))
 
     @staticmethod
@@ -209,6 +224,9 @@ class Envd:
 
         def message(event):
             m = cls()
+            if isinstance(proc, Watch):
+                self.watch_message(m, event, proc)
+                return envelope(self.cloud.messages.encode(m, is_json))
             e = m.event
             if event[0] == "start":
                 e.start.pid = event[1]
@@ -270,6 +288,8 @@ class Envd:
             self.streams.discard(ex)
             if queue is not None and queue in proc.subscribers:
                 proc.subscribers.remove(queue)
+            if proc in self.watches:
+                self.watches.remove(proc)
 
     # -- Process
 
@@ -398,6 +418,7 @@ class Envd:
             os.makedirs(host)
         except OSError as e:
             raise RpcError("internal", str(e))
+        self.changed(path, "create")
         reply = self.cloud.messages["filesystem.MakeDirResponse"]()
         self.entry(reply.entry, path)
         return reply
@@ -411,12 +432,17 @@ class Envd:
             os.rename(self.host(source), self.host(target))
         except OSError as e:
             raise RpcError("internal", str(e))
+        self.changed(source, "rename")
+        self.changed(target, "create")
         reply = self.cloud.messages["filesystem.MoveResponse"]()
         self.entry(reply.entry, target)
         return reply
 
     async def do_remove(self, request, user, seen):
-        host = self.host(self.resolve(request.path, user))
+        path = self.resolve(request.path, user)
+        host = self.host(path)
+        if os.path.lexists(host):
+            self.changed(path, "remove")
         if os.path.isdir(host) and not os.path.islink(host):
             shutil.rmtree(host)
         elif os.path.lexists(host):
@@ -440,6 +466,35 @@ class Envd:
                     walk(p, depth - 1)
         walk(path, max(request.depth, 1))
         return reply
+
+    # -- watching: what is changed through the agent, and what a test says has changed
+
+    async def watch(self, request, user, seen):
+        path = self.resolve(request.path, user)
+        if not os.path.exists(self.host(path)):
+            raise RpcError("not_found", "no such folder: %s" % path)
+        if not os.path.isdir(self.host(path)):
+            raise RpcError("invalid_argument", "not a folder: %s" % path)
+        w = Watch(path, request)
+        self.watches.append(w)
+        return w, w.subscribers[0]
+
+    def watch_message(self, m, event, w):
+        if event[0] == "start":
+            m.start.SetInParent()
+        elif event[0] == "keepalive":
+            m.keepalive.SetInParent()
+        else:
+            path, kind = event
+            m.filesystem.name, m.filesystem.type = os.path.relpath(path, w.path), CHANGES[kind]
+            if w.entries and kind in ("create", "write", "chmod") and os.path.lexists(self.host(path)):
+                self.entry(m.filesystem.entry, path)
+
+    def changed(self, path, *kinds):
+        for w in self.watches:
+            if path.startswith(w.path + "/") and (w.recursive or "/" not in path[len(w.path) + 1:]):
+                for kind in kinds:
+                    w.subscribers[0].put_nowait((path, kind))
 
     # -- /files
 
@@ -597,6 +652,7 @@ class Envd:
     async def store(self, ex, path, coding, metadata):
         host = self.host(path)
         os.makedirs(os.path.dirname(host), exist_ok=True)
+        self.changed(path, *(["write"] if os.path.lexists(host) else ["create", "write"]))
         with open(host, "wb") as f:
             if coding == "gzip":
                 body, _ = await ex.body()
@@ -609,6 +665,7 @@ class Envd:
     def write(self, path, parts, metadata):
         host = self.host(path)
         os.makedirs(os.path.dirname(host), exist_ok=True)
+        self.changed(path, *(["write"] if os.path.lexists(host) else ["create", "write"]))
         with open(host, "wb") as f:
             for p in parts:
                 f.write(p)

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include "box_fixture.h"
+#include "daemon/local/boxwatch.h"
 #include "drop_user.h"
 
 static struct fix fix;
@@ -412,6 +413,94 @@ TEST(many_calls_wait_in_order)
 		CHECK_INT(g[i].r, 0);
 		buf_fini(&g[i].text);
 	}
+}
+
+TEST(compose)
+{
+	const char *sources[] = { "/tmp/part1", "/tmp/part2" }, *missing[] = { "/tmp/part1", "/tmp/none" };
+	struct got g = { .fd = -1 };
+	char text[64];
+
+	CHECK_INT(write_file("/tmp/part1", "one "), 0);
+	CHECK_INT(write_file("/tmp/part2", "two"), 0);
+	CALL(&g, boxfs_compose(box, missing, 2, "/tmp/whole", &user, on_entry, &g, NULL));
+	CHECK_INT(g.r, -ENOENT);
+	CALL(&g, boxfs_compose(box, sources, 2, "/tmp/new/whole", &user, on_entry, &g, NULL));
+	CHECK_INT(g.r, 0);
+	CHECK_INT(g.last.size, 7);
+	CHECK_INT(read_file("/tmp/new/whole", text, sizeof(text)), 0);
+	CHECK_STR(text, "one two");
+	CHECK_INT(stat_r(&g, "/tmp/part1"), -ENOENT);
+	expect(&fix, box, "root", "ls -A /tmp/new", "whole\n", 0);
+	buf_fini(&g.text);
+}
+
+struct seen {
+	struct buf text;	/* "create name" lines */
+	bool ready, over;
+	int r;
+};
+
+static void on_watch(void *u, const struct box_watch_event *e)
+{
+	static const char *const ops[] = { "?", "create", "write", "remove", "rename", "chmod" };
+	struct seen *s = u;
+
+	s->ready |= e->kind == BOX_WATCH_READY;
+	s->over |= e->kind == BOX_WATCH_FAILED || e->kind == BOX_WATCH_OVERFLOW;
+	s->r = e->kind == BOX_WATCH_FAILED ? e->r : 0;
+	if (e->kind == BOX_WATCH_CHANGE)
+		CHECK_INT(buf_printf(&s->text, "%s %s %s\n", ops[e->op], e->name,
+				     e->entry ? e->entry->path : "-"), 0);
+	CHECK(buf_space(&s->text, 1));
+	*buf_space(&s->text, 1) = 0;
+}
+
+static bool saw(const struct seen *s, const char *line)
+{
+	return buf_len(&s->text) && strstr((const char *)buf_data(&s->text), line);
+}
+
+TEST(watch)
+{
+	struct fix *f = engine();
+	struct box_watch_options o = { .path = "/tmp/w", .recursive = true, .entries = true };
+	struct seen s = { .text = BUF_NULL }, none = { .text = BUF_NULL };
+	struct box_watch *w;
+
+	CHECK_INT(box_watch_new(box, &o, on_watch, &none, &w), 0);
+	PUMP_UNTIL(f, none.over);
+	CHECK_INT(none.r, -ENOENT);
+	box_watch_free(w);
+	expect(f, box, "user", "mkdir -p /tmp/w/sub", "", 0);
+	CHECK_INT(box_watch_new(box, &o, on_watch, &s, &w), 0);
+	PUMP_UNTIL(f, s.ready);
+	expect(f, box, "user", "cd /tmp/w; echo 1 > sub/f; mkdir a; echo 2 > a/g; mv sub/f h; rm h", "", 0);
+	PUMP_UNTIL(f, saw(&s, "remove h -\n"));
+	CHECK(saw(&s, "create sub/f "));
+	CHECK(saw(&s, "create a /tmp/w/a\n"));
+	CHECK(saw(&s, "create a/g /tmp/w/a/g\n"));
+	CHECK(saw(&s, "rename sub/f -\n"));
+	CHECK(!s.over);
+	box_watch_free(w);
+	buf_fini(&s.text);
+	buf_fini(&none.text);
+}
+
+TEST(a_watch_ends_with_its_process)
+{
+	struct fix *f = engine();
+	struct box_watch_options o = { .path = "/tmp" };
+	struct seen s = { .text = BUF_NULL };
+	struct box_watch *w;
+
+	CHECK_INT(box_watch_new(box, &o, on_watch, &s, &w), 0);
+	PUMP_UNTIL(f, s.ready);
+	expect(f, box, "root", "pkill -9 agentbox-watch", "", 0);
+	PUMP_UNTIL(f, s.over);
+	CHECK_INT(s.r, -EPIPE);
+	box_watch_free(w);
+	buf_fini(&s.text);
 }
 
 TEST(cancelled_and_destroyed)
