@@ -88,7 +88,7 @@ CURL = {"http1": ("plain", "--http1.1", "1.1"), "h2c": ("plain", "--http2-prior-
 @pytest.fixture(params=sorted(CURL))
 def curl(request, plain, tls, certs):
     kind, flag, version = CURL[request.param]
-    base = "http://127.0.0.1:%d" % plain.port if kind == "plain" else "https://localhost:%d" % tls.port
+    base = "http://127.0.0.1:%d" % plain.port if kind == "plain" else "https://127.0.0.1:%d" % tls.port
 
     def go(*args, data=None):
         argv = ["curl", "-sS", flag, "--max-time", "50", "--cacert", certs + "/ca.pem", "-w", "%{stderr}%{http_version} "
@@ -148,14 +148,14 @@ def test_curl_many_at_once(curl):
 
 
 def test_nghttp(plain, tls):
-    for url in "http://127.0.0.1:%d" % plain.port, "https://localhost:%d" % tls.port:
+    for url in "http://127.0.0.1:%d" % plain.port, "https://127.0.0.1:%d" % tls.port:
         r = run(["nghttp", "-nvs", url + "/bytes/100000", url + "/"])
         assert r.returncode == 0
         assert r.stdout.count(b":status: 200") == 2
 
 
 def test_h2load(plain, tls):
-    for url in "http://127.0.0.1:%d/" % plain.port, "https://localhost:%d/" % tls.port:
+    for url in "http://127.0.0.1:%d/" % plain.port, "https://127.0.0.1:%d/" % tls.port:
         for args in (["-c", "4", "-m", "25"], ["-c", "4", "--h1"]):
             r = run(["h2load", "-n", "2000"] + args + [url])
             assert b"2000 succeeded, 0 failed" in r.stdout, r.stdout

@@ -11,15 +11,17 @@ C_DIRS = ("proto/", "daemon/", "client/")
 
 
 def tracked():
-    """Every file of the repository, committed or about to be."""
-    out = subprocess.run(["git", "-C", ROOT, "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"],
-                         capture_output=True, text=True)
-    if out.returncode == 0:
-        names = out.stdout.splitlines()
-    else:  # an unpacked archive
-        names = [os.path.relpath(os.path.join(d, f), ROOT)
-                 for d, subdirs, files in os.walk(ROOT) for f in files
-                 if not re.search(r"/(build[^/]*|\.git|node_modules|__pycache__)(/|$)", d)]
+    """Every file of the repository, committed or about to be; without git, every file that no build made."""
+    try:
+        out = subprocess.run(["git", "-C", ROOT, "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"],
+                             capture_output=True, text=True)
+        names = out.stdout.splitlines() if out.returncode == 0 else []
+    except FileNotFoundError:
+        names = []
+    if not names:
+        made = re.compile(r"(^|/)(build[^/]*|\.git|node_modules|__pycache__|\.pytest_cache)(/|$)")
+        names = [os.path.relpath(os.path.join(d, f), ROOT) for d, _, files in os.walk(ROOT) for f in files]
+        names = [n for n in names if not made.search(n)]
     return sorted(n for n in set(names) if os.path.isfile(os.path.join(ROOT, n)))
 
 
@@ -90,4 +92,4 @@ def run(checks):
         else:
             print("ok   %s" % name)
             note("pass", name)
-    sys.exit(1 if failed else 0)
+    sys.exit(3 if failed else 0)
