@@ -4,6 +4,7 @@
 $BUILD_DIR names the build (default: build/). Nothing here sleeps for luck: it waits for what must happen, and a
 program that ends meanwhile, or takes too long, fails the test with the end of its log.
 """
+import atexit
 import json
 import os
 import re
@@ -42,9 +43,11 @@ def until(condition, timeout=10.0, what="the condition", program=None):
 
 
 def temp_dir(prefix="ab-"):
-    """Short, since a socket's path has room for 107 bytes; readable by other uids of a test."""
+    """Short, since a socket's path has room for 107 bytes; readable by other uids of a test. Whoever made it may
+    remove it; at the end of this process it is gone in any case."""
     d = tempfile.mkdtemp(prefix=prefix, dir="/tmp")
     os.chmod(d, 0o755)
+    atexit.register(shutil.rmtree, d, ignore_errors=True)
     return d
 
 
