@@ -315,7 +315,8 @@ static int make_life(struct app *a)
 static int make_commands(struct app *a)
 {
 	struct commands_options o = {
-		.loop = a->loop, .life = a->life, .state_dir = a->state_dir,
+		.loop = a->loop, .store = a->store, .state_dir = a->state_dir, .sha256 = sign_sha256,
+		.restart_grace_ms = number(a, "daemon", "restart_grace"),
 		.kill_grace_ms = number(a, "daemon", "kill_grace"),
 		.history_ms = number(a, "daemon", "history"),
 		.spool_per_command = number(a, "spool", "per_command"),
@@ -325,6 +326,12 @@ static int make_commands(struct app *a)
 	int r = commands_new(&o, &a->commands);
 
 	return r < 0 ? failed("the spool folder", r) : 0;
+}
+
+static int take_up_commands(struct app *a)
+{
+	commands_take_up(a->commands, a->life);
+	return 0;
 }
 
 static int open_socket(struct app *a)
@@ -422,7 +429,7 @@ static int build(struct app *a)
 {
 	static int (*const steps[])(struct app *) = {
 		choose_places, make_loop, start_local, open_store, make_resolver, make_pool, app_accounts_new,
-		make_life, make_commands, open_socket, make_server,
+		make_commands, make_life, take_up_commands, open_socket, make_server,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {

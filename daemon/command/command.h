@@ -27,15 +27,22 @@ struct loop;
 
 struct commands_options {
 	struct loop *loop;
-	struct life *life;
+	struct store *store;		/* opened, not started: the commands of earlier runs are loaded */
 	const char *state_dir;		/* spools live in its folder "spool" */
 	uint64_t kill_grace_ms, history_ms;
+	uint64_t restart_grace_ms;	/* 0 = 30 s */
+	/* Of a request's parameters; wired by app, so that hashing stays where the layers allow it. */
+	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
 	uint64_t spool_per_command, spool_per_uid, spool_total; /* bytes */
 };
 
-/* Removes what an earlier run left in the spool folder. */
+/* Takes over what an earlier run left: ended commands with their output, and those that ran, which are
+ * attached to again after commands_take_up(). Spools without a row are removed. */
 must_check int commands_new(const struct commands_options *o, struct commands **ret);
-/* No done and no news any more. Upstream streams are dropped; the programs go on. NULL is fine. */
+/* Once, when lifecycle has loaded; before it nothing may be started. */
+void commands_take_up(struct commands *cs, struct life *life);
+/* No done and no news any more. Upstream streams are dropped; the programs go on, and their rows and
+ * spools stay for the next run. NULL is fine. */
 struct commands *commands_free(struct commands *cs);
 
 struct commands_counts {
@@ -68,11 +75,16 @@ struct command_start {
 	uint64_t spool_limit;		/* 0 = the configured one; more than that is cut to it */
 	enum command_overflow overflow;	/* UNSET: BLOCK with blocking_reader, else DROP_OLDEST */
 	bool blocking_reader;		/* Run: its caller reads from the first byte on */
+	const char *request_id;		/* NULL or "" = none; 1..128 printable bytes */
+	uint8_t params_hash[32];	/* commands_hash() of the parameters without it */
 	bool pty;			/* a terminal; without shell and args: bash -i -l */
 	uint32_t cols, rows;		/* with pty: 1..65535 */
 };
 
-/* OK: the program runs (its pid is known). The command is borrowed; take a ref to keep it. */
+void commands_hash(const struct commands *cs, const void *p, size_t n, uint8_t ret[32]);
+/* OK: the program runs (its pid is known), or, with a request id that was used before, did. The command
+ * is borrowed; take a ref to keep it. At most once: with OUTCOME_UNKNOWN it may have started, and a
+ * repeat with the same request id joins the search for it. */
 typedef void command_done_fn(void *user, const struct status *st, struct command *c);
 must_check int commands_start(struct commands *cs, const struct command_start *s,
 			      command_done_fn *done, void *user, struct command_op **ret);
@@ -144,7 +156,7 @@ typedef void command_news_fn(struct command_reader *r, void *user);
 struct command_read_from {
 	uint64_t offset[SPOOL_STREAMS];	/* wanted from here on */
 	bool from_end;			/* only what comes now; offsets are ignored */
-	bool starter;			/* the one reader that BLOCK waits for */
+	bool run;			/* of a Run: BLOCK waits for it, and its end ends the command */
 };
 
 /* Keeps the command. News says only that something changed. */
@@ -160,8 +172,8 @@ enum command_read {
 enum command_read command_reader_next(struct command_reader *r, bool follow, void *buf, size_t max,
 				      struct spool_piece *ret);
 struct command *command_reader_command(const struct command_reader *r);
-/* `leave`: what the end of the starter's reader means for a command that is not detached: end it.
- * Otherwise it becomes DROP_OLDEST and goes on. NULL is fine; returns NULL. */
+/* `end_it`: what the end of the last Run's reader means for a command that is not detached: it is
+ * ended. Otherwise it becomes DROP_OLDEST and goes on. NULL is fine; returns NULL. */
 struct command_reader *command_reader_free(struct command_reader *r, bool end_it);
 
 /* --- acting on one --- */

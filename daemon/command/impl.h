@@ -6,8 +6,10 @@
 #include "daemon/cloud/envd.h"
 #include "daemon/command/command.h"
 #include "daemon/ev/loop.h"
+#include "daemon/store/store.h"
 #include "proto/base/list.h"
 #include "proto/base/map.h"
+#include "proto/base/must.h"
 
 #define COMMAND_MAGIC	     0x636d6430u
 #define COMMAND_ID_CHARS     20u
@@ -16,6 +18,11 @@
 #define COMMAND_ENDED_PER_UID 1000u		/* ended ones kept; above, the oldest are forgotten */
 #define COMMAND_RESIZE_MS    100u		/* between two sizes of one terminal */
 #define COMMAND_REATTACH_MAX 5u			/* attempts without a byte or keep-alive between them */
+#define COMMAND_ASK_MAX_MS   30000u		/* between two questions about a sandbox out of reach */
+#define COMMAND_FIND_MAX     4u			/* looks for a start whose answer was lost */
+#define COMMAND_REQUESTS_MAX 50000u		/* request ids of a uid; the oldest ended ones go first */
+#define COMMAND_REFUSED_MS   60000u		/* so long a request id repeats the cloud's refusal */
+#define COMMAND_REQUEST_MS   (7 * 86400000ll)	/* kept so long after its last use */
 #define COMMAND_ENV	     "AGENTBOX_COMMAND"	/* in every command's environment: its tag */
 
 struct killer;
@@ -23,11 +30,12 @@ struct killer;
 struct uid_share {
 	uid_t uid;
 	struct spool_quota quota;
-	uint32_t n_ended;
+	uint32_t n_ended, n_requests;
 };
 
 struct commands {
 	struct commands_options o;
+	struct life *life;		/* NULL until commands_take_up() */
 	int spool_fd;
 	struct map by_id;		/* command_id → struct command */
 	struct map shares;		/* uid → struct uid_share */
@@ -40,6 +48,12 @@ struct commands {
 	struct spool_quota total;
 	uint32_t n_running, n_ended, n_readers;
 	struct timer evict;
+	struct map requests;		/* request_key() → struct cmd_request */
+	struct list request_list;	/* last used longest ago, first */
+	struct list refused;		/* struct cmd_request whose refusal is remembered */
+	struct list writes;		/* struct cmd_write */
+	char boot[40];			/* boot id of this machine */
+	bool closing;			/* files and rows stay */
 };
 
 /* Strings of one target, copied from life. */
@@ -51,7 +65,8 @@ struct where {
 };
 
 enum command_state {
-	CMD_STARTING = 1,	/* sent, no pid yet */
+	CMD_STARTING = 1,	/* on its way, no pid yet */
+	CMD_FINDING,		/* its process is looked for by tag */
 	CMD_RUNNING,
 	CMD_ATTACHING,		/* the stream was lost; asking for it again */
 	CMD_ASKING,		/* asking lifecycle what became of the sandbox */
@@ -67,6 +82,34 @@ struct terminal {
 	struct list waiting, in_flight;	/* struct command_op */
 };
 
+/* A request id: the same command for the same parameters. Its row lies beside the command's. */
+struct cmd_request {
+	struct list node;		/* cs->request_list */
+	struct uid_share *share;
+	char *method, *id, *key;
+	uint8_t hash[32];
+	char command_id[1 + COMMAND_ID_CHARS + 1];
+	struct command *c;		/* borrowed; NULL: its record is gone, or it was refused */
+	int64_t used_at_ms;
+	struct status *refused;
+	uint64_t refused_until_ms;
+};
+
+/* A row on its way to the store, for which something waits. */
+struct cmd_write {
+	struct list node;		/* cs->writes */
+	struct commands *cs;
+	struct command *c;		/* a ref */
+	struct command_op *op;		/* INPUT; NULL: it was cancelled, or this is a start's */
+	void (*done)(struct command *c, struct command_op *op, const struct status *st);
+};
+
+enum launch {				/* how far a start is, in CMD_STARTING */
+	LAUNCH_RESOLVING = 0,
+	LAUNCH_WRITING,			/* its row */
+	LAUNCH_SENT,
+};
+
 struct command {
 	uint32_t magic;
 	unsigned refs;
@@ -77,7 +120,6 @@ struct command {
 	char id[1 + COMMAND_ID_CHARS + 1];
 	char tag[32];
 	struct where at;
-	bool counts;			/* as use of its sandbox; see command_use() */
 	char *shell, *user, *cwd;
 	char **args;
 	size_t n_args;
@@ -85,9 +127,17 @@ struct command {
 	size_t n_envs;
 	uint32_t pid;
 	bool group_known, group, foreign, detach, stdin_open, input_busy, input_ended, pty;
-	int64_t started_at_ms, last_output_at_ms;
+	bool has_row;			/* a row is in the store, or on its way there */
+	bool verify;			/* time has passed: look at the process before trusting its pid */
+	bool was_paused, restarted;	/* what the next gap, or end, is put down to */
+	bool retry_asks;		/* the retry timer asks lifecycle first */
+	enum launch launch;
+	struct cmd_request *request;	/* borrowed */
+	int64_t made_at_ms, started_at_ms, last_output_at_ms, deadline_at_ms;
 	uint64_t timeout_ms, kill_grace_ms;
+	uint64_t time_left_ms;		/* of command_timeout, while its sandbox is paused */
 	struct timer deadline;		/* command_timeout */
+	struct timer orphan;		/* nobody came back for it after a restart */
 	struct spool *spool;
 	uint64_t spool_limit;
 	bool block;			/* upstream waits for the starter's reader */
@@ -96,17 +146,27 @@ struct command {
 	struct defer pump, tell;
 	struct envd_stream *stream;
 	struct envd_call *probe;	/* is there a setsid? */
+	struct envd_call *look;		/* for its process */
 	struct life_op *inquiry;
 	struct timer retry;
-	unsigned attempts;
+	unsigned attempts, finds, asks;
 	struct killer *killer;
-	struct command_op *start_op;
+	struct list start_ops;		/* struct command_op: who waits for the start */
 	bool end_when_started;
 	uint64_t input_accepted;
+	uint64_t input_sent;		/* more than accepted: those bytes are in doubt */
 	struct terminal term;
 	struct command_result result;
 	bool truncated;			/* a hole of the upstream side */
 };
+
+static inline struct command *command_from(void *p)
+{
+	struct command *c = p;
+
+	must(c && c->magic == COMMAND_MAGIC);
+	return c;
+}
 
 struct command_reader {
 	struct command *c;
@@ -114,7 +174,7 @@ struct command_reader {
 	struct spool_pos pos;
 	command_news_fn *news;
 	void *user;
-	bool starter;
+	bool run;			/* its caller called Run */
 };
 
 enum op_kind {
@@ -130,18 +190,21 @@ enum op_kind {
 struct command_op {
 	enum op_kind kind;
 	struct commands *cs;
-	struct list node;		/* cs->ops; OP_KILL, OP_RESIZE: whose they wait for */
+	struct list node;		/* cs->ops; START, FIND, KILL, RESIZE: whose they wait for */
 	struct command *c;		/* a ref, or NULL */
 	struct life_op *life;
 	struct envd_call *call;
 	struct envd_stream *stream;
 	struct defer answer;		/* for answers known at once */
 	struct status st;
+	bool joined;			/* START, FIND: on the command's start_ops */
 	bool flag;			/* FIND, LIST: all/ended; SIGNAL: found */
 	uint32_t pid;
 	uid_t uid;
 	bool admin;
 	uint64_t deadline_ms, from, n;	/* INPUT: the range in doubt */
+	void *bytes;			/* INPUT: until … */
+	struct cmd_write *write;	/* … the row is written */
 	struct where at;
 	union {
 		command_done_fn *done;
@@ -162,24 +225,66 @@ struct command_op *cmd_op_new(struct commands *cs, enum op_kind kind, struct com
 struct command_op *cmd_op_free(struct command_op *op);
 /* Answers from the loop, with op->st, by the kind's own rule. */
 void cmd_op_post(struct command_op *op);
+/* A command of an earlier run whose sandbox was not reached yet: ABORTED, ask again. */
+void cmd_taking_up(struct status *ret);
 
-struct command *command_new(struct commands *cs, const struct where *w, uid_t uid);
-int command_launch(struct command *c);		/* the start, or a foreign one's attach */
-void command_forget(struct command *c);	/* a running one leaves the table */
-/* Call it too for one that was found again after a restart. */
-void command_use(struct command *c);
+/* command.c */
+must_check int command_new(struct commands *cs, uid_t uid, const char *id, struct command **ret);
+void command_forget(struct command *c);	/* a running one leaves the table; its row goes too */
 void command_destroy(struct command *c);
 void command_set_state(struct command *c, enum command_state to);
 void command_finish(struct command *c);		/* the result is filled: tells everybody */
-void command_end_now(struct command *c);	/* kill without anybody waiting */
+void command_end_with(struct command *c, enum command_outcome outcome, const struct status *why);
 void command_wake(struct command *c);		/* news to every reader */
+
+/* table.c */
+struct uid_share *share_of(struct commands *cs, uid_t uid);
 void commands_forget_surplus(struct commands *cs);
+
+/* start.c */
+must_check int command_launch(struct command *c);	/* the start, or a foreign one's attach */
+void command_start_answer(struct command *c, const struct status *st);	/* to all who wait for it */
+void command_start_failed(struct command *c, const struct status *st);	/* nothing runs: nothing is left */
+void command_start_cancel(struct command_op *op, bool end_it);
+
+/* stream.c */
+void command_on_news(struct envd_stream *s, void *user);
+void command_pump(struct defer *d, void *user);
+void command_on_retry(struct timer *t, void *user);
+void command_find(struct command *c);		/* by its tag */
+void command_ask(struct command *c, enum life_evidence what);
+
+/* saved.c */
+must_check int command_row_put(struct store_tx *t, const struct command *c);
+void command_save(struct command *c);		/* what it is now, without waiting */
+void command_unsave(struct command *c);
+/* Commits and calls done, never from inside; not after the end of the op or of all commands. */
+must_check int command_write(struct command *c, struct command_op *op, struct store_tx *t, bool durable,
+			     void (*done)(struct command *c, struct command_op *op, const struct status *st));
+must_check int commands_load(struct commands *cs, struct store *store);
+
+/* request.c */
+void requests_fini(struct commands *cs);
+must_check int request_add(struct commands *cs, const struct row_command_request *row,
+			   struct cmd_request **ret);
+/* What became of an earlier use: -ENOENT none; 0 and *ret_c, the same command; 1 and *ret_st, why not. */
+must_check int request_look(struct commands *cs, uid_t uid, const char *method, const char *id,
+			    const uint8_t hash[32], struct command **ret_c, struct status *ret_st);
+void request_row(const struct cmd_request *q, struct row_command_request *ret);
+void request_drop(struct cmd_request *q);		/* nothing happened: it may be used again */
+void request_refuse(struct cmd_request *q, const struct status *st);
+void request_gone(struct command *c);			/* the command's record goes */
+void requests_expire(struct commands *cs, int64_t now_wall_ms);
+
+/* killer.c */
+void command_end_now(struct command *c);	/* kill without anybody waiting */
+void killer_go(struct command *c);		/* its sandbox is known: a kill that waited begins */
+void killer_skip(struct killer *k);		/* the end came before it could begin */
 
 /* terminal.c */
 void terminal_init(struct command *c);
 void terminal_fini(struct command *c);		/* whoever waits is told that it ended */
 
-/* killer.c */
 void killer_free(struct killer *k);
 bool killer_survivors(const struct killer *k, const uint32_t **ret, size_t *ret_n);
 

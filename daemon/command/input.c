@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Standard input: ordered by offset, each chunk sent at most once, one writer at a time. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/command/impl.h"
@@ -26,6 +27,10 @@ uint64_t command_input_accepted(const struct command *c)
 
 static bool check_open(struct command *c, struct status *st)
 {
+	if (c->state < CMD_ENDING && (!c->at.cloud || !c->pid)) {
+		cmd_taking_up(st);
+		return false;
+	}
 	if (c->state < CMD_ENDING && (c->foreign || c->pty || (c->stdin_open && !c->input_ended)))
 		return true;
 	status_set(st, R_PROCESS_STDIN_CLOSED, "the standard input of this command is %s",
@@ -33,6 +38,27 @@ static bool check_open(struct command *c, struct status *st)
 		   : c->input_ended	  ? "closed"
 					  : "not open: start it with stdin");
 	return false;
+}
+
+/* What is known of the input now; nobody waits for it. */
+static void save_input(struct command *c)
+{
+	struct store_tx *t;
+
+	c->input_sent = c->input_accepted;
+	if (!c->has_row || store_tx_new(c->cs->o.store, &t) < 0)
+		return;
+	store_tx_set_command_input(t, c->id, c->input_accepted, c->input_sent);
+	store_tx_commit(t, false, NULL, NULL);
+}
+
+static void set_in_doubt(struct status *st, uint64_t from, uint64_t to)
+{
+	status_set(st, R_OUTCOME_UNKNOWN,
+		   "whether these bytes of input arrived is not known; do not send them again");
+	st->code = CODE_UNKNOWN;
+	status_evidence(st, "input_from", "%llu", (unsigned long long)from);
+	status_evidence(st, "input_to", "%llu", (unsigned long long)to);
 }
 
 static void on_sent(struct envd_result *r, void *user)
@@ -45,53 +71,107 @@ static void on_sent(struct envd_result *r, void *user)
 	if (r->cls == ENVD_OK) {
 		c->input_accepted = op->from + op->n;
 	} else if (r->cls == ENVD_LOST) {
-		status_set(&op->st, R_OUTCOME_UNKNOWN,
-			   "whether these bytes of input arrived is not known; do not send them again");
-		op->st.code = CODE_UNKNOWN;
-		status_evidence(&op->st, "input_from", "%llu", (unsigned long long)op->from);
-		status_evidence(&op->st, "input_to", "%llu", (unsigned long long)(op->from + op->n));
+		set_in_doubt(&op->st, op->from, op->from + op->n);
 		c->input_accepted = op->from + op->n;
 	} else if (r->cls == ENVD_ANSWERED && r->status.reason != R_PROCESS_NOT_FOUND) {
 		status_set(&op->st, R_PROCESS_STDIN_CLOSED, "the command does not take input: %s",
 			   r->status.text);
 	}
+	save_input(c);
 	cmd_op_post(op);
+}
+
+static int send_chunk(struct command_op *op, const void *p)
+{
+	struct command *c = op->c;
+	struct envd_target target = where_target(&c->at, NULL, op->deadline_ms);
+
+	op->call = envd_send_input(&target, c->pid, c->pty, p, op->n, on_sent, op);
+	return op->call ? 0 : -ENOMEM;
+}
+
+/* Also if it could not be written: then only a crash right now would be told wrong. */
+static void on_input_row(struct command *c, struct command_op *op, const struct status *st)
+{
+	if (!op) { /* cancelled before anything was sent */
+		save_input(c);
+		return;
+	}
+	if (check_open(c, &op->st) && send_chunk(op, op->bytes) < 0)
+		status_errno(&op->st, ENOMEM, "sending input");
+	free(give(op->bytes));
+	if (!op->call)
+		cmd_op_post(op);
+}
+
+/* The range goes into the row before it is sent: after a crash it is in doubt, and known to be. */
+static int write_range(struct command_op *op, const void *p)
+{
+	struct command *c = op->c;
+	struct store_tx *t;
+	int r;
+
+	op->bytes = malloc(op->n);
+	if (!op->bytes)
+		return -ENOMEM;
+	memcpy(op->bytes, p, op->n);
+	r = store_tx_new(c->cs->o.store, &t);
+	if (r < 0)
+		return r;
+	c->input_sent = op->from + op->n;
+	store_tx_set_command_input(t, c->id, op->from, c->input_sent);
+	store_tx_hurry(t);
+	return command_write(c, op, t, false, on_input_row);
+}
+
+/* An answer without sending anything: true. */
+static bool answer_offset(struct command *c, struct command_op *op, uint64_t offset)
+{
+	if (!check_open(c, &op->st))
+		return true;
+	if (c->input_sent > c->input_accepted && offset < c->input_sent) { /* cut off by a crash */
+		set_in_doubt(&op->st, c->input_accepted, c->input_sent);
+		c->input_accepted = c->input_sent;
+		return true;
+	}
+	c->input_accepted = MAX(c->input_accepted, c->input_sent);
+	if (offset <= c->input_accepted)
+		return false;
+	status_set(&op->st, R_INPUT_OFFSET, "offset: %llu is beyond the %llu bytes taken so far",
+		   (unsigned long long)offset, (unsigned long long)c->input_accepted);
+	return true;
 }
 
 int command_input_send(struct command *c, uint64_t offset, const void *p, size_t n,
 		       uint64_t deadline_ms, command_input_fn *done, void *user, struct command_op **ret)
 {
 	struct command_op *op = cmd_op_new(c->cs, OP_INPUT, c, user);
-	struct envd_target target = where_target(&c->at, NULL, deadline_ms);
 	uint64_t skip;
+	int r;
 
 	if (!op)
 		return -ENOMEM;
 	op->input = done;
-	*ret = op;
-	if (!check_open(c, &op->st)) {
+	op->deadline_ms = deadline_ms;
+	if (answer_offset(c, op, offset)) {
 		cmd_op_post(op);
-		return 0;
-	}
-	if (offset > c->input_accepted) {
-		status_set(&op->st, R_INPUT_OFFSET, "offset: %llu is beyond the %llu bytes taken so far",
-			   (unsigned long long)offset, (unsigned long long)c->input_accepted);
-		cmd_op_post(op);
+		*ret = op;
 		return 0;
 	}
 	skip = MIN(c->input_accepted - offset, (uint64_t)n);
-	if (skip == n) {
-		cmd_op_post(op);
-		return 0;
-	}
 	op->from = c->input_accepted;
 	op->n = n - skip;
-	op->call = envd_send_input(&target, c->pid, c->pty, (const uint8_t *)p + skip, n - (size_t)skip,
-				   on_sent, op);
-	if (!op->call) {
+	p = (const uint8_t *)p + skip;
+	r = 0;
+	if (!op->n)
+		cmd_op_post(op);
+	else
+		r = c->has_row ? write_range(op, p) : send_chunk(op, p);
+	if (r < 0) {
 		cmd_op_free(op);
-		return -ENOMEM;
+		return r;
 	}
+	*ret = op;
 	return 0;
 }
 
@@ -101,8 +181,10 @@ static void on_ended(struct envd_result *r, void *user)
 
 	op->call = NULL;
 	op->st = r->status;
-	if (r->cls == ENVD_OK)
+	if (r->cls == ENVD_OK) {
 		op->c->input_ended = true;
+		command_save(op->c);
+	}
 	cmd_op_post(op);
 }
 

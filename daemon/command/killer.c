@@ -67,7 +67,7 @@ struct killer {
 	struct timer give_up;
 	struct buf out;
 	struct list waiters;	/* struct command_op */
-	bool done;
+	bool begun, done;
 	uint32_t survivors[COMMAND_SURVIVORS_MAX];
 	size_t n_survivors;
 	struct status st;
@@ -192,32 +192,62 @@ static void on_give_up(struct timer *t, void *user)
 	fall_back(k, &why);
 }
 
-static struct killer *killer_start(struct command *c)
+static int begin(struct killer *k)
 {
-	struct killer *k = calloc(1, sizeof(*k));
-	struct envd_target target = where_target(&c->at, "root", loop_now_ms(c->cs->o.loop) + 20000);
+	struct command *c = k->c;
+	uint64_t now = loop_now_ms(c->cs->o.loop);
+	struct envd_target target = where_target(&c->at, "root", now + 20000);
 	char pid[16], steps[16];
 	const char *args[] = { "-c", script, "sh", pid, c->foreign ? "" : c->id, steps,
 			       c->pty ? "HUP CONT" : "" };
 	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .args = args,
 				    .n_args = ARRAY_SIZE(args) };
 
+	k->begun = true;
+	snprintf(pid, sizeof(pid), "%u", c->pid);
+	snprintf(steps, sizeof(steps), "%llu",
+		 (unsigned long long)((MIN(c->kill_grace_ms, 86400000u) + STEP_MS - 1) / STEP_MS));
+	k->stream = envd_start(&target, &start, on_news, k);
+	return k->stream ? timer_set(&k->give_up, now + c->kill_grace_ms + SLACK_MS) : -ENOMEM;
+}
+
+/* After a restart the sandbox is not known yet, or its process is still looked for. */
+static bool can_begin(const struct command *c)
+{
+	return c->at.cloud && c->pid && (!c->verify || c->state == CMD_RUNNING);
+}
+
+static struct killer *killer_start(struct command *c)
+{
+	struct killer *k = calloc(1, sizeof(*k));
+
 	if (!k)
 		return NULL;
 	k->c = c;
 	list_init(&k->waiters);
 	buf_init(&k->out, 0);
-	snprintf(pid, sizeof(pid), "%u", c->pid);
-	snprintf(steps, sizeof(steps), "%llu",
-		 (unsigned long long)((MIN(c->kill_grace_ms, 86400000u) + STEP_MS - 1) / STEP_MS));
 	timer_init(&k->give_up, c->cs->o.loop, on_give_up, k);
-	k->stream = envd_start(&target, &start, on_news, k);
-	if (!k->stream ||
-	    timer_set(&k->give_up, loop_now_ms(c->cs->o.loop) + c->kill_grace_ms + SLACK_MS) < 0) {
+	if (can_begin(c) && begin(k) < 0) {
 		killer_free(k);
 		return NULL;
 	}
 	return k;
+}
+
+void killer_go(struct command *c)
+{
+	struct killer *k = c->killer;
+
+	if (!k || k->begun || !can_begin(c) || begin(k) == 0)
+		return;
+	status_set_code(&k->st, CODE_RESOURCE_EXHAUSTED, "out of memory");
+	finish(k);
+}
+
+void killer_skip(struct killer *k)
+{
+	if (!k->begun && !k->done)
+		finish(k);
 }
 
 /* A killer that is done has left survivors or a program that started since: a new kill asks again. */
@@ -228,12 +258,13 @@ static int want_killer(struct command *c)
 	killer_free(c->killer);
 	c->killer = killer_start(c);
 	c->result.killed = true;
+	command_save(c);
 	return c->killer ? 0 : -ENOMEM;
 }
 
 void command_end_now(struct command *c)
 {
-	if (c->state == CMD_STARTING) {
+	if (c->state == CMD_STARTING || (!c->pid && c->state < CMD_ENDING)) {
 		c->end_when_started = true;
 		return;
 	}
@@ -304,6 +335,9 @@ int command_signal(struct command *c, int signo, uint64_t deadline_ms, command_k
 	op->killed = done;
 	snprintf(pid, sizeof(pid), "%u", c->pid);
 	if (c->state >= CMD_ENDING) {
+		cmd_op_post(op);
+	} else if (!can_begin(c)) {
+		cmd_taking_up(&op->st);
 		cmd_op_post(op);
 	} else {
 		op->stream = envd_start(&target, &start, on_signal_news, op);

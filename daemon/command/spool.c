@@ -471,14 +471,13 @@ static int load_record(struct spool *s, uint64_t at, uint64_t size)
 	if (at + SPOOL_HEAD_BYTES > size || read_bytes(s, at, head, sizeof(head)) < 0 ||
 	    !spool_record_get(head, s->head.nonce, &r.r) || r.r.offset < s->end[r.r.stream])
 		return 0;
+	there = MIN(r.r.size, size - r.at);
+	if (!r.r.reason && !there)
+		return 0;
 	e = load_hole(s, &r.r);
 	if (e < 0)
 		return e;
-	r.before = s->bytes;
 	if (!r.r.reason) {
-		there = MIN(r.r.size, size - r.at);
-		if (!there)
-			return 0;
 		if (there < r.r.size) { /* torn: what is there is true */
 			r.r.size = there;
 			(void)!write_record(s, &r.r, r.at, NULL, 0);

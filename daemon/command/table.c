@@ -15,7 +15,8 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define EVICT_EVERY_MS 60000u
+#define EVICT_EVERY_MS	 60000u
+#define RESTART_GRACE_MS 30000u
 
 /* --- where a sandbox's agent is --- */
 
@@ -119,10 +120,20 @@ struct command_op *cmd_op_free(struct command_op *op)
 	life_cancel(op->life);
 	envd_call_cancel(op->call);
 	envd_stream_free(op->stream);
+	if (op->write)
+		op->write->op = NULL;
+	free(op->bytes);
 	where_fini(&op->at);
 	command_unref(op->c);
 	free(op);
 	return NULL;
+}
+
+void cmd_taking_up(struct status *ret)
+{
+	status_set(ret, R_STATE_CHANGING,
+		   "the daemon has restarted and has not reached the command's sandbox again yet; repeat");
+	ret->retry_after_ms = 500;
 }
 
 void cmd_op_post(struct command_op *op)
@@ -132,40 +143,31 @@ void cmd_op_post(struct command_op *op)
 
 void command_op_cancel(struct command_op *op, bool end_it)
 {
-	struct command *c;
-
 	if (!op)
 		return;
-	c = op->c;
-	if ((op->kind == OP_START || op->kind == OP_FIND) && c && c->start_op == op) {
-		c->start_op = NULL;
-		if (op->life) {
-			command_forget(c); /* nothing was sent */
-		} else if (end_it && op->kind == OP_START) {
-			c->end_when_started = true;
-			if (c->state == CMD_RUNNING)
-				command_end_now(c);
-		}
-	}
+	if (op->joined)
+		command_start_cancel(op, end_it);
 	cmd_op_free(op);
 }
 
 /* --- the table --- */
 
-static void clear_folder(int dir_fd)
+struct uid_share *share_of(struct commands *cs, uid_t uid)
 {
-	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-	struct dirent *e;
+	struct uid_share *s = map_get_u64(&cs->shares, uid);
 
-	if (!d) {
-		fd_close(fd);
-		return;
+	if (s)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->uid = uid;
+	s->quota.max = cs->o.spool_per_uid;
+	if (map_put_u64(&cs->shares, uid, s) < 0) {
+		free(s);
+		return NULL;
 	}
-	while ((e = readdir(d)))
-		if (e->d_name[0] != '.')
-			(void)unlinkat(dir_fd, e->d_name, 0);
-	closedir(d);
+	return s;
 }
 
 static void forget_old(struct timer *t, void *user)
@@ -178,12 +180,9 @@ static void forget_old(struct timer *t, void *user)
 
 		if (c->result.exited_at_ms > before)
 			break;
-		list_del(&c->node);
-		cs->n_ended--;
-		c->share->n_ended--;
-		map_del_str(&cs->by_id, c->id);
-		command_unref(c);
+		command_forget(c);
 	}
+	requests_expire(cs, clock_wall_ms());
 	if (timer_set(t, loop_now_ms(cs->o.loop) + EVICT_EVERY_MS) < 0)
 		log_warn("command_history", "error=\"out of memory, ended commands are kept longer\"");
 }
@@ -207,7 +206,10 @@ int commands_new(const struct commands_options *o, struct commands **ret)
 	cs->o = *o;
 	cs->o.state_dir = NULL;
 	cs->total.max = o->spool_total;
+	cs->o.restart_grace_ms = o->restart_grace_ms ? o->restart_grace_ms : RESTART_GRACE_MS;
 	cs->spool_fd = -1;
+	list_init(&cs->writes);
+	list_init(&cs->request_list);
 	list_init(&cs->all);
 	list_init(&cs->ended);
 	list_init(&cs->ops);
@@ -222,11 +224,13 @@ int commands_new(const struct commands_options *o, struct commands **ret)
 	}
 	cs->spool_fd = openat(state_fd, "spool", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	r = cs->spool_fd < 0 ? -errno : timer_set(&cs->evict, loop_now_ms(o->loop) + EVICT_EVERY_MS);
+	if (!r)
+		r = commands_load(cs, o->store);
 	if (r < 0) {
 		commands_free(cs);
 		return r;
 	}
-	clear_folder(cs->spool_fd);
+	commands_forget_surplus(cs);
 	*ret = cs;
 	return 0;
 }
@@ -238,6 +242,17 @@ struct commands *commands_free(struct commands *cs)
 
 	if (!cs)
 		return NULL;
+	cs->closing = true;
+	store_mute(cs->o.store); /* no write calls back any more: the rows go on by themselves */
+	while (!list_is_empty(&cs->writes)) {
+		struct cmd_write *w = list_entry(cs->writes.next, struct cmd_write, node);
+
+		list_del(&w->node);
+		if (w->op)
+			w->op->write = NULL;
+		command_unref(w->c);
+		free(w);
+	}
 	while (!list_is_empty(&cs->ops))
 		cmd_op_free(list_entry(cs->ops.next, struct command_op, node));
 	while (!list_is_empty(&cs->all)) {
@@ -252,6 +267,7 @@ struct commands *commands_free(struct commands *cs)
 		list_del(&c->node);
 		command_unref(c);
 	}
+	requests_fini(cs);
 	sweep(&cs->sweep, cs);
 	defer_cancel(&cs->sweep);
 	timer_clear(&cs->evict);
@@ -287,13 +303,10 @@ void commands_forget_surplus(struct commands *cs)
 		bool full = cs->total.used > cs->total.max / 4 * 3 ||
 			    c->share->quota.used > c->share->quota.max / 4 * 3;
 
-		if (c->share->n_ended <= COMMAND_ENDED_PER_UID && !(full && spool_used(c->spool)))
-			continue;
-		list_del(&c->node);
-		cs->n_ended--;
-		c->share->n_ended--;
-		map_del_str(&cs->by_id, c->id);
-		command_unref(c);
+		if (c->share->n_ended > COMMAND_ENDED_PER_UID)
+			command_forget(c);
+		else if (full && spool_used(c->spool))
+			command_forget(c);
 	}
 }
 
@@ -341,21 +354,24 @@ static void on_find_resolved(void *user, const struct status *st, const struct l
 		return;
 	}
 	/* Somebody else's: a command of ours from now on, without what came before. */
-	c = command_new(op->cs, &w, op->uid);
-	where_fini(&w);
-	if (!c) {
+	if (command_new(op->cs, op->uid, NULL, &c) < 0) {
+		where_fini(&w);
 		status_errno(&op->st, ENOMEM, "finding a command");
 		cmd_op_post(op);
 		return;
 	}
+	where_fini(&c->at);
+	c->at = w;
 	c->foreign = true;
 	c->detach = true;
 	c->pid = op->pid;
-	c->start_op = op;
 	op->c = command_ref(c);
+	list_del(&op->node);
+	list_add_tail(&c->start_ops, &op->node);
+	op->joined = true;
 	if (command_launch(c) < 0) {
 		status_errno(&op->st, ENOMEM, "finding a command");
-		cmd_op_post(op);
+		command_start_failed(c, &op->st);
 	}
 }
 
@@ -371,7 +387,7 @@ int commands_find_pid(struct commands *cs, const struct principal *who, const ch
 	op->done = done;
 	op->pid = pid;
 	op->uid = who->uid;
-	r = life_resolve(cs->o.life, who, sandbox, deadline_ms, on_find_resolved, op, &op->life);
+	r = life_resolve(cs->life, who, sandbox, deadline_ms, on_find_resolved, op, &op->life);
 	if (r < 0) {
 		cmd_op_free(op);
 		return r;
@@ -477,6 +493,23 @@ static void on_processes(struct envd_result *r, void *user)
 		cmd_op_post(op);
 }
 
+/* The sandbox is gone or asleep: what ended there is known all the same. */
+static bool find_ended(struct command_op *op)
+{
+	list_for_each(n, &op->cs->ended) {
+		struct command *c = list_entry(n, struct command, node);
+
+		if (!str_eq(c->at.id, op->at.id) || (!op->admin && c->share->uid != op->uid))
+			continue;
+		op->at.account = str_dup(c->at.account);
+		if (!op->at.account)
+			return false;
+		op->st = (struct status)STATUS_OK;
+		return true;
+	}
+	return false;
+}
+
 static void on_list_resolved(void *user, const struct status *st, const struct life_target *t)
 {
 	struct command_op *op = user;
@@ -485,9 +518,13 @@ static void on_list_resolved(void *user, const struct status *st, const struct l
 	op->life = NULL;
 	op->st = *st;
 	if (!status_ok(st)) {
-		cmd_op_post(op);
+		if (op->flag && find_ended(op))
+			answer_list(op, NULL);
+		else
+			cmd_op_post(op);
 		return;
 	}
+	where_fini(&op->at);
 	if (where_copy(&op->at, t) < 0) {
 		status_errno(&op->st, ENOMEM, "listing commands");
 		cmd_op_post(op);
@@ -514,7 +551,12 @@ int commands_list(struct commands *cs, const struct principal *who, const char *
 	op->uid = who->uid;
 	op->admin = who->admin;
 	op->deadline_ms = deadline_ms;
-	r = life_resolve(cs->o.life, who, sandbox, deadline_ms, on_list_resolved, op, &op->life);
+	op->at.id = strdup(sandbox);
+	if (!op->at.id) {
+		cmd_op_free(op);
+		return -ENOMEM;
+	}
+	r = life_resolve(cs->life, who, sandbox, deadline_ms, on_list_resolved, op, &op->life);
 	if (r < 0) {
 		cmd_op_free(op);
 		return r;

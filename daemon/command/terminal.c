@@ -92,6 +92,11 @@ int command_resize(struct command *c, uint32_t cols, uint32_t rows, command_resi
 		cmd_op_post(op);
 		return 0;
 	}
+	if (!c->at.cloud || !c->pid) {
+		cmd_taking_up(&op->st);
+		cmd_op_post(op);
+		return 0;
+	}
 	c->term.cols = cols;
 	c->term.rows = rows;
 	list_del(&op->node);

@@ -56,7 +56,7 @@ static void *thread_main(void *user)
 			pthread_cond_wait(&w->more, &w->lock);
 		if (list_is_empty(&w->queued))
 			break;
-		if (w->o.gather_us && !w->stop) {
+		if (w->o.gather_us && !w->stop && !list_entry(w->queued.next, struct job, node)->hurry) {
 			pthread_mutex_unlock(&w->lock);
 			usleep(w->o.gather_us);
 			pthread_mutex_lock(&w->lock);

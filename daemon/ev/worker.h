@@ -7,6 +7,8 @@
 #ifndef AB_DAEMON_EV_WORKER_H
 #define AB_DAEMON_EV_WORKER_H
 
+#include <stdbool.h>
+
 #include "daemon/ev/loop.h"
 
 struct worker;
@@ -14,6 +16,7 @@ struct worker;
 struct job {
 	void (*run)(struct job *j);	/* on the thread; unused when the worker has a batch function */
 	void (*done)(struct job *j);	/* on the loop; may free the job */
+	bool hurry;			/* with a batch function: this one is not worth gathering for */
 	struct list node;
 };
 

@@ -19,7 +19,8 @@
 #include "proto/base/str.h"
 #include "proto/gen/agentbox_command.pb-c.h"
 
-#define PIECE_BYTES (64u * 1024) /* of output per message */
+#define PIECE_BYTES    (64u * 1024) /* of output per message */
+#define REQUEST_ID_MAX 128u
 
 struct cmd_call {
 	struct rpc_call *call;
@@ -326,7 +327,7 @@ static void on_started(void *user, const struct status *st, struct command *c)
 		return;
 	}
 	if (x->run) {
-		x->from = (struct command_read_from){ .starter = true };
+		x->from = (struct command_read_from){ .run = true };
 		begin_stream(x, c);
 		return;
 	}
@@ -375,14 +376,42 @@ static bool check_size(const Agentbox__V1__TerminalSize *size, const char *field
 	return true;
 }
 
+static bool check_request_id(const char *id, struct status *st)
+{
+	if (str_is_empty(id) || (strlen(id) <= REQUEST_ID_MAX && str_is_printable(id, strlen(id))))
+		return true;
+	status_field(st, "request_id", "is not 1 to %u printable bytes", REQUEST_ID_MAX);
+	return false;
+}
+
+/* The parameters without the id; the message is in canonical form already. */
+static int hash_parameters(struct cmd_call *x, Agentbox__V1__StartCommandRequest *q, uint8_t ret[32])
+{
+	char *id = q->request_id;
+	uint8_t *bytes;
+	size_t n;
+
+	if (str_is_empty(id))
+		return 0;
+	q->request_id = (char *)protobuf_c_empty_string;
+	n = agentbox__v1__start_command_request__get_packed_size(q);
+	bytes = malloc(n + 1);
+	if (bytes) {
+		agentbox__v1__start_command_request__pack(q, bytes);
+		commands_hash(x->commands, bytes, n, ret);
+		free(bytes);
+	}
+	q->request_id = id;
+	return bytes ? 0 : -ENOMEM;
+}
+
 static bool check_start(const Agentbox__V1__StartCommandRequest *q, struct command_start *s,
 			struct status *st)
 {
 	uint64_t grace = 0;
 
 	s->pty = q->pty != NULL;
-	if (!check_unset(!str_is_empty(q->request_id), "request_id", st) ||
-	    !check_required(q->sandbox, "sandbox", st) ||
+	if (!check_request_id(q->request_id, st) || !check_required(q->sandbox, "sandbox", st) ||
 	    (q->pty && !check_size(q->pty, "pty", &s->cols, &s->rows, st)) ||
 	    !check_program(q, s, st) ||
 	    !msg_read_duration(q->command_timeout, "command_timeout", false, &s->timeout_ms, st) ||
@@ -401,6 +430,7 @@ static bool check_start(const Agentbox__V1__StartCommandRequest *q, struct comma
 		}
 	s->kill_grace_ms = q->kill_grace ? (int64_t)grace : -1;
 	s->overflow = (enum command_overflow)q->overflow;
+	s->request_id = q->request_id;
 	s->sandbox = q->sandbox;
 	s->cwd = q->cwd;
 	s->user = q->user;
@@ -430,7 +460,9 @@ static void start(struct rpc_call *call, const ProtobufCMessage *message, bool r
 	x->detach = q->detach;
 	/* Run's deadline is the stream's; a start that takes longer than a minute failed anyway. */
 	s.deadline_ms = rpc_call_deadline_ms(call);
-	envs = calloc(q->n_envs + 1, sizeof(*envs));
+	/* The call owns the message; hashing puts it back as it was. */
+	r = hash_parameters(x, (Agentbox__V1__StartCommandRequest *)q, s.params_hash);
+	envs = r < 0 ? NULL : calloc(q->n_envs + 1, sizeof(*envs));
 	for (size_t i = 0; envs && i < q->n_envs; i++) /* the last of equal keys wins in the agent's map */
 		envs[i] = (struct life_pair){ q->envs[i]->key, q->envs[i]->value };
 	s.envs = envs;

@@ -39,6 +39,19 @@ const char *const stmt_sql[STMT_N] = {
 		" reason, state, started_at_ms, end_at_ms, leases, generation, evidence)"
 		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
 	[STMT_DEL_EVENTS] = "DELETE FROM event WHERE uid = ? AND seq <= ?",
+	[STMT_PUT_COMMAND] =
+		("INSERT OR REPLACE INTO command (id, uid, account, sandbox, generation, state, flags, pid,"
+		 " shell, args, user, cwd, cols, rows, timeout_ms, kill_grace_ms, spool_limit,"
+		 " input_accepted, input_sent, boot, made_at_ms, started_at_ms, deadline_at_ms, outcome,"
+		 " exit_code, reason, signal, message, survivors, exited_at_ms)"
+		 " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"),
+	[STMT_DEL_COMMAND] = "DELETE FROM command WHERE id = ?",
+	[STMT_SET_COMMAND_INPUT] = "UPDATE command SET input_accepted = ?, input_sent = ? WHERE id = ?",
+	[STMT_PUT_COMMAND_REQUEST] =
+		"INSERT OR REPLACE INTO command_request (uid, method, request_id, params_hash, command,"
+		" used_at_ms) VALUES (?,?,?,?,?,?)",
+	[STMT_DEL_COMMAND_REQUEST] =
+		"DELETE FROM command_request WHERE uid = ? AND method = ? AND request_id = ?",
 	[STMT_PUT_META] = "INSERT OR REPLACE INTO meta (key, value) VALUES (?,?)",
 };
 

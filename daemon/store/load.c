@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <sqlite3.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,16 +208,77 @@ static void read_event(struct reader *r, const struct store_visitor *v)
 		v->event(&e, v->user);
 }
 
+static void read_command(struct reader *r, const struct store_visitor *v)
+{
+	struct row_command c = { 0 };
+
+	c.id = r_text(r, "id", 2, 32);
+	c.uid = (uid_t)r_int(r, "uid", 0, UID_MAX);
+	c.account = r_text(r, "account", 1, TEXT_MAX);
+	c.sandbox = r_text(r, "sandbox", 1, TEXT_MAX);
+	c.generation = (uint32_t)r_int(r, "generation", 0, UINT32_MAX);
+	c.state = (enum row_command_state)r_int(r, "state", ROW_COMMAND_INTENT, ROW_COMMAND_ENDED);
+	c.flags = (uint32_t)r_int(r, "flags", 0, ROW_COMMAND_FLAGS);
+	c.pid = (uint32_t)r_int(r, "pid", c.state == ROW_COMMAND_RUNNING, UINT32_MAX);
+	c.shell = r_text(r, "shell", 0, BLOB_MAX);
+	c.args = r_blob(r, "args", 0, BLOB_MAX, &c.args_len);
+	c.user = r_text(r, "user", 0, BLOB_MAX);
+	c.cwd = r_text(r, "cwd", 0, BLOB_MAX);
+	c.cols = (uint32_t)r_int(r, "cols", 0, UINT16_MAX);
+	c.rows = (uint32_t)r_int(r, "rows", 0, UINT16_MAX);
+	c.timeout_ms = (uint64_t)r_ms(r, "timeout_ms");
+	c.kill_grace_ms = (uint64_t)r_ms(r, "kill_grace_ms");
+	c.spool_limit = (uint64_t)r_int(r, "spool_limit", 0, INT64_MAX);
+	c.input_accepted = (uint64_t)r_int(r, "input_accepted", 0, INT64_MAX);
+	c.input_sent = (uint64_t)r_int(r, "input_sent", (int64_t)c.input_accepted, INT64_MAX);
+	c.boot = r_text(r, "boot", 0, TEXT_MAX);
+	c.made_at_ms = r_ms(r, "made_at_ms");
+	c.started_at_ms = r_ms(r, "started_at_ms");
+	c.deadline_at_ms = r_ms(r, "deadline_at_ms");
+	c.outcome = (int)r_int(r, "outcome", c.state == ROW_COMMAND_ENDED, 5);
+	c.exit_code = (int)r_int(r, "exit_code", INT32_MIN, INT32_MAX);
+	c.reason = (int)r_int(r, "reason", 0, 1000);
+	c.signal = r_text(r, "signal", 0, TEXT_MAX);
+	c.message = r_text(r, "message", 0, 4 * TEXT_MAX);
+	c.survivors = r_blob(r, "survivors", 0, 4 * TEXT_MAX, &c.survivors_len);
+	c.exited_at_ms = r_ms(r, "exited_at_ms");
+	if (!r->bad && c.args_len && c.args[c.args_len - 1])
+		r->bad = "args";
+	if (!r->bad)
+		v->command(&c, v->user);
+}
+
+static void read_command_request(struct reader *r, const struct store_visitor *v)
+{
+	struct row_command_request q = { 0 };
+	const char *hash;
+	size_t n;
+
+	q.uid = (uid_t)r_int(r, "uid", 0, UID_MAX);
+	q.method = r_text(r, "method", 1, TEXT_MAX);
+	q.request_id = r_text(r, "request_id", 1, TEXT_MAX);
+	hash = r_blob(r, "params_hash", ROW_HASH_BYTES, ROW_HASH_BYTES, &n);
+	q.command = r_text(r, "command", 2, 32);
+	q.used_at_ms = r_ms(r, "used_at_ms");
+	if (r->bad)
+		return;
+	memcpy(q.params_hash, hash, ROW_HASH_BYTES);
+	v->command_request(&q, v->user);
+}
+
 static const struct table {
 	const char *name;
+	size_t fn;	/* of the visitor */
 	void (*read)(struct reader *r, const struct store_visitor *v);
 } tables[] = {
-	{ "sandbox", read_sandbox },
-	{ "intent", read_intent },
-	{ "request", read_request },
-	{ "name", read_name },
-	{ "lease", read_lease },
-	{ "event", read_event },
+	{ "sandbox", offsetof(struct store_visitor, sandbox), read_sandbox },
+	{ "intent", offsetof(struct store_visitor, intent), read_intent },
+	{ "request", offsetof(struct store_visitor, request), read_request },
+	{ "name", offsetof(struct store_visitor, name), read_name },
+	{ "lease", offsetof(struct store_visitor, lease), read_lease },
+	{ "event", offsetof(struct store_visitor, event), read_event },
+	{ "command", offsetof(struct store_visitor, command), read_command },
+	{ "command_request", offsetof(struct store_visitor, command_request), read_command_request },
 };
 
 /* The row as quoted text, so that a person can read what was there; secrets stay in this file. */
@@ -302,11 +364,20 @@ static int load_table(struct db *db, const struct table *t, const struct store_v
 	return rc;
 }
 
+static bool is_wanted(const struct store_visitor *v, const struct table *t)
+{
+	void (*fn)(void);
+
+	memcpy(&fn, (const char *)v + t->fn, sizeof(fn));
+	return fn;
+}
+
 int db_load(struct db *db, const struct store_visitor *v, unsigned *ret_aside)
 {
 	*ret_aside = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
-		if (load_table(db, &tables[i], v, ret_aside) != SQLITE_DONE) {
+		if (is_wanted(v, &tables[i]) &&
+		    load_table(db, &tables[i], v, ret_aside) != SQLITE_DONE) {
 			log_error("store_load", "table=%s err=%s", tables[i].name,
 				  log_q(sqlite3_errmsg(db->sql)));
 			return -EIO;

@@ -139,4 +139,61 @@ struct row_name {
 	uint32_t generation;
 };
 
+enum row_command_state {
+	ROW_COMMAND_INTENT = 1,		/* the start may be on the wire */
+	ROW_COMMAND_RUNNING = 2,	/* the pid is known */
+	ROW_COMMAND_ENDED = 3,		/* the result is known */
+};
+
+enum row_command_flag {
+	ROW_COMMAND_DETACH = 1,
+	ROW_COMMAND_STDIN = 2,
+	ROW_COMMAND_PTY = 4,
+	ROW_COMMAND_GROUP = 8,
+	ROW_COMMAND_SHELL = 16,		/* `shell` is what runs, not `args` */
+	ROW_COMMAND_TIMED_OUT = 32,
+	ROW_COMMAND_KILLED = 64,
+	ROW_COMMAND_INPUT_ENDED = 128,
+	ROW_COMMAND_TRUNCATED = 256,	/* output was lost */
+	ROW_COMMAND_FLAGS = 511,
+};
+
+/* Key: id. Its output is the spool file of that name; its environment is not kept (secrets). */
+struct row_command {
+	const char *id;
+	uid_t uid;
+	const char *account, *sandbox;
+	uint32_t generation;
+	enum row_command_state state;
+	uint32_t flags;			/* enum row_command_flag */
+	uint32_t pid;			/* in the sandbox; 0 = not known */
+	const char *shell;
+	const char *args;		/* each with its NUL */
+	size_t args_len;
+	const char *user, *cwd;
+	uint32_t cols, rows;
+	uint64_t timeout_ms, kill_grace_ms, spool_limit;
+	uint64_t input_accepted;	/* bytes that the program's side took */
+	uint64_t input_sent;		/* more than that: the rest is in doubt */
+	const char *boot;		/* boot id of the machine at the last change */
+	int64_t made_at_ms, started_at_ms;
+	int64_t deadline_at_ms;		/* of command_timeout; 0 = none */
+	/* With ENDED: struct command_result. */
+	int outcome, exit_code, reason;
+	const char *signal, *message;
+	const char *survivors;		/* uint32_t each, of this machine */
+	size_t survivors_len;
+	int64_t exited_at_ms;
+};
+
+/* Key: (uid, method, request_id). Outlives the command's own row. */
+struct row_command_request {
+	uid_t uid;
+	const char *method;		/* "Start", "Run" */
+	const char *request_id;
+	uint8_t params_hash[ROW_HASH_BYTES];
+	const char *command;		/* id */
+	int64_t used_at_ms;
+};
+
 #endif

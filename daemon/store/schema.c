@@ -60,6 +60,22 @@ static const char *const steps[] = {
 	" leases INTEGER NOT NULL, generation INTEGER NOT NULL, evidence TEXT NOT NULL) STRICT;"
 	"CREATE UNIQUE INDEX event_of_uid ON event (uid, seq);"
 	"INSERT INTO meta (key, value) VALUES ('incarnation', lower(hex(randomblob(6))));",
+	/* commands and their request ids */
+	"CREATE TABLE command ("
+	" id TEXT PRIMARY KEY, uid INTEGER NOT NULL, account TEXT NOT NULL, sandbox TEXT NOT NULL,"
+	" generation INTEGER NOT NULL, state INTEGER NOT NULL, flags INTEGER NOT NULL,"
+	" pid INTEGER NOT NULL, shell TEXT NOT NULL, args BLOB NOT NULL, user TEXT NOT NULL,"
+	" cwd TEXT NOT NULL, cols INTEGER NOT NULL, rows INTEGER NOT NULL,"
+	" timeout_ms INTEGER NOT NULL, kill_grace_ms INTEGER NOT NULL, spool_limit INTEGER NOT NULL,"
+	" input_accepted INTEGER NOT NULL, input_sent INTEGER NOT NULL, boot TEXT NOT NULL,"
+	" made_at_ms INTEGER NOT NULL, started_at_ms INTEGER NOT NULL,"
+	" deadline_at_ms INTEGER NOT NULL, outcome INTEGER NOT NULL, exit_code INTEGER NOT NULL,"
+	" reason INTEGER NOT NULL, signal TEXT NOT NULL, message TEXT NOT NULL,"
+	" survivors BLOB NOT NULL, exited_at_ms INTEGER NOT NULL) STRICT;"
+	"CREATE TABLE command_request ("
+	" uid INTEGER NOT NULL, method TEXT NOT NULL, request_id TEXT NOT NULL,"
+	" params_hash BLOB NOT NULL, command TEXT NOT NULL, used_at_ms INTEGER NOT NULL,"
+	" PRIMARY KEY (uid, method, request_id)) STRICT;",
 };
 
 const int schema_version = (int)ARRAY_SIZE(steps);

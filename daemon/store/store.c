@@ -597,3 +597,81 @@ void store_tx_del_events(struct store_tx *t, uid_t uid, uint64_t seq)
 	change_int(&t->changes, uid);
 	change_int(&t->changes, (int64_t)seq);
 }
+
+void store_tx_put_command(struct store_tx *t, const struct row_command *r)
+{
+	struct changes *c = &t->changes;
+
+	change_begin(c, STMT_PUT_COMMAND);
+	change_text(c, r->id);
+	change_int(c, r->uid);
+	change_text(c, r->account);
+	change_text(c, r->sandbox);
+	change_int(c, r->generation);
+	change_int(c, r->state);
+	change_int(c, r->flags);
+	change_int(c, r->pid);
+	change_text(c, r->shell);
+	change_blob(c, r->args, r->args_len);
+	change_text(c, r->user);
+	change_text(c, r->cwd);
+	change_int(c, r->cols);
+	change_int(c, r->rows);
+	change_int(c, (int64_t)r->timeout_ms);
+	change_int(c, (int64_t)r->kill_grace_ms);
+	change_int(c, (int64_t)r->spool_limit);
+	change_int(c, (int64_t)r->input_accepted);
+	change_int(c, (int64_t)r->input_sent);
+	change_text(c, r->boot);
+	change_int(c, r->made_at_ms);
+	change_int(c, r->started_at_ms);
+	change_int(c, r->deadline_at_ms);
+	change_int(c, r->outcome);
+	change_int(c, r->exit_code);
+	change_int(c, r->reason);
+	change_text(c, r->signal);
+	change_text(c, r->message);
+	change_blob(c, r->survivors, r->survivors_len);
+	change_int(c, r->exited_at_ms);
+}
+
+void store_tx_del_command(struct store_tx *t, const char *id)
+{
+	change_begin(&t->changes, STMT_DEL_COMMAND);
+	change_text(&t->changes, id);
+}
+
+void store_tx_set_command_input(struct store_tx *t, const char *id, uint64_t accepted, uint64_t sent)
+{
+	change_begin(&t->changes, STMT_SET_COMMAND_INPUT);
+	change_int(&t->changes, (int64_t)accepted);
+	change_int(&t->changes, (int64_t)sent);
+	change_text(&t->changes, id);
+}
+
+void store_tx_put_command_request(struct store_tx *t, const struct row_command_request *r)
+{
+	struct changes *c = &t->changes;
+
+	change_begin(c, STMT_PUT_COMMAND_REQUEST);
+	change_int(c, r->uid);
+	change_text(c, r->method);
+	change_text(c, r->request_id);
+	change_blob(c, r->params_hash, sizeof(r->params_hash));
+	change_text(c, r->command);
+	change_int(c, r->used_at_ms);
+}
+
+void store_tx_del_command_request(struct store_tx *t, uid_t uid, const char *method,
+				  const char *request_id)
+{
+	change_begin(&t->changes, STMT_DEL_COMMAND_REQUEST);
+	change_int(&t->changes, uid);
+	change_text(&t->changes, method);
+	change_text(&t->changes, request_id);
+}
+
+void store_tx_hurry(struct store_tx *t)
+{
+	t->job.hurry = true;
+}

@@ -58,9 +58,12 @@ struct store_visitor {
 	void (*lease)(const struct row_lease *r, void *user);
 	void (*event)(const struct row_event *r, void *user);	/* by rising number */
 	void *user;
+	void (*command)(const struct row_command *r, void *user);
+	void (*command_request)(const struct row_command_request *r, void *user);
 };
 
-/* Every row, before store_start(). A row that cannot be right is set aside, never fatal. */
+/* Every row of the kinds that have a function, before store_start(). A row that cannot be right is set
+ * aside, never fatal. */
 must_check int store_load(struct store *s, const struct store_visitor *v, struct store_report *report);
 must_check int store_start(struct store *s);
 /* From now on no done is called: whoever they belonged to is going. What is queued is committed. */
@@ -97,6 +100,14 @@ void store_tx_del_lease(struct store_tx *t, const char *id);
 void store_tx_put_event(struct store_tx *t, const struct row_event *r);
 /* All of the uid's up to this one. */
 void store_tx_del_events(struct store_tx *t, uid_t uid, uint64_t seq);
+void store_tx_put_command(struct store_tx *t, const struct row_command *r);
+void store_tx_del_command(struct store_tx *t, const char *id);
+void store_tx_set_command_input(struct store_tx *t, const char *id, uint64_t accepted, uint64_t sent);
+void store_tx_put_command_request(struct store_tx *t, const struct row_command_request *r);
+void store_tx_del_command_request(struct store_tx *t, uid_t uid, const char *method,
+				  const char *request_id);
+/* Somebody waits for it: it does not wait for others to share its commit. */
+void store_tx_hurry(struct store_tx *t);
 /* Hands it over. `durable`: synced to the disk before done. done may be NULL; else it comes
  * exactly once, never from inside. */
 void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void *user);

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* Readers of one command: each has its own place in the spool and waits for nobody. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/command/impl.h"
+#include "daemon/obs/log.h"
+
+int command_reader_new(struct command *c, const struct command_read_from *from,
+		       command_news_fn *news, void *user, struct command_reader **ret)
+{
+	struct command_reader *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	r->c = command_ref(c);
+	r->news = news;
+	r->user = user;
+	r->run = from->run;
+	if (from->from_end)
+		spool_seek_end(c->spool, &r->pos);
+	else
+		spool_seek(c->spool, from->offset, &r->pos);
+	list_add_tail(&c->readers, &r->node);
+	if (r->run && !c->starter)
+		c->starter = r;
+	c->cs->n_readers++;
+	timer_clear(&c->orphan); /* its user came back for it */
+	command_wake(c);
+	*ret = r;
+	return 0;
+}
+
+struct command *command_reader_command(const struct command_reader *r)
+{
+	return r->c;
+}
+
+enum command_read command_reader_next(struct command_reader *r, bool follow, void *buf, size_t max,
+				      struct spool_piece *ret)
+{
+	struct command *c = r->c;
+	int got = spool_read(c->spool, &r->pos, buf, max, ret);
+
+	if (got < 0) { /* the file is not readable: said once, and the reader goes on behind it */
+		log_warn("command_spool", "command=%s error=%s", c->id, log_q(strerrordesc_np(-got)));
+		c->truncated = true;
+		*ret = (struct spool_piece){ .stream = SPOOL_STDOUT, .gap = true, .reason = spool_reason_name(SPOOL_UNREADABLE) };
+		spool_seek_end(c->spool, &r->pos);
+		return COMMAND_READ_PIECE;
+	}
+	if (got) {
+		if (r == c->starter && c->block)
+			defer_post(&c->pump);
+		return COMMAND_READ_PIECE;
+	}
+	if (c->state == CMD_ENDED)
+		return COMMAND_READ_ENDED;
+	return follow ? COMMAND_READ_NOTHING : COMMAND_READ_CAUGHT_UP;
+}
+
+/* A Run's reader left: another one of a repeated Run takes its place, or the command is on its own. */
+static void leave(struct command *c, struct command_reader *r, bool end_it)
+{
+	struct command_reader *next = NULL;
+
+	list_for_each(n, &c->readers) {
+		struct command_reader *other = list_entry(n, struct command_reader, node);
+
+		if (other->run && !next)
+			next = other;
+	}
+	if (c->starter == r)
+		c->starter = next;
+	if (!next) {
+		c->block = false;
+		if (end_it && !c->detach && c->state < CMD_ENDING)
+			command_end_now(c);
+	}
+	defer_post(&c->pump);
+}
+
+struct command_reader *command_reader_free(struct command_reader *r, bool end_it)
+{
+	struct command *c;
+
+	if (!r)
+		return NULL;
+	c = r->c;
+	list_del(&r->node);
+	c->cs->n_readers--;
+	if (r->run)
+		leave(c, r, end_it);
+	/* Somebody else's command is followed only while somebody reads it. */
+	if (c->foreign && list_is_empty(&c->readers) && c->state < CMD_ENDING && !c->killer)
+		command_forget(c);
+	command_unref(c);
+	free(r);
+	return NULL;
+}

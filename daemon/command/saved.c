@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Commands in the store: a row from before the start is sent until the command's history is over, and
+ * what a new daemon makes of the rows of the last one. Environments are not stored: they hold secrets,
+ * and nothing is ever started a second time.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/command/impl.h"
+#include "daemon/obs/log.h"
+#include "proto/base/buf.h"
+#include "proto/base/clock.h"
+#include "proto/base/fd.h"
+#include "proto/base/str.h"
+
+/* --- out --- */
+
+static uint32_t flags_of(const struct command *c)
+{
+	return (c->detach ? ROW_COMMAND_DETACH : 0) | (c->stdin_open ? ROW_COMMAND_STDIN : 0) |
+	       (c->pty ? ROW_COMMAND_PTY : 0) | (c->group ? ROW_COMMAND_GROUP : 0) |
+	       (c->shell ? ROW_COMMAND_SHELL : 0) | (c->result.timed_out ? ROW_COMMAND_TIMED_OUT : 0) |
+	       (c->result.killed ? ROW_COMMAND_KILLED : 0) |
+	       (c->input_ended ? ROW_COMMAND_INPUT_ENDED : 0) |
+	       (c->truncated || !c->result.output_complete ? ROW_COMMAND_TRUNCATED : 0);
+}
+
+int command_row_put(struct store_tx *t, const struct command *c)
+{
+	scoped(buf_fini) struct buf args = BUF_NULL;
+	struct row_command r = {
+		.id = c->id, .uid = c->share->uid, .account = c->at.account, .sandbox = c->at.id,
+		.generation = c->at.generation, .flags = flags_of(c), .pid = c->pid, .shell = c->shell,
+		.user = c->user, .cwd = c->cwd, .cols = c->term.cols, .rows = c->term.rows,
+		.timeout_ms = c->timeout_ms, .kill_grace_ms = c->kill_grace_ms,
+		.spool_limit = c->spool_limit, .input_accepted = c->input_accepted,
+		.input_sent = MAX(c->input_sent, c->input_accepted), .boot = c->cs->boot,
+		.made_at_ms = c->made_at_ms, .started_at_ms = c->started_at_ms,
+		.deadline_at_ms = c->deadline_at_ms, .outcome = c->result.outcome,
+		.exit_code = c->result.exit_code, .reason = c->result.reason, .signal = c->result.signal,
+		.message = c->result.message, .survivors = (const char *)c->result.survivors,
+		.survivors_len = c->result.n_survivors * sizeof(uint32_t),
+		.exited_at_ms = c->result.exited_at_ms,
+		.state = c->state == CMD_ENDED ? ROW_COMMAND_ENDED
+			 : c->pid	       ? ROW_COMMAND_RUNNING
+					       : ROW_COMMAND_INTENT,
+	};
+
+	for (size_t i = 0; i < c->n_args; i++)
+		if (buf_put(&args, c->args[i], strlen(c->args[i]) + 1) < 0)
+			return -ENOMEM;
+	r.args = (const char *)buf_data(&args);
+	r.args_len = buf_len(&args);
+	store_tx_put_command(t, &r);
+	return 0;
+}
+
+void command_save(struct command *c)
+{
+	struct store_tx *t;
+
+	if (!c->has_row || store_tx_new(c->cs->o.store, &t) < 0)
+		return;
+	if (command_row_put(t, c) == 0)
+		store_tx_commit(t, false, NULL, NULL);
+	else
+		store_tx_drop(t);
+}
+
+void command_unsave(struct command *c)
+{
+	struct store_tx *t;
+
+	if (!c->has_row || store_tx_new(c->cs->o.store, &t) < 0)
+		return;
+	c->has_row = false;
+	store_tx_del_command(t, c->id);
+	store_tx_commit(t, false, NULL, NULL);
+}
+
+static void on_written(void *user, const struct status *st)
+{
+	struct cmd_write *w = user;
+	struct command *c = w->c;
+
+	list_del(&w->node);
+	if (w->op)
+		w->op->write = NULL;
+	w->done(c, w->op, st);
+	command_unref(c);
+	free(w);
+}
+
+int command_write(struct command *c, struct command_op *op, struct store_tx *t, bool durable,
+		  void (*done)(struct command *c, struct command_op *op, const struct status *st))
+{
+	struct cmd_write *w = calloc(1, sizeof(*w));
+
+	if (!w) {
+		store_tx_drop(t);
+		return -ENOMEM;
+	}
+	w->cs = c->cs;
+	w->c = command_ref(c);
+	w->op = op;
+	w->done = done;
+	if (op)
+		op->write = w;
+	list_add_tail(&c->cs->writes, &w->node);
+	store_tx_commit(t, durable, on_written, w);
+	return 0;
+}
+
+/* --- in --- */
+
+static int restore_args(struct command *c, const struct row_command *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->args_len; i++)
+		n += !r->args[i];
+	c->args = calloc(n + 1, sizeof(char *));
+	if (!c->args)
+		return -ENOMEM;
+	for (const char *p = r->args; c->n_args < n; p += strlen(p) + 1)
+		if (!(c->args[c->n_args++] = strdup(p)))
+			return -ENOMEM;
+	return 0;
+}
+
+static int restore_texts(struct command *c, const struct row_command *r)
+{
+	free(c->at.account);
+	free(c->at.id);
+	c->at.account = strdup(r->account);
+	c->at.id = strdup(r->sandbox);
+	c->user = strdup(r->user);
+	c->cwd = strdup(r->cwd);
+	if (r->flags & ROW_COMMAND_SHELL)
+		c->shell = strdup(r->shell);
+	if (!c->at.account || !c->at.id || !c->user || !c->cwd ||
+	    (!c->shell && (r->flags & ROW_COMMAND_SHELL)))
+		return -ENOMEM;
+	return restore_args(c, r);
+}
+
+static void restore_result(struct command *c, const struct row_command *r)
+{
+	struct command_result *to = &c->result;
+
+	to->timed_out = r->flags & ROW_COMMAND_TIMED_OUT;
+	to->killed = r->flags & ROW_COMMAND_KILLED;
+	to->output_complete = !(r->flags & ROW_COMMAND_TRUNCATED);
+	if (r->state != ROW_COMMAND_ENDED)
+		return;
+	to->outcome = (enum command_outcome)r->outcome;
+	to->exit_code = r->exit_code;
+	to->reason = (enum ab_reason)r->reason;
+	to->exited_at_ms = r->exited_at_ms;
+	str_copy(to->signal, sizeof(to->signal), r->signal);
+	str_copy(to->message, sizeof(to->message), r->message);
+	to->n_survivors = (uint32_t)MIN(r->survivors_len / sizeof(uint32_t), (size_t)COMMAND_SURVIVORS_MAX);
+	memcpy(to->survivors, r->survivors, to->n_survivors * sizeof(uint32_t));
+}
+
+static int restore_spool(struct command *c, const struct row_command *r)
+{
+	struct commands *cs = c->cs;
+	int e = spool_open(cs->spool_fd, c->id, c->spool_limit, &c->share->quota, &cs->total, &c->spool);
+
+	if (e >= 0 || e == -ENOMEM)
+		return e;
+	log_warn("spool_unreadable", "command=%s error=%s output=lost", c->id, log_q(strerrordesc_np(-e)));
+	(void)unlinkat(cs->spool_fd, c->id, 0);
+	c->truncated = true;
+	c->result.output_complete = false;
+	return spool_new(cs->spool_fd, c->id, c->spool_limit, &c->share->quota, &cs->total, &c->spool);
+}
+
+static int restore(struct commands *cs, const struct row_command *r)
+{
+	struct command *c;
+	int e = command_new(cs, r->uid, r->id, &c);
+
+	if (e < 0)
+		return e;
+	c->has_row = true;
+	c->spool_limit = MIN(r->spool_limit, cs->o.spool_per_command);
+	e = restore_texts(c, r);
+	if (!e)
+		e = restore_spool(c, r);
+	c->at.generation = r->generation;
+	c->pid = r->pid;
+	c->detach = r->flags & ROW_COMMAND_DETACH;
+	c->stdin_open = r->flags & ROW_COMMAND_STDIN;
+	c->pty = r->flags & ROW_COMMAND_PTY;
+	c->group = r->flags & ROW_COMMAND_GROUP;
+	c->group_known = true;
+	c->input_ended = r->flags & ROW_COMMAND_INPUT_ENDED;
+	c->truncated = c->truncated || (r->flags & ROW_COMMAND_TRUNCATED);
+	c->term.cols = r->cols;
+	c->term.rows = r->rows;
+	c->timeout_ms = r->timeout_ms;
+	c->kill_grace_ms = r->kill_grace_ms;
+	c->input_accepted = r->input_accepted;
+	c->input_sent = r->input_sent;
+	c->made_at_ms = r->made_at_ms;
+	c->started_at_ms = r->started_at_ms;
+	c->deadline_at_ms = r->deadline_at_ms;
+	c->restarted = !str_eq(r->boot, cs->boot);
+	c->verify = true;
+	c->launch = LAUNCH_SENT;
+	restore_result(c, r);
+	if (c->spool)
+		c->last_output_at_ms = spool_last_ms(c->spool);
+	list_del(&c->node);
+	if (r->state == ROW_COMMAND_ENDED) {
+		c->state = CMD_ENDED; /* as it was read: no edge */
+		list_add_tail(&cs->ended, &c->node);
+		cs->n_running--;
+		cs->n_ended++;
+		c->share->n_ended++;
+	} else {
+		c->state = CMD_ASKING;
+		list_add_tail(&cs->all, &c->node);
+	}
+	return e;
+}
+
+struct loading {
+	struct commands *cs;
+	int err;
+};
+
+static void load_command(const struct row_command *r, void *user)
+{
+	struct loading *l = user;
+
+	if (!l->err)
+		l->err = restore(l->cs, r);
+}
+
+static void load_request(const struct row_command_request *r, void *user)
+{
+	struct loading *l = user;
+	struct cmd_request *q;
+
+	if (l->err)
+		return;
+	l->err = request_add(l->cs, r, &q);
+	if (l->err)
+		return;
+	q->c = map_get_str(&l->cs->by_id, r->command);
+	if (q->c)
+		q->c->request = q;
+}
+
+/* Spools whose command is gone, and whatever else does not belong there. */
+static void clear_folder(struct commands *cs)
+{
+	int fd = openat(cs->spool_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *e;
+
+	if (!d) {
+		fd_close(fd);
+		return;
+	}
+	while ((e = readdir(d)))
+		if (e->d_name[0] != '.' && !map_get_str(&cs->by_id, e->d_name))
+			(void)unlinkat(cs->spool_fd, e->d_name, 0);
+	closedir(d);
+}
+
+static void read_boot(struct commands *cs)
+{
+	char *boot;
+	size_t n;
+
+	if (fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 100, &boot, &n) < 0)
+		return; /* then a restart of the machine looks like one of the daemon */
+	boot[strcspn(boot, "\n")] = 0;
+	str_copy(cs->boot, sizeof(cs->boot), boot);
+	free(boot);
+}
+
+int commands_load(struct commands *cs, struct store *store)
+{
+	struct loading l = { .cs = cs };
+	struct store_visitor v = { .user = &l, .command = load_command,
+				   .command_request = load_request };
+	struct store_report report = { 0 };
+	int r;
+
+	read_boot(cs);
+	r = store_load(store, &v, &report);
+	if (!r)
+		r = l.err;
+	if (r < 0)
+		return r;
+	clear_folder(cs);
+	if (report.rows_aside)
+		log_warn("rows_aside", "n=%u of=commands see=aside", report.rows_aside);
+	return 0;
+}
+
+void commands_take_up(struct commands *cs, struct life *life)
+{
+	uint64_t now = loop_now_ms(cs->o.loop);
+	int64_t wall = clock_wall_ms();
+	int r = 0;
+
+	cs->life = life;
+	list_for_each_safe(n, &cs->all) {
+		struct command *c = list_entry(n, struct command, node);
+
+		log_info("command_take_up", "command=%s sandbox=%s pid=%u detached=%d", c->id, c->at.id,
+			 c->pid, c->detach);
+		if (c->deadline_at_ms)
+			r = timer_set(&c->deadline, now + (uint64_t)MAX(c->deadline_at_ms - wall, 0));
+		if (!r && !c->detach)
+			r = timer_set(&c->orphan, now + cs->o.restart_grace_ms);
+		if (r < 0)
+			log_warn("command_take_up", "command=%s error=\"out of memory, it has no timeout\"",
+				 c->id);
+		command_ask(c, LIFE_SAW_LOST);
+	}
+}

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The start of a command, at most once: row (intent) → one request, tagged with the command's id →
+ * pid. Nothing is sent before the row is in the store; whatever happens then, the process is found by
+ * its tag, by this daemon or the next one, or the outcome is said to be unknown. Whoever repeats the
+ * request id joins.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/command/impl.h"
+#include "daemon/life/failpoint.h"
+#include "daemon/obs/log.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+/* --- its callers --- */
+
+void command_start_answer(struct command *c, const struct status *st)
+{
+	while (!list_is_empty(&c->start_ops)) {
+		struct command_op *op = list_entry(c->start_ops.next, struct command_op, node);
+
+		list_del(&op->node);
+		list_add_tail(&op->cs->ops, &op->node);
+		op->joined = false;
+		op->st = *st;
+		cmd_op_post(op);
+	}
+}
+
+/* Its callers have the status; a request id may be used again, unless it remembers a refusal. */
+void command_start_failed(struct command *c, const struct status *st)
+{
+	command_start_answer(c, st);
+	c->stream = envd_stream_free(c->stream);
+	if (c->request)
+		request_drop(c->request);
+	command_forget(c);
+}
+
+/* The last caller of a start that nobody waits for any more. */
+void command_start_cancel(struct command_op *op, bool end_it)
+{
+	struct command *c = op->c;
+
+	op->joined = false;
+	list_del(&op->node);
+	if (!list_is_empty(&c->start_ops) || c->state >= CMD_ENDING)
+		return;
+	if (c->foreign) {
+		if (list_is_empty(&c->readers))
+			command_forget(c);
+	} else if (c->state == CMD_STARTING && c->launch == LAUNCH_RESOLVING) {
+		if (c->request)
+			request_drop(c->request);
+		command_forget(c); /* nothing was sent */
+	} else if (end_it && !(c->state == CMD_STARTING && c->launch == LAUNCH_WRITING)) {
+		c->end_when_started = true;
+		if (c->state == CMD_RUNNING)
+			command_end_now(c);
+	}
+}
+
+/* Its own session, so that a kill reaches all of it; where the image has no setsid, without. */
+static const char wrapper[] = "for s in /usr/bin/setsid /bin/setsid; do "
+			      "[ -x \"$s\" ] && exec \"$s\" -- \"$@\"; done; exec \"$@\"";
+
+#define SETSID_YES ((void *)1)
+#define SETSID_NO  ((void *)2)
+
+static void setsid_key(const struct command *c, char ret[256])
+{
+	snprintf(ret, 256, "%s/%s/%u", c->at.account, c->at.id, c->at.generation);
+}
+
+static void know_group(struct command *c, bool group)
+{
+	static const struct status ok = STATUS_OK;
+
+	c->group = group;
+	c->group_known = true;
+	if (c->state == CMD_STARTING || !c->pid)
+		return;
+	command_save(c);
+	command_start_answer(c, &ok);
+}
+
+static void on_probe(struct envd_result *r, void *user)
+{
+	struct command *c = command_from(user);
+	bool yes = r->cls == ENVD_OK;
+	char key[256];
+
+	c->probe = NULL;
+	setsid_key(c, key);
+	/* Only a clear answer is remembered; without memory the next start asks again. */
+	if (yes || (r->cls == ENVD_ANSWERED && r->status.reason == R_FILE_NOT_FOUND))
+		(void)!map_put_str(&c->cs->setsid, key, yes ? SETSID_YES : SETSID_NO);
+	know_group(c, yes);
+}
+
+static void probe_setsid(struct command *c)
+{
+	struct envd_target target;
+	char key[256];
+	void *known;
+
+	setsid_key(c, key);
+	known = map_get_str(&c->cs->setsid, key);
+	if (known) {
+		know_group(c, known == SETSID_YES);
+		return;
+	}
+	target = where_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
+	c->probe = envd_stat(&target, "/usr/bin/setsid", on_probe, c);
+	if (!c->probe)
+		know_group(c, false);
+}
+
+/* What runs, into args (room for n_args + 7): the shell line, the arguments, or a login shell. */
+static size_t put_program(const struct command *c, const char **args)
+{
+	size_t n = 0;
+
+	if (c->shell || !c->n_args) {
+		args[n++] = "/bin/bash";
+		args[n++] = c->shell ? "-l" : "-i";
+		args[n++] = c->shell ? "-c" : "-l";
+		if (c->shell)
+			args[n++] = c->shell;
+		return n;
+	}
+	for (size_t i = 0; i < c->n_args; i++)
+		args[n++] = c->args[i];
+	return n;
+}
+
+static bool has_env(const struct command *c, const char *key)
+{
+	for (size_t i = 0; i < c->n_envs; i++)
+		if (str_eq(c->envs[i].key, key))
+			return true;
+	return false;
+}
+
+/* Into envs (room for n_envs + 4). A terminal gets the defaults that the SDKs give it. */
+static size_t put_envs(const struct command *c, struct cloud_kv *envs)
+{
+	static const struct cloud_kv defaults[] = { { (char *)"TERM", (char *)"xterm-256color" },
+						    { (char *)"LANG", (char *)"C.UTF-8" },
+						    { (char *)"LC_ALL", (char *)"C.UTF-8" } };
+	size_t n = 0;
+
+	for (size_t i = 0; c->pty && i < ARRAY_SIZE(defaults); i++)
+		if (!has_env(c, defaults[i].key))
+			envs[n++] = defaults[i];
+	for (size_t i = 0; i < c->n_envs; i++)
+		envs[n++] = (struct cloud_kv){ (char *)c->envs[i].key, (char *)c->envs[i].value };
+	envs[n++] = (struct cloud_kv){ (char *)COMMAND_ENV, (char *)c->id };
+	return n;
+}
+
+static int start_program(struct command *c)
+{
+	struct envd_target target = where_target(&c->at, c->user, 0);
+	const char **args = calloc(c->n_args + 7, sizeof(*args));
+	struct cloud_kv *envs = calloc(c->n_envs + 4, sizeof(*envs));
+	struct envd_start start = { .cmd = "/bin/sh", .args = args, .envs = envs, .tag = c->tag,
+				    .cwd = str_is_empty(c->cwd) ? NULL : c->cwd,
+				    .stdin_open = c->stdin_open, .pty = c->pty,
+				    .cols = c->term.cols, .rows = c->term.rows };
+
+	if (args && envs && c->pty) { /* the agent gives a terminal its own session */
+		start.n_args = put_program(c, args) - 1;
+		start.cmd = args[0];
+		start.args = args + 1;
+	} else if (args && envs) {
+		args[0] = "-c";
+		args[1] = wrapper;
+		args[2] = "sh";
+		start.n_args = 3 + put_program(c, args + 3);
+	}
+	if (args && envs) {
+		start.n_envs = put_envs(c, envs);
+		c->stream = envd_start(&target, &start, command_on_news, c);
+	}
+	free(args);
+	free(envs);
+	return c->stream ? 0 : -ENOMEM;
+}
+
+int command_launch(struct command *c)
+{
+	struct envd_target target;
+
+	c->launch = LAUNCH_SENT;
+	if (!c->foreign) {
+		int r = start_program(c);
+
+		FAILPOINT("command.sent");
+		if (!r && c->pty)
+			know_group(c, true);
+		else if (!r)
+			probe_setsid(c);
+		return r;
+	}
+	target = where_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
+	c->stream = envd_attach(&target, c->pid, command_on_news, c);
+	return c->stream ? 0 : -ENOMEM;
+}
+
+/* --- row, then request --- */
+
+static void on_row_written(struct command *c, struct command_op *op, const struct status *st)
+{
+	struct status failed = *st;
+
+	if (list_is_empty(&c->start_ops)) { /* nobody waits, and nothing was sent */
+		status_set_code(&failed, CODE_CANCELLED, "cancelled");
+		command_start_failed(c, &failed);
+		return;
+	}
+	if (!status_ok(st) && !c->request) { /* it runs, and does not survive a restart of ours */
+		log_warn("command_row", "command=%s error=%s ignoring=1", c->id, log_q(st->text));
+		c->has_row = false;
+		failed = (struct status)STATUS_OK;
+	}
+	FAILPOINT("command.intent_committed");
+	if (status_ok(&failed) && command_launch(c) < 0)
+		status_errno(&failed, ENOMEM, "starting a command");
+	if (!status_ok(&failed))
+		command_start_failed(c, &failed);
+}
+
+static int write_row(struct command *c)
+{
+	struct row_command_request q;
+	struct store_tx *t;
+	int r = store_tx_new(c->cs->o.store, &t);
+
+	if (r < 0)
+		return r;
+	r = command_row_put(t, c);
+	if (!r && c->request) {
+		request_row(c->request, &q);
+		store_tx_put_command_request(t, &q);
+	}
+	if (r < 0) {
+		store_tx_drop(t);
+		return r;
+	}
+	FAILPOINT("command.before_intent");
+	store_tx_hurry(t);
+	r = command_write(c, NULL, t, c->request != NULL, on_row_written);
+	if (!r) {
+		c->has_row = true;
+		c->launch = LAUNCH_WRITING;
+	}
+	return r;
+}
+
+/* Input that could not be ended is refused before anything runs, not when the program hangs on it. */
+static bool check_agent(const struct command *c, const char *version, struct status *st)
+{
+	const char *least = c->pty ? NULL : c->stdin_open ? "0.5.2" : "0.3.0";
+
+	if (!least || str_is_empty(version) || cloud_version_cmp(version, least) >= 0)
+		return true;
+	status_set(st, R_TEMPLATE_TOO_OLD,
+		   "stdin: the sandbox's agent %s cannot %s; %s can: build the template anew", version,
+		   c->stdin_open ? "end a program's input" : "start a program without input", least);
+	return false;
+}
+
+static void on_resolved(void *user, const struct status *st, const struct life_target *t)
+{
+	struct command *c = command_from(user);
+	struct status failed = *st;
+	struct where w;
+
+	c->inquiry = NULL;
+	if (status_ok(st) && check_agent(c, t->envd_version, &failed)) {
+		if (where_copy(&w, t) == 0) {
+			where_fini(&c->at);
+			c->at = w;
+			if (!write_row(c))
+				return;
+		}
+		status_errno(&failed, ENOMEM, "starting a command");
+	}
+	command_start_failed(c, &failed);
+}
+
+static int copy_start(struct command *c, const struct command_start *s)
+{
+	if (s->shell && !(c->shell = strdup(s->shell)))
+		return -ENOMEM;
+	c->user = str_dup(s->user);
+	c->cwd = str_dup(s->cwd);
+	c->args = calloc(s->n_args + 1, sizeof(char *));
+	c->envs = calloc(s->n_envs + 1, sizeof(*c->envs));
+	if (!c->args || !c->envs || (s->user && !c->user) || (s->cwd && !c->cwd))
+		return -ENOMEM;
+	for (size_t i = 0; i < s->n_args; i++, c->n_args++)
+		if (!(c->args[i] = strdup(s->args[i])))
+			return -ENOMEM;
+	for (size_t i = 0; i < s->n_envs; i++) {
+		c->envs[i].key = strdup(s->envs[i].key);
+		c->envs[i].value = strdup(s->envs[i].value);
+		c->n_envs++;
+		if (!c->envs[i].key || !c->envs[i].value)
+			return -ENOMEM;
+	}
+	c->timeout_ms = s->timeout_ms;
+	c->pty = s->pty;
+	c->term.cols = s->cols;
+	c->term.rows = s->rows;
+	if (s->kill_grace_ms >= 0)
+		c->kill_grace_ms = (uint64_t)s->kill_grace_ms;
+	c->stdin_open = s->stdin_open;
+	c->detach = s->detach || !s->blocking_reader; /* there is no stream whose end could end it */
+	c->block = s->overflow == COMMAND_BLOCK ||
+		   (s->overflow == COMMAND_OVERFLOW_UNSET && s->blocking_reader && !s->detach);
+	return 0;
+}
+
+static int add_request(struct command *c, const struct command_start *s)
+{
+	struct row_command_request q = { .uid = s->who->uid, .method = s->blocking_reader ? "Run" : "Start",
+					 .request_id = s->request_id, .command = c->id,
+					 .used_at_ms = c->made_at_ms };
+	int r;
+
+	if (str_is_empty(s->request_id))
+		return 0;
+	memcpy(q.params_hash, s->params_hash, sizeof(q.params_hash));
+	r = request_add(c->cs, &q, &c->request);
+	if (!r)
+		c->request->c = c;
+	return r;
+}
+
+static int start_new(struct commands *cs, const struct command_start *s, struct command **ret)
+{
+	uint64_t limit = s->spool_limit ? MIN(s->spool_limit, cs->o.spool_per_command)
+					: cs->o.spool_per_command;
+	struct command *c;
+	int r = command_new(cs, s->who->uid, NULL, &c);
+
+	if (r < 0)
+		return r;
+	c->spool_limit = MAX(limit, 2 * (uint64_t)COMMAND_PIPE_BYTES);
+	spool_set_limit(c->spool, c->spool_limit);
+	r = copy_start(c, s);
+	if (!r)
+		r = add_request(c, s);
+	if (!r)
+		r = life_resolve(cs->life, s->who, s->sandbox, s->deadline_ms, on_resolved, c,
+				 &c->inquiry);
+	if (r < 0) {
+		if (c->request)
+			request_drop(c->request);
+		command_forget(c);
+		return r;
+	}
+	commands_forget_surplus(cs);
+	*ret = c;
+	return 0;
+}
+
+/* The start is over, one way or the other: what a repeat is told. */
+static void answer_repeat(struct command_op *op)
+{
+	struct command *c = op->c;
+
+	if (c->state == CMD_ENDED && !c->pid)
+		status_set(&op->st, c->result.reason, "%s", c->result.message);
+	cmd_op_post(op);
+}
+
+int commands_start(struct commands *cs, const struct command_start *s, command_done_fn *done,
+		   void *user, struct command_op **ret)
+{
+	struct status refused = STATUS_OK;
+	struct command *c = NULL;
+	struct command_op *op;
+	int r = -ENOENT;
+
+	if (!str_is_empty(s->request_id))
+		r = request_look(cs, s->who->uid, s->blocking_reader ? "Run" : "Start", s->request_id,
+				 s->params_hash, &c, &refused);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	op = cmd_op_new(cs, OP_START, c, user);
+	if (!op)
+		return -ENOMEM;
+	op->done = done;
+	op->st = refused;
+	if (r == -ENOENT) {
+		r = start_new(cs, s, &c);
+		if (r < 0) {
+			cmd_op_free(op);
+			return r;
+		}
+		op->c = command_ref(c);
+	} else if (!c || c->state >= CMD_ENDING || (c->pid && c->group_known)) {
+		if (c)
+			answer_repeat(op);
+		else
+			cmd_op_post(op);
+		*ret = op;
+		return 0;
+	}
+	list_del(&op->node);
+	list_add_tail(&c->start_ops, &op->node);
+	op->joined = true;
+	*ret = op;
+	return 0;
+}
+
+void commands_hash(const struct commands *cs, const void *p, size_t n, uint8_t ret[32])
+{
+	cs->o.sha256(p, n, ret);
+}

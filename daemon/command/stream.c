@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The upstream side of a command: stream → spool, and what happens when the stream is lost.
+ *
+ * The stream is read only as fast as the spool, and with BLOCK the starter's reader, can take it;
+ * what is not read stays in the HTTP stream's window and slows the program.
+ *
+ * A stream that ends without an end event says nothing about the program. The first time it is
+ * attached to again at once; if that is no good either, lifecycle says what became of the sandbox
+ * (ASKING), and where that is not enough, the sandbox's process list is searched for the command's tag
+ * (FINDING). Attempts are counted between two bytes or keep-alives, not over the stream's life, and
+ * only those that reached the sandbox: as long as it is out of reach, it is asked for again.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/command/impl.h"
+#include "daemon/life/failpoint.h"
+#include "daemon/obs/log.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+#define BACKOFF_MS    50u
+#define PAUSED_ASK_MS 15000u	/* between two looks whether a paused sandbox was resumed */
+
+static void attach(struct command *c);
+
+static void note_end(struct command *c, const struct envd_event *e)
+{
+	static const struct {
+		const char *text, *name;
+	} signals[] = { { "killed", "KILL" },	    { "terminated", "TERM" }, { "interrupt", "INT" },
+			{ "hangup", "HUP" },	    { "aborted", "ABRT" },    { "quit", "QUIT" },
+			{ "segmentation fault", "SEGV" }, { "broken pipe", "PIPE" },
+			{ "bus error", "BUS" },	    { "floating point exception", "FPE" },
+			{ "illegal instruction", "ILL" }, { "user defined signal 1", "USR1" },
+			{ "user defined signal 2", "USR2" }, { "alarm clock", "ALRM" } };
+	const char *text = str_starts(e->status, "signal: ") ? e->status + 8 : "";
+
+	if (e->exited || e->exit_code >= 0) {
+		c->result.outcome = COMMAND_EXITED;
+		c->result.exit_code = e->exit_code;
+		return;
+	}
+	c->result.outcome = COMMAND_SIGNALED;
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+		if (str_starts(text, signals[i].text))
+			str_copy(c->result.signal, sizeof(c->result.signal), signals[i].name);
+}
+
+/* --- a sandbox that cannot be asked now --- */
+
+static void again(struct command *c, uint64_t delay_ms, bool asks)
+{
+	struct status st;
+
+	c->retry_asks = asks;
+	if (timer_set(&c->retry, loop_now_ms(c->cs->o.loop) + delay_ms) == 0)
+		return;
+	status_set_code(&st, CODE_RESOURCE_EXHAUSTED, "out of memory");
+	command_end_with(c, COMMAND_UNKNOWN, &st);
+}
+
+static uint64_t backoff(const struct command *c)
+{
+	return c->asks <= 1 ? 0 : MIN((uint64_t)BACKOFF_MS << MIN(c->asks, 10u), COMMAND_ASK_MAX_MS);
+}
+
+/* The clock of command_timeout stands still while the sandbox does. */
+static void stop_clock(struct command *c)
+{
+	uint64_t now = loop_now_ms(c->cs->o.loop);
+
+	c->was_paused = true;
+	c->verify = true;
+	if (!timer_is_set(&c->deadline))
+		return;
+	c->time_left_ms = c->deadline.at_ms > now ? c->deadline.at_ms - now : 1;
+	c->deadline_at_ms = 0;
+	timer_clear(&c->deadline);
+	command_save(c);
+}
+
+static void start_clock(struct command *c)
+{
+	uint64_t left = c->time_left_ms ? c->time_left_ms : c->timeout_ms;
+
+	if (!c->timeout_ms || timer_is_set(&c->deadline))
+		return;
+	c->time_left_ms = 0;
+	c->deadline_at_ms = clock_wall_ms() + (int64_t)left;
+	if (timer_set(&c->deadline, loop_now_ms(c->cs->o.loop) + left) < 0)
+		log_warn("command_timeout", "command=%s error=\"out of memory, it has no timeout\"", c->id);
+}
+
+static void on_inquiry(void *user, const struct status *st, const struct life_target *t)
+{
+	struct command *c = command_from(user);
+	struct where w;
+
+	c->inquiry = NULL;
+	if (!status_ok(st) && st->reason == R_SANDBOX_PAUSED) {
+		stop_clock(c);
+		again(c, PAUSED_ASK_MS, true);
+	} else if (!status_ok(st) && st->code == CODE_NOT_FOUND) {
+		command_end_with(c, COMMAND_LOST, st);
+	} else if (!status_ok(st)) {
+		again(c, MAX(backoff(c), 2 * (uint64_t)BACKOFF_MS), true);
+	} else if (where_copy(&w, t) < 0) {
+		again(c, COMMAND_ASK_MAX_MS, true);
+	} else { /* with a fresh token */
+		where_fini(&c->at);
+		c->at = w;
+		killer_go(c);
+		if (c->state != CMD_ASKING)
+			return; /* there was no memory for the kill, and that ended it */
+		if (backoff(c))
+			again(c, backoff(c), false);
+		else
+			command_on_retry(&c->retry, c);
+	}
+}
+
+void command_ask(struct command *c, enum life_evidence what)
+{
+	uint64_t deadline = loop_now_ms(c->cs->o.loop) + 60000;
+
+	if (c->state != CMD_ASKING)
+		command_set_state(c, CMD_ASKING);
+	c->asks++;
+	if (life_note_evidence(c->cs->life, c->at.account, c->at.id, what, deadline, on_inquiry, c,
+			       &c->inquiry) < 0)
+		again(c, COMMAND_ASK_MAX_MS, true);
+}
+
+void command_on_retry(struct timer *t, void *user)
+{
+	struct command *c = command_from(user);
+
+	if (c->state == CMD_FINDING || (!c->retry_asks && (!c->pid || c->verify)))
+		command_find(c);
+	else if (c->retry_asks)
+		command_ask(c, LIFE_SAW_LOST);
+	else
+		attach(c);
+}
+
+/* --- the process --- */
+
+static void ended_unseen(struct command *c)
+{
+	struct status st;
+
+	if (c->was_paused)
+		status_set(&st, R_SANDBOX_PAUSED, "its sandbox was paused, and resumed without it");
+	else
+		status_set(&st, R_OUTCOME_UNKNOWN,
+			   "the command ended while nobody was attached to it; its exit code was not told");
+	command_end_with(c, c->was_paused ? COMMAND_LOST : COMMAND_UNKNOWN, &st);
+}
+
+static void never_seen(struct command *c)
+{
+	struct status st;
+
+	status_set(&st, R_OUTCOME_UNKNOWN,
+		   "the answer to the start was lost, and no process of the command is there: it did not start, "
+		   "or it has ended");
+	if (!c->request)
+		st.code = CODE_UNKNOWN;
+	command_end_with(c, COMMAND_UNKNOWN, &st);
+}
+
+static void on_look(struct envd_result *r, void *user)
+{
+	struct command *c = command_from(user);
+	bool taken = false;
+
+	c->look = NULL;
+	if (r->cls != ENVD_OK) {
+		command_ask(c, r->cls == ENVD_NOT_RUNNING ? LIFE_SAW_ABSENT
+			       : r->cls == ENVD_TOKEN	  ? LIFE_SAW_REFUSED
+							  : LIFE_SAW_LOST);
+		return;
+	}
+	for (size_t i = 0; i < r->n_processes; i++) {
+		if (r->processes[i].tag && str_eq(r->processes[i].tag, c->tag)) {
+			c->pid = r->processes[i].pid;
+			attach(c);
+			return;
+		}
+		taken |= r->processes[i].pid == c->pid;
+	}
+	if (c->pid && !taken) /* the agent still tells the end of one that ended just now */
+		attach(c);
+	else if (c->pid)
+		ended_unseen(c);
+	else if (++c->finds < COMMAND_FIND_MAX) /* a start that was delayed on its way */
+		again(c, (uint64_t)BACKOFF_MS * 4 << c->finds, false);
+	else
+		never_seen(c);
+}
+
+void command_find(struct command *c)
+{
+	struct envd_target target = where_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
+
+	if (c->state != CMD_FINDING)
+		command_set_state(c, CMD_FINDING);
+	c->look = envd_process_list(&target, on_look, c);
+	if (!c->look)
+		again(c, COMMAND_ASK_MAX_MS, false);
+}
+
+static void attach(struct command *c)
+{
+	struct envd_target target = where_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
+
+	command_set_state(c, CMD_ATTACHING);
+	c->stream = envd_attach(&target, c->pid, command_on_news, c);
+	if (c->stream)
+		return;
+	command_set_state(c, CMD_ASKING);
+	again(c, COMMAND_ASK_MAX_MS, true);
+}
+
+/* --- the stream --- */
+
+void command_on_news(struct envd_stream *s, void *user)
+{
+	struct command *c = command_from(user);
+
+	defer_post(&c->pump);
+}
+
+/* What was said meanwhile is gone: the agent keeps nothing. */
+static void note_gap(struct command *c)
+{
+	enum spool_reason why = c->restarted ? SPOOL_POWER_LOSS : SPOOL_REATTACHED;
+	int64_t now = clock_wall_ms();
+	int r;
+
+	c->truncated = true;
+	r = spool_gap(c->spool, c->pty ? SPOOL_PTY : SPOOL_STDOUT, why, now);
+	if (!r && !c->pty)
+		r = spool_gap(c->spool, SPOOL_STDERR, why, now);
+	if (r < 0)
+		log_warn("command_spool", "command=%s error=%s", c->id, log_q(strerrordesc_np(-r)));
+	command_wake(c);
+}
+
+static void on_started(struct command *c, uint32_t pid)
+{
+	static const struct status ok = STATUS_OK;
+
+	FAILPOINT("command.started");
+	c->pid = pid;
+	if (!c->started_at_ms)
+		c->started_at_ms = clock_wall_ms();
+	if (c->state == CMD_ATTACHING)
+		note_gap(c);
+	command_set_state(c, CMD_RUNNING);
+	c->verify = c->was_paused = c->restarted = false;
+	c->asks = 0;
+	start_clock(c);
+	killer_go(c);
+	command_save(c);
+	if (c->foreign || c->group_known)
+		command_start_answer(c, &ok);
+	if (c->end_when_started)
+		command_end_now(c);
+}
+
+static void on_start_inquiry(void *user, const struct status *st, const struct life_target *t)
+{
+	struct command *c = command_from(user);
+	struct status oom;
+	struct where w;
+
+	c->inquiry = NULL;
+	if (!status_ok(st)) {
+		command_start_failed(c, st);
+		return;
+	}
+	if (where_copy(&w, t) == 0) {
+		where_fini(&c->at);
+		c->at = w;
+		envd_call_cancel(give(c->probe));
+		if (!command_launch(c))
+			return;
+	}
+	status_errno(&oom, ENOMEM, "starting a command");
+	command_start_failed(c, &oom);
+}
+
+/* A start that was refused by the edge or for its token: lifecycle knows what is true of the sandbox;
+ * with a fresh token it is tried once more. One whose answer was lost is looked for. */
+static void on_start_lost(struct command *c, enum envd_class cls, const struct status *st)
+{
+	bool sent = envd_stream_was_sent(c->stream);
+
+	c->stream = envd_stream_free(c->stream);
+	if ((cls == ENVD_NOT_RUNNING || cls == ENVD_TOKEN) && !c->attempts++ &&
+	    life_note_evidence(c->cs->life, c->at.account, c->at.id,
+			       cls == ENVD_TOKEN ? LIFE_SAW_REFUSED : LIFE_SAW_ABSENT,
+			       loop_now_ms(c->cs->o.loop) + 30000, on_start_inquiry, c, &c->inquiry) == 0)
+		return;
+	if (cls == ENVD_LOST && sent && !c->foreign) {
+		log_info("command_start_lost", "command=%s sandbox=%s error=%s", c->id, c->at.id,
+			 log_q(st->text));
+		c->attempts = 0;
+		command_find(c);
+		return;
+	}
+	if (c->request && cls == ENVD_ANSWERED)
+		request_refuse(c->request, st);
+	command_start_failed(c, st);
+}
+
+static void on_stream_lost(struct command *c, enum envd_class cls, const struct status *why)
+{
+	bool reached = cls == ENVD_OK || cls == ENVD_LOST || cls == ENVD_ANSWERED;
+	struct status st;
+
+	c->stream = envd_stream_free(c->stream);
+	c->attempts += reached;
+	log_info("command_stream_lost", "command=%s sandbox=%s attempt=%u error=%s", c->id, c->at.id,
+		 c->attempts, log_q(why->text));
+	if (c->attempts > COMMAND_REATTACH_MAX) {
+		status_set(&st, R_OUTCOME_UNKNOWN,
+			   "the stream of the command was cut %u times with nothing between: %.200s",
+			   c->attempts, why->text);
+		command_end_with(c, COMMAND_UNKNOWN, &st);
+	} else if (reached && c->attempts == 1 && c->state == CMD_RUNNING) {
+		attach(c);
+	} else {
+		command_ask(c, cls == ENVD_NOT_RUNNING ? LIFE_SAW_ABSENT
+			       : cls == ENVD_TOKEN     ? LIFE_SAW_REFUSED
+						       : LIFE_SAW_LOST);
+	}
+}
+
+static void on_lost(struct command *c, const struct envd_event *e)
+{
+	struct status st = e->failure;
+
+	if (status_ok(&st))
+		status_set(&st, R_TRUNCATED, "the stream ended without saying how the command ended");
+	if (c->state == CMD_STARTING) {
+		on_start_lost(c, e->cls == ENVD_OK ? ENVD_LOST : e->cls, &st);
+	} else if (c->state == CMD_ATTACHING && e->cls == ENVD_ANSWERED &&
+		   st.reason == R_PROCESS_NOT_FOUND) {
+		c->stream = envd_stream_free(c->stream);
+		ended_unseen(c);
+	} else {
+		on_stream_lost(c, e->cls, &st);
+	}
+}
+
+/* True if one more chunk may be taken from upstream. */
+static bool may_take(const struct command *c)
+{
+	uint64_t ahead;
+
+	if (!c->block)
+		return true;
+	if (!c->starter)
+		return spool_room(c->spool) >= COMMAND_PIPE_BYTES;
+	ahead = spool_ahead(c->spool, &c->starter->pos);
+	if (!ahead)
+		return true;
+	return ahead + COMMAND_PIPE_BYTES <= c->spool_limit &&
+	       spool_room_behind(c->spool, &c->starter->pos) >= COMMAND_PIPE_BYTES;
+}
+
+static void on_data(struct command *c, const struct envd_event *e)
+{
+	int r = spool_append(c->spool, (enum spool_stream)e->stream, e->data, e->n,
+			     clock_wall_ms());
+
+	if (e->stream == ENVD_PTY)
+		c->pty = true; /* of a foreign one, known now */
+	c->attempts = 0;
+	c->last_output_at_ms = clock_wall_ms();
+	if (r < 0) {
+		c->truncated = true;
+		log_warn("command_spool", "command=%s error=%s", c->id, log_q(strerrordesc_np(-r)));
+	}
+	command_wake(c);
+}
+
+void command_pump(struct defer *d, void *user)
+{
+	struct command *c = command_from(user);
+	struct envd_event e;
+
+	for (unsigned i = 0; i < COMMAND_PUMP_EVENTS; i++) {
+		if (!c->stream || (c->state == CMD_RUNNING && !may_take(c)))
+			return;
+		switch (envd_stream_next(c->stream, &e)) {
+		case ENVD_EVENT_NONE:
+			return;
+		case ENVD_EVENT_START:
+			on_started(c, e.pid);
+			break;
+		case ENVD_EVENT_DATA:
+			on_data(c, &e);
+			break;
+		case ENVD_EVENT_KEEPALIVE:
+			c->attempts = 0;
+			break;
+		case ENVD_EVENT_END:
+			FAILPOINT("command.end_seen");
+			note_end(c, &e);
+			command_finish(c);
+			return;
+		case ENVD_EVENT_CLOSED:
+			on_lost(c, &e);
+			return;
+		}
+	}
+	defer_post(&c->pump);
+}
+
