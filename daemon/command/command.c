@@ -20,7 +20,7 @@ static const struct {
 	unsigned next;
 } states[] = {
 	[CMD_STARTING] = { "starting", BIT(CMD_FINDING) | BIT(CMD_RUNNING) | BIT(CMD_ENDING) |
-				       BIT(CMD_ENDED) },
+				       BIT(CMD_ENDED) | BIT(CMD_ASKING) /* of an earlier run */ },
 	[CMD_FINDING] = { "finding", BIT(CMD_ATTACHING) | BIT(CMD_ASKING) | BIT(CMD_ENDING) |
 				     BIT(CMD_ENDED) },
 	[CMD_RUNNING] = { "running", BIT(CMD_ATTACHING) | BIT(CMD_ASKING) | BIT(CMD_ENDING) |
@@ -96,9 +96,21 @@ struct command *command_unref(struct command *c)
 	return NULL;
 }
 
+void command_use(struct command *c, bool on)
+{
+	if (on == c->in_use)
+		return;
+	c->in_use = on;
+	if (on)
+		life_use_begin(c->cs->life, c->at.account, c->at.id);
+	else
+		life_use_end(c->cs->life, c->at.account, c->at.id);
+}
+
 void command_forget(struct command *c)
 {
 	list_del(&c->node);
+	command_use(c, false);
 	if (c->state == CMD_ENDED) {
 		c->cs->n_ended--;
 		c->share->n_ended--;
@@ -252,7 +264,7 @@ void command_finish(struct command *c)
 	list_del(&c->node);
 	list_add_tail(&c->cs->ended, &c->node);
 	c->cs->n_running--;
-	life_use_end(c->cs->o.life, c->at.account, c->at.id);
+	command_use(c, false);
 	c->cs->n_ended++;
 	c->share->n_ended++;
 	if (c->result.outcome == COMMAND_LOST || c->result.outcome == COMMAND_UNKNOWN)

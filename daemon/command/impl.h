@@ -127,6 +127,7 @@ struct command {
 	size_t n_envs;
 	uint32_t pid;
 	bool group_known, group, foreign, detach, stdin_open, input_busy, input_ended, pty;
+	bool in_use;			/* lifecycle was told that it keeps its sandbox in use */
 	bool has_row;			/* a row is in the store, or on its way there */
 	bool verify;			/* time has passed: look at the process before trusting its pid */
 	bool was_paused, restarted;	/* what the next gap, or end, is put down to */
@@ -235,6 +236,7 @@ void command_destroy(struct command *c);
 void command_set_state(struct command *c, enum command_state to);
 void command_finish(struct command *c);		/* the result is filled: tells everybody */
 void command_end_with(struct command *c, enum command_outcome outcome, const struct status *why);
+void command_use(struct command *c, bool on);	/* once its sandbox is known */
 void command_wake(struct command *c);		/* news to every reader */
 
 /* table.c */

@@ -220,13 +220,13 @@ static int restore(struct commands *cs, const struct row_command *r)
 		c->last_output_at_ms = spool_last_ms(c->spool);
 	list_del(&c->node);
 	if (r->state == ROW_COMMAND_ENDED) {
-		c->state = CMD_ENDED; /* as it was read: no edge */
+		command_set_state(c, CMD_ENDED);
 		list_add_tail(&cs->ended, &c->node);
 		cs->n_running--;
 		cs->n_ended++;
 		c->share->n_ended++;
 	} else {
-		c->state = CMD_ASKING;
+		command_set_state(c, CMD_ASKING);
 		list_add_tail(&cs->all, &c->node);
 	}
 	return e;
@@ -328,6 +328,7 @@ void commands_take_up(struct commands *cs, struct life *life)
 		if (r < 0)
 			log_warn("command_take_up", "command=%s error=\"out of memory, it has no timeout\"",
 				 c->id);
+		command_use(c, true);
 		command_ask(c, LIFE_SAW_LOST);
 	}
 }

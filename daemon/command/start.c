@@ -286,6 +286,7 @@ static void on_resolved(void *user, const struct status *st, const struct life_t
 		if (where_copy(&w, t) == 0) {
 			where_fini(&c->at);
 			c->at = w;
+			command_use(c, true);
 			if (!write_row(c))
 				return;
 		}

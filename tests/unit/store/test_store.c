@@ -354,6 +354,74 @@ TEST(newer_schema_is_refused)
 	dir_drop();
 }
 
+static void on_command(const struct row_command *r, void *user)
+{
+	unsigned *n = user;
+
+	++*n;
+	CHECK_STR(r->id, "caaa");
+	CHECK(r->state == ROW_COMMAND_RUNNING && r->pid == 77 && r->flags == ROW_COMMAND_PTY);
+	CHECK(r->args_len == 6 && !memcmp(r->args, "a\0\0b c", 6));
+	CHECK(r->input_accepted == 5 && r->input_sent == 9 && r->exit_code == -1);
+	CHECK(r->survivors_len == 8 && r->deadline_at_ms == 1800000000000);
+}
+
+static void on_command_request(const struct row_command_request *r, void *user)
+{
+	unsigned *n = user;
+
+	*n += 100;
+	CHECK(r->uid == 7 && r->params_hash[31] == 3);
+	CHECK_STR(r->method, "Run");
+	CHECK_STR(r->command, "caaa");
+}
+
+TEST(commands_come_back)
+{
+	struct row_command c = { .id = "caaa", .uid = 7, .account = "a", .sandbox = "i", .pid = 77,
+				 .state = ROW_COMMAND_RUNNING, .flags = ROW_COMMAND_PTY,
+				 .args = "a\0\0b c", .args_len = 6, .input_accepted = 1, .input_sent = 1,
+				 .exit_code = -1, .survivors = "12345678", .survivors_len = 8,
+				 .deadline_at_ms = 1800000000000 };
+	struct row_command_request q = { .uid = 7, .method = "Run", .request_id = "r", .command = "caaa",
+					 .params_hash[31] = 3 };
+	struct store_options o = { .state_dir = dir, .now_wall_ms = 1700000000000 };
+	unsigned seen = 0;
+	struct store_visitor v = { .user = &seen, .command = on_command,
+				   .command_request = on_command_request };
+	struct store_tx *t;
+	struct db d;
+
+	dir_make();
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK(!store_tx_new(d.store, &t));
+	store_tx_put_command(t, &c);
+	store_tx_put_command_request(t, &q);
+	store_tx_set_command_input(t, "caaa", 5, 9);
+	store_tx_hurry(t);
+	store_tx_commit(t, false, on_done, &d);
+	wait_done(&d, 1);
+	CHECK_INT(d.failed, 0);
+	db_close(&d);
+	CHECK(!loop_new(&d.loop));
+	o.loop = d.loop;
+	CHECK_INT(store_open(&o, &d.report, &d.store), STORE_OPENED);
+	CHECK(!store_load(d.store, &v, &d.report)); /* only the kinds that are asked for */
+	CHECK_INT(seen, 101);
+	CHECK(!store_start(d.store));
+	CHECK(!store_tx_new(d.store, &t));
+	store_tx_del_command(t, "caaa");
+	store_tx_del_command_request(t, 7, "Run", "r");
+	store_tx_commit(t, false, NULL, NULL);
+	db_close(&d);
+	CHECK(!loop_new(&d.loop));
+	CHECK_INT(store_open(&o, &d.report, &d.store), STORE_OPENED);
+	CHECK(!store_load(d.store, &v, &d.report));
+	CHECK_INT(seen, 101);
+	db_close(&d);
+	dir_drop();
+}
+
 TEST(bad_rows_are_set_aside)
 {
 	sqlite3 *sql;
