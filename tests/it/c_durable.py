@@ -112,6 +112,11 @@ def wait_end(api, command_id, stream, end, program=None):
     until(look, what="%d bytes of output" % end, program=program)
 
 
+def wait_attached(api, command_id, gaps=1):
+    """Until the daemon has taken the command up: what comes from now on is seen."""
+    until(lambda: len(attach(api, command_id, follow=False).gaps) >= gaps, what="the stream of " + command_id)
+
+
 def lines(n, first=0):
     return b"".join(b"line %d\n" % i for i in range(first, n))
 
@@ -346,7 +351,7 @@ def test_a_terminal_over_a_restart(on_local):
     on_local.kill()
     on_local.start()
     with on_local.api() as api:
-        until(is_reached(api, c.command_id), what="the terminal's stream")
+        wait_attached(api, c.command_id)
         api.call("CommandService.Resize", command=ref, size={"cols": 99, "rows": 44})
         *_, ack = api.both("CommandService.SendInput", iter([
             {"command": ref, "offset": 18, "data": b"stty size; echo x$x; exit\n"}]))
@@ -354,18 +359,6 @@ def test_a_terminal_over_a_restart(on_local):
         assert b"44 99\r\n" in out.data[3] and b"x5\r\n" in out.data[3] and b"going\r\n" in out.data[3]
         assert out.gaps == [(3, False, "reattached")] and out.result.exit_code == 0
         api.call("SandboxService.Kill", sandbox=box)
-
-
-def is_reached(api, command_id):
-    """A signal that does nothing is taken once its sandbox is reached."""
-    def look():
-        try:
-            api.call("CommandService.Resize", command={"command_id": command_id}, size={"cols": 80, "rows": 24})
-            return True
-        except ApiError as e:
-            assert e.reason == "STATE_CHANGING", e
-            return False
-    return look
 
 
 # -- input over restarts
@@ -393,14 +386,11 @@ def test_input_in_doubt_after_a_crash(cloud, daemons):
     gate.release()
     daemons.start()
     with daemons.api() as api:
-        def again():
-            try:
-                list(api.both("CommandService.SendInput", iter([{"command": ref, "offset": 6, "data": b"world"}])))
-            except ApiError as e:
-                return e if e.reason != "STATE_CHANGING" else None
-            raise AssertionError("it was sent twice")
-        e = until(again)
-        assert e.reason == "OUTCOME_UNKNOWN" and e.metadata["input_from"] == "6" and e.metadata["input_to"] == "11"
+        wait_attached(api, c.command_id, 2)
+        with pytest.raises(ApiError) as e:
+            list(api.both("CommandService.SendInput", iter([{"command": ref, "offset": 6, "data": b"world"}])))
+        assert e.value.reason == "OUTCOME_UNKNOWN"
+        assert (e.value.metadata["input_from"], e.value.metadata["input_to"]) == ("6", "11")
         *_, ack = api.both("CommandService.SendInput", iter([{"command": ref, "offset": 11, "data": b"!", "close": True}]))
         assert ack.accepted == 12 and ack.closed
         out = attach(api, c.command_id)
