@@ -362,7 +362,6 @@ static void on_find_resolved(void *user, const struct status *st, const struct l
 	}
 	where_fini(&c->at);
 	c->at = w;
-	command_use(c, true);
 	c->foreign = true;
 	c->detach = true;
 	c->pid = op->pid;
