@@ -30,7 +30,8 @@ static const struct {
 	  "a sandbox has a loopback interface only: what is denied cannot be reached; "
 	  "allow_internet_access is stored, x-agentbox-local-limits says no-internet; allowOut and rules "
 	  "are refused with 400, egressProxy with 403" },
-	{ "ports", false, "ports other than the agent's answer as if nothing listened" },
+	{ "ports", true, "by host label or headers, WebSocket upgrades over HTTP/1.1 too; maskRequestHost, "
+			 "allowPublicTraffic" },
 	{ "metrics", true, "every 5 s, where control groups can be read (see usage); disk is the whole disk's" },
 	{ "logs", true, "starts and ends of the agent and of processes, while the sandbox exists" },
 	{ "watch", true, "WatchDir and the three watcher calls, recursive" },

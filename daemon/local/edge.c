@@ -14,6 +14,7 @@
 #include "daemon/local/journal.h"
 #include "daemon/local/local.h"
 #include "daemon/local/query.h"
+#include "daemon/local/relay.h"
 #include "daemon/local/reply.h"
 #include "daemon/local/route.h"
 #include "daemon/local/state.h"
@@ -111,7 +112,7 @@ static void to_port(struct local *l, struct sbox *s, struct http_x *x, uint64_t 
 	else if (s->policy.is_private && !token_is(x, TRAFFIC_HEADER, s->traffic_token))
 		refuse_as(x, s->id, 403, "The traffic access token is wrong");
 	else
-		edge_port_closed(x, s->id, port);
+		relay_request(l, s, x, port);
 }
 
 /* --- one that traffic may wake --- */

@@ -466,7 +466,7 @@ static void note_start(const struct proc *p)
 	const char *tag = p->req->_tag_case ? p->req->tag : NULL;
 
 	diary_add(&p->s->diary, clock_wall_ms() * 1000, DIARY_INFO, "process started",
-		  json_pack("{s:o, s:s, s:s?}", "pid", json_sprintf("%u", p->pid), "cmd",
+		  json_pack("{s:o, s:s, s:s*}", "pid", json_sprintf("%u", p->pid), "cmd",
 			    p->req->process->cmd, "tag", tag));
 	journal_add(p->journal, "Start",
 		    json_pack("{s:s, s:i, s:s?, s:s?}", "sandbox", p->s->id, "pid", (int)p->pid,

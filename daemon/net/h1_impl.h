@@ -11,6 +11,7 @@ enum h1_phase {
 	H1_HEAD,	/* of the next message */
 	H1_BODY,
 	H1_WAIT,	/* the peer's message is complete (or, client: none is expected) */
+	H1_TUNNEL,	/* after an upgrade: bytes, to the end of the connection */
 };
 
 struct h1 {
@@ -42,6 +43,8 @@ struct h1_x {
 	bool bodyless;			/* HEAD, 204, 304: what is written goes nowhere */
 	bool to_head;			/* client: the request was HEAD */
 	bool http10, expect, room_wanted, sent;
+	bool can_upgrade;		/* server: the client asks; client: we did */
+	bool tunnel, shut;		/* shut: the end of our direction is out */
 	uint64_t left;
 	enum http_close how;
 	uint32_t code;
@@ -56,6 +59,8 @@ static inline struct h1 *h1_of(const struct http_conn *c)
 void h1_close_x(struct h1 *h, struct h1_x *x, enum http_close how, uint32_t code);
 void h1_note(struct h1 *h, struct h1_x *x);
 void h1_pause(struct h1 *h);
+/* The upgrade was agreed on. */
+void h1_tunnel(struct h1 *h, struct h1_x *x);
 
 /* h1x.c */
 struct h1_x *h1x_new(struct http_conn *c);
@@ -68,6 +73,7 @@ void h1x_consume(struct http_x *x, size_t n);
 bool h1x_ended(const struct http_x *x);
 bool h1x_at_end(const struct http_x *x);
 int h1x_respond(struct http_x *x, const struct fields *head, bool end);
+bool h1x_can_upgrade(const struct http_x *x);
 size_t h1x_room(const struct http_x *x);
 size_t h1x_unsent(const struct http_x *x);
 int h1x_write(struct http_x *x, const void *p, size_t n);

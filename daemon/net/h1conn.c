@@ -7,10 +7,12 @@
  * 100 Continue is sent when the owner first looks for the body (peek). An owner that answers without
  * looking never asked for it, so then the connection ends after the answer.
  *
- * Upgrade is not spoken: the field is passed on and otherwise ignored.
+ * An upgrade that both sides agreed on makes the exchange a tunnel, the last one of its connection.
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 
 #include "daemon/net/h1_impl.h"
 #include "proto/base/must.h"
@@ -136,6 +138,26 @@ static void begin_body(struct h1 *h, struct h1_x *x)
 	h1_note(h, x);
 }
 
+/* The word in a list of words, by commas. */
+static bool names(const char *list, const char *word)
+{
+	size_t n = strlen(word);
+
+	while (list && *list) {
+		list += strspn(list, ", \t");
+		if (!strncasecmp(list, word, n) && (!list[n] || strchr(", \t", list[n])))
+			return true;
+		list += strcspn(list, ",");
+	}
+	return false;
+}
+
+static bool asks_upgrade(const struct h1 *h, const struct fields *head)
+{
+	return !h->head.http10 && h->head.framing == HTTP1_BODY_NONE && fields_get(head, "upgrade") &&
+	       names(fields_get(head, "connection"), "upgrade");
+}
+
 static void request_head_done(struct h1 *h)
 {
 	struct h1_x *x = h->next;
@@ -146,6 +168,7 @@ static void request_head_done(struct h1 *h)
 	x->http10 = h->head.http10;
 	x->expect = h->head.expect_continue && h->head.framing != HTTP1_BODY_NONE;
 	x->bodyless = str_eq(method, "HEAD");
+	x->can_upgrade = !x->bodyless && asks_upgrade(h, &x->head);
 	h->keep_alive = h->head.keep_alive && !h->c->draining;
 	h->c->handshake_by_ms = 0;
 	begin_body(h, x);
@@ -155,6 +178,11 @@ static void response_head_done(struct h1 *h)
 {
 	struct h1_x *x = h->x;
 
+	if (h->head.status == 101 && x->can_upgrade) {
+		x->head_done = true;
+		h1_tunnel(h, x);
+		return;
+	}
 	if (h->head.status == 101 || (h->head.interim && ++h->interims > INTERIM_MAX)) {
 		broken(h, HTTP1_BAD, "the server sent an interim answer nobody asked for");
 		return;
@@ -221,6 +249,18 @@ static bool parse_body(struct h1 *h, const uint8_t *p, size_t n, size_t *ret_use
 	return r == HTTP1_DONE || *ret_used;
 }
 
+static void take_tunnel(struct h1 *h, const uint8_t *p, size_t n)
+{
+	struct h1_x *x = h->x;
+
+	if (!n || x->x.released)
+		return;
+	if (buf_put(&x->body, p, n) < 0)
+		conn_fail(h->c, "out of memory");
+	else
+		h1_note(h, x);
+}
+
 static size_t parse(struct h1 *h, const uint8_t *p, size_t n)
 {
 	size_t at = 0;
@@ -239,6 +279,11 @@ static size_t parse(struct h1 *h, const uint8_t *p, size_t n)
 		case H1_WAIT:
 			go = false;
 			break;
+		case H1_TUNNEL:
+			take_tunnel(h, p + at, n - at);
+			used = n - at;
+			go = false;
+			break;
 		}
 		at += used;
 	}
@@ -250,6 +295,17 @@ static void parse_kept(struct h1 *h)
 	size_t used = parse(h, buf_data(&h->in), buf_len(&h->in));
 
 	buf_drop(&h->in, used);
+}
+
+void h1_tunnel(struct h1 *h, struct h1_x *x)
+{
+	h->phase = H1_TUNNEL;
+	h->keep_alive = false;
+	x->tunnel = true;
+	x->ended = x->finished = false;
+	h1_note(h, x);
+	if (h->c->server_role)	/* what came behind the request; a client's feed goes on by itself */
+		parse_kept(h);
 }
 
 static void h1c_feed(struct http_conn *c, const uint8_t *p, size_t n, uint64_t now_ms)
@@ -280,7 +336,12 @@ static void h1c_eof(struct http_conn *c, bool orderly)
 	struct h1 *h = h1_of(c);
 	struct h1_x *x = h->x;
 
-	if (c->server_role && orderly && x && x->ended && x->finished) {
+	if (orderly && x && x->tunnel) {
+		h->eof = true;
+		x->ended = true;
+		h1_note(h, x);
+		h1_pause(h);
+	} else if (c->server_role && orderly && x && x->ended && x->finished) {
 		/* Said all it wanted; the answer may still be read. */
 		h->eof = true;
 		h->keep_alive = false;
@@ -340,6 +401,19 @@ static void settle_client(struct h1 *h, struct h1_x *x, bool flushed)
 		conn_finish(h->c, h->c->draining ? "drained" : "the server does not keep it alive");
 }
 
+/* Each direction ends by itself. */
+static void settle_tunnel(struct h1 *h, struct h1_x *x, bool flushed)
+{
+	if (x->finished && flushed && !x->shut) {
+		x->shut = true;
+		xport_shutdown(&h->c->xp);
+	}
+	if (!x->shut || !(x->ended || x->x.released))
+		return;
+	h1_close_x(h, x, HTTP_CLOSE_CLEAN, H2_NO_ERROR);
+	conn_finish(h->c, "the tunnel ended");
+}
+
 static void settle(struct h1 *h)
 {
 	struct h1_x *x = h->x;
@@ -347,7 +421,9 @@ static void settle(struct h1 *h)
 
 	if (!x || h->c->state != CONN_OPEN)
 		return;
-	if (!h->c->server_role)
+	if (x->tunnel)
+		settle_tunnel(h, x, flushed);
+	else if (!h->c->server_role)
 		settle_client(h, x, flushed);
 	else if (x->finished && flushed)
 		settle_server(h, x);
@@ -495,6 +571,7 @@ const struct http_ops h1_ops = {
 	.ended = h1x_ended,
 	.at_end = h1x_at_end,
 	.respond = h1x_respond,
+	.can_upgrade = h1x_can_upgrade,
 	.room = h1x_room,
 	.unsent = h1x_unsent,
 	.write = h1x_write,

@@ -122,6 +122,9 @@ int h1x_send_request(struct h1 *h, struct h1_x *x, const struct fields *head, bo
 						   str_eq(method, "PATCH")))
 		w.add_length = true;
 	x->to_head = method && str_eq(method, "HEAD");
+	if (end)
+		w.upgrade = fields_get(head, "upgrade");
+	x->can_upgrade = w.upgrade;
 	x->finished = end;
 	return http1_write_request(&h->out, head, &w);
 }
@@ -131,10 +134,29 @@ static int send_interim(struct h1 *h, struct h1_x *x, const struct fields *head,
 	struct http1_write w = { .framing = HTTP1_BODY_NONE };
 
 	if (str_eq(status, "101"))
-		return -EINVAL;
+		return -EINVAL;		/* http_x_can_upgrade() was false */
 	if (str_eq(status, "100"))
 		x->expect = false;
 	return x->http10 ? 0 : http1_write_response(&h->out, head, &w);
+}
+
+static int agree_to_upgrade(struct h1 *h, struct h1_x *x, const struct fields *head)
+{
+	struct http1_write w = { .framing = HTTP1_BODY_NONE, .upgrade = fields_get(head, "upgrade") };
+	int r = w.upgrade ? http1_write_response(&h->out, head, &w) : -EINVAL;
+
+	if (r < 0)
+		return r;
+	x->responded = true;
+	h1_tunnel(h, x);
+	return 0;
+}
+
+bool h1x_can_upgrade(const struct http_x *hx)
+{
+	const struct h1_x *x = x_of(hx);
+
+	return !x->how && !x->responded && x->can_upgrade && hx->c->server_role;
 }
 
 int h1x_respond(struct http_x *hx, const struct fields *head, bool end)
@@ -149,6 +171,8 @@ int h1x_respond(struct http_x *hx, const struct fields *head, bool end)
 		return -EPIPE;
 	h = engine(x);
 	must(status && !x->responded);
+	if (str_eq(status, "101") && h1x_can_upgrade(hx))
+		return agree_to_upgrade(h, x, head);
 	if (status[0] == '1')
 		return send_interim(h, x, head, status);
 	x->bodyless = x->bodyless || str_eq(status, "204") || str_eq(status, "304");
@@ -277,7 +301,7 @@ void h1x_release(struct http_x *hx)
 		return;
 	}
 	/* An answer that is complete goes out all the same. */
-	if (hx->c->server_role && x->finished) {
+	if ((hx->c->server_role || x->tunnel) && x->finished) {
 		buf_fini(&x->body);
 		h1_pause(engine(x));
 		return;

@@ -491,6 +491,30 @@ void conn_start(struct http_conn *c)
 	conn_touch(c);
 }
 
+int http_conn_adopt(const struct http_adopt_options *o, struct http_conn **ret)
+{
+	const struct http_conn_options co = {
+		.loop = o->loop,
+		.fd = o->fd,
+		.stream_window = o->stream_window,
+		.send_max = o->send_max,
+	};
+	struct http_conn *c;
+	int r = conn_new(&co, &c);
+
+	if (r < 0)
+		return r;
+	if (!start_engine(c, HTTP_VERSION_1_1)) {
+		conn_discard(c);
+		return -ENOMEM;
+	}
+	c->closed = o->closed;
+	c->owner = o->user;
+	conn_touch(c);
+	*ret = c;
+	return 0;
+}
+
 /* --- exchanges --- */
 
 void x_init(struct http_x *x, struct http_conn *c, const struct http_ops *ops)
@@ -588,6 +612,13 @@ int http_x_respond(struct http_x *x, const struct fields *head, bool end)
 
 	conn_touch(x->c);
 	return r;
+}
+
+bool http_x_can_upgrade(const struct http_x *x)
+{
+	const struct http_ops *ops = x_checked((struct http_x *)x)->ops;
+
+	return ops->can_upgrade && ops->can_upgrade(x);
 }
 
 size_t http_x_room(const struct http_x *x)

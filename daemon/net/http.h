@@ -18,6 +18,12 @@
  * must drop them, and those that connection names. In what is sent they are left out. What is written
  * as the body of an answer to HEAD, of a 204 or a 304 goes nowhere. `Expect: 100-continue` is
  * answered when the owner first peeks; an owner that answers without peeking refuses the body.
+ *
+ * Upgrade (HTTP/1.1 only). A client asks by the field "upgrade" in a head without a body; a server
+ * sees http_x_can_upgrade() and agrees by responding with status 101 and that field, which the client
+ * finds as its http_x_status(). From then on the exchange is a tunnel: bytes are read, written and
+ * held back as those of a body, finish ends our direction, http_x_ended() says that the peer ended
+ * its own, and both ends close it. Whoever does not agree answers as if nothing had been asked.
  */
 #ifndef AB_DAEMON_NET_HTTP_H
 #define AB_DAEMON_NET_HTTP_H
@@ -55,6 +61,8 @@ bool http_x_at_end(const struct http_x *x);	/* … and all of it was consumed */
 /* Server. `head` starts with ":status". Without content-length an HTTP/1.1 body goes out chunked.
  * 1xx = interim. `end`: no body. -EPIPE if closed. */
 must_check int http_x_respond(struct http_x *x, const struct fields *head, bool end);
+/* Server: would an answer with status 101 be understood? */
+bool http_x_can_upgrade(const struct http_x *x);
 size_t http_x_room(const struct http_x *x);
 size_t http_x_unsent(const struct http_x *x);	/* queued and not yet given to the transport */
 must_check int http_x_write(struct http_x *x, const void *p, size_t n);	/* 0, -EPIPE, -ENOMEM */
@@ -157,6 +165,18 @@ struct http_dial_options {
 struct http_dial;
 must_check int http_dial(const struct http_dial_options *o, struct http_dial **ret);
 void http_dial_cancel(struct http_dial *d);	/* only before done */
+
+struct http_adopt_options {
+	struct loop *loop;
+	int fd;				/* connected, non-blocking; taken over, also on failure */
+	uint32_t stream_window, send_max;
+	/* Once: the connection ended. No use of it after this returns. */
+	void (*closed)(struct http_conn *c, const char *reason, void *user);
+	void *user;
+};
+
+/* A plain HTTP/1.1 client connection on a socket that somebody else connected. */
+must_check int http_conn_adopt(const struct http_adopt_options *o, struct http_conn **ret);
 
 /* Opens an exchange; the owner gets news by (news, user). -EAGAIN: no free stream (HTTP/1.1: busy). */
 must_check int http_conn_request(struct http_conn *c, const struct fields *head, bool end,

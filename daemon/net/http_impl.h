@@ -60,6 +60,7 @@ struct http_ops {
 	bool (*ended)(const struct http_x *x);
 	bool (*at_end)(const struct http_x *x);
 	int (*respond)(struct http_x *x, const struct fields *head, bool end);
+	bool (*can_upgrade)(const struct http_x *x);	/* NULL: never */
 	size_t (*room)(const struct http_x *x);
 	size_t (*unsent)(const struct http_x *x);
 	int (*write)(struct http_x *x, const void *p, size_t n);

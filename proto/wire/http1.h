@@ -120,6 +120,7 @@ struct http1_write {
 	uint64_t length;
 	bool close;			/* adds "connection: close" */
 	bool keep_alive;		/* adds "connection: keep-alive": answers to HTTP/1.0 */
+	const char *upgrade;		/* a field value of the head: adds "connection: Upgrade" and it */
 };
 
 /* Appends a head. Pseudo fields become the start line and Host; connection, keep-alive,

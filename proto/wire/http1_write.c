@@ -118,10 +118,16 @@ static char *write_framing(char *at, const struct http1_write *w)
 		at = copy_str(at, "transfer-encoding: chunked\r\n");
 	else if (w->add_length)
 		at += snprintf(at, 48, "content-length: %llu\r\n", (unsigned long long)w->length);
-	if (w->close)
+	if (w->upgrade) {
+		/* Its room is that of the field it comes from. */
+		at = copy_str(at, "connection: Upgrade\r\nupgrade: ");
+		at = copy_str(at, w->upgrade);
+		at = copy_str(at, "\r\n");
+	} else if (w->close) {
 		at = copy_str(at, "connection: close\r\n");
-	else if (w->keep_alive)
+	} else if (w->keep_alive) {
 		at = copy_str(at, "connection: keep-alive\r\n");
+	}
 	return copy(at, "\r\n", 2);
 }
 
@@ -184,7 +190,7 @@ int http1_write_response(struct buf *out, const struct fields *head, const struc
 	at = copy_str(at, http1_reason((unsigned)code));
 	at = copy(at, "\r\n", 2);
 	at = write_fields(at, head);
-	if (code < 200)
+	if (code < 200 && !w->upgrade)
 		at = copy(at, "\r\n", 2);
 	else
 		at = write_framing(at, w);

@@ -25,7 +25,6 @@ def test_case_006_routing_headers_on_an_address(server):
 
 
 def test_case_006_reaches_the_port_given(real):
-    real.needs("ports")
     box = real.create()
     with real.start(box, argv=["/usr/bin/python3", "-u", "-c",
                                "import http.server as h\n"
@@ -103,7 +102,6 @@ def test_case_013_killed_sandbox(server):
 
 
 def test_case_013_paused_sandbox(server):
-    server.needs("pause")
     box = server.create()
     assert server.api("POST", "/sandboxes/%s/pause" % box["sandboxID"]).status == 204
     r = health(server, box)

@@ -133,7 +133,6 @@ def test_case_035_auto_pause_combinations(server):
 def test_case_036_private_traffic(server):
     body = {"templateID": "base", "timeout": 30, "network": {"allowPublicTraffic": False}}
     refused(server.api("POST", "/sandboxes", dict(body, secure=False)), 400)
-    server.needs("ports")
     r = server.api("POST", "/sandboxes", dict(body, secure=True))
     assert r.status == 201, r
     server.made.append(r.json()["sandboxID"])
@@ -199,7 +198,6 @@ def test_case_040_kill_ends_open_streams(server):
 
 
 def test_case_041_kill_paused(server):
-    server.needs("pause")
     box = server.create()
     assert server.api("POST", "/sandboxes/%s/pause" % box["sandboxID"]).status == 204
     assert server.kill(box).status == 204
@@ -207,7 +205,6 @@ def test_case_041_kill_paused(server):
 
 
 def test_case_045_046_pause(server):
-    server.needs("pause")
     box = server.create()
     path = "/sandboxes/%s/pause" % box["sandboxID"]
     assert server.api("POST", path).status == 204
@@ -230,7 +227,6 @@ def test_case_049_connect_running(server):
 
 
 def test_case_050_connect_paused(server):
-    server.needs("pause")
     box = server.create()
     started = server.get(box).json()["startedAt"]
     server.api("POST", "/sandboxes/%s/pause" % box["sandboxID"])
@@ -313,7 +309,6 @@ def test_case_054_timeout(server):
 
 
 def test_case_054_timeout_of_a_paused_one(server):
-    server.needs("pause")
     box = server.create()
     server.api("POST", "/sandboxes/%s/pause" % box["sandboxID"])
     refused(server.api("POST", "/sandboxes/%s/timeout" % box["sandboxID"], {"timeout": 5}), 404)

@@ -3,6 +3,8 @@
 contract) and agentbox-local. `case_NNN` in a name is the number of a case of the contract's list."""
 import pytest
 
+import harness
+from conftest import built
 from wire import Client
 
 BOTH = ("fakecloud", "agentbox-local")
@@ -34,3 +36,17 @@ def make(request):
 server = pytest.fixture(params=BOTH, name="server")(make)
 fake = pytest.fixture(params=("fakecloud",), name="fake")(make)
 real = pytest.fixture(params=("agentbox-local",), name="real")(make)
+
+
+@pytest.fixture
+def own():
+    """Call it with arguments for an agentbox-local of one's own: (a client of it, itself)."""
+    built(harness.AGENTBOX_LOCAL)
+    clouds = []
+
+    def start(*args, **kw):
+        clouds.append(harness.LocalCloud(tls=False, args=list(args), **kw))
+        return Client(clouds[-1].plain_url, clouds[-1].key), clouds[-1]
+    yield start
+    for cloud in clouds:
+        cloud.close()

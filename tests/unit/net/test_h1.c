@@ -300,6 +300,148 @@ TEST(wrong_version_on_h2_only)
 	rig_free(r);
 }
 
+/* --- upgrades --- */
+
+struct switcher {
+	struct http_x *x;
+	struct loop *loop;
+	bool refuse, agreed, could, ended;
+	enum http_close how;
+};
+
+/* Echoes in capitals; ends its direction when the peer has ended the other. */
+static void on_switched(struct http_x *x, void *user)
+{
+	struct switcher *s = user;
+	const uint8_t *p;
+	size_t n = http_x_peek(x, &p);
+	char out[256];
+
+	s->how = http_x_closed(x, NULL);
+	if (s->how) {
+		http_x_release(give(s->x));
+		return;
+	}
+	if (!s->agreed)
+		return;
+	CHECK(n < sizeof(out));
+	for (size_t i = 0; i < n; i++)
+		out[i] = p[i] >= 'a' && p[i] <= 'z' ? (char)(p[i] - 32) : (char)p[i];
+	if (n)
+		CHECK(!http_x_write(x, out, n));
+	http_x_consume(x, n);
+	if (http_x_at_end(x) && !s->ended) {
+		s->ended = true;
+		CHECK(!http_x_write(x, "bye", 3) && !http_x_finish(x, NULL));
+	}
+}
+
+static void on_switch(struct http_x *x, void *user)
+{
+	struct switcher *s = user;
+	struct fields f = FIELDS_NULL;
+
+	s->x = x;
+	s->ended = false;
+	http_x_set_owner(x, on_switched, s);
+	s->could = http_x_can_upgrade(x);
+	CHECK(!fields_put(&f, ":status", s->could && !s->refuse ? "101" : "200"));
+	if (s->could)
+		CHECK(!fields_put(&f, "upgrade", "capitals") && !fields_put(&f, "x-a", "b"));
+	s->agreed = s->could && !s->refuse;
+	CHECK(!http_x_respond(x, &f, !s->agreed));
+	if (!s->agreed && !s->could) {
+		/* What nobody asked for cannot be agreed to. */
+		fields_clear(&f);
+		CHECK(!http_x_can_upgrade(x));
+	}
+	fields_fini(&f);
+}
+
+static struct http_server *switch_server(struct switcher *s, uint16_t *ret_port)
+{
+	struct http_server_options o = { .http1 = true, .http2 = true, .on_request = on_switch, .user = s };
+	struct http_server *server;
+
+	CHECK(!loop_new(&s->loop));
+	o.loop = s->loop;
+	o.listen_fd = rig_listen(ret_port);
+	CHECK(!http_server_new(&o, &server));
+	return server;
+}
+
+#define ASK_UPGRADE "GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: capitals\r\nConnection: keep-alive, Upgrade\r\n\r\n"
+
+TEST(upgrade_of_a_server)
+{
+	struct switcher s = { 0 };
+	struct rig r = { 0 };
+	struct http_server *server = switch_server(&s, &r.port);
+
+	r.loop = s.loop;
+	raw_open(&r);
+	raw_send(ASK_UPGRADE "early");	/* bytes that came with the request belong to the tunnel */
+	RAW_WAIT(&r, "EARLY");
+	CHECK(strstr(raw.got, "HTTP/1.1 101 Switching Protocols\r\n") == raw.got);
+	CHECK(strstr(raw.got, "connection: Upgrade\r\nupgrade: capitals\r\n\r\n"));
+	CHECK(strstr(raw.got, "x-a: b\r\n") && !strstr(raw.got, "chunked"));
+	raw_send("GET / HTTP/1.1\r\n");
+	RAW_WAIT(&r, "GET / HTTP/1.1");
+	CHECK(!shutdown(raw.fd, SHUT_WR));
+	RAW_WAIT_EOF(&r);
+	CHECK(strstr(raw.got, "bye"));
+	WAIT(s.loop, s.how);
+	CHECK_INT(s.how, HTTP_CLOSE_CLEAN);
+	raw_close();
+
+	/* Cut instead of ended. */
+	s.how = HTTP_OPEN;
+	raw_open(&r);
+	raw_send(ASK_UPGRADE);
+	RAW_WAIT(&r, "\r\n\r\n");
+	CHECK(!setsockopt(raw.fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 }, sizeof(struct linger)));
+	raw_close();
+	WAIT(s.loop, s.how);
+	CHECK_INT(s.how, HTTP_CLOSE_LOST);
+	http_server_free(server);
+	loop_free(s.loop);
+}
+
+TEST(upgrade_that_is_none)
+{
+	static const char *const t[] = {
+		"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: capitals\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n\r\n",
+		"GET / HTTP/1.0\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgraded\r\nUpgrade: x\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 1\r\n\r\nx",
+	};
+	struct switcher s = { 0 };
+	struct rig r = { 0 };
+	struct http_server *server = switch_server(&s, &r.port);
+
+	r.loop = s.loop;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		raw_open(&r);
+		raw_send(t[i]);
+		RAW_WAIT(&r, "HTTP/1.1 200 OK\r\n");
+		CHECK(!s.could);
+		raw_close();
+		s.how = HTTP_OPEN;
+		WAIT(s.loop, !s.x);
+	}
+	/* One that could be, and is not agreed to, is an answer like any other: the next one follows. */
+	s.refuse = true;
+	raw_open(&r);
+	raw_send(ASK_UPGRADE ASK_UPGRADE);
+	WAIT(r.loop, raw_read() && count(raw.got, "HTTP/1.1 200 OK\r\n") == 2);
+	CHECK(s.could && !strstr(raw.got, "pgrade:"));
+	raw_close();
+	WAIT(s.loop, !s.x);
+	http_server_free(server);
+	loop_free(s.loop);
+}
+
 /* --- the client --- */
 
 static struct rig *fake_server(int *ret_fd)
@@ -383,6 +525,73 @@ TEST(answers)
 		close(fd);
 		rig_free(r);
 	}
+}
+
+/* Asks for an upgrade on a connection that somebody else made. */
+static void ask_upgrade(struct rig *r, int fd, struct rig_client *k, struct rig_ask *a)
+{
+	struct http_adopt_options o = { .loop = r->loop, .fd = rig_connect(r->port),
+					.closed = rig_client_closed, .user = k };
+	struct fields f = FIELDS_NULL;
+
+	*k = (struct rig_client){ 0 };
+	CHECK(!http_conn_adopt(&o, &k->c));
+	fake_accept(r, fd);
+	CHECK(!fields_put(&f, ":method", "GET") && !fields_put(&f, ":scheme", "http") &&
+	      !fields_put(&f, ":authority", "localhost") && !fields_put(&f, ":path", "/p") &&
+	      !fields_put(&f, "upgrade", "capitals"));
+	CHECK(!http_conn_request(k->c, &f, true, rig_answer, a, &a->x));
+	fields_fini(&f);
+	RAW_WAIT(r, "\r\n\r\n");
+	CHECK(strstr(raw.got, "connection: Upgrade\r\nupgrade: capitals\r\n\r\n"));
+}
+
+TEST(upgrade_of_a_client)
+{
+	struct rig_ask a = { .x = NULL };
+	struct rig_client k;
+	int fd;
+	struct rig *r = fake_server(&fd);
+
+	ask_upgrade(r, fd, &k, &a);
+	raw_send("HTTP/1.1 101 Up\r\nConnection: upgrade\r\nUpgrade: capitals\r\n\r\nfirst");
+	WAIT(r->loop, a.status == 101 && a.total == 5);
+	CHECK(!a.ended && !a.how);
+	CHECK(!http_x_write(a.x, "out", 3));
+	RAW_WAIT(r, "\r\n\r\nout");
+	CHECK(!http_x_finish(a.x, NULL));
+	RAW_WAIT_EOF(r);
+	CHECK(!a.how);
+	raw_send("last");
+	CHECK(!shutdown(raw.fd, SHUT_WR));
+	WAIT(r->loop, a.how);
+	CHECK_INT(a.how, HTTP_CLOSE_CLEAN);
+	CHECK_INT(a.total, 9);
+	rig_ask_end(&a);
+	WAIT(r->loop, k.closed);
+	raw_close();
+
+	/* Not agreed to. */
+	ask_upgrade(r, fd, &k, &a);
+	raw_send("HTTP/1.1 426 No\r\nContent-Length: 2\r\n\r\nno");
+	WAIT(r->loop, a.how);
+	CHECK_INT(a.how, HTTP_CLOSE_CLEAN);
+	CHECK_INT(a.status, 426);
+	rig_ask_end(&a);
+	http_conn_close(k.c, "test");
+	WAIT(r->loop, k.closed);
+	raw_close();
+
+	/* Let go of in the middle. */
+	ask_upgrade(r, fd, &k, &a);
+	raw_send("HTTP/1.1 101 Up\r\nConnection: upgrade\r\nUpgrade: capitals\r\n\r\n");
+	WAIT(r->loop, a.status == 101);
+	rig_ask_end(&a);
+	WAIT(r->loop, k.closed);
+	RAW_WAIT_EOF(r);
+	raw_close();
+	close(fd);
+	rig_free(r);
 }
 
 /* The server has enough before we are done. */

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* The series of metrics and the diary of a sandbox. */
+#include "daemon/local/meter.h"
+
+#include <errno.h>
+
+#include "daemon/local/diary.h"
+#include "proto/base/str.h"
+#include "tests/lib/test.h"
+
+static json_int_t number(const json_t *o, const char *key)
+{
+	const json_t *v = json_object_get(o, key);
+
+	CHECK(json_is_number(v));
+	return json_is_integer(v) ? json_integer_value(v) : (json_int_t)(json_real_value(v) * 100);
+}
+
+TEST(points)
+{
+	struct meter m = { 0 };
+	struct box_usage u = { .n_cpus = 2, .mem_bytes = 10, .mem_limit_bytes = 100, .disk_used_bytes = 5,
+			       .disk_total_bytes = 50, .mem_cache_bytes = 3 };
+	json_t *o;
+
+	CHECK(!meter_last(&m));
+	o = meter_series(&m, 0, 100);
+	CHECK_INT(json_array_size(o), 0);
+	json_decref(o);
+	meter_restart(&m, 1000000, 0);
+	u.cpu_us = 2000000;	/* one second of two processors' five each */
+	meter_add(&m, &u, 1000, 5000000);
+	o = meter_last(&m);
+	CHECK_INT(json_object_size(o), 9);
+	CHECK_STR(json_string_value(json_object_get(o, "timestamp")), "1970-01-01T00:16:40Z");
+	CHECK_INT(number(o, "timestampUnix"), 1000);
+	CHECK_INT(number(o, "cpuUsedPct"), 1000);
+	CHECK_INT(number(o, "cpuCount"), 2);
+	CHECK_INT(number(o, "memUsed"), 10);
+	CHECK_INT(number(o, "memTotal"), 100);
+	CHECK_INT(number(o, "memCache"), 3);
+	CHECK_INT(number(o, "diskUsed"), 5);
+	CHECK_INT(number(o, "diskTotal"), 50);
+	json_decref(o);
+	/* A new group counts from zero. */
+	u.cpu_us = 0;
+	meter_add(&m, &u, 1005, 10000000);
+	o = meter_last(&m);
+	CHECK_INT(number(o, "cpuUsedPct"), 0);
+	json_decref(o);
+	meter_fini(&m);
+}
+
+TEST(series)
+{
+	struct meter m = { 0 };
+	struct box_usage u = { .n_cpus = 1 };
+	json_t *o;
+
+	for (int i = 0; i < 2000; i++) {
+		u.mem_bytes = (uint64_t)i;
+		meter_add(&m, &u, 1000 + i * 5, (uint64_t)i * 5000000);
+	}
+	o = meter_series(&m, 1000, 1000 + 99 * 5);
+	CHECK_INT(json_array_size(o), 100);
+	json_decref(o);
+	o = meter_series(&m, 1001, 1004);
+	CHECK_INT(json_array_size(o), 0);
+	json_decref(o);
+	/* Two hours: one point each 30 s, with the mean of six. */
+	o = meter_series(&m, 1000, 1000 + 7199);
+	CHECK_INT(json_array_size(o), 240);
+	CHECK_INT(number(json_array_get(o, 0), "memUsed"), 2);
+	CHECK_INT(number(json_array_get(o, 0), "timestampUnix"), 1025);
+	CHECK_INT(number(json_array_get(o, 1), "memUsed"), 8);
+	json_decref(o);
+	meter_fini(&m);
+}
+
+TEST(the_oldest_go)
+{
+	struct meter m = { 0 };
+	struct box_usage u = { .n_cpus = 1 };
+	json_t *o;
+
+	for (uint32_t i = 0; i < METER_POINTS_MAX + 10; i++)
+		meter_add(&m, &u, i, i);
+	CHECK_INT(m.n, METER_POINTS_MAX);
+	o = meter_series(&m, 0, 20);
+	CHECK_INT(number(json_array_get(o, 0), "timestampUnix"), 14);
+	json_decref(o);
+	o = meter_last(&m);
+	CHECK_INT(number(o, "timestampUnix"), METER_POINTS_MAX + 9);
+	json_decref(o);
+	meter_fini(&m);
+}
+
+TEST(steps)
+{
+	static const int64_t t[][2] = { { 0, 5 }, { 3599, 5 }, { 3600, 30 }, { 6 * 3600, 60 },
+					{ 12 * 3600, 120 }, { 24 * 3600, 300 }, { 7 * 86400, 900 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
+		CHECK_INT(meter_step_s(t[i][0]), t[i][1]);
+}
+
+static size_t lines(const struct diary *d, struct diary_query q, const char *first)
+{
+	json_t *o = diary_read(d, &q, false);
+	size_t n = json_array_size(o);
+
+	if (first)
+		CHECK_STR(json_string_value(json_object_get(json_array_get(o, 0), "message")), first);
+	json_decref(o);
+	return n;
+}
+
+TEST(diary)
+{
+	static const char *const names[] = { "one", "two", "three", "four" };
+	struct diary_query all = { .to_us = 100, .limit = 10 }, q;
+	enum diary_level level;
+	struct diary d = { 0 };
+	json_t *o;
+
+	CHECK_INT(lines(&d, all, NULL), 0);
+	for (int i = 0; i < 4; i++)
+		diary_add(&d, i * 10, (enum diary_level)i, names[i], i == 2 ? json_pack("{s:s}", "k", "v") : NULL);
+	CHECK_INT(lines(&d, all, "one"), 4);
+	q = all;
+	q.backward = true;
+	CHECK_INT(lines(&d, q, "four"), 4);
+	q.limit = 2;
+	CHECK_INT(lines(&d, q, "four"), 2);
+	q.limit = 0;
+	CHECK_INT(lines(&d, q, NULL), 0);
+	q = all;
+	q.level = DIARY_WARN;
+	CHECK_INT(lines(&d, q, "three"), 2);
+	q = all;
+	q.search = "o";
+	CHECK_INT(lines(&d, q, "one"), 3);
+	q = all;
+	q.from_us = 10;
+	q.to_us = 20;
+	CHECK_INT(lines(&d, q, "two"), 2);
+	o = diary_read(&d, &q, true);
+	CHECK(strstr(json_string_value(json_object_get(json_array_get(o, 1), "line")), "{\"k\":\"v\"}"));
+	json_decref(o);
+	for (uint32_t i = 0; i < DIARY_MAX; i++)
+		diary_add(&d, 50, DIARY_INFO, "many", NULL);
+	CHECK_INT(lines(&d, all, "many"), 10);
+	diary_fini(&d);
+	CHECK_INT(diary_level_parse("warn", &level), 0);
+	CHECK_INT(level, DIARY_WARN);
+	CHECK_INT(diary_level_parse("WARN", &level), -EINVAL);
+}
+
+TEST_MAIN()
