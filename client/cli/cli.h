@@ -39,10 +39,10 @@ struct args {
 	bool json, help, version;
 	uint64_t wait_ms;
 
-	const char *template_name, *name, *request_id, *user, *dir;
-	uint64_t timeout_ms;
+	const char *template_name, *name, *request_id, *user, *dir, *policy, *reset, *label, *cursor;
+	uint64_t timeout_ms, ttl_ms;
 	struct pairs metadata, envs;
-	bool interactive, tty, cached, all, all_hosts, all_owners, adopt;
+	bool interactive, tty, cached, all, all_hosts, all_owners, adopt, initial;
 
 	char **words;		/* what is no option; with `rest`, up to the "--" */
 	size_t n_words;
@@ -83,7 +83,7 @@ struct command {
 };
 
 extern const struct command cmd_create, cmd_ls, cmd_get, cmd_connect, cmd_timeout, cmd_kill, cmd_exec,
-	cmd_ps, cmd_cp, cmd_cat, cmd_status, cmd_local;
+	cmd_ps, cmd_cp, cmd_cat, cmd_lease, cmd_hold, cmd_policy, cmd_events, cmd_status, cmd_local;
 
 /* opt.c. 0, or EXIT_USAGE after saying what is wrong. `to` NULL: only the global options, and it stops
  * at the first word; *at is the index to go on from. */

@@ -12,13 +12,16 @@ static const struct opt opts[] = {
 	OPT('m', "metadata", OPT_PAIR, metadata, "K=V", "a mark to find it by; may be repeated"),
 	OPT('e', "env", OPT_PAIR, envs, "K=V", "in the environment of all it runs; may be repeated"),
 	OPT(0, "name", OPT_TEXT, name, "N", "get or create the sandbox of this name"),
+	OPT(0, "policy", OPT_TEXT, policy, "P", "such as on_release=kill,release_grace=2s; see agentboxctl policy"),
 	OPT(0, "request-id", OPT_TEXT, request_id, "R", "the same id never creates twice"),
 };
 
 static int run(struct cli *cli)
 {
 	const struct args *a = &cli->args;
+	struct ab_policy policy = { 0 };
 	const struct ab_sandbox_create_options o = {
+		.policy = a->policy ? &policy : NULL,
 		.request_id = a->request_id,
 		.template_name = a->template_name,
 		.sandbox_timeout_ms = a->timeout_ms,
@@ -30,8 +33,11 @@ static int run(struct cli *cli)
 	};
 	struct ab_call *call;
 	struct ab_sandbox *sb;
-	int r = ab_sandbox_create_start(cli->client, &o, NULL, &call);
+	int r = a->policy ? policy_option(cli->command, a->policy, &policy) : 0;
 
+	if (r)
+		return r;
+	r = ab_sandbox_create_start(cli->client, &o, NULL, &call);
 	if (r < 0) {
 		say(cli, "%s", strerror(-r));
 		return EXIT_ERROR;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/clock.h"
 #include "client/cli/out.h"
 
 static const struct opt opts[] = {
@@ -28,9 +29,9 @@ static void metadata_text(const struct ab_sandbox *sb, char *buf, size_t n)
 	}
 }
 
-static void row(struct table *t, const struct ab_sandbox *sb)
+static void row(struct table *t, const struct ab_sandbox *sb, int64_t now_ms)
 {
-	char buf[32], metadata[200];
+	char buf[32], metadata[200], policy[160];
 
 	metadata_text(sb, metadata, sizeof(metadata));
 	table_cell(t, sb->id);
@@ -39,13 +40,19 @@ static void row(struct table *t, const struct ab_sandbox *sb)
 	table_cell(t, *sb->alias ? sb->alias : sb->template_id);
 	table_cell(t, time_text(sb->started_at_ms, buf));
 	table_cell(t, time_text(sb->end_at_ms, buf));
+	table_cell(t, sb->state == AB_SANDBOX_RUNNING ? span_text((sb->end_at_ms - now_ms) / 1000 * 1000, buf) : "-");
+	(void)snprintf(buf, sizeof(buf), "%u", sb->owner_uid);
+	table_cell(t, buf);
+	(void)snprintf(buf, sizeof(buf), "%u", sb->leases);
+	table_cell(t, buf);
+	table_cell(t, policy_text(&sb->policy, policy, sizeof(policy)));
 	table_cell(t, metadata);
 }
 
 static int run(struct cli *cli)
 {
-	static const char *const heads[] = { "ID", "NAME", "STATE", "TEMPLATE", "STARTED", "ENDS",
-					     "METADATA", NULL };
+	static const char *const heads[] = { "ID", "NAME", "STATE", "TEMPLATE", "STARTED", "ENDS", "LEFT",
+					     "OWNER", "LEASES", "POLICY", "METADATA", NULL };
 	const struct args *a = &cli->args;
 	struct ab_sandbox_list_options o = {
 		.metadata = a->metadata.v,
@@ -72,7 +79,7 @@ static int run(struct cli *cli)
 			if (a->json)
 				print_sandbox_json(page->items[i]);
 			else
-				row(&t, page->items[i]);
+				row(&t, page->items[i], cli_wall_ms());
 		}
 	} while (*page->next_page_token);
 	if (page && page->source == AB_SOURCE_CACHE_UNREACHABLE)

@@ -11,7 +11,8 @@
 
 static const struct command *const commands[] = {
 	&cmd_create, &cmd_ls, &cmd_get, &cmd_connect, &cmd_timeout, &cmd_kill,
-	&cmd_exec,   &cmd_ps, &cmd_cp,	&cmd_cat,     &cmd_status,  &cmd_local,
+	&cmd_exec,   &cmd_ps, &cmd_cp,	&cmd_cat,     &cmd_lease,   &cmd_hold,
+	&cmd_policy, &cmd_events, &cmd_status, &cmd_local,
 };
 
 static const struct command *find(const char *name)

@@ -258,6 +258,77 @@ const char *size_text(uint64_t bytes, char buf[32])
 	return buf;
 }
 
+const char *span_text(int64_t ms, char buf[32])
+{
+	int64_t s = ms / 1000;
+
+	if (ms <= 0)
+		return "-";
+	if (ms < 1000 || ms % 1000)
+		(void)snprintf(buf, 32, "%" PRId64 "ms", ms);
+	else if (s < 60 || (s < 600 && s % 60))
+		(void)snprintf(buf, 32, "%" PRId64 "s", s);
+	else if (s < 3600)
+		(void)snprintf(buf, 32, "%" PRId64 "m", s / 60);
+	else if (s % 3600 / 60)
+		(void)snprintf(buf, 32, "%" PRId64 "h%" PRId64 "m", s / 3600, s % 3600 / 60);
+	else
+		(void)snprintf(buf, 32, "%" PRId64 "h", s / 3600);
+	return buf;
+}
+
+static const char *action_name(enum ab_action a)
+{
+	static const char *const names[] = { "default", "leave", "pause", "kill", "warn" };
+
+	return (size_t)a < ARRAY_SIZE(names) ? names[a] : "unknown";
+}
+
+const char *policy_text(const struct ab_policy *p, char *buf, size_t n)
+{
+	char span[32];
+	int at = snprintf(buf, n, "%s", action_name(p->on_release));
+
+	if (p->on_release != AB_ACTION_LEAVE && (size_t)at < n)
+		at += snprintf(buf + at, n - (size_t)at, " after %s",
+			       p->release_grace_ms ? span_text((int64_t)p->release_grace_ms, span) : "0s");
+	if (p->idle_timeout_ms && (size_t)at < n)
+		at += snprintf(buf + at, n - (size_t)at, ", idle %s %s", action_name(p->on_idle),
+			       span_text((int64_t)p->idle_timeout_ms, span));
+	if (p->max_age_ms && (size_t)at < n)
+		(void)snprintf(buf + at, n - (size_t)at, ", age %s %s", action_name(p->on_max_age),
+			       span_text((int64_t)p->max_age_ms, span));
+	return buf;
+}
+
+void json_policy(struct json *j, const char *key, const struct ab_policy *p)
+{
+	json_open(j, key, '{');
+	json_bool(j, "keep_alive", p->keep_alive == AB_YES);
+	json_text(j, "on_release", action_name(p->on_release));
+	json_uint(j, "release_grace_ms", p->release_grace_ms);
+	if (p->idle_timeout_ms)
+		json_uint(j, "idle_timeout_ms", p->idle_timeout_ms);
+	json_text(j, "on_idle", action_name(p->on_idle));
+	if (p->max_age_ms)
+		json_uint(j, "max_age_ms", p->max_age_ms);
+	json_text(j, "on_max_age", action_name(p->on_max_age));
+	json_text(j, "on_cap", action_name(p->on_cap));
+	json_text(j, "on_gone", p->recreate ? "recreate" : "fail");
+	json_bool(j, "resume_on_use", p->resume_on_use == AB_YES);
+	json_close(j, '}');
+}
+
+int policy_option(const struct command *cmd, const char *text, struct ab_policy *ret)
+{
+	const char *bad;
+
+	if (ab_parse_policy(text, ret, &bad) == 0)
+		return 0;
+	return usage(cmd, "'%.*s' is no part of a policy, such as on_release=kill, release_grace=2s or keep_alive=no",
+		     (int)strcspn(bad, ","), bad);
+}
+
 const char *state_name(enum ab_sandbox_state s)
 {
 	static const char *const names[] = {
@@ -317,6 +388,7 @@ void print_sandbox_json(const struct ab_sandbox *sb)
 		json_text(&j, "warning", sb->warning);
 	if (*sb->gone_reason)
 		json_text(&j, "gone_reason", sb->gone_reason);
+	json_policy(&j, "policy", &sb->policy);
 	json_close(&j, '}');
 	(void)json_end(&j);
 }
@@ -355,6 +427,7 @@ void print_sandbox(const struct cli *cli, const struct ab_sandbox *sb)
 	(void)snprintf(text, sizeof(text), "uid %u%s, %u leases", sb->owner_uid,
 		       sb->adopted ? " (adopted)" : "", sb->leases);
 	line("owner", text);
+	line("policy", policy_text(&sb->policy, text, sizeof(text)));
 	line("account", sb->account);
 	for (size_t i = 0; i < sb->n_metadata; i++) {
 		char pair[512];

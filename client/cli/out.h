@@ -27,7 +27,7 @@ void json_time(struct json *j, const char *key, int64_t at_ms);
 void json_pairs(struct json *j, const char *key, const struct ab_pair *v, size_t n);
 void json_words(struct json *j, const char *key, const char *const *v, size_t n);
 
-#define TABLE_COLUMNS_MAX 8u
+#define TABLE_COLUMNS_MAX 12u
 
 struct table {
 	char **cells;		/* row after row, the head first */
@@ -47,7 +47,14 @@ int table_end(struct table *t);
 const char *time_text(int64_t at_ms, char buf[32]);
 /* "12.3 MiB" */
 const char *size_text(uint64_t bytes, char buf[32]);
+/* "90s", "1h30m"; "-" for 0. */
+const char *span_text(int64_t ms, char buf[32]);
 const char *state_name(enum ab_sandbox_state s);
+/* What happens by itself, short: "kill after 2s, idle pause 10m". */
+const char *policy_text(const struct ab_policy *p, char *buf, size_t n);
+void json_policy(struct json *j, const char *key, const struct ab_policy *p);
+/* The value of --policy and the like. 0, or EXIT_USAGE after saying what is wrong. */
+int policy_option(const struct command *cmd, const char *text, struct ab_policy *ret);
 
 /* One sandbox: a JSON document, or lines of "name: value". */
 void print_sandbox_json(const struct ab_sandbox *sb);

@@ -245,6 +245,30 @@ enum ab_source {
 	AB_SOURCE_CACHE_UNREACHABLE = 3,	/* the cloud was asked and did not answer */
 };
 
+/* What the daemon does to a sandbox by itself. LEAVE only of on_release, WARN only of on_cap. */
+enum ab_action {
+	AB_ACTION_DEFAULT = 0,
+	AB_ACTION_LEAVE = 1,
+	AB_ACTION_PAUSE = 2,
+	AB_ACTION_KILL = 3,
+	AB_ACTION_WARN = 4,
+};
+
+/* In requests, what is 0 is unset: the configured default, or as it is. In a sandbox: what is in
+ * force; spans of 0 = never. */
+struct ab_policy {
+	enum ab_choice keep_alive;	/* extend while leased or while a command runs */
+	enum ab_action on_release;	/* when the last lease ended and … */
+	uint64_t release_grace_ms;	/* … this has passed; AB_ZERO_MS in requests = at once */
+	uint64_t idle_timeout_ms;	/* no call, no command, no lease for so long: … */
+	enum ab_action on_idle;
+	uint64_t max_age_ms;		/* leased or not */
+	enum ab_action on_max_age;
+	enum ab_action on_cap;		/* the cloud extends it no further */
+	bool recreate;			/* on_gone is RECREATE */
+	enum ab_choice resume_on_use;	/* a command or file call resumes a paused one */
+};
+
 struct ab_sandbox {
 	const char *id;
 	const char *name;		/* local name, "" if none */
@@ -270,6 +294,7 @@ struct ab_sandbox {
 	const char *account;
 	bool adopted;			/* made elsewhere */
 	const char *gone_reason;	/* with AB_SANDBOX_GONE: "SANDBOX_EXPIRED", … */
+	struct ab_policy policy;
 };
 
 struct ab_sandbox_list {
@@ -294,12 +319,15 @@ struct ab_sandbox_create_options {
 	bool must_create;		/* with name: fail where it exists */
 	bool wait_ready;		/* answer only when the agent inside answers */
 	const char *account;		/* admins */
+	const struct ab_policy *policy;	/* NULL = the configured one */
+	bool process_lease;		/* this process holds a lease from the first moment, until it dies */
 };
 
 struct ab_sandbox_connect_options {
 	uint64_t sandbox_timeout_ms;	/* at least so long from now; never shortens */
 	bool adopt;			/* also one that belongs to another host */
 	bool wait_ready;
+	bool process_lease;		/* as in create */
 };
 
 struct ab_sandbox_list_options {
@@ -371,6 +399,115 @@ AB_API int ab_sandbox_get_host_start(struct ab_client *c, const char *sandbox, u
 				     const struct ab_call_options *how, struct ab_call **ret);
 AB_API int ab_sandbox_get_host(struct ab_client *c, const char *sandbox, uint32_t port,
 			       const struct ab_call_options *how, struct ab_host **ret);
+
+/* Changes what is set in `policy`; `reset` names fields ("idle_timeout") that go back to the configured
+ * default, NULL-terminated, or NULL. */
+AB_API int ab_sandbox_set_policy_start(struct ab_client *c, const char *sandbox, const struct ab_policy *policy,
+				       const char *const *reset, const struct ab_call_options *how,
+				       struct ab_call **ret);
+AB_API int ab_sandbox_set_policy(struct ab_client *c, const char *sandbox, const struct ab_policy *policy,
+				 const char *const *reset, const struct ab_call_options *how,
+				 struct ab_sandbox **ret);
+
+/* "on_release=kill,release_grace=2s": fields by their names in the API, yes or no, words in lower case,
+ * spans with units. Adds to *policy. 0; -EINVAL: *ret_bad (may be NULL) is where the bad one begins. */
+AB_API int ab_parse_policy(const char *text, struct ab_policy *policy, const char **ret_bad);
+
+/* ------------------------------------------------------------------ leases */
+
+/* "I use this sandbox": while one is held, the daemon extends it, and neither pauses nor kills it but for its
+ * age or the cloud's cap. What happens after the last one is policy.on_release. */
+struct ab_lease {
+	const char *id;
+	const char *sandbox;		/* id */
+	uint32_t uid;
+	int64_t pid;			/* 0 = not known */
+	const char *label;
+	int64_t expires_at_ms;		/* 0: held by a stream or a process */
+	int64_t sandbox_end_at_ms;
+	bool heartbeat;			/* nothing changed */
+};
+
+struct ab_lease_list {
+	const struct ab_lease *const *items;
+	size_t n;
+	const char *next_page_token;
+};
+
+struct ab_lease_options {
+	const char *label;		/* for listings; at most 128 bytes */
+	const char *lease_id;		/* that one again, within restart_grace of its end or the daemon's restart */
+	uint64_t ttl_ms;		/* of acquire; 0 = until this process dies */
+};
+
+AB_API int ab_lease_acquire_start(struct ab_client *c, const char *sandbox, const struct ab_lease_options *o,
+				  const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_lease_acquire(struct ab_client *c, const char *sandbox, const struct ab_lease_options *o,
+			    const struct ab_call_options *how, struct ab_lease **ret);
+AB_API int ab_lease_renew_start(struct ab_client *c, const char *lease_id, uint64_t ttl_ms,
+				const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_lease_renew(struct ab_client *c, const char *lease_id, uint64_t ttl_ms,
+			  const struct ab_call_options *how, struct ab_lease **ret);
+/* Of one that has ended already: fine. */
+AB_API int ab_lease_release_start(struct ab_client *c, const char *lease_id, const struct ab_call_options *how,
+				  struct ab_call **ret);
+AB_API int ab_lease_release(struct ab_client *c, const char *lease_id, const struct ab_call_options *how);
+/* sandbox NULL: of all that are the caller's. page_size 0 = 100. */
+AB_API int ab_lease_list_start(struct ab_client *c, const char *sandbox, uint32_t page_size,
+			       const char *page_token, const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_lease_list(struct ab_client *c, const char *sandbox, uint32_t page_size, const char *page_token,
+			 const struct ab_call_options *how, struct ab_lease_list **ret);
+/* The lease lives as long as the call. It is held when the first message came; then one comes at each change of
+ * the sandbox's end. If the call ends, the lease is lost. */
+AB_API int ab_lease_hold_start(struct ab_client *c, const char *sandbox, const struct ab_lease_options *o,
+			       const struct ab_call_options *how, struct ab_call **ret);
+/* 1: *ret, valid until the next; 0: none now. */
+AB_API int ab_lease_hold_next(struct ab_call *call, const struct ab_lease **ret);
+
+/* ------------------------------------------------------------------ events */
+
+enum ab_sandbox_event_type {
+	AB_SANDBOX_EVENT_NONE = 0,
+	AB_SANDBOX_CREATED = 1,
+	AB_SANDBOX_UPDATED = 2,
+	AB_SANDBOX_EXTENDED = 3,
+	AB_SANDBOX_WAS_PAUSED = 4,
+	AB_SANDBOX_RESUMED = 5,
+	AB_SANDBOX_EXPIRING = 6,	/* 60 s and 10 s before an end that will come */
+	AB_SANDBOX_WENT = 7,		/* gone: reason, evidence */
+	AB_SANDBOX_ADOPTED = 8,
+	AB_SANDBOX_RENEWAL_DEGRADED = 9,
+	AB_SANDBOX_RENEWAL_OK = 10,
+	AB_SANDBOX_RESYNC = 11,		/* what was known before is void; an UPDATED for each sandbox follows … */
+	AB_SANDBOX_RESYNC_DONE = 12,	/* … up to here */
+	AB_SANDBOX_HEARTBEAT = 13,
+};
+
+/* What it points to is valid until the next event is asked for. */
+struct ab_sandbox_event {
+	enum ab_sandbox_event_type type;
+	const char *type_name;		/* "EXTENDED" */
+	const char *cursor;		/* go on after this one; "": not from here */
+	int64_t at_ms;
+	const struct ab_sandbox *sandbox;	/* as it was then; NULL: it is about none */
+	const char *reason;
+	const struct ab_pair *evidence;
+	size_t n_evidence;
+};
+
+struct ab_sandbox_watch_options {
+	const char *cursor;		/* of the last event seen; NULL = from now */
+	const char *sandbox;		/* NULL = all */
+	bool initial;			/* begin with a resync */
+	bool all_owners;		/* admins */
+	uint32_t types;			/* bits 1u << enum ab_sandbox_event_type; 0 = all */
+};
+
+/* Every change once, in order. Who does not read is resynced; nothing piles up. */
+AB_API int ab_sandbox_watch_start(struct ab_client *c, const struct ab_sandbox_watch_options *o,
+				  const struct ab_call_options *how, struct ab_call **ret);
+/* 1: *ret; 0: none now. */
+AB_API int ab_sandbox_watch_next(struct ab_call *call, struct ab_sandbox_event *ret);
 
 /* ------------------------------------------------------------------ commands */
 

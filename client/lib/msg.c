@@ -30,7 +30,7 @@ const char *msg_reason(int reason)
 	return status_reason_name((enum ab_reason)reason);
 }
 
-static int pairs_in(void *object, size_t n, void *entries, const struct ab_pair **ret, size_t *ret_n)
+int msg_pairs_in(void *object, size_t n, void *entries, const struct ab_pair **ret, size_t *ret_n)
 {
 	struct entry **e = entries;
 	struct ab_pair *v;
@@ -61,7 +61,61 @@ int msg_words(void *object, size_t n, char **words, const char *const **ret)
 
 /* --- sandboxes --- */
 
-static int sandbox_fill(void *object, const Agentbox__V1__Sandbox *m, struct ab_sandbox *ret)
+static uint64_t span_in(const Google__Protobuf__Duration *d)
+{
+	return d ? (uint64_t)d->seconds * 1000 + (uint64_t)d->nanos / 1000000 : 0;
+}
+
+static enum ab_choice choice_in(bool set, bool value)
+{
+	return !set ? AB_DEFAULT : value ? AB_YES : AB_NO;
+}
+
+static struct ab_policy policy_in(const Agentbox__V1__Policy *m)
+{
+	if (!m)
+		return (struct ab_policy){ 0 };
+	return (struct ab_policy){
+		.keep_alive = choice_in(m->_keep_alive_case, m->keep_alive),
+		.on_release = (enum ab_action)m->on_release,
+		.release_grace_ms = span_in(m->release_grace),
+		.idle_timeout_ms = span_in(m->idle_timeout),
+		.on_idle = (enum ab_action)m->on_idle,
+		.max_age_ms = span_in(m->max_age),
+		.on_max_age = (enum ab_action)m->on_max_age,
+		.on_cap = (enum ab_action)m->on_cap,
+		.recreate = m->on_gone == AGENTBOX__V1__POLICY__ON_GONE__RECREATE,
+		.resume_on_use = choice_in(m->_resume_on_use_case, m->resume_on_use),
+	};
+}
+
+Agentbox__V1__Policy *msg_policy_out(struct msg_policy *to, const struct ab_policy *p)
+{
+	Agentbox__V1__Policy *m = &to->m;
+
+	if (!p)
+		return NULL;
+	agentbox__v1__policy__init(m);
+	if (p->keep_alive) {
+		m->_keep_alive_case = AGENTBOX__V1__POLICY___KEEP_ALIVE_KEEP_ALIVE;
+		m->keep_alive = p->keep_alive == AB_YES;
+	}
+	m->on_release = (Agentbox__V1__Policy__Action)p->on_release;
+	m->release_grace = msg_duration(&to->grace, p->release_grace_ms);
+	m->idle_timeout = msg_duration(&to->idle, p->idle_timeout_ms);
+	m->on_idle = (Agentbox__V1__Policy__Action)p->on_idle;
+	m->max_age = msg_duration(&to->age, p->max_age_ms);
+	m->on_max_age = (Agentbox__V1__Policy__Action)p->on_max_age;
+	m->on_cap = (Agentbox__V1__Policy__Action)p->on_cap;
+	m->on_gone = p->recreate ? AGENTBOX__V1__POLICY__ON_GONE__RECREATE : 0;
+	if (p->resume_on_use) {
+		m->_resume_on_use_case = AGENTBOX__V1__POLICY___RESUME_ON_USE_RESUME_ON_USE;
+		m->resume_on_use = p->resume_on_use == AB_YES;
+	}
+	return m;
+}
+
+int msg_sandbox_fill(void *object, const Agentbox__V1__Sandbox *m, struct ab_sandbox *ret)
 {
 	const Agentbox__V1__Freshness *f = m->freshness;
 
@@ -91,14 +145,15 @@ static int sandbox_fill(void *object, const Agentbox__V1__Sandbox *m, struct ab_
 		.account = m->account,
 		.adopted = m->adopted,
 		.gone_reason = msg_reason((int)m->gone_reason),
+		.policy = policy_in(m->policy),
 	};
-	return pairs_in(object, m->n_metadata, m->metadata, &ret->metadata, &ret->n_metadata);
+	return msg_pairs_in(object, m->n_metadata, m->metadata, &ret->metadata, &ret->n_metadata);
 }
 
 int msg_sandbox(ProtobufCMessage *m, void **ret)
 {
 	scoped(obj_freep) struct ab_sandbox *s = obj_new(sizeof(*s), m);
-	int r = s ? sandbox_fill(s, (Agentbox__V1__Sandbox *)m, s) : -ENOMEM;
+	int r = s ? msg_sandbox_fill(s, (Agentbox__V1__Sandbox *)m, s) : -ENOMEM;
 
 	if (r < 0)
 		return r;
@@ -116,7 +171,7 @@ int msg_sandbox_list(ProtobufCMessage *message, void **ret)
 	if (!items)
 		return -ENOMEM;
 	for (size_t i = 0; i < m->n_sandboxes; i++) {
-		int r = sandbox_fill(l, m->sandboxes[i], &v[i]);
+		int r = msg_sandbox_fill(l, m->sandboxes[i], &v[i]);
 
 		if (r < 0)
 			return r;
@@ -202,7 +257,7 @@ static int command_fill(void *object, const Agentbox__V1__Command *m, struct ab_
 		ret->result = result;
 	}
 	r = msg_words(object, m->n_args, m->args, &ret->args);
-	return r < 0 ? r : pairs_in(object, m->n_envs, m->envs, &ret->envs, &ret->n_envs);
+	return r < 0 ? r : msg_pairs_in(object, m->n_envs, m->envs, &ret->envs, &ret->n_envs);
 }
 
 int msg_command(ProtobufCMessage *m, void **ret)
@@ -331,7 +386,7 @@ static int file_fill(void *object, const Agentbox__V1__FileInfo *m, struct ab_fi
 		.modified_at_ms = msg_at_ms(m->modified_at),
 		.symlink_target = m->_symlink_target_case ? m->symlink_target : NULL,
 	};
-	return pairs_in(object, m->n_metadata, m->metadata, &ret->metadata, &ret->n_metadata);
+	return msg_pairs_in(object, m->n_metadata, m->metadata, &ret->metadata, &ret->n_metadata);
 }
 
 int msg_file(ProtobufCMessage *m, void **ret)

@@ -12,6 +12,7 @@
 #include <protobuf-c/protobuf-c.h>
 
 #include "proto/gen/agentbox_command.pb-c.h"
+#include "proto/gen/agentbox_sandbox.pb-c.h"
 #include "proto/gen/google_protobuf_duration.pb-c.h"
 
 #include "client/include/agentbox.h"
@@ -20,6 +21,10 @@
 must_check int msg_sandbox(ProtobufCMessage *m, void **ret);
 must_check int msg_sandbox_list(ProtobufCMessage *m, void **ret);
 must_check int msg_host(ProtobufCMessage *m, void **ret);
+must_check int msg_lease(ProtobufCMessage *m, void **ret);
+must_check int msg_lease_list(ProtobufCMessage *m, void **ret);
+/* A SandboxEvent: *ret_event points into *ret. */
+must_check int msg_sandbox_event(ProtobufCMessage *m, void **ret, struct ab_sandbox_event *ret_event);
 must_check int msg_command(ProtobufCMessage *m, void **ret);
 must_check int msg_command_list(ProtobufCMessage *m, void **ret);
 must_check int msg_result(ProtobufCMessage *m, void **ret);
@@ -37,6 +42,12 @@ must_check int msg_pairs(const struct ab_pair *pairs, size_t n, const ProtobufCM
 			 void *ret, size_t *ret_n);
 /* `d` if the span is set, else NULL. */
 Google__Protobuf__Duration *msg_duration(Google__Protobuf__Duration *d, uint64_t ms);
+/* A policy as a message, with its spans. NULL for NULL. */
+struct msg_policy {
+	Agentbox__V1__Policy m;
+	Google__Protobuf__Duration grace, idle, age;
+};
+Agentbox__V1__Policy *msg_policy_out(struct msg_policy *to, const struct ab_policy *p);
 /* 0, or -EINVAL if it names no command. */
 must_check int msg_ref(Agentbox__V1__CommandRef *ret, const struct ab_command_ref *ref);
 

@@ -3,12 +3,18 @@
 #ifndef AB_CLIENT_LIB_MSG_IN_H
 #define AB_CLIENT_LIB_MSG_IN_H
 
+#include "proto/gen/agentbox_sandbox.pb-c.h"
 #include "proto/gen/google_protobuf_timestamp.pb-c.h"
 
+#include "client/include/agentbox.h"
 #include "proto/base/cc.h"
 
 int64_t msg_at_ms(const Google__Protobuf__Timestamp *t);	/* 0 for none */
 const char *msg_reason(int reason);				/* "" for none */
+/* Map entries as pairs that belong to the object. 0 or -ENOMEM. */
+must_check int msg_pairs_in(void *object, size_t n, void *entries, const struct ab_pair **ret, size_t *ret_n);
+/* Fills *ret out of a Sandbox that belongs to the object. 0 or -ENOMEM. */
+must_check int msg_sandbox_fill(void *object, const Agentbox__V1__Sandbox *m, struct ab_sandbox *ret);
 /* A NULL-terminated array that belongs to the object. 0 or -ENOMEM. */
 must_check int msg_words(void *object, size_t n, char **words, const char *const **ret);
 

@@ -70,6 +70,7 @@ int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_
 	static const struct ab_sandbox_create_options none;
 	Agentbox__V1__CreateSandboxRequest req = AGENTBOX__V1__CREATE_SANDBOX_REQUEST__INIT;
 	Google__Protobuf__Duration timeout;
+	struct msg_policy policy;
 	struct ab_call *call;
 	const char *id;
 	int r;
@@ -89,6 +90,8 @@ int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_
 		req.must_create = o->must_create;
 		req.wait_ready = o->wait_ready;
 		req.account = (char *)o->account;
+		req.policy = msg_policy_out(&policy, o->policy);
+		req.process_lease = o->process_lease;
 		if (o->secure) {
 			req._secure_case = AGENTBOX__V1__CREATE_SANDBOX_REQUEST___SECURE_SECURE;
 			req.secure = o->secure == AB_YES;
@@ -137,6 +140,7 @@ int ab_sandbox_connect_start(struct ab_client *c, const char *sandbox,
 	req.sandbox_timeout = msg_duration(&timeout, o->sandbox_timeout_ms);
 	req.adopt = o->adopt;
 	req.wait_ready = o->wait_ready;
+	req.process_lease = o->process_lease;
 	return call_start(c, &m, &req.base, how, ret);
 }
 

@@ -338,3 +338,85 @@ def test_renewal_degraded_and_ok(api, cloud):
     assert names(api, take(watch, "RENEWAL_OK", api, 30)) == ["RENEWAL_DEGRADED", "RENEWAL_OK"]
     assert fault is not None and cloud.ledger.alive()
     watch.cancel()
+
+
+# -- agentboxctl
+
+def test_command_line(daemon, cloud, api):
+    box = daemon.ctl("create", "--policy", "on_release=kill,release_grace=1s,idle_timeout=10m").stdout.strip()
+    head, row = daemon.ctl("ls").stdout.splitlines()
+    for column in ("OWNER", "LEASES", "POLICY", "LEFT"):
+        assert column in head.split()
+    assert "kill after 1s, idle pause 10m" in row and " %d " % os.getuid() in row
+    assert '"on_release":"kill"' in daemon.ctl("policy", box, "max_age=1h", "--reset", "idle_timeout").stdout
+    assert "kill after 1s, age kill 1h" in daemon.ctl("policy", box).stdout
+    lease = daemon.ctl("lease", "acquire", box, "--ttl", "1m", "--label", "ci").stdout.strip()
+    assert lease in daemon.ctl("lease", "ls").stdout
+    assert daemon.ctl("lease", "renew", lease, "--ttl", "2m").stdout.strip() == lease
+
+    held = daemon.ctl("hold", box, "--", "sh", "-c", "exit 7", check=False)
+    assert held.returncode == 7, held.stderr
+    assert not cloud.ledger.count("delete")
+    daemon.ctl("lease", "release", lease)
+    cloud.ledger.wait(lambda: cloud.ledger.count("delete"), 10, "the DELETE")
+    for bad in (["create", "--policy", "on_release=never"], ["policy", box, "max_age=7"], ["hold", box]):
+        assert daemon.ctl(*bad, check=False).returncode == 2
+    assert daemon.ctl("lease", "ls", "nosuch", check=False).returncode == 3
+
+
+def test_hold_takes_its_command_along(daemon, cloud, api):
+    box = api.call("SandboxService.Create").id
+    hold = subprocess.Popen([harness.AGENTBOXCTL, "-s", daemon.socket, "hold", box, "--", "sleep", "77"])
+    until(lambda: api.call("SandboxService.Get", sandbox=box).leases == 1, what="the lease")
+
+    def child():
+        with open("/proc/%d/task/%d/children" % (hold.pid, hold.pid), encoding="ascii") as f:
+            return [int(x) for x in f.read().split()]
+    until(child, what="the command")
+    pid, = child()
+    hold.kill()
+    hold.wait()
+    until(lambda: not os.path.exists("/proc/%d" % pid) or "Z" in open("/proc/%d/stat" % pid).read().split(")")[1],
+          what="the end of the command")
+    until(lambda: api.call("SandboxService.Get", sandbox=box).leases == 0, what="the end of the lease")
+
+
+def test_hold_outlives_a_restart(cloud):
+    folder = harness.temp_dir("abd-")
+    d = harness.Daemon(cloud, folder=folder)
+    with Api(d.socket) as api:
+        box = api.call("SandboxService.Create", policy=kill_policy(release_grace=0)).id
+        hold = subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, "hold", box, "--", "sh", "-c",
+                                 "while [ ! -e %s/stop ]; do sleep 0.1; done; exit 5" % folder],
+                                stderr=subprocess.DEVNULL)
+        until(lambda: api.call("SandboxService.Get", sandbox=box).leases == 1, what="the lease")
+        lease = api.call("LeaseService.List").leases[0].id
+        cursor = take(api.stream("SandboxService.Watch", initial=True), "RESYNC_DONE", api)[-1].cursor
+        d.kill9()
+    d = harness.Daemon(cloud, folder=folder)
+    with Api(d.socket) as api:
+        watch = api.stream("SandboxService.Watch", cursor=cursor, types=["UPDATED"])
+        for e in watch:
+            if plain(e.evidence).get("lease") == "taken":
+                assert plain(e.evidence)["lease_id"] == lease
+                break
+        watch.cancel()
+        assert hold.poll() is None and api.call("SandboxService.Get", sandbox=box).leases == 1
+        open(os.path.join(folder, "stop"), "w").close()
+        assert hold.wait(10) == 5
+        cloud.ledger.wait(lambda: cloud.ledger.count("delete"), 10, "the DELETE")
+    d.close()
+
+
+def test_events_line(daemon, api):
+    p = subprocess.Popen([harness.AGENTBOXCTL, "-s", daemon.socket, "events", "--initial"], stdout=subprocess.PIPE,
+                         text=True)
+    timer = threading.Timer(20, p.kill)
+    timer.start()
+    assert p.stdout.readline().split()[1] == "RESYNC" and p.stdout.readline().split()[1] == "RESYNC_DONE"
+    box = api.call("SandboxService.Create").id
+    assert p.stdout.readline().split()[1:3] == ["CREATED", box]
+    p.send_signal(signal.SIGINT)
+    assert p.wait() == -signal.SIGINT
+    timer.cancel()
+    p.stdout.close()
