@@ -58,6 +58,7 @@ int h2conn_start(struct http_conn *c, uint64_t now_ms)
 		o.max_streams = so->max_streams;
 		o.head_max_n = so->head_max_n;
 		o.head_max_bytes = so->head_max_bytes;
+		o.send_max_all = so->send_max_all;
 	} else if (!c->handshake_by_ms) {
 		c->handshake_by_ms = now_ms + HTTP_HANDSHAKE_MS; /* for the server's SETTINGS */
 	}
@@ -96,6 +97,8 @@ static int h2c_output(struct http_conn *c)
 		ssize_t w;
 		int r = h2_output(h, &p, &n);
 
+		if (r == 0 && h2_is_dead(h) && c->state == CONN_OPEN)
+			conn_finish(c, h2_why(h));
 		if (r < 0 || !n)
 			return r;
 		w = xport_write(&c->xp, p, n);
@@ -191,6 +194,33 @@ static void h2c_after(struct http_conn *c)
 		conn_finish(c, "drained");
 	else if (!c->server_role && h2_goaway_seen(h, NULL))
 		conn_finish(c, "the server went away");
+}
+
+static uint64_t h2c_due(const struct http_conn *c)
+{
+	return h2_due_ms(h2_of(c));
+}
+
+static void h2c_expire(struct http_conn *c, uint64_t now_ms)
+{
+	if (h2_expire(h2_of(c), now_ms) < 0)
+		conn_finish(c, h2_why(h2_of(c)));
+}
+
+size_t http_conn_unsent(const struct http_conn *c)
+{
+	return c->ops == &h2_ops ? h2_unsent(h2_of(c)) : 0;
+}
+
+void http_conn_set_crowded(struct http_conn *c, bool crowded)
+{
+	if (c->ops == &h2_ops)
+		h2_set_crowded(h2_of(c), crowded);
+}
+
+bool http_conn_is_crowded(const struct http_conn *c)
+{
+	return c->ops == &h2_ops && h2_is_crowded(h2_of(c));
 }
 
 static void h2c_abort(struct http_conn *c, uint32_t code)
@@ -393,6 +423,8 @@ const struct http_ops h2_ops = {
 	.deliver = h2c_deliver,
 	.lost = h2c_lost,
 	.after = h2c_after,
+	.due = h2c_due,
+	.expire = h2c_expire,
 	.drain = h2c_drain,
 	.abort = h2c_abort,
 	.free = h2c_free,

@@ -181,6 +181,8 @@ static uint64_t next_moment(const struct http_conn *c)
 {
 	uint64_t at = sooner(c->handshake_by_ms, sooner(c->drain_by_ms, c->linger_by_ms));
 
+	if (c->ops && c->ops->due && c->state == CONN_OPEN)
+		at = sooner(at, c->ops->due(c));
 	if (c->stalled_since_ms)
 		at = sooner(at, c->stalled_since_ms + HTTP_STALL_MS);
 	if (c->idle_since_ms)
@@ -214,6 +216,8 @@ static void on_tick(struct timer *t, void *user)
 		conn_fail(c, "the peer reads nothing");
 	else if (c->idle_since_ms && now >= c->idle_since_ms + idle_ms(c))
 		http_conn_drain(c);
+	if (c->state == CONN_OPEN && c->ops->expire)
+		c->ops->expire(c, now);
 	conn_touch(c); /* a drain step may be due; arms the timer again */
 }
 

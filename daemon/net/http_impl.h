@@ -46,6 +46,9 @@ struct http_ops {
 	void (*deliver)(struct http_conn *c);
 	void (*lost)(struct http_conn *c);	/* closes all exchanges */
 	void (*after)(struct http_conn *c);	/* end of a pump: drain and the like */
+	/* NULL: never. When the peer must have done something that the engine watches, 0 = nothing. */
+	uint64_t (*due)(const struct http_conn *c);
+	void (*expire)(struct http_conn *c, uint64_t now_ms);	/* that moment may have passed */
 	void (*drain)(struct http_conn *c);
 	void (*abort)(struct http_conn *c, uint32_t code);
 	void (*free)(struct http_conn *c);

@@ -60,6 +60,7 @@ struct rpc_call {
 	uint64_t deadline_ms;		/* 0 = none */
 	uint64_t timeout_ms;		/* as the client gave it */
 	uint64_t sent_at_ms;		/* last message to the client */
+	size_t unsent;			/* ended: when the timer was set */
 	struct timer timer;		/* the deadline, or the patience of the state it is in */
 	struct timer silence;
 	struct defer again;
@@ -176,6 +177,14 @@ static void log_end(const struct rpc_call *c, const struct status *st)
 		  status_code_name(st->code), status_reason_name(st->reason), log_q(st->text));
 }
 
+/* The rest has to be taken, not necessarily at once. */
+static void expect_flush(struct rpc_call *c)
+{
+	c->unsent = http_x_unsent(c->x);
+	if (timer_set(&c->timer, loop_now_ms(c->server->loop) + RPC_FLUSH_MS) < 0)
+		http_x_reset(c->x, H2_INTERNAL_ERROR);
+}
+
 /* Our side's one end. The handler is not told: either it asked for this, or the caller tells it. */
 static void call_end(struct rpc_call *c, const struct status *st)
 {
@@ -185,9 +194,9 @@ static void call_end(struct rpc_call *c, const struct status *st)
 		c->server->failed_total++;
 		log_end(c, st);
 	}
-	if (write_end(c, st) < 0 ||
-	    timer_set(&c->timer, loop_now_ms(c->server->loop) + RPC_FLUSH_MS) < 0)
+	if (write_end(c, st) < 0)
 		http_x_reset(c->x, H2_INTERNAL_ERROR);
+	expect_flush(c);
 	defer_post(&c->again);		/* drop what still comes in */
 }
 
@@ -436,6 +445,13 @@ static void on_time(struct timer *t, void *user)
 	struct status st = STATUS_OK;
 
 	if (c->state == CALL_ENDED) {
+		if (http_x_unsent(c->x) + RPC_FLUSH_BYTES <= c->unsent) {
+			expect_flush(c);
+			return;
+		}
+		log_info("call_unread", "method=%s uid=%u pid=%d unsent=%zu",
+			 c->method ? c->method->path : "?", c->conn->who.uid, (int)c->conn->who.pid,
+			 http_x_unsent(c->x));
 		http_x_reset(c->x, H2_NO_ERROR);
 		return;
 	}
@@ -588,9 +604,9 @@ static void refuse_http(struct rpc_call *c, int http_status)
 	scoped(fields_fini) struct fields f = FIELDS_NULL;
 
 	call_set_state(c, CALL_ENDED);
-	if (fields_printf(&f, ":status", "%d", http_status) < 0 || http_x_respond(c->x, &f, true) < 0 ||
-	    timer_set(&c->timer, loop_now_ms(c->server->loop) + RPC_FLUSH_MS) < 0)
+	if (fields_printf(&f, ":status", "%d", http_status) < 0 || http_x_respond(c->x, &f, true) < 0)
 		http_x_reset(c->x, H2_INTERNAL_ERROR);
+	expect_flush(c);
 }
 
 void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_x *x)
@@ -701,6 +717,7 @@ static int write_message(struct rpc_call *c, const ProtobufCMessage *m)
 	r = http_x_write(c->x, p, n + FRAME_PREFIX_BYTES);
 	if (p != small)
 		free(p);
+	(void)rpc_conn_crowded(c->conn);
 	return r;
 }
 
@@ -732,6 +749,14 @@ void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	struct status st = STATUS_OK;
 
+	if (rpc_conn_crowded(c->conn) &&
+	    protobuf_c_message_get_packed_size(message) + FRAME_PREFIX_BYTES > http_x_room(c->x)) {
+		status_set(&st, R_TOO_MANY_STREAMS, "answers of %u MiB wait to be read by uid %u, or of "
+			   "%u MiB on this connection", RPC_UNSENT_UID >> 20, c->conn->who.uid,
+			   RPC_UNSENT_CONN >> 20);
+		call_end(c, &st);
+		return;
+	}
 	rpc_call_send(c, message);
 	if (c->broken)
 		status_errno(&st, -ENOMEM, "answering");

@@ -52,6 +52,7 @@ struct rpc_conn {
 	struct admit_uid *charge;
 	struct watch death;	/* of the process: its pidfd */
 	unsigned n_calls;
+	bool crowded;		/* its uid has too much unsent */
 	struct list node;
 	struct grave grave;
 };
@@ -65,6 +66,9 @@ struct rpc_call *rpc_call_from_node(struct list *node);
 void rpc_call_drop(struct rpc_call *c);
 /* server.c: the last use of a connection by a call. */
 void rpc_conn_unref(struct rpc_conn *conn);
+/* Its client leaves so much unread, on it or on all its uid's connections, that answers must be short.
+ * To be asked whenever something was queued. */
+bool rpc_conn_crowded(struct rpc_conn *conn);
 
 /* Which methods the two built-in services have. `service` is the server. */
 must_check int rpc_health_add(struct rpc_server *s);

@@ -14,12 +14,16 @@
 #define RPC_UNARY_MAX_BYTES	(1024u * 1024)	/* request: INVALID_ARGUMENT TOO_LARGE */
 #define RPC_STREAM_MAX_BYTES	(256u * 1024)	/* each message of a client's stream: the same */
 #define RPC_SEND_MAX_BYTES	(256u * 1024)	/* unsent per call; above it room is 0 */
+#define RPC_UNSENT_CONN		(4u << 20)	/* unsent of a connection, and … */
+#define RPC_UNSENT_UID		(16u << 20)	/* … of a uid; above, room is small and long answers are
+						 * refused: RESOURCE_EXHAUSTED TOO_MANY_STREAMS */
 #define RPC_WINDOW_BYTES	(256u * 1024)	/* receive window of a stream: the client waits */
 #define RPC_HEAD_MAX_N		64u		/* header fields: the request is refused */
 #define RPC_HEAD_MAX_BYTES	(16u * 1024)
 #define RPC_HANDSHAKE_MS	10000u		/* preface and first request: closed */
 #define RPC_REQUEST_MS		60000u		/* a whole request: DEADLINE_EXCEEDED */
-#define RPC_FLUSH_MS		60000u		/* a client that does not read the end: reset */
+#define RPC_FLUSH_MS		60000u		/* a client that does not read the end: reset, unless … */
+#define RPC_FLUSH_BYTES		6144u		/* … it took so much of it meanwhile */
 #define RPC_SILENCE_MS		30000u		/* then a long stream sends a heartbeat */
 #define RPC_METADATA_MAX	64u		/* entries of `metadata`: TOO_LARGE */
 #define RPC_ENVS_MAX		256u		/* entries of `envs`: TOO_LARGE */

@@ -42,6 +42,38 @@ void rpc_conn_unref(struct rpc_conn *conn)
 	conn_bury_if_done(conn);
 }
 
+/* One connection alone cannot reach the limit of its uid before it has this share of it. */
+#define UNSENT_SHARE (RPC_UNSENT_UID / RPC_CONNS_PER_UID)
+
+bool rpc_conn_crowded(struct rpc_conn *conn)
+{
+	size_t unsent = 0;
+	bool crowded;
+
+	if (!conn->http)
+		return false;
+	if (http_conn_unsent(conn->http) < UNSENT_SHARE && !http_conn_is_crowded(conn->http))
+		return false;
+	list_for_each(n, &conn->server->conns) {
+		const struct rpc_conn *other = list_entry(n, struct rpc_conn, node);
+
+		if (other->http && other->who.uid == conn->who.uid)
+			unsent += http_conn_unsent(other->http);
+	}
+	crowded = unsent >= RPC_UNSENT_UID;
+	if (crowded != conn->crowded)
+		log_info("client_crowded", "uid=%u on=%d unsent=%zu", conn->who.uid, crowded, unsent);
+	list_for_each(n, &conn->server->conns) {
+		struct rpc_conn *other = list_entry(n, struct rpc_conn, node);
+
+		if (!other->http || other->who.uid != conn->who.uid)
+			continue;
+		other->crowded = crowded;
+		http_conn_set_crowded(other->http, crowded);
+	}
+	return http_conn_is_crowded(conn->http);
+}
+
 /* The process is gone; whoever inherited its socket is not the one we let in. */
 static void on_death(struct watch *w, unsigned ready, void *user)
 {
@@ -129,6 +161,7 @@ int rpc_server_listen(struct rpc_server *s, int listen_fd)
 		.max_streams = RPC_H2_STREAMS,
 		.stream_window = RPC_WINDOW_BYTES,
 		.send_max = RPC_SEND_MAX_BYTES,
+		.send_max_all = RPC_UNSENT_CONN,
 		.head_max_n = RPC_HEAD_MAX_N,
 		.head_max_bytes = RPC_HEAD_MAX_BYTES,
 		.handshake_ms = RPC_HANDSHAKE_MS,

@@ -140,7 +140,7 @@ void pool_req_fail(struct pool_req *r, enum pool_fate fate, const struct status 
 static void close_status(enum http_close how, uint32_t code, struct status *ret)
 {
 	if (how == HTTP_CLOSE_RESET)
-		status_set(ret, R_UNREACHABLE, "the cloud reset the request (HTTP/2 error %u)", code);
+		status_set(ret, R_UNREACHABLE, "the cloud reset the request, or its answer breaks HTTP/2 (error %u)", code);
 	else if (how == HTTP_CLOSE_REFUSED)
 		status_set(ret, R_UNREACHABLE, "the cloud refused the request again and again");
 	else

@@ -15,6 +15,7 @@
 
 #define FEED_SLICE_BYTES  16384u	/* input between two looks at the budgets */
 #define OUTPUT_BYTES	  65536u	/* one h2_output() gathers about this much */
+#define STRAY_SLACK_BYTES 65536u	/* padding of a frame that has not ended is a stray too, for now */
 #define PRE_SETTINGS_STREAMS 100u	/* a peer's limit until its SETTINGS say otherwise */
 
 /* Costs in budget tokens; progress of REFUND_BYTES or a finished stream pays them back. */
@@ -27,13 +28,19 @@
 #define REFUND_BYTES	  1024u
 #define REFUND_STREAM	  4
 
+static void abuse(struct h2 *h, const char *why)
+{
+	if (h->abused)
+		return;
+	h->abused = true;
+	snprintf(h->why, sizeof(h->why), "%s", why);
+}
+
 static void spend(struct h2 *h, int64_t cost)
 {
 	h->tokens -= cost;
-	if (h->tokens < 0 && !h->abused) {
-		h->abused = true;
-		snprintf(h->why, sizeof(h->why), "the peer sends too many frames that bring nothing");
-	}
+	if (h->tokens < 0)
+		abuse(h, "the peer sends too many frames that bring nothing");
 }
 
 static void refund(struct h2 *h, int64_t tokens)
@@ -80,6 +87,7 @@ void h2_stream_close_as(struct h2_stream *s, enum h2_close how, uint32_t code)
 	h->n_open--;
 	if (how == H2_CLOSE_CLEAN)
 		refund(h, REFUND_STREAM);
+	h->unsent -= buf_len(&s->out);
 	buf_fini(&s->out);
 	if (s->released || !s->announced)
 		h2_stream_destroy(s);
@@ -118,6 +126,7 @@ void h2_stream_destroy(struct h2_stream *s)
 {
 	if (!s->closed)
 		s->h->n_open--;
+	s->h->unsent -= buf_len(&s->out);
 	list_del(&s->node);
 	list_del(&s->ready);
 	fields_fini(&s->head);
@@ -284,11 +293,14 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *f, void *user
 			headers_done(h, s, end);
 		break;
 	case NGHTTP2_DATA:
+		h->data_taken += f->data.padlen;
 		if (s && !s->closed && end)
 			peer_finished(s);
 		break;
 	case NGHTTP2_SETTINGS:
-		if (!(f->hd.flags & NGHTTP2_FLAG_ACK))
+		if (f->hd.flags & NGHTTP2_FLAG_ACK)
+			h->settle_by_ms = 0;
+		else
 			h->settled = true;
 		break;
 	case NGHTTP2_PING:
@@ -315,6 +327,7 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
 	struct h2_stream *s = stream_of(h, id);
 
 	(void)nghttp2_session_consume_connection(ng, n);
+	h->data_taken += n;
 	progress(h, n);
 	if (!s || s->released || s->closed) {
 		(void)nghttp2_session_consume_stream(ng, id, n);
@@ -357,8 +370,10 @@ static int before_frame_send(nghttp2_session *ng, const nghttp2_frame *f, void *
 			s->sent = true;
 	} else if (f->hd.type == NGHTTP2_RST_STREAM) {
 		s = stream_of(user, f->hd.stream_id);
-		if (s && !s->reset_by_us)
+		if (s && !s->reset_by_us) {
 			spend(user, dear(user));
+			h2_expect_stray(user);
+		}
 	}
 	return 0;
 }
@@ -375,8 +390,9 @@ static int on_send_data(nghttp2_session *ng, nghttp2_frame *f, const uint8_t *he
 	if (buf_put(&h->out, head, 9) < 0 || buf_put(&h->out, buf_data(&s->out), n) < 0)
 		return NGHTTP2_ERR_CALLBACK_FAILURE; /* out of memory: the connection cannot go on */
 	buf_drop(&s->out, n);
+	h->unsent -= n;
 	progress(h, n);
-	if (s->room_wanted && h2_stream_room(s) >= h->o.send_max / 2) {
+	if (s->room_wanted && h2_stream_room(s) >= h2_send_max(h) / 2) {
 		s->room_wanted = false;
 		h2_note(s, H2_NEWS_ROOM);
 	}
@@ -482,6 +498,9 @@ int h2_new(const struct h2_options *o, uint64_t now_ms, struct h2 **ret)
 		h->o.glitch_per_s = 50;
 	h->tokens = h->o.glitch_burst;
 	h->refilled_ms = h->last_feed_ms = now_ms;
+	h->settle_by_ms = now_ms + H2_SETTLE_MS;
+	h->stray_max = STRAY_SLACK_BYTES;
+	h2_block_init(&h->block, h->o.server ? H2_PREFACE_BYTES : 0);
 	list_init(&h->streams);
 	list_init(&h->ready);
 	buf_init(&h->out, 0);
@@ -554,6 +573,56 @@ static int fail(struct h2 *h, uint32_t code, const char *why)
 	return -EPROTO;
 }
 
+/* What was on its way when we reset a stream is at most its window; a peer that goes on sends for ever. */
+static void look_for_strays(struct h2 *h)
+{
+	if (h->block.data_bytes - h->data_taken > h->stray_max)
+		abuse(h, "the peer goes on sending on streams that were reset");
+}
+
+void h2_expect_stray(struct h2 *h)
+{
+	h->stray_max += h->o.stream_window;
+}
+
+static const char *why_over(const struct h2 *h)
+{
+	return h->goaway_seen ? "the peer went away and nothing is left to do" :
+	       h->goaway_sent ? "drained" :
+				"the peer broke the protocol";
+}
+
+/* The block that is open now: since when? */
+static void follow(struct h2 *h, const uint8_t *p, size_t n, uint64_t now_ms)
+{
+	if (h2_block_feed(&h->block, p, n))
+		h->block_by_ms = 0;
+	if (!h->block.open)
+		h->block_by_ms = 0;
+	else if (!h->block_by_ms)
+		h->block_by_ms = now_ms + H2_BLOCK_MS;
+}
+
+uint64_t h2_due_ms(const struct h2 *h)
+{
+	if (h->dead)
+		return 0;
+	if (!h->block_by_ms || !h->settle_by_ms)
+		return MAX(h->block_by_ms, h->settle_by_ms);
+	return MIN(h->block_by_ms, h->settle_by_ms);
+}
+
+int h2_expire(struct h2 *h, uint64_t now_ms)
+{
+	if (h->dead)
+		return -EPROTO;
+	if (h->block_by_ms && now_ms >= h->block_by_ms)
+		return fail(h, H2_PROTOCOL_ERROR, "the peer began a header block and did not finish it");
+	if (h->settle_by_ms && now_ms >= h->settle_by_ms)
+		return fail(h, H2_SETTINGS_TIMEOUT, "the peer does not acknowledge our SETTINGS");
+	return 0;
+}
+
 void h2_lost(struct h2 *h)
 {
 	die(h, "the peer closed the connection");
@@ -567,6 +636,7 @@ int h2_feed(struct h2 *h, const void *data, size_t n, uint64_t now_ms)
 		return -EPROTO;
 	h->last_feed_ms = now_ms;
 	refill(h, now_ms);
+	follow(h, p, n, now_ms);
 	while (n) {
 		size_t k = MIN(n, (size_t)FEED_SLICE_BYTES);
 		ssize_t r = nghttp2_session_mem_recv(h->ng, p, k);
@@ -580,11 +650,11 @@ int h2_feed(struct h2 *h, const void *data, size_t n, uint64_t now_ms)
 		p += r;
 		n -= (size_t)r;
 	}
+	look_for_strays(h);
+	if (h->abused)
+		return fail(h, H2_ENHANCE_YOUR_CALM, "");
 	if (!nghttp2_session_want_read(h->ng))
-		return fail(h, H2_NO_ERROR,
-			    h->goaway_seen   ? "the peer went away and nothing is left to do"
-			    : h->goaway_sent ? "drained"
-					     : "the peer broke the protocol");
+		return fail(h, H2_NO_ERROR, why_over(h));
 	return 0;
 }
 
@@ -596,6 +666,9 @@ int h2_output(struct h2 *h, const uint8_t **ret, size_t *ret_n)
 		die(h, "the outgoing side failed");
 		return r;
 	}
+	/* For most breaches of the protocol nghttp2 only queues a GOAWAY, and is done when that is out. */
+	if (!h->dead && !nghttp2_session_want_read(h->ng))
+		die(h, why_over(h));
 	*ret = buf_data(&h->out);
 	*ret_n = buf_len(&h->out);
 	return 0;
@@ -629,6 +702,26 @@ bool h2_settled(const struct h2 *h)
 uint32_t h2_open_streams(const struct h2 *h)
 {
 	return h->n_open;
+}
+
+uint32_t h2_send_max(const struct h2 *h)
+{
+	return h2_is_crowded(h) ? MIN(H2_CROWDED_BYTES, h->o.send_max) : h->o.send_max;
+}
+
+size_t h2_unsent(const struct h2 *h)
+{
+	return h->unsent;
+}
+
+void h2_set_crowded(struct h2 *h, bool crowded)
+{
+	h->crowded = crowded;
+}
+
+bool h2_is_crowded(const struct h2 *h)
+{
+	return h->crowded || (h->o.send_max_all && h->unsent >= h->o.send_max_all);
 }
 
 uint32_t h2_peer_max_streams(const struct h2 *h)

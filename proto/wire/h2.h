@@ -15,7 +15,8 @@
  * that is open when the connection dies; what was received before stays readable.
  *
  * Abuse. Header count and bytes, resets, and frames without progress are budgeted (nghttp2 1.52 has
- * no glitch limit); beyond the budget the connection ends with ENHANCE_YOUR_CALM.
+ * no glitch limit); beyond the budget the connection ends with ENHANCE_YOUR_CALM. A header block that is
+ * not finished in 5 s and SETTINGS that are not acknowledged in 10 s end it too: see h2_due_ms().
  */
 #ifndef AB_PROTO_WIRE_H2_H
 #define AB_PROTO_WIRE_H2_H
@@ -53,11 +54,17 @@ struct h2_options {
 	uint32_t stream_window;		/* receive credit per stream; 0 = 256 KiB */
 	uint32_t conn_window;		/* 0 = 16 × stream_window, at least 1 MiB */
 	uint32_t send_max;		/* unsent bytes per stream before room is 0; 0 = 256 KiB */
+	uint32_t send_max_all;		/* unsent bytes of all streams; above, the connection is crowded:
+					 * send_max is H2_CROWDED_BYTES then; 0 = no such limit */
 	uint32_t head_max_n;		/* header fields per message; 0 = 64 */
 	uint32_t head_max_bytes;	/* 0 = 16 KiB */
 	uint32_t glitch_burst;		/* frames without progress; 0 = 1000, at least 2 × max_streams */
 	uint32_t glitch_per_s;		/* 0 = 50 */
 };
+
+#define H2_CROWDED_BYTES (16u * 1024)
+#define H2_BLOCK_MS	 5000u
+#define H2_SETTLE_MS	 10000u
 
 must_check int h2_new(const struct h2_options *o, uint64_t now_ms, struct h2 **ret);
 /* Streams still there are freed too, without news. NULL is fine; returns NULL. */
@@ -69,10 +76,16 @@ must_check int h2_feed(struct h2 *h, const void *p, size_t n, uint64_t now_ms);
 /* The peer closed or the transport failed: closes all streams as H2_CLOSE_LOST. */
 void h2_lost(struct h2 *h);
 
-/* Bytes to send now (at most about 64 KiB, more after h2_sent()); *ret_n = 0 if none. */
+/* Bytes to send now (at most about 64 KiB, more after h2_sent()); *ret_n = 0 if none. The connection may
+ * be dead after it: its last GOAWAY is in these bytes. */
 must_check int h2_output(struct h2 *h, const uint8_t **ret, size_t *ret_n);
 void h2_sent(struct h2 *h, size_t n);
 bool h2_wants_output(const struct h2 *h);
+/* The moment until which the peer has to finish something that it began or owes; 0 = none. It changes
+ * with every h2_feed(). */
+uint64_t h2_due_ms(const struct h2 *h);
+/* That moment has passed: 0 if not, or -EPROTO as from h2_feed(). */
+must_check int h2_expire(struct h2 *h, uint64_t now_ms);
 
 /* --- the connection --- */
 
@@ -83,6 +96,10 @@ uint32_t h2_open_streams(const struct h2 *h);
 /* Client: how many more streams may be opened now by the peer's limit; 0 after GOAWAY. */
 uint32_t h2_free_streams(const struct h2 *h);
 uint32_t h2_peer_max_streams(const struct h2 *h);
+size_t h2_unsent(const struct h2 *h);		/* bytes queued on all streams, trailers not counted */
+/* Crowded by the owner's word as well, for limits over several connections. */
+void h2_set_crowded(struct h2 *h, bool crowded);
+bool h2_is_crowded(const struct h2 *h);
 /* GOAWAY of the peer: false if none came. Streams above the last id were closed as H2_CLOSE_REFUSED. */
 bool h2_goaway_seen(const struct h2 *h, uint32_t *ret_code);
 /* Ours. Graceful: 2^31-1 first (no new streams are accepted once the peer knows), open ones go on;
@@ -132,7 +149,7 @@ bool h2_stream_ended(const struct h2_stream *s);
 
 /* Bytes that may be written now; writing more is allowed (a message is never torn) but is a bug if
  * it happens without bound. */
-size_t h2_stream_room(const struct h2_stream *s);
+size_t h2_stream_room(struct h2_stream *s);
 size_t h2_stream_unsent(const struct h2_stream *s);
 /* Queues a copy. 0, -EPIPE once the stream is closed or finished, -ENOMEM. */
 must_check int h2_stream_write(struct h2_stream *s, const void *p, size_t n);

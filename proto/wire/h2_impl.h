@@ -8,6 +8,7 @@
 #include "proto/base/buf.h"
 #include "proto/base/list.h"
 #include "proto/wire/h2.h"
+#include "proto/wire/h2_block.h"
 
 #define H2_STREAM_MAGIC 0x68327374u
 
@@ -18,6 +19,12 @@ struct h2 {
 	struct list ready;		/* those with news */
 	uint32_t n_open;
 	struct buf out;			/* gathered, not yet sent */
+	size_t unsent;			/* of all streams' `out` */
+	struct h2_block block;		/* of what comes in */
+	uint64_t block_by_ms, settle_by_ms;	/* 0 = nothing is owed */
+	uint64_t data_taken;		/* of block.data_bytes: those for streams that are there */
+	uint64_t stray_max;		/* of the others; they were under way when we reset their streams */
+	bool crowded;			/* by the owner's word */
 	int64_t tokens;			/* what the peer may still waste */
 	size_t progress_bytes;
 	uint64_t refilled_ms, last_feed_ms;
@@ -55,6 +62,8 @@ struct h2_stream {
 
 void h2_note(struct h2_stream *s, unsigned news);
 void h2_stream_close_as(struct h2_stream *s, enum h2_close how, uint32_t code);
+uint32_t h2_send_max(const struct h2 *h);	/* per stream, as of now */
+void h2_expect_stray(struct h2 *h);	/* a stream was reset by us */
 struct h2_stream *h2_stream_make(struct h2 *h);
 void h2_stream_destroy(struct h2_stream *s);
 

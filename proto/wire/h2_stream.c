@@ -186,11 +186,14 @@ size_t h2_stream_unsent(const struct h2_stream *s)
 	return buf_len(&s->out);
 }
 
-size_t h2_stream_room(const struct h2_stream *s)
+size_t h2_stream_room(struct h2_stream *s)
 {
-	size_t n = buf_len(&s->out);
+	size_t n = buf_len(&s->out), max = h2_send_max(s->h);
 
-	return s->closed || s->finished || n >= s->h->o.send_max ? 0 : s->h->o.send_max - n;
+	if (s->closed || s->finished)
+		return 0;
+	s->room_wanted |= n >= max;	/* it may be more now than when it was written */
+	return n >= max ? 0 : max - n;
 }
 
 static int resume(struct h2_stream *s)
@@ -210,7 +213,8 @@ int h2_stream_write(struct h2_stream *s, const void *p, size_t n)
 	r = buf_put(&s->out, p, n);
 	if (r < 0)
 		return r;
-	if (buf_len(&s->out) >= s->h->o.send_max)
+	s->h->unsent += n;
+	if (buf_len(&s->out) >= h2_send_max(s->h))
 		s->room_wanted = true;
 	return resume(s);
 }
@@ -237,6 +241,8 @@ void h2_stream_reset(struct h2_stream *s, uint32_t code)
 	if (s->closed || s->reset_by_us)
 		return;
 	s->reset_by_us = true;
+	if (!s->ended)
+		h2_expect_stray(s->h);
 	s->finished = true;
 	/* Without memory the stream stays until the connection ends; the owner is done with it. */
 	(void)nghttp2_submit_rst_stream(s->h->ng, NGHTTP2_FLAG_NONE, s->id, code);

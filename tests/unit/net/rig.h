@@ -73,6 +73,7 @@ struct rig {
 	bool hold;		/* nobody reads or answers */
 	struct rig_call *held[2048];
 	unsigned n_held;
+	struct http_conn *last_conn;
 	char gone_why[160];
 };
 
@@ -160,6 +161,7 @@ static inline int rig_conn(struct http_conn *c, void *user, void **ret_user)
 	struct rig *r = user;
 
 	r->conns++;
+	r->last_conn = c;
 	*ret_user = r;
 	return 0;
 }

@@ -430,6 +430,34 @@ TEST(write_stall)
 	rig_free(r);
 }
 
+/* G-05, G-13: what the engine waits for has an end. */
+TEST(what_the_peer_owes)
+{
+	static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
+	static const char ack[] = "\0\0\0\4\1\0\0\0\0", block[] = "\0\0\1\1\1\0\0\0\1\x83";
+
+	for (int i = 0; i < 2; i++) {
+		struct rig *r = rig_new((struct http_server_options){ .http2 = true });
+		int fd = rig_connect(r->port);
+		struct http_conn *c;
+
+		CHECK_INT(send(fd, preface, 33, 0), 33);
+		CHECK_INT(send(fd, ack, i ? 9 : 0, 0), i ? 9 : 0);
+		CHECK_INT(send(fd, block, i ? 10 : 0, 0), i ? 10 : 0);
+		WAIT(r->loop, r->last_conn && r->last_conn->ops &&
+			      h2_due_ms(r->last_conn->engine) && !r->last_conn->handshake_by_ms);
+		c = r->last_conn;
+		if (i)
+			WAIT(r->loop, h2_due_ms(c->engine) < clock_boot_ms() + H2_BLOCK_MS + 1);
+		c->ops->expire(c, clock_boot_ms() + H2_SETTLE_MS);
+		conn_touch(c);
+		WAIT(r->loop, r->conns_gone == 1);
+		CHECK(strstr(r->gone_why, i ? "header block" : "SETTINGS"));
+		close(fd);
+		rig_free(r);
+	}
+}
+
 static int refuse_conn(struct http_conn *c, void *user, void **ret_user)
 {
 	CHECK(http_conn_fd(c) >= 0 && str_starts(http_conn_peer(c), "127.0.0.1:"));

@@ -28,6 +28,8 @@
 
 struct http_conn {
 	int fd;
+	size_t unsent;
+	bool crowded;
 	void *user;
 	bool closed;
 };
@@ -82,6 +84,21 @@ void *http_conn_user(const struct http_conn *c)
 void http_conn_close(struct http_conn *c, const char *reason)
 {
 	c->closed = true;
+}
+
+size_t http_conn_unsent(const struct http_conn *c)
+{
+	return c->unsent;
+}
+
+void http_conn_set_crowded(struct http_conn *c, bool crowded)
+{
+	c->crowded = crowded;
+}
+
+bool http_conn_is_crowded(const struct http_conn *c)
+{
+	return c->crowded || c->unsent >= RPC_UNSENT_CONN;
 }
 
 void http_x_set_owner(struct http_x *x, http_news_fn *news, void *user)
@@ -412,6 +429,32 @@ TEST(unary)
 	close_x(x, HTTP_CLOSE_CLEAN);
 	CHECK(x->released);
 	CHECK_STR(diary, " message:a");
+	teardown();
+}
+
+/* G-09: what a client leaves unread is bounded; answers that fit into little room still come. */
+TEST(a_client_that_does_not_read_gets_short_answers_only)
+{
+	struct http_x *x;
+
+	setup(0);
+	answer_with = 'r';
+	conn.unsent = RPC_UNSENT_UID - 1;
+	for (unsigned i = 0; i < 3; i++) {
+		x = call("/t.T/Unary");
+		x->room = i ? 4 : 16384;
+		conn.unsent += i == 1;
+		send_a(x, true);
+		check_status(x, i ? CODE_RESOURCE_EXHAUSTED : 0, i ? "wait to be read" : "");
+		CHECK_INT(conn.crowded, i > 0);
+		conn.unsent -= i == 2;
+	}
+	conn.unsent = 0;		/* it read */
+	x = call("/t.T/Unary");
+	x->room = 4;
+	send_a(x, true);
+	check_status(x, 0, "");
+	CHECK(!conn.crowded);
 	teardown();
 }
 

@@ -395,6 +395,141 @@ TEST(a_header_bomb_costs_one_stream)
 	h2_free(h);
 }
 
+/* G-05: a header block that is begun and not finished has 5 s, wherever it stops; a finished one costs nothing. */
+TEST(a_header_block_must_be_finished)
+{
+	uint8_t block[128];
+	size_t n = head_block(block, "x");
+
+	for (unsigned cut = 0; cut < 5; cut++) {
+		struct buf b;
+		struct h2 *h = raw_server(true, &b);
+		bool whole = cut == 4;
+
+		frame(&b, 4, 1, 0, NULL, 0);
+		CHECK_INT(feed_all(h, &b), 0);
+		CHECK_INT(h2_due_ms(h), 0);
+		if (cut == 0 || whole)
+			frame(&b, 1, whole ? 5 : 1, 1, block, n);
+		if (cut == 1)			/* in the middle of a frame that says it is the last */
+			frame(&b, 1, 5, 1, block, n);
+		if (cut == 2) {			/* CONTINUATION that never ends */
+			frame(&b, 1, 1, 1, block, n);
+			frame(&b, 9, 0, 1, "\x90", 1);
+		}
+		if (cut == 3) {			/* a finished one before does not help */
+			frame(&b, 1, 5, 1, block, n);
+			frame(&b, 1, 1, 3, block, n);
+		}
+		/* Debian's nghttp2 counts every piece of a CONTINUATION's head as one more of them. */
+		for (size_t i = 0, len = buf_len(&b) - (cut == 1 ? 3 : 0), k; i < len; i += k) {
+			k = MIN(len - i, cut == 2 ? 5u : 1u);
+			CHECK_INT(h2_feed(h, buf_data(&b) + i, k, 1000 + i), 0);
+		}
+		if (whole) {
+			CHECK_INT(h2_due_ms(h), 0);
+			CHECK_INT(h2_expire(h, 100000), 0);
+		} else {
+			uint64_t due = h2_due_ms(h);
+
+			CHECK(due > 1000 + H2_BLOCK_MS && due < 1200 + H2_BLOCK_MS);
+			CHECK_INT(h2_expire(h, due - 1), 0);
+			CHECK_INT(h2_expire(h, due), -EPROTO);
+			CHECK(h2_is_dead(h) && strstr(h2_why(h), "header block"));
+		}
+		buf_fini(&b);
+		h2_free(h);
+	}
+}
+
+/* G-13: our SETTINGS are to be acknowledged. */
+TEST(settings_must_be_acknowledged)
+{
+	struct buf b;
+	struct h2 *h = raw_server(true, &b);
+	const uint8_t *p;
+	size_t n;
+
+	CHECK_INT(feed_all(h, &b), 0);
+	CHECK_INT(h2_due_ms(h), 1000 + H2_SETTLE_MS);
+	CHECK_INT(h2_expire(h, 1000 + H2_SETTLE_MS), -EPROTO);
+	CHECK_INT(h2_output(h, &p, &n), 0);
+	CHECK(n >= 17 && p[3] == 7 && p[n - 1] == H2_SETTINGS_TIMEOUT);	/* GOAWAY */
+	CHECK(strstr(h2_why(h), "SETTINGS"));
+	buf_fini(&b);
+	h2_free(h);
+}
+
+/* A peer that goes on sending on a stream after its reset is cut off at what may have been under way. */
+TEST(sending_after_a_reset_has_an_end)
+{
+	struct buf b;
+	struct h2 *h = raw_server(true, &b);
+	struct h2_stream *s;
+	static uint8_t data[16384];
+	uint8_t block[128];
+	int r = 0, n = 0;
+
+	frame(&b, 1, 4, 1, block, head_block(block, "x"));
+	CHECK_INT(feed_all(h, &b), 0);
+	s = h2_next_ready(h);
+	CHECK(s);
+	data[0] = 255;
+	for (int i = 0; i < 200; i++) {		/* padding alone is none of that */
+		frame(&b, 0, 8, 1, data, 256);
+		CHECK_INT(feed_all(h, &b), 0);
+	}
+	h2_stream_release(s);
+	while (!r && n < 1000) {
+		frame(&b, 0, 0, 1, data, sizeof(data));
+		r = feed_all(h, &b);
+		n++;
+	}
+	CHECK_INT(r, -EPROTO);
+	CHECK(n > 256 / 16 && n < 30 && strstr(h2_why(h), "reset"));
+	buf_fini(&b);
+	h2_free(h);
+}
+
+/* G-09: above send_max_all each stream has little room, and gets more as its own bytes leave. */
+TEST(a_crowded_connection_has_little_room)
+{
+	struct link l;
+	struct h2_stream *c[8], *s[8];
+	static uint8_t data[65536];
+
+	link_up(&l, (struct h2_options){ .send_max = 256 * 1024, .send_max_all = 256 * 1024,
+					 .stream_window = 65535 }, 0);
+	for (int i = 0; i < 8; i++) {
+		c[i] = ask(&l, true);
+		s[i] = accept_one(&l);
+		answer(s[i], false);
+	}
+	CHECK_INT(h2_stream_room(s[0]), 256 * 1024);
+	for (int i = 0; i < 4; i++)
+		CHECK_INT(h2_stream_write(s[i], data, sizeof(data)), 0);
+	CHECK(h2_is_crowded(l.server));
+	CHECK_INT(h2_unsent(l.server), 256 * 1024);
+	CHECK_INT(h2_stream_room(s[0]), 0);
+	CHECK_INT(h2_stream_room(s[7]), H2_CROWDED_BYTES);
+	run(&l);			/* one window of each goes */
+	CHECK_INT(h2_unsent(l.server), 4);
+	CHECK(!h2_is_crowded(l.server));
+	CHECK(h2_stream_news(s[0]) & H2_NEWS_ROOM);
+	h2_set_crowded(l.server, true);
+	CHECK_INT(h2_stream_room(s[7]), H2_CROWDED_BYTES);
+	h2_stream_reset(s[0], H2_CANCEL);
+	run(&l);
+	CHECK_INT(h2_unsent(l.server), 3);
+	for (int i = 0; i < 8; i++) {
+		h2_stream_release(c[i]);
+		h2_stream_release(s[i]);
+	}
+	run(&l);
+	CHECK_INT(h2_unsent(l.server), 0);
+	link_down(&l);
+}
+
 /* Returns how many rounds passed before the connection was ended; 0 = it never was. */
 static int flood(const char *kind, int rounds)
 {

@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: MIT
+"""A cloud that breaks or abuses HTTP/2 (FAULTS H): the call fails with its reason, memory and CPU stay bounded, the next
+call succeeds. The cloud is h2fiend: raw frames over TLS."""
+import os
+import resource
+
+import pytest
+
+import h2fiend as f2
+import harness
+from api import Api, ApiError
+from fakecloud.certs import Authority
+from probe import PROBE, Probe
+
+SANDBOX = "i" + "0" * 20
+ASAN = "asan" in harness.BUILD
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(str(tmp_path_factory.mktemp("ca")))
+
+
+@pytest.fixture
+def fiend(authority):
+    with f2.Server(authority) as s:
+        yield s
+
+
+@pytest.fixture
+def daemon(fiend):
+    d = harness.Daemon(fiend)
+    yield d
+    d.close()
+
+
+@pytest.fixture
+def api(daemon):
+    with Api(daemon.socket) as a:
+        yield a
+
+
+def cpu_s(pid):
+    with open("/proc/%d/stat" % pid, encoding="ascii") as f:
+        fields = f.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def head(sid, *more, status="200", end=False):
+    return f2.headers(sid, f2.block((":status", status), ("content-type", "application/json"), *more), end=end)
+
+
+def flood(make, n=30000, piece=500):
+    """So many frames, in pieces, until the other side has had enough."""
+    def play(c, r):
+        one = make(r.sid)
+        for _ in range(n // piece):
+            if not c.send(one * piece):
+                return
+    return play
+
+
+def count_bomb(sid):
+    return f2.headers(sid, f2.indexed(8) + f2.indexed(16) * 16000)            # accept-encoding: gzip, deflate
+
+
+def size_bomb(sid):
+    return f2.headers(sid, f2.indexed(8) + f2.literal("x", "y" * 4000, index=True) + f2.indexed(62) * 4000)
+
+
+def interims(c, r):
+    for _ in range(200):
+        if not c.send(f2.headers(r.sid, f2.block((":status", "103"), ("link", "x"))) * 500):
+            return
+
+
+def trailers_bomb(sid):
+    return head(sid) + f2.frame(f2.DATA, 0, sid, b"{}") + f2.headers(sid, f2.indexed(16) * 16000, end=True)
+
+
+def continuations(c, r):
+    c.send(f2.frame(f2.HEADERS, 0, r.sid, f2.indexed(8)))
+    for _ in range(2000):
+        if not c.send(f2.frame(f2.CONTINUATION, 0, r.sid, f2.literal("x", "y" * 1000))):
+            return
+
+
+def endless_body(c, r):
+    c.send(head(r.sid))
+    while c.send(f2.frame(f2.DATA, 0, r.sid, b" " * 16384)):
+        pass
+
+
+def big_json(c, r):
+    c.send(head(r.sid) + f2.frame(f2.DATA, 0, r.sid, b'{"sandboxID":"' + b"x" * 16000))
+    for _ in range(6000):
+        if not c.send(f2.frame(f2.DATA, 0, r.sid, b"x" * 16384)):
+            return
+
+
+HOSTILE = {
+    "H-15 fields by count": lambda c, r: c.send(count_bomb(r.sid)),
+    "H-15 fields by size": lambda c, r: c.send(size_bomb(r.sid)),
+    "H-15 interim answers": interims,
+    "H-15 trailers": lambda c, r: c.send(trailers_bomb(r.sid)),
+    "continuations": continuations,
+    "ping flood": flood(lambda sid: f2.frame(f2.PING, 0, 0, bytes(8))),
+    "settings flood": flood(lambda sid: f2.settings()),
+    "settings of 1000 entries": lambda c, r: c.send(f2.settings(*[(f2.INITIAL_WINDOW, 65535)] * 1000)),
+    "window flood": flood(lambda sid: f2.window(sid, 1)),
+    "priority flood": flood(lambda sid: f2.frame(f2.PRIORITY, 0, sid, bytes(5))),
+    "H-17 unknown frames flood": flood(lambda sid: f2.frame(99, 0, 0, b"?")),
+    "empty data flood": lambda c, r: c.send(head(r.sid)) and flood(lambda sid: f2.frame(f2.DATA, 0, sid))(c, r),
+    "H-17 push promise": lambda c, r: c.send(f2.frame(f2.PUSH_PROMISE, f2.END_HEADERS, r.sid, b"\0\0\0\2" + f2.block(
+        (":method", "GET"), (":scheme", "https"), (":authority", "x"), (":path", "/")))),
+    "H-22 body shorter than promised": lambda c, r: c.send(
+        head(r.sid, ("content-length", "10")) + f2.frame(f2.DATA, f2.END_STREAM, r.sid, b"{}")),
+    "H-22 body longer than promised": lambda c, r: c.send(
+        head(r.sid, ("content-length", "1")) + f2.frame(f2.DATA, f2.END_STREAM, r.sid, b"{}")),
+    "H-22 two lengths": lambda c, r: c.send(
+        head(r.sid, ("content-length", "2"), ("content-length", "3")) + f2.frame(f2.DATA, f2.END_STREAM, r.sid, b"{}")),
+    "H-22 204 with a body": lambda c, r: c.send(
+        head(r.sid, status="204") + f2.frame(f2.DATA, f2.END_STREAM, r.sid, b"{}")),
+    "no status": lambda c, r: c.send(f2.headers(r.sid, f2.block(("content-type", "application/json")), end=True)),
+    "status of letters": lambda c, r: c.send(head(r.sid, status="abc", end=True)),
+    "upper case field": lambda c, r: c.send(head(r.sid, ("X-Up", "1"), end=True)),
+    "connection field": lambda c, r: c.send(head(r.sid, ("connection", "close"), end=True)),
+    "answer in gzip": lambda c, r: c.send(f2.answer(r.sid, 200, b"\x1f\x8b\x08\0\0\0\0\0", [("content-encoding", "gzip")])),
+    "endless body": endless_body,
+    "huge json": big_json,
+    "data before the head": lambda c, r: c.send(f2.frame(f2.DATA, f2.END_STREAM, r.sid, b"{}")),
+    "data on stream 0": lambda c, r: c.send(f2.frame(f2.DATA, 0, 0, b"x")),
+    "head on a stream nobody opened": lambda c, r: c.send(head(r.sid + 2)),
+    "head on an even stream": lambda c, r: c.send(head(2)),
+    "settings on a stream": lambda c, r: c.send(f2.frame(f2.SETTINGS, 0, r.sid)),
+    "settings of 5 bytes": lambda c, r: c.send(f2.frame(f2.SETTINGS, 0, 0, bytes(5))),
+    "ack with a payload": lambda c, r: c.send(f2.frame(f2.SETTINGS, f2.ACK, 0, bytes(6))),
+    "ping of 7 bytes": lambda c, r: c.send(f2.frame(f2.PING, 0, 0, bytes(7))),
+    "reset of 3 bytes": lambda c, r: c.send(f2.frame(f2.RST, 0, r.sid, bytes(3))),
+    "window of 0": lambda c, r: c.send(f2.window(r.sid, 0)),
+    "window beyond 2^31": lambda c, r: c.send(f2.window(0, 0x7fffffff) * 2),
+    "window setting beyond 2^31": lambda c, r: c.send(f2.settings((f2.INITIAL_WINDOW, 0x80000000))),
+    "frame above the size": lambda c, r: c.send(f2.frame(f2.DATA, 0, r.sid, b"x" * 16385)),
+    "frame of 16 MiB announced": lambda c, r: c.send(f2.frame(f2.DATA, 0, r.sid, b"x" * 100, length=0xffffff)),
+    "padding longer than the frame": lambda c, r: c.send(f2.frame(f2.DATA, f2.PADDED, r.sid, b"\xffx")),
+    "hpack: index out of the table": lambda c, r: c.send(f2.headers(r.sid, f2.indexed(5000))),
+    "hpack: truncated": lambda c, r: c.send(f2.headers(r.sid, b"\x00\x7f\xff\xff\xff\xff\xff")),
+    "hpack: table too large": lambda c, r: c.send(f2.headers(r.sid, b"\x3f\xe1\xff\x7f" + f2.indexed(8))),
+    "continuation of nothing": lambda c, r: c.send(f2.frame(f2.CONTINUATION, f2.END_HEADERS, r.sid, b"")),
+    "another frame inside a block": lambda c, r: c.send(
+        f2.frame(f2.HEADERS, 0, r.sid, f2.indexed(8)) + f2.frame(f2.PING, 0, 0, bytes(8))),
+    "not http at all": lambda c, r: c.send(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 20),
+    "goaway of 4 bytes": lambda c, r: c.send(f2.frame(f2.GOAWAY, 0, 0, bytes(4))),
+    "priority on itself": lambda c, r: c.send(f2.frame(f2.PRIORITY, 0, r.sid, r.sid.to_bytes(4, "big") + b"\0") +
+                                              rst_all(r)),
+}
+
+
+def rst_all(r):
+    return f2.rst(r.sid, 1)
+
+
+def test_hostile_answers(fiend, daemon, api):
+    """H-15, H-17, H-22 and every frame that is wrong: UNREACHABLE or BAD_CLOUD_REPLY, never a crash, a hang or success;
+    memory and CPU are bounded; the next call is served. G-31's ALTSVC and ORIGIN from a server: see below."""
+    def reads(answer):
+        fiend.script, fiend.hostile = answer, None
+        with pytest.raises(ApiError) as e:
+            api.call("SandboxService.Get", sandbox=SANDBOX, timeout=20)
+        return e.value
+
+    assert reads(fiend.good).reason == "SANDBOX_NOT_FOUND"
+    hwm = daemon.hwm_kb()
+    wrong = {}
+    for name, script in HOSTILE.items():
+        began = cpu_s(daemon.pid)
+        e = reads(script)
+        used = cpu_s(daemon.pid) - began
+        if e.reason not in ("UNREACHABLE", "BAD_CLOUD_REPLY") or e.code != "UNAVAILABLE":
+            wrong[name] = str(e)
+        if used > (6.0 if ASAN else 1.0):
+            wrong[name + ": CPU"] = used
+        e = reads(fiend.good)
+        if e.reason != "SANDBOX_NOT_FOUND":
+            wrong[name + ": afterwards"] = str(e)
+    assert not wrong, wrong
+    assert ASAN or daemon.hwm_kb() - hwm < 24 << 10, daemon.hwm_kb() - hwm
+    assert daemon.running()
+
+
+def test_block_without_an_end(fiend, daemon, api):
+    """A head that begins and never ends is given up after 5 s, not when the call's deadline comes."""
+    asked = []
+
+    def begin_only(c, r):
+        if SANDBOX in r.get(":path"):
+            asked.append(c.number)
+        if not asked:
+            fiend.good(c, r)
+        elif len(asked) == 1 and SANDBOX in r.get(":path"):
+            c.send(f2.frame(f2.HEADERS, 0, r.sid, f2.indexed(8)))
+        elif c.number != asked[0]:
+            fiend.good(c, r)
+    fiend.script = begin_only
+    with pytest.raises(ApiError) as e:
+        api.call("SandboxService.Get", sandbox=SANDBOX, timeout=12)
+    assert e.value.reason == "SANDBOX_NOT_FOUND"        # asked again on another connection
+    assert len(asked) == 2 and asked[0] != asked[1]
+
+
+def test_settings_never_acknowledged(fiend):
+    """G-13's other half: a server that does not acknowledge SETTINGS loses its connection after 10 s."""
+    fiend.answers = False
+    p = Probe(fiend)
+    assert p.ask("get", SANDBOX)["reason"] == "SANDBOX_NOT_FOUND"
+    inbox = fiend.conns[0].inbox
+    goaway = harness.until(lambda: [f for f in inbox if f[0] == f2.GOAWAY], 15, "the end of the connection")
+    assert goaway[0][3][4:8] == b"\0\0\0\4"
+    p.close()
+
+
+def test_ignored_frames(fiend, daemon, api):
+    """H-17, G-31: ALTSVC, ORIGIN and unknown frames within the budget are ignored."""
+    odd = (f2.frame(f2.ALTSVC, 0, 0, b"\0\0h2=\":1\"") + f2.frame(f2.ORIGIN, 0, 0, b"\0\1x") + f2.frame(77, 3, 0, b"?")) * 20
+    fiend.script = lambda c, r: c.send(odd + f2.answer(r.sid, 404, {"code": 404, "message": "no"}) + odd)
+    for _ in range(3):
+        with pytest.raises(ApiError) as e:
+            api.call("SandboxService.Get", sandbox=SANDBOX)
+        assert e.value.reason == "SANDBOX_NOT_FOUND"
+    assert len(fiend.conns) == 1
+
+
+def test_reset_and_goaway_storm(fiend):
+    """H-11: RST_STREAM and GOAWAY together, again and again: each call ends once, memory is flat."""
+    fiend.script = lambda c, r: c.send(f2.rst(r.sid, 2) + f2.goaway(r.sid, 0))
+    p = Probe(fiend)
+    rss = []
+    for i in range(30 if ASAN else 60):
+        r = p.ask("get", SANDBOX)
+        assert (r["outcome"], r["reason"]) == ("UNKNOWN", "UNREACHABLE"), r
+        with open("/proc/%d/statm" % p.proc.pid, encoding="ascii") as f:
+            rss.append(int(f.read().split()[1]) * resource.getpagesize())
+    assert ASAN or rss[-1] - rss[20] < 2 << 20, rss
+    fiend.script = fiend.good
+    assert p.ask("get", SANDBOX)["reason"] == "SANDBOX_NOT_FOUND"
+    p.close()
+
+
+def test_goaway_at_birth(fiend):
+    """GOAWAY before any request, on every connection: dials are bounded, the call fails in time."""
+    greeting, fiend.greeting = fiend.greeting, f2.settings() + f2.goaway(0, 0)
+    p = Probe(fiend)
+    p.set("deadline", 3000)
+    r = p.ask("get", SANDBOX)
+    assert r["outcome"] in ("UNSENT", "UNKNOWN"), r
+    assert len(fiend.conns) < 60, len(fiend.conns)
+    fiend.greeting = greeting
+    p.set("deadline", 15000)
+    assert p.ask("get", SANDBOX)["reason"] == "SANDBOX_NOT_FOUND"
+    p.close()
+
+
+def test_calm_again_and_again(fiend):
+    """H-05: ENHANCE_YOUR_CALM on every call: held back and doubled, never an endless loop, RetryInfo is given."""
+    fiend.script = lambda c, r: c.send(f2.goaway(0, 11))
+    p = Probe(fiend)
+    p.set("deadline", 4000)
+    r = p.ask("get", SANDBOX)
+    assert r["outcome"] == "UNSENT", r
+    assert len(fiend.seen) <= 4
+    p.close()
+
+
+def test_early_answer(fiend):
+    """H-09: a complete answer and RST_STREAM(NO_ERROR) stop an upload; the answer counts."""
+    def early(c, r):
+        if not r.body:
+            c.send(f2.answer(r.sid, 507, {"code": 507, "message": "disk full"}) + f2.rst(r.sid, 0))
+    fiend.script = early
+    p = Probe(fiend)
+    w = p.ask("write", SANDBOX, "-", "/home/user/f", 50000000, "known")
+    assert w["reason"] == "NO_SPACE", w
+    p.close()
+
+
+def test_windows_go_negative(fiend):
+    """H-13: the window shrinks below what is under way; the upload stalls, goes on, and is whole."""
+    done = []
+
+    def shrink(c, r):
+        n = len(r.body)
+        if n == 0:
+            c.send(f2.settings((f2.INITIAL_WINDOW, 300000)))
+        elif 0 < n <= 16384 and not done:
+            done.append("shrunk")
+            c.send(f2.settings((f2.INITIAL_WINDOW, 0)) + f2.settings((f2.INITIAL_WINDOW, 7)))
+            c.send(f2.window(0, 16 << 20))
+        elif n > 60000 and "grown" not in done:
+            done.append("grown")
+            c.send(f2.window(r.sid, 400000))
+            c.send(f2.settings((f2.INITIAL_WINDOW, 1 << 20)) + f2.window(r.sid, 8 << 20))
+        if r.ended:
+            c.send(f2.answer(r.sid, 200, [{"name": "f", "type": "file", "path": "/home/user/f"}]))
+    fiend.script = shrink
+    p = Probe(fiend)
+    w = p.ask("write", SANDBOX, "-", "/home/user/f", 2000000, "known")
+    assert w["cls"] == "OK" and "grown" in done, (w, done)
+    assert 2000000 <= len(fiend.seen[0][1].body)
+    p.close()
+
+
+def test_table_size_flips(fiend):
+    """H-14: HEADER_TABLE_SIZE goes from 0 to 64 KiB and back; the decoder's twin never loses its step."""
+    sizes = [0, 65536, 4096, 0, 100, 65536]
+
+    def flip(c, r):
+        # The decoder may be told at once: until our encoder has seen it, it only uses less than it might.
+        size = sizes[r.number % len(sizes)]
+        c.decoder.max_allowed_table_size = 65536
+        c.send(f2.settings((f2.TABLE_SIZE, size)) + f2.answer(r.sid, 404, {"code": 404, "message": "no"}))
+    fiend.script = flip
+    p = Probe(fiend)
+    for i in range(60):
+        assert p.ask("get", SANDBOX)["reason"] == "SANDBOX_NOT_FOUND", i
+    assert {r.get("x-api-key") for _, r in fiend.seen} == {fiend.key}
+    assert len(fiend.seen) == 60 and len(fiend.conns) == 1
+    p.close()
+
+
+def test_idle_ping_is_answered(fiend):
+    """H-18: what comes on an idle connection is answered, and the connection is used again."""
+    p = Probe(fiend)
+    assert p.ask("get", SANDBOX)["reason"] == "SANDBOX_NOT_FOUND"
+    c = fiend.conns[0]
+    for i in range(20):
+        c.send(f2.frame(f2.PING, 0, 0, i.to_bytes(8, "big")))
+    harness.until(lambda: sum(1 for f in c.inbox if f[0] == f2.PING and f[1] & f2.ACK) == 20, 5, "the answers")
+    assert p.ask("get", SANDBOX)["reason"] == "SANDBOX_NOT_FOUND"
+    assert len(fiend.conns) == 1
+    p.close()
+
+
+def test_stream_limit_lowered(fiend):
+    """The peer's limit is lowered from 100 to 5 in mid-life: never more than that at once, no failure."""
+    import threading
+    now, peak, lock, held = set(), [0], threading.Lock(), []
+
+    def count(c, r):
+        with lock:
+            now.add((c.number, r.sid))
+            mine = sum(1 for n, _ in now if n == c.number)
+            peak.append(mine)
+            if len(peak) == 2:
+                c.send(f2.settings((f2.MAX_STREAMS, 5)))
+                c.send(f2.answer(r.sid, 404, {"code": 404, "message": "no"}))
+                now.discard((c.number, r.sid))
+                return
+            held.append((c, r))
+            if len(held) >= 5:
+                for c, r in held:
+                    now.discard((c.number, r.sid))
+                    c.send(f2.answer(r.sid, 404, {"code": 404, "message": "no"}))
+                held.clear()
+    fiend.script = count
+    p = Probe(fiend, max_conns=1)
+    assert p.ask("get", SANDBOX)["reason"] == "SANDBOX_NOT_FOUND"
+    p.sync()
+    for r in p.all([p.say("get", SANDBOX) for _ in range(50)]):
+        assert r["reason"] == "SANDBOX_NOT_FOUND", r
+    assert max(peak) <= 5, max(peak)
+    p.close()
+
+
+pytestmark = pytest.mark.skipif(not os.path.exists(PROBE), reason="cloud_probe is not built")
