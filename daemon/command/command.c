@@ -234,11 +234,50 @@ const struct command_result *command_result(const struct command *c)
 
 /* --- the end --- */
 
+/* Also if it could not be written: then it is asked for again after a restart. */
+static void on_end_written(struct command *c, struct command_op *op, const struct status *st)
+{
+	command_set_state(c, CMD_ENDED);
+	list_del(&c->node);
+	list_add_tail(&c->cs->ended, &c->node);
+	c->cs->n_running--;
+	command_use(c, false);
+	c->cs->n_ended++;
+	c->share->n_ended++;
+	if (c->result.outcome == COMMAND_LOST || c->result.outcome == COMMAND_UNKNOWN)
+		log_warn("command_lost", "command=%s sandbox=%s pid=%u reason=%s error=%s", c->id, c->at.id,
+			 c->pid, status_reason_name(c->result.reason), log_q(c->result.message));
+	command_wake(c);
+	commands_forget_surplus(c->cs);
+}
+
+/* Before anybody is told: what was said once stays true. */
+static int write_end(struct command *c)
+{
+	struct store_tx *t;
+	int r;
+
+	if (!c->has_row)
+		return -ENOENT;
+	r = store_tx_new(c->cs->o.store, &t);
+	if (r < 0)
+		return r;
+	r = command_row_put(t, c);
+	if (r < 0) {
+		store_tx_drop(t);
+		return r;
+	}
+	store_tx_hurry(t);
+	return command_write(c, NULL, t, false, on_end_written);
+}
+
 void command_finish(struct command *c)
 {
 	const uint32_t *survivors;
 	size_t n;
 
+	if (c->final)
+		return;
 	c->stream = envd_stream_free(c->stream);
 	if (c->killer)
 		killer_skip(c->killer);
@@ -255,24 +294,16 @@ void command_finish(struct command *c)
 	timer_clear(&c->orphan);
 	timer_clear(&c->retry);
 	envd_call_cancel(give(c->look));
-	command_set_state(c, CMD_ENDED);
 	terminal_fini(c);
 	if (c->truncated || !spool_is_whole(c->spool))
 		c->result.output_complete = false;
 	if (!c->result.exited_at_ms)
 		c->result.exited_at_ms = clock_wall_ms();
-	list_del(&c->node);
-	list_add_tail(&c->cs->ended, &c->node);
-	c->cs->n_running--;
-	command_use(c, false);
-	c->cs->n_ended++;
-	c->share->n_ended++;
-	if (c->result.outcome == COMMAND_LOST || c->result.outcome == COMMAND_UNKNOWN)
-		log_warn("command_lost", "command=%s sandbox=%s pid=%u reason=%s error=%s", c->id, c->at.id,
-			 c->pid, status_reason_name(c->result.reason), log_q(c->result.message));
-	command_save(c);
-	command_wake(c);
-	commands_forget_surplus(c->cs);
+	c->final = true;
+	if (c->state != CMD_ENDING)
+		command_set_state(c, CMD_ENDING);
+	if (write_end(c) < 0)
+		on_end_written(c, NULL, NULL);
 }
 
 void command_end_with(struct command *c, enum command_outcome outcome, const struct status *why)

@@ -23,6 +23,7 @@
 #define COMMAND_REQUESTS_MAX 50000u		/* request ids of a uid; the oldest ended ones go first */
 #define COMMAND_REFUSED_MS   60000u		/* so long a request id repeats the cloud's refusal */
 #define COMMAND_REQUEST_MS   (7 * 86400000ll)	/* kept so long after its last use */
+#define COMMAND_HELPER	     "agentbox-helper"	/* tag of our own processes there: in no list */
 #define COMMAND_ENV	     "AGENTBOX_COMMAND"	/* in every command's environment: its tag */
 
 struct killer;
@@ -70,7 +71,7 @@ enum command_state {
 	CMD_RUNNING,
 	CMD_ATTACHING,		/* the stream was lost; asking for it again */
 	CMD_ASKING,		/* asking lifecycle what became of the sandbox */
-	CMD_ENDING,		/* the end is known; a kill is still counting survivors */
+	CMD_ENDING,		/* the end is known; a kill still counts survivors, or it is being written */
 	CMD_ENDED,
 };
 
@@ -127,6 +128,7 @@ struct command {
 	size_t n_envs;
 	uint32_t pid;
 	bool group_known, group, foreign, detach, stdin_open, input_busy, input_ended, pty;
+	bool final;			/* the result is known, and on its way to the store */
 	bool in_use;			/* lifecycle was told that it keeps its sandbox in use */
 	bool has_row;			/* a row is in the store, or on its way there */
 	bool verify;			/* time has passed: look at the process before trusting its pid */

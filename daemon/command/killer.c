@@ -200,7 +200,7 @@ static int begin(struct killer *k)
 	char pid[16], steps[16];
 	const char *args[] = { "-c", script, "sh", pid, c->foreign ? "" : c->id, steps,
 			       c->pty ? "HUP CONT" : "" };
-	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .args = args,
+	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .tag = COMMAND_HELPER, .args = args,
 				    .n_args = ARRAY_SIZE(args) };
 
 	k->begun = true;
@@ -327,7 +327,7 @@ int command_signal(struct command *c, int signo, uint64_t deadline_ms, command_k
 	struct envd_target target = where_target(&c->at, "root", deadline_ms);
 	char pid[16];
 	const char *args[] = { "-c", text, "sh", pid, signo == 9 ? "KILL" : "TERM" };
-	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .args = args,
+	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .tag = COMMAND_HELPER, .args = args,
 				    .n_args = ARRAY_SIZE(args) };
 
 	if (!op)

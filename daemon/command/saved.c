@@ -46,9 +46,9 @@ int command_row_put(struct store_tx *t, const struct command *c)
 		.message = c->result.message, .survivors = (const char *)c->result.survivors,
 		.survivors_len = c->result.n_survivors * sizeof(uint32_t),
 		.exited_at_ms = c->result.exited_at_ms,
-		.state = c->state == CMD_ENDED ? ROW_COMMAND_ENDED
-			 : c->pid	       ? ROW_COMMAND_RUNNING
-					       : ROW_COMMAND_INTENT,
+		.state = c->final ? ROW_COMMAND_ENDED
+			 : c->pid ? ROW_COMMAND_RUNNING
+				  : ROW_COMMAND_INTENT,
 	};
 
 	for (size_t i = 0; i < c->n_args; i++)
@@ -66,10 +66,12 @@ void command_save(struct command *c)
 
 	if (!c->has_row || store_tx_new(c->cs->o.store, &t) < 0)
 		return;
-	if (command_row_put(t, c) == 0)
-		store_tx_commit(t, false, NULL, NULL);
-	else
+	if (command_row_put(t, c) < 0) {
 		store_tx_drop(t);
+		return;
+	}
+	store_tx_hurry(t); /* an end that follows must not wait for others on its account */
+	store_tx_commit(t, false, NULL, NULL);
 }
 
 void command_unsave(struct command *c)
@@ -220,6 +222,7 @@ static int restore(struct commands *cs, const struct row_command *r)
 		c->last_output_at_ms = spool_last_ms(c->spool);
 	list_del(&c->node);
 	if (r->state == ROW_COMMAND_ENDED) {
+		c->final = true;
 		command_set_state(c, CMD_ENDED);
 		list_add_tail(&cs->ended, &c->node);
 		cs->n_running--;

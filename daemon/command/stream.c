@@ -22,7 +22,7 @@
 #include "proto/base/str.h"
 
 #define BACKOFF_MS    50u
-#define PAUSED_ASK_MS 15000u	/* between two looks whether a paused sandbox was resumed */
+#define PAUSED_ASK_MS 15000ull /* at most, between two looks whether a paused sandbox was resumed */
 
 static void attach(struct command *c);
 
@@ -102,7 +102,7 @@ static void on_inquiry(void *user, const struct status *st, const struct life_ta
 	c->inquiry = NULL;
 	if (!status_ok(st) && st->reason == R_SANDBOX_PAUSED) {
 		stop_clock(c);
-		again(c, PAUSED_ASK_MS, true);
+		again(c, MIN(500ull << MIN(c->asks, 5u), PAUSED_ASK_MS), true);
 	} else if (!status_ok(st) && st->code == CODE_NOT_FOUND) {
 		command_end_with(c, COMMAND_LOST, st);
 	} else if (!status_ok(st)) {

@@ -440,7 +440,7 @@ static int add_foreign(struct listing *l, const struct command_op *op, const str
 		const struct envd_process *p = &r->processes[i];
 		struct command_view *v;
 
-		if (find_running(op->cs, &op->at, p->pid))
+		if (find_running(op->cs, &op->at, p->pid) || (p->tag && str_eq(p->tag, COMMAND_HELPER)))
 			continue;
 		v = listing_add(l);
 		if (!v)

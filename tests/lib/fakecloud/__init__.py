@@ -218,6 +218,7 @@ class FakeCloud:
                 sbx.envd.freeze(True)
             else:
                 sbx.envd.end_processes()
+                sbx.envd.processes.clear()   # nor is their end remembered
                 sbx.envs = {}
         sbx.state, sbx.end_at = "paused", self.now()
         self._settle(sbx)

@@ -318,8 +318,8 @@ class Envd:
         return proc, queue
 
     def ended(self, proc):
-        self.processes.pop(proc.pid, None)
-        self.retained[proc.pid] = proc
+        if self.processes.pop(proc.pid, None):
+            self.retained[proc.pid] = proc
 
     def select(self, selector, ended=False):
         which = selector.WhichOneof("selector")
