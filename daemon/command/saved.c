@@ -167,7 +167,8 @@ static void restore_result(struct command *c, const struct row_command *r)
 	str_copy(to->signal, sizeof(to->signal), r->signal);
 	str_copy(to->message, sizeof(to->message), r->message);
 	to->n_survivors = (uint32_t)MIN(r->survivors_len / sizeof(uint32_t), (size_t)COMMAND_SURVIVORS_MAX);
-	memcpy(to->survivors, r->survivors, to->n_survivors * sizeof(uint32_t));
+	if (to->n_survivors)
+		memcpy(to->survivors, r->survivors, to->n_survivors * sizeof(uint32_t));
 }
 
 static int restore_spool(struct command *c, const struct row_command *r)
