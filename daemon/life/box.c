@@ -88,8 +88,13 @@ struct box *box_free(struct box *b)
 {
 	if (!b)
 		return NULL;
-	must(b->magic == BOX_MAGIC && !b->fetch && !b->killing && list_is_empty(&b->leases));
+	must(b->magic == BOX_MAGIC && !b->fetch && !b->killing && list_is_empty(&b->leases) &&
+	     list_is_empty(&b->turns));
 	b->keep = keep_free(b);
+	defer_cancel(&b->turn_kick);
+	b->network = cloud_network_free(b->network);
+	free(b->network_text);
+	b->metrics.m = cloud_metrics_free(b->metrics.m);
 	b->magic = 0;
 	free(b->id);
 	free(b->name);
@@ -117,13 +122,14 @@ int box_new(struct account *a, const char *id, struct box **ret)
 	scoped(box_freep) struct box *b = calloc(1, sizeof(*b));
 	char **texts[] = { &b->name,	 &b->req_tag, &b->template_id, &b->alias, &b->envd_version,
 			   &b->domain, &b->warning, &b->access_token, &b->traffic_token,
-			   &b->gone_evidence };
+			   &b->gone_evidence, &b->network_text };
 
 	if (!b)
 		return -ENOMEM;
 	b->magic = BOX_MAGIC;
 	list_init(&b->node);
 	list_init(&b->leases);
+	list_init(&b->turns);
 	b->account = a;
 	b->allow_internet_access = b->keep_memory = b->auto_resume = -1;
 	policy_default(&b->policy);
@@ -144,7 +150,7 @@ static int texts_from_row(struct box *b, const struct row_sandbox *r)
 	       text_set(&b->envd_version, r->envd_version) || text_set(&b->domain, r->domain) ||
 	       text_set(&b->warning, r->warning) || secret_set(&b->access_token, r->access_token) ||
 	       secret_set(&b->traffic_token, r->traffic_token) ||
-	       text_set(&b->gone_evidence, r->gone_evidence)
+	       text_set(&b->gone_evidence, r->gone_evidence) || text_set(&b->network_text, r->network)
 		       ? -ENOMEM
 		       : 0;
 }
@@ -193,6 +199,8 @@ int box_from_row(struct account *a, const struct row_sandbox *r, struct box **re
 	b->on_timeout = r->on_timeout;
 	b->keep_memory = r->keep_memory;
 	b->auto_resume = r->auto_resume;
+	if (r->network[0] && cloud_network_parse(r->network, &b->network) < 0)
+		log_warn("box_network", "box=%s row=unreadable ignoring=1", b->id);
 	if (policy_parse(r->policy, &b->policy) < 0)
 		log_warn("box_policy", "box=%s policy=%s using=default", b->id, log_q(r->policy));
 	b->as_of_ms = r->as_of_ms;
@@ -209,6 +217,20 @@ int box_from_row(struct account *a, const struct row_sandbox *r, struct box **re
 	return 0;
 }
 
+/* A transition is known to who makes it; after a restart the cloud says what became of it. */
+static enum life_state lasting(enum life_state s)
+{
+	switch (s) {
+	case LIFE_PAUSING:
+	case LIFE_SNAPSHOTTING:
+		return LIFE_RUNNING;
+	case LIFE_RESUMING:
+		return LIFE_PAUSED;
+	default:
+		return s;
+	}
+}
+
 void box_to_row(const struct box *b, char policy_text[POLICY_TEXT_MAX], struct row_sandbox *ret)
 {
 	policy_format(&b->policy, policy_text);
@@ -218,7 +240,7 @@ void box_to_row(const struct box *b, char policy_text[POLICY_TEXT_MAX], struct r
 		.name = b->name,
 		.uid = b->uid,
 		.generation = b->generation,
-		.state = (int)b->state,
+		.state = (int)lasting(b->state),
 		.ours = b->ours,
 		.adopted = b->adopted,
 		.claimed = b->claimed,
@@ -252,6 +274,7 @@ void box_to_row(const struct box *b, char policy_text[POLICY_TEXT_MAX], struct r
 		.released_at_ms = wall_of(b->released_at_ms),
 		.used_at_ms = wall_of(b->used_at_ms),
 		.timeout_s = b->timeout_s,
+		.network = b->network_text,
 	};
 }
 
@@ -312,6 +335,29 @@ static void learn_listed(struct learner *l, struct box *b, const struct cloud_sa
 	}
 }
 
+/* Only a get carries the network; there, none is an answer too. */
+static void learn_network(struct learner *l, struct box *b, const struct cloud_network *n)
+{
+	struct cloud_network *copy = NULL;
+	char *text = NULL;
+
+	if (l->err || cloud_network_equal(b->network, n))
+		return;
+	if (n) {
+		copy = cloud_network_dup(n);
+		text = cloud_network_format(n);
+	}
+	if ((n && (!copy || !text)) || text_set(&b->network_text, text) < 0) {
+		cloud_network_free(copy);
+		l->err = -ENOMEM;
+	} else {
+		cloud_network_free(b->network);
+		b->network = copy;
+		l->changed = true;
+	}
+	free(text);
+}
+
 int box_learn(struct box *b, const struct cloud_sandbox *s, uint64_t now_ms, int64_t now_wall_ms,
 	      bool *ret_changed)
 {
@@ -333,6 +379,8 @@ int box_learn(struct box *b, const struct cloud_sandbox *s, uint64_t now_ms, int
 		      s->on_timeout_pause ? (int)LIFE_ON_TIMEOUT_PAUSE : (int)LIFE_ON_TIMEOUT_KILL);
 		LEARN(&l, b->auto_resume, (int)s->auto_resume);
 	}
+	if (s->is_detail)
+		learn_network(&l, b, s->network);
 	if (l.err)
 		return l.err;
 	b->fresh_at_ms = now_ms;
@@ -366,6 +414,7 @@ void box_view(const struct box *b, enum life_source source, struct life_sandbox 
 		.on_timeout = (enum life_on_timeout)b->on_timeout,
 		.keep_memory = b->keep_memory,
 		.auto_resume = b->auto_resume,
+		.network = b->network,
 		.policy = b->policy,
 		.owner_uid = b->uid,
 		.leases = b->n_leases,

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "daemon/ev/loop.h"
 #include "daemon/life/life.h"
 #include "daemon/life/pairs.h"
 #include "daemon/store/row.h"
@@ -17,6 +18,15 @@ struct account;
 struct cloud_sandbox;
 struct fetch;
 struct killing;
+struct shift;
+
+/* The last series that was asked for. */
+struct box_metrics {
+	struct cloud_metrics *m;	/* NULL = none */
+	int64_t start_s, end_s;		/* of the question; 0 = not said */
+	uint64_t fresh_at_ms;		/* BOOTTIME */
+	int64_t as_of_ms;		/* wall */
+};
 
 #define BOX_MAGIC    0x426f7821u
 #define USED_SAVE_MS 60000	/* uses nearer than this to the row's are not written */
@@ -62,6 +72,14 @@ struct box {
 
 	struct fetch *fetch;		/* a question under way */
 	struct killing *killing;
+	struct list turns;		/* turn.h */
+	struct defer turn_kick;
+	bool turn_ready;
+	bool changing;			/* who has the turn sets the state, nobody else */
+	struct shift *shift;		/* the pause or resume that waits last, or is under way */
+	struct cloud_network *network;	/* NULL = none known */
+	char *network_text;		/* for its row */
+	struct box_metrics metrics;
 	bool asked;			/* reconcile has it on its list of missing ones */
 };
 

@@ -24,6 +24,7 @@
 #include "proto/base/rng.h"
 #include "proto/base/status.h"
 
+struct copying;
 struct creation;
 struct listing;
 struct sync;
@@ -53,12 +54,14 @@ struct name_slot {
 struct request {
 	struct list node;
 	uid_t uid;
+	const char *method;		/* static: REQUEST_… */
 	char *id, *object, *req_tag;
 	uint8_t params_hash[ROW_HASH_BYTES];
 	struct account *account;
 	enum row_request_state step;
 	int64_t used_at_ms;
 	struct creation *creation;	/* under way */
+	struct copying *copying;	/* … of a fork or a snapshot */
 	struct status *refusal;		/* the cloud's, answered until … */
 	uint64_t refused_until_ms;
 };
@@ -101,6 +104,7 @@ struct life {
 
 	struct map box_map, name_map, request_map, fetch_map;
 	struct list boxes, names, requests, creations, fetches, killings, ops, commits;
+	struct list shifts, copyings, snapshots;
 	struct rng rng;
 	struct sync *sync;
 	bool draining;
@@ -121,8 +125,13 @@ void life_forget_box(struct life *l, struct box *b);	/* from memory and the stor
 struct name_slot *life_find_name(struct life *l, uid_t uid, const char *name);
 must_check int life_need_name(struct life *l, uid_t uid, const char *name, struct name_slot **ret);
 void life_forget_name(struct life *l, struct name_slot *n);
-struct request *life_find_request(struct life *l, uid_t uid, const char *id);
-must_check int life_need_request(struct life *l, uid_t uid, const char *id, struct request **ret);
+#define REQUEST_CREATE	 "Create"
+#define REQUEST_FORK	 "Fork"
+#define REQUEST_SNAPSHOT "Snapshot"
+/* method: one of these very strings. */
+struct request *life_find_request(struct life *l, uid_t uid, const char *method, const char *id);
+must_check int life_need_request(struct life *l, uid_t uid, const char *method, const char *id,
+				 struct request **ret);
 void life_forget_request(struct life *l, struct request *r);
 
 void life_put_box(struct store_tx *t, const struct box *b);
@@ -190,6 +199,30 @@ void kill_take_up(struct life *l, struct box *b);	/* after a restart */
 /* By a rule of its policy; nobody waits. */
 must_check int kill_by_policy(struct life *l, struct box *b, const char *rule);
 void kill_cancel_all(struct life *l);
+
+/* --- shift.c --- */
+
+/* The op waits, with others that want the same, until it has happened: op->told comes, with yes = it
+ * happened because of this. It goes on without the op. */
+must_check int shift_join_pause(struct life *l, struct box *b, bool keep_memory, struct life_op *op);
+/* *ret_s: the life it asks for, which is less than timeout_s if it is on its way already. */
+must_check int shift_join_resume(struct life *l, struct box *b, uint32_t timeout_s, struct life_op *op,
+				 uint32_t *ret_s);
+void shift_cancel_all(struct life *l);
+
+/* --- copying.c, snapshots.c --- */
+
+must_check int copying_take_up(struct life *l, const struct row_copy *r);
+/* A listed sandbox may be the child of a fork under way: then it is not adopted yet. */
+bool copying_found(struct life *l, struct account *a, const struct cloud_sandbox *s);
+void copying_cancel_all(struct life *l);
+must_check int snapshot_load(struct life *l, const struct row_snapshot *r);
+void snapshot_forget_all(struct life *l);	/* from memory */
+
+/* --- op_create.c --- */
+
+/* May this caller have n more sandboxes now? */
+bool life_refused_by_limits(struct life *l, struct account *a, uid_t uid, uint32_t n, struct status *st);
 
 /* --- create.c --- */
 

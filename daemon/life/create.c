@@ -50,6 +50,16 @@ static struct creation *creation_from(void *p)
 
 /* --- its end --- */
 
+void creation_tokens_free(struct cloud_iam_token *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(v[i].name);
+		free(v[i].audience);
+		free(v[i].token_type);
+	}
+	free(v);
+}
+
 static void creation_free(void *p)
 {
 	struct creation *c = creation_from(p);
@@ -59,6 +69,8 @@ static void creation_free(void *p)
 	free(c->template_id);
 	cloud_kvs_fini(&c->metadata);
 	cloud_kvs_fini(&c->envs);
+	cloud_network_free(c->network);
+	creation_tokens_free(c->tokens, c->n_tokens);
 	cloud_sandbox_free(c->found);
 	holder_unref(c->holder);
 	free(c);
@@ -253,6 +265,13 @@ static void post(struct creation *c)
 		.n_metadata = c->metadata.n,
 		.envs = c->envs.v,
 		.n_envs = c->envs.n,
+		.network = c->network,
+		.iam_tokens = c->tokens,
+		.n_iam_tokens = c->n_tokens,
+		.auto_pause = c->end.on_timeout ? tri_of(c->end.on_timeout == LIFE_ON_TIMEOUT_PAUSE)
+						: TRI_UNSET,
+		.auto_pause_memory = c->end.keep_memory < 0 ? TRI_UNSET : tri_of(c->end.keep_memory),
+		.auto_resume = c->end.auto_resume < 0 ? TRI_UNSET : tri_of(c->end.auto_resume),
 	};
 	/* The caller's deadline ends the caller's waiting, not this: once sent it is worth reading. */
 	struct cloud_ask ask = { .uid = c->uid, .done = on_posted, .user = c };
@@ -386,6 +405,9 @@ static int make_box(struct creation *c, struct box **ret)
 	b->allow_internet_access = c->allow_internet_access == TRI_UNSET
 					   ? -1
 					   : c->allow_internet_access == TRI_TRUE;
+	b->on_timeout = c->end.on_timeout;
+	b->keep_memory = c->end.keep_memory;
+	b->auto_resume = c->end.auto_resume;
 	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
 	r = life_insert_box(c->life, b);
 	if (!r)
@@ -521,6 +543,7 @@ static void on_settle_list(struct cloud_result *r, void *user)
 	case SETTLE_FOUND:
 		adopt(c, give(list->v[i]));
 		return;
+	case SETTLE_DOUBT:
 	case SETTLE_CLOSE:
 		close_unknown(c);
 		return;
@@ -631,6 +654,7 @@ int creation_new(struct life *l, struct account *a, uid_t uid, struct creation *
 	c->account = a;
 	c->uid = uid;
 	c->policy = l->policy;	/* until its maker says which */
+	c->end = (struct creation_end){ .keep_memory = -1, .auto_resume = -1 };
 	c->generation = 1;
 	c->made_at_ms = clock_wall_ms();
 	policy_format(&c->policy, c->policy_text);
@@ -709,7 +733,7 @@ int creation_take_up(struct life *l, const struct row_intent *r)
 	if (r->name[0] && !life_need_name(l, r->uid, r->name, &c->name) && !c->name->creation)
 		c->name->creation = c;
 	if (r->request_id[0])
-		c->request = life_find_request(l, r->uid, r->request_id);
+		c->request = life_find_request(l, r->uid, REQUEST_CREATE, r->request_id);
 	if (c->request && !c->request->creation)
 		c->request->creation = c;
 	if (text_set(&c->req_tag, r->req_tag) < 0 || text_set(&c->template_id, r->template_id) < 0) {

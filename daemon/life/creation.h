@@ -18,6 +18,12 @@ enum creation_step {
 	CREATION_SETTLE,
 };
 
+/* What the cloud does at the sandbox's end. */
+struct creation_end {
+	enum life_on_timeout on_timeout;
+	int keep_memory, auto_resume;	/* -1 = unset */
+};
+
 struct creation {
 	uint32_t magic;
 	struct list node;	/* in life->creations */
@@ -39,6 +45,10 @@ struct creation {
 	uint32_t timeout_s;
 	enum tri secure, allow_internet_access;
 	struct cloud_kvs metadata, envs;
+	struct cloud_network *network;
+	struct cloud_iam_token *tokens;
+	size_t n_tokens;
+	struct creation_end end;
 
 	struct holder *holder;		/* the process that is to hold a lease; NULL = none */
 
@@ -58,6 +68,7 @@ struct creation {
 must_check int creation_new(struct life *l, struct account *a, uid_t uid, struct creation **ret);
 /* Takes a number, adds the tags, writes the intent. -EAGAIN: no durable number now. */
 must_check int creation_start(struct creation *c);
+void creation_tokens_free(struct cloud_iam_token *v, size_t n);
 void creation_drop(struct creation *c);
 
 /* The op waits for its end: op_create_ended() is called, never from inside. */

@@ -10,6 +10,7 @@
 #include "daemon/life/failpoint.h"
 #include "daemon/life/lease.h"
 #include "daemon/life/rules.h"
+#include "daemon/life/turn.h"
 #include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -428,6 +429,10 @@ static void decide_again(struct keep *k)
 
 	look_at(k, &d);
 	due_decide(&d, (int64_t)clock_boot_ms(), &due);
+	if (!turn_is_free(k->box)) {
+		look_again_at(k, clock_boot_ms() + CHECK_RETRY_MS);	/* a user's change goes first */
+		return;
+	}
 	if (k->holds || (due.act != DUE_PAUSE && due.act != DUE_KILL)) {
 		set_idle(k);
 		return;

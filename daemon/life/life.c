@@ -163,13 +163,21 @@ void life_forget_name(struct life *l, struct name_slot *n)
 	drop_name(l, n);
 }
 
-/* --- request ids of Create --- */
+/* --- request ids --- */
 
-struct request *life_find_request(struct life *l, uid_t uid, const char *id)
+static size_t request_key(char ret[KEY_MAX], uid_t uid, const char *method, const char *id)
+{
+	char rest[KEY_MAX];
+
+	snprintf(rest, sizeof(rest), "%s/%s", method, id);
+	return key_of(ret, uid, rest);
+}
+
+struct request *life_find_request(struct life *l, uid_t uid, const char *method, const char *id)
 {
 	char key[KEY_MAX];
 
-	return map_get(&l->request_map, key, key_of(key, uid, id));
+	return map_get(&l->request_map, key, request_key(key, uid, method, id));
 }
 
 static void free_request(struct request *r)
@@ -181,9 +189,9 @@ static void free_request(struct request *r)
 	free(r);
 }
 
-int life_need_request(struct life *l, uid_t uid, const char *id, struct request **ret)
+int life_need_request(struct life *l, uid_t uid, const char *method, const char *id, struct request **ret)
 {
-	struct request *r = life_find_request(l, uid, id);
+	struct request *r = life_find_request(l, uid, method, id);
 	char key[KEY_MAX];
 
 	if (r) {
@@ -194,10 +202,11 @@ int life_need_request(struct life *l, uid_t uid, const char *id, struct request 
 	if (!r)
 		return -ENOMEM;
 	r->uid = uid;
+	r->method = method;
 	r->account = life_account_of(l, uid);
 	r->step = ROW_REQUEST_OPEN;
 	if (text_set(&r->id, id) < 0 || text_set(&r->object, "") < 0 || text_set(&r->req_tag, "") < 0 ||
-	    map_put(&l->request_map, key, key_of(key, uid, id), r) < 0) {
+	    map_put(&l->request_map, key, request_key(key, uid, method, id), r) < 0) {
 		free_request(r);
 		return -ENOMEM;
 	}
@@ -210,7 +219,7 @@ static void drop_request(struct life *l, struct request *r)
 {
 	char key[KEY_MAX];
 
-	(void)map_del(&l->request_map, key, key_of(key, r->uid, r->id));
+	(void)map_del(&l->request_map, key, request_key(key, r->uid, r->method, r->id));
 	list_del(&r->node);
 	free_request(r);
 }
@@ -219,10 +228,10 @@ void life_forget_request(struct life *l, struct request *r)
 {
 	struct store_tx *t;
 
-	must(!r->creation);
+	must(!r->creation && !r->copying);
 	if (store_tx_new(l->store, &t) < 0)
 		return;
-	store_tx_del_request(t, r->uid, "Create", r->id);
+	store_tx_del_request(t, r->uid, r->method, r->id);
 	life_commit(l, t, false);
 	drop_request(l, r);
 }
@@ -255,7 +264,7 @@ void life_put_request(struct store_tx *t, const struct request *r)
 {
 	struct row_request row = {
 		.uid = r->uid,
-		.method = "Create",
+		.method = r->method,
 		.request_id = r->id,
 		.state = r->step,
 		.account = r->account->name,
@@ -334,7 +343,8 @@ static void save_seen(struct life *l, struct box *b, enum life_state before, int
 
 void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s)
 {
-	enum life_state before = b->state, to = state_of(s, before);
+	/* Who changes it knows better than a question that was asked before. */
+	enum life_state before = b->state, to = b->changing ? before : state_of(s, before);
 	int64_t end_before = b->end_at_ms;
 	bool changed = false;
 
@@ -364,15 +374,18 @@ void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s)
 
 void life_box_changed(struct life *l, struct box *b, enum life_state to, const char *by)
 {
+	enum life_state before = b->state;
 	struct store_tx *t;
 
+	if (before == to)
+		return;
 	box_set_state(b, to);
 	if (store_tx_new(l->store, &t) < 0) {
 		l->resave = true;
 		return;
 	}
 	life_put_box(t, b);
-	event_put(l, t, b, to == LIFE_PAUSED ? EVENT_PAUSED : EVENT_UPDATED, "by=%s\n", by[0] ? by : "user");
+	event_put(l, t, b, event_of(b, before, 0), "by=%s\n", by[0] ? by : "user");
 	life_commit(l, t, true);
 }
 
@@ -529,15 +542,28 @@ static int name_adopted(struct life *l, struct box *b, const char *name, struct 
 	return 0;
 }
 
+/* Children of a fork carry their parent's tag: it is the request's object only on the oldest. */
+static bool is_oldest_of_tag(struct life *l, const struct box *b)
+{
+	list_for_each(i, &l->boxes) {
+		struct box *o = list_entry(i, struct box, node);
+
+		if (o != b && o->account == b->account && str_eq(o->req_tag, b->req_tag) &&
+		    o->started_at_ms <= b->started_at_ms)
+			return false;
+	}
+	return true;
+}
+
 /* A request id whose outcome was unknown, or that the lost store knew, has its object now. */
 static void request_adopted(struct life *l, struct box *b, struct store_tx *t)
 {
-	if (!b->req_tag[0])
+	if (!b->req_tag[0] || !is_oldest_of_tag(l, b))
 		return;
 	list_for_each(i, &l->requests) {
 		struct request *q = list_entry(i, struct request, node);
 
-		if (q->uid != b->uid || q->creation || q->step == ROW_REQUEST_DONE ||
+		if (q->uid != b->uid || q->creation || !str_eq(q->method, REQUEST_CREATE) || q->step == ROW_REQUEST_DONE ||
 		    !str_eq(q->req_tag, b->req_tag))
 			continue;
 		if (text_set(&q->object, b->id) < 0)
@@ -601,7 +627,7 @@ int life_adopt(struct life *l, struct account *a, const struct cloud_sandbox *s,
 
 struct loader {
 	struct life *life;
-	struct list intents;	/* taken up when every row is there */
+	struct list intents, copies;	/* taken up when every row is there */
 	int err;
 	unsigned strangers;	/* rows of accounts that are not configured */
 };
@@ -658,15 +684,27 @@ static void load_name(const struct row_name *r, void *user)
 		life_box_give_name(ld->life, b, n);
 }
 
+/* The methods whose request ids are ours. */
+static const char *method_of(const char *name)
+{
+	static const char *const methods[] = { REQUEST_CREATE, REQUEST_FORK, REQUEST_SNAPSHOT };
+
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
+		if (str_eq(methods[i], name))
+			return methods[i];
+	return NULL;
+}
+
 static void load_request(const struct row_request *r, void *user)
 {
 	struct loader *ld = user;
 	struct account *a = life_account_by_name(ld->life, r->account);
 	struct request *q;
+	const char *method = method_of(r->method);
 
-	if (!str_eq(r->method, "Create"))
+	if (!method)
 		return;
-	if (life_need_request(ld->life, r->uid, r->request_id, &q) < 0 ||
+	if (life_need_request(ld->life, r->uid, method, r->request_id, &q) < 0 ||
 	    text_set(&q->object, r->object) < 0 || text_set(&q->req_tag, r->req_tag) < 0) {
 		ld->err = -ENOMEM;
 		return;
@@ -720,6 +758,61 @@ static void load_intent(const struct row_intent *r, void *user)
 	list_add_tail(&ld->intents, &s->node);
 }
 
+struct saved_copy {
+	struct list node;
+	struct row_copy row;
+	char *texts[6];
+};
+
+static void free_copy(struct saved_copy *s)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(s->texts); i++)
+		free(s->texts[i]);
+	free(s);
+}
+
+static void load_copy(const struct row_copy *r, void *user)
+{
+	struct loader *ld = user;
+	struct saved_copy *s = calloc(1, sizeof(*s));
+	const char **fields[] = { &s->row.account, &s->row.request_id, &s->row.source,
+				  &s->row.name,	   &s->row.policy,     &s->row.known };
+
+	if (!s) {
+		ld->err = -ENOMEM;
+		return;
+	}
+	s->row = *r;
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		s->texts[i] = str_dup(*fields[i]);
+		if (!s->texts[i])
+			ld->err = -ENOMEM;
+		*fields[i] = s->texts[i];
+	}
+	list_add_tail(&ld->copies, &s->node);
+}
+
+static void load_snapshot(const struct row_snapshot *r, void *user)
+{
+	struct loader *ld = user;
+	int e = snapshot_load(ld->life, r);
+
+	if (e < 0)
+		ld->err = e;
+}
+
+static void take_up_copies(struct loader *ld)
+{
+	while (!list_is_empty(&ld->copies)) {
+		struct saved_copy *s = list_entry(ld->copies.next, struct saved_copy, node);
+
+		list_del(&s->node);
+		if (!ld->err)
+			ld->err = copying_take_up(ld->life, &s->row);
+		free_copy(s);
+	}
+}
+
 static void take_up_intents(struct loader *ld)
 {
 	while (!list_is_empty(&ld->intents)) {
@@ -739,7 +832,7 @@ static void orphaned_requests(struct life *l)
 	list_for_each(i, &l->requests) {
 		struct request *q = list_entry(i, struct request, node);
 
-		if (q->step == ROW_REQUEST_OPEN && !q->creation)
+		if (q->step == ROW_REQUEST_OPEN && !q->creation && !q->copying)
 			q->step = ROW_REQUEST_UNKNOWN;
 	}
 }
@@ -747,12 +840,22 @@ static void orphaned_requests(struct life *l)
 static int load(struct life *l)
 {
 	struct loader ld = { .life = l };
-	struct store_visitor v = { .sandbox = load_sandbox, .intent = load_intent, .request = load_request,
-				   .name = load_name, .lease = load_lease, .event = load_event, .user = &ld };
+	struct store_visitor v = {
+		.sandbox = load_sandbox,
+		.intent = load_intent,
+		.request = load_request,
+		.name = load_name,
+		.lease = load_lease,
+		.event = load_event,
+		.copy = load_copy,
+		.snapshot = load_snapshot,
+		.user = &ld,
+	};
 	struct store_report report = { 0 };
 	int r;
 
 	list_init(&ld.intents);
+	list_init(&ld.copies);
 	r = store_load(l->store, &v, &report);
 	if (!r)
 		r = ld.err;
@@ -761,6 +864,7 @@ static int load(struct life *l)
 	if (r < 0)
 		ld.err = r;
 	take_up_intents(&ld);
+	take_up_copies(&ld);
 	if (ld.err)
 		return ld.err;
 	orphaned_requests(l);
@@ -843,7 +947,7 @@ static uint64_t or_default(uint64_t v, uint64_t def)
 int life_new(const struct life_options *o, struct life **ret)
 {
 	struct life *l = calloc(1, sizeof(*l));
-	struct list *lists[10];
+	struct list *lists[13];
 	int r;
 
 	if (!l)
@@ -874,6 +978,9 @@ int life_new(const struct life_options *o, struct life **ret)
 	lists[7] = &l->commits;
 	lists[8] = &l->leases;
 	lists[9] = &l->holders;
+	lists[10] = &l->shifts;
+	lists[11] = &l->copyings;
+	lists[12] = &l->snapshots;
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		list_init(lists[i]);
 	events_init(l);
@@ -912,10 +1019,13 @@ struct life *life_free(struct life *l)
 		b->keep = keep_free(b);
 	}
 	creation_cancel_all(l);
+	shift_cancel_all(l);
+	copying_cancel_all(l);
 	kill_cancel_all(l);
 	fetch_cancel_all(l);
 	while (!list_is_empty(&l->boxes))
 		drop_box(l, list_entry(l->boxes.next, struct box, node));
+	snapshot_forget_all(l);
 	while (!list_is_empty(&l->names))
 		drop_name(l, list_entry(l->names.next, struct name_slot, node));
 	while (!list_is_empty(&l->requests))

@@ -19,6 +19,9 @@
 #include "proto/base/status.h"
 
 struct cloud;	/* daemon/cloud/cloud.h: one per account */
+struct cloud_iam_token;	/* daemon/cloud/model.h, and so on */
+struct cloud_metrics;
+struct cloud_network;
 struct life;
 struct life_op;
 struct loop;
@@ -65,6 +68,7 @@ struct life_sandbox {
 	int allow_internet_access;		/* -1 = unset */
 	enum life_on_timeout on_timeout;	/* what the cloud does at end_at */
 	int keep_memory, auto_resume;		/* -1 = unset */
+	const struct cloud_network *network;	/* NULL = none, or not known yet (a list does not say) */
 	struct policy policy;
 	uid_t owner_uid;
 	uint32_t leases, generation;
@@ -194,6 +198,11 @@ struct life_create {
 	bool must_create, wait_ready;
 	struct policy_change policy;	/* the fields that are set */
 	bool process_lease;		/* the calling process holds a lease from the first moment */
+	const struct cloud_network *network;	/* NULL = none */
+	const struct cloud_iam_token *iam_tokens;
+	size_t n_iam_tokens;
+	enum life_on_timeout on_timeout;
+	int keep_memory, auto_resume;	/* -1 = unset */
 };
 must_check int life_create(struct life *l, const struct life_create *c, life_box_fn *done, void *user,
 			   struct life_op **ret);
@@ -224,6 +233,46 @@ must_check int life_set_timeout(struct life *l, const struct principal *who, con
 must_check int life_set_policy(struct life *l, const struct principal *who, const char *sandbox,
 			       const struct policy_change *change, uint32_t reset, uint64_t deadline_ms,
 			       life_box_fn *done, void *user, struct life_op **ret);
+/* yes = it runs no longer because of this; false: it was paused already. */
+must_check int life_pause(struct life *l, const struct principal *who, const char *sandbox,
+			  bool keep_memory, uint64_t deadline_ms, life_bool_fn *done, void *user,
+			  struct life_op **ret);
+
+/* Replaces the egress settings as a whole; network NULL = none of them. allow_internet_access -1 =
+ * as it is. */
+must_check int life_update_network(struct life *l, const struct principal *who, const char *sandbox,
+				   const struct cloud_network *network, int allow_internet_access,
+				   uint64_t deadline_ms, life_bool_fn *done, void *user,
+				   struct life_op **ret);
+
+struct life_metrics {
+	const struct cloud_metrics *metrics;
+	enum life_source source;
+	int64_t as_of_ms;
+};
+typedef void life_metrics_fn(void *user, const struct status *st, const struct life_metrics *m);
+/* Moments in s since 1970; 0 = the sandbox's start, now. */
+must_check int life_get_metrics(struct life *l, const struct principal *who, const char *sandbox,
+				int64_t start_s, int64_t end_s, uint64_t deadline_ms,
+				life_metrics_fn *done, void *user, struct life_op **ret);
+
+struct life_fork {
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const char *request_id;		/* as in life_create */
+	uint8_t params_hash[32];
+	const char *sandbox;
+	uint32_t count;			/* 0 = 1; at most 100 */
+	uint64_t timeout_ms;		/* of the children; 0 = 300 s */
+	struct policy_change policy;	/* of the children: what differs from the configured one */
+};
+struct life_child {
+	const struct life_sandbox *box;	/* NULL: st says why there is none */
+	const struct status *st;
+};
+typedef void life_fork_fn(void *user, const struct status *st, const struct life_child *children, size_t n);
+must_check int life_fork(struct life *l, const struct life_fork *f, life_fork_fn *done, void *user,
+			 struct life_op **ret);
 
 /* yes = found: it existed and is gone now. */
 must_check int life_kill(struct life *l, const struct principal *who, const char *sandbox,
@@ -361,6 +410,51 @@ must_check int life_watch_new(struct life *l, const struct life_watch_options *o
 bool life_watch_next(struct life_watch *w, struct life_event *ret);
 void life_watch_heartbeat(struct life_watch *w, struct life_event *ret);
 struct life_watch *life_watch_free(struct life_watch *w);	/* NULL is fine; returns NULL */
+/* --- snapshots --- */
+
+struct life_snapshot {
+	const char *id;
+	const char *const *names;
+	size_t n_names;
+	const char *source_sandbox;	/* "" = not known */
+	int64_t created_at_ms;		/* 0 = not known */
+	enum life_source source;
+	int64_t as_of_ms;
+};
+
+struct life_snapshot_create {
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const char *request_id;
+	uint8_t params_hash[32];
+	const char *sandbox;
+	const char *name;		/* NULL or "" = none */
+};
+typedef void life_snapshot_fn(void *user, const struct status *st, const struct life_snapshot *s);
+must_check int life_snapshot_create(struct life *l, const struct life_snapshot_create *c,
+				    life_snapshot_fn *done, void *user, struct life_op **ret);
+
+struct life_snapshot_list {
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const char *sandbox, *name;	/* NULL or "" = any */
+	uint32_t page_size;
+	const char *page_token;
+	bool cached;
+};
+struct life_snapshot_page {
+	const struct life_snapshot *snapshots;
+	size_t n;
+	const char *next_page_token;
+};
+typedef void life_snapshots_fn(void *user, const struct status *st, const struct life_snapshot_page *p);
+must_check int life_list_snapshots(struct life *l, const struct life_snapshot_list *q,
+				   life_snapshots_fn *done, void *user, struct life_op **ret);
+
+/* yes = found. All builds of the snapshot's template go with it. */
+must_check int life_delete_snapshot(struct life *l, const struct principal *who, const char *snapshot,
+				    uint64_t deadline_ms, life_bool_fn *done, void *user,
+				    struct life_op **ret);
 
 /* --- for command and file services --- */
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/auth/grant.h"
 #include "daemon/life/rules.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -25,6 +26,14 @@ struct life_op *op_from_wait(struct list *n)
 struct life_op *op_from_fetch(struct fetch_wait *w)
 {
 	return op_from(container_of(w, struct life_op, fetch));
+}
+
+static void on_turn(struct turn *t)
+{
+	struct life_op *op = op_from(container_of(t, struct life_op, turn));
+
+	op->obstacle = (struct status)STATUS_OK;
+	op->on_turn(op);
 }
 
 static void on_kick(struct defer *d, void *user)
@@ -98,6 +107,7 @@ int op_new(struct life *l, const struct op_args *a, struct life_op **ret)
 	list_init(&op->wait);
 	list_init(&op->fetch.node);
 	list_init(&op->listing.node);
+	turn_init(&op->turn, on_turn);
 	defer_init(&op->kick, l->loop, on_kick, op);
 	timer_init(&op->timer, l->loop, on_deadline, op);
 	if (op->deadline_ms && timer_set(&op->timer, rules_answer_by_ms(op->deadline_ms, now)) < 0) {
@@ -192,6 +202,7 @@ static void detach(struct life_op *op)
 	if (op->commit)
 		op->commit->op = NULL;
 	list_del(&op->wait);
+	turn_end(&op->turn);
 	fetch_leave(&op->fetch);
 	listing_leave(&op->listing);
 	cloud_call_cancel(op->call);
@@ -276,6 +287,30 @@ void op_end_leases(struct life_op *op, const struct status *st, const struct lif
 	op->done.leases(op->user, st, page);
 }
 
+void op_end_metrics(struct life_op *op, const struct status *st, const struct life_metrics *m)
+{
+	detach(op);
+	op->done.metrics(op->user, st, m);
+}
+
+void op_end_fork(struct life_op *op, const struct status *st, const struct life_child *v, size_t n)
+{
+	detach(op);
+	op->done.fork(op->user, st, v, n);
+}
+
+void op_end_snapshot(struct life_op *op, const struct status *st, const struct life_snapshot *s)
+{
+	detach(op);
+	op->done.snapshot(op->user, st, s);
+}
+
+void op_end_snapshots(struct life_op *op, const struct status *st, const struct life_snapshot_page *p)
+{
+	detach(op);
+	op->done.snapshots(op->user, st, p);
+}
+
 void op_fail_box(struct life_op *op, const struct status *st)
 {
 	op_end_box(op, st, NULL);
@@ -322,6 +357,79 @@ void op_target_of(const struct box *b, struct life_target *ret)
 		.owner_uid = b->uid,
 		.state = b->state,
 	};
+}
+
+/* --- turns and transitions --- */
+
+#define AGAIN_BACKOFF_MS     100u
+#define AGAIN_BACKOFF_MAX_MS 2000u
+#define AGAIN_MAX_MS	     60000u	/* for callers without a deadline */
+
+struct box *op_box(struct life_op *op)
+{
+	return op->id ? life_find_box(op->life, op->account, op->id) : NULL;
+}
+
+void op_take_turn(struct life_op *op, struct box *b, void (*fn)(struct life_op *op))
+{
+	if (!turn_is_free(b)) {
+		status_set(&op->obstacle, R_STATE_CHANGING, "sandbox %s is changing its state (%s); repeat",
+			   b->id, life_state_name(b->state));
+		status_evidence(&op->obstacle, "sandbox_id", "%s", b->id);
+	}
+	op->on_turn = fn;
+	turn_take(&op->turn, b);
+}
+
+static void on_again(struct timer *t, void *user)
+{
+	struct life_op *op = op_from(user);
+
+	op->again(op);
+}
+
+void op_again(struct life_op *op, const struct status *why, void (*fn)(struct life_op *op))
+{
+	uint64_t now = clock_boot_ms(), wait;
+
+	op->obstacle = *why;
+	if (!op->deadline_ms && now >= op->began_ms + AGAIN_MAX_MS) {
+		op_fail(op, why);
+		return;
+	}
+	wait = rules_backoff_ms(op->tries++, AGAIN_BACKOFF_MS, AGAIN_BACKOFF_MAX_MS,
+				rng_u64(&op->life->rng));
+	op->again = fn;
+	timer_clear(&op->pause);
+	timer_init(&op->pause, op->life->loop, on_again, op);
+	if (timer_set(&op->pause, now + MAX(wait, (uint64_t)why->retry_after_ms)) < 0)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static void on_missing_explained(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct status st;
+
+	if (news->end == FETCH_FAILED)
+		st = *news->st;
+	else if (news->box && news->box->state != LIFE_RUNNING &&
+		 grant_row(&op->who, news->box->uid) == GRANT_OK)
+		box_refusal(news->box, &st);
+	else if (news->end == FETCH_ABSENT)
+		ref_not_found(&st, op->ref);
+	else if (news->s && news->s->state == CLOUD_STATE_PAUSED)
+		status_set(&st, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect resumes it", op->id);
+	else
+		status_set(&st, R_STATE_CHANGING, "sandbox %s is changing its state; repeat", op->id);
+	op_fail(op, &st);
+}
+
+void op_explain_missing(struct life_op *op)
+{
+	op->fetch.fn = on_missing_explained;
+	if (fetch_join(op->life, op->account, op->id, false, &op->fetch) < 0)
+		op_fail_errno(op, -ENOMEM);
 }
 
 /* --- wait_ready --- */

@@ -8,6 +8,7 @@
 #define AB_DAEMON_LIFE_OP_H
 
 #include "daemon/life/core.h"
+#include "daemon/life/turn.h"
 
 #define OP_MAGIC 0x4c4f7021u
 
@@ -28,6 +29,12 @@ struct life_op {
 	struct list node;		/* in life->ops */
 	struct list wait;		/* among the waiters of a creation or a kill */
 	struct creation *creation;	/* … of this one */
+	struct copying *copying;	/* … of this one */
+	/* What a shared piece of work (shift.c, copying.c) has to say to those who wait for it. */
+	void (*told)(struct life_op *op, const struct status *st, bool yes);
+	struct turn turn;
+	void (*on_turn)(struct life_op *op);
+	void (*again)(struct life_op *op);
 	struct op_commit *commit;	/* a commit it waits for */
 	struct fetch_wait fetch;
 	struct listing_wait listing;
@@ -48,6 +55,10 @@ struct life_op {
 		life_target_fn *target;
 		life_lease_fn *lease;
 		life_leases_fn *leases;
+		life_metrics_fn *metrics;
+		life_fork_fn *fork;
+		life_snapshot_fn *snapshot;
+		life_snapshots_fn *snapshots;
 	} done;
 	void *user;
 	/* what the calls have in common */
@@ -84,6 +95,10 @@ void op_end_host(struct life_op *op, const struct status *st, const struct life_
 void op_end_target(struct life_op *op, const struct status *st, const struct life_target *t);
 void op_end_lease(struct life_op *op, const struct status *st, const struct life_lease *lease);
 void op_end_leases(struct life_op *op, const struct status *st, const struct life_lease_page *page);
+void op_end_metrics(struct life_op *op, const struct status *st, const struct life_metrics *m);
+void op_end_fork(struct life_op *op, const struct status *st, const struct life_child *v, size_t n);
+void op_end_snapshot(struct life_op *op, const struct status *st, const struct life_snapshot *s);
+void op_end_snapshots(struct life_op *op, const struct status *st, const struct life_snapshot_page *p);
 /* For op_kind.fail. */
 void op_fail_box(struct life_op *op, const struct status *st);
 void op_fail_yes(struct life_op *op, const struct status *st);
@@ -99,6 +114,15 @@ void op_commit(struct life_op *op, struct store_tx *t,
 /* What to say when the deadline came first: the obstacle, else what the cloud's side last failed
  * with meanwhile, else DEADLINE_REQUEST. */
 void op_expired_status(struct life_op *op, struct status *ret);
+
+/* Waits for its turn at the box (op->id is set); until then it is obstructed by what goes on. */
+void op_take_turn(struct life_op *op, struct box *b, void (*fn)(struct life_op *op));
+/* The box that op->id names, if it is still there. */
+struct box *op_box(struct life_op *op);
+/* `why` may pass (409): again after a while, until it is time to answer. */
+void op_again(struct life_op *op, const struct status *why, void (*fn)(struct life_op *op));
+/* A 404 of a call that exists: ends with what the cloud says the sandbox is now. */
+void op_explain_missing(struct life_op *op);
 
 /* Waits until the agent inside answers, then ends with the box. */
 void op_wait_ready(struct life_op *op, struct box *b);

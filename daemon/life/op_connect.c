@@ -4,7 +4,8 @@
  * never shortens and resumes a paused one; SetTimeout is the only call that may shorten.
  *
  *   find     the row, or the sandbox of that id in the caller's account
- *   ask      POST /connect or /timeout
+ *   ask      POST /connect or /timeout, behind a transition that is under way (turn.h); a 409 is
+ *            another one's transition: asked again until the deadline
  *   read     GET: times and state as they are now
  *   write    the row (Connect: a new one where it makes the caller the owner), synced
  */
@@ -19,6 +20,7 @@
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/tags.h"
+#include "daemon/life/turn.h"
 #include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -28,6 +30,7 @@ struct args {
 	uint64_t timeout_ms;
 	uint32_t timeout_s;
 	bool adopt, wait_ready;
+	uint32_t resume_s;		/* how long the resume it waits for asks for */
 	bool owner_by_this;		/* no row yet: this call makes the caller its owner */
 	struct cloud_sandbox *answer;	/* Connect's: the only one with a traffic token */
 	struct box *temp;		/* no row and none to be made */
@@ -84,47 +87,25 @@ static void read_back(struct life_op *op, cloud_done_fn *done)
 		op_fail_errno(op, -ENOMEM);
 }
 
-/* A 404 of a call that exists: is it paused, or gone? */
-static void explain_missing(struct life_op *op,
-			    void (*fn)(struct fetch_wait *w, const struct fetch_news *news))
-{
-	op->fetch.fn = fn;
-	if (fetch_join(op->life, op->account, op->id, false, &op->fetch) < 0)
-		op_fail_errno(op, -ENOMEM);
-}
-
-static void on_missing_explained(struct fetch_wait *w, const struct fetch_news *news)
-{
-	struct life_op *op = op_from_fetch(w);
-	struct status st;
-
-	if (news->end == FETCH_FAILED)
-		st = *news->st;
-	else if (news->box && news->box->state != LIFE_RUNNING &&
-		 grant_row(&op->who, news->box->uid) == GRANT_OK)
-		box_refusal(news->box, &st);
-	else if (news->end == FETCH_ABSENT)
-		ref_not_found(&st, op->ref);
-	else if (news->s && news->s->state == CLOUD_STATE_PAUSED)
-		status_set(&st, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect resumes it", op->id);
-	else
-		status_set(&st, R_STATE_CHANGING, "sandbox %s is changing its state; repeat", op->id);
-	op_fail(op, &st);
-}
-
 /* --- write --- */
 
+/* The plan's cap is no failure: the end that is in force is said. */
 static void warn_if_capped(struct box *b, uint32_t timeout_s, int64_t date_ms)
 {
-	const char *capped = "the cloud capped the timeout: it ends earlier than asked for";
-	bool is = date_ms && b->end_at_ms && b->end_at_ms + 5000 < date_ms + timeout_s * 1000ll;
+	static const char capped[] = "the cloud capped the timeout";
+	char at[40], *text;
 
-	if (is && !str_eq(b->warning, capped)) {
-		if (text_set(&b->warning, capped) < 0)
-			log_debug("box_warning", "box=%s err=nomem", b->id);
-	} else if (!is && str_eq(b->warning, capped)) {
-		b->warning[0] = 0;
+	if (!date_ms || !b->end_at_ms || b->end_at_ms + 5000 >= date_ms + timeout_s * 1000ll) {
+		if (str_starts(b->warning, capped))
+			b->warning[0] = 0;
+		return;
 	}
+	str_rfc3339(b->end_at_ms * 1000, 3, at);
+	text = str_printf("%s: it ends at %s, earlier than asked for", capped, at);
+	if (!text)
+		return;
+	free(b->warning);
+	b->warning = text;
 }
 
 static void end_with(struct life_op *op, struct box *b)
@@ -260,12 +241,14 @@ static void on_read(struct cloud_result *r, void *user)
 	if (r->outcome == CLOUD_DONE && r->sandbox)
 		finish(op, r);
 	else if (r->not_found)
-		explain_missing(op, on_missing_explained);
+		op_explain_missing(op);
 	else
 		op_fail(op, &r->status);
 }
 
 /* --- Connect --- */
+
+static void connect_step(struct life_op *op);
 
 static void on_connected(struct cloud_result *r, void *user)
 {
@@ -276,7 +259,9 @@ static void on_connected(struct cloud_result *r, void *user)
 	op->call = NULL;
 	if (r->outcome != CLOUD_DONE) {
 		if (r->not_found)
-			explain_missing(op, on_missing_explained);
+			op_explain_missing(op);
+		else if (r->conflict)
+			op_again(op, &r->status, connect_step);
 		else
 			op_fail(op, &r->status);
 		return;
@@ -291,17 +276,57 @@ static void on_connected(struct cloud_result *r, void *user)
 	read_back(op, on_read);
 }
 
-static void connect_known(struct life_op *op, struct box *b)
+/* It was resumed, maybe for another caller and for less time. */
+static void on_resumed(struct life_op *op, const struct status *st, bool yes)
 {
+	struct args *a = op->args;
+
+	if (!status_ok(st))
+		op_fail(op, st);
+	else if (yes && a->resume_s >= a->timeout_s)
+		read_back(op, on_read);
+	else
+		connect_step(op);
+}
+
+static void on_turn(struct life_op *op)
+{
+	/* Whatever it was has ended. */
+	turn_end(&op->turn);
+	connect_step(op);
+}
+
+/* A running one is extended at once, side by side with others; a paused one is resumed once for all
+ * who want it; behind a transition one waits. */
+static void connect_step(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct box *b = op_box(op);
 	struct status st;
 
-	op->account = b->account;
-	if (!box_is_live(b)) {
+	if (!b) {
+		call(op, op->id, cloud_connect, on_connected);	/* no row yet */
+	} else if (!box_is_live(b)) {
 		box_refusal(b, &st);
 		op_fail(op, &st);
-		return;
+	} else if (b->state == LIFE_PAUSED || b->state == LIFE_RESUMING) {
+		op->told = on_resumed;
+		if (shift_join_resume(op->life, b, a->timeout_s, op, &a->resume_s) < 0)
+			op_fail_errno(op, -ENOMEM);
+	} else if (turn_is_free(b)) {
+		call(op, op->id, cloud_connect, on_connected);
+	} else {
+		op_take_turn(op, b, on_turn);
 	}
-	call(op, b->id, cloud_connect, on_connected);
+}
+
+static void connect_known(struct life_op *op, struct box *b)
+{
+	op->account = b->account;
+	if (text_set(&op->id, b->id) < 0)
+		op_fail_errno(op, -ENOMEM);
+	else
+		connect_step(op);
 }
 
 static void on_stranger(struct fetch_wait *w, const struct fetch_news *news)
@@ -401,6 +426,8 @@ int life_connect(struct life *l, const struct life_connect *c, life_box_fn *done
 
 /* --- SetTimeout --- */
 
+static void timeout_step(struct life_op *op);
+
 static void on_timeout_set(struct cloud_result *r, void *user)
 {
 	struct life_op *op = op_from(user);
@@ -409,7 +436,9 @@ static void on_timeout_set(struct cloud_result *r, void *user)
 	if (r->outcome == CLOUD_DONE)
 		read_back(op, on_read);
 	else if (r->not_found)
-		explain_missing(op, on_missing_explained);
+		op_explain_missing(op);
+	else if (r->conflict)
+		op_again(op, &r->status, timeout_step);
 	else
 		op_fail(op, &r->status);
 }
@@ -417,28 +446,46 @@ static void on_timeout_set(struct cloud_result *r, void *user)
 static void timeout_leave(struct life_op *op)
 {
 	struct args *a = op->args;
-	struct box *b = a->held ? life_find_box(op->life, op->account, op->id) : NULL;
+	struct box *b = a->held ? op_box(op) : NULL;
 
 	a->held = false;
 	if (b)
 		keep_release(b);
 }
 
-static void timeout_known(struct life_op *op, struct box *b)
+static void on_timeout_turn(struct life_op *op)
+{
+	turn_end(&op->turn);
+	timeout_step(op);
+}
+
+static void timeout_step(struct life_op *op)
 {
 	struct args *a = op->args;
+	struct box *b = op_box(op);
 	struct status st;
 
-	op->account = b->account;
-	if (box_is_live(b)) {
+	if (b && !box_is_live(b)) {
+		box_refusal(b, &st);
+		op_fail(op, &st);
+	} else if (!b || turn_is_free(b)) {
 		/* An extension on its way must not undo it. */
-		a->held = true;
-		keep_hold(b);
-		call(op, b->id, cloud_set_timeout, on_timeout_set);
-		return;
+		if (b && !a->held)
+			keep_hold(b);
+		a->held = b != NULL;
+		call(op, op->id, cloud_set_timeout, on_timeout_set);
+	} else {
+		op_take_turn(op, b, on_timeout_turn);
 	}
-	box_refusal(b, &st);
-	op_fail(op, &st);
+}
+
+static void timeout_known(struct life_op *op, struct box *b)
+{
+	op->account = b->account;
+	if (text_set(&op->id, b->id) < 0)
+		op_fail_errno(op, -ENOMEM);
+	else
+		timeout_step(op);
 }
 
 static void on_timeout_stranger(struct fetch_wait *w, const struct fetch_news *news)

@@ -9,10 +9,12 @@
 #include <string.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/life/copying.h"
 #include "daemon/life/creation.h"
 #include "daemon/life/holder.h"
 #include "daemon/life/keep.h"
 #include "daemon/life/lease.h"
+#include "daemon/life/netrules.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/tags.h"
@@ -29,6 +31,10 @@ struct args {
 	uint32_t timeout_s;
 	struct cloud_kvs metadata, envs;
 	enum tri secure, allow_internet_access;
+	struct cloud_network *network;
+	struct creation_end end;
+	struct cloud_iam_token *tokens;
+	size_t n_tokens;
 	bool must_create, wait_ready;
 	struct policy_change policy;
 	struct holder *holder;		/* process_lease: the caller's process */
@@ -49,6 +55,8 @@ static void args_free(struct args *a)
 	cloud_kvs_fini(&a->metadata);
 	cloud_kvs_fini(&a->envs);
 	holder_unref(a->holder);
+	cloud_network_free(a->network);
+	creation_tokens_free(a->tokens, a->n_tokens);
 	free(a);
 }
 
@@ -71,26 +79,67 @@ static enum tri tri_from(int v)
 	return v < 0 ? TRI_UNSET : tri_of(v);
 }
 
+static bool surface_is_valid(const struct life_create *c, struct status *st)
+{
+	const struct netrules_with with = {
+		.creates = true,
+		.secure = tri_from(c->secure),
+		.allow_internet_access = tri_from(c->allow_internet_access),
+		.tokens = c->iam_tokens,
+		.n_tokens = c->n_iam_tokens,
+	};
+
+	return netrules_tokens(c->iam_tokens, c->n_iam_tokens, st) &&
+	       (!c->network || netrules_network(c->network, &with, st)) &&
+	       netrules_lifecycle(c->on_timeout, c->keep_memory, c->auto_resume, st);
+}
+
+static int copy_surface(struct args *a, const struct life_create *c)
+{
+	if (c->network) {
+		a->network = cloud_network_dup(c->network);
+		if (!a->network)
+			return -ENOMEM;
+	}
+	a->tokens = calloc(c->n_iam_tokens ? c->n_iam_tokens : 1, sizeof(*a->tokens));
+	if (!a->tokens)
+		return -ENOMEM;
+	for (; a->n_tokens < c->n_iam_tokens; a->n_tokens++) {
+		const struct cloud_iam_token *t = &c->iam_tokens[a->n_tokens];
+		struct cloud_iam_token *n = &a->tokens[a->n_tokens];
+
+		if (text_set(&n->name, t->name) < 0 || text_set(&n->audience, t->audience) < 0 ||
+		    text_set(&n->token_type, t->token_type) < 0) {
+			a->n_tokens++;
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
 static int args_new(const struct life_create *c, struct args **ret)
 {
 	struct args *a = calloc(1, sizeof(*a));
 
 	if (!a)
 		return -ENOMEM;
-	a->bad = !rules_check_create(c, &a->why) || !policy_check(&c->policy, &a->why);
+	a->bad = !rules_check_create(c, &a->why) || !policy_check(&c->policy, &a->why) ||
+		 !surface_is_valid(c, &a->why);
 	a->policy = c->policy;
 	if (!a->bad && !rules_timeout_s(c->timeout_ms, &a->timeout_s))
 		must(false);
 	memcpy(a->params_hash, c->params_hash, sizeof(a->params_hash));
 	a->secure = tri_from(c->secure);
 	a->allow_internet_access = tri_from(c->allow_internet_access);
+	a->end = (struct creation_end){ .on_timeout = c->on_timeout, .keep_memory = c->keep_memory,
+					.auto_resume = c->auto_resume };
 	a->must_create = c->must_create;
 	a->wait_ready = c->wait_ready;
 	if (text_set(&a->request_id, c->request_id) < 0 || text_set(&a->account, c->account) < 0 ||
 	    text_set(&a->name, c->name) < 0 ||
 	    text_set(&a->template_id, str_is_empty(c->template_id) ? "base" : c->template_id) < 0 ||
 	    copy_pairs(&a->metadata, c->metadata, c->n_metadata) < 0 ||
-	    copy_pairs(&a->envs, c->envs, c->n_envs) < 0) {
+	    copy_pairs(&a->envs, c->envs, c->n_envs) < 0 || copy_surface(a, c) < 0) {
 		args_free(a);
 		return -ENOMEM;
 	}
@@ -269,7 +318,7 @@ static enum verdict check_request(struct life_op *op, struct request *q)
 static void on_request_recorded(struct life_op *op, const struct status *st)
 {
 	struct args *a = op->args;
-	struct request *q = life_find_request(op->life, op->who.uid, a->request_id);
+	struct request *q = life_find_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id);
 
 	if (!status_ok(st))
 		op_fail(op, st);
@@ -289,7 +338,7 @@ static void answer_named(struct life_op *op, struct box *b)
 		answer_box(op, b, source_of(op, b));
 		return;
 	}
-	if (life_need_request(op->life, op->who.uid, a->request_id, &q) < 0 ||
+	if (life_need_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id, &q) < 0 ||
 	    text_set(&q->object, b->id) < 0 || text_set(&q->req_tag, b->id) < 0 ||
 	    store_tx_new(op->life->store, &t) < 0) {
 		op_fail_errno(op, -ENOMEM);
@@ -346,10 +395,10 @@ static uint32_t count_boxes(struct life *l, const struct account *a, const uid_t
 
 		n += a ? c->account == a : c->uid == *uid;
 	}
-	return n;
+	return n + copying_count(l, a, uid);
 }
 
-static bool over_rate(struct uid_limit *u, uint64_t now_ms, struct status *st)
+static bool over_rate(struct uid_limit *u, uint32_t n, uint64_t now_ms, struct status *st)
 {
 	if (!u->creates_per_minute)
 		return false;
@@ -357,8 +406,8 @@ static bool over_rate(struct uid_limit *u, uint64_t now_ms, struct status *st)
 		u->window_at_ms = now_ms;
 		u->window_creates = 0;
 	}
-	if (u->window_creates < u->creates_per_minute) {
-		u->window_creates++;
+	if (u->window_creates + n <= u->creates_per_minute) {
+		u->window_creates += n;
 		return false;
 	}
 	status_set(st, R_QUOTA_UID, "uid %u may create %u sandboxes a minute", u->uid,
@@ -367,25 +416,19 @@ static bool over_rate(struct uid_limit *u, uint64_t now_ms, struct status *st)
 	return true;
 }
 
-static bool refused_by_limits(struct life_op *op, struct status *st)
+bool life_refused_by_limits(struct life *l, struct account *a, uid_t uid, uint32_t n, struct status *st)
 {
-	struct uid_limit *u = life_uid_limit(op->life, op->who.uid);
+	struct uid_limit *u = life_uid_limit(l, uid);
 
-	if (op->life->draining) {
-		status_set(st, R_DRAINING, "the daemon is stopping and creates nothing any more");
+	if (a->max_sandboxes && count_boxes(l, a, NULL) + n > a->max_sandboxes) {
+		status_set(st, R_QUOTA_UID, "account %s is limited to %u sandboxes", a->name, a->max_sandboxes);
 		return true;
 	}
-	if (op->account->max_sandboxes &&
-	    count_boxes(op->life, op->account, NULL) >= op->account->max_sandboxes) {
-		status_set(st, R_QUOTA_UID, "account %s is limited to %u sandboxes", op->account->name,
-			   op->account->max_sandboxes);
-		return true;
-	}
-	if (u && u->max_sandboxes && count_boxes(op->life, NULL, &u->uid) >= u->max_sandboxes) {
+	if (u && u->max_sandboxes && count_boxes(l, NULL, &u->uid) + n > u->max_sandboxes) {
 		status_set(st, R_QUOTA_UID, "uid %u is limited to %u sandboxes", u->uid, u->max_sandboxes);
 		return true;
 	}
-	return u && over_rate(u, clock_boot_ms(), st);
+	return u && over_rate(u, n, clock_boot_ms(), st);
 }
 
 /* --- step 4: make it --- */
@@ -427,6 +470,12 @@ static int fill_creation(struct life_op *op, struct creation *c, const char *tag
 	if (c->holder)
 		c->holder->refs++;
 	c->timeout_s = a->timeout_s;
+	c->end = a->end;
+	/* Sent once, by whoever makes it; a repeat compares hashes. */
+	c->network = give(a->network);
+	c->tokens = give(a->tokens);
+	c->n_tokens = a->n_tokens;
+	a->n_tokens = 0;
 	c->secure = a->secure;
 	c->allow_internet_access = a->allow_internet_access;
 	memcpy(c->params_hash, a->params_hash, sizeof(c->params_hash));
@@ -435,7 +484,7 @@ static int fill_creation(struct life_op *op, struct creation *c, const char *tag
 	if (c->name)
 		c->generation = c->name->generation + 1;
 	if (!r && a->request_id[0])
-		r = life_need_request(op->life, op->who.uid, a->request_id, &c->request);
+		r = life_need_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id, &c->request);
 	if (r < 0 || !c->request)
 		return r;
 	free(c->request->refusal);
@@ -517,13 +566,16 @@ static void start(struct life_op *op)
 	}
 	if (!pick_account(op))
 		return;
-	q = a->request_id[0] ? life_find_request(op->life, op->who.uid, a->request_id) : NULL;
+	q = a->request_id[0] ? life_find_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id) : NULL;
 	if (q && check_request(op, q) == ANSWERED)
 		return;
 	n = a->name[0] ? life_find_name(op->life, op->who.uid, a->name) : NULL;
 	if (n && check_name(op, n) == ANSWERED)
 		return;
-	if (refused_by_limits(op, &st))
+	if (op->life->draining) {
+		status_set(&st, R_DRAINING, "the daemon is stopping and creates nothing any more");
+		op_fail(op, &st);
+	} else if (life_refused_by_limits(op->life, op->account, op->who.uid, 1, &st))
 		op_fail(op, &st);
 	else
 		make(op);

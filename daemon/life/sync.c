@@ -12,6 +12,7 @@
 #include "daemon/life/plan.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/tags.h"
+#include "daemon/life/turn.h"
 #include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -146,7 +147,7 @@ static size_t rows_of(struct account *a, struct box ***ret_boxes, struct plan_ro
 			.id = b->id,
 			.gone = b->state == LIFE_GONE,
 			.killed = b->gone_reason == R_SANDBOX_KILLED,
-			.busy = b->state == LIFE_KILLING || b->state == LIFE_CREATING,
+			.busy = b->state == LIFE_KILLING || b->state == LIFE_CREATING || b->changing,
 			.fresh_at_ms = b->fresh_at_ms,
 		};
 	}
@@ -168,7 +169,7 @@ static void act(struct account *a, const struct plan_action *x, struct box **box
 		verify_add(l->sync, boxes[x->row]);
 		break;
 	case PLAN_ADOPT:
-		if (!creation_found(l, a, list->v[x->item]) &&
+		if (!creation_found(l, a, list->v[x->item]) && !copying_found(l, a, list->v[x->item]) &&
 		    life_adopt(l, a, list->v[x->item], &b) < 0)
 			log_warn("box_adopt", "box=%s err=nomem at=next_list", list->v[x->item]->id);
 		break;
@@ -349,7 +350,7 @@ static void prune(struct life *l)
 	list_for_each_safe(i, &l->boxes) {
 		struct box *b = list_entry(i, struct box, node);
 
-		if (left && b->state == LIFE_GONE && !b->fetch && !b->killing &&
+		if (left && b->state == LIFE_GONE && !b->fetch && !b->killing && turn_is_free(b) &&
 		    now >= b->gone_at_ms + (int64_t)l->history_ms) {
 			prune_box(l, b);
 			left--;
@@ -360,7 +361,7 @@ static void prune(struct life *l)
 		struct box *b = life_find_box(l, q->account, q->object);
 		bool refused = q->step == ROW_REQUEST_OPEN && clock_boot_ms() >= q->refused_until_ms;
 
-		if (left && !q->creation &&
+		if (left && !q->creation && !q->copying &&
 		    (refused || rules_request_is_old(q->used_at_ms, b && b->state != LIFE_GONE,
 						     b ? b->gone_at_ms : 0, now,
 						     (int64_t)l->history_ms))) {
@@ -499,5 +500,7 @@ void life_count(const struct life *l, uid_t uid, struct life_counts *ret)
 		}
 	}
 	list_for_each(i, &l->creations)
+		ret->intents++;
+	list_for_each(i, &l->copyings)
 		ret->intents++;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/rpc/msg.h"
 
+#include "daemon/rpc/msg_network.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -209,11 +211,18 @@ int msg_sandbox_init(struct msg_sandbox *s, const struct life_sandbox *box)
 	m->account = (char *)box->account;
 	m->adopted = box->adopted;
 	m->gone_reason = (Agentbox__V1__Reason)box->gone_reason;
+	if (box->network) {
+		s->network = msg_network_new(box->network);
+		if (!s->network)
+			return -ENOMEM;
+		m->network = msg_network_message(s->network);
+	}
 	return fill_metadata(s, box);
 }
 
 void msg_sandbox_fini(struct msg_sandbox *s)
 {
+	s->network = msg_network_free(s->network);
 	free(s->entries);
 	free(s->entry_list);
 }

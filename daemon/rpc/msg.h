@@ -38,6 +38,7 @@ struct msg_sandbox {
 	Agentbox__V1__Freshness freshness;
 	Agentbox__V1__Lifecycle lifecycle;
 	Agentbox__V1__Policy policy;
+	struct msg_network *network;
 	msg_timestamp started_at, end_at, as_of;
 	msg_duration release_grace, idle_timeout, max_age;
 };

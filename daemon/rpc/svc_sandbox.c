@@ -12,72 +12,19 @@
 #include "daemon/life/life.h"
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/msg.h"
+#include "daemon/rpc/msg_network.h"
+#include "daemon/rpc/pending.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/svc_watch.h"
 
-struct pending {
-	struct rpc_call *call;
-	struct life_op *op;
-};
+static const struct svc_sandbox_options *options_of(const struct rpc_call *c)
+{
+	return rpc_call_service(c);
+}
 
 static struct life *life_of(const struct rpc_call *c)
 {
-	const struct svc_sandbox_options *o = rpc_call_service(c);
-
-	return o->life;
-}
-
-/* NULL: the call has failed already. */
-static struct pending *pending_new(struct rpc_call *c)
-{
-	struct pending *p = calloc(1, sizeof(*p));
-
-	if (!p) {
-		struct status st;
-
-		status_errno(&st, -ENOMEM, "starting the call");
-		rpc_call_fail(c, &st);
-		return NULL;
-	}
-	p->call = c;
-	rpc_call_set_user(c, p);
-	return p;
-}
-
-/* The end of a pending operation: gives its call back. */
-static struct rpc_call *pending_take(void *user)
-{
-	struct pending *p = user;
-	struct rpc_call *c = p->call;
-
-	free(p);
-	return c;
-}
-
-static void fail_pending(struct pending *p, const struct status *st)
-{
-	rpc_call_fail(pending_take(p), st);
-}
-
-/* After an operation of life was asked to start. */
-static void check_started(struct pending *p, int r)
-{
-	struct status st;
-
-	if (r == 0)
-		return;
-	status_errno(&st, r, "starting the operation");
-	fail_pending(p, &st);
-}
-
-static void on_gone(struct rpc_call *c, enum rpc_gone why)
-{
-	struct pending *p = rpc_call_user(c);
-
-	if (!p)
-		return;
-	life_cancel(p->op);
-	free(p);
+	return options_of(c)->life;
 }
 
 static void reply_box(void *user, const struct status *st, const struct life_sandbox *box)
@@ -94,47 +41,8 @@ static void reply_box(void *user, const struct status *st, const struct life_san
 
 /* --- Create ------------------------------------------------------------------------------------- */
 
-/* Fields of the API whose work is not built; they are refused, never ignored. */
-static bool create_is_supported(const Agentbox__V1__CreateSandboxRequest *q, struct status *st)
-{
-	const struct {
-		bool set;
-		const char *field;
-	} fields[] = {
-		{ q->network, "network" },
-		{ q->n_iam_tokens, "iam_tokens" },
-		{ q->lifecycle, "lifecycle" },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		if (fields[i].set) {
-			msg_unsupported(st, fields[i].field);
-			return false;
-		}
-	return true;
-}
-
-/* Packs the request without its id; it is in canonical form already. */
-static int hash_parameters(const struct svc_sandbox_options *o, Agentbox__V1__CreateSandboxRequest *q,
-			   uint8_t ret[32])
-{
-	char *id = q->request_id;
-	uint8_t *bytes;
-	size_t n;
-
-	q->request_id = (char *)protobuf_c_empty_string;
-	n = agentbox__v1__create_sandbox_request__get_packed_size(q);
-	bytes = malloc(n + 1);
-	if (bytes) {
-		agentbox__v1__create_sandbox_request__pack(q, bytes);
-		o->sha256(bytes, n, ret);
-		free(bytes);
-	}
-	q->request_id = id;
-	return bytes ? 0 : -ENOMEM;
-}
-
 static bool read_create(struct rpc_call *c, const ProtobufCMessage *message, struct life_create *ret,
+			struct cloud_network **network, struct cloud_iam_token **tokens,
 			struct status *st)
 {
 	/* The call owns the message; hashing puts it back as it was. */
@@ -155,13 +63,18 @@ static bool read_create(struct rpc_call *c, const ProtobufCMessage *message, str
 		.wait_ready = q->wait_ready,
 		.process_lease = q->process_lease,
 	};
-	if (!create_is_supported(q, st) || !msg_read_policy(q->policy, &ret->policy, st) ||
+	msg_read_lifecycle(q->lifecycle, ret);
+	ret->n_iam_tokens = q->n_iam_tokens;
+	if (!msg_read_policy(q->policy, &ret->policy, st) || !msg_read_network(q->network, network, st) ||
+	    !msg_read_tokens(q->iam_tokens, q->n_iam_tokens, tokens, st) ||
 	    !msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &ret->timeout_ms, st))
 		return false;
+	ret->network = *network;
+	ret->iam_tokens = *tokens;
 	ret->metadata = msg_read_pairs((ProtobufCMessage **)q->metadata, q->n_metadata);
 	ret->envs = msg_read_pairs((ProtobufCMessage **)q->envs, q->n_envs);
 	if ((q->n_metadata && !ret->metadata) || (q->n_envs && !ret->envs) ||
-	    hash_parameters(rpc_call_service(c), q, ret->params_hash) < 0) {
+	    pending_hash(options_of(c)->sha256, message, &q->request_id, ret->params_hash) < 0) {
 		status_errno(st, -ENOMEM, "reading the request");
 		return false;
 	}
@@ -173,15 +86,19 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 	struct status st = STATUS_OK;
 	struct life_create args;
+	struct cloud_network *network = NULL;
+	struct cloud_iam_token *tokens = NULL;
 
 	if (!p)
 		return;
-	if (read_create(c, message, &args, &st))
-		check_started(p, life_create(life_of(c), &args, reply_box, p, &p->op));
+	if (read_create(c, message, &args, &network, &tokens, &st))
+		pending_started(p, life_create(life_of(c), &args, reply_box, p, &p->op));
 	else
-		fail_pending(p, &st);
+		pending_fail(p, &st);
 	free((void *)args.metadata);
 	free((void *)args.envs);
+	cloud_network_free(network);
+	free(tokens);
 }
 
 /* --- the others --------------------------------------------------------------------------------- */
@@ -203,10 +120,10 @@ static void on_connect(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &args.timeout_ms, &st)) {
-		check_started(p, life_connect(life_of(c), &args, reply_box, p, &p->op));
+		pending_started(p, life_connect(life_of(c), &args, reply_box, p, &p->op));
 		return;
 	}
-	fail_pending(p, &st);
+	pending_fail(p, &st);
 }
 
 static void on_get(struct rpc_call *c, const ProtobufCMessage *message)
@@ -219,9 +136,9 @@ static void on_get(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (!msg_read_duration(q->max_staleness, "max_staleness", true, &staleness_ms, &st))
-		fail_pending(p, &st);
+		pending_fail(p, &st);
 	else
-		check_started(p, life_get(life_of(c), rpc_call_who(c), q->sandbox, staleness_ms,
+		pending_started(p, life_get(life_of(c), rpc_call_who(c), q->sandbox, staleness_ms,
 					  rpc_call_deadline_ms(c), reply_box, p, &p->op));
 }
 
@@ -237,11 +154,11 @@ static void on_set_timeout(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!q->sandbox_timeout)
 		status_field(&st, "sandbox_timeout", "is required");
 	else if (msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &timeout_ms, &st)) {
-		check_started(p, life_set_timeout(life_of(c), rpc_call_who(c), q->sandbox, timeout_ms,
+		pending_started(p, life_set_timeout(life_of(c), rpc_call_who(c), q->sandbox, timeout_ms,
 						  rpc_call_deadline_ms(c), reply_box, p, &p->op));
 		return;
 	}
-	fail_pending(p, &st);
+	pending_fail(p, &st);
 }
 
 static bool read_reset(const Agentbox__V1__SetPolicyRequest *q, uint32_t *ret, struct status *st)
@@ -270,10 +187,10 @@ static void on_set_policy(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_policy(q->policy, &change, &st) && read_reset(q, &reset, &st))
-		check_started(p, life_set_policy(life_of(c), rpc_call_who(c), q->sandbox, &change, reset,
+		pending_started(p, life_set_policy(life_of(c), rpc_call_who(c), q->sandbox, &change, reset,
 						 rpc_call_deadline_ms(c), reply_box, p, &p->op));
 	else
-		fail_pending(p, &st);
+		pending_fail(p, &st);
 }
 
 static void reply_running(void *user, const struct status *st, bool yes)
@@ -290,7 +207,7 @@ static void on_is_running(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		check_started(p, life_is_running(life_of(c), rpc_call_who(c), q->sandbox,
+		pending_started(p, life_is_running(life_of(c), rpc_call_who(c), q->sandbox,
 						 rpc_call_deadline_ms(c), reply_running, p, &p->op));
 }
 
@@ -308,7 +225,7 @@ static void on_kill(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		check_started(p, life_kill(life_of(c), rpc_call_who(c), q->sandbox,
+		pending_started(p, life_kill(life_of(c), rpc_call_who(c), q->sandbox,
 					   rpc_call_deadline_ms(c), reply_killed, p, &p->op));
 }
 
@@ -335,10 +252,10 @@ static void on_get_host(struct rpc_call *c, const ProtobufCMessage *message)
 		return;
 	if (!q->port || q->port > UINT16_MAX) {
 		status_field(&st, "port", "must be 1 to 65535");
-		fail_pending(p, &st);
+		pending_fail(p, &st);
 		return;
 	}
-	check_started(p, life_get_host(life_of(c), rpc_call_who(c), q->sandbox, q->port,
+	pending_started(p, life_get_host(life_of(c), rpc_call_who(c), q->sandbox, q->port,
 				       rpc_call_deadline_ms(c), reply_host, p, &p->op));
 }
 
@@ -429,15 +346,15 @@ static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
 	if (q->n_metadata && !metadata)
 		status_errno(&st, -ENOMEM, "reading the request");
 	if (status_ok(&st) && read_states(q, &args.states, &st))
-		check_started(p, life_list(life_of(c), &args, on_listed, p, &p->op));
+		pending_started(p, life_list(life_of(c), &args, on_listed, p, &p->op));
 	else
-		fail_pending(p, &st);
+		pending_fail(p, &st);
 	free(metadata);
 }
 
 /* ------------------------------------------------------------------------------------------------ */
 
-#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = on_gone })
+#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = pending_gone })
 #define METHOD(name, type, fn)                                                                     \
 	{ .path = "/agentbox.v1.SandboxService/" name, .kind = RPC_UNARY,                          \
 	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
@@ -458,5 +375,9 @@ int svc_sandbox_add(struct rpc_server *s, struct svc_sandbox_options *o)
 {
 	int r = rpc_server_add(s, methods, ARRAY_SIZE(methods), o);
 
+	if (!r)
+		r = svc_change_add(s, o);
+	if (!r)
+		r = svc_snapshot_add(s, o);
 	return r < 0 ? r : svc_watch_add(s, o->life);
 }

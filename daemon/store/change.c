@@ -15,8 +15,8 @@ const char *const stmt_sql[STMT_N] = {
 		" started_at_ms, end_at_ms, cpu_count, memory_mb, disk_size_mb, envd_version,"
 		" domain, access_token, traffic_token, token_known, allow_internet_access,"
 		" on_timeout, keep_memory, auto_resume, policy, warning, as_of_ms, gone_reason, gone_at_ms,"
-		" gone_evidence, released_at_ms, used_at_ms, timeout_s) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,"
-		"?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+		" gone_evidence, released_at_ms, used_at_ms, timeout_s, network) VALUES (?,?,?,?,?,?,?,?,?,?,"
+		"?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
 	[STMT_DEL_SANDBOX] = "DELETE FROM sandbox WHERE account = ? AND id = ?",
 	[STMT_PUT_INTENT] =
 		"INSERT OR REPLACE INTO intent (seq, kind, state, account, uid, request_id, req_tag,"
@@ -52,6 +52,14 @@ const char *const stmt_sql[STMT_N] = {
 		" used_at_ms) VALUES (?,?,?,?,?,?)",
 	[STMT_DEL_COMMAND_REQUEST] =
 		"DELETE FROM command_request WHERE uid = ? AND method = ? AND request_id = ?",
+	[STMT_PUT_COPY] =
+		"INSERT OR REPLACE INTO copy (seq, kind, account, uid, request_id, source, name, count,"
+		" policy, known, made_at_ms) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+	[STMT_DEL_COPY] = "DELETE FROM copy WHERE seq = ?",
+	[STMT_PUT_SNAPSHOT] =
+		"INSERT OR REPLACE INTO snapshot (account, id, uid, ours, names, source, created_at_ms,"
+		" as_of_ms) VALUES (?,?,?,?,?,?,?,?)",
+	[STMT_DEL_SNAPSHOT] = "DELETE FROM snapshot WHERE account = ? AND id = ?",
 	[STMT_PUT_META] = "INSERT OR REPLACE INTO meta (key, value) VALUES (?,?)",
 };
 

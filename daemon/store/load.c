@@ -106,6 +106,7 @@ static void read_sandbox(struct reader *r, const struct store_visitor *v)
 	b.released_at_ms = r_ms(r, "released_at_ms");
 	b.used_at_ms = r_ms(r, "used_at_ms");
 	b.timeout_s = (uint32_t)r_int(r, "timeout_s", 0, UINT32_MAX);
+	b.network = r_text(r, "network", 0, BLOB_MAX);
 	if (!r->bad)
 		v->sandbox(&b, v->user);
 }
@@ -143,7 +144,7 @@ static void read_request(struct reader *r, const struct store_visitor *v)
 	hash = r_blob(r, "params_hash", ROW_HASH_BYTES, ROW_HASH_BYTES, &n);
 	q.state = (enum row_request_state)r_int(r, "state", ROW_REQUEST_OPEN, ROW_REQUEST_UNKNOWN);
 	q.account = r_text(r, "account", 1, TEXT_MAX);
-	q.object = r_text(r, "object", q.state == ROW_REQUEST_DONE, TEXT_MAX);
+	q.object = r_text(r, "object", q.state == ROW_REQUEST_DONE, 16 * TEXT_MAX);
 	q.req_tag = r_text(r, "req_tag", 1, TEXT_MAX);
 	q.used_at_ms = r_ms(r, "used_at_ms");
 	if (r->bad)
@@ -266,6 +267,41 @@ static void read_command_request(struct reader *r, const struct store_visitor *v
 	v->command_request(&q, v->user);
 }
 
+static void read_copy(struct reader *r, const struct store_visitor *v)
+{
+	struct row_copy c = { 0 };
+
+	c.seq = (uint64_t)r_int(r, "seq", 1, INT64_MAX);
+	c.kind = (enum row_copy_kind)r_int(r, "kind", ROW_COPY_FORK, ROW_COPY_SNAPSHOT);
+	c.account = r_text(r, "account", 1, TEXT_MAX);
+	c.uid = (uid_t)r_int(r, "uid", 0, UID_MAX);
+	c.request_id = r_text(r, "request_id", 0, TEXT_MAX);
+	c.source = r_text(r, "source", 1, TEXT_MAX);
+	c.name = r_text(r, "name", 0, TEXT_MAX);
+	c.count = (uint32_t)r_int(r, "count", 1, 1000);
+	c.policy = r_text(r, "policy", 0, TEXT_MAX);
+	c.known = r_text(r, "known", 0, 4 * BLOB_MAX);
+	c.made_at_ms = r_ms(r, "made_at_ms");
+	if (!r->bad)
+		v->copy(&c, v->user);
+}
+
+static void read_snapshot(struct reader *r, const struct store_visitor *v)
+{
+	struct row_snapshot s = { 0 };
+
+	s.account = r_text(r, "account", 1, TEXT_MAX);
+	s.id = r_text(r, "id", 1, TEXT_MAX);
+	s.uid = (uid_t)r_int(r, "uid", 0, UID_MAX);
+	s.ours = r_int(r, "ours", 0, 1);
+	s.names = r_text(r, "names", 0, BLOB_MAX);
+	s.source = r_text(r, "source", 0, TEXT_MAX);
+	s.created_at_ms = r_ms(r, "created_at_ms");
+	s.as_of_ms = r_ms(r, "as_of_ms");
+	if (!r->bad)
+		v->snapshot(&s, v->user);
+}
+
 static const struct table {
 	const char *name;
 	size_t fn;	/* of the visitor */
@@ -279,6 +315,8 @@ static const struct table {
 	{ "event", offsetof(struct store_visitor, event), read_event },
 	{ "command", offsetof(struct store_visitor, command), read_command },
 	{ "command_request", offsetof(struct store_visitor, command_request), read_command_request },
+	{ "copy", offsetof(struct store_visitor, copy), read_copy },
+	{ "snapshot", offsetof(struct store_visitor, snapshot), read_snapshot },
 };
 
 /* The row as quoted text, so that a person can read what was there; secrets stay in this file. */

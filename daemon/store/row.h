@@ -50,6 +50,7 @@ struct row_sandbox {
 	int64_t released_at_ms;		/* when its last lease ended; 0 = none ended, or acted upon */
 	int64_t used_at_ms;		/* last use, within a minute */
 	uint32_t timeout_s;		/* what its user last asked for; 0 = unknown */
+	const char *network;		/* cloud/model.h's text form; "" = not known, or none */
 };
 
 enum row_lease_kind {
@@ -121,12 +122,12 @@ enum row_request_state {
 /* Key: (uid, method, request_id). */
 struct row_request {
 	uid_t uid;
-	const char *method;		/* "Create" */
+	const char *method;		/* "Create", "Fork", "Snapshot" */
 	const char *request_id;
 	uint8_t params_hash[ROW_HASH_BYTES];
 	enum row_request_state state;
 	const char *account;
-	const char *object;		/* sandbox id when DONE */
+	const char *object;		/* when DONE: id of what was made; of a fork one word a child */
 	const char *req_tag;
 	int64_t used_at_ms;
 };
@@ -194,6 +195,37 @@ struct row_command_request {
 	uint8_t params_hash[ROW_HASH_BYTES];
 	const char *command;		/* id */
 	int64_t used_at_ms;
+};
+
+enum row_copy_kind {
+	ROW_COPY_FORK = 1,
+	ROW_COPY_SNAPSHOT = 2,
+};
+
+/* A fork or a snapshot that may have been sent, deleted when its answer is known. Key: seq. */
+struct row_copy {
+	uint64_t seq;
+	enum row_copy_kind kind;
+	const char *account;
+	uid_t uid;
+	const char *request_id;		/* "" = none */
+	const char *source;		/* id of the sandbox */
+	const char *name;		/* of the snapshot; "" = none */
+	uint32_t count;			/* children asked for; 1 of a snapshot */
+	const char *policy;		/* of the children */
+	const char *known;		/* ids that were there before, one a line: they are not the answer */
+	int64_t made_at_ms;		/* by the cloud's clock */
+};
+
+/* Key: (account, id). */
+struct row_snapshot {
+	const char *account, *id;
+	uid_t uid;			/* who made it, with ours */
+	bool ours;			/* made through this daemon: only its uid and admins see it */
+	const char *names;		/* one a line */
+	const char *source;		/* id of the sandbox; "" = the cloud did not say */
+	int64_t created_at_ms;		/* 0 = unknown */
+	int64_t as_of_ms;
 };
 
 #endif

@@ -76,6 +76,16 @@ static const char *const steps[] = {
 	" uid INTEGER NOT NULL, method TEXT NOT NULL, request_id TEXT NOT NULL,"
 	" params_hash BLOB NOT NULL, command TEXT NOT NULL, used_at_ms INTEGER NOT NULL,"
 	" PRIMARY KEY (uid, method, request_id)) STRICT;",
+	/* forks and snapshots under way, snapshots, what is known of a sandbox's network */
+	"ALTER TABLE sandbox ADD COLUMN network TEXT NOT NULL DEFAULT '';"
+	"CREATE TABLE copy ("
+	" seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, account TEXT NOT NULL, uid INTEGER NOT NULL,"
+	" request_id TEXT NOT NULL, source TEXT NOT NULL, name TEXT NOT NULL, count INTEGER NOT NULL,"
+	" policy TEXT NOT NULL, known TEXT NOT NULL, made_at_ms INTEGER NOT NULL) STRICT;"
+	"CREATE TABLE snapshot ("
+	" account TEXT NOT NULL, id TEXT NOT NULL, uid INTEGER NOT NULL, ours INTEGER NOT NULL,"
+	" names TEXT NOT NULL, source TEXT NOT NULL, created_at_ms INTEGER NOT NULL,"
+	" as_of_ms INTEGER NOT NULL, PRIMARY KEY (account, id)) STRICT;",
 };
 
 const int schema_version = (int)ARRAY_SIZE(steps);

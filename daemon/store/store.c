@@ -466,6 +466,7 @@ void store_tx_put_sandbox(struct store_tx *t, const struct row_sandbox *r)
 	change_int(c, r->released_at_ms);
 	change_int(c, r->used_at_ms);
 	change_int(c, r->timeout_s);
+	change_text(c, r->network);
 }
 
 void store_tx_del_sandbox(struct store_tx *t, const char *account, const char *id)
@@ -674,4 +675,49 @@ void store_tx_del_command_request(struct store_tx *t, uid_t uid, const char *met
 void store_tx_hurry(struct store_tx *t)
 {
 	t->job.hurry = true;
+}
+void store_tx_put_copy(struct store_tx *t, const struct row_copy *r)
+{
+	struct changes *c = &t->changes;
+
+	change_begin(c, STMT_PUT_COPY);
+	change_int(c, (int64_t)r->seq);
+	change_int(c, r->kind);
+	change_text(c, r->account);
+	change_int(c, r->uid);
+	change_text(c, r->request_id);
+	change_text(c, r->source);
+	change_text(c, r->name);
+	change_int(c, r->count);
+	change_text(c, r->policy);
+	change_text(c, r->known);
+	change_int(c, r->made_at_ms);
+}
+
+void store_tx_del_copy(struct store_tx *t, uint64_t seq)
+{
+	change_begin(&t->changes, STMT_DEL_COPY);
+	change_int(&t->changes, (int64_t)seq);
+}
+
+void store_tx_put_snapshot(struct store_tx *t, const struct row_snapshot *r)
+{
+	struct changes *c = &t->changes;
+
+	change_begin(c, STMT_PUT_SNAPSHOT);
+	change_text(c, r->account);
+	change_text(c, r->id);
+	change_int(c, r->uid);
+	change_int(c, r->ours);
+	change_text(c, r->names);
+	change_text(c, r->source);
+	change_int(c, r->created_at_ms);
+	change_int(c, r->as_of_ms);
+}
+
+void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *id)
+{
+	change_begin(&t->changes, STMT_DEL_SNAPSHOT);
+	change_text(&t->changes, account);
+	change_text(&t->changes, id);
 }

@@ -57,6 +57,8 @@ struct store_visitor {
 	void (*name)(const struct row_name *r, void *user);
 	void (*lease)(const struct row_lease *r, void *user);
 	void (*event)(const struct row_event *r, void *user);	/* by rising number */
+	void (*copy)(const struct row_copy *r, void *user);
+	void (*snapshot)(const struct row_snapshot *r, void *user);
 	void *user;
 	void (*command)(const struct row_command *r, void *user);
 	void (*command_request)(const struct row_command_request *r, void *user);
@@ -108,6 +110,10 @@ void store_tx_del_command_request(struct store_tx *t, uid_t uid, const char *met
 				  const char *request_id);
 /* Somebody waits for it: it does not wait for others to share its commit. */
 void store_tx_hurry(struct store_tx *t);
+void store_tx_put_copy(struct store_tx *t, const struct row_copy *r);
+void store_tx_del_copy(struct store_tx *t, uint64_t seq);
+void store_tx_put_snapshot(struct store_tx *t, const struct row_snapshot *r);
+void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *id);
 /* Hands it over. `durable`: synced to the disk before done. done may be NULL; else it comes
  * exactly once, never from inside. */
 void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void *user);

@@ -12,7 +12,10 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-enum what { W_CREATE, W_GET, W_LIST, W_KILL, W_CONNECT, W_TIMEOUT, W_REFRESH, W_PAUSE };
+enum what {
+	W_CREATE, W_GET, W_LIST, W_KILL, W_CONNECT, W_TIMEOUT, W_REFRESH, W_PAUSE, W_NETWORK, W_FORK, W_METRICS,
+	W_SNAPSHOT, W_SNAPSHOTS, W_SNAPSHOT_DELETE,
+};
 
 struct cloud {
 	struct fake *f;
@@ -29,7 +32,8 @@ struct cloud_call {
 	struct grave grave;
 	enum what what;
 	char id[64];
-	uint32_t timeout_s;
+	uint32_t timeout_s, count;
+	char name[64];
 	struct cloud_kvs metadata;	/* create: the tags; list: the filter */
 	cloud_done_fn *done;
 	void *user;
@@ -273,21 +277,16 @@ static void answer_refresh(struct cloud_call *k, struct cloud_result *r)
 	b->end_at_ms = MAX(b->end_at_ms, end);
 }
 
-static void answer_pause(struct cloud_call *k, struct cloud_result *r)
+static bool conflicts(struct fake *f, struct cloud_result *r)
 {
-	struct fake_box *b = fake_find(k->c->f, k->id);
-
-	k->c->f->pauses++;
-	if (!b) {
-		missing(r);
-	} else if (b->paused) {
-		r->outcome = CLOUD_REFUSED;
-		r->conflict = true;
-		status_set(&r->status, R_STATE_CHANGING, "409");
-	} else {
-		b->paused = true;
-		r->outcome = CLOUD_DONE;
-	}
+	if (!f->conflicts)
+		return false;
+	f->conflicts--;
+	r->outcome = CLOUD_REFUSED;
+	r->http_status = 409;
+	r->conflict = true;
+	status_set(&r->status, R_STATE_CHANGING, "409");
+	return true;
 }
 
 static void answer_change(struct cloud_call *k, struct cloud_result *r)
@@ -304,6 +303,8 @@ static void answer_change(struct cloud_call *k, struct cloud_result *r)
 		missing(r);
 		return;
 	}
+	if (conflicts(f, r))
+		return;
 	r->outcome = CLOUD_DONE;
 	r->date_ms = clock_wall_ms();
 	if (f->cap_s)
@@ -312,6 +313,194 @@ static void answer_change(struct cloud_call *k, struct cloud_result *r)
 	b->paused = false;
 	if (k->what == W_CONNECT)
 		r->sandbox = model_of(b, true, false);
+}
+
+static void paused_already(struct cloud_result *r)
+{
+	r->outcome = CLOUD_REFUSED;
+	r->http_status = 409;
+	r->conflict = true;
+	status_set(&r->status, R_STATE_CHANGING, "409: paused already");
+}
+
+static void answer_pause(struct fake *f, const char *id, struct cloud_result *r)
+{
+	struct fake_box *b = fake_find(f, id);
+
+	f->pauses++;
+	if (!b) {
+		missing(r);
+	} else if (b->paused) {
+		paused_already(r);
+	} else if (!conflicts(f, r)) {
+		b->paused = true;
+		r->outcome = CLOUD_DONE;
+	}
+}
+
+static struct fake_box *fork_one(struct fake *f, const struct fake_box *parent, uint32_t timeout_s)
+{
+	struct fake_box copy = *parent, *b;
+	char id[24];
+
+	snprintf(id, sizeof(id), "i%020u", f->n_boxes);
+	b = fake_plant(f, id);
+	memcpy(b->keys, copy.keys, sizeof(b->keys));
+	memcpy(b->values, copy.values, sizeof(b->values));
+	b->n_tags = copy.n_tags;
+	b->end_at_ms = b->started_at_ms + timeout_s * 1000ll;
+	return b;
+}
+
+static bool lost(enum fake_create how, struct cloud_result *r)
+{
+	switch (how) {
+	case FAKE_ACCEPT_LOSE:
+	case FAKE_LOSE:
+		unreachable(r, CLOUD_UNKNOWN);
+		return true;
+	case FAKE_UNSENT:
+		unreachable(r, CLOUD_UNSENT);
+		return true;
+	case FAKE_REFUSE:
+		r->outcome = CLOUD_REFUSED;
+		r->http_status = 400;
+		status_set(&r->status, R_CLOUD_REFUSED, "400: no");
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void answer_fork(struct cloud_call *k, struct cloud_result *r)
+{
+	struct fake *f = k->c->f;
+	struct fake_box *b = fake_find(f, k->id);
+	enum fake_create how = FAKE_ACCEPT;
+	struct cloud_children *c;
+
+	f->forks++;
+	if (!b) {
+		missing(r);
+		return;
+	}
+	if (b->paused || conflicts(f, r)) {
+		if (b->paused)
+			paused_already(r);
+		return;
+	}
+	if (f->copy_n) {
+		f->copy_n--;
+		how = f->copy;
+	}
+	c = calloc(1, sizeof(*c));
+	must(c);
+	c->v = calloc(k->count, sizeof(*c->v));
+	must(c->v);
+	for (; c->n < k->count && (how == FAKE_ACCEPT || how == FAKE_ACCEPT_LOSE); c->n++) {
+		if (f->children_fail) {
+			f->children_fail--;
+			status_set(&c->v[c->n].error, R_CONCURRENCY_LIMIT, "429: full");
+			continue;
+		}
+		b = fork_one(f, fake_find(f, k->id), k->timeout_s);
+		c->v[c->n].sandbox = model_of(b, true, false);
+	}
+	if (lost(how, r)) {
+		cloud_children_free(c);
+		return;
+	}
+	r->outcome = CLOUD_DONE;
+	r->children = c;
+}
+
+static struct cloud_snapshot *snapshot_of(const struct fake_snapshot *s)
+{
+	struct cloud_snapshot *c = calloc(1, sizeof(*c));
+
+	must(c);
+	c->id = str_dup(s->id);
+	return c;
+}
+
+static void answer_snapshot(struct cloud_call *k, struct cloud_result *r)
+{
+	struct fake *f = k->c->f;
+	struct fake_box *b = fake_find(f, k->id);
+	enum fake_create how = FAKE_ACCEPT;
+	struct fake_snapshot *s = &f->snapshots[f->n_snapshots];
+
+	if (!b || b->paused) {
+		missing(r);
+		return;
+	}
+	if (conflicts(f, r))
+		return;
+	if (f->copy_n) {
+		f->copy_n--;
+		how = f->copy;
+	}
+	if (how == FAKE_ACCEPT || how == FAKE_ACCEPT_LOSE) {
+		must(f->n_snapshots < FAKE_SNAPSHOTS);
+		snprintf(s->id, sizeof(s->id), "snap%u:default", f->n_snapshots++);
+		(void)str_copy(s->source, sizeof(s->source), k->id);
+		s->there = true;
+	}
+	if (lost(how, r))
+		return;
+	r->outcome = CLOUD_DONE;
+	r->snapshot = snapshot_of(s);
+}
+
+static void answer_snapshots(struct cloud_call *k, struct cloud_result *r)
+{
+	struct fake *f = k->c->f;
+
+	r->outcome = CLOUD_DONE;
+	r->date_ms = clock_wall_ms();
+	r->snapshots = calloc(1, sizeof(*r->snapshots));
+	must(r->snapshots);
+	r->snapshots->v = calloc(FAKE_SNAPSHOTS, sizeof(struct cloud_snapshot *));
+	must(r->snapshots->v);
+	for (unsigned i = f->n_snapshots; i-- > 0;)
+		if (f->snapshots[i].there && (!k->id[0] || str_eq(k->id, f->snapshots[i].source)))
+			r->snapshots->v[r->snapshots->n++] = snapshot_of(&f->snapshots[i]);
+}
+
+static void answer_snapshot_delete(struct cloud_call *k, struct cloud_result *r)
+{
+	struct fake *f = k->c->f;
+
+	r->outcome = CLOUD_DONE;
+	r->not_found = true;
+	for (unsigned i = 0; i < f->n_snapshots; i++)
+		if (f->snapshots[i].there && str_eq(f->snapshots[i].id, k->name)) {
+			f->snapshots[i].there = false;
+			r->not_found = false;
+		}
+}
+
+static void answer_network(struct fake *f, const char *id, struct cloud_result *r)
+{
+	struct fake_box *b = fake_find(f, id);
+
+	f->networks++;
+	if (!b || b->paused)
+		missing(r);
+	else if (!conflicts(f, r))
+		r->outcome = CLOUD_DONE;
+}
+
+static void answer_metrics(struct fake *f, struct cloud_result *r)
+{
+	f->metrics++;
+	r->outcome = CLOUD_DONE;
+	r->metrics = calloc(1, sizeof(*r->metrics));
+	must(r->metrics);
+	r->metrics->v = calloc(1, sizeof(*r->metrics->v));
+	must(r->metrics->v);
+	r->metrics->v[0] = (struct cloud_metric){ .at_ms = clock_wall_ms(), .cpu_count = 2 };
+	r->metrics->n = 1;
 }
 
 /* False: no answer yet. */
@@ -346,7 +535,25 @@ static bool answer(struct cloud_call *k, struct cloud_result *r)
 		answer_refresh(k, r);
 		break;
 	case W_PAUSE:
-		answer_pause(k, r);
+		answer_pause(f, k->id, r);
+		break;
+	case W_NETWORK:
+		answer_network(f, k->id, r);
+		break;
+	case W_FORK:
+		answer_fork(k, r);
+		break;
+	case W_METRICS:
+		answer_metrics(f, r);
+		break;
+	case W_SNAPSHOT:
+		answer_snapshot(k, r);
+		break;
+	case W_SNAPSHOTS:
+		answer_snapshots(k, r);
+		break;
+	case W_SNAPSHOT_DELETE:
+		answer_snapshot_delete(k, r);
 		break;
 	default:
 		answer_change(k, r);
@@ -394,6 +601,10 @@ static void on_timer(struct timer *t, void *user)
 	k->done(&r, k->user);
 	cloud_sandbox_free(r.sandbox);
 	cloud_list_free(r.list);
+	cloud_children_free(r.children);
+	cloud_metrics_free(r.metrics);
+	cloud_snapshot_free(r.snapshot);
+	cloud_snapshots_free(r.snapshots);
 }
 
 void fake_release(struct cloud *c)
@@ -496,6 +707,48 @@ struct cloud_call *cloud_list_all(struct cloud *c, const struct cloud_filter *f,
 
 	for (size_t i = 0; i < f->n_metadata; i++)
 		must(!cloud_kvs_add(&k->metadata, f->metadata[i].key, f->metadata[i].value));
+	return k;
+}
+
+struct cloud_call *cloud_put_network(struct cloud *c, const char *id, const struct cloud_network *network,
+				     enum tri allow_internet_access, const struct cloud_ask *ask)
+{
+	return call_new(c, W_NETWORK, id, ask);
+}
+
+struct cloud_call *cloud_fork(struct cloud *c, const char *id, uint32_t count, uint32_t timeout_s,
+			      const struct cloud_ask *ask)
+{
+	struct cloud_call *k = call_new(c, W_FORK, id, ask);
+
+	k->count = count;
+	k->timeout_s = timeout_s;
+	return k;
+}
+
+struct cloud_call *cloud_metrics(struct cloud *c, const char *id, int64_t start_s, int64_t end_s,
+				 const struct cloud_ask *ask)
+{
+	return call_new(c, W_METRICS, id, ask);
+}
+
+struct cloud_call *cloud_snapshot(struct cloud *c, const char *id, const char *name,
+				  const struct cloud_ask *ask)
+{
+	return call_new(c, W_SNAPSHOT, id, ask);
+}
+
+struct cloud_call *cloud_snapshots(struct cloud *c, const char *sandbox, const char *name,
+				   const struct cloud_ask *ask)
+{
+	return call_new(c, W_SNAPSHOTS, sandbox ? sandbox : "", ask);
+}
+
+struct cloud_call *cloud_snapshot_delete(struct cloud *c, const char *snapshot, const struct cloud_ask *ask)
+{
+	struct cloud_call *k = call_new(c, W_SNAPSHOT_DELETE, "", ask);
+
+	(void)str_copy(k->name, sizeof(k->name), snapshot);
 	return k;
 }
 

@@ -36,11 +36,20 @@ struct fake_box {
 	unsigned deletes;
 };
 
+#define FAKE_SNAPSHOTS 16
+
+struct fake_snapshot {
+	char id[64], source[32];
+	bool there;
+};
+
 struct fake {
 	/* the ledger */
 	struct fake_box boxes[FAKE_BOXES];
 	unsigned n_boxes;		/* = accepted POSTs, plus what the test planted */
-	unsigned posts, gets, lists, kills, connects, timeouts, refreshes, pauses;
+	unsigned posts, gets, lists, kills, connects, timeouts, refreshes, pauses, forks, networks, metrics;
+	struct fake_snapshot snapshots[FAKE_SNAPSHOTS];
+	unsigned n_snapshots;
 	/* the script: the first `n` creates do this, later ones are accepted */
 	enum fake_create create;
 	unsigned create_n;
@@ -48,6 +57,10 @@ struct fake {
 	bool down;			/* nothing is answered: UNREACHABLE after 5 ms */
 	unsigned kill_fails;		/* so many DELETEs answer 500 after acting */
 	unsigned refresh_fails;
+	unsigned conflicts;		/* so many changes answer 409 */
+	enum fake_create copy;		/* what the next copy_n forks and snapshots do */
+	unsigned copy_n;
+	unsigned children_fail;		/* so many children of a fork answer 429 */
 	uint32_t cap_s;			/* 0 = none; of a refresh: of its age */
 };
 

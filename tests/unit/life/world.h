@@ -279,7 +279,8 @@ static inline void spin(struct world *w, unsigned ms)
 static inline struct life_create a_create(const char *request_id)
 {
 	return (struct life_create){ .who = &alice, .request_id = request_id, .secure = -1,
-				     .allow_internet_access = -1, .deadline_ms = clock_boot_ms() + 10000 };
+				     .allow_internet_access = -1, .keep_memory = -1, .auto_resume = -1,
+				     .deadline_ms = clock_boot_ms() + 10000 };
 }
 
 static inline void begin_create(struct world *w, struct answer *a, const struct life_create *c)

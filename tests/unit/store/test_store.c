@@ -125,7 +125,8 @@ struct db {
 static enum store_open_result db_open(struct db *d)
 {
 	struct store_options o = { .state_dir = dir, .now_wall_ms = 1700000000000 };
-	struct store_visitor v = { on_sandbox, on_intent, on_request, on_name, on_lease, on_event, &d->seen };
+	struct store_visitor v = { .sandbox = on_sandbox, .intent = on_intent, .request = on_request,
+				   .name = on_name, .lease = on_lease, .event = on_event, .user = &d->seen };
 	enum store_open_result r;
 
 	memset(d, 0, sizeof(*d));
@@ -444,7 +445,7 @@ TEST(bad_rows_are_set_aside)
 			       " memory_mb, disk_size_mb, envd_version, domain, access_token,"
 			       " traffic_token, token_known, allow_internet_access, on_timeout, keep_memory,"
 			       " auto_resume, policy, warning, as_of_ms, gone_reason, gone_at_ms,"
-			       " gone_evidence, released_at_ms, used_at_ms, timeout_s FROM sandbox, c;"
+			       " gone_evidence, released_at_ms, used_at_ms, timeout_s, network FROM sandbox, c;"
 			       "UPDATE request SET params_hash = x'00'",
 			       NULL, NULL, NULL),
 		  SQLITE_OK);

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Callers of Fork and of SnapshotService.Create: is it a repeat, which sandbox is meant; then they wait
+ * for a copying (copying.c), their own or the one of their request id. A repeat is answered with what
+ * came of the first one, as it is now.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/life/copying.h"
+#include "daemon/life/op.h"
+#include "daemon/life/rules.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define FORK_MAX 100u
+#define NAME_MAX_BYTES 255u
+
+struct args {
+	const struct copying_kind *kind;
+	char *request_id, *name;
+	uint8_t params_hash[32];
+	uint32_t count, timeout_s;
+	struct policy_change policy;
+	bool bad;
+	struct status why;
+};
+
+static void args_free(struct args *a)
+{
+	if (!a)
+		return;
+	free(a->request_id);
+	free(a->name);
+	free(a);
+}
+
+static void free_args(struct life_op *op)
+{
+	args_free(op->args);
+}
+
+/* --- answers --- */
+
+/* The word of one child, and the status behind it. */
+static void view_child(struct life_op *op, struct account *account, const char *word,
+		       const struct cloud_child *made, struct life_child *ret, struct life_sandbox *view,
+		       struct status *st)
+{
+	struct box *b = *word == '!' ? NULL : life_find_box(op->life, account, word);
+
+	*ret = (struct life_child){ .st = st };
+	if (b) {
+		life_box_claim(op->life, b, op->who.uid);
+		box_view(b, made ? LIFE_FROM_CLOUD : LIFE_FROM_CACHE, view);
+		ret->box = view;
+	} else if (*word != '!') {
+		status_set(st, R_SANDBOX_GONE, "sandbox %s of this request_id no longer exists", word);
+		status_evidence(st, "sandbox_id", "%s", word);
+	} else if (made) {
+		*st = made->error;
+	} else {
+		enum ab_reason reason = status_reason_by_name(word + 1, strlen(word + 1));
+
+		status_set(st, reason ? reason : R_BUG, "this child was not made when the request ran");
+	}
+}
+
+static void answer_fork(struct life_op *op, struct account *account, const char *object,
+			const struct cloud_children *made)
+{
+	char *words = str_dup(object), *save = NULL;
+	struct life_child *v = calloc(FORK_MAX, sizeof(*v));
+	struct life_sandbox *views = calloc(FORK_MAX, sizeof(*views));
+	struct status *sts = calloc(FORK_MAX, sizeof(*sts)), ok = STATUS_OK;
+	size_t n = 0;
+
+	if (!words || !v || !views || !sts) {
+		op_fail_errno(op, -ENOMEM);
+	} else {
+		for (char *w = strtok_r(words, " ", &save); w && n < FORK_MAX;
+		     w = strtok_r(NULL, " ", &save), n++)
+			view_child(op, account, w, made && n < made->n ? &made->v[n] : NULL, &v[n], &views[n],
+				   &sts[n]);
+		op_end_fork(op, &ok, v, n);
+	}
+	free(words);
+	free(v);
+	free(views);
+	free(sts);
+}
+
+static void answer_snapshot(struct life_op *op, struct account *account, const char *id, bool fresh)
+{
+	struct snap *s = snap_find(op->life, account, id);
+	struct life_snapshot view;
+	struct status st = STATUS_OK;
+
+	if (!s) {
+		status_set(&st, R_SNAPSHOT_NOT_FOUND, "snapshot %s of this request_id no longer exists", id);
+		status_evidence(&st, "snapshot", "%s", id);
+		op_fail(op, &st);
+		return;
+	}
+	snap_view(s, fresh ? LIFE_FROM_CLOUD : LIFE_FROM_CACHE, &view);
+	op_end_snapshot(op, &st, &view);
+}
+
+static void answer_request(struct life_op *op, struct request *q)
+{
+	struct args *a = op->args;
+
+	q->used_at_ms = clock_wall_ms();
+	if (a->kind == &copying_fork)
+		answer_fork(op, q->account, q->object, NULL);
+	else
+		answer_snapshot(op, q->account, q->object, false);
+}
+
+static void on_told(struct life_op *op, const struct status *st, bool yes)
+{
+	struct copying *c = op->copying;
+
+	op->copying = NULL;
+	if (!yes)
+		op_fail(op, st);
+	else if (c->kind == &copying_fork)
+		answer_fork(op, c->account, c->object, c->children);
+	else
+		answer_snapshot(op, c->account, c->object, true);
+}
+
+static void wait_for(struct life_op *op, struct copying *c)
+{
+	op->told = on_told;
+	copying_join(c, op);
+}
+
+/* --- a repeat? --- */
+
+/* True: answered, or waiting for the answer. */
+static bool is_repeat(struct life_op *op, struct request *q)
+{
+	struct args *a = op->args;
+	struct status st;
+
+	if (memcmp(q->params_hash, a->params_hash, sizeof(q->params_hash))) {
+		status_set(&st, R_REQUEST_ID_REUSED,
+			   "request_id was used with other parameters; use a new one");
+		status_evidence(&st, "request_id", "%s", q->id);
+		op_fail(op, &st);
+		return true;
+	}
+	if (q->copying) {
+		wait_for(op, q->copying);
+		return true;
+	}
+	switch (q->step) {
+	case ROW_REQUEST_DONE:
+		answer_request(op, q);
+		return true;
+	case ROW_REQUEST_UNKNOWN:
+		status_set(&st, R_OUTCOME_UNKNOWN, "the cloud's answer was lost and what came of this "
+						   "request_id could not be told");
+		op_fail(op, &st);
+		return true;
+	case ROW_REQUEST_OPEN:
+		break;
+	}
+	if (q->refusal && clock_boot_ms() < q->refused_until_ms) {
+		op_fail(op, q->refusal);
+		return true;
+	}
+	return false;
+}
+
+/* --- a new one --- */
+
+static int fill(struct life_op *op, struct copying *c)
+{
+	struct args *a = op->args;
+	struct box *b = op_box(op);
+	struct request *q;
+	int r = text_set(&c->name, a->name);
+
+	c->count = a->count;
+	c->timeout_s = a->timeout_s;
+	life_policy_default(op->life, op->who.uid, b ? b->template_id : "", &c->policy);
+	policy_merge(&c->policy, &a->policy);
+	memcpy(c->params_hash, a->params_hash, sizeof(c->params_hash));
+	if (r < 0 || !a->request_id[0])
+		return r;
+	r = life_need_request(op->life, op->who.uid, a->kind->method, a->request_id, &q);
+	if (!r)
+		r = text_set(&q->req_tag, "-");		/* nothing in the cloud carries it */
+	if (r < 0)
+		return r;
+	free(q->refusal);
+	q->refusal = NULL;
+	q->step = ROW_REQUEST_OPEN;
+	q->account = op->account;
+	q->used_at_ms = clock_wall_ms();
+	memcpy(q->params_hash, a->params_hash, sizeof(q->params_hash));
+	c->request = q;
+	q->copying = c;
+	return 0;
+}
+
+static void make(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct copying *c;
+	struct status st;
+
+	if (op->life->draining) {
+		status_set(&st, R_DRAINING, "the daemon is stopping and makes nothing any more");
+		op_fail(op, &st);
+		return;
+	}
+	if (a->kind == &copying_fork &&
+	    life_refused_by_limits(op->life, op->account, op->who.uid, a->count, &st)) {
+		op_fail(op, &st);
+		return;
+	}
+	if (copying_new(op->life, a->kind, op->account, op->who.uid, op->id, &c) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	if (fill(op, c) < 0) {
+		copying_drop(c);
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	copying_start(c);
+	wait_for(op, c);
+}
+
+/* --- which sandbox --- */
+
+static void of_row(struct life_op *op, struct box *b)
+{
+	struct status st;
+
+	op->account = b->account;
+	if (!box_is_live(b)) {
+		box_refusal(b, &st);
+		op_fail(op, &st);
+	} else if (text_set(&op->id, b->id) < 0) {
+		op_fail_errno(op, -ENOMEM);
+	} else {
+		make(op);
+	}
+}
+
+static void on_found(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct status st;
+
+	if (news->end == FETCH_FAILED) {
+		op_fail(op, news->st);
+	} else if (news->box && grant_row(&op->who, news->box->uid) == GRANT_OK) {
+		of_row(op, news->box);
+	} else if (news->box || news->end == FETCH_ABSENT) {
+		ref_not_found(&st, op->ref);
+		op_fail(op, &st);
+	} else {
+		make(op);	/* somebody else's of the account, which whoever knows its id may copy */
+	}
+}
+
+static void start(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct request *q = a->request_id[0] && !a->bad ? life_find_request(op->life, op->who.uid, a->kind->method,
+									    a->request_id)
+							: NULL;
+	struct status st;
+	struct box *b;
+
+	if (a->bad) {
+		op_fail(op, &a->why);
+		return;
+	}
+	if (q && is_repeat(op, q))
+		return;
+	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+	case REF_NONE:
+		op_fail(op, &st);
+		return;
+	case REF_BOX:
+		of_row(op, b);
+		return;
+	case REF_ID:
+		op->fetch.fn = on_found;
+		if (text_set(&op->id, op->ref) < 0 ||
+		    fetch_join(op->life, op->account, op->ref, false, &op->fetch) < 0)
+			op_fail_errno(op, -ENOMEM);
+		return;
+	}
+}
+
+static void expire(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct status st;
+
+	if (op->copying && copying_maybe_sent(op->copying))
+		copying_unknown(op->copying, a->request_id[0], &st);
+	else
+		op_expired_status(op, &st);
+	op_fail(op, &st);
+}
+
+static void leave(struct life_op *op)
+{
+	if (op->copying)
+		copying_leave(op->copying, op);
+}
+
+static void fork_fail(struct life_op *op, const struct status *st)
+{
+	op_end_fork(op, st, NULL, 0);
+}
+
+static void snapshot_fail(struct life_op *op, const struct status *st)
+{
+	op_end_snapshot(op, st, NULL);
+}
+
+static const struct op_kind fork_kind = {
+	.name = "Fork",
+	.start = start,
+	.expire = expire,
+	.fail = fork_fail,
+	.leave = leave,
+	.free_args = free_args,
+};
+
+static const struct op_kind snapshot_kind = {
+	.name = "CreateSnapshot",
+	.start = start,
+	.expire = expire,
+	.fail = snapshot_fail,
+	.leave = leave,
+	.free_args = free_args,
+};
+
+static bool check_request_id(const char *id, struct status *st)
+{
+	if (str_is_empty(id) || rules_request_id_is_valid(id))
+		return true;
+	status_field(st, "request_id", "must be 1 to %u printable ASCII characters", RULES_REQUEST_ID_MAX);
+	return false;
+}
+
+static int args_new(const struct copying_kind *kind, const char *request_id, const uint8_t hash[32],
+		    const char *name, struct args **ret)
+{
+	struct args *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	a->kind = kind;
+	a->count = 1;
+	memcpy(a->params_hash, hash, sizeof(a->params_hash));
+	a->bad = !check_request_id(request_id, &a->why);
+	if (text_set(&a->request_id, request_id) < 0 || text_set(&a->name, name) < 0) {
+		args_free(a);
+		return -ENOMEM;
+	}
+	*ret = a;
+	return 0;
+}
+
+int life_fork(struct life *l, const struct life_fork *f, life_fork_fn *done, void *user,
+	      struct life_op **ret)
+{
+	struct op_args o = { .kind = &fork_kind, .who = f->who, .deadline_ms = f->deadline_ms,
+			     .ref = f->sandbox ? f->sandbox : "", .user = user };
+	struct args *a;
+	int r = args_new(&copying_fork, f->request_id, f->params_hash, NULL, &a);
+
+	if (r < 0)
+		return r;
+	a->count = f->count ? f->count : 1;
+	a->policy = f->policy;
+	a->bad = a->bad || !policy_check(&f->policy, &a->why);
+	if (!a->bad && a->count > FORK_MAX) {
+		status_field(&a->why, "count", "must be 1 to %u", FORK_MAX);
+		a->bad = true;
+	}
+	if (!a->bad && !rules_timeout_s(f->timeout_ms, &a->timeout_s)) {
+		status_field(&a->why, "sandbox_timeout", "must be at most 30 days");
+		a->bad = true;
+	}
+	o.args = a;
+	r = op_new(l, &o, ret);
+	if (r < 0) {
+		args_free(a);
+		return r;
+	}
+	(*ret)->done.fork = done;
+	return 0;
+}
+
+int life_snapshot_create(struct life *l, const struct life_snapshot_create *c, life_snapshot_fn *done,
+			 void *user, struct life_op **ret)
+{
+	struct op_args o = { .kind = &snapshot_kind, .who = c->who, .deadline_ms = c->deadline_ms,
+			     .ref = c->sandbox ? c->sandbox : "", .user = user };
+	struct args *a;
+	int r = args_new(&copying_snapshot, c->request_id, c->params_hash, c->name, &a);
+
+	if (r < 0)
+		return r;
+	if (!a->bad && strlen(a->name) > NAME_MAX_BYTES) {
+		status_field(&a->why, "name", "has at most %u bytes", NAME_MAX_BYTES);
+		a->bad = true;
+	}
+	o.args = a;
+	r = op_new(l, &o, ret);
+	if (r < 0) {
+		args_free(a);
+		return r;
+	}
+	(*ret)->done.snapshot = done;
+	return 0;
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is known of the account's snapshots: those made here with who made them and of what, the others
+ * as the cloud lists them. The cloud says neither source nor age, so only rows know these.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/life/copying.h"
+#include "proto/base/buf.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+static void snap_free(struct snap *s)
+{
+	if (!s)
+		return;
+	free(s->id);
+	free(s->source);
+	cloud_strs_fini(&s->names);
+	free(s);
+}
+
+struct snap *snap_find(struct life *l, const struct account *a, const char *id)
+{
+	list_for_each(n, &l->snapshots) {
+		struct snap *s = list_entry(n, struct snap, node);
+
+		if (s->account == a && str_eq(s->id, id))
+			return s;
+	}
+	return NULL;
+}
+
+static int add(struct life *l, struct account *a, const char *id, struct snap **ret)
+{
+	struct snap *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->account = a;
+	if (text_set(&s->id, id) < 0 || text_set(&s->source, "") < 0) {
+		snap_free(s);
+		return -ENOMEM;
+	}
+	list_add_tail(&l->snapshots, &s->node);
+	*ret = s;
+	return 0;
+}
+
+static int put_row(const struct snap *s, struct store_tx *t)
+{
+	scoped(buf_fini) struct buf names = BUF_NULL;
+	struct row_snapshot row = {
+		.account = s->account->name,
+		.id = s->id,
+		.uid = s->uid,
+		.ours = s->ours,
+		.source = s->source,
+		.created_at_ms = s->created_at_ms,
+		.as_of_ms = s->as_of_ms,
+	};
+	int r = 0;
+
+	for (size_t i = 0; i < s->names.n && !r; i++) {
+		r = buf_put(&names, s->names.v[i], strlen(s->names.v[i]));
+		if (!r)
+			r = buf_put(&names, "\n", 1);
+	}
+	if (!r)
+		r = buf_put(&names, "", 1);
+	if (r < 0)
+		return r;
+	row.names = (const char *)buf_data(&names);
+	store_tx_put_snapshot(t, &row);
+	return 0;
+}
+
+static bool same_names(const struct cloud_strs *a, const struct cloud_strs *b)
+{
+	bool same = a->n == b->n;
+
+	for (size_t i = 0; same && i < a->n; i++)
+		same = str_eq(a->v[i], b->v[i]);
+	return same;
+}
+
+static int learn_names(struct snap *s, const struct cloud_strs *names)
+{
+	struct cloud_strs copy = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < names->n && !r; i++)
+		r = cloud_strs_add(&copy, names->v[i]);
+	if (r < 0) {
+		cloud_strs_fini(&copy);
+		return r;
+	}
+	cloud_strs_fini(&s->names);
+	s->names = copy;
+	return 0;
+}
+
+int snap_put(struct life *l, struct account *a, const struct cloud_snapshot *c, const char *source,
+	     const uid_t *uid, struct store_tx *t, struct snap **ret)
+{
+	struct snap *s = snap_find(l, a, c->id);
+	bool changed = !s || uid || !same_names(&s->names, &c->names);
+	int r = s ? 0 : add(l, a, c->id, &s);
+
+	if (!r && source)
+		r = text_set(&s->source, source);
+	if (!r)
+		r = learn_names(s, &c->names);
+	if (r < 0)
+		return r;
+	s->as_of_ms = clock_wall_ms();
+	s->seen = true;
+	if (uid) {
+		s->uid = *uid;
+		s->ours = true;
+		s->created_at_ms = s->as_of_ms;
+		list_del(&s->node);
+		list_add_head(&l->snapshots, &s->node);
+	}
+	*ret = s;
+	return changed ? put_row(s, t) : 0;
+}
+
+void snap_forget(struct life *l, struct snap *s, struct store_tx *t)
+{
+	store_tx_del_snapshot(t, s->account->name, s->id);
+	list_del(&s->node);
+	snap_free(s);
+}
+
+void snap_view(const struct snap *s, enum life_source source, struct life_snapshot *ret)
+{
+	*ret = (struct life_snapshot){
+		.id = s->id,
+		.names = (const char *const *)s->names.v,
+		.n_names = s->names.n,
+		.source_sandbox = s->source,
+		.created_at_ms = s->created_at_ms,
+		.source = source,
+		.as_of_ms = s->as_of_ms,
+	};
+}
+
+/* --- start and end --- */
+
+int snapshot_load(struct life *l, const struct row_snapshot *r)
+{
+	struct account *a = life_account_by_name(l, r->account);
+	const char *p = r->names;
+	struct snap *s;
+	int e;
+
+	if (!a)
+		return 0;
+	e = add(l, a, r->id, &s);
+	if (!e)
+		e = text_set(&s->source, r->source);
+	while (!e && *p) {
+		size_t n = strcspn(p, "\n");
+		char *name = strndup(p, n);
+
+		e = name ? cloud_strs_add(&s->names, name) : -ENOMEM;
+		free(name);
+		p += n + (p[n] == '\n');
+	}
+	if (e < 0)
+		return e;
+	s->uid = r->uid;
+	s->ours = r->ours;
+	s->created_at_ms = r->created_at_ms;
+	s->as_of_ms = r->as_of_ms;
+	return 0;
+}
+
+void snapshot_forget_all(struct life *l)
+{
+	while (!list_is_empty(&l->snapshots)) {
+		struct snap *s = list_entry(l->snapshots.next, struct snap, node);
+
+		list_del(&s->node);
+		snap_free(s);
+	}
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/rpc/pending.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct pending *pending_new(struct rpc_call *c)
+{
+	struct pending *p = calloc(1, sizeof(*p));
+
+	if (!p) {
+		struct status st;
+
+		status_errno(&st, -ENOMEM, "starting the call");
+		rpc_call_fail(c, &st);
+		return NULL;
+	}
+	p->call = c;
+	rpc_call_set_user(c, p);
+	return p;
+}
+
+struct rpc_call *pending_take(void *user)
+{
+	struct pending *p = user;
+	struct rpc_call *c = p->call;
+
+	free(p);
+	return c;
+}
+
+void pending_fail(struct pending *p, const struct status *st)
+{
+	rpc_call_fail(pending_take(p), st);
+}
+
+void pending_started(struct pending *p, int r)
+{
+	struct status st;
+
+	if (r == 0)
+		return;
+	status_errno(&st, r, "starting the operation");
+	pending_fail(p, &st);
+}
+
+void pending_gone(struct rpc_call *c, enum rpc_gone why)
+{
+	struct pending *p = rpc_call_user(c);
+
+	if (!p)
+		return;
+	life_cancel(p->op);
+	free(p);
+}
+
+int pending_hash(void (*sha256)(const void *p, size_t n, uint8_t ret[32]), const ProtobufCMessage *m,
+		 char **request_id, uint8_t ret[32])
+{
+	char *id = *request_id;
+	uint8_t *bytes;
+	size_t n;
+
+	*request_id = (char *)protobuf_c_empty_string;
+	n = protobuf_c_message_get_packed_size(m);
+	bytes = malloc(n + 1);
+	if (bytes) {
+		protobuf_c_message_pack(m, bytes);
+		sha256(bytes, n, ret);
+		free(bytes);
+	}
+	*request_id = id;
+	return bytes ? 0 : -ENOMEM;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* What ties a unary call to an operation of life: whichever ends first ends the other. */
+#ifndef AB_DAEMON_RPC_PENDING_H
+#define AB_DAEMON_RPC_PENDING_H
+
+#include "daemon/life/life.h"
+#include "daemon/rpc/call.h"
+
+struct pending {
+	struct rpc_call *call;
+	struct life_op *op;
+};
+
+/* NULL: the call has failed already. */
+struct pending *pending_new(struct rpc_call *c);
+/* The end of the operation: gives its call back. Takes the pending as done functions get it. */
+struct rpc_call *pending_take(void *user);
+void pending_fail(struct pending *p, const struct status *st);
+/* After an operation of life was asked to start. */
+void pending_started(struct pending *p, int r);
+/* For rpc_handler.on_gone. */
+void pending_gone(struct rpc_call *c, enum rpc_gone why);
+
+/* The hash of a request without its id, which is part of it and put back; the message is in canonical
+ * form. */
+must_check int pending_hash(void (*sha256)(const void *p, size_t n, uint8_t ret[32]), const ProtobufCMessage *m,
+			    char **request_id, uint8_t ret[32]);
+
+#endif

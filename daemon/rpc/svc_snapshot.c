@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/* agentbox.v1.SnapshotService: decodes, asks life, replies. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/rpc/msg.h"
+#include "daemon/rpc/pending.h"
+#include "daemon/rpc/server.h"
+#include "daemon/rpc/svc_sandbox.h"
+#include "proto/gen/agentbox_snapshot.pb-c.h"
+
+static const struct svc_sandbox_options *options_of(const struct rpc_call *c)
+{
+	return rpc_call_service(c);
+}
+
+struct msg_snapshot {
+	Agentbox__V1__Snapshot m;
+	Agentbox__V1__Freshness freshness;
+	msg_timestamp as_of, created_at;
+};
+
+static void fill(struct msg_snapshot *s, const struct life_snapshot *from)
+{
+	agentbox__v1__snapshot__init(&s->m);
+	s->m.id = (char *)from->id;
+	s->m.names = (char **)from->names;
+	s->m.n_names = from->n_names;
+	s->m.source_sandbox = (char *)from->source_sandbox;
+	s->m.created_at = msg_time(&s->created_at, from->created_at_ms);
+	s->m.freshness = msg_freshness(&s->freshness, &s->as_of, from->source, from->as_of_ms);
+}
+
+/* --- Create --- */
+
+static void reply_created(void *user, const struct status *st, const struct life_snapshot *snapshot)
+{
+	struct msg_snapshot m;
+
+	if (snapshot)
+		fill(&m, snapshot);
+	rpc_call_answer(pending_take(user), st, &m.m.base);
+}
+
+static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	/* The call owns the message; hashing puts it back as it was. */
+	Agentbox__V1__CreateSnapshotRequest *q = (Agentbox__V1__CreateSnapshotRequest *)message;
+	struct pending *p = pending_new(c);
+	struct life_snapshot_create args = {
+		.who = rpc_call_who(c),
+		.deadline_ms = rpc_call_deadline_ms(c),
+		.request_id = q->request_id,
+		.sandbox = q->sandbox,
+		.name = q->name,
+	};
+	struct status st;
+
+	if (!p)
+		return;
+	if (pending_hash(options_of(c)->sha256, message, &q->request_id, args.params_hash) < 0) {
+		status_errno(&st, -ENOMEM, "reading the request");
+		pending_fail(p, &st);
+	} else {
+		pending_started(p, life_snapshot_create(options_of(c)->life, &args, reply_created, p, &p->op));
+	}
+}
+
+/* --- List --- */
+
+static void reply_listed(void *user, const struct status *st, const struct life_snapshot_page *page)
+{
+	Agentbox__V1__ListSnapshotsResponse m = AGENTBOX__V1__LIST_SNAPSHOTS_RESPONSE__INIT;
+	size_t n = page ? page->n : 0;
+	struct msg_snapshot *v = calloc(n + 1, sizeof(*v));
+	Agentbox__V1__Snapshot **list = calloc(n + 1, sizeof(*list));
+	struct status out = *st;
+
+	if (status_ok(&out) && (!v || !list))
+		status_errno(&out, -ENOMEM, "answering");
+	for (size_t i = 0; i < n && status_ok(&out); i++) {
+		fill(&v[i], &page->snapshots[i]);
+		list[i] = &v[i].m;
+	}
+	if (status_ok(&out)) {
+		m.snapshots = list;
+		m.n_snapshots = n;
+		m.next_page_token = (char *)page->next_page_token;
+	}
+	rpc_call_answer(pending_take(user), &out, &m.base);
+	free(v);
+	free(list);
+}
+
+static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__ListSnapshotsRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+	const struct life_snapshot_list args = {
+		.who = rpc_call_who(c),
+		.deadline_ms = rpc_call_deadline_ms(c),
+		.sandbox = q->sandbox,
+		.name = q->name,
+		.page_size = q->page_size,
+		.page_token = q->page_token,
+		.cached = q->cached,
+	};
+
+	if (p)
+		pending_started(p, life_list_snapshots(options_of(c)->life, &args, reply_listed, p, &p->op));
+}
+
+/* --- Delete --- */
+
+static void reply_deleted(void *user, const struct status *st, bool found)
+{
+	Agentbox__V1__DeleteSnapshotResponse m = AGENTBOX__V1__DELETE_SNAPSHOT_RESPONSE__INIT;
+
+	m.found = found;
+	rpc_call_answer(pending_take(user), st, &m.base);
+}
+
+static void on_delete(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__DeleteSnapshotRequest *q = (const void *)message;
+	struct pending *p = pending_new(c);
+
+	if (p)
+		pending_started(p, life_delete_snapshot(options_of(c)->life, rpc_call_who(c), q->snapshot,
+							rpc_call_deadline_ms(c), reply_deleted, p, &p->op));
+}
+
+/* ------------------------------------------------------------------------------------------------ */
+
+#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = pending_gone })
+#define METHOD(name, type, fn)                                                                     \
+	{ .path = "/agentbox.v1.SnapshotService/" name, .kind = RPC_UNARY,                         \
+	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
+
+static const struct rpc_method methods[] = {
+	METHOD("Create", create_snapshot, on_create),
+	METHOD("List", list_snapshots, on_list),
+	METHOD("Delete", delete_snapshot, on_delete),
+};
+
+int svc_snapshot_add(struct rpc_server *s, struct svc_sandbox_options *o)
+{
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), o);
+}
