@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: MIT */
+/* Pause, resume, network, metrics, forks and snapshots, against the cloud of fake.c. */
+#include "daemon/cloud/model.h"
+#include "tests/unit/life/world.h"
+
+static struct answer make(struct world *w)
+{
+	struct life_create c = a_create("");
+	struct answer a;
+
+	c.timeout_ms = 600000;
+	a = do_create(w, &c);
+	CHECK(status_ok(&a.st));
+	return a;
+}
+
+static void begin_pause(struct world *w, struct answer *a, const char *id)
+{
+	*a = (struct answer){ .w = w };
+	CHECK(!life_pause(w->life, &alice, id, true, clock_boot_ms() + 3000, on_yes, a, &a->op));
+}
+
+static struct answer do_pause(struct world *w, const char *id)
+{
+	struct answer a;
+
+	begin_pause(w, &a, id);
+	wait_for(w, &a);
+	return a;
+}
+
+static void begin_connect(struct world *w, struct answer *a, const char *id, uint64_t timeout_ms)
+{
+	struct life_connect c = { .who = &alice, .deadline_ms = clock_boot_ms() + 3000, .sandbox = id,
+				  .timeout_ms = timeout_ms };
+
+	*a = (struct answer){ .w = w };
+	CHECK(!life_connect(w->life, &c, on_box, a, &a->op));
+}
+
+TEST(pause_and_resume)
+{
+	struct world w;
+	struct answer b, a;
+
+	world_new(&w);
+	b = make(&w);
+	a = do_pause(&w, b.id);
+	CHECK(status_ok(&a.st) && a.yes);
+	a = do_get(&w, &alice, b.id, LIFE_STALENESS_DEFAULT);
+	CHECK_INT(a.state, LIFE_PAUSED);
+	a = do_pause(&w, b.id);
+	CHECK(status_ok(&a.st) && !a.yes);	/* paused already: an answer, not an error */
+	begin_connect(&w, &a, b.id, 60000);
+	wait_for(&w, &a);
+	CHECK(status_ok(&a.st));
+	CHECK_INT(a.state, LIFE_RUNNING);
+	a = do_pause(&w, "nosuchbox");
+	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
+	do_kill(&w, &alice, b.id);
+	a = do_pause(&w, b.id);
+	CHECK_INT(a.st.reason, R_SANDBOX_KILLED);
+	world_free(&w);
+}
+
+TEST(equal_changes_are_one)
+{
+	struct answer b, a[3], c[3];
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	for (size_t i = 0; i < 3; i++)
+		begin_pause(&w, &a[i], b.id);
+	/* Behind the pause, in order: resumed once. */
+	for (size_t i = 0; i < 3; i++)
+		begin_connect(&w, &c[i], b.id, 60000);
+	for (size_t i = 0; i < 3; i++) {
+		if (!a[i].done)
+			wait_for(&w, &a[i]);
+		CHECK(status_ok(&a[i].st) && a[i].yes);
+	}
+	for (size_t i = 0; i < 3; i++) {
+		if (!c[i].done)
+			wait_for(&w, &c[i]);
+		CHECK(status_ok(&c[i].st));
+		CHECK_INT(c[i].state, LIFE_RUNNING);
+	}
+	CHECK_INT(w.fake->pauses, 1);
+	CHECK_INT(fake_find(w.fake, b.id)->paused, false);
+	world_free(&w);
+}
+
+TEST(transitions_are_waited_for)
+{
+	struct answer b, a;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	w.fake->conflicts = 2;
+	begin_connect(&w, &a, b.id, 60000);
+	wait_for(&w, &a);
+	CHECK(status_ok(&a.st));
+	w.fake->conflicts = 2;
+	a = do_pause(&w, b.id);
+	CHECK(status_ok(&a.st) && a.yes);
+	w.fake->conflicts = 1000;
+	begin_connect(&w, &a, b.id, 60000);
+	wait_for(&w, &a);
+	CHECK_INT(a.st.code, CODE_ABORTED);
+	CHECK_INT(a.st.reason, R_STATE_CHANGING);
+	world_free(&w);
+}
+
+TEST(a_caller_that_leaves_pauses_all_the_same)
+{
+	struct answer b, a;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	w.fake->down = true;
+	begin_pause(&w, &a, b.id);
+	spin(&w, 30);
+	CHECK(!a.done);
+	life_cancel(a.op);
+	w.fake->down = false;
+	spin(&w, 50);
+	a = do_get(&w, &alice, b.id, LIFE_STALENESS_DEFAULT);
+	CHECK_INT(a.state, LIFE_PAUSED);
+	world_free(&w);
+}
+
+/* --- network, metrics --- */
+
+static struct answer do_network(struct world *w, const char *id, const struct cloud_network *n)
+{
+	struct answer a = { .w = w };
+
+	CHECK(!life_update_network(w->life, &alice, id, n, -1, clock_boot_ms() + 3000, on_yes, &a, &a.op));
+	wait_for(w, &a);
+	return a;
+}
+
+TEST(network)
+{
+	struct cloud_network n = { 0 };
+	struct answer b, a;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	a = do_network(&w, b.id, NULL);
+	CHECK(status_ok(&a.st));
+	w.fake->conflicts = 1;
+	a = do_network(&w, b.id, NULL);
+	CHECK(status_ok(&a.st));
+	CHECK_INT(w.fake->networks, 3);
+	n.allow_public_traffic = TRI_FALSE;
+	a = do_network(&w, b.id, &n);
+	CHECK_INT(a.st.reason, R_FIELD_INVALID);
+	CHECK_INT(w.fake->networks, 3);
+	do_pause(&w, b.id);
+	a = do_network(&w, b.id, NULL);
+	CHECK_INT(a.st.reason, R_SANDBOX_PAUSED);
+	world_free(&w);
+}
+
+static void on_metrics(void *user, const struct status *st, const struct life_metrics *m)
+{
+	struct answer *a = user;
+
+	a->done = true;
+	a->st = *st;
+	if (m) {
+		a->n = m->metrics->n;
+		a->source = m->source;
+	}
+}
+
+static struct answer do_metrics(struct world *w, const char *id, int64_t start, int64_t end)
+{
+	struct answer a = { .w = w };
+
+	CHECK(!life_get_metrics(w->life, &alice, id, start, end, clock_boot_ms() + 300, on_metrics, &a, &a.op));
+	wait_for(w, &a);
+	return a;
+}
+
+TEST(metrics)
+{
+	struct answer b, a;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	a = do_metrics(&w, b.id, 0, 0);
+	CHECK(status_ok(&a.st) && a.n == 1);
+	CHECK_INT(a.source, LIFE_FROM_CLOUD);
+	a = do_metrics(&w, b.id, 0, 0);
+	CHECK_INT(a.source, LIFE_FROM_CACHE);
+	CHECK_INT(w.fake->metrics, 1);
+	a = do_metrics(&w, b.id, 10, 20);
+	CHECK_INT(a.source, LIFE_FROM_CLOUD);
+	a = do_metrics(&w, b.id, 20, 10);
+	CHECK_INT(a.st.reason, R_FIELD_INVALID);
+	world_free(&w);
+}
+
+/* --- forks --- */
+
+struct forked {
+	struct answer a;
+	struct status child[100];
+};
+
+static void on_forked(void *user, const struct status *st, const struct life_child *v, size_t n)
+{
+	struct forked *f = user;
+
+	CHECK(!f->a.done);
+	f->a.done = true;
+	f->a.st = *st;
+	f->a.n = n;
+	for (size_t i = 0; i < n; i++) {
+		f->child[i] = *v[i].st;
+		if (!v[i].box)
+			continue;
+		(void)str_copy(f->a.ids[i], sizeof(f->a.ids[i]), v[i].box->id);
+		f->a.end_at_ms = v[i].box->end_at_ms;
+		CHECK(!v[i].box->name[0]);
+	}
+}
+
+static void begin_fork(struct world *w, struct forked *f, const char *id, uint32_t count,
+		       const char *request_id)
+{
+	struct life_fork q = { .who = &alice, .deadline_ms = clock_boot_ms() + 3000, .sandbox = id,
+			       .count = count, .request_id = request_id, .timeout_ms = 60000 };
+
+	q.params_hash[0] = (uint8_t)count;
+	*f = (struct forked){ .a.w = w };
+	CHECK(!life_fork(w->life, &q, on_forked, f, &f->a.op));
+}
+
+static void do_fork(struct world *w, struct forked *f, const char *id, uint32_t count, const char *request_id)
+{
+	begin_fork(w, f, id, count, request_id);
+	wait_for(w, &f->a);
+}
+
+TEST(fork_children)
+{
+	struct world w;
+	struct answer b, a;
+	struct forked f;
+
+	world_new(&w);
+	b = make(&w);
+	do_fork(&w, &f, b.id, 3, "");
+	CHECK(status_ok(&f.a.st));
+	CHECK_INT(f.a.n, 3);
+	CHECK_INT(w.fake->forks, 1);
+	CHECK(f.a.end_at_ms);			/* what the answer lacks was asked for */
+	a = do_get(&w, &alice, b.id, 0);
+	CHECK_INT(a.state, LIFE_RUNNING);
+	CHECK_INT(a.end_at_ms, b.end_at_ms);
+	for (size_t i = 0; i < 3; i++) {
+		a = do_get(&w, &alice, f.a.ids[i], 0);
+		CHECK(status_ok(&a.st));
+		CHECK_INT(a.adopted, false);
+	}
+	w.fake->children_fail = 1;
+	do_fork(&w, &f, b.id, 2, "some");
+	CHECK(status_ok(&f.a.st));
+	CHECK_INT(f.child[0].reason, R_CONCURRENCY_LIMIT);
+	CHECK(status_ok(&f.child[1]));
+	do_fork(&w, &f, b.id, 2, "some");	/* the same two, as they are now */
+	CHECK_INT(w.fake->forks, 2);
+	CHECK_INT(f.child[0].reason, R_CONCURRENCY_LIMIT);
+	CHECK(f.a.ids[1][0]);
+	do_fork(&w, &f, b.id, 3, "some");
+	CHECK_INT(f.a.st.reason, R_REQUEST_ID_REUSED);
+	do_fork(&w, &f, b.id, 101, "");
+	CHECK_INT(f.a.st.reason, R_FIELD_INVALID);
+	do_pause(&w, b.id);
+	do_fork(&w, &f, b.id, 1, "");
+	CHECK_INT(f.a.st.reason, R_SANDBOX_PAUSED);
+	world_free(&w);
+}
+
+TEST(forks_of_one_parent_follow_each_other)
+{
+	struct forked f[3];
+	struct answer b;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	for (size_t i = 0; i < 3; i++)
+		begin_fork(&w, &f[i], b.id, 1, i < 2 ? "same" : "other");
+	for (size_t i = 0; i < 3; i++) {
+		if (!f[i].a.done)
+			wait_for(&w, &f[i].a);
+		CHECK(status_ok(&f[i].a.st));
+	}
+	CHECK_INT(w.fake->forks, 2);
+	CHECK_STR(f[0].a.ids[0], f[1].a.ids[0]);
+	CHECK(strcmp(f[0].a.ids[0], f[2].a.ids[0]) != 0);
+	world_free(&w);
+}
+
+TEST(fork_whose_answer_is_lost)
+{
+	struct forked f, again;
+	struct answer b;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	do_fork(&w, &f, b.id, 1, "");		/* a sibling that was there before */
+	w.fake->copy = FAKE_ACCEPT_LOSE;
+	w.fake->copy_n = 1;
+	do_fork(&w, &f, b.id, 2, "lost");
+	CHECK(status_ok(&f.a.st));
+	CHECK_INT(f.a.n, 2);
+	CHECK_INT(w.fake->forks, 2);
+	CHECK_INT(fake_alive(w.fake), 4);
+	world_restart(&w);
+	do_fork(&w, &again, b.id, 2, "lost");
+	CHECK_STR(again.a.ids[0], f.a.ids[0]);
+	CHECK_STR(again.a.ids[1], f.a.ids[1]);
+	CHECK_INT(w.fake->forks, 2);
+	world_free(&w);
+}
+
+TEST(fork_that_never_happened)
+{
+	struct forked f;
+	struct answer b;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	w.fake->copy = FAKE_LOSE;
+	w.fake->copy_n = 1;
+	do_fork(&w, &f, b.id, 2, "lost");
+	CHECK_INT(f.a.st.code, CODE_UNAVAILABLE);
+	CHECK_INT(f.a.st.reason, R_OUTCOME_UNKNOWN);
+	do_fork(&w, &f, b.id, 2, "lost");	/* it stays unknown and never runs again */
+	CHECK_INT(f.a.st.reason, R_OUTCOME_UNKNOWN);
+	CHECK_INT(w.fake->forks, 1);
+	w.fake->copy_n = 1;
+	do_fork(&w, &f, b.id, 2, "");
+	CHECK_INT(f.a.st.code, CODE_UNKNOWN);	/* without an id nobody should repeat it */
+	w.fake->copy = FAKE_UNSENT;
+	w.fake->copy_n = 1;
+	do_fork(&w, &f, b.id, 1, "unsent");
+	CHECK(status_ok(&f.a.st));
+	w.fake->copy = FAKE_REFUSE;
+	w.fake->copy_n = 1;
+	do_fork(&w, &f, b.id, 1, "refused");
+	CHECK_INT(f.a.st.reason, R_CLOUD_REFUSED);
+	world_free(&w);
+}
+
+/* The daemon dies with a fork in flight: its children are found after the start, and only these. */
+TEST(fork_over_a_restart)
+{
+	struct forked f;
+	struct answer b, a;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	w.fake->copy = FAKE_ACCEPT_LOSE;
+	w.fake->copy_n = 1;
+	begin_fork(&w, &f, b.id, 2, "crash");
+	while (w.fake->forks == 0)
+		CHECK(loop_once(w.loop, 1000) >= 0);
+	CHECK(!f.a.done);
+	world_restart(&w);
+	do_fork(&w, &f, b.id, 2, "crash");
+	CHECK(status_ok(&f.a.st));
+	CHECK_INT(f.a.n, 2);
+	CHECK_INT(w.fake->forks, 1);
+	a = do_get(&w, &alice, f.a.ids[0], 0);
+	CHECK(status_ok(&a.st));
+	world_free(&w);
+}
+
+/* More new ones than were asked for: nobody knows whose they are, and nothing is killed. */
+TEST(fork_in_doubt)
+{
+	struct forked f;
+	struct fake_box *p;
+	struct answer b;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	w.fake->copy = FAKE_LOSE;
+	w.fake->copy_n = 1;
+	begin_fork(&w, &f, b.id, 1, "doubt");
+	while (w.fake->forks == 0)
+		CHECK(loop_once(w.loop, 1000) >= 0);
+	for (unsigned i = 0; i < 2; i++) {
+		struct fake_box *parent = fake_find(w.fake, b.id);
+
+		p = fake_plant(w.fake, i ? "ifoundb" : "ifounda");
+		for (unsigned k = 0; k < parent->n_tags; k++)
+			fake_plant_tag(p, parent->keys[k], parent->values[k]);
+	}
+	wait_for(&w, &f.a);
+	CHECK_INT(f.a.st.reason, R_OUTCOME_UNKNOWN);
+	CHECK_INT(w.fake->kills, 0);
+	world_free(&w);
+}
+
+/* --- snapshots --- */
+
+static void on_snapshot(void *user, const struct status *st, const struct life_snapshot *s)
+{
+	struct answer *a = user;
+
+	a->done = true;
+	a->st = *st;
+	if (s) {
+		(void)str_copy(a->id, sizeof(a->id), s->id);
+		(void)str_copy(a->name, sizeof(a->name), s->source_sandbox);
+		a->started_at_ms = s->created_at_ms;
+	}
+}
+
+static struct answer do_snapshot(struct world *w, const char *id, const char *request_id)
+{
+	struct life_snapshot_create c = { .who = &alice, .deadline_ms = clock_boot_ms() + 3000, .sandbox = id,
+					  .request_id = request_id };
+	struct answer a = { .w = w };
+
+	CHECK(!life_snapshot_create(w->life, &c, on_snapshot, &a, &a.op));
+	wait_for(w, &a);
+	return a;
+}
+
+static void on_snapshots(void *user, const struct status *st, const struct life_snapshot_page *p)
+{
+	struct answer *a = user;
+
+	a->done = true;
+	a->st = *st;
+	if (!p)
+		return;
+	a->n = p->n;
+	for (size_t i = 0; i < p->n; i++) {
+		(void)str_copy(a->ids[i], sizeof(a->ids[i]), p->snapshots[i].id);
+		a->source = p->snapshots[i].source;
+	}
+	(void)str_copy(a->next, sizeof(a->next), p->next_page_token);
+}
+
+static struct answer do_snapshots(struct world *w, const struct principal *who, const char *sandbox,
+				  const char *token, uint32_t size, bool cached)
+{
+	struct life_snapshot_list q = { .who = who, .deadline_ms = clock_boot_ms() + 300,
+					.sandbox = sandbox, .page_token = token, .page_size = size,
+					.cached = cached };
+	struct answer a = { .w = w };
+
+	CHECK(!life_list_snapshots(w->life, &q, on_snapshots, &a, &a.op));
+	wait_for(w, &a);
+	return a;
+}
+
+static struct answer do_delete(struct world *w, const struct principal *who, const char *id)
+{
+	struct answer a = { .w = w };
+
+	CHECK(!life_delete_snapshot(w->life, who, id, clock_boot_ms() + 1000, on_yes, &a, &a.op));
+	wait_for(w, &a);
+	return a;
+}
+
+TEST(snapshots)
+{
+	struct answer b, s, a;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	s = do_snapshot(&w, b.id, "one");
+	CHECK(status_ok(&s.st));
+	CHECK_STR(s.id, "snap0:default");
+	CHECK_STR(s.name, b.id);
+	CHECK(s.started_at_ms);
+	a = do_snapshot(&w, b.id, "one");
+	CHECK_STR(a.id, s.id);
+	CHECK_INT(w.fake->n_snapshots, 1);
+	w.fake->copy = FAKE_ACCEPT_LOSE;
+	w.fake->copy_n = 1;
+	a = do_snapshot(&w, b.id, "lost");	/* the only new one is it */
+	CHECK_STR(a.id, "snap1:default");
+	w.fake->copy = FAKE_LOSE;
+	w.fake->copy_n = 1;
+	a = do_snapshot(&w, b.id, "never");
+	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
+	do_snapshot(&w, b.id, "");
+	a = do_snapshots(&w, &alice, b.id, "", 2, false);
+	CHECK_INT(a.n, 2);
+	CHECK_STR(a.ids[0], "snap2:default");	/* newest first */
+	CHECK(a.next[0]);
+	a = do_snapshots(&w, &alice, b.id, a.next, 2, false);
+	CHECK_INT(a.n, 1);
+	CHECK_STR(a.ids[0], "snap0:default");
+	CHECK(!a.next[0]);
+	a = do_snapshots(&w, &alice, "", "bogus", 0, false);
+	CHECK_INT(a.st.reason, R_FIELD_INVALID);
+	/* They outlive the sandbox and the daemon's memory. */
+	do_kill(&w, &alice, b.id);
+	world_restart(&w);
+	a = do_snapshots(&w, &alice, b.id, "", 0, true);
+	CHECK_INT(a.n, 3);
+	CHECK_INT(a.source, LIFE_FROM_CACHE);
+	w.fake->down = true;
+	a = do_snapshots(&w, &alice, "", "", 0, false);
+	CHECK_INT(a.n, 3);
+	CHECK_INT(a.source, LIFE_FROM_CACHE_CLOUD_UNREACHABLE);
+	w.fake->down = false;
+	/* Another user's do not exist. */
+	a = do_snapshots(&w, &bob, "", "", 0, false);
+	CHECK_INT(a.n, 0);
+	a = do_delete(&w, &bob, "snap0:default");
+	CHECK(status_ok(&a.st) && !a.yes && w.fake->snapshots[0].there);
+	a = do_delete(&w, &alice, "snap0:default");
+	CHECK(status_ok(&a.st) && a.yes);
+	a = do_delete(&w, &alice, "snap0:default");
+	CHECK(status_ok(&a.st) && !a.yes);
+	a = do_delete(&w, &alice, "");
+	CHECK_INT(a.st.reason, R_FIELD_INVALID);
+	a = do_snapshots(&w, &alice, "", "", 0, false);
+	CHECK_INT(a.n, 2);
+	world_free(&w);
+}
+
+TEST_MAIN()
