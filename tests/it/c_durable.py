@@ -553,3 +553,90 @@ def test_killed_between_the_steps(cloud, daemons, method, point, started):
                 go(api)
             assert (e.value.code, e.value.reason) == ("UNAVAILABLE", "OUTCOME_UNKNOWN")
     assert len(tagged(cloud)) <= 1
+
+
+def test_a_daemon_that_dies_at_the_end(cloud, daemons):
+    """The end was seen and not written down: the agent tells it again."""
+    built(FP)
+    gate = cloud.gate()
+    cloud.script("short", [("stdout", b"x"), ("gate", gate), ("exit", 5)])
+    d = daemons.start("command.end_seen")
+    with daemons.api() as api:
+        box = api.call("SandboxService.Create").id
+        c = api.call("CommandService.Start", sandbox=box, shell="short")
+        gate.release()
+        assert d.proc.wait(10) == -signal.SIGKILL
+    daemons.start()
+    with daemons.api() as api:
+        assert api.call("CommandService.Wait", command={"command_id": c.command_id}).exit_code == 5
+
+
+def test_out_of_reach_is_not_the_end(cloud, daemons):
+    """No budget is spent while nothing can be reached."""
+    d = daemons.start()
+    gate = cloud.gate()
+    cloud.script("long", [("stdout", b"a"), ("gate", gate), ("stdout", b"b")])
+    with daemons.api() as api:
+        box = api.call("SandboxService.Create").id
+        c = api.call("CommandService.Start", sandbox=box, shell="long")
+        wait_end(api, c.command_id, 1, 1, d)
+        cloud.refuse(True)
+        cloud.cut_all()
+        until(lambda: d.tail().count("command_stream_lost") >= 2, what="a try in vain", program=d)
+        assert not attach(api, c.command_id, follow=False).result
+        cloud.refuse(False)
+        wait_attached(api, c.command_id, 2)
+        gate.release()
+        out = attach(api, c.command_id)
+        assert out.data[1] == b"ab" and out.result.exit_code == 0
+
+
+# -- readers and limits
+
+def test_readers_do_not_wait_for_each_other(on_local):
+    """One never reads: the others get what they can take; bytes and gaps add up for each."""
+    on_local.start(conf={"spool": {"per_command": "1M"}})
+    size = 12 << 20
+    with on_local.api() as api:
+        box = api.call("SandboxService.Create", template="base").id
+        c = api.call("CommandService.Start", sandbox=box, argv={"args": [
+            "/bin/sh", "-c", "while [ ! -e go ]; do sleep 0.02; done; yes | head -c %d" % size]})
+        ref = {"command_id": c.command_id}
+        stalled = api.stream("CommandService.Attach", command=ref)
+        next(stalled)
+        readers = [api.stream("CommandService.Attach", command=ref) for _ in range(2)]
+        for r in readers:
+            next(r)
+        totals = {}
+
+        def read(i, events):
+            events = list(events)
+            totals[i] = sum(len(e.output.data) + e.gap.size for e in events), events[-1].exited
+        threads = [threading.Thread(target=read, args=a) for a in enumerate(readers)]
+        for t in threads:
+            t.start()
+        api.run(box, "touch go")
+        for t in threads:
+            t.join()
+        assert api.call("CommandService.Wait", command=ref).exit_code == 0
+        read(2, stalled)
+        assert {t[0] for t in totals.values()} == {size}
+        assert {t[1].stdout_bytes for t in totals.values()} == {size}
+        spool = os.path.join(on_local.folder, "state", "spool", c.command_id)
+        assert os.stat(spool).st_blocks * 512 < 3 << 20
+        api.call("SandboxService.Kill", sandbox=box)
+
+
+def test_a_blocked_run_loses_nothing(on_local):
+    on_local.start()
+    with on_local.api() as api:
+        box = api.call("SandboxService.Create", template="base").id
+        s = api.stream("CommandService.Run", sandbox=box, shell="seq 300000", spool_limit=100000)
+        first = next(s)
+        other = Output(api.stream("CommandService.Attach", command={"command_id": first.started.command_id},
+                                  follow=False))
+        assert not other.result
+        out = Output(s)
+        assert out.data[1] == b"".join(b"%d\n" % i for i in range(1, 300001)) and not out.gaps
+        assert out.result.output_complete
+        api.call("SandboxService.Kill", sandbox=box)
