@@ -365,12 +365,14 @@ bool netrule_ingress_ok(const json_t *o, bool secure, struct netrule_fault *f)
 	return true;
 }
 
-const char *netrule_needs_way_out(const json_t *o)
+const char *netrule_unsupported(const json_t *o)
 {
 	if (json_array_size(json_object_get(o, "allowOut")))
 		return "network.allowOut (sandboxes have no network outside)";
 	if (json_object_size(json_object_get(o, "rules")))
 		return "network.rules (sandboxes have no network outside)";
+	if (json_array_size(json_object_get(o, "httpsPorts")))
+		return "network.httpsPorts";
 	return NULL;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/local/journal.h"
 #include "daemon/local/rest.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
@@ -73,6 +74,9 @@ static void on_child(void *user, struct sbox *s, int e, const char *why)
 	struct child *c = user;
 	struct fork *f = c->f;
 
+	journal_add(f->r->l->journal, "fork-child",
+		    json_pack("{s:s, s:s, s:s?, s:i}", "sandbox", f->r->id, "team", f->p.team, "child",
+			      s ? s->id : NULL, "error", e));
 	c->result = !e ? json_pack("{s:o}", "sandbox", rest_sandbox_json(f->r, s))
 		       : error_json(500, "sandbox_create_failed", why ? why : strerror(-e));
 	if (!--f->n_open)

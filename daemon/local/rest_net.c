@@ -36,7 +36,7 @@ static bool check(struct rest *r, const json_t *network, bool all, bool secure)
 			rest_fail(r, f.status, "%s", f.text);
 		return false;
 	}
-	out = netrule_needs_way_out(network);
+	out = netrule_unsupported(network);
 	if (!out)
 		return true;
 	rest_unsupported(r, out);

@@ -233,3 +233,21 @@ def test_a_fork_leaves_no_layer(own, tmp_path):
     box = c.create()
     assert fork(c, box, {"count": 2}).status == 201
     harness.until(lambda: not list((tmp_path / "local" / "layers").iterdir()), 5, "the fork's layer to go")
+
+
+def test_as_an_ordinary_user(own):
+    """One id, no control groups: the same answers."""
+    c, _ = own(uid=61234)
+    box = c.create()
+    c.run(box, "mkdir -p d && echo one >d/f && chmod 0 d/f; sleep 1000 >/dev/null 2>&1 &")
+    assert c.run(box, "echo r >/root/r", user="root")[3].get("exitCode", 0) == 0
+    s = snapshot(c, box, name="u:v1").json()["snapshotID"]
+    kid = fork(c, box, {"timeout": 60}).json()[0]["sandbox"]
+    new = c.create(templateID=s)
+    for b in (kid, new):
+        assert c.run(b, "stat -c '%a %U' d/f; chmod 600 d/f; cat d/f")[1] == b"0 user\none\n"
+        assert c.run(b, "cat /root/r", user="root")[1] == b"r\n"
+    for memory in (True, False):
+        assert c.api("POST", path(box, "/pause"), {"memory": memory}).status == 204
+        assert c.api("POST", path(box, "/connect"), {"timeout": 60}).status == 201
+        assert (b"sleep" in c.run(box, "pgrep -l sleep; true")[1]) == memory

@@ -10,8 +10,8 @@ import {
 
 const made = []
 
-async function create(opts = {}) {
-  const sandbox = await Sandbox.create({ timeoutMs: 60_000, ...opts })
+async function create(opts = {}, template = 'base') {
+  const sandbox = await Sandbox.create(template, { timeoutMs: 60_000, ...opts })
   made.push(sandbox)
   return sandbox
 }
@@ -297,6 +297,148 @@ const checks = {
   async metrics() {
     const s = await create()
     assert.ok(Array.isArray(await s.getMetrics()))
+  },
+
+  async pause_and_resume() {
+    const s = await create({ metadata: { a: 'b' } })
+    await s.files.write('kept', 'data')
+    assert.equal(await s.pause(), true)
+    assert.equal(await s.pause(), false)
+    assert.equal(await s.isRunning(), false)
+    const info = await s.getInfo()
+    assert.equal(info.state, 'paused')
+    assert.deepEqual(info.metadata, { a: 'b' })
+    await fails(s.setTimeout(1000), SandboxNotFoundError)
+    assert.deepEqual((await all(Sandbox.list({ query: { state: ['paused'], metadata: { a: 'b' } } }))).map((r) => r.sandboxId), [s.sandboxId])
+    const again = await Sandbox.connect(s.sandboxId, { timeoutMs: 60_000 })
+    assert.equal(again.sandboxId, s.sandboxId)
+    assert.equal(await again.files.read('kept'), 'data')
+    assert.equal(await s.files.read('kept'), 'data')
+    assert.equal((await s.getInfo()).state, 'running')
+    await fails(Sandbox.pause('i00000000000000000000'), SandboxNotFoundError)
+  },
+
+  async local_pause_keeps_processes() {
+    const s = await create()
+    const h = await s.commands.run('n=0; while :; do n=$((n+1)); echo $n; sleep 0.02; done', { background: true })
+    await s.pause()
+    await assert.rejects(h.wait())
+    await s.connect()
+    assert.ok((await s.commands.list()).some((p) => p.pid === h.pid))
+    let seen = 0
+    const again = await s.commands.connect(h.pid, { onStdout: (d) => { seen += d.length } })
+    while (!seen) await new Promise((r) => setTimeout(r, 20))
+    assert.equal(await again.kill(), true)
+  },
+
+  async local_pause_files_only() {
+    const s = await create({ envs: { A: '1' } })
+    const h = await s.commands.run('sleep 1000', { background: true })
+    await s.files.write('kept', 'data')
+    assert.equal(await s.pause({ keepMemory: false }), true)
+    await s.connect()
+    assert.ok(!(await s.commands.list()).some((p) => p.pid === h.pid))
+    assert.equal(await s.files.read('kept'), 'data')
+  },
+
+  async lifecycle() {
+    await fails(Sandbox.create({ lifecycle: { onTimeout: 'kill', autoResume: true } }), InvalidArgumentError)
+    const kill = await create({ lifecycle: { onTimeout: 'kill' } })
+    assert.deepEqual((await kill.getInfo()).lifecycle, { onTimeout: 'kill', autoResume: false })
+    const pause = await create({ lifecycle: { onTimeout: 'pause', autoResume: true } })
+    assert.deepEqual((await pause.getInfo()).lifecycle, { onTimeout: 'pause', autoResume: true })
+    await create({ lifecycle: { onTimeout: { action: 'pause', keepMemory: false } } })
+  },
+
+  async local_wakes_by_traffic() {
+    const s = await create({ timeoutMs: 1000, lifecycle: { onTimeout: 'pause', autoResume: true } })
+    const h = await s.commands.run('sleep 1000', { background: true })
+    await h.disconnect() // a handle whose stream is cut asks for the agent's health, which is traffic
+    while ((await s.getInfo()).state !== 'paused') await new Promise((r) => setTimeout(r, 100))
+    assert.equal((await s.commands.run('echo awake')).stdout, 'awake\n')
+    assert.ok((await s.commands.list()).some((p) => p.pid === h.pid))
+    assert.equal((await s.getInfo()).state, 'running')
+  },
+
+  async local_fork() {
+    const s = await create({ metadata: { mark: `f${process.pid}` } })
+    await s.files.write('kept', 'data')
+    const before = await s.getInfo()
+    const forks = await s.fork({ count: 3, timeoutMs: 60_000 })
+    assert.equal(forks.length, 3)
+    for (const f of forks) {
+      assert.ok(f instanceof Sandbox, String(f))
+      made.push(f)
+      assert.notEqual(f.sandboxId, s.sandboxId)
+      assert.equal(await f.files.read('kept'), 'data')
+      assert.deepEqual((await f.getInfo()).metadata, before.metadata)
+    }
+    assert.deepEqual((await s.getInfo()).endAt, before.endAt)
+    assert.equal((await all(Sandbox.list({ query: { metadata: { mark: `f${process.pid}` } } }))).length, 4)
+    await fails(Sandbox.fork('i00000000000000000000'), SandboxNotFoundError)
+  },
+
+  async local_snapshots() {
+    const s = await create()
+    await s.files.write('kept', 'data')
+    const name = `snap-${process.pid}`
+    const one = await s.createSnapshot({ name: `${name}:v1` })
+    assert.ok(one.snapshotId.endsWith(`/${name}:v1`))
+    const two = await s.createSnapshot()
+    const rows = await all(s.listSnapshots())
+    assert.deepEqual(rows.map((r) => r.snapshotId), [two.snapshotId, one.snapshotId])
+    assert.deepEqual((await all(s.listSnapshots({ limit: 1 }))).length, 2)
+    assert.equal(await s.kill(), true)
+    const t = await create({}, one.snapshotId)
+    assert.equal(await t.files.read('kept'), 'data')
+    await assert.rejects(Sandbox.deleteSnapshot(one.snapshotId))
+    await t.kill()
+    assert.equal(await Sandbox.deleteSnapshot(one.snapshotId), true)
+    assert.equal(await Sandbox.deleteSnapshot(one.snapshotId), false)
+    assert.equal(await Sandbox.deleteSnapshot(two.snapshotId), true)
+    await assert.rejects(Sandbox.create(one.snapshotId), /404/)
+  },
+
+  async network() {
+    const s = await create({ allowInternetAccess: false, network: { allowPublicTraffic: false, denyOut: ['10.0.0.0/8'] } })
+    assert.ok(s.trafficAccessToken)
+    let info = await s.getInfo()
+    assert.equal(info.allowInternetAccess, false)
+    assert.equal(info.network.allowPublicTraffic, false)
+    assert.deepEqual(info.network.denyOut, ['10.0.0.0/8'])
+    await s.updateNetwork({ denyOut: ({ allTraffic }) => [allTraffic] })
+    info = await s.getInfo()
+    assert.deepEqual(info.network.denyOut, ['0.0.0.0/0'])
+    assert.equal(info.network.allowPublicTraffic, false)
+    await s.updateNetwork({})
+    assert.ok(!(await s.getInfo()).network?.denyOut?.length)
+    await assert.rejects(Sandbox.create({ network: { allowOut: ['example.com'] } }), /400/)
+    await assert.rejects(Sandbox.create({ network: { denyOut: ['example.com'] } }), /400/)
+  },
+
+  async local_ports() {
+    const s = await create({ network: { allowPublicTraffic: false, maskRequestHost: 'localhost:${PORT}' } })
+    await s.files.write('srv.py', `import http.server
+class A(http.server.BaseHTTPRequestHandler):
+  def do_GET(self):
+    self.send_response(200); self.end_headers(); self.wfile.write(('app ' + self.headers['Host']).encode())
+s = http.server.HTTPServer(('127.0.0.1', 8000), A); print('up', flush=True); s.serve_forever()
+`)
+    await new Promise((up, down) => {
+      s.commands.run('python3 srv.py', { background: true, onStdout: up, timeoutMs: 0 }).catch(down)
+    })
+    const url = process.env.E2B_SANDBOX_URL
+    const headers = { 'E2b-Sandbox-Id': s.sandboxId, 'E2b-Sandbox-Port': '8000' }
+    assert.equal((await fetch(url, { headers })).status, 403)
+    const r = await fetch(url, { headers: { ...headers, 'e2b-traffic-access-token': s.trafficAccessToken } })
+    assert.equal(await r.text(), 'app localhost:8000')
+  },
+
+  async local_metrics() {
+    const s = await create()
+    const rows = await s.getMetrics()
+    assert.ok(rows.length >= 1)
+    assert.ok(rows[0].memTotal > 0 && rows[0].timestamp instanceof Date)
   },
 }
 

@@ -110,20 +110,21 @@ TEST(transforms)
 	CHECK_INT(egress("{\"rules\":{\"a.test\":[{\"transform\":{\"headers\":{\"a\":1}}}]}}"), 400);
 }
 
-TEST(what_needs_a_way_out)
+TEST(what_is_not_here)
 {
-	static const char *const yes[] = { "{\"allowOut\":[\"1.1.1.1\"]}", "{\"rules\":{\"a.test\":[]}}" };
+	static const char *const yes[] = { "{\"allowOut\":[\"1.1.1.1\"]}", "{\"rules\":{\"a.test\":[]}}",
+					   "{\"httpsPorts\":[443]}" };
 	static const char *const no[] = { "{}", "{\"allowOut\":[],\"rules\":{}}", "{\"denyOut\":[\"1.1.1.1\"]}" };
 	json_t *o;
 
 	for (size_t i = 0; i < ARRAY_SIZE(yes); i++) {
 		o = json_loads(yes[i], 0, NULL);
-		CHECK(netrule_needs_way_out(o));
+		CHECK(netrule_unsupported(o));
 		json_decref(o);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(no); i++) {
 		o = json_loads(no[i], 0, NULL);
-		CHECK(!netrule_needs_way_out(o));
+		CHECK(!netrule_unsupported(o));
 		json_decref(o);
 	}
 }
