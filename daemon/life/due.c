@@ -164,7 +164,8 @@ static bool by_release(const struct due_box *b, struct clock *c)
 	if (!since)
 		return false;
 	/* A command of ours that ran on after the last lease counts as use. */
-	since = MAX(since, b->command_ended_at_ms);
+	if (b->command_ended_at_ms)
+		since = MAX(since, b->command_ended_at_ms);
 	return at(c, since + (int64_t)b->policy->release_grace_ms, end_act(b, b->policy->on_release),
 		  DUE_BY_RELEASE);
 }

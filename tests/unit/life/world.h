@@ -28,6 +28,9 @@ struct world {
 	struct life *life;
 	struct store_report report;
 	enum life_probe_result probe;
+	/* 0 = default */
+	uint64_t restart_grace_ms, unclaimed_grace_ms;
+	enum life_identity identity;
 };
 
 static char world_dir[64];
@@ -117,6 +120,9 @@ static inline void world_start(struct world *w)
 		.settle_horizon_ms = HORIZON_MS,
 		.reconcile_period_ms = 3600000,
 		.rng_seed = 7,
+		.restart_grace_ms = w->restart_grace_ms,
+		.unclaimed_grace_ms = w->unclaimed_grace_ms,
+		.identity = w->identity,
 	};
 
 	CHECK(!loop_new(&w->loop));
@@ -139,13 +145,20 @@ static inline void world_stop(struct world *w)
 	w->loop = loop_free(w->loop);
 }
 
-static inline void world_new(struct world *w)
+/* What *w says of the options stays. */
+static inline void world_new_with(struct world *w)
 {
-	*w = (struct world){ .fake = fake_new() };
+	w->fake = fake_new();
 	snprintf(world_dir, sizeof(world_dir), "/tmp/ab-life-XXXXXX");
 	CHECK(mkdtemp(world_dir));
 	log_setup(LOG_LEVEL_ERROR);
 	world_start(w);
+}
+
+static inline void world_new(struct world *w)
+{
+	*w = (struct world){ 0 };
+	world_new_with(w);
 }
 
 static inline void world_free(struct world *w)

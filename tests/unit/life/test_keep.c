@@ -1,0 +1,611 @@
+/* SPDX-License-Identifier: MIT */
+/* Leases, policies and events against the fake cloud: what is sent, and what never is. */
+#include <errno.h>
+#include <sys/prctl.h>
+
+#include "daemon/life/event.h"
+#include "proto/base/fd.h"
+#include "tests/unit/life/world.h"
+
+/* --- helpers --- */
+
+struct lease_answer {
+	bool done;
+	struct status st;
+	char id[32];
+};
+
+static void on_lease(void *user, const struct status *st, const struct life_lease *l)
+{
+	struct lease_answer *a = user;
+
+	CHECK(!a->done);
+	a->done = true;
+	a->st = *st;
+	if (l)
+		(void)str_copy(a->id, sizeof(a->id), l->id);
+}
+
+static void wait_flag(struct world *w, const bool *done)
+{
+	uint64_t until = clock_boot_ms() + 20000;
+
+	while (!*done) {
+		CHECK(loop_once(w->loop, 1000) >= 0);
+		CHECK(clock_boot_ms() < until);
+	}
+}
+
+static struct lease_answer acquire(struct world *w, const struct life_acquire *q)
+{
+	struct lease_answer a = { 0 };
+	struct life_acquire with = *q;
+	struct life_op *op;
+
+	with.who = with.who ? with.who : &alice;
+	with.deadline_ms = clock_boot_ms() + 5000;
+	CHECK(!life_acquire(w->life, &with, on_lease, &a, &op));
+	wait_flag(w, &a.done);
+	return a;
+}
+
+static struct lease_answer acquire_ttl(struct world *w, const char *box, uint64_t ttl_ms)
+{
+	struct life_acquire q = { .sandbox = box, .kind = LIFE_LEASE_TTL, .ttl_ms = ttl_ms };
+
+	return acquire(w, &q);
+}
+
+static bool release(struct world *w, const char *lease)
+{
+	struct answer a = { .w = w };
+
+	CHECK(!life_release(w->life, &alice, lease, clock_boot_ms() + 5000, on_yes, &a, &a.op));
+	wait_for(w, &a);
+	CHECK(status_ok(&a.st));
+	return a.yes;
+}
+
+static struct life_create with_policy(const char *request_id, enum policy_action on_release, uint64_t grace_ms)
+{
+	struct life_create c = a_create(request_id);
+
+	c.policy.set = BIT(POLICY_F_ON_RELEASE) | BIT(POLICY_F_RELEASE_GRACE);
+	c.policy.to.on_release = on_release;
+	c.policy.to.release_grace_ms = grace_ms;
+	return c;
+}
+
+static void until_is(struct world *w, const unsigned *counter, unsigned n)
+{
+	uint64_t until = clock_boot_ms() + 20000;
+
+	while (*counter < n) {
+		CHECK(loop_once(w->loop, 50) >= 0);
+		CHECK(clock_boot_ms() < until);
+	}
+}
+
+static uint32_t leases_of(struct world *w)
+{
+	struct life_counts c;
+
+	life_count(w->life, alice.uid, &c);
+	return c.leases;
+}
+
+/* A process to hold leases, and us as the principal that it would be. */
+static struct principal child_new(void)
+{
+	struct principal p = { .uid = alice.uid, .pidfd = -1, .conn = 1 };
+
+	p.pid = fork();
+	CHECK(p.pid >= 0);
+	if (!p.pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	CHECK(!fd_pidfd(p.pid, &p.pidfd));
+	return p;
+}
+
+static void child_kill(struct principal *p)
+{
+	CHECK(!kill(p->pid, SIGKILL));
+	CHECK(waitpid(p->pid, NULL, 0) == p->pid);
+}
+
+/* --- release --- */
+
+TEST(released_and_killed)
+{
+	struct world w;
+	struct life_create c = with_policy("r", POLICY_KILL, 50);
+	struct lease_answer l, again;
+	struct answer a;
+
+	world_new(&w);
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	spin(&w, 100);
+	CHECK_INT(w.fake->kills, 0);	/* never leased: it lives by its timeout */
+	l = acquire_ttl(&w, a.id, 60000);
+	again = acquire_ttl(&w, a.id, 60000);
+	CHECK_INT(leases_of(&w), 2);
+	CHECK(release(&w, l.id));
+	CHECK(!release(&w, l.id));
+	spin(&w, 100);
+	CHECK_INT(w.fake->kills, 0);
+	CHECK(release(&w, again.id));
+	until_is(&w, &w.fake->kills, 1);
+	CHECK_INT(w.fake->pauses + w.fake->timeouts, 0);
+	world_free(&w);
+}
+
+TEST(leased_again_in_the_grace)
+{
+	struct world w;
+	struct life_create c = with_policy("r", POLICY_KILL, 150);
+	struct lease_answer l;
+	struct answer a;
+
+	world_new(&w);
+	a = do_create(&w, &c);
+	l = acquire_ttl(&w, a.id, 60000);
+	release(&w, l.id);
+	spin(&w, 50);
+	l = acquire_ttl(&w, a.id, 60000);
+	spin(&w, 250);
+	CHECK_INT(w.fake->kills, 0);
+	world_free(&w);
+}
+
+/* Between the decision and the DELETE the cloud is asked; a lease taken meanwhile stops it. */
+TEST(leased_again_while_it_is_checked)
+{
+	struct world w;
+	struct life_create c = with_policy("r", POLICY_KILL, 0);
+	struct life_acquire q = { .kind = LIFE_LEASE_TTL, .ttl_ms = 60000, .who = &alice };
+	struct lease_answer l, second = { 0 };
+	struct answer a, r = { 0 };
+	struct life_op *op;
+
+	world_new(&w);
+	a = do_create(&w, &c);
+	l = acquire_ttl(&w, a.id, 60000);
+	w.fake->down = true;	/* the question is not answered yet */
+	r.w = &w;
+	CHECK(!life_release(w.life, &alice, l.id, 0, on_yes, &r, &r.op));
+	wait_for(&w, &r);
+	spin(&w, 100);
+	q.sandbox = a.id;
+	CHECK(!life_acquire(w.life, &q, on_lease, &second, &op));
+	wait_flag(&w, &second.done);
+	w.fake->down = false;
+	spin(&w, 200);
+	CHECK_INT(w.fake->kills, 0);
+	CHECK(release(&w, second.id));
+	until_is(&w, &w.fake->kills, 1);
+	world_free(&w);
+}
+
+TEST(released_and_paused)
+{
+	struct world w;
+	struct life_create c = with_policy("r", POLICY_PAUSE, 20);
+	struct lease_answer l;
+	struct answer a;
+
+	world_new(&w);
+	a = do_create(&w, &c);
+	l = acquire_ttl(&w, a.id, 60000);
+	release(&w, l.id);
+	until_is(&w, &w.fake->pauses, 1);
+	spin(&w, 50);
+	a = do_get(&w, &alice, a.id, 0);
+	CHECK_INT(a.state, LIFE_PAUSED);
+	l = acquire_ttl(&w, a.id, 60000);	/* wakes nothing */
+	CHECK(status_ok(&l.st));
+	spin(&w, 100);
+	CHECK_INT(w.fake->connects + w.fake->kills + w.fake->refreshes, 0);
+	CHECK_INT(w.fake->pauses, 1);
+	world_free(&w);
+}
+
+TEST(somebody_elses_is_left_alone)
+{
+	struct world w;
+	struct lease_answer l;
+
+	world_new(&w);
+	fake_plant(w.fake, "iaaa");
+	fake_plant_tag(fake_plant(w.fake, "ibbb"), "agentbox.host", "another");
+	l = acquire_ttl(&w, "iaaa", 60000);	/* untagged: the caller's from now on */
+	CHECK(status_ok(&l.st));
+	CHECK(do_get(&w, &alice, "iaaa", 0).adopted);
+	CHECK_INT(do_get(&w, &bob, "iaaa", 0).st.reason, R_SANDBOX_NOT_FOUND);
+	release(&w, l.id);
+	l = acquire_ttl(&w, "ibbb", 60000);
+	CHECK_INT(l.st.reason, R_UID_DENIED);
+	spin(&w, 100);
+	CHECK_INT(w.fake->kills + w.fake->pauses, 0);
+	world_free(&w);
+}
+
+/* --- processes --- */
+
+static void process_lease(enum life_identity identity)
+{
+	struct world w = { .restart_grace_ms = 400, .identity = identity };
+	struct life_create c = with_policy("r", POLICY_KILL, 0);
+	struct principal p = child_new();
+	struct life_counts n;
+	struct answer a;
+
+	world_new_with(&w);
+	life_count(w.life, alice.uid, &n);
+	if (identity < n.identity)
+		goto out;	/* this kernel cannot */
+	CHECK_INT(n.identity, identity);
+	c.who = &p;
+	c.process_lease = true;
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	CHECK_INT(leases_of(&w), 1);
+	CHECK(!kill(p.pid, SIGSTOP));
+	spin(&w, 50);
+	CHECK_INT(leases_of(&w), 1);
+
+	world_restart(&w);
+	CHECK_INT(leases_of(&w), 1);
+	if (identity == LIFE_IDENTITY_CONNECTION) {
+		/* Not proved: it waits for its grace. */
+		until_is(&w, &w.fake->kills, 1);
+		goto out;
+	}
+	spin(&w, 500);
+	CHECK_INT(leases_of(&w), 1);
+	child_kill(&p);
+	until_is(&w, &w.fake->kills, 1);
+	p.pid = 0;
+out:
+	if (p.pid)
+		child_kill(&p);
+	fd_close(p.pidfd);
+	world_free(&w);
+}
+
+TEST(process_by_inode)
+{
+	process_lease(LIFE_IDENTITY_INODE);
+}
+
+TEST(process_by_start_time)
+{
+	process_lease(LIFE_IDENTITY_START_TIME);
+}
+
+TEST(process_by_connection)
+{
+	process_lease(LIFE_IDENTITY_CONNECTION);
+}
+
+TEST(process_died_while_the_daemon_was_away)
+{
+	struct world w = { 0 };
+	struct life_create c = with_policy("r", POLICY_KILL, 0);
+	struct principal p = child_new();
+
+	world_new_with(&w);
+	c.who = &p;
+	c.process_lease = true;
+	CHECK_INT(do_create(&w, &c).st.reason, REASON_NONE);
+	CHECK_INT(do_create(&w, &c).st.reason, REASON_NONE);	/* a repeat: the same, and no second lease */
+	CHECK_INT(leases_of(&w), 1);
+	world_stop(&w);
+	child_kill(&p);
+	world_start(&w);
+	until_is(&w, &w.fake->kills, 1);
+	fd_close(p.pidfd);
+	world_free(&w);
+}
+
+TEST(connection_alone)
+{
+	struct world w = { .identity = LIFE_IDENTITY_CONNECTION };
+	struct life_create c = with_policy("r", POLICY_KILL, 0);
+	struct principal p = { .uid = alice.uid, .pidfd = -1, .conn = 7 }, other = p;
+
+	other.conn = 8;
+	world_new_with(&w);
+	c.who = &p;
+	c.process_lease = true;
+	CHECK_INT(do_create(&w, &c).st.reason, REASON_NONE);
+	life_connection_ended(w.life, &other);
+	CHECK_INT(leases_of(&w), 1);
+	life_connection_ended(w.life, &p);
+	CHECK_INT(leases_of(&w), 0);
+	until_is(&w, &w.fake->kills, 1);
+	world_free(&w);
+}
+
+/* --- streams --- */
+
+static void on_held(void *user, enum life_held_news news, const struct status *st, const struct life_lease *l)
+{
+	if (news == LIFE_HELD_LOST)
+		*(enum ab_reason *)user = st->reason;
+}
+
+struct stream {
+	struct world *w;
+	struct lease_answer a;
+	struct life_held *held;
+	enum ab_reason lost;
+};
+
+static void on_stream(void *user, const struct status *st, const struct life_lease *l)
+{
+	struct stream *s = user;
+
+	on_lease(&s->a, st, l);
+	if (l)
+		CHECK(!life_held_new(s->w->life, l->id, on_held, &s->lost, &s->held));
+}
+
+static void hold(struct stream *s, const char *box, const char *lease_id)
+{
+	struct life_acquire q = { .who = &alice, .sandbox = box, .lease_id = lease_id, .kind = LIFE_LEASE_STREAM };
+	struct life_op *op;
+
+	s->a.done = false;
+	CHECK(!life_acquire(s->w->life, &q, on_stream, s, &op));
+	wait_flag(s->w, &s->a.done);
+}
+
+TEST(streams)
+{
+	struct world w = { .restart_grace_ms = 300 };
+	struct life_create c = with_policy("r", POLICY_KILL, 0);
+	struct stream s = { .w = &w }, thief = { .w = &w };
+	struct answer a;
+
+	world_new_with(&w);
+	a = do_create(&w, &c);
+	hold(&s, a.id, NULL);
+	CHECK(status_ok(&s.a.st) && s.held);
+	hold(&thief, a.id, s.a.id);		/* the same lease, by a newer stream */
+	CHECK_STR(thief.a.id, s.a.id);
+	CHECK_INT(s.lost, R_STATE_CHANGING);
+	life_held_free(s.held, false);
+	CHECK_INT(leases_of(&w), 1);
+	life_held_free(thief.held, true);	/* we stop: it waits for its holder */
+	CHECK_INT(leases_of(&w), 1);
+	s = (struct stream){ .w = &w };
+	hold(&s, a.id, thief.a.id);
+	CHECK(status_ok(&s.a.st));
+	do_kill(&w, &alice, a.id);		/* its owner may */
+	CHECK_INT(s.lost, R_SANDBOX_KILLED);
+	life_held_free(s.held, false);
+	hold(&thief, a.id, NULL);
+	CHECK_INT(thief.a.st.reason, R_SANDBOX_KILLED);
+	world_free(&w);
+}
+
+TEST(a_lease_of_another_uid_does_not_exist)
+{
+	struct world w;
+	struct life_create c = a_create("r");
+	struct life_acquire q = { .who = &bob, .kind = LIFE_LEASE_TTL, .ttl_ms = 1000 };
+	struct lease_answer l;
+	struct answer a, r = { 0 };
+
+	world_new(&w);
+	a = do_create(&w, &c);
+	l = acquire_ttl(&w, a.id, 60000);
+	q.sandbox = a.id;
+	CHECK_INT(acquire(&w, &q).st.reason, R_SANDBOX_NOT_FOUND);
+	r.w = &w;
+	CHECK(!life_release(w.life, &bob, l.id, 0, on_yes, &r, &r.op));
+	wait_for(&w, &r);
+	CHECK(!r.yes);
+	CHECK_INT(leases_of(&w), 1);
+	q.who = &alice;
+	q.lease_id = "nosuch";
+	CHECK_INT(acquire(&w, &q).st.reason, R_LEASE_NOT_FOUND);
+	world_free(&w);
+}
+
+/* --- extension --- */
+
+TEST(extended_until_released)
+{
+	struct world w;
+	struct life_create c = a_create("r");
+	struct lease_answer l;
+	struct answer a;
+	int64_t end;
+	unsigned n;
+
+	world_new(&w);
+	c.timeout_ms = 15000;
+	a = do_create(&w, &c);
+	w.fake->boxes[0].end_at_ms = clock_wall_ms() + 600;	/* soon */
+	(void)do_get(&w, &alice, a.id, 0);
+	w.fake->refresh_fails = 2;
+	l = acquire_ttl(&w, a.id, 60000);
+	until_is(&w, &w.fake->refreshes, 3);
+	spin(&w, 50);
+	CHECK(fake_find(w.fake, a.id)->end_at_ms > clock_wall_ms() + 14000);
+	a = do_get(&w, &alice, a.id, 60000);
+	CHECK_INT(a.end_at_ms, fake_find(w.fake, a.id)->end_at_ms);	/* read back, not computed */
+	release(&w, l.id);
+	n = w.fake->refreshes;
+	end = w.fake->boxes[0].end_at_ms;
+	spin(&w, 200);
+	CHECK_INT(w.fake->refreshes, n);
+	CHECK_INT(w.fake->boxes[0].end_at_ms, end);	/* never shortened */
+	CHECK_INT(w.fake->timeouts, 0);
+	world_free(&w);
+}
+
+TEST(the_cap_is_warned_of)
+{
+	struct world w;
+	struct life_create c = a_create("r");
+	struct answer a;
+
+	world_new(&w);
+	c.timeout_ms = 60000;
+	a = do_create(&w, &c);
+	w.fake->cap_s = 5;
+	w.fake->boxes[0].end_at_ms = clock_wall_ms() + 3000;
+	(void)do_get(&w, &alice, a.id, 0);
+	(void)acquire_ttl(&w, a.id, 60000);
+	until_is(&w, &w.fake->refreshes, 3);
+	spin(&w, 100);
+	a = do_get(&w, &alice, a.id, 60000);
+	CHECK(strstr(a.warning, "no further"));
+	CHECK_INT(w.fake->kills + w.fake->pauses, 0);
+	world_free(&w);
+}
+
+/* --- unclaimed --- */
+
+TEST(unclaimed_by_its_policy)
+{
+	struct world w = { .unclaimed_grace_ms = 100, .restart_grace_ms = 50 };
+	struct life_create c = with_policy("r", POLICY_KILL, 60000), d = a_create("s");
+	struct answer a;
+
+	world_new_with(&w);
+	spin(&w, 80);		/* the first list is through, and so is the quiet of the start */
+	w.fake->create = FAKE_HOLD;
+	w.fake->create_n = 1;
+	begin_create(&w, &a, &c);
+	spin(&w, 50);
+	CHECK_INT(w.fake->posts, 1);
+	life_cancel(a.op);	/* its caller dies; what was sent is kept, for a while */
+	fake_release(w.cloud);
+	until_is(&w, &w.fake->kills, 1);
+	a = do_create(&w, &d);	/* claimed: left alone */
+	spin(&w, 200);
+	CHECK_INT(w.fake->kills, 1);
+	a = do_create(&w, &c);	/* the reaped one's request id says so, and makes none */
+	CHECK(status_ok(&a.st) && a.state == LIFE_GONE);
+	CHECK_INT(w.fake->posts, 2);
+	world_free(&w);
+}
+
+/* --- events --- */
+
+static void on_news(void *user)
+{
+	++*(unsigned *)user;
+}
+
+/* The types that are there now, as text; the last cursor. */
+static void drain(struct life_watch *w, char text[256], char cursor[80])
+{
+	struct life_event e;
+	size_t n = 0;
+
+	text[0] = 0;
+	while (life_watch_next(w, &e)) {
+		n += (size_t)snprintf(text + n, 256 - n, "%d ", e.type);
+		if (cursor && e.cursor[0])
+			(void)str_copy(cursor, 80, e.cursor);
+	}
+}
+
+static struct life_watch *watch(struct world *w, const char *cursor, bool initial, unsigned *news)
+{
+	struct life_watch_options o = { .who = &alice, .cursor = cursor, .initial = initial };
+	struct life_watch *ret;
+	struct status st = STATUS_OK;
+
+	CHECK(!life_watch_new(w->life, &o, on_news, news, &ret, &st));
+	return ret;
+}
+
+TEST(events)
+{
+	struct world w;
+	struct life_create c = a_create("r");
+	char text[256], cursor[80] = "", mid[80];
+	unsigned news = 0;
+	struct life_watch *v;
+	struct answer a;
+
+	world_new(&w);
+	v = watch(&w, NULL, false, &news);
+	a = do_create(&w, &c);
+	spin(&w, 30);
+	CHECK(news > 0);
+	drain(v, text, cursor);
+	CHECK(str_starts(text, "1 "));
+	(void)str_copy(mid, sizeof(mid), cursor);
+	do_kill(&w, &alice, a.id);
+	spin(&w, 30);
+	drain(v, text, cursor);
+	CHECK_STR(text, "2 7 ");	/* being killed, gone */
+	life_watch_free(v);
+
+	world_restart(&w);
+	v = watch(&w, mid, false, &news);
+	drain(v, text, cursor);
+	CHECK_STR(text, "2 7 ");
+	drain(v, text, NULL);
+	CHECK_STR(text, "");
+	life_watch_free(v);
+	v = watch(&w, "elsewhere.3", false, &news);
+	drain(v, text, NULL);
+	CHECK_STR(text, "11 12 ");
+	life_watch_free(v);
+
+	a = do_create(&w, &(struct life_create){ .who = &bob, .secure = -1, .allow_internet_access = -1 });
+	c.request_id = "r2";
+	a = do_create(&w, &c);
+	spin(&w, 30);
+	v = watch(&w, NULL, true, &news);
+	drain(v, text, NULL);
+	CHECK_STR(text, "11 2 12 ");	/* not bob's */
+	life_watch_free(v);
+	world_free(&w);
+}
+
+/* One who does not read is overtaken, and told so. */
+TEST(slow_watcher)
+{
+	static struct answer answers[EVENTS_PER_UID + 100];
+	struct world w;
+	struct life_create c = a_create("r");
+	struct policy_change p = { .set = BIT(POLICY_F_KEEP_ALIVE) };
+	struct life_watch *v;
+	struct life_event e;
+	unsigned news = 0;
+	struct answer a;
+	char text[256];
+
+	world_new(&w);
+	a = do_create(&w, &c);
+	spin(&w, 30);
+	v = watch(&w, NULL, true, &news);
+	drain(v, text, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+		answers[i] = (struct answer){ .w = &w };
+		CHECK(!life_set_policy(w.life, &alice, a.id, &p, 0, 0, on_box, &answers[i], &answers[i].op));
+	}
+	wait_for(&w, &answers[ARRAY_SIZE(answers) - 1]);
+	spin(&w, 30);
+	drain(v, text, NULL);
+	CHECK(str_starts(text, "11 2 12 "));
+	life_watch_free(v);
+	v = watch(&w, NULL, false, &news);	/* from now: nothing */
+	CHECK(!life_watch_next(v, &e));
+	life_watch_free(v);
+	world_free(&w);
+}
+
+TEST_MAIN()
