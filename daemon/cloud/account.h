@@ -78,6 +78,9 @@ struct agent_ask {
 struct pool_req *agent_request(const struct agent_ask *a);
 /* The user to name, or NULL: the caller's, or the default one before 0.4.0. */
 const char *agent_user(const struct envd_target *t);
+/* The agent's address for requests without routing headers (CLOUD-WIRE §1.4): the account's fixed one,
+ * or the host of its port, which `plain` makes http:// and always taken. Heap. */
+char *agent_direct_url(const struct envd_target *t, bool plain);
 /* Does the agent have what came with this version? */
 bool agent_has(const struct envd_target *t, const char *version);
 uint64_t agent_deadline_ms(const struct envd_target *t);

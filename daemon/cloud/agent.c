@@ -52,6 +52,20 @@ static int agent_url(const struct envd_target *t, struct url *ret)
 	return r;
 }
 
+char *agent_direct_url(const struct envd_target *t, bool plain)
+{
+	const struct url *u = &t->cloud->sandbox;
+	char *host, *out;
+
+	if (!plain && u->host)
+		return str_printf(strchr(u->host, ':') ? "%s://[%s]:%u%s" : "%s://%s:%u%s", u->scheme,
+				  u->host, u->port, u->prefix);
+	host = cloud_port_host(t->cloud, t->sandbox_id, AGENT_PORT, t->domain);
+	out = host ? str_printf("%s://%s", plain ? "http" : "https", host) : NULL;
+	free(host);
+	return out;
+}
+
 static int put_basic(struct fields *f, const char *user)
 {
 	char *plain = str_printf("%s:", user);

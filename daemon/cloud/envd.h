@@ -177,6 +177,51 @@ bool envd_stream_was_sent(const struct envd_stream *s);
 /* Ends our side at once; the process goes on. NULL is fine; returns NULL. */
 struct envd_stream *envd_stream_free(struct envd_stream *s);
 
+/* --- watching a directory --- */
+
+struct envd_watch;
+typedef void envd_watch_news_fn(struct envd_watch *w, void *user);
+
+struct envd_watch_options {
+	const char *path;
+	bool recursive;			/* UNSUPPORTED before 0.1.4 */
+	bool entries;			/* UNSUPPORTED before 0.6.3 */
+	bool network;			/* also on network mounts; UNSUPPORTED before 0.6.4 */
+};
+
+enum envd_watch_event_type {
+	ENVD_WATCH_NONE = 0,	/* nothing now; news will come */
+	ENVD_WATCH_START,	/* every change after this is reported */
+	ENVD_WATCH_CHANGE,
+	ENVD_WATCH_KEEPALIVE,
+	ENVD_WATCH_CLOSED,	/* exactly once, last */
+};
+
+enum envd_change {		/* the cloud's numbers */
+	ENVD_CHANGE_CREATE = 1,
+	ENVD_CHANGE_WRITE = 2,
+	ENVD_CHANGE_REMOVE = 3,
+	ENVD_CHANGE_RENAME = 4,
+	ENVD_CHANGE_CHMOD = 5,
+};
+
+struct envd_watch_event {
+	enum envd_watch_event_type type;
+	enum envd_change change;
+	const char *name;		/* CHANGE: below the directory */
+	const struct envd_entry *entry;	/* CHANGE: NULL if none */
+	enum envd_class cls;		/* CLOSED */
+	struct status failure;
+};
+
+/* NULL only without memory. */
+struct envd_watch *envd_watch(const struct envd_target *t, const struct envd_watch_options *o,
+			      envd_watch_news_fn *news, void *user);
+/* The next event; what *ret points to is valid until the next call. What is not taken stays with the
+ * agent, whose own queue may overflow: then it closes the stream. */
+enum envd_watch_event_type envd_watch_next(struct envd_watch *w, struct envd_watch_event *ret);
+struct envd_watch *envd_watch_free(struct envd_watch *w);	/* NULL is fine; returns NULL */
+
 /* --- files --- */
 
 enum envd_xfer {
@@ -225,5 +270,18 @@ must_check int envd_write_finish(struct envd_write *w);
 const struct status *envd_write_failure(const struct envd_write *w, enum envd_class *ret_cls);
 const char *envd_write_path(const struct envd_write *w);	/* DONE: absolute path, "" if not said */
 struct envd_write *envd_write_free(struct envd_write *w);
+
+/* --- links --- */
+
+struct envd_link {
+	const char *path, *user;	/* as they will be asked for; user NULL = the default one */
+	bool write;
+	int64_t expires_s;		/* wall clock; 0 = never by itself */
+	bool plain;			/* http://, where ports are served so */
+};
+
+/* A link to a file that needs no other credential (CLOUD-WIRE §5.6), heap; the account's fixed address
+ * or the host of the agent's port. NULL without memory. Without a token there is nothing to sign. */
+char *envd_sign_link(const struct envd_target *t, const struct envd_link *l);
 
 #endif

@@ -12,6 +12,7 @@
 #include "daemon/cloud/account.h"
 #include "daemon/cloud/fault.h"
 #include "daemon/cloud/json.h"
+#include "daemon/cloud/sign.h"
 #include "proto/base/buf.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -34,6 +35,33 @@ static char *files_path(const struct envd_target *t, const char *path)
 	free(p);
 	free(u);
 	return all;
+}
+
+char *envd_sign_link(const struct envd_target *t, const struct envd_link *l)
+{
+	bool has_token = !str_is_empty(t->access_token);
+	struct envd_target named = *t;
+	const char *user;
+	char *base, *where, *sig = NULL, *coded = NULL, *out = NULL, until[48] = "";
+
+	named.user = l->user;
+	user = agent_user(&named);
+	base = agent_direct_url(t, l->plain);
+	where = files_path(&named, l->path);
+	if (has_token)
+		sig = sign_link(l->path, l->write, user ? user : "", t->access_token, l->expires_s);
+	if (sig)
+		coded = str_percent_encode(sig, strlen(sig));
+	if (l->expires_s)
+		snprintf(until, sizeof(until), "&signature_expiration=%" PRId64, l->expires_s);
+	if (base && where && (coded || !has_token))
+		out = str_printf("%s%s%s%s%s", base, where, coded ? "&signature=" : "",
+				 coded ? coded : "", until);
+	free(base);
+	free(where);
+	free(sig);
+	free(coded);
+	return out;
 }
 
 static bool header_u64(const struct fields *h, const char *name, uint64_t *ret)

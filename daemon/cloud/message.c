@@ -228,6 +228,52 @@ int message_entries(const uint8_t *p, size_t n, struct envd_result *ret)
 	return r;
 }
 
+static int take_change(const Filesystem__FilesystemEvent *e, struct envd_watch_event *ret,
+		       struct envd_result *held, char **ret_name)
+{
+	int r = 0;
+
+	if (e->type < FILESYSTEM__EVENT_TYPE__EVENT_TYPE_CREATE ||
+	    e->type > FILESYSTEM__EVENT_TYPE__EVENT_TYPE_CHMOD)
+		return 0;	/* a kind of tomorrow */
+	*ret_name = str_dup(e->name);
+	if (!*ret_name)
+		return -ENOMEM;
+	if (e->_entry_case)
+		r = take_one(e->entry, held);
+	ret->type = ENVD_WATCH_CHANGE;
+	ret->change = (enum envd_change)e->type;
+	ret->name = *ret_name;
+	ret->entry = r == 0 && held->n_entries ? &held->entries[0] : NULL;
+	return r;
+}
+
+int message_watch(const uint8_t *p, size_t n, struct envd_watch_event *ret, struct envd_result *held,
+		  char **ret_name)
+{
+	int r;
+	Filesystem__WatchDirResponse *m = unpack(&filesystem__watch_dir_response__descriptor, p, n, &r);
+
+	*ret = (struct envd_watch_event){ 0 };
+	if (!m)
+		return r;
+	switch (m->event_case) {
+	case FILESYSTEM__WATCH_DIR_RESPONSE__EVENT_START:
+		ret->type = ENVD_WATCH_START;
+		break;
+	case FILESYSTEM__WATCH_DIR_RESPONSE__EVENT_FILESYSTEM:
+		r = take_change(m->filesystem, ret, held, ret_name);
+		break;
+	case FILESYSTEM__WATCH_DIR_RESPONSE__EVENT_KEEPALIVE:
+		ret->type = ENVD_WATCH_KEEPALIVE;
+		break;
+	default:		/* a kind of tomorrow */
+		break;
+	}
+	unpacked_free(m);
+	return r;
+}
+
 /* --- events --- */
 
 /* Reads "tag, length" of a field that fills p to its end; the only shape output comes in. */

@@ -21,6 +21,11 @@ must_check int message_make_dir(const uint8_t *p, size_t n, struct envd_result *
 must_check int message_move(const uint8_t *p, size_t n, struct envd_result *ret);
 must_check int message_entries(const uint8_t *p, size_t n, struct envd_result *ret);
 
+/* One event of WatchDir; *ret points into *held and *ret_name, which the caller frees before the next
+ * one. An event of an unknown kind is ENVD_WATCH_NONE. 0, -EBADMSG, -ENOMEM. */
+must_check int message_watch(const uint8_t *p, size_t n, struct envd_watch_event *ret,
+			     struct envd_result *held, char **ret_name);
+
 /* One event of Start or Connect. *ret points into p, or into *ret_held, which the caller frees by
  * message_event_free(); an event of an unknown kind is ENVD_EVENT_NONE. 0, -EBADMSG, -ENOMEM. */
 must_check int message_event(const uint8_t *p, size_t n, struct envd_event *ret,

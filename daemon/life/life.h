@@ -90,6 +90,7 @@ struct life_target {
 	const char *default_user;	/* "" = the image's */
 	uint32_t generation;
 	uid_t owner_uid;
+	bool plain_ports;		/* its ports are http:// */
 	enum life_state state;		/* RUNNING, or the last thing known while the cloud is away */
 };
 

@@ -355,6 +355,7 @@ void op_target_of(const struct box *b, struct life_target *ret)
 		.default_user = b->account->default_user,
 		.generation = b->generation,
 		.owner_uid = b->uid,
+		.plain_ports = b->account->plain_ports,
 		.state = b->state,
 	};
 }

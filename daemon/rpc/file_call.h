@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside of FileService, for svc_file.c and svc_file_stream.c only. */
+/* Inside of FileService, for the svc_file*.c only. */
 #ifndef AB_DAEMON_RPC_FILE_CALL_H
 #define AB_DAEMON_RPC_FILE_CALL_H
 
 #include "daemon/cloud/envd.h"
+#include "daemon/ev/loop.h"
 #include "daemon/life/life.h"
 #include "daemon/rpc/call.h"
 #include "proto/gen/agentbox_file.pb-c.h"
@@ -42,6 +43,7 @@ struct file_call {
 	struct envd_call *agent;
 	struct envd_read *read;
 	struct envd_write *write;
+	struct envd_watch *watch;
 	/* the request */
 	char *sandbox, *path, *other, *user;
 	uint32_t depth;
@@ -49,6 +51,7 @@ struct file_call {
 	/* where the agent is */
 	struct cloud *cloud;
 	char *account, *id, *domain, *token, *version;
+	bool plain_ports;
 	bool asked_life;
 	void (*go)(struct file_call *x);	/* once that is known */
 	/* List: entries; Write: one per file */
@@ -61,6 +64,16 @@ struct file_call {
 	struct file_header *current, *next;	/* next: waits until the current file is finished */
 	bool want_next;			/* ask the client once there is room */
 	bool asked_next, ended;
+	/* Watch */
+	struct envd_watch_options watching;	/* path: above */
+	bool ready;			/* said so */
+	bool missed;			/* Overflowed is owed once changes are reported again */
+	unsigned failures;		/* to watch, in a row */
+	uint64_t lost_at_ms;		/* when the first of them was */
+	struct timer retry;
+	/* SignUrl */
+	bool for_write;
+	uint64_t expires_for_ms;	/* 0 = unset */
 };
 
 struct file_header {
@@ -82,6 +95,7 @@ struct envd_target file_call_target(const struct file_call *x);
 bool file_call_ask_life(struct file_call *x, enum envd_class cls);
 bool file_check_path(const char *path, const char *field, struct status *st);
 
-extern const struct rpc_handler file_read_handler, file_write_handler;
+extern const struct rpc_handler file_read_handler, file_write_handler, file_watch_handler,
+	file_sign_handler;
 
 #endif

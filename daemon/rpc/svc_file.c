@@ -41,6 +41,8 @@ void file_call_free(struct file_call *x)
 	envd_call_cancel(x->agent);
 	envd_read_free(x->read);
 	envd_write_free(x->write);
+	envd_watch_free(x->watch);
+	timer_clear(&x->retry);
 	if (x->token)
 		explicit_bzero(x->token, strlen(x->token));
 	free(x->account);
@@ -108,6 +110,7 @@ static int remember_target(struct file_call *x, const struct life_target *t)
 	free(x->token);
 	free(x->version);
 	x->cloud = t->cloud;
+	x->plain_ports = t->plain_ports;
 	x->account = strdup(t->account);
 	x->id = strdup(t->id);
 	x->domain = strdup(t->domain);
@@ -549,6 +552,10 @@ static const struct rpc_method methods[] = {
 	{ PATH("Remove"), RPC_UNARY, false, &agentbox__v1__remove_request__descriptor, &h_remove },
 	{ PATH("Read"), RPC_SERVER_STREAM, false, &agentbox__v1__read_file_request__descriptor,
 	  &file_read_handler },
+	{ PATH("Watch"), RPC_SERVER_STREAM, false, &agentbox__v1__watch_dir_request__descriptor,
+	  &file_watch_handler },
+	{ PATH("SignUrl"), RPC_UNARY, false, &agentbox__v1__sign_url_request__descriptor,
+	  &file_sign_handler },
 	{ PATH("Write"), RPC_CLIENT_STREAM, false, &agentbox__v1__write_file_request__descriptor,
 	  &file_write_handler },
 };
