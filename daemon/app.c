@@ -266,10 +266,13 @@ static int make_life(struct app *a)
 		.reconcile_period_ms = number(a, "daemon", "reconcile_period"),
 		.max_staleness_ms = number(a, "daemon", "max_staleness"),
 	};
+	struct localrun_info local = { .plain_ports = false };
 	struct life_uid *uids;
 	size_t n = 0;
 	int r;
 
+	if (a->local)
+		localrun_look(a->local, &local);
 	r = read_policies(a, &o);
 	if (r) {
 		free((void *)o.policies);
@@ -280,7 +283,7 @@ static int make_life(struct app *a)
 		const struct account *c = &a->accounts[i];
 
 		accounts[i] = (struct life_account){
-			.name = c->name, .cloud = c->cloud,
+			.name = c->name, .cloud = c->cloud, .plain_ports = local.plain_ports,
 			.default_user = conf_get(a->conf, "account", c->name, "default_user"),
 			.max_sandboxes = (uint32_t)conf_get_number(a->conf, "account", c->name, "max_sandboxes"),
 		};

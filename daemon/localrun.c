@@ -32,7 +32,7 @@ struct localrun {
 	struct loop *loop;
 	char *dir, *ca_file, *key_file;
 	char url[64], address[64], domain[64];
-	uint16_t port;
+	uint16_t port, plain_port;	/* plain_port 0: it has no plain listener */
 	pid_t pid;
 	int pidfd, users_fd;
 	struct watch watch;
@@ -59,14 +59,18 @@ static bool parse_endpoint(struct localrun *l, const char *text)
 	json_error_t e;
 	json_t *root = json_loads(text, 0, &e);
 	const char *address = json_string_value(json_object_get(root, "tls_address"));
+	const char *plain = json_string_value(json_object_get(root, "address"));
 	json_int_t pid = json_integer_value(json_object_get(root, "pid"));
 	const char *ca = json_string_value(json_object_get(root, "ca_file"));
 	const char *key = json_string_value(json_object_get(root, "api_key_file"));
 	const char *colon = address ? strrchr(address, ':') : NULL;
-	uint64_t port = 0;
+	uint64_t port = 0, plain_port = 0;
 	bool ok = colon && ca && key && pid > 0 &&
 		  str_u64(colon + 1, strlen(colon + 1), 65535, &port) == 0 && port;
 
+	colon = plain ? strrchr(plain, ':') : NULL;
+	if (colon && str_u64(colon + 1, strlen(colon + 1), 65535, &plain_port) < 0)
+		plain_port = 0;
 	if (ok) {
 		free(l->ca_file);
 		free(l->key_file);
@@ -76,10 +80,13 @@ static bool parse_endpoint(struct localrun *l, const char *text)
 	}
 	if (ok) {
 		l->port = (uint16_t)port;
+		l->plain_port = (uint16_t)plain_port;
 		l->pid = (pid_t)pid;
 		snprintf(l->address, sizeof(l->address), "%s", address);
 		snprintf(l->url, sizeof(l->url), "https://localhost:%u", l->port);
-		snprintf(l->domain, sizeof(l->domain), "localhost:%u", l->port);
+		/* Many clients take no wildcard certificate of *.localhost: ports are plain. */
+		snprintf(l->domain, sizeof(l->domain), "localhost:%u",
+			 l->plain_port ? l->plain_port : l->port);
 	}
 	json_decref(root);
 	return ok;
@@ -187,14 +194,16 @@ static int wait_ready(struct localrun *l, int fd, struct status *why)
 
 static int spawn_local(struct localrun *l, struct status *why)
 {
-	char program[4096], listen[32];
+	char program[4096], listen[32], plain[32];
 	char *argv[] = { (char *)"agentbox-local", (char *)"--state-dir", l->dir, (char *)"--tls-listen",
-			 listen, (char *)"--auto-tls", (char *)"--exit-when-idle", (char *)IDLE_SECONDS,
-			 (char *)"--ready-fd", (char *)"3", NULL };
+			 listen, (char *)"--listen", plain, (char *)"--auto-tls",
+			 (char *)"--exit-when-idle", (char *)IDLE_SECONDS, (char *)"--ready-fd",
+			 (char *)"3", NULL };
 	int fds[2], r;
 	pid_t pid;
 
 	snprintf(listen, sizeof(listen), "127.0.0.1:%u", l->port);
+	snprintf(plain, sizeof(plain), "127.0.0.1:%u", l->plain_port);
 	program_path(program);
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
@@ -243,7 +252,7 @@ static int bring_up(struct localrun *l, struct status *why)
 	}
 	r = spawn_local(l, why);
 	if (r < 0 && l->port) {
-		l->port = 0;
+		l->port = l->plain_port = 0;
 		r = spawn_local(l, why);
 	}
 	if (r < 0)
@@ -267,9 +276,9 @@ static void on_restart(struct timer *t, void *user)
 {
 	struct localrun *l = user;
 	struct status why = STATUS_OK;
-	uint16_t port = l->port;
+	uint16_t port = l->port, plain_port = l->plain_port;
 
-	if (bring_up(l, &why) == 0 && (!port || port == l->port))
+	if (bring_up(l, &why) == 0 && (!port || (port == l->port && plain_port == l->plain_port)))
 		return;
 	log_error("local_restart", "error=%s", log_q(why.text));
 	l->failures++;
@@ -383,7 +392,8 @@ int localrun_start(struct loop *loop, const char *state_dir, struct localrun **r
 void localrun_look(const struct localrun *l, struct localrun_info *ret)
 {
 	*ret = (struct localrun_info){ .url = l->url, .address = l->address, .domain = l->domain,
-				       .ca_file = l->ca_file, .key_file = l->key_file, .pid = l->pid };
+				       .ca_file = l->ca_file, .key_file = l->key_file, .pid = l->pid,
+				       .plain_ports = l->plain_port != 0 };
 }
 
 struct localrun *localrun_free(struct localrun *l)

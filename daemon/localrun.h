@@ -21,6 +21,7 @@ struct localrun_info {
 	const char *url;	/* "https://localhost:PORT"; stays the same over restarts */
 	const char *address;	/* "127.0.0.1:PORT" */
 	const char *domain;	/* "localhost:PORT" */
+	bool plain_ports;	/* … which is http:// */
 	const char *ca_file, *key_file;
 	pid_t pid;		/* 0 while it does not run */
 };

@@ -64,6 +64,7 @@ struct file_call {
 	struct file_header *current, *next;	/* next: waits until the current file is finished */
 	bool want_next;			/* ask the client once there is room */
 	bool asked_next, ended;
+	bool finish_due;		/* the current file ended before the agent took its beginning */
 	/* Watch */
 	struct envd_watch_options watching;	/* path: above */
 	bool ready;			/* said so */

@@ -320,6 +320,8 @@ static void file_is_written(struct file_call *x)
 		file_call_fail_errno(x, ENOMEM);
 }
 
+static void finish_current(struct file_call *x);
+
 static void on_write_news(struct envd_write *w, void *user)
 {
 	struct file_call *x = user;
@@ -328,7 +330,9 @@ static void on_write_news(struct envd_write *w, void *user)
 
 	switch (envd_write_state(w)) {
 	case ENVD_XFER_OPEN:
-		if (x->want_next && envd_write_room(w)) {
+		if (x->finish_due || x->ended)	/* the end came before the agent was ready */
+			finish_current(x);
+		else if (x->want_next && envd_write_room(w)) {
 			x->want_next = false;
 			ask_next(x);
 		}
@@ -358,6 +362,7 @@ static void open_write(struct file_call *x)
 	t.user = str_is_empty(h->user) ? NULL : h->user;
 	x->bytes = 0;
 	x->want_next = true;
+	x->finish_due = false;
 	x->write = envd_write(&t, &o, on_write_news, x);
 	if (!x->write)
 		file_call_fail_errno(x, ENOMEM);
@@ -368,7 +373,9 @@ static void finish_current(struct file_call *x)
 	struct status st;
 
 	x->want_next = false;
-	if (envd_write_finish(x->write) == 0)
+	x->finish_due = envd_write_state(x->write) == ENVD_XFER_OPENING; /* an empty file, for one */
+	/* -EPIPE: the transfer is over, its news is on the way. */
+	if (x->finish_due || envd_write_finish(x->write) != -EMSGSIZE)
 		return;
 	status_field(&st, "header.size", "said %lld bytes, %llu came", (long long)x->current->size,
 		     (unsigned long long)x->bytes);

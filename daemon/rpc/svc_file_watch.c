@@ -83,7 +83,7 @@ static uint64_t wait_ms(unsigned failures)
 static bool may_retry(const struct file_call *x, const struct envd_watch_event *e)
 {
 	if (e->cls == ENVD_ANSWERED)	/* `internal` of a watch that ran: its queue overflowed */
-		return x->ready && !x->failures && e->failure.code == CODE_INTERNAL;
+		return x->ready && !x->failures && e->failure.reason == R_CLOUD_REFUSED;
 	return x->ready || e->cls == ENVD_UNSENT || e->cls == ENVD_LOST;
 }
 

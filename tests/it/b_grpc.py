@@ -13,7 +13,7 @@ METHODS = {
                        "SetPolicy", "Watch"},
     "CommandService": {"Start", "Run", "Attach", "Wait", "List", "SendInput", "CloseInput", "Signal", "Kill",
                        "Resize"},
-    "FileService": {"Read", "Write", "Stat", "Exists", "List", "MakeDir", "Move", "Remove"},
+    "FileService": {"Read", "Write", "Stat", "Exists", "List", "MakeDir", "Move", "Remove", "Watch", "SignUrl"},
     "LeaseService": {"Hold", "Acquire", "Renew", "Release", "List"},
     "DaemonService": {"Status", "Config", "StopLocal"},
 }
@@ -70,8 +70,7 @@ def test_health(api):
     assert e.value.code == "NOT_FOUND"
 
 
-@pytest.mark.parametrize("method", ["SandboxService.Fork", "SnapshotService.List",
-                                    "FileService.SignUrl"])
+@pytest.mark.parametrize("method", ["SandboxService.Fork", "SnapshotService.List"])
 def test_not_built_yet(api, method):
     with pytest.raises(ApiError) as e:
         api.call(method)
@@ -311,6 +310,13 @@ def test_write_and_read(api, box):
     assert api.read_file(box, "/home/user/d/f.bin", offset=1000, length=5) == data[1000:1005]
     parts = list(api.stream("FileService.Read", sandbox=box, path="d/f.bin"))
     assert parts[0].file.size == len(data) and parts[-1].end.bytes == len(data)
+
+
+def test_write_empty_files(api, box):
+    """The end of the stream may come before the agent is asked."""
+    for i in range(20):
+        api.write_file(box, "/home/user/empty%d" % i, b"")
+        assert api.read_file(box, "/home/user/empty%d" % i) == b""
 
 
 def test_write_several(api, box):
