@@ -235,7 +235,7 @@ const struct command_result *command_result(const struct command *c)
 /* --- the end --- */
 
 /* Also if it could not be written: then it is asked for again after a restart. */
-static void on_end_written(struct command *c, struct command_op *op, const struct status *st)
+static void on_end_written(struct command *c, const struct status *st)
 {
 	command_set_state(c, CMD_ENDED);
 	list_del(&c->node);
@@ -268,7 +268,7 @@ static int write_end(struct command *c)
 		return r;
 	}
 	store_tx_hurry(t);
-	return command_write(c, NULL, t, false, on_end_written);
+	return command_write(c, t, false, on_end_written);
 }
 
 void command_finish(struct command *c)
@@ -303,7 +303,7 @@ void command_finish(struct command *c)
 	if (c->state != CMD_ENDING)
 		command_set_state(c, CMD_ENDING);
 	if (write_end(c) < 0)
-		on_end_written(c, NULL, NULL);
+		on_end_written(c, NULL);
 }
 
 void command_end_with(struct command *c, enum command_outcome outcome, const struct status *why)

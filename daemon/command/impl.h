@@ -101,8 +101,7 @@ struct cmd_write {
 	struct list node;		/* cs->writes */
 	struct commands *cs;
 	struct command *c;		/* a ref */
-	struct command_op *op;		/* INPUT; NULL: it was cancelled, or this is a start's */
-	void (*done)(struct command *c, struct command_op *op, const struct status *st);
+	void (*done)(struct command *c, const struct status *st);
 };
 
 enum launch {				/* how far a start is, in CMD_STARTING */
@@ -156,8 +155,7 @@ struct command {
 	struct killer *killer;
 	struct list start_ops;		/* struct command_op: who waits for the start */
 	bool end_when_started;
-	uint64_t input_accepted;
-	uint64_t input_sent;		/* more than accepted: those bytes are in doubt */
+	struct spool_input input;	/* sent above accepted: on its way, or in doubt */
 	struct terminal term;
 	struct command_result result;
 	bool truncated;			/* a hole of the upstream side */
@@ -206,8 +204,6 @@ struct command_op {
 	uid_t uid;
 	bool admin;
 	uint64_t deadline_ms, from, n;	/* INPUT: the range in doubt */
-	void *bytes;			/* INPUT: until … */
-	struct cmd_write *write;	/* … the row is written */
 	struct where at;
 	union {
 		command_done_fn *done;
@@ -262,9 +258,9 @@ void command_ask(struct command *c, enum life_evidence what);
 must_check int command_row_put(struct store_tx *t, const struct command *c);
 void command_save(struct command *c);		/* what it is now, without waiting */
 void command_unsave(struct command *c);
-/* Commits and calls done, never from inside; not after the end of the op or of all commands. */
-must_check int command_write(struct command *c, struct command_op *op, struct store_tx *t, bool durable,
-			     void (*done)(struct command *c, struct command_op *op, const struct status *st));
+/* Commits and calls done, never from inside; not after the end of all commands. */
+must_check int command_write(struct command *c, struct store_tx *t, bool durable,
+			     void (*done)(struct command *c, const struct status *st));
 must_check int commands_load(struct commands *cs, struct store *store);
 
 /* request.c */

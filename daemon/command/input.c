@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/command/impl.h"
+#include "daemon/obs/log.h"
 #include "proto/base/must.h"
 
 int command_input_open(struct command *c)
@@ -22,7 +23,7 @@ void command_input_close(struct command *c)
 
 uint64_t command_input_accepted(const struct command *c)
 {
-	return c->input_accepted;
+	return c->input.accepted;
 }
 
 static bool check_open(struct command *c, struct status *st)
@@ -40,16 +41,13 @@ static bool check_open(struct command *c, struct status *st)
 	return false;
 }
 
-/* What is known of the input now; nobody waits for it. */
+/* A count that cannot be written is wrong only after a crash right now. */
 static void save_input(struct command *c)
 {
-	struct store_tx *t;
+	int r = c->has_row ? spool_set_input(c->spool, &c->input) : 0;
 
-	c->input_sent = c->input_accepted;
-	if (!c->has_row || store_tx_new(c->cs->o.store, &t) < 0)
-		return;
-	store_tx_set_command_input(t, c->id, c->input_accepted, c->input_sent);
-	store_tx_commit(t, false, NULL, NULL);
+	if (r < 0)
+		log_warn("command_input", "command=%s error=%s ignoring=1", c->id, log_q(strerrordesc_np(-r)));
 }
 
 static void set_in_doubt(struct status *st, uint64_t from, uint64_t to)
@@ -69,59 +67,29 @@ static void on_sent(struct envd_result *r, void *user)
 	op->call = NULL;
 	op->st = r->status;
 	if (r->cls == ENVD_OK) {
-		c->input_accepted = op->from + op->n;
+		c->input.accepted = c->input.sent;
 	} else if (r->cls == ENVD_LOST) {
 		set_in_doubt(&op->st, op->from, op->from + op->n);
-		c->input_accepted = op->from + op->n;
+		c->input.accepted = c->input.sent;
 	} else if (r->cls == ENVD_ANSWERED && r->status.reason != R_PROCESS_NOT_FOUND) {
 		status_set(&op->st, R_PROCESS_STDIN_CLOSED, "the command does not take input: %s",
 			   r->status.text);
 	}
+	c->input.sent = c->input.accepted;
 	save_input(c);
 	cmd_op_post(op);
 }
 
+/* The range is written down before it is sent: after a crash it is in doubt, and known to be. */
 static int send_chunk(struct command_op *op, const void *p)
 {
 	struct command *c = op->c;
 	struct envd_target target = where_target(&c->at, NULL, op->deadline_ms);
 
+	c->input.sent = op->from + op->n;
+	save_input(c);
 	op->call = envd_send_input(&target, c->pid, c->pty, p, op->n, on_sent, op);
 	return op->call ? 0 : -ENOMEM;
-}
-
-/* Also if it could not be written: then only a crash right now would be told wrong. */
-static void on_input_row(struct command *c, struct command_op *op, const struct status *st)
-{
-	if (!op) { /* cancelled before anything was sent */
-		save_input(c);
-		return;
-	}
-	if (check_open(c, &op->st) && send_chunk(op, op->bytes) < 0)
-		status_errno(&op->st, ENOMEM, "sending input");
-	free(give(op->bytes));
-	if (!op->call)
-		cmd_op_post(op);
-}
-
-/* The range goes into the row before it is sent: after a crash it is in doubt, and known to be. */
-static int write_range(struct command_op *op, const void *p)
-{
-	struct command *c = op->c;
-	struct store_tx *t;
-	int r;
-
-	op->bytes = malloc(op->n);
-	if (!op->bytes)
-		return -ENOMEM;
-	memcpy(op->bytes, p, op->n);
-	r = store_tx_new(c->cs->o.store, &t);
-	if (r < 0)
-		return r;
-	c->input_sent = op->from + op->n;
-	store_tx_set_command_input(t, c->id, op->from, c->input_sent);
-	store_tx_hurry(t);
-	return command_write(c, op, t, false, on_input_row);
 }
 
 /* An answer without sending anything: true. */
@@ -129,16 +97,16 @@ static bool answer_offset(struct command *c, struct command_op *op, uint64_t off
 {
 	if (!check_open(c, &op->st))
 		return true;
-	if (c->input_sent > c->input_accepted && offset < c->input_sent) { /* cut off by a crash */
-		set_in_doubt(&op->st, c->input_accepted, c->input_sent);
-		c->input_accepted = c->input_sent;
+	if (c->input.sent > c->input.accepted && offset < c->input.sent) { /* cut off by a crash, or its writer left */
+		set_in_doubt(&op->st, c->input.accepted, c->input.sent);
+		c->input.accepted = c->input.sent;
 		return true;
 	}
-	c->input_accepted = MAX(c->input_accepted, c->input_sent);
-	if (offset <= c->input_accepted)
+	c->input.accepted = MAX(c->input.accepted, c->input.sent); /* its user goes on behind them */
+	if (offset <= c->input.accepted)
 		return false;
 	status_set(&op->st, R_INPUT_OFFSET, "offset: %llu is beyond the %llu bytes taken so far",
-		   (unsigned long long)offset, (unsigned long long)c->input_accepted);
+		   (unsigned long long)offset, (unsigned long long)c->input.accepted);
 	return true;
 }
 
@@ -158,15 +126,15 @@ int command_input_send(struct command *c, uint64_t offset, const void *p, size_t
 		*ret = op;
 		return 0;
 	}
-	skip = MIN(c->input_accepted - offset, (uint64_t)n);
-	op->from = c->input_accepted;
+	skip = MIN(c->input.accepted - offset, (uint64_t)n);
+	op->from = c->input.accepted;
 	op->n = n - skip;
 	p = (const uint8_t *)p + skip;
 	r = 0;
 	if (!op->n)
 		cmd_op_post(op);
 	else
-		r = c->has_row ? write_range(op, p) : send_chunk(op, p);
+		r = send_chunk(op, p);
 	if (r < 0) {
 		cmd_op_free(op);
 		return r;

@@ -38,8 +38,7 @@ int command_row_put(struct store_tx *t, const struct command *c)
 		.generation = c->at.generation, .flags = flags_of(c), .pid = c->pid, .shell = c->shell,
 		.user = c->user, .cwd = c->cwd, .cols = c->term.cols, .rows = c->term.rows,
 		.timeout_ms = c->timeout_ms, .kill_grace_ms = c->kill_grace_ms,
-		.spool_limit = c->spool_limit, .input_accepted = c->input_accepted,
-		.input_sent = MAX(c->input_sent, c->input_accepted), .boot = c->cs->boot,
+		.spool_limit = c->spool_limit, .boot = c->cs->boot,
 		.made_at_ms = c->made_at_ms, .started_at_ms = c->started_at_ms,
 		.deadline_at_ms = c->deadline_at_ms, .outcome = c->result.outcome,
 		.exit_code = c->result.exit_code, .reason = c->result.reason, .signal = c->result.signal,
@@ -91,15 +90,13 @@ static void on_written(void *user, const struct status *st)
 	struct command *c = w->c;
 
 	list_del(&w->node);
-	if (w->op)
-		w->op->write = NULL;
-	w->done(c, w->op, st);
+	w->done(c, st);
 	command_unref(c);
 	free(w);
 }
 
-int command_write(struct command *c, struct command_op *op, struct store_tx *t, bool durable,
-		  void (*done)(struct command *c, struct command_op *op, const struct status *st))
+int command_write(struct command *c, struct store_tx *t, bool durable,
+		  void (*done)(struct command *c, const struct status *st))
 {
 	struct cmd_write *w = calloc(1, sizeof(*w));
 
@@ -109,10 +106,7 @@ int command_write(struct command *c, struct command_op *op, struct store_tx *t, 
 	}
 	w->cs = c->cs;
 	w->c = command_ref(c);
-	w->op = op;
 	w->done = done;
-	if (op)
-		op->write = w;
 	list_add_tail(&c->cs->writes, &w->node);
 	store_tx_commit(t, durable, on_written, w);
 	return 0;
@@ -210,8 +204,6 @@ static int restore(struct commands *cs, const struct row_command *r)
 	c->term.rows = r->rows;
 	c->timeout_ms = r->timeout_ms;
 	c->kill_grace_ms = r->kill_grace_ms;
-	c->input_accepted = r->input_accepted;
-	c->input_sent = r->input_sent;
 	c->made_at_ms = r->made_at_ms;
 	c->started_at_ms = r->started_at_ms;
 	c->deadline_at_ms = r->deadline_at_ms;
@@ -219,8 +211,10 @@ static int restore(struct commands *cs, const struct row_command *r)
 	c->verify = true;
 	c->launch = LAUNCH_SENT;
 	restore_result(c, r);
-	if (c->spool)
+	if (c->spool) {
+		spool_get_input(c->spool, &c->input);
 		c->last_output_at_ms = spool_last_ms(c->spool);
+	}
 	list_del(&c->node);
 	if (r->state == ROW_COMMAND_ENDED) {
 		c->final = true;

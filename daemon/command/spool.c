@@ -36,6 +36,7 @@ struct spool {
 	uint64_t bytes;		/* that were ever put into records */
 	uint64_t file_end;	/* one past the last byte of the last record */
 	struct spool_head head;
+	struct spool_input input;
 	uint64_t dropped_at;	/* like head.first_at and .start, but true now */
 	uint64_t dropped[SPOOL_STREAMS];
 	uint64_t end[SPOOL_STREAMS];
@@ -225,6 +226,24 @@ static int want_file(struct spool *s)
 		s->fd = fd_close(s->fd);
 	}
 	return r;
+}
+
+int spool_set_input(struct spool *s, const struct spool_input *i)
+{
+	uint8_t block[SPOOL_HEAD_BYTES];
+	struct iovec v = { block, sizeof(block) };
+	int r = want_file(s);
+
+	s->input = *i;
+	if (r < 0)
+		return r;
+	spool_input_put(i, s->head.nonce, block);
+	return write_at(s, &v, 1, SPOOL_INPUT_AT);
+}
+
+void spool_get_input(const struct spool *s, struct spool_input *ret)
+{
+	*ret = s->input;
 }
 
 /* The record's head in its place, then `n` bytes behind `skip` that are there already. */
@@ -509,6 +528,9 @@ static int load(struct spool *s)
 		return -EBADMSG;
 	if (r < 0)
 		return r;
+	if (read_bytes(s, SPOOL_INPUT_AT, head, sizeof(head)) < 0 ||
+	    !spool_input_get(head, s->head.nonce, &s->input))
+		s->input = (struct spool_input){ 0 };
 	s->dropped_at = s->file_end = s->head.first_at;
 	memcpy(s->dropped, s->head.start, sizeof(s->dropped));
 	memcpy(s->end, s->head.start, sizeof(s->end));

@@ -76,6 +76,15 @@ bool spool_has(const struct spool *s, enum spool_stream stream);	/* anything eve
 bool spool_is_whole(const struct spool *s);
 int64_t spool_last_ms(const struct spool *s);	/* about when the last byte came; 0 = none */
 
+/* Counts of the input, kept here because writing them costs no commit: `sent` is written before bytes
+ * go out, so that after a crash those above `accepted` are known to be in doubt. -errno: only kept in
+ * memory. */
+struct spool_input {
+	uint64_t accepted, sent;
+};
+must_check int spool_set_input(struct spool *s, const struct spool_input *i);
+void spool_get_input(const struct spool *s, struct spool_input *ret);
+
 struct spool_piece {
 	enum spool_stream stream;
 	bool gap;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define FILE_MAGIC   0x316c707378426741ull /* "AgBxspl1" */
+#define INPUT_MAGIC  0x7475706eull
 #define RECORD_MAGIC 0x5278u
 #define SUM_AT	     (SPOOL_HEAD_BYTES - 8)
 #define FLAG_LOST    1u
@@ -68,6 +69,22 @@ bool spool_head_get(const uint8_t p[SPOOL_HEAD_BYTES], struct spool_head *ret)
 			return false;
 	}
 	return true;
+}
+
+void spool_input_put(const struct spool_input *i, uint64_t nonce, uint8_t ret[SPOOL_HEAD_BYTES])
+{
+	memset(ret, 0, SPOOL_HEAD_BYTES);
+	put64(ret, INPUT_MAGIC);
+	put64(ret + 8, i->accepted);
+	put64(ret + 16, i->sent);
+	put64(ret + SUM_AT, sum(ret, nonce));
+}
+
+bool spool_input_get(const uint8_t p[SPOOL_HEAD_BYTES], uint64_t nonce, struct spool_input *ret)
+{
+	*ret = (struct spool_input){ .accepted = get64(p + 8), .sent = get64(p + 16) };
+	return get64(p) == INPUT_MAGIC && get64(p + SUM_AT) == sum(p, nonce) &&
+	       ret->accepted <= ret->sent && ret->sent <= SPOOL_OFFSET_MAX;
 }
 
 void spool_record_put(const struct spool_record *r, uint64_t nonce, uint8_t ret[SPOOL_HEAD_BYTES])

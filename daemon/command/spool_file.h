@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The form of a spool file: a head, then records one after the other, each a record head of
+ * The form of a spool file: a head, the counts of the input, then records one after the other, each a record head of
  * SPOOL_HEAD_BYTES, its bytes (a gap has none), and zeros up to the next multiple of 64. No head
  * crosses a page or a sector, so writing one over is all or nothing for a kill. Numbers are little
  * endian. Every head carries a sum that begins with the file's own random number: bytes that a program
@@ -16,7 +16,8 @@
 #include "daemon/command/spool.h"
 
 #define SPOOL_HEAD_BYTES  64u
-#define SPOOL_FIRST_AT	  64u			/* of the first record, in a new file */
+#define SPOOL_INPUT_AT	  64u			/* of the input's counts; zeros: none yet */
+#define SPOOL_FIRST_AT	  128u			/* of the first record, in a new file */
 #define SPOOL_RECORD_MAX  (2u * 1024 * 1024)	/* bytes of one record */
 #define SPOOL_OFFSET_MAX  (UINT64_MAX / 4)
 
@@ -38,6 +39,8 @@ struct spool_record {
 
 void spool_head_put(const struct spool_head *h, uint8_t ret[SPOOL_HEAD_BYTES]);
 must_check bool spool_head_get(const uint8_t p[SPOOL_HEAD_BYTES], struct spool_head *ret);
+void spool_input_put(const struct spool_input *i, uint64_t nonce, uint8_t ret[SPOOL_HEAD_BYTES]);
+must_check bool spool_input_get(const uint8_t p[SPOOL_HEAD_BYTES], uint64_t nonce, struct spool_input *ret);
 void spool_record_put(const struct spool_record *r, uint64_t nonce, uint8_t ret[SPOOL_HEAD_BYTES]);
 /* Also checks every value against its range. */
 must_check bool spool_record_get(const uint8_t p[SPOOL_HEAD_BYTES], uint64_t nonce,

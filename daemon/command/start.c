@@ -214,7 +214,7 @@ int command_launch(struct command *c)
 
 /* --- row, then request --- */
 
-static void on_row_written(struct command *c, struct command_op *op, const struct status *st)
+static void on_row_written(struct command *c, const struct status *st)
 {
 	struct status failed = *st;
 
@@ -254,7 +254,7 @@ static int write_row(struct command *c)
 	}
 	FAILPOINT("command.before_intent");
 	store_tx_hurry(t);
-	r = command_write(c, NULL, t, c->request != NULL, on_row_written);
+	r = command_write(c, t, c->request != NULL, on_row_written);
 	if (!r) {
 		c->has_row = true;
 		c->launch = LAUNCH_WRITING;
@@ -377,7 +377,7 @@ static void answer_repeat(struct command_op *op)
 {
 	struct command *c = op->c;
 
-	if (c->state == CMD_ENDED && !c->pid)
+	if (c->final && !c->pid)
 		status_set(&op->st, c->result.reason, "%s", c->result.message);
 	cmd_op_post(op);
 }

@@ -86,7 +86,7 @@ static void answer_now(struct defer *d, void *user)
 		copy.killed(copy.user, &copy.st, copy.flag, NULL, 0);
 		break;
 	case OP_INPUT:
-		copy.input(copy.user, &copy.st, copy.c->input_accepted);
+		copy.input(copy.user, &copy.st, copy.c->input.accepted);
 		break;
 	case OP_RESIZE:
 		copy.resized(copy.user, &copy.st);
@@ -120,9 +120,6 @@ struct command_op *cmd_op_free(struct command_op *op)
 	life_cancel(op->life);
 	envd_call_cancel(op->call);
 	envd_stream_free(op->stream);
-	if (op->write)
-		op->write->op = NULL;
-	free(op->bytes);
 	where_fini(&op->at);
 	command_unref(op->c);
 	free(op);
@@ -248,8 +245,6 @@ struct commands *commands_free(struct commands *cs)
 		struct cmd_write *w = list_entry(cs->writes.next, struct cmd_write, node);
 
 		list_del(&w->node);
-		if (w->op)
-			w->op->write = NULL;
 		command_unref(w->c);
 		free(w);
 	}

@@ -42,11 +42,10 @@ const char *const stmt_sql[STMT_N] = {
 	[STMT_PUT_COMMAND] =
 		("INSERT OR REPLACE INTO command (id, uid, account, sandbox, generation, state, flags, pid,"
 		 " shell, args, user, cwd, cols, rows, timeout_ms, kill_grace_ms, spool_limit,"
-		 " input_accepted, input_sent, boot, made_at_ms, started_at_ms, deadline_at_ms, outcome,"
+		 " boot, made_at_ms, started_at_ms, deadline_at_ms, outcome,"
 		 " exit_code, reason, signal, message, survivors, exited_at_ms)"
-		 " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"),
+		 " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"),
 	[STMT_DEL_COMMAND] = "DELETE FROM command WHERE id = ?",
-	[STMT_SET_COMMAND_INPUT] = "UPDATE command SET input_accepted = ?, input_sent = ? WHERE id = ?",
 	[STMT_PUT_COMMAND_REQUEST] =
 		"INSERT OR REPLACE INTO command_request (uid, method, request_id, params_hash, command,"
 		" used_at_ms) VALUES (?,?,?,?,?,?)",

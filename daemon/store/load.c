@@ -230,8 +230,6 @@ static void read_command(struct reader *r, const struct store_visitor *v)
 	c.timeout_ms = (uint64_t)r_ms(r, "timeout_ms");
 	c.kill_grace_ms = (uint64_t)r_ms(r, "kill_grace_ms");
 	c.spool_limit = (uint64_t)r_int(r, "spool_limit", 0, INT64_MAX);
-	c.input_accepted = (uint64_t)r_int(r, "input_accepted", 0, INT64_MAX);
-	c.input_sent = (uint64_t)r_int(r, "input_sent", (int64_t)c.input_accepted, INT64_MAX);
 	c.boot = r_text(r, "boot", 0, TEXT_MAX);
 	c.made_at_ms = r_ms(r, "made_at_ms");
 	c.started_at_ms = r_ms(r, "started_at_ms");

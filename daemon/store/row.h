@@ -159,7 +159,7 @@ enum row_command_flag {
 	ROW_COMMAND_FLAGS = 511,
 };
 
-/* Key: id. Its output is the spool file of that name; its environment is not kept (secrets). */
+/* Key: id. Its output, and the counts of its input, are the spool file of that name; its environment is not kept (secrets). */
 struct row_command {
 	const char *id;
 	uid_t uid;
@@ -174,8 +174,6 @@ struct row_command {
 	const char *user, *cwd;
 	uint32_t cols, rows;
 	uint64_t timeout_ms, kill_grace_ms, spool_limit;
-	uint64_t input_accepted;	/* bytes that the program's side took */
-	uint64_t input_sent;		/* more than that: the rest is in doubt */
 	const char *boot;		/* boot id of the machine at the last change */
 	int64_t made_at_ms, started_at_ms;
 	int64_t deadline_at_ms;		/* of command_timeout; 0 = none */

@@ -67,7 +67,7 @@ static const char *const steps[] = {
 	" pid INTEGER NOT NULL, shell TEXT NOT NULL, args BLOB NOT NULL, user TEXT NOT NULL,"
 	" cwd TEXT NOT NULL, cols INTEGER NOT NULL, rows INTEGER NOT NULL,"
 	" timeout_ms INTEGER NOT NULL, kill_grace_ms INTEGER NOT NULL, spool_limit INTEGER NOT NULL,"
-	" input_accepted INTEGER NOT NULL, input_sent INTEGER NOT NULL, boot TEXT NOT NULL,"
+	" boot TEXT NOT NULL,"
 	" made_at_ms INTEGER NOT NULL, started_at_ms INTEGER NOT NULL,"
 	" deadline_at_ms INTEGER NOT NULL, outcome INTEGER NOT NULL, exit_code INTEGER NOT NULL,"
 	" reason INTEGER NOT NULL, signal TEXT NOT NULL, message TEXT NOT NULL,"

@@ -621,8 +621,6 @@ void store_tx_put_command(struct store_tx *t, const struct row_command *r)
 	change_int(c, (int64_t)r->timeout_ms);
 	change_int(c, (int64_t)r->kill_grace_ms);
 	change_int(c, (int64_t)r->spool_limit);
-	change_int(c, (int64_t)r->input_accepted);
-	change_int(c, (int64_t)r->input_sent);
 	change_text(c, r->boot);
 	change_int(c, r->made_at_ms);
 	change_int(c, r->started_at_ms);
@@ -639,14 +637,6 @@ void store_tx_put_command(struct store_tx *t, const struct row_command *r)
 void store_tx_del_command(struct store_tx *t, const char *id)
 {
 	change_begin(&t->changes, STMT_DEL_COMMAND);
-	change_text(&t->changes, id);
-}
-
-void store_tx_set_command_input(struct store_tx *t, const char *id, uint64_t accepted, uint64_t sent)
-{
-	change_begin(&t->changes, STMT_SET_COMMAND_INPUT);
-	change_int(&t->changes, (int64_t)accepted);
-	change_int(&t->changes, (int64_t)sent);
 	change_text(&t->changes, id);
 }
 

@@ -104,7 +104,6 @@ void store_tx_put_event(struct store_tx *t, const struct row_event *r);
 void store_tx_del_events(struct store_tx *t, uid_t uid, uint64_t seq);
 void store_tx_put_command(struct store_tx *t, const struct row_command *r);
 void store_tx_del_command(struct store_tx *t, const char *id);
-void store_tx_set_command_input(struct store_tx *t, const char *id, uint64_t accepted, uint64_t sent);
 void store_tx_put_command_request(struct store_tx *t, const struct row_command_request *r);
 void store_tx_del_command_request(struct store_tx *t, uid_t uid, const char *method,
 				  const char *request_id);

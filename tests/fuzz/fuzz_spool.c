@@ -52,9 +52,10 @@ static void read_all(struct spool *s)
 static size_t build(const uint8_t *p, size_t n, uint8_t *out, size_t max)
 {
 	struct spool_head h = { .nonce = 9, .first_at = SPOOL_FIRST_AT };
-	size_t at = SPOOL_HEAD_BYTES;
+	size_t at = SPOOL_FIRST_AT;
 
 	spool_head_put(&h, out);
+	memset(out + SPOOL_INPUT_AT, 0, SPOOL_HEAD_BYTES);
 	while (n >= 8 && at + 400 < max) {
 		struct spool_record r = { .offset = p[0] | (uint64_t)p[1] << 8 | (uint64_t)(p[2] & 128) << 40,
 					  .size = p[3] | (uint64_t)(p[2] & 64) << 30, .time_ms = p[4],

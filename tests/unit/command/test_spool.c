@@ -393,6 +393,30 @@ TEST(killed_at_random_moments)
 	drop_dir(dir);
 }
 
+TEST(counts_of_the_input_are_kept)
+{
+	struct spool_quota uid = { 0, 1 << 30 }, all = { 0, 1 << 30 };
+	struct spool_input i = { 7, 12 };
+	int dir = tmp_dir();
+	struct spool *s;
+
+	CHECK_INT(spool_new(dir, "c8", 1000, &uid, &all, &s), 0);
+	CHECK_INT(spool_set_input(s, &i), 0);	/* before any output */
+	spool_close(s);
+	CHECK_INT(spool_open(dir, "c8", 1000, &uid, &all, &s), 0);
+	spool_get_input(s, &i);
+	CHECK(i.accepted == 7 && i.sent == 12 && spool_end(s, SPOOL_STDOUT) == 0);
+	CHECK_INT(spool_append(s, SPOOL_STDOUT, "abc", 3, 1), 0);
+	i = (struct spool_input){ 12, 12 };
+	CHECK_INT(spool_set_input(s, &i), 0);
+	spool_close(s);
+	CHECK_INT(spool_open(dir, "c8", 1000, &uid, &all, &s), 0);
+	spool_get_input(s, &i);
+	CHECK(i.accepted == 12 && spool_end(s, SPOOL_STDOUT) == 3);
+	spool_free(s);
+	drop_dir(dir);
+}
+
 TEST(foreign_files_are_refused)
 {
 	struct spool_quota uid = { 0, 1 << 30 }, all = { 0, 1 << 30 };
