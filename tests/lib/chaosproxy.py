@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A TCP relay that misbehaves on demand: latency, a rate, a cut after so many bytes, a stall, a half close.
+"""A TCP relay that misbehaves on demand: latency, jitter, a rate, a cut after so many bytes, a stall, a half close, a
+direction or a connection that goes silent, large pieces that vanish, a flipped bit.
 
     with ChaosProxy("127.0.0.1", cloud.port) as proxy:
         proxy.cut_after(down=10_000)          # the answer breaks off there, once
@@ -9,6 +10,7 @@
 Changes hold for what is relayed from then on, on connections that are there too.
 """
 import asyncio
+import random
 import threading
 import time
 
@@ -19,6 +21,7 @@ class Way:
     def __init__(self, proxy, name, reader, writer):
         self.proxy, self.name, self.reader, self.writer = proxy, name, reader, writer
         self.bytes = 0
+        self.dead = False
 
     async def relay(self):
         """Pieces are under way in a queue, each for the latency, as on a long line."""
@@ -49,6 +52,16 @@ class Way:
                 if p.rate:
                     await asyncio.sleep(len(data) / p.rate)
                 await p.flowing.wait()
+                if p.jitter:
+                    await asyncio.sleep(random.random() * p.jitter)
+                if p.mtu and len(data) > p.mtu and self.name in p.mtu_ways:
+                    self.dead = True
+                if self.dead:           # as a middle box that forgot the flow: taken, and never seen again
+                    p.swallowed += len(data)
+                    continue
+                if p.flip and self.bytes + len(data) > p.flip > self.bytes:
+                    at = p.flip - self.bytes
+                    data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1:]
                 limit = p.cuts.get(self.name)
                 if limit is not None and self.bytes + len(data) >= limit:
                     self.writer.write(data[:limit - self.bytes])
@@ -71,11 +84,17 @@ class ChaosProxy:
         self.latency = 0.0          # seconds, each way
         self.rate = 0               # bytes a second, each direction; 0: as fast as it goes
         self.cuts = {}              # direction: bytes
+        self.jitter = 0.0           # seconds at most, per piece read
+        self.mtu = 0                # pieces larger than this vanish, and all that follows on their connection
+        self.mtu_ways = {"up", "down"}
+        self.flip = 0               # number of a byte whose lowest bit is changed
+        self.swallowed = 0
         self.how = "reset"
         self.connections = 0
         self.refused = False
         self.total = {"up": 0, "down": 0}
         self._pairs = []
+        self._ways = []
         self.cut_happened = threading.Event()
 
     def start(self):
@@ -103,7 +122,10 @@ class ChaosProxy:
             return
         pair = (writer, up_writer)
         self._pairs.append(pair)
-        await asyncio.gather(Way(self, "up", reader, up_writer).relay(), Way(self, "down", up_reader, writer).relay())
+        ways = [Way(self, "up", reader, up_writer), Way(self, "down", up_reader, writer)]
+        self._ways += ways
+        await asyncio.gather(*(w.relay() for w in ways))
+        self._ways = [w for w in self._ways if w not in ways]
         for w in pair:
             if not w.transport.is_closing():
                 w.close()
@@ -132,6 +154,13 @@ class ChaosProxy:
 
     def stall(self, on=True):
         self.loop.call_soon_threadsafe(self.flowing.clear if on else self.flowing.set)
+
+    def forget_all(self, way=None):
+        """The connections that are there go silent, in one direction or both; new ones are as usual."""
+        async def forget():
+            for w in self._ways:
+                w.dead |= way in (None, w.name)
+        self._call(forget())
 
     def cut_all(self):
         async def cut():
