@@ -713,6 +713,13 @@ AB_API int ab_command_kill_start(struct ab_client *c, const struct ab_command_re
 AB_API int ab_command_kill(struct ab_client *c, const struct ab_command_ref *ref,
 			   const struct ab_call_options *how, struct ab_kill_result **ret);
 
+/* The new size of a command's terminal. */
+AB_API int ab_command_resize_start(struct ab_client *c, const struct ab_command_ref *ref, uint32_t cols,
+				   uint32_t rows, const struct ab_call_options *how,
+				   struct ab_call **ret);
+AB_API int ab_command_resize(struct ab_client *c, const struct ab_command_ref *ref, uint32_t cols,
+			     uint32_t rows, const struct ab_call_options *how);
+
 /* ------------------------------------------------------------------ files */
 
 enum ab_file_type { AB_FILE_OTHER = 0, AB_FILE = 1, AB_DIRECTORY = 2, AB_SYMLINK = 3 };
@@ -829,6 +836,57 @@ AB_API int ab_file_remove_start(struct ab_client *c, const struct ab_path *path,
 				const struct ab_call_options *how, struct ab_call **ret);
 AB_API int ab_file_remove(struct ab_client *c, const struct ab_path *path,
 			  const struct ab_call_options *how);
+
+struct ab_watch_options {
+	bool recursive;			/* also what is below, and what comes to be below */
+	bool entries;			/* `entry` of events is filled in */
+	bool network_mounts;		/* also where changes made by other machines are not seen */
+};
+
+enum ab_file_event_type {
+	AB_FILE_EVENT_READY = 1,	/* the first one: every change after it is reported … */
+	AB_FILE_EVENT_CHANGE = 2,	/* change, name, entry */
+	AB_FILE_EVENT_OVERFLOWED = 3,	/* … but some were not: look at the directory again */
+};
+
+enum ab_file_change {
+	AB_CHANGE_CREATE = 1,		/* also the new name of what was renamed */
+	AB_CHANGE_WRITE = 2,
+	AB_CHANGE_REMOVE = 3,
+	AB_CHANGE_RENAME = 4,		/* of the old name */
+	AB_CHANGE_CHMOD = 5,
+};
+
+/* One event. What it points to is valid until the next event is asked for. */
+struct ab_file_event {
+	enum ab_file_event_type type;
+	enum ab_file_change change;
+	const char *name;		/* below the watched directory */
+	const struct ab_file *entry;	/* NULL if not asked for, or no longer there */
+};
+
+/* A stream of what changes in a directory. It goes on over broken connections of the cloud (then it
+ * says OVERFLOWED); it ends with the sandbox, or when the directory cannot be watched any more. o may
+ * be NULL. */
+AB_API int ab_file_watch_start(struct ab_client *c, const struct ab_path *path,
+			       const struct ab_watch_options *o, const struct ab_call_options *how,
+			       struct ab_call **ret);
+/* 1 and an event; 0: none now (see ab_call_is_done()). */
+AB_API int ab_file_watch_next(struct ab_call *call, struct ab_file_event *ret);
+
+struct ab_link {
+	const char *url;
+	int64_t expires_at_ms;		/* 0 = does not by itself */
+};
+
+/* A link that reads the file, or writes it (POST), without any other credential: whoever has it may.
+ * expires_in_ms 0 = as long as the sandbox lives; UNSUPPORTED for one that is not secure. */
+AB_API int ab_file_sign_start(struct ab_client *c, const struct ab_path *path, bool write,
+			      uint64_t expires_in_ms, const struct ab_call_options *how,
+			      struct ab_call **ret);
+AB_API int ab_file_sign(struct ab_client *c, const struct ab_path *path, bool write,
+			uint64_t expires_in_ms, const struct ab_call_options *how,
+			struct ab_link **ret);
 
 /* ------------------------------------------------------------------ the daemon */
 

@@ -375,6 +375,36 @@ int ab_command_kill(struct ab_client *c, const struct ab_command_ref *ref,
 	return wait_object(c, r, call, (void **)ret);
 }
 
+int ab_command_resize_start(struct ab_client *c, const struct ab_command_ref *ref, uint32_t cols, uint32_t rows,
+			    const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Resize"),
+		.reply = &agentbox__v1__resize_response__descriptor,
+		.on_reply = on_nothing,
+		.repeatable = true,
+	};
+	Agentbox__V1__ResizeRequest req = AGENTBOX__V1__RESIZE_REQUEST__INIT;
+	Agentbox__V1__TerminalSize size = AGENTBOX__V1__TERMINAL_SIZE__INIT;
+	Agentbox__V1__CommandRef command;
+	int r = msg_ref(&command, ref);
+
+	size.cols = cols;
+	size.rows = rows;
+	req.command = &command;
+	req.size = &size;
+	return r < 0 ? r : call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_command_resize(struct ab_client *c, const struct ab_command_ref *ref, uint32_t cols, uint32_t rows,
+		      const struct ab_call_options *how)
+{
+	struct ab_call *call = NULL;
+	int r = ab_command_resize_start(c, ref, cols, rows, how, &call);
+
+	return wait_object(c, r, call, NULL);
+}
+
 /* --- input --- */
 
 static const struct call_method input_method = {

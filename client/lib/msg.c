@@ -400,6 +400,53 @@ int msg_file(ProtobufCMessage *m, void **ret)
 	return 0;
 }
 
+struct file_event_object {
+	struct ab_file entry;
+};
+
+int msg_file_event(ProtobufCMessage *message, void **ret, struct ab_file_event *ret_event)
+{
+	const Agentbox__V1__FileEvent *m = (Agentbox__V1__FileEvent *)message;
+	scoped(obj_freep) struct file_event_object *o = obj_new(sizeof(*o), message);
+	struct ab_file_event e = { .name = "" };
+
+	if (!o)
+		return -ENOMEM;
+	if (m->event_case == AGENTBOX__V1__FILE_EVENT__EVENT_READY) {
+		e.type = AB_FILE_EVENT_READY;
+	} else if (m->event_case == AGENTBOX__V1__FILE_EVENT__EVENT_OVERFLOWED) {
+		e.type = AB_FILE_EVENT_OVERFLOWED;
+	} else if (m->event_case == AGENTBOX__V1__FILE_EVENT__EVENT_CHANGE &&
+		   m->change->type >= AGENTBOX__V1__FILE_EVENT__CHANGE__TYPE__CREATE &&
+		   m->change->type <= AGENTBOX__V1__FILE_EVENT__CHANGE__TYPE__CHMOD) {
+		e.type = AB_FILE_EVENT_CHANGE;
+		e.change = (enum ab_file_change)m->change->type;
+		e.name = m->change->name;
+		if (m->change->entry) {
+			int r = file_fill(o, m->change->entry, &o->entry);
+
+			if (r < 0)
+				return r;
+			e.entry = &o->entry;
+		}
+	}			/* else a heartbeat, or what a later daemon says: type 0 */
+	*ret_event = e;
+	*ret = give(o);
+	return 0;
+}
+
+int msg_link(ProtobufCMessage *message, void **ret)
+{
+	const Agentbox__V1__SignUrlResponse *m = (Agentbox__V1__SignUrlResponse *)message;
+	struct ab_link *l = obj_new(sizeof(*l), message);
+
+	if (!l)
+		return -ENOMEM;
+	*l = (struct ab_link){ .url = m->url, .expires_at_ms = msg_at_ms(m->expires_at) };
+	*ret = l;
+	return 0;
+}
+
 /* --- outwards --- */
 
 int msg_pairs(const struct ab_pair *pairs, size_t n, const ProtobufCMessageDescriptor *d, void *ret,

@@ -32,6 +32,9 @@ must_check int msg_kill_result(ProtobufCMessage *m, void **ret);
 /* A CommandEvent: *ret_event points into *ret. Its type is 0 if it is nothing for the user. */
 must_check int msg_event(ProtobufCMessage *m, void **ret, struct ab_command_event *ret_event);
 must_check int msg_file(ProtobufCMessage *m, void **ret);
+/* A FileEvent: *ret_event points into *ret. Its type is 0 if it is nothing for the user. */
+must_check int msg_file_event(ProtobufCMessage *m, void **ret, struct ab_file_event *ret_event);
+must_check int msg_link(ProtobufCMessage *m, void **ret);
 must_check int msg_daemon_status(ProtobufCMessage *m, void **ret);
 must_check int msg_config(ProtobufCMessage *m, void **ret);
 must_check int msg_local_stopped(ProtobufCMessage *m, void **ret);

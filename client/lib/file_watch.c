@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* FileService Watch, a stream of changes, and SignUrl. */
+#include <errno.h>
+
+#include "proto/gen/agentbox_file.pb-c.h"
+
+#include "client/lib/client.h"
+#include "client/lib/error.h"
+#include "client/lib/msg.h"
+#include "client/lib/obj.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define PATH(name) "/agentbox.v1.FileService/" name
+
+static bool path_is_bad(const struct ab_path *p)
+{
+	return !p || str_is_empty(p->sandbox) || str_is_empty(p->path);
+}
+
+/* --- watching --- */
+
+static int skip_change(struct ab_call *call)
+{
+	struct ab_file_event e;
+
+	return ab_file_watch_next(call, &e);
+}
+
+int ab_file_watch_start(struct ab_client *c, const struct ab_path *path, const struct ab_watch_options *o,
+			const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Watch"),
+		.reply = &agentbox__v1__file_event__descriptor,
+		.skip = skip_change,
+		.no_deadline = true,
+	};
+	static const struct ab_watch_options none;
+	Agentbox__V1__WatchDirRequest req = AGENTBOX__V1__WATCH_DIR_REQUEST__INIT;
+
+	if (path_is_bad(path))
+		return -EINVAL;
+	o = o ? o : &none;
+	req.sandbox = (char *)path->sandbox;
+	req.path = (char *)path->path;
+	req.user = (char *)path->user;
+	req.recursive = o->recursive;
+	req.include_entry = o->entries;
+	req.allow_network_mounts = o->network_mounts;
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_file_watch_next(struct ab_call *call, struct ab_file_event *ret)
+{
+	ProtobufCMessage *m;
+
+	must(call->method->skip == skip_change);
+	while (call_next_message(call, &m)) {
+		obj_free(give(call->event));
+		if (msg_file_event(m, &call->event, ret) < 0) {
+			if (!ab_call_is_done(call))
+				call_finish(call, error_errno(-ENOMEM));
+			return 0;
+		}
+		if (ret->type)
+			return 1;
+	}
+	return 0;
+}
+
+/* --- links --- */
+
+static int on_link(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_link(m, &call->object);
+}
+
+int ab_file_sign_start(struct ab_client *c, const struct ab_path *path, bool write, uint64_t expires_in_ms,
+		       const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("SignUrl"),
+		.reply = &agentbox__v1__sign_url_response__descriptor,
+		.on_reply = on_link,
+		.repeatable = true,
+	};
+	Agentbox__V1__SignUrlRequest req = AGENTBOX__V1__SIGN_URL_REQUEST__INIT;
+	Google__Protobuf__Duration expires;
+
+	if (path_is_bad(path))
+		return -EINVAL;
+	req.sandbox = (char *)path->sandbox;
+	req.path = (char *)path->path;
+	req.user = (char *)path->user;
+	req.operation = write ? AGENTBOX__V1__SIGN_URL_REQUEST__OPERATION__WRITE
+			      : AGENTBOX__V1__SIGN_URL_REQUEST__OPERATION__READ;
+	req.expires_in = msg_duration(&expires, expires_in_ms);
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_file_sign(struct ab_client *c, const struct ab_path *path, bool write, uint64_t expires_in_ms,
+		 const struct ab_call_options *how, struct ab_link **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_file_sign_start(c, path, write, expires_in_ms, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
