@@ -1,0 +1,47 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Checks the models with spin: the design has no error, every mutant has one. A line for each; exit 1 if one is not
+# as it should be. Needs spin and cc.
+here=$(cd "$(dirname "$0")" && pwd) || exit 1
+command -v spin >/dev/null || { echo "spin is not installed"; exit 77; }
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+failed=0
+
+# run NAME ERRORS MODEL -DFLAG...
+run() {
+	name=$1 want=$2 model=$3
+	shift 3
+	spin -a "$@" "$here/$model" >spin.out 2>&1 && cc -O2 -w -DSAFETY -o pan pan.c || { cat spin.out; exit 1; }
+	./pan -m1000000 >pan.out 2>&1
+	errors=$(grep -oE 'errors: [0-9]+' pan.out | head -1 | grep -oE '[0-9]+')
+	states=$(grep -oE '[0-9]+ states, stored' pan.out)
+	word=ok
+	grep -q 'max search depth too small' pan.out && word="DEPTH"
+	[ "${errors:-none}" = "$want" ] || word="FAILED, wanted $want"
+	[ "$word" = ok ] || failed=1
+	printf '%-36s errors %s, %s: %s\n' "$name" "${errors:-none}" "$states" "$word"
+}
+
+create() { n=$1 e=$2; shift 2; run "create: $n" "$e" create_intent.pml "$@"; }
+create "no crash" 0 -DMAXCRASH=0
+create "2 crashes" 0
+create "4 crashes" 0 -DMAXCRASH=4
+create "short horizon, with sweep" 0 -DSHORT_H
+create "mutant: POST again" 1 -DNAIVE_RETRY
+create "mutant: no intent" 1 -DNO_INTENT
+create "mutant: short horizon, no sweep" 1 -DSHORT_H -DNO_SWEEP
+create "mutant: answer before commit" 1 -DACK_FIRST
+create "mutant: sweep ignores intents" 1 -DSWEEP_EAGER
+
+lease() { n=$1 e=$2; shift 2; run "lease: $n" "$e" lease_kill.pml "$@"; }
+lease "no crash" 0 -DMAXCRASH=0
+lease "2 crashes" 0
+lease "4 crashes" 0 -DMAXCRASH=4
+lease "mutant: not decided again" 1 -DNO_RECHECK
+lease "mutant: answer before commit" 1 -DACK_FIRST
+lease "mutant: forgotten in a restart" 1 -DNO_PROOF
+lease "mutant: DELETE before commit" 1 -DSEND_FIRST
+lease "mutant: counted when committed" 1 -DLATE_COUNT
+exit $failed
