@@ -7,7 +7,7 @@ import pytest
 
 from harness import until
 from i_wire_sandbox import moment
-from wire import event_of
+from wire import RpcFailed, event_of
 from wire_common import own, real, server  # noqa: F401
 
 ABSENT = "/sandboxes/i00000000000000000000"
@@ -139,6 +139,22 @@ def test_case_048_memory_stands_still(real):
     assert pid in [p["pid"] for p in real.processes(box)]
     assert int(real.read(box, "/tmp/t").body or 0) < 30
     until(lambda: pid not in [p["pid"] for p in real.processes(box)], 5, "the deadline after all")
+
+
+def test_watchers_over_a_pause(real):
+    box = real.create()
+    fs = "filesystem.Filesystem/"
+    w = real.unary(box, fs + "CreateWatcher", {"path": "/home/user"})["watcherId"]
+    assert pause(real, box).status == 204 and connect(real, box).status == 201
+    real.write(box, "/home/user/new", b"x")
+    seen = []
+    until(lambda: seen.extend(real.unary(box, fs + "GetWatcherEvents", {"watcherId": w}).get("events", [])) or seen,
+          5, "an event")
+    assert seen[0]["name"] == "new"
+    assert pause(real, box, {"memory": False}).status == 204 and connect(real, box).status == 201
+    with pytest.raises(RpcFailed) as e:
+        real.unary(box, fs + "GetWatcherEvents", {"watcherId": w})
+    assert e.value.code == "not_found"
 
 
 def test_streams_are_cut_by_a_pause(real):

@@ -93,6 +93,15 @@ def test_case_071_072_limits(own):
     assert c.kill(other).status == 204
 
 
+def test_case_073_fork_keeps_memory(real):
+    real.needs("fork-memory")
+    box = real.create()
+    with real.start(box, "sleep 1000") as s:
+        pid = s.next()["event"]["start"]["pid"]
+        kid = fork(real, box, {"timeout": 60}).json()[0]["sandbox"]
+        assert pid in [p["pid"] for p in real.processes(kid)]
+
+
 def test_case_074_snapshot(real):
     box = real.create()
     r = snapshot(real, box)
@@ -226,6 +235,41 @@ def test_snapshots_survive_a_restart(own, tmp_path):
     assert delete(c, s["snapshotID"]).status == 204
     cloud.close()
     assert not list((tmp_path / "local" / "layers").iterdir())
+
+
+def test_what_has_no_place_now_comes_back(own, tmp_path):
+    """Snapshots and paused sandboxes of a team without a key wait for it."""
+    c, cloud = own(folder=str(tmp_path))
+    keys = (tmp_path / "key").read_text()
+    box, paused = c.create(), c.create()
+    c.write(paused, "/home/user/f", b"data")
+    s = snapshot(c, box, name="kept").json()
+    assert c.api("POST", path(paused, "/pause"), {"memory": False}).status == 204
+    cloud.close()
+    (tmp_path / "key").write_text("".join(line + "\n" for line in keys.splitlines() if "team-b" in line))
+    c, cloud = own(folder=str(tmp_path))
+    assert c.api("GET", "/snapshots").status == 401
+    c.key = cloud.other_key
+    assert snapshot(c, c.create(), name="theirs").status == 201
+    assert c.get(paused).status == 404
+    cloud.close()
+    (tmp_path / "key").write_text(keys)
+    c, cloud = own(folder=str(tmp_path))
+    assert c.api("GET", "/snapshots").json() == [s]
+    assert c.api("POST", path(paused, "/connect"), {"timeout": 60}).status == 201
+    assert c.read(paused, "/home/user/f").body == b"data"
+
+
+def test_a_damaged_note_is_not_overwritten(own, tmp_path):
+    (tmp_path / "local").mkdir(mode=0o700)
+    (tmp_path / "local" / "kept.json").write_text("{")
+    try:
+        own(folder=str(tmp_path))
+    except AssertionError as e:
+        assert "kept.json" in str(e)
+    else:
+        raise AssertionError("it started")
+    assert (tmp_path / "local" / "kept.json").read_text() == "{"
 
 
 def test_a_fork_leaves_no_layer(own, tmp_path):
