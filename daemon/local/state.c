@@ -22,6 +22,7 @@ struct state {
 	struct state_options o;
 	struct map by_id;
 	struct templates *templates;
+	struct list held;		/* layers that sandboxes are being made from */
 	json_t *strangers;
 	int64_t last_started_us;
 	bool stopping;
@@ -68,6 +69,7 @@ int state_new(const struct state_options *o, struct state **ret)
 	if (!st)
 		return -ENOMEM;
 	st->o = *o;
+	list_init(&st->held);
 	st->strangers = json_array();
 	r = st->strangers ? templates_new(o->templates, o->n_templates, &st->templates) : -ENOMEM;
 	if (r < 0) {
@@ -182,10 +184,64 @@ void state_kill_all(struct state *st, const char *why, void (*done)(void *user),
 			sbox_kill(s, why, NULL);
 }
 
+/* --- layers --- */
+
+struct held_layer {
+	struct list node;
+	char layer[BOX_ID_MAX + 1];
+	uint32_t n;
+	bool doomed;		/* to be dropped when nobody copies it any more */
+};
+
+static struct held_layer *held(const struct state *st, const char *layer)
+{
+	list_for_each(n, &st->held) {
+		struct held_layer *h = list_entry(n, struct held_layer, node);
+
+		if (str_eq(h->layer, layer))
+			return h;
+	}
+	return NULL;
+}
+
+static int hold(struct state *st, const char *layer)
+{
+	struct held_layer *h = held(st, layer);
+
+	if (!h) {
+		h = calloc(1, sizeof(*h));
+		if (!h)
+			return -ENOMEM;
+		str_copy(h->layer, sizeof(h->layer), layer);
+		list_add_tail(&st->held, &h->node);
+	}
+	h->n++;
+	return 0;
+}
+
+static void let_go(struct state *st, const char *layer)
+{
+	struct held_layer *h = held(st, layer);
+
+	must(h && h->n);
+	if (--h->n)
+		return;
+	list_del(&h->node);
+	if (h->doomed)
+		state_drop_layer(st, layer);
+	free(h);
+}
+
 void state_drop_layer(struct state *st, const char *layer)
 {
-	int r = boxes_drop_layer(st->o.boxes, layer, NULL, NULL);
+	struct held_layer *h = held(st, layer);
+	int r;
 
+	if (h) {
+		h->doomed = true;
+		return;
+	}
+	r = boxes_drop_layer(st->o.boxes, layer, NULL, NULL);
 	if (r < 0)	/* the next start finds that nobody needs it */
 		log_warn("layer_remains", "layer=%s err=%d", layer, -r);
 }
@@ -410,6 +466,10 @@ static void on_created(void *user, int r, const char *why)
 	sbox_created_fn *created = give(s->created);
 	void *created_user = s->created_user;
 
+	if (s->layer[0]) {
+		let_go(s->st, s->layer);
+		s->layer[0] = '\0';
+	}
 	if (s->state == SBOX_KILLING) {
 		created(created_user, NULL, -ECANCELED, "it was killed meanwhile");
 		return;
@@ -495,11 +555,18 @@ int sbox_create(struct state *st, const struct sbox_params *p, sbox_created_fn *
 	if (r < 0)
 		return r;
 	bo.id = s->id;
-	r = box_new(st->o.boxes, &bo, on_created, s, &s->box);
+	r = p->layer ? hold(st, p->layer) : 0;
+	if (r == 0) {
+		r = box_new(st->o.boxes, &bo, on_created, s, &s->box);
+		if (r < 0 && p->layer)
+			let_go(st, p->layer);
+	}
 	if (r < 0) {
 		sbox_forget(s);
 		return r;
 	}
+	if (p->layer)
+		str_copy(s->layer, sizeof(s->layer), p->layer);
 	s->created = created;
 	s->created_user = user;
 	counted(st);

@@ -97,7 +97,7 @@ struct sbox {
 	struct template *template;
 	char root[BOX_ID_MAX + 1];	/* the engine's template */
 	struct box *box;		/* NULL while only its files are there */
-	char layer[BOX_ID_MAX + 1];	/* those; "" = none */
+	char layer[BOX_ID_MAX + 1];	/* those, or what it is being made from; "" = none */
 	json_t *metadata, *env_vars;	/* objects; never NULL */
 	json_t *network;		/* as GET shows it; NULL = none was asked for */
 	struct sbox_policy policy;
@@ -201,7 +201,8 @@ void sbox_forget(struct sbox *s);
 bool state_is_stopping(const struct state *st);
 /* Records of shelf.c that have no place now; an array, borrowed. */
 json_t *state_strangers(const struct state *st);
-/* A sandbox's or a snapshot's files are not needed any more. */
+/* A sandbox's or a snapshot's files are not needed any more: they go, at the latest when nothing is
+ * being made from them. */
 void state_drop_layer(struct state *st, const char *layer);
 
 #endif
