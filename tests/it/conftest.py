@@ -12,6 +12,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
 
 import harness  # noqa: E402
+import schema  # noqa: E402
 from fakecloud import FakeCloud  # noqa: E402
 
 
@@ -21,12 +22,21 @@ def built(path):
         pytest.fail("%s is not built in %s" % (os.path.basename(path), harness.BUILD))
 
 
+def is_whole_control_call(r):
+    """A call of the daemon to the control plane that was read to its end."""
+    return (r.header("user-agent") or "").startswith("agentboxd/") and r.header("x-api-key") and \
+        (r.acted or r.status is not None) and r.body_len == len(r.body)
+
+
 @pytest.fixture
 def cloud():
     """A scripted cloud of the test's own; its ledger is the truth."""
     with FakeCloud() as c:
         yield c
         assert not c.errors, c.errors[0]
+        odd = [(r, p) for r in c.ledger.requests if is_whole_control_call(r)
+               for p in schema.check_request(r.method, r.target, r.headers, r.body)]
+        assert not odd, odd[:5]
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,8 @@ import json
 import struct
 import urllib.parse
 
+import schema
+
 ENVD = 49983
 
 
@@ -142,7 +144,10 @@ class Client:
         if body is not None:
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             head.append(("Content-Type", "application/json"))
-        return self.request(method, path, head, data)
+        reply = self.request(method, path, head, data)
+        problems = schema.check_answer(method, path, reply.status, reply.headers, reply.body)
+        assert not problems, (method, path, reply, problems)
+        return reply
 
     def create(self, **body):
         body = dict({"templateID": "base", "timeout": 60, "secure": True}, **body)

@@ -55,6 +55,7 @@ class FakeCloud:
         self.domain = None            # what create's answer says
         self.by_id = {}               # sandboxes that exist
         self.starts = []              # every process ever started
+        self.metrics = {}             # by sandbox: rows that its metrics answer with
         self.faults = []
         self.scripts = []
         self.gates = {}               # "pause", "kill", "resume": Gate that the transition waits at
@@ -222,6 +223,28 @@ class FakeCloud:
                 sbx.envs = {}
         sbx.state, sbx.end_at = "paused", self.now()
         self._settle(sbx)
+
+    async def checkpoint(self, sbx):
+        """The moment of a fork or a snapshot: it is listed nowhere, and goes on as it was."""
+        await self._transit(sbx, "snapshotting", "snapshot")
+        sbx.state = "running"
+        self._settle(sbx)
+
+    def keep_files(self, sbx):
+        """A copy of its folder, if it has one yet."""
+        if not sbx.envd:
+            return None
+        kept = tempfile.mkdtemp(prefix="snapshot-", dir=self.folder)
+        shutil.copytree(sbx.envd.root, kept, symlinks=True, dirs_exist_ok=True)
+        return kept
+
+    def give_files(self, kept, sbx):
+        if kept:
+            shutil.copytree(kept, self._envd(sbx).root, symlinks=True, dirs_exist_ok=True)
+
+    def copy_files(self, source, child):
+        if source.envd:
+            shutil.copytree(source.envd.root, self._envd(child).root, symlinks=True, dirs_exist_ok=True)
 
     async def resume_sandbox(self, sbx, seconds):
         await self._transit(sbx, "pausing", "resume")

@@ -48,6 +48,14 @@ class Template:
     def __init__(self, template_id, alias, tags=("default",), envd_version=ENVD_VERSION, public=True, owner=None):
         self.id, self.alias, self.tags = template_id, alias, set(tags)
         self.envd_version, self.public, self.owner = envd_version, public, owner
+        self.source = None          # of a snapshot: id of the sandbox
+        self.files = None           # … a copy of its folder
+        self.names = []             # "team/alias"
+        self.builds = []            # of a snapshot: (time, tag), oldest first
+
+    def snapshot_info(self, tag):
+        names = list(self.names)
+        return {"snapshotID": "%s:%s" % (names[0] if names else self.id, tag), "names": names}
 
 
 class Team:
@@ -83,6 +91,7 @@ class Sandbox:
         self.ends = []                    # every end_at it ever had: (time, end_at, route)
         self.envd = None                  # made at its first use
         self.listed = True                # a test may hide it from the list
+        self.forked_from = None
 
     def _hmac(self, prefix):
         return hmac.new(self.cloud.seed, (prefix + self.id).encode(), hashlib.sha256).hexdigest()
@@ -142,6 +151,10 @@ class Rest:
         ("pause", "POST", r"/sandboxes/([^/]+)/pause"),
         ("network", "PUT", r"/sandboxes/([^/]+)/network"),
         ("metrics", "GET", r"/sandboxes/([^/]+)/metrics"),
+        ("fork", "POST", r"/sandboxes/([^/]+)/fork"),
+        ("snapshot", "POST", r"/sandboxes/([^/]+)/snapshots"),
+        ("snapshots", "GET", r"/snapshots"),
+        ("template_delete", "DELETE", r"/templates/([^/]+)"),
         ("api_health", "GET", r"/health"),
     )
 
@@ -184,7 +197,7 @@ class Rest:
                 raise Refuse(413, "validation error: request body too large")
             body = self.parse(seen, raw)
             query = dict(urllib.parse.parse_qsl(seen.target.partition("?")[2], keep_blank_values=True))
-            if values:
+            if values and name != "template_delete":
                 seen.sandbox = values[0].partition("-")[0]
             status, obj, headers = await act(lambda: getattr(self, "do_" + name)(seen, team, values, query, body))
         except Refuse as e:
@@ -284,6 +297,7 @@ class Rest:
         sbx = Sandbox(self.cloud, team, template, body, seen.n)
         sbx.timeout = timeout
         sbx.set_end(sbx.started_at + timeout, "create")
+        self.cloud.give_files(template.files, sbx)
         self.cloud.by_id[sbx.id] = sbx
         self.cloud.ledger.sandboxes.append(sbx)
         seen.sandbox = sbx.id
@@ -479,4 +493,112 @@ class Rest:
                 raise Refuse(400, "validation error: %s" % k)
         if "start" in query and "end" in query and int(query["start"]) > int(query["end"]):
             raise Refuse(400, "start is after end")
-        return 200, [], []
+        low, high = int(query.get("start", 0)), int(query.get("end", 1 << 40))
+        rows = self.cloud.metrics.get(values[0], [])
+        return 200, [m for m in rows if low <= m["timestampUnix"] <= high], []
+
+    # -- copies
+
+    async def do_fork(self, seen, team, values, query, body):
+        seconds = self.integer(body, "timeout", 15, -2147483648)
+        count = self.integer(body, "count", 1, 1, 100)
+        sbx = self.find(team, values[0])
+        self.check_timeout(team, seconds)
+        if count >= team.concurrency:
+            raise Refuse(400, "count must be below the limit of %d sandboxes" % team.concurrency)
+        if sbx.state != "running":
+            raise Refuse(409, "sandbox %s is %s" % (sbx.id, sbx.state))
+        await self.cloud.checkpoint(sbx)
+        results = []
+        for _ in range(count):
+            if self.live_count(team) >= team.concurrency:
+                results.append({"error": {"code": 429, "message": "you have reached the maximum of %d concurrent "
+                                          "sandboxes" % team.concurrency}})
+                continue
+            child = Sandbox(self.cloud, team, sbx.template, self.body_of(sbx), seen.n)
+            child.timeout = seconds
+            child.forked_from = sbx.id
+            child.set_end(child.started_at + seconds, "fork")
+            self.cloud.by_id[child.id] = child
+            self.cloud.ledger.sandboxes.append(child)
+            self.cloud.copy_files(sbx, child)
+            results.append({"sandbox": child.created()})
+        return 201, results, []
+
+    @staticmethod
+    def body_of(sbx):
+        return {"metadata": sbx.metadata, "envVars": sbx.envs, "secure": sbx.secure, "network": sbx.network,
+                "allow_internet_access": sbx.allow_internet_access, "autoPause": sbx.auto_pause,
+                "autoPauseMemory": sbx.auto_pause_memory, "autoResume": {"enabled": sbx.auto_resume}}
+
+    def snapshot_name(self, team, text):
+        name, _, tag = text.strip().lower().partition(":")
+        space, slash, alias = name.rpartition("/")
+        if not re.fullmatch(r"[a-z0-9_-]+", alias) or (tag and not re.fullmatch(r"[a-z0-9_.-]+", tag)) or \
+                (slash and space != team.slug):
+            raise Refuse(400, "invalid snapshot name")
+        return alias, tag
+
+    async def do_snapshot(self, seen, team, values, query, body):
+        if body is None:
+            raise Refuse(400, "validation error: a body is required")
+        name = body.get("name")
+        alias, tag = self.snapshot_name(team, name) if name else (None, "")
+        sbx = self.find(team, values[0])
+        if sbx.state == "paused":
+            raise Refuse(404, "sandbox %s is not running" % sbx.id)
+        if sbx.state != "running":
+            raise Refuse(409, "sandbox %s is %s" % (sbx.id, sbx.state))
+        await self.cloud.checkpoint(sbx)
+        template = next((t for t in self.cloud.templates if alias and t.alias == alias and t.owner is team), None)
+        if template is None:
+            letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+            template = Template("".join(random.choices(letters, k=20)), alias, (), public=False, owner=team)
+            template.names = ["%s/%s" % (team.slug, alias)] if alias else []
+            self.cloud.templates.append(template)
+        template.source = sbx.id
+        template.files = self.cloud.keep_files(sbx)
+        template.tags.add(tag or "default")
+        template.builds.append((self.cloud.unique_now(), tag or "default"))
+        return 201, template.snapshot_info(tag or "default"), []
+
+    async def do_snapshots(self, seen, team, values, query, body):
+        limit = query.get("limit", "100")
+        if not re.fullmatch(r"\d+", limit) or not 1 <= int(limit) <= 100:
+            raise Refuse(400, "validation error: limit")
+        if "sandboxID" in query and not re.fullmatch(r"[a-z0-9]+(-[^-]*)?", query["sandboxID"]):
+            raise Refuse(400, "invalid sandbox ID")
+        want, tag = query.get("name"), ""
+        if want is not None:
+            want, tag = self.snapshot_name(team, want)
+        rows = []
+        for t in self.cloud.templates:
+            builds = [b for b in t.builds if not tag or b[1] == tag]
+            if t.owner is team and builds and (want is None or want in (t.id, t.alias)) and \
+                    query.get("sandboxID", t.source).partition("-")[0] == t.source:
+                rows.append((builds[-1], t))
+        rows.sort(key=lambda r: (-micros(r[0][0]), r[1].id))
+        start = 0
+        if "nextToken" in query:
+            start = next((i + 1 for i, r in enumerate(rows) if r[1].id == query["nextToken"]), None)
+            if start is None:
+                raise Refuse(400, "invalid next token")
+        page = rows[start:start + int(limit)]
+        headers = [("X-Next-Token", page[-1][1].id)] if len(rows) > start + len(page) else []
+        return 200, [t.snapshot_info(b[1]) for b, t in page], headers
+
+    async def do_template_delete(self, seen, team, values, query, body):
+        name = values[0].strip().lower().partition(":")[0]
+        if not re.fullmatch(r"([a-z0-9_-]+/)?[a-z0-9_-]+", name):
+            raise Refuse(400, "invalid template reference")
+        name = name.rpartition("/")[2]
+        for t in self.cloud.templates:
+            if name not in (t.id, t.alias) or (not t.public and t.owner is not team):
+                continue
+            if t.owner is not team:
+                raise Refuse(403, "template %s is not yours" % name)
+            if any(s.template is t for s in self.cloud.by_id.values()):
+                raise Refuse(400, "template %s is used by sandboxes" % name)
+            self.cloud.templates.remove(t)
+            return 204, None, []
+        raise Refuse(404, "template %s not found" % name)
