@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Pausing and resuming, by hand, at the end of a sandbox's time and by traffic (cases 13, 45 to 60 and Appendix A)."""
+import subprocess
 import threading
 import time
 
@@ -320,10 +321,22 @@ def test_what_survives_a_restart(own, tmp_path):
     assert c.kill(kept).status == 204
 
 
-@pytest.mark.parametrize("how", ["--no-cgroup"])
-def test_pause_without_control_groups(own, how):
+def test_files_only_ones_need_no_process(own, tmp_path):
+    """agentbox-local may end for idleness: they are there at its next start."""
+    c, cloud = own("--exit-when-idle", "1", folder=str(tmp_path))
+    box = c.create()
+    assert pause(c, box, {"memory": False}).status == 204
+    assert cloud.proc.wait(20) == 0
+    c, cloud = own("--exit-when-idle", "1", folder=str(tmp_path))
+    assert connect(c, box).status == 201
+    assert pause(c, box).status == 204      # in memory: it stays for this one
+    with pytest.raises(subprocess.TimeoutExpired):
+        cloud.proc.wait(2)
+
+
+def test_pause_without_control_groups(own):
     """Everything inside is stopped by signals instead."""
-    c, _ = own(how)
+    c, _ = own("--no-cgroup")
     box = c.create()
     pid = counter(c, box)
     for _ in range(3):
