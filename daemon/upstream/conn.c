@@ -9,6 +9,7 @@
 #include "daemon/obs/log.h"
 #include "daemon/upstream/origin.h"
 #include "proto/base/must.h"
+#include "proto/base/str.h"
 
 #define FRESH_MS 30000u		/* idle for longer, a connection may be dead without our knowing */
 
@@ -298,11 +299,44 @@ void uconn_probe(struct uconn *c)
 
 /* --- health --- */
 
+bool uconn_is_suspect(const struct uconn *c)
+{
+	return c->suspect_ms && http_conn_last_read_ms(c->c) < c->suspect_ms;
+}
+
+/* What swallowed one connection may have swallowed all that took the same way: each is tried at once,
+ * and until it answers what is new goes on a new one. */
+static void suspect_others(const struct uconn *dead, uint64_t now)
+{
+	list_for_each(i, &dead->origin->pool->origin_list) {
+		struct origin *o = list_entry(i, struct origin, node);
+
+		list_for_each(j, &o->conns) {
+			struct uconn *c = list_entry(j, struct uconn, node);
+
+			if (c == dead || (c->state != UCONN_READY && c->state != UCONN_LEAVING) || c->suspect_ms ||
+			    http_conn_last_read_ms(c->c) > dead->ping_at_ms ||
+			    !str_eq(http_conn_peer(c->c), http_conn_peer(dead->c)))
+				continue;
+			if (!c->ping_at_ms) {
+				if (http_conn_ping(c->c) < 0)
+					continue;	/* HTTP/1.1 */
+				c->pings_acked = http_conn_pings_acked(c->c);
+				c->ping_at_ms = now;
+			}
+			c->suspect_ms = now;
+			origin_kick(o);
+		}
+	}
+}
+
 static uint64_t check_ping(struct uconn *c, uint64_t now)
 {
 	struct origin *o = c->origin;
 	uint64_t quiet_since = MAX(http_conn_last_read_ms(c->c), c->busy_at_ms);
 
+	if (c->suspect_ms && !uconn_is_suspect(c))
+		c->suspect_ms = 0;
 	if (c->ping_at_ms && http_conn_last_read_ms(c->c) > c->ping_at_ms && c->state != UCONN_PROBING) {
 		c->ping_at_ms = 0;	/* any frame is an answer */
 		c->pings_acked = http_conn_pings_acked(c->c);
@@ -313,6 +347,7 @@ static uint64_t check_ping(struct uconn *c, uint64_t now)
 		o->stats.pings_lost++;
 		log_warn("upstream_ping_lost", "origin=%s peer=%s open=%u", o->host,
 			 http_conn_peer(c->c), c->n_reqs);
+		suspect_others(c, now);
 		uconn_close(c, "PING was not answered");
 		return UINT64_MAX;
 	}

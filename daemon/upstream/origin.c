@@ -176,6 +176,8 @@ static struct uconn *pick(struct origin *o, const struct pool_req *r, uint64_t n
 	list_for_each_safe(n, &o->conns) {
 		struct uconn *c = list_entry(n, struct uconn, node);
 
+		if (c->c && uconn_is_suspect(c))
+			continue;
 		if (c->state == UCONN_PROBING && r->idempotent && uconn_room(c, r->cls)) {
 			best = best ? best : c;
 			continue;

@@ -52,6 +52,7 @@ struct uconn {
 	uint64_t ping_at_ms;			/* when the PING out was sent; 0 = none is out */
 	uint32_t pings_acked;
 	unsigned strikes;			/* requests that starved on it in a row */
+	uint64_t suspect_ms;			/* another one to its peer was found dead then; 0 = no */
 	bool goaway;				/* the peer's was noted */
 	bool expired;				/* too old: leaves when its successor is there */
 	struct grave grave;
@@ -156,6 +157,8 @@ void uconn_close(struct uconn *c, const char *reason);
 uint32_t uconn_room(const struct uconn *c, enum pool_class cls);
 bool uconn_is_fresh(const struct uconn *c, uint64_t now_ms);	/* may be trusted with what runs once */
 void uconn_probe(struct uconn *c);
+/* A PING to the same peer was lost and nothing was heard on this one since: nothing new goes on it. */
+bool uconn_is_suspect(const struct uconn *c);
 /* Health at `now`; returns when to look again. */
 uint64_t uconn_check(struct uconn *c, uint64_t now_ms);
 void uconn_forget_origin(struct uconn *c);

@@ -73,7 +73,7 @@ struct uconn *share_find(struct origin *o, const struct pool_req *r, uint64_t no
 		list_for_each(j, &lender->conns) {
 			struct uconn *c = list_entry(j, struct uconn, node);
 
-			if (c->state != UCONN_READY || !uconn_room(c, r->cls) ||
+			if (c->state != UCONN_READY || !uconn_room(c, r->cls) || uconn_is_suspect(c) ||
 			    (!r->idempotent && !uconn_is_fresh(c, now_ms)))
 				continue;
 			peer_address(c->c, peer);

@@ -50,6 +50,23 @@ def test_one_way_block(cloud, proxy, way):
     p.close()
 
 
+def test_silence_on_all_connections(cloud, proxy):
+    """N-02: what swallowed one connection swallowed those beside it: after the first lost PING the others are not
+    trusted, calls go on new ones at once."""
+    p = through(cloud, proxy, ping_after=2000, ping_answer=1000)
+    sid, token = p.create()
+    assert p.ask("stat", sid, token, "/home/user")["cls"] == "OK"
+    assert proxy.connections == 2               # the account's and the sandboxes'
+    proxy.forget_all()
+    get = p.say("stat", sid, token, "/home/user")
+    assert p.wait(get)["cls"] == "OK"
+    began = time.monotonic()
+    assert p.ask("create", 300)["outcome"] == "DONE"
+    assert time.monotonic() - began < 0.9       # it did not wait for a PING of its own
+    harness.until(lambda: sum(s["pings_lost"] for s in p.stats()) == 2, 5, "the end of the other")
+    p.close()
+
+
 @pytest.mark.parametrize("way", ["up", "down"])
 def test_half_close(cloud, proxy, way):
     """Half a connection ends in the middle of calls: what may be repeated is, nothing hangs."""
