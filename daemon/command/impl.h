@@ -252,6 +252,7 @@ void command_on_news(struct envd_stream *s, void *user);
 void command_pump(struct defer *d, void *user);
 void command_on_retry(struct timer *t, void *user);
 void command_find(struct command *c);		/* by its tag */
+void commands_on_box_state(void *user, const char *account, const char *id, enum life_state to);
 void command_ask(struct command *c, enum life_evidence what);
 
 /* saved.c */

@@ -314,6 +314,7 @@ void commands_take_up(struct commands *cs, struct life *life)
 	int r = 0;
 
 	cs->life = life;
+	life_listen(life, commands_on_box_state, cs);
 	list_for_each_safe(n, &cs->all) {
 		struct command *c = list_entry(n, struct command, node);
 

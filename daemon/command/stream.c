@@ -146,6 +146,31 @@ void command_on_retry(struct timer *t, void *user)
 		attach(c);
 }
 
+/* Before a pause the stream is let go, so that nothing is expected of it; after it, it is asked for. */
+static void on_box_state(struct command *c, enum life_state to)
+{
+	if (to == LIFE_PAUSING && (c->state == CMD_RUNNING || c->state == CMD_ATTACHING)) {
+		c->stream = envd_stream_free(c->stream);
+		command_set_state(c, CMD_ASKING);
+		stop_clock(c);
+		again(c, PAUSED_ASK_MS, true);
+	} else if (to == LIFE_RUNNING && c->was_paused && c->state == CMD_ASKING && !c->inquiry) {
+		again(c, 0, true);
+	}
+}
+
+void commands_on_box_state(void *user, const char *account, const char *id, enum life_state to)
+{
+	struct commands *cs = user;
+
+	list_for_each_safe(n, &cs->all) {
+		struct command *c = list_entry(n, struct command, node);
+
+		if (str_eq(c->at.id, id) && str_eq(c->at.account, account))
+			on_box_state(c, to);
+	}
+}
+
 /* --- the process --- */
 
 static void ended_unseen(struct command *c)

@@ -240,6 +240,8 @@ struct commands *commands_free(struct commands *cs)
 	if (!cs)
 		return NULL;
 	cs->closing = true;
+	if (cs->life)
+		life_listen(cs->life, NULL, NULL);
 	store_mute(cs->o.store); /* no write calls back any more: the rows go on by themselves */
 	while (!list_is_empty(&cs->writes)) {
 		struct cmd_write *w = list_entry(cs->writes.next, struct cmd_write, node);

@@ -48,6 +48,8 @@ void box_set_state(struct box *b, enum life_state to)
 	must(states[b->state].next & BIT(to));
 	log_debug("box_state", "box=%s from=%s to=%s", b->id, states[b->state].name, states[to].name);
 	b->state = to;
+	if (b->account && b->account->life && b->account->life->on_state)
+		b->account->life->on_state(b->account->life->on_state_user, b->account->name, b->id, to);
 }
 
 bool box_is_live(const struct box *b)

@@ -85,6 +85,8 @@ struct life {
 	struct uid_limit *uids;
 	size_t n_uids;
 	struct life_prober prober;
+	life_state_fn *on_state;	/* NULL = nobody listens */
+	void *on_state_user;
 	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
 	struct policy policy;
 	struct life_policy *policies;

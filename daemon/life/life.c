@@ -407,6 +407,12 @@ static struct box *box_of_use(struct life *l, const char *account, const char *i
 	return a ? life_find_box(l, a, id) : NULL;
 }
 
+void life_listen(struct life *l, life_state_fn *fn, void *user)
+{
+	l->on_state = fn;
+	l->on_state_user = user;
+}
+
 void life_use_begin(struct life *l, const char *account, const char *id)
 {
 	struct box *b = box_of_use(l, account, id);

@@ -463,6 +463,11 @@ must_check int life_delete_snapshot(struct life *l, const struct principal *who,
 void life_use_begin(struct life *l, const char *account, const char *id);
 void life_use_end(struct life *l, const char *account, const char *id);
 
+/* Told on each edge of a sandbox's state, from inside whatever made it: the listener must not call back
+ * into this module before the next pass. One listener. */
+typedef void life_state_fn(void *user, const char *account, const char *id, enum life_state to);
+void life_listen(struct life *l, life_state_fn *fn, void *user);
+
 typedef void life_target_fn(void *user, const struct status *st, const struct life_target *t);
 /* Id or name → where its agent is. Asks the cloud when the token is not known. A paused one is
  * SANDBOX_PAUSED, one that ended its own reason; nothing is woken. */

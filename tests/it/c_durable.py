@@ -261,6 +261,26 @@ def test_a_pause_from_outside(cloud, daemons, memory):
             assert out.data[1] == b"one " and out.result.outcome == LOST, out.result
 
 
+def test_a_pause_of_ours(on_local):
+    """The stream is let go before and taken up after; the program stood still and noticed nothing."""
+    on_local.start()
+    with on_local.api() as api:
+        box = api.call("SandboxService.Create", template="base").id
+        c = api.call("CommandService.Start", sandbox=box, command_timeout=600, shell="n=0; while [ ! -e go ]; do "
+                     "sleep 0.02; done; echo resumed; exit 6")
+        api.call("SandboxService.Pause", sandbox=box)
+        with pytest.raises(ApiError) as e:
+            api.run(box, "true")
+        assert e.value.reason == "SANDBOX_PAUSED"
+        assert not attach(api, c.command_id, follow=False).result
+        api.call("SandboxService.Connect", sandbox=box)
+        wait_attached(api, c.command_id, 2)
+        api.run(box, "touch go")
+        out = attach(api, c.command_id)
+        assert out.data[1] == b"resumed\n" and out.result.exit_code == 6 and not out.result.output_complete
+        api.call("SandboxService.Kill", sandbox=box)
+
+
 # -- restarts
 
 def test_what_ended_is_kept(on_local):
@@ -372,7 +392,7 @@ def test_a_terminal_over_a_restart(on_local):
                      pty={"cols": 80, "rows": 24})
         ref = {"command_id": c.command_id}
         list(api.both("CommandService.SendInput", iter([{"command": ref, "data": b"x=5; echo go''ing\n"}])))
-        wait_end(api, c.command_id, 3, 10)
+        wait_end(api, c.command_id, 3, 26)
     on_local.kill()
     on_local.start()
     with on_local.api() as api:
