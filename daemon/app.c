@@ -431,8 +431,8 @@ static int start_local(struct app *a)
 static int build(struct app *a)
 {
 	static int (*const steps[])(struct app *) = {
-		choose_places, make_loop, start_local, open_store, make_resolver, make_pool, app_accounts_new,
-		make_commands, make_life, take_up_commands, open_socket, make_server,
+		choose_places, make_loop, open_store, open_socket, start_local, make_resolver, make_pool,
+		app_accounts_new, make_commands, make_life, take_up_commands, make_server,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {

@@ -26,6 +26,10 @@ struct app_options {
 #define APP_EXIT_BUSY	     75
 #define APP_EXIT_CONFIG	     78
 
+/* What no single value shows: files that cannot be read, keys that belong together, accounts that do
+ * not exist. Adds to the configuration's problems. */
+void app_check_conf(struct conf *c, bool local);
+
 /* 0, or the exit code; the reason was printed. */
 must_check int app_new(const struct app_options *o, struct app **ret);
 int app_run(struct app *a);		/* the exit code */

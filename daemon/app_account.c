@@ -24,22 +24,6 @@ static const char *or_null(const char *s)
 
 /* --- keys --- */
 
-static const char *key_error(int r)
-{
-	switch (r) {
-	case -EPERM:
-		return "others can read it; chmod 600";
-	case -EINVAL:
-		return "is not a regular file";
-	case -EFBIG:
-		return "is larger than 4 KiB";
-	case -EBADMSG:
-		return "does not hold one key on one line";
-	default:
-		return strerrordesc_np(-r);
-	}
-}
-
 /* Out of the environment, so that it is neither inherited nor readable in /proc. */
 static char *take_env(const char *const names[], const char **ret_name)
 {
@@ -90,7 +74,7 @@ static int read_key(struct account *c)
 	r = secret_read(c->key_path, &c->key);
 	if (!r)
 		return 0;
-	fprintf(stderr, "agentboxd: [account %s] key file %s: %s\n", c->name, c->key_path, key_error(r));
+	fprintf(stderr, "agentboxd: [account %s] key file %s: %s\n", c->name, c->key_path, secret_error(r));
 	return APP_EXIT_CONFIG;
 }
 
@@ -108,7 +92,7 @@ static void on_key_rejected(struct cloud *cloud, void *user)
 	r = secret_read(c->key_path, &fresh);
 	if (r < 0) {
 		log_error("key_rejected", "account=%s file=%s error=%s", c->name, log_q(c->key_path),
-			  log_q(key_error(r)));
+			  log_q(secret_error(r)));
 		return;
 	}
 	if (c->key && str_eq(secret_text(fresh), secret_text(c->key))) {
@@ -214,7 +198,7 @@ static int make_local_account(struct account *c)
 	c->key_path = strdup(info.key_file);
 	r = c->key_path ? secret_read(c->key_path, &c->key) : -ENOMEM;
 	if (r < 0) {
-		fprintf(stderr, "agentboxd: %s: %s\n", info.key_file, key_error(r));
+		fprintf(stderr, "agentboxd: %s: %s\n", info.key_file, secret_error(r));
 		return APP_EXIT_UNAVAILABLE;
 	}
 	c->proxy_origin = "default";

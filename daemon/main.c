@@ -196,6 +196,7 @@ static int read_config(struct conf *c, const struct args *args, bool user_mode, 
 		return APP_EXIT_UNAVAILABLE;
 	}
 	*ret_file = file;
+	app_check_conf(c, args->local);
 	if (!conf_errors(c)[0])
 		return 0;
 	fprintf(stderr, "agentboxd: the configuration has errors:\n%s", conf_errors(c));

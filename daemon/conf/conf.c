@@ -238,8 +238,8 @@ static const char *check_value(const struct conf_key *k, const char *s, uint64_t
 	return r < 0 || *ret < k->min || *ret > k->max ? "is out of range" : NULL;
 }
 
-static void report_bad(struct conf *c, const char *at, const struct conf_key *k, const char *what,
-		       const char *value)
+static void report_bad(struct conf *c, const char *at, const struct conf_key *k, const char *instance,
+		       const char *what, const char *value)
 {
 	char range[128] = "";
 
@@ -251,7 +251,8 @@ static void report_bad(struct conf *c, const char *at, const struct conf_key *k,
 			snprintf(range, sizeof(range), ": from %llu to %llu", (unsigned long long)k->min,
 				 (unsigned long long)k->max);
 	}
-	conf_problem(c, "%s[%s] %s: \"%.100s\" %s%s", at, k->section, k->key, value, what, range);
+	conf_problem(c, "%s[%s%s%s] %s: \"%.100s\" %s%s", at, k->section, *instance ? " " : "", instance, k->key,
+		     value, what, range);
 }
 
 static int note_instance(struct conf *c, const struct conf_key *k, const char *instance)
@@ -283,11 +284,12 @@ static int put(struct conf *c, enum conf_origin origin, unsigned line, const str
 
 	where(c, line, origin, at);
 	if (wrong) {
-		report_bad(c, at, k, wrong, text);
+		report_bad(c, at, k, instance, wrong, text);
 		return 0;
 	}
 	if (v && v->origin == CONF_FILE && origin == CONF_FILE) {
-		conf_problem(c, "%s[%s] %s: is given twice, first in line %u", at, k->section, k->key, v->line);
+		conf_problem(c, "%s[%s%s%s] %s: is given twice, first in line %u", at, k->section,
+			     *instance ? " " : "", instance, k->key, v->line);
 		return 0;
 	}
 	if (v && v->origin > origin)
@@ -360,6 +362,10 @@ static void on_value(void *user, unsigned line, const char *header, const char *
 
 	snprintf(section, sizeof(section), "%.*s", blank ? (int)(blank - header) : 63, header);
 	instance += strspn(instance, " ");
+	if (!*section) {
+		conf_problem(r->c, "%s:%u: %s stands before the first [section]", r->c->file, line, key);
+		return;
+	}
 	if (!is_section(section)) {
 		conf_problem(r->c, "%s:%u: there is no section [%s]", r->c->file, line, header);
 		return;
@@ -437,6 +443,18 @@ bool conf_is_set(const struct conf *c, const char *section, const char *instance
 	const struct conf_key *k = find_key(section, key);
 
 	return k && find_value(c, k, instance ? instance : "");
+}
+
+const char *conf_place(const struct conf *c, const char *section, const char *instance, const char *key,
+		       char ret[512])
+{
+	const struct conf_key *k = find_key(section, key);
+	const struct value *v = k ? find_value(c, k, instance ? instance : "") : NULL;
+	char at[256];
+
+	snprintf(ret, 512, "%s[%s%s%s] %s", v ? where(c, v->line, v->origin, at) : "", section,
+		 instance ? " " : "", instance ? instance : "", key);
+	return ret;
 }
 
 const char *conf_instance(const struct conf *c, const char *section, size_t i)

@@ -70,6 +70,11 @@ uint64_t conf_get_number(const struct conf *c, const char *section, const char *
 bool conf_get_bool(const struct conf *c, const char *section, const char *instance, const char *key);
 bool conf_is_set(const struct conf *c, const char *section, const char *instance, const char *key);
 
+/* "FILE:LINE: [section instance] key", as problems are introduced; without file where it is not from
+ * there. */
+const char *conf_place(const struct conf *c, const char *section, const char *instance, const char *key,
+		       char ret[512]);
+
 /* Instances of "account", "uid" or "policy" in the order they came first; NULL at the end. The first
  * of "policy" is "": the section without one. */
 const char *conf_instance(const struct conf *c, const char *section, size_t i);

@@ -41,6 +41,22 @@ const char *secret_text(const struct secret *s)
 	return s ? s->text : NULL;
 }
 
+const char *secret_error(int r)
+{
+	switch (r) {
+	case -EPERM:
+		return "others can read it; chmod 600";
+	case -EINVAL:
+		return "is not a regular file";
+	case -EFBIG:
+		return "is larger than 4 KiB";
+	case -EBADMSG:
+		return "does not hold one key on one line";
+	default:
+		return strerrordesc_np(-r);
+	}
+}
+
 static int check_text(struct secret *s, size_t n)
 {
 	if (n && s->text[n - 1] == '\n')

@@ -12,6 +12,7 @@ struct secret;
 /* From a file: one trailing newline is cut; refused are other than regular files (-EINVAL), files
  * that others can read (-EPERM), larger ones (-EFBIG), empty ones and control bytes (-EBADMSG). */
 must_check int secret_read(const char *path, struct secret **ret);
+const char *secret_error(int r);	/* what such a failure means, for a person */
 /* A copy; wipes the original. */
 must_check int secret_take(char *text, struct secret **ret);
 const char *secret_text(const struct secret *s);	/* NULL → NULL */

@@ -71,12 +71,21 @@ static void pick(struct life_op *op, struct picked *p, struct box *b)
 	p->v[p->n++] = b;
 }
 
+/* An id is a capability, so the list must not hand out what another user made through a daemon. */
+static bool may_see(const struct life_op *op, const struct cloud_sandbox *s)
+{
+	struct tags tags;
+
+	tags_read(&s->metadata, &tags);
+	return op->who.admin || !tags.host || (tags.has_uid && tags.uid == op->who.uid);
+}
+
 static int pick_stranger(struct life_op *op, struct picked *p, const struct cloud_sandbox *s)
 {
 	struct box *b;
 	bool changed;
 
-	if (life_find_box(op->life, op->account, s->id))
+	if (life_find_box(op->life, op->account, s->id) || !may_see(op, s))
 		return 0;
 	if (box_new(op->account, s->id, &b) < 0)
 		return -ENOMEM;

@@ -28,7 +28,6 @@
 #include "proto/base/str.h"
 
 #define LATE_NAMESPACES (CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)
-#define OOM_SCORE_ADJ	"100"
 
 static int fail(struct ns_error *e, enum ns_stage stage, int r)
 {
@@ -208,7 +207,6 @@ int ns_setup(const struct ns_plan *p, struct ns_error *e)
 
 	if (r < 0)
 		return fail(e, NS_CGROUP, r);
-	(void)write_at(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ);
 	r = p->as_user ? map_own_id(p) : 0;
 	if (r < 0)
 		return fail(e, NS_IDS_MAP, r);

@@ -182,12 +182,22 @@ static int take_stdio(const int std[3])
 	return close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) < 0 ? -errno : 0;
 }
 
+/* When memory runs out a program goes, not the init, with which the whole sandbox would go. */
+static void prefer_for_oom(void)
+{
+	scoped(fd_closep) int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		(void)!write(fd, "100", 3);
+}
+
 static noreturn_ void child_run(const struct args *a, const int std[3], int status_fd, bool as_user)
 {
 	const struct spawn_head *h = a->head;
 	int r;
 
 	reset_signals();
+	prefer_for_oom();
 	if (h->pty && (setsid() < 0 || ioctl(std[0], TIOCSCTTY, 0) < 0))
 		child_fail(status_fd, BOX_SPAWN_RESOURCES, errno);
 	r = take_stdio(std);

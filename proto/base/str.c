@@ -131,6 +131,8 @@ int str_bytes(const char *s, uint64_t *ret)
 		shift = 20;
 	else if (*s == 'G')
 		shift = 30;
+	else if (*s == 'T')
+		shift = 40;
 	if (shift)
 		s++;
 	if (*s)

@@ -36,7 +36,7 @@ bool mem_eq_ci(const void *a, size_t a_len, const char *b);	/* ASCII case-blind 
 must_check int str_u64(const char *s, size_t n, uint64_t max, uint64_t *ret);
 /* "90s", "5m", "1h30m", "250ms", "2d"; a bare number is -EINVAL. At most 10 years (-ERANGE). */
 must_check int str_duration_ms(const char *s, uint64_t *ret_ms);
-/* "64k", "16M", "1G" or plain bytes. */
+/* "64k", "16M", "1G", "1T" or plain bytes. */
 must_check int str_bytes(const char *s, uint64_t *ret);
 
 /* Well-formed UTF-8 without NUL. */

@@ -47,8 +47,8 @@ TEST(all_problems_at_once_with_their_lines)
 		"f.conf:5: [daemon] kill_grace: \"2h\" is out of range: from 0s to 3600s",
 		"f.conf:7: there is no section [deamon]",
 		"f.conf:9: [uid me]: write [uid NUMBER]",
-		"f.conf:11: [account] api_url: \"ftp://x\" does not begin",
-		"f.conf:13: [account] domain: is given twice, first in line 12",
+		"f.conf:11: [account x] api_url: \"ftp://x\" does not begin",
+		"f.conf:13: [account x] domain: is given twice, first in line 12",
 		"f.conf:14: the line is too long",
 		"f.conf:15: the line begins a section but has no ]",
 	};

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* Checks of the configuration across keys, and of the files it names. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/app.h"
+#include "daemon/cloud/account.h"
+#include "daemon/conf/secret.h"
+#include "daemon/net/proxy.h"
+#include "proto/base/str.h"
+
+static void check_file(struct conf *c, const char *account, const char *key)
+{
+	const char *path = conf_get(c, "account", account, key);
+	char at[512];
+
+	if (!str_is_empty(path) && access(path, R_OK) < 0)
+		conf_problem(c, "%s: %s: %s", conf_place(c, "account", account, key, at), path,
+			     strerrordesc_np(errno));
+}
+
+static void check_key_file(struct conf *c, const char *account)
+{
+	const char *path = conf_get(c, "account", account, "api_key_file");
+	struct secret *key;
+	char at[512];
+	int r;
+
+	if (str_is_empty(path))
+		return;
+	r = secret_read(path, &key);
+	if (r < 0)
+		conf_problem(c, "%s: %s: %s", conf_place(c, "account", account, "api_key_file", at), path,
+			     secret_error(r));
+	else
+		secret_free(key);
+}
+
+static void check_url(struct conf *c, const char *account, const char *key)
+{
+	const char *text = conf_get(c, "account", account, key);
+	struct url url;
+	char at[512];
+
+	if (str_is_empty(text))
+		return;
+	if (url_parse(text, &url) == 0)
+		url_fini(&url);
+	else
+		conf_problem(c, "%s: \"%.100s\" is not SCHEME://HOST[:PORT][/PREFIX]",
+			     conf_place(c, "account", account, key, at), text);
+}
+
+static void check_proxy(struct conf *c, const char *account)
+{
+	const char *proxy = conf_get(c, "account", account, "proxy");
+	struct proxy *parsed;
+	char at[512];
+
+	if (str_is_empty(proxy) || str_eq(proxy, "none") || str_eq(proxy, "env"))
+		return;
+	if (proxy_parse(proxy, &parsed) == 0)
+		proxy_free(parsed);
+	else
+		conf_problem(c, "%s: is neither none, env nor http://[USER:PASSWORD@]HOST:PORT",
+			     conf_place(c, "account", account, "proxy", at));
+}
+
+static void check_account(struct conf *c, const char *account)
+{
+	bool cert = conf_is_set(c, "account", account, "client_cert");
+	bool key = conf_is_set(c, "account", account, "client_key");
+	char at[512];
+
+	check_key_file(c, account);
+	check_file(c, account, "ca_file");
+	check_file(c, account, "client_cert");
+	check_file(c, account, "client_key");
+	check_url(c, account, "api_url");
+	check_url(c, account, "sandbox_url");
+	check_proxy(c, account);
+	if (cert != key)
+		conf_problem(c, "%s: client_cert and client_key belong together",
+			     conf_place(c, "account", account, cert ? "client_cert" : "client_key", at));
+}
+
+static void check_uid(struct conf *c, const char *uid)
+{
+	const char *account = conf_get(c, "uid", uid, "account"), *known;
+	char at[512];
+
+	if (str_is_empty(account))
+		return;
+	for (size_t i = 0; (known = conf_instance(c, "account", i)); i++)
+		if (str_eq(known, account))
+			return;
+	conf_problem(c, "%s: there is no [account %s]", conf_place(c, "uid", uid, "account", at), account);
+}
+
+static void check_order(struct conf *c, const char *smaller, const char *larger)
+{
+	char at[512];
+
+	if (conf_get_number(c, "spool", NULL, smaller) > conf_get_number(c, "spool", NULL, larger))
+		conf_problem(c, "%s: is more than %s", conf_place(c, "spool", NULL, smaller, at), larger);
+}
+
+void app_check_conf(struct conf *c, bool local)
+{
+	const char *name;
+
+	for (size_t i = 0; (name = conf_instance(c, "account", i)); i++)
+		check_account(c, name);
+	for (size_t i = 0; !local && (name = conf_instance(c, "uid", i)); i++)
+		check_uid(c, name);
+	check_order(c, "per_command", "per_uid");
+	check_order(c, "per_uid", "total");
+}
