@@ -3,13 +3,13 @@
 #
 # Installs what the tests need, builds and runs all of them, by hand as in CI. The last line counts.
 #
-#   sh tests/run.sh [STAGE…]     stages: lint gcc clang asan demo     (none named: all, in this order)
+#   sh tests/run.sh [STAGE…]     stages: lint gcc clang asan model demo     (none named: all, in this order)
 #
 # Everything it writes is in build/, build-clang/, build-asan/ and build/results/.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
-stages=${*:-lint gcc clang asan demo}
+stages=${*:-lint gcc clang asan model demo}
 jobs=$(nproc)
 results=$PWD/build/results
 export LC_ALL=C.UTF-8
@@ -93,6 +93,14 @@ stage_asan() {
 		[ -f "$results/it.xml" ] || note fail it "pytest left no results"
 }
 
+stage_model() {
+	if sh tests/model/run.sh; then
+		note pass model
+	else
+		note fail model "see above"
+	fi
+}
+
 stage_demo() {
 	build build gcc || return
 	if BUILD_DIR=$PWD/build timeout 280 sh tests/demo.sh >"$results/demo.log" 2>&1; then
@@ -107,7 +115,7 @@ for stage in $stages; do
 	say "$stage"
 	begin=$(date +%s)
 	case $stage in
-	lint | gcc | clang | asan | demo) "stage_$stage" ;;
+	lint | gcc | clang | asan | model | demo) "stage_$stage" ;;
 	*)
 		echo "no such stage: $stage" >&2
 		exit 2
