@@ -33,6 +33,11 @@ struct pairs {
 	size_t n;
 };
 
+struct words {
+	const char **v;
+	size_t n;
+};
+
 /* Everything options can set; a command looks at its own. */
 struct args {
 	const char *socket;
@@ -42,6 +47,10 @@ struct args {
 	const char *template_name, *name, *request_id, *user, *dir, *policy, *reset, *label, *cursor;
 	uint64_t timeout_ms, ttl_ms;
 	struct pairs metadata, envs;
+	const char *count, *on_timeout, *mask_host, *proxy;
+	struct words allow_out, deny_out;
+	struct pairs headers, iam;
+	bool no_memory, auto_resume, internet, no_internet, private_ports, clear;
 	bool interactive, tty, cached, all, all_hosts, all_owners, adopt, initial;
 
 	char **words;		/* what is no option; with `rest`, up to the "--" */
@@ -50,7 +59,7 @@ struct args {
 	size_t n_rest;
 };
 
-enum opt_kind { OPT_FLAG, OPT_TEXT, OPT_SPAN, OPT_PAIR };
+enum opt_kind { OPT_FLAG, OPT_TEXT, OPT_SPAN, OPT_PAIR, OPT_WORDS };
 
 struct opt {
 	char letter;		/* 0 = none */
@@ -83,12 +92,15 @@ struct command {
 };
 
 extern const struct command cmd_create, cmd_ls, cmd_get, cmd_connect, cmd_timeout, cmd_kill, cmd_exec,
-	cmd_ps, cmd_cp, cmd_cat, cmd_lease, cmd_hold, cmd_policy, cmd_events, cmd_status, cmd_local;
+	cmd_ps, cmd_cp, cmd_cat, cmd_lease, cmd_hold, cmd_policy, cmd_events, cmd_status, cmd_local,
+	cmd_fork, cmd_pause, cmd_resume, cmd_snapshot, cmd_network, cmd_metrics, cmd_host;
 
 /* opt.c. 0, or EXIT_USAGE after saying what is wrong. `to` NULL: only the global options, and it stops
  * at the first word; *at is the index to go on from. */
 int opt_parse(const struct command *cmd, int argc, char **argv, int *at, struct args *ret);
 void opt_free(struct args *a);
+/* Decimal digits, at most `max`. */
+bool opt_number(const char *text, uint32_t max, uint32_t *ret);
 void opt_print_help(const struct command *cmd);
 
 /* fail.c. A line on stderr, "agentboxctl: COMMAND: …". */

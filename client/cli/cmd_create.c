@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/netopt.h"
 #include "client/cli/out.h"
 
 static const struct opt opts[] = {
@@ -13,6 +14,14 @@ static const struct opt opts[] = {
 	OPT('e', "env", OPT_PAIR, envs, "K=V", "in the environment of all it runs; may be repeated"),
 	OPT(0, "name", OPT_TEXT, name, "N", "get or create the sandbox of this name"),
 	OPT(0, "policy", OPT_TEXT, policy, "P", "such as on_release=kill,release_grace=2s; see agentboxctl policy"),
+	OPT(0, "on-timeout", OPT_TEXT, on_timeout, "WHAT", "at its end: kill (as is) or pause"),
+	OPT(0, "no-memory", OPT_FLAG, no_memory, NULL, "with --on-timeout pause: keep the files only"),
+	OPT(0, "auto-resume", OPT_FLAG, auto_resume, NULL, "with --on-timeout pause: traffic from outside resumes it"),
+	OPT(0, "no-internet", OPT_FLAG, no_internet, NULL, "nothing goes out but what --allow-out says"),
+	NETOPT_EGRESS,
+	OPT(0, "private", OPT_FLAG, private_ports, NULL, "its ports are reached with a token only"),
+	OPT(0, "mask-host", OPT_TEXT, mask_host, "HOST", "the Host that its services see; ${PORT} is the port"),
+	OPT(0, "iam", OPT_PAIR, iam, "NAME=AUDIENCE", "a workload token, for --header; may be repeated"),
 	OPT(0, "request-id", OPT_TEXT, request_id, "R", "the same id never creates twice"),
 };
 
@@ -20,7 +29,8 @@ static int run(struct cli *cli)
 {
 	const struct args *a = &cli->args;
 	struct ab_policy policy = { 0 };
-	const struct ab_sandbox_create_options o = {
+	struct netopt net = { 0 };
+	struct ab_sandbox_create_options o = {
 		.policy = a->policy ? &policy : NULL,
 		.request_id = a->request_id,
 		.template_name = a->template_name,
@@ -30,6 +40,9 @@ static int run(struct cli *cli)
 		.envs = a->envs.v,
 		.n_envs = a->envs.n,
 		.name = a->name,
+		.allow_internet_access = a->no_internet ? AB_NO : AB_DEFAULT,
+		.keep_memory = a->no_memory ? AB_NO : AB_DEFAULT,
+		.auto_resume = a->auto_resume ? AB_YES : AB_DEFAULT,
 	};
 	struct ab_call *call;
 	struct ab_sandbox *sb;
@@ -37,7 +50,16 @@ static int run(struct cli *cli)
 
 	if (r)
 		return r;
+	r = netopt_on_timeout(cli, &o.on_timeout);
+	if (!r)
+		r = netopt_make(cli, &net);
+	if (r)
+		return r;
+	o.network = net.any ? &net.network : NULL;
+	o.iam_tokens = net.tokens;
+	o.n_iam_tokens = net.n_tokens;
 	r = ab_sandbox_create_start(cli->client, &o, NULL, &call);
+	netopt_free(&net);
 	if (r < 0) {
 		say(cli, "%s", strerror(-r));
 		return EXIT_ERROR;

@@ -68,6 +68,20 @@ static int set_span(const struct parse *p, const struct opt *o, uint64_t *to, co
 	return 0;
 }
 
+static int add_word(const struct parse *p, const struct opt *o, struct words *to, const char *value)
+{
+	const char **v;
+
+	if (!*value)
+		return usage(p->cmd, "--%s: the value is empty", o->name);
+	v = reallocarray(to->v, to->n + 1, sizeof(*v));
+	if (!v)
+		return usage(p->cmd, "out of memory");
+	to->v = v;
+	v[to->n++] = value;
+	return 0;
+}
+
 /* value NULL: the option stands without one. */
 static int set(struct parse *p, const struct opt *o, char *value)
 {
@@ -92,6 +106,8 @@ static int set(struct parse *p, const struct opt *o, char *value)
 		return 0;
 	case OPT_SPAN:
 		return set_span(p, o, field, value);
+	case OPT_WORDS:
+		return add_word(p, o, field, value);
 	default:
 		return set_pair(p, o, field, value);
 	}
@@ -185,10 +201,31 @@ int opt_parse(const struct command *cmd, int argc, char **argv, int *at, struct 
 	return r || !cmd ? r : check_words(&p);
 }
 
+bool opt_number(const char *text, uint32_t max, uint32_t *ret)
+{
+	uint64_t n = 0;
+
+	if (!*text)
+		return false;
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9')
+			return false;
+		n = n * 10 + (unsigned)(*text - '0');
+		if (n > max)
+			return false;
+	}
+	*ret = (uint32_t)n;
+	return true;
+}
+
 void opt_free(struct args *a)
 {
 	free(a->metadata.v);
 	free(a->envs.v);
+	free(a->headers.v);
+	free(a->iam.v);
+	free(a->allow_out.v);
+	free(a->deny_out.v);
 	free(a->words);
 }
 

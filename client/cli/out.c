@@ -114,6 +114,12 @@ void json_uint(struct json *j, const char *key, uint64_t value)
 	fprintf(j->f, "%" PRIu64, value);
 }
 
+void json_number(struct json *j, const char *key, const char *digits)
+{
+	key_part(j, key);
+	(void)fputs(digits, j->f);
+}
+
 void json_bool(struct json *j, const char *key, bool value)
 {
 	key_part(j, key);
@@ -356,6 +362,43 @@ static const char *source_name(enum ab_source s)
 	}
 }
 
+static void json_choice(struct json *j, const char *key, enum ab_choice c)
+{
+	if (c != AB_DEFAULT)
+		json_bool(j, key, c == AB_YES);
+}
+
+static void json_lifecycle(struct json *j, const struct ab_sandbox *sb)
+{
+	json_open(j, "lifecycle", '{');
+	if (sb->on_timeout)
+		json_text(j, "on_timeout", sb->on_timeout == AB_ON_TIMEOUT_PAUSE ? "pause" : "kill");
+	json_choice(j, "keep_memory", sb->keep_memory);
+	json_choice(j, "auto_resume", sb->auto_resume);
+	json_close(j, '}');
+}
+
+static void json_network(struct json *j, const struct ab_network *n)
+{
+	json_open(j, "network", '{');
+	json_words(j, "allow_out", n->allow_out, n->n_allow_out);
+	json_words(j, "deny_out", n->deny_out, n->n_deny_out);
+	json_choice(j, "allow_public_traffic", n->allow_public_traffic);
+	if (*n->mask_request_host)
+		json_text(j, "mask_request_host", n->mask_request_host);
+	json_open(j, "rules", '{');
+	for (size_t i = 0; i < n->n_rules; i++)
+		json_pairs(j, n->rules[i].host, n->rules[i].headers, n->rules[i].n_headers);
+	json_close(j, '}');
+	if (*n->proxy_address) {
+		json_open(j, "egress_proxy", '{');
+		json_text(j, "address", n->proxy_address);
+		json_text(j, "username", n->proxy_username);
+		json_close(j, '}');
+	}
+	json_close(j, '}');
+}
+
 void print_sandbox_json(const struct ab_sandbox *sb)
 {
 	struct json j;
@@ -377,6 +420,9 @@ void print_sandbox_json(const struct ab_sandbox *sb)
 	json_text(&j, "domain", sb->domain);
 	if (sb->allow_internet_access)
 		json_bool(&j, "allow_internet_access", sb->allow_internet_access == AB_YES);
+	json_lifecycle(&j, sb);
+	if (sb->network)
+		json_network(&j, sb->network);
 	json_uint(&j, "owner_uid", sb->owner_uid);
 	json_uint(&j, "leases", sb->leases);
 	json_uint(&j, "generation", sb->generation);

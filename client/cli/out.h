@@ -21,6 +21,8 @@ void json_close(struct json *j, char bracket);
 void json_text(struct json *j, const char *key, const char *value);
 void json_int(struct json *j, const char *key, int64_t value);
 void json_uint(struct json *j, const char *key, uint64_t value);
+/* Digits as they are. */
+void json_number(struct json *j, const char *key, const char *digits);
 void json_bool(struct json *j, const char *key, bool value);
 /* RFC 3339 with milliseconds, null for 0. */
 void json_time(struct json *j, const char *key, int64_t at_ms);

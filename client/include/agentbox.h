@@ -269,6 +269,35 @@ struct ab_policy {
 	enum ab_choice resume_on_use;	/* a command or file call resumes a paused one */
 };
 
+/* One host's rule: headers that its requests get on their way out. */
+struct ab_network_rule {
+	const char *host;
+	const struct ab_pair *headers;	/* values may hold ${e2b.identity.tokens.NAME} */
+	size_t n_headers;
+};
+
+struct ab_network {
+	const char *const *allow_out;	/* addresses, ranges, host names; n_allow_out of them */
+	size_t n_allow_out;
+	const char *const *deny_out;	/* addresses, ranges; "0.0.0.0/0" is all */
+	size_t n_deny_out;
+	const struct ab_network_rule *rules;
+	size_t n_rules;
+	const char *proxy_address;	/* SOCKS5, "host:port"; "" or NULL = none */
+	const char *proxy_username;
+	const char *proxy_password;	/* never handed out */
+	/* only when a sandbox is created: */
+	enum ab_choice allow_public_traffic;
+	const char *mask_request_host;	/* the Host that services inside see */
+};
+
+/* What the cloud does when a sandbox's timeout ends. */
+enum ab_on_timeout { AB_ON_TIMEOUT_DEFAULT = 0, AB_ON_TIMEOUT_KILL = 1, AB_ON_TIMEOUT_PAUSE = 2 };
+
+struct ab_iam_token {
+	const char *name, *audience;
+};
+
 struct ab_sandbox {
 	const char *id;
 	const char *name;		/* local name, "" if none */
@@ -295,6 +324,9 @@ struct ab_sandbox {
 	bool adopted;			/* made elsewhere */
 	const char *gone_reason;	/* with AB_SANDBOX_GONE: "SANDBOX_EXPIRED", … */
 	struct ab_policy policy;
+	enum ab_on_timeout on_timeout;
+	enum ab_choice keep_memory, auto_resume;
+	const struct ab_network *network;	/* NULL: none, or not known (lists do not say) */
 };
 
 struct ab_sandbox_list {
@@ -320,6 +352,12 @@ struct ab_sandbox_create_options {
 	bool wait_ready;		/* answer only when the agent inside answers */
 	const char *account;		/* admins */
 	const struct ab_policy *policy;	/* NULL = the configured one */
+	const struct ab_network *network;	/* NULL = none */
+	const struct ab_iam_token *iam_tokens;
+	size_t n_iam_tokens;
+	enum ab_on_timeout on_timeout;
+	enum ab_choice keep_memory;	/* with AB_ON_TIMEOUT_PAUSE */
+	enum ab_choice auto_resume;	/* … traffic from outside resumes it */
 	bool process_lease;		/* this process holds a lease from the first moment, until it dies */
 };
 
@@ -386,6 +424,70 @@ AB_API int ab_sandbox_kill_start(struct ab_client *c, const char *sandbox,
 				 const struct ab_call_options *how, struct ab_call **ret);
 AB_API int ab_sandbox_kill(struct ab_client *c, const char *sandbox,
 			   const struct ab_call_options *how, bool *ret_found);
+
+/* false: it was paused already. keep_memory AB_NO: only the files are kept, commands are lost. */
+AB_API int ab_sandbox_pause_start(struct ab_client *c, const char *sandbox, enum ab_choice keep_memory,
+				  const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_sandbox_pause(struct ab_client *c, const char *sandbox, enum ab_choice keep_memory,
+			    const struct ab_call_options *how, bool *ret_paused);
+
+/* Replaces what may go out as a whole; NULL = no rules at all. */
+AB_API int ab_sandbox_update_network_start(struct ab_client *c, const char *sandbox,
+					   const struct ab_network *network,
+					   enum ab_choice allow_internet_access,
+					   const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_sandbox_update_network(struct ab_client *c, const char *sandbox,
+				     const struct ab_network *network,
+				     enum ab_choice allow_internet_access,
+				     const struct ab_call_options *how);
+
+struct ab_fork_options {
+	const char *request_id;
+	uint32_t count;			/* 0 = 1 */
+	uint64_t sandbox_timeout_ms;	/* of the children; 0 = 300 s */
+	const struct ab_policy *policy;	/* of the children; NULL = the configured one */
+};
+
+/* One child, or why there is none. */
+struct ab_fork_result {
+	const struct ab_sandbox *sandbox;	/* NULL: there is none */
+	enum ab_status status;
+	const char *reason, *message;		/* "" with a sandbox */
+};
+
+struct ab_fork_list {
+	const struct ab_fork_result *items;
+	size_t n;
+};
+
+/* Copies a running sandbox, with its memory, files and processes. It goes on as it was. AB_OK also where
+ * some children failed: look at each. o may be NULL. */
+AB_API int ab_sandbox_fork_start(struct ab_client *c, const char *sandbox, const struct ab_fork_options *o,
+				 const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_sandbox_fork(struct ab_client *c, const char *sandbox, const struct ab_fork_options *o,
+			   const struct ab_call_options *how, struct ab_fork_list **ret);
+
+struct ab_metric {
+	int64_t at_ms;
+	uint32_t cpu_count;
+	double cpu_used_pct;		/* 100 = one core */
+	int64_t mem_used, mem_total, mem_cache, disk_used, disk_total;	/* bytes */
+};
+
+struct ab_metric_list {
+	const struct ab_metric *items;	/* oldest first; may be none */
+	size_t n;
+	enum ab_source source;
+	int64_t as_of_ms;
+};
+
+/* Of this span; 0 = the sandbox's start, now. */
+AB_API int ab_sandbox_get_metrics_start(struct ab_client *c, const char *sandbox, int64_t start_at_ms,
+					int64_t end_at_ms, const struct ab_call_options *how,
+					struct ab_call **ret);
+AB_API int ab_sandbox_get_metrics(struct ab_client *c, const char *sandbox, int64_t start_at_ms,
+				  int64_t end_at_ms, const struct ab_call_options *how,
+				  struct ab_metric_list **ret);
 
 /* From now; the only call that may shorten a sandbox's life. */
 AB_API int ab_sandbox_set_timeout_start(struct ab_client *c, const char *sandbox,
@@ -508,6 +610,50 @@ AB_API int ab_sandbox_watch_start(struct ab_client *c, const struct ab_sandbox_w
 				  const struct ab_call_options *how, struct ab_call **ret);
 /* 1: *ret; 0: none now. */
 AB_API int ab_sandbox_watch_next(struct ab_call *call, struct ab_sandbox_event *ret);
+
+/* ------------------------------------------------------------------ snapshots */
+
+/* The state of a sandbox, kept at the cloud; its id is a template_name for ab_sandbox_create(). */
+struct ab_snapshot {
+	const char *id;
+	const char *const *names;	/* NULL-terminated */
+	size_t n_names;
+	const char *source_sandbox;	/* "" = not known */
+	int64_t created_at_ms;		/* 0 = not known */
+	enum ab_source source;
+	int64_t as_of_ms;
+};
+
+struct ab_snapshot_list {
+	const struct ab_snapshot *items;	/* newest first */
+	size_t n;
+	const char *next_page_token;
+};
+
+struct ab_snapshot_list_options {
+	const char *sandbox;		/* only of this one */
+	const char *name;
+	uint32_t page_size;
+	const char *page_token;
+	bool cached;			/* from the daemon's store, without the cloud */
+};
+
+/* name, request_id: may be NULL. The sandbox goes on. */
+AB_API int ab_snapshot_create_start(struct ab_client *c, const char *sandbox, const char *name,
+				    const char *request_id, const struct ab_call_options *how,
+				    struct ab_call **ret);
+AB_API int ab_snapshot_create(struct ab_client *c, const char *sandbox, const char *name,
+			      const char *request_id, const struct ab_call_options *how,
+			      struct ab_snapshot **ret);
+AB_API int ab_snapshot_list_start(struct ab_client *c, const struct ab_snapshot_list_options *o,
+				  const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_snapshot_list(struct ab_client *c, const struct ab_snapshot_list_options *o,
+			    const struct ab_call_options *how, struct ab_snapshot_list **ret);
+/* By id or name. false: there was none. */
+AB_API int ab_snapshot_delete_start(struct ab_client *c, const char *snapshot,
+				    const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_snapshot_delete(struct ab_client *c, const char *snapshot, const struct ab_call_options *how,
+			      bool *ret_found);
 
 /* ------------------------------------------------------------------ commands */
 

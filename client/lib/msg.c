@@ -115,9 +115,25 @@ Agentbox__V1__Policy *msg_policy_out(struct msg_policy *to, const struct ab_poli
 	return m;
 }
 
+static enum ab_choice choice_of(bool set, bool value)
+{
+	return !set ? AB_DEFAULT : value ? AB_YES : AB_NO;
+}
+
+static void lifecycle_in(const Agentbox__V1__Lifecycle *m, struct ab_sandbox *ret)
+{
+	if (!m)
+		return;
+	ret->on_timeout = (unsigned)m->on_timeout <= AB_ON_TIMEOUT_PAUSE ? (enum ab_on_timeout)m->on_timeout
+									 : AB_ON_TIMEOUT_DEFAULT;
+	ret->keep_memory = choice_of(m->_keep_memory_case, m->keep_memory);
+	ret->auto_resume = choice_of(m->_auto_resume_case, m->auto_resume);
+}
+
 int msg_sandbox_fill(void *object, const Agentbox__V1__Sandbox *m, struct ab_sandbox *ret)
 {
 	const Agentbox__V1__Freshness *f = m->freshness;
+	int r;
 
 	*ret = (struct ab_sandbox){
 		.id = m->id,
@@ -147,7 +163,9 @@ int msg_sandbox_fill(void *object, const Agentbox__V1__Sandbox *m, struct ab_san
 		.gone_reason = msg_reason((int)m->gone_reason),
 		.policy = policy_in(m->policy),
 	};
-	return msg_pairs_in(object, m->n_metadata, m->metadata, &ret->metadata, &ret->n_metadata);
+	lifecycle_in(m->lifecycle, ret);
+	r = msg_network_in(object, m->network, &ret->network);
+	return r < 0 ? r : msg_pairs_in(object, m->n_metadata, m->metadata, &ret->metadata, &ret->n_metadata);
 }
 
 int msg_sandbox(ProtobufCMessage *m, void **ret)

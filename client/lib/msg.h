@@ -45,6 +45,17 @@ must_check int msg_pairs(const struct ab_pair *pairs, size_t n, const ProtobufCM
 			 void *ret, size_t *ret_n);
 /* `d` if the span is set, else NULL. */
 Google__Protobuf__Duration *msg_duration(Google__Protobuf__Duration *d, uint64_t ms);
+must_check int msg_forks(ProtobufCMessage *m, void **ret);
+must_check int msg_metrics(ProtobufCMessage *m, void **ret);
+must_check int msg_snapshot(ProtobufCMessage *m, void **ret);
+must_check int msg_snapshot_list(ProtobufCMessage *m, void **ret);
+
+/* A network as a message that points into it. NULL, with *ret NULL, for NULL. 0, -EINVAL, -ENOMEM. */
+struct msg_network;
+must_check int msg_network_out(const struct ab_network *n, struct msg_network **ret);
+Agentbox__V1__NetworkConfig *msg_network_message(struct msg_network *m);	/* NULL for NULL */
+void msg_network_free(struct msg_network *m);
+
 /* A policy as a message, with its spans. NULL for NULL. */
 struct msg_policy {
 	Agentbox__V1__Policy m;

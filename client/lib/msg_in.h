@@ -15,6 +15,9 @@ const char *msg_reason(int reason);				/* "" for none */
 must_check int msg_pairs_in(void *object, size_t n, void *entries, const struct ab_pair **ret, size_t *ret_n);
 /* Fills *ret out of a Sandbox that belongs to the object. 0 or -ENOMEM. */
 must_check int msg_sandbox_fill(void *object, const Agentbox__V1__Sandbox *m, struct ab_sandbox *ret);
+/* A NetworkConfig as a struct that belongs to the object; NULL for NULL. */
+must_check int msg_network_in(void *object, const Agentbox__V1__NetworkConfig *m,
+			      const struct ab_network **ret);
 /* A NULL-terminated array that belongs to the object. 0 or -ENOMEM. */
 must_check int msg_words(void *object, size_t n, char **words, const char *const **ret);
 

@@ -58,6 +58,60 @@ static int create_pairs(const struct ab_sandbox_create_options *o,
 				 &req->envs, &req->n_envs);
 }
 
+struct create_token {
+	Agentbox__V1__CreateSandboxRequest__IamTokensEntry entry;
+	Agentbox__V1__IamToken token;
+};
+
+struct create_tokens {
+	struct create_token *v;
+	Agentbox__V1__CreateSandboxRequest__IamTokensEntry **list;
+};
+
+static int create_tokens(const struct ab_sandbox_create_options *o, struct create_tokens *t,
+			 Agentbox__V1__CreateSandboxRequest *req)
+{
+	if (!o->n_iam_tokens)
+		return 0;
+	if (!o->iam_tokens)
+		return -EINVAL;
+	t->v = calloc(o->n_iam_tokens, sizeof(*t->v));
+	t->list = calloc(o->n_iam_tokens, sizeof(*t->list));
+	if (!t->v || !t->list)
+		return -ENOMEM;
+	for (size_t i = 0; i < o->n_iam_tokens; i++) {
+		agentbox__v1__create_sandbox_request__iam_tokens_entry__init(&t->v[i].entry);
+		agentbox__v1__iam_token__init(&t->v[i].token);
+		if (o->iam_tokens[i].name)
+			t->v[i].entry.key = (char *)o->iam_tokens[i].name;
+		if (o->iam_tokens[i].audience)
+			t->v[i].token.audience = (char *)o->iam_tokens[i].audience;
+		t->v[i].entry.value = &t->v[i].token;
+		t->list[i] = &t->v[i].entry;
+	}
+	req->iam_tokens = t->list;
+	req->n_iam_tokens = o->n_iam_tokens;
+	return 0;
+}
+
+static Agentbox__V1__Lifecycle *create_lifecycle(const struct ab_sandbox_create_options *o,
+						 Agentbox__V1__Lifecycle *m)
+{
+	if (!o->on_timeout && !o->keep_memory && !o->auto_resume)
+		return NULL;
+	agentbox__v1__lifecycle__init(m);
+	m->on_timeout = (Agentbox__V1__Lifecycle__OnTimeout)o->on_timeout;
+	if (o->keep_memory) {
+		m->_keep_memory_case = AGENTBOX__V1__LIFECYCLE___KEEP_MEMORY_KEEP_MEMORY;
+		m->keep_memory = o->keep_memory == AB_YES;
+	}
+	if (o->auto_resume) {
+		m->_auto_resume_case = AGENTBOX__V1__LIFECYCLE___AUTO_RESUME_AUTO_RESUME;
+		m->auto_resume = o->auto_resume == AB_YES;
+	}
+	return m;
+}
+
 int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_options *o,
 			    const struct ab_call_options *how, struct ab_call **ret)
 {
@@ -71,6 +125,9 @@ int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_
 	Agentbox__V1__CreateSandboxRequest req = AGENTBOX__V1__CREATE_SANDBOX_REQUEST__INIT;
 	Google__Protobuf__Duration timeout;
 	struct msg_policy policy;
+	struct msg_network *network = NULL;
+	struct create_tokens tokens = { 0 };
+	Agentbox__V1__Lifecycle lifecycle;
 	struct ab_call *call;
 	const char *id;
 	int r;
@@ -82,7 +139,13 @@ int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_
 	r = call_request_id(call, o->request_id, &id);
 	if (r == 0)
 		r = create_pairs(o, &req);
+	if (r == 0)
+		r = msg_network_out(o->network, &network);
+	if (r == 0)
+		r = create_tokens(o, &tokens, &req);
 	if (r == 0) {
+		req.network = msg_network_message(network);
+		req.lifecycle = create_lifecycle(o, &lifecycle);
 		req.request_id = (char *)id;
 		req.template_ = (char *)o->template_name;
 		req.sandbox_timeout = msg_duration(&timeout, o->sandbox_timeout_ms);
@@ -107,6 +170,9 @@ int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_
 	}
 	free(req.metadata);
 	free(req.envs);
+	free(tokens.list);
+	free(tokens.v);
+	msg_network_free(network);
 	return r;
 }
 

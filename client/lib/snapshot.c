@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/* SnapshotService. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "proto/gen/agentbox_snapshot.pb-c.h"
+
+#include "client/lib/client.h"
+#include "client/lib/msg.h"
+#include "proto/base/str.h"
+
+#define PATH(name) "/agentbox.v1.SnapshotService/" name
+
+static int on_snapshot(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_snapshot(m, &call->object);
+}
+
+static int on_list(struct ab_call *call, ProtobufCMessage *m)
+{
+	return msg_snapshot_list(m, &call->object);
+}
+
+static int on_deleted(struct ab_call *call, ProtobufCMessage *m)
+{
+	call->answer = ((Agentbox__V1__DeleteSnapshotResponse *)m)->found;
+	protobuf_c_message_free_unpacked(m, NULL);
+	return 0;
+}
+
+int ab_snapshot_create_start(struct ab_client *c, const char *sandbox, const char *name,
+			     const char *request_id, const struct ab_call_options *how,
+			     struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Create"),
+		.reply = &agentbox__v1__snapshot__descriptor,
+		.on_reply = on_snapshot,
+		.repeatable = true,	/* the request id sees to it */
+	};
+	Agentbox__V1__CreateSnapshotRequest req = AGENTBOX__V1__CREATE_SNAPSHOT_REQUEST__INIT;
+	struct ab_call *call;
+	const char *id;
+	int r;
+
+	if (str_is_empty(sandbox))
+		return -EINVAL;
+	r = call_new(c, &m, how, &call);
+	if (r < 0)
+		return r;
+	r = call_request_id(call, request_id, &id);
+	if (r < 0) {
+		call_destroy(call);
+		return r;
+	}
+	req.request_id = (char *)id;
+	req.sandbox = (char *)sandbox;
+	req.name = (char *)name;
+	return call_submit(call, &req.base, ret);
+}
+
+int ab_snapshot_create(struct ab_client *c, const char *sandbox, const char *name, const char *request_id,
+		       const struct ab_call_options *how, struct ab_snapshot **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_snapshot_create_start(c, sandbox, name, request_id, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+int ab_snapshot_list_start(struct ab_client *c, const struct ab_snapshot_list_options *o,
+			   const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("List"),
+		.reply = &agentbox__v1__list_snapshots_response__descriptor,
+		.on_reply = on_list,
+		.repeatable = true,
+	};
+	static const struct ab_snapshot_list_options none;
+	Agentbox__V1__ListSnapshotsRequest req = AGENTBOX__V1__LIST_SNAPSHOTS_REQUEST__INIT;
+
+	o = o ? o : &none;
+	req.sandbox = (char *)o->sandbox;
+	req.name = (char *)o->name;
+	req.page_size = o->page_size;
+	req.page_token = (char *)o->page_token;
+	req.cached = o->cached;
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_snapshot_list(struct ab_client *c, const struct ab_snapshot_list_options *o,
+		     const struct ab_call_options *how, struct ab_snapshot_list **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_snapshot_list_start(c, o, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
+int ab_snapshot_delete_start(struct ab_client *c, const char *snapshot, const struct ab_call_options *how,
+			     struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Delete"),
+		.reply = &agentbox__v1__delete_snapshot_response__descriptor,
+		.on_reply = on_deleted,
+	};
+	Agentbox__V1__DeleteSnapshotRequest req = AGENTBOX__V1__DELETE_SNAPSHOT_REQUEST__INIT;
+
+	if (str_is_empty(snapshot))
+		return -EINVAL;
+	req.snapshot = (char *)snapshot;
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_snapshot_delete(struct ab_client *c, const char *snapshot, const struct ab_call_options *how,
+		       bool *ret_found)
+{
+	struct ab_call *call = NULL;
+	int r = ab_snapshot_delete_start(c, snapshot, how, &call);
+
+	return wait_answer(c, r, call, ret_found);
+}
