@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/cloud/account.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,20 @@ static bool list_covers(const char *list, const char *host)
 	return false;
 }
 
+/* This machine: no proxy can reach it for us. */
+static bool is_loopback(const char *host)
+{
+	struct in_addr v4;
+	struct in6_addr v6;
+
+	if (inet_pton(AF_INET, host, &v4) == 1)
+		return ntohl(v4.s_addr) >> 24 == 127;
+	if (inet_pton(AF_INET6, host, &v6) == 1)
+		return IN6_IS_ADDR_LOOPBACK(&v6) ||
+		       (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+	return list_covers("localhost", host);
+}
+
 void cloud_target(const struct cloud *c, const struct url *u, struct pool_target *ret)
 {
 	bool tls = str_eq(u->scheme, "https");
@@ -118,7 +133,8 @@ void cloud_target(const struct cloud *c, const struct url *u, struct pool_target
 		.host = u->host,
 		.port = u->port,
 		.group = c->account,
-		.proxy = c->proxy && !list_covers(c->no_proxy, u->host) ? c->proxy : NULL,
+		.proxy = c->proxy && !is_loopback(u->host) && !list_covers(c->no_proxy, u->host) ?
+				 c->proxy : NULL,
 		.tls = tls ? c->tls : NULL,
 		.plain_http2 = c->plain_http2,
 	};

@@ -272,6 +272,11 @@ bool http_conn_goaway(const struct http_conn *c, uint32_t *ret_code)
 	return c->ops == &h2_ops && h2_goaway_seen(h2_of(c), ret_code);
 }
 
+bool http_conn_recycled(const struct http_conn *c)
+{
+	return c->ops == &h2_ops && h2_recycled(h2_of(c));
+}
+
 int http_conn_ping(struct http_conn *c)
 {
 	if (c->ops != &h2_ops)

@@ -189,6 +189,7 @@ must_check int http_conn_request(struct http_conn *c, const struct fields *head,
 				 http_news_fn *news, void *user, struct http_x **ret);
 uint32_t http_conn_free_streams(const struct http_conn *c);	/* now; 0 when draining */
 bool http_conn_goaway(const struct http_conn *c, uint32_t *ret_code);
+bool http_conn_recycled(const struct http_conn *c);	/* see h2_recycled() */
 must_check int http_conn_ping(struct http_conn *c);		/* HTTP/2; -EOPNOTSUPP else */
 uint32_t http_conn_pings_acked(const struct http_conn *c);
 uint64_t http_conn_last_read_ms(const struct http_conn *c);

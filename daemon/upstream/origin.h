@@ -108,7 +108,7 @@ struct pool_req {
 	enum pool_class cls;
 	bool idempotent, head_seen, sent_before;
 	bool queued;
-	unsigned replays;
+	unsigned replays, recycles;
 	uint64_t sent_at_ms;
 	uint64_t head_by_ms, deadline_ms;
 	enum pool_fate fate;

@@ -147,10 +147,13 @@ static void close_status(enum http_close how, uint32_t code, struct status *ret)
 		status_set(ret, R_UNREACHABLE, "the connection was lost before the answer was complete");
 }
 
-static void send_again(struct pool_req *r)
+static void send_again(struct pool_req *r, bool recycled)
 {
 	drop_exchange(r);
-	r->replays++;
+	if (recycled)
+		r->recycles++;
+	else
+		r->replays++;
 	r->origin->stats.replays++;
 	pool_req_enqueue(r, true);
 }
@@ -166,7 +169,9 @@ void pool_req_attempt_ended(struct pool_req *r, enum http_close how, uint32_t h2
 		.head_seen = r->head_seen,
 		.idempotent = r->idempotent,
 		.body_kept = r->body_mode != POOL_BODY_STREAM,
+		.recycled = r->conn && r->conn->c && http_conn_recycled(r->conn->c),
 		.replays = r->replays,
+		.recycles = r->recycles,
 	};
 	struct status why = STATUS_OK;
 	enum retry_verdict v = retry_decide(&f);
@@ -174,7 +179,7 @@ void pool_req_attempt_ended(struct pool_req *r, enum http_close how, uint32_t h2
 	if (f.sent && how != HTTP_CLOSE_REFUSED)
 		r->sent_before = true;
 	if (v == RETRY_AGAIN) {
-		send_again(r);
+		send_again(r, f.end == RETRY_END_REFUSED && f.recycled);
 		return;
 	}
 	close_status(how, h2_code, &why);
@@ -234,7 +239,7 @@ static void on_x_news(struct http_x *x, void *user)
 	must(r->x == x);
 	if (!r->head_seen && http_x_head(x)) {
 		if (is_misdirected(r)) {
-			send_again(r);
+			send_again(r, false);
 			return;
 		}
 		r->head_seen = true;

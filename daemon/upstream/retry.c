@@ -11,7 +11,11 @@ enum retry_verdict retry_decide(const struct retry_facts *f)
 	/* Waiting for a connection has its own budget, the origin's. */
 	if (f->end == RETRY_END_NO_CONN || f->end == RETRY_END_DEADLINE)
 		return fail;
-	if (f->head_seen || !f->body_kept || f->replays >= RETRY_REPLAYS_MAX)
+	if (f->head_seen || !f->body_kept)
+		return fail;
+	if (f->end == RETRY_END_REFUSED && f->recycled)
+		return f->recycles < RETRY_RECYCLES_MAX ? RETRY_AGAIN : fail;
+	if (f->replays >= RETRY_REPLAYS_MAX)
 		return fail;
 	if (unprocessed || f->idempotent)
 		return RETRY_AGAIN;

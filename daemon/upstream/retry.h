@@ -11,6 +11,7 @@
 #include "proto/base/cc.h"
 
 #define RETRY_REPLAYS_MAX 3u	/* of one request; then it fails with what is known */
+#define RETRY_RECYCLES_MAX 100u	/* a wide burst meets the end of many connections, each of which took some */
 
 enum retry_end {		/* how the attempt ended, without a complete answer */
 	RETRY_END_NO_CONN,	/* no connection could be had */
@@ -27,7 +28,9 @@ struct retry_facts {
 	bool head_seen;		/* the owner saw the answer's head */
 	bool idempotent;
 	bool body_kept;		/* the whole body is still here (or there is none) */
-	unsigned replays;	/* so far */
+	bool recycled;		/* refused by a peer that ends its connections after so many requests */
+	unsigned replays;	/* so far, without … */
+	unsigned recycles;	/* … those */
 };
 
 enum retry_verdict {

@@ -310,6 +310,7 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *f, void *user
 	case NGHTTP2_GOAWAY:
 		h->goaway_seen = true;
 		h->goaway_code = f->goaway.error_code;
+		h->goaway_last = (uint32_t)f->goaway.last_stream_id;
 		break;
 	case NGHTTP2_RST_STREAM:
 		spend(h, s && is_young(s) ? dear(h) : COST_RESET);
@@ -746,6 +747,11 @@ bool h2_goaway_seen(const struct h2 *h, uint32_t *ret_code)
 	if (h->goaway_seen && ret_code)
 		*ret_code = h->goaway_code;
 	return h->goaway_seen;
+}
+
+bool h2_recycled(const struct h2 *h)
+{
+	return h->goaway_seen && h->goaway_code == H2_NO_ERROR && h->goaway_last;
 }
 
 void h2_goaway(struct h2 *h, uint32_t code)

@@ -102,6 +102,8 @@ void h2_set_crowded(struct h2 *h, bool crowded);
 bool h2_is_crowded(const struct h2 *h);
 /* GOAWAY of the peer: false if none came. Streams above the last id were closed as H2_CLOSE_REFUSED. */
 bool h2_goaway_seen(const struct h2 *h, uint32_t *ret_code);
+/* It came without an error and after requests were taken: some peers end a connection after so many. */
+bool h2_recycled(const struct h2 *h);
 /* Ours. Graceful: 2^31-1 first (no new streams are accepted once the peer knows), open ones go on;
  * the second call, or a code other than NO_ERROR, names the last id for good. */
 void h2_goaway(struct h2 *h, uint32_t code);

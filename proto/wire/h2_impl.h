@@ -28,7 +28,7 @@ struct h2 {
 	int64_t tokens;			/* what the peer may still waste */
 	size_t progress_bytes;
 	uint64_t refilled_ms, last_feed_ms;
-	uint32_t pings_acked, goaway_code;
+	uint32_t pings_acked, goaway_code, goaway_last;
 	bool settled, goaway_seen, goaway_sent, abused, dead;
 	char why[96];
 };
