@@ -417,6 +417,7 @@ def test_input_in_doubt_after_a_crash(cloud, daemons):
         ref = {"command_id": c.command_id}
         *_, ack = api.both("CommandService.SendInput", iter([{"command": ref, "data": b"hello "}]))
         assert ack.accepted == 6
+        wait_end(api, c.command_id, 1, 6)
         cloud.fault("process.SendInput", when="after", hold_answer=gate)
         done = threading.Event()
 
