@@ -304,6 +304,8 @@ static void on_timer(struct timer *t, void *user)
 		lease_end(x, "its time is over");
 		break;
 	case LEASE_WAITING:
+		if (x->life->draining)
+			break;	/* we stop, so it cannot come back: the next start gives it its time */
 		lease_end(x, "its holder did not come back after the restart");
 		break;
 	case LEASE_ENDED:
@@ -381,6 +383,22 @@ void lease_news(struct box *b)
 			continue;
 		lease_view(x, &v);
 		x->held->fn(x->held->user, LIFE_HELD_CHANGED, &ok, &v);
+	}
+}
+
+void lease_drain(struct life *l)
+{
+	struct status st;
+
+	status_set(&st, R_DRAINING, "agentboxd is stopping; take the lease again by its id in a moment");
+	st.retry_after_ms = 1000;
+	list_for_each_safe(n, &l->leases) {
+		struct lease *x = list_entry(n, struct lease, node);
+
+		if (!x->held)
+			continue;
+		x->state = LEASE_WAITING;
+		held_lost(x, &st);
 	}
 }
 

@@ -79,6 +79,8 @@ void lease_box_gone(struct life *l, struct box *b, struct store_tx *t);
 struct lease *lease_find(struct life *l, const char *id);
 struct lease *lease_of_process(struct box *b, const struct holder *h);
 void lease_view(const struct lease *x, struct life_lease *ret);
+/* We stop: streams are told so, and their leases wait for them. */
+void lease_drain(struct life *l);
 /* Its sandbox changed: the stream is told. */
 void lease_news(struct box *b);
 

@@ -1008,6 +1008,8 @@ int life_new(const struct life_options *o, struct life **ret)
 void life_drain(struct life *l)
 {
 	l->draining = true;
+	lease_drain(l);
+	event_watches_news(l);
 }
 
 struct life *life_free(struct life *l)

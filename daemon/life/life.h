@@ -160,7 +160,8 @@ struct life_options {
 
 /* Loads the store, takes up open intents, starts to reconcile. Serving may begin at once. */
 must_check int life_new(const struct life_options *o, struct life **ret);
-/* No new creation: DRAINING. The rest goes on. */
+/* No new creation: DRAINING. Held leases and watches are over (their holders come back after the restart,
+ * by lease id and cursor); the rest goes on. */
 void life_drain(struct life *l);
 /* Operations still open are cancelled without a done: answer their callers before. NULL is fine. */
 struct life *life_free(struct life *l);
@@ -409,6 +410,8 @@ must_check int life_watch_new(struct life *l, const struct life_watch_options *o
 /* The next one; valid until the next call. False: none for now, news will come. What the watcher does
  * not read in time is replaced by a resync: nothing is kept for it. */
 bool life_watch_next(struct life_watch *w, struct life_event *ret);
+/* It tells no more, for the reason in *ret_st: free it. */
+bool life_watch_is_over(const struct life_watch *w, struct status *ret_st);
 void life_watch_heartbeat(struct life_watch *w, struct life_event *ret);
 struct life_watch *life_watch_free(struct life_watch *w);	/* NULL is fine; returns NULL */
 /* --- snapshots --- */

@@ -264,6 +264,15 @@ bool life_watch_next(struct life_watch *w, struct life_event *ret)
 	return true;
 }
 
+bool life_watch_is_over(const struct life_watch *w, struct status *ret_st)
+{
+	if (!w->life->draining)
+		return false;
+	status_set(ret_st, R_DRAINING, "agentboxd is stopping; go on from the last cursor in a moment");
+	ret_st->retry_after_ms = 1000;
+	return true;
+}
+
 void life_watch_heartbeat(struct life_watch *w, struct life_event *ret)
 {
 	if (w->step == WATCH_LOG)

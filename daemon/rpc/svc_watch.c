@@ -41,10 +41,16 @@ static void send_event(struct rpc_call *c, struct life_event *e)
 static void pump(struct rpc_call *c)
 {
 	struct life_event e;
+	struct status over;
 
 	/* Sending may end the call: then nothing is left to read from. */
 	while (rpc_call_user(c) && rpc_call_room(c) && life_watch_next(rpc_call_user(c), &e))
 		send_event(c, &e);
+	if (!rpc_call_user(c) || !life_watch_is_over(rpc_call_user(c), &over))
+		return;
+	life_watch_free(rpc_call_user(c));
+	rpc_call_set_user(c, NULL);
+	rpc_call_fail(c, &over);
 }
 
 static void on_news(void *user)

@@ -188,6 +188,33 @@ def test_bad_leases(api, fields, field):
     assert (e.value.code, e.value.reason) == ("INVALID_ARGUMENT", "FIELD_INVALID") and field in e.value.fields
 
 
+def test_a_stop_is_quick_and_keeps_leases(cloud):
+    folder = harness.temp_dir("abd-")
+    d = harness.Daemon(cloud, folder=folder)
+    with Api(d.socket) as api:
+        box = api.call("SandboxService.Create", policy=kill_policy(release_grace=0)).id
+        hold, watch = api.stream("LeaseService.Hold", sandbox=box), api.stream("SandboxService.Watch", initial=True)
+        lease = next(hold).id
+        cursor = take(watch, "RESYNC_DONE", api)[-1].cursor
+        began = time.monotonic()
+        d.proc.send_signal(signal.SIGTERM)
+        for stream in (hold, watch):
+            with pytest.raises(ApiError) as e:
+                for _ in stream:
+                    pass
+            assert (e.value.code, e.value.reason) == ("UNAVAILABLE", "DRAINING")
+        assert d.proc.wait(10) == 0 and time.monotonic() - began < 5
+    d = harness.Daemon(cloud, folder=folder)
+    with Api(d.socket) as api:
+        hold = api.stream("LeaseService.Hold", sandbox=box, lease_id=lease)
+        assert next(hold).id == lease
+        watch = api.stream("SandboxService.Watch", cursor=cursor)
+        assert any(plain(e.evidence).get("lease_id") == lease for e in watch)   # ends at the first one
+        watch.cancel()
+        assert cloud.ledger.count("delete") == 0
+    d.close()
+
+
 # -- extending
 
 def test_extended_while_leased_only(api, cloud):
