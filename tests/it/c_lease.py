@@ -357,6 +357,16 @@ def test_expiring(api, cloud):
     watch.cancel()
 
 
+def test_pause_and_resume_are_told(api):
+    box = api.call("SandboxService.Create", sandbox_timeout=300).id
+    watch = api.stream("SandboxService.Watch", sandbox=box, types=["PAUSED", "RESUMED", "EXPIRING", "GONE"])
+    assert api.call("SandboxService.Pause", sandbox=box).paused
+    api.call("SandboxService.Connect", sandbox=box, sandbox_timeout=300)
+    api.call("SandboxService.Kill", sandbox=box)
+    assert names(api, take(watch, "GONE", api)) == ["PAUSED", "RESUMED", "GONE"]
+    watch.cancel()
+
+
 def test_renewal_degraded_and_ok(api, cloud):
     box = api.call("SandboxService.Create", sandbox_timeout=15).id
     watch = api.stream("SandboxService.Watch", sandbox=box, types=["RENEWAL_DEGRADED", "RENEWAL_OK"])
