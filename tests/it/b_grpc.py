@@ -10,10 +10,11 @@ from api import Api, ApiError, plain
 
 METHODS = {
     "SandboxService": {"Create", "Connect", "Get", "List", "IsRunning", "Kill", "SetTimeout", "GetHost",
-                       "SetPolicy", "Watch"},
+                       "SetPolicy", "Watch", "Pause", "Fork", "UpdateNetwork", "GetMetrics"},
     "CommandService": {"Start", "Run", "Attach", "Wait", "List", "SendInput", "CloseInput", "Signal", "Kill",
                        "Resize"},
     "FileService": {"Read", "Write", "Stat", "Exists", "List", "MakeDir", "Move", "Remove", "Watch", "SignUrl"},
+    "SnapshotService": {"Create", "List", "Delete"},
     "LeaseService": {"Hold", "Acquire", "Renew", "Release", "List"},
     "DaemonService": {"Status", "Config", "StopLocal"},
 }
@@ -70,11 +71,16 @@ def test_health(api):
     assert e.value.code == "NOT_FOUND"
 
 
-@pytest.mark.parametrize("method", ["SandboxService.Fork", "SnapshotService.List"])
-def test_not_built_yet(api, method):
-    with pytest.raises(ApiError) as e:
-        api.call(method)
-    assert e.value.code == "UNIMPLEMENTED"
+# Not among them: what changes the daemon itself, of which the .proto says more than is built.
+@pytest.mark.parametrize("service", sorted(set(METHODS) - {"DaemonService"}))
+def test_every_method_is_built(api, service):
+    for m in api.service(service).methods:
+        if m.name in ("Hold", "Watch"):
+            continue    # they would wait
+        try:
+            api.raw("/agentbox.v1.%s/%s" % (service, m.name), b"")
+        except ApiError as e:
+            assert e.code != "UNIMPLEMENTED", m.name
 
 
 def test_unknown_method(api):
@@ -411,8 +417,7 @@ def test_bad_bytes(api):
 
 
 UNSUPPORTED = [
-    {"policy": {"on_gone": "RECREATE"}}, {"lifecycle": {"on_timeout": "PAUSE"}},
-    {"iam_tokens": {"a": {"audience": "x", "token_type": "JWT-SVID"}}}, {"network": {"deny_out": ["0.0.0.0/0"]}},
+    {"policy": {"on_gone": "RECREATE"}},
 ]
 
 
