@@ -53,6 +53,10 @@ struct args {
 	bool no_memory, auto_resume, internet, no_internet, private_ports, clear;
 	bool interactive, tty, cached, all, all_hosts, all_owners, adopt, initial;
 
+	bool recursive, update, all_links;	/* cp, watch */
+	bool write, entries;
+	uint64_t expires_ms;
+
 	char **words;		/* what is no option; with `rest`, up to the "--" */
 	size_t n_words;
 	char **rest;		/* behind "--", NULL-terminated */
@@ -92,7 +96,8 @@ struct command {
 };
 
 extern const struct command cmd_create, cmd_ls, cmd_get, cmd_connect, cmd_timeout, cmd_kill, cmd_exec,
-	cmd_ps, cmd_cp, cmd_cat, cmd_lease, cmd_hold, cmd_policy, cmd_events, cmd_status, cmd_local,
+	cmd_ps, cmd_cp, cmd_cat, cmd_files, cmd_stat, cmd_mkdir, cmd_rm, cmd_mv, cmd_watch, cmd_sign,
+	cmd_lease, cmd_hold, cmd_policy, cmd_events, cmd_status, cmd_local,
 	cmd_fork, cmd_pause, cmd_resume, cmd_snapshot, cmd_network, cmd_metrics, cmd_host;
 
 /* opt.c. 0, or EXIT_USAGE after saying what is wrong. `to` NULL: only the global options, and it stops

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * agentboxctl cp: one file in or out of a sandbox. Invariant: the file at the destination is the old
+ * agentboxctl cp: one file in or out of a sandbox (trees: cp_tree.h). Invariant: the file at the destination is the old
  * one or the whole new one; what was cut is removed.
  */
 #include <errno.h>
@@ -14,12 +14,16 @@
 #include <unistd.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/cp.h"
 #include "client/cli/out.h"
 #include "client/cli/sig.h"
 #include "client/cli/xfer.h"
 
 static const struct opt opts[] = {
 	OPT('u', "user", OPT_TEXT, user, "USER", "user inside the sandbox"),
+	OPT('r', "recursive", OPT_FLAG, recursive, NULL, "a directory with all in it"),
+	OPT(0, "update", OPT_FLAG, update, NULL, "with -r: only what differs in size, mode or time"),
+	OPT(0, "all-links", OPT_FLAG, all_links, NULL, "with -r: also links that lead out of the tree"),
 };
 
 struct copy {
@@ -319,6 +323,29 @@ static int download(struct copy *c)
 	return r;
 }
 
+/* With -r. CP_IS_A_FILE: it is one file after all. */
+static int copy_tree(struct copy *c, bool down)
+{
+	struct stat st;
+
+	if (is_dash(c->local))
+		return usage(c->cli->command, "-r copies no - ; tar in the sandbox does that");
+	if (down)
+		return cp_tree_down(c->cli, &c->remote, c->local, c->sig_fd, &c->x.signo);
+	if (stat(c->local, &st) == 0 && !S_ISDIR(st.st_mode))
+		return CP_IS_A_FILE;
+	return cp_tree_up(c->cli, &c->remote, c->local, c->sig_fd, &c->x.signo);
+}
+
+static int copy_file(struct copy *c, bool down)
+{
+	int r = down ? download(c) : upload(c);
+
+	if (r == EXIT_OK)
+		report(c);
+	return r;
+}
+
 static int run(struct cli *cli)
 {
 	char **w = cli->args.words;
@@ -327,15 +354,17 @@ static int run(struct cli *cli)
 	bool from_remote = xfer_split(w[0], &from), to_remote = xfer_split(w[1], &to);
 	int r;
 
+	if ((cli->args.update || cli->args.all_links) && !cli->args.recursive)
+		return usage(cli->command, "--update and --all-links go with -r");
 	if (from_remote == to_remote)
 		return usage(cli->command, "needs ID:PATH on one side and a path of this machine on the other");
 	c.remote = from_remote ? from : to;
 	c.remote.user = cli->args.user;
 	c.local = from_remote ? w[1] : w[0];
 	c.sig_fd = sig_open();
-	r = from_remote ? download(&c) : upload(&c);
-	if (r == EXIT_OK)
-		report(&c);
+	r = cli->args.recursive ? copy_tree(&c, from_remote) : CP_IS_A_FILE;
+	if (r == CP_IS_A_FILE)
+		r = copy_file(&c, from_remote);
 	free(c.path);
 	(void)close(c.sig_fd);
 	if (c.x.signo || (c.x.error == EPIPE && is_dash(c.local)))
@@ -346,8 +375,9 @@ static int run(struct cli *cli)
 const struct command cmd_cp = {
 	.name = "cp",
 	.words = "SOURCE DESTINATION",
-	.help = "Copies a file into or out of a sandbox.\n"
-		"One of them is ID:PATH; the other a path of this machine, or - for standard input or output.",
+	.help = "Copies a file, or a tree, into or out of a sandbox.\n"
+		"One of them is ID:PATH; the other a path of this machine, or - for standard input or output.\n"
+		"A tree needs tar in the sandbox, and for --update GNU find.",
 	.opts = opts,
 	.n_opts = ARRAY_SIZE(opts),
 	.min_words = 2,

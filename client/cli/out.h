@@ -62,6 +62,9 @@ int policy_option(const struct command *cmd, const char *text, struct ab_policy 
 void print_sandbox_json(const struct ab_sandbox *sb);
 void print_sandbox(const struct cli *cli, const struct ab_sandbox *sb);
 
+/* cmd_files.c: one entry as an object. */
+void print_file_json(struct json *j, const char *key, const struct ab_file *f);
+
 /* All that was printed has arrived. 0, or EXIT_ERROR after saying that it has not. */
 int out_flush(const struct cli *cli);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See xfer.h. Progress is drawn at the beat of a timer, on a terminal only, and wiped at the end. */
+/* See xfer.h. */
 #include "client/cli/xfer.h"
 
 #include <errno.h>
@@ -7,14 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "client/cli/out.h"
+#include "client/cli/meter.h"
 #include "client/cli/sig.h"
 #include "client/cli/sink.h"
 
-#define BEATS_PER_S  5u
 #define SOURCE_BYTES (256u * 1024)
 
 bool xfer_split(char *word, struct ab_path *ret)
@@ -26,60 +24,6 @@ bool xfer_split(char *word, struct ab_path *ret)
 	*colon = '\0';
 	*ret = (struct ab_path){ .sandbox = word, .path = colon + 1 };
 	return true;
-}
-
-/* --- progress --- */
-
-struct meter {
-	int fd;			/* timer; -1: no progress is shown */
-	uint64_t beats;
-};
-
-static void meter_open(struct meter *m, const struct xfer *x)
-{
-	const struct itimerspec beat = {
-		.it_value = { .tv_nsec = 1000000000L / (long)BEATS_PER_S },
-		.it_interval = { .tv_nsec = 1000000000L / (long)BEATS_PER_S },
-	};
-
-	*m = (struct meter){ .fd = -1 };
-	if (!x->progress)
-		return;
-	m->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (m->fd >= 0)
-		(void)timerfd_settime(m->fd, 0, &beat, NULL);
-}
-
-static void meter_draw(struct meter *m, const struct xfer *x)
-{
-	char done[32], speed[32], label[41], bar[21];
-	uint64_t beats = 0;
-
-	if (read(m->fd, &beats, sizeof(beats)) != sizeof(beats))
-		return;
-	m->beats += beats;
-	(void)size_text(x->bytes, done);
-	(void)size_text(x->bytes * BEATS_PER_S / m->beats, speed);
-	(void)safe(x->label, label, sizeof(label));
-	if (!x->total) {
-		fprintf(stderr, "\r%s  %s  %s/s\033[K", label, done, speed);
-		return;
-	}
-	memset(bar, ' ', sizeof(bar) - 1);
-	bar[sizeof(bar) - 1] = '\0';
-	for (size_t i = 0; i < sizeof(bar) - 1 && i * x->total < x->bytes * (sizeof(bar) - 1); i++)
-		bar[i] = '#';
-	fprintf(stderr, "\r%s  [%s] %3u%%  %s  %s/s\033[K", label, bar,
-		(unsigned)(x->bytes >= x->total ? 100 : x->bytes * 100 / x->total), done, speed);
-}
-
-static void meter_close(struct meter *m)
-{
-	if (m->fd < 0)
-		return;
-	(void)close(m->fd);
-	if (m->beats)
-		fputs("\r\033[K", stderr);
 }
 
 /* --- one turn --- */
@@ -100,7 +44,7 @@ static void turn(struct xfer *x, struct meter *m, int sig_fd, int fd, short even
 	if (p[1].revents)
 		x->signo = sig_take(sig_fd);
 	if (p[3].revents)
-		meter_draw(m, x);
+		meter_draw(m, x->label, x->bytes, x->total);
 	(void)ab_process(c);
 }
 
@@ -111,7 +55,7 @@ int xfer_down(struct xfer *x, struct ab_call *call, int fd, int sig_fd)
 	const void *p = NULL;
 	size_t n = 0;
 
-	meter_open(&m, x);
+	meter_open(&m, x->progress);
 	sink_open(&sink, fd);
 	while ((n || !ab_call_is_done(call)) && !x->error && !x->signo) {
 		ssize_t k;
@@ -188,7 +132,7 @@ int xfer_up(struct xfer *x, struct ab_call *call, int fd, int sig_fd)
 		x->error = ENOMEM;
 		return -1;
 	}
-	meter_open(&m, x);
+	meter_open(&m, x->progress);
 	while (!ab_call_is_done(call) && !x->error && !x->signo) {
 		bool want = !s.n && !s.eof;
 
