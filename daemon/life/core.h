@@ -111,6 +111,7 @@ struct life {
 	struct sync *sync;
 	bool draining;
 	bool resave;			/* a commit failed: the rows are put again */
+	struct grave grave;
 };
 
 /* --- life.c --- */

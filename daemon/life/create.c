@@ -298,6 +298,7 @@ static void post(struct creation *c)
 static void answer(struct creation *c)
 {
 	struct box *b = life_find_box(c->life, c->account, c->found->id);
+	struct lease *x = c->holder && b ? lease_of_process(b, c->holder) : NULL;
 	struct status ok = STATUS_OK;
 
 	must(b);
@@ -307,6 +308,8 @@ static void answer(struct creation *c)
 		b->unclaimed_at_ms = clock_wall_ms();
 		b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
 		life_save_box(c->life, b, false);
+		if (x)
+			lease_end(x, "its call ended before the answer");
 		keep_poke(b);
 	}
 	log_info("create_done", "seq=%llu box=%s uid=%u posts=%u settled=%d claimed=%d",
@@ -445,7 +448,8 @@ static int make_rows(struct creation *c, struct store_tx *t)
 	b->claimed = !list_is_empty(&c->waiters);
 	b->unclaimed_at_ms = b->claimed ? 0 : clock_wall_ms();
 	b->unclaimed_boot_ms = b->claimed ? 0 : (int64_t)clock_boot_ms();
-	if (c->holder && box_is_live(b)) {
+	/* Who was not told that it has one does not hold it: nobody would let it go. */
+	if (c->holder && b->claimed && box_is_live(b)) {
 		r = lease_of_creator(c, b, t);
 		if (r < 0)
 			return r;

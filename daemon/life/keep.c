@@ -63,8 +63,21 @@ void account_saw_date(struct account *a, int64_t date_ms)
 		return;
 	now = date_ms + 500 - (int64_t)clock_boot_ms();
 	off = now - a->cloud_minus_boot_ms;
-	if (off > DATE_SLACK_MS || off < -DATE_SLACK_MS)
-		a->cloud_minus_boot_ms = now;
+	if (off <= DATE_SLACK_MS && off >= -DATE_SLACK_MS)
+		return;
+	a->cloud_minus_boot_ms = now;
+	/* Every end lies elsewhere now than their timers were set for. */
+	list_for_each(i, &a->life->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (b->account == a && b->keep)
+			keep_poke(b);
+	}
+}
+
+int64_t account_cloud_now(const struct account *a)
+{
+	return (int64_t)clock_boot_ms() + a->cloud_minus_boot_ms;
 }
 
 int64_t account_boot_of(const struct account *a, int64_t cloud_wall_ms)
@@ -376,8 +389,11 @@ static void paused(struct keep *k)
 {
 	struct box *b = k->box;
 
-	b->released_at_ms = 0;
-	b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
+	/* Another rule may still have to end it. */
+	if (k->rule == DUE_BY_RELEASE)
+		b->released_at_ms = 0;
+	else if (k->rule == DUE_BY_UNCLAIMED)
+		b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
 	k->checks = 0;
 	log_info("box_paused", "box=%s uid=%u rule=%s", b->id, b->uid, due_rule_name(k->rule));
 	life_box_changed(life_of(k), b, LIFE_PAUSED, due_rule_name(k->rule));

@@ -16,6 +16,7 @@
 
 #include "daemon/auth/grant.h"
 #include "daemon/life/failpoint.h"
+#include "daemon/life/keep.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
 #include "daemon/obs/log.h"
@@ -104,7 +105,7 @@ static void tell_refusal(struct killing *k, const struct status *st)
 /* Missing at the first try and past its end: then it was not us. */
 static bool has_expired(const struct box *b)
 {
-	return rules_gone_reason(false, b->end_at_ms, clock_wall_ms(), false) == R_SANDBOX_EXPIRED;
+	return rules_gone_reason(false, b->end_at_ms, account_cloud_now(b->account), false) == R_SANDBOX_EXPIRED;
 }
 
 static void on_deleted(struct cloud_result *r, void *user)
@@ -235,9 +236,13 @@ void kill_cancel_all(struct life *l)
 static void on_stranger_deleted(struct cloud_result *r, void *user)
 {
 	struct life_op *op = op_from(user);
+	struct box *b = life_find_box(op->life, op->account, op->ref);
 	struct status ok = STATUS_OK;
 
 	op->call = NULL;
+	/* Another call may have made it somebody's meanwhile. */
+	if (r->outcome == CLOUD_DONE && b && box_is_live(b))
+		life_box_gone(op->life, b, !r->not_found, "DELETE /sandboxes/{id}");
 	if (r->outcome == CLOUD_DONE)
 		op_end_yes(op, &ok, !r->not_found);
 	else

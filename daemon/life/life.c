@@ -348,6 +348,9 @@ void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s)
 	int64_t end_before = b->end_at_ms;
 	bool changed = false;
 
+	/* The DELETE was confirmed: this is an answer that was on its way meanwhile. */
+	if (before == LIFE_GONE && b->gone_reason == R_SANDBOX_KILLED)
+		return;
 	if (box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0) {
 		log_warn("box_learn", "box=%s err=nomem ignoring=1", b->id);
 		return;
@@ -466,12 +469,13 @@ void life_box_free_name(struct life *l, struct box *b, struct store_tx *t)
 
 void life_box_gone(struct life *l, struct box *b, bool by_us, const char *evidence)
 {
-	int64_t now = clock_wall_ms();
+	int64_t now = clock_wall_ms(), cloud_now = account_cloud_now(b->account);
+	long long age = b->started_at_ms ? cloud_now - b->started_at_ms : -1;
 	struct store_tx *t;
 
 	if (b->state == LIFE_GONE)
 		return;
-	b->gone_reason = rules_gone_reason(by_us, b->end_at_ms, now, b->state == LIFE_PAUSED);
+	b->gone_reason = rules_gone_reason(by_us, b->end_at_ms, cloud_now, b->state == LIFE_PAUSED);
 	b->gone_at_ms = b->as_of_ms = now;
 	b->fresh_at_ms = clock_boot_ms();
 	if (text_set(&b->gone_evidence, evidence) < 0)
@@ -482,7 +486,7 @@ void life_box_gone(struct life *l, struct box *b, bool by_us, const char *eviden
 	b->token_known = false;
 	log_info("box_gone", "box=%s reason=%s said_by=%s age_ms=%lld", b->id,
 		 status_reason_name(b->gone_reason), log_q(b->gone_evidence),
-		 (long long)(b->started_at_ms ? now - b->started_at_ms : -1));
+		 age);
 	keep_poke(b);
 	if (store_tx_new(l->store, &t) < 0) {
 		l->resave = true;
@@ -495,7 +499,7 @@ void life_box_gone(struct life *l, struct box *b, bool by_us, const char *eviden
 	life_put_box(t, b);
 	event_put(l, t, b, EVENT_GONE, "said_by=%s\nby=%s\nunexpected=%s\nage_ms=%lld\n", b->gone_evidence,
 		  b->ended_by ? b->ended_by : by_us ? "user" : "", b->gone_reason == R_SANDBOX_GONE ? "true" : "false",
-		  (long long)(b->started_at_ms ? now - b->started_at_ms : -1));
+		  age);
 	life_commit(l, t, true);
 }
 
@@ -1015,6 +1019,15 @@ void life_drain(struct life *l)
 	event_watches_news(l);
 }
 
+static void life_bury(void *p)
+{
+	struct life *l = p;
+
+	must(l->magic == LIFE_MAGIC);
+	l->magic = 0;
+	free(l);
+}
+
 struct life *life_free(struct life *l)
 {
 	if (!l)
@@ -1056,7 +1069,7 @@ struct life *life_free(struct life *l)
 	}
 	free(l->accounts);
 	free(l->uids);
-	l->magic = 0;
-	free(l);
+	/* After the operations that lie there already: they let go of their holders then. */
+	loop_bury(l->loop, &l->grave, life_bury, l);
 	return NULL;
 }

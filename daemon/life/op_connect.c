@@ -37,6 +37,7 @@ struct args {
 	struct holder *holder;		/* process_lease: the caller's process */
 	bool is_set;			/* SetTimeout, not Connect */
 	bool held;			/* keep_hold() */
+	bool leased;			/* by this call */
 };
 
 static void free_args(struct life_op *op)
@@ -121,8 +122,12 @@ static void end_with(struct life_op *op, struct box *b)
 static void on_written(struct life_op *op, const struct status *st)
 {
 	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct args *a = op->args;
+	struct lease *x = b && a->leased ? lease_of_process(b, a->holder) : NULL;
 	struct status gone;
 
+	if (!status_ok(st) && x)
+		lease_end(x, "it could not be written down");
 	if (!status_ok(st)) {
 		op_fail(op, st);
 	} else if (b) {
@@ -193,6 +198,7 @@ static int take_lease(struct life_op *op, struct box *b, struct store_tx *t)
 	if (!a->holder || a->holder->dead || !box_is_live(b) || lease_of_process(b, a->holder))
 		return 0;
 	r = lease_take(op->life, b, &m, NULL, &x);
+	a->leased = !r;
 	if (!r) {
 		lease_put(t, x);
 		event_put(op->life, t, b, EVENT_UPDATED, "lease=taken\nlease_id=%s\n", x->id);
@@ -203,9 +209,17 @@ static int take_lease(struct life_op *op, struct box *b, struct store_tx *t)
 static void finish(struct life_op *op, const struct cloud_result *r)
 {
 	struct args *a = op->args;
-	struct box *b = take_over(op, r->sandbox);
+	struct box *b = life_find_box(op->life, op->account, r->sandbox->id);
 	struct store_tx *t;
+	struct status st;
 
+	/* It was nobody's when this began; meanwhile it may have become another uid's. */
+	if (b && grant_row(&op->who, b->uid) != GRANT_OK) {
+		ref_not_found(&st, op->ref);
+		op_fail(op, &st);
+		return;
+	}
+	b = take_over(op, r->sandbox);
 	if (!b) {
 		op_fail_errno(op, -ENOMEM);
 		return;
@@ -270,6 +284,7 @@ static void on_connected(struct cloud_result *r, void *user)
 	b = life_find_box(op->life, op->account, op->id);
 	if (b && r->sandbox) {
 		b->token_known = true;
+		life_box_used(op->life, b);	/* it may have been idle for long */
 		life_box_seen(op->life, b, r->sandbox);
 	}
 	a->answer = give(r->sandbox);
@@ -323,6 +338,7 @@ static void connect_step(struct life_op *op)
 static void connect_known(struct life_op *op, struct box *b)
 {
 	op->account = b->account;
+	life_box_claim(op->life, b, op->who.uid);
 	if (text_set(&op->id, b->id) < 0)
 		op_fail_errno(op, -ENOMEM);
 	else

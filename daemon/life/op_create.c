@@ -162,11 +162,17 @@ static void end_with(struct life_op *op, struct box *b, enum life_source source)
 static void on_leased(struct life_op *op, const struct status *st)
 {
 	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct args *a = op->args;
+	struct lease *x = b ? lease_of_process(b, a->holder) : NULL;
 
-	if (!status_ok(st) || !b)
-		op_fail_errno(op, -EIO);
-	else
+	if (!status_ok(st) && x)
+		lease_end(x, "it could not be written down");
+	if (!status_ok(st))
+		op_fail(op, st);
+	else if (b)
 		end_with(op, b, LIFE_FROM_CACHE);
+	else
+		op_fail_errno(op, -EIO);
 }
 
 /* A repeat, or a name that was there: this process, too, is to hold a lease before it is told. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/life/keep.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/tags.h"
@@ -93,7 +94,7 @@ static bool is_fresh(const struct box *b, uint64_t max_staleness_ms)
 		return true;
 	if (!b->fresh_at_ms || b->fresh_at_ms + max_staleness_ms <= now)
 		return false;
-	return b->state != LIFE_RUNNING || !b->end_at_ms || clock_wall_ms() < b->end_at_ms;
+	return b->state != LIFE_RUNNING || !b->end_at_ms || account_cloud_now(b->account) < b->end_at_ms;
 }
 
 /* --- Get --- */
@@ -278,7 +279,7 @@ static void resolve_start(struct life_op *op)
 	}
 	op->account = b->account;
 	if (!box_is_live(b) || (b->state == LIFE_RUNNING && b->token_known &&
-				(!b->end_at_ms || clock_wall_ms() < b->end_at_ms)))
+				(!b->end_at_ms || account_cloud_now(b->account) < b->end_at_ms)))
 		end_with_target(op, b);
 	else
 		ask(op, b->id, on_target);

@@ -32,7 +32,7 @@ struct args {
 	char *label, *lease_id;
 	uint64_t ttl_ms;
 	struct holder *holder;
-	bool taken;		/* by this call; a stream's ends with it */
+	bool taken;		/* by this call; without a ttl it ends with it */
 };
 
 static void free_args(struct life_op *op)
@@ -74,10 +74,10 @@ static struct lease *find_own(struct life_op *op, const char *id, struct status 
 static void leave_acquire(struct life_op *op)
 {
 	struct args *a = op->args;
-	struct lease *x = a->taken && a->kind == LIFE_LEASE_STREAM ? lease_find(op->life, a->lease_id) : NULL;
+	struct lease *x = a->taken && a->kind != LIFE_LEASE_TTL ? lease_find(op->life, a->lease_id) : NULL;
 
 	a->taken = false;
-	/* Whoever asked for it is gone before it was told. */
+	/* Whoever asked for it is gone before it was told: nobody would let it go. */
 	if (x && !x->held)
 		lease_end(x, "its caller went away");
 }
@@ -90,6 +90,10 @@ static void on_taken(struct life_op *op, const struct status *st)
 	struct status lost;
 
 	FAILPOINT("lease.committed");
+	if (!status_ok(st) && x) {
+		a->taken = false;
+		lease_end(x, "it could not be written down");
+	}
 	if (!status_ok(st) || !x || x->state != LEASE_HELD) {
 		lease_not_found(a->lease_id, &lost);
 		op_fail(op, status_ok(st) ? &lost : st);

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/* The invariants, against the ledger (what is true), the disk (what is kept) and what clients know. */
+#include <stdio.h>
+
+#include "daemon/life/tags.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+#include "tests/sim/sim.h"
+
+#define GONE_SEEN_MS 95000u	/* a loss is noticed by the next list */
+#define CAP_LEAD_MS  12000
+#define CLOCK_SLACK_MS 2500	/* the cloud's Date has seconds */
+
+/* --- POSTs --- */
+
+static struct sim_post *post_of(const char *tag)
+{
+	for (unsigned i = 0; i < W->n_posts; i++)
+		if (str_eq(W->posts[i].tag, tag))
+			return &W->posts[i];
+	must(W->n_posts < SIM_POSTS);
+	(void)str_copy(W->posts[W->n_posts].tag, sizeof(W->posts[0].tag), tag);
+	return &W->posts[W->n_posts++];
+}
+
+void check_create_sent(const char *tag)
+{
+	struct sim_post *p = post_of(tag);
+
+	if (p->open || p->maybe)
+		sim_fail("I15", "a second POST of %s without a proof that the first was not processed", tag);
+	p->open = true;
+}
+
+void check_create_done(const char *tag, bool maybe)
+{
+	struct sim_post *p = post_of(tag);
+
+	p->open = false;
+	p->maybe |= maybe;
+}
+
+void check_accepted(const struct sim_box *b)
+{
+	const char *tag = cloud_kvs_get(&b->tags, TAG_REQ), *policy = cloud_kvs_get(&b->tags, TAG_POLICY);
+	struct sim_box *mine = ledger_find(b->id);
+
+	for (unsigned i = 0; i < W->n_boxes; i++) {
+		const struct sim_box *o = &W->boxes[i];
+		const char *other = cloud_kvs_get(&o->tags, TAG_REQ);
+
+		if (o != b && other && str_eq(other, tag))
+			sim_fail("I3", "two sandboxes of one request: %s and %s", o->id, b->id);
+	}
+	if (policy && policy_parse(policy, &mine->may[0]) < 0)
+		sim_fail("I7", "the policy tag cannot be read: %s", policy);
+}
+
+/* --- what ends a sandbox --- */
+
+static enum policy_action age_action(const struct policy *p)
+{
+	return p->max_age_ms ? p->on_max_age : POLICY_ACTION_UNSET;
+}
+
+static bool allows(const struct sim_box *b, enum policy_action what)
+{
+	for (unsigned i = 0; i < b->n_may; i++) {
+		const struct policy *p = &b->may[i];
+
+		if (p->on_release == what || (p->idle_timeout_ms && p->on_idle == what) ||
+		    age_action(p) == what || p->on_cap == what)
+			return true;
+	}
+	return !b->n_may;
+}
+
+/* Also while it is in use: its maximum age, and the cloud's cap. */
+static bool allows_in_use(const struct sim_box *b, enum policy_action what)
+{
+	int64_t age = ledger_now() - b->started_at_ms + CLOCK_SLACK_MS;
+
+	for (unsigned i = 0; i < b->n_may; i++) {
+		const struct policy *p = &b->may[i];
+
+		if ((age_action(p) == what && age >= (int64_t)p->max_age_ms) ||
+		    (p->on_cap == what && W->cap_s && b->end_at_ms <= ledger_now() + CAP_LEAD_MS + CLOCK_SLACK_MS))
+			return true;
+	}
+	return !b->n_may;
+}
+
+static const struct sim_lease *lease_on(const struct sim_box *b)
+{
+	for (unsigned i = 0; i < W->n_leases; i++)
+		if (W->leases[i].box == b && lease_counts(&W->leases[i]))
+			return &W->leases[i];
+	return NULL;
+}
+
+static void count_sweep(const struct sim_box *b, const struct row_sandbox *row)
+{
+	uint64_t minutes = (W->now_ms - W->life_began_ms) / 60000 + 2;
+	struct disk_counts n;
+
+	if (!row || row->claimed)
+		return;
+	disk_count(&n);
+	if (++W->sweeps > minutes * MAX(5u, n.sandboxes / 10 + 1))
+		sim_fail("I17", "%u unclaimed sandboxes ended in %llu minutes", W->sweeps,
+			 (unsigned long long)minutes);
+}
+
+void check_end_sent(struct sim_box *b, bool pause)
+{
+	const struct row_sandbox *row = b ? disk_sandbox(b->id) : NULL;
+	enum policy_action what = pause ? POLICY_PAUSE : POLICY_KILL;
+	const char *verb = pause ? "pause" : "DELETE";
+	const struct sim_lease *x;
+
+	if (!b || (!pause && b->kill_asked))
+		return;
+	if (b->foreign)
+		sim_fail("I4", "%s of %s, which is not ours", verb, b->id);
+	if (!allows(b, what))
+		sim_fail("I4", "%s of %s, which no policy asks for", verb, b->id);
+	x = lease_on(b);
+	if ((x || b->commands) && !allows_in_use(b, what))
+		sim_fail("I4", "%s of %s, which is in use (lease %s kind %d, %u commands; %lld ms old, %lld ms left)",
+			 verb, b->id, x ? x->id : "", x ? (int)x->kind : 0, b->commands,
+			 (long long)(ledger_now() - b->started_at_ms), (long long)(b->end_at_ms - ledger_now()));
+	/* A kill that was decided, and written, before the restart is carried on. */
+	if (!pause && row && row->state == LIFE_KILLING)
+		return;
+	if (b->seen_alive_ms < W->hung_at_ms || !b->seen_alive_ms)
+		sim_fail("I25", "%s of %s without having looked at it since the %s", verb, b->id,
+			 b->seen_alive_ms ? "stall" : "start");
+	count_sweep(b, row);
+}
+
+static bool is_meant(const struct sim_want *c, const struct sim_box *b)
+{
+	const char *name = cloud_kvs_get(&b->tags, TAG_NAME);
+
+	return c->op && (c->box == b || (name && str_eq(name, c->ref)));
+}
+
+static bool asked_for(const struct sim_box *b, unsigned what)
+{
+	for (unsigned i = 0; i < SIM_WANTS; i++)
+		if (W->wants[i].what == what && is_meant(&W->wants[i], b))
+			return true;
+	return false;
+}
+
+void check_timeout_sent(const struct sim_box *b)
+{
+	if (b && !asked_for(b, SIM_ASKS_TIMEOUT))
+		sim_fail("I5", "/timeout of %s, which nobody asked for", b->id);
+}
+
+void check_connect_sent(const struct sim_box *b)
+{
+	if (b && !asked_for(b, SIM_ASKS_CONNECT))
+		sim_fail("I4", "/connect of %s, which nobody asked for", b->id);
+}
+
+/* --- after a crash --- */
+
+static void check_policy(struct sim_box *b, const struct row_sandbox *row)
+{
+	struct policy p;
+
+	policy_default(&p);
+	if (policy_parse(row->policy, &p) < 0)
+		sim_fail("I7", "the policy of %s cannot be read: %s", b->id, row->policy);
+	for (unsigned i = 0; i < b->n_may; i++)
+		if (policy_equal(&b->may[i], &p)) {
+			b->may[0] = p;
+			b->n_may = 1;
+			return;
+		}
+	if (b->n_may)
+		sim_fail("I7", "the policy of %s is %s after the crash, which it cannot be", b->id, row->policy);
+}
+
+void check_disk(void)
+{
+	for (unsigned i = 0; i < W->n_boxes; i++) {
+		struct sim_box *b = &W->boxes[i];
+		const struct row_sandbox *row = disk_sandbox(b->id);
+
+		if (b->acked && !b->foreign && !row)
+			sim_fail("I7", "sandbox %s was answered and is lost", b->id);
+		/* KILLING is as good: the next life repeats the DELETE. */
+		if (b->kill_acked && row && row->state != LIFE_GONE && row->state != LIFE_KILLING &&
+		    !W->store_failed)
+			sim_fail("I7", "the kill of %s was answered and is lost", b->id);
+		if (row && !b->foreign)
+			check_policy(b, row);
+	}
+	for (unsigned i = 0; i < W->n_leases; i++) {
+		const struct sim_lease *x = &W->leases[i];
+
+		if (x->id[0] && lease_counts(x) && !disk_lease(x->id))
+			sim_fail("I7", "lease %s on %s was answered and is lost", x->id, x->box->id);
+	}
+	for (unsigned i = 0; i < W->n_posts; i++)
+		if (W->posts[i].open) {
+			W->posts[i].open = false;
+			W->posts[i].maybe = true;
+		}
+}
+
+/* --- at rest --- */
+
+static bool is_certain(const struct sim_box *b, enum policy_action on_release)
+{
+	return b->n_may == 1 && b->may[0].on_release == on_release;
+}
+
+static void check_row(const struct row_sandbox *row)
+{
+	struct sim_box *b = ledger_find(row->id);
+
+	if (!b)
+		sim_fail("I8", "the store has %s, which never was", row->id);
+	switch (row->state) {
+	case LIFE_GONE:
+		if (b->alive)
+			sim_fail("I8", "the store says that %s is gone, and it lives", row->id);
+		return;
+	case LIFE_RUNNING:
+	case LIFE_PAUSED:
+		if (!b->alive && b->died_at_ms + GONE_SEEN_MS < W->now_ms)
+			sim_fail("I8", "the store says that %s lives; it ended %llu ms ago (%s)", row->id,
+				 (unsigned long long)(W->now_ms - b->died_at_ms), b->how);
+		if (b->alive && b->paused != (row->state == LIFE_PAUSED) &&
+		    b->touched_at_ms + GONE_SEEN_MS < W->now_ms)
+			sim_fail("I8", "the store says that %s is in state %d, the cloud: paused %d", row->id,
+				 row->state, b->paused);
+		break;
+	default:
+		sim_fail("I23", "%s is still in state %d", row->id, row->state);
+	}
+	if (b->alive && row->ours && !row->claimed && is_certain(b, POLICY_KILL) && !lease_on(b))
+		sim_fail("I1", "%s was claimed by nobody and lives", row->id);
+}
+
+void check_quiet(void)
+{
+	struct disk_counts n;
+
+	ledger_expire();
+	disk_count(&n);
+	/* One whose deletion was refused stays until the next start settles it. */
+	if (n.intents && !W->store_failed)
+		sim_fail("I23", "%u intents are open", n.intents);
+	disk_each_sandbox(check_row);
+	for (unsigned i = 0; i < W->n_boxes; i++) {
+		const struct sim_box *b = &W->boxes[i];
+
+		if (!b->alive || b->foreign)
+			continue;
+		if (!disk_sandbox(b->id))
+			sim_fail("I1", "%s lives in the cloud and is unknown", b->id);
+	}
+}
+
+void check_released(void)
+{
+	ledger_expire();
+	for (unsigned i = 0; i < W->n_boxes; i++) {
+		const struct sim_box *b = &W->boxes[i];
+
+		if (!b->alive || b->foreign)
+			continue;
+		if (b->was_leased && b->released_at_ms && b->policy_since_ms < b->released_at_ms &&
+		    is_certain(b, POLICY_KILL) && !lease_on(b))
+			sim_fail("I2", "%s was released %llu ms ago and lives", b->id,
+				 (unsigned long long)(W->now_ms - b->released_at_ms));
+	}
+}
+
+void check_kept_alive(void)
+{
+	ledger_expire();
+	for (unsigned i = 0; i < W->n_leases; i++) {
+		const struct sim_lease *x = &W->leases[i];
+		const struct sim_box *b = x->box;
+		int64_t left = b->end_at_ms - ledger_now();
+		bool capped = W->cap_s && b->end_at_ms >= b->started_at_ms + W->cap_s * 1000ll;
+
+		if (!lease_counts(x) || b->paused || capped || b->n_may != 1 || !b->may[0].keep_alive ||
+		    b->kill_asked)
+			continue;
+		if (left < 15000 / 6)
+			sim_fail("I6", "%s is leased and has %lld ms left", b->id, (long long)left);
+	}
+}

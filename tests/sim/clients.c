@@ -1,0 +1,643 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The scripted clients: a few processes of two users that create (with and without request id and
+ * name), connect, kill, lease, set timeouts and policies, die and are born again. What they were
+ * told is remembered in the world: it is what the invariants are about.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "daemon/life/tags.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+#include "tests/sim/sim.h"
+
+static const char *const what_names[] = { "", "Create", "Connect", "Kill", "SetTimeout", "SetPolicy",
+					  "Acquire", "Renew", "Release", "Get", "List" };
+
+static uint64_t draw(uint64_t lo, uint64_t hi)
+{
+	return sim_between(&W->rng, lo, hi);
+}
+
+static bool chance(unsigned of_1000)
+{
+	return sim_chance(&W->rng, of_1000);
+}
+
+static unsigned uid_index(const struct sim_want *c)
+{
+	return W->procs[c->proc].uid - 1000;
+}
+
+static struct principal principal_of(unsigned proc)
+{
+	const struct sim_proc *p = &W->procs[proc];
+
+	return (struct principal){ .uid = p->uid, .gid = p->uid, .pid = p->pid, .pidfd = p->fd, .conn = p->conn };
+}
+
+/* --- processes --- */
+
+static void proc_born(unsigned i)
+{
+	struct sim_proc *p = &W->procs[i];
+	uint64_t reuse = rng_below(&W->rng, 4);
+
+	if (p->fd > 0)
+		close(p->fd);
+	*p = (struct sim_proc){ .uid = 1000 + i % SIM_UIDS, .alive = true };
+	p->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	must(p->fd >= 0);
+	/* Numbers of processes are used again. */
+	p->pid = reuse ? W->next_pid++ : W->next_pid - 1;
+	for (unsigned k = 0; k < SIM_PROCS; k++)
+		if (k != i && W->procs[k].alive && W->procs[k].pid == p->pid)
+			p->pid = W->next_pid++;
+	p->start_time = ++W->next_start_time;
+	p->conn = ++W->next_conn;
+	sim_trace("process %d of %u is born", (int)p->pid, p->uid);
+}
+
+static void end_calls_of(unsigned proc)
+{
+	for (unsigned i = 0; i < SIM_WANTS; i++) {
+		struct sim_want *c = &W->wants[i];
+
+		if (c->what == SIM_ASKS_NOTHING || c->proc != proc)
+			continue;
+		if (c->op)
+			life_cancel(c->op);
+		*c = (struct sim_want){ 0 };
+	}
+}
+
+static void lease_over(struct sim_lease *x)
+{
+	if (lease_counts(x) && !x->box->released_at_ms)
+		x->box->released_at_ms = W->now_ms;
+	x->over = true;
+}
+
+/* A process has one lease on a sandbox for all its Creates and Connects, also if it took it by Acquire. */
+static void release(struct sim_lease *x)
+{
+	lease_over(x);
+	for (unsigned i = 0; i < W->n_leases && x->kind == LIFE_LEASE_PROCESS; i++) {
+		struct sim_lease *y = &W->leases[i];
+
+		if (!y->id[0] && y->box == x->box && y->proc == x->proc && y->proc_start == x->proc_start)
+			lease_over(y);
+	}
+}
+
+/* The connection ends with it: its calls are cancelled, its streams closed. */
+void proc_die(unsigned i)
+{
+	struct sim_proc *p = &W->procs[i];
+	struct principal who = principal_of(i);
+
+	if (!p->alive)
+		return;
+	sim_trace("process %d of %u dies", (int)p->pid, p->uid);
+	must(eventfd_write(p->fd, 1) == 0);
+	for (unsigned k = 0; k < W->n_leases; k++) {
+		struct sim_lease *x = &W->leases[k];
+
+		if (x->proc != i || x->proc_start != p->start_time || x->kind == LIFE_LEASE_TTL)
+			continue;
+		lease_over(x);
+		if (x->held) {
+			life_held_free(x->held, false);
+			x->held = NULL;
+		}
+	}
+	p->alive = false;
+	end_calls_of(i);
+	if (W->life)
+		life_connection_ended(W->life, &who);
+}
+
+void clients_start(void)
+{
+	W->next_pid = 5000;
+	for (unsigned i = 0; i < SIM_PROCS; i++)
+		proc_born(i);
+}
+
+void clients_reboot(void)
+{
+	for (unsigned i = 0; i < SIM_PROCS; i++)
+		proc_die(i);
+	snprintf(W->boot_id, sizeof(W->boot_id), "boot-%llu", (unsigned long long)W->now_ms);
+}
+
+/* --- leases as their holders see them --- */
+
+bool lease_counts(const struct sim_lease *x)
+{
+	const struct sim_proc *p = &W->procs[x->proc];
+
+	if (x->over || !x->box->alive)
+		return false;
+	switch (x->kind) {
+	case LIFE_LEASE_TTL:
+		return W->now_ms < x->ends_at_ms;
+	case LIFE_LEASE_PROCESS:
+		return p->alive && p->start_time == x->proc_start;
+	case LIFE_LEASE_STREAM:
+		if (x->life == W->life_no)
+			return x->held;
+		return x->life + 1 == W->life_no && W->now_ms + 50 < W->life_began_ms + W->restart_grace_ms;
+	}
+	return false;
+}
+
+static struct sim_lease *lease_add(const struct sim_want *c, struct sim_box *b, const char *id,
+				   enum life_lease_kind kind)
+{
+	struct sim_lease *x = &W->leases[W->n_leases++];
+
+	must(W->n_leases < SIM_LEASES);
+	*x = (struct sim_lease){ .box = b, .kind = kind, .proc = c->proc, .life = W->life_no,
+				 .proc_start = W->procs[c->proc].start_time,
+				 .ends_at_ms = c->began_ms + c->ttl_ms };
+	(void)str_copy(x->id, sizeof(x->id), id);
+	b->was_leased = true;
+	b->released_at_ms = 0;
+	return x;
+}
+
+static void on_held(void *user, enum life_held_news news, const struct status *st, const struct life_lease *lease)
+{
+	struct sim_lease *x = user;
+
+	if (news != LIFE_HELD_LOST)
+		return;
+	lease_over(x);
+	life_held_free(x->held, false);
+	x->held = NULL;
+}
+
+/* --- answers --- */
+
+/* False: nobody hears it. */
+static bool hears(struct sim_want *c, const struct status *st)
+{
+	if (W->dead || sim_seam("reply"))
+		return false;
+	if (c->what == SIM_ASKS_NOTHING || !c->op)
+		sim_fail("I10", "a second answer, or one after a cancel");
+	if (W->now_ms > c->deadline_ms + 100 && W->hung_at_ms <= c->began_ms)
+		sim_fail("I10", "%s answered %llu ms after its deadline", what_names[c->what],
+			 (unsigned long long)(W->now_ms - c->deadline_ms));
+	W->answers++;
+	sim_trace("%s #%u: %s %s", what_names[c->what], c->serial,
+		  status_ok(st) ? "ok" : status_reason_name(st->reason), st->text);
+	return true;
+}
+
+static void done(struct sim_want *c)
+{
+	*c = (struct sim_want){ 0 };
+}
+
+static void created(struct sim_want *c, struct sim_box *b, const struct life_sandbox *box)
+{
+	char *shown = W->shown[uid_index(c)][c->request];
+
+	b->acked = true;
+	if (c->request < SIM_REQUESTS) {
+		if (shown[0] && !str_eq(shown, box->id))
+			sim_fail("I3", "request id %u showed %s, now %s", c->request, shown, box->id);
+		(void)str_copy(shown, sizeof(W->shown[0][0]), box->id);
+	}
+}
+
+static void policy_answered(struct sim_want *c, const struct life_sandbox *box)
+{
+	struct sim_box *b = c->box;
+
+	if (b->policy_calls > 1)
+		return;
+	b->may[0] = box->policy;
+	b->n_may = 1;
+	b->policy_since_ms = W->now_ms;
+}
+
+static void on_box(void *user, const struct status *st, const struct life_sandbox *box)
+{
+	struct sim_want *c = user;
+	struct sim_box *b = box ? ledger_find(box->id) : NULL;
+
+	if (!hears(c, st))
+		return;
+	if (box && !b)
+		sim_fail("I3", "%s of a sandbox that never was: %s", what_names[c->what], box->id);
+	if (b && box->owner_uid != W->procs[c->proc].uid && (c->what != SIM_ASKS_GET || !b->foreign))
+		sim_fail("I9", "%s shows uid %u the sandbox %s of %u", what_names[c->what],
+			 W->procs[c->proc].uid, box->id, box->owner_uid);
+	if (b && c->what == SIM_ASKS_CREATE)
+		created(c, b, box);
+	if (b && c->process_lease && (box->state == LIFE_RUNNING || box->state == LIFE_PAUSED))
+		lease_add(c, b, "", LIFE_LEASE_PROCESS);
+	if (c->what == SIM_ASKS_POLICY) {
+		if (b)
+			policy_answered(c, box);
+		c->box->policy_calls--;
+	}
+	done(c);
+}
+
+static void on_yes(void *user, const struct status *st, bool yes)
+{
+	struct sim_want *c = user;
+
+	if (!hears(c, st))
+		return;
+	if (c->what == SIM_ASKS_KILL && status_ok(st) && c->box) {
+		if (yes && c->box->alive)
+			sim_fail("I7", "Kill of %s was answered, and it lives", c->box->id);
+		c->box->kill_acked = yes;
+	}
+	done(c);
+}
+
+static void on_lease(void *user, const struct status *st, const struct life_lease *lease)
+{
+	struct sim_want *c = user;
+	struct sim_box *b = lease ? ledger_find(lease->sandbox) : NULL;
+	struct sim_lease *x;
+
+	if (!hears(c, st))
+		return;
+	if (b && c->what == SIM_ASKS_RENEW) {
+		for (unsigned i = 0; i < W->n_leases; i++)
+			if (str_eq(W->leases[i].id, c->lease))
+				W->leases[i].ends_at_ms = c->began_ms + c->ttl_ms;
+	} else if (b) {
+		x = lease_add(c, b, lease->id, c->kind);
+		if (c->kind == LIFE_LEASE_STREAM)
+			must(!life_held_new(W->life, lease->id, on_held, x, &x->held));
+	}
+	done(c);
+}
+
+static void on_page(void *user, const struct status *st, const struct life_page *page)
+{
+	struct sim_want *c = user;
+
+	if (!hears(c, st))
+		return;
+	for (size_t i = 0; page && i < page->n; i++)
+		if (page->boxes[i].owner_uid != W->procs[c->proc].uid)
+			sim_fail("I9", "List shows %s of another user", page->boxes[i].id);
+	done(c);
+}
+
+/* --- calls --- */
+
+static struct sim_want *begin(enum sim_ask what, unsigned proc)
+{
+	for (unsigned i = 0; i < SIM_WANTS; i++) {
+		struct sim_want *c = &W->wants[i];
+
+		if (c->what != SIM_ASKS_NOTHING)
+			continue;
+		*c = (struct sim_want){ .what = what, .proc = proc, .serial = ++W->serial,
+					.request = SIM_REQUESTS, .began_ms = W->now_ms };
+		c->deadline_ms = W->now_ms + (chance(300) ? draw(50, 2000) : draw(2000, 40000));
+		return c;
+	}
+	return NULL;
+}
+
+static struct policy_change some_policy(struct rng *r)
+{
+	struct policy_change p = { 0 };
+
+	if (sim_chance(r, 700)) {
+		p.set |= BIT(POLICY_F_ON_RELEASE);
+		p.to.on_release = (enum policy_action)sim_between(r, POLICY_LEAVE, POLICY_KILL);
+	}
+	if (sim_chance(r, 700)) {
+		p.set |= BIT(POLICY_F_RELEASE_GRACE);
+		p.to.release_grace_ms = sim_between(r, 0, 8000);
+	}
+	if (sim_chance(r, 200)) {
+		p.set |= BIT(POLICY_F_IDLE_TIMEOUT) | BIT(POLICY_F_ON_IDLE);
+		p.to.idle_timeout_ms = sim_between(r, 5000, 60000);
+		p.to.on_idle = sim_chance(r, 500) ? POLICY_PAUSE : POLICY_KILL;
+	}
+	if (sim_chance(r, 100)) {
+		p.set |= BIT(POLICY_F_MAX_AGE) | BIT(POLICY_F_ON_MAX_AGE);
+		p.to.max_age_ms = sim_between(r, 20000, 200000);
+		p.to.on_max_age = sim_chance(r, 500) ? POLICY_PAUSE : POLICY_KILL;
+	}
+	if (sim_chance(r, 100)) {
+		p.set |= BIT(POLICY_F_ON_CAP);
+		p.to.on_cap = (enum policy_action)sim_between(r, POLICY_PAUSE, POLICY_WARN);
+	}
+	if (sim_chance(r, 50)) {
+		p.set |= BIT(POLICY_F_KEEP_ALIVE);
+		p.to.keep_alive = false;
+	}
+	return p;
+}
+
+/* A request id always means the same parameters, but for the rare one that is used wrongly. */
+static void act_create(unsigned proc)
+{
+	struct sim_want *c = begin(SIM_ASKS_CREATE, proc);
+	struct principal who = principal_of(proc);
+	struct rng same;
+	char rid[16] = "", name[16] = "";
+	struct life_create q = { .who = &who, .request_id = rid, .name = name, .secure = -1,
+				 .allow_internet_access = -1 };
+
+	if (!c || W->n_boxes + 20 > SIM_BOXES || W->n_posts + 20 > SIM_POSTS)
+		return;
+	if (chance(700))
+		c->request = (unsigned)rng_below(&W->rng, SIM_REQUESTS);
+	rng_seed(&same, c->request < SIM_REQUESTS ? W->seed * 1000 + c->request * 10 + who.uid
+						  : rng_u64(&W->rng));
+	if (c->request < SIM_REQUESTS)
+		snprintf(rid, sizeof(rid), "r%u", c->request);
+	if (sim_chance(&same, 300))
+		snprintf(name, sizeof(name), "n%u", (unsigned)rng_below(&same, SIM_NAMES));
+	q.must_create = name[0] && sim_chance(&same, 200);
+	q.timeout_ms = sim_between(&same, 15000, 120000);
+	q.policy = some_policy(&same);
+	q.process_lease = c->process_lease = chance(400);
+	q.wait_ready = chance(100);
+	q.params_hash[0] = (uint8_t)(c->request + (chance(20) ? 100 : 0));
+	q.deadline_ms = c->deadline_ms - W->boot_base_ms;
+	sim_trace("Create #%u uid %u rid %s name %s lease %d", c->serial, who.uid, rid, name, c->process_lease);
+	if (life_create(W->life, &q, on_box, c, &c->op) < 0)
+		done(c);
+}
+
+/* One of this user's, known to it; rarely another's. */
+static struct sim_box *some_box(unsigned proc)
+{
+	char uid[16];
+
+	snprintf(uid, sizeof(uid), "%u", W->procs[proc].uid);
+	for (unsigned tries = 0; tries < 20 && W->n_boxes; tries++) {
+		struct sim_box *b = &W->boxes[W->n_boxes - 1 - rng_below(&W->rng, MIN(W->n_boxes, 24u))];
+		const char *of = cloud_kvs_get(&b->tags, TAG_UID);
+
+		if (b->foreign ? chance(100) : b->acked && (str_eq(of, uid) || chance(30)))
+			return b;
+	}
+	return NULL;
+}
+
+static bool aim(struct sim_want *c, bool by_name)
+{
+	if (by_name) {
+		snprintf(c->ref, sizeof(c->ref), "n%u", (unsigned)rng_below(&W->rng, SIM_NAMES));
+		return true;
+	}
+	c->box = some_box(c->proc);
+	if (c->box)
+		(void)str_copy(c->ref, sizeof(c->ref), c->box->id);
+	return c->box;
+}
+
+static int call_connect(struct sim_want *c, const struct principal *who, uint64_t until)
+{
+	struct life_connect q = { .who = who, .deadline_ms = until, .sandbox = c->ref,
+				  .timeout_ms = draw(15000, 120000), .adopt = chance(200) };
+
+	q.process_lease = c->process_lease = chance(400);
+	return life_connect(W->life, &q, on_box, c, &c->op);
+}
+
+static int call_acquire(struct sim_want *c, const struct principal *who, uint64_t until)
+{
+	struct life_acquire q = { .who = who, .deadline_ms = until, .sandbox = c->ref, .lease_id = c->lease };
+
+	if (!c->kind)
+		c->kind = (enum life_lease_kind)draw(LIFE_LEASE_STREAM, LIFE_LEASE_TTL);
+	c->ttl_ms = draw(1000, 60000);
+	q.kind = c->kind;
+	q.ttl_ms = c->ttl_ms;
+	return life_acquire(W->life, &q, on_lease, c, &c->op);
+}
+
+static int call_policy(struct sim_want *c, const struct principal *who, uint64_t until)
+{
+	struct sim_box *b = c->box;
+	unsigned n = b->n_may;
+
+	c->policy = some_policy(&W->rng);
+	b->policy_calls++;
+	b->policy_since_ms = W->now_ms;
+	for (unsigned i = 0; i < n && b->n_may; i++) {
+		if (b->n_may == SIM_POLICIES) {
+			b->n_may = 0;	/* anything is possible */
+			break;
+		}
+		b->may[b->n_may] = b->may[i];
+		policy_merge(&b->may[b->n_may++], &c->policy);
+	}
+	return life_set_policy(W->life, who, c->ref, &c->policy, 0, until, on_box, c, &c->op);
+}
+
+static int call_kill(struct sim_want *c, const struct principal *who, uint64_t until)
+{
+	for (unsigned i = 0; i < W->n_boxes; i++) {
+		struct sim_box *b = &W->boxes[i];
+		const char *name = cloud_kvs_get(&b->tags, TAG_NAME);
+
+		if (b == c->box || (name && str_eq(name, c->ref)))
+			b->kill_asked = true;
+	}
+	return life_kill(W->life, who, c->ref, until, on_yes, c, &c->op);
+}
+
+static void act_on_box(unsigned proc, enum sim_ask what)
+{
+	struct sim_want *c = begin(what, proc);
+	struct principal who = principal_of(proc);
+	uint64_t until;
+	int r = 0;
+
+	if (!c)
+		return;
+	if (!aim(c, what != SIM_ASKS_POLICY && chance(200))) {
+		done(c);
+		return;
+	}
+	until = c->deadline_ms - W->boot_base_ms;
+	sim_trace("%s #%u uid %u %s", what_names[what], c->serial, who.uid, c->ref);
+	if (what == SIM_ASKS_CONNECT)
+		r = call_connect(c, &who, until);
+	else if (what == SIM_ASKS_ACQUIRE)
+		r = call_acquire(c, &who, until);
+	else if (what == SIM_ASKS_POLICY)
+		r = call_policy(c, &who, until);
+	else if (what == SIM_ASKS_KILL)
+		r = call_kill(c, &who, until);
+	else if (what == SIM_ASKS_TIMEOUT)
+		r = life_set_timeout(W->life, &who, c->ref, draw(15000, 120000), until, on_box, c, &c->op);
+	else if (what == SIM_ASKS_GET)
+		r = life_get(W->life, &who, c->ref, chance(500) ? 0 : LIFE_STALENESS_DEFAULT, until, on_box, c,
+			     &c->op);
+	if (r < 0)
+		done(c);
+}
+
+static void act_list(unsigned proc)
+{
+	struct sim_want *c = begin(SIM_ASKS_LIST, proc);
+	struct principal who = principal_of(proc);
+	struct life_list q = { .who = &who, .cached = chance(500) };
+
+	if (!c)
+		return;
+	q.deadline_ms = c->deadline_ms - W->boot_base_ms;
+	if (life_list(W->life, &q, on_page, c, &c->op) < 0)
+		done(c);
+}
+
+/* Renews, releases, or holds again after a restart. */
+static void act_on_lease(unsigned proc)
+{
+	struct sim_lease *x = W->n_leases ? &W->leases[rng_below(&W->rng, W->n_leases)] : NULL;
+	struct principal who = principal_of(proc);
+	struct sim_want *c;
+	enum sim_ask what;
+	int r;
+
+	if (!x || x->over || !x->id[0] || W->procs[x->proc].uid != who.uid || W->n_leases + 20 > SIM_LEASES)
+		return;
+	what = x->kind == LIFE_LEASE_TTL && chance(600) ? SIM_ASKS_RENEW : SIM_ASKS_RELEASE;
+	if (x->kind == LIFE_LEASE_STREAM && x->life != W->life_no)
+		what = SIM_ASKS_ACQUIRE;
+	c = begin(what, proc);
+	if (!c)
+		return;
+	(void)str_copy(c->lease, sizeof(c->lease), x->id);
+	sim_trace("%s #%u lease %s", what_names[what], c->serial, x->id);
+	if (what == SIM_ASKS_RENEW) {
+		c->ttl_ms = draw(1000, 60000);
+		x->ends_at_ms = MIN(x->ends_at_ms, W->now_ms + c->ttl_ms);
+		r = life_renew(W->life, &who, x->id, c->ttl_ms, c->deadline_ms - W->boot_base_ms, on_lease, c,
+			       &c->op);
+	} else if (what == SIM_ASKS_RELEASE) {
+		release(x);
+		r = life_release(W->life, &who, x->id, c->deadline_ms - W->boot_base_ms, on_yes, c, &c->op);
+	} else {
+		c->kind = LIFE_LEASE_STREAM;
+		(void)str_copy(c->ref, sizeof(c->ref), x->box->id);
+		x->over = true;
+		r = call_acquire(c, &who, c->deadline_ms - W->boot_base_ms);
+	}
+	if (r < 0)
+		done(c);
+}
+
+static void act_cancel(void)
+{
+	struct sim_want *c = &W->wants[rng_below(&W->rng, SIM_WANTS)];
+
+	if (!c->op)
+		return;
+	sim_trace("cancel of #%u", c->serial);
+	life_cancel(c->op);
+	if (c->what == SIM_ASKS_POLICY)
+		c->box->policy_calls--;
+	done(c);
+}
+
+static void act_command(void)
+{
+	struct sim_box *b = W->n_boxes ? &W->boxes[rng_below(&W->rng, W->n_boxes)] : NULL;
+
+	if (!b || b->foreign || !b->acked || !b->alive)
+		return;
+	if (b->commands) {
+		b->commands--;
+		life_use_end(W->life, "default", b->id);
+		if (!b->commands)
+			b->released_at_ms = MAX(b->released_at_ms, W->now_ms);
+	} else {
+		b->commands++;
+		life_use_begin(W->life, "default", b->id);
+		b->released_at_ms = 0;
+	}
+	sim_trace("commands in %s: %u", b->id, b->commands);
+}
+
+void clients_end_commands(void)
+{
+	for (unsigned i = 0; i < W->n_boxes; i++)
+		for (struct sim_box *b = &W->boxes[i]; b->commands; b->commands--) {
+			life_use_end(W->life, "default", b->id);
+			b->released_at_ms = MAX(b->released_at_ms, W->now_ms);
+		}
+}
+
+void clients_act(void)
+{
+	static const struct { unsigned weight; enum sim_ask what; } table[] = {
+		{ 120, SIM_ASKS_CONNECT }, { 60, SIM_ASKS_KILL }, { 60, SIM_ASKS_TIMEOUT }, { 80, SIM_ASKS_POLICY },
+		{ 220, SIM_ASKS_ACQUIRE }, { 80, SIM_ASKS_GET },
+	};
+	unsigned proc = (unsigned)rng_below(&W->rng, SIM_PROCS), n;
+
+	if (!W->procs[proc].alive) {
+		proc_born(proc);
+		return;
+	}
+	if (chance(25)) {
+		proc_die(proc);
+		return;
+	}
+	if (!W->life)
+		return;
+	if (W->n_leases + 20 > SIM_LEASES)
+		return;
+	n = (unsigned)rng_below(&W->rng, 1000);
+	for (size_t i = 0; i < ARRAY_SIZE(table); n -= table[i++].weight)
+		if (n < table[i].weight) {
+			act_on_box(proc, table[i].what);
+			return;
+		}
+	if (n < 200)
+		act_create(proc);
+	else if (n < 300)
+		act_on_lease(proc);
+	else if (n < 330)
+		act_list(proc);
+	else if (n < 350)
+		act_cancel();
+	else
+		act_command();
+}
+
+void clients_forget_calls(void)
+{
+	for (unsigned i = 0; i < SIM_WANTS; i++)
+		W->wants[i] = (struct sim_want){ 0 };
+	for (unsigned i = 0; i < W->n_boxes; i++) {
+		W->boxes[i].policy_calls = W->boxes[i].commands = 0;
+		W->boxes[i].seen_alive_ms = 0;
+	}
+}
+
+void clients_close_streams(bool keep)
+{
+	for (unsigned i = 0; i < W->n_leases; i++) {
+		struct sim_lease *x = &W->leases[i];
+
+		if (x->held)
+			life_held_free(x->held, keep);
+		x->held = NULL;
+	}
+}

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Worlds, one after the other: each has a seed, lives through a number of crashes, comes to rest, and
+ * is checked. `sim --seed N --trace` shows one of them again.
+ *
+ *   sim [--cycles N] [--seed N] [--worlds N] [--trace] [--quick]
+ */
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/ev/loop.h"
+#include "daemon/obs/log.h"
+#include "proto/base/map.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+#include "tests/sim/sim.h"
+
+#define CYCLES_A_WORLD 40u
+#define QUIET_MS       420000u	/* longer than the horizon, every grace and every ttl together */
+#define TRACE_LINES    120u
+#define TRACE_WIDTH    200u
+
+struct world *W;
+bool sim_trace_on;
+static char lines[TRACE_LINES][TRACE_WIDTH];
+static unsigned n_lines;
+
+/* --- saying what happened --- */
+
+void sim_trace(const char *fmt, ...)
+{
+	char *to = lines[n_lines++ % TRACE_LINES];
+	va_list ap;
+	int n = snprintf(to, TRACE_WIDTH, "%3u %9.3f ", W->life_no, (double)W->now_ms / 1000);
+
+	va_start(ap, fmt);
+	vsnprintf(to + n, TRACE_WIDTH - (size_t)n, fmt, ap);
+	va_end(ap);
+	if (sim_trace_on)
+		puts(to);
+}
+
+static void show_last(void)
+{
+	unsigned n = MIN(n_lines, TRACE_LINES);
+
+	for (unsigned i = n_lines - n; i < n_lines && !sim_trace_on; i++)
+		printf("  %s\n", lines[i % TRACE_LINES]);
+	printf("seed %llu after %lu crashes%s; again: sim --seed %llu --trace\n", (unsigned long long)W->seed,
+	       W->cycles, W->no_crash ? W->shift_wall ? ", wall clock stepped" : ", none meant" : "",
+	       (unsigned long long)W->seed);
+	fflush(stdout);
+}
+
+void sim_fail(const char *invariant, const char *fmt, ...)
+{
+	va_list ap;
+
+	printf("\nVIOLATION of %s: ", invariant);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf("\n");
+	show_last();
+	_exit(1);
+}
+
+static void on_abort(int signo)
+{
+	printf("\nVIOLATION: the code stopped itself (signal %d)\n", signo);
+	show_last();
+	_exit(1);
+}
+
+/* The daemon's own log is part of the story. */
+void log_setup(enum log_level max)
+{
+}
+
+void log_event(enum log_level level, const char *event, const char *fmt, ...)
+{
+	char text[TRACE_WIDTH];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	sim_trace("  [%s %s]", event, text);
+}
+
+const char *log_q(const char *s)
+{
+	return s ? s : "";
+}
+
+/* --- chance --- */
+
+bool sim_chance(struct rng *r, unsigned of_1000)
+{
+	return rng_below(r, 1000) < of_1000;
+}
+
+uint64_t sim_between(struct rng *r, uint64_t lo, uint64_t hi)
+{
+	return lo + rng_below(r, hi - lo + 1);
+}
+
+bool sim_seam(const char *name)
+{
+	if (!W->dead && !W->quiet && W->crash_in > 0 && --W->crash_in == 0) {
+		sim_trace("CRASH at %s", name);
+		W->dead = true;
+	}
+	return W->dead;
+}
+
+/* In place of daemon/life/failpoint.c, whose header declares it only for its own build. */
+void failpoint_hit(const char *name);
+void failpoint_hit(const char *name)
+{
+	(void)sim_seam(name);
+}
+
+/* --- one life --- */
+
+/* Not cryptography: different inputs give different tags. */
+static void hash(const void *p, size_t n, uint8_t ret[32])
+{
+	uint64_t h = 1469598103934665603ull;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ ((const uint8_t *)p)[i]) * 1099511628211ull;
+	for (size_t i = 0; i < 4; i++, h = h * 6364136223846793005ull + 1)
+		memcpy(ret + 8 * i, &h, 8);
+}
+
+struct probe {
+	struct timer timer;
+	struct grave grave;
+	life_probed_fn *done;
+	void *user;
+};
+
+static void on_probe(struct timer *t, void *user)
+{
+	struct status ok = STATUS_OK;
+	struct probe *p = user;
+
+	loop_bury(W->loop, &p->grave, free, p);
+	p->done(p->user, LIFE_PROBE_HEALTHY, &ok);
+}
+
+static void *probe_start(const struct life_target *t, uint64_t deadline_ms, life_probed_fn *done, void *done_user,
+			 void *user)
+{
+	struct probe *p = calloc(1, sizeof(*p));
+
+	must(p);
+	p->done = done;
+	p->user = done_user;
+	timer_init(&p->timer, W->loop, on_probe, p);
+	must(!timer_set(&p->timer, sim_boot_now() + sim_between(&W->cloud_rng, 1, 500)));
+	return p;
+}
+
+static void probe_cancel(void *probe, void *user)
+{
+	struct probe *p = probe;
+
+	timer_clear(&p->timer);
+	free(p);
+}
+
+static void life_begin(void)
+{
+	struct life_account account = { .name = "default" };
+	struct life_options o = {
+		.accounts = &account,
+		.n_accounts = 1,
+		.sha256 = hash,
+		.settle_horizon_ms = W->horizon_ms,
+		.restart_grace_ms = W->restart_grace_ms,
+		.unclaimed_grace_ms = W->unclaimed_grace_ms,
+		.rng_seed = rng_u64(&W->sys_rng),
+		.prober = { probe_start, probe_cancel, NULL },
+	};
+
+	W->life_no++;
+	W->life_began_ms = W->hung_at_ms = W->now_ms;
+	W->sweeps = 0;
+	W->dead = false;
+	sim_trace("START");
+	must(!loop_new(&W->loop));
+	W->store = disk_open();
+	W->cloud = sim_cloud_new();
+	account.cloud = W->cloud;
+	o.loop = W->loop;
+	o.store = W->store;
+	policy_default(&o.policy);
+	must(!life_new(&o, &W->life));
+}
+
+static void life_end(enum disk_loss loss)
+{
+	if (loss == DISK_STOP) {
+		sim_trace("STOP");
+		for (unsigned i = 0; i < SIM_WANTS; i++)
+			if (W->wants[i].op)
+				life_cancel(W->wants[i].op);
+		clients_close_streams(true);
+	} else {
+		sim_trace("END (%s)", loss == DISK_POWER ? "power" : "kill -9");
+		W->dead = true;
+	}
+	W->life = life_free(W->life);
+	W->cloud = sim_cloud_free(W->cloud);
+	W->store = disk_close(W->store, loss);
+	W->loop = loop_free(W->loop);
+	check_disk();
+	clients_close_streams(false);
+	clients_forget_calls();
+	W->dead = false;
+}
+
+/* --- a world --- */
+
+static void on_clients(void *arg)
+{
+	bool pause = sim_chance(&W->rng, 40);
+
+	if (W->ending || W->quiet)
+		return;
+	if (!W->dead)
+		clients_act();
+	if (pause && sim_chance(&W->rng, W->faults.outage)) {
+		W->cloud_down_until_ms = W->now_ms + sim_between(&W->rng, 100, 40000);
+		sim_trace("the cloud is away for a while");
+	}
+	if (pause && sim_chance(&W->rng, W->faults.hang)) {
+		W->now_ms += sim_between(&W->rng, 2000, 60000);
+		W->hung_at_ms = W->now_ms;
+		sim_trace("the loop hung until now");
+	}
+	if (W->shift_wall && pause)
+		W->wall_offset_ms += (int64_t)rng_below(&W->wall_rng, 7200000) - 3600000;
+	sim_at(W->now_ms + (pause ? sim_between(&W->rng, 1000, 40000) : sim_between(&W->rng, 1, 400)), on_clients,
+	       NULL);
+}
+
+static void draw_faults(struct rng *r, struct sim_faults *f)
+{
+	unsigned level = (unsigned)rng_below(r, 4);
+	unsigned *all[] = { &f->unsent, &f->lost_before, &f->lost_after, &f->late, &f->err_before, &f->err_after,
+			    &f->refused, &f->limited, &f->stall };
+
+	*f = (struct sim_faults){ 0 };
+	if (!level)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		*all[i] = (unsigned)rng_below(r, 1 + 30 * level);
+	f->list_omit = (unsigned)rng_below(r, 200 * level);
+	f->list_empty = (unsigned)rng_below(r, 60 * level);
+	f->list_lag = (unsigned)rng_below(r, 300 * level);
+	f->store_fails = sim_chance(r, 300) ? (unsigned)rng_below(r, 40) : 0;
+	f->outage = (unsigned)rng_below(r, 100 * level);
+	f->hang = (unsigned)rng_below(r, 100 * level);
+}
+
+static void world_begin(uint64_t seed)
+{
+	uint64_t n = seed;
+
+	W->seed = seed;
+	n_lines = 0;
+	rng_seed(&W->rng, n * 3 + 1);
+	rng_seed(&W->cloud_rng, n * 3 + 2);
+	rng_seed(&W->sys_rng, n * 3 + 3);
+	rng_seed(&W->wall_rng, n * 3 + 3);
+	W->now_ms = 1000000;
+	W->wall_offset_ms = 1700000000000 + (int64_t)rng_below(&W->rng, 100000);
+	W->cloud_offset_ms = W->wall_offset_ms + (int64_t)rng_below(&W->rng, 1200000) - 600000;
+	(void)str_copy(W->boot_id, sizeof(W->boot_id), "boot-0");
+	W->horizon_ms = sim_chance(&W->rng, 700) ? 60000 : 180000;
+	W->restart_grace_ms = sim_between(&W->rng, 2000, 30000);
+	W->unclaimed_grace_ms = sim_between(&W->rng, 5000, 120000);
+	W->cap_s = sim_chance(&W->rng, 200) ? (uint32_t)sim_between(&W->rng, 60, 600) : 0;
+	draw_faults(&W->rng, &W->faults);
+	disk_reset(seed);
+	clients_start();
+	for (unsigned i = 0; i < 2; i++) {
+		(void)ledger_plant(i ? "another-host" : NULL);
+		W->boxes[i].end_at_ms += 86400000;
+	}
+	sim_at(W->now_ms + 10, on_clients, NULL);
+}
+
+static long next_crash(void)
+{
+	uint64_t n = rng_below(&W->rng, 100);
+
+	if (W->no_crash)
+		return 0;
+	if (n < 35)
+		return (long)sim_between(&W->rng, 1, 40);
+	return (long)(n < 80 ? sim_between(&W->rng, 20, 500) : sim_between(&W->rng, 300, 4000));
+}
+
+static void one_cycle(void)
+{
+	uint64_t until = W->now_ms + sim_between(&W->rng, 1000, 400000), down;
+	unsigned how = (unsigned)rng_below(&W->rng, 100);
+
+	W->crash_in = next_crash();
+	if (!W->life)
+		life_begin();
+	while (!W->dead && sim_step(until))
+		;
+	if (W->no_crash)
+		return;
+	W->cycles++;
+	life_end(W->dead || how < 70 ? (how < 35 ? DISK_POWER : DISK_KILL) : how < 85 ? DISK_POWER : DISK_STOP);
+	down = W->now_ms + (sim_chance(&W->rng, 900) ? sim_between(&W->rng, 10, 3000)
+						      : sim_between(&W->rng, 3000, 200000));
+	if (sim_chance(&W->rng, 40)) {
+		sim_trace("REBOOT");
+		clients_reboot();
+		W->boot_base_ms = W->now_ms - 500;
+	}
+	while (sim_step(down))
+		;
+}
+
+/* Faults stop, nobody asks for anything: it must come to rest, and be right. */
+static void come_to_rest(void)
+{
+	uint64_t end;
+
+	W->quiet = true;
+	W->faults = (struct sim_faults){ 0 };
+	W->cloud_down_until_ms = 0;
+	sim_trace("QUIET");
+	if (!W->life)
+		life_begin();
+	clients_end_commands();
+	end = W->now_ms + QUIET_MS + W->horizon_ms;
+	for (uint64_t at = W->now_ms + 90000; at < end; at += 5000) {
+		while (sim_step(at))
+			;
+		check_kept_alive();
+	}
+	check_released();
+	life_end(DISK_STOP);
+	check_quiet();
+}
+
+static void world_end(void)
+{
+	W->ending = true;
+	sim_events_drop();
+	for (unsigned i = 0; i < SIM_PROCS; i++)
+		close(W->procs[i].fd);
+	for (unsigned i = 0; i < W->n_boxes; i++)
+		cloud_kvs_fini(&W->boxes[i].tags);
+	disk_reset(0);
+}
+
+struct action {
+	uint64_t at_ms;
+	char text[48];
+};
+
+/* What was sent to the cloud, and when, of the last two worlds. */
+static struct action *actions[2];
+static size_t n_actions[2];
+static unsigned which;
+
+void sim_action(const char *what, const char *id, uint32_t timeout_s)
+{
+	struct action *a;
+
+	if (!W->no_crash)
+		return;
+	if (n_actions[which] % 1024 == 0) {
+		actions[which] = realloc(actions[which], (n_actions[which] + 1024) * sizeof(*a));
+		must(actions[which]);
+	}
+	a = &actions[which][n_actions[which]++];
+	a->at_ms = W->now_ms;
+	snprintf(a->text, sizeof(a->text), "%s %s %u", what, id, timeout_s);
+}
+
+struct totals {
+	unsigned long worlds, cycles, steps, answers, boxes;
+};
+
+static void run_world(uint64_t seed, bool no_crash, bool shift_wall, struct totals *t)
+{
+	W = calloc(1, sizeof(*W));
+	must(W);
+	W->no_crash = no_crash;
+	W->shift_wall = shift_wall;
+	world_begin(seed);
+	for (unsigned i = 0; i < (no_crash ? 4 : CYCLES_A_WORLD); i++)
+		one_cycle();
+	come_to_rest();
+	world_end();
+	t->worlds++;
+	t->cycles += W->cycles;
+	t->steps += W->steps;
+	t->answers += W->answers;
+	t->boxes += W->n_boxes;
+	free(W);
+	W = NULL;
+}
+
+/* I18: the same world with another wall clock does the same things at the same moments. */
+static void compare_clocks(uint64_t seed, struct totals *t)
+{
+	size_t i = 0;
+
+	for (which = 0; which < 2; which++) {
+		n_actions[which] = 0;
+		run_world(seed, true, which, t);
+	}
+	which = 0;
+	while (i < n_actions[0] && i < n_actions[1] && actions[0][i].at_ms == actions[1][i].at_ms &&
+	       str_eq(actions[0][i].text, actions[1][i].text))
+		i++;
+	if (i == n_actions[0] && i == n_actions[1])
+		return;
+	printf("\nVIOLATION of I18: steps of the wall clock change what is done: %s at %.3f, with them %s at %.3f\n",
+	       i < n_actions[0] ? actions[0][i].text : "nothing", (double)actions[0][i].at_ms / 1000,
+	       i < n_actions[1] ? actions[1][i].text : "nothing", (double)actions[1][i].at_ms / 1000);
+	printf("seed %llu; again: sim --seed %llu --worlds 1\n", (unsigned long long)seed, (unsigned long long)seed);
+	exit(1);
+}
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: sim [--cycles N] [--seed N] [--worlds N] [--trace]\n");
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = { { "cycles", 1, NULL, 'c' }, { "seed", 1, NULL, 's' },
+						 { "worlds", 1, NULL, 'w' }, { "trace", 0, NULL, 't' }, { 0 } };
+	uint64_t cycles = 2400, seed = 1, worlds = 0, *number;
+	struct timespec begin, end;
+	struct totals t = { 0 };
+	struct map first = MAP_NULL;
+	bool more = false;
+	double took;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		number = c == 'c' ? &cycles : c == 's' ? &seed : c == 'w' ? &worlds : NULL;
+		if (c == 't')
+			sim_trace_on = true;
+		else if (!number || str_u64(optarg, strlen(optarg), UINT64_MAX / 8, number) < 0)
+			return usage();
+		more |= c == 'c';
+	}
+	if (sim_trace_on && !more && !worlds)
+		worlds = 1;
+	if (optind != argc)
+		return usage();
+	/* The maps' seed is drawn by the first of them: outside of any world, so that each is the same alone. */
+	must(!map_put_str(&first, "", NULL));
+	map_fini(&first);
+	signal(SIGABRT, on_abort);
+	signal(SIGSEGV, on_abort);
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	for (uint64_t i = 0; worlds ? i < worlds : t.cycles < cycles; i++) {
+		run_world(seed + i, false, false, &t);
+		if (i % 4 == 0)
+			compare_clocks(seed + i, &t);
+	}
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	took = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
+	printf("%lu crashes in %lu worlds from seed %llu: %lu sandboxes, %lu answers, %lu steps; %.1f s\n", t.cycles,
+	       t.worlds, (unsigned long long)seed, t.boxes, t.answers, t.steps, took);
+	return 0;
+}
