@@ -38,6 +38,7 @@ struct args {
 	bool is_set;			/* SetTimeout, not Connect */
 	bool held;			/* keep_hold() */
 	bool leased;			/* by this call */
+	bool has_waited;		/* its turn came, once */
 };
 
 static void free_args(struct life_op *op)
@@ -306,8 +307,12 @@ static void on_resumed(struct life_op *op, const struct status *st, bool yes)
 
 static void on_turn(struct life_op *op)
 {
-	/* Whatever it was has ended. */
+	struct args *a = op->args;
+
+	/* Whatever it was has ended. Others that wait are no reason to queue again behind them: two would
+	 * let each other pass for ever. */
 	turn_end(&op->turn);
+	a->has_waited = true;
 	connect_step(op);
 }
 
@@ -328,7 +333,8 @@ static void connect_step(struct life_op *op)
 		op->told = on_resumed;
 		if (shift_join_resume(op->life, b, a->timeout_s, op, &a->resume_s) < 0)
 			op_fail_errno(op, -ENOMEM);
-	} else if (turn_is_free(b)) {
+	} else if (turn_is_free(b) || a->has_waited) {
+		a->has_waited = false;
 		call(op, op->id, cloud_connect, on_connected);
 	} else {
 		op_take_turn(op, b, on_turn);
@@ -471,7 +477,10 @@ static void timeout_leave(struct life_op *op)
 
 static void on_timeout_turn(struct life_op *op)
 {
+	struct args *a = op->args;
+
 	turn_end(&op->turn);
+	a->has_waited = true;
 	timeout_step(op);
 }
 
@@ -484,7 +493,8 @@ static void timeout_step(struct life_op *op)
 	if (b && !box_is_live(b)) {
 		box_refusal(b, &st);
 		op_fail(op, &st);
-	} else if (!b || turn_is_free(b)) {
+	} else if (!b || turn_is_free(b) || a->has_waited) {
+		a->has_waited = false;
 		/* An extension on its way must not undo it. */
 		if (b && !a->held)
 			keep_hold(b);

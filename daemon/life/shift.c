@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "daemon/life/failpoint.h"
+#include "daemon/life/keep.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
 #include "daemon/obs/log.h"
@@ -208,8 +209,10 @@ static void on_asked(struct cloud_result *r, void *user)
 			life_box_seen(s->life, s->box, r->sandbox);
 		}
 		/* The cloud's end of a paused sandbox is the moment of its pause. */
-		if (s->kind == SHIFT_PAUSE)
-			s->box->end_at_ms = s->box->as_of_ms = clock_wall_ms();
+		if (s->kind == SHIFT_PAUSE) {
+			s->box->end_at_ms = account_cloud_now(s->box->account);
+			s->box->as_of_ms = clock_wall_ms();
+		}
 		s->box->fresh_at_ms = clock_boot_ms();
 		set_state(s, to_state(s));
 		log_info("box_shift", "box=%s uid=%u to=%s tries=%u", s->box->id, s->box->uid,

@@ -16,7 +16,7 @@
 #include "tests/sim/sim.h"
 
 static const char *const what_names[] = { "", "Create", "Connect", "Kill", "SetTimeout", "SetPolicy",
-					  "Acquire", "Renew", "Release", "Get", "List" };
+					  "Acquire", "Renew", "Release", "Get", "List", "Pause" };
 
 static uint64_t draw(uint64_t lo, uint64_t hi)
 {
@@ -356,6 +356,7 @@ static void act_create(unsigned proc)
 	struct rng same;
 	char rid[16] = "", name[16] = "";
 	struct life_create q = { .who = &who, .request_id = rid, .name = name, .secure = -1,
+				 .keep_memory = -1, .auto_resume = -1,
 				 .allow_internet_access = -1 };
 
 	if (!c || W->n_boxes + 20 > SIM_BOXES || W->n_posts + 20 > SIM_POSTS)
@@ -460,6 +461,18 @@ static int call_kill(struct sim_want *c, const struct principal *who, uint64_t u
 	return life_kill(W->life, who, c->ref, until, on_yes, c, &c->op);
 }
 
+static int call_pause(struct sim_want *c, const struct principal *who, uint64_t until)
+{
+	for (unsigned i = 0; i < W->n_boxes; i++) {
+		struct sim_box *b = &W->boxes[i];
+		const char *name = cloud_kvs_get(&b->tags, TAG_NAME);
+
+		if (b == c->box || (name && str_eq(name, c->ref)))
+			b->pause_asked_ms = W->now_ms;
+	}
+	return life_pause(W->life, who, c->ref, chance(800), until, on_yes, c, &c->op);
+}
+
 static void act_on_box(unsigned proc, enum sim_ask what)
 {
 	struct sim_want *c = begin(what, proc);
@@ -485,6 +498,8 @@ static void act_on_box(unsigned proc, enum sim_ask what)
 		r = call_kill(c, &who, until);
 	else if (what == SIM_ASKS_TIMEOUT)
 		r = life_set_timeout(W->life, &who, c->ref, draw(15000, 120000), until, on_box, c, &c->op);
+	else if (what == SIM_ASKS_PAUSE)
+		r = call_pause(c, &who, until);
 	else if (what == SIM_ASKS_GET)
 		r = life_get(W->life, &who, c->ref, chance(500) ? 0 : LIFE_STALENESS_DEFAULT, until, on_box, c,
 			     &c->op);
@@ -586,7 +601,7 @@ void clients_end_commands(void)
 void clients_act(void)
 {
 	static const struct { unsigned weight; enum sim_ask what; } table[] = {
-		{ 120, SIM_ASKS_CONNECT }, { 60, SIM_ASKS_KILL }, { 60, SIM_ASKS_TIMEOUT }, { 80, SIM_ASKS_POLICY },
+		{ 120, SIM_ASKS_CONNECT }, { 30, SIM_ASKS_PAUSE }, { 50, SIM_ASKS_KILL }, { 60, SIM_ASKS_TIMEOUT }, { 80, SIM_ASKS_POLICY },
 		{ 220, SIM_ASKS_ACQUIRE }, { 80, SIM_ASKS_GET },
 	};
 	unsigned proc = (unsigned)rng_below(&W->rng, SIM_PROCS), n;

@@ -233,8 +233,9 @@ static void act_on(struct wire *w, struct sim_box *b)
 			refuse(r, 409, R_STATE_CHANGING);
 			r->conflict = true;
 		}
+		else
+			extend_to(b, ledger_now());
 		b->paused = true;
-		b->touched_at_ms = W->now_ms;
 		break;
 	case W_REFRESH:
 		end = ledger_now() + MAX(w->timeout_s, 15u) * 1000ll;

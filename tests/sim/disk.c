@@ -18,7 +18,7 @@
 
 #define SEQ_BLOCK 1000u
 
-enum table_id { T_SANDBOX, T_INTENT, T_REQUEST, T_NAME, T_LEASE, T_EVENT, T_N };
+enum table_id { T_SANDBOX, T_INTENT, T_REQUEST, T_NAME, T_LEASE, T_EVENT, T_COPY, T_SNAPSHOT, T_N };
 
 union row {
 	struct row_sandbox sandbox;
@@ -27,14 +27,17 @@ union row {
 	struct row_name name;
 	struct row_lease lease;
 	struct row_event event;
+	struct row_copy copy;
+	struct row_snapshot snapshot;
 };
 
 #define S(type, field) offsetof(struct row_##type, field)
-static const size_t texts[T_N][12] = {
+static const size_t texts[T_N][14] = {
 	[T_SANDBOX] = { S(sandbox, account), S(sandbox, id), S(sandbox, name), S(sandbox, req_tag),
 			S(sandbox, template_id), S(sandbox, alias), S(sandbox, envd_version),
 			S(sandbox, domain), S(sandbox, access_token), S(sandbox, traffic_token),
-			S(sandbox, policy), S(sandbox, warning) },
+			S(sandbox, policy), S(sandbox, warning), S(sandbox, gone_evidence),
+			S(sandbox, network) },
 	[T_INTENT] = { S(intent, account), S(intent, request_id), S(intent, req_tag), S(intent, name),
 		       S(intent, template_id), S(intent, policy) },
 	[T_REQUEST] = { S(request, method), S(request, request_id), S(request, account),
@@ -43,11 +46,15 @@ static const size_t texts[T_N][12] = {
 	[T_LEASE] = { S(lease, id), S(lease, account), S(lease, sandbox), S(lease, label),
 		      S(lease, boot_id) },
 	[T_EVENT] = { S(event, account), S(event, sandbox), S(event, name), S(event, evidence) },
+	[T_COPY] = { S(copy, account), S(copy, request_id), S(copy, source), S(copy, name), S(copy, policy),
+		     S(copy, known) },
+	[T_SNAPSHOT] = { S(snapshot, account), S(snapshot, id), S(snapshot, names), S(snapshot, source) },
 };
-static const unsigned n_texts[T_N] = { 12, 6, 5, 3, 5, 4 };
+static const unsigned n_texts[T_N] = { 14, 6, 5, 3, 5, 4, 6, 4 };
 static const size_t sizes[T_N] = { sizeof(struct row_sandbox), sizeof(struct row_intent),
 				   sizeof(struct row_request), sizeof(struct row_name),
-				   sizeof(struct row_lease), sizeof(struct row_event) };
+				   sizeof(struct row_lease), sizeof(struct row_event),
+				   sizeof(struct row_copy), sizeof(struct row_snapshot) };
 
 struct change {
 	enum table_id table;
@@ -100,7 +107,6 @@ static void row_copy(enum table_id t, union row *to, const void *from)
 	}
 	if (t != T_SANDBOX)
 		return;
-	to->sandbox.gone_evidence = str_dup(to->sandbox.gone_evidence ? to->sandbox.gone_evidence : "");
 	if (to->sandbox.metadata_len) {
 		char *copy = malloc(to->sandbox.metadata_len);
 
@@ -116,10 +122,8 @@ static void row_fini(enum table_id t, union row *r)
 {
 	for (unsigned i = 0; i < n_texts[t]; i++)
 		free((char *)*text_at(r, texts[t][i]));
-	if (t == T_SANDBOX) {
-		free((char *)r->sandbox.gone_evidence);
+	if (t == T_SANDBOX)
 		free((char *)r->sandbox.metadata);
-	}
 }
 
 static bool same_key(enum table_id t, const union row *a, const union row *b)
@@ -136,6 +140,11 @@ static bool same_key(enum table_id t, const union row *a, const union row *b)
 		return a->name.uid == b->name.uid && str_eq(a->name.name, b->name.name);
 	case T_LEASE:
 		return str_eq(a->lease.id, b->lease.id);
+	case T_COPY:
+		return a->copy.seq == b->copy.seq;
+	case T_SNAPSHOT:
+		return str_eq(a->snapshot.id, b->snapshot.id) &&
+		       str_eq(a->snapshot.account, b->snapshot.account);
 	default:
 		return a->event.number == b->event.number;
 	}
@@ -389,6 +398,30 @@ void store_tx_del_events(struct store_tx *t, uid_t uid, uint64_t seq)
 	add(t, T_EVENT, &(struct row_event){ .uid = uid, .seq = seq })->del_events = true;
 }
 
+void store_tx_put_copy(struct store_tx *t, const struct row_copy *r)
+{
+	add(t, T_COPY, r);
+}
+
+void store_tx_del_copy(struct store_tx *t, uint64_t seq)
+{
+	add(t, T_COPY, &(struct row_copy){ .seq = seq })->del = true;
+}
+
+void store_tx_put_snapshot(struct store_tx *t, const struct row_snapshot *r)
+{
+	add(t, T_SNAPSHOT, r);
+}
+
+void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *id)
+{
+	add(t, T_SNAPSHOT, &(struct row_snapshot){ .account = account, .id = id })->del = true;
+}
+
+void store_tx_hurry(struct store_tx *t)
+{
+}
+
 int store_load(struct store *s, const struct store_visitor *v, struct store_report *report)
 {
 	for (unsigned t = 0; t < T_N; t++)
@@ -405,8 +438,12 @@ int store_load(struct store *s, const struct store_visitor *v, struct store_repo
 				v->name(&r->name, v->user);
 			else if (t == T_LEASE)
 				v->lease(&r->lease, v->user);
-			else
+			else if (t == T_EVENT)
 				v->event(&r->event, v->user);
+			else if (t == T_COPY)
+				v->copy(&r->copy, v->user);
+			else
+				v->snapshot(&r->snapshot, v->user);
 		}
 	return 0;
 }
@@ -541,7 +578,7 @@ const struct row_lease *disk_lease(const char *id)
 
 void disk_count(struct disk_counts *ret)
 {
-	*ret = (struct disk_counts){ .intents = (unsigned)disk[T_INTENT].n,
+	*ret = (struct disk_counts){ .intents = (unsigned)(disk[T_INTENT].n + disk[T_COPY].n),
 				     .sandboxes = (unsigned)disk[T_SANDBOX].n };
 }
 

@@ -21,6 +21,8 @@
 #include "proto/base/str.h"
 #include "tests/sim/sim.h"
 
+#define SPINS_MAX 20000u
+
 struct loop {
 	struct timer **timers;
 	size_t n_timers, max_timers;
@@ -371,6 +373,10 @@ bool sim_step(uint64_t until_ms)
 	uint64_t timer_at = t ? t->at_ms + W->boot_base_ms : UINT64_MAX;
 
 	W->steps++;
+	W->idle_steps = W->now_ms == W->stepped_ms ? W->idle_steps + 1 : 0;
+	W->stepped_ms = W->now_ms;
+	if (W->idle_steps > SPINS_MAX)
+		sim_fail("I23", "it goes round without any time passing");
 	if (l && !list_is_empty(&l->defers)) {
 		settle_pass(l);
 		return true;

@@ -57,7 +57,7 @@ struct sim_box {		/* the cloud's ledger, and what our clients know of it */
 	unsigned sets_open, connects_open;	/* calls of users under way */
 	struct policy may[SIM_POLICIES];	/* its policy is one of these */
 	unsigned n_may, policy_calls;
-	uint64_t policy_since_ms, released_at_ms;
+	uint64_t policy_since_ms, released_at_ms, pause_asked_ms;
 	unsigned commands;
 	uint64_t seen_alive_ms;		/* a GET of this life said so; 0 = none */
 };
@@ -84,7 +84,7 @@ struct sim_lease {
 
 enum sim_ask { SIM_ASKS_NOTHING, SIM_ASKS_CREATE, SIM_ASKS_CONNECT, SIM_ASKS_KILL, SIM_ASKS_TIMEOUT,
 	       SIM_ASKS_POLICY, SIM_ASKS_ACQUIRE, SIM_ASKS_RENEW, SIM_ASKS_RELEASE, SIM_ASKS_GET,
-	       SIM_ASKS_LIST };
+	       SIM_ASKS_LIST, SIM_ASKS_PAUSE };
 
 struct sim_want {			/* a client's call */
 	struct life_op *op;
@@ -145,7 +145,8 @@ struct world {
 	uint64_t next_start_time, next_conn;
 	pid_t next_pid;
 
-	unsigned long steps, cycles, answers;
+	unsigned long steps, cycles, answers, idle_steps;
+	uint64_t stepped_ms;
 };
 
 extern struct world *W;
