@@ -78,32 +78,60 @@ static int read_key(struct account *c)
 	return APP_EXIT_CONFIG;
 }
 
-/* The cloud said 401: the file may hold a newer key by now. */
-static void on_key_rejected(struct cloud *cloud, void *user)
+/* 1: the file holds another key now, which is in force. 0: the same. -errno: it cannot be read, or is not
+ * a key (being written, maybe): the old one stays. */
+static int reread_key(struct account *c)
 {
-	struct account *c = user;
 	struct secret *fresh;
 	int r;
 
-	if (!c->key_path) {
-		log_error("key_rejected", "account=%s", c->name);
-		return;
-	}
+	if (stat(c->key_path, &c->key_stat) < 0)
+		c->key_stat = (struct stat){ 0 };
 	r = secret_read(c->key_path, &fresh);
-	if (r < 0) {
-		log_error("key_rejected", "account=%s file=%s error=%s", c->name, log_q(c->key_path),
-			  log_q(secret_error(r)));
-		return;
-	}
+	if (r < 0)
+		return r;
 	if (c->key && str_eq(secret_text(fresh), secret_text(c->key))) {
-		log_error("key_rejected", "account=%s file=%s", c->name, log_q(c->key_path));
 		secret_free(fresh);
-		return;
+		return 0;
 	}
 	log_info("key_reread", "account=%s file=%s", c->name, log_q(c->key_path));
 	secret_free(c->key);
 	c->key = fresh;
-	cloud_set_key(cloud, secret_text(fresh));
+	cloud_set_key(c->cloud, secret_text(fresh));
+	return 1;
+}
+
+/* The cloud said 401: the file may hold a newer key by now. */
+static void on_key_rejected(struct cloud *cloud, void *user)
+{
+	struct account *c = user;
+	int r = c->key_path ? reread_key(c) : 0;
+
+	if (r <= 0)
+		log_error("key_rejected", "account=%s file=%s error=%s", c->name,
+			  log_q(c->key_path ? c->key_path : ""), log_q(r < 0 ? secret_error(r) : ""));
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* Looked at before each call, so that a new key is in use before the old one is refused. */
+static void on_key_use(struct cloud *cloud, void *user)
+{
+	struct account *c = user;
+	struct stat now;
+	int r;
+
+	if (!c->key_path || stat(c->key_path, &now) < 0 || is_same_file(&now, &c->key_stat))
+		return;
+	r = reread_key(c);
+	if (r < 0)
+		log_warn("key_unreadable", "account=%s file=%s error=%s", c->name, log_q(c->key_path),
+			 log_q(secret_error(r)));
 }
 
 /* --- proxy --- */
@@ -175,7 +203,7 @@ static int make_cloud(struct account *c, const char *api_url, const char *domain
 		.header_traffic_token = get(c, "header_traffic_token"),
 		.default_user = get(c, "default_user"),
 		.proxy = c->proxy, .no_proxy = c->no_proxy,
-		.on_key_rejected = on_key_rejected, .user = c,
+		.on_key_rejected = on_key_rejected, .on_key_use = on_key_use, .user = c,
 	};
 	struct status why = STATUS_OK;
 

@@ -3,6 +3,8 @@
 #ifndef AB_DAEMON_APP_IMPL_H
 #define AB_DAEMON_APP_IMPL_H
 
+#include <sys/stat.h>
+
 #include "daemon/app.h"
 #include "daemon/cloud/cloud.h"
 #include "daemon/command/command.h"
@@ -27,6 +29,7 @@ struct account {
 	struct tls_client *tls;
 	struct secret *key;
 	char *key_path;			/* NULL: from the environment, or none */
+	struct stat key_stat;		/* of that file when it was last read, or tried */
 	char *proxy, *no_proxy;
 	const char *proxy_origin;
 	char *domain, *sandbox_url;

@@ -262,6 +262,7 @@ int cloud_new(const struct cloud_options *o, struct cloud **ret, struct status *
 	c->plain_http2 = o->plain_http2;
 	c->check_key_format = o->check_key_format;
 	c->on_key_rejected = o->on_key_rejected;
+	c->on_key_use = o->on_key_use;
 	c->user = o->user;
 	list_init(&c->calls);
 	limiter_init(&c->limiter, o->max_in_flight ? o->max_in_flight : MAX_IN_FLIGHT);

@@ -47,6 +47,8 @@ struct cloud_options {
 	uint32_t max_in_flight;		/* control-plane calls at once; 0 = 64 */
 	/* The cloud answered 401. May call cloud_set_key() in here; then the call is sent once more. */
 	void (*on_key_rejected)(struct cloud *c, void *user);
+	/* A call is about to begin. May call cloud_set_key(). NULL = nothing. */
+	void (*on_key_use)(struct cloud *c, void *user);
 	void *user;
 };
 

@@ -619,6 +619,8 @@ static bool call_refused(struct cloud_call *c, const char *id)
 {
 	struct cloud *cloud = c->cloud;
 
+	if (cloud->on_key_use)
+		cloud->on_key_use(cloud, cloud->user);
 	if (id && !cloud_is_sandbox_id(id)) {
 		c->result.outcome = CLOUD_REFUSED;
 		status_field(&c->result.status, "sandbox", "\"%s\" is no sandbox id", id);

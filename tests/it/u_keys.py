@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""The API key: replaced under load without a failed call, and in no place where it does not belong (FAULTS K, A-11)."""
+import base64
+import os
+import secrets
+import threading
+
+import pytest
+
+import harness
+from api import Api, ApiError
+
+
+def new_key():
+    return "e2b_" + secrets.token_hex(20)
+
+
+def replace(d, key):
+    """As a careful administrator: a new file in the place of the old one."""
+    path = os.path.join(d.home, "key")
+    with open(path + ".new", "w", encoding="ascii") as f:
+        f.write(key + "\n")
+    os.chmod(path + ".new", 0o600)
+    os.rename(path + ".new", path)
+
+
+def seen_keys(cloud):
+    return {s.header("x-api-key") for s in cloud.ledger.requests if s.header("x-api-key")}
+
+
+def test_read_again_on_change(cloud, daemon, api):
+    """The next call uses what the file holds now, also while the old key is still good; a connection has one key."""
+    api.call("SandboxService.Create")
+    key = new_key()
+    cloud.keys[key] = cloud.team
+    replace(daemon, key)
+    api.call("SandboxService.Create")
+    assert cloud.ledger.of("create")[-1].header("x-api-key") == key
+    for conn in {s.conn for s in cloud.ledger.of("create")}:
+        assert len({s.header("x-api-key") for s in cloud.ledger.of("create", conn=conn)}) == 1
+
+
+def test_rewritten_in_place_and_unreadable(cloud, daemon, api):
+    """A file that is empty or open to others for a while changes nothing: the old key stays, one line is logged."""
+    path = os.path.join(daemon.home, "key")
+    with open(path, "w", encoding="ascii"):
+        pass
+    api.call("SandboxService.Create")
+    replace(daemon, new_key())
+    os.chmod(path, 0o644)
+    api.call("SandboxService.Create")
+    assert seen_keys(cloud) == {cloud.key}
+    assert "key_unreadable" in daemon.log() and cloud.key not in daemon.log()
+    replace(daemon, cloud.key)
+    api.call("SandboxService.Create")
+
+
+def test_401_reads_again_once(cloud, daemon, api):
+    """A-11: refused while the file holds the same key: KEY_REJECTED; a call after the file was replaced works."""
+    key = new_key()
+    del cloud.keys[cloud.key]
+    cloud.keys[key] = cloud.team
+    before = cloud.ledger.count("create")
+    with pytest.raises(ApiError) as e:
+        api.call("SandboxService.Create")
+    assert e.value.reason == "KEY_REJECTED" and cloud.ledger.count("create") == before + 1
+    replace(daemon, key)
+    assert api.call("SandboxService.Create").id
+
+
+def test_rotation_under_load(cloud, daemon):
+    """The key is replaced five times while eight callers work, each time the old one is refused at once: no call fails,
+    nothing is made twice."""
+    failed, made, stop = [], [], threading.Event()
+
+    def work():
+        with Api(daemon.socket) as a:
+            while not stop.is_set():
+                try:
+                    box = a.call("SandboxService.Create", timeout=30).id
+                    made.append(box)
+                    a.call("SandboxService.Kill", sandbox=box, timeout=30)
+                except ApiError as e:
+                    failed.append(str(e))
+    workers = [threading.Thread(target=work) for _ in range(8)]
+    for w in workers:
+        w.start()
+    for _ in range(5):
+        n = len(made)
+        harness.until(lambda: len(made) >= n + 15 or failed, 30, "calls with this key")
+        key = new_key()
+        replace(daemon, key)
+        cloud.keys = {key: cloud.team}
+    n = len(made)
+    harness.until(lambda: len(made) >= n + 15 or failed, 30, "calls with the last key")
+    stop.set()
+    for w in workers:
+        w.join(30)
+    assert not failed, failed[:3]
+    assert len(made) == len(set(made)) == len(cloud.ledger.sandboxes)
+    assert len(seen_keys(cloud)) == 6
+
+
+def forms(key):
+    raw = key.encode()
+    yield raw
+    yield raw.hex().encode()
+    for shift in range(3):      # wherever it begins in what was coded
+        yield base64.b64encode(b"x" * shift + raw)[4:-4]
+
+
+def where(key, places):
+    return [name for name, data in places if any(f in data for f in forms(key))]
+
+
+def places_of(d):
+    for top in (d.home, d.state_dir):
+        for folder, _, files in os.walk(top):
+            for name in files:
+                path = os.path.join(folder, name)
+                if path != os.path.join(d.home, "key") and os.path.isfile(path):
+                    with open(path, "rb") as f:
+                        yield path, f.read()
+    for name in ("environ", "cmdline"):
+        with open("/proc/%d/%s" % (d.pid, name), "rb") as f:
+            yield name, f.read()
+
+
+def test_canary(cloud, daemon, api):
+    """The key is in no log, database, WAL or other file, not in the environment, the arguments, or those of children;
+    neither is the proxy's password. It is what a diagnosis, the configuration and the status show, that is looked at too."""
+    old = cloud.key
+    for _ in range(5):
+        box = api.call("SandboxService.Create", metadata={"a": "b"}).id
+        api.run(box, "echo hi")
+    key = new_key()
+    cloud.keys = {key: cloud.team}
+    replace(daemon, key)
+    for _ in range(5):
+        api.call("SandboxService.Create")
+    told = []
+    for words in (("status",), ("config",), ("diag",), ("ls",)):
+        r = daemon.ctl(*words, check=False)
+        told.append((" ".join(words), (r.stdout + r.stderr).encode()))
+    assert where(old, told) == [] and where(key, told) == []
+    assert where(old, places_of(daemon)) == [] and where(key, places_of(daemon)) == []
