@@ -34,6 +34,7 @@
 #define POST_BACKOFF_MAX 5000u
 #define RECORD_RETRY_MS	 1000u	/* the store refused: the sandbox exists and is written down yet */
 #define DETAIL_WAIT_MS	 2000u	/* for times and sizes, which the POST's answer lacks */
+#define AGENT_MIN	 "0.1.0"
 #define SETTLE_LIST_MS	 30000u
 
 static void post(struct creation *c);
@@ -295,6 +296,20 @@ static void post(struct creation *c)
 
 /* --- record --- */
 
+/* Nothing of ours works with such an agent: it is not left behind, as the SDK does it. */
+static void refuse_old(struct creation *c, struct box *b)
+{
+	struct status st;
+
+	status_set(&st, R_TEMPLATE_TOO_OLD, "template %s has agent %s, at least " AGENT_MIN " is needed; build it "
+					    "anew", b->template_id, b->envd_version);
+	status_evidence(&st, "sandbox_id", "%s", b->id);
+	log_warn("create_old", "box=%s agent=%s", b->id, b->envd_version);
+	if (!b->killing && kill_by_policy(c->life, b, "template_too_old") < 0)
+		log_warn("create_old", "box=%s err=nomem kill=no", b->id);
+	finish(c, &st, NULL);
+}
+
 static void answer(struct creation *c)
 {
 	struct box *b = life_find_box(c->life, c->account, c->found->id);
@@ -311,6 +326,10 @@ static void answer(struct creation *c)
 		if (x)
 			lease_end(x, "its call ended before the answer");
 		keep_poke(b);
+	}
+	if (cloud_version_cmp(b->envd_version, AGENT_MIN) < 0 && box_is_live(b)) {
+		refuse_old(c, b);
+		return;
 	}
 	log_info("create_done", "seq=%llu box=%s uid=%u posts=%u settled=%d claimed=%d",
 		 (unsigned long long)c->seq, b->id, c->uid, c->posts, c->settled, b->claimed);

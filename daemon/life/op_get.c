@@ -209,37 +209,26 @@ static void end_with_target(struct life_op *op, struct box *b)
 
 static void on_target(struct fetch_wait *w, const struct fetch_news *news);
 
-static void on_resumed(struct cloud_result *r, void *user)
+static void on_resumed(struct life_op *op, const struct status *st, bool yes)
 {
-	struct life_op *op = op_from(user);
-	struct box *b = life_find_box(op->life, op->account, op->id);
-
-	op->call = NULL;
-	if (r->outcome != CLOUD_DONE) {
-		op_fail(op, &r->status);
-		return;
-	}
-	if (b && r->sandbox) {
-		b->token_known = true;
-		life_box_seen(op->life, b, r->sandbox);
-	}
-	ask(op, op->id, on_target);
+	if (status_ok(st))
+		ask(op, op->id, on_target);
+	else
+		op_fail(op, st);
 }
 
 /* The user's own call, and the user said so: it is woken, once. */
 static bool resumes(struct life_op *op, struct box *b)
 {
 	struct args *a = op->args;
-	struct cloud_ask ask = op_ask(op, on_resumed);
-	uint32_t s = b->timeout_s ? b->timeout_s : RULES_TIMEOUT_DEFAULT_MS / 1000;
+	uint32_t s = b->timeout_s ? b->timeout_s : RULES_TIMEOUT_DEFAULT_MS / 1000, asked_s;
 
 	if (b->state != LIFE_PAUSED || !b->policy.resume_on_use || a->resumed || b == a->temp)
 		return false;
 	a->resumed = true;
 	log_info("box_resumed", "box=%s uid=%u by=use", b->id, op->who.uid);
-	if (text_set(&op->id, b->id) == 0)
-		op->call = cloud_connect(b->account->cloud, op->id, s, &ask);
-	if (!op->call)
+	op->told = on_resumed;
+	if (text_set(&op->id, b->id) < 0 || shift_join_resume(op->life, b, s, op, &asked_s) < 0)
 		op_fail_errno(op, -ENOMEM);
 	return true;
 }

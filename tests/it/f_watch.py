@@ -165,7 +165,7 @@ def test_a_watch_that_never_begins_ends_with_the_calls_deadline(cloud, api):
 
 
 def test_agents_too_old(cloud, api):
-    box = api.call("SandboxService.Create", template="old").id
+    box = api.call("SandboxService.Create", template="old-watch").id
     e = failure(api.stream, "FileService.Watch", sandbox=box, path="/tmp", recursive=True)
     assert (e.code, e.reason) == ("FAILED_PRECONDITION", "UNSUPPORTED"), e
 

@@ -312,6 +312,80 @@ def test_case_066_metadata_of_any_byte(both):
     kill(both, other)
 
 
+def test_case_069_the_last_page_is_the_end(cloud, api):
+    ids = {create(api).id for _ in range(3)}
+    cloud.fault("list", status=200, body=b"[]", headers=[("x-NEXT-token", "a")])
+    cloud.fault("list", status=200, body=b"[]", nth=1, headers=[("X-Next-Token", "a")])
+    got = api.call("SandboxService.List", timeout=20)
+    assert {s.id for s in got.sandboxes} == ids and not got.next_page_token
+
+
+# -- what the cloud may answer
+
+def test_case_003_domain_of_a_sandbox(cloud, api):
+    cloud.domain = "x.test"
+    b = create(api).id
+    assert api.call("SandboxService.GetHost", sandbox=b, port=3000).host == "3000-%s.x.test" % b
+    cloud.domain = None
+    other = create(api).id
+    assert not api.call("SandboxService.GetHost", sandbox=other, port=3000).host.endswith("x.test")
+
+
+def test_case_019_is_running(cloud, api):
+    b = create(api).id
+
+    def running():
+        return api.call("SandboxService.IsRunning", sandbox=b, timeout=5).running
+    assert running() is True
+    pause(api, b)
+    assert running() is False
+    connect(api, b)
+    cloud.fault("envd.health", status=500, times=None)
+    assert error(running).code not in ("OK", "NOT_FOUND")
+    kill(api, b)
+    assert running() is False
+
+
+def test_case_042_agent_too_old(cloud, api):
+    e = error(create, api, template="old", request_id="old")
+    assert (e.code, e.reason) == ("FAILED_PRECONDITION", "TEMPLATE_TOO_OLD"), e
+    cloud.ledger.wait(lambda: not cloud.ledger.alive(), what="the end of the old one")
+    assert len(cloud.ledger.sandboxes) == 1
+
+
+def sandbox_json(**more):
+    return json.dumps(dict({"templateID": "t", "sandboxID": "iaaaaaaaaaaaaaaaaaaaa", "clientID": "c",
+                            "envdVersion": "0.6.13"}, **more)).encode()
+
+
+def test_case_043_answers_with_less_and_more(cloud, api):
+    cloud.fault("create", status=201, body=sandbox_json())
+    cloud.fault("get", status=404, times=None)
+    assert create(api).id == "iaaaaaaaaaaaaaaaaaaaa"
+    cloud.fault("create", status=201, body=sandbox_json(sandboxID="ibbbbbbbbbbbbbbbbbbbb", alias=None, later={"a": [1]},
+                                                        domain=None, trafficAccessToken=None))
+    assert create(api).id == "ibbbbbbbbbbbbbbbbbbbb"
+
+
+def test_case_044_html_of_a_gateway(cloud, api):
+    cloud.fault("create", status=500, body=b"<html>oops</html>", content_type="text/html", times=None)
+    e = error(create, api, timeout=5)
+    assert e.reason == "OUTCOME_UNKNOWN" and "500" in str(e), e
+
+
+@pytest.mark.parametrize("text,seconds,nanos", [
+    ("2026-08-21T10:00:00Z", 1787306400, 0), ("2026-08-21T10:00:00.123456Z", 1787306400, 123000000),
+    ("2026-08-21T10:00:00.123456789Z", 1787306400, 123000000), ("2026-08-21T12:00:00+02:00", 1787306400, 0),
+])
+def test_case_136_moments(cloud, api, text, seconds, nanos):
+    b = create(api).id
+    detail = sandbox_json(sandboxID=b, startedAt=text, endAt="2999-01-01T00:00:00+00:00", cpuCount=1, memoryMB=128,
+                          diskSizeMB=0, state="running")
+    cloud.fault("get", status=200, body=detail)
+    got = get(api, b)
+    assert (got.started_at.seconds, got.started_at.nanos) == (seconds, nanos)
+
+
 # -- forks
 
 def test_case_070_fork(both):

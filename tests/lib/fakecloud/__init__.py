@@ -51,7 +51,8 @@ class FakeCloud:
         self.other_team = Team("team-b", concurrency, max_length_hours)
         self.keys = {KEY: self.team, OTHER_KEY: self.other_team}
         self.templates = [Template("rki5dems9wqfm4r03t7g", "base"),
-                          Template("old0templateold0temp", "old", envd_version="0.0.9")]
+                          Template("old0templateold0temp", "old", envd_version="0.0.9"),
+                          Template("old1templateold1temp", "old-watch", envd_version="0.1.2")]
         self.domain = None            # what create's answer says
         self.by_id = {}               # sandboxes that exist
         self.starts = []              # every process ever started
