@@ -142,6 +142,7 @@ struct command {
 	struct timer orphan;		/* nobody came back for it after a restart */
 	struct spool *spool;
 	uint64_t spool_limit;
+	bool spool_held;		/* as it was logged last */
 	bool block;			/* upstream waits for the starter's reader */
 	struct command_reader *starter;
 	struct list readers;

@@ -16,11 +16,13 @@
 
 #define MERGE_BYTES (256u * 1024)	/* neighbours of one stream are one record up to this … */
 #define MERGE_MS    1000		/* … and for so long, so that its time stays true */
+#define HELD_BYTES  (128u * 1024)	/* kept in memory while the disk takes nothing */
 #define PUNCH_BYTES (256u * 1024)	/* dropped bytes are given back to the disk in such steps */
 
 struct record {
 	struct spool_record r;
-	uint64_t at;		/* of its bytes in the file; 0: a gap that could not be written */
+	uint64_t at;		/* of its bytes in the file; 0: they are in mem, or a gap could not be written */
+	uint8_t *mem;
 	uint64_t before;	/* bytes of all records before it, in all streams */
 };
 
@@ -41,7 +43,9 @@ struct spool {
 	uint64_t dropped[SPOOL_STREAMS];
 	uint64_t end[SPOOL_STREAMS];
 	int64_t last_ms;
-	bool failed;		/* the last append could not store; said once */
+	uint64_t held;		/* bytes in memory */
+	bool failed;		/* the last append could not store on the disk */
+	bool said;		/* and could not hold it either; said once */
 };
 
 const char *spool_reason_name(enum spool_reason r)
@@ -91,6 +95,8 @@ struct spool *spool_close(struct spool *s)
 	if (!s)
 		return NULL;
 	discharge(s, s->used);
+	for (uint64_t i = s->first; i < s->next; i++)
+		free(s->v[i % s->cap].mem);
 	fd_close(s->fd);
 	free(s->v);
 	free(s);
@@ -135,7 +141,8 @@ uint64_t spool_room(const struct spool *s)
 {
 	uint64_t n = left(s);
 
-	return n > SPOOL_RECORD_COST ? n - SPOOL_RECORD_COST : 0;
+	n = n > SPOOL_RECORD_COST ? n - SPOOL_RECORD_COST : 0;
+	return s->failed ? MIN(n, HELD_BYTES - s->held) : n;
 }
 
 uint64_t spool_used(const struct spool *s)
@@ -172,6 +179,11 @@ uint64_t spool_first(const struct spool *s, enum spool_stream stream)
 			return r->r.offset;
 	}
 	return s->end[stream];
+}
+
+bool spool_is_held(const struct spool *s)
+{
+	return s->failed;
 }
 
 bool spool_is_whole(const struct spool *s)
@@ -320,6 +332,11 @@ static void drop_oldest(struct spool *s)
 {
 	struct record *r = record_at(s, s->first++);
 
+	if (r->mem) {
+		s->held -= r->r.size;
+		free(r->mem);
+		r->mem = NULL;
+	}
 	discharge(s, data_size(r) + SPOOL_RECORD_COST);
 	s->dropped[r->r.stream] = MAX(s->dropped[r->r.stream], r->r.offset + r->r.size);
 	if (r->at)
@@ -366,7 +383,7 @@ static struct record *growing(const struct spool *s, enum spool_stream stream, s
 {
 	struct record *last = last_record(s);
 
-	if (!last || last->r.reason || last->r.stream != stream || last->r.size + n > MERGE_BYTES ||
+	if (!last || last->mem || last->r.reason || last->r.stream != stream || last->r.size + n > MERGE_BYTES ||
 	    now_ms < last->r.time_ms || now_ms - last->r.time_ms > MERGE_MS)
 		return NULL;
 	return last;
@@ -407,6 +424,30 @@ static int add(struct spool *s, enum spool_stream stream, const void *p, size_t 
 	return 0;
 }
 
+/* The disk took nothing: a reader that keeps up shall not lose bytes for that. */
+static int hold(struct spool *s, enum spool_stream stream, const void *p, size_t n, int64_t now_ms)
+{
+	struct record r = { .r = { .offset = s->end[stream], .size = n, .time_ms = now_ms,
+				   .stream = (uint8_t)stream }, .before = s->bytes };
+	int e;
+
+	s->failed = true;
+	while (spool_room(s) < n && s->first < s->next)
+		drop_oldest(s);
+	if (spool_room(s) < n)
+		return -ENOSPC;
+	r.mem = malloc(n);
+	if (!r.mem)
+		return -ENOMEM;
+	memcpy(r.mem, p, n);
+	e = push(s, &r);
+	if (e < 0)
+		free(r.mem);
+	else
+		s->held += n;
+	return e;
+}
+
 int spool_append(struct spool *s, enum spool_stream stream, const void *p, size_t n, int64_t now_ms)
 {
 	struct record *last;
@@ -417,15 +458,21 @@ int spool_append(struct spool *s, enum spool_stream stream, const void *p, size_
 	while (spool_room(s) < n && s->first < s->next)
 		drop_oldest(s);
 	last = growing(s, stream, n, now_ms);
-	e = spool_room(s) < n ? -ENOSPC : last ? grow(s, last, p, n) : add(s, stream, p, n, now_ms);
+	e = left(s) < n + SPOOL_RECORD_COST ? -ENOSPC
+	    : last			    ? grow(s, last, p, n)
+					    : add(s, stream, p, n, now_ms);
+	if (!e)
+		s->failed = false;
+	else if (left(s) >= n + SPOOL_RECORD_COST)
+		e = hold(s, stream, p, n, now_ms);
 	if (e < 0) {
 		int push_error = note_lost(s, stream, n, now_ms);
-		bool said = s->failed;
+		bool said = s->said;
 
-		s->failed = true;
+		s->said = true;
 		return push_error < 0 ? push_error : said ? 0 : e;
 	}
-	s->failed = false;
+	s->said = false;
 	s->last_ms = now_ms;
 	s->end[stream] += n;
 	s->bytes += n;
@@ -597,6 +644,13 @@ uint64_t spool_room_behind(const struct spool *s, const struct spool_pos *pos)
 {
 	uint64_t number = MAX(pos->record, s->first), kept;
 
+	if (s->failed) { /* only memory counts, and only what nobody needs any more can go */
+		uint64_t held = 0;
+
+		for (uint64_t i = number; i < s->next; i++)
+			held += record_at(s, i)->mem ? record_at(s, i)->r.size : 0;
+		return HELD_BYTES - held;
+	}
 	if (number >= s->next)
 		return spool_room(s) + s->used;
 	kept = s->bytes - record_at(s, number)->before + (s->next - number) * SPOOL_RECORD_COST;
@@ -632,8 +686,12 @@ static int read_data(struct spool *s, const struct record *r, struct spool_pos *
 		     struct spool_piece *ret)
 {
 	size_t n = (size_t)MIN((uint64_t)max, r->r.size - pos->within);
-	int e = read_bytes(s, r->at + pos->within, buf, n);
+	int e = 0;
 
+	if (r->mem)
+		memcpy(buf, r->mem + pos->within, n);
+	else
+		e = read_bytes(s, r->at + pos->within, buf, n);
 	if (e < 0)
 		return e == -ENODATA ? -EIO : e;
 	*ret = (struct spool_piece){ .stream = r->r.stream, .offset = r->r.offset + pos->within, .size = n };

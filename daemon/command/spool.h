@@ -72,6 +72,8 @@ must_check int spool_gap(struct spool *s, enum spool_stream stream, enum spool_r
 uint64_t spool_first(const struct spool *s, enum spool_stream stream);
 uint64_t spool_end(const struct spool *s, enum spool_stream stream);
 bool spool_has(const struct spool *s, enum spool_stream stream);	/* anything ever came on it */
+/* The disk takes nothing: what comes is held in memory, 128 KiB of it, and does not survive us. */
+bool spool_is_held(const struct spool *s);
 /* False once a byte was lost that no reader of the start could have seen, or may have been. */
 bool spool_is_whole(const struct spool *s);
 int64_t spool_last_ms(const struct spool *s);	/* about when the last byte came; 0 = none */

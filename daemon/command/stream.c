@@ -412,6 +412,10 @@ static void on_data(struct command *c, const struct envd_event *e)
 		c->truncated = true;
 		log_warn("command_spool", "command=%s error=%s", c->id, log_q(strerrordesc_np(-r)));
 	}
+	if (spool_is_held(c->spool) != c->spool_held) {
+		c->spool_held = !c->spool_held;
+		log_warn(c->spool_held ? "spool_in_memory" : "spool_on_disk", "command=%s sandbox=%s", c->id, c->at.id);
+	}
 	command_wake(c);
 }
 

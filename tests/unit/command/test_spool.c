@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -429,6 +431,54 @@ TEST(foreign_files_are_refused)
 	CHECK_INT(spool_open(dir, "fifo", 1000, &uid, &all, &s), -EBADMSG);
 	CHECK_INT(unlinkat(dir, "link", 0), 0);
 	CHECK_INT(unlinkat(dir, "fifo", 0), 0);
+	drop_dir(dir);
+}
+
+TEST(a_reader_that_keeps_up_loses_nothing_to_a_full_disk)
+{
+	struct rlimit small = { 8192, RLIM_INFINITY }, back;
+	struct spool_quota uid = { 0, 1 << 22 }, all = { 0, 1 << 22 };
+	struct spool *s;
+	struct spool_pos pos, late;
+	struct spool_piece p;
+	uint64_t from[SPOOL_STREAMS] = { 0 }, got = 0, lost = 0;
+	static char in[30000], buf[65536];
+	int dir = tmp_dir();
+
+	CHECK_INT(getrlimit(RLIMIT_FSIZE, &back), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	memset(in, 'x', sizeof(in));
+	CHECK_INT(spool_new(dir, "full", 1 << 20, &uid, &all, &s), 0);
+	spool_seek(s, from, &pos);
+	late = pos;
+	CHECK_INT(setrlimit(RLIMIT_FSIZE, &small), 0);
+	for (int i = 0; i < 40; i++) {
+		CHECK(spool_room_behind(s, &pos) >= sizeof(in));
+		CHECK_INT(spool_append(s, SPOOL_STDOUT, in, sizeof(in), 1), 0);
+		while (spool_read(s, &pos, buf, sizeof(buf), &p) == 1) {
+			CHECK(!p.gap);
+			CHECK(!memcmp(buf, in, MIN(p.size, sizeof(in))));
+			got += p.size;
+		}
+		CHECK(spool_used(s) <= 140 * 1024);
+	}
+	CHECK(spool_is_held(s));
+	CHECK_INT(got, 40 * sizeof(in));
+	CHECK(spool_is_whole(s));
+	/* One that comes late has the end, and a gap for the rest. */
+	for (got = 0; spool_read(s, &late, buf, sizeof(buf), &p) == 1;) {
+		if (p.gap)
+			lost += p.size;
+		else
+			got += p.size;
+	}
+	CHECK_INT(got + lost, 40 * sizeof(in));
+	CHECK(got >= sizeof(in) && got <= 128 * 1024);
+	CHECK_INT(setrlimit(RLIMIT_FSIZE, &back), 0);
+	CHECK_INT(spool_append(s, SPOOL_STDOUT, in, 10, 2), 0);
+	CHECK(!spool_is_held(s));
+	spool_free(s);
+	CHECK_INT(uid.used, 0);
 	drop_dir(dir);
 }
 
