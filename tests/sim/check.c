@@ -276,7 +276,7 @@ void check_released(void)
 
 		if (!b->alive || b->foreign)
 			continue;
-		if (b->was_leased && b->released_at_ms && b->policy_since_ms < b->released_at_ms &&
+		if (b->was_leased && !b->unsure && b->released_at_ms && b->policy_since_ms < b->released_at_ms &&
 		    is_certain(b, POLICY_KILL) && !lease_on(b))
 			sim_fail("I2", "%s was released %llu ms ago and lives", b->id,
 				 (unsigned long long)(W->now_ms - b->released_at_ms));

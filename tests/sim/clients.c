@@ -82,15 +82,18 @@ static void lease_over(struct sim_lease *x)
 	x->over = true;
 }
 
-/* A process has one lease on a sandbox for all its Creates and Connects, also if it took it by Acquire. */
+/* A process has one lease on a sandbox for all its Creates and Connects, and it may be one that it took
+ * by Acquire before: then it is let go with it, and we cannot tell. */
 static void release(struct sim_lease *x)
 {
 	lease_over(x);
 	for (unsigned i = 0; i < W->n_leases && x->kind == LIFE_LEASE_PROCESS; i++) {
 		struct sim_lease *y = &W->leases[i];
 
-		if (!y->id[0] && y->box == x->box && y->proc == x->proc && y->proc_start == x->proc_start)
+		if (!y->id[0] && y->box == x->box && y->proc == x->proc && y->proc_start == x->proc_start) {
 			lease_over(y);
+			y->box->unsure = true;
+		}
 	}
 }
 

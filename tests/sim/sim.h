@@ -54,6 +54,7 @@ struct sim_box {		/* the cloud's ledger, and what our clients know of it */
 	const char *how;		/* it died */
 	/* what was asked for */
 	bool acked, kill_asked, kill_acked, was_leased;
+	bool unsure;			/* whether a lease of a process is left */
 	unsigned sets_open, connects_open;	/* calls of users under way */
 	struct policy may[SIM_POLICIES];	/* its policy is one of these */
 	unsigned n_may, policy_calls;
