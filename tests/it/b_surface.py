@@ -38,7 +38,7 @@ def doc(d, *args):
 
 def test_counter_stands_still_while_paused(d, box):
     """The whole line of the feature: pause freezes, resume continues, forks and snapshots have the files."""
-    sh(d, box, "echo 0 >n; setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i >n; sleep 0.05; done' >/dev/null 2>&1 &")
+    sh(d, box, "echo 0 >n; setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i >m; mv m n; sleep 0.05; done' >/dev/null 2>&1 &")
     until(lambda: int(sh(d, box, "cat n") or 0) > 3, 10, "the counter")
     assert d.ctl("pause", box).stdout == ""
     assert doc(d, "get", box)["state"] == "paused"
@@ -47,7 +47,7 @@ def test_counter_stands_still_while_paused(d, box):
     assert doc(d, "pause", box) == {"sandbox": box, "paused": False}
     assert d.ctl("exec", box, "--", "true", check=False).returncode == 125
     d.ctl("resume", box)
-    before = int(sh(d, box, "cat n"))
+    before = int(sh(d, box, "cat n"))      # it is renamed into place: never half written
     until(lambda: int(sh(d, box, "cat n") or 0) > before, 10, "the counter to go on")
 
 
