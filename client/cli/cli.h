@@ -56,6 +56,8 @@ struct args {
 	bool recursive, update, all_links;	/* cp, watch */
 	bool write, entries;
 	uint64_t expires_ms;
+	bool detach;				/* exec, attach */
+	const char *detach_keys, *from;
 
 	char **words;		/* what is no option; with `rest`, up to the "--" */
 	size_t n_words;
@@ -96,9 +98,13 @@ struct command {
 };
 
 extern const struct command cmd_create, cmd_ls, cmd_get, cmd_connect, cmd_timeout, cmd_kill, cmd_exec,
-	cmd_ps, cmd_cp, cmd_cat, cmd_files, cmd_stat, cmd_mkdir, cmd_rm, cmd_mv, cmd_watch, cmd_sign,
+	cmd_ps, cmd_cp, cmd_cat, cmd_files, cmd_stat, cmd_mkdir, cmd_rm, cmd_mv, cmd_watch, cmd_sign, cmd_attach, cmd_logs,
+	cmd_wait, cmd_signal,
 	cmd_lease, cmd_hold, cmd_policy, cmd_events, cmd_status, cmd_local,
 	cmd_fork, cmd_pause, cmd_resume, cmd_snapshot, cmd_network, cmd_metrics, cmd_host;
+
+/* cmd_exec.c: what a shell would say of a command that ended so. */
+int command_exit_code(const struct ab_command_result *r);
 
 /* opt.c. 0, or EXIT_USAGE after saying what is wrong. `to` NULL: only the global options, and it stops
  * at the first word; *at is the index to go on from. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * agentboxctl exec: one loop over the daemon, the two outputs, the input and signals. Invariants: an
+ * agentboxctl exec, attach, logs: one loop over the daemon, the two outputs, the input and signals. Invariants: an
  * event is taken from the stream only when the one before has been written, so a slow reader holds
  * the command, not memory; the exit code is the command's only if the daemon stated it.
  */
@@ -18,6 +18,7 @@
 #include "client/cli/term.h"
 
 #define INPUT_BYTES (64u * 1024)
+#define KEYS_MAX    16u
 
 static const struct opt opts[] = {
 	OPT('i', "interactive", OPT_FLAG, interactive, NULL, "pass standard input on"),
@@ -26,14 +27,32 @@ static const struct opt opts[] = {
 	OPT('w', "workdir", OPT_TEXT, dir, "DIR", "directory it starts in"),
 	OPT('e', "env", OPT_PAIR, envs, "K=V", "in its environment; may be repeated"),
 	OPT(0, "timeout", OPT_SPAN, timeout_ms, "D", "end it after this time, with exit code 124"),
+	OPT('d', "detach", OPT_FLAG, detach, NULL, "only start it, and print its command id"),
+	OPT(0, "detach-keys", OPT_TEXT, detach_keys, "KEYS", "of -it: leaves it running (ctrl-p,ctrl-q)"),
+};
+static const struct opt attach_opts[] = {
+	OPT(0, "from", OPT_TEXT, from, "OFFSET", "first byte of the output, or end (0)"),
+	OPT(0, "detach-keys", OPT_TEXT, detach_keys, "KEYS", "of a terminal: leaves it (ctrl-p,ctrl-q)"),
+};
+static const struct opt logs_opts[] = {
+	OPT(0, "from", OPT_TEXT, from, "OFFSET", "first byte of the output (0)"),
 };
 
 struct exec {
 	struct cli *cli;
 	struct ab_call *stream;		/* run, or attach after the connection broke */
 	struct ab_call *input, *kill;
-	int sig_fd;
+	int sig_fd, winch_fd;
 	int signo;			/* that ended us, 0 = none */
+	bool attached;			/* not ours to end */
+	bool follow;			/* logs: false */
+	bool detached;
+	bool is_terminal;		/* ours is passed on to it */
+	uint64_t input_offset;
+	bool resize_due;
+	struct ab_call *resize;
+	char keys[KEYS_MAX];		/* that detach */
+	size_t n_keys, n_matched;
 	struct term term;
 	struct sink out, err;
 
@@ -43,12 +62,13 @@ struct exec {
 	int write_error;
 
 	char *command_id;		/* once it started */
+	uint64_t from;			/* what is before is not passed on: a stream may be shorter */
 	uint64_t offsets[4];		/* next byte by stream, to go on from */
 	bool heard;			/* this stream said something */
 	bool done;
 	int exit_code;
 
-	char *in;			/* INPUT_BYTES */
+	char *in, *spare;		/* INPUT_BYTES each */
 	size_t in_at, in_n;
 	bool in_eof;
 };
@@ -87,12 +107,10 @@ static int signal_by_name(const char *name)
 	return 0;
 }
 
-static int code_of(const struct exec *x, const struct ab_command_result *r)
+int command_exit_code(const struct ab_command_result *r)
 {
 	int signo;
 
-	if (x->signo)
-		return 128 + x->signo;
 	if (r->timed_out)
 		return EXIT_TIMED_OUT;
 	switch (r->outcome) {
@@ -112,7 +130,7 @@ static int code_of(const struct exec *x, const struct ab_command_result *r)
 static void on_exited(struct exec *x, const struct ab_command_result *r)
 {
 	x->done = true;
-	x->exit_code = code_of(x, r);
+	x->exit_code = !x->follow ? EXIT_OK : x->signo ? 128 + x->signo : command_exit_code(r);
 	if (r->outcome == AB_NOT_STARTED)
 		say(x->cli, "not started: %s%s%s%s", r->message, *r->reason ? " (" : "", r->reason,
 		    *r->reason ? ")" : "");
@@ -131,24 +149,34 @@ static void on_started(struct exec *x, const struct ab_command *c)
 {
 	const struct args *a = &x->cli->args;
 	const struct ab_command_ref ref = { .command_id = c->command_id };
+	bool terminal = x->attached ? x->follow && c->pty && c->running && isatty(STDIN_FILENO)
+				    : a->tty && a->interactive;
 
 	if (x->command_id)
 		return;		/* an attach says it again */
 	x->command_id = strdup(c->command_id);
 	if (!x->command_id)
 		return;
-	if (a->interactive && ab_command_input_start(x->cli->client, &ref, 0, NULL, &x->input) < 0)
+	x->is_terminal = terminal;
+	x->resize_due = terminal;
+	if ((terminal || a->interactive) &&
+	    ab_command_input_start(x->cli->client, &ref, x->input_offset, NULL, &x->input) < 0)
 		say(x->cli, "warning: standard input is not passed on: out of memory");
-	if (a->tty && a->interactive)
+	if (terminal)
 		term_set_raw(&x->term);
 }
 
 static void on_output(struct exec *x, const struct ab_command_event *ev)
 {
+	size_t skip;
+
 	if ((unsigned)ev->stream < ARRAY_SIZE(x->offsets))
 		x->offsets[ev->stream] = ev->offset + ev->size;
-	x->pending = ev->data;
-	x->n_pending = (size_t)ev->size;
+	if (ev->offset + ev->size <= x->from)
+		return;
+	skip = x->from > ev->offset ? (size_t)(x->from - ev->offset) : 0;
+	x->pending = (const char *)ev->data + skip;
+	x->n_pending = (size_t)ev->size - skip;
 	x->pending_to = ev->stream == AB_STDERR ? &x->err : &x->out;
 }
 
@@ -208,14 +236,36 @@ static void input_push(struct exec *x)
 		x->in_n -= (size_t)n;
 	}
 	if (x->in_eof && !x->in_n)
-		(void)ab_input_finish(x->input, !x->cli->args.tty);
+		(void)ab_input_finish(x->input, !x->is_terminal && !x->cli->args.tty);
 	if (ab_call_is_done(x->input))
 		input_end(x);
 }
 
+/* Leaves out the keys that detach; what only looked like their beginning is passed on. */
+static void find_keys(struct exec *x)
+{
+	char *typed = x->in;
+	size_t to = 0;
+
+	x->in = x->spare;
+	x->spare = typed;
+	for (size_t i = 0; i < x->in_n && !x->detached; i++) {
+		if (x->n_matched && typed[i] != x->keys[x->n_matched]) {
+			memcpy(x->in + to, x->keys, x->n_matched);
+			to += x->n_matched;
+			x->n_matched = 0;
+		}
+		if (typed[i] == x->keys[x->n_matched])
+			x->detached = ++x->n_matched == x->n_keys;
+		else
+			x->in[to++] = typed[i];
+	}
+	x->in_n = to;
+}
+
 static void input_read(struct exec *x)
 {
-	ssize_t n = read(STDIN_FILENO, x->in, INPUT_BYTES);
+	ssize_t n = read(STDIN_FILENO, x->in, INPUT_BYTES - KEYS_MAX);
 
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
@@ -224,6 +274,27 @@ static void input_read(struct exec *x)
 	x->in_eof = n <= 0;
 	x->in_at = 0;
 	x->in_n = n > 0 ? (size_t)n : 0;
+	if (x->is_terminal && x->n_keys)
+		find_keys(x);
+}
+
+/* --- the size of the terminal: the last one wins --- */
+
+static void resize_push(struct exec *x)
+{
+	const struct ab_command_ref ref = { .command_id = x->command_id };
+	uint32_t cols, rows;
+
+	if (x->resize && ab_call_is_done(x->resize)) {
+		ab_call_free(x->resize);
+		x->resize = NULL;
+	}
+	if (!x->resize_due || x->resize || !x->command_id || x->done)
+		return;
+	x->resize_due = false;
+	term_size(&cols, &rows);
+	/* a size that is not told is no reason to end */
+	(void)ab_command_resize_start(x->cli->client, &ref, cols, rows, NULL, &x->resize);
 }
 
 /* --- the end of the stream, and of us --- */
@@ -261,8 +332,10 @@ static void on_stream_end(struct exec *x)
 	if (e && attach_again(x))
 		return;
 	x->done = true;
-	if (!e)
-		return;		/* cannot be: without an end it has an error */
+	if (!e) {		/* only where nobody waits for its end */
+		x->exit_code = EXIT_OK;
+		return;
+	}
 	(void)fail(x->cli, e);
 	x->exit_code = x->command_id || !strcmp(e->reason, "OUTCOME_UNKNOWN") ? EXIT_UNKNOWN
 									      : EXIT_FAILED;
@@ -278,7 +351,7 @@ static void on_signal(struct exec *x, int signo)
 
 	x->signo = signo;
 	x->exit_code = 128 + signo;
-	if (!again && x->command_id && !x->done &&
+	if (!again && x->command_id && !x->done && !x->attached &&
 	    ab_command_kill_start(x->cli->client, &ref, NULL, &x->kill) == 0)
 		return;
 	ab_call_cancel(x->stream);
@@ -290,11 +363,12 @@ static void wait_and_serve(struct exec *x)
 {
 	struct ab_client *c = x->cli->client;
 	bool want_input = x->input && !x->in_n && !x->in_eof;
-	struct pollfd p[4] = {
+	struct pollfd p[5] = {
 		{ .fd = ab_fd(c), .events = (short)ab_events(c) },
 		{ .fd = x->sig_fd, .events = POLLIN },
 		{ .fd = x->n_pending ? x->pending_to->fd : -1, .events = POLLOUT },
 		{ .fd = want_input ? STDIN_FILENO : -1, .events = POLLIN },
+		{ .fd = x->winch_fd, .events = POLLIN },
 	};
 	int signo;
 
@@ -304,12 +378,14 @@ static void wait_and_serve(struct exec *x)
 		input_read(x);
 	if (p[1].revents && (signo = sig_take(x->sig_fd)))
 		on_signal(x, signo);
+	if (p[4].revents)
+		x->resize_due |= sig_take(x->winch_fd) != 0 && x->is_terminal;
 	(void)ab_process(c);
 }
 
 static void loop(struct exec *x)
 {
-	while (!x->done || x->n_pending) {
+	while ((!x->done || x->n_pending) && !x->detached) {
 		if (!x->done)
 			take_events(x);
 		else
@@ -323,9 +399,37 @@ static void loop(struct exec *x)
 			x->done = true;
 		}
 		input_push(x);
+		resize_push(x);
 		if (!x->done || x->n_pending)
 			wait_and_serve(x);
 	}
+}
+
+/* "ctrl-p,ctrl-q" or plain letters. False: it cannot be read. */
+static bool take_keys(struct exec *x, const char *text)
+{
+	x->n_keys = 0;
+	while (*text) {
+		size_t n = strcspn(text, ",");
+		bool ctrl = n == 6 && !strncasecmp(text, "ctrl-", 5);
+
+		if (x->n_keys == KEYS_MAX || (!ctrl && n != 1))
+			return false;
+		x->keys[x->n_keys++] = ctrl ? (char)(text[5] & 0x1f) : text[0];
+		text += n;
+		text += *text == ',';
+	}
+	return x->n_keys > 0;
+}
+
+/* What both kinds of loop need. 0 or -errno. */
+static int prepare(struct exec *x)
+{
+	x->in = malloc(INPUT_BYTES);
+	x->spare = malloc(INPUT_BYTES);
+	x->sig_fd = sig_open();
+	x->winch_fd = sig_open_winch();
+	return !x->in || !x->spare ? -ENOMEM : x->sig_fd < 0 ? x->sig_fd : x->winch_fd < 0 ? x->winch_fd : 0;
 }
 
 static int start(struct exec *x)
@@ -340,14 +444,14 @@ static int start(struct exec *x)
 		.user = a->user,
 		.command_timeout_ms = a->timeout_ms,
 		.stdin_open = a->interactive,
+		/* what can be left running must not end with us; a signal to us still ends it */
+		.detach = a->tty && a->interactive,
 	};
 	int r;
 
 	if (a->tty)
 		term_size(&o.pty_cols, &o.pty_rows);
-	x->in = malloc(INPUT_BYTES);
-	x->sig_fd = sig_open();
-	r = !x->in ? -ENOMEM : x->sig_fd < 0 ? x->sig_fd : 0;
+	r = prepare(x);
 	if (r == 0)
 		r = ab_command_run_start(x->cli->client, &o, NULL, &x->stream);
 	if (r < 0)
@@ -355,34 +459,160 @@ static int start(struct exec *x)
 	return r;
 }
 
+/* After the loop, or instead of it. */
+static int finish(struct exec *x)
+{
+	struct cli *cli = x->cli;
+
+	term_restore(&x->term);
+	if (x->detached)
+		fprintf(stderr, "\nagentboxctl: it goes on: agentboxctl attach %s\n", x->command_id);
+	ab_call_free(x->input);
+	ab_call_free(x->kill);
+	ab_call_free(x->resize);
+	ab_call_free(x->stream);	/* if it still runs, this kills it, unless it can be left running */
+	sink_close(&x->out);
+	sink_close(&x->err);
+	free(x->command_id);
+	free(x->in);
+	free(x->spare);
+	(void)close(x->sig_fd);
+	(void)close(x->winch_fd);
+	if (x->write_error == EPIPE)
+		sig_die(SIGPIPE);
+	if (x->write_error) {
+		say(cli, "cannot write the output: %s", strerror(x->write_error));
+		return EXIT_FAILED;
+	}
+	return x->detached ? EXIT_OK : x->exit_code;
+}
+
+/* exec -d */
+static int start_only(struct cli *cli)
+{
+	const struct args *a = &cli->args;
+	struct ab_command_options o = {
+		.sandbox = a->words[0],
+		.argv = a->n_rest ? (const char *const *)a->rest : (const char *const *)a->words + 1,
+		.envs = a->envs.v,
+		.n_envs = a->envs.n,
+		.cwd = a->dir,
+		.user = a->user,
+		.command_timeout_ms = a->timeout_ms,
+		.stdin_open = a->interactive,
+	};
+	struct ab_command *c;
+
+	if (a->tty)
+		term_size(&o.pty_cols, &o.pty_rows);
+	if (ab_command_spawn(cli->client, &o, NULL, &c))
+		return fail_client(cli);
+	printf("%s\n", c->command_id);
+	ab_free(c);
+	return EXIT_OK;
+}
+
 static int run(struct cli *cli)
 {
-	struct exec x = { .cli = cli, .exit_code = EXIT_FAILED };
+	struct exec x = { .cli = cli, .exit_code = EXIT_FAILED, .sig_fd = -1, .winch_fd = -1, .follow = true };
 	const struct args *a = &cli->args;
 
 	if (a->n_rest ? a->n_words != 1 : a->n_words < 2)
 		return usage(cli->command, "needs ID -- COMMAND [ARGUMENT…]");
+	if (!take_keys(&x, a->detach_keys ? a->detach_keys : "ctrl-p,ctrl-q"))
+		return usage(cli->command, "--detach-keys takes keys such as ctrl-p,ctrl-q");
+	if (a->detach)
+		return start_only(cli);
 	sink_open(&x.out, STDOUT_FILENO);
 	sink_open(&x.err, STDERR_FILENO);
 	if (start(&x) == 0)
 		loop(&x);
-	term_restore(&x.term);
-	ab_call_free(x.input);
-	ab_call_free(x.kill);
-	ab_call_free(x.stream);		/* if it still runs, this kills it */
-	sink_close(&x.out);
-	sink_close(&x.err);
-	free(x.command_id);
-	free(x.in);
-	(void)close(x.sig_fd);
-	if (x.write_error == EPIPE)
-		sig_die(SIGPIPE);
-	if (x.write_error) {
-		say(cli, "cannot write the output: %s", strerror(x.write_error));
-		return EXIT_FAILED;
-	}
-	return x.exit_code;
+	return finish(&x);
 }
+
+/* --- attach, logs --- */
+
+static int take_offset(const struct cli *cli, struct ab_attach_options *o, uint64_t *ret)
+{
+	const char *text = cli->args.from;
+	uint64_t n = 0;
+
+	if (!text)
+		return EXIT_OK;
+	if (!strcmp(text, "end")) {
+		o->from_end = true;
+		return EXIT_OK;
+	}
+	for (const char *p = text; *p; p++) {
+		if (*p < '0' || *p > '9' || n > (UINT64_MAX - 9) / 10)
+			return usage(cli->command, "--from takes a number of bytes, or end, not '%s'", text);
+		n = n * 10 + (uint64_t)(*p - '0');
+	}
+	*ret = n;
+	return EXIT_OK;
+}
+
+static int follow(struct cli *cli, bool to_the_end)
+{
+	struct exec x = { .cli = cli, .exit_code = EXIT_FAILED, .sig_fd = -1, .winch_fd = -1, .attached = true,
+			  .follow = to_the_end };
+	const struct ab_command_ref ref = { .command_id = cli->args.words[0] };
+	struct ab_attach_options o = { .no_follow = !to_the_end };
+	int r = take_offset(cli, &o, &x.from);
+
+	if (r != EXIT_OK)
+		return r;
+	if (!take_keys(&x, cli->args.detach_keys ? cli->args.detach_keys : "ctrl-p,ctrl-q"))
+		return usage(cli->command, "--detach-keys takes keys such as ctrl-p,ctrl-q");
+	/* input goes on where the writer before us stopped; a command without input says so, which is fine */
+	if (to_the_end && isatty(STDIN_FILENO))
+		(void)ab_command_send_input(cli->client, &ref, 0, "", 0, false, NULL, &x.input_offset);
+	sink_open(&x.out, STDOUT_FILENO);
+	sink_open(&x.err, STDERR_FILENO);
+	r = prepare(&x);
+	if (r == 0)
+		r = ab_command_attach_start(cli->client, &ref, &o, NULL, &x.stream);
+	if (r == 0)
+		loop(&x);
+	else
+		say(cli, "%s", strerror(-r));
+	return finish(&x);
+}
+
+static int run_attach(struct cli *cli)
+{
+	return follow(cli, true);
+}
+
+static int run_logs(struct cli *cli)
+{
+	return follow(cli, false);
+}
+
+const struct command cmd_attach = {
+	.name = "attach",
+	.words = "COMMAND_ID",
+	.help = "Passes on what a command prints, and ends as it ends; its terminal becomes ours.\n"
+		"Interrupting this leaves the command alone.",
+	.opts = attach_opts,
+	.n_opts = ARRAY_SIZE(attach_opts),
+	.min_words = 1,
+	.max_words = 1,
+	.no_json = true,
+	.run = run_attach,
+};
+
+const struct command cmd_logs = {
+	.name = "logs",
+	.words = "COMMAND_ID",
+	.help = "Prints what a command has printed so far.",
+	.opts = logs_opts,
+	.n_opts = ARRAY_SIZE(logs_opts),
+	.min_words = 1,
+	.max_words = 1,
+	.no_json = true,
+	.run = run_logs,
+};
 
 const struct command cmd_exec = {
 	.name = "exec",

@@ -8,6 +8,7 @@
 
 static const struct opt opts[] = {
 	OPT('a', "all", OPT_FLAG, all, NULL, "also those that ended"),
+	OPT(0, "ended", OPT_FLAG, all, NULL, "the same"),
 };
 
 static const char *state_text(const struct ab_command *c, char *buf, size_t n)

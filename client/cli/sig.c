@@ -28,6 +28,19 @@ int sig_open(void)
 	return fd < 0 ? -errno : fd;
 }
 
+int sig_open_winch(void)
+{
+	sigset_t set;
+	int fd;
+
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGWINCH);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return -errno;
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
+
 int sig_take(int fd)
 {
 	struct signalfd_siginfo si;

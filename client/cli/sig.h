@@ -6,6 +6,8 @@
 /* INT, TERM and HUP arrive on the descriptor from now on (those not ignored before), PIPE is
  * ignored. -errno. */
 int sig_open(void);
+/* The same for a terminal that changed its size (SIGWINCH). */
+int sig_open_winch(void);
 /* The next one, 0 if there is none. */
 int sig_take(int fd);
 /* Ends this process by that signal, so that whoever waits for it can tell. */

@@ -383,6 +383,13 @@ static void on_kill_command(struct call *c)
 	answer(c, &r.base);
 }
 
+static void on_resize(struct call *c)
+{
+	Agentbox__V1__ResizeResponse r = AGENTBOX__V1__RESIZE_RESPONSE__INIT;
+
+	answer(c, &r.base);
+}
+
 static void on_status(struct call *c)
 {
 	Agentbox__V1__StatusResponse r = AGENTBOX__V1__STATUS_RESPONSE__INIT;
@@ -408,6 +415,7 @@ static const struct {
 	{ "/agentbox.v1.FileService/Write", &agentbox__v1__write_file_request__descriptor },
 	{ "/agentbox.v1.DaemonService/Status", &agentbox__v1__status_request__descriptor },
 	{ "/agentbox.v1.CommandService/Kill", &agentbox__v1__kill_command_request__descriptor },
+	{ "/agentbox.v1.CommandService/Resize", &agentbox__v1__resize_request__descriptor },
 };
 
 static void on_message(struct call *c, ProtobufCMessage *m)
@@ -428,8 +436,10 @@ static void on_message(struct call *c, ProtobufCMessage *m)
 		on_write(c, (Agentbox__V1__WriteFileRequest *)m);
 	else if (str_eq(c->path, methods[6].path))
 		on_status(c);
-	else
+	else if (str_eq(c->path, methods[7].path))
 		on_kill_command(c);
+	else
+		on_resize(c);
 }
 
 static void take(struct call *c)

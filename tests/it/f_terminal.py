@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""agentboxctl exec -it, attach, logs, wait, signal, in a pseudo terminal."""
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+
+import harness
+from conftest import built
+
+WAIT_S = 20
+
+
+@pytest.fixture(scope="module")
+def d():
+    built(harness.AGENTBOXD)
+    built(harness.AGENTBOXCTL)
+    daemon = harness.Daemon()
+    yield daemon
+    traces = harness.Traces(daemon.home).look(daemon.pid).look_at_local(daemon.state_dir)
+    daemon.close()
+    traces.gone()
+
+
+@pytest.fixture
+def box(d):
+    b = d.ctl("create", "--timeout", "5m").stdout.strip()
+    yield b
+    d.ctl("kill", b, check=False)
+
+
+class Term:
+    """agentboxctl on a terminal of its own."""
+
+    def __init__(self, d, *args, size=(24, 80)):
+        self.master, self.slave = pty.openpty()
+        self.resize(*size)
+        self.before = termios.tcgetattr(self.slave)
+        self.proc = subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, *args], stdin=self.slave, stdout=self.slave,
+                                     stderr=self.slave, start_new_session=True)
+        self.out = b""
+
+    def resize(self, rows, cols):
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    def type(self, text):
+        os.write(self.master, text if isinstance(text, bytes) else text.encode())
+
+    def until(self, text, again=None):
+        """Reads until this was seen; `again` is typed anew every second, for what takes a moment."""
+        end = time.monotonic() + WAIT_S
+        while text.encode() not in self.out:
+            assert time.monotonic() < end, self.out
+            if select.select([self.master], [], [], 1)[0]:
+                self.out += os.read(self.master, 65536)
+            elif again:
+                self.type(again)
+        self.out = self.out.partition(text.encode())[2]
+
+    def end(self):
+        code = self.proc.wait(WAIT_S)
+        assert termios.tcgetattr(self.slave) == self.before, "the terminal was left as it was not"
+        os.close(self.master)
+        os.close(self.slave)
+        return code
+
+
+def shell(d, box):
+    t = Term(d, "exec", "-it", "-e", "PS1=", box, "--", "bash", "--norc", "--noprofile")
+    t.type("stty -echo; echo rea''dy\n")
+    t.until("ready")
+    return t
+
+
+def test_a_shell_and_its_size(d, box):
+    t = shell(d, box)
+    t.type("stty size\n")
+    t.until("24 80")
+    t.resize(41, 123)
+    t.proc.send_signal(signal.SIGWINCH)
+    t.until("41 123", again="stty size\n")
+    t.type("exit 7\n")
+    assert t.end() == 7
+
+
+def test_detach_attach_elsewhere(d, box):
+    t = shell(d, box)
+    t.type("echo remem''bered; x=42\n")
+    t.until("remembered")
+    t.type("\x10")
+    t.type("\x11")
+    t.until("agentboxctl attach ")
+    assert t.end() == 0
+    command = t.out.split()[0].decode()
+    u = Term(d, "attach", command, size=(30, 90))
+    u.until("remembered")
+    u.type("echo $x.; stty size\n")
+    u.until("42.")
+    u.until("30 90", again="stty size\n")
+    u.type("exit 3\n")
+    assert u.end() == 3
+    assert "remembered" in d.ctl("logs", command).stdout
+    assert d.ctl("wait", command, check=False).returncode == 3
+
+
+def test_other_detach_keys_and_half_of_them(d, box):
+    t = Term(d, "exec", "-it", "--detach-keys", "ctrl-a,d", box, "--", "cat")
+    t.type("\x01x\n")
+    t.until("x\r\n")
+    t.type("\x01d")
+    t.until("attach")
+    assert t.end() == 0
+    assert d.ctl("exec", "-it", "--detach-keys", "meta-x", box, "--", "cat", check=False).returncode == 2
+
+
+def test_ctrl_c_goes_through(d, box):
+    t = shell(d, box)
+    t.type("trap 'echo inter''rupted' INT; echo slee''ping; sleep 100\n")
+    t.until("sleeping")
+    t.type("\x03")
+    t.until("interrupted", again="\x03")
+    t.type("exit 0\n")
+    assert t.end() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_to_us_restore_the_terminal(d, box, number):
+    t = shell(d, box)
+    t.proc.send_signal(number)
+    assert t.end() == 128 + number
+
+
+def test_the_sandbox_is_killed_meanwhile(d):
+    box = d.ctl("create").stdout.strip()
+    t = shell(d, box)
+    d.ctl("kill", box)
+    assert t.end() == 126
+
+
+def test_detached_commands(d, box):
+    command = d.ctl("exec", "-d", box, "--", "sh", "-c", "echo one; echo two >&2; sleep 1; echo three; exit 5").stdout.strip()
+    assert d.ctl("wait", command, check=False).returncode == 5
+    r = d.ctl("logs", command)
+    assert (r.stdout, r.stderr) == ("one\nthree\n", "two\n")
+    assert d.ctl("logs", "--from", "4", command).stdout == "three\n"
+    r = d.ctl("attach", "--from", "4", command, check=False)
+    assert (r.returncode, r.stdout) == (5, "three\n")
+    assert command not in d.ctl("ps", box).stdout and command in d.ctl("ps", "--ended", box).stdout
+
+
+def test_signal(d, box):
+    command = d.ctl("exec", "-d", box, "--", "sleep", "100").stdout.strip()
+    assert command in d.ctl("ps", box).stdout
+    d.ctl("signal", command, "TERM")
+    assert d.ctl("wait", command, check=False).returncode == 128 + signal.SIGTERM
+    assert d.ctl("signal", command, "KILL", check=False).returncode == 3
+    assert d.ctl("signal", command, "HUP", check=False).returncode == 2
+    assert d.ctl("wait", "nonsense", check=False).returncode == 3
+
+
+def test_interrupting_attach_leaves_the_command_alone(d, box):
+    command = d.ctl("exec", "-d", box, "--", "sh", "-c", "echo begun; sleep 100").stdout.strip()
+    p = subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, "attach", command], stdout=subprocess.PIPE, text=True)
+    assert p.stdout.readline() == "begun\n"
+    p.send_signal(signal.SIGINT)
+    assert p.wait(WAIT_S) == 128 + signal.SIGINT
+    p.stdout.close()
+    assert command in d.ctl("ps", box).stdout
