@@ -90,7 +90,7 @@ static void on_taken(struct life_op *op, const struct status *st)
 	struct status lost;
 
 	FAILPOINT("lease.committed");
-	if (!status_ok(st) && x) {
+	if (!status_ok(st) && x && a->taken) {
 		a->taken = false;
 		lease_end(x, "it could not be written down");
 	}
