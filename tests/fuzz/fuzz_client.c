@@ -38,6 +38,8 @@ struct peer {
 	const struct input *in;
 };
 
+#define KINDS 14	/* of calls; the first byte chooses */
+
 static char dir[] = "/tmp/ab-fuzz-XXXXXX";
 static char path[64];
 static int listen_fd = -1;
@@ -126,7 +128,7 @@ static int start(struct ab_client *c, const struct input *in, struct ab_call **r
 	const struct ab_command_ref ref = { .command_id = "c" };
 	const struct ab_path at = { .sandbox = "s", .path = "p" };
 
-	switch (in->which % 12) {
+	switch (in->which % KINDS) {
 	case 0:
 		return ab_sandbox_get_start(c, "s", 0, NULL, ret);
 	case 1:
@@ -149,6 +151,10 @@ static int start(struct ab_client *c, const struct input *in, struct ab_call **r
 		return ab_command_wait_start(c, &ref, NULL, ret);
 	case 10:
 		return ab_command_input_start(c, &ref, 0, NULL, ret);
+	case 12:
+		return ab_file_watch_start(c, &at, NULL, NULL, ret);
+	case 13:
+		return ab_file_sign_start(c, &at, false, 0, NULL, ret);
 	default:
 		return ab_command_kill_start(c, &ref, NULL, ret);
 	}
@@ -157,20 +163,24 @@ static int start(struct ab_client *c, const struct input *in, struct ab_call **r
 static void take(struct ab_call *call, const struct input *in)
 {
 	struct ab_command_event ev;
+	struct ab_file_event fe;
 	const struct ab_file *f;
 	const void *data;
 	size_t n;
 
-	if (in->which % 12 == 2)
+	if (in->which % KINDS == 2)
 		while (ab_command_next(call, &ev))
 			must(ev.type);
-	if (in->which % 12 == 3)
+	if (in->which % KINDS == 3)
 		while (ab_file_read_next(call, &data, &n))
 			must(n > 0);
-	if (in->which % 12 == 5)
+	if (in->which % KINDS == 5)
 		while (ab_file_list_next(call, &f))
 			must(f->name);
-	if (in->which % 12 == 4 && !ab_call_is_done(call))
+	if (in->which % KINDS == 12)
+		while (ab_file_watch_next(call, &fe))
+			must(fe.type && fe.name);
+	if (in->which % KINDS == 4 && !ab_call_is_done(call))
 		(void)ab_file_write_put(call, "x", 1);
 }
 
