@@ -13,6 +13,8 @@
 
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/check.h"
+#include "daemon/rpc/command_call.h"
+#include "daemon/rpc/command_msg.h"
 #include "daemon/rpc/msg.h"
 #include "daemon/rpc/server.h"
 #include "proto/base/must.h"
@@ -22,24 +24,7 @@
 #define PIECE_BYTES    (64u * 1024) /* of output per message */
 #define REQUEST_ID_MAX 128u
 
-struct cmd_call {
-	struct rpc_call *call;
-	struct commands *commands;
-	struct command_op *op;
-	struct command_reader *reader;
-	struct command *command;	/* a ref; input streams and unary waits */
-	bool follow, run, detach, input_open;
-	bool closing, ended;		/* SendInput: `close` came; the client has sent its last message */
-	/* What to do once the reference is resolved. */
-	void (*with)(struct cmd_call *x, struct command *c);
-	int signo;
-	size_t page_size;
-	char *page_token;
-	struct command_read_from from;
-	uint32_t cols, rows;		/* the size to set; 0 = none */
-};
-
-static struct cmd_call *context_new(struct rpc_call *call)
+struct cmd_call *cmd_call_new(struct rpc_call *call)
 {
 	struct cmd_call *x = calloc(1, sizeof(*x));
 	struct status st;
@@ -55,7 +40,7 @@ static struct cmd_call *context_new(struct rpc_call *call)
 	return x;
 }
 
-static void context_free(struct cmd_call *x, bool end_it)
+void cmd_call_free(struct cmd_call *x, bool end_it)
 {
 	command_op_cancel(x->op, end_it && x->run && !x->detach);
 	command_reader_free(x->reader, end_it && x->run);
@@ -66,140 +51,37 @@ static void context_free(struct cmd_call *x, bool end_it)
 	free(x);
 }
 
-static void fail(struct cmd_call *x, const struct status *st)
+void cmd_call_fail(struct cmd_call *x, const struct status *st)
 {
 	struct rpc_call *call = x->call;
 
-	context_free(x, false);
+	cmd_call_free(x, false);
 	rpc_call_fail(call, st);
 }
 
-static void fail_errno(struct cmd_call *x, int err)
+void cmd_call_fail_errno(struct cmd_call *x, int err)
 {
 	struct status st;
 
 	status_errno(&st, err, "command call");
-	fail(x, &st);
+	cmd_call_fail(x, &st);
 }
 
-static void reply(struct cmd_call *x, const ProtobufCMessage *m)
+void cmd_call_reply(struct cmd_call *x, const ProtobufCMessage *m)
 {
 	struct rpc_call *call = x->call;
 
 	rpc_call_reply(call, m);
-	context_free(x, false);
+	cmd_call_free(x, false);
 }
 
 /* Nobody listens any more. A deadline, or our own end, is not a cancel. */
-static void on_gone(struct rpc_call *call, enum rpc_gone why)
+void cmd_call_on_gone(struct rpc_call *call, enum rpc_gone why)
 {
 	struct cmd_call *x = rpc_call_user(call);
 
 	if (x)
-		context_free(x, why == RPC_GONE_CANCELLED || why == RPC_GONE_LOST);
-}
-
-/* --- messages --- */
-
-struct result_message {
-	Agentbox__V1__CommandResult m;
-	Google__Protobuf__Timestamp at;
-};
-
-static Agentbox__V1__CommandResult *fill_result(struct result_message *r, const struct command_view *v)
-{
-	const struct command_result *from = v->result;
-
-	agentbox__v1__command_result__init(&r->m);
-	r->m.outcome = (Agentbox__V1__CommandResult__Outcome)from->outcome;
-	if (from->outcome == COMMAND_EXITED) {
-		r->m._exit_code_case = AGENTBOX__V1__COMMAND_RESULT___EXIT_CODE_EXIT_CODE;
-		r->m.exit_code = from->exit_code;
-	}
-	r->m.signal = (char *)from->signal;
-	r->m.timed_out = from->timed_out;
-	r->m.killed = from->killed;
-	r->m.stdout_bytes = v->end[SPOOL_STDOUT] + v->end[SPOOL_PTY];
-	r->m.stderr_bytes = v->end[SPOOL_STDERR];
-	r->m.output_complete = from->output_complete;
-	r->m.survivors = (uint32_t *)from->survivors;
-	r->m.n_survivors = from->n_survivors;
-	r->m.exited_at = msg_time(&r->at, from->exited_at_ms);
-	r->m.reason = (Agentbox__V1__Reason)from->reason;
-	r->m.message = (char *)from->message;
-	return &r->m;
-}
-
-struct command_message {
-	Agentbox__V1__Command m;
-	Agentbox__V1__StreamRange range[SPOOL_STREAMS];
-	Google__Protobuf__Timestamp started, last_output, expires;
-	struct result_message result;
-	Agentbox__V1__Command__EnvsEntry *entries;
-};
-
-static Agentbox__V1__StreamRange *fill_range(struct command_message *c, const struct command_view *v,
-					     enum spool_stream s)
-{
-	if (!v->has[s])
-		return NULL;
-	agentbox__v1__stream_range__init(&c->range[s]);
-	c->range[s].first = v->first[s];
-	c->range[s].end = v->end[s];
-	return &c->range[s];
-}
-
-/* -ENOMEM leaves nothing to free. */
-static int fill_command(struct command_message *c, const struct command_view *v)
-{
-	agentbox__v1__command__init(&c->m);
-	c->entries = NULL;
-	c->m.command_id = v->foreign ? (char *)"" : (char *)v->id;
-	c->m.sandbox = (char *)v->sandbox;
-	c->m.pid = v->pid;
-	c->m.generation = v->generation;
-	c->m.shell = (char *)v->shell;
-	c->m.args = (char **)v->args;
-	c->m.n_args = v->n_args;
-	c->m.user = (char *)v->user;
-	c->m.cwd = (char *)v->cwd;
-	c->m.pty = v->pty;
-	c->m.tag = v->foreign ? (char *)v->tag : (char *)"";
-	c->m.started_at = msg_time(&c->started, v->started_at_ms);
-	c->m.last_output_at = msg_time(&c->last_output, v->last_output_at_ms);
-	c->m.expires_at = msg_time(&c->expires, v->expires_at_ms);
-	c->m.running = !v->result;
-	if (v->result)
-		c->m.result = fill_result(&c->result, v);
-	c->m.stdout = fill_range(c, v, SPOOL_STDOUT);
-	c->m.stderr = fill_range(c, v, SPOOL_STDERR);
-	c->m.terminal = fill_range(c, v, SPOOL_PTY);
-	c->m.group = v->group;
-	c->m.foreign = v->foreign;
-	if (!v->n_envs)
-		return 0;
-	c->entries = calloc(v->n_envs, sizeof(*c->entries));
-	c->m.envs = calloc(v->n_envs, sizeof(*c->m.envs));
-	if (!c->entries || !c->m.envs) {
-		free(c->entries);
-		free(c->m.envs);
-		c->m.envs = NULL;
-		return -ENOMEM;
-	}
-	for (size_t i = 0; i < v->n_envs; i++) {
-		agentbox__v1__command__envs_entry__init(&c->entries[i]);
-		c->entries[i].key = (char *)v->envs[i].key;
-		c->entries[i].value = (char *)v->envs[i].value;
-		c->m.envs[i] = &c->entries[i];
-	}
-	c->m.n_envs = v->n_envs;
-	return 0;
-}
-
-static void free_command(struct command_message *c)
-{
-	free(c->entries);
-	free(c->m.envs);
+		cmd_call_free(x, why == RPC_GONE_CANCELLED || why == RPC_GONE_LOST);
 }
 
 /* --- streams of events: Run, Attach --- */
@@ -241,8 +123,8 @@ static void send_exit(struct cmd_call *x)
 	struct result_message r;
 
 	command_look(command_reader_command(x->reader), &v);
-	send_event(x, AGENTBOX__V1__COMMAND_EVENT__EVENT_EXITED, fill_result(&r, &v));
-	context_free(x, false);
+	send_event(x, AGENTBOX__V1__COMMAND_EVENT__EVENT_EXITED, command_msg_result(&r, &v));
+	cmd_call_free(x, false);
 	rpc_call_finish(call);
 }
 
@@ -264,7 +146,7 @@ static void feed(struct cmd_call *x)
 		case COMMAND_READ_CAUGHT_UP: {
 			struct rpc_call *call = x->call;
 
-			context_free(x, false);
+			cmd_call_free(x, false);
 			rpc_call_finish(call);
 			return;
 		}
@@ -302,14 +184,14 @@ static void begin_stream(struct cmd_call *x, struct command *c)
 
 	if (!r) {
 		command_look(c, &v);
-		r = fill_command(&m, &v);
+		r = command_msg_fill(&m, &v);
 	}
 	if (r < 0) {
-		fail_errno(x, r);
+		cmd_call_fail_errno(x, r);
 		return;
 	}
 	send_event(x, AGENTBOX__V1__COMMAND_EVENT__EVENT_STARTED, &m.m);
-	free_command(&m);
+	command_msg_fini(&m);
 	feed(x);
 }
 
@@ -323,7 +205,7 @@ static void on_started(void *user, const struct status *st, struct command *c)
 
 	x->op = NULL;
 	if (!status_ok(st)) {
-		fail(x, st);
+		cmd_call_fail(x, st);
 		return;
 	}
 	if (x->run) {
@@ -332,12 +214,12 @@ static void on_started(void *user, const struct status *st, struct command *c)
 		return;
 	}
 	command_look(c, &v);
-	if (fill_command(&m, &v) < 0) {
-		fail_errno(x, ENOMEM);
+	if (command_msg_fill(&m, &v) < 0) {
+		cmd_call_fail_errno(x, ENOMEM);
 		return;
 	}
-	reply(x, &m.m.base);
-	free_command(&m);
+	cmd_call_reply(x, &m.m.base);
+	command_msg_fini(&m);
 }
 
 static bool check_program(const Agentbox__V1__StartCommandRequest *q, struct command_start *s,
@@ -443,7 +325,7 @@ static bool check_start(const Agentbox__V1__StartCommandRequest *q, struct comma
 static void start(struct rpc_call *call, const ProtobufCMessage *message, bool run)
 {
 	const Agentbox__V1__StartCommandRequest *q = (const void *)message;
-	struct cmd_call *x = context_new(call);
+	struct cmd_call *x = cmd_call_new(call);
 	struct command_start s = { .who = rpc_call_who(call), .blocking_reader = run };
 	struct life_pair *envs;
 	struct status st;
@@ -452,7 +334,7 @@ static void start(struct rpc_call *call, const ProtobufCMessage *message, bool r
 	if (!x)
 		return;
 	if (!check_start(q, &s, &st)) {
-		fail(x, &st);
+		cmd_call_fail(x, &st);
 		return;
 	}
 	x->run = run;
@@ -470,7 +352,7 @@ static void start(struct rpc_call *call, const ProtobufCMessage *message, bool r
 	r = envs ? commands_start(x->commands, &s, on_started, x, &x->op) : -ENOMEM;
 	free(envs);
 	if (r < 0)
-		fail_errno(x, r);
+		cmd_call_fail_errno(x, r);
 }
 
 static void on_start(struct rpc_call *call, const ProtobufCMessage *message)
@@ -493,11 +375,11 @@ static void on_found(void *user, const struct status *st, struct command *c)
 	if (status_ok(st))
 		x->with(x, c);
 	else
-		fail(x, st);
+		cmd_call_fail(x, st);
 }
 
 /* Resolves `ref` and goes on with x->with, at once or later. */
-static void find(struct cmd_call *x, const Agentbox__V1__CommandRef *ref)
+void cmd_call_find(struct cmd_call *x, const Agentbox__V1__CommandRef *ref)
 {
 	const struct principal *who = rpc_call_who(x->call);
 	struct command *c = NULL;
@@ -506,7 +388,7 @@ static void find(struct cmd_call *x, const Agentbox__V1__CommandRef *ref)
 
 	if (!ref || ref->ref_case == AGENTBOX__V1__COMMAND_REF__REF__NOT_SET) {
 		status_field(&st, "command", "is required: a command_id, or sandbox and pid");
-		fail(x, &st);
+		cmd_call_fail(x, &st);
 		return;
 	}
 	if (ref->ref_case == AGENTBOX__V1__COMMAND_REF__REF_COMMAND_ID) {
@@ -516,22 +398,22 @@ static void find(struct cmd_call *x, const Agentbox__V1__CommandRef *ref)
 			return;
 		}
 		status_set(&st, R_PROCESS_NOT_FOUND, "there is no command %.64s of yours", ref->command_id);
-		fail(x, &st);
+		cmd_call_fail(x, &st);
 		return;
 	}
 	if (!check_required(ref->sandbox, "command.sandbox", &st)) {
-		fail(x, &st);
+		cmd_call_fail(x, &st);
 		return;
 	}
 	if (!ref->pid) {
 		status_field(&st, "command.pid", "is 0");
-		fail(x, &st);
+		cmd_call_fail(x, &st);
 		return;
 	}
 	r = commands_find_pid(x->commands, who, ref->sandbox, ref->pid, rpc_call_deadline_ms(x->call),
 			      on_found, x, &x->op);
 	if (r < 0)
-		fail_errno(x, r);
+		cmd_call_fail_errno(x, r);
 }
 
 /* Set, or ended meanwhile: its output is to be had. */
@@ -543,7 +425,7 @@ static void on_sized_for_attach(void *user, const struct status *st)
 	if (status_ok(st) || st->reason == R_PROCESS_NOT_FOUND)
 		begin_stream(x, x->command);
 	else
-		fail(x, st);
+		cmd_call_fail(x, st);
 }
 
 static void set_size(struct cmd_call *x, struct command *c)
@@ -553,7 +435,7 @@ static void set_size(struct cmd_call *x, struct command *c)
 	x->command = command_ref(c);
 	r = command_resize(c, x->cols, x->rows, on_sized_for_attach, x, &x->op);
 	if (r < 0)
-		fail_errno(x, r);
+		cmd_call_fail_errno(x, r);
 }
 
 static void attach(struct cmd_call *x, struct command *c)
@@ -568,7 +450,7 @@ static void attach(struct cmd_call *x, struct command *c)
 			continue;
 		status_field(&st, names[s], "is %llu, beyond the %llu bytes that came so far",
 			     (unsigned long long)x->from.offset[s], (unsigned long long)v.end[s]);
-		fail(x, &st);
+		cmd_call_fail(x, &st);
 		return;
 	}
 	if (x->cols && !v.result)
@@ -580,7 +462,7 @@ static void attach(struct cmd_call *x, struct command *c)
 static void on_attach(struct rpc_call *call, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__AttachCommandRequest *q = (const void *)message;
-	struct cmd_call *x = context_new(call);
+	struct cmd_call *x = cmd_call_new(call);
 	struct status st;
 
 	if (!x)
@@ -592,15 +474,15 @@ static void on_attach(struct rpc_call *call, const ProtobufCMessage *message)
 	x->from.from_end = q->from_end;
 	x->with = attach;
 	if (q->resize && !check_size(q->resize, "resize", &x->cols, &x->rows, &st)) {
-		fail(x, &st);
+		cmd_call_fail(x, &st);
 		return;
 	}
 	if (q->from_end && (q->stdout_offset || q->stderr_offset || q->pty_offset)) {
 		status_field(&st, "from_end", "is set together with an offset; give one of them");
-		fail(x, &st);
+		cmd_call_fail(x, &st);
 		return;
 	}
-	find(x, q->command);
+	cmd_call_find(x, q->command);
 }
 
 /* --- Resize --- */
@@ -612,9 +494,9 @@ static void on_resized(void *user, const struct status *st)
 
 	x->op = NULL;
 	if (status_ok(st))
-		reply(x, &m.base);
+		cmd_call_reply(x, &m.base);
 	else
-		fail(x, st);
+		cmd_call_fail(x, st);
 }
 
 static void resize(struct cmd_call *x, struct command *c)
@@ -622,22 +504,22 @@ static void resize(struct cmd_call *x, struct command *c)
 	int r = command_resize(c, x->cols, x->rows, on_resized, x, &x->op);
 
 	if (r < 0)
-		fail_errno(x, r);
+		cmd_call_fail_errno(x, r);
 }
 
 static void on_resize(struct rpc_call *call, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__ResizeRequest *q = (const void *)message;
-	struct cmd_call *x = context_new(call);
+	struct cmd_call *x = cmd_call_new(call);
 	struct status st;
 
 	if (!x)
 		return;
 	x->with = resize;
 	if (check_size(q->size, "size", &x->cols, &x->rows, &st))
-		find(x, q->command);
+		cmd_call_find(x, q->command);
 	else
-		fail(x, &st);
+		cmd_call_fail(x, &st);
 }
 
 /* --- Wait --- */
@@ -652,7 +534,7 @@ static void on_wait_news(struct command_reader *r, void *user)
 	if (!command_result(c))
 		return;
 	command_look(c, &v);
-	reply(x, &fill_result(&m, &v)->base);
+	cmd_call_reply(x, &command_msg_result(&m, &v)->base);
 }
 
 static void wait_for(struct cmd_call *x, struct command *c)
@@ -661,18 +543,18 @@ static void wait_for(struct cmd_call *x, struct command *c)
 	int r = command_reader_new(c, &from, on_wait_news, x, &x->reader);
 
 	if (r < 0)
-		fail_errno(x, r);
+		cmd_call_fail_errno(x, r);
 }
 
 static void on_wait(struct rpc_call *call, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__WaitCommandRequest *q = (const void *)message;
-	struct cmd_call *x = context_new(call);
+	struct cmd_call *x = cmd_call_new(call);
 
 	if (!x)
 		return;
 	x->with = wait_for;
-	find(x, q->command);
+	cmd_call_find(x, q->command);
 }
 
 /* --- Signal, Kill --- */
@@ -684,13 +566,13 @@ static void on_killed(void *user, const struct status *st, bool found, const uin
 
 	x->op = NULL;
 	if (!status_ok(st)) {
-		fail(x, st);
+		cmd_call_fail(x, st);
 		return;
 	}
 	m.found = found;
 	m.survivors = (uint32_t *)survivors;
 	m.n_survivors = n;
-	reply(x, &m.base);
+	cmd_call_reply(x, &m.base);
 }
 
 static void on_signalled(void *user, const struct status *st, bool found, const uint32_t *survivors,
@@ -701,11 +583,11 @@ static void on_signalled(void *user, const struct status *st, bool found, const 
 
 	x->op = NULL;
 	if (!status_ok(st)) {
-		fail(x, st);
+		cmd_call_fail(x, st);
 		return;
 	}
 	m.found = found;
-	reply(x, &m.base);
+	cmd_call_reply(x, &m.base);
 }
 
 static void signal_it(struct cmd_call *x, struct command *c)
@@ -713,7 +595,7 @@ static void signal_it(struct cmd_call *x, struct command *c)
 	int r = command_signal(c, x->signo, rpc_call_deadline_ms(x->call), on_signalled, x, &x->op);
 
 	if (r < 0)
-		fail_errno(x, r);
+		cmd_call_fail_errno(x, r);
 }
 
 static void kill_it(struct cmd_call *x, struct command *c)
@@ -721,13 +603,13 @@ static void kill_it(struct cmd_call *x, struct command *c)
 	int r = command_kill(c, on_killed, x, &x->op);
 
 	if (r < 0)
-		fail_errno(x, r);
+		cmd_call_fail_errno(x, r);
 }
 
 static void on_signal(struct rpc_call *call, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__SignalCommandRequest *q = (const void *)message;
-	struct cmd_call *x = context_new(call);
+	struct cmd_call *x = cmd_call_new(call);
 	struct status st;
 
 	if (!x)
@@ -736,176 +618,21 @@ static void on_signal(struct rpc_call *call, const ProtobufCMessage *message)
 	x->with = signal_it;
 	if (x->signo != 9 && x->signo != 15) {
 		status_field(&st, "signal", "is %d; give KILL or TERM", x->signo);
-		fail(x, &st);
+		cmd_call_fail(x, &st);
 		return;
 	}
-	find(x, q->command);
+	cmd_call_find(x, q->command);
 }
 
 static void on_kill(struct rpc_call *call, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__KillCommandRequest *q = (const void *)message;
-	struct cmd_call *x = context_new(call);
+	struct cmd_call *x = cmd_call_new(call);
 
 	if (!x)
 		return;
 	x->with = kill_it;
-	find(x, q->command);
-}
-
-/* --- input --- */
-
-static void on_input_ended(void *user, const struct status *st, uint64_t accepted)
-{
-	struct cmd_call *x = user;
-	Agentbox__V1__CloseInputResponse m = AGENTBOX__V1__CLOSE_INPUT_RESPONSE__INIT;
-
-	x->op = NULL;
-	if (status_ok(st))
-		reply(x, &m.base);
-	else
-		fail(x, st);
-}
-
-static void close_input(struct cmd_call *x, struct command *c)
-{
-	int r = command_input_end(c, rpc_call_deadline_ms(x->call), on_input_ended, x, &x->op);
-
-	if (r < 0)
-		fail_errno(x, r);
-}
-
-static void on_close_input(struct rpc_call *call, const ProtobufCMessage *message)
-{
-	const Agentbox__V1__CloseInputRequest *q = (const void *)message;
-	struct cmd_call *x = context_new(call);
-
-	if (!x)
-		return;
-	x->with = close_input;
-	find(x, q->command);
-}
-
-static void send_ack(struct cmd_call *x, uint64_t accepted, bool closed)
-{
-	Agentbox__V1__SendInputAck m = AGENTBOX__V1__SEND_INPUT_ACK__INIT;
-
-	m.accepted = accepted;
-	m.closed = closed;
-	rpc_call_send(x->call, &m.base);
-}
-
-static void next_input(struct cmd_call *x)
-{
-	struct rpc_call *call = x->call;
-
-	if (!x->ended) {
-		rpc_call_next(call);
-		return;
-	}
-	context_free(x, false);
-	rpc_call_finish(call);
-}
-
-static void on_stream_closed(void *user, const struct status *st, uint64_t accepted)
-{
-	struct cmd_call *x = user;
-
-	x->op = NULL;
-	if (!status_ok(st)) {
-		fail(x, st);
-		return;
-	}
-	send_ack(x, accepted, true);
-	next_input(x);
-}
-
-static void on_input_taken(void *user, const struct status *st, uint64_t accepted)
-{
-	struct cmd_call *x = user;
-	int r;
-
-	x->op = NULL;
-	if (!status_ok(st)) {
-		fail(x, st);
-		return;
-	}
-	if (!x->closing) {
-		send_ack(x, accepted, false);
-		next_input(x);
-		return;
-	}
-	r = command_input_end(x->command, rpc_call_deadline_ms(x->call), on_stream_closed, x, &x->op);
-	if (r < 0)
-		fail_errno(x, r);
-}
-
-static void take_input(struct cmd_call *x, uint64_t offset, const ProtobufCBinaryData *data, bool close)
-{
-	int r;
-
-	x->closing = close;
-	r = command_input_send(x->command, offset, data->data, data->len, rpc_call_deadline_ms(x->call),
-			       on_input_taken, x, &x->op);
-	if (r < 0)
-		fail_errno(x, r);
-}
-
-static bool open_input(struct cmd_call *x, struct command *c)
-{
-	struct status st;
-
-	if (command_input_open(c) < 0) {
-		status_set(&st, R_INPUT_BUSY, "another SendInput stream writes to this command");
-		fail(x, &st);
-		return false;
-	}
-	x->command = command_ref(c);
-	x->input_open = true;
-	return true;
-}
-
-/* The first message names the command and may hold bytes; its own pid form is resolved elsewhere. */
-static void on_input(struct rpc_call *call, const ProtobufCMessage *message)
-{
-	const Agentbox__V1__SendInputRequest *q = (const void *)message;
-	struct cmd_call *x = rpc_call_user(call);
-	struct command *c;
-	struct status st;
-
-	if (!x) {
-		x = context_new(call);
-		if (!x)
-			return;
-		if (!q->command || q->command->ref_case != AGENTBOX__V1__COMMAND_REF__REF_COMMAND_ID) {
-			status_field(&st, "command", "the first message names it by command_id");
-			fail(x, &st);
-			return;
-		}
-		c = commands_find(x->commands, rpc_call_who(call), q->command->command_id);
-		if (!c) {
-			status_set(&st, R_PROCESS_NOT_FOUND, "there is no command %.64s of yours",
-				   q->command->command_id);
-			fail(x, &st);
-			return;
-		}
-		if (!open_input(x, c))
-			return;
-	}
-	take_input(x, q->offset, &q->data, q->close);
-}
-
-static void on_input_end(struct rpc_call *call)
-{
-	struct cmd_call *x = rpc_call_user(call);
-
-	if (x && x->op) { /* the last message is still on its way to the program */
-		x->ended = true;
-		return;
-	}
-	if (x)
-		context_free(x, false);
-	rpc_call_finish(call);
+	cmd_call_find(x, q->command);
 }
 
 /* --- List --- */
@@ -918,12 +645,12 @@ static void send_page(struct cmd_call *x, const struct command_view *v, size_t n
 	size_t filled = 0;
 
 	m.commands = calloc(n + 1, sizeof(*m.commands));
-	while (c && m.commands && filled < n && fill_command(&c[filled], &v[filled]) == 0) {
+	while (c && m.commands && filled < n && command_msg_fill(&c[filled], &v[filled]) == 0) {
 		m.commands[filled] = &c[filled].m;
 		filled++;
 	}
 	if (!c || !m.commands || filled < n) {
-		fail_errno(x, ENOMEM);
+		cmd_call_fail_errno(x, ENOMEM);
 	} else {
 		if (more && v[n - 1].id[0])
 			str_copy(token, sizeof(token), v[n - 1].id);
@@ -931,10 +658,10 @@ static void send_page(struct cmd_call *x, const struct command_view *v, size_t n
 			snprintf(token, sizeof(token), "pid:%u", v[n - 1].pid);
 		m.n_commands = n;
 		m.next_page_token = token;
-		reply(x, &m.base);
+		cmd_call_reply(x, &m.base);
 	}
 	while (filled)
-		free_command(&c[--filled]);
+		command_msg_fini(&c[--filled]);
 	free(c);
 	free(m.commands);
 }
@@ -955,7 +682,7 @@ static void on_listed(void *user, const struct status *st, const struct command_
 
 	x->op = NULL;
 	if (!status_ok(st)) {
-		fail(x, st);
+		cmd_call_fail(x, st);
 		return;
 	}
 	if (x->page_token) {
@@ -963,7 +690,7 @@ static void on_listed(void *user, const struct status *st, const struct command_
 			from++;
 		if (from == n) {
 			status_field(&bad, "page_token", "is not of this list, or its command is gone; start over");
-			fail(x, &bad);
+			cmd_call_fail(x, &bad);
 			return;
 		}
 		from++;
@@ -975,7 +702,7 @@ static void on_listed(void *user, const struct status *st, const struct command_
 static void on_list(struct rpc_call *call, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__ListCommandsRequest *q = (const void *)message;
-	struct cmd_call *x = context_new(call);
+	struct cmd_call *x = cmd_call_new(call);
 	struct status st;
 	int r = 0;
 
@@ -983,7 +710,7 @@ static void on_list(struct rpc_call *call, const ProtobufCMessage *message)
 		return;
 	if (!check_required(q->sandbox, "sandbox", &st) ||
 	    !check_page_size(q->page_size, &x->page_size, &st)) {
-		fail(x, &st);
+		cmd_call_fail(x, &st);
 		return;
 	}
 	if (!str_is_empty(q->page_token) && !(x->page_token = strdup(q->page_token)))
@@ -992,27 +719,24 @@ static void on_list(struct rpc_call *call, const ProtobufCMessage *message)
 		r = commands_list(x->commands, rpc_call_who(call), q->sandbox, q->ended,
 				  rpc_call_deadline_ms(call), on_listed, x, &x->op);
 	if (r < 0)
-		fail_errno(x, r);
+		cmd_call_fail_errno(x, r);
 }
 
 /* --- the table --- */
 
 #define UNARY(id, fn)                                                                              \
-	static const struct rpc_handler id = { .on_message = fn, .on_gone = on_gone }
+	static const struct rpc_handler id = { .on_message = fn, .on_gone = cmd_call_on_gone }
 
 UNARY(h_start, on_start);
 UNARY(h_wait, on_wait);
 UNARY(h_list, on_list);
-UNARY(h_close, on_close_input);
 UNARY(h_signal, on_signal);
 UNARY(h_kill, on_kill);
 UNARY(h_resize, on_resize);
 static const struct rpc_handler h_run = { .on_message = on_run, .on_room = on_room,
-					  .on_silence = on_silence, .on_gone = on_gone };
+					  .on_silence = on_silence, .on_gone = cmd_call_on_gone };
 static const struct rpc_handler h_attach = { .on_message = on_attach, .on_room = on_room,
-					     .on_silence = on_silence, .on_gone = on_gone };
-static const struct rpc_handler h_input = { .on_message = on_input, .on_end = on_input_end,
-					    .on_gone = on_gone };
+					     .on_silence = on_silence, .on_gone = cmd_call_on_gone };
 
 #define PATH(name) "/agentbox.v1.CommandService/" name
 static const struct rpc_method methods[] = {
@@ -1022,8 +746,10 @@ static const struct rpc_method methods[] = {
 	  &h_attach },
 	{ PATH("Wait"), RPC_UNARY, true, &agentbox__v1__wait_command_request__descriptor, &h_wait },
 	{ PATH("List"), RPC_UNARY, false, &agentbox__v1__list_commands_request__descriptor, &h_list },
-	{ PATH("SendInput"), RPC_BIDI, false, &agentbox__v1__send_input_request__descriptor, &h_input },
-	{ PATH("CloseInput"), RPC_UNARY, false, &agentbox__v1__close_input_request__descriptor, &h_close },
+	{ PATH("SendInput"), RPC_BIDI, false, &agentbox__v1__send_input_request__descriptor,
+	  &command_input_handler },
+	{ PATH("CloseInput"), RPC_UNARY, false, &agentbox__v1__close_input_request__descriptor,
+	  &command_close_input_handler },
 	{ PATH("Signal"), RPC_UNARY, false, &agentbox__v1__signal_command_request__descriptor, &h_signal },
 	{ PATH("Kill"), RPC_UNARY, true, &agentbox__v1__kill_command_request__descriptor, &h_kill },
 	{ PATH("Resize"), RPC_UNARY, false, &agentbox__v1__resize_request__descriptor, &h_resize },
