@@ -9,8 +9,17 @@
 
 #include "proto/base/str.h"
 
+/* Secrets leave nothing in memory that is given back. */
+static void wipe(struct fields *f)
+{
+	if (f->has_secret)
+		explicit_bzero(f->text, f->text_len);
+	f->has_secret = false;
+}
+
 void fields_fini(struct fields *f)
 {
+	wipe(f);
 	free(f->text);
 	free(f->v);
 	*f = (struct fields){ .max_n = f->max_n, .max_bytes = f->max_bytes };
@@ -18,6 +27,7 @@ void fields_fini(struct fields *f)
 
 void fields_clear(struct fields *f)
 {
+	wipe(f);
 	f->n = f->text_len = f->bytes = 0;
 }
 
@@ -38,9 +48,14 @@ static int reserve(struct fields *f, size_t text)
 
 		while (cap < f->text_len + text)
 			cap *= 2;
-		t = realloc(f->text, cap);
+		t = f->has_secret ? malloc(cap) : realloc(f->text, cap);
 		if (!t)
 			return -ENOMEM;
+		if (f->has_secret) {	/* realloc() would leave a copy */
+			memcpy(t, f->text, f->text_len);
+			explicit_bzero(f->text, f->text_len);
+			free(f->text);
+		}
 		f->text = t;
 		f->text_cap = cap;
 	}
@@ -64,6 +79,7 @@ int fields_add(struct fields *f, const char *name, size_t name_len, const char *
 	*at = (struct field){ .name_at = f->text_len, .name_len = (uint32_t)name_len,
 			      .value_at = f->text_len + (uint32_t)name_len + 1,
 			      .value_len = (uint32_t)value_len, .secret = secret };
+	f->has_secret |= secret;
 	if (name_len)
 		memcpy(f->text + at->name_at, name, name_len);
 	f->text[at->name_at + name_len] = 0;

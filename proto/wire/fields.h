@@ -23,6 +23,7 @@ struct fields {
 	uint32_t n, cap;
 	uint32_t bytes;			/* as HPACK counts */
 	uint32_t max_n, max_bytes;	/* 0 = FIELDS_MAX_* */
+	bool has_secret;		/* the text is wiped before it is freed */
 };
 
 #define FIELDS_NULL	 { 0 }

@@ -6,6 +6,7 @@
 #include "proto/wire/h2_impl.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -412,12 +413,49 @@ static int on_unknown_frame(nghttp2_session *ng, void **ret, const nghttp2_frame
 	return NGHTTP2_ERR_CANCEL;
 }
 
+/* --- memory that is wiped --- */
+
+static void *wiping_malloc(size_t n, void *user)
+{
+	return malloc(n);
+}
+
+static void *wiping_calloc(size_t n, size_t size, void *user)
+{
+	return calloc(n, size);
+}
+
+static void wiping_free(void *p, void *user)
+{
+	if (p)
+		explicit_bzero(p, malloc_usable_size(p));
+	free(p);
+}
+
+static void *wiping_realloc(void *p, size_t n, void *user)
+{
+	size_t have = p ? malloc_usable_size(p) : 0;
+	void *q;
+
+	if (p && n <= have)
+		return p;
+	q = malloc(n);
+	if (q && p) {
+		memcpy(q, p, have);
+		wiping_free(p, user);
+	}
+	return q;
+}
+
 /* --- the connection --- */
 
 static int make_session(struct h2 *h)
 {
 	nghttp2_session_callbacks *cb = NULL;
 	nghttp2_option *opt = NULL;
+	nghttp2_mem wiping = { .malloc = wiping_malloc, .calloc = wiping_calloc,
+			       .realloc = wiping_realloc, .free = wiping_free };
+	nghttp2_mem *mem = h->o.wipes ? &wiping : NULL;
 	int r = -ENOMEM;
 
 	if (nghttp2_session_callbacks_new(&cb) || nghttp2_option_new(&opt))
@@ -444,9 +482,9 @@ static int make_session(struct h2 *h)
 	if (h->o.server && h->o.any_authority)
 		nghttp2_option_set_no_http_messaging(opt, 1);
 	if (h->o.server)
-		r = nghttp2_session_server_new2(&h->ng, cb, h, opt);
+		r = nghttp2_session_server_new3(&h->ng, cb, h, opt, mem);
 	else
-		r = nghttp2_session_client_new2(&h->ng, cb, h, opt);
+		r = nghttp2_session_client_new3(&h->ng, cb, h, opt, mem);
 	r = r ? -ENOMEM : 0;
 out:
 	nghttp2_session_callbacks_del(cb);

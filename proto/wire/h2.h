@@ -50,6 +50,7 @@ struct h2_options {
 	bool server;
 	bool any_authority;		/* server: accept a missing, empty or odd :authority (gRPC on
 					 * Unix sockets); everything else is checked all the same */
+	bool wipes;			/* heads hold secrets: nghttp2's copies are wiped when freed */
 	uint32_t max_streams;		/* server: what a peer may have open; 0 = 100 */
 	uint32_t stream_window;		/* receive credit per stream; 0 = 256 KiB */
 	uint32_t conn_window;		/* 0 = 16 × stream_window, at least 1 MiB */

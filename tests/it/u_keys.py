@@ -3,6 +3,8 @@
 import base64
 import os
 import secrets
+import shutil
+import subprocess
 import threading
 
 import pytest
@@ -144,3 +146,22 @@ def test_canary(cloud, daemon, api):
         told.append((" ".join(words), (r.stdout + r.stderr).encode()))
     assert where(old, told) == [] and where(key, told) == []
     assert where(old, places_of(daemon)) == [] and where(key, places_of(daemon)) == []
+
+
+def test_core(cloud, daemon, api):
+    """A core taken by gcore holds neither the key in force nor the one before."""
+    if not shutil.which("gcore") or "asan" in harness.BUILD:
+        pytest.skip("needs gcore, and a build without ASan's shadow")
+    old, key = cloud.key, new_key()
+    for _ in range(5):
+        api.call("SandboxService.Create")
+    cloud.keys = {key: cloud.team}
+    replace(daemon, key)
+    for _ in range(5):
+        api.call("SandboxService.Create")
+    path = os.path.join(daemon.home, "core")
+    r = subprocess.run(["gcore", "-o", path, str(daemon.pid)], capture_output=True, text=True, timeout=60)
+    if r.returncode:
+        pytest.skip("gcore may not: " + r.stderr[-200:])
+    with open("%s.%d" % (path, daemon.pid), "rb") as f:
+        assert where(old, [("core", data := f.read())]) == [] and where(key, [("core", data)]) == []
