@@ -299,8 +299,11 @@ def test_watch(d, box):
     p = subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, "--json", "watch", "-r", "--entries", box + ":"],
                          stdout=subprocess.PIPE, text=True)
     assert json.loads(p.stdout.readline()) == {"event": "ready"}
-    sh(d, box, "mkdir w; echo 1 > w/f; rm w/f")
+    sh(d, box, "mkdir w; echo 1 > w/is-watched")
     seen = []
+    while ("create", "w/is-watched") not in [(e["event"], e.get("name")) for e in seen]:
+        seen.append(json.loads(p.stdout.readline()))
+    sh(d, box, "echo 1 > w/f; rm w/f")
     while not seen or (seen[-1]["event"], seen[-1].get("name")) != ("remove", "w/f"):
         seen.append(json.loads(p.stdout.readline()))
     made = next(e for e in seen if e["event"] == "create" and e["name"] == "w")
