@@ -208,11 +208,13 @@ static void on_stranger(struct fetch_wait *w, const struct fetch_news *news)
 		op_fail(op, news->st);
 		return;
 	}
-	if (news->box && grant_row(&op->who, news->box->uid) == GRANT_OK) {
-		take(op, news->box, false);
+	/* Another who waited for the same answer may have made it somebody's just now. */
+	b = news->box ? news->box : life_find_box(op->life, op->account, op->ref);
+	if (b && grant_row(&op->who, b->uid) == GRANT_OK) {
+		take(op, b, false);
 		return;
 	}
-	if (news->box || news->end == FETCH_ABSENT) {
+	if (b || news->end == FETCH_ABSENT) {
 		ref_not_found(&st, op->ref);
 		op_fail(op, &st);
 		return;

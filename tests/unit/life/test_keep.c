@@ -233,6 +233,26 @@ TEST(somebody_elses_is_left_alone)
 	world_free(&w);
 }
 
+/* Two who ask at once share one question about it; its row is made once. */
+TEST(adopted_once)
+{
+	struct world w;
+	struct life_acquire q = { .who = &alice, .sandbox = "iaaa", .kind = LIFE_LEASE_TTL, .ttl_ms = 60000 };
+	struct lease_answer a = { 0 }, b = { 0 };
+	struct life_op *op;
+
+	world_new(&w);
+	fake_plant(w.fake, "iaaa");
+	CHECK(!life_acquire(w.life, &q, on_lease, &a, &op));
+	CHECK(!life_acquire(w.life, &q, on_lease, &b, &op));
+	wait_flag(&w, &a.done);
+	wait_flag(&w, &b.done);
+	CHECK(status_ok(&a.st) && status_ok(&b.st));
+	CHECK_INT(leases_of(&w), 2);
+	CHECK_INT(do_list(&w, (struct life_list){ .cached = true }).n, 1);
+	world_free(&w);
+}
+
 /* --- processes --- */
 
 static void process_lease(enum life_identity identity)
