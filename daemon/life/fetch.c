@@ -101,6 +101,8 @@ static void on_fetched(struct cloud_result *r, void *user)
 		struct fetch_wait *w = list_entry(waiters.next, struct fetch_wait, node);
 
 		list_del(&w->node);
+		/* One who was told before may have made it his: then there is a row now. */
+		news.box = life_find_box(f->life, f->account, f->id);
 		w->fn(w, &news);
 	}
 }

@@ -75,8 +75,10 @@ struct box *life_find_box(struct life *l, const struct account *a, const char *i
 int life_insert_box(struct life *l, struct box *b)
 {
 	char key[KEY_MAX];
-	int r = map_put(&l->box_map, key, key_of(key, b->account->index, b->id), b);
+	int r = life_find_box(l, b->account, b->id) ? -EEXIST : 0;
 
+	if (!r)
+		r = map_put(&l->box_map, key, key_of(key, b->account->index, b->id), b);
 	if (!r)
 		list_add_tail(&l->boxes, &b->node);
 	return r;

@@ -73,6 +73,8 @@ void sim_fail(const char *invariant, const char *fmt, ...)
 
 static void on_abort(int signo)
 {
+	signal(SIGABRT, SIG_DFL);
+	signal(SIGSEGV, SIG_DFL);
 	printf("\nVIOLATION: the code stopped itself (signal %d)\n", signo);
 	show_last();
 	_exit(1);
