@@ -326,6 +326,9 @@ static void on_request_recorded(struct life_op *op, const struct status *st)
 	struct args *a = op->args;
 	struct request *q = life_find_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id);
 
+	/* Not written, it is not known: a repeat must not be answered from memory alone. */
+	if (!status_ok(st) && q && !q->creation)
+		life_forget_request(op->life, q);
 	if (!status_ok(st))
 		op_fail(op, st);
 	else if (q)
