@@ -45,7 +45,6 @@ size_t boxes_capabilities(const struct boxes *bs, struct box_capability ret[BOX_
 	add(&l, "freeze", cg_has_freezer(cg), "by cgroup: nothing inside can notice", "by SIGSTOP and SIGCONT, which programs inside can notice");
 	add(&l, "disk-limit", false, "", "a sandbox can fill the disk that holds the state directory");
 	add(&l, "memory-snapshot", false, "", "memory is not part of a snapshot or a fork, and of a pause only while agentbox-local lives");
-	add(&l, "internet", false, "", "sandboxes have a loopback network only");
 	add(&l, "sudo", false, "", "no_new_privs: set-user-id programs do not work; ask for user root");
 	return l.n;
 }
