@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Leases, policies and events, as the processes of a host meet them. The cloud's ledger says what was done to it."""
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,6 +66,13 @@ def state(api, box):
     return api.call("SandboxService.Get", sandbox=box, max_staleness=0).state
 
 
+@pytest.fixture
+def folder():
+    f = harness.temp_dir("abd-")
+    yield f
+    shutil.rmtree(f)
+
+
 # -- who holds one
 
 @pytest.mark.parametrize("words", [(), ("fork",)])
@@ -104,9 +112,8 @@ def test_other_policies(daemon, cloud, api, action, after):
         assert cloud.ledger.count("delete") == 0 and cloud.ledger.count("connect") == 0
 
 
-def test_owner_is_known_after_a_restart(cloud):
+def test_owner_is_known_after_a_restart(cloud, folder):
     built(harness.AGENTBOXD)
-    folder = harness.temp_dir("abd-")
     d = harness.Daemon(cloud, folder=folder)
     with Owner(d, kill_policy()) as a, Owner(d, kill_policy()) as b:
         d.kill9()
@@ -160,8 +167,7 @@ def test_ttl(api, cloud):
     assert 1.5 < time.monotonic() - began < 4
 
 
-def test_taken_again_after_a_restart(cloud):
-    folder = harness.temp_dir("abd-")
+def test_taken_again_after_a_restart(cloud, folder):
     d = harness.Daemon(cloud, folder=folder, conf={"daemon": {"restart_grace": "3s"}})
     with Api(d.socket) as api:
         kept, lost = (api.call("SandboxService.Create", policy=kill_policy(release_grace=0)).id for _ in range(2))
@@ -188,8 +194,7 @@ def test_bad_leases(api, fields, field):
     assert (e.value.code, e.value.reason) == ("INVALID_ARGUMENT", "FIELD_INVALID") and field in e.value.fields
 
 
-def test_a_stop_is_quick_and_keeps_leases(cloud):
-    folder = harness.temp_dir("abd-")
+def test_a_stop_is_quick_and_keeps_leases(cloud, folder):
     d = harness.Daemon(cloud, folder=folder)
     with Api(d.socket) as api:
         box = api.call("SandboxService.Create", policy=kill_policy(release_grace=0)).id
@@ -323,8 +328,7 @@ def take(stream, last, api, timeout=20):
     raise AssertionError("the stream ended after %s" % names(api, got))
 
 
-def test_events_are_told_once_and_in_order(cloud):
-    folder = harness.temp_dir("abd-")
+def test_events_are_told_once_and_in_order(cloud, folder):
     d = harness.Daemon(cloud, folder=folder)
     with Api(d.socket) as api:
         watch = api.stream("SandboxService.Watch", initial=True)
@@ -418,8 +422,7 @@ def test_hold_takes_its_command_along(daemon, cloud, api):
     until(lambda: api.call("SandboxService.Get", sandbox=box).leases == 0, what="the end of the lease")
 
 
-def test_hold_outlives_a_restart(cloud):
-    folder = harness.temp_dir("abd-")
+def test_hold_outlives_a_restart(cloud, folder):
     d = harness.Daemon(cloud, folder=folder)
     with Api(d.socket) as api:
         box = api.call("SandboxService.Create", policy=kill_policy(release_grace=0)).id
