@@ -53,7 +53,7 @@ class Shape:
 
 class Fault:
     def __init__(self, name, route, nth=1, times=1, when="before", delay=0.0, hold=None, hold_answer=None,
-                 status=None, body=None, headers=(), content_type="application/json", cut=False, reset=None,
+                 status=None, body=None, headers=(), content_type="application/json; charset=utf-8", cut=False, reset=None,
                  goaway=None, last="before", silent=False, shape=None):
         assert when in ("before", "after", "mid"), when
         self.name = name
