@@ -224,7 +224,8 @@ def test_large_files_in_little_memory(d, box, folder):
                             "r = subprocess.run(sys.argv[1:])\n"
                             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\nsys.exit(r.returncode)",
                             harness.AGENTBOXCTL, "-s", d.socket, "cp", "-r", *args], capture_output=True, text=True)
-        assert r.returncode == 0 and int(r.stdout) < 32 << 10, (r, before)
+        # ASan keeps what is freed for a while
+        assert r.returncode == 0 and (int(r.stdout) < 32 << 10 or "asan" in harness.BUILD), (r, before)
     assert subprocess.run(["cmp", folder + "/big/f", folder + "/back/f"]).returncode == 0
 
 
