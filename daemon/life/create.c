@@ -318,7 +318,8 @@ static void answer(struct creation *c)
 
 	must(b);
 	FAILPOINT("create.before_reply");
-	if (list_is_empty(&c->waiters) && b->claimed) {
+	/* Unless another call has found and used it meanwhile. */
+	if (list_is_empty(&c->waiters) && b->claimed && b->used_at_ms == c->used_at_ms) {
 		b->claimed = false;
 		b->unclaimed_at_ms = clock_wall_ms();
 		b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
@@ -465,6 +466,7 @@ static int make_rows(struct creation *c, struct store_tx *t)
 	if (r < 0)
 		return r;
 	b->claimed = !list_is_empty(&c->waiters);
+	c->used_at_ms = b->used_at_ms;
 	b->unclaimed_at_ms = b->claimed ? 0 : clock_wall_ms();
 	b->unclaimed_boot_ms = b->claimed ? 0 : (int64_t)clock_boot_ms();
 	/* Who was not told that it has one does not hold it: nobody would let it go. */

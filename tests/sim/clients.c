@@ -45,7 +45,8 @@ static struct principal principal_of(unsigned proc)
 static void proc_born(unsigned i)
 {
 	struct sim_proc *p = &W->procs[i];
-	uint64_t reuse = rng_below(&W->rng, 4);
+	bool reuse = p->pid && chance(600);
+	pid_t before = p->pid;
 
 	if (p->fd > 0)
 		close(p->fd);
@@ -53,10 +54,7 @@ static void proc_born(unsigned i)
 	p->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	must(p->fd >= 0);
 	/* Numbers of processes are used again. */
-	p->pid = reuse ? W->next_pid++ : W->next_pid - 1;
-	for (unsigned k = 0; k < SIM_PROCS; k++)
-		if (k != i && W->procs[k].alive && W->procs[k].pid == p->pid)
-			p->pid = W->next_pid++;
+	p->pid = reuse ? before : W->next_pid++;
 	p->start_time = ++W->next_start_time;
 	p->conn = ++W->next_conn;
 	sim_trace("process %d of %u is born", (int)p->pid, p->uid);
@@ -129,6 +127,15 @@ void clients_start(void)
 	W->next_pid = 5000;
 	for (unsigned i = 0; i < SIM_PROCS; i++)
 		proc_born(i);
+}
+
+/* While the daemon is not there: one dies, and its number is another's. */
+void clients_exchange(void)
+{
+	unsigned i = (unsigned)rng_below(&W->rng, SIM_PROCS);
+
+	proc_die(i);
+	proc_born(i);
 }
 
 void clients_reboot(void)
@@ -390,6 +397,9 @@ static struct sim_box *some_box(unsigned proc)
 	char uid[16];
 
 	snprintf(uid, sizeof(uid), "%u", W->procs[proc].uid);
+	/* What somebody has just asked something of: calls meet. */
+	if (W->hot && W->hot->alive && !W->hot->foreign && chance(300) && str_eq(cloud_kvs_get(&W->hot->tags, TAG_UID), uid))
+		return W->hot;
 	for (unsigned tries = 0; tries < 20 && W->n_boxes; tries++) {
 		struct sim_box *b = &W->boxes[W->n_boxes - 1 - rng_below(&W->rng, MIN(W->n_boxes, 24u))];
 		const char *of = cloud_kvs_get(&b->tags, TAG_UID);
@@ -406,7 +416,7 @@ static bool aim(struct sim_want *c, bool by_name)
 		snprintf(c->ref, sizeof(c->ref), "n%u", (unsigned)rng_below(&W->rng, SIM_NAMES));
 		return true;
 	}
-	c->box = some_box(c->proc);
+	c->box = W->hot = some_box(c->proc);
 	if (c->box)
 		(void)str_copy(c->ref, sizeof(c->ref), c->box->id);
 	return c->box;

@@ -16,7 +16,7 @@
 #include "tests/sim/sim.h"
 
 #define DEADLINE_MS  75000u
-#define LATE_MAX_MS  20000u	/* an accepted request acts at most so late: less than the horizon */
+#define LATE_MAX_MS  90000u	/* a request acts at most so late: sometimes after the horizon */
 #define HIDDEN_MAX_MS 8000u	/* made, and in no list yet */
 
 enum what { W_CREATE, W_GET, W_LIST, W_KILL, W_CONNECT, W_TIMEOUT, W_REFRESH, W_PAUSE, W_OTHER };

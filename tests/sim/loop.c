@@ -334,8 +334,11 @@ static bool run_one(struct list *q)
 /* The rest of a pass, after its first callback. */
 static void settle_pass(struct loop *l)
 {
+	unsigned n = 0;
+
 	while (!W->dead && run_one(&l->defers))
-		;
+		if (++n > SPINS_MAX)
+			sim_fail("I23", "deferred work goes round without an end");
 	while (!W->dead && run_one(&l->pumps))
 		;
 	bury_all(l);

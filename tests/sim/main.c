@@ -334,6 +334,8 @@ static void one_cycle(void)
 		clients_reboot();
 		W->boot_base_ms = W->now_ms - 500;
 	}
+	if (sim_chance(&W->rng, 300))
+		clients_exchange();
 	while (sim_step(down))
 		;
 }

@@ -133,6 +133,7 @@ struct world {
 
 	struct sim_box boxes[SIM_BOXES];
 	unsigned n_boxes;
+	struct sim_box *hot;		/* that the last call was about */
 	uint32_t cap_s;			/* of an age; 0 = none */
 	struct sim_post posts[SIM_POSTS];
 	unsigned n_posts;
@@ -209,6 +210,7 @@ void clients_act(void);		/* one of them does something */
 void clients_forget_calls(void);	/* the daemon is gone: no answer comes */
 void clients_close_streams(bool keep);	/* before a stop */
 void clients_reboot(void);
+void clients_exchange(void);
 void clients_end_commands(void);
 bool lease_counts(const struct sim_lease *x);
 void proc_die(unsigned i);
