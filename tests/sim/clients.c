@@ -649,10 +649,28 @@ void clients_act(void)
 		act_command();
 }
 
+/* Its process may hold a lease that it was not told of. */
+static void leave_in_doubt(const struct sim_want *c)
+{
+	for (unsigned i = 0; i < W->n_boxes; i++) {
+		struct sim_box *b = &W->boxes[i];
+		const char *name = cloud_kvs_get(&b->tags, TAG_NAME);
+		bool made = c->what == SIM_ASKS_CREATE && (!b->acked || name || c->request < SIM_REQUESTS);
+
+		if (b == c->box || made || (!c->box && name && str_eq(name, c->ref)))
+			b->unsure = true;
+	}
+}
+
 void clients_forget_calls(void)
 {
-	for (unsigned i = 0; i < SIM_WANTS; i++)
-		W->wants[i] = (struct sim_want){ 0 };
+	for (unsigned i = 0; i < SIM_WANTS; i++) {
+		struct sim_want *c = &W->wants[i];
+
+		if (c->op && (c->process_lease || c->kind == LIFE_LEASE_PROCESS))
+			leave_in_doubt(c);
+		*c = (struct sim_want){ 0 };
+	}
 	for (unsigned i = 0; i < W->n_boxes; i++) {
 		W->boxes[i].policy_calls = W->boxes[i].commands = 0;
 		W->boxes[i].seen_alive_ms = 0;
