@@ -88,7 +88,7 @@ stage_asan() {
 	build build-asan gcc -Db_sanitize=address,undefined -Db_lundef=false || return
 	meson_tests build-asan unit
 	sh tests/it/npm/install.sh
-	BUILD_DIR=$PWD/build-asan timeout 1200 /usr/bin/python3 -m pytest tests/it -q \
+	BUILD_DIR=$PWD/build-asan timeout 2400 /usr/bin/python3 -m pytest tests/it -q \
 		-p no:cacheprovider --junitxml="$results/it.xml" ||
 		[ -f "$results/it.xml" ] || note fail it "pytest left no results"
 }
