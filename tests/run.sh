@@ -14,6 +14,25 @@ jobs=$(nproc)
 results=$PWD/build/results
 export LC_ALL=C.UTF-8
 
+for stage in $stages; do
+	case $stage in
+	lint | gcc | clang | asan | model | demo) ;;
+	*)
+		echo "no such stage: $stage" >&2
+		exit 2
+		;;
+	esac
+done
+
+# One run at a time, since two would write into each other's results. What a run has started holds the lock too, so
+# that what is left of one that was killed cannot write into the next.
+mkdir -p build
+exec 9>build/run.lock
+if ! flock -n 9; then
+	echo "run.sh: another run, or what is left of one, is still at work in this clone: it holds build/run.lock" >&2
+	exit 2
+fi
+
 sh tests/setup.sh test || exit 1
 if command -v ccache >/dev/null 2>&1; then
 	ccache='ccache '
@@ -47,27 +66,38 @@ build() {
 	fi
 	if grep 'warning:' "$log"; then
 		note fail "build:$dir" "warnings"
+		ninja -C "$dir" -t clean >/dev/null	# or the next run would not see them again
 		return 1
 	fi
 	note pass "build:$dir"
 }
 
-# meson_tests DIR SUITE…: runs the suites that exist, keeps their JUnit file
-meson_tests() {
-	dir=$1
-	shift
-	for suite in "$@"; do
-		if ! meson test -C "$dir" --list --no-rebuild --suite "$suite" 2>/dev/null | grep -v 'No suitable' | grep -q .; then
-			note skip "$dir:$suite" "no test is registered in this suite"
-			continue
-		fi
-		meson test -C "$dir" --no-rebuild --suite "$suite" --print-errorlogs \
-			--num-processes "$jobs" >"$results/$dir-$suite.log" 2>&1 ||
-			sed -n '/FAIL\|TIMEOUT\|ERROR/,$p' "$results/$dir-$suite.log" | head -n 200
-		tail -n 9 "$results/$dir-$suite.log" | grep -v '^ *$'
-		cp "$dir/meson-logs/testlog.junit.xml" "$results/$dir-$suite.xml" 2>/dev/null ||
-			note fail "$dir:$suite" "meson test left no results"
-	done
+# unit_tests DIR: runs them, keeps meson's list of results; a run that ends badly is a failure whatever the list says
+unit_tests() {
+	dir=$1 log=$results/$1-unit.log list=$results/$1-unit.json
+	rm -f "$dir/meson-logs/testlog.json"
+	status=0
+	meson test -C "$dir" --no-rebuild --suite unit --print-errorlogs --num-processes "$jobs" >"$log" 2>&1 || status=$?
+	[ "$status" -eq 0 ] || sed -n '/FAIL\|TIMEOUT\|ERROR/,$p' "$log" | head -n 200
+	tail -n 9 "$log" | grep -v '^ *$'
+	if ! cp "$dir/meson-logs/testlog.json" "$list" 2>/dev/null || [ ! -s "$list" ]; then
+		note fail "$dir:unit" "meson test left no results"
+	elif [ "$status" -ne 0 ] && ! grep -qv '"result": "\(OK\|SKIP\)"' "$list"; then
+		note fail "$dir:unit" "meson test ended with $status"
+	fi
+}
+
+# it_tests NAME DIR PYTEST-OPTIONS…: the integration tests on the programs of DIR
+it_tests() {
+	name=$1 dir=$2 list=$results/$1.xml
+	shift 2
+	status=0
+	BUILD_DIR=$PWD/$dir timeout 2400 /usr/bin/python3 -m pytest tests/it -q --junitxml="$list" "$@" || status=$?
+	if [ ! -s "$list" ]; then
+		note fail "$name" "pytest left no results"
+	elif [ "$status" -ne 0 ] && ! grep -q '<failure\|<error' "$list"; then
+		note fail "$name" "pytest ended with $status"
+	fi
 }
 
 stage_lint() {
@@ -76,7 +106,7 @@ stage_lint() {
 
 stage_gcc() {
 	build build gcc || return
-	meson_tests build unit
+	unit_tests build
 	LINT_RESULTS=$results/lines.tsv BUILD_DIR=build sh tests/lint/run.sh built
 }
 
@@ -86,11 +116,9 @@ stage_clang() {
 
 stage_asan() {
 	build build-asan gcc -Db_sanitize=address,undefined -Db_lundef=false || return
-	meson_tests build-asan unit
+	unit_tests build-asan
 	sh tests/it/npm/install.sh
-	BUILD_DIR=$PWD/build-asan timeout 2400 /usr/bin/python3 -m pytest tests/it -q \
-		-p no:cacheprovider --junitxml="$results/it.xml" ||
-		[ -f "$results/it.xml" ] || note fail it "pytest left no results"
+	it_tests it build-asan
 }
 
 stage_model() {
@@ -114,13 +142,7 @@ stage_demo() {
 for stage in $stages; do
 	say "$stage"
 	begin=$(date +%s)
-	case $stage in
-	lint | gcc | clang | asan | model | demo) "stage_$stage" ;;
-	*)
-		echo "no such stage: $stage" >&2
-		exit 2
-		;;
-	esac
+	"stage_$stage"
 	echo "($stage: $(($(date +%s) - begin)) s)"
 done
 

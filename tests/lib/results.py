@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Sums up a run: lines.tsv (pass|fail|skip, name, reason) and the JUnit files of meson and pytest.
+"""Sums up a run: lines.tsv (pass|fail|skip, name, reason), meson's logs (.json: its JUnit files have a test that ran
+into its time limit as passed) and the JUnit file of pytest.
 
 Names every test that was skipped or failed, with its reason, and ends with the line that is counted.
 """
+import json
 import os
+import re
 import sys
 import xml.etree.ElementTree as ET
 
@@ -13,6 +16,26 @@ def from_lines(path):
         for line in f:
             kind, name, reason = (line.rstrip("\n").split("\t") + ["", ""])[:3]
             yield kind, name, reason
+
+
+def from_meson(path):
+    """One JSON object a line and test; a unit test may also say of one of its parts `skip NAME: REASON`."""
+    where = os.path.splitext(os.path.basename(path))[0]
+    with open(path, encoding="utf-8") as f:
+        tests = [json.loads(line) for line in f if line.strip()]
+    for t in tests:
+        name = "%s:%s" % (where, t["name"])
+        said = (t.get("stdout") or "") + "\n" + (t.get("stderr") or "")
+        skips = re.findall(r"^skip (\w+): (.*)$", said, re.M)
+        last = " ".join(([l for l in said.splitlines() if l.strip()] or ["no output"])[-1].split())[:300]
+        if t["result"] == "OK":
+            yield "pass", name, ""
+            for part, reason in skips:
+                yield "skip", "%s.%s" % (name, part), reason
+        elif t["result"] == "SKIP":
+            yield "skip", name, skips[-1][1] if skips else last
+        else:
+            yield "fail", name, "%s: %s" % (t["result"], last)
 
 
 def from_junit(path):
@@ -39,6 +62,11 @@ def main(folder):
                 seen += from_junit(path)
             except ET.ParseError as e:
                 seen.append(("fail", entry, "unreadable results: %s" % e))
+        elif entry.endswith(".json"):
+            try:
+                seen += from_meson(path)
+            except (ValueError, KeyError) as e:
+                seen.append(("fail", entry, "unreadable results: %r" % e))
 
     for word, title in (("skip", "skipped"), ("fail", "failed")):
         for kind, name, reason in seen:

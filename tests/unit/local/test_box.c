@@ -21,7 +21,7 @@ static struct fix *engine(void)
 		fix_make_dir(&fix);
 		w = fix_start(&fix, NULL);
 		if (w.r < 0) {
-			fprintf(stderr, "skipped: %s\n", w.why);
+			fprintf(stderr, "skip engine: %s\n", w.why);
 			exit(77);
 		}
 	}

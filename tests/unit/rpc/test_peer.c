@@ -86,7 +86,7 @@ TEST(another_uid_and_its_groups)
 	pid_t pid;
 
 	if (getuid() != 0) {
-		printf("skipped: another_uid_and_its_groups needs root\n");
+		printf("skip another_uid_and_its_groups: needs root\n");
 		return;
 	}
 	pid = client(&a, listen_fd, 12345, false, &fd);
