@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Fixtures of the integration tests. File names say what they are about: a_ boot, b_ basic calls, c_ lifecycle,
-f_ files, g_ gateway, i_ interoperation with programs of others and the wire contract, u_ faults upstream, r_<issue>
-regressions.
+"""Fixtures of the integration tests. File names say what they are about: a_ boot, b_ basic calls, c_ lifecycle
+and commands over crashes, e_ escapes, f_ files and terminals, i_ interoperation with programs of others and the wire
+contract, l_ load, s_ all calls of sandboxes and snapshots, u_ faults upstream, r_<issue> regressions.
 """
 import os
 import sys
@@ -9,6 +9,7 @@ import sys
 import pytest
 
 sys.dont_write_bytecode = True
+os.environ.setdefault("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1:exitcode=99")    # else it only says so
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
 
 import harness  # noqa: E402

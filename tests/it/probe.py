@@ -6,6 +6,8 @@ import queue
 import subprocess
 import threading
 
+import pytest
+
 import harness
 
 PROBE = os.path.join(harness.BUILD, "tests", "it", "cloud_probe")
@@ -13,6 +15,8 @@ PROBE = os.path.join(harness.BUILD, "tests", "it", "cloud_probe")
 
 class Probe:
     def __init__(self, cloud, url=None, **options):
+        if not os.path.exists(PROBE):
+            pytest.fail("cloud_probe is not built in %s" % harness.BUILD)
         url = url or cloud.url
         argv = [PROBE, "--api", url, "--ca", cloud.ca]
         if "domain" not in options:
@@ -24,7 +28,8 @@ class Probe:
         self.log_path = os.path.join(self.folder, "probe.log")
         with open(self.log_path, "wb") as log:
             self.proc = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
-                                         env=dict(os.environ, ASAN_OPTIONS="exitcode=99:detect_leaks=1"))
+                                         env=dict(os.environ, ASAN_OPTIONS="exitcode=99:detect_leaks=1",
+                                                  UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:exitcode=99"))
         self.results = {}
         self.news = queue.Queue()
         self.n = 0
