@@ -108,6 +108,7 @@ stage_lint() {
 stage_gcc() {
 	build build gcc || return
 	unit_tests build
+	it_tests it-plain build -m plain
 	LINT_RESULTS=$results/lines.tsv BUILD_DIR=build sh tests/lint/run.sh built
 }
 

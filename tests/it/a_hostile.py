@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """A client that breaks or abuses HTTP/2 towards the gRPC server (FAULTS G): its own connection pays, others go on."""
-import os
 import threading
 import time
 
@@ -8,11 +7,10 @@ import pytest
 
 import h2fiend as f2
 import harness
-from a_rpc import Probe, PROBE
+from a_rpc import Probe
 from api import Api
 
-pytestmark = pytest.mark.skipif(not os.path.exists(PROBE), reason="rpc_probe is not built")
-ASAN = "asan" in harness.BUILD
+ASAN = harness.ASAN
 UNARY = "/agentbox.v1.SandboxService/IsRunning"
 ATTACH = "/agentbox.v1.CommandService/Attach"
 TWENTY_MIB = b"\x0a\0\x10\x80\x80\x80\x0a"
@@ -86,6 +84,7 @@ def test_what_a_client_owes(probe):
     still_serves(probe)
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("drip", [False, True])
 def test_answers_nobody_reads(probe, drip):
     """G-09, G-10: windows of 0, or of a byte now and then: what waits to be sent is bounded for a connection and for

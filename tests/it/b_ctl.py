@@ -135,9 +135,10 @@ def test_cp_and_cat(d, box, folder):
     assert d.ctl("cp", box + ":piped", "-", text=False).stdout == b"\0\1\2"
 
 
+@pytest.mark.plain
 def test_cp_200_mb_in_little_memory(d, box, folder):
     """Up and down, compared; neither program keeps the file in memory."""
-    if "asan" in harness.BUILD:
+    if harness.ASAN:
         size = 40 << 20  # a sanitizer's own bookkeeping dwarfs the bound; the bytes are what is checked
     else:
         size = 200 << 20
@@ -166,11 +167,12 @@ def test_cp_200_mb_in_little_memory(d, box, folder):
     up = copy(src, box + ":/home/user/big")
     down = copy(box + ":/home/user/big", dst)
     assert subprocess.run(["cmp", src, dst]).returncode == 0
-    if "asan" not in harness.BUILD:
+    if not harness.ASAN:
         assert d.hwm_kb() - before < 32 << 10, "the daemon grew by %d KiB" % (d.hwm_kb() - before)
         assert max(up, down) < 40 << 10, (up, down)
 
 
+@pytest.mark.plain
 def test_slow_reader_holds_the_writer(d, box):
     """A reader that takes little: the daemon does not buffer what it does not take."""
     d.ctl("exec", box, "--", "sh", "-c", "head -c 60000000 /dev/zero > big")
@@ -186,7 +188,7 @@ def test_slow_reader_holds_the_writer(d, box):
         p.kill()
         p.wait()
         p.stdout.close()
-    if "asan" not in harness.BUILD:
+    if not harness.ASAN:
         assert grown < 32 << 10, "the daemon grew by %d KiB" % grown
 
 

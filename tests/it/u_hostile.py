@@ -10,10 +10,10 @@ import h2fiend as f2
 import harness
 from api import Api, ApiError
 from fakecloud.certs import Authority
-from probe import PROBE, Probe
+from probe import Probe
 
 SANDBOX = "i" + "0" * 20
-ASAN = "asan" in harness.BUILD
+ASAN = harness.ASAN
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -161,6 +161,7 @@ def rst_all(r):
     return f2.rst(r.sid, 1)
 
 
+@pytest.mark.plain
 def test_hostile_answers(fiend, daemon, api):
     """H-15, H-17, H-22 and every frame that is wrong: UNREACHABLE or BAD_CLOUD_REPLY, never a crash, a hang or success;
     memory and CPU are bounded; the next call is served. G-31's ALTSVC and ORIGIN from a server: see below."""
@@ -231,6 +232,7 @@ def test_ignored_frames(fiend, daemon, api):
     assert len(fiend.conns) == 1
 
 
+@pytest.mark.plain
 def test_reset_and_goaway_storm(fiend):
     """H-11: RST_STREAM and GOAWAY together, again and again: each call ends once, memory is flat."""
     fiend.script = lambda c, r: c.send(f2.rst(r.sid, 2) + f2.goaway(r.sid, 0))
@@ -370,6 +372,3 @@ def test_stream_limit_lowered(fiend):
         assert r["reason"] == "SANDBOX_NOT_FOUND", r
     assert max(peak) <= 5, max(peak)
     p.close()
-
-
-pytestmark = pytest.mark.skipif(not os.path.exists(PROBE), reason="cloud_probe is not built")
