@@ -107,7 +107,6 @@ def test_deadline(api):
 
 def test_cancel(api):
     f = api.future("SandboxService.IsRunning", sandbox="slow")
-    time.sleep(0)
     harness.until(lambda: api.call("DaemonService.Status").counts.calls == 2, 5, "the call to arrive")
     f.cancel()
     harness.until(lambda: gone(api) == (1, "cancelled"), 5, "the handler to be told")

@@ -8,7 +8,7 @@ import pytest
 
 from harness import until
 from i_wire_sandbox import moment
-from wire import RpcFailed, event_of
+from wire import CUT, RpcFailed, event_of
 from wire_common import own, real, server  # noqa: F401
 
 ABSENT = "/sandboxes/i00000000000000000000"
@@ -59,6 +59,7 @@ def test_case_045_046_pause(server):
     assert r.status == 204 and r.body == b"", r
     r = pause(server, box, {})
     assert r.status == 409 and r.json()["code"] == 409, r
+    assert state(server, box) == "paused"
     assert server.api("POST", ABSENT + "/pause").status == 404
 
 
@@ -163,7 +164,7 @@ def test_streams_are_cut_by_a_pause(real):
     s = real.start(box, "sleep 100")
     s.next()
     assert pause(real, box).status == 204
-    with pytest.raises(Exception):
+    with pytest.raises(CUT):
         while s.next() is not None:
             pass
     assert s.end is None
@@ -286,6 +287,7 @@ def test_case_041_kill_paused(server):
     pause(server, box)
     assert server.kill(box).status == 204
     assert server.kill(box).status == 404
+    assert connect(server, box).status == 404
 
 
 def test_paused_ones_do_not_count(own):

@@ -12,7 +12,7 @@ import urllib.parse
 import pytest
 
 from harness import until
-from wire import event_of
+from wire import CUT, event_of
 from wire_common import fake, own, real, server  # noqa: F401
 
 TOKEN = "e2b-traffic-access-token"
@@ -159,7 +159,7 @@ def test_a_slow_reader_holds_the_program_up(real, box):
 def test_programs_that_fail(real, box):
     r = get(real, box, "/nothing")
     assert r.status == 502 and r.header("content-type").startswith("text/plain"), r
-    with pytest.raises(Exception):
+    with pytest.raises(CUT):
         get(real, box, "/cut")
 
 

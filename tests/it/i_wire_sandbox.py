@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sandboxes over REST: credentials, create, get, kill, timeouts (cases 23 to 41, 49 to 57)."""
+"""Sandboxes over REST: credentials, create, get, kill, timeouts (cases 23 to 41, 49 to 57; pauses are in i_wire_pause)."""
 import datetime
 import re
 import threading
@@ -10,7 +10,7 @@ import pytest
 import harness
 from conftest import built
 from harness import until
-from wire import Client, RpcFailed, error_of
+from wire import CUT, Client, RpcFailed, error_of
 from wire_common import fake, real, server  # noqa: F401
 
 ABSENT = "/sandboxes/i00000000000000000000"
@@ -192,25 +192,9 @@ def test_case_040_kill_ends_open_streams(server):
         assert server.kill(box).status == 204
         try:
             events = [next(iter(m["event"])) for m in s]
-            assert "end" in events or s.end != {} or not events
-        except Exception:  # the connection may as well break
-            pass
-
-
-def test_case_041_kill_paused(server):
-    box = server.create()
-    assert server.api("POST", "/sandboxes/%s/pause" % box["sandboxID"]).status == 204
-    assert server.kill(box).status == 204
-    refused(server.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 10}), 404)
-
-
-def test_case_045_046_pause(server):
-    box = server.create()
-    path = "/sandboxes/%s/pause" % box["sandboxID"]
-    assert server.api("POST", path).status == 204
-    refused(server.api("POST", path, {}), 409)
-    assert server.get(box).json()["state"] == "paused"
-    refused(server.api("POST", ABSENT + "/pause"), 404)
+        except CUT:             # the connection may as well break
+            return
+    assert "end" in events or s.end.get("error"), (events, s.end)
 
 
 def test_case_049_connect_running(server):
@@ -224,17 +208,6 @@ def test_case_049_connect_running(server):
     assert end_at(server, box) == before
     assert server.api("POST", path, {"timeout": 0}).status == 200
     assert end_at(server, box) == before
-
-
-def test_case_050_connect_paused(server):
-    box = server.create()
-    started = server.get(box).json()["startedAt"]
-    server.api("POST", "/sandboxes/%s/pause" % box["sandboxID"])
-    r = server.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 100})
-    assert r.status == 201 and r.json()["sandboxID"] == box["sandboxID"], r
-    assert r.json()["envdAccessToken"] == box["envdAccessToken"]
-    d = server.get(box).json()
-    assert d["state"] == "running" and d["startedAt"] != started
 
 
 def test_case_051_connect_refused(server):

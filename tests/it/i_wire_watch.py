@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from wire import RpcFailed
+from wire import CUT, RpcFailed
 from wire_common import real  # noqa: F401
 
 FS = "filesystem.Filesystem/"
@@ -182,7 +182,7 @@ def test_watches_end_with_the_sandbox(real):
     with Watch(real, box, "/tmp") as w:
         real.unary(box, FS + "CreateWatcher", {"path": "/tmp"})
         assert real.kill(box).status == 204
-        with pytest.raises(Exception):
+        with pytest.raises(CUT):
             w.next()
 
 

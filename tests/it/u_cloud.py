@@ -256,7 +256,6 @@ def test_black_hole(cloud):
     sid, _ = p.create()
     cloud.silence()
     tag = p.say("get", sid)
-    cloud.ledger.wait(lambda: True)
     p.sync()
     cloud.silence(False)
     r = p.wait(tag)

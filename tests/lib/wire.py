@@ -31,6 +31,9 @@ class Broken(Exception):
     """The stream ended without its end-of-stream envelope."""
 
 
+CUT = (Broken, http.client.HTTPException, ConnectionError)      # how a connection that is cut looks to its reader
+
+
 class Envelopes:
     """Reads envelopes from an open response."""
 
