@@ -103,6 +103,12 @@ it_tests() {
 
 stage_lint() {
 	LINT_RESULTS=$results/lines.tsv sh tests/lint/run.sh
+	if sh tests/lib/wire-cases.sh >"$results/wire-cases.log"; then
+		note pass lint:wire-cases
+	else
+		grep MISSING "$results/wire-cases.log"
+		note fail lint:wire-cases "a case of the contract has no test"
+	fi
 }
 
 stage_gcc() {

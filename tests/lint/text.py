@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Checks that read the text of the files alone: licence lines, forbidden words, banned functions, the one
-writer of each state, tests' and scripts' syntax."""
+writer of each state, tests' and scripts' syntax, planted bugs that cannot be planted any more."""
 import ast
 import os
 import re
@@ -126,6 +126,14 @@ def links():
     return found
 
 
+def mutants():
+    if not shutil.which("patch"):
+        raise Skip("patch is not installed")
+    patches = [f for f in FILES if re.match(r"tests/mutants/.*\.patch$", f)]
+    return ["%s does not apply" % f for f in patches
+            if subprocess.run(["patch", "-s", "-p1", "--dry-run", "-i", f], capture_output=True, cwd=ROOT).returncode]
+
+
 if __name__ == "__main__":
     run([("spdx", spdx), ("words", words), ("banned", banned), ("states", states), ("scripts", scripts),
-         ("man", man), ("links", links)])
+         ("man", man), ("links", links), ("mutants", mutants)])
