@@ -259,8 +259,6 @@ def test_stream_limit(cloud):
     f.hold.release()
 
 
-
-
 def test_commands_lead_no_group(cloud, client):
     """setsid then keeps the pid, as in a real sandbox; killing the group harms nobody else."""
     box = client.create()

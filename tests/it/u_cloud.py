@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: MIT
 """The daemon's pool, REST client and agent client against a cloud that misbehaves (FAULTS N, H, A; FIELD A)."""
-import os
-
 import pytest
 
 import harness
@@ -9,7 +7,6 @@ from chaosproxy import ChaosProxy
 from fakecloud import FakeCloud
 from fakecloud.certs import Authority
 from probe import Probe
-
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
  * Worlds, one after the other: each has a seed, lives through a number of crashes, comes to rest, and
  * is checked. `sim --seed N --trace` shows one of them again.
  *
- *   sim [--cycles N] [--seed N] [--worlds N] [--trace] [--quick]
+ *   sim [--cycles N] [--seed N] [--worlds N] [--trace]
  */
 #include <getopt.h>
 #include <signal.h>
