@@ -3,7 +3,6 @@
 
 CPU of a server is read from the scheduler (ns), summed over its threads; figures are the median of the rounds.
 """
-import json
 import os
 import re
 import shutil
@@ -38,7 +37,7 @@ def cpu_ns(pid):
     return total
 
 
-def row(what, ours, peer, name, goal="", unit="", better="less"):
+def row(what, ours, peer, name, goal="", unit=""):
     """ours and peer are lists of the rounds' figures."""
     a, b = statistics.median(ours), statistics.median(peer)
     ratio = a / b if b else float("inf")
@@ -125,7 +124,7 @@ def bench_get(rig):
     try:
         for label, calls, clients, streams, goal_rate, goal_cpu in (
                 ("1 client", 8000, 1, 1, "", ""), ("8 clients", 40000, 8, 1, ">= 1.5", "<= 0.45"),
-                ("64 clients", 40000, 64, 1, ">= 1.5", ""), ("1 client x 100", 60000, 1, 100, ">= 2.5", "<= 0.20")):
+                ("64 clients", 40000, 64, 1, ">= 1.5", ""), ("1 client x 100 streams", 60000, 1, 100, ">= 2.5", "<= 0.20")):
             got = {"ours": [], "peer": [], "floor": []}
             for _ in range(ROUNDS):
                 for name, where, pid in (("ours", rig.d.socket, rig.d.pid), ("peer", peer.socket, peer.pid),
@@ -148,17 +147,15 @@ def bench_small(rig):
     request = grpc_frame(rig.api.build(rig.api.message("StatRequest"), {"sandbox": rig.box, "path": "/home/user"}))
     direct = [("content-type", "application/json"), ("connect-protocol-version", "1")] + rig.client.identity(rig.identity)
     for label, calls, clients, streams in (("1 client", 3000, 1, 1), ("1 client x 100", 12000, 1, 100)):
-        ours, theirs, local_ours, local_theirs = [], [], [], []
+        ours, theirs = [], []
         for _ in range(ROUNDS):
-            before = cpu_ns(rig.local.pid)
             ours.append(h2load(rig.d.socket, "/agentbox.v1.FileService/Stat", request, calls, clients, streams, GRPC,
                                rig.d.pid))
-            local_ours.append((cpu_ns(rig.local.pid) - before) / 1000 / calls)
             theirs.append(h2load(rig.local.url, "/filesystem.Filesystem/Stat", b'{"path":"/home/user"}', calls,
                                  clients, streams, direct, rig.local.pid))
         row("Stat, %s: calls/s" % label, [x[0] for x in ours], [x[0] for x in theirs], "direct")
         row("Stat, %s: p50" % label, [x[2] for x in ours], [x[2] for x in theirs], "direct", "", "us")
-        row("Stat, %s: daemon CPU / agentbox-local's" % label, [x[1] for x in ours], [x[1] for x in theirs], "direct", "",
+        row("Stat, %s: daemon CPU" % label, [x[1] for x in ours], [x[1] for x in theirs], "agentbox-local's, direct", "",
             "us")
 
 
@@ -192,10 +189,10 @@ def bench_bulk(rig):
                     into.append(size / 1e6 / (time.monotonic() - begin))
                     if into is ours:
                         cpu.append((cpu_ns(rig.d.pid) - before) / 1e9 / size * (1 << 30))
-            row("bulk %s" % way, ours, theirs, "curl direct", ">= 0.7", "MB/s")
+            row("bulk %s, 512 MB" % way, ours, theirs, "curl direct", ">= 0.7", "MB/s")
             nghttpx = 2.10 if way == "up" else 1.71
             row("bulk %s: daemon CPU per GiB" % way, cpu, [nghttpx], "nghttpx, measured before", "<= 0.6", "s")
-            row("bulk %s: memory growth" % way, [(rig.d.hwm_kb() - hwm) / 1024], [4.0], "the goal", "<= 1", "MiB")
+            row("bulk %s: memory growth of the daemon" % way, [(rig.d.hwm_kb() - hwm) / 1024], [4.0], "the goal", "<= 1", "MiB")
     finally:
         os.unlink(src)
 
@@ -230,13 +227,13 @@ def bench_first(rig):
                 rounds["curl"].append(wall(curl))
                 if sdk:
                     rounds["sdk"].append(wall(sdk, env))
-            row("first call of a process: exec true", rounds["exec"], [20.0], "one round trip", "<= 1.5", "ms")
-            row("first call of a process: exec true", rounds["exec"], rounds["curl"], "curl, one call", "<= 0.5", "ms")
-            row("first call of a process: get", rounds["get"], rounds["curl"], "curl, one call", "<= 0.5", "ms")
+            row("fresh process, 20 ms away: exec ID -- true", rounds["exec"], [20.0], "one round trip", "<= 1.5", "ms")
+            row("fresh process, 20 ms away: exec ID -- true", rounds["exec"], rounds["curl"], "curl, one call", "<= 0.5", "ms")
+            row("fresh process: get ID, cached", rounds["get"], rounds["curl"], "curl, one call", "<= 0.5", "ms")
             if sdk:
-                row("first call of a process: get", rounds["get"], rounds["sdk"], "npm SDK, getInfo", "<= 0.1", "ms")
+                row("fresh process: get ID, cached", rounds["get"], rounds["sdk"], "npm SDK, getInfo", "<= 0.1", "ms")
             else:
-                print("first call against the npm SDK: skipped, the SDK is not installed")
+                print("fresh process against the npm SDK: skipped, the SDK is not installed")
         finally:
             far.close()
 
@@ -256,10 +253,11 @@ def bench_memory(rig):
     grown = rig.d.rss_kb() - base
     for s in idle:
         s.close()
-    row("memory per idle connection", [grown / 1000], [16.0], "the goal", "<= 1", "KiB")
+    row("memory per idle client connection", [grown / 1000], [16.0], "the goal", "<= 1", "KiB")
     fresh = harness.Daemon(rig.local)
     try:
-        row("memory of an idle daemon", [fresh.rss_kb() / 1024], [8.0], "the goal", "<= 1", "MiB")
+        row("resident memory of an idle daemon", [fresh.rss_kb() / 1024], [8.0], "the goal", "<= 1", "MiB")
+        print("%-46s %14s" % ("of it anonymous", "%.4g MiB" % (fresh.status_kb("RssAnon") / 1024)))
     finally:
         fresh.close()
 
@@ -275,8 +273,6 @@ def main():
     print("\n| what | ours | against | ratio | goal | spread |\n|---|---|---|---|---|---|")
     for r in table:
         print("| %s |" % " | ".join(r))
-    with open(os.path.join(OUT, "last.json"), "w", encoding="utf-8") as f:
-        json.dump(table, f)
 
 
 if __name__ == "__main__":
