@@ -119,9 +119,9 @@ static void play(const char *at, enum fake_create how, bool snapshot)
 	f->copy_n = how == FAKE_ACCEPT ? 0 : 1;
 	snprintf(point, sizeof(point), "%s=kill", at);
 	wstatus = in_child(f, point, snapshot, r);
-	if (!WIFSIGNALED(wstatus))
+	if (!was_killed(wstatus))
 		fprintf(stderr, "%s how=%d: not killed (status %x)\n", at, how, wstatus);
-	CHECK(WIFSIGNALED(wstatus));
+	CHECK(was_killed(wstatus));
 	CHECK(made(f, snapshot) == 0 || made(f, snapshot) == all);
 	memset(r, 0, sizeof(*r));
 	CHECK_INT(in_child(f, NULL, snapshot, r), 0);

@@ -105,7 +105,7 @@ static void play(const struct scene *s)
 	if (!pid)
 		live(f, s, owner);
 	CHECK(waitpid(pid, &wstatus, 0) == pid);
-	if (!WIFSIGNALED(wstatus)) {
+	if (!was_killed(wstatus)) {
 		fprintf(stderr, "%s: not killed (status %x)\n", s->point, wstatus);
 		exit(1);
 	}

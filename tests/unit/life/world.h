@@ -38,6 +38,12 @@ static const struct principal alice = { .uid = 1000, .gid = 1000, .pidfd = -1 };
 static const struct principal bob unused_ = { .uid = 1001, .gid = 1001, .pidfd = -1 };
 static const struct principal root unused_ = { .admin = true, .pidfd = -1 };
 
+/* By the failpoint, not by a mistake of its own. */
+static inline bool was_killed(int wstatus)
+{
+	return WIFSIGNALED(wstatus) && WTERMSIG(wstatus) == SIGKILL;
+}
+
 printf_like(1, 2) static inline void run_sh(const char *fmt, ...)
 {
 	char cmd[512];

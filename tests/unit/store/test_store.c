@@ -569,7 +569,7 @@ TEST(kill_in_the_middle)
 			acked = n + 1;
 		}
 		kill(pid, SIGKILL);
-		CHECK(waitpid(pid, &wstatus, 0) == pid && WIFSIGNALED(wstatus));
+		CHECK(waitpid(pid, &wstatus, 0) == pid && WIFSIGNALED(wstatus) && WTERMSIG(wstatus) == SIGKILL);
 		while (read(p[0], &n, sizeof(n)) == sizeof(n))
 			acked = n + 1;
 		fd_close(p[0]);
