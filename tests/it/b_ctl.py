@@ -14,25 +14,6 @@ from conftest import built
 from harness import as_user, ctl, temp_dir, until
 
 
-@pytest.fixture(scope="module")
-def d():
-    """One daemon with --local for the whole file."""
-    built(harness.AGENTBOXD)
-    built(harness.AGENTBOXCTL)
-    daemon = harness.Daemon()
-    yield daemon
-    traces = harness.Traces(daemon.home).look(daemon.pid).look_at_local(daemon.state_dir)
-    daemon.close()
-    traces.gone()
-
-
-@pytest.fixture
-def box(d):
-    b = d.ctl("create", "--timeout", "5m").stdout.strip()
-    yield b
-    d.ctl("kill", b, check=False)
-
-
 @pytest.fixture
 def folder():
     f = temp_dir()

@@ -3,29 +3,9 @@
 import json
 import re
 
-import pytest
-
-import harness
-from conftest import built
 from harness import until
 
 ID = r"i[a-z0-9]{20}"
-
-
-@pytest.fixture(scope="module")
-def d():
-    built(harness.AGENTBOXD)
-    built(harness.AGENTBOXCTL)
-    daemon = harness.Daemon()
-    yield daemon
-    daemon.close()
-
-
-@pytest.fixture
-def box(d):
-    b = d.ctl("create", "--timeout", "5m").stdout.strip()
-    yield b
-    d.ctl("kill", b, check=False)
 
 
 def sh(d, box, text):

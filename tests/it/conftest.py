@@ -88,3 +88,25 @@ def local_api(daemon_on_local):
     from api import Api
     with Api(daemon_on_local.socket) as a:
         yield a
+
+
+# -- the command line on agentboxd --local
+
+@pytest.fixture(scope="module")
+def d():
+    """One daemon with --local for a whole file; it must leave nothing."""
+    built(harness.AGENTBOXD)
+    built(harness.AGENTBOXCTL)
+    one = harness.Daemon()
+    yield one
+    traces = harness.Traces(one.home).look(one.pid).look_at_local(one.state_dir)
+    one.close()
+    traces.gone()
+
+
+@pytest.fixture
+def box(d):
+    """A sandbox of it, by its id."""
+    b = d.ctl("create", "--timeout", "5m").stdout.strip()
+    yield b
+    d.ctl("kill", b, check=False)

@@ -13,27 +13,8 @@ import time
 import pytest
 
 import harness
-from conftest import built
 
 WAIT_S = 20
-
-
-@pytest.fixture(scope="module")
-def d():
-    built(harness.AGENTBOXD)
-    built(harness.AGENTBOXCTL)
-    daemon = harness.Daemon()
-    yield daemon
-    traces = harness.Traces(daemon.home).look(daemon.pid).look_at_local(daemon.state_dir)
-    daemon.close()
-    traces.gone()
-
-
-@pytest.fixture
-def box(d):
-    b = d.ctl("create", "--timeout", "5m").stdout.strip()
-    yield b
-    d.ctl("kill", b, check=False)
 
 
 class Term:

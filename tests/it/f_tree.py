@@ -13,26 +13,7 @@ import pytest
 
 import harness
 import oddtree
-from conftest import built
 from harness import temp_dir
-
-
-@pytest.fixture(scope="module")
-def d():
-    built(harness.AGENTBOXD)
-    built(harness.AGENTBOXCTL)
-    daemon = harness.Daemon()
-    yield daemon
-    traces = harness.Traces(daemon.home).look(daemon.pid).look_at_local(daemon.state_dir)
-    daemon.close()
-    traces.gone()
-
-
-@pytest.fixture
-def box(d):
-    b = d.ctl("create", "--timeout", "5m").stdout.strip()
-    yield b
-    d.ctl("kill", b, check=False)
 
 
 @pytest.fixture
