@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Watching directories (cases 129 and 130), /files/compose, a full disk (case 119)."""
 import json
+import os
 import time
 
 import pytest
 
+import harness
 from wire import CUT, RpcFailed
-from wire_common import real  # noqa: F401
+from wire_common import own, real  # noqa: F401
 
 FS = "filesystem.Filesystem/"
 WAIT_S = 20
@@ -227,12 +229,16 @@ def test_compose_refusals(real, box):
     assert real.envd(box, "POST", "/files/compose", [], b"{}", token=False).status == 401
 
 
-def test_case_119_disk_full(real, box):
-    """/dev/shm of a sandbox is small: an upload that does not fit is 507, and the sandbox goes on."""
-    size = int(sh(real, box, "df --output=size -B1 /dev/shm | tail -1"))
-    if size > 256 << 20:
-        pytest.skip("/dev/shm of the sandbox is %d MiB" % (size >> 20))
-    r = real.envd(box, "POST", "/files?path=/dev/shm/big", [("Content-Type", "application/octet-stream")],
-                  iter([b"x" * (1 << 20)] * ((size >> 20) + 2)))
-    assert r.status == 507 and r.json()["code"] == 507, r
-    assert real.write(box, "small", b"1").status == 200
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to mount a small disk")
+def test_case_119_disk_full(own, tmp_path):
+    """An upload that does not fit is 507, and the sandbox goes on."""
+    with harness.small_disk(str(tmp_path / "local")):
+        c, cloud = own(folder=str(tmp_path))
+        box = c.create()
+        r = c.envd(box, "POST", "/files?path=big", [("Content-Type", "application/octet-stream")],
+                   iter([b"x" * (1 << 20)] * 64))
+        assert r.status == 507 and r.json()["code"] == 507, r
+        assert c.run(box, "rm big; echo on")[1] == b"on\n"
+        assert c.write(box, "small", b"1").status == 200
+        assert c.kill(box).status == 204
+        cloud.close()

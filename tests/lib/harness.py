@@ -5,6 +5,7 @@ $BUILD_DIR names the build (default: build/). Nothing here sleeps for luck: it w
 program that ends meanwhile, or takes too long, fails the test with the end of its log.
 """
 import atexit
+import contextlib
 import json
 import os
 import re
@@ -60,6 +61,17 @@ def temp_dir(prefix="ab-"):
     os.chmod(d, 0o755)
     atexit.register(shutil.rmtree, d, ignore_errors=True)
     return d
+
+
+@contextlib.contextmanager
+def small_disk(path, size="48m"):
+    """A file system of this size, there as long as this lasts; needs root."""
+    os.mkdir(path, 0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0700,size=" + size, "none", path], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", path], check=True)
 
 
 def as_user(uid, argv, gid=None):
