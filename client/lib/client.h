@@ -183,6 +183,8 @@ int call_put_end(struct ab_call *call);
 /* wait.c */
 /* Sleeps until something is due, at most timeout_ms (< 0: no bound), then processes. -errno. */
 int client_wait(struct ab_client *c, int timeout_ms);
+/* The same for a call, which ends if its client cannot work at all. */
+void wait_once(struct ab_call *call, int timeout_ms);
 /* Waits for the outcome of `call` (r: what its start returned), moves result or error, ends it. */
 int wait_object(struct ab_client *c, int r, struct ab_call *call, void **ret);
 int wait_answer(struct ab_client *c, int r, struct ab_call *call, bool *ret);

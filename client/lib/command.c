@@ -584,7 +584,7 @@ static int run_loop(struct run *run)
 			r = run_event(run, &ev);
 		else if (!ab_call_is_done(run->call)) {
 			run_input(run);
-			r = client_wait(run->c, -1);
+			wait_once(run->call, -1);
 		}
 		if (r == -ENOMEM || r == -ECANCELED)
 			return r;

@@ -193,7 +193,7 @@ int ab_file_read_to(struct ab_client *c, const struct ab_path *path, const struc
 
 		if (!ab_file_read_next(call, &p, &n)) {
 			if (!ab_call_is_done(call))
-				(void)client_wait(c, -1);
+				wait_once(call, -1);
 		} else if (sink(user, p, n)) {
 			ab_call_cancel(call);
 		}
@@ -594,7 +594,7 @@ int ab_file_list(struct ab_client *c, const struct ab_path *path, uint32_t depth
 
 		if (!list_next(call, &f)) {
 			if (!ab_call_is_done(call))
-				(void)client_wait(c, -1);
+				wait_once(call, -1);
 		} else if (!file_list_add(&l, f)) {
 			obj_free(f);
 			if (!ab_call_is_done(call))

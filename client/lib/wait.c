@@ -28,8 +28,7 @@ int client_wait(struct ab_client *c, int timeout_ms)
 	return ab_process(c);
 }
 
-/* Waits for anything; a client that cannot work at all ends the call. */
-static void call_wait_once(struct ab_call *call, int timeout_ms)
+void wait_once(struct ab_call *call, int timeout_ms)
 {
 	int r = client_wait(call->client, timeout_ms);
 
@@ -61,7 +60,7 @@ int ab_call_poll(struct ab_call *call, int timeout_ms)
 
 		if (now_ms >= until_ms && timeout_ms > 0)
 			return 0;
-		call_wait_once(call, timeout_ms < 0 ? -1 : (int)(until_ms - MIN(now_ms, until_ms)));
+		wait_once(call, timeout_ms < 0 ? -1 : (int)(until_ms - MIN(now_ms, until_ms)));
 		if (timeout_ms == 0)
 			break;
 	}
@@ -81,7 +80,7 @@ int ab_call_wait(struct ab_call *call)
 		if (call->method->skip && call->method->skip(call))
 			continue;
 		if (call->state != CALL_DONE)
-			call_wait_once(call, -1);
+			wait_once(call, -1);
 	}
 	return (int)ab_call_status(call);
 }

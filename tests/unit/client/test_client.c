@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -611,6 +612,39 @@ TEST(fork_sixteen)
 	CHECK_INT(st->streams, 0);		/* no child told the daemon anything on our connection */
 	ab_free(st);
 	ab_call_free(held);
+	ab_client_free(c);
+	fake_stop(&f);
+}
+
+/* A child without a descriptor left: what waits for a stream ends, too. */
+TEST(fork_without_descriptors)
+{
+	const struct ab_path p = { .sandbox = "sb", .path = "size:1" };
+	struct ab_command_options o = { .sandbox = "sb", .shell = "flood:1" };
+	const struct rlimit none = { 0 };
+	struct ab_file_list *l;
+	struct ab_client *c;
+	struct fake f;
+	pid_t pid;
+	int status;
+
+	fake_start(&f, 0);
+	c = client(&f);
+	CHECK_INT(ask_hundred(c, 1), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		alarm(20);
+		if (setrlimit(RLIMIT_NOFILE, &none) < 0)
+			_exit(2);
+		if (ab_file_read_to(c, &p, NULL, NULL, sink, NULL) != AB_INTERNAL ||
+		    ab_file_list(c, &p, 1, NULL, &l) != AB_INTERNAL ||
+		    ab_command_run(c, &o, NULL, NULL, NULL) != AB_INTERNAL)
+			_exit(3);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	CHECK_INT(status, 0);
 	ab_client_free(c);
 	fake_stop(&f);
 }
