@@ -203,7 +203,7 @@ void call_finish(struct ab_call *call, const struct ab_error *e)
 	list_del(&call->queue_link);
 	call_drop_stream(call);
 	buf_fini(&call->request);
-	if (!e && call->method->on_reply && !call->got_reply && !call->method->replies_optional)
+	if (!e && call_takes_replies(call) && !call->got_reply && !call->method->replies_optional)
 		e = error_local(AB_INTERNAL, REASON_NONE, "the daemon answered without a message");
 	if (!e && call->method->on_end)
 		e = call->method->on_end(call);
@@ -339,6 +339,18 @@ static ProtobufCMessage *call_unpack(struct ab_call *call)
 	return protobuf_c_message_unpack(call->method->reply, NULL, buf_len(body), buf_data(body));
 }
 
+int call_take_answer(struct ab_call *call, ProtobufCMessage *m, bool answer)
+{
+	call->answer = answer;
+	return call_take_nothing(call, m);
+}
+
+int call_take_nothing(struct ab_call *call, ProtobufCMessage *m)
+{
+	protobuf_c_message_free_unpacked(m, NULL);
+	return 0;
+}
+
 static void call_take_replies(struct ab_call *call)
 {
 	int r;
@@ -351,7 +363,12 @@ static void call_take_replies(struct ab_call *call)
 			break;
 		}
 		m = call_unpack(call);
-		r = m ? call->method->on_reply(call, m) : -EPROTO;
+		if (!m)
+			r = -EPROTO;
+		else if (call->method->make)
+			r = call->method->make(m, &call->object);
+		else
+			r = call->method->on_reply(call, m);
 		if (r < 0)
 			break;
 		call->got_reply = true;
@@ -362,7 +379,7 @@ static void call_take_replies(struct ab_call *call)
 
 void call_on_news(struct ab_call *call, unsigned news)
 {
-	if (call->method->on_reply && (news & (H2_NEWS_DATA | H2_NEWS_END | H2_NEWS_CLOSED)))
+	if (call_takes_replies(call) && (news & (H2_NEWS_DATA | H2_NEWS_END | H2_NEWS_CLOSED)))
 		call_take_replies(call);
 	else if (news & H2_NEWS_DATA)
 		client_note(call->client, call);
@@ -377,7 +394,7 @@ int call_next_body(struct ab_call *call, const uint8_t **ret, size_t *ret_n)
 	int r;
 
 	(void)call_enter(call);
-	must(!call->method->on_reply);
+	must(!call_takes_replies(call));
 	r = call_feed(call);
 	if (r == 1) {
 		call->got_reply = true;

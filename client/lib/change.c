@@ -15,9 +15,7 @@
 
 static int on_paused(struct ab_call *call, ProtobufCMessage *m)
 {
-	call->answer = ((Agentbox__V1__PauseSandboxResponse *)m)->paused;
-	protobuf_c_message_free_unpacked(m, NULL);
-	return 0;
+	return call_take_answer(call, m, ((Agentbox__V1__PauseSandboxResponse *)m)->paused);
 }
 
 int ab_sandbox_pause_start(struct ab_client *c, const char *sandbox, enum ab_choice keep_memory,
@@ -53,9 +51,7 @@ int ab_sandbox_pause(struct ab_client *c, const char *sandbox, enum ab_choice ke
 
 static int on_updated(struct ab_call *call, ProtobufCMessage *m)
 {
-	call->answer = true;
-	protobuf_c_message_free_unpacked(m, NULL);
-	return 0;
+	return call_take_answer(call, m, true);
 }
 
 int ab_sandbox_update_network_start(struct ab_client *c, const char *sandbox,
@@ -99,18 +95,13 @@ int ab_sandbox_update_network(struct ab_client *c, const char *sandbox, const st
 
 /* --- fork --- */
 
-static int on_forked(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_forks(m, &call->object);
-}
-
 int ab_sandbox_fork_start(struct ab_client *c, const char *sandbox, const struct ab_fork_options *o,
 			  const struct ab_call_options *how, struct ab_call **ret)
 {
 	static const struct call_method m = {
 		.path = PATH("Fork"),
 		.reply = &agentbox__v1__fork_sandbox_response__descriptor,
-		.on_reply = on_forked,
+		.make = msg_forks,
 		.repeatable = true,	/* the request id sees to it */
 	};
 	static const struct ab_fork_options none;
@@ -151,11 +142,6 @@ int ab_sandbox_fork(struct ab_client *c, const char *sandbox, const struct ab_fo
 
 /* --- metrics --- */
 
-static int on_metrics(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_metrics(m, &call->object);
-}
-
 static Google__Protobuf__Timestamp *moment(Google__Protobuf__Timestamp *t, int64_t at_ms)
 {
 	if (!at_ms)
@@ -172,7 +158,7 @@ int ab_sandbox_get_metrics_start(struct ab_client *c, const char *sandbox, int64
 	static const struct call_method m = {
 		.path = PATH("GetMetrics"),
 		.reply = &agentbox__v1__get_metrics_response__descriptor,
-		.on_reply = on_metrics,
+		.make = msg_metrics,
 		.repeatable = true,
 	};
 	Agentbox__V1__GetMetricsRequest req = AGENTBOX__V1__GET_METRICS_REQUEST__INIT;

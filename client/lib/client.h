@@ -78,10 +78,11 @@ struct ab_call;
 struct call_method {
 	const char *path;			/* "/agentbox.v1.SandboxService/Get" */
 	const ProtobufCMessageDescriptor *reply;
-	/* A whole message came in; takes it. 0, -ENOMEM, -EPROTO. NULL: the user takes messages one
-	 * by one (call_next_body()). */
+	/* A whole message came in; takes it. 0, -ENOMEM, -EPROTO. `make`: it becomes the call's
+	 * object. Neither: the user takes messages one by one (call_next_body()). */
+	int (*make)(ProtobufCMessage *m, void **ret);
 	int (*on_reply)(struct ab_call *call, ProtobufCMessage *m);
-	/* Without on_reply: takes one more thing and drops it. 1, or 0 if there is none now. */
+	/* Of those: takes one more thing and drops it. 1, or 0 if there is none now. */
 	int (*skip)(struct ab_call *call);
 	/* The stream ended well; a last look. NULL = fine. */
 	const struct ab_error *(*on_end)(struct ab_call *call);
@@ -167,8 +168,16 @@ void call_on_news(struct ab_call *call, unsigned news);
 void call_finish(struct ab_call *call, const struct ab_error *e);
 void call_drop_stream(struct ab_call *call);
 void call_destroy(struct ab_call *call);
-/* The body of the next message, valid until the next: 1; 0 none now. Call it only for methods without
- * on_reply. */
+/* For on_reply: the message says yes or no, or nothing. */
+int call_take_answer(struct ab_call *call, ProtobufCMessage *m, bool answer);
+int call_take_nothing(struct ab_call *call, ProtobufCMessage *m);
+/* Nobody but us takes its messages. */
+static inline bool call_takes_replies(const struct ab_call *call)
+{
+	return call->method->make || call->method->on_reply;
+}
+/* The body of the next message, valid until the next: 1; 0 none now. Only for methods whose user takes
+ * them. */
 int call_next_body(struct ab_call *call, const uint8_t **ret, size_t *ret_n);
 /* The next message, unpacked and the caller's: 1; 0 none now (also after one that is broken, which
  * ends the call). */

@@ -15,37 +15,9 @@
 
 #define PATH(name) "/agentbox.v1.CommandService/" name
 
-static int on_command(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_command(m, &call->object);
-}
-
-static int on_command_list(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_command_list(m, &call->object);
-}
-
-static int on_result(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_result(m, &call->object);
-}
-
-static int on_kill(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_kill_result(m, &call->object);
-}
-
 static int on_signal(struct ab_call *call, ProtobufCMessage *m)
 {
-	call->answer = ((Agentbox__V1__SignalCommandResponse *)m)->found;
-	protobuf_c_message_free_unpacked(m, NULL);
-	return 0;
-}
-
-static int on_nothing(struct ab_call *call, ProtobufCMessage *m)
-{
-	protobuf_c_message_free_unpacked(m, NULL);
-	return 0;
+	return call_take_answer(call, m, ((Agentbox__V1__SignalCommandResponse *)m)->found);
 }
 
 static int on_ack(struct ab_call *call, ProtobufCMessage *m)
@@ -134,7 +106,7 @@ int ab_command_spawn_start(struct ab_client *c, const struct ab_command_options 
 	static const struct call_method m = {
 		.path = PATH("Start"),
 		.reply = &agentbox__v1__command__descriptor,
-		.on_reply = on_command,
+		.make = msg_command,
 	};
 
 	return command_begin(c, &m, o, how, ret);
@@ -243,7 +215,7 @@ int ab_command_wait_start(struct ab_client *c, const struct ab_command_ref *ref,
 	static const struct call_method m = {
 		.path = PATH("Wait"),
 		.reply = &agentbox__v1__command_result__descriptor,
-		.on_reply = on_result,
+		.make = msg_result,
 		.repeatable = true,
 		.no_deadline = true,
 	};
@@ -271,7 +243,7 @@ int ab_command_list_start(struct ab_client *c, const char *sandbox,
 	static const struct call_method m = {
 		.path = PATH("List"),
 		.reply = &agentbox__v1__list_commands_response__descriptor,
-		.on_reply = on_command_list,
+		.make = msg_command_list,
 		.repeatable = true,
 	};
 	Agentbox__V1__ListCommandsRequest req = AGENTBOX__V1__LIST_COMMANDS_REQUEST__INIT;
@@ -302,7 +274,7 @@ int ab_command_close_input_start(struct ab_client *c, const struct ab_command_re
 	static const struct call_method m = {
 		.path = PATH("CloseInput"),
 		.reply = &agentbox__v1__close_input_response__descriptor,
-		.on_reply = on_nothing,
+		.on_reply = call_take_nothing,
 		.repeatable = true,
 	};
 	Agentbox__V1__CloseInputRequest req = AGENTBOX__V1__CLOSE_INPUT_REQUEST__INIT;
@@ -356,7 +328,7 @@ int ab_command_kill_start(struct ab_client *c, const struct ab_command_ref *ref,
 	static const struct call_method m = {
 		.path = PATH("Kill"),
 		.reply = &agentbox__v1__kill_command_response__descriptor,
-		.on_reply = on_kill,
+		.make = msg_kill_result,
 	};
 	Agentbox__V1__KillCommandRequest req = AGENTBOX__V1__KILL_COMMAND_REQUEST__INIT;
 	Agentbox__V1__CommandRef command;
@@ -381,7 +353,7 @@ int ab_command_resize_start(struct ab_client *c, const struct ab_command_ref *re
 	static const struct call_method m = {
 		.path = PATH("Resize"),
 		.reply = &agentbox__v1__resize_response__descriptor,
-		.on_reply = on_nothing,
+		.on_reply = call_take_nothing,
 		.repeatable = true,
 	};
 	Agentbox__V1__ResizeRequest req = AGENTBOX__V1__RESIZE_REQUEST__INIT;

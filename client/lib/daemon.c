@@ -7,27 +7,12 @@
 
 #define PATH(name) "/agentbox.v1.DaemonService/" name
 
-static int on_status(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_daemon_status(m, &call->object);
-}
-
-static int on_config(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_config(m, &call->object);
-}
-
-static int on_stopped(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_local_stopped(m, &call->object);
-}
-
 int ab_daemon_status_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret)
 {
 	static const struct call_method m = {
 		.path = PATH("Status"),
 		.reply = &agentbox__v1__status_response__descriptor,
-		.on_reply = on_status,
+		.make = msg_daemon_status,
 		.repeatable = true,
 	};
 	Agentbox__V1__StatusRequest req = AGENTBOX__V1__STATUS_REQUEST__INIT;
@@ -50,7 +35,7 @@ int ab_daemon_config_start(struct ab_client *c, const char *section, const struc
 	static const struct call_method m = {
 		.path = PATH("Config"),
 		.reply = &agentbox__v1__config_response__descriptor,
-		.on_reply = on_config,
+		.make = msg_config,
 		.repeatable = true,
 	};
 	Agentbox__V1__ConfigRequest req = AGENTBOX__V1__CONFIG_REQUEST__INIT;
@@ -74,7 +59,7 @@ int ab_daemon_stop_local_start(struct ab_client *c, const struct ab_call_options
 	static const struct call_method m = {
 		.path = PATH("StopLocal"),
 		.reply = &agentbox__v1__stop_local_response__descriptor,
-		.on_reply = on_stopped,
+		.make = msg_local_stopped,
 	};
 	Agentbox__V1__StopLocalRequest req = AGENTBOX__V1__STOP_LOCAL_REQUEST__INIT;
 

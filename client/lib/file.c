@@ -25,29 +25,14 @@ static bool path_is_bad(const struct ab_path *p)
 	return !p || str_is_empty(p->sandbox) || str_is_empty(p->path);
 }
 
-static int on_file(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_file(m, &call->object);
-}
-
 static int on_exists(struct ab_call *call, ProtobufCMessage *m)
 {
-	call->answer = ((Agentbox__V1__ExistsResponse *)m)->exists;
-	protobuf_c_message_free_unpacked(m, NULL);
-	return 0;
+	return call_take_answer(call, m, ((Agentbox__V1__ExistsResponse *)m)->exists);
 }
 
 static int on_made(struct ab_call *call, ProtobufCMessage *m)
 {
-	call->answer = ((Agentbox__V1__MakeDirResponse *)m)->created;
-	protobuf_c_message_free_unpacked(m, NULL);
-	return 0;
-}
-
-static int on_nothing(struct ab_call *call, ProtobufCMessage *m)
-{
-	protobuf_c_message_free_unpacked(m, NULL);
-	return 0;
+	return call_take_answer(call, m, ((Agentbox__V1__MakeDirResponse *)m)->created);
 }
 
 /* --- reading --- */
@@ -435,7 +420,7 @@ int ab_file_stat_start(struct ab_client *c, const struct ab_path *path,
 	static const struct call_method m = {
 		.path = PATH("Stat"),
 		.reply = &agentbox__v1__file_info__descriptor,
-		.on_reply = on_file,
+		.make = msg_file,
 		.repeatable = true,
 	};
 	Agentbox__V1__StatRequest req = AGENTBOX__V1__STAT_REQUEST__INIT;
@@ -646,7 +631,7 @@ int ab_file_move_start(struct ab_client *c, const struct ab_path *path, const ch
 	static const struct call_method m = {
 		.path = PATH("Move"),
 		.reply = &agentbox__v1__file_info__descriptor,
-		.on_reply = on_file,
+		.make = msg_file,
 	};
 	Agentbox__V1__MoveRequest req = AGENTBOX__V1__MOVE_REQUEST__INIT;
 
@@ -674,7 +659,7 @@ int ab_file_remove_start(struct ab_client *c, const struct ab_path *path,
 	static const struct call_method m = {
 		.path = PATH("Remove"),
 		.reply = &agentbox__v1__remove_response__descriptor,
-		.on_reply = on_nothing,
+		.on_reply = call_take_nothing,
 	};
 	Agentbox__V1__RemoveRequest req = AGENTBOX__V1__REMOVE_REQUEST__INIT;
 

@@ -71,18 +71,13 @@ int ab_file_watch_next(struct ab_call *call, struct ab_file_event *ret)
 
 /* --- links --- */
 
-static int on_link(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_link(m, &call->object);
-}
-
 int ab_file_sign_start(struct ab_client *c, const struct ab_path *path, bool write, uint64_t expires_in_ms,
 		       const struct ab_call_options *how, struct ab_call **ret)
 {
 	static const struct call_method m = {
 		.path = PATH("SignUrl"),
 		.reply = &agentbox__v1__sign_url_response__descriptor,
-		.on_reply = on_link,
+		.make = msg_link,
 		.repeatable = true,
 	};
 	Agentbox__V1__SignUrlRequest req = AGENTBOX__V1__SIGN_URL_REQUEST__INIT;

@@ -16,27 +16,6 @@
 
 #define PATH(name) "/agentbox.v1.LeaseService/" name
 
-static int on_lease(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_lease(m, &call->object);
-}
-
-static int on_lease_list(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_lease_list(m, &call->object);
-}
-
-static int on_sandbox(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_sandbox(m, &call->object);
-}
-
-static int on_nothing(struct ab_call *call, ProtobufCMessage *m)
-{
-	protobuf_c_message_free_unpacked(m, NULL);
-	return 0;
-}
-
 /* --- leases --- */
 
 int ab_lease_acquire_start(struct ab_client *c, const char *sandbox, const struct ab_lease_options *o,
@@ -45,7 +24,7 @@ int ab_lease_acquire_start(struct ab_client *c, const char *sandbox, const struc
 	static const struct call_method m = {
 		.path = PATH("Acquire"),
 		.reply = &agentbox__v1__lease__descriptor,
-		.on_reply = on_lease,
+		.make = msg_lease,
 	};
 	static const struct ab_lease_options none;
 	Agentbox__V1__AcquireLeaseRequest req = AGENTBOX__V1__ACQUIRE_LEASE_REQUEST__INIT;
@@ -77,7 +56,7 @@ int ab_lease_renew_start(struct ab_client *c, const char *lease_id, uint64_t ttl
 	static const struct call_method m = {
 		.path = PATH("Renew"),
 		.reply = &agentbox__v1__lease__descriptor,
-		.on_reply = on_lease,
+		.make = msg_lease,
 		.repeatable = true,
 	};
 	Agentbox__V1__RenewLeaseRequest req = AGENTBOX__V1__RENEW_LEASE_REQUEST__INIT;
@@ -105,7 +84,7 @@ int ab_lease_release_start(struct ab_client *c, const char *lease_id, const stru
 	static const struct call_method m = {
 		.path = PATH("Release"),
 		.reply = &agentbox__v1__release_lease_response__descriptor,
-		.on_reply = on_nothing,
+		.on_reply = call_take_nothing,
 		.repeatable = true,
 	};
 	Agentbox__V1__ReleaseLeaseRequest req = AGENTBOX__V1__RELEASE_LEASE_REQUEST__INIT;
@@ -130,7 +109,7 @@ int ab_lease_list_start(struct ab_client *c, const char *sandbox, uint32_t page_
 	static const struct call_method m = {
 		.path = PATH("List"),
 		.reply = &agentbox__v1__list_leases_response__descriptor,
-		.on_reply = on_lease_list,
+		.make = msg_lease_list,
 		.repeatable = true,
 	};
 	Agentbox__V1__ListLeasesRequest req = AGENTBOX__V1__LIST_LEASES_REQUEST__INIT;
@@ -208,7 +187,7 @@ int ab_sandbox_set_policy_start(struct ab_client *c, const char *sandbox, const 
 	static const struct call_method m = {
 		.path = "/agentbox.v1.SandboxService/SetPolicy",
 		.reply = &agentbox__v1__sandbox__descriptor,
-		.on_reply = on_sandbox,
+		.make = msg_sandbox,
 		.repeatable = true,
 	};
 	Agentbox__V1__SetPolicyRequest req = AGENTBOX__V1__SET_POLICY_REQUEST__INIT;

@@ -16,33 +16,14 @@ static void freep(void *p)
 	free(*(void **)p);
 }
 
-static int on_sandbox(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_sandbox(m, &call->object);
-}
-
-static int on_sandbox_list(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_sandbox_list(m, &call->object);
-}
-
-static int on_host(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_host(m, &call->object);
-}
-
 static int on_running(struct ab_call *call, ProtobufCMessage *m)
 {
-	call->answer = ((Agentbox__V1__IsRunningResponse *)m)->running;
-	protobuf_c_message_free_unpacked(m, NULL);
-	return 0;
+	return call_take_answer(call, m, ((Agentbox__V1__IsRunningResponse *)m)->running);
 }
 
 static int on_killed(struct ab_call *call, ProtobufCMessage *m)
 {
-	call->answer = ((Agentbox__V1__KillSandboxResponse *)m)->found;
-	protobuf_c_message_free_unpacked(m, NULL);
-	return 0;
+	return call_take_answer(call, m, ((Agentbox__V1__KillSandboxResponse *)m)->found);
 }
 
 static int create_pairs(const struct ab_sandbox_create_options *o,
@@ -118,7 +99,7 @@ int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_
 	static const struct call_method m = {
 		.path = PATH("Create"),
 		.reply = &agentbox__v1__sandbox__descriptor,
-		.on_reply = on_sandbox,
+		.make = msg_sandbox,
 		.repeatable = true,	/* the request id sees to it */
 	};
 	static const struct ab_sandbox_create_options none;
@@ -192,7 +173,7 @@ int ab_sandbox_connect_start(struct ab_client *c, const char *sandbox,
 	static const struct call_method m = {
 		.path = PATH("Connect"),
 		.reply = &agentbox__v1__sandbox__descriptor,
-		.on_reply = on_sandbox,
+		.make = msg_sandbox,
 		.repeatable = true,	/* it never shortens */
 	};
 	static const struct ab_sandbox_connect_options none;
@@ -226,7 +207,7 @@ int ab_sandbox_get_start(struct ab_client *c, const char *sandbox, uint64_t max_
 	static const struct call_method m = {
 		.path = PATH("Get"),
 		.reply = &agentbox__v1__sandbox__descriptor,
-		.on_reply = on_sandbox,
+		.make = msg_sandbox,
 		.repeatable = true,
 	};
 	Agentbox__V1__GetSandboxRequest req = AGENTBOX__V1__GET_SANDBOX_REQUEST__INIT;
@@ -254,7 +235,7 @@ int ab_sandbox_list_start(struct ab_client *c, const struct ab_sandbox_list_opti
 	static const struct call_method m = {
 		.path = PATH("List"),
 		.reply = &agentbox__v1__list_sandboxes_response__descriptor,
-		.on_reply = on_sandbox_list,
+		.make = msg_sandbox_list,
 		.repeatable = true,
 	};
 	static const struct ab_sandbox_list_options none;
@@ -350,7 +331,7 @@ int ab_sandbox_set_timeout_start(struct ab_client *c, const char *sandbox, uint6
 	static const struct call_method m = {
 		.path = PATH("SetTimeout"),
 		.reply = &agentbox__v1__sandbox__descriptor,
-		.on_reply = on_sandbox,
+		.make = msg_sandbox,
 	};
 	Agentbox__V1__SetTimeoutRequest req = AGENTBOX__V1__SET_TIMEOUT_REQUEST__INIT;
 	Google__Protobuf__Duration timeout;
@@ -377,7 +358,7 @@ int ab_sandbox_get_host_start(struct ab_client *c, const char *sandbox, uint32_t
 	static const struct call_method m = {
 		.path = PATH("GetHost"),
 		.reply = &agentbox__v1__get_host_response__descriptor,
-		.on_reply = on_host,
+		.make = msg_host,
 		.repeatable = true,
 	};
 	Agentbox__V1__GetHostRequest req = AGENTBOX__V1__GET_HOST_REQUEST__INIT;

@@ -11,21 +11,9 @@
 
 #define PATH(name) "/agentbox.v1.SnapshotService/" name
 
-static int on_snapshot(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_snapshot(m, &call->object);
-}
-
-static int on_list(struct ab_call *call, ProtobufCMessage *m)
-{
-	return msg_snapshot_list(m, &call->object);
-}
-
 static int on_deleted(struct ab_call *call, ProtobufCMessage *m)
 {
-	call->answer = ((Agentbox__V1__DeleteSnapshotResponse *)m)->found;
-	protobuf_c_message_free_unpacked(m, NULL);
-	return 0;
+	return call_take_answer(call, m, ((Agentbox__V1__DeleteSnapshotResponse *)m)->found);
 }
 
 int ab_snapshot_create_start(struct ab_client *c, const char *sandbox, const char *name,
@@ -35,7 +23,7 @@ int ab_snapshot_create_start(struct ab_client *c, const char *sandbox, const cha
 	static const struct call_method m = {
 		.path = PATH("Create"),
 		.reply = &agentbox__v1__snapshot__descriptor,
-		.on_reply = on_snapshot,
+		.make = msg_snapshot,
 		.repeatable = true,	/* the request id sees to it */
 	};
 	Agentbox__V1__CreateSnapshotRequest req = AGENTBOX__V1__CREATE_SNAPSHOT_REQUEST__INIT;
@@ -74,7 +62,7 @@ int ab_snapshot_list_start(struct ab_client *c, const struct ab_snapshot_list_op
 	static const struct call_method m = {
 		.path = PATH("List"),
 		.reply = &agentbox__v1__list_snapshots_response__descriptor,
-		.on_reply = on_list,
+		.make = msg_snapshot_list,
 		.repeatable = true,
 	};
 	static const struct ab_snapshot_list_options none;

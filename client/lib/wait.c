@@ -44,7 +44,7 @@ static bool call_has_news(struct ab_call *call)
 		return true;
 	if (!call->stream)
 		return false;
-	return (!call->method->on_reply && h2_stream_peek(call->stream, &p)) ||
+	return (!call_takes_replies(call) && h2_stream_peek(call->stream, &p)) ||
 	       (call->method->puts && call_room(call) > 0);
 }
 
