@@ -157,25 +157,57 @@ ptrdiff_t call_room(const struct ab_call *call)
 	return (ptrdiff_t)MIN(h2_stream_room(call->stream), (size_t)PTRDIFF_MAX);
 }
 
-int call_put(struct ab_call *call, const void *head, size_t n_head, const void *data, size_t n_data)
+/* Tag and length of a field that holds bytes. Returns how many it wrote, at most 6. */
+static size_t bytes_head(uint8_t *to, unsigned field, size_t n)
 {
-	uint8_t prefix[FRAME_PREFIX_BYTES];
+	size_t at = 0;
+
+	to[at++] = (uint8_t)(field << 3 | 2);
+	for (; n > 0x7f; n >>= 7)
+		to[at++] = (uint8_t)((n & 0x7f) | 0x80);
+	to[at++] = (uint8_t)n;
+	return at;
+}
+
+int call_put(struct ab_call *call, const void *head, size_t n_head, unsigned field, const void *data,
+	     size_t n_data)
+{
+	uint8_t front[FRAME_PREFIX_BYTES + PUT_HEAD_BYTES + 6];
+	size_t n = FRAME_PREFIX_BYTES + n_head;
 	int r;
 
-	frame_prefix(prefix, 0, (uint32_t)(n_head + n_data));
+	must(n_head <= PUT_HEAD_BYTES && n_data <= PUT_BYTES);
+	if (n_head)
+		memcpy(front + FRAME_PREFIX_BYTES, head, n_head);
+	if (n_data)
+		n += bytes_head(front + n, field, n_data);
+	frame_prefix(front, 0, (uint32_t)(n - FRAME_PREFIX_BYTES + n_data));
 	if (call->state == CALL_QUEUED) {
-		r = buf_put(&call->request, prefix, sizeof(prefix));
-		if (r == 0)
-			r = buf_put(&call->request, head, n_head);
-		return r < 0 || !n_data ? r : buf_put(&call->request, data, n_data);
+		r = buf_put(&call->request, front, n);
+		return r < 0 ? r : buf_put(&call->request, data, n_data);
 	}
 	call->has_put = true;
-	r = h2_stream_write(call->stream, prefix, sizeof(prefix));
-	if (r == 0)
-		r = h2_stream_write(call->stream, head, n_head);
-	if (r == 0 && n_data)
-		r = h2_stream_write(call->stream, data, n_data);
-	return r;
+	r = h2_stream_write(call->stream, front, n);
+	return r < 0 || !n_data ? r : h2_stream_write(call->stream, data, n_data);
+}
+
+ptrdiff_t call_put_pieces(struct ab_call *call, const void *data, size_t n, call_put_fn *put)
+{
+	size_t taken = 0;
+
+	while (taken < n) {
+		ptrdiff_t room = call_room(call);
+		size_t piece = MIN(MIN(n - taken, (size_t)MAX(room, 0)), PUT_BYTES);
+		int r;
+
+		if (room <= 0)
+			return taken ? (ptrdiff_t)taken : room;
+		r = put(call, (const uint8_t *)data + taken, piece);
+		if (r < 0)
+			return r;
+		taken += piece;
+	}
+	return (ptrdiff_t)taken;
 }
 
 int call_put_end(struct ab_call *call)

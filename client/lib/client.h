@@ -30,6 +30,7 @@
 #define READ_BYTES	    (64u * 1024)	/* one recv() */
 #define READS_PER_PASS	    16u			/* then others get their turn */
 #define PUT_BYTES	    (64u * 1024)	/* data of one message that we send */
+#define PUT_HEAD_BYTES	    48u			/* and what stands before it */
 #define REPLY_MAX_BYTES	    (16u * 1024 * 1024)	/* of one message; a larger one fails its call */
 #define ATTEMPTS_MAX	    8u			/* how often a call is sent again */
 #define DIAL_EVERY_MS	    25u			/* between two attempts to reach the socket */
@@ -182,9 +183,13 @@ int call_next_body(struct ab_call *call, const uint8_t **ret, size_t *ret_n);
 /* The next message, unpacked and the caller's: 1; 0 none now (also after one that is broken, which
  * ends the call). */
 int call_next_message(struct ab_call *call, ProtobufCMessage **ret);
-/* Sends a message in two pieces, the head of it and the data; of a call that is still queued, after
- * its first message. 0, -EPIPE, -ENOMEM. */
-int call_put(struct ab_call *call, const void *head, size_t n_head, const void *data, size_t n_data);
+/* Sends a message: its packed head of at most PUT_HEAD_BYTES, then the bytes of `field`, if there are
+ * any; of a call that is still queued, after its first message. 0, -EPIPE, -ENOMEM. */
+int call_put(struct ab_call *call, const void *head, size_t n_head, unsigned field, const void *data,
+	     size_t n_data);
+typedef int call_put_fn(struct ab_call *call, const void *data, size_t n);
+/* In pieces, as far as there is room: how many bytes were taken; -EPIPE, -ENOMEM. */
+ptrdiff_t call_put_pieces(struct ab_call *call, const void *data, size_t n, call_put_fn *put);
 /* Bytes that may be put now; 0 none; -EPIPE once it cannot be any more. */
 ptrdiff_t call_room(const struct ab_call *call);
 int call_put_end(struct ab_call *call);
@@ -197,6 +202,9 @@ void wait_once(struct ab_call *call, int timeout_ms);
 /* Waits for the outcome of `call` (r: what its start returned), moves result or error, ends it. */
 int wait_object(struct ab_client *c, int r, struct ab_call *call, void **ret);
 int wait_answer(struct ab_client *c, int r, struct ab_call *call, bool *ret);
+/* Puts all of it, waiting for room. false: the call ended. */
+bool wait_put(struct ab_call *call, const uint8_t *p, size_t n,
+	      ptrdiff_t (*put)(struct ab_call *call, const void *data, size_t n));
 /* Ends a call that is done or was cancelled; its error becomes the client's. Returns the status. */
 int wait_end(struct ab_client *c, struct ab_call *call);
 

@@ -13,7 +13,8 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define PATH(name) "/agentbox.v1.CommandService/" name
+#define PATH(name)	 "/agentbox.v1.CommandService/" name
+#define INPUT_DATA_FIELD 3u	/* `data` of SendInputRequest */
 
 static int on_signal(struct ab_call *call, ProtobufCMessage *m)
 {
@@ -407,48 +408,29 @@ int ab_command_input_start(struct ab_client *c, const struct ab_command_ref *ref
 	return r;
 }
 
-/* The message around a piece of input, without the bytes of it, which are its last field (3). */
 static int input_message(struct ab_call *call, const void *data, size_t n, bool close)
 {
 	Agentbox__V1__SendInputRequest req = AGENTBOX__V1__SEND_INPUT_REQUEST__INIT;
-	uint8_t head[64];
-	size_t at;
+	uint8_t head[PUT_HEAD_BYTES];
 
 	req.offset = call->bytes;
 	req.close = close;
-	must(agentbox__v1__send_input_request__get_packed_size(&req) <= sizeof(head) - 16);
-	at = agentbox__v1__send_input_request__pack(&req, head);
-	if (n) {
-		head[at++] = 3 << 3 | 2;
-		for (size_t left = n; at < sizeof(head); left >>= 7) {
-			head[at++] = (uint8_t)((left & 0x7f) | (left > 0x7f ? 0x80 : 0));
-			if (left <= 0x7f)
-				break;
-		}
-	}
+	must(agentbox__v1__send_input_request__get_packed_size(&req) <= sizeof(head));
 	call->bytes += n;
-	return call_put(call, head, at, data, n);
+	return call_put(call, head, agentbox__v1__send_input_request__pack(&req, head), INPUT_DATA_FIELD,
+			data, n);
+}
+
+static int put_input(struct ab_call *call, const void *data, size_t n)
+{
+	return input_message(call, data, n, false);
 }
 
 ptrdiff_t ab_input_put(struct ab_call *call, const void *data, size_t n)
 {
-	size_t taken = 0;
-
 	(void)call_enter(call);
 	must(call->method == &input_method);
-	while (taken < n) {
-		ptrdiff_t room = call_room(call);
-		size_t piece = MIN(MIN(n - taken, (size_t)MAX(room, 0)), PUT_BYTES);
-		int r;
-
-		if (room <= 0)
-			return taken ? (ptrdiff_t)taken : room;
-		r = input_message(call, (const uint8_t *)data + taken, piece, false);
-		if (r < 0)
-			return r;
-		taken += piece;
-	}
-	return (ptrdiff_t)taken;
+	return call_put_pieces(call, data, n, put_input);
 }
 
 int ab_input_finish(struct ab_call *call, bool close)
@@ -472,21 +454,11 @@ int ab_command_send_input(struct ab_client *c, const struct ab_command_ref *ref,
 			  uint64_t *ret_accepted)
 {
 	struct ab_call *call = NULL;
-	size_t taken = 0;
 	int r = c->in_callback ? -EDEADLK : ab_command_input_start(c, ref, offset, how, &call);
 
 	if (r < 0)
 		return wait_object(c, r, NULL, NULL);
-	while (taken < n && !ab_call_is_done(call)) {
-		ptrdiff_t k = ab_input_put(call, (const uint8_t *)data + taken, n - taken);
-
-		if (k < 0)
-			break;
-		taken += (size_t)k;
-		if (taken < n)
-			(void)ab_call_poll(call, -1);
-	}
-	if (taken == n)
+	if (wait_put(call, data, n, ab_input_put))
 		(void)ab_input_finish(call, close);
 	(void)ab_call_wait(call);
 	if (ret_accepted && !call->error)

@@ -18,7 +18,7 @@
 #include "proto/base/str.h"
 
 #define PATH(name) "/agentbox.v1.FileService/" name
-#define DATA_TAG   (2 << 3 | 2)	/* `data` of ReadFileResponse and of WriteFileRequest */
+#define DATA_FIELD 2u	/* `data` of ReadFileResponse and of WriteFileRequest */
 
 static bool path_is_bad(const struct ab_path *p)
 {
@@ -87,7 +87,7 @@ static bool body_is_data(const uint8_t *p, size_t n, const uint8_t **ret, size_t
 	uint64_t len = 0;
 	size_t at = 1;
 
-	if (n < 2 || p[0] != DATA_TAG)
+	if (n < 2 || p[0] != (DATA_FIELD << 3 | 2))
 		return false;
 	for (unsigned shift = 0; at < n && shift < 35; shift += 7) {
 		len |= (uint64_t)(p[at] & 0x7f) << shift;
@@ -290,34 +290,14 @@ int ab_file_write_start(struct ab_client *c, const struct ab_path *path,
 
 static int put_data(struct ab_call *call, const void *data, size_t n)
 {
-	uint8_t head[8] = { DATA_TAG };
-	size_t at = 1, left = n;
-
-	for (; left > 0x7f; left >>= 7)
-		head[at++] = (uint8_t)((left & 0x7f) | 0x80);
-	head[at++] = (uint8_t)left;
-	return call_put(call, head, at, data, n);
+	return call_put(call, NULL, 0, DATA_FIELD, data, n);
 }
 
 ptrdiff_t ab_file_write_put(struct ab_call *call, const void *data, size_t n)
 {
-	size_t taken = 0;
-
 	(void)call_enter(call);
 	must(call->method == &write_method);
-	while (taken < n) {
-		ptrdiff_t room = call_room(call);
-		size_t piece = MIN(MIN(n - taken, (size_t)MAX(room, 0)), PUT_BYTES);
-		int r;
-
-		if (room <= 0)
-			return taken ? (ptrdiff_t)taken : room;
-		r = put_data(call, (const uint8_t *)data + taken, piece);
-		if (r < 0)
-			return r;
-		taken += piece;
-	}
-	return (ptrdiff_t)taken;
+	return call_put_pieces(call, data, n, put_data);
 }
 
 int ab_file_write_finish(struct ab_call *call)
@@ -325,23 +305,6 @@ int ab_file_write_finish(struct ab_call *call)
 	(void)call_enter(call);
 	must(call->method == &write_method);
 	return call_put_end(call);
-}
-
-/* Puts all of it, waiting for room. false: the call ended. */
-static bool put_all(struct ab_call *call, const uint8_t *p, size_t n)
-{
-	size_t taken = 0;
-
-	while (taken < n) {
-		ptrdiff_t k = ab_file_write_put(call, p + taken, n - taken);
-
-		if (k < 0)
-			return false;
-		taken += (size_t)k;
-		if (taken < n)
-			(void)ab_call_poll(call, -1);
-	}
-	return true;
 }
 
 int ab_file_write_from(struct ab_client *c, const struct ab_path *path,
@@ -366,7 +329,7 @@ int ab_file_write_from(struct ab_client *c, const struct ab_path *path,
 			ab_call_cancel(call);
 		else if (n == 0)
 			(void)ab_file_write_finish(call);
-		else if (!put_all(call, buffer, (size_t)n))
+		else if (!wait_put(call, buffer, (size_t)n, ab_file_write_put))
 			break;
 	}
 	free(buffer);

@@ -85,6 +85,23 @@ int ab_call_wait(struct ab_call *call)
 	return (int)ab_call_status(call);
 }
 
+bool wait_put(struct ab_call *call, const uint8_t *p, size_t n,
+	      ptrdiff_t (*put)(struct ab_call *call, const void *data, size_t n))
+{
+	size_t taken = 0;
+
+	while (taken < n) {
+		ptrdiff_t k = put(call, p + taken, n - taken);
+
+		if (k < 0)
+			return false;
+		taken += (size_t)k;
+		if (taken < n)
+			(void)ab_call_poll(call, -1);
+	}
+	return true;
+}
+
 int wait_end(struct ab_client *c, struct ab_call *call)
 {
 	client_set_error(c, give(call->error));
