@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Pause, network, fork and metrics of SandboxService. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "proto/gen/agentbox_sandbox.pb-c.h"
 

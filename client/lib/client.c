@@ -299,7 +299,7 @@ static bool client_pass(struct ab_client *c, uint64_t now_ms)
 		struct conn *conn = list_entry(n, struct conn, link);
 
 		worked = conn_pass(conn, now_ms) || worked;
-		(void)conn_reap(conn);
+		conn_reap(conn);
 	}
 	return client_send_queued(c, now_ms) || worked;
 }

@@ -147,8 +147,8 @@ void conn_free(struct conn *conn);
 /* true: did something. */
 bool conn_pass(struct conn *conn, uint64_t now_ms);
 void conn_flush(struct conn *conn);
-/* Ends what nobody needs any more. true: it is gone. */
-bool conn_reap(struct conn *conn);
+/* Ends it if nobody needs it any more. */
+void conn_reap(struct conn *conn);
 
 /* call.c */
 /* An empty call, not yet the client's to send. */

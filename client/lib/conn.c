@@ -154,11 +154,10 @@ bool conn_pass(struct conn *conn, uint64_t now_ms)
 	return conn_deliver(conn) || worked;
 }
 
-bool conn_reap(struct conn *conn)
+void conn_reap(struct conn *conn)
 {
 	if (!conn->retiring || conn->n_calls)
-		return false;
+		return;
 	conn_flush(conn);
 	conn_free(conn);
-	return true;
 }

@@ -20,11 +20,6 @@
 #define PATH(name) "/agentbox.v1.FileService/" name
 #define DATA_FIELD 2u	/* `data` of ReadFileResponse and of WriteFileRequest */
 
-static bool path_is_bad(const struct ab_path *p)
-{
-	return !p || str_is_empty(p->sandbox) || str_is_empty(p->path);
-}
-
 static int on_exists(struct ab_call *call, ProtobufCMessage *m)
 {
 	return call_take_answer(call, m, ((Agentbox__V1__ExistsResponse *)m)->exists);
@@ -66,7 +61,7 @@ int ab_file_read_start(struct ab_client *c, const struct ab_path *path, const st
 {
 	Agentbox__V1__ReadFileRequest req = AGENTBOX__V1__READ_FILE_REQUEST__INIT;
 
-	if (path_is_bad(path))
+	if (msg_path_is_bad(path))
 		return -EINVAL;
 	req.sandbox = (char *)path->sandbox;
 	req.path = (char *)path->path;
@@ -267,7 +262,7 @@ int ab_file_write_start(struct ab_client *c, const struct ab_path *path,
 	Agentbox__V1__WriteHeader head = AGENTBOX__V1__WRITE_HEADER__INIT;
 	int r = 0;
 
-	if (path_is_bad(path))
+	if (msg_path_is_bad(path))
 		return -EINVAL;
 	head.sandbox = (char *)path->sandbox;
 	head.path = (char *)path->path;
@@ -388,7 +383,7 @@ int ab_file_stat_start(struct ab_client *c, const struct ab_path *path,
 	};
 	Agentbox__V1__StatRequest req = AGENTBOX__V1__STAT_REQUEST__INIT;
 
-	if (path_is_bad(path))
+	if (msg_path_is_bad(path))
 		return -EINVAL;
 	stat_fill(&req, path);
 	return call_start(c, &m, &req.base, how, ret);
@@ -414,7 +409,7 @@ int ab_file_exists_start(struct ab_client *c, const struct ab_path *path,
 	};
 	Agentbox__V1__StatRequest req = AGENTBOX__V1__STAT_REQUEST__INIT;
 
-	if (path_is_bad(path))
+	if (msg_path_is_bad(path))
 		return -EINVAL;
 	stat_fill(&req, path);
 	return call_start(c, &m, &req.base, how, ret);
@@ -447,7 +442,7 @@ int ab_file_list_start(struct ab_client *c, const struct ab_path *path, uint32_t
 {
 	Agentbox__V1__ListDirRequest req = AGENTBOX__V1__LIST_DIR_REQUEST__INIT;
 
-	if (path_is_bad(path))
+	if (msg_path_is_bad(path))
 		return -EINVAL;
 	req.sandbox = (char *)path->sandbox;
 	req.path = (char *)path->path;
@@ -571,7 +566,7 @@ int ab_file_make_dir_start(struct ab_client *c, const struct ab_path *path,
 	};
 	Agentbox__V1__MakeDirRequest req = AGENTBOX__V1__MAKE_DIR_REQUEST__INIT;
 
-	if (path_is_bad(path))
+	if (msg_path_is_bad(path))
 		return -EINVAL;
 	req.sandbox = (char *)path->sandbox;
 	req.path = (char *)path->path;
@@ -598,7 +593,7 @@ int ab_file_move_start(struct ab_client *c, const struct ab_path *path, const ch
 	};
 	Agentbox__V1__MoveRequest req = AGENTBOX__V1__MOVE_REQUEST__INIT;
 
-	if (path_is_bad(path) || str_is_empty(destination))
+	if (msg_path_is_bad(path) || str_is_empty(destination))
 		return -EINVAL;
 	req.sandbox = (char *)path->sandbox;
 	req.source = (char *)path->path;
@@ -626,7 +621,7 @@ int ab_file_remove_start(struct ab_client *c, const struct ab_path *path,
 	};
 	Agentbox__V1__RemoveRequest req = AGENTBOX__V1__REMOVE_REQUEST__INIT;
 
-	if (path_is_bad(path))
+	if (msg_path_is_bad(path))
 		return -EINVAL;
 	req.sandbox = (char *)path->sandbox;
 	req.path = (char *)path->path;

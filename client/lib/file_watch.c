@@ -9,14 +9,8 @@
 #include "client/lib/msg.h"
 #include "client/lib/obj.h"
 #include "proto/base/must.h"
-#include "proto/base/str.h"
 
 #define PATH(name) "/agentbox.v1.FileService/" name
-
-static bool path_is_bad(const struct ab_path *p)
-{
-	return !p || str_is_empty(p->sandbox) || str_is_empty(p->path);
-}
 
 /* --- watching --- */
 
@@ -39,7 +33,7 @@ int ab_file_watch_start(struct ab_client *c, const struct ab_path *path, const s
 	static const struct ab_watch_options none;
 	Agentbox__V1__WatchDirRequest req = AGENTBOX__V1__WATCH_DIR_REQUEST__INIT;
 
-	if (path_is_bad(path))
+	if (msg_path_is_bad(path))
 		return -EINVAL;
 	o = o ? o : &none;
 	req.sandbox = (char *)path->sandbox;
@@ -83,7 +77,7 @@ int ab_file_sign_start(struct ab_client *c, const struct ab_path *path, bool wri
 	Agentbox__V1__SignUrlRequest req = AGENTBOX__V1__SIGN_URL_REQUEST__INIT;
 	Google__Protobuf__Duration expires;
 
-	if (path_is_bad(path))
+	if (msg_path_is_bad(path))
 		return -EINVAL;
 	req.sandbox = (char *)path->sandbox;
 	req.path = (char *)path->path;

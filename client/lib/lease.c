@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* LeaseService, SetPolicy and Watch. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/gen/agentbox_lease.pb-c.h"

@@ -30,6 +30,11 @@ const char *msg_reason(int reason)
 	return status_reason_name((enum ab_reason)reason);
 }
 
+enum ab_choice msg_choice(bool set, bool value)
+{
+	return !set ? AB_DEFAULT : value ? AB_YES : AB_NO;
+}
+
 int msg_pairs_in(void *object, size_t n, void *entries, const struct ab_pair **ret, size_t *ret_n)
 {
 	struct entry **e = entries;
@@ -66,17 +71,12 @@ static uint64_t span_in(const Google__Protobuf__Duration *d)
 	return d ? (uint64_t)d->seconds * 1000 + (uint64_t)d->nanos / 1000000 : 0;
 }
 
-static enum ab_choice choice_in(bool set, bool value)
-{
-	return !set ? AB_DEFAULT : value ? AB_YES : AB_NO;
-}
-
 static struct ab_policy policy_in(const Agentbox__V1__Policy *m)
 {
 	if (!m)
 		return (struct ab_policy){ 0 };
 	return (struct ab_policy){
-		.keep_alive = choice_in(m->_keep_alive_case, m->keep_alive),
+		.keep_alive = msg_choice(m->_keep_alive_case, m->keep_alive),
 		.on_release = (enum ab_action)m->on_release,
 		.release_grace_ms = span_in(m->release_grace),
 		.idle_timeout_ms = span_in(m->idle_timeout),
@@ -85,7 +85,7 @@ static struct ab_policy policy_in(const Agentbox__V1__Policy *m)
 		.on_max_age = (enum ab_action)m->on_max_age,
 		.on_cap = (enum ab_action)m->on_cap,
 		.recreate = m->on_gone == AGENTBOX__V1__POLICY__ON_GONE__RECREATE,
-		.resume_on_use = choice_in(m->_resume_on_use_case, m->resume_on_use),
+		.resume_on_use = msg_choice(m->_resume_on_use_case, m->resume_on_use),
 	};
 }
 
@@ -115,19 +115,14 @@ Agentbox__V1__Policy *msg_policy_out(struct msg_policy *to, const struct ab_poli
 	return m;
 }
 
-static enum ab_choice choice_of(bool set, bool value)
-{
-	return !set ? AB_DEFAULT : value ? AB_YES : AB_NO;
-}
-
 static void lifecycle_in(const Agentbox__V1__Lifecycle *m, struct ab_sandbox *ret)
 {
 	if (!m)
 		return;
 	ret->on_timeout = (unsigned)m->on_timeout <= AB_ON_TIMEOUT_PAUSE ? (enum ab_on_timeout)m->on_timeout
 									 : AB_ON_TIMEOUT_DEFAULT;
-	ret->keep_memory = choice_of(m->_keep_memory_case, m->keep_memory);
-	ret->auto_resume = choice_of(m->_auto_resume_case, m->auto_resume);
+	ret->keep_memory = msg_choice(m->_keep_memory_case, m->keep_memory);
+	ret->auto_resume = msg_choice(m->_auto_resume_case, m->auto_resume);
 }
 
 int msg_sandbox_fill(void *object, const Agentbox__V1__Sandbox *m, struct ab_sandbox *ret)
@@ -149,9 +144,7 @@ int msg_sandbox_fill(void *object, const Agentbox__V1__Sandbox *m, struct ab_san
 		.disk_size_mb = m->disk_size_mb,
 		.envd_version = m->envd_version,
 		.domain = m->domain,
-		.allow_internet_access = !m->_allow_internet_access_case ? AB_DEFAULT
-					 : m->allow_internet_access	 ? AB_YES
-									 : AB_NO,
+		.allow_internet_access = msg_choice(m->_allow_internet_access_case, m->allow_internet_access),
 		.owner_uid = m->owner_uid,
 		.leases = m->leases,
 		.generation = m->generation,
@@ -418,17 +411,13 @@ int msg_file(ProtobufCMessage *m, void **ret)
 	return 0;
 }
 
-struct file_event_object {
-	struct ab_file entry;
-};
-
 int msg_file_event(ProtobufCMessage *message, void **ret, struct ab_file_event *ret_event)
 {
 	const Agentbox__V1__FileEvent *m = (Agentbox__V1__FileEvent *)message;
-	scoped(obj_freep) struct file_event_object *o = obj_new(sizeof(*o), message);
+	scoped(obj_freep) struct ab_file *entry = obj_new(sizeof(*entry), message);
 	struct ab_file_event e = { .name = "" };
 
-	if (!o)
+	if (!entry)
 		return -ENOMEM;
 	if (m->event_case == AGENTBOX__V1__FILE_EVENT__EVENT_READY) {
 		e.type = AB_FILE_EVENT_READY;
@@ -441,15 +430,15 @@ int msg_file_event(ProtobufCMessage *message, void **ret, struct ab_file_event *
 		e.change = (enum ab_file_change)m->change->type;
 		e.name = m->change->name;
 		if (m->change->entry) {
-			int r = file_fill(o, m->change->entry, &o->entry);
+			int r = file_fill(entry, m->change->entry, entry);
 
 			if (r < 0)
 				return r;
-			e.entry = &o->entry;
+			e.entry = entry;
 		}
 	}			/* else a heartbeat, or what a later daemon says: type 0 */
 	*ret_event = e;
-	*ret = give(o);
+	*ret = give(entry);
 	return 0;
 }
 
@@ -503,6 +492,11 @@ Google__Protobuf__Duration *msg_duration(Google__Protobuf__Duration *d, uint64_t
 		d->nanos = (int32_t)(ms % 1000) * 1000000;
 	}
 	return d;
+}
+
+bool msg_path_is_bad(const struct ab_path *p)
+{
+	return !p || str_is_empty(p->sandbox) || str_is_empty(p->path);
 }
 
 int msg_ref(Agentbox__V1__CommandRef *ret, const struct ab_command_ref *ref)

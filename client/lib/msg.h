@@ -9,6 +9,8 @@
 #ifndef AB_CLIENT_LIB_MSG_H
 #define AB_CLIENT_LIB_MSG_H
 
+#include <stdbool.h>
+
 #include <protobuf-c/protobuf-c.h>
 
 #include "proto/gen/agentbox_command.pb-c.h"
@@ -62,6 +64,8 @@ struct msg_policy {
 	Google__Protobuf__Duration grace, idle, age;
 };
 Agentbox__V1__Policy *msg_policy_out(struct msg_policy *to, const struct ab_policy *p);
+/* It names no file: no daemon could understand it. */
+bool msg_path_is_bad(const struct ab_path *p);
 /* 0, or -EINVAL if it names no command. */
 must_check int msg_ref(Agentbox__V1__CommandRef *ret, const struct ab_command_ref *ref);
 

@@ -187,9 +187,7 @@ int msg_network_in(void *object, const Agentbox__V1__NetworkConfig *m, const str
 		.proxy_address = m->egress_proxy ? m->egress_proxy->address : "",
 		.proxy_username = m->egress_proxy ? m->egress_proxy->username : "",
 		.proxy_password = "",
-		.allow_public_traffic = !m->_allow_public_traffic_case ? AB_DEFAULT
-					: m->allow_public_traffic      ? AB_YES
-								       : AB_NO,
+		.allow_public_traffic = msg_choice(m->_allow_public_traffic_case, m->allow_public_traffic),
 		.mask_request_host = m->mask_request_host,
 	};
 	r = msg_words(object, m->n_allow_out, m->allow_out, &n->allow_out);

@@ -11,6 +11,7 @@
 
 int64_t msg_at_ms(const Google__Protobuf__Timestamp *t);	/* 0 for none */
 const char *msg_reason(int reason);				/* "" for none */
+enum ab_choice msg_choice(bool set, bool value);		/* of an `optional bool` */
 /* Map entries as pairs that belong to the object. 0 or -ENOMEM. */
 must_check int msg_pairs_in(void *object, size_t n, void *entries, const struct ab_pair **ret, size_t *ret_n);
 /* Fills *ret out of a Sandbox that belongs to the object. 0 or -ENOMEM. */

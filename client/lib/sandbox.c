@@ -11,11 +11,6 @@
 
 #define PATH(name) "/agentbox.v1.SandboxService/" name
 
-static void freep(void *p)
-{
-	free(*(void **)p);
-}
-
 static int on_running(struct ab_call *call, ProtobufCMessage *m)
 {
 	return call_take_answer(call, m, ((Agentbox__V1__IsRunningResponse *)m)->running);
@@ -241,16 +236,14 @@ int ab_sandbox_list_start(struct ab_client *c, const struct ab_sandbox_list_opti
 	static const struct ab_sandbox_list_options none;
 	Agentbox__V1__ListSandboxesRequest req = AGENTBOX__V1__LIST_SANDBOXES_REQUEST__INIT;
 	Agentbox__V1__SandboxState states[AB_SANDBOX_GONE + 1];
-	scoped(freep) void *metadata = NULL;
 	int r;
 
 	o = o ? o : &none;
 	r = msg_pairs(o->metadata, o->n_metadata,
-		      &agentbox__v1__list_sandboxes_request__metadata_entry__descriptor, &metadata,
+		      &agentbox__v1__list_sandboxes_request__metadata_entry__descriptor, &req.metadata,
 		      &req.n_metadata);
 	if (r < 0)
 		return r;
-	req.metadata = metadata;
 	req.states = states;
 	for (unsigned i = AB_SANDBOX_CREATING; i <= AB_SANDBOX_GONE; i++)
 		if (o->states & BIT(i))
@@ -262,7 +255,9 @@ int ab_sandbox_list_start(struct ab_client *c, const struct ab_sandbox_list_opti
 	req.all_hosts = o->all_hosts;
 	req.account = (char *)o->account;
 	req.template_ = (char *)o->template_name;
-	return call_start(c, &m, &req.base, how, ret);
+	r = call_start(c, &m, &req.base, how, ret);
+	free(req.metadata);
+	return r;
 }
 
 int ab_sandbox_list(struct ab_client *c, const struct ab_sandbox_list_options *o,

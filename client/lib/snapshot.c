@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* SnapshotService. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "proto/gen/agentbox_snapshot.pb-c.h"
 
