@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* agentboxctl watch */
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "client/cli/cli.h"
 #include "client/cli/out.h"
@@ -55,18 +52,6 @@ static void print_event(struct cli *cli, const struct ab_file_event *e)
 		say(cli, "warning: some changes were missed");
 }
 
-/* 0, or a signal that ends us. */
-static int wait_for_news(struct ab_client *c, int sig_fd)
-{
-	struct pollfd p[] = { { .fd = ab_fd(c), .events = (short)ab_events(c) }, { .fd = sig_fd, .events = POLLIN } };
-
-	(void)poll(p, ARRAY_SIZE(p), ab_timeout(c));
-	if (p[1].revents)
-		return sig_take(sig_fd);
-	(void)ab_process(c);
-	return 0;
-}
-
 static int follow(struct cli *cli, struct ab_call *call, int sig_fd)
 {
 	struct ab_file_event e;
@@ -79,7 +64,7 @@ static int follow(struct cli *cli, struct ab_call *call, int sig_fd)
 			return out_flush(cli);
 		if (ab_call_is_done(call))
 			return ab_call_error(call) ? fail(cli, ab_call_error(call)) : EXIT_OK;
-		signo = wait_for_news(cli->client, sig_fd);
+		signo = sig_wait(cli->client, sig_fd);
 	}
 	ab_call_free(call);
 	sig_die(signo);
