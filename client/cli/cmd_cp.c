@@ -47,16 +47,6 @@ static bool is_dash(const char *word)
 	return !strcmp(word, "-");
 }
 
-static char *join(const char *dir, const char *name)
-{
-	size_t n = strlen(dir);
-	char *path = NULL;
-
-	if (asprintf(&path, "%s%s%s", dir, n && dir[n - 1] != '/' ? "/" : "", name) < 0)
-		return NULL;
-	return path;
-}
-
 static int fail_local(struct copy *c, const char *what, const char *path, int err)
 {
 	say(c->cli, "cannot %s %s: %s", what, path, strerror(err));
@@ -133,7 +123,7 @@ static int upload_once(struct copy *c, int fd, const struct stat *st, bool *ret_
 
 static bool add_name(struct copy *c)
 {
-	c->path = join(c->remote.path, base_name(c->local));
+	c->path = cp_join(c->remote.path, base_name(c->local));
 	if (c->path)
 		c->remote.path = c->path;
 	return c->path != NULL;
@@ -228,7 +218,7 @@ static int target_open(struct copy *c, struct target *t)
 	t->path = strdup(c->local);
 	if (t->path && stat(t->path, &st) == 0 && S_ISDIR(st.st_mode)) {
 		free(t->path);
-		t->path = join(c->local, base_name(c->remote.path));
+		t->path = cp_join(c->local, base_name(c->remote.path));
 	}
 	if (!t->path)
 		return -ENOMEM;

@@ -41,14 +41,14 @@ static char *last_name(const char *path)
 	return strndup(path + from, n - from);
 }
 
-static char *join(const char *dir, const char *name)
+char *cp_join(const char *dir, const char *name)
 {
 	char *path = NULL;
 	size_t n = strlen(dir);
 
 	if (!name)
 		return strdup(dir);
-	return asprintf(&path, "%s%s%s", dir, n && dir[n - 1] == '/' ? "" : "/", name) < 0 ? NULL : path;
+	return asprintf(&path, "%s%s%s", dir, n && dir[n - 1] != '/' ? "/" : "", name) < 0 ? NULL : path;
 }
 
 static int out_of_memory(struct cp_tree *t)
@@ -101,7 +101,7 @@ static int aim_remote(struct cp_tree *t, const char *path, const char *name, str
 		return make_remote(t, path, ret);
 	if (!name)
 		return EXIT_OK;
-	full = join((*ret)->path, name);
+	full = cp_join((*ret)->path, name);
 	ab_free(*ret);
 	*ret = NULL;
 	code = full ? look(t, full, ret) : out_of_memory(t);
@@ -119,7 +119,7 @@ static int aim_local(struct cp_tree *t, const char *path, const char *name)
 {
 	struct stat st;
 	bool there = stat(path, &st) == 0;
-	char *full = join(path, there ? name : NULL);
+	char *full = cp_join(path, there ? name : NULL);
 
 	if (!full)
 		return out_of_memory(t);

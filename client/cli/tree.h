@@ -33,6 +33,8 @@ typedef void tree_warn_fn(void *user, const char *rel, const char *what);
 int tree_walk(int root, struct tree *ret, tree_warn_fn *warn, void *user);
 void tree_fini(struct tree *t);
 int tree_by_name(const void *a, const void *b);	/* its order, for bsearch() */
+/* Something below a directory; "" is the directory itself. fd or -errno. */
+int tree_open_below(int root, const char *rel, int flags);
 /* A regular file of a walk, for reading. fd or -errno. */
 int tree_open(int root, const char *rel);
 

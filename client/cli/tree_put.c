@@ -7,11 +7,9 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client/cli/tree.h"
@@ -87,22 +85,10 @@ bool put_link_leaves(const char *rel, const char *target)
 	return false;
 }
 
-static int open_below(const struct put *p, const char *rel, int flags)
-{
-	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC | O_NOFOLLOW),
-				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
-	long fd;
-
-	do
-		fd = syscall(SYS_openat2, p->o.root, *rel ? rel : ".", &how, sizeof(how));
-	while (fd < 0 && (errno == EINTR || errno == EAGAIN));
-	return fd < 0 ? -errno : (int)fd;
-}
-
 /* A directory, made with those above it if it is missing. `rel` is as it was afterwards. fd or -errno. */
 static int open_dir(const struct put *p, char *rel)
 {
-	int fd = open_below(p, rel, O_PATH | O_DIRECTORY), up;
+	int fd = tree_open_below(p->o.root, rel, O_PATH | O_DIRECTORY), up;
 	char *slash = strrchr(rel, '/');
 
 	if (fd != -ENOENT || !*rel)
@@ -116,7 +102,7 @@ static int open_dir(const struct put *p, char *rel)
 		return up;
 	fd = mkdirat(up, slash ? slash + 1 : rel, 0777) < 0 && errno != EEXIST ? -errno : 0;
 	(void)close(up);
-	return fd < 0 ? fd : open_below(p, rel, O_PATH | O_DIRECTORY);
+	return fd < 0 ? fd : tree_open_below(p->o.root, rel, O_PATH | O_DIRECTORY);
 }
 
 /* The directory that `rel` is in; *ret_name is the rest. fd or -errno. */
@@ -377,7 +363,7 @@ size_t put_finish(struct put *p)
 
 	for (size_t i = p->n_dirs; i-- > 0;) {
 		const struct dir_todo *d = &p->dirs[i];
-		int fd = open_below(p, d->rel, O_RDONLY | O_DIRECTORY);
+		int fd = tree_open_below(p->o.root, d->rel, O_RDONLY | O_DIRECTORY);
 
 		if (fd < 0 || futimens(fd, times(&d->mtime, both)) < 0 || fchmod(fd, d->mode) < 0) {
 			p->o.warn(p->o.user, d->rel, fd < 0 ? strerror(-fd) : strerror(errno));

@@ -19,7 +19,7 @@ struct walk {
 	void *user;
 };
 
-static int open_below(int root, const char *rel, int flags)
+int tree_open_below(int root, const char *rel, int flags)
 {
 	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC | O_NOFOLLOW),
 				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
@@ -33,7 +33,7 @@ static int open_below(int root, const char *rel, int flags)
 
 int tree_open(int root, const char *rel)
 {
-	return open_below(root, rel, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+	return tree_open_below(root, rel, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 }
 
 static char *read_link(int at, const char *name, off_t size)
@@ -100,7 +100,7 @@ static int look(struct walk *w, int at, const char *dir, const char *name)
 static int look_inside(struct walk *w, size_t i)
 {
 	char *dir = strdup(w->tree->v[i].rel);
-	int fd = dir ? open_below(w->root, dir, O_RDONLY | O_DIRECTORY) : -ENOMEM, r = 0;
+	int fd = dir ? tree_open_below(w->root, dir, O_RDONLY | O_DIRECTORY) : -ENOMEM, r = 0;
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *e;
 
