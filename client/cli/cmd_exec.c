@@ -131,12 +131,10 @@ static void on_exited(struct exec *x, const struct ab_command_result *r)
 {
 	x->done = true;
 	x->exit_code = !x->follow ? EXIT_OK : x->signo ? 128 + x->signo : command_exit_code(r);
-	if (r->outcome == AB_NOT_STARTED)
-		say(x->cli, "not started: %s%s%s%s", r->message, *r->reason ? " (" : "", r->reason,
-		    *r->reason ? ")" : "");
-	else if (r->outcome == AB_LOST || r->outcome == AB_OUTCOME_UNKNOWN)
-		say(x->cli, "how it ended is not known: %s%s%s%s", r->message, *r->reason ? " (" : "",
-		    r->reason, *r->reason ? ")" : "");
+	if (r->outcome == AB_NOT_STARTED || r->outcome == AB_LOST || r->outcome == AB_OUTCOME_UNKNOWN)
+		say(x->cli, "%s: %s%s%s%s",
+		    r->outcome == AB_NOT_STARTED ? "not started" : "how it ended is not known", r->message,
+		    *r->reason ? " (" : "", r->reason, *r->reason ? ")" : "");
 	else if (r->timed_out)
 		say(x->cli, "ended by --timeout");
 	if (r->outcome != AB_NOT_STARTED && !r->output_complete)
@@ -432,9 +430,8 @@ static int prepare(struct exec *x)
 	return !x->in || !x->spare ? -ENOMEM : x->sig_fd < 0 ? x->sig_fd : x->winch_fd < 0 ? x->winch_fd : 0;
 }
 
-static int start(struct exec *x)
+static struct ab_command_options what_to_run(const struct args *a)
 {
-	const struct args *a = &x->cli->args;
 	struct ab_command_options o = {
 		.sandbox = a->words[0],
 		.argv = a->n_rest ? (const char *const *)a->rest : (const char *const *)a->words + 1,
@@ -444,14 +441,21 @@ static int start(struct exec *x)
 		.user = a->user,
 		.command_timeout_ms = a->timeout_ms,
 		.stdin_open = a->interactive,
-		/* what can be left running must not end with us; a signal to us still ends it */
-		.detach = a->tty && a->interactive,
 	};
-	int r;
 
 	if (a->tty)
 		term_size(&o.pty_cols, &o.pty_rows);
-	r = prepare(x);
+	return o;
+}
+
+static int start(struct exec *x)
+{
+	const struct args *a = &x->cli->args;
+	struct ab_command_options o = what_to_run(a);
+	int r = prepare(x);
+
+	/* what can be left running must not end with us; a signal to us still ends it */
+	o.detach = a->tty && a->interactive;
 	if (r == 0)
 		r = ab_command_run_start(x->cli->client, &o, NULL, &x->stream);
 	if (r < 0)
@@ -490,21 +494,9 @@ static int finish(struct exec *x)
 /* exec -d */
 static int start_only(struct cli *cli)
 {
-	const struct args *a = &cli->args;
-	struct ab_command_options o = {
-		.sandbox = a->words[0],
-		.argv = a->n_rest ? (const char *const *)a->rest : (const char *const *)a->words + 1,
-		.envs = a->envs.v,
-		.n_envs = a->envs.n,
-		.cwd = a->dir,
-		.user = a->user,
-		.command_timeout_ms = a->timeout_ms,
-		.stdin_open = a->interactive,
-	};
+	const struct ab_command_options o = what_to_run(&cli->args);
 	struct ab_command *c;
 
-	if (a->tty)
-		term_size(&o.pty_cols, &o.pty_rows);
 	if (ab_command_spawn(cli->client, &o, NULL, &c))
 		return fail_client(cli);
 	printf("%s\n", c->command_id);

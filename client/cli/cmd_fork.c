@@ -80,11 +80,7 @@ static int run(struct cli *cli)
 		return EXIT_ERROR;
 	}
 	if (ab_call_wait(call)) {
-		const struct ab_error *e = ab_call_error(call);
-
-		r = fail(cli, e);
-		if (!strcmp(e->reason, "OUTCOME_UNKNOWN"))
-			say(cli, "the same command with --request-id %s finds out", ab_call_request_id(call));
+		r = fail_create(cli, call);
 	} else {
 		l = ab_call_take(call);
 		r = print(cli, l);

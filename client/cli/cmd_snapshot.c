@@ -42,11 +42,7 @@ static int create(struct cli *cli)
 		return EXIT_ERROR;
 	}
 	if (ab_call_wait(call)) {
-		const struct ab_error *e = ab_call_error(call);
-
-		r = fail(cli, e);
-		if (!strcmp(e->reason, "OUTCOME_UNKNOWN"))
-			say(cli, "the same command with --request-id %s finds out", ab_call_request_id(call));
+		r = fail_create(cli, call);
 	} else {
 		s = ab_call_take(call);
 		if (a->json)

@@ -88,6 +88,16 @@ int fail(const struct cli *cli, const struct ab_error *e)
 	return !strcmp(e->reason, "UNREACHABLE") ? EXIT_UNREACHABLE : EXIT_ERROR;
 }
 
+int fail_create(const struct cli *cli, const struct ab_call *call)
+{
+	const struct ab_error *e = ab_call_error(call);
+	int r = fail(cli, e);
+
+	if (!strcmp(e->reason, "OUTCOME_UNKNOWN"))
+		say(cli, "the same command with --request-id %s finds out", ab_call_request_id(call));
+	return r;
+}
+
 int fail_client(const struct cli *cli)
 {
 	return fail(cli, ab_client_error(cli->client));
