@@ -46,8 +46,8 @@
  * then the soversion changes.
  *
  * TIME LIMITS. Three clocks, never derived from each other: the deadline of a call (60 s unless
- * said, none for streams and ab_command_wait), the command_timeout of a command, the sandbox_timeout
- * of a sandbox. When a deadline passes, the call ends, nothing else.
+ * said; none for ab_command_wait and for streams, but ab_file_list has it), the command_timeout of a
+ * command, the sandbox_timeout of a sandbox. When a deadline passes, the call ends, nothing else.
  *
  * THREADS. The library makes none and has no lock. One client belongs to one thread at a time; any
  * number of clients may be used by any number of threads. All calls of a client share a connection;
@@ -64,14 +64,13 @@
  * then. Nothing has to be registered; execve() closes all.
  *
  * CONNECTION. Made when first needed, and again whenever it was lost. A call whose connection broke
- * before the daemon can have seen it is sent again; so is one that may be repeated (anything that
- * only reads, and what carries a request id of a create). Others end as AB_UNAVAILABLE, and
- * what became of them is unknown.
+ * before the daemon can have seen it is sent again; so is one that may be repeated (what only reads
+ * and is no stream, what doing twice does not change, and what carries the request id of a create).
+ * Others end as AB_UNAVAILABLE, and what became of them is unknown.
  *
  * REQUEST IDS make a create happen at most once: a repeat with the same id joins the first, also
  * from another process, also after a crash of the daemon. The library makes one if none is given;
- * ab_call_request_id() tells it. A daemon that knows none for commands refuses theirs as UNSUPPORTED,
- * so there the library sends one only if it is given.
+ * ab_call_request_id() tells it. Of commands it makes none: there one is sent only if it is given.
  *
  * The library never writes to a log or a terminal, never changes signals, never sends SIGPIPE, and
  * reads these environment variables: AGENTBOXD_SOCKET, XDG_RUNTIME_DIR.
@@ -143,7 +142,8 @@ struct ab_client_options {
 	/* How long to go on trying while the socket is missing or refuses, which is normal while
 	 * a daemon starts. 0 = 3 s; AB_ZERO_MS = one attempt. Other failures count at once. */
 	uint64_t wait_ms;
-	/* Deadline of calls that give none of their own. 0 = 60 s, AB_NEVER = none. Not for streams. */
+	/* Deadline of calls that give none of their own. 0 = 60 s, AB_NEVER = none. Not for calls that
+	 * have none by themselves: see TIME LIMITS. */
 	uint64_t deadline_ms;
 	/* Added to the "user agent" that the daemon's log shows, "tool/1.0". May be NULL. */
 	const char *user_agent;
@@ -179,7 +179,8 @@ AB_API int ab_events(struct ab_client *c);
 AB_API int ab_timeout(struct ab_client *c);
 /* Sends, receives, expires; then runs the callbacks. Never waits. A callback may start, read, write,
  * cancel and free calls, its own included; it may not wait, call ab_process() or free the client.
- * 0; -EDEADLK from inside a callback; -ENOMEM (call it again later). */
+ * 0; -EDEADLK from inside a callback; in a child that can make no descriptor of its own -EMFILE,
+ * -ENFILE or -ENOMEM (call it again later). */
 AB_API int ab_process(struct ab_client *c);
 
 /* Ends any object that this library handed out as a result. NULL is fine. */
@@ -208,7 +209,8 @@ AB_API bool ab_call_is_done(const struct ab_call *call);
 AB_API enum ab_status ab_call_status(const struct ab_call *call);
 /* NULL while it is open and if it went well. Lives as long as the call. */
 AB_API const struct ab_error *ab_call_error(const struct ab_call *call);
-/* Waits until it is done; of a stream, drops what was not taken. Returns its status. */
+/* Waits until it is done; of a stream, drops what was not taken. Returns its status;
+ * AB_FAILED_PRECONDITION from inside a callback. */
 AB_API int ab_call_wait(struct ab_call *call);
 /* Waits until it has news, as for `ready`; timeout_ms < 0 = for ever. 1 news, 0 none in that time,
  * -EDEADLK from inside a callback. */
@@ -265,7 +267,7 @@ struct ab_policy {
 	uint64_t max_age_ms;		/* leased or not */
 	enum ab_action on_max_age;
 	enum ab_action on_cap;		/* the cloud extends it no further */
-	bool recreate;			/* on_gone is RECREATE */
+	bool recreate;			/* on_gone is RECREATE: refused as UNSUPPORTED by this version */
 	enum ab_choice resume_on_use;	/* a command or file call resumes a paused one */
 };
 
@@ -362,7 +364,7 @@ struct ab_sandbox_create_options {
 };
 
 struct ab_sandbox_connect_options {
-	uint64_t sandbox_timeout_ms;	/* at least so long from now; never shortens */
+	uint64_t sandbox_timeout_ms;	/* at least so long from now; 0 = 300 s; never shortens */
 	bool adopt;			/* also one that belongs to another host */
 	bool wait_ready;
 	bool process_lease;		/* as in create */
@@ -371,7 +373,7 @@ struct ab_sandbox_connect_options {
 struct ab_sandbox_list_options {
 	const struct ab_pair *metadata;	/* all of these */
 	size_t n_metadata;
-	uint32_t states;		/* bits 1u << enum ab_sandbox_state; 0 = any */
+	uint32_t states;		/* bits 1u << enum ab_sandbox_state; 0 = all but gone */
 	uint32_t page_size;		/* 0 = 100, at most 1000 */
 	const char *page_token;		/* next_page_token of the page before */
 	bool cached;			/* from the daemon's store, without the cloud */
@@ -674,7 +676,7 @@ enum ab_outcome {
 struct ab_command_result {
 	enum ab_outcome outcome;
 	int exit_code;			/* only with AB_EXITED, else -1 */
-	const char *signal;		/* "SIGKILL"; only with AB_SIGNALED */
+	const char *signal;		/* "KILL"; only with AB_SIGNALED, "" if the sandbox did not say */
 	bool timed_out;			/* command_timeout passed */
 	bool killed;			/* on request */
 	uint64_t stdout_bytes, stderr_bytes;
@@ -684,7 +686,7 @@ struct ab_command_result {
 	int64_t exited_at_ms;
 	const char *reason;		/* name, "" if none */
 	const char *message;
-	bool pipes_held;		/* it ended, children still hold its output */
+	bool pipes_held;		/* always false: daemons of this version do not tell */
 };
 
 struct ab_command {
@@ -737,7 +739,7 @@ struct ab_command_options {
 	bool stdin_open;		/* false: it reads end of file */
 	uint32_t pty_cols, pty_rows;	/* set: it gets a terminal */
 	bool detach;			/* of a run: it goes on when the stream ends */
-	uint64_t spool_limit;		/* bytes of output that the daemon keeps; 0 = as it is set */
+	uint64_t spool_limit;		/* bytes of output that the daemon keeps; 0, and at most: as it is set */
 	enum ab_overflow overflow;
 };
 
