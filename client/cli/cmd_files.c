@@ -143,19 +143,21 @@ static int run_files(struct cli *cli)
 	struct ab_file_list *list;
 	struct ab_path path;
 	struct table t;
+	size_t skip;
 	int r = take_path(cli, cli->args.words[0], true, &path);
 
 	if (r != EXIT_OK)
 		return r;
 	if (ab_file_list(cli->client, &path, cli->args.recursive ? DEPTH_ALL : 1, NULL, &list))
 		return fail_client(cli);
+	skip = common(list);
 	table_begin(&t, heads);
 	t.quiet = cli->args.json;
 	for (size_t i = 0; i < list->n; i++) {
 		if (cli->args.json)
 			print_one_json(list->items[i]);
 		else
-			row(&t, list->items[i], common(list));
+			row(&t, list->items[i], skip);
 	}
 	r = table_end(&t);
 	ab_free(list);
