@@ -75,7 +75,7 @@ static void report(const struct copy *c)
 	json_text(&j, "path", c->remote.path);
 	json_uint(&j, "bytes", c->x.bytes);
 	json_close(&j, '}');
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 static void begin(struct copy *c, const char *label)

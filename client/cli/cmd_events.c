@@ -33,7 +33,7 @@ static void print_json(const struct ab_sandbox_event *e)
 		json_text(&j, "reason", e->reason);
 	json_pairs(&j, "evidence", e->evidence, e->n_evidence);
 	json_close(&j, '}');
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 static void print_line(const struct ab_sandbox_event *e)

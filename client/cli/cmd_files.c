@@ -70,7 +70,7 @@ static void print_one_json(const struct ab_file *f)
 
 	json_begin(&j, stdout);
 	print_file_json(&j, NULL, f);
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 static void print_file(const struct ab_file *f)
@@ -226,7 +226,7 @@ static int run_sign(struct cli *cli)
 		json_text(&j, "url", l->url);
 		json_time(&j, "expires_at", l->expires_at_ms);
 		json_close(&j, '}');
-		(void)json_end(&j);
+		json_end(&j);
 	} else {
 		printf("%s\n", l->url);
 	}

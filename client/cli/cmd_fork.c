@@ -33,7 +33,7 @@ static void print_failure_json(const struct ab_fork_result *k)
 	json_text(&j, "message", k->message);
 	json_close(&j, '}');
 	json_close(&j, '}');
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 /* The ids, one a line; those that are missing are told apart from them. */

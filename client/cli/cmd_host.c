@@ -16,7 +16,7 @@ static void print_json(const struct ab_host *h)
 	json_text(&j, "token_header", h->token_header);
 	json_text(&j, "traffic_access_token", h->traffic_access_token);
 	json_close(&j, '}');
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 static int run(struct cli *cli)

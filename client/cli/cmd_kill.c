@@ -16,7 +16,7 @@ static void print(const struct cli *cli, const char *id, bool found)
 	json_text(&j, "sandbox", id);
 	json_bool(&j, "found", found);
 	json_close(&j, '}');
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 /* All are tried; the first failure gives the exit code. */

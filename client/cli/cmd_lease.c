@@ -25,7 +25,7 @@ static void print_json(const struct ab_lease *l)
 	json_time(&j, "expires_at", l->expires_at_ms);
 	json_time(&j, "sandbox_end_at", l->sandbox_end_at_ms);
 	json_close(&j, '}');
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 static void row(struct table *t, const struct ab_lease *l)

@@ -21,7 +21,7 @@ static int run(struct cli *cli)
 		json_bool(&j, "was_running", s->was_running);
 		json_uint(&j, "killed", s->killed);
 		json_close(&j, '}');
-		(void)json_end(&j);
+		json_end(&j);
 	} else if (s->was_running) {
 		printf("stopped; %u sandbox%s ended\n", s->killed, s->killed == 1 ? "" : "es");
 	} else {

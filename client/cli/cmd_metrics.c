@@ -34,7 +34,7 @@ static void print_json(const struct ab_metric_list *l)
 		json_int(&j, "disk_used", m->disk_used);
 		json_int(&j, "disk_total", m->disk_total);
 		json_close(&j, '}');
-		(void)json_end(&j);
+		json_end(&j);
 	}
 }
 

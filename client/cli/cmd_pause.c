@@ -22,7 +22,7 @@ static void print(const char *id, bool paused)
 	json_text(&j, "sandbox", id);
 	json_bool(&j, "paused", paused);
 	json_close(&j, '}');
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 /* All are tried; the first failure gives the exit code. One that is paused already is as wanted. */

@@ -20,7 +20,7 @@ static void print_policy(const struct ab_policy *p)
 	printf("%s\n", policy_text(p, buf, sizeof(buf)));
 	json_begin(&j, stdout);
 	json_policy(&j, NULL, p);
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 /* "a,b" → words, in place. */

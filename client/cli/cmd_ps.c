@@ -101,7 +101,7 @@ static void print_json(const struct ab_command *c)
 	if (c->result)
 		result_json(&j, c->result);
 	json_close(&j, '}');
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 static int run(struct cli *cli)

@@ -24,7 +24,7 @@ static void print_json(const struct ab_snapshot *s)
 	json_time(&j, "created_at", s->created_at_ms);
 	json_time(&j, "as_of", s->as_of_ms);
 	json_close(&j, '}');
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 static int create(struct cli *cli)

@@ -162,7 +162,7 @@ static void print_json(const struct ab_daemon_status *s)
 		json_close(&j, '}');
 	}
 	json_close(&j, '}');
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 static int run(struct cli *cli)

@@ -37,7 +37,7 @@ static void print_json(const struct ab_file_event *e)
 	if (e->entry)
 		print_file_json(&j, "entry", e->entry);
 	json_close(&j, '}');
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 static void print_event(struct cli *cli, const struct ab_file_event *e)

@@ -226,7 +226,7 @@ int cp_down(struct cp_tree *t)
 	if (code == EXIT_OK && (!d.names || d.n_names))
 		code = receive(&d);
 	if (d.put)
-		(void)put_finish(d.put);
+		put_finish(d.put);
 	put_free(d.put);
 	if (d.reader)
 		tar_reader_fini(d.reader);

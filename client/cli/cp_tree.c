@@ -148,7 +148,7 @@ static void report(const struct cp_tree *t)
 	json_uint(&j, "unchanged", t->unchanged);
 	json_uint(&j, "warnings", t->warnings);
 	json_close(&j, '}');
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 static int copy(struct cp_tree *t, const struct ab_file *dir, bool up)

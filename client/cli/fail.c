@@ -70,7 +70,7 @@ static void print_json(const struct ab_error *e)
 	json_pairs(&j, "evidence", e->evidence, e->n_evidence);
 	json_close(&j, '}');
 	json_close(&j, '}');
-	(void)json_end(&j);
+	json_end(&j);
 }
 
 int fail(const struct cli *cli, const struct ab_error *e)

@@ -15,7 +15,7 @@ struct json {
 /* One document; json_end() ends its line. All keys may be NULL inside of a list. Text that is not UTF-8
  * gets U+FFFD for each bad byte. */
 void json_begin(struct json *j, FILE *f);
-int json_end(struct json *j);
+void json_end(struct json *j);
 void json_open(struct json *j, const char *key, char bracket);
 void json_close(struct json *j, char bracket);
 void json_text(struct json *j, const char *key, const char *value);

@@ -54,8 +54,8 @@ int put_new(const struct put_options *o, struct put **ret);
 int put_entry(struct put *p, const struct tar_entry *e, const char **ret_why);
 int put_data(struct put *p, const void *data, size_t n);	/* 0, -errno */
 int put_end(struct put *p);					/* 0, -errno */
-/* Modes and times of directories, at last. How many could not be set. */
-size_t put_finish(struct put *p);
+/* Modes and times of directories, at last. Those that cannot be set are told to `warn`. */
+void put_finish(struct put *p);
 struct put *put_free(struct put *p);	/* an unfinished file is removed */
 
 /* Cleans a name of an archive in place: "./a//b/" → "a/b", "./" → "". False if it is absolute or has

@@ -356,23 +356,19 @@ int put_end(struct put *p)
 }
 
 /* The last one first: what is inside a directory comes before it. */
-size_t put_finish(struct put *p)
+void put_finish(struct put *p)
 {
 	struct timespec both[2];
-	size_t failed = 0;
 
 	for (size_t i = p->n_dirs; i-- > 0;) {
 		const struct dir_todo *d = &p->dirs[i];
 		int fd = tree_open_below(p->o.root, d->rel, O_RDONLY | O_DIRECTORY);
 
-		if (fd < 0 || futimens(fd, times(&d->mtime, both)) < 0 || fchmod(fd, d->mode) < 0) {
+		if (fd < 0 || futimens(fd, times(&d->mtime, both)) < 0 || fchmod(fd, d->mode) < 0)
 			p->o.warn(p->o.user, d->rel, fd < 0 ? strerror(-fd) : strerror(errno));
-			failed++;
-		}
 		if (fd >= 0)
 			(void)close(fd);
 	}
-	return failed;
 }
 
 int put_new(const struct put_options *o, struct put **ret)
