@@ -10,9 +10,7 @@
 #define printf_like(f, a)   __attribute__((format(printf, f, a)))
 #define unused_		    __attribute__((unused))
 #define noreturn_	    __attribute__((noreturn))
-#define packed_		    __attribute__((packed))
 #define fallthrough_	    __attribute__((fallthrough))
-#define public_		    __attribute__((visibility("default")))
 
 /* A local that owns: fn(&local) runs when it leaves its scope. */
 #define scoped(fn)	    __attribute__((cleanup(fn)))

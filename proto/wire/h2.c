@@ -818,11 +818,6 @@ uint32_t h2_pings_acked(const struct h2 *h)
 	return h->pings_acked;
 }
 
-uint64_t h2_last_feed_ms(const struct h2 *h)
-{
-	return h->last_feed_ms;
-}
-
 struct h2_stream *h2_next_ready(struct h2 *h)
 {
 	struct h2_stream *s = list_first(&h->ready, struct h2_stream, ready);

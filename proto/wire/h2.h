@@ -111,7 +111,6 @@ void h2_goaway(struct h2 *h, uint32_t code);
 /* One PING; h2_pings_acked() counts the answers. */
 must_check int h2_ping(struct h2 *h);
 uint32_t h2_pings_acked(const struct h2 *h);
-uint64_t h2_last_feed_ms(const struct h2 *h);	/* when bytes last came in */
 
 /* --- streams --- */
 

@@ -86,11 +86,6 @@ void http1_head_init_response(struct http1_head *h, bool to_head, bool to_connec
  * request is skipped. After DONE or an error: init again. */
 must_check enum http1_result http1_head_feed(struct http1_head *h, const uint8_t *p, size_t n,
 					     size_t *ret_used);
-/* Nothing of a message has arrived yet. */
-static inline bool http1_head_is_idle(const struct http1_head *h)
-{
-	return !h->bytes && !h->scanned;
-}
 
 /* --- bodies --- */
 
