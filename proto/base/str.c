@@ -193,12 +193,20 @@ bool str_is_printable(const char *s, size_t n)
 	return true;
 }
 
-static const char hex_digits[] = "0123456789ABCDEF";
-
 static bool is_unreserved(unsigned char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
 	       c == '-' || c == '.' || c == '_' || c == '~';
+}
+
+char *str_percent_byte(char *at, unsigned char c)
+{
+	static const char digits[] = "0123456789ABCDEF";
+
+	*at++ = '%';
+	*at++ = digits[c >> 4];
+	*at++ = digits[c & 15];
+	return at;
 }
 
 char *str_percent_encode(const char *s, size_t n)
@@ -214,15 +222,13 @@ char *str_percent_encode(const char *s, size_t n)
 			*at++ = (char)c;
 			continue;
 		}
-		*at++ = '%';
-		*at++ = hex_digits[c >> 4];
-		*at++ = hex_digits[c & 15];
+		at = str_percent_byte(at, c);
 	}
 	*at = 0;
 	return out;
 }
 
-static int hex_value(char c)
+int str_hex_value(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -245,8 +251,8 @@ ssize_t str_percent_decode(char *s, size_t n, bool plus_is_space)
 
 			if (n - i < 3)
 				return -EINVAL;
-			hi = hex_value(s[i + 1]);
-			lo = hex_value(s[i + 2]);
+			hi = str_hex_value(s[i + 1]);
+			lo = str_hex_value(s[i + 2]);
 			if (hi < 0 || lo < 0)
 				return -EINVAL;
 			s[out++] = (char)(hi << 4 | lo);

@@ -44,6 +44,10 @@ bool str_is_utf8(const void *p, size_t n);
 /* Bytes 0x20..0x7e only. */
 bool str_is_printable(const char *s, size_t n);
 
+/* Of one hexadecimal digit, -1 of anything else. */
+int str_hex_value(char c);
+/* Writes "%5B"; returns the place behind it. */
+char *str_percent_byte(char *at, unsigned char c);
 /* Percent coding of everything but unreserved characters (RFC 3986). Heap; NULL without memory. */
 char *str_percent_encode(const char *s, size_t n);
 /* In place; plus_is_space for query strings. Returns the new length or -EINVAL. */

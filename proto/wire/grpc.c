@@ -57,7 +57,6 @@ void grpc_timeout_format(uint64_t ms, char ret[16])
 
 char *grpc_message_encode(const char *s)
 {
-	static const char hex[] = "0123456789ABCDEF";
 	char *out = malloc(strlen(s) * 3 + 1), *at = out;
 
 	if (!out)
@@ -65,13 +64,10 @@ char *grpc_message_encode(const char *s)
 	for (; *s; s++) {
 		unsigned char c = (unsigned char)*s;
 
-		if (c >= 0x20 && c <= 0x7e && c != '%') {
+		if (c >= 0x20 && c <= 0x7e && c != '%')
 			*at++ = (char)c;
-			continue;
-		}
-		*at++ = '%';
-		*at++ = hex[c >> 4];
-		*at++ = hex[c & 15];
+		else
+			at = str_percent_byte(at, c);
 	}
 	*at = 0;
 	return out;
@@ -82,17 +78,10 @@ void grpc_message_decode(char *s)
 	char *at = s;
 
 	while (*s) {
-		char pair[3] = { 0 };
+		int hi = *s == '%' ? str_hex_value(s[1]) : -1, lo = hi < 0 ? -1 : str_hex_value(s[2]);
 
-		if (s[0] == '%' && s[1] && s[2]) {
-			pair[0] = s[1];
-			pair[1] = s[2];
-		}
-		if (pair[0] && strspn(pair, "0123456789abcdefABCDEF") == 2 && memcmp(pair, "00", 2)) {
-			char coded[4] = { '%', s[1], s[2], 0 };
-
-			if (str_percent_decode(coded, 3, false) == 1)
-				*at++ = coded[0];
+		if (lo >= 0 && (hi || lo)) {
+			*at++ = (char)(hi << 4 | lo);
 			s += 3;
 		} else {
 			*at++ = *s++;

@@ -34,18 +34,10 @@ void http1_body_fini(struct http1_body *b)
 	fields_fini(&b->trailers);
 }
 
-static int hex_value(uint8_t c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* One byte of "1a2b ; name=value\r\n". MORE = taken. */
 static enum http1_result size_byte(struct http1_body *b, uint8_t c)
 {
-	int v = b->state == CHUNK_SIZE ? hex_value(c) : -1;
+	int v = b->state == CHUNK_SIZE ? str_hex_value((char)c) : -1;
 
 	if (b->state == CHUNK_SIZE_LF) {
 		b->state = b->left ? CHUNK_DATA : CHUNK_TRAILERS;
