@@ -81,7 +81,5 @@ void tar_reader_fini(struct tar_reader *r);
 /* Looks at p[0..n); *used says how much of it was taken. DATA: *ret_data, *ret_n lie in p. */
 enum tar_event tar_read(struct tar_reader *r, const uint8_t *p, size_t n, size_t *used,
 			const uint8_t **ret_data, size_t *ret_n);
-/* The stream may end here: between entries, or behind its end. */
-bool tar_reader_is_idle(const struct tar_reader *r);
 
 #endif

@@ -33,11 +33,6 @@ void tar_reader_fini(struct tar_reader *r)
 	r->pax = NULL;
 }
 
-bool tar_reader_is_idle(const struct tar_reader *r)
-{
-	return r->state == AT_END || (r->state == AT_HEADER && !r->n_block && !r->n_pax && !r->has_path && !r->has_link);
-}
-
 /* --- fields --- */
 
 /* Octal digits with spaces or NULs around them, or GNU's base 256. */
