@@ -66,7 +66,7 @@ static int follow(struct cli *cli, struct ab_call *call, int sig_fd)
 				print_line(&e);
 		}
 		if (fflush(stdout) != 0)
-			return out_flush(cli);
+			return EXIT_ERROR;	/* main() says it */
 		if (ab_call_is_done(call))
 			return ab_call_error(call) ? fail(cli, ab_call_error(call)) : EXIT_OK;
 		signo = sig_wait(cli->client, sig_fd);

@@ -35,7 +35,7 @@ void say(const struct cli *cli, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsay(cli->command->name, fmt, ap);
+	vsay(cli->command ? cli->command->name : NULL, fmt, ap);
 	va_end(ap);
 }
 

@@ -65,10 +65,6 @@ static int connect_and_run(struct cli *cli)
 	if (r == EXIT_OK)
 		r = cli->command->run(cli);
 	ab_client_free(cli->client);
-	if (r == EXIT_OK)
-		r = out_flush(cli);
-	else
-		(void)out_flush(cli);
 	return r;
 }
 
@@ -81,34 +77,42 @@ static void fill_std_fds(void)
 			(void)open("/dev/null", O_RDONLY);
 }
 
-int main(int argc, char **argv)
+static int serve(struct cli *cli, int argc, char **argv)
 {
-	struct cli cli = { 0 };
-	int at = 1, r;
+	int at = 1, r = opt_parse(NULL, argc, argv, &at, &cli->args);
 
-	fill_std_fds();
-	r = opt_parse(NULL, argc, argv, &at, &cli.args);
 	if (r)
 		return r;
-	if (cli.args.help)
+	if (cli->args.help)
 		return print_overview(stdout);
-	if (cli.args.version)
+	if (cli->args.version)
 		return print_version();
 	if (at == argc)
 		return print_overview(stderr);
 	if (!strcmp(argv[at], "help"))
 		return print_overview(stdout);
-	cli.command = find(argv[at]);
-	if (!cli.command)
+	cli->command = find(argv[at]);
+	if (!cli->command)
 		return usage(NULL, "unknown command '%s'", argv[at]);
 	at++;
-	r = opt_parse(cli.command, argc, argv, &at, &cli.args);
-	if (r == 0 && cli.args.help)
-		opt_print_help(cli.command);
-	else if (r == 0 && cli.args.version)
-		r = print_version();
-	else if (r == 0)
-		r = connect_and_run(&cli);
+	r = opt_parse(cli->command, argc, argv, &at, &cli->args);
+	if (r)
+		return r;
+	if (cli->args.help) {
+		opt_print_help(cli->command);
+		return EXIT_OK;
+	}
+	return cli->args.version ? print_version() : connect_and_run(cli);
+}
+
+int main(int argc, char **argv)
+{
+	struct cli cli = { 0 };
+	int r, r_out;
+
+	fill_std_fds();
+	r = serve(&cli, argc, argv);
+	r_out = out_flush(&cli);
 	opt_free(&cli.args);
-	return r;
+	return r ? r : r_out;
 }

@@ -491,5 +491,5 @@ int out_flush(const struct cli *cli)
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return EXIT_OK;
 	say(cli, "cannot write the output: %s", strerror(errno));
-	return cli->command->fail_code ? cli->command->fail_code : EXIT_ERROR;
+	return cli->command && cli->command->fail_code ? cli->command->fail_code : EXIT_ERROR;
 }

@@ -49,6 +49,14 @@ def test_exec_stdin(d, box):
     assert d.ctl("exec", box, "--", "cat", input="not passed").stdout == ""
 
 
+@pytest.mark.parametrize("words", ["--help", "--version", "help", "ls --help", "ls --version", "status", "events --initial"])
+def test_a_full_output_is_told_once(d, box, words):
+    with open("/dev/full", "w", encoding="ascii") as full:
+        r = subprocess.run([harness.AGENTBOXCTL, "-s", d.socket, *words.split()], stdout=full, stderr=subprocess.PIPE,
+                           text=True, timeout=20, check=False)
+    assert r.returncode == 1 and r.stderr.count("cannot write the output: No space left") == 1, r.stderr
+
+
 def test_exec_signal_is_128_plus(d, box):
     assert d.ctl("exec", box, "--", "sh", "-c", "kill -9 $$", check=False).returncode == 137
 
