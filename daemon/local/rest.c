@@ -79,22 +79,32 @@ static void rest_bury(struct rest *r)
 	loop_bury(r->l->loop, &r->grave, rest_free, r);
 }
 
-/* What was asked for, without the values of environment variables. */
-static json_t *asked(const struct rest *r)
+/* Every text below `v` becomes a dot. */
+static void hide(json_t *v)
 {
-	json_t *copy, *hidden, *env = json_object_get(r->in, "envVars");
 	const char *key;
 	json_t *value;
+	size_t i;
 
-	if (!r->in)
-		return json_null();
-	copy = json_copy(r->in);
-	if (!json_is_object(env))
-		return copy;
-	hidden = json_object();
-	json_object_foreach(env, key, value)
-		(void)json_object_set_new(hidden, key, json_string("…"));
-	(void)json_object_set_new(copy, "envVars", hidden);
+	if (json_is_string(v))
+		(void)json_string_set(v, "…");
+	json_object_foreach(v, key, value)
+		hide(value);
+	json_array_foreach(v, i, value)
+		hide(value);
+}
+
+/* What was asked for, without what may hold secrets. */
+static json_t *asked(const struct rest *r)
+{
+	static const char *const secret[] = { "envVars", "mcp", "iam", "egressProxy", "rules" };
+	json_t *copy = r->in ? json_deep_copy(r->in) : json_null();
+	json_t *network = json_object_get(copy, "network");
+
+	for (size_t i = 0; i < ARRAY_SIZE(secret); i++) {
+		hide(json_object_get(copy, secret[i]));
+		hide(json_object_get(network, secret[i]));
+	}
 	return copy;
 }
 

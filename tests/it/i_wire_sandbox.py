@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Sandboxes over REST: credentials, create, get, kill, timeouts (cases 23 to 41, 49 to 57; pauses are in i_wire_pause)."""
 import datetime
+import os
 import re
 import threading
 import time
@@ -11,7 +12,7 @@ import harness
 from conftest import built
 from harness import until
 from wire import CUT, Client, RpcFailed, error_of
-from wire_common import fake, real, server  # noqa: F401
+from wire_common import fake, own, real, server  # noqa: F401
 
 ABSENT = "/sandboxes/i00000000000000000000"
 
@@ -362,3 +363,20 @@ def test_local_has_teams_and_limits():
         c.create()
     finally:
         cloud.close()
+
+
+def test_the_journal_has_no_secrets(own):
+    """What was asked for is noted, accepted or refused, but not the texts of fields that may hold secrets."""
+    c, cloud = own()
+    rules = {"example.com": [{"transform": {"headers": {"Authorization": "hush-rule"}}}]}
+    proxy = {"address": "proxy.example.com:80", "username": "u", "password": "hush-proxy"}
+    c.create(envVars={"NAME": "hush-env"}, metadata={"key": "told"})
+    for extra in ({"network": {"egressProxy": proxy}}, {"network": {"rules": rules}}, {"mcp": {"x": {"key": "hush-mcp"}}},
+                  {"iam": {"tokens": {"a": "hush-iam"}}}):
+        assert 400 <= c.api("POST", "/sandboxes", dict(extra, templateID="base")).status < 500, extra
+    assert c.api("PUT", "/sandboxes/%s/network" % c.create()["sandboxID"], {"rules": rules}).status == 400
+    with open(os.path.join(cloud.state_dir, "journal.ndjson")) as f:
+        journal = f.read()
+    assert "hush" not in journal, journal
+    for told in ("told", "NAME", "egressProxy", "Authorization"):
+        assert told in journal, told
