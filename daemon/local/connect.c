@@ -2,7 +2,6 @@
 /* See the header. */
 #include "daemon/local/connect.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
@@ -19,10 +18,10 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "proto/gen/scan.h"
+#include "proto/wire/h2.h"
 
 #define CALL_MAGIC	    0xca11ca11u
 #define KEEPALIVE_DEFAULT_S 90u
-#define H2_INTERNAL_ERROR   2u
 
 static const struct {
 	const char *name;

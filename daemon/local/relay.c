@@ -23,13 +23,12 @@
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
+#include "proto/wire/h2.h"
 
 #define RELAY_MAGIC	 0x7e1a7e1au
 #define ATTEMPTS	 5u
 #define ATTEMPT_PAUSE_MS 100u	/* after the first; one more of it after each */
 #define CONNECT_MAX_MS	 3000u	/* for a full backlog */
-#define H2_CANCEL	 8u
-#define H2_INTERNAL	 2u
 
 struct relay {
 	uint32_t magic;

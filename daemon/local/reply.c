@@ -8,8 +8,7 @@
 #include <stdlib.h>
 
 #include "proto/base/str.h"
-
-#define H2_INTERNAL_ERROR 2u
+#include "proto/wire/h2.h"
 
 static void on_news(struct http_x *x, void *user)
 {
