@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "daemon/local/boxcopy.h"
 #include "daemon/local/boxrm.h"

@@ -3,7 +3,6 @@
 #include "daemon/local/boxpkt.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 

@@ -10,7 +10,6 @@
 #include "daemon/local/envd_fs.h"
 #include "daemon/local/journal.h"
 #include "daemon/local/local.h"
-#include "proto/base/must.h"
 #include "proto/base/str.h"
 
 /* One operation under way; ends with its call. */

@@ -9,7 +9,6 @@
 #include "daemon/local/journal.h"
 #include "daemon/local/local.h"
 #include "daemon/local/proc.h"
-#include "proto/base/must.h"
 #include "proto/base/str.h"
 
 #define ENVD_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "daemon/local/connect.h"
-#include "daemon/local/edge.h"
 #include "daemon/local/query.h"
 #include "daemon/local/reply.h"
 #include "daemon/local/sign.h"

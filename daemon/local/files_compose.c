@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* POST /files/compose: several files become one. The message is read whole, the work is boxfs's. */
-#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/base/buf.h"

@@ -3,7 +3,6 @@
 #include "daemon/local/relay_head.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Calls on one sandbox, and the objects of the contract that describe one. */
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 

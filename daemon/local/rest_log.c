@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Metrics and logs of sandboxes. */
-#include <errno.h>
 #include <string.h>
 
 #include "daemon/local/rest.h"

@@ -4,7 +4,6 @@
  * what would need a way out (allow lists, a proxy, rules) is refused and never pretended.
  */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "daemon/local/netrule.h"
 #include "daemon/local/rest.h"

@@ -3,8 +3,6 @@
  * Pause, resume, connect. A call that finds a transition waits for it and looks again; the one that
  * began it (r->began) answers for how it went.
  */
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "daemon/local/rest.h"

@@ -5,7 +5,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
-#include <strings.h>
 
 #include "proto/base/str.h"
 

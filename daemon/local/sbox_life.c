@@ -4,7 +4,6 @@
  * processes are ended and its files put away as a layer, from which a later resumption starts anew.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
