@@ -696,7 +696,6 @@ static void fill_request(struct box *b, const struct box_options *o, int templat
 	if (o->layer)
 		str_copy(b->req.layer, sizeof(b->req.layer), o->layer);
 	str_copy(b->req.id, sizeof(b->req.id), o->id);
-	str_copy(b->req.hostname, sizeof(b->req.hostname), o->hostname ? o->hostname : o->id);
 	snprintf(b->cg_name, sizeof(b->cg_name), "%s.%llx", o->id, (unsigned long long)b->token);
 }
 
@@ -758,14 +757,4 @@ void box_on_death(struct box *b, void (*fn)(void *user), void *user)
 {
 	b->death = fn;
 	b->death_user = user;
-}
-
-const char *box_id(const struct box *b)
-{
-	return b->id;
-}
-
-const char *box_template_name(const struct box *b)
-{
-	return b->boxes->templates[b->req.template].name;
 }

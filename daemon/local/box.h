@@ -83,7 +83,6 @@ size_t boxes_capabilities(const struct boxes *bs, struct box_capability ret[BOX_
 struct box_options {
 	const char *id;		/* unique among living ones */
 	const char *template;
-	const char *hostname;	/* NULL = the id */
 	uint64_t memory_bytes;	/* 0 = no limit */
 	uint32_t max_pids;	/* 0 = 4,096 */
 	uint32_t cpus;		/* 0 = no limit */
@@ -106,8 +105,6 @@ void box_destroy(struct box *b, box_done_fn *done, void *user);
  * commands have ended; box_destroy() is still to be called. */
 void box_on_death(struct box *b, void (*fn)(void *user), void *user);
 
-const char *box_id(const struct box *b);
-const char *box_template_name(const struct box *b);
 
 /*
  * All processes stop, memory is kept, and `done` comes when not one of them runs any more; or (on =
@@ -136,7 +133,6 @@ struct box_usage {
 	uint64_t mem_bytes, mem_cache_bytes, mem_limit_bytes;	/* limit: machine's size if none */
 	uint64_t disk_used_bytes, disk_total_bytes;
 	uint32_t n_cpus;
-	uint32_t n_processes;
 };
 
 /* What cannot be known is 0. */
@@ -209,7 +205,6 @@ void box_proc_free(struct box_proc *p);
 
 /* Inside the sandbox's pid namespace; 0 before `started`. */
 uint32_t box_proc_pid(const struct box_proc *p);
-bool box_proc_has_ended(const struct box_proc *p);
 
 enum box_stream {
 	BOX_STDIN,

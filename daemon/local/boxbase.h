@@ -14,9 +14,8 @@
 
 #include "proto/base/cc.h"
 
-#define BOX_USER_ID   1000u
-#define BOX_NOBODY_ID 65534u
-#define BOX_TTY_GID   5u
+#define BOX_USER_ID 1000u
+#define BOX_TTY_GID 5u
 
 /* As an ordinary user ownership cannot be changed: it is kept in this attribute ("uid:gid"). */
 #define BOX_OWNER_XATTR "user.agentbox.owner"

@@ -7,19 +7,16 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/local/box_int.h"
 #include "daemon/local/boxfs_wire.h"
 #include "proto/base/fd.h"
-#include "proto/base/must.h"
 #include "proto/base/str.h"
 
 struct boxfs_op {
 	struct list node;
-	enum fsw_op op;
 	struct buf request;
 	bool cancelled;
 	boxfs_entry_fn *on_entry;	/* one of these four */
@@ -240,7 +237,6 @@ static int submit(struct box *b, const struct fsw_request *q, struct boxfs_op *k
 	if (!op)
 		return -ENOMEM;
 	*op = *kind;
-	op->op = q->op;
 	list_init(&op->node);
 	buf_init(&op->request, FSW_MESSAGE_MAX);
 	r = fsw_request_encode(q, &op->request);

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_TARGET 0xffffffffu
-
 struct request_head {
 	uint32_t op, depth, uid, gid, n_meta;
 };

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -135,7 +134,7 @@ static int prepare(const struct keeper *k, const struct keep_req *q, struct maki
 		.box_dir = m->dir,
 		.cg = &k->o->cg,
 		.cg_box = m->name,
-		.hostname = q->hostname,
+		.hostname = q->id,
 	};
 	r = make_folders(k, q, m);
 	if (r == 0)
@@ -164,7 +163,7 @@ static noreturn_ void become_init(const struct making *m, int sock)
 	if (ns_setup(&m->plan, &e) < 0) {
 		failed.r = -e.err;
 		failed.a = (int32_t)e.stage;
-		ns_explain(&e, &m->plan, failed.text, sizeof(failed.text));
+		ns_explain(&e, failed.text, sizeof(failed.text));
 		(void)!pkt_send(KEEP_SOCK_FD, &failed, sizeof(failed), NULL, 0);
 		_exit(1);
 	}
@@ -185,7 +184,7 @@ pid_t keep_make(struct keeper *k, const struct keep_req *q, int sock, struct mak
 		become_init(m, sock);
 	if (pid < 0) {
 		e.err = -pid;
-		ns_explain(&e, &m->plan, m->why, sizeof(m->why));
+		ns_explain(&e, m->why, sizeof(m->why));
 	}
 	return pid;
 }

@@ -240,7 +240,7 @@ static int prepare_templates(const struct keeper *k, char why[PKT_TEXT_MAX])
 /* One sandbox, made and thrown away. *ret_stage says where it failed. */
 static int try_once(struct keeper *k, uint64_t token, char why[PKT_TEXT_MAX], enum ns_stage *ret_stage)
 {
-	struct keep_req q = { .token = token, .max_pids = 64, .id = "trial", .hostname = "trial" };
+	struct keep_req q = { .token = token, .max_pids = 64, .id = "trial" };
 	int sock[2], pidfd = -1, fds[PKT_FDS_MAX], r = pkt_pair(sock);
 	struct init_msg m = { 0 };
 	struct making making;

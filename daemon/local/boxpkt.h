@@ -59,7 +59,6 @@ struct keep_req {
 	uint64_t memory_bytes;
 	uint32_t max_pids, cpus;
 	char id[BOX_ID_MAX + 1];
-	char hostname[BOX_ID_MAX + 1];
 	char layer[BOX_ID_MAX + 1];	/* "" = none; KEEP_CREATE: begin with its files */
 	bool take_layer;		/* … and the layer is no more */
 };
@@ -84,7 +83,7 @@ struct keep_rep {
 
 enum init_op {
 	INIT_READY,	/* < fd: handle on the root */
-	INIT_FAILED,	/* < r = -errno, text */
+	INIT_FAILED,	/* < a = enum ns_stage, r = -errno, text */
 	INIT_SPAWN,	/* > id; fds: arguments, and stdin, stdout, stderr unless a pty */
 	INIT_STARTED,	/* < id, a = pid; fd: pty master if one was asked for */
 	INIT_NOT_STARTED, /* < id, a = enum box_spawn_error, r = errno */

@@ -2,7 +2,6 @@
 /* Commands in a sandbox: the engine's side of what its init starts (spawn.c), users, usage. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -301,11 +300,6 @@ uint32_t box_proc_pid(const struct box_proc *p)
 	return p->pid;
 }
 
-bool box_proc_has_ended(const struct box_proc *p)
-{
-	return p->ended;
-}
-
 int box_proc_take_fd(struct box_proc *p, enum box_stream s)
 {
 	must(s <= BOX_PTY);
@@ -365,7 +359,6 @@ void box_usage(struct box *b, struct box_usage *ret)
 	ret->cpu_us = u.cpu_us;
 	ret->mem_bytes = u.mem_bytes;
 	ret->mem_cache_bytes = u.mem_cache_bytes;
-	ret->n_processes = u.n_processes;
 	ret->mem_limit_bytes = b->req.memory_bytes ? MIN(b->req.memory_bytes, machine) : machine;
 	ret->n_cpus = b->req.cpus ? MIN(b->req.cpus, cpus) : cpus;
 	if (b->root_fd >= 0 && fstatvfs(b->root_fd, &fs) == 0) {

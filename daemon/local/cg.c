@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Control groups. Version 2 is preferred where it has the controller, version 1 fills the gaps: on a
- * hybrid machine freezing and killing come from version 2, memory and process limits from version 1.
+ * hybrid machine freezing comes from version 2, memory and process limits from version 1.
  */
 #include "daemon/local/cg.h"
 
@@ -265,7 +265,6 @@ static void unified_setup(const char *own, const char *name, struct cg_roots *re
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
 		*flags[i] = enable(own, want[i]) && enable(dir, want[i]);
 	ret->v2_freeze = has(dir, "", "cgroup.freeze");
-	ret->v2_kill = has(dir, "", "cgroup.kill");
 }
 
 void cg_setup(const char *name, struct cg_roots *ret)
@@ -456,21 +455,6 @@ bool cg_is_frozen(const struct cg_roots *r, const char *box)
 	return text && str_starts(text, "FROZEN");
 }
 
-bool cg_kill(const struct cg_roots *r, const char *box)
-{
-	return r->v2_kill && put(r->dir[CG_UNIFIED], box, "cgroup.kill", "1") == 0;
-}
-
-static uint32_t count_lines(const char *dir, const char *box, const char *file)
-{
-	scoped(freep_str) char *text = get(dir, box, file);
-	uint32_t n = 0;
-
-	for (const char *s = text; s && *s; s++)
-		n += *s == '\n';
-	return n;
-}
-
 void cg_usage(const struct cg_roots *r, const char *box, struct cg_usage *ret)
 {
 	const char *v2 = r->dir[CG_UNIFIED];
@@ -487,9 +471,6 @@ void cg_usage(const struct cg_roots *r, const char *box, struct cg_usage *ret)
 		ret->mem_bytes = get_u64(r->dir[CG_MEMORY], box, "memory.usage_in_bytes", NULL);
 		ret->mem_cache_bytes = get_u64(r->dir[CG_MEMORY], box, "memory.stat", "cache");
 	}
-	for (enum cg_ctl c = 0; c < CG_N && !ret->n_processes; c++)
-		if (r->dir[c][0])
-			ret->n_processes = count_lines(r->dir[c], box, "cgroup.procs");
 }
 
 bool cg_has_memory(const struct cg_roots *r)

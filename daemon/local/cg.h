@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Control groups of the sandboxes, on version 2, version 1 or both side by side (hybrid): memory and
- * process limits, processor time, freezing and killing. What a machine or user does not offer is
+ * process limits, processor time, freezing. What a machine or user does not offer is
  * left out, and the roots say so. Plain file work; any process. Groups of others are never touched.
  */
 #ifndef AB_DAEMON_LOCAL_CG_H
@@ -25,7 +25,7 @@ enum cg_ctl {
 
 struct cg_roots {
 	char dir[CG_N][CG_PATH_MAX];	/* our parent group in each hierarchy; "" = none */
-	bool v2_memory, v2_pids, v2_cpu, v2_kill, v2_freeze;	/* usable below dir[CG_UNIFIED] */
+	bool v2_memory, v2_pids, v2_cpu, v2_freeze;	/* usable below dir[CG_UNIFIED] */
 	char home[CG_PATH_MAX];		/* the group we moved ourselves out of, "" = none */
 };
 
@@ -37,7 +37,6 @@ struct cg_limits {
 
 struct cg_usage {
 	uint64_t cpu_us, mem_bytes, mem_cache_bytes;
-	uint32_t n_processes;
 };
 
 /* Makes the parent groups `name` below the caller's own groups. Never fails: fewer roots. It may move
@@ -63,8 +62,6 @@ must_check int cg_remove(const struct cg_roots *roots, const char *box);
 /* Asks for it; cg_is_frozen() when all of its processes have stopped. */
 must_check int cg_freeze(const struct cg_roots *roots, const char *box, bool on);
 bool cg_is_frozen(const struct cg_roots *roots, const char *box);
-/* True if one write kills all; else the caller's pid namespace has to do it. */
-bool cg_kill(const struct cg_roots *roots, const char *box);
 void cg_usage(const struct cg_roots *roots, const char *box, struct cg_usage *ret);
 
 bool cg_has_memory(const struct cg_roots *roots);

@@ -307,7 +307,7 @@ static const char *stage_text(enum ns_stage s)
 	return texts[s];
 }
 
-void ns_explain(const struct ns_error *e, const struct ns_plan *p, char *ret, size_t cap)
+void ns_explain(const struct ns_error *e, char *ret, size_t cap)
 {
 	const char *help = "";
 
@@ -326,5 +326,4 @@ void ns_explain(const struct ns_error *e, const struct ns_plan *p, char *ret, si
 	else if (e->stage == NS_PIVOT)
 		help = "in a chroot the kernel refuses pivot_root";
 	snprintf(ret, cap, "%s: %s%s%s", stage_text(e->stage), strerror(e->err), *help ? "; " : "", help);
-	(void)p;
 }

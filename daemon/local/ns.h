@@ -19,7 +19,7 @@
 struct cg_roots;
 
 #define NS_IDS	      65536u	/* mapped into each sandbox when we are root */
-#define NS_LOWERS_MAX 4u
+#define NS_LOWERS_MAX 2u
 
 enum ns_stage {
 	NS_CLONE,	/* the namespaces themselves */
@@ -70,7 +70,7 @@ must_check pid_t ns_clone(struct ns_plan *p, int *ret_pidfd);
 /* In the child. 0 or -1 with *ret_error. After success "/" is the sandbox's. */
 must_check int ns_setup(const struct ns_plan *p, struct ns_error *ret_error);
 /* What went wrong and what would help, for a person. */
-void ns_explain(const struct ns_error *e, const struct ns_plan *p, char *ret, size_t cap);
+void ns_explain(const struct ns_error *e, char *ret, size_t cap);
 
 /* --- nssec.c --- */
 

@@ -4,7 +4,6 @@
  * auto-pause, then what this runtime does not have, then placement.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "daemon/local/list.h"
@@ -122,8 +121,7 @@ static void on_created(void *user, struct sbox *s, int e, const char *why)
 static void place(struct rest *r, const struct sbox_params *p)
 {
 	uint32_t max = state_opts(r->l->state)->max_sandboxes;
-	struct sbox *s;
-	int e = sbox_create(r->l->state, p, on_created, r, &s);
+	int e = sbox_create(r->l->state, p, on_created, r);
 
 	if (!e)
 		return;

@@ -85,8 +85,7 @@ static void on_child(void *user, struct sbox *s, int e, const char *why)
 
 static void make_child(struct fork *f, struct child *c)
 {
-	struct sbox *s;
-	int e = sbox_create(f->r->l->state, &f->p, on_child, c, &s);
+	int e = sbox_create(f->r->l->state, &f->p, on_child, c);
 
 	if (!e)
 		return;

@@ -148,7 +148,7 @@ struct row {
 struct snapshot_query {
 	const char *source;		/* NULL = any */
 	char source_id[ROUTE_ID_MAX + 1];
-	bool has_name, none, has_cursor;
+	bool none, has_cursor;
 	struct template_ref ref;
 	const struct template *named;
 	struct cursor cursor;
@@ -177,7 +177,6 @@ static bool take_filter(struct rest *r, struct snapshot_query *q)
 		rest_fail(r, 400, "Invalid snapshot name");
 		return false;
 	}
-	q->has_name = true;
 	no_tag = q->ref;
 	no_tag.tag[0] = '\0';
 	if (templates_find(state_templates(r->l->state), r->team, &no_tag, &t, &b) != TEMPLATE_FOUND ||

@@ -12,7 +12,7 @@
 
 #define SPAWN_GROUPS_MAX 32u
 
-/* The arguments of INIT_SPAWN, in a memfd: this head, then n_strings NUL-terminated strings: the
+/* The arguments of INIT_SPAWN, in a memfd: this head, then NUL-terminated strings: the
  * working directory, n_args arguments, n_envs variables. */
 struct spawn_head {
 	uint32_t uid, gid;

@@ -535,8 +535,7 @@ static int sbox_new(struct state *st, const char *id, const struct sbox_params *
 	return 0;
 }
 
-int sbox_create(struct state *st, const struct sbox_params *p, sbox_created_fn *created, void *user,
-		struct sbox **ret)
+int sbox_create(struct state *st, const struct sbox_params *p, sbox_created_fn *created, void *user)
 {
 	struct box_options bo = {
 		.template = p->root,
@@ -570,7 +569,6 @@ int sbox_create(struct state *st, const struct sbox_params *p, sbox_created_fn *
 	s->created = created;
 	s->created_user = user;
 	counted(st);
-	*ret = s;
 	return 0;
 }
 

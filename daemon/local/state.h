@@ -156,7 +156,7 @@ void state_kill_all(struct state *st, const char *why, void (*done)(void *user),
 
 /* 0: `created` will be called once, with r < 0 if it came to nothing (`s` is gone then). */
 must_check int sbox_create(struct state *st, const struct sbox_params *p, sbox_created_fn *created,
-			   void *user, struct sbox **ret);
+			   void *user);
 /* Puts one back that was paused in an earlier life. */
 must_check int sbox_restore(struct state *st, const char *id, const struct sbox_params *p,
 			    struct sbox **ret);
