@@ -2,16 +2,17 @@
 /* See the header. */
 #include "daemon/local/place.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/net/xport.h"
 #include "proto/base/fd.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
@@ -136,26 +137,11 @@ void place_leave(const char *dir)
 	free(path);
 }
 
-static char *addr_text(const struct sockaddr_storage *sa, uint16_t *ret_port)
-{
-	const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)sa;
-	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)sa;
-	char host[INET6_ADDRSTRLEN] = "";
-
-	if (sa->ss_family == AF_INET) {
-		inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
-		*ret_port = ntohs(v4->sin_port);
-		return str_printf("%s:%u", host, *ret_port);
-	}
-	inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
-	*ret_port = ntohs(v6->sin6_port);
-	return str_printf("[%s]:%u", host, *ret_port);
-}
-
 int place_listen(const struct cfg_addr *a, int *ret_fd, char **ret_text, uint16_t *ret_port)
 {
 	struct sockaddr_storage sa = { 0 };
 	socklen_t len = sizeof(sa);
+	char text[INET6_ADDRSTRLEN + 10];
 	int on = 1, r = 0;
 	int fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -167,7 +153,10 @@ int place_listen(const struct cfg_addr *a, int *ret_fd, char **ret_text, uint16_
 	    getsockname(fd, (struct sockaddr *)(void *)&sa, &len) < 0)
 		r = -errno;
 	if (!r) {
-		*ret_text = addr_text(&sa, ret_port);
+		sock_text((const struct sockaddr *)(const void *)&sa, text, sizeof(text));
+		/* At the same place in both families. */
+		*ret_port = ntohs(((const struct sockaddr_in *)(const void *)&sa)->sin_port);
+		*ret_text = str_dup(text);
 		r = *ret_text ? 0 : -ENOMEM;
 	}
 	if (r < 0)

@@ -20,6 +20,7 @@
 #include "daemon/local/reply.h"
 #include "daemon/local/state.h"
 #include "daemon/net/http.h"
+#include "daemon/net/xport.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -301,10 +302,8 @@ static void on_connect_limit(struct timer *t, void *user)
 static void on_writable(struct watch *w, unsigned ready, void *user)
 {
 	struct relay *rl = relay_from(user);
-	socklen_t n = sizeof(int);
-	int e = 0;
 
-	if (getsockopt(rl->fd, SOL_SOCKET, SO_ERROR, &e, &n) < 0 || e)
+	if (sock_error(rl->fd) < 0)
 		refused(rl);
 	else
 		connected(rl);
