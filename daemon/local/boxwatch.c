@@ -132,11 +132,6 @@ void box_watch_hold(struct box_watch *w, bool hold)
 		(void)!watch_set(&w->watch, hold ? 0 : WATCH_READ);
 }
 
-static void destroy(void *p)
-{
-	free(p);
-}
-
 struct box_watch *box_watch_free(struct box_watch *w)
 {
 	if (!w)
@@ -145,6 +140,6 @@ struct box_watch *box_watch_free(struct box_watch *w)
 	w->magic = 0;
 	watch_fini(&w->watch);
 	w->sock = fd_close(w->sock);
-	loop_bury(w->loop, &w->grave, destroy, w);
+	loop_bury(w->loop, &w->grave, free, w);
 	return NULL;
 }

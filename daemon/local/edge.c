@@ -127,17 +127,12 @@ struct waiting {
 	struct grave grave;
 };
 
-static void waiting_free(void *p)
-{
-	free(p);
-}
-
 /* The exchange is the caller's again. */
 static struct http_x *waiting_end(struct waiting *w)
 {
 	list_del(&w->wait.node);
 	timer_clear(&w->limit);
-	loop_bury(w->l->loop, &w->grave, waiting_free, w);
+	loop_bury(w->l->loop, &w->grave, free, w);
 	return w->x;
 }
 
