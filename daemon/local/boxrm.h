@@ -8,9 +8,9 @@
 
 #include "proto/base/cc.h"
 
-/* `name` is one component in the folder dir_fd. A missing one is success. Folders without
- * permissions are opened up first. -errno of the first thing that could not be removed, -ESTALE
- * when somebody moved folders about meanwhile. */
+/* `name` in the folder dir_fd, or a whole path; its last component is not followed. A missing one is
+ * success. Folders without permissions are opened up first. -errno of the first thing that could not
+ * be removed, -ESTALE when somebody moved folders about meanwhile. */
 must_check int box_rmtree(int dir_fd, const char *name);
 
 #endif

@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "daemon/local/account.h"
+#include "daemon/local/boxrm.h"
 #include "daemon/local/caps.h"
 #include "daemon/local/cfg.h"
 #include "daemon/local/envd.h"
@@ -199,26 +199,6 @@ static void on_conn_closed(struct http_conn *c, void *conn_user, const char *rea
 
 /* --- the beginning --- */
 
-static int app_boxes(struct app *a, box_done_fn *ready)
-{
-	const char *secrets[] = { a->key_path, a->tls_key_path, NULL };
-	struct boxes_options o = {
-		.loop = a->loop,
-		.state_dir = a->dir,
-		.secret_paths = a->key_path ? secrets : NULL,
-		.templates = a->cfg.templates,
-		.n_templates = a->cfg.n_templates,
-		.no_idmap = a->cfg.no_idmap,
-		.no_cgroup = a->cfg.no_cgroup,
-		.on_dead = on_engine_dead,
-		.user = a,
-	};
-	char *why = NULL;
-	int r = boxes_new(&o, ready, a, &why, &a->boxes);
-
-	return r < 0 ? complain_why(why, r) : 0;
-}
-
 static int app_state(struct app *a)
 {
 	struct state_options o = {
@@ -349,9 +329,31 @@ static void on_ready(void *user, int r, const char *why)
 		fprintf(stderr, "agentbox-local: no sandbox can be made on this machine: %s\n",
 			why ? why : strerror(-r));
 		loop_stop(a->loop, 1);
+	} else if (a->cfg.capabilities) {
+		loop_stop(a->loop, caps_print(a->boxes) < 0 ? 1 : 0);
 	} else if (!a->stopping && app_open(a) < 0) {
 		loop_stop(a->loop, 1);
 	}
+}
+
+static int app_boxes(struct app *a)
+{
+	const char *secrets[] = { a->key_path, a->tls_key_path, NULL };
+	struct boxes_options o = {
+		.loop = a->loop,
+		.state_dir = a->dir,
+		.secret_paths = a->key_path ? secrets : NULL,
+		.templates = a->cfg.templates,
+		.n_templates = a->cfg.n_templates,
+		.no_idmap = a->cfg.no_idmap,
+		.no_cgroup = a->cfg.no_cgroup,
+		.on_dead = on_engine_dead,
+		.user = a,
+	};
+	char *why = NULL;
+	int r = boxes_new(&o, on_ready, a, &why, &a->boxes);
+
+	return r < 0 ? complain_why(why, r) : 0;
 }
 
 /* Commands and connections need descriptors. After the fork of the keeper, whose children are the
@@ -379,7 +381,7 @@ static int app_start(struct app *a)
 	if (!a->key_path)
 		return complain(a->cfg.api_key_file ? a->cfg.api_key_file : "cannot start",
 				a->cfg.api_key_file ? -errno : -ENOMEM);
-	r = app_boxes(a, on_ready);
+	r = app_boxes(a);
 	raise_file_limit();
 	if (!r)
 		r = app_state(a);
@@ -391,24 +393,6 @@ static int app_start(struct app *a)
 }
 
 /* --- --capabilities --- */
-
-static void on_examined(void *user, int r, const char *why)
-{
-	struct app *a = user;
-
-	if (r < 0) {
-		fprintf(stderr, "agentbox-local: no sandbox can be made on this machine: %s\n",
-			why ? why : strerror(-r));
-		loop_stop(a->loop, 1);
-	} else {
-		loop_stop(a->loop, caps_print(a->boxes) < 0 ? 1 : 0);
-	}
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return remove(path);
-}
 
 static int app_examine(struct app *a)
 {
@@ -422,7 +406,7 @@ static int app_examine(struct app *a)
 		a->tmp_dir = str_dup(template);
 	}
 	r = place_take(a->cfg.state_dir ? a->cfg.state_dir : template, &a->dir, &why);
-	return r < 0 ? complain_why(why, r) : app_boxes(a, on_examined);
+	return r < 0 ? complain_why(why, r) : app_boxes(a);
 }
 
 /* --- all of it --- */
@@ -445,7 +429,7 @@ static void app_fini(struct app *a)
 	fd_close(a->tls_fd);
 	loop_free(a->loop);
 	if (a->tmp_dir)
-		(void)nftw(a->tmp_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+		(void)!box_rmtree(AT_FDCWD, a->tmp_dir);
 	free(a->tmp_dir);
 	free(a->dir);
 	free(a->key_path);
