@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/local/query.h"
 #include "proto/base/str.h"
 
 int list_time_us(const char *s, int64_t *ret)
@@ -77,17 +78,6 @@ int cursor_compare(int64_t a_us, const char *a_id, int64_t b_us, const char *b_i
 	return ascending ? -d : d;
 }
 
-/* Unescapes by query rules in place; no NUL may come out. */
-static int unescape(char *s)
-{
-	ssize_t n = str_percent_decode(s, strlen(s), true);
-
-	if (n < 0 || memchr(s, 0, (size_t)n))
-		return -EINVAL;
-	s[n] = 0;
-	return 0;
-}
-
 static int add_pair(json_t *filter, char *piece)
 {
 	char *eq = strchr(piece, '=');
@@ -95,7 +85,7 @@ static int add_pair(json_t *filter, char *piece)
 	if (!eq || strchr(eq + 1, '='))
 		return -EINVAL;
 	*eq = 0;
-	if (unescape(piece) < 0 || unescape(eq + 1) < 0 ||
+	if (query_unescape(piece, true) < 0 || query_unescape(eq + 1, true) < 0 ||
 	    !str_is_utf8(piece, strlen(piece)) || !str_is_utf8(eq + 1, strlen(eq + 1)))
 		return -EINVAL;
 	return json_object_set_new(filter, piece, json_string(eq + 1)) < 0 ? -ENOMEM : 0;
@@ -105,7 +95,7 @@ int meta_filter_parse(const char *param, json_t **ret)
 {
 	json_t *filter = json_object();
 	char *s = str_dup(param), *piece, *next;
-	int r = filter && s ? unescape(s) : -ENOMEM;
+	int r = filter && s ? query_unescape(s, true) : -ENOMEM;
 
 	for (piece = s; !r && piece; piece = next) {
 		next = strchr(piece, '&');

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "daemon/local/query.h"
 #include "proto/base/str.h"
 
 static void set_state(struct multipart *m, enum multipart_state to)
@@ -54,21 +55,15 @@ static char *decode_extended(const char *s)
 {
 	const char *text = strchr(s, '\'');
 	char *out;
-	ssize_t n;
 
 	text = text ? strchr(text + 1, '\'') : NULL;
 	if (!text || strncasecmp(s, "utf-8'", 6) != 0)
 		return NULL;
 	out = str_dup(text + 1);
-	if (!out)
-		return NULL;
-	n = str_percent_decode(out, strlen(out), false);
-	if (n < 0 || memchr(out, 0, (size_t)n)) {
-		free(out);
-		return NULL;
-	}
-	out[n] = 0;
-	return out;
+	if (!out || query_unescape(out, false) == 0)
+		return out;
+	free(out);
+	return NULL;
 }
 
 char *header_param(const char *header, const char *name)

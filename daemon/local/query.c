@@ -8,8 +8,7 @@
 
 #include "proto/base/str.h"
 
-/* Decodes the NUL-terminated piece in place. */
-static int decode(char *s, bool plus_is_space)
+int query_unescape(char *s, bool plus_is_space)
 {
 	ssize_t n = str_percent_decode(s, strlen(s), plus_is_space);
 
@@ -30,7 +29,7 @@ static int parse_segments(struct query *q, char *path)
 			*next++ = 0;
 		if (q->n_segments == QUERY_MAX_SEGMENTS)
 			return -E2BIG;
-		r = decode(s, false);
+		r = query_unescape(s, false);
 		if (r < 0)
 			return r;
 		q->segments[q->n_segments++] = s;
@@ -55,7 +54,7 @@ static int parse_pairs(struct query *q, char *s)
 			*value++ = 0;
 		else
 			value = s + strlen(s);
-		if (decode(s, true) < 0 || (*value && decode(value, true) < 0))
+		if (query_unescape(s, true) < 0 || (*value && query_unescape(value, true) < 0))
 			return -EINVAL;
 		q->v[q->n++] = (struct query_pair){ s, value };
 	}
@@ -139,18 +138,16 @@ char *query_clean_path(const char *target)
 {
 	size_t n = strcspn(target, "?#");
 	char *s = malloc(n + 2);
-	ssize_t len;
 
 	if (!s)
 		return NULL;
 	s[0] = '/';
 	memcpy(s + 1, target, n);
-	len = str_percent_decode(s + 1, n, false);
-	if (len < 0 || memchr(s, 0, (size_t)len + 1)) {
+	s[n + 1] = 0;
+	if (query_unescape(s + 1, false) < 0) {
 		free(s);
 		return NULL;
 	}
-	s[len + 1] = 0;
 	path_clean(s);
 	return s;
 }
