@@ -124,14 +124,14 @@ static void rest_journal(const struct rest *r, unsigned status, const char *mess
 			      "asked", asked(r)));
 }
 
-void rest_reply(struct rest *r, unsigned status, json_t *body)
+/* Steals body. Only a 204 has none: elsewhere it was lost to lack of memory. */
+static void answer(struct rest *r, unsigned status, json_t *body, const char *message)
 {
 	char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
-	bool failed = body && !text;
 
 	json_decref(body);
-	rest_journal(r, status, NULL);
-	if (r->x && failed)
+	rest_journal(r, status, message);
+	if (r->x && !text && status != 204)
 		reply_abort(give(r->x));
 	else if (r->x)
 		reply_send(give(r->x), status, REPLY_JSON, &r->extra, text,
@@ -140,22 +140,18 @@ void rest_reply(struct rest *r, unsigned status, json_t *body)
 	rest_bury(r);
 }
 
+void rest_reply(struct rest *r, unsigned status, json_t *body)
+{
+	answer(r, status, body, NULL);
+}
+
 static void fail(struct rest *r, unsigned status, const char *error_code, const char *message)
 {
 	json_t *body = json_pack("{s:i, s:s}", "code", (int)status, "message", message);
-	char *text;
 
 	if (error_code && body)
 		(void)json_object_set_new(body, "error_code", json_string(error_code));
-	text = body ? json_dumps(body, JSON_COMPACT) : NULL;
-	json_decref(body);
-	rest_journal(r, status, message);
-	if (r->x && text)
-		reply_send(give(r->x), status, REPLY_JSON, &r->extra, text, strlen(text));
-	else if (r->x)
-		reply_abort(give(r->x));
-	free(text);
-	rest_bury(r);
+	answer(r, status, body, message);
 }
 
 static void printf_like(5, 0) failv(struct rest *r, unsigned status, const char *error_code,

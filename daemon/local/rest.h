@@ -47,7 +47,7 @@ struct rest {
 };
 
 /* Each of these ends the call: `r` is gone when they return. */
-void rest_reply(struct rest *r, unsigned status, json_t *body);	/* steals body; NULL = none */
+void rest_reply(struct rest *r, unsigned status, json_t *body);	/* steals body; NULL = none, with 204 */
 void rest_fail(struct rest *r, unsigned status, const char *fmt, ...) printf_like(3, 4);
 void rest_fail_code(struct rest *r, unsigned status, const char *error_code, const char *fmt, ...)
 	printf_like(4, 5);
