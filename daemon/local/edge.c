@@ -82,13 +82,6 @@ static void refuse_as(struct http_x *x, const char *id, unsigned status, const c
 	       message);
 }
 
-static bool token_is(const struct http_x *x, const char *header, const char *want)
-{
-	const char *token = reply_request(x, header);
-
-	return token && str_eq_secret(token, strlen(token), want, strlen(want));
-}
-
 /* --- a sandbox that runs --- */
 
 static void to_envd(struct local *l, struct sbox *s, struct http_x *x)
@@ -109,7 +102,7 @@ static void to_port(struct local *l, struct sbox *s, struct http_x *x, uint64_t 
 {
 	if (s->policy.is_private && !reply_request(x, TRAFFIC_HEADER))
 		refuse_as(x, s->id, 403, "The header " TRAFFIC_HEADER " is missing");
-	else if (s->policy.is_private && !token_is(x, TRAFFIC_HEADER, s->traffic_token))
+	else if (s->policy.is_private && !reply_request_has(x, TRAFFIC_HEADER, s->traffic_token))
 		refuse_as(x, s->id, 403, "The traffic access token is wrong");
 	else
 		relay_request(l, s, x, port);
@@ -185,8 +178,8 @@ static void wait_for(struct local *l, struct sbox *s, struct http_x *x, const st
 static bool may_wake(const struct sbox *s, const struct http_x *x, uint64_t port)
 {
 	if (port == ENVD_PORT)
-		return !s->policy.secure || token_is(x, "x-access-token", s->token);
-	return !s->policy.is_private || token_is(x, TRAFFIC_HEADER, s->traffic_token);
+		return !s->policy.secure || reply_request_has(x, "x-access-token", s->token);
+	return !s->policy.is_private || reply_request_has(x, TRAFFIC_HEADER, s->traffic_token);
 }
 
 /* It is paused, or on its way there or back. */

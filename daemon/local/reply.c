@@ -40,6 +40,13 @@ const char *reply_request(const struct http_x *x, const char *name)
 	return head ? fields_get(head, name) : NULL;
 }
 
+bool reply_request_has(const struct http_x *x, const char *name, const char *secret)
+{
+	const char *value = reply_request(x, name);
+
+	return value && str_eq_secret(value, strlen(value), secret, strlen(secret));
+}
+
 int reply_add_cors(const struct http_x *x, struct fields *head)
 {
 	int r;

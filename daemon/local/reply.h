@@ -29,5 +29,7 @@ bool reply_preflight(struct http_x *x);
 
 /* A header of the request; NULL if absent. */
 const char *reply_request(const struct http_x *x, const char *name);
+/* It has that header with that secret as its value; constant time in the content. */
+bool reply_request_has(const struct http_x *x, const char *name, const char *secret);
 
 #endif
