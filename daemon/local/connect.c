@@ -566,7 +566,6 @@ static bool take_user(struct call *c)
 	const char *s = reply_request(c->x, "authorization");
 	char text[192];
 	ssize_t n;
-	int r;
 
 	if (!s || strncasecmp(s, "basic ", 6) != 0 || strlen(s) > 200)
 		return true;
@@ -577,10 +576,7 @@ static bool take_user(struct call *c)
 	if (!strchr(text, ':'))
 		return true;
 	*strchr(text, ':') = 0;
-	r = str_copy(c->user_name, sizeof(c->user_name), text) && text[0]
-		    ? box_user_lookup(c->s->box, text, &c->user)
-		    : -ENOENT;
-	if (!r)
+	if (!box_user_lookup(c->s->box, text, &c->user))
 		return true;
 	call_fail(c, CODE_UNAUTHENTICATED, "invalid username: '%s'", text);
 	return false;
@@ -588,7 +584,7 @@ static bool take_user(struct call *c)
 
 const struct box_user *call_user(struct call *c)
 {
-	if (c->user_name[0] || c->user.name[0])
+	if (c->user.name[0])
 		return &c->user;
 	if (!box_user_lookup(c->s->box, CALL_DEFAULT_USER, &c->user))
 		return &c->user;

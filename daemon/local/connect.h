@@ -58,14 +58,13 @@ struct call {
 	uint64_t timeout_ms;		/* from the request's arrival */
 	uint64_t arrived_ms;
 	uint64_t keepalive_ms;
-	char user_name[64];		/* "" = none named */
 
 	/* private */
 	bool json, gzip_in, gzip_out, streaming;
 	bool head_sent, running, over, has_message, input_over, holding;
 	struct frame_reader reader;
 	struct buf body, out;
-	struct box_user user;
+	struct box_user user;		/* who was named; no name = nobody was */
 	struct traffic traffic;
 	struct timer deadline;
 	struct grave grave;
