@@ -378,9 +378,7 @@ int proc_signal(struct proc *p, int sig)
 {
 	int r = p->ended ? 0 : box_proc_signal(p->bp, sig);
 
-	if (r < 0 && r != -ESRCH)
-		return r;
-	if (r == -ESRCH && !p->ended)
+	if (r < 0)
 		return r;
 	p->mute = true;
 	proc_finish_if_done(p);
