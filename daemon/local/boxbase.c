@@ -27,8 +27,6 @@
 struct build {
 	int root;	/* the folder being filled */
 	bool as_user;
-	uint32_t shift;	/* of owners, when copying */
-	bool all;	/* copy what not everybody may read, too */
 };
 
 static const struct {
@@ -90,7 +88,7 @@ static int mark_owner(const struct build *b, int fd, uint32_t uid, uint32_t gid)
 	char text[32];
 
 	if (!b->as_user)
-		return fchown(fd, uid + b->shift, gid + b->shift) < 0 ? -errno : 0;
+		return fchown(fd, uid, gid) < 0 ? -errno : 0;
 	snprintf(text, sizeof(text), "%u:%u", uid, gid);
 	if (fsetxattr(fd, BOX_OWNER_XATTR, text, strlen(text), 0) < 0 && errno != EOPNOTSUPP)
 		return -errno;
@@ -161,7 +159,7 @@ static int copy_file(const struct build *b, int from_at, const char *from, int t
 			break;
 		left -= k;
 	}
-	r = mark_owner(b, out, b->all ? st->st_uid : 0, b->all ? st->st_gid : 0);
+	r = mark_owner(b, out, 0, 0);
 	if (r < 0)
 		return r;
 	return fchmod(out, st->st_mode & 0777) < 0 ? -errno : 0;
@@ -179,7 +177,7 @@ static bool ends_with(const char *s, const char *end)
  * left out, and certificates keep the name OpenSSL looks for (HASH.0), which then leads straight
  * into /usr.
  */
-static int copy_link(const struct build *b, int from_at, const char *from, int to_at, const char *to)
+static int copy_link(int from_at, const char *from, int to_at, const char *to)
 {
 	char target[PATH_MAX], next[PATH_MAX];
 	ssize_t n = readlinkat(from_at, from, target, sizeof(target) - 1);
@@ -187,9 +185,9 @@ static int copy_link(const struct build *b, int from_at, const char *from, int t
 	if (n < 0)
 		return -errno;
 	target[n] = '\0';
-	if (!b->all && (ends_with(from, ".gz") || (ends_with(from, ".pem") && str_starts(target, "/usr/"))))
+	if (ends_with(from, ".gz") || (ends_with(from, ".pem") && str_starts(target, "/usr/")))
 		return 0;
-	if (!b->all && ends_with(target, ".pem") && !strchr(target, '/')) {
+	if (ends_with(target, ".pem") && !strchr(target, '/')) {
 		n = readlinkat(from_at, target, next, sizeof(next) - 1);
 		if (n > 0 && next[0] == '/') {
 			next[n] = '\0';
@@ -228,7 +226,7 @@ static int copy_dir(const struct build *b, int from_at, const char *from, int to
 			r = copy_any(b, in, e->d_name, out, e->d_name, depth + 1);
 	closedir(d);
 	if (r == 0)
-		r = mark_owner(b, out, b->all ? st->st_uid : 0, b->all ? st->st_gid : 0);
+		r = mark_owner(b, out, 0, 0);
 	if (r < 0)
 		return r;
 	return fchmod(out, st->st_mode & 01777) < 0 ? -errno : 0;
@@ -245,23 +243,14 @@ static int copy_any(const struct build *b, int from_at, const char *from, int to
 	if (fstatat(from_at, from, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	if (S_ISLNK(st.st_mode))
-		return copy_link(b, from_at, from, to_at, to);
-	if (!b->all && !(st.st_mode & S_IROTH))
+		return copy_link(from_at, from, to_at, to);
+	if (!(st.st_mode & S_IROTH))
 		return 0;
 	if (S_ISDIR(st.st_mode))
-		return b->all || (st.st_mode & S_IXOTH)
-			       ? copy_dir(b, from_at, from, to_at, to, &st, depth)
-			       : 0;
-	if (S_ISREG(st.st_mode) && (b->all || st.st_size <= (off_t)COPY_FILE_MAX))
+		return st.st_mode & S_IXOTH ? copy_dir(b, from_at, from, to_at, to, &st, depth) : 0;
+	if (S_ISREG(st.st_mode) && st.st_size <= (off_t)COPY_FILE_MAX)
 		return copy_file(b, from_at, from, to_at, to, &st);
 	return 0;
-}
-
-int boxbase_copy_shifted(const char *from, const char *to, uint32_t shift)
-{
-	struct build b = { .root = -1, .shift = shift, .all = true };
-
-	return copy_any(&b, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
 /* --- the base --- */

@@ -24,9 +24,6 @@
 must_check int boxbase_build(const char *dir, bool as_user);
 /* Builds the patch for the template root `root` in the empty folder `dir`. */
 must_check int boxbase_build_patch(const char *dir, const char *root, bool as_user);
-/* Copies `from` to the new folder `to`, shifting owners by `shift`: for kernels without idmapped
- * mounts. */
-must_check int boxbase_copy_shifted(const char *from, const char *to, uint32_t shift);
 /* Unpacks a tar archive into the empty folder `dir` with the machine's tar. */
 must_check int boxbase_unpack(const char *dir, const char *tar_path);
 

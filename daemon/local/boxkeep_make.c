@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "daemon/local/boxbase.h"
+#include "daemon/local/boxcopy.h"
 #include "daemon/local/spawn.h"
+#include "proto/base/fd.h"
 #include "proto/base/str.h"
 
 int keep_path(char *ret, size_t cap, const char *a, const char *b, const char *c)
@@ -86,6 +88,19 @@ int keep_template_path(const struct keeper *k, const struct keep_template *t, co
 		       : -ENAMETOOLONG;
 }
 
+/* The folder `own` to BOX/base, with the owners of the sandbox. */
+static int copy_shifted(const struct keeper *k, const char *own, struct making *m)
+{
+	const struct box_copy how = { .keep_owners = true, .shift = m->plan.first_id };
+	scoped(fd_closep) int box = openat(k->boxes_fd, m->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	scoped(fd_closep) int from = open(own, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = keep_path(m->base, sizeof(m->base), m->dir, "base", "");
+
+	if (r == 0 && (box < 0 || from < 0))
+		r = -errno;
+	return r < 0 ? r : box_copytree(from, ".", box, "base", &how);
+}
+
 /*
  * The lower layers, the top one first: base; or template and base; or patch and template. Without
  * id-mapped mounts our own (base or patch) is copied and shifted, and a template's files show as
@@ -109,8 +124,7 @@ static int choose_layers(const struct keeper *k, const struct keep_req *q, struc
 	m->plan.lowers[1] = t->path && on_base ? m->base : m->root;
 	if (k->o->as_user || k->facts.idmap)
 		return str_copy(m->base, sizeof(m->base), own) ? 0 : -ENAMETOOLONG;
-	r = keep_path(m->base, sizeof(m->base), m->dir, "base", "");
-	return r < 0 ? r : boxbase_copy_shifted(own, m->base, m->plan.first_id);
+	return copy_shifted(k, own, m);
 }
 
 static int prepare(const struct keeper *k, const struct keep_req *q, struct making *m)

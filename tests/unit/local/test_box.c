@@ -720,8 +720,8 @@ static void check_basics(struct fix *f)
 {
 	struct box *b = fix_box(f, "basic");
 
-	expect(f, b, "user", "cd ~user && touch x && stat -c %U x . .. /etc/passwd",
-	       is_root ? "user\nuser\nroot\nroot\n" : "user\nuser\nuser\nuser\n", 0);
+	expect(f, b, "user", "cd ~user && touch x && stat -c %U x . .. /etc/passwd /bin",
+	       is_root ? "user\nuser\nroot\nroot\nroot\n" : "user\nuser\nuser\nuser\nuser\n", 0);
 	expect(f, b, "root", "touch /etc/x /opt/y && rm -r /etc/ssl && ls / >/dev/null", "", 0);
 	fix_destroy(f, b);
 }
