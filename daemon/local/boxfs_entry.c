@@ -16,8 +16,8 @@
 #include "daemon/local/boxfs_wire.h"
 #include "daemon/local/boxuser.h"
 #include "proto/base/fd.h"
+#include "proto/base/str.h"
 
-#define META_PREFIX "user.e2b."
 #define NAMES_MAX   (64u * 1024)	/* of one file's attributes; the kernel's own limit */
 #define ID_TEXT_MAX 65u
 
@@ -108,7 +108,7 @@ static size_t count_meta(const char *names, size_t n)
 	size_t count = 0;
 
 	for (size_t i = 0; i < n; i += strlen(names + i) + 1)
-		count += !strncmp(names + i, META_PREFIX, strlen(META_PREFIX));
+		count += str_starts(names + i, FSW_META_PREFIX);
 	return count;
 }
 
@@ -139,13 +139,13 @@ static int read_meta(const char *path, struct described *d)
 		const char *name = d->names + i;
 		ssize_t k;
 
-		if (strncmp(name, META_PREFIX, strlen(META_PREFIX)) || used >= 2 * BOXFS_META_MAX_BYTES - 1)
+		if (!str_starts(name, FSW_META_PREFIX) || used >= 2 * BOXFS_META_MAX_BYTES - 1)
 			continue;
 		k = getxattr(path, name, d->values + used, 2 * BOXFS_META_MAX_BYTES - used - 1);
 		if (k < 0 || memchr(d->values + used, 0, (size_t)k))
 			continue;
 		d->values[used + (size_t)k] = '\0';
-		d->meta[d->e.n_meta++] = (struct boxfs_meta){ name + strlen(META_PREFIX), d->values + used };
+		d->meta[d->e.n_meta++] = (struct boxfs_meta){ name + strlen(FSW_META_PREFIX), d->values + used };
 		used += (size_t)k + 1;
 	}
 	d->e.meta = d->meta;

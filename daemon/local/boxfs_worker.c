@@ -31,7 +31,6 @@
 #include "proto/base/str.h"
 
 #define OPEN_FILES  4096u	/* a listing holds one per level */
-#define META_PREFIX "user.e2b."
 #define COMPOSE_SLICE_BYTES (1u << 20)
 
 /* --- paths --- */
@@ -388,7 +387,7 @@ static void clear_meta(int fd)
 	if (n > 0) {
 		names[n] = '\0';
 		for (ssize_t i = 0; i < n; i += (ssize_t)strlen(names + i) + 1)
-			if (str_starts(names + i, META_PREFIX))
+			if (str_starts(names + i, FSW_META_PREFIX))
 				(void)fremovexattr(fd, names + i);
 	}
 	free(names);
@@ -401,7 +400,7 @@ static int set_meta(int fd, const struct fsw_request *q)
 
 	clear_meta(fd);
 	for (size_t i = 0; i < q->n_meta; i++) {
-		if (snprintf(name, sizeof(name), META_PREFIX "%s", q->meta[i].key) >= (int)sizeof(name))
+		if (snprintf(name, sizeof(name), FSW_META_PREFIX "%s", q->meta[i].key) >= (int)sizeof(name))
 			return -EINVAL;
 		if (fsetxattr(fd, name, q->meta[i].value, strlen(q->meta[i].value), 0) < 0 &&
 		    errno != EOPNOTSUPP)

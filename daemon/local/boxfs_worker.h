@@ -14,6 +14,8 @@ noreturn_ void boxfs_worker_run(int sock, bool as_user);
 
 /* --- shared by the worker's files --- */
 
+#define FSW_META_PREFIX "user.e2b."	/* of the attributes that hold metadata */
+
 struct fsw {
 	int root;		/* O_PATH on / */
 	bool as_user;
