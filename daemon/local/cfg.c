@@ -159,8 +159,7 @@ static int take_template(struct cfg *c, char *value)
 	if (c->n_templates == ARRAY_SIZE(c->templates))
 		return bad("template", value, "too many templates");
 	*eq = 0;
-	c->templates[c->n_templates] = (struct box_template){ .name = value, .path = eq + 1 };
-	c->template_names[c->n_templates++] = value;
+	c->templates[c->n_templates++] = (struct box_template){ .name = value, .path = eq + 1 };
 	return 0;
 }
 

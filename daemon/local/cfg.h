@@ -25,7 +25,6 @@ struct cfg {
 	int ready_fd;			/* -1 = none */
 	bool capabilities;
 	struct box_template templates[TEMPLATES_MAX - 1];
-	const char *template_names[TEMPLATES_MAX - 1];
 	size_t n_templates;
 	uint32_t max_sandboxes;
 	uint32_t max_length_s;

@@ -209,7 +209,7 @@ static int app_state(struct app *a)
 		.max_length_s = a->cfg.max_length_s,
 		.memory_bytes = (uint64_t)a->cfg.memory_mb << 20,
 		.cpus = a->cfg.cpus,
-		.templates = a->cfg.template_names,
+		.templates = a->cfg.templates,
 		.n_templates = a->cfg.n_templates,
 		.on_stop = envd_stop,
 		.on_thaw = envd_process_thaw,

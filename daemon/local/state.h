@@ -44,7 +44,7 @@ struct state_options {
 	uint32_t max_length_s;		/* from start to the latest possible end */
 	uint64_t memory_bytes;		/* of a sandbox */
 	uint32_t cpus;
-	const char *const *templates;	/* names, beside "base" */
+	const struct box_template *templates;	/* beside "base" */
 	size_t n_templates;
 	/* Its processes are gone for good, or about to be: they are to be let go of. */
 	void (*on_stop)(struct sbox *s);

@@ -74,7 +74,7 @@ static int add_fixed(struct templates *ts, const char *name)
 	return 0;
 }
 
-int templates_new(const char *const *names, size_t n, struct templates **ret)
+int templates_new(const struct box_template *v, size_t n, struct templates **ret)
 {
 	struct templates *ts = calloc(1, sizeof(*ts));
 	int r;
@@ -85,7 +85,7 @@ int templates_new(const char *const *names, size_t n, struct templates **ret)
 	list_init(&ts->snapshots);
 	r = add_fixed(ts, "base");
 	for (size_t i = 0; i < n && r == 0; i++)
-		r = add_fixed(ts, names[i]);
+		r = add_fixed(ts, v[i].name);
 	if (r < 0) {
 		templates_free(ts);
 		return r;

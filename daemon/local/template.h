@@ -39,7 +39,7 @@ struct template_build {
 
 struct templates;
 
-must_check int templates_new(const char *const *names, size_t n, struct templates **ret);
+must_check int templates_new(const struct box_template *v, size_t n, struct templates **ret);
 struct templates *templates_free(struct templates *ts);
 
 enum template_found {
