@@ -18,6 +18,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "daemon/local/boxuser.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
@@ -377,22 +378,22 @@ int boxbase_build(const char *dir, bool as_user)
 
 /* --- templates --- */
 
-/* Appends `line` to the template's own file unless it has an entry `name:`. */
-static int patch_list(const struct build *b, const char *root, const char *path, const char *name,
+/* Appends `line` to the template's own file unless it has an entry `name:`. A template is somebody's:
+ * its links lead nowhere but into itself. */
+static int patch_list(const struct build *b, int template_fd, const char *path, const char *name,
 		      const char *line)
 {
-	char from[PATH_MAX], *text = NULL, *whole;
-	size_t n = 0, len = strlen(name);
+	char *text = NULL, *whole;
+	size_t n, len = strlen(name);
 	int r;
 
-	if (snprintf(from, sizeof(from), "%s/%s", root, path) >= (int)sizeof(from))
-		return -ENAMETOOLONG;
 	/* What an earlier call put into the patch stands above the template's file. */
-	r = fd_read_file(b->root, path, 1024 * 1024, &text, &n);
+	r = boxuser_read(b->root, path, &text);
 	if (r == -ENOENT)
-		r = fd_read_file(AT_FDCWD, from, 1024 * 1024, &text, &n);
+		r = boxuser_read(template_fd, path, &text);
 	if (r < 0 && r != -ENOENT)
 		return r;
+	n = text ? strlen(text) : 0;
 	for (const char *s = text; s; s = strchr(s, '\n') ? strchr(s, '\n') + 1 : NULL)
 		if (!strncmp(s, name, len) && s[len] == ':') {
 			free(text);
@@ -411,12 +412,12 @@ int boxbase_build_patch(const char *dir, const char *root, bool as_user)
 {
 	static const char *const need[] = { "proc", "sys", "dev", "tmp", "run", "root", "home", "etc" };
 	scoped(fd_closep) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	scoped(fd_closep) int template_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct build b = { .root = fd, .as_user = as_user };
-	char path[PATH_MAX];
 	struct stat st;
 	int r = 0;
 
-	if (fd < 0)
+	if (fd < 0 || template_fd < 0)
 		return -errno;
 	if (fchmod(fd, 0755) < 0)
 		return -errno;
@@ -425,15 +426,13 @@ int boxbase_build_patch(const char *dir, const char *root, bool as_user)
 			if (str_eq(dirs[i].path, need[k]))
 				r = make_dir(&b, dirs[i].path, dirs[i].mode, dirs[i].id);
 	if (r == 0)
-		r = patch_list(&b, root, "etc/passwd", "root", "root:x:0:0:root:/root:/bin/sh\n");
+		r = patch_list(&b, template_fd, "etc/passwd", "root", "root:x:0:0:root:/root:/bin/sh\n");
 	if (r == 0)
-		r = patch_list(&b, root, "etc/passwd", "user",
+		r = patch_list(&b, template_fd, "etc/passwd", "user",
 			       "user:x:1000:1000:user:/home/user:/bin/sh\n");
 	if (r == 0)
-		r = patch_list(&b, root, "etc/group", "user", "user:x:1000:\n");
-	if (r < 0 || snprintf(path, sizeof(path), "%s/home/user", root) >= (int)sizeof(path))
-		return r;
-	if (lstat(path, &st) < 0 && errno == ENOENT)
+		r = patch_list(&b, template_fd, "etc/group", "user", "user:x:1000:\n");
+	if (r == 0 && fstatat(template_fd, "home/user", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
 		r = make_dir(&b, "home/user", 0755, BOX_USER_ID);
 	return r;
 }

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* The engine's pure parts: passwd and group, finding control groups, the workers' coding, paths. */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "daemon/local/box.h"
 #include "daemon/local/boxbase.h"
 #include "daemon/local/boxfs_wire.h"
+#include "daemon/local/boxrm.h"
 #include "daemon/local/boxuser.h"
 #include "daemon/local/cg.h"
+#include "proto/base/fd.h"
 #include "tests/lib/test.h"
 
 TEST(passwd)
@@ -152,6 +159,34 @@ TEST(entries)
 		CHECK_INT(fsw_entries_decode(buf_data(&b), n, 3, &all), -EBADMSG);
 	CHECK_INT(fsw_entries_decode(buf_data(&b), buf_len(&b), 1u << 30, &all), -EBADMSG);
 	buf_fini(&b);
+}
+
+/* A template's accounts are read where its links lead inside it, never from this machine. */
+TEST(template_with_links)
+{
+	char dir[] = "/tmp/agentbox-patch-XXXXXX", secret[64], root[64], patch[64], *text;
+	size_t n;
+	int at;
+
+	CHECK(mkdtemp(dir));
+	at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	snprintf(secret, sizeof(secret), "%s/secret", dir);
+	snprintf(root, sizeof(root), "%s/t", dir);
+	snprintf(patch, sizeof(patch), "%s/p", dir);
+	CHECK_INT(fd_write_file(AT_FDCWD, secret, "hush:x:\n", 8, 0600), 0);
+	CHECK(mkdirat(at, "t", 0755) == 0 && mkdirat(at, "t/etc", 0755) == 0 && mkdirat(at, "p", 0755) == 0);
+	CHECK_INT(symlinkat(secret, at, "t/etc/passwd"), 0);
+	CHECK_INT(symlinkat("/etc/ours", at, "t/etc/group"), 0);
+	CHECK_INT(fd_write_file(at, "t/etc/ours", "wheel:x:7:\n", 11, 0644), 0);
+	CHECK_INT(boxbase_build_patch(patch, root, geteuid() != 0), 0);
+	CHECK_INT(fd_read_file(at, "p/etc/passwd", 4096, &text, &n), 0);
+	CHECK_STR(text, "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\n");
+	free(text);
+	CHECK_INT(fd_read_file(at, "p/etc/group", 4096, &text, &n), 0);
+	CHECK_STR(text, "wheel:x:7:\nuser:x:1000:\n");
+	free(text);
+	fd_close(at);
+	CHECK_INT(box_rmtree(AT_FDCWD, dir), 0);
 }
 
 TEST_MAIN()
