@@ -74,12 +74,11 @@ static double cpu_used_pct(struct sbox *s, const struct box_usage *u)
 {
 	uint64_t now_us = clock_boot_us();
 	uint64_t from_us = s->cpu_asked_us ? s->cpu_asked_us : s->started_ms * 1000;
-	double spent = u->cpu_us > s->cpu_us ? (double)(u->cpu_us - s->cpu_us) : 0;
-	double passed = now_us > from_us ? (double)(now_us - from_us) : 1;
+	double pct = meter_cpu_pct(u, s->cpu_us, from_us, now_us);
 
 	s->cpu_us = u->cpu_us;
 	s->cpu_asked_us = now_us;
-	return 100.0 * spent / passed / MAX(u->n_cpus, 1u);
+	return pct;
 }
 
 static void metrics(struct local *l, struct sbox *s, struct http_x *x, const struct query *q)

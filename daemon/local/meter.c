@@ -36,10 +36,17 @@ static struct meter_point *next_point(struct meter *m)
 	return &m->v[m->n++];
 }
 
+double meter_cpu_pct(const struct box_usage *u, uint64_t cpu_us, uint64_t at_us, uint64_t now_us)
+{
+	double spent = u->cpu_us > cpu_us ? (double)(u->cpu_us - cpu_us) : 0;
+	double passed = now_us > at_us ? (double)(now_us - at_us) : 1;
+
+	return 100.0 * spent / passed / MAX(u->n_cpus, 1u);
+}
+
 void meter_add(struct meter *m, const struct box_usage *u, int64_t wall_s, uint64_t now_us)
 {
-	double spent = u->cpu_us > m->cpu_us ? (double)(u->cpu_us - m->cpu_us) : 0;
-	double passed = now_us > m->at_us ? (double)(now_us - m->at_us) : 1;
+	double pct = meter_cpu_pct(u, m->cpu_us, m->at_us, now_us);
 	struct meter_point *p = next_point(m);
 
 	m->cpu_us = u->cpu_us;
@@ -48,7 +55,7 @@ void meter_add(struct meter *m, const struct box_usage *u, int64_t wall_s, uint6
 		return;
 	*p = (struct meter_point){
 		.at_s = wall_s,
-		.cpu_pct = (float)(100.0 * spent / passed / MAX(u->n_cpus, 1u)),
+		.cpu_pct = (float)pct,
 		.mem = u->mem_bytes,
 		.cache = u->mem_cache_bytes,
 		.mem_total = u->mem_limit_bytes,

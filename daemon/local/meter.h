@@ -29,6 +29,9 @@ void meter_restart(struct meter *m, uint64_t cpu_us, uint64_t now_us);
 /* now_us: of a clock that only grows. Without memory a point is lost. */
 void meter_add(struct meter *m, const struct box_usage *u, int64_t wall_s, uint64_t now_us);
 
+/* Share of all its processors in per cent since a reading of cpu_us at at_us. */
+double meter_cpu_pct(const struct box_usage *u, uint64_t cpu_us, uint64_t at_us, uint64_t now_us);
+
 /* The SandboxMetric of the last point; NULL if there is none (or no memory). New reference. */
 json_t *meter_last(const struct meter *m);
 /* Points from start_s to end_s, the oldest first, one for each step that fits the length. */
