@@ -93,8 +93,7 @@ void sbox_pause(struct sbox *s, bool memory)
 			pause_failed(s, r, strerror(-r));
 		return;
 	}
-	if (state_opts(s->st)->on_stop)
-		state_opts(s->st)->on_stop(s);
+	state_opts(s->st)->on_stop(s);
 	new_layer_name(s->layer);
 	box_stash(give(s->box), s->layer, on_stashed, s);
 }
@@ -126,8 +125,7 @@ static void on_thawed(void *user, int r, const char *why)
 		return;
 	}
 	note(s, "resumed");
-	if (state_opts(s->st)->on_thaw)
-		state_opts(s->st)->on_thaw(s, loop_now_ms(state_opts(s->st)->loop) - s->paused_ms);
+	state_opts(s->st)->on_thaw(s, loop_now_ms(state_opts(s->st)->loop) - s->paused_ms);
 	is_resumed(s);
 }
 

@@ -248,8 +248,7 @@ void state_drop_layer(struct state *st, const char *layer)
 
 static void counted(struct state *st)
 {
-	if (st->o.on_count)
-		st->o.on_count(st->o.user);
+	st->o.on_count(st->o.user);
 }
 
 /* --- waiting --- */
@@ -357,8 +356,7 @@ void sbox_kill(struct sbox *s, const char *why, struct sbox_wait *w)
 	timer_clear(&s->expiry);
 	timer_clear(&s->sample);
 	sbox_cut_traffic(s);
-	if (s->st->o.on_stop)
-		s->st->o.on_stop(s);
+	s->st->o.on_stop(s);
 	if (s->box) {
 		box_destroy(give(s->box), on_gone, s);
 	} else {
