@@ -25,15 +25,12 @@ static bool fault(struct netrule_fault *f, unsigned status, bool schema, const c
 static bool fault(struct netrule_fault *f, unsigned status, bool schema, const char *fmt, ...)
 {
 	va_list ap;
-	size_t n;
 
 	f->status = status;
 	f->schema = schema;
 	va_start(ap, fmt);
 	vsnprintf(f->text, sizeof(f->text), fmt, ap);
 	va_end(ap);
-	for (n = strlen(f->text); n && !str_is_utf8(f->text, n); n--)
-		f->text[n - 1] = '\0';
 	return false;
 }
 

@@ -11,7 +11,7 @@
 struct netrule_fault {
 	unsigned status;	/* 400 or 403 */
 	bool schema;		/* its message has the prefix of the schema's check */
-	char text[240];
+	char text[240];		/* may be cut inside a character */
 };
 
 /* allowOut, denyOut, egressProxy, rules of `o`. True if they are in order. */
