@@ -75,6 +75,11 @@ must_check int rest_int(struct rest *r, const char *key, int64_t min, int64_t ma
 must_check int rest_bool(struct rest *r, const char *key, bool *ret);
 must_check int rest_string_map(struct rest *r, const char *key, json_t **ret);	/* borrowed */
 
+/* A page of a listing: `limit` of the query (false after the call ended), the header with the token of
+ * the next page behind that row. */
+bool rest_page_limit(struct rest *r, uint64_t *ret);
+must_check int rest_next_token(struct rest *r, int64_t at_us, const char *id, bool ascending);
+
 /* The Sandbox and the ListedSandbox / SandboxDetail of the contract; new references. */
 json_t *rest_sandbox_json(const struct rest *r, const struct sbox *s);
 json_t *rest_listed_json(const struct sbox *s);

@@ -84,18 +84,40 @@ static int take_template(struct rest *r, struct listing *l)
 	return 0;
 }
 
-static int take_page(struct rest *r, struct listing *l)
+/* --- pages --- */
+
+bool rest_page_limit(struct rest *r, uint64_t *ret)
 {
 	const char *limit = query_get(&r->query, "limit");
+
+	*ret = PAGE_MAX;
+	if (!limit || (str_u64(limit, strlen(limit), PAGE_MAX, ret) == 0 && *ret))
+		return true;
+	rest_invalid(r, "limit must be from 1 to %u", PAGE_MAX);
+	return false;
+}
+
+int rest_next_token(struct rest *r, int64_t at_us, const char *id, bool ascending)
+{
+	struct cursor c = { .at_us = at_us, .ascending = ascending };
+	char *text;
+	int e;
+
+	str_copy(c.id, sizeof(c.id), id);
+	text = cursor_encode(&c);
+	e = text ? fields_put(&r->extra, "x-next-token", text) : -ENOMEM;
+	free(text);
+	return e;
+}
+
+static int take_page(struct rest *r, struct listing *l)
+{
 	const char *token = query_get(&r->query, "nextToken");
 	const char *after = query_get(&r->query, "startedAfter");
 
-	l->limit = PAGE_MAX;
 	l->after_us = INT64_MIN;
-	if (limit && (str_u64(limit, strlen(limit), PAGE_MAX, &l->limit) < 0 || !l->limit)) {
-		rest_invalid(r, "limit must be from 1 to %u", PAGE_MAX);
+	if (!rest_page_limit(r, &l->limit))
 		return -EINVAL;
-	}
 	if (after && list_time_us(after, &l->after_us) < 0) {
 		rest_invalid(r, "startedAfter must be a date-time");
 		return -EINVAL;
@@ -149,19 +171,6 @@ static int collect(const struct rest *r, const struct listing *l, struct sbox **
 	return 0;
 }
 
-static int next_token(struct rest *r, const struct sbox *last, bool ascending)
-{
-	struct cursor c = { .at_us = last->started_us, .ascending = ascending };
-	char *text;
-	int e;
-
-	str_copy(c.id, sizeof(c.id), last->id);
-	text = cursor_encode(&c);
-	e = text ? fields_put(&r->extra, "x-next-token", text) : -ENOMEM;
-	free(text);
-	return e;
-}
-
 static void answer(struct rest *r, const struct listing *l, struct sbox *const *v, size_t n)
 {
 	json_t *rows = json_array();
@@ -180,7 +189,7 @@ static void answer(struct rest *r, const struct listing *l, struct sbox *const *
 	if (!e && l->running)
 		e = fields_printf(&r->extra, "x-total-running", "%zu", n_running);
 	if (!e && at < n && at)
-		e = next_token(r, v[at - 1], l->ascending);
+		e = rest_next_token(r, v[at - 1]->started_us, v[at - 1]->id, l->ascending);
 	if (!e) {
 		rest_reply(r, 200, rows);
 		return;

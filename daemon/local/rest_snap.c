@@ -11,7 +11,6 @@
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
 
-#define PAGE_MAX    100u
 #define ID_TEXT_MAX (3 * TEMPLATE_NAME_MAX + 8)
 
 /* {snapshotID, names} */
@@ -188,14 +187,10 @@ static bool take_filter(struct rest *r, struct snapshot_query *q)
 
 static bool take_page(struct rest *r, struct snapshot_query *q)
 {
-	const char *limit = query_get(&r->query, "limit");
 	const char *token = query_get(&r->query, "nextToken");
 
-	q->limit = PAGE_MAX;
-	if (limit && (str_u64(limit, strlen(limit), PAGE_MAX, &q->limit) < 0 || !q->limit)) {
-		rest_invalid(r, "limit must be from 1 to %u", PAGE_MAX);
+	if (!rest_page_limit(r, &q->limit))
 		return false;
-	}
 	if (!token || !*token)
 		return true;
 	q->has_cursor = true;
@@ -236,19 +231,6 @@ static size_t collect(const struct rest *r, const struct snapshot_query *q, stru
 	return n;
 }
 
-static int next_token(struct rest *r, const struct row *last)
-{
-	struct cursor c = { .at_us = last->b->at_us };
-	char *text;
-	int e;
-
-	str_copy(c.id, sizeof(c.id), last->t->id);
-	text = cursor_encode(&c);
-	e = text ? fields_put(&r->extra, "x-next-token", text) : -ENOMEM;
-	free(text);
-	return e;
-}
-
 static void answer(struct rest *r, const struct snapshot_query *q, const struct row *v, size_t n)
 {
 	json_t *rows = json_array();
@@ -261,7 +243,7 @@ static void answer(struct rest *r, const struct snapshot_query *q, const struct 
 	for (size_t end = MIN(n, at + q->limit); at < end && !e; at++)
 		e = json_array_append_new(rows, snapshot_json(v[at].t, v[at].b)) < 0 ? -ENOMEM : 0;
 	if (!e && at < n && at)
-		e = next_token(r, &v[at - 1]);
+		e = rest_next_token(r, v[at - 1].b->at_us, v[at - 1].t->id, false);
 	if (!e) {
 		rest_reply(r, 200, rows);
 		return;
