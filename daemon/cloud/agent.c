@@ -102,19 +102,11 @@ static int put_fields(struct fields *f, const struct agent_ask *a)
 	return r;
 }
 
-static void wipe_fields(struct fields *f)
-{
-	for (uint32_t i = 0; i < f->n; i++)
-		if (f->v[i].secret)
-			explicit_bzero(f->text + f->v[i].value_at, f->v[i].value_len);
-	fields_fini(f);
-}
-
 struct pool_req *agent_request(const struct agent_ask *a)
 {
 	struct cloud *c = a->t->cloud;
 	scoped(url_fini) struct url own = { 0 };
-	scoped(wipe_fields) struct fields f = FIELDS_NULL;
+	scoped(fields_fini) struct fields f = FIELDS_NULL;
 	const struct url *u = &c->sandbox;
 	struct pool_target target;
 	struct pool_req *req;

@@ -189,9 +189,6 @@ static void call_send(struct cloud_call *c)
 			.news = on_news,
 			.user = c,
 		});
-	for (uint32_t i = 0; i < f.n; i++)
-		if (f.v[i].secret)
-			explicit_bzero(f.text + f.v[i].value_at, f.v[i].value_len);
 	fields_fini(&f);
 	free(path);
 	if (!c->req) {

@@ -316,9 +316,6 @@ static void req_bury(void *p)
 {
 	struct pool_req *r = p;
 
-	for (uint32_t i = 0; i < r->head.n; i++)
-		if (r->head.v[i].secret)
-			explicit_bzero(r->head.text + r->head.v[i].value_at, r->head.v[i].value_len);
 	fields_fini(&r->head);
 	free(r->body);
 	free(r);
