@@ -11,11 +11,6 @@
 
 #define JSON_STR_MAX (64u * 1024)	/* of any one text we keep */
 
-static void json_putp(json_t **j)
-{
-	json_decref(*j);
-}
-
 /* jansson recurses; its own bound is 2048. Counts brackets outside of strings. */
 static bool depth_ok(const char *s, size_t n)
 {
@@ -63,6 +58,16 @@ static int load(const void *p, size_t n, json_t **ret, const char **ret_why)
 	*ret_why = json_error_code(&err) == json_error_duplicate_key ?
 			   "a key occurs twice in the answer" :
 			   "the answer is not JSON";
+	return -EBADMSG;
+}
+
+static int load_list(const void *p, size_t n, size_t max, json_t **ret, const char **ret_why)
+{
+	int r = load(p, n, ret, ret_why);
+
+	if (r < 0 || (json_is_array(*ret) && json_array_size(*ret) <= max))
+		return r;
+	*ret_why = "the answer is no array or too long";
 	return -EBADMSG;
 }
 
@@ -279,7 +284,7 @@ static struct cloud_network *get_network(struct reader *rd, const json_t *net)
 
 int cloud_network_parse(const char *text, struct cloud_network **ret)
 {
-	scoped(json_putp) json_t *j = NULL;
+	json_auto_t *j = NULL;
 	scoped(cloud_network_freep) struct cloud_network *n = NULL;
 	struct reader rd = { 0 };
 	const char *why;
@@ -376,7 +381,7 @@ static struct cloud_sandbox *get_sandbox(struct reader *rd, const json_t *o)
 
 int json_sandbox(const void *p, size_t n, struct cloud_sandbox **ret, const char **ret_why)
 {
-	scoped(json_putp) json_t *j = NULL;
+	json_auto_t *j = NULL;
 	scoped(cloud_sandbox_freep) struct cloud_sandbox *s = NULL;
 	struct reader rd = { 0 };
 	int r;
@@ -393,33 +398,15 @@ int json_sandbox(const void *p, size_t n, struct cloud_sandbox **ret, const char
 	return 0;
 }
 
-static int list_add(struct cloud_list *list, struct cloud_sandbox *s)
-{
-	struct cloud_sandbox **v = list->v;
-
-	if (!(list->n & (list->n - 1))) {
-		v = reallocarray(v, list->n ? list->n * 2 : 1, sizeof(*v));
-		if (!v)
-			return -ENOMEM;
-		list->v = v;
-	}
-	v[list->n++] = s;
-	return 0;
-}
-
 int json_list(const void *p, size_t n, struct cloud_list *list, const char **ret_why)
 {
-	scoped(json_putp) json_t *j = NULL;
+	json_auto_t *j = NULL;
 	struct reader rd = { 0 };
 	int r;
 
-	r = load(p, n, &j, ret_why);
+	r = load_list(p, n, JSON_LIST_MAX, &j, ret_why);
 	if (r < 0)
 		return r;
-	if (!json_is_array(j) || json_array_size(j) > JSON_LIST_MAX) {
-		*ret_why = "the list is no array or too long";
-		return -EBADMSG;
-	}
 	for (size_t i = 0; i < json_array_size(j); i++) {
 		scoped(cloud_sandbox_freep) struct cloud_sandbox *s = get_sandbox(&rd, json_array_get(j, i));
 
@@ -427,7 +414,7 @@ int json_list(const void *p, size_t n, struct cloud_list *list, const char **ret
 			*ret_why = rd.why;
 			return rd.r;
 		}
-		r = list_add(list, s);
+		r = cloud_list_add(list, s);
 		if (r < 0)
 			return r;
 		(void)give(s);
@@ -475,18 +462,14 @@ static void get_child(struct reader *rd, const json_t *o, struct cloud_child *re
 
 int json_children(const void *p, size_t n, struct cloud_children **ret, const char **ret_why)
 {
-	scoped(json_putp) json_t *j = NULL;
+	json_auto_t *j = NULL;
 	struct cloud_children *c = NULL;
 	struct reader rd = { 0 };
 	int r;
 
-	r = load(p, n, &j, ret_why);
+	r = load_list(p, n, JSON_LIST_MAX, &j, ret_why);
 	if (r < 0)
 		return r;
-	if (!json_is_array(j) || json_array_size(j) > JSON_LIST_MAX) {
-		*ret_why = "the answer is no array or too long";
-		return -EBADMSG;
-	}
 	c = calloc(1, sizeof(*c));
 	if (c)
 		c->v = calloc(json_array_size(j) + 1, sizeof(*c->v));
@@ -553,18 +536,14 @@ static int by_time(const void *a, const void *b)
 
 int json_metrics(const void *p, size_t n, struct cloud_metrics **ret, const char **ret_why)
 {
-	scoped(json_putp) json_t *j = NULL;
+	json_auto_t *j = NULL;
 	struct cloud_metrics *m;
 	struct reader rd = { 0 };
 	int r;
 
-	r = load(p, n, &j, ret_why);
+	r = load_list(p, n, JSON_METRICS_MAX, &j, ret_why);
 	if (r < 0)
 		return r;
-	if (!json_is_array(j) || json_array_size(j) > JSON_METRICS_MAX) {
-		*ret_why = "the answer is no array or too long";
-		return -EBADMSG;
-	}
 	m = calloc(1, sizeof(*m));
 	if (m)
 		m->v = calloc(json_array_size(j) + 1, sizeof(*m->v));
@@ -606,7 +585,7 @@ static struct cloud_snapshot *get_snapshot(struct reader *rd, const json_t *o)
 
 int json_snapshot(const void *p, size_t n, struct cloud_snapshot **ret, const char **ret_why)
 {
-	scoped(json_putp) json_t *j = NULL;
+	json_auto_t *j = NULL;
 	struct cloud_snapshot *s;
 	struct reader rd = { 0 };
 	int r;
@@ -624,37 +603,19 @@ int json_snapshot(const void *p, size_t n, struct cloud_snapshot **ret, const ch
 	return 0;
 }
 
-static int snapshots_add(struct cloud_snapshots *l, struct cloud_snapshot *s)
-{
-	struct cloud_snapshot **v = l->v;
-
-	if (!(l->n & (l->n - 1))) {
-		v = reallocarray(v, l->n ? l->n * 2 : 1, sizeof(struct cloud_snapshot *));
-		if (!v)
-			return -ENOMEM;
-		l->v = v;
-	}
-	v[l->n++] = s;
-	return 0;
-}
-
 int json_snapshots(const void *p, size_t n, struct cloud_snapshots *list, const char **ret_why)
 {
-	scoped(json_putp) json_t *j = NULL;
+	json_auto_t *j = NULL;
 	struct reader rd = { 0 };
 	int r;
 
-	r = load(p, n, &j, ret_why);
+	r = load_list(p, n, JSON_LIST_MAX, &j, ret_why);
 	if (r < 0)
 		return r;
-	if (!json_is_array(j) || json_array_size(j) > JSON_LIST_MAX) {
-		*ret_why = "the list is no array or too long";
-		return -EBADMSG;
-	}
 	for (size_t i = 0; i < json_array_size(j); i++) {
 		struct cloud_snapshot *s = get_snapshot(&rd, json_array_get(j, i));
 
-		if (!rd.r && snapshots_add(list, s) < 0)
+		if (!rd.r && cloud_snapshots_add(list, s) < 0)
 			rd.r = -ENOMEM;
 		if (rd.r) {
 			*ret_why = rd.why;
@@ -669,7 +630,7 @@ int json_snapshots(const void *p, size_t n, struct cloud_snapshots *list, const 
 
 void json_error(const void *p, size_t n, struct fault_body *ret)
 {
-	scoped(json_putp) json_t *j = NULL;
+	json_auto_t *j = NULL;
 	const char *why;
 
 	*ret = (struct fault_body){ .code = -1 };
@@ -690,7 +651,7 @@ void json_error(const void *p, size_t n, struct fault_body *ret)
 
 int json_end_of_stream(const void *p, size_t n, bool *ret_error, struct fault_body *ret)
 {
-	scoped(json_putp) json_t *j = NULL;
+	json_auto_t *j = NULL;
 	const json_t *e;
 	const char *why;
 	int r;
@@ -712,7 +673,7 @@ int json_end_of_stream(const void *p, size_t n, bool *ret_error, struct fault_bo
 
 int json_upload(const void *p, size_t n, char **ret_path)
 {
-	scoped(json_putp) json_t *j = NULL;
+	json_auto_t *j = NULL;
 	struct reader rd = { 0 };
 	const char *why;
 	char *path;

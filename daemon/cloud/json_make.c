@@ -9,11 +9,6 @@
 #include "daemon/cloud/json.h"
 #include "proto/base/str.h"
 
-static void json_putp(json_t **j)
-{
-	json_decref(*j);
-}
-
 /* Steals v. Remembers the first failure like a reader does. */
 static void set(int *r, json_t *o, const char *key, json_t *v)
 {
@@ -132,7 +127,7 @@ static int dump(json_t *o, char **ret, size_t *ret_n)
 
 int json_create(const struct cloud_create *c, char **ret, size_t *ret_n)
 {
-	scoped(json_putp) json_t *o = json_object();
+	json_auto_t *o = json_object();
 	int r = 0;
 
 	set_str(&r, o, "templateID", c->template_id);
@@ -158,7 +153,7 @@ int json_create(const struct cloud_create *c, char **ret, size_t *ret_n)
 
 int json_number(const char *key, uint32_t value, char **ret, size_t *ret_n)
 {
-	scoped(json_putp) json_t *o = json_object();
+	json_auto_t *o = json_object();
 	int r = 0;
 
 	set(&r, o, key, json_integer(value));
@@ -167,7 +162,7 @@ int json_number(const char *key, uint32_t value, char **ret, size_t *ret_n)
 
 int json_pause(bool memory, char **ret, size_t *ret_n)
 {
-	scoped(json_putp) json_t *o = json_object();
+	json_auto_t *o = json_object();
 	int r = 0;
 
 	set(&r, o, "memory", json_boolean(memory));
@@ -176,7 +171,7 @@ int json_pause(bool memory, char **ret, size_t *ret_n)
 
 int json_fork(uint32_t count, uint32_t timeout_s, char **ret, size_t *ret_n)
 {
-	scoped(json_putp) json_t *o = json_object();
+	json_auto_t *o = json_object();
 	int r = 0;
 
 	set(&r, o, "timeout", json_integer(timeout_s));
@@ -186,7 +181,7 @@ int json_fork(uint32_t count, uint32_t timeout_s, char **ret, size_t *ret_n)
 
 int json_snapshot_name(const char *name, char **ret, size_t *ret_n)
 {
-	scoped(json_putp) json_t *o = json_object();
+	json_auto_t *o = json_object();
 	int r = 0;
 
 	set_str(&r, o, "name", str_is_empty(name) ? NULL : name);
@@ -195,7 +190,7 @@ int json_snapshot_name(const char *name, char **ret, size_t *ret_n)
 
 int json_network(const struct cloud_network *n, enum tri allow_internet_access, char **ret, size_t *ret_n)
 {
-	scoped(json_putp) json_t *o = NULL;
+	json_auto_t *o = NULL;
 	int r = 0;
 
 	o = make_network(&r, n, MAKE_EGRESS | MAKE_SECRETS);
@@ -205,7 +200,7 @@ int json_network(const struct cloud_network *n, enum tri allow_internet_access, 
 
 char *cloud_network_format(const struct cloud_network *n)
 {
-	scoped(json_putp) json_t *o = NULL;
+	json_auto_t *o = NULL;
 	char *text = NULL;
 	size_t len;
 	int r = 0;

@@ -244,6 +244,17 @@ struct cloud_list *cloud_list_free(struct cloud_list *l)
 	return NULL;
 }
 
+int cloud_list_add(struct cloud_list *l, struct cloud_sandbox *s)
+{
+	void *v = l->v;
+
+	if (grow(&v, l->n, sizeof(l->v[0])) < 0)
+		return -ENOMEM;
+	l->v = v;
+	l->v[l->n++] = s;
+	return 0;
+}
+
 void cloud_list_freep(struct cloud_list **l)
 {
 	*l = cloud_list_free(*l);
@@ -288,6 +299,17 @@ struct cloud_snapshots *cloud_snapshots_free(struct cloud_snapshots *l)
 	free(l->next_token);
 	free(l);
 	return NULL;
+}
+
+int cloud_snapshots_add(struct cloud_snapshots *l, struct cloud_snapshot *s)
+{
+	void *v = l->v;
+
+	if (grow(&v, l->n, sizeof(l->v[0])) < 0)
+		return -ENOMEM;
+	l->v = v;
+	l->v[l->n++] = s;
+	return 0;
 }
 
 static unsigned version_part(const char **s)

@@ -115,6 +115,7 @@ struct cloud_list {
 
 struct cloud_list *cloud_list_free(struct cloud_list *l);	/* NULL is fine; returns NULL */
 void cloud_list_freep(struct cloud_list **l);
+must_check int cloud_list_add(struct cloud_list *l, struct cloud_sandbox *s);	/* takes s, but on failure */
 
 /* One child of a fork: a sandbox, or why there is none. */
 struct cloud_child {
@@ -157,6 +158,7 @@ struct cloud_snapshots {		/* newest first */
 };
 
 struct cloud_snapshots *cloud_snapshots_free(struct cloud_snapshots *l);	/* NULL is fine; returns NULL */
+must_check int cloud_snapshots_add(struct cloud_snapshots *l, struct cloud_snapshot *s);	/* the same */
 
 /* What POST /sandboxes says. Borrowed strings: the call copies what it needs before it returns. */
 struct cloud_create {
