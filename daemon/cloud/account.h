@@ -5,6 +5,7 @@
 
 #include "daemon/cloud/cloud.h"
 #include "daemon/cloud/envd.h"
+#include "daemon/cloud/fault.h"
 #include "daemon/ev/loop.h"
 #include "daemon/upstream/limiter.h"
 #include "daemon/upstream/pool.h"
@@ -58,6 +59,8 @@ void cloud_stop(struct cloud *c);	/* ends all calls without news */
 
 /* --- the agent of a sandbox (agent.c) --- */
 
+#define AGENT_ERROR_MAX (64u * 1024)	/* body of an error answer; the rest is not read */
+
 struct agent_ask {
 	const struct envd_target *t;
 	const char *method, *path;	/* path below the agent's address, with its query */
@@ -86,14 +89,17 @@ char *agent_direct_url(const struct envd_target *t, bool plain);
 bool agent_has(const struct envd_target *t, const char *version);
 uint64_t agent_deadline_ms(const struct envd_target *t);
 
-/* Reads what the pool knows of a request into evidence for fault_envd(). */
-struct fault_answer;
-void agent_answer(const struct http_x *x, const char *route, struct fault_answer *ret);
 /* A request that failed without an answer: its class. */
 enum envd_class agent_failure(const struct pool_req *r, struct status *ret);
 
 /* Moves body bytes to `b` up to max. 0, -EMSGSIZE above it, -ENOMEM. */
 struct buf;
 must_check int agent_collect(struct http_x *x, struct buf *b, size_t max);
+/* What an answer that is all in `b` says, as evidence. */
+void agent_answer(const struct http_x *x, const struct buf *b, const char *route, struct fault_answer *ret);
+/* Reads an error answer into `b` to its end, or as much of it as we want, and says what it means. False:
+ * there is more to come. */
+must_check bool agent_refused(struct http_x *x, struct buf *b, const char *route, enum fault_subject what,
+			      enum envd_class *ret_cls, struct status *ret);
 
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "daemon/cloud/account.h"
-#include "daemon/cloud/fault.h"
+#include "daemon/cloud/json.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
@@ -142,19 +142,6 @@ struct pool_req *agent_request(const struct agent_ask *a)
 	return req;
 }
 
-void agent_answer(const struct http_x *x, const char *route, struct fault_answer *ret)
-{
-	const struct fields *h = http_x_head(x);
-
-	*ret = (struct fault_answer){
-		.http_status = http_x_status(x),
-		.retry_after = fields_get(h, "retry-after"),
-		.request_id = fields_get(h, "x-request-id"),
-		.route = route,
-		.wall_ms = clock_wall_ms(),
-	};
-}
-
 enum envd_class agent_failure(const struct pool_req *r, struct status *ret)
 {
 	*ret = *pool_req_failure(r);
@@ -176,4 +163,31 @@ int agent_collect(struct http_x *x, struct buf *b, size_t max)
 		http_x_consume(x, n);
 	}
 	return 0;
+}
+
+void agent_answer(const struct http_x *x, const struct buf *b, const char *route, struct fault_answer *ret)
+{
+	const struct fields *h = http_x_head(x);
+
+	*ret = (struct fault_answer){
+		.http_status = http_x_status(x),
+		.retry_after = fields_get(h, "retry-after"),
+		.request_id = fields_get(h, "x-request-id"),
+		.route = route,
+		.wall_ms = clock_wall_ms(),
+	};
+	json_error(buf_data(b), buf_len(b), &ret->body);
+}
+
+bool agent_refused(struct http_x *x, struct buf *b, const char *route, enum fault_subject what,
+		   enum envd_class *ret_cls, struct status *ret)
+{
+	struct fault_answer a;
+	int r = agent_collect(x, b, AGENT_ERROR_MAX);
+
+	if (r == 0 && !http_x_at_end(x) && http_x_closed(x, NULL) == HTTP_OPEN)
+		return false;
+	agent_answer(x, b, route, &a);
+	*ret_cls = fault_envd(what, &a, ret);
+	return true;
 }

@@ -35,20 +35,11 @@ static enum connect_result fail_bad(const char *path, const char *why, enum envd
 	return CONNECT_FAILED;
 }
 
-/* Reads an error answer to its end, or as much of it as we want, and says what it means. */
 static enum connect_result poll_error(struct http_x *x, struct buf *b, const char *path,
 				      enum fault_subject subject, enum envd_class *ret_cls,
 				      struct status *ret)
 {
-	struct fault_answer a;
-	int r = agent_collect(x, b, CONNECT_ERROR_MAX);
-
-	if (r == 0 && !http_x_at_end(x) && http_x_closed(x, NULL) == HTTP_OPEN)
-		return CONNECT_MORE;
-	agent_answer(x, path, &a);
-	json_error(buf_data(b), buf_len(b), &a.body);
-	*ret_cls = fault_envd(subject, &a, ret);
-	return CONNECT_FAILED;
+	return agent_refused(x, b, path, subject, ret_cls, ret) ? CONNECT_FAILED : CONNECT_MORE;
 }
 
 /* --- unary --- */

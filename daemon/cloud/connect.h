@@ -7,12 +7,10 @@
 #define AB_DAEMON_CLOUD_CONNECT_H
 
 #include "daemon/cloud/account.h"
-#include "daemon/cloud/fault.h"
 #include "proto/base/buf.h"
 #include "proto/wire/frame.h"
 
 #define CONNECT_MESSAGE_MAX (4u * 1024 * 1024)	/* of the peer; above it the call fails */
-#define CONNECT_ERROR_MAX   (64u * 1024)	/* body of an error answer; the rest is not read */
 
 /* --- unary --- */
 

@@ -218,7 +218,7 @@ static void path_refused(const char *message, struct status *ret)
 {
 	if (mentions(message, "not a directory"))
 		status_set(ret, R_NOT_A_DIRECTORY, "%s", message);
-	else if (mentions(message, "is a directory") || mentions(message, "directory"))
+	else if (mentions(message, "directory"))
 		status_set(ret, R_IS_A_DIRECTORY, "%s", message);
 	else
 		status_set(ret, R_FIELD_INVALID, "%s", *message ? message : "the agent refused the path");

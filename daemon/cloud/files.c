@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "daemon/cloud/account.h"
-#include "daemon/cloud/fault.h"
 #include "daemon/cloud/json.h"
 #include "daemon/cloud/sign.h"
 #include "proto/base/buf.h"
@@ -19,7 +18,6 @@
 
 #define READ_MAGIC	0x72656164u
 #define WRITE_MAGIC	0x77726974u
-#define ERROR_BODY_MAX	(64u * 1024)
 #define METADATA_MAX	64u
 #define BOUNDARY	"agentboxd-3f9a1c7e5b2d4860"
 
@@ -69,21 +67,6 @@ static bool header_u64(const struct fields *h, const char *name, uint64_t *ret)
 	const char *v = fields_get(h, name);
 
 	return v && str_u64(v, strlen(v), INT64_MAX, ret) == 0;
-}
-
-/* An error answer: MORE (false) until it is read, then class and status. */
-static bool error_over(struct http_x *x, struct buf *b, const char *route, enum envd_class *ret_cls,
-		       struct status *ret)
-{
-	struct fault_answer a;
-	int r = agent_collect(x, b, ERROR_BODY_MAX);
-
-	if (r == 0 && !http_x_at_end(x) && http_x_closed(x, NULL) == HTTP_OPEN)
-		return false;
-	agent_answer(x, route, &a);
-	json_error(buf_data(b), buf_len(b), &a.body);
-	*ret_cls = fault_envd(FAULT_PATH, &a, ret);
-	return true;
 }
 
 /* --- read --- */
@@ -213,7 +196,7 @@ static void read_head(struct envd_read *r, struct http_x *x)
 		return;
 	}
 	if (http_x_status(x) != 200 && http_x_status(x) != 206) {
-		if (error_over(x, &r->error, "GET /files", &r->cls, &r->failure))
+		if (agent_refused(x, &r->error, "GET /files", FAULT_PATH, &r->cls, &r->failure))
 			read_fail(r, r->cls);
 		return;
 	}
@@ -450,11 +433,11 @@ static void write_answer(struct envd_write *w, struct http_x *x)
 	int r;
 
 	if (http_x_status(x) != 200) {
-		if (error_over(x, &w->answer, "POST /files", &w->cls, &w->failure))
+		if (agent_refused(x, &w->answer, "POST /files", FAULT_PATH, &w->cls, &w->failure))
 			write_fail(w, w->cls);
 		return;
 	}
-	r = agent_collect(x, &w->answer, ERROR_BODY_MAX);
+	r = agent_collect(x, &w->answer, AGENT_ERROR_MAX);
 	if (r == 0 && !http_x_at_end(x))
 		return;
 	/* A success before the last byte was sent is about another file than ours. */

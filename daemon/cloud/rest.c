@@ -14,7 +14,6 @@
 #include "daemon/obs/log.h"
 #include "daemon/upstream/backoff.h"
 #include "proto/base/buf.h"
-#include "proto/base/clock.h"
 #include "proto/base/map.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -501,17 +500,11 @@ static bool key_again(struct cloud_call *c)
 
 static void take_failure(struct cloud_call *c, struct http_x *x)
 {
-	struct fault_answer a = {
-		.http_status = c->result.http_status,
-		.retry_after = fields_get(http_x_head(x), "retry-after"),
-		.request_id = fields_get(http_x_head(x), "x-request-id"),
-		.route = c->route,
-		.wall_ms = clock_wall_ms(),
-	};
 	struct cloud_result *r = &c->result;
+	struct fault_answer a;
 	bool again;
 
-	json_error(buf_data(&c->answer), buf_len(&c->answer), &a.body);
+	agent_answer(x, &c->answer, c->route, &a);
 	fault_rest(c->op, &a, r);
 	if (a.http_status == 401 && key_again(c))
 		return;
@@ -531,9 +524,8 @@ static void take_answer(struct cloud_call *c, struct http_x *x)
 {
 	const struct fields *head = http_x_head(x);
 	unsigned status = http_x_status(x);
-	struct cloud_sandbox *old = c->result.sandbox;
 
-	must(!old);
+	must(!c->result.sandbox);
 	c->result = (struct cloud_result){ .http_status = status,
 					   .date_ms = fault_http_date_ms(fields_get(head, "date")) };
 	if (!is_success(c, status)) {

@@ -4,7 +4,6 @@
 #define AB_DAEMON_CLOUD_REST_H
 
 #include "daemon/cloud/account.h"
-#include "daemon/cloud/fault.h"
 #include "proto/base/buf.h"
 
 enum call_state {

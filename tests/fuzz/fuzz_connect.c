@@ -86,7 +86,8 @@ uint64_t loop_now_ms(const struct loop *l)
 	return 0;
 }
 
-void agent_answer(const struct http_x *x, const char *route, struct fault_answer *ret)
+bool agent_refused(struct http_x *x, struct buf *b, const char *route, enum fault_subject what,
+		   enum envd_class *ret_cls, struct status *ret)
 {
 	abort();
 }
