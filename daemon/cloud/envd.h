@@ -74,6 +74,8 @@ struct envd_entry {
 	struct cloud_kvs metadata;
 };
 
+void envd_entry_fini(struct envd_entry *e);
+
 struct envd_result {
 	enum envd_class cls;
 	struct status status;		/* OK with ENVD_OK */
@@ -81,7 +83,8 @@ struct envd_result {
 	bool running;			/* health */
 	struct envd_process *processes;	/* process list; belong to the result */
 	size_t n_processes;
-	struct envd_entry *entries;	/* stat, mkdir, move: one; list: all; belong to the result */
+	struct envd_entry *entries;	/* stat, mkdir, move: one; list: all; belong to the result,
+					 * but for those that are taken out and zeroed */
 	size_t n_entries;
 };
 

@@ -61,6 +61,17 @@ static void unpacked_free(void *m)
 		protobuf_c_message_free_unpacked(m, NULL);
 }
 
+void envd_entry_fini(struct envd_entry *e)
+{
+	free(e->name);
+	free(e->path);
+	free(e->permissions);
+	free(e->owner);
+	free(e->group);
+	free(e->symlink_target);
+	cloud_kvs_fini(&e->metadata);
+}
+
 void message_result_fini(struct envd_result *r)
 {
 	for (size_t i = 0; i < r->n_processes; i++) {
@@ -73,17 +84,8 @@ void message_result_fini(struct envd_result *r)
 		cloud_kvs_fini(&p->envs);
 	}
 	free(r->processes);
-	for (size_t i = 0; i < r->n_entries; i++) {
-		struct envd_entry *e = &r->entries[i];
-
-		free(e->name);
-		free(e->path);
-		free(e->permissions);
-		free(e->owner);
-		free(e->group);
-		free(e->symlink_target);
-		cloud_kvs_fini(&e->metadata);
-	}
+	for (size_t i = 0; i < r->n_entries; i++)
+		envd_entry_fini(&r->entries[i]);
 	free(r->entries);
 	r->processes = NULL;
 	r->entries = NULL;

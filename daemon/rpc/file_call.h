@@ -30,8 +30,8 @@ struct file_result {
 	struct status st;
 };
 
-must_check int file_result_keep(struct file_result *k, const struct envd_entry *e);
-void file_result_fini(struct file_result *k);
+/* Takes what e holds and zeroes it, also without memory. */
+must_check int file_result_take(struct file_result *k, struct envd_entry *e);
 struct file_call;
 /* One more, empty. NULL without memory. */
 struct file_result *file_result_add(struct file_call *x);

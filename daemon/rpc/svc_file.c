@@ -35,6 +35,15 @@ struct file_call *file_call_new(struct rpc_call *call)
 	return x;
 }
 
+static void file_result_free(struct file_result *k)
+{
+	if (k->has_entry)
+		file_info_fini(&k->info);
+	envd_entry_fini(&k->entry);
+	free(k->asked_path);
+	free(k);
+}
+
 void file_call_free(struct file_call *x)
 {
 	life_cancel(x->op);
@@ -50,10 +59,8 @@ void file_call_free(struct file_call *x)
 	free(x->domain);
 	free(x->token);
 	free(x->version);
-	for (size_t i = 0; i < x->n_results; i++) {
-		file_result_fini(x->results[i]);
-		free(x->results[i]);
-	}
+	for (size_t i = 0; i < x->n_results; i++)
+		file_result_free(x->results[i]);
 	free(x->results);
 	file_header_free(x->current);
 	file_header_free(x->next);
@@ -359,7 +366,7 @@ static void on_listed(struct envd_result *r, void *user)
 	for (size_t i = 0; i < r->n_entries; i++) {
 		struct file_result *k = file_result_add(x);
 
-		if (!k || file_result_keep(k, &r->entries[i]) < 0) {
+		if (!k || file_result_take(k, &r->entries[i]) < 0) {
 			file_call_fail_errno(x, ENOMEM);
 			return;
 		}
@@ -398,52 +405,12 @@ struct file_result *file_result_add(struct file_call *x)
 	return k;
 }
 
-int file_result_keep(struct file_result *k, const struct envd_entry *e)
+int file_result_take(struct file_result *k, struct envd_entry *e)
 {
-	struct envd_entry *c = &k->entry;
-
-	*c = *e;
-	c->name = str_dup(e->name);
-	c->path = str_dup(e->path);
-	c->permissions = str_dup(e->permissions);
-	c->owner = str_dup(e->owner);
-	c->group = str_dup(e->group);
-	c->symlink_target = str_dup(e->symlink_target);
-	c->metadata = (struct cloud_kvs){ 0 };
-	k->has_entry = true;
-	if ((e->name && !c->name) || (e->path && !c->path) || (e->permissions && !c->permissions) ||
-	    (e->owner && !c->owner) || (e->group && !c->group) ||
-	    (e->symlink_target && !c->symlink_target)) {
-		file_result_fini(k);
-		return -ENOMEM;
-	}
-	for (size_t i = 0; i < e->metadata.n; i++)
-		if (cloud_kvs_add(&c->metadata, e->metadata.v[i].key, e->metadata.v[i].value) < 0) {
-			file_result_fini(k);
-			return -ENOMEM;
-		}
-	if (file_info_fill(&k->info, c) < 0) {
-		file_result_fini(k);
-		return -ENOMEM;
-	}
-	return 0;
-}
-
-void file_result_fini(struct file_result *k)
-{
-	free(k->asked_path);
-	k->asked_path = NULL;
-	if (!k->has_entry)
-		return;
-	k->has_entry = false;
-	file_info_fini(&k->info);
-	free(k->entry.name);
-	free(k->entry.path);
-	free(k->entry.permissions);
-	free(k->entry.owner);
-	free(k->entry.group);
-	free(k->entry.symlink_target);
-	cloud_kvs_fini(&k->entry.metadata);
+	k->entry = *e;
+	*e = (struct envd_entry){ .name = NULL };
+	k->has_entry = file_info_fill(&k->info, &k->entry) == 0;
+	return k->has_entry ? 0 : -ENOMEM;
 }
 
 /* --- requests --- */

@@ -299,7 +299,7 @@ static void on_written_stat(struct envd_result *r, void *user)
 	struct status st = r->status;
 
 	x->agent = NULL;
-	if (r->cls == ENVD_OK && r->n_entries && file_result_keep(k, &r->entries[0]) == 0) {
+	if (r->cls == ENVD_OK && r->n_entries && file_result_take(k, &r->entries[0]) == 0) {
 		go_on(x);
 		return;
 	}
