@@ -44,6 +44,17 @@ static void file_result_free(struct file_result *k)
 	free(k);
 }
 
+static void forget_target(struct file_call *x)
+{
+	if (x->token)
+		explicit_bzero(x->token, strlen(x->token));
+	free(x->account);
+	free(x->id);
+	free(x->domain);
+	free(x->token);
+	free(x->version);
+}
+
 void file_call_free(struct file_call *x)
 {
 	life_cancel(x->op);
@@ -52,13 +63,7 @@ void file_call_free(struct file_call *x)
 	envd_write_free(x->write);
 	envd_watch_free(x->watch);
 	timer_clear(&x->retry);
-	if (x->token)
-		explicit_bzero(x->token, strlen(x->token));
-	free(x->account);
-	free(x->id);
-	free(x->domain);
-	free(x->token);
-	free(x->version);
+	forget_target(x);
 	for (size_t i = 0; i < x->n_results; i++)
 		file_result_free(x->results[i]);
 	free(x->results);
@@ -111,11 +116,7 @@ struct envd_target file_call_target(const struct file_call *x)
 
 static int remember_target(struct file_call *x, const struct life_target *t)
 {
-	free(x->account);
-	free(x->id);
-	free(x->domain);
-	free(x->token);
-	free(x->version);
+	forget_target(x);
 	x->cloud = t->cloud;
 	x->plain_ports = t->plain_ports;
 	x->account = strdup(t->account);
