@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/life/rules.h"
 #include "daemon/rpc/check.h"
 #include "daemon/rpc/file_call.h"
 #include "proto/base/rng.h"
@@ -70,15 +71,6 @@ static void on_retry(struct timer *t, void *user)
 	file_call_resolve(user);
 }
 
-/* Doubling, and between half and all of it, so that watches cut together do not come back in step. */
-static uint64_t wait_ms(unsigned failures)
-{
-	uint64_t most = MIN((uint64_t)WATCH_BACKOFF_MS << MIN(failures, 16u), WATCH_BACKOFF_MAX_MS), random;
-
-	rng_system(&random, sizeof(random));
-	return most / 2 + random % (most / 2 + 1);
-}
-
 /* Is it worth another try, or is what the agent said the answer? */
 static bool may_retry(const struct file_call *x, const struct envd_watch_event *e)
 {
@@ -89,7 +81,7 @@ static bool may_retry(const struct file_call *x, const struct envd_watch_event *
 
 static void on_closed(struct file_call *x, const struct envd_watch_event *e)
 {
-	uint64_t now = loop_now_ms(rpc_call_loop(x->call));
+	uint64_t now = loop_now_ms(rpc_call_loop(x->call)), chance;
 	struct status st = e->failure;
 
 	x->watch = envd_watch_free(x->watch);
@@ -106,7 +98,9 @@ static void on_closed(struct file_call *x, const struct envd_watch_event *e)
 		return;
 	}
 	x->missed = true;
-	if (timer_set(&x->retry, now + wait_ms(x->failures++)) < 0)
+	rng_system(&chance, sizeof(chance));	/* watches cut together do not come back in step */
+	if (timer_set(&x->retry, now + rules_backoff_ms(x->failures++, WATCH_BACKOFF_MS, WATCH_BACKOFF_MAX_MS,
+							chance)) < 0)
 		file_call_fail_errno(x, ENOMEM);
 }
 
