@@ -19,6 +19,7 @@
 #include "daemon/rpc/svc_command.h"
 #include "daemon/rpc/svc_file.h"
 #include "daemon/rpc/svc_lease.h"
+#include "daemon/rpc/svc_sandbox.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/rng.h"
@@ -318,7 +319,7 @@ static int make_life(struct app *a)
 static int make_commands(struct app *a)
 {
 	struct commands_options o = {
-		.loop = a->loop, .store = a->store, .state_dir = a->state_dir, .sha256 = sign_sha256,
+		.loop = a->loop, .store = a->store, .state_dir = a->state_dir,
 		.restart_grace_ms = number(a, "daemon", "restart_grace"),
 		.kill_grace_ms = number(a, "daemon", "kill_grace"),
 		.history_ms = number(a, "daemon", "history"),
@@ -386,9 +387,8 @@ static int make_server(struct app *a)
 	o.listen_fd = rpc_socket_take_fd(a->socket);
 	r = rpc_server_new(&o, &a->server);
 	free(limits);
-	a->svc_sandbox = (struct svc_sandbox_options){ .life = a->life, .sha256 = sign_sha256 };
 	if (!r)
-		r = svc_sandbox_add(a->server, &a->svc_sandbox);
+		r = svc_sandbox_add(a->server, a->life);
 	if (!r)
 		r = svc_lease_add(a->server, a->life);
 	if (!r)

@@ -16,7 +16,6 @@
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/socket.h"
 #include "daemon/rpc/svc_daemon.h"
-#include "daemon/rpc/svc_sandbox.h"
 #include "daemon/store/store.h"
 #include "daemon/upstream/pool.h"
 
@@ -53,7 +52,6 @@ struct app {
 	struct commands *commands;
 	struct rpc_socket *socket;
 	struct rpc_server *server;
-	struct svc_sandbox_options svc_sandbox;
 	struct svc_daemon_options svc_daemon;
 	struct timer tick;		/* the socket's file, while draining: who is left */
 	uint64_t drain_until_ms;	/* 0 = not draining */

@@ -31,8 +31,6 @@ struct commands_options {
 	const char *state_dir;		/* spools live in its folder "spool" */
 	uint64_t kill_grace_ms, history_ms;
 	uint64_t restart_grace_ms;	/* 0 = 30 s */
-	/* Of a request's parameters; wired by app, so that hashing stays where the layers allow it. */
-	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
 	uint64_t spool_per_command, spool_per_uid, spool_total; /* bytes */
 };
 
@@ -76,12 +74,11 @@ struct command_start {
 	enum command_overflow overflow;	/* UNSET: BLOCK with blocking_reader, else DROP_OLDEST */
 	bool blocking_reader;		/* Run: its caller reads from the first byte on */
 	const char *request_id;		/* NULL or "" = none; 1..128 printable bytes */
-	uint8_t params_hash[32];	/* commands_hash() of the parameters without it */
+	uint8_t params_hash[32];	/* of the parameters without it */
 	bool pty;			/* a terminal; without shell and args: bash -i -l */
 	uint32_t cols, rows;		/* with pty: 1..65535 */
 };
 
-void commands_hash(const struct commands *cs, const void *p, size_t n, uint8_t ret[32]);
 /* OK: the program runs (its pid is known), or, with a request id that was used before, did. The command
  * is borrowed; take a ref to keep it. At most once: with OUTCOME_UNKNOWN it may have started, and a
  * repeat with the same request id joins the search for it. */

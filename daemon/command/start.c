@@ -421,8 +421,3 @@ int commands_start(struct commands *cs, const struct command_start *s, command_d
 	*ret = op;
 	return 0;
 }
-
-void commands_hash(const struct commands *cs, const void *p, size_t n, uint8_t ret[32])
-{
-	cs->o.sha256(p, n, ret);
-}

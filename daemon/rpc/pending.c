@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/cloud/sign.h"
+
 struct pending *pending_new(struct rpc_call *c)
 {
 	struct pending *p = calloc(1, sizeof(*p));
@@ -54,8 +56,7 @@ void pending_gone(struct rpc_call *c, enum rpc_gone why)
 	free(p);
 }
 
-int pending_hash(void (*sha256)(const void *p, size_t n, uint8_t ret[32]), const ProtobufCMessage *m,
-		 char **request_id, uint8_t ret[32])
+int pending_hash(const ProtobufCMessage *m, char **request_id, uint8_t ret[32])
 {
 	char *id = *request_id;
 	uint8_t *bytes;
@@ -66,7 +67,7 @@ int pending_hash(void (*sha256)(const void *p, size_t n, uint8_t ret[32]), const
 	bytes = malloc(n + 1);
 	if (bytes) {
 		protobuf_c_message_pack(m, bytes);
-		sha256(bytes, n, ret);
+		sign_sha256(bytes, n, ret);
 		free(bytes);
 	}
 	*request_id = id;

@@ -23,7 +23,6 @@ void pending_gone(struct rpc_call *c, enum rpc_gone why);
 
 /* The hash of a request without its id, which is part of it and put back; the message is in canonical
  * form. */
-must_check int pending_hash(void (*sha256)(const void *p, size_t n, uint8_t ret[32]), const ProtobufCMessage *m,
-			    char **request_id, uint8_t ret[32]);
+must_check int pending_hash(const ProtobufCMessage *m, char **request_id, uint8_t ret[32]);
 
 #endif

@@ -12,7 +12,7 @@
 
 #define MOMENT_MAX_S 253402300799ll	/* of google.protobuf.Timestamp: the end of the year 9999 */
 
-static const struct svc_sandbox_options *options_of(const struct rpc_call *c)
+static struct life *life_of(const struct rpc_call *c)
 {
 	return rpc_call_service(c);
 }
@@ -33,7 +33,7 @@ static void on_pause(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p, life_pause(options_of(c)->life, rpc_call_who(c), q->sandbox,
+		pending_started(p, life_pause(life_of(c), rpc_call_who(c), q->sandbox,
 					      !q->_keep_memory_case || q->keep_memory,
 					      rpc_call_deadline_ms(c), reply_paused, p, &p->op));
 }
@@ -57,7 +57,7 @@ static void on_update_network(struct rpc_call *c, const ProtobufCMessage *messag
 	if (!p)
 		return;
 	if (msg_read_network(q->network, &network, &st))
-		pending_started(p, life_update_network(options_of(c)->life, rpc_call_who(c), q->sandbox, network,
+		pending_started(p, life_update_network(life_of(c), rpc_call_who(c), q->sandbox, network,
 						       q->_allow_internet_access_case
 							       ? q->allow_internet_access
 							       : -1,
@@ -148,11 +148,11 @@ static void on_fork(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!msg_read_policy(q->policy, &args.policy, &st) ||
 	    !msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &args.timeout_ms, &st)) {
 		pending_fail(p, &st);
-	} else if (pending_hash(options_of(c)->sha256, message, &q->request_id, args.params_hash) < 0) {
+	} else if (pending_hash(message, &q->request_id, args.params_hash) < 0) {
 		status_errno(&st, -ENOMEM, "reading the request");
 		pending_fail(p, &st);
 	} else {
-		pending_started(p, life_fork(options_of(c)->life, &args, reply_forked, p, &p->op));
+		pending_started(p, life_fork(life_of(c), &args, reply_forked, p, &p->op));
 	}
 }
 
@@ -234,7 +234,7 @@ static void on_get_metrics(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (read_moment(q->start, "start", false, &start, &st) && read_moment(q->end, "end", true, &end, &st))
-		pending_started(p, life_get_metrics(options_of(c)->life, rpc_call_who(c), q->sandbox, start, end,
+		pending_started(p, life_get_metrics(life_of(c), rpc_call_who(c), q->sandbox, start, end,
 						    rpc_call_deadline_ms(c), reply_metrics, p, &p->op));
 	else
 		pending_fail(p, &st);
@@ -254,7 +254,7 @@ static const struct rpc_method methods[] = {
 	METHOD("GetMetrics", get_metrics, on_get_metrics),
 };
 
-int svc_change_add(struct rpc_server *s, struct svc_sandbox_options *o)
+int svc_change_add(struct rpc_server *s, struct life *life)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), o);
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), life);
 }

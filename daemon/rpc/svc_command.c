@@ -11,18 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/life/rules.h"
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/check.h"
 #include "daemon/rpc/command_call.h"
 #include "daemon/rpc/command_msg.h"
 #include "daemon/rpc/msg.h"
+#include "daemon/rpc/pending.h"
 #include "daemon/rpc/server.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "proto/gen/agentbox_command.pb-c.h"
 
-#define PIECE_BYTES    (64u * 1024) /* of output per message */
-#define REQUEST_ID_MAX 128u
+#define PIECE_BYTES (64u * 1024) /* of output per message */
 
 struct cmd_call *cmd_call_new(struct rpc_call *call)
 {
@@ -260,31 +261,10 @@ static bool check_size(const Agentbox__V1__TerminalSize *size, const char *field
 
 static bool check_request_id(const char *id, struct status *st)
 {
-	if (str_is_empty(id) || (strlen(id) <= REQUEST_ID_MAX && str_is_printable(id, strlen(id))))
+	if (str_is_empty(id) || rules_request_id_is_valid(id))
 		return true;
-	status_field(st, "request_id", "is not 1 to %u printable bytes", REQUEST_ID_MAX);
+	status_field(st, "request_id", "is not 1 to %u printable bytes", RULES_REQUEST_ID_MAX);
 	return false;
-}
-
-/* The parameters without the id; the message is in canonical form already. */
-static int hash_parameters(struct cmd_call *x, Agentbox__V1__StartCommandRequest *q, uint8_t ret[32])
-{
-	char *id = q->request_id;
-	uint8_t *bytes;
-	size_t n;
-
-	if (str_is_empty(id))
-		return 0;
-	q->request_id = (char *)protobuf_c_empty_string;
-	n = agentbox__v1__start_command_request__get_packed_size(q);
-	bytes = malloc(n + 1);
-	if (bytes) {
-		agentbox__v1__start_command_request__pack(q, bytes);
-		commands_hash(x->commands, bytes, n, ret);
-		free(bytes);
-	}
-	q->request_id = id;
-	return bytes ? 0 : -ENOMEM;
 }
 
 static bool check_start(const Agentbox__V1__StartCommandRequest *q, struct command_start *s,
@@ -324,12 +304,13 @@ static bool check_start(const Agentbox__V1__StartCommandRequest *q, struct comma
 
 static void start(struct rpc_call *call, const ProtobufCMessage *message, bool run)
 {
-	const Agentbox__V1__StartCommandRequest *q = (const void *)message;
+	/* The call owns the message; hashing puts it back as it was. */
+	Agentbox__V1__StartCommandRequest *q = (Agentbox__V1__StartCommandRequest *)message;
 	struct cmd_call *x = cmd_call_new(call);
 	struct command_start s = { .who = rpc_call_who(call), .blocking_reader = run };
 	struct life_pair *envs;
 	struct status st;
-	int r;
+	int r = 0;
 
 	if (!x)
 		return;
@@ -342,8 +323,8 @@ static void start(struct rpc_call *call, const ProtobufCMessage *message, bool r
 	x->detach = q->detach;
 	/* Run's deadline is the stream's; a start that takes longer than a minute failed anyway. */
 	s.deadline_ms = rpc_call_deadline_ms(call);
-	/* The call owns the message; hashing puts it back as it was. */
-	r = hash_parameters(x, (Agentbox__V1__StartCommandRequest *)q, s.params_hash);
+	if (!str_is_empty(q->request_id))
+		r = pending_hash(message, &q->request_id, s.params_hash);
 	envs = r < 0 ? NULL : calloc(q->n_envs + 1, sizeof(*envs));
 	for (size_t i = 0; envs && i < q->n_envs; i++) /* the last of equal keys wins in the agent's map */
 		envs[i] = (struct life_pair){ q->envs[i]->key, q->envs[i]->value };

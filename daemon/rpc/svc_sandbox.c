@@ -17,14 +17,9 @@
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/svc_watch.h"
 
-static const struct svc_sandbox_options *options_of(const struct rpc_call *c)
-{
-	return rpc_call_service(c);
-}
-
 static struct life *life_of(const struct rpc_call *c)
 {
-	return options_of(c)->life;
+	return rpc_call_service(c);
 }
 
 static void reply_box(void *user, const struct status *st, const struct life_sandbox *box)
@@ -74,7 +69,7 @@ static bool read_create(struct rpc_call *c, const ProtobufCMessage *message, str
 	ret->metadata = msg_read_pairs((ProtobufCMessage **)q->metadata, q->n_metadata);
 	ret->envs = msg_read_pairs((ProtobufCMessage **)q->envs, q->n_envs);
 	if ((q->n_metadata && !ret->metadata) || (q->n_envs && !ret->envs) ||
-	    pending_hash(options_of(c)->sha256, message, &q->request_id, ret->params_hash) < 0) {
+	    pending_hash(message, &q->request_id, ret->params_hash) < 0) {
 		status_errno(st, -ENOMEM, "reading the request");
 		return false;
 	}
@@ -371,13 +366,13 @@ static const struct rpc_method methods[] = {
 	METHOD("SetPolicy", set_policy, on_set_policy),
 };
 
-int svc_sandbox_add(struct rpc_server *s, struct svc_sandbox_options *o)
+int svc_sandbox_add(struct rpc_server *s, struct life *life)
 {
-	int r = rpc_server_add(s, methods, ARRAY_SIZE(methods), o);
+	int r = rpc_server_add(s, methods, ARRAY_SIZE(methods), life);
 
 	if (!r)
-		r = svc_change_add(s, o);
+		r = svc_change_add(s, life);
 	if (!r)
-		r = svc_snapshot_add(s, o);
-	return r < 0 ? r : svc_watch_add(s, o->life);
+		r = svc_snapshot_add(s, life);
+	return r < 0 ? r : svc_watch_add(s, life);
 }

@@ -9,7 +9,7 @@
 #include "daemon/rpc/svc_sandbox.h"
 #include "proto/gen/agentbox_snapshot.pb-c.h"
 
-static const struct svc_sandbox_options *options_of(const struct rpc_call *c)
+static struct life *life_of(const struct rpc_call *c)
 {
 	return rpc_call_service(c);
 }
@@ -58,11 +58,11 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 
 	if (!p)
 		return;
-	if (pending_hash(options_of(c)->sha256, message, &q->request_id, args.params_hash) < 0) {
+	if (pending_hash(message, &q->request_id, args.params_hash) < 0) {
 		status_errno(&st, -ENOMEM, "reading the request");
 		pending_fail(p, &st);
 	} else {
-		pending_started(p, life_snapshot_create(options_of(c)->life, &args, reply_created, p, &p->op));
+		pending_started(p, life_snapshot_create(life_of(c), &args, reply_created, p, &p->op));
 	}
 }
 
@@ -107,7 +107,7 @@ static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
 	};
 
 	if (p)
-		pending_started(p, life_list_snapshots(options_of(c)->life, &args, reply_listed, p, &p->op));
+		pending_started(p, life_list_snapshots(life_of(c), &args, reply_listed, p, &p->op));
 }
 
 /* --- Delete --- */
@@ -126,7 +126,7 @@ static void on_delete(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p, life_delete_snapshot(options_of(c)->life, rpc_call_who(c), q->snapshot,
+		pending_started(p, life_delete_snapshot(life_of(c), rpc_call_who(c), q->snapshot,
 							rpc_call_deadline_ms(c), reply_deleted, p, &p->op));
 }
 
@@ -143,7 +143,7 @@ static const struct rpc_method methods[] = {
 	METHOD("Delete", delete_snapshot, on_delete),
 };
 
-int svc_snapshot_add(struct rpc_server *s, struct svc_sandbox_options *o)
+int svc_snapshot_add(struct rpc_server *s, struct life *life)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), o);
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), life);
 }
