@@ -325,12 +325,13 @@ static void start(struct rpc_call *call, const ProtobufCMessage *message, bool r
 	s.deadline_ms = rpc_call_deadline_ms(call);
 	if (!str_is_empty(q->request_id))
 		r = pending_hash(message, &q->request_id, s.params_hash);
-	envs = r < 0 ? NULL : calloc(q->n_envs + 1, sizeof(*envs));
-	for (size_t i = 0; envs && i < q->n_envs; i++) /* the last of equal keys wins in the agent's map */
-		envs[i] = (struct life_pair){ q->envs[i]->key, q->envs[i]->value };
+	envs = msg_read_pairs((ProtobufCMessage **)q->envs, q->n_envs);
 	s.envs = envs;
 	s.n_envs = q->n_envs;
-	r = envs ? commands_start(x->commands, &s, on_started, x, &x->op) : -ENOMEM;
+	if (q->n_envs && !envs)
+		r = -ENOMEM;
+	if (!r)
+		r = commands_start(x->commands, &s, on_started, x, &x->op);
 	free(envs);
 	if (r < 0)
 		cmd_call_fail_errno(x, r);

@@ -21,7 +21,6 @@ struct degraded_row {
 struct cloud_row {
 	Agentbox__V1__CloudStatus m;
 	msg_timestamp answer, failure, limited, reconciled;
-	msg_duration offset;
 };
 
 struct origin_row {
@@ -81,12 +80,6 @@ static void fill_cloud(struct cloud_row *row, const struct daemon_cloud *c)
 	m->last_failure_message = (char *)c->last_failure_message;
 	m->limited_until = msg_time(&row->limited, c->limited_until_ms);
 	m->reconciled_at = msg_time(&row->reconciled, c->reconciled_at_ms);
-	if (c->has_clock_offset) {
-		google__protobuf__duration__init(&row->offset);
-		row->offset.seconds = c->clock_offset_ms / 1000;
-		row->offset.nanos = (int32_t)(c->clock_offset_ms % 1000 * 1000000);
-		m->clock_offset = &row->offset;
-	}
 }
 
 static void fill_origin(struct origin_row *row, const struct daemon_origin *o)
@@ -131,7 +124,7 @@ static void fill_rows(struct status_rows *r, const struct daemon_facts *f,
 	}
 }
 
-static void fill_store(Agentbox__V1__StoreStatus *m, msg_timestamp *backup, const struct daemon_store *s)
+static void fill_store(Agentbox__V1__StoreStatus *m, const struct daemon_store *s)
 {
 	agentbox__v1__store_status__init(m);
 	m->path = (char *)s->path;
@@ -140,7 +133,6 @@ static void fill_store(Agentbox__V1__StoreStatus *m, msg_timestamp *backup, cons
 	m->free_bytes = s->free_bytes;
 	m->writable = s->writable;
 	m->open_intents = s->open_intents;
-	m->backup_at = msg_time(backup, s->backup_at_ms);
 }
 
 static void fill_counts(Agentbox__V1__Counts *m, struct rpc_call *c, const struct daemon_facts *f)
@@ -170,7 +162,7 @@ static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struc
 	Agentbox__V1__StoreStatus store;
 	Agentbox__V1__LocalStatus local = AGENTBOX__V1__LOCAL_STATUS__INIT;
 	Agentbox__V1__Counts counts;
-	msg_timestamp started, backup;
+	msg_timestamp started;
 	msg_duration uptime;
 
 	m.version = (char *)AB_VERSION;
@@ -187,7 +179,7 @@ static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struc
 	m.draining = f->draining;
 	m.process_identity = (Agentbox__V1__StatusResponse__ProcessIdentity)f->identity;
 	fill_rows(rows, f, &m);
-	fill_store(&store, &backup, &f->store);
+	fill_store(&store, &f->store);
 	m.store = &store;
 	fill_counts(&counts, c, f);
 	m.counts = &counts;

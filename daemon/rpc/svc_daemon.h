@@ -37,8 +37,6 @@ struct daemon_cloud {
 	int64_t last_answer_at_ms, last_failure_at_ms, limited_until_ms, reconciled_at_ms;
 	enum ab_reason last_failure;
 	const char *last_failure_message;
-	bool has_clock_offset;
-	int64_t clock_offset_ms;
 };
 
 struct daemon_origin {
@@ -53,7 +51,6 @@ struct daemon_store {
 	uint32_t schema, open_intents;
 	uint64_t bytes, free_bytes;
 	bool writable;
-	int64_t backup_at_ms;
 };
 
 enum daemon_identity {		/* numbers of agentbox.v1.StatusResponse.ProcessIdentity */
