@@ -198,13 +198,6 @@ void cloud_set_key(struct cloud *c, const char *api_key)
 	c->key_group = group;
 }
 
-void cloud_set_tls(struct cloud *c, struct tls_client *tls)
-{
-	if (c->tls && c->tls != tls)
-		pool_retire_tls(c->pool, c->tls);
-	c->tls = tls;
-}
-
 static int bad_option(struct status *why, const char *name, const char *value)
 {
 	if (why)

@@ -78,12 +78,6 @@ int connect_call_init(struct connect_call *c, const struct envd_target *t, const
 	return c->req ? 0 : -ENOMEM;
 }
 
-void connect_call_fini(struct connect_call *c)
-{
-	c->req = pool_req_free(c->req);
-	buf_fini(&c->answer);
-}
-
 enum connect_result connect_call_poll(struct connect_call *c, const uint8_t **ret, size_t *ret_n,
 				      unsigned *ret_http, enum envd_class *ret_cls,
 				      struct status *ret_status)

@@ -26,7 +26,6 @@ must_check int connect_call_init(struct connect_call *c, const struct envd_targe
 				 enum fault_subject subject, bool basic_user, bool idempotent,
 				 const void *msg, size_t n,
 				 void (*news)(struct pool_req *r, void *user), void *user);
-void connect_call_fini(struct connect_call *c);
 
 enum connect_result {
 	CONNECT_MORE = 0,	/* not over */

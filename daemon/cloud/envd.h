@@ -244,7 +244,6 @@ enum envd_xfer envd_read_state(const struct envd_read *r);
 /* Bytes this read will give, once OPEN; -1 = not announced. */
 int64_t envd_read_size(const struct envd_read *r);
 int64_t envd_read_file_size(const struct envd_read *r);		/* of the whole file; -1 = unknown */
-const char *envd_read_etag(const struct envd_read *r);		/* Last-Modified or ETag; NULL if none */
 size_t envd_read_peek(const struct envd_read *r, const uint8_t **ret);
 void envd_read_consume(struct envd_read *r, size_t n);
 /* FAILED: why. A body shorter than announced is DATA_LOSS TRUNCATED. */

@@ -81,7 +81,6 @@ struct envd_read {
 	uint64_t left;			/* of `length`; UINT64_MAX = to the end */
 	uint64_t given;
 	int64_t size, file_size;
-	char *etag;
 	struct buf error;
 	enum envd_class cls;
 	struct status failure;
@@ -94,7 +93,6 @@ static void read_bury(void *p)
 {
 	struct envd_read *r = p;
 
-	free(r->etag);
 	buf_fini(&r->error);
 	r->magic = 0;
 	free(r);
@@ -189,7 +187,7 @@ static void read_beyond(struct envd_read *r, const struct fields *h)
 static void read_head(struct envd_read *r, struct http_x *x)
 {
 	const struct fields *h = http_x_head(x);
-	const char *tag = fields_get(h, "etag"), *coding = fields_get(h, "content-encoding");
+	const char *coding = fields_get(h, "content-encoding");
 
 	if (http_x_status(x) == 416) {
 		read_beyond(r, h);
@@ -205,9 +203,6 @@ static void read_head(struct envd_read *r, struct http_x *x)
 		read_fail(r, ENVD_LOST);
 		return;
 	}
-	if (!tag)
-		tag = fields_get(h, "last-modified");
-	r->etag = str_dup(tag);
 	if (http_x_status(x) == 206)
 		read_part(r, h);
 	else
@@ -334,11 +329,6 @@ int64_t envd_read_size(const struct envd_read *r)
 int64_t envd_read_file_size(const struct envd_read *r)
 {
 	return r->file_size;
-}
-
-const char *envd_read_etag(const struct envd_read *r)
-{
-	return r->etag;
 }
 
 size_t envd_read_peek(const struct envd_read *r, const uint8_t **ret)

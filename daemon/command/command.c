@@ -111,12 +111,8 @@ void command_forget(struct command *c)
 {
 	list_del(&c->node);
 	command_use(c, false);
-	if (c->state == CMD_ENDED) {
-		c->cs->n_ended--;
+	if (c->state == CMD_ENDED)
 		c->share->n_ended--;
-	} else {
-		c->cs->n_running--;
-	}
 	map_del_str(&c->cs->by_id, c->id);
 	request_gone(c);
 	command_unsave(c);
@@ -197,7 +193,6 @@ int command_new(struct commands *cs, uid_t uid, const char *id, struct command *
 		return -ENOMEM;
 	}
 	list_add_tail(&cs->all, &c->node);
-	cs->n_running++;
 	*ret = c;
 	return 0;
 }
@@ -240,9 +235,7 @@ static void on_end_written(struct command *c, const struct status *st)
 	command_set_state(c, CMD_ENDED);
 	list_del(&c->node);
 	list_add_tail(&c->cs->ended, &c->node);
-	c->cs->n_running--;
 	command_use(c, false);
-	c->cs->n_ended++;
 	c->share->n_ended++;
 	if (c->result.outcome == COMMAND_LOST || c->result.outcome == COMMAND_UNKNOWN)
 		log_warn("command_lost", "command=%s sandbox=%s pid=%u reason=%s error=%s", c->id, c->at.id,

@@ -46,7 +46,6 @@ struct commands *commands_free(struct commands *cs);
 struct commands_counts {
 	uint32_t running;
 	uint64_t spool_used;
-	uint32_t readers;		/* of all uids */
 };
 /* Of one uid, or of all with (uid_t)-1. */
 void commands_count(const struct commands *cs, uid_t uid, struct commands_counts *ret);
@@ -195,7 +194,6 @@ must_check int command_resize(struct command *c, uint32_t cols, uint32_t rows, c
 /* One writer at a time: -EBUSY; -EPIPE: it has no open standard input. */
 must_check int command_input_open(struct command *c);
 void command_input_close(struct command *c);	/* gives the writer's place up, not an end of file */
-uint64_t command_input_accepted(const struct command *c);
 /* `accepted`: bytes taken so far. OUTCOME_UNKNOWN: the chunk may or may not have arrived; the
  * evidence has its range, and it must not be sent again. One at a time. */
 typedef void command_input_fn(void *user, const struct status *st, uint64_t accepted);

@@ -47,7 +47,6 @@ struct commands {
 	struct list dying;		/* without a ref; swept after the callbacks */
 	struct defer sweep;
 	struct spool_quota total;
-	uint32_t n_running, n_ended, n_readers;
 	struct timer evict;
 	struct map requests;		/* request_key() → struct cmd_request */
 	struct list request_list;	/* last used longest ago, first */
@@ -62,7 +61,6 @@ struct where {
 	struct cloud *cloud;
 	char *account, *id, *domain, *token, *version;
 	uint32_t generation;
-	uid_t owner;
 };
 
 enum command_state {

@@ -21,11 +21,6 @@ void command_input_close(struct command *c)
 	c->input_busy = false;
 }
 
-uint64_t command_input_accepted(const struct command *c)
-{
-	return c->input.accepted;
-}
-
 static bool check_open(struct command *c, struct status *st)
 {
 	if (c->state < CMD_ENDING && (!c->at.cloud || !c->pid)) {

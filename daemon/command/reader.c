@@ -25,7 +25,6 @@ int command_reader_new(struct command *c, const struct command_read_from *from,
 	list_add_tail(&c->readers, &r->node);
 	if (r->run && !c->starter)
 		c->starter = r;
-	c->cs->n_readers++;
 	timer_clear(&c->orphan); /* its user came back for it */
 	command_wake(c);
 	*ret = r;
@@ -89,7 +88,6 @@ struct command_reader *command_reader_free(struct command_reader *r, bool end_it
 		return NULL;
 	c = r->c;
 	list_del(&r->node);
-	c->cs->n_readers--;
 	if (r->run)
 		leave(c, r, end_it);
 	/* Somebody else's command is followed only while somebody reads it. */

@@ -220,8 +220,6 @@ static int restore(struct commands *cs, const struct row_command *r)
 		c->final = true;
 		command_set_state(c, CMD_ENDED);
 		list_add_tail(&cs->ended, &c->node);
-		cs->n_running--;
-		cs->n_ended++;
 		c->share->n_ended++;
 	} else {
 		command_set_state(c, CMD_ASKING);

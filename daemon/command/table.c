@@ -24,7 +24,6 @@ int where_copy(struct where *w, const struct life_target *t)
 {
 	*w = (struct where){ .cloud = t->cloud,
 			     .generation = t->generation,
-			     .owner = t->owner_uid,
 			     .account = str_dup(t->account),
 			     .id = str_dup(t->id),
 			     .domain = str_dup(t->domain),
@@ -282,7 +281,7 @@ void commands_count(const struct commands *cs, uid_t uid, struct commands_counts
 {
 	const struct uid_share *share = map_get_u64(&cs->shares, uid);
 
-	*ret = (struct commands_counts){ .readers = cs->n_readers };
+	*ret = (struct commands_counts){ 0 };
 	if (uid == (uid_t)-1)
 		ret->spool_used = cs->total.used;
 	else if (share)

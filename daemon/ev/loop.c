@@ -37,7 +37,7 @@ struct loop {
 		void *user;
 	} handlers[SIGNAL_HANDLERS_MAX];
 	unsigned n_handlers;
-	uint64_t now_ms, lag_max_ms;
+	uint64_t now_ms;
 	bool awake;			/* now_ms is of this pass */
 	bool stopped;
 	int code;
@@ -146,11 +146,6 @@ struct loop *loop_free(struct loop *l)
 uint64_t loop_now_ms(const struct loop *l)
 {
 	return l->now_ms;
-}
-
-uint64_t loop_lag_max_ms(const struct loop *l)
-{
-	return l->lag_max_ms;
 }
 
 void loop_stop(struct loop *l, int code)
@@ -379,7 +374,6 @@ int loop_once(struct loop *l, int wait_ms)
 	bool busy = !list_is_empty(&l->deferred) || !list_is_empty(&l->pumps) ||
 		    !list_is_empty(&l->graves);
 	struct timeval tv = { 0 };
-	uint64_t took;
 	int r = arm_timer_fd(l), flags = EVLOOP_ONCE;
 
 	if (r < 0)
@@ -401,8 +395,6 @@ int loop_once(struct loop *l, int wait_ms)
 	run_queue(&l->deferred, DEFER_BUDGET); /* what the timers posted */
 	run_queue(&l->pumps, DEFER_BUDGET);
 	run_graves(l);
-	took = clock_boot_ms() - l->now_ms;
-	l->lag_max_ms = MAX(l->lag_max_ms, took);
 	return 0;
 }
 

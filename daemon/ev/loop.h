@@ -28,8 +28,6 @@ void loop_stop(struct loop *l, int code);
 must_check int loop_once(struct loop *l, int wait_ms);
 /* CLOCK_BOOTTIME at the start of this pass. */
 uint64_t loop_now_ms(const struct loop *l);
-/* Longest pass so far: the lag others saw. */
-uint64_t loop_lag_max_ms(const struct loop *l);
 
 /* --- descriptors: level-triggered, embedded in their owner --- */
 

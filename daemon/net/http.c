@@ -558,11 +558,6 @@ void http_x_set_owner(struct http_x *x, http_news_fn *news, void *user)
 	x->user = user;
 }
 
-void *http_x_user(const struct http_x *x)
-{
-	return x->user;
-}
-
 struct http_conn *http_x_conn(const struct http_x *x)
 {
 	return x_checked(x)->c->state == CONN_GONE ? NULL : x->c;
@@ -692,11 +687,6 @@ int http_conn_fd(const struct http_conn *c)
 void *http_conn_user(const struct http_conn *c)
 {
 	return c->user;
-}
-
-void http_conn_set_user(struct http_conn *c, void *user)
-{
-	c->user = user;
 }
 
 const char *http_conn_peer(const struct http_conn *c)

@@ -42,7 +42,6 @@ struct http_x;		/* an exchange on it */
 typedef void http_news_fn(struct http_x *x, void *user);
 
 void http_x_set_owner(struct http_x *x, http_news_fn *news, void *user);
-void *http_x_user(const struct http_x *x);
 struct http_conn *http_x_conn(const struct http_x *x);	/* NULL once the connection is gone */
 
 /* Server: the request head: pseudo fields :method :scheme :authority :path, then the rest, lower
@@ -90,7 +89,6 @@ bool http_x_was_sent(const struct http_x *x);	/* client: a byte of it may have r
 int http_conn_version(const struct http_conn *c);
 int http_conn_fd(const struct http_conn *c);		/* for getsockopt only */
 void *http_conn_user(const struct http_conn *c);
-void http_conn_set_user(struct http_conn *c, void *user);
 const char *http_conn_peer(const struct http_conn *c);	/* "127.0.0.1:4711", "unix" */
 bool http_conn_is_tls(const struct http_conn *c);
 /* Client: may it carry requests for this host too, as far as its certificate goes? */

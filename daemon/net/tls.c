@@ -124,7 +124,6 @@ int tls_client_new(const struct tls_client_options *o, struct tls_client **ret, 
 	if (!t)
 		return -ENOMEM;
 	t->refs = 1;
-	t->http1_only = o->http1_only;
 	t->ctx = make_ctx(TLS_client_method());
 	t->bio = tls_bio_method();
 	t->ca_file = str_dup(o->ca_file);

@@ -73,8 +73,7 @@ bool tls_conn_has_more(const struct tls_conn *c);
 must_check int tls_conn_write(struct tls_conn *c, const uint8_t *p, size_t n);
 void tls_conn_shutdown(struct tls_conn *c);	/* close_notify into out() */
 
-bool tls_conn_has_alpn(const struct tls_conn *c);	/* both sides agreed on a protocol */
-bool tls_conn_has_h2(const struct tls_conn *c);		/* … and it is h2 */
+bool tls_conn_has_h2(const struct tls_conn *c);	/* agreed on by ALPN */
 bool tls_conn_is_resumed(const struct tls_conn *c);
 /* Client: is the peer's certificate, which was verified for its own host, good for this one too? */
 bool tls_conn_covers(const struct tls_conn *c, const char *host);

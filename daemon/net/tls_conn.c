@@ -409,15 +409,6 @@ bool tls_conn_has_h2(const struct tls_conn *c)
 	return n == 2 && !memcmp(p, "h2", 2);
 }
 
-bool tls_conn_has_alpn(const struct tls_conn *c)
-{
-	const unsigned char *p;
-	unsigned n;
-
-	SSL_get0_alpn_selected(c->ssl, &p, &n);
-	return n > 0;
-}
-
 bool tls_conn_is_resumed(const struct tls_conn *c)
 {
 	return SSL_session_reused(c->ssl);

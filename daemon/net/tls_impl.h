@@ -18,7 +18,6 @@ struct tls_client {
 	BIO_METHOD *bio;
 	struct map sessions;	/* "host:port" → SSL_SESSION */
 	char *ca_file;
-	bool http1_only;
 };
 
 struct tls_server {

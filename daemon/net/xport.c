@@ -65,7 +65,6 @@ static ssize_t transmit(struct xport *x, const uint8_t *p, size_t n)
 		return -EAGAIN;
 	}
 	x->blocked = (size_t)sent < n;
-	x->wrote = true;
 	x->progress_bytes += (uint64_t)sent;
 	return sent;
 }

@@ -22,7 +22,6 @@ struct xport {
 	struct tls_conn *tls;	/* owned; NULL = plain */
 	bool blocked;		/* the socket took less than was offered; wait for WATCH_WRITE */
 	bool read_paused;
-	bool wrote;		/* some byte ever left */
 	uint64_t progress_bytes;	/* taken by the socket */
 };
 

@@ -648,11 +648,6 @@ const struct principal *rpc_call_who(const struct rpc_call *c)
 	return &c->conn->who;
 }
 
-const struct rpc_method *rpc_call_method(const struct rpc_call *c)
-{
-	return c->method;
-}
-
 void *rpc_call_service(const struct rpc_call *c)
 {
 	return c->service;

@@ -22,7 +22,6 @@ struct loop;
 struct principal;
 
 const struct principal *rpc_call_who(const struct rpc_call *c);	/* lives as long as the connection */
-const struct rpc_method *rpc_call_method(const struct rpc_call *c);
 void *rpc_call_service(const struct rpc_call *c);		/* as given to rpc_server_add() */
 struct loop *rpc_call_loop(const struct rpc_call *c);
 /* Absolute BOOTTIME ms; 0 = none. For what works for the call: slightly before the deadline that the

@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/rpc/check.h"
 
-#include "daemon/rpc/msg.h"
 #include "proto/base/str.h"
 
 #define PAGE_DEFAULT 100u
 #define PAGE_MAX     1000u
-
-bool check_unset(bool set, const char *field, struct status *st)
-{
-	if (set)
-		msg_unsupported(st, field);
-	return !set;
-}
 
 bool check_required(const char *value, const char *field, struct status *st)
 {

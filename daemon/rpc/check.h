@@ -8,8 +8,6 @@
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 
-/* `set`: FAILED_PRECONDITION UNSUPPORTED. */
-bool check_unset(bool set, const char *field, struct status *st);
 /* A string that must not be empty. */
 bool check_required(const char *value, const char *field, struct status *st);
 /* 0 = 100; at most 1000. */

@@ -64,12 +64,6 @@ msg_duration *msg_span(msg_duration *d, uint64_t ms)
 	return d;
 }
 
-void msg_unsupported(struct status *st, const char *field)
-{
-	status_set(st, R_UNSUPPORTED, "%s: this version of agentboxd cannot do that yet", field);
-	status_evidence(st, "field", "%s", field);
-}
-
 bool msg_read_policy(const Agentbox__V1__Policy *p, struct policy_change *ret, struct status *st)
 {
 	struct policy *to = &ret->to;

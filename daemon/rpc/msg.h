@@ -21,9 +21,6 @@ must_check bool msg_read_duration(const msg_duration *d, const char *field, bool
 msg_timestamp *msg_time(msg_timestamp *t, int64_t wall_ms);
 msg_duration *msg_span(msg_duration *d, uint64_t ms);
 
-/* FAILED_PRECONDITION UNSUPPORTED for a field whose work this daemon does not do yet. */
-void msg_unsupported(struct status *st, const char *field);
-
 /* NULL (unset) changes nothing. False with FIELD_INVALID for a duration; life checks the rest. */
 must_check bool msg_read_policy(const Agentbox__V1__Policy *p, struct policy_change *ret, struct status *st);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every handler is the same three steps: read the request into arguments of life (FIELD_INVALID and
- * UNSUPPORTED come from here), start the operation, and reply in its done function. What ties them
+ * Every handler is the same three steps: read the request into arguments of life (FIELD_INVALID
+ * comes from here), start the operation, and reply in its done function. What ties them
  * is a `struct pending`: the call, and the operation to cancel when the call is over first.
  */
 #include "daemon/rpc/svc_sandbox.h"

@@ -56,7 +56,6 @@ struct pool_target {
 	const char *scheme;		/* "https" or "http" */
 	const char *host;		/* what is dialled and verified */
 	uint16_t port;
-	const char *authority;		/* :authority; NULL = host[:port] */
 	const char *group;		/* account and key generation */
 	const char *proxy;		/* NULL = direct */
 	struct tls_client *tls;		/* https; a reference is taken */

@@ -3,13 +3,12 @@
 
 enum retry_verdict retry_decide(const struct retry_facts *f)
 {
-	bool unprocessed = f->end == RETRY_END_NO_CONN || f->end == RETRY_END_REFUSED || !f->sent;
+	bool unprocessed = f->end == RETRY_END_REFUSED || !f->sent;
 	enum retry_verdict fail = unprocessed && !f->sent_before && !f->head_seen ?
 					  RETRY_FAIL_UNSENT :
 					  RETRY_FAIL_BROKEN;
 
-	/* Waiting for a connection has its own budget, the origin's. */
-	if (f->end == RETRY_END_NO_CONN || f->end == RETRY_END_DEADLINE)
+	if (f->end == RETRY_END_DEADLINE)
 		return fail;
 	if (f->head_seen || !f->body_kept)
 		return fail;

@@ -14,7 +14,6 @@
 #define RETRY_RECYCLES_MAX 100u	/* a wide burst meets the end of many connections, each of which took some */
 
 enum retry_end {		/* how the attempt ended, without a complete answer */
-	RETRY_END_NO_CONN,	/* no connection could be had */
 	RETRY_END_REFUSED,	/* the peer proved that it did not process it */
 	RETRY_END_RESET,	/* the peer reset it */
 	RETRY_END_LOST,		/* the connection died */
