@@ -286,15 +286,22 @@ bool uconn_is_fresh(const struct uconn *c, uint64_t now_ms)
 	return c->n_reqs || now_ms < last + FRESH_MS;
 }
 
+/* False: there is no PING in HTTP/1.1, or no memory. */
+static bool send_ping(struct uconn *c, uint64_t now)
+{
+	if (http_conn_ping(c->c) < 0)
+		return false;
+	c->pings_acked = http_conn_pings_acked(c->c);
+	c->ping_at_ms = now;
+	return true;
+}
+
 void uconn_probe(struct uconn *c)
 {
-	if (http_conn_version(c->c) != HTTP_VERSION_2 || http_conn_ping(c->c) < 0) {
+	if (send_ping(c, loop_now_ms(c->origin->pool->loop)))
+		uconn_set_state(c, UCONN_PROBING);
+	else
 		uconn_leave(c, "idle for too long to be trusted");
-		return;
-	}
-	uconn_set_state(c, UCONN_PROBING);
-	c->pings_acked = http_conn_pings_acked(c->c);
-	c->ping_at_ms = loop_now_ms(c->origin->pool->loop);
 }
 
 /* --- health --- */
@@ -318,12 +325,8 @@ static void suspect_others(const struct uconn *dead, uint64_t now)
 			    http_conn_last_read_ms(c->c) > dead->ping_at_ms ||
 			    !str_eq(http_conn_peer(c->c), http_conn_peer(dead->c)))
 				continue;
-			if (!c->ping_at_ms) {
-				if (http_conn_ping(c->c) < 0)
-					continue;	/* HTTP/1.1 */
-				c->pings_acked = http_conn_pings_acked(c->c);
-				c->ping_at_ms = now;
-			}
+			if (!c->ping_at_ms && !send_ping(c, now))
+				continue;
 			c->suspect_ms = now;
 			origin_kick(o);
 		}
@@ -355,11 +358,7 @@ static uint64_t check_ping(struct uconn *c, uint64_t now)
 		return UINT64_MAX;
 	if (now < quiet_since + o->ping_after_ms)
 		return quiet_since + o->ping_after_ms;
-	if (http_conn_ping(c->c) < 0)
-		return UINT64_MAX;	/* HTTP/1.1 */
-	c->pings_acked = http_conn_pings_acked(c->c);
-	c->ping_at_ms = now;
-	return now + o->pool->o.ping_answer_ms;
+	return send_ping(c, now) ? now + o->pool->o.ping_answer_ms : UINT64_MAX;
 }
 
 static bool is_last(const struct uconn *c)
