@@ -201,33 +201,24 @@ static uid_t uid_of(const char *name)
 	return (uid_t)uid;
 }
 
-/* What one section sets. Its words are checked here: what they mean is lifecycle's. */
-static int read_policy(struct app *a, const char *instance, struct policy_change *ret)
+/* What one section sets; the configuration has checked it. */
+static void read_policy(struct app *a, const char *instance, struct policy_change *ret)
 {
-	struct status st = STATUS_OK;
-	bool ok = true;
-
 	*ret = (struct policy_change){ 0 };
-	for (unsigned f = 0; f < POLICY_FIELDS && ok; f++) {
+	for (unsigned f = 0; f < POLICY_FIELDS; f++) {
 		const char *key = policy_field_name((enum policy_field)f);
+		int r = 0;
 
-		if (conf_is_set(a->conf, "policy", instance, key) &&
-		    policy_change_text(ret, (enum policy_field)f, conf_get(a->conf, "policy", instance, key)) < 0) {
-			status_field(&st, key, "\"%s\" cannot be", conf_get(a->conf, "policy", instance, key));
-			ok = false;
-		}
+		if (conf_is_set(a->conf, "policy", instance, key))
+			r = policy_change_text(ret, (enum policy_field)f, conf_get(a->conf, "policy", instance, key));
+		must(r == 0);
 	}
-	if (ok && policy_check(ret, &st))
-		return 0;
-	fprintf(stderr, "agentboxd: [policy%s%s] %s\n", *instance ? " " : "", instance, st.text);
-	return APP_EXIT_CONFIG;
 }
 
 static int read_policies(struct app *a, struct life_options *o)
 {
 	struct life_policy *v;
 	size_t n = 0;
-	int r = 0;
 
 	while (conf_instance(a->conf, "policy", n))
 		n++;
@@ -235,11 +226,11 @@ static int read_policies(struct app *a, struct life_options *o)
 	if (!v)
 		return out_of_memory();
 	policy_default(&o->policy);
-	for (size_t i = 0; i < n && !r; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const char *instance = conf_instance(a->conf, "policy", i);
 		struct life_policy p = { .uid = (uid_t)-1 };
 
-		r = read_policy(a, instance, &p.change);
+		read_policy(a, instance, &p.change);
 		if (!*instance) {
 			policy_merge(&o->policy, &p.change);
 			continue;
@@ -251,7 +242,7 @@ static int read_policies(struct app *a, struct life_options *o)
 		v[o->n_policies++] = p;
 	}
 	o->policies = v;
-	return r;
+	return 0;
 }
 
 static int make_life(struct app *a)
@@ -275,10 +266,8 @@ static int make_life(struct app *a)
 	if (a->local)
 		localrun_look(a->local, &local);
 	r = read_policies(a, &o);
-	if (r) {
-		free((void *)o.policies);
+	if (r)
 		return r;
-	}
 	rng_system(&o.rng_seed, sizeof(o.rng_seed));
 	for (size_t i = 0; i < a->n_accounts; i++) {
 		const struct account *c = &a->accounts[i];

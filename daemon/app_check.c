@@ -8,6 +8,7 @@
 #include "daemon/app.h"
 #include "daemon/cloud/account.h"
 #include "daemon/conf/secret.h"
+#include "daemon/life/policy.h"
 #include "daemon/net/proxy.h"
 #include "proto/base/str.h"
 
@@ -99,6 +100,25 @@ static void check_uid(struct conf *c, const char *uid)
 	conf_problem(c, "%s: there is no [account %s]", conf_place(c, "uid", uid, "account", at), account);
 }
 
+/* The table takes any word: which ones there are, and what is built, is lifecycle's. */
+static void check_policy(struct conf *c, const char *instance)
+{
+	for (unsigned f = 0; f < POLICY_FIELDS; f++) {
+		const char *key = policy_field_name((enum policy_field)f), *text = conf_get(c, "policy", instance, key);
+		struct policy_change change = { 0 };
+		struct status st;
+		char at[512];
+
+		if (!conf_is_set(c, "policy", instance, key))
+			continue;
+		conf_place(c, "policy", *instance ? instance : NULL, key, at);
+		if (policy_change_text(&change, (enum policy_field)f, text) < 0)
+			conf_problem(c, "%s: \"%.100s\" cannot be", at, text);
+		else if (!policy_check(&change, &st))
+			conf_problem(c, "%s: %s", at, st.text);
+	}
+}
+
 static void check_order(struct conf *c, const char *smaller, const char *larger)
 {
 	char at[512];
@@ -115,6 +135,8 @@ void app_check_conf(struct conf *c, bool local)
 		check_account(c, name);
 	for (size_t i = 0; !local && (name = conf_instance(c, "uid", i)); i++)
 		check_uid(c, name);
+	for (size_t i = 0; (name = conf_instance(c, "policy", i)); i++)
+		check_policy(c, name);
 	check_order(c, "per_command", "per_uid");
 	check_order(c, "per_uid", "total");
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Bad days of the cloud as callers of agentboxd see them, played by the scripted one; its ledger, not the daemon, says what really happened."""
 import json
+import subprocess
 import threading
 import time
 
@@ -234,6 +235,16 @@ def test_redirects_are_not_followed(cloud, api):
 
 
 # -- the cloud is away
+
+def test_check_config_knows_the_words_of_policies(tmp_path):
+    """What a start would refuse, --check-config finds too, and says in which line."""
+    conf = tmp_path / "x.conf"
+    conf.write_text("[policy]\non_idle = sometimes\n[policy template:t]\non_release = warn\nmax_age = 1h\n")
+    r = subprocess.run([harness.AGENTBOXD, "-c", str(conf), "--check-config"], capture_output=True, text=True, timeout=30)
+    assert r.returncode == 78
+    assert "x.conf:2: [policy] on_idle: " in r.stderr and "x.conf:4: [policy template:t] on_release: " in r.stderr
+    assert "max_age" not in r.stderr
+
 
 def test_unreachable_at_start(cloud):
     cloud.refuse()
