@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
 
@@ -16,8 +17,9 @@ struct worker {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t more;
-	struct list queued, finished;	/* under the lock */
-	bool stop;			/* under the lock */
+	struct list queued, finished;	/* under the lock, as … */
+	bool hurry;			/* one of the queued is in a hurry */
+	bool stop;
 	int event_fd;
 	struct watch watch;
 };
@@ -43,6 +45,19 @@ static void run_jobs(struct worker *w, struct list *jobs)
 	}
 }
 
+/* Waits for company, unless somebody is in a hurry. Under the lock. */
+static void gather(struct worker *w)
+{
+	struct timespec until;
+
+	if (!w->o.gather_us)
+		return;
+	until = clock_mono_in_us(w->o.gather_us);
+	while (!w->hurry && !w->stop &&
+	       !pthread_cond_clockwait(&w->more, &w->lock, CLOCK_MONOTONIC, &until))
+		;
+}
+
 static void *thread_main(void *user)
 {
 	struct worker *w = user;
@@ -56,12 +71,9 @@ static void *thread_main(void *user)
 			pthread_cond_wait(&w->more, &w->lock);
 		if (list_is_empty(&w->queued))
 			break;
-		if (w->o.gather_us && !w->stop && !list_entry(w->queued.next, struct job, node)->hurry) {
-			pthread_mutex_unlock(&w->lock);
-			usleep(w->o.gather_us);
-			pthread_mutex_lock(&w->lock);
-		}
+		gather(w);
 		list_take(&jobs, &w->queued);
+		w->hurry = false;
 		pthread_mutex_unlock(&w->lock);
 		run_jobs(w, &jobs);
 		pthread_mutex_lock(&w->lock);
@@ -145,8 +157,11 @@ void worker_submit(struct worker *w, struct job *j)
 	list_init(&j->node);
 	pthread_mutex_lock(&w->lock);
 	must(!w->stop);
+	/* A thread that gathers has seen the first one; only haste is news to it. */
+	if (j->hurry || list_is_empty(&w->queued))
+		pthread_cond_signal(&w->more);
+	w->hurry |= j->hurry;
 	list_add_tail(&w->queued, &j->node);
-	pthread_cond_signal(&w->more);
 	pthread_mutex_unlock(&w->lock);
 }
 

@@ -16,7 +16,7 @@ struct worker;
 struct job {
 	void (*run)(struct job *j);	/* on the thread; unused when the worker has a batch function */
 	void (*done)(struct job *j);	/* on the loop; may free the job */
-	bool hurry;			/* with a batch function: this one is not worth gathering for */
+	bool hurry;			/* with gather_us: this one, and what is queued with it, waits for no more */
 	struct list node;
 };
 

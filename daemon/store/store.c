@@ -414,6 +414,11 @@ void store_tx_drop(struct store_tx *t)
 		tx_free(t);
 }
 
+void store_tx_hurry(struct store_tx *t)
+{
+	t->job.hurry = true;
+}
+
 void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void *user)
 {
 	t->durable = durable;
@@ -662,10 +667,6 @@ void store_tx_del_command_request(struct store_tx *t, uid_t uid, const char *met
 	change_text(&t->changes, request_id);
 }
 
-void store_tx_hurry(struct store_tx *t)
-{
-	t->job.hurry = true;
-}
 void store_tx_put_copy(struct store_tx *t, const struct row_copy *r)
 {
 	struct changes *c = &t->changes;

@@ -107,12 +107,12 @@ void store_tx_del_command(struct store_tx *t, const char *id);
 void store_tx_put_command_request(struct store_tx *t, const struct row_command_request *r);
 void store_tx_del_command_request(struct store_tx *t, uid_t uid, const char *method,
 				  const char *request_id);
-/* Somebody waits for it: it does not wait for others to share its commit. */
-void store_tx_hurry(struct store_tx *t);
 void store_tx_put_copy(struct store_tx *t, const struct row_copy *r);
 void store_tx_del_copy(struct store_tx *t, uint64_t seq);
 void store_tx_put_snapshot(struct store_tx *t, const struct row_snapshot *r);
 void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *id);
+/* Somebody waits for it: it does not wait for others to share its commit. */
+void store_tx_hurry(struct store_tx *t);
 /* Hands it over. `durable`: synced to the disk before done. done may be NULL; else it comes
  * exactly once, never from inside. */
 void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void *user);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "proto/base/clock.h"
 
-#include <time.h>
-
 #include "proto/base/must.h"
 
 static struct timespec read_clock(clockid_t id)
@@ -30,4 +28,14 @@ int64_t clock_wall_ms(void)
 	struct timespec ts = read_clock(CLOCK_REALTIME);
 
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+struct timespec clock_mono_in_us(uint64_t us)
+{
+	struct timespec ts = read_clock(CLOCK_MONOTONIC);
+	uint64_t ns = (uint64_t)ts.tv_nsec + us % 1000000 * 1000;
+
+	ts.tv_sec += (time_t)(us / 1000000 + ns / 1000000000);
+	ts.tv_nsec = (long)(ns % 1000000000);
+	return ts;
 }

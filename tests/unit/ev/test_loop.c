@@ -178,6 +178,55 @@ TEST(jobs_finish_in_order_and_before_free_returns)
 	loop_free(l);
 }
 
+static void count_batch(struct list *jobs, void *user)
+{
+	unsigned *sizes = user, n = 0;
+
+	list_for_each(i, jobs)
+		n++;
+	while (*sizes)
+		sizes++;
+	*sizes = n;
+}
+
+static void one_more(struct job *j)
+{
+	struct sum_job *s = container_of(j, struct sum_job, j);
+
+	++*s->done;
+}
+
+/* Also when it comes after one that is not, and so does the end. */
+TEST(a_job_in_a_hurry_is_not_gathered_for)
+{
+	struct loop *l;
+	struct worker *w;
+	struct sum_job jobs[4];
+	unsigned sizes[8] = { 0 };
+	int done = 0;
+	uint64_t began = clock_boot_ms();
+
+	CHECK_INT(loop_new(&l), 0);
+	CHECK_INT(worker_new(&(struct worker_options){ .loop = l, .name = "t", .batch = count_batch,
+						       .user = sizes, .gather_us = 20000000 }, &w), 0);
+	for (int i = 0; i < 4; i++) {
+		jobs[i] = (struct sum_job){ .done = &done };
+		jobs[i].j.done = one_more;
+		jobs[i].j.hurry = i == 2;
+	}
+	for (int i = 0; i < 3; i++)
+		worker_submit(w, &jobs[i].j);
+	while (done < 3)
+		CHECK_INT(loop_once(l, -1), 0);
+	CHECK_INT(sizes[0], 3);
+	worker_submit(w, &jobs[3].j);
+	worker_free(w);
+	CHECK_INT(done, 4);
+	CHECK_INT(sizes[1], 1);
+	CHECK(clock_boot_ms() - began < 10000);
+	loop_free(l);
+}
+
 struct thing {
 	struct grave g;
 	int *freed;
