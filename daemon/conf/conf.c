@@ -47,7 +47,7 @@ struct conf {
 	struct list instances;
 	struct buf problems;
 	unsigned n_problems;
-	const char *file;	/* while it is read */
+	const char *file;	/* the reader's own, for messages */
 };
 
 static int note_instance(struct conf *c, const struct conf_key *k, const char *instance);

@@ -47,13 +47,13 @@ must_check int conf_new(struct conf **ret);
 struct conf *conf_free(struct conf *c);		/* NULL is fine; returns NULL */
 
 /* Reads the file. Problems are collected (conf_errors()); -errno only if it cannot be read. A missing
- * file is -ENOENT. */
+ * file is -ENOENT. The path is kept. */
 must_check int conf_read_file(struct conf *c, const char *path);
-/* From an opened stream; `name` is for messages. For tests and fuzzing too. */
 struct conf_text {
 	const char *p;
 	size_t n;
 };
+/* The same of a text; `name` is for messages, and is kept. For tests and fuzzing too. */
 must_check int conf_read_text(struct conf *c, const char *name, struct conf_text text);
 /* One value, checked like the file's; a problem is collected. `instance` NULL for plain sections. */
 must_check int conf_set(struct conf *c, enum conf_origin origin, const char *section,

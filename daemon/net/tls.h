@@ -37,7 +37,7 @@ struct tls_client_options {
 must_check int tls_client_new(const struct tls_client_options *o, struct tls_client **ret,
 			      struct status *why);
 struct tls_client *tls_client_ref(struct tls_client *t);
-struct tls_client *tls_client_unref(struct tls_client *t);	/* returns NULL */
+struct tls_client *tls_client_unref(struct tls_client *t);	/* NULL is fine; returns NULL */
 
 struct tls_server_options {
 	const char *cert_file, *key_file;	/* PEM; the certificate with its chain */

@@ -32,7 +32,7 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...) pr
 #define log_info(...)  log_event(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_event(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
-/* Quoted, control bytes escaped, cut at 256 bytes; valid until the 8th next call. Loop thread. */
+/* Quoted, control bytes as blanks, cut at 256 bytes; valid until the 8th next call. Loop thread. */
 const char *log_q(const char *s);
 
 #endif

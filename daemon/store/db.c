@@ -19,7 +19,6 @@
 
 /* journal_size_limit cuts a WAL that grew; secure_delete overwrites tokens of deleted rows. */
 static const char pragmas[] = "PRAGMA locking_mode = EXCLUSIVE;"
-			      "PRAGMA foreign_keys = ON;"
 			      "PRAGMA cell_size_check = ON;"
 			      "PRAGMA trusted_schema = OFF;"
 			      "PRAGMA mmap_size = 0;"

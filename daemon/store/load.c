@@ -388,9 +388,8 @@ static int load_table(struct db *db, const struct table *t, const struct store_v
 	/* Where it cannot be set aside (disk full), it stays and is skipped again next time. */
 	if (db_exec(db, "BEGIN IMMEDIATE") != SQLITE_OK)
 		return rc;
-	for (const uint8_t *p = buf_data(&bad); buf_len(&bad);
-	     buf_drop(&bad, sizeof(rowid)), p = buf_data(&bad)) {
-		memcpy(&rowid, p, sizeof(rowid));
+	for (; buf_len(&bad); buf_drop(&bad, sizeof(rowid))) {
+		memcpy(&rowid, buf_data(&bad), sizeof(rowid));
 		if (set_aside_by_rowid(db, t, rowid) != SQLITE_OK)
 			log_warn("store_row_aside", "table=%s rowid=%lld err=%s ignoring=1", t->name,
 				 (long long)rowid, log_q(sqlite3_errmsg(db->sql)));

@@ -42,7 +42,7 @@ static const char *const steps[] = {
 	"CREATE TABLE aside ("
 	" tbl TEXT NOT NULL, why TEXT NOT NULL, body TEXT NOT NULL) STRICT;"
 	"CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;"
-	"PRAGMA application_id = 1097294456;", /* "AgBx" */
+	"PRAGMA application_id = 1097294456;", /* "Agbx" */
 	/* leases, events, and what policies need to know of a sandbox */
 	"ALTER TABLE sandbox ADD COLUMN released_at_ms INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE sandbox ADD COLUMN used_at_ms INTEGER NOT NULL DEFAULT 0;"

@@ -39,8 +39,7 @@ static void bury(void *p)
 {
 	struct origin *o = p;
 
-	if (o->tls)
-		tls_client_unref(o->tls);
+	tls_client_unref(o->tls);
 	free(o->key);
 	free(o->scheme);
 	free(o->host);
