@@ -42,7 +42,10 @@ void pending_started(struct pending *p, int r)
 
 	if (r == 0)
 		return;
-	status_errno(&st, r, "starting the operation");
+	if (r == -ESRCH)	/* of a lease that would live as long as it */
+		status_set_code(&st, CODE_CANCELLED, "the calling process has died");
+	else
+		status_errno(&st, r, "starting the operation");
 	pending_fail(p, &st);
 }
 
@@ -53,6 +56,7 @@ void pending_gone(struct rpc_call *c, enum rpc_gone why)
 	if (!p)
 		return;
 	life_cancel(p->op);
+	life_held_free(p->held, why == RPC_GONE_SERVER);
 	free(p);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What ties a unary call to an operation of life: whichever ends first ends the other. */
+/* What ties a call to what life does for it, an operation or a held lease: whichever ends first ends the
+ * other. */
 #ifndef AB_DAEMON_RPC_PENDING_H
 #define AB_DAEMON_RPC_PENDING_H
 
@@ -9,6 +10,7 @@
 struct pending {
 	struct rpc_call *call;
 	struct life_op *op;
+	struct life_held *held;		/* Hold, once it is taken */
 };
 
 /* NULL: the call has failed already. */

@@ -9,74 +9,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/life/life.h"
-#include "daemon/rpc/call.h"
 #include "daemon/rpc/msg.h"
+#include "daemon/rpc/pending.h"
 #include "daemon/rpc/server.h"
 #include "proto/gen/agentbox_lease.pb-c.h"
-
-struct pending {
-	struct rpc_call *call;
-	struct life_op *op;
-	struct life_held *held;		/* Hold, once it is taken */
-};
 
 struct lease_message {
 	Agentbox__V1__Lease m;
 	msg_timestamp expires_at, end_at;
 };
-
-static struct pending *pending_new(struct rpc_call *c)
-{
-	struct pending *p = calloc(1, sizeof(*p));
-	struct status st;
-
-	if (!p) {
-		status_errno(&st, -ENOMEM, "starting the call");
-		rpc_call_fail(c, &st);
-		return NULL;
-	}
-	p->call = c;
-	rpc_call_set_user(c, p);
-	return p;
-}
-
-static struct rpc_call *pending_take(struct pending *p)
-{
-	struct rpc_call *c = p->call;
-
-	free(p);
-	return c;
-}
-
-static void fail(struct pending *p, const struct status *st)
-{
-	rpc_call_fail(pending_take(p), st);
-}
-
-static void check_started(struct pending *p, int r)
-{
-	struct status st;
-
-	if (r == 0)
-		return;
-	if (r == -ESRCH)
-		status_set_code(&st, CODE_CANCELLED, "the calling process has died");
-	else
-		status_errno(&st, r, "starting the operation");
-	fail(p, &st);
-}
-
-static void on_gone(struct rpc_call *c, enum rpc_gone why)
-{
-	struct pending *p = rpc_call_user(c);
-
-	if (!p)
-		return;
-	life_cancel(p->op);
-	life_held_free(p->held, why == RPC_GONE_SERVER);
-	free(p);
-}
 
 static Agentbox__V1__Lease *fill(struct lease_message *x, const struct life_lease *lease)
 {
@@ -118,7 +59,7 @@ static void on_held(void *user, enum life_held_news news, const struct status *s
 		return;
 	case LIFE_HELD_LOST:
 		life_held_free(p->held, false);
-		fail(p, st);
+		pending_fail(p, st);
 		return;
 	}
 }
@@ -132,13 +73,13 @@ static void on_taken(void *user, const struct status *st, const struct life_leas
 
 	p->op = NULL;
 	if (!status_ok(st)) {
-		fail(p, st);
+		pending_fail(p, st);
 		return;
 	}
 	r = life_held_new(rpc_call_service(p->call), lease->id, on_held, p, &p->held);
 	if (r < 0) {
 		status_errno(&failure, r, "holding the lease");
-		fail(p, &failure);
+		pending_fail(p, &failure);
 		return;
 	}
 	rpc_call_send(p->call, &fill(&x, lease)->base);
@@ -158,7 +99,7 @@ static void on_hold(struct rpc_call *c, const ProtobufCMessage *message)
 	};
 
 	if (p)
-		check_started(p, life_acquire(rpc_call_service(c), &a, on_taken, p, &p->op));
+		pending_started(p, life_acquire(rpc_call_service(c), &a, on_taken, p, &p->op));
 }
 
 static void on_silence(struct rpc_call *c)
@@ -194,10 +135,10 @@ static void on_acquire(struct rpc_call *c, const ProtobufCMessage *message)
 	if (q->process == (q->ttl != NULL))
 		status_field(&st, "ttl", "give exactly one of ttl and process");
 	else if (msg_read_duration(q->ttl, "ttl", false, &a.ttl_ms, &st)) {
-		check_started(p, life_acquire(rpc_call_service(c), &a, reply_lease, p, &p->op));
+		pending_started(p, life_acquire(rpc_call_service(c), &a, reply_lease, p, &p->op));
 		return;
 	}
-	fail(p, &st);
+	pending_fail(p, &st);
 }
 
 static void on_renew(struct rpc_call *c, const ProtobufCMessage *message)
@@ -212,11 +153,11 @@ static void on_renew(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!q->ttl)
 		status_field(&st, "ttl", "is required");
 	else if (msg_read_duration(q->ttl, "ttl", false, &ttl_ms, &st)) {
-		check_started(p, life_renew(rpc_call_service(c), rpc_call_who(c), q->lease_id, ttl_ms,
+		pending_started(p, life_renew(rpc_call_service(c), rpc_call_who(c), q->lease_id, ttl_ms,
 					    rpc_call_deadline_ms(c), reply_lease, p, &p->op));
 		return;
 	}
-	fail(p, &st);
+	pending_fail(p, &st);
 }
 
 static void reply_released(void *user, const struct status *st, bool yes)
@@ -232,7 +173,7 @@ static void on_release(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		check_started(p, life_release(rpc_call_service(c), rpc_call_who(c), q->lease_id,
+		pending_started(p, life_release(rpc_call_service(c), rpc_call_who(c), q->lease_id,
 					      rpc_call_deadline_ms(c), reply_released, p, &p->op));
 }
 
@@ -271,17 +212,17 @@ static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		check_started(p, life_list_leases(rpc_call_service(c), rpc_call_who(c), q->sandbox, q->page_size,
+		pending_started(p, life_list_leases(rpc_call_service(c), rpc_call_who(c), q->sandbox, q->page_size,
 						  q->page_token, rpc_call_deadline_ms(c), reply_page, p,
 						  &p->op));
 }
 
-#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = on_gone })
+#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = pending_gone })
 #define METHOD(name, type, fn)                                                                     \
 	{ .path = "/agentbox.v1.LeaseService/" name, .kind = RPC_UNARY,                            \
 	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
 
-static const struct rpc_handler hold = { .on_message = on_hold, .on_silence = on_silence, .on_gone = on_gone };
+static const struct rpc_handler hold = { .on_message = on_hold, .on_silence = on_silence, .on_gone = pending_gone };
 
 static const struct rpc_method methods[] = {
 	{ .path = "/agentbox.v1.LeaseService/Hold", .kind = RPC_SERVER_STREAM,
