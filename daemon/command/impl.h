@@ -23,6 +23,7 @@
 #define COMMAND_REQUESTS_MAX 50000u		/* request ids of a uid; the oldest ended ones go first */
 #define COMMAND_REFUSED_MS   60000u		/* so long a request id repeats the cloud's refusal */
 #define COMMAND_REQUEST_MS   (7 * 86400000ll)	/* kept so long after its last use */
+#define COMMAND_SETSID_MAX   10000u			/* sandboxes known to have it or not; then all are asked again */
 #define COMMAND_HELPER	     "agentbox-helper"	/* tag of our own processes there: in no list */
 #define COMMAND_ENV	     "AGENTBOX_COMMAND"	/* in every command's environment: its tag */
 
@@ -40,7 +41,7 @@ struct commands {
 	int spool_fd;
 	struct map by_id;		/* command_id → struct command */
 	struct map shares;		/* uid → struct uid_share */
-	struct map setsid;		/* "account/sandbox" → (void *)1 has it, (void *)2 not */
+	struct map setsid;		/* "account/sandbox/generation" → (void *)1 has it, (void *)2 not */
 	struct list all;		/* running ones first come, first */
 	struct list ended;		/* oldest first */
 	struct list ops;

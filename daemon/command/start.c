@@ -96,6 +96,8 @@ static void on_probe(struct envd_result *r, void *user)
 
 	c->probe = NULL;
 	setsid_key(c, key);
+	if (map_size(&c->cs->setsid) >= COMMAND_SETSID_MAX)
+		map_fini(&c->cs->setsid);
 	/* Only a clear answer is remembered; without memory the next start asks again. */
 	if (yes || (r->cls == ENVD_ANSWERED && r->status.reason == R_FILE_NOT_FOUND))
 		(void)!map_put_str(&c->cs->setsid, key, yes ? SETSID_YES : SETSID_NO);
