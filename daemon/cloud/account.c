@@ -226,10 +226,9 @@ static int copy_options(struct cloud *c, const struct cloud_options *o, struct s
 	    !c->header_sandbox_port || !c->header_traffic_token || !c->default_user ||
 	    (o->proxy && !c->proxy) || (o->no_proxy && !c->no_proxy))
 		return -ENOMEM;
-	for (char *const *h = (char *const[]){ c->header_sandbox_id, c->header_sandbox_port,
-					       c->header_traffic_token, NULL }; *h; h++)
-		for (char *p = *h; *p; p++)	/* field names are lower case on the wire */
-			*p = (char)(*p >= 'A' && *p <= 'Z' ? *p + 32 : *p);
+	str_lower(c->header_sandbox_id);	/* as field names are on the wire */
+	str_lower(c->header_sandbox_port);
+	str_lower(c->header_traffic_token);
 	r = url_parse(c->api_url, &c->api);
 	if (r == -EINVAL)
 		return bad_option(why, "api_url", c->api_url);

@@ -493,8 +493,8 @@ static int make_headers(struct envd_write *w, const struct envd_write_options *o
 	for (size_t i = 0; r == 0 && i < o->n_metadata; i++) {
 		char *name = str_printf("x-metadata-%s", o->metadata[i].key);
 
-		for (char *p = name; p && *p; p++)
-			*p = (char)(*p >= 'A' && *p <= 'Z' ? *p + 32 : *p);
+		if (name)
+			str_lower(name);
 		r = name ? cloud_kvs_add(ret, name, o->metadata[i].value) : -ENOMEM;
 		free(name);
 	}

@@ -38,6 +38,12 @@ static int lower(int c)
 	return c >= 'A' && c <= 'Z' ? c + 32 : c;
 }
 
+void str_lower(char *s)
+{
+	for (; *s; s++)
+		*s = (char)lower(*s);
+}
+
 bool mem_eq_ci(const void *a, size_t a_len, const char *b)
 {
 	const unsigned char *p = a;

@@ -323,7 +323,6 @@ static enum http1_result known_field(struct http1_head *h, const char *name, con
 enum http1_result http1_field_line(struct fields *out, const uint8_t *p, size_t n)
 {
 	const uint8_t *colon = memchr(p, ':', n), *end = p + n, *value;
-	struct field *f;
 	int r;
 
 	if (!colon || !http1_is_token(p, (size_t)(colon - p)))
@@ -338,10 +337,7 @@ enum http1_result http1_field_line(struct fields *out, const uint8_t *p, size_t 
 		       (size_t)(end - value), false);
 	if (r < 0)
 		return r == -EMSGSIZE ? HTTP1_TOO_LARGE : HTTP1_NO_MEMORY;
-	f = &out->v[out->n - 1];
-	for (char *c = out->text + f->name_at; *c; c++)
-		if (*c >= 'A' && *c <= 'Z')
-			*c = (char)(*c | 0x20);
+	str_lower(out->text + out->v[out->n - 1].name_at);
 	return HTTP1_MORE;
 }
 
