@@ -231,6 +231,16 @@ int commands_new(const struct commands_options *o, struct commands **ret)
 	return 0;
 }
 
+static void let_go(struct list *commands)
+{
+	while (!list_is_empty(commands)) {
+		struct command *c = list_entry(commands->next, struct command, node);
+
+		list_del(&c->node);
+		command_unref(c);
+	}
+}
+
 struct commands *commands_free(struct commands *cs)
 {
 	struct uid_share *share;
@@ -251,18 +261,8 @@ struct commands *commands_free(struct commands *cs)
 	}
 	while (!list_is_empty(&cs->ops))
 		cmd_op_free(list_entry(cs->ops.next, struct command_op, node));
-	while (!list_is_empty(&cs->all)) {
-		struct command *c = list_entry(cs->all.next, struct command, node);
-
-		list_del(&c->node);
-		command_unref(c);
-	}
-	while (!list_is_empty(&cs->ended)) {
-		struct command *c = list_entry(cs->ended.next, struct command, node);
-
-		list_del(&c->node);
-		command_unref(c);
-	}
+	let_go(&cs->all);
+	let_go(&cs->ended);
 	requests_fini(cs);
 	sweep(&cs->sweep, cs);
 	defer_cancel(&cs->sweep);
@@ -299,9 +299,7 @@ void commands_forget_surplus(struct commands *cs)
 		bool full = cs->total.used > cs->total.max / 4 * 3 ||
 			    c->share->quota.used > c->share->quota.max / 4 * 3;
 
-		if (c->share->n_ended > COMMAND_ENDED_PER_UID)
-			command_forget(c);
-		else if (full && spool_used(c->spool))
+		if (c->share->n_ended > COMMAND_ENDED_PER_UID || (full && spool_used(c->spool)))
 			command_forget(c);
 	}
 }

@@ -33,6 +33,8 @@ void cmd_call_fail(struct cmd_call *x, const struct status *st);
 void cmd_call_fail_errno(struct cmd_call *x, int err);
 void cmd_call_reply(struct cmd_call *x, const ProtobufCMessage *m);
 void cmd_call_on_gone(struct rpc_call *call, enum rpc_gone why);
+/* By its id. NULL: there is none, and the call is over. */
+struct command *cmd_call_find_id(struct cmd_call *x, const char *id);
 /* Resolves `ref` and goes on with x->with, at once or later. */
 void cmd_call_find(struct cmd_call *x, const Agentbox__V1__CommandRef *ref);
 

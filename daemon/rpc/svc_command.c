@@ -321,7 +321,6 @@ static void start(struct rpc_call *call, const ProtobufCMessage *message, bool r
 	x->run = run;
 	x->follow = true;
 	x->detach = q->detach;
-	/* Run's deadline is the stream's; a start that takes longer than a minute failed anyway. */
 	s.deadline_ms = rpc_call_deadline_ms(call);
 	if (!str_is_empty(q->request_id))
 		r = pending_hash(message, &q->request_id, s.params_hash);
@@ -360,7 +359,18 @@ static void on_found(void *user, const struct status *st, struct command *c)
 		cmd_call_fail(x, st);
 }
 
-/* Resolves `ref` and goes on with x->with, at once or later. */
+struct command *cmd_call_find_id(struct cmd_call *x, const char *id)
+{
+	struct command *c = commands_find(x->commands, rpc_call_who(x->call), id);
+	struct status st;
+
+	if (c)
+		return c;
+	status_set(&st, R_PROCESS_NOT_FOUND, "there is no command %.64s of yours", id);
+	cmd_call_fail(x, &st);
+	return NULL;
+}
+
 void cmd_call_find(struct cmd_call *x, const Agentbox__V1__CommandRef *ref)
 {
 	const struct principal *who = rpc_call_who(x->call);
@@ -374,13 +384,9 @@ void cmd_call_find(struct cmd_call *x, const Agentbox__V1__CommandRef *ref)
 		return;
 	}
 	if (ref->ref_case == AGENTBOX__V1__COMMAND_REF__REF_COMMAND_ID) {
-		c = commands_find(x->commands, who, ref->command_id);
-		if (c) {
+		c = cmd_call_find_id(x, ref->command_id);
+		if (c)
 			x->with(x, c);
-			return;
-		}
-		status_set(&st, R_PROCESS_NOT_FOUND, "there is no command %.64s of yours", ref->command_id);
-		cmd_call_fail(x, &st);
 		return;
 	}
 	if (!check_required(ref->sandbox, "command.sandbox", &st)) {

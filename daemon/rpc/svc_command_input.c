@@ -116,7 +116,7 @@ static bool open_input(struct cmd_call *x, struct command *c)
 	return true;
 }
 
-/* The first message names the command and may hold bytes; its own pid form is resolved elsewhere. */
+/* The first message names the command, by its id alone, and may hold bytes. */
 static void on_input(struct rpc_call *call, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__SendInputRequest *q = (const void *)message;
@@ -133,14 +133,8 @@ static void on_input(struct rpc_call *call, const ProtobufCMessage *message)
 			cmd_call_fail(x, &st);
 			return;
 		}
-		c = commands_find(x->commands, rpc_call_who(call), q->command->command_id);
-		if (!c) {
-			status_set(&st, R_PROCESS_NOT_FOUND, "there is no command %.64s of yours",
-				   q->command->command_id);
-			cmd_call_fail(x, &st);
-			return;
-		}
-		if (!open_input(x, c))
+		c = cmd_call_find_id(x, q->command->command_id);
+		if (!c || !open_input(x, c))
 			return;
 	}
 	take_input(x, q->offset, &q->data, q->close);
