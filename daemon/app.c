@@ -218,10 +218,8 @@ static void read_policy(struct app *a, const char *instance, struct policy_chang
 static int read_policies(struct app *a, struct life_options *o)
 {
 	struct life_policy *v;
-	size_t n = 0;
+	size_t n = conf_n_instances(a->conf, "policy");
 
-	while (conf_instance(a->conf, "policy", n))
-		n++;
 	v = calloc(n + 1, sizeof(*v));
 	if (!v)
 		return out_of_memory();
@@ -260,7 +258,7 @@ static int make_life(struct app *a)
 	};
 	struct localrun_info local = { .plain_ports = false };
 	struct life_uid *uids;
-	size_t n = 0;
+	size_t n = conf_n_instances(a->conf, "uid");
 	int r;
 
 	if (a->local)
@@ -278,8 +276,6 @@ static int make_life(struct app *a)
 			.max_sandboxes = (uint32_t)conf_get_number(a->conf, "account", c->name, "max_sandboxes"),
 		};
 	}
-	while (conf_instance(a->conf, "uid", n))
-		n++;
 	uids = calloc(n + 1, sizeof(*uids));
 	if (!uids) {
 		free((void *)o.policies);
@@ -355,11 +351,9 @@ static int make_server(struct app *a)
 	struct rpc_uid_limit *limits;
 	struct rpc_server_options o = { .loop = a->loop, .admin_gid = (gid_t)-1, .on_conn_end = on_conn_end,
 					.user = a };
-	size_t n = 0;
+	size_t n = conf_n_instances(a->conf, "uid");
 	int r;
 
-	while (conf_instance(a->conf, "uid", n))
-		n++;
 	limits = calloc(n + 1, sizeof(*limits));
 	if (!limits)
 		return out_of_memory();

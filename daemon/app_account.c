@@ -168,7 +168,10 @@ static int choose_proxy(struct account *c, bool https)
 	}
 	c->proxy = strdup(proxy);
 	c->no_proxy = str_dup(no_proxy);
-	return c->proxy ? 0 : APP_EXIT_UNAVAILABLE;
+	if (c->proxy && (c->no_proxy || !no_proxy))
+		return 0;
+	fprintf(stderr, "agentboxd: out of memory\n");
+	return APP_EXIT_UNAVAILABLE;
 }
 
 /* --- one account --- */
@@ -248,10 +251,8 @@ static int make_account(struct account *c)
 
 int app_accounts_new(struct app *a)
 {
-	size_t n = 0;
+	size_t n = conf_n_instances(a->conf, "account");
 
-	while (conf_instance(a->conf, "account", n))
-		n++;
 	if (n > APP_ACCOUNTS_MAX || (a->local_mode && n)) {
 		fprintf(stderr, a->local_mode ? "agentboxd: --local has its own account; drop the [account] sections\n"
 					      : "agentboxd: at most 64 accounts\n");

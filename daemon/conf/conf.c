@@ -468,6 +468,15 @@ const char *conf_instance(const struct conf *c, const char *section, size_t i)
 	return NULL;
 }
 
+size_t conf_n_instances(const struct conf *c, const char *section)
+{
+	size_t n = 0;
+
+	while (conf_instance(c, section, n))
+		n++;
+	return n;
+}
+
 bool conf_row(const struct conf *c, size_t i, struct conf_row *ret)
 {
 	for (unsigned k = 0; k < conf_n_keys; k++) {

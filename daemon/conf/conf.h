@@ -78,6 +78,7 @@ const char *conf_place(const struct conf *c, const char *section, const char *in
 /* Instances of "account", "uid" or "policy" in the order they came first; NULL at the end. The first
  * of "policy" is "": the section without one. */
 const char *conf_instance(const struct conf *c, const char *section, size_t i);
+size_t conf_n_instances(const struct conf *c, const char *section);
 
 /* Rows for Config: every key of every instance. */
 struct conf_row {
