@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One sandbox: what is known of it, and the state machine. box_set_state() is the one writer of its
- * state. A box is owned by the table of its life (core.h) from box_insert() on.
+ * state. A box is owned by the table of its life (core.h) from life_insert_box() on.
  */
 #ifndef AB_DAEMON_LIFE_BOX_H
 #define AB_DAEMON_LIFE_BOX_H

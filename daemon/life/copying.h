@@ -41,7 +41,6 @@ struct copying {
 	char *name;			/* of the snapshot */
 	uint32_t count, timeout_s;
 	struct policy policy;
-	uint8_t params_hash[ROW_HASH_BYTES];
 	struct cloud_strs known;
 	int64_t made_at_ms;		/* by the cloud's clock */
 

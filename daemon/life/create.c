@@ -109,7 +109,7 @@ static void finish(struct creation *c, const struct status *st, struct box *b)
 	}
 }
 
-/* Nothing exists in the cloud because of it. `keep` is for a request id that stays known. */
+/* Nothing exists in the cloud because of it. `refused`: the request id answers so for a while. */
 static void end_without(struct creation *c, const struct status *st, bool refused)
 {
 	struct request *q = c->request;
@@ -118,7 +118,7 @@ static void end_without(struct creation *c, const struct status *st, bool refuse
 	if (!store_tx_new(c->life->store, &t)) {
 		store_tx_del_intent(t, c->seq);
 		if (q)
-			store_tx_del_request(t, q->uid, "Create", q->id);
+			store_tx_del_request(t, q->uid, REQUEST_CREATE, q->id);
 		life_commit(c->life, t, false);
 	}
 	if (q && refused) {
@@ -783,7 +783,7 @@ void creation_cancel_all(struct life *l)
 		    !store_tx_new(l->store, &t)) {
 			store_tx_del_intent(t, c->seq);
 			if (c->request)
-				store_tx_del_request(t, c->uid, "Create", c->request->id);
+				store_tx_del_request(t, c->uid, REQUEST_CREATE, c->request->id);
 			store_tx_commit(t, false, NULL, NULL);
 		}
 		must(list_is_empty(&c->waiters));

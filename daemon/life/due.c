@@ -22,7 +22,7 @@ const char *due_rule_name(enum due_rule r)
 	return rule_names[r];
 }
 
-bool due_is_in_use(const struct due_box *b)
+static bool is_in_use(const struct due_box *b)
 {
 	return b->leases || b->commands;
 }
@@ -36,7 +36,7 @@ static bool waits_for_pause(const struct due_box *b)
 static bool is_kept_alive(const struct due_box *b)
 {
 	return b->state == LIFE_RUNNING && b->policy->keep_alive && b->end_at_ms && !b->capped &&
-	       (due_is_in_use(b) || waits_for_pause(b));
+	       (is_in_use(b) || waits_for_pause(b));
 }
 
 uint32_t due_extend_s(const struct due_box *b)
@@ -134,7 +134,7 @@ static bool by_cap(const struct due_box *b, struct clock *c)
 	enum due_act act = act_of(b->policy->on_cap);
 	int64_t lead = MIN((int64_t)DUE_CAP_LEAD_MS, (int64_t)due_extend_s(b) * 1000 / 4);
 
-	if (b->state != LIFE_RUNNING || !b->capped || !b->end_at_ms || !due_is_in_use(b))
+	if (b->state != LIFE_RUNNING || !b->capped || !b->end_at_ms || !is_in_use(b))
 		return false;
 	if (act == DUE_WARN || !b->ours)
 		return !b->cap_told && at(c, 0, DUE_WARN, DUE_BY_CAP);
@@ -182,7 +182,7 @@ static bool by_idle(const struct due_box *b, struct clock *c)
 
 static bool is_unused(const struct due_box *b)
 {
-	return b->ours && !due_is_in_use(b);
+	return b->ours && !is_in_use(b);
 }
 
 /* Only of an end that will come: not while extensions work. A warning whose moment lies before the

@@ -69,7 +69,6 @@ struct due {
 	int64_t again_at_ms;	/* DUE_NEVER = only when something changes */
 };
 
-bool due_is_in_use(const struct due_box *b);
 void due_decide(const struct due_box *b, int64_t now_ms, struct due *ret);
 /* When this end is to be extended; DUE_NEVER: not at all. */
 int64_t due_extend_at_ms(const struct due_box *b);

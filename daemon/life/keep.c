@@ -43,7 +43,7 @@ struct keep {
 	enum due_rule rule;		/* of the check or pause under way */
 	unsigned holds;
 	int64_t learnt_at_ms;		/* of the end, for its extension and warnings */
-	int64_t asked_at_ms, end_before_ms;
+	int64_t asked_at_ms;
 	uint32_t asked_s;
 	unsigned failures, shorts;	/* in a row */
 	unsigned checks;
@@ -80,7 +80,8 @@ int64_t account_cloud_now(const struct account *a)
 	return (int64_t)clock_boot_ms() + a->cloud_minus_boot_ms;
 }
 
-int64_t account_boot_of(const struct account *a, int64_t cloud_wall_ms)
+/* BOOTTIME of a moment that the cloud said; 0 stays 0. */
+static int64_t account_boot_of(const struct account *a, int64_t cloud_wall_ms)
 {
 	return cloud_wall_ms ? cloud_wall_ms - a->cloud_minus_boot_ms : 0;
 }
@@ -362,7 +363,6 @@ static void extend(struct keep *k, const struct due_box *d)
 	k->step = KEEP_REFRESH;
 	k->asked_at_ms = (int64_t)now;
 	k->asked_s = due_extend_s(d);
-	k->end_before_ms = d->end_at_ms;
 	k->call = cloud_refresh(k->box->account->cloud, k->box->id, k->asked_s, &ask);
 	FAILPOINT("extend.sent");
 	if (!k->call) {

@@ -29,7 +29,6 @@ struct keep *keep_free(struct box *b);
 
 /* The cloud's wall clock and our BOOTTIME, by its Date headers: local clock steps move nothing. */
 void account_saw_date(struct account *a, int64_t date_ms);
-int64_t account_boot_of(const struct account *a, int64_t cloud_wall_ms);	/* 0 stays 0 */
 /* What the cloud's clock shows: ends are compared with it, never with ours. */
 int64_t account_cloud_now(const struct account *a);
 

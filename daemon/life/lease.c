@@ -339,7 +339,7 @@ int life_held_new(struct life *l, const char *lease_id, life_held_fn *fn, void *
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return -ENOMEM;
-	*h = (struct life_held){ .life = l, .lease = x, .fn = fn, .user = user };
+	*h = (struct life_held){ .lease = x, .fn = fn, .user = user };
 	x->held = h;
 	*ret = h;
 	return 0;

@@ -52,7 +52,6 @@ struct lease {
 };
 
 struct life_held {
-	struct life *life;
 	struct lease *lease;		/* NULL: it is over */
 	life_held_fn *fn;
 	void *user;

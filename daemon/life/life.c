@@ -16,6 +16,7 @@
 #include "daemon/life/lease.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
+#include "daemon/life/settle.h"
 #include "daemon/life/tags.h"
 #include "daemon/obs/log.h"
 #include "proto/base/clock.h"
@@ -978,7 +979,7 @@ int life_new(const struct life_options *o, struct life **ret)
 	l->unclaimed_grace_ms = or_default(o->unclaimed_grace_ms, 120000);
 	l->reconcile_period_ms = or_default(o->reconcile_period_ms, 60000);
 	l->max_staleness_ms = or_default(o->max_staleness_ms, 5000);
-	l->settle_horizon_ms = or_default(o->settle_horizon_ms, 180000);
+	l->settle_horizon_ms = or_default(o->settle_horizon_ms, SETTLE_HORIZON_MS);
 	l->restart_grace_ms = or_default(o->restart_grace_ms, 30000);
 	l->quiet_until_ms = (int64_t)(clock_boot_ms() + l->restart_grace_ms);
 	l->identity = o->identity ? o->identity : holder_best_identity();

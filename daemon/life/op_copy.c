@@ -191,7 +191,6 @@ static int fill(struct life_op *op, struct copying *c)
 	c->timeout_s = a->timeout_s;
 	life_policy_default(op->life, op->who.uid, b ? b->template_id : "", &c->policy);
 	policy_merge(&c->policy, &a->policy);
-	memcpy(c->params_hash, a->params_hash, sizeof(c->params_hash));
 	if (r < 0 || !a->request_id[0])
 		return r;
 	r = life_need_request(op->life, op->who.uid, a->kind->method, a->request_id, &q);
