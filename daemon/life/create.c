@@ -13,7 +13,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/life/creation.h"
 #include "daemon/life/failpoint.h"

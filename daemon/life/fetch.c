@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "daemon/auth/grant.h"
 #include "daemon/life/core.h"
 #include "daemon/life/keep.h"
 #include "daemon/life/tags.h"

@@ -13,7 +13,6 @@
 #include "daemon/life/tags.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
-#include "proto/base/must.h"
 #include "proto/base/str.h"
 
 #define FAMILY_WAIT_MS 1000u

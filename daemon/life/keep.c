@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/life/keep.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "daemon/life/core.h"

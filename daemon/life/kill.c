@@ -22,7 +22,6 @@
 #include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
-#include "proto/base/str.h"
 
 #define KILLING_MAGIC	 0x4b696c6cu
 #define KILL_ASK_MS	 30000u

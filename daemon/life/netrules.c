@@ -2,8 +2,6 @@
 #include "daemon/life/netrules.h"
 
 #include <arpa/inet.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/base/str.h"

@@ -11,7 +11,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/auth/grant.h"
 #include "daemon/life/holder.h"
@@ -23,7 +22,6 @@
 #include "daemon/life/turn.h"
 #include "daemon/obs/log.h"
 #include "proto/base/clock.h"
-#include "proto/base/must.h"
 #include "proto/base/str.h"
 
 struct args {

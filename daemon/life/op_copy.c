@@ -5,7 +5,6 @@
  * came of the first one, as it is now.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +13,6 @@
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
 #include "proto/base/clock.h"
-#include "proto/base/must.h"
 #include "proto/base/str.h"
 
 #define FORK_MAX 100u

@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/auth/grant.h"
 #include "daemon/life/keep.h"
@@ -15,7 +14,6 @@
 #include "daemon/life/tags.h"
 #include "daemon/obs/log.h"
 #include "proto/base/clock.h"
-#include "proto/base/must.h"
 #include "proto/base/str.h"
 
 struct args {

@@ -24,7 +24,6 @@
 #include "daemon/life/tags.h"
 #include "daemon/obs/log.h"
 #include "proto/base/clock.h"
-#include "proto/base/must.h"
 #include "proto/base/str.h"
 
 struct args {

@@ -11,7 +11,6 @@
 #include "daemon/life/page.h"
 #include "daemon/life/tags.h"
 #include "proto/base/clock.h"
-#include "proto/base/must.h"
 #include "proto/base/str.h"
 
 struct args {

@@ -9,7 +9,6 @@
 #include "daemon/auth/grant.h"
 #include "daemon/life/op.h"
 #include "proto/base/clock.h"
-#include "proto/base/must.h"
 
 struct args {
 	int64_t start_s, end_s;

@@ -10,8 +10,6 @@
 #include "daemon/auth/grant.h"
 #include "daemon/life/netrules.h"
 #include "daemon/life/op.h"
-#include "proto/base/must.h"
-#include "proto/base/str.h"
 
 struct args {
 	bool keep_memory;

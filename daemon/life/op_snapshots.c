@@ -6,7 +6,6 @@
  * that user and by admins only.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,9 +13,6 @@
 #include "daemon/life/copying.h"
 #include "daemon/life/op.h"
 #include "daemon/life/page.h"
-#include "daemon/life/rules.h"
-#include "proto/base/clock.h"
-#include "proto/base/must.h"
 #include "proto/base/str.h"
 
 #define REF_MAX 255u

@@ -8,7 +8,6 @@
 #include "daemon/cloud/model.h"
 #include "daemon/life/tags.h"
 #include "proto/base/map.h"
-#include "proto/base/str.h"
 
 void plan_fini(struct plan *p)
 {

@@ -18,7 +18,6 @@
 #include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
-#include "proto/base/str.h"
 
 #define SHIFT_MAGIC	  0x53686966u
 #define SHIFT_ASK_MS	  75000u

@@ -3,12 +3,9 @@
  * What is special about a snapshot: it has no tag at all. Only the list of its source's snapshots says
  * what is new, and only one new one is believed to be it.
  */
-#include <errno.h>
-#include <stdlib.h>
 
 #include "daemon/life/copying.h"
 #include "proto/base/clock.h"
-#include "proto/base/str.h"
 
 static struct cloud_call *ask_known(struct copying *c, const struct cloud_ask *ask)
 {

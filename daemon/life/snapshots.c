@@ -10,7 +10,6 @@
 #include "daemon/life/copying.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
-#include "proto/base/must.h"
 #include "proto/base/str.h"
 
 static void snap_free(struct snap *s)

@@ -11,7 +11,6 @@
 #include "daemon/life/keep.h"
 #include "daemon/life/plan.h"
 #include "daemon/life/rules.h"
-#include "daemon/life/tags.h"
 #include "daemon/life/turn.h"
 #include "daemon/obs/log.h"
 #include "proto/base/clock.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/life/tags.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
