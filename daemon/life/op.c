@@ -360,6 +360,58 @@ void op_target_of(const struct box *b, struct life_target *ret)
 	};
 }
 
+/* --- which sandbox --- */
+
+static void find_known(struct life_op *op, struct box *b)
+{
+	op->account = b->account;
+	if (text_set(&op->id, b->id) < 0)
+		op_fail_errno(op, -ENOMEM);
+	else
+		op->known(op, b);
+}
+
+static void on_found(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct status st;
+
+	if (news->end == FETCH_FAILED) {
+		op_fail(op, news->st);
+	} else if (news->box && grant_row(&op->who, news->box->uid) == GRANT_OK) {
+		find_known(op, news->box);
+	} else if (news->box || news->end == FETCH_ABSENT) {
+		ref_not_found(&st, op->ref);
+		op_fail(op, &st);
+	} else {
+		op->stranger(op, news->s);
+	}
+}
+
+void op_find(struct life_op *op, void (*known)(struct life_op *op, struct box *b),
+	     void (*stranger)(struct life_op *op, const struct cloud_sandbox *s))
+{
+	struct status st;
+	struct box *b;
+
+	op->known = known;
+	op->stranger = stranger;
+	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+	case REF_NONE:
+		op_fail(op, &st);
+		return;
+	case REF_BOX:
+		find_known(op, b);
+		return;
+	case REF_ID:
+		op->fetch.fn = on_found;
+		if (text_set(&op->id, op->ref) < 0 ||
+		    fetch_join(op->life, op->account, op->id, false, &op->fetch) < 0)
+			op_fail_errno(op, -ENOMEM);
+		return;
+	}
+}
+
 /* --- turns and transitions --- */
 
 #define AGAIN_BACKOFF_MS     100u

@@ -35,6 +35,9 @@ struct life_op {
 	struct turn turn;
 	void (*on_turn)(struct life_op *op);
 	void (*again)(struct life_op *op);
+	/* op_find() */
+	void (*known)(struct life_op *op, struct box *b);
+	void (*stranger)(struct life_op *op, const struct cloud_sandbox *s);
 	struct op_commit *commit;	/* a commit it waits for */
 	struct fetch_wait fetch;
 	struct listing_wait listing;
@@ -114,6 +117,11 @@ void op_commit(struct life_op *op, struct store_tx *t,
 /* What to say when the deadline came first: the obstacle, else what the cloud's side last failed
  * with meanwhile, else DEADLINE_REQUEST. */
 void op_expired_status(struct life_op *op, struct status *ret);
+
+/* Which sandbox op->ref means; op->account and op->id are set. known: one with a row that the caller
+ * may see, in whatever state; stranger: one of the caller's account without a row. Else the op ends. */
+void op_find(struct life_op *op, void (*known)(struct life_op *op, struct box *b),
+	     void (*stranger)(struct life_op *op, const struct cloud_sandbox *s));
 
 /* Waits for its turn at the box (op->id is set); until then it is obstructed by what goes on. */
 void op_take_turn(struct life_op *op, struct box *b, void (*fn)(struct life_op *op));

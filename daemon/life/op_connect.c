@@ -505,50 +505,18 @@ static void timeout_step(struct life_op *op)
 
 static void timeout_known(struct life_op *op, struct box *b)
 {
-	op->account = b->account;
-	if (text_set(&op->id, b->id) < 0)
-		op_fail_errno(op, -ENOMEM);
-	else
-		timeout_step(op);
+	timeout_step(op);
 }
 
-static void on_timeout_stranger(struct fetch_wait *w, const struct fetch_news *news)
+static void timeout_stranger(struct life_op *op, const struct cloud_sandbox *s)
 {
-	struct life_op *op = op_from_fetch(w);
-	struct status st;
-
-	if (news->end == FETCH_FAILED) {
-		op_fail(op, news->st);
-	} else if (news->box && grant_row(&op->who, news->box->uid) == GRANT_OK) {
-		timeout_known(op, news->box);
-	} else if (news->box || news->end == FETCH_ABSENT) {
-		ref_not_found(&st, op->ref);
-		op_fail(op, &st);
-	} else {
-		call(op, op->ref, cloud_set_timeout, on_timeout_set);
-	}
+	call(op, s->id, cloud_set_timeout, on_timeout_set);
 }
 
 static void timeout_start(struct life_op *op)
 {
-	struct status st;
-	struct box *b;
-
-	if (!check_timeout(op))
-		return;
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
-	case REF_NONE:
-		op_fail(op, &st);
-		return;
-	case REF_ID:
-		op->fetch.fn = on_timeout_stranger;
-		if (fetch_join(op->life, op->account, op->ref, false, &op->fetch) < 0)
-			op_fail_errno(op, -ENOMEM);
-		return;
-	case REF_BOX:
-		timeout_known(op, b);
-		return;
-	}
+	if (check_timeout(op))
+		op_find(op, timeout_known, timeout_stranger);
 }
 
 static const struct op_kind timeout_kind = {

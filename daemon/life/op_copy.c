@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/auth/grant.h"
 #include "daemon/life/copying.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
@@ -242,32 +241,18 @@ static void of_row(struct life_op *op, struct box *b)
 {
 	struct status st;
 
-	op->account = b->account;
 	if (!box_is_live(b)) {
 		box_refusal(b, &st);
 		op_fail(op, &st);
-	} else if (text_set(&op->id, b->id) < 0) {
-		op_fail_errno(op, -ENOMEM);
 	} else {
 		make(op);
 	}
 }
 
-static void on_found(struct fetch_wait *w, const struct fetch_news *news)
+/* Somebody else's of the account, which whoever knows its id may copy. */
+static void of_stranger(struct life_op *op, const struct cloud_sandbox *s)
 {
-	struct life_op *op = op_from_fetch(w);
-	struct status st;
-
-	if (news->end == FETCH_FAILED) {
-		op_fail(op, news->st);
-	} else if (news->box && grant_row(&op->who, news->box->uid) == GRANT_OK) {
-		of_row(op, news->box);
-	} else if (news->box || news->end == FETCH_ABSENT) {
-		ref_not_found(&st, op->ref);
-		op_fail(op, &st);
-	} else {
-		make(op);	/* somebody else's of the account, which whoever knows its id may copy */
-	}
+	make(op);
 }
 
 static void start(struct life_op *op)
@@ -276,29 +261,13 @@ static void start(struct life_op *op)
 	struct request *q = a->request_id[0] && !a->bad ? life_find_request(op->life, op->who.uid, a->kind->method,
 									    a->request_id)
 							: NULL;
-	struct status st;
-	struct box *b;
 
 	if (a->bad) {
 		op_fail(op, &a->why);
 		return;
 	}
-	if (q && is_repeat(op, q))
-		return;
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
-	case REF_NONE:
-		op_fail(op, &st);
-		return;
-	case REF_BOX:
-		of_row(op, b);
-		return;
-	case REF_ID:
-		op->fetch.fn = on_found;
-		if (text_set(&op->id, op->ref) < 0 ||
-		    fetch_join(op->life, op->account, op->ref, false, &op->fetch) < 0)
-			op_fail_errno(op, -ENOMEM);
-		return;
-	}
+	if (!q || !is_repeat(op, q))
+		op_find(op, of_row, of_stranger);
 }
 
 static void expire(struct life_op *op)

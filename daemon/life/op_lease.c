@@ -152,7 +152,6 @@ static void take(struct life_op *op, struct box *b, bool is_new)
 		op_fail(op, &st);
 		return;
 	}
-	op->account = b->account;
 	life_box_claim(op->life, b, op->who.uid);
 	if (store_tx_new(op->life->store, &t) < 0) {
 		op_fail_errno(op, -ENOMEM);
@@ -196,35 +195,24 @@ static struct box *adopt(struct life_op *op, const struct cloud_sandbox *s)
 	return give(b);
 }
 
-static void on_stranger(struct fetch_wait *w, const struct fetch_news *news)
+static void take_known(struct life_op *op, struct box *b)
 {
-	struct life_op *op = op_from_fetch(w);
+	take(op, b, false);
+}
+
+static void take_stranger(struct life_op *op, const struct cloud_sandbox *s)
+{
 	struct status st;
 	struct box *b;
 	struct tags t;
 
-	if (news->end == FETCH_FAILED) {
-		op_fail(op, news->st);
-		return;
-	}
-	/* Another who waited for the same answer may have made it somebody's just now. */
-	b = news->box ? news->box : life_find_box(op->life, op->account, op->ref);
-	if (b && grant_row(&op->who, b->uid) == GRANT_OK) {
-		take(op, b, false);
-		return;
-	}
-	if (b || news->end == FETCH_ABSENT) {
-		ref_not_found(&st, op->ref);
-		op_fail(op, &st);
-		return;
-	}
-	tags_read(&news->s->metadata, &t);
+	tags_read(&s->metadata, &t);
 	if (t.host) {
 		status_set(&st, R_UID_DENIED, "sandbox %s belongs to another host; Connect with adopt first", op->ref);
 		op_fail(op, &st);
 		return;
 	}
-	b = adopt(op, news->s);
+	b = adopt(op, s);
 	if (b)
 		take(op, b, true);
 	else
@@ -253,25 +241,11 @@ static bool check_acquire(struct life_op *op, struct status *st)
 static void acquire_start(struct life_op *op)
 {
 	struct status st;
-	struct box *b;
 
-	if (!check_acquire(op, &st)) {
+	if (check_acquire(op, &st))
+		op_find(op, take_known, take_stranger);
+	else
 		op_fail(op, &st);
-		return;
-	}
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
-	case REF_NONE:
-		op_fail(op, &st);
-		return;
-	case REF_BOX:
-		take(op, b, false);
-		return;
-	case REF_ID:
-		op->fetch.fn = on_stranger;
-		if (fetch_join(op->life, op->account, op->ref, false, &op->fetch) < 0)
-			op_fail_errno(op, -ENOMEM);
-		return;
-	}
 }
 
 static const struct op_kind acquire_kind = {

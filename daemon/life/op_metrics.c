@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/auth/grant.h"
 #include "daemon/life/op.h"
 #include "proto/base/clock.h"
 
@@ -78,10 +77,7 @@ static void with_row(struct life_op *op, struct box *b)
 {
 	struct status st;
 
-	op->account = b->account;
-	if (text_set(&op->id, b->id) < 0) {
-		op_fail_errno(op, -ENOMEM);
-	} else if (!box_is_live(b)) {
+	if (!box_is_live(b)) {
 		box_refusal(b, &st);
 		op_fail(op, &st);
 	} else if (is_kept(op, b) &&
@@ -92,48 +88,22 @@ static void with_row(struct life_op *op, struct box *b)
 	}
 }
 
-static void on_found(struct fetch_wait *w, const struct fetch_news *news)
+static void without_row(struct life_op *op, const struct cloud_sandbox *s)
 {
-	struct life_op *op = op_from_fetch(w);
-	struct status st;
-
-	if (news->end == FETCH_FAILED) {
-		op_fail(op, news->st);
-	} else if (news->box && grant_row(&op->who, news->box->uid) == GRANT_OK) {
-		with_row(op, news->box);
-	} else if (news->box || news->end == FETCH_ABSENT) {
-		ref_not_found(&st, op->ref);
-		op_fail(op, &st);
-	} else {
-		ask(op);
-	}
+	ask(op);
 }
 
 static void start(struct life_op *op)
 {
 	const struct args *a = op->args;
 	struct status st;
-	struct box *b;
 
 	if (a->start_s && a->end_s && a->start_s > a->end_s) {
 		status_field(&st, "start", "is after end");
 		op_fail(op, &st);
 		return;
 	}
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
-	case REF_NONE:
-		op_fail(op, &st);
-		return;
-	case REF_BOX:
-		with_row(op, b);
-		return;
-	case REF_ID:
-		op->fetch.fn = on_found;
-		if (text_set(&op->id, op->ref) < 0 ||
-		    fetch_join(op->life, op->account, op->ref, false, &op->fetch) < 0)
-			op_fail_errno(op, -ENOMEM);
-		return;
-	}
+	op_find(op, with_row, without_row);
 }
 
 static void expire(struct life_op *op)

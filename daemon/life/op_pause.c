@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/auth/grant.h"
 #include "daemon/life/netrules.h"
 #include "daemon/life/op.h"
 
@@ -32,54 +31,6 @@ static void yes_if(struct life_op *op, bool yes)
 	struct status ok = STATUS_OK;
 
 	op_end_yes(op, &ok, yes);
-}
-
-/* Finds the sandbox: known(op, b) with a row, else stranger(op) with op->id. */
-static void find(struct life_op *op, void (*known)(struct life_op *op, struct box *b),
-		 void (*on_stranger)(struct fetch_wait *w, const struct fetch_news *news))
-{
-	struct status st;
-	struct box *b;
-
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
-	case REF_NONE:
-		op_fail(op, &st);
-		return;
-	case REF_BOX:
-		op->account = b->account;
-		if (text_set(&op->id, b->id) < 0)
-			op_fail_errno(op, -ENOMEM);
-		else
-			known(op, b);
-		return;
-	case REF_ID:
-		op->fetch.fn = on_stranger;
-		if (text_set(&op->id, op->ref) < 0 ||
-		    fetch_join(op->life, op->account, op->ref, false, &op->fetch) < 0)
-			op_fail_errno(op, -ENOMEM);
-		return;
-	}
-}
-
-/* What was found out about an id without a row. NULL, and the op has ended or goes on without one. */
-static struct box *row_of_news(struct life_op *op, const struct fetch_news *news, bool *ret_stranger)
-{
-	struct status st;
-
-	*ret_stranger = false;
-	if (news->end == FETCH_FAILED) {
-		op_fail(op, news->st);
-		return NULL;
-	}
-	if (news->box && grant_row(&op->who, news->box->uid) == GRANT_OK)
-		return news->box;
-	if (news->box || news->end == FETCH_ABSENT) {
-		ref_not_found(&st, op->ref);
-		op_fail(op, &st);
-		return NULL;
-	}
-	*ret_stranger = true;
-	return NULL;
 }
 
 /* --- Pause --- */
@@ -107,7 +58,7 @@ static void pause_known(struct life_op *op, struct box *b)
 		op_fail_errno(op, -ENOMEM);
 }
 
-static void pause_stranger(struct life_op *op);
+static void pause_again(struct life_op *op);
 
 static void on_conflict_looked_at(struct cloud_result *r, void *user)
 {
@@ -119,7 +70,7 @@ static void on_conflict_looked_at(struct cloud_result *r, void *user)
 		yes_if(op, false);
 	} else if (r->outcome == CLOUD_DONE) {
 		st = op->obstacle;
-		op_again(op, &st, pause_stranger);
+		op_again(op, &st, pause_again);
 	} else if (r->not_found) {
 		ref_not_found(&st, op->ref);
 		op_fail(op, &st);
@@ -150,7 +101,7 @@ static void on_stranger_paused(struct cloud_result *r, void *user)
 	}
 }
 
-static void pause_stranger(struct life_op *op)
+static void pause_again(struct life_op *op)
 {
 	struct args *a = op->args;
 	struct cloud_ask ask = op_ask(op, on_stranger_paused);
@@ -160,21 +111,14 @@ static void pause_stranger(struct life_op *op)
 		op_fail_errno(op, -ENOMEM);
 }
 
-static void on_pause_found(struct fetch_wait *w, const struct fetch_news *news)
+static void pause_stranger(struct life_op *op, const struct cloud_sandbox *s)
 {
-	struct life_op *op = op_from_fetch(w);
-	bool stranger;
-	struct box *b = row_of_news(op, news, &stranger);
-
-	if (b)
-		pause_known(op, b);
-	else if (stranger)
-		pause_stranger(op);
+	pause_again(op);
 }
 
 static void pause_start(struct life_op *op)
 {
-	find(op, pause_known, on_pause_found);
+	op_find(op, pause_known, pause_stranger);
 }
 
 static const struct op_kind pause_kind = {
@@ -276,16 +220,9 @@ static void network_known(struct life_op *op, struct box *b)
 	op_take_turn(op, b, put_network);
 }
 
-static void on_network_found(struct fetch_wait *w, const struct fetch_news *news)
+static void network_stranger(struct life_op *op, const struct cloud_sandbox *s)
 {
-	struct life_op *op = op_from_fetch(w);
-	bool stranger;
-	struct box *b = row_of_news(op, news, &stranger);
-
-	if (b)
-		network_known(op, b);
-	else if (stranger)
-		put_network(op);
+	put_network(op);
 }
 
 static void network_start(struct life_op *op)
@@ -295,7 +232,7 @@ static void network_start(struct life_op *op)
 	struct status st;
 
 	if (netrules_network(a->network, &with, &st))
-		find(op, network_known, on_network_found);
+		op_find(op, network_known, network_stranger);
 	else
 		op_fail(op, &st);
 }
