@@ -83,6 +83,27 @@ static void ask(struct life_op *op, const char *id,
 		op_fail_errno(op, -ENOMEM);
 }
 
+/* The row that op->ref means. NULL: the op has ended, or on_news goes on about an id without a row. */
+static struct box *row_or_ask(struct life_op *op,
+			      void (*on_news)(struct fetch_wait *w, const struct fetch_news *news))
+{
+	struct status st;
+	struct box *b;
+
+	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+	case REF_NONE:
+		op_fail(op, &st);
+		return NULL;
+	case REF_ID:
+		ask(op, op->ref, on_news);
+		return NULL;
+	case REF_BOX:
+		break;
+	}
+	op->account = b->account;
+	return b;
+}
+
 /* A running one whose known end has passed is not believed. */
 static bool is_fresh(const struct box *b, uint64_t max_staleness_ms)
 {
@@ -115,20 +136,10 @@ static void on_got(struct fetch_wait *w, const struct fetch_news *news)
 static void get_start(struct life_op *op)
 {
 	struct args *a = op->args;
-	struct status st;
-	struct box *b;
+	struct box *b = row_or_ask(op, on_got);
 
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
-	case REF_NONE:
-		op_fail(op, &st);
+	if (!b)
 		return;
-	case REF_ID:
-		ask(op, op->ref, on_got);
-		return;
-	case REF_BOX:
-		break;
-	}
-	op->account = b->account;
 	if (is_fresh(b, a->max_staleness_ms)) {
 		life_box_claim(op->life, b, op->who.uid);
 		op_end_box_of(op, b, LIFE_FROM_CACHE);
@@ -251,20 +262,10 @@ static void on_target(struct fetch_wait *w, const struct fetch_news *news)
  * refused is asked about first. */
 static void resolve_start(struct life_op *op)
 {
-	struct status st;
-	struct box *b;
+	struct box *b = row_or_ask(op, on_target);
 
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
-	case REF_NONE:
-		op_fail(op, &st);
+	if (!b)
 		return;
-	case REF_ID:
-		ask(op, op->ref, on_target);
-		return;
-	case REF_BOX:
-		break;
-	}
-	op->account = b->account;
 	if (!box_is_live(b) || (b->state == LIFE_RUNNING && b->token_known &&
 				(!b->end_at_ms || account_cloud_now(b->account) < b->end_at_ms)))
 		end_with_target(op, b);
@@ -416,20 +417,10 @@ static void on_running_found(struct fetch_wait *w, const struct fetch_news *news
 
 static void running_start(struct life_op *op)
 {
-	struct status st;
-	struct box *b;
+	struct box *b = row_or_ask(op, on_running_found);
 
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
-	case REF_NONE:
-		op_fail(op, &st);
+	if (!b)
 		return;
-	case REF_ID:
-		ask(op, op->ref, on_running_found);
-		return;
-	case REF_BOX:
-		break;
-	}
-	op->account = b->account;
 	if (b->state == LIFE_RUNNING || is_fresh(b, op->life->max_staleness_ms))
 		running_probe(op, b);
 	else
@@ -510,18 +501,9 @@ static void host_start(struct life_op *op)
 		op_fail(op, &st);
 		return;
 	}
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
-	case REF_NONE:
-		op_fail(op, &st);
-		return;
-	case REF_ID:
-		ask(op, op->ref, on_host_found);
-		return;
-	case REF_BOX:
-		op->account = b->account;
+	b = row_or_ask(op, on_host_found);
+	if (b)
 		end_with_host(op, b);
-		return;
-	}
 }
 
 static void host_fail(struct life_op *op, const struct status *st)
