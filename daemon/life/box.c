@@ -392,6 +392,21 @@ int box_learn(struct box *b, const struct cloud_sandbox *s, uint64_t now_ms, int
 	return 0;
 }
 
+int box_from_cloud(struct account *a, const struct cloud_sandbox *s, struct box **ret)
+{
+	scoped(box_freep) struct box *b = NULL;
+	bool changed;
+	int r = box_new(a, s->id, &b);
+
+	if (!r)
+		r = box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed);
+	if (r < 0)
+		return r;
+	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
+	*ret = give(b);
+	return 0;
+}
+
 /* --- saying --- */
 
 void box_view(const struct box *b, enum life_source source, struct life_sandbox *ret)

@@ -88,6 +88,8 @@ must_check int box_new(struct account *a, const char *id, struct box **ret);
 struct box *box_free(struct box *b);
 void box_freep(struct box **b);
 
+/* What a create, list or get said of a sandbox that has no box yet: learnt, and in its state. */
+must_check int box_from_cloud(struct account *a, const struct cloud_sandbox *s, struct box **ret);
 /* The row's account must be `a`. */
 must_check int box_from_row(struct account *a, const struct row_sandbox *r, struct box **ret);
 /* `policy_text` holds the row's policy while the row is used. */

@@ -404,12 +404,8 @@ static void on_recorded(void *user, const struct status *st)
 static int make_box(struct creation *c, struct box **ret)
 {
 	scoped(box_freep) struct box *b = NULL;
-	const struct cloud_sandbox *s = c->found;
-	bool changed;
-	int r = box_new(c->account, s->id, &b);
+	int r = box_from_cloud(c->account, c->found, &b);
 
-	if (!r)
-		r = box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed);
 	if (!r && !c->settled)
 		r = pairs_from_cloud(&b->metadata, &c->metadata);
 	if (!r)
@@ -430,7 +426,6 @@ static int make_box(struct creation *c, struct box **ret)
 	b->on_timeout = c->end.on_timeout;
 	b->keep_memory = c->end.keep_memory;
 	b->auto_resume = c->end.auto_resume;
-	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
 	r = life_insert_box(c->life, b);
 	if (!r)
 		*ret = give(b);

@@ -595,14 +595,11 @@ int life_adopt(struct life *l, struct account *a, const struct cloud_sandbox *s,
 	scoped(box_freep) struct box *b = NULL;
 	struct store_tx *tx;
 	struct tags t;
-	bool changed;
 	int r;
 
 	tags_read(&s->metadata, &t);
 	must(tags_are_of(&t, store_host_id(l->store)));
-	r = box_new(a, s->id, &b);
-	if (!r)
-		r = box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed);
+	r = box_from_cloud(a, s, &b);
 	if (!r)
 		r = text_set(&b->req_tag, t.req);
 	if (r < 0)
@@ -616,7 +613,6 @@ int life_adopt(struct life *l, struct account *a, const struct cloud_sandbox *s,
 	b->unclaimed_at_ms = clock_wall_ms();
 	b->unclaimed_boot_ms = b->used_at_ms = (int64_t)clock_boot_ms();
 	b->token_known = s->envd_access_token != NULL;
-	box_set_state(b, state_of(s, LIFE_RUNNING));
 	r = store_tx_new(l->store, &tx);
 	if (r < 0)
 		return r;

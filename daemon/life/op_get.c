@@ -11,7 +11,6 @@
 #include "daemon/life/keep.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
-#include "daemon/life/tags.h"
 #include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
@@ -37,18 +36,13 @@ static void free_args(struct life_op *op)
 static struct box *view_of_stranger(struct life_op *op, const struct cloud_sandbox *s)
 {
 	struct args *a = op->args;
-	bool changed;
 
-	box_free(a->temp);
-	a->temp = NULL;
-	if (box_new(op->account, s->id, &a->temp) < 0)
-		return NULL;
-	if (box_learn(a->temp, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
+	a->temp = box_free(a->temp);
+	if (box_from_cloud(op->account, s, &a->temp) < 0)
 		return NULL;
 	a->temp->uid = op->who.uid;
 	life_policy_default(op->life, op->who.uid, a->temp->template_id, &a->temp->policy);
 	a->temp->token_known = true;
-	box_set_state(a->temp, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
 	return a->temp;
 }
 

@@ -179,16 +179,13 @@ static void take(struct life_op *op, struct box *b, bool is_new)
 static struct box *adopt(struct life_op *op, const struct cloud_sandbox *s)
 {
 	scoped(box_freep) struct box *b = NULL;
-	bool changed;
 
-	if (box_new(op->account, s->id, &b) < 0 ||
-	    box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
+	if (box_from_cloud(op->account, s, &b) < 0)
 		return NULL;
 	b->uid = op->who.uid;
 	b->adopted = b->claimed = b->token_known = true;
 	b->used_at_ms = (int64_t)clock_boot_ms();
 	life_policy_default(op->life, b->uid, b->template_id, &b->policy);
-	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
 	if (life_insert_box(op->life, b) < 0)
 		return NULL;
 	log_info("box_owned", "box=%s uid=%u by=lease", b->id, b->uid);

@@ -10,7 +10,6 @@
 #include "daemon/life/op.h"
 #include "daemon/life/page.h"
 #include "daemon/life/tags.h"
-#include "proto/base/clock.h"
 #include "proto/base/str.h"
 
 struct args {
@@ -82,18 +81,14 @@ static bool may_see(const struct life_op *op, const struct cloud_sandbox *s)
 static int pick_stranger(struct life_op *op, struct picked *p, const struct cloud_sandbox *s)
 {
 	struct box *b;
-	bool changed;
 
 	if (life_find_box(op->life, op->account, s->id) || !may_see(op, s))
 		return 0;
-	if (box_new(op->account, s->id, &b) < 0)
+	if (box_from_cloud(op->account, s, &b) < 0)
 		return -ENOMEM;
 	p->strangers[p->n_strangers++] = b;
-	if (box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
-		return -ENOMEM;
 	b->uid = op->who.uid;
 	life_policy_default(op->life, op->who.uid, s->template_id, &b->policy);
-	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
 	pick(op, p, b);
 	return 0;
 }
