@@ -75,6 +75,32 @@ int cloud_strs_add(struct cloud_strs *l, const char *s)
 	return 0;
 }
 
+int cloud_strs_add_all(struct cloud_strs *to, const struct cloud_strs *from)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->n && !r; i++)
+		r = cloud_strs_add(to, from->v[i]);
+	return r;
+}
+
+bool cloud_strs_has(const struct cloud_strs *l, const char *s)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (str_eq(l->v[i], s))
+			return true;
+	return false;
+}
+
+bool cloud_strs_equal(const struct cloud_strs *a, const struct cloud_strs *b)
+{
+	bool same = a->n == b->n;
+
+	for (size_t i = 0; same && i < a->n; i++)
+		same = str_eq(a->v[i], b->v[i]);
+	return same;
+}
+
 void cloud_strs_fini(struct cloud_strs *l)
 {
 	for (size_t i = 0; i < l->n; i++)
@@ -130,15 +156,6 @@ static int copy_str(char **to, const char *s)
 	return *to ? 0 : -ENOMEM;
 }
 
-static int copy_strs(struct cloud_strs *to, const struct cloud_strs *from)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < from->n && !r; i++)
-		r = cloud_strs_add(to, from->v[i]);
-	return r;
-}
-
 static int copy_rules(struct cloud_network *to, const struct cloud_network *from)
 {
 	struct cloud_rule *rule;
@@ -161,7 +178,8 @@ struct cloud_network *cloud_network_dup(const struct cloud_network *n)
 	if (!d)
 		return NULL;
 	d->allow_public_traffic = n->allow_public_traffic;
-	if (copy_strs(&d->allow_out, &n->allow_out) < 0 || copy_strs(&d->deny_out, &n->deny_out) < 0 ||
+	if (cloud_strs_add_all(&d->allow_out, &n->allow_out) < 0 ||
+	    cloud_strs_add_all(&d->deny_out, &n->deny_out) < 0 ||
 	    copy_str(&d->mask_request_host, n->mask_request_host) < 0 ||
 	    copy_str(&d->egress_address, n->egress_address) < 0 ||
 	    copy_str(&d->egress_username, n->egress_username) < 0 ||
@@ -173,15 +191,6 @@ struct cloud_network *cloud_network_dup(const struct cloud_network *n)
 static bool same_str(const char *a, const char *b)
 {
 	return str_eq(a ? a : "", b ? b : "");
-}
-
-static bool same_strs(const struct cloud_strs *a, const struct cloud_strs *b)
-{
-	bool same = a->n == b->n;
-
-	for (size_t i = 0; same && i < a->n; i++)
-		same = str_eq(a->v[i], b->v[i]);
-	return same;
 }
 
 static bool same_rule(const struct cloud_rule *a, const struct cloud_rule *b)
@@ -200,7 +209,7 @@ bool cloud_network_equal(const struct cloud_network *a, const struct cloud_netwo
 
 	if (!a || !b)
 		return a == b;
-	same = same_strs(&a->allow_out, &b->allow_out) && same_strs(&a->deny_out, &b->deny_out) &&
+	same = cloud_strs_equal(&a->allow_out, &b->allow_out) && cloud_strs_equal(&a->deny_out, &b->deny_out) &&
 	       a->allow_public_traffic == b->allow_public_traffic &&
 	       same_str(a->mask_request_host, b->mask_request_host) &&
 	       same_str(a->egress_address, b->egress_address) &&

@@ -794,14 +794,9 @@ bool copying_found(struct life *l, struct account *a, const struct cloud_sandbox
 	tags_read(&s->metadata, &t);
 	list_for_each(n, &l->copyings) {
 		struct copying *c = list_entry(n, struct copying, node);
-		bool known = false;
 
-		if (c->account != a || c->kind != &copying_fork || !c->req_tag[0] ||
-		    c->step < COPYING_POST || !str_eq(c->req_tag, t.req))
-			continue;
-		for (size_t i = 0; i < c->known.n && !known; i++)
-			known = str_eq(c->known.v[i], s->id);
-		if (!known)
+		if (c->account == a && c->kind == &copying_fork && c->req_tag[0] && c->step >= COPYING_POST &&
+		    str_eq(c->req_tag, t.req) && !cloud_strs_has(&c->known, s->id))
 			return true;
 	}
 	return false;

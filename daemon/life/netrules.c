@@ -84,14 +84,6 @@ static bool is_pattern(const char *s)
 	return str_eq(s, "*") || is_domain(str_starts(s, "*.") ? s + 2 : s);
 }
 
-static bool has(const struct cloud_strs *l, const char *s)
-{
-	for (size_t i = 0; i < l->n; i++)
-		if (str_eq(l->v[i], s))
-			return true;
-	return false;
-}
-
 static bool check_egress(const struct cloud_network *n, const struct netrules_with *with, struct status *st)
 {
 	bool names = false;
@@ -115,7 +107,7 @@ static bool check_egress(const struct cloud_network *n, const struct netrules_wi
 		names |= a == ADDRESS_NONE;
 	}
 	/* Without internet access all else is denied already. */
-	if (names && with->allow_internet_access != TRI_FALSE && !has(&n->deny_out, ALL_TRAFFIC)) {
+	if (names && with->allow_internet_access != TRI_FALSE && !cloud_strs_has(&n->deny_out, ALL_TRAFFIC)) {
 		status_field(st, "network.allow_out",
 			     "host names need " ALL_TRAFFIC " in deny_out: they are exceptions from it");
 		return false;

@@ -56,20 +56,12 @@ enum settle_next settle_plan(const struct cloud_list *list, const char *host, co
 	return wait_or_close(list != NULL, tries, now_ms, until_ms, ret_wait_ms);
 }
 
-static bool is_known(const struct cloud_strs *known, const char *id)
-{
-	for (size_t i = 0; i < known->n; i++)
-		if (str_eq(known->v[i], id))
-			return true;
-	return false;
-}
-
 static bool is_child(const struct settle_fork *f, const struct cloud_sandbox *s)
 {
 	struct tags t;
 
 	tags_read(&s->metadata, &t);
-	return tags_are_of(&t, f->host) && str_eq(t.req, f->req) && !is_known(f->known, s->id) &&
+	return tags_are_of(&t, f->host) && str_eq(t.req, f->req) && !cloud_strs_has(f->known, s->id) &&
 	       s->started_at_ms + SETTLE_CLOCK_MS >= f->made_at_ms && !f->is_tracked(s->id, f->user);
 }
 
@@ -101,7 +93,7 @@ enum settle_next settle_snapshot(const struct cloud_snapshots *list, const struc
 	bool found = false;
 
 	for (size_t i = 0; list && i < list->n; i++) {
-		if (is_known(known, list->v[i]->id))
+		if (cloud_strs_has(known, list->v[i]->id))
 			continue;
 		if (found)
 			return SETTLE_DOUBT;

@@ -77,22 +77,11 @@ static int put_row(const struct snap *s, struct store_tx *t)
 	return 0;
 }
 
-static bool same_names(const struct cloud_strs *a, const struct cloud_strs *b)
-{
-	bool same = a->n == b->n;
-
-	for (size_t i = 0; same && i < a->n; i++)
-		same = str_eq(a->v[i], b->v[i]);
-	return same;
-}
-
 static int learn_names(struct snap *s, const struct cloud_strs *names)
 {
 	struct cloud_strs copy = { 0 };
-	int r = 0;
+	int r = cloud_strs_add_all(&copy, names);
 
-	for (size_t i = 0; i < names->n && !r; i++)
-		r = cloud_strs_add(&copy, names->v[i]);
 	if (r < 0) {
 		cloud_strs_fini(&copy);
 		return r;
@@ -106,7 +95,7 @@ int snap_put(struct life *l, struct account *a, const struct cloud_snapshot *c, 
 	     const uid_t *uid, struct store_tx *t, struct snap **ret)
 {
 	struct snap *s = snap_find(l, a, c->id);
-	bool changed = !s || uid || !same_names(&s->names, &c->names);
+	bool changed = !s || uid || !cloud_strs_equal(&s->names, &c->names);
 	int r = s ? 0 : add(l, a, c->id, &s);
 
 	if (!r && source)
