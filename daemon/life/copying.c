@@ -16,9 +16,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/life/failpoint.h"
+#include "daemon/life/lines.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/tags.h"
@@ -183,27 +183,6 @@ static void tell_obstacle(struct copying *c, const struct status *st)
 
 /* --- intent --- */
 
-static char *join_lines(const struct cloud_strs *l)
-{
-	size_t n = 1;
-	char *text, *p;
-
-	for (size_t i = 0; i < l->n; i++)
-		n += strlen(l->v[i]) + 1;
-	text = p = malloc(n);
-	if (!text)
-		return NULL;
-	for (size_t i = 0; i < l->n; i++) {
-		size_t len = strlen(l->v[i]);
-
-		memcpy(p, l->v[i], len);
-		p += len;
-		*p++ = '\n';
-	}
-	*p = 0;
-	return text;
-}
-
 static void on_intent(void *user, const struct status *st)
 {
 	struct copying *c = copying_from(user);
@@ -217,7 +196,7 @@ static void on_intent(void *user, const struct status *st)
 
 static int write_intent(struct copying *c)
 {
-	char policy[POLICY_TEXT_MAX], *known = join_lines(&c->known);
+	char policy[POLICY_TEXT_MAX], *known = lines_join(&c->known);
 	struct row_copy row = {
 		.kind = c->kind->row,
 		.account = c->account->name,
@@ -802,21 +781,6 @@ bool copying_found(struct life *l, struct account *a, const struct cloud_sandbox
 	return false;
 }
 
-static int known_from(struct copying *c, const char *text)
-{
-	int r = 0;
-
-	while (*text && !r) {
-		size_t n = strcspn(text, "\n");
-		char *id = strndup(text, n);
-
-		r = id ? cloud_strs_add(&c->known, id) : -ENOMEM;
-		free(id);
-		text += n + (text[n] == '\n');
-	}
-	return r;
-}
-
 int copying_take_up(struct life *l, const struct row_copy *r)
 {
 	const struct copying_kind *kind = r->kind == ROW_COPY_FORK ? &copying_fork : &copying_snapshot;
@@ -841,7 +805,7 @@ int copying_take_up(struct life *l, const struct row_copy *r)
 		c->request = life_find_request(l, r->uid, kind->method, r->request_id);
 	if (c->request && !c->request->copying)
 		c->request->copying = c;
-	if (text_set(&c->name, r->name) < 0 || known_from(c, r->known) < 0) {
+	if (text_set(&c->name, r->name) < 0 || lines_split(&c->known, r->known) < 0) {
 		copying_drop(c);
 		return -ENOMEM;
 	}

@@ -5,10 +5,9 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/life/copying.h"
-#include "proto/base/buf.h"
+#include "daemon/life/lines.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 
@@ -51,29 +50,22 @@ static int add(struct life *l, struct account *a, const char *id, struct snap **
 
 static int put_row(const struct snap *s, struct store_tx *t)
 {
-	scoped(buf_fini) struct buf names = BUF_NULL;
+	char *names = lines_join(&s->names);
 	struct row_snapshot row = {
 		.account = s->account->name,
 		.id = s->id,
 		.uid = s->uid,
 		.ours = s->ours,
 		.source = s->source,
+		.names = names,
 		.created_at_ms = s->created_at_ms,
 		.as_of_ms = s->as_of_ms,
 	};
-	int r = 0;
 
-	for (size_t i = 0; i < s->names.n && !r; i++) {
-		r = buf_put(&names, s->names.v[i], strlen(s->names.v[i]));
-		if (!r)
-			r = buf_put(&names, "\n", 1);
-	}
-	if (!r)
-		r = buf_put(&names, "", 1);
-	if (r < 0)
-		return r;
-	row.names = (const char *)buf_data(&names);
+	if (!names)
+		return -ENOMEM;
 	store_tx_put_snapshot(t, &row);
+	free(names);
 	return 0;
 }
 
@@ -142,7 +134,6 @@ void snap_view(const struct snap *s, enum life_source source, struct life_snapsh
 int snapshot_load(struct life *l, const struct row_snapshot *r)
 {
 	struct account *a = life_account_by_name(l, r->account);
-	const char *p = r->names;
 	struct snap *s;
 	int e;
 
@@ -151,14 +142,8 @@ int snapshot_load(struct life *l, const struct row_snapshot *r)
 	e = add(l, a, r->id, &s);
 	if (!e)
 		e = text_set(&s->source, r->source);
-	while (!e && *p) {
-		size_t n = strcspn(p, "\n");
-		char *name = strndup(p, n);
-
-		e = name ? cloud_strs_add(&s->names, name) : -ENOMEM;
-		free(name);
-		p += n + (p[n] == '\n');
-	}
+	if (!e)
+		e = lines_split(&s->names, r->names);
 	if (e < 0)
 		return e;
 	s->uid = r->uid;
