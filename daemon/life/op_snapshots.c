@@ -202,14 +202,6 @@ static void list_now(struct life_op *op)
 		op_fail_errno(op, -ENOMEM);
 }
 
-static uint64_t mix(uint64_t h, const char *s)
-{
-	do
-		h = (h ^ (uint8_t)*s) * 0x100000001b3ull;
-	while (*s++);
-	return h;
-}
-
 static bool check(struct life_op *op, struct status *st)
 {
 	struct args *a = op->args;
@@ -222,8 +214,7 @@ static bool check(struct life_op *op, struct status *st)
 		status_field(st, "name", "has at most %u bytes", REF_MAX);
 		return false;
 	}
-	a->question = mix(mix(mix(0xcbf29ce484222325ull, op->account->name), op->ref ? op->ref : ""),
-			  a->name);
+	a->question = page_hash(page_hash(page_hash(PAGE_HASH, op->account->name), op->ref), a->name);
 	a->question += op->who.uid;
 	if (a->token[0] && page_token_parse(a->token, a->question, &a->after) < 0) {
 		status_field(st, "page_token", "is not one that this list gave out");

@@ -24,8 +24,8 @@ bool page_size(uint32_t asked, uint32_t *ret)
 	return true;
 }
 
-/* FNV-1a: against mistakes, not against forgery; a forged token only lists what its owner may see. */
-static uint64_t mix(uint64_t h, const char *s)
+/* Against mistakes, not against forgery; a forged token only lists what its owner may see. */
+uint64_t page_hash(uint64_t h, const char *s)
 {
 	do
 		h = (h ^ (uint8_t)*s) * 0x100000001b3ull;
@@ -36,15 +36,15 @@ static uint64_t mix(uint64_t h, const char *s)
 uint64_t page_question(const struct life_list *q, const char *account)
 {
 	char flags[64];
-	uint64_t h = mix(0xcbf29ce484222325ull, account);
+	uint64_t h = page_hash(PAGE_HASH, account);
 
 	snprintf(flags, sizeof(flags), "%u %u %d %d", q->who->uid, q->states, q->all_owners,
 		 q->all_hosts);
-	h = mix(h, flags);
-	h = mix(h, q->template_id ? q->template_id : "");
+	h = page_hash(h, flags);
+	h = page_hash(h, q->template_id ? q->template_id : "");
 	/* Sums, because the order of a map's entries is not the question. */
 	for (size_t i = 0; i < q->n_metadata; i++)
-		h += mix(mix(0x9e3779b97f4a7c15ull, q->metadata[i].key), q->metadata[i].value);
+		h += page_hash(page_hash(0x9e3779b97f4a7c15ull, q->metadata[i].key), q->metadata[i].value);
 	return h;
 }
 

@@ -24,6 +24,9 @@ struct page_place {
 int page_cmp(int64_t a_started, const char *a_id, int64_t b_started, const char *b_id);
 /* 0 = default; false above the maximum. */
 bool page_size(uint32_t asked, uint32_t *ret);
+/* FNV-1a over `s` and its end. Begin with PAGE_HASH. */
+#define PAGE_HASH 0xcbf29ce484222325ull
+uint64_t page_hash(uint64_t h, const char *s);
 /* Of everything that decides what is listed. */
 uint64_t page_question(const struct life_list *q, const char *account);
 /* Heap; NULL without memory. */
