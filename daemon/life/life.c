@@ -644,10 +644,19 @@ struct loader {
 	unsigned strangers;	/* rows of accounts that are not configured */
 };
 
+/* A row outlives its visit: its texts, copied. */
+#define SAVED_TEXTS 6u
+
 struct saved_intent {
 	struct list node;
 	struct row_intent row;
-	char *texts[6];
+	char *texts[SAVED_TEXTS];
+};
+
+struct saved_copy {
+	struct list node;
+	struct row_copy row;
+	char *texts[SAVED_TEXTS];
 };
 
 static void load_sandbox(const struct row_sandbox *r, void *user)
@@ -742,65 +751,52 @@ static void load_event(const struct row_event *r, void *user)
 	event_load(ld->life, r);
 }
 
-static void free_intent(struct saved_intent *s)
+static void free_texts(char *texts[SAVED_TEXTS])
 {
-	for (size_t i = 0; i < ARRAY_SIZE(s->texts); i++)
-		free(s->texts[i]);
-	free(s);
+	for (size_t i = 0; i < SAVED_TEXTS; i++)
+		free(texts[i]);
+}
+
+/* The row's fields point to the copies from here on. */
+static void save_texts(struct loader *ld, char *texts[SAVED_TEXTS], const char **fields[SAVED_TEXTS])
+{
+	for (size_t i = 0; i < SAVED_TEXTS; i++) {
+		texts[i] = str_dup(*fields[i]);
+		if (!texts[i])
+			ld->err = -ENOMEM;
+		*fields[i] = texts[i];
+	}
 }
 
 static void load_intent(const struct row_intent *r, void *user)
 {
 	struct loader *ld = user;
 	struct saved_intent *s = calloc(1, sizeof(*s));
-	const char **fields[] = { &s->row.account, &s->row.request_id,	&s->row.req_tag,
-				  &s->row.name,	   &s->row.template_id, &s->row.policy };
+	const char **fields[SAVED_TEXTS] = { &s->row.account, &s->row.request_id,  &s->row.req_tag,
+					     &s->row.name,    &s->row.template_id, &s->row.policy };
 
 	if (!s) {
 		ld->err = -ENOMEM;
 		return;
 	}
 	s->row = *r;
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		s->texts[i] = str_dup(*fields[i]);
-		if (!s->texts[i])
-			ld->err = -ENOMEM;
-		*fields[i] = s->texts[i];
-	}
+	save_texts(ld, s->texts, fields);
 	list_add_tail(&ld->intents, &s->node);
-}
-
-struct saved_copy {
-	struct list node;
-	struct row_copy row;
-	char *texts[6];
-};
-
-static void free_copy(struct saved_copy *s)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(s->texts); i++)
-		free(s->texts[i]);
-	free(s);
 }
 
 static void load_copy(const struct row_copy *r, void *user)
 {
 	struct loader *ld = user;
 	struct saved_copy *s = calloc(1, sizeof(*s));
-	const char **fields[] = { &s->row.account, &s->row.request_id, &s->row.source,
-				  &s->row.name,	   &s->row.policy,     &s->row.known };
+	const char **fields[SAVED_TEXTS] = { &s->row.account, &s->row.request_id, &s->row.source,
+					     &s->row.name,    &s->row.policy,	  &s->row.known };
 
 	if (!s) {
 		ld->err = -ENOMEM;
 		return;
 	}
 	s->row = *r;
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		s->texts[i] = str_dup(*fields[i]);
-		if (!s->texts[i])
-			ld->err = -ENOMEM;
-		*fields[i] = s->texts[i];
-	}
+	save_texts(ld, s->texts, fields);
 	list_add_tail(&ld->copies, &s->node);
 }
 
@@ -821,7 +817,8 @@ static void take_up_copies(struct loader *ld)
 		list_del(&s->node);
 		if (!ld->err)
 			ld->err = copying_take_up(ld->life, &s->row);
-		free_copy(s);
+		free_texts(s->texts);
+		free(s);
 	}
 }
 
@@ -833,7 +830,8 @@ static void take_up_intents(struct loader *ld)
 		list_del(&s->node);
 		if (!ld->err)
 			ld->err = creation_take_up(ld->life, &s->row);
-		free_intent(s);
+		free_texts(s->texts);
+		free(s);
 	}
 }
 
@@ -956,10 +954,19 @@ static uint64_t or_default(uint64_t v, uint64_t def)
 	return v ? v : def;
 }
 
+static void init_lists(struct life *l)
+{
+	struct list *const lists[] = { &l->boxes,    &l->names,	   &l->requests, &l->creations, &l->fetches,
+				       &l->killings, &l->ops,	   &l->commits,	 &l->leases,	&l->holders,
+				       &l->shifts,   &l->copyings, &l->snapshots };
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		list_init(lists[i]);
+}
+
 int life_new(const struct life_options *o, struct life **ret)
 {
 	struct life *l = calloc(1, sizeof(*l));
-	struct list *lists[13];
 	int r;
 
 	if (!l)
@@ -980,21 +987,7 @@ int life_new(const struct life_options *o, struct life **ret)
 	l->quiet_until_ms = (int64_t)(clock_boot_ms() + l->restart_grace_ms);
 	l->identity = o->identity ? o->identity : holder_best_identity();
 	rng_seed(&l->rng, o->rng_seed);
-	lists[0] = &l->boxes;
-	lists[1] = &l->names;
-	lists[2] = &l->requests;
-	lists[3] = &l->creations;
-	lists[4] = &l->fetches;
-	lists[5] = &l->killings;
-	lists[6] = &l->ops;
-	lists[7] = &l->commits;
-	lists[8] = &l->leases;
-	lists[9] = &l->holders;
-	lists[10] = &l->shifts;
-	lists[11] = &l->copyings;
-	lists[12] = &l->snapshots;
-	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-		list_init(lists[i]);
+	init_lists(l);
 	events_init(l);
 	r = copy_accounts(l, o);
 	if (!r)
