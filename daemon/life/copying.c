@@ -241,9 +241,7 @@ static void intend(struct copying *c)
 	if (!r)
 		return;
 	if (r == -EAGAIN) {
-		status_set(&st, R_STORE_FULL, "the daemon cannot write its state, so nothing may be sent");
-		if (!status_ok(store_health(c->life->store)))
-			st = *store_health(c->life->store);
+		life_store_refusal(c->life, &st);
 	} else {
 		status_errno(&st, r, c->kind->what);
 	}

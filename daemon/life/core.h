@@ -142,6 +142,8 @@ void life_put_name(struct store_tx *t, const struct name_slot *n);
 void life_put_request(struct store_tx *t, const struct request *r);
 /* Commits the box as it is now; a failure is repaired later (resave). */
 void life_save_box(struct life *l, struct box *b, bool durable);
+/* Why nothing may be sent now: the store takes no number or no intent. */
+void life_store_refusal(const struct life *l, struct status *ret);
 /* A commit without a waiter. */
 void life_commit(struct life *l, struct store_tx *t, bool durable);
 

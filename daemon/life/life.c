@@ -294,6 +294,13 @@ void life_commit(struct life *l, struct store_tx *t, bool durable)
 	store_tx_commit(t, durable, on_committed, l);
 }
 
+void life_store_refusal(const struct life *l, struct status *ret)
+{
+	*ret = *store_health(l->store);
+	if (status_ok(ret))
+		status_set(ret, R_STORE_FULL, "the daemon cannot write its state, so nothing may be sent");
+}
+
 void life_save_box(struct life *l, struct box *b, bool durable)
 {
 	struct store_tx *t;

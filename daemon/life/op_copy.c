@@ -316,14 +316,6 @@ static const struct op_kind snapshot_kind = {
 	.free_args = free_args,
 };
 
-static bool check_request_id(const char *id, struct status *st)
-{
-	if (str_is_empty(id) || rules_request_id_is_valid(id))
-		return true;
-	status_field(st, "request_id", "must be 1 to %u printable ASCII characters", RULES_REQUEST_ID_MAX);
-	return false;
-}
-
 static int args_new(const struct copying_kind *kind, const char *request_id, const uint8_t hash[32],
 		    const char *name, struct args **ret)
 {
@@ -334,7 +326,7 @@ static int args_new(const struct copying_kind *kind, const char *request_id, con
 	a->kind = kind;
 	a->count = 1;
 	memcpy(a->params_hash, hash, sizeof(a->params_hash));
-	a->bad = !check_request_id(request_id, &a->why);
+	a->bad = !rules_check_request_id(request_id, &a->why);
 	if (text_set(&a->request_id, request_id) < 0 || text_set(&a->name, name) < 0) {
 		args_free(a);
 		return -ENOMEM;

@@ -532,9 +532,7 @@ static void make(struct life_op *op)
 			life_forget_request(op->life, q);
 	}
 	if (r == -EAGAIN) {
-		status_set(&st, R_STORE_FULL, "the daemon cannot write its state, so nothing may be sent");
-		if (!status_ok(store_health(op->life->store)))
-			st = *store_health(op->life->store);
+		life_store_refusal(op->life, &st);
 		op_fail(op, &st);
 	} else {
 		op_fail_errno(op, r);

@@ -32,6 +32,14 @@ bool rules_request_id_is_valid(const char *s)
 	return n && n <= RULES_REQUEST_ID_MAX && str_is_printable(s, n);
 }
 
+bool rules_check_request_id(const char *s, struct status *st)
+{
+	if (str_is_empty(s) || rules_request_id_is_valid(s))
+		return true;
+	status_field(st, "request_id", "must be 1 to %u printable ASCII characters", RULES_REQUEST_ID_MAX);
+	return false;
+}
+
 bool rules_timeout_s(uint64_t timeout_ms, uint32_t *ret_s)
 {
 	if (!timeout_ms)
@@ -73,11 +81,8 @@ bool rules_check_create(const struct life_create *c, struct status *st)
 {
 	uint32_t s;
 
-	if (!str_is_empty(c->request_id) && !rules_request_id_is_valid(c->request_id)) {
-		status_field(st, "request_id", "must be 1 to %u printable ASCII characters",
-			     RULES_REQUEST_ID_MAX);
+	if (!rules_check_request_id(c->request_id, st))
 		return false;
-	}
 	if (!str_is_empty(c->name) && !rules_name_is_valid(c->name)) {
 		status_field(st, "name",
 			     "must match [a-z][a-z0-9._-]{0,62} and not look like a sandbox id");

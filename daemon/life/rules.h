@@ -18,6 +18,8 @@
 bool rules_name_is_valid(const char *s);
 bool rules_looks_like_id(const char *s);	/* ^[a-z0-9]+$, at most 64 */
 bool rules_request_id_is_valid(const char *s);	/* 1..128 printable bytes */
+/* NULL or "" = none, which is fine; false with status FIELD_INVALID. */
+bool rules_check_request_id(const char *s, struct status *st);
 
 /* Up to whole seconds; 0 = the default. False: more than 30 days. */
 bool rules_timeout_s(uint64_t timeout_ms, uint32_t *ret_s);
