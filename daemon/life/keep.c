@@ -16,7 +16,7 @@
 #include "proto/base/str.h"
 
 #define KEEP_MAGIC	  0x4b656570u
-#define CHECK_RETRY_MS	  500u	/* the cloud did not say whether it is there: base and … */
+#define CHECK_RETRY_MS	  500u	/* check_later(): base and … */
 #define CHECK_RETRY_MAX	  30000u
 #define READ_MS		  10000u
 #define PAUSE_MS	  75000u
@@ -144,6 +144,13 @@ static void look_again_at(struct keep *k, uint64_t at_ms)
 		log_warn("keep_timer", "box=%s err=nomem at=next_change", k->box->id);
 }
 
+/* The cloud did not say whether it is there, or what it is. */
+static void check_later(struct keep *k)
+{
+	look_again_at(k, clock_boot_ms() + rules_backoff_ms(k->checks++, CHECK_RETRY_MS, CHECK_RETRY_MAX,
+							    rng_u64(&life_of(k)->rng)));
+}
+
 static struct keep *keep_of(struct box *b)
 {
 	struct keep *k = b->keep;
@@ -225,7 +232,7 @@ void keep_release(struct box *b)
 
 static void keep_bury(void *p)
 {
-	struct keep *k = p;
+	struct keep *k = keep_from(p);
 
 	k->magic = 0;
 	free(k);
@@ -374,14 +381,22 @@ static void extend(struct keep *k, const struct due_box *d)
 
 static void on_pause_checked(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct keep *k = container_of(w, struct keep, check);
+	struct keep *k = keep_from(container_of(w, struct keep, check));
 
 	set_idle(k);
 	if (news->end == FETCH_ALIVE && k->box->state == LIFE_PAUSING)
 		box_set_state(k->box, LIFE_RUNNING);
 	if (k->box->state != LIFE_PAUSED)
-		look_again_at(k, clock_boot_ms() + rules_backoff_ms(k->checks++, CHECK_RETRY_MS, CHECK_RETRY_MAX,
-								    rng_u64(&life_of(k)->rng)));
+		check_later(k);
+}
+
+/* What the rule counted from. */
+static void forget_moment(struct box *b, enum due_rule rule)
+{
+	if (rule == DUE_BY_RELEASE)
+		b->released_at_ms = 0;
+	else if (rule == DUE_BY_UNCLAIMED)
+		b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
 }
 
 static void paused(struct keep *k)
@@ -389,10 +404,7 @@ static void paused(struct keep *k)
 	struct box *b = k->box;
 
 	/* Another rule may still have to end it. */
-	if (k->rule == DUE_BY_RELEASE)
-		b->released_at_ms = 0;
-	else if (k->rule == DUE_BY_UNCLAIMED)
-		b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
+	forget_moment(b, k->rule);
 	k->checks = 0;
 	log_info("box_paused", "box=%s uid=%u rule=%s", b->id, b->uid, due_rule_name(k->rule));
 	life_box_changed(life_of(k), b, LIFE_PAUSED, due_rule_name(k->rule));
@@ -466,7 +478,7 @@ static void decide_again(struct keep *k)
 
 static void on_checked(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct keep *k = container_of(w, struct keep, check);
+	struct keep *k = keep_from(container_of(w, struct keep, check));
 
 	k->step = KEEP_IDLE;
 	switch (news->end) {
@@ -477,8 +489,7 @@ static void on_checked(struct fetch_wait *w, const struct fetch_news *news)
 	case FETCH_ABSENT:
 		return;
 	case FETCH_FAILED:
-		look_again_at(k, clock_boot_ms() + rules_backoff_ms(k->checks++, CHECK_RETRY_MS, CHECK_RETRY_MAX,
-								    rng_u64(&life_of(k)->rng)));
+		check_later(k);
 		return;
 	}
 }
@@ -521,25 +532,14 @@ static void warn_of_cap(struct keep *k)
 	event_say(life_of(k), b, EVENT_UPDATED, "cap=reached\nrule=on_cap\n");
 }
 
-static void forget_moment(struct keep *k, enum due_rule rule)
-{
-	struct box *b = k->box;
-
-	if (rule == DUE_BY_RELEASE)
-		b->released_at_ms = 0;
-	else if (rule == DUE_BY_UNCLAIMED)
-		b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
-	life_save_box(life_of(k), b, false);
-}
-
-static void tell_expiring(struct keep *k, const char *left)
+static void tell_expiring(struct keep *k, unsigned left_ms)
 {
 	char at[40];
 
 	str_rfc3339(k->box->end_at_ms * 1000, 3, at);
 	k->told_soon = true;
-	k->told_very_soon = left[0] == '1';
-	event_say(life_of(k), k->box, EVENT_EXPIRING, "seconds_left=%s\nend_at=%s\n", left, at);
+	k->told_very_soon = left_ms == DUE_VERY_SOON_MS;
+	event_say(life_of(k), k->box, EVENT_EXPIRING, "seconds_left=%u\nend_at=%s\n", left_ms / 1000, at);
 }
 
 /* What due.c may say again at once: only what changes what it looks at. */
@@ -547,13 +547,14 @@ static bool act(struct keep *k, const struct due_box *d, const struct due *due)
 {
 	switch (due->act) {
 	case DUE_TELL_SOON:
-		tell_expiring(k, "60");
+		tell_expiring(k, DUE_SOON_MS);
 		return true;
 	case DUE_TELL_VERY_SOON:
-		tell_expiring(k, "10");
+		tell_expiring(k, DUE_VERY_SOON_MS);
 		return true;
 	case DUE_LEAVE:
-		forget_moment(k, due->rule);
+		forget_moment(k->box, due->rule);
+		life_save_box(life_of(k), k->box, false);
 		return true;
 	case DUE_WARN:
 		warn_of_cap(k);
