@@ -6,10 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/life/rules.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define SPAN_MAX_MS (30ull * 24 * 3600 * 1000)
+#define LEAVE_PAUSE_KILL (BIT(POLICY_LEAVE) | BIT(POLICY_PAUSE) | BIT(POLICY_KILL))
+#define PAUSE_KILL	 (BIT(POLICY_PAUSE) | BIT(POLICY_KILL))
+#define PAUSE_KILL_WARN	 (PAUSE_KILL | BIT(POLICY_WARN))
 
 static const char *const action_names[] = { "", "leave", "pause", "kill", "warn" };
 static const char *const on_gone_names[] = { "", "fail", "recreate" };
@@ -34,13 +37,13 @@ static bool action_is(enum policy_action a, unsigned allowed)
 
 bool policy_is_valid(const struct policy *p)
 {
-	return action_is(p->on_release, BIT(POLICY_LEAVE) | BIT(POLICY_PAUSE) | BIT(POLICY_KILL)) &&
-	       action_is(p->on_idle, BIT(POLICY_PAUSE) | BIT(POLICY_KILL)) &&
-	       action_is(p->on_max_age, BIT(POLICY_PAUSE) | BIT(POLICY_KILL)) &&
-	       action_is(p->on_cap, BIT(POLICY_PAUSE) | BIT(POLICY_KILL) | BIT(POLICY_WARN)) &&
+	return action_is(p->on_release, LEAVE_PAUSE_KILL) &&
+	       action_is(p->on_idle, PAUSE_KILL) &&
+	       action_is(p->on_max_age, PAUSE_KILL) &&
+	       action_is(p->on_cap, PAUSE_KILL_WARN) &&
 	       (p->on_gone == POLICY_FAIL || p->on_gone == POLICY_RECREATE) &&
-	       p->release_grace_ms <= SPAN_MAX_MS && p->idle_timeout_ms <= SPAN_MAX_MS &&
-	       p->max_age_ms <= SPAN_MAX_MS;
+	       p->release_grace_ms <= RULES_SPAN_MAX_MS && p->idle_timeout_ms <= RULES_SPAN_MAX_MS &&
+	       p->max_age_ms <= RULES_SPAN_MAX_MS;
 }
 
 void policy_format(const struct policy *p, char ret[POLICY_TEXT_MAX])
@@ -77,11 +80,11 @@ static int set_one(struct policy *p, const char *key, const char *value)
 	else if (str_eq(key, "ru"))
 		p->resume_on_use = on;
 	else if (str_eq(key, "rg"))
-		return str_u64(value, strlen(value), SPAN_MAX_MS, &p->release_grace_ms);
+		return str_u64(value, strlen(value), RULES_SPAN_MAX_MS, &p->release_grace_ms);
 	else if (str_eq(key, "it"))
-		return str_u64(value, strlen(value), SPAN_MAX_MS, &p->idle_timeout_ms);
+		return str_u64(value, strlen(value), RULES_SPAN_MAX_MS, &p->idle_timeout_ms);
 	else if (str_eq(key, "ma"))
-		return str_u64(value, strlen(value), SPAN_MAX_MS, &p->max_age_ms);
+		return str_u64(value, strlen(value), RULES_SPAN_MAX_MS, &p->max_age_ms);
 	else if (str_eq(key, "or"))
 		p->on_release = (enum policy_action)action;
 	else if (str_eq(key, "oi"))
@@ -119,10 +122,6 @@ int policy_parse(const char *s, struct policy *ret)
 }
 
 /* --- changes --- */
-
-#define LEAVE_PAUSE_KILL (BIT(POLICY_LEAVE) | BIT(POLICY_PAUSE) | BIT(POLICY_KILL))
-#define PAUSE_KILL	 (BIT(POLICY_PAUSE) | BIT(POLICY_KILL))
-#define PAUSE_KILL_WARN	 (PAUSE_KILL | BIT(POLICY_WARN))
 
 enum kind { KIND_BOOL, KIND_ACTION, KIND_SPAN, KIND_ON_GONE };
 
@@ -233,7 +232,7 @@ static bool check_field(const struct policy *p, enum policy_field f, struct stat
 		return false;
 	case KIND_SPAN:
 		span = *(const uint64_t *)field_of(p, f);
-		if (span <= SPAN_MAX_MS && (span || fields[f].zero_ok))
+		if (span <= RULES_SPAN_MAX_MS && (span || fields[f].zero_ok))
 			return true;
 		status_field(st, name, "must be %s 30 days", fields[f].zero_ok ? "at most" : "above 0 and at most");
 		return false;
