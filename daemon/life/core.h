@@ -250,7 +250,7 @@ struct listing_wait {
 		   int64_t as_of_ms);
 };
 /* A complete listing of the account not older than a second; shared. fn may come from inside. */
-must_check int listing_join(struct account *a, struct listing_wait *w);
+void listing_join(struct account *a, struct listing_wait *w);
 void listing_leave(struct listing_wait *w);
 
 #endif

@@ -211,8 +211,7 @@ static void start(struct life_op *op)
 		answer(op, NULL, LIFE_FROM_CACHE, op->account->listed_at_ms);
 	} else {
 		op->listing.fn = on_listed;
-		if (listing_join(op->account, &op->listing) < 0)
-			op_fail_errno(op, -ENOMEM);
+		listing_join(op->account, &op->listing);
 	}
 }
 

@@ -291,7 +291,7 @@ static void on_period(struct timer *t, void *user)
 		list_start(g);
 }
 
-int listing_join(struct account *a, struct listing_wait *w)
+void listing_join(struct account *a, struct listing_wait *w)
 {
 	struct listing *g = a->listing;
 	bool young = g->began_at_ms && g->began_at_ms + LIST_GAP_MS > clock_boot_ms();
@@ -306,7 +306,6 @@ int listing_join(struct account *a, struct listing_wait *w)
 		list_add_tail(&g->next, &w->node);
 		list_start(g);
 	}
-	return 0;
 }
 
 bool sync_is_trusted(const struct life *l, const struct account *a)
