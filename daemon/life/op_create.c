@@ -462,16 +462,10 @@ static void req_tag(struct life *l, uid_t uid, const char *request_id, char ret[
 static int fill_creation(struct life_op *op, struct creation *c, const char *tag)
 {
 	struct args *a = op->args;
-	int r;
+	int r = text_set(&c->template_id, a->template_id);
 
-	/* The op may have to do it again (another caller's creation came first): copies. */
-	r = text_set(&c->template_id, a->template_id);
 	if (!r)
 		r = text_set(&c->req_tag, tag);
-	for (size_t i = 0; i < a->metadata.n && !r; i++)
-		r = cloud_kvs_add(&c->metadata, a->metadata.v[i].key, a->metadata.v[i].value);
-	for (size_t i = 0; i < a->envs.n && !r; i++)
-		r = cloud_kvs_add(&c->envs, a->envs.v[i].key, a->envs.v[i].value);
 	life_policy_default(op->life, op->who.uid, a->template_id, &c->policy);
 	policy_merge(&c->policy, &a->policy);
 	policy_format(&c->policy, c->policy_text);
@@ -480,7 +474,11 @@ static int fill_creation(struct life_op *op, struct creation *c, const char *tag
 		c->holder->refs++;
 	c->timeout_s = a->timeout_s;
 	c->end = a->end;
-	/* Sent once, by whoever makes it; a repeat compares hashes. */
+	/* Who makes one ends with it, and a repeat compares hashes: what is sent need not stay here. */
+	c->metadata = a->metadata;
+	a->metadata = (struct cloud_kvs){ 0 };
+	c->envs = a->envs;
+	a->envs = (struct cloud_kvs){ 0 };
 	c->network = give(a->network);
 	c->tokens = give(a->tokens);
 	c->n_tokens = a->n_tokens;
