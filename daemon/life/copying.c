@@ -101,18 +101,9 @@ static void unlink_copying(struct copying *c)
 
 static void finish(struct copying *c, const struct status *st)
 {
-	struct status copy = *st;
-	struct list waiters;
-
 	unlink_copying(c);
-	list_take(&waiters, &c->waiters);
 	loop_bury(c->life->loop, &c->grave, copying_free, c);
-	while (!list_is_empty(&waiters)) {
-		struct life_op *op = op_from_wait(waiters.next);
-
-		list_del(&op->wait);
-		op->told(op, &copy, status_ok(&copy));
-	}
+	op_tell_all(&c->waiters, st, status_ok(st));
 }
 
 static void forget_request(struct copying *c, const struct status *st, bool refused)
@@ -173,12 +164,6 @@ static void wait_then(struct copying *c, uint64_t wait_ms, timer_fn *fn)
 	/* Without a timer nothing would go on: the intent stays for the next start to settle. */
 	status_errno(&st, -ENOMEM, c->kind->what);
 	finish(c, &st);
-}
-
-static void tell_obstacle(struct copying *c, const struct status *st)
-{
-	list_for_each(n, &c->waiters)
-		op_from_wait(n)->obstacle = *st;
 }
 
 /* --- intent --- */
@@ -315,7 +300,7 @@ static bool is_behind(struct copying *c)
 			continue;
 		status_set(&st, R_STATE_CHANGING, "what became of an earlier %s of sandbox %s is being found "
 						  "out; repeat", c->kind->what, c->source);
-		tell_obstacle(c, &st);
+		op_obstruct_all(&c->waiters, &st);
 		turn_end(&c->turn);
 		wait_then(c, BEHIND_MS, on_behind);
 		return true;
@@ -401,7 +386,7 @@ static void on_unsent(struct copying *c, const struct status *st)
 		return;
 	}
 	wait = rules_backoff_ms(c->posts, POST_BACKOFF_MS, POST_BACKOFF_MAX, rng_u64(&c->life->rng));
-	tell_obstacle(c, st);
+	op_obstruct_all(&c->waiters, st);
 	c->step = COPYING_PAUSE;
 	wait_then(c, MAX(wait, (uint64_t)st->retry_after_ms), on_post_timer);
 }
@@ -417,7 +402,7 @@ static bool waits_for_change(struct copying *c, const struct cloud_result *r)
 	wait = rules_backoff_ms(c->conflicts++, POST_BACKOFF_MS, CONFLICT_BACKOFF_MAX,
 				rng_u64(&c->life->rng));
 	c->posts--;	/* it was no attempt */
-	tell_obstacle(c, &r->status);
+	op_obstruct_all(&c->waiters, &r->status);
 	c->step = COPYING_PAUSE;
 	wait_then(c, wait, on_post_timer);
 	return true;
@@ -558,7 +543,7 @@ static void on_recorded(void *user, const struct status *st)
 
 	FAILPOINT("copy.recorded");
 	if (!status_ok(st)) {
-		tell_obstacle(c, st);
+		op_obstruct_all(&c->waiters, st);
 		c->step = COPYING_PAUSE;
 		wait_then(c, RECORD_RETRY_MS, on_record_timer);
 		return;

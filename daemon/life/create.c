@@ -221,8 +221,7 @@ static void on_unsent(struct creation *c, const struct status *st)
 	}
 	wait = rules_backoff_ms(c->posts, POST_BACKOFF_MS, POST_BACKOFF_MAX, rng_u64(&c->life->rng));
 	wait = MAX(wait, st->retry_after_ms);
-	list_for_each(n, &c->waiters)
-		op_from_wait(n)->obstacle = *st;
+	op_obstruct_all(&c->waiters, st);
 	c->step = CREATION_PAUSE;
 	wait_then(c, wait, on_post_timer);
 }
@@ -389,8 +388,7 @@ static void on_recorded(void *user, const struct status *st)
 
 	FAILPOINT("create.active_committed");
 	if (!status_ok(st)) {
-		list_for_each(n, &c->waiters)
-			op_from_wait(n)->obstacle = *st;
+		op_obstruct_all(&c->waiters, st);
 		c->step = CREATION_PAUSE;
 		wait_then(c, RECORD_RETRY_MS, on_record_timer);
 		return;

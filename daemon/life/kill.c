@@ -69,36 +69,15 @@ static void unlink_killing(struct killing *k)
 static void finish(struct killing *k, bool found)
 {
 	struct status ok = STATUS_OK;
-	struct list waiters;
 
 	unlink_killing(k);
-	list_take(&waiters, &k->waiters);
 	loop_bury(k->life->loop, &k->grave, killing_free, k);
-	while (!list_is_empty(&waiters)) {
-		struct life_op *op = op_from_wait(waiters.next);
-
-		list_del(&op->wait);
-		op_end_yes(op, &ok, found);
-	}
+	op_tell_all(&k->waiters, &ok, found);
 }
 
 static void on_timer(struct timer *t, void *user)
 {
 	delete(killing_from(user));
-}
-
-/* A definite refusal is told at once; that we go on trying is not the caller's concern. */
-static void tell_refusal(struct killing *k, const struct status *st)
-{
-	struct list waiters;
-
-	list_take(&waiters, &k->waiters);
-	while (!list_is_empty(&waiters)) {
-		struct life_op *op = op_from_wait(waiters.next);
-
-		list_del(&op->wait);
-		op_fail(op, st);
-	}
 }
 
 /* Missing at the first try and past its end: then it was not us. */
@@ -123,16 +102,16 @@ static void on_deleted(struct cloud_result *r, void *user)
 		finish(k, found);
 		return;
 	}
-	list_for_each(n, &k->waiters)
-		op_from_wait(n)->obstacle = r->status;
+	op_obstruct_all(&k->waiters, &r->status);
 	wait = rules_backoff_ms(k->tries++, KILL_BACKOFF_MS, KILL_BACKOFF_MAX, rng_u64(&k->life->rng));
 	wait = MAX(wait, r->status.retry_after_ms);
 	log_warn("kill_repeats", "box=%s tries=%u in_ms=%llu text=%s", k->box->id, k->tries,
 		 (unsigned long long)wait, log_q(r->status.text));
 	if (timer_set(&k->timer, clock_boot_ms() + wait) < 0)
 		log_warn("kill_timer", "box=%s err=nomem at=next_start", k->box->id);
+	/* A definite refusal is told at once; that we go on trying is not the caller's concern. */
 	if (r->outcome == CLOUD_REFUSED && !r->retry_later && !r->conflict)
-		tell_refusal(k, &r->status);
+		op_tell_all(&k->waiters, &r->status, false);
 }
 
 static void delete(struct killing *k)
@@ -263,6 +242,7 @@ static void kill_known(struct life_op *op, struct box *b)
 	struct killing *k = b->killing;
 
 	op->account = b->account;
+	op->told = op_end_told;
 	if (b->state == LIFE_GONE)
 		op_end_yes(op, &ok, false);
 	else if (!k && killing_start(op->life, b, NULL, &k) < 0)

@@ -360,6 +360,36 @@ void op_target_of(const struct box *b, struct life_target *ret)
 	};
 }
 
+/* --- who waits together --- */
+
+void op_end_told(struct life_op *op, const struct status *st, bool yes)
+{
+	if (status_ok(st))
+		op_end_yes(op, st, yes);
+	else
+		op_fail(op, st);
+}
+
+void op_tell_all(struct list *waiters, const struct status *st, bool yes)
+{
+	struct status copy = *st;	/* it may lie in what they wait for */
+	struct list all;
+
+	list_take(&all, waiters);
+	while (!list_is_empty(&all)) {
+		struct life_op *op = op_from_wait(all.next);
+
+		list_del(&op->wait);
+		op->told(op, &copy, yes);
+	}
+}
+
+void op_obstruct_all(struct list *waiters, const struct status *st)
+{
+	list_for_each(n, waiters)
+		op_from_wait(n)->obstacle = *st;
+}
+
 /* --- which sandbox --- */
 
 static void find_known(struct life_op *op, struct box *b)

@@ -30,7 +30,7 @@ struct life_op {
 	struct list wait;		/* among the waiters of a creation or a kill */
 	struct creation *creation;	/* … of this one */
 	struct copying *copying;	/* … of this one */
-	/* What a shared piece of work (shift.c, copying.c) has to say to those who wait for it. */
+	/* What a shared piece of work (kill.c, shift.c, copying.c) has to say to those who wait for it. */
 	void (*told)(struct life_op *op, const struct status *st, bool yes);
 	struct turn turn;
 	void (*on_turn)(struct life_op *op);
@@ -85,6 +85,13 @@ must_check int op_new(struct life *l, const struct op_args *a, struct life_op **
 struct life_op *op_from(void *p);
 struct life_op *op_from_wait(struct list *n);
 struct life_op *op_from_fetch(struct fetch_wait *w);
+
+/* For those whose answer is what they are told. */
+void op_end_told(struct life_op *op, const struct status *st, bool yes);
+/* Takes each off the list and tells it. */
+void op_tell_all(struct list *waiters, const struct status *st, bool yes);
+/* What stands in their way for now. */
+void op_obstruct_all(struct list *waiters, const struct status *st);
 
 /* BOOTTIME by which a request to the cloud should have failed, so that this can be said in time. */
 uint64_t op_ask_until(const struct life_op *op);

@@ -35,14 +35,6 @@ static void yes_if(struct life_op *op, bool yes)
 
 /* --- Pause --- */
 
-static void on_shifted(struct life_op *op, const struct status *st, bool yes)
-{
-	if (status_ok(st))
-		yes_if(op, yes);
-	else
-		op_fail(op, st);
-}
-
 static void pause_known(struct life_op *op, struct box *b)
 {
 	struct args *a = op->args;
@@ -53,7 +45,7 @@ static void pause_known(struct life_op *op, struct box *b)
 		op_fail(op, &st);
 		return;
 	}
-	op->told = on_shifted;
+	op->told = op_end_told;
 	if (shift_join_pause(op->life, b, a->keep_memory, op) < 0)
 		op_fail_errno(op, -ENOMEM);
 }

@@ -80,18 +80,9 @@ static void unlink_shift(struct shift *s)
 /* The box's state is set: tell all, be gone. */
 static void finish(struct shift *s, const struct status *st, bool yes)
 {
-	struct status copy = *st;
-	struct list waiters;
-
 	unlink_shift(s);
-	list_take(&waiters, &s->waiters);
 	loop_bury(s->life->loop, &s->grave, shift_free, s);
-	while (!list_is_empty(&waiters)) {
-		struct life_op *op = op_from_wait(waiters.next);
-
-		list_del(&op->wait);
-		op->told(op, &copy, yes);
-	}
+	op_tell_all(&s->waiters, st, yes);
 }
 
 /* Only from a state that this shift put there: a kill meanwhile goes first. */
@@ -127,8 +118,7 @@ static void again(struct shift *s)
 	uint64_t wait = rules_backoff_ms(s->tries++, SHIFT_BACKOFF_MS, SHIFT_BACKOFF_MAX,
 					 rng_u64(&s->life->rng));
 
-	list_for_each(n, &s->waiters)
-		op_from_wait(n)->obstacle = s->why;
+	op_obstruct_all(&s->waiters, &s->why);
 	if (list_is_empty(&s->waiters) || timer_set(&s->timer, clock_boot_ms() + wait) < 0)
 		finish(s, &s->why, false);
 }
