@@ -164,6 +164,10 @@ void life_box_give_name(struct life *l, struct box *b, struct name_slot *n);
 must_check int life_adopt(struct life *l, struct account *a, const struct cloud_sandbox *s,
 			  struct box **ret);
 
+/* --- load.c --- */
+
+must_check int life_load(struct life *l);	/* starts the store, too */
+
 /* --- ref.c --- */
 
 enum ref_kind {
