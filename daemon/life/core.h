@@ -136,6 +136,8 @@ struct request *life_find_request(struct life *l, uid_t uid, const char *method,
 must_check int life_need_request(struct life *l, uid_t uid, const char *method, const char *id,
 				 struct request **ret);
 void life_forget_request(struct life *l, struct request *r);
+/* A repeat: the time for which it is remembered begins again, also after a restart. */
+void life_request_used(struct life *l, struct request *r);
 
 void life_put_box(struct store_tx *t, const struct box *b);
 void life_put_name(struct store_tx *t, const struct name_slot *n);

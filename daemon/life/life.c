@@ -313,6 +313,18 @@ void life_save_box(struct life *l, struct box *b, bool durable)
 	life_commit(l, t, durable);
 }
 
+void life_request_used(struct life *l, struct request *r)
+{
+	int64_t now = clock_wall_ms();
+	struct store_tx *t;
+
+	if (now < r->used_at_ms || store_tx_new(l->store, &t) < 0)
+		return;
+	r->used_at_ms = now + USED_SAVE_MS;	/* so it need not be written each time */
+	life_put_request(t, r);
+	life_commit(l, t, false);
+}
+
 /* --- facts --- */
 
 static enum life_state state_of(const struct cloud_sandbox *s, enum life_state now)

@@ -111,7 +111,7 @@ static void answer_request(struct life_op *op, struct request *q)
 {
 	struct args *a = op->args;
 
-	q->used_at_ms = clock_wall_ms();
+	life_request_used(op->life, q);
 	if (a->kind == &copying_fork)
 		answer_fork(op, q->account, q->object, NULL);
 	else

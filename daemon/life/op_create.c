@@ -252,7 +252,6 @@ static void answer_request(struct life_op *op, struct request *q)
 	struct box *b = life_find_box(op->life, q->account, q->object);
 	struct status st;
 
-	q->used_at_ms = clock_wall_ms();
 	if (b && is_stale(op, b)) {
 		ask_about(op, b);
 	} else if (b) {
@@ -301,6 +300,7 @@ static enum verdict check_request(struct life_op *op, struct request *q)
 	}
 	switch (q->step) {
 	case ROW_REQUEST_DONE:
+		life_request_used(op->life, q);
 		answer_request(op, q);
 		return ANSWERED;
 	case ROW_REQUEST_UNKNOWN:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Lifecycle against a fake cloud: what callers are answered, and what the cloud was asked. */
+#include "daemon/life/core.h"
 #include "daemon/life/tags.h"
 #include "tests/unit/life/world.h"
 
@@ -178,6 +179,32 @@ TEST(lost_answer_is_settled)
 	CHECK(!life_resolve(w.life, &alice, a.id, clock_boot_ms() + 2000, on_target, &b, &b.op));
 	wait_for(&w, &b);
 	CHECK(str_starts(b.token, "token-"));
+	world_free(&w);
+}
+
+/* A week counts from the last use, and a restart does not forget when that was. */
+TEST(use_of_a_request_id_is_stored)
+{
+	struct life_create c;
+	struct request *q;
+	struct answer a, b;
+	struct world w;
+	int64_t began = clock_wall_ms();
+
+	world_new(&w);
+	c = a_create("r1");
+	a = do_create(&w, &c);
+	q = life_find_request(w.life, alice.uid, REQUEST_CREATE, "r1");
+	CHECK(q && q->used_at_ms >= began);
+	q->used_at_ms = 1;
+	c.deadline_ms = clock_boot_ms() + 10000;
+	b = do_create(&w, &c);
+	CHECK_STR(a.id, b.id);
+	CHECK(q->used_at_ms >= began);
+	world_restart(&w);
+	/* What only memory knew is lost here: the row would still say what it said at first. */
+	q = life_find_request(w.life, alice.uid, REQUEST_CREATE, "r1");
+	CHECK(q && q->used_at_ms > began + 30000);
 	world_free(&w);
 }
 
