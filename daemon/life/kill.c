@@ -190,8 +190,10 @@ void kill_take_up(struct life *l, struct box *b)
 {
 	struct killing *k;
 
-	if (killing_new(l, b, &k) < 0)
+	if (killing_new(l, b, &k) < 0) {
+		log_warn("kill_take_up", "box=%s err=nomem at=next_start", b->id);
 		return;
+	}
 	log_info("kill_taken_up", "box=%s uid=%u", b->id, b->uid);
 	/* Soon, but not inside of the start. */
 	if (timer_set(&k->timer, clock_boot_ms()) < 0)

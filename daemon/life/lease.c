@@ -404,23 +404,25 @@ void lease_drain(struct life *l)
 
 /* --- start --- */
 
-void lease_load(struct life *l, const struct row_lease *r)
+int lease_load(struct life *l, const struct row_lease *r)
 {
 	struct account *a = life_account_by_name(l, r->account);
 	struct box *b = a ? life_find_box(l, a, r->sandbox) : NULL;
 	struct lease *x;
+	int e;
 
 	/* Without its sandbox it claims nothing. */
 	if (!b || !box_is_live(b) || strlen(r->id) > LEASE_ID_LEN || lease_find(l, r->id))
-		return;
-	if (insert(l, r->id, r->uid, &x) < 0)
-		return;
+		return 0;
+	e = insert(l, r->id, r->uid, &x);
+	if (e < 0)
+		return e;
 	x->kind = r->kind;
 	x->pid = (pid_t)r->pid;
 	x->made_at_ms = r->made_at_ms;
 	if (text_set(&x->sandbox, b->id) < 0 || text_set(&x->label, r->label) < 0) {
 		forget(x);
-		return;
+		return -ENOMEM;
 	}
 	x->state = LEASE_WAITING;
 	count_in(x, b);
@@ -430,22 +432,23 @@ void lease_load(struct life *l, const struct row_lease *r)
 		x->state = LEASE_HELD;
 		x->expires_wall_ms = r->expires_at_ms;
 		if (timer_set(&x->timer, clock_boot_ms() + (uint64_t)left) == 0)
-			return;
+			return 0;
 	} else if (r->kind == ROW_LEASE_PROCESS) {
 		switch (holder_of_row(l, r, &x->holder)) {
 		case HOLDER_PROVED:
 			x->state = LEASE_HELD;
 			list_add_tail(&x->holder->leases, &x->holder_node);
-			return;
+			return 0;
 		case HOLDER_DEAD:
 			x->state = LEASE_HELD;	/* ended when the store takes it */
-			return;
+			return 0;
 		case HOLDER_UNKNOWN:
 			break;
 		}
 	}
 	if (timer_set(&x->timer, clock_boot_ms() + l->restart_grace_ms) < 0)
 		log_warn("lease_timer", "lease=%s err=nomem", x->id);
+	return 0;
 }
 
 void lease_loaded(struct life *l)

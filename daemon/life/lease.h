@@ -84,7 +84,7 @@ void lease_drain(struct life *l);
 void lease_news(struct box *b);
 
 /* Start: a row; after all rows, when the store takes changes. */
-void lease_load(struct life *l, const struct row_lease *r);
+must_check int lease_load(struct life *l, const struct row_lease *r);
 void lease_loaded(struct life *l);
 void lease_free_all(struct life *l);
 

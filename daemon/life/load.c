@@ -116,8 +116,10 @@ static void load_request(const struct row_request *r, void *user)
 static void load_lease(const struct row_lease *r, void *user)
 {
 	struct loader *ld = user;
+	int e = lease_load(ld->life, r);
 
-	lease_load(ld->life, r);
+	if (e < 0)
+		ld->err = e;
 }
 
 static void load_event(const struct row_event *r, void *user)
