@@ -372,15 +372,30 @@ static void prune(struct life *l)
 /* What could not be written when it changed: all of it again, now that the store may take it. */
 static void resave(struct life *l)
 {
+	struct store_tx *t;
+
 	l->resave = false;
 	list_for_each(i, &l->boxes)
 		life_save_box(l, list_entry(i, struct box, node), true);
 	list_for_each(i, &l->names) {
-		struct store_tx *t;
-
-		if (store_tx_new(l->store, &t) < 0)
+		if (store_tx_new(l->store, &t) < 0) {
+			l->resave = true;
 			return;
+		}
 		life_put_name(t, list_entry(i, struct name_slot, node));
+		life_commit(l, t, true);
+	}
+	list_for_each(i, &l->requests) {
+		struct request *q = list_entry(i, struct request, node);
+
+		/* An open one is written with its intent, or was refused and has no row. */
+		if (q->step == ROW_REQUEST_OPEN)
+			continue;
+		if (store_tx_new(l->store, &t) < 0) {
+			l->resave = true;
+			return;
+		}
+		life_put_request(t, q);
 		life_commit(l, t, true);
 	}
 }

@@ -208,6 +208,29 @@ TEST(use_of_a_request_id_is_stored)
 	world_free(&w);
 }
 
+/* After a commit that failed all rows are written again, those of request ids too. */
+TEST(request_ids_are_saved_again)
+{
+	struct world w = { .reconcile_period_ms = 100 };
+	struct life_create c;
+	struct request *q;
+
+	world_new_with(&w);
+	c = a_create("r1");
+	(void)do_create(&w, &c);
+	q = life_find_request(w.life, alice.uid, REQUEST_CREATE, "r1");
+	CHECK(q);
+	q->used_at_ms = 7;	/* stands for the change that was not written */
+	w.life->resave = true;
+	spin(&w, 300);
+	CHECK(!w.life->resave);
+	world_restart(&w);
+	q = life_find_request(w.life, alice.uid, REQUEST_CREATE, "r1");
+	CHECK(q);
+	CHECK_INT(q->used_at_ms, 7);
+	world_free(&w);
+}
+
 TEST(lost_request_stays_unknown)
 {
 	struct life_create c;

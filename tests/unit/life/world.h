@@ -30,6 +30,7 @@ struct world {
 	enum life_probe_result probe;
 	/* 0 = default */
 	uint64_t restart_grace_ms, unclaimed_grace_ms;
+	uint64_t reconcile_period_ms;	/* 0 = an hour */
 	enum life_identity identity;
 };
 
@@ -124,7 +125,7 @@ static inline void world_start(struct world *w)
 		.n_accounts = 1,
 		.sha256 = fake_hash,
 		.settle_horizon_ms = HORIZON_MS,
-		.reconcile_period_ms = 3600000,
+		.reconcile_period_ms = w->reconcile_period_ms ? w->reconcile_period_ms : 3600000,
 		.rng_seed = 7,
 		.restart_grace_ms = w->restart_grace_ms,
 		.unclaimed_grace_ms = w->unclaimed_grace_ms,
