@@ -94,7 +94,7 @@ static void unlink_copying(struct copying *c)
 	timer_clear(&c->timer);
 	fetch_leave(&c->look);
 	let_go(c);
-	if (c->request)
+	if (c->request && c->request->copying == c)
 		c->request->copying = NULL;
 	list_del(&c->node);
 }

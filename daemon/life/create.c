@@ -82,9 +82,9 @@ static void unlink_creation(struct creation *c)
 	c->call = NULL;
 	timer_clear(&c->timer);
 	fetch_leave(&c->detail);
-	if (c->name)
+	if (c->name && c->name->creation == c)
 		c->name->creation = NULL;
-	if (c->request)
+	if (c->request && c->request->creation == c)
 		c->request->creation = NULL;
 	list_del(&c->node);
 }
