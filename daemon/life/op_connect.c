@@ -341,64 +341,32 @@ static void connect_step(struct life_op *op)
 
 static void connect_known(struct life_op *op, struct box *b)
 {
-	op->account = b->account;
 	life_box_claim(op->life, b, op->who.uid);
-	if (text_set(&op->id, b->id) < 0)
-		op_fail_errno(op, -ENOMEM);
-	else
-		connect_step(op);
+	connect_step(op);
 }
 
-static void on_stranger(struct fetch_wait *w, const struct fetch_news *news)
+/* Another host's stays its own unless the caller says so; nobody's becomes the caller's. */
+static void connect_stranger(struct life_op *op, const struct cloud_sandbox *s)
 {
-	struct life_op *op = op_from_fetch(w);
 	struct args *a = op->args;
 	struct status st;
 	struct tags t;
 
-	if (news->end == FETCH_FAILED) {
-		op_fail(op, news->st);
-		return;
-	}
-	if (news->end == FETCH_ABSENT || (news->box && grant_row(&op->who, news->box->uid) != GRANT_OK)) {
-		ref_not_found(&st, op->ref);
+	tags_read(&s->metadata, &t);
+	a->owner_by_this = !t.host || a->adopt;
+	if (a->holder && !a->owner_by_this) {
+		status_set(&st, R_UID_DENIED, "sandbox %s belongs to another host; set adopt to take a "
+					      "lease on it", op->ref);
 		op_fail(op, &st);
 		return;
 	}
-	if (!news->box) {
-		/* Another host's stays its own unless the caller says so; nobody's becomes the caller's. */
-		tags_read(&news->s->metadata, &t);
-		a->owner_by_this = !t.host || a->adopt;
-		if (a->holder && !a->owner_by_this) {
-			status_set(&st, R_UID_DENIED, "sandbox %s belongs to another host; set adopt to take a "
-						      "lease on it", op->ref);
-			op_fail(op, &st);
-			return;
-		}
-	}
-	call(op, news->s->id, cloud_connect, on_connected);
+	call(op, s->id, cloud_connect, on_connected);
 }
 
 static void connect_start(struct life_op *op)
 {
-	struct status st;
-	struct box *b;
-
-	if (!check_timeout(op))
-		return;
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
-	case REF_NONE:
-		op_fail(op, &st);
-		return;
-	case REF_BOX:
-		connect_known(op, b);
-		return;
-	case REF_ID:
-		op->fetch.fn = on_stranger;
-		if (fetch_join(op->life, op->account, op->ref, false, &op->fetch) < 0)
-			op_fail_errno(op, -ENOMEM);
-		return;
-	}
+	if (check_timeout(op))
+		op_find(op, connect_known, connect_stranger);
 }
 
 static const struct op_kind connect_kind = {

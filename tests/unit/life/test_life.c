@@ -762,6 +762,34 @@ TEST(timeouts)
 	world_free(&w);
 }
 
+/* One of ours whose row was lost gets it from its tag; from there on it is resumed like any other: once. */
+TEST(connects_to_an_adopted_one_share_its_resume)
+{
+	struct life_connect c = { .who = &alice, .sandbox = "ilost" };
+	struct answer a, b;
+	struct fake_box *x;
+	struct world w;
+
+	world_new(&w);
+	spin(&w, 50);
+	x = fake_plant(w.fake, "ilost");
+	x->paused = true;
+	fake_plant_tag(x, TAG_HOST, store_host_id(w.store));
+	fake_plant_tag(x, TAG_UID, "1000");
+	c.deadline_ms = clock_boot_ms() + 10000;
+	a = (struct answer){ .w = &w };
+	b = (struct answer){ .w = &w };
+	CHECK(!life_connect(w.life, &c, on_box, &a, &a.op));
+	CHECK(!life_connect(w.life, &c, on_box, &b, &b.op));
+	wait_for(&w, &a);
+	if (!b.done)
+		wait_for(&w, &b);
+	CHECK(status_ok(&a.st) && status_ok(&b.st));
+	CHECK(!x->paused);
+	CHECK_INT(w.fake->connects, 1);
+	world_free(&w);
+}
+
 TEST(agent_and_host)
 {
 	struct life_create c;
