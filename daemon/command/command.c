@@ -244,26 +244,6 @@ static void on_end_written(struct command *c, const struct status *st)
 	commands_forget_surplus(c->cs);
 }
 
-/* Before anybody is told: what was said once stays true. */
-static int write_end(struct command *c)
-{
-	struct store_tx *t;
-	int r;
-
-	if (!c->has_row)
-		return -ENOENT;
-	r = store_tx_new(c->cs->o.store, &t);
-	if (r < 0)
-		return r;
-	r = command_row_put(t, c);
-	if (r < 0) {
-		store_tx_drop(t);
-		return r;
-	}
-	store_tx_hurry(t);
-	return command_write(c, t, false, on_end_written);
-}
-
 void command_finish(struct command *c)
 {
 	const uint32_t *survivors;
@@ -295,7 +275,8 @@ void command_finish(struct command *c)
 	c->final = true;
 	if (c->state != CMD_ENDING)
 		command_set_state(c, CMD_ENDING);
-	if (write_end(c) < 0)
+	/* Before anybody is told: what was said once stays true. */
+	if (command_write_row(c, on_end_written) < 0)
 		on_end_written(c, NULL);
 }
 

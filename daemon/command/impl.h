@@ -95,12 +95,14 @@ struct cmd_request {
 	uint64_t refused_until_ms;
 };
 
+typedef void command_written_fn(struct command *c, const struct status *st);
+
 /* A row on its way to the store, for which something waits. */
 struct cmd_write {
 	struct list node;		/* cs->writes */
 	struct commands *cs;
 	struct command *c;		/* a ref */
-	void (*done)(struct command *c, const struct status *st);
+	command_written_fn *done;
 };
 
 enum launch {				/* how far a start is, in CMD_STARTING */
@@ -126,6 +128,7 @@ struct command {
 	size_t n_envs;
 	uint32_t pid;
 	bool group_known, group, foreign, detach, stdin_open, input_busy, input_ended, pty;
+	bool started;			/* its pid is in the store, its callers have been told */
 	bool final;			/* the result is known, and on its way to the store */
 	bool in_use;			/* lifecycle was told that it keeps its sandbox in use */
 	bool has_row;			/* a row is in the store, or on its way there */
@@ -244,6 +247,7 @@ void commands_forget_surplus(struct commands *cs);
 /* start.c */
 must_check int command_launch(struct command *c);	/* the start, or a foreign one's attach */
 void command_start_answer(struct command *c, const struct status *st);	/* to all who wait for it */
+void command_is_started(struct command *c);	/* it runs: writes its row, then answers */
 void command_start_failed(struct command *c, const struct status *st);	/* nothing runs: nothing is left */
 void command_start_cancel(struct command_op *op, bool end_it);
 
@@ -260,8 +264,8 @@ must_check int command_row_put(struct store_tx *t, const struct command *c);
 void command_save(struct command *c);		/* what it is now, without waiting */
 void command_unsave(struct command *c);
 /* Commits and calls done, never from inside; not after the end of all commands. */
-must_check int command_write(struct command *c, struct store_tx *t, bool durable,
-			     void (*done)(struct command *c, const struct status *st));
+must_check int command_write(struct command *c, struct store_tx *t, bool durable, command_written_fn *done);
+must_check int command_write_row(struct command *c, command_written_fn *done);	/* what it is now; -ENOENT without a row */
 must_check int commands_load(struct commands *cs, struct store *store);
 
 /* request.c */

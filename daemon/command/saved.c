@@ -95,8 +95,7 @@ static void on_written(void *user, const struct status *st)
 	free(w);
 }
 
-int command_write(struct command *c, struct store_tx *t, bool durable,
-		  void (*done)(struct command *c, const struct status *st))
+int command_write(struct command *c, struct store_tx *t, bool durable, command_written_fn *done)
 {
 	struct cmd_write *w = calloc(1, sizeof(*w));
 
@@ -110,6 +109,25 @@ int command_write(struct command *c, struct store_tx *t, bool durable,
 	list_add_tail(&c->cs->writes, &w->node);
 	store_tx_commit(t, durable, on_written, w);
 	return 0;
+}
+
+int command_write_row(struct command *c, command_written_fn *done)
+{
+	struct store_tx *t;
+	int r;
+
+	if (!c->has_row)
+		return -ENOENT;
+	r = store_tx_new(c->cs->o.store, &t);
+	if (r < 0)
+		return r;
+	r = command_row_put(t, c);
+	if (r < 0) {
+		store_tx_drop(t);
+		return r;
+	}
+	store_tx_hurry(t); /* somebody waits for it */
+	return command_write(c, t, false, done);
 }
 
 /* --- in --- */
@@ -198,6 +216,7 @@ static int restore(struct commands *cs, const struct row_command *r)
 	c->pty = r->flags & ROW_COMMAND_PTY;
 	c->group = r->flags & ROW_COMMAND_GROUP;
 	c->group_known = true;
+	c->started = r->pid;
 	c->input_ended = r->flags & ROW_COMMAND_INPUT_ENDED;
 	c->truncated = c->truncated || (r->flags & ROW_COMMAND_TRUNCATED);
 	c->term.cols = r->cols;

@@ -64,6 +64,22 @@ void command_start_cancel(struct command_op *op, bool end_it)
 	}
 }
 
+/* Also if it could not be written: it runs. */
+static void on_start_written(struct command *c, const struct status *st)
+{
+	static const struct status ok = STATUS_OK;
+
+	c->started = true;
+	command_start_answer(c, &ok);
+}
+
+/* Whoever is told that it runs may find it again after kill -9 of the daemon, also when it has ended meanwhile. */
+void command_is_started(struct command *c)
+{
+	if (c->foreign || command_write_row(c, on_start_written) < 0)
+		on_start_written(c, NULL);
+}
+
 /* Its own session, so that a kill reaches all of it; where the image has no setsid, without. */
 static const char wrapper[] = "for s in /usr/bin/setsid /bin/setsid; do "
 			      "[ -x \"$s\" ] && exec \"$s\" -- \"$@\"; done; exec \"$@\"";
@@ -78,14 +94,10 @@ static void setsid_key(const struct command *c, char ret[256])
 
 static void know_group(struct command *c, bool group)
 {
-	static const struct status ok = STATUS_OK;
-
 	c->group = group;
 	c->group_known = true;
-	if (c->state == CMD_STARTING || !c->pid)
-		return;
-	command_save(c);
-	command_start_answer(c, &ok);
+	if (c->state != CMD_STARTING && c->pid)
+		command_is_started(c);
 }
 
 static void on_probe(struct envd_result *r, void *user)
@@ -409,7 +421,7 @@ int commands_start(struct commands *cs, const struct command_start *s, command_d
 			return r;
 		}
 		op->c = command_ref(c);
-	} else if (!c || c->state >= CMD_ENDING || (c->pid && c->group_known)) {
+	} else if (!c || c->state >= CMD_ENDING || c->started) {
 		if (c)
 			answer_repeat(op);
 		else

@@ -277,8 +277,6 @@ static void note_gap(struct command *c)
 
 static void on_started(struct command *c, uint32_t pid)
 {
-	static const struct status ok = STATUS_OK;
-
 	FAILPOINT("command.started");
 	c->pid = pid;
 	if (!c->started_at_ms)
@@ -290,9 +288,10 @@ static void on_started(struct command *c, uint32_t pid)
 	c->asks = 0;
 	start_clock(c);
 	killer_go(c);
-	command_save(c);
 	if (c->foreign || c->group_known)
-		command_start_answer(c, &ok);
+		command_is_started(c);
+	else
+		command_save(c);
 	if (c->end_when_started)
 		command_end_now(c);
 }
