@@ -60,6 +60,7 @@ struct request {
 	struct account *account;
 	enum row_request_state step;
 	int64_t used_at_ms;
+	uint64_t use_saved_boot_ms;	/* when a use was last written; 0 = not by this daemon */
 	struct creation *creation;	/* under way */
 	struct copying *copying;	/* … of a fork or a snapshot */
 	struct status *refusal;		/* the cloud's, answered until … */

@@ -315,12 +315,13 @@ void life_save_box(struct life *l, struct box *b, bool durable)
 
 void life_request_used(struct life *l, struct request *r)
 {
-	int64_t now = clock_wall_ms();
+	uint64_t now = clock_boot_ms();
 	struct store_tx *t;
 
-	if (now < r->used_at_ms || store_tx_new(l->store, &t) < 0)
+	if ((r->use_saved_boot_ms && now < r->use_saved_boot_ms + USED_SAVE_MS) || store_tx_new(l->store, &t) < 0)
 		return;
-	r->used_at_ms = now + USED_SAVE_MS;	/* so it need not be written each time */
+	r->use_saved_boot_ms = now;
+	r->used_at_ms = clock_wall_ms() + USED_SAVE_MS;	/* so it need not be written each time */
 	life_put_request(t, r);
 	life_commit(l, t, false);
 }
