@@ -90,7 +90,7 @@ static void release(struct sim_lease *x)
 
 		if (!y->id[0] && y->box == x->box && y->proc == x->proc && y->proc_start == x->proc_start) {
 			lease_over(y);
-			y->box->unsure = true;
+			y->box->maybe_of[y->proc] = y->proc_start;
 		}
 	}
 }
@@ -592,12 +592,9 @@ static void act_command(void)
 	if (b->commands) {
 		b->commands--;
 		life_use_end(W->life, "default", b->id);
-		if (!b->commands)
-			b->released_at_ms = MAX(b->released_at_ms, W->now_ms);
 	} else {
 		b->commands++;
 		life_use_begin(W->life, "default", b->id);
-		b->released_at_ms = 0;
 	}
 	sim_trace("commands in %s: %u", b->id, b->commands);
 }
@@ -605,10 +602,8 @@ static void act_command(void)
 void clients_end_commands(void)
 {
 	for (unsigned i = 0; i < W->n_boxes; i++)
-		for (struct sim_box *b = &W->boxes[i]; b->commands; b->commands--) {
+		for (struct sim_box *b = &W->boxes[i]; b->commands; b->commands--)
 			life_use_end(W->life, "default", b->id);
-			b->released_at_ms = MAX(b->released_at_ms, W->now_ms);
-		}
 }
 
 void clients_act(void)
@@ -649,7 +644,8 @@ void clients_act(void)
 		act_command();
 }
 
-/* Its process may hold a lease that it was not told of. */
+/* The crash came between the commit of its lease and the answer, or before it: its process asked, lives, and may
+ * ask again, so a lease that was written counts until the process ends. Nobody outside can tell. */
 static void leave_in_doubt(const struct sim_want *c)
 {
 	for (unsigned i = 0; i < W->n_boxes; i++) {
@@ -658,7 +654,7 @@ static void leave_in_doubt(const struct sim_want *c)
 		bool made = c->what == SIM_ASKS_CREATE && (!b->acked || name || c->request < SIM_REQUESTS);
 
 		if (b == c->box || made || (!c->box && name && str_eq(name, c->ref)))
-			b->unsure = true;
+			b->maybe_of[c->proc] = W->procs[c->proc].start_time;
 	}
 }
 

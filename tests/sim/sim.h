@@ -54,11 +54,12 @@ struct sim_box {		/* the cloud's ledger, and what our clients know of it */
 	const char *how;		/* it died */
 	/* what was asked for */
 	bool acked, kill_asked, kill_acked, was_leased;
-	bool unsure;			/* whether a lease of a process is left */
+	uint64_t maybe_of[SIM_PROCS];	/* a process (its start) that may hold a lease it was not told of */
 	unsigned sets_open, connects_open;	/* calls of users under way */
 	struct policy may[SIM_POLICIES];	/* its policy is one of these */
 	unsigned n_may, policy_calls;
-	uint64_t policy_since_ms, released_at_ms, pause_asked_ms;
+	uint64_t policy_since_ms, pause_asked_ms;
+	uint64_t released_at_ms;	/* the first end of a lease since the last was taken */
 	unsigned commands;
 	uint64_t seen_alive_ms;		/* a GET of this life said so; 0 = none */
 };
