@@ -126,6 +126,7 @@ stage_asan() {
 	build build-asan gcc -Db_sanitize=address,undefined -Db_lundef=false || return
 	unit_tests build-asan
 	sh tests/it/npm/install.sh
+	sh tests/it/pypi/install.sh
 	it_tests it build-asan
 }
 

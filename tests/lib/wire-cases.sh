@@ -21,7 +21,7 @@ TITLES = [(1, "endpoints, hosts, proxy"), (23, "auth"), (31, "create, get, kill"
 # A case of these calls that has no test of its name, and why.
 REASONS = {}
 found = {}
-for pattern in ("tests/it/*.py", "tests/it/npm/*.mjs", "tests/unit/**/*.c"):
+for pattern in ("tests/it/*.py", "tests/it/npm/*.mjs", "tests/it/pypi/*.py", "tests/unit/**/*.c"):
     for path in sorted(glob.glob(pattern, recursive=True)):
         with open(path, encoding="utf-8") as f:
             text = f.read()
