@@ -80,9 +80,30 @@ void command_is_started(struct command *c)
 		on_start_written(c, NULL);
 }
 
-/* Its own session, so that a kill reaches all of it; where the image has no setsid, without. */
-static const char wrapper[] = "for s in /usr/bin/setsid /bin/setsid; do "
-			      "[ -x \"$s\" ] && exec \"$s\" -- \"$@\"; done; exec \"$@\"";
+/*
+ * Its own session, so that a kill reaches all of it; where the image has no setsid, without. What is no
+ * program is said as a shell says it, not by setsid. Its variables have names of their own, since the
+ * program inherits what it has in its environment.
+ */
+static const char wrapper[] =
+	"__ab_fail() { printf 'sh: %s: %s\\n' \"$1\" \"$2\" >&2; exit \"$3\"; }\n"
+	"__ab_file=\n"
+	"case $1 in\n"
+	"*/*) __ab_file=$1;;\n"
+	"*) IFS=:; set -f\n"
+	" for __ab_dir in $PATH; do\n"
+	"  [ -f \"${__ab_dir:-.}/$1\" ] || continue\n"
+	"  __ab_file=${__ab_dir:-.}/$1\n"
+	"  [ -x \"$__ab_file\" ] && break\n"
+	" done;;\n"
+	"esac\n"
+	"[ -e \"$__ab_file\" ] || __ab_fail \"$1\" 'not found' 127\n"
+	"[ -d \"$__ab_file\" ] && __ab_fail \"$1\" 'Is a directory' 126\n"
+	"[ -x \"$__ab_file\" ] || __ab_fail \"$1\" 'Permission denied' 126\n"
+	"for __ab_file in /usr/bin/setsid /bin/setsid; do\n"
+	" [ -x \"$__ab_file\" ] && exec \"$__ab_file\" -- \"$@\"\n"
+	"done\n"
+	"exec \"$@\"";
 
 #define SETSID_YES ((void *)1)
 #define SETSID_NO  ((void *)2)

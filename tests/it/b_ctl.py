@@ -42,6 +42,27 @@ def test_exec_options(d, box):
     assert d.ctl("exec", box, "--", "printf", "%s|", "a b", "$HOME", "*").stdout == "a b|$HOME|*|"
 
 
+@pytest.mark.parametrize("word,code,text", [
+    ("missing-program", 127, "not found"), ("/no/such/program", 127, "not found"),
+    ("/etc/passwd", 126, "Permission denied"), ("/tmp", 126, "Is a directory"), ("a b\\n%s", 127, "not found")])
+def test_exec_of_what_is_no_program(d, box, word, code, text):
+    """As a shell says it, in one line."""
+    r = d.ctl("exec", box, "--", word, "argument", check=False)
+    assert (r.returncode, r.stdout, r.stderr) == (code, "", "sh: %s: %s\n" % (word, text))
+
+
+def test_exec_leaves_the_environment_alone(d, box):
+    """The program has what it was given, in a session of its own, and nothing of what starts it."""
+    names = "s=1 d=2 p=3 f=4 IFS=5".split()
+    r = d.ctl("exec", *[w for n in names for w in ("-e", n)], box, "--", "env")
+    seen = r.stdout.splitlines()
+    assert set(names[:-1]) <= set(seen) and not [x for x in seen if x.startswith("__ab")]
+    r = d.ctl("exec", box, "--", "sh", "-c", "set -- $(cat /proc/$$/stat); echo $(($1 - $6))")
+    assert r.stdout == "0\n"
+    d.ctl("exec", box, "--", "sh", "-c", "printf 'echo ran $1' >no-first-line; chmod +x no-first-line")
+    assert d.ctl("exec", box, "--", "./no-first-line", "it").stdout == "ran it\n"
+
+
 def test_exec_stdin(d, box):
     assert d.ctl("exec", "-i", box, "--", "cat", input="from stdin\n").stdout == "from stdin\n"
     data = os.urandom(3 << 20)
