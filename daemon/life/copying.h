@@ -103,6 +103,7 @@ struct snap {
 	uid_t uid;
 	bool ours;
 	int64_t created_at_ms, as_of_ms;
+	uint64_t made_boot_ms;	/* when its row was made here; 0 = not by this daemon */
 	bool seen;		/* by the listing that is being taken over */
 };
 

@@ -13,6 +13,7 @@
 #include "daemon/life/copying.h"
 #include "daemon/life/op.h"
 #include "daemon/life/page.h"
+#include "proto/base/clock.h"
 #include "proto/base/str.h"
 
 #define REF_MAX 255u
@@ -23,6 +24,7 @@ struct args {
 	uint32_t asked_size, page_size;
 	struct page_place after;
 	uint64_t question;
+	uint64_t asked_boot_ms;
 };
 
 static void args_free(struct args *a)
@@ -125,13 +127,15 @@ static void answer_known(struct life_op *op, enum life_source source)
 	free(v);
 }
 
-/* A complete list of all: what is not in it is no more. */
+/* A complete list of all: what is not in it is no more, but for those that were made while it was under way. */
 static void forget_missing(struct life_op *op, struct store_tx *t)
 {
+	const struct args *a = op->args;
+
 	list_for_each_safe(i, &op->life->snapshots) {
 		struct snap *s = list_entry(i, struct snap, node);
 
-		if (s->account == op->account && !s->seen)
+		if (s->account == op->account && !s->seen && s->made_boot_ms < a->asked_boot_ms)
 			snap_forget(op->life, s, t);
 	}
 }
@@ -197,6 +201,7 @@ static void list_now(struct life_op *op)
 		answer_known(op, LIFE_FROM_CACHE);
 		return;
 	}
+	a->asked_boot_ms = clock_boot_ms();
 	op->call = cloud_snapshots(op->account->cloud, op->id, a->name, &ask);
 	if (!op->call)
 		op_fail_errno(op, -ENOMEM);

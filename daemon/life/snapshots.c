@@ -102,6 +102,7 @@ int snap_put(struct life *l, struct account *a, const struct cloud_snapshot *c, 
 		s->uid = *uid;
 		s->ours = true;
 		s->created_at_ms = s->as_of_ms;
+		s->made_boot_ms = clock_boot_ms();
 		list_del(&s->node);
 		list_add_head(&l->snapshots, &s->node);
 	}

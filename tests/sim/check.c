@@ -50,11 +50,27 @@ void check_accepted(const struct sim_box *b)
 		const struct sim_box *o = &W->boxes[i];
 		const char *other = cloud_kvs_get(&o->tags, TAG_REQ);
 
-		if (o != b && other && str_eq(other, tag))
+		if (o != b && !o->of && other && str_eq(other, tag))
 			sim_fail("I3", "two sandboxes of one request: %s and %s", o->id, b->id);
 	}
 	if (policy && policy_parse(policy, &mine->may[0]) < 0)
 		sim_fail("I7", "the policy tag cannot be read: %s", policy);
+}
+
+/* A fork or a snapshot is made. */
+void check_copied(struct sim_copy *c)
+{
+	if (c->accepted)
+		sim_fail("I3", "%s was accepted twice", copy_key(c));
+	c->accepted = true;
+}
+
+void check_snapshot_deleted(const char *id)
+{
+	const struct sim_snap *s = ledger_snapshot_find(id);
+
+	if (s && !s->delete_asked)
+		sim_fail("I4", "DELETE of snapshot %s, which nobody asked for", id);
 }
 
 /* --- what ends a sandbox --- */
@@ -215,6 +231,13 @@ void check_disk(void)
 		if (x->id[0] && lease_counts(x) && !disk_lease(x->id))
 			sim_fail("I7", "lease %s on %s was answered and is lost", x->id, x->box->id);
 	}
+	for (unsigned i = 0; i < W->n_snaps; i++) {
+		const struct sim_snap *s = &W->snaps[i];
+		const struct row_snapshot *row = disk_snapshot(s->id);
+
+		if (s->acked && !s->delete_asked && (!row || !row->ours || row->uid != s->of->uid))
+			sim_fail("I7", "snapshot %s was answered and %s", s->id, row ? "is nobody's" : "is lost");
+	}
 	for (unsigned i = 0; i < W->n_posts; i++)
 		if (W->posts[i].open) {
 			W->posts[i].open = false;
@@ -290,6 +313,21 @@ void check_released(void)
 		    is_certain(b, POLICY_KILL) && !lease_on(b) && !maybe_leased(b))
 			sim_fail("I2", "%s was released %llu ms ago and lives", b->id,
 				 (unsigned long long)(W->now_ms - b->released_at_ms));
+	}
+}
+
+/* What carries our tag is in the store one period after it can be seen, whatever became of its intent: also one
+ * that was made after its intent was closed. */
+void check_known(uint64_t quiet_since_ms)
+{
+	ledger_expire();
+	for (unsigned i = 0; i < W->n_boxes; i++) {
+		const struct sim_box *b = &W->boxes[i];
+
+		if (b->alive && !b->foreign && MAX(b->listed_at_ms, quiet_since_ms) + GONE_SEEN_MS < W->now_ms &&
+		    !disk_sandbox(b->id))
+			sim_fail("I1", "%s can be seen for %llu ms and is unknown", b->id,
+				 (unsigned long long)(W->now_ms - b->listed_at_ms));
 	}
 }
 

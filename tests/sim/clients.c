@@ -16,7 +16,8 @@
 #include "tests/sim/sim.h"
 
 static const char *const what_names[] = { "", "Create", "Connect", "Kill", "SetTimeout", "SetPolicy",
-					  "Acquire", "Renew", "Release", "Get", "List", "Pause" };
+					  "Acquire", "Renew", "Release", "Get", "List", "Pause", "Fork", "Snapshot",
+					  "Snapshots", "DeleteSnapshot" };
 
 static uint64_t draw(uint64_t lo, uint64_t hi)
 {
@@ -33,7 +34,7 @@ static unsigned uid_index(const struct sim_want *c)
 	return W->procs[c->proc].uid - 1000;
 }
 
-static struct principal principal_of(unsigned proc)
+struct principal principal_of(unsigned proc)
 {
 	const struct sim_proc *p = &W->procs[proc];
 
@@ -194,8 +195,7 @@ static void on_held(void *user, enum life_held_news news, const struct status *s
 
 /* --- answers --- */
 
-/* False: nobody hears it. */
-static bool hears(struct sim_want *c, const struct status *st)
+bool want_hears(struct sim_want *c, const struct status *st)
 {
 	if (W->dead || sim_seam("reply"))
 		return false;
@@ -210,7 +210,7 @@ static bool hears(struct sim_want *c, const struct status *st)
 	return true;
 }
 
-static void done(struct sim_want *c)
+void want_done(struct sim_want *c)
 {
 	*c = (struct sim_want){ 0 };
 }
@@ -243,7 +243,7 @@ static void on_box(void *user, const struct status *st, const struct life_sandbo
 	struct sim_want *c = user;
 	struct sim_box *b = box ? ledger_find(box->id) : NULL;
 
-	if (!hears(c, st))
+	if (!want_hears(c, st))
 		return;
 	if (box && !b)
 		sim_fail("I3", "%s of a sandbox that never was: %s", what_names[c->what], box->id);
@@ -259,21 +259,21 @@ static void on_box(void *user, const struct status *st, const struct life_sandbo
 			policy_answered(c, box);
 		c->box->policy_calls--;
 	}
-	done(c);
+	want_done(c);
 }
 
 static void on_yes(void *user, const struct status *st, bool yes)
 {
 	struct sim_want *c = user;
 
-	if (!hears(c, st))
+	if (!want_hears(c, st))
 		return;
 	if (c->what == SIM_ASKS_KILL && status_ok(st) && c->box) {
 		if (yes && c->box->alive)
 			sim_fail("I7", "Kill of %s was answered, and it lives", c->box->id);
 		c->box->kill_acked = yes;
 	}
-	done(c);
+	want_done(c);
 }
 
 static void on_lease(void *user, const struct status *st, const struct life_lease *lease)
@@ -282,7 +282,7 @@ static void on_lease(void *user, const struct status *st, const struct life_leas
 	struct sim_box *b = lease ? ledger_find(lease->sandbox) : NULL;
 	struct sim_lease *x;
 
-	if (!hears(c, st))
+	if (!want_hears(c, st))
 		return;
 	if (b && c->what == SIM_ASKS_RENEW) {
 		for (unsigned i = 0; i < W->n_leases; i++)
@@ -293,24 +293,24 @@ static void on_lease(void *user, const struct status *st, const struct life_leas
 		if (c->kind == LIFE_LEASE_STREAM)
 			must(!life_held_new(W->life, lease->id, on_held, x, &x->held));
 	}
-	done(c);
+	want_done(c);
 }
 
 static void on_page(void *user, const struct status *st, const struct life_page *page)
 {
 	struct sim_want *c = user;
 
-	if (!hears(c, st))
+	if (!want_hears(c, st))
 		return;
 	for (size_t i = 0; page && i < page->n; i++)
 		if (page->boxes[i].owner_uid != W->procs[c->proc].uid)
 			sim_fail("I9", "List shows %s of another user", page->boxes[i].id);
-	done(c);
+	want_done(c);
 }
 
 /* --- calls --- */
 
-static struct sim_want *begin(enum sim_ask what, unsigned proc)
+struct sim_want *want_begin(enum sim_ask what, unsigned proc)
 {
 	for (unsigned i = 0; i < SIM_WANTS; i++) {
 		struct sim_want *c = &W->wants[i];
@@ -325,7 +325,7 @@ static struct sim_want *begin(enum sim_ask what, unsigned proc)
 	return NULL;
 }
 
-static struct policy_change some_policy(struct rng *r)
+struct policy_change some_policy(struct rng *r)
 {
 	struct policy_change p = { 0 };
 
@@ -361,7 +361,7 @@ static struct policy_change some_policy(struct rng *r)
 /* A request id always means the same parameters, but for the rare one that is used wrongly. */
 static void act_create(unsigned proc)
 {
-	struct sim_want *c = begin(SIM_ASKS_CREATE, proc);
+	struct sim_want *c = want_begin(SIM_ASKS_CREATE, proc);
 	struct principal who = principal_of(proc);
 	struct rng same;
 	char rid[16] = "", name[16] = "";
@@ -369,7 +369,7 @@ static void act_create(unsigned proc)
 				 .keep_memory = -1, .auto_resume = -1,
 				 .allow_internet_access = -1 };
 
-	if (!c || W->n_boxes + 20 > SIM_BOXES || W->n_posts + 20 > SIM_POSTS)
+	if (!c || W->n_boxes + 60 > SIM_BOXES || W->n_posts + 60 > SIM_POSTS)
 		return;
 	if (chance(700))
 		c->request = (unsigned)rng_below(&W->rng, SIM_REQUESTS);
@@ -388,7 +388,7 @@ static void act_create(unsigned proc)
 	q.deadline_ms = c->deadline_ms - W->boot_base_ms;
 	sim_trace("Create #%u uid %u rid %s name %s lease %d", c->serial, who.uid, rid, name, c->process_lease);
 	if (life_create(W->life, &q, on_box, c, &c->op) < 0)
-		done(c);
+		want_done(c);
 }
 
 /* One of this user's, known to it; rarely another's. */
@@ -410,7 +410,7 @@ static struct sim_box *some_box(unsigned proc)
 	return NULL;
 }
 
-static bool aim(struct sim_want *c, bool by_name)
+bool want_aim(struct sim_want *c, bool by_name)
 {
 	if (by_name) {
 		snprintf(c->ref, sizeof(c->ref), "n%u", (unsigned)rng_below(&W->rng, SIM_NAMES));
@@ -488,15 +488,15 @@ static int call_pause(struct sim_want *c, const struct principal *who, uint64_t 
 
 static void act_on_box(unsigned proc, enum sim_ask what)
 {
-	struct sim_want *c = begin(what, proc);
+	struct sim_want *c = want_begin(what, proc);
 	struct principal who = principal_of(proc);
 	uint64_t until;
 	int r = 0;
 
 	if (!c)
 		return;
-	if (!aim(c, what != SIM_ASKS_POLICY && chance(200))) {
-		done(c);
+	if (!want_aim(c, what != SIM_ASKS_POLICY && chance(200))) {
+		want_done(c);
 		return;
 	}
 	until = c->deadline_ms - W->boot_base_ms;
@@ -517,12 +517,12 @@ static void act_on_box(unsigned proc, enum sim_ask what)
 		r = life_get(W->life, &who, c->ref, chance(500) ? 0 : LIFE_STALENESS_DEFAULT, until, on_box, c,
 			     &c->op);
 	if (r < 0)
-		done(c);
+		want_done(c);
 }
 
 static void act_list(unsigned proc)
 {
-	struct sim_want *c = begin(SIM_ASKS_LIST, proc);
+	struct sim_want *c = want_begin(SIM_ASKS_LIST, proc);
 	struct principal who = principal_of(proc);
 	struct life_list q = { .who = &who, .cached = chance(500) };
 
@@ -530,7 +530,7 @@ static void act_list(unsigned proc)
 		return;
 	q.deadline_ms = c->deadline_ms - W->boot_base_ms;
 	if (life_list(W->life, &q, on_page, c, &c->op) < 0)
-		done(c);
+		want_done(c);
 }
 
 /* Renews, releases, or holds again after a restart. */
@@ -547,7 +547,7 @@ static void act_on_lease(unsigned proc)
 	what = x->kind == LIFE_LEASE_TTL && chance(600) ? SIM_ASKS_RENEW : SIM_ASKS_RELEASE;
 	if (x->kind == LIFE_LEASE_STREAM && x->life != W->life_no)
 		what = SIM_ASKS_ACQUIRE;
-	c = begin(what, proc);
+	c = want_begin(what, proc);
 	if (!c)
 		return;
 	(void)str_copy(c->lease, sizeof(c->lease), x->id);
@@ -567,7 +567,7 @@ static void act_on_lease(unsigned proc)
 		r = call_acquire(c, &who, c->deadline_ms - W->boot_base_ms);
 	}
 	if (r < 0)
-		done(c);
+		want_done(c);
 }
 
 static void act_cancel(void)
@@ -580,7 +580,7 @@ static void act_cancel(void)
 	life_cancel(c->op);
 	if (c->what == SIM_ASKS_POLICY)
 		c->box->policy_calls--;
-	done(c);
+	want_done(c);
 }
 
 static void act_command(void)
@@ -609,8 +609,9 @@ void clients_end_commands(void)
 void clients_act(void)
 {
 	static const struct { unsigned weight; enum sim_ask what; } table[] = {
-		{ 120, SIM_ASKS_CONNECT }, { 30, SIM_ASKS_PAUSE }, { 50, SIM_ASKS_KILL }, { 60, SIM_ASKS_TIMEOUT }, { 80, SIM_ASKS_POLICY },
-		{ 220, SIM_ASKS_ACQUIRE }, { 80, SIM_ASKS_GET },
+		{ 120, SIM_ASKS_CONNECT }, { 30, SIM_ASKS_PAUSE }, { 50, SIM_ASKS_KILL },
+		{ 50, SIM_ASKS_TIMEOUT }, { 80, SIM_ASKS_POLICY }, { 180, SIM_ASKS_ACQUIRE },
+		{ 60, SIM_ASKS_GET },
 	};
 	unsigned proc = (unsigned)rng_below(&W->rng, SIM_PROCS), n;
 
@@ -640,6 +641,12 @@ void clients_act(void)
 		act_list(proc);
 	else if (n < 350)
 		act_cancel();
+	else if (n < 390)
+		act_fork(proc);
+	else if (n < 410)
+		act_snapshot(proc);
+	else if (n < 418)
+		act_snapshots(proc);
 	else
 		act_command();
 }

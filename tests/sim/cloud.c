@@ -18,10 +18,13 @@
 #define DEADLINE_MS  75000u
 #define LATE_MAX_MS  90000u	/* a request acts at most so late: sometimes after the horizon */
 #define HIDDEN_MAX_MS 8000u	/* made, and in no list yet */
+#define BUSY_MAX_MS  2000u	/* a sandbox that is being copied is in no list */
 
-enum what { W_CREATE, W_GET, W_LIST, W_KILL, W_CONNECT, W_TIMEOUT, W_REFRESH, W_PAUSE, W_OTHER };
+enum what { W_CREATE, W_GET, W_LIST, W_KILL, W_CONNECT, W_TIMEOUT, W_REFRESH, W_PAUSE, W_FORK,
+	    W_SNAPSHOT, W_SNAPSHOTS, W_SNAPSHOT_DELETE, W_OTHER };
 static const char *const what_names[] = { "create", "get",     "list",    "kill", "connect",
-					  "timeout", "refresh", "pause", "other" };
+					  "timeout", "refresh", "pause", "fork", "snapshot", "snapshots",
+					  "delete snapshot", "other" };
 
 enum fate { F_OK, F_UNSENT, F_LOST_BEFORE, F_LOST_AFTER, F_LATE, F_ERR_BEFORE, F_ERR_AFTER, F_REFUSED,
 	    F_LIMITED, F_STALL };
@@ -37,8 +40,10 @@ struct wire {			/* a request on its way */
 	struct cloud_call *call;	/* NULL: nobody waits any more */
 	enum what what;
 	enum fate fate;
-	char id[64], tag[40];
+	char id[64], tag[40];	/* tag: of a create; of a copy its key; of a list of snapshots the name */
 	uint32_t timeout_s;
+	struct sim_copy *copy;
+	uint64_t reply_at_ms;
 	struct cloud_kvs kvs;	/* create: metadata; list: filter */
 	bool sent, acted, answered, withdrawn;
 	unsigned events;	/* still to come */
@@ -61,7 +66,7 @@ int64_t ledger_now(void)
 	return (int64_t)W->now_ms + W->cloud_offset_ms;
 }
 
-static void die(struct sim_box *b, const char *how)
+void ledger_end(struct sim_box *b, const char *how)
 {
 	b->alive = false;
 	b->how = how;
@@ -75,7 +80,7 @@ void ledger_expire(void)
 		struct sim_box *b = &W->boxes[i];
 
 		if (b->alive && !b->paused && b->end_at_ms <= ledger_now())
-			die(b, "its end came");
+			ledger_end(b, "its end came");
 	}
 }
 
@@ -94,7 +99,7 @@ static struct sim_box *alive(const char *id)
 	return b && b->alive ? b : NULL;
 }
 
-static struct sim_box *ledger_add(uint32_t timeout_s)
+struct sim_box *ledger_add(uint32_t timeout_s)
 {
 	struct sim_box *b = &W->boxes[W->n_boxes++];
 
@@ -119,7 +124,7 @@ struct sim_box *ledger_plant(const char *of)
 	return b;
 }
 
-static struct cloud_sandbox *model_of(const struct sim_box *b, bool tokens, bool listed)
+struct cloud_sandbox *ledger_view(const struct sim_box *b, bool tokens, bool listed)
 {
 	struct cloud_sandbox *s = calloc(1, sizeof(*s));
 
@@ -165,14 +170,14 @@ static void act_create(struct wire *w)
 	b->listed_at_ms = W->now_ms + (W->quiet ? 0 : sim_between(&W->cloud_rng, 0, HIDDEN_MAX_MS));
 	sim_trace("cloud: %s made for %s", b->id, w->tag);
 	check_accepted(b);
-	w->result.sandbox = model_of(b, true, false);
+	w->result.sandbox = ledger_view(b, true, false);
 }
 
 static bool shown(const struct sim_box *b, uint64_t lag_ms)
 {
 	uint64_t then = W->now_ms - MIN(lag_ms, W->now_ms);
 
-	return b->listed_at_ms <= then && (b->alive || b->died_at_ms > then);
+	return b->listed_at_ms <= then && b->busy_until_ms <= W->now_ms && (b->alive || b->died_at_ms > then);
 }
 
 static bool matches(const struct sim_box *b, const struct cloud_kvs *want)
@@ -201,7 +206,7 @@ static void act_list(struct wire *w)
 		struct sim_box *b = &W->boxes[i];
 
 		if (shown(b, lag) && matches(b, &w->kvs) && !(omits && sim_chance(r, 400)))
-			l->v[l->n++] = model_of(b, false, true);
+			l->v[l->n++] = ledger_view(b, false, true);
 	}
 	w->result.list = l;
 	sim_trace("cloud: a list of %zu%s%s%s", l->n, lag ? ", stale" : "", empty ? ", empty" : "",
@@ -216,6 +221,36 @@ static void extend_to(struct sim_box *b, int64_t end)
 	b->touched_at_ms = W->now_ms;
 }
 
+/* Its copy, or what a checkpoint that fails does. */
+static void act_copy(struct wire *w, struct sim_box *b)
+{
+	if (w->what == W_SNAPSHOT && b->paused) {
+		missing(&w->result);
+	} else if (b->paused || b->busy_until_ms > W->now_ms) {
+		refuse(&w->result, 409, R_STATE_CHANGING);
+		w->result.conflict = true;
+	} else if (w->fate == F_ERR_AFTER && sim_chance(&W->cloud_rng, 200)) {
+		ledger_end(b, "its checkpoint failed");
+	} else {
+		b->busy_until_ms = MIN(MAX(w->reply_at_ms, W->now_ms), W->now_ms + BUSY_MAX_MS);
+		check_copied(w->copy);
+		if (w->what == W_FORK)
+			ledger_fork(b, w->copy, &w->result);
+		else
+			ledger_snapshot(b, w->copy, &w->result);
+	}
+}
+
+static void act_snapshot_delete(struct wire *w)
+{
+	struct sim_snap *s = ledger_snapshot_find(w->id);
+
+	if (s && s->alive)
+		s->alive = false;
+	else
+		missing(&w->result);
+}
+
 static void act_on(struct wire *w, struct sim_box *b)
 {
 	struct cloud_result *r = &w->result;
@@ -223,10 +258,10 @@ static void act_on(struct wire *w, struct sim_box *b)
 
 	switch (w->what) {
 	case W_GET:
-		r->sandbox = model_of(b, true, true);
+		r->sandbox = ledger_view(b, true, true);
 		break;
 	case W_KILL:
-		die(b, "deleted");
+		ledger_end(b, "deleted");
 		break;
 	case W_PAUSE:
 		if (b->paused) {
@@ -253,7 +288,11 @@ static void act_on(struct wire *w, struct sim_box *b)
 	case W_CONNECT:
 		extend_to(b, b->paused ? end : MAX(b->end_at_ms, end));
 		b->paused = false;
-		r->sandbox = model_of(b, true, false);
+		r->sandbox = ledger_view(b, true, false);
+		break;
+	case W_FORK:
+	case W_SNAPSHOT:
+		act_copy(w, b);
 		break;
 	default:
 		refuse(r, 400, R_CLOUD_REFUSED);
@@ -275,6 +314,10 @@ static void act(struct wire *w)
 		act_create(w);
 	else if (w->what == W_LIST)
 		act_list(w);
+	else if (w->what == W_SNAPSHOTS)
+		ledger_snapshots(w->id, w->tag, &w->result);
+	else if (w->what == W_SNAPSHOT_DELETE)
+		act_snapshot_delete(w);
 	else if (b)
 		act_on(w, b);
 	else
@@ -287,6 +330,16 @@ static void act(struct wire *w)
 
 /* --- messages --- */
 
+static void drop_answer(struct cloud_result *r)
+{
+	cloud_sandbox_free(r->sandbox);
+	cloud_list_free(r->list);
+	cloud_children_free(r->children);
+	cloud_snapshot_free(r->snapshot);
+	cloud_snapshots_free(r->snapshots);
+	*r = (struct cloud_result){ 0 };
+}
+
 static void wire_over(struct wire *w)
 {
 	if (--w->events)
@@ -294,8 +347,7 @@ static void wire_over(struct wire *w)
 	if (w->call)
 		w->call->wire = NULL;	/* crashed in its answer */
 	cloud_kvs_fini(&w->kvs);
-	cloud_sandbox_free(w->result.sandbox);
-	cloud_list_free(w->result.list);
+	drop_answer(&w->result);
 	free(w);
 }
 
@@ -324,8 +376,7 @@ static void on_arrive(void *arg)
 
 static void unknown(struct cloud_result *r, enum cloud_outcome outcome, unsigned http)
 {
-	cloud_sandbox_free(r->sandbox);
-	cloud_list_free(r->list);
+	drop_answer(r);
 	*r = (struct cloud_result){ .outcome = outcome, .http_status = http };
 	status_set(&r->status, R_UNREACHABLE, http ? "the simulated cloud says %u" : "no answer (%u)", http);
 }
@@ -351,6 +402,12 @@ static void judge(struct wire *w)
 	}
 }
 
+/* At most once. */
+static bool makes(enum what what)
+{
+	return what == W_CREATE || what == W_FORK || what == W_SNAPSHOT;
+}
+
 static void note(struct wire *w, struct cloud *c)
 {
 	struct sim_box *b = ledger_find(w->id);
@@ -359,7 +416,7 @@ static void note(struct wire *w, struct cloud *c)
 		c->ok_at_ms = sim_boot_now();
 	else
 		c->failed_at_ms = sim_boot_now();
-	if (w->what == W_CREATE)
+	if (makes(w->what))
 		check_create_done(w->tag, w->result.outcome == CLOUD_UNKNOWN || w->result.outcome == CLOUD_DONE);
 	if (w->what == W_GET && b && w->result.sandbox)
 		b->seen_alive_ms = W->now_ms;
@@ -382,9 +439,7 @@ static void on_answer(void *arg)
 		list_del(&k->node);
 		k->done(&w->result, k->user);
 		free(k);
-		cloud_sandbox_free(w->result.sandbox);
-		cloud_list_free(w->result.list);
-		w->result = (struct cloud_result){ 0 };
+		drop_answer(&w->result);
 	}
 	wire_over(w);
 }
@@ -405,7 +460,8 @@ static enum fate draw(enum what what)
 		return rng_below(&W->cloud_rng, 2) ? F_UNSENT : F_LOST_BEFORE;
 	for (size_t i = 0; i < ARRAY_SIZE(row); i++) {
 		/* What only asks is not refused; 400 of an extension has a meaning of its own: the cap. */
-		if (row[i].fate == F_REFUSED && (what == W_GET || what == W_LIST || what == W_REFRESH))
+		if (row[i].fate == F_REFUSED && (what == W_GET || what == W_LIST || what == W_REFRESH ||
+						    what == W_SNAPSHOTS))
 			continue;
 		if (n < row[i].chance)
 			return row[i].fate;
@@ -436,6 +492,7 @@ static void plan(struct wire *w, uint64_t deadline_ms)
 		arrive = reply + sim_between(&W->cloud_rng, 1, LATE_MAX_MS);
 	else if (w->fate == F_UNSENT)
 		reply = send + latency();
+	w->reply_at_ms = reply;
 	if (w->fate != F_UNSENT) {
 		w->events += 2;
 		sim_at(send, on_send, w);
@@ -509,7 +566,7 @@ void cloud_call_cancel(struct cloud_call *k)
 		return;
 	if (k->wire) {
 		k->wire->call = NULL;
-		if (k->wire->what == W_CREATE && !W->dead && !k->wire->sent)
+		if (makes(k->wire->what) && !W->dead && !k->wire->sent)
 			check_create_done(k->wire->tag, false);
 	}
 	list_del(&k->node);
@@ -598,6 +655,52 @@ struct cloud_call *cloud_list_all(struct cloud *c, const struct cloud_filter *f,
 	return k;
 }
 
+static struct cloud_call *copy(struct cloud *c, enum what what, const char *id, struct sim_copy *of,
+			       const struct cloud_ask *ask)
+{
+	struct wire *w;
+	struct cloud_call *k = call_new(c, what, id, of->timeout_s, ask, &w);
+
+	if (!w)
+		return k;
+	w->copy = of;
+	(void)str_copy(w->tag, sizeof(w->tag), copy_key(of));
+	check_create_sent(w->tag);
+	plan(w, ask->deadline_ms);
+	return k;
+}
+
+struct cloud_call *cloud_fork(struct cloud *c, const char *id, uint32_t count, uint32_t timeout_s,
+			      const struct cloud_ask *ask)
+{
+	return copy(c, W_FORK, id, copy_by_timeout(timeout_s), ask);
+}
+
+struct cloud_call *cloud_snapshot(struct cloud *c, const char *id, const char *name, const struct cloud_ask *ask)
+{
+	return copy(c, W_SNAPSHOT, id, copy_by_name(name), ask);
+}
+
+struct cloud_call *cloud_snapshots(struct cloud *c, const char *sandbox, const char *name,
+				   const struct cloud_ask *ask)
+{
+	struct wire *w;
+	struct cloud_call *k = call_new(c, W_SNAPSHOTS, sandbox ? sandbox : "", 0, ask, &w);
+
+	if (w) {
+		(void)str_copy(w->tag, sizeof(w->tag), name ? name : "");
+		plan(w, ask->deadline_ms);
+	}
+	return k;
+}
+
+struct cloud_call *cloud_snapshot_delete(struct cloud *c, const char *snapshot, const struct cloud_ask *ask)
+{
+	if (!W->dead)
+		check_snapshot_deleted(snapshot);
+	return simple(c, W_SNAPSHOT_DELETE, snapshot, 0, ask);
+}
+
 /* What no scripted client asks for is refused. */
 
 struct cloud_call *cloud_put_network(struct cloud *c, const char *id, const struct cloud_network *network,
@@ -606,32 +709,10 @@ struct cloud_call *cloud_put_network(struct cloud *c, const char *id, const stru
 	return simple(c, W_OTHER, id, 0, ask);
 }
 
-struct cloud_call *cloud_fork(struct cloud *c, const char *id, uint32_t count, uint32_t timeout_s,
-			      const struct cloud_ask *ask)
-{
-	return simple(c, W_OTHER, id, timeout_s, ask);
-}
-
 struct cloud_call *cloud_metrics(struct cloud *c, const char *id, int64_t start_s, int64_t end_s,
 				 const struct cloud_ask *ask)
 {
 	return simple(c, W_OTHER, id, 0, ask);
-}
-
-struct cloud_call *cloud_snapshot(struct cloud *c, const char *id, const char *name, const struct cloud_ask *ask)
-{
-	return simple(c, W_OTHER, id, 0, ask);
-}
-
-struct cloud_call *cloud_snapshots(struct cloud *c, const char *sandbox, const char *name,
-				   const struct cloud_ask *ask)
-{
-	return simple(c, W_OTHER, "", 0, ask);
-}
-
-struct cloud_call *cloud_snapshot_delete(struct cloud *c, const char *snapshot, const struct cloud_ask *ask)
-{
-	return simple(c, W_OTHER, snapshot, 0, ask);
 }
 
 struct cloud_call *cloud_list_page(struct cloud *c, const struct cloud_filter *f, const struct cloud_ask *ask)

@@ -576,6 +576,14 @@ const struct row_lease *disk_lease(const char *id)
 	return NULL;
 }
 
+const struct row_snapshot *disk_snapshot(const char *id)
+{
+	for (size_t i = 0; i < disk[T_SNAPSHOT].n; i++)
+		if (str_eq(disk[T_SNAPSHOT].v[i]->snapshot.id, id))
+			return &disk[T_SNAPSHOT].v[i]->snapshot;
+	return NULL;
+}
+
 void disk_count(struct disk_counts *ret)
 {
 	*ret = (struct disk_counts){ .intents = (unsigned)(disk[T_INTENT].n + disk[T_COPY].n),

@@ -343,7 +343,7 @@ static void one_cycle(void)
 /* Faults stop, nobody asks for anything: it must come to rest, and be right. */
 static void come_to_rest(void)
 {
-	uint64_t end;
+	uint64_t end, since = W->now_ms;
 
 	W->quiet = true;
 	W->faults = (struct sim_faults){ 0 };
@@ -357,6 +357,7 @@ static void come_to_rest(void)
 		while (sim_step(at))
 			;
 		check_kept_alive();
+		check_known(since);
 	}
 	check_released();
 	life_end(DISK_STOP);

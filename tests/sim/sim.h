@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "daemon/auth/principal.h"
+#include "daemon/cloud/cloud.h"
 #include "daemon/cloud/model.h"
 #include "daemon/life/life.h"
 #include "daemon/store/row.h"
@@ -25,7 +26,7 @@ struct cloud;
 struct loop;
 struct store;
 
-#define SIM_BOXES	400u
+#define SIM_BOXES	600u
 #define SIM_PROCS	6u
 #define SIM_UIDS	2u
 #define SIM_REQUESTS	12u
@@ -33,7 +34,10 @@ struct store;
 #define SIM_LEASES	400u
 #define SIM_WANTS	64u
 #define SIM_POLICIES	6u
-#define SIM_POSTS	1000u
+#define SIM_POSTS	1400u
+#define SIM_COPIES	200u
+#define SIM_CHILDREN	3u
+#define SIM_SNAPS	200u
 
 /* How bad this world is: chances in 1000. */
 struct sim_faults {
@@ -62,6 +66,28 @@ struct sim_box {		/* the cloud's ledger, and what our clients know of it */
 	uint64_t released_at_ms;	/* the first end of a lease since the last was taken */
 	unsigned commands;
 	uint64_t seen_alive_ms;		/* a GET of this life said so; 0 = none */
+	const struct sim_copy *of;	/* a child of this fork */
+	uint64_t busy_until_ms;		/* it is being copied: in no list */
+};
+
+/* A fork or a snapshot that a client asks for. In the cloud it is known by a timeout, or a name, that
+ * no other has. */
+struct sim_copy {
+	bool fork;
+	uid_t uid;
+	unsigned request;		/* SIM_REQUESTS = without an id */
+	unsigned count;
+	uint32_t timeout_s;
+	char name[16];
+	struct policy policy;		/* of the children */
+	bool accepted;
+	char shown[SIM_CHILDREN][32];	/* what its answers said */
+};
+
+struct sim_snap {
+	char id[32], source[32];
+	const struct sim_copy *of;
+	bool alive, acked, delete_asked;
 };
 
 struct sim_proc {
@@ -86,7 +112,8 @@ struct sim_lease {
 
 enum sim_ask { SIM_ASKS_NOTHING, SIM_ASKS_CREATE, SIM_ASKS_CONNECT, SIM_ASKS_KILL, SIM_ASKS_TIMEOUT,
 	       SIM_ASKS_POLICY, SIM_ASKS_ACQUIRE, SIM_ASKS_RENEW, SIM_ASKS_RELEASE, SIM_ASKS_GET,
-	       SIM_ASKS_LIST, SIM_ASKS_PAUSE };
+	       SIM_ASKS_LIST, SIM_ASKS_PAUSE, SIM_ASKS_FORK, SIM_ASKS_SNAPSHOT, SIM_ASKS_SNAPSHOTS,
+	       SIM_ASKS_SNAPSHOT_DELETE };
 
 struct sim_want {			/* a client's call */
 	struct life_op *op;
@@ -98,6 +125,7 @@ struct sim_want {			/* a client's call */
 	bool process_lease;
 	char lease[32], ref[64];
 	struct policy_change policy;
+	struct sim_copy *copy;
 };
 
 struct sim_post {
@@ -138,6 +166,10 @@ struct world {
 	uint32_t cap_s;			/* of an age; 0 = none */
 	struct sim_post posts[SIM_POSTS];
 	unsigned n_posts;
+	struct sim_copy copies[SIM_COPIES];
+	unsigned n_copies;
+	struct sim_snap snaps[SIM_SNAPS];
+	unsigned n_snaps;
 
 	struct sim_proc procs[SIM_PROCS];
 	struct sim_lease leases[SIM_LEASES];
@@ -192,6 +224,7 @@ struct store *disk_close(struct store *s, enum disk_loss loss);
 const char *disk_host(void);
 const struct row_sandbox *disk_sandbox(const char *id);
 const struct row_lease *disk_lease(const char *id);
+const struct row_snapshot *disk_snapshot(const char *id);
 void disk_count(struct disk_counts *ret);
 void disk_each_sandbox(void (*fn)(const struct row_sandbox *r));
 
@@ -201,10 +234,37 @@ struct cloud *sim_cloud_new(void);
 struct cloud *sim_cloud_free(struct cloud *c);
 struct sim_box *ledger_find(const char *id);	/* alive or dead */
 struct sim_box *ledger_plant(const char *host);
+struct sim_box *ledger_add(uint32_t timeout_s);
+struct cloud_sandbox *ledger_view(const struct sim_box *b, bool tokens, bool listed);
+void ledger_end(struct sim_box *b, const char *how);
 void ledger_expire(void);
 int64_t ledger_now(void);			/* the cloud's clock */
 
+/* --- copies.c --- */
+
+struct sim_snap *ledger_snapshot_find(const char *id);
+void ledger_fork(struct sim_box *parent, const struct sim_copy *of, struct cloud_result *r);
+void ledger_snapshot(const struct sim_box *source, const struct sim_copy *of, struct cloud_result *r);
+/* source, name: NULL or "" = any */
+void ledger_snapshots(const char *source, const char *name, struct cloud_result *r);
+struct sim_copy *copy_by_timeout(uint32_t timeout_s);
+struct sim_copy *copy_by_name(const char *name);
+const char *copy_key(const struct sim_copy *c);
+/* A client asks for one. */
+void act_fork(unsigned proc);
+void act_snapshot(unsigned proc);
+void act_snapshots(unsigned proc);
+
 /* --- clients.c --- */
+
+struct sim_want *want_begin(enum sim_ask what, unsigned proc);
+void want_done(struct sim_want *c);
+/* It is about a sandbox of its user, by id or by name. False: there is none. */
+bool want_aim(struct sim_want *c, bool by_name);
+/* False: nobody hears the answer. */
+bool want_hears(struct sim_want *c, const struct status *st);
+struct principal principal_of(unsigned proc);
+struct policy_change some_policy(struct rng *r);
 
 void clients_start(void);
 void clients_act(void);		/* one of them does something */
@@ -221,12 +281,16 @@ void proc_die(unsigned i);
 void check_create_sent(const char *tag);
 void check_create_done(const char *tag, bool maybe);
 void check_accepted(const struct sim_box *b);
+void check_copied(struct sim_copy *c);
+void check_snapshot_deleted(const char *id);
 void check_end_sent(struct sim_box *b, bool pause);
 void check_timeout_sent(const struct sim_box *b);
 void check_connect_sent(const struct sim_box *b);
 void check_disk(void);		/* after a crash, before the next life */
 void check_quiet(void);		/* nothing is under way, faults are over */
 void check_released(void);	/* … while streams still hold theirs */
-void check_kept_alive(void);	/* while it is quiet */
+/* While it is quiet: */
+void check_kept_alive(void);
+void check_known(uint64_t quiet_since_ms);
 
 #endif

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Forks and snapshots: as the cloud makes them, and as clients ask for them. Neither can be tagged, so
+ * each is given a timeout of its children, or a name, that no other has: by it the ledger knows whose it
+ * is, which the daemon cannot.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/life/tags.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+#include "tests/sim/sim.h"
+
+#define FORK_BASE_S   20u
+#define SURE_HORIZON_MS 180000u	/* longer than any POST is under way: what is found is what was asked for */
+
+/* --- the ledger --- */
+
+struct sim_copy *copy_by_timeout(uint32_t timeout_s)
+{
+	must(timeout_s >= FORK_BASE_S && timeout_s < FORK_BASE_S + W->n_copies);
+	return &W->copies[timeout_s - FORK_BASE_S];
+}
+
+struct sim_copy *copy_by_name(const char *name)
+{
+	for (unsigned i = 0; i < W->n_copies; i++)
+		if (str_eq(W->copies[i].name, name))
+			return &W->copies[i];
+	sim_fail("I15", "a snapshot is to be called %s, which nobody asked for", name);
+}
+
+const char *copy_key(const struct sim_copy *c)
+{
+	static char key[32];
+
+	if (c->fork)
+		snprintf(key, sizeof(key), "fork %u", c->timeout_s);
+	else
+		snprintf(key, sizeof(key), "snapshot %s", c->name);
+	return key;
+}
+
+static struct sim_box *make_child(const struct sim_box *parent, const struct sim_copy *of)
+{
+	struct sim_box *b = ledger_add(of->timeout_s);
+	const char *policy;
+
+	for (size_t i = 0; i < parent->tags.n; i++)
+		must(!cloud_kvs_add(&b->tags, parent->tags.v[i].key, parent->tags.v[i].value));
+	b->of = of;
+	b->foreign = parent->foreign;
+	b->listed_at_ms = W->now_ms + (W->quiet ? 0 : sim_between(&W->cloud_rng, 0, 4000));
+	/* Its own policy, or, where it could not be told whose it is, the tag's. */
+	policy = cloud_kvs_get(&b->tags, TAG_POLICY);
+	if (policy)
+		must(!policy_parse(policy, &b->may[0]));
+	b->may[1] = of->policy;
+	b->n_may = W->horizon_ms < SURE_HORIZON_MS ? 0 : 2;
+	sim_trace("cloud: %s forked from %s for %s", b->id, parent->id, copy_key(of));
+	return b;
+}
+
+void ledger_fork(struct sim_box *parent, const struct sim_copy *of, struct cloud_result *r)
+{
+	struct cloud_children *k = calloc(1, sizeof(*k));
+
+	must(k);
+	k->v = calloc(of->count, sizeof(*k->v));
+	must(k->v);
+	for (; k->n < of->count; k->n++) {
+		if (sim_chance(&W->cloud_rng, 50))
+			status_set(&k->v[k->n].error, R_RATE_LIMITED, "no slot in the simulated cloud");
+		else
+			k->v[k->n].sandbox = ledger_view(make_child(parent, of), true, false);
+	}
+	r->children = k;
+}
+
+struct sim_snap *ledger_snapshot_find(const char *id)
+{
+	for (unsigned i = 0; i < W->n_snaps; i++)
+		if (str_eq(W->snaps[i].id, id))
+			return &W->snaps[i];
+	return NULL;
+}
+
+static struct cloud_snapshot *view(const struct sim_snap *s)
+{
+	struct cloud_snapshot *v = calloc(1, sizeof(*v));
+
+	must(v);
+	v->id = str_dup(s->id);
+	must(v->id && !cloud_strs_add(&v->names, s->of->name));
+	return v;
+}
+
+void ledger_snapshot(const struct sim_box *source, const struct sim_copy *of, struct cloud_result *r)
+{
+	struct sim_snap *s = &W->snaps[W->n_snaps++];
+
+	must(W->n_snaps < SIM_SNAPS);
+	s->of = of;
+	s->alive = true;
+	(void)str_copy(s->source, sizeof(s->source), source->id);
+	snprintf(s->id, sizeof(s->id), "team/%s:default", of->name);
+	sim_trace("cloud: %s of %s", copy_key(of), source->id);
+	r->snapshot = view(s);
+}
+
+void ledger_snapshots(const char *source, const char *name, struct cloud_result *r)
+{
+	struct cloud_snapshots *l = calloc(1, sizeof(*l));
+
+	must(l);
+	for (unsigned i = W->n_snaps; i--;) {
+		const struct sim_snap *s = &W->snaps[i];
+
+		if (s->alive && (!source[0] || str_eq(source, s->source)) && (!name[0] || str_eq(name, s->of->name)))
+			must(!cloud_snapshots_add(l, view(s)));
+	}
+	r->snapshots = l;
+}
+
+/* --- what clients are told --- */
+
+/* One request id, one object: what was shown once is shown again. */
+static void show(const struct sim_want *c, unsigned n, const char *id, const struct sim_copy *made_for)
+{
+	struct sim_copy *k = c->copy;
+
+	must(n < SIM_CHILDREN);
+	if (k->shown[n][0] && !str_eq(k->shown[n], id))
+		sim_fail("I3", "%s showed %s, now %s", copy_key(k), k->shown[n], id);
+	(void)str_copy(k->shown[n], sizeof(k->shown[n]), id);
+	if (made_for != k && W->horizon_ms >= SURE_HORIZON_MS)
+		sim_fail("I3", "%s is answered with %s, which was made for another", copy_key(k), id);
+}
+
+static void on_children(void *user, const struct status *st, const struct life_child *v, size_t n)
+{
+	struct sim_want *c = user;
+
+	if (!want_hears(c, st))
+		return;
+	if (status_ok(st) && n != c->copy->count)
+		sim_fail("I3", "%s has %zu children instead of %u", copy_key(c->copy), n, c->copy->count);
+	for (unsigned i = 0; status_ok(st) && i < n; i++) {
+		const struct life_sandbox *box = v[i].box;
+		struct sim_box *b = box ? ledger_find(box->id) : NULL;
+
+		if (!box)
+			continue;
+		if (!b || !b->of)
+			sim_fail("I3", "%s is answered with %s, which is no child", copy_key(c->copy), box->id);
+		if (box->owner_uid != W->procs[c->proc].uid)
+			sim_fail("I9", "Fork shows uid %u the sandbox %s of %u", W->procs[c->proc].uid, box->id,
+				 box->owner_uid);
+		show(c, i, b->id, b->of);
+		b->acked = true;
+		if (b->policy_calls)
+			continue;
+		b->may[0] = box->policy;
+		b->n_may = 1;
+		b->policy_since_ms = W->now_ms;
+	}
+	want_done(c);
+}
+
+static void on_snapshot(void *user, const struct status *st, const struct life_snapshot *s)
+{
+	struct sim_want *c = user;
+	struct sim_snap *of;
+
+	if (!want_hears(c, st))
+		return;
+	if (s) {
+		of = ledger_snapshot_find(s->id);
+		if (!of)
+			sim_fail("I3", "%s is answered with %s, which never was", copy_key(c->copy), s->id);
+		show(c, 0, s->id, of->of);
+		of->acked = true;
+	}
+	want_done(c);
+}
+
+static void on_snapshots(void *user, const struct status *st, const struct life_snapshot_page *p)
+{
+	struct sim_want *c = user;
+
+	if (!want_hears(c, st))
+		return;
+	for (size_t i = 0; p && i < p->n; i++) {
+		const struct sim_snap *s = ledger_snapshot_find(p->snapshots[i].id);
+
+		if (!s)
+			sim_fail("I8", "the list has snapshot %s, which never was", p->snapshots[i].id);
+		/* One whose maker could not be told is nobody's, and seen by all of the account. */
+		if (s->acked && s->of->uid != W->procs[c->proc].uid)
+			sim_fail("I9", "uid %u is shown snapshot %s of %u", W->procs[c->proc].uid, s->id, s->of->uid);
+	}
+	want_done(c);
+}
+
+static void on_deleted(void *user, const struct status *st, bool yes)
+{
+	struct sim_want *c = user;
+
+	if (want_hears(c, st))
+		want_done(c);
+}
+
+/* --- what they ask for --- */
+
+/* A request id always means the same. */
+static struct sim_copy *copy_of(unsigned proc, bool fork)
+{
+	uid_t uid = W->procs[proc].uid;
+	unsigned request = sim_chance(&W->rng, 600) ? (unsigned)rng_below(&W->rng, SIM_REQUESTS) : SIM_REQUESTS;
+	struct sim_copy *c;
+	struct policy_change p;
+
+	for (unsigned i = 0; i < W->n_copies && request < SIM_REQUESTS; i++)
+		if (W->copies[i].fork == fork && W->copies[i].uid == uid && W->copies[i].request == request)
+			return &W->copies[i];
+	if (W->n_copies == SIM_COPIES)
+		return NULL;
+	c = &W->copies[W->n_copies];
+	*c = (struct sim_copy){ .fork = fork, .uid = uid, .request = request,
+				.timeout_s = FORK_BASE_S + W->n_copies };
+	if (!fork)
+		snprintf(c->name, sizeof(c->name), "c%u", W->n_copies);
+	c->count = fork ? (unsigned)sim_between(&W->rng, 1, SIM_CHILDREN) : 1;
+	policy_default(&c->policy);
+	p = some_policy(&W->rng);
+	policy_merge(&c->policy, &p);
+	W->n_copies++;
+	return c;
+}
+
+static struct sim_want *begin_copy(enum sim_ask what, unsigned proc, char rid[16])
+{
+	struct sim_want *c = want_begin(what, proc);
+
+	if (!c)
+		return NULL;
+	if (W->n_boxes + 60 > SIM_BOXES || W->n_posts + 60 > SIM_POSTS || !want_aim(c, sim_chance(&W->rng, 200)))
+		goto none;
+	c->copy = copy_of(proc, what == SIM_ASKS_FORK);
+	if (!c->copy)
+		goto none;
+	snprintf(rid, 16, "%s", "");
+	if (c->copy->request < SIM_REQUESTS)
+		snprintf(rid, 16, "r%u", c->copy->request);
+	sim_trace("%s #%u uid %u %s of %s rid %s", what == SIM_ASKS_FORK ? "Fork" : "Snapshot", c->serial,
+		  c->copy->uid, copy_key(c->copy), c->ref, rid);
+	return c;
+none:
+	want_done(c);
+	return NULL;
+}
+
+/* The policy as it would have to be asked for. */
+static struct policy_change change_of(const struct policy *p)
+{
+	struct policy_change c = { .to = *p };
+
+	c.set = BIT(POLICY_F_ON_RELEASE) | BIT(POLICY_F_RELEASE_GRACE) | BIT(POLICY_F_KEEP_ALIVE) | BIT(POLICY_F_ON_CAP);
+	if (p->idle_timeout_ms)
+		c.set |= BIT(POLICY_F_IDLE_TIMEOUT) | BIT(POLICY_F_ON_IDLE);
+	if (p->max_age_ms)
+		c.set |= BIT(POLICY_F_MAX_AGE) | BIT(POLICY_F_ON_MAX_AGE);
+	return c;
+}
+
+void act_fork(unsigned proc)
+{
+	char rid[16];
+	struct sim_want *c = begin_copy(SIM_ASKS_FORK, proc, rid);
+	struct principal who = principal_of(proc);
+	struct life_fork f = { .who = &who, .request_id = rid };
+
+	if (!c)
+		return;
+	f.deadline_ms = c->deadline_ms - W->boot_base_ms;
+	f.sandbox = c->ref;
+	f.count = c->copy->count;
+	f.timeout_ms = c->copy->timeout_s * 1000ull;
+	f.policy = change_of(&c->copy->policy);
+	f.params_hash[0] = (uint8_t)c->copy->timeout_s;
+	if (life_fork(W->life, &f, on_children, c, &c->op) < 0)
+		want_done(c);
+}
+
+void act_snapshot(unsigned proc)
+{
+	char rid[16];
+	struct sim_want *c = W->n_snaps + 60 < SIM_SNAPS ? begin_copy(SIM_ASKS_SNAPSHOT, proc, rid) : NULL;
+	struct principal who = principal_of(proc);
+	struct life_snapshot_create q = { .who = &who, .request_id = rid };
+
+	if (!c)
+		return;
+	q.deadline_ms = c->deadline_ms - W->boot_base_ms;
+	q.sandbox = c->ref;
+	q.name = c->copy->name;
+	q.params_hash[0] = (uint8_t)c->copy->timeout_s;
+	if (life_snapshot_create(W->life, &q, on_snapshot, c, &c->op) < 0)
+		want_done(c);
+}
+
+static void act_delete(struct sim_want *c, const struct principal *who, uint64_t until)
+{
+	struct sim_snap *s = &W->snaps[rng_below(&W->rng, W->n_snaps)];
+
+	c->what = SIM_ASKS_SNAPSHOT_DELETE;
+	/* One whose maker could not be told is nobody's. */
+	if (s->of->uid == who->uid || !s->acked)
+		s->delete_asked = true;
+	sim_trace("DeleteSnapshot #%u uid %u %s", c->serial, who->uid, s->id);
+	if (life_delete_snapshot(W->life, who, s->id, until, on_deleted, c, &c->op) < 0)
+		want_done(c);
+}
+
+/* Lists them, or deletes one. */
+void act_snapshots(unsigned proc)
+{
+	struct sim_want *c = want_begin(SIM_ASKS_SNAPSHOTS, proc);
+	struct principal who = principal_of(proc);
+	struct life_snapshot_list q = { .who = &who };
+
+	if (!c)
+		return;
+	q.deadline_ms = c->deadline_ms - W->boot_base_ms;
+	if (W->n_snaps && sim_chance(&W->rng, 300)) {
+		act_delete(c, &who, q.deadline_ms);
+		return;
+	}
+	if (sim_chance(&W->rng, 500) && want_aim(c, false))
+		q.sandbox = c->ref;
+	q.cached = sim_chance(&W->rng, 200);
+	sim_trace("Snapshots #%u uid %u %s%s", c->serial, who.uid, c->ref, q.cached ? " cached" : "");
+	if (life_list_snapshots(W->life, &q, on_snapshots, c, &c->op) < 0)
+		want_done(c);
+}
