@@ -209,9 +209,15 @@ static int fill(struct life_op *op, struct copying *c)
 static void make(struct life_op *op)
 {
 	struct args *a = op->args;
+	struct request *q = a->request_id[0] ? life_find_request(op->life, op->who.uid, a->kind->method,
+								 a->request_id)
+					     : NULL;
 	struct copying *c;
 	struct status st;
 
+	/* Another call with this request id may have come first while the cloud was asked which sandbox this is. */
+	if (q && is_repeat(op, q))
+		return;
 	if (op->life->draining) {
 		status_set(&st, R_DRAINING, "the daemon is stopping and makes nothing any more");
 		op_fail(op, &st);

@@ -311,6 +311,26 @@ TEST(forks_of_one_parent_follow_each_other)
 	world_free(&w);
 }
 
+/* While the cloud is asked about a sandbox that has no row, another call with the same request id may come. */
+TEST(forks_of_a_stranger_with_one_request_id)
+{
+	struct forked f[2];
+	struct world w;
+
+	world_new(&w);
+	(void)fake_plant(w.fake, "stranger");
+	for (size_t i = 0; i < 2; i++)
+		begin_fork(&w, &f[i], "stranger", 1, "same");
+	for (size_t i = 0; i < 2; i++) {
+		if (!f[i].a.done)
+			wait_for(&w, &f[i].a);
+		CHECK(status_ok(&f[i].a.st));
+	}
+	CHECK_INT(w.fake->forks, 1);
+	CHECK_STR(f[0].a.ids[0], f[1].a.ids[0]);
+	world_free(&w);
+}
+
 TEST(fork_whose_answer_is_lost)
 {
 	struct forked f, again;
