@@ -104,10 +104,13 @@ struct snap {
 	bool ours;
 	int64_t created_at_ms, as_of_ms;
 	uint64_t made_boot_ms;	/* when its row was made here; 0 = not by this daemon */
+	uint64_t gone_boot_ms;	/* != 0: it is no more; remembered for lists that were asked for before */
 	bool seen;		/* by the listing that is being taken over */
 };
 
 struct snap *snap_find(struct life *l, const struct account *a, const char *id);
+/* A list that was asked for then may still name it: it was deleted meanwhile. */
+bool snap_is_gone_since(struct life *l, const struct account *a, const char *id, uint64_t asked_boot_ms);
 /* From the cloud's words; a row is written with `t`. source, uid: of one that was made here, else NULL. */
 must_check int snap_put(struct life *l, struct account *a, const struct cloud_snapshot *s,
 			const char *source, const uid_t *uid, struct store_tx *t, struct snap **ret);

@@ -118,7 +118,7 @@ static void answer_known(struct life_op *op, enum life_source source)
 	list_for_each(i, &op->life->snapshots) {
 		struct snap *s = list_entry(i, struct snap, node);
 
-		if (s->account == op->account && may_see(op, s) &&
+		if (s->account == op->account && !s->gone_boot_ms && may_see(op, s) &&
 		    (str_is_empty(op->id) || str_eq(op->id, s->source)) &&
 		    (!a->name[0] || has_name(s, a->name)))
 			v[n++] = s;
@@ -135,7 +135,8 @@ static void forget_missing(struct life_op *op, struct store_tx *t)
 	list_for_each_safe(i, &op->life->snapshots) {
 		struct snap *s = list_entry(i, struct snap, node);
 
-		if (s->account == op->account && !s->seen && s->made_boot_ms < a->asked_boot_ms)
+		if (s->account == op->account && !s->gone_boot_ms && !s->seen &&
+		    s->made_boot_ms < a->asked_boot_ms)
 			snap_forget(op->life, s, t);
 	}
 }
@@ -153,6 +154,8 @@ static int take_over(struct life_op *op, const struct cloud_snapshots *list, str
 	list_for_each(i, &op->life->snapshots)
 		list_entry(i, struct snap, node)->seen = false;
 	for (size_t i = 0; i < list->n && !r; i++) {
+		if (snap_is_gone_since(op->life, op->account, list->v[i]->id, a->asked_boot_ms))
+			continue;
 		r = snap_put(op->life, op->account, list->v[i], str_is_empty(op->id) ? NULL : op->id, NULL, t,
 			     &s);
 		if (r < 0)
@@ -327,9 +330,11 @@ static struct snap *named(struct life_op *op)
 {
 	list_for_each(i, &op->life->snapshots) {
 		struct snap *s = list_entry(i, struct snap, node);
-		bool is = s->account == op->account && same_template(s->id, op->ref);
+		bool is = same_template(s->id, op->ref);
 
-		for (size_t k = 0; s->account == op->account && k < s->names.n && !is; k++)
+		if (s->account != op->account || s->gone_boot_ms)
+			continue;
+		for (size_t k = 0; k < s->names.n && !is; k++)
 			is = same_template(s->names.v[k], op->ref);
 		if (is)
 			return s;

@@ -11,6 +11,8 @@
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 
+#define GONE_KEPT_MS 600000u	/* no list is under way for so long */
+
 static void snap_free(struct snap *s)
 {
 	if (!s)
@@ -21,7 +23,7 @@ static void snap_free(struct snap *s)
 	free(s);
 }
 
-struct snap *snap_find(struct life *l, const struct account *a, const char *id)
+static struct snap *find(struct life *l, const struct account *a, const char *id)
 {
 	list_for_each(n, &l->snapshots) {
 		struct snap *s = list_entry(n, struct snap, node);
@@ -30,6 +32,20 @@ struct snap *snap_find(struct life *l, const struct account *a, const char *id)
 			return s;
 	}
 	return NULL;
+}
+
+struct snap *snap_find(struct life *l, const struct account *a, const char *id)
+{
+	struct snap *s = find(l, a, id);
+
+	return s && !s->gone_boot_ms ? s : NULL;
+}
+
+bool snap_is_gone_since(struct life *l, const struct account *a, const char *id, uint64_t asked_boot_ms)
+{
+	const struct snap *s = find(l, a, id);
+
+	return s && s->gone_boot_ms && s->gone_boot_ms >= asked_boot_ms;
 }
 
 static int add(struct life *l, struct account *a, const char *id, struct snap **ret)
@@ -86,8 +102,8 @@ static int learn_names(struct snap *s, const struct cloud_strs *names)
 int snap_put(struct life *l, struct account *a, const struct cloud_snapshot *c, const char *source,
 	     const uid_t *uid, struct store_tx *t, struct snap **ret)
 {
-	struct snap *s = snap_find(l, a, c->id);
-	bool changed = !s || uid || !cloud_strs_equal(&s->names, &c->names);
+	struct snap *s = find(l, a, c->id);
+	bool changed = !s || s->gone_boot_ms || uid || !cloud_strs_equal(&s->names, &c->names);
 	int r = s ? 0 : add(l, a, c->id, &s);
 
 	if (!r && source)
@@ -96,6 +112,12 @@ int snap_put(struct life *l, struct account *a, const struct cloud_snapshot *c, 
 		r = learn_names(s, &c->names);
 	if (r < 0)
 		return r;
+	if (s->gone_boot_ms) {		/* another with the same name */
+		s->ours = false;
+		s->uid = 0;
+		s->created_at_ms = 0;
+		s->gone_boot_ms = s->made_boot_ms = 0;
+	}
 	s->as_of_ms = clock_wall_ms();
 	s->seen = true;
 	if (uid) {
@@ -110,11 +132,25 @@ int snap_put(struct life *l, struct account *a, const struct cloud_snapshot *c, 
 	return changed ? put_row(s, t) : 0;
 }
 
+static void forget_old(struct life *l, uint64_t now)
+{
+	list_for_each_safe(n, &l->snapshots) {
+		struct snap *s = list_entry(n, struct snap, node);
+
+		if (!s->gone_boot_ms || now < s->gone_boot_ms + GONE_KEPT_MS)
+			continue;
+		list_del(&s->node);
+		snap_free(s);
+	}
+}
+
 void snap_forget(struct life *l, struct snap *s, struct store_tx *t)
 {
+	uint64_t now = clock_boot_ms();
+
 	store_tx_del_snapshot(t, s->account->name, s->id);
-	list_del(&s->node);
-	snap_free(s);
+	s->gone_boot_ms = MAX(now, (uint64_t)1);
+	forget_old(l, now);
 }
 
 void snap_view(const struct snap *s, enum life_source source, struct life_snapshot *ret)
