@@ -385,6 +385,8 @@ static void on_record_timer(struct timer *t, void *user)
 static void on_recorded(void *user, const struct status *st)
 {
 	struct creation *c = creation_from(user);
+	struct lease *x;
+	struct box *b;
 
 	FAILPOINT("create.active_committed");
 	if (!status_ok(st)) {
@@ -394,6 +396,10 @@ static void on_recorded(void *user, const struct status *st)
 		return;
 	}
 	c->recorded = true;
+	b = c->lease_put ? life_find_box(c->life, c->account, c->found->id) : NULL;
+	x = b ? lease_of_process(b, c->holder) : NULL;
+	if (x)
+		x->written = true;
 	if (!c->detailed)
 		wait_then(c, DETAIL_WAIT_MS, on_detail_late);
 	answer_when_complete(c);
@@ -446,6 +452,7 @@ static int lease_of_creator(struct creation *c, struct box *b, struct store_tx *
 	r = x ? 0 : lease_take(c->life, b, &m, NULL, &x);
 	if (!r)
 		lease_put(t, x);
+	c->lease_put = !r;
 	return r;
 }
 
@@ -458,6 +465,7 @@ static int make_rows(struct creation *c, struct store_tx *t)
 	if (r < 0)
 		return r;
 	b->claimed = !list_is_empty(&c->waiters);
+	c->lease_put = false;
 	c->used_at_ms = b->used_at_ms;
 	b->unclaimed_at_ms = b->claimed ? 0 : clock_wall_ms();
 	b->unclaimed_boot_ms = b->claimed ? 0 : (int64_t)clock_boot_ms();

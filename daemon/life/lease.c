@@ -183,6 +183,7 @@ int lease_take(struct life *l, struct box *b, const struct lease_make *m, struct
 	x->kind = m->kind;
 	x->pid = m->pid;
 	x->state = LEASE_HELD;
+	x->written = false;
 	if (x->box && x->box != b)
 		count_out(x);
 	if (!x->box)
@@ -418,6 +419,7 @@ int lease_load(struct life *l, const struct row_lease *r)
 	if (e < 0)
 		return e;
 	x->kind = r->kind;
+	x->written = true;
 	x->pid = (pid_t)r->pid;
 	x->made_at_ms = r->made_at_ms;
 	if (text_set(&x->sandbox, b->id) < 0 || text_set(&x->label, r->label) < 0) {

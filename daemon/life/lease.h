@@ -38,6 +38,7 @@ struct lease {
 	struct life *life;
 	struct box *box;		/* NULL when it has ended */
 	struct holder *holder;		/* of a process */
+	bool written;			/* in the store; before that nobody is told that it is held */
 	char id[LEASE_ID_LEN + 1];
 	char *sandbox, *label;
 	uint64_t number;

@@ -118,6 +118,8 @@ static void end_with(struct life_op *op, struct box *b)
 		op_end_box_of(op, b, LIFE_FROM_CLOUD);
 }
 
+static void write_row(struct life_op *op, struct box *b);
+
 static void on_written(struct life_op *op, const struct status *st)
 {
 	struct box *b = life_find_box(op->life, op->account, op->id);
@@ -125,11 +127,15 @@ static void on_written(struct life_op *op, const struct status *st)
 	struct lease *x = b && a->leased ? lease_of_process(b, a->holder) : NULL;
 	struct status gone;
 
-	if (!status_ok(st) && x)
+	if (!status_ok(st) && x && !x->written)
 		lease_end(x, "it could not be written down");
 	if (!status_ok(st)) {
 		op_fail(op, st);
+	} else if (b && a->leased && !x && !a->holder->dead && box_is_live(b)) {
+		write_row(op, b);	/* the call that took it could not write it, and ended it */
 	} else if (b) {
+		if (x)
+			x->written = true;
 		end_with(op, b);
 	} else {
 		ref_not_found(&gone, op->ref);
@@ -185,18 +191,23 @@ static struct box *take_over(struct life_op *op, const struct cloud_sandbox *s)
 	return b;
 }
 
-/* Connect with process_lease: held before it is told. */
+/* Connect with process_lease: held before it is told. One that another call of this process is writing
+ * down right now is written once more: that one may fail. */
 static int take_lease(struct life_op *op, struct box *b, struct store_tx *t)
 {
 	struct args *a = op->args;
 	struct lease_make m = { .uid = op->who.uid, .pid = op->who.pid, .label = "",
 				.kind = ROW_LEASE_PROCESS, .holder = a->holder };
 	struct lease *x;
-	int r;
+	int r = 0;
 
-	if (!a->holder || a->holder->dead || !box_is_live(b) || lease_of_process(b, a->holder))
+	if (!a->holder || a->holder->dead || !box_is_live(b))
 		return 0;
-	r = lease_take(op->life, b, &m, NULL, &x);
+	x = lease_of_process(b, a->holder);
+	if (x && x->written)
+		return 0;
+	if (!x)
+		r = lease_take(op->life, b, &m, NULL, &x);
 	a->leased = !r;
 	if (!r) {
 		lease_put(t, x);
@@ -205,11 +216,31 @@ static int take_lease(struct life_op *op, struct box *b, struct store_tx *t)
 	return r;
 }
 
+static void write_row(struct life_op *op, struct box *b)
+{
+	const struct args *a = op->args;
+	struct store_tx *t;
+
+	if (store_tx_new(op->life->store, &t) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	if (take_lease(op, b, t) < 0) {
+		store_tx_drop(t);
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	life_put_box(t, b);
+	if (a->owner_by_this)
+		event_put(op->life, t, b, EVENT_ADOPTED, "by=connect\n");
+	keep_poke(b);
+	op_commit(op, t, on_written);
+}
+
 static void finish(struct life_op *op, const struct cloud_result *r)
 {
 	struct args *a = op->args;
 	struct box *b = life_find_box(op->life, op->account, r->sandbox->id);
-	struct store_tx *t;
 	struct status st;
 
 	/* It was nobody's when this began; meanwhile it may have become another uid's. */
@@ -228,22 +259,9 @@ static void finish(struct life_op *op, const struct cloud_result *r)
 		end_with(op, b);
 		return;
 	}
-	if (store_tx_new(op->life->store, &t) < 0) {
-		op_fail_errno(op, -ENOMEM);
-		return;
-	}
 	if (a->timeout_ms)
 		b->timeout_s = a->is_set ? a->timeout_s : MAX(b->timeout_s, a->timeout_s);
-	if (take_lease(op, b, t) < 0) {
-		store_tx_drop(t);
-		op_fail_errno(op, -ENOMEM);
-		return;
-	}
-	life_put_box(t, b);
-	if (a->owner_by_this)
-		event_put(op->life, t, b, EVENT_ADOPTED, "by=connect\n");
-	keep_poke(b);
-	op_commit(op, t, on_written);
+	write_row(op, b);
 }
 
 static void on_read(struct cloud_result *r, void *user)

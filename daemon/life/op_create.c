@@ -159,37 +159,45 @@ static void end_with(struct life_op *op, struct box *b, enum life_source source)
 		op_end_box_of(op, b, source);
 }
 
+static void lease_first(struct life_op *op, struct box *b);
+
 static void on_leased(struct life_op *op, const struct status *st)
 {
 	struct box *b = life_find_box(op->life, op->account, op->id);
 	struct args *a = op->args;
 	struct lease *x = b ? lease_of_process(b, a->holder) : NULL;
 
-	if (!status_ok(st) && x)
-		lease_end(x, "it could not be written down");
-	if (!status_ok(st))
+	if (!status_ok(st)) {
+		if (x && !x->written)
+			lease_end(x, "it could not be written down");
 		op_fail(op, st);
-	else if (b)
-		end_with(op, b, LIFE_FROM_CACHE);
-	else
+	} else if (!b) {
 		op_fail_errno(op, -EIO);
+	} else if (!x && !a->holder->dead && box_is_live(b)) {
+		lease_first(op, b);	/* the call that took it could not write it, and ended it */
+	} else {
+		if (x)
+			x->written = true;
+		end_with(op, b, LIFE_FROM_CACHE);
+	}
 }
 
-/* A repeat, or a name that was there: this process, too, is to hold a lease before it is told. */
+/* A repeat, or a name that was there: this process, too, is to hold a lease before it is told. One that
+ * another call of it is writing down right now is written once more: that one may fail. */
 static void lease_first(struct life_op *op, struct box *b)
 {
 	struct args *a = op->args;
 	struct lease_make m = { .uid = op->who.uid, .pid = a->holder->pid, .label = "",
 				.kind = ROW_LEASE_PROCESS, .holder = a->holder };
+	struct lease *x = lease_of_process(b, a->holder);
 	struct store_tx *t;
-	struct lease *x;
 
 	op->account = b->account;
 	if (text_set(&op->id, b->id) < 0 || store_tx_new(op->life->store, &t) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	if (lease_take(op->life, b, &m, NULL, &x) < 0) {
+	if (!x && lease_take(op->life, b, &m, NULL, &x) < 0) {
 		store_tx_drop(t);
 		op_fail_errno(op, -ENOMEM);
 		return;
@@ -204,9 +212,10 @@ static void lease_first(struct life_op *op, struct box *b)
 static void answer_box(struct life_op *op, struct box *b, enum life_source source)
 {
 	struct args *a = op->args;
+	const struct lease *x = a->holder ? lease_of_process(b, a->holder) : NULL;
 
 	life_box_claim(op->life, b, op->who.uid);
-	if (a->holder && !a->holder->dead && box_is_live(b) && !lease_of_process(b, a->holder))
+	if (a->holder && !a->holder->dead && box_is_live(b) && (!x || !x->written))
 		lease_first(op, b);
 	else
 		end_with(op, b, source);

@@ -76,8 +76,9 @@ static void leave_acquire(struct life_op *op)
 	struct lease *x = a->taken && a->kind != LIFE_LEASE_TTL ? lease_find(op->life, a->lease_id) : NULL;
 
 	a->taken = false;
-	/* Whoever asked for it is gone before it was told: nobody would let it go. */
-	if (x && !x->held)
+	/* Whoever asked for it is gone before it was told: nobody would let it go. But another call of this
+	 * process may have been told of it. */
+	if (x && !x->held && !x->written)
 		lease_end(x, "its caller went away");
 }
 
@@ -91,7 +92,8 @@ static void on_taken(struct life_op *op, const struct status *st)
 	FAILPOINT("lease.committed");
 	if (!status_ok(st) && x && a->taken) {
 		a->taken = false;
-		lease_end(x, "it could not be written down");
+		if (!x->written)
+			lease_end(x, "it could not be written down");
 	}
 	if (!status_ok(st) || !x || x->state != LEASE_HELD) {
 		lease_not_found(a->lease_id, &lost);
@@ -99,6 +101,7 @@ static void on_taken(struct life_op *op, const struct status *st)
 		return;
 	}
 	lease_view(x, &v);
+	x->written = true;
 	a->taken = false;
 	op_end_lease(op, st, &v);
 	if (x->kind == ROW_LEASE_STREAM && !x->held && x->state == LEASE_HELD)
