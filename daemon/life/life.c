@@ -406,9 +406,11 @@ void life_box_changed(struct life *l, struct box *b, enum life_state to, const c
 	if (before == to)
 		return;
 	box_set_state(b, to);
-	/* An end from before a pause is not one to warn of. */
+	/* An end from before a pause is not one to warn of. Nothing was due while it changed: look again. */
 	if (to == LIFE_RUNNING)
 		keep_end_learnt(b);
+	else
+		keep_poke(b);
 	if (store_tx_new(l->store, &t) < 0) {
 		l->resave = true;
 		return;
