@@ -155,13 +155,15 @@ void check_end_sent(struct sim_box *b, bool pause)
 		sim_fail("I4", "%s of %s, which is in use (lease %s kind %d, %u commands; %lld ms old, %lld ms left)",
 			 verb, b->id, x ? x->id : "", x ? (int)x->kind : 0, b->commands,
 			 (long long)(ledger_now() - b->started_at_ms), (long long)(b->end_at_ms - ledger_now()));
-	/* A kill that was decided, and written, before the restart is carried on. */
-	if (!pause && row && row->state == LIFE_KILLING)
+	/* A kill that was decided is carried on: by this life, also where the store took no row, and by the next. */
+	if (!pause && ((row && row->state == LIFE_KILLING) || b->end_sent_life == W->life_no))
 		return;
 	if (b->seen_alive_ms < W->hung_at_ms || !b->seen_alive_ms)
 		sim_fail("I25", "%s of %s without having looked at it since the %s", verb, b->id,
 			 b->seen_alive_ms ? "stall" : "start");
 	count_sweep(b, row);
+	if (!pause)
+		b->end_sent_life = W->life_no;
 }
 
 static bool is_meant(const struct sim_want *c, const struct sim_box *b)

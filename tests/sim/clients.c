@@ -252,7 +252,7 @@ static void on_box(void *user, const struct status *st, const struct life_sandbo
 			 W->procs[c->proc].uid, box->id, box->owner_uid);
 	if (b && c->what == SIM_ASKS_CREATE)
 		created(c, b, box);
-	if (b && c->process_lease && (box->state == LIFE_RUNNING || box->state == LIFE_PAUSED))
+	if (b && c->process_lease && box->state != LIFE_GONE && box->state != LIFE_KILLING)
 		lease_add(c, b, "", LIFE_LEASE_PROCESS);
 	if (c->what == SIM_ASKS_POLICY) {
 		if (b)
@@ -271,7 +271,7 @@ static void on_yes(void *user, const struct status *st, bool yes)
 	if (c->what == SIM_ASKS_KILL && status_ok(st) && c->box) {
 		if (yes && c->box->alive)
 			sim_fail("I7", "Kill of %s was answered, and it lives", c->box->id);
-		c->box->kill_acked = yes;
+		c->box->kill_acked = yes && disk_sandbox(c->box->id);	/* of a child, not before its fork is recorded */
 	}
 	want_done(c);
 }
@@ -586,8 +586,12 @@ static void act_cancel(void)
 static void act_command(void)
 {
 	struct sim_box *b = W->n_boxes ? &W->boxes[rng_below(&W->rng, W->n_boxes)] : NULL;
+	const struct row_sandbox *row = b ? disk_sandbox(b->id) : NULL;
 
 	if (!b || b->foreign || !b->acked || !b->alive)
+		return;
+	/* None begins in one that is being ended. */
+	if (!b->commands && (!row || row->state == LIFE_KILLING || b->end_sent_life == W->life_no))
 		return;
 	if (b->commands) {
 		b->commands--;

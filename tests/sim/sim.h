@@ -66,6 +66,7 @@ struct sim_box {		/* the cloud's ledger, and what our clients know of it */
 	uint64_t released_at_ms;	/* the first end of a lease since the last was taken */
 	unsigned commands;
 	uint64_t seen_alive_ms;		/* a GET of this life said so; 0 = none */
+	unsigned end_sent_life;		/* that sent a DELETE by itself */
 	const struct sim_copy *of;	/* a child of this fork */
 	uint64_t busy_until_ms;		/* it is being copied: in no list */
 };
