@@ -166,7 +166,8 @@ static int check_limits(void)
 static int open_store(struct app *a)
 {
 	struct store_options o = { .loop = a->loop, .state_dir = a->state_dir,
-				   .now_wall_ms = clock_wall_ms() };
+				   .now_wall_ms = clock_wall_ms(),
+				   .no_clone_check = !number(a, "daemon", "clone_check") };
 	enum store_open_result r = store_open(&o, &a->store_report, &a->store);
 
 	if (r == STORE_OPENED)

@@ -15,7 +15,7 @@
 #include "proto/base/str.h"
 
 #define ORIGINS_MAX	256u	/* shown in Status; the pool's later ones are left out */
-#define DEGRADED_MAX	(APP_ACCOUNTS_MAX + 4)
+#define DEGRADED_MAX	(APP_ACCOUNTS_MAX + 8)
 #define CONFIG_MAX_BYTES (1024u * 1024)
 
 struct app_look {
@@ -26,7 +26,7 @@ struct app_look {
 	char origin_names[ORIGINS_MAX][300];
 	struct daemon_degradation degraded[DEGRADED_MAX];
 	size_t n_degraded;
-	struct status store_health;
+	struct status store_health, store_doubt, store_unlinked, store_cloned;
 	char db_path[4200];
 	struct daemon_config_value *rows;
 	const char **row_values;
@@ -105,6 +105,28 @@ static size_t look_at_pool(struct app *a)
 	return n;
 }
 
+/* What happened to the rows and to who we are: said until the next start. */
+static void look_back(struct app *a, const struct life_counts *life)
+{
+	struct app_look *k = a->look;
+
+	if (life->doubt_text) {
+		status_set(&k->store_doubt, R_TRUNCATED, "%s", life->doubt_text);
+		degrade(k, "store", "", &k->store_doubt, life->doubt_at_ms);
+	}
+	if (store_unlinked_at_ms(a->store)) {
+		status_set(&k->store_unlinked, R_TRUNCATED,
+			   "the database file was removed or replaced while it was open; it was written again");
+		degrade(k, "store", "", &k->store_unlinked, store_unlinked_at_ms(a->store));
+	}
+	if (a->store_report.was_host[0]) {
+		status_set(&k->store_cloned, R_TRUNCATED,
+			   "the state directory is a copy of that of host %s; this is another host, and what that one "
+			   "made is left alone", a->store_report.was_host);
+		degrade(k, "host_id", "", &k->store_cloned, a->started_at_ms);
+	}
+}
+
 static void look_at_store(struct app *a, struct daemon_store *ret, const struct life_counts *life)
 {
 	struct app_look *k = a->look;
@@ -120,8 +142,10 @@ static void look_at_store(struct app *a, struct daemon_store *ret, const struct 
 		ret->bytes = (uint64_t)st.st_size;
 	if (statvfs(a->state_dir, &fs) == 0)
 		ret->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+	ret->backup_at_ms = store_backup_at_ms(a->store);
 	if (!status_ok(&life->store))
 		degrade(k, "store", "", &k->store_health, clock_wall_ms());
+	look_back(a, life);
 }
 
 static void look(void *user, const struct principal *who, struct daemon_facts *ret)

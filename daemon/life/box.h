@@ -80,6 +80,8 @@ struct box {
 	struct cloud_network *network;	/* NULL = none known */
 	char *network_text;		/* for its row */
 	struct box_metrics metrics;
+	bool loaded;			/* its row is from before the start */
+	bool from_tag;			/* adopted in this run: its row was made from its tags */
 	bool asked;			/* reconcile has it on its list of missing ones */
 };
 

@@ -112,6 +112,10 @@ struct life {
 	struct sync *sync;
 	bool draining;
 	bool resave;			/* a commit failed: the rows are put again */
+	enum store_doubt doubt;		/* doubt.c */
+	bool doubt_told;
+	int64_t doubt_at_ms;
+	const char *doubt_text;		/* static; NULL = all is well */
 	struct grave grave;
 };
 
@@ -170,6 +174,20 @@ must_check int life_adopt(struct life *l, struct account *a, const struct cloud_
 /* --- load.c --- */
 
 must_check int life_load(struct life *l);	/* starts the store, too */
+
+/* --- doubt.c --- */
+
+struct tags;
+/* After the rows and their leases: what may not be acted upon. */
+void doubt_load(struct life *l);
+/* Is this stranger with our tag ours to end? If not, that is said, and nothing from before is. */
+bool doubt_adopts_as_ours(struct life *l, const char *id, const struct tags *t);
+/* The cloud has to be asked first: the rows may have forgotten a name or a request id. */
+bool doubt_waits(const struct life *l, const struct account *a);
+/* A complete list was taken over. */
+void doubt_listed(struct life *l);
+/* The oldest one that lives and carries this tag; NULL = none. */
+struct box *doubt_box_of_tag(struct life *l, const struct account *a, uid_t uid, const char *req_tag);
 
 /* --- ref.c --- */
 

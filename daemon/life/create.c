@@ -416,7 +416,9 @@ static int make_box(struct creation *c, struct box **ret)
 		r = text_set(&b->req_tag, c->req_tag);
 	if (r < 0)
 		return r;
-	b->ours = true;
+	/* Found for an intent of an old database: whoever uses it by now is not known. */
+	b->ours = !(c->settled && c->loaded && c->life->doubt == STORE_OLD);
+	b->adopted = !b->ours;
 	b->uid = c->uid;
 	b->seq = c->seq;
 	b->generation = c->generation;
@@ -750,6 +752,7 @@ int creation_take_up(struct life *l, const struct row_intent *r)
 	if (e < 0)
 		return e;
 	c->seq = r->seq;
+	c->loaded = true;
 	c->generation = r->generation;
 	c->made_at_ms = r->made_at_ms;
 	if (policy_parse(r->policy, &c->policy) < 0)

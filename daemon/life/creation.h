@@ -61,6 +61,7 @@ struct creation {
 	struct cloud_sandbox *found;
 	bool settled, recorded, detailed;
 	bool lease_put;			/* the creator's lease is in the transaction of the row */
+	bool loaded;			/* its intent is from before the start */
 	int64_t used_at_ms;		/* of the box when its row was made */
 	struct fetch_wait detail;
 	struct grave grave;

@@ -626,14 +626,20 @@ int life_adopt(struct life *l, struct account *a, const struct cloud_sandbox *s,
 		r = text_set(&b->req_tag, t.req);
 	if (r < 0)
 		return r;
-	b->ours = true;
+	b->ours = doubt_adopts_as_ours(l, s->id, &t);
+	b->adopted = !b->ours;
+	b->from_tag = true;
 	b->uid = t.has_uid ? t.uid : 0;
 	b->seq = t.seq;
 	life_policy_default(l, b->uid, b->template_id, &b->policy);
 	if (t.policy[0] && policy_parse(t.policy, &b->policy) < 0)
 		life_policy_default(l, b->uid, b->template_id, &b->policy);
-	b->unclaimed_at_ms = clock_wall_ms();
-	b->unclaimed_boot_ms = b->used_at_ms = (int64_t)clock_boot_ms();
+	b->used_at_ms = (int64_t)clock_boot_ms();
+	b->claimed = b->adopted;
+	if (!b->claimed) {
+		b->unclaimed_at_ms = clock_wall_ms();
+		b->unclaimed_boot_ms = b->used_at_ms;
+	}
 	b->token_known = s->envd_access_token != NULL;
 	r = store_tx_new(l->store, &tx);
 	if (r < 0)

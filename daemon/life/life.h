@@ -174,6 +174,8 @@ struct life_counts {
 	enum life_identity identity;
 	uint32_t list_anomalies;	/* mass losses that were not believed */
 	struct status store;		/* store_health() */
+	const char *doubt_text;		/* static: what became of the rows before; NULL = nothing */
+	int64_t doubt_at_ms;
 };
 /* Sandboxes of one uid, or of all with (uid_t)-1; the rest is the daemon's. */
 void life_count(const struct life *l, uid_t uid, struct life_counts *ret);

@@ -52,6 +52,7 @@ static void load_sandbox(const struct row_sandbox *r, void *user)
 		return;
 	}
 	if (!e) {
+		b->loaded = true;
 		e = life_insert_box(ld->life, b);
 		if (e < 0)
 			box_free(b);
@@ -267,6 +268,7 @@ int life_load(struct life *l)
 			keep_poke(b);
 	}
 	lease_loaded(l);
+	doubt_load(l);
 	if (ld.strangers)
 		log_warn("rows_of_other_accounts", "n=%u ignoring=1", ld.strangers);
 	if (report.rows_aside)

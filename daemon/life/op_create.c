@@ -548,6 +548,38 @@ static void make(struct life_op *op)
 
 /* --- all steps --- */
 
+static void ask_cloud(struct life_op *op);
+
+/* The rows may have forgotten what the cloud still has: it says so first. */
+static void on_listed(struct listing_wait *w, const struct status *st, const struct cloud_list *list,
+		      int64_t as_of_ms)
+{
+	struct life_op *op = op_from(container_of(w, struct life_op, listing));
+
+	if (list)
+		defer_post(&op->kick);
+	else
+		op_again(op, st, ask_cloud);
+}
+
+static void ask_cloud(struct life_op *op)
+{
+	op->listing.fn = on_listed;
+	listing_join(op->account, &op->listing);
+}
+
+/* A request id without a row whose tag is there all the same: it is that one, and no second is made. */
+static struct box *forgotten_request(struct life_op *op)
+{
+	struct args *a = op->args;
+	char tag[TAG_REQ_LEN + 1];
+
+	if (!a->request_id[0])
+		return NULL;
+	req_tag(op->life, op->who.uid, a->request_id, tag);
+	return doubt_box_of_tag(op->life, op->account, op->who.uid, tag);
+}
+
 static bool pick_account(struct life_op *op)
 {
 	struct args *a = op->args;
@@ -573,6 +605,7 @@ static void start(struct life_op *op)
 	struct name_slot *n;
 	struct request *q;
 	struct status st;
+	struct box *b;
 
 	if (a->bad) {
 		op_fail(op, &a->why);
@@ -583,6 +616,15 @@ static void start(struct life_op *op)
 	q = a->request_id[0] ? life_find_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id) : NULL;
 	if (q && check_request(op, q) == ANSWERED)
 		return;
+	if (!q && (a->request_id[0] || a->name[0]) && doubt_waits(op->life, op->account)) {
+		ask_cloud(op);
+		return;
+	}
+	b = q ? NULL : forgotten_request(op);
+	if (b) {
+		answer_named(op, b);
+		return;
+	}
 	n = a->name[0] ? life_find_name(op->life, op->who.uid, a->name) : NULL;
 	if (n && check_name(op, n) == ANSWERED)
 		return;

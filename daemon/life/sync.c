@@ -248,6 +248,7 @@ static void on_list(struct cloud_result *r, void *user)
 		g->list = give(r->list);
 		a->listed_at_ms = clock_wall_ms();
 		reconcile(a, g->list, g->began_at_ms);
+		doubt_listed(a->life);
 	} else {
 		g->failures++;
 		a->life->sync->skipped++;
@@ -490,6 +491,8 @@ void life_count(const struct life *l, uid_t uid, struct life_counts *ret)
 		.requests = (uint32_t)map_size(&l->request_map),
 		.identity = l->identity,
 		.store = *store_health(l->store),
+		.doubt_text = l->doubt_text,
+		.doubt_at_ms = l->doubt_at_ms,
 	};
 	list_for_each(i, &l->boxes) {
 		const struct box *b = list_entry(i, struct box, node);

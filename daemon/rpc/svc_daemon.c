@@ -124,7 +124,7 @@ static void fill_rows(struct status_rows *r, const struct daemon_facts *f,
 	}
 }
 
-static void fill_store(Agentbox__V1__StoreStatus *m, const struct daemon_store *s)
+static void fill_store(Agentbox__V1__StoreStatus *m, const struct daemon_store *s, msg_timestamp *backup)
 {
 	agentbox__v1__store_status__init(m);
 	m->path = (char *)s->path;
@@ -133,6 +133,7 @@ static void fill_store(Agentbox__V1__StoreStatus *m, const struct daemon_store *
 	m->free_bytes = s->free_bytes;
 	m->writable = s->writable;
 	m->open_intents = s->open_intents;
+	m->backup_at = msg_time(backup, s->backup_at_ms);
 }
 
 static void fill_counts(Agentbox__V1__Counts *m, struct rpc_call *c, const struct daemon_facts *f)
@@ -162,7 +163,7 @@ static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struc
 	Agentbox__V1__StoreStatus store;
 	Agentbox__V1__LocalStatus local = AGENTBOX__V1__LOCAL_STATUS__INIT;
 	Agentbox__V1__Counts counts;
-	msg_timestamp started;
+	msg_timestamp started, backup;
 	msg_duration uptime;
 
 	m.version = (char *)AB_VERSION;
@@ -179,7 +180,7 @@ static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struc
 	m.draining = f->draining;
 	m.process_identity = (Agentbox__V1__StatusResponse__ProcessIdentity)f->identity;
 	fill_rows(rows, f, &m);
-	fill_store(&store, &f->store);
+	fill_store(&store, &f->store, &backup);
 	m.store = &store;
 	fill_counts(&counts, c, f);
 	m.counts = &counts;

@@ -51,6 +51,7 @@ struct daemon_store {
 	uint32_t schema, open_intents;
 	uint64_t bytes, free_bytes;
 	bool writable;
+	int64_t backup_at_ms;		/* of the second copy; 0 = none yet */
 };
 
 enum daemon_identity {		/* numbers of agentbox.v1.StatusResponse.ProcessIdentity */

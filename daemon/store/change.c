@@ -60,6 +60,9 @@ const char *const stmt_sql[STMT_N] = {
 		" as_of_ms) VALUES (?,?,?,?,?,?,?,?)",
 	[STMT_DEL_SNAPSHOT] = "DELETE FROM snapshot WHERE account = ? AND id = ?",
 	[STMT_PUT_META] = "INSERT OR REPLACE INTO meta (key, value) VALUES (?,?)",
+	[STMT_RAISE_META] =
+		("INSERT INTO meta (key, value) VALUES (?,?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+		 " WHERE CAST(excluded.value AS INTEGER) > CAST(value AS INTEGER)"),
 };
 
 static void put(struct changes *c, enum tag tag, const void *p, size_t n)

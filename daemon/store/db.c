@@ -48,7 +48,7 @@ static int query_int(struct db *db, const char *sql, int def, int *ret)
 	return rc;
 }
 
-static int quick_check(struct db *db)
+int db_check(struct db *db)
 {
 	struct sqlite3_stmt *s;
 	int rc = sqlite3_prepare_v2(db->sql, "PRAGMA quick_check(1)", -1, &s, NULL);
@@ -67,6 +67,7 @@ static int quick_check(struct db *db)
 static int connect_db(struct db *db)
 {
 	char *path = str_printf("%s/" DB_FILE, db->dir->path);
+	struct stat st;
 	int rc;
 
 	if (!path)
@@ -87,6 +88,7 @@ static int connect_db(struct db *db)
 		rc = db_exec(db, db->dir->network_fs ? "PRAGMA journal_mode = TRUNCATE"
 						     : "PRAGMA journal_mode = WAL");
 	db->sync_full = true;
+	db->ino = fstatat(db->dir->fd, DB_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : st.st_ino;
 	return rc;
 }
 
@@ -121,7 +123,7 @@ int db_reopen(struct db *db)
 }
 
 /* Made by us and empty, so that it never has another mode; SQLite gives its journals the same. */
-static int make_file(struct state_dir *dir, struct store_report *report)
+int db_make_file(struct state_dir *dir, struct store_report *report)
 {
 	int fd = openat(dir->fd, DB_FILE, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
@@ -133,23 +135,18 @@ static int make_file(struct state_dir *dir, struct store_report *report)
 	return 0;
 }
 
-static int move_aside(struct db *db, int64_t now_wall_ms, struct store_report *report)
+int db_move_aside(struct state_dir *dir, const char *why, int64_t now_wall_ms, char *ret, size_t size)
 {
-	static const char *const suffix[] = { "", "-wal", "-journal", "-shm" };
+	static const char *const suffix[] = { "-wal", "-journal", "-shm", "" };
 	char from[64], to[128];
 
 	for (size_t i = 0; i < ARRAY_SIZE(suffix); i++) {
 		snprintf(from, sizeof(from), DB_FILE "%s", suffix[i]);
-		snprintf(to, sizeof(to), DB_FILE ".corrupt-%lld%s", (long long)now_wall_ms, suffix[i]);
-		if (renameat(db->dir->fd, from, db->dir->fd, to) < 0 && errno != ENOENT) {
-			snprintf(report->why, sizeof(report->why), "%s/%s: cannot move it aside: %m",
-				 db->dir->path, from);
-			return STORE_BROKEN;
-		}
+		snprintf(to, sizeof(to), DB_FILE ".%s-%lld%s", why, (long long)now_wall_ms, suffix[i]);
+		if (renameat(dir->fd, from, dir->fd, to) < 0 && errno != ENOENT)
+			return -errno;
 	}
-	snprintf(report->moved_aside, sizeof(report->moved_aside), "%s/" DB_FILE ".corrupt-%lld",
-		 db->dir->path, (long long)now_wall_ms);
-	log_error("store_corrupt", "moved_to=%s rebuild=from_cloud_tags", log_q(report->moved_aside));
+	snprintf(ret, size, "%s/" DB_FILE ".%s-%lld", dir->path, why, (long long)now_wall_ms);
 	return 0;
 }
 
@@ -166,7 +163,7 @@ static pid_t who_locks(struct state_dir *dir)
 	return pid;
 }
 
-static int explain(struct db *db, int rc, struct store_report *report)
+int db_explain(struct db *db, int rc, struct store_report *report)
 {
 	int err = db->sql ? sqlite3_system_errno(db->sql) : 0;
 
@@ -183,56 +180,25 @@ static int explain(struct db *db, int rc, struct store_report *report)
 	return STORE_BROKEN;
 }
 
-static int open_once(struct db *db, struct store_report *report)
+int db_version(struct db *db, int *ret)
+{
+	return query_int(db, "PRAGMA user_version", 0, ret);
+}
+
+int db_open(struct db *db, struct store_report *report)
 {
 	int rc = connect_db(db);
 
+	report->schema_known = schema_version;
 	if (rc == SQLITE_OK)
-		rc = quick_check(db);
+		rc = db_check(db);
 	if (rc == SQLITE_OK)
-		rc = query_int(db, "PRAGMA user_version", 0, &report->schema_found);
+		rc = db_version(db, &report->schema_found);
 	if (rc == SQLITE_OK && report->schema_found <= schema_version)
 		rc = schema_migrate(db->sql, report->schema_found);
 	if (rc == SQLITE_OK && report->schema_found <= schema_version)
 		rc = prepare_all(db);
 	return rc;
-}
-
-int db_open(struct db *db, struct state_dir *dir, int64_t now_wall_ms, struct store_report *report)
-{
-	bool exists;
-	int r, rc;
-
-	*db = (struct db){ .dir = dir };
-	report->schema_known = schema_version;
-	r = state_dir_check_file(dir, DB_FILE, &exists, report);
-	if (!r && !exists) {
-		report->created = true;
-		r = make_file(dir, report);
-	}
-	if (r)
-		return r;
-	rc = open_once(db, report);
-	if (rc == SQLITE_CORRUPT || rc == SQLITE_NOTADB || (rc == SQLITE_ERROR && !exists)) {
-		db_close(db);
-		r = move_aside(db, now_wall_ms, report);
-		if (!r)
-			r = make_file(dir, report);
-		if (r)
-			return r;
-		report->created = true;
-		rc = open_once(db, report);
-	}
-	if (rc != SQLITE_OK)
-		return explain(db, rc, report);
-	if (report->schema_found > schema_version) {
-		snprintf(report->why, sizeof(report->why),
-			 "%s/" DB_FILE " has schema %d, this version knows %d; use the newer agentboxd",
-			 dir->path, report->schema_found, schema_version);
-		db_close(db);
-		return STORE_TOO_NEW;
-	}
-	return 0;
 }
 
 int db_set_durable(struct db *db, bool durable)
@@ -245,6 +211,13 @@ int db_set_durable(struct db *db, bool durable)
 	if (rc == SQLITE_OK)
 		db->sync_full = durable;
 	return rc;
+}
+
+bool db_is_in_place(const struct db *db)
+{
+	struct stat st;
+
+	return fstatat(db->dir->fd, DB_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == db->ino;
 }
 
 int db_apply(struct db *db, const struct changes *c)
@@ -280,4 +253,37 @@ char *db_get_meta(struct db *db, const char *key)
 		ret = str_dup((const char *)sqlite3_column_text(s, 0));
 	(void)sqlite3_finalize(s);
 	return ret;
+}
+
+uint64_t db_get_number(struct db *db, const char *key)
+{
+	char *text = db_get_meta(db, key);
+	uint64_t n = 0;
+
+	if (text && str_u64(text, strlen(text), INT64_MAX / 2, &n) < 0)
+		n = 0;
+	free(text);
+	return n;
+}
+
+void db_get_host(struct db *db, char ret[HOSTID_LEN + 1])
+{
+	char *text = db_get_meta(db, "host_id");
+
+	if (!text || !hostid_is_valid(text) || !str_copy(ret, HOSTID_LEN + 1, text))
+		ret[0] = 0;
+	free(text);
+}
+
+int db_put_meta(struct db *db, const char *key, const char *value)
+{
+	struct changes c = { 0 };
+	int rc;
+
+	change_begin(&c, STMT_PUT_META);
+	change_text(&c, key);
+	change_text(&c, value);
+	rc = db_apply(db, &c);
+	buf_fini(&c.buf);
+	return rc;
 }

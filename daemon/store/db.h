@@ -7,9 +7,11 @@
 #define AB_DAEMON_STORE_DB_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "daemon/store/change.h"
 #include "daemon/store/dir.h"
+#include "daemon/store/hostid.h"
 
 struct list;
 struct store_report;
@@ -22,12 +24,20 @@ struct db {
 	struct sqlite3 *sql;
 	struct sqlite3_stmt *stmt[STMT_N];
 	bool sync_full;		/* what PRAGMA synchronous says now */
+	ino_t ino;		/* of the file that is open */
 };
 
-/* Opens, checks, migrates; a corrupt file is moved aside and a new one made. 0 or an enum
- * store_open_result with report->why. */
-must_check int db_open(struct db *db, struct state_dir *dir, int64_t now_wall_ms,
-		       struct store_report *report);
+/* Opens the file that is there, checks it, migrates. An SQLite code; OK with report->schema_found above
+ * schema_known: nothing was touched. */
+must_check int db_open(struct db *db, struct store_report *report);
+/* Empty, 0600. 0 or an enum store_open_result with report->why. */
+must_check int db_make_file(struct state_dir *dir, struct store_report *report);
+/* What there is of it, journals included, to agentboxd.db.WHY-TIME; that goes to `ret`. 0 or -errno. */
+must_check int db_move_aside(struct state_dir *dir, const char *why, int64_t now_wall_ms, char *ret, size_t size);
+/* Closes; the enum store_open_result of an SQLite code, with report->why. */
+must_check int db_explain(struct db *db, int rc, struct store_report *report);
+/* Is the file that is open the one that has the name? */
+bool db_is_in_place(const struct db *db);
 /* After an I/O error nothing in memory can be trusted: close and open again. SQLite code. */
 must_check int db_reopen(struct db *db);
 void db_close(struct db *db);
@@ -38,6 +48,11 @@ must_check int db_set_durable(struct db *db, bool durable);
 must_check int db_apply(struct db *db, const struct changes *c);
 /* meta value as a heap string, NULL if there is none. */
 char *db_get_meta(struct db *db, const char *key);
+uint64_t db_get_number(struct db *db, const char *key);	/* 0 = none */
+void db_get_host(struct db *db, char ret[HOSTID_LEN + 1]);	/* "" = none */
+must_check int db_put_meta(struct db *db, const char *key, const char *value);
+must_check int db_check(struct db *db);
+must_check int db_version(struct db *db, int *ret);
 
 /* load.c: every row to the visitor; bad ones go to table `aside`. 0 or -EIO. */
 must_check int db_load(struct db *db, const struct store_visitor *v, unsigned *ret_aside);

@@ -5,8 +5,9 @@
  * whole; those that arrive within 2 ms share one commit. `done` comes on the loop, in the order
  * of store_tx_commit(); after an OK the change survives kill -9 and, if durable, power loss.
  *
- * STATE/ holds: lock (flock of the running daemon, its pid inside), agentboxd.db (0600), host-id
- * (host id and highest sequence; outside the database on purpose: it survives the loss of it).
+ * STATE/ holds: lock (flock of the running daemon, its pid inside), agentboxd.db (0600), backup.db (its
+ * second copy, at most a minute behind), host-id (host id and highest sequence; outside the database on
+ * purpose: it survives the loss of it).
  */
 #ifndef AB_DAEMON_STORE_STORE_H
 #define AB_DAEMON_STORE_STORE_H
@@ -33,6 +34,15 @@ struct store_options {
 	struct loop *loop;
 	const char *state_dir;	/* made 0700 if missing */
 	int64_t now_wall_ms;	/* names of files that are moved aside */
+	bool no_clone_check;	/* the directory may come from elsewhere and is ours all the same */
+};
+
+/* What the rows are worth; in the database as a number: never renumber. */
+enum store_doubt {
+	STORE_SURE = 0,		/* all that was ever answered is in them */
+	STORE_FROM_BACKUP = 1,	/* the last minute may be missing */
+	STORE_OLD = 2,		/* an earlier state was put back: what they say may be long over */
+	STORE_LOST = 3,		/* there were some, and there are none */
 };
 
 /* What there was to say at start. Also logged. */
@@ -41,7 +51,9 @@ struct store_report {
 	int schema_found, schema_known;
 	pid_t holder;			/* with STORE_BUSY; 0 = unknown */
 	bool created;			/* there was no database */
-	char moved_aside[256];		/* a corrupt database went here; "" = none */
+	enum store_doubt doubt;
+	char was_host[32];		/* the directory is a copy: the host id of its original; "" = it is not */
+	char moved_aside[256];		/* a database that is not used went here; "" = none */
 	bool network_fs;		/* no WAL there */
 	unsigned rows_aside;		/* bad rows, kept in table `aside` (known after store_load()) */
 };
@@ -76,9 +88,19 @@ struct store *store_close(struct store *s);
 const char *store_host_id(const struct store *s);
 /* Another one for each new database: numbers of events mean something only within it. */
 const char *store_incarnation(const struct store *s);
+enum store_doubt store_doubt(const struct store *s);
+/* Rows that went back: whoever reads events begins anew. Durable with the next commit. */
+void store_new_incarnation(struct store *s);
+/* Wall clock of the second copy; 0 = there is none yet. */
+int64_t store_backup_at_ms(const struct store *s);
+/* The database file lost its name while it was open, at this moment (wall); 0 = never. The rows went on. */
+int64_t store_unlinked_at_ms(const struct store *s);
 /* Raised for ever, never given twice, also across loss of the database. -EAGAIN while the next
  * block of numbers could not be made durable (disk full): nothing may be sent without one. */
 must_check int store_next_seq(struct store *s, uint64_t *ret);
+/* Was this number, on a sandbox without a row, given by what the rows remember or by this run? */
+bool store_knows_seq(const struct store *s, uint64_t seq);
+bool store_gave_seq(const struct store *s, uint64_t seq);	/* in this run */
 /* Highest number that an adopted sandbox carries: ours go on above it (a restored backup). */
 void store_seen_seq(struct store *s, uint64_t seq);
 
@@ -91,6 +113,8 @@ typedef void store_done_fn(void *user, const struct status *st);
 must_check int store_tx_new(struct store *s, struct store_tx **ret);
 void store_tx_put_sandbox(struct store_tx *t, const struct row_sandbox *r);
 void store_tx_del_sandbox(struct store_tx *t, const char *account, const char *id);
+/* The rows are as they should be: store_doubt() is SURE at the next start. */
+void store_tx_sure(struct store_tx *t);
 void store_tx_put_intent(struct store_tx *t, const struct row_intent *r);
 void store_tx_del_intent(struct store_tx *t, uint64_t seq);
 void store_tx_put_request(struct store_tx *t, const struct row_request *r);

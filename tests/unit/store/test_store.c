@@ -498,9 +498,11 @@ TEST(corrupt_file_moves_aside)
 		db_close(&d);
 		snprintf(path, sizeof(path), "%s/agentboxd.db", dir);
 		flip(path, t[i].from, t[i].n);
+		sh("rm %s/backup.db", dir);
 		CHECK_INT(db_open(&d), STORE_OPENED);
 		CHECK(d.report.moved_aside[0] && !stat(d.report.moved_aside, &st));
 		CHECK(d.report.created);
+		CHECK_INT(d.report.doubt, STORE_LOST);
 		CHECK_INT(d.seen.sandboxes, 0);
 		CHECK_STR(store_host_id(d.store), host);
 		put_all(&d, "iaaa", true);

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/store/backup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "daemon/store/db.h"
+#include "daemon/store/schema.h"
+#include "proto/base/fd.h"
+#include "proto/base/str.h"
+
+#define NEW_FILE  BACKUP_FILE ".new"
+#define ROOM_LEFT (16ull << 20)	/* bytes that a backup leaves to others */
+
+static int errno_of(int rc)
+{
+	switch (rc & 0xff) {
+	case SQLITE_OK:
+	case SQLITE_DONE:
+		return 0;
+	case SQLITE_NOMEM:
+		return -ENOMEM;
+	case SQLITE_FULL:
+		return -ENOSPC;
+	default:
+		return -EIO;
+	}
+}
+
+static int open_file(struct state_dir *dir, const char *name, struct sqlite3 **ret)
+{
+	char *path = str_printf("%s/%s", dir->path, name);
+	int rc;
+
+	if (!path)
+		return SQLITE_NOMEM;
+	rc = sqlite3_open_v2(path, ret, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
+						SQLITE_OPEN_PRIVATECACHE, NULL);
+	free(path);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_exec(*ret, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA trusted_schema = OFF;"
+					"PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY", NULL, NULL, NULL);
+	return rc;
+}
+
+/* A store that is nearly full needs its room for decisions. */
+static bool has_room(struct state_dir *dir)
+{
+	struct statvfs fs;
+	struct stat st;
+
+	if (fstatvfs(dir->fd, &fs) < 0 || fstatat(dir->fd, DB_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return true;
+	return (uint64_t)fs.f_bavail * fs.f_frsize >= 2 * (uint64_t)st.st_size + ROOM_LEFT;
+}
+
+int backup_begin(struct backup *b, struct db *db, uint64_t mark)
+{
+	int fd, rc, r = 0;
+
+	if (!has_room(db->dir))
+		return -ENOSPC;
+	if (unlinkat(db->dir->fd, NEW_FILE, 0) < 0 && errno != ENOENT)
+		return -errno;
+	fd = openat(db->dir->fd, NEW_FILE, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	fd_close(fd);
+	rc = open_file(db->dir, NEW_FILE, &b->to);
+	/* It counts when it is synced and renamed, not before. */
+	if (rc == SQLITE_OK)
+		rc = sqlite3_exec(b->to, "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF", NULL, NULL, NULL);
+	if (rc == SQLITE_OK) {
+		b->run = sqlite3_backup_init(b->to, "main", db->sql, "main");
+		rc = b->run ? SQLITE_OK : sqlite3_errcode(b->to);
+	}
+	r = errno_of(rc);
+	if (r < 0)
+		backup_drop(b, db);
+	b->mark = mark;
+	return r;
+}
+
+static int put_in_place(struct state_dir *dir)
+{
+	scoped(fd_closep) int fd = openat(dir->fd, NEW_FILE, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 || fsync(fd) < 0 || renameat(dir->fd, NEW_FILE, dir->fd, BACKUP_FILE) < 0 ||
+	    fsync(dir->fd) < 0)
+		return -errno;
+	return 0;
+}
+
+/* The copied header says WAL: a plain file can be opened for a look without making others. */
+static int finish(struct backup *b, struct db *db)
+{
+	int rc = sqlite3_backup_finish(b->run);
+
+	b->run = NULL;
+	if (rc == SQLITE_OK)
+		rc = sqlite3_exec(b->to, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL);
+	if (rc == SQLITE_OK) {
+		rc = sqlite3_close(b->to);
+		b->to = NULL;
+	}
+	return rc == SQLITE_OK ? put_in_place(db->dir) : errno_of(rc);
+}
+
+int backup_step(struct backup *b, struct db *db, int pages)
+{
+	int r, rc = sqlite3_backup_step(b->run, pages);
+
+	if (rc == SQLITE_OK)
+		return 0;
+	r = rc == SQLITE_DONE ? finish(b, db) : errno_of(rc);
+	if (r < 0)
+		backup_drop(b, db);
+	return r < 0 ? r : 1;
+}
+
+void backup_drop(struct backup *b, struct db *db)
+{
+	if (b->run)
+		(void)sqlite3_backup_finish(b->run);
+	if (b->to) {
+		(void)sqlite3_close(b->to);
+		(void)unlinkat(db->dir->fd, NEW_FILE, 0);
+	}
+	*b = (struct backup){ 0 };
+}
+
+/* --- reading one --- */
+
+static void look(struct db *x, struct backup_facts *ret)
+{
+	int version = 0;
+
+	if (db_check(x) != SQLITE_OK || db_version(x, &version) != SQLITE_OK || version < 1 ||
+	    version > schema_version)
+		return;
+	ret->mark = db_get_number(x, "mark");
+	db_get_host(x, ret->host);
+	ret->usable = true;
+}
+
+void backup_look(struct state_dir *dir, struct backup_facts *ret)
+{
+	struct db x = { .dir = dir };
+	struct stat st;
+
+	*ret = (struct backup_facts){ 0 };
+	if (fstatat(dir->fd, BACKUP_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+	    st.st_uid != geteuid())
+		return;
+	if (open_file(dir, BACKUP_FILE, &x.sql) == SQLITE_OK)
+		look(&x, ret);
+	db_close(&x);
+}
+
+int backup_restore(struct state_dir *dir)
+{
+	scoped(fd_closep) int from = openat(dir->fd, BACKUP_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	scoped(fd_closep) int to = -1;
+	char block[16384];
+	ssize_t n;
+	int r = 0;
+
+	if (from < 0 || (unlinkat(dir->fd, DB_FILE ".new", 0) < 0 && errno != ENOENT))
+		return -errno;
+	to = openat(dir->fd, DB_FILE ".new", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (to < 0)
+		return -errno;
+	while (!r && (n = read(from, block, sizeof(block))) != 0)
+		r = n < 0 ? -errno : fd_write_all(to, block, (size_t)n);
+	if (!r && (fsync(to) < 0 || renameat(dir->fd, DB_FILE ".new", dir->fd, DB_FILE) < 0 || fsync(dir->fd) < 0))
+		r = -errno;
+	if (r < 0)
+		(void)unlinkat(dir->fd, DB_FILE ".new", 0);
+	return r;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * STATE/backup.db: the second copy of the database, made by SQLite's backup interface in steps between
+ * commits and put in place as a whole. Whoever has the connection's thread calls this.
+ */
+#ifndef AB_DAEMON_STORE_BACKUP_H
+#define AB_DAEMON_STORE_BACKUP_H
+
+#include <stdbool.h>
+
+#include "daemon/store/hostid.h"
+#include "proto/base/cc.h"
+
+struct db;
+struct sqlite3;
+struct sqlite3_backup;
+struct state_dir;
+
+#define BACKUP_FILE	"backup.db"
+#define BACKUP_STEP	128		/* pages between two commits */
+#define BACKUP_ALL	(-1)
+
+struct backup {			/* zeroed: none under way */
+	struct sqlite3 *to;
+	struct sqlite3_backup *run;
+	uint64_t mark;		/* that the database has in it */
+};
+
+/* 0 or -errno. -ENOSPC also where it would take the last room. */
+must_check int backup_begin(struct backup *b, struct db *db, uint64_t mark);
+/* 0: more to do; 1: it is in place and on the disk; -errno: given up, the earlier copy is still there. */
+must_check int backup_step(struct backup *b, struct db *db, int pages);
+void backup_drop(struct backup *b, struct db *db);
+
+struct backup_facts {
+	bool usable;		/* sound, and of a schema that we know */
+	uint64_t mark;
+	char host[HOSTID_LEN + 1];	/* "" = it does not say */
+};
+void backup_look(struct state_dir *dir, struct backup_facts *ret);
+/* It becomes the database, which must not be there; the copy stays. 0 or -errno. */
+must_check int backup_restore(struct state_dir *dir);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside of the store, for store.c, writer.c and tx.c only. */
+#ifndef AB_DAEMON_STORE_IMPL_H
+#define AB_DAEMON_STORE_IMPL_H
+
+#include <stdbool.h>
+
+#include "daemon/ev/loop.h"
+#include "daemon/ev/worker.h"
+#include "daemon/store/backup.h"
+#include "daemon/store/change.h"
+#include "daemon/store/db.h"
+#include "daemon/store/dir.h"
+#include "daemon/store/hostid.h"
+#include "daemon/store/store.h"
+
+#define STORE_MAGIC	0x53746f72u
+
+struct store {
+	uint32_t magic;
+	struct loop *loop;
+	struct state_dir dir;
+	struct db db;
+	struct worker *worker;
+	struct hostid file;	/* what host-id says; the worker's while it runs */
+	char host[HOSTID_LEN + 1];
+	uint64_t next;		/* the number given next */
+	uint64_t reserved;	/* durable: every number given is <= this */
+	uint64_t first, recorded;	/* of this run; the highest that the rows knew at its start */
+	bool reserving, muted, closing;
+	enum store_doubt doubt;
+	struct status health;
+	char incarnation[33];
+
+	/* The second copy. On the loop: when; on the worker: `backup`. */
+	struct timer backup_timer;
+	struct store_tx *backup_job;	/* under way */
+	struct backup backup;
+	uint64_t backup_over_ms;	/* BOOTTIME; 0 = none in this run */
+	int64_t backup_at_ms;
+	bool changed;			/* since the copy was begun */
+	bool backup_failed;		/* said so */
+	uint64_t rescue_at_ms;		/* the worker's: not tried again before */
+	_Atomic int64_t unlinked_at_ms;
+};
+
+enum tx_kind {
+	TX_CHANGES,
+	TX_RESERVE,	/* write `reserve` into host-id */
+	TX_BACKUP,	/* a step of the second copy */
+};
+
+struct store_tx {
+	struct job job;
+	struct store *store;
+	enum tx_kind kind;
+	struct changes changes;
+	bool durable;
+	uint64_t reserve;
+	int rc, sys_errno;	/* outcome, set by the writer */
+	store_done_fn *done;
+	void *user;
+};
+
+/* tx.c */
+void tx_free(struct store_tx *t);
+void tx_put_meta(struct store_tx *t, const char *key, const char *value);
+
+/* writer.c */
+/* `done` of a reservation and of changes. */
+void writer_on_reserved(struct job *j);
+void writer_on_written(struct job *j);
+void writer_on_backup_timer(struct timer *t, void *user);
+/* After the worker: what the second copy lacks. */
+void writer_finish(struct store *s);
+
+#endif

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The writer: what is handed over becomes commits on the worker's thread, and outcomes on the loop; between
+ * commits the second copy is made. On the worker: write_batch() and what it calls.
+ */
+#include "daemon/store/impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "daemon/obs/log.h"
+#include "daemon/store/recover.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define STORE_GATHER_US 2000u	/* commits that arrive within it share one sync */
+#define BACKUP_SOON_MS	  1000u
+#define BACKUP_GAP_MS	  5000u
+#define BACKUP_GAP_MIB_MS 2000u	/* … and so much more for each MiB of it */
+#define BACKUP_GAP_MAX_MS 55000u
+#define RESCUE_EVERY_MS	  10000u
+
+static struct store_tx *tx_from_job(struct job *j)
+{
+	return container_of(j, struct store_tx, job);
+}
+
+static void fail_all(struct list *jobs, int rc, int sys_errno)
+{
+	list_for_each(n, jobs) {
+		struct store_tx *t = tx_from_job(list_entry(n, struct job, node));
+
+		if (t->kind != TX_CHANGES || t->rc != SQLITE_OK)
+			continue;
+		t->rc = rc;
+		t->sys_errno = sys_errno;
+	}
+}
+
+/* After some errors SQLite has rolled back by itself; then there is nothing left to end. */
+static void roll_back(struct db *db)
+{
+	if (!sqlite3_get_autocommit(db->sql) && db_exec(db, "ROLLBACK") != SQLITE_OK)
+		db_close(db);
+}
+
+/* One change that cannot be made (a value refused by the schema) must not take the others along. */
+static int apply_one(struct db *db, struct store_tx *t)
+{
+	int rc = db_exec(db, "SAVEPOINT t");
+
+	if (rc != SQLITE_OK)
+		return rc;
+	t->rc = db_apply(db, &t->changes);
+	if (t->rc == SQLITE_OK)
+		return db_exec(db, "RELEASE t");
+	t->sys_errno = sqlite3_system_errno(db->sql);
+	if (sqlite3_get_autocommit(db->sql))
+		return t->rc;
+	return db_exec(db, "ROLLBACK TO t; RELEASE t");
+}
+
+static int write_all(struct db *db, struct list *jobs)
+{
+	bool durable = false, any = false;
+	int rc;
+
+	list_for_each(n, jobs) {
+		struct store_tx *t = tx_from_job(list_entry(n, struct job, node));
+
+		durable |= t->durable;
+		any |= t->kind == TX_CHANGES;
+	}
+	if (!any)
+		return SQLITE_OK;
+	rc = db_set_durable(db, durable);
+	if (rc == SQLITE_OK)
+		rc = db_exec(db, "BEGIN IMMEDIATE");
+	list_for_each(n, jobs) {
+		struct store_tx *t = tx_from_job(list_entry(n, struct job, node));
+
+		if (rc == SQLITE_OK && t->kind == TX_CHANGES)
+			rc = apply_one(db, t);
+	}
+	return rc == SQLITE_OK ? db_exec(db, "COMMIT") : rc;
+}
+
+static void reserve(struct store *s, struct store_tx *t)
+{
+	struct hostid file = s->file;
+
+	file.reserved = t->reserve;
+	t->rc = hostid_write(&s->dir, &file);
+	if (!t->rc)
+		s->file = file;
+}
+
+/* The mark is in the database, durably, before it is in the copy, and in the copy before it is in the
+ * file: a database with a smaller one than the file's was put back from an earlier time. */
+static int begin_backup(struct store *s)
+{
+	char text[24];
+	int r = backup_begin(&s->backup, &s->db, s->file.mark + 1);
+
+	if (r < 0)
+		return r;
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)s->file.mark + 1);
+	if (db_set_durable(&s->db, true) == SQLITE_OK && db_put_meta(&s->db, "mark", text) == SQLITE_OK)
+		return 0;
+	backup_drop(&s->backup, &s->db);
+	return -EIO;
+}
+
+static int backup_done(struct store *s, uint64_t mark)
+{
+	struct hostid file = s->file;
+	int r;
+
+	file.mark = mark;
+	s->backup = (struct backup){ 0 };
+	r = hostid_write(&s->dir, &file);
+	if (!r)
+		s->file = file;
+	return r < 0 ? r : 1;
+}
+
+/* rc: 0 = more to do, 1 = done, -errno. */
+static int backup_some(struct store *s, int pages)
+{
+	uint64_t mark;
+	int r = 0;
+
+	if (!s->db.sql)
+		return -EIO;
+	if (!s->backup.run)
+		r = begin_backup(s);
+	if (r < 0)
+		return r;
+	mark = s->backup.mark;
+	r = backup_step(&s->backup, &s->db, pages);
+	return r == 1 ? backup_done(s, mark) : r;
+}
+
+/* Somebody removed or replaced the open file: without a name it would be lost with us. */
+static void rescue(struct store *s)
+{
+	uint64_t now = clock_boot_ms();
+	int64_t wall = clock_wall_ms();
+	int r;
+
+	if (now < s->rescue_at_ms)
+		return;
+	s->rescue_at_ms = now + RESCUE_EVERY_MS;
+	backup_drop(&s->backup, &s->db);
+	r = recover_unlinked(&s->db, s->file.mark, wall);
+	log_error("store_unlinked", "state_dir=%s written_again=%s%s%s", log_q(s->dir.path), r < 0 ? "no" : "yes",
+		  r < 0 ? " err=" : "", r < 0 ? log_q(strerrordesc_np(-r)) : "");
+	s->unlinked_at_ms = wall;
+}
+
+/* On the worker's thread. */
+static void write_batch(struct list *jobs, void *user)
+{
+	struct store *s = user;
+	int rc, sys_errno;
+
+	if (s->db.sql && !db_is_in_place(&s->db))
+		rescue(s);
+	list_for_each(n, jobs) {
+		struct store_tx *t = tx_from_job(list_entry(n, struct job, node));
+
+		if (t->kind == TX_RESERVE)
+			reserve(s, t);
+	}
+	rc = s->db.sql ? write_all(&s->db, jobs) : SQLITE_CANTOPEN;
+	if (rc != SQLITE_OK) {
+		sys_errno = s->db.sql ? sqlite3_system_errno(s->db.sql) : 0;
+		fail_all(jobs, rc, sys_errno);
+		backup_drop(&s->backup, &s->db);
+		if (s->db.sql)
+			roll_back(&s->db);
+		/* After a failed sync the page cache lies: only what is read again is true. */
+		if ((!s->db.sql || rc == SQLITE_IOERR) && db_reopen(&s->db) != SQLITE_OK)
+			db_close(&s->db);
+	}
+	list_for_each(n, jobs) {
+		struct store_tx *t = tx_from_job(list_entry(n, struct job, node));
+
+		if (t->kind == TX_BACKUP)
+			t->rc = backup_some(s, BACKUP_STEP);
+	}
+}
+
+/* --- the second copy, on the loop --- */
+
+/* Soon after the first change, then the less often the more there is to copy; at most a minute behind. */
+static uint64_t backup_gap_ms(const struct store *s)
+{
+	struct stat st;
+	uint64_t mib = 0;
+
+	if (fstatat(s->dir.fd, BACKUP_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		mib = (uint64_t)st.st_size >> 20;
+	return MIN(BACKUP_GAP_MS + mib * BACKUP_GAP_MIB_MS, BACKUP_GAP_MAX_MS);
+}
+
+static void backup_wanted(struct store *s)
+{
+	uint64_t at = clock_boot_ms() + BACKUP_SOON_MS;
+
+	s->changed = true;
+	if (s->backup_job || timer_is_set(&s->backup_timer))
+		return;
+	if (s->backup_over_ms)
+		at = MAX(at, s->backup_over_ms + backup_gap_ms(s));
+	if (timer_set(&s->backup_timer, at) < 0)
+		log_warn("backup_timer", "err=nomem at=next_change");
+}
+
+static void on_backup_step(struct job *j)
+{
+	struct store_tx *t = tx_from_job(j);
+	struct store *s = t->store;
+	int r = t->rc;
+
+	if (r == 0 && !s->closing) {
+		worker_submit(s->worker, j);
+		return;
+	}
+	s->backup_job = NULL;
+	s->backup_over_ms = clock_boot_ms();
+	if (r < 0 && !s->backup_failed)
+		log_warn("backup_failed", "state_dir=%s err=%s", log_q(s->dir.path), log_q(strerrordesc_np(-r)));
+	if (r == 1)
+		s->backup_at_ms = clock_wall_ms();
+	s->backup_failed = r < 0;
+	tx_free(t);
+	if (!s->closing && (s->changed || r < 0))
+		backup_wanted(s);
+}
+
+void writer_on_backup_timer(struct timer *t, void *user)
+{
+	struct store *s = user;
+
+	if (!s->worker || s->backup_job || store_tx_new(s, &s->backup_job) < 0)
+		return;
+	s->changed = false;
+	s->backup_job->kind = TX_BACKUP;
+	s->backup_job->job.done = on_backup_step;
+	worker_submit(s->worker, &s->backup_job->job);
+}
+
+/* --- outcome, on the loop --- */
+
+static void explain(struct store *s, const struct store_tx *t, struct status *ret)
+{
+	int e = t->sys_errno;
+
+	if (t->rc == SQLITE_OK)
+		*ret = (struct status)STATUS_OK;
+	else if (t->rc == SQLITE_FULL || e == ENOSPC || e == EDQUOT || e == EFBIG)
+		status_set(ret, R_STORE_FULL, "no space left for the daemon's state in %s", s->dir.path);
+	else if (t->rc == SQLITE_READONLY || e == EROFS)
+		status_set(ret, R_STORE_READONLY, "the daemon's state in %s cannot be written",
+			   s->dir.path);
+	else if (t->rc == SQLITE_NOMEM)
+		status_errno(ret, -ENOMEM, "store");
+	else
+		status_set(ret, R_BUG, "store: %s%s%s", sqlite3_errstr(t->rc), e ? ": " : "",
+			   e ? strerrordesc_np(e) : "");
+}
+
+static void note_health(struct store *s, const struct status *st)
+{
+	if (st->reason != s->health.reason) {
+		if (status_ok(st))
+			log_info("store_ok", "state_dir=%s", log_q(s->dir.path));
+		else
+			log_error("store_failed", "reason=%s text=%s", status_reason_name(st->reason),
+				  log_q(st->text));
+	}
+	s->health = *st;
+}
+
+void writer_on_written(struct job *j)
+{
+	struct store_tx *t = tx_from_job(j);
+	struct store *s = t->store;
+	struct status st;
+
+	must(s->magic == STORE_MAGIC);
+	explain(s, t, &st);
+	note_health(s, &st);
+	if (t->rc == SQLITE_OK && buf_len(&t->changes.buf))
+		backup_wanted(s);
+	if (t->done && !s->muted)
+		t->done(t->user, &st);
+	tx_free(t);
+}
+
+void writer_on_reserved(struct job *j)
+{
+	struct store_tx *t = tx_from_job(j);
+	struct store *s = t->store;
+
+	s->reserving = false;
+	if (!t->rc)
+		s->reserved = MAX(s->reserved, t->reserve);
+	else
+		log_warn("host_id_write", "state_dir=%s err=%s", log_q(s->dir.path),
+			 log_q(strerrordesc_np(-t->rc)));
+	tx_free(t);
+}
+
+int store_start(struct store *s)
+{
+	struct worker_options o = {
+		.loop = s->loop,
+		.name = "store",
+		.batch = write_batch,
+		.user = s,
+		.gather_us = STORE_GATHER_US,
+	};
+	int r = worker_new(&o, &s->worker);
+
+	/* What the last run wrote at its end may not be in the copy. */
+	if (!r)
+		backup_wanted(s);
+	return r;
+}
+
+/* Not the last thing that can go wrong: what is there is sound, only older. */
+void writer_finish(struct store *s)
+{
+	int r = 0;
+
+	if (s->db.sql && !db_is_in_place(&s->db))
+		rescue(s);
+	if (!s->changed && !s->backup.run)
+		return;
+	backup_drop(&s->backup, &s->db);
+	while (!r)
+		r = backup_some(s, BACKUP_ALL);
+	if (r < 0)
+		log_warn("backup_failed", "state_dir=%s err=%s", log_q(s->dir.path), log_q(strerrordesc_np(-r)));
+}
