@@ -14,7 +14,9 @@
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
-#define ORIGINS_MAX	256u	/* shown in Status; the pool's later ones are left out */
+#define ORIGINS_MAX	256u	/* shown in Status; the pool's later ones are left out, as are … */
+#define CONNS_MAX	512u	/* … connections … */
+#define LIMITS_MAX	128u	/* … and limited routes beyond these */
 #define DEGRADED_MAX	(APP_ACCOUNTS_MAX + 8)
 #define CONFIG_MAX_BYTES (1024u * 1024)
 
@@ -23,7 +25,11 @@ struct app_look {
 	struct status failures[APP_ACCOUNTS_MAX];
 	char proxies[APP_ACCOUNTS_MAX][256];
 	struct daemon_origin origins[ORIGINS_MAX];
-	char origin_names[ORIGINS_MAX][300];
+	char origin_names[ORIGINS_MAX][300], origin_accounts[ORIGINS_MAX][128];
+	struct daemon_conn conns[CONNS_MAX];
+	size_t n_conns;
+	struct daemon_limit limits[LIMITS_MAX];
+	size_t n_limits;
 	struct daemon_degradation degraded[DEGRADED_MAX];
 	size_t n_degraded;
 	struct status store_health, store_doubt, store_unlinked, store_cloned;
@@ -60,6 +66,21 @@ static const char *without_credentials(const char *proxy, char ret[256])
 	return ret;
 }
 
+static void look_at_limits(struct app *a, const struct cloud *cloud, struct daemon_cloud *ret)
+{
+	struct app_look *k = a->look;
+	struct cloud_limit l;
+
+	ret->limits = &k->limits[k->n_limits];
+	while (k->n_limits < LIMITS_MAX && cloud_limits(cloud, ret->n_limits, &l)) {
+		k->limits[k->n_limits++] = (struct daemon_limit){
+			.route = l.route, .next_at_ms = wall_of(a, l.at_ms), .in_flight = l.in_flight,
+			.window = l.window, .burst = l.burst, .per_s_milli = l.per_s_milli,
+		};
+		ret->n_limits++;
+	}
+}
+
 static void look_at_cloud(struct app *a, size_t i, const struct life_counts *life)
 {
 	struct app_look *k = a->look;
@@ -80,26 +101,68 @@ static void look_at_cloud(struct app *a, size_t i, const struct life_counts *lif
 		.reconciled_at_ms = wall_of(a, life->reconciled_at_ms),
 		.last_failure = k->failures[i].reason,
 		.last_failure_message = k->failures[i].text,
+		.in_flight = h.in_flight, .max_in_flight = h.max_in_flight, .queued = h.queued,
 	};
+	look_at_limits(a, c->cloud, &k->clouds[i]);
 	if (!k->clouds[i].reachable)
 		degrade(k, "cloud", c->name, &k->failures[i], k->clouds[i].last_failure_at_ms);
 }
 
-static size_t look_at_pool(struct app *a)
+static const char *protocol_name(uint32_t version)
+{
+	return version == HTTP_VERSION_2 ? "h2" : version ? "http/1.1" : "";
+}
+
+static void look_at_conns(struct app *a, size_t origin, struct daemon_origin *ret)
+{
+	struct app_look *k = a->look;
+	uint64_t now = loop_now_ms(a->loop);
+	struct pool_conn_stats c;
+
+	ret->conns = &k->conns[k->n_conns];
+	while (k->n_conns < CONNS_MAX && pool_conn_stats(a->pool, origin, ret->n_conns, &c)) {
+		k->conns[k->n_conns++] = (struct daemon_conn){
+			.state = c.state, .peer = c.peer, .protocol = protocol_name(c.version),
+			.streams = c.streams, .max_streams = c.limit, .rtt_us = c.rtt_us,
+			.age_ms = now - MIN(c.opened_at_ms, now), .silent_ms = now - MIN(c.last_read_ms, now),
+		};
+		ret->n_conns++;
+	}
+}
+
+/* "49983-ID.domain": whoever knows the id may use the sandbox, so it is for admins. */
+static bool is_secret_host(const char *host)
+{
+	size_t n = strspn(host, "0123456789");
+
+	return n && host[n] == '-' && strchr(host, '.');
+}
+
+static size_t look_at_pool(struct app *a, bool admin)
 {
 	struct app_look *k = a->look;
 	struct pool_stats s;
 	size_t n = 0;
 
 	while (n < ORIGINS_MAX && pool_stats(a->pool, n, &s)) {
-		snprintf(k->origin_names[n], sizeof(k->origin_names[n]), "%s://%.250s:%u", s.scheme, s.host, s.port);
+		const char *rest = !admin && is_secret_host(s.host) ? strchr(s.host, '.') : s.host;
+
+		snprintf(k->origin_names[n], sizeof(k->origin_names[n]), "%s://%s%.250s:%u", s.scheme,
+			 rest == s.host ? "" : "*", rest, s.port);
+		snprintf(k->origin_accounts[n], sizeof(k->origin_accounts[n]), "%.*s", (int)strcspn(s.group, "#"),
+			 s.group);
 		k->origins[n] = (struct daemon_origin){
-			.origin = k->origin_names[n], .account = s.group,
-			.protocol = s.version == HTTP_VERSION_2 ? "h2" : s.version ? "http/1.1" : "",
+			.origin = k->origin_names[n], .account = k->origin_accounts[n],
+			.protocol = protocol_name(s.version),
 			.connections = s.conns, .connecting = s.dialing, .streams = s.streams,
 			.queued = s.queued, .calls = s.requests, .failures = s.dial_failures + s.pings_lost,
-			.held_down_until_ms = wall_of(a, s.hold_until_ms),
+			.dials = s.dials, .goaways = s.goaways, .complaints = s.calms, .replays = s.replays,
+			.pings_lost = s.pings_lost, .stream_target = s.stream_target,
+			.held_down_until_ms = s.hold_until_ms > loop_now_ms(a->loop) ? wall_of(a, s.hold_until_ms) : 0,
+			.last_error = rest == s.host ? s.last_error : "",
+			.last_error_at_ms = wall_of(a, s.last_error_at_ms),
 		};
+		look_at_conns(a, n, &k->origins[n]);
 		n++;
 	}
 	return n;
@@ -158,7 +221,7 @@ static void look(void *user, const struct principal *who, struct daemon_facts *r
 	struct localrun_info local = { 0 };
 	struct life_counts life;
 
-	k->n_degraded = 0;
+	k->n_degraded = k->n_conns = k->n_limits = 0;
 	life_count(a->life, uid, &life);
 	k->store_health = life.store;
 	commands_count(a->commands, uid, &commands);
@@ -171,7 +234,7 @@ static void look(void *user, const struct principal *who, struct daemon_facts *r
 		.started_at_ms = a->started_at_ms, .uptime_ms = clock_boot_ms() - a->started_boot_ms,
 		.identity = (enum daemon_identity)life.identity,
 		.clouds = k->clouds, .n_clouds = a->n_accounts,
-		.pool = k->origins, .n_pool = look_at_pool(a),
+		.pool = k->origins, .n_pool = look_at_pool(a, who->admin),
 		.leases = life.leases,
 		.running = life.running, .paused = life.paused, .changing = life.other,
 		.commands = commands.running, .spool_bytes = commands.spool_used,

@@ -1044,18 +1044,47 @@ struct ab_degradation {
 	int64_t since_at_ms;
 };
 
+/* A kind of call that the cloud limits. */
+struct ab_limited_route {
+	const char *route;		/* "create", "extend", … */
+	int64_t next_at_ms;		/* the next call waits until then; 0 = at once */
+	uint32_t in_flight, window;	/* now; at most at once */
+	uint32_t burst;			/* the cloud's budget; 0 = it does not tell */
+	double per_second;		/* how fast that fills again, at least */
+};
+
 struct ab_cloud_status {
 	const char *account, *api_url, *domain, *proxy;
 	const char *key;		/* "present", "missing", "rejected", "" */
 	bool reachable;
 	int64_t last_answer_at_ms, last_failure_at_ms;
 	const char *last_failure, *last_failure_message;
+	uint32_t in_flight, max_in_flight, queued;	/* calls of all users together */
+	int64_t limited_until_ms;
+	const struct ab_limited_route *limits;
+	size_t n_limits;
+};
+
+/* A connection to the cloud. */
+struct ab_connection_status {
+	const char *state;		/* "ready", "probing", "leaving" */
+	const char *peer, *protocol;
+	uint32_t streams, max_streams;
+	uint32_t rtt_us;		/* 0 = not known */
+	uint64_t age_ms, silent_ms;
 };
 
 struct ab_origin_status {
 	const char *origin, *account, *protocol;
 	uint32_t connections, connecting, streams, queued;
 	uint64_t calls, failures;
+	uint64_t dials, goaways, complaints, replays, pings_lost;
+	uint32_t stream_target;		/* our own cap on a connection's streams; 0 = none */
+	int64_t held_down_until_ms;	/* no new connection before then; 0 = at once */
+	const char *last_error;		/* "" = none */
+	int64_t last_error_at_ms;
+	const struct ab_connection_status *conns;
+	size_t n_conns;
 };
 
 struct ab_daemon_status {

@@ -35,6 +35,35 @@ static int degraded_fill(struct ab_daemon_status *s, const Agentbox__V1__StatusR
 	return 0;
 }
 
+static int limits_fill(struct ab_daemon_status *s, const Agentbox__V1__LimiterStatus *m, struct ab_cloud_status *to)
+{
+	struct ab_limited_route *v;
+
+	if (!m)
+		return 0;
+	v = obj_alloc(s, m->n_routes + 1, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < m->n_routes; i++) {
+		const Agentbox__V1__LimitedRoute *r = m->routes[i];
+
+		v[i] = (struct ab_limited_route){
+			.route = r->route,
+			.next_at_ms = msg_at_ms(r->next_at),
+			.in_flight = r->in_flight,
+			.window = r->window,
+			.burst = r->burst,
+			.per_second = r->per_second,
+		};
+	}
+	to->in_flight = m->in_flight;
+	to->max_in_flight = m->max_in_flight;
+	to->queued = m->queued;
+	to->limits = v;
+	to->n_limits = m->n_routes;
+	return 0;
+}
+
 static int clouds_fill(struct ab_daemon_status *s, const Agentbox__V1__StatusResponse *m)
 {
 	static const char *const keys[] = { "", "present", "missing", "rejected" };
@@ -56,10 +85,44 @@ static int clouds_fill(struct ab_daemon_status *s, const Agentbox__V1__StatusRes
 			.last_failure_at_ms = msg_at_ms(c->last_failure_at),
 			.last_failure = msg_reason((int)c->last_failure),
 			.last_failure_message = c->last_failure_message,
+			.limited_until_ms = msg_at_ms(c->limited_until),
 		};
+		if (limits_fill(s, c->limiter, &v[i]) < 0)
+			return -ENOMEM;
 	}
 	s->clouds = v;
 	s->n_clouds = m->n_clouds;
+	return 0;
+}
+
+static uint64_t span_us(const Google__Protobuf__Duration *d)
+{
+	return d && d->seconds >= 0 && d->nanos >= 0 ? (uint64_t)d->seconds * 1000000 + (uint64_t)d->nanos / 1000 : 0;
+}
+
+static int conns_fill(struct ab_daemon_status *s, const Agentbox__V1__OriginStatus *m, struct ab_origin_status *to)
+{
+	struct ab_connection_status *v = obj_alloc(s, m->n_conns + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < m->n_conns; i++) {
+		const Agentbox__V1__ConnectionStatus *c = m->conns[i];
+		uint64_t rtt = span_us(c->rtt);
+
+		v[i] = (struct ab_connection_status){
+			.state = c->state,
+			.peer = c->peer,
+			.protocol = c->protocol,
+			.streams = c->streams,
+			.max_streams = c->max_streams,
+			.rtt_us = rtt < UINT32_MAX ? (uint32_t)rtt : UINT32_MAX,
+			.age_ms = span_us(c->age) / 1000,
+			.silent_ms = span_us(c->silent) / 1000,
+		};
+	}
+	to->conns = v;
+	to->n_conns = m->n_conns;
 	return 0;
 }
 
@@ -82,7 +145,18 @@ static int pool_fill(struct ab_daemon_status *s, const Agentbox__V1__StatusRespo
 			.queued = o->queued,
 			.calls = o->calls,
 			.failures = o->failures,
+			.dials = o->dials,
+			.goaways = o->goaways,
+			.complaints = o->complaints,
+			.replays = o->replays,
+			.pings_lost = o->pings_lost,
+			.stream_target = o->stream_target,
+			.held_down_until_ms = msg_at_ms(o->held_down_until),
+			.last_error = o->last_error,
+			.last_error_at_ms = msg_at_ms(o->last_error_at),
 		};
+		if (conns_fill(s, o, &v[i]) < 0)
+			return -ENOMEM;
 	}
 	s->pool = v;
 	s->n_pool = m->n_pool;

@@ -327,7 +327,31 @@ void cloud_health(const struct cloud *c, struct cloud_health *ret)
 		.last_failure_at_ms = c->last_failure_at_ms,
 		.last_failure = c->last_failure,
 		.in_flight = c->limiter.in_flight,
+		.max_in_flight = c->limiter.max_in_flight,
 		.queued = c->limiter.n_queued,
 		.limited_until_ms = limiter_blocked_until_ms(&c->limiter, now),
 	};
+}
+
+bool cloud_limits(const struct cloud *c, size_t i, struct cloud_limit *ret)
+{
+	uint64_t now = loop_now_ms(c->loop);
+
+	for (unsigned op = 0; op < FAULT_OPS; op++) {
+		const struct limiter_route *r = &c->limiter.route[op];
+		uint64_t at = limiter_route_at_ms(&c->limiter, op, now);
+
+		if ((at <= now && !r->burst && r->window >= c->limiter.max_in_flight) || i--)
+			continue;
+		*ret = (struct cloud_limit){
+			.route = fault_op_name((enum fault_op)op),
+			.in_flight = r->in_flight,
+			.window = r->window,
+			.burst = r->burst,
+			.per_s_milli = r->burst ? r->per_s_milli : 0,
+			.at_ms = at > now ? at : 0,
+		};
+		return true;
+	}
+	return false;
 }

@@ -164,9 +164,18 @@ struct cloud_health {
 	bool key_present, key_rejected;
 	uint64_t last_ok_at_ms, last_failure_at_ms;	/* BOOTTIME; 0 = never */
 	struct status last_failure;			/* of the transport or the key */
-	uint32_t in_flight, queued;
+	uint32_t in_flight, max_in_flight, queued;
 	uint64_t limited_until_ms;			/* 429; 0 = not */
 };
 void cloud_health(const struct cloud *c, struct cloud_health *ret);
+
+struct cloud_limit {			/* a kind of call that has to wait, or did lately */
+	const char *route;		/* "create", … */
+	uint32_t in_flight, window;	/* at once; window: the most, while it is being tried out again */
+	uint32_t burst, per_s_milli;	/* the cloud's budget for it; 0 = not told */
+	uint64_t at_ms;			/* BOOTTIME: the next may begin then; 0 = at once */
+};
+/* Number i of those that the cloud limits, or false. */
+bool cloud_limits(const struct cloud *c, size_t i, struct cloud_limit *ret);
 
 #endif

@@ -5,6 +5,19 @@
 
 #include "proto/base/str.h"
 
+const char *fault_op_name(enum fault_op op)
+{
+	static const char *const names[FAULT_OPS] = {
+		[FAULT_CREATE] = "create", [FAULT_CONNECT] = "connect", [FAULT_GET] = "get", [FAULT_LIST] = "list",
+		[FAULT_KILL] = "kill", [FAULT_TIMEOUT] = "timeout", [FAULT_REFRESH] = "extend",
+		[FAULT_PAUSE] = "pause", [FAULT_NETWORK] = "network", [FAULT_FORK] = "fork",
+		[FAULT_METRICS] = "metrics", [FAULT_SNAPSHOT] = "snapshot",
+		[FAULT_SNAPSHOTS] = "snapshot list", [FAULT_SNAPSHOT_DELETE] = "snapshot delete",
+	};
+
+	return names[op];
+}
+
 int64_t fault_http_date_ms(const char *value)
 {
 	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";

@@ -50,6 +50,7 @@ enum fault_op {		/* of the control plane; also the limiter's routes */
 	FAULT_OPS,
 };
 
+const char *fault_op_name(enum fault_op op);	/* "create", … */
 /* An answer that is not the success of `op`: fills outcome, status and the flags of `r`. */
 void fault_rest(enum fault_op op, const struct fault_answer *a, struct cloud_result *r);
 

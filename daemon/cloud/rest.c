@@ -242,10 +242,10 @@ static void on_timer(struct timer *t, void *user)
 		call_enter(c);
 	} else if (c->state == CALL_QUEUED) {
 		uint64_t now = loop_now_ms(c->cloud->loop);
-		uint64_t until = limiter_blocked_until_ms(&c->cloud->limiter, now);
+		bool limited = limiter_route_at_ms(&c->cloud->limiter, c->op, now) > now;
 
 		call_fail(c, c->sent ? CLOUD_UNKNOWN : CLOUD_UNSENT,
-			  until ? R_RATE_LIMITED : R_DEADLINE_REQUEST,
+			  limited ? R_RATE_LIMITED : R_DEADLINE_REQUEST,
 			  "the deadline passed before the account's turn came");
 	}
 }
@@ -498,6 +498,36 @@ static bool key_again(struct cloud_call *c)
 	return true;
 }
 
+/* Whoever asks for this next waits, in step with the cloud's clock. One line for each time it begins. */
+static void hold_route(const struct cloud_call *c, uint32_t for_ms)
+{
+	struct cloud *cloud = c->cloud;
+	uint64_t now = loop_now_ms(cloud->loop);
+
+	if (cloud->limiter.route[c->op].blocked_until_ms <= now)
+		log_warn("cloud_limited", "account=%s route=%s for_ms=%u queued=%u", cloud->account,
+			 fault_op_name(c->op), for_ms, cloud->limiter.n_queued);
+	limiter_block(&cloud->limiter, c->op, for_ms, now);
+}
+
+/* RateLimit-Limit, -Remaining and -Reset, where the cloud sends all of them. */
+static void take_budget(const struct cloud_call *c, const struct fields *head)
+{
+	static const char *const names[] = { "ratelimit-limit", "ratelimit-remaining", "ratelimit-reset" };
+	uint32_t v[ARRAY_SIZE(names)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const char *text = fields_get(head, names[i]);
+		uint64_t n;
+
+		if (str_is_empty(text) || str_u64(text, strlen(text), UINT32_MAX, &n) < 0)
+			return;
+		v[i] = (uint32_t)n;
+	}
+	limiter_budget(&c->cloud->limiter, c->op, v[0], v[1], v[2], loop_now_ms(c->cloud->loop));
+	defer_post(&c->cloud->pump);
+}
+
 static void take_failure(struct cloud_call *c, struct http_x *x)
 {
 	struct cloud_result *r = &c->result;
@@ -509,8 +539,7 @@ static void take_failure(struct cloud_call *c, struct http_x *x)
 	if (a.http_status == 401 && key_again(c))
 		return;
 	if (a.http_status == 429 && r->status.retry_after_ms)
-		limiter_block(&c->cloud->limiter, c->op, r->status.retry_after_ms,
-			      loop_now_ms(c->cloud->loop));
+		hold_route(c, r->status.retry_after_ms);
 	/* A definite "not now" may be followed by another POST; a doubtful one only by what is idempotent. */
 	again = r->retry_later && (!fault_makes_one(c->op) || r->outcome != CLOUD_UNKNOWN);
 	if (again && r->outcome != CLOUD_UNKNOWN)
@@ -528,6 +557,7 @@ static void take_answer(struct cloud_call *c, struct http_x *x)
 	must(!c->result.sandbox);
 	c->result = (struct cloud_result){ .http_status = status,
 					   .date_ms = fault_http_date_ms(fields_get(head, "date")) };
+	take_budget(c, head);
 	if (!is_success(c, status)) {
 		take_failure(c, x);
 		return;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows of messages are built in one block per kind, freed when the reply is packed. */
 #include "daemon/rpc/svc_daemon.h"
 
 #include <errno.h>
@@ -10,119 +9,9 @@
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/msg.h"
 #include "daemon/rpc/server.h"
+#include "daemon/rpc/status_rows.h"
 #include "proto/base/str.h"
 #include "proto/gen/agentbox_daemon.pb-c.h"
-
-struct degraded_row {
-	Agentbox__V1__Degradation m;
-	msg_timestamp since;
-};
-
-struct cloud_row {
-	Agentbox__V1__CloudStatus m;
-	msg_timestamp answer, failure, limited, reconciled;
-};
-
-struct origin_row {
-	Agentbox__V1__OriginStatus m;
-	msg_timestamp held_down;
-};
-
-struct status_rows {
-	struct degraded_row *degraded;
-	struct cloud_row *clouds;
-	struct origin_row *pool;
-	void **list;		/* pointers to all of them, one after the other */
-};
-
-static void rows_fini(struct status_rows *r)
-{
-	free(r->degraded);
-	free(r->clouds);
-	free(r->pool);
-	free(r->list);
-}
-
-static int rows_init(struct status_rows *r, const struct daemon_facts *f)
-{
-	r->degraded = calloc(f->n_degraded + 1, sizeof(*r->degraded));
-	r->clouds = calloc(f->n_clouds + 1, sizeof(*r->clouds));
-	r->pool = calloc(f->n_pool + 1, sizeof(*r->pool));
-	r->list = calloc(f->n_degraded + f->n_clouds + f->n_pool + 1, sizeof(*r->list));
-	return r->degraded && r->clouds && r->pool && r->list ? 0 : -ENOMEM;
-}
-
-static void fill_degraded(struct degraded_row *row, const struct daemon_degradation *d)
-{
-	agentbox__v1__degradation__init(&row->m);
-	row->m.what = (char *)d->what;
-	row->m.reason = (Agentbox__V1__Reason)d->reason;
-	row->m.message = (char *)d->message;
-	row->m.account = (char *)d->account;
-	row->m.since = msg_time(&row->since, d->since_ms);
-}
-
-static void fill_cloud(struct cloud_row *row, const struct daemon_cloud *c)
-{
-	Agentbox__V1__CloudStatus *m = &row->m;
-
-	agentbox__v1__cloud_status__init(m);
-	m->account = (char *)c->account;
-	m->api_url = (char *)c->api_url;
-	m->domain = (char *)c->domain;
-	m->proxy = (char *)c->proxy;
-	m->proxy_origin = (char *)c->proxy_origin;
-	m->key = (Agentbox__V1__CloudStatus__Key)c->key;
-	m->reachable = c->reachable;
-	m->last_answer_at = msg_time(&row->answer, c->last_answer_at_ms);
-	m->last_failure_at = msg_time(&row->failure, c->last_failure_at_ms);
-	m->last_failure = (Agentbox__V1__Reason)c->last_failure;
-	m->last_failure_message = (char *)c->last_failure_message;
-	m->limited_until = msg_time(&row->limited, c->limited_until_ms);
-	m->reconciled_at = msg_time(&row->reconciled, c->reconciled_at_ms);
-}
-
-static void fill_origin(struct origin_row *row, const struct daemon_origin *o)
-{
-	Agentbox__V1__OriginStatus *m = &row->m;
-
-	agentbox__v1__origin_status__init(m);
-	m->origin = (char *)o->origin;
-	m->account = (char *)o->account;
-	m->connections = o->connections;
-	m->connecting = o->connecting;
-	m->streams = o->streams;
-	m->queued = o->queued;
-	m->protocol = (char *)o->protocol;
-	m->calls = o->calls;
-	m->failures = o->failures;
-	m->held_down_until = msg_time(&row->held_down, o->held_down_until_ms);
-}
-
-static void fill_rows(struct status_rows *r, const struct daemon_facts *f,
-		      Agentbox__V1__StatusResponse *m)
-{
-	void **at = r->list;
-
-	m->degraded = (Agentbox__V1__Degradation **)at;
-	m->n_degraded = f->n_degraded;
-	for (size_t i = 0; i < f->n_degraded; i++) {
-		fill_degraded(&r->degraded[i], &f->degraded[i]);
-		*at++ = &r->degraded[i].m;
-	}
-	m->clouds = (Agentbox__V1__CloudStatus **)at;
-	m->n_clouds = f->n_clouds;
-	for (size_t i = 0; i < f->n_clouds; i++) {
-		fill_cloud(&r->clouds[i], &f->clouds[i]);
-		*at++ = &r->clouds[i].m;
-	}
-	m->pool = (Agentbox__V1__OriginStatus **)at;
-	m->n_pool = f->n_pool;
-	for (size_t i = 0; i < f->n_pool; i++) {
-		fill_origin(&r->pool[i], &f->pool[i]);
-		*at++ = &r->pool[i].m;
-	}
-}
 
 static void fill_store(Agentbox__V1__StoreStatus *m, const struct daemon_store *s, msg_timestamp *backup)
 {
@@ -179,7 +68,7 @@ static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struc
 	m.host_id = (char *)f->host_id;
 	m.draining = f->draining;
 	m.process_identity = (Agentbox__V1__StatusResponse__ProcessIdentity)f->identity;
-	fill_rows(rows, f, &m);
+	status_rows_fill(rows, f, &m);
 	fill_store(&store, &f->store, &backup);
 	m.store = &store;
 	fill_counts(&counts, c, f);
@@ -196,18 +85,19 @@ static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struc
 static void on_status(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const struct svc_daemon_options *o = rpc_call_service(c);
-	struct status_rows rows = { .list = NULL };
+	struct status_rows *rows;
 	struct daemon_facts facts = { .features = NULL };
 	struct status st;
 
 	o->look(o->user, rpc_call_who(c), &facts);
-	if (rows_init(&rows, &facts) == 0) {
-		reply_status(c, &facts, &rows);
+	rows = status_rows_new(&facts);
+	if (rows) {
+		reply_status(c, &facts, rows);
 	} else {
 		status_errno(&st, -ENOMEM, "answering");
 		rpc_call_fail(c, &st);
 	}
-	rows_fini(&rows);
+	status_rows_free(rows);
 }
 
 static void fill_value(Agentbox__V1__ConfigValue *m, const struct daemon_config_value *v)

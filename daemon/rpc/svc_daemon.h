@@ -29,6 +29,12 @@ enum daemon_key {		/* numbers of agentbox.v1.CloudStatus.Key */
 	DAEMON_KEY_REJECTED = 3,
 };
 
+struct daemon_limit {
+	const char *route;
+	int64_t next_at_ms;
+	uint32_t in_flight, window, burst, per_s_milli;
+};
+
 struct daemon_cloud {
 	const char *account, *api_url, *domain;
 	const char *proxy, *proxy_origin;	/* without credentials */
@@ -37,13 +43,26 @@ struct daemon_cloud {
 	int64_t last_answer_at_ms, last_failure_at_ms, limited_until_ms, reconciled_at_ms;
 	enum ab_reason last_failure;
 	const char *last_failure_message;
+	uint32_t in_flight, max_in_flight, queued;
+	const struct daemon_limit *limits;
+	size_t n_limits;
+};
+
+struct daemon_conn {
+	const char *state, *peer, *protocol;
+	uint32_t streams, max_streams, rtt_us;
+	uint64_t age_ms, silent_ms;
 };
 
 struct daemon_origin {
 	const char *origin, *account, *protocol;
 	uint32_t connections, connecting, streams, queued;
-	uint64_t calls, failures;
-	int64_t held_down_until_ms;
+	uint64_t calls, failures, dials, goaways, complaints, replays, pings_lost;
+	uint32_t stream_target;
+	const char *last_error;
+	int64_t held_down_until_ms, last_error_at_ms;
+	const struct daemon_conn *conns;
+	size_t n_conns;
 };
 
 struct daemon_store {

@@ -24,6 +24,11 @@ static const struct {
 	[UCONN_CLOSED] = { "closed", 0 },
 };
 
+const char *uconn_state_name(const struct uconn *c)
+{
+	return states[c->state].name;
+}
+
 void uconn_set_state(struct uconn *c, enum uconn_state to)
 {
 	must(states[c->state].next & BIT(to));
@@ -72,6 +77,8 @@ static void on_dialled(struct http_conn *hc, const struct status *failure, void 
 	c->opened_at_ms = c->idle_at_ms = loop_now_ms(loop);
 	uconn_set_state(c, UCONN_READY);
 	o->version = http_conn_version(hc);
+	if (o->failures)
+		log_info("upstream_reached", "origin=%s port=%u after_failures=%u", o->host, o->port, o->failures);
 	o->failures = 0;
 	if (!o->calms)
 		o->hold_until_ms = 0;
@@ -82,8 +89,8 @@ static void on_dialled(struct http_conn *hc, const struct status *failure, void 
 			uconn_leave(old, "age");
 	}
 	share_dialled(o, true);
-	log_debug("upstream_connected", "origin=%s peer=%s http=%d conns=%u", o->host,
-		  http_conn_peer(hc), o->version, o->n_conns);
+	log_info("upstream_connected", "origin=%s peer=%s http=%s conns=%u", o->host, http_conn_peer(hc),
+		 o->version == HTTP_VERSION_2 ? "2" : "1.1", o->n_conns);
 	origin_kick(o);
 }
 
@@ -115,7 +122,7 @@ static void on_closed(struct http_conn *hc, const char *reason, void *user)
 		return;
 	}
 	note_goaway(c, hc);	/* an idle one ends without having changed before */
-	log_debug("upstream_closed", "origin=%s reason=%s open=%u", o->host, log_q(reason), c->n_reqs);
+	log_info("upstream_closed", "origin=%s reason=%s open=%u", o->host, log_q(reason), c->n_reqs);
 	list_for_each_safe(n, &c->reqs) {
 		struct pool_req *r = list_entry(n, struct pool_req, node);
 		uint32_t code = 0;

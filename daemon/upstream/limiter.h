@@ -3,7 +3,9 @@
  * Who of an account may ask the cloud now [pure]: a cap on calls in flight, shared fairly between
  * uids, and patience where the cloud answered 429 with Retry-After. A route that was limited starts
  * again with one call at a time and doubles with each success, so that all who waited do not meet
- * the limit again in step. Never allocates: a ticket is embedded in its call.
+ * the limit again in step. Where the cloud tells what is left of a route's budget (RateLimit-*), its
+ * token bucket is kept here too, and calls wait for a token instead of meeting 429.
+ * Never allocates: a ticket is embedded in its call.
  */
 #ifndef AB_DAEMON_UPSTREAM_LIMITER_H
 #define AB_DAEMON_UPSTREAM_LIMITER_H
@@ -37,9 +39,13 @@ struct limiter {
 	uint32_t max_in_flight;
 	uint32_t n_queued, in_flight;
 	uint64_t round;		/* of the last one that went */
-	struct {
+	struct limiter_route {
 		uint64_t blocked_until_ms;
 		uint32_t in_flight, window;
+		uint32_t burst;			/* the bucket's size; 0 = the cloud told of none */
+		uint32_t per_s_milli;		/* tokens a second, in thousandths: at least that many */
+		int64_t tokens_milli;		/* at filled_ms */
+		uint64_t filled_ms;
 	} route[LIMITER_ROUTES];
 };
 
@@ -48,7 +54,7 @@ void limiter_init(struct limiter *l, uint32_t max_in_flight);
 enum limiter_result {
 	LIMITER_OK = 0,		/* queued: limiter_next() will give it */
 	LIMITER_FULL,		/* too many wait */
-	LIMITER_LATE,		/* the route is blocked beyond the deadline; *ret_wait_ms */
+	LIMITER_LATE,		/* the route's next call may only begin after the deadline; *ret_wait_ms */
 };
 
 /* deadline_ms 0 = none. Fill uid, route and background before. */
@@ -63,7 +69,13 @@ uint64_t limiter_wake_ms(const struct limiter *l, uint64_t now_ms);
 void limiter_leave(struct limiter *l, struct limiter_ticket *t, bool ok);
 /* The cloud said wait. */
 void limiter_block(struct limiter *l, unsigned route, uint32_t for_ms, uint64_t now_ms);
-/* Latest moment any route is blocked until; 0 = none after now. */
+/* The cloud told what is left of a route's budget, in the answer to a call that has not left yet:
+ * `remaining` of `burst`, full again in at most reset_s. */
+void limiter_budget(struct limiter *l, unsigned route, uint32_t burst, uint32_t remaining, uint32_t reset_s,
+		    uint64_t now_ms);
+/* When the next call of this route may begin, as far as is known now; <= now_ms: at once. */
+uint64_t limiter_route_at_ms(const struct limiter *l, unsigned route, uint64_t now_ms);
+/* Latest moment any route has to wait for; 0 = none. */
 uint64_t limiter_blocked_until_ms(const struct limiter *l, uint64_t now_ms);
 
 #endif

@@ -159,6 +159,7 @@ bool uconn_is_fresh(const struct uconn *c, uint64_t now_ms);	/* may be trusted w
 void uconn_probe(struct uconn *c);
 /* A PING to the same peer was lost and nothing was heard on this one since: nothing new goes on it. */
 bool uconn_is_suspect(const struct uconn *c);
+const char *uconn_state_name(const struct uconn *c);
 /* Health at `now`; returns when to look again. */
 uint64_t uconn_check(struct uconn *c, uint64_t now_ms);
 void uconn_forget_origin(struct uconn *c);

@@ -6,8 +6,11 @@
 #include "daemon/upstream/pool.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "daemon/net/tls.h"
 #include "daemon/upstream/origin.h"
@@ -430,27 +433,67 @@ void pool_retire_group(struct pool *p, const char *group)
 	}
 }
 
+static const struct origin *origin_number(const struct pool *p, size_t i)
+{
+	list_for_each(n, &p->origin_list)
+		if (!i--)
+			return list_entry(n, struct origin, node);
+	return NULL;
+}
+
 bool pool_stats(const struct pool *p, size_t i, struct pool_stats *ret)
 {
-	list_for_each(n, &p->origin_list) {
-		const struct origin *o = list_entry(n, struct origin, node);
+	const struct origin *o = origin_number(p, i);
 
-		if (i--)
+	if (!o)
+		return false;
+	*ret = o->stats;
+	ret->scheme = o->scheme;
+	ret->host = o->host;
+	ret->group = o->group;
+	ret->port = o->port;
+	ret->conns = o->n_conns - o->n_dialing;
+	ret->dialing = o->n_dialing;
+	ret->queued = o->n_queued;
+	ret->version = (uint32_t)o->version;
+	ret->stream_target = o->stream_target;
+	ret->hold_until_ms = o->hold_until_ms;
+	ret->last_error = o->last_failure.text;
+	ret->last_error_at_ms = o->last_failure_at_ms;
+	list_for_each(m, &o->conns)
+		ret->streams += list_entry(m, struct uconn, node)->n_reqs;
+	return true;
+}
+
+static uint32_t rtt_us(int fd)
+{
+	struct tcp_info info = { 0 };
+	socklen_t n = sizeof(info);
+
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0 ? 0 : info.tcpi_rtt;
+}
+
+bool pool_conn_stats(const struct pool *p, size_t origin, size_t i, struct pool_conn_stats *ret)
+{
+	const struct origin *o = origin_number(p, origin);
+
+	if (!o)
+		return false;
+	list_for_each(n, &o->conns) {
+		const struct uconn *c = list_entry(n, struct uconn, node);
+
+		if (!c->c || i--)
 			continue;
-		*ret = o->stats;
-		ret->scheme = o->scheme;
-		ret->host = o->host;
-		ret->group = o->group;
-		ret->port = o->port;
-		ret->conns = o->n_conns - o->n_dialing;
-		ret->dialing = o->n_dialing;
-		ret->queued = o->n_queued;
-		ret->version = (uint32_t)o->version;
-		ret->hold_until_ms = o->hold_until_ms;
-		ret->last_error = o->last_failure.text;
-		ret->last_error_at_ms = o->last_failure_at_ms;
-		list_for_each(m, &o->conns)
-			ret->streams += list_entry(m, struct uconn, node)->n_reqs;
+		*ret = (struct pool_conn_stats){
+			.state = uconn_state_name(c),
+			.peer = http_conn_peer(c->c),
+			.version = (uint32_t)http_conn_version(c->c),
+			.streams = http_conn_open_count(c->c),
+			.limit = http_conn_open_count(c->c) + http_conn_free_streams(c->c),
+			.rtt_us = rtt_us(http_conn_fd(c->c)),
+			.opened_at_ms = c->opened_at_ms,
+			.last_read_ms = http_conn_last_read_ms(c->c),
+		};
 		return true;
 	}
 	return false;

@@ -121,11 +121,23 @@ struct pool_stats {		/* one origin */
 	uint32_t conns, dialing, streams, queued, version;
 	uint64_t requests, dials, dial_failures, goaways, calms, replays, pings_lost;
 	uint32_t rtt_ms;		/* last PING; 0 = none yet */
+	uint32_t stream_target;		/* our own cap on a connection's streams, after a complaint; 0 = none */
 	uint64_t hold_until_ms;		/* no dial before; 0 = none */
 	const char *last_error;		/* "" = none */
 	uint64_t last_error_at_ms;
 };
 /* Origin number i in a stable order, or false. Pointers are valid until the pool is used again. */
 bool pool_stats(const struct pool *p, size_t i, struct pool_stats *ret);
+
+struct pool_conn_stats {	/* one connection, dialled */
+	const char *state;		/* "ready", "probing", "leaving", "closed" */
+	const char *peer;		/* "192.0.2.1:443" */
+	uint32_t version;		/* HTTP_VERSION_… */
+	uint32_t streams, limit;	/* open; at once, by the peer */
+	uint32_t rtt_us;		/* the kernel's estimate, through a proxy as far as that; 0 = none */
+	uint64_t opened_at_ms, last_read_ms;	/* BOOTTIME */
+};
+/* Connection number i of origin number `origin`, or false. Pointers as above. */
+bool pool_conn_stats(const struct pool *p, size_t origin, size_t i, struct pool_conn_stats *ret);
 
 #endif

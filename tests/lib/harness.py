@@ -273,6 +273,8 @@ class Daemon(Program):
             for section, keys in sections.items():
                 f.write("[%s]\n" % section)
                 for k, v in keys.items():
+                    if v is None:       # not set
+                        continue
                     for one in v if isinstance(v, (list, tuple)) else [v]:
                         f.write("%s = %s\n" % (k, one))
         argv = [AGENTBOXD, "--config", self.conf_path, "--state-dir", self.state_dir, "--socket", self.socket]

@@ -26,9 +26,9 @@ import urllib.parse
 from .certs import Authority
 from .codec import Messages
 from .envd import Envd
-from .faults import Fault, Gate, Shape
+from .faults import Budget, Fault, Gate, Shape
 from .ledger import Ledger
-from .net import Conn, Gone
+from .net import STREAM_LIMIT, Conn, Gone
 from .rest import Refuse, Rest, Team, Template
 
 __all__ = ["FakeCloud", "Shape", "Team", "Template"]
@@ -59,6 +59,7 @@ class FakeCloud:
         self.metrics = {}             # by sandbox: rows that its metrics answer with
         self.faults = []
         self.scripts = []
+        self.budgets = {}             # Budget by route
         self.gates = {}               # "pause", "kill", "resume": Gate that the transition waits at
         self.conns = set()
         self.h2_settings = dict(h2_settings or {})
@@ -303,6 +304,20 @@ class FakeCloud:
     def clear_faults(self):
         self._soon(self.faults.clear)
 
+    def limit(self, route, burst, per_second):
+        """A token bucket for a route, told in RateLimit-* of its answers; 429 with Retry-After when it is empty."""
+        b = self.budgets[route] = Budget(burst, per_second)
+        return b
+
+    def set_stream_limit(self, n):
+        """From now on, on the connections that are there too."""
+        def go():
+            self.h2_settings[STREAM_LIMIT] = n
+            for c in self.conns:
+                if hasattr(c.engine, "set_stream_limit"):
+                    c.engine.set_stream_limit(n)
+        self._soon(go)
+
     def script(self, match, steps):
         """Commands with `match` in their words are not run: they produce these events (process.py)."""
         self._soon(lambda: self.scripts.insert(0, (match, list(steps))))
@@ -403,6 +418,10 @@ class FakeCloud:
             else:
                 seen.route = "envd." + seen.path.strip("/")
         self.ledger.note()
+        budget = self.budgets.get(seen.route)
+        if budget and not budget.take(ex):
+            await ex.body()
+            return await ex.answer(429, b'{"code":429,"message":"rate limit exceeded"}')
         fault = self._pick(seen)
         ex.shape = fault.shape if fault else None
         if fault and fault.delay:

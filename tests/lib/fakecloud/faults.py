@@ -8,7 +8,9 @@ Where in the life of the request it strikes is `when`:
 What strikes: `delay`, `hold`, then one of `status`, `cut`, `reset`, `goaway`, `silent`; `shape` changes how an answer is
 written. Without one of those the request then goes on as usual.
 """
+import math
 import threading
+import time
 
 
 class Gate:
@@ -96,3 +98,26 @@ class Fault:
     def strikes(self):
         return (self.status is not None or self.cut or self.reset is not None or self.goaway is not None or
                 self.silent)
+
+
+class Budget:
+    """A token bucket of a route."""
+
+    def __init__(self, burst, per_second):
+        self.burst, self.per_second = burst, per_second
+        self.tokens, self.at = float(burst), time.monotonic()
+        self.refused = 0
+
+    def take(self, ex):
+        """Takes one and says in the answer's head what is left; false if there was none."""
+        now = time.monotonic()
+        self.tokens, self.at = min(self.tokens + (now - self.at) * self.per_second, self.burst), now
+        enough = self.tokens >= 1
+        if enough:
+            self.tokens -= 1
+        ex.extra = [("ratelimit-limit", str(self.burst)), ("ratelimit-remaining", str(int(self.tokens))),
+                    ("ratelimit-reset", str(math.ceil((self.burst - self.tokens) / self.per_second)))]
+        if not enough:
+            self.refused += 1
+            ex.extra.append(("retry-after", str(max(math.ceil((1 - self.tokens) / self.per_second), 1))))
+        return enough

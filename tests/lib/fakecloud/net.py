@@ -19,6 +19,9 @@ REASONS = {100: "Continue", 200: "OK", 201: "Created", 204: "No Content", 206: "
            507: "Insufficient Storage"}
 
 
+STREAM_LIMIT = h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS
+
+
 class Gone(Exception):
     """The client, or a fault, ended the exchange."""
 
@@ -35,6 +38,7 @@ class Exchange:
         self.stream = stream
         self.queue = asyncio.Queue()
         self.gone = asyncio.Event()
+        self.extra = []           # fields of every answer to it
         self.started = False
         self.finished = False
         ledger.requests.append(self.seen)
@@ -87,7 +91,7 @@ class Exchange:
         self.check()
         self.started = True
         self.seen.status = status
-        await self.conn.engine.send_head(self, status, headers)
+        await self.conn.engine.send_head(self, status, list(headers) + self.extra)
 
     async def send(self, data, split=0):
         step = split or len(data) or 1
@@ -330,12 +334,16 @@ class H2:
         self.window = asyncio.Event()
         config = h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
         self.h2 = h2.connection.H2Connection(config)
-        settings = {h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: 100,
+        settings = {STREAM_LIMIT: 100,
                     h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 20}
         settings.update(conn.cloud.h2_settings)
         self.h2.local_settings = h2.settings.Settings(client=False, initial_values=settings)
         self.h2.initiate_connection()
         self.h2.increment_flow_control_window((1 << 20) - 65535)
+        self.flush()
+
+    def set_stream_limit(self, n):
+        self.h2.update_settings({STREAM_LIMIT: n})
         self.flush()
 
     def flush(self):

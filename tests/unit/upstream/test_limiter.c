@@ -44,6 +44,28 @@ TEST(fair)
 	CHECK_INT(l.in_flight, 0);
 }
 
+/* A route is blocked, and who waits for it in numbers uses another: who comes late to the first still has its turn. */
+TEST(fair_over_routes)
+{
+	struct limiter_ticket t[20] = { 0 }, other = { 0 }, late = { 0 };
+	struct limiter l;
+
+	limiter_init(&l, 4);
+	limiter_block(&l, 1, 1000, 0);
+	for (int i = 0; i < 20; i++)
+		CHECK_INT(enter(&l, &t[i], 1, 1, 60000, 0), LIMITER_OK);
+	CHECK_INT(enter(&l, &other, 1, 2, 60000, 0), LIMITER_OK);
+	CHECK(limiter_next(&l, 0) == &other);
+	limiter_leave(&l, &other, true);
+	CHECK_INT(enter(&l, &late, 2, 1, 60000, 0), LIMITER_OK);
+	CHECK(limiter_next(&l, 1000) == &t[0]);
+	limiter_leave(&l, &t[0], false);
+	CHECK(limiter_next(&l, 1000) == &late);
+	limiter_leave(&l, &late, false);
+	for (int i = 0; i < 20; i++)
+		limiter_leave(&l, &t[i], false);
+}
+
 TEST(background_last)
 {
 	struct limiter_ticket bg = { .background = true }, user = { 0 };
@@ -115,6 +137,54 @@ TEST(full)
 	CHECK_INT(enter(&l, &t[LIMITER_QUEUE_MAX], 1, 0, 0, 0), LIMITER_FULL);
 	limiter_leave(&l, &t[7], false);
 	CHECK_INT(enter(&l, &t[LIMITER_QUEUE_MAX], 1, 0, 0, 0), LIMITER_OK);
+}
+
+/* 3 of 5 left, full in 1 s: two more than what is under way, then one each half second. */
+TEST(budget)
+{
+	struct limiter_ticket t[8] = { 0 }, other = { 0 };
+	struct limiter l;
+	uint64_t now = 1000;
+
+	limiter_init(&l, 16);
+	for (int i = 0; i < 8; i++)
+		CHECK_INT(enter(&l, &t[i], 1, 2, 60000, now), LIMITER_OK);
+	CHECK(limiter_next(&l, now) == &t[0]);
+	CHECK(limiter_next(&l, now) == &t[1]);
+	limiter_budget(&l, 2, 5, 3, 1, now);	/* in the answer to one of the two */
+	limiter_leave(&l, &t[0], true);
+	CHECK(limiter_next(&l, now) == &t[2]);
+	CHECK(limiter_next(&l, now) == &t[3]);
+	CHECK(!limiter_next(&l, now));
+	CHECK_INT(limiter_wake_ms(&l, now), 1500);
+	CHECK_INT(limiter_route_at_ms(&l, 2, now), 1500);
+	CHECK_INT(limiter_route_at_ms(&l, 3, now), 1000);
+	CHECK_INT(enter(&l, &other, 1, 3, 60000, now), LIMITER_OK);
+	CHECK(limiter_next(&l, now) == &other);
+	CHECK(!limiter_next(&l, 1499));
+	CHECK(limiter_next(&l, 1500) == &t[4]);
+	CHECK(!limiter_next(&l, 1500));
+
+	/* Rates are lower bounds: the best one counts. What is left is what the cloud said last. */
+	limiter_budget(&l, 2, 5, 4, 1, 1500);
+	CHECK_INT(limiter_route_at_ms(&l, 2, 1500), 1500);
+	CHECK(limiter_next(&l, 1500) == &t[5]);
+	CHECK(!limiter_next(&l, 1500));
+	CHECK_INT(limiter_wake_ms(&l, 1500), 2000);
+	/* Never more than the bucket holds, however long nobody asked. */
+	for (int i = 1; i < 8; i++)
+		limiter_leave(&l, &t[i], true);
+	limiter_leave(&l, &other, true);
+	for (int i = 0; i < 8; i++)
+		CHECK_INT(enter(&l, &t[i], 1, 2, 0, 900000000), LIMITER_OK);
+	for (int i = 0; i < 5; i++)
+		CHECK(limiter_next(&l, 900000000));
+	CHECK(!limiter_next(&l, 900000000));
+	/* Nonsense, and a cloud that stops telling: no budget. */
+	limiter_budget(&l, 2, 5, 6, 1, 900000000);
+	CHECK(limiter_next(&l, 900000000));
+	for (int i = 0; i < 8; i++)
+		limiter_leave(&l, &t[i], true);
 }
 
 TEST_MAIN()
