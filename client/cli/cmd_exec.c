@@ -139,6 +139,8 @@ static void on_exited(struct exec *x, const struct ab_command_result *r)
 		say(x->cli, "ended by --timeout");
 	if (r->outcome != AB_NOT_STARTED && !r->output_complete)
 		say(x->cli, "warning: some of its output was lost");
+	if (r->pipes_held)
+		say(x->cli, "warning: processes that it left hold its output; what they print is not shown");
 	for (size_t i = 0; i < r->n_survivors; i++)
 		say(x->cli, "warning: process %u of it is still running", r->survivors[i]);
 }

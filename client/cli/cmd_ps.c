@@ -72,6 +72,7 @@ static void result_json(struct json *j, const struct ab_command_result *r)
 	json_uint(j, "stdout_bytes", r->stdout_bytes);
 	json_uint(j, "stderr_bytes", r->stderr_bytes);
 	json_bool(j, "output_complete", r->output_complete);
+	json_bool(j, "pipes_held", r->pipes_held);
 	json_time(j, "exited_at", r->exited_at_ms);
 	json_text(j, "reason", r->reason);
 	json_text(j, "message", r->message);

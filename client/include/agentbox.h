@@ -686,7 +686,7 @@ struct ab_command_result {
 	int64_t exited_at_ms;
 	const char *reason;		/* name, "" if none */
 	const char *message;
-	bool pipes_held;		/* always false: daemons of this version do not tell */
+	bool pipes_held;		/* processes that it left hold its output; what they say is not read */
 };
 
 struct ab_command {

@@ -56,6 +56,7 @@ void command_destroy(struct command *c)
 	timer_clear(&c->deadline);
 	timer_clear(&c->orphan);
 	timer_clear(&c->retry);
+	timer_clear(&c->leader.due);
 	defer_cancel(&c->pump);
 	defer_cancel(&c->tell);
 	envd_stream_free(c->stream);
@@ -172,10 +173,11 @@ int command_new(struct commands *cs, uid_t uid, const char *id, struct command *
 		str_copy(c->id, sizeof(c->id), id);
 	else
 		rng_id(c->id + 1, COMMAND_ID_CHARS);
-	snprintf(c->tag, sizeof(c->tag), "agentbox-%s", c->id);
+	snprintf(c->tag, sizeof(c->tag), COMMAND_TAG "%s", c->id);
 	timer_init(&c->deadline, cs->o.loop, on_deadline, c);
 	timer_init(&c->orphan, cs->o.loop, on_orphaned, c);
 	timer_init(&c->retry, cs->o.loop, command_on_retry, c);
+	timer_init(&c->leader.due, cs->o.loop, leader_on_due, c);
 	defer_init(&c->pump, cs->o.loop, command_pump, c);
 	defer_init(&c->tell, cs->o.loop, tell_readers, c);
 	terminal_init(c);
@@ -266,6 +268,7 @@ void command_finish(struct command *c)
 	timer_clear(&c->deadline);
 	timer_clear(&c->orphan);
 	timer_clear(&c->retry);
+	timer_clear(&c->leader.due);
 	envd_call_cancel(give(c->look));
 	terminal_fini(c);
 	if (c->truncated || !spool_is_whole(c->spool))

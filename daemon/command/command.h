@@ -111,6 +111,7 @@ struct command_result {
 	int32_t exit_code;		/* only with EXITED */
 	char signal[16];		/* "KILL"; only with SIGNALED, "" if not told */
 	bool timed_out, killed, output_complete;
+	bool pipes_held;		/* processes that it left hold its output; what they say is not read */
 	uint32_t n_survivors;
 	uint32_t survivors[COMMAND_SURVIVORS_MAX];
 	int64_t exited_at_ms;		/* wall */

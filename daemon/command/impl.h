@@ -25,6 +25,7 @@
 #define COMMAND_REQUEST_MS   (7 * 86400000ll)	/* kept so long after its last use */
 #define COMMAND_SETSID_MAX   10000u			/* sandboxes known to have it or not; then all are asked again */
 #define COMMAND_HELPER	     "agentbox-helper"	/* tag of our own processes there: in no list */
+#define COMMAND_TAG	     "agentbox-"		/* and the id: tag of a command */
 #define COMMAND_ENV	     "AGENTBOX_COMMAND"	/* in every command's environment: its tag */
 
 struct killer;
@@ -53,6 +54,7 @@ struct commands {
 	struct list request_list;	/* last used longest ago, first */
 	struct list refused;		/* struct cmd_request whose refusal is remembered */
 	struct list writes;		/* struct cmd_write */
+	struct list looks;		/* struct leader_look: helpers on their way */
 	char boot[40];			/* boot id of this machine */
 	bool closing;			/* files and rows stay */
 };
@@ -80,6 +82,17 @@ struct terminal {
 	struct envd_call *call;
 	struct timer again;		/* set: the next size waits for it */
 	struct list waiting, in_flight;	/* struct command_op */
+};
+
+/* Is its process still there (leader.c)? */
+struct leader {
+	struct timer due;		/* the next look, or when it is over */
+	uint64_t wait_ms;		/* before that look */
+	unsigned seen;			/* times it was seen dead */
+	bool told;			/* by the look that is evaluated */
+	uint32_t status;		/* as wait() says it */
+	uint64_t heard_at_ms;		/* the last output */
+	uint64_t free_at_ms;		/* since then nothing holds its end back */
 };
 
 /* A request id: the same command for the same parameters. Its row lies beside the command's. */
@@ -160,6 +173,7 @@ struct command {
 	bool end_when_started;
 	struct spool_input input;	/* sent above accepted: on its way, or in doubt */
 	struct terminal term;
+	struct leader leader;
 	struct command_result result;
 	bool truncated;			/* a hole of the upstream side */
 };
@@ -219,6 +233,7 @@ struct command_op {
 };
 
 int where_copy(struct where *w, const struct life_target *t);
+int where_dup(struct where *w, const struct where *from);
 void where_fini(struct where *w);
 /* Borrowed view for one envd call. */
 struct envd_target where_target(const struct where *w, const char *user, uint64_t deadline_ms);
@@ -258,6 +273,13 @@ void command_on_retry(struct timer *t, void *user);
 void command_find(struct command *c);		/* by its tag */
 void commands_on_box_state(void *user, const char *account, const char *id, enum life_state to);
 void command_ask(struct command *c, enum life_evidence what);
+bool command_may_take(const struct command *c);	/* one more chunk from upstream */
+
+/* leader.c */
+void leader_watch(struct command *c);		/* it has a stream, from now on or again */
+void leader_heard(struct command *c);		/* output came */
+void leader_on_due(struct timer *t, void *user);
+void leaders_fini(struct commands *cs);
 
 /* saved.c */
 must_check int command_row_put(struct store_tx *t, const struct command *c);

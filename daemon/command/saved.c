@@ -27,6 +27,7 @@ static uint32_t flags_of(const struct command *c)
 	       (c->shell ? ROW_COMMAND_SHELL : 0) | (c->result.timed_out ? ROW_COMMAND_TIMED_OUT : 0) |
 	       (c->result.killed ? ROW_COMMAND_KILLED : 0) |
 	       (c->input_ended ? ROW_COMMAND_INPUT_ENDED : 0) |
+	       (c->result.pipes_held ? ROW_COMMAND_PIPES_HELD : 0) |
 	       (c->truncated || !c->result.output_complete ? ROW_COMMAND_TRUNCATED : 0);
 }
 
@@ -172,6 +173,7 @@ static void restore_result(struct command *c, const struct row_command *r)
 	to->output_complete = !(r->flags & ROW_COMMAND_TRUNCATED);
 	if (r->state != ROW_COMMAND_ENDED)
 		return;
+	to->pipes_held = r->flags & ROW_COMMAND_PIPES_HELD;
 	to->outcome = (enum command_outcome)r->outcome;
 	to->exit_code = r->exit_code;
 	to->reason = (enum ab_reason)r->reason;

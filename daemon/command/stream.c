@@ -287,6 +287,7 @@ static void on_started(struct command *c, uint32_t pid)
 	c->verify = c->was_paused = c->restarted = false;
 	c->asks = 0;
 	start_clock(c);
+	leader_watch(c);
 	killer_go(c);
 	if (c->foreign || c->group_known)
 		command_is_started(c);
@@ -383,7 +384,7 @@ static void on_lost(struct command *c, const struct envd_event *e)
 }
 
 /* True if one more chunk may be taken from upstream. */
-static bool may_take(const struct command *c)
+bool command_may_take(const struct command *c)
 {
 	uint64_t ahead;
 
@@ -405,6 +406,7 @@ static void on_data(struct command *c, const struct envd_event *e)
 
 	if (e->stream == ENVD_PTY)
 		c->pty = true; /* of a foreign one, known now */
+	leader_heard(c);
 	c->attempts = 0;
 	c->last_output_at_ms = clock_wall_ms();
 	if (r < 0) {
@@ -424,7 +426,7 @@ void command_pump(struct defer *d, void *user)
 	struct envd_event e;
 
 	for (unsigned i = 0; i < COMMAND_PUMP_EVENTS; i++) {
-		if (!c->stream || (c->state == CMD_RUNNING && !may_take(c)))
+		if (!c->stream || (c->state == CMD_RUNNING && !command_may_take(c)))
 			return;
 		switch (envd_stream_next(c->stream, &e)) {
 		case ENVD_EVENT_NONE:

@@ -22,13 +22,21 @@
 
 int where_copy(struct where *w, const struct life_target *t)
 {
-	*w = (struct where){ .cloud = t->cloud,
-			     .generation = t->generation,
-			     .account = str_dup(t->account),
-			     .id = str_dup(t->id),
-			     .domain = str_dup(t->domain),
-			     .token = str_dup(t->access_token),
-			     .version = str_dup(t->envd_version) };
+	const struct where from = { t->cloud, (char *)t->account, (char *)t->id, (char *)t->domain,
+				    (char *)t->access_token, (char *)t->envd_version, t->generation };
+
+	return where_dup(w, &from);
+}
+
+int where_dup(struct where *w, const struct where *from)
+{
+	*w = (struct where){ .cloud = from->cloud,
+			     .generation = from->generation,
+			     .account = str_dup(from->account),
+			     .id = str_dup(from->id),
+			     .domain = str_dup(from->domain),
+			     .token = str_dup(from->token),
+			     .version = str_dup(from->version) };
 	if (w->account && w->id && w->domain && w->token && w->version)
 		return 0;
 	where_fini(w);
@@ -205,6 +213,7 @@ int commands_new(const struct commands_options *o, struct commands **ret)
 	cs->o.restart_grace_ms = o->restart_grace_ms ? o->restart_grace_ms : RESTART_GRACE_MS;
 	cs->spool_fd = -1;
 	list_init(&cs->writes);
+	list_init(&cs->looks);
 	list_init(&cs->request_list);
 	list_init(&cs->all);
 	list_init(&cs->ended);
@@ -261,6 +270,7 @@ struct commands *commands_free(struct commands *cs)
 	}
 	while (!list_is_empty(&cs->ops))
 		cmd_op_free(list_entry(cs->ops.next, struct command_op, node));
+	leaders_fini(cs);
 	let_go(&cs->all);
 	let_go(&cs->ended);
 	requests_fini(cs);
@@ -428,13 +438,24 @@ static int add_ours(struct listing *l, struct list *from, const struct command_o
 	return 0;
 }
 
+/* Our own helpers; and what is over for us and kept by the agent, because its output is held. */
+static bool is_no_foreign(const struct commands *cs, const char *tag)
+{
+	const struct command *c;
+
+	if (!tag || !str_starts(tag, COMMAND_TAG))
+		return false;
+	c = map_get_str(&cs->by_id, tag + strlen(COMMAND_TAG));
+	return str_eq(tag, COMMAND_HELPER) || (c && c->state >= CMD_ENDING);
+}
+
 static int add_foreign(struct listing *l, const struct command_op *op, const struct envd_result *r)
 {
 	for (size_t i = 0; i < r->n_processes; i++) {
 		const struct envd_process *p = &r->processes[i];
 		struct command_view *v;
 
-		if (find_running(op->cs, &op->at, p->pid) || (p->tag && str_eq(p->tag, COMMAND_HELPER)))
+		if (find_running(op->cs, &op->at, p->pid) || is_no_foreign(op->cs, p->tag))
 			continue;
 		v = listing_add(l);
 		if (!v)

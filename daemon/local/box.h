@@ -191,8 +191,8 @@ struct box_proc_events {
 	/* Once. On failure (`err` is an errno for the log) the object is freed after this call and
 	 * `ended` never comes. */
 	void (*started)(void *user, struct box_proc *p, enum box_spawn_error e, int err);
-	/* Once, after started(OK): the main process is gone. Output may still be in the pipes, and
-	 * other processes may hold them open. The object stays until box_proc_free(). */
+	/* Once, after started(OK): the main process has ended. Output may still be in the pipes, and
+	 * other processes may hold them open. It stays a zombie until box_proc_free(). */
 	void (*ended)(void *user, struct box_proc *p, const struct box_exit *x);
 };
 

@@ -89,6 +89,7 @@ enum init_op {
 	INIT_NOT_STARTED, /* < id, a = enum box_spawn_error, r = errno */
 	INIT_ENDED,	/* < id, a = wait status */
 	INIT_SIGNAL,	/* > id, a = signal */
+	INIT_RELEASE,	/* > id: it may be reaped; the last word about it */
 	INIT_WORKER,	/* > fd: the socket of a file worker */
 	INIT_WATCHER,	/* > fd: the socket of a watching process */
 	INIT_SOCKET,	/* > id, a = family, b = type; < id, r, fd */

@@ -22,7 +22,7 @@
 
 struct box_proc {
 	unsigned magic;
-	struct box *box;	/* NULL once it has ended, or its box has */
+	struct box *box;	/* NULL once its box has ended */
 	uint32_t id, pid;
 	bool started, ended;
 	int fds[N_STREAMS];	/* ours, by enum box_stream */
@@ -178,13 +178,23 @@ int box_proc_start(struct box *b, const struct box_proc_options *o, const struct
 	return 0;
 }
 
+/* Without room on the socket it stays a zombie: nothing but a number is lost. */
+static void release(struct box_proc *p)
+{
+	struct init_msg m = { .op = INIT_RELEASE, .id = p->id };
+
+	(void)map_del_u64(&p->box->procs, p->id);
+	if (p->box->sock >= 0)
+		(void)!pkt_send(p->box->sock, &m, sizeof(m), NULL, 0);
+}
+
 void box_proc_free(struct box_proc *p)
 {
 	if (!p)
 		return;
 	must(p->magic == PROC_MAGIC);
 	if (p->box)
-		(void)map_del_u64(&p->box->procs, p->id);
+		release(p);
 	proc_free(p);
 }
 
@@ -202,7 +212,6 @@ static void ended(struct box_proc *p, int status)
 	struct box_exit x = { 0 };
 
 	p->ended = true;
-	p->box = NULL;
 	if (WIFEXITED(status)) {
 		x.exited = true;
 		x.code = (uint8_t)WEXITSTATUS(status);
@@ -249,8 +258,7 @@ void boxproc_on_message(struct box *b, const struct init_msg *m, int fds[PKT_FDS
 		(void)map_del_u64(&b->procs, m->id);
 		not_started(p, m->a > BOX_SPAWN_OK && m->a < BOX_SPAWN_DEAD ? (enum box_spawn_error)m->a
 									  : BOX_SPAWN_RESOURCES, m->r);
-	} else if (m->op == INIT_ENDED && p->started) {
-		(void)map_del_u64(&b->procs, m->id);
+	} else if (m->op == INIT_ENDED && p->started && !p->ended) {
 		ended(p, m->a);
 	}
 }
@@ -279,6 +287,8 @@ void boxproc_end_all(struct box *b, bool quiet)
 		p->box = NULL;
 		if (quiet)
 			p->ended = true;
+		else if (p->ended)
+			continue;
 		else if (p->started)
 			ended(p, SIGKILL);
 		else

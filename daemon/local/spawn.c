@@ -2,7 +2,8 @@
 /*
  * The init of a sandbox. One loop over the engine's socket, SIGCHLD and the status pipes of commands
  * that have not reached execve yet. Invariant: each INIT_SPAWN is answered once, by STARTED or
- * NOT_STARTED, and each STARTED is followed by one ENDED.
+ * NOT_STARTED, and each STARTED is followed by one ENDED. A command that has ended stays a zombie, as
+ * under the real agent, until the engine lets go of it: who looks inside can see that it ended, and how.
  */
 #include "daemon/local/spawn.h"
 
@@ -41,6 +42,8 @@ struct child {
 	pid_t pid;
 	int status_fd;	/* -1 once started */
 	int pty_fd;	/* master, until it is passed on */
+	bool ended;	/* told; not reaped yet */
+	bool released;	/* nobody wants it any more: reaped at once */
 };
 
 struct init {
@@ -330,40 +333,114 @@ static void on_status(struct init *in, struct child *c)
 
 /* --- ending --- */
 
-static void on_ended(struct init *in, pid_t pid, int status)
+static struct child *child_of(struct init *in, pid_t pid)
 {
-	for (size_t i = 0; i < in->n; i++) {
-		struct init_msg m = { .op = INIT_ENDED, .a = status };
+	for (size_t i = 0; i < in->n; i++)
+		if (in->children[i].pid == pid)
+			return &in->children[i];
+	return NULL;
+}
 
-		if (in->children[i].pid != pid)
-			continue;
-		m.id = in->children[i].id;
-		if (in->children[i].status_fd >= 0)
-			on_status(in, &in->children[i]);
-		if (i >= in->n || in->children[i].pid != pid)
-			return;		/* never started */
-		child_del(in, &in->children[i]);
-		tell(in, &m, -1);
+static void bury(pid_t pid)
+{
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* What wait() would have said. */
+static int status_of(const siginfo_t *si)
+{
+	if (si->si_code == CLD_EXITED)
+		return (si->si_status & 0xff) << 8;
+	return si->si_status | (si->si_code == CLD_DUMPED ? 0x80 : 0);
+}
+
+/* A zombie, seen and not reaped. */
+static void on_ended(struct init *in, const siginfo_t *si)
+{
+	struct init_msg m = { .op = INIT_ENDED, .a = status_of(si) };
+	struct child *c = child_of(in, si->si_pid);
+
+	if (c && c->status_fd >= 0) {
+		on_status(in, c);
+		c = child_of(in, si->si_pid);
+	}
+	if (!c) {		/* an orphan, or it never started */
+		bury(si->si_pid);
 		return;
 	}
+	m.id = c->id;
+	c->ended = true;
+	if (c->released) {
+		bury(c->pid);
+		child_del(in, c);
+		return;
+	}
+	tell(in, &m, -1);
+}
+
+static bool peek(idtype_t type, pid_t pid, siginfo_t *ret)
+{
+	ret->si_pid = 0;
+	return waitid(type, (id_t)pid, ret, WEXITED | WNOHANG | WNOWAIT) == 0 && ret->si_pid > 0;
+}
+
+/* Zombies that are kept hide the others: all children are asked, one by one. */
+static void reap_hidden(struct init *in)
+{
+	FILE *f = fopen("/proc/thread-self/children", "re");
+	int pid;
+
+	while (f && fscanf(f, "%d", &pid) == 1) {
+		struct child *c = child_of(in, pid);
+		siginfo_t si;
+
+		if (!(c && c->ended) && peek(P_PID, pid, &si))
+			on_ended(in, &si);
+	}
+	if (f)
+		(void)fclose(f);
 }
 
 static void reap(struct init *in)
 {
-	struct signalfd_siginfo si;
-	int status;
-	pid_t pid;
+	struct signalfd_siginfo told;
+	siginfo_t si;
 
-	while (read(in->sig_fd, &si, sizeof(si)) > 0)
+	while (read(in->sig_fd, &told, sizeof(told)) > 0)
 		;
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		on_ended(in, pid, status);
+	while (peek(P_ALL, 0, &si)) {
+		struct child *c = child_of(in, si.si_pid);
+
+		if (c && c->ended) {
+			reap_hidden(in);
+			return;
+		}
+		on_ended(in, &si);
+	}
+}
+
+static void on_release(struct init *in, const struct init_msg *m)
+{
+	for (size_t i = 0; i < in->n; i++) {
+		struct child *c = &in->children[i];
+
+		if (c->id != m->id)
+			continue;
+		c->released = true;
+		if (c->ended) {
+			bury(c->pid);
+			child_del(in, c);
+			reap(in);
+		}
+		return;
+	}
 }
 
 static void on_signal(struct init *in, const struct init_msg *m)
 {
 	for (size_t i = 0; i < in->n; i++)
-		if (in->children[i].id == m->id)
+		if (in->children[i].id == m->id && !in->children[i].ended)
 			(void)kill(in->children[i].pid, m->a);
 }
 
@@ -450,6 +527,8 @@ static void on_message(struct init *in)
 		on_spawn(in, &m, fds);
 	else if (m.op == INIT_SIGNAL)
 		on_signal(in, &m);
+	else if (m.op == INIT_RELEASE)
+		on_release(in, &m);
 	else if (m.op == INIT_WORKER)
 		on_worker(in, fds[0], "agentbox-files", boxfs_worker_run);
 	else if (m.op == INIT_WATCHER)

@@ -20,6 +20,7 @@ Agentbox__V1__CommandResult *command_msg_result(struct result_message *r, const 
 	r->m.stdout_bytes = v->end[SPOOL_STDOUT] + v->end[SPOOL_PTY];
 	r->m.stderr_bytes = v->end[SPOOL_STDERR];
 	r->m.output_complete = from->output_complete;
+	r->m.pipes_held = from->pipes_held;
 	r->m.survivors = (uint32_t *)from->survivors;
 	r->m.n_survivors = from->n_survivors;
 	r->m.exited_at = msg_time(&r->at, from->exited_at_ms);

@@ -156,7 +156,8 @@ enum row_command_flag {
 	ROW_COMMAND_KILLED = 64,
 	ROW_COMMAND_INPUT_ENDED = 128,
 	ROW_COMMAND_TRUNCATED = 256,	/* output was lost */
-	ROW_COMMAND_FLAGS = 511,
+	ROW_COMMAND_PIPES_HELD = 512,	/* its output was still held when it ended */
+	ROW_COMMAND_FLAGS = 1023,
 };
 
 /* Key: id. Its output, and the counts of its input, are the spool file of that name; its environment is not kept (secrets). */

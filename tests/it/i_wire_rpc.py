@@ -245,6 +245,21 @@ def test_case_104_forgotten_after_30_s(fake):
     assert error_of(fake.stream(box, "process.Process/Connect", {"process": me})) == "not_found"
 
 
+def test_a_child_holds_the_output(real):
+    """The end comes when the last one closes it; till then the program is a zombie, and in the agent's list."""
+    box = real.create()
+    with real.start(box, argv=["/bin/sh", "-c", "exec 3<&0; (read x <&3; echo $x) & echo hi; exit 4"], stdin=True) as s:
+        me = {"pid": started(s)}
+        assert event_of(next(iter(s))) == ("stdout", b"hi\n")
+        stat = "while ! grep -q ') Z' /proc/%d/stat; do sleep 0.01; done; cut -d' ' -f52 /proc/%d/stat" % ((me["pid"],) * 2)
+        assert real.run(box, stat, user="root")[1] == b"1024\n"
+        assert me["pid"] in [p["pid"] for p in real.processes(box)]
+        send(real, box, me, stdin=b"last\n")
+        events = [event_of(m) for m in s]
+    assert events[0] == ("stdout", b"last\n") and events[-1][1]["exitCode"] == 4
+    until(lambda: real.run(box, "ls -d /proc/%d" % me["pid"])[1] == b"", what="the end of the zombie")
+
+
 def test_case_105_much_output_slow_reader(server, box):
     size = 10 << 20
     with server.start(box, argv=["/bin/sh", "-c",

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whether the process of a command is still there, although its stream goes on. The agent reads standard output and error
+ * to their end before it says how the program ended, so one that leaves a child behind (`server &`) would not end as long as
+ * the child holds them. A command is over when its own process is: then its result says pipes_held.
+ *
+ * A look is a short script in the sandbox, as root, for all commands there at once: which of them is a zombie, and with what
+ * status. It is sent half a second after the start and then ever more rarely, up to once a minute, and only while a stream
+ * is open, so that it wakes nothing. A process has to be seen dead twice, and what it had said has to be here.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/command/impl.h"
+#include "daemon/obs/log.h"
+#include "proto/base/buf.h"
+#include "proto/base/str.h"
+
+#define FIRST_MS   500u
+#define MAX_MS	   60000u
+#define CONFIRM_MS 250u		/* between two looks at a dead one: its end may be on its way */
+#define QUIET_MS   200u		/* without output: all that the program said is here */
+#define LOUD_MS	   2000u	/* others go on talking: then it is not waited for longer than this */
+#define CHECK_MS   50u
+#define GIVE_UP_MS 10000u
+#define PIDS_MAX   1024u	/* in one look; the others are in the next one */
+#define OUT_MAX_BYTES 32768u
+
+/* $@ pids. Prints "PID STATUS" of each that is a zombie and, as we are, a child of the agent: then the number means the
+ * process that it meant. The kernel shows a status of 0 to those who may not know; they cannot see ns/user either. */
+static const char script[] =
+	"is_dead() { [ \"$1\" = Z ] && [ \"$2\" = \"$PPID\" ] && [ -e \"/proc/$p/ns/user\" ] && shift 49 && echo \"$p $1\"; }\n"
+	"for p; do { IFS= read -r s <\"/proc/$p/stat\"; } 2>/dev/null && is_dead ${s##*\") \"}; done\n"
+	"exit 0\n";
+
+struct leader_look {
+	struct list node;		/* cs->looks */
+	struct commands *cs;
+	struct where at;
+	struct envd_stream *stream;
+	struct timer give_up;
+	struct buf out;
+	uint32_t pids[PIDS_MAX];
+	size_t n;
+};
+
+static bool same_box(const struct where *a, const struct where *b)
+{
+	return str_eq(a->id, b->id) && str_eq(a->account, b->account) && a->generation == b->generation;
+}
+
+static bool is_watched(const struct command *c)
+{
+	return c->state == CMD_RUNNING && !c->foreign && c->pid;
+}
+
+static void look_free(struct leader_look *k)
+{
+	list_del(&k->node);
+	timer_clear(&k->give_up);
+	envd_stream_free(k->stream);
+	where_fini(&k->at);
+	buf_fini(&k->out);
+	free(k);
+}
+
+void leaders_fini(struct commands *cs)
+{
+	while (!list_is_empty(&cs->looks))
+		look_free(list_entry(cs->looks.next, struct leader_look, node));
+}
+
+static void look_again(struct command *c, uint64_t in_ms)
+{
+	/* Without memory its end is waited for as the agent tells it. */
+	(void)!timer_set(&c->leader.due, loop_now_ms(c->cs->o.loop) + in_ms);
+}
+
+void leader_watch(struct command *c)
+{
+	c->leader.wait_ms = FIRST_MS;
+	c->leader.seen = 0;
+	if (is_watched(c))
+		look_again(c, FIRST_MS);
+}
+
+void leader_heard(struct command *c)
+{
+	c->leader.heard_at_ms = loop_now_ms(c->cs->o.loop);
+}
+
+/* --- it is dead --- */
+
+static void end(struct command *c, bool quiet)
+{
+	uint32_t status = c->leader.status;
+
+	if (!(status & 0x7f)) {
+		c->result.outcome = COMMAND_EXITED;
+		c->result.exit_code = (status >> 8) & 0xff;
+	} else {
+		const char *name = sigabbrev_np((int)(status & 0x7f));
+
+		c->result.outcome = COMMAND_SIGNALED;
+		str_copy(c->result.signal, sizeof(c->result.signal), name ? name : "");
+	}
+	c->result.pipes_held = true;
+	c->truncated |= !quiet;
+	log_info("command_pipes_held", "command=%s sandbox=%s pid=%u quiet=%d", c->id, c->at.id, c->pid, quiet);
+	command_finish(c);
+}
+
+/* All that the program itself said is here once nothing has come for a while that we were ready to take. */
+static void end_when_quiet(struct command *c)
+{
+	uint64_t now = loop_now_ms(c->cs->o.loop);
+	const uint32_t *survivors;
+	size_t n;
+
+	if (!command_may_take(c) || (c->killer && !killer_survivors(c->killer, &survivors, &n)))
+		c->leader.heard_at_ms = c->leader.free_at_ms = now;
+	if (now >= c->leader.heard_at_ms + QUIET_MS)
+		end(c, true);
+	else if (now >= c->leader.free_at_ms + LOUD_MS)
+		end(c, false);
+	else
+		look_again(c, CHECK_MS);
+}
+
+static void is_dead(struct command *c, uint32_t status)
+{
+	c->leader.status = status;
+	c->leader.told = true;
+	if (++c->leader.seen == 1)
+		look_again(c, CONFIRM_MS);
+	if (c->leader.seen != 2)
+		return;
+	c->leader.free_at_ms = loop_now_ms(c->cs->o.loop);
+	look_again(c, CHECK_MS);
+}
+
+/* --- a look --- */
+
+static struct command *find(const struct leader_look *k, uint64_t pid)
+{
+	list_for_each(n, &k->cs->all) {
+		struct command *c = list_entry(n, struct command, node);
+
+		if (c->pid == pid && is_watched(c) && same_box(&c->at, &k->at))
+			return c;
+	}
+	return NULL;
+}
+
+static void take_answer(struct leader_look *k)
+{
+	char *text = buf_take_str(&k->out), *save = NULL;
+
+	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+		const char *space = strchr(line, ' ');
+		uint64_t pid, status;
+		struct command *c;
+
+		if (!space || str_u64(line, (size_t)(space - line), UINT32_MAX, &pid) < 0 ||
+		    str_u64(space + 1, strlen(space + 1), UINT16_MAX, &status) < 0)
+			continue;
+		c = find(k, pid);
+		if (c)
+			is_dead(c, (uint32_t)status);
+	}
+	free(text);
+}
+
+static void finish(struct leader_look *k, bool answered)
+{
+	if (answered)
+		take_answer(k);
+	for (size_t i = 0; i < k->n; i++) {
+		struct command *c = find(k, k->pids[i]);
+
+		if (!c || c->leader.told) {
+			if (c)
+				c->leader.told = false;
+			continue;
+		}
+		c->leader.seen = 0;
+		c->leader.wait_ms = MIN(2 * c->leader.wait_ms + FIRST_MS, MAX_MS);
+		look_again(c, c->leader.wait_ms);
+	}
+	look_free(k);
+}
+
+static void on_news(struct envd_stream *s, void *user)
+{
+	struct leader_look *k = user;
+	struct envd_event e;
+
+	for (;;) {
+		switch (envd_stream_next(k->stream, &e)) {
+		case ENVD_EVENT_NONE:
+			return;
+		case ENVD_EVENT_DATA:
+			if (e.stream == ENVD_STDOUT)
+				(void)!buf_put(&k->out, e.data, e.n); /* a line cut short is no line */
+			break;
+		case ENVD_EVENT_END:
+			finish(k, e.exit_code == 0);
+			return;
+		case ENVD_EVENT_CLOSED:
+			finish(k, false);
+			return;
+		default:
+			break;
+		}
+	}
+}
+
+static void on_give_up(struct timer *t, void *user)
+{
+	finish(user, false);
+}
+
+static int send(struct leader_look *k)
+{
+	uint64_t now = loop_now_ms(k->cs->o.loop);
+	struct envd_target target = where_target(&k->at, "root", now + GIVE_UP_MS);
+	char(*texts)[12] = calloc(k->n, sizeof(*texts));
+	const char **args = calloc(k->n + 3, sizeof(*args));
+	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .tag = COMMAND_HELPER, .args = args,
+				    .n_args = k->n + 3 };
+
+	if (args && texts) {
+		args[0] = "-c";
+		args[1] = script;
+		args[2] = "sh";
+		for (size_t i = 0; i < k->n; i++) {
+			snprintf(texts[i], sizeof(texts[i]), "%u", k->pids[i]);
+			args[3 + i] = texts[i];
+		}
+		k->stream = envd_start(&target, &start, on_news, k);
+	}
+	free(args);
+	free(texts);
+	return k->stream ? timer_set(&k->give_up, now + GIVE_UP_MS) : -ENOMEM;
+}
+
+/* 0, or -ENOMEM. */
+static int look(struct command *for_c)
+{
+	struct commands *cs = for_c->cs;
+	struct leader_look *k = calloc(1, sizeof(*k));
+	int r;
+
+	if (!k)
+		return -ENOMEM;
+	k->cs = cs;
+	buf_init(&k->out, OUT_MAX_BYTES);
+	timer_init(&k->give_up, cs->o.loop, on_give_up, k);
+	list_add_tail(&cs->looks, &k->node);
+	k->pids[k->n++] = for_c->pid;
+	list_for_each(n, &cs->all) {
+		struct command *c = list_entry(n, struct command, node);
+
+		if (c == for_c || k->n == PIDS_MAX || !is_watched(c) || c->leader.seen > 1 ||
+		    !same_box(&c->at, &for_c->at))
+			continue;
+		timer_clear(&c->leader.due);
+		k->pids[k->n++] = c->pid;
+	}
+	r = where_dup(&k->at, &for_c->at);
+	if (!r)
+		r = send(k);
+	if (r < 0)
+		look_free(k);
+	return r;
+}
+
+void leader_on_due(struct timer *t, void *user)
+{
+	struct command *c = command_from(user);
+
+	if (!is_watched(c))
+		return;		/* asked again when its stream is there again */
+	if (c->leader.seen > 1) {
+		end_when_quiet(c);
+		return;
+	}
+	list_for_each(n, &c->cs->looks) {
+		if (same_box(&list_entry(n, struct leader_look, node)->at, &c->at)) {
+			look_again(c, CONFIRM_MS);
+			return;
+		}
+	}
+	if (look(c) < 0)
+		look_again(c, MAX_MS);
+}
