@@ -72,6 +72,8 @@ struct cloud_result {
 	unsigned http_status;		/* 0 = no answer */
 	bool not_found;			/* 404 from the resource (not from the route); kill: DONE too */
 	bool conflict;			/* 409: it is changing its state */
+	bool repeated;			/* an attempt before this answer may have been processed: what the answer
+					 * finds done already may be our own doing */
 	bool retry_later;		/* the cloud asks for patience (429, 503): see retry_after_ms */
 	int64_t date_ms;		/* the answer's Date header, 0 = none */
 	uint64_t took_ms;		/* from the first byte sent to the answer's end; 0 = not sent */

@@ -544,6 +544,8 @@ static void take_failure(struct cloud_call *c, struct http_x *x)
 	again = r->retry_later && (!fault_makes_one(c->op) || r->outcome != CLOUD_UNKNOWN);
 	if (again && r->outcome != CLOUD_UNKNOWN)
 		c->sent = false;	/* the cloud said that it did nothing */
+	else if (again)
+		c->doubtful = true;
 	if (again && call_again(c, r->status.retry_after_ms))
 		return;
 	call_over(c);
@@ -555,7 +557,8 @@ static void take_answer(struct cloud_call *c, struct http_x *x)
 	unsigned status = http_x_status(x);
 
 	must(!c->result.sandbox);
-	c->result = (struct cloud_result){ .http_status = status,
+	c->doubtful |= pool_req_was_repeated(c->req);
+	c->result = (struct cloud_result){ .http_status = status, .repeated = c->doubtful,
 					   .date_ms = fault_http_date_ms(fields_get(head, "date")) };
 	take_budget(c, head);
 	if (!is_success(c, status)) {

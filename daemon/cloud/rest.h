@@ -27,6 +27,7 @@ struct cloud_call {
 	struct pool_req *req;
 	struct buf answer;
 	bool sent;			/* of any attempt */
+	bool doubtful;			/* an attempt that was given up may have been processed */
 	unsigned attempts, key_generation;
 	uint64_t first_sent_ms;
 	struct timer timer;

@@ -64,6 +64,7 @@ struct where {
 	struct cloud *cloud;
 	char *account, *id, *domain, *token, *version;
 	uint32_t generation;
+	bool wakes;			/* nothing may be sent to it in the background before lifecycle was asked */
 };
 
 enum command_state {

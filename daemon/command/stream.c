@@ -6,10 +6,11 @@
  * what is not read stays in the HTTP stream's window and slows the program.
  *
  * A stream that ends without an end event says nothing about the program. The first time it is
- * attached to again at once; if that is no good either, lifecycle says what became of the sandbox
- * (ASKING), and where that is not enough, the sandbox's process list is searched for the command's tag
- * (FINDING). Attempts are counted between two bytes or keep-alives, not over the stream's life, and
- * only those that reached the sandbox: as long as it is out of reach, it is asked for again.
+ * attached to again at once, unless traffic wakes the sandbox where it was paused; if that is no good
+ * either, lifecycle says what became of the sandbox (ASKING), and where that is not enough, the
+ * sandbox's process list is searched for the command's tag (FINDING). Attempts are counted between
+ * two bytes or keep-alives, not over the stream's life, and only those that reached the sandbox: as
+ * long as it is out of reach, it is asked for again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -357,7 +358,7 @@ static void on_stream_lost(struct command *c, enum envd_class cls, const struct 
 			   "the stream of the command was cut %u times with nothing between: %.200s",
 			   c->attempts, why->text);
 		command_end_with(c, COMMAND_UNKNOWN, &st);
-	} else if (reached && c->attempts == 1 && c->state == CMD_RUNNING) {
+	} else if (reached && c->attempts == 1 && c->state == CMD_RUNNING && !c->at.wakes) {
 		attach(c);
 	} else {
 		command_ask(c, cls == ENVD_NOT_RUNNING ? LIFE_SAW_ABSENT

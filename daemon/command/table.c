@@ -22,8 +22,10 @@
 
 int where_copy(struct where *w, const struct life_target *t)
 {
-	const struct where from = { t->cloud, (char *)t->account, (char *)t->id, (char *)t->domain,
-				    (char *)t->access_token, (char *)t->envd_version, t->generation };
+	const struct where from = { .cloud = t->cloud, .account = (char *)t->account, .id = (char *)t->id,
+				    .domain = (char *)t->domain, .token = (char *)t->access_token,
+				    .version = (char *)t->envd_version, .generation = t->generation,
+				    .wakes = t->wakes };
 
 	return where_dup(w, &from);
 }
@@ -32,6 +34,7 @@ int where_dup(struct where *w, const struct where *from)
 {
 	*w = (struct where){ .cloud = from->cloud,
 			     .generation = from->generation,
+			     .wakes = from->wakes,
 			     .account = str_dup(from->account),
 			     .id = str_dup(from->id),
 			     .domain = str_dup(from->domain),

@@ -37,6 +37,7 @@ struct killing {
 	struct timer timer;
 	struct list waiters;	/* life_op.wait */
 	unsigned tries;
+	bool maybe_done;	/* by a DELETE whose answer is not known */
 	struct grave grave;
 };
 
@@ -80,12 +81,6 @@ static void on_timer(struct timer *t, void *user)
 	delete(killing_from(user));
 }
 
-/* Missing at the first try and past its end: then it was not us. */
-static bool has_expired(const struct box *b)
-{
-	return rules_gone_reason(false, b->end_at_ms, account_cloud_now(b->account), false) == R_SANDBOX_EXPIRED;
-}
-
 static void on_deleted(struct cloud_result *r, void *user)
 {
 	struct killing *k = killing_from(user);
@@ -94,14 +89,17 @@ static void on_deleted(struct cloud_result *r, void *user)
 
 	k->call = NULL;
 	FAILPOINT("kill.answered");
+	account_saw_date(k->box->account, r->date_ms);
 	if (r->outcome == CLOUD_DONE) {
-		found = !r->not_found || k->tries || !has_expired(k->box);
+		/* Missing at the first try: it was somebody else, or its end. */
+		found = !r->not_found || r->repeated || k->maybe_done;
 		life_box_gone(k->life, k->box, found,
 			      r->not_found ? "DELETE /sandboxes/{id}: 404" : "DELETE /sandboxes/{id}: 204");
 		FAILPOINT("kill.done");
 		finish(k, found);
 		return;
 	}
+	k->maybe_done |= r->outcome == CLOUD_UNKNOWN || r->repeated;
 	op_obstruct_all(&k->waiters, &r->status);
 	wait = rules_backoff_ms(k->tries++, KILL_BACKOFF_MS, KILL_BACKOFF_MAX, rng_u64(&k->life->rng));
 	wait = MAX(wait, r->status.retry_after_ms);
@@ -194,6 +192,7 @@ void kill_take_up(struct life *l, struct box *b)
 		log_warn("kill_take_up", "box=%s err=nomem at=next_start", b->id);
 		return;
 	}
+	k->maybe_done = true;
 	log_info("kill_taken_up", "box=%s uid=%u", b->id, b->uid);
 	/* Soon, but not inside of the start. */
 	if (timer_set(&k->timer, clock_boot_ms()) < 0)
@@ -222,9 +221,9 @@ static void on_stranger_deleted(struct cloud_result *r, void *user)
 	op->call = NULL;
 	/* Another call may have made it somebody's meanwhile. */
 	if (r->outcome == CLOUD_DONE && b && box_is_live(b))
-		life_box_gone(op->life, b, !r->not_found, "DELETE /sandboxes/{id}");
+		life_box_gone(op->life, b, !r->not_found || r->repeated, "DELETE /sandboxes/{id}");
 	if (r->outcome == CLOUD_DONE)
-		op_end_yes(op, &ok, !r->not_found);
+		op_end_yes(op, &ok, !r->not_found || r->repeated);
 	else
 		op_fail(op, &r->status);
 }

@@ -91,6 +91,7 @@ struct life_target {
 	uint32_t generation;
 	uid_t owner_uid;
 	bool plain_ports;		/* its ports are http:// */
+	bool wakes;			/* paused at its end, any traffic would resume it */
 	enum life_state state;		/* RUNNING, or the last thing known while the cloud is away */
 };
 

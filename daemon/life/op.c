@@ -356,6 +356,7 @@ void op_target_of(const struct box *b, struct life_target *ret)
 		.generation = b->generation,
 		.owner_uid = b->uid,
 		.plain_ports = b->account->plain_ports,
+		.wakes = b->auto_resume == 1,
 		.state = b->state,
 	};
 }

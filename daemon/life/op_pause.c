@@ -15,6 +15,7 @@ struct args {
 	struct cloud_network *network;
 	enum tri allow_internet_access;
 	bool sent;
+	bool maybe_done;	/* Pause: by an attempt whose answer is not known */
 };
 
 static void free_args(struct life_op *op)
@@ -55,11 +56,12 @@ static void pause_again(struct life_op *op);
 static void on_conflict_looked_at(struct cloud_result *r, void *user)
 {
 	struct life_op *op = op_from(user);
+	const struct args *a = op->args;
 	struct status st;
 
 	op->call = NULL;
 	if (r->outcome == CLOUD_DONE && r->sandbox && r->sandbox->state == CLOUD_STATE_PAUSED) {
-		yes_if(op, false);
+		yes_if(op, a->maybe_done);
 	} else if (r->outcome == CLOUD_DONE) {
 		st = op->obstacle;
 		op_again(op, &st, pause_again);
@@ -75,9 +77,11 @@ static void on_stranger_paused(struct cloud_result *r, void *user)
 {
 	struct life_op *op = op_from(user);
 	struct cloud_ask ask = op_ask(op, on_conflict_looked_at);
+	struct args *a = op->args;
 	struct status st;
 
 	op->call = NULL;
+	a->maybe_done |= r->repeated;
 	if (r->outcome == CLOUD_DONE) {
 		yes_if(op, true);
 	} else if (r->conflict) {

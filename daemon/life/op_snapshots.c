@@ -360,7 +360,7 @@ static void on_deleted(struct cloud_result *r, void *user)
 			snap_forget(op->life, s, t);
 		life_commit(op->life, t, false);
 	}
-	op_end_yes(op, &ok, !r->not_found);
+	op_end_yes(op, &ok, !r->not_found || r->repeated);
 }
 
 static void delete_start(struct life_op *op)

@@ -44,6 +44,7 @@ struct shift {
 	struct list waiters;	/* life_op.wait */
 	struct status why;	/* of the attempt that is being looked into */
 	bool conflict;
+	bool maybe_done;	/* by an attempt whose answer is not known */
 	unsigned tries;
 	struct grave grave;
 };
@@ -132,7 +133,7 @@ static void judge(struct shift *s, enum cloud_state state)
 	set_state(s, is);
 	if (is == to_state(s)) {
 		/* Was it so before, or did a lost answer say yes? */
-		finish(s, &ok, !s->conflict);
+		finish(s, &ok, !s->conflict || s->maybe_done);
 	} else if (s->conflict) {
 		again(s);
 	} else {
@@ -146,6 +147,7 @@ static void on_looked(struct cloud_result *r, void *user)
 	struct status st;
 
 	s->call = NULL;
+	account_saw_date(s->box->account, r->date_ms);
 	if (r->outcome == CLOUD_DONE && r->sandbox) {
 		enum cloud_state state = r->sandbox->state;
 
@@ -192,6 +194,7 @@ static void on_asked(struct cloud_result *r, void *user)
 
 	s->call = NULL;
 	FAILPOINT("shift.answered");
+	account_saw_date(s->box->account, r->date_ms);
 	if (r->outcome == CLOUD_DONE) {
 		if (r->sandbox) {
 			s->box->token_known = true;
@@ -211,6 +214,7 @@ static void on_asked(struct cloud_result *r, void *user)
 	}
 	s->why = r->status;
 	s->conflict = r->conflict;
+	s->maybe_done |= r->outcome == CLOUD_UNKNOWN || r->repeated;
 	look(s);
 }
 

@@ -3,6 +3,9 @@
  * Keeping the store equal to the cloud: one complete list of an account at a time, shared by
  * reconcile and by callers of List, never more than one a second. Each complete list goes through
  * plan.c; an incomplete one proves nothing and changes nothing. Nothing is killed here.
+ *
+ * What a list lacks may be snapshotting or in the middle of its end, so it is asked about by its id;
+ * callers of List are told when that is known, too, or after a while without it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,6 +24,7 @@
 #define LIST_DEADLINE_MS   60000u
 #define LIST_RETRY_MS	   1000u
 #define VERIFY_AT_ONCE	   8u
+#define VERIFY_PATIENCE_MS 2000u
 #define PRUNE_SLICE	   500u	/* rows a tick: no long transaction */
 
 struct listing {
@@ -29,6 +33,9 @@ struct listing {
 	uint64_t began_at_ms;
 	struct cloud_list *list;	/* the last complete one, for LIST_GAP_MS */
 	struct list waiters, next;	/* of the one under way; of the one after it */
+	struct list informed;		/* of the last one, but for what it lacks */
+	unsigned asking;		/* about how many of those */
+	struct timer patience;
 	unsigned failures;		/* in a row */
 	bool trusted;			/* the last complete one was not odd */
 	struct timer timer;		/* the next one by ourselves */
@@ -56,6 +63,32 @@ struct sync {
 static void list_start(struct listing *g);
 static void verify_pump(struct sync *s);
 
+static void tell(struct list *waiters, const struct status *st, const struct cloud_list *list,
+		 int64_t as_of_ms)
+{
+	while (!list_is_empty(waiters)) {
+		struct listing_wait *w = list_entry(waiters->next, struct listing_wait, node);
+
+		list_del(&w->node);
+		w->fn(w, st, list, as_of_ms);
+	}
+}
+
+static void tell_informed(struct listing *g)
+{
+	struct status ok = STATUS_OK;
+	struct list waiters;
+
+	timer_clear(&g->patience);
+	list_take(&waiters, &g->informed);
+	tell(&waiters, &ok, g->list, g->account->listed_at_ms);
+}
+
+static void on_patience(struct timer *t, void *user)
+{
+	tell_informed(user);
+}
+
 /* --- asking about what is missing --- */
 
 static void verify_free(void *p)
@@ -73,6 +106,8 @@ static void verify_over(struct verify *v)
 
 	if (b)
 		b->asked = false;
+	must(v->account->listing->asking > 0);
+	v->account->listing->asking--;
 }
 
 static void on_verified(struct fetch_wait *w, const struct fetch_news *news)
@@ -86,6 +121,8 @@ static void on_verified(struct fetch_wait *w, const struct fetch_news *news)
 	s->n_running--;
 	loop_bury(s->life->loop, &v->grave, verify_free, v);
 	verify_pump(s);
+	if (!v->account->listing->asking)
+		tell_informed(v->account->listing);
 }
 
 static void verify_pump(struct sync *s)
@@ -122,6 +159,7 @@ static void verify_add(struct sync *s, struct box *b)
 		return;
 	}
 	b->asked = true;
+	b->account->listing->asking++;
 	list_add_tail(&s->queued, &v->node);
 }
 
@@ -209,14 +247,21 @@ static void reconcile(struct account *a, const struct cloud_list *list, uint64_t
 
 /* --- lists --- */
 
-static void tell(struct list *waiters, const struct status *st, const struct cloud_list *list,
-		 int64_t as_of_ms)
+/* The list is there. One that is odd is not waited for: each of many is asked about, one at a time. */
+static void inform(struct listing *g, struct list *waiters)
 {
-	while (!list_is_empty(waiters)) {
-		struct listing_wait *w = list_entry(waiters->next, struct listing_wait, node);
+	struct status ok = STATUS_OK;
 
-		list_del(&w->node);
-		w->fn(w, st, list, as_of_ms);
+	if (!g->asking || !g->trusted ||
+	    (!timer_is_set(&g->patience) && timer_set(&g->patience, clock_boot_ms() + VERIFY_PATIENCE_MS) < 0)) {
+		tell(waiters, &ok, g->list, g->account->listed_at_ms);
+		return;
+	}
+	while (!list_is_empty(waiters)) {
+		struct list *n = waiters->next;
+
+		list_del(n);
+		list_add_tail(&g->informed, n);
 	}
 }
 
@@ -256,7 +301,10 @@ static void on_list(struct cloud_result *r, void *user)
 			 log_q(st.text));
 	}
 	plan_next(g);
-	tell(&waiters, &st, g->failures ? NULL : g->list, a->listed_at_ms);
+	if (g->failures)
+		tell(&waiters, &st, NULL, a->listed_at_ms);
+	else
+		inform(g, &waiters);
 	if (!list_is_empty(&g->next) && !g->call)
 		list_start(g);
 }
@@ -287,7 +335,8 @@ static void on_period(struct timer *t, void *user)
 {
 	struct listing *g = user;
 
-	g->list = cloud_list_free(g->list);
+	if (list_is_empty(&g->informed))
+		g->list = cloud_list_free(g->list);
 	if (!g->call)
 		list_start(g);
 }
@@ -296,13 +345,15 @@ void listing_join(struct account *a, struct listing_wait *w)
 {
 	struct listing *g = a->listing;
 	bool young = g->began_at_ms && g->began_at_ms + LIST_GAP_MS > clock_boot_ms();
-	struct status ok = STATUS_OK;
+	struct list alone;
 
 	must(list_is_empty(&w->node));
 	if (g->call) {
 		list_add_tail(young ? &g->waiters : &g->next, &w->node);
 	} else if (young && g->list && !g->failures) {
-		w->fn(w, &ok, g->list, a->listed_at_ms);
+		list_init(&alone);
+		list_add_tail(&alone, &w->node);
+		inform(g, &alone);
 	} else {
 		list_add_tail(&g->next, &w->node);
 		list_start(g);
@@ -437,7 +488,9 @@ int sync_start(struct life *l)
 		g->account->listing = g;
 		list_init(&g->waiters);
 		list_init(&g->next);
+		list_init(&g->informed);
 		timer_init(&g->timer, l->loop, on_period, g);
+		timer_init(&g->patience, l->loop, on_patience, g);
 		r = timer_set(&g->timer, clock_boot_ms());
 		if (r < 0)
 			return r;
@@ -470,9 +523,10 @@ void sync_stop(struct life *l)
 		if (!g->account)
 			continue;
 		timer_clear(&g->timer);
+		timer_clear(&g->patience);
 		cloud_call_cancel(g->call);
 		cloud_list_free(g->list);
-		must(list_is_empty(&g->waiters) && list_is_empty(&g->next));
+		must(list_is_empty(&g->waiters) && list_is_empty(&g->next) && list_is_empty(&g->informed));
 		g->account->listing = NULL;
 	}
 	drop_verifies(&s->queued);

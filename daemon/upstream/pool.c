@@ -404,6 +404,11 @@ bool pool_req_was_sent(const struct pool_req *r)
 	return r->sent_before || (r->x && http_x_was_sent(r->x));
 }
 
+bool pool_req_was_repeated(const struct pool_req *r)
+{
+	return r->sent_before;
+}
+
 uint64_t pool_req_sent_at_ms(const struct pool_req *r)
 {
 	return r->sent_at_ms;

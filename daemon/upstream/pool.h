@@ -109,6 +109,8 @@ enum pool_fate pool_req_fate(const struct pool_req *r);
 const struct status *pool_req_failure(const struct pool_req *r);
 /* Of any attempt: bytes may have reached the wire. */
 bool pool_req_was_sent(const struct pool_req *r);
+/* An attempt before the one that was answered may have been processed, too. */
+bool pool_req_was_repeated(const struct pool_req *r);
 uint64_t pool_req_sent_at_ms(const struct pool_req *r);	/* BOOTTIME of the last attempt; 0 */
 
 /* Connections with these TLS settings, or of this group, take no new requests. */

@@ -266,6 +266,27 @@ def test_a_pause_from_outside(cloud, daemons, memory):
             assert out.data[1] == b"one " and out.result.outcome == LOST, out.result
 
 
+def test_a_pause_that_traffic_would_end(cloud, daemons):
+    """The cloud paused it at its end, and whatever comes to it wakes it: the lost stream is not asked for again there."""
+    d = daemons.start()
+    cloud.script("work", [("stdout", b"one"), ("gate", cloud.gate())])
+    with daemons.api() as api:
+        box = api.call("SandboxService.Create", lifecycle={"on_timeout": "PAUSE", "auto_resume": True},
+                       policy={"keep_alive": False}).id
+        c = api.call("CommandService.Start", sandbox=box, shell="work", detach=True)
+        wait_end(api, c.command_id, 1, 3, d)
+        agent = cloud.ledger.count("process.Connect") + cloud.ledger.count("process.List")
+        asked = cloud.ledger.count("get")
+        cloud._call(cloud.pause_sandbox(cloud.sandbox(box), True))
+        cloud.cut_all()
+        until(lambda: cloud.ledger.count("get") > asked + 1, 20, "the control plane to be asked, twice")
+        assert cloud.sandbox(box).state == "paused"
+        assert cloud.ledger.count("process.Connect") + cloud.ledger.count("process.List") == agent
+        api.call("SandboxService.Connect", sandbox=box)
+        wait_attached(api, c.command_id, 2)
+        api.call("SandboxService.Kill", sandbox=box)
+
+
 def test_a_pause_of_ours(on_local):
     """The stream is let go before and taken up after; the program stood still and noticed nothing."""
     on_local.start()

@@ -245,11 +245,13 @@ class Rest:
     def template(self, team, text):
         if not isinstance(text, str):
             raise Refuse(400, "validation error: templateID is required")
-        name, _, tag = text.strip().lower().partition(":")
-        if not re.fullmatch(r"([a-z0-9_-]+/)?[a-z0-9_-]+", name) or (tag and not re.fullmatch(r"[a-z0-9_.-]+", tag)):
+        name, colon, tag = text.strip().lower().partition(":")
+        if not re.fullmatch(r"([a-z0-9_-]+/)?[a-z0-9_-]+", name) or (colon and not re.fullmatch(r"[a-z0-9_.-]+", tag)):
             raise Refuse(400, "invalid template reference")
-        name = name.rpartition("/")[2]
+        space, slash, name = name.rpartition("/")
         for t in self.cloud.templates:
+            if slash and space != team.slug:
+                break
             if name in (t.id, t.alias) and (t.public or t.owner is team) and (tag or "default") in t.tags:
                 return t
         raise Refuse(404, "template '%s' not found" % text)
