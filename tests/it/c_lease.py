@@ -427,9 +427,9 @@ def test_hold_outlives_a_restart(cloud, folder):
     with Api(d.socket) as api:
         box = api.call("SandboxService.Create", policy=kill_policy(release_grace=0)).id
         hold = subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, "hold", box, "--", "sh", "-c",
-                                 "while [ ! -e %s/stop ]; do sleep 0.1; done; exit 5" % folder],
+                                 "touch %s/up; while [ ! -e %s/stop ]; do sleep 0.1; done; exit 5" % (folder, folder)],
                                 stderr=subprocess.DEVNULL)
-        until(lambda: api.call("SandboxService.Get", sandbox=box).leases == 1, what="the lease")
+        until(lambda: os.path.exists(os.path.join(folder, "up")), what="the program, which begins when the lease is held")
         lease = api.call("LeaseService.List").leases[0].id
         cursor = take(api.stream("SandboxService.Watch", initial=True), "RESYNC_DONE", api)[-1].cursor
         d.kill9()
