@@ -3,7 +3,7 @@
  * Inside of life: its tables, and what its files offer each other. Nobody outside includes this.
  *
  * Tables. boxes by (account, id); names by (uid, name); requests by (uid, method, request id);
- * creations, fetches and callers' operations under way. Everything in them is what the store has,
+ * attempts, fetches and callers' operations under way. Everything in them is what the store has,
  * or is on its way there; what an answer says was committed before it.
  */
 #ifndef AB_DAEMON_LIFE_CORE_H
@@ -24,7 +24,7 @@
 #include "proto/base/rng.h"
 #include "proto/base/status.h"
 
-struct copying;
+struct attempt;
 struct creation;
 struct listing;
 struct sync;
@@ -61,8 +61,7 @@ struct request {
 	enum row_request_state step;
 	int64_t used_at_ms;
 	uint64_t use_saved_boot_ms;	/* when a use was last written; 0 = not by this daemon */
-	struct creation *creation;	/* under way */
-	struct copying *copying;	/* … of a fork or a snapshot */
+	struct attempt *attempt;	/* under way */
 	struct status *refusal;		/* the cloud's, answered until … */
 	uint64_t refused_until_ms;
 };
@@ -106,8 +105,8 @@ struct life {
 	struct fence *fence;		/* event.c */
 
 	struct map box_map, name_map, request_map, fetch_map;
-	struct list boxes, names, requests, creations, fetches, killings, ops, commits;
-	struct list shifts, copyings, snapshots;
+	struct list boxes, names, requests, attempts, fetches, killings, ops, commits;
+	struct list shifts, snapshots;
 	struct rng rng;
 	struct sync *sync;
 	bool draining;
@@ -243,9 +242,6 @@ void shift_cancel_all(struct life *l);
 /* --- copying.c, snapshots.c --- */
 
 must_check int copying_take_up(struct life *l, const struct row_copy *r);
-/* A listed sandbox may be the child of a fork under way: then it is not adopted yet. */
-bool copying_found(struct life *l, struct account *a, const struct cloud_sandbox *s);
-void copying_cancel_all(struct life *l);
 must_check int snapshot_load(struct life *l, const struct row_snapshot *r);
 void snapshot_forget_all(struct life *l);	/* from memory */
 
@@ -258,9 +254,15 @@ bool life_refused_by_limits(struct life *l, struct account *a, uid_t uid, uint32
 
 /* After a restart: settle an intent that was open. */
 must_check int creation_take_up(struct life *l, const struct row_intent *r);
-/* Reconcile met a sandbox whose tag belongs to a creation under way: it is the answer. True if so. */
-bool creation_found(struct life *l, struct account *a, const struct cloud_sandbox *s);
-void creation_cancel_all(struct life *l);
+
+/* --- attempt.c --- */
+
+/* Does an attempt under way make this listed sandbox, or may it? Then nobody else adopts it; who looks
+ * for it by its tag looks now. */
+bool life_attempt_makes(struct life *l, const struct account *a, const struct cloud_sandbox *s);
+/* Sandboxes that attempts may still make: of an account, or with a NULL of a uid. */
+uint32_t life_attempts_count(const struct life *l, const struct account *a, const uid_t *uid);
+void life_attempts_cancel(struct life *l);
 
 /* --- sync.c --- */
 

@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/life/core.h"
-#include "daemon/life/creation.h"
+#include "daemon/life/attempt.h"
 #include "daemon/life/keep.h"
 #include "daemon/life/tags.h"
 #include "daemon/obs/log.h"
@@ -69,10 +68,10 @@ static bool is_taken(const struct life *l, const struct tags *t)
 		if (b->seq == t->seq && !str_eq(b->req_tag, t->req))
 			return true;
 	}
-	list_for_each(i, &l->creations) {
-		const struct creation *c = list_entry(i, struct creation, node);
+	list_for_each(i, &l->attempts) {
+		const struct attempt *a = list_entry(i, struct attempt, node);
 
-		if (c->seq == t->seq && !str_eq(c->req_tag, t->req))
+		if (a->seq == t->seq && !str_eq(a->req_tag, t->req))
 			return true;
 	}
 	return false;

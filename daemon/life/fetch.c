@@ -59,7 +59,7 @@ static struct box *adopt_if_ours(struct fetch *f, const struct cloud_sandbox *s)
 
 	tags_read(&s->metadata, &t);
 	if (!tags_are_of(&t, store_host_id(f->life->store)) ||
-	    creation_found(f->life, f->account, s) || copying_found(f->life, f->account, s))
+	    life_attempt_makes(f->life, f->account, s))
 		return life_find_box(f->life, f->account, f->id);
 	return life_adopt(f->life, f->account, s, &b) < 0 ? NULL : b;
 }

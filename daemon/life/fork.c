@@ -20,12 +20,12 @@
 static struct cloud_call *ask_known(struct copying *c, const struct cloud_ask *ask)
 {
 	struct cloud_kv want[] = {
-		{ (char *)TAG_HOST, (char *)store_host_id(c->life->store) },
-		{ (char *)TAG_REQ, c->req_tag },
+		{ (char *)TAG_HOST, (char *)store_host_id(c->att.life->store) },
+		{ (char *)TAG_REQ, c->att.req_tag },
 	};
 	struct cloud_filter f = { .metadata = want, .n_metadata = ARRAY_SIZE(want) };
 
-	return cloud_list_all(c->account->cloud, &f, ask);
+	return cloud_list_all(c->att.account->cloud, &f, ask);
 }
 
 static int take_known(struct copying *c, const struct cloud_result *r)
@@ -35,11 +35,11 @@ static int take_known(struct copying *c, const struct cloud_result *r)
 	for (size_t i = 0; i < r->list->n && !e; i++)
 		e = cloud_strs_add(&c->known, r->list->v[i]->id);
 	/* A sandbox that is being snapshotted is in no list; its row is here. */
-	list_for_each(n, &c->life->boxes) {
+	list_for_each(n, &c->att.life->boxes) {
 		struct box *b = list_entry(n, struct box, node);
 
-		if (!e && b->account == c->account && b->state != LIFE_GONE &&
-		    str_eq(b->req_tag, c->req_tag))
+		if (!e && b->account == c->att.account && b->state != LIFE_GONE &&
+		    str_eq(b->req_tag, c->att.req_tag))
 			e = cloud_strs_add(&c->known, b->id);
 	}
 	return e;
@@ -47,7 +47,7 @@ static int take_known(struct copying *c, const struct cloud_result *r)
 
 static struct cloud_call *post(struct copying *c, const struct cloud_ask *ask)
 {
-	return cloud_fork(c->account->cloud, c->source, c->count, c->timeout_s, ask);
+	return cloud_fork(c->att.account->cloud, c->att.source, c->count, c->timeout_s, ask);
 }
 
 static void take(struct copying *c, struct cloud_result *r)
@@ -75,20 +75,20 @@ static int inherit(struct box *b, const struct box *parent)
 static int make_box(struct copying *c, const struct cloud_sandbox *s, struct box **ret)
 {
 	scoped(box_freep) struct box *b = NULL;
-	struct box *parent = life_find_box(c->life, c->account, c->source);
+	struct box *parent = life_find_box(c->att.life, c->att.account, c->att.source);
 	bool changed;
-	int r = box_new(c->account, s->id, &b);
+	int r = box_new(c->att.account, s->id, &b);
 
 	if (!r && parent)
 		r = inherit(b, parent);
 	if (!r)
 		r = box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed);
 	if (!r)
-		r = text_set(&b->req_tag, c->req_tag);
+		r = text_set(&b->req_tag, c->att.req_tag);
 	if (r < 0)
 		return r;
 	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
-	r = life_insert_box(c->life, b);
+	r = life_insert_box(c->att.life, b);
 	if (!r)
 		*ret = give(b);
 	return r;
@@ -96,24 +96,24 @@ static int make_box(struct copying *c, const struct cloud_sandbox *s, struct box
 
 static int record_child(struct copying *c, const struct cloud_sandbox *s, struct store_tx *t)
 {
-	struct box *b = life_find_box(c->life, c->account, s->id);
+	struct box *b = life_find_box(c->att.life, c->att.account, s->id);
 	int r = b ? 0 : make_box(c, s, &b);
 
 	if (r < 0)
 		return r;
 	/* Without our tag on its parent it is as if made elsewhere. */
-	b->ours = c->req_tag[0] != 0;
+	b->ours = c->att.req_tag[0] != 0;
 	b->adopted = !b->ours;
-	b->uid = c->uid;
-	b->policy = c->policy;
+	b->uid = c->att.uid;
+	b->policy = c->att.policy;
 	b->token_known = b->token_known || s->envd_access_token;
-	b->claimed = !list_is_empty(&c->waiters);
+	b->claimed = !list_is_empty(&c->att.waiters);
 	b->unclaimed_at_ms = b->claimed ? 0 : clock_wall_ms();
 	b->unclaimed_boot_ms = b->claimed ? 0 : (int64_t)clock_boot_ms();
 	b->timeout_s = c->timeout_s;
 	b->used_at_ms = (int64_t)clock_boot_ms();
 	life_put_box(t, b);
-	event_put(c->life, t, b, EVENT_CREATED, "by=fork\nparent=%s\n", c->source);
+	event_put(c->att.life, t, b, EVENT_CREATED, "by=fork\nparent=%s\n", c->att.source);
 	keep_poke(b);
 	return 0;
 }
@@ -137,7 +137,7 @@ static int say_object(struct copying *c)
 	}
 	if (!r)
 		r = buf_put(&text, "", 1);
-	return r < 0 ? r : text_set(&c->object, (const char *)buf_data(&text));
+	return r < 0 ? r : text_set(&c->att.object, (const char *)buf_data(&text));
 }
 
 static int record(struct copying *c, struct store_tx *t)
@@ -156,18 +156,18 @@ static bool is_tracked(const char *id, void *user)
 {
 	struct copying *c = user;
 
-	return life_find_box(c->life, c->account, id) != NULL;
+	return life_find_box(c->att.life, c->att.account, id) != NULL;
 }
 
 /* A fork of a relative that has not been answered yet: its children look like ours. */
 static bool family_is_busy(const struct copying *c)
 {
-	list_for_each(n, &c->life->copyings) {
-		struct copying *o = list_entry(n, struct copying, node);
+	list_for_each(n, &c->att.life->attempts) {
+		struct attempt *o = list_entry(n, struct attempt, node);
 
-		if (o != c && o->kind == c->kind && o->account == c->account &&
-		    str_eq(o->req_tag, c->req_tag) && o->step >= COPYING_POST &&
-		    o->step != COPYING_SETTLE && o->step != COPYING_DETAIL)
+		if (o != &c->att && attempt_is_copying(o) && copying_from(o)->kind == c->kind &&
+		    o->account == c->att.account && str_eq(o->req_tag, c->att.req_tag) && o->step >= ATTEMPT_POST &&
+		    o->step != ATTEMPT_SETTLE && o->step != ATTEMPT_DETAIL)
 			return true;
 	}
 	return false;
@@ -203,10 +203,10 @@ static int adopt_found(struct copying *c, struct cloud_list *list, const size_t 
 static enum settle_next settle(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
 	struct settle_fork f = {
-		.host = store_host_id(c->life->store),
-		.req = c->req_tag,
+		.host = store_host_id(c->att.life->store),
+		.req = c->att.req_tag,
 		.known = &c->known,
-		.made_at_ms = c->made_at_ms,
+		.made_at_ms = c->att.made_at_ms,
 		.count = c->count,
 		.is_tracked = is_tracked,
 		.user = c,
@@ -220,8 +220,8 @@ static enum settle_next settle(struct copying *c, struct cloud_result *r, uint64
 		free(index);
 		return SETTLE_WAIT;
 	}
-	next = settle_fork(r->outcome == CLOUD_DONE ? r->list : NULL, &f, c->lists, clock_boot_ms(),
-			   c->settle_until_ms, index, &n, ret_wait_ms);
+	next = settle_fork(r->outcome == CLOUD_DONE ? r->list : NULL, &f, c->att.lists, clock_boot_ms(),
+			   c->att.settle_until_ms, index, &n, ret_wait_ms);
 	if (next == SETTLE_FOUND && adopt_found(c, r->list, index, n) < 0)
 		next = SETTLE_WAIT;
 	free(index);

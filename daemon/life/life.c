@@ -231,7 +231,7 @@ void life_forget_request(struct life *l, struct request *r)
 {
 	struct store_tx *t;
 
-	must(!r->creation && !r->copying);
+	must(!r->attempt);
 	if (store_tx_new(l->store, &t) < 0)
 		return;
 	store_tx_del_request(t, r->uid, r->method, r->id);
@@ -601,7 +601,7 @@ static void request_adopted(struct life *l, struct box *b, struct store_tx *t)
 	list_for_each(i, &l->requests) {
 		struct request *q = list_entry(i, struct request, node);
 
-		if (q->uid != b->uid || q->creation || !str_eq(q->method, REQUEST_CREATE) || q->step == ROW_REQUEST_DONE ||
+		if (q->uid != b->uid || q->attempt || !str_eq(q->method, REQUEST_CREATE) || q->step == ROW_REQUEST_DONE ||
 		    !str_eq(q->req_tag, b->req_tag))
 			continue;
 		if (text_set(&q->object, b->id) < 0)
@@ -725,9 +725,9 @@ static uint64_t or_default(uint64_t v, uint64_t def)
 
 static void init_lists(struct life *l)
 {
-	struct list *const lists[] = { &l->boxes,    &l->names,	   &l->requests, &l->creations, &l->fetches,
-				       &l->killings, &l->ops,	   &l->commits,	 &l->leases,	&l->holders,
-				       &l->shifts,   &l->copyings, &l->snapshots };
+	struct list *const lists[] = { &l->boxes,    &l->names,	   &l->requests, &l->attempts, &l->fetches,
+				       &l->killings, &l->ops,	   &l->commits,	 &l->leases,   &l->holders,
+				       &l->shifts,   &l->snapshots };
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		list_init(lists[i]);
@@ -803,9 +803,8 @@ struct life *life_free(struct life *l)
 
 		b->keep = keep_free(b);
 	}
-	creation_cancel_all(l);
+	life_attempts_cancel(l);
 	shift_cancel_all(l);
-	copying_cancel_all(l);
 	kill_cancel_all(l);
 	fetch_cancel_all(l);
 	while (!list_is_empty(&l->boxes))

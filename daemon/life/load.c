@@ -221,7 +221,7 @@ static void orphaned_requests(struct life *l)
 	list_for_each(i, &l->requests) {
 		struct request *q = list_entry(i, struct request, node);
 
-		if (q->step == ROW_REQUEST_OPEN && !q->creation && !q->copying)
+		if (q->step == ROW_REQUEST_OPEN && !q->attempt)
 			q->step = ROW_REQUEST_UNKNOWN;
 	}
 }

@@ -27,10 +27,9 @@ struct life_op {
 	const struct op_kind *kind;
 	struct life *life;
 	struct list node;		/* in life->ops */
-	struct list wait;		/* among the waiters of a creation or a kill */
-	struct creation *creation;	/* … of this one */
-	struct copying *copying;	/* … of this one */
-	/* What a shared piece of work (kill.c, shift.c, copying.c) has to say to those who wait for it. */
+	struct list wait;		/* among the waiters of a shared piece of work */
+	struct attempt *attempt;	/* … of this one */
+	/* What a shared piece of work (kill.c, shift.c, attempt.c) has to say to those who wait for it. */
 	void (*told)(struct life_op *op, const struct status *st, bool yes);
 	struct turn turn;
 	void (*on_turn)(struct life_op *op);

@@ -111,7 +111,6 @@ static void answer_request(struct life_op *op, struct request *q)
 {
 	struct args *a = op->args;
 
-	life_request_used(op->life, q);
 	if (a->kind == &copying_fork)
 		answer_fork(op, q->account, q->object, NULL);
 	else
@@ -120,59 +119,14 @@ static void answer_request(struct life_op *op, struct request *q)
 
 static void on_told(struct life_op *op, const struct status *st, bool yes)
 {
-	struct copying *c = op->copying;
+	struct copying *c = copying_from(give(op->attempt));
 
-	op->copying = NULL;
 	if (!yes)
 		op_fail(op, st);
 	else if (c->kind == &copying_fork)
-		answer_fork(op, c->account, c->object, c->children);
+		answer_fork(op, c->att.account, c->att.object, c->children);
 	else
-		answer_snapshot(op, c->account, c->object, true);
-}
-
-static void wait_for(struct life_op *op, struct copying *c)
-{
-	op->told = on_told;
-	copying_join(c, op);
-}
-
-/* --- a repeat? --- */
-
-/* True: answered, or waiting for the answer. */
-static bool is_repeat(struct life_op *op, struct request *q)
-{
-	struct args *a = op->args;
-	struct status st;
-
-	if (memcmp(q->params_hash, a->params_hash, sizeof(q->params_hash))) {
-		status_set(&st, R_REQUEST_ID_REUSED,
-			   "request_id was used with other parameters; use a new one");
-		status_evidence(&st, "request_id", "%s", q->id);
-		op_fail(op, &st);
-		return true;
-	}
-	if (q->copying) {
-		wait_for(op, q->copying);
-		return true;
-	}
-	switch (q->step) {
-	case ROW_REQUEST_DONE:
-		answer_request(op, q);
-		return true;
-	case ROW_REQUEST_UNKNOWN:
-		status_set(&st, R_OUTCOME_UNKNOWN, "the cloud's answer was lost and what came of this "
-						   "request_id could not be told");
-		op_fail(op, &st);
-		return true;
-	case ROW_REQUEST_OPEN:
-		break;
-	}
-	if (q->refusal && clock_boot_ms() < q->refused_until_ms) {
-		op_fail(op, q->refusal);
-		return true;
-	}
-	return false;
+		answer_snapshot(op, c->att.account, c->att.object, true);
 }
 
 /* --- a new one --- */
@@ -181,29 +135,16 @@ static int fill(struct life_op *op, struct copying *c)
 {
 	struct args *a = op->args;
 	struct box *b = op_box(op);
-	struct request *q;
 	int r = text_set(&c->name, a->name);
 
-	c->count = a->count;
+	copying_set_count(c, a->count);
 	c->timeout_s = a->timeout_s;
-	life_policy_default(op->life, op->who.uid, b ? b->template_id : "", &c->policy);
-	policy_merge(&c->policy, &a->policy);
-	if (r < 0 || !a->request_id[0])
-		return r;
-	r = life_need_request(op->life, op->who.uid, a->kind->method, a->request_id, &q);
-	if (!r)
-		r = text_set(&q->req_tag, "-");		/* nothing in the cloud carries it */
-	if (r < 0)
-		return r;
-	free(q->refusal);
-	q->refusal = NULL;
-	q->step = ROW_REQUEST_OPEN;
-	q->account = op->account;
-	q->used_at_ms = clock_wall_ms();
-	memcpy(q->params_hash, a->params_hash, sizeof(q->params_hash));
-	c->request = q;
-	q->copying = c;
-	return 0;
+	life_policy_default(op->life, op->who.uid, b ? b->template_id : "", &c->att.policy);
+	policy_merge(&c->att.policy, &a->policy);
+	/* Nothing in the cloud carries the tag of its request id. */
+	if (!r && a->request_id[0])
+		r = attempt_take_request(&c->att, a->kind->method, a->request_id, "-", a->params_hash);
+	return r;
 }
 
 static void make(struct life_op *op)
@@ -216,7 +157,7 @@ static void make(struct life_op *op)
 	struct status st;
 
 	/* Another call with this request id may have come first while the cloud was asked which sandbox this is. */
-	if (q && is_repeat(op, q))
+	if (q && attempt_repeat(op, q, a->params_hash, on_told, answer_request))
 		return;
 	if (op->life->draining) {
 		status_set(&st, R_DRAINING, "the daemon is stopping and makes nothing any more");
@@ -233,12 +174,12 @@ static void make(struct life_op *op)
 		return;
 	}
 	if (fill(op, c) < 0) {
-		copying_drop(c);
+		attempt_give_up(&c->att);
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
 	copying_start(c);
-	wait_for(op, c);
+	attempt_join(&c->att, op, on_told);
 }
 
 /* --- which sandbox --- */
@@ -272,7 +213,7 @@ static void start(struct life_op *op)
 		op_fail(op, &a->why);
 		return;
 	}
-	if (!q || !is_repeat(op, q))
+	if (!q || !attempt_repeat(op, q, a->params_hash, on_told, answer_request))
 		op_find(op, of_row, of_stranger);
 }
 
@@ -281,17 +222,8 @@ static void expire(struct life_op *op)
 	struct args *a = op->args;
 	struct status st;
 
-	if (op->copying && copying_maybe_sent(op->copying))
-		copying_unknown(op->copying, a->request_id[0], &st);
-	else
-		op_expired_status(op, &st);
+	attempt_expired(op, a->request_id[0], &st);
 	op_fail(op, &st);
-}
-
-static void leave(struct life_op *op)
-{
-	if (op->copying)
-		copying_leave(op->copying, op);
 }
 
 static void fork_fail(struct life_op *op, const struct status *st)
@@ -309,7 +241,7 @@ static const struct op_kind fork_kind = {
 	.start = start,
 	.expire = expire,
 	.fail = fork_fail,
-	.leave = leave,
+	.leave = attempt_leave,
 	.free_args = free_args,
 };
 
@@ -318,7 +250,7 @@ static const struct op_kind snapshot_kind = {
 	.start = start,
 	.expire = expire,
 	.fail = snapshot_fail,
-	.leave = leave,
+	.leave = attempt_leave,
 	.free_args = free_args,
 };
 

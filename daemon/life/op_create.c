@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "daemon/auth/grant.h"
-#include "daemon/life/copying.h"
 #include "daemon/life/creation.h"
 #include "daemon/life/holder.h"
 #include "daemon/life/keep.h"
@@ -273,9 +272,10 @@ static void answer_request(struct life_op *op, struct request *q)
 	}
 }
 
-void op_create_ended(struct life_op *op, const struct creation *c, const struct status *st,
-		     struct box *b)
+static void on_told(struct life_op *op, const struct status *st, bool yes)
 {
+	struct creation *c = creation_from(give(op->attempt));
+	struct box *b = yes ? creation_box(c) : NULL;
 	struct args *a = op->args;
 
 	if (b && a->own)
@@ -286,46 +286,7 @@ void op_create_ended(struct life_op *op, const struct creation *c, const struct 
 		defer_post(&op->kick); /* another's creation of the name: look at what is there now */
 }
 
-/* --- step 1: a repeat? --- */
-
 enum verdict { GO_ON, ANSWERED };
-
-static enum verdict check_request(struct life_op *op, struct request *q)
-{
-	struct args *a = op->args;
-	struct status st;
-
-	if (memcmp(q->params_hash, a->params_hash, sizeof(q->params_hash))) {
-		status_set(&st, R_REQUEST_ID_REUSED,
-			   "request_id was used with other parameters; use a new one");
-		status_evidence(&st, "request_id", "%s", q->id);
-		op_fail(op, &st);
-		return ANSWERED;
-	}
-	if (q->creation) {
-		a->own = true;
-		creation_join(q->creation, op);
-		return ANSWERED;
-	}
-	switch (q->step) {
-	case ROW_REQUEST_DONE:
-		life_request_used(op->life, q);
-		answer_request(op, q);
-		return ANSWERED;
-	case ROW_REQUEST_UNKNOWN:
-		status_set(&st, R_OUTCOME_UNKNOWN,
-			   "the cloud's answer was lost and no sandbox of this request_id has shown up");
-		op_fail(op, &st);
-		return ANSWERED;
-	case ROW_REQUEST_OPEN:
-		break;
-	}
-	if (q->refusal && clock_boot_ms() < q->refused_until_ms) {
-		op_fail(op, q->refusal);
-		return ANSWERED;
-	}
-	return GO_ON;
-}
 
 /* --- step 2: is the name there? --- */
 
@@ -336,7 +297,7 @@ static void on_request_recorded(struct life_op *op, const struct status *st)
 	struct request *q = life_find_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id);
 
 	/* Not written, it is not known: a repeat must not be answered from memory alone. */
-	if (!status_ok(st) && q && !q->creation)
+	if (!status_ok(st) && q && !q->attempt)
 		life_forget_request(op->life, q);
 	if (!status_ok(st))
 		op_fail(op, st);
@@ -378,7 +339,7 @@ static enum verdict check_name(struct life_op *op, struct name_slot *n)
 
 	if (n->creation) {
 		a->own = false;
-		creation_join(n->creation, op);
+		attempt_join(&n->creation->att, op, on_told);
 		return ANSWERED;
 	}
 	if (!b || !box_is_live(b))
@@ -408,12 +369,7 @@ static uint32_t count_boxes(struct life *l, const struct account *a, const uid_t
 
 		n += b->state != LIFE_GONE && (a ? b->account == a : b->uid == *uid);
 	}
-	list_for_each(i, &l->creations) {
-		struct creation *c = list_entry(i, struct creation, node);
-
-		n += a ? c->account == a : c->uid == *uid;
-	}
-	return n + copying_count(l, a, uid);
+	return n + life_attempts_count(l, a, uid);
 }
 
 static bool over_rate(struct uid_limit *u, uint32_t n, uint64_t now_ms, struct status *st)
@@ -468,16 +424,14 @@ static void req_tag(struct life *l, uid_t uid, const char *request_id, char ret[
 	str_hex(hash, TAG_REQ_LEN / 2, ret);
 }
 
-static int fill_creation(struct life_op *op, struct creation *c, const char *tag)
+static int fill_creation(struct life_op *op, struct creation *c)
 {
 	struct args *a = op->args;
 	int r = text_set(&c->template_id, a->template_id);
 
-	if (!r)
-		r = text_set(&c->req_tag, tag);
-	life_policy_default(op->life, op->who.uid, a->template_id, &c->policy);
-	policy_merge(&c->policy, &a->policy);
-	policy_format(&c->policy, c->policy_text);
+	life_policy_default(op->life, op->who.uid, a->template_id, &c->att.policy);
+	policy_merge(&c->att.policy, &a->policy);
+	policy_format(&c->att.policy, c->policy_text);
 	c->holder = a->holder;
 	if (c->holder)
 		c->holder->refs++;
@@ -500,16 +454,8 @@ static int fill_creation(struct life_op *op, struct creation *c, const char *tag
 	if (c->name)
 		c->generation = c->name->generation + 1;
 	if (!r && a->request_id[0])
-		r = life_need_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id, &c->request);
-	if (r < 0 || !c->request)
-		return r;
-	free(c->request->refusal);
-	c->request->refusal = NULL;
-	c->request->step = ROW_REQUEST_OPEN;
-	c->request->account = op->account;
-	c->request->used_at_ms = clock_wall_ms();
-	memcpy(c->request->params_hash, a->params_hash, sizeof(c->params_hash));
-	return text_set(&c->request->req_tag, tag);
+		r = attempt_take_request(&c->att, REQUEST_CREATE, a->request_id, c->att.req_tag, a->params_hash);
+	return r;
 }
 
 static void make(struct life_op *op)
@@ -521,23 +467,18 @@ static void make(struct life_op *op)
 	int r;
 
 	req_tag(op->life, op->who.uid, a->request_id, tag);
-	r = creation_new(op->life, op->account, op->who.uid, &c);
+	r = creation_new(op->life, op->account, op->who.uid, tag, &c);
 	if (!r)
-		r = fill_creation(op, c, tag);
+		r = fill_creation(op, c);
 	if (!r)
 		r = creation_start(c);
 	if (!r) {
 		a->own = true;
-		creation_join(c, op);
+		attempt_join(&c->att, op, on_told);
 		return;
 	}
-	if (c) {
-		struct request *q = c->request;
-
-		creation_drop(c);
-		if (q && !q->creation)
-			life_forget_request(op->life, q);
-	}
+	if (c)
+		attempt_give_up(&c->att);
 	if (r == -EAGAIN) {
 		life_store_refusal(op->life, &st);
 		op_fail(op, &st);
@@ -614,7 +555,8 @@ static void start(struct life_op *op)
 	if (!pick_account(op))
 		return;
 	q = a->request_id[0] ? life_find_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id) : NULL;
-	if (q && check_request(op, q) == ANSWERED)
+	a->own = true;
+	if (q && attempt_repeat(op, q, a->params_hash, on_told, answer_request))
 		return;
 	if (!q && (a->request_id[0] || a->name[0]) && doubt_waits(op->life, op->account)) {
 		ask_cloud(op);
@@ -642,17 +584,8 @@ static void expire(struct life_op *op)
 	struct args *a = op->args;
 	struct status st;
 
-	if (op->creation && creation_maybe_sent(op->creation))
-		creation_unknown(op->creation, a->request_id[0], &st);
-	else
-		op_expired_status(op, &st);
+	attempt_expired(op, a->request_id[0], &st);
 	op_fail(op, &st);
-}
-
-static void leave(struct life_op *op)
-{
-	if (op->creation)
-		creation_leave(op->creation, op);
 }
 
 static const struct op_kind kind = {
@@ -660,7 +593,7 @@ static const struct op_kind kind = {
 	.start = start,
 	.expire = expire,
 	.fail = op_fail_box,
-	.leave = leave,
+	.leave = attempt_leave,
 	.free_args = free_args,
 };
 

@@ -9,7 +9,7 @@
 
 static struct cloud_call *ask_known(struct copying *c, const struct cloud_ask *ask)
 {
-	return cloud_snapshots(c->account->cloud, c->source, NULL, ask);
+	return cloud_snapshots(c->att.account->cloud, c->att.source, NULL, ask);
 }
 
 static int take_known(struct copying *c, const struct cloud_result *r)
@@ -23,7 +23,7 @@ static int take_known(struct copying *c, const struct cloud_result *r)
 
 static struct cloud_call *post(struct copying *c, const struct cloud_ask *ask)
 {
-	return cloud_snapshot(c->account->cloud, c->source, c->name, ask);
+	return cloud_snapshot(c->att.account->cloud, c->att.source, c->name, ask);
 }
 
 static void take(struct copying *c, struct cloud_result *r)
@@ -34,10 +34,10 @@ static void take(struct copying *c, struct cloud_result *r)
 static int record(struct copying *c, struct store_tx *t)
 {
 	struct snap *s;
-	int r = text_set(&c->object, c->snapshot->id);
+	int r = text_set(&c->att.object, c->snapshot->id);
 
 	if (!r)
-		r = snap_put(c->life, c->account, c->snapshot, c->source, &c->uid, t, &s);
+		r = snap_put(c->att.life, c->att.account, c->snapshot, c->att.source, &c->att.uid, t, &s);
 	return r;
 }
 
@@ -45,8 +45,8 @@ static enum settle_next settle(struct copying *c, struct cloud_result *r, uint64
 {
 	struct cloud_snapshots *list = r->outcome == CLOUD_DONE ? r->snapshots : NULL;
 	size_t i = 0;
-	enum settle_next next = settle_snapshot(list, &c->known, c->lists, clock_boot_ms(),
-						c->settle_until_ms, &i, ret_wait_ms);
+	enum settle_next next = settle_snapshot(list, &c->known, c->att.lists, clock_boot_ms(),
+						c->att.settle_until_ms, &i, ret_wait_ms);
 
 	if (next == SETTLE_FOUND) {
 		c->snapshot = give(list->v[i]);

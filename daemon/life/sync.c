@@ -206,7 +206,7 @@ static void act(struct account *a, const struct plan_action *x, struct box **box
 		verify_add(l->sync, boxes[x->row]);
 		break;
 	case PLAN_ADOPT:
-		if (!creation_found(l, a, list->v[x->item]) && !copying_found(l, a, list->v[x->item]) &&
+		if (!life_attempt_makes(l, a, list->v[x->item]) &&
 		    life_adopt(l, a, list->v[x->item], &b) < 0)
 			log_warn("box_adopt", "box=%s err=nomem at=next_list", list->v[x->item]->id);
 		break;
@@ -411,7 +411,7 @@ static void prune(struct life *l)
 		struct box *b = life_find_box(l, q->account, q->object);
 		bool refused = q->step == ROW_REQUEST_OPEN && clock_boot_ms() >= q->refused_until_ms;
 
-		if (left && !q->creation && !q->copying &&
+		if (left && !q->attempt &&
 		    (refused || rules_request_is_old(q->used_at_ms, b && b->state != LIFE_GONE,
 						     b ? b->gone_at_ms : 0, now,
 						     (int64_t)l->history_ms))) {
@@ -569,8 +569,6 @@ void life_count(const struct life *l, uid_t uid, struct life_counts *ret)
 			break;
 		}
 	}
-	list_for_each(i, &l->creations)
-		ret->intents++;
-	list_for_each(i, &l->copyings)
+	list_for_each(i, &l->attempts)
 		ret->intents++;
 }
