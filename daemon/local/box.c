@@ -131,6 +131,8 @@ static void finish(struct box *b, int r)
 	b->sock = fd_close(b->sock);
 	b->pidfd = fd_close(b->pidfd);
 	b->root_fd = fd_close(b->root_fd);
+	b->net.tcp = fd_close(b->net.tcp);
+	b->net.udp = fd_close(b->net.udp);
 	list_del(&b->node);
 	(void)map_del_u64(&bs->by_token, b->token);
 	map_fini(&b->procs);
@@ -165,6 +167,8 @@ static void on_dead(struct box *b)
 	b->pidfd = fd_close(b->pidfd);
 	b->sock = fd_close(b->sock);
 	b->root_fd = fd_close(b->root_fd);
+	b->net.tcp = fd_close(b->net.tcp);
+	b->net.udp = fd_close(b->net.udp);
 	box_set_state(b, BOX_DEAD);
 	boxpause_end(b, false);
 	boxproc_end_all(b, false);
@@ -196,6 +200,7 @@ static void on_message(struct box *b, const struct init_msg *m, int fds[PKT_FDS_
 
 	if (m->op == INIT_READY && b->state == BOX_SETUP) {
 		b->root_fd = pkt_take_fd(&fds[0]);
+		b->net = (struct nsnet){ pkt_take_fd(&fds[1]), pkt_take_fd(&fds[2]) };
 		box_set_state(b, BOX_RUNNING);
 		created(b, 0, "");
 	} else if (m->op == INIT_FAILED && b->state == BOX_SETUP) {
@@ -488,7 +493,8 @@ static int start_keeper(struct boxes *bs, const struct boxes_options *o)
 {
 	struct keep_options ko = { .state_dir = bs->state_dir, .templates = bs->templates,
 				   .n_templates = bs->n_templates, .as_user = !ns_is_root(),
-				   .no_idmap = o->no_idmap, .uid = geteuid(), .gid = getegid() };
+				   .no_idmap = o->no_idmap, .no_egress = o->no_egress,
+				   .uid = geteuid(), .gid = getegid() };
 	char name[32];
 	int pair[2], r = pkt_pair(pair);
 
@@ -727,7 +733,7 @@ int box_new(struct boxes *bs, const struct box_options *o, box_done_fn *done, vo
 	b->magic = BOX_MAGIC;
 	b->boxes = bs;
 	b->state = BOX_WAITING;
-	b->sock = b->pidfd = b->root_fd = -1;
+	b->sock = b->pidfd = b->root_fd = b->net.tcp = b->net.udp = -1;
 	str_copy(b->id, sizeof(b->id), o->id);
 	b->created = done;
 	b->created_user = user;
@@ -751,6 +757,17 @@ void box_destroy(struct box *b, box_done_fn *done, void *user)
 	b->destroyed_user = user;
 	kill_init(b);
 	defer_post(&b->defer);
+}
+
+bool boxes_have_egress(const struct boxes *bs)
+{
+	return bs->facts.egress;
+}
+
+void box_take_egress(struct box *b, int *ret_tcp, int *ret_udp)
+{
+	*ret_tcp = pkt_take_fd(&b->net.tcp);
+	*ret_udp = pkt_take_fd(&b->net.udp);
 }
 
 void box_on_death(struct box *b, void (*fn)(void *user), void *user)

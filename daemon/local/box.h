@@ -45,6 +45,7 @@ struct boxes_options {
 	size_t n_templates;
 	bool no_idmap;			/* tests: as on a kernel without idmapped mounts */
 	bool no_cgroup;			/* tests: as without cgroups */
+	bool no_egress;			/* sandboxes have a loopback interface and no way out */
 	/* The keeper died, and every sandbox with it: nothing can be made any more. May be NULL. */
 	void (*on_dead)(void *user);
 	void *user;
@@ -144,6 +145,12 @@ void box_usage(struct box *b, struct box_usage *ret);
  */
 typedef void box_fd_fn(void *user, int r, int fd);
 must_check int box_socket(struct box *b, int family, int type, box_fd_fn *done, void *user);
+
+/* Whether outgoing connections of sandboxes come to us (nsnet.h); known after `ready`. */
+bool boxes_have_egress(const struct boxes *bs);
+/* The listener where they come, and the socket of the sandbox's name server: non-blocking, the
+ * caller's from then on; -1 without egress, or when they were taken before. A running box. */
+void box_take_egress(struct box *b, int *ret_tcp, int *ret_udp);
 
 /* --- users --- */
 

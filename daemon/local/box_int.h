@@ -10,6 +10,7 @@
 #include "daemon/local/box.h"
 #include "daemon/local/boxfs.h"
 #include "daemon/local/boxkeep.h"
+#include "daemon/local/nsnet.h"
 #include "proto/base/list.h"
 #include "proto/base/map.h"
 
@@ -78,6 +79,7 @@ struct box {
 	char cg_name[BOX_ID_MAX + 24];
 	struct keep_req req;
 	int sock, pidfd, root_fd;
+	struct nsnet net;		/* not taken yet */
 	struct watch watch, pid_watch;
 	struct defer defer;
 	struct grave grave;

@@ -56,6 +56,9 @@ static const char *const etc_allowed[] = {
 	"xml", "sgml", "emacs", "ImageMagick*", "openal", "vulkan", "glvnd", "OpenCL", "R", "lynx",
 };
 
+/* The one that answers inside (nsnet.h). */
+static const char name_server[] = "nameserver 8.8.8.8\n";
+
 static const struct {
 	const char *path, *text;
 	mode_t mode;
@@ -77,7 +80,7 @@ static const struct {
 	  "protocols: files\nservices: files\n", 0644 },
 	{ "etc/hosts", "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n", 0644 },
 	{ "etc/hostname", "sandbox\n", 0644 },
-	{ "etc/resolv.conf", "", 0644 },
+	{ "etc/resolv.conf", name_server, 0644 },
 	{ "etc/fstab", "", 0644 },
 	{ "etc/environment", "", 0644 },
 };
@@ -432,6 +435,8 @@ int boxbase_build_patch(const char *dir, const char *root, bool as_user)
 			       "user:x:1000:1000:user:/home/user:/bin/sh\n");
 	if (r == 0)
 		r = patch_list(&b, template_fd, "etc/group", "user", "user:x:1000:\n");
+	if (r == 0)
+		r = make_file(&b, "etc/resolv.conf", name_server, strlen(name_server), 0644, 0);
 	if (r == 0 && fstatat(template_fd, "home/user", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
 		r = make_dir(&b, "home/user", 0755, BOX_USER_ID);
 	return r;

@@ -29,7 +29,7 @@ struct keep_options {
 	struct keep_template *templates;
 	size_t n_templates;
 	struct cg_roots cg;
-	bool as_user, no_idmap;
+	bool as_user, no_idmap, no_egress;
 	uid_t uid;
 	gid_t gid;
 };

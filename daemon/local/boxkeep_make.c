@@ -13,6 +13,7 @@
 
 #include "daemon/local/boxbase.h"
 #include "daemon/local/boxcopy.h"
+#include "daemon/local/nsnet.h"
 #include "daemon/local/spawn.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
@@ -142,6 +143,8 @@ static int prepare(const struct keeper *k, const struct keep_req *q, struct maki
 		.as_user = k->o->as_user,
 		.idmap = k->facts.idmap,
 		.usr_writable = k->facts.usr_writable,
+		.egress = k->facts.egress,
+		.probe = q->probe,
 		.first_id = k->o->as_user ? k->o->uid : KEEP_FIRST_ID + q->id_slot * NS_IDS,
 		.first_gid = k->o->as_user ? k->o->gid : KEEP_FIRST_ID + q->id_slot * NS_IDS,
 		.max_pids = q->max_pids,
@@ -168,20 +171,21 @@ static int prepare(const struct keeper *k, const struct keep_req *q, struct maki
 static noreturn_ void become_init(const struct making *m, int sock)
 {
 	struct ns_error e = { 0 };
+	struct nsnet net = { -1, -1 };
 	struct init_msg failed = { .op = INIT_FAILED };
 
 	if (dup2(sock, KEEP_SOCK_FD) < 0 || dup2(STDIN_FILENO, STDERR_FILENO) < 0 ||
 	    close_range(KEEP_SOCK_FD + 1, ~0u, 0) < 0)
 		_exit(1);
 	(void)fcntl(KEEP_SOCK_FD, F_SETFD, FD_CLOEXEC);
-	if (ns_setup(&m->plan, &e) < 0) {
+	if (ns_setup(&m->plan, &net, &e) < 0) {
 		failed.r = -e.err;
 		failed.a = (int32_t)e.stage;
 		ns_explain(&e, failed.text, sizeof(failed.text));
 		(void)!pkt_send(KEEP_SOCK_FD, &failed, sizeof(failed), NULL, 0);
 		_exit(1);
 	}
-	spawn_run(KEEP_SOCK_FD, m->plan.as_user);
+	spawn_run(KEEP_SOCK_FD, m->plan.as_user, &net);
 }
 
 /* *ret_pidfd and the pid, or -errno with m->why. */

@@ -240,7 +240,7 @@ static int prepare_templates(const struct keeper *k, char why[PKT_TEXT_MAX])
 /* One sandbox, made and thrown away. *ret_stage says where it failed. */
 static int try_once(struct keeper *k, uint64_t token, char why[PKT_TEXT_MAX], enum ns_stage *ret_stage)
 {
-	struct keep_req q = { .token = token, .max_pids = 64, .id = "trial" };
+	struct keep_req q = { .token = token, .max_pids = 64, .id = "trial", .probe = true };
 	int sock[2], pidfd = -1, fds[PKT_FDS_MAX], r = pkt_pair(sock);
 	struct init_msg m = { 0 };
 	struct making making;
@@ -324,9 +324,15 @@ static int trial(struct keeper *k, char why[PKT_TEXT_MAX])
 	/* Only there do the files of /usr belong to somebody who exists inside. */
 	k->facts.usr_writable = k->facts.idmap;
 	k->facts.cg = k->o->cg;
+	k->facts.egress = !k->o->no_egress;
+	if (k->o->no_egress)
+		str_copy(k->facts.egress_why, PKT_TEXT_MAX, "switched off by --no-egress");
 	for (uint64_t i = 0;; i++) {
 		r = try_once(k, UINT64_MAX - i, why, &stage);
-		if (r < 0 && k->base_in_memory && (stage == NS_IDMAP || stage == NS_ROOT)) {
+		if (r < 0 && stage == NS_EGRESS) {
+			k->facts.egress = false;
+			str_copy(k->facts.egress_why, PKT_TEXT_MAX, why);
+		} else if (r < 0 && k->base_in_memory && (stage == NS_IDMAP || stage == NS_ROOT)) {
 			r = base_to_disk(k);
 			if (r < 0)
 				return r;

@@ -61,6 +61,7 @@ struct keep_req {
 	char id[BOX_ID_MAX + 1];
 	char layer[BOX_ID_MAX + 1];	/* "" = none; KEEP_CREATE: begin with its files */
 	bool take_layer;		/* … and the layer is no more */
+	bool probe;			/* a trial */
 };
 
 /* What the trial found out. */
@@ -68,6 +69,8 @@ struct box_facts {
 	bool as_user;		/* one id is mapped */
 	bool idmap;
 	bool usr_writable;
+	bool egress;
+	char egress_why[PKT_TEXT_MAX];	/* not */
 	struct cg_roots cg;
 };
 
@@ -82,7 +85,7 @@ struct keep_rep {
 /* --- engine and init --- */
 
 enum init_op {
-	INIT_READY,	/* < fd: handle on the root */
+	INIT_READY,	/* < fds: handle on the root; with egress: those of struct nsnet */
 	INIT_FAILED,	/* < a = enum ns_stage, r = -errno, text */
 	INIT_SPAWN,	/* > id; fds: arguments, and stdin, stdout, stderr unless a pty */
 	INIT_STARTED,	/* < id, a = pid; fd: pty master if one was asked for */

@@ -30,6 +30,8 @@ enum opt {
 	OPT_LOG_LEVEL,
 	OPT_NO_IDMAP,
 	OPT_NO_CGROUP,
+	OPT_NO_EGRESS,
+	OPT_EGRESS_TO,
 	OPT_VERSION,
 	OPT_HELP,
 };
@@ -54,6 +56,8 @@ static const struct option options[] = {
 	{ "log-level", required_argument, NULL, OPT_LOG_LEVEL },
 	{ "no-idmap", no_argument, NULL, OPT_NO_IDMAP },
 	{ "no-cgroup", no_argument, NULL, OPT_NO_CGROUP },
+	{ "no-egress", no_argument, NULL, OPT_NO_EGRESS },
+	{ "egress-to", required_argument, NULL, OPT_EGRESS_TO },
 	{ "version", no_argument, NULL, OPT_VERSION },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ 0 },
@@ -80,6 +84,8 @@ static const char help[] =
 	"  --exit-when-idle SECONDS end that long after the last sandbox and client are gone\n"
 	"  --domain NAME            of the answers (localhost:PORT)\n"
 	"  --log-level LEVEL        error, warn, info or debug (info)\n"
+	"  --no-egress              sandboxes have a loopback interface and no way out\n"
+	"  --egress-to RANGE        they may reach this, too: addresses that are not the internet's\n"
 	"  --no-idmap, --no-cgroup  do as on a machine that lacks them\n"
 	"  --version, --help\n";
 
@@ -163,6 +169,18 @@ static int take_template(struct cfg *c, char *value)
 	return 0;
 }
 
+static int take_egress_to(struct cfg *c, const char *value)
+{
+	struct egrule_net *n = &c->egress_to[c->n_egress_to];
+
+	if (c->n_egress_to == ARRAY_SIZE(c->egress_to))
+		return bad("egress-to", value, "too many of them");
+	if (!egrule_net_parse(value, n))
+		return bad("egress-to", value, "not an IPv4 address or range");
+	c->n_egress_to++;
+	return 0;
+}
+
 static int take_option(struct cfg *c, int o, char *arg)
 {
 	uint32_t n = 0;
@@ -220,6 +238,11 @@ static int take_option(struct cfg *c, int o, char *arg)
 	case OPT_NO_CGROUP:
 		c->no_cgroup = true;
 		return 0;
+	case OPT_NO_EGRESS:
+		c->no_egress = true;
+		return 0;
+	case OPT_EGRESS_TO:
+		return take_egress_to(c, arg);
 	case OPT_VERSION:
 		printf("agentbox-local %s\n", AB_VERSION);
 		return CFG_DONE;

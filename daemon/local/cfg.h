@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "daemon/local/box.h"
+#include "daemon/local/egress_host.h"
 #include "daemon/local/state.h"
 #include "daemon/obs/log.h"
 
@@ -33,7 +34,9 @@ struct cfg {
 	uint32_t exit_when_idle_s;	/* 0 = never */
 	const char *domain;		/* NULL = localhost:PORT */
 	enum log_level log_level;
-	bool no_idmap, no_cgroup;
+	bool no_idmap, no_cgroup, no_egress;
+	struct egrule_net egress_to[EGRESS_INNER_MAX];
+	size_t n_egress_to;
 };
 
 #define CFG_DONE 1	/* help or version was printed */

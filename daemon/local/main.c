@@ -18,6 +18,7 @@
 #include "daemon/local/boxrm.h"
 #include "daemon/local/caps.h"
 #include "daemon/local/cfg.h"
+#include "daemon/local/egress_host.h"
 #include "daemon/local/envd.h"
 #include "daemon/local/journal.h"
 #include "daemon/local/local.h"
@@ -43,6 +44,7 @@ struct app {
 	char *tmp_dir;			/* --capabilities without a state directory */
 	struct loop *loop;
 	struct boxes *boxes;
+	struct egress_host *egress;
 	struct local local;
 	char *key_path, *ca_path, *cert_path, *tls_key_path, *domain;
 	int fd, tls_fd;
@@ -209,6 +211,7 @@ static int app_state(struct app *a)
 		.max_length_s = a->cfg.max_length_s,
 		.memory_bytes = (uint64_t)a->cfg.memory_mb << 20,
 		.cpus = a->cfg.cpus,
+		.egress = a->egress,
 		.templates = a->cfg.templates,
 		.n_templates = a->cfg.n_templates,
 		.on_stop = envd_stop,
@@ -347,6 +350,7 @@ static int app_boxes(struct app *a)
 		.n_templates = a->cfg.n_templates,
 		.no_idmap = a->cfg.no_idmap,
 		.no_cgroup = a->cfg.no_cgroup,
+		.no_egress = a->cfg.no_egress,
 		.on_dead = on_engine_dead,
 		.user = a,
 	};
@@ -383,6 +387,11 @@ static int app_start(struct app *a)
 				a->cfg.api_key_file ? -errno : -ENOMEM);
 	r = app_boxes(a);
 	raise_file_limit();
+	if (!r) {
+		r = egress_host_new(a->loop, a->cfg.egress_to, a->cfg.n_egress_to, &a->egress);
+		if (r < 0)
+			return complain("cannot start", r);
+	}
 	if (!r)
 		r = app_state(a);
 	if (!r)
@@ -423,6 +432,8 @@ static void app_fini(struct app *a)
 	if (a->local.state && !state_count(a->local.state))
 		a->local.state = state_free(a->local.state);
 	boxes_free(a->boxes);
+	if (!a->local.state)
+		egress_host_free(a->egress);
 	accounts_free(a->local.accounts);
 	journal_close(a->local.journal);
 	fd_close(a->fd);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/local/egrule.h"
 #include "proto/base/buf.h"
 #include "proto/base/str.h"
 
@@ -124,6 +125,8 @@ static bool deny_ok(const json_t *list, struct netrule_fault *f, bool *ret_all)
 		return true;
 	if (!is_string_list(list))
 		return fault(f, 400, true, "denyOut must be a list of strings");
+	if (json_array_size(list) > EGRULE_LIST_MAX)
+		return fault(f, 400, false, "denyOut: at most %u entries", EGRULE_LIST_MAX);
 	json_array_foreach(list, i, e) {
 		const char *s = json_string_value(e);
 		enum address a = address_of(s);
@@ -147,6 +150,8 @@ static bool allow_ok(const json_t *list, bool denies_all, struct netrule_fault *
 		return true;
 	if (!is_string_list(list))
 		return fault(f, 400, true, "allowOut must be a list of strings");
+	if (json_array_size(list) > EGRULE_LIST_MAX)
+		return fault(f, 400, false, "allowOut: at most %u entries", EGRULE_LIST_MAX);
 	json_array_foreach(list, i, e) {
 		const char *s = json_string_value(e);
 		enum address a = address_of(s);
@@ -361,12 +366,12 @@ bool netrule_ingress_ok(const json_t *o, bool secure, struct netrule_fault *f)
 	return true;
 }
 
-const char *netrule_unsupported(const json_t *o)
+const char *netrule_unsupported(const json_t *o, bool egress)
 {
-	if (json_array_size(json_object_get(o, "allowOut")))
+	if (!egress && json_array_size(json_object_get(o, "allowOut")))
 		return "network.allowOut (sandboxes have no network outside)";
 	if (json_object_size(json_object_get(o, "rules")))
-		return "network.rules (sandboxes have no network outside)";
+		return "network.rules (nobody looks into their connections)";
 	if (json_array_size(json_object_get(o, "httpsPorts")))
 		return "network.httpsPorts";
 	return NULL;

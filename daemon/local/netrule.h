@@ -18,9 +18,9 @@ struct netrule_fault {
 bool netrule_egress_ok(const json_t *o, struct netrule_fault *ret);
 /* allowPublicTraffic and maskRequestHost. */
 bool netrule_ingress_ok(const json_t *o, bool secure, struct netrule_fault *ret);
-/* What is in order and still cannot be had here, above all what takes a way out of the sandbox: its
- * name, or NULL. */
-const char *netrule_unsupported(const json_t *o);
+/* What is in order and still cannot be had here, or not on a machine without `egress`: its name, or
+ * NULL. */
+const char *netrule_unsupported(const json_t *o, bool egress);
 
 /* "localhost:${PORT}" and 8080 → "localhost:8080"; heap, NULL without memory. */
 char *netrule_mask_host(const char *mask, uint64_t port);

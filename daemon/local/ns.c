@@ -6,15 +6,12 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/sched.h>
-#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -24,6 +21,7 @@
 
 #include "daemon/local/cg.h"
 #include "daemon/local/nsmount.h"
+#include "daemon/local/nsnet.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
@@ -154,21 +152,6 @@ static int enter_ids(int userns_fd)
 	return 0;
 }
 
-/* --- network, name --- */
-
-static int lo_up(void)
-{
-	scoped(fd_closep) int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	struct ifreq ifr = { .ifr_name = "lo" };
-
-	if (fd < 0)
-		return -errno;
-	if (ioctl(fd, SIOCGIFFLAGS, &ifr) < 0)
-		return -errno;
-	ifr.ifr_flags |= IFF_UP;
-	return ioctl(fd, SIOCSIFFLAGS, &ifr) < 0 ? -errno : 0;
-}
-
 /* --- the whole --- */
 
 static int make_root(const struct ns_plan *p, int userns_fd, int proc_fd, struct ns_error *e)
@@ -199,7 +182,7 @@ static int make_root(const struct ns_plan *p, int userns_fd, int proc_fd, struct
 	return r < 0 ? fail(e, NS_PIVOT, r) : 0;
 }
 
-int ns_setup(const struct ns_plan *p, struct ns_error *e)
+int ns_setup(const struct ns_plan *p, struct nsnet *net, struct ns_error *e)
 {
 	scoped(fd_closep) int proc_fd = -1;
 	scoped(fd_closep) int userns_fd = -1;
@@ -226,9 +209,12 @@ int ns_setup(const struct ns_plan *p, struct ns_error *e)
 		return fail(e, NS_ENTER, r);
 	if (unshare(CLONE_NEWCGROUP) < 0 && errno != EINVAL)
 		return fail(e, NS_ENTER, -errno);
-	r = lo_up();
+	r = nsnet_loopback();
 	if (r < 0)
 		return fail(e, NS_NET, r);
+	r = p->egress ? nsnet_open(p->probe, net) : 0;
+	if (r < 0)
+		return fail(e, NS_EGRESS, r);
 	if (sethostname(p->hostname, strlen(p->hostname)) < 0 || setsid() < 0)
 		return fail(e, NS_NET, -errno);
 	r = nssec_confine(p);
@@ -301,6 +287,7 @@ static const char *stage_text(enum ns_stage s)
 		[NS_PIVOT] = "cannot change to its root",
 		[NS_ENTER] = "cannot enter its namespaces",
 		[NS_NET] = "cannot set up its network and name",
+		[NS_EGRESS] = "outgoing connections cannot be led through agentbox-local",
 		[NS_CONFINE] = "cannot confine itself",
 	};
 
@@ -323,6 +310,10 @@ void ns_explain(const struct ns_error *e, char *ret, size_t cap)
 		       "or no user xattrs): put --state-dir on ext4, xfs, btrfs or tmpfs";
 	else if (e->stage == NS_ROOT && e->err == ENODEV)
 		help = "the kernel has no overlayfs";
+	else if (e->stage == NS_EGRESS)
+		help = e->err == ENOTCONN ? "the kernel took the rules and does not follow them"
+					  : "the kernel has no nf_tables with nat, redir and reject, or "
+					    "may not load them";
 	else if (e->stage == NS_PIVOT)
 		help = "in a chroot the kernel refuses pivot_root";
 	snprintf(ret, cap, "%s: %s%s%s", stage_text(e->stage), strerror(e->err), *help ? "; " : "", help);

@@ -17,6 +17,7 @@
 #include "proto/base/cc.h"
 
 struct cg_roots;
+struct nsnet;
 
 #define NS_IDS	      65536u	/* mapped into each sandbox when we are root */
 #define NS_LOWERS_MAX 2u
@@ -37,6 +38,7 @@ enum ns_stage {
 	NS_PIVOT,
 	NS_ENTER,
 	NS_NET,
+	NS_EGRESS,	/* go on without plan.egress */
 	NS_CONFINE,
 };
 
@@ -44,6 +46,8 @@ struct ns_plan {
 	bool as_user;		/* one id is mapped */
 	bool idmap;
 	bool usr_writable;
+	bool egress;		/* outgoing connections are led to the engine */
+	bool probe;		/* … which is tried out */
 	bool has_usr;		/* the root has no /usr of its own: the machine's is put there */
 	uint32_t first_id;	/* what 0 inside is outside; as_user: our uid */
 	uint32_t first_gid;
@@ -67,8 +71,9 @@ bool ns_is_root(void);
 /* clone3 into the new namespaces: the child's pid with its pidfd, 0 in the child, or -errno. The
  * child shares no memory and may only go on with ns_setup(). */
 must_check pid_t ns_clone(struct ns_plan *p, int *ret_pidfd);
-/* In the child. 0 or -1 with *ret_error. After success "/" is the sandbox's. */
-must_check int ns_setup(const struct ns_plan *p, struct ns_error *ret_error);
+/* In the child. 0 or -1 with *ret_error. After success "/" is the sandbox's, and *ret_net has the
+ * sockets of plan.egress. */
+must_check int ns_setup(const struct ns_plan *p, struct nsnet *ret_net, struct ns_error *ret_error);
 /* What went wrong and what would help, for a person. */
 void ns_explain(const struct ns_error *e, char *ret, size_t cap);
 

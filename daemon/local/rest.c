@@ -259,6 +259,14 @@ void rest_limit(struct rest *r, const char *what)
 	(void)!fields_put(&r->extra, "x-agentbox-local-limits", what);
 }
 
+void rest_limits(struct rest *r, bool no_memory)
+{
+	bool internet = boxes_have_egress(state_opts(r->l->state)->boxes);
+
+	if (!internet || no_memory)
+		rest_limit(r, internet ? "no-memory" : no_memory ? "no-internet, no-memory" : "no-internet");
+}
+
 int rest_timeout_s(struct rest *r, int64_t *ret)
 {
 	uint32_t max_s = state_opts(r->l->state)->max_length_s;

@@ -110,7 +110,7 @@ static void on_created(void *user, struct sbox *s, int e, const char *why)
 
 	if (!e) {
 		str_copy(r->id, sizeof(r->id), s->id);
-		rest_limit(r, s->template->team ? "no-internet, no-memory" : "no-internet");
+		rest_limits(r, s->template->team);
 		rest_reply(r, 201, rest_sandbox_json(r, s));
 	} else {
 		rest_fail_code(r, 500, "sandbox_create_failed", "Failed to create sandbox: %s",
@@ -150,6 +150,7 @@ static bool take_policy(struct rest *r, bool v2, struct sbox_params *p)
 		return false;
 	has = rest_bool(r, "allow_internet_access", &p->policy.internet);
 	p->policy.has_internet = has > 0;
+	p->policy.is_blocked = has > 0 && !p->policy.internet;
 	return has >= 0 && rest_string_map(r, "metadata", &p->metadata) >= 0 &&
 	       rest_string_map(r, "envVars", &p->env_vars) >= 0 && check_pause(r, &p->policy);
 }

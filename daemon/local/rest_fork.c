@@ -51,7 +51,7 @@ static void finish(struct fork *f)
 		e = json_array_append(all, f->children[i].result) < 0 ? -ENOMEM : 0;
 	state_drop_layer(r->l->state, f->layer);
 	fork_free(f);
-	rest_limit(r, "no-internet, no-memory");
+	rest_limits(r, true);
 	if (!e) {
 		rest_reply(r, 201, all);
 		return;

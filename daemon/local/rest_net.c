@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Network settings. A sandbox has a loopback interface only, so whatever is denied cannot be reached;
- * what would need a way out (allow lists, a proxy, rules) is refused and never pretended.
+ * Network settings. They are kept to by egress.c; where the machine does not let sandboxes have a way
+ * out, nothing can be reached, and what would need one is refused and never pretended.
  */
 #include <errno.h>
 
@@ -35,7 +35,7 @@ static bool check(struct rest *r, const json_t *network, bool all, bool secure)
 			rest_fail(r, f.status, "%s", f.text);
 		return false;
 	}
-	out = netrule_unsupported(network);
+	out = netrule_unsupported(network, boxes_have_egress(state_opts(r->l->state)->boxes));
 	if (!out)
 		return true;
 	rest_unsupported(r, out);
@@ -85,14 +85,13 @@ void rest_set_network(struct rest *r)
 	s = rest_running(r);
 	now = s ? json_object() : NULL;
 	if (now && put_fields(now, s->network, ingress, ARRAY_SIZE(ingress)) == 0 &&
-	    (!o || json_object_update(now, o) == 0)) {
-		json_decref(s->network);
-		s->network = json_object_size(now) ? json_incref(now) : NULL;
+	    (!o || json_object_update(now, o) == 0) &&
+	    sbox_set_network(s, json_object_size(now) ? now : NULL, has && !internet) == 0) {
 		if (has) {
 			s->policy.has_internet = true;
 			s->policy.internet = internet;
 		}
-		rest_limit(r, "no-internet");
+		rest_limits(r, false);
 		rest_reply(r, 204, NULL);
 	} else if (s) {
 		rest_fail(r, 500, "out of memory");

@@ -68,10 +68,7 @@ static void resume(struct rest *r, struct sbox *s, int64_t timeout_s, bool memor
 	uint32_t max = state_opts(r->l->state)->max_sandboxes;
 	int e;
 
-	if (sbox_is_cold(s) || !memory)
-		rest_limit(r, "no-internet, no-memory");
-	else
-		rest_limit(r, "no-internet");
+	rest_limits(r, sbox_is_cold(s) || !memory);
 	e = sbox_resume(s, (uint32_t)timeout_s, memory);
 	if (e == STATE_FULL) {
 		rest_fail(r, 429, "you have reached the maximum number of concurrent sandboxes (%u)",

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/local/egress.h"
 #include "daemon/local/shelf.h"
 #include "daemon/local/state.h"
 #include "daemon/obs/log.h"
@@ -87,12 +88,14 @@ void sbox_pause(struct sbox *s, bool memory)
 	sbox_cut_traffic(s);
 	s->paused_ms = loop_now_ms(state_opts(s->st)->loop);
 	if (memory) {
+		egress_cut(s->egress);
 		note(s, "pausing");
 		r = box_freeze(s->box, true, on_frozen, s);
 		if (r < 0)
 			pause_failed(s, r, strerror(-r));
 		return;
 	}
+	sbox_close_egress(s);
 	state_opts(s->st)->on_stop(s);
 	new_layer_name(s->layer);
 	box_stash(give(s->box), s->layer, on_stashed, s);
@@ -204,6 +207,7 @@ int sbox_resume(struct sbox *s, uint32_t for_s, bool memory)
 	if (s->box && memory) {
 		r = box_freeze(s->box, false, on_thawed, s);
 	} else if (s->box) {
+		sbox_close_egress(s);
 		state_opts(s->st)->on_stop(s);
 		new_layer_name(s->layer);
 		box_stash(give(s->box), s->layer, on_given_up, s);

@@ -26,13 +26,13 @@ static json_t *sandbox_json(const struct sbox *s)
 	const struct sbox_policy *p = &s->policy;
 
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:b, s:b, "
-			 "s:O, s:O?}",
+			 "s:b, s:O, s:O?}",
 			 "id", s->id, "team", s->team, "template", s->template->id, "root", s->root,
 			 "layer", s->layer, "started_us", (json_int_t)s->started_us, "end_us",
 			 (json_int_t)s->end_us, "timeout_s", (json_int_t)s->timeout_s, "secure",
 			 p->secure, "has_internet", p->has_internet, "internet", p->internet,
 			 "auto_pause", p->auto_pause, "auto_pause_memory", p->auto_pause_memory,
-			 "auto_resume", p->auto_resume, "private", p->is_private, "metadata",
+			 "auto_resume", p->auto_resume, "private", p->is_private, "blocked", p->is_blocked, "metadata",
 			 s->metadata, "network", s->network);
 }
 
@@ -89,18 +89,19 @@ static int restore(struct state *st, const json_t *o, const char *team)
 	struct sbox_params p = { .team = team };
 	json_int_t started_us, end_us, timeout_s;
 	int secure, has_internet, internet, pause, memory, resume, private, r;
+	int blocked = -1;
 	struct template_ref ref = { "" };
 	struct template_build *b;
 	struct sbox *s;
 
 	if (json_unpack((json_t *)o,
 			"{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:o, "
-			"s?o}",
+			"s?b, s?o}",
 			"id", &id, "template", &template, "root", &root, "layer", &layer, "started_us",
 			&started_us, "end_us", &end_us, "timeout_s", &timeout_s, "secure", &secure,
 			"has_internet", &has_internet, "internet", &internet, "auto_pause", &pause,
 			"auto_pause_memory", &memory, "auto_resume", &resume, "private", &private,
-			"metadata", &p.metadata, "network", &p.network) < 0 ||
+			"metadata", &p.metadata, "blocked", &blocked, "network", &p.network) < 0 ||
 	    !json_is_object(p.metadata) || !str_copy(ref.name, sizeof(ref.name), template))
 		return -EINVAL;
 	/* Killed while it was being resumed. */
@@ -114,7 +115,8 @@ static int restore(struct state *st, const json_t *o, const char *team)
 	p.root = root;
 	p.layer = layer;
 	p.timeout_s = (uint32_t)timeout_s;
-	p.policy = (struct sbox_policy){ secure, has_internet, internet, pause, memory, resume, private };
+	p.policy = (struct sbox_policy){ secure, has_internet, internet, pause, memory, resume, private,
+					 blocked < 0 ? has_internet && !internet : blocked };
 	r = sbox_restore(st, id, &p, &s);
 	if (r < 0)
 		return r;

@@ -31,6 +31,7 @@
 #include "daemon/local/boxpkt.h"
 #include "daemon/local/boxwatch_int.h"
 #include "daemon/local/ns.h"
+#include "daemon/local/nsnet.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
@@ -576,11 +577,11 @@ static void turn(struct init *in)
 	free(p);
 }
 
-noreturn_ void spawn_run(int sock, bool as_user)
+noreturn_ void spawn_run(int sock, bool as_user, const struct nsnet *net)
 {
 	struct init in = { .sock = sock, .as_user = as_user };
 	struct init_msg ready = { .op = INIT_READY };
-	scoped(fd_closep) int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fds[PKT_FDS_MAX] = { open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), net->tcp, net->udp, -1 };
 	sigset_t set;
 
 	sigemptyset(&set);
@@ -588,10 +589,10 @@ noreturn_ void spawn_run(int sock, bool as_user)
 	(void)sigprocmask(SIG_SETMASK, &set, NULL);
 	(void)prctl(PR_SET_NAME, "agentbox-init");
 	in.sig_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (in.sig_fd < 0 || root < 0)
+	if (in.sig_fd < 0 || fds[0] < 0 ||
+	    pkt_send(sock, &ready, sizeof(ready), fds, net->tcp >= 0 ? 3 : 1) < 0)
 		_exit(1);
-	tell(&in, &ready, root);
-	root = fd_close(root);
+	pkt_close_fds(fds);	/* nobody inside has them */
 	for (;;)
 		turn(&in);
 }

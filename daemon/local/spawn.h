@@ -10,6 +10,8 @@
 
 #include "proto/base/cc.h"
 
+struct nsnet;
+
 #define SPAWN_GROUPS_MAX 32u
 
 /* The arguments of INIT_SPAWN, in a memfd: this head, then NUL-terminated strings: the
@@ -24,7 +26,8 @@ struct spawn_head {
 	uint16_t stdin_null;	/* then only stdout and stderr are passed */
 };
 
-/* Serves until the socket ends. The caller has been through ns_setup(). */
-noreturn_ void spawn_run(int sock, bool as_user);
+/* Serves until the socket ends. The caller has been through ns_setup(); what that gave goes to the
+ * engine. */
+noreturn_ void spawn_run(int sock, bool as_user, const struct nsnet *net);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/local/egress.h"
 #include "daemon/local/journal.h"
 #include "daemon/local/shelf.h"
 #include "daemon/obs/log.h"
@@ -343,6 +344,44 @@ void sbox_cut_traffic(struct sbox *s)
 	}
 }
 
+void sbox_close_egress(struct sbox *s)
+{
+	s->egress = egress_free(s->egress);
+}
+
+/* Without descriptors or memory for it the sandbox has none, and its connections are refused. */
+static void open_egress(struct sbox *s)
+{
+	const struct state_options *o = &s->st->o;
+	struct egress_options eo = { .loop = o->loop, .host = o->egress, .id = s->id };
+	int r = 0;
+
+	if (!boxes_have_egress(o->boxes))
+		return;
+	if (!s->egress) {
+		box_take_egress(s->box, &eo.tcp, &eo.udp);
+		r = egress_new(&eo, &s->egress);
+	}
+	if (r == 0)
+		r = egress_set(s->egress, s->network, s->policy.is_blocked);
+	if (r < 0) {
+		log_warn("sandbox_no_egress", "id=%s error=%d", s->id, -r);
+		sbox_close_egress(s);
+	}
+}
+
+int sbox_set_network(struct sbox *s, json_t *network, bool is_blocked)
+{
+	int r = s->egress ? egress_set(s->egress, network, is_blocked) : 0;
+
+	if (r < 0)
+		return r;
+	json_decref(s->network);
+	s->network = json_incref(network);
+	s->policy.is_blocked = is_blocked;
+	return 0;
+}
+
 void sbox_kill(struct sbox *s, const char *why, struct sbox_wait *w)
 {
 	bool was_shelved = s->state == SBOX_PAUSED && !s->box;
@@ -356,6 +395,7 @@ void sbox_kill(struct sbox *s, const char *why, struct sbox_wait *w)
 	timer_clear(&s->expiry);
 	timer_clear(&s->sample);
 	sbox_cut_traffic(s);
+	sbox_close_egress(s);
 	s->st->o.on_stop(s);
 	if (s->box) {
 		box_destroy(give(s->box), on_gone, s);
@@ -448,6 +488,7 @@ void sbox_begin(struct sbox *s, uint32_t for_s)
 
 	box_on_death(s->box, on_death, s);
 	sbox_set_state(s, SBOX_RUNNING);
+	open_egress(s);
 	/* Strictly growing, so that a listing has one order. */
 	s->started_us = MAX(now_us, st->last_started_us + 1);
 	st->last_started_us = s->started_us;

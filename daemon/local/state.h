@@ -30,6 +30,8 @@
 #define STATE_CLIENT_ID	   "6532622b"
 #define STATE_RESUME_MIN_S 300u		/* a sandbox woken by traffic lives at least this long */
 
+struct egress;
+struct egress_host;
 struct journal;
 struct sbox;
 struct state;
@@ -44,6 +46,7 @@ struct state_options {
 	uint32_t max_length_s;		/* from start to the latest possible end */
 	uint64_t memory_bytes;		/* of a sandbox */
 	uint32_t cpus;
+	struct egress_host *egress;	/* used if the engine's sandboxes have a way out */
 	const struct box_template *templates;	/* beside "base" */
 	size_t n_templates;
 	/* Its processes are gone for good, or about to be: they are to be let go of. */
@@ -86,6 +89,7 @@ struct sbox_policy {
 	bool has_internet, internet;	/* what was asked for */
 	bool auto_pause, auto_pause_memory, auto_resume;
 	bool is_private;		/* ports need the traffic token */
+	bool is_blocked;		/* only what allowOut says may go out */
 };
 
 struct sbox {
@@ -111,6 +115,7 @@ struct sbox {
 	uint64_t cpu_us, cpu_asked_us;	/* of the last GET /metrics of the agent */
 	struct meter meter;
 	struct diary diary;
+	struct egress *egress;		/* NULL: it has no way out */
 	struct list traffic;
 	struct list procs;		/* of envd_process.c */
 	struct list watchers;		/* of envd_watch.c */
@@ -170,6 +175,9 @@ void sbox_set_timeout(struct sbox *s, uint64_t for_ms);
 void sbox_extend(struct sbox *s, uint64_t for_ms);
 void sbox_traffic_add(struct sbox *s, struct traffic *t, void (*cut)(struct traffic *t));
 
+/* Replaces what it may reach. -errno: nothing has changed. */
+must_check int sbox_set_network(struct sbox *s, json_t *network, bool is_blocked);
+
 /* --- sbox_life.c --- */
 
 /* A running one; wait for it. One that cannot be paused is gone then. */
@@ -196,6 +204,8 @@ void sbox_settle(struct sbox *s);
 /* It runs from now on. */
 void sbox_begin(struct sbox *s, uint32_t for_s);
 void sbox_cut_traffic(struct sbox *s);
+/* It, or all it was, ends. */
+void sbox_close_egress(struct sbox *s);
 /* Leaves the table, without a trace of its own. */
 void sbox_forget(struct sbox *s);
 bool state_is_stopping(const struct state *st);

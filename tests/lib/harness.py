@@ -172,7 +172,7 @@ class Program:
 class LocalCloud(Program):
     """agentbox-local on ports of its own choice, in clear and over TLS."""
 
-    def __init__(self, folder=None, key=KEY, tls=True, uid=None, args=(), name="agentbox-local"):
+    def __init__(self, folder=None, key=KEY, tls=True, uid=None, args=(), name="agentbox-local", wrap=()):
         self.home = folder or temp_dir("abl-")
         self._own_home = folder is None
         self._capabilities = None
@@ -200,6 +200,7 @@ class LocalCloud(Program):
                 for f in files:
                     os.chown(os.path.join(d, f), uid, uid)
             argv = as_user(uid, argv)
+        argv = list(wrap) + argv
         try:
             super().__init__(name, argv, pass_fds=(ready_w,), folder=self.home)
         finally:

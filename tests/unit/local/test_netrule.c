@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "daemon/local/egrule.h"
 #include "daemon/local/relay_head.h"
 #include "proto/base/buf.h"
 #include "proto/base/str.h"
@@ -110,6 +111,19 @@ TEST(transforms)
 	CHECK_INT(egress("{\"rules\":{\"a.test\":[{\"transform\":{\"headers\":{\"a\":1}}}]}}"), 400);
 }
 
+TEST(long_lists)
+{
+	json_t *list = json_array(), *o = json_pack("{s:o}", "denyOut", list);
+	struct netrule_fault f;
+
+	for (unsigned i = 0; i < EGRULE_LIST_MAX; i++)
+		json_array_append_new(list, json_string("1.2.3.4"));
+	CHECK(netrule_egress_ok(o, &f));
+	json_array_append_new(list, json_string("1.2.3.4"));
+	CHECK(!netrule_egress_ok(o, &f) && f.status == 400);
+	json_decref(o);
+}
+
 TEST(what_is_not_here)
 {
 	static const char *const yes[] = { "{\"allowOut\":[\"1.1.1.1\"]}", "{\"rules\":{\"a.test\":[]}}",
@@ -119,12 +133,17 @@ TEST(what_is_not_here)
 
 	for (size_t i = 0; i < ARRAY_SIZE(yes); i++) {
 		o = json_loads(yes[i], 0, NULL);
-		CHECK(netrule_unsupported(o));
+		CHECK(netrule_unsupported(o, false));
 		json_decref(o);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(no); i++) {
 		o = json_loads(no[i], 0, NULL);
-		CHECK(!netrule_unsupported(o));
+		CHECK(!netrule_unsupported(o, false));
+		json_decref(o);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(yes); i++) {	/* only lists need nothing but a way out */
+		o = json_loads(yes[i], 0, NULL);
+		CHECK(!netrule_unsupported(o, true) == (i == 0));
 		json_decref(o);
 	}
 }

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One connection out of a sandbox:
+ *
+ *   NAMING -> RESOLVING -> CONNECTING -> OPEN
+ *
+ * It is NAMING only if its address is not allowed and names are: the first bytes must then say a
+ * name that is, and it is the addresses of that name, looked up by us, that we connect to. So a
+ * name that is allowed is no pass to any other address. What does not go on is reset.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/netfilter_ipv4.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/local/egress_int.h"
+#include "daemon/local/nsnet.h"
+#include "daemon/local/sniff.h"
+#include "daemon/net/resolve.h"
+#include "daemon/net/xport.h"
+#include "daemon/obs/log.h"
+#include "proto/base/buf.h"
+#include "proto/base/fd.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define FLOW_MAGIC 0xf10f10f1u
+
+enum flow_state { FLOW_NAMING, FLOW_RESOLVING, FLOW_CONNECTING, FLOW_OPEN, FLOW_OVER };
+
+/* One end of it, with what waits to be written to it. */
+struct side {
+	int fd;
+	struct watch watch;
+	struct buf out;
+	bool read_end, write_end;
+};
+
+struct flow {
+	unsigned magic;
+	struct egress *e;
+	struct list node;
+	enum flow_state state;
+	struct sockaddr_in to;		/* as the program meant it */
+	bool is_dns;
+	char name[SNIFF_NAME_MAX + 1];	/* "" unless that is why it is allowed */
+	struct resolve_query *query;
+	struct resolve_answer at;	/* where to try */
+	unsigned next;
+	struct side in, up;		/* the program's, the world's */
+	struct timer limit;
+	struct grave grave;
+};
+
+static struct flow *flow_from(void *p)
+{
+	struct flow *f = p;
+
+	must(f && f->magic == FLOW_MAGIC);
+	return f;
+}
+
+static void flow_set_state(struct flow *f, enum flow_state to)
+{
+	must(to > f->state);
+	f->state = to;
+}
+
+/* --- the end --- */
+
+static void flow_free(void *p)
+{
+	struct flow *f = flow_from(p);
+
+	f->magic = 0;
+	free(f);
+}
+
+static void flow_end(struct flow *f, bool clean, const char *reason)
+{
+	char to[64];
+
+	sock_text((const struct sockaddr *)&f->to, to, sizeof(to));
+	log_debug("egress_end", "id=%s to=%s name=%s reason=%s", f->e->id, to, log_q(f->name),
+		  log_q(reason));
+	flow_set_state(f, FLOW_OVER);
+	if (f->query)
+		resolve_cancel(give(f->query));
+	timer_clear(&f->limit);
+	watch_fini(&f->in.watch);
+	watch_fini(&f->up.watch);
+	f->in.fd = clean ? fd_close(f->in.fd) : egress_reset(f->in.fd);
+	f->up.fd = clean ? fd_close(f->up.fd) : egress_reset(f->up.fd);
+	buf_fini(&f->in.out);
+	buf_fini(&f->up.out);
+	list_del(&f->node);
+	f->e->n_flows--;
+	egress_host_give(f->e->host);
+	loop_bury(f->e->loop, &f->grave, flow_free, f);
+}
+
+void egress_flows_cut(struct egress *e)
+{
+	list_for_each_safe(n, &e->flows)
+		flow_end(list_entry(n, struct flow, node), false, "cut");
+}
+
+/* --- joined --- */
+
+static int want(struct side *s, const struct side *other)
+{
+	return watch_set(&s->watch,
+			 (!s->read_end && buf_room(&other->out) ? WATCH_READ : 0) |
+				 (buf_len(&s->out) ? WATCH_WRITE : 0));
+}
+
+/* 0, or -errno when the connection is lost. */
+static int take(struct side *s, struct side *other)
+{
+	size_t room = buf_room(&other->out);
+	uint8_t *p;
+	ssize_t n;
+
+	if (s->read_end || !room)
+		return 0;
+	p = buf_space(&other->out, room);
+	if (!p)
+		return -ENOMEM;
+	n = recv(s->fd, p, room, MSG_DONTWAIT);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	buf_added(&other->out, (size_t)n);
+	s->read_end = n == 0;
+	return 0;
+}
+
+/* Writes what waits, and the end if the other side has come to it. */
+static int pass(struct side *s, const struct side *other)
+{
+	while (buf_len(&s->out)) {
+		ssize_t n = send(s->fd, buf_data(&s->out), buf_len(&s->out), MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0)
+			return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+		buf_drop(&s->out, (size_t)n);
+	}
+	if (other->read_end && !s->write_end) {
+		s->write_end = true;
+		if (shutdown(s->fd, SHUT_WR) < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+static void pump(struct flow *f)
+{
+	int r = take(&f->in, &f->up);
+
+	if (r == 0)
+		r = take(&f->up, &f->in);
+	if (r == 0)
+		r = pass(&f->in, &f->up);
+	if (r == 0)
+		r = pass(&f->up, &f->in);
+	if (r == 0 && f->in.write_end && f->up.write_end) {
+		flow_end(f, true, "both have said all");
+		return;
+	}
+	if (r == 0)
+		r = want(&f->in, &f->up);
+	if (r == 0)
+		r = want(&f->up, &f->in);
+	if (r < 0)
+		flow_end(f, false, strerror(-r));
+}
+
+/* --- connecting --- */
+
+static void try_next(struct flow *f, const char *why);
+
+static void on_up(struct watch *w, unsigned ready, void *user)
+{
+	struct flow *f = flow_from(user);
+	int r;
+
+	if (f->state == FLOW_CONNECTING) {
+		r = sock_error(f->up.fd);
+		if (r < 0) {
+			try_next(f, strerror(-r));
+			return;
+		}
+		timer_clear(&f->limit);
+		flow_set_state(f, FLOW_OPEN);
+	}
+	pump(f);
+}
+
+/* A peer that is gone is noticed; one that does not read for a while, or a program that does not, is
+ * waited for. */
+static void tune(int fd)
+{
+	int one = 1, none = 0;
+
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof(none));
+	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+}
+
+/* -EACCES: not from a sandbox. */
+static int connect_to(struct flow *f, const struct resolve_address *a)
+{
+	int r;
+
+	if (!f->is_dns && !egress_host_may(f->e->host, &a->sa))
+		return -EACCES;
+	r = sock_connect(&a->sa, a->len, &f->up.fd);
+	if (r < 0 && r != -EINPROGRESS)
+		return r;
+	tune(f->up.fd);
+	r = watch_init(&f->up.watch, f->e->loop, f->up.fd, on_up, f);
+	return r < 0 ? r : watch_set(&f->up.watch, WATCH_WRITE);
+}
+
+static void try_next(struct flow *f, const char *why)
+{
+	while (f->next < f->at.n) {
+		int r;
+
+		watch_fini(&f->up.watch);
+		f->up.fd = fd_close(f->up.fd);
+		r = connect_to(f, &f->at.v[f->next++]);
+		if (r == 0)
+			return;
+		why = r == -EACCES ? "not from a sandbox" : strerror(-r);
+	}
+	flow_end(f, false, why);
+}
+
+static void begin_connecting(struct flow *f)
+{
+	flow_set_state(f, FLOW_CONNECTING);
+	if (watch_set(&f->in.watch, 0) < 0 ||
+	    timer_set(&f->limit, loop_now_ms(f->e->loop) + EGRESS_CONNECT_WAIT_MS) < 0)
+		flow_end(f, false, "no memory");
+	else
+		try_next(f, "no address");
+}
+
+/* To the address itself. */
+static void go_direct(struct flow *f)
+{
+	f->at = (struct resolve_answer){ .n = 1 };
+	f->at.v[0].v4 = f->to;
+	f->at.v[0].len = sizeof(f->to);
+	begin_connecting(f);
+}
+
+/* To the machine's name server. */
+static void go_dns(struct flow *f)
+{
+	struct sockaddr_storage server;
+	socklen_t len;
+
+	egress_host_dns(f->e->host, &server, &len);
+	f->at = (struct resolve_answer){ .n = 1 };
+	memcpy(&f->at.v[0].v6, &server, MIN(len, sizeof(f->at.v[0].v6)));
+	f->at.v[0].len = len;
+	begin_connecting(f);
+}
+
+/* --- by name --- */
+
+static void on_resolved(const struct resolve_answer *answer, const char *error, void *user)
+{
+	struct flow *f = flow_from(user);
+
+	f->query = NULL;
+	if (!answer) {
+		flow_end(f, false, error);
+		return;
+	}
+	f->at = *answer;
+	begin_connecting(f);
+}
+
+static void on_name(struct flow *f)
+{
+	flow_set_state(f, FLOW_RESOLVING);
+	if (!egrule_name(f->e->rules, f->name))
+		flow_end(f, false, "the name is not allowed");
+	else if (watch_set(&f->in.watch, 0) < 0 ||
+		 timer_set(&f->limit, loop_now_ms(f->e->loop) + EGRESS_CONNECT_WAIT_MS) < 0 ||
+		 resolve_start(egress_host_resolver(f->e->host), f->name, ntohs(f->to.sin_port), on_resolved, f,
+			       &f->query) < 0)
+		flow_end(f, false, "no memory");
+}
+
+static void on_first_bytes(struct flow *f)
+{
+	int r = take(&f->in, &f->up);
+	enum sniff s = sniff_name(buf_data(&f->up.out), buf_len(&f->up.out), f->name);
+
+	if (r < 0)
+		flow_end(f, false, strerror(-r));
+	else if (s == SNIFF_TLS || s == SNIFF_HTTP)
+		on_name(f);
+	else if (s == SNIFF_NONE || f->in.read_end)
+		flow_end(f, false, "the address is not allowed, and it says no name");
+}
+
+static void on_in(struct watch *w, unsigned ready, void *user)
+{
+	struct flow *f = flow_from(user);
+
+	if (f->state == FLOW_NAMING)
+		on_first_bytes(f);
+	else if (f->state == FLOW_OPEN)
+		pump(f);
+}
+
+static void begin_naming(struct flow *f)
+{
+	if (watch_set(&f->in.watch, WATCH_READ) < 0 ||
+	    timer_set(&f->limit, loop_now_ms(f->e->loop) + EGRESS_NAME_WAIT_MS) < 0)
+		flow_end(f, false, "no memory");
+}
+
+static void on_limit(struct timer *t, void *user)
+{
+	struct flow *f = flow_from(user);
+
+	flow_end(f, false, f->state == FLOW_NAMING ? "it says no name in time" : "no connection in time");
+}
+
+/* --- the beginning --- */
+
+static void judge(struct flow *f)
+{
+	enum egrule_verdict v = egrule_address(f->e->rules, ntohl(f->to.sin_addr.s_addr));
+
+	if (f->is_dns && egrule_dns(f->e->rules))
+		go_dns(f);
+	else if (v == EGRULE_ALLOW)
+		go_direct(f);
+	else if (v == EGRULE_BY_NAME)
+		begin_naming(f);
+	else
+		flow_end(f, false, "denied");
+}
+
+void egress_flow_start(struct egress *e, int fd)
+{
+	struct flow *f = e->n_flows < EGRESS_BOX_FLOWS_MAX ? calloc(1, sizeof(*f)) : NULL;
+	socklen_t len = sizeof(f->to);
+
+	if (!f || !egress_host_take(e->host)) {
+		free(f);
+		log_debug("egress_full", "id=%s open=%u", e->id, e->n_flows);
+		egress_reset(fd);
+		return;
+	}
+	*f = (struct flow){ .magic = FLOW_MAGIC, .e = e, .in.fd = fd, .up.fd = -1 };
+	buf_init(&f->in.out, EGRESS_BUF_BYTES);
+	buf_init(&f->up.out, EGRESS_BUF_BYTES);
+	timer_init(&f->limit, e->loop, on_limit, f);
+	list_add_tail(&e->flows, &f->node);
+	e->n_flows++;
+	if (getsockopt(fd, IPPROTO_IP, SO_ORIGINAL_DST, &f->to, &len) < 0 ||
+	    watch_init(&f->in.watch, e->loop, fd, on_in, f) < 0) {
+		flow_end(f, false, strerror(errno));
+		return;
+	}
+	tune(fd);
+	f->is_dns = ntohl(f->to.sin_addr.s_addr) == NSNET_DNS && ntohs(f->to.sin_port) == NSNET_DNS_PORT;
+	judge(f);
+}
+
+static bool is_allowed(const struct flow *f)
+{
+	enum egrule_verdict v = egrule_address(f->e->rules, ntohl(f->to.sin_addr.s_addr));
+
+	if (v == EGRULE_ALLOW || (f->is_dns && egrule_dns(f->e->rules)))
+		return true;
+	if (f->state == FLOW_NAMING)
+		return v == EGRULE_BY_NAME;
+	return f->name[0] && egrule_name(f->e->rules, f->name);
+}
+
+void egress_flows_check(struct egress *e)
+{
+	list_for_each_safe(n, &e->flows) {
+		struct flow *f = list_entry(n, struct flow, node);
+
+		if (!is_allowed(f))
+			flow_end(f, false, "not allowed any more");
+	}
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* See the header. */
+#include "daemon/local/egrule.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/local/nsnet.h"
+#include "proto/base/str.h"
+
+struct nets {
+	struct egrule_net *v;
+	size_t n;
+};
+
+struct egrule {
+	struct nets allow, deny;
+	char **names;
+	size_t n_names;
+	bool block;
+};
+
+bool egrule_net_parse(const char *s, struct egrule_net *ret)
+{
+	const char *slash = strchr(s, '/');
+	size_t n = slash ? (size_t)(slash - s) : strlen(s);
+	char host[INET_ADDRSTRLEN];
+	struct in_addr a;
+	uint64_t bits = 32;
+
+	if (n >= sizeof(host))
+		return false;
+	memcpy(host, s, n);
+	host[n] = '\0';
+	if (inet_pton(AF_INET, host, &a) != 1 ||
+	    (slash && str_u64(slash + 1, strlen(slash + 1), 32, &bits) < 0))
+		return false;
+	ret->mask = bits ? UINT32_MAX << (32 - bits) : 0;
+	ret->first = ntohl(a.s_addr) & ret->mask;
+	return true;
+}
+
+/* Addresses to `to`; the rest, if it cannot be an IPv6 address, to r->names. */
+static int take(struct egrule *r, const json_t *list, struct nets *to, bool with_names)
+{
+	size_t n = json_array_size(list), i;
+	json_t *e;
+
+	to->v = calloc(n + 1, sizeof(*to->v));
+	if (with_names)
+		r->names = calloc(n + 1, sizeof(*r->names));
+	if (!to->v || (with_names && !r->names))
+		return -ENOMEM;
+	json_array_foreach(list, i, e) {
+		const char *s = json_string_value(e);
+		char *name;
+
+		if (!s)
+			continue;
+		if (egrule_net_parse(s, &to->v[to->n])) {
+			to->n++;
+			continue;
+		}
+		if (!with_names || strchr(s, ':'))
+			continue;
+		name = str_dup(s);
+		if (!name)
+			return -ENOMEM;
+		for (char *c = name; *c; c++)
+			*c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 32) : *c;
+		r->names[r->n_names++] = name;
+	}
+	return 0;
+}
+
+int egrule_new(const json_t *network, bool block, struct egrule **ret)
+{
+	struct egrule *r = calloc(1, sizeof(*r));
+	int e = r ? 0 : -ENOMEM;
+
+	if (!e) {
+		r->block = block;
+		e = take(r, json_object_get(network, "allowOut"), &r->allow, true);
+	}
+	if (!e)
+		e = take(r, json_object_get(network, "denyOut"), &r->deny, false);
+	if (e < 0) {
+		egrule_free(r);
+		return e;
+	}
+	*ret = r;
+	return 0;
+}
+
+struct egrule *egrule_free(struct egrule *r)
+{
+	if (!r)
+		return NULL;
+	for (size_t i = 0; i < r->n_names; i++)
+		free(r->names[i]);
+	free(r->names);
+	free(r->allow.v);
+	free(r->deny.v);
+	free(r);
+	return NULL;
+}
+
+static bool has(const struct nets *list, uint32_t address)
+{
+	for (size_t i = 0; i < list->n; i++)
+		if (egrule_net_has(&list->v[i], address))
+			return true;
+	return false;
+}
+
+enum egrule_verdict egrule_address(const struct egrule *r, uint32_t address)
+{
+	if (has(&r->allow, address))
+		return EGRULE_ALLOW;
+	if (!r->block && !has(&r->deny, address))
+		return EGRULE_ALLOW;
+	return r->n_names ? EGRULE_BY_NAME : EGRULE_DENY;
+}
+
+static bool matches(const char *pattern, const char *name)
+{
+	size_t n = strlen(name), k;
+
+	if (str_eq(pattern, "*"))
+		return true;
+	if (!str_starts(pattern, "*."))
+		return str_eq(pattern, name);
+	k = strlen(pattern + 1);	/* with its dot */
+	return n > k && str_eq(name + n - k, pattern + 1);
+}
+
+bool egrule_name(const struct egrule *r, const char *name)
+{
+	for (size_t i = 0; i < r->n_names; i++)
+		if (matches(r->names[i], name))
+			return true;
+	return false;
+}
+
+bool egrule_is_closed(const struct egrule *r)
+{
+	bool all = r->block;
+
+	for (size_t i = 0; i < r->deny.n; i++)
+		all = all || !r->deny.v[i].mask;
+	return all && !r->allow.n && !r->n_names;
+}
+
+bool egrule_dns(const struct egrule *r)
+{
+	return r->n_names || egrule_address(r, NSNET_DNS) == EGRULE_ALLOW;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What agentbox-local reads of a sandbox's connections: their first bytes. A name that is found is
+ * one, is found in no shorter beginning differently, and is judged by rules without fault. The same bytes
+ * as a resolv.conf and as an address range.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/local/egress_host.h"
+#include "daemon/local/egrule.h"
+#include "daemon/local/sniff.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
+
+static bool is_name(const char *s)
+{
+	size_t n = strlen(s);
+
+	return n && n <= SNIFF_NAME_MAX && s[0] != '.' && s[n - 1] != '.' && !strstr(s, "..") &&
+	       strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == n;
+}
+
+static void check_sniff(const uint8_t *p, size_t n)
+{
+	char name[SNIFF_NAME_MAX + 1], shorter[SNIFF_NAME_MAX + 1];
+	enum sniff r = sniff_name(p, n, name), before;
+
+	if (r == SNIFF_MORE) {
+		must(n < SNIFF_MAX_BYTES);
+		return;
+	}
+	if (r == SNIFF_NONE)
+		return;
+	must(is_name(name));
+	for (size_t k = n > 64 ? n - 64 : 0; k < n; k++) {
+		before = sniff_name(p, k, shorter);
+		must(before == SNIFF_MORE || (before == r && str_eq(shorter, name)));
+	}
+}
+
+static void check_text(const char *s)
+{
+	json_t *network = json_pack("{s:[s?], s:[s?]}", "allowOut", s, "denyOut", s);
+	struct sockaddr_storage v[3];
+	struct egrule_net net;
+	struct egrule *r;
+
+	must(egress_parse_resolv(s, v, ARRAY_SIZE(v)) <= ARRAY_SIZE(v));
+	if (egrule_net_parse(s, &net))
+		must(egrule_net_has(&net, net.first) && egrule_net_has(&net, net.first | ~net.mask));
+	if (!network)
+		return;			/* not UTF-8 */
+	must(egrule_new(network, true, &r) == 0);
+	must(egrule_address(r, 0x01020304) != EGRULE_BY_NAME || egrule_dns(r));
+	(void)egrule_name(r, s);
+	egrule_free(r);
+	json_decref(network);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
+{
+	char *text = malloc(n + 1);
+
+	must(text);
+	memcpy(text, p, n);
+	text[n] = '\0';
+	check_sniff(p, n);
+	check_text(text);
+	free(text);
+	return 0;
+}
