@@ -19,8 +19,8 @@
 /* Of the sandbox itself, besides 127.0.0.1: programs ask for IPv4 addresses of names only if one of
  * their own is not a loopback address. TEST-NET-1: hides nothing that could be reached. */
 #define NSNET_OWN	0xc0000202u
-/* On 127.0.0.1, TCP and UDP. Nothing else wants it. */
-#define NSNET_PORT	1u
+/* On 127.0.0.1, TCP and UDP: one that nothing else wants, nor tries because nobody listens there. */
+#define NSNET_PORT	1009u
 
 struct nsnet {
 	int tcp, udp;		/* the listener and the name server's socket; non-blocking; -1 = none */

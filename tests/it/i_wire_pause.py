@@ -12,7 +12,7 @@ from wire import CUT, RpcFailed, event_of
 from wire_common import own, real, server  # noqa: F401
 
 ABSENT = "/sandboxes/i00000000000000000000"
-COUNT = "n=0; while :; do n=$((n+1)); echo $n; echo $n >/tmp/n; sleep 0.02; done"
+COUNT = "n=0; while :; do n=$((n+1)); echo $n >/tmp/n; echo $n; sleep 0.02; done"
 LIMITS = "x-agentbox-local-limits"
 
 
