@@ -271,6 +271,7 @@ void command_start_cancel(struct command_op *op, bool end_it);
 void command_on_news(struct envd_stream *s, void *user);
 void command_pump(struct defer *d, void *user);
 void command_on_retry(struct timer *t, void *user);
+void command_hurry(struct command *c);
 void command_find(struct command *c);		/* by its tag */
 void commands_on_box_state(void *user, const char *account, const char *id, enum life_state to);
 void command_ask(struct command *c, enum life_evidence what);

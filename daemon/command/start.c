@@ -453,6 +453,7 @@ int commands_start(struct commands *cs, const struct command_start *s, command_d
 	list_del(&op->node);
 	list_add_tail(&c->start_ops, &op->node);
 	op->joined = true;
+	command_hurry(c);
 	*ret = op;
 	return 0;
 }

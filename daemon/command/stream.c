@@ -103,6 +103,7 @@ static void on_inquiry(void *user, const struct status *st, const struct life_ta
 	c->inquiry = NULL;
 	if (!status_ok(st) && st->reason == R_SANDBOX_PAUSED) {
 		stop_clock(c);
+		command_start_answer(c, st); /* whether it was started is known when somebody resumes it */
 		again(c, MIN(500ull << MIN(c->asks, 5u), PAUSED_ASK_MS), true);
 	} else if (!status_ok(st) && st->code == CODE_NOT_FOUND) {
 		command_end_with(c, COMMAND_LOST, st);
@@ -147,6 +148,13 @@ void command_on_retry(struct timer *t, void *user)
 		attach(c);
 }
 
+/* One that waits for the end of a pause looks at once. */
+void command_hurry(struct command *c)
+{
+	if (c->state == CMD_ASKING && c->was_paused && !c->inquiry)
+		again(c, 0, true);
+}
+
 /* Before a pause the stream is let go, so that nothing is expected of it; after it, it is asked for. */
 static void on_box_state(struct command *c, enum life_state to)
 {
@@ -155,8 +163,8 @@ static void on_box_state(struct command *c, enum life_state to)
 		command_set_state(c, CMD_ASKING);
 		stop_clock(c);
 		again(c, PAUSED_ASK_MS, true);
-	} else if (to == LIFE_RUNNING && c->was_paused && c->state == CMD_ASKING && !c->inquiry) {
-		again(c, 0, true);
+	} else if (to == LIFE_RUNNING) {
+		command_hurry(c);
 	}
 }
 

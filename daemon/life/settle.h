@@ -14,7 +14,11 @@ struct cloud_list;
 struct cloud_snapshots;
 struct cloud_strs;
 
+#ifdef AB_FAILPOINTS
+#define SETTLE_HORIZON_MS 300ull	/* of agentboxd-fp: a scripted cloud lists at once what it made */
+#else
 #define SETTLE_HORIZON_MS (180ull * 1000)	/* the cloud's own limits end long before */
+#endif
 
 enum settle_next {
 	SETTLE_WAIT,	/* list again after *ret_wait_ms */

@@ -241,6 +241,26 @@ def test_the_sandbox_goes(cloud, daemons):
         assert out.result.outcome == LOST and out.data[1] == b"before"
 
 
+def test_a_repeat_while_the_sandbox_is_paused(cloud, daemons):
+    """Whether it was started is not known until somebody resumes it: a repeat is told so, and does not hang."""
+    d = daemons.start("command.started")
+    cloud.script("quiet", [("gate", cloud.gate())])
+    with daemons.api() as api:
+        box = api.call("SandboxService.Create").id
+        daemons.dies(lambda: api.call("CommandService.Start", sandbox=box, shell="quiet", request_id="r"))
+    cloud._call(cloud.pause_sandbox(cloud.sandbox(box), True))
+    d = daemons.start()
+    with daemons.api() as api:
+        for _ in range(2):
+            with pytest.raises(ApiError) as e:
+                api.call("CommandService.Start", sandbox=box, shell="quiet", request_id="r")
+            assert (e.value.code, e.value.reason) == ("FAILED_PRECONDITION", "SANDBOX_PAUSED")
+        api.call("SandboxService.Connect", sandbox=box)
+        c = api.call("CommandService.Start", sandbox=box, shell="quiet", request_id="r")
+        assert c.running and c.pid == cloud.starts[0].pid
+    assert cloud.ledger.count("process.Start") == 1, d.tail()
+
+
 @pytest.mark.parametrize("memory", [True, False])
 def test_a_pause_from_outside(cloud, daemons, memory):
     """Nothing of ours wakes it; the clock of the timeout stands still; what was kept is attached to again."""

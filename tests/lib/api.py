@@ -118,7 +118,8 @@ class Stream:
 class Api:
     PACKAGE = "agentbox.v1."
 
-    def __init__(self, socket_path, reflection="grpc.reflection.v1", options=()):
+    def __init__(self, socket_path, reflection="grpc.reflection.v1", options=(), like=None):
+        """like: another one, whose descriptors are taken instead of asking again."""
         # a channel of its own each time: grpcio shares connections between equal channels otherwise
         self.channel = grpc.insecure_channel("unix:" + socket_path, options=[
             ("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)] + list(options))
@@ -126,9 +127,9 @@ class Api:
             "/%s.ServerReflection/ServerReflectionInfo" % reflection,
             request_serializer=lambda m: m.SerializeToString(),
             response_deserializer=_known("reflect.Response").FromString)
-        self.pool = descriptor_pool.DescriptorPool()
-        self._files = set()
-        self.factory = message_factory.MessageFactory(self.pool)
+        self.pool = like.pool if like else descriptor_pool.DescriptorPool()
+        self._files = like._files if like else set()
+        self.factory = like.factory if like else message_factory.MessageFactory(self.pool)
 
     def close(self):
         self.channel.close()

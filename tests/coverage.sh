@@ -1,0 +1,31 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Branch coverage of the pure core (the files whose header says [pure] and takes time and chance as arguments) by
+# their tables in tests/unit. Prints a table and, for what is missing, the lines; fails below 98 % of a file.
+#
+#   sh tests/coverage.sh
+#
+# Builds in build-cov/ what it needs, without optimization, so that every condition of the source is a branch.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+export LC_ALL=C.UTF-8
+dir=build-cov
+tests='life_pure life_due life_netrules upstream_backoff upstream_coalesce upstream_limiter upstream_retry'
+files=$(grep -l '\[pure\]' daemon/life/*.h daemon/auth/*.h daemon/upstream/*.h | sed 's/h$/c/')
+
+sh tests/setup.sh test || exit 1
+if [ ! -f $dir/build.ninja ]; then
+	CC=gcc meson setup $dir -Db_coverage=true -Doptimization=0 >$dir.log 2>&1 || { cat $dir.log; exit 1; }
+	rm -f $dir.log
+fi
+programs=
+for t in $tests; do programs="$programs tests/unit/test_$t"; done
+# shellcheck disable=SC2086
+ninja -C $dir $programs >$dir/build.log 2>&1 || { tail -n 30 $dir/build.log; exit 1; }
+find $dir -name '*.gcda' -delete
+for p in $programs; do
+	$dir/"$p" >$dir/test.log 2>&1 || { cat $dir/test.log; exit 1; }
+done
+# shellcheck disable=SC2086
+exec /usr/bin/python3 tests/lib/coverage.py $dir 98 $files
