@@ -3,8 +3,8 @@
 against the store and against what the callers were told.
 
 agentboxd-fp is the daemon with the crash points of daemon/life/failpoint.h compiled in, and with a settlement that gives
-up after a fraction of a second. Every choice comes from a seed: $CRASH_SEED; $CRASH_CYCLES is how many times it dies
-(tests/it/c_points.py runs 300). A point that a life does not reach is a failure: nothing was tested there.
+up after a fraction of a second. Every choice comes from a seed: $CRASH_SEED; $CRASH_CYCLES (300) is how many times it
+dies. A point that a life does not reach is a failure: nothing was tested there.
 """
 import collections
 import os
@@ -28,7 +28,7 @@ SEED = int(os.environ.get("CRASH_SEED", "1"))
 CYCLES = int(os.environ.get("CRASH_CYCLES", "300"))
 WORKERS = 3
 EVERY = 50              # so many deaths, then everything is compared
-RUNNING, PAUSED, GONE = 2, 4, 8
+RUNNING, PAUSED = 2, 4
 EXITED, UNKNOWN = 1, 5
 ENDED = ("SANDBOX_PAUSED", "SANDBOX_KILLED", "SANDBOX_EXPIRED")     # what a repeat finds where its sandbox is used no more
 CONF = {"daemon": {"unclaimed_grace": "3600s", "reconcile_period": "1s", "log_level": "warn"}}
