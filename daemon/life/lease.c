@@ -15,6 +15,8 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
+#define RESAVE_WAIT_MS 1000u
+
 static void on_timer(struct timer *t, void *user);
 
 static struct lease *lease_from(void *p)
@@ -221,6 +223,24 @@ void lease_put(struct store_tx *t, const struct lease *x)
 	store_tx_put_lease(t, &row);
 }
 
+int lease_resave(struct life *l)
+{
+	list_for_each(n, &l->leases) {
+		struct lease *x = list_entry(n, struct lease, node);
+		struct store_tx *t;
+		int r = store_tx_new(l->store, &t);
+
+		if (r < 0)
+			return r;
+		if (x->state == LEASE_ENDED)
+			store_tx_del_lease(t, x->id);
+		else
+			lease_put(t, x);
+		life_commit(l, t, true);
+	}
+	return 0;
+}
+
 int lease_renew(struct lease *x, uint64_t ttl_ms)
 {
 	return set_end(x, ttl_ms);
@@ -310,6 +330,9 @@ static void on_timer(struct timer *t, void *user)
 		lease_end(x, "its holder did not come back after the restart");
 		break;
 	case LEASE_ENDED:
+		/* That it ended may not be written yet. */
+		if (x->life->resave && !x->life->draining && timer_set(&x->timer, clock_boot_ms() + RESAVE_WAIT_MS) == 0)
+			break;
 		forget(x);
 		break;
 	}

@@ -71,6 +71,8 @@ struct lease_make {
 must_check int lease_take(struct life *l, struct box *b, const struct lease_make *m, struct lease *again,
 			  struct lease **ret);
 void lease_put(struct store_tx *t, const struct lease *x);
+/* All rows again, and the ends of those that are remembered. */
+must_check int lease_resave(struct life *l);
 must_check int lease_renew(struct lease *x, uint64_t ttl_ms);
 /* It counts no more; written without waiting. Nothing if it has ended already. */
 void lease_end(struct lease *x, const char *why);

@@ -12,6 +12,7 @@
 
 #include "daemon/life/core.h"
 #include "daemon/life/keep.h"
+#include "daemon/life/lease.h"
 #include "daemon/life/plan.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/turn.h"
@@ -450,6 +451,8 @@ static void resave(struct life *l)
 		life_put_request(t, q);
 		life_commit(l, t, true);
 	}
+	if (lease_resave(l) < 0)
+		l->resave = true;
 }
 
 static void on_prune(struct timer *t, void *user)
