@@ -41,6 +41,7 @@ struct box {
 	uint32_t generation;
 	enum life_state state;
 	bool ours, adopted, claimed;
+	bool claim_unsaved;		/* the row may not say yet that it is claimed */
 	int64_t unclaimed_at_ms;
 	uint64_t seq;
 	char *req_tag;
@@ -76,6 +77,7 @@ struct box {
 	struct defer turn_kick;
 	bool turn_ready;
 	bool changing;			/* who has the turn sets the state, nobody else */
+	uint64_t moved_at_ms;		/* BOOTTIME of the end of the last change; 0 = none */
 	struct shift *shift;		/* the pause or resume that waits last, or is under way */
 	struct cloud_network *network;	/* NULL = none known */
 	char *network_text;		/* for its row */

@@ -155,6 +155,8 @@ void life_commit(struct life *l, struct store_tx *t, bool durable);
 
 /* The cloud said this about a box: learn, follow its state, store. */
 void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s);
+/* … when it was asked at that moment: a state from before a change of ours is not believed. */
+void life_box_seen_since(struct life *l, struct box *b, const struct cloud_sandbox *s, uint64_t asked_at_ms);
 /* It changes by us: state, store, event. `by`: the rule, or "" for its user. */
 void life_box_changed(struct life *l, struct box *b, enum life_state to, const char *by);
 /* Somebody's call needs it: it is not idle. */

@@ -21,6 +21,7 @@ struct fetch {
 	struct account *account;
 	char *id;
 	struct cloud_call *call;
+	uint64_t asked_at_ms;
 	struct list waiters;
 	struct grave grave;
 };
@@ -79,7 +80,7 @@ static void on_fetched(struct cloud_result *r, void *user)
 		news.end = FETCH_ALIVE;
 		if (b) {
 			b->token_known = true;
-			life_box_seen(f->life, b, r->sandbox);
+			life_box_seen_since(f->life, b, r->sandbox, f->asked_at_ms);
 		} else {
 			b = adopt_if_ours(f, r->sandbox);
 		}
@@ -126,6 +127,7 @@ static int fetch_start(struct life *l, struct account *a, const char *id, bool b
 	list_init(&f->waiters);
 	ask.uid = b ? b->uid : 0;
 	ask.user = f;
+	f->asked_at_ms = clock_boot_ms();
 	if (text_set(&f->id, id) < 0 || map_put(&l->fetch_map, key, fetch_key(key, a, id), f) < 0) {
 		fetch_free(f);
 		return -ENOMEM;

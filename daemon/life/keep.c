@@ -309,7 +309,7 @@ static void on_read(struct cloud_result *r, void *user)
 	k->call = NULL;
 	account_saw_date(a, r->date_ms);
 	if (r->outcome == CLOUD_DONE && r->sandbox) {
-		life_box_seen(a->life, b, r->sandbox);
+		life_box_seen_since(a->life, b, r->sandbox, (uint64_t)k->asked_at_ms);
 		if (b->state == LIFE_RUNNING &&
 		    !due_extended_fully(k->asked_at_ms, k->asked_s, account_boot_of(a, b->end_at_ms))) {
 			fell_short(k);

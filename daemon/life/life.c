@@ -364,10 +364,11 @@ static void save_seen(struct life *l, struct box *b, enum life_state before, int
 	life_commit(l, t, false);
 }
 
-void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s)
+void life_box_seen_since(struct life *l, struct box *b, const struct cloud_sandbox *s, uint64_t asked_at_ms)
 {
-	/* Who changes it knows better than a question that was asked before. */
-	enum life_state before = b->state, to = b->changing ? before : state_of(s, before);
+	/* Who changes it, or has changed it, knows better than a question that was asked before. */
+	bool is_old = b->changing || (b->moved_at_ms && b->moved_at_ms >= asked_at_ms);
+	enum life_state before = b->state, to = is_old ? before : state_of(s, before);
 	int64_t end_before = b->end_at_ms;
 	bool changed = false;
 
@@ -398,11 +399,17 @@ void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s)
 		lease_news(b);
 }
 
+void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s)
+{
+	life_box_seen_since(l, b, s, UINT64_MAX);
+}
+
 void life_box_changed(struct life *l, struct box *b, enum life_state to, const char *by)
 {
 	enum life_state before = b->state;
 	struct store_tx *t;
 
+	b->moved_at_ms = clock_boot_ms();
 	if (before == to)
 		return;
 	box_set_state(b, to);
@@ -535,7 +542,7 @@ void life_box_claim(struct life *l, struct box *b, uid_t uid)
 	life_box_used(l, b);
 	if (b->claimed || b->uid != uid)
 		return;
-	b->claimed = true;
+	b->claimed = b->claim_unsaved = true;
 	b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
 	keep_poke(b);
 	life_save_box(l, b, false);

@@ -135,6 +135,7 @@ uint64_t op_ask_until(const struct life_op *op)
 
 struct cloud_ask op_ask(struct life_op *op, cloud_done_fn *done)
 {
+	op->asked_at_ms = clock_boot_ms();
 	return (struct cloud_ask){
 		.deadline_ms = op_ask_until(op),
 		.uid = op->who.uid,
@@ -249,6 +250,35 @@ void op_end_box_of(struct life_op *op, const struct box *b, enum life_source sou
 
 	box_view(b, source, &v);
 	op_end_box(op, &ok, &v);
+}
+
+static void on_claim_saved(struct life_op *op, const struct status *st)
+{
+	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct status gone;
+
+	if (!b) {
+		ref_not_found(&gone, op->ref);
+		op_fail(op, &gone);
+		return;
+	}
+	/* What the store does not take is told all the same: it is claimed as long as this daemon lives. */
+	b->claim_unsaved = b->claim_unsaved && !status_ok(st);
+	op_end_box_of(op, b, op->claim_source);
+}
+
+void op_end_claimed(struct life_op *op, struct box *b, enum life_source source)
+{
+	struct store_tx *t;
+
+	if (!b->claim_unsaved || text_set(&op->id, b->id) < 0 || store_tx_new(op->life->store, &t) < 0) {
+		op_end_box_of(op, b, source);
+		return;
+	}
+	op->account = b->account;
+	op->claim_source = source;
+	life_put_box(t, b);
+	op_commit(op, t, on_claim_saved);
 }
 
 void op_end_yes(struct life_op *op, const struct status *st, bool yes)

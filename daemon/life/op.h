@@ -48,6 +48,7 @@ struct life_op {
 	struct grave grave;
 	struct principal who;
 	uint64_t deadline_ms, began_ms;
+	uint64_t asked_at_ms;		/* when op_ask() was last used */
 	struct status obstacle;		/* the last failure that may still pass */
 	union {
 		life_box_fn *box;
@@ -68,6 +69,7 @@ struct life_op {
 	struct account *account;
 	char *id;			/* of the sandbox it is about, once known */
 	unsigned tries;
+	enum life_source claim_source;	/* op_end_claimed() */
 	void *args;			/* of its kind */
 };
 
@@ -98,6 +100,8 @@ struct cloud_ask op_ask(struct life_op *op, cloud_done_fn *done);
 
 void op_end_box(struct life_op *op, const struct status *st, const struct life_sandbox *box);
 void op_end_box_of(struct life_op *op, const struct box *b, enum life_source source);
+/* The same, but first the store knows that it is claimed: else a crash could have it reaped after all. */
+void op_end_claimed(struct life_op *op, struct box *b, enum life_source source);
 void op_end_yes(struct life_op *op, const struct status *st, bool yes);
 void op_end_list(struct life_op *op, const struct status *st, const struct life_page *page);
 void op_end_host(struct life_op *op, const struct status *st, const struct life_host *host);

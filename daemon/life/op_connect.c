@@ -172,7 +172,7 @@ static struct box *take_over(struct life_op *op, const struct cloud_sandbox *s)
 
 	if (b) {
 		b->token_known = true;
-		life_box_seen(op->life, b, s);
+		life_box_seen_since(op->life, b, s, op->asked_at_ms);
 		life_box_claim(op->life, b, op->who.uid);
 		return b;
 	}

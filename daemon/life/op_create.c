@@ -155,7 +155,7 @@ static void end_with(struct life_op *op, struct box *b, enum life_source source)
 	if (a->wait_ready && b->state == LIFE_RUNNING)
 		op_wait_ready(op, b);
 	else
-		op_end_box_of(op, b, source);
+		op_end_claimed(op, b, source);
 }
 
 static void lease_first(struct life_op *op, struct box *b);

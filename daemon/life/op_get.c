@@ -123,8 +123,8 @@ static void on_got(struct fetch_wait *w, const struct fetch_news *news)
 		return;
 	}
 	life_box_claim(op->life, b, op->who.uid);
-	op_end_box_of(op, b,
-		      news->end == FETCH_FAILED ? LIFE_FROM_CACHE_CLOUD_UNREACHABLE : LIFE_FROM_CLOUD);
+	op_end_claimed(op, b,
+		       news->end == FETCH_FAILED ? LIFE_FROM_CACHE_CLOUD_UNREACHABLE : LIFE_FROM_CLOUD);
 }
 
 static void get_start(struct life_op *op)
@@ -136,7 +136,7 @@ static void get_start(struct life_op *op)
 		return;
 	if (is_fresh(b, a->max_staleness_ms)) {
 		life_box_claim(op->life, b, op->who.uid);
-		op_end_box_of(op, b, LIFE_FROM_CACHE);
+		op_end_claimed(op, b, LIFE_FROM_CACHE);
 		return;
 	}
 	ask(op, b->id, on_got);

@@ -164,7 +164,7 @@ static void on_network_read(struct cloud_result *r, void *user)
 	/* It was done; not to be able to read it back is no failure of it. */
 	if (b && r->outcome == CLOUD_DONE && r->sandbox) {
 		b->token_known = true;
-		life_box_seen(op->life, b, r->sandbox);
+		life_box_seen_since(op->life, b, r->sandbox, op->asked_at_ms);
 	} else if (b) {
 		b->fresh_at_ms = 0;
 	}
