@@ -273,26 +273,103 @@ static void unknown(const struct attempt *a, bool has_request_id, struct status 
 		status_evidence(ret, "sandbox_id", "%s", a->source);
 }
 
+static bool is_relative(struct attempt *a, struct attempt *b)
+{
+	return a != b && a->kind == b->kind && a->kind->is_relative && a->kind->is_relative(a, b);
+}
+
+/* A relative has not been answered yet: what it makes looks like ours. */
+static bool is_busy(struct attempt *a)
+{
+	list_for_each(n, &a->life->attempts) {
+		struct attempt *o = list_entry(n, struct attempt, node);
+
+		if (o->step >= ATTEMPT_POST && o->step != ATTEMPT_SETTLE && o->step != ATTEMPT_DETAIL && is_relative(a, o))
+			return true;
+	}
+	return false;
+}
+
+/* Relatives that are being settled as well: whose is whose cannot be told. They are closed together, when nothing
+ * can show up any more. *ret_until_ms: that moment. */
+static bool is_mixed(struct attempt *a, uint64_t *ret_until_ms)
+{
+	bool mixed = false;
+
+	*ret_until_ms = a->settle_until_ms;
+	list_for_each(n, &a->life->attempts) {
+		struct attempt *o = list_entry(n, struct attempt, node);
+
+		if (o->step != ATTEMPT_SETTLE || !is_relative(a, o))
+			continue;
+		mixed = true;
+		*ret_until_ms = MAX(*ret_until_ms, o->settle_until_ms);
+	}
+	return mixed;
+}
+
+static void close_in(struct attempt *a, struct store_tx *t)
+{
+	a->closing = true;
+	a->kind->del_intent(t, a->seq);
+	if (!a->request)
+		return;
+	a->request->step = ROW_REQUEST_UNKNOWN;
+	life_put_request(t, a->request);
+}
+
+static struct attempt *first_closing(struct life *l)
+{
+	list_for_each(n, &l->attempts) {
+		struct attempt *a = list_entry(n, struct attempt, node);
+
+		if (a->closing)
+			return a;
+	}
+	return NULL;
+}
+
+/* With those it is mixed with, in one transaction: one that was left would take what they made for its own. */
 static void close_unknown(struct attempt *a)
 {
+	struct life *l = a->life;
 	struct status st;
 	struct store_tx *t;
 
-	if (store_tx_new(a->life->store, &t) < 0) {
+	if (store_tx_new(l->store, &t) < 0) {
 		attempt_wait(a, RETRY_MS, attempt_settle_timer);
 		return;
 	}
-	a->kind->del_intent(t, a->seq);
-	if (a->request) {
-		a->request->step = ROW_REQUEST_UNKNOWN;
-		life_put_request(t, a->request);
+	close_in(a, t);
+	list_for_each(n, &l->attempts) {
+		struct attempt *o = list_entry(n, struct attempt, node);
+
+		if (o->step == ATTEMPT_SETTLE && is_relative(a, o))
+			close_in(o, t);
 	}
-	life_commit(a->life, t, true);
+	life_commit(l, t, true);
 	FAILPOINT("settle.closed");
-	log_warn("attempt_unsettled", "what=%s seq=%llu box=%s uid=%u req=%s lists=%u", a->what,
-		 (unsigned long long)a->seq, a->source, a->uid, a->req_tag, a->lists);
-	unknown(a, a->request != NULL, &st);
-	attempt_finish(a, &st);
+	while ((a = first_closing(l))) {
+		log_warn("attempt_unsettled", "what=%s seq=%llu box=%s uid=%u req=%s lists=%u", a->what,
+			 (unsigned long long)a->seq, a->source, a->uid, a->req_tag, a->lists);
+		unknown(a, a->request != NULL, &st);
+		attempt_finish(a, &st);
+	}
+}
+
+static enum settle_next settle_next(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
+{
+	uint64_t now = clock_boot_ms(), until;
+
+	*ret_wait_ms = RETRY_MS;
+	if (is_busy(a))
+		return SETTLE_WAIT;
+	if (!is_mixed(a, &until))
+		return a->kind->settle(a, r, ret_wait_ms);
+	if (now >= until)
+		return SETTLE_DOUBT;
+	*ret_wait_ms = MIN(settle_wait_ms(a->lists), until - now);
+	return SETTLE_WAIT;
 }
 
 void attempt_listed(struct attempt *a, struct cloud_result *r)
@@ -301,7 +378,7 @@ void attempt_listed(struct attempt *a, struct cloud_result *r)
 
 	a->call = NULL;
 	a->lists++;
-	switch (a->kind->settle(a, r, &wait)) {
+	switch (settle_next(a, r, &wait)) {
 	case SETTLE_FOUND:
 		log_info("attempt_settled", "what=%s seq=%llu box=%s lists=%u", a->what, (unsigned long long)a->seq,
 			 a->source, a->lists);

@@ -57,6 +57,7 @@ struct attempt {
 	unsigned posts, lists;
 	uint64_t settle_until_ms;
 	struct status lost;		/* why the answer is not known */
+	bool closing;			/* as unknown, with others */
 	struct grave grave;
 };
 
@@ -78,6 +79,8 @@ struct attempt_kind {
 	enum settle_next (*settle)(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms);
 	/* Is this listed sandbox with its tag the one that it makes, or may it be? */
 	bool (*makes)(struct attempt *a, const char *id);
+	/* What the one makes cannot be told from what the other makes; NULL = it always can. */
+	bool (*is_relative)(struct attempt *a, struct attempt *b);
 	void (*unlink)(struct attempt *a);	/* lets go of all that may call it */
 	void (*free)(struct attempt *a);
 };

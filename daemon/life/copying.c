@@ -216,6 +216,12 @@ static void on_behind(struct timer *t, void *user)
 	copying_start(copying_of(user));
 }
 
+static bool is_relative(struct attempt *a, struct attempt *b)
+{
+	return attempt_is_copying(b) && copying_from(a)->kind == copying_from(b)->kind && a->account == b->account &&
+	       (str_eq(a->source, b->source) || (a->req_tag[0] && str_eq(a->req_tag, b->req_tag)));
+}
+
 /* One that is being settled must not meet new ones: they could not be told from its own. */
 static bool is_behind(struct copying *c)
 {
@@ -224,9 +230,7 @@ static bool is_behind(struct copying *c)
 	list_for_each(n, &c->att.life->attempts) {
 		struct attempt *o = list_entry(n, struct attempt, node);
 
-		if (o == &c->att || !attempt_is_copying(o) || copying_from(o)->kind != c->kind ||
-		    o->step != ATTEMPT_SETTLE || o->account != c->att.account ||
-		    (!str_eq(o->source, c->att.source) && (!c->att.req_tag[0] || !str_eq(o->req_tag, c->att.req_tag))))
+		if (o == &c->att || o->step != ATTEMPT_SETTLE || !is_relative(&c->att, o))
 			continue;
 		status_set(&st, R_STATE_CHANGING, "what became of an earlier %s of sandbox %s is being found "
 						  "out; repeat", c->kind->what, c->att.source);
@@ -501,6 +505,7 @@ static const struct attempt_kind protocol = {
 	.list = list,
 	.settle = settle,
 	.makes = makes,
+	.is_relative = is_relative,
 	.unlink = copying_unlink,
 	.free = copying_free,
 };

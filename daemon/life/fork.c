@@ -15,7 +15,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 
-#define FAMILY_WAIT_MS 1000u
+#define NOMEM_WAIT_MS 1000u
 
 static struct cloud_call *ask_known(struct copying *c, const struct cloud_ask *ask)
 {
@@ -159,20 +159,6 @@ static bool is_tracked(const char *id, void *user)
 	return life_find_box(c->att.life, c->att.account, id) != NULL;
 }
 
-/* A fork of a relative that has not been answered yet: its children look like ours. */
-static bool family_is_busy(const struct copying *c)
-{
-	list_for_each(n, &c->att.life->attempts) {
-		struct attempt *o = list_entry(n, struct attempt, node);
-
-		if (o != &c->att && attempt_is_copying(o) && copying_from(o)->kind == c->kind &&
-		    o->account == c->att.account && str_eq(o->req_tag, c->att.req_tag) && o->step >= ATTEMPT_POST &&
-		    o->step != ATTEMPT_SETTLE && o->step != ATTEMPT_DETAIL)
-			return true;
-	}
-	return false;
-}
-
 /* The found ones as if they had been answered; of those that are missing it is not known why. */
 static int adopt_found(struct copying *c, struct cloud_list *list, const size_t *index, size_t n)
 {
@@ -214,12 +200,10 @@ static enum settle_next settle(struct copying *c, struct cloud_result *r, uint64
 	size_t *index, n = 0;
 	enum settle_next next;
 
-	*ret_wait_ms = FAMILY_WAIT_MS;
+	*ret_wait_ms = NOMEM_WAIT_MS;
 	index = calloc(c->count, sizeof(*index));
-	if (!index || family_is_busy(c)) {
-		free(index);
+	if (!index)
 		return SETTLE_WAIT;
-	}
 	next = settle_fork(r->outcome == CLOUD_DONE ? r->list : NULL, &f, c->att.lists, clock_boot_ms(),
 			   c->att.settle_until_ms, index, &n, ret_wait_ms);
 	if (next == SETTLE_FOUND && adopt_found(c, r->list, index, n) < 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The invariants, against the ledger (what is true), the disk (what is kept) and what clients know. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "daemon/life/tags.h"
 #include "proto/base/must.h"
@@ -124,6 +125,24 @@ static bool maybe_leased(const struct sim_box *b)
 	return false;
 }
 
+/* A Create told of it, so it is claimed, and nobody ever asked for a lease on it: there is nothing to release. */
+static bool is_claimed_for_good(const struct sim_box *b, enum policy_action what)
+{
+	const char *uid = cloud_kvs_get(&b->tags, TAG_UID);
+
+	if (!b->created || b->lease_asked || b->of || cloud_kvs_get(&b->tags, TAG_NAME) || !uid || !b->n_may)
+		return false;
+	if (b->request < SIM_REQUESTS && W->lease_asked[atoi(uid) - 1000][b->request])
+		return false;
+	for (unsigned i = 0; i < b->n_may; i++) {
+		const struct policy *p = &b->may[i];
+
+		if ((p->idle_timeout_ms && p->on_idle == what) || age_action(p) == what || p->on_cap == what)
+			return false;
+	}
+	return true;
+}
+
 static void count_sweep(const struct sim_box *b, const struct row_sandbox *row)
 {
 	uint64_t minutes = (W->now_ms - W->life_began_ms) / 60000 + 2;
@@ -155,6 +174,8 @@ void check_end_sent(struct sim_box *b, bool pause)
 		sim_fail("I4", "%s of %s, which is in use (lease %s kind %d, %u commands; %lld ms old, %lld ms left)",
 			 verb, b->id, x ? x->id : "", x ? (int)x->kind : 0, b->commands,
 			 (long long)(ledger_now() - b->started_at_ms), (long long)(b->end_at_ms - ledger_now()));
+	if (is_claimed_for_good(b, what))
+		sim_fail("I7", "%s of %s, which a Create was answered with and which was never leased", verb, b->id);
 	/* A kill that was decided is carried on: by this life, also where the store took no row, and by the next. */
 	if (!pause && ((row && row->state == LIFE_KILLING) || b->end_sent_life == W->life_no))
 		return;

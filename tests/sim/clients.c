@@ -219,7 +219,9 @@ static void created(struct sim_want *c, struct sim_box *b, const struct life_san
 {
 	char *shown = W->shown[uid_index(c)][c->request];
 
-	b->acked = true;
+	b->acked = b->created = true;
+	b->request = c->request;
+	b->lease_asked |= c->process_lease;
 	if (c->request < SIM_REQUESTS) {
 		if (shown[0] && !str_eq(shown, box->id))
 			sim_fail("I3", "request id %u showed %s, now %s", c->request, shown, box->id);
@@ -383,6 +385,8 @@ static void act_create(unsigned proc)
 	q.timeout_ms = sim_between(&same, 15000, 120000);
 	q.policy = some_policy(&same);
 	q.process_lease = c->process_lease = chance(400);
+	if (c->request < SIM_REQUESTS)
+		W->lease_asked[uid_index(c)][c->request] |= c->process_lease;
 	q.wait_ready = chance(100);
 	q.params_hash[0] = (uint8_t)(c->request + (chance(20) ? 100 : 0));
 	q.deadline_ms = c->deadline_ms - W->boot_base_ms;
@@ -428,6 +432,8 @@ static int call_connect(struct sim_want *c, const struct principal *who, uint64_
 				  .timeout_ms = draw(15000, 120000), .adopt = chance(200) };
 
 	q.process_lease = c->process_lease = chance(400);
+	if (c->box)
+		c->box->lease_asked |= c->process_lease;
 	return life_connect(W->life, &q, on_box, c, &c->op);
 }
 
@@ -440,6 +446,8 @@ static int call_acquire(struct sim_want *c, const struct principal *who, uint64_
 	c->ttl_ms = draw(1000, 60000);
 	q.kind = c->kind;
 	q.ttl_ms = c->ttl_ms;
+	if (c->box)
+		c->box->lease_asked = true;
 	return life_acquire(W->life, &q, on_lease, c, &c->op);
 }
 

@@ -58,6 +58,8 @@ struct sim_box {		/* the cloud's ledger, and what our clients know of it */
 	const char *how;		/* it died */
 	/* what was asked for */
 	bool acked, kill_asked, kill_acked, was_leased;
+	bool created, lease_asked;	/* a Create answered with it; somebody asked for a lease on it */
+	unsigned request;		/* … of that Create */
 	uint64_t maybe_of[SIM_PROCS];	/* a process (its start) that may hold a lease it was not told of */
 	unsigned sets_open, connects_open;	/* calls of users under way */
 	struct policy may[SIM_POLICIES];	/* its policy is one of these */
@@ -178,6 +180,7 @@ struct world {
 	struct sim_want wants[SIM_WANTS];
 	unsigned serial;
 	char shown[SIM_UIDS][SIM_REQUESTS][32];
+	bool lease_asked[SIM_UIDS][SIM_REQUESTS];	/* by a Create with this request id */
 	uint64_t next_start_time, next_conn;
 	pid_t next_pid;
 

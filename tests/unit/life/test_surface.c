@@ -410,6 +410,32 @@ TEST(fork_over_a_restart)
 	world_free(&w);
 }
 
+/* A sandbox and its child are forked at once and both answers are lost: the one that shows up first may be either's. */
+TEST(forks_of_relatives_in_doubt)
+{
+	struct forked child, f[2];
+	struct answer b;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	do_fork(&w, &child, b.id, 1, "");
+	w.fake->copy = FAKE_ACCEPT_LOSE;
+	w.fake->copy_n = 2;
+	begin_fork(&w, &f[0], b.id, 1, "a");
+	begin_fork(&w, &f[1], child.a.ids[0], 1, "b");
+	while (w.fake->forks < 3)
+		CHECK(loop_once(w.loop, 1000) >= 0);
+	w.fake->boxes[w.fake->n_boxes - 2].hidden = true;
+	for (size_t i = 0; i < 2; i++) {
+		if (!f[i].a.done)
+			wait_for(&w, &f[i].a);
+		CHECK_INT(f[i].a.st.reason, R_OUTCOME_UNKNOWN);
+	}
+	CHECK_INT(w.fake->kills, 0);
+	world_free(&w);
+}
+
 /* More new ones than were asked for: nobody knows whose they are, and nothing is killed. */
 TEST(fork_in_doubt)
 {
