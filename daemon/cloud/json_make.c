@@ -133,7 +133,7 @@ int json_create(const struct cloud_create *c, char **ret, size_t *ret_n)
 	set_str(&r, o, "templateID", c->template_id);
 	set(&r, o, "timeout", json_integer(c->timeout_s));
 	set(&r, o, "secure", json_boolean(c->secure != TRI_FALSE));
-	set_tri(&r, o, "allow_internet_access", c->allow_internet_access);
+	set(&r, o, "allow_internet_access", json_boolean(c->allow_internet_access != TRI_FALSE));
 	set_tri(&r, o, "autoPause", c->auto_pause);
 	set_tri(&r, o, "autoPauseMemory", c->auto_pause_memory);
 	if (c->auto_resume != TRI_UNSET) {
