@@ -50,7 +50,8 @@ struct args {
 	const char *count, *on_timeout, *mask_host, *proxy;
 	struct words allow_out, deny_out;
 	struct pairs headers, iam;
-	bool no_memory, auto_resume, internet, no_internet, private_ports, clear;
+	const char *states;
+	bool no_memory, auto_resume, internet, no_internet, private_ports, clear, not_secure, must_create, wait_ready;
 	bool interactive, tty, cached, all, all_hosts, all_owners, adopt, initial;
 
 	bool recursive, update, all_links;	/* cp, watch */
@@ -101,7 +102,7 @@ extern const struct command cmd_create, cmd_ls, cmd_get, cmd_connect, cmd_timeou
 	cmd_ps, cmd_cp, cmd_cat, cmd_files, cmd_stat, cmd_mkdir, cmd_rm, cmd_mv, cmd_watch, cmd_sign, cmd_attach, cmd_logs,
 	cmd_wait, cmd_signal,
 	cmd_lease, cmd_hold, cmd_policy, cmd_events, cmd_status, cmd_pool, cmd_local,
-	cmd_fork, cmd_pause, cmd_resume, cmd_snapshot, cmd_network, cmd_metrics, cmd_host;
+	cmd_fork, cmd_pause, cmd_resume, cmd_snapshot, cmd_network, cmd_metrics, cmd_host, cmd_running;
 
 /* cmd_exec.c: what a shell would say of a command that ended so. */
 int command_exit_code(const struct ab_command_result *r);

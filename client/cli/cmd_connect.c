@@ -5,6 +5,7 @@
 
 static const struct opt opts[] = {
 	OPT(0, "timeout", OPT_SPAN, timeout_ms, "D", "let it live at least so long from now"),
+	OPT(0, "wait-ready", OPT_FLAG, wait_ready, NULL, "return when the agent inside answers"),
 	OPT(0, "adopt", OPT_FLAG, adopt, NULL, "take it over from another host"),
 };
 
@@ -13,6 +14,7 @@ static int run(struct cli *cli)
 	const struct ab_sandbox_connect_options o = {
 		.sandbox_timeout_ms = cli->args.timeout_ms,
 		.adopt = cli->args.adopt,
+		.wait_ready = cli->args.wait_ready,
 	};
 	struct ab_sandbox *sb;
 

@@ -22,6 +22,9 @@ static const struct opt opts[] = {
 	OPT(0, "private", OPT_FLAG, private_ports, NULL, "its ports are reached with a token only"),
 	OPT(0, "mask-host", OPT_TEXT, mask_host, "HOST", "the Host that its services see; ${PORT} is the port"),
 	OPT(0, "iam", OPT_PAIR, iam, "NAME=AUDIENCE", "a workload token, for --header; may be repeated"),
+	OPT(0, "not-secure", OPT_FLAG, not_secure, NULL, "its agent takes calls without a token"),
+	OPT(0, "must-create", OPT_FLAG, must_create, NULL, "with --name: fail where there is one"),
+	OPT(0, "wait-ready", OPT_FLAG, wait_ready, NULL, "return when the agent inside answers"),
 	OPT(0, "request-id", OPT_TEXT, request_id, "R", "the same id never creates twice"),
 };
 
@@ -40,6 +43,9 @@ static int run(struct cli *cli)
 		.envs = a->envs.v,
 		.n_envs = a->envs.n,
 		.name = a->name,
+		.secure = a->not_secure ? AB_NO : AB_DEFAULT,
+		.must_create = a->must_create,
+		.wait_ready = a->wait_ready,
 		.allow_internet_access = a->no_internet ? AB_NO : AB_DEFAULT,
 		.keep_memory = a->no_memory ? AB_NO : AB_DEFAULT,
 		.auto_resume = a->auto_resume ? AB_YES : AB_DEFAULT,

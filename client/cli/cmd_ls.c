@@ -10,6 +10,8 @@
 
 static const struct opt opts[] = {
 	OPT('m', "metadata", OPT_PAIR, metadata, "K=V", "only those with this mark; may be repeated"),
+	OPT(0, "state", OPT_TEXT, states, "S,...", "only in these states: running, paused, gone, ... (all but gone)"),
+	OPT('t', "template", OPT_TEXT, template_name, "T", "only of this template"),
 	OPT(0, "cached", OPT_FLAG, cached, NULL, "what the daemon knows, without asking the cloud"),
 	OPT(0, "all-hosts", OPT_FLAG, all_hosts, NULL, "also what this daemon did not make"),
 	OPT(0, "all-owners", OPT_FLAG, all_owners, NULL, "of all users (administrators)"),
@@ -49,6 +51,24 @@ static void row(struct table *t, const struct ab_sandbox *sb, int64_t now_ms)
 	table_cell(t, metadata);
 }
 
+/* 0, or EXIT_USAGE after saying what is wrong. */
+static int read_states(struct cli *cli, uint32_t *ret)
+{
+	for (const char *p = cli->args.states; p && *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ',')) {
+		size_t n = strcspn(p, ",");
+		enum ab_sandbox_state s = AB_SANDBOX_CREATING;
+
+		while (s <= AB_SANDBOX_GONE && (strlen(state_name(s)) != n || strncmp(state_name(s), p, n) != 0))
+			s++;
+		if (s > AB_SANDBOX_GONE)
+			return usage(cli->command, "'%.*s' is no state", (int)n, p);
+		*ret |= 1u << s;
+	}
+	if (cli->args.states && !*ret)
+		return usage(cli->command, "--state needs one");
+	return 0;
+}
+
 static int run(struct cli *cli)
 {
 	static const char *const heads[] = { "ID", "NAME", "STATE", "TEMPLATE", "STARTED", "ENDS", "LEFT",
@@ -61,11 +81,14 @@ static int run(struct cli *cli)
 		.cached = a->cached,
 		.all_hosts = a->all_hosts,
 		.all_owners = a->all_owners,
+		.template_name = a->template_name,
 	};
 	struct ab_sandbox_list *page = NULL, *next;
 	struct table t;
-	int r = EXIT_OK, r_table;
+	int r = read_states(cli, &o.states), r_table;
 
+	if (r)
+		return r;
 	table_begin(&t, heads);
 	do {
 		o.page_token = page ? page->next_page_token : NULL;

@@ -11,6 +11,7 @@ static const struct opt pause_opts[] = {
 
 static const struct opt resume_opts[] = {
 	OPT(0, "timeout", OPT_SPAN, timeout_ms, "D", "let it live at least so long from now (5m)"),
+	OPT(0, "wait-ready", OPT_FLAG, wait_ready, NULL, "return when the agent inside answers"),
 };
 
 static void print(const char *id, bool paused)
@@ -49,7 +50,8 @@ static int run_pause(struct cli *cli)
 static int run_resume(struct cli *cli)
 {
 	const struct args *a = &cli->args;
-	const struct ab_sandbox_connect_options o = { .sandbox_timeout_ms = a->timeout_ms };
+	const struct ab_sandbox_connect_options o = { .sandbox_timeout_ms = a->timeout_ms,
+						      .wait_ready = a->wait_ready };
 	int worst = EXIT_OK;
 
 	for (size_t i = 0; i < a->n_words; i++) {

@@ -100,6 +100,18 @@ static int list(struct cli *cli)
 	return r ? r : r_table;
 }
 
+static void print_removed(const char *snapshot, bool found)
+{
+	struct json j;
+
+	json_begin(&j, stdout);
+	json_open(&j, NULL, '{');
+	json_text(&j, "snapshot", snapshot);
+	json_bool(&j, "found", found);
+	json_close(&j, '}');
+	json_end(&j);
+}
+
 /* All are tried; the first failure gives the exit code. */
 static int rm(struct cli *cli)
 {
@@ -114,9 +126,13 @@ static int rm(struct cli *cli)
 
 		if (ab_snapshot_delete(cli->client, a->words[i], NULL, &found)) {
 			r = fail_client(cli);
-		} else if (!found) {
-			say(cli, "there is no snapshot %s", a->words[i]);
-			r = EXIT_NOT_FOUND;
+		} else {
+			if (a->json)
+				print_removed(a->words[i], found);
+			if (!found) {
+				say(cli, "there is no snapshot %s", a->words[i]);
+				r = EXIT_NOT_FOUND;
+			}
 		}
 		worst = worst ? worst : r;
 	}

@@ -58,8 +58,9 @@ def test_snapshot(d, box):
     assert sh(d, new, "cat f") == "before\n"
     assert d.ctl("snapshot", "rm", s, check=False).returncode == 1      # in use
     d.ctl("kill", new)
-    assert d.ctl("snapshot", "rm", s).returncode == 0
-    assert d.ctl("snapshot", "rm", s, check=False).returncode == 3
+    assert doc(d, "snapshot", "rm", s) == {"snapshot": s, "found": True}
+    r = d.ctl("--json", "snapshot", "rm", s, check=False)
+    assert r.returncode == 3 and json.loads(r.stdout) == {"snapshot": s, "found": False}
     assert d.ctl("snapshot", "what", check=False).returncode == 2
 
 
@@ -77,6 +78,39 @@ def test_metrics(d, box):
     lines = d.ctl("metrics", box).stdout.splitlines()
     assert [x.split()[0] for x in lines[:3]] == ["cpu", "mem", "disk"] and re.search("[▁-█]", lines[0])
     assert d.ctl("metrics", "-a", box).stdout.startswith("AT ")
+
+
+def test_running(d, box):
+    assert d.ctl("running", box).stdout == "yes\n" and doc(d, "running", box) == {"sandbox": box, "running": True}
+    d.ctl("pause", box)
+    r = d.ctl("--json", "running", box, check=False)
+    assert r.returncode == 1 and json.loads(r.stdout) == {"sandbox": box, "running": False}
+    d.ctl("resume", "--wait-ready", box)
+    assert d.ctl("running", box).returncode == 0
+    assert d.ctl("running", "nosuchbox", check=False).returncode == 3
+
+
+def test_ls_by_state_and_template(d, box):
+    def found(*words):
+        return [json.loads(line)["id"] for line in d.ctl("--json", "ls", "-m", "mark=" + box, *words).stdout.splitlines()]
+    one, two, three = (d.ctl("create", "-m", "mark=" + box, "--wait-ready").stdout.strip() for _ in range(3))
+    d.ctl("pause", two)
+    d.ctl("kill", three)
+    assert found() == [two, one] and found("--state", "running") == [one] and found("--state", "paused") == [two]
+    assert found("--state", "gone") == [three] and found("--state", "running,paused,gone") == [three, two, one]
+    assert found("-t", "base") == [two, one] and found("-t", "nosuch") == []
+    for bad in ("asleep", "", "running,"):
+        assert (d.ctl("ls", "--state", bad, check=False).returncode == 2) == (bad != "running,")
+    d.ctl("kill", one, two)
+
+
+def test_create_options(d):
+    b = doc(d, "create", "--not-secure", "--name", "only-one", "--wait-ready")["id"]
+    assert d.ctl("create", "--name", "only-one").stdout.strip() == b
+    r = d.ctl("create", "--name", "only-one", "--must-create", check=False)
+    assert r.returncode == 1 and "NAME_EXISTS" in r.stderr
+    assert d.ctl("connect", "--wait-ready", "only-one").returncode == 0
+    d.ctl("kill", b)
 
 
 def test_lifecycle(d):
