@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """coverage.py BUILD PERCENT FILE…: branches that the tests took, by gcov's own count; exit 1 if a file has less.
 
-A branch that only a failed must() takes is not counted: nothing comes after it.
+Not counted: the branch that only a failed must() takes, and the way past a switch over all values of an enum, which
+gcov has for a branch of its own.
 """
 import glob
 import json
@@ -34,8 +35,10 @@ def main():
         with open(source, encoding="utf-8") as f:
             text = [""] + f.read().split("\n")
         rows = [r for r in branches(build, source) if not re.search(r"\bmust\(", text[r[0]])]
+        for line in {r[0] for r in rows if not r[1] and "switch (" in text[r[0]]}:
+            rows.remove((line, False))
         taken = sum(1 for r in rows if r[1])
-        part = 100.0 * taken / len(rows) if rows else 100.0 if not re.search(r"\b(if|for|while|switch)\b|\?", "\n".join(text)) else 0.0
+        part = 100.0 * taken / len(rows) if rows else 0.0
         print("%-32s %8d %8d %6.1f%%" % (source, len(rows), taken, part))
         for line in sorted({r[0] for r in rows if not r[1]}):
             print("    %4d: %s" % (line, text[line].strip()))

@@ -187,4 +187,27 @@ TEST(budget)
 		limiter_leave(&l, &t[i], true);
 }
 
+/* What waits in the background makes nobody's turn later; with all in flight nothing wakes it. */
+TEST(rounds)
+{
+	struct limiter_ticket stuck = { .background = true }, a = { 0 }, b = { 0 }, again = { 0 };
+	struct limiter l;
+
+	limiter_init(&l, 2);
+	limiter_block(&l, 1, 1000, 0);
+	CHECK_INT(enter(&l, &stuck, 1, 1, 0, 0), LIMITER_OK);
+	CHECK_INT(enter(&l, &a, 2, 0, 0, 0), LIMITER_OK);
+	CHECK_INT(enter(&l, &b, 2, 0, 0, 0), LIMITER_OK);
+	CHECK(limiter_next(&l, 0) == &a && limiter_next(&l, 0) == &b);
+	CHECK(limiter_wake_ms(&l, 0) == UINT64_MAX);
+	CHECK_INT(enter(&l, &again, 1, 0, 0, 0), LIMITER_OK);
+	CHECK_INT(again.round, l.round);
+	limiter_leave(&l, &a, true);
+	CHECK(limiter_next(&l, 0) == &again);
+	limiter_leave(&l, &b, true);
+	CHECK_INT(limiter_wake_ms(&l, 0), 1000);
+	limiter_leave(&l, &again, true);
+	limiter_leave(&l, &stuck, false);
+}
+
 TEST_MAIN()
