@@ -186,9 +186,9 @@ struct store *store_close(struct store *s)
 		return NULL;
 	must(s->magic == STORE_MAGIC);
 	s->closing = true;
-	timer_clear(&s->backup_timer);
 	s->worker = worker_free(s->worker);
 	writer_finish(s);
+	timer_clear(&s->backup_timer);	/* the last commits may have set it */
 	db_close(&s->db);
 	state_dir_close(&s->dir);
 	s->magic = 0;
