@@ -187,7 +187,7 @@ bool doubt_adopts_as_ours(struct life *l, const char *id, const struct tags *t);
 bool doubt_waits(const struct life *l, const struct account *a);
 /* A complete list was taken over. */
 void doubt_listed(struct life *l);
-/* The oldest one that lives and carries this tag; NULL = none. */
+/* The oldest one that carries this tag, also one that is gone since: no second is made. NULL = none. */
 struct box *doubt_box_of_tag(struct life *l, const struct account *a, uid_t uid, const char *req_tag);
 
 /* --- ref.c --- */

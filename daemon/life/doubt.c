@@ -202,7 +202,7 @@ struct box *doubt_box_of_tag(struct life *l, const struct account *a, uid_t uid,
 	list_for_each(i, &l->boxes) {
 		struct box *b = list_entry(i, struct box, node);
 
-		if (b->account == a && b->uid == uid && box_is_live(b) && str_eq(b->req_tag, req_tag) &&
+		if (b->account == a && b->uid == uid && str_eq(b->req_tag, req_tag) &&
 		    (!found || b->started_at_ms < found->started_at_ms))
 			found = b;
 	}
