@@ -25,10 +25,30 @@ static struct sim_post *post_of(const char *tag)
 	return &W->posts[W->n_posts++];
 }
 
+bool is_forgotten(const struct sim_box *b)
+{
+	return b->orphan || (b->old && !disk_sandbox(b->id));
+}
+
+static bool is_remembered(const char *post_tag)
+{
+	for (unsigned i = 0; i < W->n_boxes; i++) {
+		const struct sim_box *b = &W->boxes[i];
+		const char *tag = cloud_kvs_get(&b->tags, TAG_REQ);
+
+		if (tag && !b->of && str_eq(tag, post_tag) && !is_forgotten(b))
+			return true;
+	}
+	return false;
+}
+
 void check_create_sent(const char *tag)
 {
 	struct sim_post *p = post_of(tag);
 
+	if (p->old && p->maybe)
+		p->maybe = is_remembered(tag);
+	p->old = false;
 	if (p->open || p->maybe)
 		sim_fail("I15", "a second POST of %s without a proof that the first was not processed", tag);
 	p->open = true;
@@ -51,7 +71,7 @@ void check_accepted(const struct sim_box *b)
 		const struct sim_box *o = &W->boxes[i];
 		const char *other = cloud_kvs_get(&o->tags, TAG_REQ);
 
-		if (o != b && !o->of && other && str_eq(other, tag))
+		if (o != b && !o->of && !is_forgotten(o) && !b->orphan && other && str_eq(other, tag))
 			sim_fail("I3", "two sandboxes of one request: %s and %s", o->id, b->id);
 	}
 	if (policy && policy_parse(policy, &mine->may[0]) < 0)

@@ -223,7 +223,9 @@ static void created(struct sim_want *c, struct sim_box *b, const struct life_san
 	b->request = c->request;
 	b->lease_asked |= c->process_lease;
 	if (c->request < SIM_REQUESTS) {
-		if (shown[0] && !str_eq(shown, box->id))
+		const struct sim_box *before = shown[0] ? ledger_find(shown) : NULL;
+
+		if (before && !is_forgotten(before) && !str_eq(shown, box->id))
 			sim_fail("I3", "request id %u showed %s, now %s", c->request, shown, box->id);
 		(void)str_copy(shown, sizeof(W->shown[0][0]), box->id);
 	}
@@ -690,6 +692,60 @@ void clients_forget_calls(void)
 		W->boxes[i].policy_calls = W->boxes[i].commands = 0;
 		W->boxes[i].seen_alive_ms = 0;
 	}
+}
+
+/* Lists that lie may hide it from the first list, after which a repeat makes another. */
+static bool is_hidden(const struct sim_box *b)
+{
+	return !b->alive || b->listed_at_ms > W->now_ms || W->faults.list_omit || W->faults.list_empty ||
+	       W->faults.list_lag;
+}
+
+static void forget_posts(void)
+{
+	for (unsigned i = 0; i < W->n_posts; i++) {
+		bool copy = strchr(W->posts[i].tag, ' ');
+
+		W->posts[i].maybe = !copy && (W->posts[i].maybe || W->posts[i].open);
+		W->posts[i].open = false;
+		W->posts[i].old = true;
+	}
+	for (unsigned i = 0; i < W->n_copies; i++) {
+		W->copies[i].accepted = false;
+		memset(W->copies[i].shown, 0, sizeof(W->copies[i].shown));
+	}
+	for (unsigned i = 0; i < W->n_snaps; i++)
+		W->snaps[i].acked = false;
+}
+
+void clients_lose_store(void)
+{
+	W->lost_life = W->life_no;
+	for (unsigned i = 0; i < W->n_leases; i++)
+		W->leases[i].over = true;
+	for (unsigned i = 0; i < W->n_boxes; i++) {
+		struct sim_box *b = &W->boxes[i];
+		const char *policy = cloud_kvs_get(&b->tags, TAG_POLICY);
+
+		b->old = true;
+		b->orphan = is_hidden(b);
+		b->acked = b->kill_acked = b->created = b->was_leased = false;
+		b->released_at_ms = 0;
+		memset(b->maybe_of, 0, sizeof(b->maybe_of));
+		policy_default(&b->may[0]);
+		if (policy)
+			must(!policy_parse(policy, &b->may[0]));
+		b->n_may = 1;
+	}
+	/* A request that found a sandbox by its name is in no tag. */
+	for (unsigned i = 0; i < SIM_UIDS * SIM_REQUESTS; i++) {
+		char *shown = W->shown[i / SIM_REQUESTS][i % SIM_REQUESTS];
+		struct sim_box *b = shown[0] ? ledger_find(shown) : NULL;
+
+		if (b && cloud_kvs_get(&b->tags, TAG_NAME))
+			shown[0] = 0;
+	}
+	forget_posts();
 }
 
 void clients_close_streams(bool keep)

@@ -165,6 +165,7 @@ static void act_create(struct wire *w)
 {
 	struct sim_box *b = ledger_add(w->timeout_s);
 
+	b->orphan = w->life <= W->lost_life;
 	b->tags = w->kvs;
 	w->kvs = (struct cloud_kvs){ 0 };
 	b->listed_at_ms = W->now_ms + (W->quiet ? 0 : sim_between(&W->cloud_rng, 0, HIDDEN_MAX_MS));
@@ -233,7 +234,8 @@ static void act_copy(struct wire *w, struct sim_box *b)
 		ledger_end(b, "its checkpoint failed");
 	} else {
 		b->busy_until_ms = MIN(MAX(w->reply_at_ms, W->now_ms), W->now_ms + BUSY_MAX_MS);
-		check_copied(w->copy);
+		if (w->life > W->lost_life)
+			check_copied(w->copy);
 		if (w->what == W_FORK)
 			ledger_fork(b, w->copy, &w->result);
 		else

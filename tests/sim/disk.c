@@ -67,7 +67,7 @@ struct store_tx {
 	struct store *store;
 	struct change *v;
 	size_t n;
-	bool durable, fails;
+	bool durable, fails, sure;
 	store_done_fn *done;
 	void *user;
 };
@@ -78,6 +78,7 @@ struct store {
 	uint64_t next, reserved;
 	struct status health;
 	unsigned life;
+	enum store_doubt doubt;		/* at its start */
 };
 
 struct table {
@@ -88,6 +89,7 @@ struct table {
 static struct table disk[T_N];
 static struct list unsynced;	/* in the file, in order; not yet on the disk */
 static uint64_t host_seq;
+static enum store_doubt doubt;
 static char host[24];
 
 static const char **text_at(union row *r, size_t off)
@@ -219,6 +221,8 @@ static void sync_one(struct store_tx *t)
 {
 	for (size_t i = 0; i < t->n; i++)
 		apply(&t->v[i]);
+	if (t->sure)
+		doubt = STORE_SURE;
 	tx_free(t, false);
 }
 
@@ -475,7 +479,7 @@ const struct status *store_health(const struct store *s)
 
 enum store_doubt store_doubt(const struct store *s)
 {
-	return STORE_SURE;
+	return s->doubt;
 }
 
 void store_new_incarnation(struct store *s)
@@ -484,6 +488,7 @@ void store_new_incarnation(struct store *s)
 
 void store_tx_sure(struct store_tx *t)
 {
+	t->sure = true;
 }
 
 bool store_gave_seq(const struct store *s, uint64_t seq)
@@ -511,7 +516,8 @@ void store_seen_seq(struct store *s, uint64_t seq)
 
 /* --- for the simulation --- */
 
-void disk_reset(uint64_t seed)
+/* The database and its second copy: host-id is not in them. */
+void disk_lose(void)
 {
 	if (unsynced.next)
 		sync_all();
@@ -522,6 +528,13 @@ void disk_reset(uint64_t seed)
 		free(disk[t].v);
 		disk[t] = (struct table){ 0 };
 	}
+	doubt = STORE_LOST;
+}
+
+void disk_reset(uint64_t seed)
+{
+	disk_lose();
+	doubt = STORE_SURE;
 	host_seq = 0;
 	snprintf(host, sizeof(host), "h%015llu", (unsigned long long)(seed % 1000000000000000ull));
 }
@@ -538,6 +551,7 @@ struct store *disk_open(void)
 	host_seq += SEQ_BLOCK;
 	s->reserved = host_seq;
 	s->life = W->life_no;
+	s->doubt = doubt;
 	return s;
 }
 

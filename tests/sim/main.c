@@ -327,6 +327,11 @@ static void one_cycle(void)
 		return;
 	W->cycles++;
 	life_end(W->dead || how < 70 ? (how < 35 ? DISK_POWER : DISK_KILL) : how < 85 ? DISK_POWER : DISK_STOP);
+	if (sim_chance(&W->rng, 15)) {
+		sim_trace("the database is LOST");
+		disk_lose();
+		clients_lose_store();
+	}
 	down = W->now_ms + (sim_chance(&W->rng, 900) ? sim_between(&W->rng, 10, 3000)
 						      : sim_between(&W->rng, 3000, 200000));
 	if (sim_chance(&W->rng, 40)) {

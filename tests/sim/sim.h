@@ -71,6 +71,8 @@ struct sim_box {		/* the cloud's ledger, and what our clients know of it */
 	unsigned end_sent_life;		/* that sent a DELETE by itself */
 	const struct sim_copy *of;	/* a child of this fork */
 	uint64_t busy_until_ms;		/* it is being copied: in no list */
+	bool old;			/* made before the database was lost; only its tag says whose it is */
+	bool orphan;			/* … and lists may hide it, or it shows up later */
 };
 
 /* A fork or a snapshot that a client asks for. In the cloud it is known by a timeout, or a name, that
@@ -134,6 +136,7 @@ struct sim_want {			/* a client's call */
 struct sim_post {
 	char tag[40];
 	bool open, maybe;		/* without an answer; perhaps accepted */
+	bool old;			/* of before the database was lost */
 };
 
 struct world {
@@ -160,6 +163,7 @@ struct world {
 	bool dead;			/* crashed in this step: nothing has an effect any more */
 	long crash_in;			/* seam calls until then */
 	bool store_failed;		/* a commit was refused in this world */
+	unsigned lost_life;		/* after which the database was lost; 0 = never */
 	uint64_t restart_grace_ms, horizon_ms, unclaimed_grace_ms;
 	unsigned sweeps;		/* of this life */
 
@@ -223,6 +227,7 @@ enum disk_loss {
 	DISK_STOP,	/* everything was written */
 };
 void disk_reset(uint64_t seed);
+void disk_lose(void);
 struct store *disk_open(void);
 struct store *disk_close(struct store *s, enum disk_loss loss);
 const char *disk_host(void);
@@ -274,6 +279,7 @@ void clients_start(void);
 void clients_act(void);		/* one of them does something */
 void clients_forget_calls(void);	/* the daemon is gone: no answer comes */
 void clients_close_streams(bool keep);	/* before a stop */
+void clients_lose_store(void);	/* what they were told is forgotten, but for what tags say */
 void clients_reboot(void);
 void clients_exchange(void);
 void clients_end_commands(void);
@@ -282,6 +288,8 @@ void proc_die(unsigned i);
 
 /* --- check.c --- */
 
+/* Nothing that the daemon could look at says that it was made. */
+bool is_forgotten(const struct sim_box *b);
 void check_create_sent(const char *tag);
 void check_create_done(const char *tag, bool maybe);
 void check_accepted(const struct sim_box *b);
