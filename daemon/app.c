@@ -188,6 +188,7 @@ static int make_pool(struct app *a)
 	struct pool_options o = { .loop = a->loop,
 				  .resolver = a->resolver,
 				  .max_conns_h2 = (uint32_t)number(a, "pool", "max_connections"),
+				  .unread_max = number(a, "pool", "memory"),
 				  .idle_ms = (uint32_t)number(a, "pool", "idle") };
 
 	return pool_new(&o, &a->pool) < 0 ? out_of_memory() : 0;

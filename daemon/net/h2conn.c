@@ -46,8 +46,8 @@ static void x_free(void *p)
 
 int h2conn_start(struct http_conn *c, uint64_t now_ms)
 {
-	struct h2_options o = { .stream_window = c->stream_window, .send_max = c->send_max,
-				.wipes = !c->server };
+	struct h2_options o = { .stream_window = c->stream_window, .budget = c->budget,
+				.send_max = c->send_max, .send_max_all = HTTP_UNSENT_CONN, .wipes = !c->server };
 	struct h2 *h;
 	int r;
 

@@ -465,6 +465,7 @@ int conn_new(const struct http_conn_options *o, struct http_conn **ret)
 	c->tls = o->tls;
 	c->stream_window = o->stream_window;
 	c->send_max = o->send_max;
+	c->budget = o->budget;
 	c->handshake_by_ms = o->handshake_by_ms;
 	c->last_read_ms = loop_now_ms(o->loop);
 	c->state = o->tls ? CONN_TLS : CONN_SNIFF;

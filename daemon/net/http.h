@@ -108,6 +108,11 @@ void http_conn_abort(struct http_conn *c, uint32_t h2_code, const char *reason);
 
 /* --- servers --- */
 
+struct h2_budget;	/* proto/wire/h2.h */
+/* For those above: what all connections that it is given to may have received and not read. */
+struct h2_budget *http_budget_new(uint64_t max);
+struct h2_budget *http_budget_unref(struct h2_budget *b);
+
 struct tls_server;	/* daemon/net/tls.h */
 
 struct http_server_options {
@@ -118,6 +123,7 @@ struct http_server_options {
 	bool any_authority;		/* see wire/h2.h */
 	uint32_t max_conns;		/* above: accepted and closed at once; 0 = 4096 */
 	uint32_t max_streams, stream_window, send_max, head_max_n, head_max_bytes; /* 0 = default */
+	struct h2_budget *budget;	/* HTTP/2: of what is received and not read; NULL = none */
 	uint32_t send_max_all;		/* HTTP/2: unsent bytes of a connection; above, it is crowded */
 	uint32_t handshake_ms;		/* TLS + HTTP/2's preface or HTTP/1.1's first head; also how
 					 * long a later head may take once begun; 0 = 10 s */
@@ -155,6 +161,7 @@ struct http_dial_options {
 	const char *proxy;		/* "http://[user:pass@]host:port" for CONNECT; NULL = direct */
 	uint64_t deadline_ms;		/* BOOTTIME, for all steps together */
 	uint32_t stream_window, send_max;
+	struct h2_budget *budget;	/* of what is received and not read, on HTTP/2; NULL = none */
 	/* Exactly once: a connection whose owner is the caller (HTTP/2: SETTINGS sent, requests may
 	 * start), or why not: UNREACHABLE, TLS_UNTRUSTED, PROXY_FAILED, PROXY_AUTH, DEADLINE_REQUEST.
 	 * Never from inside http_dial(). */

@@ -23,6 +23,7 @@
 
 #define HTTP_STALL_MS	  30000u	/* output waits and the socket takes nothing */
 #define HTTP_LINGER_MS	  2000u		/* after our last byte, for the peer's */
+#define HTTP_UNSENT_CONN  (8u << 20)	/* of a client's connection; above, each request may keep little */
 #define HTTP_HANDSHAKE_MS 10000u
 #define HTTP_DRAIN_ACK_MS 1000u		/* for a peer to learn of the first GOAWAY */
 
@@ -103,6 +104,7 @@ struct http_conn {
 	bool server_role, tls, draining, buried;
 	void *user;
 	uint32_t stream_window, send_max;
+	struct h2_budget *budget;	/* outlives it */
 	/* client */
 	void (*ready)(struct http_conn *c, const struct status *failure, void *user);
 	void (*closed)(struct http_conn *c, const char *reason, void *user);
@@ -130,6 +132,7 @@ struct http_conn_options {
 	struct tls_conn *tls;		/* the same */
 	struct http_server *server;	/* NULL = client */
 	uint32_t stream_window, send_max;
+	struct h2_budget *budget;
 	uint64_t handshake_by_ms;
 };
 must_check int conn_new(const struct http_conn_options *o, struct http_conn **ret);

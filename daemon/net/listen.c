@@ -103,6 +103,7 @@ static void take(struct http_server *s, int fd)
 		.server = s,
 		.stream_window = s->o.stream_window,
 		.send_max = s->o.send_max,
+		.budget = s->o.budget,
 		.handshake_by_ms = clock_boot_ms() + s->o.handshake_ms,
 	};
 	struct http_conn *c;

@@ -30,6 +30,7 @@ struct rpc_server {
 	struct admit admit;
 	gid_t admin_gid;
 	struct http_server *http[RPC_LISTENERS_MAX];
+	struct h2_budget *budget;	/* of what is received and not read */
 	unsigned n_http;
 	struct map methods;	/* path → struct rpc_entry */
 	struct map services;	/* name → the entry of one of its methods */

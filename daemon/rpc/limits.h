@@ -18,6 +18,7 @@
 #define RPC_UNSENT_UID		(16u << 20)	/* … of a uid; above, room is small and long answers are
 						 * refused: RESOURCE_EXHAUSTED TOO_MANY_STREAMS */
 #define RPC_WINDOW_BYTES	(256u * 1024)	/* receive window of a stream: the client waits */
+#define RPC_UNREAD_BYTES	(64u << 20)	/* of all windows: above, a stream has the least one */
 #define RPC_HEAD_MAX_N		64u		/* header fields: the request is refused */
 #define RPC_HEAD_MAX_BYTES	(16u * 1024)
 #define RPC_HANDSHAKE_MS	10000u		/* preface and first request: closed */

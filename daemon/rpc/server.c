@@ -160,6 +160,7 @@ int rpc_server_listen(struct rpc_server *s, int listen_fd)
 		.max_conns = RPC_CONNS,
 		.max_streams = RPC_H2_STREAMS,
 		.stream_window = RPC_WINDOW_BYTES,
+		.budget = s->budget,
 		.send_max = RPC_SEND_MAX_BYTES,
 		.send_max_all = RPC_UNSENT_CONN,
 		.head_max_n = RPC_HEAD_MAX_N,
@@ -217,7 +218,12 @@ int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret)
 	list_init(&s->conns);
 	list_init(&s->watchers);
 	admit_init(&s->admit, &limits);
-	r = rpc_server_listen(s, o->listen_fd);
+	s->budget = http_budget_new(RPC_UNREAD_BYTES);
+	if (s->budget)
+		r = rpc_server_listen(s, o->listen_fd);
+	else
+		fd_close(o->listen_fd);
+	r = s->budget ? r : -ENOMEM;
 	for (size_t i = 0; !r && i < o->n_limits; i++)
 		if (o->limits[i].max_streams)
 			r = admit_set_streams(&s->admit, o->limits[i].uid, o->limits[i].max_streams);
@@ -304,6 +310,7 @@ struct rpc_server *rpc_server_free(struct rpc_server *s)
 		free(e);
 	map_fini(&s->methods);
 	map_fini(&s->services);
+	http_budget_unref(s->budget);
 	admit_fini(&s->admit);
 	free(s);
 	return NULL;

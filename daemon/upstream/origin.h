@@ -25,6 +25,7 @@ struct resolve_query;
 struct pool {
 	struct loop *loop;
 	struct pool_options o;
+	struct h2_budget *budget;	/* of what is received and not read */
 	struct rng rng;
 	struct map origins;		/* by key */
 	struct list origin_list;

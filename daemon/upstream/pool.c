@@ -27,6 +27,11 @@ int pool_new(const struct pool_options *o, struct pool **ret)
 
 	if (!p)
 		return -ENOMEM;
+	p->budget = http_budget_new(DEFAULT(o->unread_max, 64u << 20));
+	if (!p->budget) {
+		free(p);
+		return -ENOMEM;
+	}
 	p->loop = o->loop;
 	p->o = *o;
 	p->o.max_conns_h2 = DEFAULT(o->max_conns_h2, 48);
@@ -56,6 +61,7 @@ struct pool *pool_free(struct pool *p)
 	list_for_each_safe(n, &p->origin_list)
 		origin_free(list_entry(n, struct origin, node));
 	map_fini(&p->origins);
+	http_budget_unref(p->budget);
 	free(p);
 	return NULL;
 }

@@ -38,7 +38,8 @@ struct pool_options {
 	uint32_t max_conns_h2;		/* per origin; 0 = 48 */
 	uint32_t max_conns_h1;		/* per origin; 0 = 256 */
 	uint32_t max_queue;		/* requests waiting per origin; 0 = 4096 */
-	uint32_t stream_window;		/* 0 = 1 MiB */
+	uint32_t stream_window;		/* at most, of those that read fast; 0 = 1 MiB */
+	uint64_t unread_max;		/* received and not read, in all (and 16 KiB a stream); 0 = 64 MiB */
 	uint32_t send_max;		/* unsent bytes per request; 0 = 512 KiB */
 	uint32_t dial_ms;		/* one attempt; 0 = 10 s */
 	uint32_t ping_after_ms;		/* streams open and nothing read; 0 = 10 s */

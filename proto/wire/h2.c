@@ -120,6 +120,11 @@ struct h2_stream *h2_stream_make(struct h2 *h)
 	list_init(&s->ready);
 	list_add_tail(&h->streams, &s->node);
 	h->n_open++;
+	s->taken_since_ms = h->last_feed_ms;
+	if (h->o.budget) {
+		s->window = h2_first_window(h);
+		h->o.budget->used += s->window;
+	}
 	return s;
 }
 
@@ -128,6 +133,8 @@ void h2_stream_destroy(struct h2_stream *s)
 	if (!s->closed)
 		s->h->n_open--;
 	s->h->unsent -= buf_len(&s->out);
+	if (s->h->o.budget)
+		s->h->o.budget->used -= s->window;
 	list_del(&s->node);
 	list_del(&s->ready);
 	fields_fini(&s->head);
@@ -492,12 +499,17 @@ out:
 	return r;
 }
 
+uint32_t h2_first_window(const struct h2 *h)
+{
+	return h->o.budget ? MIN(h->o.stream_window, H2_FIRST_WINDOW) : h->o.stream_window;
+}
+
 static int send_settings(struct h2 *h)
 {
 	nghttp2_settings_entry e[4];
 	size_t n = 0;
 
-	e[n++] = (nghttp2_settings_entry){ NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, h->o.stream_window };
+	e[n++] = (nghttp2_settings_entry){ NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, h2_first_window(h) };
 	e[n++] = (nghttp2_settings_entry){ NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, h->o.head_max_bytes };
 	if (h->o.server)
 		e[n++] = (nghttp2_settings_entry){ NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS,
@@ -511,6 +523,24 @@ static int send_settings(struct h2 *h)
 	return 0;
 }
 
+struct h2_budget *h2_budget_new(uint64_t max)
+{
+	struct h2_budget *b = calloc(1, sizeof(*b));
+
+	if (b)
+		*b = (struct h2_budget){ .refs = 1, .max = max };
+	return b;
+}
+
+struct h2_budget *h2_budget_unref(struct h2_budget *b)
+{
+	if (!b || --b->refs)
+		return NULL;
+	must(!b->used);
+	free(b);
+	return NULL;
+}
+
 int h2_new(const struct h2_options *o, uint64_t now_ms, struct h2 **ret)
 {
 	struct h2 *h = calloc(1, sizeof(*h));
@@ -519,6 +549,8 @@ int h2_new(const struct h2_options *o, uint64_t now_ms, struct h2 **ret)
 	if (!h)
 		return -ENOMEM;
 	h->o = *o;
+	if (o->budget)
+		o->budget->refs++;
 	if (!h->o.max_streams)
 		h->o.max_streams = 100;
 	if (!h->o.stream_window)
@@ -562,6 +594,7 @@ struct h2 *h2_free(struct h2 *h)
 		h2_stream_destroy(list_entry(h->streams.next, struct h2_stream, node));
 	nghttp2_session_del(h->ng);
 	buf_fini(&h->out);
+	h2_budget_unref(h->o.budget);
 	free(h);
 	return NULL;
 }

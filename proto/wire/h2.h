@@ -8,7 +8,9 @@
  *
  * Credit. A stream's receive buffer is bounded by its window, because the window is given back only
  * by h2_stream_consume(). The connection's window is given back on arrival, so one reader that
- * stalls never starves the others. The send side is bounded by h2_stream_room().
+ * stalls never starves the others. The send side is bounded by h2_stream_room(). With a budget over
+ * several connections, windows begin small and grow while their owners read fast and the budget has room,
+ * so that any number of streams that nobody reads takes a bounded amount of memory.
  *
  * Life of a stream. It exists until it is closed *and* released. Closing (by both ends finishing, a
  * reset, GOAWAY, or the death of the connection) is reported exactly once, also for every stream
@@ -46,6 +48,13 @@ enum h2_error {		/* RFC 9113 §7 */
 	H2_HTTP_1_1_REQUIRED = 13,
 };
 
+/* What all streams that share it may receive before anybody reads it: the sum of their windows. `used` may
+ * be above `max` by H2_FIRST_WINDOW a stream. */
+struct h2_budget {
+	unsigned refs;
+	uint64_t max, used;
+};
+
 struct h2_options {
 	bool server;
 	bool any_authority;		/* server: accept a missing, empty or odd :authority (gRPC on
@@ -53,6 +62,7 @@ struct h2_options {
 	bool wipes;			/* heads hold secrets: nghttp2's copies are wiped when freed */
 	uint32_t max_streams;		/* server: what a peer may have open; 0 = 100 */
 	uint32_t stream_window;		/* receive credit per stream; 0 = 256 KiB */
+	struct h2_budget *budget;	/* stream_window is what a window may grow to; NULL = it has it at once */
 	uint32_t conn_window;		/* 0 = 16 × stream_window, at least 1 MiB */
 	uint32_t send_max;		/* unsent bytes per stream before room is 0; 0 = 256 KiB */
 	uint32_t send_max_all;		/* unsent bytes of all streams; above, the connection is crowded:
@@ -64,8 +74,14 @@ struct h2_options {
 };
 
 #define H2_CROWDED_BYTES (16u * 1024)
+#define H2_FIRST_WINDOW	 (16u * 1024)	/* with a budget */
+#define H2_GROWS_MS	 1000u		/* half a window in less than this is fast */
 #define H2_BLOCK_MS	 5000u
 #define H2_SETTLE_MS	 10000u
+
+/* NULL without memory. Every connection that uses it has a reference; the other one is the caller's. */
+struct h2_budget *h2_budget_new(uint64_t max);
+struct h2_budget *h2_budget_unref(struct h2_budget *b);
 
 must_check int h2_new(const struct h2_options *o, uint64_t now_ms, struct h2 **ret);
 /* Streams still there are freed too, without news. NULL is fine; returns NULL. */

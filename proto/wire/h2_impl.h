@@ -58,11 +58,14 @@ struct h2_stream {
 	bool deferred;			/* nghttp2 waits for h2_stream_write() */
 	bool reset_by_us;
 	bool room_wanted;
+	uint32_t window;		/* with a budget: what it has of it */
+	uint64_t taken, taken_since_ms;	/* by its owner, to see how fast */
 };
 
 void h2_note(struct h2_stream *s, unsigned news);
 void h2_stream_close_as(struct h2_stream *s, enum h2_close how, uint32_t code);
 uint32_t h2_send_max(const struct h2 *h);	/* per stream, as of now */
+uint32_t h2_first_window(const struct h2 *h);
 void h2_expect_stray(struct h2 *h);	/* a stream was reset by us */
 struct h2_stream *h2_stream_make(struct h2 *h);
 void h2_stream_destroy(struct h2_stream *s);

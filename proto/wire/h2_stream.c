@@ -164,11 +164,34 @@ size_t h2_stream_peek(const struct h2_stream *s, const uint8_t **ret)
 	return buf_len(&s->in);
 }
 
+/* Four times the window of a stream whose owner reads fast. The less of the budget is left, the smaller the
+ * step that is allowed: there is something for those who come late. */
+static void grow(struct h2_stream *s, size_t n)
+{
+	struct h2_budget *b = s->h->o.budget;
+	uint32_t to = (uint32_t)MIN(4ull * s->window, (uint64_t)s->h->o.stream_window), more = to - s->window;
+
+	s->taken += n;
+	if (s->taken < s->window / 2)
+		return;
+	s->taken = 0;
+	if (more && s->h->last_feed_ms - s->taken_since_ms < H2_GROWS_MS && b->used < b->max &&
+	    32ull * more <= b->max - b->used &&
+	    !nghttp2_session_set_local_window_size(s->h->ng, NGHTTP2_FLAG_NONE, s->id, (int32_t)to)) {
+		s->window = to;
+		b->used += more;
+	}
+	s->taken_since_ms = s->h->last_feed_ms;
+}
+
 void h2_stream_consume(struct h2_stream *s, size_t n)
 {
 	buf_drop(&s->in, n);
-	if (n && !s->closed && !s->ended)
-		(void)nghttp2_session_consume_stream(s->h->ng, s->id, n);
+	if (!n || s->closed || s->ended)
+		return;
+	(void)nghttp2_session_consume_stream(s->h->ng, s->id, n);
+	if (s->h->o.budget)
+		grow(s, n);
 }
 
 bool h2_stream_ended(const struct h2_stream *s)

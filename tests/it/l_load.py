@@ -111,6 +111,78 @@ def test_client_that_never_reads(daemon, api):
     until(lambda: api.call("DaemonService.Status").counts.streams == 0, 20, "the end of its streams")
 
 
+@pytest.mark.plain
+def test_files_that_nobody_reads(local):
+    """120 downloads at once whose client has stopped: what the daemon holds of them is what it was told to, not a
+    window each; another client's come at full speed, and all of it in the end."""
+    d = harness.Daemon(local, conf={"pool": {"memory": "8M"}})
+    try:
+        with Api(d.socket) as api:
+            box = api.call("SandboxService.Create").id
+            api.write_file(box, "big", b"x" * (4 << 20))
+            hwm = d.hwm_kb()
+            source = ("import sys; sys.path.insert(0, %r)\nfrom api import Api\na = Api(%r)\n"
+                      "s = [a.stream('FileService.Read', sandbox=%r, path='big', timeout=600) for _ in range(120)]\n"
+                      "[next(x) for x in s]\nprint('reading', flush=True)\n"
+                      "print([sum(len(e.data) for e in x) for x in s] == [4 << 20] * 120)\n" % (
+                          os.path.join(harness.ROOT, "tests", "lib"), d.socket, box))
+            p = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE)
+            try:
+                assert p.stdout.readline() == b"reading\n"
+                p.send_signal(signal.SIGSTOP)
+                for _ in range(5):
+                    assert len(api.read_file(box, "big")) == 4 << 20
+                # 8 MiB, 16 KiB a stream, and what is on its way to clients
+                assert harness.ASAN or d.hwm_kb() - hwm < 44 << 10, d.hwm_kb() - hwm
+                p.send_signal(signal.SIGCONT)
+                assert p.stdout.readline() == b"True\n"
+            finally:
+                p.kill()
+                p.wait()
+                p.stdout.close()
+            api.call("SandboxService.Kill", sandbox=box)
+    finally:
+        d.close()
+
+
+def test_a_stalled_reader_among_a_hundred(local):
+    """A hundred that read get every byte; the one that does not costs them none."""
+    size = (1 if harness.ASAN else 3) << 20
+    d = harness.Daemon(local, conf={"spool": {"per_command": "16M"}})
+    try:
+        with Api(d.socket) as api, Api(d.socket) as other:
+            box = api.call("SandboxService.Create").id
+            c = api.call("CommandService.Start", sandbox=box, argv={"args": [
+                "/bin/sh", "-c", "while [ ! -e go ]; do sleep 0.02; done; yes | head -c %d" % size]})
+            ref = {"command_id": c.command_id}
+            stalled = other.stream("CommandService.Attach", command=ref)
+            next(stalled)
+            streams = [api.stream("CommandService.Attach", command=ref) for _ in range(100)]
+            for s in streams:
+                next(s)
+            hwm = d.hwm_kb()
+            got = [None] * len(streams)
+
+            def read(i):
+                n = 0
+                for e in streams[i]:
+                    assert e.WhichOneof("event") != "gap"
+                    n += len(e.output.data)
+                got[i] = n
+            threads = [threading.Thread(target=read, args=(i,)) for i in range(len(streams))]
+            for t in threads:
+                t.start()
+            api.run(box, "touch go")
+            for t in threads:
+                t.join()
+            assert got == [size] * 100
+            assert harness.ASAN or d.hwm_kb() - hwm < 32 << 10
+            assert sum(len(e.output.data) + e.gap.size for e in stalled) == size
+            api.call("SandboxService.Kill", sandbox=box)
+    finally:
+        d.close()
+
+
 def test_client_killed_in_mid_call(daemon, cloud, api):
     box = api.call("SandboxService.Create").id
     fds = daemon.fds()

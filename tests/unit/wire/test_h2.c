@@ -7,6 +7,8 @@
 #include "proto/base/buf.h"
 #include "tests/lib/test.h"
 
+static uint64_t now_ms = 1000;
+
 struct link {
 	struct h2 *client, *server;
 	size_t slice;		/* bytes moved at once */
@@ -21,7 +23,7 @@ static void move(struct h2 *from, struct h2 *to, size_t slice)
 		size_t k = slice && slice < n ? slice : n;
 
 		if (!h2_is_dead(to))
-			(void)!h2_feed(to, p, k, 1000);
+			(void)!h2_feed(to, p, k, now_ms);
 		h2_sent(from, k);
 	}
 }
@@ -85,6 +87,100 @@ static struct h2_stream *accept_one(struct link *l)
 	CHECK(s);
 	CHECK(h2_stream_news(s) & H2_NEWS_HEAD);
 	return s;
+}
+
+/* The server says n bytes on each of its streams, as far as it may; what the client has of it by then. */
+static size_t say_much(struct link *l, struct h2_stream *const *cs, struct h2_stream *const *ss, size_t n)
+{
+	static const uint8_t block[4096];
+	const uint8_t *p;
+	size_t sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		for (unsigned k = 0; k < 64; k++)
+			CHECK_INT(h2_stream_write(ss[i], block, sizeof(block)), 0);
+	for (int i = 0; i < 8; i++)
+		run(l);
+	for (size_t i = 0; i < n; i++)
+		sum += h2_stream_peek(cs[i], &p);
+	return sum;
+}
+
+TEST(a_budget_for_what_nobody_reads)
+{
+	enum { N = 40 };
+	struct h2_options client = { .stream_window = 1 << 20, .budget = h2_budget_new(4 << 20) };
+	struct h2_options server = { .server = true, .send_max = 1 << 20 };
+	struct h2_budget *b = client.budget;
+	struct h2_stream *cs[N], *ss[N];
+	struct link l = { 0 };
+	const uint8_t *p;
+	size_t n, taken = 0;
+
+	CHECK(b);
+	CHECK_INT(h2_new(&client, 1000, &l.client), 0);
+	CHECK_INT(h2_new(&server, 1000, &l.server), 0);
+	run(&l);
+	for (int i = 0; i < N; i++) {
+		cs[i] = ask(&l, true);
+		ss[i] = accept_one(&l);
+		answer(ss[i], false);
+	}
+	CHECK_INT(b->used, N * H2_FIRST_WINDOW);
+	CHECK_INT(say_much(&l, cs, ss, N), N * H2_FIRST_WINDOW);	/* and not a byte more */
+
+	for (int i = 0; i < 200 && taken < 256 * 1024; i++) {	/* one who reads gets all there is, and more room */
+		n = h2_stream_peek(cs[0], &p);
+		taken += n;
+		h2_stream_consume(cs[0], n);
+		run(&l);
+	}
+	CHECK_INT(taken, 256 * 1024);
+	CHECK_INT(b->used, (N + 3) * H2_FIRST_WINDOW);	/* one step: the next would leave too little for others */
+
+	for (int i = 1; i < N; i++)	/* all the others read as well: it stays below its bound */
+		for (int k = 0; k < 64; k++) {
+			h2_stream_consume(cs[i], h2_stream_peek(cs[i], &p));
+			run(&l);
+		}
+	CHECK(b->used > (N + 3) * H2_FIRST_WINDOW && b->used <= b->max);
+	for (int i = 1; i < N; i++)
+		h2_stream_release(cs[i]);
+	h2_stream_release(ss[1]);
+	run(&l);
+	CHECK(b->used == 4 * H2_FIRST_WINDOW);
+	link_down(&l);
+	CHECK_INT(b->used, 0);
+	h2_budget_unref(b);
+}
+
+/* Who reads slowly needs no more room than the least. */
+TEST(a_budget_is_not_for_slow_readers)
+{
+	struct h2_options client = { .stream_window = 1 << 20, .budget = h2_budget_new(64 << 20) };
+	struct h2_options server = { .server = true, .send_max = 1 << 20 };
+	struct h2_stream *c, *s;
+	struct link l = { 0 };
+	const uint8_t *p;
+
+	CHECK_INT(h2_new(&client, 1000, &l.client), 0);
+	CHECK_INT(h2_new(&server, 1000, &l.server), 0);
+	run(&l);
+	c = ask(&l, true);
+	s = accept_one(&l);
+	answer(s, false);
+	(void)say_much(&l, &c, &s, 1);
+	for (int i = 0; i < 20; i++) {
+		now_ms += 2000;
+		CHECK_INT(h2_ping(l.server), 0);
+		run(&l);
+		h2_stream_consume(c, MIN(h2_stream_peek(c, &p), (size_t)8192));
+		run(&l);
+	}
+	now_ms = 1000;
+	CHECK_INT(client.budget->used, H2_FIRST_WINDOW);
+	link_down(&l);
+	h2_budget_unref(client.budget);
 }
 
 static void exchange_in_slices(size_t slice)
