@@ -37,7 +37,7 @@ static bool take_name(const uint8_t *p, size_t n, char ret[SNIFF_NAME_MAX + 1])
 		ret[i] = (char)c;
 	}
 	ret[n] = '\0';
-	return inet_pton(AF_INET, ret, &a) != 1;
+	return label && inet_pton(AF_INET, ret, &a) != 1;
 }
 
 /* --- TLS --- */

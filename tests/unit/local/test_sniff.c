@@ -43,6 +43,8 @@ TEST(http)
 		{ "GET / HTTP/1.1\r\nHost: a.test\rx\r\n\r\n", SNIFF_NONE, NULL },
 		{ "GET / HTTP/1.1\r\nHost:\r\n\r\n", SNIFF_NONE, NULL },
 		{ "GET / HTTP/1.1\r\nHost: a..test\r\n\r\n", SNIFF_NONE, NULL },
+		{ "GET / HTTP/1.1\r\nHost: a..\r\n\r\n", SNIFF_NONE, NULL },
+		{ "GET / HTTP/1.1\r\nHost: .\r\n\r\n", SNIFF_NONE, NULL },
 		{ "GET / HTTP/1.1\r\nHost: a.test:80x\r\n\r\n", SNIFF_NONE, NULL },
 		{ "GET / HTTP/1.1\r\nHost: a.test b.test\r\n\r\n", SNIFF_NONE, NULL },
 		{ "GET / HTTP/1.1\r\nHost: a.test, b.test\r\n\r\n", SNIFF_NONE, NULL },
