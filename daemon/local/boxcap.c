@@ -45,7 +45,7 @@ size_t boxes_capabilities(const struct boxes *bs, struct box_capability ret[BOX_
 	add(&l, "freeze", cg_has_freezer(cg), "by cgroup: nothing inside can notice", "by SIGSTOP and SIGCONT, which programs inside can notice");
 	add(&l, "internet", f->egress,
 	    "outgoing TCP and name lookups go through agentbox-local, which keeps to allowOut, denyOut and "
-	    "allow_internet_access: IPv4 only, nothing but the internet (see --egress-to), no UDP, no ICMP",
+	    "allow_internet_access, and through egressProxy: IPv4 only, nothing but the internet (see --egress-to), no UDP, no ICMP",
 	    f->egress_why);
 	add(&l, "disk-limit", false, "", "a sandbox can fill the disk that holds the state directory");
 	add(&l, "memory-snapshot", false, "", "memory is not part of a snapshot or a fork, and of a pause only while agentbox-local lives");

@@ -26,7 +26,7 @@ static const struct {
 	{ "snapshots", true,
 	  "files only (reflinks where the file system has them), kept over restarts; a sandbox made from one "
 	  "starts anew, x-agentbox-local-limits says no-memory" },
-	{ "header-rules", false, "network.rules is refused with 400, egressProxy with 403" },
+	{ "header-rules", false, "network.rules is refused with 400" },
 	{ "ports", true, "by host label or headers, WebSocket upgrades over HTTP/1.1 too; maskRequestHost, "
 			 "allowPublicTraffic" },
 	{ "metrics", true, "every 5 s, where control groups can be read (see usage); disk is the whole disk's" },

@@ -147,6 +147,8 @@ int egress_set(struct egress *e, const json_t *network, bool block)
 	}
 	if (r < 0)
 		return r;
+	if (!egrule_has_same_proxy(e->rules, rules))
+		egress_flows_cut(e);
 	egrule_free(e->rules);
 	e->rules = rules;
 	egress_flows_check(e);

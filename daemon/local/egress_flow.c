@@ -2,7 +2,9 @@
 /*
  * One connection out of a sandbox:
  *
- *   NAMING -> RESOLVING -> CONNECTING -> OPEN
+ *   NAMING -> RESOLVING -> CONNECTING -> GREETING -> OPEN
+ *
+ * GREETING is the talk with the sandbox's proxy, if it has one.
  *
  * It is NAMING only if its address is not allowed and names are: the first bytes must then say a
  * name that is, and it is the addresses of that name, looked up by us, that we connect to. So a
@@ -20,6 +22,7 @@
 #include "daemon/local/egress_int.h"
 #include "daemon/local/nsnet.h"
 #include "daemon/local/sniff.h"
+#include "daemon/local/socks.h"
 #include "daemon/net/resolve.h"
 #include "daemon/net/xport.h"
 #include "daemon/obs/log.h"
@@ -28,9 +31,15 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define FLOW_MAGIC 0xf10f10f1u
+#define FLOW_MAGIC   0xf10f10f1u
+#define GREETING_MAX 1024u
 
-enum flow_state { FLOW_NAMING, FLOW_RESOLVING, FLOW_CONNECTING, FLOW_OPEN, FLOW_OVER };
+enum flow_state { FLOW_NAMING, FLOW_RESOLVING, FLOW_CONNECTING, FLOW_GREETING, FLOW_OPEN, FLOW_OVER };
+
+struct greeting {
+	struct socks socks;
+	struct buf in, out;
+};
 
 /* One end of it, with what waits to be written to it. */
 struct side {
@@ -52,6 +61,7 @@ struct flow {
 	struct resolve_answer at;	/* where to try */
 	unsigned next;
 	struct side in, up;		/* the program's, the world's */
+	struct greeting *greeting;	/* FLOW_GREETING */
 	struct timer limit;
 	struct grave grave;
 };
@@ -80,6 +90,17 @@ static void flow_free(void *p)
 	free(f);
 }
 
+static void drop_greeting(struct flow *f)
+{
+	struct greeting *g = give(f->greeting);
+
+	if (!g)
+		return;
+	buf_fini(&g->in);
+	buf_fini(&g->out);
+	free(g);
+}
+
 static void flow_end(struct flow *f, bool clean, const char *reason)
 {
 	char to[64];
@@ -95,6 +116,7 @@ static void flow_end(struct flow *f, bool clean, const char *reason)
 	watch_fini(&f->up.watch);
 	f->in.fd = clean ? fd_close(f->in.fd) : egress_reset(f->in.fd);
 	f->up.fd = clean ? fd_close(f->up.fd) : egress_reset(f->up.fd);
+	drop_greeting(f);
 	buf_fini(&f->in.out);
 	buf_fini(&f->up.out);
 	list_del(&f->node);
@@ -178,6 +200,98 @@ static void pump(struct flow *f)
 		flow_end(f, false, strerror(-r));
 }
 
+static void open_up(struct flow *f)
+{
+	timer_clear(&f->limit);
+	flow_set_state(f, FLOW_OPEN);
+}
+
+/* --- through the proxy --- */
+
+/* Questions for addresses are the machine's own business. */
+static const struct egrule_proxy *proxy_of(const struct flow *f)
+{
+	return f->is_dns ? NULL : egrule_proxy(f->e->rules);
+}
+
+/* What the far side said right behind the proxy is the program's. */
+static void greeted(struct flow *f)
+{
+	struct buf *left = &f->greeting->in;
+
+	if (buf_len(left) && buf_put(&f->in.out, buf_data(left), buf_len(left)) < 0) {
+		flow_end(f, false, "no memory");
+		return;
+	}
+	drop_greeting(f);
+	open_up(f);
+	pump(f);
+}
+
+static int greeting_read(struct flow *f)
+{
+	uint8_t in[GREETING_MAX];
+	ssize_t n = recv(f->up.fd, in, MIN(sizeof(in), buf_room(&f->greeting->in)), MSG_DONTWAIT);
+
+	if (n > 0)
+		return buf_put(&f->greeting->in, in, (size_t)n);
+	return n == 0 ? -ECONNRESET : errno == EAGAIN || errno == EINTR ? 0 : -errno;
+}
+
+static int greeting_write(struct flow *f)
+{
+	struct buf *out = &f->greeting->out;
+	ssize_t n = buf_len(out) ? send(f->up.fd, buf_data(out), buf_len(out), MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	buf_drop(out, (size_t)n);
+	return watch_set(&f->up.watch, WATCH_READ | (buf_len(out) ? WATCH_WRITE : 0));
+}
+
+static void greet(struct flow *f)
+{
+	struct greeting *g = f->greeting;
+	const char *why = "no memory";
+	enum socks_result s = SOCKS_MORE;
+	int r = greeting_read(f);
+
+	/* Other rules may have come since, with the same proxy in them. */
+	g->socks.user = proxy_of(f)->user;
+	g->socks.password = proxy_of(f)->password;
+	if (r == 0)
+		s = socks_talk(&g->socks, &g->in, &g->out, &why);
+	if (r == 0 && s == SOCKS_MORE)
+		r = greeting_write(f);
+	if (r < 0)
+		flow_end(f, false, strerror(-r));
+	else if (s == SOCKS_DONE)
+		greeted(f);
+	else if (s != SOCKS_MORE)
+		flow_end(f, false, why);
+}
+
+static void begin_greeting(struct flow *f)
+{
+	const struct egrule_proxy *p = proxy_of(f);
+	struct greeting *g = calloc(1, sizeof(*g));
+
+	f->greeting = g;
+	if (!g) {
+		flow_end(f, false, "no memory");
+		return;
+	}
+	buf_init(&g->in, GREETING_MAX);
+	buf_init(&g->out, 0);
+	g->socks = (struct socks){
+		.to = { f->name[0] ? f->name : NULL, ntohl(f->to.sin_addr.s_addr), ntohs(f->to.sin_port) },
+		.user = p->user,
+	};
+	flow_set_state(f, FLOW_GREETING);
+	if (socks_begin(&g->socks, &g->out) < 0 || greeting_write(f) < 0)
+		flow_end(f, false, "no greeting");
+}
+
 /* --- connecting --- */
 
 static void try_next(struct flow *f, const char *why);
@@ -193,10 +307,16 @@ static void on_up(struct watch *w, unsigned ready, void *user)
 			try_next(f, strerror(-r));
 			return;
 		}
-		timer_clear(&f->limit);
-		flow_set_state(f, FLOW_OPEN);
+		if (proxy_of(f)) {
+			begin_greeting(f);
+			return;
+		}
+		open_up(f);
 	}
-	pump(f);
+	if (f->state == FLOW_GREETING)
+		greet(f);
+	else
+		pump(f);
 }
 
 /* A peer that is gone is noticed; one that does not read for a while, or a program that does not, is
@@ -250,9 +370,37 @@ static void begin_connecting(struct flow *f)
 		try_next(f, "no address");
 }
 
-/* To the address itself. */
+static void on_resolved(const struct resolve_answer *answer, const char *error, void *user)
+{
+	struct flow *f = flow_from(user);
+
+	f->query = NULL;
+	if (!answer) {
+		flow_end(f, false, error);
+		return;
+	}
+	f->at = *answer;
+	begin_connecting(f);
+}
+
+static void begin_resolving(struct flow *f, const char *host, uint16_t port)
+{
+	flow_set_state(f, FLOW_RESOLVING);
+	if (watch_set(&f->in.watch, 0) < 0 ||
+	    timer_set(&f->limit, loop_now_ms(f->e->loop) + EGRESS_CONNECT_WAIT_MS) < 0 ||
+	    resolve_start(egress_host_resolver(f->e->host), host, port, on_resolved, f, &f->query) < 0)
+		flow_end(f, false, "no memory");
+}
+
+/* To the address itself, or to the proxy, which is told the address. */
 static void go_direct(struct flow *f)
 {
+	const struct egrule_proxy *p = proxy_of(f);
+
+	if (p && egress_host_may(f->e->host, (const struct sockaddr *)&f->to)) {
+		begin_resolving(f, p->host, p->port);
+		return;
+	}
 	f->at = (struct resolve_answer){ .n = 1 };
 	f->at.v[0].v4 = f->to;
 	f->at.v[0].len = sizeof(f->to);
@@ -274,29 +422,17 @@ static void go_dns(struct flow *f)
 
 /* --- by name --- */
 
-static void on_resolved(const struct resolve_answer *answer, const char *error, void *user)
-{
-	struct flow *f = flow_from(user);
-
-	f->query = NULL;
-	if (!answer) {
-		flow_end(f, false, error);
-		return;
-	}
-	f->at = *answer;
-	begin_connecting(f);
-}
-
+/* The proxy is told the name, and looks it up itself. */
 static void on_name(struct flow *f)
 {
-	flow_set_state(f, FLOW_RESOLVING);
+	const struct egrule_proxy *p = proxy_of(f);
+
 	if (!egrule_name(f->e->rules, f->name))
 		flow_end(f, false, "the name is not allowed");
-	else if (watch_set(&f->in.watch, 0) < 0 ||
-		 timer_set(&f->limit, loop_now_ms(f->e->loop) + EGRESS_CONNECT_WAIT_MS) < 0 ||
-		 resolve_start(egress_host_resolver(f->e->host), f->name, ntohs(f->to.sin_port), on_resolved, f,
-			       &f->query) < 0)
-		flow_end(f, false, "no memory");
+	else if (p)
+		begin_resolving(f, p->host, p->port);
+	else
+		begin_resolving(f, f->name, ntohs(f->to.sin_port));
 }
 
 static void on_first_bytes(struct flow *f)

@@ -19,7 +19,8 @@ struct egrule {
 	struct nets allow, deny;
 	char **names;
 	size_t n_names;
-	bool block;
+	bool block, has_proxy;
+	struct egrule_proxy proxy;
 };
 
 bool egrule_net_parse(const char *s, struct egrule_net *ret)
@@ -75,6 +76,64 @@ static int take(struct egrule *r, const json_t *list, struct nets *to, bool with
 	return 0;
 }
 
+bool egrule_proxy_address(const char *s, char **ret_host, uint16_t *ret_port)
+{
+	const char *colon = strrchr(s, ':');
+	size_t n = colon ? (size_t)(colon - s) : 0;
+	uint64_t port;
+
+	if (!n || str_u64(colon + 1, strlen(colon + 1), UINT16_MAX, &port) < 0 || !port)
+		return false;
+	if (n > 2 && s[0] == '[' && s[n - 1] == ']') {
+		s++;
+		n -= 2;
+	}
+	*ret_host = strndup(s, n);
+	*ret_port = (uint16_t)port;
+	return *ret_host;
+}
+
+static int text_of(const json_t *o, const char *key, char **ret)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	if (!s || !*s)
+		return 0;
+	*ret = str_dup(s);
+	return *ret ? 0 : -ENOMEM;
+}
+
+static int take_proxy(struct egrule *r, const json_t *o)
+{
+	const char *address = json_string_value(json_object_get(o, "address"));
+	int e;
+
+	if (!address)
+		return 0;
+	if (!egrule_proxy_address(address, &r->proxy.host, &r->proxy.port))
+		return -EINVAL;
+	r->has_proxy = true;
+	e = text_of(o, "username", &r->proxy.user);
+	return e < 0 ? e : text_of(o, "password", &r->proxy.password);
+}
+
+const struct egrule_proxy *egrule_proxy(const struct egrule *r)
+{
+	return r->has_proxy ? &r->proxy : NULL;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a && b ? str_eq(a, b) : a == b;
+}
+
+bool egrule_has_same_proxy(const struct egrule *a, const struct egrule *b)
+{
+	return a->has_proxy == b->has_proxy && a->proxy.port == b->proxy.port &&
+	       same_text(a->proxy.host, b->proxy.host) && same_text(a->proxy.user, b->proxy.user) &&
+	       same_text(a->proxy.password, b->proxy.password);
+}
+
 int egrule_new(const json_t *network, bool block, struct egrule **ret)
 {
 	struct egrule *r = calloc(1, sizeof(*r));
@@ -86,6 +145,8 @@ int egrule_new(const json_t *network, bool block, struct egrule **ret)
 	}
 	if (!e)
 		e = take(r, json_object_get(network, "denyOut"), &r->deny, false);
+	if (!e)
+		e = take_proxy(r, json_object_get(network, "egressProxy"));
 	if (e < 0) {
 		egrule_free(r);
 		return e;
@@ -101,6 +162,11 @@ struct egrule *egrule_free(struct egrule *r)
 	for (size_t i = 0; i < r->n_names; i++)
 		free(r->names[i]);
 	free(r->names);
+	free(r->proxy.host);
+	free(r->proxy.user);
+	if (r->proxy.password)
+		explicit_bzero(r->proxy.password, strlen(r->proxy.password));
+	free(r->proxy.password);
 	free(r->allow.v);
 	free(r->deny.v);
 	free(r);

@@ -45,6 +45,17 @@ struct egrule *egrule_free(struct egrule *r);	/* NULL is fine; returns NULL */
 enum egrule_verdict egrule_address(const struct egrule *r, uint32_t address);
 /* Of a name in lower case, without a dot at its end. "*.a.b" is everything below a.b, not a.b. */
 bool egrule_name(const struct egrule *r, const char *name);
+/* A SOCKS5 server that connections go through, once they may go out at all. */
+struct egrule_proxy {
+	char *host, *user, *password;	/* user, password: NULL = none */
+	uint16_t port;
+};
+
+/* NULL = none. */
+const struct egrule_proxy *egrule_proxy(const struct egrule *r);
+bool egrule_has_same_proxy(const struct egrule *a, const struct egrule *b);
+/* "host:port", "[::1]:port"; the host is heap. False if it is none. */
+bool egrule_proxy_address(const char *s, char **ret_host, uint16_t *ret_port);
 /* Nothing at all may go out. */
 bool egrule_is_closed(const struct egrule *r);
 /* Names that are allowed are of no use without somebody to ask for their addresses. */

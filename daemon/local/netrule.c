@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/local/egrule.h"
@@ -19,6 +20,7 @@
 #define HEADER_VALUE_MAX 2048u
 #define SECRETS_MAX	 32u
 #define CREDENTIAL_MAX	 255u
+#define PROXY_MAX	 260u
 
 static bool fault(struct netrule_fault *f, unsigned status, bool schema, const char *fmt, ...)
 	printf_like(4, 5);
@@ -201,34 +203,28 @@ static bool credential_ok(const json_t *v)
 
 static bool proxy_ok(const json_t *p, struct netrule_fault *f)
 {
-	const char *address = json_string_value(json_object_get(p, "address")), *colon;
+	const char *address = json_string_value(json_object_get(p, "address"));
 	const json_t *user = json_object_get(p, "username"), *password = json_object_get(p, "password");
-	char host[256];
-	uint64_t port;
-	size_t n;
+	uint16_t port;
+	char *host;
+	bool inner;
 
 	if (is_absent(p))
 		return true;
 	if (!json_is_object(p) || !address)
 		return fault(f, 400, true, "egressProxy must be an object with an address");
-	colon = strrchr(address, ':');
-	n = colon ? (size_t)(colon - address) : 0;
-	if (!n || n >= sizeof(host) || str_u64(colon + 1, strlen(colon + 1), 65535, &port) < 0 || !port)
+	if (strlen(address) > PROXY_MAX || !egrule_proxy_address(address, &host, &port))
 		return fault(f, 400, false, "egressProxy.address must be host:port");
-	memcpy(host, address, n);
-	host[n] = '\0';
-	if (host[0] == '[' && host[n - 1] == ']') {
-		host[n - 1] = '\0';
-		memmove(host, host + 1, n - 1);
-	}
-	if (is_inner(host))
+	inner = is_inner(host);
+	free(host);
+	if (inner)
 		return fault(f, 400, false, "egressProxy.address must not be an inner address");
 	if (!credential_ok(user) || !credential_ok(password))
 		return fault(f, 400, false, "egressProxy: a name or password is a string of at most %u bytes",
 			     CREDENTIAL_MAX);
 	if (json_string_length(password) && !json_string_length(user))
 		return fault(f, 400, false, "egressProxy: a password needs a username");
-	return fault(f, 403, false, "egressProxy is not enabled (agentbox-local does not support it)");
+	return true;
 }
 
 /* --- rules --- */

@@ -9,7 +9,7 @@
 #include "proto/base/cc.h"
 
 struct netrule_fault {
-	unsigned status;	/* 400 or 403 */
+	unsigned status;	/* 400 */
 	bool schema;		/* its message has the prefix of the schema's check */
 	char text[240];		/* may be cut inside a character */
 };

@@ -67,6 +67,21 @@ json_t *rest_listed_json(const struct sbox *s)
 	return o;
 }
 
+/* The password stays here. */
+static json_t *shown_network(const json_t *network)
+{
+	json_t *o = json_copy((json_t *)network);
+	json_t *proxy = json_copy(json_object_get(network, "egressProxy"));
+
+	if (!proxy)
+		return o;
+	(void)json_object_del(proxy, "password");
+	if (o && json_object_set_new(o, "egressProxy", proxy) == 0)
+		return o;
+	json_decref(o);
+	return NULL;
+}
+
 json_t *rest_detail_json(const struct rest *r, const struct sbox *s)
 {
 	json_t *o = rest_listed_json(s), *life;
@@ -81,7 +96,7 @@ json_t *rest_detail_json(const struct rest *r, const struct sbox *s)
 	    json_object_set_new(o, "allowInternetAccess",
 				s->policy.has_internet ? json_boolean(s->policy.internet)
 						       : json_null()) < 0 ||
-	    (s->network && json_object_set(o, "network", s->network) < 0) ||
+	    (s->network && json_object_set_new(o, "network", shown_network(s->network)) < 0) ||
 	    (s->policy.secure &&
 	     json_object_set_new(o, "envdAccessToken", json_string(s->token)) < 0)) {
 		json_decref(o);

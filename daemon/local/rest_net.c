@@ -10,7 +10,7 @@
 #include "proto/base/str.h"
 
 static const char *const ingress[] = { "allowPublicTraffic", "maskRequestHost" };
-static const char *const egress[] = { "allowOut", "denyOut" };
+static const char *const egress[] = { "allowOut", "denyOut", "egressProxy" };
 
 static int put_fields(json_t *to, const json_t *from, const char *const *names, size_t n)
 {
@@ -26,6 +26,7 @@ static int put_fields(json_t *to, const json_t *from, const char *const *names, 
 static bool check(struct rest *r, const json_t *network, bool all, bool secure)
 {
 	struct netrule_fault f;
+	bool has_egress;
 	const char *out;
 
 	if (!netrule_egress_ok(network, &f) || (all && !netrule_ingress_ok(network, secure, &f))) {
@@ -35,7 +36,14 @@ static bool check(struct rest *r, const json_t *network, bool all, bool secure)
 			rest_fail(r, f.status, "%s", f.text);
 		return false;
 	}
-	out = netrule_unsupported(network, boxes_have_egress(state_opts(r->l->state)->boxes));
+	has_egress = boxes_have_egress(state_opts(r->l->state)->boxes);
+	if (!has_egress && json_is_object(json_object_get(network, "egressProxy"))) {
+		/* The cloud's status for a team without it. */
+		rest_fail(r, 403, "egressProxy is not enabled (sandboxes of agentbox-local have no network "
+				  "outside on this machine)");
+		return false;
+	}
+	out = netrule_unsupported(network, has_egress);
 	if (!out)
 		return true;
 	rest_unsupported(r, out);

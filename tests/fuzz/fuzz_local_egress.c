@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What agentbox-local reads of a sandbox's connections: their first bytes. A name that is found is
+ * What agentbox-local reads of a sandbox's connections: their first bytes, and what their proxy says. A name that is found is
  * one, is found in no shorter beginning differently, and is judged by rules without fault. The same bytes
  * as a resolv.conf and as an address range.
  */
@@ -10,6 +10,7 @@
 #include "daemon/local/egress_host.h"
 #include "daemon/local/egrule.h"
 #include "daemon/local/sniff.h"
+#include "daemon/local/socks.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
@@ -60,6 +61,36 @@ static void check_text(const char *s)
 	json_decref(network);
 }
 
+/* What a proxy says: heard in two pieces it is the same. */
+static enum socks_result hear(const uint8_t *p, size_t n, size_t cut, size_t *ret_left)
+{
+	struct socks s = { .to = { "a.test", 0, 443 }, .user = n & 1 ? "me" : NULL };
+	struct buf in = BUF_NULL, out = BUF_NULL;
+	const char *why = NULL;
+	enum socks_result r;
+
+	must(socks_begin(&s, &out) == 0 && buf_put(&in, p, cut) == 0);
+	r = socks_talk(&s, &in, &out, &why);
+	if (r == SOCKS_MORE || r == SOCKS_DONE)
+		must(buf_put(&in, p + cut, n - cut) == 0);
+	if (r == SOCKS_MORE)
+		r = socks_talk(&s, &in, &out, &why);
+	must((r == SOCKS_REFUSED) == (why != NULL));
+	*ret_left = r == SOCKS_DONE ? buf_len(&in) : 0;
+	buf_fini(&in);
+	buf_fini(&out);
+	return r;
+}
+
+static void check_socks(const uint8_t *p, size_t n)
+{
+	size_t left, again;
+	enum socks_result r = hear(p, n, n, &left);
+
+	for (size_t cut = 0; cut < n && cut < 24; cut++)
+		must(hear(p, n, cut, &again) == r && again == left);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	char *text = malloc(n + 1);
@@ -68,6 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	memcpy(text, p, n);
 	text[n] = '\0';
 	check_sniff(p, n);
+	check_socks(p, n);
 	check_text(text);
 	free(text);
 	return 0;

@@ -427,6 +427,69 @@ def test_nobody_else(site):
     site.kill(b)
 
 
+# -- through a proxy
+
+USER = {"username": "me", "password": "s3cret"}
+
+
+def via(where):
+    return "via " + where
+
+
+def proxy(site):
+    """A SOCKS5 proxy in the world that wants a name and password, and one that wants none."""
+    if "proxy.test" not in site.world.names:
+        site.world.serve_socks(w.THIRD, 1080, "me", "s3cret")
+        site.world.serve_socks(w.THIRD, 1081)
+        site.world.serve_socks(w.INNER, 1081)
+        site.world.names.update({"proxy.test": [w.THIRD], "inner-proxy.test": [w.INNER]})
+
+
+def test_proxy(each):
+    proxy(each)
+    box = each.create(network={"egressProxy": dict(USER, address=w.THIRD + ":1080"), "denyOut": [w.FAR]})
+    assert each.get(box).json()["network"]["egressProxy"] == {"address": w.THIRD + ":1080", "username": "me"}
+    assert "s3cret" not in each.get(box).body.decode()
+    got = each.inside(box, ("tcp", w.NEAR, 80), ("tcp", w.NEAR, 443, {"sni": "far.test"}), ("name", "near.test"),
+                      ("tcp", w.FAR, 80), ("tcp", w.INNER, 80), ("tcp", w.METADATA, 80), ("tcp", w.HOST, 80))
+    assert got[:3] == [via(w.NEAR + ":80"), via(w.NEAR + ":443"), [w.NEAR]], got
+    assert all(no(g) for g in got[3:]), got
+    each.kill(box)
+
+
+def test_proxy_by_name(site):
+    """Its own name is looked up here; names of connections that are allowed by them are the proxy's to look up."""
+    proxy(site)
+    box = site.create(network={"egressProxy": {"address": "proxy.test:1081"}, "allowOut": ["far.test", "*.only.proxy"],
+                               "denyOut": [ALL]})
+    got = site.inside(box, ("tcp", w.NEAR, 443, {"sni": "far.test"}), ("tcp", w.NEAR, 80, {"host": "a.only.proxy"}),
+                      ("tcp", w.NEAR, 80, {"host": "near.test"}), ("tcp", w.NEAR, 80))
+    assert got[:2] == [via("far.test:443"), via("a.only.proxy:80")] and no(got[2]) and no(got[3]), got
+    for bad in ({"address": "inner-proxy.test:1081"}, {"address": "nobody.test:1081"}, {"address": w.THIRD + ":1082"},
+                {"address": w.THIRD + ":1080"}, {"address": w.THIRD + ":1080", "username": "me", "password": "no"},
+                {"address": w.NEAR + ":22"}):
+        assert site.put(box, egressProxy=bad).status == 204
+        assert no(site.talks(box, w.NEAR)), bad
+    assert site.put(box, egressProxy=None).status == 204 and site.talks(box, w.NEAR) == me(w.NEAR)
+    site.kill(box)
+
+
+def test_proxy_replaced(site):
+    """What goes through another proxy than it should ends; a sandbox from its files has the proxy still."""
+    proxy(site)
+    box = site.create(network={"egressProxy": dict(USER, address=w.THIRD + ":1080")})
+    s = site.start_tcp(box, w.NEAR)
+    said_by(s, via(w.NEAR + ":7"))
+    assert site.put(box, egressProxy=dict(USER, address=w.THIRD + ":1080"), denyOut=[w.FAR]).status == 204
+    assert site.put(box, egressProxy={"address": w.THIRD + ":1081"}).status == 204
+    said_by(s, "ConnectionResetError")
+    assert site.put(box, egressProxy=dict(USER, address=w.THIRD + ":1080")).status == 204
+    assert site.api("POST", "/sandboxes/%s/pause" % box["sandboxID"], {"memory": False}).status == 204
+    assert site.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 60}).status == 201
+    assert site.talks(box, w.NEAR) == via(w.NEAR + ":80")
+    site.kill(box)
+
+
 # -- lives
 
 def test_ends_with_the_sandbox(site):
@@ -499,6 +562,8 @@ def test_where_there_is_none(own):
     c, _ = own("--no-egress")
     r = c.api("POST", "/sandboxes", {"templateID": "base", "network": {"allowOut": ["1.1.1.1"]}})
     assert r.status == 400 and "network.allowOut" in r.json()["message"], r
+    r = c.api("POST", "/sandboxes", {"templateID": "base", "network": {"egressProxy": {"address": "proxy.test:1080"}}})
+    assert r.status == 403 and "egressProxy" in r.json()["message"], r
     r = c.api("POST", "/sandboxes", {"templateID": "base", "network": {"denyOut": ["1.1.1.1"]}})
     assert r.status == 201 and "no-internet" in r.header(LIMITS), r
     box = r.json()

@@ -371,7 +371,11 @@ def test_the_journal_has_no_secrets(own):
     rules = {"example.com": [{"transform": {"headers": {"Authorization": "hush-rule"}}}]}
     proxy = {"address": "proxy.example.com:80", "username": "u", "password": "hush-proxy"}
     c.create(envVars={"NAME": "hush-env"}, metadata={"key": "told"})
-    for extra in ({"network": {"egressProxy": proxy}}, {"network": {"rules": rules}}, {"mcp": {"x": {"key": "hush-mcp"}}},
+    box = c.create()
+    for method, path, body in (("POST", "/sandboxes", {"templateID": "base", "network": {"egressProxy": proxy}}),
+                               ("PUT", "/sandboxes/%s/network" % box["sandboxID"], {"egressProxy": proxy})):
+        assert c.api(method, path, body).status in (201, 204, 403)
+    for extra in ({"network": {"rules": rules}}, {"mcp": {"x": {"key": "hush-mcp"}}},
                   {"iam": {"tokens": {"a": "hush-iam"}}}):
         assert 400 <= c.api("POST", "/sandboxes", dict(extra, templateID="base")).status < 500, extra
     assert c.api("PUT", "/sandboxes/%s/network" % c.create()["sandboxID"], {"rules": rules}).status == 400

@@ -40,6 +40,7 @@ class World:
         self.sockets, self.threads = [], []
         self.names = {}                  # of the name server: name → list of addresses
         self.asked = []
+        self.proxied = []                # targets that a proxy was asked for
         self.heard = []                  # datagrams that arrived, (port, data)
         self.seen = {}                   # (address, port) → list of what connections said first
         self.home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
@@ -147,6 +148,55 @@ class World:
             entry["end"] = "reset"
         except OSError:
             entry["end"] = "closed"
+        c.close()
+
+    def serve_socks(self, address, port, user=None, password=None):
+        """A SOCKS5 proxy that goes nowhere: it says "via TARGET:PORT", a line, and echoes."""
+        s = self._socket(socket.SOCK_STREAM, address, port, True)
+        s.listen(64)
+        self._thread(self._socks_accept, s, user, password)
+
+    def _socks_accept(self, listener, user, password):
+        while True:
+            try:
+                c, _ = listener.accept()
+            except OSError:
+                return
+            self.sockets.append(c)
+            self._thread(self._socks, c, user, password)
+
+    def _socks(self, c, user, password):
+        def take(n):
+            data = c.recv(n, socket.MSG_WAITALL)
+            if len(data) < n:
+                raise ConnectionError("short")
+            return data
+        try:
+            methods = take(take(2)[1])
+            wanted = b"\2" if user else b"\0"
+            c.sendall(b"\5" + (wanted if wanted in methods else b"\xff"))
+            if user:
+                take(1)
+                got = (take(take(1)[0]).decode(), take(take(1)[0]).decode())
+                good = got == (user, password)
+                c.sendall(b"\1" + (b"\0" if good else b"\1"))
+                if not good:
+                    raise ConnectionError("who?")
+            kind = take(4)[3]
+            to = socket.inet_ntoa(take(4)) if kind == 1 else take(take(1)[0]).decode()
+            to = "%s:%d" % (to, struct.unpack(">H", take(2))[0])
+            self.proxied.append(to)
+            # byte by byte, and the banner of what is behind it right away
+            reply = b"\5\0\0\3\1x\0\0via " + to.encode() + b"\n"
+            for i in range(len(reply)):
+                c.sendall(reply[i:i + 1])
+            while True:
+                data = c.recv(65536)
+                if not data:
+                    break
+                c.sendall(data)
+        except OSError:
+            pass
         c.close()
 
     def listen_udp(self, port, there=True, address="0.0.0.0"):

@@ -3,6 +3,7 @@
 #include "daemon/local/egrule.h"
 
 #include <arpa/inet.h>
+#include <stdlib.h>
 
 #include "daemon/local/egress_host.h"
 #include "daemon/local/nsnet.h"
@@ -97,6 +98,38 @@ TEST(names)
 	r = rules(NULL, false);
 	CHECK(!egrule_name(r, "a.b"));
 	egrule_free(r);
+}
+
+TEST(proxies)
+{
+	static const struct {
+		const char *address, *host;
+		uint16_t port;
+	} t[] = { { "p.test:1080", "p.test", 1080 }, { "[::1]:1", "::1", 1 }, { "1.2.3.4:65535", "1.2.3.4", 65535 },
+		  { "", NULL, 0 },		     { "p.test", NULL, 0 },	    { "p.test:0", NULL, 0 },
+		  { ":1", NULL, 0 },		     { "p.test:65536", NULL, 0 },   { "p.test:", NULL, 0 } };
+	struct egrule *a = rules("{\"egressProxy\":{\"address\":\"p.test:1080\",\"username\":\"u\",\"password\":\"\"}}", false);
+	struct egrule *b = rules("{\"denyOut\":[\"1.1.1.1\"],\"egressProxy\":{\"address\":\"p.test:1080\",\"username\":\"u\"}}",
+				 false);
+	struct egrule *none = rules("{\"egressProxy\":null}", false);
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		char *host = NULL;
+		uint16_t port = 0;
+
+		CHECK_INT(egrule_proxy_address(t[i].address, &host, &port), t[i].host != NULL);
+		if (t[i].host)
+			CHECK_STR(host, t[i].host);
+		CHECK_INT(port, t[i].port);
+		free(host);
+	}
+	CHECK_STR(egrule_proxy(a)->host, "p.test");
+	CHECK_STR(egrule_proxy(a)->user, "u");
+	CHECK(!egrule_proxy(a)->password && !egrule_proxy(none));
+	CHECK(egrule_has_same_proxy(a, b) && !egrule_has_same_proxy(a, none) && egrule_has_same_proxy(none, none));
+	egrule_free(a);
+	egrule_free(b);
+	egrule_free(none);
 }
 
 TEST(closed_and_name_server)
