@@ -131,6 +131,25 @@ def test_case_035_auto_pause_combinations(server):
                                               "autoPause": True, "autoResume": {"enabled": True}}), 400)
 
 
+def test_case_035_every_combination(server):
+    """autoPause, autoPauseMemory and autoResume, each absent, false or true: what is refused, and what is read back."""
+    for pause in (None, False, True):
+        for memory in (None, False, True):
+            for resume in (None, False, True):
+                given = {"autoPause": pause, "autoPauseMemory": memory,
+                         "autoResume": None if resume is None else {"enabled": resume}}
+                body = {k: v for k, v in given.items() if v is not None}
+                r = server.api("POST", "/sandboxes", dict(body, templateID="base", timeout=30, secure=True))
+                if memory is False and (not pause or resume):
+                    refused(r, 400)
+                    continue
+                assert r.status == 201, (given, r)
+                box = r.json()
+                assert server.get(box).json()["lifecycle"] == {"onTimeout": "pause" if pause else "kill",
+                                                               "autoResume": bool(resume)}, given
+                assert server.kill(box).status == 204
+
+
 def test_case_036_private_traffic(server):
     body = {"templateID": "base", "timeout": 30, "network": {"allowPublicTraffic": False}}
     refused(server.api("POST", "/sandboxes", dict(body, secure=False)), 400)

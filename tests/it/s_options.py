@@ -369,6 +369,27 @@ def test_case_019_the_edge_is_believed(cloud, api):
     assert running(api, b) is False
 
 
+# -- the network is replaced as a whole
+
+def test_case_082_two_who_set_it_do_not_mix(cloud, api):
+    b = create(api, network={"allow_public_traffic": False, "mask_request_host": "x.test"}).id
+    settings = [{"deny_out": ["9.9.9.%d" % i], "rules": {"h%d.test" % i: {"rules": [{"transform_headers": {"A": str(i)}}]}}}
+                for i in range(6)]
+    calls = [start(api.call, "SandboxService.UpdateNetwork", sandbox=b, network=n) for n in settings]
+    for t, got in calls:
+        t.join()
+        assert len(got) == 1 and not isinstance(got[0], ApiError), got
+    real = cloud.sandbox(b).network
+    i = int(real["denyOut"][0].rpartition(".")[2])
+    assert real == {"allowPublicTraffic": False, "maskRequestHost": "x.test", "denyOut": ["9.9.9.%d" % i],
+                    "rules": {"h%d.test" % i: [{"transform": {"headers": {"A": str(i)}}}]}}
+    row = api.call("SandboxService.Get", sandbox=b).network         # what is known without asking is what is in force
+    assert list(row.deny_out) == real["denyOut"] and list(row.rules) == list(real["rules"])
+    assert row.allow_public_traffic is False and row.mask_request_host == "x.test"
+    api.call("SandboxService.UpdateNetwork", sandbox=b)             # nothing said: all that goes out is cleared
+    assert cloud.sandbox(b).network == {"allowPublicTraffic": False, "maskRequestHost": "x.test"}
+
+
 # -- what happens at the end of its time
 
 @pytest.fixture

@@ -4,8 +4,8 @@
 // Where the server is comes from the SDK's own E2B_* variables.
 import assert from 'node:assert/strict'
 import {
-  AuthenticationError, CommandExitError, FileNotFoundError, FileType, InvalidArgumentError, NotFoundError, Sandbox,
-  SandboxNotFoundError, TimeoutError,
+  AuthenticationError, CommandExitError, FileNotFoundError, FileType, InvalidArgumentError, NotFoundError, RateLimitError,
+  Sandbox, SandboxNotFoundError, Secret, TimeoutError,
 } from 'e2b'
 
 const made = []
@@ -414,6 +414,47 @@ const checks = {
     assert.ok(!(await s.getInfo()).network?.denyOut?.length)
     await assert.rejects(Sandbox.create({ network: { allowOut: ['example.com'] } }), /400/)
     await assert.rejects(Sandbox.create({ network: { denyOut: ['example.com'] } }), /400/)
+  },
+
+  // what it sends is held against the ledger (i_npm_local.py)
+  async fake_payloads() {
+    await create({
+      iam: { tokens: { aws: Secret.iamToken({ audience: 'sts', tokenType: 'JWT-SVID' }) } },
+      allowInternetAccess: false,
+      lifecycle: { onTimeout: { action: 'pause', keepMemory: false } },
+      network: {
+        allowOut: ({ rules }) => ['10.0.0.0/8', ...rules.keys()], denyOut: ({ allTraffic }) => [allTraffic],
+        allowPublicTraffic: false, maskRequestHost: 'localhost:${PORT}',
+        egressProxy: { address: 'proxy.example.com:1080', username: 'u', password: 'secret' },
+        rules: { 'example.com': [{ transform: ({ iam }) => ({ headers: { Authorization: `Bearer ${iam.tokens.aws}` } }) }] },
+      },
+    })
+    const s = await create({ lifecycle: { onTimeout: 'pause', autoResume: true } })
+    await s.updateNetwork({
+      denyOut: ['9.9.9.9'],
+      rules: { 'x.org': [{ transform: ({ iam }) => ({ headers: { A: iam.tokens.any } }) }] },
+    })
+    await fails(create({ network: { rules: { 'x.org': [{ transform: ({ iam }) => ({ headers: { A: iam.tokens.no } }) }] } } }),
+      InvalidArgumentError)
+    await s.pause({ keepMemory: false })
+    await s.connect()
+    await s.fork({ count: 2 })
+    await s.createSnapshot()
+  },
+
+  // a team with room for three (i_npm_local.py)
+  async fake_limits() {
+    const s = await create()
+    await create()
+    const forks = await s.fork({ count: 2 })
+    forks.filter((f) => f instanceof Sandbox).forEach((f) => made.push(f))
+    assert.deepEqual(forks.map((f) => f.constructor.name).sort(), ['RateLimitError', 'Sandbox'])
+    await fails(Sandbox.create(), RateLimitError)
+    await assert.rejects(s.fork({ count: 3 }), /400/)
+    await assert.rejects(s.fork({ count: 101 }), /400/)
+    await assert.rejects(s.fork({ count: 0 }), /400/)
+    assert.equal(await made[1].kill(), true)
+    await create()
   },
 
   async local_ports() {
