@@ -302,8 +302,10 @@ const char *policy_text(const struct ab_policy *p, char *buf, size_t n)
 		at += snprintf(buf + at, n - (size_t)at, ", idle %s %s", action_name(p->on_idle),
 			       span_text((int64_t)p->idle_timeout_ms, span));
 	if (p->max_age_ms && (size_t)at < n)
-		(void)snprintf(buf + at, n - (size_t)at, ", age %s %s", action_name(p->on_max_age),
+		at += snprintf(buf + at, n - (size_t)at, ", age %s %s", action_name(p->on_max_age),
 			       span_text((int64_t)p->max_age_ms, span));
+	if (p->recreate == AB_YES && (size_t)at < n)
+		(void)snprintf(buf + at, n - (size_t)at, ", gone recreate");
 	return buf;
 }
 
@@ -320,7 +322,7 @@ void json_policy(struct json *j, const char *key, const struct ab_policy *p)
 		json_uint(j, "max_age_ms", p->max_age_ms);
 	json_text(j, "on_max_age", action_name(p->on_max_age));
 	json_text(j, "on_cap", action_name(p->on_cap));
-	json_text(j, "on_gone", p->recreate ? "recreate" : "fail");
+	json_text(j, "on_gone", p->recreate == AB_YES ? "recreate" : "fail");
 	json_bool(j, "resume_on_use", p->resume_on_use == AB_YES);
 	json_close(j, '}');
 }

@@ -267,7 +267,7 @@ struct ab_policy {
 	uint64_t max_age_ms;		/* leased or not */
 	enum ab_action on_max_age;
 	enum ab_action on_cap;		/* the cloud extends it no further */
-	bool recreate;			/* on_gone is RECREATE: refused as UNSUPPORTED by this version */
+	enum ab_choice recreate;	/* the sandbox behind a name vanished: make it again; set at its creation */
 	enum ab_choice resume_on_use;	/* a command or file call resumes a paused one */
 };
 

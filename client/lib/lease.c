@@ -261,7 +261,7 @@ static int set_field(struct ab_policy *p, size_t f, const char *value)
 	case ON_GONE:
 		i = index_of(on_gone, ARRAY_SIZE(on_gone), value);
 		if (i >= 0)
-			*(bool *)to = i == 1;
+			*(enum ab_choice *)to = i ? AB_YES : AB_NO;
 		return i >= 0 ? 0 : -EINVAL;
 	case SPAN:
 		if (ab_parse_duration(value, &ms) < 0)

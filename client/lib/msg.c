@@ -84,7 +84,8 @@ static struct ab_policy policy_in(const Agentbox__V1__Policy *m)
 		.max_age_ms = span_in(m->max_age),
 		.on_max_age = (enum ab_action)m->on_max_age,
 		.on_cap = (enum ab_action)m->on_cap,
-		.recreate = m->on_gone == AGENTBOX__V1__POLICY__ON_GONE__RECREATE,
+		.recreate = !m->on_gone ? AB_DEFAULT :
+			    m->on_gone == AGENTBOX__V1__POLICY__ON_GONE__RECREATE ? AB_YES : AB_NO,
 		.resume_on_use = msg_choice(m->_resume_on_use_case, m->resume_on_use),
 	};
 }
@@ -107,7 +108,9 @@ Agentbox__V1__Policy *msg_policy_out(struct msg_policy *to, const struct ab_poli
 	m->max_age = msg_duration(&to->age, p->max_age_ms);
 	m->on_max_age = (Agentbox__V1__Policy__Action)p->on_max_age;
 	m->on_cap = (Agentbox__V1__Policy__Action)p->on_cap;
-	m->on_gone = p->recreate ? AGENTBOX__V1__POLICY__ON_GONE__RECREATE : 0;
+	if (p->recreate)
+		m->on_gone = p->recreate == AB_YES ? AGENTBOX__V1__POLICY__ON_GONE__RECREATE :
+						     AGENTBOX__V1__POLICY__ON_GONE__FAIL;
 	if (p->resume_on_use) {
 		m->_resume_on_use_case = AGENTBOX__V1__POLICY___RESUME_ON_USE_RESUME_ON_USE;
 		m->resume_on_use = p->resume_on_use == AB_YES;

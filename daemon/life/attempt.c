@@ -15,6 +15,7 @@
 #include "proto/base/str.h"
 
 #define POSTS_MAX	 3u
+#define ALONE_POSTS	 8u	/* nobody waits: about half a minute */
 #define POST_BACKOFF_MS	 200u
 #define POST_BACKOFF_MAX 5000u
 #define RETRY_MS	 1000u	/* the store refused, or there was no memory for a list */
@@ -101,7 +102,9 @@ void attempt_end_without(struct attempt *a, const struct status *st, bool refuse
 		a->kind->del_intent(t, a->seq);
 		if (a->request)
 			store_tx_del_request(t, a->uid, a->request->method, a->request->id);
-		life_commit(a->life, t, false);
+		if (a->kind->failed)
+			a->kind->failed(a, t, &copy);
+		life_commit(a->life, t, a->alone);
 	}
 	log_info("attempt_ended", "what=%s seq=%llu box=%s uid=%u refused=%d reason=%s text=%s", a->what,
 		 (unsigned long long)a->seq, a->source, a->uid, refused, status_reason_name(copy.reason),
@@ -114,7 +117,7 @@ bool attempt_nobody_waits(struct attempt *a)
 {
 	struct status gone;
 
-	if (!list_is_empty(&a->waiters))
+	if (a->alone || !list_is_empty(&a->waiters))
 		return false;
 	status_set_code(&gone, CODE_CANCELLED, "nobody waits for it any more");
 	attempt_end_without(a, &gone, false);
@@ -150,9 +153,10 @@ void attempt_post_after(struct attempt *a, uint64_t wait_ms, const struct status
 
 static void on_unsent(struct attempt *a, const struct status *st)
 {
+	bool wanted = a->alone || !list_is_empty(&a->waiters);
 	uint64_t wait;
 
-	if (list_is_empty(&a->waiters) || a->posts >= POSTS_MAX || a->life->draining) {
+	if (!wanted || a->posts >= (a->alone ? ALONE_POSTS : POSTS_MAX) || a->life->draining) {
 		attempt_end_without(a, st, false);
 		return;
 	}
@@ -310,8 +314,13 @@ static bool is_mixed(struct attempt *a, uint64_t *ret_until_ms)
 
 static void close_in(struct attempt *a, struct store_tx *t)
 {
+	struct status st;
+
 	a->closing = true;
 	a->kind->del_intent(t, a->seq);
+	unknown(a, a->request != NULL, &st);
+	if (a->kind->failed)
+		a->kind->failed(a, t, &st);
 	if (!a->request)
 		return;
 	a->request->step = ROW_REQUEST_UNKNOWN;
@@ -432,7 +441,7 @@ void attempt_leave(struct life_op *op)
 		return;
 	list_del(&op->wait);
 	/* Not yet sent: withdrawn, and its end comes as UNSENT. Sent: read to the end. */
-	if (list_is_empty(&a->waiters) && a->step == ATTEMPT_POST && a->call)
+	if (!a->alone && list_is_empty(&a->waiters) && a->step == ATTEMPT_POST && a->call)
 		cloud_call_abandon(a->call);
 }
 

@@ -58,6 +58,7 @@ struct attempt {
 	uint64_t settle_until_ms;
 	struct status lost;		/* why the answer is not known */
 	bool closing;			/* as unknown, with others */
+	bool alone;			/* it goes on although nobody waits */
 	struct grave grave;
 };
 
@@ -81,6 +82,8 @@ struct attempt_kind {
 	bool (*makes)(struct attempt *a, const char *id);
 	/* What the one makes cannot be told from what the other makes; NULL = it always can. */
 	bool (*is_relative)(struct attempt *a, struct attempt *b);
+	/* Nothing, or nothing known, came of it: said in the transaction that ends it. May be NULL. */
+	void (*failed)(struct attempt *a, struct store_tx *t, const struct status *st);
 	void (*unlink)(struct attempt *a);	/* lets go of all that may call it */
 	void (*free)(struct attempt *a);
 };

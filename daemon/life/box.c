@@ -8,6 +8,7 @@
 #include "daemon/cloud/model.h"
 #include "daemon/life/core.h"
 #include "daemon/life/keep.h"
+#include "daemon/life/recreate.h"
 #include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -109,6 +110,8 @@ struct box *box_free(struct box *b)
 	wipe(b->access_token);
 	wipe(b->traffic_token);
 	pairs_fini(&b->metadata);
+	recipe_fini(&b->recipe);
+	free(b->replaces);
 	free(b->gone_evidence);
 	free(b);
 	return NULL;
@@ -124,7 +127,7 @@ int box_new(struct account *a, const char *id, struct box **ret)
 	scoped(box_freep) struct box *b = calloc(1, sizeof(*b));
 	char **texts[] = { &b->name,	 &b->req_tag, &b->template_id, &b->alias, &b->envd_version,
 			   &b->domain, &b->warning, &b->access_token, &b->traffic_token,
-			   &b->gone_evidence, &b->network_text };
+			   &b->gone_evidence, &b->network_text, &b->replaces };
 
 	if (!b)
 		return -ENOMEM;
@@ -152,7 +155,8 @@ static int texts_from_row(struct box *b, const struct row_sandbox *r)
 	       text_set(&b->envd_version, r->envd_version) || text_set(&b->domain, r->domain) ||
 	       text_set(&b->warning, r->warning) || secret_set(&b->access_token, r->access_token) ||
 	       secret_set(&b->traffic_token, r->traffic_token) ||
-	       text_set(&b->gone_evidence, r->gone_evidence) || text_set(&b->network_text, r->network)
+	       text_set(&b->gone_evidence, r->gone_evidence) || text_set(&b->network_text, r->network) ||
+	       text_set(&b->replaces, r->replaces) || recipe_set(&b->recipe, r->recipe, r->recipe_len)
 		       ? -ENOMEM
 		       : 0;
 }
@@ -277,6 +281,9 @@ void box_to_row(const struct box *b, char policy_text[POLICY_TEXT_MAX], struct r
 		.used_at_ms = wall_of(b->used_at_ms),
 		.timeout_s = b->timeout_s,
 		.network = b->network_text,
+		.recipe = b->recipe.p,
+		.recipe_len = b->recipe.len,
+		.replaces = b->replaces,
 	};
 }
 
@@ -446,10 +453,15 @@ void box_view(const struct box *b, enum life_source source, struct life_sandbox 
 
 void box_refusal(const struct box *b, struct status *ret)
 {
+	const struct box *next = b->state == LIFE_GONE ? recreate_successor(b) : NULL;
 	char at[40];
 
 	if (b->state == LIFE_KILLING) {
 		status_set(ret, R_SANDBOX_KILLED, "sandbox %s is being killed", b->id);
+	} else if (b->state == LIFE_GONE && next) {
+		status_set(ret, R_SANDBOX_REPLACED, "sandbox %s vanished and was made again as %s", b->id, next->id);
+		status_evidence(ret, "replaced_by", "%s", next->id);
+		status_evidence(ret, "generation", "%u", next->generation);
 	} else if (b->state == LIFE_GONE) {
 		str_rfc3339(b->gone_at_ms * 1000, 3, at);
 		status_set(ret, b->gone_reason ? b->gone_reason : R_SANDBOX_GONE, "sandbox %s %s", b->id,

@@ -11,6 +11,7 @@
 #include "daemon/ev/loop.h"
 #include "daemon/life/life.h"
 #include "daemon/life/pairs.h"
+#include "daemon/life/recipe.h"
 #include "daemon/store/row.h"
 #include "proto/base/list.h"
 
@@ -82,6 +83,8 @@ struct box {
 	struct cloud_network *network;	/* NULL = none known */
 	char *network_text;		/* for its row */
 	struct box_metrics metrics;
+	struct recipe recipe;		/* to make it again; none without on_gone=recreate */
+	char *replaces;			/* the one that vanished; "" = none */
 	bool loaded;			/* its row is from before the start */
 	bool from_tag;			/* adopted in this run: its row was made from its tags */
 	bool asked;			/* reconcile has it on its list of missing ones */

@@ -58,6 +58,13 @@ static void creation_free(struct attempt *a)
 	creation_tokens_free(c->tokens, c->n_tokens);
 	cloud_sandbox_free(c->found);
 	holder_unref(c->holder);
+	for (size_t i = 0; i < c->n_heirs; i++) {
+		holder_unref(c->heirs[i].holder);
+		free(c->heirs[i].label);
+	}
+	free(c->heirs);
+	free(c->replaces);
+	recipe_fini(&c->recipe);
 	free(c);
 }
 
@@ -68,6 +75,17 @@ static void creation_unlink(struct attempt *a)
 	fetch_leave(&c->detail);
 	if (c->name && c->name->creation == c)
 		c->name->creation = NULL;
+}
+
+/* Whoever watches the one that vanished learns that nothing takes its place. */
+static void failed(struct attempt *a, struct store_tx *t, const struct status *st)
+{
+	struct creation *c = creation_from(a);
+	struct box *b = c->replaces[0] ? life_find_box(a->life, a->account, c->replaces) : NULL;
+
+	if (b)
+		event_put(a->life, t, b, EVENT_UPDATED, "recreate=failed\nrecreate_reason=%s\n",
+			  status_reason_name(st->reason));
 }
 
 static void refused(struct attempt *a, const struct cloud_result *r)
@@ -93,36 +111,36 @@ static void intent_row(const struct creation *c, enum row_intent_state step, str
 		.policy = c->policy_text,
 		.claimed = !list_is_empty(&c->att.waiters),
 		.made_at_ms = c->att.made_at_ms,
+		.recipe = c->recipe.p,
+		.recipe_len = c->recipe.len,
+		.replaces = c->replaces,
 	};
 }
 
-static void on_intent(void *user, const struct status *st)
+void creation_on_intent(void *user, const struct status *st)
 {
 	struct attempt *a = attempt_from(user);
 
 	FAILPOINT("create.intent_committed");
-	if (status_ok(st))
+	if (status_ok(st)) {
 		attempt_post(a);
-	else
-		attempt_end_without(a, st, false);
+		return;
+	}
+	/* That the other one is gone was in it too. */
+	a->life->resave |= a->alone;
+	attempt_end_without(a, st, false);
 }
 
-static int write_intent(struct creation *c)
+static void put_intent(struct creation *c, struct store_tx *t)
 {
 	struct row_intent row;
-	struct store_tx *t;
-	int r = store_tx_new(c->att.life->store, &t);
 
-	if (r < 0)
-		return r;
 	c->att.step = ATTEMPT_INTENT;
 	intent_row(c, ROW_INTENT_OPEN, &row);
 	store_tx_put_intent(t, &row);
 	if (c->att.request)
 		life_put_request(t, c->att.request);
 	FAILPOINT("create.before_intent");
-	store_tx_commit(t, true, on_intent, &c->att);
-	return 0;
 }
 
 /* --- post --- */
@@ -199,7 +217,7 @@ static void answer(struct creation *c)
 	must(b);
 	FAILPOINT("create.before_reply");
 	/* Unless another call has found and used it meanwhile. */
-	if (list_is_empty(&c->att.waiters) && b->claimed && b->used_at_ms == c->used_at_ms) {
+	if (!c->att.alone && list_is_empty(&c->att.waiters) && b->claimed && b->used_at_ms == c->used_at_ms) {
 		b->claimed = false;
 		b->unclaimed_at_ms = clock_wall_ms();
 		b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
@@ -259,20 +277,29 @@ static void on_detail_late(struct timer *t, void *user)
 	answer_when_complete(c);
 }
 
+/* They are in the store now: see lease.h. */
+static void leases_written(struct creation *c)
+{
+	struct box *b = creation_box(c);
+
+	for (size_t i = 0; i <= c->n_heirs && b; i++) {
+		struct holder *h = i < c->n_heirs ? c->heirs[i].holder : c->lease_put ? c->holder : NULL;
+		struct lease *x = h ? lease_of_process(b, h) : NULL;
+
+		if (x)
+			x->written = true;
+	}
+}
+
 static void on_recorded(void *user, const struct status *st)
 {
 	struct creation *c = creation_from(attempt_from(user));
-	struct lease *x;
-	struct box *b;
 
 	FAILPOINT("create.active_committed");
 	if (!attempt_recorded(&c->att, st))
 		return;
 	c->recorded = true;
-	b = c->lease_put ? creation_box(c) : NULL;
-	x = b ? lease_of_process(b, c->holder) : NULL;
-	if (x)
-		x->written = true;
+	leases_written(c);
 	if (!c->detailed)
 		attempt_wait(&c->att, DETAIL_WAIT_MS, on_detail_late);
 	answer_when_complete(c);
@@ -287,6 +314,10 @@ static int make_box(struct creation *c, struct box **ret)
 		r = pairs_from_cloud(&b->metadata, &c->metadata);
 	if (!r)
 		r = text_set(&b->req_tag, c->att.req_tag);
+	if (!r)
+		r = text_set(&b->replaces, c->replaces);
+	if (!r)
+		r = recipe_set(&b->recipe, c->recipe.p, c->recipe.len);
 	if (r < 0)
 		return r;
 	/* Found for an intent of an old database: whoever uses it by now is not known. */
@@ -311,23 +342,44 @@ static int make_box(struct creation *c, struct box **ret)
 	return r;
 }
 
+static int lease_of(struct creation *c, struct box *b, struct holder *h, const char *label, struct store_tx *t)
+{
+	struct lease_make m = { .uid = c->att.uid, .pid = h->pid, .label = label, .kind = ROW_LEASE_PROCESS,
+				.holder = h };
+	struct lease *x = lease_of_process(b, h);
+	int r = x ? 0 : lease_take(c->att.life, b, &m, NULL, &x);
+
+	if (!r)
+		lease_put(t, x);
+	return r;
+}
+
 /* From the first moment: in the transaction that makes the row. A creator that died meanwhile has
  * released it. */
 static int lease_of_creator(struct creation *c, struct box *b, struct store_tx *t)
 {
-	struct lease_make m = { .uid = c->att.uid, .pid = c->holder->pid, .label = "",
-				.kind = ROW_LEASE_PROCESS, .holder = c->holder };
-	struct lease *x = lease_of_process(b, c->holder);
 	int r;
 
 	if (c->holder->dead) {
 		b->released_at_ms = (int64_t)clock_boot_ms();
 		return 0;
 	}
-	r = x ? 0 : lease_take(c->att.life, b, &m, NULL, &x);
-	if (!r)
-		lease_put(t, x);
+	r = lease_of(c, b, c->holder, "", t);
 	c->lease_put = !r;
+	return r;
+}
+
+static int leases_of_heirs(struct creation *c, struct box *b, struct store_tx *t)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < c->n_heirs && !r; i++)
+		if (!c->heirs[i].holder->dead && box_is_live(b)) {
+			r = lease_of(c, b, c->heirs[i].holder, c->heirs[i].label, t);
+			b->claimed = true;
+		}
+	if (b->claimed)
+		b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
 	return r;
 }
 
@@ -353,6 +405,9 @@ static int record(struct attempt *a, struct store_tx *t)
 		if (r < 0)
 			return r;
 	}
+	r = leases_of_heirs(c, b, t);
+	if (r < 0)
+		return r;
 	if (c->name && !c->name->id[0] && box_is_live(b)) {
 		c->name->generation = c->generation;
 		life_box_give_name(a->life, b, c->name);
@@ -360,7 +415,10 @@ static int record(struct attempt *a, struct store_tx *t)
 	if (c->name)
 		life_put_name(t, c->name);
 	life_put_box(t, b);
-	event_put(a->life, t, b, EVENT_CREATED, "by=create\n");
+	if (c->replaces[0])
+		event_put(a->life, t, b, EVENT_CREATED, "by=on_gone\nreplaces=%s\n", c->replaces);
+	else
+		event_put(a->life, t, b, EVENT_CREATED, "by=create\n");
 	keep_poke(b);
 	FAILPOINT("create.before_active");
 	if (c->detailed || !list_is_empty(&c->detail.node))
@@ -446,13 +504,14 @@ static const struct attempt_kind protocol = {
 	.list = list,
 	.settle = settle,
 	.makes = makes,
+	.failed = failed,
 	.unlink = creation_unlink,
 	.free = creation_free,
 };
 
 /* --- what others see --- */
 
-int creation_start(struct creation *c)
+int creation_intend(struct creation *c, struct store_tx *tx)
 {
 	int r = store_next_seq(c->att.life->store, &c->att.seq);
 	struct tags t = {
@@ -467,14 +526,31 @@ int creation_start(struct creation *c)
 	if (r < 0)
 		return r;
 	t.seq = c->att.seq;
-	r = tags_add(&c->metadata, &t);
+	if (c->att.policy.on_gone == POLICY_RECREATE)
+		r = recipe_pack(c, &c->recipe);
 	if (!r)
-		r = write_intent(c);
+		r = tags_add(&c->metadata, &t);
 	if (r < 0)
 		return r;
+	put_intent(c, tx);
 	if (c->name)
 		c->name->creation = c;
 	return 0;
+}
+
+int creation_start(struct creation *c)
+{
+	struct store_tx *t;
+	int r = store_tx_new(c->att.life->store, &t);
+
+	if (r < 0)
+		return r;
+	r = creation_intend(c, t);
+	if (r < 0)
+		store_tx_drop(t);
+	else
+		store_tx_commit(t, true, creation_on_intent, &c->att);
+	return r;
 }
 
 int creation_new(struct life *l, struct account *a, uid_t uid, const char *req_tag, struct creation **ret)
@@ -489,6 +565,10 @@ int creation_new(struct life *l, struct account *a, uid_t uid, const char *req_t
 	list_init(&c->detail.node);
 	if (attempt_init(&c->att, &protocol, "create", l, a, uid, "", req_tag) < 0)
 		return -ENOMEM;
+	if (text_set(&c->replaces, "") < 0) {
+		attempt_drop(&c->att);
+		return -ENOMEM;
+	}
 	c->att.sandboxes = 1;
 	policy_format(&c->att.policy, c->policy_text);
 	*ret = c;
@@ -519,7 +599,9 @@ int creation_take_up(struct life *l, const struct row_intent *r)
 	if (r->name[0] && !life_need_name(l, r->uid, r->name, &c->name) && !c->name->creation)
 		c->name->creation = c;
 	attempt_find_request(&c->att, REQUEST_CREATE, r->request_id);
-	if (text_set(&c->template_id, r->template_id) < 0) {
+	c->att.alone = r->replaces[0];
+	if (text_set(&c->template_id, r->template_id) < 0 || text_set(&c->replaces, r->replaces) < 0 ||
+	    recipe_set(&c->recipe, r->recipe, r->recipe_len) < 0) {
 		attempt_drop(&c->att);
 		return -ENOMEM;
 	}

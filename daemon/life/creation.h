@@ -4,6 +4,7 @@
 #define AB_DAEMON_LIFE_CREATION_H
 
 #include "daemon/life/attempt.h"
+#include "daemon/life/recipe.h"
 
 #define CREATION_MAGIC 0x43726561u
 
@@ -11,6 +12,12 @@
 struct creation_end {
 	enum life_on_timeout on_timeout;
 	int keep_memory, auto_resume;	/* -1 = unset */
+};
+
+/* A process that held a lease on the sandbox that this one replaces. */
+struct creation_heir {
+	struct holder *holder;
+	char *label;
 };
 
 struct creation {
@@ -31,6 +38,10 @@ struct creation {
 	struct creation_end end;
 
 	struct holder *holder;		/* the process that is to hold a lease; NULL = none */
+	char *replaces;			/* recreate.c: id of the one that vanished; "" = none */
+	struct creation_heir *heirs;
+	size_t n_heirs;
+	struct recipe recipe;
 
 	struct cloud_sandbox *found;	/* what was made */
 	bool settled, recorded, detailed;
@@ -45,6 +56,9 @@ struct creation *creation_from(struct attempt *a);
 must_check int creation_new(struct life *l, struct account *a, uid_t uid, const char *req_tag, struct creation **ret);
 /* Takes a number, adds the tags, writes the intent. -EAGAIN: no durable number now. */
 must_check int creation_start(struct creation *c);
+/* The same with the intent in `t`: whoever commits it, durably, has creation_on_intent() called with c->att. */
+must_check int creation_intend(struct creation *c, struct store_tx *t);
+void creation_on_intent(void *user, const struct status *st);
 /* What it made; NULL: that is gone meanwhile. */
 struct box *creation_box(const struct creation *c);
 void creation_tokens_free(struct cloud_iam_token *v, size_t n);

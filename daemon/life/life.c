@@ -15,6 +15,7 @@
 #include "daemon/life/keep.h"
 #include "daemon/life/lease.h"
 #include "daemon/life/op.h"
+#include "daemon/life/recreate.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/settle.h"
 #include "daemon/life/tags.h"
@@ -503,6 +504,8 @@ void life_box_gone(struct life *l, struct box *b, bool by_us, const char *eviden
 {
 	int64_t now = clock_wall_ms(), cloud_now = account_cloud_now(b->account);
 	long long age = b->started_at_ms ? cloud_now - b->started_at_ms : -1;
+	enum life_state before = b->state;
+	struct recreation again;
 	struct store_tx *t;
 
 	if (b->state == LIFE_GONE)
@@ -526,13 +529,16 @@ void life_box_gone(struct life *l, struct box *b, bool by_us, const char *eviden
 		lease_box_gone(l, b, NULL);
 		return;
 	}
+	recreate_decide(l, b, before, by_us, &again);
+	recipe_fini(&b->recipe);
 	lease_box_gone(l, b, t);
 	life_box_free_name(l, b, t);
+	recreate_intend(&again, t);
 	life_put_box(t, b);
-	event_put(l, t, b, EVENT_GONE, "said_by=%s\nby=%s\nunexpected=%s\nage_ms=%lld\n", b->gone_evidence,
+	event_put(l, t, b, EVENT_GONE, "said_by=%s\nby=%s\nunexpected=%s\nage_ms=%lld\n%s%s%s", b->gone_evidence,
 		  b->ended_by ? b->ended_by : by_us ? "user" : "", b->gone_reason == R_SANDBOX_GONE ? "true" : "false",
-		  age);
-	life_commit(l, t, true);
+		  age, again.verdict[0] ? "recreate=" : "", again.verdict, again.verdict[0] ? "\n" : "");
+	recreate_commit(l, &again, t);
 }
 
 void life_box_claim(struct life *l, struct box *b, uid_t uid)
@@ -641,6 +647,8 @@ int life_adopt(struct life *l, struct account *a, const struct cloud_sandbox *s,
 	life_policy_default(l, b->uid, b->template_id, &b->policy);
 	if (t.policy[0] && policy_parse(t.policy, &b->policy) < 0)
 		life_policy_default(l, b->uid, b->template_id, &b->policy);
+	/* Its environment is in no tag. */
+	b->policy.on_gone = POLICY_FAIL;
 	b->used_at_ms = (int64_t)clock_boot_ms();
 	b->claimed = b->adopted;
 	if (!b->claimed) {

@@ -10,6 +10,7 @@
 #include "daemon/life/core.h"
 #include "daemon/life/keep.h"
 #include "daemon/life/lease.h"
+#include "daemon/life/recipe.h"
 #include "daemon/obs/log.h"
 #include "proto/base/str.h"
 
@@ -21,12 +22,13 @@ struct loader {
 };
 
 /* A row outlives its visit: its texts, copied. */
-#define SAVED_TEXTS 6u
+#define SAVED_TEXTS 7u
 
 struct saved_intent {
 	struct list node;
 	struct row_intent row;
 	char *texts[SAVED_TEXTS];
+	struct recipe recipe;
 };
 
 struct saved_copy {
@@ -139,7 +141,7 @@ static void free_texts(char *texts[SAVED_TEXTS])
 /* The row's fields point to the copies from here on. */
 static void save_texts(struct loader *ld, char *texts[SAVED_TEXTS], const char **fields[SAVED_TEXTS])
 {
-	for (size_t i = 0; i < SAVED_TEXTS; i++) {
+	for (size_t i = 0; i < SAVED_TEXTS && fields[i]; i++) {
 		texts[i] = str_dup(*fields[i]);
 		if (!texts[i])
 			ld->err = -ENOMEM;
@@ -152,7 +154,8 @@ static void load_intent(const struct row_intent *r, void *user)
 	struct loader *ld = user;
 	struct saved_intent *s = calloc(1, sizeof(*s));
 	const char **fields[SAVED_TEXTS] = { &s->row.account, &s->row.request_id,  &s->row.req_tag,
-					     &s->row.name,    &s->row.template_id, &s->row.policy };
+					     &s->row.name,    &s->row.template_id, &s->row.policy,
+					     &s->row.replaces };
 
 	if (!s) {
 		ld->err = -ENOMEM;
@@ -160,6 +163,9 @@ static void load_intent(const struct row_intent *r, void *user)
 	}
 	s->row = *r;
 	save_texts(ld, s->texts, fields);
+	if (recipe_set(&s->recipe, r->recipe, r->recipe_len) < 0)
+		ld->err = -ENOMEM;
+	s->row.recipe = s->recipe.p;
 	list_add_tail(&ld->intents, &s->node);
 }
 
@@ -209,6 +215,7 @@ static void take_up_intents(struct loader *ld)
 		list_del(&s->node);
 		if (!ld->err)
 			ld->err = creation_take_up(ld->life, &s->row);
+		recipe_fini(&s->recipe);
 		free_texts(s->texts);
 		free(s);
 	}

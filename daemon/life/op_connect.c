@@ -159,6 +159,7 @@ static struct box *new_owned_box(struct life_op *op, const struct cloud_sandbox 
 	b->uid = op->who.uid;
 	b->used_at_ms = (int64_t)clock_boot_ms();
 	life_policy_default(op->life, b->uid, b->template_id, &b->policy);
+	b->policy.on_gone = POLICY_FAIL;
 	b->adopted = b->claimed = b->token_known = true;
 	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
 	return give(b);

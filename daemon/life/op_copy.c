@@ -141,6 +141,7 @@ static int fill(struct life_op *op, struct copying *c)
 	c->timeout_s = a->timeout_s;
 	life_policy_default(op->life, op->who.uid, b ? b->template_id : "", &c->att.policy);
 	policy_merge(&c->att.policy, &a->policy);
+	c->att.policy.on_gone = POLICY_FAIL;
 	/* Nothing in the cloud carries the tag of its request id. */
 	if (!r && a->request_id[0])
 		r = attempt_take_request(&c->att, a->kind->method, a->request_id, "-", a->params_hash);
@@ -286,6 +287,10 @@ int life_fork(struct life *l, const struct life_fork *f, life_fork_fn *done, voi
 	a->count = f->count ? f->count : 1;
 	a->policy = f->policy;
 	a->bad = a->bad || !policy_check(&f->policy, &a->why);
+	if (!a->bad && (f->policy.set & BIT(POLICY_F_ON_GONE)) && f->policy.to.on_gone == POLICY_RECREATE) {
+		a->bad = true;
+		status_set(&a->why, R_UNSUPPORTED, "policy.on_gone: a child of a fork has no parameters to make it again");
+	}
 	if (!a->bad && a->count > FORK_MAX) {
 		status_field(&a->why, "count", "must be 1 to %u", FORK_MAX);
 		a->bad = true;

@@ -116,6 +116,11 @@ static int copy_surface(struct args *a, const struct life_create *c)
 	return 0;
 }
 
+static bool asks_to_recreate(const struct policy_change *p)
+{
+	return (p->set & BIT(POLICY_F_ON_GONE)) && p->to.on_gone == POLICY_RECREATE;
+}
+
 static int args_new(const struct life_create *c, struct args **ret)
 {
 	struct args *a = calloc(1, sizeof(*a));
@@ -124,6 +129,10 @@ static int args_new(const struct life_create *c, struct args **ret)
 		return -ENOMEM;
 	a->bad = !rules_check_create(c, &a->why) || !policy_check(&c->policy, &a->why) ||
 		 !surface_is_valid(c, &a->why);
+	if (!a->bad && str_is_empty(c->name) && asks_to_recreate(&c->policy)) {
+		a->bad = true;
+		status_field(&a->why, "policy.on_gone", "recreate needs a name: it is for the sandbox behind one");
+	}
 	a->policy = c->policy;
 	if (!a->bad && !rules_timeout_s(c->timeout_ms, &a->timeout_s))
 		must(false);
@@ -431,6 +440,8 @@ static int fill_creation(struct life_op *op, struct creation *c)
 
 	life_policy_default(op->life, op->who.uid, a->template_id, &c->att.policy);
 	policy_merge(&c->att.policy, &a->policy);
+	if (!a->name[0])
+		c->att.policy.on_gone = POLICY_FAIL;	/* a default that is not for this one */
 	policy_format(&c->att.policy, c->policy_text);
 	c->holder = a->holder;
 	if (c->holder)

@@ -31,15 +31,37 @@ static void on_written(struct life_op *op, const struct status *st)
 	}
 }
 
-static void change(struct life_op *op, struct box *b)
+/* What a Create sent is kept only for those that were to be made again from the start. */
+static bool new_policy(struct life_op *op, const struct box *b, struct policy *ret, struct status *st)
 {
 	struct args *a = op->args;
 	struct policy base;
+
+	life_policy_default(op->life, b->uid, b->template_id, &base);
+	if (!b->recipe.len)
+		base.on_gone = POLICY_FAIL;
+	*ret = b->policy;
+	policy_reset(ret, &base, a->reset);
+	policy_merge(ret, &a->change);
+	if (ret->on_gone != POLICY_RECREATE || b->recipe.len)
+		return true;
+	status_set(st, R_UNSUPPORTED, "policy.on_gone: only what was created with recreate can be made again: what "
+				      "%s was created with is not kept", b->id);
+	return false;
+}
+
+static void change(struct life_op *op, struct box *b)
+{
 	struct store_tx *t;
 	struct status st;
+	struct policy p;
 
 	if (!box_is_live(b)) {
 		box_refusal(b, &st);
+		op_fail(op, &st);
+		return;
+	}
+	if (!new_policy(op, b, &p, &st)) {
 		op_fail(op, &st);
 		return;
 	}
@@ -48,9 +70,9 @@ static void change(struct life_op *op, struct box *b)
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	life_policy_default(op->life, b->uid, b->template_id, &base);
-	policy_reset(&b->policy, &base, a->reset);
-	policy_merge(&b->policy, &a->change);
+	b->policy = p;
+	if (p.on_gone != POLICY_RECREATE)
+		recipe_fini(&b->recipe);
 	life_put_box(t, b);
 	event_put(op->life, t, b, EVENT_UPDATED, "policy=changed\n");
 	keep_poke(b);

@@ -237,12 +237,9 @@ static bool check_field(const struct policy *p, enum policy_field f, struct stat
 		status_field(st, name, "must be %s 30 days", fields[f].zero_ok ? "at most" : "above 0 and at most");
 		return false;
 	case KIND_ON_GONE:
-		if (p->on_gone == POLICY_FAIL)
+		if (p->on_gone == POLICY_FAIL || p->on_gone == POLICY_RECREATE)
 			return true;
-		if (p->on_gone == POLICY_RECREATE)
-			status_set(st, R_UNSUPPORTED, "%s: this version of agentboxd cannot recreate", name);
-		else
-			status_field(st, name, "must be fail or recreate");
+		status_field(st, name, "must be fail or recreate");
 		return false;
 	case KIND_BOOL:
 		break;

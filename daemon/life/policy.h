@@ -65,7 +65,7 @@ const char *policy_field_name(enum policy_field f);
 enum policy_field policy_field_find(const char *name);
 /* A value as the configuration writes it: "yes", "kill", "30s". -EINVAL. */
 must_check int policy_change_text(struct policy_change *c, enum policy_field f, const char *value);
-/* May these be set? Else FIELD_INVALID, or UNSUPPORTED for what is not built. */
+/* May these be set? Else FIELD_INVALID. */
 must_check bool policy_check(const struct policy_change *c, struct status *st);
 void policy_merge(struct policy *p, const struct policy_change *c);
 /* The fields of the mask go back to `base`. */

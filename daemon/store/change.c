@@ -15,13 +15,14 @@ const char *const stmt_sql[STMT_N] = {
 		" started_at_ms, end_at_ms, cpu_count, memory_mb, disk_size_mb, envd_version,"
 		" domain, access_token, traffic_token, token_known, allow_internet_access,"
 		" on_timeout, keep_memory, auto_resume, policy, warning, as_of_ms, gone_reason, gone_at_ms,"
-		" gone_evidence, released_at_ms, used_at_ms, timeout_s, network) VALUES (?,?,?,?,?,?,?,?,?,?,"
+		" gone_evidence, released_at_ms, used_at_ms, timeout_s, network, recipe, replaces)"
+		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,"
 		"?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
 	[STMT_DEL_SANDBOX] = "DELETE FROM sandbox WHERE account = ? AND id = ?",
 	[STMT_PUT_INTENT] =
 		"INSERT OR REPLACE INTO intent (seq, kind, state, account, uid, request_id, req_tag,"
-		" name, generation, template_id, policy, claimed, made_at_ms)"
-		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+		" name, generation, template_id, policy, claimed, made_at_ms, recipe, replaces)"
+		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
 	[STMT_DEL_INTENT] = "DELETE FROM intent WHERE seq = ?",
 	[STMT_PUT_REQUEST] =
 		("INSERT OR REPLACE INTO request (uid, method, request_id, params_hash, state, account,"

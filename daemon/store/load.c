@@ -62,6 +62,7 @@ static const char *r_blob(struct reader *r, const char *what, size_t min, size_t
 
 #define TEXT_MAX 1024u
 #define BLOB_MAX (1024u * 1024)
+#define RECIPE_MAX (2 * BLOB_MAX)
 #define UID_MAX	 0xfffffffell
 
 static void read_sandbox(struct reader *r, const struct store_visitor *v)
@@ -107,6 +108,8 @@ static void read_sandbox(struct reader *r, const struct store_visitor *v)
 	b.used_at_ms = r_ms(r, "used_at_ms");
 	b.timeout_s = (uint32_t)r_int(r, "timeout_s", 0, UINT32_MAX);
 	b.network = r_text(r, "network", 0, BLOB_MAX);
+	b.recipe = r_blob(r, "recipe", 0, RECIPE_MAX, &b.recipe_len);
+	b.replaces = r_text(r, "replaces", 0, TEXT_MAX);
 	if (!r->bad)
 		v->sandbox(&b, v->user);
 }
@@ -128,6 +131,8 @@ static void read_intent(struct reader *r, const struct store_visitor *v)
 	i.policy = r_text(r, "policy", 0, TEXT_MAX);
 	i.claimed = r_int(r, "claimed", 0, 1);
 	i.made_at_ms = r_ms(r, "made_at_ms");
+	i.recipe = r_blob(r, "recipe", 0, RECIPE_MAX, &i.recipe_len);
+	i.replaces = r_text(r, "replaces", 0, TEXT_MAX);
 	if (!r->bad)
 		v->intent(&i, v->user);
 }

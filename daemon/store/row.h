@@ -51,6 +51,9 @@ struct row_sandbox {
 	int64_t used_at_ms;		/* last use, within a minute */
 	uint32_t timeout_s;		/* what its user last asked for; 0 = unknown */
 	const char *network;		/* cloud/model.h's text form; "" = not known, or none */
+	const char *recipe;		/* life/recipe.h; secrets */
+	size_t recipe_len;		/* 0 = none is kept */
+	const char *replaces;		/* id of the one that vanished; "" = none */
 };
 
 enum row_lease_kind {
@@ -109,6 +112,9 @@ struct row_intent {
 	const char *policy;
 	bool claimed;			/* a caller waits, or did until the daemon stopped */
 	int64_t made_at_ms;
+	const char *recipe;		/* as in row_sandbox */
+	size_t recipe_len;
+	const char *replaces;
 };
 
 #define ROW_INTENT_CREATE 1

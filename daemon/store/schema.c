@@ -86,6 +86,11 @@ static const char *const steps[] = {
 	" account TEXT NOT NULL, id TEXT NOT NULL, uid INTEGER NOT NULL, ours INTEGER NOT NULL,"
 	" names TEXT NOT NULL, source TEXT NOT NULL, created_at_ms INTEGER NOT NULL,"
 	" as_of_ms INTEGER NOT NULL, PRIMARY KEY (account, id)) STRICT;",
+	/* what was sent, to send it again; what a sandbox takes the place of */
+	"ALTER TABLE sandbox ADD COLUMN recipe BLOB NOT NULL DEFAULT x'';"
+	"ALTER TABLE sandbox ADD COLUMN replaces TEXT NOT NULL DEFAULT '';"
+	"ALTER TABLE intent ADD COLUMN recipe BLOB NOT NULL DEFAULT x'';"
+	"ALTER TABLE intent ADD COLUMN replaces TEXT NOT NULL DEFAULT '';",
 };
 
 const int schema_version = (int)ARRAY_SIZE(steps);

@@ -98,6 +98,8 @@ void store_tx_put_sandbox(struct store_tx *t, const struct row_sandbox *r)
 	change_int(c, r->used_at_ms);
 	change_int(c, r->timeout_s);
 	change_text(c, r->network);
+	change_blob(c, r->recipe, r->recipe_len);
+	change_text(c, r->replaces);
 }
 
 void store_tx_del_sandbox(struct store_tx *t, const char *account, const char *id)
@@ -144,6 +146,8 @@ void store_tx_put_intent(struct store_tx *t, const struct row_intent *r)
 	change_text(c, r->policy);
 	change_int(c, r->claimed);
 	change_int(c, r->made_at_ms);
+	change_blob(c, r->recipe, r->recipe_len);
+	change_text(c, r->replaces);
 }
 
 void store_tx_del_intent(struct store_tx *t, uint64_t seq)

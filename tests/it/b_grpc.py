@@ -416,20 +416,6 @@ def test_bad_bytes(api):
     assert api.call("DaemonService.Status").pid
 
 
-UNSUPPORTED = [
-    {"policy": {"on_gone": "RECREATE"}},
-]
-
-
-@pytest.mark.parametrize("fields", UNSUPPORTED, ids=lambda f: next(iter(f)))
-def test_fields_of_later_work_are_refused_not_ignored(api, fields):
-    with pytest.raises(ApiError) as e:
-        b = api.call("SandboxService.Create", **fields)
-        api.call("SandboxService.Kill", sandbox=b.id)
-    assert (e.value.code, e.value.reason) == ("FAILED_PRECONDITION", "UNSUPPORTED"), e.value
-    assert next(iter(fields)) in str(e.value.metadata) + e.value.text
-
-
 # -- the daemon
 
 def test_status_and_config(api, daemon_on_local):

@@ -32,14 +32,14 @@ union row {
 };
 
 #define S(type, field) offsetof(struct row_##type, field)
-static const size_t texts[T_N][14] = {
+static const size_t texts[T_N][15] = {
 	[T_SANDBOX] = { S(sandbox, account), S(sandbox, id), S(sandbox, name), S(sandbox, req_tag),
 			S(sandbox, template_id), S(sandbox, alias), S(sandbox, envd_version),
 			S(sandbox, domain), S(sandbox, access_token), S(sandbox, traffic_token),
 			S(sandbox, policy), S(sandbox, warning), S(sandbox, gone_evidence),
-			S(sandbox, network) },
+			S(sandbox, network), S(sandbox, replaces) },
 	[T_INTENT] = { S(intent, account), S(intent, request_id), S(intent, req_tag), S(intent, name),
-		       S(intent, template_id), S(intent, policy) },
+		       S(intent, template_id), S(intent, policy), S(intent, replaces) },
 	[T_REQUEST] = { S(request, method), S(request, request_id), S(request, account),
 			S(request, object), S(request, req_tag) },
 	[T_NAME] = { S(name, name), S(name, account), S(name, id) },
@@ -50,7 +50,7 @@ static const size_t texts[T_N][14] = {
 		     S(copy, known) },
 	[T_SNAPSHOT] = { S(snapshot, account), S(snapshot, id), S(snapshot, names), S(snapshot, source) },
 };
-static const unsigned n_texts[T_N] = { 14, 6, 5, 3, 5, 4, 6, 4 };
+static const unsigned n_texts[T_N] = { 15, 7, 5, 3, 5, 4, 6, 4 };
 static const size_t sizes[T_N] = { sizeof(struct row_sandbox), sizeof(struct row_intent),
 				   sizeof(struct row_request), sizeof(struct row_name),
 				   sizeof(struct row_lease), sizeof(struct row_event),
@@ -97,6 +97,18 @@ static const char **text_at(union row *r, size_t off)
 	return (const char **)(void *)((char *)r + off);
 }
 
+static const char *block_copy(const char *p, size_t n)
+{
+	char *copy = NULL;
+
+	if (n) {
+		copy = malloc(n);
+		must(copy);
+		memcpy(copy, p, n);
+	}
+	return copy;
+}
+
 static void row_copy(enum table_id t, union row *to, const void *from)
 {
 	memset(to, 0, sizeof(*to));
@@ -107,16 +119,11 @@ static void row_copy(enum table_id t, union row *to, const void *from)
 		*s = str_dup(*s ? *s : "");
 		must(*s);
 	}
-	if (t != T_SANDBOX)
-		return;
-	if (to->sandbox.metadata_len) {
-		char *copy = malloc(to->sandbox.metadata_len);
-
-		must(copy);
-		memcpy(copy, to->sandbox.metadata, to->sandbox.metadata_len);
-		to->sandbox.metadata = copy;
-	} else {
-		to->sandbox.metadata = NULL;
+	if (t == T_SANDBOX) {
+		to->sandbox.metadata = block_copy(to->sandbox.metadata, to->sandbox.metadata_len);
+		to->sandbox.recipe = block_copy(to->sandbox.recipe, to->sandbox.recipe_len);
+	} else if (t == T_INTENT) {
+		to->intent.recipe = block_copy(to->intent.recipe, to->intent.recipe_len);
 	}
 }
 
@@ -124,8 +131,12 @@ static void row_fini(enum table_id t, union row *r)
 {
 	for (unsigned i = 0; i < n_texts[t]; i++)
 		free((char *)*text_at(r, texts[t][i]));
-	if (t == T_SANDBOX)
+	if (t == T_SANDBOX) {
 		free((char *)r->sandbox.metadata);
+		free((char *)r->sandbox.recipe);
+	} else if (t == T_INTENT) {
+		free((char *)r->intent.recipe);
+	}
 }
 
 static bool same_key(enum table_id t, const union row *a, const union row *b)

@@ -27,7 +27,7 @@ TEST(policy_fields)
 		{ "on_cap", "leave", 0, false, R_FIELD_INVALID },
 		{ "on_cap", "warn", 0, true, 0 },
 		{ "on_gone", "fail", 0, true, 0 },
-		{ "on_gone", "recreate", 0, false, R_UNSUPPORTED },
+		{ "on_gone", "recreate", 0, true, 0 },
 		{ "on_gone", "kill", -EINVAL, false, 0 },
 		{ "release_grace", "0s", 0, true, 0 },
 		{ "release_grace", "30d", 0, true, 0 },

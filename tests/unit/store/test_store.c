@@ -444,7 +444,7 @@ TEST(bad_rows_are_set_aside)
 			       " memory_mb, disk_size_mb, envd_version, domain, access_token,"
 			       " traffic_token, token_known, allow_internet_access, on_timeout, keep_memory,"
 			       " auto_resume, policy, warning, as_of_ms, gone_reason, gone_at_ms,"
-			       " gone_evidence, released_at_ms, used_at_ms, timeout_s, network FROM sandbox, c;"
+			       " gone_evidence, released_at_ms, used_at_ms, timeout_s, network, recipe, replaces FROM sandbox, c;"
 			       "UPDATE request SET params_hash = x'00'",
 			       NULL, NULL, NULL),
 		  SQLITE_OK);
