@@ -17,29 +17,33 @@ from harness import until
 LIB = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib")
 PROCESSES, KILLS = 8, 20
 
-# Makes sandboxes until a file appears, each by a request id that it repeats until it is answered, and holds a lease on
-# each by its process. Prints "request_id sandbox" for every one; then waits to be ended. One whose POST was in doubt
-# when the daemon died is not answered before its settlement ends (180 s): that one is given up.
+# Makes sandboxes until a file appears or it has so many, each by a request id that it repeats until it is answered, and
+# holds a lease on each by its process. One whose POST was in doubt when the daemon died is settled for 180 s: it is put
+# aside and asked for again now and then. Prints "request_id sandbox" for every one, then waits to be ended.
 WORKER = """
 import os, sys, time
 sys.path.insert(0, %r)
 from api import Api
-socket, me, stop = sys.argv[1:]
-n = 0
-while not os.path.exists(stop) and n < 40:
-    request, box = "%%s-%%d" %% (me, n), None
-    while not box:
+socket, me, stop, most = sys.argv[1:]
+n, aside = 0, []
+
+def create(request, timeout):
+    with Api(socket) as api:
+        return api.call("SandboxService.Create", request_id=request, process_lease=True, sandbox_timeout=600,
+                        policy={"on_release": "KILL", "release_grace": 0}, timeout=timeout).id
+
+while not os.path.exists(stop) and n < int(most):
+    request = aside.pop(0) if n %% 3 == 2 and aside else "%%s-%%d" %% (me, n)
+    box = None
+    while not box and not os.path.exists(stop):
         try:
-            with Api(socket) as api:
-                box = api.call("SandboxService.Create", request_id=request, process_lease=True, sandbox_timeout=600,
-                               policy={"on_release": "KILL", "release_grace": 0}, timeout=5).id
-        except Exception:       # the daemon is dying, away, or does not know yet what became of it
-            if os.path.exists(stop):
+            box = create(request, 1)
+            print(request, box, flush=True)
+        except Exception as e:      # the daemon is dying, away, or does not know yet what became of it
+            if getattr(e, "reason", "") == "OUTCOME_UNKNOWN" or getattr(e, "code", "") == "DEADLINE_EXCEEDED":
+                aside.append(request)
                 break
             time.sleep(0.05)
-    if not box:
-        break
-    print(request, box, flush=True)
     n += 1
     time.sleep(0.05)
 print("done", flush=True)
@@ -59,7 +63,7 @@ def test_kills_and_creates(cloud):
     stop = os.path.join(folder, "stop")
     conf = {"daemon": {"unclaimed_grace": "600s"}}
     d = harness.Daemon(cloud, folder=folder, conf=conf)
-    workers = [subprocess.Popen([sys.executable, "-c", WORKER, d.socket, "w%d" % i, stop], stdin=subprocess.PIPE,
+    workers = [subprocess.Popen([sys.executable, "-c", WORKER, d.socket, "w%d" % i, stop, "40"], stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, text=True) for i in range(PROCESSES)]
     try:
         for _ in range(KILLS):
