@@ -141,6 +141,7 @@ def test_a_short_timeout_is_extended(own, owned):
         until(lambda: not look(), 60, "its end", owned)
         print("gone %.1f s after its release" % (time.monotonic() - released))
         assert time.monotonic() - released < 30 or not FULL
+        own.wait_gone(box, 20, owned)       # all of it
     assert len(ends) > 10 and ends == sorted(ends)
     rows = own.journal(box)
     assert {r["op"] for r in rows} == {"POST sandboxes", "POST refreshes", "gone"}
