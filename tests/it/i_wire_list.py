@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Listing (cases 63 to 68) and what does not exist (134, 135)."""
 import base64
+import threading
 import urllib.parse
 
 import pytest
@@ -52,6 +53,18 @@ def test_case_064_paused(fake):
     assert ids(rows(fake, "?state=paused")) == [box]
     assert ids(rows(fake)) == [other, box]
     assert rows(fake).header("x-total-running") == "1"
+
+
+def test_case_064_pausing_counts_as_paused(fake):
+    box = fake.create()["sandboxID"]
+    gate = fake.cloud.gates["pause"] = fake.cloud.gate()
+    pauser = threading.Thread(target=fake.api, args=("POST", "/sandboxes/%s/pause" % box))
+    pauser.start()
+    gate.wait()
+    assert ids(rows(fake, "?state=paused")) == [box] and ids(rows(fake, "?state=running")) == []
+    assert rows(fake, "?state=paused").json()[0]["state"] == "paused"
+    gate.release()
+    pauser.join()
 
 
 @pytest.mark.parametrize("bad", ["limit=0", "limit=101", "limit=x", "nextToken=@@@", "nextToken=YQ==", "order=up",

@@ -53,7 +53,8 @@ def test_case_025_other_teams_sandbox(fake):
     box, other = fake.create(), fake.cloud.other_key
     path = "/sandboxes/" + box["sandboxID"]
     for method, tail, body in (("GET", "", None), ("DELETE", "", None), ("POST", "/pause", None),
-                               ("POST", "/timeout", {"timeout": 5}), ("POST", "/connect", {"timeout": 5})):
+                               ("POST", "/timeout", {"timeout": 5}), ("POST", "/connect", {"timeout": 5}),
+                               ("POST", "/fork", {}), ("POST", "/snapshots", {}), ("PUT", "/network", {})):
         refused(fake.api(method, path + tail, body, key=other), 404)
     assert fake.get(box).status == 200
 
@@ -375,7 +376,8 @@ def test_local_has_teams_and_limits():
         assert r.header("retry-after") is None
         other = cloud.other_key
         for method, tail, body in (("GET", "", None), ("DELETE", "", None), ("POST", "/timeout", {"timeout": 5}),
-                                   ("POST", "/connect", {"timeout": 5}), ("POST", "/refreshes", {})):
+                                   ("POST", "/connect", {"timeout": 5}), ("POST", "/refreshes", {}), ("POST", "/pause", {}),
+                                   ("POST", "/fork", {}), ("POST", "/snapshots", {}), ("PUT", "/network", {})):
             refused(c.api(method, "/sandboxes/" + one["sandboxID"] + tail, body, key=other), 404)
         assert c.api("GET", "/v2/sandboxes", key=other).json() == []
         assert c.kill(one).status == 204

@@ -61,7 +61,7 @@ def test_6_1_a_5xx_that_stays(cloud, api, route, status, reason):
 
 
 @pytest.mark.parametrize("route", sorted(AGAIN) + ["fork", "snapshot"])
-def test_6_1_a_rate_limit_is_waited_for(cloud, api, route):
+def test_case_131_a_rate_limit_is_waited_for(cloud, api, route):
     """429 with Retry-After: nothing was done, so even what makes something is sent again, no sooner than told."""
     b = create(api).id
     cloud.fault(route, status=429, body=BODY % 429, headers=[("Retry-After", "1")])

@@ -54,6 +54,7 @@ class FakeCloud:
                           Template("old0templateold0temp", "old", envd_version="0.0.9"),
                           Template("old1templateold1temp", "old-watch", envd_version="0.1.2")]
         self.domain = None            # what create's answer says
+        self.edge_hosts = set()       # names that route by headers, as sandbox.DOMAIN does
         self.by_id = {}               # sandboxes that exist
         self.starts = []              # every process ever started
         self.metrics = {}             # by sandbox: rows that its metrics answer with
@@ -477,7 +478,7 @@ class FakeCloud:
         sid, port = seen.header("e2b-sandbox-id"), seen.header("e2b-sandbox-port")
         literal = re.fullmatch(r"[\d.]+|[0-9a-fA-F:]*:[0-9a-fA-F:.]*", host)
         local = host == "localhost" or literal is not None
-        shared = host.startswith("sandbox.") and len(host) > 8
+        shared = (host.startswith("sandbox.") and len(host) > 8) or host in self.edge_hosts
 
         def text(message):
             return ("refused", 400, message.encode() + b"\n", [("X-Content-Type-Options", "nosniff")],
