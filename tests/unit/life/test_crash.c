@@ -56,7 +56,6 @@ static void live(struct fake *f, const char *point, bool ask, struct report *r)
 			CHECK(loop_once(w.loop, 20) >= 0);
 			life_count(w.life, (uid_t)-1, &n);
 		} while (n.intents);
-		spin(&w, 20);
 	}
 	life_count(w.life, (uid_t)-1, &n);
 	r->running = n.running;
@@ -216,7 +215,7 @@ static void recover_kill(struct fake *f, const char *id)
 	for (int k = 0; k < 100 && fake_alive(f); k++)
 		CHECK(loop_once(w.loop, 50) >= 0);
 	CHECK_INT(fake_alive(f), 0);
-	spin(&w, 30);
+	UNTIL(&w, counts(&w).gone == 1);
 	a = do_get(&w, &alice, id, LIFE_STALENESS_DEFAULT);
 	CHECK_INT(a.state, LIFE_GONE);
 	CHECK_INT(a.gone_reason, R_SANDBOX_KILLED);

@@ -201,10 +201,8 @@ TEST(released_and_paused)
 	a = do_create(&w, &c);
 	l = acquire_ttl(&w, a.id, 60000);
 	release(&w, l.id);
-	until_is(&w, &w.fake->pauses, 1);
-	spin(&w, 50);
-	a = do_get(&w, &alice, a.id, 0);
-	CHECK_INT(a.state, LIFE_PAUSED);
+	UNTIL(&w, do_get(&w, &alice, a.id, 0).state == LIFE_PAUSED);
+	CHECK_INT(w.fake->pauses, 1);
 	l = acquire_ttl(&w, a.id, 60000);	/* wakes nothing */
 	CHECK(status_ok(&l.st));
 	spin(&w, 100);
@@ -451,15 +449,14 @@ TEST(extended_until_released)
 	world_new(&w);
 	c.timeout_ms = 15000;
 	a = do_create(&w, &c);
-	w.fake->boxes[0].end_at_ms = clock_wall_ms() + 600;	/* soon */
+	end = w.fake->boxes[0].end_at_ms = clock_wall_ms() + 600;	/* soon */
 	(void)do_get(&w, &alice, a.id, 0);
 	w.fake->refresh_fails = 2;
 	l = acquire_ttl(&w, a.id, 60000);
 	until_is(&w, &w.fake->refreshes, 3);
-	spin(&w, 50);
-	CHECK(fake_find(w.fake, a.id)->end_at_ms > clock_wall_ms() + 14000);
-	a = do_get(&w, &alice, a.id, 60000);
-	CHECK_INT(a.end_at_ms, fake_find(w.fake, a.id)->end_at_ms);	/* read back, not computed */
+	UNTIL(&w, fake_find(w.fake, a.id)->end_at_ms > end + 10000);
+	/* read back, not computed */
+	UNTIL(&w, do_get(&w, &alice, a.id, 60000).end_at_ms == fake_find(w.fake, a.id)->end_at_ms);
 	release(&w, l.id);
 	n = w.fake->refreshes;
 	end = w.fake->boxes[0].end_at_ms;
@@ -484,9 +481,7 @@ TEST(the_cap_is_warned_of)
 	(void)do_get(&w, &alice, a.id, 0);
 	(void)acquire_ttl(&w, a.id, 60000);
 	until_is(&w, &w.fake->refreshes, 3);
-	spin(&w, 100);
-	a = do_get(&w, &alice, a.id, 60000);
-	CHECK(strstr(a.warning, "no further"));
+	UNTIL(&w, strstr(do_get(&w, &alice, a.id, 60000).warning, "no further"));
 	CHECK_INT(w.fake->kills + w.fake->pauses, 0);
 	world_free(&w);
 }
@@ -504,8 +499,7 @@ TEST(unclaimed_by_its_policy)
 	w.fake->create = FAKE_HOLD;
 	w.fake->create_n = 1;
 	begin_create(&w, &a, &c);
-	spin(&w, 50);
-	CHECK_INT(w.fake->posts, 1);
+	until_is(&w, &w.fake->posts, 1);
 	life_cancel(a.op);	/* its caller dies; what was sent is kept, for a while */
 	fake_release(w.cloud);
 	until_is(&w, &w.fake->kills, 1);
@@ -526,12 +520,12 @@ static void on_news(void *user)
 }
 
 /* The types that are there now, as text; the last cursor. */
+/* Adds the types of what is there to text. */
 static void drain(struct life_watch *w, char text[256], char cursor[80])
 {
 	struct life_event e;
-	size_t n = 0;
+	size_t n = strlen(text);
 
-	text[0] = 0;
 	while (life_watch_next(w, &e)) {
 		n += (size_t)snprintf(text + n, 256 - n, "%d ", e.type);
 		if (cursor && e.cursor[0])
@@ -561,25 +555,28 @@ TEST(events)
 	world_new(&w);
 	v = watch(&w, NULL, false, &news);
 	a = do_create(&w, &c);
-	spin(&w, 30);
-	CHECK(news > 0);
+	UNTIL(&w, news > 0);
+	text[0] = 0;
 	drain(v, text, cursor);
 	CHECK(str_starts(text, "1 "));
 	(void)str_copy(mid, sizeof(mid), cursor);
 	do_kill(&w, &alice, a.id);
-	spin(&w, 30);
-	drain(v, text, cursor);
+	text[0] = 0;
+	UNTIL(&w, (drain(v, text, cursor), strlen(text) >= 4));
 	CHECK_STR(text, "2 7 ");	/* being killed, gone */
 	life_watch_free(v);
 
 	world_restart(&w);
 	v = watch(&w, mid, false, &news);
+	text[0] = 0;
 	drain(v, text, cursor);
 	CHECK_STR(text, "2 7 ");
+	text[0] = 0;
 	drain(v, text, NULL);
 	CHECK_STR(text, "");
 	life_watch_free(v);
 	v = watch(&w, "elsewhere.3", false, &news);
+	text[0] = 0;
 	drain(v, text, NULL);
 	CHECK_STR(text, "11 12 ");
 	life_watch_free(v);
@@ -589,6 +586,7 @@ TEST(events)
 	a = do_create(&w, &c);
 	spin(&w, 30);
 	v = watch(&w, NULL, true, &news);
+	text[0] = 0;
 	drain(v, text, NULL);
 	CHECK_STR(text, "11 2 12 ");	/* not bob's */
 	life_watch_free(v);
@@ -612,6 +610,7 @@ TEST(slow_watcher)
 	a = do_create(&w, &c);
 	spin(&w, 30);
 	v = watch(&w, NULL, true, &news);
+	text[0] = 0;
 	drain(v, text, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
 		answers[i] = (struct answer){ .w = &w };
@@ -619,6 +618,7 @@ TEST(slow_watcher)
 	}
 	wait_for(&w, &answers[ARRAY_SIZE(answers) - 1]);
 	spin(&w, 30);
+	text[0] = 0;
 	drain(v, text, NULL);
 	CHECK(str_starts(text, "11 2 12 "));
 	life_watch_free(v);

@@ -222,8 +222,7 @@ TEST(request_ids_are_saved_again)
 	CHECK(q);
 	q->used_at_ms = 7;	/* stands for the change that was not written */
 	w.life->resave = true;
-	spin(&w, 300);
-	CHECK(!w.life->resave);
+	UNTIL(&w, !w.life->resave);
 	world_restart(&w);
 	q = life_find_request(w.life, alice.uid, REQUEST_CREATE, "r1");
 	CHECK(q);
@@ -256,7 +255,7 @@ TEST(lost_request_stays_unknown)
 	/* Reconcile finds it by its tag; the request id has its object then. */
 	late->hidden = false;
 	world_restart(&w);
-	spin(&w, 50);
+	UNTIL(&w, life_find_request(w.life, alice.uid, REQUEST_CREATE, "r1")->step == ROW_REQUEST_DONE);
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
 	CHECK_STR(a.id, late->id);
@@ -301,10 +300,8 @@ TEST(caller_leaves)
 	life_cancel(a.op);
 	spin(&w, 30);
 	fake_release(w.cloud);
-	spin(&w, 100);
-	life_count(w.life, (uid_t)-1, &n);
-	CHECK_INT(n.running, 1);
-	CHECK_INT(n.intents, 0);
+	UNTIL(&w, !counts(&w).intents);
+	CHECK_INT(counts(&w).running, 1);
 	a = do_create(&w, &c);
 	CHECK_STR(a.id, w.fake->boxes[0].id);
 	CHECK_INT(w.fake->posts, 1);
@@ -487,7 +484,7 @@ TEST(kill_until_the_cloud_agrees)
 	world_start(&w);
 	while (fake_find(w.fake, a.id))
 		CHECK(loop_once(w.loop, 100) >= 0);
-	spin(&w, 50);
+	UNTIL(&w, counts(&w).gone == 2);
 	a = do_get(&w, &alice, a.id, LIFE_STALENESS_DEFAULT);
 	CHECK_INT(a.state, LIFE_GONE);
 	CHECK_INT(a.gone_reason, R_SANDBOX_KILLED);
@@ -588,7 +585,6 @@ TEST(list_pages)
 TEST(an_empty_list_forgets_nothing)
 {
 	struct life_create c;
-	struct life_counts n;
 	struct answer a;
 	struct world w;
 
@@ -601,11 +597,9 @@ TEST(an_empty_list_forgets_nothing)
 	for (int i = 0; i < 3; i++)
 		w.fake->boxes[i].alive = false; /* these are gone in truth */
 	world_restart(&w);
-	spin(&w, 300);
-	life_count(w.life, (uid_t)-1, &n);
-	CHECK_INT(n.running, 7);
-	CHECK_INT(n.gone, 3);
-	CHECK_INT(n.list_anomalies, 1);
+	UNTIL(&w, counts(&w).gone == 3);
+	CHECK_INT(counts(&w).running, 7);
+	CHECK_INT(counts(&w).list_anomalies, 1);
 	CHECK_INT(w.fake->kills, 0);
 	a = do_get(&w, &alice, w.fake->boxes[0].id, LIFE_STALENESS_DEFAULT);
 	CHECK_INT(a.gone_reason, R_SANDBOX_GONE);
@@ -630,7 +624,7 @@ TEST(store_lost_and_rebuilt)
 	run_sh("rm %s/agentboxd.db*", world_dir);
 	world_start(&w);
 	CHECK_STR(store_host_id(w.store), host);
-	spin(&w, 50);
+	UNTIL(&w, counts(&w).reconciled_at_ms);
 	b = do_get(&w, &alice, "box", LIFE_STALENESS_DEFAULT);
 	CHECK(status_ok(&b.st));
 	CHECK_STR(a.id, b.id);
@@ -663,7 +657,7 @@ TEST(duplicates_of_a_name)
 		fake_plant_tag(x, TAG_SEQ, seq);
 	}
 	world_restart(&w);
-	spin(&w, 50);
+	UNTIL(&w, counts(&w).reconciled_at_ms);
 	a = do_get(&w, &alice, "box", LIFE_STALENESS_DEFAULT);
 	CHECK_STR(a.id, "idup1");
 	a = do_get(&w, &alice, "idup0", LIFE_STALENESS_DEFAULT);
@@ -672,7 +666,7 @@ TEST(duplicates_of_a_name)
 	{
 		uint64_t n;
 
-		CHECK(!store_next_seq(w.store, &n)); /* a number of ours from the future is skipped */
+		UNTIL(&w, store_next_seq(w.store, &n) == 0); /* a number of ours from the future is skipped */
 		CHECK(n > 9002);
 	}
 	world_free(&w);
@@ -771,7 +765,7 @@ TEST(connects_to_an_adopted_one_share_its_resume)
 	struct world w;
 
 	world_new(&w);
-	spin(&w, 50);
+	UNTIL(&w, counts(&w).reconciled_at_ms);
 	x = fake_plant(w.fake, "ilost");
 	x->paused = true;
 	fake_plant_tag(x, TAG_HOST, store_host_id(w.store));

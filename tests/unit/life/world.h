@@ -296,6 +296,23 @@ static inline void spin(struct world *w, unsigned ms)
 		CHECK(loop_once(w->loop, 5) >= 0);
 }
 
+/* Turns the loop until it is so. A slow machine takes its time; one that never comes to it fails. */
+#define UNTIL(w, cond) do { \
+	uint64_t until_limit = clock_boot_ms() + 60000; \
+	while (!(cond)) { \
+		CHECK(loop_once((w)->loop, 20) >= 0); \
+		CHECK(clock_boot_ms() < until_limit); \
+	} \
+} while (0)
+
+static inline struct life_counts counts(struct world *w)
+{
+	struct life_counts n;
+
+	life_count(w->life, (uid_t)-1, &n);
+	return n;
+}
+
 static inline struct life_create a_create(const char *request_id)
 {
 	return (struct life_create){ .who = &alice, .request_id = request_id, .secure = -1,
