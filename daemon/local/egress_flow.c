@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #include "daemon/local/egress_int.h"
+#include "daemon/local/egress_side.h"
+#include "daemon/local/headset.h"
 #include "daemon/local/nsnet.h"
 #include "daemon/local/sniff.h"
 #include "daemon/local/socks.h"
@@ -41,14 +43,6 @@ struct greeting {
 	struct buf in, out;
 };
 
-/* One end of it, with what waits to be written to it. */
-struct side {
-	int fd;
-	struct watch watch;
-	struct buf out;
-	bool read_end, write_end;
-};
-
 struct flow {
 	unsigned magic;
 	struct egress *e;
@@ -62,6 +56,7 @@ struct flow {
 	unsigned next;
 	struct side in, up;		/* the program's, the world's */
 	struct greeting *greeting;	/* FLOW_GREETING */
+	struct headset *headset;	/* its requests are read; NULL = as they are */
 	struct timer limit;
 	struct grave grave;
 };
@@ -117,6 +112,7 @@ static void flow_end(struct flow *f, bool clean, const char *reason)
 	f->in.fd = clean ? fd_close(f->in.fd) : egress_reset(f->in.fd);
 	f->up.fd = clean ? fd_close(f->up.fd) : egress_reset(f->up.fd);
 	drop_greeting(f);
+	f->headset = headset_free(f->headset);
 	buf_fini(&f->in.out);
 	buf_fini(&f->up.out);
 	list_del(&f->node);
@@ -133,71 +129,54 @@ void egress_flows_cut(struct egress *e)
 
 /* --- joined --- */
 
-static int want(struct side *s, const struct side *other)
+static struct buf *from_program(struct flow *f)
 {
-	return watch_set(&s->watch,
-			 (!s->read_end && buf_room(&other->out) ? WATCH_READ : 0) |
-				 (buf_len(&s->out) ? WATCH_WRITE : 0));
+	return f->headset ? headset_raw(f->headset) : &f->up.out;
 }
 
-/* 0, or -errno when the connection is lost. */
-static int take(struct side *s, struct side *other)
+/* To the world, by way of the rules for requests if there are any. */
+static int pass_up(struct flow *f, const char **ret_why)
 {
-	size_t room = buf_room(&other->out);
-	uint8_t *p;
-	ssize_t n;
+	struct buf *raw = from_program(f);
+	size_t before;
+	int r;
 
-	if (s->read_end || !room)
-		return 0;
-	p = buf_space(&other->out, room);
-	if (!p)
-		return -ENOMEM;
-	n = recv(s->fd, p, room, MSG_DONTWAIT);
-	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-	buf_added(&other->out, (size_t)n);
-	s->read_end = n == 0;
-	return 0;
-}
-
-/* Writes what waits, and the end if the other side has come to it. */
-static int pass(struct side *s, const struct side *other)
-{
-	while (buf_len(&s->out)) {
-		ssize_t n = send(s->fd, buf_data(&s->out), buf_len(&s->out), MSG_DONTWAIT | MSG_NOSIGNAL);
-
-		if (n < 0)
-			return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-		buf_drop(&s->out, (size_t)n);
+	if (!f->headset)
+		return side_pass(&f->up, f->in.read_end);
+	do {
+		before = buf_len(raw);
+		r = headset_run(f->headset, f->e->rules, &f->up.out, ret_why);
+		if (r == 0)
+			r = side_pass(&f->up, f->in.read_end && !buf_len(raw));
+	} while (r == 0 && !buf_len(&f->up.out) && buf_len(raw) < before);
+	if (r == 0 && f->in.read_end && buf_len(raw) && !buf_len(&f->up.out)) {
+		*ret_why = "the end in the middle of a request";
+		return -EPROTO;
 	}
-	if (other->read_end && !s->write_end) {
-		s->write_end = true;
-		if (shutdown(s->fd, SHUT_WR) < 0)
-			return -errno;
-	}
-	return 0;
+	return r;
 }
 
 static void pump(struct flow *f)
 {
-	int r = take(&f->in, &f->up);
+	const char *why = NULL;
+	int r = side_take(&f->in, from_program(f));
 
 	if (r == 0)
-		r = take(&f->up, &f->in);
+		r = side_take(&f->up, &f->in.out);
 	if (r == 0)
-		r = pass(&f->in, &f->up);
+		r = side_pass(&f->in, f->up.read_end);
 	if (r == 0)
-		r = pass(&f->up, &f->in);
+		r = pass_up(f, &why);
 	if (r == 0 && f->in.write_end && f->up.write_end) {
 		flow_end(f, true, "both have said all");
 		return;
 	}
 	if (r == 0)
-		r = want(&f->in, &f->up);
+		r = side_want(&f->in, buf_room(from_program(f)) > 0);
 	if (r == 0)
-		r = want(&f->up, &f->in);
+		r = side_want(&f->up, buf_room(&f->in.out) > 0);
 	if (r < 0)
-		flow_end(f, false, strerror(-r));
+		flow_end(f, false, why ? why : strerror(-r));
 }
 
 static void open_up(struct flow *f)
@@ -330,12 +309,28 @@ static void tune(int fd)
 	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }
 
-/* -EACCES: not from a sandbox. */
+static bool by_address(const struct flow *f, const struct sockaddr *to)
+{
+	const struct sockaddr_in *v4 = (const void *)to;
+
+	return to->sa_family == AF_INET &&
+	       egrule_address(f->e->rules, ntohl(v4->sin_addr.s_addr)) == EGRULE_ALLOW;
+}
+
+/* An address that a name led to, which is no reason by itself. */
+static bool needs_address(const struct flow *f)
+{
+	return f->name[0] && !proxy_of(f) && !egrule_name(f->e->rules, f->name);
+}
+
+/* -EACCES: not from a sandbox, or not from this one. */
 static int connect_to(struct flow *f, const struct resolve_address *a)
 {
 	int r;
 
 	if (!f->is_dns && !egress_host_may(f->e->host, &a->sa))
+		return -EACCES;
+	if (needs_address(f) && !by_address(f, &a->sa))
 		return -EACCES;
 	r = sock_connect(&a->sa, a->len, &f->up.fd);
 	if (r < 0 && r != -EINPROGRESS)
@@ -355,7 +350,7 @@ static void try_next(struct flow *f, const char *why)
 		r = connect_to(f, &f->at.v[f->next++]);
 		if (r == 0)
 			return;
-		why = r == -EACCES ? "not from a sandbox" : strerror(-r);
+		why = r == -EACCES ? "not allowed" : strerror(-r);
 	}
 	flow_end(f, false, why);
 }
@@ -422,30 +417,73 @@ static void go_dns(struct flow *f)
 
 /* --- by name --- */
 
-/* The proxy is told the name, and looks it up itself. */
-static void on_name(struct flow *f)
+static bool goes_by_address(const struct flow *f)
+{
+	return by_address(f, (const struct sockaddr *)&f->to);
+}
+
+/* Its requests are read from now on, the first bytes again. */
+static int begin_headset(struct flow *f)
+{
+	struct buf *raw;
+	int r = headset_new(f->name, EGRESS_BUF_BYTES, &f->headset);
+
+	if (r < 0)
+		return r;
+	raw = headset_raw(f->headset);
+	r = buf_put(raw, buf_data(&f->up.out), buf_len(&f->up.out));
+	buf_drop(&f->up.out, buf_len(&f->up.out));
+	f->up.out.max = 0;
+	return r;
+}
+
+/*
+ * A host whose requests get headers is looked up by us, too: what is set may be a secret, and the
+ * program must not choose the address it is sent to. Others are named for their allowance only.
+ */
+static void on_name(struct flow *f, bool tls)
 {
 	const struct egrule_proxy *p = proxy_of(f);
+	const struct egrule_header *v;
+	bool has_headers = egrule_headers(f->e->rules, f->name, &v) > 0;
 
-	if (!egrule_name(f->e->rules, f->name))
+	if (has_headers && tls) {
+		flow_end(f, false, "headers cannot be set inside of TLS");
+	} else if (!goes_by_address(f) && !egrule_name(f->e->rules, f->name)) {
 		flow_end(f, false, "the name is not allowed");
-	else if (p)
+	} else if (!tls && egrule_has_headers(f->e->rules) && begin_headset(f) < 0) {
+		flow_end(f, false, "no memory");
+	} else if (!has_headers && goes_by_address(f)) {
+		f->name[0] = '\0';
+		go_direct(f);
+	} else if (p) {		/* it is told the name, and looks it up itself */
 		begin_resolving(f, p->host, p->port);
-	else
+	} else {
 		begin_resolving(f, f->name, ntohs(f->to.sin_port));
+	}
+}
+
+/* It says no name, or not yet. */
+static void on_no_name(struct flow *f, const char *reason)
+{
+	f->name[0] = '\0';
+	if (goes_by_address(f))
+		go_direct(f);
+	else
+		flow_end(f, false, reason);
 }
 
 static void on_first_bytes(struct flow *f)
 {
-	int r = take(&f->in, &f->up);
+	int r = side_take(&f->in, &f->up.out);
 	enum sniff s = sniff_name(buf_data(&f->up.out), buf_len(&f->up.out), f->name);
 
 	if (r < 0)
 		flow_end(f, false, strerror(-r));
 	else if (s == SNIFF_TLS || s == SNIFF_HTTP)
-		on_name(f);
+		on_name(f, s == SNIFF_TLS);
 	else if (s == SNIFF_NONE || f->in.read_end)
-		flow_end(f, false, "the address is not allowed, and it says no name");
+		on_no_name(f, "the address is not allowed, and it says no name");
 }
 
 static void on_in(struct watch *w, unsigned ready, void *user)
@@ -458,10 +496,13 @@ static void on_in(struct watch *w, unsigned ready, void *user)
 		pump(f);
 }
 
+/* Where the server speaks first, a connection that may go on is not held for long. */
 static void begin_naming(struct flow *f)
 {
+	uint64_t wait_ms = goes_by_address(f) ? EGRESS_SILENCE_MS : EGRESS_NAME_WAIT_MS;
+
 	if (watch_set(&f->in.watch, WATCH_READ) < 0 ||
-	    timer_set(&f->limit, loop_now_ms(f->e->loop) + EGRESS_NAME_WAIT_MS) < 0)
+	    timer_set(&f->limit, loop_now_ms(f->e->loop) + wait_ms) < 0)
 		flow_end(f, false, "no memory");
 }
 
@@ -469,7 +510,10 @@ static void on_limit(struct timer *t, void *user)
 {
 	struct flow *f = flow_from(user);
 
-	flow_end(f, false, f->state == FLOW_NAMING ? "it says no name in time" : "no connection in time");
+	if (f->state == FLOW_NAMING)
+		on_no_name(f, "it says no name in time");
+	else
+		flow_end(f, false, "no connection in time");
 }
 
 /* --- the beginning --- */
@@ -480,10 +524,10 @@ static void judge(struct flow *f)
 
 	if (f->is_dns && egrule_dns(f->e->rules))
 		go_dns(f);
+	else if (v == EGRULE_BY_NAME || (v == EGRULE_ALLOW && egrule_has_headers(f->e->rules)))
+		begin_naming(f);
 	else if (v == EGRULE_ALLOW)
 		go_direct(f);
-	else if (v == EGRULE_BY_NAME)
-		begin_naming(f);
 	else
 		flow_end(f, false, "denied");
 }
@@ -517,13 +561,15 @@ void egress_flow_start(struct egress *e, int fd)
 
 static bool is_allowed(const struct flow *f)
 {
-	enum egrule_verdict v = egrule_address(f->e->rules, ntohl(f->to.sin_addr.s_addr));
+	bool has_target = f->state >= FLOW_CONNECTING && !proxy_of(f) && f->next;
 
-	if (v == EGRULE_ALLOW || (f->is_dns && egrule_dns(f->e->rules)))
+	if (f->is_dns && egrule_dns(f->e->rules))
 		return true;
 	if (f->state == FLOW_NAMING)
-		return v == EGRULE_BY_NAME;
-	return f->name[0] && egrule_name(f->e->rules, f->name);
+		return egrule_address(f->e->rules, ntohl(f->to.sin_addr.s_addr)) != EGRULE_DENY;
+	if (f->name[0] && egrule_name(f->e->rules, f->name))
+		return true;
+	return has_target ? by_address(f, &f->at.v[f->next - 1].sa) : goes_by_address(f);
 }
 
 void egress_flows_check(struct egress *e)

@@ -18,6 +18,7 @@
 #define EGRESS_BOX_QUESTIONS_MAX 64u		/* more are dropped: the asker asks again */
 #define EGRESS_BUF_BYTES	 (32u * 1024)	/* each way of a connection */
 #define EGRESS_NAME_WAIT_MS	 10000u		/* for the bytes that say which host is meant */
+#define EGRESS_SILENCE_MS	 1000u		/* … where it may go on without, and headers may have to be set */
 #define EGRESS_CONNECT_WAIT_MS	 30000u		/* for the name and the connection together */
 #define EGRESS_DNS_WAIT_MS	 5000u
 

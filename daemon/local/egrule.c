@@ -15,8 +15,16 @@ struct nets {
 	size_t n;
 };
 
+struct domain {
+	char *pattern;
+	struct egrule_header *v;
+	size_t n;
+};
+
 struct egrule {
 	struct nets allow, deny;
+	struct domain *domains;		/* with headers, exact names first */
+	size_t n_domains;
 	char **names;
 	size_t n_names;
 	bool block, has_proxy;
@@ -43,6 +51,15 @@ bool egrule_net_parse(const char *s, struct egrule_net *ret)
 	return true;
 }
 
+static char *lower(const char *s)
+{
+	char *out = str_dup(s);
+
+	for (char *c = out; c && *c; c++)
+		*c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 32) : *c;
+	return out;
+}
+
 /* Addresses to `to`; the rest, if it cannot be an IPv6 address, to r->names. */
 static int take(struct egrule *r, const json_t *list, struct nets *to, bool with_names)
 {
@@ -66,11 +83,9 @@ static int take(struct egrule *r, const json_t *list, struct nets *to, bool with
 		}
 		if (!with_names || strchr(s, ':'))
 			continue;
-		name = str_dup(s);
+		name = lower(s);
 		if (!name)
 			return -ENOMEM;
-		for (char *c = name; *c; c++)
-			*c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 32) : *c;
 		r->names[r->n_names++] = name;
 	}
 	return 0;
@@ -117,6 +132,68 @@ static int take_proxy(struct egrule *r, const json_t *o)
 	return e < 0 ? e : text_of(o, "password", &r->proxy.password);
 }
 
+static int take_domain(struct egrule *r, const char *pattern, json_t *headers)
+{
+	struct domain *d = &r->domains[r->n_domains];
+	const char *name;
+	json_t *value;
+
+	if (!json_object_size(headers))
+		return 0;
+	r->n_domains++;
+	d->pattern = lower(pattern);
+	d->v = calloc(json_object_size(headers), sizeof(*d->v));
+	if (!d->pattern || !d->v)
+		return -ENOMEM;
+	json_object_foreach(headers, name, value) {
+		struct egrule_header *h = &d->v[d->n++];
+
+		h->name = lower(name);
+		h->value = str_dup(json_string_value(value) ? json_string_value(value) : "");
+		if (!h->name || !h->value)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int take_domains(struct egrule *r, const json_t *rules)
+{
+	const char *pattern;
+	json_t *list;
+	int e = 0;
+
+	r->domains = calloc(json_object_size(rules) + 1, sizeof(*r->domains));
+	if (!r->domains)
+		return -ENOMEM;
+	for (int wild = 0; wild < 2; wild++) {
+		json_object_foreach((json_t *)rules, pattern, list) {
+			json_t *rule = json_array_get(list, 0);
+
+			if (e == 0 && str_starts(pattern, "*") == (wild == 1))
+				e = take_domain(r, pattern, json_object_get(json_object_get(rule, "transform"),
+									    "headers"));
+		}
+	}
+	return e;
+}
+
+static void drop_domains(struct egrule *r)
+{
+	for (size_t i = 0; i < r->n_domains; i++) {
+		struct domain *d = &r->domains[i];
+
+		for (size_t k = 0; k < d->n; k++) {
+			free(d->v[k].name);
+			if (d->v[k].value)
+				explicit_bzero(d->v[k].value, strlen(d->v[k].value));
+			free(d->v[k].value);
+		}
+		free(d->v);
+		free(d->pattern);
+	}
+	free(r->domains);
+}
+
 const struct egrule_proxy *egrule_proxy(const struct egrule *r)
 {
 	return r->has_proxy ? &r->proxy : NULL;
@@ -147,6 +224,8 @@ int egrule_new(const json_t *network, bool block, struct egrule **ret)
 		e = take(r, json_object_get(network, "denyOut"), &r->deny, false);
 	if (!e)
 		e = take_proxy(r, json_object_get(network, "egressProxy"));
+	if (!e)
+		e = take_domains(r, json_object_get(network, "rules"));
 	if (e < 0) {
 		egrule_free(r);
 		return e;
@@ -162,6 +241,7 @@ struct egrule *egrule_free(struct egrule *r)
 	for (size_t i = 0; i < r->n_names; i++)
 		free(r->names[i]);
 	free(r->names);
+	drop_domains(r);
 	free(r->proxy.host);
 	free(r->proxy.user);
 	if (r->proxy.password)
@@ -208,6 +288,21 @@ bool egrule_name(const struct egrule *r, const char *name)
 		if (matches(r->names[i], name))
 			return true;
 	return false;
+}
+
+size_t egrule_headers(const struct egrule *r, const char *host, const struct egrule_header **ret)
+{
+	for (size_t i = 0; i < r->n_domains; i++)
+		if (matches(r->domains[i].pattern, host)) {
+			*ret = r->domains[i].v;
+			return r->domains[i].n;
+		}
+	return 0;
+}
+
+bool egrule_has_headers(const struct egrule *r)
+{
+	return r->n_domains > 0;
 }
 
 bool egrule_is_closed(const struct egrule *r)

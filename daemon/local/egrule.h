@@ -45,6 +45,16 @@ struct egrule *egrule_free(struct egrule *r);	/* NULL is fine; returns NULL */
 enum egrule_verdict egrule_address(const struct egrule *r, uint32_t address);
 /* Of a name in lower case, without a dot at its end. "*.a.b" is everything below a.b, not a.b. */
 bool egrule_name(const struct egrule *r, const char *name);
+/* What `rules` sets in requests for a host. */
+struct egrule_header {
+	char *name;		/* lower case */
+	char *value;
+};
+
+/* How many; 0 = none, also if there are no rules at all. An exact name goes before "*.…". */
+size_t egrule_headers(const struct egrule *r, const char *host, const struct egrule_header **ret);
+bool egrule_has_headers(const struct egrule *r);
+
 /* A SOCKS5 server that connections go through, once they may go out at all. */
 struct egrule_proxy {
 	char *host, *user, *password;	/* user, password: NULL = none */

@@ -362,15 +362,57 @@ bool netrule_ingress_ok(const json_t *o, bool secure, struct netrule_fault *f)
 	return true;
 }
 
+/* What such a value cannot be here, and what is the transport's own. */
+static const char *header_unsupported(const char *name, const char *value)
+{
+	static const char *const own[] = { "connection", "content-length", "keep-alive", "proxy-connection", "te",
+					   "trailer", "transfer-encoding", "upgrade", "expect" };
+
+	if (strstr(value, "${e2b.identity.tokens.") || strstr(value, "${e2b.secrets."))
+		return "network.rules with tokens or secrets";
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+		if (mem_eq_ci(name, strlen(name), own[i]))
+			return "network.rules for a header of the transport";
+	return NULL;
+}
+
+static const char *rules_unsupported(const json_t *rules)
+{
+	const char *domain, *name, *what;
+	json_t *list, *value;
+
+	json_object_foreach((json_t *)rules, domain, list) {
+		json_t *transform = json_object_get(json_array_get(list, 0), "transform");
+
+		json_object_foreach(json_object_get(transform, "headers"), name, value) {
+			what = header_unsupported(name, json_string_value(value));
+			if (what)
+				return what;
+		}
+	}
+	return NULL;
+}
+
+bool netrule_has_headers(const json_t *o)
+{
+	const char *domain;
+	json_t *list;
+
+	json_object_foreach(json_object_get(o, "rules"), domain, list)
+		if (json_object_size(json_object_get(json_object_get(json_array_get(list, 0), "transform"), "headers")))
+			return true;
+	return false;
+}
+
 const char *netrule_unsupported(const json_t *o, bool egress)
 {
 	if (!egress && json_array_size(json_object_get(o, "allowOut")))
 		return "network.allowOut (sandboxes have no network outside)";
-	if (json_object_size(json_object_get(o, "rules")))
-		return "network.rules (nobody looks into their connections)";
+	if (!egress && json_object_size(json_object_get(o, "rules")))
+		return "network.rules (sandboxes have no network outside)";
 	if (json_array_size(json_object_get(o, "httpsPorts")))
 		return "network.httpsPorts";
-	return NULL;
+	return rules_unsupported(json_object_get(o, "rules"));
 }
 
 char *netrule_mask_host(const char *mask, uint64_t port)

@@ -21,6 +21,8 @@ bool netrule_ingress_ok(const json_t *o, bool secure, struct netrule_fault *ret)
 /* What is in order and still cannot be had here, or not on a machine without `egress`: its name, or
  * NULL. */
 const char *netrule_unsupported(const json_t *o, bool egress);
+/* It has rules that set something. */
+bool netrule_has_headers(const json_t *o);
 
 /* "localhost:${PORT}" and 8080 → "localhost:8080"; heap, NULL without memory. */
 char *netrule_mask_host(const char *mask, uint64_t port);

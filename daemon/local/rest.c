@@ -14,6 +14,7 @@
 
 #include "daemon/local/account.h"
 #include "daemon/local/journal.h"
+#include "daemon/local/netrule.h"
 #include "daemon/local/reply.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -259,12 +260,22 @@ void rest_limit(struct rest *r, const char *what)
 	(void)!fields_put(&r->extra, "x-agentbox-local-limits", what);
 }
 
-void rest_limits(struct rest *r, bool no_memory)
+void rest_limits(struct rest *r, const json_t *network, bool no_memory)
 {
 	bool internet = boxes_have_egress(state_opts(r->l->state)->boxes);
+	bool headers = netrule_has_headers(network);
+	const char *const words[] = { internet ? NULL : "no-internet", no_memory ? "no-memory" : NULL,
+				      headers ? "no-tls-rules" : NULL };
+	char text[64] = "";
 
-	if (!internet || no_memory)
-		rest_limit(r, internet ? "no-memory" : no_memory ? "no-internet, no-memory" : "no-internet");
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		size_t n = strlen(text);
+
+		if (words[i])
+			snprintf(text + n, sizeof(text) - n, "%s%s", n ? ", " : "", words[i]);
+	}
+	if (text[0])
+		rest_limit(r, text);
 }
 
 int rest_timeout_s(struct rest *r, int64_t *ret)

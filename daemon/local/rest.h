@@ -67,8 +67,9 @@ void rest_no_sandbox(struct rest *r);	/* 404 */
 void rest_wait(struct rest *r, struct sbox *s);
 /* Says in a header what the cloud would give and this machine cannot. */
 void rest_limit(struct rest *r, const char *what);
-/* Of a sandbox that is about to run: no-internet on some machines, and no-memory if that is so. */
-void rest_limits(struct rest *r, bool no_memory);
+/* Of a sandbox that is about to run, with these settings: no-internet on some machines, no-memory if that is
+ * so, no-tls-rules if it has rules that set headers. */
+void rest_limits(struct rest *r, const json_t *network, bool no_memory);
 /* A timeout of the body: from 1 to the maximum, else 400 and -EINVAL. */
 must_check int rest_timeout_s(struct rest *r, int64_t *ret);
 

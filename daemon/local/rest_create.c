@@ -110,7 +110,7 @@ static void on_created(void *user, struct sbox *s, int e, const char *why)
 
 	if (!e) {
 		str_copy(r->id, sizeof(r->id), s->id);
-		rest_limits(r, s->template->team);
+		rest_limits(r, s->network, s->template->team);
 		rest_reply(r, 201, rest_sandbox_json(r, s));
 	} else {
 		rest_fail_code(r, 500, "sandbox_create_failed", "Failed to create sandbox: %s",

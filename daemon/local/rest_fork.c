@@ -50,8 +50,8 @@ static void finish(struct fork *f)
 	for (size_t i = 0; i < f->n && !e; i++)
 		e = json_array_append(all, f->children[i].result) < 0 ? -ENOMEM : 0;
 	state_drop_layer(r->l->state, f->layer);
+	rest_limits(r, f->p.network, true);
 	fork_free(f);
-	rest_limits(r, true);
 	if (!e) {
 		rest_reply(r, 201, all);
 		return;

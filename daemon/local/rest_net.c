@@ -10,7 +10,7 @@
 #include "proto/base/str.h"
 
 static const char *const ingress[] = { "allowPublicTraffic", "maskRequestHost" };
-static const char *const egress[] = { "allowOut", "denyOut", "egressProxy" };
+static const char *const egress[] = { "allowOut", "denyOut", "egressProxy", "rules" };
 
 static int put_fields(json_t *to, const json_t *from, const char *const *names, size_t n)
 {
@@ -99,7 +99,7 @@ void rest_set_network(struct rest *r)
 			s->policy.has_internet = true;
 			s->policy.internet = internet;
 		}
-		rest_limits(r, false);
+		rest_limits(r, s->network, false);
 		rest_reply(r, 204, NULL);
 	} else if (s) {
 		rest_fail(r, 500, "out of memory");

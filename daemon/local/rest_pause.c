@@ -68,7 +68,7 @@ static void resume(struct rest *r, struct sbox *s, int64_t timeout_s, bool memor
 	uint32_t max = state_opts(r->l->state)->max_sandboxes;
 	int e;
 
-	rest_limits(r, sbox_is_cold(s) || !memory);
+	rest_limits(r, s->network, sbox_is_cold(s) || !memory);
 	e = sbox_resume(s, (uint32_t)timeout_s, memory);
 	if (e == STATE_FULL) {
 		rest_fail(r, 429, "you have reached the maximum number of concurrent sandboxes (%u)",

@@ -192,6 +192,11 @@ static bool take_host(const uint8_t *p, size_t n, char ret[SNIFF_NAME_MAX + 1])
 	return take_name(p, host, ret);
 }
 
+bool sniff_host(const char *host, char ret[SNIFF_NAME_MAX + 1])
+{
+	return take_host((const uint8_t *)host, strlen(host), ret);
+}
+
 static bool is_method_char(uint8_t c)
 {
 	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';

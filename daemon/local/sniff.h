@@ -24,4 +24,7 @@ enum sniff {
  * an address. */
 enum sniff sniff_name(const uint8_t *p, size_t n, char ret[SNIFF_NAME_MAX + 1]);
 
+/* "A.test:80" → "a.test", by the same rules. */
+bool sniff_host(const char *host, char ret[SNIFF_NAME_MAX + 1]);
+
 #endif

@@ -4,11 +4,13 @@
  * one, is found in no shorter beginning differently, and is judged by rules without fault. The same bytes
  * as a resolv.conf and as an address range.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/local/egress_host.h"
 #include "daemon/local/egrule.h"
+#include "daemon/local/headset.h"
 #include "daemon/local/sniff.h"
 #include "daemon/local/socks.h"
 #include "proto/base/must.h"
@@ -91,6 +93,42 @@ static void check_socks(const uint8_t *p, size_t n)
 		must(hear(p, n, cut, &again) == r && again == left);
 }
 
+/* Requests, given in two pieces: what goes out is the same, and none goes out without its header. */
+static int rewrite(const uint8_t *p, size_t n, size_t cut, struct buf *out)
+{
+	json_t *o = json_pack("{s:{s:[{s:{s:{s:s}}}]}}", "rules", "a.test", "transform", "headers", "x-set", "1");
+	struct headset *h;
+	struct egrule *r;
+	const char *why;
+	int e;
+
+	must(o && egrule_new(o, false, &r) == 0 && headset_new("a.test", 0, &h) == 0);
+	json_decref(o);
+	must(buf_put(headset_raw(h), p, cut) == 0);
+	e = headset_run(h, r, out, &why);
+	must(buf_put(headset_raw(h), p + cut, n - cut) == 0);
+	if (e == 0)
+		e = headset_run(h, r, out, &why);
+	must(e == 0 || e == -EPROTO);
+	headset_free(h);
+	egrule_free(r);
+	return e;
+}
+
+static void check_headset(const uint8_t *p, size_t n)
+{
+	struct buf whole = BUF_NULL, parts = BUF_NULL;
+	int e = rewrite(p, n, n, &whole), again = rewrite(p, n, n / 2, &parts);
+
+	must(e == again);
+	/* Runs of a chunked body may be cut differently. */
+	if (!memmem(p, n, "hunked", 6) && buf_len(&whole) < HEADSET_AHEAD)
+		must(buf_len(&whole) == buf_len(&parts) &&
+		     !memcmp(buf_data(&whole), buf_data(&parts), buf_len(&whole)));
+	buf_fini(&whole);
+	buf_fini(&parts);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	char *text = malloc(n + 1);
@@ -100,6 +138,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	text[n] = '\0';
 	check_sniff(p, n);
 	check_socks(p, n);
+	check_headset(p, n);
 	check_text(text);
 	free(text);
 	return 0;

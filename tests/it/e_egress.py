@@ -490,6 +490,91 @@ def test_proxy_replaced(site):
     site.kill(box)
 
 
+# -- headers that rules set
+
+def headers(**by_domain):
+    return {d.replace("__", "*.").replace("_", "."): [{"transform": {"headers": h}}] for d, h in by_domain.items()}
+
+
+def heard(site, address, port=80):
+    return site.world.seen[(address, port)][-1]["said"].decode().lower()
+
+
+REQUEST = "GET /%d HTTP/1.1\r\nHost: %s\r\nX-Old: old\r\n\r\n"
+
+
+def test_headers(each):
+    """Set in plain requests, which go to the host's own address; where nothing can be set nothing goes."""
+    rules = headers(far_test={"Authorization": "Bearer secret", "x-old": "new"}, __deep_test={"x-deep": "1"})
+    r = each.api("POST", "/sandboxes", {"templateID": "base", "timeout": 300, "network": {"rules": rules}})
+    assert r.status == 201 and "no-tls-rules" in r.header(LIMITS), r
+    box = r.json()
+    assert each.get(box).json()["network"]["rules"] == rules
+    got = each.inside(box, ("tcp", w.NEAR, 80, {"say": REQUEST % (1, "Far.test:80") + REQUEST % (2, "far.test")}))
+    said = heard(each, w.FAR)
+    assert got == [me(w.FAR)] and said.count("authorization: bearer secret\r\n") == 2, (got, said)
+    assert said.count("x-old: new") == 2 and "x-old: old" not in said and "get /2 " in said
+    got = each.inside(box, ("tcp", w.NEAR, 80, {"say": REQUEST % (3, "a.deep.test")}))
+    assert got == [me(w.THIRD)] and "x-deep: 1" in heard(each, w.THIRD)
+    got = each.inside(box, ("tcp", w.NEAR, 80, {"say": REQUEST % (4, "near.test")}))
+    assert got == [me(w.NEAR)] and "x-old: old" in heard(each, w.NEAR) and "secret" not in heard(each, w.NEAR)
+    got = each.inside(
+        box, ("tcp", w.NEAR, 22, {"say": ""}), ("tcp", w.NEAR, 443, {"sni": "near.test"}), ("tcp", w.NEAR, 80),
+        ("tcp", w.FAR, 443, {"sni": "far.test"}), ("tcp", w.NEAR, 443, {"sni": "far.test"}),
+        ("tcp", w.NEAR, 80, {"say": REQUEST % (5, "near.test") + REQUEST % (6, "far.test")}))
+    assert got[:3] == [me(w.NEAR, 22), me(w.NEAR, 443), me(w.NEAR)], got
+    assert no(got[3]) and no(got[4]), got
+    assert "secret" not in heard(each, w.NEAR)
+    assert each.put(box).status == 204
+    got = each.inside(box, ("tcp", w.FAR, 80, {"host": "far.test"}), ("tcp", w.FAR, 443, {"sni": "far.test"}))
+    assert got == [me(w.FAR), me(w.FAR, 443)] and "secret" not in heard(each, w.FAR)
+    each.kill(box)
+
+
+def test_headers_give_no_way(site):
+    """A host that has rules is not thereby allowed: not by its name, and not at an address that is denied."""
+    rules = headers(far_test={"x-set": "1"}, meta_test={"x-set": "1"}, self_test={"x-set": "1"})
+    box = site.create(network={"rules": rules, "denyOut": [w.FAR]})
+    got = site.inside(box, ("tcp", w.NEAR, 80, {"host": "far.test"}), ("tcp", w.FAR, 80, {"host": "far.test"}),
+                      ("tcp", w.NEAR, 80, {"host": "meta.test"}), ("tcp", w.NEAR, 80, {"host": "self.test"}))
+    assert all(no(g) for g in got), got
+    assert site.put(box, rules=rules, denyOut=[ALL], allowOut=["near.test"]).status == 204
+    got = site.inside(box, ("tcp", w.NEAR, 80, {"host": "far.test"}), ("tcp", w.NEAR, 80, {"host": "near.test"}))
+    assert no(got[0]) and got[1] == me(w.NEAR), got
+    assert site.put(box, rules=rules, denyOut=[ALL], allowOut=["far.test"]).status == 204
+    assert site.talks(box, w.NEAR, host="far.test") == me(w.FAR) and "x-set: 1" in heard(site, w.FAR)
+    site.kill(box)
+
+
+def test_headers_of_large_requests(site):
+    """Bodies with a length and in chunks, larger than any buffer, arrive whole."""
+    box = site.create(network={"rules": headers(near_test={"x-set": "1"})})
+    script = ("import socket, threading\nN = 3 << 20\n"
+              "head = b'POST /a HTTP/1.1\\r\\nHost: near.test\\r\\nContent-Length: %%d\\r\\n\\r\\n' %% N\n"
+              "head2 = b'POST /b HTTP/1.1\\r\\nHost: near.test\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n'\n"
+              "s = socket.create_connection((%r, 7))\n"
+              "def send():\n s.sendall(head + b'a' * N + head2)\n"
+              " for i in range(48): s.sendall(b'10000\\r\\n' + b'b' * 65536 + b'\\r\\n')\n"
+              " s.sendall(b'0\\r\\n\\r\\n'); s.shutdown(socket.SHUT_WR)\n"
+              "t = threading.Thread(target=send); t.start()\nout = []\n"
+              "while True:\n d = s.recv(65536)\n if not d: break\n out.append(d)\n"
+              "t.join()\nall = b''.join(out)\n"
+              "i = all.index(b'POST /b')\n"
+              "print(all[:i].count(b'a' * 64) * 64 == N, all[i:].count(b'b') > N - 9, all.count(b'x-set: 1'), all[-5:])\n"
+              % w.NEAR)
+    _, out, err, _, _ = site.run(box, argv=["/usr/bin/python3", "-c", script])
+    assert out.split() == [b"True", b"True", b"2", b"b'0\\r\\n\\r\\n'"], (out, err)
+    site.kill(box)
+
+
+def test_headers_through_a_proxy(site):
+    proxy(site)
+    box = site.create(network={"rules": headers(far_test={"x-set": "1"}), "egressProxy": {"address": w.THIRD + ":1081"}})
+    got = site.inside(box, ("tcp", w.NEAR, 80, {"host": "far.test"}), ("tcp", w.NEAR, 80, {"host": "near.test"}))
+    assert got == [via("far.test:80"), via(w.NEAR + ":80")], got
+    site.kill(box)
+
+
 # -- lives
 
 def test_ends_with_the_sandbox(site):

@@ -141,11 +141,34 @@ TEST(what_is_not_here)
 		CHECK(!netrule_unsupported(o, false));
 		json_decref(o);
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(yes); i++) {	/* only lists need nothing but a way out */
+	for (size_t i = 0; i < ARRAY_SIZE(yes); i++) {	/* lists and rules need nothing but a way out */
 		o = json_loads(yes[i], 0, NULL);
-		CHECK(!netrule_unsupported(o, true) == (i == 0));
+		CHECK(!netrule_unsupported(o, true) == (i < 2));
 		json_decref(o);
 	}
+}
+
+TEST(headers_that_cannot_be_set)
+{
+	static const struct {
+		const char *name, *value;
+		bool ok;
+	} t[] = {
+		{ "Authorization", "Bearer x", true },		{ "X", "${e2b.other.x}", true },
+		{ "X", "${e2b.secrets.a}", false },		{ "X", "a ${e2b.identity.tokens.a} b", false },
+		{ "Content-Length", "1", false },		{ "TRANSFER-ENCODING", "chunked", false },
+		{ "connection", "close", false },		{ "content-lengths", "1", true },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		json_t *o = json_pack("{s:{s:[{s:{s:{s:s}}}]}}", "rules", "a.test", "transform", "headers", t[i].name,
+				      t[i].value);
+
+		CHECK(!netrule_unsupported(o, true) == t[i].ok);
+		CHECK(netrule_has_headers(o));
+		json_decref(o);
+	}
+	CHECK(!netrule_has_headers(NULL));
 }
 
 static unsigned ingress(const char *text, bool secure)
