@@ -135,6 +135,57 @@ def test_case_051_the_ends_are_told_apart(cloud, api, how, reason, first):
     assert (e.code, e.reason) == ("NOT_FOUND", "SANDBOX_NOT_FOUND")
 
 
+# -- calls that meet a transition
+
+BEGIN = {       # how it begins, and the gate that it stands at
+    "pausing": (lambda api, b: pause(api, b), "pause"),
+    "resuming": (lambda api, b: connect(api, b), "resume"),
+    "forking": (lambda api, b: fork(api, b), "snapshot"),
+    "snapshotting": (lambda api, b: snapshot(api, b), "snapshot"),
+}
+PAUSED_SAYS = ("FAILED_PRECONDITION", "SANDBOX_PAUSED")
+MEET = {        # what each call says then: after a pause, after the others
+    "connect": (lambda api, b: connect(api, b).state, RUNNING, RUNNING),
+    "timeout": (lambda api, b: api.call("SandboxService.SetTimeout", sandbox=b, sandbox_timeout=500).state, PAUSED_SAYS, RUNNING),
+    "network": (lambda api, b: bool(api.call("SandboxService.UpdateNetwork", sandbox=b, network={}) is not None), PAUSED_SAYS,
+                True),
+    "pause": (lambda api, b: pause(api, b), True, True),
+    "kill": (lambda api, b: kill(api, b), True, True),
+    "fork": (lambda api, b: len(fork(api, b)), PAUSED_SAYS, 1),
+    "snapshot": (lambda api, b: bool(snapshot(api, b).id), PAUSED_SAYS, True),
+}
+
+
+@pytest.mark.parametrize("call", sorted(MEET))
+@pytest.mark.parametrize("transition", sorted(BEGIN))
+def test_case_053_a_call_that_meets_a_transition_waits(cloud, api, transition, call):
+    b = create(api, sandbox_timeout=600).id
+    begin, at = BEGIN[transition]
+    if transition == "resuming":
+        pause(api, b)
+    gate = cloud.gates[at] = cloud.gate()
+    t, first = start(begin, api, b)
+    gate.wait()
+    act, after_pause, after_others = MEET[call]
+    t2, second = start(act, api, b)
+    # it is on its way, and answered by nothing yet; the row says what is going on
+    state = api.call("SandboxService.Get", sandbox=b, max_staleness=3600).state
+    assert state == {"pausing": 3, "resuming": 5}.get(transition, 6) or (call == "kill" and state == 7), state
+    assert not second
+    gate.release()
+    del cloud.gates[at]
+    t.join()
+    t2.join()
+    want = after_pause if transition == "pausing" else after_others
+    got = (second[0].code, second[0].reason) if isinstance(second[0], ApiError) else second[0]
+    assert got == want, second
+    if call == "kill":      # it waits for nobody, and the other one is told
+        assert cloud.sandbox(b).fate == "killed"
+    else:
+        assert not isinstance(first[0], ApiError), first
+    assert len([r for r in cloud.ledger.of({"timeout": "timeout", "kill": "delete"}.get(call, call)) if r.status == 409]) == 0
+
+
 def test_kill_of_one_that_somebody_else_killed(cloud, api):
     """There is nothing to kill, as the SDK says it; a lost answer of our own DELETE is no such thing."""
     b = create(api).id
