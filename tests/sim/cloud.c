@@ -18,6 +18,7 @@
 #define DEADLINE_MS  75000u
 #define LATE_MAX_MS  90000u	/* a request acts at most so late: sometimes after the horizon */
 #define HIDDEN_MAX_MS 8000u	/* made, and in no list yet */
+#define AGAIN_MAX_MS 3000u
 #define BUSY_MAX_MS  2000u	/* a sandbox that is being copied is in no list */
 
 enum what { W_CREATE, W_GET, W_LIST, W_KILL, W_CONNECT, W_TIMEOUT, W_REFRESH, W_PAUSE, W_FORK,
@@ -27,9 +28,9 @@ static const char *const what_names[] = { "create", "get",     "list",    "kill"
 					  "delete snapshot", "other" };
 
 enum fate { F_OK, F_UNSENT, F_LOST_BEFORE, F_LOST_AFTER, F_LATE, F_ERR_BEFORE, F_ERR_AFTER, F_REFUSED,
-	    F_LIMITED, F_STALL };
+	    F_LIMITED, F_STALL, F_TWICE };
 static const char *const fate_names[] = { "ok", "unsent", "lost before", "lost after", "late", "500 before",
-					  "500 after", "refused", "429", "stall" };
+					  "500 after", "refused", "429", "stall", "ok, twice" };
 
 struct cloud {
 	struct list calls;
@@ -366,13 +367,28 @@ static void on_arrive(void *arg)
 {
 	struct wire *w = arg;
 	bool acts = w->fate == F_OK || w->fate == F_LOST_AFTER || w->fate == F_LATE || w->fate == F_ERR_AFTER ||
-		    w->fate == F_STALL;
+		    w->fate == F_STALL || w->fate == F_TWICE;
 
 	/* With its connection, what is on the wire may be cut off. */
 	if (!w->call && w->life != W->life_no && sim_chance(&W->cloud_rng, 300))
 		acts = false;
 	if (!W->ending && w->sent && acts && !w->acted)
 		act(w);
+	wire_over(w);
+}
+
+/* Somebody on the way sent it again. */
+static void on_arrive_again(void *arg)
+{
+	struct wire *w = arg;
+	struct wire again = { .what = w->what, .timeout_s = w->timeout_s, .life = w->life };
+
+	(void)str_copy(again.id, sizeof(again.id), w->id);
+	if (!W->ending && w->acted) {
+		sim_trace("cloud: %s %s again", what_names[w->what], w->id);
+		act(&again);
+		drop_answer(&again.result);
+	}
 	wire_over(w);
 }
 
@@ -389,7 +405,7 @@ static void judge(struct wire *w)
 
 	if (!w->sent)
 		unknown(r, CLOUD_UNSENT, 0);
-	else if (w->fate == F_OK && w->acted)
+	else if ((w->fate == F_OK || w->fate == F_TWICE) && w->acted)
 		return;
 	else if (w->fate == F_REFUSED)
 		refuse(r, 400, R_CLOUD_REFUSED);
@@ -455,6 +471,7 @@ static enum fate draw(enum what what)
 		{ f->unsent, F_UNSENT }, { f->lost_before, F_LOST_BEFORE }, { f->lost_after, F_LOST_AFTER },
 		{ f->late, F_LATE }, { f->err_before, F_ERR_BEFORE }, { f->err_after, F_ERR_AFTER },
 		{ f->refused, F_REFUSED }, { f->limited, F_LIMITED }, { f->stall, F_STALL },
+		{ f->twice, F_TWICE },
 	};
 	unsigned n = (unsigned)rng_below(&W->cloud_rng, 1000);
 
@@ -464,6 +481,9 @@ static enum fate draw(enum what what)
 		/* What only asks is not refused; 400 of an extension has a meaning of its own: the cap. */
 		if (row[i].fate == F_REFUSED && (what == W_GET || what == W_LIST || what == W_REFRESH ||
 						    what == W_SNAPSHOTS))
+			continue;
+		/* What is made at most once is not asked for in a form that anybody may repeat. */
+		if (row[i].fate == F_TWICE && makes(what))
 			continue;
 		if (n < row[i].chance)
 			return row[i].fate;
@@ -499,6 +519,10 @@ static void plan(struct wire *w, uint64_t deadline_ms)
 		w->events += 2;
 		sim_at(send, on_send, w);
 		sim_at(arrive, on_arrive, w);
+	}
+	if (w->fate == F_TWICE) {
+		w->events++;
+		sim_at(arrive + sim_between(&W->cloud_rng, 1, AGAIN_MAX_MS), on_arrive_again, w);
 	}
 	w->events++;
 	sim_at(MIN(reply, MAX(by, W->now_ms + 1)), on_answer, w);

@@ -4,6 +4,7 @@
  * is checked. `sim --seed N --trace` shows one of them again.
  *
  *   sim [--cycles N] [--seed N] [--worlds N] [--trace]
+ *   sim --seeds FILE           worlds that found something once: a number at the start of each line, or '#'
  */
 #include <getopt.h>
 #include <signal.h>
@@ -259,7 +260,7 @@ static void draw_faults(struct rng *r, struct sim_faults *f)
 {
 	unsigned level = (unsigned)rng_below(r, 4);
 	unsigned *all[] = { &f->unsent, &f->lost_before, &f->lost_after, &f->late, &f->err_before, &f->err_after,
-			    &f->refused, &f->limited, &f->stall };
+			    &f->refused, &f->limited, &f->stall, &f->twice };
 
 	*f = (struct sim_faults){ 0 };
 	if (!level)
@@ -451,16 +452,39 @@ static void compare_clocks(uint64_t seed, struct totals *t)
 	exit(1);
 }
 
+static bool run_file(const char *path, struct totals *t)
+{
+	FILE *f = fopen(path, "re");
+	char line[256];
+
+	if (!f)
+		return false;
+	while (fgets(line, sizeof(line), f)) {
+		uint64_t seed;
+		size_t n = strspn(line, "0123456789");
+
+		if (!n)
+			continue;
+		must(!str_u64(line, n, UINT64_MAX / 8, &seed));
+		run_world(seed, false, false, t);
+		compare_clocks(seed, t);
+	}
+	fclose(f);
+	return true;
+}
+
 static int usage(void)
 {
-	fprintf(stderr, "usage: sim [--cycles N] [--seed N] [--worlds N] [--trace]\n");
+	fprintf(stderr, "usage: sim [--cycles N] [--seed N] [--worlds N] [--trace]\n       sim --seeds FILE\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option options[] = { { "cycles", 1, NULL, 'c' }, { "seed", 1, NULL, 's' },
-						 { "worlds", 1, NULL, 'w' }, { "trace", 0, NULL, 't' }, { 0 } };
+						 { "worlds", 1, NULL, 'w' }, { "trace", 0, NULL, 't' },
+						 { "seeds", 1, NULL, 'f' }, { 0 } };
+	const char *file = NULL;
 	uint64_t cycles = 2400, seed = 1, worlds = 0, *number;
 	struct timespec begin, end;
 	struct totals t = { 0 };
@@ -473,6 +497,8 @@ int main(int argc, char **argv)
 		number = c == 'c' ? &cycles : c == 's' ? &seed : c == 'w' ? &worlds : NULL;
 		if (c == 't')
 			sim_trace_on = true;
+		else if (c == 'f')
+			file = optarg;
 		else if (!number || str_u64(optarg, strlen(optarg), UINT64_MAX / 8, number) < 0)
 			return usage();
 		more |= c == 'c';
@@ -487,14 +513,18 @@ int main(int argc, char **argv)
 	signal(SIGABRT, on_abort);
 	signal(SIGSEGV, on_abort);
 	clock_gettime(CLOCK_MONOTONIC, &begin);
-	for (uint64_t i = 0; worlds ? i < worlds : t.cycles < cycles; i++) {
+	if (file && !run_file(file, &t))
+		return usage();
+	for (uint64_t i = 0; !file && (worlds ? i < worlds : t.cycles < cycles); i++) {
 		run_world(seed + i, false, false, &t);
 		if (i % 4 == 0)
 			compare_clocks(seed + i, &t);
 	}
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	took = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
-	printf("%lu crashes in %lu worlds from seed %llu: %lu sandboxes, %lu answers, %lu steps; %.1f s\n", t.cycles,
-	       t.worlds, (unsigned long long)seed, t.boxes, t.answers, t.steps, took);
+	printf("%lu crashes in %lu worlds", t.cycles, t.worlds);
+	if (!file)
+		printf(" from seed %llu", (unsigned long long)seed);
+	printf(": %lu sandboxes, %lu answers, %lu steps; %.1f s\n", t.boxes, t.answers, t.steps, took);
 	return 0;
 }

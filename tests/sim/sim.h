@@ -41,7 +41,7 @@ struct store;
 
 /* How bad this world is: chances in 1000. */
 struct sim_faults {
-	unsigned unsent, lost_before, lost_after, late, err_before, err_after, refused, limited, stall;
+	unsigned unsent, lost_before, lost_after, late, err_before, err_after, refused, limited, stall, twice;
 	unsigned list_omit, list_empty, list_lag;
 	unsigned store_fails;
 	unsigned outage;	/* at each pause of the clients: the cloud goes away */
