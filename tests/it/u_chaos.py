@@ -2,15 +2,13 @@
 """The daemon's pool over a network that loses, delays and breaks (FAULTS N): a relay in user space, and, as root, a
 network namespace of the test's own where nft drops what it is told to."""
 import json
-import os
-import shutil
 import subprocess
-import sys
 import time
 
 import pytest
 
 import harness
+import netns
 from api import Api, ApiError
 from chaosproxy import ChaosProxy
 from probe import Probe
@@ -167,28 +165,13 @@ def test_requests_over_connections_that_are_recycled(cloud, what):
 
 # -- a network of our own
 
-NETNS = "needs root" if os.geteuid() else "" if shutil.which("nft") and shutil.which("ip") else "needs nft and ip"
-
-
-def inside(name, timeout=100):
-    """Runs the function of this name in a network namespace of its own; it prints JSON last."""
-    r = subprocess.run(["unshare", "-n", "-m", sys.executable, os.path.abspath(__file__), name], capture_output=True,
-                       text=True, timeout=timeout, env=dict(os.environ, PYTHONPATH=":".join(sys.path)))
-    assert r.returncode == 0, r.stdout[-3000:] + r.stderr[-3000:]
-    return json.loads(r.stdout.splitlines()[-1])
-
-
-def nft(text):
-    subprocess.run(["nft", "-f", "-"], input=text, text=True, check=True)
-
-
 def drop_established(cloud_port):
     """Drops what flows on the connections to this port that are there now, both ways, without a word."""
     out = subprocess.run(["ss", "-Htn", "state", "established", "dport", "= :%d" % cloud_port], capture_output=True,
                          text=True, check=True).stdout
     ports = sorted({line.split()[2].rpartition(":")[2] for line in out.splitlines()})
     assert ports, out
-    nft("table ip t { chain o { type filter hook output priority 0; policy accept; "
+    netns.nft("table ip t { chain o { type filter hook output priority 0; policy accept; "
         "tcp sport { %s } tcp dport %d drop; tcp sport %d tcp dport { %s } drop; } ; }" % (
             ", ".join(ports), cloud_port, cloud_port, ", ".join(ports)))
     return ports
@@ -226,9 +209,7 @@ def silent_drop():
 def test_silent_drop(cloud):
     """N-02, A7: nft drops an established connection while a command streams: it is given up within 15 s of its last
     frame, output goes on within 2 s more, nothing is doubled, what was swallowed is one gap."""
-    if NETNS:
-        pytest.skip(NETNS)
-    r = inside("silent_drop")
+    r = netns.run(__file__, "silent_drop")
     assert r["ordered"] and r["log"], r
     assert len(r["gaps"]) == len(set(r["gaps"])) and 1 in r["gaps"], r      # one of each stream
     assert 10 < r["silence"] < 17.5, r
@@ -240,7 +221,7 @@ def no_network():
     subprocess.run(["ip", "link", "set", "lo", "down"], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     with FakeCloud() as cloud:
-        nft("table ip t { chain o { type filter hook output priority 0; tcp dport %d reject with icmp type "
+        netns.nft("table ip t { chain o { type filter hook output priority 0; tcp dport %d reject with icmp type "
             "net-unreachable; } ; }" % cloud.port)
         d = harness.Daemon(cloud)
         with Api(d.socket) as api:
@@ -252,7 +233,7 @@ def no_network():
                 first = e.reason
             took = time.monotonic() - began
             cached = len(list(api.call("SandboxService.List").sandboxes))
-            nft("delete table ip t")
+            netns.nft("delete table ip t")
             began = time.monotonic()
             box = api.call("SandboxService.Create", timeout=30).id
             print(json.dumps({"first": first, "took": took, "cached": cached, "box": box,
@@ -262,9 +243,7 @@ def no_network():
 
 def test_no_network_at_start(cloud):
     """N-01: it starts, answers what it can, says UNREACHABLE, and recovers by itself."""
-    if NETNS:
-        pytest.skip(NETNS)
-    r = inside("no_network")
+    r = netns.run(__file__, "no_network")
     assert r["first"] == "UNREACHABLE" and r["took"] < 9 and r["box"] and r["back"] < 12, r
 
 
@@ -272,7 +251,7 @@ def v6_blackhole():
     """localhost is ::1, whose packets vanish, and 127.0.0.1."""
     from fakecloud import FakeCloud
     with FakeCloud() as cloud:
-        nft("table ip6 t { chain o { type filter hook output priority 0; tcp dport %d drop; } ; }" % cloud.port)
+        netns.nft("table ip6 t { chain o { type filter hook output priority 0; tcp dport %d drop; } ; }" % cloud.port)
         p = Probe(cloud, url="https://localhost:%d" % cloud.port)
         began = time.monotonic()
         first = p.ask("list")
@@ -288,9 +267,7 @@ def v6_blackhole():
 
 def test_v6_blackhole(cloud):
     """N-06, N-07: the second family is tried after 250 ms, and the one that worked is remembered."""
-    if NETNS:
-        pytest.skip(NETNS)
-    r = inside("v6_blackhole")
+    r = netns.run(__file__, "v6_blackhole")
     assert r["first"] == r["again"] == "DONE", r
     assert r["took"] < 1.5 and r["took_again"] < 0.25, r
 
@@ -322,12 +299,9 @@ def few_ports():
 
 def test_ports_exhausted(cloud):
     """N-27: EADDRNOTAVAIL is a failure with a reason; with ports again, calls work."""
-    if NETNS:
-        pytest.skip(NETNS)
-    r = inside("few_ports")
+    r = netns.run(__file__, "few_ports")
     assert r["first"]["outcome"] == "UNSENT" and r["first"]["reason"] == "UNREACHABLE" and r["then"] == "DONE", r
 
 
 if __name__ == "__main__":
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    globals()[sys.argv[1]]()
+    netns.main(globals())
