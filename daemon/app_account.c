@@ -119,6 +119,54 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
+/* --- TLS --- */
+
+/* Did one of the files change since the last time? */
+static bool tls_files_changed(struct account *c)
+{
+	const char *const files[] = { c->ca_file, or_null(get(c, "client_cert")), or_null(get(c, "client_key")) };
+	bool changed = false;
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		struct stat now = { 0 };
+
+		if (!files[i] || (stat(files[i], &now) == 0 && is_same_file(&now, &c->tls_stat[i])))
+			continue;
+		changed |= now.st_ino != 0;	/* while it is missing nothing can be read */
+		c->tls_stat[i] = now;
+	}
+	return changed;
+}
+
+static int make_tls_client(struct account *c, struct tls_client **ret, struct status *why)
+{
+	struct tls_client_options o = { .ca_file = c->ca_file,
+					.cert_file = or_null(get(c, "client_cert")),
+					.key_file = or_null(get(c, "client_key")) };
+
+	return tls_client_new(&o, ret, why);
+}
+
+/* New connections believe, and show, what the files hold now; while they cannot be used, what they held. */
+static void look_at_tls(struct account *c)
+{
+	struct status why = STATUS_OK;
+	struct tls_client *fresh;
+
+	if (!tls_files_changed(c))
+		return;
+	if (make_tls_client(c, &fresh, &why) < 0) {
+		log_warn("ca_unreadable", "account=%s error=%s action=\"what was read before stays\"", c->name,
+			 log_q(status_ok(&why) ? "out of memory" : why.text));
+		return;
+	}
+	log_info("ca_reread", "account=%s file=%s", c->name, log_q(c->ca_file ? c->ca_file : ""));
+	pool_retire_tls(c->app->pool, c->tls);
+	cloud_set_tls(c->cloud, fresh);
+	tls_client_unref(c->tls);
+	c->tls = fresh;
+}
+
 /* Looked at before each call, so that a new key is in use before the old one is refused. */
 static void on_key_use(struct cloud *cloud, void *user)
 {
@@ -126,6 +174,7 @@ static void on_key_use(struct cloud *cloud, void *user)
 	struct stat now;
 	int r;
 
+	look_at_tls(c);
 	if (!c->key_path || stat(c->key_path, &now) < 0 || is_same_file(&now, &c->key_stat))
 		return;
 	r = reread_key(c);
@@ -178,18 +227,19 @@ static int choose_proxy(struct account *c, bool https)
 
 static int make_tls(struct account *c, const char *ca_file)
 {
-	struct tls_client_options o = { .ca_file = or_null(ca_file),
-					.cert_file = or_null(get(c, "client_cert")),
-					.key_file = or_null(get(c, "client_key")) };
-	struct status why;
+	struct status why = STATUS_OK;
 
-	if (!o.cert_file != !o.key_file) {
+	c->ca_file = str_dup(or_null(ca_file));
+	if (str_is_empty(get(c, "client_cert")) != str_is_empty(get(c, "client_key"))) {
 		fprintf(stderr, "agentboxd: [account %s] client_cert and client_key belong together\n", c->name);
 		return APP_EXIT_CONFIG;
 	}
-	if (tls_client_new(&o, &c->tls, &why) == 0)
+	if (or_null(ca_file) && !c->ca_file)
+		return APP_EXIT_UNAVAILABLE;
+	(void)tls_files_changed(c);
+	if (make_tls_client(c, &c->tls, &why) == 0)
 		return 0;
-	fprintf(stderr, "agentboxd: [account %s] %s\n", c->name, why.text);
+	fprintf(stderr, "agentboxd: [account %s] %s\n", c->name, status_ok(&why) ? "out of memory" : why.text);
 	return APP_EXIT_CONFIG;
 }
 
@@ -288,6 +338,7 @@ void app_accounts_free(struct app *a)
 
 		tls_client_unref(c->tls);
 		secret_free(c->key);
+		free(c->ca_file);
 		free(c->key_path);
 		free(c->proxy);
 		free(c->no_proxy);

@@ -26,6 +26,8 @@ struct account {
 	struct app *app;
 	struct cloud *cloud;
 	struct tls_client *tls;
+	char *ca_file;			/* NULL = none */
+	struct stat tls_stat[3];	/* of ca_file, client_cert and client_key when they were last read, or tried */
 	struct secret *key;
 	char *key_path;			/* NULL: from the environment, or none */
 	struct stat key_stat;		/* of that file when it was last read, or tried */

@@ -175,6 +175,11 @@ static void key_wipe(char **key)
 	*key = NULL;
 }
 
+void cloud_set_tls(struct cloud *c, struct tls_client *tls)
+{
+	c->tls = tls;
+}
+
 void cloud_set_key(struct cloud *c, const char *api_key)
 {
 	char *key, *group;

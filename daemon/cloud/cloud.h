@@ -57,6 +57,8 @@ must_check int cloud_new(const struct cloud_options *o, struct cloud **ret, stru
 /* Calls still open end without news. NULL is fine; returns NULL. */
 struct cloud *cloud_free(struct cloud *c);
 void cloud_set_key(struct cloud *c, const char *api_key);
+/* For the connections from now on; not owned, as in the options. */
+void cloud_set_tls(struct cloud *c, struct tls_client *tls);
 
 enum cloud_outcome {
 	CLOUD_DONE,	/* the cloud did it; status OK */

@@ -135,6 +135,10 @@ static void rest_4xx(enum fault_op op, const struct fault_answer *a, struct clou
 		r->outcome = CLOUD_UNSENT;
 		status_set(&r->status, R_UNREACHABLE, "the request met the wrong server (421)");
 		break;
+	case 425:
+		r->retry_later = true;	/* it did nothing; nothing of ours is ever sent as early data */
+		status_set(&r->status, R_UNREACHABLE, "the cloud asks to send it again (425)");
+		break;
 	case 429:
 		if (wait) {
 			r->retry_later = true;

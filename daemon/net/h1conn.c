@@ -414,6 +414,18 @@ static void settle_tunnel(struct h1 *h, struct h1_x *x, bool flushed)
 	conn_finish(h->c, "the tunnel ended");
 }
 
+/* Both messages are complete, and the owner of ours lets go before the pump looked: the connection lives on. */
+bool h1_settle_released(struct h1 *h, struct h1_x *x)
+{
+	bool flushed = !buf_len(&h->out) && !xport_unsent(&h->c->xp);
+
+	if (h->x != x || h->c->server_role || h->c->state != CONN_OPEN || x->tunnel || !x->ended || !x->finished ||
+	    !flushed)
+		return false;
+	settle_client(h, x, true);
+	return true;
+}
+
 static void settle(struct h1 *h)
 {
 	struct h1_x *x = h->x;

@@ -306,7 +306,8 @@ void h1x_release(struct http_x *hx)
 		h1_pause(engine(x));
 		return;
 	}
-	h1x_reset(hx, H2_CANCEL);
+	if (!h1_settle_released(engine(x), x))
+		h1x_reset(hx, H2_CANCEL);
 }
 
 enum http_close h1x_closed(const struct http_x *x, uint32_t *ret_code)

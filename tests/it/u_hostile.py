@@ -263,6 +263,82 @@ def test_goaway_at_birth(fiend):
     p.close()
 
 
+def test_goaway_in_two_steps(fiend):
+    """H-02: 2^31-1 first, the last id later: nothing new goes on that connection, what is open there is answered there."""
+    held, late = [], []
+
+    def two_steps(c, r):
+        if not r.ended:
+            return
+        if c.number > 1:
+            late.append(r)
+            c.send(f2.answer(r.sid, 404, {"code": 404, "message": "no"}))
+            return
+        held.append((c, r))
+        if len(held) == 3:
+            c.send(f2.goaway(0x7fffffff, 0))
+    fiend.script = two_steps
+    p = Probe(fiend)
+    first = [p.say("get", SANDBOX) for _ in range(3)]
+    harness.until(lambda: sum(s["goaways"] for s in p.stats()) == 1, 10, "the GOAWAY")
+    for r in p.all([p.say("get", SANDBOX) for _ in range(5)]):
+        assert r["reason"] == "SANDBOX_NOT_FOUND", r
+    assert len(late) == 5
+    c = held[0][0]
+    c.send(f2.goaway(held[-1][1].sid, 0) + b"".join(
+        f2.answer(r.sid, 404, {"code": 404, "message": "no"}) for _, r in held))
+    for r in p.all(first):
+        assert r["reason"] == "SANDBOX_NOT_FOUND", r
+    assert len(fiend.seen) == 8 and len(fiend.conns) == 2
+    p.close()
+
+
+def test_asked_just_after_goaway(fiend):
+    """H-03: a request that crosses GOAWAY on its way is above the last id: it goes again elsewhere, a create too, once."""
+    seen = []
+
+    def crossed(c, r):
+        if not r.ended:
+            return
+        seen.append((c.number, r.get(":path")))
+        if c.number == 1 and len(seen) == 1:
+            c.send(f2.answer(r.sid, 404, {"code": 404, "message": "no"}))
+        elif c.number == 1:
+            c.send(f2.goaway(1, 0))     # the first alone was looked at
+        else:
+            c.send(f2.answer(r.sid, 400, {"code": 400, "message": "no such template"}))
+    fiend.script = crossed
+    p = Probe(fiend)
+    assert p.ask("get", SANDBOX)["reason"] == "SANDBOX_NOT_FOUND"
+    r = p.ask("create", 300)
+    assert r["outcome"] == "REFUSED", r
+    assert [n for n, path in seen if path == "/sandboxes"] == [1, 2], seen
+    p.close()
+
+
+def test_death_under_a_hundred(fiend):
+    """H-10: a connection dies under a hundred streams: each ends once, a GET by going again elsewhere."""
+    seen = []
+
+    def die(c, r):
+        if not r.ended:
+            return
+        seen.append((c.number, r.sid))
+        if c.number == 1:
+            if len(seen) == 100:
+                c.sock.close()
+        else:
+            c.send(f2.answer(r.sid, 404, {"code": 404, "message": "no"}))
+    fiend.script = die
+    fiend.greeting = f2.settings((f2.MAX_STREAMS, 128), (f2.INITIAL_WINDOW, 1 << 20)) + f2.window(0, 1 << 20)
+    p = Probe(fiend, max_conns=1)
+    p.set("deadline", 30000)
+    for r in p.all([p.say("stat", SANDBOX, "-", "/x") for _ in range(100)], timeout=60):
+        assert r["reason"] in ("FILE_NOT_FOUND", "SANDBOX_NOT_FOUND", "UNREACHABLE", "BAD_CLOUD_REPLY"), r
+    assert len([1 for n, _ in seen if n == 1]) == 100 and len({s for s in seen}) == len(seen)
+    p.close()
+
+
 def test_calm_again_and_again(fiend):
     """H-05: ENHANCE_YOUR_CALM on every call: held back and doubled, never an endless loop, RetryInfo is given."""
     fiend.script = lambda c, r: c.send(f2.goaway(0, 11))

@@ -527,6 +527,47 @@ TEST(answers)
 	}
 }
 
+static void release_at_end(struct http_x *x, void *user)
+{
+	bool *ended = user;
+
+	if (!http_x_ended(x))
+		return;
+	*ended = true;
+	http_x_release(x);
+}
+
+/* An owner that lets go as soon as it has seen the whole answer does not cost the connection. */
+TEST(released_at_its_end)
+{
+	struct fields f = FIELDS_NULL;
+	struct rig_client k;
+	int fd;
+	struct rig *r = fake_server(&fd);
+
+	rig_dial(r, &k, false, NULL);
+	fake_accept(r, fd);
+	CHECK(!fields_put(&f, ":method", "GET") && !fields_put(&f, ":scheme", "http") &&
+	      !fields_put(&f, ":authority", "localhost") && !fields_put(&f, ":path", "/p"));
+	for (int i = 0; i < 3; i++) {
+		bool ended = false;
+		struct http_x *x;
+
+		CHECK(!http_conn_request(k.c, &f, true, release_at_end, &ended, &x));
+		RAW_WAIT(r, "\r\n\r\n");
+		raw.n = 0;
+		raw_send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+		WAIT(r->loop, ended);
+		CHECK(!k.closed);
+		CHECK_INT(http_conn_free_streams(k.c), 1);
+	}
+	fields_fini(&f);
+	raw_close();
+	WAIT(r->loop, k.closed);
+	close(fd);
+	rig_free(r);
+}
+
 /* Asks for an upgrade on a connection that somebody else made. */
 static void ask_upgrade(struct rig *r, int fd, struct rig_client *k, struct rig_ask *a)
 {
