@@ -9,12 +9,16 @@
 
 #include "proto/base/str.h"
 
+#define CONTAINER_BYTES 256u		/* what jansson takes for an object or array, about … */
+#define VALUE_BYTES	96u		/* … and for a member or an element */
+#define SMALL_BYTES	(256u * 1024)	/* any shape may take this much */
 #define JSON_STR_MAX (64u * 1024)	/* of any one text we keep */
 
-/* jansson recurses; its own bound is 2048. Counts brackets outside of strings. */
-static bool depth_ok(const char *s, size_t n)
+/* What may be built of it: NULL, or why not. jansson recurses, with a bound of 2048 of its own. Memory is bounded by a multiple of its size, which honest answers, with
+ * their long names, stay far below. */
+static const char *shape_error(const char *s, size_t n)
 {
-	size_t depth = 0;
+	size_t depth = 0, containers = 0, commas = 0;
 	bool in_string = false;
 
 	for (size_t i = 0; i < n; i++) {
@@ -28,14 +32,18 @@ static bool depth_ok(const char *s, size_t n)
 		} else if (c == '"') {
 			in_string = true;
 		} else if (c == '{' || c == '[') {
+			containers++;
 			if (++depth > JSON_DEPTH_MAX)
-				return false;
+				return "the answer is nested too deeply";
 		} else if (c == '}' || c == ']') {
 			if (depth)
 				depth--;
+		} else if (c == ',') {
+			commas++;
 		}
 	}
-	return true;
+	return containers * CONTAINER_BYTES + commas * VALUE_BYTES > SMALL_BYTES + n * 10 ?
+		       "the answer is made of too many small values" : NULL;
 }
 
 static int load(const void *p, size_t n, json_t **ret, const char **ret_why)
@@ -46,10 +54,9 @@ static int load(const void *p, size_t n, json_t **ret, const char **ret_why)
 		*ret_why = "the answer is too large";
 		return -EBADMSG;
 	}
-	if (!depth_ok(p, n)) {
-		*ret_why = "the answer is nested too deeply";
+	*ret_why = shape_error(p, n);
+	if (*ret_why)
 		return -EBADMSG;
-	}
 	*ret = json_loadb(p, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &err);
 	if (*ret)
 		return 0;

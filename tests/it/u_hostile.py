@@ -448,3 +448,66 @@ def test_stream_limit_lowered(fiend):
         assert r["reason"] == "SANDBOX_NOT_FOUND", r
     assert max(peak) <= 5, max(peak)
     p.close()
+
+
+# -- what an answer may cost
+
+def many(what, n):
+    """n MB of a JSON list of the smallest elements."""
+    def play(c, r):
+        body = b"[" + b",".join([what] * ((n << 20) // (len(what) + 1))) + b"]"
+        c.send(head(r.sid))
+        for i in range(0, len(body), 16384):
+            if not c.send(f2.frame(f2.DATA, 0, r.sid, body[i:i + 16384])):
+                return
+        c.send(f2.frame(f2.DATA, f2.END_STREAM, r.sid))
+    return play
+
+
+COSTLY = {
+    "list of {}": many(b"{}", 2),
+    "list of 0": many(b"0", 2),
+    "list of \"\"": many(b'""', 2),
+    "list of {\"a\":{}}": many(b'{"a":{}}', 2),
+    "one object of many keys": lambda c, r: c.send(f2.answer(
+        r.sid, 200, b"{" + b",".join(b'"%x":0' % i for i in range(2000)) + b"}")),
+    "deep": lambda c, r: c.send(f2.answer(r.sid, 200, b"[" * 15000)),
+}
+
+
+def cpu_ns(pid):
+    total = 0
+    for t in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/schedstat" % (pid, t), encoding="ascii") as f:
+            total += int(f.read().split()[0])
+    return total
+
+
+@pytest.mark.plain
+def test_cost_per_byte(fiend, daemon, api):
+    """Memory and CPU of the daemon stay within ten times what a byte of an honest answer costs, whatever is sent: over
+    HTTP/2 and in JSON. What a connection costs by itself is allowed for: 50 ms and 1 MiB."""
+    def play(script, n=1):
+        fiend.script = script
+        sent = sum(c.n_sent for c in fiend.conns)
+        with open("/proc/%d/clear_refs" % daemon.pid, "w", encoding="ascii") as f:
+            f.write("5")
+        before, rss = cpu_ns(daemon.pid), daemon.rss_kb()
+        for _ in range(n):
+            with pytest.raises(ApiError):
+                api.call("SandboxService.Get", sandbox=SANDBOX, timeout=20)
+        return cpu_ns(daemon.pid) - before, (daemon.hwm_kb() - rss) << 10, sum(c.n_sent for c in fiend.conns) - sent
+
+    honest = many(b'{"templateID":"base","sandboxID":"%s","clientID":"x","state":"running"}' % SANDBOX.encode(), 2)
+    play(honest)
+    cpu, _, n = play(honest, 3)
+    per_byte = cpu / n
+    wrong = {}
+    for name, script in {**HOSTILE, **COSTLY}.items():
+        cpu, memory, n = play(script)
+        print("%-34s %9d bytes  cpu %6.1f ms  %5.1f x  memory %7d KiB" % (name, n, cpu / 1e6, cpu / per_byte / max(n, 1), memory >> 10))
+        if cpu > 50e6 + 10 * per_byte * n:
+            wrong[name] = "%.0f ms for %d bytes, an honest byte costs %.1f ns" % (cpu / 1e6, n, per_byte)
+        if memory > (1 << 20) + 10 * n:
+            wrong[name] = "%d KiB for %d bytes" % (memory >> 10, n)
+    assert not wrong, wrong

@@ -111,6 +111,7 @@ class Peer:
     def __init__(self, sock):
         self.sock = sock
         self.inbox = []
+        self.n_sent = 0
         self.decoder = hpack.Decoder()
         self.decoder.max_header_list_size = 1 << 20
         self.answers = True
@@ -122,6 +123,7 @@ class Peer:
         try:
             with self._lock:
                 self.sock.sendall(data)
+            self.n_sent += len(data)
             return True
         except OSError:
             return False

@@ -115,6 +115,30 @@ TEST(depth)
 	cloud_sandbox_free(s);
 }
 
+/* What is made of it stays within ten times its size, beside what any answer may take. */
+TEST(many_small_values)
+{
+	static const char *const small[] = { "{}", "[]", "0", "\"\"", "{\"a\":{}}", "[0,0]" };
+	static char text[1 << 20];
+	struct cloud_list l = { 0 };
+	const char *why;
+
+	for (size_t i = 0; i < ARRAY_SIZE(small); i++) {
+		size_t n = 0, one = strlen(small[i]);
+
+		while (n + one + 2 < sizeof(text)) {
+			text[n] = n ? ',' : '[';
+			n++;
+			memcpy(text + n, small[i], one);
+			n += one;
+		}
+		text[n++] = ']';
+		CHECK_INT(json_list(text, n, &l, &why), -EBADMSG);
+		CHECK_STR(why, "the answer is made of too many small values");
+	}
+	CHECK_INT(l.n, 0);
+}
+
 TEST(lists)
 {
 	static const char two[] = "[{" MIN_BOX "},{\"sandboxID\":\"i2\",\"templateID\":\"b\"}]";
