@@ -109,6 +109,12 @@ stage_lint() {
 		grep MISSING "$results/wire-cases.log"
 		note fail lint:wire-cases "a case of the contract has no test"
 	fi
+	if sh tests/lib/pool-rows.sh >"$results/pool-rows.log"; then
+		note pass lint:pool-rows
+	else
+		grep -e MISSING -e 'out of date' "$results/pool-rows.log"
+		note fail lint:pool-rows "a fault of the network has no test"
+	fi
 }
 
 stage_gcc() {

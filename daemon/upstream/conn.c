@@ -11,8 +11,6 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define FRESH_MS 30000u		/* idle for longer, a connection may be dead without our knowing */
-
 static const struct {
 	const char *name;
 	unsigned next;
@@ -291,7 +289,7 @@ bool uconn_is_fresh(const struct uconn *c, uint64_t now_ms)
 {
 	uint64_t last = MAX(http_conn_last_read_ms(c->c), c->opened_at_ms);
 
-	return c->n_reqs || now_ms < last + FRESH_MS;
+	return c->n_reqs || now_ms < last + c->origin->pool->o.fresh_ms;
 }
 
 /* False: there is no PING in HTTP/1.1, or no memory. */

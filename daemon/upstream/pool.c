@@ -42,6 +42,7 @@ int pool_new(const struct pool_options *o, struct pool **ret)
 	p->o.dial_ms = DEFAULT(o->dial_ms, 10 * 1000);
 	p->o.ping_after_ms = DEFAULT(o->ping_after_ms, 10 * 1000);
 	p->o.ping_answer_ms = DEFAULT(o->ping_answer_ms, 5 * 1000);
+	p->o.fresh_ms = DEFAULT(o->fresh_ms, 30000);
 	p->o.idle_ms = DEFAULT(o->idle_ms, 5 * 60 * 1000);
 	p->o.warm_ms = DEFAULT(o->warm_ms, 570 * 1000);
 	p->o.age_ms = DEFAULT(o->age_ms, 30 * 60 * 1000);

@@ -44,6 +44,7 @@ struct pool_options {
 	uint32_t dial_ms;		/* one attempt; 0 = 10 s */
 	uint32_t ping_after_ms;		/* streams open and nothing read; 0 = 10 s */
 	uint32_t ping_answer_ms;	/* 0 = 5 s */
+	uint32_t fresh_ms;		/* silent for longer, it is tried before what must not run twice; 0 = 30 s */
 	uint32_t idle_ms;		/* surplus connection; 0 = 5 min */
 	uint32_t warm_ms;		/* the last connection of an origin; 0 = 9.5 min */
 	uint32_t age_ms;		/* 0 = 30 min */

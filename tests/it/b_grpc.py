@@ -267,6 +267,7 @@ def test_signal(api, box):
 
 
 def test_cancelled_run_is_killed(api, box):
+    """A15: the program ends, not only the stream."""
     s = api.stream("CommandService.Run", sandbox=box, shell="echo up; sleep 6543")
     first = next(s)
     assert first.WhichOneof("event") == "started"

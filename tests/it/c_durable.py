@@ -129,7 +129,7 @@ def lines(n, first=0):
 # -- cuts and planned ends
 
 def test_every_cut_is_a_gap_and_nothing_is_doubled(cloud, daemons):
-    """The ticker: nothing is printed while nobody is attached, so that every line is there."""
+    """A11: The ticker: nothing is printed while nobody is attached, so that every line is there."""
     d = daemons.start()
     gates = [cloud.gate() for _ in range(4)]
     steps = []
@@ -180,6 +180,7 @@ def test_goaway_loses_nothing(cloud, daemons):
 
 @pytest.mark.parametrize("how", ["cut", "reset", "end"])
 def test_the_budget_is_for_one_interruption(cloud, daemons, how):
+    """A14: six in a row without a byte are too many; a byte begins anew."""
     daemons.start()
     cloud.fault("process.Start", shape=Shape(cut_after=1, how=how))
     cloud.fault("process.Connect", shape=Shape(cut_after=1, how=how), times=4)
@@ -634,7 +635,7 @@ def test_a_daemon_that_dies_at_the_end(cloud, daemons):
 
 
 def test_out_of_reach_is_not_the_end(cloud, daemons):
-    """No budget is spent while nothing can be reached."""
+    """A-31, A22: No budget is spent while nothing can be reached."""
     d = daemons.start()
     gate = cloud.gate()
     cloud.script("long", [("stdout", b"a"), ("gate", gate), ("stdout", b"b")])

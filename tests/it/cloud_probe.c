@@ -624,6 +624,7 @@ int main(int argc, char **argv)
 		.ping_after_ms = number(option(argc, argv, "--ping-after", "0")),
 		.ping_answer_ms = number(option(argc, argv, "--ping-answer", "0")),
 		.age_ms = number(option(argc, argv, "--age", "0")),
+		.fresh_ms = number(option(argc, argv, "--fresh", "0")),
 		.idle_ms = number(option(argc, argv, "--idle", "0")),
 		.warm_ms = number(option(argc, argv, "--warm", "0")),
 	};

@@ -42,7 +42,7 @@ def reason(d, timeout=6):
 
 
 def test_connect(cloud, tmp_path):
-    """CONNECT with basic authentication; names are the proxy's to resolve."""
+    """S27: CONNECT with basic authentication; names are the proxy's to resolve."""
     with FakeProxy(cloud.port, user="us%20er:se%3Acret") as proxy:
         proxy.user, url = "us er:se:cret", proxy.url
         d = behind(cloud, url)

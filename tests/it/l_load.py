@@ -184,6 +184,7 @@ def test_a_stalled_reader_among_a_hundred(local):
 
 
 def test_client_killed_in_mid_call(daemon, cloud, api):
+    """A13: what a client had open ends with it, here and at the cloud."""
     box = api.call("SandboxService.Create").id
     fds = daemon.fds()
     source = ("import sys; sys.path.insert(0, %r)\nfrom api import Api\na = Api(%r)\n"

@@ -175,6 +175,7 @@ def test_case_082_update_network_replaces(cloud, api):
 # -- pause, resume, connect, timeouts
 
 def test_case_045_050_pause_and_resume(both):
+    """A-18: pause and resume; pausing a paused one is no error."""
     b = create(both)
     both.write_file(b.id, "kept.txt", b"here")
     both.call("CommandService.Start", sandbox=b.id, shell="sleep 100")

@@ -163,6 +163,96 @@ def test_requests_over_connections_that_are_recycled(cloud, what):
     p.close()
 
 
+def test_forgotten_while_idle(cloud, proxy):
+    """H-19, A6: a middle box forgot the idle connection: before anything that must not run twice is written, it is tried with
+    a PING; not a byte of the create goes there, and the create is made once."""
+    p = through(cloud, proxy, fresh=200, ping_answer=500)
+    p.create()
+    time.sleep(0.4)             # the idleness
+    proxy.forget_all()
+    swallowed = proxy.swallowed
+    assert p.ask("create", 300)["outcome"] == "DONE"
+    assert proxy.swallowed - swallowed < 200, proxy.swallowed       # a PING, a close
+    assert cloud.ledger.count("create") == 2
+    p.close()
+
+
+def test_handshakes_fail(cloud, proxy):
+    """A5: connections break in the handshake: always safe to try again, with a wait between."""
+    p = through(cloud, proxy)
+    for i in range(12):
+        proxy.cut_after(**{("up", "down")[i % 2]: 200})
+        assert p.ask("create", 300)["outcome"] == "DONE"
+        cloud.close_idle()
+        cloud.ledger.wait(lambda: cloud.ledger.open_connections == 0)
+    s = p.stats()
+    assert sum(x["dial_failures"] for x in s) >= 10 and cloud.ledger.count("create") == 12, s
+    p.close()
+
+
+def test_few_pings(cloud):
+    """A9: no PING for a cancelled call, none while nothing is open, one at a time; after a complaint half as often."""
+    p = Probe(cloud, ping_after=200, ping_answer=5000)
+    sid, token = p.create()
+    gate = cloud.gate()
+    for _ in range(10):
+        cloud.fault(lambda r: "sandboxes/" in r.path, times=None, hold=gate)
+        tags = [p.say("get", sid) for _ in range(30)]
+        for t in tags:
+            p.set("cancel", t)
+        p.sync()
+    cloud.clear_faults()
+    pings = cloud.ledger.pings_received
+    assert pings <= 10
+    time.sleep(1)               # nothing is open
+    assert cloud.ledger.pings_received == pings
+    tag = p.say("start", sid, token, "read x; echo $x")
+    pid = p.wait(tag, "start")["pid"]
+    cloud.ledger.wait(lambda: cloud.ledger.pings_received >= pings + 2)
+    cloud.goaway(11, last="max")
+    p.ask("stat", sid, token, "/home/user")
+    harness.until(lambda: sum(s["calms"] for s in p.stats()) >= 1, 5, "the complaint")
+    pings, began = cloud.ledger.pings_received, time.monotonic()
+    cloud.ledger.wait(lambda: cloud.ledger.pings_received >= pings + 4)
+    assert time.monotonic() - began > 3 * 0.4 - 0.1
+    p.ask("input", sid, token, pid, "y")
+    p.ask("stdin-close", sid, token, pid)
+    assert p.wait(tag)["code"] == "OK"
+    gate.release()
+    p.close()
+
+
+def test_a_silent_command_and_a_stuck_call(cloud):
+    """B5: a command says nothing for many times as long as a call may take: nothing ends it; a call that is stuck beside it
+    ends at its own limit."""
+    p = Probe(cloud, ping_after=100, ping_answer=5000)
+    sid, token = p.create()
+    tag = p.say("start", sid, token, "read x; echo $x")
+    pid = p.wait(tag, "start")["pid"]
+    p.set("deadline", 300)
+    cloud.fault("get", hold=True, times=None)
+    for _ in range(6):
+        r = p.ask("get", sid)
+        assert r["reason"] == "DEADLINE_REQUEST", r
+    p.set("deadline", 15000)
+    p.ask("input", sid, token, pid, "still-here")
+    p.ask("stdin-close", sid, token, pid)
+    assert p.wait(tag)["head"] == "still-here\n"
+    cloud.clear_faults()
+    p.close()
+
+
+def test_slow_upload(cloud, proxy):
+    """B6: an upload over a narrow line takes many times as long as silence is borne: it is no silence."""
+    p = through(cloud, proxy, ping_after=700, ping_answer=1000)
+    sid, token = p.create()
+    proxy.rate = 700000
+    w = p.ask("write", sid, token, "/home/user/f", 3000000, "known", timeout=60)
+    assert w["cls"] == "OK", w
+    assert sum(s["pings_lost"] for s in p.stats()) == 0
+    p.close()
+
+
 # -- a network of our own
 
 def drop_established(cloud_port):

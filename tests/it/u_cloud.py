@@ -73,6 +73,7 @@ def test_list_incomplete_is_failure(cloud, probe, broken):
 
 
 def test_keys(cloud, probe):
+    """H-21: a connection never carries two keys."""
     probe.set("key", cloud.other_key)
     assert probe.ask("list")["outcome"] == "DONE"
     probe.set("key", "e2b_" + "00" * 20)
@@ -105,7 +106,7 @@ def test_keys(cloud, probe):
      "BAD_CLOUD_REPLY"),
 ])
 def test_create_outcomes(cloud, probe, strike, outcome, reason):
-    """One POST, whatever happens to it, unless it is proven unprocessed."""
+    """A-06, A-07: One POST, whatever happens to it, unless it is proven unprocessed."""
     cloud.fault("create", **strike)
     r = probe.ask("create", 300)
     assert (r["outcome"], r["reason"]) == (outcome, reason), r
@@ -120,6 +121,7 @@ def test_create_outcomes(cloud, probe, strike, outcome, reason):
     dict(status=429, body=b'{"code":429,"message":"slow"}', headers=[("retry-after", "1")]),
 ])
 def test_create_unprocessed_goes_again(cloud, probe, strike):
+    """A-05, H-01, H-06: whoever says, or proves, that nothing was done is asked again."""
     cloud.fault("create", **strike)
     r = probe.ask("create", 300)
     assert r["outcome"] == "DONE", r
@@ -150,6 +152,7 @@ def test_create_withdrawn(cloud):
 
 
 def test_get_is_repeated(cloud, probe):
+    """A-39: what may be repeated is, also after 503 and 429."""
     sid, _ = probe.create()
     for strike in (dict(cut=True), dict(reset=2), dict(when="mid", cut=True), dict(status=503, body=b"x"),
                    dict(status=429, body=b"{}", headers=[("retry-after", "1")])):
@@ -314,6 +317,7 @@ def test_stream_broken(cloud, probe, shape, cls, reason):
 
 
 def test_agent_failures(cloud, probe):
+    """A-33, A-37: what the agent and the edge refuse, told apart: 502 of the edge is no proof of death, a wrong token is asked for again."""
     sid, token = probe.create()
     r = probe.ask("stat", sid, token, "/nope")
     assert (r["cls"], r["reason"]) == ("ANSWERED", "FILE_NOT_FOUND"), r
@@ -346,7 +350,7 @@ def test_input_is_never_repeated(cloud, probe):
 
 @pytest.mark.plain
 def test_slow_reader_is_not_fed(cloud, probe):
-    """Output nobody takes stays at the cloud; others go on; then all of it arrives."""
+    """H-23: Output nobody takes stays at the cloud; others go on; then all of it arrives."""
     sid, token = probe.create()
     tag = probe.say("start", sid, token, "head -c 8000000 /dev/zero")
     probe.set("hold", tag)
@@ -526,6 +530,7 @@ def test_connections_grow_old(cloud):
 
 
 def test_idle_connections_go(cloud):
+    """H-19: surplus connections end after [pool] idle, the last one later."""
     p = Probe(cloud, idle=100, warm=200)
     p.create()
     cloud.ledger.wait(lambda: cloud.ledger.open_connections == 0)

@@ -71,18 +71,21 @@ def test_few_connections(cloud, api):
 # -- at most once
 
 def test_answer_of_create_is_lost(cloud, api):
+    """A-01: it is found by its tag, and made once."""
     cloud.fault("create", when="after", cut=True)
     b = create(api, request_id="lost", timeout=60)
     assert [s.id for s in cloud.ledger.sandboxes] == [b.id]
 
 
 def test_answer_of_create_is_reset(cloud, api):
+    """H-07: maybe processed: not sent again, settled."""
     cloud.fault("create", when="after", reset=8)
     b = create(api, request_id="reset", timeout=60)
     assert [s.id for s in cloud.ledger.sandboxes] == [b.id]
 
 
 def test_refused_stream_is_sent_again(cloud, api):
+    """H-06: proven unprocessed: sent again."""
     cloud.fault("create", reset=7)
     create(api)
     assert cloud.ledger.count("create") == 2 and len(cloud.ledger.sandboxes) == 1
@@ -190,6 +193,7 @@ def test_state_survives_a_restart(cloud):
     ({"status": 404}, "NOT_FOUND", "TEMPLATE_NOT_FOUND"),
 ])
 def test_create_is_refused(cloud, api, fault, code, reason):
+    """A-09, A-13: each refusal has its reason, and nothing is sent twice."""
     cloud.fault("create", times=None, **fault)
     e = error(create, api, timeout=20)
     assert (e.code, e.reason) == (code, reason), e
@@ -226,6 +230,7 @@ def test_bad_answers(cloud, daemon, api, body):
 
 
 def test_redirects_are_not_followed(cloud, api):
+    """N-30: the key goes to no other host."""
     with FakeCloud(authority=cloud.authority) as other:
         b = create(api).id
         cloud.fault("get", status=302, headers=[("Location", other.url + "/sandboxes/" + b)], times=None)
@@ -358,6 +363,7 @@ def test_case_022_more_streams_than_one_connection_takes(cloud, api):
 
 
 def test_sandbox_ends_early(cloud, api):
+    """A-27: a command in it ends with the reason, later calls too."""
     b = create(api).id
     s = api.stream("CommandService.Run", sandbox=b, shell="sleep 100", timeout=60)
     assert next(s).WhichOneof("event") == "started"

@@ -226,3 +226,40 @@ def test_few_connections_for_many(cloud, daemon, api):
         w.join(90)
     assert not failed, failed[:3]
     assert cloud.ledger.connections <= 3
+
+
+def test_fresh_process(cloud, daemon):
+    """A21: the first call of a fresh process is one request on a connection that is there: no look before, no dial."""
+    box = daemon.ctl("create").stdout.strip()
+    daemon.ctl("exec", box, "--", "true")
+    before, conns = len(cloud.ledger.requests), cloud.ledger.connections
+    for _ in range(5):
+        daemon.ctl("exec", box, "--", "true")
+    routes = [s.route for s in cloud.ledger.requests[before:] if s.route != "list"]
+    assert routes == ["process.Start"] * 5, routes
+    assert cloud.ledger.connections == conns <= 2
+
+
+def test_streams_are_cut_again_and_again(cloud, daemon, api):
+    """A10, A11: something on the way resets every stream that was silent: the command goes on and its end is told once."""
+    box = api.call("SandboxService.Create").id
+    gate = cloud.gate()
+    cloud.script("patient", [("gate", gate), ("stdout", b"done\n")])
+    cloud.fault("process.Start", shape=dict(cut_after=1, how="reset"))
+    cloud.fault("process.Connect", shape=dict(cut_after=1, how="reset"), times=3)
+    with api.stream("CommandService.Run", sandbox=box, shell="patient", timeout=60) as s:
+        cloud.ledger.wait_requests("process.Connect", 4)
+        until(lambda: cloud.ledger.of("process.Connect")[-1].status == 200, 10, "the last stream")
+        gate.release()
+        said = list(s)
+    out = b"".join(e.output.data for e in said if e.WhichOneof("event") == "output")
+    assert out == b"done\n" and said[-1].exited.exit_code == 0, said
+
+
+def test_token_is_asked_for_again(cloud, daemon, api):
+    """A-37: the agent refuses the token that we knew: the sandbox is asked for again, once, and the call goes on."""
+    box = api.call("SandboxService.Create").id
+    api.call("FileService.Stat", sandbox=box, path="/tmp")
+    cloud.sandbox(box).token = "another-token"
+    assert api.call("FileService.Stat", sandbox=box, path="/tmp").path
+    assert cloud.ledger.of("filesystem.Stat")[-1].header("x-access-token") == "another-token"

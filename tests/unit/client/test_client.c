@@ -572,6 +572,7 @@ static int ask_hundred(struct ab_client *c, int who)
 	return 0;
 }
 
+/* A17, A18: sixteen children and their parent ask at once, each on a connection of its own. */
 TEST(fork_sixteen)
 {
 	struct ab_call *held;

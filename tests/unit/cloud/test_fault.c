@@ -6,6 +6,7 @@
 
 #define API(code, msg) "{\"code\":" #code ",\"message\":\"" msg "\"}"
 
+/* what each answer of the control plane means. */
 TEST(control_plane)
 {
 	static const struct {

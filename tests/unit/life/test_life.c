@@ -309,6 +309,7 @@ TEST(caller_leaves)
 	world_free(&w);
 }
 
+/* the answer that comes after the caller's deadline is still read: the same request id finds the sandbox. */
 TEST(deadline_of_a_sent_one)
 {
 	struct life_create c;
