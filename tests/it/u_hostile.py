@@ -510,4 +510,4 @@ def test_cost_per_byte(fiend, daemon, api):
             wrong[name] = "%.0f ms for %d bytes, an honest byte costs %.1f ns" % (cpu / 1e6, n, per_byte)
         if memory > (1 << 20) + 10 * n:
             wrong[name] = "%d KiB for %d bytes" % (memory >> 10, n)
-    assert not wrong, wrong
+    assert ASAN or not wrong, wrong
