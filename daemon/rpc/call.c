@@ -609,6 +609,15 @@ static void refuse_http(struct rpc_call *c, int http_status)
 	expect_flush(c);
 }
 
+/* A uid that is no user of this machine: one of another user namespace, all of which look alike. */
+static bool refuse_denied(struct rpc_call *c, struct status *st)
+{
+	if (c->conn->denied)
+		status_set(st, R_UID_DENIED, "uid %u stands for every user of other namespaces: it is not served",
+			   c->conn->who.uid);
+	return c->conn->denied;
+}
+
 void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_x *x)
 {
 	struct rpc_call *c = calloc(1, sizeof(*c));
@@ -636,7 +645,7 @@ void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_x *
 	http_status = grpc_check_request(http_x_head(x));
 	if (http_status)
 		refuse_http(c, http_status);
-	else if (!begin(c, &st))
+	else if (refuse_denied(c, &st) || !begin(c, &st))
 		call_end(c, &st);
 	defer_post(&c->again);	/* what came with the head */
 }

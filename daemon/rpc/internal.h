@@ -53,6 +53,7 @@ struct rpc_conn {
 	struct admit_uid *charge;
 	struct watch death;	/* of the process: its pidfd */
 	unsigned n_calls;
+	bool denied;		/* we cannot tell whose it is: every call is refused */
 	bool crowded;		/* its uid has too much unsent */
 	struct list node;
 	struct grave grave;

@@ -132,8 +132,10 @@ int peer_read(int fd, gid_t admin_gid, struct principal *ret)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) < 0)
 		return -errno;
-	if (cred.uid == (uid_t)-1 || cred.uid == overflow_uid())
+	if (cred.uid == (uid_t)-1 || cred.uid == overflow_uid()) {
+		*ret = (struct principal){ .uid = cred.uid, .gid = cred.gid, .pidfd = -1 };
 		return PEER_UNMAPPED;
+	}
 	p.uid = cred.uid;
 	p.gid = cred.gid;
 	p.pid = cred.pid;

@@ -14,7 +14,7 @@ enum peer_result {
 	PEER_UNMAPPED,		/* its uid has no number here (another user namespace) */
 };
 
-/* Fills `ret`; its pidfd is the caller's and -1 where there is none to be had (no pid in our
+/* Fills `ret`, of an unmapped peer only its numbers; its pidfd is the caller's and -1 where there is none to be had (no pid in our
  * namespace, or a kernel without). A PEER_*, or -errno. */
 must_check int peer_read(int fd, gid_t admin_gid, struct principal *ret);
 

@@ -94,9 +94,10 @@ static int conn_setup(struct rpc_conn *conn, struct http_conn *http)
 		return r;
 	}
 	if (r == PEER_UNMAPPED)
-		log_warn("client_refused", "why=uid_of_another_namespace");
-	if (r != PEER_OK)
+		log_warn("client_refused", "why=uid_of_another_namespace uid=%u", conn->who.uid);
+	else if (r != PEER_OK)
 		return -EPERM;
+	conn->denied = r == PEER_UNMAPPED;
 	r = admit_take(&s->admit, conn->who.uid, ADMIT_CONN, &conn->charge);
 	if (r > 0)
 		log_warn("client_refused", "why=connections uid=%u held=%u", conn->who.uid,

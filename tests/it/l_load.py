@@ -234,3 +234,16 @@ def test_drain_has_an_end(cloud):
         assert time.monotonic() - begin < 10
     d.close()
     assert cloud.sandbox(box).fate is None, "a stop of the daemon ends no sandbox"
+
+
+def test_uid_of_another_namespace(cloud):
+    """uid 65534 stands for every user of other namespaces: it is told so, in words, and nothing is done for it."""
+    if os.geteuid():
+        pytest.skip("needs root")
+    d = harness.Daemon(cloud)
+    for words in (["ls"], ["create"]):
+        r = subprocess.run(harness.as_user(65534, [harness.AGENTBOXCTL, "-s", d.socket] + words), capture_output=True,
+                           text=True, timeout=60)
+        assert r.returncode and "UID_DENIED" in r.stderr, r
+    assert cloud.ledger.count("create") == 0
+    d.close()
