@@ -262,7 +262,200 @@ def bench_memory(rig):
         fresh.close()
 
 
-BENCHES = {"get": bench_get, "small": bench_small, "bulk": bench_bulk, "first": bench_first, "memory": bench_memory}
+class Nginx:
+    """nginx over TLS and HTTP/2 on a port of its own; `inside` is what its server block says."""
+
+    def __init__(self, authority, inside, conf=""):
+        cert, key = authority.issue()
+        self.folder = harness.temp_dir("nginx-")
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        with open(os.path.join(self.folder, "conf"), "w", encoding="ascii") as f:
+            f.write("""daemon off; worker_processes 1; pid %(d)s/pid; error_log %(d)s/err; events { worker_connections 1024; }
+                http { access_log off; client_body_temp_path %(d)s/b; proxy_temp_path %(d)s/p; fastcgi_temp_path %(d)s/f;
+                uwsgi_temp_path %(d)s/u; scgi_temp_path %(d)s/s; %(conf)s
+                server { listen 127.0.0.1:%(port)d ssl http2; ssl_certificate %(cert)s; ssl_certificate_key %(key)s;
+                client_max_body_size 0; http2_max_concurrent_streams 128; %(inside)s } }""" % {
+                    "d": self.folder, "conf": conf, "port": self.port, "cert": cert, "key": key, "inside": inside})
+        self.program = harness.Program("nginx", ["nginx", "-p", self.folder, "-c", os.path.join(self.folder, "conf"),
+                                                 "-e", os.path.join(self.folder, "err")])
+
+        def answers():
+            with socket.socket() as s:
+                return s.connect_ex(("127.0.0.1", self.port)) == 0
+        harness.until(answers, 10, "nginx", self.program)
+        self.url, self.ca, self.key = "https://127.0.0.1:%d" % self.port, authority.cert, harness.KEY
+
+    def close(self):
+        self.program.stop(code=None)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def authority():
+    from fakecloud.certs import Authority
+    return Authority(os.path.join(OUT, "ca"))
+
+
+# A cloud that does nothing and answers at once: every POST makes a sandbox, every GET finds one, the list is empty.
+INSTANT_MAP = 'map $request_id $sid { "~^(?<x>.{20})" "i$x"; } map $uri $asked { "~^/sandboxes/(?<y>i.{20})" $y; default none; }'
+BOX = ('{"templateID":"base","sandboxID":"%s","clientID":"6532622b","envdVersion":"0.4.0","envdAccessToken":"t","alias":"base",'
+       '"startedAt":"2030-01-01T00:00:00Z","endAt":"2030-01-01T01:00:00Z","state":"running","cpuCount":2,"memoryMB":512,'
+       '"diskSizeMB":512}')
+INSTANT = """keepalive_requests 1000000000; default_type application/json;
+    location = /sandboxes { return 201 '%s'; }
+    location /sandboxes/ { return 200 '%s'; }
+    location / { return 200 '[]'; }""" % (BOX % "$sid", BOX % "$asked")
+
+
+def bench_creates(rig):
+    """Creates by 64 clients on a cloud that answers at once, each with its intent on disk; then a restart with all of them."""
+    n = 10000
+    cloud = Nginx(authority(), INSTANT, INSTANT_MAP)
+    conf = {"daemon": {"reconcile_period": "1h"}, "uid 0": {"max_streams": "4000"}}
+    d = harness.Daemon(cloud, conf=conf)
+    try:
+        request = grpc_frame(rig.api.build(rig.api.message("CreateSandboxRequest"), {"template": "base"}))
+        direct, rates, p50, p50_direct = [], [], [], []
+        for _ in range(ROUNDS):
+            r, _, p = h2load(d.socket, "/agentbox.v1.SandboxService/Create", request, n // ROUNDS + 1, 64, 1, GRPC, d.pid)
+            rates.append(r)
+            p50.append(h2load(d.socket, "/agentbox.v1.SandboxService/Create", request, 100, 1, 1, GRPC, d.pid)[2] / 1000)
+            r, _, p = h2load(cloud.url, "/sandboxes", b"{}", 3000, 64, 1, [("content-type", "application/json")], cloud.program.pid)
+            direct.append(r)
+            p50_direct.append(h2load(cloud.url, "/sandboxes", b"{}", 100, 1, 1, [], cloud.program.pid)[2] / 1000)
+        row("create, 64 clients, an instant cloud: calls/s", rates, [5000.0], "the goal", ">= 1")
+        row("create, 1 client: p50", p50, p50_direct, "nginx directly", "", "ms")
+        with Api(d.socket) as api:
+            known = api.call("DaemonService.Status").counts.sandboxes_running
+        d.stop()
+        ready = []
+        for _ in range(ROUNDS):
+            begin = time.monotonic()
+            d = harness.Daemon(cloud, conf=conf, folder=d.home)
+            ready.append((time.monotonic() - begin) * 1000)
+            if _ < ROUNDS - 1:
+                d.stop()
+        row("restart with %d sandboxes: serving after" % known, ready, [1000.0], "the goal", "<= 1", "ms")
+        time.sleep(5)           # what the start brings
+        before = cpu_ns(d.pid)
+        time.sleep(5)           # the idleness that is measured
+        row("idle with %d sandboxes: share of a core" % known, [(cpu_ns(d.pid) - before) / 5e9 * 100], [1.0], "the goal", "<= 1", "%")
+    finally:
+        if d.running():
+            d.stop()
+        shutil.rmtree(d.home, ignore_errors=True)
+        cloud.close()
+
+
+def bench_proxy(rig):
+    """The Stat of `small` through nghttpx, which forwards it, and what each of the two adds."""
+    sock = os.path.join(OUT, "nghttpx.sock")
+    if os.path.exists(sock):
+        os.unlink(sock)
+    proxy = harness.Program("nghttpx", ["nghttpx", "--conf=/dev/null", "--frontend=unix:%s;no-tls" % sock, "--workers=1",
+                                        "--backend=127.0.0.1,%s;;proto=h2;tls" % rig.local.url.rpartition(":")[2],
+                                        "--insecure", "--no-ocsp", "--single-process"])
+    harness.until(lambda: os.path.exists(sock), 10, "nghttpx", proxy)
+    request = grpc_frame(rig.api.build(rig.api.message("StatRequest"), {"sandbox": rig.box, "path": "/home/user"}))
+    fields = [("content-type", "application/json"), ("connect-protocol-version", "1")] + rig.client.identity(rig.identity)
+    path, body = "/filesystem.Filesystem/Stat", b'{"path":"/home/user"}'
+    try:
+        got = {"ours": [], "proxy": [], "direct": []}
+        wide = {"ours": [], "proxy": []}
+        for _ in range(ROUNDS):
+            got["ours"].append(h2load(rig.d.socket, "/agentbox.v1.FileService/Stat", request, 3000, 1, 1, GRPC, rig.d.pid))
+            got["proxy"].append(h2load(sock, path, body, 3000, 1, 1, fields, proxy.pid))
+            got["direct"].append(h2load(rig.local.url, path, body, 3000, 1, 1, fields, rig.local.pid))
+            wide["ours"].append(h2load(rig.d.socket, "/agentbox.v1.FileService/Stat", request, 12000, 1, 100, GRPC, rig.d.pid))
+            wide["proxy"].append(h2load(sock, path, body, 12000, 1, 100, fields, proxy.pid))
+        added = {k: [max(a[2] - b[2], 1) for a, b in zip(got[k], got["direct"])] for k in ("ours", "proxy")}
+        row("Stat, 1 client: added p50", added["ours"], added["proxy"], "nghttpx", "<= 0.6", "us")
+        row("Stat, 1 client x 100: CPU", [x[1] for x in wide["ours"]], [x[1] for x in wide["proxy"]], "nghttpx", "<= 1.5", "us")
+    finally:
+        proxy.stop(code=None)
+
+
+def dials(d):
+    return sum(o.dials for o in Api(d.socket).call("DaemonService.Status").pool)
+
+
+def bench_many(rig):
+    """100 processes with 20 calls each; 10,000 calls 32 wide over a server that recycles connections; 1,000 commands."""
+    fresh = harness.Daemon(rig.local)
+    try:
+        script = "i=0; while [ $i -lt 20 ]; do %s -s %s stat %s /tmp >/dev/null || exit 1; i=$((i+1)); done" % (
+            harness.AGENTBOXCTL, fresh.socket, rig.box)
+        begin = time.monotonic()
+        running = [subprocess.Popen(["sh", "-c", script]) for _ in range(100)]
+        assert not any(p.wait(300) for p in running)
+        print("100 processes x 20 calls: %.1f s" % (time.monotonic() - begin))
+        row("100 processes x 20 calls: connections", [float(dials(fresh))], [3.0], "the goal", "<= 1")
+    finally:
+        fresh.close()
+    bench_recycled(rig)
+    bench_streams(rig)
+
+
+def bench_recycled(rig):
+    import concurrent.futures
+    front = Nginx(authority(), "keepalive_requests 1000; proxy_buffering off; proxy_request_buffering off; location / { proxy_pass "
+                  "http://127.0.0.1:%d; proxy_http_version 1.1; proxy_set_header Host $http_host; "
+                  "proxy_set_header Connection \"\"; }" % rig.local.port)
+    front.key = rig.local.key
+    d = harness.Daemon(front)
+    try:
+        with Api(d.socket) as api, concurrent.futures.ThreadPoolExecutor(32) as threads:
+            api.call("FileService.Stat", sandbox=rig.box, path="/tmp")
+
+            def one(_):
+                try:
+                    api.call("FileService.Stat", sandbox=rig.box, path="/tmp")
+                    return 0
+                except Exception:       # counted
+                    return 1
+            errors = sum(threads.map(one, range(10000)))
+            goaways = sum(o.goaways for o in api.call("DaemonService.Status").pool)
+        open_now, peak = 0, 0
+        for line in d.log().splitlines():
+            open_now += ("upstream_connected" in line) - ("upstream_closed" in line)
+            peak = max(peak, open_now)
+        row("10,000 calls over %d recycled connections: errors" % goaways, [float(errors)], [1.0], "the goal: less than", "< 1")
+        row("the same: connections at once, two origins", [float(peak)], [4.0], "the goal", "<= 1")
+    finally:
+        d.close()
+        front.close()
+
+
+def bench_streams(rig):
+    """1,000 commands that run, and what the daemon adds to a piece of output beside them."""
+    d = harness.Daemon(rig.local, conf={"uid 0": {"max_streams": "4000"}})
+    try:
+        with Api(d.socket) as api:
+            box = api.call("SandboxService.Create", sandbox_timeout=3000).id
+            begin = time.monotonic()
+            calls = [api.future("CommandService.Start", sandbox=box, argv=["sleep", "300"], timeout=120) for _ in range(1000)]
+            for c in calls:
+                c.result(120)
+            took = time.monotonic() - begin
+            row("1,000 commands: all started after", [took], [2.0], "the goal", "<= 1", "s")
+            row("1,000 commands: connections", [float(dials(d))], [13.0], "the goal", "<= 1")
+            late = []
+            for e in api.stream("CommandService.Run", sandbox=box, timeout=120,
+                                shell="i=0; while [ $i -lt 400 ]; do date +%s%N; sleep 0.005; i=$((i+1)); done"):
+                now = time.time_ns()
+                if e.WhichOneof("event") == "output":
+                    late += [(now - int(t)) / 1e6 for t in e.output.data.split()]
+            late.sort()
+            row("a piece of output beside them: p50 after date", [late[len(late) // 2]], [2.0], "the goal", "<= 1", "ms")
+            row("a piece of output beside them: p99 after date", [late[len(late) * 99 // 100]], [2.0], "the goal", "<= 1", "ms")
+            api.call("SandboxService.Kill", sandbox=box)
+    finally:
+        d.close()
+
+
+BENCHES = {"get": bench_get, "small": bench_small, "bulk": bench_bulk, "first": bench_first, "memory": bench_memory,
+           "creates": bench_creates, "proxy": bench_proxy, "many": bench_many}
 
 
 def main():

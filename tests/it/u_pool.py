@@ -44,7 +44,7 @@ def test_pool_is_shown(cloud, daemon, api):
         assert shown["limits"][0]["account"] == "default" and shown["limits"][0]["max_in_flight"] > 0
         cloud.goaway(0, last="max")
         until(lambda: sum(o["goaways"] for o in pool(daemon)["origins"]) == 2, 10, "the GOAWAYs", daemon)
-        assert {c["state"] for c in connections(daemon)} == {"leaving"}     # the idle one has gone
+        until(lambda: [c["state"] for c in connections(daemon)] == ["leaving"], 10, "the end of the idle one", daemon)
         text = daemon.ctl("pool").stdout
         assert "leaving" in text and "GOAWAYS" in text and cloud.url in text
         gate.release()
