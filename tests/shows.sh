@@ -3,7 +3,8 @@
 #
 # tests/it/c_shows.py and d_shows.py in full size: a minute for a stopped owner, a minute on a timeout of 15 s; 1 GiB through exec
 # and cp, 100 MiB to three readers, minutes at 1 MB/s. Takes some minutes and 4 GB below /tmp; what it measured is printed. The suite
-# runs the same tests with small figures.
+# runs the same tests with small figures. s_story.py and s_filter.py are as in the suite: one story by four kinds of client,
+# the metadata filter one character at a time.
 #
 #   sh tests/shows.sh [PYTEST-OPTION…]      for example: -k tmux
 set -eu
@@ -11,4 +12,6 @@ cd "$(dirname "$0")/.."
 sh tests/setup.sh test
 [ -f build/build.ninja ] || meson setup build >/dev/null
 ninja -C build --quiet
-BUILD_DIR=$PWD/build SHOWS_FULL=1 exec /usr/bin/python3 -m pytest tests/it/c_shows.py tests/it/d_shows.py -q -s --durations=0 "$@"
+sh tests/it/npm/install.sh
+sh tests/it/pypi/install.sh
+BUILD_DIR=$PWD/build SHOWS_FULL=1 exec /usr/bin/python3 -m pytest tests/it/c_shows.py tests/it/d_shows.py tests/it/s_story.py tests/it/s_filter.py -q -s --durations=0 "$@"
