@@ -47,6 +47,10 @@ size_t boxes_capabilities(const struct boxes *bs, struct box_capability ret[BOX_
 	    "outgoing TCP and name lookups go through agentbox-local, which keeps to allowOut, denyOut and "
 	    "allow_internet_access, and through egressProxy: IPv4 only, nothing but the internet (see --egress-to), no UDP, no ICMP",
 	    f->egress_why);
+	add(&l, "header-rules", f->egress,
+	    "network.rules for plain HTTP/1.1; a TLS connection to a host that has rules is reset, since nothing "
+	    "can be set inside of it (x-agentbox-local-limits: no-tls-rules); tokens and secrets in rules are "
+	    "refused with 400", f->egress_why);
 	add(&l, "disk-limit", false, "", "a sandbox can fill the disk that holds the state directory");
 	add(&l, "memory-snapshot", false, "", "memory is not part of a snapshot or a fork, and of a pause only while agentbox-local lives");
 	add(&l, "sudo", false, "", "no_new_privs: set-user-id programs do not work; ask for user root");

@@ -26,9 +26,6 @@ static const struct {
 	{ "snapshots", true,
 	  "files only (reflinks where the file system has them), kept over restarts; a sandbox made from one "
 	  "starts anew, x-agentbox-local-limits says no-memory" },
-	{ "header-rules", true,
-	  "network.rules for plain HTTP/1.1; a TLS connection to a host that has rules is reset, since nothing can be "
-	  "set inside of it (x-agentbox-local-limits: no-tls-rules); tokens and secrets in rules are refused with 400" },
 	{ "ports", true, "by host label or headers, WebSocket upgrades over HTTP/1.1 too; maskRequestHost, "
 			 "allowPublicTraffic" },
 	{ "metrics", true, "every 5 s, where control groups can be read (see usage); disk is the whole disk's" },

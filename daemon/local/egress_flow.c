@@ -138,17 +138,22 @@ static struct buf *from_program(struct flow *f)
 static int pass_up(struct flow *f, const char **ret_why)
 {
 	struct buf *raw = from_program(f);
-	size_t before;
+	size_t before, waited;
 	int r;
 
 	if (!f->headset)
 		return side_pass(&f->up, f->in.read_end);
 	do {
 		before = buf_len(raw);
+		waited = buf_len(&f->up.out);	/* what waits there may have held it up */
 		r = headset_run(f->headset, f->e->rules, &f->up.out, ret_why);
 		if (r == 0)
 			r = side_pass(&f->up, f->in.read_end && !buf_len(raw));
-	} while (r == 0 && !buf_len(&f->up.out) && buf_len(raw) < before);
+	} while (r == 0 && !buf_len(&f->up.out) && (waited || buf_len(raw) < before));
+	if (r == 0 && !buf_room(raw) && !buf_len(&f->up.out)) {
+		*ret_why = "a line that is too long";
+		return -EPROTO;
+	}
 	if (r == 0 && f->in.read_end && buf_len(raw) && !buf_len(&f->up.out)) {
 		*ret_why = "the end in the middle of a request";
 		return -EPROTO;

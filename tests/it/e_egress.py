@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 
 import pytest
 
@@ -40,6 +41,13 @@ def tcp(addr, port, say="x\n", sni=None, host=None, parts=1):
         got += more
     s.close()
     return got.decode().strip()
+def until_reset(addr, port, say):
+    s = socket.create_connection((addr, port), 20)
+    try:
+        s.sendall(say.encode())
+        while s.recv(65536): pass
+    except ConnectionError: return True
+    return False
 def udp(addr, port, say):
     s = socket.socket(type=socket.SOCK_DGRAM); s.settimeout(0.3)
     s.connect((addr, port)); s.send(say.encode())
@@ -567,6 +575,16 @@ def test_headers_of_large_requests(site):
     site.kill(box)
 
 
+def test_headers_of_no_end(site):
+    """A line longer than what is read ahead is an end, not a wait."""
+    box = site.create(network={"rules": headers(near_test={"x-set": "1"})})
+    # the head that names the host comes first
+    say = "GET / HTTP/1.1\r\nHost: near.test\r\n\r\nGET / HTTP/1.1\r\nX: " + "x" * 50000
+    got = site.inside(box, ("tcp", w.NEAR, 80, {"say": say}), ("until_reset", w.NEAR, 80, say))
+    assert got[1] is True, got
+    site.kill(box)
+
+
 def test_headers_through_a_proxy(site):
     proxy(site)
     box = site.create(network={"rules": headers(far_test={"x-set": "1"}), "egressProxy": {"address": w.THIRD + ":1081"}})
@@ -642,9 +660,38 @@ def test_inner_by_option():
         pass
 
 
+# A program that runs another one on a kernel without nf_tables, as far as that can see.
+NO_NFTABLES = r"""
+import ctypes, os, struct, sys
+deny = 0x50000 | 93                                         # EPROTONOSUPPORT
+ops = [(0x20, 0, 0, 0), (0x15, 0, 5, {"x86_64": 41, "aarch64": 198}[os.uname().machine]),
+       (0x20, 0, 0, 16), (0x15, 0, 3, 16), (0x20, 0, 0, 32), (0x15, 0, 1, 12),      # AF_NETLINK, NETLINK_NETFILTER
+       (0x06, 0, 0, deny), (0x06, 0, 0, 0x7fff0000)]
+filter = b"".join(struct.pack("=HBBI", *o) for o in ops)
+class Prog(ctypes.Structure): _fields_ = [("n", ctypes.c_ushort), ("ops", ctypes.c_char_p)]
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(Prog(len(ops), filter)), 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_kernel_without_nf_tables(own):
+    """Found out at the start, said, and sandboxes are made without a way out."""
+    wrap = ["/usr/bin/python3", "-c", NO_NFTABLES]
+    out = subprocess.run(wrap + [harness.AGENTBOX_LOCAL, "--capabilities"], capture_output=True, text=True, timeout=60)
+    caps = {c["name"]: c for c in json.loads(out.stdout)["capabilities"]}
+    assert not caps["internet"]["available"] and "nf_tables" in caps["internet"]["text"], caps["internet"]
+    assert not caps["header-rules"]["available"] and caps["sandboxes"]["available"]
+    c, _ = own(wrap=wrap)
+    without_a_way_out(c)
+
+
 def test_where_there_is_none(own):
     """Without a way out nothing is pretended: lists that would need one are refused by name, the rest says so."""
-    c, _ = own("--no-egress")
+    without_a_way_out(own("--no-egress")[0])
+
+
+def without_a_way_out(c):
     r = c.api("POST", "/sandboxes", {"templateID": "base", "network": {"allowOut": ["1.1.1.1"]}})
     assert r.status == 400 and "network.allowOut" in r.json()["message"], r
     r = c.api("POST", "/sandboxes", {"templateID": "base", "network": {"egressProxy": {"address": "proxy.test:1080"}}})
