@@ -60,7 +60,8 @@ plant() {
 	elif tables_fail; then
 		printf '%-32s found: by the tables of %s\n' "$name" "$who"
 		found=$((found + 1))
-	elif timeout "$limit" build/tests/sim/sim --cycles "$cycles" >sim.log 2>&1; then
+	elif timeout "$limit" build/tests/sim/sim --seeds tests/sim/seeds >sim.log 2>&1 &&
+		timeout "$limit" build/tests/sim/sim --cycles "$cycles" >sim.log 2>&1; then
 		printf '%-32s SURVIVED\n' "$name"
 		survived="$survived $name"
 	else

@@ -219,7 +219,8 @@ static void created(struct sim_want *c, struct sim_box *b, const struct life_san
 {
 	char *shown = W->shown[uid_index(c)][c->request];
 
-	b->acked = b->created = true;
+	b->acked = true;
+	b->created |= box->state != LIFE_GONE && box->state != LIFE_KILLING;
 	b->request = c->request;
 	b->lease_asked |= c->process_lease;
 	if (c->request < SIM_REQUESTS) {
