@@ -240,6 +240,14 @@ static bool is_misdirected(struct pool_req *r)
 	return r->body_mode != POOL_BODY_STREAM && r->replays < RETRY_REPLAYS_MAX;
 }
 
+/* It is never sent again; a stream may be open for days. */
+static void forget_request(struct pool_req *r)
+{
+	fields_fini(&r->head);
+	free(r->body);
+	r->body = NULL;
+}
+
 static void on_x_news(struct http_x *x, void *user)
 {
 	struct pool_req *r = user;
@@ -253,6 +261,7 @@ static void on_x_news(struct http_x *x, void *user)
 			return;
 		}
 		r->head_seen = true;
+		forget_request(r);
 		if (r->conn)
 			r->conn->strikes = 0;
 		arm(r);
@@ -324,8 +333,7 @@ static void req_bury(void *p)
 {
 	struct pool_req *r = p;
 
-	fields_fini(&r->head);
-	free(r->body);
+	forget_request(r);
 	free(r);
 }
 

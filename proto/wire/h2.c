@@ -21,6 +21,7 @@
 
 /* Costs in budget tokens; progress of REFUND_BYTES or a finished stream pays them back. */
 #define COST_FRAME	  1
+#define REFUND_DATA	  3	/* a frame of ours may be answered by two WINDOW_UPDATE and a PING: gRPC does */
 #define COST_SETTINGS	  2
 #define COST_RESET	  1
 #define DEAR_RESETS	  200u		/* empty the budget: those we had to send for the peer's mistake,
@@ -398,9 +399,10 @@ static int on_send_data(nghttp2_session *ng, nghttp2_frame *f, const uint8_t *he
 	must(buf_len(&s->out) >= n);
 	if (buf_put(&h->out, head, 9) < 0 || buf_put(&h->out, buf_data(&s->out), n) < 0)
 		return NGHTTP2_ERR_CALLBACK_FAILURE; /* out of memory: the connection cannot go on */
-	buf_drop(&s->out, n);
+	h2_drop(&s->out, n);
 	h->unsent -= n;
 	progress(h, n);
+	refund(h, REFUND_DATA);
 	if (s->room_wanted && h2_stream_room(s) >= h2_send_max(h) / 2) {
 		s->room_wanted = false;
 		h2_note(s, H2_NEWS_ROOM);

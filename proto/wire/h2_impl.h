@@ -62,6 +62,7 @@ struct h2_stream {
 	uint64_t taken, taken_since_ms;	/* by its owner, to see how fast */
 };
 
+void h2_drop(struct buf *b, size_t n);	/* and the memory of an empty one: a stream may be silent for days */
 void h2_note(struct h2_stream *s, unsigned news);
 void h2_stream_close_as(struct h2_stream *s, enum h2_close how, uint32_t code);
 uint32_t h2_send_max(const struct h2 *h);	/* per stream, as of now */

@@ -184,9 +184,16 @@ static void grow(struct h2_stream *s, size_t n)
 	s->taken_since_ms = s->h->last_feed_ms;
 }
 
+void h2_drop(struct buf *b, size_t n)
+{
+	buf_drop(b, n);
+	if (!buf_len(b))
+		buf_fini(b);
+}
+
 void h2_stream_consume(struct h2_stream *s, size_t n)
 {
-	buf_drop(&s->in, n);
+	h2_drop(&s->in, n);
 	if (!n || s->closed || s->ended)
 		return;
 	(void)nghttp2_session_consume_stream(s->h->ng, s->id, n);

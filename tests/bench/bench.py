@@ -11,6 +11,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -19,7 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
 import harness  # noqa: E402
 from api import Api  # noqa: E402
 from chaosproxy import ChaosProxy  # noqa: E402
-from wire import Client  # noqa: E402
+from wire import Client, event_of  # noqa: E402
 
 OUT = os.path.join(harness.BUILD, "bench")
 ROUNDS = 3
@@ -381,7 +382,7 @@ def dials(d):
 
 
 def bench_many(rig):
-    """100 processes with 20 calls each; 10,000 calls 32 wide over a server that recycles connections; 1,000 commands."""
+    """100 processes with 20 calls each; 10,000 calls 32 wide over a server that recycles connections."""
     fresh = harness.Daemon(rig.local)
     try:
         script = "i=0; while [ $i -lt 20 ]; do %s -s %s stat %s /tmp >/dev/null || exit 1; i=$((i+1)); done" % (
@@ -394,7 +395,6 @@ def bench_many(rig):
     finally:
         fresh.close()
     bench_recycled(rig)
-    bench_streams(rig)
 
 
 def bench_recycled(rig):
@@ -427,35 +427,135 @@ def bench_recycled(rig):
         front.close()
 
 
+TICKS = """
+import sys, time
+for i in range(int(sys.argv[1])):
+    time.sleep(0.02)
+    sys.stdout.buffer.write(b"%d\\n" % time.time_ns())
+    sys.stdout.flush()
+"""
+
+
+def lateness(out, now, into):
+    """How late each time stamp in these bytes is, in ms."""
+    into += [(now - int(t)) / 1e6 for t in out.split()]
+
+
+def p99(values):
+    return sorted(values)[len(values) * 99 // 100]
+
+
 def bench_streams(rig):
-    """1,000 commands that run, and what the daemon adds to a piece of output beside them."""
-    d = harness.Daemon(rig.local, conf={"uid 0": {"max_streams": "4000"}})
+    """1,000 commands at once, one stream each; twenty of them tick, the others are silent. The added latency of a chunk
+    is against the agent's own streams."""
+    n, ticking, ticks = 1000, 20, 150
+    d = harness.Daemon(rig.local, conf={"uid %d" % os.getuid(): {"max_streams": 2000}})
+    api, box = Api(d.socket), None
     try:
-        with Api(d.socket) as api:
-            box = api.call("SandboxService.Create", sandbox_timeout=3000).id
-            begin = time.monotonic()
-            calls = [api.future("CommandService.Start", sandbox=box, argv=["sleep", "300"], timeout=120) for _ in range(1000)]
-            for c in calls:
-                c.result(120)
-            took = time.monotonic() - begin
-            row("1,000 commands: all started after", [took], [2.0], "the goal", "<= 1", "s")
-            row("1,000 commands: connections", [float(dials(d))], [13.0], "the goal", "<= 1")
-            late = []
-            for e in api.stream("CommandService.Run", sandbox=box, timeout=120,
-                                shell="i=0; while [ $i -lt 400 ]; do date +%s%N; sleep 0.005; i=$((i+1)); done"):
-                now = time.time_ns()
-                if e.WhichOneof("event") == "output":
-                    late += [(now - int(t)) / 1e6 for t in e.output.data.split()]
-            late.sort()
-            row("a piece of output beside them: p50 after date", [late[len(late) // 2]], [2.0], "the goal", "<= 1", "ms")
-            row("a piece of output beside them: p99 after date", [late[len(late) * 99 // 100]], [2.0], "the goal", "<= 1", "ms")
-            api.call("SandboxService.Kill", sandbox=box)
+        box = api.call("SandboxService.Create", sandbox_timeout=3000).id
+        api.run(box, "true")
+        anon, hwm, begin = d.status_kb("RssAnon"), d.hwm_kb(), time.monotonic()
+        streams = [api.stream("CommandService.Run", sandbox=box, argv={"args": ["sleep", "1000"]}, timeout=600)
+                   for _ in range(n - ticking)]
+        for s in streams:
+            assert next(s).WhichOneof("event") == "started"
+        took = time.monotonic() - begin
+        per_stream = (d.status_kb("RssAnon") - anon) / len(streams)
+        ours, theirs = [], []
+
+        def read_ours():
+            for e in api.stream("CommandService.Run", sandbox=box, argv={"args": ["python3", "-c", TICKS, str(ticks)]}):
+                lateness(e.output.data, time.time_ns(), ours)
+
+        def read_direct():
+            with rig.client.start(rig.identity, argv=["/usr/bin/python3", "-c", TICKS, str(ticks)]) as s:
+                for m in s:
+                    kind, data = event_of(m)
+                    if kind == "stdout":
+                        lateness(data, time.time_ns(), theirs)
+        for read in (read_direct, read_ours):
+            threads = [threading.Thread(target=read) for _ in range(ticking)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+        assert len(ours) == len(theirs) == ticking * ticks
+        row("1,000 command streams: all are started after", [took], [2.0], "the goal", "<= 1", "s")
+        row("1,000 command streams: connections", [float(dials(d))], [13.0], "the goal", "<= 1")
+        row("1,000 command streams: memory of each", [per_stream], [4.0], "the goal", "<= 1", "KiB")
+        row("1,000 command streams: a chunk's latency, p50", [statistics.median(ours)], [statistics.median(theirs)],
+            "direct", "", "ms")
+        row("1,000 command streams: a chunk's added latency, p99", [p99(ours) - p99(theirs)], [2.0], "the goal", "<= 1",
+            "ms")
+        row("1,000 command streams: memory growth of the daemon", [(d.hwm_kb() - hwm) / 1024], [16.0], "a bound", "<= 1",
+            "MiB")
+        for s in streams:
+            s.cancel()
     finally:
+        if box:
+            api.call("SandboxService.Kill", sandbox=box)
+        api.close()
         d.close()
 
 
+def bench_exit(rig):
+    """`true`: a whole Run against the agent's Start, both by h2load; and when its first event comes, both by Python."""
+    run = grpc_frame(rig.api.build(rig.api.message("StartCommandRequest"), {
+        "sandbox": rig.box, "argv": {"args": ["true"]}}))
+    start = b'{"process":{"cmd":"/bin/true"},"stdin":false}'
+    direct = [("content-type", "application/connect+json"), ("connect-protocol-version", "1")] + \
+        rig.client.identity(rig.identity)
+    ours, theirs, cpu = [], [], []
+    hwm = rig.d.hwm_kb()
+    for _ in range(ROUNDS):
+        ours.append(h2load(rig.d.socket, "/agentbox.v1.CommandService/Run", run, 300, 1, 1, GRPC, rig.d.pid))
+        theirs.append(h2load(rig.local.url, "/process.Process/Start", struct.pack(">BI", 0, len(start)) + start, 300, 1, 1,
+                             direct, rig.local.pid))
+    row("Run true, 1 client: start to exit, p50", [x[2] / 1000 for x in ours], [x[2] / 1000 for x in theirs],
+        "direct Start", "", "ms")
+    row("Run true: daemon CPU", [x[1] for x in ours], [x[1] for x in theirs], "agentbox-local's, direct", "", "us")
+    first, first_direct = [], []
+    for _ in range(100):
+        begin = time.monotonic()
+        for e in rig.api.stream("CommandService.Run", sandbox=rig.box, argv={"args": ["echo", "x"]}):
+            if e.WhichOneof("event") == "output":
+                first.append((time.monotonic() - begin) * 1000)
+        begin = time.monotonic()
+        with rig.client.start(rig.identity, argv=["/bin/echo", "x"]) as s:
+            for m in s:
+                if event_of(m)[0] == "stdout":
+                    first_direct.append((time.monotonic() - begin) * 1000)
+    row("Run echo, Python clients: start to first byte", [statistics.median(first)], [statistics.median(first_direct)],
+        "direct Start", "", "ms")
+    row("Run true: memory growth of the daemon", [(rig.d.hwm_kb() - hwm) / 1024], [4.0], "a bound", "<= 1", "MiB")
+
+
+def bench_fanout(rig):
+    """One command's output to 16 readers, against one reader: bytes delivered a second, CPU of the daemon for a GiB."""
+    size = 60 << 20
+    rates, cpus = {1: [], 16: []}, {1: [], 16: []}
+    hwm = rig.d.hwm_kb()
+    for _ in range(ROUNDS):
+        for n in rates:
+            c = rig.api.call("CommandService.Start", sandbox=rig.box, argv={"args": [
+                "/bin/sh", "-c", "until [ -e go ]; do sleep 0.02; done; rm go; head -c %d /dev/zero" % size]})
+            readers = [subprocess.Popen([harness.AGENTBOXCTL, "-s", rig.d.socket, "attach", c.command_id],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                       for _ in range(n)]
+            before, begin = cpu_ns(rig.d.pid), time.monotonic()
+            rig.api.run(rig.box, "touch go")
+            for p in readers:
+                assert p.communicate()[1] == b"" and p.returncode == 0, "it came whole"
+            rates[n].append(size * n / 1e6 / (time.monotonic() - begin))
+            cpus[n].append((cpu_ns(rig.d.pid) - before) / 1e9 / (size * n) * (1 << 30))
+    row("fan-out of 60 MiB to 16 readers: delivered", rates[16], rates[1], "to one", "", "MB/s")
+    row("fan-out to 16 readers: daemon CPU per GiB delivered", cpus[16], cpus[1], "to one", "<= 1", "s")
+    row("fan-out: memory growth of the daemon", [(rig.d.hwm_kb() - hwm) / 1024], [16.0], "a bound", "<= 1", "MiB")
+
+
 BENCHES = {"get": bench_get, "small": bench_small, "bulk": bench_bulk, "first": bench_first, "memory": bench_memory,
-           "creates": bench_creates, "proxy": bench_proxy, "many": bench_many}
+           "creates": bench_creates, "proxy": bench_proxy, "many": bench_many, "streams": bench_streams, "exit": bench_exit,
+           "fanout": bench_fanout}
 
 
 def main():

@@ -689,6 +689,34 @@ TEST(floods_that_bring_nothing_end_the_connection)
 	CHECK(flood("made-you-reset", 5000) <= 250);
 }
 
+/* A client of gRPC answers every small message with WINDOW_UPDATE of stream and connection and a PING. */
+TEST(twenty_thousand_small_messages_are_no_flood)
+{
+	static const uint8_t updates[] = { 0, 0, 4, 8, 0, 0, 0, 0, 1, 0, 0, 0, 10, 0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 10,
+					   0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8 };
+	struct h2_stream *s;
+	struct link l;
+
+	link_up(&l, (struct h2_options){ 0 }, 0);
+	(void)ask(&l, true);
+	s = accept_one(&l);
+	CHECK_INT(h2_stream_id(s), 1);
+	answer(s, false);
+	for (int i = 0; i < 20000; i++) {
+		const uint8_t *p;
+		size_t n;
+
+		CHECK_INT(h2_stream_write(s, "0123456789", 10), 0);
+		while (h2_output(l.server, &p, &n) == 0 && n)
+			h2_sent(l.server, n);
+		CHECK_INT(h2_feed(l.server, updates, sizeof(updates), now_ms), 0);
+	}
+	for (int i = 0; i < 1000 && !h2_is_dead(l.server); i++)	/* without our saying anything it is one */
+		(void)!h2_feed(l.server, updates, sizeof(updates), now_ms);
+	CHECK(h2_is_dead(l.server));
+	link_down(&l);
+}
+
 TEST(ten_thousand_short_calls_are_no_flood)
 {
 	struct link l;
