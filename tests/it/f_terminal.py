@@ -103,12 +103,11 @@ def test_other_detach_keys_and_half_of_them(d, box):
 
 def test_ctrl_c_goes_through(d, box):
     t = shell(d, box)
-    t.type("trap 'echo inter''rupted' INT; echo slee''ping; sleep 100\n")
+    t.type("trap 'echo inter''rupted; exit 7' INT; echo slee''ping; sleep 100\n")
     t.until("sleeping")
     t.type("\x03")
     t.until("interrupted", again="\x03")
-    t.type("exit 0\n")
-    assert t.end() == 0
+    assert t.end() == 7
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
