@@ -226,7 +226,8 @@ enum recipe_verdict recipe_judge(const struct recipe_facts *f)
 	if (!f->ours || f->in_doubt)
 		return RECIPE_IN_DOUBT;
 	/* Its time was over, and nobody wanted more of it; and what is paused is not started by us. */
-	if (!f->in_use && (f->reason == R_SANDBOX_EXPIRED || f->before == LIFE_PAUSED))
+	if ((f->reason == R_SANDBOX_EXPIRED && !(f->in_use && f->keep_alive)) ||
+	    (f->before == LIFE_PAUSED && !f->in_use))
 		return RECIPE_UNUSED;
 	if (!f->known)
 		return RECIPE_MISSING;

@@ -30,7 +30,7 @@ must_check int recipe_unpack(const struct recipe *r, struct creation *c);
 enum recipe_verdict {
 	RECIPE_NOT_ASKED,	/* its policy does not say so, or its user or a policy ended it */
 	RECIPE_GO,
-	RECIPE_UNUSED,		/* it expired and nobody used it, or it was paused */
+	RECIPE_UNUSED,		/* it expired and nobody wanted more of it, or it was paused */
 	RECIPE_IN_DOUBT,	/* its row may have forgotten who ended it */
 	RECIPE_MISSING,		/* the parameters are not known */
 	RECIPE_TOO_SOON,	/* made again not long ago: that does not help */
@@ -41,6 +41,7 @@ struct recipe_facts {
 	bool ended;		/* by its user or by a policy, or that was under way */
 	bool ours, named, in_doubt, known;
 	bool in_use;		/* leased, or a command ran */
+	bool keep_alive;
 	enum life_state before;
 	enum ab_reason reason;
 	uint32_t generation;

@@ -27,6 +27,7 @@ static void collect_facts(const struct life *l, const struct box *b, enum life_s
 		.in_doubt = l->doubt != STORE_SURE && (b->loaded || b->from_tag),
 		.known = b->recipe.len != 0,
 		.in_use = b->n_leases || b->n_commands,
+		.keep_alive = b->policy.keep_alive,
 		.before = before,
 		.reason = b->gone_reason,
 		.generation = b->generation,

@@ -62,6 +62,28 @@ void check_create_done(const char *tag, bool maybe)
 	p->maybe |= maybe;
 }
 
+/* Is this the one that is made again when `old` has vanished? Only one that was lost is: not what we ended. */
+static void check_replaces(const struct sim_box *old, const char *tag, const char *name)
+{
+	const char *uid = cloud_kvs_get(&old->tags, TAG_UID), *old_name = cloud_kvs_get(&old->tags, TAG_NAME);
+	char text[128], want[TAG_REQ_LEN + 1];
+	uint8_t h[32];
+	int n;
+
+	if (!uid || !name || !old_name || !str_eq(name, old_name))
+		return;
+	n = snprintf(text, sizeof(text), "%s Recreate default %s", uid, old->id);
+	sim_hash(text, (size_t)n, h);
+	str_hex(h, TAG_REQ_LEN / 2, want);
+	if (!str_eq(want, tag))
+		return;
+	W->recreated++;
+	if (old->alive)
+		sim_fail("I3", "%s lives and is made again", old->id);
+	if (str_eq(old->how, "deleted") && !W->store_failed)
+		sim_fail("I4", "%s was ended and is made again", old->id);
+}
+
 void check_accepted(const struct sim_box *b)
 {
 	const char *tag = cloud_kvs_get(&b->tags, TAG_REQ), *policy = cloud_kvs_get(&b->tags, TAG_POLICY);
@@ -73,6 +95,8 @@ void check_accepted(const struct sim_box *b)
 
 		if (o != b && !o->of && !is_forgotten(o) && !b->orphan && other && str_eq(other, tag))
 			sim_fail("I3", "two sandboxes of one request: %s and %s", o->id, b->id);
+		if (o != b)
+			check_replaces(o, tag, cloud_kvs_get(&b->tags, TAG_NAME));
 	}
 	if (policy && policy_parse(policy, &mine->may[0]) < 0)
 		sim_fail("I7", "the policy tag cannot be read: %s", policy);
@@ -243,12 +267,16 @@ static void check_policy(struct sim_box *b, const struct row_sandbox *row)
 	policy_default(&p);
 	if (policy_parse(row->policy, &p) < 0)
 		sim_fail("I7", "the policy of %s cannot be read: %s", b->id, row->policy);
-	for (unsigned i = 0; i < b->n_may; i++)
+	for (unsigned i = 0; i < b->n_may; i++) {
+		/* Who is adopted by its tag cannot be made again: what it was made of is not known. */
+		if (p.on_gone == POLICY_FAIL)
+			b->may[i].on_gone = POLICY_FAIL;
 		if (policy_equal(&b->may[i], &p)) {
 			b->may[0] = p;
 			b->n_may = 1;
 			return;
 		}
+	}
 	if (b->n_may)
 		sim_fail("I7", "the policy of %s is %s after the crash, which it cannot be", b->id, row->policy);
 }

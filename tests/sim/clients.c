@@ -387,6 +387,10 @@ static void act_create(unsigned proc)
 	q.must_create = name[0] && sim_chance(&same, 200);
 	q.timeout_ms = sim_between(&same, 15000, 120000);
 	q.policy = some_policy(&same);
+	if (W->losses && name[0] && sim_chance(&same, 400)) {
+		q.policy.set |= BIT(POLICY_F_ON_GONE);
+		q.policy.to.on_gone = POLICY_RECREATE;
+	}
 	q.process_lease = c->process_lease = chance(400);
 	if (c->request < SIM_REQUESTS)
 		W->lease_asked[uid_index(c)][c->request] |= c->process_lease;
@@ -621,6 +625,18 @@ void clients_end_commands(void)
 			life_use_end(W->life, "default", b->id);
 }
 
+/* The cloud loses one that had a name. */
+static void act_vanish(void)
+{
+	struct sim_box *b = W->n_boxes ? &W->boxes[rng_below(&W->rng, W->n_boxes)] : NULL;
+
+	if (!b || !b->alive || b->foreign || !cloud_kvs_get(&b->tags, TAG_NAME) || W->n_boxes + 60 > SIM_BOXES ||
+	    W->n_posts + 60 > SIM_POSTS)
+		return;
+	sim_trace("%s vanishes", b->id);
+	ledger_end(b, "it vanished");
+}
+
 void clients_act(void)
 {
 	static const struct { unsigned weight; enum sim_ask what; } table[] = {
@@ -640,6 +656,8 @@ void clients_act(void)
 	}
 	if (!W->life)
 		return;
+	if (W->losses && chance(10))
+		act_vanish();
 	if (W->n_leases + 20 > SIM_LEASES)
 		return;
 	n = (unsigned)rng_below(&W->rng, 1000);

@@ -145,6 +145,7 @@ struct world {
 	struct sim_faults faults;
 	bool quiet;			/* faults have stopped */
 	bool ending;			/* events only free what is theirs */
+	bool losses;			/* sandboxes with a name vanish */
 	bool no_crash, shift_wall;	/* of the comparison of two runs */
 
 	/* time: true ms since the world began */
@@ -188,7 +189,7 @@ struct world {
 	uint64_t next_start_time, next_conn;
 	pid_t next_pid;
 
-	unsigned long steps, cycles, answers, idle_steps;
+	unsigned long steps, cycles, answers, idle_steps, recreated;
 	uint64_t stepped_ms;
 };
 
@@ -205,6 +206,9 @@ void sim_action(const char *what, const char *id, uint32_t timeout_s);
 bool sim_seam(const char *name);
 bool sim_chance(struct rng *r, unsigned of_1000);
 uint64_t sim_between(struct rng *r, uint64_t lo, uint64_t hi);
+
+/* In place of SHA-256. */
+void sim_hash(const void *p, size_t n, uint8_t ret[32]);
 
 /* --- loop.c --- */
 

@@ -85,7 +85,7 @@ TEST(recipe_round_trip)
 TEST(verdicts)
 {
 	static const struct recipe_facts good = { .on_gone = POLICY_RECREATE, .ours = true, .named = true, .known = true,
-						  .in_use = true, .before = LIFE_RUNNING, .reason = R_SANDBOX_GONE,
+						  .in_use = true, .keep_alive = true, .before = LIFE_RUNNING, .reason = R_SANDBOX_GONE,
 						  .generation = 1, .age_ms = 5 };
 	struct recipe_facts f;
 
@@ -108,6 +108,8 @@ TEST(verdicts)
 	VERDICT(RECIPE_IN_DOUBT, f.in_doubt = true);
 	VERDICT(RECIPE_UNUSED, (f.in_use = false, f.reason = R_SANDBOX_EXPIRED));
 	VERDICT(RECIPE_UNUSED, (f.in_use = false, f.before = LIFE_PAUSED));
+	VERDICT(RECIPE_UNUSED, (f.keep_alive = false, f.reason = R_SANDBOX_EXPIRED));
+	VERDICT(RECIPE_GO, f.keep_alive = false);
 	VERDICT(RECIPE_MISSING, f.known = false);
 	VERDICT(RECIPE_TOO_SOON, f.generation = 2);
 	for (int v = RECIPE_NOT_ASKED; v <= RECIPE_TOO_SOON; v++)
