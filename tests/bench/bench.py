@@ -18,6 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
 
 import harness  # noqa: E402
+import leases  # noqa: E402
 from api import Api  # noqa: E402
 from chaosproxy import ChaosProxy  # noqa: E402
 from wire import Client, event_of  # noqa: E402
@@ -553,9 +554,20 @@ def bench_fanout(rig):
     row("fan-out: memory growth of the daemon", [(rig.d.hwm_kb() - hwm) / 1024], [16.0], "a bound", "<= 1", "MiB")
 
 
+def bench_leases(rig):
+    """10,000 leased sandboxes, on a scripted cloud of its own."""
+    leases.with_many(sys.modules[__name__])
+
+
+def bench_owners(rig):
+    """Owners that are killed, one after the other and 1,000 at once."""
+    leases.owners(sys.modules[__name__])
+
+
 BENCHES = {"get": bench_get, "small": bench_small, "bulk": bench_bulk, "first": bench_first, "memory": bench_memory,
            "creates": bench_creates, "proxy": bench_proxy, "many": bench_many, "streams": bench_streams, "exit": bench_exit,
-           "fanout": bench_fanout}
+           "fanout": bench_fanout,
+           "leases": bench_leases, "owners": bench_owners}
 
 
 def main():
