@@ -386,7 +386,7 @@ def bench_many(rig):
     """100 processes with 20 calls each; 10,000 calls 32 wide over a server that recycles connections."""
     fresh = harness.Daemon(rig.local)
     try:
-        script = "i=0; while [ $i -lt 20 ]; do %s -s %s stat %s /tmp >/dev/null || exit 1; i=$((i+1)); done" % (
+        script = "i=0; while [ $i -lt 20 ]; do %s -s %s stat %s:/tmp >/dev/null || exit 1; i=$((i+1)); done" % (
             harness.AGENTBOXCTL, fresh.socket, rig.box)
         begin = time.monotonic()
         running = [subprocess.Popen(["sh", "-c", script]) for _ in range(100)]

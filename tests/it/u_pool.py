@@ -44,14 +44,16 @@ def test_pool_is_shown(cloud, daemon, api):
         assert shown["limits"][0]["account"] == "default" and shown["limits"][0]["max_in_flight"] > 0
         cloud.goaway(0, last="max")
         until(lambda: sum(o["goaways"] for o in pool(daemon)["origins"]) == 2, 10, "the GOAWAYs", daemon)
-        until(lambda: [c["state"] for c in connections(daemon)] == ["leaving"], 10, "the end of the idle one", daemon)
+        states = [c["state"] for c in connections(daemon)]      # a listing of the daemon's own may have dialled
+        assert "leaving" in states and set(states) <= {"leaving", "ready"}, states
         text = daemon.ctl("pool").stdout
         assert "leaving" in text and "GOAWAYS" in text and cloud.url in text
         gate.release()
         assert [e for e in s][-1].exited.exit_code == 0
-    until(lambda: not connections(daemon), 10, "the end of the connections", daemon)
+    until(lambda: all(c["state"] == "ready" for c in connections(daemon)), 10, "the end of what was left", daemon)
     events = [line.split()[2] for line in daemon.log().splitlines() if " upstream_" in line]
-    assert sorted(events) == ["upstream_closed"] * 2 + ["upstream_connected"] * 2 + ["upstream_goaway"] * 2
+    assert events.count("upstream_goaway") == events.count("upstream_closed") == 2, events
+    assert 2 <= events.count("upstream_connected") <= 3 and len(events) == 4 + events.count("upstream_connected"), events
 
 
 def test_hold_down_is_shown(cloud, daemon, api):
