@@ -331,8 +331,8 @@ TEST(create_request)
 	size_t n = 0;
 
 	CHECK_INT(json_create(&c, &s, &n), 0);
-	CHECK_STR(s, "{\"templateID\":\"base\",\"timeout\":300,\"secure\":true,\"autoPause\":false,"
-		     "\"autoResume\":{\"enabled\":true},\"metadata\":{\"agentbox.req\":\"h\\\"é\"},\"envVars\":{}}");
+	CHECK_STR(s, "{\"templateID\":\"base\",\"timeout\":300,\"secure\":true,\"allow_internet_access\":true,"
+		     "\"autoPause\":false,\"autoResume\":{\"enabled\":true},\"metadata\":{\"agentbox.req\":\"h\\\"é\"},\"envVars\":{}}");
 	CHECK_INT(n, strlen(s));
 	free(s);
 	c.metadata = bad;
