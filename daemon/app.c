@@ -418,6 +418,7 @@ static int build(struct app *a)
 	static int (*const steps[])(struct app *) = {
 		choose_places, make_loop, open_store, open_socket, start_local, make_resolver, make_pool,
 		app_accounts_new, make_commands, make_life, take_up_commands, make_server,
+		app_metrics_new,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
@@ -551,6 +552,7 @@ struct app *app_free(struct app *a)
 {
 	if (!a)
 		return NULL;
+	app_metrics_free(a);
 	a->server = rpc_server_free(a->server);
 	rpc_socket_free(a->socket);
 	app_look_free(a);

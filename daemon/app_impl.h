@@ -60,11 +60,17 @@ struct app {
 	int64_t started_at_ms;		/* wall */
 	uint64_t started_boot_ms;
 	struct app_look *look;
+	struct rpc_socket *metrics_socket;
+	struct http_server *metrics;	/* NULL = none */
 };
 
 /* app_account.c: every account of the configuration. 0, or an exit code after the reason was printed. */
 must_check int app_accounts_new(struct app *a);
 void app_accounts_free(struct app *a);
+
+/* app_metrics.c: the socket for OpenMetrics, if there is to be one. As app_accounts_new(). */
+must_check int app_metrics_new(struct app *a);
+void app_metrics_free(struct app *a);
 
 /* app_look.c: what Status and Config tell. */
 must_check int app_look_new(struct app *a);

@@ -96,6 +96,7 @@ void origin_free(struct origin *o)
 	share_fini(o);
 	defer_cancel(&o->pump);
 	timer_clear(&o->timer);
+	pool_add_counters(&o->pool->gone, &o->stats);
 	list_del(&o->node);
 	map_del_str(&o->pool->origins, o->key);
 	loop_bury(o->pool->loop, &o->grave, bury, o);

@@ -29,6 +29,7 @@ struct pool {
 	struct rng rng;
 	struct map origins;		/* by key */
 	struct list origin_list;
+	struct pool_stats gone;		/* counters of origins that were freed */
 	uint32_t n_reqs;
 };
 
@@ -122,6 +123,7 @@ struct pool_req {
 };
 
 /* pool.c */
+void pool_add_counters(struct pool_stats *to, const struct pool_stats *s);
 void pool_req_enqueue(struct pool_req *r, bool first);
 void pool_req_fail(struct pool_req *r, enum pool_fate fate, const struct status *why);
 /* Its attempt ended without an answer: sends it again or fails it. */

@@ -485,6 +485,24 @@ bool pool_stats(const struct pool *p, size_t i, struct pool_stats *ret)
 	return true;
 }
 
+void pool_add_counters(struct pool_stats *to, const struct pool_stats *s)
+{
+	to->requests += s->requests;
+	to->dials += s->dials;
+	to->dial_failures += s->dial_failures;
+	to->goaways += s->goaways;
+	to->calms += s->calms;
+	to->replays += s->replays;
+	to->pings_lost += s->pings_lost;
+}
+
+void pool_totals(const struct pool *p, struct pool_stats *ret)
+{
+	*ret = p->gone;
+	list_for_each(n, &p->origin_list)
+		pool_add_counters(ret, &list_entry(n, struct origin, node)->stats);
+}
+
 static uint32_t rtt_us(int fd)
 {
 	struct tcp_info info = { 0 };

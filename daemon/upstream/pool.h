@@ -133,6 +133,9 @@ struct pool_stats {		/* one origin */
 /* Origin number i in a stable order, or false. Pointers are valid until the pool is used again. */
 bool pool_stats(const struct pool *p, size_t i, struct pool_stats *ret);
 
+/* The counters of all origins, those that were forgotten too. */
+void pool_totals(const struct pool *p, struct pool_stats *ret);
+
 struct pool_conn_stats {	/* one connection, dialled */
 	const char *state;		/* "ready", "probing", "leaving", "closed" */
 	const char *peer;		/* "192.0.2.1:443" */

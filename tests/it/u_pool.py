@@ -3,8 +3,10 @@
 streams under a peer's limit, few connections for many processes."""
 import json
 import os
+import re
+import shutil
+import subprocess
 import threading
-import time
 
 import pytest
 
@@ -70,6 +72,43 @@ def test_hold_down_is_shown(cloud, daemon, api):
     daemon.wait_log("upstream_reached .*after_failures=")
 
 
+def test_metrics(cloud):
+    """OpenMetrics on a socket of its own, for its owner: every sample has its type, nothing names a sandbox."""
+    if not shutil.which("curl"):
+        pytest.skip("needs curl")
+    d = harness.Daemon(cloud, conf={"daemon": {"metrics_socket": harness.temp_dir() + "/m"}})
+    with Api(d.socket) as api:
+        box = api.call("SandboxService.Create").id
+        api.call("FileService.Stat", sandbox=box, path="/tmp")
+    with open(d.conf_path, encoding="utf-8") as f:
+        path = next(line.split()[2] for line in f if line.startswith("metrics_socket"))
+    assert os.stat(path).st_mode & 0o777 == 0o600
+
+    def curl(*args):
+        return subprocess.run(["curl", "-sS", "--unix-socket", path, "-i", *args], capture_output=True, text=True,
+                              timeout=20).stdout
+    head, _, body = curl("http://x/metrics").partition("\n\n")
+    assert head.startswith("HTTP/1.1 200") and "application/openmetrics-text; version=1.0.0" in head.lower(), head
+    lines = body.split("\n")
+    assert lines[-2:] == ["# EOF", ""] and box not in body
+    types, values = {}, {}
+    for line in lines[:-2]:
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            assert name not in types
+            types[name] = kind
+        elif not line.startswith("# HELP "):
+            name, _, value = line.rpartition(" ")
+            base = re.sub(r"(_total|_info)?({.*)?$", "", name)
+            assert base in types or re.sub(r"{.*", "", name) in types, line
+            values[name] = float(value)
+    assert values['agentbox_sandboxes{state="running"}'] == 1 and values['agentbox_pool_connections{account="default"}'] == 2
+    assert values["agentbox_pool_calls_total"] >= 2 and values['agentbox_cloud_reachable{account="default"}'] == 1
+    assert curl("http://x/").startswith("HTTP/1.1 404") and curl("-X", "POST", "http://x/metrics").startswith("HTTP/1.1 405")
+    d.close()
+    assert not os.path.exists(path)
+
+
 class Wildcard(Authority):
     def issue(self, **kw):
         return Authority.issue(self, **dict(kw, san="DNS:*.box.localhost"))
@@ -89,7 +128,6 @@ def test_ids_are_for_admins(tmp_path):
         everything = d.ctl("pool", "--json").stdout + d.ctl("pool").stdout + d.ctl("status", "--json").stdout
         assert box in everything
         user = [harness.AGENTBOXCTL, "-s", d.socket]
-        import subprocess
         for words in (["pool", "--json"], ["pool"], ["status", "--json"]):
             out = subprocess.run(harness.as_user(1234, user + words), capture_output=True, text=True, timeout=60)
             assert out.returncode == 0 and box not in out.stdout and "https://*.box.localhost" in out.stdout, out
@@ -138,7 +176,6 @@ def test_uids_take_turns(cloud):
     """E7: one uid asks for much, another for little: turns go round, so that who asks for little need not wait for all of it."""
     if os.geteuid():
         pytest.skip("needs root")
-    import subprocess
     d = harness.Daemon(cloud)
     ctl = [harness.AGENTBOXCTL, "-s", d.socket]
     with Api(d.socket) as api:

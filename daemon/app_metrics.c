@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * OpenMetrics on a Unix socket of its own, [daemon] metrics_socket: GET /metrics. Numbers only, and labels that are
+ * few: accounts and states, never a sandbox, a host or a uid.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/app_impl.h"
+#include "daemon/net/http.h"
+#include "proto/base/buf.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+#define TEXT_MAX    (1024u * 1024)
+#define ORIGINS_MAX 1024u	/* looked at for gauges */
+#define CONNS_MAX   16u
+#define IDLE_MS	    60000u
+#define TYPE	    "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+struct account_sums {
+	uint64_t conns, dialing, streams, queued, held_down;
+};
+
+/* Out of memory shows at the end, once: what does not fit is not sent. */
+struct text {
+	struct buf b;
+	bool failed;
+};
+
+static void head(struct text *t, const char *name, const char *type, const char *help)
+{
+	t->failed |= buf_printf(&t->b, "# TYPE agentbox_%s %s\n# HELP agentbox_%s %s\n", name, type, name, help) < 0;
+}
+
+static void line(struct text *t, const char *name, const char *label, const char *value, uint64_t n)
+{
+	if (label)
+		t->failed |= buf_printf(&t->b, "agentbox_%s{%s=\"%s\"} %" PRIu64 "\n", name, label, value, n) < 0;
+	else
+		t->failed |= buf_printf(&t->b, "agentbox_%s %" PRIu64 "\n", name, n) < 0;
+}
+
+static void gauge(struct text *t, const char *name, const char *help, uint64_t n)
+{
+	head(t, name, "gauge", help);
+	line(t, name, NULL, NULL, n);
+}
+
+static void counter(struct text *t, const char *name, const char *help, uint64_t n)
+{
+	char total[64];
+
+	head(t, name, "counter", help);
+	snprintf(total, sizeof(total), "%s_total", name);
+	line(t, total, NULL, NULL, n);
+}
+
+static void put_daemon(struct text *t, const struct app *a)
+{
+	struct commands_counts commands;
+	struct rpc_counts clients;
+	struct life_counts life;
+
+	life_count(a->life, (uid_t)-1, &life);
+	commands_count(a->commands, (uid_t)-1, &commands);
+	rpc_server_count(a->server, (uid_t)-1, &clients);
+	head(t, "build", "info", "What runs.");
+	line(t, "build_info", "version", AB_VERSION, 1);
+	gauge(t, "uptime_seconds", "Since the start, suspended time included.",
+	      (clock_boot_ms() - a->started_boot_ms) / 1000);
+	gauge(t, "draining", "1: it takes no new work.", a->drain_until_ms != 0);
+	gauge(t, "store_ok", "0: the last commit failed.", status_ok(&life.store));
+	head(t, "sandboxes", "gauge", "Sandboxes by state.");
+	line(t, "sandboxes", "state", "running", life.running);
+	line(t, "sandboxes", "state", "paused", life.paused);
+	line(t, "sandboxes", "state", "changing", life.other);
+	gauge(t, "leases", "Leases held.", life.leases);
+	gauge(t, "open_intents", "Decisions whose outcome is not known yet.", life.intents);
+	gauge(t, "commands_running", "Commands that run.", commands.running);
+	gauge(t, "spool_bytes", "Output kept.", commands.spool_used);
+	gauge(t, "client_connections", "Connections of local clients.", clients.connections);
+	gauge(t, "client_calls", "Unary calls of clients in flight.", clients.calls);
+	gauge(t, "client_streams", "Long streams of clients.", clients.streams);
+}
+
+/* "NAME#GENERATION" or "NAME" */
+static size_t account_of(const struct app *a, const char *group)
+{
+	size_t n = strcspn(group, "#");
+
+	for (size_t i = 0; i < a->n_accounts; i++)
+		if (strlen(a->accounts[i].name) == n && !strncmp(a->accounts[i].name, group, n))
+			return i;
+	return a->n_accounts;
+}
+
+static void add_up(const struct app *a, struct account_sums *sums)
+{
+	uint64_t now = loop_now_ms(a->loop);
+	struct pool_stats s;
+
+	for (size_t i = 0; i < ORIGINS_MAX && pool_stats(a->pool, i, &s); i++) {
+		struct account_sums *to = &sums[account_of(a, s.group)];
+
+		to->conns += s.conns;
+		to->dialing += s.dialing;
+		to->streams += s.streams;
+		to->queued += s.queued;
+		to->held_down += s.hold_until_ms > now;
+	}
+}
+
+static void put_accounts(struct text *t, const struct app *a)
+{
+	static const struct {
+		const char *name, *help;
+		size_t at;
+	} v[] = {
+		{ "pool_connections", "Connections to the cloud.", offsetof(struct account_sums, conns) },
+		{ "pool_connecting", "Connections that are being made.", offsetof(struct account_sums, dialing) },
+		{ "pool_streams", "Calls in flight on them.", offsetof(struct account_sums, streams) },
+		{ "pool_queued", "Calls that wait for one.", offsetof(struct account_sums, queued) },
+		{ "pool_held_down", "Origins that are not dialled for now.", offsetof(struct account_sums, held_down) },
+	};
+	struct account_sums sums[APP_ACCOUNTS_MAX + 1] = { 0 };
+	struct cloud_health h[APP_ACCOUNTS_MAX];
+
+	add_up(a, sums);
+	for (size_t k = 0; k < ARRAY_SIZE(v); k++) {
+		head(t, v[k].name, "gauge", v[k].help);
+		for (size_t i = 0; i < a->n_accounts; i++)
+			line(t, v[k].name, "account", a->accounts[i].name,
+			     *(const uint64_t *)((const char *)&sums[i] + v[k].at));
+	}
+	for (size_t i = 0; i < a->n_accounts; i++)
+		cloud_health(a->accounts[i].cloud, &h[i]);
+	head(t, "cloud_reachable", "gauge", "1: the last call of the control plane got an answer.");
+	for (size_t i = 0; i < a->n_accounts; i++)
+		line(t, "cloud_reachable", "account", a->accounts[i].name, h[i].last_failure_at_ms <= h[i].last_ok_at_ms);
+	head(t, "limiter_in_flight", "gauge", "Calls of the control plane in flight.");
+	for (size_t i = 0; i < a->n_accounts; i++)
+		line(t, "limiter_in_flight", "account", a->accounts[i].name, h[i].in_flight);
+	head(t, "limiter_queued", "gauge", "Calls of the control plane that wait for their turn.");
+	for (size_t i = 0; i < a->n_accounts; i++)
+		line(t, "limiter_queued", "account", a->accounts[i].name, h[i].queued);
+}
+
+static void put_totals(struct text *t, const struct app *a)
+{
+	struct pool_stats s;
+
+	pool_totals(a->pool, &s);
+	counter(t, "pool_calls", "Calls sent to the cloud.", s.requests);
+	counter(t, "pool_dials", "Attempts to connect.", s.dials);
+	counter(t, "pool_dial_failures", "Attempts that failed.", s.dial_failures);
+	counter(t, "pool_goaways", "Connections that the cloud asked to leave.", s.goaways);
+	counter(t, "pool_complaints", "Of them with ENHANCE_YOUR_CALM.", s.calms);
+	counter(t, "pool_replays", "Calls that were sent again.", s.replays);
+	counter(t, "pool_pings_lost", "Connections that went silent.", s.pings_lost);
+}
+
+/* --- serving --- */
+
+static void on_news(struct http_x *x, void *user)
+{
+}
+
+static void answer(struct http_x *x, const char *status, const char *type, const void *body, size_t n)
+{
+	struct fields f = FIELDS_NULL;
+
+	if (fields_put(&f, ":status", status) < 0 || fields_put(&f, "content-type", type) < 0 ||
+	    fields_printf(&f, "content-length", "%zu", n) < 0 || http_x_respond(x, &f, false) < 0 ||
+	    http_x_write(x, body, n) < 0 || http_x_finish(x, NULL) < 0)
+		http_x_reset(x, 2);
+	fields_fini(&f);
+}
+
+static void answer_metrics(struct app *a, struct http_x *x)
+{
+	struct text t = { .failed = false };
+
+	buf_init(&t.b, TEXT_MAX);
+	put_daemon(&t, a);
+	put_accounts(&t, a);
+	put_totals(&t, a);
+	t.failed |= buf_printf(&t.b, "# EOF\n") < 0;
+	if (t.failed)
+		answer(x, "500", "text/plain", "out of memory\n", 14);
+	else
+		answer(x, "200", TYPE, buf_data(&t.b), buf_len(&t.b));
+	buf_fini(&t.b);
+}
+
+static void on_request(struct http_x *x, void *user)
+{
+	const char *method = fields_get(http_x_head(x), ":method"), *path = fields_get(http_x_head(x), ":path");
+
+	http_x_set_owner(x, on_news, NULL);
+	if (!str_eq(path, "/metrics"))
+		answer(x, "404", "text/plain", "GET /metrics\n", 13);
+	else if (!str_eq(method, "GET"))
+		answer(x, "405", "text/plain", "GET /metrics\n", 13);
+	else
+		answer_metrics(user, x);
+	http_x_release(x);
+}
+
+int app_metrics_new(struct app *a)
+{
+	struct rpc_socket_options where = { .path = conf_get(a->conf, "daemon", NULL, "metrics_socket"), .mode = 0600,
+					    .gid = (gid_t)-1, .dir_mode = a->user_mode ? 0700 : 0755 };
+	struct http_server_options o = { .loop = a->loop, .http1 = true, .http2 = true, .max_conns = CONNS_MAX,
+					 .idle_ms = IDLE_MS, .on_request = on_request, .user = a };
+	struct status why = STATUS_OK;
+	int r;
+
+	if (str_is_empty(where.path))
+		return 0;
+	if (conf_is_set(a->conf, "daemon", NULL, "admin_group")) {
+		where.gid = (gid_t)conf_get_number(a->conf, "daemon", NULL, "admin_group");
+		where.mode = 0660;
+	}
+	r = rpc_socket_open(&where, &a->metrics_socket, &why);
+	if (r) {
+		fprintf(stderr, "agentboxd: metrics_socket: %s\n", why.text);
+		return r == RPC_SOCKET_BUSY ? APP_EXIT_BUSY : APP_EXIT_CONFIG;
+	}
+	o.listen_fd = rpc_socket_take_fd(a->metrics_socket);
+	if (http_server_new(&o, &a->metrics) == 0)
+		return 0;
+	fprintf(stderr, "agentboxd: metrics_socket: out of memory\n");
+	return APP_EXIT_UNAVAILABLE;
+}
+
+void app_metrics_free(struct app *a)
+{
+	a->metrics = http_server_free(a->metrics);
+	a->metrics_socket = rpc_socket_free(a->metrics_socket);
+}
