@@ -18,6 +18,7 @@
 #define CONNS_MAX	512u	/* … connections … */
 #define LIMITS_MAX	128u	/* … and limited routes beyond these */
 #define DEGRADED_MAX	(APP_ACCOUNTS_MAX + 8)
+#define LITTLE_SPACE	(8u * 1024 * 1024)	/* the next commits may not fit */
 #define CONFIG_MAX_BYTES (1024u * 1024)
 
 struct app_look {
@@ -33,6 +34,7 @@ struct app_look {
 	struct daemon_degradation degraded[DEGRADED_MAX];
 	size_t n_degraded;
 	struct status store_health, store_doubt, store_unlinked, store_cloned;
+	int64_t store_since_ms;		/* when the trouble was seen first; 0 = there is none */
 	char db_path[4200];
 	struct daemon_config_value *rows;
 	const char **row_values;
@@ -190,6 +192,15 @@ static void look_back(struct app *a, const struct life_counts *life)
 	}
 }
 
+/* A disk that is nearly full is trouble before a commit fails for it. */
+static void look_at_space(struct app_look *k, uint64_t free_bytes)
+{
+	if (status_ok(&k->store_health) && free_bytes < LITTLE_SPACE)
+		status_set(&k->store_health, R_NO_SPACE,
+			   "the file system of the state has %llu KiB left: soon nothing can be written",
+			   (unsigned long long)(free_bytes / 1024));
+}
+
 static void look_at_store(struct app *a, struct daemon_store *ret, const struct life_counts *life)
 {
 	struct app_look *k = a->look;
@@ -203,11 +214,17 @@ static void look_at_store(struct app *a, struct daemon_store *ret, const struct 
 				      .writable = status_ok(&life->store) };
 	if (stat(k->db_path, &st) == 0)
 		ret->bytes = (uint64_t)st.st_size;
-	if (statvfs(a->state_dir, &fs) == 0)
+	if (statvfs(a->state_dir, &fs) == 0) {
 		ret->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+		look_at_space(k, ret->free_bytes);
+	}
 	ret->backup_at_ms = store_backup_at_ms(a->store);
-	if (!status_ok(&life->store))
-		degrade(k, "store", "", &k->store_health, clock_wall_ms());
+	if (status_ok(&k->store_health))
+		k->store_since_ms = 0;
+	else if (!k->store_since_ms)
+		k->store_since_ms = clock_wall_ms();
+	if (k->store_since_ms)
+		degrade(k, "store", "", &k->store_health, k->store_since_ms);
 	look_back(a, life);
 }
 

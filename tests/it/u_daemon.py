@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Bad days of the cloud as callers of agentboxd see them, played by the scripted one; its ledger, not the daemon, says what really happened."""
 import json
+import os
 import subprocess
 import threading
 import time
@@ -378,3 +379,23 @@ def test_other_hosts_sandboxes_are_left_alone(cloud, api):
     assert foreign.id not in [s.id for s in api.call("SandboxService.List").sandboxes]
     assert api.call("SandboxService.Get", sandbox=foreign.id).id == foreign.id, "an id is a capability"
     assert foreign.fate is None
+
+
+def test_a_disk_that_is_nearly_full(cloud, tmp_path):
+    """Status says so before a commit fails, since when, and no longer when there is room again."""
+    if os.geteuid():
+        pytest.skip("needs root")
+    home = harness.temp_dir("abd-")
+    with harness.small_disk(home + "/disk", "32m"):
+        d = harness.Daemon(cloud, folder=home + "/disk")
+        with Api(d.socket) as api:
+            create(api)
+            assert not api.call("DaemonService.Status").degraded
+            with open(home + "/disk/ballast", "wb") as f:
+                f.write(bytes(api.call("DaemonService.Status").store.free_bytes - (4 << 20)))
+            for _ in range(2):
+                full = api.call("DaemonService.Status").degraded[0]
+                assert full.what == "store" and "left" in full.message and full.since.seconds, full
+            os.unlink(home + "/disk/ballast")
+            assert not api.call("DaemonService.Status").degraded
+        d.stop()
