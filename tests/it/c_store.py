@@ -84,7 +84,7 @@ def store_notes(a):
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
 def test_the_database_is_deleted_under_ten_sandboxes(cloud, home, crash):
     """With the second copy all is there, also what was set later; without it, what the cloud's tags say, and one report."""
-    h = home()
+    h = home(conf={"daemon": {"restart_grace": "1s", "reconcile_period": "1s"}})  # nobody claims what is adopted
     with h.start() as a:
         boxes = {}
         for i in range(10):

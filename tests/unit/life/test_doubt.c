@@ -210,7 +210,7 @@ TEST(a_number_that_nobody_here_gave)
 /* What was released before the copy was made waits for a claim, as what is adopted does. */
 TEST(released_in_the_copy)
 {
-	struct world w = { .unclaimed_grace_ms = 1500, .restart_grace_ms = 100 };
+	struct world w = { .unclaimed_grace_ms = 4000, .restart_grace_ms = 100 };
 	struct life_create c;
 	struct box *b;
 
