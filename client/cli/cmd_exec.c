@@ -49,6 +49,7 @@ struct exec {
 	bool detached;
 	bool is_terminal;		/* ours is passed on to it */
 	uint64_t input_offset;
+	bool input_lost;		/* with the connection; a terminal's goes on */
 	bool resize_due;
 	struct ab_call *resize;
 	char keys[KEYS_MAX];		/* that detach */
@@ -166,6 +167,20 @@ static void on_started(struct exec *x, const struct ab_command *c)
 		term_set_raw(&x->term);
 }
 
+/* After a new attach: where the daemon stopped taking it. What was on its way is not sent again. */
+static void input_again(struct exec *x)
+{
+	const struct ab_command_ref ref = { .command_id = x->command_id };
+
+	if (!x->input_lost)
+		return;
+	/* twice: bytes in doubt are told once */
+	for (int i = 0; i < 2 && x->input_lost; i++)
+		x->input_lost = ab_command_send_input(x->cli->client, &ref, 0, "", 0, false, NULL, &x->input_offset) != AB_OK;
+	if (!x->input_lost)
+		x->input_lost = ab_command_input_start(x->cli->client, &ref, x->input_offset, NULL, &x->input) < 0;
+}
+
 static void on_output(struct exec *x, const struct ab_command_event *ev)
 {
 	size_t skip;
@@ -206,6 +221,8 @@ static void take_events(struct exec *x)
 			on_gap(x, &ev);
 		else if (ev.type == AB_EVENT_EXITED)
 			on_exited(x, ev.result);
+		if (ev.type == AB_EVENT_STARTED || ev.type == AB_EVENT_GAP)
+			input_again(x);
 	}
 }
 
@@ -215,8 +232,9 @@ static void input_end(struct exec *x)
 {
 	const struct ab_error *e = ab_call_error(x->input);
 
+	x->input_lost = e && e->local && e->status == AB_UNAVAILABLE && x->is_terminal;
 	/* a command that ends or closes its input early has every right to */
-	if (e && strcmp(e->reason, "PROCESS_STDIN_CLOSED") != 0 &&
+	if (e && !x->input_lost && strcmp(e->reason, "PROCESS_STDIN_CLOSED") != 0 &&
 	    strcmp(e->reason, "PROCESS_NOT_FOUND") != 0)
 		say(x->cli, "warning: standard input is cut: %s", e->message);
 	ab_call_free(x->input);

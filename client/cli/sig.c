@@ -22,7 +22,7 @@ static int open_set(const sigset_t *set)
 
 int sig_open(void)
 {
-	static const int wanted[] = { SIGINT, SIGTERM, SIGHUP };
+	static const int wanted[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 	sigset_t set;
 
 	(void)sigemptyset(&set);

@@ -91,6 +91,8 @@ struct command *command_unref(struct command *c)
 		return NULL;
 	must(c->refs);
 	if (--c->refs == 0) { /* its own callback may be on the stack */
+		defer_cancel(&c->tell); /* nobody reads any more; it would take a reference */
+		defer_cancel(&c->pump);
 		list_add_tail(&c->cs->dying, &c->node);
 		defer_post(&c->cs->sweep);
 	}

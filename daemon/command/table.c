@@ -15,6 +15,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
+#define EVICT_FIRST_MS	 1000u		/* what grew old while no daemon ran */
 #define EVICT_EVERY_MS	 60000u
 #define RESTART_GRACE_MS 30000u
 
@@ -231,7 +232,7 @@ int commands_new(const struct commands_options *o, struct commands **ret)
 		return r;
 	}
 	cs->spool_fd = openat(state_fd, "spool", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	r = cs->spool_fd < 0 ? -errno : timer_set(&cs->evict, loop_now_ms(o->loop) + EVICT_EVERY_MS);
+	r = cs->spool_fd < 0 ? -errno : timer_set(&cs->evict, loop_now_ms(o->loop) + EVICT_FIRST_MS);
 	if (!r)
 		r = commands_load(cs, o->store);
 	if (r < 0) {
@@ -312,8 +313,10 @@ void commands_forget_surplus(struct commands *cs)
 		bool full = cs->total.used > cs->total.max / 4 * 3 ||
 			    c->share->quota.used > c->share->quota.max / 4 * 3;
 
-		if (c->share->n_ended > COMMAND_ENDED_PER_UID || (full && spool_used(c->spool)))
+		if (c->share->n_ended > COMMAND_ENDED_PER_UID)
 			command_forget(c);
+		else if (full && spool_used(c->spool))
+			spool_clear(c->spool); /* how it ended is kept */
 	}
 }
 

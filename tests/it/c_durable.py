@@ -8,6 +8,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import threading
 
 import pytest
@@ -129,18 +130,26 @@ def lines(n, first=0):
 # -- cuts and planned ends
 
 def test_every_cut_is_a_gap_and_nothing_is_doubled(cloud, daemons):
-    """A11: The ticker: nothing is printed while nobody is attached, so that every line is there."""
+    """A11: The ticker: the client dies at line 10, the daemon at 20, the connection at 30, 40, 50. Nothing is printed while
+    nobody is attached, so that every line is there."""
     d = daemons.start()
-    gates = [cloud.gate() for _ in range(4)]
+    first, *gates = [cloud.gate() for _ in range(5)]
     steps = []
     for i in range(60):
-        if i in (20, 30, 40, 50):
-            steps.append(("gate", gates[i // 10 - 2]))
+        if i in (10, 20, 30, 40, 50):
+            steps.append(("gate", ([first] + gates)[i // 10 - 1]))
         steps.append(("stdout", b"line %d\n" % i))
     cloud.script("ticker", steps)
     with daemons.api() as api:
         box = api.call("SandboxService.Create").id
         c = api.call("CommandService.Start", sandbox=box, shell="ticker", detach=True)
+        client = subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, "attach", c.command_id], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE)
+        assert b"".join(client.stdout.readline() for _ in range(10)) == lines(10)
+        client.kill()
+        assert client.wait() == -signal.SIGKILL
+        client.stdout.close()
+        first.release()
         wait_end(api, c.command_id, 1, len(lines(20)), d)
     daemons.kill()
     d = daemons.start()
@@ -161,9 +170,9 @@ def test_every_cut_is_a_gap_and_nothing_is_doubled(cloud, daemons):
 
 def test_goaway_loses_nothing(cloud, daemons):
     d = daemons.start()
-    gates = [cloud.gate() for _ in range(2)]
-    cloud.script("ticker", [("stdout", lines(10)), ("gate", gates[0]), ("stdout", lines(20, 10)), ("gate", gates[1]),
-                            ("stdout", lines(30, 20))])
+    gates = [cloud.gate() for _ in range(5)]
+    cloud.script("ticker", [("stdout", lines(10))] + [step for i, gate in enumerate(gates) for step in (
+        ("gate", gate), ("stdout", lines(10 * i + 20, 10 * i + 10)))])
     with daemons.api() as api:
         box = api.call("SandboxService.Create").id
         c = api.call("CommandService.Start", sandbox=box, shell="ticker")
@@ -173,7 +182,7 @@ def test_goaway_loses_nothing(cloud, daemons):
             api.call("SandboxService.IsRunning", sandbox=box)   # goes to a new connection
             gate.release()
         out = attach(api, c.command_id)
-    assert out.data[1] == lines(30) and not out.gaps
+    assert out.data[1] == lines(60) and not out.gaps
     assert out.result.exit_code == 0 and out.result.output_complete
     assert cloud.ledger.count("process.Connect") == 0
 
