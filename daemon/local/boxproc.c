@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
+#define DESCRIPTORS_KEPT 64u
 #define PROC_MAGIC 0x9c0c9c0cu
 #define N_STREAMS  4
 
@@ -126,6 +128,17 @@ static int make_pipe(struct box_proc *p, enum box_stream s, int *ret)
 	return 0;
 }
 
+/* The last descriptors are for connections and for what ends commands and sandboxes. New ones are the lowest that
+ * are free, so the number of one tells. */
+static int check_room(int fd)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur == RLIM_INFINITY)
+		return 0;
+	return (rlim_t)fd + MIN(l.rlim_cur / 4, (rlim_t)DESCRIPTORS_KEPT) < l.rlim_cur ? 0 : -EMFILE;
+}
+
 static int send_spawn(struct box *b, struct box_proc *p, const struct box_proc_options *o)
 {
 	struct init_msg m = { .op = INIT_SPAWN, .id = p->id };
@@ -133,6 +146,8 @@ static int send_spawn(struct box *b, struct box_proc *p, const struct box_proc_o
 	size_t n = 1;
 	int r = make_arguments(b, o, &fds[0]);
 
+	if (r == 0)
+		r = check_room(fds[0]);
 	if (r == 0 && !o->pty && o->stdin_pipe)
 		r = make_pipe(p, BOX_STDIN, &fds[n++]);
 	if (r == 0 && !o->pty)

@@ -247,3 +247,31 @@ def test_uid_of_another_namespace(cloud):
         assert r.returncode and "UID_DENIED" in r.stderr, r
     assert cloud.ledger.count("create") == 0
     d.close()
+
+
+def test_agentbox_local_keeps_descriptors():
+    """Near its limit of descriptors agentbox-local refuses commands, at once and in words; calls, new connections and the end
+    of what runs go on."""
+    import resource
+    from wire import Client
+    local = harness.LocalCloud(tls=False)
+    resource.prlimit(local.pid, resource.RLIMIT_NOFILE, (100, 100))
+    c = Client(local.plain_url, local.key)
+    box = c.create()
+    identity, running = c.get(box).json(), []
+    refused = None
+    for _ in range(60):
+        s = c.start(identity, argv=["/bin/sleep", "100"])
+        s.__enter__()
+        running.append(s)
+        if s.next() is None:
+            refused = s.end["error"]
+            break
+    assert refused and refused["code"] == "resource_exhausted" and "Too many open files" in refused["message"], refused
+    assert len(running) > 5
+    for _ in range(10):         # each a connection of its own
+        assert Client(local.plain_url, local.key).get(box).status == 200
+    assert Client(local.plain_url, local.key).kill(box).status == 204
+    for s in running:
+        s.__exit__(None, None, None)
+    local.close()
