@@ -55,7 +55,7 @@ plant() {
 		return
 	fi
 	if ! ninja -C build tests/sim/sim $tables >build.log 2>&1; then
-		printf '%-32s does not build\n' "$name"
+		printf '%-32s does not build: %s\n' "$name" "$(grep -m 1 -E 'rror|FAILED' build.log | cut -c 1-90)"
 		broken="$broken $name"
 	elif tables_fail; then
 		printf '%-32s found: by the tables of %s\n' "$name" "$who"
