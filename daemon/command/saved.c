@@ -199,6 +199,17 @@ static int restore_spool(struct command *c, const struct row_command *r)
 	return spool_new(cs->spool_fd, c->id, c->spool_limit, &c->share->quota, &cs->total, &c->spool);
 }
 
+/* Oldest first, as they are forgotten; rows come in about that order. */
+static void add_ended(struct commands *cs, struct command *c)
+{
+	struct list *after = cs->ended.prev;
+
+	while (after != &cs->ended &&
+	       list_entry(after, struct command, node)->result.exited_at_ms > c->result.exited_at_ms)
+		after = after->prev;
+	list_add_head(after, &c->node);
+}
+
 static int restore(struct commands *cs, const struct row_command *r)
 {
 	struct command *c;
@@ -240,7 +251,7 @@ static int restore(struct commands *cs, const struct row_command *r)
 	if (r->state == ROW_COMMAND_ENDED) {
 		c->final = true;
 		command_set_state(c, CMD_ENDED);
-		list_add_tail(&cs->ended, &c->node);
+		add_ended(cs, c);
 		c->share->n_ended++;
 	} else {
 		command_set_state(c, CMD_ASKING);

@@ -106,10 +106,11 @@ def test_history_has_an_end(on_local):
     on_local.start()
     with on_local.api() as api:
         box = api.call("SandboxService.Create", template="base").id
-        old, young = [api.call("CommandService.Start", sandbox=box, argv={"args": ["echo", "x"]}).command_id
-                      for _ in range(2)]
-        for i in (old, young):
-            api.call("CommandService.Wait", command={"command_id": i})
+        old, young = [api.call("CommandService.Start", sandbox=box, argv={"args": ["sh", "-c", script]}).command_id
+                      for script in ("until [ -e go ]; do sleep 0.02; done; echo x", "echo x")]
+        api.call("CommandService.Wait", command={"command_id": young})
+        api.run(box, "touch go")
+        api.call("CommandService.Wait", command={"command_id": old})
         expires = {c.command_id: c.expires_at.seconds for c in api.call("CommandService.List", sandbox=box, ended=True).commands}
         assert abs(expires[old] - time.time() - 86400) < 60
         api.call("SandboxService.Kill", sandbox=box)

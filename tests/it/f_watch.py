@@ -207,6 +207,10 @@ def test_links_work_with_plain_curl(own_local):
         assert curl(up.url, "-H", "Content-Type: application/octet-stream", "--data-binary", "@-", data=b"\0\1")[0] == 200
         assert api.read_file(box, "/root/up.bin") == b"\0\1"
         assert curl(up.url)[0] == 401
+        up = sign(WRITE, path="/home/user/for ever.bin")
+        assert not up.HasField("expires_at")
+        assert curl(up.url, "-F", "file=@-;filename=x", data=b"\2\3")[0] == 200
+        assert api.read_file(box, "/home/user/for ever.bin") == b"\2\3"
         api.call("SandboxService.Kill", sandbox=box)
         assert curl(link.url)[0] == 502
 
