@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Accounts: one cloud each, with its key, CA and proxy. A key comes from a file, from systemd's
- * credentials, or, only for a user daemon, from the environment, where it is overwritten.
+ * credentials, from a command (keyrun.c), or, only for a user daemon, from the environment, where it is overwritten.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,8 +9,11 @@
 #include <string.h>
 
 #include "daemon/app_impl.h"
+#include "daemon/keyrun.h"
 #include "daemon/obs/log.h"
 #include "proto/base/str.h"
+
+#define KEY_COMMAND_PAUSE_MS 5000u	/* after a run that brought nothing new */
 
 static const char *get(const struct account *c, const char *key)
 {
@@ -41,14 +44,66 @@ static char *take_env(const char *const names[], const char **ret_name)
 	return NULL;
 }
 
+static void on_key_printed(void *user, struct secret *key, const char *why)
+{
+	struct account *c = user;
+
+	c->key_run = NULL;
+	c->key_first = false;
+	c->key_run_at_ms = loop_now_ms(c->app->loop) + KEY_COMMAND_PAUSE_MS;
+	if (!key) {
+		log_error("key_command", "account=%s error=%s", c->name, log_q(why));
+	} else if (c->key && str_eq(secret_text(key), secret_text(c->key))) {
+		secret_free(key);
+	} else {
+		log_info("key_command", "account=%s", c->name);
+		secret_free(c->key);
+		c->key = key;
+		c->key_run_at_ms = 0;
+		if (c->cloud)
+			cloud_set_key(c->cloud, secret_text(key));
+	}
+	if (c->cloud)
+		cloud_key_settled(c->cloud);
+}
+
+/* True: it runs. */
+static bool run_key_command(struct account *c)
+{
+	int r;
+
+	if (c->key_run)
+		return true;
+	if (!c->key_command || loop_now_ms(c->app->loop) < c->key_run_at_ms)
+		return false;
+	r = keyrun_start(c->app->loop, c->key_command, on_key_printed, c, &c->key_run);
+	if (r < 0)
+		log_error("key_command", "account=%s error=%s", c->name, log_q(strerror(-r)));
+	return r == 0;
+}
+
+/* The start waits for the first key, and goes on without one: calls run the command again. */
+static int first_key(struct account *c)
+{
+	c->key_first = run_key_command(c);
+	while (c->key_first)
+		if (loop_once(c->app->loop, KEYRUN_LIMIT_MS) < 0)
+			return APP_EXIT_UNAVAILABLE;
+	return 0;
+}
+
 static int read_key(struct account *c)
 {
 	static const char *const names[] = { "AGENTBOX_API_KEY", "E2B_API_KEY", NULL };
 	const char *file = get(c, "api_key_file"), *credential = get(c, "api_key_credential");
-	const char *folder = getenv("CREDENTIALS_DIRECTORY"), *name;
+	const char *folder = getenv("CREDENTIALS_DIRECTORY"), *command = get(c, "api_key_command"), *name;
 	char *env;
 	int r;
 
+	if (!str_is_empty(command)) {
+		c->key_command = command;
+		return first_key(c);
+	}
 	if (!str_is_empty(file)) {
 		c->key_path = strdup(file);
 	} else if (!str_is_empty(credential)) {
@@ -101,15 +156,19 @@ static int reread_key(struct account *c)
 	return 1;
 }
 
-/* The cloud said 401: the file may hold a newer key by now. */
-static void on_key_rejected(struct cloud *cloud, void *user)
+/* The cloud said 401: the file may hold a newer key by now, the command print one. */
+static bool on_key_rejected(struct cloud *cloud, void *user)
 {
 	struct account *c = user;
-	int r = c->key_path ? reread_key(c) : 0;
+	int r;
 
+	if (run_key_command(c))
+		return true;
+	r = c->key_path ? reread_key(c) : 0;
 	if (r <= 0)
 		log_error("key_rejected", "account=%s file=%s error=%s", c->name,
 			  log_q(c->key_path ? c->key_path : ""), log_q(r < 0 ? secret_error(r) : ""));
+	return false;
 }
 
 static bool is_same_file(const struct stat *a, const struct stat *b)
@@ -168,19 +227,22 @@ static void look_at_tls(struct account *c)
 }
 
 /* Looked at before each call, so that a new key is in use before the old one is refused. */
-static void on_key_use(struct cloud *cloud, void *user)
+static bool on_key_use(struct cloud *cloud, void *user)
 {
 	struct account *c = user;
 	struct stat now;
 	int r;
 
 	look_at_tls(c);
+	if (!c->key)
+		return run_key_command(c);
 	if (!c->key_path || stat(c->key_path, &now) < 0 || is_same_file(&now, &c->key_stat))
-		return;
+		return false;
 	r = reread_key(c);
 	if (r < 0)
 		log_warn("key_unreadable", "account=%s file=%s error=%s", c->name, log_q(c->key_path),
 			 log_q(secret_error(r)));
+	return false;
 }
 
 /* --- proxy --- */
@@ -327,6 +389,8 @@ void app_accounts_free(struct app *a)
 	for (size_t i = 0; i < a->n_accounts; i++) {
 		struct account *c = &a->accounts[i];
 
+		keyrun_cancel(c->key_run);
+		c->key_run = NULL;
 		cloud_free(c->cloud);
 		c->cloud = NULL;
 		if (c->tls && a->pool)

@@ -39,6 +39,23 @@ static void check_key_file(struct conf *c, const char *account)
 		secret_free(key);
 }
 
+static void check_one_key(struct conf *c, const char *account)
+{
+	static const char *const ways[] = { "api_key_file", "api_key_credential", "api_key_command" };
+	const char *first = NULL;
+	char at[512];
+
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+		if (!conf_is_set(c, "account", account, ways[i]))
+			continue;
+		if (first)
+			conf_problem(c, "%s: there is %s already; one of them", conf_place(c, "account", account, ways[i], at),
+				     first);
+		else
+			first = ways[i];
+	}
+}
+
 static void check_url(struct conf *c, const char *account, const char *key)
 {
 	const char *text = conf_get(c, "account", account, key);
@@ -76,6 +93,7 @@ static void check_account(struct conf *c, const char *account)
 	char at[512];
 
 	check_key_file(c, account);
+	check_one_key(c, account);
 	check_file(c, account, "ca_file");
 	check_file(c, account, "client_cert");
 	check_file(c, account, "client_key");

@@ -30,6 +30,10 @@ struct account {
 	struct stat tls_stat[3];	/* of ca_file, client_cert and client_key when they were last read, or tried */
 	struct secret *key;
 	char *key_path;			/* NULL: from the environment, or none */
+	const char *key_command;	/* NULL = none */
+	struct keyrun *key_run;		/* it runs */
+	bool key_first;			/* … for the first time: the start waits for it */
+	uint64_t key_run_at_ms;		/* not before */
 	struct stat key_stat;		/* of that file when it was last read, or tried */
 	char *proxy, *no_proxy;
 	const char *proxy_origin;

@@ -37,8 +37,8 @@ struct cloud {
 	unsigned key_generation;
 	char *key_group;		/* pool group of the API: account and generation */
 	bool key_rejected;
-	void (*on_key_rejected)(struct cloud *c, void *user);
-	void (*on_key_use)(struct cloud *c, void *user);
+	bool (*on_key_rejected)(struct cloud *c, void *user);
+	bool (*on_key_use)(struct cloud *c, void *user);
 	void *user;
 
 	struct limiter limiter;

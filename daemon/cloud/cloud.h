@@ -45,10 +45,12 @@ struct cloud_options {
 	const char *no_proxy;		/* comma list of host suffixes; NULL = none */
 	bool plain_http2;		/* http:// addresses speak HTTP/2 with prior knowledge */
 	uint32_t max_in_flight;		/* control-plane calls at once; 0 = 64 */
-	/* The cloud answered 401. May call cloud_set_key() in here; then the call is sent once more. */
-	void (*on_key_rejected)(struct cloud *c, void *user);
-	/* A call is about to begin. May call cloud_set_key(). NULL = nothing. */
-	void (*on_key_use)(struct cloud *c, void *user);
+	/* The cloud answered 401. May call cloud_set_key() in here; then the call is sent once more. True: a key is
+	 * on its way; the call waits until cloud_key_settled(). */
+	bool (*on_key_rejected)(struct cloud *c, void *user);
+	/* A call is about to begin. May call cloud_set_key(). True: a key is on its way; without one it waits, too.
+	 * NULL = nothing. */
+	bool (*on_key_use)(struct cloud *c, void *user);
 	void *user;
 };
 
@@ -57,6 +59,8 @@ must_check int cloud_new(const struct cloud_options *o, struct cloud **ret, stru
 /* Calls still open end without news. NULL is fine; returns NULL. */
 struct cloud *cloud_free(struct cloud *c);
 void cloud_set_key(struct cloud *c, const char *api_key);
+/* What was on its way is there, or will not come: calls that waited for it go on, or fail. */
+void cloud_key_settled(struct cloud *c);
 /* For the connections from now on; not owned, as in the options. */
 void cloud_set_tls(struct cloud *c, struct tls_client *tls);
 

@@ -240,6 +240,8 @@ static void on_timer(struct timer *t, void *user)
 
 	if (c->state == CALL_PAUSED) {
 		call_enter(c);
+	} else if (c->state == CALL_KEYLESS) {
+		call_over(c);
 	} else if (c->state == CALL_QUEUED) {
 		uint64_t now = loop_now_ms(c->cloud->loop);
 		bool limited = limiter_route_at_ms(&c->cloud->limiter, c->op, now) > now;
@@ -479,18 +481,48 @@ static bool call_again(struct cloud_call *c, uint32_t wait_ms)
 	return true;
 }
 
+/* The result is what the caller is told should no key come. False without memory. */
+static bool await_key(struct cloud_call *c)
+{
+	c->req = pool_req_free(c->req);
+	limiter_leave(&c->cloud->limiter, &c->ticket, false);
+	if (timer_set(&c->timer, c->deadline_ms) < 0)
+		return false;
+	call_set_state(c, CALL_KEYLESS);
+	return true;
+}
+
+void cloud_key_settled(struct cloud *cloud)
+{
+	list_for_each_safe(n, &cloud->calls) {
+		struct cloud_call *c = list_entry(n, struct cloud_call, node);
+
+		if (c->state != CALL_KEYLESS)
+			continue;
+		if (!cloud->key || (c->attempts && c->key_generation == cloud->key_generation)) {
+			call_over(c);
+			continue;
+		}
+		c->result = (struct cloud_result){ 0 };
+		call_enter(c);
+	}
+}
+
 /* 401: perhaps the key was changed meanwhile, or its owner has a newer one. Once. */
 static bool key_again(struct cloud_call *c)
 {
 	struct cloud *cloud = c->cloud;
+	bool coming = false;
 
 	if (c->key_generation == cloud->key_generation) {
 		if (!cloud->key_rejected)
 			log_warn("cloud_key_rejected", "account=%s", cloud->account);
 		cloud->key_rejected = true;
 		if (cloud->on_key_rejected)
-			cloud->on_key_rejected(cloud, cloud->user);
+			coming = cloud->on_key_rejected(cloud, cloud->user);
 	}
+	if (coming && c->attempts < 2)
+		return await_key(c);
 	if (c->key_generation == cloud->key_generation || !cloud->key || c->attempts >= 2)
 		return false;
 	c->req = pool_req_free(c->req);
@@ -640,16 +672,19 @@ static bool key_is_well_formed(const char *key)
 static bool call_refused(struct cloud_call *c, const char *id)
 {
 	struct cloud *cloud = c->cloud;
+	bool coming = cloud->on_key_use && cloud->on_key_use(cloud, cloud->user);
 
-	if (cloud->on_key_use)
-		cloud->on_key_use(cloud, cloud->user);
 	if (id && !cloud_is_sandbox_id(id)) {
 		c->result.outcome = CLOUD_REFUSED;
 		status_field(&c->result.status, "sandbox", "\"%s\" is no sandbox id", id);
 		call_over(c);
 	} else if (!cloud->key) {
-		call_fail(c, CLOUD_REFUSED, R_KEY_MISSING,
-			  "the account has no API key; set api_key_file in its section");
+		c->result.outcome = CLOUD_REFUSED;
+		status_set(&c->result.status, R_KEY_MISSING,
+			   "the account has no API key; set api_key_file in its section");
+		status_evidence(&c->result.status, "route", "%s", c->route);
+		if (!coming || !await_key(c))
+			call_over(c);
 	} else if (cloud->check_key_format && !key_is_well_formed(cloud->key)) {
 		call_fail(c, CLOUD_REFUSED, R_KEY_REJECTED,
 			  "the API key is not of the form e2b_<hex>; see check_key_format");

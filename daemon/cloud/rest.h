@@ -10,6 +10,7 @@ enum call_state {
 	CALL_QUEUED,	/* in the limiter */
 	CALL_OPEN,	/* a request of the pool */
 	CALL_PAUSED,	/* waits to be sent again */
+	CALL_KEYLESS,	/* waits for a key; its result says why, should none come */
 	CALL_OVER,	/* only done() is left */
 };
 

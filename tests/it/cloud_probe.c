@@ -598,12 +598,13 @@ static void on_input(struct watch *w, unsigned ready, void *user)
 	}
 }
 
-static void on_key_rejected(struct cloud *c, void *user)
+static bool on_key_rejected(struct cloud *c, void *user)
 {
 	struct probe *p = user;
 
 	if (p->next_key)
 		cloud_set_key(c, p->next_key);
+	return false;
 }
 
 static const char *option(int argc, char **argv, const char *name, const char *otherwise)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The API key: replaced under load without a failed call, and in no place where it does not belong (FAULTS K, A-11)."""
 import base64
+import contextlib
 import os
 import secrets
 import shutil
@@ -167,3 +168,102 @@ def test_core(cloud, daemon, api):
         pytest.skip("gcore may not: " + r.stderr[-200:])
     with open("%s.%d" % (path, daemon.pid), "rb") as f:
         assert where(old, [("core", data := f.read())]) == [] and where(key, [("core", data)]) == []
+
+
+# --- api_key_command ---
+
+class Vault:
+    """A command that prints the key, and counts how often it was asked."""
+
+    def __init__(self, tmp_path, key):
+        self.file, self.calls = tmp_path / "vault-key", tmp_path / "vault-calls"
+        self.set(key)
+        self.command = "echo x >>%s; cat %s" % (self.calls, self.file)
+
+    def set(self, key):
+        self.file.write_text(key + "\n", encoding="ascii")
+
+    @property
+    def n(self):
+        return len(self.calls.read_text(encoding="ascii").splitlines()) if self.calls.exists() else 0
+
+
+def by_command(cloud, command):
+    conf = {"account default": {"api_key_file": [], "api_key_command": command}}
+    return contextlib.closing(harness.Daemon(cloud, conf=conf))
+
+
+def children(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid), encoding="ascii") as f:
+        return f.read().split()
+
+
+def test_command(cloud, tmp_path):
+    """Asked at the start, and again on 401: the calls that were refused meanwhile wait for it, and none fails."""
+    vault = Vault(tmp_path, cloud.key)
+    with by_command(cloud, vault.command) as d, Api(d.socket) as api:
+        api.call("SandboxService.Create")
+        assert vault.n == 1
+        old, key = cloud.key, new_key()
+        vault.set(key)
+        cloud.keys[key] = cloud.team
+        del cloud.keys[old]
+        calls = [threading.Thread(target=api.call, args=("SandboxService.Create",)) for _ in range(8)]
+        for t in calls:
+            t.start()
+        for t in calls:
+            t.join()
+        assert sum(s.team is cloud.team for s in cloud.by_id.values()) == 9 and vault.n == 2
+        assert old not in d.log() and key not in d.log()
+
+
+def test_command_has_no_other_key(cloud, tmp_path):
+    """It prints what the cloud refuses: KEY_REJECTED, and it is not run for every call."""
+    vault = Vault(tmp_path, cloud.key)
+    del cloud.keys[cloud.key]
+    with by_command(cloud, vault.command) as d, Api(d.socket) as api:
+        for _ in range(5):
+            with pytest.raises(ApiError) as e:
+                api.call("SandboxService.Create")
+            assert e.value.reason == "KEY_REJECTED"
+        assert vault.n <= 2
+
+
+@pytest.mark.parametrize("command,why", [
+    ("exit 3", "it ended with 3"), ("kill -9 $$", "signal 9"), ("true", "one key on one line"), ("head -c 5000 /dev/zero | tr '\\0' a", "4,096"),
+    ("sleep 100 & echo 'two words'", "one key on one line")])
+def test_command_fails(cloud, command, why):
+    """The daemon starts all the same and says what is wrong; nothing of the command stays."""
+    with by_command(cloud, command) as d, Api(d.socket) as api:
+        with pytest.raises(ApiError) as e:
+            api.call("SandboxService.Create")
+        assert e.value.reason == "KEY_MISSING"
+        line, = [x for x in d.log().splitlines() if " key_command " in x][:1]
+        assert why in line, line
+        assert not children(d.proc.pid)
+
+
+def test_command_comes_later(cloud, tmp_path):
+    """Nothing at the start, a key at the first call: that call has it."""
+    vault = Vault(tmp_path, cloud.key)
+    flag = tmp_path / "open"
+    script = tmp_path / "script"
+    script.write_text("[ -e %s ] || exit 1; %s\n" % (flag, vault.command), encoding="ascii")
+    with by_command(cloud, "sh %s" % script) as d, Api(d.socket) as api:
+        flag.touch()
+        harness.until(lambda: try_create(api), what="a key", program=d)
+
+
+def try_create(api):
+    try:
+        return api.call("SandboxService.Create")
+    except ApiError as e:
+        assert e.reason == "KEY_MISSING"
+        return None
+
+
+def test_only_one_way(cloud):
+    d = harness.Daemon(cloud, conf={"account default": {"api_key_command": "true"}}, wait=False)
+    assert d.proc.wait(20) == 78
+    assert "api_key_command: there is api_key_file already" in d.log()
+    d.close()
