@@ -130,7 +130,8 @@ static int parse_args(int argc, char **argv, struct conf *c, struct args *ret)
 		return APP_EXIT_USAGE;
 	}
 	if (ret->local && ret->system) {
-		fputs("agentboxd: --local is for one user; the system's daemon uses agentbox-local.service\n", stderr);
+		fputs("agentboxd: --local is for one user's daemon; beside the system's, start agentbox-local and name "
+		      "it in an [account]\n", stderr);
 		return APP_EXIT_USAGE;
 	}
 	return r < 0 ? APP_EXIT_UNAVAILABLE : -1;
