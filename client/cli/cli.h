@@ -121,6 +121,8 @@ void say(const struct cli *cli, const char *fmt, ...) printf_like(2, 3);
 int usage(const struct command *cmd, const char *fmt, ...) printf_like(2, 3);
 /* Says what is wrong and returns the exit code that belongs to it. */
 int fail(const struct cli *cli, const struct ab_error *e);
+/* The same for an answer that is no error, but says that there is no such thing. */
+int fail_missing(const struct cli *cli, const char *reason, const char *fmt, ...) printf_like(3, 4);
 /* The same for a call with a request id that failed: how to find out what became of it. */
 int fail_create(const struct cli *cli, const struct ab_call *call);
 /* The same for the last function that waited. */

@@ -13,12 +13,15 @@
 #include <unistd.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/clock.h"
 #include "client/cli/sig.h"
 #include "client/cli/sink.h"
 #include "client/cli/term.h"
 
 #define INPUT_BYTES (64u * 1024)
 #define KEYS_MAX    16u
+#define WAIT_MS	    3000u	/* --wait, where it is not said */
+#define AGAIN_MS    50		/* between two attaches that were cut before they said anything */
 
 static const struct opt opts[] = {
 	OPT('i', "interactive", OPT_FLAG, interactive, NULL, "pass standard input on"),
@@ -65,7 +68,9 @@ struct exec {
 	char *command_id;		/* once it started */
 	uint64_t from;			/* what is before is not passed on: a stream may be shorter */
 	uint64_t offsets[4];		/* next byte by stream, to go on from */
+	struct ab_attach_options how;	/* as the first attach was asked */
 	bool heard;			/* this stream said something */
+	int64_t again_until;		/* attaching is tried; 0: it was not cut since it said something */
 	bool done;
 	int exit_code;
 
@@ -317,20 +322,50 @@ static void resize_push(struct exec *x)
 
 /* --- the end of the stream, and of us --- */
 
+/* NULL: there is nothing yet to attach to. */
+static const char *whose(const struct exec *x)
+{
+	return x->command_id ? x->command_id : x->attached ? x->cli->args.words[0] : NULL;
+}
+
+/*
+ * Is there time for one more? One that was cut before it said anything reached a daemon that was dying, so it is
+ * tried again as long as one that reaches nobody is; that one has waited already.
+ */
+static bool may_attach(struct exec *x, const struct ab_error *e)
+{
+	uint64_t wait_ms = x->cli->args.wait_ms;
+	struct pollfd p = { .fd = x->sig_fd, .events = POLLIN };
+	int64_t now = cli_boot_ms();
+
+	if (!e->local || e->status != AB_UNAVAILABLE || !whose(x))
+		return false;
+	if (!strcmp(e->reason, "UNREACHABLE"))
+		return false;
+	wait_ms = wait_ms == AB_ZERO_MS ? 0 : wait_ms ? wait_ms : WAIT_MS;
+	if (x->heard || !x->again_until) {
+		x->again_until = now + (int64_t)(wait_ms < INT32_MAX ? wait_ms : INT32_MAX);
+		return true;
+	}
+	if (now >= x->again_until)
+		return false;
+	(void)poll(&p, 1, AGAIN_MS);
+	return true;
+}
+
 /* The connection broke, the command may well live: go on where we were. */
 static bool attach_again(struct exec *x)
 {
-	const struct ab_error *e = ab_call_error(x->stream);
-	const struct ab_command_ref ref = { .command_id = x->command_id };
-	const struct ab_attach_options o = {
-		.stdout_offset = x->offsets[AB_STDOUT],
-		.stderr_offset = x->offsets[AB_STDERR],
-		.pty_offset = x->offsets[AB_PTY],
-	};
+	const struct ab_command_ref ref = { .command_id = whose(x) };
+	struct ab_attach_options o = x->how;
 	struct ab_call *stream;
 
-	if (!e->local || e->status != AB_UNAVAILABLE || !x->command_id || !x->heard)
+	if (!may_attach(x, ab_call_error(x->stream)))
 		return false;
+	o.stdout_offset = x->offsets[AB_STDOUT];
+	o.stderr_offset = x->offsets[AB_STDERR];
+	o.pty_offset = x->offsets[AB_PTY];
+	o.from_end = o.from_end && !o.stdout_offset && !o.stderr_offset && !o.pty_offset;
 	if (ab_command_attach_start(x->cli->client, &ref, &o, NULL, &stream) < 0)
 		return false;
 	ab_call_free(x->stream);
@@ -354,10 +389,13 @@ static void on_stream_end(struct exec *x)
 		x->exit_code = EXIT_OK;
 		return;
 	}
-	(void)fail(x->cli, e);
-	x->exit_code = x->command_id || !strcmp(e->reason, "OUTCOME_UNKNOWN") ? EXIT_UNKNOWN
-									      : EXIT_FAILED;
-	if (x->exit_code == EXIT_UNKNOWN)
+	x->exit_code = fail(x->cli, e);
+	if (!x->attached || (x->command_id && e->status != AB_NOT_FOUND))
+		x->exit_code = x->command_id || !strcmp(e->reason, "OUTCOME_UNKNOWN") ? EXIT_UNKNOWN : EXIT_FAILED;
+	if (x->exit_code == EXIT_UNKNOWN && whose(x))
+		say(x->cli, "what became of command %s is not known; agentboxctl attach %s goes on with it", whose(x),
+		    whose(x));
+	else if (x->exit_code == EXIT_UNKNOWN)
 		say(x->cli, "what became of the command is not known");
 }
 
@@ -569,9 +607,10 @@ static int follow(struct cli *cli, bool to_the_end)
 	struct exec x = { .cli = cli, .exit_code = EXIT_FAILED, .sig_fd = -1, .winch_fd = -1, .attached = true,
 			  .follow = to_the_end };
 	const struct ab_command_ref ref = { .command_id = cli->args.words[0] };
-	struct ab_attach_options o = { .no_follow = !to_the_end };
-	int r = take_offset(cli, &o, &x.from);
+	int r;
 
+	x.how.no_follow = !to_the_end;
+	r = take_offset(cli, &x.how, &x.from);
 	if (r != EXIT_OK)
 		return r;
 	if (!take_keys(&x, cli->args.detach_keys ? cli->args.detach_keys : "ctrl-p,ctrl-q"))
@@ -583,7 +622,7 @@ static int follow(struct cli *cli, bool to_the_end)
 	sink_open(&x.err, STDERR_FILENO);
 	r = prepare(&x);
 	if (r == 0)
-		r = ab_command_attach_start(cli->client, &ref, &o, NULL, &x.stream);
+		r = ab_command_attach_start(cli->client, &ref, &x.how, NULL, &x.stream);
 	if (r == 0)
 		loop(&x);
 	else

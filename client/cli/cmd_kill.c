@@ -34,8 +34,7 @@ static int run(struct cli *cli)
 		} else {
 			print(cli, id, found);
 			if (!found) {
-				say(cli, "there is no sandbox %s", id);
-				r = EXIT_NOT_FOUND;
+				r = fail_missing(cli, "SANDBOX_NOT_FOUND", "there is no sandbox %s", id);
 			}
 		}
 		worst = worst ? worst : r;

@@ -130,8 +130,7 @@ static int rm(struct cli *cli)
 			if (a->json)
 				print_removed(a->words[i], found);
 			if (!found) {
-				say(cli, "there is no snapshot %s", a->words[i]);
-				r = EXIT_NOT_FOUND;
+				r = fail_missing(cli, "SNAPSHOT_NOT_FOUND", "there is no snapshot %s", a->words[i]);
 			}
 		}
 		worst = worst ? worst : r;

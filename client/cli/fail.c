@@ -88,6 +88,21 @@ int fail(const struct cli *cli, const struct ab_error *e)
 	return !strcmp(e->reason, "UNREACHABLE") ? EXIT_UNREACHABLE : EXIT_ERROR;
 }
 
+int fail_missing(const struct cli *cli, const char *reason, const char *fmt, ...)
+{
+	char text[1024];
+	struct ab_error e = { .status = AB_NOT_FOUND, .status_name = "NOT_FOUND", .reason = reason, .message = text };
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		text[0] = '\0';
+	return fail(cli, &e);
+}
+
 int fail_create(const struct cli *cli, const struct ab_call *call)
 {
 	const struct ab_error *e = ab_call_error(call);

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import threading
 
@@ -248,6 +249,98 @@ def test_local_outlives_the_daemon_and_stops_at_once():
         traces.gone()
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def dying(path, n, until_ends=None):
+    """A daemon in its last moments: takes connections, and drops them before it read anything."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(path + ".dying")
+        s.listen(8)
+        os.symlink(path + ".dying", path + ".new")
+        os.rename(path + ".new", path)
+        yield
+        s.settimeout(0.1 if until_ends else 60)
+        while until_ends.poll() is None if until_ends else n:
+            try:
+                s.accept()[0].close()
+                n -= 1
+            except TimeoutError:
+                if not until_ends:
+                    raise
+        yield
+
+
+@pytest.fixture
+def exec_by_link(folder):
+    """exec of a shell by a link to the daemon's socket, which may be turned; ends with 7 when there is a file `go`."""
+    home, started, running = temp_dir("abd-"), [], []
+
+    def daemon():
+        started.append(harness.Daemon(folder=home))
+        return started[-1]
+
+    def start(wait):
+        link = os.path.join(folder, "link")
+        b = daemon().ctl("create").stdout.strip()
+        os.symlink(started[0].socket, link)
+        script = "echo one; until [ -e go ]; do sleep 0.1; done; echo two; exit 7"
+        p = subprocess.Popen([harness.AGENTBOXCTL, "-s", link, "--wait", wait, "exec", b, "--", "sh", "-c", script], text=True,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        running.append(p)
+        assert p.stdout.readline() == "one\n"
+        return p, b, link
+    start.daemon, start.started = daemon, started
+    yield start
+    for p in running:
+        p.kill()
+        p.communicate()
+    if not started[-1].running():
+        daemon()
+    started[-1].ctl("local", "stop", check=False)
+    for d in started:
+        d.close()
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def test_exec_goes_on_after_it_reached_a_dying_daemon(exec_by_link):
+    """A connection that a dying daemon's listener still took, and dropped, is no reason to give up."""
+    p, b, link = exec_by_link("60s")
+    last = dying(link, 5)
+    next(last)
+    exec_by_link.started[0].kill9()
+    next(last)
+    d = exec_by_link.daemon()
+    os.symlink(d.socket, link + ".new")
+    os.rename(link + ".new", link)
+    d.ctl("exec", b, "--", "touch", "go")
+    out, err = p.communicate(timeout=60)
+    assert (out, p.returncode) == ("two\n", 7) and "not known" not in err, err
+
+
+def test_exec_that_gives_up_names_the_command(exec_by_link):
+    p, _, link = exec_by_link("300ms")
+    last = dying(link, 0, until_ends=p)
+    next(last)
+    exec_by_link.started[0].kill9()
+    next(last)
+    out, err = p.communicate(timeout=60)
+    assert (out, p.returncode) == ("", 126)
+    assert re.search(r"what became of command (\S+) is not known; agentboxctl attach \1 goes on", err), err
+
+
+@pytest.mark.parametrize("words", ["logs nope", "attach nope", "wait nope", "signal nope TERM"])
+def test_no_such_command(d, words):
+    r = d.ctl(*words.split(), check=False)
+    assert r.returncode == 3 and "NOT_FOUND" in r.stderr, r
+
+
+def test_what_is_not_there_as_json(d):
+    for words, reason in (("kill nope", "SANDBOX_NOT_FOUND"), ("snapshot rm nope", "SNAPSHOT_NOT_FOUND")):
+        r = d.ctl("--json", *words.split(), check=False)
+        e = json.loads(r.stderr)["error"]
+        assert (r.returncode, e["status"], e["reason"]) == (3, "NOT_FOUND", reason) and "nope" in e["message"]
+        assert json.loads(r.stdout)["found"] is False
+        assert reason in d.ctl(*words.split(), check=False).stderr
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
