@@ -141,6 +141,10 @@ static int upload_fd(struct copy *c, int fd)
 	if (S_ISDIR(st.st_mode))
 		return fail_local(c, "copy", c->local, EISDIR);
 	named = !is_dash(c->local);
+	if (named && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))) {	/* some have no end */
+		say(c->cli, "cannot copy %s: it is a device; - with it as standard input reads it", c->local);
+		return EXIT_ERROR;
+	}
 	if ((!n || c->remote.path[n - 1] == '/') && (!named || !add_name(c)))
 		return usage(c->cli->command, "the destination needs a file's name");
 	r = upload_once(c, fd, &st, &is_dir);

@@ -193,13 +193,22 @@ static int run_rm(struct cli *cli)
 
 static int run_mv(struct cli *cli)
 {
-	struct ab_path path;
+	char *to = cli->args.words[1];
+	struct ab_path path, target;
 	struct ab_file *f;
 	int r = take_path(cli, cli->args.words[0], false, &path);
 
 	if (r != EXIT_OK)
 		return r;
-	if (ab_file_move(cli->client, &path, cli->args.words[1], NULL, &f))
+	if (xfer_split(to, &target)) {
+		if (strcmp(target.sandbox, path.sandbox) != 0)
+			return usage(cli->command, "cannot move to another sandbox: '%s' is not '%s'; a new name with a "
+				     "colon needs a slash before it, such as ./a:b", target.sandbox, path.sandbox);
+		if (!*target.path)
+			return usage(cli->command, "needs a new path after %s:", target.sandbox);
+		to = (char *)target.path;
+	}
+	if (ab_file_move(cli->client, &path, to, NULL, &f))
 		return fail_client(cli);
 	if (cli->args.json)
 		print_one_json(f);
@@ -247,6 +256,6 @@ COMMAND(stat, "stat", "ID:[PATH]", "Shows what a name in a sandbox is; of a link
 COMMAND(mkdir, "mkdir", "ID:PATH", "Makes a directory in a sandbox, with those above it.", user_opts, 1, 1);
 COMMAND(rm, "rm", "ID:PATH…", "Removes files, and directories with all in them, from sandboxes.\n"
 	"What is not there is no failure.", user_opts, 1, SIZE_MAX);
-COMMAND(mv, "mv", "ID:PATH NEWPATH", "Renames something inside a sandbox.", user_opts, 2, 2);
+COMMAND(mv, "mv", "ID:PATH [ID:]NEWPATH", "Renames something inside a sandbox.", user_opts, 2, 2);
 COMMAND(sign, "sign", "ID:PATH", "Prints a link that reads a file without any other credential.\n"
 	"Whoever has it may use it.", sign_opts, 1, 1);

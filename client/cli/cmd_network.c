@@ -10,7 +10,7 @@ static const struct opt opts[] = {
 	NETOPT_EGRESS,
 	OPT(0, "internet", OPT_FLAG, internet, NULL, "it may go out"),
 	OPT(0, "no-internet", OPT_FLAG, no_internet, NULL, "nothing goes out but what --allow-out says"),
-	OPT(0, "clear", OPT_FLAG, clear, NULL, "no rules at all"),
+	OPT(0, "clear", OPT_FLAG, clear, NULL, "no rules at all, and internet access as by default"),
 };
 
 static void words(const char *name, const char *const *v, size_t n)
@@ -52,7 +52,9 @@ static void print(const struct ab_sandbox *sb)
 static int run(struct cli *cli)
 {
 	const struct args *a = &cli->args;
-	enum ab_choice internet = a->internet ? AB_YES : a->no_internet ? AB_NO : AB_DEFAULT;
+	enum ab_choice internet = a->internet ? AB_YES : a->no_internet ? AB_NO
+				: a->clear    ? AB_YES		/* unsaid, the cloud keeps what was said before */
+					      : AB_DEFAULT;
 	struct netopt net = { 0 };
 	struct ab_sandbox *sb;
 	int r = netopt_make(cli, &net);
@@ -63,7 +65,7 @@ static int run(struct cli *cli)
 		r = usage(cli->command, "it is --internet or --no-internet");
 	else if (a->clear && net.any)
 		r = usage(cli->command, "--clear goes with no other rule");
-	else if ((net.any || a->clear || internet) &&
+	else if ((net.any || internet) &&
 		 ab_sandbox_update_network(cli->client, a->words[0], &net.network, internet, NULL))
 		r = fail_client(cli);
 	netopt_free(&net);
@@ -84,7 +86,8 @@ const struct command cmd_network = {
 	.name = "network",
 	.words = "ID",
 	.help = "Shows where a sandbox may go, or replaces it as a whole.\n"
-		"What is not said again is cleared. Who may come in is said when it is created.",
+		"What is not said again is cleared; \"internet\" is shown as last said, until --internet,\n"
+		"--no-internet or --clear says it again. Who may come in is said when it is created.",
 	.opts = opts,
 	.n_opts = ARRAY_SIZE(opts),
 	.min_words = 1,

@@ -127,6 +127,9 @@ static int parse_long(struct parse *p, char *word)
 /* One letter, or several: flags, of which the last may take a value. */
 static int parse_letters(struct parse *p, char *word)
 {
+	/* with a program behind it, it is meant for that */
+	if (*word >= '0' && *word <= '9' && p->cmd && !p->cmd->takes_rest)
+		return usage(p->cmd, "'-%s': nothing negative is allowed", word);
 	for (char *c = word; *c; c++) {
 		const struct opt *o = find(p, *c, NULL, 0);
 		int r;
@@ -167,6 +170,10 @@ static int check_words(const struct parse *p)
 		return usage(p->cmd, "needs %s", p->cmd->words);
 	if (a->n_words > p->cmd->max_words)
 		return usage(p->cmd, "unexpected argument '%s'", a->words[p->cmd->max_words]);
+	/* a program may well have empty arguments */
+	for (size_t i = 0; i < (p->cmd->takes_rest ? p->cmd->min_words : a->n_words); i++)
+		if (!*a->words[i])
+			return usage(p->cmd, "needs %s, and an argument is empty", p->cmd->words);
 	if (a->json && p->cmd->no_json)
 		return usage(p->cmd, "has no --json");
 	return 0;

@@ -66,7 +66,7 @@ const struct ab_error *error_errno(int err)
 		return &no_memory;
 	case -EINVAL:
 		return error_local(AB_INVALID_ARGUMENT, R_FIELD_INVALID,
-				   "a parameter of the call is missing or cannot be meant");
+				   "a parameter of the call is missing, empty or not valid");
 	case -EDEADLK:
 		return error_local(AB_FAILED_PRECONDITION, REASON_NONE,
 				   "a callback may not wait for a call");

@@ -472,7 +472,7 @@ void box_refusal(const struct box *b, struct status *ret)
 		if (b->gone_evidence[0])
 			status_evidence(ret, "said_by", "%s", b->gone_evidence);
 	} else if (b->state == LIFE_PAUSED || b->state == LIFE_PAUSING) {
-		status_set(ret, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect resumes it", b->id);
+		status_set(ret, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect (agentboxctl resume) resumes it", b->id);
 	} else {
 		status_set(ret, R_STATE_CHANGING, "sandbox %s is %s", b->id, life_state_name(b->state));
 	}

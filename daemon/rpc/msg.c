@@ -42,6 +42,17 @@ bool msg_read_duration(const msg_duration *d, const char *field, bool zero_ok, u
 	return true;
 }
 
+bool msg_read_required(const msg_duration *d, const char *field, uint64_t *ret_ms, struct status *st)
+{
+	if (!d)
+		status_field(st, field, "is required");
+	else if (!d->seconds && !d->nanos)
+		status_field(st, field, "must not be zero");
+	else
+		return msg_read_duration(d, field, false, ret_ms, st);
+	return false;
+}
+
 msg_timestamp *msg_time(msg_timestamp *t, int64_t wall_ms)
 {
 	int64_t ms = wall_ms % 1000;

@@ -17,6 +17,8 @@ typedef Google__Protobuf__Duration msg_duration;
  * FIELD_INVALID for `field`. Rounded up to ms. */
 must_check bool msg_read_duration(const msg_duration *d, const char *field, bool zero_ok, uint64_t *ret_ms,
 				  struct status *st);
+/* The same where there is no default: unset is false too. */
+must_check bool msg_read_required(const msg_duration *d, const char *field, uint64_t *ret_ms, struct status *st);
 /* Fills *t and returns it; NULL for 0, which means unknown. */
 msg_timestamp *msg_time(msg_timestamp *t, int64_t wall_ms);
 msg_duration *msg_span(msg_duration *d, uint64_t ms);

@@ -134,7 +134,7 @@ static void on_acquire(struct rpc_call *c, const ProtobufCMessage *message)
 		return;
 	if (q->process == (q->ttl != NULL))
 		status_field(&st, "ttl", "give exactly one of ttl and process");
-	else if (msg_read_duration(q->ttl, "ttl", false, &a.ttl_ms, &st)) {
+	else if (!q->ttl || msg_read_required(q->ttl, "ttl", &a.ttl_ms, &st)) {
 		pending_started(p, life_acquire(rpc_call_service(c), &a, reply_lease, p, &p->op));
 		return;
 	}
@@ -150,9 +150,7 @@ static void on_renew(struct rpc_call *c, const ProtobufCMessage *message)
 
 	if (!p)
 		return;
-	if (!q->ttl)
-		status_field(&st, "ttl", "is required");
-	else if (msg_read_duration(q->ttl, "ttl", false, &ttl_ms, &st)) {
+	if (msg_read_required(q->ttl, "ttl", &ttl_ms, &st)) {
 		pending_started(p, life_renew(rpc_call_service(c), rpc_call_who(c), q->lease_id, ttl_ms,
 					    rpc_call_deadline_ms(c), reply_lease, p, &p->op));
 		return;

@@ -146,9 +146,7 @@ static void on_set_timeout(struct rpc_call *c, const ProtobufCMessage *message)
 
 	if (!p)
 		return;
-	if (!q->sandbox_timeout)
-		status_field(&st, "sandbox_timeout", "is required");
-	else if (msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &timeout_ms, &st)) {
+	if (msg_read_required(q->sandbox_timeout, "sandbox_timeout", &timeout_ms, &st)) {
 		pending_started(p, life_set_timeout(life_of(c), rpc_call_who(c), q->sandbox, timeout_ms,
 						  rpc_call_deadline_ms(c), reply_box, p, &p->op));
 		return;

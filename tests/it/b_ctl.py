@@ -251,6 +251,37 @@ def test_local_outlives_the_daemon_and_stops_at_once():
         shutil.rmtree(home, ignore_errors=True)
 
 
+def test_mv_to_a_name_with_the_sandbox(d, box):
+    d.ctl("exec", box, "--", "sh", "-c", "echo kept > /tmp/d9")
+    d.ctl("mv", box + ":/tmp/d9", box + ":/tmp/d8")
+    assert d.ctl("exec", box, "--", "sh", "-c", "cat /tmp/d8; ls").stdout == "kept\n"
+    r = d.ctl("mv", box + ":/tmp/d8", "other:/tmp/d7", check=False)
+    assert r.returncode == 2 and "cannot move to another sandbox" in r.stderr
+    assert d.ctl("mv", box + ":/tmp/d8", box + ":", check=False).returncode == 2
+    d.ctl("mv", box + ":/tmp/d8", "./a:b")
+    assert d.ctl("cat", box + ":a:b").stdout == "kept\n"
+
+
+def test_cp_of_a_device(d, box):
+    """Some have no end; as the standard input it is the caller's to know."""
+    for source in ("/dev/full", "/dev/null"):
+        r = d.ctl("cp", source, box + ":x", check=False)
+        assert r.returncode == 1 and "it is a device" in r.stderr
+    assert d.ctl("stat", box + ":x", check=False).returncode == 3
+    d.ctl("cp", "-", box + ":x")                    # the standard input of the tests is /dev/null
+    assert d.ctl("cat", box + ":x").stdout == ""
+
+
+def test_values_that_cannot_be(d, box):
+    for words, code, text in (
+            (["timeout", box, "0s"], 1, "must not be zero"), (["lease", "acquire", box, "--ttl", "0s"], 1, "must not be zero"),
+            (["timeout", box, "-5s"], 2, "nothing negative is allowed"), (["timeout", box, "--", "-5s"], 2, "not a duration"),
+            (["get", ""], 2, "an argument is empty"), (["snapshot", "rm", ""], 2, "an argument is empty")):
+        r = d.ctl(*words, check=False)
+        assert r.returncode == code and text in r.stderr and "unset" not in r.stderr, (words, r)
+    assert d.ctl("exec", box, "printf", "%s.", "").stdout == "."
+
+
 def dying(path, n, until_ends=None):
     """A daemon in its last moments: takes connections, and drops them before it read anything."""
     with socket.socket(socket.AF_UNIX) as s:
@@ -267,7 +298,7 @@ def dying(path, n, until_ends=None):
             except TimeoutError:
                 if not until_ends:
                     raise
-        yield
+    yield               # the listener is closed, with what waits there
 
 
 @pytest.fixture

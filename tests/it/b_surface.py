@@ -142,7 +142,10 @@ def test_network_on_the_scripted_cloud(cloud, daemon):
     got = doc(d, "network", b)
     assert got["network"]["deny_out"] == ["9.9.9.9"] and got["network"]["allow_out"] == []
     assert got["allow_internet_access"] is False
+    d.ctl("network", b, "--deny-out", "9.9.9.9")        # the cloud keeps what is not said of this
+    assert doc(d, "network", b)["allow_internet_access"] is False
     d.ctl("network", b, "--clear")
+    assert doc(d, "network", b)["allow_internet_access"] is True
     assert "deny_out" not in doc(d, "network", b).get("network", {}) or \
         doc(d, "network", b)["network"]["deny_out"] == []
     assert d.ctl("network", b, "--allow-out", "x.org", check=False).returncode == 1
