@@ -60,7 +60,7 @@ void command_destroy(struct command *c)
 	defer_cancel(&c->pump);
 	defer_cancel(&c->tell);
 	envd_stream_free(c->stream);
-	envd_call_cancel(c->probe);
+	command_probe_drop(c);
 	envd_call_cancel(c->look);
 	life_cancel(c->inquiry);
 	killer_free(c->killer);

@@ -165,6 +165,7 @@ struct command {
 	struct defer pump, tell;
 	struct envd_stream *stream;
 	struct envd_call *probe;	/* is there a setsid? */
+	bool probe_waits;		/* another command of the sandbox asks */
 	struct envd_call *look;		/* for its process */
 	struct life_op *inquiry;
 	struct timer retry;
@@ -263,6 +264,7 @@ void commands_forget_surplus(struct commands *cs);
 /* start.c */
 must_check int command_launch(struct command *c);	/* the start, or a foreign one's attach */
 void command_start_answer(struct command *c, const struct status *st);	/* to all who wait for it */
+void command_probe_drop(struct command *c);
 void command_is_started(struct command *c);	/* it runs: writes its row, then answers */
 void command_start_failed(struct command *c, const struct status *st);	/* nothing runs: nothing is left */
 void command_start_cancel(struct command_op *op, bool end_it);

@@ -105,8 +105,9 @@ static const char wrapper[] =
 	"done\n"
 	"exec \"$@\"";
 
-#define SETSID_YES ((void *)1)
-#define SETSID_NO  ((void *)2)
+#define SETSID_YES   ((void *)1)
+#define SETSID_NO    ((void *)2)
+#define SETSID_ASKED ((void *)3)	/* one command asks for all of its sandbox */
 
 static void setsid_key(const struct command *c, char ret[256])
 {
@@ -121,6 +122,44 @@ static void know_group(struct command *c, bool group)
 		command_is_started(c);
 }
 
+static bool waits_for(const struct command *c, const struct command *of)
+{
+	return c->probe_waits && str_eq(c->at.id, of->at.id) && str_eq(c->at.account, of->at.account) &&
+	       c->at.generation == of->at.generation;
+}
+
+/* Also those that have ended meanwhile: their callers have not been told that they started. */
+static void tell_waiting(const struct command *of, bool group)
+{
+	struct list *const lists[] = { &of->cs->all, &of->cs->ended };
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		list_for_each_safe(n, lists[i]) {
+			struct command *c = list_entry(n, struct command, node);
+
+			if (!waits_for(c, of))
+				continue;
+			c->probe_waits = false;
+			know_group(c, group);
+		}
+	}
+}
+
+static struct command *first_waiting(const struct command *of)
+{
+	struct list *const lists[] = { &of->cs->all, &of->cs->ended };
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		list_for_each(n, lists[i]) {
+			struct command *c = list_entry(n, struct command, node);
+
+			if (waits_for(c, of))
+				return c;
+		}
+	}
+	return NULL;
+}
+
 static void on_probe(struct envd_result *r, void *user)
 {
 	struct command *c = command_from(user);
@@ -129,12 +168,35 @@ static void on_probe(struct envd_result *r, void *user)
 
 	c->probe = NULL;
 	setsid_key(c, key);
+	(void)map_del_str(&c->cs->setsid, key);
 	if (map_size(&c->cs->setsid) >= COMMAND_SETSID_MAX)
 		map_fini(&c->cs->setsid);
 	/* Only a clear answer is remembered; without memory the next start asks again. */
 	if (yes || (r->cls == ENVD_ANSWERED && r->status.reason == R_FILE_NOT_FOUND))
 		(void)!map_put_str(&c->cs->setsid, key, yes ? SETSID_YES : SETSID_NO);
 	know_group(c, yes);
+	tell_waiting(c, yes);
+}
+
+static void probe_setsid(struct command *c);
+
+/* It asks no more, or waits no more; others that wait have one who asks. */
+void command_probe_drop(struct command *c)
+{
+	struct command *w;
+	char key[256];
+
+	c->probe_waits = false;
+	if (!c->probe)
+		return;
+	envd_call_cancel(give(c->probe));
+	setsid_key(c, key);
+	(void)map_del_str(&c->cs->setsid, key);
+	w = c->cs->closing ? NULL : first_waiting(c);
+	if (!w)
+		return;
+	w->probe_waits = false;
+	probe_setsid(w);
 }
 
 static void probe_setsid(struct command *c)
@@ -145,13 +207,19 @@ static void probe_setsid(struct command *c)
 
 	setsid_key(c, key);
 	known = map_get_str(&c->cs->setsid, key);
+	if (known == SETSID_ASKED) {
+		c->probe_waits = true;
+		return;
+	}
 	if (known) {
 		know_group(c, known == SETSID_YES);
 		return;
 	}
 	target = where_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
 	c->probe = envd_stat(&target, "/usr/bin/setsid", on_probe, c);
-	if (!c->probe)
+	if (c->probe)
+		(void)!map_put_str(&c->cs->setsid, key, SETSID_ASKED); /* or each asks for itself */
+	else
 		know_group(c, false);
 }
 

@@ -318,9 +318,9 @@ static void on_start_inquiry(void *user, const struct status *st, const struct l
 		return;
 	}
 	if (where_copy(&w, t) == 0) {
+		command_probe_drop(c);
 		where_fini(&c->at);
 		c->at = w;
-		envd_call_cancel(give(c->probe));
 		if (!command_launch(c))
 			return;
 	}

@@ -544,6 +544,31 @@ def test_request_ids(cloud, daemons, method):
         assert e.value.reason == "FIELD_INVALID"
 
 
+def test_one_asks_for_all(cloud, daemons):
+    """A burst of starts in a sandbox asks once whether it has setsid. The first caller leaves: another one's start asks."""
+    daemons.start()
+    with daemons.api() as api:
+        box = api.call("SandboxService.Create").id
+        asked = cloud.gate()
+        cloud.fault("filesystem.Stat", hold=asked)
+        first = api.stream("CommandService.Run", sandbox=box, shell="true")
+        until(lambda: cloud.ledger.of("filesystem.Stat"), what="the first one's question")
+        results = []
+        threads = [threading.Thread(target=lambda: results.append(
+            api.call("CommandService.Start", sandbox=box, shell="true").command_id)) for _ in range(20)]
+        for t in threads:
+            t.start()
+        until(lambda: len(tagged(cloud)) == 21, what="all starts")
+        assert len(cloud.ledger.of("filesystem.Stat")) == 1 and not results
+        first.cancel()
+        asked.release()
+        for t in threads:
+            t.join()
+        assert len(set(results)) == 20 and len(cloud.ledger.of("filesystem.Stat")) <= 2
+        api.call("CommandService.Start", sandbox=box, shell="true")
+        assert len(cloud.ledger.of("filesystem.Stat")) <= 2
+
+
 def test_refusals_are_repeated_failures_are_not(cloud, daemons):
     daemons.start()
     with daemons.api() as api:
