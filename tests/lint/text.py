@@ -131,7 +131,7 @@ def mutants():
         raise Skip("patch is not installed")
     patches = [f for f in FILES if re.match(r"tests/mutants/.*\.patch$", f)]
     return ["%s does not apply" % f for f in patches
-            if subprocess.run(["patch", "-s", "-p1", "--dry-run", "-i", f], capture_output=True, cwd=ROOT).returncode]
+            if subprocess.run(["patch", "-s", "-p1", "-F0", "--dry-run", "-i", f], capture_output=True, cwd=ROOT).returncode]
 
 
 if __name__ == "__main__":

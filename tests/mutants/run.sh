@@ -45,13 +45,20 @@ tables_fail() {
 	return 1
 }
 
+# take_out PATCH: the files as they were
+take_out() {
+	sed -n 's|^+++ b/||p' "$1" | while read -r file; do
+		cp "$root/$file" "$file"
+	done
+}
+
 # plant PATCH: builds it, runs it, takes it out again
 plant() {
 	name=$(basename "$1" .patch)
-	if ! patch -s -p1 <"$1" >patch.log 2>&1; then
+	if ! patch -s -p1 -F0 <"$1" >patch.log 2>&1; then
 		printf '%-32s does not apply\n' "$name"
 		broken="$broken $name"
-		rm -rf daemon && (cd "$root" && tar -cf - daemon) | tar -xf -
+		take_out "$1"
 		return
 	fi
 	if ! ninja -C build tests/sim/sim $tables >build.log 2>&1; then
@@ -69,7 +76,7 @@ plant() {
 		printf '%-32s found: %s\n' "$name" "${why:-it does not end}"
 		found=$((found + 1))
 	fi
-	patch -s -R -p1 <"$1" >patch.log 2>&1
+	take_out "$1"
 }
 
 if [ $# -eq 0 ]; then
