@@ -303,6 +303,8 @@ void ns_explain(const struct ns_error *e, char *ret, size_t cap)
 	else if (e->stage == NS_PROC && e->err == EPERM)
 		help = "the /proc of this machine or container is partly covered by other mounts, and "
 		       "an ordinary user may then not mount one: run as root, or uncover it";
+	else if (e->stage == NS_PRIVATE && e->err == EINVAL && in_chroot())
+		help = why_no_userns(EPERM);
 	else if (e->stage == NS_PRIVATE || e->stage == NS_SCRATCH)
 		help = "mounting is forbidden here (no CAP_SYS_ADMIN, or a security policy)";
 	else if (e->stage == NS_ROOT && e->err == EINVAL)

@@ -251,6 +251,11 @@ static uint32_t h2c_free_streams(const struct http_conn *c)
 	return h2_free_streams(h2_of(c));
 }
 
+static uint32_t h2c_peer_streams(const struct http_conn *c)
+{
+	return h2_settled(h2_of(c)) ? h2_peer_max_streams(h2_of(c)) : 0;
+}
+
 static int h2c_request(struct http_conn *c, const struct fields *head, bool end, struct http_x **ret)
 {
 	struct h2_x *x = calloc(1, sizeof(*x));
@@ -436,6 +441,7 @@ const struct http_ops h2_ops = {
 	.free = h2c_free,
 	.open_count = h2c_open_count,
 	.free_streams = h2c_free_streams,
+	.peer_streams = h2c_peer_streams,
 	.request = h2c_request,
 	.head = h2x_head,
 	.trailers = h2x_trailers,

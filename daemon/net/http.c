@@ -760,6 +760,11 @@ uint32_t http_conn_free_streams(const struct http_conn *c)
 	return c->state != CONN_OPEN || c->draining || c->server_role ? 0 : c->ops->free_streams(c);
 }
 
+uint32_t http_conn_peer_streams(const struct http_conn *c)
+{
+	return c->ops->peer_streams ? c->ops->peer_streams(c) : 0;
+}
+
 uint64_t http_conn_last_read_ms(const struct http_conn *c)
 {
 	return c->last_read_ms;

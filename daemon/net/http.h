@@ -193,6 +193,7 @@ must_check int http_conn_adopt(const struct http_adopt_options *o, struct http_c
 must_check int http_conn_request(struct http_conn *c, const struct fields *head, bool end,
 				 http_news_fn *news, void *user, struct http_x **ret);
 uint32_t http_conn_free_streams(const struct http_conn *c);	/* now; 0 when draining */
+uint32_t http_conn_peer_streams(const struct http_conn *c);	/* the peer's limit; 0 = it has not told one */
 bool http_conn_goaway(const struct http_conn *c, uint32_t *ret_code);
 bool http_conn_recycled(const struct http_conn *c);	/* see h2_recycled() */
 must_check int http_conn_ping(struct http_conn *c);		/* HTTP/2; -EOPNOTSUPP else */

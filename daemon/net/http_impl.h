@@ -55,6 +55,7 @@ struct http_ops {
 	void (*free)(struct http_conn *c);
 	uint32_t (*open_count)(const struct http_conn *c);
 	uint32_t (*free_streams)(const struct http_conn *c);
+	uint32_t (*peer_streams)(const struct http_conn *c);	/* may be NULL */
 	int (*request)(struct http_conn *c, const struct fields *head, bool end, struct http_x **ret);
 	/* exchange */
 	const struct fields *(*head)(const struct http_x *x);

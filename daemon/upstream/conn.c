@@ -275,9 +275,15 @@ uint32_t uconn_room(const struct uconn *c, enum pool_class cls)
 	uint32_t free_now = http_conn_free_streams(c->c);
 	uint32_t open = MAX(c->n_reqs, http_conn_open_count(c->c));
 	uint32_t limit = free_now + http_conn_open_count(c->c);
+	uint32_t told = http_conn_peer_streams(c->c);
 
+	if (told)
+		c->origin->peer_streams = told;
 	if (!free_now)
 		return 0;
+	/* A new one is not trusted with more than the last one was. */
+	if (!told && c->origin->peer_streams)
+		limit = MIN(limit, c->origin->peer_streams);
 	if (c->origin->stream_target)
 		limit = MIN(limit, c->origin->stream_target);
 	if (cls == POOL_LONG)

@@ -81,6 +81,7 @@ struct origin {
 
 	unsigned calms;			/* complaints not yet forgotten */
 	uint64_t calm_at_ms;
+	uint32_t peer_streams;		/* its limit, as a connection was told last; 0 = not yet */
 	uint32_t stream_target;		/* our own cap per connection; 0 = the peer's alone */
 	uint32_t ping_after_ms;
 

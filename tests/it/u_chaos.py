@@ -244,10 +244,10 @@ def test_a_silent_command_and_a_stuck_call(cloud):
 
 def test_slow_upload(cloud, proxy):
     """B6: an upload over a narrow line takes many times as long as silence is borne: it is no silence."""
-    p = through(cloud, proxy, ping_after=700, ping_answer=1000)
+    p = through(cloud, proxy, ping_after=700, ping_answer=3000)
     sid, token = p.create()
     proxy.rate = 700000
-    w = p.ask("write", sid, token, "/home/user/f", 3000000, "known", timeout=60)
+    w = p.ask("write", sid, token, "/home/user/f", 8000000, "known", timeout=60)
     assert w["cls"] == "OK", w
     assert sum(s["pings_lost"] for s in p.stats()) == 0
     p.close()

@@ -227,7 +227,7 @@ def test_streams_under_a_limit(cloud, daemon, api):
         cloud.set_stream_limit(50)
         seen = len(stats)
         until(lambda: len(stats) > seen + 20 or failed, 20, "stats under the lower limit")
-        more = [api.stream("CommandService.Run", sandbox=box, shell="waiting more", timeout=100) for _ in range(60)]
+        more = [api.stream("CommandService.Run", sandbox=box, shell="waiting more", timeout=100) for _ in range(150)]
         for s in more:
             while next(s).WhichOneof("event") != "output":
                 pass
