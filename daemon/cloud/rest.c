@@ -681,7 +681,8 @@ static bool call_refused(struct cloud_call *c, const char *id)
 	} else if (!cloud->key) {
 		c->result.outcome = CLOUD_REFUSED;
 		status_set(&c->result.status, R_KEY_MISSING,
-			   "the account has no API key; set api_key_file in its section");
+			   "the account has no API key; set api_key_file or api_key_command in its section, or see the log "
+			   "for what the command said");
 		status_evidence(&c->result.status, "route", "%s", c->route);
 		if (!coming || !await_key(c))
 			call_over(c);

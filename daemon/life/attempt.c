@@ -529,6 +529,15 @@ int attempt_take_request(struct attempt *a, const char *method, const char *id, 
 	return text_set(&q->req_tag, tag);
 }
 
+struct account *attempt_account(struct life *l, const char *name, uint64_t seq)
+{
+	struct account *a = life_account_by_name(l, name);
+
+	if (!a)
+		log_warn("intent_account", "seq=%llu account=%s ignoring=1", (unsigned long long)seq, log_q(name));
+	return a;
+}
+
 void attempt_find_request(struct attempt *a, const char *method, const char *id)
 {
 	if (!id[0])

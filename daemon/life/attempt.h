@@ -93,6 +93,8 @@ struct attempt *attempt_from(void *p);	/* checked */
 /* In the life's list from here on. Calls attempt_drop() itself when it fails. */
 must_check int attempt_init(struct attempt *a, const struct attempt_kind *kind, const char *what, struct life *l,
 			    struct account *account, uid_t uid, const char *source, const char *req_tag);
+/* After a restart: whose intent it is. NULL: that account is configured no more, which is logged. */
+struct account *attempt_account(struct life *l, const char *name, uint64_t seq);
 /* It answers for this request id from now on. Its tag: what the cloud's things carry. */
 must_check int attempt_take_request(struct attempt *a, const char *method, const char *id, const char *tag,
 				    const uint8_t params_hash[ROW_HASH_BYTES]);

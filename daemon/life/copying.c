@@ -544,15 +544,12 @@ void copying_set_count(struct copying *c, uint32_t count)
 int copying_take_up(struct life *l, const struct row_copy *r)
 {
 	const struct copying_kind *kind = r->kind == ROW_COPY_FORK ? &copying_fork : &copying_snapshot;
-	struct account *a = life_account_by_name(l, r->account);
+	struct account *a = attempt_account(l, r->account, r->seq);
 	struct copying *c;
 	int e;
 
-	if (!a) {
-		log_warn("intent_account", "seq=%llu account=%s ignoring=1", (unsigned long long)r->seq,
-			 log_q(r->account));
+	if (!a)
 		return 0;
-	}
 	e = copying_new(l, kind, a, r->uid, r->source, &c);
 	if (e < 0)
 		return e;

@@ -577,15 +577,12 @@ int creation_new(struct life *l, struct account *a, uid_t uid, const char *req_t
 
 int creation_take_up(struct life *l, const struct row_intent *r)
 {
-	struct account *a = life_account_by_name(l, r->account);
+	struct account *a = attempt_account(l, r->account, r->seq);
 	struct creation *c;
 	int e;
 
-	if (!a) {
-		log_warn("intent_account", "seq=%llu account=%s ignoring=1", (unsigned long long)r->seq,
-			 log_q(r->account));
+	if (!a)
 		return 0;
-	}
 	e = creation_new(l, a, r->uid, r->req_tag, &c);
 	if (e < 0)
 		return e;

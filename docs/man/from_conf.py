@@ -22,7 +22,6 @@ SECTIONS = {  # heading and what it is about
     "policy": ("[policy]", "What happens to sandboxes that are not in use."),
     "pool": ("[pool]", "Connections to the clouds."),
     "spool": ("[spool]", "The output of commands that is kept on disk."),
-    "gateway": ("[gateway]", "The cloud's own HTTP interface, served on this host."),
 }
 TYPES = {
     "STRING": "text", "PATH": "absolute path", "URL": "http:// or https:// URL", "HEADER": "name of a header",
