@@ -99,8 +99,10 @@ def d():
     built(harness.AGENTBOXCTL)
     one = harness.Daemon()
     yield one
-    traces = harness.Traces(one.home).look(one.pid).look_at_local(one.state_dir)
-    one.close()
+    try:
+        traces = harness.Traces(one.home).look(one.pid).look_at_local(one.state_dir)
+    finally:
+        one.close()
     traces.gone()
 
 

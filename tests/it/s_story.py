@@ -124,7 +124,9 @@ class Sdk:
     """An SDK of others in a process of its own; every method is a line there and a line back."""
 
     def __init__(self, d, argv, folder, **env):
-        with open(os.path.join(d.state_dir, "local", "endpoint"), encoding="utf-8") as f:
+        endpoint = os.path.join(d.state_dir, "local", "endpoint")
+        until(lambda: os.path.exists(endpoint), 20, "the local cloud", program=d)
+        with open(endpoint, encoding="utf-8") as f:
             place = json.load(f)
         with open(place["api_key_file"], encoding="ascii") as f:
             key = f.read().split()[0]
