@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "daemon/app_impl.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/keyrun.h"
-#include "daemon/obs/log.h"
 #include "proto/base/str.h"
 
 #define KEY_COMMAND_PAUSE_MS 5000u	/* after a run that brought nothing new */

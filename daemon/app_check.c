@@ -7,9 +7,9 @@
 
 #include "daemon/app.h"
 #include "daemon/cloud/account.h"
+#include "daemon/common/net/proxy.h"
 #include "daemon/conf/secret.h"
 #include "daemon/life/policy.h"
-#include "daemon/net/proxy.h"
 #include "proto/base/str.h"
 
 static void check_file(struct conf *c, const char *account, const char *key)

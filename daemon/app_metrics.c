@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "daemon/app_impl.h"
-#include "daemon/net/http.h"
+#include "daemon/common/net/http.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"

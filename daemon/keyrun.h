@@ -6,8 +6,8 @@
 #ifndef AB_DAEMON_KEYRUN_H
 #define AB_DAEMON_KEYRUN_H
 
+#include "daemon/common/ev/loop.h"
 #include "daemon/conf/secret.h"
-#include "daemon/ev/loop.h"
 
 #define KEYRUN_LIMIT_MS 10000u
 

@@ -15,8 +15,8 @@
 
 #include <jansson.h>
 
-#include "daemon/ev/loop.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/ev/loop.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/app.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/buf.h"
 #include "proto/base/str.h"
 

@@ -6,7 +6,7 @@
 #include "daemon/cloud/cloud.h"
 #include "daemon/cloud/envd.h"
 #include "daemon/cloud/fault.h"
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/upstream/limiter.h"
 #include "daemon/upstream/pool.h"
 #include "proto/base/list.h"

@@ -11,7 +11,7 @@
 #include "daemon/cloud/account.h"
 #include "daemon/cloud/json.h"
 #include "daemon/cloud/rest.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/upstream/backoff.h"
 #include "proto/base/buf.h"
 #include "proto/base/map.h"

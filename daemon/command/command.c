@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "daemon/command/impl.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"

@@ -5,7 +5,7 @@
 
 #include "daemon/cloud/envd.h"
 #include "daemon/command/command.h"
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/store/store.h"
 #include "proto/base/list.h"
 #include "proto/base/map.h"

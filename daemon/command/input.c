@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "daemon/command/impl.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/must.h"
 
 int command_input_open(struct command *c)

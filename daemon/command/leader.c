@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "daemon/command/impl.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/buf.h"
 #include "proto/base/str.h"
 

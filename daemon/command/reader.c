@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "daemon/command/impl.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 
 int command_reader_new(struct command *c, const struct command_read_from *from,
 		       command_news_fn *news, void *user, struct command_reader **ret)

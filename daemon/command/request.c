@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "daemon/command/impl.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "daemon/command/impl.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"

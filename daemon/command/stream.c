@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "daemon/command/impl.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/life/failpoint.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/conf/ini.h"
-#include "daemon/obs/log.h"
 #include "proto/base/fd.h"
 #include "proto/base/list.h"
 #include "proto/base/str.h"

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/life/failpoint.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/tags.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

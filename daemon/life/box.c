@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "daemon/cloud/model.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/life/core.h"
 #include "daemon/life/keep.h"
 #include "daemon/life/recreate.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/life/life.h"
 #include "daemon/life/pairs.h"
 #include "daemon/life/recipe.h"

@@ -13,7 +13,7 @@
 
 #include "daemon/cloud/cloud.h"
 #include "daemon/cloud/model.h"
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/life/box.h"
 #include "daemon/life/due.h"
 #include "daemon/life/event.h"

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/life/creation.h"
 #include "daemon/life/failpoint.h"
 #include "daemon/life/holder.h"
@@ -15,7 +16,6 @@
 #include "daemon/life/rules.h"
 #include "daemon/life/settle.h"
 #include "daemon/life/tags.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

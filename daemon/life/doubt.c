@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/life/attempt.h"
 #include "daemon/life/keep.h"
 #include "daemon/life/tags.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 

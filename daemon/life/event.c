@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/life/core.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/life/life.h"
 #include "proto/base/list.h"
 #include "proto/base/map.h"

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "daemon/auth/principal.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/life/core.h"
 #include "daemon/life/lease.h"
-#include "daemon/obs/log.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/life/life.h"
 #include "proto/base/list.h"
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/life/core.h"
 #include "daemon/life/due.h"
 #include "daemon/life/event.h"
@@ -10,7 +11,6 @@
 #include "daemon/life/lease.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/turn.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/life/core.h"
 #include "daemon/life/event.h"
 #include "daemon/life/failpoint.h"
 #include "daemon/life/holder.h"
 #include "daemon/life/keep.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/life/core.h"
 #include "daemon/life/holder.h"
 #include "daemon/life/keep.h"
@@ -19,7 +20,6 @@
 #include "daemon/life/rules.h"
 #include "daemon/life/settle.h"
 #include "daemon/life/tags.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/life/core.h"
 #include "daemon/life/keep.h"
 #include "daemon/life/lease.h"
 #include "daemon/life/recipe.h"
-#include "daemon/obs/log.h"
 #include "proto/base/str.h"
 
 struct loader {

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/life/holder.h"
 #include "daemon/life/keep.h"
 #include "daemon/life/lease.h"
@@ -20,7 +21,6 @@
 #include "daemon/life/rules.h"
 #include "daemon/life/tags.h"
 #include "daemon/life/turn.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/life/keep.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 

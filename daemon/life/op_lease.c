@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/life/failpoint.h"
 #include "daemon/life/holder.h"
 #include "daemon/life/keep.h"
@@ -22,7 +23,6 @@
 #include "daemon/life/page.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/tags.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 

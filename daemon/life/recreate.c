@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/life/creation.h"
 #include "daemon/life/holder.h"
 #include "daemon/life/keep.h"
 #include "daemon/life/lease.h"
 #include "daemon/life/recipe.h"
 #include "daemon/life/tags.h"
-#include "daemon/obs/log.h"
 #include "proto/base/str.h"
 
 #define HOPS_MAX 1000u

@@ -11,11 +11,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/life/failpoint.h"
 #include "daemon/life/keep.h"
 #include "daemon/life/op.h"
 #include "daemon/life/rules.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 

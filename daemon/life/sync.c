@@ -10,13 +10,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/life/core.h"
 #include "daemon/life/keep.h"
 #include "daemon/life/lease.h"
 #include "daemon/life/plan.h"
 #include "daemon/life/rules.h"
 #include "daemon/life/turn.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

@@ -21,10 +21,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/local/box_int.h"
 #include "daemon/local/boxbase.h"
 #include "daemon/local/ns.h"
-#include "daemon/obs/log.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

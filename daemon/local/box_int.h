@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/local/box.h"
 #include "daemon/local/boxfs.h"
 #include "daemon/local/boxkeep.h"

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/local/box_int.h"
-#include "daemon/obs/log.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 

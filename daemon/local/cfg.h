@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/local/box.h"
 #include "daemon/local/egress_host.h"
 #include "daemon/local/state.h"
-#include "daemon/obs/log.h"
 
 struct cfg_addr {
 	bool set;

@@ -14,7 +14,7 @@
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/local/box.h"
 #include "daemon/local/state.h"
 #include "proto/base/buf.h"

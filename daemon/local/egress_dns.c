@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/local/egress_int.h"
-#include "daemon/obs/log.h"
 #include "proto/base/fd.h"
 
 #define HEADER_BYTES	  12u

@@ -19,15 +19,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/common/net/resolve.h"
+#include "daemon/common/net/xport.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/local/egress_int.h"
 #include "daemon/local/egress_side.h"
 #include "daemon/local/headset.h"
 #include "daemon/local/nsnet.h"
 #include "daemon/local/sniff.h"
 #include "daemon/local/socks.h"
-#include "daemon/net/resolve.h"
-#include "daemon/net/xport.h"
-#include "daemon/obs/log.h"
 #include "proto/base/buf.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"

@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/common/net/resolve.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/local/nsnet.h"
-#include "daemon/net/resolve.h"
-#include "daemon/obs/log.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

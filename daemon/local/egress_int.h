@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/local/egress.h"
 #include "daemon/local/egress_host.h"
 #include "daemon/local/egrule.h"

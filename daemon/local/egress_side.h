@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "proto/base/buf.h"
 #include "proto/base/cc.h"
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"

@@ -14,6 +14,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "daemon/common/net/http.h"
+#include "daemon/common/net/tls.h"
 #include "daemon/local/account.h"
 #include "daemon/local/boxrm.h"
 #include "daemon/local/caps.h"
@@ -25,8 +27,6 @@
 #include "daemon/local/place.h"
 #include "daemon/local/shelf.h"
 #include "daemon/local/tlsgen.h"
-#include "daemon/net/http.h"
-#include "daemon/net/tls.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 

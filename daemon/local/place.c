@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/net/xport.h"
+#include "daemon/common/net/xport.h"
 #include "proto/base/fd.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"

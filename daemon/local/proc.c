@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/local/journal.h"
 #include "daemon/local/local.h"
 #include "daemon/local/proc_input.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"

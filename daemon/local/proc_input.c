@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/local/proc.h"
-#include "daemon/obs/log.h"
 #include "proto/base/fd.h"
 
 #define INPUT_MAX_BYTES (64u * 1024 * 1024)	/* waiting for one command; -ENOBUFS above it */

@@ -13,14 +13,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/common/net/http.h"
+#include "daemon/common/net/xport.h"
 #include "daemon/local/edge.h"
 #include "daemon/local/local.h"
 #include "daemon/local/netrule.h"
 #include "daemon/local/relay_head.h"
 #include "daemon/local/reply.h"
 #include "daemon/local/state.h"
-#include "daemon/net/http.h"
-#include "daemon/net/xport.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

@@ -6,7 +6,7 @@
 #ifndef AB_DAEMON_LOCAL_REPLY_H
 #define AB_DAEMON_LOCAL_REPLY_H
 
-#include "daemon/net/http.h"
+#include "daemon/common/net/http.h"
 
 #define REPLY_JSON "application/json; charset=utf-8"
 #define REPLY_TEXT "text/plain; charset=utf-8"

@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/local/local.h"
 #include "daemon/local/query.h"
 #include "daemon/local/state.h"

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/local/egress.h"
 #include "daemon/local/shelf.h"
 #include "daemon/local/state.h"
-#include "daemon/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/rng.h"

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/common/obs/log.h"
 #include "daemon/local/account.h"
 #include "daemon/local/state.h"
-#include "daemon/obs/log.h"
 #include "proto/base/fd.h"
 #include "proto/base/map.h"
 #include "proto/base/str.h"

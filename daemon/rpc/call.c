@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/net/http.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/net/http.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/rpc/canon.h"
 #include "daemon/rpc/error.h"
 #include "daemon/rpc/internal.h"

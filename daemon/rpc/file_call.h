@@ -4,7 +4,7 @@
 #define AB_DAEMON_RPC_FILE_CALL_H
 
 #include "daemon/cloud/envd.h"
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/life/life.h"
 #include "daemon/rpc/call.h"
 #include "proto/gen/agentbox_file.pb-c.h"

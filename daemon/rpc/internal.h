@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "daemon/auth/principal.h"
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/rpc/admit.h"
 #include "daemon/rpc/method.h"
 #include "proto/base/cc.h"

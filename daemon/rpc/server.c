@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/net/http.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/net/http.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/rpc/internal.h"
 #include "daemon/rpc/limits.h"
 #include "daemon/rpc/peer.h"

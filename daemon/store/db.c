@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/store/schema.h"
 #include "daemon/store/store.h"
 #include "proto/base/fd.h"

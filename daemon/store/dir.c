@@ -13,7 +13,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/store/store.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"

@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-#include "daemon/ev/loop.h"
-#include "daemon/ev/worker.h"
+#include "daemon/common/ev/loop.h"
+#include "daemon/common/ev/worker.h"
 #include "daemon/store/backup.h"
 #include "daemon/store/change.h"
 #include "daemon/store/db.h"

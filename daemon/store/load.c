@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/store/db.h"
 #include "daemon/store/store.h"
 #include "proto/base/buf.h"

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/store/db.h"
 #include "daemon/store/schema.h"
 #include "proto/base/rng.h"

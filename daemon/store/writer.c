@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/store/recover.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"

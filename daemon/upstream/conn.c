@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/upstream/origin.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

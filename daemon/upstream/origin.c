@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/net/tls.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/net/tls.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/upstream/backoff.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

@@ -10,7 +10,7 @@
 #ifndef AB_DAEMON_UPSTREAM_ORIGIN_H
 #define AB_DAEMON_UPSTREAM_ORIGIN_H
 
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/upstream/pool.h"
 #include "proto/base/list.h"
 #include "proto/base/map.h"

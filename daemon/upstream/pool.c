@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "daemon/net/tls.h"
+#include "daemon/common/net/tls.h"
 #include "daemon/upstream/origin.h"
 #include "daemon/upstream/retry.h"
 #include "proto/base/must.h"

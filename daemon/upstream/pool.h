@@ -21,7 +21,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/net/http.h"
+#include "daemon/common/net/http.h"
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 
@@ -33,7 +33,7 @@ struct tls_client;
 
 struct pool_options {
 	struct loop *loop;
-	struct resolver *resolver;	/* daemon/net/resolve.h; NULL = addresses and localhost only */
+	struct resolver *resolver;	/* daemon/common/net/resolve.h; NULL = addresses and localhost only */
 	uint64_t seed;			/* of the jitter; 0 = from the system */
 	uint32_t max_conns_h2;		/* per origin; 0 = 48 */
 	uint32_t max_conns_h1;		/* per origin; 0 = 256 */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/net/resolve.h"
+#include "daemon/common/net/resolve.h"
 #include "daemon/upstream/coalesce.h"
 #include "daemon/upstream/origin.h"
 #include "proto/base/str.h"

@@ -22,9 +22,9 @@
 
 #include "daemon/cloud/cloud.h"
 #include "daemon/cloud/envd.h"
-#include "daemon/ev/loop.h"
-#include "daemon/net/tls.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/ev/loop.h"
+#include "daemon/common/net/tls.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/upstream/pool.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"

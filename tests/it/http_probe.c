@@ -21,11 +21,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/ev/loop.h"
-#include "daemon/net/http.h"
-#include "daemon/net/resolve.h"
-#include "daemon/net/tls.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/ev/loop.h"
+#include "daemon/common/net/http.h"
+#include "daemon/common/net/resolve.h"
+#include "daemon/common/net/tls.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"

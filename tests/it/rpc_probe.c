@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "daemon/auth/principal.h"
-#include "daemon/ev/loop.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/ev/loop.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/socket.h"

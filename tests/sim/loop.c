@@ -4,7 +4,7 @@
  * (messages, people, the disk) is one queue in order of time; a due timer comes after what arrived
  * before it, as in the real loop's pass.
  */
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 
 #include <errno.h>
 #include <fcntl.h>

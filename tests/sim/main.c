@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/ev/loop.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/ev/loop.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/map.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 
 #include <signal.h>
 #include <unistd.h>
 
-#include "daemon/ev/worker.h"
+#include "daemon/common/ev/worker.h"
 #include "proto/base/clock.h"
 #include "proto/base/rng.h"
 #include "tests/lib/test.h"

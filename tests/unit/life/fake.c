@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "daemon/cloud/cloud.h"
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/life/life.h"
-#include "daemon/obs/log.h"
 #include "daemon/store/store.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"

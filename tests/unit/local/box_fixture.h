@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "daemon/local/box.h"
 #include "daemon/local/boxfs.h"
 #include "proto/base/buf.h"

@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/ev/loop.h"
-#include "daemon/net/http.h"
-#include "daemon/net/tls.h"
+#include "daemon/common/ev/loop.h"
+#include "daemon/common/net/http.h"
+#include "daemon/common/net/tls.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"

@@ -2,9 +2,9 @@
 /* Names, races, proxies, deadlines: how a connection comes to be, and what its failure says. */
 #include <errno.h>
 
-#include "daemon/net/http.h"
-#include "daemon/net/proxy.h"
-#include "daemon/net/resolve.h"
+#include "daemon/common/net/http.h"
+#include "daemon/common/net/proxy.h"
+#include "daemon/common/net/resolve.h"
 #include "tests/unit/net/certs.h"
 #include "tests/unit/net/rig.h"
 

@@ -2,7 +2,7 @@
 /* Our HTTP/1.1 server against bytes by hand, our HTTP/1.1 client against answers by hand. */
 #include <errno.h>
 
-#include "daemon/net/http.h"
+#include "daemon/common/net/http.h"
 #include "proto/wire/h2.h"
 #include "tests/unit/net/rig.h"
 

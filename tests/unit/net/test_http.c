@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Our client against our server, over real sockets. */
-#include "daemon/net/http.h"
+#include "daemon/common/net/http.h"
 
 #include <errno.h>
 
 #include <sys/resource.h>
 
-#include "daemon/net/http_impl.h"
+#include "daemon/common/net/http_impl.h"
 #include "proto/wire/h2.h"
 #include "tests/unit/net/rig.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* TLS of our client and server: what is agreed, who is believed, what a refusal says. */
-#include "daemon/net/tls.h"
+#include "daemon/common/net/tls.h"
 
 #include <errno.h>
 
-#include "daemon/net/http_impl.h"
+#include "daemon/common/net/http_impl.h"
 #include "tests/unit/net/certs.h"
 #include "tests/unit/net/rig.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls over an exchange that the test plays itself (the http_* functions below take the place of
- * daemon/net). Rows G-19, G-21, G-22, G-23, G-25, G-26, G-29, M-01 to M-03.
+ * daemon/common/net). Rows G-19, G-21, G-22, G-23, G-25, G-26, G-29, M-01 to M-03.
  */
 #include "tests/lib/test.h"
 
@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "daemon/auth/principal.h"
-#include "daemon/ev/loop.h"
-#include "daemon/net/http.h"
+#include "daemon/common/ev/loop.h"
+#include "daemon/common/net/http.h"
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/limits.h"
 #include "daemon/rpc/server.h"

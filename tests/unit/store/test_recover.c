@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/ev/loop.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/ev/loop.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/store/store.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"

@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/ev/loop.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/ev/loop.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 #include "tests/lib/test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The pass order of loop.h, on libevent for descriptors and a BOOTTIME heap for time. */
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 
 #include <errno.h>
 #include <event2/event.h>

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/net/http_impl.h"
-#include "daemon/net/tls.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/net/http_impl.h"
+#include "daemon/common/net/tls.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"

@@ -3,13 +3,13 @@
  * The bytes of one connection: a socket, plain or TLS. Level-triggered; what cannot be written waits
  * in the caller, except ciphertext, of which at most about one write is held here.
  */
-#ifndef AB_DAEMON_NET_XPORT_H
-#define AB_DAEMON_NET_XPORT_H
+#ifndef AB_DAEMON_COMMON_NET_XPORT_H
+#define AB_DAEMON_COMMON_NET_XPORT_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 #include "proto/base/cc.h"
 
 struct tls_conn;

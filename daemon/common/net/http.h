@@ -25,8 +25,8 @@
  * held back as those of a body, finish ends our direction, http_x_ended() says that the peer ended
  * its own, and both ends close it. Whoever does not agree answers as if nothing had been asked.
  */
-#ifndef AB_DAEMON_NET_HTTP_H
-#define AB_DAEMON_NET_HTTP_H
+#ifndef AB_DAEMON_COMMON_NET_HTTP_H
+#define AB_DAEMON_COMMON_NET_HTTP_H
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -113,7 +113,7 @@ struct h2_budget;	/* proto/wire/h2.h */
 struct h2_budget *http_budget_new(uint64_t max);
 struct h2_budget *http_budget_unref(struct h2_budget *b);
 
-struct tls_server;	/* daemon/net/tls.h */
+struct tls_server;	/* daemon/common/net/tls.h */
 
 struct http_server_options {
 	struct loop *loop;
@@ -148,14 +148,14 @@ struct http_server *http_server_free(struct http_server *s);
 
 /* --- clients --- */
 
-struct tls_client;	/* daemon/net/tls.h: verification, CA, client certificate, session */
+struct tls_client;	/* daemon/common/net/tls.h: verification, CA, client certificate, session */
 
 struct http_dial_options {
 	struct loop *loop;
 	const char *host;		/* name or address; copied */
 	uint16_t port;
 	const char *connect_host;	/* address to connect to instead of `host`; NULL = same */
-	struct resolver *resolver;	/* daemon/net/resolve.h; NULL = addresses and localhost only */
+	struct resolver *resolver;	/* daemon/common/net/resolve.h; NULL = addresses and localhost only */
 	struct tls_client *tls;		/* NULL = plain; a reference is taken */
 	bool plain_http2;		/* plain only: HTTP/2 with prior knowledge instead of 1.1 */
 	const char *proxy;		/* "http://[user:pass@]host:port" for CONNECT; NULL = direct */

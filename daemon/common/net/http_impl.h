@@ -10,12 +10,12 @@
  * A connection that ended stays as memory until its last exchange was released, because exchanges
  * may still be read.
  */
-#ifndef AB_DAEMON_NET_HTTP_IMPL_H
-#define AB_DAEMON_NET_HTTP_IMPL_H
+#ifndef AB_DAEMON_COMMON_NET_HTTP_IMPL_H
+#define AB_DAEMON_COMMON_NET_HTTP_IMPL_H
 
-#include "daemon/ev/loop.h"
-#include "daemon/net/http.h"
-#include "daemon/net/xport.h"
+#include "daemon/common/ev/loop.h"
+#include "daemon/common/net/http.h"
+#include "daemon/common/net/xport.h"
 #include "proto/base/list.h"
 
 #define HTTP_CONN_MAGIC 0x68636f6eu

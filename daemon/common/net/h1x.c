@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/net/h1_impl.h"
+#include "daemon/common/net/h1_impl.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "proto/wire/h2.h"

@@ -4,15 +4,15 @@
  * the read callback (read, deliver) and by the pump at the end of a pass (write, deliver, end), so
  * that a pass costs one read and one write; nothing here is ever run from inside an owner's call.
  */
-#include "daemon/net/http.h"
+#include "daemon/common/net/http.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/net/http_impl.h"
-#include "daemon/net/tls.h"
-#include "daemon/obs/log.h"
+#include "daemon/common/net/http_impl.h"
+#include "daemon/common/net/tls.h"
+#include "daemon/common/obs/log.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"

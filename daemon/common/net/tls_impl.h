@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Inside of TLS, shared by tls.c and tls_conn.c only. */
-#ifndef AB_DAEMON_NET_TLS_IMPL_H
-#define AB_DAEMON_NET_TLS_IMPL_H
+#ifndef AB_DAEMON_COMMON_NET_TLS_IMPL_H
+#define AB_DAEMON_COMMON_NET_TLS_IMPL_H
 
 #include <openssl/ssl.h>
 
-#include "daemon/net/tls.h"
+#include "daemon/common/net/tls.h"
 #include "proto/base/map.h"
 
 #define TLS_CHAIN_DEPTH_MAX	6

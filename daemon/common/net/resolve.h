@@ -5,8 +5,8 @@
  * minutes. Answers with link-local or unspecified addresses (a cloud's metadata service, say) are
  * dropped; written as a literal they are what the user wants.
  */
-#ifndef AB_DAEMON_NET_RESOLVE_H
-#define AB_DAEMON_NET_RESOLVE_H
+#ifndef AB_DAEMON_COMMON_NET_RESOLVE_H
+#define AB_DAEMON_COMMON_NET_RESOLVE_H
 
 #include <netinet/in.h>
 #include <stdbool.h>

@@ -5,8 +5,8 @@
  * stderr does not take at once is dropped and counted. At most LOG_LINES_PER_S lines a second and
  * event; the surplus is summed up in one line. proto/, pure files and libagentbox never log.
  */
-#ifndef AB_DAEMON_OBS_LOG_H
-#define AB_DAEMON_OBS_LOG_H
+#ifndef AB_DAEMON_COMMON_OBS_LOG_H
+#define AB_DAEMON_COMMON_OBS_LOG_H
 
 #include <stdbool.h>
 

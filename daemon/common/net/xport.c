@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Sockets, plain or with TLS over them. Scratch memory is the loop thread's stack. */
-#include "daemon/net/xport.h"
+#include "daemon/common/net/xport.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "daemon/net/tls.h"
+#include "daemon/common/net/tls.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
 

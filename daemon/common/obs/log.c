@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/obs/log.h"
+#include "daemon/common/obs/log.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/net/resolve.h"
+#include "daemon/common/net/resolve.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ev/worker.h"
+#include "daemon/common/ev/worker.h"
 #include "proto/base/map.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"

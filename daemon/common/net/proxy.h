@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* HTTP proxies: their addresses, and the CONNECT that makes one a tunnel. Inside of net. */
-#ifndef AB_DAEMON_NET_PROXY_H
-#define AB_DAEMON_NET_PROXY_H
+#ifndef AB_DAEMON_COMMON_NET_PROXY_H
+#define AB_DAEMON_COMMON_NET_PROXY_H
 
 #include "proto/base/cc.h"
 

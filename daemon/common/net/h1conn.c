@@ -14,7 +14,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "daemon/net/h1_impl.h"
+#include "daemon/common/net/h1_impl.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "proto/wire/h2.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The settings of TLS: what we accept, whom we believe, who we are. Connections: tls_conn.c. */
-#include "daemon/net/tls.h"
+#include "daemon/common/net/tls.h"
 
 #include <errno.h>
 #include <openssl/err.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/net/tls_impl.h"
+#include "daemon/common/net/tls_impl.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/net/xport.h"
+#include "daemon/common/net/xport.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "daemon/net/http_impl.h"
-#include "daemon/net/proxy.h"
-#include "daemon/net/resolve.h"
-#include "daemon/net/tls.h"
+#include "daemon/common/net/http_impl.h"
+#include "daemon/common/net/proxy.h"
+#include "daemon/common/net/resolve.h"
+#include "daemon/common/net/tls.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/net/tls_impl.h"
+#include "daemon/common/net/tls_impl.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 

@@ -4,12 +4,12 @@
  * were taken. The only locks of the daemon are in here. A job belongs to the worker from submit
  * until its done() is called on the loop thread.
  */
-#ifndef AB_DAEMON_EV_WORKER_H
-#define AB_DAEMON_EV_WORKER_H
+#ifndef AB_DAEMON_COMMON_EV_WORKER_H
+#define AB_DAEMON_COMMON_EV_WORKER_H
 
 #include <stdbool.h>
 
-#include "daemon/ev/loop.h"
+#include "daemon/common/ev/loop.h"
 
 struct worker;
 

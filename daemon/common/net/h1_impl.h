@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Inside of HTTP/1.1 connections, shared by h1conn.c and h1x.c only. */
-#ifndef AB_DAEMON_NET_H1_IMPL_H
-#define AB_DAEMON_NET_H1_IMPL_H
+#ifndef AB_DAEMON_COMMON_NET_H1_IMPL_H
+#define AB_DAEMON_COMMON_NET_H1_IMPL_H
 
-#include "daemon/net/http_impl.h"
+#include "daemon/common/net/http_impl.h"
 #include "proto/base/buf.h"
 #include "proto/wire/http1.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ev/worker.h"
+#include "daemon/common/ev/worker.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -7,8 +7,8 @@
  * Timers are CLOCK_BOOTTIME deadlines in one heap on one timerfd: they go on in suspend.
  * Everything here is for the loop's own thread, except a worker's run functions.
  */
-#ifndef AB_DAEMON_EV_LOOP_H
-#define AB_DAEMON_EV_LOOP_H
+#ifndef AB_DAEMON_COMMON_EV_LOOP_H
+#define AB_DAEMON_COMMON_EV_LOOP_H
 
 #include <stdbool.h>
 

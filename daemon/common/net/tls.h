@@ -9,8 +9,8 @@
  * A tls_client is one set of such settings; connections hold references, so that it can be replaced
  * while they live. It keeps one session per origin for resumption.
  */
-#ifndef AB_DAEMON_NET_TLS_H
-#define AB_DAEMON_NET_TLS_H
+#ifndef AB_DAEMON_COMMON_NET_TLS_H
+#define AB_DAEMON_COMMON_NET_TLS_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/net/http_impl.h"
+#include "daemon/common/net/http_impl.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "proto/wire/h2.h"
