@@ -5,7 +5,6 @@ import re
 from common import C_DIRS, c_files, matches, read, run
 
 PAGE = "docs/internals/layers.md"
-SHARED = {"daemon/limits.h"}  # open to all of daemon/
 
 OUTSIDE = (  # first match says which library a header belongs to
     (r"nghttp2/", "nghttp2"),
@@ -90,8 +89,6 @@ def complain(path, modules):
             continue
         what = m.group(2)
         if m.group(1) == '"' or what.endswith(".pb-c.h"):
-            if what in SHARED and path.startswith("daemon/"):
-                continue
             if not what.startswith(C_DIRS) and not what.endswith(".pb-c.h"):
                 yield '%s:%d: "%s" is not written from the root' % (path, n, what)
                 continue

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/app.h"
+#include "daemon/main/app.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -10,11 +10,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "daemon/app_impl.h"
 #include "daemon/cloud/envd.h"
 #include "daemon/cloud/sign.h"
 #include "daemon/common/net/resolve.h"
 #include "daemon/common/obs/log.h"
+#include "daemon/main/app_impl.h"
 #include "daemon/rpc/peer.h"
 #include "daemon/rpc/svc_command.h"
 #include "daemon/rpc/svc_file.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/localrun.h"
+#include "daemon/main/localrun.h"
 
 #include <errno.h>
 #include <fcntl.h>

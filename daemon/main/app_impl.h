@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Inside of the composition root, for app*.c only. */
-#ifndef AB_DAEMON_APP_IMPL_H
-#define AB_DAEMON_APP_IMPL_H
+#ifndef AB_DAEMON_MAIN_APP_IMPL_H
+#define AB_DAEMON_MAIN_APP_IMPL_H
 
 #include <sys/stat.h>
 
-#include "daemon/app.h"
 #include "daemon/cloud/cloud.h"
 #include "daemon/command/command.h"
 #include "daemon/common/ev/loop.h"
 #include "daemon/common/net/tls.h"
 #include "daemon/conf/secret.h"
 #include "daemon/life/life.h"
-#include "daemon/localrun.h"
+#include "daemon/main/app.h"
+#include "daemon/main/localrun.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/socket.h"
 #include "daemon/rpc/svc_daemon.h"

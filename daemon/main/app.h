@@ -3,8 +3,8 @@
  * The composition root: the only place that knows all modules. Builds them in order, from the lowest
  * up, and takes them down in reverse.
  */
-#ifndef AB_DAEMON_APP_H
-#define AB_DAEMON_APP_H
+#ifndef AB_DAEMON_MAIN_APP_H
+#define AB_DAEMON_MAIN_APP_H
 
 #include <stdbool.h>
 

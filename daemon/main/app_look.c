@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "daemon/app_impl.h"
 #include "daemon/auth/principal.h"
+#include "daemon/main/app_impl.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"

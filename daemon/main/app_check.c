@@ -5,11 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/app.h"
 #include "daemon/cloud/account.h"
 #include "daemon/common/net/proxy.h"
 #include "daemon/conf/secret.h"
 #include "daemon/life/policy.h"
+#include "daemon/main/app.h"
 #include "proto/base/str.h"
 
 static void check_file(struct conf *c, const char *account, const char *key)

@@ -3,8 +3,8 @@
  * api_key_command: a program that prints an API key. It runs by /bin/sh -c in a process group of its own, with nothing to
  * read, our standard error and our environment, and is ended with its group after KEYRUN_LIMIT_MS.
  */
-#ifndef AB_DAEMON_KEYRUN_H
-#define AB_DAEMON_KEYRUN_H
+#ifndef AB_DAEMON_MAIN_KEYRUN_H
+#define AB_DAEMON_MAIN_KEYRUN_H
 
 #include "daemon/common/ev/loop.h"
 #include "daemon/conf/secret.h"

@@ -5,8 +5,8 @@
  * its lock, its endpoint, its CA and its key. STATE/local/users is locked shared while a daemon runs,
  * so that agentbox-local knows whether anybody still needs it.
  */
-#ifndef AB_DAEMON_LOCALRUN_H
-#define AB_DAEMON_LOCALRUN_H
+#ifndef AB_DAEMON_MAIN_LOCALRUN_H
+#define AB_DAEMON_MAIN_LOCALRUN_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/app_impl.h"
 #include "daemon/common/net/http.h"
+#include "daemon/main/app_impl.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"

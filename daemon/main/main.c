@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/app.h"
 #include "daemon/common/obs/log.h"
+#include "daemon/main/app.h"
 #include "proto/base/buf.h"
 #include "proto/base/str.h"
 

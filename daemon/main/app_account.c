@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/app_impl.h"
 #include "daemon/common/obs/log.h"
-#include "daemon/keyrun.h"
+#include "daemon/main/app_impl.h"
+#include "daemon/main/keyrun.h"
 #include "proto/base/str.h"
 
 #define KEY_COMMAND_PAUSE_MS 5000u	/* after a run that brought nothing new */

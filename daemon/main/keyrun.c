@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/keyrun.h"
+#include "daemon/main/keyrun.h"
 
 #include <errno.h>
 #include <fcntl.h>
