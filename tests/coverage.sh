@@ -13,8 +13,8 @@ export LC_ALL=C.UTF-8
 dir=build-cov
 tests='life_pure life_due life_corners upstream_backoff upstream_retry'
 files=
-for m in life/rules life/due life/policy life/plan life/settle life/page life/tags auth/grant upstream/backoff \
-	upstream/retry; do
+for m in sandbox/rules/rules sandbox/rules/due sandbox/rules/policy sandbox/rules/plan sandbox/rules/settle \
+	sandbox/rules/page sandbox/rules/tags auth/grant upstream/backoff upstream/retry; do
 	files="$files daemon/$m.c"
 done
 

@@ -15,7 +15,7 @@
 #include <sys/types.h>
 
 #include "daemon/command/spool.h"
-#include "daemon/life/life.h"
+#include "daemon/sandbox/life.h"
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 

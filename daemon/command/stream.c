@@ -18,7 +18,7 @@
 
 #include "daemon/command/impl.h"
 #include "daemon/common/obs/log.h"
-#include "daemon/life/failpoint.h"
+#include "daemon/sandbox/failpoint.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 

@@ -8,8 +8,8 @@
 #include "daemon/cloud/account.h"
 #include "daemon/common/net/proxy.h"
 #include "daemon/conf/secret.h"
-#include "daemon/life/policy.h"
 #include "daemon/main/app.h"
+#include "daemon/sandbox/rules/policy.h"
 #include "proto/base/str.h"
 
 static void check_file(struct conf *c, const char *account, const char *key)

@@ -10,12 +10,12 @@
 #include "daemon/common/ev/loop.h"
 #include "daemon/common/net/tls.h"
 #include "daemon/conf/secret.h"
-#include "daemon/life/life.h"
 #include "daemon/main/app.h"
 #include "daemon/main/localrun.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/socket.h"
 #include "daemon/rpc/svc_daemon.h"
+#include "daemon/sandbox/life.h"
 #include "daemon/store/store.h"
 #include "daemon/upstream/pool.h"
 

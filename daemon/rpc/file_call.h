@@ -5,8 +5,8 @@
 
 #include "daemon/cloud/envd.h"
 #include "daemon/common/ev/loop.h"
-#include "daemon/life/life.h"
 #include "daemon/rpc/call.h"
+#include "daemon/sandbox/life.h"
 #include "proto/gen/agentbox_file.pb-c.h"
 
 #define FILE_PATH_MAX 4096u	/* longer: FIELD_INVALID */

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/life/life.h"
+#include "daemon/sandbox/life.h"
 #include "proto/gen/agentbox_sandbox.pb-c.h"
 
 #define MSG_DURATION_MAX_MS (30ull * 24 * 3600 * 1000)

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "daemon/cloud/model.h"
-#include "daemon/life/life.h"
+#include "daemon/sandbox/life.h"
 #include "proto/gen/agentbox_sandbox.pb-c.h"
 
 /* NULL gives NULL. False: *st says why (without memory, or FIELD_INVALID). */

@@ -4,8 +4,8 @@
 #ifndef AB_DAEMON_RPC_PENDING_H
 #define AB_DAEMON_RPC_PENDING_H
 
-#include "daemon/life/life.h"
 #include "daemon/rpc/call.h"
+#include "daemon/sandbox/life.h"
 
 struct pending {
 	struct rpc_call *call;

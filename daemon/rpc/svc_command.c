@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/life/rules.h"
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/check.h"
 #include "daemon/rpc/command_call.h"
@@ -19,6 +18,7 @@
 #include "daemon/rpc/msg.h"
 #include "daemon/rpc/pending.h"
 #include "daemon/rpc/server.h"
+#include "daemon/sandbox/rules/rules.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "proto/gen/agentbox_command.pb-c.h"

@@ -3,7 +3,7 @@
 #ifndef AB_DAEMON_RPC_SVC_FILE_H
 #define AB_DAEMON_RPC_SVC_FILE_H
 
-#include "daemon/life/life.h"
+#include "daemon/sandbox/life.h"
 #include "proto/base/cc.h"
 
 struct rpc_server;

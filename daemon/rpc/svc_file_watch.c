@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/life/rules.h"
 #include "daemon/rpc/check.h"
 #include "daemon/rpc/file_call.h"
+#include "daemon/sandbox/rules/rules.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
 

@@ -9,13 +9,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/life/life.h"
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/msg.h"
 #include "daemon/rpc/msg_network.h"
 #include "daemon/rpc/pending.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/svc_watch.h"
+#include "daemon/sandbox/life.h"
 
 static struct life *life_of(const struct rpc_call *c)
 {

@@ -8,10 +8,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/life/life.h"
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/msg.h"
 #include "daemon/rpc/server.h"
+#include "daemon/sandbox/life.h"
 
 static void send_event(struct rpc_call *c, struct life_event *e)
 {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "daemon/life/tags.h"
+#include "daemon/sandbox/rules/tags.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "tests/sim/sim.h"

@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "daemon/life/tags.h"
+#include "daemon/sandbox/rules/tags.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "tests/sim/sim.h"

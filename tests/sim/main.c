@@ -123,7 +123,7 @@ bool sim_seam(const char *name)
 	return W->dead;
 }
 
-/* In place of daemon/life/failpoint.c, whose header declares it only for its own build. */
+/* In place of daemon/sandbox/failpoint.c, whose header declares it only for its own build. */
 void failpoint_hit(const char *name);
 void failpoint_hit(const char *name)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A simulated host: the real daemon/life under scripted clients and a scripted cloud, in one thread,
+ * A simulated host: the real daemon/sandbox under scripted clients and a scripted cloud, in one thread,
  * everything drawn from one 64-bit seed. The seams of lifecycle are replaced at link time: loop and
  * clock (loop.c), store (disk.c), cloud (cloud.c). Nothing here waits: time is a number.
  *
@@ -16,7 +16,7 @@
 #include "daemon/auth/principal.h"
 #include "daemon/cloud/cloud.h"
 #include "daemon/cloud/model.h"
-#include "daemon/life/life.h"
+#include "daemon/sandbox/life.h"
 #include "daemon/store/row.h"
 #include "proto/base/cc.h"
 #include "proto/base/list.h"

@@ -4,7 +4,7 @@
  * with one failpoint armed; the cloud's ledger lies in shared memory and outlives it. A second child
  * recovers, then repeats the call. Afterwards: one sandbox, known; at most one accepted POST.
  */
-#include "daemon/life/tags.h"
+#include "daemon/sandbox/rules/tags.h"
 #include "tests/unit/life/world.h"
 
 static const char *const create_points[] = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Databases that were lost, restored or put back, and a host id that somebody else uses: nothing is ended
  * or made twice because of what is not known. */
-#include "daemon/life/core.h"
-#include "daemon/life/tags.h"
+#include "daemon/sandbox/core.h"
+#include "daemon/sandbox/rules/tags.h"
 #include "tests/unit/life/world.h"
 
 struct policy_answer {

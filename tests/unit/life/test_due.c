@@ -2,9 +2,9 @@
 /* What is done with a sandbox by itself: the decisions, by tables. */
 #include <errno.h>
 
-#include "daemon/life/due.h"
-#include "daemon/life/holder.h"
-#include "daemon/life/policy.h"
+#include "daemon/sandbox/holder.h"
+#include "daemon/sandbox/rules/due.h"
+#include "daemon/sandbox/rules/policy.h"
 #include "tests/lib/test.h"
 
 #define T0 1000000	/* BOOTTIME at which the sandbox began */

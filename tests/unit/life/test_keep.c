@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <sys/prctl.h>
 
-#include "daemon/life/event.h"
+#include "daemon/sandbox/event.h"
 #include "proto/base/fd.h"
 #include "tests/unit/life/world.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lifecycle against a fake cloud: what callers are answered, and what the cloud was asked. */
-#include "daemon/life/core.h"
-#include "daemon/life/tags.h"
+#include "daemon/sandbox/core.h"
+#include "daemon/sandbox/rules/tags.h"
 #include "tests/unit/life/world.h"
 
 TEST(create_is_answered_complete)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/life/netrules.h"
+#include "daemon/sandbox/netrules.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,10 +3,10 @@
 #include <errno.h>
 
 #include "daemon/cloud/model.h"
-#include "daemon/life/core.h"
-#include "daemon/life/creation.h"
-#include "daemon/life/recipe.h"
-#include "daemon/life/tags.h"
+#include "daemon/sandbox/core.h"
+#include "daemon/sandbox/creation.h"
+#include "daemon/sandbox/recipe.h"
+#include "daemon/sandbox/rules/tags.h"
 #include "tests/unit/life/world.h"
 
 /* --- the recipe --- */

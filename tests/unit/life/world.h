@@ -11,7 +11,7 @@
 
 #include "daemon/common/ev/loop.h"
 #include "daemon/common/obs/log.h"
-#include "daemon/life/life.h"
+#include "daemon/sandbox/life.h"
 #include "daemon/store/store.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"

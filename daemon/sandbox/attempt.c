@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/sandbox/attempt.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/failpoint.h"
+#include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define POSTS_MAX	 3u
+#define ALONE_POSTS	 8u	/* nobody waits: about half a minute */
+#define POST_BACKOFF_MS	 200u
+#define POST_BACKOFF_MAX 5000u
+#define RETRY_MS	 1000u	/* the store refused, or there was no memory for a list */
+
+struct attempt *attempt_from(void *p)
+{
+	struct attempt *a = p;
+
+	must(a && a->magic == ATTEMPT_MAGIC);
+	return a;
+}
+
+/* --- its end --- */
+
+static void free_all(void *p)
+{
+	struct attempt *a = attempt_from(p);
+
+	a->magic = 0;
+	free(a->source);
+	free(a->req_tag);
+	free(a->object);
+	a->kind->free(a);
+}
+
+static void unlink_all(struct attempt *a)
+{
+	cloud_call_cancel(a->call);
+	a->call = NULL;
+	timer_clear(&a->timer);
+	a->kind->unlink(a);
+	if (a->request && a->request->attempt == a)
+		a->request->attempt = NULL;
+	list_del(&a->node);
+}
+
+void attempt_drop(struct attempt *a)
+{
+	unlink_all(a);
+	free_all(a);
+}
+
+void attempt_give_up(struct attempt *a)
+{
+	struct request *q = a->request;
+	struct life *l = a->life;
+
+	attempt_drop(a);
+	if (q && !q->attempt)
+		life_forget_request(l, q);
+}
+
+void attempt_finish(struct attempt *a, const struct status *st)
+{
+	unlink_all(a);
+	loop_bury(a->life->loop, &a->grave, free_all, a);
+	op_tell_all(&a->waiters, st, status_ok(st));
+}
+
+static void forget_request(struct attempt *a, const struct status *st, bool refused)
+{
+	struct request *q = a->request;
+
+	a->request = NULL;
+	if (!q)
+		return;
+	q->attempt = NULL;
+	if (!refused) {
+		life_forget_request(a->life, q);
+		return;
+	}
+	q->refusal = malloc(sizeof(*q->refusal));
+	if (q->refusal)
+		*q->refusal = *st;
+	q->refused_until_ms = clock_boot_ms() + rules_refusal_ms(st);
+}
+
+void attempt_end_without(struct attempt *a, const struct status *st, bool refused)
+{
+	struct status copy = *st;
+	struct store_tx *t;
+
+	if (a->seq && !store_tx_new(a->life->store, &t)) {
+		a->kind->del_intent(t, a->seq);
+		if (a->request)
+			store_tx_del_request(t, a->uid, a->request->method, a->request->id);
+		if (a->kind->failed)
+			a->kind->failed(a, t, &copy);
+		life_commit(a->life, t, a->alone);
+	}
+	log_info("attempt_ended", "what=%s seq=%llu box=%s uid=%u refused=%d reason=%s text=%s", a->what,
+		 (unsigned long long)a->seq, a->source, a->uid, refused, status_reason_name(copy.reason),
+		 log_q(copy.text));
+	forget_request(a, &copy, refused);
+	attempt_finish(a, &copy);
+}
+
+bool attempt_nobody_waits(struct attempt *a)
+{
+	struct status gone;
+
+	if (a->alone || !list_is_empty(&a->waiters))
+		return false;
+	status_set_code(&gone, CODE_CANCELLED, "nobody waits for it any more");
+	attempt_end_without(a, &gone, false);
+	return true;
+}
+
+void attempt_wait(struct attempt *a, uint64_t wait_ms, timer_fn *fn)
+{
+	struct status st;
+
+	timer_clear(&a->timer);
+	timer_init(&a->timer, a->life->loop, fn, a);
+	if (timer_set(&a->timer, clock_boot_ms() + wait_ms) == 0)
+		return;
+	/* Without a timer nothing would go on: the intent stays for the next start to settle. */
+	status_errno(&st, -ENOMEM, a->what);
+	attempt_finish(a, &st);
+}
+
+/* --- post --- */
+
+static void on_post_timer(struct timer *t, void *user)
+{
+	attempt_post(attempt_from(user));
+}
+
+void attempt_post_after(struct attempt *a, uint64_t wait_ms, const struct status *why)
+{
+	op_obstruct_all(&a->waiters, why);
+	a->step = ATTEMPT_PAUSE;
+	attempt_wait(a, wait_ms, on_post_timer);
+}
+
+static void on_unsent(struct attempt *a, const struct status *st)
+{
+	bool wanted = a->alone || !list_is_empty(&a->waiters);
+	uint64_t wait;
+
+	if (!wanted || a->posts >= (a->alone ? ALONE_POSTS : POSTS_MAX) || a->life->draining) {
+		attempt_end_without(a, st, false);
+		return;
+	}
+	wait = rules_backoff_ms(a->posts, POST_BACKOFF_MS, POST_BACKOFF_MAX, rng_u64(&a->life->rng));
+	attempt_post_after(a, MAX(wait, (uint64_t)st->retry_after_ms), st);
+}
+
+static void record(struct attempt *a);
+
+void attempt_posted(struct attempt *a, struct cloud_result *r)
+{
+	a->call = NULL;
+	switch (r->outcome) {
+	case CLOUD_DONE:
+		a->kind->take(a, r);
+		record(a);
+		return;
+	case CLOUD_UNSENT:
+		on_unsent(a, &r->status);
+		return;
+	case CLOUD_REFUSED:
+		a->kind->refused(a, r);
+		return;
+	case CLOUD_UNKNOWN:
+		a->lost = r->status;
+		log_warn("attempt_unknown", "what=%s seq=%llu box=%s uid=%u req=%s text=%s", a->what,
+			 (unsigned long long)a->seq, a->source, a->uid, a->req_tag, log_q(r->status.text));
+		attempt_settle(a);
+		return;
+	}
+}
+
+void attempt_post(struct attempt *a)
+{
+	struct status st;
+
+	if (attempt_nobody_waits(a))
+		return;
+	a->step = ATTEMPT_POST;
+	a->posts++;
+	a->call = a->kind->post(a);
+	if (!a->call) {
+		status_errno(&st, -ENOMEM, a->what);
+		attempt_end_without(a, &st, false);
+	}
+}
+
+/* --- record --- */
+
+static void on_record_timer(struct timer *t, void *user)
+{
+	record(attempt_from(user));
+}
+
+bool attempt_recorded(struct attempt *a, const struct status *st)
+{
+	if (status_ok(st))
+		return true;
+	op_obstruct_all(&a->waiters, st);
+	a->step = ATTEMPT_PAUSE;
+	attempt_wait(a, RETRY_MS, on_record_timer);
+	return false;
+}
+
+static int request_done(struct attempt *a, struct store_tx *t)
+{
+	int r = text_set(&a->request->object, a->object);
+
+	if (r < 0)
+		return r;
+	a->request->step = ROW_REQUEST_DONE;
+	a->request->used_at_ms = clock_wall_ms();
+	life_put_request(t, a->request);
+	return 0;
+}
+
+static void record(struct attempt *a)
+{
+	struct store_tx *t;
+	int r = store_tx_new(a->life->store, &t);
+
+	a->step = ATTEMPT_RECORD;
+	if (!r) {
+		r = a->kind->record(a, t);
+		if (!r && a->request)
+			r = request_done(a, t);
+		if (r < 0)
+			store_tx_drop(t);
+	}
+	if (r < 0) {
+		attempt_wait(a, RETRY_MS, on_record_timer);
+		return;
+	}
+	a->kind->del_intent(t, a->seq);
+	store_tx_commit(t, true, a->kind->on_recorded, a);
+}
+
+/* --- settle --- */
+
+void attempt_settle_timer(struct timer *t, void *user)
+{
+	attempt_settle(attempt_from(user));
+}
+
+static void unknown(const struct attempt *a, bool has_request_id, struct status *ret)
+{
+	status_set(ret, R_OUTCOME_UNKNOWN,
+		   has_request_id ? "the cloud's answer to the %s was lost; repeat with the same request_id to "
+				    "learn what became of it"
+				  : "the cloud's answer to the %s was lost; what was made shows up in the list",
+		   a->what);
+	/* Repeating is only safe with a request id: UNAVAILABLE invites to repeat. */
+	if (!has_request_id)
+		ret->code = CODE_UNKNOWN;
+	if (a->lost.text[0])
+		status_evidence(ret, "lost_by", "%s", a->lost.text);
+	if (a->source[0])
+		status_evidence(ret, "sandbox_id", "%s", a->source);
+}
+
+static bool is_relative(struct attempt *a, struct attempt *b)
+{
+	return a != b && a->kind == b->kind && a->kind->is_relative && a->kind->is_relative(a, b);
+}
+
+/* A relative has not been answered yet: what it makes looks like ours. */
+static bool is_busy(struct attempt *a)
+{
+	list_for_each(n, &a->life->attempts) {
+		struct attempt *o = list_entry(n, struct attempt, node);
+
+		if (o->step >= ATTEMPT_POST && o->step != ATTEMPT_SETTLE && o->step != ATTEMPT_DETAIL && is_relative(a, o))
+			return true;
+	}
+	return false;
+}
+
+/* Relatives that are being settled as well: whose is whose cannot be told. They are closed together, when nothing
+ * can show up any more. *ret_until_ms: that moment. */
+static bool is_mixed(struct attempt *a, uint64_t *ret_until_ms)
+{
+	bool mixed = false;
+
+	*ret_until_ms = a->settle_until_ms;
+	list_for_each(n, &a->life->attempts) {
+		struct attempt *o = list_entry(n, struct attempt, node);
+
+		if (o->step != ATTEMPT_SETTLE || !is_relative(a, o))
+			continue;
+		mixed = true;
+		*ret_until_ms = MAX(*ret_until_ms, o->settle_until_ms);
+	}
+	return mixed;
+}
+
+static void close_in(struct attempt *a, struct store_tx *t)
+{
+	struct status st;
+
+	a->closing = true;
+	a->kind->del_intent(t, a->seq);
+	unknown(a, a->request != NULL, &st);
+	if (a->kind->failed)
+		a->kind->failed(a, t, &st);
+	if (!a->request)
+		return;
+	a->request->step = ROW_REQUEST_UNKNOWN;
+	life_put_request(t, a->request);
+}
+
+static struct attempt *first_closing(struct life *l)
+{
+	list_for_each(n, &l->attempts) {
+		struct attempt *a = list_entry(n, struct attempt, node);
+
+		if (a->closing)
+			return a;
+	}
+	return NULL;
+}
+
+/* With those it is mixed with, in one transaction: one that was left would take what they made for its own. */
+static void close_unknown(struct attempt *a)
+{
+	struct life *l = a->life;
+	struct status st;
+	struct store_tx *t;
+
+	if (store_tx_new(l->store, &t) < 0) {
+		attempt_wait(a, RETRY_MS, attempt_settle_timer);
+		return;
+	}
+	close_in(a, t);
+	list_for_each(n, &l->attempts) {
+		struct attempt *o = list_entry(n, struct attempt, node);
+
+		if (o->step == ATTEMPT_SETTLE && is_relative(a, o))
+			close_in(o, t);
+	}
+	life_commit(l, t, true);
+	FAILPOINT("settle.closed");
+	while ((a = first_closing(l))) {
+		log_warn("attempt_unsettled", "what=%s seq=%llu box=%s uid=%u req=%s lists=%u", a->what,
+			 (unsigned long long)a->seq, a->source, a->uid, a->req_tag, a->lists);
+		unknown(a, a->request != NULL, &st);
+		attempt_finish(a, &st);
+	}
+}
+
+static enum settle_next settle_next(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
+{
+	uint64_t now = clock_boot_ms(), until;
+
+	*ret_wait_ms = RETRY_MS;
+	if (is_busy(a))
+		return SETTLE_WAIT;
+	if (!is_mixed(a, &until))
+		return a->kind->settle(a, r, ret_wait_ms);
+	if (now >= until)
+		return SETTLE_DOUBT;
+	*ret_wait_ms = MIN(settle_wait_ms(a->lists), until - now);
+	return SETTLE_WAIT;
+}
+
+void attempt_listed(struct attempt *a, struct cloud_result *r)
+{
+	uint64_t wait = 0;
+
+	a->call = NULL;
+	a->lists++;
+	switch (settle_next(a, r, &wait)) {
+	case SETTLE_FOUND:
+		log_info("attempt_settled", "what=%s seq=%llu box=%s lists=%u", a->what, (unsigned long long)a->seq,
+			 a->source, a->lists);
+		record(a);
+		return;
+	case SETTLE_DOUBT:
+	case SETTLE_CLOSE:
+		close_unknown(a);
+		return;
+	case SETTLE_WAIT:
+		attempt_wait(a, wait, attempt_settle_timer);
+		return;
+	}
+}
+
+void attempt_settle(struct attempt *a)
+{
+	if (a->step == ATTEMPT_SETTLE) {
+		a->call = a->kind->list(a);
+		if (!a->call)
+			attempt_wait(a, RETRY_MS, attempt_settle_timer);
+		return;
+	}
+	a->step = ATTEMPT_SETTLE;
+	a->settle_until_ms = clock_boot_ms() + a->life->settle_horizon_ms;
+	list_for_each(n, &a->waiters)
+		unknown(a, a->request != NULL, &op_from_wait(n)->obstacle);
+	if (a->kind->settle_begin(a))
+		attempt_wait(a, MIN(settle_wait_ms(0), a->life->settle_horizon_ms), attempt_settle_timer);
+	else
+		close_unknown(a);
+}
+
+/* --- its callers --- */
+
+void attempt_join(struct attempt *a, struct life_op *op,
+		  void (*told)(struct life_op *op, const struct status *st, bool yes))
+{
+	must(!op->attempt && list_is_empty(&op->wait));
+	op->attempt = a;
+	op->told = told;
+	op->obstacle = (struct status)STATUS_OK;
+	list_add_tail(&a->waiters, &op->wait);
+}
+
+void attempt_leave(struct life_op *op)
+{
+	struct attempt *a = give(op->attempt);
+
+	if (!a)
+		return;
+	list_del(&op->wait);
+	/* Not yet sent: withdrawn, and its end comes as UNSENT. Sent: read to the end. */
+	if (!a->alone && list_is_empty(&a->waiters) && a->step == ATTEMPT_POST && a->call)
+		cloud_call_abandon(a->call);
+}
+
+void attempt_expired(struct life_op *op, bool has_request_id, struct status *ret)
+{
+	struct attempt *a = op->attempt;
+
+	if (a && (a->step == ATTEMPT_SETTLE || (a->step == ATTEMPT_POST && a->call && cloud_call_was_sent(a->call))))
+		unknown(a, has_request_id, ret);
+	else
+		op_expired_status(op, ret);
+}
+
+bool attempt_repeat(struct life_op *op, struct request *q, const uint8_t params_hash[ROW_HASH_BYTES],
+		    void (*told)(struct life_op *op, const struct status *st, bool yes),
+		    void (*answer)(struct life_op *op, struct request *q))
+{
+	struct status st;
+
+	if (memcmp(q->params_hash, params_hash, ROW_HASH_BYTES)) {
+		status_set(&st, R_REQUEST_ID_REUSED, "request_id was used with other parameters; use a new one");
+		status_evidence(&st, "request_id", "%s", q->id);
+		op_fail(op, &st);
+		return true;
+	}
+	if (q->attempt) {
+		attempt_join(q->attempt, op, told);
+		return true;
+	}
+	switch (q->step) {
+	case ROW_REQUEST_DONE:
+		life_request_used(op->life, q);
+		answer(op, q);
+		return true;
+	case ROW_REQUEST_UNKNOWN:
+		status_set(&st, R_OUTCOME_UNKNOWN,
+			   "the cloud's answer was lost and what came of this request_id could not be told");
+		op_fail(op, &st);
+		return true;
+	case ROW_REQUEST_OPEN:
+		break;
+	}
+	if (!q->refusal || clock_boot_ms() >= q->refused_until_ms)
+		return false;
+	op_fail(op, q->refusal);
+	return true;
+}
+
+/* --- all of them --- */
+
+int attempt_init(struct attempt *a, const struct attempt_kind *kind, const char *what, struct life *l,
+		 struct account *account, uid_t uid, const char *source, const char *req_tag)
+{
+	a->magic = ATTEMPT_MAGIC;
+	a->kind = kind;
+	a->what = what;
+	a->life = l;
+	a->account = account;
+	a->uid = uid;
+	a->policy = l->policy;	/* until its maker says which */
+	a->made_at_ms = clock_wall_ms();
+	list_init(&a->waiters);
+	list_add_tail(&l->attempts, &a->node);
+	if (text_set(&a->source, source) == 0 && text_set(&a->req_tag, req_tag) == 0 && text_set(&a->object, "") == 0)
+		return 0;
+	attempt_drop(a);
+	return -ENOMEM;
+}
+
+int attempt_take_request(struct attempt *a, const char *method, const char *id, const char *tag,
+			 const uint8_t params_hash[ROW_HASH_BYTES])
+{
+	struct request *q;
+	int r = life_need_request(a->life, a->uid, method, id, &q);
+
+	if (r < 0)
+		return r;
+	free(give(q->refusal));
+	q->step = ROW_REQUEST_OPEN;
+	q->account = a->account;
+	q->used_at_ms = clock_wall_ms();
+	memcpy(q->params_hash, params_hash, sizeof(q->params_hash));
+	q->attempt = a;
+	a->request = q;
+	return text_set(&q->req_tag, tag);
+}
+
+struct account *attempt_account(struct life *l, const char *name, uint64_t seq)
+{
+	struct account *a = life_account_by_name(l, name);
+
+	if (!a)
+		log_warn("intent_account", "seq=%llu account=%s ignoring=1", (unsigned long long)seq, log_q(name));
+	return a;
+}
+
+void attempt_find_request(struct attempt *a, const char *method, const char *id)
+{
+	if (!id[0])
+		return;
+	a->request = life_find_request(a->life, a->uid, method, id);
+	if (a->request && !a->request->attempt)
+		a->request->attempt = a;
+}
+
+bool life_attempt_makes(struct life *l, const struct account *account, const struct cloud_sandbox *s)
+{
+	struct tags t;
+
+	tags_read(&s->metadata, &t);
+	list_for_each(n, &l->attempts) {
+		struct attempt *a = list_entry(n, struct attempt, node);
+
+		if (a->account != account || !a->req_tag[0] || !str_eq(a->req_tag, t.req) ||
+		    !a->kind->makes(a, s->id))
+			continue;
+		return true;
+	}
+	return false;
+}
+
+uint32_t life_attempts_count(const struct life *l, const struct account *account, const uid_t *uid)
+{
+	uint32_t n = 0;
+
+	list_for_each(i, &l->attempts) {
+		struct attempt *a = list_entry(i, struct attempt, node);
+
+		/* What is recorded has rows. */
+		if (a->step != ATTEMPT_RECORD && a->step != ATTEMPT_DETAIL &&
+		    (account ? a->account == account : a->uid == *uid))
+			n += a->sandboxes;
+	}
+	return n;
+}
+
+void life_attempts_cancel(struct life *l)
+{
+	while (!list_is_empty(&l->attempts)) {
+		struct attempt *a = list_entry(l->attempts.next, struct attempt, node);
+		struct store_tx *t;
+
+		/* Never sent: the next start need not look for it. */
+		if (a->step == ATTEMPT_POST && a->call && !cloud_call_was_sent(a->call) && a->posts == 1 &&
+		    !store_tx_new(l->store, &t)) {
+			a->kind->del_intent(t, a->seq);
+			if (a->request)
+				store_tx_del_request(t, a->uid, a->request->method, a->request->id);
+			store_tx_commit(t, false, NULL, NULL);
+		}
+		must(list_is_empty(&a->waiters));
+		attempt_drop(a);
+	}
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/sandbox/box.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/cloud/model.h"
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/core.h"
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/recreate.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+static const struct {
+	const char *name;
+	unsigned next;	/* states that may follow */
+} states[] = {
+	[LIFE_STATE_NONE] = { "none", ~0u },
+	[LIFE_CREATING] = { "creating", BIT(LIFE_RUNNING) | BIT(LIFE_PAUSED) | BIT(LIFE_KILLING) |
+						BIT(LIFE_GONE) },
+	[LIFE_RUNNING] = { "running", BIT(LIFE_PAUSING) | BIT(LIFE_PAUSED) | BIT(LIFE_SNAPSHOTTING) |
+					      BIT(LIFE_KILLING) | BIT(LIFE_GONE) },
+	[LIFE_PAUSING] = { "pausing", BIT(LIFE_PAUSED) | BIT(LIFE_RUNNING) | BIT(LIFE_KILLING) |
+					      BIT(LIFE_GONE) },
+	[LIFE_PAUSED] = { "paused", BIT(LIFE_RESUMING) | BIT(LIFE_RUNNING) | BIT(LIFE_KILLING) |
+					    BIT(LIFE_GONE) },
+	[LIFE_RESUMING] = { "resuming", BIT(LIFE_RUNNING) | BIT(LIFE_PAUSED) | BIT(LIFE_KILLING) |
+						BIT(LIFE_GONE) },
+	[LIFE_SNAPSHOTTING] = { "snapshotting", BIT(LIFE_RUNNING) | BIT(LIFE_PAUSED) |
+							BIT(LIFE_KILLING) | BIT(LIFE_GONE) },
+	[LIFE_KILLING] = { "killing", BIT(LIFE_GONE) },
+	/* A list that shows it again is right, and our belief was wrong. */
+	[LIFE_GONE] = { "gone", BIT(LIFE_RUNNING) | BIT(LIFE_PAUSED) },
+};
+
+const char *life_state_name(enum life_state s)
+{
+	return (unsigned)s < ARRAY_SIZE(states) ? states[s].name : "?";
+}
+
+void box_set_state(struct box *b, enum life_state to)
+{
+	must((unsigned)to < ARRAY_SIZE(states));
+	if (b->state == to)
+		return;
+	must(states[b->state].next & BIT(to));
+	log_debug("box_state", "box=%s from=%s to=%s", b->id, states[b->state].name, states[to].name);
+	b->state = to;
+	if (b->account && b->account->life && b->account->life->on_state)
+		b->account->life->on_state(b->account->life->on_state_user, b->account->name, b->id, to);
+}
+
+bool box_is_live(const struct box *b)
+{
+	return b->state != LIFE_GONE && b->state != LIFE_KILLING;
+}
+
+int text_set(char **field, const char *s)
+{
+	char *copy = str_dup(s ? s : "");
+
+	if (!copy)
+		return -ENOMEM;
+	free(*field);
+	*field = copy;
+	return 0;
+}
+
+static void wipe(char *secret)
+{
+	if (secret)
+		explicit_bzero(secret, strlen(secret));
+	free(secret);
+}
+
+static int secret_set(char **field, const char *s)
+{
+	char *copy = str_dup(s ? s : "");
+
+	if (!copy)
+		return -ENOMEM;
+	wipe(*field);
+	*field = copy;
+	return 0;
+}
+
+struct box *box_free(struct box *b)
+{
+	if (!b)
+		return NULL;
+	must(b->magic == BOX_MAGIC && !b->fetch && !b->killing && list_is_empty(&b->leases) &&
+	     list_is_empty(&b->turns));
+	b->keep = keep_free(b);
+	defer_cancel(&b->turn_kick);
+	b->network = cloud_network_free(b->network);
+	free(b->network_text);
+	b->metrics.m = cloud_metrics_free(b->metrics.m);
+	b->magic = 0;
+	free(b->id);
+	free(b->name);
+	free(b->req_tag);
+	free(b->template_id);
+	free(b->alias);
+	free(b->envd_version);
+	free(b->domain);
+	free(b->warning);
+	wipe(b->access_token);
+	wipe(b->traffic_token);
+	pairs_fini(&b->metadata);
+	recipe_fini(&b->recipe);
+	free(b->replaces);
+	free(b->gone_evidence);
+	free(b);
+	return NULL;
+}
+
+void box_freep(struct box **b)
+{
+	*b = box_free(*b);
+}
+
+int box_new(struct account *a, const char *id, struct box **ret)
+{
+	scoped(box_freep) struct box *b = calloc(1, sizeof(*b));
+	char **texts[] = { &b->name,	 &b->req_tag, &b->template_id, &b->alias, &b->envd_version,
+			   &b->domain, &b->warning, &b->access_token, &b->traffic_token,
+			   &b->gone_evidence, &b->network_text, &b->replaces };
+
+	if (!b)
+		return -ENOMEM;
+	b->magic = BOX_MAGIC;
+	list_init(&b->node);
+	list_init(&b->leases);
+	list_init(&b->turns);
+	b->account = a;
+	b->allow_internet_access = b->keep_memory = b->auto_resume = -1;
+	policy_default(&b->policy);
+	b->generation = 1;
+	if (text_set(&b->id, id) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if (text_set(texts[i], "") < 0)
+			return -ENOMEM;
+	*ret = give(b);
+	return 0;
+}
+
+static int texts_from_row(struct box *b, const struct row_sandbox *r)
+{
+	return text_set(&b->name, r->name) || text_set(&b->req_tag, r->req_tag) ||
+	       text_set(&b->template_id, r->template_id) || text_set(&b->alias, r->alias) ||
+	       text_set(&b->envd_version, r->envd_version) || text_set(&b->domain, r->domain) ||
+	       text_set(&b->warning, r->warning) || secret_set(&b->access_token, r->access_token) ||
+	       secret_set(&b->traffic_token, r->traffic_token) ||
+	       text_set(&b->gone_evidence, r->gone_evidence) || text_set(&b->network_text, r->network) ||
+	       text_set(&b->replaces, r->replaces) || recipe_set(&b->recipe, r->recipe, r->recipe_len)
+		       ? -ENOMEM
+		       : 0;
+}
+
+/* A wall moment of a row as BOOTTIME; one that lies ahead (the clock was set back) is now. */
+static int64_t boot_of_past(int64_t wall_ms)
+{
+	int64_t ago = clock_wall_ms() - wall_ms, now = (int64_t)clock_boot_ms(), at;
+
+	if (!wall_ms)
+		return 0;
+	at = now - MAX(ago, (int64_t)0);
+	return at ? at : 1;
+}
+
+static int64_t wall_of(int64_t boot_ms)
+{
+	return boot_ms ? MAX(clock_wall_ms() - ((int64_t)clock_boot_ms() - boot_ms), (int64_t)1) : 0;
+}
+
+int box_from_row(struct account *a, const struct row_sandbox *r, struct box **ret)
+{
+	scoped(box_freep) struct box *b = NULL;
+	int e = box_new(a, r->id, &b);
+
+	if (!e)
+		e = texts_from_row(b, r);
+	if (!e)
+		e = pairs_from_blob(&b->metadata, r->metadata, r->metadata_len);
+	if (e < 0)
+		return e;
+	b->uid = r->uid;
+	b->generation = r->generation;
+	b->ours = r->ours;
+	b->adopted = r->adopted;
+	b->claimed = r->claimed;
+	b->unclaimed_at_ms = r->unclaimed_at_ms;
+	b->seq = r->seq;
+	b->token_known = r->token_known;
+	b->started_at_ms = r->started_at_ms;
+	b->end_at_ms = r->end_at_ms;
+	b->cpu_count = r->cpu_count;
+	b->memory_mb = r->memory_mb;
+	b->disk_size_mb = r->disk_size_mb;
+	b->allow_internet_access = r->allow_internet_access;
+	b->on_timeout = r->on_timeout;
+	b->keep_memory = r->keep_memory;
+	b->auto_resume = r->auto_resume;
+	if (r->network[0] && cloud_network_parse(r->network, &b->network) < 0)
+		log_warn("box_network", "box=%s row=unreadable ignoring=1", b->id);
+	if (policy_parse(r->policy, &b->policy) < 0)
+		log_warn("box_policy", "box=%s policy=%s using=default", b->id, log_q(r->policy));
+	b->as_of_ms = r->as_of_ms;
+	b->gone_reason = (enum ab_reason)r->gone_reason;
+	b->gone_at_ms = r->gone_at_ms;
+	b->timeout_s = r->timeout_s;
+	b->released_at_ms = boot_of_past(r->released_at_ms);
+	b->used_at_ms = boot_of_past(r->used_at_ms);
+	if (b->used_at_ms)
+		b->used_at_ms += USED_SAVE_MS;	/* the row may know it so much too early */
+	b->unclaimed_boot_ms = boot_of_past(r->unclaimed_at_ms);
+	box_set_state(b, (enum life_state)r->state);
+	*ret = give(b);
+	return 0;
+}
+
+/* A transition is known to who makes it; after a restart the cloud says what became of it. */
+static enum life_state lasting(enum life_state s)
+{
+	switch (s) {
+	case LIFE_PAUSING:
+	case LIFE_SNAPSHOTTING:
+		return LIFE_RUNNING;
+	case LIFE_RESUMING:
+		return LIFE_PAUSED;
+	default:
+		return s;
+	}
+}
+
+void box_to_row(const struct box *b, char policy_text[POLICY_TEXT_MAX], struct row_sandbox *ret)
+{
+	policy_format(&b->policy, policy_text);
+	*ret = (struct row_sandbox){
+		.account = account_name(b->account),
+		.id = b->id,
+		.name = b->name,
+		.uid = b->uid,
+		.generation = b->generation,
+		.state = (int)lasting(b->state),
+		.ours = b->ours,
+		.adopted = b->adopted,
+		.claimed = b->claimed,
+		.unclaimed_at_ms = b->unclaimed_at_ms,
+		.seq = b->seq,
+		.req_tag = b->req_tag,
+		.template_id = b->template_id,
+		.alias = b->alias,
+		.metadata = b->metadata.blob,
+		.metadata_len = b->metadata.len,
+		.started_at_ms = b->started_at_ms,
+		.end_at_ms = b->end_at_ms,
+		.cpu_count = b->cpu_count,
+		.memory_mb = b->memory_mb,
+		.disk_size_mb = b->disk_size_mb,
+		.envd_version = b->envd_version,
+		.domain = b->domain,
+		.access_token = b->access_token,
+		.traffic_token = b->traffic_token,
+		.token_known = b->token_known,
+		.allow_internet_access = b->allow_internet_access,
+		.on_timeout = b->on_timeout,
+		.keep_memory = b->keep_memory,
+		.auto_resume = b->auto_resume,
+		.policy = policy_text,
+		.warning = b->warning,
+		.as_of_ms = b->as_of_ms,
+		.gone_reason = (int)b->gone_reason,
+		.gone_at_ms = b->gone_at_ms,
+		.gone_evidence = b->gone_evidence,
+		.released_at_ms = wall_of(b->released_at_ms),
+		.used_at_ms = wall_of(b->used_at_ms),
+		.timeout_s = b->timeout_s,
+		.network = b->network_text,
+		.recipe = b->recipe.p,
+		.recipe_len = b->recipe.len,
+		.replaces = b->replaces,
+	};
+}
+
+/* --- learning --- */
+
+struct learner {
+	bool changed;
+	int err;
+};
+
+static void learn_text(struct learner *l, char **field, const char *s)
+{
+	if (!s || str_eq(*field, s) || l->err)
+		return;
+	l->err = text_set(field, s);
+	l->changed = true;
+}
+
+static void learn_secret(struct learner *l, char **field, const char *s)
+{
+	if (!s || str_eq(*field, s) || l->err)
+		return;
+	l->err = secret_set(field, s);
+	l->changed = true;
+}
+
+#define LEARN(l, field, v)                                                                         \
+	do {                                                                                       \
+		if ((field) != (v)) {                                                              \
+			(field) = (v);                                                             \
+			(l)->changed = true;                                                       \
+		}                                                                                  \
+	} while (0)
+
+/* Only a list and a get carry the times and the metadata. */
+static void learn_listed(struct learner *l, struct box *b, const struct cloud_sandbox *s)
+{
+	struct pairs p = { 0 };
+
+	LEARN(l, b->started_at_ms, s->started_at_ms);
+	if (s->end_at_ms)
+		LEARN(l, b->end_at_ms, s->end_at_ms);
+	if (s->cpu_count)
+		LEARN(l, b->cpu_count, s->cpu_count);
+	if (s->memory_mb)
+		LEARN(l, b->memory_mb, s->memory_mb);
+	if (s->disk_size_mb)
+		LEARN(l, b->disk_size_mb, s->disk_size_mb);
+	if (l->err)
+		return;
+	l->err = pairs_from_cloud(&p, &s->metadata);
+	if (!l->err && !pairs_equal(&p, &b->metadata)) {
+		pairs_fini(&b->metadata);
+		b->metadata = p;
+		l->changed = true;
+	} else {
+		pairs_fini(&p);
+	}
+}
+
+/* Only a get carries the network; there, none is an answer too. */
+static void learn_network(struct learner *l, struct box *b, const struct cloud_network *n)
+{
+	struct cloud_network *copy = NULL;
+	char *text = NULL;
+
+	if (l->err || cloud_network_equal(b->network, n))
+		return;
+	if (n) {
+		copy = cloud_network_dup(n);
+		text = cloud_network_format(n);
+	}
+	if ((n && (!copy || !text)) || text_set(&b->network_text, text) < 0) {
+		cloud_network_free(copy);
+		l->err = -ENOMEM;
+	} else {
+		cloud_network_free(b->network);
+		b->network = copy;
+		l->changed = true;
+	}
+	free(text);
+}
+
+int box_learn(struct box *b, const struct cloud_sandbox *s, uint64_t now_ms, int64_t now_wall_ms,
+	      bool *ret_changed)
+{
+	struct learner l = { 0 };
+
+	must(str_eq(b->id, s->id));
+	learn_text(&l, &b->template_id, s->template_id);
+	learn_text(&l, &b->alias, s->alias);
+	learn_text(&l, &b->envd_version, s->envd_version);
+	learn_text(&l, &b->domain, s->domain);
+	learn_secret(&l, &b->access_token, s->envd_access_token);
+	learn_secret(&l, &b->traffic_token, s->traffic_access_token);
+	if (s->started_at_ms)
+		learn_listed(&l, b, s);
+	if (s->allow_internet_access != TRI_UNSET)
+		LEARN(&l, b->allow_internet_access, s->allow_internet_access == TRI_TRUE);
+	if (s->has_lifecycle) {
+		LEARN(&l, b->on_timeout,
+		      s->on_timeout_pause ? (int)LIFE_ON_TIMEOUT_PAUSE : (int)LIFE_ON_TIMEOUT_KILL);
+		LEARN(&l, b->auto_resume, (int)s->auto_resume);
+	}
+	if (s->is_detail)
+		learn_network(&l, b, s->network);
+	if (l.err)
+		return l.err;
+	b->fresh_at_ms = now_ms;
+	b->as_of_ms = now_wall_ms;
+	b->unreachable = false;
+	*ret_changed = l.changed;
+	return 0;
+}
+
+int box_from_cloud(struct account *a, const struct cloud_sandbox *s, struct box **ret)
+{
+	scoped(box_freep) struct box *b = NULL;
+	bool changed;
+	int r = box_new(a, s->id, &b);
+
+	if (!r)
+		r = box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed);
+	if (r < 0)
+		return r;
+	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
+	*ret = give(b);
+	return 0;
+}
+
+/* --- saying --- */
+
+void box_view(const struct box *b, enum life_source source, struct life_sandbox *ret)
+{
+	*ret = (struct life_sandbox){
+		.id = b->id,
+		.name = b->name,
+		.account = account_name(b->account),
+		.template_id = b->template_id,
+		.alias = b->alias,
+		.state = b->state,
+		.metadata = b->metadata.v,
+		.n_metadata = b->metadata.n,
+		.started_at_ms = b->started_at_ms,
+		.end_at_ms = b->end_at_ms,
+		.cpu_count = b->cpu_count,
+		.memory_mb = b->memory_mb,
+		.disk_size_mb = b->disk_size_mb,
+		.envd_version = b->envd_version,
+		.domain = b->domain,
+		.allow_internet_access = b->allow_internet_access,
+		.on_timeout = (enum life_on_timeout)b->on_timeout,
+		.keep_memory = b->keep_memory,
+		.auto_resume = b->auto_resume,
+		.network = b->network,
+		.policy = b->policy,
+		.owner_uid = b->uid,
+		.leases = b->n_leases,
+		.generation = b->generation,
+		.source = source,
+		.as_of_ms = b->as_of_ms,
+		.warning = b->warning,
+		.adopted = b->adopted,
+		.gone_reason = b->gone_reason,
+	};
+}
+
+void box_refusal(const struct box *b, struct status *ret)
+{
+	const struct box *next = b->state == LIFE_GONE ? recreate_successor(b) : NULL;
+	char at[40];
+
+	if (b->state == LIFE_KILLING) {
+		status_set(ret, R_SANDBOX_KILLED, "sandbox %s is being killed", b->id);
+	} else if (b->state == LIFE_GONE && next) {
+		status_set(ret, R_SANDBOX_REPLACED, "sandbox %s vanished and was made again as %s", b->id, next->id);
+		status_evidence(ret, "replaced_by", "%s", next->id);
+		status_evidence(ret, "generation", "%u", next->generation);
+	} else if (b->state == LIFE_GONE) {
+		str_rfc3339(b->gone_at_ms * 1000, 3, at);
+		status_set(ret, b->gone_reason ? b->gone_reason : R_SANDBOX_GONE, "sandbox %s %s", b->id,
+			   b->gone_reason == R_SANDBOX_EXPIRED ? "has expired"
+			   : b->gone_reason == R_SANDBOX_KILLED ? "was killed"
+								: "no longer exists in the cloud");
+		status_evidence(ret, "gone_at", "%s", at);
+		if (b->gone_evidence[0])
+			status_evidence(ret, "said_by", "%s", b->gone_evidence);
+	} else if (b->state == LIFE_PAUSED || b->state == LIFE_PAUSING) {
+		status_set(ret, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect (agentboxctl resume) resumes it", b->id);
+	} else {
+		status_set(ret, R_STATE_CHANGING, "sandbox %s is %s", b->id, life_state_name(b->state));
+	}
+	status_evidence(ret, "sandbox_id", "%s", b->id);
+}

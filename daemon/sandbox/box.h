@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One sandbox: what is known of it, and the state machine. box_set_state() is the one writer of its
+ * state. A box is owned by the table of its life (core.h) from life_insert_box() on.
+ */
+#ifndef AB_DAEMON_SANDBOX_BOX_H
+#define AB_DAEMON_SANDBOX_BOX_H
+
+#include <stdbool.h>
+
+#include "daemon/common/ev/loop.h"
+#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/recipe.h"
+#include "daemon/sandbox/rules/pairs.h"
+#include "daemon/store/row.h"
+#include "proto/base/list.h"
+
+struct account;
+struct cloud_sandbox;
+struct fetch;
+struct killing;
+struct shift;
+
+/* The last series that was asked for. */
+struct box_metrics {
+	struct cloud_metrics *m;	/* NULL = none */
+	int64_t start_s, end_s;		/* of the question; 0 = not said */
+	uint64_t fresh_at_ms;		/* BOOTTIME */
+	int64_t as_of_ms;		/* wall */
+};
+
+#define BOX_MAGIC    0x426f7821u
+#define USED_SAVE_MS 60000	/* uses nearer than this to the row's are not written */
+
+struct box {
+	uint32_t magic;
+	struct list node;		/* in life->boxes */
+	struct account *account;
+	char *id, *name;		/* name: what its owner called it; see named */
+	bool named;			/* holds the name now */
+	uid_t uid;
+	uint32_t generation;
+	enum life_state state;
+	bool ours, adopted, claimed;
+	bool claim_unsaved;		/* the row may not say yet that it is claimed */
+	int64_t unclaimed_at_ms;
+	uint64_t seq;
+	char *req_tag;
+
+	char *template_id, *alias, *envd_version, *domain, *warning;
+	char *access_token, *traffic_token;
+	bool token_known;
+	struct pairs metadata;
+	int64_t started_at_ms, end_at_ms;
+	uint32_t cpu_count, memory_mb, disk_size_mb;
+	int allow_internet_access, on_timeout, keep_memory, auto_resume;
+	struct policy policy;
+	uint32_t timeout_s;		/* what its user last asked for; 0 = unknown */
+
+	struct list leases;		/* those that count: lease.box_node */
+	uint32_t n_leases, n_commands;
+	/* BOOTTIME, 0 = never; negative where it was before the boot */
+	int64_t released_at_ms, used_at_ms, command_ended_at_ms, unclaimed_boot_ms;
+	int64_t used_saved_ms;		/* the use that the row knows of */
+	struct keep *keep;
+	const char *ended_by;		/* the rule that kills it; static */
+
+	int64_t as_of_ms;		/* wall, for people */
+	uint64_t fresh_at_ms;		/* BOOTTIME of the last word; 0 = none since the start */
+	bool unreachable;		/* the last question about it was not answered */
+	enum ab_reason gone_reason;
+	int64_t gone_at_ms;
+	char *gone_evidence;
+
+	struct fetch *fetch;		/* a question under way */
+	struct killing *killing;
+	struct list turns;		/* turn.h */
+	struct defer turn_kick;
+	bool turn_ready;
+	bool changing;			/* who has the turn sets the state, nobody else */
+	uint64_t moved_at_ms;		/* BOOTTIME of the end of the last change; 0 = none */
+	struct shift *shift;		/* the pause or resume that waits last, or is under way */
+	struct cloud_network *network;	/* NULL = none known */
+	char *network_text;		/* for its row */
+	struct box_metrics metrics;
+	struct recipe recipe;		/* to make it again; none without on_gone=recreate */
+	char *replaces;			/* the one that vanished; "" = none */
+	bool loaded;			/* its row is from before the start */
+	bool from_tag;			/* adopted in this run: its row was made from its tags */
+	bool asked;			/* reconcile has it on its list of missing ones */
+};
+
+must_check int box_new(struct account *a, const char *id, struct box **ret);
+/* Heap only: it must be in no table. NULL is fine; returns NULL. */
+struct box *box_free(struct box *b);
+void box_freep(struct box **b);
+
+/* What a create, list or get said of a sandbox that has no box yet: learnt, and in its state. */
+must_check int box_from_cloud(struct account *a, const struct cloud_sandbox *s, struct box **ret);
+/* The row's account must be `a`. */
+must_check int box_from_row(struct account *a, const struct row_sandbox *r, struct box **ret);
+/* `policy_text` holds the row's policy while the row is used. */
+void box_to_row(const struct box *b, char policy_text[POLICY_TEXT_MAX], struct row_sandbox *ret);
+
+/* Takes over what a create, connect, list or get said; what it did not say stays. *ret_changed: is
+ * there something to store? Does not touch the state. */
+must_check int box_learn(struct box *b, const struct cloud_sandbox *s, uint64_t now_ms,
+			 int64_t now_wall_ms, bool *ret_changed);
+void box_set_state(struct box *b, enum life_state to);
+bool box_is_live(const struct box *b);	/* not gone and not being killed */
+void box_view(const struct box *b, enum life_source source, struct life_sandbox *ret);
+/* Why it cannot be used: SANDBOX_EXPIRED, _KILLED, _GONE, _PAUSED with its evidence. */
+void box_refusal(const struct box *b, struct status *ret);
+
+const char *life_state_name(enum life_state s);
+must_check int text_set(char **field, const char *s);	/* NULL counts as "" */
+
+#endif

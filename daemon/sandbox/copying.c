@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is special about a fork or a snapshot (attempt.c is the protocol). Before its intent:
+ *
+ *   turn     no other change of the source meanwhile
+ *   known    what is there already, asked from the cloud
+ *
+ * While it is being settled the source is free again. What cannot be told apart is OUTCOME_UNKNOWN, and
+ * nothing is killed or deleted.
+ */
+#include "daemon/sandbox/copying.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/failpoint.h"
+#include "daemon/sandbox/lines.h"
+#include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define POST_BACKOFF_MS	 200u
+#define CONFLICTS_MAX	 30u
+#define CONFLICT_BACKOFF_MAX 2000u
+#define LIST_MS		 30000u
+#define DETAIL_MS	 2000u
+#define BEHIND_MS	 500u	/* another one of this source is being settled */
+#define AGENT_MIN	 "0.5.0"
+
+static const struct attempt_kind protocol;
+
+static void begin(struct copying *c);
+
+bool attempt_is_copying(const struct attempt *a)
+{
+	return a->kind == &protocol;
+}
+
+struct copying *copying_from(struct attempt *a)
+{
+	struct copying *c = container_of(a, struct copying, att);
+
+	must(attempt_is_copying(a) && c->magic == COPYING_MAGIC);
+	return c;
+}
+
+static struct copying *copying_of(void *user)
+{
+	return copying_from(attempt_from(user));
+}
+
+static struct box *source_of(const struct copying *c)
+{
+	return life_find_box(c->att.life, c->att.account, c->att.source);
+}
+
+/* --- its end --- */
+
+static void copying_free(struct attempt *a)
+{
+	struct copying *c = copying_from(a);
+
+	c->magic = 0;
+	free(c->name);
+	cloud_strs_fini(&c->known);
+	cloud_children_free(c->children);
+	cloud_snapshot_free(c->snapshot);
+	free(c);
+}
+
+/* The source is free for other changes. */
+static void let_go(struct copying *c)
+{
+	struct box *b = c->changing ? source_of(c) : NULL;
+
+	c->changing = false;
+	if (b) {
+		b->changing = false;
+		if (b->state == LIFE_SNAPSHOTTING)
+			life_box_changed(c->att.life, b, LIFE_RUNNING, "");
+	}
+	turn_end(&c->turn);
+}
+
+static void copying_unlink(struct attempt *a)
+{
+	struct copying *c = copying_from(a);
+
+	fetch_leave(&c->look);
+	let_go(c);
+}
+
+static void end_without_memory(struct copying *c)
+{
+	struct status st;
+
+	status_errno(&st, -ENOMEM, c->kind->what);
+	attempt_end_without(&c->att, &st, false);
+}
+
+/* --- intent --- */
+
+static void on_intent(void *user, const struct status *st)
+{
+	struct attempt *a = attempt_from(user);
+
+	FAILPOINT("copy.intent_committed");
+	if (status_ok(st))
+		attempt_post(a);
+	else
+		attempt_end_without(a, st, false);
+}
+
+static int write_intent(struct copying *c)
+{
+	char policy[POLICY_TEXT_MAX], *known = lines_join(&c->known);
+	struct row_copy row = {
+		.kind = c->kind->row,
+		.account = c->att.account->name,
+		.uid = c->att.uid,
+		.request_id = c->att.request ? c->att.request->id : "",
+		.source = c->att.source,
+		.name = c->name,
+		.count = c->count,
+		.policy = policy,
+		.known = known,
+		.made_at_ms = c->att.made_at_ms,
+	};
+	struct store_tx *t;
+	int r = known ? store_next_seq(c->att.life->store, &c->att.seq) : -ENOMEM;
+
+	if (!r)
+		r = store_tx_new(c->att.life->store, &t);
+	if (r < 0) {
+		free(known);
+		return r;
+	}
+	policy_format(&c->att.policy, policy);
+	row.seq = c->att.seq;
+	c->att.step = ATTEMPT_INTENT;
+	store_tx_put_copy(t, &row);
+	if (c->att.request)
+		life_put_request(t, c->att.request);
+	free(known);
+	FAILPOINT("copy.before_intent");
+	store_tx_commit(t, true, on_intent, &c->att);
+	return 0;
+}
+
+static void intend(struct copying *c)
+{
+	struct status st;
+	int r;
+
+	if (attempt_nobody_waits(&c->att))
+		return;
+	r = write_intent(c);
+	if (!r)
+		return;
+	if (r == -EAGAIN) {
+		life_store_refusal(c->att.life, &st);
+	} else {
+		status_errno(&st, r, c->kind->what);
+	}
+	attempt_end_without(&c->att, &st, false);
+}
+
+/* --- known --- */
+
+static void on_known(struct cloud_result *r, void *user)
+{
+	struct copying *c = copying_of(user);
+
+	c->att.call = NULL;
+	if (r->outcome != CLOUD_DONE) {
+		attempt_end_without(&c->att, &r->status, false);
+		return;
+	}
+	if (r->date_ms)
+		c->att.made_at_ms = r->date_ms;
+	if (c->kind->take_known(c, r) < 0)
+		end_without_memory(c);
+	else
+		intend(c);
+}
+
+static void ask_known(struct copying *c)
+{
+	struct cloud_ask ask = { .deadline_ms = clock_boot_ms() + LIST_MS, .uid = c->att.uid,
+				 .done = on_known, .user = &c->att };
+
+	c->att.step = ATTEMPT_KNOWN;
+	c->att.made_at_ms = clock_wall_ms();
+	if (c->kind == &copying_fork && !c->att.req_tag[0]) {
+		intend(c);	/* without a tag of ours nothing tells its children from others */
+		return;
+	}
+	c->att.call = c->kind->ask_known(c, &ask);
+	if (!c->att.call)
+		end_without_memory(c);
+}
+
+/* --- turn --- */
+
+static void on_turn(struct turn *t)
+{
+	begin(container_of(t, struct copying, turn));
+}
+
+static void on_behind(struct timer *t, void *user)
+{
+	copying_start(copying_of(user));
+}
+
+static bool is_relative(struct attempt *a, struct attempt *b)
+{
+	return attempt_is_copying(b) && copying_from(a)->kind == copying_from(b)->kind && a->account == b->account &&
+	       (str_eq(a->source, b->source) || (a->req_tag[0] && str_eq(a->req_tag, b->req_tag)));
+}
+
+/* One that is being settled must not meet new ones: they could not be told from its own. */
+static bool is_behind(struct copying *c)
+{
+	struct status st;
+
+	list_for_each(n, &c->att.life->attempts) {
+		struct attempt *o = list_entry(n, struct attempt, node);
+
+		if (o == &c->att || o->step != ATTEMPT_SETTLE || !is_relative(&c->att, o))
+			continue;
+		status_set(&st, R_STATE_CHANGING, "what became of an earlier %s of sandbox %s is being found "
+						  "out; repeat", c->kind->what, c->att.source);
+		op_obstruct_all(&c->att.waiters, &st);
+		turn_end(&c->turn);
+		attempt_wait(&c->att, BEHIND_MS, on_behind);
+		return true;
+	}
+	return false;
+}
+
+static void on_source_looked(struct fetch_wait *w, const struct fetch_news *news)
+{
+	begin(container_of(w, struct copying, look));
+}
+
+/* The row says that it does not run: it may be old. True: it was said, or is being asked. */
+static bool is_refused(struct copying *c, struct box *b)
+{
+	struct status st;
+
+	if (box_is_live(b) && b->state != LIFE_RUNNING && !c->looked) {
+		c->looked = true;
+		c->look.fn = on_source_looked;
+		if (fetch_join(c->att.life, c->att.account, c->att.source, false, &c->look) == 0)
+			return true;
+	}
+	if (b->state != LIFE_RUNNING) {
+		box_refusal(b, &st);
+		attempt_end_without(&c->att, &st, false);
+		return true;
+	}
+	if (b->envd_version[0] && cloud_version_cmp(b->envd_version, AGENT_MIN) < 0 &&
+	    !str_eq(b->envd_version, "v1.0.0")) {
+		status_set(&st, R_TEMPLATE_TOO_OLD, "a %s needs agent " AGENT_MIN ", sandbox %s has %s",
+			   c->kind->what, b->id, b->envd_version);
+		attempt_end_without(&c->att, &st, false);
+		return true;
+	}
+	return false;
+}
+
+static void begin(struct copying *c)
+{
+	struct box *b = source_of(c);
+
+	if (attempt_nobody_waits(&c->att) || is_behind(c))
+		return;
+	if (b) {
+		if (is_refused(c, b))
+			return;
+		b->changing = c->changing = true;
+		box_set_state(b, LIFE_SNAPSHOTTING);
+	}
+	ask_known(c);
+}
+
+static void on_start(struct timer *t, void *user)
+{
+	begin(copying_of(user));
+}
+
+void copying_start(struct copying *c)
+{
+	struct box *b = source_of(c);
+
+	c->att.step = ATTEMPT_WAIT;
+	if (b)
+		turn_take(&c->turn, b);
+	else
+		attempt_wait(&c->att, 0, on_start);
+}
+
+/* --- post --- */
+
+/* A 409 is another's change of the source, below our row: it passes. */
+static bool waits_for_change(struct copying *c, const struct cloud_result *r)
+{
+	uint64_t wait;
+
+	if (!r->conflict || list_is_empty(&c->att.waiters) || c->att.life->draining ||
+	    c->conflicts >= CONFLICTS_MAX)
+		return false;
+	wait = rules_backoff_ms(c->conflicts++, POST_BACKOFF_MS, CONFLICT_BACKOFF_MAX,
+				rng_u64(&c->att.life->rng));
+	c->att.posts--;	/* it was no attempt */
+	attempt_post_after(&c->att, wait, &r->status);
+	return true;
+}
+
+static void on_refusal_looked(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct copying *c = container_of(w, struct copying, look);
+	struct status st = c->att.lost;
+
+	if (news->box && news->box->state != LIFE_RUNNING && news->box->state != LIFE_SNAPSHOTTING)
+		box_refusal(news->box, &st);
+	else if (news->end == FETCH_ABSENT)
+		ref_not_found(&st, c->att.source);
+	else if (news->s && news->s->state == CLOUD_STATE_PAUSED)
+		status_set(&st, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect (agentboxctl resume) resumes it", c->att.source);
+	/* What passes by itself is no answer to keep for the request id. */
+	attempt_end_without(&c->att, &st, st.reason != R_STATE_CHANGING);
+}
+
+/* 404 and 409 do not say whether it is paused or gone: what it is goes into the refusal. */
+static void refused(struct attempt *a, const struct cloud_result *r)
+{
+	struct copying *c = copying_from(a);
+	struct box *b = source_of(c);
+
+	if (waits_for_change(c, r))
+		return;
+	a->lost = r->status;
+	if (r->not_found || r->conflict) {
+		if (b)
+			b->changing = false;
+		c->look.fn = on_refusal_looked;
+		if (list_is_empty(&c->look.node) &&
+		    fetch_join(a->life, a->account, a->source, false, &c->look) == 0)
+			return;
+	}
+	attempt_end_without(a, &r->status, !r->conflict);
+}
+
+static void on_posted(struct cloud_result *r, void *user)
+{
+	FAILPOINT("copy.answered");
+	attempt_posted(attempt_from(user), r);
+}
+
+static void take(struct attempt *a, struct cloud_result *r)
+{
+	struct copying *c = copying_from(a);
+
+	c->kind->take(c, r);
+}
+
+static struct cloud_call *post(struct attempt *a)
+{
+	/* The caller's deadline ends the caller's waiting, not this: once sent it is worth reading. */
+	struct cloud_ask ask = { .uid = a->uid, .done = on_posted, .user = a };
+	struct copying *c = copying_from(a);
+	struct cloud_call *call;
+
+	FAILPOINT("copy.before_send");
+	call = c->kind->post(c, &ask);
+	FAILPOINT("copy.after_send");
+	return call;
+}
+
+/* --- record --- */
+
+static void end_well(struct copying *c)
+{
+	struct status ok = STATUS_OK;
+
+	log_info("copy_done", "what=%s seq=%llu box=%s uid=%u made=%s posts=%u", c->kind->what,
+		 (unsigned long long)c->att.seq, c->att.source, c->att.uid, log_q(c->att.object), c->att.posts);
+	attempt_finish(&c->att, &ok);
+}
+
+static void on_detail(struct cloud_result *r, void *user)
+{
+	struct copying *c = copying_of(user);
+
+	c->att.call = NULL;
+	for (size_t i = 0; r->list && i < r->list->n; i++) {
+		struct box *b = life_find_box(c->att.life, c->att.account, r->list->v[i]->id);
+
+		if (b && !str_eq(b->id, c->att.source))
+			life_box_seen(c->att.life, b, r->list->v[i]);
+	}
+	end_well(c);
+}
+
+/* Times and sizes, which the answer of a fork lacks. */
+static bool wants_detail(const struct copying *c)
+{
+	bool any = false;
+
+	for (size_t i = 0; c->children && i < c->children->n; i++)
+		any |= c->children->v[i].sandbox && !c->children->v[i].sandbox->started_at_ms;
+	return any;
+}
+
+static void on_recorded(void *user, const struct status *st)
+{
+	struct copying *c = copying_of(user);
+	struct cloud_kv want[] = {
+		{ (char *)TAG_HOST, (char *)store_host_id(c->att.life->store) },
+		{ (char *)TAG_REQ, c->att.req_tag },
+	};
+	struct cloud_filter f = { .metadata = want, .n_metadata = c->att.req_tag[0] ? ARRAY_SIZE(want) : 0 };
+	struct cloud_ask ask = { .deadline_ms = clock_boot_ms() + DETAIL_MS, .uid = c->att.uid,
+				 .done = on_detail, .user = &c->att };
+
+	FAILPOINT("copy.recorded");
+	if (!attempt_recorded(&c->att, st))
+		return;
+	c->att.step = ATTEMPT_DETAIL;
+	let_go(c);
+	c->att.call = wants_detail(c) ? cloud_list_all(c->att.account->cloud, &f, &ask) : NULL;
+	if (!c->att.call)
+		end_well(c);
+}
+
+static int record(struct attempt *a, struct store_tx *t)
+{
+	struct copying *c = copying_from(a);
+	int r = c->kind->record(c, t);
+
+	FAILPOINT("copy.before_record");
+	return r;
+}
+
+/* --- settle --- */
+
+static void on_listed(struct cloud_result *r, void *user)
+{
+	FAILPOINT("copy.settle_listed");
+	attempt_listed(attempt_from(user), r);
+}
+
+static struct cloud_call *list(struct attempt *a)
+{
+	struct cloud_ask ask = { .deadline_ms = clock_boot_ms() + LIST_MS, .uid = a->uid,
+				 .done = on_listed, .user = a };
+	struct copying *c = copying_from(a);
+
+	return c->kind->ask_known(c, &ask);
+}
+
+static enum settle_next settle(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
+{
+	struct copying *c = copying_from(a);
+
+	return c->kind->settle(c, r, ret_wait_ms);
+}
+
+static void on_lost_looked(struct fetch_wait *w, const struct fetch_news *news)
+{
+}
+
+static bool settle_begin(struct attempt *a)
+{
+	struct copying *c = copying_from(a);
+
+	let_go(c);
+	/* A checkpoint that failed may have ended the source. */
+	c->look.fn = on_lost_looked;
+	if (list_is_empty(&c->look.node) && fetch_join(a->life, a->account, a->source, true, &c->look) < 0)
+		log_debug("copy_look", "box=%s err=nomem", a->source);
+	return c->kind != &copying_fork || a->req_tag[0];
+}
+
+static bool makes(struct attempt *a, const char *id)
+{
+	const struct copying *c = copying_from(a);
+
+	return c->kind == &copying_fork && a->step >= ATTEMPT_POST && !cloud_strs_has(&c->known, id);
+}
+
+static const struct attempt_kind protocol = {
+	.del_intent = store_tx_del_copy,
+	.post = post,
+	.take = take,
+	.refused = refused,
+	.record = record,
+	.on_recorded = on_recorded,
+	.settle_begin = settle_begin,
+	.list = list,
+	.settle = settle,
+	.makes = makes,
+	.is_relative = is_relative,
+	.unlink = copying_unlink,
+	.free = copying_free,
+};
+
+/* --- what others see --- */
+
+int copying_new(struct life *l, const struct copying_kind *kind, struct account *a, uid_t uid,
+		const char *source, struct copying **ret)
+{
+	struct copying *c = calloc(1, sizeof(*c));
+	struct box *b = life_find_box(l, a, source);
+
+	if (!c)
+		return -ENOMEM;
+	c->magic = COPYING_MAGIC;
+	c->kind = kind;
+	list_init(&c->look.node);
+	turn_init(&c->turn, on_turn);
+	if (attempt_init(&c->att, &protocol, kind->what, l, a, uid, source, b && b->ours ? b->req_tag : "") < 0)
+		return -ENOMEM;
+	if (text_set(&c->name, "") < 0) {
+		attempt_drop(&c->att);
+		return -ENOMEM;
+	}
+	copying_set_count(c, 1);
+	*ret = c;
+	return 0;
+}
+
+void copying_set_count(struct copying *c, uint32_t count)
+{
+	c->count = count;
+	c->att.sandboxes = c->kind == &copying_fork ? count : 0;
+}
+
+int copying_take_up(struct life *l, const struct row_copy *r)
+{
+	const struct copying_kind *kind = r->kind == ROW_COPY_FORK ? &copying_fork : &copying_snapshot;
+	struct account *a = attempt_account(l, r->account, r->seq);
+	struct copying *c;
+	int e;
+
+	if (!a)
+		return 0;
+	e = copying_new(l, kind, a, r->uid, r->source, &c);
+	if (e < 0)
+		return e;
+	c->att.seq = r->seq;
+	copying_set_count(c, r->count);
+	c->att.made_at_ms = r->made_at_ms;
+	if (policy_parse(r->policy, &c->att.policy) < 0)
+		c->att.policy = l->policy;
+	attempt_find_request(&c->att, kind->method, r->request_id);
+	if (text_set(&c->name, r->name) < 0 || lines_split(&c->known, r->known) < 0) {
+		attempt_drop(&c->att);
+		return -ENOMEM;
+	}
+	log_info("copy_taken_up", "what=%s seq=%llu box=%s uid=%u", kind->what, (unsigned long long)c->att.seq,
+		 c->att.source, c->att.uid);
+	attempt_settle(&c->att);
+	return 0;
+}

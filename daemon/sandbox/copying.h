@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A fork or a snapshot, at most once (attempt.c is the protocol, copying.c what is special about a
+ * copy, fork.c and snapshot.c what differs between the two, op_copy.c their callers). The cloud can tag neither, so what was there before is written down with
+ * the intent, and a lost answer is settled by what is there after it and was not before.
+ */
+#ifndef AB_DAEMON_SANDBOX_COPYING_H
+#define AB_DAEMON_SANDBOX_COPYING_H
+
+#include "daemon/sandbox/attempt.h"
+#include "daemon/sandbox/turn.h"
+
+#define COPYING_MAGIC 0x436f7079u
+
+struct copying {
+	uint32_t magic;
+	struct attempt att;
+	const struct copying_kind *kind;
+	char *name;			/* of the snapshot */
+	uint32_t count, timeout_s;
+	struct cloud_strs known;
+
+	struct turn turn;
+	bool changing;			/* the row's state is ours to set */
+	bool looked;			/* the source was asked about */
+	struct fetch_wait look;
+	unsigned conflicts;
+
+	/* what came of it */
+	struct cloud_children *children;	/* fork; also after settling */
+	struct cloud_snapshot *snapshot;
+};
+
+struct copying_kind {
+	enum row_copy_kind row;
+	const char *method;		/* REQUEST_… */
+	const char *what;		/* "fork" */
+	/* NULL without memory. */
+	struct cloud_call *(*ask_known)(struct copying *c, const struct cloud_ask *ask);
+	/* Adds the ids of an answer to c->known. */
+	int (*take_known)(struct copying *c, const struct cloud_result *r);
+	struct cloud_call *(*post)(struct copying *c, const struct cloud_ask *ask);
+	/* Takes what was made out of the answer. */
+	void (*take)(struct copying *c, struct cloud_result *r);
+	/* As in attempt_kind. */
+	int (*record)(struct copying *c, struct store_tx *t);
+	enum settle_next (*settle)(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms);
+};
+
+extern const struct copying_kind copying_fork, copying_snapshot;
+
+struct copying *copying_from(struct attempt *a);
+bool attempt_is_copying(const struct attempt *a);
+
+/* In the life's list from here on; fill it, then start it or give it up. */
+must_check int copying_new(struct life *l, const struct copying_kind *kind, struct account *a, uid_t uid,
+			   const char *source, struct copying **ret);
+void copying_set_count(struct copying *c, uint32_t count);	/* of children */
+void copying_start(struct copying *c);
+/* --- snapshots.c: what is known of snapshots --- */
+
+struct snap {
+	struct list node;	/* in life->snapshots; newest first as far as that is known */
+	struct account *account;
+	char *id, *source;
+	struct cloud_strs names;
+	uid_t uid;
+	bool ours;
+	int64_t created_at_ms, as_of_ms;
+	uint64_t made_boot_ms;	/* when its row was made here; 0 = not by this daemon */
+	uint64_t gone_boot_ms;	/* != 0: it is no more; remembered for lists that were asked for before */
+	bool seen;		/* by the listing that is being taken over */
+};
+
+struct snap *snap_find(struct life *l, const struct account *a, const char *id);
+/* A list that was asked for then may still name it: it was deleted meanwhile. */
+bool snap_is_gone_since(struct life *l, const struct account *a, const char *id, uint64_t asked_boot_ms);
+/* From the cloud's words; a row is written with `t`. source, uid: of one that was made here, else NULL. */
+must_check int snap_put(struct life *l, struct account *a, const struct cloud_snapshot *s,
+			const char *source, const uid_t *uid, struct store_tx *t, struct snap **ret);
+void snap_forget(struct life *l, struct snap *s, struct store_tx *t);
+void snap_view(const struct snap *s, enum life_source source, struct life_snapshot *ret);
+
+#endif

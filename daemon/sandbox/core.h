@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Inside of life: its tables, and what its files offer each other. Nobody outside includes this.
+ *
+ * Tables. boxes by (account, id); names by (uid, name); requests by (uid, method, request id);
+ * attempts, fetches and callers' operations under way. Everything in them is what the store has,
+ * or is on its way there; what an answer says was committed before it.
+ */
+#ifndef AB_DAEMON_SANDBOX_CORE_H
+#define AB_DAEMON_SANDBOX_CORE_H
+
+#include <stdbool.h>
+
+#include "daemon/cloud/cloud.h"
+#include "daemon/cloud/model.h"
+#include "daemon/common/ev/loop.h"
+#include "daemon/sandbox/box.h"
+#include "daemon/sandbox/event.h"
+#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/rules/due.h"
+#include "daemon/store/store.h"
+#include "proto/base/list.h"
+#include "proto/base/map.h"
+#include "proto/base/rng.h"
+#include "proto/base/status.h"
+
+struct attempt;
+struct creation;
+struct listing;
+struct sync;
+
+struct account {
+	struct life *life;
+	unsigned index;
+	char *name, *default_user;
+	struct cloud *cloud;
+	bool plain_ports;
+	uint32_t max_sandboxes;
+	struct listing *listing;	/* sync.c */
+	int64_t listed_at_ms;		/* wall: when the last complete list came; 0 = never */
+	int64_t cloud_minus_boot_ms;	/* the cloud's clock, see keep.h */
+};
+
+/* Who holds a name, or held it last (id ""): its generation goes on. */
+struct name_slot {
+	struct list node;
+	uid_t uid;
+	char *name, *id;
+	struct account *account;
+	uint32_t generation;
+	struct creation *creation;	/* one at a time */
+};
+
+struct request {
+	struct list node;
+	uid_t uid;
+	const char *method;		/* static: REQUEST_… */
+	char *id, *object, *req_tag;
+	uint8_t params_hash[ROW_HASH_BYTES];
+	struct account *account;
+	enum row_request_state step;
+	int64_t used_at_ms;
+	uint64_t use_saved_boot_ms;	/* when a use was last written; 0 = not by this daemon */
+	struct attempt *attempt;	/* under way */
+	struct status *refusal;		/* the cloud's, answered until … */
+	uint64_t refused_until_ms;
+};
+
+struct uid_limit {
+	uid_t uid;
+	struct account *account;
+	uint32_t max_sandboxes, creates_per_minute;
+	uint64_t window_at_ms;		/* of the count below */
+	uint32_t window_creates;
+};
+
+#define LIFE_MAGIC 0x4c696665u
+
+struct life {
+	uint32_t magic;
+	struct loop *loop;
+	struct store *store;
+	struct account *accounts;
+	size_t n_accounts;
+	struct uid_limit *uids;
+	size_t n_uids;
+	struct life_prober prober;
+	life_state_fn *on_state;	/* NULL = nobody listens */
+	void *on_state_user;
+	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
+	struct policy policy;
+	struct life_policy *policies;
+	size_t n_policies;
+	uint64_t history_ms, reconcile_period_ms, max_staleness_ms, settle_horizon_ms;
+	uint64_t unclaimed_grace_ms, restart_grace_ms;
+	int64_t quiet_until_ms;		/* after the start: see due.h */
+	struct budget budget;
+
+	struct map lease_map;
+	struct list leases, holders;
+	uint64_t lease_number;
+	enum life_identity identity;
+	char boot_id[40];
+	struct events events;
+	struct fence *fence;		/* event.c */
+
+	struct map box_map, name_map, request_map, fetch_map;
+	struct list boxes, names, requests, attempts, fetches, killings, ops, commits;
+	struct list shifts, snapshots;
+	struct rng rng;
+	struct sync *sync;
+	bool draining;
+	bool resave;			/* a commit failed: the rows are put again */
+	enum store_doubt doubt;		/* doubt.c */
+	bool doubt_told;
+	int64_t doubt_at_ms;
+	const char *doubt_text;		/* static; NULL = all is well */
+	struct grave grave;
+};
+
+/* --- life.c --- */
+
+const char *account_name(const struct account *a);
+struct account *life_account_by_name(struct life *l, const char *name);
+struct account *life_account_of(struct life *l, uid_t uid);
+struct uid_limit *life_uid_limit(struct life *l, uid_t uid);	/* NULL = none */
+
+struct box *life_find_box(struct life *l, const struct account *a, const char *id);
+/* Takes it over. */
+must_check int life_insert_box(struct life *l, struct box *b);
+void life_forget_box(struct life *l, struct box *b);	/* from memory and the store */
+struct name_slot *life_find_name(struct life *l, uid_t uid, const char *name);
+must_check int life_need_name(struct life *l, uid_t uid, const char *name, struct name_slot **ret);
+void life_forget_name(struct life *l, struct name_slot *n);
+#define REQUEST_CREATE	 "Create"
+#define REQUEST_FORK	 "Fork"
+#define REQUEST_SNAPSHOT "Snapshot"
+/* method: one of these very strings. */
+struct request *life_find_request(struct life *l, uid_t uid, const char *method, const char *id);
+must_check int life_need_request(struct life *l, uid_t uid, const char *method, const char *id,
+				 struct request **ret);
+void life_forget_request(struct life *l, struct request *r);
+/* A repeat: the time for which it is remembered begins again, also after a restart. */
+void life_request_used(struct life *l, struct request *r);
+
+void life_put_box(struct store_tx *t, const struct box *b);
+void life_put_name(struct store_tx *t, const struct name_slot *n);
+void life_put_request(struct store_tx *t, const struct request *r);
+/* Commits the box as it is now; a failure is repaired later (resave). */
+void life_save_box(struct life *l, struct box *b, bool durable);
+/* Why nothing may be sent now: the store takes no number or no intent. */
+void life_store_refusal(const struct life *l, struct status *ret);
+/* A commit without a waiter. */
+void life_commit(struct life *l, struct store_tx *t, bool durable);
+
+/* The cloud said this about a box: learn, follow its state, store. */
+void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s);
+/* … when it was asked at that moment: a state from before a change of ours is not believed. */
+void life_box_seen_since(struct life *l, struct box *b, const struct cloud_sandbox *s, uint64_t asked_at_ms);
+/* It changes by us: state, store, event. `by`: the rule, or "" for its user. */
+void life_box_changed(struct life *l, struct box *b, enum life_state to, const char *by);
+/* Somebody's call needs it: it is not idle. */
+void life_box_used(struct life *l, struct box *b);
+/* The defaults for what this uid makes from this template. */
+void life_policy_default(const struct life *l, uid_t uid, const char *template_id, struct policy *ret);
+/* The cloud no longer has it. */
+void life_box_gone(struct life *l, struct box *b, bool by_us, const char *evidence);
+void life_box_claim(struct life *l, struct box *b, uid_t uid);
+void life_box_free_name(struct life *l, struct box *b, struct store_tx *t);
+void life_box_give_name(struct life *l, struct box *b, struct name_slot *n);
+/* A sandbox with our tag and no row. */
+must_check int life_adopt(struct life *l, struct account *a, const struct cloud_sandbox *s,
+			  struct box **ret);
+
+/* --- load.c --- */
+
+must_check int life_load(struct life *l);	/* starts the store, too */
+
+/* --- doubt.c --- */
+
+struct tags;
+/* After the rows and their leases: what may not be acted upon. */
+void doubt_load(struct life *l);
+/* Is this stranger with our tag ours to end? If not, that is said, and nothing from before is. */
+bool doubt_adopts_as_ours(struct life *l, const char *id, const struct tags *t);
+/* The cloud has to be asked first: the rows may have forgotten a name or a request id. */
+bool doubt_waits(const struct life *l, const struct account *a);
+/* A complete list was taken over. */
+void doubt_listed(struct life *l);
+/* The oldest one that carries this tag, also one that is gone since: no second is made. NULL = none. */
+struct box *doubt_box_of_tag(struct life *l, const struct account *a, uid_t uid, const char *req_tag);
+
+/* --- ref.c --- */
+
+enum ref_kind {
+	REF_BOX,	/* a row the caller may see */
+	REF_ID,		/* no row: an id to be looked up in *ret_account */
+	REF_NONE,	/* *ret_st says why */
+};
+enum ref_kind ref_find(struct life *l, const struct principal *who, const char *ref,
+		       struct box **ret_box, struct account **ret_account, struct status *ret_st);
+void ref_not_found(struct status *st, const char *ref);
+
+/* --- fetch.c: one GET by id at a time for each sandbox, shared --- */
+
+enum fetch_end {
+	FETCH_ALIVE,	/* s is what the cloud said; box is up to date */
+	FETCH_ABSENT,	/* the cloud has no such sandbox; a box is GONE now */
+	FETCH_FAILED,	/* st says why nothing is known */
+};
+struct fetch_news {
+	enum fetch_end end;
+	const struct status *st;
+	struct box *box;			/* NULL: there is no row */
+	const struct cloud_sandbox *s;
+};
+struct fetch_wait {
+	struct list node;	/* initialised and on no list: not waiting */
+	void (*fn)(struct fetch_wait *w, const struct fetch_news *news);
+};
+/* fn comes exactly once, never from inside, unless fetch_leave(). */
+must_check int fetch_join(struct life *l, struct account *a, const char *id, bool background,
+			  struct fetch_wait *w);
+void fetch_leave(struct fetch_wait *w);
+void fetch_cancel_all(struct life *l);
+
+/* --- kill.c --- */
+
+void kill_take_up(struct life *l, struct box *b);	/* after a restart */
+/* By a rule of its policy; nobody waits. */
+must_check int kill_by_policy(struct life *l, struct box *b, const char *rule);
+void kill_cancel_all(struct life *l);
+
+/* --- shift.c --- */
+
+/* The op waits, with others that want the same, until it has happened: op->told comes, with yes = it
+ * happened because of this. It goes on without the op. */
+must_check int shift_join_pause(struct life *l, struct box *b, bool keep_memory, struct life_op *op);
+/* *ret_s: the life it asks for, which is less than timeout_s if it is on its way already. */
+must_check int shift_join_resume(struct life *l, struct box *b, uint32_t timeout_s, struct life_op *op,
+				 uint32_t *ret_s);
+void shift_cancel_all(struct life *l);
+
+/* --- copying.c, snapshots.c --- */
+
+must_check int copying_take_up(struct life *l, const struct row_copy *r);
+must_check int snapshot_load(struct life *l, const struct row_snapshot *r);
+void snapshot_forget_all(struct life *l);	/* from memory */
+
+/* --- op_create.c --- */
+
+/* May this caller have n more sandboxes now? */
+bool life_refused_by_limits(struct life *l, struct account *a, uid_t uid, uint32_t n, struct status *st);
+
+/* --- create.c --- */
+
+/* After a restart: settle an intent that was open. */
+must_check int creation_take_up(struct life *l, const struct row_intent *r);
+
+/* --- attempt.c --- */
+
+/* Does an attempt under way make this listed sandbox, or may it? Then nobody else adopts it; who looks
+ * for it by its tag looks now. */
+bool life_attempt_makes(struct life *l, const struct account *a, const struct cloud_sandbox *s);
+/* Sandboxes that attempts may still make: of an account, or with a NULL of a uid. */
+uint32_t life_attempts_count(const struct life *l, const struct account *a, const uid_t *uid);
+void life_attempts_cancel(struct life *l);
+
+/* --- sync.c --- */
+
+must_check int sync_start(struct life *l);
+void sync_stop(struct life *l);
+/* The last list of this account was complete and nothing in it was odd. */
+bool sync_is_trusted(const struct life *l, const struct account *a);
+struct listing_wait {
+	struct list node;
+	/* list NULL: st says why it is not known. */
+	void (*fn)(struct listing_wait *w, const struct status *st, const struct cloud_list *list,
+		   int64_t as_of_ms);
+};
+/* A complete listing of the account not older than a second; shared. fn may come from inside. */
+void listing_join(struct account *a, struct listing_wait *w);
+void listing_leave(struct listing_wait *w);
+
+#endif

@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is special about a creation (attempt.c is the protocol): its tags are in the POST's metadata, so
+ * one list by tag finds it again; it takes a name; its creator may hold a lease from the first moment.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/creation.h"
+#include "daemon/sandbox/failpoint.h"
+#include "daemon/sandbox/holder.h"
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/lease.h"
+#include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/rules/settle.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define DETAIL_WAIT_MS	 2000u	/* for times and sizes, which the POST's answer lacks */
+#define AGENT_MIN	 "0.1.0"
+#define SETTLE_LIST_MS	 30000u
+
+static const struct attempt_kind protocol;
+
+struct creation *creation_from(struct attempt *a)
+{
+	struct creation *c = container_of(a, struct creation, att);
+
+	must(a->kind == &protocol && c->magic == CREATION_MAGIC);
+	return c;
+}
+
+/* --- its end --- */
+
+void creation_tokens_free(struct cloud_iam_token *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(v[i].name);
+		free(v[i].audience);
+		free(v[i].token_type);
+	}
+	free(v);
+}
+
+static void creation_free(struct attempt *a)
+{
+	struct creation *c = creation_from(a);
+
+	c->magic = 0;
+	free(c->template_id);
+	cloud_kvs_fini(&c->metadata);
+	cloud_kvs_fini(&c->envs);
+	cloud_network_free(c->network);
+	creation_tokens_free(c->tokens, c->n_tokens);
+	cloud_sandbox_free(c->found);
+	holder_unref(c->holder);
+	for (size_t i = 0; i < c->n_heirs; i++) {
+		holder_unref(c->heirs[i].holder);
+		free(c->heirs[i].label);
+	}
+	free(c->heirs);
+	free(c->replaces);
+	recipe_fini(&c->recipe);
+	free(c);
+}
+
+static void creation_unlink(struct attempt *a)
+{
+	struct creation *c = creation_from(a);
+
+	fetch_leave(&c->detail);
+	if (c->name && c->name->creation == c)
+		c->name->creation = NULL;
+}
+
+/* Whoever watches the one that vanished learns that nothing takes its place. */
+static void failed(struct attempt *a, struct store_tx *t, const struct status *st)
+{
+	struct creation *c = creation_from(a);
+	struct box *b = c->replaces[0] ? life_find_box(a->life, a->account, c->replaces) : NULL;
+
+	if (b)
+		event_put(a->life, t, b, EVENT_UPDATED, "recreate=failed\nrecreate_reason=%s\n",
+			  status_reason_name(st->reason));
+}
+
+static void refused(struct attempt *a, const struct cloud_result *r)
+{
+	attempt_end_without(a, &r->status, true);
+}
+
+/* --- intent --- */
+
+static void intent_row(const struct creation *c, enum row_intent_state step, struct row_intent *ret)
+{
+	*ret = (struct row_intent){
+		.seq = c->att.seq,
+		.kind = ROW_INTENT_CREATE,
+		.state = step,
+		.account = c->att.account->name,
+		.uid = c->att.uid,
+		.request_id = c->att.request ? c->att.request->id : "",
+		.req_tag = c->att.req_tag,
+		.name = c->name ? c->name->name : "",
+		.generation = c->generation,
+		.template_id = c->template_id,
+		.policy = c->policy_text,
+		.claimed = !list_is_empty(&c->att.waiters),
+		.made_at_ms = c->att.made_at_ms,
+		.recipe = c->recipe.p,
+		.recipe_len = c->recipe.len,
+		.replaces = c->replaces,
+	};
+}
+
+void creation_on_intent(void *user, const struct status *st)
+{
+	struct attempt *a = attempt_from(user);
+
+	FAILPOINT("create.intent_committed");
+	if (status_ok(st)) {
+		attempt_post(a);
+		return;
+	}
+	/* That the other one is gone was in it too. */
+	a->life->resave |= a->alone;
+	attempt_end_without(a, st, false);
+}
+
+static void put_intent(struct creation *c, struct store_tx *t)
+{
+	struct row_intent row;
+
+	c->att.step = ATTEMPT_INTENT;
+	intent_row(c, ROW_INTENT_OPEN, &row);
+	store_tx_put_intent(t, &row);
+	if (c->att.request)
+		life_put_request(t, c->att.request);
+	FAILPOINT("create.before_intent");
+}
+
+/* --- post --- */
+
+static void on_posted(struct cloud_result *r, void *user)
+{
+	FAILPOINT("create.answered");
+	attempt_posted(attempt_from(user), r);
+}
+
+static void take(struct attempt *a, struct cloud_result *r)
+{
+	must(r->sandbox);
+	creation_from(a)->found = give(r->sandbox);
+}
+
+static struct cloud_call *post(struct attempt *a)
+{
+	const struct creation *c = creation_from(a);
+	struct cloud_create what = {
+		.template_id = c->template_id,
+		.timeout_s = c->timeout_s,
+		.secure = c->secure,
+		.allow_internet_access = c->allow_internet_access,
+		.metadata = c->metadata.v,
+		.n_metadata = c->metadata.n,
+		.envs = c->envs.v,
+		.n_envs = c->envs.n,
+		.network = c->network,
+		.iam_tokens = c->tokens,
+		.n_iam_tokens = c->n_tokens,
+		.auto_pause = c->end.on_timeout ? tri_of(c->end.on_timeout == LIFE_ON_TIMEOUT_PAUSE)
+						: TRI_UNSET,
+		.auto_pause_memory = c->end.keep_memory < 0 ? TRI_UNSET : tri_of(c->end.keep_memory),
+		.auto_resume = c->end.auto_resume < 0 ? TRI_UNSET : tri_of(c->end.auto_resume),
+	};
+	/* The caller's deadline ends the caller's waiting, not this: once sent it is worth reading. */
+	struct cloud_ask ask = { .uid = a->uid, .done = on_posted, .user = a };
+	struct cloud_call *call;
+
+	FAILPOINT("create.before_send");
+	call = cloud_create(a->account->cloud, &what, &ask);
+	FAILPOINT("create.after_send");
+	return call;
+}
+
+/* --- record --- */
+
+/* Nothing of ours works with such an agent: it is not left behind, as the SDK does it. */
+static void refuse_old(struct creation *c, struct box *b)
+{
+	struct status st;
+
+	status_set(&st, R_TEMPLATE_TOO_OLD, "template %s has agent %s, at least " AGENT_MIN " is needed; build it "
+					    "anew", b->template_id, b->envd_version);
+	status_evidence(&st, "sandbox_id", "%s", b->id);
+	log_warn("create_old", "box=%s agent=%s", b->id, b->envd_version);
+	if (!b->killing && kill_by_policy(c->att.life, b, "template_too_old") < 0)
+		log_warn("create_old", "box=%s err=nomem kill=no", b->id);
+	attempt_finish(&c->att, &st);
+}
+
+struct box *creation_box(const struct creation *c)
+{
+	return life_find_box(c->att.life, c->att.account, c->found->id);
+}
+
+static void answer(struct creation *c)
+{
+	struct box *b = creation_box(c);
+	struct lease *x = c->holder && b ? lease_of_process(b, c->holder) : NULL;
+	struct status ok = STATUS_OK;
+
+	must(b);
+	FAILPOINT("create.before_reply");
+	/* Unless another call has found and used it meanwhile. */
+	if (!c->att.alone && list_is_empty(&c->att.waiters) && b->claimed && b->used_at_ms == c->used_at_ms) {
+		b->claimed = false;
+		b->unclaimed_at_ms = clock_wall_ms();
+		b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
+		life_save_box(c->att.life, b, false);
+		if (x)
+			lease_end(x, "its call ended before the answer");
+		keep_poke(b);
+	}
+	if (cloud_version_cmp(b->envd_version, AGENT_MIN) < 0 && box_is_live(b)) {
+		refuse_old(c, b);
+		return;
+	}
+	log_info("create_done", "seq=%llu box=%s uid=%u posts=%u settled=%d claimed=%d",
+		 (unsigned long long)c->att.seq, b->id, c->att.uid, c->att.posts, c->settled, b->claimed);
+	attempt_finish(&c->att, &ok);
+}
+
+static void answer_when_complete(struct creation *c)
+{
+	if (c->recorded && c->detailed)
+		answer(c);
+}
+
+/* The cloud may give less time than it was asked for. */
+static void warn_if_capped(struct creation *c, struct box *b)
+{
+	char *text;
+
+	if (!c->timeout_s || !b->started_at_ms || !b->end_at_ms || b->warning[0] ||
+	    b->end_at_ms + 5000 >= b->started_at_ms + c->timeout_s * 1000ll)
+		return;
+	text = str_printf("the cloud capped the timeout of %u s to %lld s", c->timeout_s,
+			  (long long)(b->end_at_ms - b->started_at_ms) / 1000);
+	if (!text)
+		return;
+	free(b->warning);
+	b->warning = text;
+	life_save_box(c->att.life, b, false);
+}
+
+static void on_detail(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct creation *c = container_of(w, struct creation, detail);
+
+	if (news->end == FETCH_ALIVE && news->box)
+		warn_if_capped(c, news->box);
+	c->detailed = true;
+	answer_when_complete(c);
+}
+
+static void on_detail_late(struct timer *t, void *user)
+{
+	struct creation *c = creation_from(attempt_from(user));
+
+	fetch_leave(&c->detail);
+	c->detailed = true;
+	answer_when_complete(c);
+}
+
+/* They are in the store now: see lease.h. */
+static void leases_written(struct creation *c)
+{
+	struct box *b = creation_box(c);
+
+	for (size_t i = 0; i <= c->n_heirs && b; i++) {
+		struct holder *h = i < c->n_heirs ? c->heirs[i].holder : c->lease_put ? c->holder : NULL;
+		struct lease *x = h ? lease_of_process(b, h) : NULL;
+
+		if (x)
+			x->written = true;
+	}
+}
+
+static void on_recorded(void *user, const struct status *st)
+{
+	struct creation *c = creation_from(attempt_from(user));
+
+	FAILPOINT("create.active_committed");
+	if (!attempt_recorded(&c->att, st))
+		return;
+	c->recorded = true;
+	leases_written(c);
+	if (!c->detailed)
+		attempt_wait(&c->att, DETAIL_WAIT_MS, on_detail_late);
+	answer_when_complete(c);
+}
+
+static int make_box(struct creation *c, struct box **ret)
+{
+	scoped(box_freep) struct box *b = NULL;
+	int r = box_from_cloud(c->att.account, c->found, &b);
+
+	if (!r && !c->settled)
+		r = pairs_from_cloud(&b->metadata, &c->metadata);
+	if (!r)
+		r = text_set(&b->req_tag, c->att.req_tag);
+	if (!r)
+		r = text_set(&b->replaces, c->replaces);
+	if (!r)
+		r = recipe_set(&b->recipe, c->recipe.p, c->recipe.len);
+	if (r < 0)
+		return r;
+	/* Found for an intent of an old database: whoever uses it by now is not known. */
+	b->ours = !(c->settled && c->loaded && c->att.life->doubt == STORE_OLD);
+	b->adopted = !b->ours;
+	b->uid = c->att.uid;
+	b->seq = c->att.seq;
+	b->generation = c->generation;
+	b->policy = c->att.policy;
+	b->timeout_s = c->timeout_s;
+	b->used_at_ms = (int64_t)clock_boot_ms();
+	b->token_known = !c->settled;
+	b->allow_internet_access = c->allow_internet_access == TRI_UNSET
+					   ? -1
+					   : c->allow_internet_access == TRI_TRUE;
+	b->on_timeout = c->end.on_timeout;
+	b->keep_memory = c->end.keep_memory;
+	b->auto_resume = c->end.auto_resume;
+	r = life_insert_box(c->att.life, b);
+	if (!r)
+		*ret = give(b);
+	return r;
+}
+
+static int lease_of(struct creation *c, struct box *b, struct holder *h, const char *label, struct store_tx *t)
+{
+	struct lease_make m = { .uid = c->att.uid, .pid = h->pid, .label = label, .kind = ROW_LEASE_PROCESS,
+				.holder = h };
+	struct lease *x = lease_of_process(b, h);
+	int r = x ? 0 : lease_take(c->att.life, b, &m, NULL, &x);
+
+	if (!r)
+		lease_put(t, x);
+	return r;
+}
+
+/* From the first moment: in the transaction that makes the row. A creator that died meanwhile has
+ * released it. */
+static int lease_of_creator(struct creation *c, struct box *b, struct store_tx *t)
+{
+	int r;
+
+	if (c->holder->dead) {
+		b->released_at_ms = (int64_t)clock_boot_ms();
+		return 0;
+	}
+	r = lease_of(c, b, c->holder, "", t);
+	c->lease_put = !r;
+	return r;
+}
+
+static int leases_of_heirs(struct creation *c, struct box *b, struct store_tx *t)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < c->n_heirs && !r; i++)
+		if (!c->heirs[i].holder->dead && box_is_live(b)) {
+			r = lease_of(c, b, c->heirs[i].holder, c->heirs[i].label, t);
+			b->claimed = true;
+		}
+	if (b->claimed)
+		b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
+	return r;
+}
+
+/* The box with all that hangs on it. */
+static int record(struct attempt *a, struct store_tx *t)
+{
+	struct creation *c = creation_from(a);
+	struct box *b = creation_box(c);
+	int r = b ? 0 : make_box(c, &b);
+
+	if (!r)
+		r = text_set(&a->object, c->found->id);
+	if (r < 0)
+		return r;
+	b->claimed = !list_is_empty(&a->waiters);
+	c->lease_put = false;
+	c->used_at_ms = b->used_at_ms;
+	b->unclaimed_at_ms = b->claimed ? 0 : clock_wall_ms();
+	b->unclaimed_boot_ms = b->claimed ? 0 : (int64_t)clock_boot_ms();
+	/* Who was not told that it has one does not hold it: nobody would let it go. */
+	if (c->holder && b->claimed && box_is_live(b)) {
+		r = lease_of_creator(c, b, t);
+		if (r < 0)
+			return r;
+	}
+	r = leases_of_heirs(c, b, t);
+	if (r < 0)
+		return r;
+	if (c->name && !c->name->id[0] && box_is_live(b)) {
+		c->name->generation = c->generation;
+		life_box_give_name(a->life, b, c->name);
+	}
+	if (c->name)
+		life_put_name(t, c->name);
+	life_put_box(t, b);
+	if (c->replaces[0])
+		event_put(a->life, t, b, EVENT_CREATED, "by=on_gone\nreplaces=%s\n", c->replaces);
+	else
+		event_put(a->life, t, b, EVENT_CREATED, "by=create\n");
+	keep_poke(b);
+	FAILPOINT("create.before_active");
+	if (c->detailed || !list_is_empty(&c->detail.node))
+		return 0;
+	c->detail.fn = on_detail;
+	if (fetch_join(a->life, a->account, c->found->id, false, &c->detail) < 0)
+		c->detailed = true;
+	return 0;
+}
+
+/* --- settle --- */
+
+static void on_listed(struct cloud_result *r, void *user)
+{
+	attempt_listed(attempt_from(user), r);
+}
+
+static struct cloud_call *list(struct attempt *a)
+{
+	struct cloud_kv want[] = {
+		{ (char *)TAG_HOST, (char *)store_host_id(a->life->store) },
+		{ (char *)TAG_REQ, a->req_tag },
+	};
+	struct cloud_filter f = { .metadata = want, .n_metadata = ARRAY_SIZE(want) };
+	struct cloud_ask ask = {
+		.deadline_ms = clock_boot_ms() + SETTLE_LIST_MS,
+		.uid = a->uid,
+		.done = on_listed,
+		.user = a,
+	};
+	struct cloud_call *call = cloud_list_all(a->account->cloud, &f, &ask);
+
+	FAILPOINT("settle.list_sent");
+	return call;
+}
+
+static enum settle_next settle(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
+{
+	struct creation *c = creation_from(a);
+	struct cloud_list *l = r->outcome == CLOUD_DONE ? r->list : NULL;
+	size_t i = 0;
+	enum settle_next next = settle_plan(l, store_host_id(a->life->store), a->req_tag, a->lists, clock_boot_ms(),
+					    a->settle_until_ms, &i, ret_wait_ms);
+
+	if (next == SETTLE_FOUND) {
+		FAILPOINT("settle.found");
+		c->found = give(l->v[i]);
+		c->settled = true;
+	}
+	return next;
+}
+
+/* Not needed to be right (an open intent is settled too): it is for who reads the file. */
+static bool settle_begin(struct attempt *a)
+{
+	struct row_intent row;
+	struct store_tx *t;
+
+	intent_row(creation_from(a), ROW_INTENT_SETTLING, &row);
+	if (!store_tx_new(a->life->store, &t)) {
+		store_tx_put_intent(t, &row);
+		life_commit(a->life, t, false);
+	}
+	return true;
+}
+
+/* Adopting needs the sandbox for itself: the settlement's own list brings it, now. */
+static bool makes(struct attempt *a, const char *id)
+{
+	if (a->step == ATTEMPT_SETTLE && !a->call)
+		attempt_wait(a, 0, attempt_settle_timer);
+	return true;
+}
+
+static const struct attempt_kind protocol = {
+	.del_intent = store_tx_del_intent,
+	.post = post,
+	.take = take,
+	.refused = refused,
+	.record = record,
+	.on_recorded = on_recorded,
+	.settle_begin = settle_begin,
+	.list = list,
+	.settle = settle,
+	.makes = makes,
+	.failed = failed,
+	.unlink = creation_unlink,
+	.free = creation_free,
+};
+
+/* --- what others see --- */
+
+int creation_intend(struct creation *c, struct store_tx *tx)
+{
+	int r = store_next_seq(c->att.life->store, &c->att.seq);
+	struct tags t = {
+		.host = store_host_id(c->att.life->store),
+		.req = c->att.req_tag,
+		.name = c->name ? c->name->name : "",
+		.uid = c->att.uid,
+		.has_uid = true,
+		.policy = c->policy_text,
+	};
+
+	if (r < 0)
+		return r;
+	t.seq = c->att.seq;
+	if (c->att.policy.on_gone == POLICY_RECREATE)
+		r = recipe_pack(c, &c->recipe);
+	if (!r)
+		r = tags_add(&c->metadata, &t);
+	if (r < 0)
+		return r;
+	put_intent(c, tx);
+	if (c->name)
+		c->name->creation = c;
+	return 0;
+}
+
+int creation_start(struct creation *c)
+{
+	struct store_tx *t;
+	int r = store_tx_new(c->att.life->store, &t);
+
+	if (r < 0)
+		return r;
+	r = creation_intend(c, t);
+	if (r < 0)
+		store_tx_drop(t);
+	else
+		store_tx_commit(t, true, creation_on_intent, &c->att);
+	return r;
+}
+
+int creation_new(struct life *l, struct account *a, uid_t uid, const char *req_tag, struct creation **ret)
+{
+	struct creation *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	c->magic = CREATION_MAGIC;
+	c->end = (struct creation_end){ .keep_memory = -1, .auto_resume = -1 };
+	c->generation = 1;
+	list_init(&c->detail.node);
+	if (attempt_init(&c->att, &protocol, "create", l, a, uid, "", req_tag) < 0)
+		return -ENOMEM;
+	if (text_set(&c->replaces, "") < 0) {
+		attempt_drop(&c->att);
+		return -ENOMEM;
+	}
+	c->att.sandboxes = 1;
+	policy_format(&c->att.policy, c->policy_text);
+	*ret = c;
+	return 0;
+}
+
+int creation_take_up(struct life *l, const struct row_intent *r)
+{
+	struct account *a = attempt_account(l, r->account, r->seq);
+	struct creation *c;
+	int e;
+
+	if (!a)
+		return 0;
+	e = creation_new(l, a, r->uid, r->req_tag, &c);
+	if (e < 0)
+		return e;
+	c->att.seq = r->seq;
+	c->loaded = true;
+	c->generation = r->generation;
+	c->att.made_at_ms = r->made_at_ms;
+	if (policy_parse(r->policy, &c->att.policy) < 0)
+		c->att.policy = l->policy;
+	policy_format(&c->att.policy, c->policy_text);
+	if (r->name[0] && !life_need_name(l, r->uid, r->name, &c->name) && !c->name->creation)
+		c->name->creation = c;
+	attempt_find_request(&c->att, REQUEST_CREATE, r->request_id);
+	c->att.alone = r->replaces[0];
+	if (text_set(&c->template_id, r->template_id) < 0 || text_set(&c->replaces, r->replaces) < 0 ||
+	    recipe_set(&c->recipe, r->recipe, r->recipe_len) < 0) {
+		attempt_drop(&c->att);
+		return -ENOMEM;
+	}
+	log_info("intent_taken_up", "seq=%llu uid=%u req=%s", (unsigned long long)c->att.seq, c->att.uid,
+		 c->att.req_tag);
+	attempt_settle(&c->att);
+	return 0;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* The protocol of Create (create.c) as its callers (op_create.c) see it. */
+#ifndef AB_DAEMON_SANDBOX_CREATION_H
+#define AB_DAEMON_SANDBOX_CREATION_H
+
+#include "daemon/sandbox/attempt.h"
+#include "daemon/sandbox/recipe.h"
+
+#define CREATION_MAGIC 0x43726561u
+
+/* What the cloud does at the sandbox's end. */
+struct creation_end {
+	enum life_on_timeout on_timeout;
+	int keep_memory, auto_resume;	/* -1 = unset */
+};
+
+/* A process that held a lease on the sandbox that this one replaces. */
+struct creation_heir {
+	struct holder *holder;
+	char *label;
+};
+
+struct creation {
+	uint32_t magic;
+	struct attempt att;
+	struct name_slot *name;		/* NULL = without a name */
+	uint32_t generation;
+	char policy_text[POLICY_TEXT_MAX];
+	uint8_t params_hash[ROW_HASH_BYTES];
+	/* what is sent; empty after a restart, when nothing is sent any more */
+	char *template_id;
+	uint32_t timeout_s;
+	enum tri secure, allow_internet_access;
+	struct cloud_kvs metadata, envs;
+	struct cloud_network *network;
+	struct cloud_iam_token *tokens;
+	size_t n_tokens;
+	struct creation_end end;
+
+	struct holder *holder;		/* the process that is to hold a lease; NULL = none */
+	char *replaces;			/* recreate.c: id of the one that vanished; "" = none */
+	struct creation_heir *heirs;
+	size_t n_heirs;
+	struct recipe recipe;
+
+	struct cloud_sandbox *found;	/* what was made */
+	bool settled, recorded, detailed;
+	bool lease_put;			/* the creator's lease is in the transaction of the row */
+	bool loaded;			/* its intent is from before the start */
+	int64_t used_at_ms;		/* of the box when its row was made */
+	struct fetch_wait detail;
+};
+
+struct creation *creation_from(struct attempt *a);
+/* In the life's list from here on; fill it, then start it or give it up. */
+must_check int creation_new(struct life *l, struct account *a, uid_t uid, const char *req_tag, struct creation **ret);
+/* Takes a number, adds the tags, writes the intent. -EAGAIN: no durable number now. */
+must_check int creation_start(struct creation *c);
+/* The same with the intent in `t`: whoever commits it, durably, has creation_on_intent() called with c->att. */
+must_check int creation_intend(struct creation *c, struct store_tx *t);
+void creation_on_intent(void *user, const struct status *st);
+/* What it made; NULL: that is gone meanwhile. */
+struct box *creation_box(const struct creation *c);
+void creation_tokens_free(struct cloud_iam_token *v, size_t n);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rows that cannot be relied on: the database was lost and rebuilt, or an earlier one was put back. Then
+ * nothing is ended because of what they say, nothing is made that they may have forgotten, and one
+ * report says what is missing. Evidence comes from the store at the start (store_doubt()), or from a
+ * sandbox with our tag whose number the rows cannot explain: one made after them, or by a daemon that
+ * uses our identity too. Invariant: whoever is in doubt about a sandbox does not end it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/attempt.h"
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+#define NAMES_MAX 600u
+
+/* It is kept while it is leased, and left alone otherwise: it may be another's by now. */
+static void hands_off(struct life *l, struct box *b)
+{
+	b->ours = false;
+	b->adopted = true;
+	b->claimed = true;
+	b->released_at_ms = b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
+	life_save_box(l, b, true);
+	keep_poke(b);
+}
+
+/* Who released it in the copy may not have been the last: it waits for a claim, as an adopted one does. */
+static void wait_for_claim(struct life *l, struct box *b)
+{
+	b->claimed = false;
+	b->released_at_ms = 0;
+	b->unclaimed_at_ms = clock_wall_ms();
+	b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
+	life_save_box(l, b, true);
+	keep_poke(b);
+}
+
+void doubt_load(struct life *l)
+{
+	l->doubt = store_doubt(l->store);
+	if (l->doubt == STORE_SURE)
+		return;
+	list_for_each(i, &l->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (!b->ours || !box_is_live(b))
+			continue;
+		if (l->doubt == STORE_OLD)
+			hands_off(l, b);
+		else if (!b->n_leases && (b->released_at_ms || !b->claimed))
+			wait_for_claim(l, b);
+	}
+}
+
+/* --- what the cloud shows --- */
+
+/* A number of ours, on a sandbox of which it is not. Children of a fork share their parent's tag. */
+static bool is_taken(const struct life *l, const struct tags *t)
+{
+	list_for_each(i, &l->boxes) {
+		const struct box *b = list_entry(i, struct box, node);
+
+		if (b->seq == t->seq && !str_eq(b->req_tag, t->req))
+			return true;
+	}
+	list_for_each(i, &l->attempts) {
+		const struct attempt *a = list_entry(i, struct attempt, node);
+
+		if (a->seq == t->seq && !str_eq(a->req_tag, t->req))
+			return true;
+	}
+	return false;
+}
+
+static bool is_explained(const struct life *l, const struct tags *t)
+{
+	switch (l->doubt) {
+	case STORE_LOST:
+	case STORE_FROM_BACKUP:
+		return true;	/* by what is missing */
+	case STORE_OLD:
+		return t->seq && store_gave_seq(l->store, t->seq) && !is_taken(l, t);
+	case STORE_SURE:
+		break;
+	}
+	return !t->seq || (store_knows_seq(l->store, t->seq) && !is_taken(l, t));
+}
+
+/* Names, where there are some, as many as have room. */
+static void list_names(const struct life *l, char ret[NAMES_MAX])
+{
+	unsigned left = 0;
+	size_t at = 0;
+
+	ret[0] = 0;
+	list_for_each(i, &l->boxes) {
+		const struct box *b = list_entry(i, struct box, node);
+		const char *name = b->name[0] ? b->name : b->id;
+
+		if (!box_is_live(b) || (l->doubt != STORE_LOST && !b->from_tag && !b->adopted))
+			continue;
+		if (at + strlen(name) + 24 < NAMES_MAX)
+			at += (size_t)snprintf(ret + at, NAMES_MAX - at, "%s%s", at ? "," : "", name);
+		else
+			left++;
+	}
+	if (left)
+		snprintf(ret + at, NAMES_MAX - at, ",and_%u_more", left);
+}
+
+static unsigned count_live(const struct life *l)
+{
+	unsigned n = 0;
+
+	list_for_each(i, &l->boxes)
+		n += box_is_live(list_entry(i, struct box, node));
+	return n;
+}
+
+/* The one report. */
+static void report(struct life *l)
+{
+	static const struct { const char *from, *lost, *text; } what[] = {
+		[STORE_FROM_BACKUP] = { "backup", "changes of the last minute, or none",
+					"the database was lost and came back from its second copy; changes of the last "
+					"minute before may be missing" },
+		[STORE_OLD] = { "old_database", "all since then; nothing it knows is ended by a policy",
+				"the database is older than what the cloud shows; what it knows is kept while leased "
+				"and not ended by policies" },
+		[STORE_LOST] = { "cloud_tags", "policies set later, leases, request ids, events, commands",
+				 "the database and its second copy were lost; sandboxes have the policy of their "
+				 "creation, and leases, request ids, events and commands are gone" },
+	};
+	char names[NAMES_MAX];
+
+	list_names(l, names);
+	l->doubt_told = true;
+	l->doubt_at_ms = clock_wall_ms();
+	l->doubt_text = what[l->doubt].text;
+	log_error("store_rebuilt", "from=%s sandboxes=%u lost=%s of=%s", what[l->doubt].from, count_live(l),
+		  log_q(what[l->doubt].lost), names[0] ? names : "none");
+}
+
+/* Now, from what the cloud shows. What was made in this run is not in doubt. */
+static void raise_doubt(struct life *l, const char *id, uint64_t seq)
+{
+	log_error("host_seq_unexplained", "box=%s seq=%llu host=%s doing=hands_off", id, (unsigned long long)seq,
+		  store_host_id(l->store));
+	if (l->doubt == STORE_OLD)
+		return;
+	l->doubt = STORE_OLD;
+	store_new_incarnation(l->store);
+	list_for_each(i, &l->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (b->loaded && b->ours && box_is_live(b))
+			hands_off(l, b);
+	}
+	report(l);
+}
+
+bool doubt_adopts_as_ours(struct life *l, const char *id, const struct tags *t)
+{
+	if (is_explained(l, t))
+		return true;
+	raise_doubt(l, id, t->seq);
+	return false;
+}
+
+/* --- the first lists --- */
+
+bool doubt_waits(const struct life *l, const struct account *a)
+{
+	return l->doubt != STORE_SURE && !a->listed_at_ms;
+}
+
+void doubt_listed(struct life *l)
+{
+	struct store_tx *t;
+
+	if (l->doubt == STORE_SURE || l->doubt_told)
+		return;
+	for (size_t i = 0; i < l->n_accounts; i++)
+		if (!l->accounts[i].listed_at_ms)
+			return;
+	if (store_tx_new(l->store, &t) < 0)
+		return; /* with the next list */
+	store_tx_sure(t);
+	life_commit(l, t, true);
+	report(l);
+}
+
+struct box *doubt_box_of_tag(struct life *l, const struct account *a, uid_t uid, const char *req_tag)
+{
+	struct box *found = NULL;
+
+	list_for_each(i, &l->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (b->account == a && b->uid == uid && str_eq(b->req_tag, req_tag) &&
+		    (!found || b->started_at_ms < found->started_at_ms))
+			found = b;
+	}
+	return found;
+}

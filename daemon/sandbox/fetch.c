@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* Questions to the control plane about one sandbox: at most one at a time for each, shared by all
+ * who want to know. Whoever waits is told after the box has taken over the answer. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "daemon/sandbox/core.h"
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+
+#define FETCH_MAGIC	  0x46657463u
+#define FETCH_DEADLINE_MS 30000u	/* of one question; callers stop waiting by their own */
+
+struct fetch {
+	uint32_t magic;
+	struct list node;
+	struct life *life;
+	struct account *account;
+	char *id;
+	struct cloud_call *call;
+	uint64_t asked_at_ms;
+	struct list waiters;
+	struct grave grave;
+};
+
+static size_t fetch_key(char ret[160], const struct account *a, const char *id)
+{
+	return (size_t)snprintf(ret, 160, "%u/%.128s", a->index, id);
+}
+
+static void fetch_free(void *p)
+{
+	struct fetch *f = p;
+
+	must(f->magic == FETCH_MAGIC);
+	f->magic = 0;
+	free(f->id);
+	free(f);
+}
+
+static void unlink_fetch(struct fetch *f)
+{
+	struct box *b = life_find_box(f->life, f->account, f->id);
+	char key[160];
+
+	(void)map_del(&f->life->fetch_map, key, fetch_key(key, f->account, f->id));
+	if (b && b->fetch == f)
+		b->fetch = NULL;
+	list_del(&f->node);
+}
+
+/* With our tag and no row it is ours all the same (the store lost it): it gets its row here. */
+static struct box *adopt_if_ours(struct fetch *f, const struct cloud_sandbox *s)
+{
+	struct box *b = NULL;
+	struct tags t;
+
+	tags_read(&s->metadata, &t);
+	if (!tags_are_of(&t, store_host_id(f->life->store)) ||
+	    life_attempt_makes(f->life, f->account, s))
+		return life_find_box(f->life, f->account, f->id);
+	return life_adopt(f->life, f->account, s, &b) < 0 ? NULL : b;
+}
+
+static void on_fetched(struct cloud_result *r, void *user)
+{
+	struct fetch *f = user;
+	struct fetch_news news = { .st = &r->status, .s = r->sandbox };
+	struct box *b;
+	struct list waiters;
+
+	must(f->magic == FETCH_MAGIC);
+	f->call = NULL;
+	account_saw_date(f->account, r->date_ms);
+	b = life_find_box(f->life, f->account, f->id);
+	if (r->outcome == CLOUD_DONE && r->sandbox) {
+		news.end = FETCH_ALIVE;
+		if (b) {
+			b->token_known = true;
+			life_box_seen_since(f->life, b, r->sandbox, f->asked_at_ms);
+		} else {
+			b = adopt_if_ours(f, r->sandbox);
+		}
+	} else if (r->not_found) {
+		news.end = FETCH_ABSENT;
+		if (b && b->state != LIFE_KILLING)
+			life_box_gone(f->life, b, false, "GET /sandboxes/{id}: 404");
+	} else {
+		news.end = FETCH_FAILED;
+		if (b)
+			b->unreachable = true;
+	}
+	news.box = b;
+	unlink_fetch(f);
+	list_take(&waiters, &f->waiters);
+	loop_bury(f->life->loop, &f->grave, fetch_free, f);
+	while (!list_is_empty(&waiters)) {
+		struct fetch_wait *w = list_entry(waiters.next, struct fetch_wait, node);
+
+		list_del(&w->node);
+		/* One who was told before may have made it his: then there is a row now. */
+		news.box = life_find_box(f->life, f->account, f->id);
+		w->fn(w, &news);
+	}
+}
+
+static int fetch_start(struct life *l, struct account *a, const char *id, bool background,
+		       struct fetch **ret)
+{
+	struct cloud_ask ask = {
+		.deadline_ms = clock_boot_ms() + FETCH_DEADLINE_MS,
+		.background = background,
+		.done = on_fetched,
+	};
+	struct fetch *f = calloc(1, sizeof(*f));
+	struct box *b = life_find_box(l, a, id);
+	char key[160];
+
+	if (!f)
+		return -ENOMEM;
+	f->magic = FETCH_MAGIC;
+	f->life = l;
+	f->account = a;
+	list_init(&f->waiters);
+	ask.uid = b ? b->uid : 0;
+	ask.user = f;
+	f->asked_at_ms = clock_boot_ms();
+	if (text_set(&f->id, id) < 0 || map_put(&l->fetch_map, key, fetch_key(key, a, id), f) < 0) {
+		fetch_free(f);
+		return -ENOMEM;
+	}
+	f->call = cloud_get(a->cloud, id, &ask);
+	if (!f->call) {
+		(void)map_del(&l->fetch_map, key, fetch_key(key, a, id));
+		fetch_free(f);
+		return -ENOMEM;
+	}
+	list_add_tail(&l->fetches, &f->node);
+	if (b)
+		b->fetch = f;
+	*ret = f;
+	return 0;
+}
+
+int fetch_join(struct life *l, struct account *a, const char *id, bool background,
+	       struct fetch_wait *w)
+{
+	char key[160];
+	struct fetch *f = map_get(&l->fetch_map, key, fetch_key(key, a, id));
+	int r = f ? 0 : fetch_start(l, a, id, background, &f);
+
+	if (r < 0)
+		return r;
+	must(list_is_empty(&w->node));
+	list_add_tail(&f->waiters, &w->node);
+	return 0;
+}
+
+/* The question itself goes on: its answer is worth having. */
+void fetch_leave(struct fetch_wait *w)
+{
+	list_del(&w->node);
+}
+
+void fetch_cancel_all(struct life *l)
+{
+	while (!list_is_empty(&l->fetches)) {
+		struct fetch *f = list_entry(l->fetches.next, struct fetch, node);
+
+		cloud_call_cancel(f->call);
+		unlink_fetch(f);
+		fetch_free(f);
+	}
+}

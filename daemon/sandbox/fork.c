@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is special about a fork: children carry their parent's tags, so they are known by not having
+ * been there before; they get rows of their own, without a name, with the policy that was asked for. The
+ * parent's row is not touched.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/sandbox/copying.h"
+#include "daemon/sandbox/event.h"
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "proto/base/buf.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+#define NOMEM_WAIT_MS 1000u
+
+static struct cloud_call *ask_known(struct copying *c, const struct cloud_ask *ask)
+{
+	struct cloud_kv want[] = {
+		{ (char *)TAG_HOST, (char *)store_host_id(c->att.life->store) },
+		{ (char *)TAG_REQ, c->att.req_tag },
+	};
+	struct cloud_filter f = { .metadata = want, .n_metadata = ARRAY_SIZE(want) };
+
+	return cloud_list_all(c->att.account->cloud, &f, ask);
+}
+
+static int take_known(struct copying *c, const struct cloud_result *r)
+{
+	int e = 0;
+
+	for (size_t i = 0; i < r->list->n && !e; i++)
+		e = cloud_strs_add(&c->known, r->list->v[i]->id);
+	/* A sandbox that is being snapshotted is in no list; its row is here. */
+	list_for_each(n, &c->att.life->boxes) {
+		struct box *b = list_entry(n, struct box, node);
+
+		if (!e && b->account == c->att.account && b->state != LIFE_GONE &&
+		    str_eq(b->req_tag, c->att.req_tag))
+			e = cloud_strs_add(&c->known, b->id);
+	}
+	return e;
+}
+
+static struct cloud_call *post(struct copying *c, const struct cloud_ask *ask)
+{
+	return cloud_fork(c->att.account->cloud, c->att.source, c->count, c->timeout_s, ask);
+}
+
+static void take(struct copying *c, struct cloud_result *r)
+{
+	c->children = give(r->children);
+}
+
+/* --- rows --- */
+
+/* What the answer does not say of a child is as it is with its parent. */
+static int inherit(struct box *b, const struct box *parent)
+{
+	int r = pairs_from(&b->metadata, parent->metadata.v, parent->metadata.n);
+
+	b->allow_internet_access = parent->allow_internet_access;
+	b->on_timeout = parent->on_timeout;
+	b->keep_memory = parent->keep_memory;
+	b->auto_resume = parent->auto_resume;
+	b->cpu_count = parent->cpu_count;
+	b->memory_mb = parent->memory_mb;
+	b->disk_size_mb = parent->disk_size_mb;
+	return r;
+}
+
+static int make_box(struct copying *c, const struct cloud_sandbox *s, struct box **ret)
+{
+	scoped(box_freep) struct box *b = NULL;
+	struct box *parent = life_find_box(c->att.life, c->att.account, c->att.source);
+	bool changed;
+	int r = box_new(c->att.account, s->id, &b);
+
+	if (!r && parent)
+		r = inherit(b, parent);
+	if (!r)
+		r = box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed);
+	if (!r)
+		r = text_set(&b->req_tag, c->att.req_tag);
+	if (r < 0)
+		return r;
+	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
+	r = life_insert_box(c->att.life, b);
+	if (!r)
+		*ret = give(b);
+	return r;
+}
+
+static int record_child(struct copying *c, const struct cloud_sandbox *s, struct store_tx *t)
+{
+	struct box *b = life_find_box(c->att.life, c->att.account, s->id);
+	int r = b ? 0 : make_box(c, s, &b);
+
+	if (r < 0)
+		return r;
+	/* Without our tag on its parent it is as if made elsewhere. */
+	b->ours = c->att.req_tag[0] != 0;
+	b->adopted = !b->ours;
+	b->uid = c->att.uid;
+	b->policy = c->att.policy;
+	b->token_known = b->token_known || s->envd_access_token;
+	b->claimed = !list_is_empty(&c->att.waiters);
+	b->unclaimed_at_ms = b->claimed ? 0 : clock_wall_ms();
+	b->unclaimed_boot_ms = b->claimed ? 0 : (int64_t)clock_boot_ms();
+	b->timeout_s = c->timeout_s;
+	b->used_at_ms = (int64_t)clock_boot_ms();
+	life_put_box(t, b);
+	event_put(c->att.life, t, b, EVENT_CREATED, "by=fork\nparent=%s\n", c->att.source);
+	keep_poke(b);
+	return 0;
+}
+
+/* One word a child: its id, or "!" and why there is none. */
+static int say_object(struct copying *c)
+{
+	scoped(buf_fini) struct buf text = BUF_NULL;
+	int r = 0;
+
+	for (size_t i = 0; i < c->children->n && !r; i++) {
+		const struct cloud_child *k = &c->children->v[i];
+		const char *word = k->sandbox ? k->sandbox->id : status_reason_name(k->error.reason);
+
+		if (i)
+			r = buf_put(&text, " ", 1);
+		if (!r && !k->sandbox)
+			r = buf_put(&text, "!", 1);
+		if (!r)
+			r = buf_put(&text, word, strlen(word));
+	}
+	if (!r)
+		r = buf_put(&text, "", 1);
+	return r < 0 ? r : text_set(&c->att.object, (const char *)buf_data(&text));
+}
+
+static int record(struct copying *c, struct store_tx *t)
+{
+	int r = say_object(c);
+
+	for (size_t i = 0; i < c->children->n && !r; i++)
+		if (c->children->v[i].sandbox)
+			r = record_child(c, c->children->v[i].sandbox, t);
+	return r;
+}
+
+/* --- settling --- */
+
+static bool is_tracked(const char *id, void *user)
+{
+	struct copying *c = user;
+
+	return life_find_box(c->att.life, c->att.account, id) != NULL;
+}
+
+/* The found ones as if they had been answered; of those that are missing it is not known why. */
+static int adopt_found(struct copying *c, struct cloud_list *list, const size_t *index, size_t n)
+{
+	struct cloud_children *k = calloc(1, sizeof(*k));
+	size_t left = 0;
+
+	if (k)
+		k->v = calloc(c->count, sizeof(*k->v));
+	if (!k || !k->v) {
+		cloud_children_free(k);
+		return -ENOMEM;
+	}
+	for (; k->n < n; k->n++)
+		k->v[k->n].sandbox = give(list->v[index[k->n]]);
+	for (; k->n < c->count; k->n++)
+		status_set(&k->v[k->n].error, R_OUTCOME_UNKNOWN,
+			   "the cloud's answer was lost and this child has not shown up");
+	/* The list keeps the others. */
+	for (size_t i = 0; i < list->n; i++)
+		if (list->v[i])
+			list->v[left++] = list->v[i];
+	list->n = left;
+	cloud_children_free(c->children);
+	c->children = k;
+	return 0;
+}
+
+static enum settle_next settle(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms)
+{
+	struct settle_fork f = {
+		.host = store_host_id(c->att.life->store),
+		.req = c->att.req_tag,
+		.known = &c->known,
+		.made_at_ms = c->att.made_at_ms,
+		.count = c->count,
+		.is_tracked = is_tracked,
+		.user = c,
+	};
+	size_t *index, n = 0;
+	enum settle_next next;
+
+	*ret_wait_ms = NOMEM_WAIT_MS;
+	index = calloc(c->count, sizeof(*index));
+	if (!index)
+		return SETTLE_WAIT;
+	next = settle_fork(r->outcome == CLOUD_DONE ? r->list : NULL, &f, c->att.lists, clock_boot_ms(),
+			   c->att.settle_until_ms, index, &n, ret_wait_ms);
+	if (next == SETTLE_FOUND && adopt_found(c, r->list, index, n) < 0)
+		next = SETTLE_WAIT;
+	free(index);
+	return next;
+}
+
+const struct copying_kind copying_fork = {
+	.row = ROW_COPY_FORK,
+	.method = REQUEST_FORK,
+	.what = "fork",
+	.ask_known = ask_known,
+	.take_known = take_known,
+	.post = post,
+	.take = take,
+	.record = record,
+	.settle = settle,
+};

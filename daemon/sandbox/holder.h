@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A process that holds leases. Its death is seen by its pidfd: a forked child that keeps the socket
+ * open does not hide it, and a stopped process is alive. After a restart it is known again by its
+ * identity, never by its number alone:
+ *
+ *   inode       (boot id, pid, inode of its pidfd), where the kernel has pidfs (6.9)
+ *   start time  (boot id, pid, start time), where /proc can be read
+ *   connection  only its connection tells; nothing can be proved after a restart
+ */
+#ifndef AB_DAEMON_SANDBOX_HOLDER_H
+#define AB_DAEMON_SANDBOX_HOLDER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "daemon/common/ev/loop.h"
+#include "daemon/sandbox/life.h"
+#include "proto/base/list.h"
+
+struct life;
+struct principal;
+struct row_lease;
+
+#define HOLDER_MAGIC 0x486f6c64u
+
+struct holder {
+	uint32_t magic;
+	unsigned refs;		/* leases, and calls under way */
+	struct list node;	/* in life->holders */
+	struct life *life;
+	uid_t uid;
+	pid_t pid;
+	int pidfd;
+	uint64_t conn;		/* identity by connection: which */
+	struct watch death;
+	enum life_identity identity;
+	uint64_t value;		/* inode or start time */
+	bool dead;
+	struct list leases;	/* lease.holder_node */
+	struct grave grave;
+};
+
+/* The caller's process; one holder for each. A reference for the caller. -ESRCH: it died. */
+must_check int holder_of(struct life *l, const struct principal *who, struct holder **ret);
+
+enum holder_proof {
+	HOLDER_PROVED,	/* *ret is it, a reference for the caller */
+	HOLDER_DEAD,	/* that process is no more */
+	HOLDER_UNKNOWN,	/* nothing can be said */
+};
+enum holder_proof holder_of_row(struct life *l, const struct row_lease *r, struct holder **ret);
+void holder_unref(struct holder *h);
+/* The connection ended: those known by it alone are dead. */
+void holder_connection_ended(struct life *l, uint64_t conn);
+/* The machine's current boot, "" if unknown. */
+const char *holder_boot_id(struct life *l);
+
+/* What the kernel offers here. */
+enum life_identity holder_best_identity(void);
+/* "PID (name) S …": field 22, in clock ticks since boot. 0 = not found. [pure] */
+uint64_t holder_start_time_of(const char *stat);
+
+#endif

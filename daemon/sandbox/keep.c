@@ -1,0 +1,588 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/sandbox/keep.h"
+
+#include <stdlib.h>
+
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/core.h"
+#include "daemon/sandbox/event.h"
+#include "daemon/sandbox/failpoint.h"
+#include "daemon/sandbox/lease.h"
+#include "daemon/sandbox/rules/due.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/turn.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define KEEP_MAGIC	  0x4b656570u
+#define CHECK_RETRY_MS	  500u	/* check_later(): base and … */
+#define CHECK_RETRY_MAX	  30000u
+#define READ_MS		  10000u
+#define PAUSE_MS	  75000u
+#define SHORT_MAX	  3u	/* extensions in a row that brought too little: the cap */
+#define DATE_SLACK_MS	  1500	/* Date has seconds: nearer than that is no news */
+#define CAPPED_TEXT	  "the cloud extends this sandbox no further"
+
+enum step {
+	KEEP_IDLE,
+	KEEP_REFRESH,	/* POST /refreshes under way */
+	KEEP_READ,	/* … its end is read back */
+	KEEP_CHECK,	/* is it there, before it is paused or killed? */
+	KEEP_PAUSE,
+};
+
+struct keep {
+	uint32_t magic;
+	struct box *box;
+	struct timer timer;
+	enum step step;
+	struct cloud_call *call;
+	struct fetch_wait check;
+	enum due_rule rule;		/* of the check or pause under way */
+	unsigned holds;
+	int64_t learnt_at_ms;		/* of the end, for its extension and warnings */
+	int64_t asked_at_ms;
+	uint32_t asked_s;
+	unsigned failures, shorts;	/* in a row */
+	unsigned checks;
+	int64_t retry_at_ms;
+	bool degraded, capped, cap_told, told_soon, told_very_soon;
+	uint64_t rnd;
+	struct grave grave;
+};
+
+/* --- clocks --- */
+
+void account_saw_date(struct account *a, int64_t date_ms)
+{
+	int64_t now, off;
+
+	if (!date_ms)
+		return;
+	now = date_ms + 500 - (int64_t)clock_boot_ms();
+	off = now - a->cloud_minus_boot_ms;
+	if (off <= DATE_SLACK_MS && off >= -DATE_SLACK_MS)
+		return;
+	a->cloud_minus_boot_ms = now;
+	/* Every end lies elsewhere now than their timers were set for. */
+	list_for_each(i, &a->life->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (b->account == a && b->keep)
+			keep_poke(b);
+	}
+}
+
+int64_t account_cloud_now(const struct account *a)
+{
+	return (int64_t)clock_boot_ms() + a->cloud_minus_boot_ms;
+}
+
+/* BOOTTIME of a moment that the cloud said; 0 stays 0. */
+static int64_t account_boot_of(const struct account *a, int64_t cloud_wall_ms)
+{
+	return cloud_wall_ms ? cloud_wall_ms - a->cloud_minus_boot_ms : 0;
+}
+
+/* --- the box as due.c sees it --- */
+
+static void look_at(const struct keep *k, struct due_box *ret)
+{
+	const struct box *b = k->box;
+	const struct life *l = b->account->life;
+
+	*ret = (struct due_box){
+		.state = b->state,
+		.ours = b->ours,
+		.policy = &b->policy,
+		.leases = b->n_leases,
+		.commands = b->n_commands,
+		.timeout_s = b->timeout_s,
+		.started_at_ms = account_boot_of(b->account, b->started_at_ms),
+		.end_at_ms = account_boot_of(b->account, b->end_at_ms),
+		.learnt_at_ms = k->learnt_at_ms,
+		.released_at_ms = b->released_at_ms,
+		.used_at_ms = b->used_at_ms,
+		.command_ended_at_ms = b->command_ended_at_ms,
+		.unclaimed_at_ms = b->unclaimed_boot_ms,
+		.unclaimed_grace_ms = l->unclaimed_grace_ms,
+		.quiet_until_ms = l->quiet_until_ms,
+		.retry_at_ms = k->retry_at_ms,
+		.degraded = k->degraded,
+		.capped = k->capped,
+		.cap_told = k->cap_told,
+		.told_soon = k->told_soon,
+		.told_very_soon = k->told_very_soon,
+		.rnd = k->rnd,
+	};
+}
+
+static struct keep *keep_from(void *p)
+{
+	struct keep *k = p;
+
+	must(k && k->magic == KEEP_MAGIC);
+	return k;
+}
+
+static struct life *life_of(const struct keep *k)
+{
+	return k->box->account->life;
+}
+
+static void look(struct keep *k);
+
+static void on_timer(struct timer *t, void *user)
+{
+	look(keep_from(user));
+}
+
+static void look_again_at(struct keep *k, uint64_t at_ms)
+{
+	if (timer_set(&k->timer, at_ms) < 0)
+		log_warn("keep_timer", "box=%s err=nomem at=next_change", k->box->id);
+}
+
+/* The cloud did not say whether it is there, or what it is. */
+static void check_later(struct keep *k)
+{
+	look_again_at(k, clock_boot_ms() + rules_backoff_ms(k->checks++, CHECK_RETRY_MS, CHECK_RETRY_MAX,
+							    rng_u64(&life_of(k)->rng)));
+}
+
+static struct keep *keep_of(struct box *b)
+{
+	struct keep *k = b->keep;
+
+	if (k)
+		return k;
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return NULL;
+	k->magic = KEEP_MAGIC;
+	k->box = b;
+	k->learnt_at_ms = (int64_t)clock_boot_ms();
+	k->rnd = rng_u64(&b->account->life->rng);
+	list_init(&k->check.node);
+	timer_init(&k->timer, b->account->life->loop, on_timer, k);
+	b->keep = k;
+	return k;
+}
+
+void keep_poke(struct box *b)
+{
+	struct keep *k = keep_of(b);
+
+	if (k && k->step == KEEP_IDLE)
+		look_again_at(k, clock_boot_ms());
+}
+
+void keep_end_learnt(struct box *b)
+{
+	struct keep *k = keep_of(b);
+
+	if (!k)
+		return;
+	k->learnt_at_ms = (int64_t)clock_boot_ms();
+	k->rnd = rng_u64(&life_of(k)->rng);
+	k->told_soon = k->told_very_soon = false;
+	if (k->step == KEEP_IDLE) {
+		k->capped = false;
+		k->shorts = 0;
+	}
+	keep_poke(b);
+}
+
+static void set_idle(struct keep *k)
+{
+	k->step = KEEP_IDLE;
+	keep_poke(k->box);
+}
+
+static void stop_extending(struct keep *k)
+{
+	if (k->step != KEEP_REFRESH && k->step != KEEP_READ)
+		return;
+	cloud_call_cancel(k->call);
+	k->call = NULL;
+	set_idle(k);
+}
+
+void keep_hold(struct box *b)
+{
+	struct keep *k = keep_of(b);
+
+	if (!k)
+		return;
+	stop_extending(k);
+	k->holds++;
+}
+
+void keep_release(struct box *b)
+{
+	struct keep *k = b->keep;
+
+	if (!k || !k->holds)
+		return;
+	k->holds--;
+	k->retry_at_ms = 0;
+	keep_poke(b);
+}
+
+static void keep_bury(void *p)
+{
+	struct keep *k = keep_from(p);
+
+	k->magic = 0;
+	free(k);
+}
+
+struct keep *keep_free(struct box *b)
+{
+	struct keep *k = b->keep;
+
+	if (!k)
+		return NULL;
+	cloud_call_cancel(k->call);
+	fetch_leave(&k->check);
+	timer_clear(&k->timer);
+	loop_bury(b->account->life->loop, &k->grave, keep_bury, k);
+	return NULL;
+}
+
+/* --- extending --- */
+
+static void renewed(struct keep *k)
+{
+	k->failures = 0;
+	k->retry_at_ms = 0;
+	if (!k->degraded)
+		return;
+	k->degraded = false;
+	log_info("renewal_ok", "box=%s", k->box->id);
+	event_say(life_of(k), k->box, EVENT_RENEWAL_OK, "by=extension\n");
+}
+
+/* Told at the first failure, long before the end; tried until it. */
+static void renewal_failed(struct keep *k, const struct status *st)
+{
+	const char *http = status_evidence_get(st, "upstream_status");
+	int64_t now = (int64_t)clock_boot_ms();
+
+	k->failures++;
+	k->retry_at_ms = due_retry_at_ms(k->failures, account_boot_of(k->box->account, k->box->end_at_ms), now,
+					 rng_u64(&life_of(k)->rng));
+	k->retry_at_ms = MAX(k->retry_at_ms, now + (int64_t)st->retry_after_ms);
+	if (!k->degraded) {
+		k->degraded = true;
+		log_warn("renewal_degraded", "box=%s reason=%s text=%s", k->box->id,
+			 status_reason_name(st->reason), log_q(st->text));
+		event_say(life_of(k), k->box, EVENT_RENEWAL_DEGRADED, "reason=%s\nupstream_status=%s\nmessage=%s\n",
+			  status_reason_name(st->reason), http ? http : "", st->text);
+	}
+	set_idle(k);
+}
+
+/* 204, and the end is not where it was asked to be: a plan's cap, or a cloud that did not do it. */
+static void fell_short(struct keep *k)
+{
+	struct status st;
+
+	if (++k->shorts >= SHORT_MAX) {
+		k->capped = true;
+		log_info("cap_reached", "box=%s", k->box->id);
+		renewed(k);
+		set_idle(k);
+		return;
+	}
+	status_set(&st, R_BAD_CLOUD_REPLY, "the extension was accepted but the end is not later");
+	renewal_failed(k, &st);
+}
+
+static void on_read(struct cloud_result *r, void *user)
+{
+	struct keep *k = keep_from(user);
+	struct box *b = k->box;
+	struct account *a = b->account;
+
+	k->call = NULL;
+	account_saw_date(a, r->date_ms);
+	if (r->outcome == CLOUD_DONE && r->sandbox) {
+		life_box_seen_since(a->life, b, r->sandbox, (uint64_t)k->asked_at_ms);
+		if (b->state == LIFE_RUNNING &&
+		    !due_extended_fully(k->asked_at_ms, k->asked_s, account_boot_of(a, b->end_at_ms))) {
+			fell_short(k);
+			return;
+		}
+		k->shorts = 0;
+		renewed(k);
+		set_idle(k);
+	} else if (r->not_found) {
+		k->step = KEEP_IDLE;
+		life_box_gone(a->life, b, false, "GET /sandboxes/{id}: 404");
+	} else {
+		renewal_failed(k, &r->status);
+	}
+}
+
+static void read_back(struct keep *k)
+{
+	struct cloud_ask ask = {
+		.deadline_ms = clock_boot_ms() + READ_MS,
+		.uid = k->box->uid,
+		.done = on_read,
+		.user = k,
+	};
+
+	k->step = KEEP_READ;
+	k->call = cloud_get(k->box->account->cloud, k->box->id, &ask);
+	if (!k->call)
+		set_idle(k);
+}
+
+static void on_refreshed(struct cloud_result *r, void *user)
+{
+	struct keep *k = keep_from(user);
+
+	k->call = NULL;
+	account_saw_date(k->box->account, r->date_ms);
+	if (r->outcome == CLOUD_DONE || r->not_found ||
+	    (r->outcome == CLOUD_REFUSED && r->http_status == 400)) {
+		/* 404: gone, or paused; 400: its length is used up. What it is now decides. */
+		read_back(k);
+		return;
+	}
+	renewal_failed(k, &r->status);
+}
+
+static void extend(struct keep *k, const struct due_box *d)
+{
+	uint64_t now = clock_boot_ms();
+	struct cloud_ask ask = {
+		.deadline_ms = now + due_extend_patience_ms(d->end_at_ms, (int64_t)now),
+		.uid = k->box->uid,
+		.done = on_refreshed,
+		.user = k,
+	};
+
+	k->step = KEEP_REFRESH;
+	k->asked_at_ms = (int64_t)now;
+	k->asked_s = due_extend_s(d);
+	k->call = cloud_refresh(k->box->account->cloud, k->box->id, k->asked_s, &ask);
+	FAILPOINT("extend.sent");
+	if (!k->call) {
+		k->retry_at_ms = (int64_t)now + CHECK_RETRY_MS;
+		set_idle(k);
+	}
+}
+
+/* --- pausing --- */
+
+static void on_pause_checked(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct keep *k = keep_from(container_of(w, struct keep, check));
+
+	set_idle(k);
+	if (news->end == FETCH_ALIVE && k->box->state == LIFE_PAUSING)
+		box_set_state(k->box, LIFE_RUNNING);
+	if (k->box->state != LIFE_PAUSED)
+		check_later(k);
+}
+
+/* What the rule counted from. */
+static void forget_moment(struct box *b, enum due_rule rule)
+{
+	if (rule == DUE_BY_RELEASE)
+		b->released_at_ms = 0;
+	else if (rule == DUE_BY_UNCLAIMED)
+		b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
+}
+
+static void paused(struct keep *k)
+{
+	struct box *b = k->box;
+
+	/* Another rule may still have to end it. */
+	forget_moment(b, k->rule);
+	k->checks = 0;
+	log_info("box_paused", "box=%s uid=%u rule=%s", b->id, b->uid, due_rule_name(k->rule));
+	life_box_changed(life_of(k), b, LIFE_PAUSED, due_rule_name(k->rule));
+	set_idle(k);
+}
+
+static void on_paused(struct cloud_result *r, void *user)
+{
+	struct keep *k = keep_from(user);
+
+	k->call = NULL;
+	if (r->outcome == CLOUD_DONE && k->box->state == LIFE_PAUSING) {
+		paused(k);
+		return;
+	}
+	/* 409: paused already, or in a change; 404, 500: perhaps it is no more. The cloud says. */
+	log_warn("pause_failed", "box=%s text=%s", k->box->id, log_q(r->status.text));
+	k->check.fn = on_pause_checked;
+	if (fetch_join(life_of(k), k->box->account, k->box->id, true, &k->check) < 0)
+		set_idle(k);
+}
+
+static void pause(struct keep *k)
+{
+	struct box *b = k->box;
+	struct cloud_ask ask = {
+		.deadline_ms = clock_boot_ms() + PAUSE_MS,
+		.uid = b->uid,
+		.done = on_paused,
+		.user = k,
+	};
+
+	k->step = KEEP_PAUSE;
+	life_box_changed(life_of(k), b, LIFE_PAUSING, due_rule_name(k->rule));
+	k->call = cloud_pause(b->account->cloud, b->id, b->keep_memory != 0, &ask);
+	FAILPOINT("pause.sent");
+	if (!k->call) {
+		box_set_state(b, LIFE_RUNNING);
+		set_idle(k);
+	}
+}
+
+/* --- before something is ended --- */
+
+static void decide_again(struct keep *k)
+{
+	struct due_box d;
+	struct due due;
+
+	look_at(k, &d);
+	due_decide(&d, (int64_t)clock_boot_ms(), &due);
+	if (!turn_is_free(k->box)) {
+		look_again_at(k, clock_boot_ms() + CHECK_RETRY_MS);	/* a user's change goes first */
+		return;
+	}
+	if (k->holds || (due.act != DUE_PAUSE && due.act != DUE_KILL)) {
+		set_idle(k);
+		return;
+	}
+	k->rule = due.rule;
+	log_info("policy", "box=%s uid=%u rule=%s doing=%s", k->box->id, k->box->uid, due_rule_name(due.rule),
+		 due.act == DUE_PAUSE ? "pause" : "kill");
+	if (due.act == DUE_PAUSE) {
+		pause(k);
+		return;
+	}
+	k->step = KEEP_IDLE;
+	if (kill_by_policy(life_of(k), k->box, due_rule_name(due.rule)) < 0)
+		look_again_at(k, clock_boot_ms() + CHECK_RETRY_MAX);
+}
+
+static void on_checked(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct keep *k = keep_from(container_of(w, struct keep, check));
+
+	k->step = KEEP_IDLE;
+	switch (news->end) {
+	case FETCH_ALIVE:
+		k->checks = 0;
+		decide_again(k);
+		return;
+	case FETCH_ABSENT:
+		return;
+	case FETCH_FAILED:
+		check_later(k);
+		return;
+	}
+}
+
+static void check(struct keep *k, const struct due *due)
+{
+	struct life *l = life_of(k);
+	bool sweep = due->rule == DUE_BY_UNCLAIMED;
+	uint64_t now = clock_boot_ms(), wait;
+
+	/* What nobody claimed is ended only on the word of a complete, believable list. */
+	if (sweep && !sync_is_trusted(l, k->box->account)) {
+		look_again_at(k, now + l->reconcile_period_ms / 4 + 100);
+		return;
+	}
+	wait = budget_take(&l->budget, sweep, (uint32_t)map_size(&l->box_map), now);
+	if (wait) {
+		look_again_at(k, now + wait + rng_below(&l->rng, wait + 1));
+		return;
+	}
+	k->step = KEEP_CHECK;
+	k->check.fn = on_checked;
+	FAILPOINT("policy.check");
+	if (fetch_join(l, k->box->account, k->box->id, true, &k->check) < 0) {
+		k->step = KEEP_IDLE;
+		look_again_at(k, now + CHECK_RETRY_MAX);
+	}
+}
+
+/* --- all of it --- */
+
+static void warn_of_cap(struct keep *k)
+{
+	struct box *b = k->box;
+
+	k->cap_told = true;
+	if (text_set(&b->warning, CAPPED_TEXT) < 0)
+		log_debug("box_warning", "box=%s err=nomem", b->id);
+	life_save_box(life_of(k), b, false);
+	event_say(life_of(k), b, EVENT_UPDATED, "cap=reached\nrule=on_cap\n");
+}
+
+static void tell_expiring(struct keep *k, unsigned left_ms)
+{
+	char at[40];
+
+	str_rfc3339(k->box->end_at_ms * 1000, 3, at);
+	k->told_soon = true;
+	k->told_very_soon = left_ms == DUE_VERY_SOON_MS;
+	event_say(life_of(k), k->box, EVENT_EXPIRING, "seconds_left=%u\nend_at=%s\n", left_ms / 1000, at);
+}
+
+/* What due.c may say again at once: only what changes what it looks at. */
+static bool act(struct keep *k, const struct due_box *d, const struct due *due)
+{
+	switch (due->act) {
+	case DUE_TELL_SOON:
+		tell_expiring(k, DUE_SOON_MS);
+		return true;
+	case DUE_TELL_VERY_SOON:
+		tell_expiring(k, DUE_VERY_SOON_MS);
+		return true;
+	case DUE_LEAVE:
+		forget_moment(k->box, due->rule);
+		life_save_box(life_of(k), k->box, false);
+		return true;
+	case DUE_WARN:
+		warn_of_cap(k);
+		return true;
+	case DUE_EXTEND:
+		extend(k, d);
+		return false;
+	case DUE_PAUSE:
+	case DUE_KILL:
+		check(k, due);
+		return false;
+	case DUE_NOTHING:
+		break;
+	}
+	if (due->again_at_ms != DUE_NEVER)
+		look_again_at(k, (uint64_t)MAX(due->again_at_ms, (int64_t)clock_boot_ms() + 1));
+	return false;
+}
+
+static void look(struct keep *k)
+{
+	struct due_box d;
+	struct due due;
+
+	if (k->step != KEEP_IDLE || k->holds || k->box->killing)
+		return;
+	do {
+		look_at(k, &d);
+		due_decide(&d, (int64_t)clock_boot_ms(), &due);
+	} while (act(k, &d, &due));
+}

@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/sandbox/op.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+struct life_op *op_from(void *p)
+{
+	struct life_op *op = p;
+
+	must(op && op->magic == OP_MAGIC);
+	return op;
+}
+
+struct life_op *op_from_wait(struct list *n)
+{
+	return op_from(list_entry(n, struct life_op, wait));
+}
+
+struct life_op *op_from_fetch(struct fetch_wait *w)
+{
+	return op_from(container_of(w, struct life_op, fetch));
+}
+
+static void on_turn(struct turn *t)
+{
+	struct life_op *op = op_from(container_of(t, struct life_op, turn));
+
+	op->obstacle = (struct status)STATUS_OK;
+	op->on_turn(op);
+}
+
+static void on_kick(struct defer *d, void *user)
+{
+	struct life_op *op = op_from(user);
+	struct status st;
+
+	/* Nothing is begun for a caller that has given up. */
+	if (op->deadline_ms && clock_boot_ms() >= op->deadline_ms) {
+		status_set(&st, R_DEADLINE_REQUEST, "%s: the deadline had passed", op->kind->name);
+		op_fail(op, &st);
+		return;
+	}
+	op->kind->start(op);
+}
+
+static void on_deadline(struct timer *t, void *user)
+{
+	struct life_op *op = op_from(user);
+	struct status st;
+
+	if (op->kind->expire) {
+		op->kind->expire(op);
+		return;
+	}
+	op_expired_status(op, &st);
+	op_fail(op, &st);
+}
+
+void op_expired_status(struct life_op *op, struct status *ret)
+{
+	struct cloud_health h;
+
+	*ret = op->obstacle;
+	if (!status_ok(ret))
+		return;
+	if (op->account) {
+		cloud_health(op->account->cloud, &h);
+		if (h.last_failure_at_ms >= op->began_ms && h.last_failure_at_ms > h.last_ok_at_ms)
+			*ret = h.last_failure;
+		if (status_ok(ret) && h.limited_until_ms > clock_boot_ms()) {
+			status_set(ret, R_RATE_LIMITED, "the cloud's rate limit ends after the deadline");
+			ret->retry_after_ms = (uint32_t)MIN(h.limited_until_ms - clock_boot_ms(),
+							    (uint64_t)UINT32_MAX);
+		}
+	}
+	if (status_ok(ret))
+		status_set(ret, R_DEADLINE_REQUEST, "%s: the deadline came first", op->kind->name);
+}
+
+int op_new(struct life *l, const struct op_args *a, struct life_op **ret)
+{
+	struct life_op *op = calloc(1, sizeof(*op));
+	uint64_t now = clock_boot_ms();
+
+	if (!op)
+		return -ENOMEM;
+	op->ref = str_dup(a->ref);
+	if (a->ref && !op->ref) {
+		free(op);
+		return -ENOMEM;
+	}
+	op->magic = OP_MAGIC;
+	op->kind = a->kind;
+	op->life = l;
+	op->who = *a->who;
+	op->who.pidfd = -1;	/* the connection's, which may end before us */
+	op->deadline_ms = a->deadline_ms;
+	op->began_ms = now;
+	op->user = a->user;
+	list_init(&op->wait);
+	list_init(&op->fetch.node);
+	list_init(&op->listing.node);
+	turn_init(&op->turn, on_turn);
+	defer_init(&op->kick, l->loop, on_kick, op);
+	timer_init(&op->timer, l->loop, on_deadline, op);
+	if (op->deadline_ms && timer_set(&op->timer, rules_answer_by_ms(op->deadline_ms, now)) < 0) {
+		free(op->ref);
+		free(op);
+		return -ENOMEM;
+	}
+	op->args = a->args;
+	list_add_tail(&l->ops, &op->node);
+	defer_post(&op->kick);
+	*ret = op;
+	return 0;
+}
+
+uint64_t op_ask_until(const struct life_op *op)
+{
+	uint64_t now = clock_boot_ms(), by;
+
+	if (!op->deadline_ms)
+		return 0;
+	by = op->timer.at_ms;
+	/* A little before we answer, so that the cloud's own words are there to be said. */
+	return by > now + 20 ? by - MIN((by - now) / 20, 50u) : by;
+}
+
+struct cloud_ask op_ask(struct life_op *op, cloud_done_fn *done)
+{
+	op->asked_at_ms = clock_boot_ms();
+	return (struct cloud_ask){
+		.deadline_ms = op_ask_until(op),
+		.uid = op->who.uid,
+		.done = done,
+		.user = op,
+	};
+}
+
+struct op_commit {
+	struct list node;	/* in life->commits */
+	struct life_op *op;	/* NULL: it ended before */
+	void (*fn)(struct life_op *op, const struct status *st);
+};
+
+static void on_committed(void *user, const struct status *st)
+{
+	struct op_commit *c = user;
+	struct life_op *op = c->op;
+	void (*fn)(struct life_op *op, const struct status *st) = c->fn;
+
+	list_del(&c->node);
+	free(c);
+	if (!op)
+		return;
+	op->commit = NULL;
+	fn(op, st);
+}
+
+void op_commit(struct life_op *op, struct store_tx *t,
+	       void (*fn)(struct life_op *op, const struct status *st))
+{
+	struct op_commit *c = calloc(1, sizeof(*c));
+
+	must(!op->commit);
+	if (!c) {
+		store_tx_drop(t);
+		op->life->resave = true;
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	c->op = op;
+	c->fn = fn;
+	list_add_tail(&op->life->commits, &c->node);
+	op->commit = c;
+	store_tx_commit(t, true, on_committed, c);
+}
+
+static void op_free(void *p)
+{
+	struct life_op *op = op_from(p);
+
+	if (op->kind->free_args)
+		op->kind->free_args(op);
+	op->magic = 0;
+	free(op->ref);
+	free(op->id);
+	free(op);
+}
+
+/* After it nothing comes for this op but op_free(). */
+static void detach(struct life_op *op)
+{
+	if (op->kind->leave)
+		op->kind->leave(op);
+	if (op->commit)
+		op->commit->op = NULL;
+	list_del(&op->wait);
+	turn_end(&op->turn);
+	fetch_leave(&op->fetch);
+	listing_leave(&op->listing);
+	cloud_call_cancel(op->call);
+	op->call = NULL;
+	if (op->probe)
+		op->life->prober.cancel(op->probe, op->life->prober.user);
+	op->probe = NULL;
+	defer_cancel(&op->kick);
+	timer_clear(&op->timer);
+	timer_clear(&op->pause);
+	list_del(&op->node);
+	list_init(&op->node);
+	loop_bury(op->life->loop, &op->grave, op_free, op);
+}
+
+void life_cancel(struct life_op *op)
+{
+	if (op)
+		detach(op_from(op));
+}
+
+void op_cancel_all(struct life *l)
+{
+	while (!list_is_empty(&l->ops))
+		detach(op_from(list_entry(l->ops.next, struct life_op, node)));
+	while (!list_is_empty(&l->commits)) {
+		struct op_commit *c = list_entry(l->commits.next, struct op_commit, node);
+
+		list_del(&c->node);
+		free(c);
+	}
+}
+
+void op_end_box(struct life_op *op, const struct status *st, const struct life_sandbox *box)
+{
+	detach(op);
+	op->done.box(op->user, st, box);
+}
+
+void op_end_box_of(struct life_op *op, const struct box *b, enum life_source source)
+{
+	struct status ok = STATUS_OK;
+	struct life_sandbox v;
+
+	box_view(b, source, &v);
+	op_end_box(op, &ok, &v);
+}
+
+static void on_claim_saved(struct life_op *op, const struct status *st)
+{
+	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct status gone;
+
+	if (!b) {
+		ref_not_found(&gone, op->ref);
+		op_fail(op, &gone);
+		return;
+	}
+	/* What the store does not take is told all the same: it is claimed as long as this daemon lives. */
+	b->claim_unsaved = b->claim_unsaved && !status_ok(st);
+	op_end_box_of(op, b, op->claim_source);
+}
+
+void op_end_claimed(struct life_op *op, struct box *b, enum life_source source)
+{
+	struct store_tx *t;
+
+	if (!b->claim_unsaved || text_set(&op->id, b->id) < 0 || store_tx_new(op->life->store, &t) < 0) {
+		op_end_box_of(op, b, source);
+		return;
+	}
+	op->account = b->account;
+	op->claim_source = source;
+	life_put_box(t, b);
+	op_commit(op, t, on_claim_saved);
+}
+
+void op_end_yes(struct life_op *op, const struct status *st, bool yes)
+{
+	detach(op);
+	op->done.yes(op->user, st, yes);
+}
+
+void op_end_list(struct life_op *op, const struct status *st, const struct life_page *page)
+{
+	detach(op);
+	op->done.list(op->user, st, page);
+}
+
+void op_end_host(struct life_op *op, const struct status *st, const struct life_host *host)
+{
+	detach(op);
+	op->done.host(op->user, st, host);
+}
+
+void op_end_target(struct life_op *op, const struct status *st, const struct life_target *t)
+{
+	detach(op);
+	op->done.target(op->user, st, t);
+}
+
+void op_end_lease(struct life_op *op, const struct status *st, const struct life_lease *lease)
+{
+	detach(op);
+	op->done.lease(op->user, st, lease);
+}
+
+void op_end_leases(struct life_op *op, const struct status *st, const struct life_lease_page *page)
+{
+	detach(op);
+	op->done.leases(op->user, st, page);
+}
+
+void op_end_metrics(struct life_op *op, const struct status *st, const struct life_metrics *m)
+{
+	detach(op);
+	op->done.metrics(op->user, st, m);
+}
+
+void op_end_fork(struct life_op *op, const struct status *st, const struct life_child *v, size_t n)
+{
+	detach(op);
+	op->done.fork(op->user, st, v, n);
+}
+
+void op_end_snapshot(struct life_op *op, const struct status *st, const struct life_snapshot *s)
+{
+	detach(op);
+	op->done.snapshot(op->user, st, s);
+}
+
+void op_end_snapshots(struct life_op *op, const struct status *st, const struct life_snapshot_page *p)
+{
+	detach(op);
+	op->done.snapshots(op->user, st, p);
+}
+
+void op_fail_box(struct life_op *op, const struct status *st)
+{
+	op_end_box(op, st, NULL);
+}
+
+void op_fail_yes(struct life_op *op, const struct status *st)
+{
+	op_end_yes(op, st, false);
+}
+
+void op_fail_target(struct life_op *op, const struct status *st)
+{
+	op_end_target(op, st, NULL);
+}
+
+void op_fail(struct life_op *op, const struct status *st)
+{
+	struct status copy = *st;	/* it may lie in something that detaching ends */
+
+	must(!status_ok(&copy));
+	op->kind->fail(op, &copy);
+}
+
+void op_fail_errno(struct life_op *op, int err)
+{
+	struct status st;
+
+	status_errno(&st, err, op->kind->name);
+	op_fail(op, &st);
+}
+
+void op_target_of(const struct box *b, struct life_target *ret)
+{
+	*ret = (struct life_target){
+		.account = account_name(b->account),
+		.id = b->id,
+		.cloud = b->account->cloud,
+		.domain = b->domain,
+		.access_token = b->access_token,
+		.traffic_token = b->traffic_token,
+		.envd_version = b->envd_version,
+		.default_user = b->account->default_user,
+		.generation = b->generation,
+		.owner_uid = b->uid,
+		.plain_ports = b->account->plain_ports,
+		.wakes = b->auto_resume == 1,
+		.state = b->state,
+	};
+}
+
+/* --- who waits together --- */
+
+void op_end_told(struct life_op *op, const struct status *st, bool yes)
+{
+	if (status_ok(st))
+		op_end_yes(op, st, yes);
+	else
+		op_fail(op, st);
+}
+
+void op_tell_all(struct list *waiters, const struct status *st, bool yes)
+{
+	struct status copy = *st;	/* it may lie in what they wait for */
+	struct list all;
+
+	list_take(&all, waiters);
+	while (!list_is_empty(&all)) {
+		struct life_op *op = op_from_wait(all.next);
+
+		list_del(&op->wait);
+		op->told(op, &copy, yes);
+	}
+}
+
+void op_obstruct_all(struct list *waiters, const struct status *st)
+{
+	list_for_each(n, waiters)
+		op_from_wait(n)->obstacle = *st;
+}
+
+/* --- which sandbox --- */
+
+static void find_known(struct life_op *op, struct box *b)
+{
+	op->account = b->account;
+	if (text_set(&op->id, b->id) < 0)
+		op_fail_errno(op, -ENOMEM);
+	else
+		op->known(op, b);
+}
+
+static void on_found(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct status st;
+
+	if (news->end == FETCH_FAILED) {
+		op_fail(op, news->st);
+	} else if (news->box && grant_row(&op->who, news->box->uid) == GRANT_OK) {
+		find_known(op, news->box);
+	} else if (news->box || news->end == FETCH_ABSENT) {
+		ref_not_found(&st, op->ref);
+		op_fail(op, &st);
+	} else {
+		op->stranger(op, news->s);
+	}
+}
+
+void op_find(struct life_op *op, void (*known)(struct life_op *op, struct box *b),
+	     void (*stranger)(struct life_op *op, const struct cloud_sandbox *s))
+{
+	struct status st;
+	struct box *b;
+
+	op->known = known;
+	op->stranger = stranger;
+	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+	case REF_NONE:
+		op_fail(op, &st);
+		return;
+	case REF_BOX:
+		find_known(op, b);
+		return;
+	case REF_ID:
+		op->fetch.fn = on_found;
+		if (text_set(&op->id, op->ref) < 0 ||
+		    fetch_join(op->life, op->account, op->id, false, &op->fetch) < 0)
+			op_fail_errno(op, -ENOMEM);
+		return;
+	}
+}
+
+/* --- turns and transitions --- */
+
+#define AGAIN_BACKOFF_MS     100u
+#define AGAIN_BACKOFF_MAX_MS 2000u
+#define AGAIN_MAX_MS	     60000u	/* for callers without a deadline */
+
+struct box *op_box(struct life_op *op)
+{
+	return op->id ? life_find_box(op->life, op->account, op->id) : NULL;
+}
+
+void op_take_turn(struct life_op *op, struct box *b, void (*fn)(struct life_op *op))
+{
+	if (!turn_is_free(b)) {
+		status_set(&op->obstacle, R_STATE_CHANGING, "sandbox %s is changing its state (%s); repeat",
+			   b->id, life_state_name(b->state));
+		status_evidence(&op->obstacle, "sandbox_id", "%s", b->id);
+	}
+	op->on_turn = fn;
+	turn_take(&op->turn, b);
+}
+
+static void on_again(struct timer *t, void *user)
+{
+	struct life_op *op = op_from(user);
+
+	op->again(op);
+}
+
+void op_again(struct life_op *op, const struct status *why, void (*fn)(struct life_op *op))
+{
+	uint64_t now = clock_boot_ms(), wait;
+
+	op->obstacle = *why;
+	if (!op->deadline_ms && now >= op->began_ms + AGAIN_MAX_MS) {
+		op_fail(op, why);
+		return;
+	}
+	wait = rules_backoff_ms(op->tries++, AGAIN_BACKOFF_MS, AGAIN_BACKOFF_MAX_MS,
+				rng_u64(&op->life->rng));
+	op->again = fn;
+	timer_clear(&op->pause);
+	timer_init(&op->pause, op->life->loop, on_again, op);
+	if (timer_set(&op->pause, now + MAX(wait, (uint64_t)why->retry_after_ms)) < 0)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static void on_missing_explained(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct status st;
+
+	if (news->end == FETCH_FAILED)
+		st = *news->st;
+	else if (news->box && news->box->state != LIFE_RUNNING &&
+		 grant_row(&op->who, news->box->uid) == GRANT_OK)
+		box_refusal(news->box, &st);
+	else if (news->end == FETCH_ABSENT)
+		ref_not_found(&st, op->ref);
+	else if (news->s && news->s->state == CLOUD_STATE_PAUSED)
+		status_set(&st, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect (agentboxctl resume) resumes it", op->id);
+	else
+		status_set(&st, R_STATE_CHANGING, "sandbox %s is changing its state; repeat", op->id);
+	op_fail(op, &st);
+}
+
+void op_explain_missing(struct life_op *op)
+{
+	op->fetch.fn = on_missing_explained;
+	if (fetch_join(op->life, op->account, op->id, false, &op->fetch) < 0)
+		op_fail_errno(op, -ENOMEM);
+}
+
+/* --- wait_ready --- */
+
+#define READY_BACKOFF_MS     50u
+#define READY_BACKOFF_MAX_MS 1000u
+
+static void probe_again(struct life_op *op);
+
+static void on_probed(void *user, enum life_probe_result result, const struct status *why)
+{
+	struct life_op *op = op_from(user);
+	struct box *b = life_find_box(op->life, op->account, op->id);
+	uint64_t wait;
+
+	op->probe = NULL;
+	if (b && result == LIFE_PROBE_HEALTHY) {
+		op_end_box_of(op, b, LIFE_FROM_CLOUD);
+		return;
+	}
+	status_set(&op->obstacle, R_SANDBOX_NOT_READY, "sandbox %s: its agent does not answer yet%s%s",
+		   op->id, why && why->text[0] ? ": " : "", why ? why->text : "");
+	status_evidence(&op->obstacle, "sandbox_id", "%s", op->id);
+	if (!b || b->state == LIFE_GONE) {
+		if (b)
+			box_refusal(b, &op->obstacle);
+		op_fail(op, &op->obstacle);
+		return;
+	}
+	wait = rules_backoff_ms(op->tries++, READY_BACKOFF_MS, READY_BACKOFF_MAX_MS,
+				rng_u64(&op->life->rng));
+	if (timer_set(&op->pause, clock_boot_ms() + wait) < 0)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static void on_probe_pause(struct timer *t, void *user)
+{
+	probe_again(op_from(user));
+}
+
+static void probe_again(struct life_op *op)
+{
+	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct life_target target;
+
+	if (!b) {
+		on_probed(op, LIFE_PROBE_ABSENT, NULL);
+		return;
+	}
+	op_target_of(b, &target);
+	op->probe = op->life->prober.start(&target, op_ask_until(op), on_probed, op,
+					   op->life->prober.user);
+	if (!op->probe)
+		op_fail_errno(op, -ENOMEM);
+}
+
+void op_wait_ready(struct life_op *op, struct box *b)
+{
+	op->account = b->account;
+	op->tries = 0;
+	timer_clear(&op->pause);
+	timer_init(&op->pause, op->life->loop, on_probe_pause, op);
+	if (text_set(&op->id, b->id) < 0)
+		op_fail_errno(op, -ENOMEM);
+	else
+		probe_again(op);
+}

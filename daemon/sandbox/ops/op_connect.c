@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connect and SetTimeout. Both change the sandbox's end and read it back, never compute it. Connect
+ * never shortens and resumes a paused one; SetTimeout is the only call that may shorten.
+ *
+ *   find     the row, or the sandbox of that id in the caller's account
+ *   ask      POST /connect or /timeout, behind a transition that is under way (turn.h); a 409 is
+ *            another one's transition: asked again until the deadline
+ *   read     GET: times and state as they are now
+ *   write    the row (Connect: a new one where it makes the caller the owner), synced
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/holder.h"
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/lease.h"
+#include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "daemon/sandbox/turn.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+struct args {
+	uint64_t timeout_ms;
+	uint32_t timeout_s;
+	bool adopt, wait_ready;
+	uint32_t resume_s;		/* how long the resume it waits for asks for */
+	bool owner_by_this;		/* no row yet: this call makes the caller its owner */
+	struct cloud_sandbox *answer;	/* Connect's: the only one with a traffic token */
+	struct box *temp;		/* no row and none to be made */
+	struct holder *holder;		/* process_lease: the caller's process */
+	bool is_set;			/* SetTimeout, not Connect */
+	bool held;			/* keep_hold() */
+	bool leased;			/* by this call */
+	bool has_waited;		/* its turn came, once */
+};
+
+static void free_args(struct life_op *op)
+{
+	struct args *a = op->args;
+
+	if (a) {
+		cloud_sandbox_free(a->answer);
+		box_free(a->temp);
+		holder_unref(a->holder);
+	}
+	free(a);
+}
+
+static bool check_timeout(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct status st;
+
+	if (rules_timeout_s(a->timeout_ms, &a->timeout_s))
+		return true;
+	status_field(&st, "sandbox_timeout", "must be at most 30 days");
+	op_fail(op, &st);
+	return false;
+}
+
+static void call(struct life_op *op, const char *id,
+		 struct cloud_call *(*fn)(struct cloud *c, const char *id, uint32_t s,
+					  const struct cloud_ask *ask),
+		 cloud_done_fn *done)
+{
+	struct cloud_ask ask = op_ask(op, done);
+	struct args *a = op->args;
+
+	if (text_set(&op->id, id) == 0)
+		op->call = fn(op->account->cloud, op->id, a->timeout_s, &ask);
+	if (!op->call)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static void read_back(struct life_op *op, cloud_done_fn *done)
+{
+	struct cloud_ask ask = op_ask(op, done);
+
+	/* Not the shared question: that one may have been asked before the change. */
+	op->call = cloud_get(op->account->cloud, op->id, &ask);
+	if (!op->call)
+		op_fail_errno(op, -ENOMEM);
+}
+
+/* --- write --- */
+
+/* The plan's cap is no failure: the end that is in force is said. */
+static void warn_if_capped(struct box *b, uint32_t timeout_s, int64_t date_ms)
+{
+	static const char capped[] = "the cloud capped the timeout";
+	char at[40], *text;
+
+	if (!date_ms || !b->end_at_ms || b->end_at_ms + 5000 >= date_ms + timeout_s * 1000ll) {
+		if (str_starts(b->warning, capped))
+			b->warning[0] = 0;
+		return;
+	}
+	str_rfc3339(b->end_at_ms * 1000, 3, at);
+	text = str_printf("%s: it ends at %s, earlier than asked for", capped, at);
+	if (!text)
+		return;
+	free(b->warning);
+	b->warning = text;
+}
+
+static void end_with(struct life_op *op, struct box *b)
+{
+	struct args *a = op->args;
+
+	if (a->wait_ready && b->state == LIFE_RUNNING && b != a->temp)
+		op_wait_ready(op, b);
+	else
+		op_end_box_of(op, b, LIFE_FROM_CLOUD);
+}
+
+static void write_row(struct life_op *op, struct box *b);
+
+static void on_written(struct life_op *op, const struct status *st)
+{
+	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct args *a = op->args;
+	struct lease *x = b && a->leased ? lease_of_process(b, a->holder) : NULL;
+	struct status gone;
+
+	if (!status_ok(st) && x && !x->written)
+		lease_end(x, "it could not be written down");
+	if (!status_ok(st)) {
+		op_fail(op, st);
+	} else if (b && a->leased && !x && !a->holder->dead && box_is_live(b)) {
+		write_row(op, b);	/* the call that took it could not write it, and ended it */
+	} else if (b) {
+		if (x)
+			x->written = true;
+		end_with(op, b);
+	} else {
+		ref_not_found(&gone, op->ref);
+		op_fail(op, &gone);
+	}
+}
+
+static struct box *new_owned_box(struct life_op *op, const struct cloud_sandbox *s)
+{
+	scoped(box_freep) struct box *b = NULL;
+	const struct args *a = op->args;
+	bool changed;
+
+	if (box_new(op->account, s->id, &b) < 0)
+		return NULL;
+	if (a->answer && str_eq(a->answer->id, s->id) &&
+	    box_learn(b, a->answer, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
+		return NULL;
+	if (box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
+		return NULL;
+	b->uid = op->who.uid;
+	b->used_at_ms = (int64_t)clock_boot_ms();
+	life_policy_default(op->life, b->uid, b->template_id, &b->policy);
+	b->policy.on_gone = POLICY_FAIL;
+	b->adopted = b->claimed = b->token_known = true;
+	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
+	return give(b);
+}
+
+/* The row after the cloud's last word on it; NULL without memory. */
+static struct box *take_over(struct life_op *op, const struct cloud_sandbox *s)
+{
+	struct box *b = life_find_box(op->life, op->account, s->id);
+	struct args *a = op->args;
+
+	if (b) {
+		b->token_known = true;
+		life_box_seen_since(op->life, b, s, op->asked_at_ms);
+		life_box_claim(op->life, b, op->who.uid);
+		return b;
+	}
+	b = new_owned_box(op, s);
+	if (!b)
+		return NULL;
+	if (!a->owner_by_this) {
+		box_free(a->temp);
+		b->adopted = false;
+		a->temp = b;
+		return b;
+	}
+	if (life_insert_box(op->life, b) < 0)
+		return box_free(b);
+	log_info("box_owned", "box=%s uid=%u by=connect", b->id, b->uid);
+	return b;
+}
+
+/* Connect with process_lease: held before it is told. One that another call of this process is writing
+ * down right now is written once more: that one may fail. */
+static int take_lease(struct life_op *op, struct box *b, struct store_tx *t)
+{
+	struct args *a = op->args;
+	struct lease_make m = { .uid = op->who.uid, .pid = op->who.pid, .label = "",
+				.kind = ROW_LEASE_PROCESS, .holder = a->holder };
+	struct lease *x;
+	int r = 0;
+
+	if (!a->holder || a->holder->dead || !box_is_live(b))
+		return 0;
+	x = lease_of_process(b, a->holder);
+	if (x && x->written)
+		return 0;
+	if (!x)
+		r = lease_take(op->life, b, &m, NULL, &x);
+	a->leased = !r;
+	if (!r) {
+		lease_put(t, x);
+		event_put(op->life, t, b, EVENT_UPDATED, "lease=taken\nlease_id=%s\n", x->id);
+	}
+	return r;
+}
+
+static void write_row(struct life_op *op, struct box *b)
+{
+	const struct args *a = op->args;
+	struct store_tx *t;
+
+	if (store_tx_new(op->life->store, &t) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	if (take_lease(op, b, t) < 0) {
+		store_tx_drop(t);
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	life_put_box(t, b);
+	if (a->owner_by_this)
+		event_put(op->life, t, b, EVENT_ADOPTED, "by=connect\n");
+	keep_poke(b);
+	op_commit(op, t, on_written);
+}
+
+static void finish(struct life_op *op, const struct cloud_result *r)
+{
+	struct args *a = op->args;
+	struct box *b = life_find_box(op->life, op->account, r->sandbox->id);
+	struct status st;
+
+	/* It was nobody's when this began; meanwhile it may have become another uid's. */
+	if (b && grant_row(&op->who, b->uid) != GRANT_OK) {
+		ref_not_found(&st, op->ref);
+		op_fail(op, &st);
+		return;
+	}
+	b = take_over(op, r->sandbox);
+	if (!b) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	warn_if_capped(b, a->timeout_s, r->date_ms);
+	if (b == a->temp) {
+		end_with(op, b);
+		return;
+	}
+	if (a->timeout_ms)
+		b->timeout_s = a->is_set ? a->timeout_s : MAX(b->timeout_s, a->timeout_s);
+	write_row(op, b);
+}
+
+static void on_read(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+
+	op->call = NULL;
+	if (r->outcome == CLOUD_DONE && r->sandbox)
+		finish(op, r);
+	else if (r->not_found)
+		op_explain_missing(op);
+	else
+		op_fail(op, &r->status);
+}
+
+/* --- Connect --- */
+
+static void connect_step(struct life_op *op);
+
+static void on_connected(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+	struct args *a = op->args;
+	struct box *b;
+
+	op->call = NULL;
+	if (r->outcome != CLOUD_DONE) {
+		if (r->not_found)
+			op_explain_missing(op);
+		else if (r->conflict)
+			op_again(op, &r->status, connect_step);
+		else
+			op_fail(op, &r->status);
+		return;
+	}
+	/* Tokens are in this answer only; times and state come with the next. */
+	b = life_find_box(op->life, op->account, op->id);
+	if (b && r->sandbox) {
+		b->token_known = true;
+		life_box_used(op->life, b);	/* it may have been idle for long */
+		life_box_seen(op->life, b, r->sandbox);
+	}
+	a->answer = give(r->sandbox);
+	read_back(op, on_read);
+}
+
+/* It was resumed, maybe for another caller and for less time. */
+static void on_resumed(struct life_op *op, const struct status *st, bool yes)
+{
+	struct args *a = op->args;
+
+	if (!status_ok(st))
+		op_fail(op, st);
+	else if (yes && a->resume_s >= a->timeout_s)
+		read_back(op, on_read);
+	else
+		connect_step(op);
+}
+
+static void on_turn(struct life_op *op)
+{
+	struct args *a = op->args;
+
+	/* Whatever it was has ended. Others that wait are no reason to queue again behind them: two would
+	 * let each other pass for ever. */
+	turn_end(&op->turn);
+	a->has_waited = true;
+	connect_step(op);
+}
+
+/* A running one is extended at once, side by side with others; a paused one is resumed once for all
+ * who want it; behind a transition one waits. */
+static void connect_step(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct box *b = op_box(op);
+	struct status st;
+
+	if (!b) {
+		call(op, op->id, cloud_connect, on_connected);	/* no row yet */
+	} else if (!box_is_live(b)) {
+		box_refusal(b, &st);
+		op_fail(op, &st);
+	} else if (b->state == LIFE_PAUSED || b->state == LIFE_RESUMING) {
+		op->told = on_resumed;
+		if (shift_join_resume(op->life, b, a->timeout_s, op, &a->resume_s) < 0)
+			op_fail_errno(op, -ENOMEM);
+	} else if (turn_is_free(b) || a->has_waited) {
+		a->has_waited = false;
+		call(op, op->id, cloud_connect, on_connected);
+	} else {
+		op_take_turn(op, b, on_turn);
+	}
+}
+
+static void connect_known(struct life_op *op, struct box *b)
+{
+	life_box_claim(op->life, b, op->who.uid);
+	connect_step(op);
+}
+
+/* Another host's stays its own unless the caller says so; nobody's becomes the caller's. */
+static void connect_stranger(struct life_op *op, const struct cloud_sandbox *s)
+{
+	struct args *a = op->args;
+	struct status st;
+	struct tags t;
+
+	tags_read(&s->metadata, &t);
+	a->owner_by_this = !t.host || a->adopt;
+	if (a->holder && !a->owner_by_this) {
+		status_set(&st, R_UID_DENIED, "sandbox %s belongs to another host; set adopt to take a "
+					      "lease on it", op->ref);
+		op_fail(op, &st);
+		return;
+	}
+	call(op, s->id, cloud_connect, on_connected);
+}
+
+static void connect_start(struct life_op *op)
+{
+	if (check_timeout(op))
+		op_find(op, connect_known, connect_stranger);
+}
+
+static const struct op_kind connect_kind = {
+	.name = "Connect",
+	.start = connect_start,
+	.fail = op_fail_box,
+	.free_args = free_args,
+};
+
+static int new_op(struct life *l, const struct op_args *o, const struct args *init, life_box_fn *done,
+		  struct life_op **ret)
+{
+	struct op_args with = *o;
+	struct args *a = calloc(1, sizeof(*a));
+	int r;
+
+	if (!a)
+		return -ENOMEM;
+	*a = *init;
+	with.args = a;
+	r = op_new(l, &with, ret);
+	if (r < 0) {
+		free(a);
+		return r;
+	}
+	(*ret)->done.box = done;
+	return 0;
+}
+
+int life_connect(struct life *l, const struct life_connect *c, life_box_fn *done, void *user,
+		 struct life_op **ret)
+{
+	struct op_args o = { .kind = &connect_kind, .who = c->who, .deadline_ms = c->deadline_ms,
+			     .ref = c->sandbox ? c->sandbox : "", .user = user };
+	struct args a = { .timeout_ms = c->timeout_ms, .adopt = c->adopt, .wait_ready = c->wait_ready };
+	int r = c->process_lease ? holder_of(l, c->who, &a.holder) : 0;
+
+	if (r < 0)
+		return r;
+	r = new_op(l, &o, &a, done, ret);
+	if (r < 0)
+		holder_unref(a.holder);
+	return r;
+}
+
+/* --- SetTimeout --- */
+
+static void timeout_step(struct life_op *op);
+
+static void on_timeout_set(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+
+	op->call = NULL;
+	if (r->outcome == CLOUD_DONE)
+		read_back(op, on_read);
+	else if (r->not_found)
+		op_explain_missing(op);
+	else if (r->conflict)
+		op_again(op, &r->status, timeout_step);
+	else
+		op_fail(op, &r->status);
+}
+
+static void timeout_leave(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct box *b = a->held ? op_box(op) : NULL;
+
+	a->held = false;
+	if (b)
+		keep_release(b);
+}
+
+static void on_timeout_turn(struct life_op *op)
+{
+	struct args *a = op->args;
+
+	turn_end(&op->turn);
+	a->has_waited = true;
+	timeout_step(op);
+}
+
+static void timeout_step(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct box *b = op_box(op);
+	struct status st;
+
+	if (b && !box_is_live(b)) {
+		box_refusal(b, &st);
+		op_fail(op, &st);
+	} else if (!b || turn_is_free(b) || a->has_waited) {
+		a->has_waited = false;
+		/* An extension on its way must not undo it. */
+		if (b && !a->held)
+			keep_hold(b);
+		a->held = b != NULL;
+		call(op, op->id, cloud_set_timeout, on_timeout_set);
+	} else {
+		op_take_turn(op, b, on_timeout_turn);
+	}
+}
+
+static void timeout_known(struct life_op *op, struct box *b)
+{
+	timeout_step(op);
+}
+
+static void timeout_stranger(struct life_op *op, const struct cloud_sandbox *s)
+{
+	call(op, s->id, cloud_set_timeout, on_timeout_set);
+}
+
+static void timeout_start(struct life_op *op)
+{
+	if (check_timeout(op))
+		op_find(op, timeout_known, timeout_stranger);
+}
+
+static const struct op_kind timeout_kind = {
+	.name = "SetTimeout",
+	.start = timeout_start,
+	.fail = op_fail_box,
+	.leave = timeout_leave,
+	.free_args = free_args,
+};
+
+int life_set_timeout(struct life *l, const struct principal *who, const char *sandbox,
+		     uint64_t timeout_ms, uint64_t deadline_ms, life_box_fn *done, void *user,
+		     struct life_op **ret)
+{
+	struct op_args o = { .kind = &timeout_kind, .who = who, .deadline_ms = deadline_ms,
+			     .ref = sandbox ? sandbox : "", .user = user };
+	struct args a = { .timeout_ms = timeout_ms, .is_set = true };
+
+	return new_op(l, &o, &a, done, ret);
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Callers of Fork and of SnapshotService.Create: is it a repeat, which sandbox is meant; then they wait
+ * for a copying (copying.c), their own or the one of their request id. A repeat is answered with what
+ * came of the first one, as it is now.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/sandbox/copying.h"
+#include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+#define FORK_MAX 100u
+#define NAME_MAX_BYTES 255u
+
+struct args {
+	const struct copying_kind *kind;
+	char *request_id, *name;
+	uint8_t params_hash[32];
+	uint32_t count, timeout_s;
+	struct policy_change policy;
+	bool bad;
+	struct status why;
+};
+
+static void args_free(struct args *a)
+{
+	if (!a)
+		return;
+	free(a->request_id);
+	free(a->name);
+	free(a);
+}
+
+static void free_args(struct life_op *op)
+{
+	args_free(op->args);
+}
+
+/* --- answers --- */
+
+/* The word of one child, and the status behind it. */
+static void view_child(struct life_op *op, struct account *account, const char *word,
+		       const struct cloud_child *made, struct life_child *ret, struct life_sandbox *view,
+		       struct status *st)
+{
+	struct box *b = *word == '!' ? NULL : life_find_box(op->life, account, word);
+
+	*ret = (struct life_child){ .st = st };
+	if (b) {
+		life_box_claim(op->life, b, op->who.uid);
+		box_view(b, made ? LIFE_FROM_CLOUD : LIFE_FROM_CACHE, view);
+		ret->box = view;
+	} else if (*word != '!') {
+		status_set(st, R_SANDBOX_GONE, "sandbox %s of this request_id no longer exists", word);
+		status_evidence(st, "sandbox_id", "%s", word);
+	} else if (made) {
+		*st = made->error;
+	} else {
+		enum ab_reason reason = status_reason_by_name(word + 1, strlen(word + 1));
+
+		status_set(st, reason ? reason : R_BUG, "this child was not made when the request ran");
+	}
+}
+
+static void answer_fork(struct life_op *op, struct account *account, const char *object,
+			const struct cloud_children *made)
+{
+	char *words = str_dup(object), *save = NULL;
+	struct life_child *v = calloc(FORK_MAX, sizeof(*v));
+	struct life_sandbox *views = calloc(FORK_MAX, sizeof(*views));
+	struct status *sts = calloc(FORK_MAX, sizeof(*sts)), ok = STATUS_OK;
+	size_t n = 0;
+
+	if (!words || !v || !views || !sts) {
+		op_fail_errno(op, -ENOMEM);
+	} else {
+		for (char *w = strtok_r(words, " ", &save); w && n < FORK_MAX;
+		     w = strtok_r(NULL, " ", &save), n++)
+			view_child(op, account, w, made && n < made->n ? &made->v[n] : NULL, &v[n], &views[n],
+				   &sts[n]);
+		op_end_fork(op, &ok, v, n);
+	}
+	free(words);
+	free(v);
+	free(views);
+	free(sts);
+}
+
+static void answer_snapshot(struct life_op *op, struct account *account, const char *id, bool fresh)
+{
+	struct snap *s = snap_find(op->life, account, id);
+	struct life_snapshot view;
+	struct status st = STATUS_OK;
+
+	if (!s) {
+		status_set(&st, R_SNAPSHOT_NOT_FOUND, "snapshot %s of this request_id no longer exists", id);
+		status_evidence(&st, "snapshot", "%s", id);
+		op_fail(op, &st);
+		return;
+	}
+	snap_view(s, fresh ? LIFE_FROM_CLOUD : LIFE_FROM_CACHE, &view);
+	op_end_snapshot(op, &st, &view);
+}
+
+static void answer_request(struct life_op *op, struct request *q)
+{
+	struct args *a = op->args;
+
+	if (a->kind == &copying_fork)
+		answer_fork(op, q->account, q->object, NULL);
+	else
+		answer_snapshot(op, q->account, q->object, false);
+}
+
+static void on_told(struct life_op *op, const struct status *st, bool yes)
+{
+	struct copying *c = copying_from(give(op->attempt));
+
+	if (!yes)
+		op_fail(op, st);
+	else if (c->kind == &copying_fork)
+		answer_fork(op, c->att.account, c->att.object, c->children);
+	else
+		answer_snapshot(op, c->att.account, c->att.object, true);
+}
+
+/* --- a new one --- */
+
+static int fill(struct life_op *op, struct copying *c)
+{
+	struct args *a = op->args;
+	struct box *b = op_box(op);
+	int r = text_set(&c->name, a->name);
+
+	copying_set_count(c, a->count);
+	c->timeout_s = a->timeout_s;
+	life_policy_default(op->life, op->who.uid, b ? b->template_id : "", &c->att.policy);
+	policy_merge(&c->att.policy, &a->policy);
+	c->att.policy.on_gone = POLICY_FAIL;
+	/* Nothing in the cloud carries the tag of its request id. */
+	if (!r && a->request_id[0])
+		r = attempt_take_request(&c->att, a->kind->method, a->request_id, "-", a->params_hash);
+	return r;
+}
+
+static void make(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct request *q = a->request_id[0] ? life_find_request(op->life, op->who.uid, a->kind->method,
+								 a->request_id)
+					     : NULL;
+	struct copying *c;
+	struct status st;
+
+	/* Another call with this request id may have come first while the cloud was asked which sandbox this is. */
+	if (q && attempt_repeat(op, q, a->params_hash, on_told, answer_request))
+		return;
+	if (op->life->draining) {
+		status_set(&st, R_DRAINING, "the daemon is stopping and makes nothing any more");
+		op_fail(op, &st);
+		return;
+	}
+	if (a->kind == &copying_fork &&
+	    life_refused_by_limits(op->life, op->account, op->who.uid, a->count, &st)) {
+		op_fail(op, &st);
+		return;
+	}
+	if (copying_new(op->life, a->kind, op->account, op->who.uid, op->id, &c) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	if (fill(op, c) < 0) {
+		attempt_give_up(&c->att);
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	copying_start(c);
+	attempt_join(&c->att, op, on_told);
+}
+
+/* --- which sandbox --- */
+
+static void of_row(struct life_op *op, struct box *b)
+{
+	struct status st;
+
+	if (!box_is_live(b)) {
+		box_refusal(b, &st);
+		op_fail(op, &st);
+	} else {
+		make(op);
+	}
+}
+
+/* Somebody else's of the account, which whoever knows its id may copy. */
+static void of_stranger(struct life_op *op, const struct cloud_sandbox *s)
+{
+	make(op);
+}
+
+static void start(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct request *q = a->request_id[0] && !a->bad ? life_find_request(op->life, op->who.uid, a->kind->method,
+									    a->request_id)
+							: NULL;
+
+	if (a->bad) {
+		op_fail(op, &a->why);
+		return;
+	}
+	if (!q || !attempt_repeat(op, q, a->params_hash, on_told, answer_request))
+		op_find(op, of_row, of_stranger);
+}
+
+static void expire(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct status st;
+
+	attempt_expired(op, a->request_id[0], &st);
+	op_fail(op, &st);
+}
+
+static void fork_fail(struct life_op *op, const struct status *st)
+{
+	op_end_fork(op, st, NULL, 0);
+}
+
+static void snapshot_fail(struct life_op *op, const struct status *st)
+{
+	op_end_snapshot(op, st, NULL);
+}
+
+static const struct op_kind fork_kind = {
+	.name = "Fork",
+	.start = start,
+	.expire = expire,
+	.fail = fork_fail,
+	.leave = attempt_leave,
+	.free_args = free_args,
+};
+
+static const struct op_kind snapshot_kind = {
+	.name = "CreateSnapshot",
+	.start = start,
+	.expire = expire,
+	.fail = snapshot_fail,
+	.leave = attempt_leave,
+	.free_args = free_args,
+};
+
+static int args_new(const struct copying_kind *kind, const char *request_id, const uint8_t hash[32],
+		    const char *name, struct args **ret)
+{
+	struct args *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	a->kind = kind;
+	a->count = 1;
+	memcpy(a->params_hash, hash, sizeof(a->params_hash));
+	a->bad = !rules_check_request_id(request_id, &a->why);
+	if (text_set(&a->request_id, request_id) < 0 || text_set(&a->name, name) < 0) {
+		args_free(a);
+		return -ENOMEM;
+	}
+	*ret = a;
+	return 0;
+}
+
+int life_fork(struct life *l, const struct life_fork *f, life_fork_fn *done, void *user,
+	      struct life_op **ret)
+{
+	struct op_args o = { .kind = &fork_kind, .who = f->who, .deadline_ms = f->deadline_ms,
+			     .ref = f->sandbox ? f->sandbox : "", .user = user };
+	struct args *a;
+	int r = args_new(&copying_fork, f->request_id, f->params_hash, NULL, &a);
+
+	if (r < 0)
+		return r;
+	a->count = f->count ? f->count : 1;
+	a->policy = f->policy;
+	a->bad = a->bad || !policy_check(&f->policy, &a->why);
+	if (!a->bad && (f->policy.set & BIT(POLICY_F_ON_GONE)) && f->policy.to.on_gone == POLICY_RECREATE) {
+		a->bad = true;
+		status_set(&a->why, R_UNSUPPORTED, "policy.on_gone: a child of a fork has no parameters to make it again");
+	}
+	if (!a->bad && a->count > FORK_MAX) {
+		status_field(&a->why, "count", "must be 1 to %u", FORK_MAX);
+		a->bad = true;
+	}
+	if (!a->bad && !rules_timeout_s(f->timeout_ms, &a->timeout_s)) {
+		status_field(&a->why, "sandbox_timeout", "must be at most 30 days");
+		a->bad = true;
+	}
+	o.args = a;
+	r = op_new(l, &o, ret);
+	if (r < 0) {
+		args_free(a);
+		return r;
+	}
+	(*ret)->done.fork = done;
+	return 0;
+}
+
+int life_snapshot_create(struct life *l, const struct life_snapshot_create *c, life_snapshot_fn *done,
+			 void *user, struct life_op **ret)
+{
+	struct op_args o = { .kind = &snapshot_kind, .who = c->who, .deadline_ms = c->deadline_ms,
+			     .ref = c->sandbox ? c->sandbox : "", .user = user };
+	struct args *a;
+	int r = args_new(&copying_snapshot, c->request_id, c->params_hash, c->name, &a);
+
+	if (r < 0)
+		return r;
+	if (!a->bad && strlen(a->name) > NAME_MAX_BYTES) {
+		status_field(&a->why, "name", "has at most %u bytes", NAME_MAX_BYTES);
+		a->bad = true;
+	}
+	o.args = a;
+	r = op_new(l, &o, ret);
+	if (r < 0) {
+		args_free(a);
+		return r;
+	}
+	(*ret)->done.snapshot = done;
+	return 0;
+}

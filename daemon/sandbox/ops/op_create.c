@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A caller of Create: is it a repeat, is the name there, may it be made; then it waits for a creation
+ * (create.c), its own or one it joins. The first step may run again, when what it waited for ended.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/sandbox/creation.h"
+#include "daemon/sandbox/holder.h"
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/lease.h"
+#include "daemon/sandbox/netrules.h"
+#include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/rng.h"
+#include "proto/base/str.h"
+
+#define MINUTE_MS 60000u
+
+struct args {
+	char *request_id, *account, *template_id, *name;
+	uint8_t params_hash[32];
+	uint32_t timeout_s;
+	struct cloud_kvs metadata, envs;
+	enum tri secure, allow_internet_access;
+	struct cloud_network *network;
+	struct creation_end end;
+	struct cloud_iam_token *tokens;
+	size_t n_tokens;
+	bool must_create, wait_ready;
+	struct policy_change policy;
+	struct holder *holder;		/* process_lease: the caller's process */
+	bool bad;			/* input was refused: why */
+	struct status why;
+	bool is_fresh;			/* the sandbox that is there was just asked about */
+	bool own;			/* the creation it waits for is that of its request, not just of its name */
+};
+
+static void args_free(struct args *a)
+{
+	if (!a)
+		return;
+	free(a->request_id);
+	free(a->account);
+	free(a->template_id);
+	free(a->name);
+	cloud_kvs_fini(&a->metadata);
+	cloud_kvs_fini(&a->envs);
+	holder_unref(a->holder);
+	cloud_network_free(a->network);
+	creation_tokens_free(a->tokens, a->n_tokens);
+	free(a);
+}
+
+static void free_args(struct life_op *op)
+{
+	args_free(op->args);
+}
+
+static int copy_pairs(struct cloud_kvs *to, const struct life_pair *v, size_t n)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n && !r; i++)
+		r = cloud_kvs_add(to, v[i].key, v[i].value);
+	return r;
+}
+
+static enum tri tri_from(int v)
+{
+	return v < 0 ? TRI_UNSET : tri_of(v);
+}
+
+static bool surface_is_valid(const struct life_create *c, struct status *st)
+{
+	const struct netrules_with with = {
+		.creates = true,
+		.secure = tri_from(c->secure),
+		.allow_internet_access = tri_from(c->allow_internet_access),
+		.tokens = c->iam_tokens,
+		.n_tokens = c->n_iam_tokens,
+	};
+
+	return netrules_tokens(c->iam_tokens, c->n_iam_tokens, st) &&
+	       (!c->network || netrules_network(c->network, &with, st)) &&
+	       netrules_lifecycle(c->on_timeout, c->keep_memory, c->auto_resume, st);
+}
+
+static int copy_surface(struct args *a, const struct life_create *c)
+{
+	if (c->network) {
+		a->network = cloud_network_dup(c->network);
+		if (!a->network)
+			return -ENOMEM;
+	}
+	a->tokens = calloc(c->n_iam_tokens ? c->n_iam_tokens : 1, sizeof(*a->tokens));
+	if (!a->tokens)
+		return -ENOMEM;
+	for (; a->n_tokens < c->n_iam_tokens; a->n_tokens++) {
+		const struct cloud_iam_token *t = &c->iam_tokens[a->n_tokens];
+		struct cloud_iam_token *n = &a->tokens[a->n_tokens];
+
+		if (text_set(&n->name, t->name) < 0 || text_set(&n->audience, t->audience) < 0 ||
+		    text_set(&n->token_type, t->token_type) < 0) {
+			a->n_tokens++;
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+static bool asks_to_recreate(const struct policy_change *p)
+{
+	return (p->set & BIT(POLICY_F_ON_GONE)) && p->to.on_gone == POLICY_RECREATE;
+}
+
+static int args_new(const struct life_create *c, struct args **ret)
+{
+	struct args *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	a->bad = !rules_check_create(c, &a->why) || !policy_check(&c->policy, &a->why) ||
+		 !surface_is_valid(c, &a->why);
+	if (!a->bad && str_is_empty(c->name) && asks_to_recreate(&c->policy)) {
+		a->bad = true;
+		status_field(&a->why, "policy.on_gone", "recreate needs a name: it is for the sandbox behind one");
+	}
+	a->policy = c->policy;
+	if (!a->bad && !rules_timeout_s(c->timeout_ms, &a->timeout_s))
+		must(false);
+	memcpy(a->params_hash, c->params_hash, sizeof(a->params_hash));
+	a->secure = tri_from(c->secure);
+	a->allow_internet_access = tri_from(c->allow_internet_access);
+	a->end = (struct creation_end){ .on_timeout = c->on_timeout, .keep_memory = c->keep_memory,
+					.auto_resume = c->auto_resume };
+	a->must_create = c->must_create;
+	a->wait_ready = c->wait_ready;
+	if (text_set(&a->request_id, c->request_id) < 0 || text_set(&a->account, c->account) < 0 ||
+	    text_set(&a->name, c->name) < 0 ||
+	    text_set(&a->template_id, str_is_empty(c->template_id) ? "base" : c->template_id) < 0 ||
+	    copy_pairs(&a->metadata, c->metadata, c->n_metadata) < 0 ||
+	    copy_pairs(&a->envs, c->envs, c->n_envs) < 0 || copy_surface(a, c) < 0) {
+		args_free(a);
+		return -ENOMEM;
+	}
+	*ret = a;
+	return 0;
+}
+
+/* --- the answer --- */
+
+static void end_with(struct life_op *op, struct box *b, enum life_source source)
+{
+	struct args *a = op->args;
+
+	if (a->wait_ready && b->state == LIFE_RUNNING)
+		op_wait_ready(op, b);
+	else
+		op_end_claimed(op, b, source);
+}
+
+static void lease_first(struct life_op *op, struct box *b);
+
+static void on_leased(struct life_op *op, const struct status *st)
+{
+	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct args *a = op->args;
+	struct lease *x = b ? lease_of_process(b, a->holder) : NULL;
+
+	if (!status_ok(st)) {
+		if (x && !x->written)
+			lease_end(x, "it could not be written down");
+		op_fail(op, st);
+	} else if (!b) {
+		op_fail_errno(op, -EIO);
+	} else if (!x && !a->holder->dead && box_is_live(b)) {
+		lease_first(op, b);	/* the call that took it could not write it, and ended it */
+	} else {
+		if (x)
+			x->written = true;
+		end_with(op, b, LIFE_FROM_CACHE);
+	}
+}
+
+/* A repeat, or a name that was there: this process, too, is to hold a lease before it is told. One that
+ * another call of it is writing down right now is written once more: that one may fail. */
+static void lease_first(struct life_op *op, struct box *b)
+{
+	struct args *a = op->args;
+	struct lease_make m = { .uid = op->who.uid, .pid = a->holder->pid, .label = "",
+				.kind = ROW_LEASE_PROCESS, .holder = a->holder };
+	struct lease *x = lease_of_process(b, a->holder);
+	struct store_tx *t;
+
+	op->account = b->account;
+	if (text_set(&op->id, b->id) < 0 || store_tx_new(op->life->store, &t) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	if (!x && lease_take(op->life, b, &m, NULL, &x) < 0) {
+		store_tx_drop(t);
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	lease_put(t, x);
+	life_put_box(t, b);
+	event_put(op->life, t, b, EVENT_UPDATED, "lease=taken\nlease_id=%s\n", x->id);
+	keep_poke(b);
+	op_commit(op, t, on_leased);
+}
+
+static void answer_box(struct life_op *op, struct box *b, enum life_source source)
+{
+	struct args *a = op->args;
+	const struct lease *x = a->holder ? lease_of_process(b, a->holder) : NULL;
+
+	life_box_claim(op->life, b, op->who.uid);
+	if (a->holder && !a->holder->dead && box_is_live(b) && (!x || !x->written))
+		lease_first(op, b);
+	else
+		end_with(op, b, source);
+}
+
+static bool is_stale(const struct life_op *op, const struct box *b)
+{
+	const struct args *a = op->args;
+
+	return !a->is_fresh && box_is_live(b) &&
+	       (!b->fresh_at_ms || b->fresh_at_ms + op->life->max_staleness_ms < clock_boot_ms());
+}
+
+/* Not known is not gone: then what is there is answered as it was last seen. */
+static void on_fetched(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct args *a = op->args;
+
+	a->is_fresh = true;
+	defer_post(&op->kick);
+}
+
+static void ask_about(struct life_op *op, struct box *b)
+{
+	op->fetch.fn = on_fetched;
+	if (fetch_join(op->life, b->account, b->id, false, &op->fetch) < 0)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static enum life_source source_of(const struct life_op *op, const struct box *b)
+{
+	const struct args *a = op->args;
+
+	if (b->unreachable)
+		return LIFE_FROM_CACHE_CLOUD_UNREACHABLE;
+	return a->is_fresh ? LIFE_FROM_CLOUD : LIFE_FROM_CACHE;
+}
+
+/* A repeat: the same object, as it is now. */
+static void answer_request(struct life_op *op, struct request *q)
+{
+	struct box *b = life_find_box(op->life, q->account, q->object);
+	struct status st;
+
+	if (b && is_stale(op, b)) {
+		ask_about(op, b);
+	} else if (b) {
+		answer_box(op, b, source_of(op, b));
+	} else {
+		status_set(&st, R_SANDBOX_GONE, "sandbox %s of this request_id no longer exists",
+			   q->object);
+		status_evidence(&st, "sandbox_id", "%s", q->object);
+		op_fail(op, &st);
+	}
+}
+
+static void on_told(struct life_op *op, const struct status *st, bool yes)
+{
+	struct creation *c = creation_from(give(op->attempt));
+	struct box *b = yes ? creation_box(c) : NULL;
+	struct args *a = op->args;
+
+	if (b && a->own)
+		answer_box(op, b, LIFE_FROM_CLOUD);
+	else if (!b && (a->own || !memcmp(a->params_hash, c->params_hash, sizeof(a->params_hash))))
+		op_fail(op, st);
+	else
+		defer_post(&op->kick); /* another's creation of the name: look at what is there now */
+}
+
+enum verdict { GO_ON, ANSWERED };
+
+/* --- step 2: is the name there? --- */
+
+/* The request id gets the sandbox that has the name; written before it is said. */
+static void on_request_recorded(struct life_op *op, const struct status *st)
+{
+	struct args *a = op->args;
+	struct request *q = life_find_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id);
+
+	/* Not written, it is not known: a repeat must not be answered from memory alone. */
+	if (!status_ok(st) && q && !q->attempt)
+		life_forget_request(op->life, q);
+	if (!status_ok(st))
+		op_fail(op, st);
+	else if (q)
+		answer_request(op, q);
+	else
+		op_fail_errno(op, -EIO);
+}
+
+static void answer_named(struct life_op *op, struct box *b)
+{
+	struct args *a = op->args;
+	struct request *q;
+	struct store_tx *t;
+
+	if (!a->request_id[0]) {
+		answer_box(op, b, source_of(op, b));
+		return;
+	}
+	if (life_need_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id, &q) < 0 ||
+	    text_set(&q->object, b->id) < 0 || text_set(&q->req_tag, b->id) < 0 ||
+	    store_tx_new(op->life->store, &t) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	memcpy(q->params_hash, a->params_hash, sizeof(q->params_hash));
+	q->account = b->account;
+	q->step = ROW_REQUEST_DONE;
+	q->used_at_ms = clock_wall_ms();
+	life_put_request(t, q);
+	op_commit(op, t, on_request_recorded);
+}
+
+static enum verdict check_name(struct life_op *op, struct name_slot *n)
+{
+	struct args *a = op->args;
+	struct box *b = n->id[0] ? life_find_box(op->life, n->account, n->id) : NULL;
+	struct status st;
+
+	if (n->creation) {
+		a->own = false;
+		attempt_join(&n->creation->att, op, on_told);
+		return ANSWERED;
+	}
+	if (!b || !box_is_live(b))
+		return GO_ON;
+	if (is_stale(op, b)) {
+		ask_about(op, b);
+		return ANSWERED;
+	}
+	if (a->must_create) {
+		status_set(&st, R_NAME_EXISTS, "name %s is taken by sandbox %s", n->name, b->id);
+		status_evidence(&st, "sandbox_id", "%s", b->id);
+		op_fail(op, &st);
+		return ANSWERED;
+	}
+	answer_named(op, b);
+	return ANSWERED;
+}
+
+/* --- step 3: may it be made? --- */
+
+static uint32_t count_boxes(struct life *l, const struct account *a, const uid_t *uid)
+{
+	uint32_t n = 0;
+
+	list_for_each(i, &l->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		n += b->state != LIFE_GONE && (a ? b->account == a : b->uid == *uid);
+	}
+	return n + life_attempts_count(l, a, uid);
+}
+
+static bool over_rate(struct uid_limit *u, uint32_t n, uint64_t now_ms, struct status *st)
+{
+	if (!u->creates_per_minute)
+		return false;
+	if (now_ms >= u->window_at_ms + MINUTE_MS) {
+		u->window_at_ms = now_ms;
+		u->window_creates = 0;
+	}
+	if (u->window_creates + n <= u->creates_per_minute) {
+		u->window_creates += n;
+		return false;
+	}
+	status_set(st, R_QUOTA_UID, "uid %u may create %u sandboxes a minute", u->uid,
+		   u->creates_per_minute);
+	st->retry_after_ms = (uint32_t)(u->window_at_ms + MINUTE_MS - now_ms);
+	return true;
+}
+
+bool life_refused_by_limits(struct life *l, struct account *a, uid_t uid, uint32_t n, struct status *st)
+{
+	struct uid_limit *u = life_uid_limit(l, uid);
+
+	if (a->max_sandboxes && count_boxes(l, a, NULL) + n > a->max_sandboxes) {
+		status_set(st, R_QUOTA_UID, "account %s is limited to %u sandboxes", a->name, a->max_sandboxes);
+		return true;
+	}
+	if (u && u->max_sandboxes && count_boxes(l, NULL, &u->uid) + n > u->max_sandboxes) {
+		status_set(st, R_QUOTA_UID, "uid %u is limited to %u sandboxes", u->uid, u->max_sandboxes);
+		return true;
+	}
+	return u && over_rate(u, n, clock_boot_ms(), st);
+}
+
+/* --- step 4: make it --- */
+
+/* The tag of a request id survives the loss of the store; without one a number nobody has. */
+static void req_tag(struct life *l, uid_t uid, const char *request_id, char ret[TAG_REQ_LEN + 1])
+{
+	uint8_t hash[32];
+	char text[32 + RULES_REQUEST_ID_MAX];
+	int n;
+
+	if (!request_id[0]) {
+		rng_system(hash, TAG_REQ_LEN / 2);
+	} else {
+		n = snprintf(text, sizeof(text), "%u Create %s", uid, request_id);
+		must(n > 0 && (size_t)n < sizeof(text));
+		l->sha256(text, (size_t)n, hash);
+	}
+	str_hex(hash, TAG_REQ_LEN / 2, ret);
+}
+
+static int fill_creation(struct life_op *op, struct creation *c)
+{
+	struct args *a = op->args;
+	int r = text_set(&c->template_id, a->template_id);
+
+	life_policy_default(op->life, op->who.uid, a->template_id, &c->att.policy);
+	policy_merge(&c->att.policy, &a->policy);
+	if (!a->name[0])
+		c->att.policy.on_gone = POLICY_FAIL;	/* a default that is not for this one */
+	policy_format(&c->att.policy, c->policy_text);
+	c->holder = a->holder;
+	if (c->holder)
+		c->holder->refs++;
+	c->timeout_s = a->timeout_s;
+	c->end = a->end;
+	/* Who makes one ends with it, and a repeat compares hashes: what is sent need not stay here. */
+	c->metadata = a->metadata;
+	a->metadata = (struct cloud_kvs){ 0 };
+	c->envs = a->envs;
+	a->envs = (struct cloud_kvs){ 0 };
+	c->network = give(a->network);
+	c->tokens = give(a->tokens);
+	c->n_tokens = a->n_tokens;
+	a->n_tokens = 0;
+	c->secure = a->secure;
+	c->allow_internet_access = a->allow_internet_access;
+	memcpy(c->params_hash, a->params_hash, sizeof(c->params_hash));
+	if (!r && a->name[0])
+		r = life_need_name(op->life, op->who.uid, a->name, &c->name);
+	if (c->name)
+		c->generation = c->name->generation + 1;
+	if (!r && a->request_id[0])
+		r = attempt_take_request(&c->att, REQUEST_CREATE, a->request_id, c->att.req_tag, a->params_hash);
+	return r;
+}
+
+static void make(struct life_op *op)
+{
+	struct args *a = op->args;
+	char tag[TAG_REQ_LEN + 1];
+	struct creation *c = NULL;
+	struct status st;
+	int r;
+
+	req_tag(op->life, op->who.uid, a->request_id, tag);
+	r = creation_new(op->life, op->account, op->who.uid, tag, &c);
+	if (!r)
+		r = fill_creation(op, c);
+	if (!r)
+		r = creation_start(c);
+	if (!r) {
+		a->own = true;
+		attempt_join(&c->att, op, on_told);
+		return;
+	}
+	if (c)
+		attempt_give_up(&c->att);
+	if (r == -EAGAIN) {
+		life_store_refusal(op->life, &st);
+		op_fail(op, &st);
+	} else {
+		op_fail_errno(op, r);
+	}
+}
+
+/* --- all steps --- */
+
+static void ask_cloud(struct life_op *op);
+
+/* The rows may have forgotten what the cloud still has: it says so first. */
+static void on_listed(struct listing_wait *w, const struct status *st, const struct cloud_list *list,
+		      int64_t as_of_ms)
+{
+	struct life_op *op = op_from(container_of(w, struct life_op, listing));
+
+	if (list)
+		defer_post(&op->kick);
+	else
+		op_again(op, st, ask_cloud);
+}
+
+static void ask_cloud(struct life_op *op)
+{
+	op->listing.fn = on_listed;
+	listing_join(op->account, &op->listing);
+}
+
+/* A request id without a row whose tag is there all the same: it is that one, and no second is made. */
+static struct box *forgotten_request(struct life_op *op)
+{
+	struct args *a = op->args;
+	char tag[TAG_REQ_LEN + 1];
+
+	if (!a->request_id[0])
+		return NULL;
+	req_tag(op->life, op->who.uid, a->request_id, tag);
+	return doubt_box_of_tag(op->life, op->account, op->who.uid, tag);
+}
+
+static bool pick_account(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct account *own = life_account_of(op->life, op->who.uid);
+	struct status st;
+
+	if (grant_account(&op->who, own->name, a->account) != GRANT_OK) {
+		status_set(&st, R_UID_DENIED, "only an administrator may name another account");
+		op_fail(op, &st);
+		return false;
+	}
+	op->account = a->account[0] ? life_account_by_name(op->life, a->account) : own;
+	if (op->account)
+		return true;
+	status_set(&st, R_ACCOUNT_NOT_FOUND, "there is no account %s", a->account);
+	op_fail(op, &st);
+	return false;
+}
+
+static void start(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct name_slot *n;
+	struct request *q;
+	struct status st;
+	struct box *b;
+
+	if (a->bad) {
+		op_fail(op, &a->why);
+		return;
+	}
+	if (!pick_account(op))
+		return;
+	q = a->request_id[0] ? life_find_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id) : NULL;
+	a->own = true;
+	if (q && attempt_repeat(op, q, a->params_hash, on_told, answer_request))
+		return;
+	if (!q && (a->request_id[0] || a->name[0]) && doubt_waits(op->life, op->account)) {
+		ask_cloud(op);
+		return;
+	}
+	b = q ? NULL : forgotten_request(op);
+	if (b) {
+		answer_named(op, b);
+		return;
+	}
+	n = a->name[0] ? life_find_name(op->life, op->who.uid, a->name) : NULL;
+	if (n && check_name(op, n) == ANSWERED)
+		return;
+	if (op->life->draining) {
+		status_set(&st, R_DRAINING, "the daemon is stopping and creates nothing any more");
+		op_fail(op, &st);
+	} else if (life_refused_by_limits(op->life, op->account, op->who.uid, 1, &st))
+		op_fail(op, &st);
+	else
+		make(op);
+}
+
+static void expire(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct status st;
+
+	attempt_expired(op, a->request_id[0], &st);
+	op_fail(op, &st);
+}
+
+static const struct op_kind kind = {
+	.name = "Create",
+	.start = start,
+	.expire = expire,
+	.fail = op_fail_box,
+	.leave = attempt_leave,
+	.free_args = free_args,
+};
+
+int life_create(struct life *l, const struct life_create *c, life_box_fn *done, void *user,
+		struct life_op **ret)
+{
+	struct op_args o = { .kind = &kind, .who = c->who, .deadline_ms = c->deadline_ms, .user = user };
+	struct args *a;
+	int r = args_new(c, &a);
+
+	if (r < 0)
+		return r;
+	if (c->process_lease) {
+		r = holder_of(l, c->who, &a->holder);
+		if (r < 0) {
+			args_free(a);
+			return r;
+		}
+	}
+	o.args = a;
+	r = op_new(l, &o, ret);
+	if (r < 0) {
+		args_free(a);
+		return r;
+	}
+	(*ret)->done.box = done;
+	return 0;
+}

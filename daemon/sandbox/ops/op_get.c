@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Questions about one sandbox: Get, IsRunning, GetHost, and the target of command and file calls.
+ * A row that is fresh enough answers by itself; otherwise the control plane is asked, once for all
+ * who want to know. Where it does not answer, Get says what was last known and says that.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+struct args {
+	uint64_t max_staleness_ms;	/* Get */
+	uint32_t port;			/* GetHost */
+	struct box *temp;		/* a sandbox without a row: what the cloud said of it */
+	bool resumed;			/* resolve: it was, once */
+};
+
+static void free_args(struct life_op *op)
+{
+	struct args *a = op->args;
+
+	if (a)
+		box_free(a->temp);
+	free(a);
+}
+
+/* A sandbox of the caller's account that no row is about. Another uid's on this host has a row, or
+ * gets it from its tag, so what is left is not hidden from anybody. */
+static struct box *view_of_stranger(struct life_op *op, const struct cloud_sandbox *s)
+{
+	struct args *a = op->args;
+
+	a->temp = box_free(a->temp);
+	if (box_from_cloud(op->account, s, &a->temp) < 0)
+		return NULL;
+	a->temp->uid = op->who.uid;
+	life_policy_default(op->life, op->who.uid, a->temp->template_id, &a->temp->policy);
+	a->temp->token_known = true;
+	return a->temp;
+}
+
+/* What a fetch brought, as the caller may see it. NULL: *ret_st says why not. */
+static struct box *box_of_news(struct life_op *op, const struct fetch_news *news, struct status *ret_st)
+{
+	struct box *b = news->box;
+
+	if (b && grant_row(&op->who, b->uid) == GRANT_OK)
+		return b;
+	if (b || news->end == FETCH_ABSENT) {
+		ref_not_found(ret_st, op->ref);
+		return NULL;
+	}
+	if (news->end == FETCH_FAILED) {
+		*ret_st = *news->st;
+		return NULL;
+	}
+	b = view_of_stranger(op, news->s);
+	if (!b)
+		status_errno(ret_st, -ENOMEM, op->kind->name);
+	return b;
+}
+
+/* Asks about op->id; on_news goes on. */
+static void ask(struct life_op *op, const char *id,
+		void (*on_news)(struct fetch_wait *w, const struct fetch_news *news))
+{
+	op->fetch.fn = on_news;
+	if (text_set(&op->id, id) < 0 ||
+	    fetch_join(op->life, op->account, op->id, false, &op->fetch) < 0)
+		op_fail_errno(op, -ENOMEM);
+}
+
+/* The row that op->ref means. NULL: the op has ended, or on_news goes on about an id without a row. */
+static struct box *row_or_ask(struct life_op *op,
+			      void (*on_news)(struct fetch_wait *w, const struct fetch_news *news))
+{
+	struct status st;
+	struct box *b;
+
+	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+	case REF_NONE:
+		op_fail(op, &st);
+		return NULL;
+	case REF_ID:
+		ask(op, op->ref, on_news);
+		return NULL;
+	case REF_BOX:
+		break;
+	}
+	op->account = b->account;
+	return b;
+}
+
+/* A running one whose known end has passed is not believed. */
+static bool is_fresh(const struct box *b, uint64_t max_staleness_ms)
+{
+	uint64_t now = clock_boot_ms();
+
+	if (b->state == LIFE_GONE || b->state == LIFE_KILLING)
+		return true;
+	if (!b->fresh_at_ms || b->fresh_at_ms + max_staleness_ms <= now)
+		return false;
+	return b->state != LIFE_RUNNING || !b->end_at_ms || account_cloud_now(b->account) < b->end_at_ms;
+}
+
+/* --- Get --- */
+
+static void on_got(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct status st;
+	struct box *b = box_of_news(op, news, &st);
+
+	if (!b) {
+		op_fail(op, &st);
+		return;
+	}
+	life_box_claim(op->life, b, op->who.uid);
+	op_end_claimed(op, b,
+		       news->end == FETCH_FAILED ? LIFE_FROM_CACHE_CLOUD_UNREACHABLE : LIFE_FROM_CLOUD);
+}
+
+static void get_start(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct box *b = row_or_ask(op, on_got);
+
+	if (!b)
+		return;
+	if (is_fresh(b, a->max_staleness_ms)) {
+		life_box_claim(op->life, b, op->who.uid);
+		op_end_claimed(op, b, LIFE_FROM_CACHE);
+		return;
+	}
+	ask(op, b->id, on_got);
+}
+
+static void get_expire(struct life_op *op)
+{
+	struct box *b = op->id ? life_find_box(op->life, op->account, op->id) : NULL;
+	struct status st;
+
+	if (b && grant_row(&op->who, b->uid) == GRANT_OK) {
+		op_end_box_of(op, b, LIFE_FROM_CACHE_CLOUD_UNREACHABLE);
+		return;
+	}
+	op_expired_status(op, &st);
+	op_fail(op, &st);
+}
+
+static const struct op_kind get_kind = {
+	.name = "Get",
+	.start = get_start,
+	.expire = get_expire,
+	.fail = op_fail_box,
+	.free_args = free_args,
+};
+
+static int get_new(struct life *l, const struct op_kind *kind, const struct principal *who,
+		   const char *sandbox, uint64_t deadline_ms, void *user, struct life_op **ret)
+{
+	struct args *a = calloc(1, sizeof(*a));
+	struct op_args o = { .kind = kind, .who = who, .deadline_ms = deadline_ms, .args = a,
+			     .ref = sandbox ? sandbox : "", .user = user };
+	int r = a ? op_new(l, &o, ret) : -ENOMEM;
+
+	if (r < 0)
+		free(a);
+	return r;
+}
+
+int life_get(struct life *l, const struct principal *who, const char *sandbox,
+	     uint64_t max_staleness_ms, uint64_t deadline_ms, life_box_fn *done, void *user,
+	     struct life_op **ret)
+{
+	struct args *a;
+	int r = get_new(l, &get_kind, who, sandbox, deadline_ms, user, ret);
+
+	if (r < 0)
+		return r;
+	a = (*ret)->args;
+	a->max_staleness_ms =
+		max_staleness_ms == LIFE_STALENESS_DEFAULT ? l->max_staleness_ms : max_staleness_ms;
+	(*ret)->done.box = done;
+	return 0;
+}
+
+/* --- the target of calls to the agent --- */
+
+/* Ends with the target of a running one, with the reason of any other. */
+static void end_with_target(struct life_op *op, struct box *b)
+{
+	struct status st = STATUS_OK;
+	struct life_target t;
+
+	if (b->state != LIFE_RUNNING) {
+		box_refusal(b, &st);
+		op_fail(op, &st);
+		return;
+	}
+	life_box_claim(op->life, b, op->who.uid);
+	op_target_of(b, &t);
+	op_end_target(op, &st, &t);
+}
+
+static void on_target(struct fetch_wait *w, const struct fetch_news *news);
+
+static void on_resumed(struct life_op *op, const struct status *st, bool yes)
+{
+	if (status_ok(st))
+		ask(op, op->id, on_target);
+	else
+		op_fail(op, st);
+}
+
+/* The user's own call, and the user said so: it is woken, once. */
+static bool resumes(struct life_op *op, struct box *b)
+{
+	struct args *a = op->args;
+	uint32_t s = b->timeout_s ? b->timeout_s : RULES_TIMEOUT_DEFAULT_MS / 1000, asked_s;
+
+	if (b->state != LIFE_PAUSED || !b->policy.resume_on_use || a->resumed || b == a->temp)
+		return false;
+	a->resumed = true;
+	log_info("box_resumed", "box=%s uid=%u by=use", b->id, op->who.uid);
+	op->told = on_resumed;
+	if (text_set(&op->id, b->id) < 0 || shift_join_resume(op->life, b, s, op, &asked_s) < 0)
+		op_fail_errno(op, -ENOMEM);
+	return true;
+}
+
+static void on_target(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct status st;
+	struct box *b = box_of_news(op, news, &st);
+
+	if (b && news->end == FETCH_FAILED && !b->token_known) {
+		st = *news->st;
+		b = NULL;
+	}
+	if (!b)
+		op_fail(op, &st);
+	else if (!resumes(op, b))
+		end_with_target(op, b);
+}
+
+/* A running row is used without asking: the agent itself will tell if it is wrong. Whatever would be
+ * refused is asked about first. */
+static void resolve_start(struct life_op *op)
+{
+	struct box *b = row_or_ask(op, on_target);
+
+	if (!b)
+		return;
+	if (!box_is_live(b) || (b->state == LIFE_RUNNING && b->token_known &&
+				(!b->end_at_ms || account_cloud_now(b->account) < b->end_at_ms)))
+		end_with_target(op, b);
+	else
+		ask(op, b->id, on_target);
+}
+
+static const struct op_kind resolve_kind = {
+	.name = "resolve",
+	.start = resolve_start,
+	.fail = op_fail_target,
+	.free_args = free_args,
+};
+
+int life_resolve(struct life *l, const struct principal *who, const char *sandbox, uint64_t deadline_ms,
+		 life_target_fn *done, void *user, struct life_op **ret)
+{
+	int r = get_new(l, &resolve_kind, who, sandbox, deadline_ms, user, ret);
+
+	if (!r)
+		(*ret)->done.target = done;
+	return r;
+}
+
+/* --- evidence --- */
+
+static void on_verdict(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct status st;
+	struct box *b;
+
+	if (news->end == FETCH_FAILED) {
+		op_fail(op, news->st);
+		return;
+	}
+	b = box_of_news(op, news, &st);
+	if (b)
+		end_with_target(op, b);
+	else
+		op_fail(op, &st);
+}
+
+static void evidence_start(struct life_op *op)
+{
+	struct box *b = life_find_box(op->life, op->account, op->ref);
+
+	if (b && !box_is_live(b))
+		end_with_target(op, b);
+	else
+		ask(op, op->ref, on_verdict);
+}
+
+static const struct op_kind evidence_kind = {
+	.name = "inquiry",
+	.start = evidence_start,
+	.fail = op_fail_target,
+	.free_args = free_args,
+};
+
+int life_note_evidence(struct life *l, const char *account, const char *id, enum life_evidence what,
+		       uint64_t deadline_ms, life_target_fn *done, void *user, struct life_op **ret)
+{
+	/* The daemon asks for itself: the command or file call was allowed before. */
+	const struct principal self = { .pidfd = -1, .admin = true };
+	struct account *a = life_account_by_name(l, account);
+	struct box *b;
+	int r;
+
+	if (!a)
+		return -EINVAL;
+	b = life_find_box(l, a, id);
+	if (b && what == LIFE_SAW_REFUSED)
+		b->token_known = false;
+	r = get_new(l, &evidence_kind, &self, id, deadline_ms, user, ret);
+	if (r < 0)
+		return r;
+	(*ret)->account = a;
+	(*ret)->done.target = done;
+	return 0;
+}
+
+/* --- IsRunning --- */
+
+static void running_end(struct life_op *op, bool yes)
+{
+	struct status ok = STATUS_OK;
+
+	op_end_yes(op, &ok, yes);
+}
+
+/* The edge has no such sandbox: the control plane says whether that is true; either way the agent did
+ * not answer, which was the question. */
+static void on_running_checked(struct fetch_wait *w, const struct fetch_news *news)
+{
+	running_end(op_from_fetch(w), false);
+}
+
+static void on_running_probed(void *user, enum life_probe_result result, const struct status *why)
+{
+	struct life_op *op = op_from(user);
+	struct status st;
+
+	op->probe = NULL;
+	switch (result) {
+	case LIFE_PROBE_HEALTHY:
+		running_end(op, true);
+		return;
+	case LIFE_PROBE_ABSENT:
+		ask(op, op->id, on_running_checked);
+		return;
+	case LIFE_PROBE_NO_ANSWER:
+		break;
+	}
+	st = why ? *why : (struct status)STATUS_OK;
+	if (status_ok(&st))
+		status_set(&st, R_UNREACHABLE, "the agent of sandbox %s does not answer", op->id);
+	op_fail(op, &st);
+}
+
+static void running_probe(struct life_op *op, struct box *b)
+{
+	struct life_target t;
+
+	if (b->state != LIFE_RUNNING) {
+		running_end(op, false);
+		return;
+	}
+	life_box_claim(op->life, b, op->who.uid);
+	op_target_of(b, &t);
+	if (text_set(&op->id, b->id) == 0)
+		op->probe = op->life->prober.start(&t, op_ask_until(op), on_running_probed, op,
+						   op->life->prober.user);
+	if (!op->probe)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static void on_running_found(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct status st;
+	struct box *b = box_of_news(op, news, &st);
+
+	if (b)
+		running_probe(op, b);
+	else
+		op_fail(op, &st);
+}
+
+static void running_start(struct life_op *op)
+{
+	struct box *b = row_or_ask(op, on_running_found);
+
+	if (!b)
+		return;
+	if (b->state == LIFE_RUNNING || is_fresh(b, op->life->max_staleness_ms))
+		running_probe(op, b);
+	else
+		ask(op, b->id, on_running_found);
+}
+
+static const struct op_kind running_kind = {
+	.name = "IsRunning",
+	.start = running_start,
+	.fail = op_fail_yes,
+	.free_args = free_args,
+};
+
+int life_is_running(struct life *l, const struct principal *who, const char *sandbox,
+		    uint64_t deadline_ms, life_bool_fn *done, void *user, struct life_op **ret)
+{
+	int r = get_new(l, &running_kind, who, sandbox, deadline_ms, user, ret);
+
+	if (!r)
+		(*ret)->done.yes = done;
+	return r;
+}
+
+/* --- GetHost --- */
+
+static void end_with_host(struct life_op *op, struct box *b)
+{
+	struct args *a = op->args;
+	struct cloud *cloud = b->account->cloud;
+	struct status st = STATUS_OK;
+	struct life_host h;
+	char *host, *url;
+
+	if (b->state == LIFE_GONE || b->state == LIFE_KILLING) {
+		box_refusal(b, &st);
+		op_fail(op, &st);
+		return;
+	}
+	host = cloud_port_host(cloud, b->id, (uint16_t)a->port, b->domain[0] ? b->domain : NULL);
+	url = host ? str_printf("%s://%s", b->account->plain_ports ? "http" : "https", host) : NULL;
+	if (!url) {
+		free(host);
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	h = (struct life_host){
+		.host = host,
+		.url = url,
+		.traffic_token = b->traffic_token,
+		.token_header = cloud_traffic_header(cloud),
+	};
+	life_box_claim(op->life, b, op->who.uid);
+	op_end_host(op, &st, &h);
+	free(host);
+	free(url);
+}
+
+static void on_host_found(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct life_op *op = op_from_fetch(w);
+	struct status st;
+	struct box *b = box_of_news(op, news, &st);
+
+	if (b)
+		end_with_host(op, b);
+	else
+		op_fail(op, &st);
+}
+
+static void host_start(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct status st;
+	struct box *b;
+
+	if (!a->port || a->port > 65535) {
+		status_field(&st, "port", "must be 1 to 65535");
+		op_fail(op, &st);
+		return;
+	}
+	b = row_or_ask(op, on_host_found);
+	if (b)
+		end_with_host(op, b);
+}
+
+static void host_fail(struct life_op *op, const struct status *st)
+{
+	op_end_host(op, st, NULL);
+}
+
+static const struct op_kind host_kind = {
+	.name = "GetHost",
+	.start = host_start,
+	.fail = host_fail,
+	.free_args = free_args,
+};
+
+int life_get_host(struct life *l, const struct principal *who, const char *sandbox, uint32_t port,
+		  uint64_t deadline_ms, life_host_fn *done, void *user, struct life_op **ret)
+{
+	struct args *a;
+	int r = get_new(l, &host_kind, who, sandbox, deadline_ms, user, ret);
+
+	if (r < 0)
+		return r;
+	a = (*ret)->args;
+	a->port = port;
+	(*ret)->done.host = done;
+	return 0;
+}

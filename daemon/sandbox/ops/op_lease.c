@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Callers' lease operations. Taking one:
+ *
+ *   find     the row; of an id without one, the sandbox in the caller's account, which then is the
+ *            caller's (adopted, untagged); another host's is refused
+ *   take     counted at once, written durably, then answered
+ *
+ * A paused sandbox can be leased: that keeps it from being ended, and wakes nothing.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/failpoint.h"
+#include "daemon/sandbox/holder.h"
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/lease.h"
+#include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/page.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+struct args {
+	enum life_lease_kind kind;
+	char *label, *lease_id;
+	uint64_t ttl_ms;
+	struct holder *holder;
+	bool taken;		/* by this call; without a ttl it ends with it */
+};
+
+static void free_args(struct life_op *op)
+{
+	struct args *a = op->args;
+
+	if (!a)
+		return;
+	free(a->label);
+	free(a->lease_id);
+	holder_unref(a->holder);
+	free(a);
+}
+
+static void fail_lease(struct life_op *op, const struct status *st)
+{
+	op_end_lease(op, st, NULL);
+}
+
+static void lease_not_found(const char *id, struct status *st)
+{
+	status_set(st, R_LEASE_NOT_FOUND, "there is no lease %s", id);
+	status_evidence(st, "lease_id", "%s", id);
+}
+
+/* The caller's, or NULL with the status. */
+static struct lease *find_own(struct life_op *op, const char *id, struct status *st)
+{
+	struct lease *x = lease_find(op->life, id);
+
+	if (x && grant_row(&op->who, x->uid) == GRANT_OK)
+		return x;
+	lease_not_found(id, st);
+	return NULL;
+}
+
+/* --- Acquire, Hold --- */
+
+static void leave_acquire(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct lease *x = a->taken && a->kind != LIFE_LEASE_TTL ? lease_find(op->life, a->lease_id) : NULL;
+
+	a->taken = false;
+	/* Whoever asked for it is gone before it was told: nobody would let it go. But another call of this
+	 * process may have been told of it. */
+	if (x && !x->held && !x->written)
+		lease_end(x, "its caller went away");
+}
+
+static void on_taken(struct life_op *op, const struct status *st)
+{
+	struct args *a = op->args;
+	struct lease *x = lease_find(op->life, a->lease_id);
+	struct life_lease v;
+	struct status lost;
+
+	FAILPOINT("lease.committed");
+	if (!status_ok(st) && x && a->taken) {
+		a->taken = false;
+		if (!x->written)
+			lease_end(x, "it could not be written down");
+	}
+	if (!status_ok(st) || !x || x->state != LEASE_HELD) {
+		lease_not_found(a->lease_id, &lost);
+		op_fail(op, status_ok(st) ? &lost : st);
+		return;
+	}
+	lease_view(x, &v);
+	x->written = true;
+	a->taken = false;
+	op_end_lease(op, st, &v);
+	if (x->kind == ROW_LEASE_STREAM && !x->held && x->state == LEASE_HELD)
+		lease_end(x, "no stream took it");
+}
+
+static unsigned count_of(const struct life *l, uid_t uid)
+{
+	unsigned n = 0;
+
+	list_for_each(i, &l->leases)
+		n += list_entry(i, struct lease, node)->uid == uid;
+	return n;
+}
+
+static bool may_take(struct life_op *op, struct box *b, struct lease **ret_again, struct status *st)
+{
+	struct args *a = op->args;
+
+	*ret_again = NULL;
+	if (!box_is_live(b)) {
+		box_refusal(b, st);
+		return false;
+	}
+	if (a->lease_id[0]) {
+		*ret_again = find_own(op, a->lease_id, st);
+		if (!*ret_again)
+			return false;
+		if (str_eq((*ret_again)->sandbox, b->id))
+			return true;
+		status_field(st, "lease_id", "is a lease on sandbox %s", (*ret_again)->sandbox);
+		return false;
+	}
+	if (count_of(op->life, op->who.uid) < LEASES_PER_UID)
+		return true;
+	status_set(st, R_QUOTA_UID, "uid %u holds %u leases already", op->who.uid, LEASES_PER_UID);
+	return false;
+}
+
+static void take(struct life_op *op, struct box *b, bool is_new)
+{
+	struct args *a = op->args;
+	struct lease_make m = { .uid = op->who.uid, .pid = op->who.pid, .label = a->label,
+				.kind = (enum row_lease_kind)a->kind, .ttl_ms = a->ttl_ms,
+				.holder = a->holder };
+	struct lease *x, *again;
+	struct store_tx *t;
+	struct status st;
+
+	if (!may_take(op, b, &again, &st)) {
+		op_fail(op, &st);
+		return;
+	}
+	life_box_claim(op->life, b, op->who.uid);
+	if (store_tx_new(op->life->store, &t) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	if (lease_take(op->life, b, &m, again, &x) < 0) {
+		store_tx_drop(t);
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	if (text_set(&a->lease_id, x->id) < 0) {
+		store_tx_drop(t);
+		lease_end(x, "out of memory");
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	a->taken = true;
+	lease_put(t, x);
+	life_put_box(t, b);
+	event_put(op->life, t, b, is_new ? EVENT_ADOPTED : EVENT_UPDATED, "lease=taken\nlease_id=%s\n", x->id);
+	keep_poke(b);
+	op_commit(op, t, on_taken);
+}
+
+static struct box *adopt(struct life_op *op, const struct cloud_sandbox *s)
+{
+	scoped(box_freep) struct box *b = NULL;
+
+	if (box_from_cloud(op->account, s, &b) < 0)
+		return NULL;
+	b->uid = op->who.uid;
+	b->adopted = b->claimed = b->token_known = true;
+	b->used_at_ms = (int64_t)clock_boot_ms();
+	life_policy_default(op->life, b->uid, b->template_id, &b->policy);
+	if (life_insert_box(op->life, b) < 0)
+		return NULL;
+	log_info("box_owned", "box=%s uid=%u by=lease", b->id, b->uid);
+	return give(b);
+}
+
+static void take_known(struct life_op *op, struct box *b)
+{
+	take(op, b, false);
+}
+
+static void take_stranger(struct life_op *op, const struct cloud_sandbox *s)
+{
+	struct status st;
+	struct box *b;
+	struct tags t;
+
+	tags_read(&s->metadata, &t);
+	if (t.host) {
+		status_set(&st, R_UID_DENIED, "sandbox %s belongs to another host; Connect with adopt first", op->ref);
+		op_fail(op, &st);
+		return;
+	}
+	b = adopt(op, s);
+	if (b)
+		take(op, b, true);
+	else
+		op_fail_errno(op, -ENOMEM);
+}
+
+static bool check_acquire(struct life_op *op, struct status *st)
+{
+	const struct args *a = op->args;
+
+	if (strlen(a->label) > LEASE_LABEL_MAX) {
+		status_field(st, "label", "must be at most %u bytes", LEASE_LABEL_MAX);
+		return false;
+	}
+	if (a->kind == LIFE_LEASE_TTL && (!a->ttl_ms || a->ttl_ms > RULES_SPAN_MAX_MS)) {
+		status_field(st, "ttl", "must be above 0 and at most 30 days");
+		return false;
+	}
+	if (a->holder && a->holder->dead) {
+		status_set_code(st, CODE_CANCELLED, "the calling process has died");
+		return false;
+	}
+	return true;
+}
+
+static void acquire_start(struct life_op *op)
+{
+	struct status st;
+
+	if (check_acquire(op, &st))
+		op_find(op, take_known, take_stranger);
+	else
+		op_fail(op, &st);
+}
+
+static const struct op_kind acquire_kind = {
+	.name = "Acquire",
+	.start = acquire_start,
+	.fail = fail_lease,
+	.leave = leave_acquire,
+	.free_args = free_args,
+};
+
+static int new_op(struct life *l, const struct op_args *o, const struct args *init, const char *label,
+		  const char *lease_id, struct life_op **ret)
+{
+	struct op_args with = *o;
+	struct args *a = calloc(1, sizeof(*a));
+	int r = a ? 0 : -ENOMEM;
+
+	if (!a)
+		return r;
+	*a = *init;
+	with.args = a;
+	r = text_set(&a->label, label);
+	if (!r)
+		r = text_set(&a->lease_id, lease_id);
+	if (!r)
+		r = op_new(l, &with, ret);
+	if (r < 0) {
+		free(a->label);
+		free(a->lease_id);
+		free(a);
+	}
+	return r;
+}
+
+int life_acquire(struct life *l, const struct life_acquire *q, life_lease_fn *done, void *user,
+		 struct life_op **ret)
+{
+	struct op_args o = { .kind = &acquire_kind, .who = q->who, .deadline_ms = q->deadline_ms,
+			     .ref = q->sandbox ? q->sandbox : "", .user = user };
+	struct args a = { .kind = q->kind, .ttl_ms = q->ttl_ms };
+	int r = q->kind == LIFE_LEASE_PROCESS ? holder_of(l, q->who, &a.holder) : 0;
+
+	if (r < 0)
+		return r;
+	r = new_op(l, &o, &a, q->label, q->lease_id, ret);
+	if (r < 0) {
+		holder_unref(a.holder);
+		return r;
+	}
+	(*ret)->done.lease = done;
+	return 0;
+}
+
+/* --- Renew --- */
+
+static void renew_start(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct store_tx *t;
+	struct status st;
+	struct lease *x = find_own(op, a->lease_id, &st);
+
+	if (x && x->state == LEASE_ENDED) {
+		lease_not_found(a->lease_id, &st);
+		x = NULL;
+	}
+	if (x && x->kind != ROW_LEASE_TTL) {
+		status_field(&st, "lease_id", "is held by a %s: it does not expire",
+			     x->kind == ROW_LEASE_STREAM ? "stream" : "process");
+		x = NULL;
+	}
+	if (x && (!a->ttl_ms || a->ttl_ms > RULES_SPAN_MAX_MS)) {
+		status_field(&st, "ttl", "must be above 0 and at most 30 days");
+		x = NULL;
+	}
+	if (!x) {
+		op_fail(op, &st);
+		return;
+	}
+	if (lease_renew(x, a->ttl_ms) < 0 || store_tx_new(op->life->store, &t) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	lease_put(t, x);
+	op_commit(op, t, on_taken);
+}
+
+static const struct op_kind renew_kind = {
+	.name = "Renew",
+	.start = renew_start,
+	.fail = fail_lease,
+	.free_args = free_args,
+};
+
+int life_renew(struct life *l, const struct principal *who, const char *lease_id, uint64_t ttl_ms,
+	       uint64_t deadline_ms, life_lease_fn *done, void *user, struct life_op **ret)
+{
+	struct op_args o = { .kind = &renew_kind, .who = who, .deadline_ms = deadline_ms, .user = user };
+	struct args a = { .kind = LIFE_LEASE_TTL, .ttl_ms = ttl_ms };
+	int r = new_op(l, &o, &a, "", lease_id, ret);
+
+	if (!r)
+		(*ret)->done.lease = done;
+	return r;
+}
+
+/* --- Release --- */
+
+static void on_released(struct life_op *op, const struct status *st)
+{
+	if (status_ok(st))
+		op_end_yes(op, st, true);
+	else
+		op_fail(op, st);
+}
+
+static void release_start(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct status st, ok = STATUS_OK;
+	struct lease *x = find_own(op, a->lease_id, &st);
+	struct store_tx *t;
+
+	if (!x || x->state == LEASE_ENDED) {
+		op_end_yes(op, &ok, false);
+		return;
+	}
+	lease_end(x, "it was released");
+	/* Its end was committed just now; a commit after it says when that is on the disk. */
+	if (store_tx_new(op->life->store, &t) < 0)
+		op_fail_errno(op, -ENOMEM);
+	else
+		op_commit(op, t, on_released);
+}
+
+static const struct op_kind release_kind = {
+	.name = "Release",
+	.start = release_start,
+	.fail = op_fail_yes,
+	.free_args = free_args,
+};
+
+int life_release(struct life *l, const struct principal *who, const char *lease_id, uint64_t deadline_ms,
+		 life_bool_fn *done, void *user, struct life_op **ret)
+{
+	struct op_args o = { .kind = &release_kind, .who = who, .deadline_ms = deadline_ms, .user = user };
+	struct args a = { .kind = LIFE_LEASE_TTL };
+	int r = new_op(l, &o, &a, "", lease_id, ret);
+
+	if (!r)
+		(*ret)->done.yes = done;
+	return r;
+}
+
+/* --- List --- */
+
+struct list_args {
+	uint32_t page_size;
+	char *page_token;
+};
+
+static void free_list_args(struct life_op *op)
+{
+	struct list_args *a = op->args;
+
+	free(a->page_token);
+	free(a);
+}
+
+static void fail_leases(struct life_op *op, const struct status *st)
+{
+	op_end_leases(op, st, NULL);
+}
+
+static bool is_listed(const struct life_op *op, const struct lease *x, const struct box *only)
+{
+	if (x->state == LEASE_ENDED || (only && x->box != only))
+		return false;
+	return only || grant_row(&op->who, x->uid) == GRANT_OK || x->box->uid == op->who.uid;
+}
+
+static void answer_list(struct life_op *op, const struct box *only, uint32_t size, uint64_t after)
+{
+	struct life_lease *v = calloc(size, sizeof(*v));
+	struct life_lease_page page = { .leases = v, .next_page_token = "" };
+	struct status ok = STATUS_OK;
+	char token[24];
+	uint64_t last = 0;
+
+	if (!v) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	list_for_each(n, &op->life->leases) {
+		struct lease *x = list_entry(n, struct lease, node);
+
+		if (x->number <= after || !is_listed(op, x, only))
+			continue;
+		if (page.n == size) {
+			snprintf(token, sizeof(token), "%llu", (unsigned long long)last);
+			page.next_page_token = token;
+			break;
+		}
+		lease_view(x, &v[page.n++]);
+		last = x->number;
+	}
+	op_end_leases(op, &ok, &page);
+	free(v);
+}
+
+static void list_start(struct life_op *op)
+{
+	struct list_args *a = op->args;
+	struct box *only = NULL;
+	struct status st;
+	uint32_t size;
+	uint64_t after = 0;
+
+	if (!page_size(a->page_size, &size)) {
+		status_field(&st, "page_size", "must be at most %u", PAGE_MAX);
+		op_fail(op, &st);
+		return;
+	}
+	if (a->page_token[0] && str_u64(a->page_token, strlen(a->page_token), UINT64_MAX, &after) < 0) {
+		status_field(&st, "page_token", "is not one that this list gave out");
+		op_fail(op, &st);
+		return;
+	}
+	if (op->ref[0]) {
+		switch (ref_find(op->life, &op->who, op->ref, &only, &op->account, &st)) {
+		case REF_NONE:
+			op_fail(op, &st);
+			return;
+		case REF_ID:
+			ref_not_found(&st, op->ref);
+			op_fail(op, &st);
+			return;
+		case REF_BOX:
+			break;
+		}
+	}
+	answer_list(op, only, size, after);
+}
+
+static const struct op_kind list_kind = {
+	.name = "List",
+	.start = list_start,
+	.fail = fail_leases,
+	.free_args = free_list_args,
+};
+
+int life_list_leases(struct life *l, const struct principal *who, const char *sandbox, uint32_t page_size,
+		     const char *page_token, uint64_t deadline_ms, life_leases_fn *done, void *user,
+		     struct life_op **ret)
+{
+	struct list_args *a = calloc(1, sizeof(*a));
+	struct op_args o = { .kind = &list_kind, .who = who, .deadline_ms = deadline_ms, .args = a,
+			     .ref = sandbox ? sandbox : "", .user = user };
+	int r = a ? text_set(&a->page_token, page_token) : -ENOMEM;
+
+	if (!r) {
+		a->page_size = page_size;
+		r = op_new(l, &o, ret);
+	}
+	if (r < 0) {
+		if (a)
+			free(a->page_token);
+		free(a);
+		return r;
+	}
+	(*ret)->done.leases = done;
+	return 0;
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * List: pages over our rows, after a shared fresh listing unless `cached`. Where the cloud does not
+ * answer, the rows are listed as they were last seen, and that is said.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/page.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "proto/base/str.h"
+
+struct args {
+	struct life_list q;		/* its strings and pairs are ours */
+	char *template_id, *page_token, *account_name;
+	struct pairs metadata;
+	uint32_t page_size;
+	struct page_place after;
+	bool from_start;
+	uint64_t question;
+};
+
+static void args_free(struct args *a)
+{
+	if (!a)
+		return;
+	free(a->template_id);
+	free(a->page_token);
+	free(a->account_name);
+	pairs_fini(&a->metadata);
+	free(a);
+}
+
+static void free_args(struct life_op *op)
+{
+	args_free(op->args);
+}
+
+/* --- the rows of a page --- */
+
+struct picked {
+	struct box **v;
+	size_t n;
+	struct box **strangers;	/* made for this list only */
+	size_t n_strangers;
+};
+
+static void picked_fini(struct picked *p)
+{
+	for (size_t i = 0; i < p->n_strangers; i++)
+		box_free(p->strangers[i]);
+	free(p->strangers);
+	free(p->v);
+}
+
+static void pick(struct life_op *op, struct picked *p, struct box *b)
+{
+	struct args *a = op->args;
+	struct life_sandbox view;
+
+	box_view(b, LIFE_FROM_CACHE, &view);
+	if (!page_matches(&a->q, &view))
+		return;
+	if (!a->from_start &&
+	    page_cmp(b->started_at_ms, b->id, a->after.started_at_ms, a->after.id) <= 0)
+		return;
+	p->v[p->n++] = b;
+}
+
+/* An id is a capability, so the list must not hand out what another user made through a daemon. */
+static bool may_see(const struct life_op *op, const struct cloud_sandbox *s)
+{
+	struct tags tags;
+
+	tags_read(&s->metadata, &tags);
+	return op->who.admin || !tags.host || (tags.has_uid && tags.uid == op->who.uid);
+}
+
+static int pick_stranger(struct life_op *op, struct picked *p, const struct cloud_sandbox *s)
+{
+	struct box *b;
+
+	if (life_find_box(op->life, op->account, s->id) || !may_see(op, s))
+		return 0;
+	if (box_from_cloud(op->account, s, &b) < 0)
+		return -ENOMEM;
+	p->strangers[p->n_strangers++] = b;
+	b->uid = op->who.uid;
+	life_policy_default(op->life, op->who.uid, s->template_id, &b->policy);
+	pick(op, p, b);
+	return 0;
+}
+
+static int pick_all(struct life_op *op, const struct cloud_list *list, struct picked *p)
+{
+	struct args *a = op->args;
+	size_t n_list = a->q.all_hosts && list ? list->n : 0;
+	int r = 0;
+
+	p->v = calloc(map_size(&op->life->box_map) + n_list + 1, sizeof(struct box *));
+	p->strangers = calloc(n_list + 1, sizeof(struct box *));
+	if (!p->v || !p->strangers)
+		return -ENOMEM;
+	list_for_each(i, &op->life->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (b->account == op->account && (a->q.all_owners || b->uid == op->who.uid))
+			pick(op, p, b);
+	}
+	for (size_t i = 0; i < n_list && !r; i++)
+		r = pick_stranger(op, p, list->v[i]);
+	return r;
+}
+
+static int in_order(const void *x, const void *y)
+{
+	const struct box *a = *(struct box *const *)x, *b = *(struct box *const *)y;
+
+	return page_cmp(a->started_at_ms, a->id, b->started_at_ms, b->id);
+}
+
+static void answer(struct life_op *op, const struct cloud_list *list, enum life_source source,
+		   int64_t as_of_ms)
+{
+	scoped(picked_fini) struct picked p = { 0 };
+	struct args *a = op->args;
+	struct life_page page = { .next_page_token = "", .source = source, .as_of_ms = as_of_ms };
+	struct life_sandbox *views;
+	struct status ok = STATUS_OK;
+	struct page_place last;
+	char *token = NULL;
+
+	if (pick_all(op, list, &p) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	qsort(p.v, p.n, sizeof(struct box *), in_order);
+	page.n = MIN(p.n, (size_t)a->page_size);
+	views = calloc(page.n + 1, sizeof(*views));
+	if (views && p.n > page.n) {
+		last.started_at_ms = p.v[page.n - 1]->started_at_ms;
+		(void)str_copy(last.id, sizeof(last.id), p.v[page.n - 1]->id);
+		token = page_token(&last, a->question);
+	}
+	if (!views || (p.n > page.n && !token)) {
+		free(views);
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	for (size_t i = 0; i < page.n; i++)
+		box_view(p.v[i], source, &views[i]);
+	page.boxes = views;
+	if (token)
+		page.next_page_token = token;
+	op_end_list(op, &ok, &page);
+	free(views);
+	free(token);
+}
+
+/* --- steps --- */
+
+static void on_listed(struct listing_wait *w, const struct status *st, const struct cloud_list *list,
+		      int64_t as_of_ms)
+{
+	struct life_op *op = op_from(container_of(w, struct life_op, listing));
+
+	answer(op, list, list ? LIFE_FROM_CLOUD : LIFE_FROM_CACHE_CLOUD_UNREACHABLE, as_of_ms);
+}
+
+static bool check(struct life_op *op, struct status *st)
+{
+	struct account *own = life_account_of(op->life, op->who.uid);
+	struct args *a = op->args;
+
+	if (!page_size(a->q.page_size, &a->page_size)) {
+		status_field(st, "page_size", "must be at most %u", PAGE_MAX);
+		return false;
+	}
+	if (a->q.all_owners && grant_all_owners(&op->who) != GRANT_OK) {
+		status_set(st, R_UID_DENIED, "only an administrator may list other owners' sandboxes");
+		return false;
+	}
+	if (grant_account(&op->who, own->name, a->account_name) != GRANT_OK) {
+		status_set(st, R_UID_DENIED, "only an administrator may name another account");
+		return false;
+	}
+	op->account = a->account_name[0] ? life_account_by_name(op->life, a->account_name) : own;
+	if (!op->account) {
+		status_set(st, R_ACCOUNT_NOT_FOUND, "there is no account %s", a->account_name);
+		return false;
+	}
+	a->question = page_question(&a->q, op->account->name);
+	a->from_start = !a->page_token[0];
+	if (!a->from_start && page_token_parse(a->page_token, a->question, &a->after) < 0) {
+		status_field(st, "page_token", "is not one that this list gave out");
+		return false;
+	}
+	return true;
+}
+
+static void start(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct status st;
+
+	if (!check(op, &st)) {
+		op_fail(op, &st);
+	} else if (a->q.cached) {
+		answer(op, NULL, LIFE_FROM_CACHE, op->account->listed_at_ms);
+	} else {
+		op->listing.fn = on_listed;
+		listing_join(op->account, &op->listing);
+	}
+}
+
+static void expire(struct life_op *op)
+{
+	struct status st;
+
+	if (!op->account) {
+		op_expired_status(op, &st);
+		op_fail(op, &st);
+		return;
+	}
+	answer(op, NULL, LIFE_FROM_CACHE_CLOUD_UNREACHABLE, op->account->listed_at_ms);
+}
+
+static void fail(struct life_op *op, const struct status *st)
+{
+	op_end_list(op, st, NULL);
+}
+
+static const struct op_kind kind = {
+	.name = "List",
+	.start = start,
+	.expire = expire,
+	.fail = fail,
+	.free_args = free_args,
+};
+
+int life_list(struct life *l, const struct life_list *q, life_list_fn *done, void *user,
+	      struct life_op **ret)
+{
+	struct op_args o = { .kind = &kind, .who = q->who, .deadline_ms = q->deadline_ms, .user = user };
+	struct args *a = calloc(1, sizeof(*a));
+	int r;
+
+	if (!a)
+		return -ENOMEM;
+	a->q = *q;
+	if (text_set(&a->template_id, q->template_id) < 0 || text_set(&a->page_token, q->page_token) < 0 ||
+	    text_set(&a->account_name, q->account) < 0 ||
+	    pairs_from(&a->metadata, q->metadata, q->n_metadata) < 0) {
+		args_free(a);
+		return -ENOMEM;
+	}
+	a->q.template_id = a->template_id;
+	a->q.metadata = a->metadata.v;
+	o.args = a;
+	r = op_new(l, &o, ret);
+	if (r < 0) {
+		args_free(a);
+		return r;
+	}
+	a->q.who = &(*ret)->who;
+	(*ret)->done.list = done;
+	return 0;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pause and UpdateNetwork: changes of a sandbox that runs. The pause itself is a shift (shift.c). The
+ * network is replaced while it has the sandbox's turn, so that two callers' settings never mix, and
+ * read back. A sandbox without a row is changed in the caller's account, as the SDK does.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/sandbox/netrules.h"
+#include "daemon/sandbox/op.h"
+
+struct args {
+	bool keep_memory;
+	struct cloud_network *network;
+	enum tri allow_internet_access;
+	bool sent;
+	bool maybe_done;	/* Pause: by an attempt whose answer is not known */
+};
+
+static void free_args(struct life_op *op)
+{
+	struct args *a = op->args;
+
+	if (a)
+		cloud_network_free(a->network);
+	free(a);
+}
+
+static void yes_if(struct life_op *op, bool yes)
+{
+	struct status ok = STATUS_OK;
+
+	op_end_yes(op, &ok, yes);
+}
+
+/* --- Pause --- */
+
+static void pause_known(struct life_op *op, struct box *b)
+{
+	struct args *a = op->args;
+	struct status st;
+
+	if (!box_is_live(b)) {
+		box_refusal(b, &st);
+		op_fail(op, &st);
+		return;
+	}
+	op->told = op_end_told;
+	if (shift_join_pause(op->life, b, a->keep_memory, op) < 0)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static void pause_again(struct life_op *op);
+
+static void on_conflict_looked_at(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+	const struct args *a = op->args;
+	struct status st;
+
+	op->call = NULL;
+	if (r->outcome == CLOUD_DONE && r->sandbox && r->sandbox->state == CLOUD_STATE_PAUSED) {
+		yes_if(op, a->maybe_done);
+	} else if (r->outcome == CLOUD_DONE) {
+		st = op->obstacle;
+		op_again(op, &st, pause_again);
+	} else if (r->not_found) {
+		ref_not_found(&st, op->ref);
+		op_fail(op, &st);
+	} else {
+		op_fail(op, &r->status);
+	}
+}
+
+static void on_stranger_paused(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+	struct cloud_ask ask = op_ask(op, on_conflict_looked_at);
+	struct args *a = op->args;
+	struct status st;
+
+	op->call = NULL;
+	a->maybe_done |= r->repeated;
+	if (r->outcome == CLOUD_DONE) {
+		yes_if(op, true);
+	} else if (r->conflict) {
+		op->obstacle = r->status;
+		op->call = cloud_get(op->account->cloud, op->id, &ask);
+		if (!op->call)
+			op_fail_errno(op, -ENOMEM);
+	} else if (r->not_found) {
+		ref_not_found(&st, op->ref);
+		op_fail(op, &st);
+	} else {
+		op_fail(op, &r->status);
+	}
+}
+
+static void pause_again(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct cloud_ask ask = op_ask(op, on_stranger_paused);
+
+	op->call = cloud_pause(op->account->cloud, op->id, a->keep_memory, &ask);
+	if (!op->call)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static void pause_stranger(struct life_op *op, const struct cloud_sandbox *s)
+{
+	pause_again(op);
+}
+
+static void pause_start(struct life_op *op)
+{
+	op_find(op, pause_known, pause_stranger);
+}
+
+static const struct op_kind pause_kind = {
+	.name = "Pause",
+	.start = pause_start,
+	.fail = op_fail_yes,
+	.free_args = free_args,
+};
+
+static int new_op(struct life *l, struct op_args *o, struct args *a, life_bool_fn *done,
+		  struct life_op **ret)
+{
+	int r;
+
+	o->args = a;
+	r = op_new(l, o, ret);
+	if (!r)
+		(*ret)->done.yes = done;
+	return r;
+}
+
+int life_pause(struct life *l, const struct principal *who, const char *sandbox, bool keep_memory,
+	       uint64_t deadline_ms, life_bool_fn *done, void *user, struct life_op **ret)
+{
+	struct op_args o = { .kind = &pause_kind, .who = who, .deadline_ms = deadline_ms,
+			     .ref = sandbox ? sandbox : "", .user = user };
+	struct args *a = calloc(1, sizeof(*a));
+	int r;
+
+	if (!a)
+		return -ENOMEM;
+	a->keep_memory = keep_memory;
+	r = new_op(l, &o, a, done, ret);
+	if (r < 0)
+		free(a);
+	return r;
+}
+
+/* --- UpdateNetwork --- */
+
+static void on_network_read(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+	struct box *b = op_box(op);
+
+	op->call = NULL;
+	/* It was done; not to be able to read it back is no failure of it. */
+	if (b && r->outcome == CLOUD_DONE && r->sandbox) {
+		b->token_known = true;
+		life_box_seen_since(op->life, b, r->sandbox, op->asked_at_ms);
+	} else if (b) {
+		b->fresh_at_ms = 0;
+	}
+	yes_if(op, true);
+}
+
+static void put_network(struct life_op *op);
+
+static void on_network_put(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+	struct cloud_ask ask = op_ask(op, on_network_read);
+
+	op->call = NULL;
+	if (r->outcome == CLOUD_DONE) {
+		op->call = cloud_get(op->account->cloud, op->id, &ask);
+		if (!op->call)
+			op_fail_errno(op, -ENOMEM);
+	} else if (r->not_found) {
+		op_explain_missing(op);
+	} else if (r->conflict) {
+		op_again(op, &r->status, put_network);
+	} else {
+		op_fail(op, &r->status);
+	}
+}
+
+static void put_network(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct cloud_ask ask = op_ask(op, on_network_put);
+	struct box *b = op_box(op);
+	struct status st;
+
+	if (b && !box_is_live(b)) {
+		box_refusal(b, &st);
+		op_fail(op, &st);
+		return;
+	}
+	op->call = cloud_put_network(op->account->cloud, op->id, a->network, a->allow_internet_access,
+				     &ask);
+	a->sent = true;
+	if (!op->call)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static void network_known(struct life_op *op, struct box *b)
+{
+	op_take_turn(op, b, put_network);
+}
+
+static void network_stranger(struct life_op *op, const struct cloud_sandbox *s)
+{
+	put_network(op);
+}
+
+static void network_start(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct netrules_with with = { .allow_internet_access = a->allow_internet_access };
+	struct status st;
+
+	if (netrules_network(a->network, &with, &st))
+		op_find(op, network_known, network_stranger);
+	else
+		op_fail(op, &st);
+}
+
+/* The caller left in the middle: what is in force is not known until it is asked for. */
+static void network_leave(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct box *b = op->account ? op_box(op) : NULL;
+
+	if (a->sent && op->call && b)
+		b->fresh_at_ms = 0;
+}
+
+static const struct op_kind network_kind = {
+	.name = "UpdateNetwork",
+	.start = network_start,
+	.fail = op_fail_yes,
+	.leave = network_leave,
+	.free_args = free_args,
+};
+
+int life_update_network(struct life *l, const struct principal *who, const char *sandbox,
+			const struct cloud_network *network, int allow_internet_access,
+			uint64_t deadline_ms, life_bool_fn *done, void *user, struct life_op **ret)
+{
+	static const struct cloud_network none;
+	struct op_args o = { .kind = &network_kind, .who = who, .deadline_ms = deadline_ms,
+			     .ref = sandbox ? sandbox : "", .user = user };
+	struct args *a = calloc(1, sizeof(*a));
+	int r;
+
+	if (!a)
+		return -ENOMEM;
+	a->network = cloud_network_dup(network ? network : &none);
+	a->allow_internet_access = allow_internet_access < 0 ? TRI_UNSET : tri_of(allow_internet_access);
+	r = a->network ? new_op(l, &o, a, done, ret) : -ENOMEM;
+	if (r < 0) {
+		cloud_network_free(a->network);
+		free(a);
+	}
+	return r;
+}

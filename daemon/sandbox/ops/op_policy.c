@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* SetPolicy: the row's policy changes, durably; it is in force when the answer comes. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/op.h"
+
+struct args {
+	struct policy_change change;
+	uint32_t reset;
+};
+
+static void free_args(struct life_op *op)
+{
+	free(op->args);
+}
+
+static void on_written(struct life_op *op, const struct status *st)
+{
+	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct status gone;
+
+	if (!status_ok(st)) {
+		op_fail(op, st);
+	} else if (b) {
+		op_end_box_of(op, b, LIFE_FROM_CACHE);
+	} else {
+		ref_not_found(&gone, op->ref);
+		op_fail(op, &gone);
+	}
+}
+
+/* What a Create sent is kept only for those that were to be made again from the start. */
+static bool new_policy(struct life_op *op, const struct box *b, struct policy *ret, struct status *st)
+{
+	struct args *a = op->args;
+	struct policy base;
+
+	life_policy_default(op->life, b->uid, b->template_id, &base);
+	if (!b->recipe.len)
+		base.on_gone = POLICY_FAIL;
+	*ret = b->policy;
+	policy_reset(ret, &base, a->reset);
+	policy_merge(ret, &a->change);
+	if (ret->on_gone != POLICY_RECREATE || b->recipe.len)
+		return true;
+	status_set(st, R_UNSUPPORTED, "policy.on_gone: only what was created with recreate can be made again: what "
+				      "%s was created with is not kept", b->id);
+	return false;
+}
+
+static void change(struct life_op *op, struct box *b)
+{
+	struct store_tx *t;
+	struct status st;
+	struct policy p;
+
+	if (!box_is_live(b)) {
+		box_refusal(b, &st);
+		op_fail(op, &st);
+		return;
+	}
+	if (!new_policy(op, b, &p, &st)) {
+		op_fail(op, &st);
+		return;
+	}
+	op->account = b->account;
+	if (text_set(&op->id, b->id) < 0 || store_tx_new(op->life->store, &t) < 0) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	b->policy = p;
+	if (p.on_gone != POLICY_RECREATE)
+		recipe_fini(&b->recipe);
+	life_put_box(t, b);
+	event_put(op->life, t, b, EVENT_UPDATED, "policy=changed\n");
+	keep_poke(b);
+	op_commit(op, t, on_written);
+}
+
+static bool check(const struct args *a, struct status *st)
+{
+	if (!policy_check(&a->change, st))
+		return false;
+	for (unsigned f = 0; f < POLICY_FIELDS; f++)
+		if (a->reset & a->change.set & BIT(f)) {
+			status_field(st, "reset", "%s is in policy too", policy_field_name((enum policy_field)f));
+			return false;
+		}
+	return true;
+}
+
+static void start(struct life_op *op)
+{
+	struct status st;
+	struct box *b;
+
+	if (!check(op->args, &st)) {
+		op_fail(op, &st);
+		return;
+	}
+	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+	case REF_BOX:
+		change(op, b);
+		return;
+	case REF_ID:	/* nothing of ours: there is no policy to change */
+		ref_not_found(&st, op->ref);
+		break;
+	case REF_NONE:
+		break;
+	}
+	op_fail(op, &st);
+}
+
+static const struct op_kind kind = {
+	.name = "SetPolicy",
+	.start = start,
+	.fail = op_fail_box,
+	.free_args = free_args,
+};
+
+int life_set_policy(struct life *l, const struct principal *who, const char *sandbox,
+		    const struct policy_change *change, uint32_t reset, uint64_t deadline_ms,
+		    life_box_fn *done, void *user, struct life_op **ret)
+{
+	struct args *a = calloc(1, sizeof(*a));
+	struct op_args o = { .kind = &kind, .who = who, .deadline_ms = deadline_ms, .args = a,
+			     .ref = sandbox ? sandbox : "", .user = user };
+	int r = a ? 0 : -ENOMEM;
+
+	if (!r) {
+		a->change = *change;
+		a->reset = reset;
+		r = op_new(l, &o, ret);
+	}
+	if (r < 0) {
+		free(a);
+		return r;
+	}
+	(*ret)->done.box = done;
+	return 0;
+}

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Listing and deleting snapshots. A listing asks the cloud for all pages, with its own filters, takes
+ * over what it says and gives out a page in the cloud's order; without the cloud, or `cached`, it is
+ * what was last known, and that is said. A snapshot that another user of this host made is seen by
+ * that user and by admins only.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/sandbox/copying.h"
+#include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/page.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+#define REF_MAX 255u
+
+struct args {
+	char *name, *token;
+	bool cached;
+	uint32_t asked_size, page_size;
+	struct page_place after;
+	uint64_t question;
+	uint64_t asked_boot_ms;
+};
+
+static void args_free(struct args *a)
+{
+	if (!a)
+		return;
+	free(a->name);
+	free(a->token);
+	free(a);
+}
+
+static void free_args(struct life_op *op)
+{
+	args_free(op->args);
+}
+
+/* --- List --- */
+
+static bool may_see(const struct life_op *op, const struct snap *s)
+{
+	return !s->ours || grant_row(&op->who, s->uid) == GRANT_OK;
+}
+
+/* "alias", "team/alias", with or without ":tag", of a snapshot that has this name. */
+static bool has_name(const struct snap *s, const char *want)
+{
+	size_t n = strcspn(want, ":");
+
+	if (str_eq(s->id, want))
+		return true;
+	for (size_t i = 0; i < s->names.n; i++) {
+		const char *name = s->names.v[i], *base = strrchr(name, '/');
+
+		base = base ? base + 1 : name;
+		if ((strcspn(name, ":") == n && !strncmp(name, want, n)) ||
+		    (strcspn(base, ":") == n && !strncmp(base, want, n)))
+			return want[n] == 0 || str_eq(s->id + strcspn(s->id, ":"), want + n);
+	}
+	return false;
+}
+
+/* The page of v that begins behind a->after; its place is an id, or where that is gone, a number. */
+static void answer(struct life_op *op, struct snap **v, size_t n, enum life_source source)
+{
+	struct args *a = op->args;
+	struct life_snapshot *views = calloc(a->page_size, sizeof(*views));
+	struct life_snapshot_page page = { .snapshots = views, .next_page_token = "" };
+	struct status ok = STATUS_OK;
+	char *token = NULL;
+	size_t at = 0;
+
+	if (a->token[0]) {
+		while (at < n && !str_eq(v[at]->id, a->after.id))
+			at++;
+		at = at < n ? at + 1 : MIN((size_t)a->after.started_at_ms, n);
+	}
+	for (; views && at < n && page.n < a->page_size; at++)
+		snap_view(v[at], source, &views[page.n++]);
+	if (views && at < n) {
+		struct page_place last = { .started_at_ms = (int64_t)at };
+
+		if (str_copy(last.id, sizeof(last.id), v[at - 1]->id))
+			token = page_token(&last, a->question);
+		else
+			token = page_token(&(struct page_place){ .started_at_ms = (int64_t)at, .id = "-" },
+					   a->question);
+	}
+	if (!views || (at < n && !token)) {
+		op_fail_errno(op, -ENOMEM);
+	} else {
+		page.next_page_token = token ? token : "";
+		op_end_snapshots(op, &ok, &page);
+	}
+	free(views);
+	free(token);
+}
+
+static void answer_known(struct life_op *op, enum life_source source)
+{
+	struct args *a = op->args;
+	struct snap **v = NULL;
+	size_t n = 0, max = 1;
+
+	list_for_each(i, &op->life->snapshots)
+		max++;
+	v = calloc(max, sizeof(*v));
+	if (!v) {
+		op_fail_errno(op, -ENOMEM);
+		return;
+	}
+	list_for_each(i, &op->life->snapshots) {
+		struct snap *s = list_entry(i, struct snap, node);
+
+		if (s->account == op->account && !s->gone_boot_ms && may_see(op, s) &&
+		    (str_is_empty(op->id) || str_eq(op->id, s->source)) &&
+		    (!a->name[0] || has_name(s, a->name)))
+			v[n++] = s;
+	}
+	answer(op, v, n, source);
+	free(v);
+}
+
+/* A complete list of all: what is not in it is no more, but for those that were made while it was under way. */
+static void forget_missing(struct life_op *op, struct store_tx *t)
+{
+	const struct args *a = op->args;
+
+	list_for_each_safe(i, &op->life->snapshots) {
+		struct snap *s = list_entry(i, struct snap, node);
+
+		if (s->account == op->account && !s->gone_boot_ms && !s->seen &&
+		    s->made_boot_ms < a->asked_boot_ms)
+			snap_forget(op->life, s, t);
+	}
+}
+
+static int take_over(struct life_op *op, const struct cloud_snapshots *list, struct snap **v, size_t *ret_n)
+{
+	struct args *a = op->args;
+	bool all = str_is_empty(op->id) && !a->name[0];
+	struct store_tx *t;
+	struct snap *s;
+	int r = store_tx_new(op->life->store, &t);
+
+	if (r < 0)
+		return r;
+	list_for_each(i, &op->life->snapshots)
+		list_entry(i, struct snap, node)->seen = false;
+	for (size_t i = 0; i < list->n && !r; i++) {
+		if (snap_is_gone_since(op->life, op->account, list->v[i]->id, a->asked_boot_ms))
+			continue;
+		r = snap_put(op->life, op->account, list->v[i], str_is_empty(op->id) ? NULL : op->id, NULL, t,
+			     &s);
+		if (r < 0)
+			break;
+		/* The list's order is ours from here on. */
+		list_del(&s->node);
+		list_add_tail(&op->life->snapshots, &s->node);
+		if (may_see(op, s))
+			v[(*ret_n)++] = s;
+	}
+	if (!r && all)
+		forget_missing(op, t);
+	life_commit(op->life, t, false);
+	return r;
+}
+
+static void on_listed(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+	struct snap **v;
+	size_t n = 0;
+
+	op->call = NULL;
+	if (r->outcome != CLOUD_DONE || !r->snapshots) {
+		/* A refusal is an answer; silence is not. */
+		if (r->outcome == CLOUD_REFUSED)
+			op_fail(op, &r->status);
+		else
+			answer_known(op, LIFE_FROM_CACHE_CLOUD_UNREACHABLE);
+		return;
+	}
+	v = calloc(r->snapshots->n + 1, sizeof(*v));
+	if (v && take_over(op, r->snapshots, v, &n) == 0)
+		answer(op, v, n, LIFE_FROM_CLOUD);
+	else
+		op_fail_errno(op, -ENOMEM);
+	free(v);
+}
+
+static void list_now(struct life_op *op)
+{
+	struct args *a = op->args;
+	struct cloud_ask ask = op_ask(op, on_listed);
+
+	if (a->cached) {
+		answer_known(op, LIFE_FROM_CACHE);
+		return;
+	}
+	a->asked_boot_ms = clock_boot_ms();
+	op->call = cloud_snapshots(op->account->cloud, op->id, a->name, &ask);
+	if (!op->call)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static bool check(struct life_op *op, struct status *st)
+{
+	struct args *a = op->args;
+
+	if (!page_size(a->asked_size, &a->page_size)) {
+		status_field(st, "page_size", "must be at most %u", PAGE_MAX);
+		return false;
+	}
+	if (strlen(a->name) > REF_MAX) {
+		status_field(st, "name", "has at most %u bytes", REF_MAX);
+		return false;
+	}
+	a->question = page_hash(page_hash(page_hash(PAGE_HASH, op->account->name), op->ref), a->name);
+	a->question += op->who.uid;
+	if (a->token[0] && page_token_parse(a->token, a->question, &a->after) < 0) {
+		status_field(st, "page_token", "is not one that this list gave out");
+		return false;
+	}
+	return true;
+}
+
+static void list_start(struct life_op *op)
+{
+	struct status st;
+	struct box *b;
+
+	op->account = life_account_of(op->life, op->who.uid);
+	/* A sandbox that is gone leaves its snapshots: any row or id will do. */
+	if (!str_is_empty(op->ref)) {
+		switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+		case REF_NONE:
+			op_fail(op, &st);
+			return;
+		case REF_BOX:
+			op->account = b->account;
+			break;
+		case REF_ID:
+			b = NULL;
+			break;
+		}
+		if (text_set(&op->id, b ? b->id : op->ref) < 0) {
+			op_fail_errno(op, -ENOMEM);
+			return;
+		}
+	}
+	if (check(op, &st))
+		list_now(op);
+	else
+		op_fail(op, &st);
+}
+
+static void list_expire(struct life_op *op)
+{
+	struct status st;
+
+	if (op->account && op->call) {
+		answer_known(op, LIFE_FROM_CACHE_CLOUD_UNREACHABLE);
+		return;
+	}
+	op_expired_status(op, &st);
+	op_fail(op, &st);
+}
+
+static void list_fail(struct life_op *op, const struct status *st)
+{
+	op_end_snapshots(op, st, NULL);
+}
+
+static const struct op_kind list_kind = {
+	.name = "ListSnapshots",
+	.start = list_start,
+	.expire = list_expire,
+	.fail = list_fail,
+	.free_args = free_args,
+};
+
+int life_list_snapshots(struct life *l, const struct life_snapshot_list *q, life_snapshots_fn *done,
+			void *user, struct life_op **ret)
+{
+	struct op_args o = { .kind = &list_kind, .who = q->who, .deadline_ms = q->deadline_ms,
+			     .ref = q->sandbox ? q->sandbox : "", .user = user };
+	struct args *a = calloc(1, sizeof(*a));
+	int r;
+
+	if (!a)
+		return -ENOMEM;
+	a->cached = q->cached;
+	a->asked_size = q->page_size;
+	if (text_set(&a->name, q->name) < 0 || text_set(&a->token, q->page_token) < 0) {
+		args_free(a);
+		return -ENOMEM;
+	}
+	o.args = a;
+	r = op_new(l, &o, ret);
+	if (r < 0) {
+		args_free(a);
+		return r;
+	}
+	(*ret)->done.snapshots = done;
+	return 0;
+}
+
+/* --- Delete --- */
+
+/* Do both name the same template? The tag does not count: all builds go. */
+static bool same_template(const char *a, const char *b)
+{
+	const char *x = strrchr(a, '/'), *y = strrchr(b, '/');
+	size_t n;
+
+	a = x ? x + 1 : a;
+	b = y ? y + 1 : b;
+	n = strcspn(a, ":");
+	return n == strcspn(b, ":") && !strncasecmp(a, b, n);
+}
+
+static struct snap *named(struct life_op *op)
+{
+	list_for_each(i, &op->life->snapshots) {
+		struct snap *s = list_entry(i, struct snap, node);
+		bool is = same_template(s->id, op->ref);
+
+		if (s->account != op->account || s->gone_boot_ms)
+			continue;
+		for (size_t k = 0; k < s->names.n && !is; k++)
+			is = same_template(s->names.v[k], op->ref);
+		if (is)
+			return s;
+	}
+	return NULL;
+}
+
+static void on_deleted(struct cloud_result *r, void *user)
+{
+	struct life_op *op = op_from(user);
+	struct status ok = STATUS_OK;
+	struct store_tx *t;
+	struct snap *s;
+
+	op->call = NULL;
+	if (r->outcome != CLOUD_DONE) {
+		op_fail(op, &r->status);
+		return;
+	}
+	if (!store_tx_new(op->life->store, &t)) {
+		s = named(op);
+		if (s)
+			snap_forget(op->life, s, t);
+		life_commit(op->life, t, false);
+	}
+	op_end_yes(op, &ok, !r->not_found || r->repeated);
+}
+
+static void delete_start(struct life_op *op)
+{
+	struct cloud_ask ask = op_ask(op, on_deleted);
+	struct status st = STATUS_OK;
+	size_t n = strlen(op->ref);
+	struct snap *s;
+
+	op->account = life_account_of(op->life, op->who.uid);
+	if (!n || n > REF_MAX || !str_is_printable(op->ref, n) || strchr(op->ref, ' ')) {
+		status_field(&st, "snapshot", "must be the id or the name of a snapshot");
+		op_fail(op, &st);
+		return;
+	}
+	s = named(op);
+	if (s && !may_see(op, s)) {
+		op_end_yes(op, &st, false);	/* as if there was none */
+		return;
+	}
+	op->call = cloud_snapshot_delete(op->account->cloud, op->ref, &ask);
+	if (!op->call)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static const struct op_kind delete_kind = {
+	.name = "DeleteSnapshot",
+	.start = delete_start,
+	.fail = op_fail_yes,
+};
+
+int life_delete_snapshot(struct life *l, const struct principal *who, const char *snapshot,
+			 uint64_t deadline_ms, life_bool_fn *done, void *user, struct life_op **ret)
+{
+	struct op_args o = { .kind = &delete_kind, .who = who, .deadline_ms = deadline_ms,
+			     .ref = snapshot ? snapshot : "", .user = user };
+	int r = op_new(l, &o, ret);
+
+	if (!r)
+		(*ret)->done.yes = done;
+	return r;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/sandbox/recipe.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/sandbox/creation.h"
+#include "proto/base/str.h"
+
+/* Keys: plain ones for what there is once, "m:", "e:" for metadata and environment, "a:" and "t:" for
+ * the audience and type of a token. */
+#define KEY_TEMPLATE "template"
+#define KEY_NUMBERS  "numbers"
+#define KEY_NETWORK  "network"
+#define KEY_PASSWORD "egress_password"	/* which the network's text leaves out */
+
+void recipe_fini(struct recipe *r)
+{
+	if (r->p)
+		explicit_bzero(r->p, r->len);
+	free(r->p);
+	*r = (struct recipe){ 0 };
+}
+
+int recipe_set(struct recipe *r, const void *p, size_t len)
+{
+	char *copy = NULL;
+
+	if (len) {
+		copy = malloc(len);
+		if (!copy)
+			return -ENOMEM;
+		memcpy(copy, p, len);
+	}
+	recipe_fini(r);
+	*r = (struct recipe){ copy, len };
+	return 0;
+}
+
+/* --- packing --- */
+
+struct packer {
+	struct cloud_kvs kvs;	/* copies */
+	int err;
+};
+
+static void put(struct packer *p, const char *prefix, const char *key, const char *value)
+{
+	char *whole;
+
+	if (p->err)
+		return;
+	whole = str_printf("%s%s", prefix, key);
+	p->err = whole ? cloud_kvs_add(&p->kvs, whole, value ? value : "") : -ENOMEM;
+	free(whole);
+}
+
+static void put_all(struct packer *p, const char *prefix, const struct cloud_kvs *kvs)
+{
+	for (size_t i = 0; i < kvs->n; i++)
+		put(p, prefix, kvs->v[i].key, kvs->v[i].value);
+}
+
+static void put_network(struct packer *p, const struct cloud_network *n)
+{
+	char *text;
+
+	if (!n || p->err)
+		return;
+	text = cloud_network_format(n);
+	if (!text) {
+		p->err = -ENOMEM;
+		return;
+	}
+	put(p, "", KEY_NETWORK, text);
+	free(text);
+	if (n->egress_password)
+		put(p, "", KEY_PASSWORD, n->egress_password);
+}
+
+static void packer_fini(struct packer *p)
+{
+	for (size_t i = 0; i < p->kvs.n; i++)
+		explicit_bzero(p->kvs.v[i].value, strlen(p->kvs.v[i].value));
+	cloud_kvs_fini(&p->kvs);
+}
+
+/* With its NUL; there is room. */
+static char *append(char *at, const char *s)
+{
+	size_t n = strlen(s) + 1;
+
+	memcpy(at, s, n);
+	return at + n;
+}
+
+int recipe_pack(const struct creation *c, struct recipe *ret)
+{
+	scoped(packer_fini) struct packer p = { 0 };
+	struct recipe r = { 0 };
+	char numbers[96];
+	char *at;
+
+	snprintf(numbers, sizeof(numbers), "%u %d %d %d %d %d", c->timeout_s, (int)c->secure,
+		 (int)c->allow_internet_access, (int)c->end.on_timeout, c->end.keep_memory, c->end.auto_resume);
+	put(&p, "", KEY_TEMPLATE, c->template_id);
+	put(&p, "", KEY_NUMBERS, numbers);
+	put_network(&p, c->network);
+	put_all(&p, "m:", &c->metadata);
+	put_all(&p, "e:", &c->envs);
+	for (size_t i = 0; i < c->n_tokens; i++) {
+		put(&p, "a:", c->tokens[i].name, c->tokens[i].audience);
+		put(&p, "t:", c->tokens[i].name, c->tokens[i].token_type);
+	}
+	if (p.err)
+		return p.err;
+	for (size_t i = 0; i < p.kvs.n; i++)
+		r.len += strlen(p.kvs.v[i].key) + strlen(p.kvs.v[i].value) + 2;
+	r.p = at = malloc(r.len);
+	if (!r.p)
+		return -ENOMEM;
+	for (size_t i = 0; i < p.kvs.n; i++) {
+		at = append(at, p.kvs.v[i].key);
+		at = append(at, p.kvs.v[i].value);
+	}
+	recipe_fini(ret);
+	*ret = r;
+	return 0;
+}
+
+/* --- unpacking --- */
+
+static int read_numbers(struct creation *c, const char *s)
+{
+	int secure, internet, on_timeout, keep, resume;
+	unsigned timeout;
+
+	if (sscanf(s, "%u %d %d %d %d %d", &timeout, &secure, &internet, &on_timeout, &keep, &resume) != 6 ||
+	    !timeout || secure < TRI_UNSET || secure > TRI_TRUE || internet < TRI_UNSET || internet > TRI_TRUE ||
+	    on_timeout < LIFE_ON_TIMEOUT_UNSET || on_timeout > LIFE_ON_TIMEOUT_PAUSE || keep < -1 || keep > 1 ||
+	    resume < -1 || resume > 1)
+		return -EBADMSG;
+	c->timeout_s = timeout;
+	c->secure = (enum tri)secure;
+	c->allow_internet_access = (enum tri)internet;
+	c->end = (struct creation_end){ (enum life_on_timeout)on_timeout, keep, resume };
+	return 0;
+}
+
+static int add_token(struct creation *c, const char *name)
+{
+	struct cloud_iam_token *v = reallocarray(c->tokens, c->n_tokens + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	c->tokens = v;
+	v[c->n_tokens++] = (struct cloud_iam_token){ 0 };
+	return text_set(&v[c->n_tokens - 1].name, name);
+}
+
+/* Audiences come in the order of the tokens, types after all of them. */
+static int read_token(struct creation *c, bool audience, const char *name, const char *value)
+{
+	int r;
+
+	if (audience) {
+		r = add_token(c, name);
+		return r < 0 ? r : text_set(&c->tokens[c->n_tokens - 1].audience, value);
+	}
+	for (size_t i = 0; i < c->n_tokens; i++)
+		if (str_eq(c->tokens[i].name, name))
+			return text_set(&c->tokens[i].token_type, value);
+	return -EBADMSG;
+}
+
+static int read_pair(struct creation *c, const char *key, const char *value)
+{
+	if (str_eq(key, KEY_TEMPLATE))
+		return text_set(&c->template_id, value);
+	if (str_eq(key, KEY_NUMBERS))
+		return read_numbers(c, value);
+	if (str_eq(key, KEY_NETWORK))
+		return cloud_network_parse(value, &c->network);
+	if (str_eq(key, KEY_PASSWORD))
+		return c->network ? text_set(&c->network->egress_password, value) : -EBADMSG;
+	if (str_starts(key, "m:"))
+		return cloud_kvs_add(&c->metadata, key + 2, value);
+	if (str_starts(key, "e:"))
+		return cloud_kvs_add(&c->envs, key + 2, value);
+	if (str_starts(key, "a:") || str_starts(key, "t:"))
+		return read_token(c, key[0] == 'a', key + 2, value);
+	return 0;	/* of a later version */
+}
+
+int recipe_unpack(const struct recipe *r, struct creation *c)
+{
+	const char *at = r->p, *end = r->p + r->len;
+	int e = 0;
+
+	if (!r->len || end[-1])
+		return -EBADMSG;
+	while (!e && at < end) {
+		const char *key = at, *value = key + strlen(key) + 1;
+
+		if (value >= end)
+			return -EBADMSG;
+		at = value + strlen(value) + 1;
+		e = read_pair(c, key, value);
+	}
+	if (!e && (!c->timeout_s || str_is_empty(c->template_id)))
+		e = -EBADMSG;
+	for (size_t i = 0; i < c->n_tokens; i++)
+		if (!c->tokens[i].audience || !c->tokens[i].token_type)
+			e = e ? e : -EBADMSG;
+	return e;
+}
+
+/* --- when --- */
+
+enum recipe_verdict recipe_judge(const struct recipe_facts *f)
+{
+	if (f->on_gone != POLICY_RECREATE || f->ended || !f->named || f->reason == R_SANDBOX_KILLED)
+		return RECIPE_NOT_ASKED;
+	if (!f->ours || f->in_doubt)
+		return RECIPE_IN_DOUBT;
+	/* Its time was over, and nobody wanted more of it; and what is paused is not started by us. */
+	if ((f->reason == R_SANDBOX_EXPIRED && !(f->in_use && f->keep_alive)) ||
+	    (f->before == LIFE_PAUSED && !f->in_use))
+		return RECIPE_UNUSED;
+	if (!f->known)
+		return RECIPE_MISSING;
+	if (f->generation > 1 && f->age_ms >= 0 && f->age_ms < RECIPE_TOO_SOON_MS)
+		return RECIPE_TOO_SOON;
+	return RECIPE_GO;
+}
+
+const char *recipe_verdict_name(enum recipe_verdict v)
+{
+	static const char *const names[] = {
+		[RECIPE_NOT_ASKED] = "",
+		[RECIPE_GO] = "begun",
+		[RECIPE_UNUSED] = "no, nobody used it",
+		[RECIPE_IN_DOUBT] = "no, its row is in doubt",
+		[RECIPE_MISSING] = "no, its parameters are not known",
+		[RECIPE_TOO_SOON] = "no, the last one lived less than a minute",
+	};
+
+	return names[v];
+}

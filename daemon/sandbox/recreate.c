@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/sandbox/recreate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/creation.h"
+#include "daemon/sandbox/holder.h"
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/lease.h"
+#include "daemon/sandbox/recipe.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "proto/base/str.h"
+
+#define HOPS_MAX 1000u
+
+static void collect_facts(const struct life *l, const struct box *b, enum life_state before, bool by_us,
+			  struct recipe_facts *ret)
+{
+	*ret = (struct recipe_facts){
+		.on_gone = b->policy.on_gone,
+		.ended = by_us || before == LIFE_KILLING,
+		.ours = b->ours,
+		.named = b->named,
+		.in_doubt = l->doubt != STORE_SURE && (b->loaded || b->from_tag),
+		.known = b->recipe.len != 0,
+		.in_use = b->n_leases || b->n_commands,
+		.keep_alive = b->policy.keep_alive,
+		.before = before,
+		.reason = b->gone_reason,
+		.generation = b->generation,
+		.age_ms = b->started_at_ms ? account_cloud_now(b->account) - b->started_at_ms : -1,
+	};
+}
+
+/* A process that holds a lease "until it dies" holds the next one too; others are told and come by name. */
+static int inherit_leases(struct creation *c, const struct box *b)
+{
+	list_for_each(n, &b->leases) {
+		struct lease *x = list_entry(n, struct lease, box_node);
+		struct creation_heir *v;
+
+		if (x->kind != ROW_LEASE_PROCESS || !x->holder || x->holder->dead)
+			continue;
+		v = reallocarray(c->heirs, c->n_heirs + 1, sizeof(*v));
+		if (!v)
+			return -ENOMEM;
+		c->heirs = v;
+		v[c->n_heirs] = (struct creation_heir){ .label = str_dup(x->label) };
+		if (!v[c->n_heirs].label)
+			return -ENOMEM;
+		v[c->n_heirs].holder = x->holder;
+		x->holder->refs++;
+		c->n_heirs++;
+	}
+	return 0;
+}
+
+/* One tag for each sandbox that vanished: whatever happens, its successor is found by it. */
+static int tag_of(const struct life *l, const struct box *b, char ret[TAG_REQ_LEN + 1])
+{
+	char *text = str_printf("%u Recreate %s %s", b->uid, b->account->name, b->id);
+	uint8_t hash[32];
+
+	if (!text)
+		return -ENOMEM;
+	l->sha256(text, strlen(text), hash);
+	free(text);
+	str_hex(hash, TAG_REQ_LEN / 2, ret);
+	return 0;
+}
+
+static int fill(struct creation *c, const struct box *b)
+{
+	int r = recipe_unpack(&b->recipe, c);
+
+	if (!r)
+		r = text_set(&c->replaces, b->id);
+	if (!r)
+		r = inherit_leases(c, b);
+	c->att.alone = true;
+	c->att.policy = b->policy;
+	policy_format(&c->att.policy, c->policy_text);
+	c->name = life_find_name(c->att.life, b->uid, b->name);
+	if (!r && (!c->name || c->name->creation))
+		r = -EEXIST;
+	if (!r)
+		c->generation = MAX(c->name->generation, b->generation) + 1;
+	return r;
+}
+
+void recreate_decide(struct life *l, struct box *b, enum life_state before, bool by_us, struct recreation *ret)
+{
+	enum recipe_verdict verdict;
+	struct recipe_facts facts;
+	char tag[TAG_REQ_LEN + 1];
+	struct status st;
+	int r;
+
+	*ret = (struct recreation){ 0 };
+	collect_facts(l, b, before, by_us, &facts);
+	verdict = recipe_judge(&facts);
+	ret->verdict = recipe_verdict_name(verdict);
+	if (verdict != RECIPE_GO)
+		return;
+	if (life_refused_by_limits(l, b->account, b->uid, 1, &st)) {
+		ret->verdict = "no, a limit is reached";
+		return;
+	}
+	r = tag_of(l, b, tag);
+	if (!r)
+		r = creation_new(l, b->account, b->uid, tag, &ret->creation);
+	if (!r) {
+		r = fill(ret->creation, b);
+		if (r < 0)
+			attempt_drop(&ret->creation->att);
+	}
+	if (r < 0) {
+		ret->creation = NULL;
+		ret->verdict = r == -ENOMEM ? "no, out of memory" : "no, its parameters cannot be read";
+	}
+}
+
+void recreate_intend(struct recreation *r, struct store_tx *t)
+{
+	int e;
+
+	if (!r->creation)
+		return;
+	e = creation_intend(r->creation, t);
+	if (!e)
+		return;
+	attempt_drop(&r->creation->att);
+	r->creation = NULL;
+	r->verdict = e == -EAGAIN ? "no, the daemon cannot write its state" : "no, out of memory";
+}
+
+void recreate_commit(struct life *l, struct recreation *r, struct store_tx *t)
+{
+	if (!r->creation) {
+		life_commit(l, t, true);
+		return;
+	}
+	log_info("recreate", "box=%s name=%s generation=%u seq=%llu", r->creation->replaces,
+		 r->creation->name->name, r->creation->generation, (unsigned long long)r->creation->att.seq);
+	store_tx_commit(t, true, creation_on_intent, &r->creation->att);
+}
+
+static const struct box *next_of(const struct life *l, const struct box *b)
+{
+	list_for_each(i, &l->boxes) {
+		const struct box *o = list_entry(i, struct box, node);
+
+		if (o->account == b->account && o->uid == b->uid && str_eq(o->replaces, b->id))
+			return o;
+	}
+	return NULL;
+}
+
+const struct box *recreate_successor(const struct box *b)
+{
+	const struct life *l = b->account->life;
+	const struct box *at = next_of(l, b);
+
+	for (unsigned i = 0; at && !box_is_live(at) && i < HOPS_MAX; i++)
+		at = next_of(l, at);
+	return at && box_is_live(at) ? at : NULL;
+}

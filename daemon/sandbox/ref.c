@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which sandbox a caller means (DESIGN §5, References): a row's id, the caller's name, then an id in
+ * the caller's account. A row of another uid is answered with the same words as no row at all.
+ */
+#include <string.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/sandbox/core.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "proto/base/str.h"
+
+void ref_not_found(struct status *st, const char *ref)
+{
+	status_set(st, R_SANDBOX_NOT_FOUND, "there is no sandbox %s", ref);
+	status_evidence(st, "sandbox", "%s", ref);
+}
+
+static struct box *row_of_id(struct life *l, const struct principal *who, const char *id)
+{
+	struct account *own = life_account_of(l, who->uid);
+	struct box *b = life_find_box(l, own, id);
+
+	for (size_t i = 0; !b && i < l->n_accounts; i++)
+		b = life_find_box(l, &l->accounts[i], id);
+	return b;
+}
+
+enum ref_kind ref_find(struct life *l, const struct principal *who, const char *ref,
+		       struct box **ret_box, struct account **ret_account, struct status *ret_st)
+{
+	struct name_slot *n;
+	struct box *b;
+
+	if (str_is_empty(ref)) {
+		status_field(ret_st, "sandbox", "is empty; give a sandbox id or a name");
+		return REF_NONE;
+	}
+	if (strlen(ref) > RULES_NAME_MAX + 1) {
+		status_field(ret_st, "sandbox", "is too long to be a sandbox id or a name");
+		return REF_NONE;
+	}
+	b = row_of_id(l, who, ref);
+	if (b) {
+		if (grant_row(who, b->uid) != GRANT_OK) {
+			ref_not_found(ret_st, ref);
+			return REF_NONE;
+		}
+		*ret_box = b;
+		return REF_BOX;
+	}
+	n = rules_name_is_valid(ref) ? life_find_name(l, who->uid, ref) : NULL;
+	if (n && n->id[0]) {
+		b = life_find_box(l, n->account, n->id);
+		if (b) {
+			*ret_box = b;
+			return REF_BOX;
+		}
+	}
+	if (n && n->creation) {
+		status_set(ret_st, R_STATE_CHANGING, "sandbox %s is being created", ref);
+		return REF_NONE;
+	}
+	if (rules_looks_like_id(ref)) {
+		*ret_account = life_account_of(l, who->uid);
+		return REF_ID;
+	}
+	if (rules_name_is_valid(ref))
+		ref_not_found(ret_st, ref);
+	else
+		status_field(ret_st, "sandbox", "is neither a sandbox id nor a name");
+	return REF_NONE;
+}

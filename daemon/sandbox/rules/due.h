@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is to be done with one sandbox now, by its policy, and when to look again. [pure]
+ * Moments are BOOTTIME ms as int64 (a sandbox may be older than the boot); 0 = unknown or never.
+ * A sandbox in use (leased, or with a running command of ours) is never paused or killed but by its
+ * maximum age and the cloud's cap.
+ */
+#ifndef AB_DAEMON_SANDBOX_RULES_DUE_H
+#define AB_DAEMON_SANDBOX_RULES_DUE_H
+
+#include <stdbool.h>
+
+#include "daemon/sandbox/rules/types.h"
+#include "daemon/sandbox/rules/policy.h"
+#include "proto/base/cc.h"
+
+#define DUE_REFRESH_MAX_S  3600u	/* the cloud takes no more at once */
+#define DUE_REFRESH_MIN_S  15u		/* … and raises less to this */
+#define DUE_CAP_LEAD_MS	   10000	/* so long before a capped end on_cap is done */
+#define DUE_CAP_SLACK_MS   5000		/* an end so much short of what was asked for is capped */
+#define DUE_SOON_MS	   60000	/* the two warnings before an end */
+#define DUE_VERY_SOON_MS   10000
+#define DUE_NEVER	   INT64_MAX
+
+enum due_act {
+	DUE_NOTHING,
+	DUE_EXTEND,
+	DUE_TELL_SOON,		/* EXPIRING at T−60 s */
+	DUE_TELL_VERY_SOON,	/* … at T−10 s */
+	DUE_LEAVE,		/* a rule came due that says: nothing. The moment is to be forgotten */
+	DUE_WARN,		/* on_cap */
+	DUE_PAUSE,
+	DUE_KILL,
+};
+
+enum due_rule {
+	DUE_BY_NONE,
+	DUE_BY_RELEASE,
+	DUE_BY_IDLE,
+	DUE_BY_MAX_AGE,
+	DUE_BY_CAP,
+	DUE_BY_UNCLAIMED,
+};
+
+struct due_box {
+	enum life_state state;
+	bool ours;		/* made by this host: policies may end it */
+	const struct policy *policy;
+	uint32_t leases, commands;
+	uint32_t timeout_s;	/* what its user asked for; 0 = unknown */
+	int64_t started_at_ms, end_at_ms;
+	int64_t learnt_at_ms;	/* when this end was learnt */
+	int64_t released_at_ms;	/* last lease ended */
+	int64_t used_at_ms;	/* last use; while it is in use, not looked at */
+	int64_t command_ended_at_ms;	/* the last command of ours */
+	int64_t unclaimed_at_ms;
+	uint64_t unclaimed_grace_ms;
+	int64_t quiet_until_ms;	/* no decision by release, idle or claim before it (a fresh start) */
+	int64_t retry_at_ms;	/* the last extension failed: not again before */
+	bool degraded;		/* … so its end may come */
+	bool capped, cap_told;	/* the cloud extends no further */
+	bool told_soon, told_very_soon;	/* of this end */
+	uint64_t rnd;		/* of this end: jitter */
+};
+
+struct due {
+	enum due_act act;
+	enum due_rule rule;
+	int64_t again_at_ms;	/* DUE_NEVER = only when something changes */
+};
+
+void due_decide(const struct due_box *b, int64_t now_ms, struct due *ret);
+/* When this end is to be extended; DUE_NEVER: not at all. */
+int64_t due_extend_at_ms(const struct due_box *b);
+uint32_t due_extend_s(const struct due_box *b);
+/* Did an extension by `asked_s` at asked_at_ms bring what it could? False: the cloud's cap. */
+bool due_extended_fully(int64_t asked_at_ms, uint32_t asked_s, int64_t end_at_ms);
+/* After failure number `failures` (from 1): the next attempt. Never gives up before the end. */
+int64_t due_retry_at_ms(unsigned failures, int64_t end_at_ms, int64_t now_ms, uint64_t rnd);
+/* How long one request of an extension may take. */
+uint64_t due_extend_patience_ms(int64_t end_at_ms, int64_t now_ms);
+const char *due_rule_name(enum due_rule r);
+
+/* --- how many may be ended in the background --- */
+
+#define BUDGET_BURST	  20u
+#define BUDGET_PER_SECOND 20u	/* owners that die by the thousand: C-22 */
+#define BUDGET_SWEEP_MIN  5u	/* what nobody claimed: so many a minute, … */
+#define BUDGET_SWEEP_PCT  10u	/* … or this share of what is known */
+
+struct budget {
+	bool begun;
+	uint64_t filled_at_ms, tokens;	/* thousandths */
+	uint64_t window_at_ms;
+	uint32_t window_used;
+};
+
+/* 0 = go, counted; else ms to wait. `sweep`: the sandbox was never claimed. */
+uint64_t budget_take(struct budget *b, bool sweep, uint32_t known, uint64_t now_ms);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pages of a list: order, and the token that says where the next one begins. [pure]
+ * Order: started_at descending, then id ascending. A token holds the last place given and a hash of
+ * the question, so that it cannot be used for another one.
+ */
+#ifndef AB_DAEMON_SANDBOX_RULES_PAGE_H
+#define AB_DAEMON_SANDBOX_RULES_PAGE_H
+
+#include <stdbool.h>
+
+#include "daemon/sandbox/rules/types.h"
+#include "proto/base/cc.h"
+
+#define PAGE_DEFAULT 100u
+#define PAGE_MAX     1000u
+
+struct page_place {
+	int64_t started_at_ms;
+	char id[80];
+};
+
+/* < 0: a comes first. */
+int page_cmp(int64_t a_started, const char *a_id, int64_t b_started, const char *b_id);
+/* 0 = default; false above the maximum. */
+bool page_size(uint32_t asked, uint32_t *ret);
+/* FNV-1a over `s` and its end. Begin with PAGE_HASH. */
+#define PAGE_HASH 0xcbf29ce484222325ull
+uint64_t page_hash(uint64_t h, const char *s);
+/* Of everything that decides what is listed. */
+uint64_t page_question(const struct life_list *q, const char *account);
+/* Heap; NULL without memory. */
+char *page_token(const struct page_place *last, uint64_t question);
+/* -EINVAL: not one of ours, or of another question. */
+must_check int page_token_parse(const char *token, uint64_t question, struct page_place *ret);
+/* Metadata, states, template. */
+bool page_matches(const struct life_list *q, const struct life_sandbox *b);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* The small decisions of lifecycle. [pure] */
+#ifndef AB_DAEMON_SANDBOX_RULES_RULES_H
+#define AB_DAEMON_SANDBOX_RULES_RULES_H
+
+#include <stdbool.h>
+
+#include "daemon/sandbox/rules/types.h"
+#include "proto/base/cc.h"
+
+#define RULES_NAME_MAX		63u
+#define RULES_REQUEST_ID_MAX	128u
+#define RULES_TIMEOUT_DEFAULT_MS (300ull * 1000)
+#define RULES_SPAN_MAX_MS	(30ull * 24 * 3600 * 1000)
+#define RULES_END_SLACK_MS	2000	/* an end this close to the loss explains it */
+
+/* [a-z][a-z0-9._-]{0,62}, except what looks like an id: 'i' and 20 of [a-z0-9]. */
+bool rules_name_is_valid(const char *s);
+bool rules_looks_like_id(const char *s);	/* ^[a-z0-9]+$, at most 64 */
+bool rules_request_id_is_valid(const char *s);	/* 1..128 printable bytes */
+/* NULL or "" = none, which is fine; false with status FIELD_INVALID. */
+bool rules_check_request_id(const char *s, struct status *st);
+
+/* Up to whole seconds; 0 = the default. False: more than 30 days. */
+bool rules_timeout_s(uint64_t timeout_ms, uint32_t *ret_s);
+
+/* Why a sandbox that the cloud no longer has is gone. by_us: we sent a DELETE for its owner. */
+enum ab_reason rules_gone_reason(bool by_us, int64_t end_at_ms, int64_t now_wall_ms, bool was_paused);
+
+/* Create's input; false with status FIELD_INVALID. */
+bool rules_check_create(const struct life_create *c, struct status *st);
+
+/* How long a refused request id answers the same: 60 s, or as long as the cloud asked for. */
+uint64_t rules_refusal_ms(const struct status *st);
+
+/* When request ids may be forgotten: 24 h after the object is gone and 7 days after use. */
+bool rules_request_is_old(int64_t used_at_ms, bool object_exists, int64_t gone_at_ms, int64_t now_wall_ms,
+			  int64_t history_ms);
+
+/* Attempt 0, 1, 2 …: base doubled up to cap, the upper half of it random. */
+uint64_t rules_backoff_ms(unsigned attempt, uint64_t base_ms, uint64_t cap_ms, uint64_t rnd);
+
+/* Time kept of a caller's deadline to answer with what is known instead of being cut off. */
+uint64_t rules_answer_by_ms(uint64_t deadline_ms, uint64_t now_ms);
+
+#endif

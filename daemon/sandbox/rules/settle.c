@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/sandbox/rules/settle.h"
+
+#include <string.h>
+
+#include "daemon/cloud/model.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "proto/base/str.h"
+
+#define SETTLE_CLOCK_MS 1000	/* a Date header has whole seconds */
+
+uint64_t settle_wait_ms(unsigned tries)
+{
+	return tries < 5 ? 1000ull << tries : 30000;
+}
+
+static bool older(const struct cloud_sandbox *a, const struct cloud_sandbox *b)
+{
+	if (a->started_at_ms != b->started_at_ms)
+		return a->started_at_ms < b->started_at_ms;
+	return strcmp(a->id, b->id) < 0;
+}
+
+static enum settle_next wait_or_close(bool complete, unsigned tries, uint64_t now_ms, uint64_t until_ms,
+				      uint64_t *ret_wait_ms)
+{
+	if (complete && now_ms >= until_ms)
+		return SETTLE_CLOSE;
+	*ret_wait_ms = settle_wait_ms(tries);
+	/* The list that may close it comes right after the horizon. */
+	if (now_ms < until_ms && now_ms + *ret_wait_ms > until_ms)
+		*ret_wait_ms = until_ms - now_ms;
+	return SETTLE_WAIT;
+}
+
+enum settle_next settle_plan(const struct cloud_list *list, const char *host, const char *req,
+			     unsigned tries, uint64_t now_ms, uint64_t until_ms, size_t *ret_index,
+			     uint64_t *ret_wait_ms)
+{
+	bool found = false;
+	struct tags t;
+	size_t best = 0;
+
+	for (size_t i = 0; list && i < list->n; i++) {
+		tags_read(&list->v[i]->metadata, &t);
+		if (!tags_are_of(&t, host) || !str_eq(t.req, req))
+			continue;
+		if (!found || older(list->v[i], list->v[best]))
+			best = i;
+		found = true;
+	}
+	if (found) {
+		*ret_index = best;
+		return SETTLE_FOUND;
+	}
+	return wait_or_close(list != NULL, tries, now_ms, until_ms, ret_wait_ms);
+}
+
+static bool is_child(const struct settle_fork *f, const struct cloud_sandbox *s)
+{
+	struct tags t;
+
+	tags_read(&s->metadata, &t);
+	return tags_are_of(&t, f->host) && str_eq(t.req, f->req) && !cloud_strs_has(f->known, s->id) &&
+	       s->started_at_ms + SETTLE_CLOCK_MS >= f->made_at_ms && !f->is_tracked(s->id, f->user);
+}
+
+enum settle_next settle_fork(const struct cloud_list *list, const struct settle_fork *f, unsigned tries,
+			     uint64_t now_ms, uint64_t until_ms, size_t *ret_index, size_t *ret_n,
+			     uint64_t *ret_wait_ms)
+{
+	size_t n = 0;
+	enum settle_next next;
+
+	for (size_t i = 0; list && i < list->n; i++) {
+		if (!is_child(f, list->v[i]))
+			continue;
+		if (n == f->count)
+			return SETTLE_DOUBT;
+		ret_index[n++] = i;
+	}
+	*ret_n = n;
+	if (n == f->count)
+		return SETTLE_FOUND;
+	next = wait_or_close(list != NULL, tries, now_ms, until_ms, ret_wait_ms);
+	return next == SETTLE_CLOSE && n ? SETTLE_FOUND : next;
+}
+
+enum settle_next settle_snapshot(const struct cloud_snapshots *list, const struct cloud_strs *known,
+				 unsigned tries, uint64_t now_ms, uint64_t until_ms, size_t *ret_index,
+				 uint64_t *ret_wait_ms)
+{
+	bool found = false;
+
+	for (size_t i = 0; list && i < list->n; i++) {
+		if (cloud_strs_has(known, list->v[i]->id))
+			continue;
+		if (found)
+			return SETTLE_DOUBT;
+		*ret_index = i;
+		found = true;
+	}
+	if (found)
+		return SETTLE_FOUND;
+	return wait_or_close(list != NULL, tries, now_ms, until_ms, ret_wait_ms);
+}

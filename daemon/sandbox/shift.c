@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pause and resume: a shift of one sandbox between running and paused, shared by all callers who want
+ * the same. It waits for its turn at the sandbox, asks the cloud, and, whatever was answered, knows
+ * before it ends what the sandbox is now: a 409 may mean "paused already" or "changing", a 500 that
+ * it is gone, a lost answer anything. Callers may leave; what was sent is read to its end.
+ *
+ * Nothing of it is stored: both are asked for by their users, who repeat them, and after a crash the
+ * cloud's list says what became of it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/failpoint.h"
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+
+#define SHIFT_MAGIC	  0x53686966u
+#define SHIFT_ASK_MS	  75000u
+#define SHIFT_LOOK_MS	  15000u
+#define SHIFT_BACKOFF_MS  100u
+#define SHIFT_BACKOFF_MAX 2000u
+
+enum shift_kind {
+	SHIFT_PAUSE,
+	SHIFT_RESUME,
+};
+
+struct shift {
+	uint32_t magic;
+	struct list node;	/* in life->shifts */
+	struct life *life;
+	struct box *box;
+	enum shift_kind kind;
+	bool keep_memory, started;
+	uint32_t timeout_s;
+	struct turn turn;
+	struct cloud_call *call;
+	struct timer timer;
+	struct list waiters;	/* life_op.wait */
+	struct status why;	/* of the attempt that is being looked into */
+	bool conflict;
+	bool maybe_done;	/* by an attempt whose answer is not known */
+	unsigned tries;
+	struct grave grave;
+};
+
+static struct shift *shift_from(void *p)
+{
+	struct shift *s = p;
+
+	must(s && s->magic == SHIFT_MAGIC);
+	return s;
+}
+
+static void shift_free(void *p)
+{
+	struct shift *s = shift_from(p);
+
+	s->magic = 0;
+	free(s);
+}
+
+static void unlink_shift(struct shift *s)
+{
+	cloud_call_cancel(s->call);
+	s->call = NULL;
+	timer_clear(&s->timer);
+	if (s->started)
+		s->box->changing = false;
+	if (s->box->shift == s)
+		s->box->shift = NULL;
+	turn_end(&s->turn);
+	list_del(&s->node);
+}
+
+/* The box's state is set: tell all, be gone. */
+static void finish(struct shift *s, const struct status *st, bool yes)
+{
+	unlink_shift(s);
+	loop_bury(s->life->loop, &s->grave, shift_free, s);
+	op_tell_all(&s->waiters, st, yes);
+}
+
+/* Only from a state that this shift put there: a kill meanwhile goes first. */
+static void set_state(struct shift *s, enum life_state to)
+{
+	struct box *b = s->box;
+
+	if (box_is_live(b))
+		life_box_changed(s->life, b, to, "");
+}
+
+static enum life_state from_state(const struct shift *s)
+{
+	return s->kind == SHIFT_PAUSE ? LIFE_RUNNING : LIFE_PAUSED;
+}
+
+static enum life_state to_state(const struct shift *s)
+{
+	return s->kind == SHIFT_PAUSE ? LIFE_PAUSED : LIFE_RUNNING;
+}
+
+/* --- looking --- */
+
+static void run(struct shift *s);
+
+static void on_timer(struct timer *t, void *user)
+{
+	run(shift_from(user));
+}
+
+static void again(struct shift *s)
+{
+	uint64_t wait = rules_backoff_ms(s->tries++, SHIFT_BACKOFF_MS, SHIFT_BACKOFF_MAX,
+					 rng_u64(&s->life->rng));
+
+	op_obstruct_all(&s->waiters, &s->why);
+	if (list_is_empty(&s->waiters) || timer_set(&s->timer, clock_boot_ms() + wait) < 0)
+		finish(s, &s->why, false);
+}
+
+/* What the sandbox is after an answer that did not say so. */
+static void judge(struct shift *s, enum cloud_state state)
+{
+	static const struct status ok = STATUS_OK;
+	enum life_state is = state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING;
+
+	set_state(s, is);
+	if (is == to_state(s)) {
+		/* Was it so before, or did a lost answer say yes? */
+		finish(s, &ok, !s->conflict || s->maybe_done);
+	} else if (s->conflict) {
+		again(s);
+	} else {
+		finish(s, &s->why, false);
+	}
+}
+
+static void on_looked(struct cloud_result *r, void *user)
+{
+	struct shift *s = shift_from(user);
+	struct status st;
+
+	s->call = NULL;
+	account_saw_date(s->box->account, r->date_ms);
+	if (r->outcome == CLOUD_DONE && r->sandbox) {
+		enum cloud_state state = r->sandbox->state;
+
+		s->box->token_known = true;
+		life_box_seen(s->life, s->box, r->sandbox);
+		judge(s, state);
+	} else if (r->not_found) {
+		if (box_is_live(s->box))
+			life_box_gone(s->life, s->box, false, "GET /sandboxes/{id}: 404");
+		box_refusal(s->box, &st);
+		finish(s, &st, false);
+	} else {
+		/* Not known: as it was, and not to be believed without asking. */
+		set_state(s, from_state(s));
+		s->box->fresh_at_ms = 0;
+		finish(s, &s->why, false);
+	}
+}
+
+static void look(struct shift *s)
+{
+	struct cloud_ask ask = {
+		.deadline_ms = clock_boot_ms() + SHIFT_LOOK_MS,
+		.uid = s->box->uid,
+		.done = on_looked,
+		.user = s,
+	};
+
+	/* Not the shared question: that one may have been asked before the change. */
+	s->call = cloud_get(s->box->account->cloud, s->box->id, &ask);
+	if (!s->call) {
+		set_state(s, from_state(s));
+		s->box->fresh_at_ms = 0;
+		finish(s, &s->why, false);
+	}
+}
+
+/* --- asking --- */
+
+static void on_asked(struct cloud_result *r, void *user)
+{
+	static const struct status ok = STATUS_OK;
+	struct shift *s = shift_from(user);
+
+	s->call = NULL;
+	FAILPOINT("shift.answered");
+	account_saw_date(s->box->account, r->date_ms);
+	if (r->outcome == CLOUD_DONE) {
+		if (r->sandbox) {
+			s->box->token_known = true;
+			life_box_seen(s->life, s->box, r->sandbox);
+		}
+		/* The cloud's end of a paused sandbox is the moment of its pause. */
+		if (s->kind == SHIFT_PAUSE) {
+			s->box->end_at_ms = account_cloud_now(s->box->account);
+			s->box->as_of_ms = clock_wall_ms();
+		}
+		s->box->fresh_at_ms = clock_boot_ms();
+		set_state(s, to_state(s));
+		log_info("box_shift", "box=%s uid=%u to=%s tries=%u", s->box->id, s->box->uid,
+			 life_state_name(to_state(s)), s->tries + 1);
+		finish(s, &ok, true);
+		return;
+	}
+	s->why = r->status;
+	s->conflict = r->conflict;
+	s->maybe_done |= r->outcome == CLOUD_UNKNOWN || r->repeated;
+	look(s);
+}
+
+static void run(struct shift *s)
+{
+	struct box *b = s->box;
+	struct cloud_ask ask = {
+		.deadline_ms = clock_boot_ms() + SHIFT_ASK_MS,
+		.uid = b->uid,
+		.done = on_asked,
+		.user = s,
+	};
+	struct status st;
+
+	if (!box_is_live(b)) {
+		box_refusal(b, &st);
+		finish(s, &st, false);
+		return;
+	}
+	b->changing = s->started = true;
+	if (b->state == from_state(s))
+		box_set_state(b, s->kind == SHIFT_PAUSE ? LIFE_PAUSING : LIFE_RESUMING);
+	if (s->kind == SHIFT_PAUSE)
+		s->call = cloud_pause(b->account->cloud, b->id, s->keep_memory, &ask);
+	else
+		s->call = cloud_connect(b->account->cloud, b->id, s->timeout_s, &ask);
+	FAILPOINT("shift.sent");
+	if (!s->call) {
+		set_state(s, from_state(s));
+		status_errno(&st, -ENOMEM, "asking the cloud");
+		finish(s, &st, false);
+	}
+}
+
+static void on_turn(struct turn *t)
+{
+	struct shift *s = shift_from(container_of(t, struct shift, turn));
+	struct status gone;
+
+	if (list_is_empty(&s->waiters)) {
+		status_set_code(&gone, CODE_CANCELLED, "nobody waits for it any more");
+		finish(s, &gone, false);
+	} else {
+		run(s);
+	}
+}
+
+/* --- who waits --- */
+
+/* The one that waits last, or is under way alone, may be shared: nothing comes between. */
+static bool is_last(const struct shift *s)
+{
+	return s->box->turns.prev == &s->turn.node;
+}
+
+static int join(struct life *l, struct box *b, const struct shift *want, struct life_op *op,
+		struct shift **ret)
+{
+	struct shift *s = b->shift;
+
+	must(list_is_empty(&op->wait));
+	if (!s || !is_last(s) || s->kind != want->kind || s->keep_memory != want->keep_memory) {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return -ENOMEM;
+		*s = *want;
+		s->magic = SHIFT_MAGIC;
+		s->life = l;
+		s->box = b;
+		list_init(&s->waiters);
+		timer_init(&s->timer, l->loop, on_timer, s);
+		turn_init(&s->turn, on_turn);
+		turn_take(&s->turn, b);
+		list_add_tail(&l->shifts, &s->node);
+		b->shift = s;
+	}
+	list_add_tail(&s->waiters, &op->wait);
+	*ret = s;
+	return 0;
+}
+
+int shift_join_pause(struct life *l, struct box *b, bool keep_memory, struct life_op *op)
+{
+	const struct shift want = { .kind = SHIFT_PAUSE, .keep_memory = keep_memory };
+	struct shift *s;
+
+	return join(l, b, &want, op, &s);
+}
+
+int shift_join_resume(struct life *l, struct box *b, uint32_t timeout_s, struct life_op *op,
+		      uint32_t *ret_s)
+{
+	const struct shift want = { .kind = SHIFT_RESUME, .timeout_s = timeout_s };
+	struct shift *s;
+	int r = join(l, b, &want, op, &s);
+
+	if (r < 0)
+		return r;
+	if (!s->started)
+		s->timeout_s = MAX(s->timeout_s, timeout_s);
+	*ret_s = s->timeout_s;
+	return 0;
+}
+
+void shift_cancel_all(struct life *l)
+{
+	while (!list_is_empty(&l->shifts)) {
+		struct shift *s = list_entry(l->shifts.next, struct shift, node);
+
+		must(list_is_empty(&s->waiters));
+		unlink_shift(s);
+		shift_free(s);
+	}
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is special about a snapshot: it has no tag at all. Only the list of its source's snapshots says
+ * what is new, and only one new one is believed to be it.
+ */
+
+#include "daemon/sandbox/copying.h"
+#include "proto/base/clock.h"
+
+static struct cloud_call *ask_known(struct copying *c, const struct cloud_ask *ask)
+{
+	return cloud_snapshots(c->att.account->cloud, c->att.source, NULL, ask);
+}
+
+static int take_known(struct copying *c, const struct cloud_result *r)
+{
+	int e = 0;
+
+	for (size_t i = 0; i < r->snapshots->n && !e; i++)
+		e = cloud_strs_add(&c->known, r->snapshots->v[i]->id);
+	return e;
+}
+
+static struct cloud_call *post(struct copying *c, const struct cloud_ask *ask)
+{
+	return cloud_snapshot(c->att.account->cloud, c->att.source, c->name, ask);
+}
+
+static void take(struct copying *c, struct cloud_result *r)
+{
+	c->snapshot = give(r->snapshot);
+}
+
+static int record(struct copying *c, struct store_tx *t)
+{
+	struct snap *s;
+	int r = text_set(&c->att.object, c->snapshot->id);
+
+	if (!r)
+		r = snap_put(c->att.life, c->att.account, c->snapshot, c->att.source, &c->att.uid, t, &s);
+	return r;
+}
+
+static enum settle_next settle(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms)
+{
+	struct cloud_snapshots *list = r->outcome == CLOUD_DONE ? r->snapshots : NULL;
+	size_t i = 0;
+	enum settle_next next = settle_snapshot(list, &c->known, c->att.lists, clock_boot_ms(),
+						c->att.settle_until_ms, &i, ret_wait_ms);
+
+	if (next == SETTLE_FOUND) {
+		c->snapshot = give(list->v[i]);
+		list->v[i] = list->v[--list->n];
+	}
+	return next;
+}
+
+const struct copying_kind copying_snapshot = {
+	.row = ROW_COPY_SNAPSHOT,
+	.method = REQUEST_SNAPSHOT,
+	.what = "snapshot",
+	.ask_known = ask_known,
+	.take_known = take_known,
+	.post = post,
+	.take = take,
+	.record = record,
+	.settle = settle,
+};

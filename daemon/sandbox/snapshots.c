@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is known of the account's snapshots: those made here with who made them and of what, the others
+ * as the cloud lists them. The cloud says neither source nor age, so only rows know these.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/sandbox/copying.h"
+#include "daemon/sandbox/lines.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+#define GONE_KEPT_MS 600000u	/* no list is under way for so long */
+
+static void snap_free(struct snap *s)
+{
+	if (!s)
+		return;
+	free(s->id);
+	free(s->source);
+	cloud_strs_fini(&s->names);
+	free(s);
+}
+
+static struct snap *find(struct life *l, const struct account *a, const char *id)
+{
+	list_for_each(n, &l->snapshots) {
+		struct snap *s = list_entry(n, struct snap, node);
+
+		if (s->account == a && str_eq(s->id, id))
+			return s;
+	}
+	return NULL;
+}
+
+struct snap *snap_find(struct life *l, const struct account *a, const char *id)
+{
+	struct snap *s = find(l, a, id);
+
+	return s && !s->gone_boot_ms ? s : NULL;
+}
+
+bool snap_is_gone_since(struct life *l, const struct account *a, const char *id, uint64_t asked_boot_ms)
+{
+	const struct snap *s = find(l, a, id);
+
+	return s && s->gone_boot_ms && s->gone_boot_ms >= asked_boot_ms;
+}
+
+static int add(struct life *l, struct account *a, const char *id, struct snap **ret)
+{
+	struct snap *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->account = a;
+	if (text_set(&s->id, id) < 0 || text_set(&s->source, "") < 0) {
+		snap_free(s);
+		return -ENOMEM;
+	}
+	list_add_tail(&l->snapshots, &s->node);
+	*ret = s;
+	return 0;
+}
+
+static int put_row(const struct snap *s, struct store_tx *t)
+{
+	char *names = lines_join(&s->names);
+	struct row_snapshot row = {
+		.account = s->account->name,
+		.id = s->id,
+		.uid = s->uid,
+		.ours = s->ours,
+		.source = s->source,
+		.names = names,
+		.created_at_ms = s->created_at_ms,
+		.as_of_ms = s->as_of_ms,
+	};
+
+	if (!names)
+		return -ENOMEM;
+	store_tx_put_snapshot(t, &row);
+	free(names);
+	return 0;
+}
+
+static int learn_names(struct snap *s, const struct cloud_strs *names)
+{
+	struct cloud_strs copy = { 0 };
+	int r = cloud_strs_add_all(&copy, names);
+
+	if (r < 0) {
+		cloud_strs_fini(&copy);
+		return r;
+	}
+	cloud_strs_fini(&s->names);
+	s->names = copy;
+	return 0;
+}
+
+int snap_put(struct life *l, struct account *a, const struct cloud_snapshot *c, const char *source,
+	     const uid_t *uid, struct store_tx *t, struct snap **ret)
+{
+	struct snap *s = find(l, a, c->id);
+	bool changed = !s || s->gone_boot_ms || uid || !cloud_strs_equal(&s->names, &c->names);
+	int r = s ? 0 : add(l, a, c->id, &s);
+
+	if (!r && source)
+		r = text_set(&s->source, source);
+	if (!r)
+		r = learn_names(s, &c->names);
+	if (r < 0)
+		return r;
+	if (s->gone_boot_ms) {		/* another with the same name */
+		s->ours = false;
+		s->uid = 0;
+		s->created_at_ms = 0;
+		s->gone_boot_ms = s->made_boot_ms = 0;
+	}
+	s->as_of_ms = clock_wall_ms();
+	s->seen = true;
+	if (uid) {
+		s->uid = *uid;
+		s->ours = true;
+		s->created_at_ms = s->as_of_ms;
+		s->made_boot_ms = clock_boot_ms();
+		list_del(&s->node);
+		list_add_head(&l->snapshots, &s->node);
+	}
+	*ret = s;
+	return changed ? put_row(s, t) : 0;
+}
+
+static void forget_old(struct life *l, uint64_t now)
+{
+	list_for_each_safe(n, &l->snapshots) {
+		struct snap *s = list_entry(n, struct snap, node);
+
+		if (!s->gone_boot_ms || now < s->gone_boot_ms + GONE_KEPT_MS)
+			continue;
+		list_del(&s->node);
+		snap_free(s);
+	}
+}
+
+void snap_forget(struct life *l, struct snap *s, struct store_tx *t)
+{
+	uint64_t now = clock_boot_ms();
+
+	store_tx_del_snapshot(t, s->account->name, s->id);
+	s->gone_boot_ms = MAX(now, (uint64_t)1);
+	forget_old(l, now);
+}
+
+void snap_view(const struct snap *s, enum life_source source, struct life_snapshot *ret)
+{
+	*ret = (struct life_snapshot){
+		.id = s->id,
+		.names = (const char *const *)s->names.v,
+		.n_names = s->names.n,
+		.source_sandbox = s->source,
+		.created_at_ms = s->created_at_ms,
+		.source = source,
+		.as_of_ms = s->as_of_ms,
+	};
+}
+
+/* --- start and end --- */
+
+int snapshot_load(struct life *l, const struct row_snapshot *r)
+{
+	struct account *a = life_account_by_name(l, r->account);
+	struct snap *s;
+	int e;
+
+	if (!a)
+		return 0;
+	e = add(l, a, r->id, &s);
+	if (!e)
+		e = text_set(&s->source, r->source);
+	if (!e)
+		e = lines_split(&s->names, r->names);
+	if (e < 0)
+		return e;
+	s->uid = r->uid;
+	s->ours = r->ours;
+	s->created_at_ms = r->created_at_ms;
+	s->as_of_ms = r->as_of_ms;
+	return 0;
+}
+
+void snapshot_forget_all(struct life *l)
+{
+	while (!list_is_empty(&l->snapshots)) {
+		struct snap *s = list_entry(l->snapshots.next, struct snap, node);
+
+		list_del(&s->node);
+		snap_free(s);
+	}
+}

@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Keeping the store equal to the cloud: one complete list of an account at a time, shared by
+ * reconcile and by callers of List, never more than one a second. Each complete list goes through
+ * plan.c; an incomplete one proves nothing and changes nothing. Nothing is killed here.
+ *
+ * What a list lacks may be snapshotting or in the middle of its end, so it is asked about by its id;
+ * callers of List are told when that is known, too, or after a while without it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/core.h"
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/lease.h"
+#include "daemon/sandbox/rules/plan.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/turn.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define LIST_GAP_MS	   1000u
+#define LIST_DEADLINE_MS   60000u
+#define LIST_RETRY_MS	   1000u
+#define VERIFY_AT_ONCE	   8u
+#define VERIFY_PATIENCE_MS 2000u
+#define PRUNE_SLICE	   500u	/* rows a tick: no long transaction */
+
+struct listing {
+	struct account *account;
+	struct cloud_call *call;
+	uint64_t began_at_ms;
+	struct cloud_list *list;	/* the last complete one, for LIST_GAP_MS */
+	struct list waiters, next;	/* of the one under way; of the one after it */
+	struct list informed;		/* of the last one, but for what it lacks */
+	unsigned asking;		/* about how many of those */
+	struct timer patience;
+	unsigned failures;		/* in a row */
+	bool trusted;			/* the last complete one was not odd */
+	struct timer timer;		/* the next one by ourselves */
+};
+
+struct verify {			/* a missing row that is to be asked about */
+	struct list node;
+	struct sync *sync;
+	struct account *account;
+	char *id;
+	struct fetch_wait wait;
+	struct grave grave;
+};
+
+struct sync {
+	struct life *life;
+	struct listing *listings;
+	struct list queued, running;	/* struct verify */
+	unsigned n_running, at_once;
+	struct timer prune;
+	uint64_t reconciled_at_ms, skipped;
+	uint32_t anomalies;
+};
+
+static void list_start(struct listing *g);
+static void verify_pump(struct sync *s);
+
+static void tell(struct list *waiters, const struct status *st, const struct cloud_list *list,
+		 int64_t as_of_ms)
+{
+	while (!list_is_empty(waiters)) {
+		struct listing_wait *w = list_entry(waiters->next, struct listing_wait, node);
+
+		list_del(&w->node);
+		w->fn(w, st, list, as_of_ms);
+	}
+}
+
+static void tell_informed(struct listing *g)
+{
+	struct status ok = STATUS_OK;
+	struct list waiters;
+
+	timer_clear(&g->patience);
+	list_take(&waiters, &g->informed);
+	tell(&waiters, &ok, g->list, g->account->listed_at_ms);
+}
+
+static void on_patience(struct timer *t, void *user)
+{
+	tell_informed(user);
+}
+
+/* --- asking about what is missing --- */
+
+static void verify_free(void *p)
+{
+	struct verify *v = p;
+
+	free(v->id);
+	free(v);
+}
+
+/* It may be asked about again. */
+static void verify_over(struct verify *v)
+{
+	struct box *b = life_find_box(v->sync->life, v->account, v->id);
+
+	if (b)
+		b->asked = false;
+	must(v->account->listing->asking > 0);
+	v->account->listing->asking--;
+}
+
+static void on_verified(struct fetch_wait *w, const struct fetch_news *news)
+{
+	struct verify *v = container_of(w, struct verify, wait);
+	struct sync *s = v->sync;
+
+	/* The fetch has told the box. What was not answered comes up again with the next list. */
+	verify_over(v);
+	list_del(&v->node);
+	s->n_running--;
+	loop_bury(s->life->loop, &v->grave, verify_free, v);
+	verify_pump(s);
+	if (!v->account->listing->asking)
+		tell_informed(v->account->listing);
+}
+
+static void verify_pump(struct sync *s)
+{
+	while (s->n_running < s->at_once && !list_is_empty(&s->queued)) {
+		struct verify *v = list_entry(s->queued.next, struct verify, node);
+
+		list_del(&v->node);
+		if (fetch_join(s->life, v->account, v->id, true, &v->wait) < 0) {
+			verify_over(v);
+			verify_free(v);
+			continue;
+		}
+		list_add_tail(&s->running, &v->node);
+		s->n_running++;
+	}
+}
+
+static void verify_add(struct sync *s, struct box *b)
+{
+	struct verify *v;
+
+	if (b->asked)
+		return;
+	v = calloc(1, sizeof(*v));
+	if (!v)
+		return;
+	v->sync = s;
+	v->account = b->account;
+	v->wait.fn = on_verified;
+	list_init(&v->wait.node);
+	if (text_set(&v->id, b->id) < 0) {
+		verify_free(v);
+		return;
+	}
+	b->asked = true;
+	b->account->listing->asking++;
+	list_add_tail(&s->queued, &v->node);
+}
+
+/* --- reconcile --- */
+
+static size_t rows_of(struct account *a, struct box ***ret_boxes, struct plan_row **ret_rows)
+{
+	struct life *l = a->life;
+	size_t n = 0, max = map_size(&l->box_map) + 1;
+
+	*ret_boxes = calloc(max, sizeof(**ret_boxes));
+	*ret_rows = calloc(max, sizeof(**ret_rows));
+	if (!*ret_boxes || !*ret_rows)
+		return SIZE_MAX;
+	list_for_each(i, &l->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (b->account != a)
+			continue;
+		(*ret_boxes)[n] = b;
+		(*ret_rows)[n++] = (struct plan_row){
+			.id = b->id,
+			.gone = b->state == LIFE_GONE,
+			.killed = b->gone_reason == R_SANDBOX_KILLED,
+			.busy = b->state == LIFE_KILLING || b->state == LIFE_CREATING || b->changing,
+			.fresh_at_ms = b->fresh_at_ms,
+		};
+	}
+	return n;
+}
+
+static void act(struct account *a, const struct plan_action *x, struct box **boxes,
+		const struct cloud_list *list)
+{
+	struct life *l = a->life;
+	struct box *b;
+
+	switch (x->kind) {
+	case PLAN_UPDATE:
+	case PLAN_REVIVE:
+		life_box_seen(l, boxes[x->row], list->v[x->item]);
+		break;
+	case PLAN_ASK:
+		verify_add(l->sync, boxes[x->row]);
+		break;
+	case PLAN_ADOPT:
+		if (!life_attempt_makes(l, a, list->v[x->item]) &&
+		    life_adopt(l, a, list->v[x->item], &b) < 0)
+			log_warn("box_adopt", "box=%s err=nomem at=next_list", list->v[x->item]->id);
+		break;
+	}
+}
+
+static void reconcile(struct account *a, const struct cloud_list *list, uint64_t began_at_ms)
+{
+	struct sync *s = a->life->sync;
+	struct plan_row *rows = NULL;
+	struct box **boxes = NULL;
+	struct plan p = { 0 };
+	size_t n = rows_of(a, &boxes, &rows);
+
+	if (n == SIZE_MAX ||
+	    plan_make(rows, n, list, store_host_id(a->life->store), began_at_ms, &p) < 0) {
+		s->skipped++;
+		log_warn("reconcile_skipped", "account=%s err=nomem", a->name);
+	} else {
+		for (size_t i = 0; i < p.n; i++)
+			act(a, &p.v[i], boxes, list);
+		s->at_once = p.suspicious ? 1 : VERIFY_AT_ONCE;
+		if (p.suspicious) {
+			s->anomalies++;
+			log_warn("list_anomaly", "account=%s rows=%zu listed=%zu doing=ask_each",
+				 a->name, n, list->n);
+		}
+		if (p.max_seq)
+			store_seen_seq(a->life->store, p.max_seq);
+		a->listing->trusted = !p.suspicious;
+		s->reconciled_at_ms = clock_boot_ms();
+		verify_pump(s);
+	}
+	plan_fini(&p);
+	free(boxes);
+	free(rows);
+}
+
+/* --- lists --- */
+
+/* The list is there. One that is odd is not waited for: each of many is asked about, one at a time. */
+static void inform(struct listing *g, struct list *waiters)
+{
+	struct status ok = STATUS_OK;
+
+	if (!g->asking || !g->trusted ||
+	    (!timer_is_set(&g->patience) && timer_set(&g->patience, clock_boot_ms() + VERIFY_PATIENCE_MS) < 0)) {
+		tell(waiters, &ok, g->list, g->account->listed_at_ms);
+		return;
+	}
+	while (!list_is_empty(waiters)) {
+		struct list *n = waiters->next;
+
+		list_del(n);
+		list_add_tail(&g->informed, n);
+	}
+}
+
+/* After a failure soon again, so that a cloud that comes back is noticed. */
+static void plan_next(struct listing *g)
+{
+	struct life *l = g->account->life;
+	uint64_t wait = l->reconcile_period_ms;
+
+	if (g->failures)
+		wait = MIN(wait, rules_backoff_ms(g->failures, LIST_RETRY_MS, wait, rng_u64(&l->rng)));
+	if (timer_set(&g->timer, clock_boot_ms() + wait) < 0)
+		log_warn("reconcile_timer", "account=%s err=nomem", g->account->name);
+}
+
+static void on_list(struct cloud_result *r, void *user)
+{
+	struct listing *g = user;
+	struct account *a = g->account;
+	struct status st = r->status;
+	struct list waiters;
+
+	g->call = NULL;
+	account_saw_date(a, r->date_ms);
+	list_take(&waiters, &g->waiters);
+	if (r->outcome == CLOUD_DONE && r->list) {
+		g->failures = 0;
+		cloud_list_free(g->list);
+		g->list = give(r->list);
+		a->listed_at_ms = clock_wall_ms();
+		reconcile(a, g->list, g->began_at_ms);
+		doubt_listed(a->life);
+	} else {
+		g->failures++;
+		a->life->sync->skipped++;
+		log_warn("reconcile_skipped", "account=%s failures=%u text=%s", a->name, g->failures,
+			 log_q(st.text));
+	}
+	plan_next(g);
+	if (g->failures)
+		tell(&waiters, &st, NULL, a->listed_at_ms);
+	else
+		inform(g, &waiters);
+	if (!list_is_empty(&g->next) && !g->call)
+		list_start(g);
+}
+
+static void list_start(struct listing *g)
+{
+	static const struct cloud_filter all = { 0 };
+	struct cloud_ask ask = {
+		.deadline_ms = clock_boot_ms() + LIST_DEADLINE_MS,
+		.background = list_is_empty(&g->next),
+		.done = on_list,
+		.user = g,
+	};
+	struct status st;
+
+	must(!g->call && list_is_empty(&g->waiters));
+	g->began_at_ms = clock_boot_ms();
+	g->call = cloud_list_all(g->account->cloud, &all, &ask);
+	list_take(&g->waiters, &g->next);
+	if (g->call)
+		return;
+	status_errno(&st, -ENOMEM, "list");
+	plan_next(g);
+	tell(&g->waiters, &st, NULL, 0);
+}
+
+static void on_period(struct timer *t, void *user)
+{
+	struct listing *g = user;
+
+	if (list_is_empty(&g->informed))
+		g->list = cloud_list_free(g->list);
+	if (!g->call)
+		list_start(g);
+}
+
+void listing_join(struct account *a, struct listing_wait *w)
+{
+	struct listing *g = a->listing;
+	bool young = g->began_at_ms && g->began_at_ms + LIST_GAP_MS > clock_boot_ms();
+	struct list alone;
+
+	must(list_is_empty(&w->node));
+	if (g->call) {
+		list_add_tail(young ? &g->waiters : &g->next, &w->node);
+	} else if (young && g->list && !g->failures) {
+		list_init(&alone);
+		list_add_tail(&alone, &w->node);
+		inform(g, &alone);
+	} else {
+		list_add_tail(&g->next, &w->node);
+		list_start(g);
+	}
+}
+
+bool sync_is_trusted(const struct life *l, const struct account *a)
+{
+	return a->listing && a->listing->trusted && !a->listing->failures;
+}
+
+void listing_leave(struct listing_wait *w)
+{
+	list_del(&w->node);
+}
+
+/* --- forgetting --- */
+
+static bool name_is_remembered(struct life *l, const struct box *gone)
+{
+	list_for_each(i, &l->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (b != gone && b->uid == gone->uid && str_eq(b->name, gone->name))
+			return true;
+	}
+	return false;
+}
+
+static void prune_box(struct life *l, struct box *b)
+{
+	struct name_slot *n = b->name[0] ? life_find_name(l, b->uid, b->name) : NULL;
+
+	if (n && !n->id[0] && !n->creation && !name_is_remembered(l, b))
+		life_forget_name(l, n);
+	life_forget_box(l, b);
+}
+
+static void prune(struct life *l)
+{
+	int64_t now = clock_wall_ms();
+	unsigned left = PRUNE_SLICE;
+
+	list_for_each_safe(i, &l->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (left && b->state == LIFE_GONE && !b->fetch && !b->killing && turn_is_free(b) &&
+		    now >= b->gone_at_ms + (int64_t)l->history_ms) {
+			prune_box(l, b);
+			left--;
+		}
+	}
+	list_for_each_safe(i, &l->requests) {
+		struct request *q = list_entry(i, struct request, node);
+		struct box *b = life_find_box(l, q->account, q->object);
+		bool refused = q->step == ROW_REQUEST_OPEN && clock_boot_ms() >= q->refused_until_ms;
+
+		if (left && !q->attempt &&
+		    (refused || rules_request_is_old(q->used_at_ms, b && b->state != LIFE_GONE,
+						     b ? b->gone_at_ms : 0, now,
+						     (int64_t)l->history_ms))) {
+			life_forget_request(l, q);
+			left--;
+		}
+	}
+}
+
+/* What could not be written when it changed: all of it again, now that the store may take it. */
+static void resave(struct life *l)
+{
+	struct store_tx *t;
+
+	l->resave = false;
+	list_for_each(i, &l->boxes)
+		life_save_box(l, list_entry(i, struct box, node), true);
+	list_for_each(i, &l->names) {
+		if (store_tx_new(l->store, &t) < 0) {
+			l->resave = true;
+			return;
+		}
+		life_put_name(t, list_entry(i, struct name_slot, node));
+		life_commit(l, t, true);
+	}
+	list_for_each(i, &l->requests) {
+		struct request *q = list_entry(i, struct request, node);
+
+		/* An open one is written with its intent, or was refused and has no row. */
+		if (q->step == ROW_REQUEST_OPEN)
+			continue;
+		if (store_tx_new(l->store, &t) < 0) {
+			l->resave = true;
+			return;
+		}
+		life_put_request(t, q);
+		life_commit(l, t, true);
+	}
+	if (lease_resave(l) < 0)
+		l->resave = true;
+}
+
+static void on_prune(struct timer *t, void *user)
+{
+	struct sync *s = user;
+
+	prune(s->life);
+	events_prune(s->life, clock_wall_ms());
+	if (s->life->resave)
+		resave(s->life);
+	if (timer_set(t, clock_boot_ms() + s->life->reconcile_period_ms) < 0)
+		log_warn("prune_timer", "err=nomem");
+}
+
+/* --- start and end --- */
+
+int sync_start(struct life *l)
+{
+	struct sync *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->life = l;
+	s->at_once = VERIFY_AT_ONCE;
+	list_init(&s->queued);
+	list_init(&s->running);
+	l->sync = s;
+	s->listings = calloc(l->n_accounts, sizeof(*s->listings));
+	if (!s->listings)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->n_accounts; i++) {
+		struct listing *g = &s->listings[i];
+
+		g->account = &l->accounts[i];
+		g->account->listing = g;
+		list_init(&g->waiters);
+		list_init(&g->next);
+		list_init(&g->informed);
+		timer_init(&g->timer, l->loop, on_period, g);
+		timer_init(&g->patience, l->loop, on_patience, g);
+		r = timer_set(&g->timer, clock_boot_ms());
+		if (r < 0)
+			return r;
+	}
+	timer_init(&s->prune, l->loop, on_prune, s);
+	return timer_set(&s->prune, clock_boot_ms() + l->reconcile_period_ms);
+}
+
+static void drop_verifies(struct list *all)
+{
+	while (!list_is_empty(all)) {
+		struct verify *v = list_entry(all->next, struct verify, node);
+
+		list_del(&v->node);
+		fetch_leave(&v->wait);
+		verify_free(v);
+	}
+}
+
+void sync_stop(struct life *l)
+{
+	struct sync *s = l->sync;
+
+	if (!s)
+		return;
+	timer_clear(&s->prune);
+	for (size_t i = 0; s->listings && i < l->n_accounts; i++) {
+		struct listing *g = &s->listings[i];
+
+		if (!g->account)
+			continue;
+		timer_clear(&g->timer);
+		timer_clear(&g->patience);
+		cloud_call_cancel(g->call);
+		cloud_list_free(g->list);
+		must(list_is_empty(&g->waiters) && list_is_empty(&g->next) && list_is_empty(&g->informed));
+		g->account->listing = NULL;
+	}
+	drop_verifies(&s->queued);
+	drop_verifies(&s->running);
+	free(s->listings);
+	free(s);
+	l->sync = NULL;
+}
+
+void life_count(const struct life *l, uid_t uid, struct life_counts *ret)
+{
+	*ret = (struct life_counts){
+		.reconciled_at_ms = l->sync->reconciled_at_ms,
+		.reconcile_skipped = l->sync->skipped,
+		.list_anomalies = l->sync->anomalies,
+		.requests = (uint32_t)map_size(&l->request_map),
+		.identity = l->identity,
+		.store = *store_health(l->store),
+		.doubt_text = l->doubt_text,
+		.doubt_at_ms = l->doubt_at_ms,
+	};
+	list_for_each(i, &l->boxes) {
+		const struct box *b = list_entry(i, struct box, node);
+
+		if (uid != (uid_t)-1 && b->uid != uid)
+			continue;
+		ret->leases += b->n_leases;
+		switch (b->state) {
+		case LIFE_RUNNING:
+			ret->running++;
+			break;
+		case LIFE_PAUSED:
+			ret->paused++;
+			break;
+		case LIFE_GONE:
+			ret->gone++;
+			break;
+		default:
+			ret->other++;
+			break;
+		}
+	}
+	list_for_each(i, &l->attempts)
+		ret->intents++;
+}

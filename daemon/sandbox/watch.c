@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Watchers of events. A watcher is a place in the log and reads at its own pace; nothing is queued
+ * for it. A place that is no more (unknown cursor, or overtaken) becomes a resync: RESYNC, one
+ * UPDATED for each sandbox it may see, RESYNC_DONE, whose cursor is where the log stood at RESYNC.
+ * Events inside a resync have no cursor: whoever stops in the middle begins again.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/auth/grant.h"
+#include "daemon/sandbox/core.h"
+#include "daemon/sandbox/event.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define WATCH_MAGIC 0x57617463u
+
+struct place {
+	char *account, *id;
+};
+
+struct life_watch {
+	uint32_t magic;
+	struct list node;
+	struct life *life;
+	struct principal who;
+	bool all;			/* every uid's */
+	char *only;			/* id; NULL = all */
+	uint32_t types;
+	uint64_t at;			/* read up to: seq, or number for all */
+	life_watch_fn *news;
+	void *user;
+	struct defer kick;
+	enum { WATCH_LOG, WATCH_RESYNC, WATCH_BOXES, WATCH_DONE } step;
+	uint64_t resync_at;		/* where the log stood at RESYNC */
+	struct place *places;		/* to be told in the resync */
+	size_t n_places, next_place;
+	/* what the last event points to */
+	char cursor[80], text[EVENT_TEXT_MAX];
+	struct life_sandbox view;
+	struct grave grave;
+};
+
+static struct event_log *log_of(const struct life_watch *w)
+{
+	return w->all ? &w->life->events.all : events_of(w->life, w->who.uid);
+}
+
+static uint64_t key_of(const struct life_watch *w, const struct event *e)
+{
+	return w->all ? e->number : e->seq;
+}
+
+/* Of the last one that may be told; 0 = none yet. */
+static uint64_t head_of(const struct life_watch *w)
+{
+	const struct event_log *g = log_of(w);
+
+	for (size_t n = g ? g->n : 0; n; n--)
+		if (event_at(g, n - 1)->number <= w->life->events.told)
+			return key_of(w, event_at(g, n - 1));
+	return 0;
+}
+
+static void set_cursor(struct life_watch *w, uint64_t key)
+{
+	snprintf(w->cursor, sizeof(w->cursor), "%s.%s%llu", store_incarnation(w->life->store), w->all ? "g" : "",
+		 (unsigned long long)key);
+}
+
+/* False: not one of this store's, or of a place that is no more. */
+static bool read_cursor(const struct life_watch *w, const char *cursor, uint64_t *ret)
+{
+	const struct event_log *g = log_of(w);
+	const char *dot = strrchr(cursor, '.');
+	size_t n = strlen(store_incarnation(w->life->store));
+	uint64_t head = head_of(w);
+
+	if (!dot || (size_t)(dot - cursor) != n || memcmp(cursor, store_incarnation(w->life->store), n))
+		return false;
+	dot++;
+	if ((*dot == 'g') != w->all)
+		return false;
+	dot += w->all;
+	if (str_u64(dot, strlen(dot), INT64_MAX, ret) < 0 || *ret > head)
+		return false;
+	return *ret == head || (g && g->n && *ret + 1 >= key_of(w, event_at(g, 0)));
+}
+
+static void drop_places(struct life_watch *w)
+{
+	for (size_t i = 0; i < w->n_places; i++) {
+		free(w->places[i].account);
+		free(w->places[i].id);
+	}
+	free(w->places);
+	w->places = NULL;
+	w->n_places = w->next_place = 0;
+}
+
+static bool sees(const struct life_watch *w, const struct box *b)
+{
+	return (w->all || b->uid == w->who.uid || (w->only && grant_row(&w->who, b->uid) == GRANT_OK)) &&
+	       (!w->only || str_eq(b->id, w->only));
+}
+
+/* Without memory it is shorter than it should be: the next resync is asked for by the cursor. */
+static void resync(struct life_watch *w)
+{
+	size_t n = 0;
+
+	drop_places(w);
+	w->step = WATCH_RESYNC;
+	w->resync_at = head_of(w);
+	w->places = calloc(map_size(&w->life->box_map) + 1, sizeof(*w->places));
+	list_for_each(i, &w->life->boxes) {
+		struct box *b = list_entry(i, struct box, node);
+
+		if (!w->places || b->state == LIFE_GONE || !sees(w, b))
+			continue;
+		w->places[n].account = str_dup(b->account->name);
+		w->places[n].id = str_dup(b->id);
+		if (!w->places[n].account || !w->places[n].id)
+			w->resync_at = 0;
+		n++;
+	}
+	w->n_places = n;
+}
+
+/* --- reading --- */
+
+static void read_evidence(char *text, struct life_event *ret)
+{
+	char *line;
+
+	while ((line = strsep(&text, "\n")) && ret->n_evidence < LIFE_EVIDENCE_MAX) {
+		char *eq = strchr(line, '=');
+
+		if (!eq || !eq[1])
+			continue;
+		*eq = 0;
+		ret->evidence[ret->n_evidence++] = (struct life_pair){ line, eq + 1 };
+	}
+}
+
+/* The sandbox as it was then, as far as the event remembers; the rest as it is now. */
+static void view_of(struct life_watch *w, const struct event *e)
+{
+	struct account *a = &w->life->accounts[e->account];
+	struct box *b = life_find_box(w->life, a, e->id);
+
+	if (b)
+		box_view(b, LIFE_FROM_CACHE, &w->view);
+	else
+		w->view = (struct life_sandbox){
+			.template_id = "", .alias = "", .envd_version = "", .domain = "", .warning = "",
+			.allow_internet_access = -1, .keep_memory = -1, .auto_resume = -1,
+			.policy = w->life->policy, .source = LIFE_FROM_CACHE, .owner_uid = e->uid,
+		};
+	w->view.id = e->id;
+	w->view.name = e->name;
+	w->view.account = a->name;
+	w->view.state = e->state;
+	w->view.started_at_ms = e->started_at_ms;
+	w->view.end_at_ms = e->end_at_ms;
+	w->view.leases = e->leases;
+	w->view.generation = e->generation;
+	w->view.gone_reason = e->reason;
+	w->view.as_of_ms = e->at_ms;
+}
+
+static void fill(struct life_watch *w, const struct event *e, struct life_event *ret)
+{
+	set_cursor(w, key_of(w, e));
+	view_of(w, e);
+	*ret = (struct life_event){ .cursor = w->cursor, .at_ms = e->at_ms, .type = (int)e->type, .box = &w->view,
+				    .reason = e->reason };
+	(void)str_copy(w->text, sizeof(w->text), e->evidence);
+	read_evidence(w->text, ret);
+}
+
+static void bare(struct life_watch *w, enum event_type type, struct life_event *ret)
+{
+	*ret = (struct life_event){ .cursor = w->cursor, .at_ms = clock_wall_ms(), .type = (int)type };
+}
+
+static bool is_wanted(const struct life_watch *w, const struct event *e)
+{
+	if (w->types && !(w->types & BIT(e->type)))
+		return false;
+	return !w->only || str_eq(w->only, e->id);
+}
+
+static bool next_of_log(struct life_watch *w, struct life_event *ret)
+{
+	struct event_log *g = log_of(w);
+	size_t i;
+
+	if (!g || !g->n)
+		return false;
+	/* Overtaken: what lies between is gone. */
+	if (w->at + 1 < key_of(w, event_at(g, 0)) && w->at < head_of(w) && w->at) {
+		resync(w);
+		return true;
+	}
+	for (i = event_above(g, w->all, w->at); i < g->n; i++) {
+		const struct event *e = event_at(g, i);
+
+		if (e->number > w->life->events.told)
+			return false;
+		w->at = key_of(w, e);
+		if (!is_wanted(w, e))
+			continue;
+		fill(w, e, ret);
+		return true;
+	}
+	return false;
+}
+
+static bool next_box(struct life_watch *w, struct life_event *ret)
+{
+	while (w->next_place < w->n_places) {
+		const struct place *p = &w->places[w->next_place++];
+		struct account *a = p->account ? life_account_by_name(w->life, p->account) : NULL;
+		struct box *b = a && p->id ? life_find_box(w->life, a, p->id) : NULL;
+
+		if (!b || b->state == LIFE_GONE)
+			continue;
+		box_view(b, LIFE_FROM_CACHE, &w->view);
+		w->cursor[0] = 0;
+		bare(w, EVENT_UPDATED, ret);
+		ret->box = &w->view;
+		return true;
+	}
+	return false;
+}
+
+bool life_watch_next(struct life_watch *w, struct life_event *ret)
+{
+	must(w->magic == WATCH_MAGIC);
+	if (w->step == WATCH_LOG) {
+		if (!next_of_log(w, ret))
+			return false;
+		if (w->step == WATCH_LOG)
+			return true;
+	}
+	if (w->step == WATCH_RESYNC) {
+		w->step = WATCH_BOXES;
+		w->cursor[0] = 0;
+		bare(w, EVENT_RESYNC, ret);
+		return true;
+	}
+	if (w->step == WATCH_BOXES && next_box(w, ret))
+		return true;
+	drop_places(w);
+	w->step = WATCH_LOG;
+	w->at = w->resync_at;
+	set_cursor(w, w->at);
+	bare(w, EVENT_RESYNC_DONE, ret);
+	return true;
+}
+
+bool life_watch_is_over(const struct life_watch *w, struct status *ret_st)
+{
+	if (!w->life->draining)
+		return false;
+	status_set(ret_st, R_DRAINING, "agentboxd is stopping; go on from the last cursor in a moment");
+	ret_st->retry_after_ms = 1000;
+	return true;
+}
+
+void life_watch_heartbeat(struct life_watch *w, struct life_event *ret)
+{
+	if (w->step == WATCH_LOG)
+		set_cursor(w, w->at);
+	else
+		w->cursor[0] = 0;
+	bare(w, EVENT_HEARTBEAT, ret);
+}
+
+/* --- its life --- */
+
+static void on_kick(struct defer *d, void *user)
+{
+	struct life_watch *w = user;
+
+	must(w->magic == WATCH_MAGIC);
+	w->news(w->user);
+}
+
+void event_watches_news(struct life *l)
+{
+	list_for_each(n, &l->events.watches)
+		defer_post(&list_entry(n, struct life_watch, node)->kick);
+}
+
+static bool check(struct life_watch *w, const struct life_watch_options *o, struct status *st)
+{
+	struct account *a;
+	struct box *b;
+
+	if (o->all_owners && grant_all_owners(o->who) != GRANT_OK) {
+		status_set(st, R_UID_DENIED, "only an administrator may watch other owners' sandboxes");
+		return false;
+	}
+	if (str_is_empty(o->sandbox))
+		return true;
+	switch (ref_find(w->life, o->who, o->sandbox, &b, &a, st)) {
+	case REF_NONE:
+		return false;
+	case REF_ID:
+		ref_not_found(st, o->sandbox);
+		return false;
+	case REF_BOX:
+		break;
+	}
+	w->only = str_dup(b->id);
+	/* An administrator's look at another's sandbox: its events are in that uid's log. */
+	w->all = w->all || b->uid != o->who->uid;
+	if (!w->only)
+		status_errno(st, -ENOMEM, "Watch");
+	return w->only != NULL;
+}
+
+static void watch_freep(struct life_watch **w)
+{
+	*w = life_watch_free(*w);
+}
+
+int life_watch_new(struct life *l, const struct life_watch_options *o, life_watch_fn *news, void *user,
+		   struct life_watch **ret, struct status *ret_st)
+{
+	scoped(watch_freep) struct life_watch *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return -ENOMEM;
+	w->magic = WATCH_MAGIC;
+	w->life = l;
+	w->who = *o->who;
+	w->who.pidfd = -1;
+	w->all = o->all_owners;
+	w->types = o->types;
+	w->news = news;
+	w->user = user;
+	list_add_tail(&l->events.watches, &w->node);
+	defer_init(&w->kick, l->loop, on_kick, w);
+	if (!check(w, o, ret_st))
+		return -EINVAL;
+	w->at = head_of(w);
+	if (o->initial || (!str_is_empty(o->cursor) && !read_cursor(w, o->cursor, &w->at)))
+		resync(w);
+	defer_post(&w->kick);
+	*ret = give(w);
+	return 0;
+}
+
+static void watch_bury(void *p)
+{
+	free(p);
+}
+
+struct life_watch *life_watch_free(struct life_watch *w)
+{
+	if (!w)
+		return NULL;
+	must(w->magic == WATCH_MAGIC);
+	defer_cancel(&w->kick);
+	list_del(&w->node);
+	drop_places(w);
+	free(w->only);
+	w->magic = 0;
+	loop_bury(w->life->loop, &w->grave, watch_bury, w);
+	return NULL;
+}
