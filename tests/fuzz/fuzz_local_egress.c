@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/local/egress_host.h"
-#include "daemon/local/egrule.h"
-#include "daemon/local/headset.h"
-#include "daemon/local/sniff.h"
-#include "daemon/local/socks.h"
+#include "daemon/local/egress/egress_host.h"
+#include "daemon/local/egress/egrule.h"
+#include "daemon/local/egress/headset.h"
+#include "daemon/local/egress/sniff.h"
+#include "daemon/local/egress/socks.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 

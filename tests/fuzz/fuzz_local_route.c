@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/local/httpval.h"
-#include "daemon/local/list.h"
-#include "daemon/local/multipart.h"
-#include "daemon/local/query.h"
-#include "daemon/local/route.h"
+#include "daemon/local/http/httpval.h"
+#include "daemon/local/http/multipart.h"
+#include "daemon/local/http/query.h"
+#include "daemon/local/http/route.h"
+#include "daemon/local/state/list.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "daemon/common/ev/loop.h"
-#include "daemon/local/box.h"
-#include "daemon/local/boxfs.h"
+#include "daemon/local/engine/box.h"
+#include "daemon/local/engine/boxfs.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"

@@ -2,7 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/local/account.h"
+#include "daemon/local/state/account.h"
 #include "tests/lib/test.h"
 
 #define KEY_A "e2b_00112233445566778899aabbccddeeff00112233"

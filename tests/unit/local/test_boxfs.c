@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 
 #include "box_fixture.h"
-#include "daemon/local/boxwatch.h"
+#include "daemon/local/engine/boxwatch.h"
 #include "drop_user.h"
 
 static struct fix fix;

@@ -7,12 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/local/box.h"
-#include "daemon/local/boxbase.h"
-#include "daemon/local/boxfs_wire.h"
-#include "daemon/local/boxrm.h"
-#include "daemon/local/boxuser.h"
-#include "daemon/local/cg.h"
+#include "daemon/local/engine/box.h"
+#include "daemon/local/engine/boxbase.h"
+#include "daemon/local/engine/boxfs_wire.h"
+#include "daemon/local/engine/boxrm.h"
+#include "daemon/local/engine/boxuser.h"
+#include "daemon/local/engine/cg.h"
 #include "proto/base/fd.h"
 #include "tests/lib/test.h"
 

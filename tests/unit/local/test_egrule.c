@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What may go out of a sandbox: its own lists, and what nobody's lists open. */
-#include "daemon/local/egrule.h"
+#include "daemon/local/egress/egrule.h"
 
 #include <arpa/inet.h>
 #include <stdlib.h>
 
-#include "daemon/local/egress_host.h"
-#include "daemon/local/nsnet.h"
+#include "daemon/local/egress/egress_host.h"
+#include "daemon/local/engine/nsnet.h"
 #include "proto/base/str.h"
 #include "tests/lib/test.h"
 

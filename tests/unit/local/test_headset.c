@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests on their way out, with the headers that rules set. */
-#include "daemon/local/headset.h"
+#include "daemon/local/egress/headset.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/local/egrule.h"
+#include "daemon/local/egress/egrule.h"
 #include "proto/base/str.h"
 #include "tests/lib/test.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 
-#include "daemon/local/cfg.h"
-#include "daemon/local/gz.h"
-#include "daemon/local/httpval.h"
-#include "daemon/local/mime.h"
+#include "daemon/local/http/gz.h"
+#include "daemon/local/http/httpval.h"
+#include "daemon/local/http/mime.h"
+#include "daemon/local/main/cfg.h"
 #include "tests/lib/test.h"
 
 TEST(codings)

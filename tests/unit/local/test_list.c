@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/local/list.h"
-#include "daemon/local/sign.h"
+#include "daemon/local/state/list.h"
+#include "daemon/local/state/sign.h"
 #include "tests/lib/test.h"
 
 static const char desc[] = "MjAyNi0wOC0yMVQxMDowMDowMC4xMjM0NTZaX19pMGExYjJjM2Q0ZTVmNmc3aDhpOWo=";

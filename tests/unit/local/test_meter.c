@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The series of metrics and the diary of a sandbox. */
-#include "daemon/local/meter.h"
+#include "daemon/local/state/meter.h"
 
 #include <errno.h>
 
-#include "daemon/local/diary.h"
+#include "daemon/local/state/diary.h"
 #include "proto/base/str.h"
 #include "tests/lib/test.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The rules for network settings, and heads at the edge. */
-#include "daemon/local/netrule.h"
+#include "daemon/local/egress/netrule.h"
 
 #include <stdlib.h>
 
-#include "daemon/local/egrule.h"
-#include "daemon/local/relay_head.h"
+#include "daemon/local/egress/egrule.h"
+#include "daemon/local/http/relay_head.h"
 #include "proto/base/buf.h"
 #include "proto/base/str.h"
 #include "tests/lib/test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The vectors of the contract, in both codecs, and what protojson asks of a reader. */
-#include "daemon/local/pbjson.h"
+#include "daemon/local/agent/pbjson.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/local/query.h"
-#include "daemon/local/route.h"
+#include "daemon/local/http/query.h"
+#include "daemon/local/http/route.h"
 #include "tests/lib/test.h"
 
 TEST(hosts)

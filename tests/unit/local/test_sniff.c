@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* For which host a connection is. */
-#include "daemon/local/sniff.h"
+#include "daemon/local/egress/sniff.h"
 
 #include <string.h>
 

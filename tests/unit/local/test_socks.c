@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The talk with a SOCKS5 proxy. */
-#include "daemon/local/socks.h"
+#include "daemon/local/egress/socks.h"
 
 #include <string.h>
 

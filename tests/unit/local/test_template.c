@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/local/template.h"
+#include "daemon/local/state/template.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests for a port of a sandbox: the cloud's refusals in the cloud's order, then the agent (its
+ * port is 49983) or a port inside. Traffic may wake a paused sandbox whose creator said so.
+ */
+#include "daemon/local/agent/edge.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/local/agent/envd.h"
+#include "daemon/local/agent/relay.h"
+#include "daemon/local/http/query.h"
+#include "daemon/local/http/reply.h"
+#include "daemon/local/http/route.h"
+#include "daemon/local/state/journal.h"
+#include "daemon/local/state/local.h"
+#include "daemon/local/state/state.h"
+#include "proto/base/str.h"
+
+#define TRAFFIC_HEADER "e2b-traffic-access-token"
+#define WAKE_WAIT_MS   60000u
+
+/* Steals `body`. */
+static void refuse(struct http_x *x, unsigned status, json_t *body, const char *message)
+{
+	char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+	char html[512];
+
+	json_decref(body);
+	if (!text) {
+		reply_abort(x);
+	} else if (route_wants_html(reply_request(x, "user-agent"), reply_request(x, "accept"),
+				    reply_request(x, "sec-fetch-mode"),
+				    reply_request(x, "x-requested-with"))) {
+		/* `message` is ours: nothing of the request is in it. */
+		snprintf(html, sizeof(html),
+			 "<!DOCTYPE html>\n<html><head><title>%u</title></head>"
+			 "<body><h1>%u</h1><p>%s</p></body></html>\n",
+			 status, status, message);
+		reply_send(x, status, "text/html; charset=utf-8", NULL, html, strlen(html));
+	} else {
+		reply_send(x, status, REPLY_JSON, NULL, text, strlen(text));
+	}
+	free(text);
+}
+
+void edge_not_found(struct http_x *x, const char *id)
+{
+	static const char message[] = "The sandbox was not found";
+
+	refuse(x, 502,
+	       json_pack("{s:s, s:s, s:i}", "sandboxId", id, "message", message, "code", 502),
+	       message);
+}
+
+void edge_port_closed(struct http_x *x, const char *id, uint64_t port)
+{
+	static const char message[] = "The sandbox is running but port is not open";
+
+	refuse(x, 502,
+	       json_pack("{s:s, s:s, s:I, s:i}", "sandboxId", id, "message", message, "port",
+			 (json_int_t)MIN(port, (uint64_t)INT64_MAX), "code", 502),
+	       message);
+}
+
+static void internal_route(struct http_x *x, const char *path)
+{
+	static const char message[] = "Not found";
+
+	refuse(x, 404,
+	       json_pack("{s:s, s:s, s:i}", "message", message, "path", path, "code", 404), message);
+}
+
+/* 403 and the like: without a port. */
+static void refuse_as(struct http_x *x, const char *id, unsigned status, const char *message)
+{
+	refuse(x, status,
+	       json_pack("{s:s, s:s, s:i}", "sandboxId", id, "message", message, "code", (int)status),
+	       message);
+}
+
+/* --- a sandbox that runs --- */
+
+static void to_envd(struct local *l, struct sbox *s, struct http_x *x)
+{
+	const char *path = reply_request(x, ":path");
+	char *clean = query_clean_path(path ? path : "");
+
+	if (!clean)
+		reply_text(x, 400, "Bad Request");
+	else if (route_is_internal(clean))
+		internal_route(x, clean);
+	else if (!reply_preflight(x))
+		envd_request(l, s, x);
+	free(clean);
+}
+
+static void to_port(struct local *l, struct sbox *s, struct http_x *x, uint64_t port)
+{
+	if (s->policy.is_private && !reply_request(x, TRAFFIC_HEADER))
+		refuse_as(x, s->id, 403, "The header " TRAFFIC_HEADER " is missing");
+	else if (s->policy.is_private && !reply_request_has(x, TRAFFIC_HEADER, s->traffic_token))
+		refuse_as(x, s->id, 403, "The traffic access token is wrong");
+	else
+		relay_request(l, s, x, port);
+}
+
+/* --- one that traffic may wake --- */
+
+struct waiting {
+	struct local *l;
+	struct http_x *x;
+	struct route to;
+	bool woke;		/* its resumption is under way */
+	struct sbox_wait wait;
+	struct timer limit;
+	struct grave grave;
+};
+
+/* The exchange is the caller's again. */
+static struct http_x *waiting_end(struct waiting *w)
+{
+	list_del(&w->wait.node);
+	timer_clear(&w->limit);
+	loop_bury(w->l->loop, &w->grave, free, w);
+	return w->x;
+}
+
+static void on_waiting_news(struct http_x *x, void *user)
+{
+	struct waiting *w = user;
+
+	if (http_x_closed(x, NULL) != HTTP_OPEN)
+		http_x_release(waiting_end(w));
+}
+
+static void on_limit(struct timer *t, void *user)
+{
+	struct waiting *w = user;
+	struct route to = w->to;
+
+	refuse_as(waiting_end(w), to.id, 409, "The sandbox is changing its state");
+}
+
+static void on_settled(struct sbox_wait *wait)
+{
+	struct waiting *w = container_of(wait, struct waiting, wait);
+	struct route to = w->to;
+	struct local *l = w->l;
+	struct sbox *s = state_find(l->state, to.id);
+
+	if (w->woke && s && s->state == SBOX_PAUSED)	/* it could not be resumed */
+		edge_not_found(waiting_end(w), to.id);
+	else
+		edge_request(l, waiting_end(w), &to);
+}
+
+static void wait_for(struct local *l, struct sbox *s, struct http_x *x, const struct route *to)
+{
+	struct waiting *w = calloc(1, sizeof(*w));
+
+	if (!w) {
+		reply_abort(x);
+		return;
+	}
+	*w = (struct waiting){ .l = l, .x = x, .to = *to, .woke = s->state == SBOX_RESUMING,
+			       .wait = { .done = on_settled } };
+	timer_init(&w->limit, l->loop, on_limit, w);
+	http_x_set_owner(x, on_waiting_news, w);
+	sbox_wait(s, &w->wait);
+	if (timer_set(&w->limit, loop_now_ms(l->loop) + WAKE_WAIT_MS) < 0)
+		refuse_as(waiting_end(w), to->id, 409, "The sandbox is changing its state");
+}
+
+static bool may_wake(const struct sbox *s, const struct http_x *x, uint64_t port)
+{
+	if (port == ENVD_PORT)
+		return !s->policy.secure || reply_request_has(x, "x-access-token", s->token);
+	return !s->policy.is_private || reply_request_has(x, TRAFFIC_HEADER, s->traffic_token);
+}
+
+/* It is paused, or on its way there or back. */
+static void wake(struct local *l, struct sbox *s, struct http_x *x, const struct route *to)
+{
+	uint32_t for_s = MIN(MAX(s->timeout_s, STATE_RESUME_MIN_S), state_opts(s->st)->max_length_s);
+	int r = 0;
+
+	if (!s->policy.auto_resume || (s->state == SBOX_PAUSED && sbox_is_cold(s))) {
+		edge_not_found(x, to->id);
+		return;
+	}
+	if (!may_wake(s, x, to->port)) {
+		refuse_as(x, to->id, 403, "The sandbox may not be resumed with these credentials");
+		return;
+	}
+	if (s->state == SBOX_PAUSED) {
+		r = sbox_resume(s, for_s, true);
+		journal_add(l->journal, "auto-resume",
+			    json_pack("{s:s, s:s, s:i}", "sandbox", s->id, "team", s->team, "error", r));
+	}
+	if (r == STATE_FULL)
+		refuse_as(x, to->id, 429, "You have reached the maximum number of concurrent sandboxes");
+	else if (r < 0)
+		edge_not_found(x, to->id);
+	else
+		wait_for(l, s, x, to);
+}
+
+void edge_request(struct local *l, struct http_x *x, const struct route *to)
+{
+	struct sbox *s = state_find(l->state, to->id);
+
+	switch (s ? s->state : SBOX_KILLING) {
+	case SBOX_RUNNING:
+	case SBOX_SNAPSHOTTING:		/* stalls for a moment */
+		if (to->port == ENVD_PORT)
+			to_envd(l, s, x);
+		else
+			to_port(l, s, x, to->port);
+		break;
+	case SBOX_PAUSING:
+	case SBOX_PAUSED:
+	case SBOX_RESUMING:
+		wake(l, s, x, to);
+		break;
+	default:
+		edge_not_found(x, to->id);
+		break;
+	}
+}
+
+void local_request(struct http_x *x, void *local)
+{
+	struct local *l = local;
+	struct route to;
+
+	route_parse(reply_request(x, ":authority"), reply_request(x, "e2b-sandbox-id"),
+		    reply_request(x, "e2b-sandbox-port"), &to);
+	switch (to.kind) {
+	case ROUTE_CONTROL:
+		rest_request(l, x);
+		break;
+	case ROUTE_SANDBOX:
+		edge_request(l, x, &to);
+		break;
+	case ROUTE_BAD:
+		reply_text(x, 400, to.why);
+		break;
+	}
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* See the header. */
+#include "daemon/local/agent/files.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/local/agent/connect.h"
+#include "daemon/local/http/query.h"
+#include "daemon/local/http/reply.h"
+#include "daemon/local/state/sign.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+static const char *or_empty(const char *s)
+{
+	return s ? s : "";
+}
+
+static bool check_signature(const struct sbox *s, struct http_x *x, const struct query *q,
+			    const char *op)
+{
+	const char *given = query_get(q, "signature");
+	const char *until = query_get(q, "signature_expiration");
+	int64_t until_s = SIGN_NO_EXPIRY;
+	uint64_t n = 0;
+	char *right;
+	bool same;
+
+	if (!given) {
+		reply_envd_error(x, 401, "missing signature query parameter");
+		return false;
+	}
+	if (until) {
+		if (str_u64(until, strlen(until), INT64_MAX, &n) < 0) {
+			reply_envd_error(x, 400, "signature_expiration must be unix seconds");
+			return false;
+		}
+		until_s = (int64_t)n;
+	}
+	right = sign_file(or_empty(query_get(q, "path")), op, or_empty(query_get(q, "username")),
+			  s->token, until_s);
+	same = right && str_eq_secret(given, strlen(given), right, strlen(right));
+	free(right);
+	if (!same)
+		reply_envd_error(x, 401, "invalid signature");
+	else if (until && until_s < clock_wall_ms() / 1000)
+		reply_envd_error(x, 401, "signature is already expired");
+	else
+		return true;
+	return false;
+}
+
+static bool check_token(const struct sbox *s, struct http_x *x, const struct query *q,
+			const char *op)
+{
+	if (!s->policy.secure || reply_request_has(x, "x-access-token", s->token))
+		return true;
+	if (!reply_request(x, "x-access-token"))
+		return check_signature(s, x, q, op);
+	reply_envd_error(x, 401, "access token present in header but does not match");
+	return false;
+}
+
+bool files_authorize(const struct sbox *s, struct http_x *x, const struct query *q, const char *op,
+		     struct box_user *ret)
+{
+	const char *name = query_get(q, "username");
+
+	if (!check_token(s, x, q, op))
+		return false;
+	if (!name)
+		name = CALL_DEFAULT_USER;
+	if (*name && !box_user_lookup(s->box, name, ret))
+		return true;
+	reply_envd_error(x, 401, "error looking up user '%.64s'", name);
+	return false;
+}
+
+void files_fail(struct http_x *x, int r, const char *path)
+{
+	switch (-r) {
+	case ENOENT:
+		reply_envd_error(x, 404, "path '%.300s' does not exist", path);
+		break;
+	case EISDIR:
+		reply_envd_error(x, 400, "path '%.300s' is a directory", path);
+		break;
+	case EMEDIUMTYPE:
+		reply_envd_error(x, 400, "path '%.300s' is not a regular file", path);
+		break;
+	case ENAMETOOLONG:
+	case ENOTDIR:
+	case ELOOP:
+		reply_envd_error(x, 400, "path '%.300s': %s", path, strerror(-r));
+		break;
+	case ENOSPC:
+	case EDQUOT:
+		reply_envd_error(x, 507, "not enough disk space available");
+		break;
+	default:
+		reply_envd_error(x, 500, "path '%.300s': %s", path, strerror(-r));
+		break;
+	}
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A request for a port of a sandbox. A socket from inside the sandbox is connected to its loopback,
+ * five attempts in all, as the cloud's node does; then two exchanges are joined, each direction with
+ * the other side's room as its limit. An upgrade that the program inside agrees to joins their bytes.
+ */
+#include "daemon/local/agent/relay.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/common/net/http.h"
+#include "daemon/common/net/xport.h"
+#include "daemon/local/agent/edge.h"
+#include "daemon/local/egress/netrule.h"
+#include "daemon/local/http/relay_head.h"
+#include "daemon/local/http/reply.h"
+#include "daemon/local/state/local.h"
+#include "daemon/local/state/state.h"
+#include "proto/base/fd.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+#include "proto/wire/h2.h"
+
+#define RELAY_MAGIC	 0x7e1a7e1au
+#define ATTEMPTS	 5u
+#define ATTEMPT_PAUSE_MS 100u	/* after the first; one more of it after each */
+#define CONNECT_MAX_MS	 3000u	/* for a full backlog */
+
+struct relay {
+	uint32_t magic;
+	struct local *l;
+	struct sbox *s;			/* NULL: it is cut */
+	char id[ROUTE_ID_MAX + 1];
+	uint64_t port;
+	struct http_x *x, *y;		/* the client's, the program's */
+	struct http_conn *conn;
+	struct traffic traffic;
+	bool over, waits_for_fd;
+	bool upgrade;			/* the client asks */
+	bool tunnel, answered, up_done, down_done;
+	unsigned attempt;
+	int family, fd;
+	struct watch watch;
+	struct timer timer;
+	struct grave grave;
+};
+
+static void attempt(struct relay *rl);
+
+static struct relay *relay_from(void *p)
+{
+	struct relay *rl = p;
+
+	must(rl && rl->magic == RELAY_MAGIC);
+	return rl;
+}
+
+/* --- the end --- */
+
+static void relay_free(void *p)
+{
+	struct relay *rl = relay_from(p);
+
+	rl->magic = 0;
+	free(rl);
+}
+
+static void bury_if_done(struct relay *rl)
+{
+	if (rl->over && !rl->waits_for_fd && !rl->conn)
+		loop_bury(rl->l->loop, &rl->grave, relay_free, rl);
+}
+
+static void drop_fd(struct relay *rl)
+{
+	watch_fini(&rl->watch);
+	rl->fd = fd_close(rl->fd);
+}
+
+/* The client's exchange is gone, or somebody else's already. */
+static void relay_end(struct relay *rl)
+{
+	must(!rl->over && !rl->x);
+	rl->over = true;
+	timer_clear(&rl->timer);
+	drop_fd(rl);
+	if (rl->s)
+		list_del(&rl->traffic.node);
+	rl->s = NULL;
+	if (rl->y)
+		http_x_release(give(rl->y));
+	if (rl->conn)
+		http_conn_close(rl->conn, "relayed");
+	bury_if_done(rl);
+}
+
+/* An answer of ours instead; false once the program's has begun. */
+static void give_up(struct relay *rl)
+{
+	struct http_x *x = give(rl->x);
+
+	if (rl->answered)
+		reply_abort(x);
+	else
+		reply_text(x, 502, "Bad Gateway");
+	relay_end(rl);
+}
+
+static void on_cut(struct traffic *t)
+{
+	struct relay *rl = container_of(t, struct relay, traffic);
+	struct http_x *x = give(rl->x);
+
+	list_del(&t->node);
+	rl->s = NULL;
+	http_x_reset(x, H2_CANCEL);
+	reply_detach(x);
+	relay_end(rl);
+}
+
+static void on_conn_closed(struct http_conn *c, const char *reason, void *user)
+{
+	struct relay *rl = relay_from(user);
+
+	rl->conn = NULL;
+	bury_if_done(rl);
+}
+
+/* --- bytes --- */
+
+/* From one to the other, as far as there is room; false when `to` is gone. */
+static bool move(struct http_x *from, struct http_x *to, bool *done)
+{
+	const uint8_t *p;
+	size_t n = http_x_peek(from, &p), room;
+
+	while (n && (room = http_x_room(to)) > 0) {
+		size_t k = MIN(n, room);
+
+		if (http_x_write(to, p, k) < 0)
+			return false;
+		http_x_consume(from, k);
+		n = http_x_peek(from, &p);
+	}
+	if (n || *done || !http_x_at_end(from))
+		return true;
+	*done = true;
+	return http_x_finish(to, http_x_trailers(from)) >= 0;
+}
+
+static int answer(struct relay *rl)
+{
+	scoped(fields_fini) struct fields head = FIELDS_NULL;
+	int r;
+
+	rl->tunnel = http_x_status(rl->y) == 101;
+	rl->down_done = !rl->tunnel && http_x_at_end(rl->y);
+	r = relay_response_head(http_x_head(rl->y), rl->tunnel, &head);
+	if (r == 0)
+		r = http_x_respond(rl->x, &head, rl->down_done);
+	if (r == 0)
+		rl->answered = true;
+	if (rl->tunnel)
+		rl->up_done = false;
+	return r;
+}
+
+static void pump(struct relay *rl)
+{
+	enum http_close down = http_x_closed(rl->x, NULL), up = http_x_closed(rl->y, NULL);
+	bool lost = up != HTTP_OPEN && up != HTTP_CLOSE_CLEAN && !http_x_ended(rl->y);
+
+	if (down != HTTP_OPEN) {	/* all said, or the client is gone */
+		http_x_release(give(rl->x));
+		relay_end(rl);
+		return;
+	}
+	if (!rl->answered && http_x_head(rl->y) && answer(rl) < 0) {
+		give_up(rl);
+		return;
+	}
+	/* What the program said before it was lost is still passed on. */
+	if (rl->answered && !move(rl->y, rl->x, &rl->down_done)) {
+		give_up(rl);
+		return;
+	}
+	if (lost) {
+		give_up(rl);
+		return;
+	}
+	if (up == HTTP_OPEN)	/* a program that hears no more may still be heard */
+		(void)move(rl->x, rl->y, &rl->up_done);
+	if (rl->down_done && !rl->tunnel) {
+		/* The rest of the request is nobody's. */
+		reply_detach(give(rl->x));
+		relay_end(rl);
+	}
+}
+
+static void on_up(struct http_x *y, void *user)
+{
+	struct relay *rl = relay_from(user);
+
+	if (!rl->over)
+		pump(rl);
+}
+
+static void on_down(struct http_x *x, void *user)
+{
+	struct relay *rl = relay_from(user);
+
+	if (rl->y) {
+		pump(rl);
+	} else if (http_x_closed(x, NULL) != HTTP_OPEN) {
+		http_x_release(give(rl->x));
+		relay_end(rl);
+	}
+}
+
+/* --- the request --- */
+
+/* Host as the sandbox wants to see it; *ret is heap or NULL. */
+static int masked_host(const struct relay *rl, char **ret)
+{
+	const char *mask = json_string_value(json_object_get(rl->s->network, "maskRequestHost"));
+
+	*ret = mask ? netrule_mask_host(mask, rl->port) : NULL;
+	return mask && !*ret ? -ENOMEM : 0;
+}
+
+static int request(struct relay *rl)
+{
+	scoped(fields_fini) struct fields head = FIELDS_NULL;
+	char *host;
+	int r = masked_host(rl, &host);
+
+	rl->upgrade = http_x_can_upgrade(rl->x);
+	rl->up_done = http_x_at_end(rl->x);
+	if (r == 0)
+		r = relay_request_head(http_x_head(rl->x), host, rl->upgrade, &head);
+	if (r == 0)
+		r = http_conn_request(rl->conn, &head, rl->up_done, on_up, rl, &rl->y);
+	free(host);
+	return r;
+}
+
+static void connected(struct relay *rl)
+{
+	const struct http_adopt_options o = {
+		.loop = rl->l->loop,
+		.fd = rl->fd,
+		.closed = on_conn_closed,
+		.user = rl,
+	};
+
+	watch_fini(&rl->watch);
+	timer_clear(&rl->timer);
+	rl->fd = -1;		/* taken over, whatever comes of it */
+	if (http_conn_adopt(&o, &rl->conn) < 0 || request(rl) < 0)
+		give_up(rl);
+	else
+		pump(rl);
+}
+
+/* --- connecting --- */
+
+static void on_pause_over(struct timer *t, void *user)
+{
+	attempt(relay_from(user));
+}
+
+static void refused(struct relay *rl)
+{
+	drop_fd(rl);
+	timer_clear(&rl->timer);
+	if (rl->family == AF_INET) {	/* some listen on the other loopback only */
+		rl->family = AF_INET6;
+		attempt(rl);
+		return;
+	}
+	rl->family = AF_INET;
+	if (++rl->attempt == ATTEMPTS) {
+		edge_port_closed(give(rl->x), rl->id, rl->port);
+		relay_end(rl);
+		return;
+	}
+	timer_init(&rl->timer, rl->l->loop, on_pause_over, rl);
+	if (timer_set(&rl->timer, loop_now_ms(rl->l->loop) + rl->attempt * ATTEMPT_PAUSE_MS) < 0)
+		give_up(rl);
+}
+
+static void on_connect_limit(struct timer *t, void *user)
+{
+	refused(relay_from(user));
+}
+
+static void on_writable(struct watch *w, unsigned ready, void *user)
+{
+	struct relay *rl = relay_from(user);
+
+	if (sock_error(rl->fd) < 0)
+		refused(rl);
+	else
+		connected(rl);
+}
+
+static int start_connect(struct relay *rl)
+{
+	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons((uint16_t)rl->port),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)rl->port),
+				   .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	bool is_v4 = rl->family == AF_INET;
+	int r;
+
+	r = connect(rl->fd, is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6,
+		    is_v4 ? sizeof(v4) : sizeof(v6));
+	if (r < 0 && errno != EINPROGRESS)
+		return -errno;
+	r = watch_init(&rl->watch, rl->l->loop, rl->fd, on_writable, rl);
+	if (r == 0)
+		r = watch_set(&rl->watch, WATCH_WRITE);
+	timer_init(&rl->timer, rl->l->loop, on_connect_limit, rl);
+	return r < 0 ? r : timer_set(&rl->timer, loop_now_ms(rl->l->loop) + CONNECT_MAX_MS);
+}
+
+static void on_fd(void *user, int r, int fd)
+{
+	struct relay *rl = relay_from(user);
+
+	rl->waits_for_fd = false;
+	if (rl->over) {
+		fd_close(fd);
+		bury_if_done(rl);
+		return;
+	}
+	rl->fd = fd;
+	if (r == 0)
+		r = start_connect(rl);
+	if (r < 0)
+		refused(rl);
+}
+
+static void attempt(struct relay *rl)
+{
+	if (box_socket(rl->s->box, rl->family, SOCK_STREAM, on_fd, rl) < 0)
+		give_up(rl);
+	else
+		rl->waits_for_fd = true;
+}
+
+void relay_request(struct local *l, struct sbox *s, struct http_x *x, uint64_t port)
+{
+	struct relay *rl;
+
+	if (!port || port > UINT16_MAX) {
+		edge_port_closed(x, s->id, port);
+		return;
+	}
+	rl = calloc(1, sizeof(*rl));
+	if (!rl) {
+		reply_abort(x);
+		return;
+	}
+	*rl = (struct relay){ .magic = RELAY_MAGIC, .l = l, .s = s, .port = port, .x = x, .fd = -1,
+			      .family = AF_INET };
+	str_copy(rl->id, sizeof(rl->id), s->id);
+	timer_init(&rl->timer, l->loop, on_pause_over, rl);
+	sbox_traffic_add(s, &rl->traffic, on_cut);
+	http_x_set_owner(x, on_down, rl);
+	attempt(rl);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One call of the control plane: matched, authenticated, its body read and parsed; then one handler
+ * answers it, at once or later. Private to rest*.c.
+ */
+#ifndef AB_DAEMON_LOCAL_API_REST_H
+#define AB_DAEMON_LOCAL_API_REST_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "daemon/common/ev/loop.h"
+#include "daemon/local/http/query.h"
+#include "daemon/local/state/local.h"
+#include "daemon/local/state/state.h"
+#include "proto/base/buf.h"
+#include "proto/wire/fields.h"
+
+#define REST_BODY_MAX_BYTES (16u * 1024 * 1024)	/* 413 above it */
+
+struct rest;
+typedef void rest_handler(struct rest *r);
+
+struct rest_route {
+	const char *method;
+	const char *path[4];		/* "{id}" takes a sandbox id, "*" anything */
+	rest_handler *fn;
+	bool changes;			/* goes into the journal, accepted or not */
+	bool body_required;
+};
+
+struct rest {
+	uint32_t magic;
+	struct local *l;
+	struct http_x *x;		/* NULL: the client is gone */
+	const struct rest_route *route;
+	const char *team;
+	char id[ROUTE_ID_MAX + 1];
+	struct query query;
+	struct buf body;
+	json_t *in;			/* an object; NULL without a body */
+	struct fields extra;		/* headers of the answer */
+	struct sbox_wait wait;
+	unsigned rounds;		/* transitions waited for */
+	bool began;			/* this call began the one that is waited for */
+	struct grave grave;
+};
+
+/* Each of these ends the call: `r` is gone when they return. */
+void rest_reply(struct rest *r, unsigned status, json_t *body);	/* steals body; NULL = none, with 204 */
+void rest_fail(struct rest *r, unsigned status, const char *fmt, ...) printf_like(3, 4);
+void rest_fail_code(struct rest *r, unsigned status, const char *error_code, const char *fmt, ...)
+	printf_like(4, 5);
+/* 400 with the prefix of the schema's check. */
+void rest_invalid(struct rest *r, const char *fmt, ...) printf_like(2, 3);
+/* 400: exists in the cloud, not here. */
+void rest_unsupported(struct rest *r, const char *what);
+
+/* The caller's sandbox in a state that others may see; NULL after a 404. */
+struct sbox *rest_sandbox(struct rest *r);
+/* The same in any state; NULL if there is none, and nothing was answered. */
+struct sbox *rest_find(struct rest *r);
+/* For a change of a running one: 409 in a transition, 404 if it is paused. */
+struct sbox *rest_running(struct rest *r);
+void rest_no_sandbox(struct rest *r);	/* 404 */
+/* Runs the handler again when the transition is over; 409 after too many. */
+void rest_wait(struct rest *r, struct sbox *s);
+/* Says in a header what the cloud would give and this machine cannot. */
+void rest_limit(struct rest *r, const char *what);
+/* Of a sandbox that is about to run, with these settings: no-internet on some machines, no-memory if that is
+ * so, no-tls-rules if it has rules that set headers. */
+void rest_limits(struct rest *r, const json_t *network, bool no_memory);
+/* A timeout of the body: from 1 to the maximum, else 400 and -EINVAL. */
+must_check int rest_timeout_s(struct rest *r, int64_t *ret);
+
+/* Fields of the body. 1 = there, 0 = absent or null, -EINVAL after the call ended with 400. */
+must_check int rest_int(struct rest *r, const char *key, int64_t min, int64_t max, int64_t *ret);
+must_check int rest_bool(struct rest *r, const char *key, bool *ret);
+must_check int rest_string_map(struct rest *r, const char *key, json_t **ret);	/* borrowed */
+
+/* A page of a listing: `limit` of the query (false after the call ended), the header with the token of
+ * the next page behind that row. */
+bool rest_page_limit(struct rest *r, uint64_t *ret);
+must_check int rest_next_token(struct rest *r, int64_t at_us, const char *id, bool ascending);
+
+/* The Sandbox and the ListedSandbox / SandboxDetail of the contract; new references. */
+json_t *rest_sandbox_json(const struct rest *r, const struct sbox *s);
+json_t *rest_listed_json(const struct sbox *s);
+json_t *rest_detail_json(const struct rest *r, const struct sbox *s);
+/* "running" or "paused"; NULL for one that is in no list. */
+const char *rest_state_name(const struct sbox *s);
+
+/* The network object of a body (its egress part without `all`), checked; *ret is what GET shows of it,
+ * a new reference or NULL. -EINVAL after the call ended. */
+must_check int rest_network(struct rest *r, const json_t *network, bool all, bool secure,
+			    json_t **ret);
+
+/* rest_create.c, rest_list.c, rest_box.c, rest_pause.c, rest_snap.c, rest_fork.c, rest_net.c, rest_log.c */
+rest_handler rest_create_v1, rest_create_v2, rest_list_v1, rest_list_v2, rest_get, rest_delete,
+	rest_timeout, rest_refreshes, rest_connect_v1, rest_connect_v2, rest_resume, rest_health,
+	rest_pause, rest_snapshot, rest_snapshots, rest_delete_template, rest_fork, rest_set_network,
+	rest_metrics, rest_metrics_of, rest_logs_v1, rest_logs_v2;
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* Metrics and logs of sandboxes. */
+#include <string.h>
+
+#include "daemon/local/api/rest.h"
+#include "proto/base/clock.h"
+#include "proto/base/str.h"
+
+#define METRICS_IDS_MAX 100u
+#define LOGS_MAX	1000u
+#define SEARCH_MAX	256u
+#define WEEK_US		(7ll * 86400 * 1000000)
+
+/* A whole number of the query; `max` at most. False after the call ended. */
+static bool take_number(struct rest *r, const char *key, uint64_t max, int64_t *ret)
+{
+	const char *s = query_get(&r->query, key);
+	uint64_t v;
+
+	if (!s)
+		return true;
+	if (str_u64(s, strlen(s), max, &v) < 0) {
+		rest_invalid(r, "%s must be a whole number from 0 to %llu", key, (unsigned long long)max);
+		return false;
+	}
+	*ret = (int64_t)v;
+	return true;
+}
+
+/* --- metrics --- */
+
+void rest_metrics(struct rest *r)
+{
+	struct sbox *s = rest_find(r);
+	int64_t start_s = s ? s->started_us / 1000000 : 0, end_s = clock_wall_ms() / 1000;
+	json_t *out;
+
+	if (!take_number(r, "start", INT64_MAX, &start_s) || !take_number(r, "end", INT64_MAX, &end_s))
+		return;
+	if (start_s > end_s) {
+		rest_fail(r, 400, "start must not be after end");
+		return;
+	}
+	out = s ? meter_series(&s->meter, start_s, end_s) : json_array();
+	if (out)
+		rest_reply(r, 200, out);
+	else
+		rest_fail(r, 500, "out of memory");
+}
+
+/* One id of the list; false after the call ended. */
+static bool add_latest(struct rest *r, const char *text, size_t n, json_t *to)
+{
+	char id[2 * ROUTE_ID_MAX];
+	struct sbox *s;
+
+	if (n >= sizeof(id)) {
+		rest_fail(r, 400, "Invalid sandbox ID");
+		return false;
+	}
+	memcpy(id, text, n);
+	id[n] = '\0';
+	if (route_sandbox_id(id, r->id) < 0) {
+		rest_fail(r, 400, "Invalid sandbox ID");
+		return false;
+	}
+	s = rest_find(r);
+	if (s && s->meter.n)
+		(void)json_object_set_new(to, s->id, meter_last(&s->meter));
+	return true;
+}
+
+void rest_metrics_of(struct rest *r)
+{
+	const char *ids = query_get(&r->query, "sandbox_ids");
+	json_t *found = json_object();
+	size_t count = 0, n;
+
+	if (!ids || !*ids) {
+		json_decref(found);
+		rest_invalid(r, "parameter \"sandbox_ids\" in query has an error: value is required");
+		return;
+	}
+	for (const char *s = ids; s; s = s[n] ? s + n + 1 : NULL) {
+		n = strcspn(s, ",");
+		if (++count > METRICS_IDS_MAX) {
+			json_decref(found);
+			rest_fail(r, 400, "at most %u sandboxes", METRICS_IDS_MAX);
+			return;
+		}
+		if (!add_latest(r, s, n, found)) {
+			json_decref(found);
+			return;
+		}
+	}
+	r->id[0] = '\0';
+	rest_reply(r, 200, json_pack("{s:o}", "sandboxes", found));
+}
+
+/* --- logs --- */
+
+static bool take_log_query(struct rest *r, struct diary_query *q)
+{
+	const char *direction = query_get(&r->query, "direction");
+	const char *level = query_get(&r->query, "level");
+	int64_t limit = LOGS_MAX, cursor_ms = -1;
+
+	q->search = query_get(&r->query, "search");
+	q->backward = !direction || str_eq(direction, "backward");
+	if (!take_number(r, "limit", LOGS_MAX, &limit) ||
+	    !take_number(r, "cursor", INT64_MAX / 2000, &cursor_ms))
+		return false;
+	q->limit = (uint32_t)limit;
+	if (direction && !q->backward && !str_eq(direction, "forward"))
+		rest_invalid(r, "direction must be forward or backward");
+	else if (level && diary_level_parse(level, &q->level) < 0)
+		rest_invalid(r, "level must be debug, info, warn or error");
+	else if (q->search && strlen(q->search) > SEARCH_MAX)
+		rest_invalid(r, "search must have at most %u characters", SEARCH_MAX);
+	else {
+		/* A week from the cursor, in the direction of reading. */
+		int64_t now_us = clock_wall_ms() * 1000 + 1000;
+		int64_t at_us = cursor_ms >= 0 ? cursor_ms * 1000
+				: q->backward  ? now_us
+					       : now_us - WEEK_US;
+
+		q->from_us = q->backward ? at_us - WEEK_US : at_us;
+		q->to_us = q->backward ? at_us : at_us + WEEK_US;
+		return true;
+	}
+	return false;
+}
+
+void rest_logs_v2(struct rest *r)
+{
+	struct diary_query q = { 0 };
+	struct sbox *s;
+
+	if (!take_log_query(r, &q))
+		return;
+	s = rest_sandbox(r);
+	if (s)
+		rest_reply(r, 200, json_pack("{s:o}", "logs", diary_read(&s->diary, &q, false)));
+}
+
+void rest_logs_v1(struct rest *r)
+{
+	struct diary_query q = { .to_us = INT64_MAX };
+	int64_t start_ms = 0, limit = LOGS_MAX;
+	struct sbox *s;
+
+	if (!take_number(r, "start", INT64_MAX / 2000, &start_ms) ||
+	    !take_number(r, "limit", LOGS_MAX, &limit))
+		return;
+	q.from_us = start_ms * 1000;
+	q.limit = (uint32_t)limit;
+	s = rest_sandbox(r);
+	if (s)
+		rest_reply(r, 200, json_pack("{s:o, s:o}", "logs", diary_read(&s->diary, &q, true),
+					     "logEntries", diary_read(&s->diary, &q, false)));
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pause, resume, connect. A call that finds a transition waits for it and looks again; the one that
+ * began it (r->began) answers for how it went.
+ */
+#include <string.h>
+
+#include "daemon/local/api/rest.h"
+#include "proto/base/str.h"
+
+#define CONNECT_V2_S 300
+#define RESUME_S     15
+
+/* --- pause --- */
+
+static void pause_over(struct rest *r, const struct sbox *s, bool memory)
+{
+	if (s && s->state == SBOX_PAUSED) {
+		if (memory && s->box)
+			rest_limit(r, "lost-at-restart");
+		rest_reply(r, 204, NULL);
+	} else if (s && s->state == SBOX_KILLING && s->why && !str_eq(s->why, "pause failed")) {
+		rest_no_sandbox(r);
+	} else {
+		rest_fail(r, 500, "sandbox \"%s\" could not be paused and is gone", r->id);
+	}
+}
+
+void rest_pause(struct rest *r)
+{
+	struct sbox *s = rest_find(r);
+	bool memory = true;
+
+	if (rest_bool(r, "memory", &memory) < 0)
+		return;
+	if (r->began && (!s || s->state == SBOX_PAUSED || s->state == SBOX_KILLING)) {
+		pause_over(r, s, memory);
+		return;
+	}
+	if (!s || s->state == SBOX_KILLING) {
+		rest_no_sandbox(r);
+		return;
+	}
+	switch (s->state) {
+	case SBOX_PAUSED:
+		rest_fail(r, 409, "sandbox \"%s\" is already paused", r->id);
+		break;
+	case SBOX_RUNNING:
+		r->began = true;
+		rest_wait(r, s);
+		sbox_pause(s, memory);
+		break;
+	case SBOX_PAUSING:
+		r->began = true;	/* joins */
+		rest_wait(r, s);
+		break;
+	default:
+		rest_wait(r, s);
+		break;
+	}
+}
+
+/* --- resume --- */
+
+/* Of a paused one; the answer comes when it is over. */
+static void resume(struct rest *r, struct sbox *s, int64_t timeout_s, bool memory)
+{
+	uint32_t max = state_opts(r->l->state)->max_sandboxes;
+	int e;
+
+	rest_limits(r, s->network, sbox_is_cold(s) || !memory);
+	e = sbox_resume(s, (uint32_t)timeout_s, memory);
+	if (e == STATE_FULL) {
+		rest_fail(r, 429, "you have reached the maximum number of concurrent sandboxes (%u)",
+			  max);
+	} else if (e < 0) {
+		rest_fail(r, 500, "Failed to resume sandbox: %s", strerror(-e));
+	} else {
+		r->began = true;
+		rest_wait(r, s);
+	}
+}
+
+/* What this call began is over. */
+static void resumed(struct rest *r, struct sbox *s)
+{
+	if (s && s->state == SBOX_RUNNING)
+		rest_reply(r, 201, rest_sandbox_json(r, s));
+	else if (s && s->state == SBOX_PAUSED)
+		rest_fail_code(r, 500, "sandbox_create_failed", "Failed to resume sandbox: %s",
+			       strerror(-s->resume_r));
+	else
+		rest_no_sandbox(r);
+}
+
+static void connect_for(struct rest *r, int64_t timeout_s)
+{
+	uint32_t max_s = state_opts(r->l->state)->max_length_s;
+	struct sbox *s = rest_find(r);
+	bool memory = true;
+
+	if (rest_bool(r, "memory", &memory) < 0)
+		return;
+	if (timeout_s > max_s) {
+		rest_fail(r, 400, "Timeout cannot be greater than %u seconds", max_s);
+		return;
+	}
+	if (r->began) {
+		resumed(r, s);
+		return;
+	}
+	if (!s) {
+		rest_no_sandbox(r);
+		return;
+	}
+	switch (s->state) {
+	case SBOX_RUNNING:
+		sbox_extend(s, (uint64_t)timeout_s * 1000);
+		rest_reply(r, 200, rest_sandbox_json(r, s));
+		break;
+	case SBOX_PAUSED:
+		resume(r, s, timeout_s, memory);
+		break;
+	case SBOX_KILLING:
+		rest_fail(r, 409, "sandbox \"%s\" is being killed", r->id);
+		break;
+	default:
+		rest_wait(r, s);
+		break;
+	}
+}
+
+void rest_connect_v1(struct rest *r)
+{
+	int64_t timeout_s;
+	int has = rest_int(r, "timeout", 0, INT32_MAX, &timeout_s);
+
+	if (has > 0)
+		connect_for(r, timeout_s);
+	else if (!has)
+		rest_invalid(r, "request body has an error: property \"timeout\" is missing");
+}
+
+void rest_connect_v2(struct rest *r)
+{
+	int64_t timeout_s = CONNECT_V2_S;
+
+	if (rest_int(r, "timeout", 0, INT32_MAX, &timeout_s) >= 0)
+		connect_for(r, timeout_s);
+}
+
+void rest_resume(struct rest *r)
+{
+	struct sbox *s = rest_find(r);
+	int64_t timeout_s = RESUME_S;
+	bool memory = true, pause;
+	int has;
+
+	if (rest_timeout_s(r, &timeout_s) < 0 || rest_bool(r, "memory", &memory) < 0)
+		return;
+	has = rest_bool(r, "autoPause", &pause);
+	if (has < 0)
+		return;
+	if (r->began) {
+		resumed(r, s);
+	} else if (!s || s->state == SBOX_KILLING) {
+		rest_no_sandbox(r);
+	} else if (s->state == SBOX_RUNNING || s->state == SBOX_SNAPSHOTTING) {
+		rest_fail(r, 409, "Sandbox %s is already running", s->id);
+	} else if (s->state == SBOX_PAUSED) {
+		if (has)
+			s->policy.auto_pause = pause;
+		resume(r, s, timeout_s, memory);
+	} else {
+		rest_wait(r, s);
+	}
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+/* Snapshots: made of a sandbox's files, listed, deleted. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/local/api/rest.h"
+#include "daemon/local/state/list.h"
+#include "daemon/local/state/shelf.h"
+#include "proto/base/clock.h"
+#include "proto/base/rng.h"
+#include "proto/base/str.h"
+
+#define ID_TEXT_MAX (3 * TEMPLATE_NAME_MAX + 8)
+
+/* {snapshotID, names} */
+static json_t *snapshot_json(const struct template *t, const struct template_build *b)
+{
+	char id[ID_TEXT_MAX];
+	json_t *o;
+
+	template_snapshot_id(t, b, id, sizeof(id));
+	o = json_pack("{s:s, s:[]}", "snapshotID", id, "names");
+	if (o && t->name[0])
+		(void)json_array_append_new(json_object_get(o, "names"),
+					    json_sprintf("%s/%s", t->team, t->name));
+	return o;
+}
+
+/* --- POST /sandboxes/{id}/snapshots --- */
+
+struct making {
+	struct rest *r;
+	struct template_ref ref;
+	struct template_build build;
+};
+
+static void add_snapshot(struct making *m)
+{
+	struct rest *r = m->r;
+	struct state *st = r->l->state;
+	struct template *t;
+	char *replaced;
+	int e;
+
+	m->build.at_us = clock_wall_ms() * 1000;
+	e = templates_add(state_templates(st), r->team, &m->ref, &m->build, &t, &replaced);
+	if (e < 0) {
+		state_drop_layer(st, m->build.layer);
+		rest_fail(r, e == -ENOSPC ? 429 : 500, "Failed to create snapshot: %s",
+			  e == -ENOSPC ? "there are too many" : strerror(-e));
+		return;
+	}
+	if (replaced)
+		state_drop_layer(st, replaced);
+	free(replaced);
+	shelf_write(st);
+	rest_limit(r, "no-memory");
+	rest_reply(r, 201, snapshot_json(t, template_newest(t, m->build.tag)));
+}
+
+static void on_saved(void *user, int e, const char *why)
+{
+	struct making *m = user;
+
+	if (e < 0)
+		rest_fail(m->r, 500, "Failed to create snapshot: %s", why);
+	else
+		add_snapshot(m);
+	free(m);
+}
+
+/* False after the call ended. */
+static bool take_name(struct rest *r, struct template_ref *ret)
+{
+	json_t *v = json_object_get(r->in, "name");
+	struct template_ref unused;
+	struct template *t;
+	struct template_build *b;
+
+	*ret = (struct template_ref){ "" };
+	if (v && !json_is_null(v)) {
+		if (!json_is_string(v)) {
+			rest_invalid(r, "name must be a string");
+			return false;
+		}
+		if (template_ref_parse(json_string_value(v), ret) < 0) {
+			rest_fail(r, 400, "Invalid snapshot name");
+			return false;
+		}
+		if (ret->space[0] && !str_eq(ret->space, r->team)) {
+			rest_fail(r, 400, "the namespace of a snapshot's name must be your team's");
+			return false;
+		}
+	}
+	unused = *ret;
+	unused.space[0] = '\0';
+	if (ret->name[0] && templates_find(state_templates(r->l->state), r->team, &unused, &t, &b) !=
+				    TEMPLATE_UNKNOWN && !t->team) {
+		rest_fail(r, 400, "\"%s\" is a template", ret->name);
+		return false;
+	}
+	if (!ret->tag[0])
+		str_copy(ret->tag, sizeof(ret->tag), TEMPLATE_DEFAULT_TAG);
+	return true;
+}
+
+/* A running one; else 404 (paused too) or 409. */
+void rest_snapshot(struct rest *r)
+{
+	struct template_ref ref;
+	struct making *m;
+	struct sbox *s;
+	int e;
+
+	if (!take_name(r, &ref))
+		return;
+	s = rest_running(r);
+	if (!s)
+		return;
+	m = calloc(1, sizeof(*m));
+	if (!m) {
+		rest_fail(r, 500, "out of memory");
+		return;
+	}
+	m->r = r;
+	m->ref = ref;
+	m->build.layer[0] = 's';
+	rng_id(m->build.layer + 1, 20);
+	str_copy(m->build.tag, sizeof(m->build.tag), ref.tag);
+	str_copy(m->build.root, sizeof(m->build.root), s->root);
+	str_copy(m->build.source, sizeof(m->build.source), s->id);
+	e = sbox_save(s, m->build.layer, on_saved, m);
+	if (e < 0) {
+		free(m);
+		rest_fail(r, 500, "Failed to create snapshot: %s", strerror(-e));
+	}
+}
+
+/* --- GET /snapshots --- */
+
+struct row {
+	const struct template *t;
+	const struct template_build *b;
+};
+
+struct snapshot_query {
+	const char *source;		/* NULL = any */
+	char source_id[ROUTE_ID_MAX + 1];
+	bool none, has_cursor;
+	struct template_ref ref;
+	const struct template *named;
+	struct cursor cursor;
+	uint64_t limit;
+};
+
+static bool take_filter(struct rest *r, struct snapshot_query *q)
+{
+	const char *source = query_get(&r->query, "sandboxID");
+	const char *name = query_get(&r->query, "name");
+	struct template_ref no_tag;
+	struct template_build *b;
+	struct template *t = NULL;
+
+	if (source && *source) {
+		if (route_sandbox_id(source, q->source_id) < 0) {
+			rest_fail(r, 400, "Invalid sandbox ID");
+			return false;
+		}
+		q->source = q->source_id;
+	}
+	if (!name || !*name)
+		return true;
+	if (template_ref_parse(name, &q->ref) < 0 ||
+	    (q->ref.space[0] && !str_eq(q->ref.space, r->team))) {
+		rest_fail(r, 400, "Invalid snapshot name");
+		return false;
+	}
+	no_tag = q->ref;
+	no_tag.tag[0] = '\0';
+	if (templates_find(state_templates(r->l->state), r->team, &no_tag, &t, &b) != TEMPLATE_FOUND ||
+	    !t->team)
+		q->none = true;
+	q->named = t;
+	return true;
+}
+
+static bool take_page(struct rest *r, struct snapshot_query *q)
+{
+	const char *token = query_get(&r->query, "nextToken");
+
+	if (!rest_page_limit(r, &q->limit))
+		return false;
+	if (!token || !*token)
+		return true;
+	q->has_cursor = true;
+	if (cursor_decode(token, &q->cursor) == 0 && !q->cursor.ascending)
+		return true;
+	rest_fail(r, 400, "Invalid next token");
+	return false;
+}
+
+/* The build that stands for the snapshot in the list. */
+static const struct template_build *shown(const struct template *t, const struct snapshot_query *q)
+{
+	const char *tag = q->ref.tag[0] ? q->ref.tag : NULL;
+	const struct template_build *b = template_newest(t, tag);
+
+	return b && (!q->source || str_eq(b->source, q->source)) ? b : NULL;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	return cursor_compare(x->b->at_us, x->t->id, y->b->at_us, y->t->id, false);
+}
+
+static size_t collect(const struct rest *r, const struct snapshot_query *q, struct row *v)
+{
+	struct template *t = NULL;
+	size_t n = 0;
+
+	while (!q->none && (t = templates_next(state_templates(r->l->state), t))) {
+		const struct template_build *b = t->deleted || t->team != r->team ? NULL : shown(t, q);
+
+		if (b && (!q->named || q->named == t))
+			v[n++] = (struct row){ t, b };
+	}
+	qsort(v, n, sizeof(*v), compare);
+	return n;
+}
+
+static void answer(struct rest *r, const struct snapshot_query *q, const struct row *v, size_t n)
+{
+	json_t *rows = json_array();
+	size_t at = 0;
+	int e = rows ? 0 : -ENOMEM;
+
+	while (q->has_cursor && at < n &&
+	       cursor_compare(v[at].b->at_us, v[at].t->id, q->cursor.at_us, q->cursor.id, false) <= 0)
+		at++;
+	for (size_t end = MIN(n, at + q->limit); at < end && !e; at++)
+		e = json_array_append_new(rows, snapshot_json(v[at].t, v[at].b)) < 0 ? -ENOMEM : 0;
+	if (!e && at < n && at)
+		e = rest_next_token(r, v[at - 1].b->at_us, v[at - 1].t->id, false);
+	if (!e) {
+		rest_reply(r, 200, rows);
+		return;
+	}
+	json_decref(rows);
+	rest_fail(r, 500, "out of memory");
+}
+
+void rest_snapshots(struct rest *r)
+{
+	struct snapshot_query q = { 0 };
+	struct template *t = NULL;
+	struct row *v;
+	size_t n = 1;
+
+	if (!take_filter(r, &q) || !take_page(r, &q))
+		return;
+	while ((t = templates_next(state_templates(r->l->state), t)))
+		n++;
+	v = calloc(n, sizeof(*v));
+	if (v)
+		answer(r, &q, v, collect(r, &q, v));
+	else
+		rest_fail(r, 500, "out of memory");
+	free(v);
+}
+
+/* --- DELETE /templates/{id} --- */
+
+static bool is_in_use(const struct state *st, const struct template *t)
+{
+	size_t pos = 0;
+	struct sbox *s;
+
+	while ((s = state_next(st, &pos)))
+		if (s->template == t && s->state != SBOX_KILLING)
+			return true;
+	return false;
+}
+
+/* "team/name:tag" in one encoded segment, or raw in two. */
+static int parse_path(const struct rest *r, struct template_ref *ret)
+{
+	const struct query *q = &r->query;
+	char *text = q->n_segments > 2 ? str_printf("%s/%s", q->segments[1], q->segments[2])
+				       : str_dup(q->segments[1]);
+	int e = text ? template_ref_parse(text, ret) : -ENOMEM;
+
+	free(text);
+	return e;
+}
+
+static void delete(struct rest *r, struct template *t)
+{
+	struct state *st = r->l->state;
+
+	list_for_each(n, &t->builds)
+		state_drop_layer(st, list_entry(n, struct template_build, node)->layer);
+	templates_delete(state_templates(st), t);
+	shelf_write(st);
+	rest_reply(r, 204, NULL);
+}
+
+void rest_delete_template(struct rest *r)
+{
+	struct template_build *b;
+	struct template *t = NULL;
+	struct template_ref ref;
+
+	if (parse_path(r, &ref) < 0) {
+		rest_fail(r, 400, "Invalid template reference");
+		return;
+	}
+	ref.tag[0] = '\0';	/* the whole template goes */
+	if (templates_find(state_templates(r->l->state), r->team, &ref, &t, &b) != TEMPLATE_FOUND)
+		rest_fail(r, 404, "template \"%s\" not found", ref.name);
+	else if (!t->team)
+		rest_fail(r, 403, "template \"%s\" belongs to everybody", ref.name);
+	else if (is_in_use(r->l->state, t))
+		rest_fail(r, 400, "cannot delete template \"%s\": there are sandboxes that use it",
+			  ref.name);
+	else
+		delete(r, t);
+}

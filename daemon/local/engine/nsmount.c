@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The mounts of a sandbox. Scratch layout (a tmpfs on BOX/mnt, our working directory):
+ *   l0 l1 …  lower layers, read-only     usr  the machine's /usr, read-only
+ *   lay      the writable layer          root where the sandbox's root is put together
+ */
+#include "daemon/local/engine/nsmount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/securebits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "daemon/local/engine/boxbase.h"
+#include "daemon/local/engine/ns.h"
+#include "proto/base/fd.h"
+
+#define DEV_SIZE "size=64k"
+#define SHM_SIZE "size=256m"
+
+int nsmount_private(void)
+{
+	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? -errno : 0;
+}
+
+int nsmount_new_proc(int *ret_fd)
+{
+	scoped(fd_closep) int fs = fsopen("proc", FSOPEN_CLOEXEC);
+	int fd;
+
+	if (fs < 0)
+		return -errno;
+	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return -errno;
+	fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+int nsmount_scratch(const struct ns_plan *p)
+{
+	char path[4096];
+
+	if (snprintf(path, sizeof(path), "%s/mnt", p->box_dir) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	if (mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64k") < 0 ||
+	    chdir(path) < 0)
+		return -errno;
+	return 0;
+}
+
+/* Binds `from` on the new folder `to`. */
+static int bind(const char *from, const char *to, uint64_t attrs, unsigned recursive, int userns_fd)
+{
+	struct mount_attr a = { .attr_set = attrs | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV };
+	scoped(fd_closep) int fd = -1;
+
+	if (mkdir(to, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	fd = open_tree(AT_FDCWD, from, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive);
+	if (fd < 0)
+		return -errno;
+	if (userns_fd >= 0) {
+		a.attr_set |= MOUNT_ATTR_IDMAP;
+		a.userns_fd = (uint64_t)userns_fd;
+	}
+	if (mount_setattr(fd, "", AT_EMPTY_PATH | recursive, &a, sizeof(a)) < 0)
+		return -errno;
+	return move_mount(fd, "", AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+int nsmount_layers(const struct ns_plan *p, int userns_fd)
+{
+	char path[4096], name[24];
+	int r;
+
+	for (size_t i = 0; i < p->n_lowers; i++) {
+		snprintf(name, sizeof(name), "l%zu", i);
+		r = bind(p->lowers[i], name, MOUNT_ATTR_RDONLY, 0, userns_fd);
+		if (r < 0)
+			return r;
+	}
+	if (p->has_usr && p->usr_writable) {
+		r = bind("/usr", "usr", MOUNT_ATTR_RDONLY, 0, userns_fd);
+		if (r < 0)
+			return r;
+	}
+	if (snprintf(path, sizeof(path), "%s/lay", p->box_dir) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	return bind(path, "lay", 0, 0, userns_fd);
+}
+
+/*
+ * An overlay does its own work (work folders, whiteouts) with the ids of whoever mounted it, and ours
+ * do not exist in an id-mapped layer: mount as the sandbox's root, without losing capabilities.
+ */
+static int mount_as(uint32_t id, const char *to, const char *opts)
+{
+	int r = 0;
+
+	if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+		return -errno;
+	(void)setfsgid(id);
+	(void)setfsuid(id);
+	if (mount("overlay", to, "overlay", MS_NOSUID | MS_NODEV, opts) < 0)
+		r = -errno;
+	(void)setfsuid(0);
+	(void)setfsgid(0);
+	if (prctl(PR_SET_SECUREBITS, 0, 0, 0, 0) < 0)
+		return -errno;
+	return r;
+}
+
+/*
+ * "volatile" spares the sync of the whole disk when a sandbox is removed: its layer is never used
+ * again after a crash. "redirect_dir" lets folders of the lower layers be renamed.
+ */
+static int overlay(const struct ns_plan *p, const char *lowers, const char *up, const char *work,
+		   const char *to)
+{
+	struct statvfs fs;
+	char opts[512];
+	int r;
+
+	snprintf(opts, sizeof(opts), "lowerdir=%s,upperdir=lay/%s,workdir=lay/%s,volatile,%s", lowers, up,
+		 work, p->as_user ? "userxattr" : "redirect_dir=on");
+	r = mount_as(p->idmap ? p->first_id : 0, to, opts);
+	if (r < 0)
+		return r;
+	/* A layer it cannot write to makes an overlay read-only instead of failing. */
+	if (statvfs(to, &fs) < 0)
+		return -errno;
+	return fs.f_flag & ST_RDONLY ? -EROFS : 0;
+}
+
+int nsmount_root(const struct ns_plan *p)
+{
+	char lowers[8 * NS_LOWERS_MAX] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n_lowers; i++)
+		n += (size_t)snprintf(lowers + n, sizeof(lowers) - n, "%sl%zu", i ? ":" : "", i);
+	if (mkdir("root", 0755) < 0)
+		return -errno;
+	return overlay(p, lowers, "up", "wk", "root");
+}
+
+int nsmount_usr(const struct ns_plan *p)
+{
+	if (p->usr_writable)
+		return overlay(p, "usr", "usrup", "usrwk", "root/usr");
+	return bind("/usr", "root/usr", MOUNT_ATTR_RDONLY, AT_RECURSIVE, -1);
+}
+
+int nsmount_proc(int proc_fd)
+{
+	return move_mount(proc_fd, "", AT_FDCWD, "root/proc", MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+/* --- /dev --- */
+
+static const struct {
+	const char *name;
+	unsigned major, minor;
+} nodes[] = {
+	{ "null", 1, 3 },    { "zero", 1, 5 },	  { "full", 1, 7 },
+	{ "random", 1, 8 },  { "urandom", 1, 9 }, { "tty", 5, 0 },
+};
+
+static int make_node(const struct ns_plan *p, const char *name, dev_t dev)
+{
+	char path[64], from[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "root/dev/%s", name);
+	snprintf(from, sizeof(from), "/dev/%s", name);
+	if (!p->as_user && mknod(path, S_IFCHR | 0666, dev) == 0) {
+		if (chmod(path, 0666) < 0 || chown(path, p->first_id, p->first_id) < 0)
+			return -errno;
+		return 0;
+	}
+	/* A user cannot make one, nor can root where the devices group forbids it. */
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return -errno;
+	fd_close(fd);
+	return mount(from, path, NULL, MS_BIND, NULL) < 0 ? -errno : 0;
+}
+
+static int make_dev_links(void)
+{
+	static const char *const links[][2] = {
+		{ "/proc/self/fd", "root/dev/fd" },	     { "/proc/self/fd/0", "root/dev/stdin" },
+		{ "/proc/self/fd/1", "root/dev/stdout" }, { "/proc/self/fd/2", "root/dev/stderr" },
+		{ "pts/ptmx", "root/dev/ptmx" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(links); i++)
+		if (symlink(links[i][0], links[i][1]) < 0)
+			return -errno;
+	return 0;
+}
+
+int nsmount_dev(const struct ns_plan *p)
+{
+	char own[64] = "", opts[160], tty[32] = "";
+	int r;
+
+	if (!p->as_user) {
+		snprintf(own, sizeof(own), ",uid=%u,gid=%u", p->first_id, p->first_id);
+		snprintf(tty, sizeof(tty), ",gid=%u", p->first_id + BOX_TTY_GID);
+	}
+	snprintf(opts, sizeof(opts), "mode=755," DEV_SIZE "%s", own);
+	if (mount("tmpfs", "root/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, opts) < 0)
+		return -errno;
+	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
+		r = make_node(p, nodes[i].name, makedev(nodes[i].major, nodes[i].minor));
+		if (r < 0)
+			return r;
+	}
+	if (mkdir("root/dev/pts", 0755) < 0 || mkdir("root/dev/shm", 0755) < 0)
+		return -errno;
+	snprintf(opts, sizeof(opts), "newinstance,ptmxmode=0666,mode=0620%s", tty);
+	if (mount("devpts", "root/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, opts) < 0)
+		return -errno;
+	snprintf(opts, sizeof(opts), "mode=1777," SHM_SIZE "%s", own);
+	if (mount("tmpfs", "root/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, opts) < 0)
+		return -errno;
+	return make_dev_links();
+}
+
+/* --- masks --- */
+
+int nsmount_masks(void)
+{
+	static const char *const hidden[] = {
+		"root/proc/kcore",	 "root/proc/keys",	   "root/proc/timer_list",
+		"root/proc/sched_debug", "root/proc/latency_stats", "root/proc/sysrq-trigger",
+		"root/proc/kmsg",	 "root/proc/kpageflags",   "root/proc/kpagecount",
+		"root/proc/kpagecgroup", "root/proc/interrupts",
+	};
+	static const char *const fixed[] = {
+		"root/proc/sys", "root/proc/bus", "root/proc/fs", "root/proc/irq",
+	};
+	static const char *const empty[] = { "root/proc/acpi", "root/proc/scsi" };
+	const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+
+	for (size_t i = 0; i < ARRAY_SIZE(hidden); i++)
+		if (mount("root/dev/null", hidden[i], NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
+			return -errno;
+	for (size_t i = 0; i < ARRAY_SIZE(empty); i++)
+		if (mount("tmpfs", empty[i], "tmpfs", flags | MS_RDONLY, "size=0k,nr_inodes=2") < 0 &&
+		    errno != ENOENT)
+			return -errno;
+	for (size_t i = 0; i < ARRAY_SIZE(fixed); i++) {
+		if (mount(fixed[i], fixed[i], NULL, MS_BIND, NULL) < 0) {
+			if (errno == ENOENT)
+				continue;
+			return -errno;
+		}
+		if (mount(NULL, fixed[i], NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | flags, NULL) < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+int nsmount_pivot(void)
+{
+	if (chdir("root") < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
+	    chdir("/") < 0)
+		return -errno;
+	return 0;
+}

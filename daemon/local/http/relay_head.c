@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* See the header. */
+#include "daemon/local/http/relay_head.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+#include "proto/base/buf.h"
+#include "proto/base/str.h"
+
+static bool is_one_of(const char *name, const char *const *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (str_eq(name, list[i]))
+			return true;
+	return false;
+}
+
+static bool is_hop_by_hop(const char *name)
+{
+	static const char *const names[] = { "connection",	    "keep-alive", "proxy-connection",
+					     "proxy-authenticate",  "te",	  "proxy-authorization",
+					     "transfer-encoding",   "trailer",	  "upgrade" };
+
+	return is_one_of(name, names, ARRAY_SIZE(names));
+}
+
+static bool is_forwarded(const char *name)
+{
+	static const char *const names[] = { "forwarded", "x-forwarded-for", "x-forwarded-host",
+					     "x-forwarded-proto" };
+
+	return is_one_of(name, names, ARRAY_SIZE(names));
+}
+
+/* Does one of the Connection fields name it? */
+static bool is_named(const struct fields *in, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (uint32_t i = 0; i < in->n; i++) {
+		const char *s = fields_value(in, i);
+
+		if (!str_eq(fields_name(in, i), "connection"))
+			continue;
+		while (*s) {
+			size_t k;
+
+			s += strspn(s, ", \t");
+			k = strcspn(s, ", \t");
+			if (k == n && !strncasecmp(s, name, n))
+				return true;
+			s += k;
+		}
+	}
+	return false;
+}
+
+/* HTTP/2 may send it in crumbs, HTTP/1.1 may not. */
+static int put_cookies(const struct fields *in, struct fields *out)
+{
+	scoped(buf_fini) struct buf all = BUF_NULL;
+	int r = 0;
+
+	for (uint32_t i = 0; i < in->n && r == 0; i++)
+		if (str_eq(fields_name(in, i), "cookie"))
+			r = buf_printf(&all, "%s%s", buf_len(&all) ? "; " : "", fields_value(in, i));
+	if (r == 0 && buf_len(&all)) {
+		r = buf_put(&all, "", 1);
+		if (r == 0)
+			r = fields_put(out, "cookie", (const char *)buf_data(&all));
+	}
+	return r;
+}
+
+static int put_request_line(const struct fields *in, const char *host, struct fields *out)
+{
+	const char *method = fields_get(in, ":method"), *path = fields_get(in, ":path");
+	const char *authority = fields_get(in, ":authority");
+	int r;
+
+	if (!method || !path || !authority)
+		return -EINVAL;
+	r = fields_put(out, ":method", method);
+	if (r == 0)
+		r = fields_put(out, ":scheme", "http");
+	if (r == 0)
+		r = fields_put(out, ":authority", host ? host : authority);
+	if (r == 0)
+		r = fields_put(out, ":path", path);
+	if (r == 0 && host)
+		r = fields_put(out, "x-forwarded-host", authority);
+	return r;
+}
+
+int relay_request_head(const struct fields *in, const char *host, bool upgrade, struct fields *out)
+{
+	int r = put_request_line(in, host, out);
+
+	for (uint32_t i = 0; i < in->n && r == 0; i++) {
+		const char *name = fields_name(in, i);
+		bool keep = upgrade && str_eq(name, "upgrade");
+
+		/* 100-continue is between the client and us. */
+		if (name[0] == ':' || is_forwarded(name) || str_eq(name, "cookie") || str_eq(name, "expect"))
+			continue;
+		if (keep || (!is_hop_by_hop(name) && !is_named(in, name)))
+			r = fields_put(out, name, fields_value(in, i));
+	}
+	return r < 0 ? r : put_cookies(in, out);
+}
+
+int relay_response_head(const struct fields *in, bool upgrade, struct fields *out)
+{
+	const char *status = fields_get(in, ":status");
+	int r = status ? fields_put(out, ":status", status) : -EINVAL;
+
+	for (uint32_t i = 0; i < in->n && r == 0; i++) {
+		const char *name = fields_name(in, i);
+		bool keep = upgrade && str_eq(name, "upgrade");
+
+		if (name[0] != ':' && (keep || (!is_hop_by_hop(name) && !is_named(in, name))))
+			r = fields_put(out, name, fields_value(in, i));
+	}
+	return r;
+}

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * agentbox-local: the cloud's API with sandboxes on this machine. One loop thread; builds everything
+ * in order, tears it down in reverse. The engine comes first, because its keeper is forked off a
+ * process that holds no secrets yet.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "daemon/common/net/http.h"
+#include "daemon/common/net/tls.h"
+#include "daemon/local/agent/envd.h"
+#include "daemon/local/egress/egress_host.h"
+#include "daemon/local/engine/boxrm.h"
+#include "daemon/local/main/caps.h"
+#include "daemon/local/main/cfg.h"
+#include "daemon/local/main/place.h"
+#include "daemon/local/main/tlsgen.h"
+#include "daemon/local/state/account.h"
+#include "daemon/local/state/journal.h"
+#include "daemon/local/state/local.h"
+#include "daemon/local/state/shelf.h"
+#include "proto/base/fd.h"
+#include "proto/base/str.h"
+
+#define STOP_MAX_MS	 10000u	/* for the sandboxes to go; then the engine takes them down itself */
+#define CLOSE_PASSES_MAX 100
+
+struct client {
+	struct list node;
+	struct http_conn *conn;
+};
+
+struct app {
+	struct cfg cfg;
+	char *dir;
+	char *tmp_dir;			/* --capabilities without a state directory */
+	struct loop *loop;
+	struct boxes *boxes;
+	struct egress_host *egress;
+	struct local local;
+	char *key_path, *ca_path, *cert_path, *tls_key_path, *domain;
+	int fd, tls_fd;
+	char *address, *tls_address;
+	struct tls_server *tls;
+	struct http_server *server, *tls_server;
+	struct list clients;
+	struct timer idle, stop_limit;
+	bool stopping;
+};
+
+static int complain(const char *what, int r)
+{
+	fprintf(stderr, "agentbox-local: %s%s%s\n", what, r ? ": " : "", r ? strerror(-r) : "");
+	return r ? r : -EINVAL;
+}
+
+/* Frees why. */
+static int complain_why(char *why, int r)
+{
+	complain(why ? why : "cannot start", why ? 0 : r);
+	free(why);
+	return r;
+}
+
+/* --- the end --- */
+
+static void app_close_clients(struct app *a)
+{
+	list_for_each_safe(n, &a->clients)
+		http_conn_close(list_entry(n, struct client, node)->conn, "agentbox-local stops");
+	for (int i = 0; i < CLOSE_PASSES_MAX && !list_is_empty(&a->clients); i++)
+		if (loop_once(a->loop, 0) < 0)
+			break;
+}
+
+static void on_all_gone(void *user)
+{
+	struct app *a = user;
+
+	loop_stop(a->loop, 0);
+}
+
+static void on_stop_limit(struct timer *t, void *user)
+{
+	struct app *a = user;
+
+	log_warn("stop_forced", "sandboxes=%zu", state_count(a->local.state));
+	loop_stop(a->loop, 0);
+}
+
+static void app_stop(struct app *a, const char *why)
+{
+	if (a->stopping)
+		return;
+	a->stopping = true;
+	log_info("stopping", "why=%s", why);
+	if (a->dir)
+		place_leave(a->dir);
+	if (a->server)
+		http_server_stop_accepting(a->server);
+	if (a->tls_server)
+		http_server_stop_accepting(a->tls_server);
+	if (!a->local.state || timer_set(&a->stop_limit, loop_now_ms(a->loop) + STOP_MAX_MS) < 0) {
+		loop_stop(a->loop, 0);
+		return;
+	}
+	state_kill_all(a->local.state, "shutdown", on_all_gone, a);
+}
+
+static void on_signal(int signo, void *user)
+{
+	app_stop(user, signo == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+/* Better started anew by whoever started us than alive and of no use. */
+static void on_engine_dead(void *user)
+{
+	struct app *a = user;
+
+	if (a->dir && !a->stopping)
+		place_leave(a->dir);
+	loop_stop(a->loop, 1);
+}
+
+/* --- idleness --- */
+
+/* A daemon that may still ask for sandboxes holds STATE/users shared. */
+static bool app_is_needed(const struct app *a)
+{
+	char *path = str_printf("%s/users", a->dir);
+	scoped(fd_closep) int fd = path ? open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) : -1;
+
+	free(path);
+	return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+}
+
+static void app_check_idle(struct app *a)
+{
+	bool busy = !list_is_empty(&a->clients) || state_count_bound(a->local.state) || a->stopping;
+
+	if (!a->cfg.exit_when_idle_s)
+		return;
+	if (busy)
+		timer_clear(&a->idle);
+	else if (!timer_is_set(&a->idle) &&
+		 timer_set(&a->idle, loop_now_ms(a->loop) + a->cfg.exit_when_idle_s * 1000ull) < 0)
+		log_warn("idle_timer_lost", "seconds=%u", a->cfg.exit_when_idle_s);
+}
+
+static void on_idle(struct timer *t, void *user)
+{
+	struct app *a = user;
+
+	if (app_is_needed(a))
+		app_check_idle(a);
+	else
+		app_stop(a, "idle");
+}
+
+static void on_count(void *user)
+{
+	app_check_idle(user);
+}
+
+/* The servers' user is &app.local, which is what requests want. */
+static struct app *app_of(void *local)
+{
+	return container_of(local, struct app, local);
+}
+
+static int on_conn(struct http_conn *c, void *user, void **ret_user)
+{
+	struct app *a = app_of(user);
+	struct client *client = calloc(1, sizeof(*client));
+
+	if (!client)
+		return -ENOMEM;
+	client->conn = c;
+	list_add_tail(&a->clients, &client->node);
+	app_check_idle(a);
+	*ret_user = client;
+	return 0;
+}
+
+static void on_conn_closed(struct http_conn *c, void *conn_user, const char *reason, void *user)
+{
+	struct client *client = conn_user;
+
+	list_del(&client->node);
+	free(client);
+	app_check_idle(app_of(user));
+}
+
+/* --- the beginning --- */
+
+static int app_state(struct app *a)
+{
+	struct state_options o = {
+		.loop = a->loop,
+		.boxes = a->boxes,
+		.dir = a->dir,
+		.max_sandboxes = a->cfg.max_sandboxes,
+		.max_length_s = a->cfg.max_length_s,
+		.memory_bytes = (uint64_t)a->cfg.memory_mb << 20,
+		.cpus = a->cfg.cpus,
+		.egress = a->egress,
+		.templates = a->cfg.templates,
+		.n_templates = a->cfg.n_templates,
+		.on_stop = envd_stop,
+		.on_thaw = envd_process_thaw,
+		.on_count = on_count,
+		.user = a,
+	};
+	char *why;
+	int r;
+
+	r = a->cfg.api_key_file ? accounts_load(a->key_path, &why, &a->local.accounts)
+				: accounts_load_or_make(a->key_path, &why, &a->local.accounts);
+	if (r < 0)
+		return complain_why(why, r);
+	r = place_seed(a->dir, o.seed);
+	if (!r)
+		r = journal_open(a->dir, &a->local.journal);
+	o.journal = a->local.journal;
+	if (!r)
+		r = state_new(&o, &a->local.state);
+	explicit_bzero(o.seed, sizeof(o.seed));
+	if (r < 0)
+		return complain(a->dir, r);
+	r = shelf_load(a->local.state, a->local.accounts);
+	return r < 0 ? complain("kept.json in the state directory cannot be used", r) : 0;
+}
+
+static int app_tls(struct app *a)
+{
+	struct tls_server_options o = { .cert_file = a->cfg.cert_file,
+					.key_file = a->cfg.key_file };
+	struct status s = STATUS_OK;
+	char *why;
+	int r;
+
+	if (a->cfg.auto_tls) {
+		r = tlsgen_ensure(a->dir, &a->ca_path, &a->cert_path, &a->tls_key_path, &why);
+		if (r < 0)
+			return complain_why(why, r);
+		o.cert_file = a->cert_path;
+		o.key_file = a->tls_key_path;
+	}
+	if (!a->cfg.tls_listen.set)
+		return 0;
+	r = tls_server_new(&o, &a->tls, &s);
+	return r < 0 ? complain(s.text[0] ? s.text : "TLS", s.text[0] ? 0 : r) : 0;
+}
+
+static int app_listen(struct app *a)
+{
+	uint16_t port = 0, tls_port = 0;
+	int r = 0;
+
+	if (a->cfg.listen.set)
+		r = place_listen(&a->cfg.listen, &a->fd, &a->address, &port);
+	if (r < 0)
+		return complain("--listen", r);
+	if (a->cfg.tls_listen.set)
+		r = place_listen(&a->cfg.tls_listen, &a->tls_fd, &a->tls_address, &tls_port);
+	if (r < 0)
+		return complain("--tls-listen", r);
+	a->domain = a->cfg.domain ? str_dup(a->cfg.domain)
+				  : str_printf("localhost:%u", port ? port : tls_port);
+	a->local.domain = a->domain;
+	return a->domain ? 0 : complain("cannot start", -ENOMEM);
+}
+
+/* Takes *fd. */
+static int app_serve(struct app *a, int *fd, struct tls_server *tls, struct http_server **ret)
+{
+	struct http_server_options o = {
+		.loop = a->loop,
+		.listen_fd = *fd,
+		.tls = tls,
+		.http1 = true,
+		.http2 = true,
+		.on_conn = on_conn,
+		.on_conn_closed = on_conn_closed,
+		.on_request = local_request,
+		.user = &a->local,
+	};
+
+	*fd = -1;
+	return http_server_new(&o, ret);
+}
+
+static int app_open(struct app *a)
+{
+	struct endpoint e = {
+		.address = a->address,
+		.tls_address = a->tls_address,
+		.ca_file = a->ca_path,
+		.api_key_file = a->key_path,
+		.domain = a->domain,
+	};
+	int r = 0;
+
+	shelf_sweep(a->local.state);
+	if (a->fd >= 0)
+		r = app_serve(a, &a->fd, NULL, &a->server);
+	if (!r && a->tls_fd >= 0)
+		r = app_serve(a, &a->tls_fd, a->tls, &a->tls_server);
+	if (!r)
+		r = place_announce(a->dir, &e, a->cfg.ready_fd);
+	if (r < 0)
+		return complain("cannot serve", r);
+	log_info("ready", "address=%s tls_address=%s state_dir=%s", a->address ? a->address : "-",
+		 a->tls_address ? a->tls_address : "-", log_q(a->dir));
+	app_check_idle(a);
+	return 0;
+}
+
+static void on_ready(void *user, int r, const char *why)
+{
+	struct app *a = user;
+
+	if (r < 0) {
+		fprintf(stderr, "agentbox-local: no sandbox can be made on this machine: %s\n",
+			why ? why : strerror(-r));
+		loop_stop(a->loop, 1);
+	} else if (a->cfg.capabilities) {
+		loop_stop(a->loop, caps_print(a->boxes) < 0 ? 1 : 0);
+	} else if (!a->stopping && app_open(a) < 0) {
+		loop_stop(a->loop, 1);
+	}
+}
+
+static int app_boxes(struct app *a)
+{
+	const char *secrets[] = { a->key_path, a->tls_key_path, NULL };
+	struct boxes_options o = {
+		.loop = a->loop,
+		.state_dir = a->dir,
+		.secret_paths = a->key_path ? secrets : NULL,
+		.templates = a->cfg.templates,
+		.n_templates = a->cfg.n_templates,
+		.no_idmap = a->cfg.no_idmap,
+		.no_cgroup = a->cfg.no_cgroup,
+		.no_egress = a->cfg.no_egress,
+		.on_dead = on_engine_dead,
+		.user = a,
+	};
+	char *why = NULL;
+	int r = boxes_new(&o, on_ready, a, &why, &a->boxes);
+
+	return r < 0 ? complain_why(why, r) : 0;
+}
+
+/* Commands and connections need descriptors. After the fork of the keeper, whose children are the
+ * sandboxes: they keep the usual limit. */
+static void raise_file_limit(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+		return;
+	l.rlim_cur = l.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &l) < 0)
+		log_warn("file_limit", "error=%s", log_q(strerror(errno)));
+}
+
+static int app_start(struct app *a)
+{
+	char *why = NULL;
+	int r = place_take(a->cfg.state_dir, &a->dir, &why);
+
+	if (r < 0)
+		return complain_why(why, r);
+	a->key_path = a->cfg.api_key_file ? realpath(a->cfg.api_key_file, NULL)
+					  : str_printf("%s/api-key", a->dir);
+	if (!a->key_path)
+		return complain(a->cfg.api_key_file ? a->cfg.api_key_file : "cannot start",
+				a->cfg.api_key_file ? -errno : -ENOMEM);
+	r = app_boxes(a);
+	raise_file_limit();
+	if (!r) {
+		r = egress_host_new(a->loop, a->cfg.egress_to, a->cfg.n_egress_to, &a->egress);
+		if (r < 0)
+			return complain("cannot start", r);
+	}
+	if (!r)
+		r = app_state(a);
+	if (!r)
+		r = app_tls(a);
+	if (!r)
+		r = app_listen(a);
+	return r;
+}
+
+/* --- --capabilities --- */
+
+static int app_examine(struct app *a)
+{
+	char template[] = "/tmp/agentbox-local-XXXXXX";
+	char *why = NULL;
+	int r;
+
+	if (!a->cfg.state_dir) {
+		if (!mkdtemp(template))
+			return complain("/tmp", -errno);
+		a->tmp_dir = str_dup(template);
+	}
+	r = place_take(a->cfg.state_dir ? a->cfg.state_dir : template, &a->dir, &why);
+	return r < 0 ? complain_why(why, r) : app_boxes(a);
+}
+
+/* --- all of it --- */
+
+static void app_fini(struct app *a)
+{
+	app_close_clients(a);
+	http_server_free(a->server);
+	http_server_free(a->tls_server);
+	tls_server_unref(a->tls);
+	timer_clear(&a->idle);
+	timer_clear(&a->stop_limit);
+	/* Only a stop that took too long leaves some; the engine takes them down below. */
+	if (a->local.state && !state_count(a->local.state))
+		a->local.state = state_free(a->local.state);
+	boxes_free(a->boxes);
+	if (!a->local.state)
+		egress_host_free(a->egress);
+	accounts_free(a->local.accounts);
+	journal_close(a->local.journal);
+	fd_close(a->fd);
+	fd_close(a->tls_fd);
+	loop_free(a->loop);
+	if (a->tmp_dir)
+		(void)!box_rmtree(AT_FDCWD, a->tmp_dir);
+	free(a->tmp_dir);
+	free(a->dir);
+	free(a->key_path);
+	free(a->ca_path);
+	free(a->cert_path);
+	free(a->tls_key_path);
+	free(a->domain);
+	free(a->address);
+	free(a->tls_address);
+}
+
+static int app_run(struct app *a)
+{
+	int r = loop_new(&a->loop);
+
+	if (r < 0)
+		return complain("the event loop", r);
+	a->local.loop = a->loop;
+	timer_init(&a->idle, a->loop, on_idle, a);
+	timer_init(&a->stop_limit, a->loop, on_stop_limit, a);
+	r = a->cfg.capabilities ? app_examine(a) : app_start(a);
+	if (r < 0)
+		return r;
+	if (loop_signal(a->loop, SIGTERM, on_signal, a) < 0 ||
+	    loop_signal(a->loop, SIGINT, on_signal, a) < 0)
+		return complain("signals", -errno);
+	return loop_run(a->loop);
+}
+
+int main(int argc, char **argv)
+{
+	struct app a = { .fd = -1, .tls_fd = -1 };
+	int r;
+
+	list_init(&a.clients);
+	r = cfg_parse(argc, argv, &a.cfg);
+	if (r)
+		return r == CFG_DONE ? 0 : 2;
+	log_setup(a.cfg.log_level);
+	signal(SIGPIPE, SIG_IGN);
+	tls_setup();
+	r = app_run(&a);
+	app_fini(&a);
+	return r ? 1 : 0;
+}

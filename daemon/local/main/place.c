@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* See the header. */
+#include "daemon/local/main/place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/common/net/xport.h"
+#include "proto/base/fd.h"
+#include "proto/base/rng.h"
+#include "proto/base/str.h"
+
+#define BACKLOG 512
+
+static int explain(char **ret_why, int r, const char *dir, const char *what)
+{
+	*ret_why = str_printf("%s: %s: %s", dir, what, strerror(-r));
+	return r;
+}
+
+static int lock(const char *dir, char **ret_why)
+{
+	char *path = str_printf("%s/lock", dir);
+	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	/* Never closed: closing any descriptor of the file would end the lock. */
+	int fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+
+	if (fd < 0) {
+		free(path);
+		return explain(ret_why, path ? -errno : -ENOMEM, dir, "cannot open the lock");
+	}
+	free(path);
+	if (!fcntl(fd, F_SETLK, &l))
+		return 0;
+	if (errno != EACCES && errno != EAGAIN)
+		return explain(ret_why, -errno, dir, "cannot lock it");
+	l = (struct flock){ .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	if (fcntl(fd, F_GETLK, &l) < 0 || l.l_type == F_UNLCK)
+		l.l_pid = 0;
+	*ret_why = str_printf("%s: in use by process %d", dir, l.l_pid);
+	return -EBUSY;
+}
+
+int place_take(const char *dir, char **ret_dir, char **ret_why)
+{
+	struct stat st;
+	char *real;
+	int r;
+
+	*ret_why = NULL;
+	r = fd_mkdirs(dir, 0700);
+	if (r < 0)
+		return explain(ret_why, r, dir, "cannot make it");
+	real = realpath(dir, NULL);
+	if (!real || stat(real, &st) < 0) {
+		free(real);
+		return explain(ret_why, -errno, dir, "cannot use it");
+	}
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022)) {
+		free(real);
+		*ret_why = str_printf("%s: must be a folder of this user that no one else can write",
+				      dir);
+		return -EPERM;
+	}
+	r = chmod(real, 0700) < 0 ? explain(ret_why, -errno, dir, "cannot protect it")
+				  : lock(real, ret_why);
+	if (r < 0)
+		free(real);
+	else
+		*ret_dir = real;
+	return r;
+}
+
+int place_seed(const char *dir, uint8_t ret[SIGN_SEED_BYTES])
+{
+	char *path = str_printf("%s/seed", dir), *text = NULL;
+	size_t n = 0;
+	int r;
+
+	if (!path)
+		return -ENOMEM;
+	r = fd_read_file(AT_FDCWD, path, SIGN_SEED_BYTES, &text, &n);
+	if (!r && n == SIGN_SEED_BYTES) {
+		memcpy(ret, text, n);
+	} else if (!r || r == -ENOENT || r == -EFBIG) {
+		rng_system(ret, SIGN_SEED_BYTES);
+		r = fd_write_file(AT_FDCWD, path, ret, SIGN_SEED_BYTES, 0600);
+	}
+	if (text)
+		explicit_bzero(text, n);
+	free(text);
+	free(path);
+	return r;
+}
+
+static char *endpoint_text(const struct endpoint *e)
+{
+	json_auto_t *o = json_pack("{s:s?, s:s?, s:i, s:s?, s:s?, s:s?, s:s}", "address", e->address,
+				   "tls_address", e->tls_address, "pid", (int)getpid(), "ca_file",
+				   e->ca_file, "api_key_file", e->api_key_file, "domain", e->domain,
+				   "version", AB_VERSION);
+	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+	char *line = text ? str_printf("%s\n", text) : NULL;
+
+	free(text);
+	return line;
+}
+
+int place_announce(const char *dir, const struct endpoint *e, int ready_fd)
+{
+	char *line = endpoint_text(e), *path = str_printf("%s/endpoint", dir);
+	int r = line && path ? fd_write_file(AT_FDCWD, path, line, strlen(line), 0600) : -ENOMEM;
+
+	if (!r && ready_fd >= 0) {
+		/* Nobody may be waiting any more. */
+		(void)!fd_write_all(ready_fd, line, strlen(line));
+		fd_close(ready_fd);
+	}
+	free(line);
+	free(path);
+	return r;
+}
+
+void place_leave(const char *dir)
+{
+	char *path = str_printf("%s/endpoint", dir);
+
+	if (path)
+		(void)unlink(path);
+	free(path);
+}
+
+int place_listen(const struct cfg_addr *a, int *ret_fd, char **ret_text, uint16_t *ret_port)
+{
+	struct sockaddr_storage sa = { 0 };
+	socklen_t len = sizeof(sa);
+	char text[INET6_ADDRSTRLEN + 10];
+	int on = 1, r = 0;
+	int fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return -errno;
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+	    bind(fd, (const struct sockaddr *)(const void *)&a->sa, a->len) < 0 ||
+	    listen(fd, BACKLOG) < 0 ||
+	    getsockname(fd, (struct sockaddr *)(void *)&sa, &len) < 0)
+		r = -errno;
+	if (!r) {
+		sock_text((const struct sockaddr *)(const void *)&sa, text, sizeof(text));
+		/* At the same place in both families. */
+		*ret_port = ntohs(((const struct sockaddr_in *)(const void *)&sa)->sin_port);
+		*ret_text = str_dup(text);
+		r = *ret_text ? 0 : -ENOMEM;
+	}
+	if (r < 0)
+		fd_close(fd);
+	else
+		*ret_fd = fd;
+	return r;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* See the header. */
+#include "daemon/local/state/list.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/local/http/query.h"
+#include "proto/base/str.h"
+
+int list_time_us(const char *s, int64_t *ret)
+{
+	const char *dot = strchr(s, '.');
+	int64_t ms, us = 0;
+
+	if (strlen(s) > 64 || str_rfc3339_ms(s, &ms) < 0)
+		return -EINVAL;
+	/* ms holds three digits of the fraction; the next three are ours. */
+	for (int i = 1; dot && i <= 6 && dot[i] >= '0' && dot[i] <= '9'; i++) {
+		static const int64_t weight[] = { 0, 0, 0, 0, 100, 10, 1 };
+
+		us += (dot[i] - '0') * weight[i];
+	}
+	*ret = ms * 1000 + us;
+	return 0;
+}
+
+char *cursor_encode(const struct cursor *c)
+{
+	char time[40], *text, *out;
+
+	str_rfc3339(c->at_us, 6, time);
+	text = str_printf("%s__%s%s", time, c->id, c->ascending ? "__asc" : "");
+	if (!text)
+		return NULL;
+	out = str_base64_encode(text, strlen(text), true);
+	free(text);
+	for (char *p = out; p && *p; p++)
+		*p = *p == '+' ? '-' : *p == '/' ? '_' : *p;
+	return out;
+}
+
+int cursor_decode(const char *s, struct cursor *ret)
+{
+	struct cursor c = { 0 };
+	char text[256], *id, *order;
+	ssize_t n;
+
+	if (strlen(s) > 200)
+		return -EINVAL;
+	n = str_base64_decode(s, strlen(s), (uint8_t *)text);
+	if (n < 0 || memchr(text, 0, (size_t)n))
+		return -EINVAL;
+	text[n] = 0;
+	id = strstr(text, "__");
+	if (!id)
+		return -EINVAL;
+	*id = 0;
+	id += 2;
+	order = strstr(id, "__");
+	if (order) {
+		*order = 0;
+		if (!str_eq(order + 2, "asc"))
+			return -EINVAL;
+		c.ascending = true;
+	}
+	if (list_time_us(text, &c.at_us) < 0 || route_sandbox_id(id, c.id) < 0)
+		return -EINVAL;
+	*ret = c;
+	return 0;
+}
+
+int cursor_compare(int64_t a_us, const char *a_id, int64_t b_us, const char *b_id, bool ascending)
+{
+	int d = a_us > b_us ? -1 : a_us < b_us ? 1 : strcmp(a_id, b_id);
+
+	return ascending ? -d : d;
+}
+
+static int add_pair(json_t *filter, char *piece)
+{
+	char *eq = strchr(piece, '=');
+
+	if (!eq || strchr(eq + 1, '='))
+		return -EINVAL;
+	*eq = 0;
+	if (query_unescape(piece, true) < 0 || query_unescape(eq + 1, true) < 0 ||
+	    !str_is_utf8(piece, strlen(piece)) || !str_is_utf8(eq + 1, strlen(eq + 1)))
+		return -EINVAL;
+	return json_object_set_new(filter, piece, json_string(eq + 1)) < 0 ? -ENOMEM : 0;
+}
+
+int meta_filter_parse(const char *param, json_t **ret)
+{
+	json_t *filter = json_object();
+	char *s = str_dup(param), *piece, *next;
+	int r = filter && s ? query_unescape(s, true) : -ENOMEM;
+
+	for (piece = s; !r && piece; piece = next) {
+		next = strchr(piece, '&');
+		if (next)
+			*next++ = 0;
+		r = add_pair(filter, piece);
+	}
+	free(s);
+	if (r < 0) {
+		json_decref(filter);
+		return r;
+	}
+	*ret = filter;
+	return 0;
+}
+
+bool meta_filter_match(const json_t *filter, const json_t *metadata)
+{
+	const char *key;
+	json_t *want;
+
+	json_object_foreach((json_t *)filter, key, want)
+		if (!json_equal(json_object_get(metadata, key), want))
+			return false;
+	return true;
+}
+
+/* Copies a name of [a-z0-9-_] (and '.' in a tag), lowered. */
+static int take_name(const char *s, size_t n, bool dots, char ret[TEMPLATE_NAME_MAX + 1])
+{
+	if (!n || n > TEMPLATE_NAME_MAX)
+		return -EINVAL;
+	for (size_t i = 0; i < n; i++) {
+		char c = s[i] >= 'A' && s[i] <= 'Z' ? (char)(s[i] + 32) : s[i];
+
+		if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+		      (dots && c == '.')))
+			return -EINVAL;
+		ret[i] = c;
+	}
+	ret[n] = 0;
+	return 0;
+}
+
+int template_ref_parse(const char *s, struct template_ref *ret)
+{
+	struct template_ref t = { 0 };
+	const char *slash, *colon;
+	size_t n;
+	int r = 0;
+
+	s += strspn(s, " \t\r\n");
+	n = strlen(s);
+	while (n && strchr(" \t\r\n", s[n - 1]))
+		n--;
+	slash = memchr(s, '/', n);
+	if (slash) {
+		r = take_name(s, (size_t)(slash - s), false, t.space);
+		n -= (size_t)(slash - s) + 1;
+		s = slash + 1;
+	}
+	colon = memchr(s, ':', n);
+	if (!r && colon)
+		r = take_name(colon + 1, n - (size_t)(colon - s) - 1, true, t.tag);
+	if (!r)
+		r = take_name(s, colon ? (size_t)(colon - s) : n, false, t.name);
+	if (r < 0)
+		return r;
+	*ret = t;
+	return 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* What a listing is asked with: page cursors, the metadata filter, template references. Pure. */
+#ifndef AB_DAEMON_LOCAL_STATE_LIST_H
+#define AB_DAEMON_LOCAL_STATE_LIST_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "daemon/local/http/route.h"
+
+struct cursor {
+	int64_t at_us;
+	bool ascending;
+	char id[ROUTE_ID_MAX + 1];
+};
+
+/* Padded URL-safe base64 of "<time>__<id>[__asc]"; heap, NULL without memory. */
+char *cursor_encode(const struct cursor *c);
+must_check int cursor_decode(const char *s, struct cursor *ret);	/* 0, -EINVAL */
+
+/* < 0: a comes before b. Start descending, ties by id ascending; `ascending` is the reverse. */
+int cursor_compare(int64_t a_us, const char *a_id, int64_t b_us, const char *b_id, bool ascending);
+
+/* RFC 3339 in microseconds, cut. 0 or -EINVAL. */
+must_check int list_time_us(const char *s, int64_t *ret);
+
+/* The parameter after its first decoding → {key: value}. 0, -EINVAL for a malformed pair, -ENOMEM. */
+must_check int meta_filter_parse(const char *param, json_t **ret);
+/* All pairs of the filter are in `metadata` (may be NULL). */
+bool meta_filter_match(const json_t *filter, const json_t *metadata);
+
+#define TEMPLATE_NAME_MAX 127u
+
+struct template_ref {
+	char space[TEMPLATE_NAME_MAX + 1];	/* "" = none given */
+	char name[TEMPLATE_NAME_MAX + 1];
+	char tag[TEMPLATE_NAME_MAX + 1];	/* "" = none given */
+};
+
+/* "[space/]name[:tag]", trimmed and lowered. 0 or -EINVAL. */
+must_check int template_ref_parse(const char *s, struct template_ref *ret);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* What the front of agentbox-local passes around: everything a request may need. */
+#ifndef AB_DAEMON_LOCAL_STATE_LOCAL_H
+#define AB_DAEMON_LOCAL_STATE_LOCAL_H
+
+#include "proto/base/cc.h"
+
+struct accounts;
+struct http_x;
+struct journal;
+struct loop;
+struct state;
+
+struct local {
+	struct loop *loop;
+	struct state *state;
+	struct accounts *accounts;
+	struct journal *journal;
+	const char *domain;	/* "localhost:PORT"; of the answers */
+};
+
+/* A request's head came: finds out whose it is (route.h) and hands it on. */
+void local_request(struct http_x *x, void *local);
+
+/* The control plane (rest.c) and a port of a sandbox (edge.c). Each sets the owner of x. */
+struct route;
+void rest_request(struct local *l, struct http_x *x);
+void edge_request(struct local *l, struct http_x *x, const struct route *to);
+
+#endif

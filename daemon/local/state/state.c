@@ -1,0 +1,623 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of sandboxes; their beginning and their end. What is between is in sbox_life.c. */
+#include "daemon/local/state/state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/obs/log.h"
+#include "daemon/local/egress/egress.h"
+#include "daemon/local/state/journal.h"
+#include "daemon/local/state/shelf.h"
+#include "proto/base/clock.h"
+#include "proto/base/map.h"
+#include "proto/base/must.h"
+#include "proto/base/rng.h"
+#include "proto/base/str.h"
+
+#define SBOX_MAGIC 0x5b0c5b0cu
+
+struct state {
+	struct state_options o;
+	struct map by_id;
+	struct templates *templates;
+	struct list held;		/* layers that sandboxes are being made from */
+	json_t *strangers;
+	int64_t last_started_us;
+	bool stopping;
+	void (*all_gone)(void *user);
+	void *all_gone_user;
+};
+
+static struct sbox *sbox_from(void *p)
+{
+	struct sbox *s = p;
+
+	must(s && s->magic == SBOX_MAGIC);
+	return s;
+}
+
+static const struct {
+	const char *name;
+	unsigned next;
+} states[] = {
+	[SBOX_CREATING] = { "creating", BIT(SBOX_RUNNING) | BIT(SBOX_KILLING) | BIT(SBOX_PAUSED) },
+	[SBOX_RUNNING] = { "running", BIT(SBOX_SNAPSHOTTING) | BIT(SBOX_PAUSING) | BIT(SBOX_KILLING) },
+	[SBOX_SNAPSHOTTING] = { "snapshotting", BIT(SBOX_RUNNING) | BIT(SBOX_KILLING) },
+	[SBOX_PAUSING] = { "pausing", BIT(SBOX_PAUSED) | BIT(SBOX_KILLING) },
+	[SBOX_PAUSED] = { "paused", BIT(SBOX_RESUMING) | BIT(SBOX_KILLING) },
+	[SBOX_RESUMING] = { "resuming", BIT(SBOX_RUNNING) | BIT(SBOX_PAUSED) | BIT(SBOX_KILLING) },
+	[SBOX_KILLING] = { "killing", 0 },
+};
+
+void sbox_set_state(struct sbox *s, enum sbox_state to)
+{
+	must(states[s->state].next & BIT(to));
+	log_debug("sandbox_state", "id=%s from=%s to=%s", s->id, states[s->state].name,
+		  states[to].name);
+	s->state = to;
+}
+
+/* --- the table --- */
+
+int state_new(const struct state_options *o, struct state **ret)
+{
+	struct state *st = calloc(1, sizeof(*st));
+	int r;
+
+	if (!st)
+		return -ENOMEM;
+	st->o = *o;
+	list_init(&st->held);
+	st->strangers = json_array();
+	r = st->strangers ? templates_new(o->templates, o->n_templates, &st->templates) : -ENOMEM;
+	if (r < 0) {
+		json_decref(st->strangers);
+		free(st);
+		return r;
+	}
+	*ret = st;
+	return 0;
+}
+
+struct state *state_free(struct state *st)
+{
+	if (!st)
+		return NULL;
+	must(!map_size(&st->by_id));
+	map_fini(&st->by_id);
+	templates_free(st->templates);
+	json_decref(st->strangers);
+	explicit_bzero(st->o.seed, sizeof(st->o.seed));
+	free(st);
+	return NULL;
+}
+
+const struct state_options *state_opts(const struct state *st)
+{
+	return &st->o;
+}
+
+struct templates *state_templates(const struct state *st)
+{
+	return st->templates;
+}
+
+json_t *state_strangers(const struct state *st)
+{
+	return st->strangers;
+}
+
+bool state_is_stopping(const struct state *st)
+{
+	return st->stopping;
+}
+
+size_t state_count(const struct state *st)
+{
+	return map_size(&st->by_id);
+}
+
+size_t state_count_bound(const struct state *st)
+{
+	size_t pos = 0, n = 0;
+	struct sbox *s;
+
+	while ((s = state_next(st, &pos)))
+		n += s->state != SBOX_PAUSED || s->box;
+	return n;
+}
+
+uint32_t state_count_team(const struct state *st, const char *team)
+{
+	uint32_t n = 0;
+	size_t pos = 0;
+	struct sbox *s;
+
+	while ((s = state_next(st, &pos)))
+		n += s->team == team && s->state != SBOX_KILLING && s->state != SBOX_PAUSED;
+	return n;
+}
+
+struct sbox *state_find(const struct state *st, const char *id)
+{
+	return map_get_str(&st->by_id, id);
+}
+
+struct sbox *state_next(const struct state *st, size_t *pos)
+{
+	return map_next(&st->by_id, pos);
+}
+
+/* The first that the end of this process is still to be told to. */
+static struct sbox *next_to_end(const struct state *st)
+{
+	size_t pos = 0;
+	struct sbox *s;
+
+	while ((s = state_next(st, &pos))) {
+		/* One whose files are being put away is forgotten when they are. */
+		bool on_its_way = !s->box && (s->state == SBOX_PAUSING || s->state == SBOX_RESUMING);
+
+		if (s->state != SBOX_KILLING && !on_its_way)
+			return s;
+	}
+	return NULL;
+}
+
+void state_kill_all(struct state *st, const char *why, void (*done)(void *user), void *user)
+{
+	struct sbox *s;
+
+	st->stopping = true;
+	if (!state_count(st)) {
+		done(user);
+		return;
+	}
+	st->all_gone = done;
+	st->all_gone_user = user;
+	while ((s = next_to_end(st)))
+		if (s->state == SBOX_PAUSED && !s->box)
+			sbox_forget(s);
+		else
+			sbox_kill(s, why, NULL);
+}
+
+/* --- layers --- */
+
+struct held_layer {
+	struct list node;
+	char layer[BOX_ID_MAX + 1];
+	uint32_t n;
+	bool doomed;		/* to be dropped when nobody copies it any more */
+};
+
+static struct held_layer *held(const struct state *st, const char *layer)
+{
+	list_for_each(n, &st->held) {
+		struct held_layer *h = list_entry(n, struct held_layer, node);
+
+		if (str_eq(h->layer, layer))
+			return h;
+	}
+	return NULL;
+}
+
+static int hold(struct state *st, const char *layer)
+{
+	struct held_layer *h = held(st, layer);
+
+	if (!h) {
+		h = calloc(1, sizeof(*h));
+		if (!h)
+			return -ENOMEM;
+		str_copy(h->layer, sizeof(h->layer), layer);
+		list_add_tail(&st->held, &h->node);
+	}
+	h->n++;
+	return 0;
+}
+
+static void let_go(struct state *st, const char *layer)
+{
+	struct held_layer *h = held(st, layer);
+
+	must(h && h->n);
+	if (--h->n)
+		return;
+	list_del(&h->node);
+	if (h->doomed)
+		state_drop_layer(st, layer);
+	free(h);
+}
+
+void state_drop_layer(struct state *st, const char *layer)
+{
+	struct held_layer *h = held(st, layer);
+	int r;
+
+	if (h) {
+		h->doomed = true;
+		return;
+	}
+	r = boxes_drop_layer(st->o.boxes, layer, NULL, NULL);
+	if (r < 0)	/* the next start finds that nobody needs it */
+		log_warn("layer_remains", "layer=%s err=%d", layer, -r);
+}
+
+static void counted(struct state *st)
+{
+	st->o.on_count(st->o.user);
+}
+
+/* --- waiting --- */
+
+static void wake(struct list *waits)
+{
+	struct list all;
+
+	list_take(&all, waits);
+	while (!list_is_empty(&all)) {
+		struct sbox_wait *w = list_first(&all, struct sbox_wait, node);
+
+		list_del(&w->node);
+		w->done(w);
+	}
+}
+
+void sbox_wait(struct sbox *s, struct sbox_wait *w)
+{
+	list_add_tail(&s->waits, &w->node);
+}
+
+void sbox_settle(struct sbox *s)
+{
+	counted(s->st);
+	wake(&s->waits);
+}
+
+/* --- the end --- */
+
+void sbox_forget(struct sbox *s)
+{
+	struct state *st = s->st;
+	struct list waits, kill_waits;
+
+	must(!s->box);
+	if (s->snap)
+		sbox_save_orphan(give(s->snap));
+	list_take(&waits, &s->waits);
+	list_take(&kill_waits, &s->kill_waits);
+	(void)map_del_str(&st->by_id, s->id);
+	timer_clear(&s->expiry);
+	timer_clear(&s->sample);
+	defer_cancel(&s->gone);
+	template_unuse(st->templates, s->template);
+	json_decref(s->metadata);
+	json_decref(s->env_vars);
+	json_decref(s->network);
+	meter_fini(&s->meter);
+	diary_fini(&s->diary);
+	explicit_bzero(s->token, sizeof(s->token));
+	explicit_bzero(s->traffic_token, sizeof(s->traffic_token));
+	s->magic = 0;
+	free(s);
+	counted(st);
+	wake(&waits);
+	wake(&kill_waits);
+	if (!state_count(st) && st->all_gone)
+		st->all_gone(st->all_gone_user);
+}
+
+static void finish(struct sbox *s)
+{
+	journal_add(s->st->o.journal, "gone",
+		    json_pack("{s:s, s:s, s:s}", "sandbox", s->id, "team", s->team, "why", s->why));
+	sbox_forget(s);
+}
+
+static void on_gone(void *user, int r, const char *why)
+{
+	struct sbox *s = sbox_from(user);
+
+	if (r < 0)
+		log_warn("sandbox_leftovers", "id=%s error=%d why=%s", s->id, -r,
+			 log_q(why ? why : ""));
+	finish(s);
+}
+
+static void on_gone_later(struct defer *d, void *user)
+{
+	finish(sbox_from(user));
+}
+
+void sbox_cut_traffic(struct sbox *s)
+{
+	while (!list_is_empty(&s->traffic)) {
+		struct list *n = s->traffic.next;
+		struct traffic *t = list_entry(n, struct traffic, node);
+
+		t->cut(t);
+		must(s->traffic.next != n);
+	}
+}
+
+void sbox_close_egress(struct sbox *s)
+{
+	s->egress = egress_free(s->egress);
+}
+
+/* Without descriptors or memory for it the sandbox has none, and its connections are refused. */
+static void open_egress(struct sbox *s)
+{
+	const struct state_options *o = &s->st->o;
+	struct egress_options eo = { .loop = o->loop, .host = o->egress, .id = s->id };
+	int r = 0;
+
+	if (!boxes_have_egress(o->boxes))
+		return;
+	if (!s->egress) {
+		box_take_egress(s->box, &eo.tcp, &eo.udp);
+		r = egress_new(&eo, &s->egress);
+	}
+	if (r == 0)
+		r = egress_set(s->egress, s->network, s->policy.is_blocked);
+	if (r < 0) {
+		log_warn("sandbox_no_egress", "id=%s error=%d", s->id, -r);
+		sbox_close_egress(s);
+	}
+}
+
+int sbox_set_network(struct sbox *s, json_t *network, bool is_blocked)
+{
+	int r = s->egress ? egress_set(s->egress, network, is_blocked) : 0;
+
+	if (r < 0)
+		return r;
+	json_decref(s->network);
+	s->network = json_incref(network);
+	s->policy.is_blocked = is_blocked;
+	return 0;
+}
+
+void sbox_kill(struct sbox *s, const char *why, struct sbox_wait *w)
+{
+	bool was_shelved = s->state == SBOX_PAUSED && !s->box;
+
+	if (w)
+		list_add_tail(&s->kill_waits, &w->node);
+	if (s->state == SBOX_KILLING)
+		return;
+	s->why = why;
+	sbox_set_state(s, SBOX_KILLING);
+	timer_clear(&s->expiry);
+	timer_clear(&s->sample);
+	sbox_cut_traffic(s);
+	sbox_close_egress(s);
+	s->st->o.on_stop(s);
+	if (s->box) {
+		box_destroy(give(s->box), on_gone, s);
+	} else {
+		if (s->layer[0])
+			state_drop_layer(s->st, s->layer);
+		if (was_shelved)
+			shelf_write(s->st);
+		defer_post(&s->gone);
+	}
+	wake(&s->waits);
+}
+
+/* --- the clock --- */
+
+static void on_expiry(struct timer *t, void *user)
+{
+	struct sbox *s = sbox_from(user);
+
+	/* In a transition it is looked at again when that is over. */
+	if (s->state != SBOX_RUNNING)
+		return;
+	if (!s->policy.auto_pause) {
+		sbox_kill(s, "expired", NULL);
+		return;
+	}
+	journal_add(s->st->o.journal, "auto-pause",
+		    json_pack("{s:s, s:s, s:b}", "sandbox", s->id, "team", s->team, "memory",
+			      s->policy.auto_pause_memory));
+	sbox_pause(s, s->policy.auto_pause_memory);
+}
+
+static void take_sample(struct sbox *s)
+{
+	struct box_usage u;
+
+	box_usage(s->box, &u);
+	meter_add(&s->meter, &u, clock_wall_ms() / 1000, clock_boot_us());
+}
+
+static void on_sample(struct timer *t, void *user)
+{
+	struct sbox *s = sbox_from(user);
+
+	if (s->state == SBOX_RUNNING)
+		take_sample(s);
+	if (timer_set(&s->sample, loop_now_ms(s->st->o.loop) + METER_EVERY_MS) < 0)
+		log_warn("metrics_end", "id=%s", s->id);
+}
+
+void sbox_set_timeout(struct sbox *s, uint64_t for_ms)
+{
+	uint64_t now = loop_now_ms(s->st->o.loop);
+	uint64_t last = s->started_ms + (uint64_t)s->st->o.max_length_s * 1000;
+
+	s->end_ms = MIN(now + for_ms, last);
+	s->end_us = clock_wall_ms() * 1000 + ((int64_t)s->end_ms - (int64_t)now) * 1000;
+	/* A clock that cannot be set must not make it live for ever. */
+	if (timer_set(&s->expiry, s->end_ms) < 0)
+		sbox_kill(s, "no memory", NULL);
+}
+
+void sbox_extend(struct sbox *s, uint64_t for_ms)
+{
+	if (loop_now_ms(s->st->o.loop) + for_ms > s->end_ms)
+		sbox_set_timeout(s, for_ms);
+}
+
+void sbox_traffic_add(struct sbox *s, struct traffic *t, void (*cut)(struct traffic *t))
+{
+	t->cut = cut;
+	list_add_tail(&s->traffic, &t->node);
+}
+
+/* --- the beginning --- */
+
+static void on_death(void *user)
+{
+	struct sbox *s = sbox_from(user);
+
+	log_warn("sandbox_died", "id=%s", s->id);
+	sbox_kill(s, "died", NULL);
+}
+
+void sbox_begin(struct sbox *s, uint32_t for_s)
+{
+	struct state *st = s->st;
+	int64_t now_us = clock_wall_ms() * 1000;
+	struct box_usage u;
+
+	box_on_death(s->box, on_death, s);
+	sbox_set_state(s, SBOX_RUNNING);
+	open_egress(s);
+	/* Strictly growing, so that a listing has one order. */
+	s->started_us = MAX(now_us, st->last_started_us + 1);
+	st->last_started_us = s->started_us;
+	s->started_ms = loop_now_ms(st->o.loop);
+	box_usage(s->box, &u);
+	meter_restart(&s->meter, u.cpu_us, clock_boot_us());
+	on_sample(&s->sample, s);
+	sbox_set_timeout(s, (uint64_t)for_s * 1000);
+}
+
+static void on_created(void *user, int r, const char *why)
+{
+	struct sbox *s = sbox_from(user);
+	sbox_created_fn *created = give(s->created);
+	void *created_user = s->created_user;
+
+	if (s->layer[0]) {
+		let_go(s->st, s->layer);
+		s->layer[0] = '\0';
+	}
+	if (s->state == SBOX_KILLING) {
+		created(created_user, NULL, -ECANCELED, "it was killed meanwhile");
+		return;
+	}
+	if (r < 0) {
+		log_warn("sandbox_not_made", "id=%s error=%d why=%s", s->id, -r,
+			 log_q(why ? why : ""));
+		sbox_kill(s, "not made", NULL);
+		created(created_user, NULL, r, why);
+		return;
+	}
+	diary_add(&s->diary, clock_wall_ms() * 1000, DIARY_INFO, "envd started", NULL);
+	sbox_begin(s, s->timeout_s);
+	created(created_user, s, 0, NULL);
+	sbox_settle(s);
+}
+
+static void make_tokens(struct sbox *s)
+{
+	char text[ROUTE_ID_MAX + 24];
+
+	if (s->policy.secure)
+		sign_token(s->st->o.seed, s->id, s->token);
+	snprintf(text, sizeof(text), "sandbox-traffic-%s", s->id);
+	if (s->policy.is_private)
+		sign_token(s->st->o.seed, text, s->traffic_token);
+}
+
+static int sbox_new(struct state *st, const char *id, const struct sbox_params *p, struct sbox **ret)
+{
+	struct sbox *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->magic = SBOX_MAGIC;
+	s->st = st;
+	str_copy(s->id, sizeof(s->id), id);
+	s->team = p->team;
+	s->template = p->template;
+	str_copy(s->root, sizeof(s->root), p->root);
+	s->timeout_s = p->timeout_s;
+	s->policy = p->policy;
+	s->metadata = p->metadata ? json_incref(p->metadata) : json_object();
+	s->env_vars = p->env_vars ? json_incref(p->env_vars) : json_object();
+	s->network = json_incref(p->network);
+	list_init(&s->traffic);
+	list_init(&s->procs);
+	list_init(&s->watchers);
+	list_init(&s->waits);
+	list_init(&s->kill_waits);
+	timer_init(&s->expiry, st->o.loop, on_expiry, s);
+	timer_init(&s->sample, st->o.loop, on_sample, s);
+	defer_init(&s->gone, st->o.loop, on_gone_later, s);
+	make_tokens(s);
+	template_use(s->template);
+	r = s->metadata && s->env_vars ? map_put_str(&st->by_id, s->id, s) : -ENOMEM;
+	if (r < 0) {
+		sbox_forget(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+int sbox_create(struct state *st, const struct sbox_params *p, sbox_created_fn *created, void *user)
+{
+	struct box_options bo = {
+		.template = p->root,
+		.layer = p->layer,
+		.memory_bytes = st->o.memory_bytes,
+		.cpus = st->o.cpus,
+	};
+	char id[22] = "i";
+	struct sbox *s = NULL;
+	int r;
+
+	if (state_count_team(st, p->team) >= st->o.max_sandboxes)
+		return STATE_FULL;
+	rng_id(id + 1, 20);
+	r = sbox_new(st, id, p, &s);
+	if (r < 0)
+		return r;
+	bo.id = s->id;
+	r = p->layer ? hold(st, p->layer) : 0;
+	if (r == 0) {
+		r = box_new(st->o.boxes, &bo, on_created, s, &s->box);
+		if (r < 0 && p->layer)
+			let_go(st, p->layer);
+	}
+	if (r < 0) {
+		sbox_forget(s);
+		return r;
+	}
+	if (p->layer)
+		str_copy(s->layer, sizeof(s->layer), p->layer);
+	s->created = created;
+	s->created_user = user;
+	counted(st);
+	return 0;
+}
+
+int sbox_restore(struct state *st, const char *id, const struct sbox_params *p, struct sbox **ret)
+{
+	int r = sbox_new(st, id, p, ret);
+
+	if (r < 0)
+		return r;
+	sbox_set_state(*ret, SBOX_PAUSED);
+	str_copy((*ret)->layer, sizeof((*ret)->layer), p->layer);
+	return 0;
+}
