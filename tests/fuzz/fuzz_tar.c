@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cli/tar.h"
-#include "client/cli/tree.h"
+#include "client/cli/tree/tar.h"
+#include "client/cli/tree/tree.h"
 #include "proto/base/must.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cli/tar.h"
-#include "client/cli/tree.h"
+#include "client/cli/tree/tar.h"
+#include "client/cli/tree/tree.h"
 #include "tests/lib/test.h"
 
 #define N_FILES 2000

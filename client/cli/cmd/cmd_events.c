@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* agentboxctl events */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/cli/term/cli.h"
+#include "client/cli/term/out.h"
+#include "client/cli/term/sig.h"
+
+static const struct opt opts[] = {
+	OPT(0, "initial", OPT_FLAG, initial, NULL, "begin with what is there"),
+	OPT(0, "cursor", OPT_TEXT, cursor, "C", "go on after the event with this cursor (--json shows them)"),
+	OPT(0, "all-owners", OPT_FLAG, all_owners, NULL, "of all users (administrators)"),
+};
+
+static void print_json(const struct ab_sandbox_event *e)
+{
+	struct json j;
+
+	json_begin(&j, stdout);
+	json_open(&j, NULL, '{');
+	json_time(&j, "at", e->at_ms);
+	json_text(&j, "type", e->type_name);
+	json_text(&j, "cursor", e->cursor);
+	if (e->sandbox) {
+		json_text(&j, "sandbox", e->sandbox->id);
+		json_text(&j, "name", e->sandbox->name);
+		json_text(&j, "state", state_name(e->sandbox->state));
+		json_time(&j, "end_at", e->sandbox->end_at_ms);
+		json_uint(&j, "leases", e->sandbox->leases);
+	}
+	if (*e->reason)
+		json_text(&j, "reason", e->reason);
+	json_pairs(&j, "evidence", e->evidence, e->n_evidence);
+	json_close(&j, '}');
+	json_end(&j);
+}
+
+static void print_line(const struct ab_sandbox_event *e)
+{
+	char at[32], end[32], clean[512];
+
+	printf("%s %-16s", time_text(e->at_ms, at), e->type_name);
+	if (e->sandbox)
+		printf(" %s %s ends %s leases %u", e->sandbox->id, state_name(e->sandbox->state),
+		       time_text(e->sandbox->end_at_ms, end), e->sandbox->leases);
+	if (*e->reason)
+		printf(" %s", e->reason);
+	for (size_t i = 0; i < e->n_evidence; i++)
+		printf(" %s=%s", e->evidence[i].key, safe(e->evidence[i].value, clean, sizeof(clean)));
+	printf("\n");
+}
+
+static int follow(struct cli *cli, struct ab_call *call, int sig_fd)
+{
+	struct ab_sandbox_event e;
+	int signo = 0;
+
+	while (!signo) {
+		while (ab_sandbox_watch_next(call, &e)) {
+			if (e.type == AB_SANDBOX_HEARTBEAT)
+				continue;
+			if (cli->args.json)
+				print_json(&e);
+			else
+				print_line(&e);
+		}
+		if (fflush(stdout) != 0)
+			return EXIT_ERROR;	/* main() says it */
+		if (ab_call_is_done(call))
+			return ab_call_error(call) ? fail(cli, ab_call_error(call)) : EXIT_OK;
+		signo = sig_wait(cli->client, sig_fd);
+	}
+	ab_call_free(call);
+	sig_die(signo);
+}
+
+static int run(struct cli *cli)
+{
+	const struct args *a = &cli->args;
+	const struct ab_sandbox_watch_options o = {
+		.cursor = a->cursor,
+		.sandbox = a->n_words ? a->words[0] : NULL,
+		.initial = a->initial,
+		.all_owners = a->all_owners,
+	};
+	struct ab_call *call;
+	int sig_fd = sig_open(), r;
+
+	r = sig_fd < 0 ? sig_fd : ab_sandbox_watch_start(cli->client, &o, NULL, &call);
+	if (r < 0) {
+		say(cli, "%s", strerror(-r));
+		return EXIT_ERROR;
+	}
+	r = follow(cli, call, sig_fd);
+	ab_call_free(call);
+	return r;
+}
+
+const struct command cmd_events = {
+	.name = "events",
+	.words = "[ID]",
+	.help = "Follows what happens to sandboxes, a line for each change, until it is interrupted.",
+	.opts = opts,
+	.n_opts = ARRAY_SIZE(opts),
+	.max_words = 1,
+	.run = run,
+};

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* agentboxctl status */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "client/cli/term/cli.h"
+#include "client/cli/term/out.h"
+
+static void printf_like(2, 3) line(const char *name, const char *fmt, ...)
+{
+	char text[1024], clean[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	printf("%-12s %s\n", name, safe(text, clean, sizeof(clean)));
+}
+
+static void print_clouds(const struct ab_daemon_status *s)
+{
+	char buf[32];
+
+	for (size_t i = 0; i < s->n_clouds; i++) {
+		const struct ab_cloud_status *c = &s->clouds[i];
+
+		line("cloud", "%s: %s, %s, key %s%s%s", c->account, c->api_url,
+		     c->reachable ? "answers" : "does not answer", *c->key ? c->key : "unknown",
+		     *c->proxy ? ", through " : "", c->proxy);
+		if (!c->reachable)
+			line("", "since %s: %s (%s)", time_text(c->last_failure_at_ms, buf),
+			     c->last_failure_message, c->last_failure);
+	}
+	for (size_t i = 0; i < s->n_pool; i++) {
+		const struct ab_origin_status *o = &s->pool[i];
+
+		line("connections", "%s: %u (%s), %u streams, %u waiting", o->origin, o->connections,
+		     *o->protocol ? o->protocol : "-", o->streams, o->queued);
+	}
+}
+
+static void print(const struct ab_daemon_status *s)
+{
+	char buf[32];
+
+	line("version", "%s", s->version);
+	line("pid", "%lld, %s, up since %s", (long long)s->pid, s->system ? "system" : "user",
+	     time_text(s->started_at_ms, buf));
+	line("socket", "%s", s->socket);
+	line("state", "%s (%s%s)", s->state_dir, size_text(s->store_bytes, buf),
+	     s->store_writable ? "" : ", read-only");
+	line("host", "%s", s->host_id);
+	line("sandboxes", "%u running, %u paused, %u changing", s->sandboxes_running,
+	     s->sandboxes_paused, s->sandboxes_changing);
+	line("commands", "%u running, %s of output kept", s->commands_running,
+	     size_text(s->spool_bytes, buf));
+	line("clients", "%u connections, %u calls, %u of %u streams, %u leases", s->connections, s->calls,
+	     s->streams, s->max_streams, s->leases);
+	print_clouds(s);
+	if (s->local_address)
+		line("local", "%s, %s", s->local_address, s->local_pid ? "running" : "not running");
+	if (s->draining)
+		line("draining", "takes no new work");
+	for (size_t i = 0; i < s->n_degraded; i++)
+		line(i ? "" : "degraded", "%s: %s (%s) since %s", s->degraded[i].what,
+		     s->degraded[i].message, s->degraded[i].reason,
+		     time_text(s->degraded[i].since_at_ms, buf));
+}
+
+static void json_clouds(struct json *j, const struct ab_daemon_status *s)
+{
+	json_open(j, "clouds", '[');
+	for (size_t i = 0; i < s->n_clouds; i++) {
+		const struct ab_cloud_status *c = &s->clouds[i];
+
+		json_open(j, NULL, '{');
+		json_text(j, "account", c->account);
+		json_text(j, "api_url", c->api_url);
+		json_text(j, "domain", c->domain);
+		json_text(j, "proxy", c->proxy);
+		json_text(j, "key", c->key);
+		json_bool(j, "reachable", c->reachable);
+		json_time(j, "last_answer_at", c->last_answer_at_ms);
+		json_time(j, "last_failure_at", c->last_failure_at_ms);
+		json_text(j, "last_failure", c->last_failure);
+		json_text(j, "last_failure_message", c->last_failure_message);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+	json_open(j, "pool", '[');
+	for (size_t i = 0; i < s->n_pool; i++) {
+		const struct ab_origin_status *o = &s->pool[i];
+
+		json_open(j, NULL, '{');
+		json_text(j, "origin", o->origin);
+		json_text(j, "account", o->account);
+		json_text(j, "protocol", o->protocol);
+		json_uint(j, "connections", o->connections);
+		json_uint(j, "connecting", o->connecting);
+		json_uint(j, "streams", o->streams);
+		json_uint(j, "queued", o->queued);
+		json_uint(j, "calls", o->calls);
+		json_uint(j, "failures", o->failures);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
+static void json_counts(struct json *j, const struct ab_daemon_status *s)
+{
+	json_uint(j, "sandboxes_running", s->sandboxes_running);
+	json_uint(j, "sandboxes_paused", s->sandboxes_paused);
+	json_uint(j, "sandboxes_changing", s->sandboxes_changing);
+	json_uint(j, "leases", s->leases);
+	json_uint(j, "commands_running", s->commands_running);
+	json_uint(j, "spool_bytes", s->spool_bytes);
+	json_uint(j, "connections", s->connections);
+	json_uint(j, "calls", s->calls);
+	json_uint(j, "streams", s->streams);
+	json_uint(j, "max_streams", s->max_streams);
+}
+
+static void print_json(const struct ab_daemon_status *s)
+{
+	struct json j;
+
+	json_begin(&j, stdout);
+	json_open(&j, NULL, '{');
+	json_text(&j, "version", s->version);
+	json_words(&j, "features", s->features, s->n_features);
+	json_time(&j, "started_at", s->started_at_ms);
+	json_uint(&j, "uptime_ms", s->uptime_ms);
+	json_int(&j, "pid", s->pid);
+	json_text(&j, "mode", s->system ? "system" : "user");
+	json_text(&j, "socket", s->socket);
+	json_text(&j, "state_dir", s->state_dir);
+	json_text(&j, "host_id", s->host_id);
+	json_bool(&j, "draining", s->draining);
+	json_text(&j, "process_identity", s->process_identity);
+	json_text(&j, "store_path", s->store_path);
+	json_uint(&j, "store_bytes", s->store_bytes);
+	json_bool(&j, "store_writable", s->store_writable);
+	json_uint(&j, "open_intents", s->open_intents);
+	json_counts(&j, s);
+	json_clouds(&j, s);
+	json_open(&j, "degraded", '[');
+	for (size_t i = 0; i < s->n_degraded; i++) {
+		json_open(&j, NULL, '{');
+		json_text(&j, "what", s->degraded[i].what);
+		json_text(&j, "reason", s->degraded[i].reason);
+		json_text(&j, "message", s->degraded[i].message);
+		json_text(&j, "account", s->degraded[i].account);
+		json_time(&j, "since", s->degraded[i].since_at_ms);
+		json_close(&j, '}');
+	}
+	json_close(&j, ']');
+	if (s->local_address) {
+		json_open(&j, "local", '{');
+		json_text(&j, "address", s->local_address);
+		json_int(&j, "pid", s->local_pid);
+		json_text(&j, "ca_file", s->local_ca_file);
+		json_close(&j, '}');
+	}
+	json_close(&j, '}');
+	json_end(&j);
+}
+
+static int run(struct cli *cli)
+{
+	struct ab_daemon_status *s;
+
+	if (ab_daemon_status(cli->client, NULL, &s))
+		return fail_client(cli);
+	if (cli->args.json)
+		print_json(s);
+	else
+		print(s);
+	ab_free(s);
+	return EXIT_OK;
+}
+
+const struct command cmd_status = {
+	.name = "status",
+	.words = "",
+	.help = "Shows the daemon: what it does, and what does not work.",
+	.run = run,
+};

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/* agentboxctl: finds the command, reads its options, connects, runs it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli/term/cli.h"
+#include "client/cli/term/out.h"
+
+static const struct command *const commands[] = {
+	&cmd_create, &cmd_ls, &cmd_get, &cmd_connect, &cmd_timeout, &cmd_kill, &cmd_running,
+	&cmd_pause,  &cmd_resume, &cmd_fork, &cmd_snapshot, &cmd_network, &cmd_host, &cmd_metrics,
+	&cmd_exec, &cmd_attach, &cmd_logs, &cmd_wait, &cmd_signal, &cmd_ps, &cmd_cp, &cmd_cat, &cmd_files, &cmd_stat, &cmd_mkdir, &cmd_rm, &cmd_mv,
+	&cmd_watch, &cmd_sign, &cmd_lease, &cmd_hold,
+	&cmd_policy, &cmd_events, &cmd_status, &cmd_pool, &cmd_local,
+};
+
+static const struct command *find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (!strcmp(commands[i]->name, name))
+			return commands[i];
+	return NULL;
+}
+
+static int print_overview(FILE *f)
+{
+	fputs("usage: agentboxctl [-s SOCKET] [--json] [--wait D] COMMAND …\n"
+	      "Sandboxes, through the local agentboxd.\n\n", f);
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		fprintf(f, "  %-9s %.*s\n", commands[i]->name, (int)strcspn(commands[i]->help, "\n"),
+			commands[i]->help);
+	fputs("\nagentboxctl COMMAND --help says more.\n", f);
+	return f == stdout ? EXIT_OK : EXIT_USAGE;
+}
+
+static int print_version(void)
+{
+	printf("agentboxctl %s\n", ab_version());
+	return EXIT_OK;
+}
+
+static int connect_and_run(struct cli *cli)
+{
+	const struct ab_client_options o = {
+		.socket = cli->args.socket,
+		.wait_ms = cli->args.wait_ms,
+		.user_agent = "agentboxctl",
+	};
+	const char *notice;
+	int r = ab_client_new(&o, &cli->client);
+
+	if (r < 0) {
+		say(cli, "%s", cli->args.socket && strlen(cli->args.socket) > 107
+				       ? "the path of the socket is longer than the 107 bytes it may have"
+				       : strerror(-r));
+		return cli->command->fail_code ? cli->command->fail_code : EXIT_ERROR;
+	}
+	r = ab_connect(cli->client) ? fail_client(cli) : EXIT_OK;
+	notice = ab_notice(cli->client);
+	if (notice)
+		say(cli, "%s", notice);
+	if (r == EXIT_OK)
+		r = cli->command->run(cli);
+	ab_client_free(cli->client);
+	return r;
+}
+
+/* A closed descriptor would be taken by the first thing that is opened, and output would go into the
+ * daemon's socket. What stands in for an output cannot be written to, so that it is not lost unseen. */
+static void fill_std_fds(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+			(void)open("/dev/null", O_RDONLY);
+}
+
+static int serve(struct cli *cli, int argc, char **argv)
+{
+	int at = 1, r = opt_parse(NULL, argc, argv, &at, &cli->args);
+
+	if (r)
+		return r;
+	if (cli->args.help)
+		return print_overview(stdout);
+	if (cli->args.version)
+		return print_version();
+	if (at == argc)
+		return print_overview(stderr);
+	if (!strcmp(argv[at], "help"))
+		return print_overview(stdout);
+	cli->command = find(argv[at]);
+	if (!cli->command)
+		return usage(NULL, "unknown command '%s'", argv[at]);
+	at++;
+	r = opt_parse(cli->command, argc, argv, &at, &cli->args);
+	if (r)
+		return r;
+	if (cli->args.help) {
+		opt_print_help(cli->command);
+		return EXIT_OK;
+	}
+	return cli->args.version ? print_version() : connect_and_run(cli);
+}
+
+int main(int argc, char **argv)
+{
+	struct cli cli = { 0 };
+	int r, r_out;
+
+	fill_std_fds();
+	r = serve(&cli, argc, argv);
+	r_out = out_flush(&cli);
+	opt_free(&cli.args);
+	return r ? r : r_out;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the commands of agentboxctl share. A command is one file with one `struct command`: its words,
+ * its options, its help (all printed from there) and the function that does it. That function
+ * returns the exit code: 0 ok, 1 error, 2 usage, 3 not found, 4 unreachable; exec has its own.
+ */
+#ifndef AB_CLIENT_CLI_TERM_CLI_H
+#define AB_CLIENT_CLI_TERM_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <agentbox.h>
+
+#define ARRAY_SIZE(a)	  (sizeof(a) / sizeof((a)[0]))
+#define printf_like(f, a) __attribute__((format(printf, f, a)))
+
+enum exit_code {
+	EXIT_OK = 0,
+	EXIT_ERROR = 1,
+	EXIT_USAGE = 2,
+	EXIT_NOT_FOUND = 3,
+	EXIT_UNREACHABLE = 4,
+	EXIT_TIMED_OUT = 124,	/* exec only, as the next two */
+	EXIT_FAILED = 125,
+	EXIT_UNKNOWN = 126,
+};
+
+struct pairs {
+	struct ab_pair *v;	/* keys and values are words of argv, cut at the '=' */
+	size_t n;
+};
+
+struct words {
+	const char **v;
+	size_t n;
+};
+
+/* Everything options can set; a command looks at its own. */
+struct args {
+	const char *socket;
+	bool json, help, version;
+	uint64_t wait_ms;
+
+	const char *template_name, *name, *request_id, *user, *dir, *policy, *reset, *label, *cursor;
+	uint64_t timeout_ms, ttl_ms;
+	struct pairs metadata, envs;
+	const char *count, *on_timeout, *mask_host, *proxy;
+	struct words allow_out, deny_out;
+	struct pairs headers, iam;
+	const char *states;
+	bool no_memory, auto_resume, internet, no_internet, private_ports, clear, not_secure, must_create, wait_ready;
+	bool interactive, tty, cached, all, all_hosts, all_owners, adopt, initial;
+
+	bool recursive, update, all_links;	/* cp, watch */
+	bool write, entries;
+	uint64_t expires_ms;
+	bool detach;				/* exec, attach */
+	const char *detach_keys, *from;
+
+	char **words;		/* what is no option; with `rest`, up to the "--" */
+	size_t n_words;
+	char **rest;		/* behind "--", NULL-terminated */
+	size_t n_rest;
+};
+
+enum opt_kind { OPT_FLAG, OPT_TEXT, OPT_SPAN, OPT_PAIR, OPT_WORDS };
+
+struct opt {
+	char letter;		/* 0 = none */
+	const char *name;
+	enum opt_kind kind;
+	size_t at;		/* offset in struct args */
+	const char *value, *help;
+};
+
+#define OPT(letter, name, kind, field, value, help)                                                \
+	{ letter, name, kind, offsetof(struct args, field), value, help }
+
+struct cli {
+	const struct command *command;
+	struct args args;
+	struct ab_client *client;	/* connected */
+};
+
+struct command {
+	const char *name;
+	const char *words;		/* "ID DURATION", for the usage line */
+	const char *help;		/* one sentence, then details after a newline */
+	const struct opt *opts;
+	size_t n_opts;
+	size_t min_words, max_words;
+	bool takes_rest;		/* "-- …" has a meaning */
+	bool no_json;
+	int fail_code;			/* of failing before it began; 0 = by kind of failure */
+	int (*run)(struct cli *cli);
+};
+
+extern const struct command cmd_create, cmd_ls, cmd_get, cmd_connect, cmd_timeout, cmd_kill, cmd_exec,
+	cmd_ps, cmd_cp, cmd_cat, cmd_files, cmd_stat, cmd_mkdir, cmd_rm, cmd_mv, cmd_watch, cmd_sign, cmd_attach, cmd_logs,
+	cmd_wait, cmd_signal,
+	cmd_lease, cmd_hold, cmd_policy, cmd_events, cmd_status, cmd_pool, cmd_local,
+	cmd_fork, cmd_pause, cmd_resume, cmd_snapshot, cmd_network, cmd_metrics, cmd_host, cmd_running;
+
+/* cmd_exec.c: what a shell would say of a command that ended so. */
+int command_exit_code(const struct ab_command_result *r);
+
+/* opt.c. 0, or EXIT_USAGE after saying what is wrong. `to` NULL: only the global options, and it stops
+ * at the first word; *at is the index to go on from. */
+int opt_parse(const struct command *cmd, int argc, char **argv, int *at, struct args *ret);
+void opt_free(struct args *a);
+/* Decimal digits, at most `max`. */
+bool opt_number(const char *text, uint32_t max, uint32_t *ret);
+void opt_print_help(const struct command *cmd);
+
+/* fail.c. A line on stderr, "agentboxctl: COMMAND: …". */
+void say(const struct cli *cli, const char *fmt, ...) printf_like(2, 3);
+/* Says it and returns EXIT_USAGE. */
+int usage(const struct command *cmd, const char *fmt, ...) printf_like(2, 3);
+/* Says what is wrong and returns the exit code that belongs to it. */
+int fail(const struct cli *cli, const struct ab_error *e);
+/* The same for an answer that is no error, but says that there is no such thing. */
+int fail_missing(const struct cli *cli, const char *reason, const char *fmt, ...) printf_like(3, 4);
+/* The same for a call with a request id that failed: how to find out what became of it. */
+int fail_create(const struct cli *cli, const struct ab_call *call);
+/* The same for the last function that waited. */
+int fail_client(const struct cli *cli);
+/* Prints text with every control character replaced: it may come from a sandbox. */
+const char *safe(const char *text, char *buf, size_t n);
+
+#endif

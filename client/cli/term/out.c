@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: MIT */
+/* See out.h. Nothing is printed before it is known that it can be, but for what does not fit in memory. */
+#include "client/cli/term/out.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* --- JSON --- */
+
+void json_begin(struct json *j, FILE *f)
+{
+	*j = (struct json){ .f = f };
+}
+
+void json_end(struct json *j)
+{
+	(void)fputc('\n', j->f);	/* out_flush() tells */
+}
+
+/* Length of the well-formed UTF-8 sequence at s, 0 if there is none. */
+static size_t utf8_length(const unsigned char *s)
+{
+	static const struct {
+		unsigned char lo, hi, second_lo, second_hi, n;
+	} t[] = {
+		{ 0xc2, 0xdf, 0x80, 0xbf, 2 }, { 0xe0, 0xe0, 0xa0, 0xbf, 3 },
+		{ 0xe1, 0xec, 0x80, 0xbf, 3 }, { 0xed, 0xed, 0x80, 0x9f, 3 },
+		{ 0xee, 0xef, 0x80, 0xbf, 3 }, { 0xf0, 0xf0, 0x90, 0xbf, 4 },
+		{ 0xf1, 0xf3, 0x80, 0xbf, 4 }, { 0xf4, 0xf4, 0x80, 0x8f, 4 },
+	};
+
+	if (s[0] < 0x80)
+		return 1;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		if (s[0] < t[i].lo || s[0] > t[i].hi)
+			continue;
+		if (s[1] < t[i].second_lo || s[1] > t[i].second_hi)
+			return 0;
+		for (size_t k = 2; k < t[i].n; k++)
+			if ((s[k] & 0xc0) != 0x80)
+				return 0;
+		return t[i].n;
+	}
+	return 0;
+}
+
+static void put_string(FILE *f, const char *text)
+{
+	const unsigned char *s = (const unsigned char *)text;
+
+	(void)fputc('"', f);
+	while (*s) {
+		size_t n = utf8_length(s);
+
+		if (*s == '"' || *s == '\\')
+			fprintf(f, "\\%c", *s);
+		else if (*s == '\n')
+			(void)fputs("\\n", f);
+		else if (*s == '\t')
+			(void)fputs("\\t", f);
+		else if (*s < 0x20 || *s == 0x7f)
+			fprintf(f, "\\u%04x", *s);
+		else if (!n)
+			(void)fputs("\\ufffd", f);
+		else
+			(void)fwrite(s, 1, n, f);
+		s += n ? n : 1;
+	}
+	(void)fputc('"', f);
+}
+
+static void key_part(struct json *j, const char *key)
+{
+	if (j->comma)
+		(void)fputc(',', j->f);
+	j->comma = true;
+	if (!key)
+		return;
+	put_string(j->f, key);
+	(void)fputc(':', j->f);
+}
+
+void json_open(struct json *j, const char *key, char bracket)
+{
+	key_part(j, key);
+	(void)fputc(bracket, j->f);
+	j->comma = false;
+}
+
+void json_close(struct json *j, char bracket)
+{
+	(void)fputc(bracket, j->f);
+	j->comma = true;
+}
+
+void json_text(struct json *j, const char *key, const char *value)
+{
+	key_part(j, key);
+	put_string(j->f, value);
+}
+
+void json_int(struct json *j, const char *key, int64_t value)
+{
+	key_part(j, key);
+	fprintf(j->f, "%" PRId64, value);
+}
+
+void json_uint(struct json *j, const char *key, uint64_t value)
+{
+	key_part(j, key);
+	fprintf(j->f, "%" PRIu64, value);
+}
+
+void json_number(struct json *j, const char *key, const char *digits)
+{
+	key_part(j, key);
+	(void)fputs(digits, j->f);
+}
+
+void json_bool(struct json *j, const char *key, bool value)
+{
+	key_part(j, key);
+	(void)fputs(value ? "true" : "false", j->f);
+}
+
+/* Without the zone. */
+static void format_time(int64_t at_ms, char buf[32])
+{
+	time_t s = (time_t)(at_ms / 1000);
+	struct tm tm;
+
+	if (!gmtime_r(&s, &tm) || !strftime(buf, 32, "%Y-%m-%dT%H:%M:%S", &tm))
+		buf[0] = '\0';
+}
+
+void json_time(struct json *j, const char *key, int64_t at_ms)
+{
+	char buf[32], text[48];
+
+	if (at_ms <= 0) {
+		key_part(j, key);
+		(void)fputs("null", j->f);
+		return;
+	}
+	format_time(at_ms, buf);
+	(void)snprintf(text, sizeof(text), "%s.%03dZ", buf, (int)(at_ms % 1000));
+	json_text(j, key, text);
+}
+
+void json_pairs(struct json *j, const char *key, const struct ab_pair *v, size_t n)
+{
+	json_open(j, key, '{');
+	for (size_t i = 0; i < n; i++)
+		json_text(j, v[i].key, v[i].value);
+	json_close(j, '}');
+}
+
+void json_words(struct json *j, const char *key, const char *const *v, size_t n)
+{
+	json_open(j, key, '[');
+	for (size_t i = 0; i < n; i++)
+		json_text(j, NULL, v[i]);
+	json_close(j, ']');
+}
+
+/* --- tables --- */
+
+void table_begin(struct table *t, const char *const *heads)
+{
+	*t = (struct table){ 0 };
+	while (heads[t->columns])
+		t->columns++;
+	for (size_t i = 0; i < t->columns; i++)
+		table_cell(t, heads[i]);
+}
+
+void table_cell(struct table *t, const char *text)
+{
+	size_t n = strlen(text) + 1;
+	char *copy;
+
+	if (t->n_cells == t->cap) {
+		size_t cap = t->cap ? 2 * t->cap : 128;
+		char **v = reallocarray(t->cells, cap, sizeof(*v));
+
+		if (!v) {
+			t->failed = true;
+			return;
+		}
+		t->cells = v;
+		t->cap = cap;
+	}
+	copy = malloc(n);
+	if (!copy) {
+		t->failed = true;
+		return;
+	}
+	(void)safe(text, copy, n);
+	t->cells[t->n_cells++] = copy;
+}
+
+/* Columns on a screen, where every character is one wide. */
+static size_t width(const char *s)
+{
+	size_t n = 0;
+
+	for (; *s; s++)
+		n += ((unsigned char)*s & 0xc0) != 0x80;
+	return n;
+}
+
+int table_end(struct table *t)
+{
+	size_t widths[TABLE_COLUMNS_MAX] = { 0 };
+
+	for (size_t i = 0; i < t->n_cells && !t->failed && !t->quiet; i++) {
+		size_t w = width(t->cells[i]);
+
+		if (w > widths[i % t->columns])
+			widths[i % t->columns] = w;
+	}
+	for (size_t i = 0; i < t->n_cells; i++) {
+		bool last = (i + 1) % t->columns == 0;
+
+		if (!t->failed && !t->quiet)
+			printf("%s%*s", t->cells[i],
+			       last ? 0 : (int)(widths[i % t->columns] - width(t->cells[i]) + 2),
+			       last ? "\n" : "");
+		free(t->cells[i]);
+	}
+	free(t->cells);
+	if (t->failed && !t->quiet)
+		fputs("agentboxctl: out of memory\n", stderr);
+	return t->failed ? EXIT_ERROR : EXIT_OK;
+}
+
+/* --- values --- */
+
+const char *time_text(int64_t at_ms, char buf[32])
+{
+	if (at_ms <= 0)
+		return "-";
+	format_time(at_ms, buf);
+	(void)strncat(buf, "Z", 32 - strlen(buf) - 1);
+	return buf;
+}
+
+const char *size_text(uint64_t bytes, char buf[32])
+{
+	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double v = (double)bytes / 1024;
+	size_t u = 0;
+
+	if (bytes < 1024) {
+		(void)snprintf(buf, 32, "%u B", (unsigned)bytes);
+		return buf;
+	}
+	for (; v >= 1024 && u + 1 < ARRAY_SIZE(units); u++)
+		v /= 1024;
+	(void)snprintf(buf, 32, "%.1f %s", v, units[u]);
+	return buf;
+}
+
+const char *span_text(int64_t ms, char buf[32])
+{
+	int64_t s = ms / 1000;
+
+	if (ms <= 0)
+		return "-";
+	if (ms < 1000 || ms % 1000)
+		(void)snprintf(buf, 32, "%" PRId64 "ms", ms);
+	else if (s < 60 || (s < 600 && s % 60))
+		(void)snprintf(buf, 32, "%" PRId64 "s", s);
+	else if (s < 3600)
+		(void)snprintf(buf, 32, "%" PRId64 "m", s / 60);
+	else if (s % 3600 / 60)
+		(void)snprintf(buf, 32, "%" PRId64 "h%" PRId64 "m", s / 3600, s % 3600 / 60);
+	else
+		(void)snprintf(buf, 32, "%" PRId64 "h", s / 3600);
+	return buf;
+}
+
+static const char *action_name(enum ab_action a)
+{
+	static const char *const names[] = { "default", "leave", "pause", "kill", "warn" };
+
+	return (size_t)a < ARRAY_SIZE(names) ? names[a] : "unknown";
+}
+
+const char *policy_text(const struct ab_policy *p, char *buf, size_t n)
+{
+	char span[32];
+	int at = snprintf(buf, n, "%s", action_name(p->on_release));
+
+	if (p->on_release != AB_ACTION_LEAVE && (size_t)at < n)
+		at += snprintf(buf + at, n - (size_t)at, " after %s",
+			       p->release_grace_ms ? span_text((int64_t)p->release_grace_ms, span) : "0s");
+	if (p->idle_timeout_ms && (size_t)at < n)
+		at += snprintf(buf + at, n - (size_t)at, ", idle %s %s", action_name(p->on_idle),
+			       span_text((int64_t)p->idle_timeout_ms, span));
+	if (p->max_age_ms && (size_t)at < n)
+		at += snprintf(buf + at, n - (size_t)at, ", age %s %s", action_name(p->on_max_age),
+			       span_text((int64_t)p->max_age_ms, span));
+	if (p->recreate == AB_YES && (size_t)at < n)
+		(void)snprintf(buf + at, n - (size_t)at, ", gone recreate");
+	return buf;
+}
+
+void json_policy(struct json *j, const char *key, const struct ab_policy *p)
+{
+	json_open(j, key, '{');
+	json_bool(j, "keep_alive", p->keep_alive == AB_YES);
+	json_text(j, "on_release", action_name(p->on_release));
+	json_uint(j, "release_grace_ms", p->release_grace_ms);
+	if (p->idle_timeout_ms)
+		json_uint(j, "idle_timeout_ms", p->idle_timeout_ms);
+	json_text(j, "on_idle", action_name(p->on_idle));
+	if (p->max_age_ms)
+		json_uint(j, "max_age_ms", p->max_age_ms);
+	json_text(j, "on_max_age", action_name(p->on_max_age));
+	json_text(j, "on_cap", action_name(p->on_cap));
+	json_text(j, "on_gone", p->recreate == AB_YES ? "recreate" : "fail");
+	json_bool(j, "resume_on_use", p->resume_on_use == AB_YES);
+	json_close(j, '}');
+}
+
+int policy_option(const struct command *cmd, const char *text, struct ab_policy *ret)
+{
+	const char *bad;
+
+	if (ab_parse_policy(text, ret, &bad) == 0)
+		return 0;
+	return usage(cmd, "'%.*s' is no part of a policy, such as on_release=kill, release_grace=2s or keep_alive=no",
+		     (int)strcspn(bad, ","), bad);
+}
+
+const char *state_name(enum ab_sandbox_state s)
+{
+	static const char *const names[] = {
+		[AB_SANDBOX_UNKNOWN] = "unknown",   [AB_SANDBOX_CREATING] = "creating",
+		[AB_SANDBOX_RUNNING] = "running",   [AB_SANDBOX_PAUSING] = "pausing",
+		[AB_SANDBOX_PAUSED] = "paused",	    [AB_SANDBOX_RESUMING] = "resuming",
+		[AB_SANDBOX_SNAPSHOTTING] = "snapshotting",
+		[AB_SANDBOX_KILLING] = "killing",   [AB_SANDBOX_GONE] = "gone",
+	};
+
+	return (size_t)s < ARRAY_SIZE(names) ? names[s] : "unknown";
+}
+
+static const char *source_name(enum ab_source s)
+{
+	switch (s) {
+	case AB_SOURCE_CLOUD:
+		return "cloud";
+	case AB_SOURCE_CACHE:
+		return "cache";
+	case AB_SOURCE_CACHE_UNREACHABLE:
+		return "cache_cloud_unreachable";
+	default:
+		return "unknown";
+	}
+}
+
+static void json_choice(struct json *j, const char *key, enum ab_choice c)
+{
+	if (c != AB_DEFAULT)
+		json_bool(j, key, c == AB_YES);
+}
+
+static void json_lifecycle(struct json *j, const struct ab_sandbox *sb)
+{
+	json_open(j, "lifecycle", '{');
+	if (sb->on_timeout)
+		json_text(j, "on_timeout", sb->on_timeout == AB_ON_TIMEOUT_PAUSE ? "pause" : "kill");
+	json_choice(j, "keep_memory", sb->keep_memory);
+	json_choice(j, "auto_resume", sb->auto_resume);
+	json_close(j, '}');
+}
+
+static void json_network(struct json *j, const struct ab_network *n)
+{
+	json_open(j, "network", '{');
+	json_words(j, "allow_out", n->allow_out, n->n_allow_out);
+	json_words(j, "deny_out", n->deny_out, n->n_deny_out);
+	json_choice(j, "allow_public_traffic", n->allow_public_traffic);
+	if (*n->mask_request_host)
+		json_text(j, "mask_request_host", n->mask_request_host);
+	json_open(j, "rules", '{');
+	for (size_t i = 0; i < n->n_rules; i++)
+		json_pairs(j, n->rules[i].host, n->rules[i].headers, n->rules[i].n_headers);
+	json_close(j, '}');
+	if (*n->proxy_address) {
+		json_open(j, "egress_proxy", '{');
+		json_text(j, "address", n->proxy_address);
+		json_text(j, "username", n->proxy_username);
+		json_close(j, '}');
+	}
+	json_close(j, '}');
+}
+
+void print_sandbox_json(const struct ab_sandbox *sb)
+{
+	struct json j;
+
+	json_begin(&j, stdout);
+	json_open(&j, NULL, '{');
+	json_text(&j, "id", sb->id);
+	json_text(&j, "name", sb->name);
+	json_text(&j, "template_id", sb->template_id);
+	json_text(&j, "alias", sb->alias);
+	json_text(&j, "state", state_name(sb->state));
+	json_pairs(&j, "metadata", sb->metadata, sb->n_metadata);
+	json_time(&j, "started_at", sb->started_at_ms);
+	json_time(&j, "end_at", sb->end_at_ms);
+	json_uint(&j, "cpu_count", sb->cpu_count);
+	json_uint(&j, "memory_mb", sb->memory_mb);
+	json_uint(&j, "disk_size_mb", sb->disk_size_mb);
+	json_text(&j, "envd_version", sb->envd_version);
+	json_text(&j, "domain", sb->domain);
+	if (sb->allow_internet_access)
+		json_bool(&j, "allow_internet_access", sb->allow_internet_access == AB_YES);
+	json_lifecycle(&j, sb);
+	if (sb->network)
+		json_network(&j, sb->network);
+	json_uint(&j, "owner_uid", sb->owner_uid);
+	json_uint(&j, "leases", sb->leases);
+	json_uint(&j, "generation", sb->generation);
+	json_text(&j, "source", source_name(sb->source));
+	json_time(&j, "as_of", sb->as_of_ms);
+	json_text(&j, "account", sb->account);
+	json_bool(&j, "adopted", sb->adopted);
+	if (*sb->warning)
+		json_text(&j, "warning", sb->warning);
+	if (*sb->gone_reason)
+		json_text(&j, "gone_reason", sb->gone_reason);
+	json_policy(&j, "policy", &sb->policy);
+	json_close(&j, '}');
+	json_end(&j);
+}
+
+static void line(const char *name, const char *value)
+{
+	char clean[512];
+
+	if (*value)
+		printf("%-12s %s\n", name, safe(value, clean, sizeof(clean)));
+}
+
+void print_sandbox(const struct cli *cli, const struct ab_sandbox *sb)
+{
+	char buf[32], text[128];
+
+	if (*sb->warning)
+		say(cli, "warning: %s", sb->warning);
+	if (cli->args.json) {
+		print_sandbox_json(sb);
+		return;
+	}
+	line("id", sb->id);
+	line("name", sb->name);
+	line("template", sb->template_id);
+	line("alias", sb->alias);
+	line("state", state_name(sb->state));
+	line("gone_reason", sb->gone_reason);
+	line("started", time_text(sb->started_at_ms, buf));
+	line("ends", time_text(sb->end_at_ms, buf));
+	(void)snprintf(text, sizeof(text), "%u CPU, %u MB memory, %u MB disk", sb->cpu_count,
+		       sb->memory_mb, sb->disk_size_mb);
+	line("size", text);
+	line("domain", sb->domain);
+	line("envd", sb->envd_version);
+	(void)snprintf(text, sizeof(text), "uid %u%s, %u leases", sb->owner_uid,
+		       sb->adopted ? " (adopted)" : "", sb->leases);
+	line("owner", text);
+	line("policy", policy_text(&sb->policy, text, sizeof(text)));
+	line("account", sb->account);
+	for (size_t i = 0; i < sb->n_metadata; i++) {
+		char pair[512];
+
+		(void)snprintf(pair, sizeof(pair), "%s=%s", sb->metadata[i].key, sb->metadata[i].value);
+		line(i ? "" : "metadata", pair);
+	}
+	(void)snprintf(text, sizeof(text), "%s (%s)", time_text(sb->as_of_ms, buf),
+		       source_name(sb->source));
+	line("as of", text);
+}
+
+int out_flush(const struct cli *cli)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return EXIT_OK;
+	say(cli, "cannot write the output: %s", strerror(errno));
+	return cli->command && cli->command->fail_code ? cli->command->fail_code : EXIT_ERROR;
+}
