@@ -11,7 +11,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C.UTF-8
 dir=build-cov
-tests='life_pure life_due life_corners upstream_backoff upstream_retry'
+tests='sandbox_pure sandbox_due sandbox_corners upstream_backoff upstream_retry'
 files=
 for m in sandbox/rules/rules sandbox/rules/due sandbox/rules/policy sandbox/rules/plan sandbox/rules/settle \
 	sandbox/rules/page sandbox/rules/tags auth/grant upstream/backoff upstream/retry; do

@@ -2,7 +2,7 @@
 """kill -9 of the daemon between any two steps of Create and of Kill: after a restart one sandbox, known, or none.
 
 agentboxd-fp is the daemon with the crash points of daemon/sandbox/failpoint.h compiled in; the scripted cloud's ledger is
-the truth. tests/unit/life/test_crash.c does the same without a network, and crashes again during the recovery.
+the truth. tests/unit/sandbox/test_crash.c does the same without a network, and crashes again during the recovery.
 """
 import os
 import shutil

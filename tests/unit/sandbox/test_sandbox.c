@@ -2,7 +2,7 @@
 /* Lifecycle against a fake cloud: what callers are answered, and what the cloud was asked. */
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/rules/tags.h"
-#include "tests/unit/life/world.h"
+#include "tests/unit/sandbox/world.h"
 
 TEST(create_is_answered_complete)
 {

@@ -4,7 +4,7 @@
  * with one failpoint armed; a second one repeats the call with its request id. Afterwards the cloud has
  * made them once or not at all, the answer names exactly what it made, and nothing was killed.
  */
-#include "tests/unit/life/world.h"
+#include "tests/unit/sandbox/world.h"
 
 #define COUNT 2u
 

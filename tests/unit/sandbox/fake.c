@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "tests/unit/life/fake.h"
+#include "tests/unit/sandbox/fake.h"
 
 #include <stdio.h>
 #include <stdlib.h>

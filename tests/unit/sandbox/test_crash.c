@@ -5,7 +5,7 @@
  * recovers, then repeats the call. Afterwards: one sandbox, known; at most one accepted POST.
  */
 #include "daemon/sandbox/rules/tags.h"
-#include "tests/unit/life/world.h"
+#include "tests/unit/sandbox/world.h"
 
 static const char *const create_points[] = {
 	"create.before_intent",	 "create.intent_committed", "create.before_send",

@@ -4,8 +4,8 @@
  * memory, so that it goes on existing when the process that asked is killed, and can be read by the
  * test afterwards. What it does next is scripted by one field for each kind of call.
  */
-#ifndef AB_TESTS_UNIT_LIFE_FAKE_H
-#define AB_TESTS_UNIT_LIFE_FAKE_H
+#ifndef AB_TESTS_UNIT_SANDBOX_FAKE_H
+#define AB_TESTS_UNIT_SANDBOX_FAKE_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -7,7 +7,7 @@
 #include <sys/prctl.h>
 
 #include "proto/base/fd.h"
-#include "tests/unit/life/world.h"
+#include "tests/unit/sandbox/world.h"
 
 struct scene {
 	const char *point;

@@ -7,7 +7,7 @@
 #include "daemon/sandbox/creation.h"
 #include "daemon/sandbox/recipe.h"
 #include "daemon/sandbox/rules/tags.h"
-#include "tests/unit/life/world.h"
+#include "tests/unit/sandbox/world.h"
 
 /* --- the recipe --- */
 

@@ -5,7 +5,7 @@
 
 #include "daemon/sandbox/event.h"
 #include "proto/base/fd.h"
-#include "tests/unit/life/world.h"
+#include "tests/unit/sandbox/world.h"
 
 /* --- helpers --- */
 

@@ -3,7 +3,7 @@
  * or made twice because of what is not known. */
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/rules/tags.h"
-#include "tests/unit/life/world.h"
+#include "tests/unit/sandbox/world.h"
 
 struct policy_answer {
 	bool done;

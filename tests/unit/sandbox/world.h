@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A daemon's lifecycle in a test: loop, store on disk, life, a fake cloud; and calls that wait. */
-#ifndef AB_TESTS_UNIT_LIFE_WORLD_H
-#define AB_TESTS_UNIT_LIFE_WORLD_H
+#ifndef AB_TESTS_UNIT_SANDBOX_WORLD_H
+#define AB_TESTS_UNIT_SANDBOX_WORLD_H
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 #include "tests/lib/test.h"
-#include "tests/unit/life/fake.h"
+#include "tests/unit/sandbox/fake.h"
 
 #define HORIZON_MS 300u
 

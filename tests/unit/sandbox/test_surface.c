@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Pause, resume, network, metrics, forks and snapshots, against the cloud of fake.c. */
 #include "daemon/cloud/model.h"
-#include "tests/unit/life/world.h"
+#include "tests/unit/sandbox/world.h"
 
 static struct answer make(struct world *w)
 {
