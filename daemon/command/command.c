@@ -62,7 +62,7 @@ void command_destroy(struct command *c)
 	envd_stream_free(c->stream);
 	command_probe_drop(c);
 	envd_call_cancel(c->look);
-	life_cancel(c->inquiry);
+	sandbox_cancel(c->inquiry);
 	killer_free(c->killer);
 	terminal_fini(c);
 	if (c->cs->closing && c->has_row)
@@ -105,9 +105,9 @@ void command_use(struct command *c, bool on)
 		return;
 	c->in_use = on;
 	if (on)
-		life_use_begin(c->cs->life, c->at.account, c->at.id);
+		sandbox_use_begin(c->cs->core, c->at.account, c->at.id);
 	else
-		life_use_end(c->cs->life, c->at.account, c->at.id);
+		sandbox_use_end(c->cs->core, c->at.account, c->at.id);
 }
 
 void command_forget(struct command *c)

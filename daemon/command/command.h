@@ -15,7 +15,7 @@
 #include <sys/types.h>
 
 #include "daemon/command/spool.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 
@@ -38,7 +38,7 @@ struct commands_options {
  * attached to again after commands_take_up(). Spools without a row are removed. */
 must_check int commands_new(const struct commands_options *o, struct commands **ret);
 /* Once, when lifecycle has loaded; before it nothing may be started. */
-void commands_take_up(struct commands *cs, struct life *life);
+void commands_take_up(struct commands *cs, struct sandbox_core *core);
 /* No done and no news any more. Upstream streams are dropped; the programs go on, and their rows and
  * spools stay for the next run. NULL is fine. */
 struct commands *commands_free(struct commands *cs);
@@ -63,7 +63,7 @@ struct command_start {
 	const char *shell;		/* run by bash -l -c; NULL: args */
 	const char *const *args;
 	size_t n_args;
-	const struct life_pair *envs;
+	const struct sandbox_pair *envs;
 	size_t n_envs;
 	const char *cwd, *user;		/* NULL or "" = the sandbox's default */
 	uint64_t timeout_ms;		/* 0 = none */
@@ -125,7 +125,7 @@ struct command_view {
 	const char *sandbox, *shell, *user, *cwd, *tag;
 	const char *const *args;
 	size_t n_args;
-	const struct life_pair *envs;
+	const struct sandbox_pair *envs;
 	size_t n_envs;
 	uint32_t pid, generation;
 	int64_t started_at_ms, last_output_at_ms, expires_at_ms; /* wall; 0 = unknown */

@@ -38,7 +38,7 @@ struct uid_share {
 
 struct commands {
 	struct commands_options o;
-	struct life *life;		/* NULL until commands_take_up() */
+	struct sandbox_core *core;		/* NULL until commands_take_up() */
 	int spool_fd;
 	struct map by_id;		/* command_id → struct command */
 	struct map shares;		/* uid → struct uid_share */
@@ -59,7 +59,7 @@ struct commands {
 	bool closing;			/* files and rows stay */
 };
 
-/* Strings of one target, copied from life. */
+/* Strings of one target, copied from daemon/sandbox. */
 struct where {
 	struct cloud *cloud;
 	char *account, *id, *domain, *token, *version;
@@ -138,7 +138,7 @@ struct command {
 	char *shell, *user, *cwd;
 	char **args;
 	size_t n_args;
-	struct life_pair *envs;
+	struct sandbox_pair *envs;
 	size_t n_envs;
 	uint32_t pid;
 	bool group_known, group, foreign, detach, stdin_open, input_busy, input_ended, pty;
@@ -167,7 +167,7 @@ struct command {
 	struct envd_call *probe;	/* is there a setsid? */
 	bool probe_waits;		/* another command of the sandbox asks */
 	struct envd_call *look;		/* for its process */
-	struct life_op *inquiry;
+	struct sandbox_op *inquiry;
 	struct timer retry;
 	unsigned attempts, finds, asks;
 	struct killer *killer;
@@ -212,7 +212,7 @@ struct command_op {
 	struct commands *cs;
 	struct list node;		/* cs->ops; START, FIND, KILL, RESIZE: whose they wait for */
 	struct command *c;		/* a ref, or NULL */
-	struct life_op *life;
+	struct sandbox_op *core;
 	struct envd_call *call;
 	struct envd_stream *stream;
 	struct defer answer;		/* for answers known at once */
@@ -234,7 +234,7 @@ struct command_op {
 	void *user;
 };
 
-int where_copy(struct where *w, const struct life_target *t);
+int where_copy(struct where *w, const struct sandbox_target *t);
 int where_dup(struct where *w, const struct where *from);
 void where_fini(struct where *w);
 /* Borrowed view for one envd call. */
@@ -275,8 +275,8 @@ void command_pump(struct defer *d, void *user);
 void command_on_retry(struct timer *t, void *user);
 void command_hurry(struct command *c);
 void command_find(struct command *c);		/* by its tag */
-void commands_on_box_state(void *user, const char *account, const char *id, enum life_state to);
-void command_ask(struct command *c, enum life_evidence what);
+void commands_on_sandbox_state(void *user, const char *account, const char *id, enum sandbox_state to);
+void command_ask(struct command *c, enum sandbox_evidence what);
 bool command_may_take(const struct command *c);	/* one more chunk from upstream */
 
 /* leader.c */

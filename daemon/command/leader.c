@@ -46,7 +46,7 @@ struct leader_look {
 	size_t n;
 };
 
-static bool same_box(const struct where *a, const struct where *b)
+static bool same_sandbox(const struct where *a, const struct where *b)
 {
 	return str_eq(a->id, b->id) && str_eq(a->account, b->account) && a->generation == b->generation;
 }
@@ -148,7 +148,7 @@ static struct command *find(const struct leader_look *k, uint64_t pid)
 	list_for_each(n, &k->cs->all) {
 		struct command *c = list_entry(n, struct command, node);
 
-		if (c->pid == pid && is_watched(c) && same_box(&c->at, &k->at))
+		if (c->pid == pid && is_watched(c) && same_sandbox(&c->at, &k->at))
 			return c;
 	}
 	return NULL;
@@ -264,7 +264,7 @@ static int look(struct command *for_c)
 		struct command *c = list_entry(n, struct command, node);
 
 		if (c == for_c || k->n == PIDS_MAX || !is_watched(c) || c->leader.seen > 1 ||
-		    !same_box(&c->at, &for_c->at))
+		    !same_sandbox(&c->at, &for_c->at))
 			continue;
 		timer_clear(&c->leader.due);
 		k->pids[k->n++] = c->pid;
@@ -288,7 +288,7 @@ void leader_on_due(struct timer *t, void *user)
 		return;
 	}
 	list_for_each(n, &c->cs->looks) {
-		if (same_box(&list_entry(n, struct leader_look, node)->at, &c->at)) {
+		if (same_sandbox(&list_entry(n, struct leader_look, node)->at, &c->at)) {
 			look_again(c, CONFIRM_MS);
 			return;
 		}

@@ -337,14 +337,14 @@ int commands_load(struct commands *cs, struct store *store)
 	return 0;
 }
 
-void commands_take_up(struct commands *cs, struct life *life)
+void commands_take_up(struct commands *cs, struct sandbox_core *core)
 {
 	uint64_t now = loop_now_ms(cs->o.loop);
 	int64_t wall = clock_wall_ms();
 	int r = 0;
 
-	cs->life = life;
-	life_listen(life, commands_on_box_state, cs);
+	cs->core = core;
+	sandbox_core_listen(core, commands_on_sandbox_state, cs);
 	list_for_each_safe(n, &cs->all) {
 		struct command *c = list_entry(n, struct command, node);
 
@@ -358,6 +358,6 @@ void commands_take_up(struct commands *cs, struct life *life)
 			log_warn("command_take_up", "command=%s error=\"out of memory, it has no timeout\"",
 				 c->id);
 		command_use(c, true);
-		command_ask(c, LIFE_SAW_LOST);
+		command_ask(c, SANDBOX_SAW_LOST);
 	}
 }

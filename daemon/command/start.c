@@ -378,7 +378,7 @@ static bool check_agent(const struct command *c, const char *version, struct sta
 	return false;
 }
 
-static void on_resolved(void *user, const struct status *st, const struct life_target *t)
+static void on_resolved(void *user, const struct status *st, const struct sandbox_target *t)
 {
 	struct command *c = command_from(user);
 	struct status failed = *st;
@@ -462,8 +462,8 @@ static int start_new(struct commands *cs, const struct command_start *s, struct 
 	if (!r)
 		r = add_request(c, s);
 	if (!r)
-		r = life_resolve(cs->life, s->who, s->sandbox, s->deadline_ms, on_resolved, c,
-				 &c->inquiry);
+		r = sandbox_resolve(cs->core, s->who, s->sandbox, s->deadline_ms, on_resolved, c,
+				    &c->inquiry);
 	if (r < 0) {
 		if (c->request)
 			request_drop(c->request);

@@ -95,7 +95,7 @@ static void start_clock(struct command *c)
 		log_warn("command_timeout", "command=%s error=\"out of memory, it has no timeout\"", c->id);
 }
 
-static void on_inquiry(void *user, const struct status *st, const struct life_target *t)
+static void on_inquiry(void *user, const struct status *st, const struct sandbox_target *t)
 {
 	struct command *c = command_from(user);
 	struct where w;
@@ -124,15 +124,15 @@ static void on_inquiry(void *user, const struct status *st, const struct life_ta
 	}
 }
 
-void command_ask(struct command *c, enum life_evidence what)
+void command_ask(struct command *c, enum sandbox_evidence what)
 {
 	uint64_t deadline = loop_now_ms(c->cs->o.loop) + 60000;
 
 	if (c->state != CMD_ASKING)
 		command_set_state(c, CMD_ASKING);
 	c->asks++;
-	if (life_note_evidence(c->cs->life, c->at.account, c->at.id, what, deadline, on_inquiry, c,
-			       &c->inquiry) < 0)
+	if (sandbox_note_evidence(c->cs->core, c->at.account, c->at.id, what, deadline, on_inquiry,
+				  c, &c->inquiry) < 0)
 		again(c, COMMAND_ASK_MAX_MS, true);
 }
 
@@ -143,7 +143,7 @@ void command_on_retry(struct timer *t, void *user)
 	if (c->state == CMD_FINDING || (!c->retry_asks && (!c->pid || c->verify)))
 		command_find(c);
 	else if (c->retry_asks)
-		command_ask(c, LIFE_SAW_LOST);
+		command_ask(c, SANDBOX_SAW_LOST);
 	else
 		attach(c);
 }
@@ -156,19 +156,19 @@ void command_hurry(struct command *c)
 }
 
 /* Before a pause the stream is let go, so that nothing is expected of it; after it, it is asked for. */
-static void on_box_state(struct command *c, enum life_state to)
+static void on_sandbox_state(struct command *c, enum sandbox_state to)
 {
-	if (to == LIFE_PAUSING && (c->state == CMD_RUNNING || c->state == CMD_ATTACHING)) {
+	if (to == SANDBOX_PAUSING && (c->state == CMD_RUNNING || c->state == CMD_ATTACHING)) {
 		c->stream = envd_stream_free(c->stream);
 		command_set_state(c, CMD_ASKING);
 		stop_clock(c);
 		again(c, PAUSED_ASK_MS, true);
-	} else if (to == LIFE_RUNNING) {
+	} else if (to == SANDBOX_RUNNING) {
 		command_hurry(c);
 	}
 }
 
-void commands_on_box_state(void *user, const char *account, const char *id, enum life_state to)
+void commands_on_sandbox_state(void *user, const char *account, const char *id, enum sandbox_state to)
 {
 	struct commands *cs = user;
 
@@ -176,7 +176,7 @@ void commands_on_box_state(void *user, const char *account, const char *id, enum
 		struct command *c = list_entry(n, struct command, node);
 
 		if (str_eq(c->at.id, id) && str_eq(c->at.account, account))
-			on_box_state(c, to);
+			on_sandbox_state(c, to);
 	}
 }
 
@@ -213,9 +213,9 @@ static void on_look(struct envd_result *r, void *user)
 
 	c->look = NULL;
 	if (r->cls != ENVD_OK) {
-		command_ask(c, r->cls == ENVD_NOT_RUNNING ? LIFE_SAW_ABSENT
-			       : r->cls == ENVD_TOKEN	  ? LIFE_SAW_REFUSED
-							  : LIFE_SAW_LOST);
+		command_ask(c, r->cls == ENVD_NOT_RUNNING ? SANDBOX_SAW_ABSENT
+			       : r->cls == ENVD_TOKEN	  ? SANDBOX_SAW_REFUSED
+							  : SANDBOX_SAW_LOST);
 		return;
 	}
 	for (size_t i = 0; i < r->n_processes; i++) {
@@ -306,7 +306,7 @@ static void on_started(struct command *c, uint32_t pid)
 		command_end_now(c);
 }
 
-static void on_start_inquiry(void *user, const struct status *st, const struct life_target *t)
+static void on_start_inquiry(void *user, const struct status *st, const struct sandbox_target *t)
 {
 	struct command *c = command_from(user);
 	struct status oom;
@@ -336,9 +336,10 @@ static void on_start_lost(struct command *c, enum envd_class cls, const struct s
 
 	c->stream = envd_stream_free(c->stream);
 	if ((cls == ENVD_NOT_RUNNING || cls == ENVD_TOKEN) && !c->attempts++ &&
-	    life_note_evidence(c->cs->life, c->at.account, c->at.id,
-			       cls == ENVD_TOKEN ? LIFE_SAW_REFUSED : LIFE_SAW_ABSENT,
-			       loop_now_ms(c->cs->o.loop) + 30000, on_start_inquiry, c, &c->inquiry) == 0)
+	    sandbox_note_evidence(c->cs->core, c->at.account, c->at.id,
+				  cls == ENVD_TOKEN ? SANDBOX_SAW_REFUSED : SANDBOX_SAW_ABSENT,
+				  loop_now_ms(c->cs->o.loop) + 30000, on_start_inquiry, c,
+				  &c->inquiry) == 0)
 		return;
 	if (cls == ENVD_LOST && sent && !c->foreign) {
 		log_info("command_start_lost", "command=%s sandbox=%s error=%s", c->id, c->at.id,
@@ -369,9 +370,9 @@ static void on_stream_lost(struct command *c, enum envd_class cls, const struct 
 	} else if (reached && c->attempts == 1 && c->state == CMD_RUNNING && !c->at.wakes) {
 		attach(c);
 	} else {
-		command_ask(c, cls == ENVD_NOT_RUNNING ? LIFE_SAW_ABSENT
-			       : cls == ENVD_TOKEN     ? LIFE_SAW_REFUSED
-						       : LIFE_SAW_LOST);
+		command_ask(c, cls == ENVD_NOT_RUNNING ? SANDBOX_SAW_ABSENT
+			       : cls == ENVD_TOKEN     ? SANDBOX_SAW_REFUSED
+						       : SANDBOX_SAW_LOST);
 	}
 }
 

@@ -21,7 +21,7 @@
 
 /* --- where a sandbox's agent is --- */
 
-int where_copy(struct where *w, const struct life_target *t)
+int where_copy(struct where *w, const struct sandbox_target *t)
 {
 	const struct where from = { .cloud = t->cloud, .account = (char *)t->account, .id = (char *)t->id,
 				    .domain = (char *)t->domain, .token = (char *)t->access_token,
@@ -128,7 +128,7 @@ struct command_op *cmd_op_free(struct command_op *op)
 		return NULL;
 	defer_cancel(&op->answer);
 	list_del(&op->node);
-	life_cancel(op->life);
+	sandbox_cancel(op->core);
 	envd_call_cancel(op->call);
 	envd_stream_free(op->stream);
 	where_fini(&op->at);
@@ -262,8 +262,8 @@ struct commands *commands_free(struct commands *cs)
 	if (!cs)
 		return NULL;
 	cs->closing = true;
-	if (cs->life)
-		life_listen(cs->life, NULL, NULL);
+	if (cs->core)
+		sandbox_core_listen(cs->core, NULL, NULL);
 	store_mute(cs->o.store); /* no write calls back any more: the rows go on by themselves */
 	while (!list_is_empty(&cs->writes)) {
 		struct cmd_write *w = list_entry(cs->writes.next, struct cmd_write, node);
@@ -339,13 +339,13 @@ static struct command *find_running(struct commands *cs, const struct where *w, 
 	return NULL;
 }
 
-static void on_find_resolved(void *user, const struct status *st, const struct life_target *t)
+static void on_find_resolved(void *user, const struct status *st, const struct sandbox_target *t)
 {
 	struct command_op *op = user;
 	struct command *c;
 	struct where w;
 
-	op->life = NULL;
+	op->core = NULL;
 	op->st = *st;
 	if (!status_ok(st)) {
 		cmd_op_post(op);
@@ -397,7 +397,7 @@ int commands_find_pid(struct commands *cs, const struct principal *who, const ch
 	op->done = done;
 	op->pid = pid;
 	op->uid = who->uid;
-	r = life_resolve(cs->life, who, sandbox, deadline_ms, on_find_resolved, op, &op->life);
+	r = sandbox_resolve(cs->core, who, sandbox, deadline_ms, on_find_resolved, op, &op->core);
 	if (r < 0) {
 		cmd_op_free(op);
 		return r;
@@ -531,12 +531,12 @@ static bool find_ended(struct command_op *op)
 	return false;
 }
 
-static void on_list_resolved(void *user, const struct status *st, const struct life_target *t)
+static void on_list_resolved(void *user, const struct status *st, const struct sandbox_target *t)
 {
 	struct command_op *op = user;
 	struct envd_target target;
 
-	op->life = NULL;
+	op->core = NULL;
 	op->st = *st;
 	if (!status_ok(st)) {
 		if (op->flag && find_ended(op))
@@ -577,7 +577,7 @@ int commands_list(struct commands *cs, const struct principal *who, const char *
 		cmd_op_free(op);
 		return -ENOMEM;
 	}
-	r = life_resolve(cs->life, who, sandbox, deadline_ms, on_list_resolved, op, &op->life);
+	r = sandbox_resolve(cs->core, who, sandbox, deadline_ms, on_list_resolved, op, &op->core);
 	if (r < 0) {
 		cmd_op_free(op);
 		return r;

@@ -38,7 +38,7 @@ static uint64_t number(const struct app *a, const char *section, const char *key
 
 struct probe {
 	struct envd_call *call;
-	life_probed_fn *done;
+	sandbox_probed_fn *done;
 	void *user;
 };
 
@@ -46,18 +46,18 @@ static void on_probed(struct envd_result *r, void *user)
 {
 	struct probe *p = user;
 	struct probe copy = *p;
-	enum life_probe_result result = LIFE_PROBE_NO_ANSWER;
+	enum sandbox_probe_result result = SANDBOX_PROBE_NO_ANSWER;
 
 	if (r->cls == ENVD_OK)
-		result = r->running ? LIFE_PROBE_HEALTHY : LIFE_PROBE_ABSENT;
+		result = r->running ? SANDBOX_PROBE_HEALTHY : SANDBOX_PROBE_ABSENT;
 	else if (r->cls == ENVD_NOT_RUNNING)
-		result = LIFE_PROBE_ABSENT;
+		result = SANDBOX_PROBE_ABSENT;
 	free(p);
 	copy.done(copy.user, result, &r->status);
 }
 
-static void *probe_start(const struct life_target *t, uint64_t deadline_ms, life_probed_fn *done,
-			 void *done_user, void *user)
+static void *probe_start(const struct sandbox_target *t, uint64_t deadline_ms,
+			 sandbox_probed_fn *done, void *done_user, void *user)
 {
 	struct envd_target target = { .cloud = t->cloud,
 				      .sandbox_id = t->id,
@@ -217,9 +217,9 @@ static void read_policy(struct app *a, const char *instance, struct policy_chang
 	}
 }
 
-static int read_policies(struct app *a, struct life_options *o)
+static int read_policies(struct app *a, struct sandbox_core_options *o)
 {
-	struct life_policy *v;
+	struct sandbox_core_policy *v;
 	size_t n = conf_n_instances(a->conf, "policy");
 
 	v = calloc(n + 1, sizeof(*v));
@@ -228,7 +228,7 @@ static int read_policies(struct app *a, struct life_options *o)
 	policy_default(&o->policy);
 	for (size_t i = 0; i < n; i++) {
 		const char *instance = conf_instance(a->conf, "policy", i);
-		struct life_policy p = { .uid = (uid_t)-1 };
+		struct sandbox_core_policy p = { .uid = (uid_t)-1 };
 
 		read_policy(a, instance, &p.change);
 		if (!*instance) {
@@ -247,8 +247,8 @@ static int read_policies(struct app *a, struct life_options *o)
 
 static int make_life(struct app *a)
 {
-	struct life_account accounts[APP_ACCOUNTS_MAX];
-	struct life_options o = {
+	struct sandbox_core_account accounts[APP_ACCOUNTS_MAX];
+	struct sandbox_core_options o = {
 		.loop = a->loop, .store = a->store, .accounts = accounts, .n_accounts = a->n_accounts,
 		.sha256 = sign_sha256,
 		.prober = { .start = probe_start, .cancel = probe_cancel },
@@ -259,7 +259,7 @@ static int make_life(struct app *a)
 		.max_staleness_ms = number(a, "daemon", "max_staleness"),
 	};
 	struct localrun_info local = { .plain_ports = false };
-	struct life_uid *uids;
+	struct sandbox_core_uid *uids;
 	size_t n = conf_n_instances(a->conf, "uid");
 	int r;
 
@@ -272,7 +272,7 @@ static int make_life(struct app *a)
 	for (size_t i = 0; i < a->n_accounts; i++) {
 		const struct account *c = &a->accounts[i];
 
-		accounts[i] = (struct life_account){
+		accounts[i] = (struct sandbox_core_account){
 			.name = c->name, .cloud = c->cloud, .plain_ports = local.plain_ports,
 			.default_user = conf_get(a->conf, "account", c->name, "default_user"),
 			.max_sandboxes = (uint32_t)conf_get_number(a->conf, "account", c->name, "max_sandboxes"),
@@ -287,7 +287,7 @@ static int make_life(struct app *a)
 		const char *name = conf_instance(a->conf, "uid", i);
 		const char *account = conf_get(a->conf, "uid", name, "account");
 
-		uids[i] = (struct life_uid){
+		uids[i] = (struct sandbox_core_uid){
 			.uid = uid_of(name),
 			.account = str_is_empty(account) ? NULL : account,
 			.max_sandboxes = (uint32_t)conf_get_number(a->conf, "uid", name, "max_sandboxes"),
@@ -297,7 +297,7 @@ static int make_life(struct app *a)
 	}
 	o.uids = uids;
 	o.n_uids = n;
-	r = life_new(&o, &a->life);
+	r = sandbox_core_new(&o, &a->core);
 	free(uids);
 	free((void *)o.policies);
 	return r < 0 ? failed("loading the state", r) : 0;
@@ -321,7 +321,7 @@ static int make_commands(struct app *a)
 
 static int take_up_commands(struct app *a)
 {
-	commands_take_up(a->commands, a->life);
+	commands_take_up(a->commands, a->core);
 	return 0;
 }
 
@@ -344,8 +344,8 @@ static void on_conn_end(const struct principal *who, void *user)
 {
 	struct app *a = user;
 
-	if (a->life)
-		life_connection_ended(a->life, who);
+	if (a->core)
+		sandbox_connection_ended(a->core, who);
 }
 
 static int make_server(struct app *a)
@@ -373,13 +373,13 @@ static int make_server(struct app *a)
 	r = rpc_server_new(&o, &a->server);
 	free(limits);
 	if (!r)
-		r = svc_sandbox_add(a->server, a->life);
+		r = svc_sandbox_add(a->server, a->core);
 	if (!r)
-		r = svc_lease_add(a->server, a->life);
+		r = svc_lease_add(a->server, a->core);
 	if (!r)
 		r = svc_command_add(a->server, a->commands);
 	if (!r)
-		r = svc_file_add(a->server, a->life);
+		r = svc_file_add(a->server, a->core);
 	if (!r)
 		r = app_look_new(a);
 	return r < 0 ? failed("the gRPC server", r) : 0;
@@ -530,7 +530,7 @@ static void on_term(int signo, void *user)
 	}
 	a->drain_until_ms = MAX(loop_now_ms(a->loop) + number(a, "daemon", "drain_timeout"), (uint64_t)1);
 	log_info("draining", "signal=%s", signo == SIGTERM ? "TERM" : "INT");
-	life_drain(a->life);
+	sandbox_core_drain(a->core);
 	rpc_server_drain(a->server);
 	on_tick(&a->tick, a);
 }
@@ -557,7 +557,7 @@ struct app *app_free(struct app *a)
 	rpc_socket_free(a->socket);
 	app_look_free(a);
 	commands_free(a->commands);
-	life_free(a->life);
+	sandbox_core_free(a->core);
 	app_accounts_free(a);
 	pool_free(a->pool);
 	for (int i = 0; i < 3 && a->loop && !loop_once(a->loop, 0); i++)

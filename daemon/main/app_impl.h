@@ -15,7 +15,7 @@
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/socket.h"
 #include "daemon/rpc/svc_daemon.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "daemon/store/store.h"
 #include "daemon/upstream/pool.h"
 
@@ -54,7 +54,7 @@ struct app {
 	struct pool *pool;
 	struct account accounts[APP_ACCOUNTS_MAX];
 	size_t n_accounts;
-	struct life *life;
+	struct sandbox_core *core;
 	struct commands *commands;
 	struct rpc_socket *socket;
 	struct rpc_server *server;

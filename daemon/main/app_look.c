@@ -83,7 +83,7 @@ static void look_at_limits(struct app *a, const struct cloud *cloud, struct daem
 	}
 }
 
-static void look_at_cloud(struct app *a, size_t i, const struct life_counts *life)
+static void look_at_cloud(struct app *a, size_t i, const struct sandbox_core_counts *core)
 {
 	struct app_look *k = a->look;
 	struct account *c = &a->accounts[i];
@@ -100,7 +100,7 @@ static void look_at_cloud(struct app *a, size_t i, const struct life_counts *lif
 		.last_answer_at_ms = wall_of(a, h.last_ok_at_ms),
 		.last_failure_at_ms = wall_of(a, h.last_failure_at_ms),
 		.limited_until_ms = wall_of(a, h.limited_until_ms),
-		.reconciled_at_ms = wall_of(a, life->reconciled_at_ms),
+		.reconciled_at_ms = wall_of(a, core->reconciled_at_ms),
 		.last_failure = k->failures[i].reason,
 		.last_failure_message = k->failures[i].text,
 		.in_flight = h.in_flight, .max_in_flight = h.max_in_flight, .queued = h.queued,
@@ -171,13 +171,13 @@ static size_t look_at_pool(struct app *a, bool admin)
 }
 
 /* What happened to the rows and to who we are: said until the next start. */
-static void look_back(struct app *a, const struct life_counts *life)
+static void look_back(struct app *a, const struct sandbox_core_counts *core)
 {
 	struct app_look *k = a->look;
 
-	if (life->doubt_text) {
-		status_set(&k->store_doubt, R_TRUNCATED, "%s", life->doubt_text);
-		degrade(k, "store", "", &k->store_doubt, life->doubt_at_ms);
+	if (core->doubt_text) {
+		status_set(&k->store_doubt, R_TRUNCATED, "%s", core->doubt_text);
+		degrade(k, "store", "", &k->store_doubt, core->doubt_at_ms);
 	}
 	if (store_unlinked_at_ms(a->store)) {
 		status_set(&k->store_unlinked, R_TRUNCATED,
@@ -201,7 +201,8 @@ static void look_at_space(struct app_look *k, uint64_t free_bytes)
 			   (unsigned long long)(free_bytes / 1024));
 }
 
-static void look_at_store(struct app *a, struct daemon_store *ret, const struct life_counts *life)
+static void look_at_store(struct app *a, struct daemon_store *ret,
+			  const struct sandbox_core_counts *core)
 {
 	struct app_look *k = a->look;
 	struct statvfs fs;
@@ -210,8 +211,8 @@ static void look_at_store(struct app *a, struct daemon_store *ret, const struct 
 	snprintf(k->db_path, sizeof(k->db_path), "%s/agentboxd.db", a->state_dir);
 	*ret = (struct daemon_store){ .path = k->db_path,
 				      .schema = (uint32_t)a->store_report.schema_known,
-				      .open_intents = life->intents,
-				      .writable = status_ok(&life->store) };
+				      .open_intents = core->intents,
+				      .writable = status_ok(&core->store) };
 	if (stat(k->db_path, &st) == 0)
 		ret->bytes = (uint64_t)st.st_size;
 	if (statvfs(a->state_dir, &fs) == 0) {
@@ -225,7 +226,7 @@ static void look_at_store(struct app *a, struct daemon_store *ret, const struct 
 		k->store_since_ms = clock_wall_ms();
 	if (k->store_since_ms)
 		degrade(k, "store", "", &k->store_health, k->store_since_ms);
-	look_back(a, life);
+	look_back(a, core);
 }
 
 static void look(void *user, const struct principal *who, struct daemon_facts *ret)
@@ -236,28 +237,28 @@ static void look(void *user, const struct principal *who, struct daemon_facts *r
 	uid_t uid = who->admin ? (uid_t)-1 : who->uid;
 	struct commands_counts commands;
 	struct localrun_info local = { 0 };
-	struct life_counts life;
+	struct sandbox_core_counts core;
 
 	k->n_degraded = k->n_conns = k->n_limits = 0;
-	life_count(a->life, uid, &life);
-	k->store_health = life.store;
+	sandbox_core_count(a->core, uid, &core);
+	k->store_health = core.store;
 	commands_count(a->commands, uid, &commands);
 	for (size_t i = 0; i < a->n_accounts; i++)
-		look_at_cloud(a, i, &life);
+		look_at_cloud(a, i, &core);
 	*ret = (struct daemon_facts){
 		.features = features, .n_features = ARRAY_SIZE(features),
 		.socket = a->socket_path, .state_dir = a->state_dir, .host_id = store_host_id(a->store),
 		.user_mode = a->user_mode, .draining = a->drain_until_ms != 0,
 		.started_at_ms = a->started_at_ms, .uptime_ms = clock_boot_ms() - a->started_boot_ms,
-		.identity = (enum daemon_identity)life.identity,
+		.identity = (enum daemon_identity)core.identity,
 		.clouds = k->clouds, .n_clouds = a->n_accounts,
 		.pool = k->origins, .n_pool = look_at_pool(a, who->admin),
-		.leases = life.leases,
-		.running = life.running, .paused = life.paused, .changing = life.other,
+		.leases = core.leases,
+		.running = core.running, .paused = core.paused, .changing = core.other,
 		.commands = commands.running, .spool_bytes = commands.spool_used,
 		.is_local = a->local != NULL, .local_address = "", .local_ca_file = "",
 	};
-	look_at_store(a, &ret->store, &life);
+	look_at_store(a, &ret->store, &core);
 	if (a->local) {
 		localrun_look(a->local, &local);
 		ret->local_address = local.address;
@@ -335,11 +336,11 @@ static void *stop_local(void *user, uint64_t deadline_ms, daemon_stopped_fn *don
 {
 	struct app *a = user;
 	struct stopping *s = calloc(1, sizeof(*s));
-	struct life_counts counts;
+	struct sandbox_core_counts counts;
 
 	if (!s)
 		return NULL;
-	life_count(a->life, (uid_t)-1, &counts);
+	sandbox_core_count(a->core, (uid_t)-1, &counts);
 	s->app = a;
 	s->killed = counts.running;
 	s->done = done;

@@ -61,9 +61,9 @@ static void put_daemon(struct text *t, const struct app *a)
 {
 	struct commands_counts commands;
 	struct rpc_counts clients;
-	struct life_counts life;
+	struct sandbox_core_counts core;
 
-	life_count(a->life, (uid_t)-1, &life);
+	sandbox_core_count(a->core, (uid_t)-1, &core);
 	commands_count(a->commands, (uid_t)-1, &commands);
 	rpc_server_count(a->server, (uid_t)-1, &clients);
 	head(t, "build", "info", "What runs.");
@@ -71,13 +71,13 @@ static void put_daemon(struct text *t, const struct app *a)
 	gauge(t, "uptime_seconds", "Since the start, suspended time included.",
 	      (clock_boot_ms() - a->started_boot_ms) / 1000);
 	gauge(t, "draining", "1: it takes no new work.", a->drain_until_ms != 0);
-	gauge(t, "store_ok", "0: the last commit failed.", status_ok(&life.store));
+	gauge(t, "store_ok", "0: the last commit failed.", status_ok(&core.store));
 	head(t, "sandboxes", "gauge", "Sandboxes by state.");
-	line(t, "sandboxes", "state", "running", life.running);
-	line(t, "sandboxes", "state", "paused", life.paused);
-	line(t, "sandboxes", "state", "changing", life.other);
-	gauge(t, "leases", "Leases held.", life.leases);
-	gauge(t, "open_intents", "Decisions whose outcome is not known yet.", life.intents);
+	line(t, "sandboxes", "state", "running", core.running);
+	line(t, "sandboxes", "state", "paused", core.paused);
+	line(t, "sandboxes", "state", "changing", core.other);
+	gauge(t, "leases", "Leases held.", core.leases);
+	gauge(t, "open_intents", "Decisions whose outcome is not known yet.", core.intents);
 	gauge(t, "commands_running", "Commands that run.", commands.running);
 	gauge(t, "spool_bytes", "Output kept.", commands.spool_used);
 	gauge(t, "client_connections", "Connections of local clients.", clients.connections);

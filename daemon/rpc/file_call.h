@@ -6,7 +6,7 @@
 #include "daemon/cloud/envd.h"
 #include "daemon/common/ev/loop.h"
 #include "daemon/rpc/call.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "proto/gen/agentbox_file.pb-c.h"
 
 #define FILE_PATH_MAX 4096u	/* longer: FIELD_INVALID */
@@ -38,8 +38,8 @@ struct file_result *file_result_add(struct file_call *x);
 
 struct file_call {
 	struct rpc_call *call;
-	struct life *life;
-	struct life_op *op;
+	struct sandbox_core *core;
+	struct sandbox_op *op;
 	struct envd_call *agent;
 	struct envd_read *read;
 	struct envd_write *write;

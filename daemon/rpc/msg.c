@@ -101,9 +101,9 @@ bool msg_read_policy(const Agentbox__V1__Policy *p, struct policy_change *ret, s
 	       msg_read_duration(p->max_age, "policy.max_age", false, &to->max_age_ms, st);
 }
 
-struct life_pair *msg_read_pairs(ProtobufCMessage *const *entries, size_t n)
+struct sandbox_pair *msg_read_pairs(ProtobufCMessage *const *entries, size_t n)
 {
-	struct life_pair *pairs = n ? calloc(n, sizeof(*pairs)) : NULL;
+	struct sandbox_pair *pairs = n ? calloc(n, sizeof(*pairs)) : NULL;
 
 	for (size_t i = 0; pairs && i < n; i++) {
 		const ProtobufCFieldDescriptor *f = entries[i]->descriptor->fields;
@@ -135,25 +135,25 @@ static void fill_policy(struct msg_sandbox *s, const struct policy *p)
 	m->resume_on_use = p->resume_on_use;
 }
 
-static void fill_lifecycle(struct msg_sandbox *s, const struct life_sandbox *box)
+static void fill_lifecycle(struct msg_sandbox *s, const struct sandbox_view *sandbox)
 {
 	Agentbox__V1__Lifecycle *m = &s->lifecycle;
 
 	agentbox__v1__lifecycle__init(m);
-	m->on_timeout = (Agentbox__V1__Lifecycle__OnTimeout)box->on_timeout;
-	if (box->keep_memory >= 0) {
+	m->on_timeout = (Agentbox__V1__Lifecycle__OnTimeout)sandbox->on_timeout;
+	if (sandbox->keep_memory >= 0) {
 		m->_keep_memory_case = AGENTBOX__V1__LIFECYCLE___KEEP_MEMORY_KEEP_MEMORY;
-		m->keep_memory = box->keep_memory;
+		m->keep_memory = sandbox->keep_memory;
 	}
-	if (box->auto_resume >= 0) {
+	if (sandbox->auto_resume >= 0) {
 		m->_auto_resume_case = AGENTBOX__V1__LIFECYCLE___AUTO_RESUME_AUTO_RESUME;
-		m->auto_resume = box->auto_resume;
+		m->auto_resume = sandbox->auto_resume;
 	}
 }
 
-static int fill_metadata(struct msg_sandbox *s, const struct life_sandbox *box)
+static int fill_metadata(struct msg_sandbox *s, const struct sandbox_view *sandbox)
 {
-	size_t n = box->n_metadata;
+	size_t n = sandbox->n_metadata;
 
 	if (!n)
 		return 0;
@@ -163,8 +163,8 @@ static int fill_metadata(struct msg_sandbox *s, const struct life_sandbox *box)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
 		agentbox__v1__sandbox__metadata_entry__init(&s->entries[i]);
-		s->entries[i].key = (char *)box->metadata[i].key;
-		s->entries[i].value = (char *)box->metadata[i].value;
+		s->entries[i].key = (char *)sandbox->metadata[i].key;
+		s->entries[i].value = (char *)sandbox->metadata[i].value;
 		s->entry_list[i] = &s->entries[i];
 	}
 	s->m.metadata = s->entry_list;
@@ -173,7 +173,7 @@ static int fill_metadata(struct msg_sandbox *s, const struct life_sandbox *box)
 }
 
 Agentbox__V1__Freshness *msg_freshness(Agentbox__V1__Freshness *f, msg_timestamp *as_of,
-				       enum life_source source, int64_t as_of_ms)
+				       enum sandbox_source source, int64_t as_of_ms)
 {
 	agentbox__v1__freshness__init(f);
 	f->source = (Agentbox__V1__Freshness__Source)source;
@@ -181,48 +181,48 @@ Agentbox__V1__Freshness *msg_freshness(Agentbox__V1__Freshness *f, msg_timestamp
 	return f;
 }
 
-int msg_sandbox_init(struct msg_sandbox *s, const struct life_sandbox *box)
+int msg_sandbox_init(struct msg_sandbox *s, const struct sandbox_view *sandbox)
 {
 	Agentbox__V1__Sandbox *m = &s->m;
 
 	*s = (struct msg_sandbox){ .entries = NULL };
 	agentbox__v1__sandbox__init(m);
-	m->id = (char *)box->id;
-	m->name = (char *)box->name;
-	m->template_id = (char *)box->template_id;
-	m->alias = (char *)box->alias;
-	m->state = (Agentbox__V1__SandboxState)box->state;
-	m->started_at = msg_time(&s->started_at, box->started_at_ms);
-	m->end_at = msg_time(&s->end_at, box->end_at_ms);
-	m->cpu_count = box->cpu_count;
-	m->memory_mb = box->memory_mb;
-	m->disk_size_mb = box->disk_size_mb;
-	m->envd_version = (char *)box->envd_version;
-	m->domain = (char *)box->domain;
-	if (box->allow_internet_access >= 0) {
+	m->id = (char *)sandbox->id;
+	m->name = (char *)sandbox->name;
+	m->template_id = (char *)sandbox->template_id;
+	m->alias = (char *)sandbox->alias;
+	m->state = (Agentbox__V1__SandboxState)sandbox->state;
+	m->started_at = msg_time(&s->started_at, sandbox->started_at_ms);
+	m->end_at = msg_time(&s->end_at, sandbox->end_at_ms);
+	m->cpu_count = sandbox->cpu_count;
+	m->memory_mb = sandbox->memory_mb;
+	m->disk_size_mb = sandbox->disk_size_mb;
+	m->envd_version = (char *)sandbox->envd_version;
+	m->domain = (char *)sandbox->domain;
+	if (sandbox->allow_internet_access >= 0) {
 		m->_allow_internet_access_case =
 			AGENTBOX__V1__SANDBOX___ALLOW_INTERNET_ACCESS_ALLOW_INTERNET_ACCESS;
-		m->allow_internet_access = box->allow_internet_access;
+		m->allow_internet_access = sandbox->allow_internet_access;
 	}
-	fill_lifecycle(s, box);
+	fill_lifecycle(s, sandbox);
 	m->lifecycle = &s->lifecycle;
-	fill_policy(s, &box->policy);
+	fill_policy(s, &sandbox->policy);
 	m->policy = &s->policy;
-	m->owner_uid = box->owner_uid;
-	m->leases = box->leases;
-	m->generation = box->generation;
-	m->freshness = msg_freshness(&s->freshness, &s->as_of, box->source, box->as_of_ms);
-	m->warning = (char *)box->warning;
-	m->account = (char *)box->account;
-	m->adopted = box->adopted;
-	m->gone_reason = (Agentbox__V1__Reason)box->gone_reason;
-	if (box->network) {
-		s->network = msg_network_new(box->network);
+	m->owner_uid = sandbox->owner_uid;
+	m->leases = sandbox->leases;
+	m->generation = sandbox->generation;
+	m->freshness = msg_freshness(&s->freshness, &s->as_of, sandbox->source, sandbox->as_of_ms);
+	m->warning = (char *)sandbox->warning;
+	m->account = (char *)sandbox->account;
+	m->adopted = sandbox->adopted;
+	m->gone_reason = (Agentbox__V1__Reason)sandbox->gone_reason;
+	if (sandbox->network) {
+		s->network = msg_network_new(sandbox->network);
 		if (!s->network)
 			return -ENOMEM;
 		m->network = msg_network_message(s->network);
 	}
-	return fill_metadata(s, box);
+	return fill_metadata(s, sandbox);
 }
 
 void msg_sandbox_fini(struct msg_sandbox *s)

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "proto/gen/agentbox_sandbox.pb-c.h"
 
 #define MSG_DURATION_MAX_MS (30ull * 24 * 3600 * 1000)
@@ -23,14 +23,14 @@ must_check bool msg_read_required(const msg_duration *d, const char *field, uint
 msg_timestamp *msg_time(msg_timestamp *t, int64_t wall_ms);
 msg_duration *msg_span(msg_duration *d, uint64_t ms);
 
-/* NULL (unset) changes nothing. False with FIELD_INVALID for a duration; life checks the rest. */
+/* NULL (unset) changes nothing. False with FIELD_INVALID for a duration; daemon/sandbox checks the rest. */
 must_check bool msg_read_policy(const Agentbox__V1__Policy *p, struct policy_change *ret, struct status *st);
 
 /* Map entries, of whatever message, as pairs that point into them. NULL without memory (also for
  * n = 0: then it is no failure). */
-struct life_pair *msg_read_pairs(ProtobufCMessage *const *entries, size_t n);
+struct sandbox_pair *msg_read_pairs(ProtobufCMessage *const *entries, size_t n);
 
-/* A Sandbox message; points into the life_sandbox it was made from. */
+/* A Sandbox message; points into the sandbox_sandbox it was made from. */
 struct msg_sandbox {
 	Agentbox__V1__Sandbox m;
 	Agentbox__V1__Sandbox__MetadataEntry *entries, **entry_list;
@@ -41,9 +41,9 @@ struct msg_sandbox {
 	msg_timestamp started_at, end_at, as_of;
 	msg_duration release_grace, idle_timeout, max_age;
 };
-must_check int msg_sandbox_init(struct msg_sandbox *s, const struct life_sandbox *box);
+must_check int msg_sandbox_init(struct msg_sandbox *s, const struct sandbox_view *sandbox);
 void msg_sandbox_fini(struct msg_sandbox *s);
 Agentbox__V1__Freshness *msg_freshness(Agentbox__V1__Freshness *f, msg_timestamp *as_of,
-				       enum life_source source, int64_t as_of_ms);
+				       enum sandbox_source source, int64_t as_of_ms);
 
 #endif

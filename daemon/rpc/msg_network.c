@@ -118,12 +118,12 @@ bool msg_read_tokens(Agentbox__V1__CreateSandboxRequest__IamTokensEntry *const *
 	return true;
 }
 
-void msg_read_lifecycle(const Agentbox__V1__Lifecycle *m, struct life_create *ret)
+void msg_read_lifecycle(const Agentbox__V1__Lifecycle *m, struct sandbox_create *ret)
 {
 	ret->keep_memory = ret->auto_resume = -1;
 	if (!m)
 		return;
-	ret->on_timeout = (enum life_on_timeout)m->on_timeout;
+	ret->on_timeout = (enum sandbox_on_timeout)m->on_timeout;
 	if (m->_keep_memory_case)
 		ret->keep_memory = m->keep_memory;
 	if (m->_auto_resume_case)

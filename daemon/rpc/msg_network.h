@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Between the API's NetworkConfig, IamToken and Lifecycle and what life takes. */
+/* Between the API's NetworkConfig, IamToken and Lifecycle and what daemon/sandbox takes. */
 #ifndef AB_DAEMON_RPC_MSG_NETWORK_H
 #define AB_DAEMON_RPC_MSG_NETWORK_H
 
 #include <stdbool.h>
 
 #include "daemon/cloud/model.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "proto/gen/agentbox_sandbox.pb-c.h"
 
 /* NULL gives NULL. False: *st says why (without memory, or FIELD_INVALID). */
@@ -15,7 +15,7 @@ must_check bool msg_read_network(const Agentbox__V1__NetworkConfig *m, struct cl
 /* Points into the message; one block to free(). NULL for none. */
 must_check bool msg_read_tokens(Agentbox__V1__CreateSandboxRequest__IamTokensEntry *const *entries, size_t n,
 				struct cloud_iam_token **ret, struct status *st);
-void msg_read_lifecycle(const Agentbox__V1__Lifecycle *m, struct life_create *ret);
+void msg_read_lifecycle(const Agentbox__V1__Lifecycle *m, struct sandbox_create *ret);
 
 /* A message that points into what it was made from. NULL without memory. */
 struct msg_network;

@@ -55,8 +55,8 @@ void pending_gone(struct rpc_call *c, enum rpc_gone why)
 
 	if (!p)
 		return;
-	life_cancel(p->op);
-	life_held_free(p->held, why == RPC_GONE_SERVER);
+	sandbox_cancel(p->op);
+	sandbox_held_free(p->held, why == RPC_GONE_SERVER);
 	free(p);
 }
 

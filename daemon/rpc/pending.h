@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* What ties a call to what life does for it, an operation or a held lease: whichever ends first ends the
+/* What ties a call to what daemon/sandbox does for it, an operation or a held lease: whichever ends first ends the
  * other. */
 #ifndef AB_DAEMON_RPC_PENDING_H
 #define AB_DAEMON_RPC_PENDING_H
 
 #include "daemon/rpc/call.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 
 struct pending {
 	struct rpc_call *call;
-	struct life_op *op;
-	struct life_held *held;		/* Hold, once it is taken */
+	struct sandbox_op *op;
+	struct sandbox_held *held;		/* Hold, once it is taken */
 };
 
 /* NULL: the call has failed already. */
@@ -18,7 +18,7 @@ struct pending *pending_new(struct rpc_call *c);
 /* The end of the operation: gives its call back. Takes the pending as done functions get it. */
 struct rpc_call *pending_take(void *user);
 void pending_fail(struct pending *p, const struct status *st);
-/* After an operation of life was asked to start. */
+/* After an operation of daemon/sandbox was asked to start. */
 void pending_started(struct pending *p, int r);
 /* For rpc_handler.on_gone. */
 void pending_gone(struct rpc_call *c, enum rpc_gone why);

@@ -12,7 +12,7 @@
 
 #define MOMENT_MAX_S 253402300799ll	/* of google.protobuf.Timestamp: the end of the year 9999 */
 
-static struct life *life_of(const struct rpc_call *c)
+static struct sandbox_core *sandbox_of(const struct rpc_call *c)
 {
 	return rpc_call_service(c);
 }
@@ -33,9 +33,9 @@ static void on_pause(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p, life_pause(life_of(c), rpc_call_who(c), q->sandbox,
-					      !q->_keep_memory_case || q->keep_memory,
-					      rpc_call_deadline_ms(c), reply_paused, p, &p->op));
+		pending_started(p, sandbox_pause(sandbox_of(c), rpc_call_who(c), q->sandbox,
+						 !q->_keep_memory_case || q->keep_memory,
+						 rpc_call_deadline_ms(c), reply_paused, p, &p->op));
 }
 
 /* --- UpdateNetwork --- */
@@ -57,11 +57,11 @@ static void on_update_network(struct rpc_call *c, const ProtobufCMessage *messag
 	if (!p)
 		return;
 	if (msg_read_network(q->network, &network, &st))
-		pending_started(p, life_update_network(life_of(c), rpc_call_who(c), q->sandbox, network,
-						       q->_allow_internet_access_case
-							       ? q->allow_internet_access
-							       : -1,
-						       rpc_call_deadline_ms(c), reply_updated, p, &p->op));
+		pending_started(
+			p, sandbox_update_network(
+				   sandbox_of(c), rpc_call_who(c), q->sandbox, network,
+				   q->_allow_internet_access_case ? q->allow_internet_access : -1,
+				   rpc_call_deadline_ms(c), reply_updated, p, &p->op));
 	else
 		pending_fail(p, &st);
 	cloud_network_free(network);
@@ -71,7 +71,7 @@ static void on_update_network(struct rpc_call *c, const ProtobufCMessage *messag
 
 struct fork_reply {
 	Agentbox__V1__ForkResult *results, **list;
-	struct msg_sandbox *boxes;
+	struct msg_sandbox *sandboxes;
 	size_t n;
 };
 
@@ -80,45 +80,46 @@ static void fork_reply_fini(struct fork_reply *r)
 	for (size_t i = 0; i < r->n; i++) {
 		if (r->results[i].result_case == AGENTBOX__V1__FORK_RESULT__RESULT_ERROR)
 			google__rpc__status__free_unpacked(r->results[i].error, NULL);
-		msg_sandbox_fini(&r->boxes[i]);
+		msg_sandbox_fini(&r->sandboxes[i]);
 	}
 	free(r->results);
 	free(r->list);
-	free(r->boxes);
+	free(r->sandboxes);
 }
 
-static int fork_reply_add(struct fork_reply *r, const struct life_child *k)
+static int fork_reply_add(struct fork_reply *r, const struct sandbox_child *k)
 {
 	Agentbox__V1__ForkResult *m = &r->results[r->n];
 	size_t i = r->n++;
 
 	agentbox__v1__fork_result__init(m);
 	r->list[i] = m;
-	if (!k->box) {
+	if (!k->sandbox) {
 		m->error = rpc_error_message(k->st);
 		if (!m->error)
 			return -ENOMEM;
 		m->result_case = AGENTBOX__V1__FORK_RESULT__RESULT_ERROR;
 		return 0;
 	}
-	if (msg_sandbox_init(&r->boxes[i], k->box) < 0)
+	if (msg_sandbox_init(&r->sandboxes[i], k->sandbox) < 0)
 		return -ENOMEM;
-	m->sandbox = &r->boxes[i].m;
+	m->sandbox = &r->sandboxes[i].m;
 	m->result_case = AGENTBOX__V1__FORK_RESULT__RESULT_SANDBOX;
 	return 0;
 }
 
-static void reply_forked(void *user, const struct status *st, const struct life_child *children, size_t n)
+static void reply_forked(void *user, const struct status *st, const struct sandbox_child *children,
+			 size_t n)
 {
 	Agentbox__V1__ForkSandboxResponse m = AGENTBOX__V1__FORK_SANDBOX_RESPONSE__INIT;
 	scoped(fork_reply_fini) struct fork_reply r = {
 		.results = calloc(n + 1, sizeof(*r.results)),
 		.list = calloc(n + 1, sizeof(*r.list)),
-		.boxes = calloc(n + 1, sizeof(*r.boxes)),
+		.sandboxes = calloc(n + 1, sizeof(*r.sandboxes)),
 	};
 	struct rpc_call *c = pending_take(user);
 	struct status out = *st;
-	int e = r.results && r.list && r.boxes ? 0 : -ENOMEM;
+	int e = r.results && r.list && r.sandboxes ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < n && !e; i++)
 		e = fork_reply_add(&r, &children[i]);
@@ -134,7 +135,7 @@ static void on_fork(struct rpc_call *c, const ProtobufCMessage *message)
 	/* The call owns the message; hashing puts it back as it was. */
 	Agentbox__V1__ForkSandboxRequest *q = (Agentbox__V1__ForkSandboxRequest *)message;
 	struct pending *p = pending_new(c);
-	struct life_fork args = {
+	struct sandbox_fork args = {
 		.who = rpc_call_who(c),
 		.deadline_ms = rpc_call_deadline_ms(c),
 		.request_id = q->request_id,
@@ -152,7 +153,7 @@ static void on_fork(struct rpc_call *c, const ProtobufCMessage *message)
 		status_errno(&st, -ENOMEM, "reading the request");
 		pending_fail(p, &st);
 	} else {
-		pending_started(p, life_fork(life_of(c), &args, reply_forked, p, &p->op));
+		pending_started(p, sandbox_fork(sandbox_of(c), &args, reply_forked, p, &p->op));
 	}
 }
 
@@ -186,7 +187,7 @@ static void fill_metric(struct metrics_reply *r, size_t i, const struct cloud_me
 	r->list[i] = v;
 }
 
-static void reply_metrics(void *user, const struct status *st, const struct life_metrics *metrics)
+static void reply_metrics(void *user, const struct status *st, const struct sandbox_metrics *metrics)
 {
 	Agentbox__V1__GetMetricsResponse m = AGENTBOX__V1__GET_METRICS_RESPONSE__INIT;
 	size_t n = metrics ? metrics->metrics->n : 0;
@@ -234,8 +235,9 @@ static void on_get_metrics(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (read_moment(q->start, "start", false, &start, &st) && read_moment(q->end, "end", true, &end, &st))
-		pending_started(p, life_get_metrics(life_of(c), rpc_call_who(c), q->sandbox, start, end,
-						    rpc_call_deadline_ms(c), reply_metrics, p, &p->op));
+		pending_started(p, sandbox_get_metrics(sandbox_of(c), rpc_call_who(c), q->sandbox,
+						       start, end, rpc_call_deadline_ms(c),
+						       reply_metrics, p, &p->op));
 	else
 		pending_fail(p, &st);
 }
@@ -254,7 +256,7 @@ static const struct rpc_method methods[] = {
 	METHOD("GetMetrics", get_metrics, on_get_metrics),
 };
 
-int svc_change_add(struct rpc_server *s, struct life *life)
+int svc_change_add(struct rpc_server *s, struct sandbox_core *core)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), life);
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), core);
 }

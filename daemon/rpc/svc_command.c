@@ -308,7 +308,7 @@ static void start(struct rpc_call *call, const ProtobufCMessage *message, bool r
 	Agentbox__V1__StartCommandRequest *q = (Agentbox__V1__StartCommandRequest *)message;
 	struct cmd_call *x = cmd_call_new(call);
 	struct command_start s = { .who = rpc_call_who(call), .blocking_reader = run };
-	struct life_pair *envs;
+	struct sandbox_pair *envs;
 	struct status st;
 	int r = 0;
 

@@ -30,7 +30,7 @@ struct file_call *file_call_new(struct rpc_call *call)
 		return NULL;
 	}
 	x->call = call;
-	x->life = rpc_call_service(call);
+	x->core = rpc_call_service(call);
 	rpc_call_set_user(call, x);
 	return x;
 }
@@ -57,7 +57,7 @@ static void forget_target(struct file_call *x)
 
 void file_call_free(struct file_call *x)
 {
-	life_cancel(x->op);
+	sandbox_cancel(x->op);
 	envd_call_cancel(x->agent);
 	envd_read_free(x->read);
 	envd_write_free(x->write);
@@ -114,7 +114,7 @@ struct envd_target file_call_target(const struct file_call *x)
 				     .user = or_null(x->user), .deadline_ms = deadline };
 }
 
-static int remember_target(struct file_call *x, const struct life_target *t)
+static int remember_target(struct file_call *x, const struct sandbox_target *t)
 {
 	forget_target(x);
 	x->cloud = t->cloud;
@@ -127,7 +127,7 @@ static int remember_target(struct file_call *x, const struct life_target *t)
 	return x->account && x->id && x->domain && x->token && x->version ? 0 : -ENOMEM;
 }
 
-static void on_target(void *user, const struct status *st, const struct life_target *t)
+static void on_target(void *user, const struct status *st, const struct sandbox_target *t)
 {
 	struct file_call *x = user;
 
@@ -142,8 +142,8 @@ static void on_target(void *user, const struct status *st, const struct life_tar
 
 void file_call_resolve(struct file_call *x)
 {
-	int r = life_resolve(x->life, rpc_call_who(x->call), x->sandbox, rpc_call_deadline_ms(x->call),
-			     on_target, x, &x->op);
+	int r = sandbox_resolve(x->core, rpc_call_who(x->call), x->sandbox,
+				rpc_call_deadline_ms(x->call), on_target, x, &x->op);
 
 	if (r < 0)
 		file_call_fail_errno(x, r);
@@ -151,15 +151,15 @@ void file_call_resolve(struct file_call *x)
 
 bool file_call_ask_life(struct file_call *x, enum envd_class cls)
 {
-	enum life_evidence what = cls == ENVD_TOKEN	    ? LIFE_SAW_REFUSED
-				  : cls == ENVD_NOT_RUNNING ? LIFE_SAW_ABSENT
-							    : LIFE_SAW_LOST;
+	enum sandbox_evidence what = cls == ENVD_TOKEN	    ? SANDBOX_SAW_REFUSED
+				  : cls == ENVD_NOT_RUNNING ? SANDBOX_SAW_ABSENT
+							    : SANDBOX_SAW_LOST;
 
 	if (x->asked_life || (cls != ENVD_TOKEN && cls != ENVD_NOT_RUNNING))
 		return false;
 	x->asked_life = true;
-	return life_note_evidence(x->life, x->account, x->id, what, rpc_call_deadline_ms(x->call),
-				  on_target, x, &x->op) == 0;
+	return sandbox_note_evidence(x->core, x->account, x->id, what,
+				     rpc_call_deadline_ms(x->call), on_target, x, &x->op) == 0;
 }
 
 /* --- entries --- */
@@ -528,7 +528,7 @@ static const struct rpc_method methods[] = {
 	  &file_write_handler },
 };
 
-int svc_file_add(struct rpc_server *s, struct life *life)
+int svc_file_add(struct rpc_server *s, struct sandbox_core *core)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), life);
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), core);
 }

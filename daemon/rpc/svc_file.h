@@ -3,10 +3,10 @@
 #ifndef AB_DAEMON_RPC_SVC_FILE_H
 #define AB_DAEMON_RPC_SVC_FILE_H
 
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "proto/base/cc.h"
 
 struct rpc_server;
-must_check int svc_file_add(struct rpc_server *s, struct life *life);
+must_check int svc_file_add(struct rpc_server *s, struct sandbox_core *core);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * LeaseService. A unary call is an operation of life and its answer; Hold is one whose lease then
+ * LeaseService. A unary call is an operation of daemon/sandbox and its answer; Hold is one whose lease then
  * lives as long as the call. When the daemon itself ends the stream, the lease stays for its holder
  * to come back.
  */
@@ -19,7 +19,7 @@ struct lease_message {
 	msg_timestamp expires_at, end_at;
 };
 
-static Agentbox__V1__Lease *fill(struct lease_message *x, const struct life_lease *lease)
+static Agentbox__V1__Lease *fill(struct lease_message *x, const struct sandbox_lease *lease)
 {
 	agentbox__v1__lease__init(&x->m);
 	x->m.id = (char *)lease->id;
@@ -32,7 +32,7 @@ static Agentbox__V1__Lease *fill(struct lease_message *x, const struct life_leas
 	return &x->m;
 }
 
-static void reply_lease(void *user, const struct status *st, const struct life_lease *lease)
+static void reply_lease(void *user, const struct status *st, const struct sandbox_lease *lease)
 {
 	struct rpc_call *c = pending_take(user);
 	struct lease_message x;
@@ -45,26 +45,26 @@ static void reply_lease(void *user, const struct status *st, const struct life_l
 
 /* --- Hold --- */
 
-static void on_held(void *user, enum life_held_news news, const struct status *st,
-		    const struct life_lease *lease)
+static void on_held(void *user, enum sandbox_held_news news, const struct status *st,
+		    const struct sandbox_lease *lease)
 {
 	struct pending *p = user;
 	struct lease_message x;
 
 	switch (news) {
-	case LIFE_HELD_CHANGED:
+	case SANDBOX_HELD_CHANGED:
 		/* Only the newest counts: one who does not read is told with the next. */
 		if (rpc_call_room(p->call))
 			rpc_call_send(p->call, &fill(&x, lease)->base);
 		return;
-	case LIFE_HELD_LOST:
-		life_held_free(p->held, false);
+	case SANDBOX_HELD_LOST:
+		sandbox_held_free(p->held, false);
 		pending_fail(p, st);
 		return;
 	}
 }
 
-static void on_taken(void *user, const struct status *st, const struct life_lease *lease)
+static void on_taken(void *user, const struct status *st, const struct sandbox_lease *lease)
 {
 	struct pending *p = user;
 	struct lease_message x;
@@ -76,7 +76,7 @@ static void on_taken(void *user, const struct status *st, const struct life_leas
 		pending_fail(p, st);
 		return;
 	}
-	r = life_held_new(rpc_call_service(p->call), lease->id, on_held, p, &p->held);
+	r = sandbox_held_new(rpc_call_service(p->call), lease->id, on_held, p, &p->held);
 	if (r < 0) {
 		status_errno(&failure, r, "holding the lease");
 		pending_fail(p, &failure);
@@ -89,26 +89,26 @@ static void on_hold(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__HoldLeaseRequest *q = (const void *)message;
 	struct pending *p = pending_new(c);
-	struct life_acquire a = {
+	struct sandbox_acquire a = {
 		.who = rpc_call_who(c),
 		.deadline_ms = rpc_call_deadline_ms(c),
 		.sandbox = q->sandbox,
 		.label = q->label,
 		.lease_id = q->lease_id,
-		.kind = LIFE_LEASE_STREAM,
+		.kind = SANDBOX_LEASE_STREAM,
 	};
 
 	if (p)
-		pending_started(p, life_acquire(rpc_call_service(c), &a, on_taken, p, &p->op));
+		pending_started(p, sandbox_acquire(rpc_call_service(c), &a, on_taken, p, &p->op));
 }
 
 static void on_silence(struct rpc_call *c)
 {
 	struct pending *p = rpc_call_user(c);
-	struct life_lease lease;
+	struct sandbox_lease lease;
 	struct lease_message x;
 
-	if (!p || !p->held || !life_held_view(p->held, &lease))
+	if (!p || !p->held || !sandbox_held_view(p->held, &lease))
 		return;
 	fill(&x, &lease)->heartbeat = true;
 	rpc_call_send(c, &x.m.base);
@@ -121,13 +121,13 @@ static void on_acquire(struct rpc_call *c, const ProtobufCMessage *message)
 	const Agentbox__V1__AcquireLeaseRequest *q = (const void *)message;
 	struct pending *p = pending_new(c);
 	struct status st = STATUS_OK;
-	struct life_acquire a = {
+	struct sandbox_acquire a = {
 		.who = rpc_call_who(c),
 		.deadline_ms = rpc_call_deadline_ms(c),
 		.sandbox = q->sandbox,
 		.label = q->label,
 		.lease_id = q->lease_id,
-		.kind = q->process ? LIFE_LEASE_PROCESS : LIFE_LEASE_TTL,
+		.kind = q->process ? SANDBOX_LEASE_PROCESS : SANDBOX_LEASE_TTL,
 	};
 
 	if (!p)
@@ -135,7 +135,7 @@ static void on_acquire(struct rpc_call *c, const ProtobufCMessage *message)
 	if (q->process == (q->ttl != NULL))
 		status_field(&st, "ttl", "give exactly one of ttl and process");
 	else if (!q->ttl || msg_read_required(q->ttl, "ttl", &a.ttl_ms, &st)) {
-		pending_started(p, life_acquire(rpc_call_service(c), &a, reply_lease, p, &p->op));
+		pending_started(p, sandbox_acquire(rpc_call_service(c), &a, reply_lease, p, &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -151,8 +151,9 @@ static void on_renew(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_required(q->ttl, "ttl", &ttl_ms, &st)) {
-		pending_started(p, life_renew(rpc_call_service(c), rpc_call_who(c), q->lease_id, ttl_ms,
-					    rpc_call_deadline_ms(c), reply_lease, p, &p->op));
+		pending_started(p, sandbox_renew(rpc_call_service(c), rpc_call_who(c), q->lease_id,
+						 ttl_ms, rpc_call_deadline_ms(c), reply_lease, p,
+						 &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -171,11 +172,12 @@ static void on_release(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p, life_release(rpc_call_service(c), rpc_call_who(c), q->lease_id,
-					      rpc_call_deadline_ms(c), reply_released, p, &p->op));
+		pending_started(p, sandbox_release(rpc_call_service(c), rpc_call_who(c),
+						   q->lease_id, rpc_call_deadline_ms(c),
+						   reply_released, p, &p->op));
 }
 
-static void reply_page(void *user, const struct status *st, const struct life_lease_page *page)
+static void reply_page(void *user, const struct status *st, const struct sandbox_lease_page *page)
 {
 	Agentbox__V1__ListLeasesResponse m = AGENTBOX__V1__LIST_LEASES_RESPONSE__INIT;
 	struct rpc_call *c = pending_take(user);
@@ -210,9 +212,10 @@ static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p, life_list_leases(rpc_call_service(c), rpc_call_who(c), q->sandbox, q->page_size,
-						  q->page_token, rpc_call_deadline_ms(c), reply_page, p,
-						  &p->op));
+		pending_started(p, sandbox_list_leases(rpc_call_service(c), rpc_call_who(c),
+						       q->sandbox, q->page_size, q->page_token,
+						       rpc_call_deadline_ms(c), reply_page, p,
+						       &p->op));
 }
 
 #define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = pending_gone })
@@ -231,7 +234,7 @@ static const struct rpc_method methods[] = {
 	METHOD("List", list_leases, on_list),
 };
 
-int svc_lease_add(struct rpc_server *s, struct life *life)
+int svc_lease_add(struct rpc_server *s, struct sandbox_core *core)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), life);
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), core);
 }

@@ -5,9 +5,9 @@
 
 #include "proto/base/cc.h"
 
-struct life;
+struct sandbox_core;
 struct rpc_server;
 
-must_check int svc_lease_add(struct rpc_server *s, struct life *life);
+must_check int svc_lease_add(struct rpc_server *s, struct sandbox_core *core);
 
 #endif

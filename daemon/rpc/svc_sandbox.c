@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every handler is the same three steps: read the request into arguments of life (FIELD_INVALID
+ * Every handler is the same three steps: read the request into arguments of daemon/sandbox (FIELD_INVALID
  * comes from here), start the operation, and reply in its done function. What ties them
  * is a `struct pending`: the call, and the operation to cancel when the call is over first.
  */
@@ -15,20 +15,20 @@
 #include "daemon/rpc/pending.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/svc_watch.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 
-static struct life *life_of(const struct rpc_call *c)
+static struct sandbox_core *sandbox_of(const struct rpc_call *c)
 {
 	return rpc_call_service(c);
 }
 
-static void reply_box(void *user, const struct status *st, const struct life_sandbox *box)
+static void reply_sandbox(void *user, const struct status *st, const struct sandbox_view *sandbox)
 {
 	struct rpc_call *c = pending_take(user);
 	struct msg_sandbox s = { .entries = NULL };
 	struct status failure = *st;
 
-	if (status_ok(st) && msg_sandbox_init(&s, box) < 0)
+	if (status_ok(st) && msg_sandbox_init(&s, sandbox) < 0)
 		status_errno(&failure, -ENOMEM, "answering");
 	rpc_call_answer(c, &failure, &s.m.base);
 	msg_sandbox_fini(&s);
@@ -36,14 +36,14 @@ static void reply_box(void *user, const struct status *st, const struct life_san
 
 /* --- Create ------------------------------------------------------------------------------------- */
 
-static bool read_create(struct rpc_call *c, const ProtobufCMessage *message, struct life_create *ret,
-			struct cloud_network **network, struct cloud_iam_token **tokens,
-			struct status *st)
+static bool read_create(struct rpc_call *c, const ProtobufCMessage *message,
+			struct sandbox_create *ret, struct cloud_network **network,
+			struct cloud_iam_token **tokens, struct status *st)
 {
 	/* The call owns the message; hashing puts it back as it was. */
 	Agentbox__V1__CreateSandboxRequest *q = (Agentbox__V1__CreateSandboxRequest *)message;
 
-	*ret = (struct life_create){
+	*ret = (struct sandbox_create){
 		.who = rpc_call_who(c),
 		.deadline_ms = rpc_call_deadline_ms(c),
 		.request_id = q->request_id,
@@ -80,14 +80,14 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	struct pending *p = pending_new(c);
 	struct status st = STATUS_OK;
-	struct life_create args;
+	struct sandbox_create args;
 	struct cloud_network *network = NULL;
 	struct cloud_iam_token *tokens = NULL;
 
 	if (!p)
 		return;
 	if (read_create(c, message, &args, &network, &tokens, &st))
-		pending_started(p, life_create(life_of(c), &args, reply_box, p, &p->op));
+		pending_started(p, sandbox_create(sandbox_of(c), &args, reply_sandbox, p, &p->op));
 	else
 		pending_fail(p, &st);
 	free((void *)args.metadata);
@@ -103,7 +103,7 @@ static void on_connect(struct rpc_call *c, const ProtobufCMessage *message)
 	const Agentbox__V1__ConnectSandboxRequest *q = (const void *)message;
 	struct pending *p = pending_new(c);
 	struct status st = STATUS_OK;
-	struct life_connect args = {
+	struct sandbox_connect args = {
 		.who = rpc_call_who(c),
 		.deadline_ms = rpc_call_deadline_ms(c),
 		.sandbox = q->sandbox,
@@ -115,7 +115,7 @@ static void on_connect(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &args.timeout_ms, &st)) {
-		pending_started(p, life_connect(life_of(c), &args, reply_box, p, &p->op));
+		pending_started(p, sandbox_connect(sandbox_of(c), &args, reply_sandbox, p, &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -124,7 +124,7 @@ static void on_connect(struct rpc_call *c, const ProtobufCMessage *message)
 static void on_get(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__GetSandboxRequest *q = (const void *)message;
-	uint64_t staleness_ms = LIFE_STALENESS_DEFAULT;
+	uint64_t staleness_ms = SANDBOX_STALENESS_DEFAULT;
 	struct pending *p = pending_new(c);
 	struct status st = STATUS_OK;
 
@@ -133,8 +133,9 @@ static void on_get(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!msg_read_duration(q->max_staleness, "max_staleness", true, &staleness_ms, &st))
 		pending_fail(p, &st);
 	else
-		pending_started(p, life_get(life_of(c), rpc_call_who(c), q->sandbox, staleness_ms,
-					  rpc_call_deadline_ms(c), reply_box, p, &p->op));
+		pending_started(p, sandbox_get(sandbox_of(c), rpc_call_who(c), q->sandbox,
+					       staleness_ms, rpc_call_deadline_ms(c), reply_sandbox,
+					       p, &p->op));
 }
 
 static void on_set_timeout(struct rpc_call *c, const ProtobufCMessage *message)
@@ -147,8 +148,9 @@ static void on_set_timeout(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_required(q->sandbox_timeout, "sandbox_timeout", &timeout_ms, &st)) {
-		pending_started(p, life_set_timeout(life_of(c), rpc_call_who(c), q->sandbox, timeout_ms,
-						  rpc_call_deadline_ms(c), reply_box, p, &p->op));
+		pending_started(p, sandbox_set_timeout(sandbox_of(c), rpc_call_who(c), q->sandbox,
+						       timeout_ms, rpc_call_deadline_ms(c),
+						       reply_sandbox, p, &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -180,8 +182,9 @@ static void on_set_policy(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_policy(q->policy, &change, &st) && read_reset(q, &reset, &st))
-		pending_started(p, life_set_policy(life_of(c), rpc_call_who(c), q->sandbox, &change, reset,
-						 rpc_call_deadline_ms(c), reply_box, p, &p->op));
+		pending_started(p, sandbox_set_policy(sandbox_of(c), rpc_call_who(c), q->sandbox,
+						      &change, reset, rpc_call_deadline_ms(c),
+						      reply_sandbox, p, &p->op));
 	else
 		pending_fail(p, &st);
 }
@@ -200,8 +203,9 @@ static void on_is_running(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p, life_is_running(life_of(c), rpc_call_who(c), q->sandbox,
-						 rpc_call_deadline_ms(c), reply_running, p, &p->op));
+		pending_started(p, sandbox_is_running(sandbox_of(c), rpc_call_who(c), q->sandbox,
+						      rpc_call_deadline_ms(c), reply_running, p,
+						      &p->op));
 }
 
 static void reply_killed(void *user, const struct status *st, bool found)
@@ -218,11 +222,11 @@ static void on_kill(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p, life_kill(life_of(c), rpc_call_who(c), q->sandbox,
-					   rpc_call_deadline_ms(c), reply_killed, p, &p->op));
+		pending_started(p, sandbox_kill(sandbox_of(c), rpc_call_who(c), q->sandbox,
+						rpc_call_deadline_ms(c), reply_killed, p, &p->op));
 }
 
-static void reply_host(void *user, const struct status *st, const struct life_host *host)
+static void reply_host(void *user, const struct status *st, const struct sandbox_host *host)
 {
 	Agentbox__V1__GetHostResponse m = AGENTBOX__V1__GET_HOST_RESPONSE__INIT;
 
@@ -248,14 +252,14 @@ static void on_get_host(struct rpc_call *c, const ProtobufCMessage *message)
 		pending_fail(p, &st);
 		return;
 	}
-	pending_started(p, life_get_host(life_of(c), rpc_call_who(c), q->sandbox, q->port,
-				       rpc_call_deadline_ms(c), reply_host, p, &p->op));
+	pending_started(p, sandbox_get_host(sandbox_of(c), rpc_call_who(c), q->sandbox, q->port,
+					    rpc_call_deadline_ms(c), reply_host, p, &p->op));
 }
 
 /* --- List --------------------------------------------------------------------------------------- */
 
-static void reply_page(struct rpc_call *c, const struct life_page *page, struct msg_sandbox *boxes,
-		       Agentbox__V1__Sandbox **list)
+static void reply_page(struct rpc_call *c, const struct sandbox_page *page,
+		       struct msg_sandbox *sandboxes, Agentbox__V1__Sandbox **list)
 {
 	Agentbox__V1__ListSandboxesResponse m = AGENTBOX__V1__LIST_SANDBOXES_RESPONSE__INIT;
 	Agentbox__V1__Freshness freshness;
@@ -264,8 +268,8 @@ static void reply_page(struct rpc_call *c, const struct life_page *page, struct 
 	size_t made = 0;
 
 	for (; made < page->n && status_ok(&st); made++) {
-		list[made] = &boxes[made].m;
-		if (msg_sandbox_init(&boxes[made], &page->boxes[made]) < 0)
+		list[made] = &sandboxes[made].m;
+		if (msg_sandbox_init(&sandboxes[made], &page->sandboxes[made]) < 0)
 			status_errno(&st, -ENOMEM, "answering");
 	}
 	m.sandboxes = list;
@@ -274,29 +278,29 @@ static void reply_page(struct rpc_call *c, const struct life_page *page, struct 
 	m.freshness = msg_freshness(&freshness, &as_of, page->source, page->as_of_ms);
 	rpc_call_answer(c, &st, &m.base);
 	while (made > 0)
-		msg_sandbox_fini(&boxes[--made]);
+		msg_sandbox_fini(&sandboxes[--made]);
 }
 
-static void on_listed(void *user, const struct status *st, const struct life_page *page)
+static void on_listed(void *user, const struct status *st, const struct sandbox_page *page)
 {
 	struct rpc_call *c = pending_take(user);
 	Agentbox__V1__Sandbox **list;
-	struct msg_sandbox *boxes;
+	struct msg_sandbox *sandboxes;
 	struct status failure;
 
 	if (!status_ok(st)) {
 		rpc_call_fail(c, st);
 		return;
 	}
-	boxes = calloc(page->n + 1, sizeof(*boxes));
+	sandboxes = calloc(page->n + 1, sizeof(*sandboxes));
 	list = calloc(page->n + 1, sizeof(*list));
-	if (boxes && list) {
-		reply_page(c, page, boxes, list);
+	if (sandboxes && list) {
+		reply_page(c, page, sandboxes, list);
 	} else {
 		status_errno(&failure, -ENOMEM, "answering");
 		rpc_call_fail(c, &failure);
 	}
-	free(boxes);
+	free(sandboxes);
 	free(list);
 }
 
@@ -304,7 +308,7 @@ static bool read_states(const Agentbox__V1__ListSandboxesRequest *q, uint32_t *r
 {
 	*ret = 0;
 	for (size_t i = 0; i < q->n_states; i++) {
-		if ((int)q->states[i] <= LIFE_STATE_NONE || (int)q->states[i] > LIFE_GONE) {
+		if ((int)q->states[i] <= SANDBOX_STATE_NONE || (int)q->states[i] > SANDBOX_GONE) {
 			status_field(st, "states", "%d is no state", (int)q->states[i]);
 			return false;
 		}
@@ -318,8 +322,8 @@ static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
 	const Agentbox__V1__ListSandboxesRequest *q = (const void *)message;
 	struct pending *p = pending_new(c);
 	struct status st = STATUS_OK;
-	struct life_pair *metadata;
-	struct life_list args = {
+	struct sandbox_pair *metadata;
+	struct sandbox_list args = {
 		.who = rpc_call_who(c),
 		.deadline_ms = rpc_call_deadline_ms(c),
 		.template_id = q->template_,
@@ -339,7 +343,7 @@ static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
 	if (q->n_metadata && !metadata)
 		status_errno(&st, -ENOMEM, "reading the request");
 	if (status_ok(&st) && read_states(q, &args.states, &st))
-		pending_started(p, life_list(life_of(c), &args, on_listed, p, &p->op));
+		pending_started(p, sandbox_list(sandbox_of(c), &args, on_listed, p, &p->op));
 	else
 		pending_fail(p, &st);
 	free(metadata);
@@ -364,13 +368,13 @@ static const struct rpc_method methods[] = {
 	METHOD("SetPolicy", set_policy, on_set_policy),
 };
 
-int svc_sandbox_add(struct rpc_server *s, struct life *life)
+int svc_sandbox_add(struct rpc_server *s, struct sandbox_core *core)
 {
-	int r = rpc_server_add(s, methods, ARRAY_SIZE(methods), life);
+	int r = rpc_server_add(s, methods, ARRAY_SIZE(methods), core);
 
 	if (!r)
-		r = svc_change_add(s, life);
+		r = svc_change_add(s, core);
 	if (!r)
-		r = svc_snapshot_add(s, life);
-	return r < 0 ? r : svc_watch_add(s, life);
+		r = svc_snapshot_add(s, core);
+	return r < 0 ? r : svc_watch_add(s, core);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* agentbox.v1.SnapshotService: decodes, asks life, replies. */
+/* agentbox.v1.SnapshotService: decodes, asks daemon/sandbox, replies. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "daemon/rpc/svc_sandbox.h"
 #include "proto/gen/agentbox_snapshot.pb-c.h"
 
-static struct life *life_of(const struct rpc_call *c)
+static struct sandbox_core *sandbox_of(const struct rpc_call *c)
 {
 	return rpc_call_service(c);
 }
@@ -20,7 +20,7 @@ struct msg_snapshot {
 	msg_timestamp as_of, created_at;
 };
 
-static void fill(struct msg_snapshot *s, const struct life_snapshot *from)
+static void fill(struct msg_snapshot *s, const struct sandbox_snapshot *from)
 {
 	agentbox__v1__snapshot__init(&s->m);
 	s->m.id = (char *)from->id;
@@ -33,7 +33,7 @@ static void fill(struct msg_snapshot *s, const struct life_snapshot *from)
 
 /* --- Create --- */
 
-static void reply_created(void *user, const struct status *st, const struct life_snapshot *snapshot)
+static void reply_created(void *user, const struct status *st, const struct sandbox_snapshot *snapshot)
 {
 	struct msg_snapshot m;
 
@@ -47,7 +47,7 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 	/* The call owns the message; hashing puts it back as it was. */
 	Agentbox__V1__CreateSnapshotRequest *q = (Agentbox__V1__CreateSnapshotRequest *)message;
 	struct pending *p = pending_new(c);
-	struct life_snapshot_create args = {
+	struct sandbox_snapshot_create args = {
 		.who = rpc_call_who(c),
 		.deadline_ms = rpc_call_deadline_ms(c),
 		.request_id = q->request_id,
@@ -62,13 +62,14 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 		status_errno(&st, -ENOMEM, "reading the request");
 		pending_fail(p, &st);
 	} else {
-		pending_started(p, life_snapshot_create(life_of(c), &args, reply_created, p, &p->op));
+		pending_started(
+			p, sandbox_snapshot_create(sandbox_of(c), &args, reply_created, p, &p->op));
 	}
 }
 
 /* --- List --- */
 
-static void reply_listed(void *user, const struct status *st, const struct life_snapshot_page *page)
+static void reply_listed(void *user, const struct status *st, const struct sandbox_snapshot_page *page)
 {
 	Agentbox__V1__ListSnapshotsResponse m = AGENTBOX__V1__LIST_SNAPSHOTS_RESPONSE__INIT;
 	size_t n = page ? page->n : 0;
@@ -96,7 +97,7 @@ static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__ListSnapshotsRequest *q = (const void *)message;
 	struct pending *p = pending_new(c);
-	const struct life_snapshot_list args = {
+	const struct sandbox_snapshot_list args = {
 		.who = rpc_call_who(c),
 		.deadline_ms = rpc_call_deadline_ms(c),
 		.sandbox = q->sandbox,
@@ -107,7 +108,8 @@ static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
 	};
 
 	if (p)
-		pending_started(p, life_list_snapshots(life_of(c), &args, reply_listed, p, &p->op));
+		pending_started(
+			p, sandbox_list_snapshots(sandbox_of(c), &args, reply_listed, p, &p->op));
 }
 
 /* --- Delete --- */
@@ -126,8 +128,9 @@ static void on_delete(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p, life_delete_snapshot(life_of(c), rpc_call_who(c), q->snapshot,
-							rpc_call_deadline_ms(c), reply_deleted, p, &p->op));
+		pending_started(p, sandbox_delete_snapshot(sandbox_of(c), rpc_call_who(c),
+							   q->snapshot, rpc_call_deadline_ms(c),
+							   reply_deleted, p, &p->op));
 }
 
 /* ------------------------------------------------------------------------------------------------ */
@@ -143,7 +146,7 @@ static const struct rpc_method methods[] = {
 	METHOD("Delete", delete_snapshot, on_delete),
 };
 
-int svc_snapshot_add(struct rpc_server *s, struct life *life)
+int svc_snapshot_add(struct rpc_server *s, struct sandbox_core *core)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), life);
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), core);
 }

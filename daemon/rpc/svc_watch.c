@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SandboxService.Watch: pulls events from life as fast as the client reads. A client that does not
+ * SandboxService.Watch: pulls events from daemon/sandbox as fast as the client reads. A client that does not
  * read costs one place in the log and, later, a resync.
  */
 #include "daemon/rpc/svc_watch.h"
@@ -11,13 +11,14 @@
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/msg.h"
 #include "daemon/rpc/server.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 
-static void send_event(struct rpc_call *c, struct life_event *e)
+static void send_event(struct rpc_call *c, struct sandbox_event *e)
 {
-	Agentbox__V1__SandboxEvent__EvidenceEntry entries[LIFE_EVIDENCE_MAX], *list[LIFE_EVIDENCE_MAX];
+	Agentbox__V1__SandboxEvent__EvidenceEntry entries[SANDBOX_EVIDENCE_MAX],
+		*list[SANDBOX_EVIDENCE_MAX];
 	Agentbox__V1__SandboxEvent m = AGENTBOX__V1__SANDBOX_EVENT__INIT;
-	struct msg_sandbox box = { .entries = NULL };
+	struct msg_sandbox sandbox = { .entries = NULL };
 	msg_timestamp at;
 
 	m.cursor = (char *)e->cursor;
@@ -32,23 +33,23 @@ static void send_event(struct rpc_call *c, struct life_event *e)
 	}
 	m.evidence = list;
 	m.n_evidence = e->n_evidence;
-	if (e->box && msg_sandbox_init(&box, e->box) == 0)
-		m.sandbox = &box.m;
+	if (e->sandbox && msg_sandbox_init(&sandbox, e->sandbox) == 0)
+		m.sandbox = &sandbox.m;
 	rpc_call_send(c, &m.base);
-	msg_sandbox_fini(&box);
+	msg_sandbox_fini(&sandbox);
 }
 
 static void pump(struct rpc_call *c)
 {
-	struct life_event e;
+	struct sandbox_event e;
 	struct status over;
 
 	/* Sending may end the call: then nothing is left to read from. */
-	while (rpc_call_user(c) && rpc_call_room(c) && life_watch_next(rpc_call_user(c), &e))
+	while (rpc_call_user(c) && rpc_call_room(c) && sandbox_watch_next(rpc_call_user(c), &e))
 		send_event(c, &e);
-	if (!rpc_call_user(c) || !life_watch_is_over(rpc_call_user(c), &over))
+	if (!rpc_call_user(c) || !sandbox_watch_is_over(rpc_call_user(c), &over))
 		return;
-	life_watch_free(rpc_call_user(c));
+	sandbox_watch_free(rpc_call_user(c));
 	rpc_call_set_user(c, NULL);
 	rpc_call_fail(c, &over);
 }
@@ -74,7 +75,7 @@ static bool read_types(const Agentbox__V1__WatchSandboxesRequest *q, uint32_t *r
 static void on_message(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__WatchSandboxesRequest *q = (const void *)message;
-	struct life_watch_options o = {
+	struct sandbox_watch_options o = {
 		.who = rpc_call_who(c),
 		.cursor = q->cursor,
 		.sandbox = q->sandbox,
@@ -82,14 +83,14 @@ static void on_message(struct rpc_call *c, const ProtobufCMessage *message)
 		.all_owners = q->all_owners,
 	};
 	struct status st = STATUS_OK;
-	struct life_watch *w;
+	struct sandbox_watch *w;
 	int r;
 
 	if (!read_types(q, &o.types, &st)) {
 		rpc_call_fail(c, &st);
 		return;
 	}
-	r = life_watch_new(rpc_call_service(c), &o, on_news, c, &w, &st);
+	r = sandbox_watch_new(rpc_call_service(c), &o, on_news, c, &w, &st);
 	if (r < 0) {
 		if (status_ok(&st))
 			status_errno(&st, r, "Watch");
@@ -101,17 +102,17 @@ static void on_message(struct rpc_call *c, const ProtobufCMessage *message)
 
 static void on_silence(struct rpc_call *c)
 {
-	struct life_event e;
+	struct sandbox_event e;
 
 	if (!rpc_call_user(c))
 		return;
-	life_watch_heartbeat(rpc_call_user(c), &e);
+	sandbox_watch_heartbeat(rpc_call_user(c), &e);
 	send_event(c, &e);
 }
 
 static void on_gone(struct rpc_call *c, enum rpc_gone why)
 {
-	life_watch_free(rpc_call_user(c));
+	sandbox_watch_free(rpc_call_user(c));
 	rpc_call_set_user(c, NULL);
 }
 
@@ -127,7 +128,7 @@ static const struct rpc_method methods[] = {
 	  .request = &agentbox__v1__watch_sandboxes_request__descriptor, .handler = &handler },
 };
 
-int svc_watch_add(struct rpc_server *s, struct life *life)
+int svc_watch_add(struct rpc_server *s, struct sandbox_core *core)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), life);
+	return rpc_server_add(s, methods, ARRAY_SIZE(methods), core);
 }

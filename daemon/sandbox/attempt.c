@@ -61,17 +61,17 @@ void attempt_drop(struct attempt *a)
 void attempt_give_up(struct attempt *a)
 {
 	struct request *q = a->request;
-	struct life *l = a->life;
+	struct sandbox_core *core = a->core;
 
 	attempt_drop(a);
 	if (q && !q->attempt)
-		life_forget_request(l, q);
+		core_forget_request(core, q);
 }
 
 void attempt_finish(struct attempt *a, const struct status *st)
 {
 	unlink_all(a);
-	loop_bury(a->life->loop, &a->grave, free_all, a);
+	loop_bury(a->core->loop, &a->grave, free_all, a);
 	op_tell_all(&a->waiters, st, status_ok(st));
 }
 
@@ -84,7 +84,7 @@ static void forget_request(struct attempt *a, const struct status *st, bool refu
 		return;
 	q->attempt = NULL;
 	if (!refused) {
-		life_forget_request(a->life, q);
+		core_forget_request(a->core, q);
 		return;
 	}
 	q->refusal = malloc(sizeof(*q->refusal));
@@ -98,17 +98,17 @@ void attempt_end_without(struct attempt *a, const struct status *st, bool refuse
 	struct status copy = *st;
 	struct store_tx *t;
 
-	if (a->seq && !store_tx_new(a->life->store, &t)) {
+	if (a->seq && !store_tx_new(a->core->store, &t)) {
 		a->kind->del_intent(t, a->seq);
 		if (a->request)
 			store_tx_del_request(t, a->uid, a->request->method, a->request->id);
 		if (a->kind->failed)
 			a->kind->failed(a, t, &copy);
-		life_commit(a->life, t, a->alone);
+		core_commit(a->core, t, a->alone);
 	}
-	log_info("attempt_ended", "what=%s seq=%llu box=%s uid=%u refused=%d reason=%s text=%s", a->what,
-		 (unsigned long long)a->seq, a->source, a->uid, refused, status_reason_name(copy.reason),
-		 log_q(copy.text));
+	log_info("attempt_ended", "what=%s seq=%llu sandbox=%s uid=%u refused=%d reason=%s text=%s",
+		 a->what, (unsigned long long)a->seq, a->source, a->uid, refused,
+		 status_reason_name(copy.reason), log_q(copy.text));
 	forget_request(a, &copy, refused);
 	attempt_finish(a, &copy);
 }
@@ -129,7 +129,7 @@ void attempt_wait(struct attempt *a, uint64_t wait_ms, timer_fn *fn)
 	struct status st;
 
 	timer_clear(&a->timer);
-	timer_init(&a->timer, a->life->loop, fn, a);
+	timer_init(&a->timer, a->core->loop, fn, a);
 	if (timer_set(&a->timer, clock_boot_ms() + wait_ms) == 0)
 		return;
 	/* Without a timer nothing would go on: the intent stays for the next start to settle. */
@@ -156,11 +156,11 @@ static void on_unsent(struct attempt *a, const struct status *st)
 	bool wanted = a->alone || !list_is_empty(&a->waiters);
 	uint64_t wait;
 
-	if (!wanted || a->posts >= (a->alone ? ALONE_POSTS : POSTS_MAX) || a->life->draining) {
+	if (!wanted || a->posts >= (a->alone ? ALONE_POSTS : POSTS_MAX) || a->core->draining) {
 		attempt_end_without(a, st, false);
 		return;
 	}
-	wait = rules_backoff_ms(a->posts, POST_BACKOFF_MS, POST_BACKOFF_MAX, rng_u64(&a->life->rng));
+	wait = rules_backoff_ms(a->posts, POST_BACKOFF_MS, POST_BACKOFF_MAX, rng_u64(&a->core->rng));
 	attempt_post_after(a, MAX(wait, (uint64_t)st->retry_after_ms), st);
 }
 
@@ -182,8 +182,9 @@ void attempt_posted(struct attempt *a, struct cloud_result *r)
 		return;
 	case CLOUD_UNKNOWN:
 		a->lost = r->status;
-		log_warn("attempt_unknown", "what=%s seq=%llu box=%s uid=%u req=%s text=%s", a->what,
-			 (unsigned long long)a->seq, a->source, a->uid, a->req_tag, log_q(r->status.text));
+		log_warn("attempt_unknown", "what=%s seq=%llu sandbox=%s uid=%u req=%s text=%s",
+			 a->what, (unsigned long long)a->seq, a->source, a->uid, a->req_tag,
+			 log_q(r->status.text));
 		attempt_settle(a);
 		return;
 	}
@@ -229,14 +230,14 @@ static int request_done(struct attempt *a, struct store_tx *t)
 		return r;
 	a->request->step = ROW_REQUEST_DONE;
 	a->request->used_at_ms = clock_wall_ms();
-	life_put_request(t, a->request);
+	core_put_request(t, a->request);
 	return 0;
 }
 
 static void record(struct attempt *a)
 {
 	struct store_tx *t;
-	int r = store_tx_new(a->life->store, &t);
+	int r = store_tx_new(a->core->store, &t);
 
 	a->step = ATTEMPT_RECORD;
 	if (!r) {
@@ -285,7 +286,7 @@ static bool is_relative(struct attempt *a, struct attempt *b)
 /* A relative has not been answered yet: what it makes looks like ours. */
 static bool is_busy(struct attempt *a)
 {
-	list_for_each(n, &a->life->attempts) {
+	list_for_each(n, &a->core->attempts) {
 		struct attempt *o = list_entry(n, struct attempt, node);
 
 		if (o->step >= ATTEMPT_POST && o->step != ATTEMPT_SETTLE && o->step != ATTEMPT_DETAIL && is_relative(a, o))
@@ -301,7 +302,7 @@ static bool is_mixed(struct attempt *a, uint64_t *ret_until_ms)
 	bool mixed = false;
 
 	*ret_until_ms = a->settle_until_ms;
-	list_for_each(n, &a->life->attempts) {
+	list_for_each(n, &a->core->attempts) {
 		struct attempt *o = list_entry(n, struct attempt, node);
 
 		if (o->step != ATTEMPT_SETTLE || !is_relative(a, o))
@@ -324,12 +325,12 @@ static void close_in(struct attempt *a, struct store_tx *t)
 	if (!a->request)
 		return;
 	a->request->step = ROW_REQUEST_UNKNOWN;
-	life_put_request(t, a->request);
+	core_put_request(t, a->request);
 }
 
-static struct attempt *first_closing(struct life *l)
+static struct attempt *first_closing(struct sandbox_core *core)
 {
-	list_for_each(n, &l->attempts) {
+	list_for_each(n, &core->attempts) {
 		struct attempt *a = list_entry(n, struct attempt, node);
 
 		if (a->closing)
@@ -341,26 +342,27 @@ static struct attempt *first_closing(struct life *l)
 /* With those it is mixed with, in one transaction: one that was left would take what they made for its own. */
 static void close_unknown(struct attempt *a)
 {
-	struct life *l = a->life;
+	struct sandbox_core *core = a->core;
 	struct status st;
 	struct store_tx *t;
 
-	if (store_tx_new(l->store, &t) < 0) {
+	if (store_tx_new(core->store, &t) < 0) {
 		attempt_wait(a, RETRY_MS, attempt_settle_timer);
 		return;
 	}
 	close_in(a, t);
-	list_for_each(n, &l->attempts) {
+	list_for_each(n, &core->attempts) {
 		struct attempt *o = list_entry(n, struct attempt, node);
 
 		if (o->step == ATTEMPT_SETTLE && is_relative(a, o))
 			close_in(o, t);
 	}
-	life_commit(l, t, true);
+	core_commit(core, t, true);
 	FAILPOINT("settle.closed");
-	while ((a = first_closing(l))) {
-		log_warn("attempt_unsettled", "what=%s seq=%llu box=%s uid=%u req=%s lists=%u", a->what,
-			 (unsigned long long)a->seq, a->source, a->uid, a->req_tag, a->lists);
+	while ((a = first_closing(core))) {
+		log_warn("attempt_unsettled", "what=%s seq=%llu sandbox=%s uid=%u req=%s lists=%u",
+			 a->what, (unsigned long long)a->seq, a->source, a->uid, a->req_tag,
+			 a->lists);
 		unknown(a, a->request != NULL, &st);
 		attempt_finish(a, &st);
 	}
@@ -389,8 +391,8 @@ void attempt_listed(struct attempt *a, struct cloud_result *r)
 	a->lists++;
 	switch (settle_next(a, r, &wait)) {
 	case SETTLE_FOUND:
-		log_info("attempt_settled", "what=%s seq=%llu box=%s lists=%u", a->what, (unsigned long long)a->seq,
-			 a->source, a->lists);
+		log_info("attempt_settled", "what=%s seq=%llu sandbox=%s lists=%u", a->what,
+			 (unsigned long long)a->seq, a->source, a->lists);
 		record(a);
 		return;
 	case SETTLE_DOUBT:
@@ -412,19 +414,20 @@ void attempt_settle(struct attempt *a)
 		return;
 	}
 	a->step = ATTEMPT_SETTLE;
-	a->settle_until_ms = clock_boot_ms() + a->life->settle_horizon_ms;
+	a->settle_until_ms = clock_boot_ms() + a->core->settle_horizon_ms;
 	list_for_each(n, &a->waiters)
 		unknown(a, a->request != NULL, &op_from_wait(n)->obstacle);
 	if (a->kind->settle_begin(a))
-		attempt_wait(a, MIN(settle_wait_ms(0), a->life->settle_horizon_ms), attempt_settle_timer);
+		attempt_wait(a, MIN(settle_wait_ms(0), a->core->settle_horizon_ms),
+			     attempt_settle_timer);
 	else
 		close_unknown(a);
 }
 
 /* --- its callers --- */
 
-void attempt_join(struct attempt *a, struct life_op *op,
-		  void (*told)(struct life_op *op, const struct status *st, bool yes))
+void attempt_join(struct attempt *a, struct sandbox_op *op,
+		  void (*told)(struct sandbox_op *op, const struct status *st, bool yes))
 {
 	must(!op->attempt && list_is_empty(&op->wait));
 	op->attempt = a;
@@ -433,7 +436,7 @@ void attempt_join(struct attempt *a, struct life_op *op,
 	list_add_tail(&a->waiters, &op->wait);
 }
 
-void attempt_leave(struct life_op *op)
+void attempt_leave(struct sandbox_op *op)
 {
 	struct attempt *a = give(op->attempt);
 
@@ -445,7 +448,7 @@ void attempt_leave(struct life_op *op)
 		cloud_call_abandon(a->call);
 }
 
-void attempt_expired(struct life_op *op, bool has_request_id, struct status *ret)
+void attempt_expired(struct sandbox_op *op, bool has_request_id, struct status *ret)
 {
 	struct attempt *a = op->attempt;
 
@@ -455,9 +458,10 @@ void attempt_expired(struct life_op *op, bool has_request_id, struct status *ret
 		op_expired_status(op, ret);
 }
 
-bool attempt_repeat(struct life_op *op, struct request *q, const uint8_t params_hash[ROW_HASH_BYTES],
-		    void (*told)(struct life_op *op, const struct status *st, bool yes),
-		    void (*answer)(struct life_op *op, struct request *q))
+bool attempt_repeat(struct sandbox_op *op, struct request *q,
+		    const uint8_t params_hash[ROW_HASH_BYTES],
+		    void (*told)(struct sandbox_op *op, const struct status *st, bool yes),
+		    void (*answer)(struct sandbox_op *op, struct request *q))
 {
 	struct status st;
 
@@ -473,7 +477,7 @@ bool attempt_repeat(struct life_op *op, struct request *q, const uint8_t params_
 	}
 	switch (q->step) {
 	case ROW_REQUEST_DONE:
-		life_request_used(op->life, q);
+		sandbox_request_used(op->core, q);
 		answer(op, q);
 		return true;
 	case ROW_REQUEST_UNKNOWN:
@@ -492,19 +496,20 @@ bool attempt_repeat(struct life_op *op, struct request *q, const uint8_t params_
 
 /* --- all of them --- */
 
-int attempt_init(struct attempt *a, const struct attempt_kind *kind, const char *what, struct life *l,
-		 struct account *account, uid_t uid, const char *source, const char *req_tag)
+int attempt_init(struct attempt *a, const struct attempt_kind *kind, const char *what,
+		 struct sandbox_core *core, struct account *account, uid_t uid, const char *source,
+		 const char *req_tag)
 {
 	a->magic = ATTEMPT_MAGIC;
 	a->kind = kind;
 	a->what = what;
-	a->life = l;
+	a->core = core;
 	a->account = account;
 	a->uid = uid;
-	a->policy = l->policy;	/* until its maker says which */
+	a->policy = core->policy;	/* until its maker says which */
 	a->made_at_ms = clock_wall_ms();
 	list_init(&a->waiters);
-	list_add_tail(&l->attempts, &a->node);
+	list_add_tail(&core->attempts, &a->node);
 	if (text_set(&a->source, source) == 0 && text_set(&a->req_tag, req_tag) == 0 && text_set(&a->object, "") == 0)
 		return 0;
 	attempt_drop(a);
@@ -515,7 +520,7 @@ int attempt_take_request(struct attempt *a, const char *method, const char *id, 
 			 const uint8_t params_hash[ROW_HASH_BYTES])
 {
 	struct request *q;
-	int r = life_need_request(a->life, a->uid, method, id, &q);
+	int r = core_need_request(a->core, a->uid, method, id, &q);
 
 	if (r < 0)
 		return r;
@@ -529,9 +534,9 @@ int attempt_take_request(struct attempt *a, const char *method, const char *id, 
 	return text_set(&q->req_tag, tag);
 }
 
-struct account *attempt_account(struct life *l, const char *name, uint64_t seq)
+struct account *attempt_account(struct sandbox_core *core, const char *name, uint64_t seq)
 {
-	struct account *a = life_account_by_name(l, name);
+	struct account *a = core_account_by_name(core, name);
 
 	if (!a)
 		log_warn("intent_account", "seq=%llu account=%s ignoring=1", (unsigned long long)seq, log_q(name));
@@ -542,17 +547,18 @@ void attempt_find_request(struct attempt *a, const char *method, const char *id)
 {
 	if (!id[0])
 		return;
-	a->request = life_find_request(a->life, a->uid, method, id);
+	a->request = core_find_request(a->core, a->uid, method, id);
 	if (a->request && !a->request->attempt)
 		a->request->attempt = a;
 }
 
-bool life_attempt_makes(struct life *l, const struct account *account, const struct cloud_sandbox *s)
+bool sandbox_attempt_makes(struct sandbox_core *core, const struct account *account,
+			   const struct cloud_sandbox *s)
 {
 	struct tags t;
 
 	tags_read(&s->metadata, &t);
-	list_for_each(n, &l->attempts) {
+	list_for_each(n, &core->attempts) {
 		struct attempt *a = list_entry(n, struct attempt, node);
 
 		if (a->account != account || !a->req_tag[0] || !str_eq(a->req_tag, t.req) ||
@@ -563,11 +569,12 @@ bool life_attempt_makes(struct life *l, const struct account *account, const str
 	return false;
 }
 
-uint32_t life_attempts_count(const struct life *l, const struct account *account, const uid_t *uid)
+uint32_t core_attempts_count(const struct sandbox_core *core, const struct account *account,
+			     const uid_t *uid)
 {
 	uint32_t n = 0;
 
-	list_for_each(i, &l->attempts) {
+	list_for_each(i, &core->attempts) {
 		struct attempt *a = list_entry(i, struct attempt, node);
 
 		/* What is recorded has rows. */
@@ -578,15 +585,15 @@ uint32_t life_attempts_count(const struct life *l, const struct account *account
 	return n;
 }
 
-void life_attempts_cancel(struct life *l)
+void core_attempts_cancel(struct sandbox_core *core)
 {
-	while (!list_is_empty(&l->attempts)) {
-		struct attempt *a = list_entry(l->attempts.next, struct attempt, node);
+	while (!list_is_empty(&core->attempts)) {
+		struct attempt *a = list_entry(core->attempts.next, struct attempt, node);
 		struct store_tx *t;
 
 		/* Never sent: the next start need not look for it. */
 		if (a->step == ATTEMPT_POST && a->call && !cloud_call_was_sent(a->call) && a->posts == 1 &&
-		    !store_tx_new(l->store, &t)) {
+		    !store_tx_new(core->store, &t)) {
 			a->kind->del_intent(t, a->seq);
 			if (a->request)
 				store_tx_del_request(t, a->uid, a->request->method, a->request->id);

@@ -18,7 +18,7 @@
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/rules/settle.h"
 
-struct life_op;
+struct sandbox_op;
 
 #define ATTEMPT_MAGIC 0x41747470u
 
@@ -37,8 +37,8 @@ struct attempt {
 	uint32_t magic;
 	const struct attempt_kind *kind;
 	const char *what;		/* "create", "fork", "snapshot" */
-	struct list node;		/* in life->attempts */
-	struct life *life;
+	struct list node;		/* in core->attempts */
+	struct sandbox_core *core;
 	struct account *account;
 	uid_t uid;
 	enum attempt_step step;
@@ -51,7 +51,7 @@ struct attempt {
 	int64_t made_at_ms;
 	char *object;			/* what came of it, as in row_request */
 
-	struct list waiters;		/* life_op.wait */
+	struct list waiters;		/* sandbox_op.wait */
 	struct cloud_call *call;
 	struct timer timer;
 	unsigned posts, lists;
@@ -90,11 +90,12 @@ struct attempt_kind {
 
 struct attempt *attempt_from(void *p);	/* checked */
 
-/* In the life's list from here on. Calls attempt_drop() itself when it fails. */
-must_check int attempt_init(struct attempt *a, const struct attempt_kind *kind, const char *what, struct life *l,
-			    struct account *account, uid_t uid, const char *source, const char *req_tag);
+/* In the core's list from here on. Calls attempt_drop() itself when it fails. */
+must_check int attempt_init(struct attempt *a, const struct attempt_kind *kind, const char *what,
+			    struct sandbox_core *core, struct account *account, uid_t uid,
+			    const char *source, const char *req_tag);
 /* After a restart: whose intent it is. NULL: that account is configured no more, which is logged. */
-struct account *attempt_account(struct life *l, const char *name, uint64_t seq);
+struct account *attempt_account(struct sandbox_core *core, const char *name, uint64_t seq);
 /* It answers for this request id from now on. Its tag: what the cloud's things carry. */
 must_check int attempt_take_request(struct attempt *a, const char *method, const char *id, const char *tag,
 				    const uint8_t params_hash[ROW_HASH_BYTES]);
@@ -125,17 +126,18 @@ void attempt_end_without(struct attempt *a, const struct status *st, bool refuse
 
 /* The op waits for its end: `told` is called, never from inside; op->attempt is still readable in there,
  * and for `told` to clear. */
-void attempt_join(struct attempt *a, struct life_op *op,
-		  void (*told)(struct life_op *op, const struct status *st, bool yes));
-void attempt_leave(struct life_op *op);		/* if it waits for one */
+void attempt_join(struct attempt *a, struct sandbox_op *op,
+		  void (*told)(struct sandbox_op *op, const struct status *st, bool yes));
+void attempt_leave(struct sandbox_op *op);		/* if it waits for one */
 /* What an op that cannot wait longer is told. */
-void attempt_expired(struct life_op *op, bool has_request_id, struct status *ret);
+void attempt_expired(struct sandbox_op *op, bool has_request_id, struct status *ret);
 /*
  * A call whose request id was used. True: it has been answered, by `answer` when what came of the
  * first is known, or it waits for it.
  */
-bool attempt_repeat(struct life_op *op, struct request *q, const uint8_t params_hash[ROW_HASH_BYTES],
-		    void (*told)(struct life_op *op, const struct status *st, bool yes),
-		    void (*answer)(struct life_op *op, struct request *q));
+bool attempt_repeat(struct sandbox_op *op, struct request *q,
+		    const uint8_t params_hash[ROW_HASH_BYTES],
+		    void (*told)(struct sandbox_op *op, const struct status *st, bool yes),
+		    void (*answer)(struct sandbox_op *op, struct request *q));
 
 #endif

@@ -53,9 +53,9 @@ static struct copying *copying_of(void *user)
 	return copying_from(attempt_from(user));
 }
 
-static struct box *source_of(const struct copying *c)
+static struct sandbox *source_of(const struct copying *c)
 {
-	return life_find_box(c->att.life, c->att.account, c->att.source);
+	return core_find(c->att.core, c->att.account, c->att.source);
 }
 
 /* --- its end --- */
@@ -75,13 +75,13 @@ static void copying_free(struct attempt *a)
 /* The source is free for other changes. */
 static void let_go(struct copying *c)
 {
-	struct box *b = c->changing ? source_of(c) : NULL;
+	struct sandbox *b = c->changing ? source_of(c) : NULL;
 
 	c->changing = false;
 	if (b) {
 		b->changing = false;
-		if (b->state == LIFE_SNAPSHOTTING)
-			life_box_changed(c->att.life, b, LIFE_RUNNING, "");
+		if (b->state == SANDBOX_SNAPSHOTTING)
+			sandbox_changed(c->att.core, b, SANDBOX_RUNNING, "");
 	}
 	turn_end(&c->turn);
 }
@@ -131,10 +131,10 @@ static int write_intent(struct copying *c)
 		.made_at_ms = c->att.made_at_ms,
 	};
 	struct store_tx *t;
-	int r = known ? store_next_seq(c->att.life->store, &c->att.seq) : -ENOMEM;
+	int r = known ? store_next_seq(c->att.core->store, &c->att.seq) : -ENOMEM;
 
 	if (!r)
-		r = store_tx_new(c->att.life->store, &t);
+		r = store_tx_new(c->att.core->store, &t);
 	if (r < 0) {
 		free(known);
 		return r;
@@ -144,7 +144,7 @@ static int write_intent(struct copying *c)
 	c->att.step = ATTEMPT_INTENT;
 	store_tx_put_copy(t, &row);
 	if (c->att.request)
-		life_put_request(t, c->att.request);
+		core_put_request(t, c->att.request);
 	free(known);
 	FAILPOINT("copy.before_intent");
 	store_tx_commit(t, true, on_intent, &c->att);
@@ -162,7 +162,7 @@ static void intend(struct copying *c)
 	if (!r)
 		return;
 	if (r == -EAGAIN) {
-		life_store_refusal(c->att.life, &st);
+		core_store_refusal(c->att.core, &st);
 	} else {
 		status_errno(&st, r, c->kind->what);
 	}
@@ -227,7 +227,7 @@ static bool is_behind(struct copying *c)
 {
 	struct status st;
 
-	list_for_each(n, &c->att.life->attempts) {
+	list_for_each(n, &c->att.core->attempts) {
 		struct attempt *o = list_entry(n, struct attempt, node);
 
 		if (o == &c->att || o->step != ATTEMPT_SETTLE || !is_relative(&c->att, o))
@@ -248,18 +248,18 @@ static void on_source_looked(struct fetch_wait *w, const struct fetch_news *news
 }
 
 /* The row says that it does not run: it may be old. True: it was said, or is being asked. */
-static bool is_refused(struct copying *c, struct box *b)
+static bool is_refused(struct copying *c, struct sandbox *b)
 {
 	struct status st;
 
-	if (box_is_live(b) && b->state != LIFE_RUNNING && !c->looked) {
+	if (sandbox_is_live(b) && b->state != SANDBOX_RUNNING && !c->looked) {
 		c->looked = true;
 		c->look.fn = on_source_looked;
-		if (fetch_join(c->att.life, c->att.account, c->att.source, false, &c->look) == 0)
+		if (fetch_join(c->att.core, c->att.account, c->att.source, false, &c->look) == 0)
 			return true;
 	}
-	if (b->state != LIFE_RUNNING) {
-		box_refusal(b, &st);
+	if (b->state != SANDBOX_RUNNING) {
+		sandbox_refusal(b, &st);
 		attempt_end_without(&c->att, &st, false);
 		return true;
 	}
@@ -275,7 +275,7 @@ static bool is_refused(struct copying *c, struct box *b)
 
 static void begin(struct copying *c)
 {
-	struct box *b = source_of(c);
+	struct sandbox *b = source_of(c);
 
 	if (attempt_nobody_waits(&c->att) || is_behind(c))
 		return;
@@ -283,7 +283,7 @@ static void begin(struct copying *c)
 		if (is_refused(c, b))
 			return;
 		b->changing = c->changing = true;
-		box_set_state(b, LIFE_SNAPSHOTTING);
+		sandbox_set_state(b, SANDBOX_SNAPSHOTTING);
 	}
 	ask_known(c);
 }
@@ -295,7 +295,7 @@ static void on_start(struct timer *t, void *user)
 
 void copying_start(struct copying *c)
 {
-	struct box *b = source_of(c);
+	struct sandbox *b = source_of(c);
 
 	c->att.step = ATTEMPT_WAIT;
 	if (b)
@@ -311,11 +311,11 @@ static bool waits_for_change(struct copying *c, const struct cloud_result *r)
 {
 	uint64_t wait;
 
-	if (!r->conflict || list_is_empty(&c->att.waiters) || c->att.life->draining ||
+	if (!r->conflict || list_is_empty(&c->att.waiters) || c->att.core->draining ||
 	    c->conflicts >= CONFLICTS_MAX)
 		return false;
 	wait = rules_backoff_ms(c->conflicts++, POST_BACKOFF_MS, CONFLICT_BACKOFF_MAX,
-				rng_u64(&c->att.life->rng));
+				rng_u64(&c->att.core->rng));
 	c->att.posts--;	/* it was no attempt */
 	attempt_post_after(&c->att, wait, &r->status);
 	return true;
@@ -326,8 +326,9 @@ static void on_refusal_looked(struct fetch_wait *w, const struct fetch_news *new
 	struct copying *c = container_of(w, struct copying, look);
 	struct status st = c->att.lost;
 
-	if (news->box && news->box->state != LIFE_RUNNING && news->box->state != LIFE_SNAPSHOTTING)
-		box_refusal(news->box, &st);
+	if (news->sandbox && news->sandbox->state != SANDBOX_RUNNING &&
+	    news->sandbox->state != SANDBOX_SNAPSHOTTING)
+		sandbox_refusal(news->sandbox, &st);
 	else if (news->end == FETCH_ABSENT)
 		ref_not_found(&st, c->att.source);
 	else if (news->s && news->s->state == CLOUD_STATE_PAUSED)
@@ -340,7 +341,7 @@ static void on_refusal_looked(struct fetch_wait *w, const struct fetch_news *new
 static void refused(struct attempt *a, const struct cloud_result *r)
 {
 	struct copying *c = copying_from(a);
-	struct box *b = source_of(c);
+	struct sandbox *b = source_of(c);
 
 	if (waits_for_change(c, r))
 		return;
@@ -350,7 +351,7 @@ static void refused(struct attempt *a, const struct cloud_result *r)
 			b->changing = false;
 		c->look.fn = on_refusal_looked;
 		if (list_is_empty(&c->look.node) &&
-		    fetch_join(a->life, a->account, a->source, false, &c->look) == 0)
+		    fetch_join(a->core, a->account, a->source, false, &c->look) == 0)
 			return;
 	}
 	attempt_end_without(a, &r->status, !r->conflict);
@@ -388,8 +389,9 @@ static void end_well(struct copying *c)
 {
 	struct status ok = STATUS_OK;
 
-	log_info("copy_done", "what=%s seq=%llu box=%s uid=%u made=%s posts=%u", c->kind->what,
-		 (unsigned long long)c->att.seq, c->att.source, c->att.uid, log_q(c->att.object), c->att.posts);
+	log_info("copy_done", "what=%s seq=%llu sandbox=%s uid=%u made=%s posts=%u", c->kind->what,
+		 (unsigned long long)c->att.seq, c->att.source, c->att.uid, log_q(c->att.object),
+		 c->att.posts);
 	attempt_finish(&c->att, &ok);
 }
 
@@ -399,10 +401,10 @@ static void on_detail(struct cloud_result *r, void *user)
 
 	c->att.call = NULL;
 	for (size_t i = 0; r->list && i < r->list->n; i++) {
-		struct box *b = life_find_box(c->att.life, c->att.account, r->list->v[i]->id);
+		struct sandbox *b = core_find(c->att.core, c->att.account, r->list->v[i]->id);
 
 		if (b && !str_eq(b->id, c->att.source))
-			life_box_seen(c->att.life, b, r->list->v[i]);
+			sandbox_seen(c->att.core, b, r->list->v[i]);
 	}
 	end_well(c);
 }
@@ -421,7 +423,7 @@ static void on_recorded(void *user, const struct status *st)
 {
 	struct copying *c = copying_of(user);
 	struct cloud_kv want[] = {
-		{ (char *)TAG_HOST, (char *)store_host_id(c->att.life->store) },
+		{ (char *)TAG_HOST, (char *)store_host_id(c->att.core->store) },
 		{ (char *)TAG_REQ, c->att.req_tag },
 	};
 	struct cloud_filter f = { .metadata = want, .n_metadata = c->att.req_tag[0] ? ARRAY_SIZE(want) : 0 };
@@ -482,8 +484,9 @@ static bool settle_begin(struct attempt *a)
 	let_go(c);
 	/* A checkpoint that failed may have ended the source. */
 	c->look.fn = on_lost_looked;
-	if (list_is_empty(&c->look.node) && fetch_join(a->life, a->account, a->source, true, &c->look) < 0)
-		log_debug("copy_look", "box=%s err=nomem", a->source);
+	if (list_is_empty(&c->look.node) &&
+	    fetch_join(a->core, a->account, a->source, true, &c->look) < 0)
+		log_debug("copy_look", "sandbox=%s err=nomem", a->source);
 	return c->kind != &copying_fork || a->req_tag[0];
 }
 
@@ -512,11 +515,11 @@ static const struct attempt_kind protocol = {
 
 /* --- what others see --- */
 
-int copying_new(struct life *l, const struct copying_kind *kind, struct account *a, uid_t uid,
-		const char *source, struct copying **ret)
+int copying_new(struct sandbox_core *core, const struct copying_kind *kind, struct account *a,
+		uid_t uid, const char *source, struct copying **ret)
 {
 	struct copying *c = calloc(1, sizeof(*c));
-	struct box *b = life_find_box(l, a, source);
+	struct sandbox *b = core_find(core, a, source);
 
 	if (!c)
 		return -ENOMEM;
@@ -524,7 +527,8 @@ int copying_new(struct life *l, const struct copying_kind *kind, struct account 
 	c->kind = kind;
 	list_init(&c->look.node);
 	turn_init(&c->turn, on_turn);
-	if (attempt_init(&c->att, &protocol, kind->what, l, a, uid, source, b && b->ours ? b->req_tag : "") < 0)
+	if (attempt_init(&c->att, &protocol, kind->what, core, a, uid, source,
+			 b && b->ours ? b->req_tag : "") < 0)
 		return -ENOMEM;
 	if (text_set(&c->name, "") < 0) {
 		attempt_drop(&c->att);
@@ -541,30 +545,30 @@ void copying_set_count(struct copying *c, uint32_t count)
 	c->att.sandboxes = c->kind == &copying_fork ? count : 0;
 }
 
-int copying_take_up(struct life *l, const struct row_copy *r)
+int copying_take_up(struct sandbox_core *core, const struct row_copy *r)
 {
 	const struct copying_kind *kind = r->kind == ROW_COPY_FORK ? &copying_fork : &copying_snapshot;
-	struct account *a = attempt_account(l, r->account, r->seq);
+	struct account *a = attempt_account(core, r->account, r->seq);
 	struct copying *c;
 	int e;
 
 	if (!a)
 		return 0;
-	e = copying_new(l, kind, a, r->uid, r->source, &c);
+	e = copying_new(core, kind, a, r->uid, r->source, &c);
 	if (e < 0)
 		return e;
 	c->att.seq = r->seq;
 	copying_set_count(c, r->count);
 	c->att.made_at_ms = r->made_at_ms;
 	if (policy_parse(r->policy, &c->att.policy) < 0)
-		c->att.policy = l->policy;
+		c->att.policy = core->policy;
 	attempt_find_request(&c->att, kind->method, r->request_id);
 	if (text_set(&c->name, r->name) < 0 || lines_split(&c->known, r->known) < 0) {
 		attempt_drop(&c->att);
 		return -ENOMEM;
 	}
-	log_info("copy_taken_up", "what=%s seq=%llu box=%s uid=%u", kind->what, (unsigned long long)c->att.seq,
-		 c->att.source, c->att.uid);
+	log_info("copy_taken_up", "what=%s seq=%llu sandbox=%s uid=%u", kind->what,
+		 (unsigned long long)c->att.seq, c->att.source, c->att.uid);
 	attempt_settle(&c->att);
 	return 0;
 }

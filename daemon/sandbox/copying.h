@@ -52,15 +52,15 @@ extern const struct copying_kind copying_fork, copying_snapshot;
 struct copying *copying_from(struct attempt *a);
 bool attempt_is_copying(const struct attempt *a);
 
-/* In the life's list from here on; fill it, then start it or give it up. */
-must_check int copying_new(struct life *l, const struct copying_kind *kind, struct account *a, uid_t uid,
-			   const char *source, struct copying **ret);
+/* In the core's list from here on; fill it, then start it or give it up. */
+must_check int copying_new(struct sandbox_core *core, const struct copying_kind *kind,
+			   struct account *a, uid_t uid, const char *source, struct copying **ret);
 void copying_set_count(struct copying *c, uint32_t count);	/* of children */
 void copying_start(struct copying *c);
 /* --- snapshots.c: what is known of snapshots --- */
 
 struct snap {
-	struct list node;	/* in life->snapshots; newest first as far as that is known */
+	struct list node;	/* in core->snapshots; newest first as far as that is known */
 	struct account *account;
 	char *id, *source;
 	struct cloud_strs names;
@@ -72,13 +72,15 @@ struct snap {
 	bool seen;		/* by the listing that is being taken over */
 };
 
-struct snap *snap_find(struct life *l, const struct account *a, const char *id);
+struct snap *snap_find(struct sandbox_core *core, const struct account *a, const char *id);
 /* A list that was asked for then may still name it: it was deleted meanwhile. */
-bool snap_is_gone_since(struct life *l, const struct account *a, const char *id, uint64_t asked_boot_ms);
+bool snap_is_gone_since(struct sandbox_core *core, const struct account *a, const char *id,
+			uint64_t asked_boot_ms);
 /* From the cloud's words; a row is written with `t`. source, uid: of one that was made here, else NULL. */
-must_check int snap_put(struct life *l, struct account *a, const struct cloud_snapshot *s,
-			const char *source, const uid_t *uid, struct store_tx *t, struct snap **ret);
-void snap_forget(struct life *l, struct snap *s, struct store_tx *t);
-void snap_view(const struct snap *s, enum life_source source, struct life_snapshot *ret);
+must_check int snap_put(struct sandbox_core *core, struct account *a,
+			const struct cloud_snapshot *s, const char *source, const uid_t *uid,
+			struct store_tx *t, struct snap **ret);
+void snap_forget(struct sandbox_core *core, struct snap *s, struct store_tx *t);
+void snap_view(const struct snap *s, enum sandbox_source source, struct sandbox_snapshot *ret);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside of life: its tables, and what its files offer each other. Nobody outside includes this.
+ * The inside of daemon/sandbox: its tables, and what its files offer each other. Nobody outside includes this.
  *
- * Tables. boxes by (account, id); names by (uid, name); requests by (uid, method, request id);
+ * Tables. sandboxes by (account, id); names by (uid, name); requests by (uid, method, request id);
  * attempts, fetches and callers' operations under way. Everything in them is what the store has,
  * or is on its way there; what an answer says was committed before it.
  */
@@ -14,10 +14,10 @@
 #include "daemon/cloud/cloud.h"
 #include "daemon/cloud/model.h"
 #include "daemon/common/ev/loop.h"
-#include "daemon/sandbox/box.h"
 #include "daemon/sandbox/event.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/record.h"
 #include "daemon/sandbox/rules/due.h"
+#include "daemon/sandbox/sandbox.h"
 #include "daemon/store/store.h"
 #include "proto/base/list.h"
 #include "proto/base/map.h"
@@ -30,7 +30,7 @@ struct listing;
 struct sync;
 
 struct account {
-	struct life *life;
+	struct sandbox_core *core;
 	unsigned index;
 	char *name, *default_user;
 	struct cloud *cloud;
@@ -74,9 +74,9 @@ struct uid_limit {
 	uint32_t window_creates;
 };
 
-#define LIFE_MAGIC 0x4c696665u
+#define CORE_MAGIC 0x4c696665u
 
-struct life {
+struct sandbox_core {
 	uint32_t magic;
 	struct loop *loop;
 	struct store *store;
@@ -84,12 +84,12 @@ struct life {
 	size_t n_accounts;
 	struct uid_limit *uids;
 	size_t n_uids;
-	struct life_prober prober;
-	life_state_fn *on_state;	/* NULL = nobody listens */
+	struct sandbox_prober prober;
+	sandbox_state_fn *on_state;	/* NULL = nobody listens */
 	void *on_state_user;
 	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
 	struct policy policy;
-	struct life_policy *policies;
+	struct sandbox_core_policy *policies;
 	size_t n_policies;
 	uint64_t history_ms, reconcile_period_ms, max_staleness_ms, settle_horizon_ms;
 	uint64_t unclaimed_grace_ms, restart_grace_ms;
@@ -99,13 +99,13 @@ struct life {
 	struct map lease_map;
 	struct list leases, holders;
 	uint64_t lease_number;
-	enum life_identity identity;
+	enum sandbox_identity identity;
 	char boot_id[40];
 	struct events events;
 	struct fence *fence;		/* event.c */
 
-	struct map box_map, name_map, request_map, fetch_map;
-	struct list boxes, names, requests, attempts, fetches, killings, ops, commits;
+	struct map sandbox_map, name_map, request_map, fetch_map;
+	struct list sandboxes, names, requests, attempts, fetches, killings, ops, commits;
 	struct list shifts, snapshots;
 	struct rng rng;
 	struct sync *sync;
@@ -118,77 +118,83 @@ struct life {
 	struct grave grave;
 };
 
-/* --- life.c --- */
+/* --- core.c --- */
 
 const char *account_name(const struct account *a);
-struct account *life_account_by_name(struct life *l, const char *name);
-struct account *life_account_of(struct life *l, uid_t uid);
-struct uid_limit *life_uid_limit(struct life *l, uid_t uid);	/* NULL = none */
+struct account *core_account_by_name(struct sandbox_core *core, const char *name);
+struct account *core_account_of(struct sandbox_core *core, uid_t uid);
+struct uid_limit *core_uid_limit(struct sandbox_core *core, uid_t uid);	/* NULL = none */
 
-struct box *life_find_box(struct life *l, const struct account *a, const char *id);
+struct sandbox *core_find(struct sandbox_core *core, const struct account *a, const char *id);
 /* Takes it over. */
-must_check int life_insert_box(struct life *l, struct box *b);
-void life_forget_box(struct life *l, struct box *b);	/* from memory and the store */
-struct name_slot *life_find_name(struct life *l, uid_t uid, const char *name);
-must_check int life_need_name(struct life *l, uid_t uid, const char *name, struct name_slot **ret);
-void life_forget_name(struct life *l, struct name_slot *n);
+must_check int core_insert(struct sandbox_core *core, struct sandbox *b);
+void core_forget(struct sandbox_core *core, struct sandbox *b);	/* from memory and the store */
+struct name_slot *core_find_name(struct sandbox_core *core, uid_t uid, const char *name);
+must_check int core_need_name(struct sandbox_core *core, uid_t uid, const char *name,
+			      struct name_slot **ret);
+void core_forget_name(struct sandbox_core *core, struct name_slot *n);
 #define REQUEST_CREATE	 "Create"
 #define REQUEST_FORK	 "Fork"
 #define REQUEST_SNAPSHOT "Snapshot"
 /* method: one of these very strings. */
-struct request *life_find_request(struct life *l, uid_t uid, const char *method, const char *id);
-must_check int life_need_request(struct life *l, uid_t uid, const char *method, const char *id,
-				 struct request **ret);
-void life_forget_request(struct life *l, struct request *r);
+struct request *core_find_request(struct sandbox_core *core, uid_t uid, const char *method,
+				  const char *id);
+must_check int core_need_request(struct sandbox_core *core, uid_t uid, const char *method,
+				 const char *id, struct request **ret);
+void core_forget_request(struct sandbox_core *core, struct request *r);
 /* A repeat: the time for which it is remembered begins again, also after a restart. */
-void life_request_used(struct life *l, struct request *r);
+void sandbox_request_used(struct sandbox_core *core, struct request *r);
 
-void life_put_box(struct store_tx *t, const struct box *b);
-void life_put_name(struct store_tx *t, const struct name_slot *n);
-void life_put_request(struct store_tx *t, const struct request *r);
-/* Commits the box as it is now; a failure is repaired later (resave). */
-void life_save_box(struct life *l, struct box *b, bool durable);
+void sandbox_put(struct store_tx *t, const struct sandbox *b);
+void core_put_name(struct store_tx *t, const struct name_slot *n);
+void core_put_request(struct store_tx *t, const struct request *r);
+/* Commits the sandbox as it is now; a failure is repaired later (resave). */
+void sandbox_save(struct sandbox_core *core, struct sandbox *b, bool durable);
 /* Why nothing may be sent now: the store takes no number or no intent. */
-void life_store_refusal(const struct life *l, struct status *ret);
+void core_store_refusal(const struct sandbox_core *core, struct status *ret);
 /* A commit without a waiter. */
-void life_commit(struct life *l, struct store_tx *t, bool durable);
+void core_commit(struct sandbox_core *core, struct store_tx *t, bool durable);
 
-/* The cloud said this about a box: learn, follow its state, store. */
-void life_box_seen(struct life *l, struct box *b, const struct cloud_sandbox *s);
+/* The cloud said this about a sandbox: learn, follow its state, store. */
+void sandbox_seen(struct sandbox_core *core, struct sandbox *b, const struct cloud_sandbox *s);
 /* … when it was asked at that moment: a state from before a change of ours is not believed. */
-void life_box_seen_since(struct life *l, struct box *b, const struct cloud_sandbox *s, uint64_t asked_at_ms);
+void sandbox_seen_since(struct sandbox_core *core, struct sandbox *b, const struct cloud_sandbox *s,
+			uint64_t asked_at_ms);
 /* It changes by us: state, store, event. `by`: the rule, or "" for its user. */
-void life_box_changed(struct life *l, struct box *b, enum life_state to, const char *by);
+void sandbox_changed(struct sandbox_core *core, struct sandbox *b, enum sandbox_state to,
+		     const char *by);
 /* Somebody's call needs it: it is not idle. */
-void life_box_used(struct life *l, struct box *b);
+void sandbox_used(struct sandbox_core *core, struct sandbox *b);
 /* The defaults for what this uid makes from this template. */
-void life_policy_default(const struct life *l, uid_t uid, const char *template_id, struct policy *ret);
+void core_policy_default(const struct sandbox_core *core, uid_t uid, const char *template_id,
+			 struct policy *ret);
 /* The cloud no longer has it. */
-void life_box_gone(struct life *l, struct box *b, bool by_us, const char *evidence);
-void life_box_claim(struct life *l, struct box *b, uid_t uid);
-void life_box_free_name(struct life *l, struct box *b, struct store_tx *t);
-void life_box_give_name(struct life *l, struct box *b, struct name_slot *n);
+void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, const char *evidence);
+void sandbox_claim(struct sandbox_core *core, struct sandbox *b, uid_t uid);
+void sandbox_free_name(struct sandbox_core *core, struct sandbox *b, struct store_tx *t);
+void sandbox_give_name(struct sandbox_core *core, struct sandbox *b, struct name_slot *n);
 /* A sandbox with our tag and no row. */
-must_check int life_adopt(struct life *l, struct account *a, const struct cloud_sandbox *s,
-			  struct box **ret);
+must_check int core_adopt(struct sandbox_core *core, struct account *a,
+			  const struct cloud_sandbox *s, struct sandbox **ret);
 
 /* --- load.c --- */
 
-must_check int life_load(struct life *l);	/* starts the store, too */
+must_check int core_load(struct sandbox_core *core);	/* starts the store, too */
 
 /* --- doubt.c --- */
 
 struct tags;
 /* After the rows and their leases: what may not be acted upon. */
-void doubt_load(struct life *l);
+void doubt_load(struct sandbox_core *core);
 /* Is this stranger with our tag ours to end? If not, that is said, and nothing from before is. */
-bool doubt_adopts_as_ours(struct life *l, const char *id, const struct tags *t);
+bool doubt_adopts_as_ours(struct sandbox_core *core, const char *id, const struct tags *t);
 /* The cloud has to be asked first: the rows may have forgotten a name or a request id. */
-bool doubt_waits(const struct life *l, const struct account *a);
+bool doubt_waits(const struct sandbox_core *core, const struct account *a);
 /* A complete list was taken over. */
-void doubt_listed(struct life *l);
+void doubt_listed(struct sandbox_core *core);
 /* The oldest one that carries this tag, also one that is gone since: no second is made. NULL = none. */
-struct box *doubt_box_of_tag(struct life *l, const struct account *a, uid_t uid, const char *req_tag);
+struct sandbox *doubt_sandbox_of_tag(struct sandbox_core *core, const struct account *a, uid_t uid,
+				     const char *req_tag);
 
 /* --- ref.c --- */
 
@@ -197,21 +203,22 @@ enum ref_kind {
 	REF_ID,		/* no row: an id to be looked up in *ret_account */
 	REF_NONE,	/* *ret_st says why */
 };
-enum ref_kind ref_find(struct life *l, const struct principal *who, const char *ref,
-		       struct box **ret_box, struct account **ret_account, struct status *ret_st);
+enum ref_kind ref_find(struct sandbox_core *core, const struct principal *who, const char *ref,
+		       struct sandbox **ret_sandbox, struct account **ret_account,
+		       struct status *ret_st);
 void ref_not_found(struct status *st, const char *ref);
 
 /* --- fetch.c: one GET by id at a time for each sandbox, shared --- */
 
 enum fetch_end {
-	FETCH_ALIVE,	/* s is what the cloud said; box is up to date */
-	FETCH_ABSENT,	/* the cloud has no such sandbox; a box is GONE now */
+	FETCH_ALIVE,	/* s is what the cloud said; sandbox is up to date */
+	FETCH_ABSENT,	/* the cloud has no such sandbox; a sandbox is GONE now */
 	FETCH_FAILED,	/* st says why nothing is known */
 };
 struct fetch_news {
 	enum fetch_end end;
 	const struct status *st;
-	struct box *box;			/* NULL: there is no row */
+	struct sandbox *sandbox;			/* NULL: there is no row */
 	const struct cloud_sandbox *s;
 };
 struct fetch_wait {
@@ -219,59 +226,63 @@ struct fetch_wait {
 	void (*fn)(struct fetch_wait *w, const struct fetch_news *news);
 };
 /* fn comes exactly once, never from inside, unless fetch_leave(). */
-must_check int fetch_join(struct life *l, struct account *a, const char *id, bool background,
-			  struct fetch_wait *w);
+must_check int fetch_join(struct sandbox_core *core, struct account *a, const char *id,
+			  bool background, struct fetch_wait *w);
 void fetch_leave(struct fetch_wait *w);
-void fetch_cancel_all(struct life *l);
+void fetch_cancel_all(struct sandbox_core *core);
 
 /* --- kill.c --- */
 
-void kill_take_up(struct life *l, struct box *b);	/* after a restart */
+void kill_take_up(struct sandbox_core *core, struct sandbox *b);	/* after a restart */
 /* By a rule of its policy; nobody waits. */
-must_check int kill_by_policy(struct life *l, struct box *b, const char *rule);
-void kill_cancel_all(struct life *l);
+must_check int kill_by_policy(struct sandbox_core *core, struct sandbox *b, const char *rule);
+void kill_cancel_all(struct sandbox_core *core);
 
 /* --- shift.c --- */
 
 /* The op waits, with others that want the same, until it has happened: op->told comes, with yes = it
  * happened because of this. It goes on without the op. */
-must_check int shift_join_pause(struct life *l, struct box *b, bool keep_memory, struct life_op *op);
+must_check int shift_join_pause(struct sandbox_core *core, struct sandbox *b, bool keep_memory,
+				struct sandbox_op *op);
 /* *ret_s: the life it asks for, which is less than timeout_s if it is on its way already. */
-must_check int shift_join_resume(struct life *l, struct box *b, uint32_t timeout_s, struct life_op *op,
-				 uint32_t *ret_s);
-void shift_cancel_all(struct life *l);
+must_check int shift_join_resume(struct sandbox_core *core, struct sandbox *b, uint32_t timeout_s,
+				 struct sandbox_op *op, uint32_t *ret_s);
+void shift_cancel_all(struct sandbox_core *core);
 
 /* --- copying.c, snapshots.c --- */
 
-must_check int copying_take_up(struct life *l, const struct row_copy *r);
-must_check int snapshot_load(struct life *l, const struct row_snapshot *r);
-void snapshot_forget_all(struct life *l);	/* from memory */
+must_check int copying_take_up(struct sandbox_core *core, const struct row_copy *r);
+must_check int snapshot_load(struct sandbox_core *core, const struct row_snapshot *r);
+void snapshot_forget_all(struct sandbox_core *core);	/* from memory */
 
 /* --- op_create.c --- */
 
 /* May this caller have n more sandboxes now? */
-bool life_refused_by_limits(struct life *l, struct account *a, uid_t uid, uint32_t n, struct status *st);
+bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t uid, uint32_t n,
+			    struct status *st);
 
 /* --- create.c --- */
 
 /* After a restart: settle an intent that was open. */
-must_check int creation_take_up(struct life *l, const struct row_intent *r);
+must_check int creation_take_up(struct sandbox_core *core, const struct row_intent *r);
 
 /* --- attempt.c --- */
 
 /* Does an attempt under way make this listed sandbox, or may it? Then nobody else adopts it; who looks
  * for it by its tag looks now. */
-bool life_attempt_makes(struct life *l, const struct account *a, const struct cloud_sandbox *s);
+bool sandbox_attempt_makes(struct sandbox_core *core, const struct account *a,
+			   const struct cloud_sandbox *s);
 /* Sandboxes that attempts may still make: of an account, or with a NULL of a uid. */
-uint32_t life_attempts_count(const struct life *l, const struct account *a, const uid_t *uid);
-void life_attempts_cancel(struct life *l);
+uint32_t core_attempts_count(const struct sandbox_core *core, const struct account *a,
+			     const uid_t *uid);
+void core_attempts_cancel(struct sandbox_core *core);
 
 /* --- sync.c --- */
 
-must_check int sync_start(struct life *l);
-void sync_stop(struct life *l);
+must_check int sync_start(struct sandbox_core *core);
+void sync_stop(struct sandbox_core *core);
 /* The last list of this account was complete and nothing in it was odd. */
-bool sync_is_trusted(const struct life *l, const struct account *a);
+bool sync_is_trusted(const struct sandbox_core *core, const struct account *a);
 struct listing_wait {
 	struct list node;
 	/* list NULL: st says why it is not known. */

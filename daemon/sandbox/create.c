@@ -81,10 +81,10 @@ static void creation_unlink(struct attempt *a)
 static void failed(struct attempt *a, struct store_tx *t, const struct status *st)
 {
 	struct creation *c = creation_from(a);
-	struct box *b = c->replaces[0] ? life_find_box(a->life, a->account, c->replaces) : NULL;
+	struct sandbox *b = c->replaces[0] ? core_find(a->core, a->account, c->replaces) : NULL;
 
 	if (b)
-		event_put(a->life, t, b, EVENT_UPDATED, "recreate=failed\nrecreate_reason=%s\n",
+		event_put(a->core, t, b, EVENT_UPDATED, "recreate=failed\nrecreate_reason=%s\n",
 			  status_reason_name(st->reason));
 }
 
@@ -127,7 +127,7 @@ void creation_on_intent(void *user, const struct status *st)
 		return;
 	}
 	/* That the other one is gone was in it too. */
-	a->life->resave |= a->alone;
+	a->core->resave |= a->alone;
 	attempt_end_without(a, st, false);
 }
 
@@ -139,7 +139,7 @@ static void put_intent(struct creation *c, struct store_tx *t)
 	intent_row(c, ROW_INTENT_OPEN, &row);
 	store_tx_put_intent(t, &row);
 	if (c->att.request)
-		life_put_request(t, c->att.request);
+		core_put_request(t, c->att.request);
 	FAILPOINT("create.before_intent");
 }
 
@@ -172,7 +172,7 @@ static struct cloud_call *post(struct attempt *a)
 		.network = c->network,
 		.iam_tokens = c->tokens,
 		.n_iam_tokens = c->n_tokens,
-		.auto_pause = c->end.on_timeout ? tri_of(c->end.on_timeout == LIFE_ON_TIMEOUT_PAUSE)
+		.auto_pause = c->end.on_timeout ? tri_of(c->end.on_timeout == SANDBOX_ON_TIMEOUT_PAUSE)
 						: TRI_UNSET,
 		.auto_pause_memory = c->end.keep_memory < 0 ? TRI_UNSET : tri_of(c->end.keep_memory),
 		.auto_resume = c->end.auto_resume < 0 ? TRI_UNSET : tri_of(c->end.auto_resume),
@@ -190,27 +190,27 @@ static struct cloud_call *post(struct attempt *a)
 /* --- record --- */
 
 /* Nothing of ours works with such an agent: it is not left behind, as the SDK does it. */
-static void refuse_old(struct creation *c, struct box *b)
+static void refuse_old(struct creation *c, struct sandbox *b)
 {
 	struct status st;
 
 	status_set(&st, R_TEMPLATE_TOO_OLD, "template %s has agent %s, at least " AGENT_MIN " is needed; build it "
 					    "anew", b->template_id, b->envd_version);
 	status_evidence(&st, "sandbox_id", "%s", b->id);
-	log_warn("create_old", "box=%s agent=%s", b->id, b->envd_version);
-	if (!b->killing && kill_by_policy(c->att.life, b, "template_too_old") < 0)
-		log_warn("create_old", "box=%s err=nomem kill=no", b->id);
+	log_warn("create_old", "sandbox=%s agent=%s", b->id, b->envd_version);
+	if (!b->killing && kill_by_policy(c->att.core, b, "template_too_old") < 0)
+		log_warn("create_old", "sandbox=%s err=nomem kill=no", b->id);
 	attempt_finish(&c->att, &st);
 }
 
-struct box *creation_box(const struct creation *c)
+struct sandbox *creation_sandbox(const struct creation *c)
 {
-	return life_find_box(c->att.life, c->att.account, c->found->id);
+	return core_find(c->att.core, c->att.account, c->found->id);
 }
 
 static void answer(struct creation *c)
 {
-	struct box *b = creation_box(c);
+	struct sandbox *b = creation_sandbox(c);
 	struct lease *x = c->holder && b ? lease_of_process(b, c->holder) : NULL;
 	struct status ok = STATUS_OK;
 
@@ -221,17 +221,18 @@ static void answer(struct creation *c)
 		b->claimed = false;
 		b->unclaimed_at_ms = clock_wall_ms();
 		b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
-		life_save_box(c->att.life, b, false);
+		sandbox_save(c->att.core, b, false);
 		if (x)
 			lease_end(x, "its call ended before the answer");
 		keep_poke(b);
 	}
-	if (cloud_version_cmp(b->envd_version, AGENT_MIN) < 0 && box_is_live(b)) {
+	if (cloud_version_cmp(b->envd_version, AGENT_MIN) < 0 && sandbox_is_live(b)) {
 		refuse_old(c, b);
 		return;
 	}
-	log_info("create_done", "seq=%llu box=%s uid=%u posts=%u settled=%d claimed=%d",
-		 (unsigned long long)c->att.seq, b->id, c->att.uid, c->att.posts, c->settled, b->claimed);
+	log_info("create_done", "seq=%llu sandbox=%s uid=%u posts=%u settled=%d claimed=%d",
+		 (unsigned long long)c->att.seq, b->id, c->att.uid, c->att.posts, c->settled,
+		 b->claimed);
 	attempt_finish(&c->att, &ok);
 }
 
@@ -242,7 +243,7 @@ static void answer_when_complete(struct creation *c)
 }
 
 /* The cloud may give less time than it was asked for. */
-static void warn_if_capped(struct creation *c, struct box *b)
+static void warn_if_capped(struct creation *c, struct sandbox *b)
 {
 	char *text;
 
@@ -255,15 +256,15 @@ static void warn_if_capped(struct creation *c, struct box *b)
 		return;
 	free(b->warning);
 	b->warning = text;
-	life_save_box(c->att.life, b, false);
+	sandbox_save(c->att.core, b, false);
 }
 
 static void on_detail(struct fetch_wait *w, const struct fetch_news *news)
 {
 	struct creation *c = container_of(w, struct creation, detail);
 
-	if (news->end == FETCH_ALIVE && news->box)
-		warn_if_capped(c, news->box);
+	if (news->end == FETCH_ALIVE && news->sandbox)
+		warn_if_capped(c, news->sandbox);
 	c->detailed = true;
 	answer_when_complete(c);
 }
@@ -280,7 +281,7 @@ static void on_detail_late(struct timer *t, void *user)
 /* They are in the store now: see lease.h. */
 static void leases_written(struct creation *c)
 {
-	struct box *b = creation_box(c);
+	struct sandbox *b = creation_sandbox(c);
 
 	for (size_t i = 0; i <= c->n_heirs && b; i++) {
 		struct holder *h = i < c->n_heirs ? c->heirs[i].holder : c->lease_put ? c->holder : NULL;
@@ -305,10 +306,10 @@ static void on_recorded(void *user, const struct status *st)
 	answer_when_complete(c);
 }
 
-static int make_box(struct creation *c, struct box **ret)
+static int make_sandbox(struct creation *c, struct sandbox **ret)
 {
-	scoped(box_freep) struct box *b = NULL;
-	int r = box_from_cloud(c->att.account, c->found, &b);
+	scoped(sandbox_freep) struct sandbox *b = NULL;
+	int r = sandbox_from_cloud(c->att.account, c->found, &b);
 
 	if (!r && !c->settled)
 		r = pairs_from_cloud(&b->metadata, &c->metadata);
@@ -321,7 +322,7 @@ static int make_box(struct creation *c, struct box **ret)
 	if (r < 0)
 		return r;
 	/* Found for an intent of an old database: whoever uses it by now is not known. */
-	b->ours = !(c->settled && c->loaded && c->att.life->doubt == STORE_OLD);
+	b->ours = !(c->settled && c->loaded && c->att.core->doubt == STORE_OLD);
 	b->adopted = !b->ours;
 	b->uid = c->att.uid;
 	b->seq = c->att.seq;
@@ -336,18 +337,19 @@ static int make_box(struct creation *c, struct box **ret)
 	b->on_timeout = c->end.on_timeout;
 	b->keep_memory = c->end.keep_memory;
 	b->auto_resume = c->end.auto_resume;
-	r = life_insert_box(c->att.life, b);
+	r = core_insert(c->att.core, b);
 	if (!r)
 		*ret = give(b);
 	return r;
 }
 
-static int lease_of(struct creation *c, struct box *b, struct holder *h, const char *label, struct store_tx *t)
+static int lease_of(struct creation *c, struct sandbox *b, struct holder *h, const char *label,
+		    struct store_tx *t)
 {
 	struct lease_make m = { .uid = c->att.uid, .pid = h->pid, .label = label, .kind = ROW_LEASE_PROCESS,
 				.holder = h };
 	struct lease *x = lease_of_process(b, h);
-	int r = x ? 0 : lease_take(c->att.life, b, &m, NULL, &x);
+	int r = x ? 0 : lease_take(c->att.core, b, &m, NULL, &x);
 
 	if (!r)
 		lease_put(t, x);
@@ -356,7 +358,7 @@ static int lease_of(struct creation *c, struct box *b, struct holder *h, const c
 
 /* From the first moment: in the transaction that makes the row. A creator that died meanwhile has
  * released it. */
-static int lease_of_creator(struct creation *c, struct box *b, struct store_tx *t)
+static int lease_of_creator(struct creation *c, struct sandbox *b, struct store_tx *t)
 {
 	int r;
 
@@ -369,12 +371,12 @@ static int lease_of_creator(struct creation *c, struct box *b, struct store_tx *
 	return r;
 }
 
-static int leases_of_heirs(struct creation *c, struct box *b, struct store_tx *t)
+static int leases_of_heirs(struct creation *c, struct sandbox *b, struct store_tx *t)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < c->n_heirs && !r; i++)
-		if (!c->heirs[i].holder->dead && box_is_live(b)) {
+		if (!c->heirs[i].holder->dead && sandbox_is_live(b)) {
 			r = lease_of(c, b, c->heirs[i].holder, c->heirs[i].label, t);
 			b->claimed = true;
 		}
@@ -383,12 +385,12 @@ static int leases_of_heirs(struct creation *c, struct box *b, struct store_tx *t
 	return r;
 }
 
-/* The box with all that hangs on it. */
+/* The sandbox with all that hangs on it. */
 static int record(struct attempt *a, struct store_tx *t)
 {
 	struct creation *c = creation_from(a);
-	struct box *b = creation_box(c);
-	int r = b ? 0 : make_box(c, &b);
+	struct sandbox *b = creation_sandbox(c);
+	int r = b ? 0 : make_sandbox(c, &b);
 
 	if (!r)
 		r = text_set(&a->object, c->found->id);
@@ -400,7 +402,7 @@ static int record(struct attempt *a, struct store_tx *t)
 	b->unclaimed_at_ms = b->claimed ? 0 : clock_wall_ms();
 	b->unclaimed_boot_ms = b->claimed ? 0 : (int64_t)clock_boot_ms();
 	/* Who was not told that it has one does not hold it: nobody would let it go. */
-	if (c->holder && b->claimed && box_is_live(b)) {
+	if (c->holder && b->claimed && sandbox_is_live(b)) {
 		r = lease_of_creator(c, b, t);
 		if (r < 0)
 			return r;
@@ -408,23 +410,23 @@ static int record(struct attempt *a, struct store_tx *t)
 	r = leases_of_heirs(c, b, t);
 	if (r < 0)
 		return r;
-	if (c->name && !c->name->id[0] && box_is_live(b)) {
+	if (c->name && !c->name->id[0] && sandbox_is_live(b)) {
 		c->name->generation = c->generation;
-		life_box_give_name(a->life, b, c->name);
+		sandbox_give_name(a->core, b, c->name);
 	}
 	if (c->name)
-		life_put_name(t, c->name);
-	life_put_box(t, b);
+		core_put_name(t, c->name);
+	sandbox_put(t, b);
 	if (c->replaces[0])
-		event_put(a->life, t, b, EVENT_CREATED, "by=on_gone\nreplaces=%s\n", c->replaces);
+		event_put(a->core, t, b, EVENT_CREATED, "by=on_gone\nreplaces=%s\n", c->replaces);
 	else
-		event_put(a->life, t, b, EVENT_CREATED, "by=create\n");
+		event_put(a->core, t, b, EVENT_CREATED, "by=create\n");
 	keep_poke(b);
 	FAILPOINT("create.before_active");
 	if (c->detailed || !list_is_empty(&c->detail.node))
 		return 0;
 	c->detail.fn = on_detail;
-	if (fetch_join(a->life, a->account, c->found->id, false, &c->detail) < 0)
+	if (fetch_join(a->core, a->account, c->found->id, false, &c->detail) < 0)
 		c->detailed = true;
 	return 0;
 }
@@ -439,7 +441,7 @@ static void on_listed(struct cloud_result *r, void *user)
 static struct cloud_call *list(struct attempt *a)
 {
 	struct cloud_kv want[] = {
-		{ (char *)TAG_HOST, (char *)store_host_id(a->life->store) },
+		{ (char *)TAG_HOST, (char *)store_host_id(a->core->store) },
 		{ (char *)TAG_REQ, a->req_tag },
 	};
 	struct cloud_filter f = { .metadata = want, .n_metadata = ARRAY_SIZE(want) };
@@ -460,8 +462,8 @@ static enum settle_next settle(struct attempt *a, struct cloud_result *r, uint64
 	struct creation *c = creation_from(a);
 	struct cloud_list *l = r->outcome == CLOUD_DONE ? r->list : NULL;
 	size_t i = 0;
-	enum settle_next next = settle_plan(l, store_host_id(a->life->store), a->req_tag, a->lists, clock_boot_ms(),
-					    a->settle_until_ms, &i, ret_wait_ms);
+	enum settle_next next = settle_plan(l, store_host_id(a->core->store), a->req_tag, a->lists,
+					    clock_boot_ms(), a->settle_until_ms, &i, ret_wait_ms);
 
 	if (next == SETTLE_FOUND) {
 		FAILPOINT("settle.found");
@@ -478,9 +480,9 @@ static bool settle_begin(struct attempt *a)
 	struct store_tx *t;
 
 	intent_row(creation_from(a), ROW_INTENT_SETTLING, &row);
-	if (!store_tx_new(a->life->store, &t)) {
+	if (!store_tx_new(a->core->store, &t)) {
 		store_tx_put_intent(t, &row);
-		life_commit(a->life, t, false);
+		core_commit(a->core, t, false);
 	}
 	return true;
 }
@@ -513,9 +515,9 @@ static const struct attempt_kind protocol = {
 
 int creation_intend(struct creation *c, struct store_tx *tx)
 {
-	int r = store_next_seq(c->att.life->store, &c->att.seq);
+	int r = store_next_seq(c->att.core->store, &c->att.seq);
 	struct tags t = {
-		.host = store_host_id(c->att.life->store),
+		.host = store_host_id(c->att.core->store),
 		.req = c->att.req_tag,
 		.name = c->name ? c->name->name : "",
 		.uid = c->att.uid,
@@ -541,7 +543,7 @@ int creation_intend(struct creation *c, struct store_tx *tx)
 int creation_start(struct creation *c)
 {
 	struct store_tx *t;
-	int r = store_tx_new(c->att.life->store, &t);
+	int r = store_tx_new(c->att.core->store, &t);
 
 	if (r < 0)
 		return r;
@@ -553,7 +555,8 @@ int creation_start(struct creation *c)
 	return r;
 }
 
-int creation_new(struct life *l, struct account *a, uid_t uid, const char *req_tag, struct creation **ret)
+int creation_new(struct sandbox_core *core, struct account *a, uid_t uid, const char *req_tag,
+		 struct creation **ret)
 {
 	struct creation *c = calloc(1, sizeof(*c));
 
@@ -563,7 +566,7 @@ int creation_new(struct life *l, struct account *a, uid_t uid, const char *req_t
 	c->end = (struct creation_end){ .keep_memory = -1, .auto_resume = -1 };
 	c->generation = 1;
 	list_init(&c->detail.node);
-	if (attempt_init(&c->att, &protocol, "create", l, a, uid, "", req_tag) < 0)
+	if (attempt_init(&c->att, &protocol, "create", core, a, uid, "", req_tag) < 0)
 		return -ENOMEM;
 	if (text_set(&c->replaces, "") < 0) {
 		attempt_drop(&c->att);
@@ -575,15 +578,15 @@ int creation_new(struct life *l, struct account *a, uid_t uid, const char *req_t
 	return 0;
 }
 
-int creation_take_up(struct life *l, const struct row_intent *r)
+int creation_take_up(struct sandbox_core *core, const struct row_intent *r)
 {
-	struct account *a = attempt_account(l, r->account, r->seq);
+	struct account *a = attempt_account(core, r->account, r->seq);
 	struct creation *c;
 	int e;
 
 	if (!a)
 		return 0;
-	e = creation_new(l, a, r->uid, r->req_tag, &c);
+	e = creation_new(core, a, r->uid, r->req_tag, &c);
 	if (e < 0)
 		return e;
 	c->att.seq = r->seq;
@@ -591,9 +594,9 @@ int creation_take_up(struct life *l, const struct row_intent *r)
 	c->generation = r->generation;
 	c->att.made_at_ms = r->made_at_ms;
 	if (policy_parse(r->policy, &c->att.policy) < 0)
-		c->att.policy = l->policy;
+		c->att.policy = core->policy;
 	policy_format(&c->att.policy, c->policy_text);
-	if (r->name[0] && !life_need_name(l, r->uid, r->name, &c->name) && !c->name->creation)
+	if (r->name[0] && !core_need_name(core, r->uid, r->name, &c->name) && !c->name->creation)
 		c->name->creation = c;
 	attempt_find_request(&c->att, REQUEST_CREATE, r->request_id);
 	c->att.alone = r->replaces[0];

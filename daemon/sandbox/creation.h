@@ -10,7 +10,7 @@
 
 /* What the cloud does at the sandbox's end. */
 struct creation_end {
-	enum life_on_timeout on_timeout;
+	enum sandbox_on_timeout on_timeout;
 	int keep_memory, auto_resume;	/* -1 = unset */
 };
 
@@ -47,20 +47,21 @@ struct creation {
 	bool settled, recorded, detailed;
 	bool lease_put;			/* the creator's lease is in the transaction of the row */
 	bool loaded;			/* its intent is from before the start */
-	int64_t used_at_ms;		/* of the box when its row was made */
+	int64_t used_at_ms;		/* of the sandbox when its row was made */
 	struct fetch_wait detail;
 };
 
 struct creation *creation_from(struct attempt *a);
-/* In the life's list from here on; fill it, then start it or give it up. */
-must_check int creation_new(struct life *l, struct account *a, uid_t uid, const char *req_tag, struct creation **ret);
+/* In the core's list from here on; fill it, then start it or give it up. */
+must_check int creation_new(struct sandbox_core *core, struct account *a, uid_t uid,
+			    const char *req_tag, struct creation **ret);
 /* Takes a number, adds the tags, writes the intent. -EAGAIN: no durable number now. */
 must_check int creation_start(struct creation *c);
 /* The same with the intent in `t`: whoever commits it, durably, has creation_on_intent() called with c->att. */
 must_check int creation_intend(struct creation *c, struct store_tx *t);
 void creation_on_intent(void *user, const struct status *st);
 /* What it made; NULL: that is gone meanwhile. */
-struct box *creation_box(const struct creation *c);
+struct sandbox *creation_sandbox(const struct creation *c);
 void creation_tokens_free(struct cloud_iam_token *v, size_t n);
 
 #endif

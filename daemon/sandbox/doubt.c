@@ -19,56 +19,56 @@
 #define NAMES_MAX 600u
 
 /* It is kept while it is leased, and left alone otherwise: it may be another's by now. */
-static void hands_off(struct life *l, struct box *b)
+static void hands_off(struct sandbox_core *core, struct sandbox *b)
 {
 	b->ours = false;
 	b->adopted = true;
 	b->claimed = true;
 	b->released_at_ms = b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
-	life_save_box(l, b, true);
+	sandbox_save(core, b, true);
 	keep_poke(b);
 }
 
 /* Who released it in the copy may not have been the last: it waits for a claim, as an adopted one does. */
-static void wait_for_claim(struct life *l, struct box *b)
+static void wait_for_claim(struct sandbox_core *core, struct sandbox *b)
 {
 	b->claimed = false;
 	b->released_at_ms = 0;
 	b->unclaimed_at_ms = clock_wall_ms();
 	b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
-	life_save_box(l, b, true);
+	sandbox_save(core, b, true);
 	keep_poke(b);
 }
 
-void doubt_load(struct life *l)
+void doubt_load(struct sandbox_core *core)
 {
-	l->doubt = store_doubt(l->store);
-	if (l->doubt == STORE_SURE)
+	core->doubt = store_doubt(core->store);
+	if (core->doubt == STORE_SURE)
 		return;
-	list_for_each(i, &l->boxes) {
-		struct box *b = list_entry(i, struct box, node);
+	list_for_each(i, &core->sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
 
-		if (!b->ours || !box_is_live(b))
+		if (!b->ours || !sandbox_is_live(b))
 			continue;
-		if (l->doubt == STORE_OLD)
-			hands_off(l, b);
+		if (core->doubt == STORE_OLD)
+			hands_off(core, b);
 		else if (!b->n_leases && (b->released_at_ms || !b->claimed))
-			wait_for_claim(l, b);
+			wait_for_claim(core, b);
 	}
 }
 
 /* --- what the cloud shows --- */
 
 /* A number of ours, on a sandbox of which it is not. Children of a fork share their parent's tag. */
-static bool is_taken(const struct life *l, const struct tags *t)
+static bool is_taken(const struct sandbox_core *core, const struct tags *t)
 {
-	list_for_each(i, &l->boxes) {
-		const struct box *b = list_entry(i, struct box, node);
+	list_for_each(i, &core->sandboxes) {
+		const struct sandbox *b = list_entry(i, struct sandbox, node);
 
 		if (b->seq == t->seq && !str_eq(b->req_tag, t->req))
 			return true;
 	}
-	list_for_each(i, &l->attempts) {
+	list_for_each(i, &core->attempts) {
 		const struct attempt *a = list_entry(i, struct attempt, node);
 
 		if (a->seq == t->seq && !str_eq(a->req_tag, t->req))
@@ -77,32 +77,32 @@ static bool is_taken(const struct life *l, const struct tags *t)
 	return false;
 }
 
-static bool is_explained(const struct life *l, const struct tags *t)
+static bool is_explained(const struct sandbox_core *core, const struct tags *t)
 {
-	switch (l->doubt) {
+	switch (core->doubt) {
 	case STORE_LOST:
 	case STORE_FROM_BACKUP:
 		return true;	/* by what is missing */
 	case STORE_OLD:
-		return t->seq && store_gave_seq(l->store, t->seq) && !is_taken(l, t);
+		return t->seq && store_gave_seq(core->store, t->seq) && !is_taken(core, t);
 	case STORE_SURE:
 		break;
 	}
-	return !t->seq || (store_knows_seq(l->store, t->seq) && !is_taken(l, t));
+	return !t->seq || (store_knows_seq(core->store, t->seq) && !is_taken(core, t));
 }
 
 /* Names, where there are some, as many as have room. */
-static void list_names(const struct life *l, char ret[NAMES_MAX])
+static void list_names(const struct sandbox_core *core, char ret[NAMES_MAX])
 {
 	unsigned left = 0;
 	size_t at = 0;
 
 	ret[0] = 0;
-	list_for_each(i, &l->boxes) {
-		const struct box *b = list_entry(i, struct box, node);
+	list_for_each(i, &core->sandboxes) {
+		const struct sandbox *b = list_entry(i, struct sandbox, node);
 		const char *name = b->name[0] ? b->name : b->id;
 
-		if (!box_is_live(b) || (l->doubt != STORE_LOST && !b->from_tag && !b->adopted))
+		if (!sandbox_is_live(b) || (core->doubt != STORE_LOST && !b->from_tag && !b->adopted))
 			continue;
 		if (at + strlen(name) + 24 < NAMES_MAX)
 			at += (size_t)snprintf(ret + at, NAMES_MAX - at, "%s%s", at ? "," : "", name);
@@ -113,17 +113,17 @@ static void list_names(const struct life *l, char ret[NAMES_MAX])
 		snprintf(ret + at, NAMES_MAX - at, ",and_%u_more", left);
 }
 
-static unsigned count_live(const struct life *l)
+static unsigned count_live(const struct sandbox_core *core)
 {
 	unsigned n = 0;
 
-	list_for_each(i, &l->boxes)
-		n += box_is_live(list_entry(i, struct box, node));
+	list_for_each(i, &core->sandboxes)
+		n += sandbox_is_live(list_entry(i, struct sandbox, node));
 	return n;
 }
 
 /* The one report. */
-static void report(struct life *l)
+static void report(struct sandbox_core *core)
 {
 	static const struct { const char *from, *lost, *text; } what[] = {
 		[STORE_FROM_BACKUP] = { "backup", "changes of the last minute, or none",
@@ -138,69 +138,70 @@ static void report(struct life *l)
 	};
 	char names[NAMES_MAX];
 
-	list_names(l, names);
-	l->doubt_told = true;
-	l->doubt_at_ms = clock_wall_ms();
-	l->doubt_text = what[l->doubt].text;
-	log_error("store_rebuilt", "from=%s sandboxes=%u lost=%s of=%s", what[l->doubt].from, count_live(l),
-		  log_q(what[l->doubt].lost), names[0] ? names : "none");
+	list_names(core, names);
+	core->doubt_told = true;
+	core->doubt_at_ms = clock_wall_ms();
+	core->doubt_text = what[core->doubt].text;
+	log_error("store_rebuilt", "from=%s sandboxes=%u lost=%s of=%s", what[core->doubt].from,
+		  count_live(core), log_q(what[core->doubt].lost), names[0] ? names : "none");
 }
 
 /* Now, from what the cloud shows. What was made in this run is not in doubt. */
-static void raise_doubt(struct life *l, const char *id, uint64_t seq)
+static void raise_doubt(struct sandbox_core *core, const char *id, uint64_t seq)
 {
-	log_error("host_seq_unexplained", "box=%s seq=%llu host=%s doing=hands_off", id, (unsigned long long)seq,
-		  store_host_id(l->store));
-	if (l->doubt == STORE_OLD)
+	log_error("host_seq_unexplained", "sandbox=%s seq=%llu host=%s doing=hands_off", id,
+		  (unsigned long long)seq, store_host_id(core->store));
+	if (core->doubt == STORE_OLD)
 		return;
-	l->doubt = STORE_OLD;
-	store_new_incarnation(l->store);
-	list_for_each(i, &l->boxes) {
-		struct box *b = list_entry(i, struct box, node);
+	core->doubt = STORE_OLD;
+	store_new_incarnation(core->store);
+	list_for_each(i, &core->sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
 
-		if (b->loaded && b->ours && box_is_live(b))
-			hands_off(l, b);
+		if (b->loaded && b->ours && sandbox_is_live(b))
+			hands_off(core, b);
 	}
-	report(l);
+	report(core);
 }
 
-bool doubt_adopts_as_ours(struct life *l, const char *id, const struct tags *t)
+bool doubt_adopts_as_ours(struct sandbox_core *core, const char *id, const struct tags *t)
 {
-	if (is_explained(l, t))
+	if (is_explained(core, t))
 		return true;
-	raise_doubt(l, id, t->seq);
+	raise_doubt(core, id, t->seq);
 	return false;
 }
 
 /* --- the first lists --- */
 
-bool doubt_waits(const struct life *l, const struct account *a)
+bool doubt_waits(const struct sandbox_core *core, const struct account *a)
 {
-	return l->doubt != STORE_SURE && !a->listed_at_ms;
+	return core->doubt != STORE_SURE && !a->listed_at_ms;
 }
 
-void doubt_listed(struct life *l)
+void doubt_listed(struct sandbox_core *core)
 {
 	struct store_tx *t;
 
-	if (l->doubt == STORE_SURE || l->doubt_told)
+	if (core->doubt == STORE_SURE || core->doubt_told)
 		return;
-	for (size_t i = 0; i < l->n_accounts; i++)
-		if (!l->accounts[i].listed_at_ms)
+	for (size_t i = 0; i < core->n_accounts; i++)
+		if (!core->accounts[i].listed_at_ms)
 			return;
-	if (store_tx_new(l->store, &t) < 0)
+	if (store_tx_new(core->store, &t) < 0)
 		return; /* with the next list */
 	store_tx_sure(t);
-	life_commit(l, t, true);
-	report(l);
+	core_commit(core, t, true);
+	report(core);
 }
 
-struct box *doubt_box_of_tag(struct life *l, const struct account *a, uid_t uid, const char *req_tag)
+struct sandbox *doubt_sandbox_of_tag(struct sandbox_core *core, const struct account *a, uid_t uid,
+				     const char *req_tag)
 {
-	struct box *found = NULL;
+	struct sandbox *found = NULL;
 
-	list_for_each(i, &l->boxes) {
-		struct box *b = list_entry(i, struct box, node);
+	list_for_each(i, &core->sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
 
 		if (b->account == a && b->uid == uid && str_eq(b->req_tag, req_tag) &&
 		    (!found || b->started_at_ms < found->started_at_ms))

@@ -78,14 +78,14 @@ size_t event_above(const struct event_log *g, bool by_number, uint64_t key)
 
 /* --- logs --- */
 
-struct event_log *events_of(struct life *l, uid_t uid)
+struct event_log *events_of(struct sandbox_core *core, uid_t uid)
 {
-	return map_get_u64(&l->events.by_uid, uid);
+	return map_get_u64(&core->events.by_uid, uid);
 }
 
-static struct event_log *need_log(struct life *l, uid_t uid)
+static struct event_log *need_log(struct sandbox_core *core, uid_t uid)
 {
-	struct event_log *g = events_of(l, uid);
+	struct event_log *g = events_of(core, uid);
 
 	if (g)
 		return g;
@@ -93,7 +93,7 @@ static struct event_log *need_log(struct life *l, uid_t uid)
 	if (!g)
 		return NULL;
 	g->uid = uid;
-	if (map_put_u64(&l->events.by_uid, uid, g) < 0) {
+	if (map_put_u64(&core->events.by_uid, uid, g) < 0) {
 		free(g);
 		return NULL;
 	}
@@ -106,21 +106,21 @@ static bool has_room(struct event_log *g)
 }
 
 /* Takes e; false without memory. */
-static bool keep(struct life *l, struct event *e)
+static bool keep(struct sandbox_core *core, struct event *e)
 {
-	struct event_log *g = need_log(l, e->uid);
+	struct event_log *g = need_log(core, e->uid);
 
-	if (!g || !has_room(g) || !has_room(&l->events.all)) {
+	if (!g || !has_room(g) || !has_room(&core->events.all)) {
 		event_free(e);
 		return false;
 	}
 	ring_push(g, e);
-	ring_push(&l->events.all, e);
-	l->events.number = MAX(l->events.number, e->number);
+	ring_push(&core->events.all, e);
+	core->events.number = MAX(core->events.number, e->number);
 	return true;
 }
 
-static void drop_oldest(struct life *l, struct event_log *g, size_t n)
+static void drop_oldest(struct sandbox_core *core, struct event_log *g, size_t n)
 {
 	struct store_tx *t;
 	uint64_t up_to = 0;
@@ -129,10 +129,10 @@ static void drop_oldest(struct life *l, struct event_log *g, size_t n)
 		up_to = event_at(g, 0)->seq;
 		ring_pop(g);
 	}
-	if (!up_to || store_tx_new(l->store, &t) < 0)
+	if (!up_to || store_tx_new(core->store, &t) < 0)
 		return;
 	store_tx_del_events(t, g->uid, up_to);
-	life_commit(l, t, false);
+	core_commit(core, t, false);
 }
 
 static size_t too_old(const struct event_log *g, int64_t now_ms)
@@ -144,29 +144,29 @@ static size_t too_old(const struct event_log *g, int64_t now_ms)
 	return n;
 }
 
-void events_prune(struct life *l, int64_t now_wall_ms)
+void events_prune(struct sandbox_core *core, int64_t now_wall_ms)
 {
-	struct event_log *g, *all = &l->events.all;
+	struct event_log *g, *all = &core->events.all;
 	size_t pos = 0;
 
-	while ((g = map_next(&l->events.by_uid, &pos)))
-		drop_oldest(l, g, too_old(g, now_wall_ms));
+	while ((g = map_next(&core->events.by_uid, &pos)))
+		drop_oldest(core, g, too_old(g, now_wall_ms));
 	/* What only the log of all still holds is in no uid's log any more. */
 	while (all->n && event_at(all, 0)->refs == 1)
 		ring_pop(all);
 }
 
-static void bound(struct life *l, struct event_log *g)
+static void bound(struct sandbox_core *core, struct event_log *g)
 {
-	struct event_log *all = &l->events.all;
+	struct event_log *all = &core->events.all;
 
 	/* A tenth at once: one statement for many. */
 	if (g->n > EVENTS_PER_UID)
-		drop_oldest(l, g, EVENTS_PER_UID / 10);
+		drop_oldest(core, g, EVENTS_PER_UID / 10);
 	if (all->n > EVENTS_IN_ALL) {
-		g = events_of(l, event_at(all, 0)->uid);
+		g = events_of(core, event_at(all, 0)->uid);
 		if (g)
-			drop_oldest(l, g, event_above(g, true, event_at(all, all->n / 10)->number));
+			drop_oldest(core, g, event_above(g, true, event_at(all, all->n / 10)->number));
 		ring_pop(all);
 	}
 	while (all->n && event_at(all, 0)->refs == 1)
@@ -176,47 +176,47 @@ static void bound(struct life *l, struct event_log *g)
 /* --- telling --- */
 
 struct fence {
-	struct life *life;
+	struct sandbox_core *core;
 	uint64_t number;
 };
 
 static void on_fence(void *user, const struct status *st)
 {
 	struct fence *f = user;
-	struct life *l = f->life;
+	struct sandbox_core *core = f->core;
 
 	/* Not written, it is told all the same: it happened. */
-	l->events.told = MAX(l->events.told, f->number);
-	l->fence = NULL;
+	core->events.told = MAX(core->events.told, f->number);
+	core->fence = NULL;
 	free(f);
-	event_watches_news(l);
-	if (l->events.told < l->events.number)
-		defer_post(&l->events.fence);
+	event_watches_news(core);
+	if (core->events.told < core->events.number)
+		defer_post(&core->events.fence);
 }
 
 /* Commits keep their order, so an empty one after those of this pass tells that they are through. */
 static void on_pass_end(struct defer *d, void *user)
 {
-	struct life *l = user;
+	struct sandbox_core *core = user;
 	struct store_tx *t;
 	struct fence *f;
 
-	if (l->fence)
+	if (core->fence)
 		return;
 	f = calloc(1, sizeof(*f));
-	if (!f || store_tx_new(l->store, &t) < 0) {
+	if (!f || store_tx_new(core->store, &t) < 0) {
 		free(f);
-		l->events.told = l->events.number;
-		event_watches_news(l);
+		core->events.told = core->events.number;
+		event_watches_news(core);
 		return;
 	}
-	*f = (struct fence){ l, l->events.number };
-	l->fence = f;
+	*f = (struct fence){ core, core->events.number };
+	core->fence = f;
 	store_tx_commit(t, false, on_fence, f);
 }
 
-static struct event *event_new(const struct life *l, const struct box *b, enum event_type type,
-			       const char *evidence)
+static struct event *event_new(const struct sandbox_core *core, const struct sandbox *b,
+			       enum event_type type, const char *evidence)
 {
 	struct event *e = calloc(1, sizeof(*e));
 
@@ -239,7 +239,7 @@ static struct event *event_new(const struct life *l, const struct box *b, enum e
 	return NULL;
 }
 
-static void put_row(const struct life *l, struct store_tx *t, const struct event *e)
+static void put_row(const struct sandbox_core *core, struct store_tx *t, const struct event *e)
 {
 	struct row_event row = {
 		.number = e->number,
@@ -247,7 +247,7 @@ static void put_row(const struct life *l, struct store_tx *t, const struct event
 		.uid = e->uid,
 		.at_ms = e->at_ms,
 		.type = (int)e->type,
-		.account = l->accounts[e->account].name,
+		.account = core->accounts[e->account].name,
 		.sandbox = e->id,
 		.name = e->name,
 		.reason = (int)e->reason,
@@ -262,27 +262,27 @@ static void put_row(const struct life *l, struct store_tx *t, const struct event
 	store_tx_put_event(t, &row);
 }
 
-static void put(struct life *l, struct store_tx *t, const struct box *b, enum event_type type,
-		const char *evidence)
+static void put(struct sandbox_core *core, struct store_tx *t, const struct sandbox *b,
+		enum event_type type, const char *evidence)
 {
-	struct event_log *g = events_of(l, b->uid);
-	struct event *e = event_new(l, b, type, evidence);
+	struct event_log *g = events_of(core, b->uid);
+	struct event *e = event_new(core, b, type, evidence);
 
 	if (e) {
-		e->number = l->events.number + 1;
+		e->number = core->events.number + 1;
 		e->seq = g && g->n ? event_at(g, g->n - 1)->seq + 1 : 1;
 	}
-	if (!e || !keep(l, e)) {
-		log_warn("event_lost", "box=%s err=nomem", b->id);
+	if (!e || !keep(core, e)) {
+		log_warn("event_lost", "sandbox=%s err=nomem", b->id);
 		return;
 	}
-	put_row(l, t, e);
-	bound(l, events_of(l, b->uid));
-	defer_post(&l->events.fence);
+	put_row(core, t, e);
+	bound(core, events_of(core, b->uid));
+	defer_post(&core->events.fence);
 }
 
-void event_put(struct life *l, struct store_tx *t, const struct box *b, enum event_type type,
-	       const char *evidence_fmt, ...)
+void event_put(struct sandbox_core *core, struct store_tx *t, const struct sandbox *b,
+	       enum event_type type, const char *evidence_fmt, ...)
 {
 	char text[EVENT_TEXT_MAX];
 	va_list ap;
@@ -290,31 +290,32 @@ void event_put(struct life *l, struct store_tx *t, const struct box *b, enum eve
 	va_start(ap, evidence_fmt);
 	vsnprintf(text, sizeof(text), evidence_fmt, ap);
 	va_end(ap);
-	put(l, t, b, type, text);
+	put(core, t, b, type, text);
 }
 
-void event_say(struct life *l, const struct box *b, enum event_type type, const char *evidence_fmt, ...)
+void event_say(struct sandbox_core *core, const struct sandbox *b, enum event_type type,
+	       const char *evidence_fmt, ...)
 {
 	char text[EVENT_TEXT_MAX];
 	struct store_tx *t;
 	va_list ap;
 
-	if (store_tx_new(l->store, &t) < 0) {
-		log_warn("event_lost", "box=%s err=nomem", b->id);
+	if (store_tx_new(core->store, &t) < 0) {
+		log_warn("event_lost", "sandbox=%s err=nomem", b->id);
 		return;
 	}
 	va_start(ap, evidence_fmt);
 	vsnprintf(text, sizeof(text), evidence_fmt, ap);
 	va_end(ap);
-	put(l, t, b, type, text);
-	life_commit(l, t, false);
+	put(core, t, b, type, text);
+	core_commit(core, t, false);
 }
 
 /* --- start and end --- */
 
-void event_load(struct life *l, const struct row_event *r)
+void event_load(struct sandbox_core *core, const struct row_event *r)
 {
-	struct account *a = life_account_by_name(l, r->account);
+	struct account *a = core_account_by_name(core, r->account);
 	struct event *e = calloc(1, sizeof(*e));
 
 	if (!e)
@@ -327,7 +328,7 @@ void event_load(struct life *l, const struct row_event *r)
 		.type = (enum event_type)r->type,
 		.account = a ? a->index : 0,
 		.reason = (enum ab_reason)r->reason,
-		.state = (enum life_state)r->state,
+		.state = (enum sandbox_state)r->state,
 		.started_at_ms = r->started_at_ms,
 		.end_at_ms = r->end_at_ms,
 		.leases = r->leases,
@@ -338,14 +339,14 @@ void event_load(struct life *l, const struct row_event *r)
 		event_free(e);
 		return;
 	}
-	(void)keep(l, e);
-	l->events.told = l->events.number;
+	(void)keep(core, e);
+	core->events.told = core->events.number;
 }
 
-void events_init(struct life *l)
+void events_init(struct sandbox_core *core)
 {
-	list_init(&l->events.watches);
-	defer_init(&l->events.fence, l->loop, on_pass_end, l);
+	list_init(&core->events.watches);
+	defer_init(&core->events.fence, core->loop, on_pass_end, core);
 }
 
 static void log_fini(struct event_log *g)
@@ -355,17 +356,17 @@ static void log_fini(struct event_log *g)
 	free(g->v);
 }
 
-void events_fini(struct life *l)
+void events_fini(struct sandbox_core *core)
 {
 	struct event_log *g;
 	size_t pos = 0;
 
-	defer_cancel(&l->events.fence);
-	free(l->fence);
-	while ((g = map_next(&l->events.by_uid, &pos))) {
+	defer_cancel(&core->events.fence);
+	free(core->fence);
+	while ((g = map_next(&core->events.by_uid, &pos))) {
 		log_fini(g);
 		free(g);
 	}
-	log_fini(&l->events.all);
-	map_fini(&l->events.by_uid);
+	log_fini(&core->events.all);
+	map_fini(&core->events.by_uid);
 }

@@ -10,12 +10,12 @@
 #include <stdbool.h>
 
 #include "daemon/common/ev/loop.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "proto/base/list.h"
 #include "proto/base/map.h"
 
-struct box;
-struct life;
+struct sandbox;
+struct sandbox_core;
 struct row_event;
 struct store_tx;
 
@@ -49,7 +49,7 @@ struct event {
 	unsigned account;		/* index */
 	char *id, *name, *evidence;	/* evidence: "key=value" lines */
 	enum ab_reason reason;
-	enum life_state state;
+	enum sandbox_state state;
 	int64_t started_at_ms, end_at_ms;
 	uint32_t leases, generation;
 };
@@ -67,24 +67,24 @@ struct events {
 	uint64_t number;		/* of the newest */
 	uint64_t told;			/* committed up to this number */
 	struct defer fence;
-	struct list watches;		/* struct life_watch */
+	struct list watches;		/* struct sandbox_watch */
 };
 
 struct event *event_at(const struct event_log *g, size_t i);
 /* Index of the first one above the key (its seq, or its number in the log of all). */
 size_t event_above(const struct event_log *g, bool by_number, uint64_t key);
 
-void events_init(struct life *l);
-void events_fini(struct life *l);
-void event_load(struct life *l, const struct row_event *r);
+void events_init(struct sandbox_core *core);
+void events_fini(struct sandbox_core *core);
+void event_load(struct sandbox_core *core, const struct row_event *r);
 /* Into the transaction, which the caller commits before it returns to the loop. */
-void event_put(struct life *l, struct store_tx *t, const struct box *b, enum event_type type,
-	       const char *evidence_fmt, ...) printf_like(5, 6);
+void event_put(struct sandbox_core *core, struct store_tx *t, const struct sandbox *b,
+	       enum event_type type, const char *evidence_fmt, ...) printf_like(5, 6);
 /* On its own, for what changes no row. */
-void event_say(struct life *l, const struct box *b, enum event_type type, const char *evidence_fmt, ...)
-	printf_like(4, 5);
-void events_prune(struct life *l, int64_t now_wall_ms);
-struct event_log *events_of(struct life *l, uid_t uid);		/* NULL = none yet */
-void event_watches_news(struct life *l);	/* watch.c */
+void event_say(struct sandbox_core *core, const struct sandbox *b, enum event_type type,
+	       const char *evidence_fmt, ...) printf_like(4, 5);
+void events_prune(struct sandbox_core *core, int64_t now_wall_ms);
+struct event_log *events_of(struct sandbox_core *core, uid_t uid);		/* NULL = none yet */
+void event_watches_news(struct sandbox_core *core);	/* watch.c */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Questions to the control plane about one sandbox: at most one at a time for each, shared by all
- * who want to know. Whoever waits is told after the box has taken over the answer. */
+ * who want to know. Whoever waits is told after the sandbox has taken over the answer. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 struct fetch {
 	uint32_t magic;
 	struct list node;
-	struct life *life;
+	struct sandbox_core *core;
 	struct account *account;
 	char *id;
 	struct cloud_call *call;
@@ -43,72 +43,72 @@ static void fetch_free(void *p)
 
 static void unlink_fetch(struct fetch *f)
 {
-	struct box *b = life_find_box(f->life, f->account, f->id);
+	struct sandbox *b = core_find(f->core, f->account, f->id);
 	char key[160];
 
-	(void)map_del(&f->life->fetch_map, key, fetch_key(key, f->account, f->id));
+	(void)map_del(&f->core->fetch_map, key, fetch_key(key, f->account, f->id));
 	if (b && b->fetch == f)
 		b->fetch = NULL;
 	list_del(&f->node);
 }
 
 /* With our tag and no row it is ours all the same (the store lost it): it gets its row here. */
-static struct box *adopt_if_ours(struct fetch *f, const struct cloud_sandbox *s)
+static struct sandbox *adopt_if_ours(struct fetch *f, const struct cloud_sandbox *s)
 {
-	struct box *b = NULL;
+	struct sandbox *b = NULL;
 	struct tags t;
 
 	tags_read(&s->metadata, &t);
-	if (!tags_are_of(&t, store_host_id(f->life->store)) ||
-	    life_attempt_makes(f->life, f->account, s))
-		return life_find_box(f->life, f->account, f->id);
-	return life_adopt(f->life, f->account, s, &b) < 0 ? NULL : b;
+	if (!tags_are_of(&t, store_host_id(f->core->store)) ||
+	    sandbox_attempt_makes(f->core, f->account, s))
+		return core_find(f->core, f->account, f->id);
+	return core_adopt(f->core, f->account, s, &b) < 0 ? NULL : b;
 }
 
 static void on_fetched(struct cloud_result *r, void *user)
 {
 	struct fetch *f = user;
 	struct fetch_news news = { .st = &r->status, .s = r->sandbox };
-	struct box *b;
+	struct sandbox *b;
 	struct list waiters;
 
 	must(f->magic == FETCH_MAGIC);
 	f->call = NULL;
 	account_saw_date(f->account, r->date_ms);
-	b = life_find_box(f->life, f->account, f->id);
+	b = core_find(f->core, f->account, f->id);
 	if (r->outcome == CLOUD_DONE && r->sandbox) {
 		news.end = FETCH_ALIVE;
 		if (b) {
 			b->token_known = true;
-			life_box_seen_since(f->life, b, r->sandbox, f->asked_at_ms);
+			sandbox_seen_since(f->core, b, r->sandbox, f->asked_at_ms);
 		} else {
 			b = adopt_if_ours(f, r->sandbox);
 		}
 	} else if (r->not_found) {
 		news.end = FETCH_ABSENT;
-		if (b && b->state != LIFE_KILLING)
-			life_box_gone(f->life, b, false, "GET /sandboxes/{id}: 404");
+		if (b && b->state != SANDBOX_KILLING)
+			sandbox_gone(f->core, b, false, "GET /sandboxes/{id}: 404");
 	} else {
 		news.end = FETCH_FAILED;
 		if (b)
 			b->unreachable = true;
 	}
-	news.box = b;
+	news.sandbox = b;
 	unlink_fetch(f);
 	list_take(&waiters, &f->waiters);
-	loop_bury(f->life->loop, &f->grave, fetch_free, f);
+	loop_bury(f->core->loop, &f->grave, fetch_free, f);
 	while (!list_is_empty(&waiters)) {
 		struct fetch_wait *w = list_entry(waiters.next, struct fetch_wait, node);
 
 		list_del(&w->node);
 		/* One who was told before may have made it his: then there is a row now. */
-		news.box = life_find_box(f->life, f->account, f->id);
+		news.sandbox = core_find(f->core, f->account, f->id);
 		w->fn(w, &news);
 	}
 }
 
-static int fetch_start(struct life *l, struct account *a, const char *id, bool background,
-		       struct fetch **ret)
+static int fetch_start(struct sandbox_core *core, struct account *a, const char *id,
+		       bool background, struct fetch **ret)
 {
 	struct cloud_ask ask = {
 		.deadline_ms = clock_boot_ms() + FETCH_DEADLINE_MS,
@@ -116,41 +116,41 @@ static int fetch_start(struct life *l, struct account *a, const char *id, bool b
 		.done = on_fetched,
 	};
 	struct fetch *f = calloc(1, sizeof(*f));
-	struct box *b = life_find_box(l, a, id);
+	struct sandbox *b = core_find(core, a, id);
 	char key[160];
 
 	if (!f)
 		return -ENOMEM;
 	f->magic = FETCH_MAGIC;
-	f->life = l;
+	f->core = core;
 	f->account = a;
 	list_init(&f->waiters);
 	ask.uid = b ? b->uid : 0;
 	ask.user = f;
 	f->asked_at_ms = clock_boot_ms();
-	if (text_set(&f->id, id) < 0 || map_put(&l->fetch_map, key, fetch_key(key, a, id), f) < 0) {
+	if (text_set(&f->id, id) < 0 || map_put(&core->fetch_map, key, fetch_key(key, a, id), f) < 0) {
 		fetch_free(f);
 		return -ENOMEM;
 	}
 	f->call = cloud_get(a->cloud, id, &ask);
 	if (!f->call) {
-		(void)map_del(&l->fetch_map, key, fetch_key(key, a, id));
+		(void)map_del(&core->fetch_map, key, fetch_key(key, a, id));
 		fetch_free(f);
 		return -ENOMEM;
 	}
-	list_add_tail(&l->fetches, &f->node);
+	list_add_tail(&core->fetches, &f->node);
 	if (b)
 		b->fetch = f;
 	*ret = f;
 	return 0;
 }
 
-int fetch_join(struct life *l, struct account *a, const char *id, bool background,
+int fetch_join(struct sandbox_core *core, struct account *a, const char *id, bool background,
 	       struct fetch_wait *w)
 {
 	char key[160];
-	struct fetch *f = map_get(&l->fetch_map, key, fetch_key(key, a, id));
-	int r = f ? 0 : fetch_start(l, a, id, background, &f);
+	struct fetch *f = map_get(&core->fetch_map, key, fetch_key(key, a, id));
+	int r = f ? 0 : fetch_start(core, a, id, background, &f);
 
 	if (r < 0)
 		return r;
@@ -165,10 +165,10 @@ void fetch_leave(struct fetch_wait *w)
 	list_del(&w->node);
 }
 
-void fetch_cancel_all(struct life *l)
+void fetch_cancel_all(struct sandbox_core *core)
 {
-	while (!list_is_empty(&l->fetches)) {
-		struct fetch *f = list_entry(l->fetches.next, struct fetch, node);
+	while (!list_is_empty(&core->fetches)) {
+		struct fetch *f = list_entry(core->fetches.next, struct fetch, node);
 
 		cloud_call_cancel(f->call);
 		unlink_fetch(f);

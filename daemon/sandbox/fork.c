@@ -20,7 +20,7 @@
 static struct cloud_call *ask_known(struct copying *c, const struct cloud_ask *ask)
 {
 	struct cloud_kv want[] = {
-		{ (char *)TAG_HOST, (char *)store_host_id(c->att.life->store) },
+		{ (char *)TAG_HOST, (char *)store_host_id(c->att.core->store) },
 		{ (char *)TAG_REQ, c->att.req_tag },
 	};
 	struct cloud_filter f = { .metadata = want, .n_metadata = ARRAY_SIZE(want) };
@@ -35,10 +35,10 @@ static int take_known(struct copying *c, const struct cloud_result *r)
 	for (size_t i = 0; i < r->list->n && !e; i++)
 		e = cloud_strs_add(&c->known, r->list->v[i]->id);
 	/* A sandbox that is being snapshotted is in no list; its row is here. */
-	list_for_each(n, &c->att.life->boxes) {
-		struct box *b = list_entry(n, struct box, node);
+	list_for_each(n, &c->att.core->sandboxes) {
+		struct sandbox *b = list_entry(n, struct sandbox, node);
 
-		if (!e && b->account == c->att.account && b->state != LIFE_GONE &&
+		if (!e && b->account == c->att.account && b->state != SANDBOX_GONE &&
 		    str_eq(b->req_tag, c->att.req_tag))
 			e = cloud_strs_add(&c->known, b->id);
 	}
@@ -58,7 +58,7 @@ static void take(struct copying *c, struct cloud_result *r)
 /* --- rows --- */
 
 /* What the answer does not say of a child is as it is with its parent. */
-static int inherit(struct box *b, const struct box *parent)
+static int inherit(struct sandbox *b, const struct sandbox *parent)
 {
 	int r = pairs_from(&b->metadata, parent->metadata.v, parent->metadata.n);
 
@@ -72,23 +72,23 @@ static int inherit(struct box *b, const struct box *parent)
 	return r;
 }
 
-static int make_box(struct copying *c, const struct cloud_sandbox *s, struct box **ret)
+static int make_sandbox(struct copying *c, const struct cloud_sandbox *s, struct sandbox **ret)
 {
-	scoped(box_freep) struct box *b = NULL;
-	struct box *parent = life_find_box(c->att.life, c->att.account, c->att.source);
+	scoped(sandbox_freep) struct sandbox *b = NULL;
+	struct sandbox *parent = core_find(c->att.core, c->att.account, c->att.source);
 	bool changed;
-	int r = box_new(c->att.account, s->id, &b);
+	int r = sandbox_new(c->att.account, s->id, &b);
 
 	if (!r && parent)
 		r = inherit(b, parent);
 	if (!r)
-		r = box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed);
+		r = sandbox_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed);
 	if (!r)
 		r = text_set(&b->req_tag, c->att.req_tag);
 	if (r < 0)
 		return r;
-	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
-	r = life_insert_box(c->att.life, b);
+	sandbox_set_state(b, s->state == CLOUD_STATE_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING);
+	r = core_insert(c->att.core, b);
 	if (!r)
 		*ret = give(b);
 	return r;
@@ -96,8 +96,8 @@ static int make_box(struct copying *c, const struct cloud_sandbox *s, struct box
 
 static int record_child(struct copying *c, const struct cloud_sandbox *s, struct store_tx *t)
 {
-	struct box *b = life_find_box(c->att.life, c->att.account, s->id);
-	int r = b ? 0 : make_box(c, s, &b);
+	struct sandbox *b = core_find(c->att.core, c->att.account, s->id);
+	int r = b ? 0 : make_sandbox(c, s, &b);
 
 	if (r < 0)
 		return r;
@@ -112,8 +112,8 @@ static int record_child(struct copying *c, const struct cloud_sandbox *s, struct
 	b->unclaimed_boot_ms = b->claimed ? 0 : (int64_t)clock_boot_ms();
 	b->timeout_s = c->timeout_s;
 	b->used_at_ms = (int64_t)clock_boot_ms();
-	life_put_box(t, b);
-	event_put(c->att.life, t, b, EVENT_CREATED, "by=fork\nparent=%s\n", c->att.source);
+	sandbox_put(t, b);
+	event_put(c->att.core, t, b, EVENT_CREATED, "by=fork\nparent=%s\n", c->att.source);
 	keep_poke(b);
 	return 0;
 }
@@ -156,7 +156,7 @@ static bool is_tracked(const char *id, void *user)
 {
 	struct copying *c = user;
 
-	return life_find_box(c->att.life, c->att.account, id) != NULL;
+	return core_find(c->att.core, c->att.account, id) != NULL;
 }
 
 /* The found ones as if they had been answered; of those that are missing it is not known why. */
@@ -189,7 +189,7 @@ static int adopt_found(struct copying *c, struct cloud_list *list, const size_t 
 static enum settle_next settle(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
 	struct settle_fork f = {
-		.host = store_host_id(c->att.life->store),
+		.host = store_host_id(c->att.core->store),
 		.req = c->att.req_tag,
 		.known = &c->known,
 		.made_at_ms = c->att.made_at_ms,

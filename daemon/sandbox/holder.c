@@ -74,39 +74,40 @@ static uint64_t start_time_of(pid_t pid, int pidfd)
 	return has_ended(pidfd) ? 0 : v;
 }
 
-static void identify(const struct life *l, struct holder *h)
+static void identify(const struct sandbox_core *core, struct holder *h)
 {
-	enum life_identity best = l->identity;
+	enum sandbox_identity best = core->identity;
 
-	h->identity = LIFE_IDENTITY_CONNECTION;
+	h->identity = SANDBOX_IDENTITY_CONNECTION;
 	h->value = 0;
-	if (best == LIFE_IDENTITY_INODE && (h->value = inode_of(h->pidfd)))
-		h->identity = LIFE_IDENTITY_INODE;
-	else if (best <= LIFE_IDENTITY_START_TIME && (h->value = start_time_of(h->pid, h->pidfd)))
-		h->identity = LIFE_IDENTITY_START_TIME;
+	if (best == SANDBOX_IDENTITY_INODE && (h->value = inode_of(h->pidfd)))
+		h->identity = SANDBOX_IDENTITY_INODE;
+	else if (best <= SANDBOX_IDENTITY_START_TIME && (h->value = start_time_of(h->pid, h->pidfd)))
+		h->identity = SANDBOX_IDENTITY_START_TIME;
 }
 
-enum life_identity holder_best_identity(void)
+enum sandbox_identity holder_best_identity(void)
 {
 	scoped(fd_closep) int fd = -1;
 
 	if (fd_pidfd(getpid(), &fd) < 0)
-		return LIFE_IDENTITY_CONNECTION;
+		return SANDBOX_IDENTITY_CONNECTION;
 	if (inode_of(fd))
-		return LIFE_IDENTITY_INODE;
-	return start_time_of(getpid(), fd) ? LIFE_IDENTITY_START_TIME : LIFE_IDENTITY_CONNECTION;
+		return SANDBOX_IDENTITY_INODE;
+	return start_time_of(getpid(), fd) ? SANDBOX_IDENTITY_START_TIME : SANDBOX_IDENTITY_CONNECTION;
 }
 
-const char *holder_boot_id(struct life *l)
+const char *holder_boot_id(struct sandbox_core *core)
 {
 	char *text;
 
-	if (l->boot_id[0] || fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &text, NULL) < 0)
-		return l->boot_id;
+	if (core->boot_id[0] ||
+	    fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &text, NULL) < 0)
+		return core->boot_id;
 	text[strcspn(text, "\n")] = 0;
-	(void)str_copy(l->boot_id, sizeof(l->boot_id), text);
+	(void)str_copy(core->boot_id, sizeof(core->boot_id), text);
 	free(text);
-	return l->boot_id;
+	return core->boot_id;
 }
 
 /* --- one of them --- */
@@ -137,7 +138,7 @@ void holder_unref(struct holder *h)
 		return;
 	must(list_is_empty(&h->leases));
 	close_holder(h);
-	loop_bury(h->life->loop, &h->grave, holder_free, h);
+	loop_bury(h->core->loop, &h->grave, holder_free, h);
 }
 
 static void died(struct holder *h, const char *how)
@@ -162,7 +163,8 @@ static void on_death(struct watch *w, unsigned ready, void *user)
 }
 
 /* Takes the pidfd, also on failure; -1: by connection. */
-static int holder_new(struct life *l, const struct principal *who, int pidfd, struct holder **ret)
+static int holder_new(struct sandbox_core *core, const struct principal *who, int pidfd,
+		      struct holder **ret)
 {
 	struct holder *h = calloc(1, sizeof(*h));
 	int r = h ? 0 : -ENOMEM;
@@ -173,16 +175,16 @@ static int holder_new(struct life *l, const struct principal *who, int pidfd, st
 	}
 	h->magic = HOLDER_MAGIC;
 	h->refs = 1;
-	h->life = l;
+	h->core = core;
 	h->uid = who->uid;
 	h->pid = who->pid;
 	h->pidfd = pidfd;
 	h->conn = who->conn;
 	list_init(&h->leases);
-	list_add_tail(&l->holders, &h->node);
-	identify(l, h);
+	list_add_tail(&core->holders, &h->node);
+	identify(core, h);
 	if (pidfd >= 0) {
-		r = watch_init(&h->death, l->loop, pidfd, on_death, h);
+		r = watch_init(&h->death, core->loop, pidfd, on_death, h);
 		if (!r)
 			r = watch_set(&h->death, WATCH_READ);
 	}
@@ -194,29 +196,31 @@ static int holder_new(struct life *l, const struct principal *who, int pidfd, st
 	return 0;
 }
 
-static struct holder *find(struct life *l, const struct principal *who, const struct holder *like)
+static struct holder *find(struct sandbox_core *core, const struct principal *who,
+			   const struct holder *like)
 {
-	list_for_each(n, &l->holders) {
+	list_for_each(n, &core->holders) {
 		struct holder *h = list_entry(n, struct holder, node);
 
 		if (h->dead || h->identity != like->identity || h->value != like->value ||
 		    h->uid != who->uid)
 			continue;
-		if (h->identity == LIFE_IDENTITY_CONNECTION ? h->conn == who->conn : h->pid == who->pid)
+		if (h->identity == SANDBOX_IDENTITY_CONNECTION ? h->conn == who->conn
+							       : h->pid == who->pid)
 			return h;
 	}
 	return NULL;
 }
 
-int holder_of(struct life *l, const struct principal *who, struct holder **ret)
+int holder_of(struct sandbox_core *core, const struct principal *who, struct holder **ret)
 {
 	struct holder like = { .pid = who->pid, .pidfd = who->pidfd }, *h;
 	int fd = -1;
 
 	if (who->pidfd >= 0 && has_ended(who->pidfd))
 		return -ESRCH;
-	identify(l, &like);
-	h = find(l, who, &like);
+	identify(core, &like);
+	h = find(core, who, &like);
 	if (h) {
 		h->refs++;
 		*ret = h;
@@ -227,19 +231,20 @@ int holder_of(struct life *l, const struct principal *who, struct holder **ret)
 		if (fd < 0)
 			return -errno;
 	}
-	return holder_new(l, who, fd, ret);
+	return holder_new(core, who, fd, ret);
 }
 
-enum holder_proof holder_of_row(struct life *l, const struct row_lease *r, struct holder **ret)
+enum holder_proof holder_of_row(struct sandbox_core *core, const struct row_lease *r,
+				struct holder **ret)
 {
 	struct principal who = { .uid = r->uid, .pid = (pid_t)r->pid, .pidfd = -1 };
 	struct holder like = { .pid = who.pid };
 	scoped(fd_closep) int fd = -1;
 	int e;
 
-	if (!str_eq(r->boot_id, holder_boot_id(l)))
-		return r->boot_id[0] && l->boot_id[0] ? HOLDER_DEAD : HOLDER_UNKNOWN;
-	if (!r->pid || r->identity == LIFE_IDENTITY_CONNECTION)
+	if (!str_eq(r->boot_id, holder_boot_id(core)))
+		return r->boot_id[0] && core->boot_id[0] ? HOLDER_DEAD : HOLDER_UNKNOWN;
+	if (!r->pid || r->identity == SANDBOX_IDENTITY_CONNECTION)
 		return HOLDER_UNKNOWN;
 	e = fd_pidfd(who.pid, &fd);
 	if (e == -ESRCH)
@@ -248,22 +253,23 @@ enum holder_proof holder_of_row(struct life *l, const struct row_lease *r, struc
 		return HOLDER_UNKNOWN;
 	if (has_ended(fd))
 		return HOLDER_DEAD;
-	like.identity = (enum life_identity)r->identity;
-	like.value = like.identity == LIFE_IDENTITY_INODE ? inode_of(fd) : start_time_of(who.pid, fd);
+	like.identity = (enum sandbox_identity)r->identity;
+	like.value =
+		like.identity == SANDBOX_IDENTITY_INODE ? inode_of(fd) : start_time_of(who.pid, fd);
 	if (!like.value)
 		return HOLDER_UNKNOWN;
 	if (like.value != r->identity_value)
 		return HOLDER_DEAD;
 	who.pidfd = fd;
-	return holder_of(l, &who, ret) < 0 ? HOLDER_UNKNOWN : HOLDER_PROVED;
+	return holder_of(core, &who, ret) < 0 ? HOLDER_UNKNOWN : HOLDER_PROVED;
 }
 
-void holder_connection_ended(struct life *l, uint64_t conn)
+void holder_connection_ended(struct sandbox_core *core, uint64_t conn)
 {
-	list_for_each_safe(n, &l->holders) {
+	list_for_each_safe(n, &core->holders) {
 		struct holder *h = list_entry(n, struct holder, node);
 
-		if (h->identity == LIFE_IDENTITY_CONNECTION && h->conn == conn)
+		if (h->identity == SANDBOX_IDENTITY_CONNECTION && h->conn == conn)
 			died(h, "connection");
 	}
 }

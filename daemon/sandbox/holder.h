@@ -15,10 +15,10 @@
 #include <sys/types.h>
 
 #include "daemon/common/ev/loop.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "proto/base/list.h"
 
-struct life;
+struct sandbox_core;
 struct principal;
 struct row_lease;
 
@@ -27,14 +27,14 @@ struct row_lease;
 struct holder {
 	uint32_t magic;
 	unsigned refs;		/* leases, and calls under way */
-	struct list node;	/* in life->holders */
-	struct life *life;
+	struct list node;	/* in core->holders */
+	struct sandbox_core *core;
 	uid_t uid;
 	pid_t pid;
 	int pidfd;
 	uint64_t conn;		/* identity by connection: which */
 	struct watch death;
-	enum life_identity identity;
+	enum sandbox_identity identity;
 	uint64_t value;		/* inode or start time */
 	bool dead;
 	struct list leases;	/* lease.holder_node */
@@ -42,22 +42,23 @@ struct holder {
 };
 
 /* The caller's process; one holder for each. A reference for the caller. -ESRCH: it died. */
-must_check int holder_of(struct life *l, const struct principal *who, struct holder **ret);
+must_check int holder_of(struct sandbox_core *core, const struct principal *who, struct holder **ret);
 
 enum holder_proof {
 	HOLDER_PROVED,	/* *ret is it, a reference for the caller */
 	HOLDER_DEAD,	/* that process is no more */
 	HOLDER_UNKNOWN,	/* nothing can be said */
 };
-enum holder_proof holder_of_row(struct life *l, const struct row_lease *r, struct holder **ret);
+enum holder_proof holder_of_row(struct sandbox_core *core, const struct row_lease *r,
+				struct holder **ret);
 void holder_unref(struct holder *h);
 /* The connection ended: those known by it alone are dead. */
-void holder_connection_ended(struct life *l, uint64_t conn);
+void holder_connection_ended(struct sandbox_core *core, uint64_t conn);
 /* The machine's current boot, "" if unknown. */
-const char *holder_boot_id(struct life *l);
+const char *holder_boot_id(struct sandbox_core *core);
 
 /* What the kernel offers here. */
-enum life_identity holder_best_identity(void);
+enum sandbox_identity holder_best_identity(void);
 /* "PID (name) S …": field 22, in clock ticks since boot. 0 = not found. [pure] */
 uint64_t holder_start_time_of(const char *stat);
 

@@ -34,7 +34,7 @@ enum step {
 
 struct keep {
 	uint32_t magic;
-	struct box *box;
+	struct sandbox *sandbox;
 	struct timer timer;
 	enum step step;
 	struct cloud_call *call;
@@ -66,8 +66,8 @@ void account_saw_date(struct account *a, int64_t date_ms)
 		return;
 	a->cloud_minus_boot_ms = now;
 	/* Every end lies elsewhere now than their timers were set for. */
-	list_for_each(i, &a->life->boxes) {
-		struct box *b = list_entry(i, struct box, node);
+	list_for_each(i, &a->core->sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
 
 		if (b->account == a && b->keep)
 			keep_poke(b);
@@ -85,14 +85,14 @@ static int64_t account_boot_of(const struct account *a, int64_t cloud_wall_ms)
 	return cloud_wall_ms ? cloud_wall_ms - a->cloud_minus_boot_ms : 0;
 }
 
-/* --- the box as due.c sees it --- */
+/* --- the sandbox as due.c sees it --- */
 
-static void look_at(const struct keep *k, struct due_box *ret)
+static void look_at(const struct keep *k, struct due_sandbox *ret)
 {
-	const struct box *b = k->box;
-	const struct life *l = b->account->life;
+	const struct sandbox *b = k->sandbox;
+	const struct sandbox_core *core = b->account->core;
 
-	*ret = (struct due_box){
+	*ret = (struct due_sandbox){
 		.state = b->state,
 		.ours = b->ours,
 		.policy = &b->policy,
@@ -106,8 +106,8 @@ static void look_at(const struct keep *k, struct due_box *ret)
 		.used_at_ms = b->used_at_ms,
 		.command_ended_at_ms = b->command_ended_at_ms,
 		.unclaimed_at_ms = b->unclaimed_boot_ms,
-		.unclaimed_grace_ms = l->unclaimed_grace_ms,
-		.quiet_until_ms = l->quiet_until_ms,
+		.unclaimed_grace_ms = core->unclaimed_grace_ms,
+		.quiet_until_ms = core->quiet_until_ms,
 		.retry_at_ms = k->retry_at_ms,
 		.degraded = k->degraded,
 		.capped = k->capped,
@@ -126,9 +126,9 @@ static struct keep *keep_from(void *p)
 	return k;
 }
 
-static struct life *life_of(const struct keep *k)
+static struct sandbox_core *sandbox_of(const struct keep *k)
 {
-	return k->box->account->life;
+	return k->sandbox->account->core;
 }
 
 static void look(struct keep *k);
@@ -141,17 +141,17 @@ static void on_timer(struct timer *t, void *user)
 static void look_again_at(struct keep *k, uint64_t at_ms)
 {
 	if (timer_set(&k->timer, at_ms) < 0)
-		log_warn("keep_timer", "box=%s err=nomem at=next_change", k->box->id);
+		log_warn("keep_timer", "sandbox=%s err=nomem at=next_change", k->sandbox->id);
 }
 
 /* The cloud did not say whether it is there, or what it is. */
 static void check_later(struct keep *k)
 {
 	look_again_at(k, clock_boot_ms() + rules_backoff_ms(k->checks++, CHECK_RETRY_MS, CHECK_RETRY_MAX,
-							    rng_u64(&life_of(k)->rng)));
+							    rng_u64(&sandbox_of(k)->rng)));
 }
 
-static struct keep *keep_of(struct box *b)
+static struct keep *keep_of(struct sandbox *b)
 {
 	struct keep *k = b->keep;
 
@@ -161,16 +161,16 @@ static struct keep *keep_of(struct box *b)
 	if (!k)
 		return NULL;
 	k->magic = KEEP_MAGIC;
-	k->box = b;
+	k->sandbox = b;
 	k->learnt_at_ms = (int64_t)clock_boot_ms();
-	k->rnd = rng_u64(&b->account->life->rng);
+	k->rnd = rng_u64(&b->account->core->rng);
 	list_init(&k->check.node);
-	timer_init(&k->timer, b->account->life->loop, on_timer, k);
+	timer_init(&k->timer, b->account->core->loop, on_timer, k);
 	b->keep = k;
 	return k;
 }
 
-void keep_poke(struct box *b)
+void keep_poke(struct sandbox *b)
 {
 	struct keep *k = keep_of(b);
 
@@ -178,14 +178,14 @@ void keep_poke(struct box *b)
 		look_again_at(k, clock_boot_ms());
 }
 
-void keep_end_learnt(struct box *b)
+void keep_end_learnt(struct sandbox *b)
 {
 	struct keep *k = keep_of(b);
 
 	if (!k)
 		return;
 	k->learnt_at_ms = (int64_t)clock_boot_ms();
-	k->rnd = rng_u64(&life_of(k)->rng);
+	k->rnd = rng_u64(&sandbox_of(k)->rng);
 	k->told_soon = k->told_very_soon = false;
 	if (k->step == KEEP_IDLE) {
 		k->capped = false;
@@ -197,7 +197,7 @@ void keep_end_learnt(struct box *b)
 static void set_idle(struct keep *k)
 {
 	k->step = KEEP_IDLE;
-	keep_poke(k->box);
+	keep_poke(k->sandbox);
 }
 
 static void stop_extending(struct keep *k)
@@ -209,7 +209,7 @@ static void stop_extending(struct keep *k)
 	set_idle(k);
 }
 
-void keep_hold(struct box *b)
+void keep_hold(struct sandbox *b)
 {
 	struct keep *k = keep_of(b);
 
@@ -219,7 +219,7 @@ void keep_hold(struct box *b)
 	k->holds++;
 }
 
-void keep_release(struct box *b)
+void keep_release(struct sandbox *b)
 {
 	struct keep *k = b->keep;
 
@@ -238,7 +238,7 @@ static void keep_bury(void *p)
 	free(k);
 }
 
-struct keep *keep_free(struct box *b)
+struct keep *keep_free(struct sandbox *b)
 {
 	struct keep *k = b->keep;
 
@@ -247,7 +247,7 @@ struct keep *keep_free(struct box *b)
 	cloud_call_cancel(k->call);
 	fetch_leave(&k->check);
 	timer_clear(&k->timer);
-	loop_bury(b->account->life->loop, &k->grave, keep_bury, k);
+	loop_bury(b->account->core->loop, &k->grave, keep_bury, k);
 	return NULL;
 }
 
@@ -260,8 +260,8 @@ static void renewed(struct keep *k)
 	if (!k->degraded)
 		return;
 	k->degraded = false;
-	log_info("renewal_ok", "box=%s", k->box->id);
-	event_say(life_of(k), k->box, EVENT_RENEWAL_OK, "by=extension\n");
+	log_info("renewal_ok", "sandbox=%s", k->sandbox->id);
+	event_say(sandbox_of(k), k->sandbox, EVENT_RENEWAL_OK, "by=extension\n");
 }
 
 /* Told at the first failure, long before the end; tried until it. */
@@ -271,14 +271,16 @@ static void renewal_failed(struct keep *k, const struct status *st)
 	int64_t now = (int64_t)clock_boot_ms();
 
 	k->failures++;
-	k->retry_at_ms = due_retry_at_ms(k->failures, account_boot_of(k->box->account, k->box->end_at_ms), now,
-					 rng_u64(&life_of(k)->rng));
+	k->retry_at_ms = due_retry_at_ms(
+		k->failures, account_boot_of(k->sandbox->account, k->sandbox->end_at_ms), now,
+		rng_u64(&sandbox_of(k)->rng));
 	k->retry_at_ms = MAX(k->retry_at_ms, now + (int64_t)st->retry_after_ms);
 	if (!k->degraded) {
 		k->degraded = true;
-		log_warn("renewal_degraded", "box=%s reason=%s text=%s", k->box->id,
+		log_warn("renewal_degraded", "sandbox=%s reason=%s text=%s", k->sandbox->id,
 			 status_reason_name(st->reason), log_q(st->text));
-		event_say(life_of(k), k->box, EVENT_RENEWAL_DEGRADED, "reason=%s\nupstream_status=%s\nmessage=%s\n",
+		event_say(sandbox_of(k), k->sandbox, EVENT_RENEWAL_DEGRADED,
+			  "reason=%s\nupstream_status=%s\nmessage=%s\n",
 			  status_reason_name(st->reason), http ? http : "", st->text);
 	}
 	set_idle(k);
@@ -291,7 +293,7 @@ static void fell_short(struct keep *k)
 
 	if (++k->shorts >= SHORT_MAX) {
 		k->capped = true;
-		log_info("cap_reached", "box=%s", k->box->id);
+		log_info("cap_reached", "sandbox=%s", k->sandbox->id);
 		renewed(k);
 		set_idle(k);
 		return;
@@ -303,15 +305,16 @@ static void fell_short(struct keep *k)
 static void on_read(struct cloud_result *r, void *user)
 {
 	struct keep *k = keep_from(user);
-	struct box *b = k->box;
+	struct sandbox *b = k->sandbox;
 	struct account *a = b->account;
 
 	k->call = NULL;
 	account_saw_date(a, r->date_ms);
 	if (r->outcome == CLOUD_DONE && r->sandbox) {
-		life_box_seen_since(a->life, b, r->sandbox, (uint64_t)k->asked_at_ms);
-		if (b->state == LIFE_RUNNING &&
-		    !due_extended_fully(k->asked_at_ms, k->asked_s, account_boot_of(a, b->end_at_ms))) {
+		sandbox_seen_since(a->core, b, r->sandbox, (uint64_t)k->asked_at_ms);
+		if (b->state == SANDBOX_RUNNING &&
+		    !due_extended_fully(k->asked_at_ms, k->asked_s,
+					account_boot_of(a, b->end_at_ms))) {
 			fell_short(k);
 			return;
 		}
@@ -320,7 +323,7 @@ static void on_read(struct cloud_result *r, void *user)
 		set_idle(k);
 	} else if (r->not_found) {
 		k->step = KEEP_IDLE;
-		life_box_gone(a->life, b, false, "GET /sandboxes/{id}: 404");
+		sandbox_gone(a->core, b, false, "GET /sandboxes/{id}: 404");
 	} else {
 		renewal_failed(k, &r->status);
 	}
@@ -330,13 +333,13 @@ static void read_back(struct keep *k)
 {
 	struct cloud_ask ask = {
 		.deadline_ms = clock_boot_ms() + READ_MS,
-		.uid = k->box->uid,
+		.uid = k->sandbox->uid,
 		.done = on_read,
 		.user = k,
 	};
 
 	k->step = KEEP_READ;
-	k->call = cloud_get(k->box->account->cloud, k->box->id, &ask);
+	k->call = cloud_get(k->sandbox->account->cloud, k->sandbox->id, &ask);
 	if (!k->call)
 		set_idle(k);
 }
@@ -346,7 +349,7 @@ static void on_refreshed(struct cloud_result *r, void *user)
 	struct keep *k = keep_from(user);
 
 	k->call = NULL;
-	account_saw_date(k->box->account, r->date_ms);
+	account_saw_date(k->sandbox->account, r->date_ms);
 	if (r->outcome == CLOUD_DONE || r->not_found ||
 	    (r->outcome == CLOUD_REFUSED && r->http_status == 400)) {
 		/* 404: gone, or paused; 400: its length is used up. What it is now decides. */
@@ -356,12 +359,12 @@ static void on_refreshed(struct cloud_result *r, void *user)
 	renewal_failed(k, &r->status);
 }
 
-static void extend(struct keep *k, const struct due_box *d)
+static void extend(struct keep *k, const struct due_sandbox *d)
 {
 	uint64_t now = clock_boot_ms();
 	struct cloud_ask ask = {
 		.deadline_ms = now + due_extend_patience_ms(d->end_at_ms, (int64_t)now),
-		.uid = k->box->uid,
+		.uid = k->sandbox->uid,
 		.done = on_refreshed,
 		.user = k,
 	};
@@ -369,7 +372,7 @@ static void extend(struct keep *k, const struct due_box *d)
 	k->step = KEEP_REFRESH;
 	k->asked_at_ms = (int64_t)now;
 	k->asked_s = due_extend_s(d);
-	k->call = cloud_refresh(k->box->account->cloud, k->box->id, k->asked_s, &ask);
+	k->call = cloud_refresh(k->sandbox->account->cloud, k->sandbox->id, k->asked_s, &ask);
 	FAILPOINT("extend.sent");
 	if (!k->call) {
 		k->retry_at_ms = (int64_t)now + CHECK_RETRY_MS;
@@ -384,14 +387,14 @@ static void on_pause_checked(struct fetch_wait *w, const struct fetch_news *news
 	struct keep *k = keep_from(container_of(w, struct keep, check));
 
 	set_idle(k);
-	if (news->end == FETCH_ALIVE && k->box->state == LIFE_PAUSING)
-		box_set_state(k->box, LIFE_RUNNING);
-	if (k->box->state != LIFE_PAUSED)
+	if (news->end == FETCH_ALIVE && k->sandbox->state == SANDBOX_PAUSING)
+		sandbox_set_state(k->sandbox, SANDBOX_RUNNING);
+	if (k->sandbox->state != SANDBOX_PAUSED)
 		check_later(k);
 }
 
 /* What the rule counted from. */
-static void forget_moment(struct box *b, enum due_rule rule)
+static void forget_moment(struct sandbox *b, enum due_rule rule)
 {
 	if (rule == DUE_BY_RELEASE)
 		b->released_at_ms = 0;
@@ -401,13 +404,13 @@ static void forget_moment(struct box *b, enum due_rule rule)
 
 static void paused(struct keep *k)
 {
-	struct box *b = k->box;
+	struct sandbox *b = k->sandbox;
 
 	/* Another rule may still have to end it. */
 	forget_moment(b, k->rule);
 	k->checks = 0;
-	log_info("box_paused", "box=%s uid=%u rule=%s", b->id, b->uid, due_rule_name(k->rule));
-	life_box_changed(life_of(k), b, LIFE_PAUSED, due_rule_name(k->rule));
+	log_info("sandbox_paused", "sandbox=%s uid=%u rule=%s", b->id, b->uid, due_rule_name(k->rule));
+	sandbox_changed(sandbox_of(k), b, SANDBOX_PAUSED, due_rule_name(k->rule));
 	set_idle(k);
 }
 
@@ -416,20 +419,20 @@ static void on_paused(struct cloud_result *r, void *user)
 	struct keep *k = keep_from(user);
 
 	k->call = NULL;
-	if (r->outcome == CLOUD_DONE && k->box->state == LIFE_PAUSING) {
+	if (r->outcome == CLOUD_DONE && k->sandbox->state == SANDBOX_PAUSING) {
 		paused(k);
 		return;
 	}
 	/* 409: paused already, or in a change; 404, 500: perhaps it is no more. The cloud says. */
-	log_warn("pause_failed", "box=%s text=%s", k->box->id, log_q(r->status.text));
+	log_warn("pause_failed", "sandbox=%s text=%s", k->sandbox->id, log_q(r->status.text));
 	k->check.fn = on_pause_checked;
-	if (fetch_join(life_of(k), k->box->account, k->box->id, true, &k->check) < 0)
+	if (fetch_join(sandbox_of(k), k->sandbox->account, k->sandbox->id, true, &k->check) < 0)
 		set_idle(k);
 }
 
 static void pause(struct keep *k)
 {
-	struct box *b = k->box;
+	struct sandbox *b = k->sandbox;
 	struct cloud_ask ask = {
 		.deadline_ms = clock_boot_ms() + PAUSE_MS,
 		.uid = b->uid,
@@ -438,11 +441,11 @@ static void pause(struct keep *k)
 	};
 
 	k->step = KEEP_PAUSE;
-	life_box_changed(life_of(k), b, LIFE_PAUSING, due_rule_name(k->rule));
+	sandbox_changed(sandbox_of(k), b, SANDBOX_PAUSING, due_rule_name(k->rule));
 	k->call = cloud_pause(b->account->cloud, b->id, b->keep_memory != 0, &ask);
 	FAILPOINT("pause.sent");
 	if (!k->call) {
-		box_set_state(b, LIFE_RUNNING);
+		sandbox_set_state(b, SANDBOX_RUNNING);
 		set_idle(k);
 	}
 }
@@ -451,12 +454,12 @@ static void pause(struct keep *k)
 
 static void decide_again(struct keep *k)
 {
-	struct due_box d;
+	struct due_sandbox d;
 	struct due due;
 
 	look_at(k, &d);
 	due_decide(&d, (int64_t)clock_boot_ms(), &due);
-	if (!turn_is_free(k->box)) {
+	if (!turn_is_free(k->sandbox)) {
 		look_again_at(k, clock_boot_ms() + CHECK_RETRY_MS);	/* a user's change goes first */
 		return;
 	}
@@ -465,14 +468,14 @@ static void decide_again(struct keep *k)
 		return;
 	}
 	k->rule = due.rule;
-	log_info("policy", "box=%s uid=%u rule=%s doing=%s", k->box->id, k->box->uid, due_rule_name(due.rule),
-		 due.act == DUE_PAUSE ? "pause" : "kill");
+	log_info("policy", "sandbox=%s uid=%u rule=%s doing=%s", k->sandbox->id, k->sandbox->uid,
+		 due_rule_name(due.rule), due.act == DUE_PAUSE ? "pause" : "kill");
 	if (due.act == DUE_PAUSE) {
 		pause(k);
 		return;
 	}
 	k->step = KEEP_IDLE;
-	if (kill_by_policy(life_of(k), k->box, due_rule_name(due.rule)) < 0)
+	if (kill_by_policy(sandbox_of(k), k->sandbox, due_rule_name(due.rule)) < 0)
 		look_again_at(k, clock_boot_ms() + CHECK_RETRY_MAX);
 }
 
@@ -496,24 +499,24 @@ static void on_checked(struct fetch_wait *w, const struct fetch_news *news)
 
 static void check(struct keep *k, const struct due *due)
 {
-	struct life *l = life_of(k);
+	struct sandbox_core *core = sandbox_of(k);
 	bool sweep = due->rule == DUE_BY_UNCLAIMED;
 	uint64_t now = clock_boot_ms(), wait;
 
 	/* What nobody claimed is ended only on the word of a complete, believable list. */
-	if (sweep && !sync_is_trusted(l, k->box->account)) {
-		look_again_at(k, now + l->reconcile_period_ms / 4 + 100);
+	if (sweep && !sync_is_trusted(core, k->sandbox->account)) {
+		look_again_at(k, now + core->reconcile_period_ms / 4 + 100);
 		return;
 	}
-	wait = budget_take(&l->budget, sweep, (uint32_t)map_size(&l->box_map), now);
+	wait = budget_take(&core->budget, sweep, (uint32_t)map_size(&core->sandbox_map), now);
 	if (wait) {
-		look_again_at(k, now + wait + rng_below(&l->rng, wait + 1));
+		look_again_at(k, now + wait + rng_below(&core->rng, wait + 1));
 		return;
 	}
 	k->step = KEEP_CHECK;
 	k->check.fn = on_checked;
 	FAILPOINT("policy.check");
-	if (fetch_join(l, k->box->account, k->box->id, true, &k->check) < 0) {
+	if (fetch_join(core, k->sandbox->account, k->sandbox->id, true, &k->check) < 0) {
 		k->step = KEEP_IDLE;
 		look_again_at(k, now + CHECK_RETRY_MAX);
 	}
@@ -523,27 +526,28 @@ static void check(struct keep *k, const struct due *due)
 
 static void warn_of_cap(struct keep *k)
 {
-	struct box *b = k->box;
+	struct sandbox *b = k->sandbox;
 
 	k->cap_told = true;
 	if (text_set(&b->warning, CAPPED_TEXT) < 0)
-		log_debug("box_warning", "box=%s err=nomem", b->id);
-	life_save_box(life_of(k), b, false);
-	event_say(life_of(k), b, EVENT_UPDATED, "cap=reached\nrule=on_cap\n");
+		log_debug("sandbox_warning", "sandbox=%s err=nomem", b->id);
+	sandbox_save(sandbox_of(k), b, false);
+	event_say(sandbox_of(k), b, EVENT_UPDATED, "cap=reached\nrule=on_cap\n");
 }
 
 static void tell_expiring(struct keep *k, unsigned left_ms)
 {
 	char at[40];
 
-	str_rfc3339(k->box->end_at_ms * 1000, 3, at);
+	str_rfc3339(k->sandbox->end_at_ms * 1000, 3, at);
 	k->told_soon = true;
 	k->told_very_soon = left_ms == DUE_VERY_SOON_MS;
-	event_say(life_of(k), k->box, EVENT_EXPIRING, "seconds_left=%u\nend_at=%s\n", left_ms / 1000, at);
+	event_say(sandbox_of(k), k->sandbox, EVENT_EXPIRING, "seconds_left=%u\nend_at=%s\n",
+		  left_ms / 1000, at);
 }
 
 /* What due.c may say again at once: only what changes what it looks at. */
-static bool act(struct keep *k, const struct due_box *d, const struct due *due)
+static bool act(struct keep *k, const struct due_sandbox *d, const struct due *due)
 {
 	switch (due->act) {
 	case DUE_TELL_SOON:
@@ -553,8 +557,8 @@ static bool act(struct keep *k, const struct due_box *d, const struct due *due)
 		tell_expiring(k, DUE_VERY_SOON_MS);
 		return true;
 	case DUE_LEAVE:
-		forget_moment(k->box, due->rule);
-		life_save_box(life_of(k), k->box, false);
+		forget_moment(k->sandbox, due->rule);
+		sandbox_save(sandbox_of(k), k->sandbox, false);
 		return true;
 	case DUE_WARN:
 		warn_of_cap(k);
@@ -576,10 +580,10 @@ static bool act(struct keep *k, const struct due_box *d, const struct due *due)
 
 static void look(struct keep *k)
 {
-	struct due_box d;
+	struct due_sandbox d;
 	struct due due;
 
-	if (k->step != KEEP_IDLE || k->holds || k->box->killing)
+	if (k->step != KEEP_IDLE || k->holds || k->sandbox->killing)
 		return;
 	do {
 		look_at(k, &d);

@@ -30,12 +30,12 @@
 
 struct killing {
 	uint32_t magic;
-	struct list node;	/* in life->killings */
-	struct life *life;
-	struct box *box;
+	struct list node;	/* in core->killings */
+	struct sandbox_core *core;
+	struct sandbox *sandbox;
 	struct cloud_call *call;
 	struct timer timer;
-	struct list waiters;	/* life_op.wait */
+	struct list waiters;	/* sandbox_op.wait */
 	unsigned tries;
 	bool maybe_done;	/* by a DELETE whose answer is not known */
 	struct grave grave;
@@ -63,7 +63,7 @@ static void unlink_killing(struct killing *k)
 {
 	cloud_call_cancel(k->call);
 	timer_clear(&k->timer);
-	k->box->killing = NULL;
+	k->sandbox->killing = NULL;
 	list_del(&k->node);
 }
 
@@ -72,7 +72,7 @@ static void finish(struct killing *k, bool found)
 	struct status ok = STATUS_OK;
 
 	unlink_killing(k);
-	loop_bury(k->life->loop, &k->grave, killing_free, k);
+	loop_bury(k->core->loop, &k->grave, killing_free, k);
 	op_tell_all(&k->waiters, &ok, found);
 }
 
@@ -89,24 +89,25 @@ static void on_deleted(struct cloud_result *r, void *user)
 
 	k->call = NULL;
 	FAILPOINT("kill.answered");
-	account_saw_date(k->box->account, r->date_ms);
+	account_saw_date(k->sandbox->account, r->date_ms);
 	if (r->outcome == CLOUD_DONE) {
 		/* Missing at the first try: it was somebody else, or its end. */
 		found = !r->not_found || r->repeated || k->maybe_done;
-		life_box_gone(k->life, k->box, found,
-			      r->not_found ? "DELETE /sandboxes/{id}: 404" : "DELETE /sandboxes/{id}: 204");
+		sandbox_gone(k->core, k->sandbox, found,
+			     r->not_found ? "DELETE /sandboxes/{id}: 404"
+					  : "DELETE /sandboxes/{id}: 204");
 		FAILPOINT("kill.done");
 		finish(k, found);
 		return;
 	}
 	k->maybe_done |= r->outcome == CLOUD_UNKNOWN || r->repeated;
 	op_obstruct_all(&k->waiters, &r->status);
-	wait = rules_backoff_ms(k->tries++, KILL_BACKOFF_MS, KILL_BACKOFF_MAX, rng_u64(&k->life->rng));
+	wait = rules_backoff_ms(k->tries++, KILL_BACKOFF_MS, KILL_BACKOFF_MAX, rng_u64(&k->core->rng));
 	wait = MAX(wait, r->status.retry_after_ms);
-	log_warn("kill_repeats", "box=%s tries=%u in_ms=%llu text=%s", k->box->id, k->tries,
+	log_warn("kill_repeats", "sandbox=%s tries=%u in_ms=%llu text=%s", k->sandbox->id, k->tries,
 		 (unsigned long long)wait, log_q(r->status.text));
 	if (timer_set(&k->timer, clock_boot_ms() + wait) < 0)
-		log_warn("kill_timer", "box=%s err=nomem at=next_start", k->box->id);
+		log_warn("kill_timer", "sandbox=%s err=nomem at=next_start", k->sandbox->id);
 	/* A definite refusal is told at once; that we go on trying is not the caller's concern. */
 	if (r->outcome == CLOUD_REFUSED && !r->retry_later && !r->conflict)
 		op_tell_all(&k->waiters, &r->status, false);
@@ -116,15 +117,15 @@ static void delete(struct killing *k)
 {
 	struct cloud_ask ask = {
 		.deadline_ms = clock_boot_ms() + KILL_ASK_MS,
-		.uid = k->box->uid,
+		.uid = k->sandbox->uid,
 		.done = on_deleted,
 		.user = k,
 	};
 
-	k->call = cloud_kill(k->box->account->cloud, k->box->id, &ask);
+	k->call = cloud_kill(k->sandbox->account->cloud, k->sandbox->id, &ask);
 	FAILPOINT("kill.sent");
 	if (!k->call && timer_set(&k->timer, clock_boot_ms() + KILL_BACKOFF_MAX) < 0)
-		log_warn("kill_timer", "box=%s err=nomem at=next_start", k->box->id);
+		log_warn("kill_timer", "sandbox=%s err=nomem at=next_start", k->sandbox->id);
 }
 
 static void on_decided(void *user, const struct status *st)
@@ -134,75 +135,76 @@ static void on_decided(void *user, const struct status *st)
 	FAILPOINT("kill.intent_committed");
 	/* Not written down, it is still the owner's will. */
 	if (!status_ok(st))
-		k->life->resave = true;
+		k->core->resave = true;
 	delete(k);
 }
 
-static int killing_new(struct life *l, struct box *b, struct killing **ret)
+static int killing_new(struct sandbox_core *core, struct sandbox *b, struct killing **ret)
 {
 	struct killing *k = calloc(1, sizeof(*k));
 
 	if (!k)
 		return -ENOMEM;
 	k->magic = KILLING_MAGIC;
-	k->life = l;
-	k->box = b;
+	k->core = core;
+	k->sandbox = b;
 	list_init(&k->waiters);
-	timer_init(&k->timer, l->loop, on_timer, k);
-	list_add_tail(&l->killings, &k->node);
+	timer_init(&k->timer, core->loop, on_timer, k);
+	list_add_tail(&core->killings, &k->node);
 	b->killing = k;
 	*ret = k;
 	return 0;
 }
 
-static int killing_start(struct life *l, struct box *b, const char *rule, struct killing **ret)
+static int killing_start(struct sandbox_core *core, struct sandbox *b, const char *rule,
+			 struct killing **ret)
 {
 	struct store_tx *t;
-	int r = store_tx_new(l->store, &t);
+	int r = store_tx_new(core->store, &t);
 
 	if (r < 0)
 		return r;
-	r = killing_new(l, b, ret);
+	r = killing_new(core, b, ret);
 	if (r < 0) {
 		store_tx_drop(t);
 		return r;
 	}
 	b->ended_by = rule;
-	box_set_state(b, LIFE_KILLING);
-	life_box_free_name(l, b, t);
-	life_put_box(t, b);
-	event_put(l, t, b, EVENT_UPDATED, "by=%s\n", rule ? rule : "user");
+	sandbox_set_state(b, SANDBOX_KILLING);
+	sandbox_free_name(core, b, t);
+	sandbox_put(t, b);
+	event_put(core, t, b, EVENT_UPDATED, "by=%s\n", rule ? rule : "user");
 	store_tx_commit(t, true, on_decided, *ret);
 	return 0;
 }
 
-int kill_by_policy(struct life *l, struct box *b, const char *rule)
+int kill_by_policy(struct sandbox_core *core, struct sandbox *b, const char *rule)
 {
 	struct killing *k;
 
-	must(box_is_live(b) && !b->killing);
-	return killing_start(l, b, rule, &k);
+	must(sandbox_is_live(b) && !b->killing);
+	return killing_start(core, b, rule, &k);
 }
 
-void kill_take_up(struct life *l, struct box *b)
+void kill_take_up(struct sandbox_core *core, struct sandbox *b)
 {
 	struct killing *k;
 
-	if (killing_new(l, b, &k) < 0) {
-		log_warn("kill_take_up", "box=%s err=nomem at=next_start", b->id);
+	if (killing_new(core, b, &k) < 0) {
+		log_warn("kill_take_up", "sandbox=%s err=nomem at=next_start", b->id);
 		return;
 	}
 	k->maybe_done = true;
-	log_info("kill_taken_up", "box=%s uid=%u", b->id, b->uid);
+	log_info("kill_taken_up", "sandbox=%s uid=%u", b->id, b->uid);
 	/* Soon, but not inside of the start. */
 	if (timer_set(&k->timer, clock_boot_ms()) < 0)
-		log_warn("kill_timer", "box=%s err=nomem at=next_start", b->id);
+		log_warn("kill_timer", "sandbox=%s err=nomem at=next_start", b->id);
 }
 
-void kill_cancel_all(struct life *l)
+void kill_cancel_all(struct sandbox_core *core)
 {
-	while (!list_is_empty(&l->killings)) {
-		struct killing *k = list_entry(l->killings.next, struct killing, node);
+	while (!list_is_empty(&core->killings)) {
+		struct killing *k = list_entry(core->killings.next, struct killing, node);
 
 		must(list_is_empty(&k->waiters));
 		unlink_killing(k);
@@ -214,21 +216,21 @@ void kill_cancel_all(struct life *l)
 
 static void on_stranger_deleted(struct cloud_result *r, void *user)
 {
-	struct life_op *op = op_from(user);
-	struct box *b = life_find_box(op->life, op->account, op->ref);
+	struct sandbox_op *op = op_from(user);
+	struct sandbox *b = core_find(op->core, op->account, op->ref);
 	struct status ok = STATUS_OK;
 
 	op->call = NULL;
 	/* Another call may have made it somebody's meanwhile. */
-	if (r->outcome == CLOUD_DONE && b && box_is_live(b))
-		life_box_gone(op->life, b, !r->not_found || r->repeated, "DELETE /sandboxes/{id}");
+	if (r->outcome == CLOUD_DONE && b && sandbox_is_live(b))
+		sandbox_gone(op->core, b, !r->not_found || r->repeated, "DELETE /sandboxes/{id}");
 	if (r->outcome == CLOUD_DONE)
 		op_end_yes(op, &ok, !r->not_found || r->repeated);
 	else
 		op_fail(op, &r->status);
 }
 
-static void kill_stranger(struct life_op *op)
+static void kill_stranger(struct sandbox_op *op)
 {
 	struct cloud_ask ask = op_ask(op, on_stranger_deleted);
 
@@ -237,16 +239,16 @@ static void kill_stranger(struct life_op *op)
 		op_fail_errno(op, -ENOMEM);
 }
 
-static void kill_known(struct life_op *op, struct box *b)
+static void kill_known(struct sandbox_op *op, struct sandbox *b)
 {
 	struct status ok = STATUS_OK;
 	struct killing *k = b->killing;
 
 	op->account = b->account;
 	op->told = op_end_told;
-	if (b->state == LIFE_GONE)
+	if (b->state == SANDBOX_GONE)
 		op_end_yes(op, &ok, false);
-	else if (!k && killing_start(op->life, b, NULL, &k) < 0)
+	else if (!k && killing_start(op->core, b, NULL, &k) < 0)
 		op_fail_errno(op, -ENOMEM);
 	else
 		list_add_tail(&k->waiters, &op->wait);
@@ -254,25 +256,25 @@ static void kill_known(struct life_op *op, struct box *b)
 
 static void on_looked_at(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct life_op *op = op_from_fetch(w);
+	struct sandbox_op *op = op_from_fetch(w);
 	struct status ok = STATUS_OK;
 
 	if (news->end == FETCH_FAILED)
 		op_fail(op, news->st);
-	else if (news->box && grant_row(&op->who, news->box->uid) == GRANT_OK)
-		kill_known(op, news->box);
-	else if (news->box || news->end == FETCH_ABSENT)
+	else if (news->sandbox && grant_row(&op->who, news->sandbox->uid) == GRANT_OK)
+		kill_known(op, news->sandbox);
+	else if (news->sandbox || news->end == FETCH_ABSENT)
 		op_end_yes(op, &ok, false);
 	else
 		kill_stranger(op);
 }
 
-static void start(struct life_op *op)
+static void start(struct sandbox_op *op)
 {
 	struct status st, ok = STATUS_OK;
-	struct box *b;
+	struct sandbox *b;
 
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+	switch (ref_find(op->core, &op->who, op->ref, &b, &op->account, &st)) {
 	case REF_NONE:
 		/* Another uid's looks like none: not found, which is an answer and not a failure. */
 		if (st.reason == R_SANDBOX_NOT_FOUND)
@@ -282,7 +284,7 @@ static void start(struct life_op *op)
 		return;
 	case REF_ID:
 		op->fetch.fn = on_looked_at;
-		if (fetch_join(op->life, op->account, op->ref, false, &op->fetch) < 0)
+		if (fetch_join(op->core, op->account, op->ref, false, &op->fetch) < 0)
 			op_fail_errno(op, -ENOMEM);
 		return;
 	case REF_BOX:
@@ -297,12 +299,12 @@ static const struct op_kind kind = {
 	.fail = op_fail_yes,
 };
 
-int life_kill(struct life *l, const struct principal *who, const char *sandbox, uint64_t deadline_ms,
-	      life_bool_fn *done, void *user, struct life_op **ret)
+int sandbox_kill(struct sandbox_core *core, const struct principal *who, const char *sandbox,
+		 uint64_t deadline_ms, sandbox_bool_fn *done, void *user, struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &kind, .who = who, .deadline_ms = deadline_ms,
 			     .ref = sandbox ? sandbox : "", .user = user };
-	int r = op_new(l, &o, ret);
+	int r = op_new(core, &o, ret);
 
 	if (!r)
 		(*ret)->done.yes = done;

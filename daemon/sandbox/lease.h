@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leases: who uses a sandbox. A lease that counts is in its box's list; when the last one leaves, the
- * box is released, and what follows is its policy's matter (keep.c). Ended ones are remembered for
+ * Leases: who uses a sandbox. A lease that counts is in its sandbox's list; when the last one leaves, the
+ * sandbox is released, and what follows is its policy's matter (keep.c). Ended ones are remembered for
  * restart_grace, so that whoever held them can take them again.
  */
 #ifndef AB_DAEMON_SANDBOX_LEASE_H
@@ -10,13 +10,13 @@
 #include <stdbool.h>
 
 #include "daemon/common/ev/loop.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "daemon/store/row.h"
 #include "proto/base/list.h"
 
-struct box;
+struct sandbox;
 struct holder;
-struct life_held;
+struct sandbox_held;
 struct store_tx;
 
 #define LEASE_MAGIC	0x4c656173u
@@ -33,14 +33,14 @@ enum lease_state {
 struct lease {
 	uint32_t magic;
 	enum lease_state state;
-	struct list node;		/* in life->leases, by number */
-	struct list box_node, holder_node;
-	struct life *life;
-	struct box *box;		/* NULL when it has ended */
+	struct list node;		/* in core->leases, by number */
+	struct list sandbox_node, holder_node;
+	struct sandbox_core *core;
+	struct sandbox *sandbox;		/* NULL when it has ended */
 	struct holder *holder;		/* of a process */
 	bool written;			/* in the store; before that nobody is told that it is held */
 	char id[LEASE_ID_LEN + 1];
-	char *sandbox, *label;
+	char *sandbox_id, *label;
 	uint64_t number;
 	uid_t uid;
 	pid_t pid;
@@ -48,13 +48,13 @@ struct lease {
 	int64_t made_at_ms;		/* wall */
 	int64_t expires_wall_ms;	/* with a ttl; for people */
 	struct timer timer;		/* its end: ttl, restart_grace, or of the memory of it */
-	struct life_held *held;		/* the stream */
+	struct sandbox_held *held;		/* the stream */
 	struct grave grave;
 };
 
-struct life_held {
+struct sandbox_held {
 	struct lease *lease;		/* NULL: it is over */
-	life_held_fn *fn;
+	sandbox_held_fn *fn;
 	void *user;
 };
 
@@ -68,27 +68,27 @@ struct lease_make {
 };
 
 /* In all tables, counted, not yet stored. `again`: an earlier one of this uid taken again, or NULL. */
-must_check int lease_take(struct life *l, struct box *b, const struct lease_make *m, struct lease *again,
-			  struct lease **ret);
+must_check int lease_take(struct sandbox_core *core, struct sandbox *b, const struct lease_make *m,
+			  struct lease *again, struct lease **ret);
 void lease_put(struct store_tx *t, const struct lease *x);
 /* All rows again, and the ends of those that are remembered. */
-must_check int lease_resave(struct life *l);
+must_check int lease_resave(struct sandbox_core *core);
 must_check int lease_renew(struct lease *x, uint64_t ttl_ms);
 /* It counts no more; written without waiting. Nothing if it has ended already. */
 void lease_end(struct lease *x, const char *why);
-/* The box is gone: so are its leases; streams are told. */
-void lease_box_gone(struct life *l, struct box *b, struct store_tx *t);
-struct lease *lease_find(struct life *l, const char *id);
-struct lease *lease_of_process(struct box *b, const struct holder *h);
-void lease_view(const struct lease *x, struct life_lease *ret);
+/* The sandbox is gone: so are its leases; streams are told. */
+void lease_sandbox_gone(struct sandbox_core *core, struct sandbox *b, struct store_tx *t);
+struct lease *lease_find(struct sandbox_core *core, const char *id);
+struct lease *lease_of_process(struct sandbox *b, const struct holder *h);
+void lease_view(const struct lease *x, struct sandbox_lease *ret);
 /* We stop: streams are told so, and their leases wait for them. */
-void lease_drain(struct life *l);
+void lease_drain(struct sandbox_core *core);
 /* Its sandbox changed: the stream is told. */
-void lease_news(struct box *b);
+void lease_news(struct sandbox *b);
 
 /* Start: a row; after all rows, when the store takes changes. */
-must_check int lease_load(struct life *l, const struct row_lease *r);
-void lease_loaded(struct life *l);
-void lease_free_all(struct life *l);
+must_check int lease_load(struct sandbox_core *core, const struct row_lease *r);
+void lease_loaded(struct sandbox_core *core);
+void lease_free_all(struct sandbox_core *core);
 
 #endif

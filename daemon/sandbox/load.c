@@ -15,7 +15,7 @@
 #include "proto/base/str.h"
 
 struct loader {
-	struct life *life;
+	struct sandbox_core *core;
 	struct list intents, copies;	/* taken up when every row is there */
 	int err;
 	unsigned strangers;	/* rows of accounts that are not configured */
@@ -40,24 +40,24 @@ struct saved_copy {
 static void load_sandbox(const struct row_sandbox *r, void *user)
 {
 	struct loader *ld = user;
-	struct account *a = life_account_by_name(ld->life, r->account);
-	struct box *b;
+	struct account *a = core_account_by_name(ld->core, r->account);
+	struct sandbox *b;
 	int e;
 
 	if (!a) {
 		ld->strangers++;
 		return;
 	}
-	e = box_from_row(a, r, &b);
+	e = sandbox_from_row(a, r, &b);
 	if (e == -EBADMSG) {
-		log_warn("box_row", "box=%s metadata=unreadable ignoring=1", r->id);
+		log_warn("sandbox_row", "sandbox=%s metadata=unreadable ignoring=1", r->id);
 		return;
 	}
 	if (!e) {
 		b->loaded = true;
-		e = life_insert_box(ld->life, b);
+		e = core_insert(ld->core, b);
 		if (e < 0)
-			box_free(b);
+			sandbox_free(b);
 	}
 	if (e < 0)
 		ld->err = e;
@@ -66,11 +66,11 @@ static void load_sandbox(const struct row_sandbox *r, void *user)
 static void load_name(const struct row_name *r, void *user)
 {
 	struct loader *ld = user;
-	struct account *a = life_account_by_name(ld->life, r->account);
+	struct account *a = core_account_by_name(ld->core, r->account);
 	struct name_slot *n;
-	struct box *b;
+	struct sandbox *b;
 
-	if (life_need_name(ld->life, r->uid, r->name, &n) < 0) {
+	if (core_need_name(ld->core, r->uid, r->name, &n) < 0) {
 		ld->err = -ENOMEM;
 		return;
 	}
@@ -78,10 +78,10 @@ static void load_name(const struct row_name *r, void *user)
 	if (!a)
 		return;
 	n->account = a;
-	b = life_find_box(ld->life, a, r->id);
+	b = core_find(ld->core, a, r->id);
 	/* A holder that is gone, or whose row was set aside, holds nothing. */
-	if (b && b->state != LIFE_GONE && b->uid == r->uid)
-		life_box_give_name(ld->life, b, n);
+	if (b && b->state != SANDBOX_GONE && b->uid == r->uid)
+		sandbox_give_name(ld->core, b, n);
 }
 
 /* The methods whose request ids are ours. */
@@ -98,13 +98,13 @@ static const char *method_of(const char *name)
 static void load_request(const struct row_request *r, void *user)
 {
 	struct loader *ld = user;
-	struct account *a = life_account_by_name(ld->life, r->account);
+	struct account *a = core_account_by_name(ld->core, r->account);
 	struct request *q;
 	const char *method = method_of(r->method);
 
 	if (!method)
 		return;
-	if (life_need_request(ld->life, r->uid, method, r->request_id, &q) < 0 ||
+	if (core_need_request(ld->core, r->uid, method, r->request_id, &q) < 0 ||
 	    text_set(&q->object, r->object) < 0 || text_set(&q->req_tag, r->req_tag) < 0) {
 		ld->err = -ENOMEM;
 		return;
@@ -119,7 +119,7 @@ static void load_request(const struct row_request *r, void *user)
 static void load_lease(const struct row_lease *r, void *user)
 {
 	struct loader *ld = user;
-	int e = lease_load(ld->life, r);
+	int e = lease_load(ld->core, r);
 
 	if (e < 0)
 		ld->err = e;
@@ -129,7 +129,7 @@ static void load_event(const struct row_event *r, void *user)
 {
 	struct loader *ld = user;
 
-	event_load(ld->life, r);
+	event_load(ld->core, r);
 }
 
 static void free_texts(char *texts[SAVED_TEXTS])
@@ -188,7 +188,7 @@ static void load_copy(const struct row_copy *r, void *user)
 static void load_snapshot(const struct row_snapshot *r, void *user)
 {
 	struct loader *ld = user;
-	int e = snapshot_load(ld->life, r);
+	int e = snapshot_load(ld->core, r);
 
 	if (e < 0)
 		ld->err = e;
@@ -201,7 +201,7 @@ static void take_up_copies(struct loader *ld)
 
 		list_del(&s->node);
 		if (!ld->err)
-			ld->err = copying_take_up(ld->life, &s->row);
+			ld->err = copying_take_up(ld->core, &s->row);
 		free_texts(s->texts);
 		free(s);
 	}
@@ -214,7 +214,7 @@ static void take_up_intents(struct loader *ld)
 
 		list_del(&s->node);
 		if (!ld->err)
-			ld->err = creation_take_up(ld->life, &s->row);
+			ld->err = creation_take_up(ld->core, &s->row);
 		recipe_fini(&s->recipe);
 		free_texts(s->texts);
 		free(s);
@@ -223,9 +223,9 @@ static void take_up_intents(struct loader *ld)
 
 /* An open request id without its intent (its row was set aside): nothing proves that it was not
  * sent, so it stays unknown until its tag shows up. */
-static void orphaned_requests(struct life *l)
+static void orphaned_requests(struct sandbox_core *core)
 {
-	list_for_each(i, &l->requests) {
+	list_for_each(i, &core->requests) {
 		struct request *q = list_entry(i, struct request, node);
 
 		if (q->step == ROW_REQUEST_OPEN && !q->attempt)
@@ -233,9 +233,9 @@ static void orphaned_requests(struct life *l)
 	}
 }
 
-int life_load(struct life *l)
+int core_load(struct sandbox_core *core)
 {
-	struct loader ld = { .life = l };
+	struct loader ld = { .core = core };
 	struct store_visitor v = {
 		.sandbox = load_sandbox,
 		.intent = load_intent,
@@ -252,30 +252,30 @@ int life_load(struct life *l)
 
 	list_init(&ld.intents);
 	list_init(&ld.copies);
-	r = store_load(l->store, &v, &report);
+	r = store_load(core->store, &v, &report);
 	if (!r)
 		r = ld.err;
 	if (!r)
-		r = store_start(l->store);
+		r = store_start(core->store);
 	if (r < 0)
 		ld.err = r;
 	take_up_intents(&ld);
 	take_up_copies(&ld);
 	if (ld.err)
 		return ld.err;
-	orphaned_requests(l);
-	list_for_each(i, &l->boxes) {
-		struct box *b = list_entry(i, struct box, node);
+	orphaned_requests(core);
+	list_for_each(i, &core->sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
 
-		if (b->state == LIFE_KILLING)
-			kill_take_up(l, b);
-		else if (b->state == LIFE_PAUSING)
-			box_set_state(b, LIFE_RUNNING);	/* or PAUSED: the first list says */
-		if (b->state != LIFE_GONE)
+		if (b->state == SANDBOX_KILLING)
+			kill_take_up(core, b);
+		else if (b->state == SANDBOX_PAUSING)
+			sandbox_set_state(b, SANDBOX_RUNNING);	/* or PAUSED: the first list says */
+		if (b->state != SANDBOX_GONE)
 			keep_poke(b);
 	}
-	lease_loaded(l);
-	doubt_load(l);
+	lease_loaded(core);
+	doubt_load(core);
 	if (ld.strangers)
 		log_warn("rows_of_other_accounts", "n=%u ignoring=1", ld.strangers);
 	if (report.rows_aside)

@@ -418,11 +418,12 @@ bool netrules_tokens(const struct cloud_iam_token *v, size_t n, struct status *s
 
 /* --- the end --- */
 
-bool netrules_lifecycle(enum life_on_timeout on_timeout, int keep_memory, int auto_resume, struct status *st)
+bool netrules_lifecycle(enum sandbox_on_timeout on_timeout, int keep_memory, int auto_resume,
+			struct status *st)
 {
-	bool pause = on_timeout == LIFE_ON_TIMEOUT_PAUSE;
+	bool pause = on_timeout == SANDBOX_ON_TIMEOUT_PAUSE;
 
-	if ((unsigned)on_timeout > LIFE_ON_TIMEOUT_PAUSE) {
+	if ((unsigned)on_timeout > SANDBOX_ON_TIMEOUT_PAUSE) {
 		status_field(st, "lifecycle.on_timeout", "%d is no action", (int)on_timeout);
 		return false;
 	}

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "daemon/cloud/model.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "proto/base/cc.h"
 
 #define NETRULES_TOKENS_MAX  5u
@@ -28,7 +28,7 @@ struct netrules_with {
 /* False with FIELD_INVALID, which names the field. */
 bool netrules_network(const struct cloud_network *n, const struct netrules_with *with, struct status *st);
 bool netrules_tokens(const struct cloud_iam_token *v, size_t n, struct status *st);
-bool netrules_lifecycle(enum life_on_timeout on_timeout, int keep_memory, int auto_resume,
+bool netrules_lifecycle(enum sandbox_on_timeout on_timeout, int keep_memory, int auto_resume,
 			struct status *st);
 
 #endif

@@ -10,27 +10,27 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-struct life_op *op_from(void *p)
+struct sandbox_op *op_from(void *p)
 {
-	struct life_op *op = p;
+	struct sandbox_op *op = p;
 
 	must(op && op->magic == OP_MAGIC);
 	return op;
 }
 
-struct life_op *op_from_wait(struct list *n)
+struct sandbox_op *op_from_wait(struct list *n)
 {
-	return op_from(list_entry(n, struct life_op, wait));
+	return op_from(list_entry(n, struct sandbox_op, wait));
 }
 
-struct life_op *op_from_fetch(struct fetch_wait *w)
+struct sandbox_op *op_from_fetch(struct fetch_wait *w)
 {
-	return op_from(container_of(w, struct life_op, fetch));
+	return op_from(container_of(w, struct sandbox_op, fetch));
 }
 
 static void on_turn(struct turn *t)
 {
-	struct life_op *op = op_from(container_of(t, struct life_op, turn));
+	struct sandbox_op *op = op_from(container_of(t, struct sandbox_op, turn));
 
 	op->obstacle = (struct status)STATUS_OK;
 	op->on_turn(op);
@@ -38,7 +38,7 @@ static void on_turn(struct turn *t)
 
 static void on_kick(struct defer *d, void *user)
 {
-	struct life_op *op = op_from(user);
+	struct sandbox_op *op = op_from(user);
 	struct status st;
 
 	/* Nothing is begun for a caller that has given up. */
@@ -52,7 +52,7 @@ static void on_kick(struct defer *d, void *user)
 
 static void on_deadline(struct timer *t, void *user)
 {
-	struct life_op *op = op_from(user);
+	struct sandbox_op *op = op_from(user);
 	struct status st;
 
 	if (op->kind->expire) {
@@ -63,7 +63,7 @@ static void on_deadline(struct timer *t, void *user)
 	op_fail(op, &st);
 }
 
-void op_expired_status(struct life_op *op, struct status *ret)
+void op_expired_status(struct sandbox_op *op, struct status *ret)
 {
 	struct cloud_health h;
 
@@ -84,9 +84,9 @@ void op_expired_status(struct life_op *op, struct status *ret)
 		status_set(ret, R_DEADLINE_REQUEST, "%s: the deadline came first", op->kind->name);
 }
 
-int op_new(struct life *l, const struct op_args *a, struct life_op **ret)
+int op_new(struct sandbox_core *core, const struct op_args *a, struct sandbox_op **ret)
 {
-	struct life_op *op = calloc(1, sizeof(*op));
+	struct sandbox_op *op = calloc(1, sizeof(*op));
 	uint64_t now = clock_boot_ms();
 
 	if (!op)
@@ -98,7 +98,7 @@ int op_new(struct life *l, const struct op_args *a, struct life_op **ret)
 	}
 	op->magic = OP_MAGIC;
 	op->kind = a->kind;
-	op->life = l;
+	op->core = core;
 	op->who = *a->who;
 	op->who.pidfd = -1;	/* the connection's, which may end before us */
 	op->deadline_ms = a->deadline_ms;
@@ -108,21 +108,21 @@ int op_new(struct life *l, const struct op_args *a, struct life_op **ret)
 	list_init(&op->fetch.node);
 	list_init(&op->listing.node);
 	turn_init(&op->turn, on_turn);
-	defer_init(&op->kick, l->loop, on_kick, op);
-	timer_init(&op->timer, l->loop, on_deadline, op);
+	defer_init(&op->kick, core->loop, on_kick, op);
+	timer_init(&op->timer, core->loop, on_deadline, op);
 	if (op->deadline_ms && timer_set(&op->timer, rules_answer_by_ms(op->deadline_ms, now)) < 0) {
 		free(op->ref);
 		free(op);
 		return -ENOMEM;
 	}
 	op->args = a->args;
-	list_add_tail(&l->ops, &op->node);
+	list_add_tail(&core->ops, &op->node);
 	defer_post(&op->kick);
 	*ret = op;
 	return 0;
 }
 
-uint64_t op_ask_until(const struct life_op *op)
+uint64_t op_ask_until(const struct sandbox_op *op)
 {
 	uint64_t now = clock_boot_ms(), by;
 
@@ -133,7 +133,7 @@ uint64_t op_ask_until(const struct life_op *op)
 	return by > now + 20 ? by - MIN((by - now) / 20, 50u) : by;
 }
 
-struct cloud_ask op_ask(struct life_op *op, cloud_done_fn *done)
+struct cloud_ask op_ask(struct sandbox_op *op, cloud_done_fn *done)
 {
 	op->asked_at_ms = clock_boot_ms();
 	return (struct cloud_ask){
@@ -145,16 +145,16 @@ struct cloud_ask op_ask(struct life_op *op, cloud_done_fn *done)
 }
 
 struct op_commit {
-	struct list node;	/* in life->commits */
-	struct life_op *op;	/* NULL: it ended before */
-	void (*fn)(struct life_op *op, const struct status *st);
+	struct list node;	/* in core->commits */
+	struct sandbox_op *op;	/* NULL: it ended before */
+	void (*fn)(struct sandbox_op *op, const struct status *st);
 };
 
 static void on_committed(void *user, const struct status *st)
 {
 	struct op_commit *c = user;
-	struct life_op *op = c->op;
-	void (*fn)(struct life_op *op, const struct status *st) = c->fn;
+	struct sandbox_op *op = c->op;
+	void (*fn)(struct sandbox_op *op, const struct status *st) = c->fn;
 
 	list_del(&c->node);
 	free(c);
@@ -164,28 +164,28 @@ static void on_committed(void *user, const struct status *st)
 	fn(op, st);
 }
 
-void op_commit(struct life_op *op, struct store_tx *t,
-	       void (*fn)(struct life_op *op, const struct status *st))
+void op_commit(struct sandbox_op *op, struct store_tx *t,
+	       void (*fn)(struct sandbox_op *op, const struct status *st))
 {
 	struct op_commit *c = calloc(1, sizeof(*c));
 
 	must(!op->commit);
 	if (!c) {
 		store_tx_drop(t);
-		op->life->resave = true;
+		op->core->resave = true;
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
 	c->op = op;
 	c->fn = fn;
-	list_add_tail(&op->life->commits, &c->node);
+	list_add_tail(&op->core->commits, &c->node);
 	op->commit = c;
 	store_tx_commit(t, true, on_committed, c);
 }
 
 static void op_free(void *p)
 {
-	struct life_op *op = op_from(p);
+	struct sandbox_op *op = op_from(p);
 
 	if (op->kind->free_args)
 		op->kind->free_args(op);
@@ -196,7 +196,7 @@ static void op_free(void *p)
 }
 
 /* After it nothing comes for this op but op_free(). */
-static void detach(struct life_op *op)
+static void detach(struct sandbox_op *op)
 {
 	if (op->kind->leave)
 		op->kind->leave(op);
@@ -209,52 +209,52 @@ static void detach(struct life_op *op)
 	cloud_call_cancel(op->call);
 	op->call = NULL;
 	if (op->probe)
-		op->life->prober.cancel(op->probe, op->life->prober.user);
+		op->core->prober.cancel(op->probe, op->core->prober.user);
 	op->probe = NULL;
 	defer_cancel(&op->kick);
 	timer_clear(&op->timer);
 	timer_clear(&op->pause);
 	list_del(&op->node);
 	list_init(&op->node);
-	loop_bury(op->life->loop, &op->grave, op_free, op);
+	loop_bury(op->core->loop, &op->grave, op_free, op);
 }
 
-void life_cancel(struct life_op *op)
+void sandbox_cancel(struct sandbox_op *op)
 {
 	if (op)
 		detach(op_from(op));
 }
 
-void op_cancel_all(struct life *l)
+void op_cancel_all(struct sandbox_core *core)
 {
-	while (!list_is_empty(&l->ops))
-		detach(op_from(list_entry(l->ops.next, struct life_op, node)));
-	while (!list_is_empty(&l->commits)) {
-		struct op_commit *c = list_entry(l->commits.next, struct op_commit, node);
+	while (!list_is_empty(&core->ops))
+		detach(op_from(list_entry(core->ops.next, struct sandbox_op, node)));
+	while (!list_is_empty(&core->commits)) {
+		struct op_commit *c = list_entry(core->commits.next, struct op_commit, node);
 
 		list_del(&c->node);
 		free(c);
 	}
 }
 
-void op_end_box(struct life_op *op, const struct status *st, const struct life_sandbox *box)
+void op_end_sandbox(struct sandbox_op *op, const struct status *st, const struct sandbox_view *sandbox)
 {
 	detach(op);
-	op->done.box(op->user, st, box);
+	op->done.sandbox(op->user, st, sandbox);
 }
 
-void op_end_box_of(struct life_op *op, const struct box *b, enum life_source source)
+void op_end_sandbox_of(struct sandbox_op *op, const struct sandbox *b, enum sandbox_source source)
 {
 	struct status ok = STATUS_OK;
-	struct life_sandbox v;
+	struct sandbox_view v;
 
-	box_view(b, source, &v);
-	op_end_box(op, &ok, &v);
+	sandbox_view(b, source, &v);
+	op_end_sandbox(op, &ok, &v);
 }
 
-static void on_claim_saved(struct life_op *op, const struct status *st)
+static void on_claim_saved(struct sandbox_op *op, const struct status *st)
 {
-	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct sandbox *b = core_find(op->core, op->account, op->id);
 	struct status gone;
 
 	if (!b) {
@@ -264,99 +264,103 @@ static void on_claim_saved(struct life_op *op, const struct status *st)
 	}
 	/* What the store does not take is told all the same: it is claimed as long as this daemon lives. */
 	b->claim_unsaved = b->claim_unsaved && !status_ok(st);
-	op_end_box_of(op, b, op->claim_source);
+	op_end_sandbox_of(op, b, op->claim_source);
 }
 
-void op_end_claimed(struct life_op *op, struct box *b, enum life_source source)
+void op_end_claimed(struct sandbox_op *op, struct sandbox *b, enum sandbox_source source)
 {
 	struct store_tx *t;
 
-	if (!b->claim_unsaved || text_set(&op->id, b->id) < 0 || store_tx_new(op->life->store, &t) < 0) {
-		op_end_box_of(op, b, source);
+	if (!b->claim_unsaved || text_set(&op->id, b->id) < 0 ||
+	    store_tx_new(op->core->store, &t) < 0) {
+		op_end_sandbox_of(op, b, source);
 		return;
 	}
 	op->account = b->account;
 	op->claim_source = source;
-	life_put_box(t, b);
+	sandbox_put(t, b);
 	op_commit(op, t, on_claim_saved);
 }
 
-void op_end_yes(struct life_op *op, const struct status *st, bool yes)
+void op_end_yes(struct sandbox_op *op, const struct status *st, bool yes)
 {
 	detach(op);
 	op->done.yes(op->user, st, yes);
 }
 
-void op_end_list(struct life_op *op, const struct status *st, const struct life_page *page)
+void op_end_list(struct sandbox_op *op, const struct status *st, const struct sandbox_page *page)
 {
 	detach(op);
 	op->done.list(op->user, st, page);
 }
 
-void op_end_host(struct life_op *op, const struct status *st, const struct life_host *host)
+void op_end_host(struct sandbox_op *op, const struct status *st, const struct sandbox_host *host)
 {
 	detach(op);
 	op->done.host(op->user, st, host);
 }
 
-void op_end_target(struct life_op *op, const struct status *st, const struct life_target *t)
+void op_end_target(struct sandbox_op *op, const struct status *st, const struct sandbox_target *t)
 {
 	detach(op);
 	op->done.target(op->user, st, t);
 }
 
-void op_end_lease(struct life_op *op, const struct status *st, const struct life_lease *lease)
+void op_end_lease(struct sandbox_op *op, const struct status *st, const struct sandbox_lease *lease)
 {
 	detach(op);
 	op->done.lease(op->user, st, lease);
 }
 
-void op_end_leases(struct life_op *op, const struct status *st, const struct life_lease_page *page)
+void op_end_leases(struct sandbox_op *op, const struct status *st,
+		   const struct sandbox_lease_page *page)
 {
 	detach(op);
 	op->done.leases(op->user, st, page);
 }
 
-void op_end_metrics(struct life_op *op, const struct status *st, const struct life_metrics *m)
+void op_end_metrics(struct sandbox_op *op, const struct status *st, const struct sandbox_metrics *m)
 {
 	detach(op);
 	op->done.metrics(op->user, st, m);
 }
 
-void op_end_fork(struct life_op *op, const struct status *st, const struct life_child *v, size_t n)
+void op_end_fork(struct sandbox_op *op, const struct status *st, const struct sandbox_child *v,
+		 size_t n)
 {
 	detach(op);
 	op->done.fork(op->user, st, v, n);
 }
 
-void op_end_snapshot(struct life_op *op, const struct status *st, const struct life_snapshot *s)
+void op_end_snapshot(struct sandbox_op *op, const struct status *st, const struct sandbox_snapshot *s)
 {
 	detach(op);
 	op->done.snapshot(op->user, st, s);
 }
 
-void op_end_snapshots(struct life_op *op, const struct status *st, const struct life_snapshot_page *p)
+void op_end_snapshots(struct sandbox_op *op, const struct status *st,
+		      const struct sandbox_snapshot_page *p)
 {
 	detach(op);
 	op->done.snapshots(op->user, st, p);
 }
 
-void op_fail_box(struct life_op *op, const struct status *st)
+void op_fail_sandbox(struct sandbox_op *op, const struct status *st)
 {
-	op_end_box(op, st, NULL);
+	op_end_sandbox(op, st, NULL);
 }
 
-void op_fail_yes(struct life_op *op, const struct status *st)
+void op_fail_yes(struct sandbox_op *op, const struct status *st)
 {
 	op_end_yes(op, st, false);
 }
 
-void op_fail_target(struct life_op *op, const struct status *st)
+void op_fail_target(struct sandbox_op *op, const struct status *st)
 {
 	op_end_target(op, st, NULL);
 }
 
-void op_fail(struct life_op *op, const struct status *st)
+void op_fail(struct sandbox_op *op, const struct status *st)
 {
 	struct status copy = *st;	/* it may lie in something that detaching ends */
 
@@ -364,7 +368,7 @@ void op_fail(struct life_op *op, const struct status *st)
 	op->kind->fail(op, &copy);
 }
 
-void op_fail_errno(struct life_op *op, int err)
+void op_fail_errno(struct sandbox_op *op, int err)
 {
 	struct status st;
 
@@ -372,9 +376,9 @@ void op_fail_errno(struct life_op *op, int err)
 	op_fail(op, &st);
 }
 
-void op_target_of(const struct box *b, struct life_target *ret)
+void op_target_of(const struct sandbox *b, struct sandbox_target *ret)
 {
-	*ret = (struct life_target){
+	*ret = (struct sandbox_target){
 		.account = account_name(b->account),
 		.id = b->id,
 		.cloud = b->account->cloud,
@@ -393,7 +397,7 @@ void op_target_of(const struct box *b, struct life_target *ret)
 
 /* --- who waits together --- */
 
-void op_end_told(struct life_op *op, const struct status *st, bool yes)
+void op_end_told(struct sandbox_op *op, const struct status *st, bool yes)
 {
 	if (status_ok(st))
 		op_end_yes(op, st, yes);
@@ -408,7 +412,7 @@ void op_tell_all(struct list *waiters, const struct status *st, bool yes)
 
 	list_take(&all, waiters);
 	while (!list_is_empty(&all)) {
-		struct life_op *op = op_from_wait(all.next);
+		struct sandbox_op *op = op_from_wait(all.next);
 
 		list_del(&op->wait);
 		op->told(op, &copy, yes);
@@ -423,7 +427,7 @@ void op_obstruct_all(struct list *waiters, const struct status *st)
 
 /* --- which sandbox --- */
 
-static void find_known(struct life_op *op, struct box *b)
+static void find_known(struct sandbox_op *op, struct sandbox *b)
 {
 	op->account = b->account;
 	if (text_set(&op->id, b->id) < 0)
@@ -434,14 +438,14 @@ static void find_known(struct life_op *op, struct box *b)
 
 static void on_found(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct life_op *op = op_from_fetch(w);
+	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
 
 	if (news->end == FETCH_FAILED) {
 		op_fail(op, news->st);
-	} else if (news->box && grant_row(&op->who, news->box->uid) == GRANT_OK) {
-		find_known(op, news->box);
-	} else if (news->box || news->end == FETCH_ABSENT) {
+	} else if (news->sandbox && grant_row(&op->who, news->sandbox->uid) == GRANT_OK) {
+		find_known(op, news->sandbox);
+	} else if (news->sandbox || news->end == FETCH_ABSENT) {
 		ref_not_found(&st, op->ref);
 		op_fail(op, &st);
 	} else {
@@ -449,15 +453,15 @@ static void on_found(struct fetch_wait *w, const struct fetch_news *news)
 	}
 }
 
-void op_find(struct life_op *op, void (*known)(struct life_op *op, struct box *b),
-	     void (*stranger)(struct life_op *op, const struct cloud_sandbox *s))
+void op_find(struct sandbox_op *op, void (*known)(struct sandbox_op *op, struct sandbox *b),
+	     void (*stranger)(struct sandbox_op *op, const struct cloud_sandbox *s))
 {
 	struct status st;
-	struct box *b;
+	struct sandbox *b;
 
 	op->known = known;
 	op->stranger = stranger;
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+	switch (ref_find(op->core, &op->who, op->ref, &b, &op->account, &st)) {
 	case REF_NONE:
 		op_fail(op, &st);
 		return;
@@ -467,7 +471,7 @@ void op_find(struct life_op *op, void (*known)(struct life_op *op, struct box *b
 	case REF_ID:
 		op->fetch.fn = on_found;
 		if (text_set(&op->id, op->ref) < 0 ||
-		    fetch_join(op->life, op->account, op->id, false, &op->fetch) < 0)
+		    fetch_join(op->core, op->account, op->id, false, &op->fetch) < 0)
 			op_fail_errno(op, -ENOMEM);
 		return;
 	}
@@ -479,16 +483,16 @@ void op_find(struct life_op *op, void (*known)(struct life_op *op, struct box *b
 #define AGAIN_BACKOFF_MAX_MS 2000u
 #define AGAIN_MAX_MS	     60000u	/* for callers without a deadline */
 
-struct box *op_box(struct life_op *op)
+struct sandbox *op_sandbox(struct sandbox_op *op)
 {
-	return op->id ? life_find_box(op->life, op->account, op->id) : NULL;
+	return op->id ? core_find(op->core, op->account, op->id) : NULL;
 }
 
-void op_take_turn(struct life_op *op, struct box *b, void (*fn)(struct life_op *op))
+void op_take_turn(struct sandbox_op *op, struct sandbox *b, void (*fn)(struct sandbox_op *op))
 {
 	if (!turn_is_free(b)) {
 		status_set(&op->obstacle, R_STATE_CHANGING, "sandbox %s is changing its state (%s); repeat",
-			   b->id, life_state_name(b->state));
+			   b->id, sandbox_state_name(b->state));
 		status_evidence(&op->obstacle, "sandbox_id", "%s", b->id);
 	}
 	op->on_turn = fn;
@@ -497,12 +501,12 @@ void op_take_turn(struct life_op *op, struct box *b, void (*fn)(struct life_op *
 
 static void on_again(struct timer *t, void *user)
 {
-	struct life_op *op = op_from(user);
+	struct sandbox_op *op = op_from(user);
 
 	op->again(op);
 }
 
-void op_again(struct life_op *op, const struct status *why, void (*fn)(struct life_op *op))
+void op_again(struct sandbox_op *op, const struct status *why, void (*fn)(struct sandbox_op *op))
 {
 	uint64_t now = clock_boot_ms(), wait;
 
@@ -512,24 +516,24 @@ void op_again(struct life_op *op, const struct status *why, void (*fn)(struct li
 		return;
 	}
 	wait = rules_backoff_ms(op->tries++, AGAIN_BACKOFF_MS, AGAIN_BACKOFF_MAX_MS,
-				rng_u64(&op->life->rng));
+				rng_u64(&op->core->rng));
 	op->again = fn;
 	timer_clear(&op->pause);
-	timer_init(&op->pause, op->life->loop, on_again, op);
+	timer_init(&op->pause, op->core->loop, on_again, op);
 	if (timer_set(&op->pause, now + MAX(wait, (uint64_t)why->retry_after_ms)) < 0)
 		op_fail_errno(op, -ENOMEM);
 }
 
 static void on_missing_explained(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct life_op *op = op_from_fetch(w);
+	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
 
 	if (news->end == FETCH_FAILED)
 		st = *news->st;
-	else if (news->box && news->box->state != LIFE_RUNNING &&
-		 grant_row(&op->who, news->box->uid) == GRANT_OK)
-		box_refusal(news->box, &st);
+	else if (news->sandbox && news->sandbox->state != SANDBOX_RUNNING &&
+		 grant_row(&op->who, news->sandbox->uid) == GRANT_OK)
+		sandbox_refusal(news->sandbox, &st);
 	else if (news->end == FETCH_ABSENT)
 		ref_not_found(&st, op->ref);
 	else if (news->s && news->s->state == CLOUD_STATE_PAUSED)
@@ -539,10 +543,10 @@ static void on_missing_explained(struct fetch_wait *w, const struct fetch_news *
 	op_fail(op, &st);
 }
 
-void op_explain_missing(struct life_op *op)
+void op_explain_missing(struct sandbox_op *op)
 {
 	op->fetch.fn = on_missing_explained;
-	if (fetch_join(op->life, op->account, op->id, false, &op->fetch) < 0)
+	if (fetch_join(op->core, op->account, op->id, false, &op->fetch) < 0)
 		op_fail_errno(op, -ENOMEM);
 }
 
@@ -551,30 +555,30 @@ void op_explain_missing(struct life_op *op)
 #define READY_BACKOFF_MS     50u
 #define READY_BACKOFF_MAX_MS 1000u
 
-static void probe_again(struct life_op *op);
+static void probe_again(struct sandbox_op *op);
 
-static void on_probed(void *user, enum life_probe_result result, const struct status *why)
+static void on_probed(void *user, enum sandbox_probe_result result, const struct status *why)
 {
-	struct life_op *op = op_from(user);
-	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct sandbox_op *op = op_from(user);
+	struct sandbox *b = core_find(op->core, op->account, op->id);
 	uint64_t wait;
 
 	op->probe = NULL;
-	if (b && result == LIFE_PROBE_HEALTHY) {
-		op_end_box_of(op, b, LIFE_FROM_CLOUD);
+	if (b && result == SANDBOX_PROBE_HEALTHY) {
+		op_end_sandbox_of(op, b, SANDBOX_FROM_CLOUD);
 		return;
 	}
 	status_set(&op->obstacle, R_SANDBOX_NOT_READY, "sandbox %s: its agent does not answer yet%s%s",
 		   op->id, why && why->text[0] ? ": " : "", why ? why->text : "");
 	status_evidence(&op->obstacle, "sandbox_id", "%s", op->id);
-	if (!b || b->state == LIFE_GONE) {
+	if (!b || b->state == SANDBOX_GONE) {
 		if (b)
-			box_refusal(b, &op->obstacle);
+			sandbox_refusal(b, &op->obstacle);
 		op_fail(op, &op->obstacle);
 		return;
 	}
 	wait = rules_backoff_ms(op->tries++, READY_BACKOFF_MS, READY_BACKOFF_MAX_MS,
-				rng_u64(&op->life->rng));
+				rng_u64(&op->core->rng));
 	if (timer_set(&op->pause, clock_boot_ms() + wait) < 0)
 		op_fail_errno(op, -ENOMEM);
 }
@@ -584,28 +588,28 @@ static void on_probe_pause(struct timer *t, void *user)
 	probe_again(op_from(user));
 }
 
-static void probe_again(struct life_op *op)
+static void probe_again(struct sandbox_op *op)
 {
-	struct box *b = life_find_box(op->life, op->account, op->id);
-	struct life_target target;
+	struct sandbox *b = core_find(op->core, op->account, op->id);
+	struct sandbox_target target;
 
 	if (!b) {
-		on_probed(op, LIFE_PROBE_ABSENT, NULL);
+		on_probed(op, SANDBOX_PROBE_ABSENT, NULL);
 		return;
 	}
 	op_target_of(b, &target);
-	op->probe = op->life->prober.start(&target, op_ask_until(op), on_probed, op,
-					   op->life->prober.user);
+	op->probe = op->core->prober.start(&target, op_ask_until(op), on_probed, op,
+					   op->core->prober.user);
 	if (!op->probe)
 		op_fail_errno(op, -ENOMEM);
 }
 
-void op_wait_ready(struct life_op *op, struct box *b)
+void op_wait_ready(struct sandbox_op *op, struct sandbox *b)
 {
 	op->account = b->account;
 	op->tries = 0;
 	timer_clear(&op->pause);
-	timer_init(&op->pause, op->life->loop, on_probe_pause, op);
+	timer_init(&op->pause, op->core->loop, on_probe_pause, op);
 	if (text_set(&op->id, b->id) < 0)
 		op_fail_errno(op, -ENOMEM);
 	else

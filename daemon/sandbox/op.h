@@ -14,29 +14,29 @@
 
 struct op_kind {
 	const char *name;
-	void (*start)(struct life_op *op);	/* first step, after the call returned */
+	void (*start)(struct sandbox_op *op);	/* first step, after the call returned */
 	/* The time to answer has come; NULL: op->obstacle, or DEADLINE_REQUEST. */
-	void (*expire)(struct life_op *op);
-	void (*fail)(struct life_op *op, const struct status *st); /* op_end_*() without a result */
-	void (*leave)(struct life_op *op);	/* it ends: leave what is waited for. May be NULL */
-	void (*free_args)(struct life_op *op);	/* may be NULL */
+	void (*expire)(struct sandbox_op *op);
+	void (*fail)(struct sandbox_op *op, const struct status *st); /* op_end_*() without a result */
+	void (*leave)(struct sandbox_op *op);	/* it ends: leave what is waited for. May be NULL */
+	void (*free_args)(struct sandbox_op *op);	/* may be NULL */
 };
 
-struct life_op {
+struct sandbox_op {
 	uint32_t magic;
 	const struct op_kind *kind;
-	struct life *life;
-	struct list node;		/* in life->ops */
+	struct sandbox_core *core;
+	struct list node;		/* in core->ops */
 	struct list wait;		/* among the waiters of a shared piece of work */
 	struct attempt *attempt;	/* … of this one */
 	/* What a shared piece of work (kill.c, shift.c, attempt.c) has to say to those who wait for it. */
-	void (*told)(struct life_op *op, const struct status *st, bool yes);
+	void (*told)(struct sandbox_op *op, const struct status *st, bool yes);
 	struct turn turn;
-	void (*on_turn)(struct life_op *op);
-	void (*again)(struct life_op *op);
+	void (*on_turn)(struct sandbox_op *op);
+	void (*again)(struct sandbox_op *op);
 	/* op_find() */
-	void (*known)(struct life_op *op, struct box *b);
-	void (*stranger)(struct life_op *op, const struct cloud_sandbox *s);
+	void (*known)(struct sandbox_op *op, struct sandbox *b);
+	void (*stranger)(struct sandbox_op *op, const struct cloud_sandbox *s);
 	struct op_commit *commit;	/* a commit it waits for */
 	struct fetch_wait fetch;
 	struct listing_wait listing;
@@ -51,17 +51,17 @@ struct life_op {
 	uint64_t asked_at_ms;		/* when op_ask() was last used */
 	struct status obstacle;		/* the last failure that may still pass */
 	union {
-		life_box_fn *box;
-		life_bool_fn *yes;
-		life_list_fn *list;
-		life_host_fn *host;
-		life_target_fn *target;
-		life_lease_fn *lease;
-		life_leases_fn *leases;
-		life_metrics_fn *metrics;
-		life_fork_fn *fork;
-		life_snapshot_fn *snapshot;
-		life_snapshots_fn *snapshots;
+		sandbox_view_fn *sandbox;
+		sandbox_bool_fn *yes;
+		sandbox_list_fn *list;
+		sandbox_host_fn *host;
+		sandbox_target_fn *target;
+		sandbox_lease_fn *lease;
+		sandbox_leases_fn *leases;
+		sandbox_metrics_fn *metrics;
+		sandbox_fork_fn *fork;
+		sandbox_snapshot_fn *snapshot;
+		sandbox_snapshots_fn *snapshots;
 	} done;
 	void *user;
 	/* what the calls have in common */
@@ -69,7 +69,7 @@ struct life_op {
 	struct account *account;
 	char *id;			/* of the sandbox it is about, once known */
 	unsigned tries;
-	enum life_source claim_source;	/* op_end_claimed() */
+	enum sandbox_source claim_source;	/* op_end_claimed() */
 	void *args;			/* of its kind */
 };
 
@@ -82,68 +82,71 @@ struct op_args {
 };
 
 /* On failure `args` stays the caller's. */
-must_check int op_new(struct life *l, const struct op_args *a, struct life_op **ret);
-struct life_op *op_from(void *p);
-struct life_op *op_from_wait(struct list *n);
-struct life_op *op_from_fetch(struct fetch_wait *w);
+must_check int op_new(struct sandbox_core *core, const struct op_args *a, struct sandbox_op **ret);
+struct sandbox_op *op_from(void *p);
+struct sandbox_op *op_from_wait(struct list *n);
+struct sandbox_op *op_from_fetch(struct fetch_wait *w);
 
 /* For those whose answer is what they are told. */
-void op_end_told(struct life_op *op, const struct status *st, bool yes);
+void op_end_told(struct sandbox_op *op, const struct status *st, bool yes);
 /* Takes each off the list and tells it. */
 void op_tell_all(struct list *waiters, const struct status *st, bool yes);
 /* What stands in their way for now. */
 void op_obstruct_all(struct list *waiters, const struct status *st);
 
 /* BOOTTIME by which a request to the cloud should have failed, so that this can be said in time. */
-uint64_t op_ask_until(const struct life_op *op);
-struct cloud_ask op_ask(struct life_op *op, cloud_done_fn *done);
+uint64_t op_ask_until(const struct sandbox_op *op);
+struct cloud_ask op_ask(struct sandbox_op *op, cloud_done_fn *done);
 
-void op_end_box(struct life_op *op, const struct status *st, const struct life_sandbox *box);
-void op_end_box_of(struct life_op *op, const struct box *b, enum life_source source);
+void op_end_sandbox(struct sandbox_op *op, const struct status *st, const struct sandbox_view *sandbox);
+void op_end_sandbox_of(struct sandbox_op *op, const struct sandbox *b, enum sandbox_source source);
 /* The same, but first the store knows that it is claimed: else a crash could have it reaped after all. */
-void op_end_claimed(struct life_op *op, struct box *b, enum life_source source);
-void op_end_yes(struct life_op *op, const struct status *st, bool yes);
-void op_end_list(struct life_op *op, const struct status *st, const struct life_page *page);
-void op_end_host(struct life_op *op, const struct status *st, const struct life_host *host);
-void op_end_target(struct life_op *op, const struct status *st, const struct life_target *t);
-void op_end_lease(struct life_op *op, const struct status *st, const struct life_lease *lease);
-void op_end_leases(struct life_op *op, const struct status *st, const struct life_lease_page *page);
-void op_end_metrics(struct life_op *op, const struct status *st, const struct life_metrics *m);
-void op_end_fork(struct life_op *op, const struct status *st, const struct life_child *v, size_t n);
-void op_end_snapshot(struct life_op *op, const struct status *st, const struct life_snapshot *s);
-void op_end_snapshots(struct life_op *op, const struct status *st, const struct life_snapshot_page *p);
+void op_end_claimed(struct sandbox_op *op, struct sandbox *b, enum sandbox_source source);
+void op_end_yes(struct sandbox_op *op, const struct status *st, bool yes);
+void op_end_list(struct sandbox_op *op, const struct status *st, const struct sandbox_page *page);
+void op_end_host(struct sandbox_op *op, const struct status *st, const struct sandbox_host *host);
+void op_end_target(struct sandbox_op *op, const struct status *st, const struct sandbox_target *t);
+void op_end_lease(struct sandbox_op *op, const struct status *st, const struct sandbox_lease *lease);
+void op_end_leases(struct sandbox_op *op, const struct status *st,
+		   const struct sandbox_lease_page *page);
+void op_end_metrics(struct sandbox_op *op, const struct status *st, const struct sandbox_metrics *m);
+void op_end_fork(struct sandbox_op *op, const struct status *st, const struct sandbox_child *v,
+		 size_t n);
+void op_end_snapshot(struct sandbox_op *op, const struct status *st, const struct sandbox_snapshot *s);
+void op_end_snapshots(struct sandbox_op *op, const struct status *st,
+		      const struct sandbox_snapshot_page *p);
 /* For op_kind.fail. */
-void op_fail_box(struct life_op *op, const struct status *st);
-void op_fail_yes(struct life_op *op, const struct status *st);
-void op_fail_target(struct life_op *op, const struct status *st);
+void op_fail_sandbox(struct sandbox_op *op, const struct status *st);
+void op_fail_yes(struct sandbox_op *op, const struct status *st);
+void op_fail_target(struct sandbox_op *op, const struct status *st);
 /* Whatever it is: a failure. */
-void op_fail(struct life_op *op, const struct status *st);
-void op_fail_errno(struct life_op *op, int err);
-void op_cancel_all(struct life *l);
+void op_fail(struct sandbox_op *op, const struct status *st);
+void op_fail_errno(struct sandbox_op *op, int err);
+void op_cancel_all(struct sandbox_core *core);
 
 /* Commits and goes on with fn; if the op ends before, the commit happens all the same. */
-void op_commit(struct life_op *op, struct store_tx *t,
-	       void (*fn)(struct life_op *op, const struct status *st));
+void op_commit(struct sandbox_op *op, struct store_tx *t,
+	       void (*fn)(struct sandbox_op *op, const struct status *st));
 /* What to say when the deadline came first: the obstacle, else what the cloud's side last failed
  * with meanwhile, else DEADLINE_REQUEST. */
-void op_expired_status(struct life_op *op, struct status *ret);
+void op_expired_status(struct sandbox_op *op, struct status *ret);
 
 /* Which sandbox op->ref means; op->account and op->id are set. known: one with a row that the caller
  * may see, in whatever state; stranger: one of the caller's account without a row. Else the op ends. */
-void op_find(struct life_op *op, void (*known)(struct life_op *op, struct box *b),
-	     void (*stranger)(struct life_op *op, const struct cloud_sandbox *s));
+void op_find(struct sandbox_op *op, void (*known)(struct sandbox_op *op, struct sandbox *b),
+	     void (*stranger)(struct sandbox_op *op, const struct cloud_sandbox *s));
 
-/* Waits for its turn at the box (op->id is set); until then it is obstructed by what goes on. */
-void op_take_turn(struct life_op *op, struct box *b, void (*fn)(struct life_op *op));
-/* The box that op->id names, if it is still there. */
-struct box *op_box(struct life_op *op);
+/* Waits for its turn at the sandbox (op->id is set); until then it is obstructed by what goes on. */
+void op_take_turn(struct sandbox_op *op, struct sandbox *b, void (*fn)(struct sandbox_op *op));
+/* The sandbox that op->id names, if it is still there. */
+struct sandbox *op_sandbox(struct sandbox_op *op);
 /* `why` may pass (409): again after a while, until it is time to answer. */
-void op_again(struct life_op *op, const struct status *why, void (*fn)(struct life_op *op));
+void op_again(struct sandbox_op *op, const struct status *why, void (*fn)(struct sandbox_op *op));
 /* A 404 of a call that exists: ends with what the cloud says the sandbox is now. */
-void op_explain_missing(struct life_op *op);
+void op_explain_missing(struct sandbox_op *op);
 
-/* Waits until the agent inside answers, then ends with the box. */
-void op_wait_ready(struct life_op *op, struct box *b);
-void op_target_of(const struct box *b, struct life_target *ret);
+/* Waits until the agent inside answers, then ends with the sandbox. */
+void op_wait_ready(struct sandbox_op *op, struct sandbox *b);
+void op_target_of(const struct sandbox *b, struct sandbox_target *ret);
 
 #endif

@@ -137,15 +137,17 @@ static int read_numbers(struct creation *c, const char *s)
 	int secure, internet, on_timeout, keep, resume;
 	unsigned timeout;
 
-	if (sscanf(s, "%u %d %d %d %d %d", &timeout, &secure, &internet, &on_timeout, &keep, &resume) != 6 ||
-	    !timeout || secure < TRI_UNSET || secure > TRI_TRUE || internet < TRI_UNSET || internet > TRI_TRUE ||
-	    on_timeout < LIFE_ON_TIMEOUT_UNSET || on_timeout > LIFE_ON_TIMEOUT_PAUSE || keep < -1 || keep > 1 ||
-	    resume < -1 || resume > 1)
+	if (sscanf(s, "%u %d %d %d %d %d", &timeout, &secure, &internet, &on_timeout, &keep,
+		   &resume) != 6 ||
+	    !timeout || secure < TRI_UNSET || secure > TRI_TRUE || internet < TRI_UNSET ||
+	    internet > TRI_TRUE || on_timeout < SANDBOX_ON_TIMEOUT_UNSET ||
+	    on_timeout > SANDBOX_ON_TIMEOUT_PAUSE || keep < -1 || keep > 1 || resume < -1 ||
+	    resume > 1)
 		return -EBADMSG;
 	c->timeout_s = timeout;
 	c->secure = (enum tri)secure;
 	c->allow_internet_access = (enum tri)internet;
-	c->end = (struct creation_end){ (enum life_on_timeout)on_timeout, keep, resume };
+	c->end = (struct creation_end){ (enum sandbox_on_timeout)on_timeout, keep, resume };
 	return 0;
 }
 
@@ -227,7 +229,7 @@ enum recipe_verdict recipe_judge(const struct recipe_facts *f)
 		return RECIPE_IN_DOUBT;
 	/* Its time was over, and nobody wanted more of it; and what is paused is not started by us. */
 	if ((f->reason == R_SANDBOX_EXPIRED && !(f->in_use && f->keep_alive)) ||
-	    (f->before == LIFE_PAUSED && !f->in_use))
+	    (f->before == SANDBOX_PAUSED && !f->in_use))
 		return RECIPE_UNUSED;
 	if (!f->known)
 		return RECIPE_MISSING;

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "proto/base/cc.h"
 
 struct creation;
@@ -42,7 +42,7 @@ struct recipe_facts {
 	bool ours, named, in_doubt, known;
 	bool in_use;		/* leased, or a command ran */
 	bool keep_alive;
-	enum life_state before;
+	enum sandbox_state before;
 	enum ab_reason reason;
 	uint32_t generation;
 	int64_t age_ms;		/* -1 = unknown */

@@ -16,15 +16,15 @@
 
 #define HOPS_MAX 1000u
 
-static void collect_facts(const struct life *l, const struct box *b, enum life_state before, bool by_us,
-			  struct recipe_facts *ret)
+static void collect_facts(const struct sandbox_core *core, const struct sandbox *b,
+			  enum sandbox_state before, bool by_us, struct recipe_facts *ret)
 {
 	*ret = (struct recipe_facts){
 		.on_gone = b->policy.on_gone,
-		.ended = by_us || before == LIFE_KILLING,
+		.ended = by_us || before == SANDBOX_KILLING,
 		.ours = b->ours,
 		.named = b->named,
-		.in_doubt = l->doubt != STORE_SURE && (b->loaded || b->from_tag),
+		.in_doubt = core->doubt != STORE_SURE && (b->loaded || b->from_tag),
 		.known = b->recipe.len != 0,
 		.in_use = b->n_leases || b->n_commands,
 		.keep_alive = b->policy.keep_alive,
@@ -36,10 +36,10 @@ static void collect_facts(const struct life *l, const struct box *b, enum life_s
 }
 
 /* A process that holds a lease "until it dies" holds the next one too; others are told and come by name. */
-static int inherit_leases(struct creation *c, const struct box *b)
+static int inherit_leases(struct creation *c, const struct sandbox *b)
 {
 	list_for_each(n, &b->leases) {
-		struct lease *x = list_entry(n, struct lease, box_node);
+		struct lease *x = list_entry(n, struct lease, sandbox_node);
 		struct creation_heir *v;
 
 		if (x->kind != ROW_LEASE_PROCESS || !x->holder || x->holder->dead)
@@ -59,20 +59,20 @@ static int inherit_leases(struct creation *c, const struct box *b)
 }
 
 /* One tag for each sandbox that vanished: whatever happens, its successor is found by it. */
-static int tag_of(const struct life *l, const struct box *b, char ret[TAG_REQ_LEN + 1])
+static int tag_of(const struct sandbox_core *core, const struct sandbox *b, char ret[TAG_REQ_LEN + 1])
 {
 	char *text = str_printf("%u Recreate %s %s", b->uid, b->account->name, b->id);
 	uint8_t hash[32];
 
 	if (!text)
 		return -ENOMEM;
-	l->sha256(text, strlen(text), hash);
+	core->sha256(text, strlen(text), hash);
 	free(text);
 	str_hex(hash, TAG_REQ_LEN / 2, ret);
 	return 0;
 }
 
-static int fill(struct creation *c, const struct box *b)
+static int fill(struct creation *c, const struct sandbox *b)
 {
 	int r = recipe_unpack(&b->recipe, c);
 
@@ -83,7 +83,7 @@ static int fill(struct creation *c, const struct box *b)
 	c->att.alone = true;
 	c->att.policy = b->policy;
 	policy_format(&c->att.policy, c->policy_text);
-	c->name = life_find_name(c->att.life, b->uid, b->name);
+	c->name = core_find_name(c->att.core, b->uid, b->name);
 	if (!r && (!c->name || c->name->creation))
 		r = -EEXIST;
 	if (!r)
@@ -91,7 +91,8 @@ static int fill(struct creation *c, const struct box *b)
 	return r;
 }
 
-void recreate_decide(struct life *l, struct box *b, enum life_state before, bool by_us, struct recreation *ret)
+void recreate_decide(struct sandbox_core *core, struct sandbox *b, enum sandbox_state before,
+		     bool by_us, struct recreation *ret)
 {
 	enum recipe_verdict verdict;
 	struct recipe_facts facts;
@@ -100,18 +101,18 @@ void recreate_decide(struct life *l, struct box *b, enum life_state before, bool
 	int r;
 
 	*ret = (struct recreation){ 0 };
-	collect_facts(l, b, before, by_us, &facts);
+	collect_facts(core, b, before, by_us, &facts);
 	verdict = recipe_judge(&facts);
 	ret->verdict = recipe_verdict_name(verdict);
 	if (verdict != RECIPE_GO)
 		return;
-	if (life_refused_by_limits(l, b->account, b->uid, 1, &st)) {
+	if (core_refused_by_limits(core, b->account, b->uid, 1, &st)) {
 		ret->verdict = "no, a limit is reached";
 		return;
 	}
-	r = tag_of(l, b, tag);
+	r = tag_of(core, b, tag);
 	if (!r)
-		r = creation_new(l, b->account, b->uid, tag, &ret->creation);
+		r = creation_new(core, b->account, b->uid, tag, &ret->creation);
 	if (!r) {
 		r = fill(ret->creation, b);
 		if (r < 0)
@@ -137,21 +138,22 @@ void recreate_intend(struct recreation *r, struct store_tx *t)
 	r->verdict = e == -EAGAIN ? "no, the daemon cannot write its state" : "no, out of memory";
 }
 
-void recreate_commit(struct life *l, struct recreation *r, struct store_tx *t)
+void recreate_commit(struct sandbox_core *core, struct recreation *r, struct store_tx *t)
 {
 	if (!r->creation) {
-		life_commit(l, t, true);
+		core_commit(core, t, true);
 		return;
 	}
-	log_info("recreate", "box=%s name=%s generation=%u seq=%llu", r->creation->replaces,
-		 r->creation->name->name, r->creation->generation, (unsigned long long)r->creation->att.seq);
+	log_info("recreate", "sandbox=%s name=%s generation=%u seq=%llu", r->creation->replaces,
+		 r->creation->name->name, r->creation->generation,
+		 (unsigned long long)r->creation->att.seq);
 	store_tx_commit(t, true, creation_on_intent, &r->creation->att);
 }
 
-static const struct box *next_of(const struct life *l, const struct box *b)
+static const struct sandbox *next_of(const struct sandbox_core *core, const struct sandbox *b)
 {
-	list_for_each(i, &l->boxes) {
-		const struct box *o = list_entry(i, struct box, node);
+	list_for_each(i, &core->sandboxes) {
+		const struct sandbox *o = list_entry(i, struct sandbox, node);
 
 		if (o->account == b->account && o->uid == b->uid && str_eq(o->replaces, b->id))
 			return o;
@@ -159,12 +161,12 @@ static const struct box *next_of(const struct life *l, const struct box *b)
 	return NULL;
 }
 
-const struct box *recreate_successor(const struct box *b)
+const struct sandbox *recreate_successor(const struct sandbox *b)
 {
-	const struct life *l = b->account->life;
-	const struct box *at = next_of(l, b);
+	const struct sandbox_core *core = b->account->core;
+	const struct sandbox *at = next_of(core, b);
 
-	for (unsigned i = 0; at && !box_is_live(at) && i < HOPS_MAX; i++)
-		at = next_of(l, at);
-	return at && box_is_live(at) ? at : NULL;
+	for (unsigned i = 0; at && !sandbox_is_live(at) && i < HOPS_MAX; i++)
+		at = next_of(core, at);
+	return at && sandbox_is_live(at) ? at : NULL;
 }

@@ -9,10 +9,10 @@
 
 #include <stdbool.h>
 
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "proto/base/cc.h"
 
-struct box;
+struct sandbox;
 struct creation;
 struct store_tx;
 
@@ -22,12 +22,13 @@ struct recreation {
 };
 
 /* `b` is GONE, and still has its name and its leases; `before`: what it was. */
-void recreate_decide(struct life *l, struct box *b, enum life_state before, bool by_us, struct recreation *ret);
+void recreate_decide(struct sandbox_core *core, struct sandbox *b, enum sandbox_state before,
+		     bool by_us, struct recreation *ret);
 /* It has neither any more: the intent goes into `t`. */
 void recreate_intend(struct recreation *r, struct store_tx *t);
 /* Commits; the creation goes on from there. */
-void recreate_commit(struct life *l, struct recreation *r, struct store_tx *t);
+void recreate_commit(struct sandbox_core *core, struct recreation *r, struct store_tx *t);
 /* What took its place, as far as it goes; NULL = nothing, or what did has gone as well. */
-const struct box *recreate_successor(const struct box *b);
+const struct sandbox *recreate_successor(const struct sandbox *b);
 
 #endif

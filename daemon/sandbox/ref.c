@@ -16,21 +16,22 @@ void ref_not_found(struct status *st, const char *ref)
 	status_evidence(st, "sandbox", "%s", ref);
 }
 
-static struct box *row_of_id(struct life *l, const struct principal *who, const char *id)
+static struct sandbox *row_of_id(struct sandbox_core *core, const struct principal *who, const char *id)
 {
-	struct account *own = life_account_of(l, who->uid);
-	struct box *b = life_find_box(l, own, id);
+	struct account *own = core_account_of(core, who->uid);
+	struct sandbox *b = core_find(core, own, id);
 
-	for (size_t i = 0; !b && i < l->n_accounts; i++)
-		b = life_find_box(l, &l->accounts[i], id);
+	for (size_t i = 0; !b && i < core->n_accounts; i++)
+		b = core_find(core, &core->accounts[i], id);
 	return b;
 }
 
-enum ref_kind ref_find(struct life *l, const struct principal *who, const char *ref,
-		       struct box **ret_box, struct account **ret_account, struct status *ret_st)
+enum ref_kind ref_find(struct sandbox_core *core, const struct principal *who, const char *ref,
+		       struct sandbox **ret_sandbox, struct account **ret_account,
+		       struct status *ret_st)
 {
 	struct name_slot *n;
-	struct box *b;
+	struct sandbox *b;
 
 	if (str_is_empty(ref)) {
 		status_field(ret_st, "sandbox", "is empty; give a sandbox id or a name");
@@ -40,20 +41,20 @@ enum ref_kind ref_find(struct life *l, const struct principal *who, const char *
 		status_field(ret_st, "sandbox", "is too long to be a sandbox id or a name");
 		return REF_NONE;
 	}
-	b = row_of_id(l, who, ref);
+	b = row_of_id(core, who, ref);
 	if (b) {
 		if (grant_row(who, b->uid) != GRANT_OK) {
 			ref_not_found(ret_st, ref);
 			return REF_NONE;
 		}
-		*ret_box = b;
+		*ret_sandbox = b;
 		return REF_BOX;
 	}
-	n = rules_name_is_valid(ref) ? life_find_name(l, who->uid, ref) : NULL;
+	n = rules_name_is_valid(ref) ? core_find_name(core, who->uid, ref) : NULL;
 	if (n && n->id[0]) {
-		b = life_find_box(l, n->account, n->id);
+		b = core_find(core, n->account, n->id);
 		if (b) {
-			*ret_box = b;
+			*ret_sandbox = b;
 			return REF_BOX;
 		}
 	}
@@ -62,7 +63,7 @@ enum ref_kind ref_find(struct life *l, const struct principal *who, const char *
 		return REF_NONE;
 	}
 	if (rules_looks_like_id(ref)) {
-		*ret_account = life_account_of(l, who->uid);
+		*ret_account = core_account_of(core, who->uid);
 		return REF_ID;
 	}
 	if (rules_name_is_valid(ref))

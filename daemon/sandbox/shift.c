@@ -32,16 +32,16 @@ enum shift_kind {
 
 struct shift {
 	uint32_t magic;
-	struct list node;	/* in life->shifts */
-	struct life *life;
-	struct box *box;
+	struct list node;	/* in core->shifts */
+	struct sandbox_core *core;
+	struct sandbox *sandbox;
 	enum shift_kind kind;
 	bool keep_memory, started;
 	uint32_t timeout_s;
 	struct turn turn;
 	struct cloud_call *call;
 	struct timer timer;
-	struct list waiters;	/* life_op.wait */
+	struct list waiters;	/* sandbox_op.wait */
 	struct status why;	/* of the attempt that is being looked into */
 	bool conflict;
 	bool maybe_done;	/* by an attempt whose answer is not known */
@@ -71,38 +71,38 @@ static void unlink_shift(struct shift *s)
 	s->call = NULL;
 	timer_clear(&s->timer);
 	if (s->started)
-		s->box->changing = false;
-	if (s->box->shift == s)
-		s->box->shift = NULL;
+		s->sandbox->changing = false;
+	if (s->sandbox->shift == s)
+		s->sandbox->shift = NULL;
 	turn_end(&s->turn);
 	list_del(&s->node);
 }
 
-/* The box's state is set: tell all, be gone. */
+/* The sandbox's state is set: tell all, be gone. */
 static void finish(struct shift *s, const struct status *st, bool yes)
 {
 	unlink_shift(s);
-	loop_bury(s->life->loop, &s->grave, shift_free, s);
+	loop_bury(s->core->loop, &s->grave, shift_free, s);
 	op_tell_all(&s->waiters, st, yes);
 }
 
 /* Only from a state that this shift put there: a kill meanwhile goes first. */
-static void set_state(struct shift *s, enum life_state to)
+static void set_state(struct shift *s, enum sandbox_state to)
 {
-	struct box *b = s->box;
+	struct sandbox *b = s->sandbox;
 
-	if (box_is_live(b))
-		life_box_changed(s->life, b, to, "");
+	if (sandbox_is_live(b))
+		sandbox_changed(s->core, b, to, "");
 }
 
-static enum life_state from_state(const struct shift *s)
+static enum sandbox_state from_state(const struct shift *s)
 {
-	return s->kind == SHIFT_PAUSE ? LIFE_RUNNING : LIFE_PAUSED;
+	return s->kind == SHIFT_PAUSE ? SANDBOX_RUNNING : SANDBOX_PAUSED;
 }
 
-static enum life_state to_state(const struct shift *s)
+static enum sandbox_state to_state(const struct shift *s)
 {
-	return s->kind == SHIFT_PAUSE ? LIFE_PAUSED : LIFE_RUNNING;
+	return s->kind == SHIFT_PAUSE ? SANDBOX_PAUSED : SANDBOX_RUNNING;
 }
 
 /* --- looking --- */
@@ -117,7 +117,7 @@ static void on_timer(struct timer *t, void *user)
 static void again(struct shift *s)
 {
 	uint64_t wait = rules_backoff_ms(s->tries++, SHIFT_BACKOFF_MS, SHIFT_BACKOFF_MAX,
-					 rng_u64(&s->life->rng));
+					 rng_u64(&s->core->rng));
 
 	op_obstruct_all(&s->waiters, &s->why);
 	if (list_is_empty(&s->waiters) || timer_set(&s->timer, clock_boot_ms() + wait) < 0)
@@ -128,7 +128,7 @@ static void again(struct shift *s)
 static void judge(struct shift *s, enum cloud_state state)
 {
 	static const struct status ok = STATUS_OK;
-	enum life_state is = state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING;
+	enum sandbox_state is = state == CLOUD_STATE_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING;
 
 	set_state(s, is);
 	if (is == to_state(s)) {
@@ -147,22 +147,22 @@ static void on_looked(struct cloud_result *r, void *user)
 	struct status st;
 
 	s->call = NULL;
-	account_saw_date(s->box->account, r->date_ms);
+	account_saw_date(s->sandbox->account, r->date_ms);
 	if (r->outcome == CLOUD_DONE && r->sandbox) {
 		enum cloud_state state = r->sandbox->state;
 
-		s->box->token_known = true;
-		life_box_seen(s->life, s->box, r->sandbox);
+		s->sandbox->token_known = true;
+		sandbox_seen(s->core, s->sandbox, r->sandbox);
 		judge(s, state);
 	} else if (r->not_found) {
-		if (box_is_live(s->box))
-			life_box_gone(s->life, s->box, false, "GET /sandboxes/{id}: 404");
-		box_refusal(s->box, &st);
+		if (sandbox_is_live(s->sandbox))
+			sandbox_gone(s->core, s->sandbox, false, "GET /sandboxes/{id}: 404");
+		sandbox_refusal(s->sandbox, &st);
 		finish(s, &st, false);
 	} else {
 		/* Not known: as it was, and not to be believed without asking. */
 		set_state(s, from_state(s));
-		s->box->fresh_at_ms = 0;
+		s->sandbox->fresh_at_ms = 0;
 		finish(s, &s->why, false);
 	}
 }
@@ -171,16 +171,16 @@ static void look(struct shift *s)
 {
 	struct cloud_ask ask = {
 		.deadline_ms = clock_boot_ms() + SHIFT_LOOK_MS,
-		.uid = s->box->uid,
+		.uid = s->sandbox->uid,
 		.done = on_looked,
 		.user = s,
 	};
 
 	/* Not the shared question: that one may have been asked before the change. */
-	s->call = cloud_get(s->box->account->cloud, s->box->id, &ask);
+	s->call = cloud_get(s->sandbox->account->cloud, s->sandbox->id, &ask);
 	if (!s->call) {
 		set_state(s, from_state(s));
-		s->box->fresh_at_ms = 0;
+		s->sandbox->fresh_at_ms = 0;
 		finish(s, &s->why, false);
 	}
 }
@@ -194,21 +194,21 @@ static void on_asked(struct cloud_result *r, void *user)
 
 	s->call = NULL;
 	FAILPOINT("shift.answered");
-	account_saw_date(s->box->account, r->date_ms);
+	account_saw_date(s->sandbox->account, r->date_ms);
 	if (r->outcome == CLOUD_DONE) {
 		if (r->sandbox) {
-			s->box->token_known = true;
-			life_box_seen(s->life, s->box, r->sandbox);
+			s->sandbox->token_known = true;
+			sandbox_seen(s->core, s->sandbox, r->sandbox);
 		}
 		/* The cloud's end of a paused sandbox is the moment of its pause. */
 		if (s->kind == SHIFT_PAUSE) {
-			s->box->end_at_ms = account_cloud_now(s->box->account);
-			s->box->as_of_ms = clock_wall_ms();
+			s->sandbox->end_at_ms = account_cloud_now(s->sandbox->account);
+			s->sandbox->as_of_ms = clock_wall_ms();
 		}
-		s->box->fresh_at_ms = clock_boot_ms();
+		s->sandbox->fresh_at_ms = clock_boot_ms();
 		set_state(s, to_state(s));
-		log_info("box_shift", "box=%s uid=%u to=%s tries=%u", s->box->id, s->box->uid,
-			 life_state_name(to_state(s)), s->tries + 1);
+		log_info("sandbox_shift", "sandbox=%s uid=%u to=%s tries=%u", s->sandbox->id,
+			 s->sandbox->uid, sandbox_state_name(to_state(s)), s->tries + 1);
 		finish(s, &ok, true);
 		return;
 	}
@@ -220,7 +220,7 @@ static void on_asked(struct cloud_result *r, void *user)
 
 static void run(struct shift *s)
 {
-	struct box *b = s->box;
+	struct sandbox *b = s->sandbox;
 	struct cloud_ask ask = {
 		.deadline_ms = clock_boot_ms() + SHIFT_ASK_MS,
 		.uid = b->uid,
@@ -229,14 +229,14 @@ static void run(struct shift *s)
 	};
 	struct status st;
 
-	if (!box_is_live(b)) {
-		box_refusal(b, &st);
+	if (!sandbox_is_live(b)) {
+		sandbox_refusal(b, &st);
 		finish(s, &st, false);
 		return;
 	}
 	b->changing = s->started = true;
 	if (b->state == from_state(s))
-		box_set_state(b, s->kind == SHIFT_PAUSE ? LIFE_PAUSING : LIFE_RESUMING);
+		sandbox_set_state(b, s->kind == SHIFT_PAUSE ? SANDBOX_PAUSING : SANDBOX_RESUMING);
 	if (s->kind == SHIFT_PAUSE)
 		s->call = cloud_pause(b->account->cloud, b->id, s->keep_memory, &ask);
 	else
@@ -267,11 +267,11 @@ static void on_turn(struct turn *t)
 /* The one that waits last, or is under way alone, may be shared: nothing comes between. */
 static bool is_last(const struct shift *s)
 {
-	return s->box->turns.prev == &s->turn.node;
+	return s->sandbox->turns.prev == &s->turn.node;
 }
 
-static int join(struct life *l, struct box *b, const struct shift *want, struct life_op *op,
-		struct shift **ret)
+static int join(struct sandbox_core *core, struct sandbox *b, const struct shift *want,
+		struct sandbox_op *op, struct shift **ret)
 {
 	struct shift *s = b->shift;
 
@@ -282,13 +282,13 @@ static int join(struct life *l, struct box *b, const struct shift *want, struct 
 			return -ENOMEM;
 		*s = *want;
 		s->magic = SHIFT_MAGIC;
-		s->life = l;
-		s->box = b;
+		s->core = core;
+		s->sandbox = b;
 		list_init(&s->waiters);
-		timer_init(&s->timer, l->loop, on_timer, s);
+		timer_init(&s->timer, core->loop, on_timer, s);
 		turn_init(&s->turn, on_turn);
 		turn_take(&s->turn, b);
-		list_add_tail(&l->shifts, &s->node);
+		list_add_tail(&core->shifts, &s->node);
 		b->shift = s;
 	}
 	list_add_tail(&s->waiters, &op->wait);
@@ -296,20 +296,21 @@ static int join(struct life *l, struct box *b, const struct shift *want, struct 
 	return 0;
 }
 
-int shift_join_pause(struct life *l, struct box *b, bool keep_memory, struct life_op *op)
+int shift_join_pause(struct sandbox_core *core, struct sandbox *b, bool keep_memory,
+		     struct sandbox_op *op)
 {
 	const struct shift want = { .kind = SHIFT_PAUSE, .keep_memory = keep_memory };
 	struct shift *s;
 
-	return join(l, b, &want, op, &s);
+	return join(core, b, &want, op, &s);
 }
 
-int shift_join_resume(struct life *l, struct box *b, uint32_t timeout_s, struct life_op *op,
-		      uint32_t *ret_s)
+int shift_join_resume(struct sandbox_core *core, struct sandbox *b, uint32_t timeout_s,
+		      struct sandbox_op *op, uint32_t *ret_s)
 {
 	const struct shift want = { .kind = SHIFT_RESUME, .timeout_s = timeout_s };
 	struct shift *s;
-	int r = join(l, b, &want, op, &s);
+	int r = join(core, b, &want, op, &s);
 
 	if (r < 0)
 		return r;
@@ -319,10 +320,10 @@ int shift_join_resume(struct life *l, struct box *b, uint32_t timeout_s, struct 
 	return 0;
 }
 
-void shift_cancel_all(struct life *l)
+void shift_cancel_all(struct sandbox_core *core)
 {
-	while (!list_is_empty(&l->shifts)) {
-		struct shift *s = list_entry(l->shifts.next, struct shift, node);
+	while (!list_is_empty(&core->shifts)) {
+		struct shift *s = list_entry(core->shifts.next, struct shift, node);
 
 		must(list_is_empty(&s->waiters));
 		unlink_shift(s);

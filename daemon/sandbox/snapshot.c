@@ -37,7 +37,8 @@ static int record(struct copying *c, struct store_tx *t)
 	int r = text_set(&c->att.object, c->snapshot->id);
 
 	if (!r)
-		r = snap_put(c->att.life, c->att.account, c->snapshot, c->att.source, &c->att.uid, t, &s);
+		r = snap_put(c->att.core, c->att.account, c->snapshot, c->att.source, &c->att.uid,
+			     t, &s);
 	return r;
 }
 

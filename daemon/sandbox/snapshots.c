@@ -23,9 +23,9 @@ static void snap_free(struct snap *s)
 	free(s);
 }
 
-static struct snap *find(struct life *l, const struct account *a, const char *id)
+static struct snap *find(struct sandbox_core *core, const struct account *a, const char *id)
 {
-	list_for_each(n, &l->snapshots) {
+	list_for_each(n, &core->snapshots) {
 		struct snap *s = list_entry(n, struct snap, node);
 
 		if (s->account == a && str_eq(s->id, id))
@@ -34,21 +34,22 @@ static struct snap *find(struct life *l, const struct account *a, const char *id
 	return NULL;
 }
 
-struct snap *snap_find(struct life *l, const struct account *a, const char *id)
+struct snap *snap_find(struct sandbox_core *core, const struct account *a, const char *id)
 {
-	struct snap *s = find(l, a, id);
+	struct snap *s = find(core, a, id);
 
 	return s && !s->gone_boot_ms ? s : NULL;
 }
 
-bool snap_is_gone_since(struct life *l, const struct account *a, const char *id, uint64_t asked_boot_ms)
+bool snap_is_gone_since(struct sandbox_core *core, const struct account *a, const char *id,
+			uint64_t asked_boot_ms)
 {
-	const struct snap *s = find(l, a, id);
+	const struct snap *s = find(core, a, id);
 
 	return s && s->gone_boot_ms && s->gone_boot_ms >= asked_boot_ms;
 }
 
-static int add(struct life *l, struct account *a, const char *id, struct snap **ret)
+static int add(struct sandbox_core *core, struct account *a, const char *id, struct snap **ret)
 {
 	struct snap *s = calloc(1, sizeof(*s));
 
@@ -59,7 +60,7 @@ static int add(struct life *l, struct account *a, const char *id, struct snap **
 		snap_free(s);
 		return -ENOMEM;
 	}
-	list_add_tail(&l->snapshots, &s->node);
+	list_add_tail(&core->snapshots, &s->node);
 	*ret = s;
 	return 0;
 }
@@ -99,12 +100,12 @@ static int learn_names(struct snap *s, const struct cloud_strs *names)
 	return 0;
 }
 
-int snap_put(struct life *l, struct account *a, const struct cloud_snapshot *c, const char *source,
-	     const uid_t *uid, struct store_tx *t, struct snap **ret)
+int snap_put(struct sandbox_core *core, struct account *a, const struct cloud_snapshot *c,
+	     const char *source, const uid_t *uid, struct store_tx *t, struct snap **ret)
 {
-	struct snap *s = find(l, a, c->id);
+	struct snap *s = find(core, a, c->id);
 	bool changed = !s || s->gone_boot_ms || uid || !cloud_strs_equal(&s->names, &c->names);
-	int r = s ? 0 : add(l, a, c->id, &s);
+	int r = s ? 0 : add(core, a, c->id, &s);
 
 	if (!r && source)
 		r = text_set(&s->source, source);
@@ -126,15 +127,15 @@ int snap_put(struct life *l, struct account *a, const struct cloud_snapshot *c, 
 		s->created_at_ms = s->as_of_ms;
 		s->made_boot_ms = clock_boot_ms();
 		list_del(&s->node);
-		list_add_head(&l->snapshots, &s->node);
+		list_add_head(&core->snapshots, &s->node);
 	}
 	*ret = s;
 	return changed ? put_row(s, t) : 0;
 }
 
-static void forget_old(struct life *l, uint64_t now)
+static void forget_old(struct sandbox_core *core, uint64_t now)
 {
-	list_for_each_safe(n, &l->snapshots) {
+	list_for_each_safe(n, &core->snapshots) {
 		struct snap *s = list_entry(n, struct snap, node);
 
 		if (!s->gone_boot_ms || now < s->gone_boot_ms + GONE_KEPT_MS)
@@ -144,18 +145,18 @@ static void forget_old(struct life *l, uint64_t now)
 	}
 }
 
-void snap_forget(struct life *l, struct snap *s, struct store_tx *t)
+void snap_forget(struct sandbox_core *core, struct snap *s, struct store_tx *t)
 {
 	uint64_t now = clock_boot_ms();
 
 	store_tx_del_snapshot(t, s->account->name, s->id);
 	s->gone_boot_ms = MAX(now, (uint64_t)1);
-	forget_old(l, now);
+	forget_old(core, now);
 }
 
-void snap_view(const struct snap *s, enum life_source source, struct life_snapshot *ret)
+void snap_view(const struct snap *s, enum sandbox_source source, struct sandbox_snapshot *ret)
 {
-	*ret = (struct life_snapshot){
+	*ret = (struct sandbox_snapshot){
 		.id = s->id,
 		.names = (const char *const *)s->names.v,
 		.n_names = s->names.n,
@@ -168,15 +169,15 @@ void snap_view(const struct snap *s, enum life_source source, struct life_snapsh
 
 /* --- start and end --- */
 
-int snapshot_load(struct life *l, const struct row_snapshot *r)
+int snapshot_load(struct sandbox_core *core, const struct row_snapshot *r)
 {
-	struct account *a = life_account_by_name(l, r->account);
+	struct account *a = core_account_by_name(core, r->account);
 	struct snap *s;
 	int e;
 
 	if (!a)
 		return 0;
-	e = add(l, a, r->id, &s);
+	e = add(core, a, r->id, &s);
 	if (!e)
 		e = text_set(&s->source, r->source);
 	if (!e)
@@ -190,10 +191,10 @@ int snapshot_load(struct life *l, const struct row_snapshot *r)
 	return 0;
 }
 
-void snapshot_forget_all(struct life *l)
+void snapshot_forget_all(struct sandbox_core *core)
 {
-	while (!list_is_empty(&l->snapshots)) {
-		struct snap *s = list_entry(l->snapshots.next, struct snap, node);
+	while (!list_is_empty(&core->snapshots)) {
+		struct snap *s = list_entry(core->snapshots.next, struct snap, node);
 
 		list_del(&s->node);
 		snap_free(s);

@@ -52,7 +52,7 @@ struct verify {			/* a missing row that is to be asked about */
 };
 
 struct sync {
-	struct life *life;
+	struct sandbox_core *core;
 	struct listing *listings;
 	struct list queued, running;	/* struct verify */
 	unsigned n_running, at_once;
@@ -103,7 +103,7 @@ static void verify_free(void *p)
 /* It may be asked about again. */
 static void verify_over(struct verify *v)
 {
-	struct box *b = life_find_box(v->sync->life, v->account, v->id);
+	struct sandbox *b = core_find(v->sync->core, v->account, v->id);
 
 	if (b)
 		b->asked = false;
@@ -116,11 +116,11 @@ static void on_verified(struct fetch_wait *w, const struct fetch_news *news)
 	struct verify *v = container_of(w, struct verify, wait);
 	struct sync *s = v->sync;
 
-	/* The fetch has told the box. What was not answered comes up again with the next list. */
+	/* The fetch has told the sandbox. What was not answered comes up again with the next list. */
 	verify_over(v);
 	list_del(&v->node);
 	s->n_running--;
-	loop_bury(s->life->loop, &v->grave, verify_free, v);
+	loop_bury(s->core->loop, &v->grave, verify_free, v);
 	verify_pump(s);
 	if (!v->account->listing->asking)
 		tell_informed(v->account->listing);
@@ -132,7 +132,7 @@ static void verify_pump(struct sync *s)
 		struct verify *v = list_entry(s->queued.next, struct verify, node);
 
 		list_del(&v->node);
-		if (fetch_join(s->life, v->account, v->id, true, &v->wait) < 0) {
+		if (fetch_join(s->core, v->account, v->id, true, &v->wait) < 0) {
 			verify_over(v);
 			verify_free(v);
 			continue;
@@ -142,7 +142,7 @@ static void verify_pump(struct sync *s)
 	}
 }
 
-static void verify_add(struct sync *s, struct box *b)
+static void verify_add(struct sync *s, struct sandbox *b)
 {
 	struct verify *v;
 
@@ -166,69 +166,71 @@ static void verify_add(struct sync *s, struct box *b)
 
 /* --- reconcile --- */
 
-static size_t rows_of(struct account *a, struct box ***ret_boxes, struct plan_row **ret_rows)
+static size_t rows_of(struct account *a, struct sandbox ***ret_sandboxes, struct plan_row **ret_rows)
 {
-	struct life *l = a->life;
-	size_t n = 0, max = map_size(&l->box_map) + 1;
+	struct sandbox_core *core = a->core;
+	size_t n = 0, max = map_size(&core->sandbox_map) + 1;
 
-	*ret_boxes = calloc(max, sizeof(**ret_boxes));
+	*ret_sandboxes = calloc(max, sizeof(**ret_sandboxes));
 	*ret_rows = calloc(max, sizeof(**ret_rows));
-	if (!*ret_boxes || !*ret_rows)
+	if (!*ret_sandboxes || !*ret_rows)
 		return SIZE_MAX;
-	list_for_each(i, &l->boxes) {
-		struct box *b = list_entry(i, struct box, node);
+	list_for_each(i, &core->sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
 
 		if (b->account != a)
 			continue;
-		(*ret_boxes)[n] = b;
+		(*ret_sandboxes)[n] = b;
 		(*ret_rows)[n++] = (struct plan_row){
 			.id = b->id,
-			.gone = b->state == LIFE_GONE,
+			.gone = b->state == SANDBOX_GONE,
 			.killed = b->gone_reason == R_SANDBOX_KILLED,
-			.busy = b->state == LIFE_KILLING || b->state == LIFE_CREATING || b->changing,
+			.busy = b->state == SANDBOX_KILLING || b->state == SANDBOX_CREATING ||
+				b->changing,
 			.fresh_at_ms = b->fresh_at_ms,
 		};
 	}
 	return n;
 }
 
-static void act(struct account *a, const struct plan_action *x, struct box **boxes,
+static void act(struct account *a, const struct plan_action *x, struct sandbox **sandboxes,
 		const struct cloud_list *list)
 {
-	struct life *l = a->life;
-	struct box *b;
+	struct sandbox_core *core = a->core;
+	struct sandbox *b;
 
 	switch (x->kind) {
 	case PLAN_UPDATE:
 	case PLAN_REVIVE:
-		life_box_seen(l, boxes[x->row], list->v[x->item]);
+		sandbox_seen(core, sandboxes[x->row], list->v[x->item]);
 		break;
 	case PLAN_ASK:
-		verify_add(l->sync, boxes[x->row]);
+		verify_add(core->sync, sandboxes[x->row]);
 		break;
 	case PLAN_ADOPT:
-		if (!life_attempt_makes(l, a, list->v[x->item]) &&
-		    life_adopt(l, a, list->v[x->item], &b) < 0)
-			log_warn("box_adopt", "box=%s err=nomem at=next_list", list->v[x->item]->id);
+		if (!sandbox_attempt_makes(core, a, list->v[x->item]) &&
+		    core_adopt(core, a, list->v[x->item], &b) < 0)
+			log_warn("sandbox_adopt", "sandbox=%s err=nomem at=next_list",
+				 list->v[x->item]->id);
 		break;
 	}
 }
 
 static void reconcile(struct account *a, const struct cloud_list *list, uint64_t began_at_ms)
 {
-	struct sync *s = a->life->sync;
+	struct sync *s = a->core->sync;
 	struct plan_row *rows = NULL;
-	struct box **boxes = NULL;
+	struct sandbox **sandboxes = NULL;
 	struct plan p = { 0 };
-	size_t n = rows_of(a, &boxes, &rows);
+	size_t n = rows_of(a, &sandboxes, &rows);
 
 	if (n == SIZE_MAX ||
-	    plan_make(rows, n, list, store_host_id(a->life->store), began_at_ms, &p) < 0) {
+	    plan_make(rows, n, list, store_host_id(a->core->store), began_at_ms, &p) < 0) {
 		s->skipped++;
 		log_warn("reconcile_skipped", "account=%s err=nomem", a->name);
 	} else {
 		for (size_t i = 0; i < p.n; i++)
-			act(a, &p.v[i], boxes, list);
+			act(a, &p.v[i], sandboxes, list);
 		s->at_once = p.suspicious ? 1 : VERIFY_AT_ONCE;
 		if (p.suspicious) {
 			s->anomalies++;
@@ -236,13 +238,13 @@ static void reconcile(struct account *a, const struct cloud_list *list, uint64_t
 				 a->name, n, list->n);
 		}
 		if (p.max_seq)
-			store_seen_seq(a->life->store, p.max_seq);
+			store_seen_seq(a->core->store, p.max_seq);
 		a->listing->trusted = !p.suspicious;
 		s->reconciled_at_ms = clock_boot_ms();
 		verify_pump(s);
 	}
 	plan_fini(&p);
-	free(boxes);
+	free(sandboxes);
 	free(rows);
 }
 
@@ -269,11 +271,12 @@ static void inform(struct listing *g, struct list *waiters)
 /* After a failure soon again, so that a cloud that comes back is noticed. */
 static void plan_next(struct listing *g)
 {
-	struct life *l = g->account->life;
-	uint64_t wait = l->reconcile_period_ms;
+	struct sandbox_core *core = g->account->core;
+	uint64_t wait = core->reconcile_period_ms;
 
 	if (g->failures)
-		wait = MIN(wait, rules_backoff_ms(g->failures, LIST_RETRY_MS, wait, rng_u64(&l->rng)));
+		wait = MIN(wait,
+			   rules_backoff_ms(g->failures, LIST_RETRY_MS, wait, rng_u64(&core->rng)));
 	if (timer_set(&g->timer, clock_boot_ms() + wait) < 0)
 		log_warn("reconcile_timer", "account=%s err=nomem", g->account->name);
 }
@@ -294,10 +297,10 @@ static void on_list(struct cloud_result *r, void *user)
 		g->list = give(r->list);
 		a->listed_at_ms = clock_wall_ms();
 		reconcile(a, g->list, g->began_at_ms);
-		doubt_listed(a->life);
+		doubt_listed(a->core);
 	} else {
 		g->failures++;
-		a->life->sync->skipped++;
+		a->core->sync->skipped++;
 		log_warn("reconcile_skipped", "account=%s failures=%u text=%s", a->name, g->failures,
 			 log_q(st.text));
 	}
@@ -361,7 +364,7 @@ void listing_join(struct account *a, struct listing_wait *w)
 	}
 }
 
-bool sync_is_trusted(const struct life *l, const struct account *a)
+bool sync_is_trusted(const struct sandbox_core *core, const struct account *a)
 {
 	return a->listing && a->listing->trusted && !a->listing->failures;
 }
@@ -373,10 +376,10 @@ void listing_leave(struct listing_wait *w)
 
 /* --- forgetting --- */
 
-static bool name_is_remembered(struct life *l, const struct box *gone)
+static bool name_is_remembered(struct sandbox_core *core, const struct sandbox *gone)
 {
-	list_for_each(i, &l->boxes) {
-		struct box *b = list_entry(i, struct box, node);
+	list_for_each(i, &core->sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
 
 		if (b != gone && b->uid == gone->uid && str_eq(b->name, gone->name))
 			return true;
@@ -384,122 +387,122 @@ static bool name_is_remembered(struct life *l, const struct box *gone)
 	return false;
 }
 
-static void prune_box(struct life *l, struct box *b)
+static void prune_sandbox(struct sandbox_core *core, struct sandbox *b)
 {
-	struct name_slot *n = b->name[0] ? life_find_name(l, b->uid, b->name) : NULL;
+	struct name_slot *n = b->name[0] ? core_find_name(core, b->uid, b->name) : NULL;
 
-	if (n && !n->id[0] && !n->creation && !name_is_remembered(l, b))
-		life_forget_name(l, n);
-	life_forget_box(l, b);
+	if (n && !n->id[0] && !n->creation && !name_is_remembered(core, b))
+		core_forget_name(core, n);
+	core_forget(core, b);
 }
 
-static void prune(struct life *l)
+static void prune(struct sandbox_core *core)
 {
 	int64_t now = clock_wall_ms();
 	unsigned left = PRUNE_SLICE;
 
-	list_for_each_safe(i, &l->boxes) {
-		struct box *b = list_entry(i, struct box, node);
+	list_for_each_safe(i, &core->sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
 
-		if (left && b->state == LIFE_GONE && !b->fetch && !b->killing && turn_is_free(b) &&
-		    now >= b->gone_at_ms + (int64_t)l->history_ms) {
-			prune_box(l, b);
+		if (left && b->state == SANDBOX_GONE && !b->fetch && !b->killing &&
+		    turn_is_free(b) && now >= b->gone_at_ms + (int64_t)core->history_ms) {
+			prune_sandbox(core, b);
 			left--;
 		}
 	}
-	list_for_each_safe(i, &l->requests) {
+	list_for_each_safe(i, &core->requests) {
 		struct request *q = list_entry(i, struct request, node);
-		struct box *b = life_find_box(l, q->account, q->object);
+		struct sandbox *b = core_find(core, q->account, q->object);
 		bool refused = q->step == ROW_REQUEST_OPEN && clock_boot_ms() >= q->refused_until_ms;
 
 		if (left && !q->attempt &&
-		    (refused || rules_request_is_old(q->used_at_ms, b && b->state != LIFE_GONE,
-						     b ? b->gone_at_ms : 0, now,
-						     (int64_t)l->history_ms))) {
-			life_forget_request(l, q);
+		    (refused ||
+		     rules_request_is_old(q->used_at_ms, b && b->state != SANDBOX_GONE,
+					  b ? b->gone_at_ms : 0, now, (int64_t)core->history_ms))) {
+			core_forget_request(core, q);
 			left--;
 		}
 	}
 }
 
 /* What could not be written when it changed: all of it again, now that the store may take it. */
-static void resave(struct life *l)
+static void resave(struct sandbox_core *core)
 {
 	struct store_tx *t;
 
-	l->resave = false;
-	list_for_each(i, &l->boxes)
-		life_save_box(l, list_entry(i, struct box, node), true);
-	list_for_each(i, &l->names) {
-		if (store_tx_new(l->store, &t) < 0) {
-			l->resave = true;
+	core->resave = false;
+	list_for_each(i, &core->sandboxes)
+		sandbox_save(core, list_entry(i, struct sandbox, node), true);
+	list_for_each(i, &core->names) {
+		if (store_tx_new(core->store, &t) < 0) {
+			core->resave = true;
 			return;
 		}
-		life_put_name(t, list_entry(i, struct name_slot, node));
-		life_commit(l, t, true);
+		core_put_name(t, list_entry(i, struct name_slot, node));
+		core_commit(core, t, true);
 	}
-	list_for_each(i, &l->requests) {
+	list_for_each(i, &core->requests) {
 		struct request *q = list_entry(i, struct request, node);
 
 		/* An open one is written with its intent, or was refused and has no row. */
 		if (q->step == ROW_REQUEST_OPEN)
 			continue;
-		if (store_tx_new(l->store, &t) < 0) {
-			l->resave = true;
+		if (store_tx_new(core->store, &t) < 0) {
+			core->resave = true;
 			return;
 		}
-		life_put_request(t, q);
-		life_commit(l, t, true);
+		core_put_request(t, q);
+		core_commit(core, t, true);
 	}
-	if (lease_resave(l) < 0)
-		l->resave = true;
+	if (lease_resave(core) < 0)
+		core->resave = true;
 }
 
 static void on_prune(struct timer *t, void *user)
 {
 	struct sync *s = user;
 
-	prune(s->life);
-	events_prune(s->life, clock_wall_ms());
-	if (s->life->resave)
-		resave(s->life);
-	if (timer_set(t, clock_boot_ms() + s->life->reconcile_period_ms) < 0)
+	prune(s->core);
+	events_prune(s->core, clock_wall_ms());
+	if (s->core->resave)
+		resave(s->core);
+	if (timer_set(t, clock_boot_ms() + s->core->reconcile_period_ms) < 0)
 		log_warn("prune_timer", "err=nomem");
 }
 
 /* --- start and end --- */
 
-int sync_start(struct life *l)
+int sync_start(struct sandbox_core *core)
 {
 	struct sync *s = calloc(1, sizeof(*s));
 	int r;
 
 	if (!s)
 		return -ENOMEM;
-	s->life = l;
+	s->core = core;
 	s->at_once = VERIFY_AT_ONCE;
 	list_init(&s->queued);
 	list_init(&s->running);
-	l->sync = s;
-	s->listings = calloc(l->n_accounts, sizeof(*s->listings));
+	core->sync = s;
+	s->listings = calloc(core->n_accounts, sizeof(*s->listings));
 	if (!s->listings)
 		return -ENOMEM;
-	for (size_t i = 0; i < l->n_accounts; i++) {
+	for (size_t i = 0; i < core->n_accounts; i++) {
 		struct listing *g = &s->listings[i];
 
-		g->account = &l->accounts[i];
+		g->account = &core->accounts[i];
 		g->account->listing = g;
 		list_init(&g->waiters);
 		list_init(&g->next);
 		list_init(&g->informed);
-		timer_init(&g->timer, l->loop, on_period, g);
-		timer_init(&g->patience, l->loop, on_patience, g);
+		timer_init(&g->timer, core->loop, on_period, g);
+		timer_init(&g->patience, core->loop, on_patience, g);
 		r = timer_set(&g->timer, clock_boot_ms());
 		if (r < 0)
 			return r;
 	}
-	timer_init(&s->prune, l->loop, on_prune, s);
-	return timer_set(&s->prune, clock_boot_ms() + l->reconcile_period_ms);
+	timer_init(&s->prune, core->loop, on_prune, s);
+	return timer_set(&s->prune, clock_boot_ms() + core->reconcile_period_ms);
 }
 
 static void drop_verifies(struct list *all)
@@ -513,14 +516,14 @@ static void drop_verifies(struct list *all)
 	}
 }
 
-void sync_stop(struct life *l)
+void sync_stop(struct sandbox_core *core)
 {
-	struct sync *s = l->sync;
+	struct sync *s = core->sync;
 
 	if (!s)
 		return;
 	timer_clear(&s->prune);
-	for (size_t i = 0; s->listings && i < l->n_accounts; i++) {
+	for (size_t i = 0; s->listings && i < core->n_accounts; i++) {
 		struct listing *g = &s->listings[i];
 
 		if (!g->account)
@@ -536,35 +539,35 @@ void sync_stop(struct life *l)
 	drop_verifies(&s->running);
 	free(s->listings);
 	free(s);
-	l->sync = NULL;
+	core->sync = NULL;
 }
 
-void life_count(const struct life *l, uid_t uid, struct life_counts *ret)
+void sandbox_core_count(const struct sandbox_core *core, uid_t uid, struct sandbox_core_counts *ret)
 {
-	*ret = (struct life_counts){
-		.reconciled_at_ms = l->sync->reconciled_at_ms,
-		.reconcile_skipped = l->sync->skipped,
-		.list_anomalies = l->sync->anomalies,
-		.requests = (uint32_t)map_size(&l->request_map),
-		.identity = l->identity,
-		.store = *store_health(l->store),
-		.doubt_text = l->doubt_text,
-		.doubt_at_ms = l->doubt_at_ms,
+	*ret = (struct sandbox_core_counts){
+		.reconciled_at_ms = core->sync->reconciled_at_ms,
+		.reconcile_skipped = core->sync->skipped,
+		.list_anomalies = core->sync->anomalies,
+		.requests = (uint32_t)map_size(&core->request_map),
+		.identity = core->identity,
+		.store = *store_health(core->store),
+		.doubt_text = core->doubt_text,
+		.doubt_at_ms = core->doubt_at_ms,
 	};
-	list_for_each(i, &l->boxes) {
-		const struct box *b = list_entry(i, struct box, node);
+	list_for_each(i, &core->sandboxes) {
+		const struct sandbox *b = list_entry(i, struct sandbox, node);
 
 		if (uid != (uid_t)-1 && b->uid != uid)
 			continue;
 		ret->leases += b->n_leases;
 		switch (b->state) {
-		case LIFE_RUNNING:
+		case SANDBOX_RUNNING:
 			ret->running++;
 			break;
-		case LIFE_PAUSED:
+		case SANDBOX_PAUSED:
 			ret->paused++;
 			break;
-		case LIFE_GONE:
+		case SANDBOX_GONE:
 			ret->gone++;
 			break;
 		default:
@@ -572,6 +575,6 @@ void life_count(const struct life *l, uid_t uid, struct life_counts *ret)
 			break;
 		}
 	}
-	list_for_each(i, &l->attempts)
+	list_for_each(i, &core->attempts)
 		ret->intents++;
 }

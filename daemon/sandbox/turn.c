@@ -6,7 +6,7 @@
 
 static void on_kick(struct defer *d, void *user)
 {
-	struct box *b = user;
+	struct sandbox *b = user;
 	struct turn *t;
 
 	if (list_is_empty(&b->turns))
@@ -24,13 +24,13 @@ void turn_init(struct turn *t, void (*fn)(struct turn *t))
 	list_init(&t->node);
 }
 
-void turn_take(struct turn *t, struct box *b)
+void turn_take(struct turn *t, struct sandbox *b)
 {
-	must(!t->box);
+	must(!t->sandbox);
 	if (!b->turn_ready)
-		defer_init(&b->turn_kick, b->account->life->loop, on_kick, b);
+		defer_init(&b->turn_kick, b->account->core->loop, on_kick, b);
 	b->turn_ready = true;
-	t->box = b;
+	t->sandbox = b;
 	t->told = false;
 	list_add_tail(&b->turns, &t->node);
 	defer_post(&b->turn_kick);
@@ -38,17 +38,17 @@ void turn_take(struct turn *t, struct box *b)
 
 void turn_end(struct turn *t)
 {
-	struct box *b = t->box;
+	struct sandbox *b = t->sandbox;
 
 	if (!b)
 		return;
-	t->box = NULL;
+	t->sandbox = NULL;
 	list_del(&t->node);
 	if (!list_is_empty(&b->turns))
 		defer_post(&b->turn_kick);
 }
 
-bool turn_is_free(const struct box *b)
+bool turn_is_free(const struct sandbox *b)
 {
 	return list_is_empty(&b->turns);
 }

@@ -11,20 +11,20 @@
 
 #include "proto/base/list.h"
 
-struct box;
+struct sandbox;
 
 struct turn {
-	struct list node;	/* in box->turns; the first one has the turn */
-	struct box *box;	/* NULL: on no list */
+	struct list node;	/* in sandbox->turns; the first one has the turn */
+	struct sandbox *sandbox;	/* NULL: on no list */
 	bool told;
 	void (*fn)(struct turn *t);
 };
 
 void turn_init(struct turn *t, void (*fn)(struct turn *t));
 /* fn comes once, when it is its turn, never from inside. */
-void turn_take(struct turn *t, struct box *b);
+void turn_take(struct turn *t, struct sandbox *b);
 /* Had or not: on to the next. Does nothing to one that waits for none. */
 void turn_end(struct turn *t);
-bool turn_is_free(const struct box *b);	/* nobody has it or waits for it */
+bool turn_is_free(const struct sandbox *b);	/* nobody has it or waits for it */
 
 #endif

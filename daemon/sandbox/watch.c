@@ -23,16 +23,16 @@ struct place {
 	char *account, *id;
 };
 
-struct life_watch {
+struct sandbox_watch {
 	uint32_t magic;
 	struct list node;
-	struct life *life;
+	struct sandbox_core *core;
 	struct principal who;
 	bool all;			/* every uid's */
 	char *only;			/* id; NULL = all */
 	uint32_t types;
 	uint64_t at;			/* read up to: seq, or number for all */
-	life_watch_fn *news;
+	sandbox_watch_fn *news;
 	void *user;
 	struct defer kick;
 	enum { WATCH_LOG, WATCH_RESYNC, WATCH_BOXES, WATCH_DONE } step;
@@ -41,46 +41,46 @@ struct life_watch {
 	size_t n_places, next_place;
 	/* what the last event points to */
 	char cursor[80], text[EVENT_TEXT_MAX];
-	struct life_sandbox view;
+	struct sandbox_view view;
 	struct grave grave;
 };
 
-static struct event_log *log_of(const struct life_watch *w)
+static struct event_log *log_of(const struct sandbox_watch *w)
 {
-	return w->all ? &w->life->events.all : events_of(w->life, w->who.uid);
+	return w->all ? &w->core->events.all : events_of(w->core, w->who.uid);
 }
 
-static uint64_t key_of(const struct life_watch *w, const struct event *e)
+static uint64_t key_of(const struct sandbox_watch *w, const struct event *e)
 {
 	return w->all ? e->number : e->seq;
 }
 
 /* Of the last one that may be told; 0 = none yet. */
-static uint64_t head_of(const struct life_watch *w)
+static uint64_t head_of(const struct sandbox_watch *w)
 {
 	const struct event_log *g = log_of(w);
 
 	for (size_t n = g ? g->n : 0; n; n--)
-		if (event_at(g, n - 1)->number <= w->life->events.told)
+		if (event_at(g, n - 1)->number <= w->core->events.told)
 			return key_of(w, event_at(g, n - 1));
 	return 0;
 }
 
-static void set_cursor(struct life_watch *w, uint64_t key)
+static void set_cursor(struct sandbox_watch *w, uint64_t key)
 {
-	snprintf(w->cursor, sizeof(w->cursor), "%s.%s%llu", store_incarnation(w->life->store), w->all ? "g" : "",
-		 (unsigned long long)key);
+	snprintf(w->cursor, sizeof(w->cursor), "%s.%s%llu", store_incarnation(w->core->store),
+		 w->all ? "g" : "", (unsigned long long)key);
 }
 
 /* False: not one of this store's, or of a place that is no more. */
-static bool read_cursor(const struct life_watch *w, const char *cursor, uint64_t *ret)
+static bool read_cursor(const struct sandbox_watch *w, const char *cursor, uint64_t *ret)
 {
 	const struct event_log *g = log_of(w);
 	const char *dot = strrchr(cursor, '.');
-	size_t n = strlen(store_incarnation(w->life->store));
+	size_t n = strlen(store_incarnation(w->core->store));
 	uint64_t head = head_of(w);
 
-	if (!dot || (size_t)(dot - cursor) != n || memcmp(cursor, store_incarnation(w->life->store), n))
+	if (!dot || (size_t)(dot - cursor) != n || memcmp(cursor, store_incarnation(w->core->store), n))
 		return false;
 	dot++;
 	if ((*dot == 'g') != w->all)
@@ -91,7 +91,7 @@ static bool read_cursor(const struct life_watch *w, const char *cursor, uint64_t
 	return *ret == head || (g && g->n && *ret + 1 >= key_of(w, event_at(g, 0)));
 }
 
-static void drop_places(struct life_watch *w)
+static void drop_places(struct sandbox_watch *w)
 {
 	for (size_t i = 0; i < w->n_places; i++) {
 		free(w->places[i].account);
@@ -102,25 +102,25 @@ static void drop_places(struct life_watch *w)
 	w->n_places = w->next_place = 0;
 }
 
-static bool sees(const struct life_watch *w, const struct box *b)
+static bool sees(const struct sandbox_watch *w, const struct sandbox *b)
 {
 	return (w->all || b->uid == w->who.uid || (w->only && grant_row(&w->who, b->uid) == GRANT_OK)) &&
 	       (!w->only || str_eq(b->id, w->only));
 }
 
 /* Without memory it is shorter than it should be: the next resync is asked for by the cursor. */
-static void resync(struct life_watch *w)
+static void resync(struct sandbox_watch *w)
 {
 	size_t n = 0;
 
 	drop_places(w);
 	w->step = WATCH_RESYNC;
 	w->resync_at = head_of(w);
-	w->places = calloc(map_size(&w->life->box_map) + 1, sizeof(*w->places));
-	list_for_each(i, &w->life->boxes) {
-		struct box *b = list_entry(i, struct box, node);
+	w->places = calloc(map_size(&w->core->sandbox_map) + 1, sizeof(*w->places));
+	list_for_each(i, &w->core->sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
 
-		if (!w->places || b->state == LIFE_GONE || !sees(w, b))
+		if (!w->places || b->state == SANDBOX_GONE || !sees(w, b))
 			continue;
 		w->places[n].account = str_dup(b->account->name);
 		w->places[n].id = str_dup(b->id);
@@ -133,33 +133,33 @@ static void resync(struct life_watch *w)
 
 /* --- reading --- */
 
-static void read_evidence(char *text, struct life_event *ret)
+static void read_evidence(char *text, struct sandbox_event *ret)
 {
 	char *line;
 
-	while ((line = strsep(&text, "\n")) && ret->n_evidence < LIFE_EVIDENCE_MAX) {
+	while ((line = strsep(&text, "\n")) && ret->n_evidence < SANDBOX_EVIDENCE_MAX) {
 		char *eq = strchr(line, '=');
 
 		if (!eq || !eq[1])
 			continue;
 		*eq = 0;
-		ret->evidence[ret->n_evidence++] = (struct life_pair){ line, eq + 1 };
+		ret->evidence[ret->n_evidence++] = (struct sandbox_pair){ line, eq + 1 };
 	}
 }
 
 /* The sandbox as it was then, as far as the event remembers; the rest as it is now. */
-static void view_of(struct life_watch *w, const struct event *e)
+static void view_of(struct sandbox_watch *w, const struct event *e)
 {
-	struct account *a = &w->life->accounts[e->account];
-	struct box *b = life_find_box(w->life, a, e->id);
+	struct account *a = &w->core->accounts[e->account];
+	struct sandbox *b = core_find(w->core, a, e->id);
 
 	if (b)
-		box_view(b, LIFE_FROM_CACHE, &w->view);
+		sandbox_view(b, SANDBOX_FROM_CACHE, &w->view);
 	else
-		w->view = (struct life_sandbox){
+		w->view = (struct sandbox_view){
 			.template_id = "", .alias = "", .envd_version = "", .domain = "", .warning = "",
 			.allow_internet_access = -1, .keep_memory = -1, .auto_resume = -1,
-			.policy = w->life->policy, .source = LIFE_FROM_CACHE, .owner_uid = e->uid,
+			.policy = w->core->policy, .source = SANDBOX_FROM_CACHE, .owner_uid = e->uid,
 		};
 	w->view.id = e->id;
 	w->view.name = e->name;
@@ -173,29 +173,29 @@ static void view_of(struct life_watch *w, const struct event *e)
 	w->view.as_of_ms = e->at_ms;
 }
 
-static void fill(struct life_watch *w, const struct event *e, struct life_event *ret)
+static void fill(struct sandbox_watch *w, const struct event *e, struct sandbox_event *ret)
 {
 	set_cursor(w, key_of(w, e));
 	view_of(w, e);
-	*ret = (struct life_event){ .cursor = w->cursor, .at_ms = e->at_ms, .type = (int)e->type, .box = &w->view,
+	*ret = (struct sandbox_event){ .cursor = w->cursor, .at_ms = e->at_ms, .type = (int)e->type, .sandbox = &w->view,
 				    .reason = e->reason };
 	(void)str_copy(w->text, sizeof(w->text), e->evidence);
 	read_evidence(w->text, ret);
 }
 
-static void bare(struct life_watch *w, enum event_type type, struct life_event *ret)
+static void bare(struct sandbox_watch *w, enum event_type type, struct sandbox_event *ret)
 {
-	*ret = (struct life_event){ .cursor = w->cursor, .at_ms = clock_wall_ms(), .type = (int)type };
+	*ret = (struct sandbox_event){ .cursor = w->cursor, .at_ms = clock_wall_ms(), .type = (int)type };
 }
 
-static bool is_wanted(const struct life_watch *w, const struct event *e)
+static bool is_wanted(const struct sandbox_watch *w, const struct event *e)
 {
 	if (w->types && !(w->types & BIT(e->type)))
 		return false;
 	return !w->only || str_eq(w->only, e->id);
 }
 
-static bool next_of_log(struct life_watch *w, struct life_event *ret)
+static bool next_of_log(struct sandbox_watch *w, struct sandbox_event *ret)
 {
 	struct event_log *g = log_of(w);
 	size_t i;
@@ -210,7 +210,7 @@ static bool next_of_log(struct life_watch *w, struct life_event *ret)
 	for (i = event_above(g, w->all, w->at); i < g->n; i++) {
 		const struct event *e = event_at(g, i);
 
-		if (e->number > w->life->events.told)
+		if (e->number > w->core->events.told)
 			return false;
 		w->at = key_of(w, e);
 		if (!is_wanted(w, e))
@@ -221,25 +221,25 @@ static bool next_of_log(struct life_watch *w, struct life_event *ret)
 	return false;
 }
 
-static bool next_box(struct life_watch *w, struct life_event *ret)
+static bool next_sandbox(struct sandbox_watch *w, struct sandbox_event *ret)
 {
 	while (w->next_place < w->n_places) {
 		const struct place *p = &w->places[w->next_place++];
-		struct account *a = p->account ? life_account_by_name(w->life, p->account) : NULL;
-		struct box *b = a && p->id ? life_find_box(w->life, a, p->id) : NULL;
+		struct account *a = p->account ? core_account_by_name(w->core, p->account) : NULL;
+		struct sandbox *b = a && p->id ? core_find(w->core, a, p->id) : NULL;
 
-		if (!b || b->state == LIFE_GONE)
+		if (!b || b->state == SANDBOX_GONE)
 			continue;
-		box_view(b, LIFE_FROM_CACHE, &w->view);
+		sandbox_view(b, SANDBOX_FROM_CACHE, &w->view);
 		w->cursor[0] = 0;
 		bare(w, EVENT_UPDATED, ret);
-		ret->box = &w->view;
+		ret->sandbox = &w->view;
 		return true;
 	}
 	return false;
 }
 
-bool life_watch_next(struct life_watch *w, struct life_event *ret)
+bool sandbox_watch_next(struct sandbox_watch *w, struct sandbox_event *ret)
 {
 	must(w->magic == WATCH_MAGIC);
 	if (w->step == WATCH_LOG) {
@@ -254,7 +254,7 @@ bool life_watch_next(struct life_watch *w, struct life_event *ret)
 		bare(w, EVENT_RESYNC, ret);
 		return true;
 	}
-	if (w->step == WATCH_BOXES && next_box(w, ret))
+	if (w->step == WATCH_BOXES && next_sandbox(w, ret))
 		return true;
 	drop_places(w);
 	w->step = WATCH_LOG;
@@ -264,16 +264,16 @@ bool life_watch_next(struct life_watch *w, struct life_event *ret)
 	return true;
 }
 
-bool life_watch_is_over(const struct life_watch *w, struct status *ret_st)
+bool sandbox_watch_is_over(const struct sandbox_watch *w, struct status *ret_st)
 {
-	if (!w->life->draining)
+	if (!w->core->draining)
 		return false;
 	status_set(ret_st, R_DRAINING, "agentboxd is stopping; go on from the last cursor in a moment");
 	ret_st->retry_after_ms = 1000;
 	return true;
 }
 
-void life_watch_heartbeat(struct life_watch *w, struct life_event *ret)
+void sandbox_watch_heartbeat(struct sandbox_watch *w, struct sandbox_event *ret)
 {
 	if (w->step == WATCH_LOG)
 		set_cursor(w, w->at);
@@ -286,22 +286,22 @@ void life_watch_heartbeat(struct life_watch *w, struct life_event *ret)
 
 static void on_kick(struct defer *d, void *user)
 {
-	struct life_watch *w = user;
+	struct sandbox_watch *w = user;
 
 	must(w->magic == WATCH_MAGIC);
 	w->news(w->user);
 }
 
-void event_watches_news(struct life *l)
+void event_watches_news(struct sandbox_core *core)
 {
-	list_for_each(n, &l->events.watches)
-		defer_post(&list_entry(n, struct life_watch, node)->kick);
+	list_for_each(n, &core->events.watches)
+		defer_post(&list_entry(n, struct sandbox_watch, node)->kick);
 }
 
-static bool check(struct life_watch *w, const struct life_watch_options *o, struct status *st)
+static bool check(struct sandbox_watch *w, const struct sandbox_watch_options *o, struct status *st)
 {
 	struct account *a;
-	struct box *b;
+	struct sandbox *b;
 
 	if (o->all_owners && grant_all_owners(o->who) != GRANT_OK) {
 		status_set(st, R_UID_DENIED, "only an administrator may watch other owners' sandboxes");
@@ -309,7 +309,7 @@ static bool check(struct life_watch *w, const struct life_watch_options *o, stru
 	}
 	if (str_is_empty(o->sandbox))
 		return true;
-	switch (ref_find(w->life, o->who, o->sandbox, &b, &a, st)) {
+	switch (ref_find(w->core, o->who, o->sandbox, &b, &a, st)) {
 	case REF_NONE:
 		return false;
 	case REF_ID:
@@ -326,28 +326,29 @@ static bool check(struct life_watch *w, const struct life_watch_options *o, stru
 	return w->only != NULL;
 }
 
-static void watch_freep(struct life_watch **w)
+static void watch_freep(struct sandbox_watch **w)
 {
-	*w = life_watch_free(*w);
+	*w = sandbox_watch_free(*w);
 }
 
-int life_watch_new(struct life *l, const struct life_watch_options *o, life_watch_fn *news, void *user,
-		   struct life_watch **ret, struct status *ret_st)
+int sandbox_watch_new(struct sandbox_core *core, const struct sandbox_watch_options *o,
+		      sandbox_watch_fn *news, void *user, struct sandbox_watch **ret,
+		      struct status *ret_st)
 {
-	scoped(watch_freep) struct life_watch *w = calloc(1, sizeof(*w));
+	scoped(watch_freep) struct sandbox_watch *w = calloc(1, sizeof(*w));
 
 	if (!w)
 		return -ENOMEM;
 	w->magic = WATCH_MAGIC;
-	w->life = l;
+	w->core = core;
 	w->who = *o->who;
 	w->who.pidfd = -1;
 	w->all = o->all_owners;
 	w->types = o->types;
 	w->news = news;
 	w->user = user;
-	list_add_tail(&l->events.watches, &w->node);
-	defer_init(&w->kick, l->loop, on_kick, w);
+	list_add_tail(&core->events.watches, &w->node);
+	defer_init(&w->kick, core->loop, on_kick, w);
 	if (!check(w, o, ret_st))
 		return -EINVAL;
 	w->at = head_of(w);
@@ -363,7 +364,7 @@ static void watch_bury(void *p)
 	free(p);
 }
 
-struct life_watch *life_watch_free(struct life_watch *w)
+struct sandbox_watch *sandbox_watch_free(struct sandbox_watch *w)
 {
 	if (!w)
 		return NULL;
@@ -373,6 +374,6 @@ struct life_watch *life_watch_free(struct life_watch *w)
 	drop_places(w);
 	free(w->only);
 	w->magic = 0;
-	loop_bury(w->life->loop, &w->grave, watch_bury, w);
+	loop_bury(w->core->loop, &w->grave, watch_bury, w);
 	return NULL;
 }

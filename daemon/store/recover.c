@@ -68,7 +68,7 @@ static int replace(struct db *db, enum recover_choice by, struct store_report *r
 }
 
 /* Numbers of events mean something only within an incarnation: rows that went back begin another. What is
- * in doubt stays so until life says otherwise, also after a crash before that. */
+ * in doubt stays so until daemon/sandbox says otherwise, also after a crash before that. */
 static void note_doubt(struct db *db, enum store_doubt doubt, struct store_report *report)
 {
 	char text[8], incarnation[13];

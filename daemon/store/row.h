@@ -20,7 +20,7 @@ struct row_sandbox {
 	const char *name;		/* "" = none; the owner's live name is in row_name */
 	uid_t uid;			/* owner */
 	uint32_t generation;
-	int state;			/* enum life_state */
+	int state;			/* enum sandbox_state */
 	bool ours;			/* carries this host's tag */
 	bool adopted;			/* made elsewhere: never changed in the background */
 	bool claimed;			/* its uid has seen it; until then release rules may reap it */
@@ -29,7 +29,7 @@ struct row_sandbox {
 	const char *req_tag;		/* hash in agentbox.req; "" = none */
 
 	const char *template_id, *alias;
-	const char *metadata;		/* packed pairs (life/pairs.h), without our own keys */
+	const char *metadata;		/* packed pairs (sandbox/rules/pairs.h), without our own keys */
 	size_t metadata_len;
 	int64_t started_at_ms, end_at_ms;
 	uint32_t cpu_count, memory_mb, disk_size_mb;
@@ -39,7 +39,7 @@ struct row_sandbox {
 	int allow_internet_access;	/* -1 = unset, 0, 1 */
 	int on_timeout;			/* 0 = unknown, 1 kill, 2 pause */
 	int keep_memory, auto_resume;	/* -1 = unset, 0, 1 */
-	const char *policy;		/* life/policy.h's text form */
+	const char *policy;		/* sandbox/rules/policy.h's text form */
 	const char *warning;
 
 	int64_t as_of_ms;		/* last word of the cloud */
@@ -51,7 +51,7 @@ struct row_sandbox {
 	int64_t used_at_ms;		/* last use, within a minute */
 	uint32_t timeout_s;		/* what its user last asked for; 0 = unknown */
 	const char *network;		/* cloud/model.h's text form; "" = not known, or none */
-	const char *recipe;		/* life/recipe.h; secrets */
+	const char *recipe;		/* sandbox/recipe.h; secrets */
 	size_t recipe_len;		/* 0 = none is kept */
 	const char *replaces;		/* id of the one that vanished; "" = none */
 };
@@ -71,7 +71,7 @@ struct row_lease {
 	int64_t pid;			/* 0 = unknown */
 	const char *label;
 	int64_t made_at_ms, expires_at_ms;	/* 0 = does not expire */
-	/* How the process is known again: see life/holder.h. */
+	/* How the process is known again: see sandbox/holder.h. */
 	int identity;
 	const char *boot_id;
 	uint64_t identity_value;	/* inode of its pidfd, or its start time */
@@ -86,7 +86,7 @@ struct row_event {
 	const char *account, *sandbox;
 	const char *name;
 	int reason;			/* enum ab_reason */
-	int state;			/* enum life_state */
+	int state;			/* enum sandbox_state */
 	int64_t started_at_ms, end_at_ms;
 	uint32_t leases, generation;
 	const char *evidence;		/* "key=value" lines */

@@ -25,15 +25,15 @@ static struct sim_post *post_of(const char *tag)
 	return &W->posts[W->n_posts++];
 }
 
-bool is_forgotten(const struct sim_box *b)
+bool is_forgotten(const struct sim_sandbox *b)
 {
 	return b->orphan || (b->old && !disk_sandbox(b->id));
 }
 
 static bool is_remembered(const char *post_tag)
 {
-	for (unsigned i = 0; i < W->n_boxes; i++) {
-		const struct sim_box *b = &W->boxes[i];
+	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+		const struct sim_sandbox *b = &W->sandboxes[i];
 		const char *tag = cloud_kvs_get(&b->tags, TAG_REQ);
 
 		if (tag && !b->of && str_eq(tag, post_tag) && !is_forgotten(b))
@@ -63,7 +63,7 @@ void check_create_done(const char *tag, bool maybe)
 }
 
 /* Is this the one that is made again when `old` has vanished? Only one that was lost is: not what we ended. */
-static void check_replaces(const struct sim_box *old, const char *tag, const char *name)
+static void check_replaces(const struct sim_sandbox *old, const char *tag, const char *name)
 {
 	const char *uid = cloud_kvs_get(&old->tags, TAG_UID), *old_name = cloud_kvs_get(&old->tags, TAG_NAME);
 	char text[128], want[TAG_REQ_LEN + 1];
@@ -84,13 +84,13 @@ static void check_replaces(const struct sim_box *old, const char *tag, const cha
 		sim_fail("I4", "%s was ended and is made again", old->id);
 }
 
-void check_accepted(const struct sim_box *b)
+void check_accepted(const struct sim_sandbox *b)
 {
 	const char *tag = cloud_kvs_get(&b->tags, TAG_REQ), *policy = cloud_kvs_get(&b->tags, TAG_POLICY);
-	struct sim_box *mine = ledger_find(b->id);
+	struct sim_sandbox *mine = ledger_find(b->id);
 
-	for (unsigned i = 0; i < W->n_boxes; i++) {
-		const struct sim_box *o = &W->boxes[i];
+	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+		const struct sim_sandbox *o = &W->sandboxes[i];
 		const char *other = cloud_kvs_get(&o->tags, TAG_REQ);
 
 		if (o != b && !o->of && !is_forgotten(o) && !b->orphan && other && str_eq(other, tag))
@@ -125,7 +125,7 @@ static enum policy_action age_action(const struct policy *p)
 	return p->max_age_ms ? p->on_max_age : POLICY_ACTION_UNSET;
 }
 
-static bool allows(const struct sim_box *b, enum policy_action what)
+static bool allows(const struct sim_sandbox *b, enum policy_action what)
 {
 	for (unsigned i = 0; i < b->n_may; i++) {
 		const struct policy *p = &b->may[i];
@@ -138,7 +138,7 @@ static bool allows(const struct sim_box *b, enum policy_action what)
 }
 
 /* Also while it is in use: its maximum age, and the cloud's cap. */
-static bool allows_in_use(const struct sim_box *b, enum policy_action what)
+static bool allows_in_use(const struct sim_sandbox *b, enum policy_action what)
 {
 	int64_t age = ledger_now() - b->started_at_ms + CLOCK_SLACK_MS;
 
@@ -152,16 +152,16 @@ static bool allows_in_use(const struct sim_box *b, enum policy_action what)
 	return !b->n_may;
 }
 
-static const struct sim_lease *lease_on(const struct sim_box *b)
+static const struct sim_lease *lease_on(const struct sim_sandbox *b)
 {
 	for (unsigned i = 0; i < W->n_leases; i++)
-		if (W->leases[i].box == b && lease_counts(&W->leases[i]))
+		if (W->leases[i].sandbox == b && lease_counts(&W->leases[i]))
 			return &W->leases[i];
 	return NULL;
 }
 
 /* A process that lives asked for a lease on it and was not told what became of that. */
-static bool maybe_leased(const struct sim_box *b)
+static bool maybe_leased(const struct sim_sandbox *b)
 {
 	for (unsigned i = 0; i < SIM_PROCS; i++)
 		if (W->procs[i].alive && W->procs[i].start_time == b->maybe_of[i])
@@ -170,7 +170,7 @@ static bool maybe_leased(const struct sim_box *b)
 }
 
 /* A Create told of it, so it is claimed, and nobody ever asked for a lease on it: there is nothing to release. */
-static bool is_claimed_for_good(const struct sim_box *b, enum policy_action what)
+static bool is_claimed_for_good(const struct sim_sandbox *b, enum policy_action what)
 {
 	const char *uid = cloud_kvs_get(&b->tags, TAG_UID);
 
@@ -187,9 +187,9 @@ static bool is_claimed_for_good(const struct sim_box *b, enum policy_action what
 	return true;
 }
 
-static void count_sweep(const struct sim_box *b, const struct row_sandbox *row)
+static void count_sweep(const struct sim_sandbox *b, const struct row_sandbox *row)
 {
-	uint64_t minutes = (W->now_ms - W->life_began_ms) / 60000 + 2;
+	uint64_t minutes = (W->now_ms - W->sandbox_began_ms) / 60000 + 2;
 	struct disk_counts n;
 
 	if (!row || row->claimed)
@@ -200,7 +200,7 @@ static void count_sweep(const struct sim_box *b, const struct row_sandbox *row)
 			 (unsigned long long)minutes);
 }
 
-void check_end_sent(struct sim_box *b, bool pause)
+void check_end_sent(struct sim_sandbox *b, bool pause)
 {
 	const struct row_sandbox *row = b ? disk_sandbox(b->id) : NULL;
 	enum policy_action what = pause ? POLICY_PAUSE : POLICY_KILL;
@@ -221,24 +221,24 @@ void check_end_sent(struct sim_box *b, bool pause)
 	if (is_claimed_for_good(b, what))
 		sim_fail("I7", "%s of %s, which a Create was answered with and which was never leased", verb, b->id);
 	/* A kill that was decided is carried on: by this life, also where the store took no row, and by the next. */
-	if (!pause && ((row && row->state == LIFE_KILLING) || b->end_sent_life == W->life_no))
+	if (!pause && ((row && row->state == SANDBOX_KILLING) || b->end_sent_life == W->sandbox_no))
 		return;
 	if (b->seen_alive_ms < W->hung_at_ms || !b->seen_alive_ms)
 		sim_fail("I25", "%s of %s without having looked at it since the %s", verb, b->id,
 			 b->seen_alive_ms ? "stall" : "start");
 	count_sweep(b, row);
 	if (!pause)
-		b->end_sent_life = W->life_no;
+		b->end_sent_life = W->sandbox_no;
 }
 
-static bool is_meant(const struct sim_want *c, const struct sim_box *b)
+static bool is_meant(const struct sim_want *c, const struct sim_sandbox *b)
 {
 	const char *name = cloud_kvs_get(&b->tags, TAG_NAME);
 
-	return c->op && (c->box == b || (name && str_eq(name, c->ref)));
+	return c->op && (c->sandbox == b || (name && str_eq(name, c->ref)));
 }
 
-static bool asked_for(const struct sim_box *b, unsigned what)
+static bool asked_for(const struct sim_sandbox *b, unsigned what)
 {
 	for (unsigned i = 0; i < SIM_WANTS; i++)
 		if (W->wants[i].what == what && is_meant(&W->wants[i], b))
@@ -246,13 +246,13 @@ static bool asked_for(const struct sim_box *b, unsigned what)
 	return false;
 }
 
-void check_timeout_sent(const struct sim_box *b)
+void check_timeout_sent(const struct sim_sandbox *b)
 {
 	if (b && !asked_for(b, SIM_ASKS_TIMEOUT))
 		sim_fail("I5", "/timeout of %s, which nobody asked for", b->id);
 }
 
-void check_connect_sent(const struct sim_box *b)
+void check_connect_sent(const struct sim_sandbox *b)
 {
 	if (b && !asked_for(b, SIM_ASKS_CONNECT))
 		sim_fail("I4", "/connect of %s, which nobody asked for", b->id);
@@ -260,7 +260,7 @@ void check_connect_sent(const struct sim_box *b)
 
 /* --- after a crash --- */
 
-static void check_policy(struct sim_box *b, const struct row_sandbox *row)
+static void check_policy(struct sim_sandbox *b, const struct row_sandbox *row)
 {
 	struct policy p;
 
@@ -283,15 +283,15 @@ static void check_policy(struct sim_box *b, const struct row_sandbox *row)
 
 void check_disk(void)
 {
-	for (unsigned i = 0; i < W->n_boxes; i++) {
-		struct sim_box *b = &W->boxes[i];
+	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+		struct sim_sandbox *b = &W->sandboxes[i];
 		const struct row_sandbox *row = disk_sandbox(b->id);
 
 		if (b->acked && !b->foreign && !row)
 			sim_fail("I7", "sandbox %s was answered and is lost", b->id);
 		/* KILLING is as good: the next life repeats the DELETE. */
-		if (b->kill_acked && row && row->state != LIFE_GONE && row->state != LIFE_KILLING &&
-		    !W->store_failed)
+		if (b->kill_acked && row && row->state != SANDBOX_GONE &&
+		    row->state != SANDBOX_KILLING && !W->store_failed)
 			sim_fail("I7", "the kill of %s was answered and is lost", b->id);
 		if (row && !b->foreign)
 			check_policy(b, row);
@@ -300,7 +300,8 @@ void check_disk(void)
 		const struct sim_lease *x = &W->leases[i];
 
 		if (x->id[0] && lease_counts(x) && !disk_lease(x->id))
-			sim_fail("I7", "lease %s on %s was answered and is lost", x->id, x->box->id);
+			sim_fail("I7", "lease %s on %s was answered and is lost", x->id,
+				 x->sandbox->id);
 	}
 	for (unsigned i = 0; i < W->n_snaps; i++) {
 		const struct sim_snap *s = &W->snaps[i];
@@ -318,28 +319,28 @@ void check_disk(void)
 
 /* --- at rest --- */
 
-static bool is_certain(const struct sim_box *b, enum policy_action on_release)
+static bool is_certain(const struct sim_sandbox *b, enum policy_action on_release)
 {
 	return b->n_may == 1 && b->may[0].on_release == on_release;
 }
 
 static void check_row(const struct row_sandbox *row)
 {
-	struct sim_box *b = ledger_find(row->id);
+	struct sim_sandbox *b = ledger_find(row->id);
 
 	if (!b)
 		sim_fail("I8", "the store has %s, which never was", row->id);
 	switch (row->state) {
-	case LIFE_GONE:
+	case SANDBOX_GONE:
 		if (b->alive)
 			sim_fail("I8", "the store says that %s is gone, and it lives", row->id);
 		return;
-	case LIFE_RUNNING:
-	case LIFE_PAUSED:
+	case SANDBOX_RUNNING:
+	case SANDBOX_PAUSED:
 		if (!b->alive && b->died_at_ms + GONE_SEEN_MS < W->now_ms)
 			sim_fail("I8", "the store says that %s lives; it ended %llu ms ago (%s)", row->id,
 				 (unsigned long long)(W->now_ms - b->died_at_ms), b->how);
-		if (b->alive && b->paused != (row->state == LIFE_PAUSED) &&
+		if (b->alive && b->paused != (row->state == SANDBOX_PAUSED) &&
 		    b->touched_at_ms + GONE_SEEN_MS < W->now_ms)
 			sim_fail("I8", "the store says that %s is in state %d, the cloud: paused %d", row->id,
 				 row->state, b->paused);
@@ -362,8 +363,8 @@ void check_quiet(void)
 	if (n.intents && !W->store_failed)
 		sim_fail("I23", "%u intents are open", n.intents);
 	disk_each_sandbox(check_row);
-	for (unsigned i = 0; i < W->n_boxes; i++) {
-		const struct sim_box *b = &W->boxes[i];
+	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+		const struct sim_sandbox *b = &W->sandboxes[i];
 
 		if (!b->alive || b->foreign)
 			continue;
@@ -375,8 +376,8 @@ void check_quiet(void)
 void check_released(void)
 {
 	ledger_expire();
-	for (unsigned i = 0; i < W->n_boxes; i++) {
-		const struct sim_box *b = &W->boxes[i];
+	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+		const struct sim_sandbox *b = &W->sandboxes[i];
 
 		if (!b->alive || b->foreign)
 			continue;
@@ -393,8 +394,8 @@ void check_released(void)
 void check_known(uint64_t quiet_since_ms)
 {
 	ledger_expire();
-	for (unsigned i = 0; i < W->n_boxes; i++) {
-		const struct sim_box *b = &W->boxes[i];
+	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+		const struct sim_sandbox *b = &W->sandboxes[i];
 
 		if (b->alive && !b->foreign && MAX(b->listed_at_ms, quiet_since_ms) + GONE_SEEN_MS < W->now_ms &&
 		    !disk_sandbox(b->id))
@@ -408,7 +409,7 @@ void check_kept_alive(void)
 	ledger_expire();
 	for (unsigned i = 0; i < W->n_leases; i++) {
 		const struct sim_lease *x = &W->leases[i];
-		const struct sim_box *b = x->box;
+		const struct sim_sandbox *b = x->sandbox;
 		int64_t left = b->end_at_ms - ledger_now();
 		bool capped = W->cap_s && b->end_at_ms >= b->started_at_ms + W->cap_s * 1000ll;
 

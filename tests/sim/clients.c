@@ -69,15 +69,15 @@ static void end_calls_of(unsigned proc)
 		if (c->what == SIM_ASKS_NOTHING || c->proc != proc)
 			continue;
 		if (c->op)
-			life_cancel(c->op);
+			sandbox_cancel(c->op);
 		*c = (struct sim_want){ 0 };
 	}
 }
 
 static void lease_over(struct sim_lease *x)
 {
-	if (lease_counts(x) && !x->box->released_at_ms)
-		x->box->released_at_ms = W->now_ms;
+	if (lease_counts(x) && !x->sandbox->released_at_ms)
+		x->sandbox->released_at_ms = W->now_ms;
 	x->over = true;
 }
 
@@ -86,12 +86,13 @@ static void lease_over(struct sim_lease *x)
 static void release(struct sim_lease *x)
 {
 	lease_over(x);
-	for (unsigned i = 0; i < W->n_leases && x->kind == LIFE_LEASE_PROCESS; i++) {
+	for (unsigned i = 0; i < W->n_leases && x->kind == SANDBOX_LEASE_PROCESS; i++) {
 		struct sim_lease *y = &W->leases[i];
 
-		if (!y->id[0] && y->box == x->box && y->proc == x->proc && y->proc_start == x->proc_start) {
+		if (!y->id[0] && y->sandbox == x->sandbox && y->proc == x->proc &&
+		    y->proc_start == x->proc_start) {
 			lease_over(y);
-			y->box->maybe_of[y->proc] = y->proc_start;
+			y->sandbox->maybe_of[y->proc] = y->proc_start;
 		}
 	}
 }
@@ -109,18 +110,18 @@ void proc_die(unsigned i)
 	for (unsigned k = 0; k < W->n_leases; k++) {
 		struct sim_lease *x = &W->leases[k];
 
-		if (x->proc != i || x->proc_start != p->start_time || x->kind == LIFE_LEASE_TTL)
+		if (x->proc != i || x->proc_start != p->start_time || x->kind == SANDBOX_LEASE_TTL)
 			continue;
 		lease_over(x);
 		if (x->held) {
-			life_held_free(x->held, false);
+			sandbox_held_free(x->held, false);
 			x->held = NULL;
 		}
 	}
 	p->alive = false;
 	end_calls_of(i);
-	if (W->life)
-		life_connection_ended(W->life, &who);
+	if (W->core)
+		sandbox_connection_ended(W->core, &who);
 }
 
 void clients_start(void)
@@ -152,28 +153,29 @@ bool lease_counts(const struct sim_lease *x)
 {
 	const struct sim_proc *p = &W->procs[x->proc];
 
-	if (x->over || !x->box->alive)
+	if (x->over || !x->sandbox->alive)
 		return false;
 	switch (x->kind) {
-	case LIFE_LEASE_TTL:
+	case SANDBOX_LEASE_TTL:
 		return W->now_ms < x->ends_at_ms;
-	case LIFE_LEASE_PROCESS:
+	case SANDBOX_LEASE_PROCESS:
 		return p->alive && p->start_time == x->proc_start;
-	case LIFE_LEASE_STREAM:
-		if (x->life == W->life_no)
+	case SANDBOX_LEASE_STREAM:
+		if (x->core == W->sandbox_no)
 			return x->held;
-		return x->life + 1 == W->life_no && W->now_ms + 50 < W->life_began_ms + W->restart_grace_ms;
+		return x->core + 1 == W->sandbox_no &&
+		       W->now_ms + 50 < W->sandbox_began_ms + W->restart_grace_ms;
 	}
 	return false;
 }
 
-static struct sim_lease *lease_add(const struct sim_want *c, struct sim_box *b, const char *id,
-				   enum life_lease_kind kind)
+static struct sim_lease *lease_add(const struct sim_want *c, struct sim_sandbox *b, const char *id,
+				   enum sandbox_lease_kind kind)
 {
 	struct sim_lease *x = &W->leases[W->n_leases++];
 
 	must(W->n_leases < SIM_LEASES);
-	*x = (struct sim_lease){ .box = b, .kind = kind, .proc = c->proc, .life = W->life_no,
+	*x = (struct sim_lease){ .sandbox = b, .kind = kind, .proc = c->proc, .core = W->sandbox_no,
 				 .proc_start = W->procs[c->proc].start_time,
 				 .ends_at_ms = c->began_ms + c->ttl_ms };
 	(void)str_copy(x->id, sizeof(x->id), id);
@@ -182,14 +184,15 @@ static struct sim_lease *lease_add(const struct sim_want *c, struct sim_box *b, 
 	return x;
 }
 
-static void on_held(void *user, enum life_held_news news, const struct status *st, const struct life_lease *lease)
+static void on_held(void *user, enum sandbox_held_news news, const struct status *st,
+		    const struct sandbox_lease *lease)
 {
 	struct sim_lease *x = user;
 
-	if (news != LIFE_HELD_LOST)
+	if (news != SANDBOX_HELD_LOST)
 		return;
 	lease_over(x);
-	life_held_free(x->held, false);
+	sandbox_held_free(x->held, false);
 	x->held = NULL;
 }
 
@@ -215,54 +218,57 @@ void want_done(struct sim_want *c)
 	*c = (struct sim_want){ 0 };
 }
 
-static void created(struct sim_want *c, struct sim_box *b, const struct life_sandbox *box)
+static void created(struct sim_want *c, struct sim_sandbox *b, const struct sandbox_view *sandbox)
 {
 	char *shown = W->shown[uid_index(c)][c->request];
 
 	b->acked = true;
-	b->created |= box->state != LIFE_GONE && box->state != LIFE_KILLING;
+	b->created |= sandbox->state != SANDBOX_GONE && sandbox->state != SANDBOX_KILLING;
 	b->request = c->request;
 	b->lease_asked |= c->process_lease;
 	if (c->request < SIM_REQUESTS) {
-		const struct sim_box *before = shown[0] ? ledger_find(shown) : NULL;
+		const struct sim_sandbox *before = shown[0] ? ledger_find(shown) : NULL;
 
-		if (before && !is_forgotten(before) && !str_eq(shown, box->id))
-			sim_fail("I3", "request id %u showed %s, now %s", c->request, shown, box->id);
-		(void)str_copy(shown, sizeof(W->shown[0][0]), box->id);
+		if (before && !is_forgotten(before) && !str_eq(shown, sandbox->id))
+			sim_fail("I3", "request id %u showed %s, now %s", c->request, shown,
+				 sandbox->id);
+		(void)str_copy(shown, sizeof(W->shown[0][0]), sandbox->id);
 	}
 }
 
-static void policy_answered(struct sim_want *c, const struct life_sandbox *box)
+static void policy_answered(struct sim_want *c, const struct sandbox_view *sandbox)
 {
-	struct sim_box *b = c->box;
+	struct sim_sandbox *b = c->sandbox;
 
 	if (b->policy_calls > 1)
 		return;
-	b->may[0] = box->policy;
+	b->may[0] = sandbox->policy;
 	b->n_may = 1;
 	b->policy_since_ms = W->now_ms;
 }
 
-static void on_box(void *user, const struct status *st, const struct life_sandbox *box)
+static void on_sandbox(void *user, const struct status *st, const struct sandbox_view *sandbox)
 {
 	struct sim_want *c = user;
-	struct sim_box *b = box ? ledger_find(box->id) : NULL;
+	struct sim_sandbox *b = sandbox ? ledger_find(sandbox->id) : NULL;
 
 	if (!want_hears(c, st))
 		return;
-	if (box && !b)
-		sim_fail("I3", "%s of a sandbox that never was: %s", what_names[c->what], box->id);
-	if (b && box->owner_uid != W->procs[c->proc].uid && (c->what != SIM_ASKS_GET || !b->foreign))
+	if (sandbox && !b)
+		sim_fail("I3", "%s of a sandbox that never was: %s", what_names[c->what], sandbox->id);
+	if (b && sandbox->owner_uid != W->procs[c->proc].uid &&
+	    (c->what != SIM_ASKS_GET || !b->foreign))
 		sim_fail("I9", "%s shows uid %u the sandbox %s of %u", what_names[c->what],
-			 W->procs[c->proc].uid, box->id, box->owner_uid);
+			 W->procs[c->proc].uid, sandbox->id, sandbox->owner_uid);
 	if (b && c->what == SIM_ASKS_CREATE)
-		created(c, b, box);
-	if (b && c->process_lease && box->state != LIFE_GONE && box->state != LIFE_KILLING)
-		lease_add(c, b, "", LIFE_LEASE_PROCESS);
+		created(c, b, sandbox);
+	if (b && c->process_lease && sandbox->state != SANDBOX_GONE &&
+	    sandbox->state != SANDBOX_KILLING)
+		lease_add(c, b, "", SANDBOX_LEASE_PROCESS);
 	if (c->what == SIM_ASKS_POLICY) {
 		if (b)
-			policy_answered(c, box);
-		c->box->policy_calls--;
+			policy_answered(c, sandbox);
+		c->sandbox->policy_calls--;
 	}
 	want_done(c);
 }
@@ -273,18 +279,18 @@ static void on_yes(void *user, const struct status *st, bool yes)
 
 	if (!want_hears(c, st))
 		return;
-	if (c->what == SIM_ASKS_KILL && status_ok(st) && c->box) {
-		if (yes && c->box->alive)
-			sim_fail("I7", "Kill of %s was answered, and it lives", c->box->id);
-		c->box->kill_acked = yes && disk_sandbox(c->box->id);	/* of a child, not before its fork is recorded */
+	if (c->what == SIM_ASKS_KILL && status_ok(st) && c->sandbox) {
+		if (yes && c->sandbox->alive)
+			sim_fail("I7", "Kill of %s was answered, and it lives", c->sandbox->id);
+		c->sandbox->kill_acked = yes && disk_sandbox(c->sandbox->id);	/* of a child, not before its fork is recorded */
 	}
 	want_done(c);
 }
 
-static void on_lease(void *user, const struct status *st, const struct life_lease *lease)
+static void on_lease(void *user, const struct status *st, const struct sandbox_lease *lease)
 {
 	struct sim_want *c = user;
-	struct sim_box *b = lease ? ledger_find(lease->sandbox) : NULL;
+	struct sim_sandbox *b = lease ? ledger_find(lease->sandbox) : NULL;
 	struct sim_lease *x;
 
 	if (!want_hears(c, st))
@@ -295,21 +301,21 @@ static void on_lease(void *user, const struct status *st, const struct life_leas
 				W->leases[i].ends_at_ms = c->began_ms + c->ttl_ms;
 	} else if (b) {
 		x = lease_add(c, b, lease->id, c->kind);
-		if (c->kind == LIFE_LEASE_STREAM)
-			must(!life_held_new(W->life, lease->id, on_held, x, &x->held));
+		if (c->kind == SANDBOX_LEASE_STREAM)
+			must(!sandbox_held_new(W->core, lease->id, on_held, x, &x->held));
 	}
 	want_done(c);
 }
 
-static void on_page(void *user, const struct status *st, const struct life_page *page)
+static void on_page(void *user, const struct status *st, const struct sandbox_page *page)
 {
 	struct sim_want *c = user;
 
 	if (!want_hears(c, st))
 		return;
 	for (size_t i = 0; page && i < page->n; i++)
-		if (page->boxes[i].owner_uid != W->procs[c->proc].uid)
-			sim_fail("I9", "List shows %s of another user", page->boxes[i].id);
+		if (page->sandboxes[i].owner_uid != W->procs[c->proc].uid)
+			sim_fail("I9", "List shows %s of another user", page->sandboxes[i].id);
 	want_done(c);
 }
 
@@ -370,11 +376,11 @@ static void act_create(unsigned proc)
 	struct principal who = principal_of(proc);
 	struct rng same;
 	char rid[16] = "", name[16] = "";
-	struct life_create q = { .who = &who, .request_id = rid, .name = name, .secure = -1,
+	struct sandbox_create q = { .who = &who, .request_id = rid, .name = name, .secure = -1,
 				 .keep_memory = -1, .auto_resume = -1,
 				 .allow_internet_access = -1 };
 
-	if (!c || W->n_boxes + 60 > SIM_BOXES || W->n_posts + 60 > SIM_POSTS)
+	if (!c || W->n_sandboxes + 60 > SIM_BOXES || W->n_posts + 60 > SIM_POSTS)
 		return;
 	if (chance(700))
 		c->request = (unsigned)rng_below(&W->rng, SIM_REQUESTS);
@@ -398,12 +404,12 @@ static void act_create(unsigned proc)
 	q.params_hash[0] = (uint8_t)(c->request + (chance(20) ? 100 : 0));
 	q.deadline_ms = c->deadline_ms - W->boot_base_ms;
 	sim_trace("Create #%u uid %u rid %s name %s lease %d", c->serial, who.uid, rid, name, c->process_lease);
-	if (life_create(W->life, &q, on_box, c, &c->op) < 0)
+	if (sandbox_create(W->core, &q, on_sandbox, c, &c->op) < 0)
 		want_done(c);
 }
 
 /* One of this user's, known to it; rarely another's. */
-static struct sim_box *some_box(unsigned proc)
+static struct sim_sandbox *some_sandbox(unsigned proc)
 {
 	char uid[16];
 
@@ -411,8 +417,9 @@ static struct sim_box *some_box(unsigned proc)
 	/* What somebody has just asked something of: calls meet. */
 	if (W->hot && W->hot->alive && !W->hot->foreign && chance(300) && str_eq(cloud_kvs_get(&W->hot->tags, TAG_UID), uid))
 		return W->hot;
-	for (unsigned tries = 0; tries < 20 && W->n_boxes; tries++) {
-		struct sim_box *b = &W->boxes[W->n_boxes - 1 - rng_below(&W->rng, MIN(W->n_boxes, 24u))];
+	for (unsigned tries = 0; tries < 20 && W->n_sandboxes; tries++) {
+		struct sim_sandbox *b = &W->sandboxes[W->n_sandboxes - 1 -
+						      rng_below(&W->rng, MIN(W->n_sandboxes, 24u))];
 		const char *of = cloud_kvs_get(&b->tags, TAG_UID);
 
 		if (b->foreign ? chance(100) : b->acked && (str_eq(of, uid) || chance(30)))
@@ -427,40 +434,41 @@ bool want_aim(struct sim_want *c, bool by_name)
 		snprintf(c->ref, sizeof(c->ref), "n%u", (unsigned)rng_below(&W->rng, SIM_NAMES));
 		return true;
 	}
-	c->box = W->hot = some_box(c->proc);
-	if (c->box)
-		(void)str_copy(c->ref, sizeof(c->ref), c->box->id);
-	return c->box;
+	c->sandbox = W->hot = some_sandbox(c->proc);
+	if (c->sandbox)
+		(void)str_copy(c->ref, sizeof(c->ref), c->sandbox->id);
+	return c->sandbox;
 }
 
 static int call_connect(struct sim_want *c, const struct principal *who, uint64_t until)
 {
-	struct life_connect q = { .who = who, .deadline_ms = until, .sandbox = c->ref,
+	struct sandbox_connect q = { .who = who, .deadline_ms = until, .sandbox = c->ref,
 				  .timeout_ms = draw(15000, 120000), .adopt = chance(200) };
 
 	q.process_lease = c->process_lease = chance(400);
-	if (c->box)
-		c->box->lease_asked |= c->process_lease;
-	return life_connect(W->life, &q, on_box, c, &c->op);
+	if (c->sandbox)
+		c->sandbox->lease_asked |= c->process_lease;
+	return sandbox_connect(W->core, &q, on_sandbox, c, &c->op);
 }
 
 static int call_acquire(struct sim_want *c, const struct principal *who, uint64_t until)
 {
-	struct life_acquire q = { .who = who, .deadline_ms = until, .sandbox = c->ref, .lease_id = c->lease };
+	struct sandbox_acquire q = {
+		.who = who, .deadline_ms = until, .sandbox = c->ref, .lease_id = c->lease};
 
 	if (!c->kind)
-		c->kind = (enum life_lease_kind)draw(LIFE_LEASE_STREAM, LIFE_LEASE_TTL);
+		c->kind = (enum sandbox_lease_kind)draw(SANDBOX_LEASE_STREAM, SANDBOX_LEASE_TTL);
 	c->ttl_ms = draw(1000, 60000);
 	q.kind = c->kind;
 	q.ttl_ms = c->ttl_ms;
-	if (c->box)
-		c->box->lease_asked = true;
-	return life_acquire(W->life, &q, on_lease, c, &c->op);
+	if (c->sandbox)
+		c->sandbox->lease_asked = true;
+	return sandbox_acquire(W->core, &q, on_lease, c, &c->op);
 }
 
 static int call_policy(struct sim_want *c, const struct principal *who, uint64_t until)
 {
-	struct sim_box *b = c->box;
+	struct sim_sandbox *b = c->sandbox;
 	unsigned n = b->n_may;
 
 	c->policy = some_policy(&W->rng);
@@ -474,34 +482,34 @@ static int call_policy(struct sim_want *c, const struct principal *who, uint64_t
 		b->may[b->n_may] = b->may[i];
 		policy_merge(&b->may[b->n_may++], &c->policy);
 	}
-	return life_set_policy(W->life, who, c->ref, &c->policy, 0, until, on_box, c, &c->op);
+	return sandbox_set_policy(W->core, who, c->ref, &c->policy, 0, until, on_sandbox, c, &c->op);
 }
 
 static int call_kill(struct sim_want *c, const struct principal *who, uint64_t until)
 {
-	for (unsigned i = 0; i < W->n_boxes; i++) {
-		struct sim_box *b = &W->boxes[i];
+	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+		struct sim_sandbox *b = &W->sandboxes[i];
 		const char *name = cloud_kvs_get(&b->tags, TAG_NAME);
 
-		if (b == c->box || (name && str_eq(name, c->ref)))
+		if (b == c->sandbox || (name && str_eq(name, c->ref)))
 			b->kill_asked = true;
 	}
-	return life_kill(W->life, who, c->ref, until, on_yes, c, &c->op);
+	return sandbox_kill(W->core, who, c->ref, until, on_yes, c, &c->op);
 }
 
 static int call_pause(struct sim_want *c, const struct principal *who, uint64_t until)
 {
-	for (unsigned i = 0; i < W->n_boxes; i++) {
-		struct sim_box *b = &W->boxes[i];
+	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+		struct sim_sandbox *b = &W->sandboxes[i];
 		const char *name = cloud_kvs_get(&b->tags, TAG_NAME);
 
-		if (b == c->box || (name && str_eq(name, c->ref)))
+		if (b == c->sandbox || (name && str_eq(name, c->ref)))
 			b->pause_asked_ms = W->now_ms;
 	}
-	return life_pause(W->life, who, c->ref, chance(800), until, on_yes, c, &c->op);
+	return sandbox_pause(W->core, who, c->ref, chance(800), until, on_yes, c, &c->op);
 }
 
-static void act_on_box(unsigned proc, enum sim_ask what)
+static void act_on_sandbox(unsigned proc, enum sim_ask what)
 {
 	struct sim_want *c = want_begin(what, proc);
 	struct principal who = principal_of(proc);
@@ -525,12 +533,13 @@ static void act_on_box(unsigned proc, enum sim_ask what)
 	else if (what == SIM_ASKS_KILL)
 		r = call_kill(c, &who, until);
 	else if (what == SIM_ASKS_TIMEOUT)
-		r = life_set_timeout(W->life, &who, c->ref, draw(15000, 120000), until, on_box, c, &c->op);
+		r = sandbox_set_timeout(W->core, &who, c->ref, draw(15000, 120000), until,
+					on_sandbox, c, &c->op);
 	else if (what == SIM_ASKS_PAUSE)
 		r = call_pause(c, &who, until);
 	else if (what == SIM_ASKS_GET)
-		r = life_get(W->life, &who, c->ref, chance(500) ? 0 : LIFE_STALENESS_DEFAULT, until, on_box, c,
-			     &c->op);
+		r = sandbox_get(W->core, &who, c->ref, chance(500) ? 0 : SANDBOX_STALENESS_DEFAULT,
+				until, on_sandbox, c, &c->op);
 	if (r < 0)
 		want_done(c);
 }
@@ -539,12 +548,12 @@ static void act_list(unsigned proc)
 {
 	struct sim_want *c = want_begin(SIM_ASKS_LIST, proc);
 	struct principal who = principal_of(proc);
-	struct life_list q = { .who = &who, .cached = chance(500) };
+	struct sandbox_list q = { .who = &who, .cached = chance(500) };
 
 	if (!c)
 		return;
 	q.deadline_ms = c->deadline_ms - W->boot_base_ms;
-	if (life_list(W->life, &q, on_page, c, &c->op) < 0)
+	if (sandbox_list(W->core, &q, on_page, c, &c->op) < 0)
 		want_done(c);
 }
 
@@ -559,8 +568,8 @@ static void act_on_lease(unsigned proc)
 
 	if (!x || x->over || !x->id[0] || W->procs[x->proc].uid != who.uid || W->n_leases + 20 > SIM_LEASES)
 		return;
-	what = x->kind == LIFE_LEASE_TTL && chance(600) ? SIM_ASKS_RENEW : SIM_ASKS_RELEASE;
-	if (x->kind == LIFE_LEASE_STREAM && x->life != W->life_no)
+	what = x->kind == SANDBOX_LEASE_TTL && chance(600) ? SIM_ASKS_RENEW : SIM_ASKS_RELEASE;
+	if (x->kind == SANDBOX_LEASE_STREAM && x->core != W->sandbox_no)
 		what = SIM_ASKS_ACQUIRE;
 	c = want_begin(what, proc);
 	if (!c)
@@ -570,14 +579,15 @@ static void act_on_lease(unsigned proc)
 	if (what == SIM_ASKS_RENEW) {
 		c->ttl_ms = draw(1000, 60000);
 		x->ends_at_ms = MIN(x->ends_at_ms, W->now_ms + c->ttl_ms);
-		r = life_renew(W->life, &who, x->id, c->ttl_ms, c->deadline_ms - W->boot_base_ms, on_lease, c,
-			       &c->op);
+		r = sandbox_renew(W->core, &who, x->id, c->ttl_ms, c->deadline_ms - W->boot_base_ms,
+				  on_lease, c, &c->op);
 	} else if (what == SIM_ASKS_RELEASE) {
 		release(x);
-		r = life_release(W->life, &who, x->id, c->deadline_ms - W->boot_base_ms, on_yes, c, &c->op);
+		r = sandbox_release(W->core, &who, x->id, c->deadline_ms - W->boot_base_ms, on_yes,
+				    c, &c->op);
 	} else {
-		c->kind = LIFE_LEASE_STREAM;
-		(void)str_copy(c->ref, sizeof(c->ref), x->box->id);
+		c->kind = SANDBOX_LEASE_STREAM;
+		(void)str_copy(c->ref, sizeof(c->ref), x->sandbox->id);
 		x->over = true;
 		r = call_acquire(c, &who, c->deadline_ms - W->boot_base_ms);
 	}
@@ -592,46 +602,49 @@ static void act_cancel(void)
 	if (!c->op)
 		return;
 	sim_trace("cancel of #%u", c->serial);
-	life_cancel(c->op);
+	sandbox_cancel(c->op);
 	if (c->what == SIM_ASKS_POLICY)
-		c->box->policy_calls--;
+		c->sandbox->policy_calls--;
 	want_done(c);
 }
 
 static void act_command(void)
 {
-	struct sim_box *b = W->n_boxes ? &W->boxes[rng_below(&W->rng, W->n_boxes)] : NULL;
+	struct sim_sandbox *b =
+		W->n_sandboxes ? &W->sandboxes[rng_below(&W->rng, W->n_sandboxes)] : NULL;
 	const struct row_sandbox *row = b ? disk_sandbox(b->id) : NULL;
 
 	if (!b || b->foreign || !b->acked || !b->alive)
 		return;
 	/* None begins in one that is being ended. */
-	if (!b->commands && (!row || row->state == LIFE_KILLING || b->end_sent_life == W->life_no))
+	if (!b->commands &&
+	    (!row || row->state == SANDBOX_KILLING || b->end_sent_life == W->sandbox_no))
 		return;
 	if (b->commands) {
 		b->commands--;
-		life_use_end(W->life, "default", b->id);
+		sandbox_use_end(W->core, "default", b->id);
 	} else {
 		b->commands++;
-		life_use_begin(W->life, "default", b->id);
+		sandbox_use_begin(W->core, "default", b->id);
 	}
 	sim_trace("commands in %s: %u", b->id, b->commands);
 }
 
 void clients_end_commands(void)
 {
-	for (unsigned i = 0; i < W->n_boxes; i++)
-		for (struct sim_box *b = &W->boxes[i]; b->commands; b->commands--)
-			life_use_end(W->life, "default", b->id);
+	for (unsigned i = 0; i < W->n_sandboxes; i++)
+		for (struct sim_sandbox *b = &W->sandboxes[i]; b->commands; b->commands--)
+			sandbox_use_end(W->core, "default", b->id);
 }
 
 /* The cloud loses one that had a name. */
 static void act_vanish(void)
 {
-	struct sim_box *b = W->n_boxes ? &W->boxes[rng_below(&W->rng, W->n_boxes)] : NULL;
+	struct sim_sandbox *b =
+		W->n_sandboxes ? &W->sandboxes[rng_below(&W->rng, W->n_sandboxes)] : NULL;
 
-	if (!b || !b->alive || b->foreign || !cloud_kvs_get(&b->tags, TAG_NAME) || W->n_boxes + 60 > SIM_BOXES ||
-	    W->n_posts + 60 > SIM_POSTS)
+	if (!b || !b->alive || b->foreign || !cloud_kvs_get(&b->tags, TAG_NAME) ||
+	    W->n_sandboxes + 60 > SIM_BOXES || W->n_posts + 60 > SIM_POSTS)
 		return;
 	sim_trace("%s vanishes", b->id);
 	ledger_end(b, "it vanished");
@@ -654,7 +667,7 @@ void clients_act(void)
 		proc_die(proc);
 		return;
 	}
-	if (!W->life)
+	if (!W->core)
 		return;
 	if (W->losses && chance(10))
 		act_vanish();
@@ -663,7 +676,7 @@ void clients_act(void)
 	n = (unsigned)rng_below(&W->rng, 1000);
 	for (size_t i = 0; i < ARRAY_SIZE(table); n -= table[i++].weight)
 		if (n < table[i].weight) {
-			act_on_box(proc, table[i].what);
+			act_on_sandbox(proc, table[i].what);
 			return;
 		}
 	if (n < 200)
@@ -688,12 +701,12 @@ void clients_act(void)
  * ask again, so a lease that was written counts until the process ends. Nobody outside can tell. */
 static void leave_in_doubt(const struct sim_want *c)
 {
-	for (unsigned i = 0; i < W->n_boxes; i++) {
-		struct sim_box *b = &W->boxes[i];
+	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+		struct sim_sandbox *b = &W->sandboxes[i];
 		const char *name = cloud_kvs_get(&b->tags, TAG_NAME);
 		bool made = c->what == SIM_ASKS_CREATE && (!b->acked || name || c->request < SIM_REQUESTS);
 
-		if (b == c->box || made || (!c->box && name && str_eq(name, c->ref)))
+		if (b == c->sandbox || made || (!c->sandbox && name && str_eq(name, c->ref)))
 			b->maybe_of[c->proc] = W->procs[c->proc].start_time;
 	}
 }
@@ -703,18 +716,18 @@ void clients_forget_calls(void)
 	for (unsigned i = 0; i < SIM_WANTS; i++) {
 		struct sim_want *c = &W->wants[i];
 
-		if (c->op && (c->process_lease || c->kind == LIFE_LEASE_PROCESS))
+		if (c->op && (c->process_lease || c->kind == SANDBOX_LEASE_PROCESS))
 			leave_in_doubt(c);
 		*c = (struct sim_want){ 0 };
 	}
-	for (unsigned i = 0; i < W->n_boxes; i++) {
-		W->boxes[i].policy_calls = W->boxes[i].commands = 0;
-		W->boxes[i].seen_alive_ms = 0;
+	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+		W->sandboxes[i].policy_calls = W->sandboxes[i].commands = 0;
+		W->sandboxes[i].seen_alive_ms = 0;
 	}
 }
 
 /* Lists that lie may hide it from the first list, after which a repeat makes another. */
-static bool is_hidden(const struct sim_box *b)
+static bool is_hidden(const struct sim_sandbox *b)
 {
 	return !b->alive || b->listed_at_ms > W->now_ms || W->faults.list_omit || W->faults.list_empty ||
 	       W->faults.list_lag;
@@ -739,11 +752,11 @@ static void forget_posts(void)
 
 void clients_lose_store(void)
 {
-	W->lost_life = W->life_no;
+	W->lost_life = W->sandbox_no;
 	for (unsigned i = 0; i < W->n_leases; i++)
 		W->leases[i].over = true;
-	for (unsigned i = 0; i < W->n_boxes; i++) {
-		struct sim_box *b = &W->boxes[i];
+	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+		struct sim_sandbox *b = &W->sandboxes[i];
 		const char *policy = cloud_kvs_get(&b->tags, TAG_POLICY);
 
 		b->old = true;
@@ -759,7 +772,7 @@ void clients_lose_store(void)
 	/* A request that found a sandbox by its name is in no tag. */
 	for (unsigned i = 0; i < SIM_UIDS * SIM_REQUESTS; i++) {
 		char *shown = W->shown[i / SIM_REQUESTS][i % SIM_REQUESTS];
-		struct sim_box *b = shown[0] ? ledger_find(shown) : NULL;
+		struct sim_sandbox *b = shown[0] ? ledger_find(shown) : NULL;
 
 		if (b && cloud_kvs_get(&b->tags, TAG_NAME))
 			shown[0] = 0;
@@ -773,7 +786,7 @@ void clients_close_streams(bool keep)
 		struct sim_lease *x = &W->leases[i];
 
 		if (x->held)
-			life_held_free(x->held, keep);
+			sandbox_held_free(x->held, keep);
 		x->held = NULL;
 	}
 }

@@ -48,7 +48,7 @@ struct wire {			/* a request on its way */
 	struct cloud_kvs kvs;	/* create: metadata; list: filter */
 	bool sent, acted, answered, withdrawn;
 	unsigned events;	/* still to come */
-	unsigned life;
+	unsigned core;
 	struct cloud_result result;
 };
 
@@ -67,7 +67,7 @@ int64_t ledger_now(void)
 	return (int64_t)W->now_ms + W->cloud_offset_ms;
 }
 
-void ledger_end(struct sim_box *b, const char *how)
+void ledger_end(struct sim_sandbox *b, const char *how)
 {
 	b->alive = false;
 	b->how = how;
@@ -77,36 +77,36 @@ void ledger_end(struct sim_box *b, const char *how)
 
 void ledger_expire(void)
 {
-	for (unsigned i = 0; i < W->n_boxes; i++) {
-		struct sim_box *b = &W->boxes[i];
+	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+		struct sim_sandbox *b = &W->sandboxes[i];
 
 		if (b->alive && !b->paused && b->end_at_ms <= ledger_now())
 			ledger_end(b, "its end came");
 	}
 }
 
-struct sim_box *ledger_find(const char *id)
+struct sim_sandbox *ledger_find(const char *id)
 {
-	for (unsigned i = 0; i < W->n_boxes; i++)
-		if (str_eq(W->boxes[i].id, id))
-			return &W->boxes[i];
+	for (unsigned i = 0; i < W->n_sandboxes; i++)
+		if (str_eq(W->sandboxes[i].id, id))
+			return &W->sandboxes[i];
 	return NULL;
 }
 
-static struct sim_box *alive(const char *id)
+static struct sim_sandbox *alive(const char *id)
 {
-	struct sim_box *b = ledger_find(id);
+	struct sim_sandbox *b = ledger_find(id);
 
 	return b && b->alive ? b : NULL;
 }
 
-struct sim_box *ledger_add(uint32_t timeout_s)
+struct sim_sandbox *ledger_add(uint32_t timeout_s)
 {
-	struct sim_box *b = &W->boxes[W->n_boxes++];
+	struct sim_sandbox *b = &W->sandboxes[W->n_sandboxes++];
 
-	must(W->n_boxes < SIM_BOXES);
-	*b = (struct sim_box){ .alive = true, .timeout_s = timeout_s };
-	snprintf(b->id, sizeof(b->id), "i%020u", W->n_boxes);
+	must(W->n_sandboxes < SIM_BOXES);
+	*b = (struct sim_sandbox){ .alive = true, .timeout_s = timeout_s };
+	snprintf(b->id, sizeof(b->id), "i%020u", W->n_sandboxes);
 	b->started_at_ms = ledger_now();
 	b->end_at_ms = b->started_at_ms + (W->cap_s ? MIN(timeout_s, W->cap_s) : timeout_s) * 1000ll;
 	b->listed_at_ms = b->touched_at_ms = W->now_ms;
@@ -115,9 +115,9 @@ struct sim_box *ledger_add(uint32_t timeout_s)
 	return b;
 }
 
-struct sim_box *ledger_plant(const char *of)
+struct sim_sandbox *ledger_plant(const char *of)
 {
-	struct sim_box *b = ledger_add(3600);
+	struct sim_sandbox *b = ledger_add(3600);
 
 	b->foreign = true;
 	if (of)
@@ -125,7 +125,7 @@ struct sim_box *ledger_plant(const char *of)
 	return b;
 }
 
-struct cloud_sandbox *ledger_view(const struct sim_box *b, bool tokens, bool listed)
+struct cloud_sandbox *ledger_view(const struct sim_sandbox *b, bool tokens, bool listed)
 {
 	struct cloud_sandbox *s = calloc(1, sizeof(*s));
 
@@ -164,9 +164,9 @@ static void missing(struct cloud_result *r)
 
 static void act_create(struct wire *w)
 {
-	struct sim_box *b = ledger_add(w->timeout_s);
+	struct sim_sandbox *b = ledger_add(w->timeout_s);
 
-	b->orphan = w->life <= W->lost_life;
+	b->orphan = w->core <= W->lost_life;
 	b->tags = w->kvs;
 	w->kvs = (struct cloud_kvs){ 0 };
 	b->listed_at_ms = W->now_ms + (W->quiet ? 0 : sim_between(&W->cloud_rng, 0, HIDDEN_MAX_MS));
@@ -175,14 +175,14 @@ static void act_create(struct wire *w)
 	w->result.sandbox = ledger_view(b, true, false);
 }
 
-static bool shown(const struct sim_box *b, uint64_t lag_ms)
+static bool shown(const struct sim_sandbox *b, uint64_t lag_ms)
 {
 	uint64_t then = W->now_ms - MIN(lag_ms, W->now_ms);
 
 	return b->listed_at_ms <= then && b->busy_until_ms <= W->now_ms && (b->alive || b->died_at_ms > then);
 }
 
-static bool matches(const struct sim_box *b, const struct cloud_kvs *want)
+static bool matches(const struct sim_sandbox *b, const struct cloud_kvs *want)
 {
 	for (size_t i = 0; i < want->n; i++) {
 		const char *v = cloud_kvs_get(&b->tags, want->v[i].key);
@@ -202,10 +202,10 @@ static void act_list(struct wire *w)
 
 	must(l);
 	l->total_running = -1;
-	l->v = calloc(W->n_boxes + 1, sizeof(*l->v));
+	l->v = calloc(W->n_sandboxes + 1, sizeof(*l->v));
 	must(l->v);
-	for (unsigned i = 0; i < W->n_boxes && !empty; i++) {
-		struct sim_box *b = &W->boxes[i];
+	for (unsigned i = 0; i < W->n_sandboxes && !empty; i++) {
+		struct sim_sandbox *b = &W->sandboxes[i];
 
 		if (shown(b, lag) && matches(b, &w->kvs) && !(omits && sim_chance(r, 400)))
 			l->v[l->n++] = ledger_view(b, false, true);
@@ -215,7 +215,7 @@ static void act_list(struct wire *w)
 		  omits ? ", not complete" : "");
 }
 
-static void extend_to(struct sim_box *b, int64_t end)
+static void extend_to(struct sim_sandbox *b, int64_t end)
 {
 	if (W->cap_s)
 		end = MIN(end, b->started_at_ms + W->cap_s * 1000ll);
@@ -224,7 +224,7 @@ static void extend_to(struct sim_box *b, int64_t end)
 }
 
 /* Its copy, or what a checkpoint that fails does. */
-static void act_copy(struct wire *w, struct sim_box *b)
+static void act_copy(struct wire *w, struct sim_sandbox *b)
 {
 	if (w->what == W_SNAPSHOT && b->paused) {
 		missing(&w->result);
@@ -235,7 +235,7 @@ static void act_copy(struct wire *w, struct sim_box *b)
 		ledger_end(b, "its checkpoint failed");
 	} else {
 		b->busy_until_ms = MIN(MAX(w->reply_at_ms, W->now_ms), W->now_ms + BUSY_MAX_MS);
-		if (w->life > W->lost_life)
+		if (w->core > W->lost_life)
 			check_copied(w->copy);
 		if (w->what == W_FORK)
 			ledger_fork(b, w->copy, &w->result);
@@ -254,7 +254,7 @@ static void act_snapshot_delete(struct wire *w)
 		missing(&w->result);
 }
 
-static void act_on(struct wire *w, struct sim_box *b)
+static void act_on(struct wire *w, struct sim_sandbox *b)
 {
 	struct cloud_result *r = &w->result;
 	int64_t end = ledger_now() + w->timeout_s * 1000ll;
@@ -305,7 +305,7 @@ static void act_on(struct wire *w, struct sim_box *b)
 
 static void act(struct wire *w)
 {
-	struct sim_box *b = alive(w->id);
+	struct sim_sandbox *b = alive(w->id);
 
 	ledger_expire();
 	b = b && b->alive ? b : NULL;
@@ -370,7 +370,7 @@ static void on_arrive(void *arg)
 		    w->fate == F_STALL || w->fate == F_TWICE;
 
 	/* With its connection, what is on the wire may be cut off. */
-	if (!w->call && w->life != W->life_no && sim_chance(&W->cloud_rng, 300))
+	if (!w->call && w->core != W->sandbox_no && sim_chance(&W->cloud_rng, 300))
 		acts = false;
 	if (!W->ending && w->sent && acts && !w->acted)
 		act(w);
@@ -381,7 +381,7 @@ static void on_arrive(void *arg)
 static void on_arrive_again(void *arg)
 {
 	struct wire *w = arg;
-	struct wire again = { .what = w->what, .timeout_s = w->timeout_s, .life = w->life };
+	struct wire again = { .what = w->what, .timeout_s = w->timeout_s, .core = w->core };
 
 	(void)str_copy(again.id, sizeof(again.id), w->id);
 	if (!W->ending && w->acted) {
@@ -428,7 +428,7 @@ static bool makes(enum what what)
 
 static void note(struct wire *w, struct cloud *c)
 {
-	struct sim_box *b = ledger_find(w->id);
+	struct sim_sandbox *b = ledger_find(w->id);
 
 	if (w->result.http_status)
 		c->ok_at_ms = sim_boot_now();
@@ -547,7 +547,7 @@ static struct cloud_call *call_new(struct cloud *c, enum what what, const char *
 	w->call = k;
 	w->what = what;
 	w->timeout_s = timeout_s;
-	w->life = W->life_no;
+	w->core = W->sandbox_no;
 	w->fate = draw(what);
 	(void)str_copy(w->id, sizeof(w->id), id);
 	k->wire = w;

@@ -43,9 +43,9 @@ const char *copy_key(const struct sim_copy *c)
 	return key;
 }
 
-static struct sim_box *make_child(const struct sim_box *parent, const struct sim_copy *of)
+static struct sim_sandbox *make_child(const struct sim_sandbox *parent, const struct sim_copy *of)
 {
-	struct sim_box *b = ledger_add(of->timeout_s);
+	struct sim_sandbox *b = ledger_add(of->timeout_s);
 	const char *policy;
 
 	for (size_t i = 0; i < parent->tags.n; i++)
@@ -63,7 +63,7 @@ static struct sim_box *make_child(const struct sim_box *parent, const struct sim
 	return b;
 }
 
-void ledger_fork(struct sim_box *parent, const struct sim_copy *of, struct cloud_result *r)
+void ledger_fork(struct sim_sandbox *parent, const struct sim_copy *of, struct cloud_result *r)
 {
 	struct cloud_children *k = calloc(1, sizeof(*k));
 
@@ -97,7 +97,8 @@ static struct cloud_snapshot *view(const struct sim_snap *s)
 	return v;
 }
 
-void ledger_snapshot(const struct sim_box *source, const struct sim_copy *of, struct cloud_result *r)
+void ledger_snapshot(const struct sim_sandbox *source, const struct sim_copy *of,
+		     struct cloud_result *r)
 {
 	char id[sizeof(W->snaps[0].id)];
 	struct sim_snap *s;
@@ -145,7 +146,7 @@ static void show(const struct sim_want *c, unsigned n, const char *id, const str
 		sim_fail("I3", "%s is answered with %s, which was made for another", copy_key(k), id);
 }
 
-static void on_children(void *user, const struct status *st, const struct life_child *v, size_t n)
+static void on_children(void *user, const struct status *st, const struct sandbox_child *v, size_t n)
 {
 	struct sim_want *c = user;
 
@@ -154,28 +155,29 @@ static void on_children(void *user, const struct status *st, const struct life_c
 	if (status_ok(st) && n != c->copy->count)
 		sim_fail("I3", "%s has %zu children instead of %u", copy_key(c->copy), n, c->copy->count);
 	for (unsigned i = 0; status_ok(st) && i < n; i++) {
-		const struct life_sandbox *box = v[i].box;
-		struct sim_box *b = box ? ledger_find(box->id) : NULL;
+		const struct sandbox_view *sandbox = v[i].sandbox;
+		struct sim_sandbox *b = sandbox ? ledger_find(sandbox->id) : NULL;
 
-		if (!box)
+		if (!sandbox)
 			continue;
 		if (!b || !b->of)
-			sim_fail("I3", "%s is answered with %s, which is no child", copy_key(c->copy), box->id);
-		if (box->owner_uid != W->procs[c->proc].uid)
-			sim_fail("I9", "Fork shows uid %u the sandbox %s of %u", W->procs[c->proc].uid, box->id,
-				 box->owner_uid);
+			sim_fail("I3", "%s is answered with %s, which is no child",
+				 copy_key(c->copy), sandbox->id);
+		if (sandbox->owner_uid != W->procs[c->proc].uid)
+			sim_fail("I9", "Fork shows uid %u the sandbox %s of %u",
+				 W->procs[c->proc].uid, sandbox->id, sandbox->owner_uid);
 		show(c, i, b->id, b->of);
 		b->acked = true;
 		if (b->policy_calls)
 			continue;
-		b->may[0] = box->policy;
+		b->may[0] = sandbox->policy;
 		b->n_may = 1;
 		b->policy_since_ms = W->now_ms;
 	}
 	want_done(c);
 }
 
-static void on_snapshot(void *user, const struct status *st, const struct life_snapshot *s)
+static void on_snapshot(void *user, const struct status *st, const struct sandbox_snapshot *s)
 {
 	struct sim_want *c = user;
 	struct sim_snap *of;
@@ -192,7 +194,7 @@ static void on_snapshot(void *user, const struct status *st, const struct life_s
 	want_done(c);
 }
 
-static void on_snapshots(void *user, const struct status *st, const struct life_snapshot_page *p)
+static void on_snapshots(void *user, const struct status *st, const struct sandbox_snapshot_page *p)
 {
 	struct sim_want *c = user;
 
@@ -252,7 +254,8 @@ static struct sim_want *begin_copy(enum sim_ask what, unsigned proc, char rid[16
 
 	if (!c)
 		return NULL;
-	if (W->n_boxes + 60 > SIM_BOXES || W->n_posts + 60 > SIM_POSTS || !want_aim(c, sim_chance(&W->rng, 200)))
+	if (W->n_sandboxes + 60 > SIM_BOXES || W->n_posts + 60 > SIM_POSTS ||
+	    !want_aim(c, sim_chance(&W->rng, 200)))
 		goto none;
 	c->copy = copy_of(proc, what == SIM_ASKS_FORK);
 	if (!c->copy)
@@ -286,7 +289,7 @@ void act_fork(unsigned proc)
 	char rid[16];
 	struct sim_want *c = begin_copy(SIM_ASKS_FORK, proc, rid);
 	struct principal who = principal_of(proc);
-	struct life_fork f = { .who = &who, .request_id = rid };
+	struct sandbox_fork f = { .who = &who, .request_id = rid };
 
 	if (!c)
 		return;
@@ -296,7 +299,7 @@ void act_fork(unsigned proc)
 	f.timeout_ms = c->copy->timeout_s * 1000ull;
 	f.policy = change_of(&c->copy->policy);
 	f.params_hash[0] = (uint8_t)c->copy->timeout_s;
-	if (life_fork(W->life, &f, on_children, c, &c->op) < 0)
+	if (sandbox_fork(W->core, &f, on_children, c, &c->op) < 0)
 		want_done(c);
 }
 
@@ -305,7 +308,7 @@ void act_snapshot(unsigned proc)
 	char rid[16];
 	struct sim_want *c = W->n_snaps + 60 < SIM_SNAPS ? begin_copy(SIM_ASKS_SNAPSHOT, proc, rid) : NULL;
 	struct principal who = principal_of(proc);
-	struct life_snapshot_create q = { .who = &who, .request_id = rid };
+	struct sandbox_snapshot_create q = { .who = &who, .request_id = rid };
 
 	if (!c)
 		return;
@@ -313,7 +316,7 @@ void act_snapshot(unsigned proc)
 	q.sandbox = c->ref;
 	q.name = c->copy->name;
 	q.params_hash[0] = (uint8_t)c->copy->timeout_s;
-	if (life_snapshot_create(W->life, &q, on_snapshot, c, &c->op) < 0)
+	if (sandbox_snapshot_create(W->core, &q, on_snapshot, c, &c->op) < 0)
 		want_done(c);
 }
 
@@ -326,7 +329,7 @@ static void act_delete(struct sim_want *c, const struct principal *who, uint64_t
 	if (s->of->uid == who->uid || !s->acked)
 		s->delete_asked = true;
 	sim_trace("DeleteSnapshot #%u uid %u %s", c->serial, who->uid, s->id);
-	if (life_delete_snapshot(W->life, who, s->id, until, on_deleted, c, &c->op) < 0)
+	if (sandbox_delete_snapshot(W->core, who, s->id, until, on_deleted, c, &c->op) < 0)
 		want_done(c);
 }
 
@@ -335,7 +338,7 @@ void act_snapshots(unsigned proc)
 {
 	struct sim_want *c = want_begin(SIM_ASKS_SNAPSHOTS, proc);
 	struct principal who = principal_of(proc);
-	struct life_snapshot_list q = { .who = &who };
+	struct sandbox_snapshot_list q = { .who = &who };
 
 	if (!c)
 		return;
@@ -348,6 +351,6 @@ void act_snapshots(unsigned proc)
 		q.sandbox = c->ref;
 	q.cached = sim_chance(&W->rng, 200);
 	sim_trace("Snapshots #%u uid %u %s%s", c->serial, who.uid, c->ref, q.cached ? " cached" : "");
-	if (life_list_snapshots(W->life, &q, on_snapshots, c, &c->op) < 0)
+	if (sandbox_list_snapshots(W->core, &q, on_snapshots, c, &c->op) < 0)
 		want_done(c);
 }

@@ -77,7 +77,7 @@ struct store {
 	bool timer_on, muted;
 	uint64_t next, reserved;
 	struct status health;
-	unsigned life;
+	unsigned core;
 	enum store_doubt doubt;		/* at its start */
 };
 
@@ -283,7 +283,7 @@ static void write_batch(struct store *s)
 }
 
 struct due {
-	unsigned life;
+	unsigned core;
 };
 
 static void on_due(void *arg)
@@ -291,7 +291,7 @@ static void on_due(void *arg)
 	struct due *d = arg;
 	struct store *s = W->store;
 
-	if (s && s->life == d->life && s->timer_on) {
+	if (s && s->core == d->core && s->timer_on) {
 		s->timer_on = false;
 		if (!sim_seam("store.write"))
 			write_batch(s);
@@ -319,7 +319,7 @@ void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void
 	s->timer_on = true;
 	d = malloc(sizeof(*d));
 	must(d);
-	d->life = s->life;
+	d->core = s->core;
 	sim_at(W->now_ms + sim_between(&W->cloud_rng, 0, 4), on_due, d);
 }
 
@@ -561,7 +561,7 @@ struct store *disk_open(void)
 	s->next = host_seq + 1;
 	host_seq += SEQ_BLOCK;
 	s->reserved = host_seq;
-	s->life = W->life_no;
+	s->core = W->sandbox_no;
 	s->doubt = doubt;
 	return s;
 }

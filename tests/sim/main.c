@@ -38,7 +38,7 @@ void sim_trace(const char *fmt, ...)
 {
 	char *to = lines[n_lines++ % TRACE_LINES];
 	va_list ap;
-	int n = snprintf(to, TRACE_WIDTH, "%3u %9.3f ", W->life_no, (double)W->now_ms / 1000);
+	int n = snprintf(to, TRACE_WIDTH, "%3u %9.3f ", W->sandbox_no, (double)W->now_ms / 1000);
 
 	va_start(ap, fmt);
 	vsnprintf(to + n, TRACE_WIDTH - (size_t)n, fmt, ap);
@@ -146,7 +146,7 @@ void sim_hash(const void *p, size_t n, uint8_t ret[32])
 struct probe {
 	struct timer timer;
 	struct grave grave;
-	life_probed_fn *done;
+	sandbox_probed_fn *done;
 	void *user;
 };
 
@@ -156,11 +156,11 @@ static void on_probe(struct timer *t, void *user)
 	struct probe *p = user;
 
 	loop_bury(W->loop, &p->grave, free, p);
-	p->done(p->user, LIFE_PROBE_HEALTHY, &ok);
+	p->done(p->user, SANDBOX_PROBE_HEALTHY, &ok);
 }
 
-static void *probe_start(const struct life_target *t, uint64_t deadline_ms, life_probed_fn *done, void *done_user,
-			 void *user)
+static void *probe_start(const struct sandbox_target *t, uint64_t deadline_ms,
+			 sandbox_probed_fn *done, void *done_user, void *user)
 {
 	struct probe *p = calloc(1, sizeof(*p));
 
@@ -180,10 +180,10 @@ static void probe_cancel(void *probe, void *user)
 	free(p);
 }
 
-static void life_begin(void)
+static void sandbox_begin(void)
 {
-	struct life_account account = { .name = "default" };
-	struct life_options o = {
+	struct sandbox_core_account account = { .name = "default" };
+	struct sandbox_core_options o = {
 		.accounts = &account,
 		.n_accounts = 1,
 		.sha256 = sim_hash,
@@ -194,8 +194,8 @@ static void life_begin(void)
 		.prober = { probe_start, probe_cancel, NULL },
 	};
 
-	W->life_no++;
-	W->life_began_ms = W->hung_at_ms = W->now_ms;
+	W->sandbox_no++;
+	W->sandbox_began_ms = W->hung_at_ms = W->now_ms;
 	W->sweeps = 0;
 	W->dead = false;
 	sim_trace("START");
@@ -206,22 +206,22 @@ static void life_begin(void)
 	o.loop = W->loop;
 	o.store = W->store;
 	policy_default(&o.policy);
-	must(!life_new(&o, &W->life));
+	must(!sandbox_core_new(&o, &W->core));
 }
 
-static void life_end(enum disk_loss loss)
+static void sandbox_end(enum disk_loss loss)
 {
 	if (loss == DISK_STOP) {
 		sim_trace("STOP");
 		for (unsigned i = 0; i < SIM_WANTS; i++)
 			if (W->wants[i].op)
-				life_cancel(W->wants[i].op);
+				sandbox_cancel(W->wants[i].op);
 		clients_close_streams(true);
 	} else {
 		sim_trace("END (%s)", loss == DISK_POWER ? "power" : "kill -9");
 		W->dead = true;
 	}
-	W->life = life_free(W->life);
+	W->core = sandbox_core_free(W->core);
 	W->cloud = sim_cloud_free(W->cloud);
 	W->store = disk_close(W->store, loss);
 	W->loop = loop_free(W->loop);
@@ -299,7 +299,7 @@ static void world_begin(uint64_t seed)
 	clients_start();
 	for (unsigned i = 0; i < 2; i++) {
 		(void)ledger_plant(i ? "another-host" : NULL);
-		W->boxes[i].end_at_ms += 86400000;
+		W->sandboxes[i].end_at_ms += 86400000;
 	}
 	sim_at(W->now_ms + 10, on_clients, NULL);
 }
@@ -321,14 +321,16 @@ static void one_cycle(void)
 	unsigned how = (unsigned)rng_below(&W->rng, 100);
 
 	W->crash_in = next_crash();
-	if (!W->life)
-		life_begin();
+	if (!W->core)
+		sandbox_begin();
 	while (!W->dead && sim_step(until))
 		;
 	if (W->no_crash)
 		return;
 	W->cycles++;
-	life_end(W->dead || how < 70 ? (how < 35 ? DISK_POWER : DISK_KILL) : how < 85 ? DISK_POWER : DISK_STOP);
+	sandbox_end(W->dead || how < 70 ? (how < 35 ? DISK_POWER : DISK_KILL)
+		    : how < 85		? DISK_POWER
+					: DISK_STOP);
 	if (sim_chance(&W->rng, 15)) {
 		sim_trace("the database is LOST");
 		disk_lose();
@@ -356,8 +358,8 @@ static void come_to_rest(void)
 	W->faults = (struct sim_faults){ 0 };
 	W->cloud_down_until_ms = 0;
 	sim_trace("QUIET");
-	if (!W->life)
-		life_begin();
+	if (!W->core)
+		sandbox_begin();
 	clients_end_commands();
 	end = W->now_ms + QUIET_MS + W->horizon_ms;
 	for (uint64_t at = W->now_ms + 90000; at < end; at += 5000) {
@@ -367,7 +369,7 @@ static void come_to_rest(void)
 		check_known(since);
 	}
 	check_released();
-	life_end(DISK_STOP);
+	sandbox_end(DISK_STOP);
 	check_quiet();
 }
 
@@ -377,8 +379,8 @@ static void world_end(void)
 	sim_events_drop();
 	for (unsigned i = 0; i < SIM_PROCS; i++)
 		close(W->procs[i].fd);
-	for (unsigned i = 0; i < W->n_boxes; i++)
-		cloud_kvs_fini(&W->boxes[i].tags);
+	for (unsigned i = 0; i < W->n_sandboxes; i++)
+		cloud_kvs_fini(&W->sandboxes[i].tags);
 	disk_reset(0);
 }
 
@@ -408,7 +410,7 @@ void sim_action(const char *what, const char *id, uint32_t timeout_s)
 }
 
 struct totals {
-	unsigned long worlds, cycles, steps, answers, boxes, recreated;
+	unsigned long worlds, cycles, steps, answers, sandboxes, recreated;
 };
 
 static void run_world(uint64_t seed, bool no_crash, bool shift_wall, struct totals *t)
@@ -426,7 +428,7 @@ static void run_world(uint64_t seed, bool no_crash, bool shift_wall, struct tota
 	t->cycles += W->cycles;
 	t->steps += W->steps;
 	t->answers += W->answers;
-	t->boxes += W->n_boxes;
+	t->sandboxes += W->n_sandboxes;
 	t->recreated += W->recreated;
 	free(W);
 	W = NULL;
@@ -527,8 +529,8 @@ int main(int argc, char **argv)
 	printf("%lu crashes in %lu worlds", t.cycles, t.worlds);
 	if (!file)
 		printf(" from seed %llu", (unsigned long long)seed);
-	printf(": %lu sandboxes (%lu made again), %lu answers, %lu steps; %.1f s\n", t.boxes, t.recreated, t.answers,
-	       t.steps, took);
+	printf(": %lu sandboxes (%lu made again), %lu answers, %lu steps; %.1f s\n", t.sandboxes,
+	       t.recreated, t.answers, t.steps, took);
 	/* What never happens proves nothing. */
 	return t.cycles >= 2000 && !t.recreated;
 }

@@ -16,7 +16,7 @@
 #include "daemon/auth/principal.h"
 #include "daemon/cloud/cloud.h"
 #include "daemon/cloud/model.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "daemon/store/row.h"
 #include "proto/base/cc.h"
 #include "proto/base/list.h"
@@ -48,7 +48,7 @@ struct sim_faults {
 	unsigned hang;		/* … or our own loop does */
 };
 
-struct sim_box {		/* the cloud's ledger, and what our clients know of it */
+struct sim_sandbox {		/* the cloud's ledger, and what our clients know of it */
 	char id[32];
 	struct cloud_kvs tags;
 	bool alive, paused, foreign;
@@ -105,13 +105,13 @@ struct sim_proc {
 
 struct sim_lease {
 	char id[32];			/* "" = of Create or Connect */
-	struct sim_box *box;
-	enum life_lease_kind kind;
+	struct sim_sandbox *sandbox;
+	enum sandbox_lease_kind kind;
 	unsigned proc;
 	uint64_t proc_start;
 	uint64_t ends_at_ms;		/* TTL, true time: it surely counts until then */
-	struct life_held *held;
-	unsigned life;			/* in which it was taken */
+	struct sandbox_held *held;
+	unsigned core;			/* in which it was taken */
 	bool over;
 };
 
@@ -121,12 +121,12 @@ enum sim_ask { SIM_ASKS_NOTHING, SIM_ASKS_CREATE, SIM_ASKS_CONNECT, SIM_ASKS_KIL
 	       SIM_ASKS_SNAPSHOT_DELETE };
 
 struct sim_want {			/* a client's call */
-	struct life_op *op;
+	struct sandbox_op *op;
 	enum sim_ask what;		/* NOTHING = free */
 	unsigned proc, request, serial;
-	struct sim_box *box;		/* by id; NULL by name */
+	struct sim_sandbox *sandbox;		/* by id; NULL by name */
 	uint64_t began_ms, deadline_ms, ttl_ms;
-	enum life_lease_kind kind;
+	enum sandbox_lease_kind kind;
 	bool process_lease;
 	char lease[32], ref[64];
 	struct policy_change policy;
@@ -158,9 +158,9 @@ struct world {
 	struct loop *loop;
 	struct store *store;
 	struct cloud *cloud;
-	struct life *life;
-	unsigned life_no;
-	uint64_t life_began_ms;
+	struct sandbox_core *core;
+	unsigned sandbox_no;
+	uint64_t sandbox_began_ms;
 	bool dead;			/* crashed in this step: nothing has an effect any more */
 	long crash_in;			/* seam calls until then */
 	bool store_failed;		/* a commit was refused in this world */
@@ -168,9 +168,9 @@ struct world {
 	uint64_t restart_grace_ms, horizon_ms, unclaimed_grace_ms;
 	unsigned sweeps;		/* of this life */
 
-	struct sim_box boxes[SIM_BOXES];
-	unsigned n_boxes;
-	struct sim_box *hot;		/* that the last call was about */
+	struct sim_sandbox sandboxes[SIM_BOXES];
+	unsigned n_sandboxes;
+	struct sim_sandbox *hot;		/* that the last call was about */
 	uint32_t cap_s;			/* of an age; 0 = none */
 	struct sim_post posts[SIM_POSTS];
 	unsigned n_posts;
@@ -245,19 +245,20 @@ void disk_each_sandbox(void (*fn)(const struct row_sandbox *r));
 
 struct cloud *sim_cloud_new(void);
 struct cloud *sim_cloud_free(struct cloud *c);
-struct sim_box *ledger_find(const char *id);	/* alive or dead */
-struct sim_box *ledger_plant(const char *host);
-struct sim_box *ledger_add(uint32_t timeout_s);
-struct cloud_sandbox *ledger_view(const struct sim_box *b, bool tokens, bool listed);
-void ledger_end(struct sim_box *b, const char *how);
+struct sim_sandbox *ledger_find(const char *id);	/* alive or dead */
+struct sim_sandbox *ledger_plant(const char *host);
+struct sim_sandbox *ledger_add(uint32_t timeout_s);
+struct cloud_sandbox *ledger_view(const struct sim_sandbox *b, bool tokens, bool listed);
+void ledger_end(struct sim_sandbox *b, const char *how);
 void ledger_expire(void);
 int64_t ledger_now(void);			/* the cloud's clock */
 
 /* --- copies.c --- */
 
 struct sim_snap *ledger_snapshot_find(const char *id);
-void ledger_fork(struct sim_box *parent, const struct sim_copy *of, struct cloud_result *r);
-void ledger_snapshot(const struct sim_box *source, const struct sim_copy *of, struct cloud_result *r);
+void ledger_fork(struct sim_sandbox *parent, const struct sim_copy *of, struct cloud_result *r);
+void ledger_snapshot(const struct sim_sandbox *source, const struct sim_copy *of,
+		     struct cloud_result *r);
 /* source, name: NULL or "" = any */
 void ledger_snapshots(const char *source, const char *name, struct cloud_result *r);
 struct sim_copy *copy_by_timeout(uint32_t timeout_s);
@@ -293,15 +294,15 @@ void proc_die(unsigned i);
 /* --- check.c --- */
 
 /* Nothing that the daemon could look at says that it was made. */
-bool is_forgotten(const struct sim_box *b);
+bool is_forgotten(const struct sim_sandbox *b);
 void check_create_sent(const char *tag);
 void check_create_done(const char *tag, bool maybe);
-void check_accepted(const struct sim_box *b);
+void check_accepted(const struct sim_sandbox *b);
 void check_copied(struct sim_copy *c);
 void check_snapshot_deleted(const char *id);
-void check_end_sent(struct sim_box *b, bool pause);
-void check_timeout_sent(const struct sim_box *b);
-void check_connect_sent(const struct sim_box *b);
+void check_end_sent(struct sim_sandbox *b, bool pause);
+void check_timeout_sent(const struct sim_sandbox *b);
+void check_connect_sent(const struct sim_sandbox *b);
 void check_disk(void);		/* after a crash, before the next life */
 void check_quiet(void);		/* nothing is under way, faults are over */
 void check_released(void);	/* … while streams still hold theirs */

@@ -31,7 +31,7 @@ struct args {
 	uint32_t resume_s;		/* how long the resume it waits for asks for */
 	bool owner_by_this;		/* no row yet: this call makes the caller its owner */
 	struct cloud_sandbox *answer;	/* Connect's: the only one with a traffic token */
-	struct box *temp;		/* no row and none to be made */
+	struct sandbox *temp;		/* no row and none to be made */
 	struct holder *holder;		/* process_lease: the caller's process */
 	bool is_set;			/* SetTimeout, not Connect */
 	bool held;			/* keep_hold() */
@@ -39,19 +39,19 @@ struct args {
 	bool has_waited;		/* its turn came, once */
 };
 
-static void free_args(struct life_op *op)
+static void free_args(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 
 	if (a) {
 		cloud_sandbox_free(a->answer);
-		box_free(a->temp);
+		sandbox_free(a->temp);
 		holder_unref(a->holder);
 	}
 	free(a);
 }
 
-static bool check_timeout(struct life_op *op)
+static bool check_timeout(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct status st;
@@ -63,7 +63,7 @@ static bool check_timeout(struct life_op *op)
 	return false;
 }
 
-static void call(struct life_op *op, const char *id,
+static void call(struct sandbox_op *op, const char *id,
 		 struct cloud_call *(*fn)(struct cloud *c, const char *id, uint32_t s,
 					  const struct cloud_ask *ask),
 		 cloud_done_fn *done)
@@ -77,7 +77,7 @@ static void call(struct life_op *op, const char *id,
 		op_fail_errno(op, -ENOMEM);
 }
 
-static void read_back(struct life_op *op, cloud_done_fn *done)
+static void read_back(struct sandbox_op *op, cloud_done_fn *done)
 {
 	struct cloud_ask ask = op_ask(op, done);
 
@@ -90,7 +90,7 @@ static void read_back(struct life_op *op, cloud_done_fn *done)
 /* --- write --- */
 
 /* The plan's cap is no failure: the end that is in force is said. */
-static void warn_if_capped(struct box *b, uint32_t timeout_s, int64_t date_ms)
+static void warn_if_capped(struct sandbox *b, uint32_t timeout_s, int64_t date_ms)
 {
 	static const char capped[] = "the cloud capped the timeout";
 	char at[40], *text;
@@ -108,21 +108,21 @@ static void warn_if_capped(struct box *b, uint32_t timeout_s, int64_t date_ms)
 	b->warning = text;
 }
 
-static void end_with(struct life_op *op, struct box *b)
+static void end_with(struct sandbox_op *op, struct sandbox *b)
 {
 	struct args *a = op->args;
 
-	if (a->wait_ready && b->state == LIFE_RUNNING && b != a->temp)
+	if (a->wait_ready && b->state == SANDBOX_RUNNING && b != a->temp)
 		op_wait_ready(op, b);
 	else
-		op_end_box_of(op, b, LIFE_FROM_CLOUD);
+		op_end_sandbox_of(op, b, SANDBOX_FROM_CLOUD);
 }
 
-static void write_row(struct life_op *op, struct box *b);
+static void write_row(struct sandbox_op *op, struct sandbox *b);
 
-static void on_written(struct life_op *op, const struct status *st)
+static void on_written(struct sandbox_op *op, const struct status *st)
 {
-	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct sandbox *b = core_find(op->core, op->account, op->id);
 	struct args *a = op->args;
 	struct lease *x = b && a->leased ? lease_of_process(b, a->holder) : NULL;
 	struct status gone;
@@ -131,7 +131,7 @@ static void on_written(struct life_op *op, const struct status *st)
 		lease_end(x, "it could not be written down");
 	if (!status_ok(st)) {
 		op_fail(op, st);
-	} else if (b && a->leased && !x && !a->holder->dead && box_is_live(b)) {
+	} else if (b && a->leased && !x && !a->holder->dead && sandbox_is_live(b)) {
 		write_row(op, b);	/* the call that took it could not write it, and ended it */
 	} else if (b) {
 		if (x)
@@ -143,58 +143,58 @@ static void on_written(struct life_op *op, const struct status *st)
 	}
 }
 
-static struct box *new_owned_box(struct life_op *op, const struct cloud_sandbox *s)
+static struct sandbox *new_owned_sandbox(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
-	scoped(box_freep) struct box *b = NULL;
+	scoped(sandbox_freep) struct sandbox *b = NULL;
 	const struct args *a = op->args;
 	bool changed;
 
-	if (box_new(op->account, s->id, &b) < 0)
+	if (sandbox_new(op->account, s->id, &b) < 0)
 		return NULL;
 	if (a->answer && str_eq(a->answer->id, s->id) &&
-	    box_learn(b, a->answer, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
+	    sandbox_learn(b, a->answer, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
 		return NULL;
-	if (box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
+	if (sandbox_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0)
 		return NULL;
 	b->uid = op->who.uid;
 	b->used_at_ms = (int64_t)clock_boot_ms();
-	life_policy_default(op->life, b->uid, b->template_id, &b->policy);
+	core_policy_default(op->core, b->uid, b->template_id, &b->policy);
 	b->policy.on_gone = POLICY_FAIL;
 	b->adopted = b->claimed = b->token_known = true;
-	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
+	sandbox_set_state(b, s->state == CLOUD_STATE_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING);
 	return give(b);
 }
 
 /* The row after the cloud's last word on it; NULL without memory. */
-static struct box *take_over(struct life_op *op, const struct cloud_sandbox *s)
+static struct sandbox *take_over(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
-	struct box *b = life_find_box(op->life, op->account, s->id);
+	struct sandbox *b = core_find(op->core, op->account, s->id);
 	struct args *a = op->args;
 
 	if (b) {
 		b->token_known = true;
-		life_box_seen_since(op->life, b, s, op->asked_at_ms);
-		life_box_claim(op->life, b, op->who.uid);
+		sandbox_seen_since(op->core, b, s, op->asked_at_ms);
+		sandbox_claim(op->core, b, op->who.uid);
 		return b;
 	}
-	b = new_owned_box(op, s);
+	b = new_owned_sandbox(op, s);
 	if (!b)
 		return NULL;
 	if (!a->owner_by_this) {
-		box_free(a->temp);
+		sandbox_free(a->temp);
 		b->adopted = false;
 		a->temp = b;
 		return b;
 	}
-	if (life_insert_box(op->life, b) < 0)
-		return box_free(b);
-	log_info("box_owned", "box=%s uid=%u by=connect", b->id, b->uid);
+	if (core_insert(op->core, b) < 0)
+		return sandbox_free(b);
+	log_info("sandbox_owned", "sandbox=%s uid=%u by=connect", b->id, b->uid);
 	return b;
 }
 
 /* Connect with process_lease: held before it is told. One that another call of this process is writing
  * down right now is written once more: that one may fail. */
-static int take_lease(struct life_op *op, struct box *b, struct store_tx *t)
+static int take_lease(struct sandbox_op *op, struct sandbox *b, struct store_tx *t)
 {
 	struct args *a = op->args;
 	struct lease_make m = { .uid = op->who.uid, .pid = op->who.pid, .label = "",
@@ -202,27 +202,27 @@ static int take_lease(struct life_op *op, struct box *b, struct store_tx *t)
 	struct lease *x;
 	int r = 0;
 
-	if (!a->holder || a->holder->dead || !box_is_live(b))
+	if (!a->holder || a->holder->dead || !sandbox_is_live(b))
 		return 0;
 	x = lease_of_process(b, a->holder);
 	if (x && x->written)
 		return 0;
 	if (!x)
-		r = lease_take(op->life, b, &m, NULL, &x);
+		r = lease_take(op->core, b, &m, NULL, &x);
 	a->leased = !r;
 	if (!r) {
 		lease_put(t, x);
-		event_put(op->life, t, b, EVENT_UPDATED, "lease=taken\nlease_id=%s\n", x->id);
+		event_put(op->core, t, b, EVENT_UPDATED, "lease=taken\nlease_id=%s\n", x->id);
 	}
 	return r;
 }
 
-static void write_row(struct life_op *op, struct box *b)
+static void write_row(struct sandbox_op *op, struct sandbox *b)
 {
 	const struct args *a = op->args;
 	struct store_tx *t;
 
-	if (store_tx_new(op->life->store, &t) < 0) {
+	if (store_tx_new(op->core->store, &t) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
@@ -231,17 +231,17 @@ static void write_row(struct life_op *op, struct box *b)
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	life_put_box(t, b);
+	sandbox_put(t, b);
 	if (a->owner_by_this)
-		event_put(op->life, t, b, EVENT_ADOPTED, "by=connect\n");
+		event_put(op->core, t, b, EVENT_ADOPTED, "by=connect\n");
 	keep_poke(b);
 	op_commit(op, t, on_written);
 }
 
-static void finish(struct life_op *op, const struct cloud_result *r)
+static void finish(struct sandbox_op *op, const struct cloud_result *r)
 {
 	struct args *a = op->args;
-	struct box *b = life_find_box(op->life, op->account, r->sandbox->id);
+	struct sandbox *b = core_find(op->core, op->account, r->sandbox->id);
 	struct status st;
 
 	/* It was nobody's when this began; meanwhile it may have become another uid's. */
@@ -267,7 +267,7 @@ static void finish(struct life_op *op, const struct cloud_result *r)
 
 static void on_read(struct cloud_result *r, void *user)
 {
-	struct life_op *op = op_from(user);
+	struct sandbox_op *op = op_from(user);
 
 	op->call = NULL;
 	if (r->outcome == CLOUD_DONE && r->sandbox)
@@ -280,13 +280,13 @@ static void on_read(struct cloud_result *r, void *user)
 
 /* --- Connect --- */
 
-static void connect_step(struct life_op *op);
+static void connect_step(struct sandbox_op *op);
 
 static void on_connected(struct cloud_result *r, void *user)
 {
-	struct life_op *op = op_from(user);
+	struct sandbox_op *op = op_from(user);
 	struct args *a = op->args;
-	struct box *b;
+	struct sandbox *b;
 
 	op->call = NULL;
 	if (r->outcome != CLOUD_DONE) {
@@ -299,18 +299,18 @@ static void on_connected(struct cloud_result *r, void *user)
 		return;
 	}
 	/* Tokens are in this answer only; times and state come with the next. */
-	b = life_find_box(op->life, op->account, op->id);
+	b = core_find(op->core, op->account, op->id);
 	if (b && r->sandbox) {
 		b->token_known = true;
-		life_box_used(op->life, b);	/* it may have been idle for long */
-		life_box_seen(op->life, b, r->sandbox);
+		sandbox_used(op->core, b);	/* it may have been idle for long */
+		sandbox_seen(op->core, b, r->sandbox);
 	}
 	a->answer = give(r->sandbox);
 	read_back(op, on_read);
 }
 
 /* It was resumed, maybe for another caller and for less time. */
-static void on_resumed(struct life_op *op, const struct status *st, bool yes)
+static void on_resumed(struct sandbox_op *op, const struct status *st, bool yes)
 {
 	struct args *a = op->args;
 
@@ -322,7 +322,7 @@ static void on_resumed(struct life_op *op, const struct status *st, bool yes)
 		connect_step(op);
 }
 
-static void on_turn(struct life_op *op)
+static void on_turn(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 
@@ -335,20 +335,20 @@ static void on_turn(struct life_op *op)
 
 /* A running one is extended at once, side by side with others; a paused one is resumed once for all
  * who want it; behind a transition one waits. */
-static void connect_step(struct life_op *op)
+static void connect_step(struct sandbox_op *op)
 {
 	struct args *a = op->args;
-	struct box *b = op_box(op);
+	struct sandbox *b = op_sandbox(op);
 	struct status st;
 
 	if (!b) {
 		call(op, op->id, cloud_connect, on_connected);	/* no row yet */
-	} else if (!box_is_live(b)) {
-		box_refusal(b, &st);
+	} else if (!sandbox_is_live(b)) {
+		sandbox_refusal(b, &st);
 		op_fail(op, &st);
-	} else if (b->state == LIFE_PAUSED || b->state == LIFE_RESUMING) {
+	} else if (b->state == SANDBOX_PAUSED || b->state == SANDBOX_RESUMING) {
 		op->told = on_resumed;
-		if (shift_join_resume(op->life, b, a->timeout_s, op, &a->resume_s) < 0)
+		if (shift_join_resume(op->core, b, a->timeout_s, op, &a->resume_s) < 0)
 			op_fail_errno(op, -ENOMEM);
 	} else if (turn_is_free(b) || a->has_waited) {
 		a->has_waited = false;
@@ -358,14 +358,14 @@ static void connect_step(struct life_op *op)
 	}
 }
 
-static void connect_known(struct life_op *op, struct box *b)
+static void connect_known(struct sandbox_op *op, struct sandbox *b)
 {
-	life_box_claim(op->life, b, op->who.uid);
+	sandbox_claim(op->core, b, op->who.uid);
 	connect_step(op);
 }
 
 /* Another host's stays its own unless the caller says so; nobody's becomes the caller's. */
-static void connect_stranger(struct life_op *op, const struct cloud_sandbox *s)
+static void connect_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	struct args *a = op->args;
 	struct status st;
@@ -382,7 +382,7 @@ static void connect_stranger(struct life_op *op, const struct cloud_sandbox *s)
 	call(op, s->id, cloud_connect, on_connected);
 }
 
-static void connect_start(struct life_op *op)
+static void connect_start(struct sandbox_op *op)
 {
 	if (check_timeout(op))
 		op_find(op, connect_known, connect_stranger);
@@ -391,12 +391,12 @@ static void connect_start(struct life_op *op)
 static const struct op_kind connect_kind = {
 	.name = "Connect",
 	.start = connect_start,
-	.fail = op_fail_box,
+	.fail = op_fail_sandbox,
 	.free_args = free_args,
 };
 
-static int new_op(struct life *l, const struct op_args *o, const struct args *init, life_box_fn *done,
-		  struct life_op **ret)
+static int new_op(struct sandbox_core *core, const struct op_args *o, const struct args *init,
+		  sandbox_view_fn *done, struct sandbox_op **ret)
 {
 	struct op_args with = *o;
 	struct args *a = calloc(1, sizeof(*a));
@@ -406,26 +406,26 @@ static int new_op(struct life *l, const struct op_args *o, const struct args *in
 		return -ENOMEM;
 	*a = *init;
 	with.args = a;
-	r = op_new(l, &with, ret);
+	r = op_new(core, &with, ret);
 	if (r < 0) {
 		free(a);
 		return r;
 	}
-	(*ret)->done.box = done;
+	(*ret)->done.sandbox = done;
 	return 0;
 }
 
-int life_connect(struct life *l, const struct life_connect *c, life_box_fn *done, void *user,
-		 struct life_op **ret)
+int sandbox_connect(struct sandbox_core *core, const struct sandbox_connect *c,
+		    sandbox_view_fn *done, void *user, struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &connect_kind, .who = c->who, .deadline_ms = c->deadline_ms,
 			     .ref = c->sandbox ? c->sandbox : "", .user = user };
 	struct args a = { .timeout_ms = c->timeout_ms, .adopt = c->adopt, .wait_ready = c->wait_ready };
-	int r = c->process_lease ? holder_of(l, c->who, &a.holder) : 0;
+	int r = c->process_lease ? holder_of(core, c->who, &a.holder) : 0;
 
 	if (r < 0)
 		return r;
-	r = new_op(l, &o, &a, done, ret);
+	r = new_op(core, &o, &a, done, ret);
 	if (r < 0)
 		holder_unref(a.holder);
 	return r;
@@ -433,11 +433,11 @@ int life_connect(struct life *l, const struct life_connect *c, life_box_fn *done
 
 /* --- SetTimeout --- */
 
-static void timeout_step(struct life_op *op);
+static void timeout_step(struct sandbox_op *op);
 
 static void on_timeout_set(struct cloud_result *r, void *user)
 {
-	struct life_op *op = op_from(user);
+	struct sandbox_op *op = op_from(user);
 
 	op->call = NULL;
 	if (r->outcome == CLOUD_DONE)
@@ -450,17 +450,17 @@ static void on_timeout_set(struct cloud_result *r, void *user)
 		op_fail(op, &r->status);
 }
 
-static void timeout_leave(struct life_op *op)
+static void timeout_leave(struct sandbox_op *op)
 {
 	struct args *a = op->args;
-	struct box *b = a->held ? op_box(op) : NULL;
+	struct sandbox *b = a->held ? op_sandbox(op) : NULL;
 
 	a->held = false;
 	if (b)
 		keep_release(b);
 }
 
-static void on_timeout_turn(struct life_op *op)
+static void on_timeout_turn(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 
@@ -469,14 +469,14 @@ static void on_timeout_turn(struct life_op *op)
 	timeout_step(op);
 }
 
-static void timeout_step(struct life_op *op)
+static void timeout_step(struct sandbox_op *op)
 {
 	struct args *a = op->args;
-	struct box *b = op_box(op);
+	struct sandbox *b = op_sandbox(op);
 	struct status st;
 
-	if (b && !box_is_live(b)) {
-		box_refusal(b, &st);
+	if (b && !sandbox_is_live(b)) {
+		sandbox_refusal(b, &st);
 		op_fail(op, &st);
 	} else if (!b || turn_is_free(b) || a->has_waited) {
 		a->has_waited = false;
@@ -490,17 +490,17 @@ static void timeout_step(struct life_op *op)
 	}
 }
 
-static void timeout_known(struct life_op *op, struct box *b)
+static void timeout_known(struct sandbox_op *op, struct sandbox *b)
 {
 	timeout_step(op);
 }
 
-static void timeout_stranger(struct life_op *op, const struct cloud_sandbox *s)
+static void timeout_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	call(op, s->id, cloud_set_timeout, on_timeout_set);
 }
 
-static void timeout_start(struct life_op *op)
+static void timeout_start(struct sandbox_op *op)
 {
 	if (check_timeout(op))
 		op_find(op, timeout_known, timeout_stranger);
@@ -509,18 +509,18 @@ static void timeout_start(struct life_op *op)
 static const struct op_kind timeout_kind = {
 	.name = "SetTimeout",
 	.start = timeout_start,
-	.fail = op_fail_box,
+	.fail = op_fail_sandbox,
 	.leave = timeout_leave,
 	.free_args = free_args,
 };
 
-int life_set_timeout(struct life *l, const struct principal *who, const char *sandbox,
-		     uint64_t timeout_ms, uint64_t deadline_ms, life_box_fn *done, void *user,
-		     struct life_op **ret)
+int sandbox_set_timeout(struct sandbox_core *core, const struct principal *who, const char *sandbox,
+			uint64_t timeout_ms, uint64_t deadline_ms, sandbox_view_fn *done,
+			void *user, struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &timeout_kind, .who = who, .deadline_ms = deadline_ms,
 			     .ref = sandbox ? sandbox : "", .user = user };
 	struct args a = { .timeout_ms = timeout_ms, .is_set = true };
 
-	return new_op(l, &o, &a, done, ret);
+	return new_op(core, &o, &a, done, ret);
 }

@@ -36,7 +36,7 @@ static void args_free(struct args *a)
 	free(a);
 }
 
-static void free_args(struct life_op *op)
+static void free_args(struct sandbox_op *op)
 {
 	args_free(op->args);
 }
@@ -44,17 +44,17 @@ static void free_args(struct life_op *op)
 /* --- answers --- */
 
 /* The word of one child, and the status behind it. */
-static void view_child(struct life_op *op, struct account *account, const char *word,
-		       const struct cloud_child *made, struct life_child *ret, struct life_sandbox *view,
-		       struct status *st)
+static void view_child(struct sandbox_op *op, struct account *account, const char *word,
+		       const struct cloud_child *made, struct sandbox_child *ret,
+		       struct sandbox_view *view, struct status *st)
 {
-	struct box *b = *word == '!' ? NULL : life_find_box(op->life, account, word);
+	struct sandbox *b = *word == '!' ? NULL : core_find(op->core, account, word);
 
-	*ret = (struct life_child){ .st = st };
+	*ret = (struct sandbox_child){ .st = st };
 	if (b) {
-		life_box_claim(op->life, b, op->who.uid);
-		box_view(b, made ? LIFE_FROM_CLOUD : LIFE_FROM_CACHE, view);
-		ret->box = view;
+		sandbox_claim(op->core, b, op->who.uid);
+		sandbox_view(b, made ? SANDBOX_FROM_CLOUD : SANDBOX_FROM_CACHE, view);
+		ret->sandbox = view;
 	} else if (*word != '!') {
 		status_set(st, R_SANDBOX_GONE, "sandbox %s of this request_id no longer exists", word);
 		status_evidence(st, "sandbox_id", "%s", word);
@@ -67,12 +67,12 @@ static void view_child(struct life_op *op, struct account *account, const char *
 	}
 }
 
-static void answer_fork(struct life_op *op, struct account *account, const char *object,
+static void answer_fork(struct sandbox_op *op, struct account *account, const char *object,
 			const struct cloud_children *made)
 {
 	char *words = str_dup(object), *save = NULL;
-	struct life_child *v = calloc(FORK_MAX, sizeof(*v));
-	struct life_sandbox *views = calloc(FORK_MAX, sizeof(*views));
+	struct sandbox_child *v = calloc(FORK_MAX, sizeof(*v));
+	struct sandbox_view *views = calloc(FORK_MAX, sizeof(*views));
 	struct status *sts = calloc(FORK_MAX, sizeof(*sts)), ok = STATUS_OK;
 	size_t n = 0;
 
@@ -91,10 +91,10 @@ static void answer_fork(struct life_op *op, struct account *account, const char 
 	free(sts);
 }
 
-static void answer_snapshot(struct life_op *op, struct account *account, const char *id, bool fresh)
+static void answer_snapshot(struct sandbox_op *op, struct account *account, const char *id, bool fresh)
 {
-	struct snap *s = snap_find(op->life, account, id);
-	struct life_snapshot view;
+	struct snap *s = snap_find(op->core, account, id);
+	struct sandbox_snapshot view;
 	struct status st = STATUS_OK;
 
 	if (!s) {
@@ -103,11 +103,11 @@ static void answer_snapshot(struct life_op *op, struct account *account, const c
 		op_fail(op, &st);
 		return;
 	}
-	snap_view(s, fresh ? LIFE_FROM_CLOUD : LIFE_FROM_CACHE, &view);
+	snap_view(s, fresh ? SANDBOX_FROM_CLOUD : SANDBOX_FROM_CACHE, &view);
 	op_end_snapshot(op, &st, &view);
 }
 
-static void answer_request(struct life_op *op, struct request *q)
+static void answer_request(struct sandbox_op *op, struct request *q)
 {
 	struct args *a = op->args;
 
@@ -117,7 +117,7 @@ static void answer_request(struct life_op *op, struct request *q)
 		answer_snapshot(op, q->account, q->object, false);
 }
 
-static void on_told(struct life_op *op, const struct status *st, bool yes)
+static void on_told(struct sandbox_op *op, const struct status *st, bool yes)
 {
 	struct copying *c = copying_from(give(op->attempt));
 
@@ -131,15 +131,15 @@ static void on_told(struct life_op *op, const struct status *st, bool yes)
 
 /* --- a new one --- */
 
-static int fill(struct life_op *op, struct copying *c)
+static int fill(struct sandbox_op *op, struct copying *c)
 {
 	struct args *a = op->args;
-	struct box *b = op_box(op);
+	struct sandbox *b = op_sandbox(op);
 	int r = text_set(&c->name, a->name);
 
 	copying_set_count(c, a->count);
 	c->timeout_s = a->timeout_s;
-	life_policy_default(op->life, op->who.uid, b ? b->template_id : "", &c->att.policy);
+	core_policy_default(op->core, op->who.uid, b ? b->template_id : "", &c->att.policy);
 	policy_merge(&c->att.policy, &a->policy);
 	c->att.policy.on_gone = POLICY_FAIL;
 	/* Nothing in the cloud carries the tag of its request id. */
@@ -148,11 +148,11 @@ static int fill(struct life_op *op, struct copying *c)
 	return r;
 }
 
-static void make(struct life_op *op)
+static void make(struct sandbox_op *op)
 {
 	struct args *a = op->args;
-	struct request *q = a->request_id[0] ? life_find_request(op->life, op->who.uid, a->kind->method,
-								 a->request_id)
+	struct request *q = a->request_id[0] ? core_find_request(op->core, op->who.uid,
+								 a->kind->method, a->request_id)
 					     : NULL;
 	struct copying *c;
 	struct status st;
@@ -160,17 +160,17 @@ static void make(struct life_op *op)
 	/* Another call with this request id may have come first while the cloud was asked which sandbox this is. */
 	if (q && attempt_repeat(op, q, a->params_hash, on_told, answer_request))
 		return;
-	if (op->life->draining) {
+	if (op->core->draining) {
 		status_set(&st, R_DRAINING, "the daemon is stopping and makes nothing any more");
 		op_fail(op, &st);
 		return;
 	}
 	if (a->kind == &copying_fork &&
-	    life_refused_by_limits(op->life, op->account, op->who.uid, a->count, &st)) {
+	    core_refused_by_limits(op->core, op->account, op->who.uid, a->count, &st)) {
 		op_fail(op, &st);
 		return;
 	}
-	if (copying_new(op->life, a->kind, op->account, op->who.uid, op->id, &c) < 0) {
+	if (copying_new(op->core, a->kind, op->account, op->who.uid, op->id, &c) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
@@ -185,12 +185,12 @@ static void make(struct life_op *op)
 
 /* --- which sandbox --- */
 
-static void of_row(struct life_op *op, struct box *b)
+static void of_row(struct sandbox_op *op, struct sandbox *b)
 {
 	struct status st;
 
-	if (!box_is_live(b)) {
-		box_refusal(b, &st);
+	if (!sandbox_is_live(b)) {
+		sandbox_refusal(b, &st);
 		op_fail(op, &st);
 	} else {
 		make(op);
@@ -198,17 +198,18 @@ static void of_row(struct life_op *op, struct box *b)
 }
 
 /* Somebody else's of the account, which whoever knows its id may copy. */
-static void of_stranger(struct life_op *op, const struct cloud_sandbox *s)
+static void of_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	make(op);
 }
 
-static void start(struct life_op *op)
+static void start(struct sandbox_op *op)
 {
 	struct args *a = op->args;
-	struct request *q = a->request_id[0] && !a->bad ? life_find_request(op->life, op->who.uid, a->kind->method,
-									    a->request_id)
-							: NULL;
+	struct request *q =
+		a->request_id[0] && !a->bad
+			? core_find_request(op->core, op->who.uid, a->kind->method, a->request_id)
+			: NULL;
 
 	if (a->bad) {
 		op_fail(op, &a->why);
@@ -218,7 +219,7 @@ static void start(struct life_op *op)
 		op_find(op, of_row, of_stranger);
 }
 
-static void expire(struct life_op *op)
+static void expire(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct status st;
@@ -227,12 +228,12 @@ static void expire(struct life_op *op)
 	op_fail(op, &st);
 }
 
-static void fork_fail(struct life_op *op, const struct status *st)
+static void fork_fail(struct sandbox_op *op, const struct status *st)
 {
 	op_end_fork(op, st, NULL, 0);
 }
 
-static void snapshot_fail(struct life_op *op, const struct status *st)
+static void snapshot_fail(struct sandbox_op *op, const struct status *st)
 {
 	op_end_snapshot(op, st, NULL);
 }
@@ -274,8 +275,8 @@ static int args_new(const struct copying_kind *kind, const char *request_id, con
 	return 0;
 }
 
-int life_fork(struct life *l, const struct life_fork *f, life_fork_fn *done, void *user,
-	      struct life_op **ret)
+int sandbox_fork(struct sandbox_core *core, const struct sandbox_fork *f, sandbox_fork_fn *done,
+		 void *user, struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &fork_kind, .who = f->who, .deadline_ms = f->deadline_ms,
 			     .ref = f->sandbox ? f->sandbox : "", .user = user };
@@ -300,7 +301,7 @@ int life_fork(struct life *l, const struct life_fork *f, life_fork_fn *done, voi
 		a->bad = true;
 	}
 	o.args = a;
-	r = op_new(l, &o, ret);
+	r = op_new(core, &o, ret);
 	if (r < 0) {
 		args_free(a);
 		return r;
@@ -309,8 +310,8 @@ int life_fork(struct life *l, const struct life_fork *f, life_fork_fn *done, voi
 	return 0;
 }
 
-int life_snapshot_create(struct life *l, const struct life_snapshot_create *c, life_snapshot_fn *done,
-			 void *user, struct life_op **ret)
+int sandbox_snapshot_create(struct sandbox_core *core, const struct sandbox_snapshot_create *c,
+			    sandbox_snapshot_fn *done, void *user, struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &snapshot_kind, .who = c->who, .deadline_ms = c->deadline_ms,
 			     .ref = c->sandbox ? c->sandbox : "", .user = user };
@@ -324,7 +325,7 @@ int life_snapshot_create(struct life *l, const struct life_snapshot_create *c, l
 		a->bad = true;
 	}
 	o.args = a;
-	r = op_new(l, &o, ret);
+	r = op_new(core, &o, ret);
 	if (r < 0) {
 		args_free(a);
 		return r;

@@ -59,12 +59,12 @@ static void args_free(struct args *a)
 	free(a);
 }
 
-static void free_args(struct life_op *op)
+static void free_args(struct sandbox_op *op)
 {
 	args_free(op->args);
 }
 
-static int copy_pairs(struct cloud_kvs *to, const struct life_pair *v, size_t n)
+static int copy_pairs(struct cloud_kvs *to, const struct sandbox_pair *v, size_t n)
 {
 	int r = 0;
 
@@ -78,7 +78,7 @@ static enum tri tri_from(int v)
 	return v < 0 ? TRI_UNSET : tri_of(v);
 }
 
-static bool surface_is_valid(const struct life_create *c, struct status *st)
+static bool surface_is_valid(const struct sandbox_create *c, struct status *st)
 {
 	const struct netrules_with with = {
 		.creates = true,
@@ -93,7 +93,7 @@ static bool surface_is_valid(const struct life_create *c, struct status *st)
 	       netrules_lifecycle(c->on_timeout, c->keep_memory, c->auto_resume, st);
 }
 
-static int copy_surface(struct args *a, const struct life_create *c)
+static int copy_surface(struct args *a, const struct sandbox_create *c)
 {
 	if (c->network) {
 		a->network = cloud_network_dup(c->network);
@@ -121,7 +121,7 @@ static bool asks_to_recreate(const struct policy_change *p)
 	return (p->set & BIT(POLICY_F_ON_GONE)) && p->to.on_gone == POLICY_RECREATE;
 }
 
-static int args_new(const struct life_create *c, struct args **ret)
+static int args_new(const struct sandbox_create *c, struct args **ret)
 {
 	struct args *a = calloc(1, sizeof(*a));
 
@@ -157,21 +157,21 @@ static int args_new(const struct life_create *c, struct args **ret)
 
 /* --- the answer --- */
 
-static void end_with(struct life_op *op, struct box *b, enum life_source source)
+static void end_with(struct sandbox_op *op, struct sandbox *b, enum sandbox_source source)
 {
 	struct args *a = op->args;
 
-	if (a->wait_ready && b->state == LIFE_RUNNING)
+	if (a->wait_ready && b->state == SANDBOX_RUNNING)
 		op_wait_ready(op, b);
 	else
 		op_end_claimed(op, b, source);
 }
 
-static void lease_first(struct life_op *op, struct box *b);
+static void lease_first(struct sandbox_op *op, struct sandbox *b);
 
-static void on_leased(struct life_op *op, const struct status *st)
+static void on_leased(struct sandbox_op *op, const struct status *st)
 {
-	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct sandbox *b = core_find(op->core, op->account, op->id);
 	struct args *a = op->args;
 	struct lease *x = b ? lease_of_process(b, a->holder) : NULL;
 
@@ -181,18 +181,18 @@ static void on_leased(struct life_op *op, const struct status *st)
 		op_fail(op, st);
 	} else if (!b) {
 		op_fail_errno(op, -EIO);
-	} else if (!x && !a->holder->dead && box_is_live(b)) {
+	} else if (!x && !a->holder->dead && sandbox_is_live(b)) {
 		lease_first(op, b);	/* the call that took it could not write it, and ended it */
 	} else {
 		if (x)
 			x->written = true;
-		end_with(op, b, LIFE_FROM_CACHE);
+		end_with(op, b, SANDBOX_FROM_CACHE);
 	}
 }
 
 /* A repeat, or a name that was there: this process, too, is to hold a lease before it is told. One that
  * another call of it is writing down right now is written once more: that one may fail. */
-static void lease_first(struct life_op *op, struct box *b)
+static void lease_first(struct sandbox_op *op, struct sandbox *b)
 {
 	struct args *a = op->args;
 	struct lease_make m = { .uid = op->who.uid, .pid = a->holder->pid, .label = "",
@@ -201,78 +201,78 @@ static void lease_first(struct life_op *op, struct box *b)
 	struct store_tx *t;
 
 	op->account = b->account;
-	if (text_set(&op->id, b->id) < 0 || store_tx_new(op->life->store, &t) < 0) {
+	if (text_set(&op->id, b->id) < 0 || store_tx_new(op->core->store, &t) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	if (!x && lease_take(op->life, b, &m, NULL, &x) < 0) {
+	if (!x && lease_take(op->core, b, &m, NULL, &x) < 0) {
 		store_tx_drop(t);
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
 	lease_put(t, x);
-	life_put_box(t, b);
-	event_put(op->life, t, b, EVENT_UPDATED, "lease=taken\nlease_id=%s\n", x->id);
+	sandbox_put(t, b);
+	event_put(op->core, t, b, EVENT_UPDATED, "lease=taken\nlease_id=%s\n", x->id);
 	keep_poke(b);
 	op_commit(op, t, on_leased);
 }
 
-static void answer_box(struct life_op *op, struct box *b, enum life_source source)
+static void answer_sandbox(struct sandbox_op *op, struct sandbox *b, enum sandbox_source source)
 {
 	struct args *a = op->args;
 	const struct lease *x = a->holder ? lease_of_process(b, a->holder) : NULL;
 
-	life_box_claim(op->life, b, op->who.uid);
-	if (a->holder && !a->holder->dead && box_is_live(b) && (!x || !x->written))
+	sandbox_claim(op->core, b, op->who.uid);
+	if (a->holder && !a->holder->dead && sandbox_is_live(b) && (!x || !x->written))
 		lease_first(op, b);
 	else
 		end_with(op, b, source);
 }
 
-static bool is_stale(const struct life_op *op, const struct box *b)
+static bool is_stale(const struct sandbox_op *op, const struct sandbox *b)
 {
 	const struct args *a = op->args;
 
-	return !a->is_fresh && box_is_live(b) &&
-	       (!b->fresh_at_ms || b->fresh_at_ms + op->life->max_staleness_ms < clock_boot_ms());
+	return !a->is_fresh && sandbox_is_live(b) &&
+	       (!b->fresh_at_ms || b->fresh_at_ms + op->core->max_staleness_ms < clock_boot_ms());
 }
 
 /* Not known is not gone: then what is there is answered as it was last seen. */
 static void on_fetched(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct life_op *op = op_from_fetch(w);
+	struct sandbox_op *op = op_from_fetch(w);
 	struct args *a = op->args;
 
 	a->is_fresh = true;
 	defer_post(&op->kick);
 }
 
-static void ask_about(struct life_op *op, struct box *b)
+static void ask_about(struct sandbox_op *op, struct sandbox *b)
 {
 	op->fetch.fn = on_fetched;
-	if (fetch_join(op->life, b->account, b->id, false, &op->fetch) < 0)
+	if (fetch_join(op->core, b->account, b->id, false, &op->fetch) < 0)
 		op_fail_errno(op, -ENOMEM);
 }
 
-static enum life_source source_of(const struct life_op *op, const struct box *b)
+static enum sandbox_source source_of(const struct sandbox_op *op, const struct sandbox *b)
 {
 	const struct args *a = op->args;
 
 	if (b->unreachable)
-		return LIFE_FROM_CACHE_CLOUD_UNREACHABLE;
-	return a->is_fresh ? LIFE_FROM_CLOUD : LIFE_FROM_CACHE;
+		return SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE;
+	return a->is_fresh ? SANDBOX_FROM_CLOUD : SANDBOX_FROM_CACHE;
 }
 
 /* A repeat: the same object, as it is now. */
-static void answer_request(struct life_op *op, struct request *q)
+static void answer_request(struct sandbox_op *op, struct request *q)
 {
-	struct box *b = life_find_box(op->life, q->account, q->object);
+	struct sandbox *b = core_find(op->core, q->account, q->object);
 	struct status st;
 
 	if (b && is_stale(op, b)) {
 		ask_about(op, b);
 	} else if (b) {
-		answer_box(op, b, source_of(op, b));
+		answer_sandbox(op, b, source_of(op, b));
 	} else {
 		status_set(&st, R_SANDBOX_GONE, "sandbox %s of this request_id no longer exists",
 			   q->object);
@@ -281,14 +281,14 @@ static void answer_request(struct life_op *op, struct request *q)
 	}
 }
 
-static void on_told(struct life_op *op, const struct status *st, bool yes)
+static void on_told(struct sandbox_op *op, const struct status *st, bool yes)
 {
 	struct creation *c = creation_from(give(op->attempt));
-	struct box *b = yes ? creation_box(c) : NULL;
+	struct sandbox *b = yes ? creation_sandbox(c) : NULL;
 	struct args *a = op->args;
 
 	if (b && a->own)
-		answer_box(op, b, LIFE_FROM_CLOUD);
+		answer_sandbox(op, b, SANDBOX_FROM_CLOUD);
 	else if (!b && (a->own || !memcmp(a->params_hash, c->params_hash, sizeof(a->params_hash))))
 		op_fail(op, st);
 	else
@@ -300,14 +300,14 @@ enum verdict { GO_ON, ANSWERED };
 /* --- step 2: is the name there? --- */
 
 /* The request id gets the sandbox that has the name; written before it is said. */
-static void on_request_recorded(struct life_op *op, const struct status *st)
+static void on_request_recorded(struct sandbox_op *op, const struct status *st)
 {
 	struct args *a = op->args;
-	struct request *q = life_find_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id);
+	struct request *q = core_find_request(op->core, op->who.uid, REQUEST_CREATE, a->request_id);
 
 	/* Not written, it is not known: a repeat must not be answered from memory alone. */
 	if (!status_ok(st) && q && !q->attempt)
-		life_forget_request(op->life, q);
+		core_forget_request(op->core, q);
 	if (!status_ok(st))
 		op_fail(op, st);
 	else if (q)
@@ -316,19 +316,19 @@ static void on_request_recorded(struct life_op *op, const struct status *st)
 		op_fail_errno(op, -EIO);
 }
 
-static void answer_named(struct life_op *op, struct box *b)
+static void answer_named(struct sandbox_op *op, struct sandbox *b)
 {
 	struct args *a = op->args;
 	struct request *q;
 	struct store_tx *t;
 
 	if (!a->request_id[0]) {
-		answer_box(op, b, source_of(op, b));
+		answer_sandbox(op, b, source_of(op, b));
 		return;
 	}
-	if (life_need_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id, &q) < 0 ||
+	if (core_need_request(op->core, op->who.uid, REQUEST_CREATE, a->request_id, &q) < 0 ||
 	    text_set(&q->object, b->id) < 0 || text_set(&q->req_tag, b->id) < 0 ||
-	    store_tx_new(op->life->store, &t) < 0) {
+	    store_tx_new(op->core->store, &t) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
@@ -336,14 +336,14 @@ static void answer_named(struct life_op *op, struct box *b)
 	q->account = b->account;
 	q->step = ROW_REQUEST_DONE;
 	q->used_at_ms = clock_wall_ms();
-	life_put_request(t, q);
+	core_put_request(t, q);
 	op_commit(op, t, on_request_recorded);
 }
 
-static enum verdict check_name(struct life_op *op, struct name_slot *n)
+static enum verdict check_name(struct sandbox_op *op, struct name_slot *n)
 {
 	struct args *a = op->args;
-	struct box *b = n->id[0] ? life_find_box(op->life, n->account, n->id) : NULL;
+	struct sandbox *b = n->id[0] ? core_find(op->core, n->account, n->id) : NULL;
 	struct status st;
 
 	if (n->creation) {
@@ -351,7 +351,7 @@ static enum verdict check_name(struct life_op *op, struct name_slot *n)
 		attempt_join(&n->creation->att, op, on_told);
 		return ANSWERED;
 	}
-	if (!b || !box_is_live(b))
+	if (!b || !sandbox_is_live(b))
 		return GO_ON;
 	if (is_stale(op, b)) {
 		ask_about(op, b);
@@ -369,16 +369,16 @@ static enum verdict check_name(struct life_op *op, struct name_slot *n)
 
 /* --- step 3: may it be made? --- */
 
-static uint32_t count_boxes(struct life *l, const struct account *a, const uid_t *uid)
+static uint32_t count_sandboxes(struct sandbox_core *core, const struct account *a, const uid_t *uid)
 {
 	uint32_t n = 0;
 
-	list_for_each(i, &l->boxes) {
-		struct box *b = list_entry(i, struct box, node);
+	list_for_each(i, &core->sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
 
-		n += b->state != LIFE_GONE && (a ? b->account == a : b->uid == *uid);
+		n += b->state != SANDBOX_GONE && (a ? b->account == a : b->uid == *uid);
 	}
-	return n + life_attempts_count(l, a, uid);
+	return n + core_attempts_count(core, a, uid);
 }
 
 static bool over_rate(struct uid_limit *u, uint32_t n, uint64_t now_ms, struct status *st)
@@ -399,15 +399,16 @@ static bool over_rate(struct uid_limit *u, uint32_t n, uint64_t now_ms, struct s
 	return true;
 }
 
-bool life_refused_by_limits(struct life *l, struct account *a, uid_t uid, uint32_t n, struct status *st)
+bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t uid, uint32_t n,
+			    struct status *st)
 {
-	struct uid_limit *u = life_uid_limit(l, uid);
+	struct uid_limit *u = core_uid_limit(core, uid);
 
-	if (a->max_sandboxes && count_boxes(l, a, NULL) + n > a->max_sandboxes) {
+	if (a->max_sandboxes && count_sandboxes(core, a, NULL) + n > a->max_sandboxes) {
 		status_set(st, R_QUOTA_UID, "account %s is limited to %u sandboxes", a->name, a->max_sandboxes);
 		return true;
 	}
-	if (u && u->max_sandboxes && count_boxes(l, NULL, &u->uid) + n > u->max_sandboxes) {
+	if (u && u->max_sandboxes && count_sandboxes(core, NULL, &u->uid) + n > u->max_sandboxes) {
 		status_set(st, R_QUOTA_UID, "uid %u is limited to %u sandboxes", u->uid, u->max_sandboxes);
 		return true;
 	}
@@ -417,7 +418,8 @@ bool life_refused_by_limits(struct life *l, struct account *a, uid_t uid, uint32
 /* --- step 4: make it --- */
 
 /* The tag of a request id survives the loss of the store; without one a number nobody has. */
-static void req_tag(struct life *l, uid_t uid, const char *request_id, char ret[TAG_REQ_LEN + 1])
+static void req_tag(struct sandbox_core *core, uid_t uid, const char *request_id,
+		    char ret[TAG_REQ_LEN + 1])
 {
 	uint8_t hash[32];
 	char text[32 + RULES_REQUEST_ID_MAX];
@@ -428,17 +430,17 @@ static void req_tag(struct life *l, uid_t uid, const char *request_id, char ret[
 	} else {
 		n = snprintf(text, sizeof(text), "%u Create %s", uid, request_id);
 		must(n > 0 && (size_t)n < sizeof(text));
-		l->sha256(text, (size_t)n, hash);
+		core->sha256(text, (size_t)n, hash);
 	}
 	str_hex(hash, TAG_REQ_LEN / 2, ret);
 }
 
-static int fill_creation(struct life_op *op, struct creation *c)
+static int fill_creation(struct sandbox_op *op, struct creation *c)
 {
 	struct args *a = op->args;
 	int r = text_set(&c->template_id, a->template_id);
 
-	life_policy_default(op->life, op->who.uid, a->template_id, &c->att.policy);
+	core_policy_default(op->core, op->who.uid, a->template_id, &c->att.policy);
 	policy_merge(&c->att.policy, &a->policy);
 	if (!a->name[0])
 		c->att.policy.on_gone = POLICY_FAIL;	/* a default that is not for this one */
@@ -461,7 +463,7 @@ static int fill_creation(struct life_op *op, struct creation *c)
 	c->allow_internet_access = a->allow_internet_access;
 	memcpy(c->params_hash, a->params_hash, sizeof(c->params_hash));
 	if (!r && a->name[0])
-		r = life_need_name(op->life, op->who.uid, a->name, &c->name);
+		r = core_need_name(op->core, op->who.uid, a->name, &c->name);
 	if (c->name)
 		c->generation = c->name->generation + 1;
 	if (!r && a->request_id[0])
@@ -469,7 +471,7 @@ static int fill_creation(struct life_op *op, struct creation *c)
 	return r;
 }
 
-static void make(struct life_op *op)
+static void make(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	char tag[TAG_REQ_LEN + 1];
@@ -477,8 +479,8 @@ static void make(struct life_op *op)
 	struct status st;
 	int r;
 
-	req_tag(op->life, op->who.uid, a->request_id, tag);
-	r = creation_new(op->life, op->account, op->who.uid, tag, &c);
+	req_tag(op->core, op->who.uid, a->request_id, tag);
+	r = creation_new(op->core, op->account, op->who.uid, tag, &c);
 	if (!r)
 		r = fill_creation(op, c);
 	if (!r)
@@ -491,7 +493,7 @@ static void make(struct life_op *op)
 	if (c)
 		attempt_give_up(&c->att);
 	if (r == -EAGAIN) {
-		life_store_refusal(op->life, &st);
+		core_store_refusal(op->core, &st);
 		op_fail(op, &st);
 	} else {
 		op_fail_errno(op, r);
@@ -500,13 +502,13 @@ static void make(struct life_op *op)
 
 /* --- all steps --- */
 
-static void ask_cloud(struct life_op *op);
+static void ask_cloud(struct sandbox_op *op);
 
 /* The rows may have forgotten what the cloud still has: it says so first. */
 static void on_listed(struct listing_wait *w, const struct status *st, const struct cloud_list *list,
 		      int64_t as_of_ms)
 {
-	struct life_op *op = op_from(container_of(w, struct life_op, listing));
+	struct sandbox_op *op = op_from(container_of(w, struct sandbox_op, listing));
 
 	if (list)
 		defer_post(&op->kick);
@@ -514,28 +516,28 @@ static void on_listed(struct listing_wait *w, const struct status *st, const str
 		op_again(op, st, ask_cloud);
 }
 
-static void ask_cloud(struct life_op *op)
+static void ask_cloud(struct sandbox_op *op)
 {
 	op->listing.fn = on_listed;
 	listing_join(op->account, &op->listing);
 }
 
 /* A request id without a row whose tag is there all the same: it is that one, and no second is made. */
-static struct box *forgotten_request(struct life_op *op)
+static struct sandbox *forgotten_request(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	char tag[TAG_REQ_LEN + 1];
 
 	if (!a->request_id[0])
 		return NULL;
-	req_tag(op->life, op->who.uid, a->request_id, tag);
-	return doubt_box_of_tag(op->life, op->account, op->who.uid, tag);
+	req_tag(op->core, op->who.uid, a->request_id, tag);
+	return doubt_sandbox_of_tag(op->core, op->account, op->who.uid, tag);
 }
 
-static bool pick_account(struct life_op *op)
+static bool pick_account(struct sandbox_op *op)
 {
 	struct args *a = op->args;
-	struct account *own = life_account_of(op->life, op->who.uid);
+	struct account *own = core_account_of(op->core, op->who.uid);
 	struct status st;
 
 	if (grant_account(&op->who, own->name, a->account) != GRANT_OK) {
@@ -543,7 +545,7 @@ static bool pick_account(struct life_op *op)
 		op_fail(op, &st);
 		return false;
 	}
-	op->account = a->account[0] ? life_account_by_name(op->life, a->account) : own;
+	op->account = a->account[0] ? core_account_by_name(op->core, a->account) : own;
 	if (op->account)
 		return true;
 	status_set(&st, R_ACCOUNT_NOT_FOUND, "there is no account %s", a->account);
@@ -551,13 +553,13 @@ static bool pick_account(struct life_op *op)
 	return false;
 }
 
-static void start(struct life_op *op)
+static void start(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct name_slot *n;
 	struct request *q;
 	struct status st;
-	struct box *b;
+	struct sandbox *b;
 
 	if (a->bad) {
 		op_fail(op, &a->why);
@@ -565,11 +567,13 @@ static void start(struct life_op *op)
 	}
 	if (!pick_account(op))
 		return;
-	q = a->request_id[0] ? life_find_request(op->life, op->who.uid, REQUEST_CREATE, a->request_id) : NULL;
+	q = a->request_id[0]
+		    ? core_find_request(op->core, op->who.uid, REQUEST_CREATE, a->request_id)
+		    : NULL;
 	a->own = true;
 	if (q && attempt_repeat(op, q, a->params_hash, on_told, answer_request))
 		return;
-	if (!q && (a->request_id[0] || a->name[0]) && doubt_waits(op->life, op->account)) {
+	if (!q && (a->request_id[0] || a->name[0]) && doubt_waits(op->core, op->account)) {
 		ask_cloud(op);
 		return;
 	}
@@ -578,19 +582,19 @@ static void start(struct life_op *op)
 		answer_named(op, b);
 		return;
 	}
-	n = a->name[0] ? life_find_name(op->life, op->who.uid, a->name) : NULL;
+	n = a->name[0] ? core_find_name(op->core, op->who.uid, a->name) : NULL;
 	if (n && check_name(op, n) == ANSWERED)
 		return;
-	if (op->life->draining) {
+	if (op->core->draining) {
 		status_set(&st, R_DRAINING, "the daemon is stopping and creates nothing any more");
 		op_fail(op, &st);
-	} else if (life_refused_by_limits(op->life, op->account, op->who.uid, 1, &st))
+	} else if (core_refused_by_limits(op->core, op->account, op->who.uid, 1, &st))
 		op_fail(op, &st);
 	else
 		make(op);
 }
 
-static void expire(struct life_op *op)
+static void expire(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct status st;
@@ -603,13 +607,13 @@ static const struct op_kind kind = {
 	.name = "Create",
 	.start = start,
 	.expire = expire,
-	.fail = op_fail_box,
+	.fail = op_fail_sandbox,
 	.leave = attempt_leave,
 	.free_args = free_args,
 };
 
-int life_create(struct life *l, const struct life_create *c, life_box_fn *done, void *user,
-		struct life_op **ret)
+int sandbox_create(struct sandbox_core *core, const struct sandbox_create *c, sandbox_view_fn *done,
+		   void *user, struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &kind, .who = c->who, .deadline_ms = c->deadline_ms, .user = user };
 	struct args *a;
@@ -618,18 +622,18 @@ int life_create(struct life *l, const struct life_create *c, life_box_fn *done, 
 	if (r < 0)
 		return r;
 	if (c->process_lease) {
-		r = holder_of(l, c->who, &a->holder);
+		r = holder_of(core, c->who, &a->holder);
 		if (r < 0) {
 			args_free(a);
 			return r;
 		}
 	}
 	o.args = a;
-	r = op_new(l, &o, ret);
+	r = op_new(core, &o, ret);
 	if (r < 0) {
 		args_free(a);
 		return r;
 	}
-	(*ret)->done.box = done;
+	(*ret)->done.sandbox = done;
 	return 0;
 }

@@ -18,38 +18,39 @@
 struct args {
 	uint64_t max_staleness_ms;	/* Get */
 	uint32_t port;			/* GetHost */
-	struct box *temp;		/* a sandbox without a row: what the cloud said of it */
+	struct sandbox *temp;		/* a sandbox without a row: what the cloud said of it */
 	bool resumed;			/* resolve: it was, once */
 };
 
-static void free_args(struct life_op *op)
+static void free_args(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 
 	if (a)
-		box_free(a->temp);
+		sandbox_free(a->temp);
 	free(a);
 }
 
 /* A sandbox of the caller's account that no row is about. Another uid's on this host has a row, or
  * gets it from its tag, so what is left is not hidden from anybody. */
-static struct box *view_of_stranger(struct life_op *op, const struct cloud_sandbox *s)
+static struct sandbox *view_of_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	struct args *a = op->args;
 
-	a->temp = box_free(a->temp);
-	if (box_from_cloud(op->account, s, &a->temp) < 0)
+	a->temp = sandbox_free(a->temp);
+	if (sandbox_from_cloud(op->account, s, &a->temp) < 0)
 		return NULL;
 	a->temp->uid = op->who.uid;
-	life_policy_default(op->life, op->who.uid, a->temp->template_id, &a->temp->policy);
+	core_policy_default(op->core, op->who.uid, a->temp->template_id, &a->temp->policy);
 	a->temp->token_known = true;
 	return a->temp;
 }
 
 /* What a fetch brought, as the caller may see it. NULL: *ret_st says why not. */
-static struct box *box_of_news(struct life_op *op, const struct fetch_news *news, struct status *ret_st)
+static struct sandbox *sandbox_of_news(struct sandbox_op *op, const struct fetch_news *news,
+				       struct status *ret_st)
 {
-	struct box *b = news->box;
+	struct sandbox *b = news->sandbox;
 
 	if (b && grant_row(&op->who, b->uid) == GRANT_OK)
 		return b;
@@ -68,23 +69,24 @@ static struct box *box_of_news(struct life_op *op, const struct fetch_news *news
 }
 
 /* Asks about op->id; on_news goes on. */
-static void ask(struct life_op *op, const char *id,
+static void ask(struct sandbox_op *op, const char *id,
 		void (*on_news)(struct fetch_wait *w, const struct fetch_news *news))
 {
 	op->fetch.fn = on_news;
 	if (text_set(&op->id, id) < 0 ||
-	    fetch_join(op->life, op->account, op->id, false, &op->fetch) < 0)
+	    fetch_join(op->core, op->account, op->id, false, &op->fetch) < 0)
 		op_fail_errno(op, -ENOMEM);
 }
 
 /* The row that op->ref means. NULL: the op has ended, or on_news goes on about an id without a row. */
-static struct box *row_or_ask(struct life_op *op,
-			      void (*on_news)(struct fetch_wait *w, const struct fetch_news *news))
+static struct sandbox *row_or_ask(struct sandbox_op *op,
+				  void (*on_news)(struct fetch_wait *w,
+						  const struct fetch_news *news))
 {
 	struct status st;
-	struct box *b;
+	struct sandbox *b;
 
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+	switch (ref_find(op->core, &op->who, op->ref, &b, &op->account, &st)) {
 	case REF_NONE:
 		op_fail(op, &st);
 		return NULL;
@@ -99,56 +101,58 @@ static struct box *row_or_ask(struct life_op *op,
 }
 
 /* A running one whose known end has passed is not believed. */
-static bool is_fresh(const struct box *b, uint64_t max_staleness_ms)
+static bool is_fresh(const struct sandbox *b, uint64_t max_staleness_ms)
 {
 	uint64_t now = clock_boot_ms();
 
-	if (b->state == LIFE_GONE || b->state == LIFE_KILLING)
+	if (b->state == SANDBOX_GONE || b->state == SANDBOX_KILLING)
 		return true;
 	if (!b->fresh_at_ms || b->fresh_at_ms + max_staleness_ms <= now)
 		return false;
-	return b->state != LIFE_RUNNING || !b->end_at_ms || account_cloud_now(b->account) < b->end_at_ms;
+	return b->state != SANDBOX_RUNNING || !b->end_at_ms ||
+	       account_cloud_now(b->account) < b->end_at_ms;
 }
 
 /* --- Get --- */
 
 static void on_got(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct life_op *op = op_from_fetch(w);
+	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
-	struct box *b = box_of_news(op, news, &st);
+	struct sandbox *b = sandbox_of_news(op, news, &st);
 
 	if (!b) {
 		op_fail(op, &st);
 		return;
 	}
-	life_box_claim(op->life, b, op->who.uid);
+	sandbox_claim(op->core, b, op->who.uid);
 	op_end_claimed(op, b,
-		       news->end == FETCH_FAILED ? LIFE_FROM_CACHE_CLOUD_UNREACHABLE : LIFE_FROM_CLOUD);
+		       news->end == FETCH_FAILED ? SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE
+						 : SANDBOX_FROM_CLOUD);
 }
 
-static void get_start(struct life_op *op)
+static void get_start(struct sandbox_op *op)
 {
 	struct args *a = op->args;
-	struct box *b = row_or_ask(op, on_got);
+	struct sandbox *b = row_or_ask(op, on_got);
 
 	if (!b)
 		return;
 	if (is_fresh(b, a->max_staleness_ms)) {
-		life_box_claim(op->life, b, op->who.uid);
-		op_end_claimed(op, b, LIFE_FROM_CACHE);
+		sandbox_claim(op->core, b, op->who.uid);
+		op_end_claimed(op, b, SANDBOX_FROM_CACHE);
 		return;
 	}
 	ask(op, b->id, on_got);
 }
 
-static void get_expire(struct life_op *op)
+static void get_expire(struct sandbox_op *op)
 {
-	struct box *b = op->id ? life_find_box(op->life, op->account, op->id) : NULL;
+	struct sandbox *b = op->id ? core_find(op->core, op->account, op->id) : NULL;
 	struct status st;
 
 	if (b && grant_row(&op->who, b->uid) == GRANT_OK) {
-		op_end_box_of(op, b, LIFE_FROM_CACHE_CLOUD_UNREACHABLE);
+		op_end_sandbox_of(op, b, SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE);
 		return;
 	}
 	op_expired_status(op, &st);
@@ -159,60 +163,61 @@ static const struct op_kind get_kind = {
 	.name = "Get",
 	.start = get_start,
 	.expire = get_expire,
-	.fail = op_fail_box,
+	.fail = op_fail_sandbox,
 	.free_args = free_args,
 };
 
-static int get_new(struct life *l, const struct op_kind *kind, const struct principal *who,
-		   const char *sandbox, uint64_t deadline_ms, void *user, struct life_op **ret)
+static int get_new(struct sandbox_core *core, const struct op_kind *kind,
+		   const struct principal *who, const char *sandbox, uint64_t deadline_ms,
+		   void *user, struct sandbox_op **ret)
 {
 	struct args *a = calloc(1, sizeof(*a));
 	struct op_args o = { .kind = kind, .who = who, .deadline_ms = deadline_ms, .args = a,
 			     .ref = sandbox ? sandbox : "", .user = user };
-	int r = a ? op_new(l, &o, ret) : -ENOMEM;
+	int r = a ? op_new(core, &o, ret) : -ENOMEM;
 
 	if (r < 0)
 		free(a);
 	return r;
 }
 
-int life_get(struct life *l, const struct principal *who, const char *sandbox,
-	     uint64_t max_staleness_ms, uint64_t deadline_ms, life_box_fn *done, void *user,
-	     struct life_op **ret)
+int sandbox_get(struct sandbox_core *core, const struct principal *who, const char *sandbox,
+		uint64_t max_staleness_ms, uint64_t deadline_ms, sandbox_view_fn *done, void *user,
+		struct sandbox_op **ret)
 {
 	struct args *a;
-	int r = get_new(l, &get_kind, who, sandbox, deadline_ms, user, ret);
+	int r = get_new(core, &get_kind, who, sandbox, deadline_ms, user, ret);
 
 	if (r < 0)
 		return r;
 	a = (*ret)->args;
-	a->max_staleness_ms =
-		max_staleness_ms == LIFE_STALENESS_DEFAULT ? l->max_staleness_ms : max_staleness_ms;
-	(*ret)->done.box = done;
+	a->max_staleness_ms = max_staleness_ms == SANDBOX_STALENESS_DEFAULT ? core->max_staleness_ms
+									    : max_staleness_ms;
+	(*ret)->done.sandbox = done;
 	return 0;
 }
 
 /* --- the target of calls to the agent --- */
 
 /* Ends with the target of a running one, with the reason of any other. */
-static void end_with_target(struct life_op *op, struct box *b)
+static void end_with_target(struct sandbox_op *op, struct sandbox *b)
 {
 	struct status st = STATUS_OK;
-	struct life_target t;
+	struct sandbox_target t;
 
-	if (b->state != LIFE_RUNNING) {
-		box_refusal(b, &st);
+	if (b->state != SANDBOX_RUNNING) {
+		sandbox_refusal(b, &st);
 		op_fail(op, &st);
 		return;
 	}
-	life_box_claim(op->life, b, op->who.uid);
+	sandbox_claim(op->core, b, op->who.uid);
 	op_target_of(b, &t);
 	op_end_target(op, &st, &t);
 }
 
 static void on_target(struct fetch_wait *w, const struct fetch_news *news);
 
-static void on_resumed(struct life_op *op, const struct status *st, bool yes)
+static void on_resumed(struct sandbox_op *op, const struct status *st, bool yes)
 {
 	if (status_ok(st))
 		ask(op, op->id, on_target);
@@ -221,26 +226,26 @@ static void on_resumed(struct life_op *op, const struct status *st, bool yes)
 }
 
 /* The user's own call, and the user said so: it is woken, once. */
-static bool resumes(struct life_op *op, struct box *b)
+static bool resumes(struct sandbox_op *op, struct sandbox *b)
 {
 	struct args *a = op->args;
 	uint32_t s = b->timeout_s ? b->timeout_s : RULES_TIMEOUT_DEFAULT_MS / 1000, asked_s;
 
-	if (b->state != LIFE_PAUSED || !b->policy.resume_on_use || a->resumed || b == a->temp)
+	if (b->state != SANDBOX_PAUSED || !b->policy.resume_on_use || a->resumed || b == a->temp)
 		return false;
 	a->resumed = true;
-	log_info("box_resumed", "box=%s uid=%u by=use", b->id, op->who.uid);
+	log_info("sandbox_resumed", "sandbox=%s uid=%u by=use", b->id, op->who.uid);
 	op->told = on_resumed;
-	if (text_set(&op->id, b->id) < 0 || shift_join_resume(op->life, b, s, op, &asked_s) < 0)
+	if (text_set(&op->id, b->id) < 0 || shift_join_resume(op->core, b, s, op, &asked_s) < 0)
 		op_fail_errno(op, -ENOMEM);
 	return true;
 }
 
 static void on_target(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct life_op *op = op_from_fetch(w);
+	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
-	struct box *b = box_of_news(op, news, &st);
+	struct sandbox *b = sandbox_of_news(op, news, &st);
 
 	if (b && news->end == FETCH_FAILED && !b->token_known) {
 		st = *news->st;
@@ -254,14 +259,15 @@ static void on_target(struct fetch_wait *w, const struct fetch_news *news)
 
 /* A running row is used without asking: the agent itself will tell if it is wrong. Whatever would be
  * refused is asked about first. */
-static void resolve_start(struct life_op *op)
+static void resolve_start(struct sandbox_op *op)
 {
-	struct box *b = row_or_ask(op, on_target);
+	struct sandbox *b = row_or_ask(op, on_target);
 
 	if (!b)
 		return;
-	if (!box_is_live(b) || (b->state == LIFE_RUNNING && b->token_known &&
-				(!b->end_at_ms || account_cloud_now(b->account) < b->end_at_ms)))
+	if (!sandbox_is_live(b) ||
+	    (b->state == SANDBOX_RUNNING && b->token_known &&
+	     (!b->end_at_ms || account_cloud_now(b->account) < b->end_at_ms)))
 		end_with_target(op, b);
 	else
 		ask(op, b->id, on_target);
@@ -274,10 +280,11 @@ static const struct op_kind resolve_kind = {
 	.free_args = free_args,
 };
 
-int life_resolve(struct life *l, const struct principal *who, const char *sandbox, uint64_t deadline_ms,
-		 life_target_fn *done, void *user, struct life_op **ret)
+int sandbox_resolve(struct sandbox_core *core, const struct principal *who, const char *sandbox,
+		    uint64_t deadline_ms, sandbox_target_fn *done, void *user,
+		    struct sandbox_op **ret)
 {
-	int r = get_new(l, &resolve_kind, who, sandbox, deadline_ms, user, ret);
+	int r = get_new(core, &resolve_kind, who, sandbox, deadline_ms, user, ret);
 
 	if (!r)
 		(*ret)->done.target = done;
@@ -288,26 +295,26 @@ int life_resolve(struct life *l, const struct principal *who, const char *sandbo
 
 static void on_verdict(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct life_op *op = op_from_fetch(w);
+	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
-	struct box *b;
+	struct sandbox *b;
 
 	if (news->end == FETCH_FAILED) {
 		op_fail(op, news->st);
 		return;
 	}
-	b = box_of_news(op, news, &st);
+	b = sandbox_of_news(op, news, &st);
 	if (b)
 		end_with_target(op, b);
 	else
 		op_fail(op, &st);
 }
 
-static void evidence_start(struct life_op *op)
+static void evidence_start(struct sandbox_op *op)
 {
-	struct box *b = life_find_box(op->life, op->account, op->ref);
+	struct sandbox *b = core_find(op->core, op->account, op->ref);
 
-	if (b && !box_is_live(b))
+	if (b && !sandbox_is_live(b))
 		end_with_target(op, b);
 	else
 		ask(op, op->ref, on_verdict);
@@ -320,21 +327,22 @@ static const struct op_kind evidence_kind = {
 	.free_args = free_args,
 };
 
-int life_note_evidence(struct life *l, const char *account, const char *id, enum life_evidence what,
-		       uint64_t deadline_ms, life_target_fn *done, void *user, struct life_op **ret)
+int sandbox_note_evidence(struct sandbox_core *core, const char *account, const char *id,
+			  enum sandbox_evidence what, uint64_t deadline_ms, sandbox_target_fn *done,
+			  void *user, struct sandbox_op **ret)
 {
 	/* The daemon asks for itself: the command or file call was allowed before. */
 	const struct principal self = { .pidfd = -1, .admin = true };
-	struct account *a = life_account_by_name(l, account);
-	struct box *b;
+	struct account *a = core_account_by_name(core, account);
+	struct sandbox *b;
 	int r;
 
 	if (!a)
 		return -EINVAL;
-	b = life_find_box(l, a, id);
-	if (b && what == LIFE_SAW_REFUSED)
+	b = core_find(core, a, id);
+	if (b && what == SANDBOX_SAW_REFUSED)
 		b->token_known = false;
-	r = get_new(l, &evidence_kind, &self, id, deadline_ms, user, ret);
+	r = get_new(core, &evidence_kind, &self, id, deadline_ms, user, ret);
 	if (r < 0)
 		return r;
 	(*ret)->account = a;
@@ -344,7 +352,7 @@ int life_note_evidence(struct life *l, const char *account, const char *id, enum
 
 /* --- IsRunning --- */
 
-static void running_end(struct life_op *op, bool yes)
+static void running_end(struct sandbox_op *op, bool yes)
 {
 	struct status ok = STATUS_OK;
 
@@ -358,20 +366,20 @@ static void on_running_checked(struct fetch_wait *w, const struct fetch_news *ne
 	running_end(op_from_fetch(w), false);
 }
 
-static void on_running_probed(void *user, enum life_probe_result result, const struct status *why)
+static void on_running_probed(void *user, enum sandbox_probe_result result, const struct status *why)
 {
-	struct life_op *op = op_from(user);
+	struct sandbox_op *op = op_from(user);
 	struct status st;
 
 	op->probe = NULL;
 	switch (result) {
-	case LIFE_PROBE_HEALTHY:
+	case SANDBOX_PROBE_HEALTHY:
 		running_end(op, true);
 		return;
-	case LIFE_PROBE_ABSENT:
+	case SANDBOX_PROBE_ABSENT:
 		ask(op, op->id, on_running_checked);
 		return;
-	case LIFE_PROBE_NO_ANSWER:
+	case SANDBOX_PROBE_NO_ANSWER:
 		break;
 	}
 	st = why ? *why : (struct status)STATUS_OK;
@@ -380,28 +388,28 @@ static void on_running_probed(void *user, enum life_probe_result result, const s
 	op_fail(op, &st);
 }
 
-static void running_probe(struct life_op *op, struct box *b)
+static void running_probe(struct sandbox_op *op, struct sandbox *b)
 {
-	struct life_target t;
+	struct sandbox_target t;
 
-	if (b->state != LIFE_RUNNING) {
+	if (b->state != SANDBOX_RUNNING) {
 		running_end(op, false);
 		return;
 	}
-	life_box_claim(op->life, b, op->who.uid);
+	sandbox_claim(op->core, b, op->who.uid);
 	op_target_of(b, &t);
 	if (text_set(&op->id, b->id) == 0)
-		op->probe = op->life->prober.start(&t, op_ask_until(op), on_running_probed, op,
-						   op->life->prober.user);
+		op->probe = op->core->prober.start(&t, op_ask_until(op), on_running_probed, op,
+						   op->core->prober.user);
 	if (!op->probe)
 		op_fail_errno(op, -ENOMEM);
 }
 
 static void on_running_found(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct life_op *op = op_from_fetch(w);
+	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
-	struct box *b = box_of_news(op, news, &st);
+	struct sandbox *b = sandbox_of_news(op, news, &st);
 
 	if (b)
 		running_probe(op, b);
@@ -409,13 +417,13 @@ static void on_running_found(struct fetch_wait *w, const struct fetch_news *news
 		op_fail(op, &st);
 }
 
-static void running_start(struct life_op *op)
+static void running_start(struct sandbox_op *op)
 {
-	struct box *b = row_or_ask(op, on_running_found);
+	struct sandbox *b = row_or_ask(op, on_running_found);
 
 	if (!b)
 		return;
-	if (b->state == LIFE_RUNNING || is_fresh(b, op->life->max_staleness_ms))
+	if (b->state == SANDBOX_RUNNING || is_fresh(b, op->core->max_staleness_ms))
 		running_probe(op, b);
 	else
 		ask(op, b->id, on_running_found);
@@ -428,10 +436,11 @@ static const struct op_kind running_kind = {
 	.free_args = free_args,
 };
 
-int life_is_running(struct life *l, const struct principal *who, const char *sandbox,
-		    uint64_t deadline_ms, life_bool_fn *done, void *user, struct life_op **ret)
+int sandbox_is_running(struct sandbox_core *core, const struct principal *who, const char *sandbox,
+		       uint64_t deadline_ms, sandbox_bool_fn *done, void *user,
+		       struct sandbox_op **ret)
 {
-	int r = get_new(l, &running_kind, who, sandbox, deadline_ms, user, ret);
+	int r = get_new(core, &running_kind, who, sandbox, deadline_ms, user, ret);
 
 	if (!r)
 		(*ret)->done.yes = done;
@@ -440,16 +449,16 @@ int life_is_running(struct life *l, const struct principal *who, const char *san
 
 /* --- GetHost --- */
 
-static void end_with_host(struct life_op *op, struct box *b)
+static void end_with_host(struct sandbox_op *op, struct sandbox *b)
 {
 	struct args *a = op->args;
 	struct cloud *cloud = b->account->cloud;
 	struct status st = STATUS_OK;
-	struct life_host h;
+	struct sandbox_host h;
 	char *host, *url;
 
-	if (b->state == LIFE_GONE || b->state == LIFE_KILLING) {
-		box_refusal(b, &st);
+	if (b->state == SANDBOX_GONE || b->state == SANDBOX_KILLING) {
+		sandbox_refusal(b, &st);
 		op_fail(op, &st);
 		return;
 	}
@@ -460,13 +469,13 @@ static void end_with_host(struct life_op *op, struct box *b)
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	h = (struct life_host){
+	h = (struct sandbox_host){
 		.host = host,
 		.url = url,
 		.traffic_token = b->traffic_token,
 		.token_header = cloud_traffic_header(cloud),
 	};
-	life_box_claim(op->life, b, op->who.uid);
+	sandbox_claim(op->core, b, op->who.uid);
 	op_end_host(op, &st, &h);
 	free(host);
 	free(url);
@@ -474,9 +483,9 @@ static void end_with_host(struct life_op *op, struct box *b)
 
 static void on_host_found(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct life_op *op = op_from_fetch(w);
+	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
-	struct box *b = box_of_news(op, news, &st);
+	struct sandbox *b = sandbox_of_news(op, news, &st);
 
 	if (b)
 		end_with_host(op, b);
@@ -484,11 +493,11 @@ static void on_host_found(struct fetch_wait *w, const struct fetch_news *news)
 		op_fail(op, &st);
 }
 
-static void host_start(struct life_op *op)
+static void host_start(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct status st;
-	struct box *b;
+	struct sandbox *b;
 
 	if (!a->port || a->port > 65535) {
 		status_field(&st, "port", "must be 1 to 65535");
@@ -500,7 +509,7 @@ static void host_start(struct life_op *op)
 		end_with_host(op, b);
 }
 
-static void host_fail(struct life_op *op, const struct status *st)
+static void host_fail(struct sandbox_op *op, const struct status *st)
 {
 	op_end_host(op, st, NULL);
 }
@@ -512,11 +521,12 @@ static const struct op_kind host_kind = {
 	.free_args = free_args,
 };
 
-int life_get_host(struct life *l, const struct principal *who, const char *sandbox, uint32_t port,
-		  uint64_t deadline_ms, life_host_fn *done, void *user, struct life_op **ret)
+int sandbox_get_host(struct sandbox_core *core, const struct principal *who, const char *sandbox,
+		     uint32_t port, uint64_t deadline_ms, sandbox_host_fn *done, void *user,
+		     struct sandbox_op **ret)
 {
 	struct args *a;
-	int r = get_new(l, &host_kind, who, sandbox, deadline_ms, user, ret);
+	int r = get_new(core, &host_kind, who, sandbox, deadline_ms, user, ret);
 
 	if (r < 0)
 		return r;

@@ -27,14 +27,14 @@
 #include "proto/base/str.h"
 
 struct args {
-	enum life_lease_kind kind;
+	enum sandbox_lease_kind kind;
 	char *label, *lease_id;
 	uint64_t ttl_ms;
 	struct holder *holder;
 	bool taken;		/* by this call; without a ttl it ends with it */
 };
 
-static void free_args(struct life_op *op)
+static void free_args(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 
@@ -46,7 +46,7 @@ static void free_args(struct life_op *op)
 	free(a);
 }
 
-static void fail_lease(struct life_op *op, const struct status *st)
+static void fail_lease(struct sandbox_op *op, const struct status *st)
 {
 	op_end_lease(op, st, NULL);
 }
@@ -58,9 +58,9 @@ static void lease_not_found(const char *id, struct status *st)
 }
 
 /* The caller's, or NULL with the status. */
-static struct lease *find_own(struct life_op *op, const char *id, struct status *st)
+static struct lease *find_own(struct sandbox_op *op, const char *id, struct status *st)
 {
-	struct lease *x = lease_find(op->life, id);
+	struct lease *x = lease_find(op->core, id);
 
 	if (x && grant_row(&op->who, x->uid) == GRANT_OK)
 		return x;
@@ -70,10 +70,11 @@ static struct lease *find_own(struct life_op *op, const char *id, struct status 
 
 /* --- Acquire, Hold --- */
 
-static void leave_acquire(struct life_op *op)
+static void leave_acquire(struct sandbox_op *op)
 {
 	struct args *a = op->args;
-	struct lease *x = a->taken && a->kind != LIFE_LEASE_TTL ? lease_find(op->life, a->lease_id) : NULL;
+	struct lease *x =
+		a->taken && a->kind != SANDBOX_LEASE_TTL ? lease_find(op->core, a->lease_id) : NULL;
 
 	a->taken = false;
 	/* Whoever asked for it is gone before it was told: nobody would let it go. But another call of this
@@ -82,11 +83,11 @@ static void leave_acquire(struct life_op *op)
 		lease_end(x, "its caller went away");
 }
 
-static void on_taken(struct life_op *op, const struct status *st)
+static void on_taken(struct sandbox_op *op, const struct status *st)
 {
 	struct args *a = op->args;
-	struct lease *x = lease_find(op->life, a->lease_id);
-	struct life_lease v;
+	struct lease *x = lease_find(op->core, a->lease_id);
+	struct sandbox_lease v;
 	struct status lost;
 
 	FAILPOINT("lease.committed");
@@ -108,40 +109,41 @@ static void on_taken(struct life_op *op, const struct status *st)
 		lease_end(x, "no stream took it");
 }
 
-static unsigned count_of(const struct life *l, uid_t uid)
+static unsigned count_of(const struct sandbox_core *core, uid_t uid)
 {
 	unsigned n = 0;
 
-	list_for_each(i, &l->leases)
+	list_for_each(i, &core->leases)
 		n += list_entry(i, struct lease, node)->uid == uid;
 	return n;
 }
 
-static bool may_take(struct life_op *op, struct box *b, struct lease **ret_again, struct status *st)
+static bool may_take(struct sandbox_op *op, struct sandbox *b, struct lease **ret_again,
+		     struct status *st)
 {
 	struct args *a = op->args;
 
 	*ret_again = NULL;
-	if (!box_is_live(b)) {
-		box_refusal(b, st);
+	if (!sandbox_is_live(b)) {
+		sandbox_refusal(b, st);
 		return false;
 	}
 	if (a->lease_id[0]) {
 		*ret_again = find_own(op, a->lease_id, st);
 		if (!*ret_again)
 			return false;
-		if (str_eq((*ret_again)->sandbox, b->id))
+		if (str_eq((*ret_again)->sandbox_id, b->id))
 			return true;
-		status_field(st, "lease_id", "is a lease on sandbox %s", (*ret_again)->sandbox);
+		status_field(st, "lease_id", "is a lease on sandbox %s", (*ret_again)->sandbox_id);
 		return false;
 	}
-	if (count_of(op->life, op->who.uid) < LEASES_PER_UID)
+	if (count_of(op->core, op->who.uid) < LEASES_PER_UID)
 		return true;
 	status_set(st, R_QUOTA_UID, "uid %u holds %u leases already", op->who.uid, LEASES_PER_UID);
 	return false;
 }
 
-static void take(struct life_op *op, struct box *b, bool is_new)
+static void take(struct sandbox_op *op, struct sandbox *b, bool is_new)
 {
 	struct args *a = op->args;
 	struct lease_make m = { .uid = op->who.uid, .pid = op->who.pid, .label = a->label,
@@ -155,12 +157,12 @@ static void take(struct life_op *op, struct box *b, bool is_new)
 		op_fail(op, &st);
 		return;
 	}
-	life_box_claim(op->life, b, op->who.uid);
-	if (store_tx_new(op->life->store, &t) < 0) {
+	sandbox_claim(op->core, b, op->who.uid);
+	if (store_tx_new(op->core->store, &t) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	if (lease_take(op->life, b, &m, again, &x) < 0) {
+	if (lease_take(op->core, b, &m, again, &x) < 0) {
 		store_tx_drop(t);
 		op_fail_errno(op, -ENOMEM);
 		return;
@@ -173,37 +175,38 @@ static void take(struct life_op *op, struct box *b, bool is_new)
 	}
 	a->taken = true;
 	lease_put(t, x);
-	life_put_box(t, b);
-	event_put(op->life, t, b, is_new ? EVENT_ADOPTED : EVENT_UPDATED, "lease=taken\nlease_id=%s\n", x->id);
+	sandbox_put(t, b);
+	event_put(op->core, t, b, is_new ? EVENT_ADOPTED : EVENT_UPDATED,
+		  "lease=taken\nlease_id=%s\n", x->id);
 	keep_poke(b);
 	op_commit(op, t, on_taken);
 }
 
-static struct box *adopt(struct life_op *op, const struct cloud_sandbox *s)
+static struct sandbox *adopt(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
-	scoped(box_freep) struct box *b = NULL;
+	scoped(sandbox_freep) struct sandbox *b = NULL;
 
-	if (box_from_cloud(op->account, s, &b) < 0)
+	if (sandbox_from_cloud(op->account, s, &b) < 0)
 		return NULL;
 	b->uid = op->who.uid;
 	b->adopted = b->claimed = b->token_known = true;
 	b->used_at_ms = (int64_t)clock_boot_ms();
-	life_policy_default(op->life, b->uid, b->template_id, &b->policy);
-	if (life_insert_box(op->life, b) < 0)
+	core_policy_default(op->core, b->uid, b->template_id, &b->policy);
+	if (core_insert(op->core, b) < 0)
 		return NULL;
-	log_info("box_owned", "box=%s uid=%u by=lease", b->id, b->uid);
+	log_info("sandbox_owned", "sandbox=%s uid=%u by=lease", b->id, b->uid);
 	return give(b);
 }
 
-static void take_known(struct life_op *op, struct box *b)
+static void take_known(struct sandbox_op *op, struct sandbox *b)
 {
 	take(op, b, false);
 }
 
-static void take_stranger(struct life_op *op, const struct cloud_sandbox *s)
+static void take_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	struct status st;
-	struct box *b;
+	struct sandbox *b;
 	struct tags t;
 
 	tags_read(&s->metadata, &t);
@@ -219,7 +222,7 @@ static void take_stranger(struct life_op *op, const struct cloud_sandbox *s)
 		op_fail_errno(op, -ENOMEM);
 }
 
-static bool check_acquire(struct life_op *op, struct status *st)
+static bool check_acquire(struct sandbox_op *op, struct status *st)
 {
 	const struct args *a = op->args;
 
@@ -227,7 +230,7 @@ static bool check_acquire(struct life_op *op, struct status *st)
 		status_field(st, "label", "must be at most %u bytes", LEASE_LABEL_MAX);
 		return false;
 	}
-	if (a->kind == LIFE_LEASE_TTL && (!a->ttl_ms || a->ttl_ms > RULES_SPAN_MAX_MS)) {
+	if (a->kind == SANDBOX_LEASE_TTL && (!a->ttl_ms || a->ttl_ms > RULES_SPAN_MAX_MS)) {
 		status_field(st, "ttl", "must be above 0 and at most 30 days");
 		return false;
 	}
@@ -238,7 +241,7 @@ static bool check_acquire(struct life_op *op, struct status *st)
 	return true;
 }
 
-static void acquire_start(struct life_op *op)
+static void acquire_start(struct sandbox_op *op)
 {
 	struct status st;
 
@@ -256,8 +259,8 @@ static const struct op_kind acquire_kind = {
 	.free_args = free_args,
 };
 
-static int new_op(struct life *l, const struct op_args *o, const struct args *init, const char *label,
-		  const char *lease_id, struct life_op **ret)
+static int new_op(struct sandbox_core *core, const struct op_args *o, const struct args *init,
+		  const char *label, const char *lease_id, struct sandbox_op **ret)
 {
 	struct op_args with = *o;
 	struct args *a = calloc(1, sizeof(*a));
@@ -271,7 +274,7 @@ static int new_op(struct life *l, const struct op_args *o, const struct args *in
 	if (!r)
 		r = text_set(&a->lease_id, lease_id);
 	if (!r)
-		r = op_new(l, &with, ret);
+		r = op_new(core, &with, ret);
 	if (r < 0) {
 		free(a->label);
 		free(a->lease_id);
@@ -280,17 +283,17 @@ static int new_op(struct life *l, const struct op_args *o, const struct args *in
 	return r;
 }
 
-int life_acquire(struct life *l, const struct life_acquire *q, life_lease_fn *done, void *user,
-		 struct life_op **ret)
+int sandbox_acquire(struct sandbox_core *core, const struct sandbox_acquire *q,
+		    sandbox_lease_fn *done, void *user, struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &acquire_kind, .who = q->who, .deadline_ms = q->deadline_ms,
 			     .ref = q->sandbox ? q->sandbox : "", .user = user };
 	struct args a = { .kind = q->kind, .ttl_ms = q->ttl_ms };
-	int r = q->kind == LIFE_LEASE_PROCESS ? holder_of(l, q->who, &a.holder) : 0;
+	int r = q->kind == SANDBOX_LEASE_PROCESS ? holder_of(core, q->who, &a.holder) : 0;
 
 	if (r < 0)
 		return r;
-	r = new_op(l, &o, &a, q->label, q->lease_id, ret);
+	r = new_op(core, &o, &a, q->label, q->lease_id, ret);
 	if (r < 0) {
 		holder_unref(a.holder);
 		return r;
@@ -301,7 +304,7 @@ int life_acquire(struct life *l, const struct life_acquire *q, life_lease_fn *do
 
 /* --- Renew --- */
 
-static void renew_start(struct life_op *op)
+static void renew_start(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct store_tx *t;
@@ -325,7 +328,7 @@ static void renew_start(struct life_op *op)
 		op_fail(op, &st);
 		return;
 	}
-	if (lease_renew(x, a->ttl_ms) < 0 || store_tx_new(op->life->store, &t) < 0) {
+	if (lease_renew(x, a->ttl_ms) < 0 || store_tx_new(op->core->store, &t) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
@@ -340,12 +343,13 @@ static const struct op_kind renew_kind = {
 	.free_args = free_args,
 };
 
-int life_renew(struct life *l, const struct principal *who, const char *lease_id, uint64_t ttl_ms,
-	       uint64_t deadline_ms, life_lease_fn *done, void *user, struct life_op **ret)
+int sandbox_renew(struct sandbox_core *core, const struct principal *who, const char *lease_id,
+		  uint64_t ttl_ms, uint64_t deadline_ms, sandbox_lease_fn *done, void *user,
+		  struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &renew_kind, .who = who, .deadline_ms = deadline_ms, .user = user };
-	struct args a = { .kind = LIFE_LEASE_TTL, .ttl_ms = ttl_ms };
-	int r = new_op(l, &o, &a, "", lease_id, ret);
+	struct args a = { .kind = SANDBOX_LEASE_TTL, .ttl_ms = ttl_ms };
+	int r = new_op(core, &o, &a, "", lease_id, ret);
 
 	if (!r)
 		(*ret)->done.lease = done;
@@ -354,7 +358,7 @@ int life_renew(struct life *l, const struct principal *who, const char *lease_id
 
 /* --- Release --- */
 
-static void on_released(struct life_op *op, const struct status *st)
+static void on_released(struct sandbox_op *op, const struct status *st)
 {
 	if (status_ok(st))
 		op_end_yes(op, st, true);
@@ -362,7 +366,7 @@ static void on_released(struct life_op *op, const struct status *st)
 		op_fail(op, st);
 }
 
-static void release_start(struct life_op *op)
+static void release_start(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct status st, ok = STATUS_OK;
@@ -375,7 +379,7 @@ static void release_start(struct life_op *op)
 	}
 	lease_end(x, "it was released");
 	/* Its end was committed just now; a commit after it says when that is on the disk. */
-	if (store_tx_new(op->life->store, &t) < 0)
+	if (store_tx_new(op->core->store, &t) < 0)
 		op_fail_errno(op, -ENOMEM);
 	else
 		op_commit(op, t, on_released);
@@ -388,12 +392,13 @@ static const struct op_kind release_kind = {
 	.free_args = free_args,
 };
 
-int life_release(struct life *l, const struct principal *who, const char *lease_id, uint64_t deadline_ms,
-		 life_bool_fn *done, void *user, struct life_op **ret)
+int sandbox_release(struct sandbox_core *core, const struct principal *who, const char *lease_id,
+		    uint64_t deadline_ms, sandbox_bool_fn *done, void *user,
+		    struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &release_kind, .who = who, .deadline_ms = deadline_ms, .user = user };
-	struct args a = { .kind = LIFE_LEASE_TTL };
-	int r = new_op(l, &o, &a, "", lease_id, ret);
+	struct args a = { .kind = SANDBOX_LEASE_TTL };
+	int r = new_op(core, &o, &a, "", lease_id, ret);
 
 	if (!r)
 		(*ret)->done.yes = done;
@@ -407,7 +412,7 @@ struct list_args {
 	char *page_token;
 };
 
-static void free_list_args(struct life_op *op)
+static void free_list_args(struct sandbox_op *op)
 {
 	struct list_args *a = op->args;
 
@@ -415,22 +420,23 @@ static void free_list_args(struct life_op *op)
 	free(a);
 }
 
-static void fail_leases(struct life_op *op, const struct status *st)
+static void fail_leases(struct sandbox_op *op, const struct status *st)
 {
 	op_end_leases(op, st, NULL);
 }
 
-static bool is_listed(const struct life_op *op, const struct lease *x, const struct box *only)
+static bool is_listed(const struct sandbox_op *op, const struct lease *x, const struct sandbox *only)
 {
-	if (x->state == LEASE_ENDED || (only && x->box != only))
+	if (x->state == LEASE_ENDED || (only && x->sandbox != only))
 		return false;
-	return only || grant_row(&op->who, x->uid) == GRANT_OK || x->box->uid == op->who.uid;
+	return only || grant_row(&op->who, x->uid) == GRANT_OK || x->sandbox->uid == op->who.uid;
 }
 
-static void answer_list(struct life_op *op, const struct box *only, uint32_t size, uint64_t after)
+static void answer_list(struct sandbox_op *op, const struct sandbox *only, uint32_t size,
+			uint64_t after)
 {
-	struct life_lease *v = calloc(size, sizeof(*v));
-	struct life_lease_page page = { .leases = v, .next_page_token = "" };
+	struct sandbox_lease *v = calloc(size, sizeof(*v));
+	struct sandbox_lease_page page = { .leases = v, .next_page_token = "" };
 	struct status ok = STATUS_OK;
 	char token[24];
 	uint64_t last = 0;
@@ -439,7 +445,7 @@ static void answer_list(struct life_op *op, const struct box *only, uint32_t siz
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	list_for_each(n, &op->life->leases) {
+	list_for_each(n, &op->core->leases) {
 		struct lease *x = list_entry(n, struct lease, node);
 
 		if (x->number <= after || !is_listed(op, x, only))
@@ -456,10 +462,10 @@ static void answer_list(struct life_op *op, const struct box *only, uint32_t siz
 	free(v);
 }
 
-static void list_start(struct life_op *op)
+static void list_start(struct sandbox_op *op)
 {
 	struct list_args *a = op->args;
-	struct box *only = NULL;
+	struct sandbox *only = NULL;
 	struct status st;
 	uint32_t size;
 	uint64_t after = 0;
@@ -475,7 +481,7 @@ static void list_start(struct life_op *op)
 		return;
 	}
 	if (op->ref[0]) {
-		switch (ref_find(op->life, &op->who, op->ref, &only, &op->account, &st)) {
+		switch (ref_find(op->core, &op->who, op->ref, &only, &op->account, &st)) {
 		case REF_NONE:
 			op_fail(op, &st);
 			return;
@@ -497,9 +503,9 @@ static const struct op_kind list_kind = {
 	.free_args = free_list_args,
 };
 
-int life_list_leases(struct life *l, const struct principal *who, const char *sandbox, uint32_t page_size,
-		     const char *page_token, uint64_t deadline_ms, life_leases_fn *done, void *user,
-		     struct life_op **ret)
+int sandbox_list_leases(struct sandbox_core *core, const struct principal *who, const char *sandbox,
+			uint32_t page_size, const char *page_token, uint64_t deadline_ms,
+			sandbox_leases_fn *done, void *user, struct sandbox_op **ret)
 {
 	struct list_args *a = calloc(1, sizeof(*a));
 	struct op_args o = { .kind = &list_kind, .who = who, .deadline_ms = deadline_ms, .args = a,
@@ -508,7 +514,7 @@ int life_list_leases(struct life *l, const struct principal *who, const char *sa
 
 	if (!r) {
 		a->page_size = page_size;
-		r = op_new(l, &o, ret);
+		r = op_new(core, &o, ret);
 	}
 	if (r < 0) {
 		if (a)

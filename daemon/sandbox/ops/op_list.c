@@ -13,7 +13,7 @@
 #include "proto/base/str.h"
 
 struct args {
-	struct life_list q;		/* its strings and pairs are ours */
+	struct sandbox_list q;		/* its strings and pairs are ours */
 	char *template_id, *page_token, *account_name;
 	struct pairs metadata;
 	uint32_t page_size;
@@ -33,7 +33,7 @@ static void args_free(struct args *a)
 	free(a);
 }
 
-static void free_args(struct life_op *op)
+static void free_args(struct sandbox_op *op)
 {
 	args_free(op->args);
 }
@@ -41,26 +41,26 @@ static void free_args(struct life_op *op)
 /* --- the rows of a page --- */
 
 struct picked {
-	struct box **v;
+	struct sandbox **v;
 	size_t n;
-	struct box **strangers;	/* made for this list only */
+	struct sandbox **strangers;	/* made for this list only */
 	size_t n_strangers;
 };
 
 static void picked_fini(struct picked *p)
 {
 	for (size_t i = 0; i < p->n_strangers; i++)
-		box_free(p->strangers[i]);
+		sandbox_free(p->strangers[i]);
 	free(p->strangers);
 	free(p->v);
 }
 
-static void pick(struct life_op *op, struct picked *p, struct box *b)
+static void pick(struct sandbox_op *op, struct picked *p, struct sandbox *b)
 {
 	struct args *a = op->args;
-	struct life_sandbox view;
+	struct sandbox_view view;
 
-	box_view(b, LIFE_FROM_CACHE, &view);
+	sandbox_view(b, SANDBOX_FROM_CACHE, &view);
 	if (!page_matches(&a->q, &view))
 		return;
 	if (!a->from_start &&
@@ -70,7 +70,7 @@ static void pick(struct life_op *op, struct picked *p, struct box *b)
 }
 
 /* An id is a capability, so the list must not hand out what another user made through a daemon. */
-static bool may_see(const struct life_op *op, const struct cloud_sandbox *s)
+static bool may_see(const struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	struct tags tags;
 
@@ -78,33 +78,33 @@ static bool may_see(const struct life_op *op, const struct cloud_sandbox *s)
 	return op->who.admin || !tags.host || (tags.has_uid && tags.uid == op->who.uid);
 }
 
-static int pick_stranger(struct life_op *op, struct picked *p, const struct cloud_sandbox *s)
+static int pick_stranger(struct sandbox_op *op, struct picked *p, const struct cloud_sandbox *s)
 {
-	struct box *b;
+	struct sandbox *b;
 
-	if (life_find_box(op->life, op->account, s->id) || !may_see(op, s))
+	if (core_find(op->core, op->account, s->id) || !may_see(op, s))
 		return 0;
-	if (box_from_cloud(op->account, s, &b) < 0)
+	if (sandbox_from_cloud(op->account, s, &b) < 0)
 		return -ENOMEM;
 	p->strangers[p->n_strangers++] = b;
 	b->uid = op->who.uid;
-	life_policy_default(op->life, op->who.uid, s->template_id, &b->policy);
+	core_policy_default(op->core, op->who.uid, s->template_id, &b->policy);
 	pick(op, p, b);
 	return 0;
 }
 
-static int pick_all(struct life_op *op, const struct cloud_list *list, struct picked *p)
+static int pick_all(struct sandbox_op *op, const struct cloud_list *list, struct picked *p)
 {
 	struct args *a = op->args;
 	size_t n_list = a->q.all_hosts && list ? list->n : 0;
 	int r = 0;
 
-	p->v = calloc(map_size(&op->life->box_map) + n_list + 1, sizeof(struct box *));
-	p->strangers = calloc(n_list + 1, sizeof(struct box *));
+	p->v = calloc(map_size(&op->core->sandbox_map) + n_list + 1, sizeof(struct sandbox *));
+	p->strangers = calloc(n_list + 1, sizeof(struct sandbox *));
 	if (!p->v || !p->strangers)
 		return -ENOMEM;
-	list_for_each(i, &op->life->boxes) {
-		struct box *b = list_entry(i, struct box, node);
+	list_for_each(i, &op->core->sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
 
 		if (b->account == op->account && (a->q.all_owners || b->uid == op->who.uid))
 			pick(op, p, b);
@@ -116,18 +116,18 @@ static int pick_all(struct life_op *op, const struct cloud_list *list, struct pi
 
 static int in_order(const void *x, const void *y)
 {
-	const struct box *a = *(struct box *const *)x, *b = *(struct box *const *)y;
+	const struct sandbox *a = *(struct sandbox *const *)x, *b = *(struct sandbox *const *)y;
 
 	return page_cmp(a->started_at_ms, a->id, b->started_at_ms, b->id);
 }
 
-static void answer(struct life_op *op, const struct cloud_list *list, enum life_source source,
+static void answer(struct sandbox_op *op, const struct cloud_list *list, enum sandbox_source source,
 		   int64_t as_of_ms)
 {
 	scoped(picked_fini) struct picked p = { 0 };
 	struct args *a = op->args;
-	struct life_page page = { .next_page_token = "", .source = source, .as_of_ms = as_of_ms };
-	struct life_sandbox *views;
+	struct sandbox_page page = { .next_page_token = "", .source = source, .as_of_ms = as_of_ms };
+	struct sandbox_view *views;
 	struct status ok = STATUS_OK;
 	struct page_place last;
 	char *token = NULL;
@@ -136,7 +136,7 @@ static void answer(struct life_op *op, const struct cloud_list *list, enum life_
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	qsort(p.v, p.n, sizeof(struct box *), in_order);
+	qsort(p.v, p.n, sizeof(struct sandbox *), in_order);
 	page.n = MIN(p.n, (size_t)a->page_size);
 	views = calloc(page.n + 1, sizeof(*views));
 	if (views && p.n > page.n) {
@@ -150,8 +150,8 @@ static void answer(struct life_op *op, const struct cloud_list *list, enum life_
 		return;
 	}
 	for (size_t i = 0; i < page.n; i++)
-		box_view(p.v[i], source, &views[i]);
-	page.boxes = views;
+		sandbox_view(p.v[i], source, &views[i]);
+	page.sandboxes = views;
 	if (token)
 		page.next_page_token = token;
 	op_end_list(op, &ok, &page);
@@ -164,14 +164,14 @@ static void answer(struct life_op *op, const struct cloud_list *list, enum life_
 static void on_listed(struct listing_wait *w, const struct status *st, const struct cloud_list *list,
 		      int64_t as_of_ms)
 {
-	struct life_op *op = op_from(container_of(w, struct life_op, listing));
+	struct sandbox_op *op = op_from(container_of(w, struct sandbox_op, listing));
 
-	answer(op, list, list ? LIFE_FROM_CLOUD : LIFE_FROM_CACHE_CLOUD_UNREACHABLE, as_of_ms);
+	answer(op, list, list ? SANDBOX_FROM_CLOUD : SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE, as_of_ms);
 }
 
-static bool check(struct life_op *op, struct status *st)
+static bool check(struct sandbox_op *op, struct status *st)
 {
-	struct account *own = life_account_of(op->life, op->who.uid);
+	struct account *own = core_account_of(op->core, op->who.uid);
 	struct args *a = op->args;
 
 	if (!page_size(a->q.page_size, &a->page_size)) {
@@ -186,7 +186,7 @@ static bool check(struct life_op *op, struct status *st)
 		status_set(st, R_UID_DENIED, "only an administrator may name another account");
 		return false;
 	}
-	op->account = a->account_name[0] ? life_account_by_name(op->life, a->account_name) : own;
+	op->account = a->account_name[0] ? core_account_by_name(op->core, a->account_name) : own;
 	if (!op->account) {
 		status_set(st, R_ACCOUNT_NOT_FOUND, "there is no account %s", a->account_name);
 		return false;
@@ -200,7 +200,7 @@ static bool check(struct life_op *op, struct status *st)
 	return true;
 }
 
-static void start(struct life_op *op)
+static void start(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct status st;
@@ -208,14 +208,14 @@ static void start(struct life_op *op)
 	if (!check(op, &st)) {
 		op_fail(op, &st);
 	} else if (a->q.cached) {
-		answer(op, NULL, LIFE_FROM_CACHE, op->account->listed_at_ms);
+		answer(op, NULL, SANDBOX_FROM_CACHE, op->account->listed_at_ms);
 	} else {
 		op->listing.fn = on_listed;
 		listing_join(op->account, &op->listing);
 	}
 }
 
-static void expire(struct life_op *op)
+static void expire(struct sandbox_op *op)
 {
 	struct status st;
 
@@ -224,10 +224,10 @@ static void expire(struct life_op *op)
 		op_fail(op, &st);
 		return;
 	}
-	answer(op, NULL, LIFE_FROM_CACHE_CLOUD_UNREACHABLE, op->account->listed_at_ms);
+	answer(op, NULL, SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE, op->account->listed_at_ms);
 }
 
-static void fail(struct life_op *op, const struct status *st)
+static void fail(struct sandbox_op *op, const struct status *st)
 {
 	op_end_list(op, st, NULL);
 }
@@ -240,8 +240,8 @@ static const struct op_kind kind = {
 	.free_args = free_args,
 };
 
-int life_list(struct life *l, const struct life_list *q, life_list_fn *done, void *user,
-	      struct life_op **ret)
+int sandbox_list(struct sandbox_core *core, const struct sandbox_list *q, sandbox_list_fn *done,
+		 void *user, struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &kind, .who = q->who, .deadline_ms = q->deadline_ms, .user = user };
 	struct args *a = calloc(1, sizeof(*a));
@@ -259,7 +259,7 @@ int life_list(struct life *l, const struct life_list *q, life_list_fn *done, voi
 	a->q.template_id = a->template_id;
 	a->q.metadata = a->metadata.v;
 	o.args = a;
-	r = op_new(l, &o, ret);
+	r = op_new(core, &o, ret);
 	if (r < 0) {
 		args_free(a);
 		return r;

@@ -13,57 +13,57 @@ struct args {
 	int64_t start_s, end_s;
 };
 
-static void free_args(struct life_op *op)
+static void free_args(struct sandbox_op *op)
 {
 	free(op->args);
 }
 
-static void end_with(struct life_op *op, const struct cloud_metrics *m, enum life_source source,
-		     int64_t as_of_ms)
+static void end_with(struct sandbox_op *op, const struct cloud_metrics *m,
+		     enum sandbox_source source, int64_t as_of_ms)
 {
-	struct life_metrics out = { .metrics = m, .source = source, .as_of_ms = as_of_ms };
+	struct sandbox_metrics out = { .metrics = m, .source = source, .as_of_ms = as_of_ms };
 	struct status ok = STATUS_OK;
 
 	op_end_metrics(op, &ok, &out);
 }
 
-static bool is_kept(const struct life_op *op, const struct box *b)
+static bool is_kept(const struct sandbox_op *op, const struct sandbox *b)
 {
 	const struct args *a = op->args;
 
 	return b->metrics.m && b->metrics.start_s == a->start_s && b->metrics.end_s == a->end_s;
 }
 
-static void keep(struct life_op *op, struct box *b, struct cloud_metrics *m)
+static void keep(struct sandbox_op *op, struct sandbox *b, struct cloud_metrics *m)
 {
 	const struct args *a = op->args;
 
 	cloud_metrics_free(b->metrics.m);
-	b->metrics = (struct box_metrics){ .m = m, .start_s = a->start_s, .end_s = a->end_s,
+	b->metrics = (struct sandbox_series){ .m = m, .start_s = a->start_s, .end_s = a->end_s,
 					   .fresh_at_ms = clock_boot_ms(), .as_of_ms = clock_wall_ms() };
 }
 
 static void on_metrics(struct cloud_result *r, void *user)
 {
-	struct life_op *op = op_from(user);
-	struct box *b = op_box(op);
+	struct sandbox_op *op = op_from(user);
+	struct sandbox *b = op_sandbox(op);
 
 	op->call = NULL;
 	if (r->outcome == CLOUD_DONE && r->metrics && b) {
 		keep(op, b, give(r->metrics));
-		end_with(op, b->metrics.m, LIFE_FROM_CLOUD, b->metrics.as_of_ms);
+		end_with(op, b->metrics.m, SANDBOX_FROM_CLOUD, b->metrics.as_of_ms);
 	} else if (r->outcome == CLOUD_DONE && r->metrics) {
-		end_with(op, r->metrics, LIFE_FROM_CLOUD, clock_wall_ms());
+		end_with(op, r->metrics, SANDBOX_FROM_CLOUD, clock_wall_ms());
 	} else if (r->not_found) {
 		op_explain_missing(op);
 	} else if (b && is_kept(op, b)) {
-		end_with(op, b->metrics.m, LIFE_FROM_CACHE_CLOUD_UNREACHABLE, b->metrics.as_of_ms);
+		end_with(op, b->metrics.m, SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE, b->metrics.as_of_ms);
 	} else {
 		op_fail(op, &r->status);
 	}
 }
 
-static void ask(struct life_op *op)
+static void ask(struct sandbox_op *op)
 {
 	const struct args *a = op->args;
 	struct cloud_ask ask = op_ask(op, on_metrics);
@@ -73,27 +73,27 @@ static void ask(struct life_op *op)
 		op_fail_errno(op, -ENOMEM);
 }
 
-static void with_row(struct life_op *op, struct box *b)
+static void with_row(struct sandbox_op *op, struct sandbox *b)
 {
 	struct status st;
 
-	if (!box_is_live(b)) {
-		box_refusal(b, &st);
+	if (!sandbox_is_live(b)) {
+		sandbox_refusal(b, &st);
 		op_fail(op, &st);
 	} else if (is_kept(op, b) &&
-		   b->metrics.fresh_at_ms + op->life->max_staleness_ms > clock_boot_ms()) {
-		end_with(op, b->metrics.m, LIFE_FROM_CACHE, b->metrics.as_of_ms);
+		   b->metrics.fresh_at_ms + op->core->max_staleness_ms > clock_boot_ms()) {
+		end_with(op, b->metrics.m, SANDBOX_FROM_CACHE, b->metrics.as_of_ms);
 	} else {
 		ask(op);
 	}
 }
 
-static void without_row(struct life_op *op, const struct cloud_sandbox *s)
+static void without_row(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	ask(op);
 }
 
-static void start(struct life_op *op)
+static void start(struct sandbox_op *op)
 {
 	const struct args *a = op->args;
 	struct status st;
@@ -106,20 +106,20 @@ static void start(struct life_op *op)
 	op_find(op, with_row, without_row);
 }
 
-static void expire(struct life_op *op)
+static void expire(struct sandbox_op *op)
 {
-	struct box *b = op->account ? op_box(op) : NULL;
+	struct sandbox *b = op->account ? op_sandbox(op) : NULL;
 	struct status st;
 
 	if (b && is_kept(op, b)) {
-		end_with(op, b->metrics.m, LIFE_FROM_CACHE_CLOUD_UNREACHABLE, b->metrics.as_of_ms);
+		end_with(op, b->metrics.m, SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE, b->metrics.as_of_ms);
 		return;
 	}
 	op_expired_status(op, &st);
 	op_fail(op, &st);
 }
 
-static void fail(struct life_op *op, const struct status *st)
+static void fail(struct sandbox_op *op, const struct status *st)
 {
 	op_end_metrics(op, st, NULL);
 }
@@ -132,9 +132,9 @@ static const struct op_kind kind = {
 	.free_args = free_args,
 };
 
-int life_get_metrics(struct life *l, const struct principal *who, const char *sandbox, int64_t start_s,
-		     int64_t end_s, uint64_t deadline_ms, life_metrics_fn *done, void *user,
-		     struct life_op **ret)
+int sandbox_get_metrics(struct sandbox_core *core, const struct principal *who, const char *sandbox,
+			int64_t start_s, int64_t end_s, uint64_t deadline_ms,
+			sandbox_metrics_fn *done, void *user, struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &kind, .who = who, .deadline_ms = deadline_ms,
 			     .ref = sandbox ? sandbox : "", .user = user };
@@ -145,7 +145,7 @@ int life_get_metrics(struct life *l, const struct principal *who, const char *sa
 		return -ENOMEM;
 	*a = (struct args){ .start_s = start_s, .end_s = end_s };
 	o.args = a;
-	r = op_new(l, &o, ret);
+	r = op_new(core, &o, ret);
 	if (r < 0) {
 		free(a);
 		return r;

@@ -18,7 +18,7 @@ struct args {
 	bool maybe_done;	/* Pause: by an attempt whose answer is not known */
 };
 
-static void free_args(struct life_op *op)
+static void free_args(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 
@@ -27,7 +27,7 @@ static void free_args(struct life_op *op)
 	free(a);
 }
 
-static void yes_if(struct life_op *op, bool yes)
+static void yes_if(struct sandbox_op *op, bool yes)
 {
 	struct status ok = STATUS_OK;
 
@@ -36,26 +36,26 @@ static void yes_if(struct life_op *op, bool yes)
 
 /* --- Pause --- */
 
-static void pause_known(struct life_op *op, struct box *b)
+static void pause_known(struct sandbox_op *op, struct sandbox *b)
 {
 	struct args *a = op->args;
 	struct status st;
 
-	if (!box_is_live(b)) {
-		box_refusal(b, &st);
+	if (!sandbox_is_live(b)) {
+		sandbox_refusal(b, &st);
 		op_fail(op, &st);
 		return;
 	}
 	op->told = op_end_told;
-	if (shift_join_pause(op->life, b, a->keep_memory, op) < 0)
+	if (shift_join_pause(op->core, b, a->keep_memory, op) < 0)
 		op_fail_errno(op, -ENOMEM);
 }
 
-static void pause_again(struct life_op *op);
+static void pause_again(struct sandbox_op *op);
 
 static void on_conflict_looked_at(struct cloud_result *r, void *user)
 {
-	struct life_op *op = op_from(user);
+	struct sandbox_op *op = op_from(user);
 	const struct args *a = op->args;
 	struct status st;
 
@@ -75,7 +75,7 @@ static void on_conflict_looked_at(struct cloud_result *r, void *user)
 
 static void on_stranger_paused(struct cloud_result *r, void *user)
 {
-	struct life_op *op = op_from(user);
+	struct sandbox_op *op = op_from(user);
 	struct cloud_ask ask = op_ask(op, on_conflict_looked_at);
 	struct args *a = op->args;
 	struct status st;
@@ -97,7 +97,7 @@ static void on_stranger_paused(struct cloud_result *r, void *user)
 	}
 }
 
-static void pause_again(struct life_op *op)
+static void pause_again(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct cloud_ask ask = op_ask(op, on_stranger_paused);
@@ -107,12 +107,12 @@ static void pause_again(struct life_op *op)
 		op_fail_errno(op, -ENOMEM);
 }
 
-static void pause_stranger(struct life_op *op, const struct cloud_sandbox *s)
+static void pause_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	pause_again(op);
 }
 
-static void pause_start(struct life_op *op)
+static void pause_start(struct sandbox_op *op)
 {
 	op_find(op, pause_known, pause_stranger);
 }
@@ -124,20 +124,21 @@ static const struct op_kind pause_kind = {
 	.free_args = free_args,
 };
 
-static int new_op(struct life *l, struct op_args *o, struct args *a, life_bool_fn *done,
-		  struct life_op **ret)
+static int new_op(struct sandbox_core *core, struct op_args *o, struct args *a,
+		  sandbox_bool_fn *done, struct sandbox_op **ret)
 {
 	int r;
 
 	o->args = a;
-	r = op_new(l, o, ret);
+	r = op_new(core, o, ret);
 	if (!r)
 		(*ret)->done.yes = done;
 	return r;
 }
 
-int life_pause(struct life *l, const struct principal *who, const char *sandbox, bool keep_memory,
-	       uint64_t deadline_ms, life_bool_fn *done, void *user, struct life_op **ret)
+int sandbox_pause(struct sandbox_core *core, const struct principal *who, const char *sandbox,
+		  bool keep_memory, uint64_t deadline_ms, sandbox_bool_fn *done, void *user,
+		  struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &pause_kind, .who = who, .deadline_ms = deadline_ms,
 			     .ref = sandbox ? sandbox : "", .user = user };
@@ -147,7 +148,7 @@ int life_pause(struct life *l, const struct principal *who, const char *sandbox,
 	if (!a)
 		return -ENOMEM;
 	a->keep_memory = keep_memory;
-	r = new_op(l, &o, a, done, ret);
+	r = new_op(core, &o, a, done, ret);
 	if (r < 0)
 		free(a);
 	return r;
@@ -157,25 +158,25 @@ int life_pause(struct life *l, const struct principal *who, const char *sandbox,
 
 static void on_network_read(struct cloud_result *r, void *user)
 {
-	struct life_op *op = op_from(user);
-	struct box *b = op_box(op);
+	struct sandbox_op *op = op_from(user);
+	struct sandbox *b = op_sandbox(op);
 
 	op->call = NULL;
 	/* It was done; not to be able to read it back is no failure of it. */
 	if (b && r->outcome == CLOUD_DONE && r->sandbox) {
 		b->token_known = true;
-		life_box_seen_since(op->life, b, r->sandbox, op->asked_at_ms);
+		sandbox_seen_since(op->core, b, r->sandbox, op->asked_at_ms);
 	} else if (b) {
 		b->fresh_at_ms = 0;
 	}
 	yes_if(op, true);
 }
 
-static void put_network(struct life_op *op);
+static void put_network(struct sandbox_op *op);
 
 static void on_network_put(struct cloud_result *r, void *user)
 {
-	struct life_op *op = op_from(user);
+	struct sandbox_op *op = op_from(user);
 	struct cloud_ask ask = op_ask(op, on_network_read);
 
 	op->call = NULL;
@@ -192,15 +193,15 @@ static void on_network_put(struct cloud_result *r, void *user)
 	}
 }
 
-static void put_network(struct life_op *op)
+static void put_network(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct cloud_ask ask = op_ask(op, on_network_put);
-	struct box *b = op_box(op);
+	struct sandbox *b = op_sandbox(op);
 	struct status st;
 
-	if (b && !box_is_live(b)) {
-		box_refusal(b, &st);
+	if (b && !sandbox_is_live(b)) {
+		sandbox_refusal(b, &st);
 		op_fail(op, &st);
 		return;
 	}
@@ -211,17 +212,17 @@ static void put_network(struct life_op *op)
 		op_fail_errno(op, -ENOMEM);
 }
 
-static void network_known(struct life_op *op, struct box *b)
+static void network_known(struct sandbox_op *op, struct sandbox *b)
 {
 	op_take_turn(op, b, put_network);
 }
 
-static void network_stranger(struct life_op *op, const struct cloud_sandbox *s)
+static void network_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	put_network(op);
 }
 
-static void network_start(struct life_op *op)
+static void network_start(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct netrules_with with = { .allow_internet_access = a->allow_internet_access };
@@ -234,10 +235,10 @@ static void network_start(struct life_op *op)
 }
 
 /* The caller left in the middle: what is in force is not known until it is asked for. */
-static void network_leave(struct life_op *op)
+static void network_leave(struct sandbox_op *op)
 {
 	struct args *a = op->args;
-	struct box *b = op->account ? op_box(op) : NULL;
+	struct sandbox *b = op->account ? op_sandbox(op) : NULL;
 
 	if (a->sent && op->call && b)
 		b->fresh_at_ms = 0;
@@ -251,9 +252,10 @@ static const struct op_kind network_kind = {
 	.free_args = free_args,
 };
 
-int life_update_network(struct life *l, const struct principal *who, const char *sandbox,
-			const struct cloud_network *network, int allow_internet_access,
-			uint64_t deadline_ms, life_bool_fn *done, void *user, struct life_op **ret)
+int sandbox_update_network(struct sandbox_core *core, const struct principal *who,
+			   const char *sandbox, const struct cloud_network *network,
+			   int allow_internet_access, uint64_t deadline_ms, sandbox_bool_fn *done,
+			   void *user, struct sandbox_op **ret)
 {
 	static const struct cloud_network none;
 	struct op_args o = { .kind = &network_kind, .who = who, .deadline_ms = deadline_ms,
@@ -265,7 +267,7 @@ int life_update_network(struct life *l, const struct principal *who, const char 
 		return -ENOMEM;
 	a->network = cloud_network_dup(network ? network : &none);
 	a->allow_internet_access = allow_internet_access < 0 ? TRI_UNSET : tri_of(allow_internet_access);
-	r = a->network ? new_op(l, &o, a, done, ret) : -ENOMEM;
+	r = a->network ? new_op(core, &o, a, done, ret) : -ENOMEM;
 	if (r < 0) {
 		cloud_network_free(a->network);
 		free(a);

@@ -11,20 +11,20 @@ struct args {
 	uint32_t reset;
 };
 
-static void free_args(struct life_op *op)
+static void free_args(struct sandbox_op *op)
 {
 	free(op->args);
 }
 
-static void on_written(struct life_op *op, const struct status *st)
+static void on_written(struct sandbox_op *op, const struct status *st)
 {
-	struct box *b = life_find_box(op->life, op->account, op->id);
+	struct sandbox *b = core_find(op->core, op->account, op->id);
 	struct status gone;
 
 	if (!status_ok(st)) {
 		op_fail(op, st);
 	} else if (b) {
-		op_end_box_of(op, b, LIFE_FROM_CACHE);
+		op_end_sandbox_of(op, b, SANDBOX_FROM_CACHE);
 	} else {
 		ref_not_found(&gone, op->ref);
 		op_fail(op, &gone);
@@ -32,12 +32,13 @@ static void on_written(struct life_op *op, const struct status *st)
 }
 
 /* What a Create sent is kept only for those that were to be made again from the start. */
-static bool new_policy(struct life_op *op, const struct box *b, struct policy *ret, struct status *st)
+static bool new_policy(struct sandbox_op *op, const struct sandbox *b, struct policy *ret,
+		       struct status *st)
 {
 	struct args *a = op->args;
 	struct policy base;
 
-	life_policy_default(op->life, b->uid, b->template_id, &base);
+	core_policy_default(op->core, b->uid, b->template_id, &base);
 	if (!b->recipe.len)
 		base.on_gone = POLICY_FAIL;
 	*ret = b->policy;
@@ -50,14 +51,14 @@ static bool new_policy(struct life_op *op, const struct box *b, struct policy *r
 	return false;
 }
 
-static void change(struct life_op *op, struct box *b)
+static void change(struct sandbox_op *op, struct sandbox *b)
 {
 	struct store_tx *t;
 	struct status st;
 	struct policy p;
 
-	if (!box_is_live(b)) {
-		box_refusal(b, &st);
+	if (!sandbox_is_live(b)) {
+		sandbox_refusal(b, &st);
 		op_fail(op, &st);
 		return;
 	}
@@ -66,15 +67,15 @@ static void change(struct life_op *op, struct box *b)
 		return;
 	}
 	op->account = b->account;
-	if (text_set(&op->id, b->id) < 0 || store_tx_new(op->life->store, &t) < 0) {
+	if (text_set(&op->id, b->id) < 0 || store_tx_new(op->core->store, &t) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
 	b->policy = p;
 	if (p.on_gone != POLICY_RECREATE)
 		recipe_fini(&b->recipe);
-	life_put_box(t, b);
-	event_put(op->life, t, b, EVENT_UPDATED, "policy=changed\n");
+	sandbox_put(t, b);
+	event_put(op->core, t, b, EVENT_UPDATED, "policy=changed\n");
 	keep_poke(b);
 	op_commit(op, t, on_written);
 }
@@ -91,16 +92,16 @@ static bool check(const struct args *a, struct status *st)
 	return true;
 }
 
-static void start(struct life_op *op)
+static void start(struct sandbox_op *op)
 {
 	struct status st;
-	struct box *b;
+	struct sandbox *b;
 
 	if (!check(op->args, &st)) {
 		op_fail(op, &st);
 		return;
 	}
-	switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+	switch (ref_find(op->core, &op->who, op->ref, &b, &op->account, &st)) {
 	case REF_BOX:
 		change(op, b);
 		return;
@@ -116,13 +117,13 @@ static void start(struct life_op *op)
 static const struct op_kind kind = {
 	.name = "SetPolicy",
 	.start = start,
-	.fail = op_fail_box,
+	.fail = op_fail_sandbox,
 	.free_args = free_args,
 };
 
-int life_set_policy(struct life *l, const struct principal *who, const char *sandbox,
-		    const struct policy_change *change, uint32_t reset, uint64_t deadline_ms,
-		    life_box_fn *done, void *user, struct life_op **ret)
+int sandbox_set_policy(struct sandbox_core *core, const struct principal *who, const char *sandbox,
+		       const struct policy_change *change, uint32_t reset, uint64_t deadline_ms,
+		       sandbox_view_fn *done, void *user, struct sandbox_op **ret)
 {
 	struct args *a = calloc(1, sizeof(*a));
 	struct op_args o = { .kind = &kind, .who = who, .deadline_ms = deadline_ms, .args = a,
@@ -132,12 +133,12 @@ int life_set_policy(struct life *l, const struct principal *who, const char *san
 	if (!r) {
 		a->change = *change;
 		a->reset = reset;
-		r = op_new(l, &o, ret);
+		r = op_new(core, &o, ret);
 	}
 	if (r < 0) {
 		free(a);
 		return r;
 	}
-	(*ret)->done.box = done;
+	(*ret)->done.sandbox = done;
 	return 0;
 }

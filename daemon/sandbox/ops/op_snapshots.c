@@ -36,14 +36,14 @@ static void args_free(struct args *a)
 	free(a);
 }
 
-static void free_args(struct life_op *op)
+static void free_args(struct sandbox_op *op)
 {
 	args_free(op->args);
 }
 
 /* --- List --- */
 
-static bool may_see(const struct life_op *op, const struct snap *s)
+static bool may_see(const struct sandbox_op *op, const struct snap *s)
 {
 	return !s->ours || grant_row(&op->who, s->uid) == GRANT_OK;
 }
@@ -67,11 +67,11 @@ static bool has_name(const struct snap *s, const char *want)
 }
 
 /* The page of v that begins behind a->after; its place is an id, or where that is gone, a number. */
-static void answer(struct life_op *op, struct snap **v, size_t n, enum life_source source)
+static void answer(struct sandbox_op *op, struct snap **v, size_t n, enum sandbox_source source)
 {
 	struct args *a = op->args;
-	struct life_snapshot *views = calloc(a->page_size, sizeof(*views));
-	struct life_snapshot_page page = { .snapshots = views, .next_page_token = "" };
+	struct sandbox_snapshot *views = calloc(a->page_size, sizeof(*views));
+	struct sandbox_snapshot_page page = { .snapshots = views, .next_page_token = "" };
 	struct status ok = STATUS_OK;
 	char *token = NULL;
 	size_t at = 0;
@@ -102,20 +102,20 @@ static void answer(struct life_op *op, struct snap **v, size_t n, enum life_sour
 	free(token);
 }
 
-static void answer_known(struct life_op *op, enum life_source source)
+static void answer_known(struct sandbox_op *op, enum sandbox_source source)
 {
 	struct args *a = op->args;
 	struct snap **v = NULL;
 	size_t n = 0, max = 1;
 
-	list_for_each(i, &op->life->snapshots)
+	list_for_each(i, &op->core->snapshots)
 		max++;
 	v = calloc(max, sizeof(*v));
 	if (!v) {
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	list_for_each(i, &op->life->snapshots) {
+	list_for_each(i, &op->core->snapshots) {
 		struct snap *s = list_entry(i, struct snap, node);
 
 		if (s->account == op->account && !s->gone_boot_ms && may_see(op, s) &&
@@ -128,53 +128,54 @@ static void answer_known(struct life_op *op, enum life_source source)
 }
 
 /* A complete list of all: what is not in it is no more, but for those that were made while it was under way. */
-static void forget_missing(struct life_op *op, struct store_tx *t)
+static void forget_missing(struct sandbox_op *op, struct store_tx *t)
 {
 	const struct args *a = op->args;
 
-	list_for_each_safe(i, &op->life->snapshots) {
+	list_for_each_safe(i, &op->core->snapshots) {
 		struct snap *s = list_entry(i, struct snap, node);
 
 		if (s->account == op->account && !s->gone_boot_ms && !s->seen &&
 		    s->made_boot_ms < a->asked_boot_ms)
-			snap_forget(op->life, s, t);
+			snap_forget(op->core, s, t);
 	}
 }
 
-static int take_over(struct life_op *op, const struct cloud_snapshots *list, struct snap **v, size_t *ret_n)
+static int take_over(struct sandbox_op *op, const struct cloud_snapshots *list, struct snap **v,
+		     size_t *ret_n)
 {
 	struct args *a = op->args;
 	bool all = str_is_empty(op->id) && !a->name[0];
 	struct store_tx *t;
 	struct snap *s;
-	int r = store_tx_new(op->life->store, &t);
+	int r = store_tx_new(op->core->store, &t);
 
 	if (r < 0)
 		return r;
-	list_for_each(i, &op->life->snapshots)
+	list_for_each(i, &op->core->snapshots)
 		list_entry(i, struct snap, node)->seen = false;
 	for (size_t i = 0; i < list->n && !r; i++) {
-		if (snap_is_gone_since(op->life, op->account, list->v[i]->id, a->asked_boot_ms))
+		if (snap_is_gone_since(op->core, op->account, list->v[i]->id, a->asked_boot_ms))
 			continue;
-		r = snap_put(op->life, op->account, list->v[i], str_is_empty(op->id) ? NULL : op->id, NULL, t,
-			     &s);
+		r = snap_put(op->core, op->account, list->v[i],
+			     str_is_empty(op->id) ? NULL : op->id, NULL, t, &s);
 		if (r < 0)
 			break;
 		/* The list's order is ours from here on. */
 		list_del(&s->node);
-		list_add_tail(&op->life->snapshots, &s->node);
+		list_add_tail(&op->core->snapshots, &s->node);
 		if (may_see(op, s))
 			v[(*ret_n)++] = s;
 	}
 	if (!r && all)
 		forget_missing(op, t);
-	life_commit(op->life, t, false);
+	core_commit(op->core, t, false);
 	return r;
 }
 
 static void on_listed(struct cloud_result *r, void *user)
 {
-	struct life_op *op = op_from(user);
+	struct sandbox_op *op = op_from(user);
 	struct snap **v;
 	size_t n = 0;
 
@@ -184,24 +185,24 @@ static void on_listed(struct cloud_result *r, void *user)
 		if (r->outcome == CLOUD_REFUSED)
 			op_fail(op, &r->status);
 		else
-			answer_known(op, LIFE_FROM_CACHE_CLOUD_UNREACHABLE);
+			answer_known(op, SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE);
 		return;
 	}
 	v = calloc(r->snapshots->n + 1, sizeof(*v));
 	if (v && take_over(op, r->snapshots, v, &n) == 0)
-		answer(op, v, n, LIFE_FROM_CLOUD);
+		answer(op, v, n, SANDBOX_FROM_CLOUD);
 	else
 		op_fail_errno(op, -ENOMEM);
 	free(v);
 }
 
-static void list_now(struct life_op *op)
+static void list_now(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct cloud_ask ask = op_ask(op, on_listed);
 
 	if (a->cached) {
-		answer_known(op, LIFE_FROM_CACHE);
+		answer_known(op, SANDBOX_FROM_CACHE);
 		return;
 	}
 	a->asked_boot_ms = clock_boot_ms();
@@ -210,7 +211,7 @@ static void list_now(struct life_op *op)
 		op_fail_errno(op, -ENOMEM);
 }
 
-static bool check(struct life_op *op, struct status *st)
+static bool check(struct sandbox_op *op, struct status *st)
 {
 	struct args *a = op->args;
 
@@ -231,15 +232,15 @@ static bool check(struct life_op *op, struct status *st)
 	return true;
 }
 
-static void list_start(struct life_op *op)
+static void list_start(struct sandbox_op *op)
 {
 	struct status st;
-	struct box *b;
+	struct sandbox *b;
 
-	op->account = life_account_of(op->life, op->who.uid);
+	op->account = core_account_of(op->core, op->who.uid);
 	/* A sandbox that is gone leaves its snapshots: any row or id will do. */
 	if (!str_is_empty(op->ref)) {
-		switch (ref_find(op->life, &op->who, op->ref, &b, &op->account, &st)) {
+		switch (ref_find(op->core, &op->who, op->ref, &b, &op->account, &st)) {
 		case REF_NONE:
 			op_fail(op, &st);
 			return;
@@ -261,19 +262,19 @@ static void list_start(struct life_op *op)
 		op_fail(op, &st);
 }
 
-static void list_expire(struct life_op *op)
+static void list_expire(struct sandbox_op *op)
 {
 	struct status st;
 
 	if (op->account && op->call) {
-		answer_known(op, LIFE_FROM_CACHE_CLOUD_UNREACHABLE);
+		answer_known(op, SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE);
 		return;
 	}
 	op_expired_status(op, &st);
 	op_fail(op, &st);
 }
 
-static void list_fail(struct life_op *op, const struct status *st)
+static void list_fail(struct sandbox_op *op, const struct status *st)
 {
 	op_end_snapshots(op, st, NULL);
 }
@@ -286,8 +287,8 @@ static const struct op_kind list_kind = {
 	.free_args = free_args,
 };
 
-int life_list_snapshots(struct life *l, const struct life_snapshot_list *q, life_snapshots_fn *done,
-			void *user, struct life_op **ret)
+int sandbox_list_snapshots(struct sandbox_core *core, const struct sandbox_snapshot_list *q,
+			   sandbox_snapshots_fn *done, void *user, struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &list_kind, .who = q->who, .deadline_ms = q->deadline_ms,
 			     .ref = q->sandbox ? q->sandbox : "", .user = user };
@@ -303,7 +304,7 @@ int life_list_snapshots(struct life *l, const struct life_snapshot_list *q, life
 		return -ENOMEM;
 	}
 	o.args = a;
-	r = op_new(l, &o, ret);
+	r = op_new(core, &o, ret);
 	if (r < 0) {
 		args_free(a);
 		return r;
@@ -326,9 +327,9 @@ static bool same_template(const char *a, const char *b)
 	return n == strcspn(b, ":") && !strncasecmp(a, b, n);
 }
 
-static struct snap *named(struct life_op *op)
+static struct snap *named(struct sandbox_op *op)
 {
-	list_for_each(i, &op->life->snapshots) {
+	list_for_each(i, &op->core->snapshots) {
 		struct snap *s = list_entry(i, struct snap, node);
 		bool is = same_template(s->id, op->ref);
 
@@ -344,7 +345,7 @@ static struct snap *named(struct life_op *op)
 
 static void on_deleted(struct cloud_result *r, void *user)
 {
-	struct life_op *op = op_from(user);
+	struct sandbox_op *op = op_from(user);
 	struct status ok = STATUS_OK;
 	struct store_tx *t;
 	struct snap *s;
@@ -354,23 +355,23 @@ static void on_deleted(struct cloud_result *r, void *user)
 		op_fail(op, &r->status);
 		return;
 	}
-	if (!store_tx_new(op->life->store, &t)) {
+	if (!store_tx_new(op->core->store, &t)) {
 		s = named(op);
 		if (s)
-			snap_forget(op->life, s, t);
-		life_commit(op->life, t, false);
+			snap_forget(op->core, s, t);
+		core_commit(op->core, t, false);
 	}
 	op_end_yes(op, &ok, !r->not_found || r->repeated);
 }
 
-static void delete_start(struct life_op *op)
+static void delete_start(struct sandbox_op *op)
 {
 	struct cloud_ask ask = op_ask(op, on_deleted);
 	struct status st = STATUS_OK;
 	size_t n = strlen(op->ref);
 	struct snap *s;
 
-	op->account = life_account_of(op->life, op->who.uid);
+	op->account = core_account_of(op->core, op->who.uid);
 	if (!n || n > REF_MAX || !str_is_printable(op->ref, n) || strchr(op->ref, ' ')) {
 		status_field(&st, "snapshot", "must be the id or the name of a snapshot");
 		op_fail(op, &st);
@@ -392,12 +393,13 @@ static const struct op_kind delete_kind = {
 	.fail = op_fail_yes,
 };
 
-int life_delete_snapshot(struct life *l, const struct principal *who, const char *snapshot,
-			 uint64_t deadline_ms, life_bool_fn *done, void *user, struct life_op **ret)
+int sandbox_delete_snapshot(struct sandbox_core *core, const struct principal *who,
+			    const char *snapshot, uint64_t deadline_ms, sandbox_bool_fn *done,
+			    void *user, struct sandbox_op **ret)
 {
 	struct op_args o = { .kind = &delete_kind, .who = who, .deadline_ms = deadline_ms,
 			     .ref = snapshot ? snapshot : "", .user = user };
-	int r = op_new(l, &o, ret);
+	int r = op_new(core, &o, ret);
 
 	if (!r)
 		(*ret)->done.yes = done;

@@ -22,24 +22,24 @@ const char *due_rule_name(enum due_rule r)
 	return rule_names[r];
 }
 
-static bool is_in_use(const struct due_box *b)
+static bool is_in_use(const struct due_sandbox *b)
 {
 	return b->leases || b->commands;
 }
 
 /* Released, and to be paused after its grace: it must live that long. */
-static bool waits_for_pause(const struct due_box *b)
+static bool waits_for_pause(const struct due_sandbox *b)
 {
 	return b->ours && b->released_at_ms && b->policy->on_release == POLICY_PAUSE;
 }
 
-static bool is_kept_alive(const struct due_box *b)
+static bool is_kept_alive(const struct due_sandbox *b)
 {
-	return b->state == LIFE_RUNNING && b->policy->keep_alive && b->end_at_ms && !b->capped &&
+	return b->state == SANDBOX_RUNNING && b->policy->keep_alive && b->end_at_ms && !b->capped &&
 	       (is_in_use(b) || waits_for_pause(b));
 }
 
-uint32_t due_extend_s(const struct due_box *b)
+uint32_t due_extend_s(const struct due_sandbox *b)
 {
 	uint32_t s = b->timeout_s;
 
@@ -50,7 +50,7 @@ uint32_t due_extend_s(const struct due_box *b)
 
 /* At half of what remained when the end was learnt, or of what one extension gives if that is less
  * (a refresh brings nothing before); up to a fifth of it earlier, so that many do not go in step. */
-int64_t due_extend_at_ms(const struct due_box *b)
+int64_t due_extend_at_ms(const struct due_sandbox *b)
 {
 	int64_t whole, half;
 
@@ -119,22 +119,22 @@ static bool at(struct clock *c, int64_t at_ms, enum due_act act, enum due_rule r
 	return true;
 }
 
-static bool by_age(const struct due_box *b, struct clock *c)
+static bool by_age(const struct due_sandbox *b, struct clock *c)
 {
 	enum due_act act = act_of(b->policy->on_max_age);
 
 	if (!b->ours || !b->policy->max_age_ms || !b->started_at_ms ||
-	    (act == DUE_PAUSE && b->state != LIFE_RUNNING))
+	    (act == DUE_PAUSE && b->state != SANDBOX_RUNNING))
 		return false;
 	return at(c, b->started_at_ms + (int64_t)b->policy->max_age_ms, act, DUE_BY_MAX_AGE);
 }
 
-static bool by_cap(const struct due_box *b, struct clock *c)
+static bool by_cap(const struct due_sandbox *b, struct clock *c)
 {
 	enum due_act act = act_of(b->policy->on_cap);
 	int64_t lead = MIN((int64_t)DUE_CAP_LEAD_MS, (int64_t)due_extend_s(b) * 1000 / 4);
 
-	if (b->state != LIFE_RUNNING || !b->capped || !b->end_at_ms || !is_in_use(b))
+	if (b->state != SANDBOX_RUNNING || !b->capped || !b->end_at_ms || !is_in_use(b))
 		return false;
 	if (act == DUE_WARN || !b->ours)
 		return !b->cap_told && at(c, 0, DUE_WARN, DUE_BY_CAP);
@@ -142,14 +142,14 @@ static bool by_cap(const struct due_box *b, struct clock *c)
 }
 
 /* What a rule that ends the use of a sandbox does to one that is paused already. */
-static enum due_act end_act(const struct due_box *b, enum policy_action a)
+static enum due_act end_act(const struct due_sandbox *b, enum policy_action a)
 {
 	enum due_act act = act_of(a);
 
-	return act == DUE_PAUSE && b->state != LIFE_RUNNING ? DUE_LEAVE : act;
+	return act == DUE_PAUSE && b->state != SANDBOX_RUNNING ? DUE_LEAVE : act;
 }
 
-static bool by_claim(const struct due_box *b, struct clock *c)
+static bool by_claim(const struct due_sandbox *b, struct clock *c)
 {
 	if (!b->unclaimed_at_ms)
 		return false;
@@ -157,7 +157,7 @@ static bool by_claim(const struct due_box *b, struct clock *c)
 		  end_act(b, b->policy->on_release), DUE_BY_UNCLAIMED);
 }
 
-static bool by_release(const struct due_box *b, struct clock *c)
+static bool by_release(const struct due_sandbox *b, struct clock *c)
 {
 	int64_t since = b->released_at_ms;
 
@@ -170,28 +170,29 @@ static bool by_release(const struct due_box *b, struct clock *c)
 		  DUE_BY_RELEASE);
 }
 
-static bool by_idle(const struct due_box *b, struct clock *c)
+static bool by_idle(const struct due_sandbox *b, struct clock *c)
 {
 	enum due_act act = act_of(b->policy->on_idle);
 
-	if (!b->policy->idle_timeout_ms || !b->used_at_ms || (act == DUE_PAUSE && b->state != LIFE_RUNNING))
+	if (!b->policy->idle_timeout_ms || !b->used_at_ms ||
+	    (act == DUE_PAUSE && b->state != SANDBOX_RUNNING))
 		return false;
 	return at(c, MAX(b->used_at_ms + (int64_t)b->policy->idle_timeout_ms, b->quiet_until_ms), act,
 		  DUE_BY_IDLE);
 }
 
-static bool is_unused(const struct due_box *b)
+static bool is_unused(const struct due_sandbox *b)
 {
 	return b->ours && !is_in_use(b);
 }
 
 /* Only of an end that will come: not while extensions work. A warning whose moment lies before the
  * end was learnt is not made up for. */
-static bool by_expiry(const struct due_box *b, struct clock *c)
+static bool by_expiry(const struct due_sandbox *b, struct clock *c)
 {
 	int64_t soon = b->end_at_ms - DUE_SOON_MS, very = b->end_at_ms - DUE_VERY_SOON_MS;
 
-	if (b->state != LIFE_RUNNING || !b->end_at_ms || (is_kept_alive(b) && !b->degraded))
+	if (b->state != SANDBOX_RUNNING || !b->end_at_ms || (is_kept_alive(b) && !b->degraded))
 		return false;
 	if (!b->told_very_soon && b->learnt_at_ms <= very && at(c, very, DUE_TELL_VERY_SOON, DUE_BY_NONE))
 		return true;
@@ -199,13 +200,13 @@ static bool by_expiry(const struct due_box *b, struct clock *c)
 	       at(c, soon, DUE_TELL_SOON, DUE_BY_NONE);
 }
 
-void due_decide(const struct due_box *b, int64_t now_ms, struct due *ret)
+void due_decide(const struct due_sandbox *b, int64_t now_ms, struct due *ret)
 {
 	struct clock c = { now_ms, ret };
 	int64_t extend;
 
 	*ret = (struct due){ .act = DUE_NOTHING, .again_at_ms = DUE_NEVER };
-	if (b->state != LIFE_RUNNING && b->state != LIFE_PAUSED)
+	if (b->state != SANDBOX_RUNNING && b->state != SANDBOX_PAUSED)
 		return;
 	if (by_age(b, &c) || by_cap(b, &c))
 		return;

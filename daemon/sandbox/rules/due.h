@@ -42,8 +42,8 @@ enum due_rule {
 	DUE_BY_UNCLAIMED,
 };
 
-struct due_box {
-	enum life_state state;
+struct due_sandbox {
+	enum sandbox_state state;
 	bool ours;		/* made by this host: policies may end it */
 	const struct policy *policy;
 	uint32_t leases, commands;
@@ -69,10 +69,10 @@ struct due {
 	int64_t again_at_ms;	/* DUE_NEVER = only when something changes */
 };
 
-void due_decide(const struct due_box *b, int64_t now_ms, struct due *ret);
+void due_decide(const struct due_sandbox *b, int64_t now_ms, struct due *ret);
 /* When this end is to be extended; DUE_NEVER: not at all. */
-int64_t due_extend_at_ms(const struct due_box *b);
-uint32_t due_extend_s(const struct due_box *b);
+int64_t due_extend_at_ms(const struct due_sandbox *b);
+uint32_t due_extend_s(const struct due_sandbox *b);
 /* Did an extension by `asked_s` at asked_at_ms bring what it could? False: the cloud's cap. */
 bool due_extended_fully(int64_t asked_at_ms, uint32_t asked_s, int64_t end_at_ms);
 /* After failure number `failures` (from 1): the next attempt. Never gives up before the end. */

@@ -33,7 +33,7 @@ uint64_t page_hash(uint64_t h, const char *s)
 	return h;
 }
 
-uint64_t page_question(const struct life_list *q, const char *account)
+uint64_t page_question(const struct sandbox_list *q, const char *account)
 {
 	char flags[64];
 	uint64_t h = page_hash(PAGE_HASH, account);
@@ -82,7 +82,7 @@ int page_token_parse(const char *token, uint64_t question, struct page_place *re
 	return str_copy(ret->id, sizeof(ret->id), id + 1) ? 0 : -EINVAL;
 }
 
-static bool has_pair(const struct life_sandbox *b, const struct life_pair *want)
+static bool has_pair(const struct sandbox_view *b, const struct sandbox_pair *want)
 {
 	for (size_t i = 0; i < b->n_metadata; i++)
 		if (str_eq(b->metadata[i].key, want->key))
@@ -90,9 +90,9 @@ static bool has_pair(const struct life_sandbox *b, const struct life_pair *want)
 	return false;
 }
 
-bool page_matches(const struct life_list *q, const struct life_sandbox *b)
+bool page_matches(const struct sandbox_list *q, const struct sandbox_view *b)
 {
-	uint32_t states = q->states ? q->states : ~BIT(LIFE_GONE);
+	uint32_t states = q->states ? q->states : ~BIT(SANDBOX_GONE);
 
 	if (!(states & BIT(b->state)))
 		return false;

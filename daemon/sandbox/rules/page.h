@@ -28,12 +28,12 @@ bool page_size(uint32_t asked, uint32_t *ret);
 #define PAGE_HASH 0xcbf29ce484222325ull
 uint64_t page_hash(uint64_t h, const char *s);
 /* Of everything that decides what is listed. */
-uint64_t page_question(const struct life_list *q, const char *account);
+uint64_t page_question(const struct sandbox_list *q, const char *account);
 /* Heap; NULL without memory. */
 char *page_token(const struct page_place *last, uint64_t question);
 /* -EINVAL: not one of ours, or of another question. */
 must_check int page_token_parse(const char *token, uint64_t question, struct page_place *ret);
 /* Metadata, states, template. */
-bool page_matches(const struct life_list *q, const struct life_sandbox *b);
+bool page_matches(const struct sandbox_list *q, const struct sandbox_view *b);
 
 #endif

@@ -18,13 +18,13 @@ void pairs_fini(struct pairs *p)
 
 static int by_key(const void *a, const void *b)
 {
-	const struct life_pair *x = a, *y = b;
+	const struct sandbox_pair *x = a, *y = b;
 
 	return strcmp(x->key, y->key);
 }
 
 /* Sorts `v` and packs it. */
-static int pack(struct pairs *ret, struct life_pair *v, size_t n)
+static int pack(struct pairs *ret, struct sandbox_pair *v, size_t n)
 {
 	struct pairs p = { .n = n };
 	char *at;
@@ -52,7 +52,7 @@ static int pack(struct pairs *ret, struct life_pair *v, size_t n)
 
 int pairs_from_cloud(struct pairs *ret, const struct cloud_kvs *kvs)
 {
-	struct life_pair *v = calloc(kvs->n ? kvs->n : 1, sizeof(*v));
+	struct sandbox_pair *v = calloc(kvs->n ? kvs->n : 1, sizeof(*v));
 	size_t n = 0;
 	int r;
 
@@ -60,15 +60,15 @@ int pairs_from_cloud(struct pairs *ret, const struct cloud_kvs *kvs)
 		return -ENOMEM;
 	for (size_t i = 0; i < kvs->n; i++)
 		if (!str_starts(kvs->v[i].key, PAIRS_TAG_PREFIX))
-			v[n++] = (struct life_pair){ kvs->v[i].key, kvs->v[i].value };
+			v[n++] = (struct sandbox_pair){ kvs->v[i].key, kvs->v[i].value };
 	r = pack(ret, v, n);
 	free(v);
 	return r;
 }
 
-int pairs_from(struct pairs *ret, const struct life_pair *v, size_t n)
+int pairs_from(struct pairs *ret, const struct sandbox_pair *v, size_t n)
 {
-	struct life_pair *copy = calloc(n ? n : 1, sizeof(*copy));
+	struct sandbox_pair *copy = calloc(n ? n : 1, sizeof(*copy));
 	int r;
 
 	if (!copy)
@@ -82,7 +82,7 @@ int pairs_from(struct pairs *ret, const struct life_pair *v, size_t n)
 
 int pairs_from_blob(struct pairs *ret, const char *blob, size_t len)
 {
-	struct life_pair *v;
+	struct sandbox_pair *v;
 	const char *at = blob;
 	size_t n = 0;
 	int r;
@@ -113,10 +113,10 @@ bool pairs_equal(const struct pairs *a, const struct pairs *b)
 	return a->len == b->len && (!a->len || !memcmp(a->blob, b->blob, a->len));
 }
 
-bool pairs_have(const struct pairs *p, const struct life_pair *want, size_t n)
+bool pairs_have(const struct pairs *p, const struct sandbox_pair *want, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		const struct life_pair *hit;
+		const struct sandbox_pair *hit;
 
 		hit = p->n ? bsearch(&want[i], p->v, p->n, sizeof(*p->v), by_key) : NULL;
 		if (!hit || !str_eq(hit->value, want[i].value))

@@ -8,12 +8,12 @@
 #include "proto/base/cc.h"
 
 struct cloud_kvs;
-struct life_pair;
+struct sandbox_pair;
 
 struct pairs {
 	char *blob;		/* key NUL value NUL … */
 	size_t len;
-	struct life_pair *v;	/* into the blob */
+	struct sandbox_pair *v;	/* into the blob */
 	size_t n;
 };
 
@@ -22,11 +22,11 @@ struct pairs {
 void pairs_fini(struct pairs *p);
 /* All but our own tags. */
 must_check int pairs_from_cloud(struct pairs *ret, const struct cloud_kvs *kvs);
-must_check int pairs_from(struct pairs *ret, const struct life_pair *v, size_t n);
+must_check int pairs_from(struct pairs *ret, const struct sandbox_pair *v, size_t n);
 /* -EBADMSG where the block is not one of ours. */
 must_check int pairs_from_blob(struct pairs *ret, const char *blob, size_t len);
 bool pairs_equal(const struct pairs *a, const struct pairs *b);
 /* Every pair of `want` is there with that value. */
-bool pairs_have(const struct pairs *p, const struct life_pair *want, size_t n);
+bool pairs_have(const struct pairs *p, const struct sandbox_pair *want, size_t n);
 
 #endif

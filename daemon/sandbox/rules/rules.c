@@ -60,7 +60,7 @@ enum ab_reason rules_gone_reason(bool by_us, int64_t end_at_ms, int64_t now_wall
 	return R_SANDBOX_GONE;
 }
 
-static bool check_pairs(const char *field, const struct life_pair *v, size_t n, bool reserved,
+static bool check_pairs(const char *field, const struct sandbox_pair *v, size_t n, bool reserved,
 			struct status *st)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -77,7 +77,7 @@ static bool check_pairs(const char *field, const struct life_pair *v, size_t n, 
 	return true;
 }
 
-bool rules_check_create(const struct life_create *c, struct status *st)
+bool rules_check_create(const struct sandbox_create *c, struct status *st)
 {
 	uint32_t s;
 

@@ -28,7 +28,7 @@ bool rules_timeout_s(uint64_t timeout_ms, uint32_t *ret_s);
 enum ab_reason rules_gone_reason(bool by_us, int64_t end_at_ms, int64_t now_wall_ms, bool was_paused);
 
 /* Create's input; false with status FIELD_INVALID. */
-bool rules_check_create(const struct life_create *c, struct status *st);
+bool rules_check_create(const struct sandbox_create *c, struct status *st);
 
 /* How long a refused request id answers the same: 60 s, or as long as the cloud asked for. */
 uint64_t rules_refusal_ms(const struct status *st);

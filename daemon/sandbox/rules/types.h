@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the rules decide about: a sandbox as it is shown, and what the calls that have rules of their own ask for. The calls are
- * in daemon/sandbox/life.h.
+ * in daemon/sandbox/sandbox.h.
  */
 #ifndef AB_DAEMON_SANDBOX_RULES_TYPES_H
 #define AB_DAEMON_SANDBOX_RULES_TYPES_H
@@ -16,59 +16,59 @@
 struct cloud_iam_token;	/* daemon/cloud/model.h */
 struct cloud_network;
 
-enum life_state {	/* numbers of agentbox.v1.SandboxState; stored: never renumber */
-	LIFE_STATE_NONE = 0,
-	LIFE_CREATING = 1,
-	LIFE_RUNNING = 2,
-	LIFE_PAUSING = 3,
-	LIFE_PAUSED = 4,
-	LIFE_RESUMING = 5,
-	LIFE_SNAPSHOTTING = 6,
-	LIFE_KILLING = 7,
-	LIFE_GONE = 8,
+enum sandbox_state {	/* numbers of agentbox.v1.SandboxState; stored: never renumber */
+	SANDBOX_STATE_NONE = 0,
+	SANDBOX_CREATING = 1,
+	SANDBOX_RUNNING = 2,
+	SANDBOX_PAUSING = 3,
+	SANDBOX_PAUSED = 4,
+	SANDBOX_RESUMING = 5,
+	SANDBOX_SNAPSHOTTING = 6,
+	SANDBOX_KILLING = 7,
+	SANDBOX_GONE = 8,
 };
 
-enum life_source {	/* numbers of agentbox.v1.Freshness.Source */
-	LIFE_FROM_CLOUD = 1,
-	LIFE_FROM_CACHE = 2,
-	LIFE_FROM_CACHE_CLOUD_UNREACHABLE = 3,
+enum sandbox_source {	/* numbers of agentbox.v1.Freshness.Source */
+	SANDBOX_FROM_CLOUD = 1,
+	SANDBOX_FROM_CACHE = 2,
+	SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE = 3,
 };
 
-enum life_on_timeout {	/* numbers of agentbox.v1.Lifecycle.OnTimeout */
-	LIFE_ON_TIMEOUT_UNSET = 0,
-	LIFE_ON_TIMEOUT_KILL = 1,
-	LIFE_ON_TIMEOUT_PAUSE = 2,
+enum sandbox_on_timeout {	/* numbers of agentbox.v1.Lifecycle.OnTimeout */
+	SANDBOX_ON_TIMEOUT_UNSET = 0,
+	SANDBOX_ON_TIMEOUT_KILL = 1,
+	SANDBOX_ON_TIMEOUT_PAUSE = 2,
 };
 
-struct life_pair {
+struct sandbox_pair {
 	const char *key, *value;
 };
 
 /* Everything message Sandbox says. Strings are never NULL. */
-struct life_sandbox {
+struct sandbox_view {
 	const char *id, *name, *account;
 	const char *template_id, *alias;
-	enum life_state state;
-	const struct life_pair *metadata;	/* without our own keys, sorted by key */
+	enum sandbox_state state;
+	const struct sandbox_pair *metadata;	/* without our own keys, sorted by key */
 	size_t n_metadata;
 	int64_t started_at_ms, end_at_ms;	/* wall; 0 = unknown */
 	uint32_t cpu_count, memory_mb, disk_size_mb;
 	const char *envd_version, *domain;
 	int allow_internet_access;		/* -1 = unset */
-	enum life_on_timeout on_timeout;	/* what the cloud does at end_at */
+	enum sandbox_on_timeout on_timeout;	/* what the cloud does at end_at */
 	int keep_memory, auto_resume;		/* -1 = unset */
 	const struct cloud_network *network;	/* NULL = none, or not known yet (a list does not say) */
 	struct policy policy;
 	uid_t owner_uid;
 	uint32_t leases, generation;
-	enum life_source source;
+	enum sandbox_source source;
 	int64_t as_of_ms;			/* wall */
 	const char *warning;
 	bool adopted;
-	enum ab_reason gone_reason;		/* with LIFE_GONE */
+	enum ab_reason gone_reason;		/* with SANDBOX_GONE */
 };
 
-struct life_create {
+struct sandbox_create {
 	const struct principal *who;
 	uint64_t deadline_ms;
 	const char *request_id;		/* NULL or "" = none; 1..128 printable bytes */
@@ -76,7 +76,7 @@ struct life_create {
 	const char *account;		/* NULL or "" = the caller's */
 	const char *template_id;	/* NULL or "" = "base" */
 	uint64_t timeout_ms;		/* 0 = 300 s; sent rounded up to seconds */
-	const struct life_pair *metadata, *envs;
+	const struct sandbox_pair *metadata, *envs;
 	size_t n_metadata, n_envs;
 	int secure;			/* -1 = default: true */
 	int allow_internet_access;	/* -1 = unset */
@@ -87,16 +87,16 @@ struct life_create {
 	const struct cloud_network *network;	/* NULL = none */
 	const struct cloud_iam_token *iam_tokens;
 	size_t n_iam_tokens;
-	enum life_on_timeout on_timeout;
+	enum sandbox_on_timeout on_timeout;
 	int keep_memory, auto_resume;	/* -1 = unset */
 };
 
-struct life_list {
+struct sandbox_list {
 	const struct principal *who;
 	uint64_t deadline_ms;
-	const struct life_pair *metadata;	/* all must match */
+	const struct sandbox_pair *metadata;	/* all must match */
 	size_t n_metadata;
-	uint32_t states;		/* BIT(enum life_state); 0 = all but GONE */
+	uint32_t states;		/* BIT(enum sandbox_state); 0 = all but GONE */
 	const char *template_id;	/* id or alias; NULL or "" = any */
 	uint32_t page_size;		/* 0 = 100; at most 1000 */
 	const char *page_token;		/* NULL or "" = from the start */

@@ -39,7 +39,7 @@ struct cloud_call {
 	void *user;
 	uint64_t deadline_ms;
 	bool acted, held, abandoned;
-	unsigned box;
+	unsigned sandbox;
 };
 
 struct fake *fake_new(void)
@@ -72,15 +72,15 @@ void fake_cloud_free(struct cloud *c)
 	free(c);
 }
 
-struct fake_box *fake_find(struct fake *f, const char *id)
+struct fake_sandbox *fake_find(struct fake *f, const char *id)
 {
-	for (unsigned i = 0; i < f->n_boxes; i++)
-		if (str_eq(f->boxes[i].id, id) && f->boxes[i].alive)
-			return &f->boxes[i];
+	for (unsigned i = 0; i < f->n_sandboxes; i++)
+		if (str_eq(f->sandboxes[i].id, id) && f->sandboxes[i].alive)
+			return &f->sandboxes[i];
 	return NULL;
 }
 
-const char *fake_tag(const struct fake_box *b, const char *key)
+const char *fake_tag(const struct fake_sandbox *b, const char *key)
 {
 	for (unsigned i = 0; i < b->n_tags; i++)
 		if (str_eq(b->keys[i], key))
@@ -88,21 +88,21 @@ const char *fake_tag(const struct fake_box *b, const char *key)
 	return NULL;
 }
 
-void fake_plant_tag(struct fake_box *b, const char *key, const char *value)
+void fake_plant_tag(struct fake_sandbox *b, const char *key, const char *value)
 {
 	must(b->n_tags < FAKE_TAGS);
 	(void)str_copy(b->keys[b->n_tags], sizeof(b->keys[0]), key);
 	(void)str_copy(b->values[b->n_tags++], sizeof(b->values[0]), value);
 }
 
-struct fake_box *fake_plant(struct fake *f, const char *id)
+struct fake_sandbox *fake_plant(struct fake *f, const char *id)
 {
-	struct fake_box *b = &f->boxes[f->n_boxes++];
+	struct fake_sandbox *b = &f->sandboxes[f->n_sandboxes++];
 
-	must(f->n_boxes <= FAKE_BOXES);
-	*b = (struct fake_box){ .alive = true };
+	must(f->n_sandboxes <= FAKE_BOXES);
+	*b = (struct fake_sandbox){ .alive = true };
 	(void)str_copy(b->id, sizeof(b->id), id);
-	b->started_at_ms = clock_wall_ms() + f->n_boxes;
+	b->started_at_ms = clock_wall_ms() + f->n_sandboxes;
 	b->end_at_ms = b->started_at_ms + 300000;
 	return b;
 }
@@ -111,14 +111,14 @@ unsigned fake_alive(const struct fake *f)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < f->n_boxes; i++)
-		n += f->boxes[i].alive;
+	for (unsigned i = 0; i < f->n_sandboxes; i++)
+		n += f->sandboxes[i].alive;
 	return n;
 }
 
 /* --- answers --- */
 
-static struct cloud_sandbox *model_of(const struct fake_box *b, bool tokens, bool listed)
+static struct cloud_sandbox *model_of(const struct fake_sandbox *b, bool tokens, bool listed)
 {
 	struct cloud_sandbox *s = calloc(1, sizeof(*s));
 
@@ -140,7 +140,7 @@ static struct cloud_sandbox *model_of(const struct fake_box *b, bool tokens, boo
 	return s;
 }
 
-static bool matches(const struct fake_box *b, const struct cloud_kvs *want)
+static bool matches(const struct fake_sandbox *b, const struct cloud_kvs *want)
 {
 	for (size_t i = 0; i < want->n; i++) {
 		const char *v = fake_tag(b, want->v[i].key);
@@ -158,9 +158,9 @@ static struct cloud_list *list_of(struct fake *f, const struct cloud_kvs *want)
 	must(l);
 	l->v = calloc(FAKE_BOXES, sizeof(struct cloud_sandbox *));
 	must(l->v);
-	for (unsigned i = 0; i < f->n_boxes && !f->list_empty; i++)
-		if (f->boxes[i].alive && !f->boxes[i].hidden && matches(&f->boxes[i], want))
-			l->v[l->n++] = model_of(&f->boxes[i], false, true);
+	for (unsigned i = 0; i < f->n_sandboxes && !f->list_empty; i++)
+		if (f->sandboxes[i].alive && !f->sandboxes[i].hidden && matches(&f->sandboxes[i], want))
+			l->v[l->n++] = model_of(&f->sandboxes[i], false, true);
 	return l;
 }
 
@@ -181,15 +181,15 @@ static void missing(struct cloud_result *r)
 static void act_create(struct cloud_call *k, enum fake_create how)
 {
 	struct fake *f = k->c->f;
-	struct fake_box *b;
+	struct fake_sandbox *b;
 	char id[24];
 
 	f->posts++;
 	k->acted = true;
 	if (how == FAKE_LOSE || how == FAKE_UNSENT || how == FAKE_REFUSE)
 		return;
-	snprintf(id, sizeof(id), "i%020u", f->n_boxes);
-	k->box = f->n_boxes;
+	snprintf(id, sizeof(id), "i%020u", f->n_sandboxes);
+	k->sandbox = f->n_sandboxes;
 	b = fake_plant(f, id);
 	b->end_at_ms = b->started_at_ms + (f->cap_s ? MIN(k->timeout_s, f->cap_s) : k->timeout_s) * 1000ll;
 	for (size_t i = 0; i < k->metadata.n; i++)
@@ -232,13 +232,13 @@ static bool answer_create(struct cloud_call *k, struct cloud_result *r)
 		break;
 	}
 	r->outcome = CLOUD_DONE;
-	r->sandbox = model_of(&f->boxes[k->box], true, false);
+	r->sandbox = model_of(&f->sandboxes[k->sandbox], true, false);
 	return true;
 }
 
 static void answer_kill(struct fake *f, const char *id, struct cloud_result *r)
 {
-	struct fake_box *b = fake_find(f, id);
+	struct fake_sandbox *b = fake_find(f, id);
 
 	f->kills++;
 	r->outcome = CLOUD_DONE;
@@ -257,7 +257,7 @@ static void answer_kill(struct fake *f, const char *id, struct cloud_result *r)
 static void answer_refresh(struct cloud_call *k, struct cloud_result *r)
 {
 	struct fake *f = k->c->f;
-	struct fake_box *b = fake_find(f, k->id);
+	struct fake_sandbox *b = fake_find(f, k->id);
 	int64_t end = clock_wall_ms() + MAX(k->timeout_s, 15u) * 1000ll;
 
 	f->refreshes++;
@@ -292,7 +292,7 @@ static bool conflicts(struct fake *f, struct cloud_result *r)
 static void answer_change(struct cloud_call *k, struct cloud_result *r)
 {
 	struct fake *f = k->c->f;
-	struct fake_box *b = fake_find(f, k->id);
+	struct fake_sandbox *b = fake_find(f, k->id);
 	int64_t end = clock_wall_ms() + k->timeout_s * 1000ll;
 
 	if (k->what == W_CONNECT)
@@ -325,7 +325,7 @@ static void paused_already(struct cloud_result *r)
 
 static void answer_pause(struct fake *f, const char *id, struct cloud_result *r)
 {
-	struct fake_box *b = fake_find(f, id);
+	struct fake_sandbox *b = fake_find(f, id);
 
 	f->pauses++;
 	if (!b) {
@@ -338,12 +338,13 @@ static void answer_pause(struct fake *f, const char *id, struct cloud_result *r)
 	}
 }
 
-static struct fake_box *fork_one(struct fake *f, const struct fake_box *parent, uint32_t timeout_s)
+static struct fake_sandbox *fork_one(struct fake *f, const struct fake_sandbox *parent,
+				     uint32_t timeout_s)
 {
-	struct fake_box copy = *parent, *b;
+	struct fake_sandbox copy = *parent, *b;
 	char id[24];
 
-	snprintf(id, sizeof(id), "i%020u", f->n_boxes);
+	snprintf(id, sizeof(id), "i%020u", f->n_sandboxes);
 	b = fake_plant(f, id);
 	memcpy(b->keys, copy.keys, sizeof(b->keys));
 	memcpy(b->values, copy.values, sizeof(b->values));
@@ -375,7 +376,7 @@ static bool lost(enum fake_create how, struct cloud_result *r)
 static void answer_fork(struct cloud_call *k, struct cloud_result *r)
 {
 	struct fake *f = k->c->f;
-	struct fake_box *b = fake_find(f, k->id);
+	struct fake_sandbox *b = fake_find(f, k->id);
 	enum fake_create how = FAKE_ACCEPT;
 	struct cloud_children *c;
 
@@ -426,7 +427,7 @@ static struct cloud_snapshot *snapshot_of(const struct fake_snapshot *s)
 static void answer_snapshot(struct cloud_call *k, struct cloud_result *r)
 {
 	struct fake *f = k->c->f;
-	struct fake_box *b = fake_find(f, k->id);
+	struct fake_sandbox *b = fake_find(f, k->id);
 	enum fake_create how = FAKE_ACCEPT;
 	struct fake_snapshot *s = &f->snapshots[f->n_snapshots];
 
@@ -482,7 +483,7 @@ static void answer_snapshot_delete(struct cloud_call *k, struct cloud_result *r)
 
 static void answer_network(struct fake *f, const char *id, struct cloud_result *r)
 {
-	struct fake_box *b = fake_find(f, id);
+	struct fake_sandbox *b = fake_find(f, id);
 
 	f->networks++;
 	if (!b || b->paused)
@@ -507,7 +508,7 @@ static void answer_metrics(struct fake *f, struct cloud_result *r)
 static bool answer(struct cloud_call *k, struct cloud_result *r)
 {
 	struct fake *f = k->c->f;
-	struct fake_box *b;
+	struct fake_sandbox *b;
 
 	if (k->what == W_CREATE)
 		return answer_create(k, r);
@@ -595,7 +596,7 @@ static void on_timer(struct timer *t, void *user)
 		return;
 	} else if (k->held) {
 		r.outcome = CLOUD_DONE;
-		r.sandbox = model_of(&k->c->f->boxes[k->box], true, false);
+		r.sandbox = model_of(&k->c->f->sandboxes[k->sandbox], true, false);
 	}
 	drop(k);
 	k->done(&r, k->user);

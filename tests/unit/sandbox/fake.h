@@ -27,7 +27,7 @@ enum fake_create {
 	FAKE_HOLD,		/* made; the answer comes with fake_release() */
 };
 
-struct fake_box {
+struct fake_sandbox {
 	char id[32];
 	char keys[FAKE_TAGS][64], values[FAKE_TAGS][256];
 	unsigned n_tags;
@@ -45,8 +45,8 @@ struct fake_snapshot {
 
 struct fake {
 	/* the ledger */
-	struct fake_box boxes[FAKE_BOXES];
-	unsigned n_boxes;		/* = accepted POSTs, plus what the test planted */
+	struct fake_sandbox sandboxes[FAKE_BOXES];
+	unsigned n_sandboxes;		/* = accepted POSTs, plus what the test planted */
 	unsigned posts, gets, lists, kills, connects, timeouts, refreshes, pauses, forks, networks, metrics;
 	struct fake_snapshot snapshots[FAKE_SNAPSHOTS];
 	unsigned n_snapshots;
@@ -72,11 +72,11 @@ struct cloud *fake_cloud(struct fake *f, struct loop *loop);
 void fake_cloud_free(struct cloud *c);
 void fake_release(struct cloud *c);
 
-struct fake_box *fake_find(struct fake *f, const char *id);
-const char *fake_tag(const struct fake_box *b, const char *key);
+struct fake_sandbox *fake_find(struct fake *f, const char *id);
+const char *fake_tag(const struct fake_sandbox *b, const char *key);
 /* A sandbox that somebody else made. */
-struct fake_box *fake_plant(struct fake *f, const char *id);
-void fake_plant_tag(struct fake_box *b, const char *key, const char *value);
+struct fake_sandbox *fake_plant(struct fake *f, const char *id);
+void fake_plant_tag(struct fake_sandbox *b, const char *key, const char *value);
 unsigned fake_alive(const struct fake *f);
 
 #endif

@@ -29,13 +29,14 @@ TEST(ids)
 
 TEST(creates)
 {
-	static const struct life_pair good[] = { { "a", "" } }, empty[] = { { "", "x" } }, ours[] = { { "agentbox.x", "" } };
-	static const struct { struct life_create c; bool ok; const char *field; } t[] = {
+	static const struct sandbox_pair good[] = {{"a", ""}}, empty[] = {{"", "x"}},
+					 ours[] = {{"agentbox.x", ""}};
+	static const struct { struct sandbox_create c; bool ok; const char *field; } t[] = {
 		{ { 0 }, true, "" },
 		{ { .request_id = "", .name = "", .metadata = good, .n_metadata = 1, .envs = ours, .n_envs = 1 }, true, "" },
-		{ { .request_id = "r", .name = "box", .must_create = true }, true, "" },
+		{ { .request_id = "r", .name = "sandbox", .must_create = true }, true, "" },
 		{ { .request_id = "\n" }, false, "request_id" },
-		{ { .name = "Box" }, false, "name" },
+		{ { .name = "Sandbox" }, false, "name" },
 		{ { .must_create = true }, false, "must_create" },
 		{ { .timeout_ms = RULES_SPAN_MAX_MS + 1 }, false, "sandbox_timeout" },
 		{ { .metadata = empty, .n_metadata = 1 }, false, "metadata" },
@@ -146,15 +147,18 @@ TEST(bad_tokens)
 
 TEST(matches)
 {
-	struct life_pair have[] = { { "k", "v" }, { "l", "w" } }, want[] = { { "l", "w" } }, wrong[] = { { "l", "v" } },
-			 absent[] = { { "m", "v" } };
-	struct life_sandbox b = { .state = LIFE_RUNNING, .template_id = "tid", .alias = "base", .metadata = have,
-				  .n_metadata = 2 };
-	struct life_sandbox gone = { .state = LIFE_GONE, .template_id = "tid", .alias = "" };
+	struct sandbox_pair have[] = {{"k", "v"}, {"l", "w"}}, want[] = {{"l", "w"}},
+			    wrong[] = {{"l", "v"}}, absent[] = {{"m", "v"}};
+	struct sandbox_view b = {.state = SANDBOX_RUNNING,
+				 .template_id = "tid",
+				 .alias = "base",
+				 .metadata = have,
+				 .n_metadata = 2};
+	struct sandbox_view gone = { .state = SANDBOX_GONE, .template_id = "tid", .alias = "" };
 	struct principal who = { 0 };
-	const struct { struct life_list q; bool b, gone; } t[] = {
+	const struct { struct sandbox_list q; bool b, gone; } t[] = {
 		{ { .who = &who }, true, false },
-		{ { .who = &who, .states = BIT(LIFE_GONE) }, false, true },
+		{ { .who = &who, .states = BIT(SANDBOX_GONE) }, false, true },
 		{ { .who = &who, .template_id = "" }, true, false },
 		{ { .who = &who, .template_id = "tid" }, true, false },
 		{ { .who = &who, .template_id = "base" }, true, false },
@@ -312,7 +316,7 @@ TEST(tags_without_memory)
 
 /* --- what is due --- */
 
-static struct due decide(struct due_box b, const struct policy *p, int64_t now)
+static struct due decide(struct due_sandbox b, const struct policy *p, int64_t now)
 {
 	struct due d;
 
@@ -324,10 +328,14 @@ static struct due decide(struct due_box b, const struct policy *p, int64_t now)
 TEST(dues)
 {
 	const int64_t t0 = 1000000;
-	const struct due_box base = { .state = LIFE_RUNNING, .ours = true, .timeout_s = 300, .started_at_ms = t0,
-				      .end_at_ms = t0 + 300000, .learnt_at_ms = t0 };
+	const struct due_sandbox base = {.state = SANDBOX_RUNNING,
+					 .ours = true,
+					 .timeout_s = 300,
+					 .started_at_ms = t0,
+					 .end_at_ms = t0 + 300000,
+					 .learnt_at_ms = t0};
 	struct policy p;
-	struct due_box b = base;
+	struct due_sandbox b = base;
 
 	policy_default(&p);
 	p.on_cap = POLICY_PAUSE;
@@ -340,7 +348,7 @@ TEST(dues)
 	CHECK_INT(decide(b, &p, t0 + 1000000).act, DUE_NOTHING);
 
 	b = base;		/* paused, and its end capped: that end does not come */
-	b.state = LIFE_PAUSED;
+	b.state = SANDBOX_PAUSED;
 	b.capped = true;
 	b.leases = 1;
 	CHECK_INT(decide(b, &p, t0 + 299000).act, DUE_NOTHING);
@@ -368,7 +376,7 @@ TEST(dues)
 	p.idle_timeout_ms = 1000;
 	CHECK_INT(decide(b, &p, t0 + 5000).act, DUE_NOTHING);
 	b.used_at_ms = t0;
-	b.state = LIFE_PAUSED;
+	b.state = SANDBOX_PAUSED;
 	p.on_idle = POLICY_KILL;
 	CHECK_INT(decide(b, &p, t0 + 5000).act, DUE_KILL);
 

@@ -34,8 +34,8 @@ struct report {			/* what a child saw, in shared memory */
 static void live(struct fake *f, const char *point, bool ask, struct report *r)
 {
 	struct world w = { .fake = f };
-	struct life_create c = a_create("req");
-	struct life_counts n;
+	struct sandbox_create c = a_create("req");
+	struct sandbox_core_counts n;
 	struct answer a;
 
 	log_setup(LOG_LEVEL_ERROR);
@@ -44,7 +44,7 @@ static void live(struct fake *f, const char *point, bool ask, struct report *r)
 	else
 		unsetenv("AGENTBOXD_FAILPOINT");
 	world_start(&w);
-	c.name = "box";
+	c.name = "sandbox";
 	if (ask) {
 		a = do_create(&w, &c);
 		r->answered = true;
@@ -54,13 +54,13 @@ static void live(struct fake *f, const char *point, bool ask, struct report *r)
 		/* Recovery alone, until no intent is open any more. */
 		do {
 			CHECK(loop_once(w.loop, 20) >= 0);
-			life_count(w.life, (uid_t)-1, &n);
+			sandbox_core_count(w.core, (uid_t)-1, &n);
 		} while (n.intents);
 	}
-	life_count(w.life, (uid_t)-1, &n);
+	sandbox_core_count(w.core, (uid_t)-1, &n);
 	r->running = n.running;
 	r->intents = n.intents;
-	a = do_get(&w, &alice, "box", 0);
+	a = do_get(&w, &alice, "sandbox", 0);
 	(void)str_copy(r->named, sizeof(r->named), a.id);
 	world_stop(&w);
 	exit(0);
@@ -108,7 +108,7 @@ static void play(const struct scene *s)
 	if (!was_killed(wstatus))
 		fprintf(stderr, "%s how=%d: not killed (status %x)\n", s->point, s->how, wstatus);
 	CHECK(was_killed(wstatus));
-	CHECK(f->n_boxes <= 1);
+	CHECK(f->n_sandboxes <= 1);
 
 	/* After recovery alone: known, or none. */
 	memset(r, 0, sizeof(*r));
@@ -116,9 +116,9 @@ static void play(const struct scene *s)
 	CHECK_INT(wstatus, 0);
 	CHECK_INT(r->intents, 0);
 	CHECK_INT(r->running, fake_alive(f));
-	CHECK_INT(f->n_boxes, fake_alive(f)); /* nothing was killed */
+	CHECK_INT(f->n_sandboxes, fake_alive(f)); /* nothing was killed */
 	if (fake_alive(f))
-		CHECK_STR(r->named, f->boxes[0].id);
+		CHECK_STR(r->named, f->sandboxes[0].id);
 	else
 		CHECK_STR(r->named, "");
 
@@ -127,12 +127,12 @@ static void play(const struct scene *s)
 	wstatus = in_child(f, NULL, true, r);
 	CHECK_INT(wstatus, 0);
 	CHECK(r->answered);
-	CHECK(f->n_boxes <= 1);
+	CHECK(f->n_sandboxes <= 1);
 	if (status_ok(&r->st))
-		CHECK_STR(r->id, f->boxes[0].id);
+		CHECK_STR(r->id, f->sandboxes[0].id);
 	else
 		CHECK_INT(r->st.reason, R_OUTCOME_UNKNOWN); /* a POST that may have been sent */
-	if (f->n_boxes)
+	if (f->n_sandboxes)
 		CHECK(status_ok(&r->st));
 	CHECK_INT(f->kills, 0);
 	run_sh("rm -rf %s", world_dir);
@@ -175,10 +175,10 @@ TEST(twice)
 			CHECK(!wstatus || was_killed(wstatus));	/* it may have nothing to settle */
 			memset(r, 0, sizeof(*r));
 			CHECK_INT(in_child(f, NULL, true, r), 0);
-			CHECK(f->n_boxes <= 1);
-			if (f->n_boxes) {
+			CHECK(f->n_sandboxes <= 1);
+			if (f->n_sandboxes) {
 				CHECK(status_ok(&r->st));
-				CHECK_STR(r->id, f->boxes[0].id);
+				CHECK_STR(r->id, f->sandboxes[0].id);
 			}
 			CHECK_INT(f->kills, 0);
 			run_sh("rm -rf %s", world_dir);
@@ -190,16 +190,16 @@ TEST(twice)
 static void kill_in_child(struct fake *f, const char *point, char id[64])
 {
 	struct world w = { .fake = f };
-	struct life_create c = a_create("req");
+	struct sandbox_create c = a_create("req");
 	struct answer a;
 
 	log_setup(LOG_LEVEL_ERROR);
 	world_start(&w);
-	c.name = "box";
+	c.name = "sandbox";
 	a = do_create(&w, &c);
 	(void)str_copy(id, 64, a.id);
 	setenv("AGENTBOXD_FAILPOINT", point, 1);
-	(void)do_kill(&w, &alice, "box");
+	(void)do_kill(&w, &alice, "sandbox");
 	exit(1); /* it should have been killed */
 }
 
@@ -216,10 +216,10 @@ static void recover_kill(struct fake *f, const char *id)
 		CHECK(loop_once(w.loop, 50) >= 0);
 	CHECK_INT(fake_alive(f), 0);
 	UNTIL(&w, counts(&w).gone == 1);
-	a = do_get(&w, &alice, id, LIFE_STALENESS_DEFAULT);
-	CHECK_INT(a.state, LIFE_GONE);
+	a = do_get(&w, &alice, id, SANDBOX_STALENESS_DEFAULT);
+	CHECK_INT(a.state, SANDBOX_GONE);
 	CHECK_INT(a.gone_reason, R_SANDBOX_KILLED);
-	a = do_get(&w, &alice, "box", LIFE_STALENESS_DEFAULT);
+	a = do_get(&w, &alice, "sandbox", SANDBOX_STALENESS_DEFAULT);
 	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
 	world_stop(&w);
 	exit(0);

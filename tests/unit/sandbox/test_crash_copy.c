@@ -27,18 +27,18 @@ struct ask {
 	bool done;
 };
 
-static void on_forked(void *user, const struct status *st, const struct life_child *v, size_t n)
+static void on_forked(void *user, const struct status *st, const struct sandbox_child *v, size_t n)
 {
 	struct ask *a = user;
 
 	a->done = a->r->answered = true;
 	a->r->st = *st;
 	for (size_t i = 0; i < n && i < COUNT; i++)
-		if (v[i].box)
-			(void)str_copy(a->r->ids[a->r->n++], sizeof(a->r->ids[0]), v[i].box->id);
+		if (v[i].sandbox)
+			(void)str_copy(a->r->ids[a->r->n++], sizeof(a->r->ids[0]), v[i].sandbox->id);
 }
 
-static void on_snapshot(void *user, const struct status *st, const struct life_snapshot *s)
+static void on_snapshot(void *user, const struct status *st, const struct sandbox_snapshot *s)
 {
 	struct ask *a = user;
 
@@ -48,19 +48,24 @@ static void on_snapshot(void *user, const struct status *st, const struct life_s
 		(void)str_copy(a->r->ids[a->r->n++], sizeof(a->r->ids[0]), s->id);
 }
 
-static void call(struct world *w, bool snapshot, const char *box, struct report *r)
+static void call(struct world *w, bool snapshot, const char *sandbox, struct report *r)
 {
-	struct life_fork f = { .who = &alice, .deadline_ms = clock_boot_ms() + 5000, .sandbox = box,
-			       .count = COUNT, .request_id = "req" };
-	struct life_snapshot_create s = { .who = &alice, .deadline_ms = clock_boot_ms() + 5000, .sandbox = box,
-					  .request_id = "req" };
+	struct sandbox_fork f = {.who = &alice,
+				 .deadline_ms = clock_boot_ms() + 5000,
+				 .sandbox = sandbox,
+				 .count = COUNT,
+				 .request_id = "req"};
+	struct sandbox_snapshot_create s = {.who = &alice,
+					    .deadline_ms = clock_boot_ms() + 5000,
+					    .sandbox = sandbox,
+					    .request_id = "req"};
 	struct ask a = { .r = r };
-	struct life_op *op;
+	struct sandbox_op *op;
 
 	if (snapshot)
-		CHECK(!life_snapshot_create(w->life, &s, on_snapshot, &a, &op));
+		CHECK(!sandbox_snapshot_create(w->core, &s, on_snapshot, &a, &op));
 	else
-		CHECK(!life_fork(w->life, &f, on_forked, &a, &op));
+		CHECK(!sandbox_fork(w->core, &f, on_forked, &a, &op));
 	while (!a.done)
 		CHECK(loop_once(w->loop, 1000) >= 0);
 }
@@ -69,7 +74,7 @@ static void call(struct world *w, bool snapshot, const char *box, struct report 
 static void live(struct fake *f, const char *point, bool snapshot, struct report *r)
 {
 	struct world w = { .fake = f };
-	struct life_create c = a_create("box");
+	struct sandbox_create c = a_create("sandbox");
 	struct answer a;
 
 	log_setup(LOG_LEVEL_ERROR);
@@ -78,7 +83,7 @@ static void live(struct fake *f, const char *point, bool snapshot, struct report
 	else
 		unsetenv("AGENTBOXD_FAILPOINT");
 	world_start(&w);
-	c.name = "box";
+	c.name = "sandbox";
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
 	call(&w, snapshot, a.id, r);
@@ -101,7 +106,7 @@ static int in_child(struct fake *f, const char *point, bool snapshot, struct rep
 
 static unsigned made(const struct fake *f, bool snapshot)
 {
-	return snapshot ? f->n_snapshots : f->n_boxes - 1;
+	return snapshot ? f->n_snapshots : f->n_sandboxes - 1;
 }
 
 static void play(const char *at, enum fake_create how, bool snapshot)

@@ -32,7 +32,7 @@ static pid_t owner_new(void)
 static void live(struct fake *f, const struct scene *s, pid_t owner)
 {
 	struct world w = { .fake = f, .restart_grace_ms = 200 };
-	struct life_create c = a_create("req");
+	struct sandbox_create c = a_create("req");
 	struct principal p = { .uid = alice.uid, .pid = owner, .pidfd = -1 };
 	uint64_t until = clock_boot_ms() + 5000;
 	char point[64];
@@ -48,8 +48,8 @@ static void live(struct fake *f, const struct scene *s, pid_t owner)
 	c.policy.set = BIT(POLICY_F_ON_RELEASE) | BIT(POLICY_F_RELEASE_GRACE);
 	c.policy.to.on_release = s->on_release;
 	CHECK_INT(do_create(&w, &c).st.reason, REASON_NONE);
-	f->boxes[0].end_at_ms = clock_wall_ms() + 1000;	/* to be extended soon, if leased */
-	(void)do_get(&w, &p, f->boxes[0].id, 0);
+	f->sandboxes[0].end_at_ms = clock_wall_ms() + 1000;	/* to be extended soon, if leased */
+	(void)do_get(&w, &p, f->sandboxes[0].id, 0);
 	if (s->owner_dies)
 		CHECK(!kill(owner, SIGKILL));
 	while (clock_boot_ms() < until)
@@ -59,7 +59,7 @@ static void live(struct fake *f, const struct scene *s, pid_t owner)
 
 static bool is_over(const struct fake *f, const struct scene *s)
 {
-	const struct fake_box *b = &f->boxes[0];
+	const struct fake_sandbox *b = &f->sandboxes[0];
 
 	if (!s->owner_dies)
 		return f->refreshes > 0 && b->end_at_ms > clock_wall_ms() + 14000;
@@ -70,7 +70,7 @@ static void recover(struct fake *f, const struct scene *s)
 {
 	struct world w = { .fake = f, .restart_grace_ms = 200 };
 	uint64_t until = clock_boot_ms() + 10000;
-	struct life_counts n;
+	struct sandbox_core_counts n;
 	unsigned deletes;
 
 	unsetenv("AGENTBOXD_FAILPOINT");
@@ -81,10 +81,10 @@ static void recover(struct fake *f, const struct scene *s)
 		CHECK(clock_boot_ms() < until);
 	}
 	spin(&w, 300);
-	life_count(w.life, alice.uid, &n);
+	sandbox_core_count(w.core, alice.uid, &n);
 	CHECK_INT(n.leases, !s->owner_dies);
 	CHECK_INT(n.gone, s->owner_dies && s->on_release == POLICY_KILL);
-	deletes = f->boxes[0].deletes;
+	deletes = f->sandboxes[0].deletes;
 	CHECK_INT(deletes, s->owner_dies && s->on_release == POLICY_KILL);
 	CHECK_INT(f->posts, 1);
 	CHECK_INT(f->timeouts + f->connects, 0);

@@ -10,7 +10,7 @@ struct policy_answer {
 	struct policy policy;
 };
 
-static void on_policy(void *user, const struct status *st, const struct life_sandbox *b)
+static void on_policy(void *user, const struct status *st, const struct sandbox_view *b)
 {
 	struct policy_answer *a = user;
 
@@ -19,30 +19,32 @@ static void on_policy(void *user, const struct status *st, const struct life_san
 	a->policy = b->policy;
 }
 
-static struct policy policy_of(struct world *w, const char *box)
+static struct policy policy_of(struct world *w, const char *sandbox)
 {
 	struct policy_answer a = { 0 };
-	struct life_op *op;
+	struct sandbox_op *op;
 
-	CHECK(!life_get(w->life, &alice, box, 3600000, clock_boot_ms() + 1000, on_policy, &a, &op));
+	CHECK(!sandbox_get(w->core, &alice, sandbox, 3600000, clock_boot_ms() + 1000, on_policy, &a,
+			   &op));
 	while (!a.done)
 		CHECK(loop_once(w->loop, 1000) >= 0);
 	return a.policy;
 }
 
-static void set_grace(struct world *w, const char *box, uint64_t ms)
+static void set_grace(struct world *w, const char *sandbox, uint64_t ms)
 {
 	struct policy_change c = { .set = BIT(POLICY_F_RELEASE_GRACE), .to = { .release_grace_ms = ms } };
 	struct answer a = { .w = w };
 
-	CHECK(!life_set_policy(w->life, &alice, box, &c, 0, clock_boot_ms() + 5000, on_box, &a, &a.op));
+	CHECK(!sandbox_set_policy(w->core, &alice, sandbox, &c, 0, clock_boot_ms() + 5000,
+				  on_sandbox, &a, &a.op));
 	wait_for(w, &a);
 	CHECK(status_ok(&a.st));
 }
 
-static struct life_create named(const char *request_id, const char *name)
+static struct sandbox_create named(const char *request_id, const char *name)
 {
-	struct life_create c = a_create(request_id);
+	struct sandbox_create c = a_create(request_id);
 
 	c.name = name;
 	c.policy.set = BIT(POLICY_F_ON_RELEASE) | BIT(POLICY_F_RELEASE_GRACE);
@@ -53,32 +55,33 @@ static struct life_create named(const char *request_id, const char *name)
 
 static void until_listed(struct world *w)
 {
-	struct life_counts n;
+	struct sandbox_core_counts n;
 
-	for (life_count(w->life, (uid_t)-1, &n); !n.reconciled_at_ms; life_count(w->life, (uid_t)-1, &n))
+	for (sandbox_core_count(w->core, (uid_t)-1, &n); !n.reconciled_at_ms;
+	     sandbox_core_count(w->core, (uid_t)-1, &n))
 		CHECK(loop_once(w->loop, 1000) >= 0);
 }
 
 static const char *doubt_text(struct world *w)
 {
-	struct life_counts n;
+	struct sandbox_core_counts n;
 
-	life_count(w->life, (uid_t)-1, &n);
+	sandbox_core_count(w->core, (uid_t)-1, &n);
 	return n.doubt_text;
 }
 
 /* With the copy: what was set later is there. Without: what the tags say, and one report. */
 TEST(lost)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a, b;
 	struct world w;
 
 	for (int both = 0; both < 2; both++) {
 		world_new(&w);
-		c = named("r1", "box");
+		c = named("r1", "sandbox");
 		a = do_create(&w, &c);
-		set_grace(&w, "box", 9000);
+		set_grace(&w, "sandbox", 9000);
 		world_stop(&w);
 		run_sh("rm %s/agentboxd.db*; %s %s/backup.db", world_dir, both ? "rm" : "test -f", world_dir);
 		world_start(&w);
@@ -86,17 +89,17 @@ TEST(lost)
 		b = do_create(&w, &c);
 		CHECK(status_ok(&b.st));
 		CHECK_STR(a.id, b.id);
-		c = named("", "box");
+		c = named("", "sandbox");
 		b = do_create(&w, &c);
 		CHECK_STR(a.id, b.id);
 		CHECK_INT(w.fake->posts, 1);
-		CHECK_INT(policy_of(&w, "box").release_grace_ms, both ? 7000 : 9000);
-		CHECK_INT(policy_of(&w, "box").on_release, POLICY_KILL);
+		CHECK_INT(policy_of(&w, "sandbox").release_grace_ms, both ? 7000 : 9000);
+		CHECK_INT(policy_of(&w, "sandbox").on_release, POLICY_KILL);
 		CHECK(doubt_text(&w) && strstr(doubt_text(&w), both ? "second copy were lost" : "came back"));
 		world_restart(&w); /* and then it is as it should be */
 		until_listed(&w);
 		CHECK(!doubt_text(&w));
-		CHECK_INT(policy_of(&w, "box").release_grace_ms, both ? 7000 : 9000);
+		CHECK_INT(policy_of(&w, "sandbox").release_grace_ms, both ? 7000 : 9000);
 		CHECK_INT(w.fake->kills, 0);
 		world_free(&w);
 	}
@@ -105,12 +108,12 @@ TEST(lost)
 /* The cloud is away after the loss: a creation that may be a repeat waits for it. */
 TEST(lost_and_the_cloud_is_away)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a, b;
 	struct world w;
 
 	world_new(&w);
-	c = named("r1", "box");
+	c = named("r1", "sandbox");
 	a = do_create(&w, &c);
 	world_stop(&w);
 	run_sh("rm %s/agentboxd.db* %s/backup.db", world_dir, world_dir);
@@ -130,12 +133,12 @@ TEST(lost_and_the_cloud_is_away)
 /* An earlier database: what it holds for released is used by somebody it knows nothing of. */
 TEST(rolled_back)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a, b, again;
 	struct world w = { .unclaimed_grace_ms = 100, .restart_grace_ms = 100 };
 
 	world_new_with(&w);
-	c = named("r1", "box");
+	c = named("r1", "sandbox");
 	c.policy.to.release_grace_ms = 300;
 	a = do_create(&w, &c);
 	world_stop(&w);
@@ -152,14 +155,14 @@ TEST(rolled_back)
 	CHECK_INT(w.fake->posts, 2);
 	spin(&w, 1500);
 	CHECK_INT(w.fake->kills, 0);
-	CHECK(do_get(&w, &alice, "box", 0).adopted);
+	CHECK(do_get(&w, &alice, "sandbox", 0).adopted);
 	CHECK(do_get(&w, &alice, "box2", 0).adopted);
 	CHECK(strstr(doubt_text(&w), "older"));
 	world_restart(&w); /* it stays so */
 	spin(&w, 1000);
 	CHECK_INT(w.fake->kills, 0);
 	CHECK(do_get(&w, &alice, a.id, 0).adopted);
-	b = do_kill(&w, &alice, "box"); /* its owner may, of course */
+	b = do_kill(&w, &alice, "sandbox"); /* its owner may, of course */
 	CHECK(b.yes);
 	world_free(&w);
 }
@@ -168,15 +171,15 @@ TEST(rolled_back)
  * somebody else uses our identity. */
 TEST(a_number_that_nobody_here_gave)
 {
-	struct fake_box *x;
-	struct life_create c;
+	struct fake_sandbox *x;
+	struct sandbox_create c;
 	struct answer a;
 	struct world w = { .unclaimed_grace_ms = 100, .restart_grace_ms = 100, .reconcile_period_ms = 200 };
 	char seq[24];
 
 	for (int alive = 0; alive < 2; alive++) {
 		world_new_with(&w);
-		c = named("r1", "box");
+		c = named("r1", "sandbox");
 		a = do_create(&w, &c);
 		world_restart(&w);
 		until_listed(&w);
@@ -185,7 +188,8 @@ TEST(a_number_that_nobody_here_gave)
 			c = named("r2", "young");
 			a = do_create(&w, &c);
 			snprintf(seq, sizeof(seq), "%llu",
-				 (unsigned long long)life_find_box(w.life, &w.life->accounts[0], a.id)->seq);
+				 (unsigned long long)core_find(w.core, &w.core->accounts[0], a.id)
+					 ->seq);
 		} else {
 			snprintf(seq, sizeof(seq), "4000");
 		}
@@ -200,7 +204,7 @@ TEST(a_number_that_nobody_here_gave)
 		spin(&w, 800);
 		CHECK_INT(w.fake->kills, 0);
 		CHECK(do_get(&w, &alice, "istranger", 0).adopted);
-		CHECK(do_get(&w, &alice, "box", 0).adopted);
+		CHECK(do_get(&w, &alice, "sandbox", 0).adopted);
 		if (alive)
 			CHECK(!do_get(&w, &alice, "young", 0).adopted);
 		world_free(&w);
@@ -211,11 +215,11 @@ TEST(a_number_that_nobody_here_gave)
 TEST(released_in_the_copy)
 {
 	struct world w = { .unclaimed_grace_ms = 4000, .restart_grace_ms = 100 };
-	struct life_create c;
-	struct box *b;
+	struct sandbox_create c;
+	struct sandbox *b;
 
 	world_new_with(&w);
-	c = named("r1", "box");
+	c = named("r1", "sandbox");
 	c.policy.to.release_grace_ms = 200;
 	(void)do_create(&w, &c);
 	c = named("r2", "used");
@@ -225,13 +229,13 @@ TEST(released_in_the_copy)
 	       "import sqlite3; d = sqlite3.connect('backup.db'); d.execute('UPDATE sandbox SET released_at_ms = 1');"
 	       " d.commit()\"; rm agentboxd.db", world_dir);
 	world_start(&w);
-	b = life_find_box(w.life, &w.life->accounts[0], w.fake->boxes[0].id);
+	b = core_find(w.core, &w.core->accounts[0], w.fake->sandboxes[0].id);
 	CHECK(b->ours && !b->claimed && !b->released_at_ms);
 	(void)do_get(&w, &alice, "used", 0); /* claimed */
-	while (b->state != LIFE_GONE)
+	while (b->state != SANDBOX_GONE)
 		CHECK(loop_once(w.loop, 1000) >= 0);
 	CHECK_INT(w.fake->kills, 1);
-	CHECK_INT(do_get(&w, &alice, "used", 0).state, LIFE_RUNNING);
+	CHECK_INT(do_get(&w, &alice, "used", 0).state, SANDBOX_RUNNING);
 	world_free(&w);
 }
 

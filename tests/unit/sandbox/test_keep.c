@@ -15,7 +15,7 @@ struct lease_answer {
 	char id[32];
 };
 
-static void on_lease(void *user, const struct status *st, const struct life_lease *l)
+static void on_lease(void *user, const struct status *st, const struct sandbox_lease *l)
 {
 	struct lease_answer *a = user;
 
@@ -36,22 +36,22 @@ static void wait_flag(struct world *w, const bool *done)
 	}
 }
 
-static struct lease_answer acquire(struct world *w, const struct life_acquire *q)
+static struct lease_answer acquire(struct world *w, const struct sandbox_acquire *q)
 {
 	struct lease_answer a = { 0 };
-	struct life_acquire with = *q;
-	struct life_op *op;
+	struct sandbox_acquire with = *q;
+	struct sandbox_op *op;
 
 	with.who = with.who ? with.who : &alice;
 	with.deadline_ms = clock_boot_ms() + 5000;
-	CHECK(!life_acquire(w->life, &with, on_lease, &a, &op));
+	CHECK(!sandbox_acquire(w->core, &with, on_lease, &a, &op));
 	wait_flag(w, &a.done);
 	return a;
 }
 
-static struct lease_answer acquire_ttl(struct world *w, const char *box, uint64_t ttl_ms)
+static struct lease_answer acquire_ttl(struct world *w, const char *sandbox, uint64_t ttl_ms)
 {
-	struct life_acquire q = { .sandbox = box, .kind = LIFE_LEASE_TTL, .ttl_ms = ttl_ms };
+	struct sandbox_acquire q = { .sandbox = sandbox, .kind = SANDBOX_LEASE_TTL, .ttl_ms = ttl_ms };
 
 	return acquire(w, &q);
 }
@@ -60,15 +60,16 @@ static bool release(struct world *w, const char *lease)
 {
 	struct answer a = { .w = w };
 
-	CHECK(!life_release(w->life, &alice, lease, clock_boot_ms() + 5000, on_yes, &a, &a.op));
+	CHECK(!sandbox_release(w->core, &alice, lease, clock_boot_ms() + 5000, on_yes, &a, &a.op));
 	wait_for(w, &a);
 	CHECK(status_ok(&a.st));
 	return a.yes;
 }
 
-static struct life_create with_policy(const char *request_id, enum policy_action on_release, uint64_t grace_ms)
+static struct sandbox_create with_policy(const char *request_id, enum policy_action on_release,
+					 uint64_t grace_ms)
 {
-	struct life_create c = a_create(request_id);
+	struct sandbox_create c = a_create(request_id);
 
 	c.policy.set = BIT(POLICY_F_ON_RELEASE) | BIT(POLICY_F_RELEASE_GRACE);
 	c.policy.to.on_release = on_release;
@@ -88,9 +89,9 @@ static void until_is(struct world *w, const unsigned *counter, unsigned n)
 
 static uint32_t leases_of(struct world *w)
 {
-	struct life_counts c;
+	struct sandbox_core_counts c;
 
-	life_count(w->life, alice.uid, &c);
+	sandbox_core_count(w->core, alice.uid, &c);
 	return c.leases;
 }
 
@@ -121,7 +122,7 @@ static void child_kill(struct principal *p)
 TEST(released_and_killed)
 {
 	struct world w;
-	struct life_create c = with_policy("r", POLICY_KILL, 50);
+	struct sandbox_create c = with_policy("r", POLICY_KILL, 50);
 	struct lease_answer l, again;
 	struct answer a;
 
@@ -146,7 +147,7 @@ TEST(released_and_killed)
 TEST(leased_again_in_the_grace)
 {
 	struct world w;
-	struct life_create c = with_policy("r", POLICY_KILL, 150);
+	struct sandbox_create c = with_policy("r", POLICY_KILL, 150);
 	struct lease_answer l;
 	struct answer a;
 
@@ -165,22 +166,22 @@ TEST(leased_again_in_the_grace)
 TEST(leased_again_while_it_is_checked)
 {
 	struct world w;
-	struct life_create c = with_policy("r", POLICY_KILL, 0);
-	struct life_acquire q = { .kind = LIFE_LEASE_TTL, .ttl_ms = 60000, .who = &alice };
+	struct sandbox_create c = with_policy("r", POLICY_KILL, 0);
+	struct sandbox_acquire q = { .kind = SANDBOX_LEASE_TTL, .ttl_ms = 60000, .who = &alice };
 	struct lease_answer l, second = { 0 };
 	struct answer a, r = { 0 };
-	struct life_op *op;
+	struct sandbox_op *op;
 
 	world_new(&w);
 	a = do_create(&w, &c);
 	l = acquire_ttl(&w, a.id, 60000);
 	w.fake->down = true;	/* the question is not answered yet */
 	r.w = &w;
-	CHECK(!life_release(w.life, &alice, l.id, 0, on_yes, &r, &r.op));
+	CHECK(!sandbox_release(w.core, &alice, l.id, 0, on_yes, &r, &r.op));
 	wait_for(&w, &r);
 	spin(&w, 100);
 	q.sandbox = a.id;
-	CHECK(!life_acquire(w.life, &q, on_lease, &second, &op));
+	CHECK(!sandbox_acquire(w.core, &q, on_lease, &second, &op));
 	wait_flag(&w, &second.done);
 	w.fake->down = false;
 	spin(&w, 200);
@@ -193,7 +194,7 @@ TEST(leased_again_while_it_is_checked)
 TEST(released_and_paused)
 {
 	struct world w;
-	struct life_create c = with_policy("r", POLICY_PAUSE, 20);
+	struct sandbox_create c = with_policy("r", POLICY_PAUSE, 20);
 	struct lease_answer l;
 	struct answer a;
 
@@ -201,7 +202,7 @@ TEST(released_and_paused)
 	a = do_create(&w, &c);
 	l = acquire_ttl(&w, a.id, 60000);
 	release(&w, l.id);
-	UNTIL(&w, do_get(&w, &alice, a.id, 0).state == LIFE_PAUSED);
+	UNTIL(&w, do_get(&w, &alice, a.id, 0).state == SANDBOX_PAUSED);
 	CHECK_INT(w.fake->pauses, 1);
 	l = acquire_ttl(&w, a.id, 60000);	/* wakes nothing */
 	CHECK(status_ok(&l.st));
@@ -235,34 +236,35 @@ TEST(somebody_elses_is_left_alone)
 TEST(adopted_once)
 {
 	struct world w;
-	struct life_acquire q = { .who = &alice, .sandbox = "iaaa", .kind = LIFE_LEASE_TTL, .ttl_ms = 60000 };
+	struct sandbox_acquire q = {
+		.who = &alice, .sandbox = "iaaa", .kind = SANDBOX_LEASE_TTL, .ttl_ms = 60000};
 	struct lease_answer a = { 0 }, b = { 0 };
-	struct life_op *op;
+	struct sandbox_op *op;
 
 	world_new(&w);
 	fake_plant(w.fake, "iaaa");
-	CHECK(!life_acquire(w.life, &q, on_lease, &a, &op));
-	CHECK(!life_acquire(w.life, &q, on_lease, &b, &op));
+	CHECK(!sandbox_acquire(w.core, &q, on_lease, &a, &op));
+	CHECK(!sandbox_acquire(w.core, &q, on_lease, &b, &op));
 	wait_flag(&w, &a.done);
 	wait_flag(&w, &b.done);
 	CHECK(status_ok(&a.st) && status_ok(&b.st));
 	CHECK_INT(leases_of(&w), 2);
-	CHECK_INT(do_list(&w, (struct life_list){ .cached = true }).n, 1);
+	CHECK_INT(do_list(&w, (struct sandbox_list){ .cached = true }).n, 1);
 	world_free(&w);
 }
 
 /* --- processes --- */
 
-static void process_lease(enum life_identity identity)
+static void process_lease(enum sandbox_identity identity)
 {
 	struct world w = { .restart_grace_ms = 400, .identity = identity };
-	struct life_create c = with_policy("r", POLICY_KILL, 0);
+	struct sandbox_create c = with_policy("r", POLICY_KILL, 0);
 	struct principal p = child_new();
-	struct life_counts n;
+	struct sandbox_core_counts n;
 	struct answer a;
 
 	world_new_with(&w);
-	life_count(w.life, alice.uid, &n);
+	sandbox_core_count(w.core, alice.uid, &n);
 	if (identity < n.identity)
 		goto out;	/* this kernel cannot */
 	CHECK_INT(n.identity, identity);
@@ -277,7 +279,7 @@ static void process_lease(enum life_identity identity)
 
 	world_restart(&w);
 	CHECK_INT(leases_of(&w), 1);
-	if (identity == LIFE_IDENTITY_CONNECTION) {
+	if (identity == SANDBOX_IDENTITY_CONNECTION) {
 		/* Not proved: it waits for its grace. */
 		until_is(&w, &w.fake->kills, 1);
 		goto out;
@@ -296,23 +298,23 @@ out:
 
 TEST(process_by_inode)
 {
-	process_lease(LIFE_IDENTITY_INODE);
+	process_lease(SANDBOX_IDENTITY_INODE);
 }
 
 TEST(process_by_start_time)
 {
-	process_lease(LIFE_IDENTITY_START_TIME);
+	process_lease(SANDBOX_IDENTITY_START_TIME);
 }
 
 TEST(process_by_connection)
 {
-	process_lease(LIFE_IDENTITY_CONNECTION);
+	process_lease(SANDBOX_IDENTITY_CONNECTION);
 }
 
 TEST(process_died_while_the_daemon_was_away)
 {
 	struct world w = { 0 };
-	struct life_create c = with_policy("r", POLICY_KILL, 0);
+	struct sandbox_create c = with_policy("r", POLICY_KILL, 0);
 	struct principal p = child_new();
 
 	world_new_with(&w);
@@ -331,8 +333,8 @@ TEST(process_died_while_the_daemon_was_away)
 
 TEST(connection_alone)
 {
-	struct world w = { .identity = LIFE_IDENTITY_CONNECTION };
-	struct life_create c = with_policy("r", POLICY_KILL, 0);
+	struct world w = { .identity = SANDBOX_IDENTITY_CONNECTION };
+	struct sandbox_create c = with_policy("r", POLICY_KILL, 0);
 	struct principal p = { .uid = alice.uid, .pidfd = -1, .conn = 7 }, other = p;
 
 	other.conn = 8;
@@ -340,9 +342,9 @@ TEST(connection_alone)
 	c.who = &p;
 	c.process_lease = true;
 	CHECK_INT(do_create(&w, &c).st.reason, REASON_NONE);
-	life_connection_ended(w.life, &other);
+	sandbox_connection_ended(w.core, &other);
 	CHECK_INT(leases_of(&w), 1);
-	life_connection_ended(w.life, &p);
+	sandbox_connection_ended(w.core, &p);
 	CHECK_INT(leases_of(&w), 0);
 	until_is(&w, &w.fake->kills, 1);
 	world_free(&w);
@@ -350,42 +352,46 @@ TEST(connection_alone)
 
 /* --- streams --- */
 
-static void on_held(void *user, enum life_held_news news, const struct status *st, const struct life_lease *l)
+static void on_held(void *user, enum sandbox_held_news news, const struct status *st,
+		    const struct sandbox_lease *l)
 {
-	if (news == LIFE_HELD_LOST)
+	if (news == SANDBOX_HELD_LOST)
 		*(enum ab_reason *)user = st->reason;
 }
 
 struct stream {
 	struct world *w;
 	struct lease_answer a;
-	struct life_held *held;
+	struct sandbox_held *held;
 	enum ab_reason lost;
 };
 
-static void on_stream(void *user, const struct status *st, const struct life_lease *l)
+static void on_stream(void *user, const struct status *st, const struct sandbox_lease *l)
 {
 	struct stream *s = user;
 
 	on_lease(&s->a, st, l);
 	if (l)
-		CHECK(!life_held_new(s->w->life, l->id, on_held, &s->lost, &s->held));
+		CHECK(!sandbox_held_new(s->w->core, l->id, on_held, &s->lost, &s->held));
 }
 
-static void hold(struct stream *s, const char *box, const char *lease_id)
+static void hold(struct stream *s, const char *sandbox, const char *lease_id)
 {
-	struct life_acquire q = { .who = &alice, .sandbox = box, .lease_id = lease_id, .kind = LIFE_LEASE_STREAM };
-	struct life_op *op;
+	struct sandbox_acquire q = {.who = &alice,
+				    .sandbox = sandbox,
+				    .lease_id = lease_id,
+				    .kind = SANDBOX_LEASE_STREAM};
+	struct sandbox_op *op;
 
 	s->a.done = false;
-	CHECK(!life_acquire(s->w->life, &q, on_stream, s, &op));
+	CHECK(!sandbox_acquire(s->w->core, &q, on_stream, s, &op));
 	wait_flag(s->w, &s->a.done);
 }
 
 TEST(streams)
 {
 	struct world w = { .restart_grace_ms = 300 };
-	struct life_create c = with_policy("r", POLICY_KILL, 0);
+	struct sandbox_create c = with_policy("r", POLICY_KILL, 0);
 	struct stream s = { .w = &w }, thief = { .w = &w };
 	struct answer a;
 
@@ -396,16 +402,16 @@ TEST(streams)
 	hold(&thief, a.id, s.a.id);		/* the same lease, by a newer stream */
 	CHECK_STR(thief.a.id, s.a.id);
 	CHECK_INT(s.lost, R_STATE_CHANGING);
-	life_held_free(s.held, false);
+	sandbox_held_free(s.held, false);
 	CHECK_INT(leases_of(&w), 1);
-	life_held_free(thief.held, true);	/* we stop: it waits for its holder */
+	sandbox_held_free(thief.held, true);	/* we stop: it waits for its holder */
 	CHECK_INT(leases_of(&w), 1);
 	s = (struct stream){ .w = &w };
 	hold(&s, a.id, thief.a.id);
 	CHECK(status_ok(&s.a.st));
 	do_kill(&w, &alice, a.id);		/* its owner may */
 	CHECK_INT(s.lost, R_SANDBOX_KILLED);
-	life_held_free(s.held, false);
+	sandbox_held_free(s.held, false);
 	hold(&thief, a.id, NULL);
 	CHECK_INT(thief.a.st.reason, R_SANDBOX_KILLED);
 	world_free(&w);
@@ -414,8 +420,8 @@ TEST(streams)
 TEST(a_lease_of_another_uid_does_not_exist)
 {
 	struct world w;
-	struct life_create c = a_create("r");
-	struct life_acquire q = { .who = &bob, .kind = LIFE_LEASE_TTL, .ttl_ms = 1000 };
+	struct sandbox_create c = a_create("r");
+	struct sandbox_acquire q = { .who = &bob, .kind = SANDBOX_LEASE_TTL, .ttl_ms = 1000 };
 	struct lease_answer l;
 	struct answer a, r = { 0 };
 
@@ -425,7 +431,7 @@ TEST(a_lease_of_another_uid_does_not_exist)
 	q.sandbox = a.id;
 	CHECK_INT(acquire(&w, &q).st.reason, R_SANDBOX_NOT_FOUND);
 	r.w = &w;
-	CHECK(!life_release(w.life, &bob, l.id, 0, on_yes, &r, &r.op));
+	CHECK(!sandbox_release(w.core, &bob, l.id, 0, on_yes, &r, &r.op));
 	wait_for(&w, &r);
 	CHECK(!r.yes);
 	CHECK_INT(leases_of(&w), 1);
@@ -440,7 +446,7 @@ TEST(a_lease_of_another_uid_does_not_exist)
 TEST(extended_until_released)
 {
 	struct world w;
-	struct life_create c = a_create("r");
+	struct sandbox_create c = a_create("r");
 	struct lease_answer l;
 	struct answer a;
 	int64_t end;
@@ -449,7 +455,7 @@ TEST(extended_until_released)
 	world_new(&w);
 	c.timeout_ms = 15000;
 	a = do_create(&w, &c);
-	end = w.fake->boxes[0].end_at_ms = clock_wall_ms() + 600;	/* soon */
+	end = w.fake->sandboxes[0].end_at_ms = clock_wall_ms() + 600;	/* soon */
 	(void)do_get(&w, &alice, a.id, 0);
 	w.fake->refresh_fails = 2;
 	l = acquire_ttl(&w, a.id, 60000);
@@ -459,10 +465,10 @@ TEST(extended_until_released)
 	UNTIL(&w, do_get(&w, &alice, a.id, 60000).end_at_ms == fake_find(w.fake, a.id)->end_at_ms);
 	release(&w, l.id);
 	n = w.fake->refreshes;
-	end = w.fake->boxes[0].end_at_ms;
+	end = w.fake->sandboxes[0].end_at_ms;
 	spin(&w, 200);
 	CHECK_INT(w.fake->refreshes, n);
-	CHECK_INT(w.fake->boxes[0].end_at_ms, end);	/* never shortened */
+	CHECK_INT(w.fake->sandboxes[0].end_at_ms, end);	/* never shortened */
 	CHECK_INT(w.fake->timeouts, 0);
 	world_free(&w);
 }
@@ -470,14 +476,14 @@ TEST(extended_until_released)
 TEST(the_cap_is_warned_of)
 {
 	struct world w;
-	struct life_create c = a_create("r");
+	struct sandbox_create c = a_create("r");
 	struct answer a;
 
 	world_new(&w);
 	c.timeout_ms = 60000;
 	a = do_create(&w, &c);
 	w.fake->cap_s = 5;
-	w.fake->boxes[0].end_at_ms = clock_wall_ms() + 3000;
+	w.fake->sandboxes[0].end_at_ms = clock_wall_ms() + 3000;
 	(void)do_get(&w, &alice, a.id, 0);
 	(void)acquire_ttl(&w, a.id, 60000);
 	until_is(&w, &w.fake->refreshes, 3);
@@ -491,7 +497,7 @@ TEST(the_cap_is_warned_of)
 TEST(unclaimed_by_its_policy)
 {
 	struct world w = { .unclaimed_grace_ms = 100, .restart_grace_ms = 50 };
-	struct life_create c = with_policy("r", POLICY_KILL, 60000), d = a_create("s");
+	struct sandbox_create c = with_policy("r", POLICY_KILL, 60000), d = a_create("s");
 	struct answer a;
 
 	world_new_with(&w);
@@ -500,14 +506,14 @@ TEST(unclaimed_by_its_policy)
 	w.fake->create_n = 1;
 	begin_create(&w, &a, &c);
 	until_is(&w, &w.fake->posts, 1);
-	life_cancel(a.op);	/* its caller dies; what was sent is kept, for a while */
+	sandbox_cancel(a.op);	/* its caller dies; what was sent is kept, for a while */
 	fake_release(w.cloud);
 	until_is(&w, &w.fake->kills, 1);
 	a = do_create(&w, &d);	/* claimed: left alone */
 	spin(&w, 200);
 	CHECK_INT(w.fake->kills, 1);
 	a = do_create(&w, &c);	/* the reaped one's request id says so, and makes none */
-	CHECK(status_ok(&a.st) && a.state == LIFE_GONE);
+	CHECK(status_ok(&a.st) && a.state == SANDBOX_GONE);
 	CHECK_INT(w.fake->posts, 2);
 	world_free(&w);
 }
@@ -521,35 +527,35 @@ static void on_news(void *user)
 
 /* The types that are there now, as text; the last cursor. */
 /* Adds the types of what is there to text. */
-static void drain(struct life_watch *w, char text[256], char cursor[80])
+static void drain(struct sandbox_watch *w, char text[256], char cursor[80])
 {
-	struct life_event e;
+	struct sandbox_event e;
 	size_t n = strlen(text);
 
-	while (life_watch_next(w, &e)) {
+	while (sandbox_watch_next(w, &e)) {
 		n += (size_t)snprintf(text + n, 256 - n, "%d ", e.type);
 		if (cursor && e.cursor[0])
 			(void)str_copy(cursor, 80, e.cursor);
 	}
 }
 
-static struct life_watch *watch(struct world *w, const char *cursor, bool initial, unsigned *news)
+static struct sandbox_watch *watch(struct world *w, const char *cursor, bool initial, unsigned *news)
 {
-	struct life_watch_options o = { .who = &alice, .cursor = cursor, .initial = initial };
-	struct life_watch *ret;
+	struct sandbox_watch_options o = { .who = &alice, .cursor = cursor, .initial = initial };
+	struct sandbox_watch *ret;
 	struct status st = STATUS_OK;
 
-	CHECK(!life_watch_new(w->life, &o, on_news, news, &ret, &st));
+	CHECK(!sandbox_watch_new(w->core, &o, on_news, news, &ret, &st));
 	return ret;
 }
 
 TEST(events)
 {
 	struct world w;
-	struct life_create c = a_create("r");
+	struct sandbox_create c = a_create("r");
 	char text[256], live[256], cursor[80] = "", mid[80];
 	unsigned news = 0;
-	struct life_watch *v;
+	struct sandbox_watch *v;
 	struct answer a;
 
 	world_new(&w);
@@ -565,7 +571,7 @@ TEST(events)
 	UNTIL(&w, (drain(v, text, cursor), strstr(text, "7 ")));
 	CHECK(str_eq(text + strlen(text) - 4, "2 7 "));	/* being killed, gone; before it, maybe, what was learned of it */
 	(void)str_copy(live, sizeof(live), text);
-	life_watch_free(v);
+	sandbox_watch_free(v);
 
 	world_restart(&w);
 	v = watch(&w, mid, false, &news);
@@ -575,14 +581,15 @@ TEST(events)
 	text[0] = 0;
 	drain(v, text, NULL);
 	CHECK_STR(text, "");
-	life_watch_free(v);
+	sandbox_watch_free(v);
 	v = watch(&w, "elsewhere.3", false, &news);
 	text[0] = 0;
 	drain(v, text, NULL);
 	CHECK_STR(text, "11 12 ");
-	life_watch_free(v);
+	sandbox_watch_free(v);
 
-	a = do_create(&w, &(struct life_create){ .who = &bob, .secure = -1, .allow_internet_access = -1 });
+	a = do_create(&w, &(struct sandbox_create){
+				  .who = &bob, .secure = -1, .allow_internet_access = -1});
 	c.request_id = "r2";
 	a = do_create(&w, &c);
 	spin(&w, 30);
@@ -590,7 +597,7 @@ TEST(events)
 	text[0] = 0;
 	drain(v, text, NULL);
 	CHECK_STR(text, "11 2 12 ");	/* not bob's */
-	life_watch_free(v);
+	sandbox_watch_free(v);
 	world_free(&w);
 }
 
@@ -599,10 +606,10 @@ TEST(slow_watcher)
 {
 	static struct answer answers[EVENTS_PER_UID + 100];
 	struct world w;
-	struct life_create c = a_create("r");
+	struct sandbox_create c = a_create("r");
 	struct policy_change p = { .set = BIT(POLICY_F_KEEP_ALIVE) };
-	struct life_watch *v;
-	struct life_event e;
+	struct sandbox_watch *v;
+	struct sandbox_event e;
 	unsigned news = 0;
 	struct answer a;
 	char text[256];
@@ -615,17 +622,18 @@ TEST(slow_watcher)
 	drain(v, text, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
 		answers[i] = (struct answer){ .w = &w };
-		CHECK(!life_set_policy(w.life, &alice, a.id, &p, 0, 0, on_box, &answers[i], &answers[i].op));
+		CHECK(!sandbox_set_policy(w.core, &alice, a.id, &p, 0, 0, on_sandbox, &answers[i],
+					  &answers[i].op));
 	}
 	wait_for(&w, &answers[ARRAY_SIZE(answers) - 1]);
 	spin(&w, 30);
 	text[0] = 0;
 	drain(v, text, NULL);
 	CHECK(str_starts(text, "11 2 12 "));
-	life_watch_free(v);
+	sandbox_watch_free(v);
 	v = watch(&w, NULL, false, &news);	/* from now: nothing */
-	CHECK(!life_watch_next(v, &e));
-	life_watch_free(v);
+	CHECK(!sandbox_watch_next(v, &e));
+	sandbox_watch_free(v);
 	world_free(&w);
 }
 

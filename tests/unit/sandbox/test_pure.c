@@ -19,7 +19,7 @@ TEST(names)
 {
 	static const struct { const char *s; bool ok; } t[] = {
 		{ "a", true },
-		{ "my-box_1.x", true },
+		{ "my-sandbox_1.x", true },
 		{ "i0a1b2c3d4e5f6g7h8i9", true },	/* one short of an id */
 		{ "i0a1b2c3d4e5f6g7h8i9j", false },	/* an id */
 		{ "i0a1b2c3d4e5f6g7h8-9j", true },
@@ -137,7 +137,12 @@ TEST(policies)
 
 TEST(tags_there_and_back)
 {
-	struct tags in = { .host = "h", .req = "abc", .name = "box", .uid = 12, .seq = 99, .policy = "ka=1" };
+	struct tags in = {.host = "h",
+			  .req = "abc",
+			  .name = "sandbox",
+			  .uid = 12,
+			  .seq = 99,
+			  .policy = "ka=1"};
 	struct cloud_kvs kvs = { 0 };
 	struct tags out;
 
@@ -146,7 +151,7 @@ TEST(tags_there_and_back)
 	tags_read(&kvs, &out);
 	CHECK(tags_are_of(&out, "h") && !tags_are_of(&out, "hh"));
 	CHECK_STR(out.req, "abc");
-	CHECK_STR(out.name, "box");
+	CHECK_STR(out.name, "sandbox");
 	CHECK_STR(out.policy, "ka=1");
 	CHECK(out.has_uid && out.uid == 12 && out.seq == 99);
 	cloud_kvs_fini(&kvs);
@@ -160,9 +165,9 @@ TEST(tags_there_and_back)
 
 TEST(metadata_pairs)
 {
-	static const struct life_pair v[] = { { "b", "2" }, { "a", "" }, { "c", "x y" } };
-	static const struct life_pair want[] = { { "c", "x y" }, { "a", "" } };
-	static const struct life_pair wrong[] = { { "c", "x" } }, absent[] = { { "d", "" } };
+	static const struct sandbox_pair v[] = { { "b", "2" }, { "a", "" }, { "c", "x y" } };
+	static const struct sandbox_pair want[] = { { "c", "x y" }, { "a", "" } };
+	static const struct sandbox_pair wrong[] = { { "c", "x" } }, absent[] = { { "d", "" } };
 	struct pairs p, q;
 
 	CHECK(!pairs_from(&p, v, 3));
@@ -311,9 +316,9 @@ TEST(mass_loss_is_suspicious)
 TEST(pages)
 {
 	struct principal who = { .uid = 5 };
-	struct life_pair m[] = { { "a", "1" }, { "b", "2" } }, r[] = { { "b", "2" }, { "a", "1" } };
-	struct life_list q = { .who = &who, .metadata = m, .n_metadata = 2 };
-	struct life_list same = { .who = &who, .metadata = r, .n_metadata = 2 };
+	struct sandbox_pair m[] = { { "a", "1" }, { "b", "2" } }, r[] = { { "b", "2" }, { "a", "1" } };
+	struct sandbox_list q = { .who = &who, .metadata = m, .n_metadata = 2 };
+	struct sandbox_list same = { .who = &who, .metadata = r, .n_metadata = 2 };
 	struct page_place in = { .started_at_ms = 1700000000123, .id = "iabc" }, out;
 	uint64_t question = page_question(&q, "default");
 	char *token = page_token(&in, question);

@@ -19,7 +19,7 @@ static void fill(struct creation *c)
 	c->timeout_s = 77;
 	c->secure = TRI_FALSE;
 	c->allow_internet_access = TRI_TRUE;
-	c->end = (struct creation_end){ LIFE_ON_TIMEOUT_PAUSE, 1, -1 };
+	c->end = (struct creation_end){ SANDBOX_ON_TIMEOUT_PAUSE, 1, -1 };
 	CHECK(!cloud_kvs_add(&c->metadata, "m", "1") && !cloud_kvs_add(&c->metadata, "empty", ""));
 	CHECK(!cloud_kvs_add(&c->envs, "SECRET", "hunter2 with spaces\nand lines"));
 	c->network = calloc(1, sizeof(*c->network));
@@ -58,7 +58,8 @@ TEST(recipe_round_trip)
 	CHECK_INT(d.timeout_s, 77);
 	CHECK_INT(d.secure, TRI_FALSE);
 	CHECK_INT(d.allow_internet_access, TRI_TRUE);
-	CHECK(d.end.on_timeout == LIFE_ON_TIMEOUT_PAUSE && d.end.keep_memory == 1 && d.end.auto_resume == -1);
+	CHECK(d.end.on_timeout == SANDBOX_ON_TIMEOUT_PAUSE && d.end.keep_memory == 1 &&
+	      d.end.auto_resume == -1);
 	CHECK_INT(d.metadata.n, 2);
 	CHECK_STR(cloud_kvs_get(&d.metadata, "empty"), "");
 	CHECK_STR(cloud_kvs_get(&d.envs, "SECRET"), "hunter2 with spaces\nand lines");
@@ -84,9 +85,16 @@ TEST(recipe_round_trip)
 
 TEST(verdicts)
 {
-	static const struct recipe_facts good = { .on_gone = POLICY_RECREATE, .ours = true, .named = true, .known = true,
-						  .in_use = true, .keep_alive = true, .before = LIFE_RUNNING, .reason = R_SANDBOX_GONE,
-						  .generation = 1, .age_ms = 5 };
+	static const struct recipe_facts good = {.on_gone = POLICY_RECREATE,
+						 .ours = true,
+						 .named = true,
+						 .known = true,
+						 .in_use = true,
+						 .keep_alive = true,
+						 .before = SANDBOX_RUNNING,
+						 .reason = R_SANDBOX_GONE,
+						 .generation = 1,
+						 .age_ms = 5};
 	struct recipe_facts f;
 
 #define VERDICT(v, ...)                                                                                            \
@@ -98,7 +106,7 @@ TEST(verdicts)
 	VERDICT(RECIPE_GO, );
 	VERDICT(RECIPE_GO, f.in_use = false);
 	VERDICT(RECIPE_GO, f.reason = R_SANDBOX_EXPIRED);
-	VERDICT(RECIPE_GO, f.before = LIFE_PAUSED);
+	VERDICT(RECIPE_GO, f.before = SANDBOX_PAUSED);
 	VERDICT(RECIPE_GO, (f.generation = 2, f.age_ms = RECIPE_TOO_SOON_MS));
 	VERDICT(RECIPE_NOT_ASKED, f.on_gone = POLICY_FAIL);
 	VERDICT(RECIPE_NOT_ASKED, f.ended = true);
@@ -107,7 +115,7 @@ TEST(verdicts)
 	VERDICT(RECIPE_IN_DOUBT, f.ours = false);
 	VERDICT(RECIPE_IN_DOUBT, f.in_doubt = true);
 	VERDICT(RECIPE_UNUSED, (f.in_use = false, f.reason = R_SANDBOX_EXPIRED));
-	VERDICT(RECIPE_UNUSED, (f.in_use = false, f.before = LIFE_PAUSED));
+	VERDICT(RECIPE_UNUSED, (f.in_use = false, f.before = SANDBOX_PAUSED));
 	VERDICT(RECIPE_UNUSED, (f.keep_alive = false, f.reason = R_SANDBOX_EXPIRED));
 	VERDICT(RECIPE_GO, f.keep_alive = false);
 	VERDICT(RECIPE_MISSING, f.known = false);
@@ -118,11 +126,11 @@ TEST(verdicts)
 
 /* --- in the whole --- */
 
-static struct life_create again_create(const char *request_id)
+static struct sandbox_create again_create(const char *request_id)
 {
-	struct life_create c = a_create(request_id);
+	struct sandbox_create c = a_create(request_id);
 
-	c.name = "box";
+	c.name = "sandbox";
 	c.policy.set = BIT(POLICY_F_ON_GONE);
 	c.policy.to.on_gone = POLICY_RECREATE;
 	return c;
@@ -130,45 +138,47 @@ static struct life_create again_create(const char *request_id)
 
 static void until_intents_end(struct world *w)
 {
-	struct life_counts n;
+	struct sandbox_core_counts n;
 
 	do {
 		CHECK(loop_once(w->loop, 20) >= 0);
-		life_count(w->life, (uid_t)-1, &n);
+		sandbox_core_count(w->core, (uid_t)-1, &n);
 	} while (n.intents);
 }
 
-static struct box *box_of(struct world *w, unsigned i)
+static struct sandbox *sandbox_of(struct world *w, unsigned i)
 {
-	return life_find_box(w->life, &w->life->accounts[0], w->fake->boxes[i].id);
+	return core_find(w->core, &w->core->accounts[0], w->fake->sandboxes[i].id);
 }
 
-static void set_on_gone(struct world *w, const char *box, enum policy_on_gone to, struct answer *ret)
+static void set_on_gone(struct world *w, const char *sandbox, enum policy_on_gone to,
+			struct answer *ret)
 {
 	struct policy_change c = { .set = BIT(POLICY_F_ON_GONE), .to = { .on_gone = to } };
 
 	*ret = (struct answer){ .w = w };
-	CHECK(!life_set_policy(w->life, &alice, box, &c, 0, clock_boot_ms() + 5000, on_box, ret, &ret->op));
+	CHECK(!sandbox_set_policy(w->core, &alice, sandbox, &c, 0, clock_boot_ms() + 5000,
+				  on_sandbox, ret, &ret->op));
 	wait_for(w, ret);
 }
 
 static void live(struct fake *f, const char *point, bool first)
 {
-	struct life_create c = again_create("r1");
-	struct life_counts n;
+	struct sandbox_create c = again_create("r1");
+	struct sandbox_core_counts n;
 	struct world w = { .fake = f };
 
 	log_setup(LOG_LEVEL_ERROR);
 	world_start(&w);
 	if (first) {
 		(void)do_create(&w, &c);
-		f->boxes[0].alive = false;
+		f->sandboxes[0].alive = false;
 		setenv("AGENTBOXD_FAILPOINT", point, 1);
-		(void)do_get(&w, &alice, f->boxes[0].id, 0);
+		(void)do_get(&w, &alice, f->sandboxes[0].id, 0);
 	}
 	do {
 		CHECK(loop_once(w.loop, 20) >= 0);
-		life_count(w.life, (uid_t)-1, &n);
+		sandbox_core_count(w.core, (uid_t)-1, &n);
 	} while (n.intents || n.running != fake_alive(f));
 	spin(&w, 50);
 	world_stop(&w);
@@ -220,8 +230,8 @@ TEST(killed_on_the_way)
 
 TEST(vanished_and_made_again)
 {
-	struct life_pair envs[] = { { "SECRET", "hunter2" } }, metadata[] = { { "k", "v" } };
-	struct life_create c = again_create("r1");
+	struct sandbox_pair envs[] = { { "SECRET", "hunter2" } }, metadata[] = { { "k", "v" } };
+	struct sandbox_create c = again_create("r1");
 	struct answer a, b;
 	struct world w;
 
@@ -231,92 +241,94 @@ TEST(vanished_and_made_again)
 	c.metadata = metadata;
 	c.n_metadata = 1;
 	a = do_create(&w, &c);
-	w.fake->boxes[0].alive = false;
+	w.fake->sandboxes[0].alive = false;
 	b = do_get(&w, &alice, a.id, 0);
-	CHECK_INT(b.state, LIFE_GONE);
+	CHECK_INT(b.state, SANDBOX_GONE);
 	CHECK_INT(b.gone_reason, R_SANDBOX_GONE);
 	until_intents_end(&w);
-	b = do_get(&w, &alice, "box", 0);
-	CHECK_STR(b.id, w.fake->boxes[1].id);
+	b = do_get(&w, &alice, "sandbox", 0);
+	CHECK_STR(b.id, w.fake->sandboxes[1].id);
 	CHECK_INT(b.generation, 2);
 	CHECK_INT(b.n_metadata, 1);
-	CHECK_STR(fake_tag(&w.fake->boxes[1], "k"), "v");
-	CHECK_STR(fake_tag(&w.fake->boxes[1], TAG_NAME), "box");
+	CHECK_STR(fake_tag(&w.fake->sandboxes[1], "k"), "v");
+	CHECK_STR(fake_tag(&w.fake->sandboxes[1], TAG_NAME), "sandbox");
 	/* Whoever does not follow learns where it went; so does one that repeats. */
 	a = (struct answer){ .w = &w };
-	CHECK(!life_resolve(w.life, &alice, w.fake->boxes[0].id, clock_boot_ms() + 2000, on_target, &a, &a.op));
+	CHECK(!sandbox_resolve(w.core, &alice, w.fake->sandboxes[0].id, clock_boot_ms() + 2000,
+			       on_target, &a, &a.op));
 	wait_for(&w, &a);
 	CHECK_INT(a.st.reason, R_SANDBOX_REPLACED);
-	CHECK_STR(status_evidence_get(&a.st, "replaced_by"), w.fake->boxes[1].id);
+	CHECK_STR(status_evidence_get(&a.st, "replaced_by"), w.fake->sandboxes[1].id);
 	/* The next one lived less than a minute: that would go on for ever. */
 	world_restart(&w);
-	CHECK_INT(box_of(&w, 1)->policy.on_gone, POLICY_RECREATE);
-	CHECK(box_of(&w, 1)->recipe.len);
-	w.fake->boxes[1].alive = false;
-	(void)do_get(&w, &alice, "box", 0);
+	CHECK_INT(sandbox_of(&w, 1)->policy.on_gone, POLICY_RECREATE);
+	CHECK(sandbox_of(&w, 1)->recipe.len);
+	w.fake->sandboxes[1].alive = false;
+	(void)do_get(&w, &alice, "sandbox", 0);
 	spin(&w, 50);
 	CHECK_INT(w.fake->posts, 2);
-	w.fake->boxes[1].alive = false;
+	w.fake->sandboxes[1].alive = false;
 	world_free(&w);
 }
 
 TEST(old_enough_it_goes_on)
 {
-	struct life_create c = again_create("r1");
+	struct sandbox_create c = again_create("r1");
 	struct answer a;
 	struct world w;
 
 	world_new(&w);
 	(void)do_create(&w, &c);
 	for (unsigned i = 0; i < 3; i++) {
-		struct box *b = box_of(&w, i);
+		struct sandbox *b = sandbox_of(&w, i);
 
-		/* the scripted cloud's boxes start some ms ahead, so that no two do at once */
+		/* the scripted cloud's sandboxes start some ms ahead, so that no two do at once */
 		b->started_at_ms -= RECIPE_TOO_SOON_MS + 1000;
-		w.fake->boxes[i].started_at_ms -= RECIPE_TOO_SOON_MS + 1000;
-		w.fake->boxes[i].alive = false;
-		(void)do_get(&w, &alice, "box", 0);
+		w.fake->sandboxes[i].started_at_ms -= RECIPE_TOO_SOON_MS + 1000;
+		w.fake->sandboxes[i].alive = false;
+		(void)do_get(&w, &alice, "sandbox", 0);
 		until_intents_end(&w);
 	}
-	a = do_get(&w, &alice, "box", 0);
+	a = do_get(&w, &alice, "sandbox", 0);
 	CHECK_INT(a.generation, 4);
 	CHECK_INT(w.fake->posts, 4);
 	/* An id from long ago leads to what is there now. */
 	a = (struct answer){ .w = &w };
-	CHECK(!life_resolve(w.life, &alice, w.fake->boxes[0].id, clock_boot_ms() + 2000, on_target, &a, &a.op));
+	CHECK(!sandbox_resolve(w.core, &alice, w.fake->sandboxes[0].id, clock_boot_ms() + 2000,
+			       on_target, &a, &a.op));
 	wait_for(&w, &a);
-	CHECK_STR(status_evidence_get(&a.st, "replaced_by"), w.fake->boxes[3].id);
+	CHECK_STR(status_evidence_get(&a.st, "replaced_by"), w.fake->sandboxes[3].id);
 	world_free(&w);
 }
 
 /* Its owner's kill, a policy's, and an end that nobody minded, are no loss. */
 TEST(not_made_again)
 {
-	struct life_create c = again_create("r1");
+	struct sandbox_create c = again_create("r1");
 	struct answer a;
 	struct world w;
 
 	world_new(&w);
 	(void)do_create(&w, &c);
-	CHECK(do_kill(&w, &alice, "box").yes);
+	CHECK(do_kill(&w, &alice, "sandbox").yes);
 	c = again_create("r2");
 	(void)do_create(&w, &c);
-	w.fake->boxes[1].alive = false; /* the DELETE meets nothing: it was asked for all the same */
-	(void)do_kill(&w, &alice, "box");
+	w.fake->sandboxes[1].alive = false; /* the DELETE meets nothing: it was asked for all the same */
+	(void)do_kill(&w, &alice, "sandbox");
 	c = again_create("r3");
 	(void)do_create(&w, &c);
-	w.fake->boxes[2].alive = false;
-	w.fake->boxes[2].end_at_ms = box_of(&w, 2)->end_at_ms = clock_wall_ms() - 5000; /* nobody held it */
-	(void)do_get(&w, &alice, "box", 0);
+	w.fake->sandboxes[2].alive = false;
+	w.fake->sandboxes[2].end_at_ms = sandbox_of(&w, 2)->end_at_ms = clock_wall_ms() - 5000; /* nobody held it */
+	(void)do_get(&w, &alice, "sandbox", 0);
 	c = again_create("r4");
 	(void)do_create(&w, &c);
-	set_on_gone(&w, "box", POLICY_FAIL, &a);
+	set_on_gone(&w, "sandbox", POLICY_FAIL, &a);
 	CHECK(status_ok(&a.st));
-	CHECK(!box_of(&w, 3)->recipe.len);
-	set_on_gone(&w, "box", POLICY_RECREATE, &a);
+	CHECK(!sandbox_of(&w, 3)->recipe.len);
+	set_on_gone(&w, "sandbox", POLICY_RECREATE, &a);
 	CHECK_INT(a.st.reason, R_UNSUPPORTED);
-	w.fake->boxes[3].alive = false;
-	(void)do_get(&w, &alice, "box", 0);
+	w.fake->sandboxes[3].alive = false;
+	(void)do_get(&w, &alice, "sandbox", 0);
 	spin(&w, 100);
 	CHECK_INT(w.fake->posts, 4);
 	c = again_create("r5");
@@ -331,22 +343,22 @@ TEST(not_made_again)
 TEST(expired_while_leased)
 {
 	struct principal us = { .uid = 1000, .gid = 1000, .pid = getpid(), .pidfd = -1, .conn = 1 };
-	struct life_create c = again_create("r1");
+	struct sandbox_create c = again_create("r1");
 	struct world w;
 
 	world_new(&w);
 	c.who = &us;
 	c.process_lease = true;
 	(void)do_create(&w, &c);
-	CHECK_INT(box_of(&w, 0)->n_leases, 1);
-	w.fake->boxes[0].alive = false;
-	box_of(&w, 0)->end_at_ms = clock_wall_ms() - 5000;
-	(void)do_get(&w, &alice, "box", 0);
+	CHECK_INT(sandbox_of(&w, 0)->n_leases, 1);
+	w.fake->sandboxes[0].alive = false;
+	sandbox_of(&w, 0)->end_at_ms = clock_wall_ms() - 5000;
+	(void)do_get(&w, &alice, "sandbox", 0);
 	until_intents_end(&w);
-	CHECK_INT(box_of(&w, 0)->gone_reason, R_SANDBOX_EXPIRED);
-	CHECK_INT(box_of(&w, 0)->n_leases, 0);
-	CHECK_INT(box_of(&w, 1)->n_leases, 1);
-	CHECK(box_of(&w, 1)->claimed);
+	CHECK_INT(sandbox_of(&w, 0)->gone_reason, R_SANDBOX_EXPIRED);
+	CHECK_INT(sandbox_of(&w, 0)->n_leases, 0);
+	CHECK_INT(sandbox_of(&w, 1)->n_leases, 1);
+	CHECK(sandbox_of(&w, 1)->claimed);
 	world_free(&w);
 }
 
@@ -358,7 +370,7 @@ TEST(bad_answers)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
-		struct life_create c = again_create("r1");
+		struct sandbox_create c = again_create("r1");
 		struct answer a;
 		struct world w;
 
@@ -366,11 +378,11 @@ TEST(bad_answers)
 		(void)do_create(&w, &c);
 		w.fake->create = t[i].how;
 		w.fake->create_n = 1;
-		w.fake->boxes[0].alive = false;
-		(void)do_get(&w, &alice, w.fake->boxes[0].id, 0);
+		w.fake->sandboxes[0].alive = false;
+		(void)do_get(&w, &alice, w.fake->sandboxes[0].id, 0);
 		until_intents_end(&w);
 		CHECK_INT(fake_alive(w.fake), t[i].alive);
-		a = do_get(&w, &alice, "box", 0);
+		a = do_get(&w, &alice, "sandbox", 0);
 		CHECK_INT(status_ok(&a.st), t[i].alive);
 		if (t[i].alive)
 			CHECK_INT(a.generation, 2);
@@ -381,21 +393,21 @@ TEST(bad_answers)
 /* Whoever creates the name meanwhile gets the one that is being made. */
 TEST(a_create_joins_it)
 {
-	struct life_create c = again_create("r1");
+	struct sandbox_create c = again_create("r1");
 	struct answer a, b;
 	struct world w;
 
 	world_new(&w);
 	(void)do_create(&w, &c);
-	w.fake->boxes[0].alive = false;
-	(void)do_get(&w, &alice, w.fake->boxes[0].id, 0);
+	w.fake->sandboxes[0].alive = false;
+	(void)do_get(&w, &alice, w.fake->sandboxes[0].id, 0);
 	c = a_create("r2");
-	c.name = "box";
+	c.name = "sandbox";
 	a = do_create(&w, &c);
-	CHECK_STR(a.id, w.fake->boxes[1].id);
+	CHECK_STR(a.id, w.fake->sandboxes[1].id);
 	c = again_create("r1");
 	b = do_create(&w, &c); /* the old request id: what it made, as it is now */
-	CHECK_INT(b.state, LIFE_GONE);
+	CHECK_INT(b.state, SANDBOX_GONE);
 	CHECK_INT(w.fake->posts, 2);
 	world_free(&w);
 }

@@ -6,8 +6,8 @@
 
 TEST(create_is_answered_complete)
 {
-	struct life_pair meta[] = { { "k", "v" } };
-	struct life_create c;
+	struct sandbox_pair meta[] = { { "k", "v" } };
+	struct sandbox_create c;
 	struct answer a;
 	struct world w;
 
@@ -18,30 +18,30 @@ TEST(create_is_answered_complete)
 	c.timeout_ms = 61500;
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
-	CHECK_INT(a.state, LIFE_RUNNING);
-	CHECK_INT(a.source, LIFE_FROM_CLOUD);
+	CHECK_INT(a.state, SANDBOX_RUNNING);
+	CHECK_INT(a.source, SANDBOX_FROM_CLOUD);
 	CHECK_INT(a.cpu_count, 2);
 	CHECK_INT(a.end_at_ms - a.started_at_ms, 62000); /* rounded up */
 	CHECK_INT(a.n_metadata, 1);			  /* our tags are not shown */
 	CHECK_INT(w.fake->posts, 1);
-	CHECK_STR(fake_tag(&w.fake->boxes[0], TAG_HOST), store_host_id(w.store));
-	CHECK_STR(fake_tag(&w.fake->boxes[0], TAG_UID), "1000");
-	CHECK_INT(strlen(fake_tag(&w.fake->boxes[0], TAG_REQ)), TAG_REQ_LEN);
-	CHECK(fake_tag(&w.fake->boxes[0], TAG_SEQ) && fake_tag(&w.fake->boxes[0], TAG_POLICY));
-	CHECK(!fake_tag(&w.fake->boxes[0], TAG_NAME));
+	CHECK_STR(fake_tag(&w.fake->sandboxes[0], TAG_HOST), store_host_id(w.store));
+	CHECK_STR(fake_tag(&w.fake->sandboxes[0], TAG_UID), "1000");
+	CHECK_INT(strlen(fake_tag(&w.fake->sandboxes[0], TAG_REQ)), TAG_REQ_LEN);
+	CHECK(fake_tag(&w.fake->sandboxes[0], TAG_SEQ) && fake_tag(&w.fake->sandboxes[0], TAG_POLICY));
+	CHECK(!fake_tag(&w.fake->sandboxes[0], TAG_NAME));
 	/* Still there after a restart, without asking. */
 	world_restart(&w);
-	a = do_get(&w, &alice, w.fake->boxes[0].id, 0);
-	CHECK(status_ok(&a.st) && a.state == LIFE_RUNNING);
+	a = do_get(&w, &alice, w.fake->sandboxes[0].id, 0);
+	CHECK(status_ok(&a.st) && a.state == SANDBOX_RUNNING);
 	world_free(&w);
 }
 
 TEST(input_is_refused_by_name)
 {
-	static const struct life_pair tag[] = { { "agentbox.host", "x" } }, empty[] = { { "", "x" } };
+	static const struct sandbox_pair tag[] = {{"agentbox.host", "x"}}, empty[] = {{"", "x"}};
 	struct {
 		const char *field;
-		struct life_create c;
+		struct sandbox_create c;
 	} t[] = {
 		{ "request_id", { .request_id = "\x01" } },
 		{ "name", { .name = "Upper" } },
@@ -75,7 +75,7 @@ TEST(input_is_refused_by_name)
 
 TEST(request_ids)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a, b;
 	struct world w;
 
@@ -109,7 +109,7 @@ TEST(request_ids)
 	b = do_create(&w, &c);
 	CHECK(status_ok(&b.st));
 	CHECK_STR(a.id, b.id);
-	CHECK_INT(b.state, LIFE_GONE);
+	CHECK_INT(b.state, SANDBOX_GONE);
 	CHECK_INT(b.gone_reason, R_SANDBOX_KILLED);
 	CHECK_INT(w.fake->posts, 2);
 	world_free(&w);
@@ -117,7 +117,7 @@ TEST(request_ids)
 
 TEST(refused_is_remembered)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a;
 	struct world w;
 
@@ -139,7 +139,7 @@ TEST(refused_is_remembered)
 
 TEST(unsent_is_sent_again)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a;
 	struct world w;
 
@@ -150,7 +150,7 @@ TEST(unsent_is_sent_again)
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
 	CHECK_INT(w.fake->posts, 3);
-	CHECK_INT(w.fake->n_boxes, 1);
+	CHECK_INT(w.fake->n_sandboxes, 1);
 	w.fake->create_n = 3;
 	c = a_create("r2");
 	a = do_create(&w, &c);
@@ -163,7 +163,7 @@ TEST(unsent_is_sent_again)
 
 TEST(lost_answer_is_settled)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a, b;
 	struct world w;
 
@@ -176,7 +176,7 @@ TEST(lost_answer_is_settled)
 	CHECK_INT(a.cpu_count, 2);
 	CHECK_INT(w.fake->posts, 1);
 	b = (struct answer){ .w = &w };
-	CHECK(!life_resolve(w.life, &alice, a.id, clock_boot_ms() + 2000, on_target, &b, &b.op));
+	CHECK(!sandbox_resolve(w.core, &alice, a.id, clock_boot_ms() + 2000, on_target, &b, &b.op));
 	wait_for(&w, &b);
 	CHECK(str_starts(b.token, "token-"));
 	world_free(&w);
@@ -185,7 +185,7 @@ TEST(lost_answer_is_settled)
 /* A week counts from the last use, and a restart does not forget when that was. */
 TEST(use_of_a_request_id_is_stored)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct request *q;
 	struct answer a, b;
 	struct world w;
@@ -194,7 +194,7 @@ TEST(use_of_a_request_id_is_stored)
 	world_new(&w);
 	c = a_create("r1");
 	a = do_create(&w, &c);
-	q = life_find_request(w.life, alice.uid, REQUEST_CREATE, "r1");
+	q = core_find_request(w.core, alice.uid, REQUEST_CREATE, "r1");
 	CHECK(q && q->used_at_ms >= began);
 	q->used_at_ms = 1;
 	c.deadline_ms = clock_boot_ms() + 10000;
@@ -203,7 +203,7 @@ TEST(use_of_a_request_id_is_stored)
 	CHECK(q->used_at_ms >= began);
 	world_restart(&w);
 	/* What only memory knew is lost here: the row would still say what it said at first. */
-	q = life_find_request(w.life, alice.uid, REQUEST_CREATE, "r1");
+	q = core_find_request(w.core, alice.uid, REQUEST_CREATE, "r1");
 	CHECK(q && q->used_at_ms > began + 30000);
 	world_free(&w);
 }
@@ -212,19 +212,19 @@ TEST(use_of_a_request_id_is_stored)
 TEST(request_ids_are_saved_again)
 {
 	struct world w = { .reconcile_period_ms = 100 };
-	struct life_create c;
+	struct sandbox_create c;
 	struct request *q;
 
 	world_new_with(&w);
 	c = a_create("r1");
 	(void)do_create(&w, &c);
-	q = life_find_request(w.life, alice.uid, REQUEST_CREATE, "r1");
+	q = core_find_request(w.core, alice.uid, REQUEST_CREATE, "r1");
 	CHECK(q);
 	q->used_at_ms = 7;	/* stands for the change that was not written */
-	w.life->resave = true;
-	UNTIL(&w, !w.life->resave);
+	w.core->resave = true;
+	UNTIL(&w, !w.core->resave);
 	world_restart(&w);
-	q = life_find_request(w.life, alice.uid, REQUEST_CREATE, "r1");
+	q = core_find_request(w.core, alice.uid, REQUEST_CREATE, "r1");
 	CHECK(q);
 	CHECK_INT(q->used_at_ms, 7);
 	world_free(&w);
@@ -232,8 +232,8 @@ TEST(request_ids_are_saved_again)
 
 TEST(lost_request_stays_unknown)
 {
-	struct life_create c;
-	struct fake_box *late;
+	struct sandbox_create c;
+	struct fake_sandbox *late;
 	struct answer a;
 	struct world w;
 
@@ -242,9 +242,9 @@ TEST(lost_request_stays_unknown)
 	w.fake->create_n = 1;
 	c = a_create("r1");
 	begin_create(&w, &a, &c);
-	while (!w.fake->n_boxes)
+	while (!w.fake->n_sandboxes)
 		CHECK(loop_once(w.loop, 100) >= 0);
-	late = &w.fake->boxes[0];
+	late = &w.fake->sandboxes[0];
 	late->hidden = true; /* it boots for longer than the horizon */
 	wait_for(&w, &a);
 	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
@@ -255,7 +255,7 @@ TEST(lost_request_stays_unknown)
 	/* Reconcile finds it by its tag; the request id has its object then. */
 	late->hidden = false;
 	world_restart(&w);
-	UNTIL(&w, life_find_request(w.life, alice.uid, REQUEST_CREATE, "r1")->step == ROW_REQUEST_DONE);
+	UNTIL(&w, core_find_request(w.core, alice.uid, REQUEST_CREATE, "r1")->step == ROW_REQUEST_DONE);
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
 	CHECK_STR(a.id, late->id);
@@ -272,8 +272,8 @@ TEST(lost_request_stays_unknown)
 
 TEST(caller_leaves)
 {
-	struct life_create c;
-	struct life_counts n;
+	struct sandbox_create c;
+	struct sandbox_core_counts n;
 	struct answer a;
 	struct world w;
 
@@ -281,29 +281,29 @@ TEST(caller_leaves)
 	/* Before anything is sent: no POST at all. */
 	c = a_create("r1");
 	begin_create(&w, &a, &c);
-	life_cancel(a.op);
+	sandbox_cancel(a.op);
 	spin(&w, 30);
 	CHECK_INT(w.fake->posts, 0);
 	begin_create(&w, &a, &c);
 	CHECK(loop_once(w.loop, 0) >= 0);
-	life_cancel(a.op); /* while the intent is being written */
+	sandbox_cancel(a.op); /* while the intent is being written */
 	spin(&w, 50);
 	CHECK_INT(w.fake->posts, 0);
-	life_count(w.life, (uid_t)-1, &n);
+	sandbox_core_count(w.core, (uid_t)-1, &n);
 	CHECK_INT(n.intents, 0);
 	/* After: the answer is read and kept, for a repeat to claim. */
 	w.fake->create = FAKE_HOLD;
 	w.fake->create_n = 1;
 	begin_create(&w, &a, &c);
-	while (!w.fake->n_boxes)
+	while (!w.fake->n_sandboxes)
 		CHECK(loop_once(w.loop, 100) >= 0);
-	life_cancel(a.op);
+	sandbox_cancel(a.op);
 	spin(&w, 30);
 	fake_release(w.cloud);
 	UNTIL(&w, !counts(&w).intents);
 	CHECK_INT(counts(&w).running, 1);
 	a = do_create(&w, &c);
-	CHECK_STR(a.id, w.fake->boxes[0].id);
+	CHECK_STR(a.id, w.fake->sandboxes[0].id);
 	CHECK_INT(w.fake->posts, 1);
 	CHECK_INT(w.fake->kills, 0);
 	world_free(&w);
@@ -312,7 +312,7 @@ TEST(caller_leaves)
 /* the answer that comes after the caller's deadline is still read: the same request id finds the sandbox. */
 TEST(deadline_of_a_sent_one)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a;
 	struct world w;
 
@@ -334,7 +334,7 @@ TEST(deadline_of_a_sent_one)
 
 TEST(cloud_away)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a;
 	struct world w;
 
@@ -344,7 +344,7 @@ TEST(cloud_away)
 	w.fake->down = true;
 	a = do_get(&w, &alice, a.id, 0); /* what is known is said, and that it is old */
 	CHECK(status_ok(&a.st));
-	CHECK_INT(a.source, LIFE_FROM_CACHE_CLOUD_UNREACHABLE);
+	CHECK_INT(a.source, SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE);
 	c = a_create("r1");
 	c.deadline_ms = clock_boot_ms() + 1000;
 	a = do_create(&w, &c);
@@ -352,8 +352,8 @@ TEST(cloud_away)
 	CHECK_INT(a.st.reason, R_UNREACHABLE);
 	spin(&w, 50);
 	CHECK_INT(w.fake->posts, 1); /* withdrawn, not sent when it comes back */
-	a = do_list(&w, (struct life_list){ 0 });
-	CHECK_INT(a.source, LIFE_FROM_CACHE_CLOUD_UNREACHABLE);
+	a = do_list(&w, (struct sandbox_list){ 0 });
+	CHECK_INT(a.source, SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE);
 	CHECK_INT(a.n, 1);
 	w.fake->down = false;
 	spin(&w, 50);
@@ -366,7 +366,7 @@ TEST(cloud_away)
 
 TEST(names)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a, b[8];
 	struct world w;
 	char first[64];
@@ -375,7 +375,7 @@ TEST(names)
 	/* Many at once: one sandbox. */
 	for (size_t i = 0; i < ARRAY_SIZE(b); i++) {
 		c = a_create(NULL);
-		c.name = "box";
+		c.name = "sandbox";
 		c.params_hash[0] = (uint8_t)i;
 		begin_create(&w, &b[i], &c);
 	}
@@ -387,56 +387,56 @@ TEST(names)
 	}
 	CHECK_INT(w.fake->posts, 1);
 	(void)str_copy(first, sizeof(first), b[0].id);
-	a = do_get(&w, &alice, "box", LIFE_STALENESS_DEFAULT);
+	a = do_get(&w, &alice, "sandbox", SANDBOX_STALENESS_DEFAULT);
 	CHECK_STR(a.id, first);
 	CHECK_INT(a.generation, 1);
-	a = do_get(&w, &bob, "box", LIFE_STALENESS_DEFAULT);
+	a = do_get(&w, &bob, "sandbox", SANDBOX_STALENESS_DEFAULT);
 	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
 	c.must_create = true;
 	a = do_create(&w, &c);
 	CHECK_INT(a.st.reason, R_NAME_EXISTS);
 	/* With a request id it is the same sandbox for that id, for good. */
 	c = a_create("r1");
-	c.name = "box";
+	c.name = "sandbox";
 	a = do_create(&w, &c);
 	CHECK_STR(a.id, first);
-	a = do_kill(&w, &alice, "box");
+	a = do_kill(&w, &alice, "sandbox");
 	CHECK(a.yes);
-	a = do_get(&w, &alice, "box", LIFE_STALENESS_DEFAULT);
+	a = do_get(&w, &alice, "sandbox", SANDBOX_STALENESS_DEFAULT);
 	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
-	a = do_get(&w, &alice, first, LIFE_STALENESS_DEFAULT);
-	CHECK_INT(a.state, LIFE_GONE);
+	a = do_get(&w, &alice, first, SANDBOX_STALENESS_DEFAULT);
+	CHECK_INT(a.state, SANDBOX_GONE);
 	a = do_create(&w, &c);
 	CHECK_STR(a.id, first);
-	CHECK_INT(a.state, LIFE_GONE);
+	CHECK_INT(a.state, SANDBOX_GONE);
 	world_restart(&w);
 	c = a_create("r2");
-	c.name = "box";
+	c.name = "sandbox";
 	a = do_create(&w, &c);
 	CHECK(!str_eq(a.id, first));
 	CHECK_INT(a.generation, 2);
 	CHECK_INT(w.fake->posts, 2);
 	/* The holder died unseen: the name is not answered with a dead one. */
-	w.fake->boxes[1].alive = false;
+	w.fake->sandboxes[1].alive = false;
 	world_restart(&w);
 	c = a_create(NULL);
-	c.name = "box";
+	c.name = "sandbox";
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
-	CHECK_STR(a.id, w.fake->boxes[2].id);
+	CHECK_STR(a.id, w.fake->sandboxes[2].id);
 	CHECK_INT(a.generation, 3);
 	world_free(&w);
 }
 
 TEST(must_create_of_two)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a, b;
 	struct world w;
 
 	world_new(&w);
 	c = a_create(NULL);
-	c.name = "box";
+	c.name = "sandbox";
 	c.must_create = true;
 	begin_create(&w, &a, &c);
 	begin_create(&w, &b, &c);
@@ -451,7 +451,7 @@ TEST(must_create_of_two)
 
 TEST(kill_until_the_cloud_agrees)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a;
 	struct world w;
 
@@ -462,7 +462,7 @@ TEST(kill_until_the_cloud_agrees)
 	a = do_kill(&w, &alice, a.id);
 	CHECK(status_ok(&a.st) && a.yes);
 	CHECK_INT(w.fake->kills, 3);
-	a = do_kill(&w, &alice, w.fake->boxes[0].id);
+	a = do_kill(&w, &alice, w.fake->sandboxes[0].id);
 	CHECK(status_ok(&a.st) && !a.yes);
 	a = do_kill(&w, &alice, "inotthere");
 	CHECK(status_ok(&a.st) && !a.yes);
@@ -475,7 +475,7 @@ TEST(kill_until_the_cloud_agrees)
 	{
 		struct answer k = { .w = &w };
 
-		CHECK(!life_kill(w.life, &alice, a.id, clock_boot_ms() + 200, on_yes, &k, &k.op));
+		CHECK(!sandbox_kill(w.core, &alice, a.id, clock_boot_ms() + 200, on_yes, &k, &k.op));
 		wait_for(&w, &k);
 		CHECK_INT(k.st.reason, R_UNREACHABLE);
 	}
@@ -486,15 +486,15 @@ TEST(kill_until_the_cloud_agrees)
 	while (fake_find(w.fake, a.id))
 		CHECK(loop_once(w.loop, 100) >= 0);
 	UNTIL(&w, counts(&w).gone == 2);
-	a = do_get(&w, &alice, a.id, LIFE_STALENESS_DEFAULT);
-	CHECK_INT(a.state, LIFE_GONE);
+	a = do_get(&w, &alice, a.id, SANDBOX_STALENESS_DEFAULT);
+	CHECK_INT(a.state, SANDBOX_GONE);
 	CHECK_INT(a.gone_reason, R_SANDBOX_KILLED);
 	world_free(&w);
 }
 
 TEST(others_rows_do_not_exist)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a, x, y;
 	struct world w;
 	unsigned kills;
@@ -514,11 +514,11 @@ TEST(others_rows_do_not_exist)
 	CHECK(fake_find(w.fake, a.id));
 	x = do_get(&w, &root, a.id, 0);
 	CHECK_STR(x.id, a.id);
-	x = do_list(&w, (struct life_list){ .who = &bob });
+	x = do_list(&w, (struct sandbox_list){ .who = &bob });
 	CHECK_INT(x.n, 0);
-	x = do_list(&w, (struct life_list){ .who = &bob, .all_owners = true });
+	x = do_list(&w, (struct sandbox_list){ .who = &bob, .all_owners = true });
 	CHECK_INT(x.st.reason, R_UID_DENIED);
-	x = do_list(&w, (struct life_list){ .who = &root, .all_owners = true });
+	x = do_list(&w, (struct sandbox_list){ .who = &root, .all_owners = true });
 	CHECK_INT(x.n, 1);
 	/* Not even after the store was lost. */
 	world_stop(&w);
@@ -537,7 +537,7 @@ TEST(others_rows_do_not_exist)
 
 TEST(list_pages)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a;
 	struct world w;
 	unsigned seen = 0;
@@ -550,42 +550,43 @@ TEST(list_pages)
 		CHECK(status_ok(&a.st));
 	}
 	do {
-		a = do_list(&w, (struct life_list){ .page_size = 3, .page_token = token });
+		a = do_list(&w, (struct sandbox_list){ .page_size = 3, .page_token = token });
 		CHECK(status_ok(&a.st));
-		CHECK_INT(a.source, LIFE_FROM_CLOUD);
+		CHECK_INT(a.source, SANDBOX_FROM_CLOUD);
 		for (size_t i = 0; i < a.n; i++) /* newest first */
-			CHECK_STR(a.ids[i], w.fake->boxes[6 - seen - i].id);
+			CHECK_STR(a.ids[i], w.fake->sandboxes[6 - seen - i].id);
 		seen += (unsigned)a.n;
 		(void)str_copy(token, sizeof(token), a.next);
 	} while (token[0]);
 	CHECK_INT(seen, 7);
-	a = do_list(&w, (struct life_list){ .page_size = 3 });
+	a = do_list(&w, (struct sandbox_list){ .page_size = 3 });
 	(void)str_copy(token, sizeof(token), a.next);
-	a = do_list(&w, (struct life_list){ .page_size = 3, .page_token = token, .template_id = "x" });
+	a = do_list(&w,
+		    (struct sandbox_list){.page_size = 3, .page_token = token, .template_id = "x"});
 	CHECK_INT(a.st.reason, R_FIELD_INVALID);
-	a = do_list(&w, (struct life_list){ .page_token = "rubbish" });
+	a = do_list(&w, (struct sandbox_list){ .page_token = "rubbish" });
 	CHECK_INT(a.st.reason, R_FIELD_INVALID);
-	a = do_list(&w, (struct life_list){ .page_size = 1001 });
+	a = do_list(&w, (struct sandbox_list){ .page_size = 1001 });
 	CHECK_INT(a.st.reason, R_FIELD_INVALID);
 	/* Others' sandboxes of the account: only when asked for. */
 	fake_plant(w.fake, "iforeign");
 	world_restart(&w);
-	a = do_list(&w, (struct life_list){ .cached = true });
+	a = do_list(&w, (struct sandbox_list){ .cached = true });
 	CHECK_INT(a.n, 7);
-	CHECK_INT(a.source, LIFE_FROM_CACHE);
-	a = do_list(&w, (struct life_list){ .all_hosts = true });
+	CHECK_INT(a.source, SANDBOX_FROM_CACHE);
+	a = do_list(&w, (struct sandbox_list){ .all_hosts = true });
 	CHECK_INT(a.n, 8);
 	CHECK_STR(a.ids[0], "iforeign");
-	a = do_list(&w, (struct life_list){ 0 });
+	a = do_list(&w, (struct sandbox_list){ 0 });
 	CHECK_INT(a.n, 7);
-	a = do_list(&w, (struct life_list){ .states = BIT(LIFE_PAUSED) });
+	a = do_list(&w, (struct sandbox_list){ .states = BIT(SANDBOX_PAUSED) });
 	CHECK_INT(a.n, 0);
 	world_free(&w);
 }
 
 TEST(an_empty_list_forgets_nothing)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a;
 	struct world w;
 
@@ -596,40 +597,40 @@ TEST(an_empty_list_forgets_nothing)
 	}
 	w.fake->list_empty = true;
 	for (int i = 0; i < 3; i++)
-		w.fake->boxes[i].alive = false; /* these are gone in truth */
+		w.fake->sandboxes[i].alive = false; /* these are gone in truth */
 	world_restart(&w);
 	UNTIL(&w, counts(&w).gone == 3);
 	CHECK_INT(counts(&w).running, 7);
 	CHECK_INT(counts(&w).list_anomalies, 1);
 	CHECK_INT(w.fake->kills, 0);
-	a = do_get(&w, &alice, w.fake->boxes[0].id, LIFE_STALENESS_DEFAULT);
+	a = do_get(&w, &alice, w.fake->sandboxes[0].id, SANDBOX_STALENESS_DEFAULT);
 	CHECK_INT(a.gone_reason, R_SANDBOX_GONE);
 	world_free(&w);
 }
 
 TEST(store_lost_and_rebuilt)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a, b;
 	struct world w;
 	char host[32];
 
 	world_new(&w);
 	c = a_create("r1");
-	c.name = "box";
+	c.name = "sandbox";
 	a = do_create(&w, &c);
 	fake_plant(w.fake, "iforeign");
-	fake_plant_tag(&w.fake->boxes[1], TAG_HOST, "another");
+	fake_plant_tag(&w.fake->sandboxes[1], TAG_HOST, "another");
 	(void)str_copy(host, sizeof(host), store_host_id(w.store));
 	world_stop(&w);
 	run_sh("rm %s/agentboxd.db*", world_dir);
 	world_start(&w);
 	CHECK_STR(store_host_id(w.store), host);
 	UNTIL(&w, counts(&w).reconciled_at_ms);
-	b = do_get(&w, &alice, "box", LIFE_STALENESS_DEFAULT);
+	b = do_get(&w, &alice, "sandbox", SANDBOX_STALENESS_DEFAULT);
 	CHECK(status_ok(&b.st));
 	CHECK_STR(a.id, b.id);
-	b = do_list(&w, (struct life_list){ .cached = true });
+	b = do_list(&w, (struct sandbox_list){ .cached = true });
 	CHECK_INT(b.n, 1);
 	CHECK_INT(w.fake->kills, 0);
 	world_free(&w);
@@ -638,7 +639,7 @@ TEST(store_lost_and_rebuilt)
 /* The oldest of a name keeps it; the younger one is told so. */
 TEST(duplicates_of_a_name)
 {
-	struct fake_box *x;
+	struct fake_sandbox *x;
 	struct answer a;
 	struct world w;
 	char host[32];
@@ -654,14 +655,14 @@ TEST(duplicates_of_a_name)
 		x->alive = i > 0; /* the oldest is dead */
 		fake_plant_tag(x, TAG_HOST, host);
 		fake_plant_tag(x, TAG_UID, "1000");
-		fake_plant_tag(x, TAG_NAME, "box");
+		fake_plant_tag(x, TAG_NAME, "sandbox");
 		fake_plant_tag(x, TAG_SEQ, seq);
 	}
 	world_restart(&w);
 	UNTIL(&w, counts(&w).reconciled_at_ms);
-	a = do_get(&w, &alice, "box", LIFE_STALENESS_DEFAULT);
+	a = do_get(&w, &alice, "sandbox", SANDBOX_STALENESS_DEFAULT);
 	CHECK_STR(a.id, "idup1");
-	a = do_get(&w, &alice, "idup0", LIFE_STALENESS_DEFAULT);
+	a = do_get(&w, &alice, "idup0", SANDBOX_STALENESS_DEFAULT);
 	CHECK(strstr(a.warning, "duplicate"));
 	CHECK_INT(w.fake->posts + w.fake->kills, 0);
 	{
@@ -675,28 +676,28 @@ TEST(duplicates_of_a_name)
 
 TEST(connect_makes_an_owner)
 {
-	struct life_connect c = { .who = &alice, .sandbox = "iother" };
+	struct sandbox_connect c = { .who = &alice, .sandbox = "iother" };
 	struct answer a = { 0 };
 	struct world w;
 
 	world_new(&w);
 	fake_plant(w.fake, "iother")->paused = true;
 	a = do_get(&w, &alice, "iother", 0);
-	CHECK_INT(a.state, LIFE_PAUSED);
+	CHECK_INT(a.state, SANDBOX_PAUSED);
 	a = (struct answer){ .w = &w };
-	CHECK(!life_resolve(w.life, &alice, "iother", clock_boot_ms() + 2000, on_target, &a, &a.op));
+	CHECK(!sandbox_resolve(w.core, &alice, "iother", clock_boot_ms() + 2000, on_target, &a, &a.op));
 	wait_for(&w, &a);
 	CHECK_INT(a.st.reason, R_SANDBOX_PAUSED);
 	c.deadline_ms = clock_boot_ms() + 5000;
 	a = (struct answer){ .w = &w };
-	CHECK(!life_connect(w.life, &c, on_box, &a, &a.op));
+	CHECK(!sandbox_connect(w.core, &c, on_sandbox, &a, &a.op));
 	wait_for(&w, &a);
 	CHECK(status_ok(&a.st) && a.adopted);
-	CHECK_INT(a.state, LIFE_RUNNING);
+	CHECK_INT(a.state, SANDBOX_RUNNING);
 	a = do_get(&w, &bob, "iother", 0); /* it has an owner now */
 	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
 	world_restart(&w);
-	a = do_list(&w, (struct life_list){ .cached = true });
+	a = do_list(&w, (struct sandbox_list){ .cached = true });
 	CHECK_INT(a.n, 1);
 	/* Another host's: used, not taken; with adopt: taken. */
 	fake_plant_tag(fake_plant(w.fake, "ihost2"), TAG_HOST, "another");
@@ -705,7 +706,7 @@ TEST(connect_makes_an_owner)
 		c.adopt = adopt;
 		c.deadline_ms = clock_boot_ms() + 5000;
 		a = (struct answer){ .w = &w };
-		CHECK(!life_connect(w.life, &c, on_box, &a, &a.op));
+		CHECK(!sandbox_connect(w.core, &c, on_sandbox, &a, &a.op));
 		wait_for(&w, &a);
 		CHECK(status_ok(&a.st));
 		CHECK_INT(a.adopted, adopt);
@@ -713,7 +714,7 @@ TEST(connect_makes_an_owner)
 	c.sandbox = "igone";
 	c.deadline_ms = clock_boot_ms() + 5000;
 	a = (struct answer){ .w = &w };
-	CHECK(!life_connect(w.life, &c, on_box, &a, &a.op));
+	CHECK(!sandbox_connect(w.core, &c, on_sandbox, &a, &a.op));
 	wait_for(&w, &a);
 	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
 	world_free(&w);
@@ -721,7 +722,7 @@ TEST(connect_makes_an_owner)
 
 TEST(timeouts)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a, b;
 	struct world w;
 	char id[64];
@@ -731,22 +732,26 @@ TEST(timeouts)
 	a = do_create(&w, &c);
 	(void)str_copy(id, sizeof(id), a.id);
 	b = (struct answer){ .w = &w };
-	CHECK(!life_set_timeout(w.life, &alice, id, 60000, clock_boot_ms() + 2000, on_box, &b, &b.op));
+	CHECK(!sandbox_set_timeout(w.core, &alice, id, 60000, clock_boot_ms() + 2000, on_sandbox,
+				   &b, &b.op));
 	wait_for(&w, &b);
 	CHECK(status_ok(&b.st) && b.end_at_ms < a.end_at_ms && !b.warning[0]);
 	w.fake->cap_s = 30;
 	b = (struct answer){ .w = &w };
-	CHECK(!life_set_timeout(w.life, &alice, id, 600000, clock_boot_ms() + 2000, on_box, &b, &b.op));
+	CHECK(!sandbox_set_timeout(w.core, &alice, id, 600000, clock_boot_ms() + 2000, on_sandbox,
+				   &b, &b.op));
 	wait_for(&w, &b);
 	CHECK(status_ok(&b.st) && b.warning[0]);
-	w.fake->boxes[0].paused = true;
+	w.fake->sandboxes[0].paused = true;
 	b = (struct answer){ .w = &w };
-	CHECK(!life_set_timeout(w.life, &alice, id, 600000, clock_boot_ms() + 2000, on_box, &b, &b.op));
+	CHECK(!sandbox_set_timeout(w.core, &alice, id, 600000, clock_boot_ms() + 2000, on_sandbox,
+				   &b, &b.op));
 	wait_for(&w, &b);
 	CHECK_INT(b.st.reason, R_SANDBOX_PAUSED);
-	w.fake->boxes[0].alive = false;
+	w.fake->sandboxes[0].alive = false;
 	b = (struct answer){ .w = &w };
-	CHECK(!life_set_timeout(w.life, &alice, id, 600000, clock_boot_ms() + 2000, on_box, &b, &b.op));
+	CHECK(!sandbox_set_timeout(w.core, &alice, id, 600000, clock_boot_ms() + 2000, on_sandbox,
+				   &b, &b.op));
 	wait_for(&w, &b);
 	CHECK_INT(b.st.reason, R_SANDBOX_GONE);
 	CHECK(status_evidence_get(&b.st, "said_by"));
@@ -760,9 +765,9 @@ TEST(timeouts)
 /* One of ours whose row was lost gets it from its tag; from there on it is resumed like any other: once. */
 TEST(connects_to_an_adopted_one_share_its_resume)
 {
-	struct life_connect c = { .who = &alice, .sandbox = "ilost" };
+	struct sandbox_connect c = { .who = &alice, .sandbox = "ilost" };
 	struct answer a, b;
-	struct fake_box *x;
+	struct fake_sandbox *x;
 	struct world w;
 
 	world_new(&w);
@@ -774,8 +779,8 @@ TEST(connects_to_an_adopted_one_share_its_resume)
 	c.deadline_ms = clock_boot_ms() + 10000;
 	a = (struct answer){ .w = &w };
 	b = (struct answer){ .w = &w };
-	CHECK(!life_connect(w.life, &c, on_box, &a, &a.op));
-	CHECK(!life_connect(w.life, &c, on_box, &b, &b.op));
+	CHECK(!sandbox_connect(w.core, &c, on_sandbox, &a, &a.op));
+	CHECK(!sandbox_connect(w.core, &c, on_sandbox, &b, &b.op));
 	wait_for(&w, &a);
 	if (!b.done)
 		wait_for(&w, &b);
@@ -787,7 +792,7 @@ TEST(connects_to_an_adopted_one_share_its_resume)
 
 TEST(agent_and_host)
 {
-	struct life_create c;
+	struct sandbox_create c;
 	struct answer a, b;
 	struct world w;
 	char id[64];
@@ -796,36 +801,36 @@ TEST(agent_and_host)
 	world_new(&w);
 	c = a_create("r1");
 	c.wait_ready = true;
-	w.probe = LIFE_PROBE_NO_ANSWER;
+	w.probe = SANDBOX_PROBE_NO_ANSWER;
 	c.deadline_ms = clock_boot_ms() + 1000;
 	a = do_create(&w, &c);
 	CHECK_INT(a.st.reason, R_SANDBOX_NOT_READY);
-	w.probe = LIFE_PROBE_HEALTHY;
+	w.probe = SANDBOX_PROBE_HEALTHY;
 	c.deadline_ms = clock_boot_ms() + 3000;
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
 	(void)str_copy(id, sizeof(id), a.id);
 	b = (struct answer){ .w = &w };
-	CHECK(!life_is_running(w.life, &alice, id, clock_boot_ms() + 2000, on_yes, &b, &b.op));
+	CHECK(!sandbox_is_running(w.core, &alice, id, clock_boot_ms() + 2000, on_yes, &b, &b.op));
 	wait_for(&w, &b);
 	CHECK(b.yes);
 	b = (struct answer){ .w = &w };
-	CHECK(!life_get_host(w.life, &alice, id, 3000, clock_boot_ms() + 2000, on_host, &b, &b.op));
+	CHECK(!sandbox_get_host(w.core, &alice, id, 3000, clock_boot_ms() + 2000, on_host, &b, &b.op));
 	wait_for(&w, &b);
 	CHECK(str_starts(b.host, "https://3000-i"));
 	b = (struct answer){ .w = &w };
-	CHECK(!life_get_host(w.life, &alice, id, 0, clock_boot_ms() + 2000, on_host, &b, &b.op));
+	CHECK(!sandbox_get_host(w.core, &alice, id, 0, clock_boot_ms() + 2000, on_host, &b, &b.op));
 	wait_for(&w, &b);
 	CHECK_INT(b.st.reason, R_FIELD_INVALID);
 	/* Evidence that it is gone: one question, however many saw it. */
-	w.fake->boxes[0].alive = false;
+	w.fake->sandboxes[0].alive = false;
 	gets = w.fake->gets;
 	b = (struct answer){ .w = &w };
 	a = (struct answer){ .w = &w };
-	CHECK(!life_note_evidence(w.life, "default", id, LIFE_SAW_ABSENT, clock_boot_ms() + 2000,
-				  on_target, &a, &a.op));
-	CHECK(!life_note_evidence(w.life, "default", id, LIFE_SAW_LOST, clock_boot_ms() + 2000, on_target,
-				  &b, &b.op));
+	CHECK(!sandbox_note_evidence(w.core, "default", id, SANDBOX_SAW_ABSENT,
+				     clock_boot_ms() + 2000, on_target, &a, &a.op));
+	CHECK(!sandbox_note_evidence(w.core, "default", id, SANDBOX_SAW_LOST,
+				     clock_boot_ms() + 2000, on_target, &b, &b.op));
 	wait_for(&w, &a);
 	if (!b.done)
 		wait_for(&w, &b);
@@ -833,10 +838,10 @@ TEST(agent_and_host)
 	CHECK_INT(b.st.reason, R_SANDBOX_GONE);
 	CHECK_INT(w.fake->gets, gets + 1);
 	b = (struct answer){ .w = &w };
-	CHECK(!life_is_running(w.life, &alice, id, clock_boot_ms() + 2000, on_yes, &b, &b.op));
+	CHECK(!sandbox_is_running(w.core, &alice, id, clock_boot_ms() + 2000, on_yes, &b, &b.op));
 	wait_for(&w, &b);
 	CHECK(status_ok(&b.st) && !b.yes);
-	b = do_list(&w, (struct life_list){ .cached = true });
+	b = do_list(&w, (struct sandbox_list){ .cached = true });
 	CHECK_INT(b.n, 0);
 	world_free(&w);
 }

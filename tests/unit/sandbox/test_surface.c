@@ -5,7 +5,7 @@
 
 static struct answer make(struct world *w)
 {
-	struct life_create c = a_create("");
+	struct sandbox_create c = a_create("");
 	struct answer a;
 
 	c.timeout_ms = 600000;
@@ -17,7 +17,7 @@ static struct answer make(struct world *w)
 static void begin_pause(struct world *w, struct answer *a, const char *id)
 {
 	*a = (struct answer){ .w = w };
-	CHECK(!life_pause(w->life, &alice, id, true, clock_boot_ms() + 3000, on_yes, a, &a->op));
+	CHECK(!sandbox_pause(w->core, &alice, id, true, clock_boot_ms() + 3000, on_yes, a, &a->op));
 }
 
 static struct answer do_pause(struct world *w, const char *id)
@@ -31,11 +31,13 @@ static struct answer do_pause(struct world *w, const char *id)
 
 static void begin_connect(struct world *w, struct answer *a, const char *id, uint64_t timeout_ms)
 {
-	struct life_connect c = { .who = &alice, .deadline_ms = clock_boot_ms() + 3000, .sandbox = id,
-				  .timeout_ms = timeout_ms };
+	struct sandbox_connect c = {.who = &alice,
+				    .deadline_ms = clock_boot_ms() + 3000,
+				    .sandbox = id,
+				    .timeout_ms = timeout_ms};
 
 	*a = (struct answer){ .w = w };
-	CHECK(!life_connect(w->life, &c, on_box, a, &a->op));
+	CHECK(!sandbox_connect(w->core, &c, on_sandbox, a, &a->op));
 }
 
 TEST(pause_and_resume)
@@ -47,14 +49,14 @@ TEST(pause_and_resume)
 	b = make(&w);
 	a = do_pause(&w, b.id);
 	CHECK(status_ok(&a.st) && a.yes);
-	a = do_get(&w, &alice, b.id, LIFE_STALENESS_DEFAULT);
-	CHECK_INT(a.state, LIFE_PAUSED);
+	a = do_get(&w, &alice, b.id, SANDBOX_STALENESS_DEFAULT);
+	CHECK_INT(a.state, SANDBOX_PAUSED);
 	a = do_pause(&w, b.id);
 	CHECK(status_ok(&a.st) && !a.yes);	/* paused already: an answer, not an error */
 	begin_connect(&w, &a, b.id, 60000);
 	wait_for(&w, &a);
 	CHECK(status_ok(&a.st));
-	CHECK_INT(a.state, LIFE_RUNNING);
+	CHECK_INT(a.state, SANDBOX_RUNNING);
 	a = do_pause(&w, "nosuchbox");
 	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
 	do_kill(&w, &alice, b.id);
@@ -84,7 +86,7 @@ TEST(equal_changes_are_one)
 		if (!c[i].done)
 			wait_for(&w, &c[i]);
 		CHECK(status_ok(&c[i].st));
-		CHECK_INT(c[i].state, LIFE_RUNNING);
+		CHECK_INT(c[i].state, SANDBOX_RUNNING);
 	}
 	CHECK_INT(w.fake->pauses, 1);
 	CHECK_INT(fake_find(w.fake, b.id)->paused, false);
@@ -124,11 +126,11 @@ TEST(a_caller_that_leaves_pauses_all_the_same)
 	begin_pause(&w, &a, b.id);
 	spin(&w, 30);
 	CHECK(!a.done);
-	life_cancel(a.op);
+	sandbox_cancel(a.op);
 	w.fake->down = false;
 	spin(&w, 50);
-	a = do_get(&w, &alice, b.id, LIFE_STALENESS_DEFAULT);
-	CHECK_INT(a.state, LIFE_PAUSED);
+	a = do_get(&w, &alice, b.id, SANDBOX_STALENESS_DEFAULT);
+	CHECK_INT(a.state, SANDBOX_PAUSED);
 	world_free(&w);
 }
 
@@ -138,7 +140,8 @@ static struct answer do_network(struct world *w, const char *id, const struct cl
 {
 	struct answer a = { .w = w };
 
-	CHECK(!life_update_network(w->life, &alice, id, n, -1, clock_boot_ms() + 3000, on_yes, &a, &a.op));
+	CHECK(!sandbox_update_network(w->core, &alice, id, n, -1, clock_boot_ms() + 3000, on_yes,
+				      &a, &a.op));
 	wait_for(w, &a);
 	return a;
 }
@@ -167,7 +170,7 @@ TEST(network)
 	world_free(&w);
 }
 
-static void on_metrics(void *user, const struct status *st, const struct life_metrics *m)
+static void on_metrics(void *user, const struct status *st, const struct sandbox_metrics *m)
 {
 	struct answer *a = user;
 
@@ -183,7 +186,8 @@ static struct answer do_metrics(struct world *w, const char *id, int64_t start, 
 {
 	struct answer a = { .w = w };
 
-	CHECK(!life_get_metrics(w->life, &alice, id, start, end, clock_boot_ms() + 300, on_metrics, &a, &a.op));
+	CHECK(!sandbox_get_metrics(w->core, &alice, id, start, end, clock_boot_ms() + 300,
+				   on_metrics, &a, &a.op));
 	wait_for(w, &a);
 	return a;
 }
@@ -197,12 +201,12 @@ TEST(metrics)
 	b = make(&w);
 	a = do_metrics(&w, b.id, 0, 0);
 	CHECK(status_ok(&a.st) && a.n == 1);
-	CHECK_INT(a.source, LIFE_FROM_CLOUD);
+	CHECK_INT(a.source, SANDBOX_FROM_CLOUD);
 	a = do_metrics(&w, b.id, 0, 0);
-	CHECK_INT(a.source, LIFE_FROM_CACHE);
+	CHECK_INT(a.source, SANDBOX_FROM_CACHE);
 	CHECK_INT(w.fake->metrics, 1);
 	a = do_metrics(&w, b.id, 10, 20);
-	CHECK_INT(a.source, LIFE_FROM_CLOUD);
+	CHECK_INT(a.source, SANDBOX_FROM_CLOUD);
 	a = do_metrics(&w, b.id, 20, 10);
 	CHECK_INT(a.st.reason, R_FIELD_INVALID);
 	world_free(&w);
@@ -215,7 +219,7 @@ struct forked {
 	struct status child[100];
 };
 
-static void on_forked(void *user, const struct status *st, const struct life_child *v, size_t n)
+static void on_forked(void *user, const struct status *st, const struct sandbox_child *v, size_t n)
 {
 	struct forked *f = user;
 
@@ -225,23 +229,23 @@ static void on_forked(void *user, const struct status *st, const struct life_chi
 	f->a.n = n;
 	for (size_t i = 0; i < n; i++) {
 		f->child[i] = *v[i].st;
-		if (!v[i].box)
+		if (!v[i].sandbox)
 			continue;
-		(void)str_copy(f->a.ids[i], sizeof(f->a.ids[i]), v[i].box->id);
-		f->a.end_at_ms = v[i].box->end_at_ms;
-		CHECK(!v[i].box->name[0]);
+		(void)str_copy(f->a.ids[i], sizeof(f->a.ids[i]), v[i].sandbox->id);
+		f->a.end_at_ms = v[i].sandbox->end_at_ms;
+		CHECK(!v[i].sandbox->name[0]);
 	}
 }
 
 static void begin_fork(struct world *w, struct forked *f, const char *id, uint32_t count,
 		       const char *request_id)
 {
-	struct life_fork q = { .who = &alice, .deadline_ms = clock_boot_ms() + 3000, .sandbox = id,
+	struct sandbox_fork q = { .who = &alice, .deadline_ms = clock_boot_ms() + 3000, .sandbox = id,
 			       .count = count, .request_id = request_id, .timeout_ms = 60000 };
 
 	q.params_hash[0] = (uint8_t)count;
 	*f = (struct forked){ .a.w = w };
-	CHECK(!life_fork(w->life, &q, on_forked, f, &f->a.op));
+	CHECK(!sandbox_fork(w->core, &q, on_forked, f, &f->a.op));
 }
 
 static void do_fork(struct world *w, struct forked *f, const char *id, uint32_t count, const char *request_id)
@@ -264,7 +268,7 @@ TEST(fork_children)
 	CHECK_INT(w.fake->forks, 1);
 	CHECK(f.a.end_at_ms);			/* what the answer lacks was asked for */
 	a = do_get(&w, &alice, b.id, 0);
-	CHECK_INT(a.state, LIFE_RUNNING);
+	CHECK_INT(a.state, SANDBOX_RUNNING);
 	CHECK_INT(a.end_at_ms, b.end_at_ms);
 	for (size_t i = 0; i < 3; i++) {
 		a = do_get(&w, &alice, f.a.ids[i], 0);
@@ -426,7 +430,7 @@ TEST(forks_of_relatives_in_doubt)
 	begin_fork(&w, &f[1], child.a.ids[0], 1, "b");
 	while (w.fake->forks < 3)
 		CHECK(loop_once(w.loop, 1000) >= 0);
-	w.fake->boxes[w.fake->n_boxes - 2].hidden = true;
+	w.fake->sandboxes[w.fake->n_sandboxes - 2].hidden = true;
 	for (size_t i = 0; i < 2; i++) {
 		if (!f[i].a.done)
 			wait_for(&w, &f[i].a);
@@ -440,7 +444,7 @@ TEST(forks_of_relatives_in_doubt)
 TEST(fork_in_doubt)
 {
 	struct forked f;
-	struct fake_box *p;
+	struct fake_sandbox *p;
 	struct answer b;
 	struct world w;
 
@@ -452,7 +456,7 @@ TEST(fork_in_doubt)
 	while (w.fake->forks == 0)
 		CHECK(loop_once(w.loop, 1000) >= 0);
 	for (unsigned i = 0; i < 2; i++) {
-		struct fake_box *parent = fake_find(w.fake, b.id);
+		struct fake_sandbox *parent = fake_find(w.fake, b.id);
 
 		p = fake_plant(w.fake, i ? "ifoundb" : "ifounda");
 		for (unsigned k = 0; k < parent->n_tags; k++)
@@ -466,7 +470,7 @@ TEST(fork_in_doubt)
 
 /* --- snapshots --- */
 
-static void on_snapshot(void *user, const struct status *st, const struct life_snapshot *s)
+static void on_snapshot(void *user, const struct status *st, const struct sandbox_snapshot *s)
 {
 	struct answer *a = user;
 
@@ -481,16 +485,18 @@ static void on_snapshot(void *user, const struct status *st, const struct life_s
 
 static struct answer do_snapshot(struct world *w, const char *id, const char *request_id)
 {
-	struct life_snapshot_create c = { .who = &alice, .deadline_ms = clock_boot_ms() + 3000, .sandbox = id,
-					  .request_id = request_id };
+	struct sandbox_snapshot_create c = {.who = &alice,
+					    .deadline_ms = clock_boot_ms() + 3000,
+					    .sandbox = id,
+					    .request_id = request_id};
 	struct answer a = { .w = w };
 
-	CHECK(!life_snapshot_create(w->life, &c, on_snapshot, &a, &a.op));
+	CHECK(!sandbox_snapshot_create(w->core, &c, on_snapshot, &a, &a.op));
 	wait_for(w, &a);
 	return a;
 }
 
-static void on_snapshots(void *user, const struct status *st, const struct life_snapshot_page *p)
+static void on_snapshots(void *user, const struct status *st, const struct sandbox_snapshot_page *p)
 {
 	struct answer *a = user;
 
@@ -509,12 +515,12 @@ static void on_snapshots(void *user, const struct status *st, const struct life_
 static struct answer do_snapshots(struct world *w, const struct principal *who, const char *sandbox,
 				  const char *token, uint32_t size, bool cached)
 {
-	struct life_snapshot_list q = { .who = who, .deadline_ms = clock_boot_ms() + 300,
+	struct sandbox_snapshot_list q = { .who = who, .deadline_ms = clock_boot_ms() + 300,
 					.sandbox = sandbox, .page_token = token, .page_size = size,
 					.cached = cached };
 	struct answer a = { .w = w };
 
-	CHECK(!life_list_snapshots(w->life, &q, on_snapshots, &a, &a.op));
+	CHECK(!sandbox_list_snapshots(w->core, &q, on_snapshots, &a, &a.op));
 	wait_for(w, &a);
 	return a;
 }
@@ -523,7 +529,7 @@ static struct answer do_delete(struct world *w, const struct principal *who, con
 {
 	struct answer a = { .w = w };
 
-	CHECK(!life_delete_snapshot(w->life, who, id, clock_boot_ms() + 1000, on_yes, &a, &a.op));
+	CHECK(!sandbox_delete_snapshot(w->core, who, id, clock_boot_ms() + 1000, on_yes, &a, &a.op));
 	wait_for(w, &a);
 	return a;
 }
@@ -567,11 +573,11 @@ TEST(snapshots)
 	world_restart(&w);
 	a = do_snapshots(&w, &alice, b.id, "", 0, true);
 	CHECK_INT(a.n, 3);
-	CHECK_INT(a.source, LIFE_FROM_CACHE);
+	CHECK_INT(a.source, SANDBOX_FROM_CACHE);
 	w.fake->down = true;
 	a = do_snapshots(&w, &alice, "", "", 0, false);
 	CHECK_INT(a.n, 3);
-	CHECK_INT(a.source, LIFE_FROM_CACHE_CLOUD_UNREACHABLE);
+	CHECK_INT(a.source, SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE);
 	w.fake->down = false;
 	/* Another user's do not exist. */
 	a = do_snapshots(&w, &bob, "", "", 0, false);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A daemon's lifecycle in a test: loop, store on disk, life, a fake cloud; and calls that wait. */
+/* A daemon's lifecycle in a test: loop, store on disk, core, a fake cloud; and calls that wait. */
 #ifndef AB_TESTS_UNIT_SANDBOX_WORLD_H
 #define AB_TESTS_UNIT_SANDBOX_WORLD_H
 
@@ -11,7 +11,7 @@
 
 #include "daemon/common/ev/loop.h"
 #include "daemon/common/obs/log.h"
-#include "daemon/sandbox/life.h"
+#include "daemon/sandbox/sandbox.h"
 #include "daemon/store/store.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
@@ -25,13 +25,13 @@ struct world {
 	struct loop *loop;
 	struct store *store;
 	struct cloud *cloud;
-	struct life *life;
+	struct sandbox_core *core;
 	struct store_report report;
-	enum life_probe_result probe;
+	enum sandbox_probe_result probe;
 	/* 0 = default */
 	uint64_t restart_grace_ms, unclaimed_grace_ms;
 	uint64_t reconcile_period_ms;	/* 0 = an hour */
-	enum life_identity identity;
+	enum sandbox_identity identity;
 };
 
 static char world_dir[64];
@@ -80,7 +80,7 @@ struct fake_probe {
 	struct timer timer;
 	struct grave grave;
 	struct world *w;
-	life_probed_fn *done;
+	sandbox_probed_fn *done;
 	void *user;
 };
 
@@ -89,14 +89,14 @@ static inline void probe_end(struct timer *t, void *user)
 	struct fake_probe *p = user;
 	struct status st = STATUS_OK;
 
-	if (p->w->probe != LIFE_PROBE_HEALTHY)
+	if (p->w->probe != SANDBOX_PROBE_HEALTHY)
 		status_set(&st, R_UNREACHABLE, "no answer");
 	loop_bury(p->w->loop, &p->grave, free, p);
 	p->done(p->user, p->w->probe, &st);
 }
 
-static inline void *probe_start(const struct life_target *t, uint64_t deadline_ms, life_probed_fn *done,
-				void *done_user, void *user)
+static inline void *probe_start(const struct sandbox_target *t, uint64_t deadline_ms,
+				sandbox_probed_fn *done, void *done_user, void *user)
 {
 	struct fake_probe *p = calloc(1, sizeof(*p));
 
@@ -118,9 +118,9 @@ static inline void probe_cancel(void *probe, void *user)
 
 static inline void world_start(struct world *w)
 {
-	struct life_account accounts[] = { { .name = "default" }, { .name = "second" } };
+	struct sandbox_core_account accounts[] = { { .name = "default" }, { .name = "second" } };
 	struct store_options so = { .state_dir = world_dir, .now_wall_ms = clock_wall_ms() };
-	struct life_options o = {
+	struct sandbox_core_options o = {
 		.accounts = accounts,
 		.n_accounts = 1,
 		.sha256 = fake_hash,
@@ -139,14 +139,14 @@ static inline void world_start(struct world *w)
 	accounts[0].cloud = w->cloud;
 	o.loop = w->loop;
 	o.store = w->store;
-	o.prober = (struct life_prober){ probe_start, probe_cancel, w };
+	o.prober = (struct sandbox_prober){ probe_start, probe_cancel, w };
 	policy_default(&o.policy);
-	CHECK(!life_new(&o, &w->life));
+	CHECK(!sandbox_core_new(&o, &w->core));
 }
 
 static inline void world_stop(struct world *w)
 {
-	w->life = life_free(w->life);
+	w->core = sandbox_core_free(w->core);
 	w->store = store_close(w->store);
 	fake_cloud_free(w->cloud);
 	w->loop = loop_free(w->loop);
@@ -170,7 +170,7 @@ static inline void world_new(struct world *w)
 
 static inline void world_free(struct world *w)
 {
-	if (w->life)
+	if (w->core)
 		world_stop(w);
 	fake_free(w->fake);
 	run_sh("rm -rf %s", world_dir);
@@ -186,12 +186,12 @@ static inline void world_restart(struct world *w)
 
 struct answer {
 	struct world *w;
-	struct life_op *op;
-	bool done, yes, has_box;
+	struct sandbox_op *op;
+	bool done, yes, has_sandbox;
 	struct status st;
 	char id[64], name[80], warning[128], token[64], host[128];
-	enum life_state state;
-	enum life_source source;
+	enum sandbox_state state;
+	enum sandbox_source source;
 	enum ab_reason gone_reason;
 	uint32_t generation, cpu_count;
 	int64_t started_at_ms, end_at_ms;
@@ -201,7 +201,7 @@ struct answer {
 	char next[512];
 };
 
-static inline void on_box(void *user, const struct status *st, const struct life_sandbox *b)
+static inline void on_sandbox(void *user, const struct status *st, const struct sandbox_view *b)
 {
 	struct answer *a = user;
 
@@ -211,7 +211,7 @@ static inline void on_box(void *user, const struct status *st, const struct life
 	CHECK(status_ok(st) == (b != NULL));
 	if (!b)
 		return;
-	a->has_box = true;
+	a->has_sandbox = true;
 	(void)str_copy(a->id, sizeof(a->id), b->id);
 	(void)str_copy(a->name, sizeof(a->name), b->name);
 	(void)str_copy(a->warning, sizeof(a->warning), b->warning);
@@ -236,7 +236,7 @@ static inline void on_yes(void *user, const struct status *st, bool yes)
 	a->yes = yes;
 }
 
-static inline void on_target(void *user, const struct status *st, const struct life_target *t)
+static inline void on_target(void *user, const struct status *st, const struct sandbox_target *t)
 {
 	struct answer *a = user;
 
@@ -245,12 +245,12 @@ static inline void on_target(void *user, const struct status *st, const struct l
 	a->st = *st;
 	if (!t)
 		return;
-	a->has_box = true;
+	a->has_sandbox = true;
 	(void)str_copy(a->id, sizeof(a->id), t->id);
 	(void)str_copy(a->token, sizeof(a->token), t->access_token);
 }
 
-static inline void on_page(void *user, const struct status *st, const struct life_page *p)
+static inline void on_page(void *user, const struct status *st, const struct sandbox_page *p)
 {
 	struct answer *a = user;
 
@@ -262,11 +262,11 @@ static inline void on_page(void *user, const struct status *st, const struct lif
 	a->n = p->n;
 	a->source = p->source;
 	for (size_t i = 0; i < p->n && i < 64; i++)
-		(void)str_copy(a->ids[i], sizeof(a->ids[i]), p->boxes[i].id);
+		(void)str_copy(a->ids[i], sizeof(a->ids[i]), p->sandboxes[i].id);
 	(void)str_copy(a->next, sizeof(a->next), p->next_page_token);
 }
 
-static inline void on_host(void *user, const struct status *st, const struct life_host *h)
+static inline void on_host(void *user, const struct status *st, const struct sandbox_host *h)
 {
 	struct answer *a = user;
 
@@ -305,28 +305,28 @@ static inline void spin(struct world *w, unsigned ms)
 	} \
 } while (0)
 
-static inline struct life_counts counts(struct world *w)
+static inline struct sandbox_core_counts counts(struct world *w)
 {
-	struct life_counts n;
+	struct sandbox_core_counts n;
 
-	life_count(w->life, (uid_t)-1, &n);
+	sandbox_core_count(w->core, (uid_t)-1, &n);
 	return n;
 }
 
-static inline struct life_create a_create(const char *request_id)
+static inline struct sandbox_create a_create(const char *request_id)
 {
-	return (struct life_create){ .who = &alice, .request_id = request_id, .secure = -1,
+	return (struct sandbox_create){ .who = &alice, .request_id = request_id, .secure = -1,
 				     .allow_internet_access = -1, .keep_memory = -1, .auto_resume = -1,
 				     .deadline_ms = clock_boot_ms() + 10000 };
 }
 
-static inline void begin_create(struct world *w, struct answer *a, const struct life_create *c)
+static inline void begin_create(struct world *w, struct answer *a, const struct sandbox_create *c)
 {
 	*a = (struct answer){ .w = w };
-	CHECK(!life_create(w->life, c, on_box, a, &a->op));
+	CHECK(!sandbox_create(w->core, c, on_sandbox, a, &a->op));
 }
 
-static inline struct answer do_create(struct world *w, const struct life_create *c)
+static inline struct answer do_create(struct world *w, const struct sandbox_create *c)
 {
 	struct answer a;
 
@@ -340,7 +340,8 @@ static inline struct answer do_get(struct world *w, const struct principal *who,
 {
 	struct answer a = { .w = w };
 
-	CHECK(!life_get(w->life, who, ref, staleness, clock_boot_ms() + 1000, on_box, &a, &a.op));
+	CHECK(!sandbox_get(w->core, who, ref, staleness, clock_boot_ms() + 1000, on_sandbox, &a,
+			   &a.op));
 	wait_for(w, &a);
 	return a;
 }
@@ -349,19 +350,19 @@ static inline struct answer do_kill(struct world *w, const struct principal *who
 {
 	struct answer a = { .w = w };
 
-	CHECK(!life_kill(w->life, who, ref, clock_boot_ms() + 5000, on_yes, &a, &a.op));
+	CHECK(!sandbox_kill(w->core, who, ref, clock_boot_ms() + 5000, on_yes, &a, &a.op));
 	wait_for(w, &a);
 	return a;
 }
 
-static inline struct answer do_list(struct world *w, struct life_list q)
+static inline struct answer do_list(struct world *w, struct sandbox_list q)
 {
 	struct answer a = { .w = w };
 
 	if (!q.who)
 		q.who = &alice;
 	q.deadline_ms = clock_boot_ms() + 1000;
-	CHECK(!life_list(w->life, &q, on_page, &a, &a.op));
+	CHECK(!sandbox_list(w->core, &q, on_page, &a, &a.op));
 	wait_for(w, &a);
 	return a;
 }

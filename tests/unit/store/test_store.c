@@ -168,9 +168,20 @@ static void wait_done(struct db *d, unsigned n)
 static struct row_sandbox a_sandbox(const char *id)
 {
 	return (struct row_sandbox){
-		.account = "default", .id = id, .name = "box", .uid = 1000, .generation = 1, .state = 2,
-		.ours = true, .metadata = "k\0v", .metadata_len = 4, .access_token = "tok",
-		.template_id = "base", .allow_internet_access = -1, .keep_memory = -1, .auto_resume = -1,
+		.account = "default",
+		.id = id,
+		.name = "sandbox",
+		.uid = 1000,
+		.generation = 1,
+		.state = 2,
+		.ours = true,
+		.metadata = "k\0v",
+		.metadata_len = 4,
+		.access_token = "tok",
+		.template_id = "base",
+		.allow_internet_access = -1,
+		.keep_memory = -1,
+		.auto_resume = -1,
 	};
 }
 
@@ -182,7 +193,7 @@ static void put_all(struct db *d, const char *id, bool durable)
 	struct row_request q = { .uid = 1000, .method = "Create", .request_id = "r", .account = "default",
 				 .params_hash = { [31] = 7 }, .state = ROW_REQUEST_OPEN,
 				 .req_tag = "abc" };
-	struct row_name m = { .uid = 1000, .name = "box", .account = "default", .id = id };
+	struct row_name m = { .uid = 1000, .name = "sandbox", .account = "default", .id = id };
 	struct store_tx *t;
 
 	CHECK(!store_tx_new(d->store, &t));
@@ -228,7 +239,7 @@ TEST(rows_come_back)
 	store_tx_del_sandbox(t, "default", "iaaa");
 	store_tx_del_intent(t, 5);
 	store_tx_del_request(t, 1000, "Create", "r");
-	store_tx_del_name(t, 1000, "box");
+	store_tx_del_name(t, 1000, "sandbox");
 	store_tx_commit(t, true, on_done, &d);
 	wait_done(&d, 1);
 	db_close(&d);

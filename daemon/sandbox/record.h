@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One sandbox: what is known of it, and the state machine. box_set_state() is the one writer of its
- * state. A box is owned by the table of its life (core.h) from life_insert_box() on.
+ * One sandbox: what is known of it, and the state machine. sandbox_set_state() is the one writer of its
+ * state. A sandbox is owned by the table of the core (core.h) from core_insert() on.
  */
-#ifndef AB_DAEMON_SANDBOX_BOX_H
-#define AB_DAEMON_SANDBOX_BOX_H
+#ifndef AB_DAEMON_SANDBOX_RECORD_H
+#define AB_DAEMON_SANDBOX_RECORD_H
 
 #include <stdbool.h>
 
 #include "daemon/common/ev/loop.h"
-#include "daemon/sandbox/life.h"
 #include "daemon/sandbox/recipe.h"
 #include "daemon/sandbox/rules/pairs.h"
+#include "daemon/sandbox/sandbox.h"
 #include "daemon/store/row.h"
 #include "proto/base/list.h"
 
@@ -22,25 +22,25 @@ struct killing;
 struct shift;
 
 /* The last series that was asked for. */
-struct box_metrics {
+struct sandbox_series {
 	struct cloud_metrics *m;	/* NULL = none */
 	int64_t start_s, end_s;		/* of the question; 0 = not said */
 	uint64_t fresh_at_ms;		/* BOOTTIME */
 	int64_t as_of_ms;		/* wall */
 };
 
-#define BOX_MAGIC    0x426f7821u
+#define SANDBOX_MAGIC    0x426f7821u
 #define USED_SAVE_MS 60000	/* uses nearer than this to the row's are not written */
 
-struct box {
+struct sandbox {
 	uint32_t magic;
-	struct list node;		/* in life->boxes */
+	struct list node;		/* in core->sandboxes */
 	struct account *account;
 	char *id, *name;		/* name: what its owner called it; see named */
 	bool named;			/* holds the name now */
 	uid_t uid;
 	uint32_t generation;
-	enum life_state state;
+	enum sandbox_state state;
 	bool ours, adopted, claimed;
 	bool claim_unsaved;		/* the row may not say yet that it is claimed */
 	int64_t unclaimed_at_ms;
@@ -57,7 +57,7 @@ struct box {
 	struct policy policy;
 	uint32_t timeout_s;		/* what its user last asked for; 0 = unknown */
 
-	struct list leases;		/* those that count: lease.box_node */
+	struct list leases;		/* those that count: lease.sandbox_node */
 	uint32_t n_leases, n_commands;
 	/* BOOTTIME, 0 = never; negative where it was before the boot */
 	int64_t released_at_ms, used_at_ms, command_ended_at_ms, unclaimed_boot_ms;
@@ -82,7 +82,7 @@ struct box {
 	struct shift *shift;		/* the pause or resume that waits last, or is under way */
 	struct cloud_network *network;	/* NULL = none known */
 	char *network_text;		/* for its row */
-	struct box_metrics metrics;
+	struct sandbox_series metrics;
 	struct recipe recipe;		/* to make it again; none without on_gone=recreate */
 	char *replaces;			/* the one that vanished; "" = none */
 	bool loaded;			/* its row is from before the start */
@@ -90,29 +90,31 @@ struct box {
 	bool asked;			/* reconcile has it on its list of missing ones */
 };
 
-must_check int box_new(struct account *a, const char *id, struct box **ret);
+must_check int sandbox_new(struct account *a, const char *id, struct sandbox **ret);
 /* Heap only: it must be in no table. NULL is fine; returns NULL. */
-struct box *box_free(struct box *b);
-void box_freep(struct box **b);
+struct sandbox *sandbox_free(struct sandbox *b);
+void sandbox_freep(struct sandbox **b);
 
-/* What a create, list or get said of a sandbox that has no box yet: learnt, and in its state. */
-must_check int box_from_cloud(struct account *a, const struct cloud_sandbox *s, struct box **ret);
+/* What a create, list or get said of a sandbox that has no sandbox yet: learnt, and in its state. */
+must_check int sandbox_from_cloud(struct account *a, const struct cloud_sandbox *s,
+				  struct sandbox **ret);
 /* The row's account must be `a`. */
-must_check int box_from_row(struct account *a, const struct row_sandbox *r, struct box **ret);
+must_check int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct sandbox **ret);
 /* `policy_text` holds the row's policy while the row is used. */
-void box_to_row(const struct box *b, char policy_text[POLICY_TEXT_MAX], struct row_sandbox *ret);
+void sandbox_to_row(const struct sandbox *b, char policy_text[POLICY_TEXT_MAX],
+		    struct row_sandbox *ret);
 
 /* Takes over what a create, connect, list or get said; what it did not say stays. *ret_changed: is
  * there something to store? Does not touch the state. */
-must_check int box_learn(struct box *b, const struct cloud_sandbox *s, uint64_t now_ms,
-			 int64_t now_wall_ms, bool *ret_changed);
-void box_set_state(struct box *b, enum life_state to);
-bool box_is_live(const struct box *b);	/* not gone and not being killed */
-void box_view(const struct box *b, enum life_source source, struct life_sandbox *ret);
+must_check int sandbox_learn(struct sandbox *b, const struct cloud_sandbox *s, uint64_t now_ms,
+			     int64_t now_wall_ms, bool *ret_changed);
+void sandbox_set_state(struct sandbox *b, enum sandbox_state to);
+bool sandbox_is_live(const struct sandbox *b);	/* not gone and not being killed */
+void sandbox_view(const struct sandbox *b, enum sandbox_source source, struct sandbox_view *ret);
 /* Why it cannot be used: SANDBOX_EXPIRED, _KILLED, _GONE, _PAUSED with its evidence. */
-void box_refusal(const struct box *b, struct status *ret);
+void sandbox_refusal(const struct sandbox *b, struct status *ret);
 
-const char *life_state_name(enum life_state s);
+const char *sandbox_state_name(enum sandbox_state s);
 must_check int text_set(char **field, const char *s);	/* NULL counts as "" */
 
 #endif

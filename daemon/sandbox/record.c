@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/sandbox/box.h"
+#include "daemon/sandbox/record.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,44 +18,47 @@ static const struct {
 	const char *name;
 	unsigned next;	/* states that may follow */
 } states[] = {
-	[LIFE_STATE_NONE] = { "none", ~0u },
-	[LIFE_CREATING] = { "creating", BIT(LIFE_RUNNING) | BIT(LIFE_PAUSED) | BIT(LIFE_KILLING) |
-						BIT(LIFE_GONE) },
-	[LIFE_RUNNING] = { "running", BIT(LIFE_PAUSING) | BIT(LIFE_PAUSED) | BIT(LIFE_SNAPSHOTTING) |
-					      BIT(LIFE_KILLING) | BIT(LIFE_GONE) },
-	[LIFE_PAUSING] = { "pausing", BIT(LIFE_PAUSED) | BIT(LIFE_RUNNING) | BIT(LIFE_KILLING) |
-					      BIT(LIFE_GONE) },
-	[LIFE_PAUSED] = { "paused", BIT(LIFE_RESUMING) | BIT(LIFE_RUNNING) | BIT(LIFE_KILLING) |
-					    BIT(LIFE_GONE) },
-	[LIFE_RESUMING] = { "resuming", BIT(LIFE_RUNNING) | BIT(LIFE_PAUSED) | BIT(LIFE_KILLING) |
-						BIT(LIFE_GONE) },
-	[LIFE_SNAPSHOTTING] = { "snapshotting", BIT(LIFE_RUNNING) | BIT(LIFE_PAUSED) |
-							BIT(LIFE_KILLING) | BIT(LIFE_GONE) },
-	[LIFE_KILLING] = { "killing", BIT(LIFE_GONE) },
+	[SANDBOX_STATE_NONE] = {"none", ~0u},
+	[SANDBOX_CREATING] = {"creating", BIT(SANDBOX_RUNNING) | BIT(SANDBOX_PAUSED) |
+						  BIT(SANDBOX_KILLING) | BIT(SANDBOX_GONE)},
+	[SANDBOX_RUNNING] = {"running", BIT(SANDBOX_PAUSING) | BIT(SANDBOX_PAUSED) |
+						BIT(SANDBOX_SNAPSHOTTING) | BIT(SANDBOX_KILLING) |
+						BIT(SANDBOX_GONE)},
+	[SANDBOX_PAUSING] = {"pausing", BIT(SANDBOX_PAUSED) | BIT(SANDBOX_RUNNING) |
+						BIT(SANDBOX_KILLING) | BIT(SANDBOX_GONE)},
+	[SANDBOX_PAUSED] = {"paused", BIT(SANDBOX_RESUMING) | BIT(SANDBOX_RUNNING) |
+					      BIT(SANDBOX_KILLING) | BIT(SANDBOX_GONE)},
+	[SANDBOX_RESUMING] = {"resuming", BIT(SANDBOX_RUNNING) | BIT(SANDBOX_PAUSED) |
+						  BIT(SANDBOX_KILLING) | BIT(SANDBOX_GONE)},
+	[SANDBOX_SNAPSHOTTING] = {"snapshotting", BIT(SANDBOX_RUNNING) | BIT(SANDBOX_PAUSED) |
+							  BIT(SANDBOX_KILLING) | BIT(SANDBOX_GONE)},
+	[SANDBOX_KILLING] = {"killing", BIT(SANDBOX_GONE)},
 	/* A list that shows it again is right, and our belief was wrong. */
-	[LIFE_GONE] = { "gone", BIT(LIFE_RUNNING) | BIT(LIFE_PAUSED) },
+	[SANDBOX_GONE] = {"gone", BIT(SANDBOX_RUNNING) | BIT(SANDBOX_PAUSED)},
 };
 
-const char *life_state_name(enum life_state s)
+const char *sandbox_state_name(enum sandbox_state s)
 {
 	return (unsigned)s < ARRAY_SIZE(states) ? states[s].name : "?";
 }
 
-void box_set_state(struct box *b, enum life_state to)
+void sandbox_set_state(struct sandbox *b, enum sandbox_state to)
 {
 	must((unsigned)to < ARRAY_SIZE(states));
 	if (b->state == to)
 		return;
 	must(states[b->state].next & BIT(to));
-	log_debug("box_state", "box=%s from=%s to=%s", b->id, states[b->state].name, states[to].name);
+	log_debug("sandbox_state", "sandbox=%s from=%s to=%s", b->id, states[b->state].name,
+		  states[to].name);
 	b->state = to;
-	if (b->account && b->account->life && b->account->life->on_state)
-		b->account->life->on_state(b->account->life->on_state_user, b->account->name, b->id, to);
+	if (b->account && b->account->core && b->account->core->on_state)
+		b->account->core->on_state(b->account->core->on_state_user, b->account->name, b->id,
+					   to);
 }
 
-bool box_is_live(const struct box *b)
+bool sandbox_is_live(const struct sandbox *b)
 {
-	return b->state != LIFE_GONE && b->state != LIFE_KILLING;
+	return b->state != SANDBOX_GONE && b->state != SANDBOX_KILLING;
 }
 
 int text_set(char **field, const char *s)
@@ -87,11 +90,11 @@ static int secret_set(char **field, const char *s)
 	return 0;
 }
 
-struct box *box_free(struct box *b)
+struct sandbox *sandbox_free(struct sandbox *b)
 {
 	if (!b)
 		return NULL;
-	must(b->magic == BOX_MAGIC && !b->fetch && !b->killing && list_is_empty(&b->leases) &&
+	must(b->magic == SANDBOX_MAGIC && !b->fetch && !b->killing && list_is_empty(&b->leases) &&
 	     list_is_empty(&b->turns));
 	b->keep = keep_free(b);
 	defer_cancel(&b->turn_kick);
@@ -117,21 +120,21 @@ struct box *box_free(struct box *b)
 	return NULL;
 }
 
-void box_freep(struct box **b)
+void sandbox_freep(struct sandbox **b)
 {
-	*b = box_free(*b);
+	*b = sandbox_free(*b);
 }
 
-int box_new(struct account *a, const char *id, struct box **ret)
+int sandbox_new(struct account *a, const char *id, struct sandbox **ret)
 {
-	scoped(box_freep) struct box *b = calloc(1, sizeof(*b));
+	scoped(sandbox_freep) struct sandbox *b = calloc(1, sizeof(*b));
 	char **texts[] = { &b->name,	 &b->req_tag, &b->template_id, &b->alias, &b->envd_version,
 			   &b->domain, &b->warning, &b->access_token, &b->traffic_token,
 			   &b->gone_evidence, &b->network_text, &b->replaces };
 
 	if (!b)
 		return -ENOMEM;
-	b->magic = BOX_MAGIC;
+	b->magic = SANDBOX_MAGIC;
 	list_init(&b->node);
 	list_init(&b->leases);
 	list_init(&b->turns);
@@ -148,7 +151,7 @@ int box_new(struct account *a, const char *id, struct box **ret)
 	return 0;
 }
 
-static int texts_from_row(struct box *b, const struct row_sandbox *r)
+static int texts_from_row(struct sandbox *b, const struct row_sandbox *r)
 {
 	return text_set(&b->name, r->name) || text_set(&b->req_tag, r->req_tag) ||
 	       text_set(&b->template_id, r->template_id) || text_set(&b->alias, r->alias) ||
@@ -177,10 +180,10 @@ static int64_t wall_of(int64_t boot_ms)
 	return boot_ms ? MAX(clock_wall_ms() - ((int64_t)clock_boot_ms() - boot_ms), (int64_t)1) : 0;
 }
 
-int box_from_row(struct account *a, const struct row_sandbox *r, struct box **ret)
+int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct sandbox **ret)
 {
-	scoped(box_freep) struct box *b = NULL;
-	int e = box_new(a, r->id, &b);
+	scoped(sandbox_freep) struct sandbox *b = NULL;
+	int e = sandbox_new(a, r->id, &b);
 
 	if (!e)
 		e = texts_from_row(b, r);
@@ -206,9 +209,10 @@ int box_from_row(struct account *a, const struct row_sandbox *r, struct box **re
 	b->keep_memory = r->keep_memory;
 	b->auto_resume = r->auto_resume;
 	if (r->network[0] && cloud_network_parse(r->network, &b->network) < 0)
-		log_warn("box_network", "box=%s row=unreadable ignoring=1", b->id);
+		log_warn("sandbox_network", "sandbox=%s row=unreadable ignoring=1", b->id);
 	if (policy_parse(r->policy, &b->policy) < 0)
-		log_warn("box_policy", "box=%s policy=%s using=default", b->id, log_q(r->policy));
+		log_warn("sandbox_policy", "sandbox=%s policy=%s using=default", b->id,
+			 log_q(r->policy));
 	b->as_of_ms = r->as_of_ms;
 	b->gone_reason = (enum ab_reason)r->gone_reason;
 	b->gone_at_ms = r->gone_at_ms;
@@ -218,26 +222,26 @@ int box_from_row(struct account *a, const struct row_sandbox *r, struct box **re
 	if (b->used_at_ms)
 		b->used_at_ms += USED_SAVE_MS;	/* the row may know it so much too early */
 	b->unclaimed_boot_ms = boot_of_past(r->unclaimed_at_ms);
-	box_set_state(b, (enum life_state)r->state);
+	sandbox_set_state(b, (enum sandbox_state)r->state);
 	*ret = give(b);
 	return 0;
 }
 
 /* A transition is known to who makes it; after a restart the cloud says what became of it. */
-static enum life_state lasting(enum life_state s)
+static enum sandbox_state lasting(enum sandbox_state s)
 {
 	switch (s) {
-	case LIFE_PAUSING:
-	case LIFE_SNAPSHOTTING:
-		return LIFE_RUNNING;
-	case LIFE_RESUMING:
-		return LIFE_PAUSED;
+	case SANDBOX_PAUSING:
+	case SANDBOX_SNAPSHOTTING:
+		return SANDBOX_RUNNING;
+	case SANDBOX_RESUMING:
+		return SANDBOX_PAUSED;
 	default:
 		return s;
 	}
 }
 
-void box_to_row(const struct box *b, char policy_text[POLICY_TEXT_MAX], struct row_sandbox *ret)
+void sandbox_to_row(const struct sandbox *b, char policy_text[POLICY_TEXT_MAX], struct row_sandbox *ret)
 {
 	policy_format(&b->policy, policy_text);
 	*ret = (struct row_sandbox){
@@ -319,7 +323,7 @@ static void learn_secret(struct learner *l, char **field, const char *s)
 	} while (0)
 
 /* Only a list and a get carry the times and the metadata. */
-static void learn_listed(struct learner *l, struct box *b, const struct cloud_sandbox *s)
+static void learn_listed(struct learner *l, struct sandbox *b, const struct cloud_sandbox *s)
 {
 	struct pairs p = { 0 };
 
@@ -345,7 +349,7 @@ static void learn_listed(struct learner *l, struct box *b, const struct cloud_sa
 }
 
 /* Only a get carries the network; there, none is an answer too. */
-static void learn_network(struct learner *l, struct box *b, const struct cloud_network *n)
+static void learn_network(struct learner *l, struct sandbox *b, const struct cloud_network *n)
 {
 	struct cloud_network *copy = NULL;
 	char *text = NULL;
@@ -367,8 +371,8 @@ static void learn_network(struct learner *l, struct box *b, const struct cloud_n
 	free(text);
 }
 
-int box_learn(struct box *b, const struct cloud_sandbox *s, uint64_t now_ms, int64_t now_wall_ms,
-	      bool *ret_changed)
+int sandbox_learn(struct sandbox *b, const struct cloud_sandbox *s, uint64_t now_ms,
+		  int64_t now_wall_ms, bool *ret_changed)
 {
 	struct learner l = { 0 };
 
@@ -385,7 +389,8 @@ int box_learn(struct box *b, const struct cloud_sandbox *s, uint64_t now_ms, int
 		LEARN(&l, b->allow_internet_access, s->allow_internet_access == TRI_TRUE);
 	if (s->has_lifecycle) {
 		LEARN(&l, b->on_timeout,
-		      s->on_timeout_pause ? (int)LIFE_ON_TIMEOUT_PAUSE : (int)LIFE_ON_TIMEOUT_KILL);
+		      s->on_timeout_pause ? (int)SANDBOX_ON_TIMEOUT_PAUSE
+					  : (int)SANDBOX_ON_TIMEOUT_KILL);
 		LEARN(&l, b->auto_resume, (int)s->auto_resume);
 	}
 	if (s->is_detail)
@@ -399,26 +404,26 @@ int box_learn(struct box *b, const struct cloud_sandbox *s, uint64_t now_ms, int
 	return 0;
 }
 
-int box_from_cloud(struct account *a, const struct cloud_sandbox *s, struct box **ret)
+int sandbox_from_cloud(struct account *a, const struct cloud_sandbox *s, struct sandbox **ret)
 {
-	scoped(box_freep) struct box *b = NULL;
+	scoped(sandbox_freep) struct sandbox *b = NULL;
 	bool changed;
-	int r = box_new(a, s->id, &b);
+	int r = sandbox_new(a, s->id, &b);
 
 	if (!r)
-		r = box_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed);
+		r = sandbox_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed);
 	if (r < 0)
 		return r;
-	box_set_state(b, s->state == CLOUD_STATE_PAUSED ? LIFE_PAUSED : LIFE_RUNNING);
+	sandbox_set_state(b, s->state == CLOUD_STATE_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING);
 	*ret = give(b);
 	return 0;
 }
 
 /* --- saying --- */
 
-void box_view(const struct box *b, enum life_source source, struct life_sandbox *ret)
+void sandbox_view(const struct sandbox *b, enum sandbox_source source, struct sandbox_view *ret)
 {
-	*ret = (struct life_sandbox){
+	*ret = (struct sandbox_view){
 		.id = b->id,
 		.name = b->name,
 		.account = account_name(b->account),
@@ -435,7 +440,7 @@ void box_view(const struct box *b, enum life_source source, struct life_sandbox 
 		.envd_version = b->envd_version,
 		.domain = b->domain,
 		.allow_internet_access = b->allow_internet_access,
-		.on_timeout = (enum life_on_timeout)b->on_timeout,
+		.on_timeout = (enum sandbox_on_timeout)b->on_timeout,
 		.keep_memory = b->keep_memory,
 		.auto_resume = b->auto_resume,
 		.network = b->network,
@@ -451,18 +456,18 @@ void box_view(const struct box *b, enum life_source source, struct life_sandbox 
 	};
 }
 
-void box_refusal(const struct box *b, struct status *ret)
+void sandbox_refusal(const struct sandbox *b, struct status *ret)
 {
-	const struct box *next = b->state == LIFE_GONE ? recreate_successor(b) : NULL;
+	const struct sandbox *next = b->state == SANDBOX_GONE ? recreate_successor(b) : NULL;
 	char at[40];
 
-	if (b->state == LIFE_KILLING) {
+	if (b->state == SANDBOX_KILLING) {
 		status_set(ret, R_SANDBOX_KILLED, "sandbox %s is being killed", b->id);
-	} else if (b->state == LIFE_GONE && next) {
+	} else if (b->state == SANDBOX_GONE && next) {
 		status_set(ret, R_SANDBOX_REPLACED, "sandbox %s vanished and was made again as %s", b->id, next->id);
 		status_evidence(ret, "replaced_by", "%s", next->id);
 		status_evidence(ret, "generation", "%u", next->generation);
-	} else if (b->state == LIFE_GONE) {
+	} else if (b->state == SANDBOX_GONE) {
 		str_rfc3339(b->gone_at_ms * 1000, 3, at);
 		status_set(ret, b->gone_reason ? b->gone_reason : R_SANDBOX_GONE, "sandbox %s %s", b->id,
 			   b->gone_reason == R_SANDBOX_EXPIRED ? "has expired"
@@ -471,10 +476,11 @@ void box_refusal(const struct box *b, struct status *ret)
 		status_evidence(ret, "gone_at", "%s", at);
 		if (b->gone_evidence[0])
 			status_evidence(ret, "said_by", "%s", b->gone_evidence);
-	} else if (b->state == LIFE_PAUSED || b->state == LIFE_PAUSING) {
+	} else if (b->state == SANDBOX_PAUSED || b->state == SANDBOX_PAUSING) {
 		status_set(ret, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect (agentboxctl resume) resumes it", b->id);
 	} else {
-		status_set(ret, R_STATE_CHANGING, "sandbox %s is %s", b->id, life_state_name(b->state));
+		status_set(ret, R_STATE_CHANGING, "sandbox %s is %s", b->id,
+			   sandbox_state_name(b->state));
 	}
 	status_evidence(ret, "sandbox_id", "%s", b->id);
 }

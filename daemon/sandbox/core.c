@@ -1,0 +1,867 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The tables of lifecycle, and the facts that change a sandbox. Decisions are in the pure files, stories in
+ * one file per operation, what fills the tables at start in load.c.
+ */
+#include "daemon/sandbox/sandbox.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/core.h"
+#include "daemon/sandbox/holder.h"
+#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/lease.h"
+#include "daemon/sandbox/op.h"
+#include "daemon/sandbox/recreate.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/rules/settle.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+/* Keys of the tables. Parts that may hold anything come last. */
+#define KEY_MAX 512u
+
+static size_t key_of(char ret[KEY_MAX], unsigned scope, const char *rest)
+{
+	int n = snprintf(ret, KEY_MAX, "%u/%s", scope, rest);
+
+	must(n > 0);
+	return MIN((size_t)n, KEY_MAX - 1);
+}
+
+/* --- accounts --- */
+
+const char *account_name(const struct account *a)
+{
+	return a->name;
+}
+
+struct account *core_account_by_name(struct sandbox_core *core, const char *name)
+{
+	for (size_t i = 0; i < core->n_accounts; i++)
+		if (str_eq(core->accounts[i].name, name))
+			return &core->accounts[i];
+	return NULL;
+}
+
+struct uid_limit *core_uid_limit(struct sandbox_core *core, uid_t uid)
+{
+	for (size_t i = 0; i < core->n_uids; i++)
+		if (core->uids[i].uid == uid)
+			return &core->uids[i];
+	return NULL;
+}
+
+struct account *core_account_of(struct sandbox_core *core, uid_t uid)
+{
+	struct uid_limit *u = core_uid_limit(core, uid);
+
+	return u ? u->account : &core->accounts[0];
+}
+
+/* --- sandboxes --- */
+
+struct sandbox *core_find(struct sandbox_core *core, const struct account *a, const char *id)
+{
+	char key[KEY_MAX];
+
+	return map_get(&core->sandbox_map, key, key_of(key, a->index, id));
+}
+
+int core_insert(struct sandbox_core *core, struct sandbox *b)
+{
+	char key[KEY_MAX];
+	int r = core_find(core, b->account, b->id) ? -EEXIST : 0;
+
+	if (!r)
+		r = map_put(&core->sandbox_map, key, key_of(key, b->account->index, b->id), b);
+	if (!r)
+		list_add_tail(&core->sandboxes, &b->node);
+	return r;
+}
+
+static void drop_sandbox(struct sandbox_core *core, struct sandbox *b)
+{
+	char key[KEY_MAX];
+
+	(void)map_del(&core->sandbox_map, key, key_of(key, b->account->index, b->id));
+	list_del(&b->node);
+	sandbox_free(b);
+}
+
+void core_forget(struct sandbox_core *core, struct sandbox *b)
+{
+	struct store_tx *t;
+
+	if (store_tx_new(core->store, &t) < 0)
+		return;
+	store_tx_del_sandbox(t, b->account->name, b->id);
+	core_commit(core, t, false);
+	drop_sandbox(core, b);
+}
+
+/* --- names --- */
+
+struct name_slot *core_find_name(struct sandbox_core *core, uid_t uid, const char *name)
+{
+	char key[KEY_MAX];
+
+	return map_get(&core->name_map, key, key_of(key, uid, name));
+}
+
+static void free_name(struct name_slot *n)
+{
+	free(n->name);
+	free(n->id);
+	free(n);
+}
+
+int core_need_name(struct sandbox_core *core, uid_t uid, const char *name, struct name_slot **ret)
+{
+	struct name_slot *n = core_find_name(core, uid, name);
+	char key[KEY_MAX];
+
+	if (n) {
+		*ret = n;
+		return 0;
+	}
+	n = calloc(1, sizeof(*n));
+	if (!n)
+		return -ENOMEM;
+	n->uid = uid;
+	n->account = core_account_of(core, uid);
+	if (text_set(&n->name, name) < 0 || text_set(&n->id, "") < 0 ||
+	    map_put(&core->name_map, key, key_of(key, uid, name), n) < 0) {
+		free_name(n);
+		return -ENOMEM;
+	}
+	list_add_tail(&core->names, &n->node);
+	*ret = n;
+	return 0;
+}
+
+static void drop_name(struct sandbox_core *core, struct name_slot *n)
+{
+	char key[KEY_MAX];
+
+	(void)map_del(&core->name_map, key, key_of(key, n->uid, n->name));
+	list_del(&n->node);
+	free_name(n);
+}
+
+void core_forget_name(struct sandbox_core *core, struct name_slot *n)
+{
+	struct store_tx *t;
+
+	must(!n->creation);
+	if (store_tx_new(core->store, &t) < 0)
+		return;
+	store_tx_del_name(t, n->uid, n->name);
+	core_commit(core, t, false);
+	drop_name(core, n);
+}
+
+/* --- request ids --- */
+
+static size_t request_key(char ret[KEY_MAX], uid_t uid, const char *method, const char *id)
+{
+	char rest[KEY_MAX];
+
+	snprintf(rest, sizeof(rest), "%s/%s", method, id);
+	return key_of(ret, uid, rest);
+}
+
+struct request *core_find_request(struct sandbox_core *core, uid_t uid, const char *method,
+				  const char *id)
+{
+	char key[KEY_MAX];
+
+	return map_get(&core->request_map, key, request_key(key, uid, method, id));
+}
+
+static void free_request(struct request *r)
+{
+	free(r->id);
+	free(r->object);
+	free(r->req_tag);
+	free(r->refusal);
+	free(r);
+}
+
+int core_need_request(struct sandbox_core *core, uid_t uid, const char *method, const char *id,
+		      struct request **ret)
+{
+	struct request *r = core_find_request(core, uid, method, id);
+	char key[KEY_MAX];
+
+	if (r) {
+		*ret = r;
+		return 0;
+	}
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	r->uid = uid;
+	r->method = method;
+	r->account = core_account_of(core, uid);
+	r->step = ROW_REQUEST_OPEN;
+	if (text_set(&r->id, id) < 0 || text_set(&r->object, "") < 0 ||
+	    text_set(&r->req_tag, "") < 0 ||
+	    map_put(&core->request_map, key, request_key(key, uid, method, id), r) < 0) {
+		free_request(r);
+		return -ENOMEM;
+	}
+	list_add_tail(&core->requests, &r->node);
+	*ret = r;
+	return 0;
+}
+
+static void drop_request(struct sandbox_core *core, struct request *r)
+{
+	char key[KEY_MAX];
+
+	(void)map_del(&core->request_map, key, request_key(key, r->uid, r->method, r->id));
+	list_del(&r->node);
+	free_request(r);
+}
+
+void core_forget_request(struct sandbox_core *core, struct request *r)
+{
+	struct store_tx *t;
+
+	must(!r->attempt);
+	if (store_tx_new(core->store, &t) < 0)
+		return;
+	store_tx_del_request(t, r->uid, r->method, r->id);
+	core_commit(core, t, false);
+	drop_request(core, r);
+}
+
+/* --- writing --- */
+
+void sandbox_put(struct store_tx *t, const struct sandbox *b)
+{
+	char policy[POLICY_TEXT_MAX];
+	struct row_sandbox row;
+
+	sandbox_to_row(b, policy, &row);
+	store_tx_put_sandbox(t, &row);
+}
+
+void core_put_name(struct store_tx *t, const struct name_slot *n)
+{
+	struct row_name row = {
+		.uid = n->uid,
+		.name = n->name,
+		.account = n->account->name,
+		.id = n->id,
+		.generation = n->generation,
+	};
+
+	store_tx_put_name(t, &row);
+}
+
+void core_put_request(struct store_tx *t, const struct request *r)
+{
+	struct row_request row = {
+		.uid = r->uid,
+		.method = r->method,
+		.request_id = r->id,
+		.state = r->step,
+		.account = r->account->name,
+		.object = r->object,
+		.req_tag = r->req_tag,
+		.used_at_ms = r->used_at_ms,
+	};
+
+	memcpy(row.params_hash, r->params_hash, sizeof(row.params_hash));
+	store_tx_put_request(t, &row);
+}
+
+static void on_committed(void *user, const struct status *st)
+{
+	struct sandbox_core *core = user;
+
+	must(core->magic == CORE_MAGIC);
+	if (!status_ok(st))
+		core->resave = true;
+}
+
+void core_commit(struct sandbox_core *core, struct store_tx *t, bool durable)
+{
+	store_tx_commit(t, durable, on_committed, core);
+}
+
+void core_store_refusal(const struct sandbox_core *core, struct status *ret)
+{
+	*ret = *store_health(core->store);
+	if (status_ok(ret))
+		status_set(ret, R_STORE_FULL,
+			   "the daemon cannot write its state, so nothing may be sent");
+}
+
+void sandbox_save(struct sandbox_core *core, struct sandbox *b, bool durable)
+{
+	struct store_tx *t;
+
+	if (store_tx_new(core->store, &t) < 0) {
+		core->resave = true;
+		return;
+	}
+	sandbox_put(t, b);
+	core_commit(core, t, durable);
+}
+
+void sandbox_request_used(struct sandbox_core *core, struct request *r)
+{
+	uint64_t now = clock_boot_ms();
+	struct store_tx *t;
+
+	if ((r->use_saved_boot_ms && now < r->use_saved_boot_ms + USED_SAVE_MS) ||
+	    store_tx_new(core->store, &t) < 0)
+		return;
+	r->use_saved_boot_ms = now;
+	r->used_at_ms = clock_wall_ms() + USED_SAVE_MS;	/* so it need not be written each time */
+	core_put_request(t, r);
+	core_commit(core, t, false);
+}
+
+/* --- facts --- */
+
+static enum sandbox_state state_of(const struct cloud_sandbox *s, enum sandbox_state now)
+{
+	switch (s->state) {
+	case CLOUD_STATE_RUNNING:
+		/* The cloud calls a sandbox that is being snapshotted running. */
+		return now == SANDBOX_SNAPSHOTTING ? now : SANDBOX_RUNNING;
+	case CLOUD_STATE_PAUSED:
+		return SANDBOX_PAUSED;
+	default:
+		return now;
+	}
+}
+
+static enum event_type event_of(const struct sandbox *b, enum sandbox_state before, int64_t end_before)
+{
+	if (before != b->state && b->state == SANDBOX_PAUSED)
+		return EVENT_PAUSED;
+	if (before != b->state && b->state == SANDBOX_RUNNING &&
+	    (before == SANDBOX_PAUSED || before == SANDBOX_RESUMING))
+		return EVENT_RESUMED;
+	return end_before && b->end_at_ms > end_before ? EVENT_EXTENDED : EVENT_UPDATED;
+}
+
+static void save_seen(struct sandbox_core *core, struct sandbox *b, enum sandbox_state before,
+		      int64_t end_before)
+{
+	struct store_tx *t;
+
+	if (store_tx_new(core->store, &t) < 0) {
+		core->resave = true;
+		return;
+	}
+	sandbox_put(t, b);
+	event_put(core, t, b, event_of(b, before, end_before), "said_by=cloud\n");
+	core_commit(core, t, false);
+}
+
+void sandbox_seen_since(struct sandbox_core *core, struct sandbox *b, const struct cloud_sandbox *s,
+			uint64_t asked_at_ms)
+{
+	/* Who changes it, or has changed it, knows better than a question that was asked before. */
+	bool is_old = b->changing || (b->moved_at_ms && b->moved_at_ms >= asked_at_ms);
+	enum sandbox_state before = b->state, to = is_old ? before : state_of(s, before);
+	int64_t end_before = b->end_at_ms;
+	bool changed = false;
+
+	/* The DELETE was confirmed: this is an answer that was on its way meanwhile. */
+	if (before == SANDBOX_GONE && b->gone_reason == R_SANDBOX_KILLED)
+		return;
+	if (sandbox_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0) {
+		log_warn("sandbox_learn", "sandbox=%s err=nomem ignoring=1", b->id);
+		return;
+	}
+	if (before != SANDBOX_KILLING && to != before) {
+		if (before == SANDBOX_GONE) {
+			log_warn("sandbox_back", "sandbox=%s was=%s", b->id,
+				 status_reason_name(b->gone_reason));
+			b->gone_reason = REASON_NONE;
+			b->gone_at_ms = 0;
+		}
+		sandbox_set_state(b, to);
+		changed = true;
+	}
+	if (b->end_at_ms != end_before)
+		keep_end_learnt(b);
+	if (!changed)
+		return;
+	if (before != b->state)
+		keep_poke(b);
+	save_seen(core, b, before, end_before);
+	if (b->end_at_ms != end_before)
+		lease_news(b);
+}
+
+void sandbox_seen(struct sandbox_core *core, struct sandbox *b, const struct cloud_sandbox *s)
+{
+	sandbox_seen_since(core, b, s, UINT64_MAX);
+}
+
+void sandbox_changed(struct sandbox_core *core, struct sandbox *b, enum sandbox_state to,
+		     const char *by)
+{
+	enum sandbox_state before = b->state;
+	struct store_tx *t;
+
+	b->moved_at_ms = clock_boot_ms();
+	if (before == to)
+		return;
+	sandbox_set_state(b, to);
+	/* An end from before a pause is not one to warn of. Nothing was due while it changed: look again. */
+	if (to == SANDBOX_RUNNING)
+		keep_end_learnt(b);
+	else
+		keep_poke(b);
+	if (store_tx_new(core->store, &t) < 0) {
+		core->resave = true;
+		return;
+	}
+	sandbox_put(t, b);
+	event_put(core, t, b, event_of(b, before, 0), "by=%s\n", by[0] ? by : "user");
+	core_commit(core, t, true);
+}
+
+void sandbox_used(struct sandbox_core *core, struct sandbox *b)
+{
+	b->used_at_ms = (int64_t)clock_boot_ms();
+	if (!b->policy.idle_timeout_ms)
+		return;
+	if (b->used_at_ms > b->used_saved_ms + USED_SAVE_MS) {
+		b->used_saved_ms = b->used_at_ms;
+		sandbox_save(core, b, false);
+	}
+}
+
+static struct sandbox *sandbox_of_use(struct sandbox_core *core, const char *account, const char *id)
+{
+	struct account *a = core_account_by_name(core, account);
+
+	return a ? core_find(core, a, id) : NULL;
+}
+
+void sandbox_core_listen(struct sandbox_core *core, sandbox_state_fn *fn, void *user)
+{
+	core->on_state = fn;
+	core->on_state_user = user;
+}
+
+void sandbox_use_begin(struct sandbox_core *core, const char *account, const char *id)
+{
+	struct sandbox *b = sandbox_of_use(core, account, id);
+
+	if (!b)
+		return;
+	b->n_commands++;
+	keep_poke(b);
+}
+
+void sandbox_use_end(struct sandbox_core *core, const char *account, const char *id)
+{
+	struct sandbox *b = sandbox_of_use(core, account, id);
+
+	if (!b || !b->n_commands)
+		return;
+	if (!--b->n_commands)
+		b->command_ended_at_ms = b->used_at_ms = (int64_t)clock_boot_ms();
+	keep_poke(b);
+}
+
+void core_policy_default(const struct sandbox_core *core, uid_t uid, const char *template_id,
+			 struct policy *ret)
+{
+	*ret = core->policy;
+	for (size_t i = 0; i < core->n_policies; i++)
+		if (core->policies[i].template_id && str_eq(core->policies[i].template_id, template_id))
+			policy_merge(ret, &core->policies[i].change);
+	for (size_t i = 0; i < core->n_policies; i++)
+		if (!core->policies[i].template_id && core->policies[i].uid == uid)
+			policy_merge(ret, &core->policies[i].change);
+}
+
+void sandbox_connection_ended(struct sandbox_core *core, const struct principal *who)
+{
+	holder_connection_ended(core, who->conn);
+}
+
+void sandbox_free_name(struct sandbox_core *core, struct sandbox *b, struct store_tx *t)
+{
+	struct name_slot *n = b->named ? core_find_name(core, b->uid, b->name) : NULL;
+
+	b->named = false;
+	if (!n || !str_eq(n->id, b->id))
+		return;
+	n->id[0] = 0;
+	core_put_name(t, n);
+}
+
+void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, const char *evidence)
+{
+	int64_t now = clock_wall_ms(), cloud_now = account_cloud_now(b->account);
+	long long age = b->started_at_ms ? cloud_now - b->started_at_ms : -1;
+	enum sandbox_state before = b->state;
+	struct recreation again;
+	struct store_tx *t;
+
+	if (b->state == SANDBOX_GONE)
+		return;
+	b->gone_reason = rules_gone_reason(by_us, b->end_at_ms, cloud_now, b->state == SANDBOX_PAUSED);
+	b->gone_at_ms = b->as_of_ms = now;
+	b->fresh_at_ms = clock_boot_ms();
+	if (text_set(&b->gone_evidence, evidence) < 0)
+		b->gone_evidence[0] = 0;
+	sandbox_set_state(b, SANDBOX_GONE);
+	explicit_bzero(b->access_token, strlen(b->access_token));
+	explicit_bzero(b->traffic_token, strlen(b->traffic_token));
+	b->token_known = false;
+	log_info("sandbox_gone", "sandbox=%s reason=%s said_by=%s age_ms=%lld", b->id,
+		 status_reason_name(b->gone_reason), log_q(b->gone_evidence), age);
+	keep_poke(b);
+	if (store_tx_new(core->store, &t) < 0) {
+		core->resave = true;
+		b->named = false;
+		lease_sandbox_gone(core, b, NULL);
+		return;
+	}
+	recreate_decide(core, b, before, by_us, &again);
+	recipe_fini(&b->recipe);
+	lease_sandbox_gone(core, b, t);
+	sandbox_free_name(core, b, t);
+	recreate_intend(&again, t);
+	sandbox_put(t, b);
+	event_put(core, t, b, EVENT_GONE, "said_by=%s\nby=%s\nunexpected=%s\nage_ms=%lld\n%s%s%s",
+		  b->gone_evidence,
+		  b->ended_by ? b->ended_by
+		  : by_us     ? "user"
+			      : "",
+		  b->gone_reason == R_SANDBOX_GONE ? "true" : "false", age,
+		  again.verdict[0] ? "recreate=" : "", again.verdict, again.verdict[0] ? "\n" : "");
+	recreate_commit(core, &again, t);
+}
+
+void sandbox_claim(struct sandbox_core *core, struct sandbox *b, uid_t uid)
+{
+	if (list_is_empty(&b->node))
+		return;		/* a stranger that was only looked at: it has no row */
+	sandbox_used(core, b);
+	if (b->claimed || b->uid != uid)
+		return;
+	b->claimed = b->claim_unsaved = true;
+	b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
+	keep_poke(b);
+	sandbox_save(core, b, false);
+}
+
+void sandbox_give_name(struct sandbox_core *core, struct sandbox *b, struct name_slot *n)
+{
+	must(!n->id[0]);
+	if (text_set(&n->id, b->id) < 0 || text_set(&b->name, n->name) < 0) {
+		n->id[0] = 0;
+		return;
+	}
+	n->account = b->account;
+	b->named = true;
+}
+
+/* The oldest holder keeps the name; a younger one says so. Reconcile adopts the oldest first. */
+static int name_adopted(struct sandbox_core *core, struct sandbox *b, const char *name,
+			struct store_tx *t)
+{
+	struct name_slot *n;
+	int r;
+
+	if (!rules_name_is_valid(name))
+		return 0;
+	r = core_need_name(core, b->uid, name, &n);
+	if (r < 0)
+		return r;
+	if (n->id[0] || n->creation) {
+		char *warning = str_printf("duplicate of name %s, held by %s", name,
+					   n->id[0] ? n->id : "a creation under way");
+
+		if (!warning)
+			return -ENOMEM;
+		free(b->warning);
+		b->warning = warning;
+		return 0;
+	}
+	n->generation++;
+	b->generation = n->generation;
+	sandbox_give_name(core, b, n);
+	core_put_name(t, n);
+	return 0;
+}
+
+/* Children of a fork carry their parent's tag: it is the request's object only on the oldest. */
+static bool is_oldest_of_tag(struct sandbox_core *core, const struct sandbox *b)
+{
+	list_for_each(i, &core->sandboxes) {
+		struct sandbox *o = list_entry(i, struct sandbox, node);
+
+		if (o != b && o->account == b->account && str_eq(o->req_tag, b->req_tag) &&
+		    o->started_at_ms <= b->started_at_ms)
+			return false;
+	}
+	return true;
+}
+
+/* A request id whose outcome was unknown, or that the lost store knew, has its object now. */
+static void request_adopted(struct sandbox_core *core, struct sandbox *b, struct store_tx *t)
+{
+	if (!b->req_tag[0] || !is_oldest_of_tag(core, b))
+		return;
+	list_for_each(i, &core->requests) {
+		struct request *q = list_entry(i, struct request, node);
+
+		if (q->uid != b->uid || q->attempt || !str_eq(q->method, REQUEST_CREATE) ||
+		    q->step == ROW_REQUEST_DONE || !str_eq(q->req_tag, b->req_tag))
+			continue;
+		if (text_set(&q->object, b->id) < 0)
+			return;
+		q->step = ROW_REQUEST_DONE;
+		core_put_request(t, q);
+		return;
+	}
+}
+
+int core_adopt(struct sandbox_core *core, struct account *a, const struct cloud_sandbox *s,
+	       struct sandbox **ret)
+{
+	scoped(sandbox_freep) struct sandbox *b = NULL;
+	struct store_tx *tx;
+	struct tags t;
+	int r;
+
+	tags_read(&s->metadata, &t);
+	must(tags_are_of(&t, store_host_id(core->store)));
+	r = sandbox_from_cloud(a, s, &b);
+	if (!r)
+		r = text_set(&b->req_tag, t.req);
+	if (r < 0)
+		return r;
+	b->ours = doubt_adopts_as_ours(core, s->id, &t);
+	b->adopted = !b->ours;
+	b->from_tag = true;
+	b->uid = t.has_uid ? t.uid : 0;
+	b->seq = t.seq;
+	core_policy_default(core, b->uid, b->template_id, &b->policy);
+	if (t.policy[0] && policy_parse(t.policy, &b->policy) < 0)
+		core_policy_default(core, b->uid, b->template_id, &b->policy);
+	/* Its environment is in no tag. */
+	b->policy.on_gone = POLICY_FAIL;
+	b->used_at_ms = (int64_t)clock_boot_ms();
+	b->claimed = b->adopted;
+	if (!b->claimed) {
+		b->unclaimed_at_ms = clock_wall_ms();
+		b->unclaimed_boot_ms = b->used_at_ms;
+	}
+	b->token_known = s->envd_access_token != NULL;
+	r = store_tx_new(core->store, &tx);
+	if (r < 0)
+		return r;
+	r = name_adopted(core, b, t.name, tx);
+	if (!r)
+		r = core_insert(core, b);
+	if (r < 0) {
+		store_tx_drop(tx);
+		return r;
+	}
+	request_adopted(core, b, tx);
+	sandbox_put(tx, b);
+	event_put(core, tx, b, EVENT_ADOPTED, "by=tag\n");
+	core_commit(core, tx, true);
+	keep_poke(b);
+	store_seen_seq(core->store, t.seq);
+	log_info("sandbox_adopted", "sandbox=%s uid=%u seq=%llu name=%s", b->id, b->uid,
+		 (unsigned long long)b->seq, log_q(t.name));
+	*ret = give(b);
+	return 0;
+}
+
+/* --- start --- */
+
+static int copy_accounts(struct sandbox_core *core, const struct sandbox_core_options *o)
+{
+	core->accounts = calloc(o->n_accounts, sizeof(*core->accounts));
+	core->uids = calloc(o->n_uids ? o->n_uids : 1, sizeof(*core->uids));
+	if (!core->accounts || !core->uids)
+		return -ENOMEM;
+	core->n_accounts = o->n_accounts;
+	for (size_t i = 0; i < o->n_accounts; i++) {
+		struct account *a = &core->accounts[i];
+
+		a->core = core;
+		a->index = (unsigned)i;
+		a->cloud = o->accounts[i].cloud;
+		a->plain_ports = o->accounts[i].plain_ports;
+		a->max_sandboxes = o->accounts[i].max_sandboxes;
+		a->cloud_minus_boot_ms = clock_wall_ms() - (int64_t)clock_boot_ms();
+		if (text_set(&a->name, o->accounts[i].name) < 0 ||
+		    text_set(&a->default_user, o->accounts[i].default_user) < 0)
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < o->n_uids; i++) {
+		const struct sandbox_core_uid *u = &o->uids[i];
+
+		core->uids[i] = (struct uid_limit){
+			.uid = u->uid,
+			.account = u->account ? core_account_by_name(core, u->account)
+					      : &core->accounts[0],
+			.max_sandboxes = u->max_sandboxes,
+			.creates_per_minute = u->creates_per_minute,
+		};
+		if (!core->uids[i].account)
+			return -EINVAL;
+		core->n_uids++;
+	}
+	return 0;
+}
+
+static int copy_policies(struct sandbox_core *core, const struct sandbox_core_options *o)
+{
+	core->policies = calloc(o->n_policies + 1, sizeof(*core->policies));
+	if (!core->policies)
+		return -ENOMEM;
+	for (size_t i = 0; i < o->n_policies; i++) {
+		core->policies[i] = o->policies[i];
+		if (o->policies[i].template_id) {
+			core->policies[i].template_id = str_dup(o->policies[i].template_id);
+			if (!core->policies[i].template_id)
+				return -ENOMEM;
+		}
+		core->n_policies++;
+	}
+	return 0;
+}
+
+static uint64_t or_default(uint64_t v, uint64_t def)
+{
+	return v ? v : def;
+}
+
+static void init_lists(struct sandbox_core *core)
+{
+	struct list *const lists[] = {&core->sandboxes, &core->names,	&core->requests,
+				      &core->attempts,	&core->fetches, &core->killings,
+				      &core->ops,	&core->commits, &core->leases,
+				      &core->holders,	&core->shifts,	&core->snapshots};
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		list_init(lists[i]);
+}
+
+int sandbox_core_new(const struct sandbox_core_options *o, struct sandbox_core **ret)
+{
+	struct sandbox_core *core = calloc(1, sizeof(*core));
+	int r;
+
+	if (!core)
+		return -ENOMEM;
+	must(o->n_accounts && o->sha256);
+	core->magic = CORE_MAGIC;
+	core->loop = o->loop;
+	core->store = o->store;
+	core->prober = o->prober;
+	core->sha256 = o->sha256;
+	core->policy = o->policy;
+	core->history_ms = or_default(o->history_ms, 24ull * 3600 * 1000);
+	core->unclaimed_grace_ms = or_default(o->unclaimed_grace_ms, 120000);
+	core->reconcile_period_ms = or_default(o->reconcile_period_ms, 60000);
+	core->max_staleness_ms = or_default(o->max_staleness_ms, 5000);
+	core->settle_horizon_ms = or_default(o->settle_horizon_ms, SETTLE_HORIZON_MS);
+	core->restart_grace_ms = or_default(o->restart_grace_ms, 30000);
+	core->quiet_until_ms = (int64_t)(clock_boot_ms() + core->restart_grace_ms);
+	core->identity = o->identity ? o->identity : holder_best_identity();
+	rng_seed(&core->rng, o->rng_seed);
+	init_lists(core);
+	events_init(core);
+	r = copy_accounts(core, o);
+	if (!r)
+		r = copy_policies(core, o);
+	if (!r)
+		r = core_load(core);
+	if (!r)
+		r = sync_start(core);
+	if (r < 0) {
+		(void)sandbox_core_free(core);
+		return r;
+	}
+	*ret = core;
+	return 0;
+}
+
+void sandbox_core_drain(struct sandbox_core *core)
+{
+	core->draining = true;
+	lease_drain(core);
+	event_watches_news(core);
+}
+
+static void sandbox_bury(void *p)
+{
+	struct sandbox_core *core = p;
+
+	must(core->magic == CORE_MAGIC);
+	core->magic = 0;
+	free(core);
+}
+
+struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
+{
+	if (!core)
+		return NULL;
+	must(core->magic == CORE_MAGIC);
+	store_mute(core->store);
+	op_cancel_all(core);
+	sync_stop(core);
+	lease_free_all(core);
+	list_for_each(i, &core->sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
+
+		b->keep = keep_free(b);
+	}
+	core_attempts_cancel(core);
+	shift_cancel_all(core);
+	kill_cancel_all(core);
+	fetch_cancel_all(core);
+	while (!list_is_empty(&core->sandboxes))
+		drop_sandbox(core, list_entry(core->sandboxes.next, struct sandbox, node));
+	snapshot_forget_all(core);
+	while (!list_is_empty(&core->names))
+		drop_name(core, list_entry(core->names.next, struct name_slot, node));
+	while (!list_is_empty(&core->requests))
+		drop_request(core, list_entry(core->requests.next, struct request, node));
+	map_fini(&core->sandbox_map);
+	map_fini(&core->name_map);
+	map_fini(&core->request_map);
+	map_fini(&core->fetch_map);
+	map_fini(&core->lease_map);
+	events_fini(core);
+	for (size_t i = 0; i < core->n_policies; i++)
+		free((char *)core->policies[i].template_id);
+	free(core->policies);
+	for (size_t i = 0; i < core->n_accounts; i++) {
+		free(core->accounts[i].name);
+		free(core->accounts[i].default_user);
+	}
+	free(core->accounts);
+	free(core->uids);
+	/* After the operations that lie there already: they let go of their holders then. */
+	loop_bury(core->loop, &core->grave, sandbox_bury, core);
+	return NULL;
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The calls on sandboxes: the only header of this module that others see. Loop thread only.
+ *
+ * Every call starts an operation and calls its `done` exactly once, never from inside the call,
+ * unless sandbox_cancel() came first. What a failure means is in the status (DESIGN §5); input errors
+ * come the same way. Results are borrowed: valid until `done` returns. Arguments are copied.
+ * Deadlines are absolute BOOTTIME ms; 0 = none. A caller that goes away changes nothing that was
+ * already sent: a creation is finished, kept and reaped or left as its policy says.
+ */
+#ifndef AB_DAEMON_SANDBOX_SANDBOX_H
+#define AB_DAEMON_SANDBOX_SANDBOX_H
+
+#include <stdbool.h>
+
+#include "daemon/auth/principal.h"
+#include "daemon/sandbox/rules/types.h"
+#include "proto/base/cc.h"
+#include "proto/base/status.h"
+
+struct cloud;	/* daemon/cloud/cloud.h: one per account */
+struct cloud_iam_token;	/* daemon/cloud/model.h, and so on */
+struct cloud_metrics;
+struct cloud_network;
+struct sandbox_core;
+struct sandbox_op;
+struct loop;
+struct store;
+
+/* Where the agent of a sandbox is reached, for command and file services. Copy what is kept. */
+struct sandbox_target {
+	const char *account, *id;
+	struct cloud *cloud;
+	const char *domain;		/* "" = the account's */
+	const char *access_token;	/* secret; "" = not secure */
+	const char *traffic_token;	/* secret; "" = public */
+	const char *envd_version;
+	const char *default_user;	/* "" = the image's */
+	uint32_t generation;
+	uid_t owner_uid;
+	bool plain_ports;		/* its ports are http:// */
+	bool wakes;			/* paused at its end, any traffic would resume it */
+	enum sandbox_state state;		/* RUNNING, or the last thing known while the cloud is away */
+};
+
+struct sandbox_core_account {
+	const char *name;
+	struct cloud *cloud;
+	bool plain_ports;		/* port URLs are http:// (--local) */
+	const char *default_user;
+	uint32_t max_sandboxes;		/* 0 = no limit of ours */
+};
+
+struct sandbox_core_uid {			/* [uid U]; a uid without one uses the first account */
+	uid_t uid;
+	const char *account;		/* NULL = the first one */
+	uint32_t max_sandboxes, creates_per_minute; /* 0 = no limit of ours */
+};
+
+/* Defaults that differ for a template (by the name or id that Create names) or for a uid; a uid's go
+ * above a template's, and a request's own above both. */
+struct sandbox_core_policy {
+	const char *template_id;		/* NULL: of the uid */
+	uid_t uid;
+	struct policy_change change;
+};
+
+/* Asks the agent inside for its health (cloud/envd.h; wired by app). `start` returns a handle for
+ * `cancel`, or NULL without memory; `done` comes exactly once, never from inside. */
+enum sandbox_probe_result {
+	SANDBOX_PROBE_HEALTHY,
+	SANDBOX_PROBE_ABSENT,	/* the edge says there is no such sandbox: not a proof */
+	SANDBOX_PROBE_NO_ANSWER,	/* unreachable, refused, deadline */
+};
+typedef void sandbox_probed_fn(void *done_user, enum sandbox_probe_result result,
+			       const struct status *why);
+enum sandbox_identity {	/* how a process is known again; numbers of StatusResponse.ProcessIdentity */
+	SANDBOX_IDENTITY_INODE = 1,
+	SANDBOX_IDENTITY_START_TIME = 2,
+	SANDBOX_IDENTITY_CONNECTION = 3,
+};
+
+struct sandbox_prober {
+	void *(*start)(const struct sandbox_target *t, uint64_t deadline_ms,
+		       sandbox_probed_fn *done, void *done_user, void *user);
+	void (*cancel)(void *probe, void *user);
+	void *user;
+};
+
+struct sandbox_core_options {
+	struct loop *loop;
+	struct store *store;			/* opened, not started: the core loads it, then starts it */
+	const struct sandbox_core_account *accounts;	/* copied; the first one is the default */
+	size_t n_accounts;
+	const struct sandbox_core_uid *uids;
+	size_t n_uids;
+	struct sandbox_prober prober;
+	/* For the tag of a request id. Wired by app, so that hashing stays where the layers allow it. */
+	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
+	struct policy policy;			/* shipped or configured defaults */
+	const struct sandbox_core_policy *policies;	/* … of templates and uids; copied */
+	size_t n_policies;
+	enum sandbox_identity identity;		/* 0 = the best the kernel has; for tests */
+	/* ms; 0 = DESIGN's default */
+	uint64_t history_ms, unclaimed_grace_ms, reconcile_period_ms, max_staleness_ms;
+	uint64_t settle_horizon_ms;		/* 180 s */
+	uint64_t restart_grace_ms;		/* 30 s */
+	uint64_t rng_seed;			/* jitter */
+};
+
+/* Loads the store, takes up open intents, starts to reconcile. Serving may begin at once. */
+must_check int sandbox_core_new(const struct sandbox_core_options *o, struct sandbox_core **ret);
+/* No new creation: DRAINING. Held leases and watches are over (their holders come back after the restart,
+ * by lease id and cursor); the rest goes on. */
+void sandbox_core_drain(struct sandbox_core *core);
+/* Operations still open are cancelled without a done: answer their callers before. NULL is fine. */
+struct sandbox_core *sandbox_core_free(struct sandbox_core *core);
+
+struct sandbox_core_counts {
+	uint32_t running, paused, other, gone, intents, requests;
+	uint64_t reconciled_at_ms;	/* BOOTTIME of the last complete one; 0 = never */
+	uint64_t reconcile_skipped;	/* lists that proved nothing */
+	uint32_t leases;
+	enum sandbox_identity identity;
+	uint32_t list_anomalies;	/* mass losses that were not believed */
+	struct status store;		/* store_health() */
+	const char *doubt_text;		/* static: what became of the rows before; NULL = nothing */
+	int64_t doubt_at_ms;
+};
+/* Sandboxes of one uid, or of all with (uid_t)-1; the rest is the daemon's. */
+void sandbox_core_count(const struct sandbox_core *core, uid_t uid, struct sandbox_core_counts *ret);
+
+/* Before done: done will not come. What was sent is not undone. NULL is fine. */
+void sandbox_cancel(struct sandbox_op *op);
+
+typedef void sandbox_view_fn(void *user, const struct status *st, const struct sandbox_view *sandbox);
+typedef void sandbox_bool_fn(void *user, const struct status *st, bool yes);
+
+must_check int sandbox_create(struct sandbox_core *core, const struct sandbox_create *c,
+			      sandbox_view_fn *done, void *user, struct sandbox_op **ret);
+
+struct sandbox_connect {
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const char *sandbox;		/* id or name */
+	uint64_t timeout_ms;		/* 0 = 300 s; never shortens */
+	bool adopt;			/* also one that carries another host's tag */
+	bool wait_ready;
+	bool process_lease;
+};
+must_check int sandbox_connect(struct sandbox_core *core, const struct sandbox_connect *c,
+			       sandbox_view_fn *done, void *user, struct sandbox_op **ret);
+
+#define SANDBOX_STALENESS_DEFAULT UINT64_MAX
+must_check int sandbox_get(struct sandbox_core *core, const struct principal *who,
+			   const char *sandbox, uint64_t max_staleness_ms, uint64_t deadline_ms,
+			   sandbox_view_fn *done, void *user, struct sandbox_op **ret);
+
+must_check int sandbox_set_timeout(struct sandbox_core *core, const struct principal *who,
+				   const char *sandbox, uint64_t timeout_ms, uint64_t deadline_ms,
+				   sandbox_view_fn *done, void *user, struct sandbox_op **ret);
+
+/* Changes the fields of `change`; those of the mask `reset` (BIT(enum policy_field)) go back to the
+ * configured defaults. */
+must_check int sandbox_set_policy(struct sandbox_core *core, const struct principal *who,
+				  const char *sandbox, const struct policy_change *change,
+				  uint32_t reset, uint64_t deadline_ms, sandbox_view_fn *done,
+				  void *user, struct sandbox_op **ret);
+/* yes = it runs no longer because of this; false: it was paused already. */
+must_check int sandbox_pause(struct sandbox_core *core, const struct principal *who,
+			     const char *sandbox, bool keep_memory, uint64_t deadline_ms,
+			     sandbox_bool_fn *done, void *user, struct sandbox_op **ret);
+
+/* Replaces the egress settings as a whole; network NULL = none of them. allow_internet_access -1 =
+ * as it is. */
+must_check int sandbox_update_network(struct sandbox_core *core, const struct principal *who,
+				      const char *sandbox, const struct cloud_network *network,
+				      int allow_internet_access, uint64_t deadline_ms,
+				      sandbox_bool_fn *done, void *user, struct sandbox_op **ret);
+
+struct sandbox_metrics {
+	const struct cloud_metrics *metrics;
+	enum sandbox_source source;
+	int64_t as_of_ms;
+};
+typedef void sandbox_metrics_fn(void *user, const struct status *st, const struct sandbox_metrics *m);
+/* Moments in s since 1970; 0 = the sandbox's start, now. */
+must_check int sandbox_get_metrics(struct sandbox_core *core, const struct principal *who,
+				   const char *sandbox, int64_t start_s, int64_t end_s,
+				   uint64_t deadline_ms, sandbox_metrics_fn *done, void *user,
+				   struct sandbox_op **ret);
+
+struct sandbox_fork {
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const char *request_id;		/* as in sandbox_create */
+	uint8_t params_hash[32];
+	const char *sandbox;
+	uint32_t count;			/* 0 = 1; at most 100 */
+	uint64_t timeout_ms;		/* of the children; 0 = 300 s */
+	struct policy_change policy;	/* of the children: what differs from the configured one */
+};
+struct sandbox_child {
+	const struct sandbox_view *sandbox;	/* NULL: st says why there is none */
+	const struct status *st;
+};
+typedef void sandbox_fork_fn(void *user, const struct status *st,
+			     const struct sandbox_child *children, size_t n);
+must_check int sandbox_fork(struct sandbox_core *core, const struct sandbox_fork *f,
+			    sandbox_fork_fn *done, void *user, struct sandbox_op **ret);
+
+/* yes = found: it existed and is gone now. */
+must_check int sandbox_kill(struct sandbox_core *core, const struct principal *who,
+			    const char *sandbox, uint64_t deadline_ms, sandbox_bool_fn *done,
+			    void *user, struct sandbox_op **ret);
+
+/* Asks the agent inside, not the record. */
+must_check int sandbox_is_running(struct sandbox_core *core, const struct principal *who,
+				  const char *sandbox, uint64_t deadline_ms, sandbox_bool_fn *done,
+				  void *user, struct sandbox_op **ret);
+
+struct sandbox_page {
+	const struct sandbox_view *sandboxes;
+	size_t n;
+	const char *next_page_token;	/* "" = the end */
+	enum sandbox_source source;
+	int64_t as_of_ms;
+};
+typedef void sandbox_list_fn(void *user, const struct status *st, const struct sandbox_page *page);
+must_check int sandbox_list(struct sandbox_core *core, const struct sandbox_list *q,
+			    sandbox_list_fn *done, void *user, struct sandbox_op **ret);
+
+struct sandbox_host {
+	const char *host;		/* "3000-ID.DOMAIN" */
+	const char *url;		/* with scheme */
+	const char *traffic_token;	/* "" = public */
+	const char *token_header;
+};
+typedef void sandbox_host_fn(void *user, const struct status *st, const struct sandbox_host *host);
+must_check int sandbox_get_host(struct sandbox_core *core, const struct principal *who,
+				const char *sandbox, uint32_t port, uint64_t deadline_ms,
+				sandbox_host_fn *done, void *user, struct sandbox_op **ret);
+
+/* --- leases --- */
+
+struct sandbox_lease {
+	const char *id, *sandbox, *label;
+	uid_t uid;
+	pid_t pid;			/* 0 = unknown */
+	int64_t expires_at_ms;		/* wall; 0 = held */
+	int64_t sandbox_end_at_ms;
+};
+typedef void sandbox_lease_fn(void *user, const struct status *st, const struct sandbox_lease *lease);
+
+enum sandbox_lease_kind {
+	SANDBOX_LEASE_STREAM = 1,	/* until sandbox_held_free() */
+	SANDBOX_LEASE_PROCESS = 2,	/* until the caller's process dies */
+	SANDBOX_LEASE_TTL = 3,
+};
+
+struct sandbox_acquire {
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const char *sandbox;
+	const char *label;		/* NULL or "" = none; at most 128 bytes */
+	const char *lease_id;		/* NULL or "" = a new one; else that one again */
+	enum sandbox_lease_kind kind;
+	uint64_t ttl_ms;
+};
+/* A lease of a stream ends unless sandbox_held_new() is called from inside `done`. */
+must_check int sandbox_acquire(struct sandbox_core *core, const struct sandbox_acquire *a,
+			       sandbox_lease_fn *done, void *user, struct sandbox_op **ret);
+must_check int sandbox_renew(struct sandbox_core *core, const struct principal *who,
+			     const char *lease_id, uint64_t ttl_ms, uint64_t deadline_ms,
+			     sandbox_lease_fn *done, void *user, struct sandbox_op **ret);
+/* yes = it was held until now. */
+must_check int sandbox_release(struct sandbox_core *core, const struct principal *who,
+			       const char *lease_id, uint64_t deadline_ms, sandbox_bool_fn *done,
+			       void *user, struct sandbox_op **ret);
+
+struct sandbox_lease_page {
+	const struct sandbox_lease *leases;
+	size_t n;
+	const char *next_page_token;
+};
+typedef void sandbox_leases_fn(void *user, const struct status *st,
+			       const struct sandbox_lease_page *page);
+/* Of the caller; with `sandbox`: all of that one. */
+must_check int sandbox_list_leases(struct sandbox_core *core, const struct principal *who,
+				   const char *sandbox, uint32_t page_size, const char *page_token,
+				   uint64_t deadline_ms, sandbox_leases_fn *done, void *user,
+				   struct sandbox_op **ret);
+
+struct sandbox_held;		/* a lease in the hands of a stream */
+enum sandbox_held_news {
+	SANDBOX_HELD_CHANGED,	/* the sandbox has another end */
+	SANDBOX_HELD_LOST,		/* it is over, for the reason in st; only sandbox_held_free() may follow */
+};
+typedef void sandbox_held_fn(void *user, enum sandbox_held_news news, const struct status *st,
+			     const struct sandbox_lease *lease);
+/* From inside the done of sandbox_acquire(). */
+must_check int sandbox_held_new(struct sandbox_core *core, const char *lease_id,
+				sandbox_held_fn *fn, void *user, struct sandbox_held **ret);
+bool sandbox_held_view(const struct sandbox_held *h, struct sandbox_lease *ret);	/* false: it is lost */
+/* The stream ended. `keep`: because of us (we are stopping); its holder has restart_grace. */
+void sandbox_held_free(struct sandbox_held *h, bool keep);
+/* For processes that are known by their connection alone. */
+void sandbox_connection_ended(struct sandbox_core *core, const struct principal *who);
+
+/* --- events --- */
+
+#define SANDBOX_EVIDENCE_MAX 12u
+
+struct sandbox_event {
+	const char *cursor;		/* "" where no watcher may go on from (inside a resync) */
+	int64_t at_ms;			/* wall */
+	int type;			/* agentbox.v1.SandboxEvent.Type */
+	const struct sandbox_view *sandbox;	/* NULL: of no sandbox */
+	enum ab_reason reason;
+	struct sandbox_pair evidence[SANDBOX_EVIDENCE_MAX];
+	size_t n_evidence;
+};
+struct sandbox_watch;
+typedef void sandbox_watch_fn(void *user);
+
+struct sandbox_watch_options {
+	const struct principal *who;
+	const char *cursor;		/* NULL or "" = from now */
+	const char *sandbox;		/* NULL or "" = all */
+	bool initial, all_owners;
+	uint32_t types;			/* BIT(type); 0 = all. Resync is always told */
+};
+/* 0; -EINVAL with *ret_st; -ENOMEM. `news` says that there is something to read, never from inside. */
+must_check int sandbox_watch_new(struct sandbox_core *core, const struct sandbox_watch_options *o,
+				 sandbox_watch_fn *news, void *user, struct sandbox_watch **ret,
+				 struct status *ret_st);
+/* The next one; valid until the next call. False: none for now, news will come. What the watcher does
+ * not read in time is replaced by a resync: nothing is kept for it. */
+bool sandbox_watch_next(struct sandbox_watch *w, struct sandbox_event *ret);
+/* It tells no more, for the reason in *ret_st: free it. */
+bool sandbox_watch_is_over(const struct sandbox_watch *w, struct status *ret_st);
+void sandbox_watch_heartbeat(struct sandbox_watch *w, struct sandbox_event *ret);
+struct sandbox_watch *sandbox_watch_free(struct sandbox_watch *w);	/* NULL is fine; returns NULL */
+/* --- snapshots --- */
+
+struct sandbox_snapshot {
+	const char *id;
+	const char *const *names;
+	size_t n_names;
+	const char *source_sandbox;	/* "" = not known */
+	int64_t created_at_ms;		/* 0 = not known */
+	enum sandbox_source source;
+	int64_t as_of_ms;
+};
+
+struct sandbox_snapshot_create {
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const char *request_id;
+	uint8_t params_hash[32];
+	const char *sandbox;
+	const char *name;		/* NULL or "" = none */
+};
+typedef void sandbox_snapshot_fn(void *user, const struct status *st, const struct sandbox_snapshot *s);
+must_check int sandbox_snapshot_create(struct sandbox_core *core,
+				       const struct sandbox_snapshot_create *c,
+				       sandbox_snapshot_fn *done, void *user,
+				       struct sandbox_op **ret);
+
+struct sandbox_snapshot_list {
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const char *sandbox, *name;	/* NULL or "" = any */
+	uint32_t page_size;
+	const char *page_token;
+	bool cached;
+};
+struct sandbox_snapshot_page {
+	const struct sandbox_snapshot *snapshots;
+	size_t n;
+	const char *next_page_token;
+};
+typedef void sandbox_snapshots_fn(void *user, const struct status *st,
+				  const struct sandbox_snapshot_page *p);
+must_check int sandbox_list_snapshots(struct sandbox_core *core,
+				      const struct sandbox_snapshot_list *q,
+				      sandbox_snapshots_fn *done, void *user,
+				      struct sandbox_op **ret);
+
+/* yes = found. All builds of the snapshot's template go with it. */
+must_check int sandbox_delete_snapshot(struct sandbox_core *core, const struct principal *who,
+				       const char *snapshot, uint64_t deadline_ms,
+				       sandbox_bool_fn *done, void *user, struct sandbox_op **ret);
+
+/* --- for command and file services --- */
+
+/* A command of ours runs in it, or no longer does: that is use. Pairs. */
+void sandbox_use_begin(struct sandbox_core *core, const char *account, const char *id);
+void sandbox_use_end(struct sandbox_core *core, const char *account, const char *id);
+
+/* Told on each edge of a sandbox's state, from inside whatever made it: the listener must not call back
+ * into this module before the next pass. One listener. */
+typedef void sandbox_state_fn(void *user, const char *account, const char *id, enum sandbox_state to);
+void sandbox_core_listen(struct sandbox_core *core, sandbox_state_fn *fn, void *user);
+
+typedef void sandbox_target_fn(void *user, const struct status *st, const struct sandbox_target *t);
+/* Id or name → where its agent is. Asks the cloud when the token is not known. A paused one is
+ * SANDBOX_PAUSED, one that ended its own reason; nothing is woken. */
+must_check int sandbox_resolve(struct sandbox_core *core, const struct principal *who,
+			       const char *sandbox, uint64_t deadline_ms, sandbox_target_fn *done,
+			       void *user, struct sandbox_op **ret);
+
+enum sandbox_evidence {
+	SANDBOX_SAW_ABSENT,	/* 502 "sandbox not found" of the edge */
+	SANDBOX_SAW_REFUSED,	/* 401/403 of the agent: token wrong or rotated */
+	SANDBOX_SAW_LOST,		/* no connection, or a stream that ended without its end marker */
+};
+/* Something about a sandbox does not fit "running": asks the control plane and says what is true.
+ * OK = it says running (target with a fresh token: try again, or report your own failure as a
+ * transport failure); else SANDBOX_EXPIRED, _KILLED, _GONE, _PAUSED, _NOT_FOUND or UNREACHABLE.
+ * Equal questions share one request to the cloud. */
+must_check int sandbox_note_evidence(struct sandbox_core *core, const char *account, const char *id,
+				     enum sandbox_evidence what, uint64_t deadline_ms,
+				     sandbox_target_fn *done, void *user, struct sandbox_op **ret);
+
+#endif
