@@ -759,7 +759,7 @@ static void init_lists(struct sandbox_core *core)
 	struct list *const lists[] = {&core->sandboxes, &core->names,	&core->requests,
 				      &core->attempts,	&core->fetches, &core->killings,
 				      &core->ops,	&core->commits, &core->leases,
-				      &core->holders,	&core->shifts,	&core->snapshots};
+				      &core->holders,	&core->transitions,	&core->snapshots};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		list_init(lists[i]);
@@ -836,7 +836,7 @@ struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
 		b->keep = keep_free(b);
 	}
 	core_attempts_cancel(core);
-	shift_cancel_all(core);
+	transition_cancel_all(core);
 	kill_cancel_all(core);
 	fetch_cancel_all(core);
 	while (!list_is_empty(&core->sandboxes))

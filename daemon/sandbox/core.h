@@ -106,7 +106,7 @@ struct sandbox_core {
 
 	struct map sandbox_map, name_map, request_map, fetch_map;
 	struct list sandboxes, names, requests, attempts, fetches, killings, ops, commits;
-	struct list shifts, snapshots;
+	struct list transitions, snapshots;
 	struct rng rng;
 	struct sync *sync;
 	bool draining;
@@ -238,16 +238,16 @@ void kill_take_up(struct sandbox_core *core, struct sandbox *b);	/* after a rest
 must_check int kill_by_policy(struct sandbox_core *core, struct sandbox *b, const char *rule);
 void kill_cancel_all(struct sandbox_core *core);
 
-/* --- shift.c --- */
+/* --- transition.c --- */
 
 /* The op waits, with others that want the same, until it has happened: op->told comes, with yes = it
  * happened because of this. It goes on without the op. */
-must_check int shift_join_pause(struct sandbox_core *core, struct sandbox *b, bool keep_memory,
-				struct sandbox_op *op);
+must_check int transition_join_pause(struct sandbox_core *core, struct sandbox *b, bool keep_memory,
+				     struct sandbox_op *op);
 /* *ret_s: the life it asks for, which is less than timeout_s if it is on its way already. */
-must_check int shift_join_resume(struct sandbox_core *core, struct sandbox *b, uint32_t timeout_s,
-				 struct sandbox_op *op, uint32_t *ret_s);
-void shift_cancel_all(struct sandbox_core *core);
+must_check int transition_join_resume(struct sandbox_core *core, struct sandbox *b,
+				      uint32_t timeout_s, struct sandbox_op *op, uint32_t *ret_s);
+void transition_cancel_all(struct sandbox_core *core);
 
 /* --- copying.c, snapshots.c --- */
 

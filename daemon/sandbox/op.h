@@ -29,7 +29,7 @@ struct sandbox_op {
 	struct list node;		/* in core->ops */
 	struct list wait;		/* among the waiters of a shared piece of work */
 	struct attempt *attempt;	/* … of this one */
-	/* What a shared piece of work (kill.c, shift.c, attempt.c) has to say to those who wait for it. */
+	/* What a shared piece of work (kill.c, transition.c, attempt.c) has to say to those who wait for it. */
 	void (*told)(struct sandbox_op *op, const struct status *st, bool yes);
 	struct turn turn;
 	void (*on_turn)(struct sandbox_op *op);

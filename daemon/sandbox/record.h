@@ -19,7 +19,7 @@ struct account;
 struct cloud_sandbox;
 struct fetch;
 struct killing;
-struct shift;
+struct transition;
 
 /* The last series that was asked for. */
 struct sandbox_series {
@@ -79,7 +79,7 @@ struct sandbox {
 	bool turn_ready;
 	bool changing;			/* who has the turn sets the state, nobody else */
 	uint64_t moved_at_ms;		/* BOOTTIME of the end of the last change; 0 = none */
-	struct shift *shift;		/* the pause or resume that waits last, or is under way */
+	struct transition *transition;		/* the pause or resume that waits last, or is under way */
 	struct cloud_network *network;	/* NULL = none known */
 	char *network_text;		/* for its row */
 	struct sandbox_series metrics;

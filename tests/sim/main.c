@@ -53,8 +53,9 @@ static void show_last(void)
 
 	for (unsigned i = n_lines - n; i < n_lines && !sim_trace_on; i++)
 		printf("  %s\n", lines[i % TRACE_LINES]);
-	printf("seed %llu after %lu crashes%s; again: sim --seed %llu --trace\n", (unsigned long long)W->seed,
-	       W->cycles, W->no_crash ? W->shift_wall ? ", wall clock stepped" : ", none meant" : "",
+	printf("seed %llu after %lu crashes%s; again: sim --seed %llu --trace\n",
+	       (unsigned long long)W->seed, W->cycles,
+	       W->no_crash ? W->transition_wall ? ", wall clock stepped" : ", none meant" : "",
 	       (unsigned long long)W->seed);
 	fflush(stdout);
 }
@@ -250,7 +251,7 @@ static void on_clients(void *arg)
 		W->hung_at_ms = W->now_ms;
 		sim_trace("the loop hung until now");
 	}
-	if (W->shift_wall && pause)
+	if (W->transition_wall && pause)
 		W->wall_offset_ms += (int64_t)rng_below(&W->wall_rng, 7200000) - 3600000;
 	sim_at(W->now_ms + (pause ? sim_between(&W->rng, 1000, 40000) : sim_between(&W->rng, 1, 400)), on_clients,
 	       NULL);
@@ -413,12 +414,12 @@ struct totals {
 	unsigned long worlds, cycles, steps, answers, sandboxes, recreated;
 };
 
-static void run_world(uint64_t seed, bool no_crash, bool shift_wall, struct totals *t)
+static void run_world(uint64_t seed, bool no_crash, bool transition_wall, struct totals *t)
 {
 	W = calloc(1, sizeof(*W));
 	must(W);
 	W->no_crash = no_crash;
-	W->shift_wall = shift_wall;
+	W->transition_wall = transition_wall;
 	world_begin(seed);
 	for (unsigned i = 0; i < (no_crash ? 4 : CYCLES_A_WORLD); i++)
 		one_cycle();

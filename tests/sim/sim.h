@@ -146,7 +146,7 @@ struct world {
 	bool quiet;			/* faults have stopped */
 	bool ending;			/* events only free what is theirs */
 	bool losses;			/* sandboxes with a name vanish */
-	bool no_crash, shift_wall;	/* of the comparison of two runs */
+	bool no_crash, transition_wall;	/* of the comparison of two runs */
 
 	/* time: true ms since the world began */
 	uint64_t now_ms, boot_base_ms, hung_at_ms;

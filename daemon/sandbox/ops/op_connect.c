@@ -348,7 +348,7 @@ static void connect_step(struct sandbox_op *op)
 		op_fail(op, &st);
 	} else if (b->state == SANDBOX_PAUSED || b->state == SANDBOX_RESUMING) {
 		op->told = on_resumed;
-		if (shift_join_resume(op->core, b, a->timeout_s, op, &a->resume_s) < 0)
+		if (transition_join_resume(op->core, b, a->timeout_s, op, &a->resume_s) < 0)
 			op_fail_errno(op, -ENOMEM);
 	} else if (turn_is_free(b) || a->has_waited) {
 		a->has_waited = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pause and UpdateNetwork: changes of a sandbox that runs. The pause itself is a shift (shift.c). The
+ * Pause and UpdateNetwork: changes of a sandbox that runs. The pause itself is a transition (transition.c). The
  * network is replaced while it has the sandbox's turn, so that two callers' settings never mix, and
  * read back. A sandbox without a row is changed in the caller's account, as the SDK does.
  */
@@ -47,7 +47,7 @@ static void pause_known(struct sandbox_op *op, struct sandbox *b)
 		return;
 	}
 	op->told = op_end_told;
-	if (shift_join_pause(op->core, b, a->keep_memory, op) < 0)
+	if (transition_join_pause(op->core, b, a->keep_memory, op) < 0)
 		op_fail_errno(op, -ENOMEM);
 }
 

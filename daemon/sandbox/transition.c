@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pause and resume: a shift of one sandbox between running and paused, shared by all callers who want
+ * Pause and resume: a transition of one sandbox between running and paused, shared by all callers who want
  * the same. It waits for its turn at the sandbox, asks the cloud, and, whatever was answered, knows
  * before it ends what the sandbox is now: a 409 may mean "paused already" or "changing", a 500 that
  * it is gone, a lost answer anything. Callers may leave; what was sent is read to its end.
@@ -19,23 +19,23 @@
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 
-#define SHIFT_MAGIC	  0x53686966u
-#define SHIFT_ASK_MS	  75000u
-#define SHIFT_LOOK_MS	  15000u
-#define SHIFT_BACKOFF_MS  100u
-#define SHIFT_BACKOFF_MAX 2000u
+#define TRANSITION_MAGIC	  0x53686966u
+#define TRANSITION_ASK_MS	  75000u
+#define TRANSITION_LOOK_MS	  15000u
+#define TRANSITION_BACKOFF_MS  100u
+#define TRANSITION_BACKOFF_MAX 2000u
 
-enum shift_kind {
-	SHIFT_PAUSE,
-	SHIFT_RESUME,
+enum transition_kind {
+	TRANSITION_PAUSE,
+	TRANSITION_RESUME,
 };
 
-struct shift {
+struct transition {
 	uint32_t magic;
-	struct list node;	/* in core->shifts */
+	struct list node;	/* in core->transitions */
 	struct sandbox_core *core;
 	struct sandbox *sandbox;
-	enum shift_kind kind;
+	enum transition_kind kind;
 	bool keep_memory, started;
 	uint32_t timeout_s;
 	struct turn turn;
@@ -49,45 +49,45 @@ struct shift {
 	struct grave grave;
 };
 
-static struct shift *shift_from(void *p)
+static struct transition *transition_from(void *p)
 {
-	struct shift *s = p;
+	struct transition *s = p;
 
-	must(s && s->magic == SHIFT_MAGIC);
+	must(s && s->magic == TRANSITION_MAGIC);
 	return s;
 }
 
-static void shift_free(void *p)
+static void transition_free(void *p)
 {
-	struct shift *s = shift_from(p);
+	struct transition *s = transition_from(p);
 
 	s->magic = 0;
 	free(s);
 }
 
-static void unlink_shift(struct shift *s)
+static void unlink_transition(struct transition *s)
 {
 	cloud_call_cancel(s->call);
 	s->call = NULL;
 	timer_clear(&s->timer);
 	if (s->started)
 		s->sandbox->changing = false;
-	if (s->sandbox->shift == s)
-		s->sandbox->shift = NULL;
+	if (s->sandbox->transition == s)
+		s->sandbox->transition = NULL;
 	turn_end(&s->turn);
 	list_del(&s->node);
 }
 
 /* The sandbox's state is set: tell all, be gone. */
-static void finish(struct shift *s, const struct status *st, bool yes)
+static void finish(struct transition *s, const struct status *st, bool yes)
 {
-	unlink_shift(s);
-	loop_bury(s->core->loop, &s->grave, shift_free, s);
+	unlink_transition(s);
+	loop_bury(s->core->loop, &s->grave, transition_free, s);
 	op_tell_all(&s->waiters, st, yes);
 }
 
-/* Only from a state that this shift put there: a kill meanwhile goes first. */
-static void set_state(struct shift *s, enum sandbox_state to)
+/* Only from a state that this transition put there: a kill meanwhile goes first. */
+static void set_state(struct transition *s, enum sandbox_state to)
 {
 	struct sandbox *b = s->sandbox;
 
@@ -95,28 +95,28 @@ static void set_state(struct shift *s, enum sandbox_state to)
 		sandbox_changed(s->core, b, to, "");
 }
 
-static enum sandbox_state from_state(const struct shift *s)
+static enum sandbox_state from_state(const struct transition *s)
 {
-	return s->kind == SHIFT_PAUSE ? SANDBOX_RUNNING : SANDBOX_PAUSED;
+	return s->kind == TRANSITION_PAUSE ? SANDBOX_RUNNING : SANDBOX_PAUSED;
 }
 
-static enum sandbox_state to_state(const struct shift *s)
+static enum sandbox_state to_state(const struct transition *s)
 {
-	return s->kind == SHIFT_PAUSE ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+	return s->kind == TRANSITION_PAUSE ? SANDBOX_PAUSED : SANDBOX_RUNNING;
 }
 
 /* --- looking --- */
 
-static void run(struct shift *s);
+static void run(struct transition *s);
 
 static void on_timer(struct timer *t, void *user)
 {
-	run(shift_from(user));
+	run(transition_from(user));
 }
 
-static void again(struct shift *s)
+static void again(struct transition *s)
 {
-	uint64_t wait = rules_backoff_ms(s->tries++, SHIFT_BACKOFF_MS, SHIFT_BACKOFF_MAX,
+	uint64_t wait = rules_backoff_ms(s->tries++, TRANSITION_BACKOFF_MS, TRANSITION_BACKOFF_MAX,
 					 rng_u64(&s->core->rng));
 
 	op_obstruct_all(&s->waiters, &s->why);
@@ -125,7 +125,7 @@ static void again(struct shift *s)
 }
 
 /* What the sandbox is after an answer that did not say so. */
-static void judge(struct shift *s, enum cloud_state state)
+static void judge(struct transition *s, enum cloud_state state)
 {
 	static const struct status ok = STATUS_OK;
 	enum sandbox_state is = state == CLOUD_STATE_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING;
@@ -143,7 +143,7 @@ static void judge(struct shift *s, enum cloud_state state)
 
 static void on_looked(struct cloud_result *r, void *user)
 {
-	struct shift *s = shift_from(user);
+	struct transition *s = transition_from(user);
 	struct status st;
 
 	s->call = NULL;
@@ -167,10 +167,10 @@ static void on_looked(struct cloud_result *r, void *user)
 	}
 }
 
-static void look(struct shift *s)
+static void look(struct transition *s)
 {
 	struct cloud_ask ask = {
-		.deadline_ms = clock_boot_ms() + SHIFT_LOOK_MS,
+		.deadline_ms = clock_boot_ms() + TRANSITION_LOOK_MS,
 		.uid = s->sandbox->uid,
 		.done = on_looked,
 		.user = s,
@@ -190,10 +190,10 @@ static void look(struct shift *s)
 static void on_asked(struct cloud_result *r, void *user)
 {
 	static const struct status ok = STATUS_OK;
-	struct shift *s = shift_from(user);
+	struct transition *s = transition_from(user);
 
 	s->call = NULL;
-	FAILPOINT("shift.answered");
+	FAILPOINT("transition.answered");
 	account_saw_date(s->sandbox->account, r->date_ms);
 	if (r->outcome == CLOUD_DONE) {
 		if (r->sandbox) {
@@ -201,13 +201,13 @@ static void on_asked(struct cloud_result *r, void *user)
 			sandbox_seen(s->core, s->sandbox, r->sandbox);
 		}
 		/* The cloud's end of a paused sandbox is the moment of its pause. */
-		if (s->kind == SHIFT_PAUSE) {
+		if (s->kind == TRANSITION_PAUSE) {
 			s->sandbox->end_at_ms = account_cloud_now(s->sandbox->account);
 			s->sandbox->as_of_ms = clock_wall_ms();
 		}
 		s->sandbox->fresh_at_ms = clock_boot_ms();
 		set_state(s, to_state(s));
-		log_info("sandbox_shift", "sandbox=%s uid=%u to=%s tries=%u", s->sandbox->id,
+		log_info("sandbox_transition", "sandbox=%s uid=%u to=%s tries=%u", s->sandbox->id,
 			 s->sandbox->uid, sandbox_state_name(to_state(s)), s->tries + 1);
 		finish(s, &ok, true);
 		return;
@@ -218,11 +218,11 @@ static void on_asked(struct cloud_result *r, void *user)
 	look(s);
 }
 
-static void run(struct shift *s)
+static void run(struct transition *s)
 {
 	struct sandbox *b = s->sandbox;
 	struct cloud_ask ask = {
-		.deadline_ms = clock_boot_ms() + SHIFT_ASK_MS,
+		.deadline_ms = clock_boot_ms() + TRANSITION_ASK_MS,
 		.uid = b->uid,
 		.done = on_asked,
 		.user = s,
@@ -236,12 +236,12 @@ static void run(struct shift *s)
 	}
 	b->changing = s->started = true;
 	if (b->state == from_state(s))
-		sandbox_set_state(b, s->kind == SHIFT_PAUSE ? SANDBOX_PAUSING : SANDBOX_RESUMING);
-	if (s->kind == SHIFT_PAUSE)
+		sandbox_set_state(b, s->kind == TRANSITION_PAUSE ? SANDBOX_PAUSING : SANDBOX_RESUMING);
+	if (s->kind == TRANSITION_PAUSE)
 		s->call = cloud_pause(b->account->cloud, b->id, s->keep_memory, &ask);
 	else
 		s->call = cloud_connect(b->account->cloud, b->id, s->timeout_s, &ask);
-	FAILPOINT("shift.sent");
+	FAILPOINT("transition.sent");
 	if (!s->call) {
 		set_state(s, from_state(s));
 		status_errno(&st, -ENOMEM, "asking the cloud");
@@ -251,7 +251,7 @@ static void run(struct shift *s)
 
 static void on_turn(struct turn *t)
 {
-	struct shift *s = shift_from(container_of(t, struct shift, turn));
+	struct transition *s = transition_from(container_of(t, struct transition, turn));
 	struct status gone;
 
 	if (list_is_empty(&s->waiters)) {
@@ -265,15 +265,15 @@ static void on_turn(struct turn *t)
 /* --- who waits --- */
 
 /* The one that waits last, or is under way alone, may be shared: nothing comes between. */
-static bool is_last(const struct shift *s)
+static bool is_last(const struct transition *s)
 {
 	return s->sandbox->turns.prev == &s->turn.node;
 }
 
-static int join(struct sandbox_core *core, struct sandbox *b, const struct shift *want,
-		struct sandbox_op *op, struct shift **ret)
+static int join(struct sandbox_core *core, struct sandbox *b, const struct transition *want,
+		struct sandbox_op *op, struct transition **ret)
 {
-	struct shift *s = b->shift;
+	struct transition *s = b->transition;
 
 	must(list_is_empty(&op->wait));
 	if (!s || !is_last(s) || s->kind != want->kind || s->keep_memory != want->keep_memory) {
@@ -281,35 +281,35 @@ static int join(struct sandbox_core *core, struct sandbox *b, const struct shift
 		if (!s)
 			return -ENOMEM;
 		*s = *want;
-		s->magic = SHIFT_MAGIC;
+		s->magic = TRANSITION_MAGIC;
 		s->core = core;
 		s->sandbox = b;
 		list_init(&s->waiters);
 		timer_init(&s->timer, core->loop, on_timer, s);
 		turn_init(&s->turn, on_turn);
 		turn_take(&s->turn, b);
-		list_add_tail(&core->shifts, &s->node);
-		b->shift = s;
+		list_add_tail(&core->transitions, &s->node);
+		b->transition = s;
 	}
 	list_add_tail(&s->waiters, &op->wait);
 	*ret = s;
 	return 0;
 }
 
-int shift_join_pause(struct sandbox_core *core, struct sandbox *b, bool keep_memory,
-		     struct sandbox_op *op)
+int transition_join_pause(struct sandbox_core *core, struct sandbox *b, bool keep_memory,
+			  struct sandbox_op *op)
 {
-	const struct shift want = { .kind = SHIFT_PAUSE, .keep_memory = keep_memory };
-	struct shift *s;
+	const struct transition want = { .kind = TRANSITION_PAUSE, .keep_memory = keep_memory };
+	struct transition *s;
 
 	return join(core, b, &want, op, &s);
 }
 
-int shift_join_resume(struct sandbox_core *core, struct sandbox *b, uint32_t timeout_s,
-		      struct sandbox_op *op, uint32_t *ret_s)
+int transition_join_resume(struct sandbox_core *core, struct sandbox *b, uint32_t timeout_s,
+			   struct sandbox_op *op, uint32_t *ret_s)
 {
-	const struct shift want = { .kind = SHIFT_RESUME, .timeout_s = timeout_s };
-	struct shift *s;
+	const struct transition want = { .kind = TRANSITION_RESUME, .timeout_s = timeout_s };
+	struct transition *s;
 	int r = join(core, b, &want, op, &s);
 
 	if (r < 0)
@@ -320,13 +320,13 @@ int shift_join_resume(struct sandbox_core *core, struct sandbox *b, uint32_t tim
 	return 0;
 }
 
-void shift_cancel_all(struct sandbox_core *core)
+void transition_cancel_all(struct sandbox_core *core)
 {
-	while (!list_is_empty(&core->shifts)) {
-		struct shift *s = list_entry(core->shifts.next, struct shift, node);
+	while (!list_is_empty(&core->transitions)) {
+		struct transition *s = list_entry(core->transitions.next, struct transition, node);
 
 		must(list_is_empty(&s->waiters));
-		unlink_shift(s);
-		shift_free(s);
+		unlink_transition(s);
+		transition_free(s);
 	}
 }
