@@ -13,13 +13,13 @@
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/holder.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/recreate.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/rules/settle.h"
 #include "daemon/sandbox/rules/tags.h"
+#include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -398,11 +398,11 @@ void sandbox_seen_since(struct sandbox_core *core, struct sandbox *b, const stru
 		changed = true;
 	}
 	if (b->end_at_ms != end_before)
-		keep_end_learnt(b);
+		runner_end_learnt(b);
 	if (!changed)
 		return;
 	if (before != b->state)
-		keep_poke(b);
+		runner_poke(b);
 	save_seen(core, b, before, end_before);
 	if (b->end_at_ms != end_before)
 		lease_news(b);
@@ -425,9 +425,9 @@ void sandbox_changed(struct sandbox_core *core, struct sandbox *b, enum sandbox_
 	sandbox_set_state(b, to);
 	/* An end from before a pause is not one to warn of. Nothing was due while it changed: look again. */
 	if (to == SANDBOX_RUNNING)
-		keep_end_learnt(b);
+		runner_end_learnt(b);
 	else
-		keep_poke(b);
+		runner_poke(b);
 	if (store_tx_new(core->store, &t) < 0) {
 		core->resave = true;
 		return;
@@ -468,7 +468,7 @@ void sandbox_use_begin(struct sandbox_core *core, const char *account, const cha
 	if (!b)
 		return;
 	b->n_commands++;
-	keep_poke(b);
+	runner_poke(b);
 }
 
 void sandbox_use_end(struct sandbox_core *core, const char *account, const char *id)
@@ -479,7 +479,7 @@ void sandbox_use_end(struct sandbox_core *core, const char *account, const char 
 		return;
 	if (!--b->n_commands)
 		b->command_ended_at_ms = b->used_at_ms = (int64_t)clock_boot_ms();
-	keep_poke(b);
+	runner_poke(b);
 }
 
 void core_policy_default(const struct sandbox_core *core, uid_t uid, const char *template_id,
@@ -531,7 +531,7 @@ void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, cons
 	b->token_known = false;
 	log_info("sandbox_gone", "sandbox=%s reason=%s said_by=%s age_ms=%lld", b->id,
 		 status_reason_name(b->gone_reason), log_q(b->gone_evidence), age);
-	keep_poke(b);
+	runner_poke(b);
 	if (store_tx_new(core->store, &t) < 0) {
 		core->resave = true;
 		b->named = false;
@@ -563,7 +563,7 @@ void sandbox_claim(struct sandbox_core *core, struct sandbox *b, uid_t uid)
 		return;
 	b->claimed = b->claim_unsaved = true;
 	b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
-	keep_poke(b);
+	runner_poke(b);
 	sandbox_save(core, b, false);
 }
 
@@ -685,7 +685,7 @@ int core_adopt(struct sandbox_core *core, struct account *a, const struct cloud_
 	sandbox_put(tx, b);
 	event_put(core, tx, b, EVENT_ADOPTED, "by=tag\n");
 	core_commit(core, tx, true);
-	keep_poke(b);
+	runner_poke(b);
 	store_seen_seq(core->store, t.seq);
 	log_info("sandbox_adopted", "sandbox=%s uid=%u seq=%llu name=%s", b->id, b->uid,
 		 (unsigned long long)b->seq, log_q(t.name));
@@ -833,7 +833,7 @@ struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
 	list_for_each(i, &core->sandboxes) {
 		struct sandbox *b = list_entry(i, struct sandbox, node);
 
-		b->keep = keep_free(b);
+		b->runner = runner_free(b);
 	}
 	core_attempts_cancel(core);
 	transition_cancel_all(core);

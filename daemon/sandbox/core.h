@@ -16,7 +16,7 @@
 #include "daemon/common/ev/loop.h"
 #include "daemon/sandbox/event.h"
 #include "daemon/sandbox/record.h"
-#include "daemon/sandbox/rules/due.h"
+#include "daemon/sandbox/rules/evaluate.h"
 #include "daemon/sandbox/sandbox.h"
 #include "daemon/store/store.h"
 #include "proto/base/list.h"
@@ -38,7 +38,7 @@ struct account {
 	uint32_t max_sandboxes;
 	struct listing *listing;	/* sync.c */
 	int64_t listed_at_ms;		/* wall: when the last complete list came; 0 = never */
-	int64_t cloud_minus_boot_ms;	/* the cloud's clock, see keep.h */
+	int64_t cloud_minus_boot_ms;	/* the cloud's clock, see runner.h */
 };
 
 /* Who holds a name, or held it last (id ""): its generation goes on. */
@@ -93,7 +93,7 @@ struct sandbox_core {
 	size_t n_policies;
 	uint64_t history_ms, reconcile_period_ms, max_staleness_ms, settle_horizon_ms;
 	uint64_t unclaimed_grace_ms, restart_grace_ms;
-	int64_t quiet_until_ms;		/* after the start: see due.h */
+	int64_t quiet_until_ms;		/* after the start: see evaluate.h */
 	struct budget budget;
 
 	struct map lease_map;

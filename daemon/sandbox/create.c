@@ -10,12 +10,12 @@
 #include "daemon/sandbox/creation.h"
 #include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/holder.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/rules/settle.h"
 #include "daemon/sandbox/rules/tags.h"
+#include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -224,7 +224,7 @@ static void answer(struct creation *c)
 		sandbox_save(c->att.core, b, false);
 		if (x)
 			lease_end(x, "its call ended before the answer");
-		keep_poke(b);
+		runner_poke(b);
 	}
 	if (cloud_version_cmp(b->envd_version, AGENT_MIN) < 0 && sandbox_is_live(b)) {
 		refuse_old(c, b);
@@ -421,7 +421,7 @@ static int record(struct attempt *a, struct store_tx *t)
 		event_put(a->core, t, b, EVENT_CREATED, "by=on_gone\nreplaces=%s\n", c->replaces);
 	else
 		event_put(a->core, t, b, EVENT_CREATED, "by=create\n");
-	keep_poke(b);
+	runner_poke(b);
 	FAILPOINT("create.before_active");
 	if (c->detailed || !list_is_empty(&c->detail.node))
 		return 0;

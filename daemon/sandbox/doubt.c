@@ -11,8 +11,8 @@
 
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/attempt.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/rules/tags.h"
+#include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 
@@ -26,7 +26,7 @@ static void hands_off(struct sandbox_core *core, struct sandbox *b)
 	b->claimed = true;
 	b->released_at_ms = b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
 	sandbox_save(core, b, true);
-	keep_poke(b);
+	runner_poke(b);
 }
 
 /* Who released it in the copy may not have been the last: it waits for a claim, as an adopted one does. */
@@ -37,7 +37,7 @@ static void wait_for_claim(struct sandbox_core *core, struct sandbox *b)
 	b->unclaimed_at_ms = clock_wall_ms();
 	b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
 	sandbox_save(core, b, true);
-	keep_poke(b);
+	runner_poke(b);
 }
 
 void doubt_load(struct sandbox_core *core)

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "daemon/sandbox/core.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/rules/tags.h"
+#include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 

@@ -9,8 +9,8 @@
 
 #include "daemon/sandbox/copying.h"
 #include "daemon/sandbox/event.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/rules/tags.h"
+#include "daemon/sandbox/runner.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
@@ -114,7 +114,7 @@ static int record_child(struct copying *c, const struct cloud_sandbox *s, struct
 	b->used_at_ms = (int64_t)clock_boot_ms();
 	sandbox_put(t, b);
 	event_put(c->att.core, t, b, EVENT_CREATED, "by=fork\nparent=%s\n", c->att.source);
-	keep_poke(b);
+	runner_poke(b);
 	return 0;
 }
 

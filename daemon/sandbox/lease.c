@@ -10,7 +10,7 @@
 #include "daemon/sandbox/event.h"
 #include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/holder.h"
-#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -292,7 +292,7 @@ void lease_end(struct lease *x, const char *why)
 		core_commit(core, t, true);
 	}
 	remember(x);
-	keep_poke(b);
+	runner_poke(b);
 }
 
 void lease_sandbox_gone(struct sandbox_core *core, struct sandbox *b, struct store_tx *t)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Leases: who uses a sandbox. A lease that counts is in its sandbox's list; when the last one leaves, the
- * sandbox is released, and what follows is its policy's matter (keep.c). Ended ones are remembered for
+ * sandbox is released, and what follows is its policy's matter (runner.c). Ended ones are remembered for
  * restart_grace, so that whoever held them can take them again.
  */
 #ifndef AB_DAEMON_SANDBOX_LEASE_H

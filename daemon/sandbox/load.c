@@ -9,9 +9,9 @@
 
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/recipe.h"
+#include "daemon/sandbox/runner.h"
 #include "proto/base/str.h"
 
 struct loader {
@@ -272,7 +272,7 @@ int core_load(struct sandbox_core *core)
 		else if (b->state == SANDBOX_PAUSING)
 			sandbox_set_state(b, SANDBOX_RUNNING);	/* or PAUSED: the first list says */
 		if (b->state != SANDBOX_GONE)
-			keep_poke(b);
+			runner_poke(b);
 	}
 	lease_loaded(core);
 	doubt_load(core);

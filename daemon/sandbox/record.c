@@ -8,8 +8,8 @@
 #include "daemon/cloud/model.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/recreate.h"
+#include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -96,7 +96,7 @@ struct sandbox *sandbox_free(struct sandbox *b)
 		return NULL;
 	must(b->magic == SANDBOX_MAGIC && !b->fetch && !b->killing && list_is_empty(&b->leases) &&
 	     list_is_empty(&b->turns));
-	b->keep = keep_free(b);
+	b->runner = runner_free(b);
 	defer_cancel(&b->turn_kick);
 	b->network = cloud_network_free(b->network);
 	free(b->network_text);

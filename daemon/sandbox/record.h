@@ -62,7 +62,7 @@ struct sandbox {
 	/* BOOTTIME, 0 = never; negative where it was before the boot */
 	int64_t released_at_ms, used_at_ms, command_ended_at_ms, unclaimed_boot_ms;
 	int64_t used_saved_ms;		/* the use that the row knows of */
-	struct keep *keep;
+	struct runner *runner;
 	const char *ended_by;		/* the rule that kills it; static */
 
 	int64_t as_of_ms;		/* wall, for people */

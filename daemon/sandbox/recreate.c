@@ -8,10 +8,10 @@
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/creation.h"
 #include "daemon/sandbox/holder.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/recipe.h"
 #include "daemon/sandbox/rules/tags.h"
+#include "daemon/sandbox/runner.h"
 #include "proto/base/str.h"
 
 #define HOPS_MAX 1000u

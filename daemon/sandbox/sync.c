@@ -12,10 +12,10 @@
 
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/rules/plan.h"
 #include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/runner.h"
 #include "daemon/sandbox/turn.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"

@@ -13,9 +13,9 @@
 
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/failpoint.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 

@@ -16,7 +16,7 @@ from fakecloud import FakeCloud
 from wire import Client
 
 BOXES, OWNERS, ONE_BY_ONE = 10000, 1000, 100
-BURST, PER_SECOND = 20, 20      # daemon/sandbox/rules/due.h: how many may be ended in the background
+BURST, PER_SECOND = 20, 20      # daemon/sandbox/rules/evaluate.h: how many may be ended in the background
 
 
 def fill(cloud, host, uid):

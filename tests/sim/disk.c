@@ -282,13 +282,13 @@ static void write_batch(struct store *s)
 	}
 }
 
-struct due {
+struct evaluation {
 	unsigned core;
 };
 
 static void on_due(void *arg)
 {
-	struct due *d = arg;
+	struct evaluation *d = arg;
 	struct store *s = W->store;
 
 	if (s && s->core == d->core && s->timer_on) {
@@ -302,7 +302,7 @@ static void on_due(void *arg)
 void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void *user)
 {
 	struct store *s = t->store;
-	struct due *d;
+	struct evaluation *d;
 
 	if (sim_seam("store.commit")) {
 		tx_free(t, true);

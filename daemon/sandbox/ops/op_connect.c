@@ -15,11 +15,11 @@
 #include "daemon/auth/grant.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/holder.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/rules/tags.h"
+#include "daemon/sandbox/runner.h"
 #include "daemon/sandbox/turn.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
@@ -34,7 +34,7 @@ struct args {
 	struct sandbox *temp;		/* no row and none to be made */
 	struct holder *holder;		/* process_lease: the caller's process */
 	bool is_set;			/* SetTimeout, not Connect */
-	bool held;			/* keep_hold() */
+	bool held;			/* runner_hold() */
 	bool leased;			/* by this call */
 	bool has_waited;		/* its turn came, once */
 };
@@ -234,7 +234,7 @@ static void write_row(struct sandbox_op *op, struct sandbox *b)
 	sandbox_put(t, b);
 	if (a->owner_by_this)
 		event_put(op->core, t, b, EVENT_ADOPTED, "by=connect\n");
-	keep_poke(b);
+	runner_poke(b);
 	op_commit(op, t, on_written);
 }
 
@@ -457,7 +457,7 @@ static void timeout_leave(struct sandbox_op *op)
 
 	a->held = false;
 	if (b)
-		keep_release(b);
+		runner_release(b);
 }
 
 static void on_timeout_turn(struct sandbox_op *op)
@@ -482,7 +482,7 @@ static void timeout_step(struct sandbox_op *op)
 		a->has_waited = false;
 		/* An extension on its way must not undo it. */
 		if (b && !a->held)
-			keep_hold(b);
+			runner_hold(b);
 		a->held = b != NULL;
 		call(op, op->id, cloud_set_timeout, on_timeout_set);
 	} else {

@@ -11,12 +11,12 @@
 #include "daemon/auth/grant.h"
 #include "daemon/sandbox/creation.h"
 #include "daemon/sandbox/holder.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/netrules.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/rules/tags.h"
+#include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/rng.h"
@@ -213,7 +213,7 @@ static void lease_first(struct sandbox_op *op, struct sandbox *b)
 	lease_put(t, x);
 	sandbox_put(t, b);
 	event_put(op->core, t, b, EVENT_UPDATED, "lease=taken\nlease_id=%s\n", x->id);
-	keep_poke(b);
+	runner_poke(b);
 	op_commit(op, t, on_leased);
 }
 

@@ -9,9 +9,9 @@
 
 #include "daemon/auth/grant.h"
 #include "daemon/common/obs/log.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 

@@ -17,12 +17,12 @@
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/holder.h"
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/page.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/rules/tags.h"
+#include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 
@@ -178,7 +178,7 @@ static void take(struct sandbox_op *op, struct sandbox *b, bool is_new)
 	sandbox_put(t, b);
 	event_put(op->core, t, b, is_new ? EVENT_ADOPTED : EVENT_UPDATED,
 		  "lease=taken\nlease_id=%s\n", x->id);
-	keep_poke(b);
+	runner_poke(b);
 	op_commit(op, t, on_taken);
 }
 

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/sandbox/keep.h"
 #include "daemon/sandbox/op.h"
+#include "daemon/sandbox/runner.h"
 
 struct args {
 	struct policy_change change;
@@ -76,7 +76,7 @@ static void change(struct sandbox_op *op, struct sandbox *b)
 		recipe_fini(&b->recipe);
 	sandbox_put(t, b);
 	event_put(op->core, t, b, EVENT_UPDATED, "policy=changed\n");
-	keep_poke(b);
+	runner_poke(b);
 	op_commit(op, t, on_written);
 }
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "daemon/cloud/model.h"
-#include "daemon/sandbox/rules/due.h"
+#include "daemon/sandbox/rules/evaluate.h"
 #include "daemon/sandbox/rules/page.h"
 #include "daemon/sandbox/rules/plan.h"
 #include "daemon/sandbox/rules/policy.h"
@@ -63,8 +63,8 @@ TEST(moments)
 	CHECK_INT(rules_refusal_ms(&st), 60000);
 	CHECK(!rules_request_is_old(0, false, 0, 1, 0));
 	CHECK_INT(rules_answer_by_ms(1000, 1000), 1000);
-	CHECK_INT(due_retry_at_ms(0, INT64_MAX / 2, 0, 0) >= 250, 1);
-	CHECK(due_retry_at_ms(1, 0, 1000, 0) >= 1250);	/* its end is over: the wait is not shortened any more */
+	CHECK_INT(evaluate_retry_at_ms(0, INT64_MAX / 2, 0, 0) >= 250, 1);
+	CHECK(evaluate_retry_at_ms(1, 0, 1000, 0) >= 1250);	/* its end is over: the wait is not shortened any more */
 }
 
 /* --- policies --- */
@@ -316,82 +316,82 @@ TEST(tags_without_memory)
 
 /* --- what is due --- */
 
-static struct due decide(struct due_sandbox b, const struct policy *p, int64_t now)
+static struct evaluation decide(struct evaluate_input b, const struct policy *p, int64_t now)
 {
-	struct due d;
+	struct evaluation d;
 
 	b.policy = p;
-	due_decide(&b, now, &d);
+	evaluate(&b, now, &d);
 	return d;
 }
 
 TEST(dues)
 {
 	const int64_t t0 = 1000000;
-	const struct due_sandbox base = {.state = SANDBOX_RUNNING,
+	const struct evaluate_input base = {.state = SANDBOX_RUNNING,
 					 .ours = true,
 					 .timeout_s = 300,
 					 .started_at_ms = t0,
 					 .end_at_ms = t0 + 300000,
 					 .learnt_at_ms = t0};
 	struct policy p;
-	struct due_sandbox b = base;
+	struct evaluate_input b = base;
 
 	policy_default(&p);
 	p.on_cap = POLICY_PAUSE;
 	b.end_at_ms = 0;	/* its end is not known: neither extended nor warned of, nor capped */
 	b.leases = 1;
 	b.capped = true;
-	CHECK_INT(decide(b, &p, t0).act, DUE_NOTHING);
-	CHECK_INT(decide(b, &p, t0).again_at_ms, DUE_NEVER);
+	CHECK_INT(decide(b, &p, t0).act, EVALUATE_NOTHING);
+	CHECK_INT(decide(b, &p, t0).again_at_ms, EVALUATE_NEVER);
 	b.capped = false;
-	CHECK_INT(decide(b, &p, t0 + 1000000).act, DUE_NOTHING);
+	CHECK_INT(decide(b, &p, t0 + 1000000).act, EVALUATE_NOTHING);
 
 	b = base;		/* paused, and its end capped: that end does not come */
 	b.state = SANDBOX_PAUSED;
 	b.capped = true;
 	b.leases = 1;
-	CHECK_INT(decide(b, &p, t0 + 299000).act, DUE_NOTHING);
+	CHECK_INT(decide(b, &p, t0 + 299000).act, EVALUATE_NOTHING);
 
 	b = base;		/* somebody else's, leased and capped: it is only warned of */
 	b.ours = false;
 	b.leases = 1;
 	b.capped = true;
-	CHECK_INT(decide(b, &p, t0).act, DUE_WARN);
+	CHECK_INT(decide(b, &p, t0).act, EVALUATE_WARN);
 	b.cap_told = true;
-	CHECK_INT(decide(b, &p, t0 + 299999).act, DUE_TELL_VERY_SOON);
+	CHECK_INT(decide(b, &p, t0 + 299999).act, EVALUATE_TELL_VERY_SOON);
 	b.cap_told = false;
 	b.ours = true;
 	b.timeout_s = 15;	/* so short that the lead is a quarter of it */
-	CHECK_INT(decide(b, &p, t0 + 296000).act, DUE_TELL_VERY_SOON);
-	CHECK_INT(decide(b, &p, t0 + 296250).act, DUE_PAUSE);
+	CHECK_INT(decide(b, &p, t0 + 296000).act, EVALUATE_TELL_VERY_SOON);
+	CHECK_INT(decide(b, &p, t0 + 296250).act, EVALUATE_PAUSE);
 
 	b = base;		/* old, but nobody knows how old */
 	p.max_age_ms = 1000;
 	b.started_at_ms = 0;
-	CHECK(decide(b, &p, t0 + 5000).rule != DUE_BY_MAX_AGE);
+	CHECK(decide(b, &p, t0 + 5000).rule != EVALUATE_BY_MAX_AGE);
 
 	b = base;		/* idle since when? */
 	policy_default(&p);
 	p.idle_timeout_ms = 1000;
-	CHECK_INT(decide(b, &p, t0 + 5000).act, DUE_NOTHING);
+	CHECK_INT(decide(b, &p, t0 + 5000).act, EVALUATE_NOTHING);
 	b.used_at_ms = t0;
 	b.state = SANDBOX_PAUSED;
 	p.on_idle = POLICY_KILL;
-	CHECK_INT(decide(b, &p, t0 + 5000).act, DUE_KILL);
+	CHECK_INT(decide(b, &p, t0 + 5000).act, EVALUATE_KILL);
 
 	policy_default(&p);	/* ends learnt after the moment of their warnings */
 	b = base;
 	b.learnt_at_ms = t0 + 295000;
-	CHECK_INT(decide(b, &p, t0 + 296000).act, DUE_NOTHING);
+	CHECK_INT(decide(b, &p, t0 + 296000).act, EVALUATE_NOTHING);
 	b.learnt_at_ms = t0;
 	b.told_very_soon = true;	/* the first one would come late */
-	CHECK_INT(decide(b, &p, t0 + 296000).act, DUE_NOTHING);
+	CHECK_INT(decide(b, &p, t0 + 296000).act, EVALUATE_NOTHING);
 	b = base;
 	b.leases = 1;
 	b.degraded = true;
 	b.retry_at_ms = t0 + 400000;
-	CHECK_INT(decide(b, &p, t0 + 291000).act, DUE_TELL_VERY_SOON);
+	CHECK_INT(decide(b, &p, t0 + 291000).act, EVALUATE_TELL_VERY_SOON);
 }
 
 TEST_MAIN()

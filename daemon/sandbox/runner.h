@@ -2,12 +2,12 @@
 /*
  * What the daemon does with a sandbox by itself: extends it while it is used, warns before its end,
  * and does what its policy says when it is released, idle, too old, capped or unclaimed. Decisions
- * are due.c's; this file carries one out at a time for each sandbox. Before it pauses or kills one, it
+ * are evaluate.c's; this file carries one out at a time for each sandbox. Before it pauses or kills one, it
  * asks the cloud about it and decides once more, so that neither a stalled daemon nor an old belief
  * ends what is in use. Nothing here wakes a paused sandbox.
  */
-#ifndef AB_DAEMON_SANDBOX_KEEP_H
-#define AB_DAEMON_SANDBOX_KEEP_H
+#ifndef AB_DAEMON_SANDBOX_RUNNER_H
+#define AB_DAEMON_SANDBOX_RUNNER_H
 
 #include <stdbool.h>
 
@@ -15,17 +15,17 @@
 
 struct account;
 struct sandbox;
-struct keep;
+struct runner;
 
 /* Something changed: look at it soon (never from inside). */
-void keep_poke(struct sandbox *b);
+void runner_poke(struct sandbox *b);
 /* Its end is another one than before. */
-void keep_end_learnt(struct sandbox *b);
+void runner_end_learnt(struct sandbox *b);
 /* Its user sets its end: no extension meanwhile. Pairs. */
-void keep_hold(struct sandbox *b);
-void keep_release(struct sandbox *b);
+void runner_hold(struct sandbox *b);
+void runner_release(struct sandbox *b);
 /* NULL is fine; stops what is under way. Returns NULL. */
-struct keep *keep_free(struct sandbox *b);
+struct runner *runner_free(struct sandbox *b);
 
 /* The cloud's wall clock and our BOOTTIME, by its Date headers: local clock steps move nothing. */
 void account_saw_date(struct account *a, int64_t date_ms);

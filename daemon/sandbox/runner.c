@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/sandbox/keep.h"
+#include "daemon/sandbox/runner.h"
 
 #include <stdlib.h>
 
@@ -8,14 +8,14 @@
 #include "daemon/sandbox/event.h"
 #include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/lease.h"
-#include "daemon/sandbox/rules/due.h"
+#include "daemon/sandbox/rules/evaluate.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/turn.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define KEEP_MAGIC	  0x4b656570u
+#define RUNNER_MAGIC	  0x4b656570u
 #define CHECK_RETRY_MS	  500u	/* check_later(): base and … */
 #define CHECK_RETRY_MAX	  30000u
 #define READ_MS		  10000u
@@ -32,14 +32,14 @@ enum step {
 	KEEP_PAUSE,
 };
 
-struct keep {
+struct runner {
 	uint32_t magic;
 	struct sandbox *sandbox;
 	struct timer timer;
 	enum step step;
 	struct cloud_call *call;
 	struct fetch_wait check;
-	enum due_rule rule;		/* of the check or pause under way */
+	enum evaluate_rule rule;		/* of the check or pause under way */
 	unsigned holds;
 	int64_t learnt_at_ms;		/* of the end, for its extension and warnings */
 	int64_t asked_at_ms;
@@ -69,8 +69,8 @@ void account_saw_date(struct account *a, int64_t date_ms)
 	list_for_each(i, &a->core->sandboxes) {
 		struct sandbox *b = list_entry(i, struct sandbox, node);
 
-		if (b->account == a && b->keep)
-			keep_poke(b);
+		if (b->account == a && b->runner)
+			runner_poke(b);
 	}
 }
 
@@ -85,14 +85,14 @@ static int64_t account_boot_of(const struct account *a, int64_t cloud_wall_ms)
 	return cloud_wall_ms ? cloud_wall_ms - a->cloud_minus_boot_ms : 0;
 }
 
-/* --- the sandbox as due.c sees it --- */
+/* --- the sandbox as evaluate.c sees it --- */
 
-static void look_at(const struct keep *k, struct due_sandbox *ret)
+static void look_at(const struct runner *k, struct evaluate_input *ret)
 {
 	const struct sandbox *b = k->sandbox;
 	const struct sandbox_core *core = b->account->core;
 
-	*ret = (struct due_sandbox){
+	*ret = (struct evaluate_input){
 		.state = b->state,
 		.ours = b->ours,
 		.policy = &b->policy,
@@ -118,69 +118,69 @@ static void look_at(const struct keep *k, struct due_sandbox *ret)
 	};
 }
 
-static struct keep *keep_from(void *p)
+static struct runner *keep_from(void *p)
 {
-	struct keep *k = p;
+	struct runner *k = p;
 
-	must(k && k->magic == KEEP_MAGIC);
+	must(k && k->magic == RUNNER_MAGIC);
 	return k;
 }
 
-static struct sandbox_core *sandbox_of(const struct keep *k)
+static struct sandbox_core *sandbox_of(const struct runner *k)
 {
 	return k->sandbox->account->core;
 }
 
-static void look(struct keep *k);
+static void look(struct runner *k);
 
 static void on_timer(struct timer *t, void *user)
 {
 	look(keep_from(user));
 }
 
-static void look_again_at(struct keep *k, uint64_t at_ms)
+static void look_again_at(struct runner *k, uint64_t at_ms)
 {
 	if (timer_set(&k->timer, at_ms) < 0)
 		log_warn("keep_timer", "sandbox=%s err=nomem at=next_change", k->sandbox->id);
 }
 
 /* The cloud did not say whether it is there, or what it is. */
-static void check_later(struct keep *k)
+static void check_later(struct runner *k)
 {
 	look_again_at(k, clock_boot_ms() + rules_backoff_ms(k->checks++, CHECK_RETRY_MS, CHECK_RETRY_MAX,
 							    rng_u64(&sandbox_of(k)->rng)));
 }
 
-static struct keep *keep_of(struct sandbox *b)
+static struct runner *runner_of(struct sandbox *b)
 {
-	struct keep *k = b->keep;
+	struct runner *k = b->runner;
 
 	if (k)
 		return k;
 	k = calloc(1, sizeof(*k));
 	if (!k)
 		return NULL;
-	k->magic = KEEP_MAGIC;
+	k->magic = RUNNER_MAGIC;
 	k->sandbox = b;
 	k->learnt_at_ms = (int64_t)clock_boot_ms();
 	k->rnd = rng_u64(&b->account->core->rng);
 	list_init(&k->check.node);
 	timer_init(&k->timer, b->account->core->loop, on_timer, k);
-	b->keep = k;
+	b->runner = k;
 	return k;
 }
 
-void keep_poke(struct sandbox *b)
+void runner_poke(struct sandbox *b)
 {
-	struct keep *k = keep_of(b);
+	struct runner *k = runner_of(b);
 
 	if (k && k->step == KEEP_IDLE)
 		look_again_at(k, clock_boot_ms());
 }
 
-void keep_end_learnt(struct sandbox *b)
+void runner_end_learnt(struct sandbox *b)
 {
-	struct keep *k = keep_of(b);
+	struct runner *k = runner_of(b);
 
 	if (!k)
 		return;
@@ -191,16 +191,16 @@ void keep_end_learnt(struct sandbox *b)
 		k->capped = false;
 		k->shorts = 0;
 	}
-	keep_poke(b);
+	runner_poke(b);
 }
 
-static void set_idle(struct keep *k)
+static void set_idle(struct runner *k)
 {
 	k->step = KEEP_IDLE;
-	keep_poke(k->sandbox);
+	runner_poke(k->sandbox);
 }
 
-static void stop_extending(struct keep *k)
+static void stop_extending(struct runner *k)
 {
 	if (k->step != KEEP_REFRESH && k->step != KEEP_READ)
 		return;
@@ -209,9 +209,9 @@ static void stop_extending(struct keep *k)
 	set_idle(k);
 }
 
-void keep_hold(struct sandbox *b)
+void runner_hold(struct sandbox *b)
 {
-	struct keep *k = keep_of(b);
+	struct runner *k = runner_of(b);
 
 	if (!k)
 		return;
@@ -219,28 +219,28 @@ void keep_hold(struct sandbox *b)
 	k->holds++;
 }
 
-void keep_release(struct sandbox *b)
+void runner_release(struct sandbox *b)
 {
-	struct keep *k = b->keep;
+	struct runner *k = b->runner;
 
 	if (!k || !k->holds)
 		return;
 	k->holds--;
 	k->retry_at_ms = 0;
-	keep_poke(b);
+	runner_poke(b);
 }
 
 static void keep_bury(void *p)
 {
-	struct keep *k = keep_from(p);
+	struct runner *k = keep_from(p);
 
 	k->magic = 0;
 	free(k);
 }
 
-struct keep *keep_free(struct sandbox *b)
+struct runner *runner_free(struct sandbox *b)
 {
-	struct keep *k = b->keep;
+	struct runner *k = b->runner;
 
 	if (!k)
 		return NULL;
@@ -253,7 +253,7 @@ struct keep *keep_free(struct sandbox *b)
 
 /* --- extending --- */
 
-static void renewed(struct keep *k)
+static void renewed(struct runner *k)
 {
 	k->failures = 0;
 	k->retry_at_ms = 0;
@@ -265,13 +265,13 @@ static void renewed(struct keep *k)
 }
 
 /* Told at the first failure, long before the end; tried until it. */
-static void renewal_failed(struct keep *k, const struct status *st)
+static void renewal_failed(struct runner *k, const struct status *st)
 {
 	const char *http = status_evidence_get(st, "upstream_status");
 	int64_t now = (int64_t)clock_boot_ms();
 
 	k->failures++;
-	k->retry_at_ms = due_retry_at_ms(
+	k->retry_at_ms = evaluate_retry_at_ms(
 		k->failures, account_boot_of(k->sandbox->account, k->sandbox->end_at_ms), now,
 		rng_u64(&sandbox_of(k)->rng));
 	k->retry_at_ms = MAX(k->retry_at_ms, now + (int64_t)st->retry_after_ms);
@@ -287,7 +287,7 @@ static void renewal_failed(struct keep *k, const struct status *st)
 }
 
 /* 204, and the end is not where it was asked to be: a plan's cap, or a cloud that did not do it. */
-static void fell_short(struct keep *k)
+static void fell_short(struct runner *k)
 {
 	struct status st;
 
@@ -304,7 +304,7 @@ static void fell_short(struct keep *k)
 
 static void on_read(struct cloud_result *r, void *user)
 {
-	struct keep *k = keep_from(user);
+	struct runner *k = keep_from(user);
 	struct sandbox *b = k->sandbox;
 	struct account *a = b->account;
 
@@ -313,8 +313,8 @@ static void on_read(struct cloud_result *r, void *user)
 	if (r->outcome == CLOUD_DONE && r->sandbox) {
 		sandbox_seen_since(a->core, b, r->sandbox, (uint64_t)k->asked_at_ms);
 		if (b->state == SANDBOX_RUNNING &&
-		    !due_extended_fully(k->asked_at_ms, k->asked_s,
-					account_boot_of(a, b->end_at_ms))) {
+		    !evaluate_extended_fully(k->asked_at_ms, k->asked_s,
+					     account_boot_of(a, b->end_at_ms))) {
 			fell_short(k);
 			return;
 		}
@@ -329,7 +329,7 @@ static void on_read(struct cloud_result *r, void *user)
 	}
 }
 
-static void read_back(struct keep *k)
+static void read_back(struct runner *k)
 {
 	struct cloud_ask ask = {
 		.deadline_ms = clock_boot_ms() + READ_MS,
@@ -346,7 +346,7 @@ static void read_back(struct keep *k)
 
 static void on_refreshed(struct cloud_result *r, void *user)
 {
-	struct keep *k = keep_from(user);
+	struct runner *k = keep_from(user);
 
 	k->call = NULL;
 	account_saw_date(k->sandbox->account, r->date_ms);
@@ -359,11 +359,11 @@ static void on_refreshed(struct cloud_result *r, void *user)
 	renewal_failed(k, &r->status);
 }
 
-static void extend(struct keep *k, const struct due_sandbox *d)
+static void extend(struct runner *k, const struct evaluate_input *d)
 {
 	uint64_t now = clock_boot_ms();
 	struct cloud_ask ask = {
-		.deadline_ms = now + due_extend_patience_ms(d->end_at_ms, (int64_t)now),
+		.deadline_ms = now + evaluate_extend_patience_ms(d->end_at_ms, (int64_t)now),
 		.uid = k->sandbox->uid,
 		.done = on_refreshed,
 		.user = k,
@@ -371,7 +371,7 @@ static void extend(struct keep *k, const struct due_sandbox *d)
 
 	k->step = KEEP_REFRESH;
 	k->asked_at_ms = (int64_t)now;
-	k->asked_s = due_extend_s(d);
+	k->asked_s = evaluate_extend_s(d);
 	k->call = cloud_refresh(k->sandbox->account->cloud, k->sandbox->id, k->asked_s, &ask);
 	FAILPOINT("extend.sent");
 	if (!k->call) {
@@ -384,7 +384,7 @@ static void extend(struct keep *k, const struct due_sandbox *d)
 
 static void on_pause_checked(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct keep *k = keep_from(container_of(w, struct keep, check));
+	struct runner *k = keep_from(container_of(w, struct runner, check));
 
 	set_idle(k);
 	if (news->end == FETCH_ALIVE && k->sandbox->state == SANDBOX_PAUSING)
@@ -394,29 +394,30 @@ static void on_pause_checked(struct fetch_wait *w, const struct fetch_news *news
 }
 
 /* What the rule counted from. */
-static void forget_moment(struct sandbox *b, enum due_rule rule)
+static void forget_moment(struct sandbox *b, enum evaluate_rule rule)
 {
-	if (rule == DUE_BY_RELEASE)
+	if (rule == EVALUATE_BY_RELEASE)
 		b->released_at_ms = 0;
-	else if (rule == DUE_BY_UNCLAIMED)
+	else if (rule == EVALUATE_BY_UNCLAIMED)
 		b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
 }
 
-static void paused(struct keep *k)
+static void paused(struct runner *k)
 {
 	struct sandbox *b = k->sandbox;
 
 	/* Another rule may still have to end it. */
 	forget_moment(b, k->rule);
 	k->checks = 0;
-	log_info("sandbox_paused", "sandbox=%s uid=%u rule=%s", b->id, b->uid, due_rule_name(k->rule));
-	sandbox_changed(sandbox_of(k), b, SANDBOX_PAUSED, due_rule_name(k->rule));
+	log_info("sandbox_paused", "sandbox=%s uid=%u rule=%s", b->id, b->uid,
+		 evaluate_rule_name(k->rule));
+	sandbox_changed(sandbox_of(k), b, SANDBOX_PAUSED, evaluate_rule_name(k->rule));
 	set_idle(k);
 }
 
 static void on_paused(struct cloud_result *r, void *user)
 {
-	struct keep *k = keep_from(user);
+	struct runner *k = keep_from(user);
 
 	k->call = NULL;
 	if (r->outcome == CLOUD_DONE && k->sandbox->state == SANDBOX_PAUSING) {
@@ -430,7 +431,7 @@ static void on_paused(struct cloud_result *r, void *user)
 		set_idle(k);
 }
 
-static void pause(struct keep *k)
+static void pause(struct runner *k)
 {
 	struct sandbox *b = k->sandbox;
 	struct cloud_ask ask = {
@@ -441,7 +442,7 @@ static void pause(struct keep *k)
 	};
 
 	k->step = KEEP_PAUSE;
-	sandbox_changed(sandbox_of(k), b, SANDBOX_PAUSING, due_rule_name(k->rule));
+	sandbox_changed(sandbox_of(k), b, SANDBOX_PAUSING, evaluate_rule_name(k->rule));
 	k->call = cloud_pause(b->account->cloud, b->id, b->keep_memory != 0, &ask);
 	FAILPOINT("pause.sent");
 	if (!k->call) {
@@ -452,36 +453,36 @@ static void pause(struct keep *k)
 
 /* --- before something is ended --- */
 
-static void decide_again(struct keep *k)
+static void decide_again(struct runner *k)
 {
-	struct due_sandbox d;
-	struct due due;
+	struct evaluate_input d;
+	struct evaluation due;
 
 	look_at(k, &d);
-	due_decide(&d, (int64_t)clock_boot_ms(), &due);
+	evaluate(&d, (int64_t)clock_boot_ms(), &due);
 	if (!turn_is_free(k->sandbox)) {
 		look_again_at(k, clock_boot_ms() + CHECK_RETRY_MS);	/* a user's change goes first */
 		return;
 	}
-	if (k->holds || (due.act != DUE_PAUSE && due.act != DUE_KILL)) {
+	if (k->holds || (due.act != EVALUATE_PAUSE && due.act != EVALUATE_KILL)) {
 		set_idle(k);
 		return;
 	}
 	k->rule = due.rule;
 	log_info("policy", "sandbox=%s uid=%u rule=%s doing=%s", k->sandbox->id, k->sandbox->uid,
-		 due_rule_name(due.rule), due.act == DUE_PAUSE ? "pause" : "kill");
-	if (due.act == DUE_PAUSE) {
+		 evaluate_rule_name(due.rule), due.act == EVALUATE_PAUSE ? "pause" : "kill");
+	if (due.act == EVALUATE_PAUSE) {
 		pause(k);
 		return;
 	}
 	k->step = KEEP_IDLE;
-	if (kill_by_policy(sandbox_of(k), k->sandbox, due_rule_name(due.rule)) < 0)
+	if (kill_by_policy(sandbox_of(k), k->sandbox, evaluate_rule_name(due.rule)) < 0)
 		look_again_at(k, clock_boot_ms() + CHECK_RETRY_MAX);
 }
 
 static void on_checked(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct keep *k = keep_from(container_of(w, struct keep, check));
+	struct runner *k = keep_from(container_of(w, struct runner, check));
 
 	k->step = KEEP_IDLE;
 	switch (news->end) {
@@ -497,10 +498,10 @@ static void on_checked(struct fetch_wait *w, const struct fetch_news *news)
 	}
 }
 
-static void check(struct keep *k, const struct due *due)
+static void check(struct runner *k, const struct evaluation *due)
 {
 	struct sandbox_core *core = sandbox_of(k);
-	bool sweep = due->rule == DUE_BY_UNCLAIMED;
+	bool sweep = due->rule == EVALUATE_BY_UNCLAIMED;
 	uint64_t now = clock_boot_ms(), wait;
 
 	/* What nobody claimed is ended only on the word of a complete, believable list. */
@@ -524,7 +525,7 @@ static void check(struct keep *k, const struct due *due)
 
 /* --- all of it --- */
 
-static void warn_of_cap(struct keep *k)
+static void warn_of_cap(struct runner *k)
 {
 	struct sandbox *b = k->sandbox;
 
@@ -535,58 +536,58 @@ static void warn_of_cap(struct keep *k)
 	event_say(sandbox_of(k), b, EVENT_UPDATED, "cap=reached\nrule=on_cap\n");
 }
 
-static void tell_expiring(struct keep *k, unsigned left_ms)
+static void tell_expiring(struct runner *k, unsigned left_ms)
 {
 	char at[40];
 
 	str_rfc3339(k->sandbox->end_at_ms * 1000, 3, at);
 	k->told_soon = true;
-	k->told_very_soon = left_ms == DUE_VERY_SOON_MS;
+	k->told_very_soon = left_ms == EVALUATE_VERY_SOON_MS;
 	event_say(sandbox_of(k), k->sandbox, EVENT_EXPIRING, "seconds_left=%u\nend_at=%s\n",
 		  left_ms / 1000, at);
 }
 
-/* What due.c may say again at once: only what changes what it looks at. */
-static bool act(struct keep *k, const struct due_sandbox *d, const struct due *due)
+/* What evaluate.c may say again at once: only what changes what it looks at. */
+static bool act(struct runner *k, const struct evaluate_input *d, const struct evaluation *due)
 {
 	switch (due->act) {
-	case DUE_TELL_SOON:
-		tell_expiring(k, DUE_SOON_MS);
+	case EVALUATE_TELL_SOON:
+		tell_expiring(k, EVALUATE_SOON_MS);
 		return true;
-	case DUE_TELL_VERY_SOON:
-		tell_expiring(k, DUE_VERY_SOON_MS);
+	case EVALUATE_TELL_VERY_SOON:
+		tell_expiring(k, EVALUATE_VERY_SOON_MS);
 		return true;
-	case DUE_LEAVE:
+	case EVALUATE_LEAVE:
 		forget_moment(k->sandbox, due->rule);
 		sandbox_save(sandbox_of(k), k->sandbox, false);
 		return true;
-	case DUE_WARN:
+	case EVALUATE_WARN:
 		warn_of_cap(k);
 		return true;
-	case DUE_EXTEND:
+	case EVALUATE_EXTEND:
 		extend(k, d);
 		return false;
-	case DUE_PAUSE:
-	case DUE_KILL:
+	case EVALUATE_PAUSE:
+	case EVALUATE_KILL:
 		check(k, due);
 		return false;
-	case DUE_NOTHING:
+	case EVALUATE_NOTHING:
 		break;
 	}
-	if (due->again_at_ms != DUE_NEVER)
+	if (due->again_at_ms != EVALUATE_NEVER)
 		look_again_at(k, (uint64_t)MAX(due->again_at_ms, (int64_t)clock_boot_ms() + 1));
 	return false;
 }
 
-static void look(struct keep *k)
+static void look(struct runner *k)
 {
-	struct due_sandbox d;
-	struct due due;
+	struct evaluate_input d;
+	struct evaluation due;
 
 	if (k->step != KEEP_IDLE || k->holds || k->sandbox->killing)
 		return;
 	do {
 		look_at(k, &d);
-		due_decide(&d, (int64_t)clock_boot_ms(), &due);
+		evaluate(&d, (int64_t)clock_boot_ms(), &due);
 	} while (act(k, &d, &due));
 }

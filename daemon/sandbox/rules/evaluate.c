@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/sandbox/rules/due.h"
+#include "daemon/sandbox/rules/evaluate.h"
 
 #include "daemon/sandbox/rules/rules.h"
 
@@ -9,65 +9,65 @@
 #define PATIENCE_MAX  15000
 
 static const char *const rule_names[] = {
-	[DUE_BY_NONE] = "",
-	[DUE_BY_RELEASE] = "on_release",
-	[DUE_BY_IDLE] = "idle_timeout",
-	[DUE_BY_MAX_AGE] = "max_age",
-	[DUE_BY_CAP] = "on_cap",
-	[DUE_BY_UNCLAIMED] = "unclaimed_grace",
+	[EVALUATE_BY_NONE] = "",
+	[EVALUATE_BY_RELEASE] = "on_release",
+	[EVALUATE_BY_IDLE] = "idle_timeout",
+	[EVALUATE_BY_MAX_AGE] = "max_age",
+	[EVALUATE_BY_CAP] = "on_cap",
+	[EVALUATE_BY_UNCLAIMED] = "unclaimed_grace",
 };
 
-const char *due_rule_name(enum due_rule r)
+const char *evaluate_rule_name(enum evaluate_rule r)
 {
 	return rule_names[r];
 }
 
-static bool is_in_use(const struct due_sandbox *b)
+static bool is_in_use(const struct evaluate_input *b)
 {
 	return b->leases || b->commands;
 }
 
 /* Released, and to be paused after its grace: it must live that long. */
-static bool waits_for_pause(const struct due_sandbox *b)
+static bool waits_for_pause(const struct evaluate_input *b)
 {
 	return b->ours && b->released_at_ms && b->policy->on_release == POLICY_PAUSE;
 }
 
-static bool is_kept_alive(const struct due_sandbox *b)
+static bool is_kept_alive(const struct evaluate_input *b)
 {
 	return b->state == SANDBOX_RUNNING && b->policy->keep_alive && b->end_at_ms && !b->capped &&
 	       (is_in_use(b) || waits_for_pause(b));
 }
 
-uint32_t due_extend_s(const struct due_sandbox *b)
+uint32_t evaluate_extend_s(const struct evaluate_input *b)
 {
 	uint32_t s = b->timeout_s;
 
 	if (!s)
 		s = RULES_TIMEOUT_DEFAULT_MS / 1000;
-	return MIN(MAX(s, DUE_REFRESH_MIN_S), DUE_REFRESH_MAX_S);
+	return MIN(MAX(s, EVALUATE_REFRESH_MIN_S), EVALUATE_REFRESH_MAX_S);
 }
 
 /* At half of what remained when the end was learnt, or of what one extension gives if that is less
  * (a refresh brings nothing before); up to a fifth of it earlier, so that many do not go in step. */
-int64_t due_extend_at_ms(const struct due_sandbox *b)
+int64_t evaluate_extend_at_ms(const struct evaluate_input *b)
 {
 	int64_t whole, half;
 
 	if (!is_kept_alive(b))
-		return DUE_NEVER;
-	whole = MIN(b->end_at_ms - b->learnt_at_ms, (int64_t)due_extend_s(b) * 1000);
+		return EVALUATE_NEVER;
+	whole = MIN(b->end_at_ms - b->learnt_at_ms, (int64_t)evaluate_extend_s(b) * 1000);
 	half = MAX(whole, 0) / 2;
 	half += half / 5 ? (int64_t)(b->rnd % (uint64_t)(half / 5)) : 0;
 	return MAX(b->end_at_ms - half, b->retry_at_ms);
 }
 
-bool due_extended_fully(int64_t asked_at_ms, uint32_t asked_s, int64_t end_at_ms)
+bool evaluate_extended_fully(int64_t asked_at_ms, uint32_t asked_s, int64_t end_at_ms)
 {
-	return end_at_ms + DUE_CAP_SLACK_MS >= asked_at_ms + (int64_t)asked_s * 1000;
+	return end_at_ms + EVALUATE_CAP_SLACK_MS >= asked_at_ms + (int64_t)asked_s * 1000;
 }
 
-int64_t due_retry_at_ms(unsigned failures, int64_t end_at_ms, int64_t now_ms, uint64_t rnd)
+int64_t evaluate_retry_at_ms(unsigned failures, int64_t end_at_ms, int64_t now_ms, uint64_t rnd)
 {
 	int64_t wait = (int64_t)rules_backoff_ms(failures ? failures - 1 : 0, RETRY_BASE_MS, RETRY_MAX_MS, rnd);
 	int64_t left = end_at_ms - now_ms;
@@ -78,7 +78,7 @@ int64_t due_retry_at_ms(unsigned failures, int64_t end_at_ms, int64_t now_ms, ui
 	return now_ms + wait;
 }
 
-uint64_t due_extend_patience_ms(int64_t end_at_ms, int64_t now_ms)
+uint64_t evaluate_extend_patience_ms(int64_t end_at_ms, int64_t now_ms)
 {
 	int64_t third = (end_at_ms - now_ms) / 3;
 
@@ -90,25 +90,25 @@ uint64_t due_extend_patience_ms(int64_t end_at_ms, int64_t now_ms)
 /* A rule that comes due at a moment. Rules are asked in the order of their weight. */
 struct clock {
 	int64_t now_ms;
-	struct due *d;
+	struct evaluation *d;
 };
 
-static enum due_act act_of(enum policy_action a)
+static enum evaluate_action act_of(enum policy_action a)
 {
 	switch (a) {
 	case POLICY_PAUSE:
-		return DUE_PAUSE;
+		return EVALUATE_PAUSE;
 	case POLICY_KILL:
-		return DUE_KILL;
+		return EVALUATE_KILL;
 	case POLICY_WARN:
-		return DUE_WARN;
+		return EVALUATE_WARN;
 	default:
-		return DUE_LEAVE;
+		return EVALUATE_LEAVE;
 	}
 }
 
 /* True: it is due, and *d says what. Otherwise the moment is noted. */
-static bool at(struct clock *c, int64_t at_ms, enum due_act act, enum due_rule rule)
+static bool at(struct clock *c, int64_t at_ms, enum evaluate_action act, enum evaluate_rule rule)
 {
 	if (c->now_ms < at_ms) {
 		c->d->again_at_ms = MIN(c->d->again_at_ms, at_ms);
@@ -119,45 +119,45 @@ static bool at(struct clock *c, int64_t at_ms, enum due_act act, enum due_rule r
 	return true;
 }
 
-static bool by_age(const struct due_sandbox *b, struct clock *c)
+static bool by_age(const struct evaluate_input *b, struct clock *c)
 {
-	enum due_act act = act_of(b->policy->on_max_age);
+	enum evaluate_action act = act_of(b->policy->on_max_age);
 
 	if (!b->ours || !b->policy->max_age_ms || !b->started_at_ms ||
-	    (act == DUE_PAUSE && b->state != SANDBOX_RUNNING))
+	    (act == EVALUATE_PAUSE && b->state != SANDBOX_RUNNING))
 		return false;
-	return at(c, b->started_at_ms + (int64_t)b->policy->max_age_ms, act, DUE_BY_MAX_AGE);
+	return at(c, b->started_at_ms + (int64_t)b->policy->max_age_ms, act, EVALUATE_BY_MAX_AGE);
 }
 
-static bool by_cap(const struct due_sandbox *b, struct clock *c)
+static bool by_cap(const struct evaluate_input *b, struct clock *c)
 {
-	enum due_act act = act_of(b->policy->on_cap);
-	int64_t lead = MIN((int64_t)DUE_CAP_LEAD_MS, (int64_t)due_extend_s(b) * 1000 / 4);
+	enum evaluate_action act = act_of(b->policy->on_cap);
+	int64_t lead = MIN((int64_t)EVALUATE_CAP_LEAD_MS, (int64_t)evaluate_extend_s(b) * 1000 / 4);
 
 	if (b->state != SANDBOX_RUNNING || !b->capped || !b->end_at_ms || !is_in_use(b))
 		return false;
-	if (act == DUE_WARN || !b->ours)
-		return !b->cap_told && at(c, 0, DUE_WARN, DUE_BY_CAP);
-	return at(c, b->end_at_ms - lead, act, DUE_BY_CAP);
+	if (act == EVALUATE_WARN || !b->ours)
+		return !b->cap_told && at(c, 0, EVALUATE_WARN, EVALUATE_BY_CAP);
+	return at(c, b->end_at_ms - lead, act, EVALUATE_BY_CAP);
 }
 
 /* What a rule that ends the use of a sandbox does to one that is paused already. */
-static enum due_act end_act(const struct due_sandbox *b, enum policy_action a)
+static enum evaluate_action end_act(const struct evaluate_input *b, enum policy_action a)
 {
-	enum due_act act = act_of(a);
+	enum evaluate_action act = act_of(a);
 
-	return act == DUE_PAUSE && b->state != SANDBOX_RUNNING ? DUE_LEAVE : act;
+	return act == EVALUATE_PAUSE && b->state != SANDBOX_RUNNING ? EVALUATE_LEAVE : act;
 }
 
-static bool by_claim(const struct due_sandbox *b, struct clock *c)
+static bool by_claim(const struct evaluate_input *b, struct clock *c)
 {
 	if (!b->unclaimed_at_ms)
 		return false;
 	return at(c, MAX(b->unclaimed_at_ms + (int64_t)b->unclaimed_grace_ms, b->quiet_until_ms),
-		  end_act(b, b->policy->on_release), DUE_BY_UNCLAIMED);
+		  end_act(b, b->policy->on_release), EVALUATE_BY_UNCLAIMED);
 }
 
-static bool by_release(const struct due_sandbox *b, struct clock *c)
+static bool by_release(const struct evaluate_input *b, struct clock *c)
 {
 	int64_t since = b->released_at_ms;
 
@@ -167,53 +167,54 @@ static bool by_release(const struct due_sandbox *b, struct clock *c)
 	if (b->command_ended_at_ms)
 		since = MAX(since, b->command_ended_at_ms);
 	return at(c, since + (int64_t)b->policy->release_grace_ms, end_act(b, b->policy->on_release),
-		  DUE_BY_RELEASE);
+		  EVALUATE_BY_RELEASE);
 }
 
-static bool by_idle(const struct due_sandbox *b, struct clock *c)
+static bool by_idle(const struct evaluate_input *b, struct clock *c)
 {
-	enum due_act act = act_of(b->policy->on_idle);
+	enum evaluate_action act = act_of(b->policy->on_idle);
 
 	if (!b->policy->idle_timeout_ms || !b->used_at_ms ||
-	    (act == DUE_PAUSE && b->state != SANDBOX_RUNNING))
+	    (act == EVALUATE_PAUSE && b->state != SANDBOX_RUNNING))
 		return false;
 	return at(c, MAX(b->used_at_ms + (int64_t)b->policy->idle_timeout_ms, b->quiet_until_ms), act,
-		  DUE_BY_IDLE);
+		  EVALUATE_BY_IDLE);
 }
 
-static bool is_unused(const struct due_sandbox *b)
+static bool is_unused(const struct evaluate_input *b)
 {
 	return b->ours && !is_in_use(b);
 }
 
 /* Only of an end that will come: not while extensions work. A warning whose moment lies before the
  * end was learnt is not made up for. */
-static bool by_expiry(const struct due_sandbox *b, struct clock *c)
+static bool by_expiry(const struct evaluate_input *b, struct clock *c)
 {
-	int64_t soon = b->end_at_ms - DUE_SOON_MS, very = b->end_at_ms - DUE_VERY_SOON_MS;
+	int64_t soon = b->end_at_ms - EVALUATE_SOON_MS, very = b->end_at_ms - EVALUATE_VERY_SOON_MS;
 
 	if (b->state != SANDBOX_RUNNING || !b->end_at_ms || (is_kept_alive(b) && !b->degraded))
 		return false;
-	if (!b->told_very_soon && b->learnt_at_ms <= very && at(c, very, DUE_TELL_VERY_SOON, DUE_BY_NONE))
+	if (!b->told_very_soon && b->learnt_at_ms <= very &&
+	    at(c, very, EVALUATE_TELL_VERY_SOON, EVALUATE_BY_NONE))
 		return true;
 	return !b->told_soon && b->learnt_at_ms <= soon && c->now_ms < very &&
-	       at(c, soon, DUE_TELL_SOON, DUE_BY_NONE);
+	       at(c, soon, EVALUATE_TELL_SOON, EVALUATE_BY_NONE);
 }
 
-void due_decide(const struct due_sandbox *b, int64_t now_ms, struct due *ret)
+void evaluate(const struct evaluate_input *b, int64_t now_ms, struct evaluation *ret)
 {
 	struct clock c = { now_ms, ret };
 	int64_t extend;
 
-	*ret = (struct due){ .act = DUE_NOTHING, .again_at_ms = DUE_NEVER };
+	*ret = (struct evaluation){ .act = EVALUATE_NOTHING, .again_at_ms = EVALUATE_NEVER };
 	if (b->state != SANDBOX_RUNNING && b->state != SANDBOX_PAUSED)
 		return;
 	if (by_age(b, &c) || by_cap(b, &c))
 		return;
 	if (is_unused(b) && (by_claim(b, &c) || by_release(b, &c) || by_idle(b, &c)))
 		return;
-	extend = due_extend_at_ms(b);
-	if (extend != DUE_NEVER && at(&c, extend, DUE_EXTEND, DUE_BY_NONE))
+	extend = evaluate_extend_at_ms(b);
+	if (extend != EVALUATE_NEVER && at(&c, extend, EVALUATE_EXTEND, EVALUATE_BY_NONE))
 		return;
 	(void)by_expiry(b, &c);
 }

@@ -5,8 +5,8 @@
  * A sandbox in use (leased, or with a running command of ours) is never paused or killed but by its
  * maximum age and the cloud's cap.
  */
-#ifndef AB_DAEMON_SANDBOX_RULES_DUE_H
-#define AB_DAEMON_SANDBOX_RULES_DUE_H
+#ifndef AB_DAEMON_SANDBOX_RULES_EVALUATE_H
+#define AB_DAEMON_SANDBOX_RULES_EVALUATE_H
 
 #include <stdbool.h>
 
@@ -14,35 +14,35 @@
 #include "daemon/sandbox/rules/policy.h"
 #include "proto/base/cc.h"
 
-#define DUE_REFRESH_MAX_S  3600u	/* the cloud takes no more at once */
-#define DUE_REFRESH_MIN_S  15u		/* … and raises less to this */
-#define DUE_CAP_LEAD_MS	   10000	/* so long before a capped end on_cap is done */
-#define DUE_CAP_SLACK_MS   5000		/* an end so much short of what was asked for is capped */
-#define DUE_SOON_MS	   60000	/* the two warnings before an end */
-#define DUE_VERY_SOON_MS   10000
-#define DUE_NEVER	   INT64_MAX
+#define EVALUATE_REFRESH_MAX_S  3600u	/* the cloud takes no more at once */
+#define EVALUATE_REFRESH_MIN_S  15u		/* … and raises less to this */
+#define EVALUATE_CAP_LEAD_MS	   10000	/* so long before a capped end on_cap is done */
+#define EVALUATE_CAP_SLACK_MS   5000		/* an end so much short of what was asked for is capped */
+#define EVALUATE_SOON_MS	   60000	/* the two warnings before an end */
+#define EVALUATE_VERY_SOON_MS   10000
+#define EVALUATE_NEVER	   INT64_MAX
 
-enum due_act {
-	DUE_NOTHING,
-	DUE_EXTEND,
-	DUE_TELL_SOON,		/* EXPIRING at T−60 s */
-	DUE_TELL_VERY_SOON,	/* … at T−10 s */
-	DUE_LEAVE,		/* a rule came due that says: nothing. The moment is to be forgotten */
-	DUE_WARN,		/* on_cap */
-	DUE_PAUSE,
-	DUE_KILL,
+enum evaluate_action {
+	EVALUATE_NOTHING,
+	EVALUATE_EXTEND,
+	EVALUATE_TELL_SOON,		/* EXPIRING at T−60 s */
+	EVALUATE_TELL_VERY_SOON,	/* … at T−10 s */
+	EVALUATE_LEAVE,		/* a rule came due that says: nothing. The moment is to be forgotten */
+	EVALUATE_WARN,		/* on_cap */
+	EVALUATE_PAUSE,
+	EVALUATE_KILL,
 };
 
-enum due_rule {
-	DUE_BY_NONE,
-	DUE_BY_RELEASE,
-	DUE_BY_IDLE,
-	DUE_BY_MAX_AGE,
-	DUE_BY_CAP,
-	DUE_BY_UNCLAIMED,
+enum evaluate_rule {
+	EVALUATE_BY_NONE,
+	EVALUATE_BY_RELEASE,
+	EVALUATE_BY_IDLE,
+	EVALUATE_BY_MAX_AGE,
+	EVALUATE_BY_CAP,
+	EVALUATE_BY_UNCLAIMED,
 };
 
-struct due_sandbox {
+struct evaluate_input {
 	enum sandbox_state state;
 	bool ours;		/* made by this host: policies may end it */
 	const struct policy *policy;
@@ -63,23 +63,23 @@ struct due_sandbox {
 	uint64_t rnd;		/* of this end: jitter */
 };
 
-struct due {
-	enum due_act act;
-	enum due_rule rule;
-	int64_t again_at_ms;	/* DUE_NEVER = only when something changes */
+struct evaluation {
+	enum evaluate_action act;
+	enum evaluate_rule rule;
+	int64_t again_at_ms;	/* EVALUATE_NEVER = only when something changes */
 };
 
-void due_decide(const struct due_sandbox *b, int64_t now_ms, struct due *ret);
-/* When this end is to be extended; DUE_NEVER: not at all. */
-int64_t due_extend_at_ms(const struct due_sandbox *b);
-uint32_t due_extend_s(const struct due_sandbox *b);
+void evaluate(const struct evaluate_input *b, int64_t now_ms, struct evaluation *ret);
+/* When this end is to be extended; EVALUATE_NEVER: not at all. */
+int64_t evaluate_extend_at_ms(const struct evaluate_input *b);
+uint32_t evaluate_extend_s(const struct evaluate_input *b);
 /* Did an extension by `asked_s` at asked_at_ms bring what it could? False: the cloud's cap. */
-bool due_extended_fully(int64_t asked_at_ms, uint32_t asked_s, int64_t end_at_ms);
+bool evaluate_extended_fully(int64_t asked_at_ms, uint32_t asked_s, int64_t end_at_ms);
 /* After failure number `failures` (from 1): the next attempt. Never gives up before the end. */
-int64_t due_retry_at_ms(unsigned failures, int64_t end_at_ms, int64_t now_ms, uint64_t rnd);
+int64_t evaluate_retry_at_ms(unsigned failures, int64_t end_at_ms, int64_t now_ms, uint64_t rnd);
 /* How long one request of an extension may take. */
-uint64_t due_extend_patience_ms(int64_t end_at_ms, int64_t now_ms);
-const char *due_rule_name(enum due_rule r);
+uint64_t evaluate_extend_patience_ms(int64_t end_at_ms, int64_t now_ms);
+const char *evaluate_rule_name(enum evaluate_rule r);
 
 /* --- how many may be ended in the background --- */
 

@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "daemon/sandbox/holder.h"
-#include "daemon/sandbox/rules/due.h"
+#include "daemon/sandbox/rules/evaluate.h"
 #include "daemon/sandbox/rules/policy.h"
 #include "tests/lib/test.h"
 
@@ -88,11 +88,11 @@ TEST(policy_merging)
 struct row {
 	const char *what;
 	int64_t now;		/* since T0 */
-	enum due_act act;
-	enum due_rule rule;
+	enum evaluate_action act;
+	enum evaluate_rule rule;
 	int64_t again;		/* since T0; 0 = never */
 	/* what differs from a running sandbox that ends at 300 s; `ours` is the other way round */
-	struct due_sandbox b;
+	struct evaluate_input b;
 	struct policy p;
 };
 
@@ -122,278 +122,278 @@ static struct policy with(const struct policy *p)
 TEST(decisions)
 {
 	static const struct row t[] = {
-		{"nobody uses it: it is warned of", 1000, DUE_NOTHING, 0, 240000, {0}, {0}},
-		{"T-60", 240000, DUE_TELL_SOON, 0, 0, {0}, {0}},
-		{"T-60 told", 240000, DUE_NOTHING, 0, 290000, {.told_soon = true}, {0}},
-		{"T-10", 290000, DUE_TELL_VERY_SOON, 0, 0, {.told_soon = true}, {0}},
-		{"T-60 slept through", 291000, DUE_TELL_VERY_SOON, 0, 0, {0}, {0}},
+		{"nobody uses it: it is warned of", 1000, EVALUATE_NOTHING, 0, 240000, {0}, {0}},
+		{"T-60", 240000, EVALUATE_TELL_SOON, 0, 0, {0}, {0}},
+		{"T-60 told", 240000, EVALUATE_NOTHING, 0, 290000, {.told_soon = true}, {0}},
+		{"T-10", 290000, EVALUATE_TELL_VERY_SOON, 0, 0, {.told_soon = true}, {0}},
+		{"T-60 slept through", 291000, EVALUATE_TELL_VERY_SOON, 0, 0, {0}, {0}},
 		{"both told",
 		 295000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 0,
 		 {.told_soon = true, .told_very_soon = true},
 		 {0}},
 		{"the end was learnt later than T-60",
 		 250000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 290000,
 		 {.learnt_at_ms = T0 + 245000},
 		 {0}},
-		{"leased: at half", 100000, DUE_NOTHING, 0, 150000, {.leases = 1}, {0}},
-		{"leased, half is over", 150000, DUE_EXTEND, 0, 0, {.leases = 1}, {0}},
-		{"a command", 150000, DUE_EXTEND, 0, 0, {.commands = 1}, {0}},
+		{"leased: at half", 100000, EVALUATE_NOTHING, 0, 150000, {.leases = 1}, {0}},
+		{"leased, half is over", 150000, EVALUATE_EXTEND, 0, 0, {.leases = 1}, {0}},
+		{"a command", 150000, EVALUATE_EXTEND, 0, 0, {.commands = 1}, {0}},
 		{"leased, keep_alive=no",
 		 150000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 240000,
 		 {.leases = 1},
 		 {.resume_on_use = true}},
-		{"adopted and leased", 150000, DUE_EXTEND, 0, 0, {.leases = 1, .ours = true}, {0}},
+		{"adopted and leased", 150000, EVALUATE_EXTEND, 0, 0, {.leases = 1, .ours = true}, {0}},
 		{"the last attempt failed",
 		 150000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 155000,
 		 {.leases = 1, .retry_at_ms = T0 + 155000},
 		 {0}},
 		{"… and is warned of",
 		 240000,
-		 DUE_TELL_SOON,
+		 EVALUATE_TELL_SOON,
 		 0,
 		 0,
 		 {.leases = 1, .retry_at_ms = T0 + 241000, .degraded = true},
 		 {0}},
-		{"jitter is earlier", 121000, DUE_EXTEND, 0, 0, {.leases = 1, .rnd = 29500}, {0}},
+		{"jitter is earlier", 121000, EVALUATE_EXTEND, 0, 0, {.leases = 1, .rnd = 29500}, {0}},
 		{"leased and paused",
 		 150000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 0,
 		 {.leases = 1, .state = SANDBOX_PAUSED},
 		 {0}},
 		{"leased and being killed",
 		 150000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 0,
 		 {.leases = 1, .state = SANDBOX_KILLING},
 		 {0}},
 		{"released, in its grace",
 		 100000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 102000,
 		 {.released_at_ms = T0 + 100000},
 		 KILL_AFTER(2000)},
 		{"released, grace over",
 		 102000,
-		 DUE_KILL,
-		 DUE_BY_RELEASE,
+		 EVALUATE_KILL,
+		 EVALUATE_BY_RELEASE,
 		 0,
 		 {.released_at_ms = T0 + 100000},
 		 KILL_AFTER(2000)},
 		{"released and leased again",
 		 102000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 150000,
 		 {.released_at_ms = T0 + 100000, .leases = 1},
 		 KILL_AFTER(2000)},
 		{"released with a command",
 		 102000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 150000,
 		 {.released_at_ms = T0 + 100000, .commands = 1},
 		 KILL_AFTER(2000)},
 		{"released, its command ended later",
 		 102000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 103000,
 		 {.released_at_ms = T0 + 100000, .command_ended_at_ms = T0 + 101000},
 		 KILL_AFTER(2000)},
 		{"released, calls go on",
 		 102000,
-		 DUE_KILL,
-		 DUE_BY_RELEASE,
+		 EVALUATE_KILL,
+		 EVALUATE_BY_RELEASE,
 		 0,
 		 {.released_at_ms = T0 + 100000, .used_at_ms = T0 + 101900},
 		 KILL_AFTER(2000)},
 		{"released: leave",
 		 140000,
-		 DUE_LEAVE,
-		 DUE_BY_RELEASE,
+		 EVALUATE_LEAVE,
+		 EVALUATE_BY_RELEASE,
 		 0,
 		 {.released_at_ms = T0 + 100000},
 		 {0}},
 		{"released: pause",
 		 140000,
-		 DUE_PAUSE,
-		 DUE_BY_RELEASE,
+		 EVALUATE_PAUSE,
+		 EVALUATE_BY_RELEASE,
 		 0,
 		 {.released_at_ms = T0 + 100000},
 		 {.on_release = POLICY_PAUSE}},
 		{"to be paused after a long grace: it must live",
 		 200000,
-		 DUE_EXTEND,
+		 EVALUATE_EXTEND,
 		 0,
 		 0,
 		 {.released_at_ms = T0 + 100000},
 		 {.on_release = POLICY_PAUSE, .release_grace_ms = 900000}},
 		{"released, paused already",
 		 140000,
-		 DUE_LEAVE,
-		 DUE_BY_RELEASE,
+		 EVALUATE_LEAVE,
+		 EVALUATE_BY_RELEASE,
 		 0,
 		 {.released_at_ms = T0 + 100000, .state = SANDBOX_PAUSED},
 		 {.on_release = POLICY_PAUSE}},
 		{"released and paused: kill",
 		 140000,
-		 DUE_KILL,
-		 DUE_BY_RELEASE,
+		 EVALUATE_KILL,
+		 EVALUATE_BY_RELEASE,
 		 0,
 		 {.released_at_ms = T0 + 100000, .state = SANDBOX_PAUSED},
 		 KILL_AFTER(2000)},
 		{"somebody else's, released",
 		 140000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 240000,
 		 {.released_at_ms = T0 + 100000, .ours = true},
 		 KILL_AFTER(2000)},
 		{"idle",
 		 60000,
-		 DUE_PAUSE,
-		 DUE_BY_IDLE,
+		 EVALUATE_PAUSE,
+		 EVALUATE_BY_IDLE,
 		 0,
 		 {.used_at_ms = T0 + 1000},
 		 {.idle_timeout_ms = 59000}},
 		{"idle soon",
 		 50000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 60000,
 		 {.used_at_ms = T0 + 1000},
 		 {.idle_timeout_ms = 59000}},
 		{"idle, kill",
 		 60000,
-		 DUE_KILL,
-		 DUE_BY_IDLE,
+		 EVALUATE_KILL,
+		 EVALUATE_BY_IDLE,
 		 0,
 		 {.used_at_ms = T0 + 1000},
 		 {.idle_timeout_ms = 59000, .on_idle = POLICY_KILL}},
 		{"idle, but leased",
 		 60000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 150000,
 		 {.used_at_ms = T0 + 1000, .leases = 1},
 		 {.idle_timeout_ms = 59000}},
 		{"idle, just started",
 		 60000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 70000,
 		 {.used_at_ms = T0 + 1000, .quiet_until_ms = T0 + 70000},
 		 {.idle_timeout_ms = 59000}},
 		{"idle and paused",
 		 60000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 0,
 		 {.used_at_ms = T0 + 1000, .state = SANDBOX_PAUSED},
 		 {.idle_timeout_ms = 59000}},
 		{"too old, leased",
 		 100000,
-		 DUE_KILL,
-		 DUE_BY_MAX_AGE,
+		 EVALUATE_KILL,
+		 EVALUATE_BY_MAX_AGE,
 		 0,
 		 {.leases = 1},
 		 {.max_age_ms = 100000}},
 		{"old soon, leased",
 		 90000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 100000,
 		 {.leases = 1},
 		 {.max_age_ms = 100000}},
 		{"too old: pause",
 		 100000,
-		 DUE_PAUSE,
-		 DUE_BY_MAX_AGE,
+		 EVALUATE_PAUSE,
+		 EVALUATE_BY_MAX_AGE,
 		 0,
 		 {0},
 		 {.max_age_ms = 100000, .on_max_age = POLICY_PAUSE}},
 		{"too old and paused",
 		 100000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 0,
 		 {.state = SANDBOX_PAUSED},
 		 {.max_age_ms = 100000, .on_max_age = POLICY_PAUSE}},
 		{"somebody else's, too old",
 		 100000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 150000,
 		 {.ours = true, .leases = 1},
 		 {.max_age_ms = 100000}},
 		{"unclaimed",
 		 100000,
-		 DUE_KILL,
-		 DUE_BY_UNCLAIMED,
+		 EVALUATE_KILL,
+		 EVALUATE_BY_UNCLAIMED,
 		 0,
 		 {.unclaimed_at_ms = T0 + 10000},
 		 KILL_AFTER(1)},
 		{"unclaimed, in its grace",
 		 20000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 100000,
 		 {.unclaimed_at_ms = T0 + 10000},
 		 KILL_AFTER(1)},
 		{"unclaimed: leave",
 		 100000,
-		 DUE_LEAVE,
-		 DUE_BY_UNCLAIMED,
+		 EVALUATE_LEAVE,
+		 EVALUATE_BY_UNCLAIMED,
 		 0,
 		 {.unclaimed_at_ms = T0 + 10000},
 		 {0}},
 		{"capped: warn",
 		 100000,
-		 DUE_WARN,
-		 DUE_BY_CAP,
+		 EVALUATE_WARN,
+		 EVALUATE_BY_CAP,
 		 0,
 		 {.leases = 1, .capped = true},
 		 {0}},
 		{"capped and warned",
 		 100000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 240000,
 		 {.leases = 1, .capped = true, .cap_told = true},
 		 {0}},
 		{"capped: pause before the end",
 		 290000,
-		 DUE_PAUSE,
-		 DUE_BY_CAP,
+		 EVALUATE_PAUSE,
+		 EVALUATE_BY_CAP,
 		 0,
 		 {.leases = 1, .capped = true},
 		 {.on_cap = POLICY_PAUSE}},
 		{"capped: not yet",
 		 230000,
-		 DUE_NOTHING,
+		 EVALUATE_NOTHING,
 		 0,
 		 240000,
 		 {.leases = 1, .capped = true},
 		 {.on_cap = POLICY_PAUSE}},
 		{"capped, nobody's",
 		 290000,
-		 DUE_TELL_VERY_SOON,
+		 EVALUATE_TELL_VERY_SOON,
 		 0,
 		 0,
 		 {.capped = true},
@@ -401,9 +401,9 @@ TEST(decisions)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
-		struct due_sandbox b = t[i].b;
+		struct evaluate_input b = t[i].b;
 		struct policy p = with(&t[i].p);
-		struct due d;
+		struct evaluation d;
 
 		b.policy = &p;
 		b.ours = !b.ours;
@@ -413,11 +413,12 @@ TEST(decisions)
 		b.end_at_ms = T0 + 300000;
 		b.learnt_at_ms = b.learnt_at_ms ? b.learnt_at_ms : T0;
 		b.unclaimed_grace_ms = 90000;
-		due_decide(&b, T0 + t[i].now, &d);
+		evaluate(&b, T0 + t[i].now, &d);
 		if (d.act != t[i].act || d.rule != t[i].rule ||
-		    (d.act == DUE_NOTHING && d.again_at_ms != (t[i].again ? T0 + t[i].again : DUE_NEVER))) {
+		    (d.act == EVALUATE_NOTHING &&
+		     d.again_at_ms != (t[i].again ? T0 + t[i].again : EVALUATE_NEVER))) {
 			fprintf(stderr, "%s: act %d rule %s again %lld\n", t[i].what, (int)d.act,
-				due_rule_name(d.rule), (long long)(d.again_at_ms - T0));
+				evaluate_rule_name(d.rule), (long long)(d.again_at_ms - T0));
 			exit(1);
 		}
 	}
@@ -438,29 +439,30 @@ TEST(extensions)
 
 	policy_default(&p);
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
-		struct due_sandbox b = {.state = SANDBOX_RUNNING,
+		struct evaluate_input b = {.state = SANDBOX_RUNNING,
 					.policy = &p,
 					.leases = 1,
 					.timeout_s = t[i].timeout_s,
 					.end_at_ms = T0 + t[i].end,
 					.learnt_at_ms = T0 + t[i].learnt};
 
-		CHECK_INT(due_extend_at_ms(&b) - T0, t[i].at);
-		CHECK_INT(due_extend_s(&b), t[i].s);
+		CHECK_INT(evaluate_extend_at_ms(&b) - T0, t[i].at);
+		CHECK_INT(evaluate_extend_s(&b), t[i].s);
 		for (b.rnd = 0; b.rnd < 1000000; b.rnd += 9999)	/* never later than half, never out of the span */
-			CHECK(due_extend_at_ms(&b) - T0 <= t[i].at && due_extend_at_ms(&b) - T0 >= t[i].at - t[i].end / 5);
+			CHECK(evaluate_extend_at_ms(&b) - T0 <= t[i].at &&
+			      evaluate_extend_at_ms(&b) - T0 >= t[i].at - t[i].end / 5);
 	}
-	CHECK(due_extended_fully(T0, 300, T0 + 300000));
-	CHECK(due_extended_fully(T0, 300, T0 + 296000));
-	CHECK(!due_extended_fully(T0, 300, T0 + 290000));
-	CHECK_INT(due_extend_patience_ms(T0 + 300000, T0), 15000);
-	CHECK_INT(due_extend_patience_ms(T0 + 9000, T0), 3000);
-	CHECK_INT(due_extend_patience_ms(T0 - 9000, T0), 2000);
+	CHECK(evaluate_extended_fully(T0, 300, T0 + 300000));
+	CHECK(evaluate_extended_fully(T0, 300, T0 + 296000));
+	CHECK(!evaluate_extended_fully(T0, 300, T0 + 290000));
+	CHECK_INT(evaluate_extend_patience_ms(T0 + 300000, T0), 15000);
+	CHECK_INT(evaluate_extend_patience_ms(T0 + 9000, T0), 3000);
+	CHECK_INT(evaluate_extend_patience_ms(T0 - 9000, T0), 2000);
 	for (unsigned n = 1; n < 100; n++) {	/* never gives up, never in a tight loop */
-		int64_t at = due_retry_at_ms(n, T0 + 60000, T0, n * 7919);
+		int64_t at = evaluate_retry_at_ms(n, T0 + 60000, T0, n * 7919);
 
 		CHECK(at >= T0 + 250 && at <= T0 + 5000);
-		at = due_retry_at_ms(n, T0 + 400, T0, n * 7919);
+		at = evaluate_retry_at_ms(n, T0 + 400, T0, n * 7919);
 		CHECK(at >= T0 + 250 && at <= T0 + 300);
 	}
 }
@@ -469,21 +471,21 @@ TEST(extensions)
 TEST(older_than_the_boot)
 {
 	struct policy p;
-	struct due_sandbox b = {.state = SANDBOX_RUNNING,
+	struct evaluate_input b = {.state = SANDBOX_RUNNING,
 				.ours = true,
 				.policy = &p,
 				.started_at_ms = -5000000,
 				.end_at_ms = 900000,
 				.released_at_ms = -40000};
-	struct due d;
+	struct evaluation d;
 
 	policy_default(&p);
 	p.on_release = POLICY_KILL;
-	due_decide(&b, 10, &d);
-	CHECK_INT(d.act, DUE_KILL);
+	evaluate(&b, 10, &d);
+	CHECK_INT(d.act, EVALUATE_KILL);
 	p.max_age_ms = 4000000;
-	due_decide(&b, 10, &d);
-	CHECK_INT(d.rule, DUE_BY_MAX_AGE);
+	evaluate(&b, 10, &d);
+	CHECK_INT(d.rule, EVALUATE_BY_MAX_AGE);
 }
 
 TEST(budget)
