@@ -13,7 +13,7 @@ export LC_ALL=C.UTF-8
 dir=build-cov
 tests='sandbox_pure sandbox_evaluate sandbox_corners upstream_backoff upstream_retry'
 files=
-for m in sandbox/rules/rules sandbox/rules/evaluate sandbox/rules/policy sandbox/rules/plan sandbox/rules/settle \
+for m in sandbox/rules/rules sandbox/rules/evaluate sandbox/rules/policy sandbox/rules/plan sandbox/rules/resolve \
 	sandbox/rules/page sandbox/rules/tags auth/grant upstream/backoff upstream/retry; do
 	files="$files daemon/$m.c"
 done

@@ -132,7 +132,7 @@ void attempt_wait(struct attempt *a, uint64_t wait_ms, timer_fn *fn)
 	timer_init(&a->timer, a->core->loop, fn, a);
 	if (timer_set(&a->timer, clock_boot_ms() + wait_ms) == 0)
 		return;
-	/* Without a timer nothing would go on: the intent stays for the next start to settle. */
+	/* Without a timer nothing would go on: the intent stays for the next start to resolve. */
 	status_errno(&st, -ENOMEM, a->what);
 	attempt_finish(a, &st);
 }
@@ -185,7 +185,7 @@ void attempt_posted(struct attempt *a, struct cloud_result *r)
 		log_warn("attempt_unknown", "what=%s seq=%llu sandbox=%s uid=%u req=%s text=%s",
 			 a->what, (unsigned long long)a->seq, a->source, a->uid, a->req_tag,
 			 log_q(r->status.text));
-		attempt_settle(a);
+		attempt_resolve(a);
 		return;
 	}
 }
@@ -255,11 +255,11 @@ static void record(struct attempt *a)
 	store_tx_commit(t, true, a->kind->on_recorded, a);
 }
 
-/* --- settle --- */
+/* --- resolve --- */
 
-void attempt_settle_timer(struct timer *t, void *user)
+void attempt_resolve_timer(struct timer *t, void *user)
 {
-	attempt_settle(attempt_from(user));
+	attempt_resolve(attempt_from(user));
 }
 
 static void unknown(const struct attempt *a, bool has_request_id, struct status *ret)
@@ -289,26 +289,27 @@ static bool is_busy(struct attempt *a)
 	list_for_each(n, &a->core->attempts) {
 		struct attempt *o = list_entry(n, struct attempt, node);
 
-		if (o->step >= ATTEMPT_POST && o->step != ATTEMPT_SETTLE && o->step != ATTEMPT_DETAIL && is_relative(a, o))
+		if (o->step >= ATTEMPT_POST && o->step != ATTEMPT_RESOLVE &&
+		    o->step != ATTEMPT_DETAIL && is_relative(a, o))
 			return true;
 	}
 	return false;
 }
 
-/* Relatives that are being settled as well: whose is whose cannot be told. They are closed together, when nothing
+/* Relatives that are being resolved as well: whose is whose cannot be told. They are closed together, when nothing
  * can show up any more. *ret_until_ms: that moment. */
 static bool is_mixed(struct attempt *a, uint64_t *ret_until_ms)
 {
 	bool mixed = false;
 
-	*ret_until_ms = a->settle_until_ms;
+	*ret_until_ms = a->resolve_until_ms;
 	list_for_each(n, &a->core->attempts) {
 		struct attempt *o = list_entry(n, struct attempt, node);
 
-		if (o->step != ATTEMPT_SETTLE || !is_relative(a, o))
+		if (o->step != ATTEMPT_RESOLVE || !is_relative(a, o))
 			continue;
 		mixed = true;
-		*ret_until_ms = MAX(*ret_until_ms, o->settle_until_ms);
+		*ret_until_ms = MAX(*ret_until_ms, o->resolve_until_ms);
 	}
 	return mixed;
 }
@@ -347,18 +348,18 @@ static void close_unknown(struct attempt *a)
 	struct store_tx *t;
 
 	if (store_tx_new(core->store, &t) < 0) {
-		attempt_wait(a, RETRY_MS, attempt_settle_timer);
+		attempt_wait(a, RETRY_MS, attempt_resolve_timer);
 		return;
 	}
 	close_in(a, t);
 	list_for_each(n, &core->attempts) {
 		struct attempt *o = list_entry(n, struct attempt, node);
 
-		if (o->step == ATTEMPT_SETTLE && is_relative(a, o))
+		if (o->step == ATTEMPT_RESOLVE && is_relative(a, o))
 			close_in(o, t);
 	}
 	core_commit(core, t, true);
-	FAILPOINT("settle.closed");
+	FAILPOINT("resolve.closed");
 	while ((a = first_closing(core))) {
 		log_warn("attempt_unsettled", "what=%s seq=%llu sandbox=%s uid=%u req=%s lists=%u",
 			 a->what, (unsigned long long)a->seq, a->source, a->uid, a->req_tag,
@@ -368,19 +369,19 @@ static void close_unknown(struct attempt *a)
 	}
 }
 
-static enum settle_next settle_next(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
+static enum resolve_next resolve_next(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
 	uint64_t now = clock_boot_ms(), until;
 
 	*ret_wait_ms = RETRY_MS;
 	if (is_busy(a))
-		return SETTLE_WAIT;
+		return RESOLVE_WAIT;
 	if (!is_mixed(a, &until))
-		return a->kind->settle(a, r, ret_wait_ms);
+		return a->kind->resolve(a, r, ret_wait_ms);
 	if (now >= until)
-		return SETTLE_DOUBT;
-	*ret_wait_ms = MIN(settle_wait_ms(a->lists), until - now);
-	return SETTLE_WAIT;
+		return RESOLVE_AMBIGUOUS;
+	*ret_wait_ms = MIN(resolve_wait_ms(a->lists), until - now);
+	return RESOLVE_WAIT;
 }
 
 void attempt_listed(struct attempt *a, struct cloud_result *r)
@@ -389,37 +390,37 @@ void attempt_listed(struct attempt *a, struct cloud_result *r)
 
 	a->call = NULL;
 	a->lists++;
-	switch (settle_next(a, r, &wait)) {
-	case SETTLE_FOUND:
-		log_info("attempt_settled", "what=%s seq=%llu sandbox=%s lists=%u", a->what,
+	switch (resolve_next(a, r, &wait)) {
+	case RESOLVE_FOUND:
+		log_info("attempt_resolved", "what=%s seq=%llu sandbox=%s lists=%u", a->what,
 			 (unsigned long long)a->seq, a->source, a->lists);
 		record(a);
 		return;
-	case SETTLE_DOUBT:
-	case SETTLE_CLOSE:
+	case RESOLVE_AMBIGUOUS:
+	case RESOLVE_CLOSE:
 		close_unknown(a);
 		return;
-	case SETTLE_WAIT:
-		attempt_wait(a, wait, attempt_settle_timer);
+	case RESOLVE_WAIT:
+		attempt_wait(a, wait, attempt_resolve_timer);
 		return;
 	}
 }
 
-void attempt_settle(struct attempt *a)
+void attempt_resolve(struct attempt *a)
 {
-	if (a->step == ATTEMPT_SETTLE) {
+	if (a->step == ATTEMPT_RESOLVE) {
 		a->call = a->kind->list(a);
 		if (!a->call)
-			attempt_wait(a, RETRY_MS, attempt_settle_timer);
+			attempt_wait(a, RETRY_MS, attempt_resolve_timer);
 		return;
 	}
-	a->step = ATTEMPT_SETTLE;
-	a->settle_until_ms = clock_boot_ms() + a->core->settle_horizon_ms;
+	a->step = ATTEMPT_RESOLVE;
+	a->resolve_until_ms = clock_boot_ms() + a->core->resolve_horizon_ms;
 	list_for_each(n, &a->waiters)
 		unknown(a, a->request != NULL, &op_from_wait(n)->obstacle);
-	if (a->kind->settle_begin(a))
-		attempt_wait(a, MIN(settle_wait_ms(0), a->core->settle_horizon_ms),
-			     attempt_settle_timer);
+	if (a->kind->resolve_begin(a))
+		attempt_wait(a, MIN(resolve_wait_ms(0), a->core->resolve_horizon_ms),
+			     attempt_resolve_timer);
 	else
 		close_unknown(a);
 }
@@ -452,7 +453,8 @@ void attempt_expired(struct sandbox_op *op, bool has_request_id, struct status *
 {
 	struct attempt *a = op->attempt;
 
-	if (a && (a->step == ATTEMPT_SETTLE || (a->step == ATTEMPT_POST && a->call && cloud_call_was_sent(a->call))))
+	if (a && (a->step == ATTEMPT_RESOLVE ||
+		  (a->step == ATTEMPT_POST && a->call && cloud_call_was_sent(a->call))))
 		unknown(a, has_request_id, ret);
 	else
 		op_expired_status(op, ret);

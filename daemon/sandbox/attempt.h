@@ -6,17 +6,17 @@
  *   intent   a row that says what will be sent, synced to the disk
  *   post     one POST; again only if proven unprocessed
  *   record   rows of what was made instead of the intent, synced; then, and only then, the answer
- *   settle   the POST's answer was lost: list until what was made shows up or no longer can
+ *   resolve   the POST's answer was lost: list until what was made shows up or no longer can
  *   close    it did not show up, or cannot be told: the request id stays unknown
  *
- * Killed between any two of them, the next start finds the intent and settles it. Callers (op_create.c,
+ * Killed between any two of them, the next start finds the intent and resolves it. Callers (op_create.c,
  * op_copy.c) only wait for an attempt; it goes on without them once its POST was sent.
  */
 #ifndef AB_DAEMON_SANDBOX_ATTEMPT_H
 #define AB_DAEMON_SANDBOX_ATTEMPT_H
 
 #include "daemon/sandbox/core.h"
-#include "daemon/sandbox/rules/settle.h"
+#include "daemon/sandbox/rules/resolve.h"
 
 struct sandbox_op;
 
@@ -30,7 +30,7 @@ enum attempt_step {
 	ATTEMPT_PAUSE,	/* between two posts, or two attempts to record */
 	ATTEMPT_RECORD,
 	ATTEMPT_DETAIL,	/* recorded; asks for what the answer lacked */
-	ATTEMPT_SETTLE,
+	ATTEMPT_RESOLVE,
 };
 
 struct attempt {
@@ -55,7 +55,7 @@ struct attempt {
 	struct cloud_call *call;
 	struct timer timer;
 	unsigned posts, lists;
-	uint64_t settle_until_ms;
+	uint64_t resolve_until_ms;
 	struct status lost;		/* why the answer is not known */
 	bool closing;			/* as unknown, with others */
 	bool alone;			/* it goes on although nobody waits */
@@ -72,12 +72,12 @@ struct attempt_kind {
 	/* Rows of what was made, and a->object. Doing it twice is harmless. */
 	int (*record)(struct attempt *a, struct store_tx *t);
 	store_done_fn *on_recorded;	/* a as user; calls attempt_recorded() */
-	/* Settling begins. False: nothing can be told, it is closed. */
-	bool (*settle_begin)(struct attempt *a);
+	/* Resolving begins. False: nothing can be told, it is closed. */
+	bool (*resolve_begin)(struct attempt *a);
 	/* The list in which it would show up; NULL without memory. Its end is attempt_listed()'s. */
 	struct cloud_call *(*list)(struct attempt *a);
 	/* Is it in there? FOUND: it was taken out as if it had been answered. */
-	enum settle_next (*settle)(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms);
+	enum resolve_next (*resolve)(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms);
 	/* Is this listed sandbox with its tag the one that it makes, or may it be? */
 	bool (*makes)(struct attempt *a, const char *id);
 	/* What the one makes cannot be told from what the other makes; NULL = it always can. */
@@ -114,8 +114,8 @@ void attempt_post_after(struct attempt *a, uint64_t wait_ms, const struct status
 void attempt_posted(struct attempt *a, struct cloud_result *r);
 /* False: it could not be written and will be tried again. */
 bool attempt_recorded(struct attempt *a, const struct status *st);
-void attempt_settle(struct attempt *a);
-void attempt_settle_timer(struct timer *t, void *user);	/* attempt_settle() for attempt_wait() */
+void attempt_resolve(struct attempt *a);
+void attempt_resolve_timer(struct timer *t, void *user);	/* attempt_resolve() for attempt_wait() */
 void attempt_listed(struct attempt *a, struct cloud_result *r);
 /* Tells those who wait, and is gone at the end of the turn. */
 void attempt_finish(struct attempt *a, const struct status *st);

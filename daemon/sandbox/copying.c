@@ -5,7 +5,7 @@
  *   turn     no other change of the source meanwhile
  *   known    what is there already, asked from the cloud
  *
- * While it is being settled the source is free again. What cannot be told apart is OUTCOME_UNKNOWN, and
+ * While it is being resolved the source is free again. What cannot be told apart is OUTCOME_UNKNOWN, and
  * nothing is killed or deleted.
  */
 #include "daemon/sandbox/copying.h"
@@ -28,7 +28,7 @@
 #define CONFLICT_BACKOFF_MAX 2000u
 #define LIST_MS		 30000u
 #define DETAIL_MS	 2000u
-#define BEHIND_MS	 500u	/* another one of this source is being settled */
+#define BEHIND_MS	 500u	/* another one of this source is being resolved */
 #define AGENT_MIN	 "0.5.0"
 
 static const struct attempt_kind protocol;
@@ -222,7 +222,7 @@ static bool is_relative(struct attempt *a, struct attempt *b)
 	       (str_eq(a->source, b->source) || (a->req_tag[0] && str_eq(a->req_tag, b->req_tag)));
 }
 
-/* One that is being settled must not meet new ones: they could not be told from its own. */
+/* One that is being resolved must not meet new ones: they could not be told from its own. */
 static bool is_behind(struct copying *c)
 {
 	struct status st;
@@ -230,7 +230,7 @@ static bool is_behind(struct copying *c)
 	list_for_each(n, &c->att.core->attempts) {
 		struct attempt *o = list_entry(n, struct attempt, node);
 
-		if (o == &c->att || o->step != ATTEMPT_SETTLE || !is_relative(&c->att, o))
+		if (o == &c->att || o->step != ATTEMPT_RESOLVE || !is_relative(&c->att, o))
 			continue;
 		status_set(&st, R_STATE_CHANGING, "what became of an earlier %s of sandbox %s is being found "
 						  "out; repeat", c->kind->what, c->att.source);
@@ -449,11 +449,11 @@ static int record(struct attempt *a, struct store_tx *t)
 	return r;
 }
 
-/* --- settle --- */
+/* --- resolve --- */
 
 static void on_listed(struct cloud_result *r, void *user)
 {
-	FAILPOINT("copy.settle_listed");
+	FAILPOINT("copy.resolve_listed");
 	attempt_listed(attempt_from(user), r);
 }
 
@@ -466,18 +466,18 @@ static struct cloud_call *list(struct attempt *a)
 	return c->kind->ask_known(c, &ask);
 }
 
-static enum settle_next settle(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
+static enum resolve_next resolve(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
 	struct copying *c = copying_from(a);
 
-	return c->kind->settle(c, r, ret_wait_ms);
+	return c->kind->resolve(c, r, ret_wait_ms);
 }
 
 static void on_lost_looked(struct fetch_wait *w, const struct fetch_news *news)
 {
 }
 
-static bool settle_begin(struct attempt *a)
+static bool resolve_begin(struct attempt *a)
 {
 	struct copying *c = copying_from(a);
 
@@ -504,9 +504,9 @@ static const struct attempt_kind protocol = {
 	.refused = refused,
 	.record = record,
 	.on_recorded = on_recorded,
-	.settle_begin = settle_begin,
+	.resolve_begin = resolve_begin,
 	.list = list,
-	.settle = settle,
+	.resolve = resolve,
 	.makes = makes,
 	.is_relative = is_relative,
 	.unlink = copying_unlink,
@@ -569,6 +569,6 @@ int copying_take_up(struct sandbox_core *core, const struct row_copy *r)
 	}
 	log_info("copy_taken_up", "what=%s seq=%llu sandbox=%s uid=%u", kind->what,
 		 (unsigned long long)c->att.seq, c->att.source, c->att.uid);
-	attempt_settle(&c->att);
+	attempt_resolve(&c->att);
 	return 0;
 }

@@ -2,7 +2,7 @@
 /*
  * A fork or a snapshot, at most once (attempt.c is the protocol, copying.c what is special about a
  * copy, fork.c and snapshot.c what differs between the two, op_copy.c their callers). The cloud can tag neither, so what was there before is written down with
- * the intent, and a lost answer is settled by what is there after it and was not before.
+ * the intent, and a lost answer is resolved by what is there after it and was not before.
  */
 #ifndef AB_DAEMON_SANDBOX_COPYING_H
 #define AB_DAEMON_SANDBOX_COPYING_H
@@ -27,7 +27,7 @@ struct copying {
 	unsigned conflicts;
 
 	/* what came of it */
-	struct cloud_children *children;	/* fork; also after settling */
+	struct cloud_children *children;	/* fork; also after resolving */
 	struct cloud_snapshot *snapshot;
 };
 
@@ -44,7 +44,7 @@ struct copying_kind {
 	void (*take)(struct copying *c, struct cloud_result *r);
 	/* As in attempt_kind. */
 	int (*record)(struct copying *c, struct store_tx *t);
-	enum settle_next (*settle)(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms);
+	enum resolve_next (*resolve)(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms);
 };
 
 extern const struct copying_kind copying_fork, copying_snapshot;

@@ -16,8 +16,8 @@
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/recreate.h"
+#include "daemon/sandbox/rules/resolve.h"
 #include "daemon/sandbox/rules/rules.h"
-#include "daemon/sandbox/rules/settle.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
@@ -783,7 +783,7 @@ int sandbox_core_new(const struct sandbox_core_options *o, struct sandbox_core *
 	core->unclaimed_grace_ms = or_default(o->unclaimed_grace_ms, 120000);
 	core->reconcile_period_ms = or_default(o->reconcile_period_ms, 60000);
 	core->max_staleness_ms = or_default(o->max_staleness_ms, 5000);
-	core->settle_horizon_ms = or_default(o->settle_horizon_ms, SETTLE_HORIZON_MS);
+	core->resolve_horizon_ms = or_default(o->resolve_horizon_ms, RESOLVE_HORIZON_MS);
 	core->restart_grace_ms = or_default(o->restart_grace_ms, 30000);
 	core->quiet_until_ms = (int64_t)(clock_boot_ms() + core->restart_grace_ms);
 	core->identity = o->identity ? o->identity : holder_best_identity();

@@ -91,7 +91,7 @@ struct sandbox_core {
 	struct policy policy;
 	struct sandbox_core_policy *policies;
 	size_t n_policies;
-	uint64_t history_ms, reconcile_period_ms, max_staleness_ms, settle_horizon_ms;
+	uint64_t history_ms, reconcile_period_ms, max_staleness_ms, resolve_horizon_ms;
 	uint64_t unclaimed_grace_ms, restart_grace_ms;
 	int64_t quiet_until_ms;		/* after the start: see evaluate.h */
 	struct budget budget;
@@ -263,7 +263,7 @@ bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t 
 
 /* --- create.c --- */
 
-/* After a restart: settle an intent that was open. */
+/* After a restart: resolve an intent that was open. */
 must_check int creation_take_up(struct sandbox_core *core, const struct row_intent *r);
 
 /* --- attempt.c --- */

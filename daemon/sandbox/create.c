@@ -12,8 +12,8 @@
 #include "daemon/sandbox/holder.h"
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/resolve.h"
 #include "daemon/sandbox/rules/rules.h"
-#include "daemon/sandbox/rules/settle.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
@@ -22,7 +22,7 @@
 
 #define DETAIL_WAIT_MS	 2000u	/* for times and sizes, which the POST's answer lacks */
 #define AGENT_MIN	 "0.1.0"
-#define SETTLE_LIST_MS	 30000u
+#define RESOLVE_LIST_MS	 30000u
 
 static const struct attempt_kind protocol;
 
@@ -230,8 +230,8 @@ static void answer(struct creation *c)
 		refuse_old(c, b);
 		return;
 	}
-	log_info("create_done", "seq=%llu sandbox=%s uid=%u posts=%u settled=%d claimed=%d",
-		 (unsigned long long)c->att.seq, b->id, c->att.uid, c->att.posts, c->settled,
+	log_info("create_done", "seq=%llu sandbox=%s uid=%u posts=%u resolved=%d claimed=%d",
+		 (unsigned long long)c->att.seq, b->id, c->att.uid, c->att.posts, c->resolved,
 		 b->claimed);
 	attempt_finish(&c->att, &ok);
 }
@@ -311,7 +311,7 @@ static int make_sandbox(struct creation *c, struct sandbox **ret)
 	scoped(sandbox_freep) struct sandbox *b = NULL;
 	int r = sandbox_from_cloud(c->att.account, c->found, &b);
 
-	if (!r && !c->settled)
+	if (!r && !c->resolved)
 		r = pairs_from_cloud(&b->metadata, &c->metadata);
 	if (!r)
 		r = text_set(&b->req_tag, c->att.req_tag);
@@ -322,7 +322,7 @@ static int make_sandbox(struct creation *c, struct sandbox **ret)
 	if (r < 0)
 		return r;
 	/* Found for an intent of an old database: whoever uses it by now is not known. */
-	b->ours = !(c->settled && c->loaded && c->att.core->doubt == STORE_OLD);
+	b->ours = !(c->resolved && c->loaded && c->att.core->doubt == STORE_OLD);
 	b->adopted = !b->ours;
 	b->uid = c->att.uid;
 	b->seq = c->att.seq;
@@ -330,7 +330,7 @@ static int make_sandbox(struct creation *c, struct sandbox **ret)
 	b->policy = c->att.policy;
 	b->timeout_s = c->timeout_s;
 	b->used_at_ms = (int64_t)clock_boot_ms();
-	b->token_known = !c->settled;
+	b->token_known = !c->resolved;
 	b->allow_internet_access = c->allow_internet_access == TRI_UNSET
 					   ? -1
 					   : c->allow_internet_access == TRI_TRUE;
@@ -431,7 +431,7 @@ static int record(struct attempt *a, struct store_tx *t)
 	return 0;
 }
 
-/* --- settle --- */
+/* --- resolve --- */
 
 static void on_listed(struct cloud_result *r, void *user)
 {
@@ -446,35 +446,36 @@ static struct cloud_call *list(struct attempt *a)
 	};
 	struct cloud_filter f = { .metadata = want, .n_metadata = ARRAY_SIZE(want) };
 	struct cloud_ask ask = {
-		.deadline_ms = clock_boot_ms() + SETTLE_LIST_MS,
+		.deadline_ms = clock_boot_ms() + RESOLVE_LIST_MS,
 		.uid = a->uid,
 		.done = on_listed,
 		.user = a,
 	};
 	struct cloud_call *call = cloud_list_all(a->account->cloud, &f, &ask);
 
-	FAILPOINT("settle.list_sent");
+	FAILPOINT("resolve.list_sent");
 	return call;
 }
 
-static enum settle_next settle(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
+static enum resolve_next resolve(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
 	struct creation *c = creation_from(a);
 	struct cloud_list *l = r->outcome == CLOUD_DONE ? r->list : NULL;
 	size_t i = 0;
-	enum settle_next next = settle_plan(l, store_host_id(a->core->store), a->req_tag, a->lists,
-					    clock_boot_ms(), a->settle_until_ms, &i, ret_wait_ms);
+	enum resolve_next next =
+		resolve_plan(l, store_host_id(a->core->store), a->req_tag, a->lists,
+			     clock_boot_ms(), a->resolve_until_ms, &i, ret_wait_ms);
 
-	if (next == SETTLE_FOUND) {
-		FAILPOINT("settle.found");
+	if (next == RESOLVE_FOUND) {
+		FAILPOINT("resolve.found");
 		c->found = give(l->v[i]);
-		c->settled = true;
+		c->resolved = true;
 	}
 	return next;
 }
 
-/* Not needed to be right (an open intent is settled too): it is for who reads the file. */
-static bool settle_begin(struct attempt *a)
+/* Not needed to be right (an open intent is resolved too): it is for who reads the file. */
+static bool resolve_begin(struct attempt *a)
 {
 	struct row_intent row;
 	struct store_tx *t;
@@ -487,11 +488,11 @@ static bool settle_begin(struct attempt *a)
 	return true;
 }
 
-/* Adopting needs the sandbox for itself: the settlement's own list brings it, now. */
+/* Adopting needs the sandbox for itself: the resolution's own list brings it, now. */
 static bool makes(struct attempt *a, const char *id)
 {
-	if (a->step == ATTEMPT_SETTLE && !a->call)
-		attempt_wait(a, 0, attempt_settle_timer);
+	if (a->step == ATTEMPT_RESOLVE && !a->call)
+		attempt_wait(a, 0, attempt_resolve_timer);
 	return true;
 }
 
@@ -502,9 +503,9 @@ static const struct attempt_kind protocol = {
 	.refused = refused,
 	.record = record,
 	.on_recorded = on_recorded,
-	.settle_begin = settle_begin,
+	.resolve_begin = resolve_begin,
 	.list = list,
-	.settle = settle,
+	.resolve = resolve,
 	.makes = makes,
 	.failed = failed,
 	.unlink = creation_unlink,
@@ -607,6 +608,6 @@ int creation_take_up(struct sandbox_core *core, const struct row_intent *r)
 	}
 	log_info("intent_taken_up", "seq=%llu uid=%u req=%s", (unsigned long long)c->att.seq, c->att.uid,
 		 c->att.req_tag);
-	attempt_settle(&c->att);
+	attempt_resolve(&c->att);
 	return 0;
 }

@@ -44,7 +44,7 @@ struct creation {
 	struct recipe recipe;
 
 	struct cloud_sandbox *found;	/* what was made */
-	bool settled, recorded, detailed;
+	bool resolved, recorded, detailed;
 	bool lease_put;			/* the creator's lease is in the transaction of the row */
 	bool loaded;			/* its intent is from before the start */
 	int64_t used_at_ms;		/* of the sandbox when its row was made */

@@ -150,7 +150,7 @@ static int record(struct copying *c, struct store_tx *t)
 	return r;
 }
 
-/* --- settling --- */
+/* --- resolving --- */
 
 static bool is_tracked(const char *id, void *user)
 {
@@ -186,9 +186,9 @@ static int adopt_found(struct copying *c, struct cloud_list *list, const size_t 
 	return 0;
 }
 
-static enum settle_next settle(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms)
+static enum resolve_next resolve(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
-	struct settle_fork f = {
+	struct resolve_fork f = {
 		.host = store_host_id(c->att.core->store),
 		.req = c->att.req_tag,
 		.known = &c->known,
@@ -198,16 +198,16 @@ static enum settle_next settle(struct copying *c, struct cloud_result *r, uint64
 		.user = c,
 	};
 	size_t *index, n = 0;
-	enum settle_next next;
+	enum resolve_next next;
 
 	*ret_wait_ms = NOMEM_WAIT_MS;
 	index = calloc(c->count, sizeof(*index));
 	if (!index)
-		return SETTLE_WAIT;
-	next = settle_fork(r->outcome == CLOUD_DONE ? r->list : NULL, &f, c->att.lists, clock_boot_ms(),
-			   c->att.settle_until_ms, index, &n, ret_wait_ms);
-	if (next == SETTLE_FOUND && adopt_found(c, r->list, index, n) < 0)
-		next = SETTLE_WAIT;
+		return RESOLVE_WAIT;
+	next = resolve_fork(r->outcome == CLOUD_DONE ? r->list : NULL, &f, c->att.lists,
+			    clock_boot_ms(), c->att.resolve_until_ms, index, &n, ret_wait_ms);
+	if (next == RESOLVE_FOUND && adopt_found(c, r->list, index, n) < 0)
+		next = RESOLVE_WAIT;
 	free(index);
 	return next;
 }
@@ -221,5 +221,5 @@ const struct copying_kind copying_fork = {
 	.post = post,
 	.take = take,
 	.record = record,
-	.settle = settle,
+	.resolve = resolve,
 };

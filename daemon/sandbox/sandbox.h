@@ -103,7 +103,7 @@ struct sandbox_core_options {
 	enum sandbox_identity identity;		/* 0 = the best the kernel has; for tests */
 	/* ms; 0 = DESIGN's default */
 	uint64_t history_ms, unclaimed_grace_ms, reconcile_period_ms, max_staleness_ms;
-	uint64_t settle_horizon_ms;		/* 180 s */
+	uint64_t resolve_horizon_ms;		/* 180 s */
 	uint64_t restart_grace_ms;		/* 30 s */
 	uint64_t rng_seed;			/* jitter */
 };

@@ -42,14 +42,14 @@ static int record(struct copying *c, struct store_tx *t)
 	return r;
 }
 
-static enum settle_next settle(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms)
+static enum resolve_next resolve(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
 	struct cloud_snapshots *list = r->outcome == CLOUD_DONE ? r->snapshots : NULL;
 	size_t i = 0;
-	enum settle_next next = settle_snapshot(list, &c->known, c->att.lists, clock_boot_ms(),
-						c->att.settle_until_ms, &i, ret_wait_ms);
+	enum resolve_next next = resolve_snapshot(list, &c->known, c->att.lists, clock_boot_ms(),
+						  c->att.resolve_until_ms, &i, ret_wait_ms);
 
-	if (next == SETTLE_FOUND) {
+	if (next == RESOLVE_FOUND) {
 		c->snapshot = give(list->v[i]);
 		list->v[i] = list->v[--list->n];
 	}
@@ -65,5 +65,5 @@ const struct copying_kind copying_snapshot = {
 	.post = post,
 	.take = take,
 	.record = record,
-	.settle = settle,
+	.resolve = resolve,
 };

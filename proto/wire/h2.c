@@ -308,9 +308,9 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *f, void *user
 		break;
 	case NGHTTP2_SETTINGS:
 		if (f->hd.flags & NGHTTP2_FLAG_ACK)
-			h->settle_by_ms = 0;
+			h->settings_ack_by_ms = 0;
 		else
-			h->settled = true;
+			h->settings_received = true;
 		break;
 	case NGHTTP2_PING:
 		if (f->hd.flags & NGHTTP2_FLAG_ACK)
@@ -571,7 +571,7 @@ int h2_new(const struct h2_options *o, uint64_t now_ms, struct h2 **ret)
 		h->o.glitch_per_s = 50;
 	h->tokens = h->o.glitch_burst;
 	h->refilled_ms = h->last_feed_ms = now_ms;
-	h->settle_by_ms = now_ms + H2_SETTLE_MS;
+	h->settings_ack_by_ms = now_ms + H2_SETTINGS_ACK_MS;
 	h->stray_max = STRAY_SLACK_BYTES;
 	h2_block_init(&h->block, h->o.server ? H2_PREFACE_BYTES : 0);
 	list_init(&h->streams);
@@ -681,9 +681,9 @@ uint64_t h2_due_ms(const struct h2 *h)
 {
 	if (h->dead)
 		return 0;
-	if (!h->block_by_ms || !h->settle_by_ms)
-		return MAX(h->block_by_ms, h->settle_by_ms);
-	return MIN(h->block_by_ms, h->settle_by_ms);
+	if (!h->block_by_ms || !h->settings_ack_by_ms)
+		return MAX(h->block_by_ms, h->settings_ack_by_ms);
+	return MIN(h->block_by_ms, h->settings_ack_by_ms);
 }
 
 int h2_expire(struct h2 *h, uint64_t now_ms)
@@ -692,7 +692,7 @@ int h2_expire(struct h2 *h, uint64_t now_ms)
 		return -EPROTO;
 	if (h->block_by_ms && now_ms >= h->block_by_ms)
 		return fail(h, H2_PROTOCOL_ERROR, "the peer began a header block and did not finish it");
-	if (h->settle_by_ms && now_ms >= h->settle_by_ms)
+	if (h->settings_ack_by_ms && now_ms >= h->settings_ack_by_ms)
 		return fail(h, H2_SETTINGS_TIMEOUT, "the peer does not acknowledge our SETTINGS");
 	return 0;
 }
@@ -768,9 +768,9 @@ const char *h2_why(const struct h2 *h)
 	return h->why;
 }
 
-bool h2_settled(const struct h2 *h)
+bool h2_settings_received(const struct h2 *h)
 {
-	return h->settled;
+	return h->settings_received;
 }
 
 uint32_t h2_open_streams(const struct h2 *h)
@@ -800,7 +800,7 @@ bool h2_is_crowded(const struct h2 *h)
 
 uint32_t h2_peer_max_streams(const struct h2 *h)
 {
-	if (!h->settled)
+	if (!h->settings_received)
 		return PRE_SETTINGS_STREAMS;
 	return nghttp2_session_get_remote_settings(h->ng, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
 }

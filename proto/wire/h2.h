@@ -77,7 +77,7 @@ struct h2_options {
 #define H2_FIRST_WINDOW	 (16u * 1024)	/* with a budget */
 #define H2_GROWS_MS	 1000u		/* half a window in less than this is fast */
 #define H2_BLOCK_MS	 5000u
-#define H2_SETTLE_MS	 10000u
+#define H2_SETTINGS_ACK_MS	 10000u
 
 /* NULL without memory. Every connection that uses it has a reference; the other one is the caller's. */
 struct h2_budget *h2_budget_new(uint64_t max);
@@ -108,7 +108,7 @@ must_check int h2_expire(struct h2 *h, uint64_t now_ms);
 
 bool h2_is_dead(const struct h2 *h);
 const char *h2_why(const struct h2 *h);		/* of a dead one: a sentence; "" else */
-bool h2_settled(const struct h2 *h);		/* the peer's first SETTINGS arrived */
+bool h2_settings_received(const struct h2 *h);		/* the peer's first SETTINGS arrived */
 uint32_t h2_open_streams(const struct h2 *h);
 /* Client: how many more streams may be opened now by the peer's limit; 0 after GOAWAY. */
 uint32_t h2_free_streams(const struct h2 *h);

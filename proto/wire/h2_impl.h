@@ -21,7 +21,7 @@ struct h2 {
 	struct buf out;			/* gathered, not yet sent */
 	size_t unsent;			/* of all streams' `out` */
 	struct h2_block block;		/* of what comes in */
-	uint64_t block_by_ms, settle_by_ms;	/* 0 = nothing is owed */
+	uint64_t block_by_ms, settings_ack_by_ms;	/* 0 = nothing is owed */
 	uint64_t data_taken;		/* of block.data_bytes: those for streams that are there */
 	uint64_t stray_max;		/* of the others; they were under way when we reset their streams */
 	bool crowded;			/* by the owner's word */
@@ -29,7 +29,7 @@ struct h2 {
 	size_t progress_bytes;
 	uint64_t refilled_ms, last_feed_ms;
 	uint32_t pings_acked, goaway_code, goaway_last;
-	bool settled, goaway_seen, goaway_sent, abused, dead;
+	bool settings_received, goaway_seen, goaway_sent, abused, dead;
 	char why[96];
 };
 

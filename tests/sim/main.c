@@ -188,7 +188,7 @@ static void sandbox_begin(void)
 		.accounts = &account,
 		.n_accounts = 1,
 		.sha256 = sim_hash,
-		.settle_horizon_ms = W->horizon_ms,
+		.resolve_horizon_ms = W->horizon_ms,
 		.restart_grace_ms = W->restart_grace_ms,
 		.unclaimed_grace_ms = W->unclaimed_grace_ms,
 		.rng_seed = rng_u64(&W->sys_rng),

@@ -58,7 +58,7 @@ static inline struct h1 *h1_of(const struct http_conn *c)
 /* h1conn.c */
 void h1_close_x(struct h1 *h, struct h1_x *x, enum http_close how, uint32_t code);
 void h1_note(struct h1 *h, struct h1_x *x);
-bool h1_settle_released(struct h1 *h, struct h1_x *x);
+bool h1_end_released(struct h1 *h, struct h1_x *x);
 void h1_pause(struct h1 *h);
 /* The upgrade was agreed on. */
 void h1_tunnel(struct h1 *h, struct h1_x *x);

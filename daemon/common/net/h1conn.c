@@ -373,7 +373,7 @@ static void next_request(struct h1 *h)
 	h1_pause(h);
 }
 
-static void settle_server(struct h1 *h, struct h1_x *x)
+static void end_server_exchange(struct h1 *h, struct h1_x *x)
 {
 	if (x->ended) {
 		h1_close_x(h, x, HTTP_CLOSE_CLEAN, H2_NO_ERROR);
@@ -384,7 +384,7 @@ static void settle_server(struct h1 *h, struct h1_x *x)
 	}
 }
 
-static void settle_client(struct h1 *h, struct h1_x *x, bool flushed)
+static void end_client_exchange(struct h1 *h, struct h1_x *x, bool flushed)
 {
 	if (!x->ended)
 		return;
@@ -402,7 +402,7 @@ static void settle_client(struct h1 *h, struct h1_x *x, bool flushed)
 }
 
 /* Each direction ends by itself. */
-static void settle_tunnel(struct h1 *h, struct h1_x *x, bool flushed)
+static void end_tunnel_exchange(struct h1 *h, struct h1_x *x, bool flushed)
 {
 	if (x->finished && flushed && !x->shut) {
 		x->shut = true;
@@ -415,18 +415,18 @@ static void settle_tunnel(struct h1 *h, struct h1_x *x, bool flushed)
 }
 
 /* Both messages are complete, and the owner of ours lets go before the pump looked: the connection lives on. */
-bool h1_settle_released(struct h1 *h, struct h1_x *x)
+bool h1_end_released(struct h1 *h, struct h1_x *x)
 {
 	bool flushed = !buf_len(&h->out) && !xport_unsent(&h->c->xp);
 
 	if (h->x != x || h->c->server_role || h->c->state != CONN_OPEN || x->tunnel || !x->ended || !x->finished ||
 	    !flushed)
 		return false;
-	settle_client(h, x, true);
+	end_client_exchange(h, x, true);
 	return true;
 }
 
-static void settle(struct h1 *h)
+static void end_exchange(struct h1 *h)
 {
 	struct h1_x *x = h->x;
 	bool flushed = !buf_len(&h->out) && !xport_unsent(&h->c->xp);
@@ -434,11 +434,11 @@ static void settle(struct h1 *h)
 	if (!x || h->c->state != CONN_OPEN)
 		return;
 	if (x->tunnel)
-		settle_tunnel(h, x, flushed);
+		end_tunnel_exchange(h, x, flushed);
 	else if (!h->c->server_role)
-		settle_client(h, x, flushed);
+		end_client_exchange(h, x, flushed);
 	else if (x->finished && flushed)
-		settle_server(h, x);
+		end_server_exchange(h, x);
 }
 
 static int h1c_output(struct http_conn *c)
@@ -461,7 +461,7 @@ static int h1c_output(struct http_conn *c)
 	}
 	if (n < 0)
 		return (int)n;
-	settle(h);
+	end_exchange(h);
 	return 0;
 }
 

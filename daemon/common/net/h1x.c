@@ -306,7 +306,7 @@ void h1x_release(struct http_x *hx)
 		h1_pause(engine(x));
 		return;
 	}
-	if (!h1_settle_released(engine(x), x))
+	if (!h1_end_released(engine(x), x))
 		h1x_reset(hx, H2_CANCEL);
 }
 

@@ -79,7 +79,7 @@ static void h2c_feed(struct http_conn *c, const uint8_t *p, size_t n, uint64_t n
 
 	if (h2_feed(h, p, n, now_ms) < 0)
 		conn_finish(c, h2_why(h));
-	if (c->handshake_by_ms && h2_settled(h))
+	if (c->handshake_by_ms && h2_settings_received(h))
 		c->handshake_by_ms = 0;
 }
 
@@ -253,7 +253,7 @@ static uint32_t h2c_free_streams(const struct http_conn *c)
 
 static uint32_t h2c_peer_streams(const struct http_conn *c)
 {
-	return h2_settled(h2_of(c)) ? h2_peer_max_streams(h2_of(c)) : 0;
+	return h2_settings_received(h2_of(c)) ? h2_peer_max_streams(h2_of(c)) : 0;
 }
 
 static int h2c_request(struct http_conn *c, const struct fields *head, bool end, struct http_x **ret)

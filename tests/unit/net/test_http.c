@@ -449,7 +449,7 @@ TEST(what_the_peer_owes)
 		c = r->last_conn;
 		if (i)
 			WAIT(r->loop, h2_due_ms(c->engine) < clock_boot_ms() + H2_BLOCK_MS + 1);
-		c->ops->expire(c, clock_boot_ms() + H2_SETTLE_MS);
+		c->ops->expire(c, clock_boot_ms() + H2_SETTINGS_ACK_MS);
 		conn_touch(c);
 		WAIT(r->loop, r->conns_gone == 1);
 		CHECK(strstr(r->gone_why, i ? "header block" : "SETTINGS"));

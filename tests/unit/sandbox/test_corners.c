@@ -8,8 +8,8 @@
 #include "daemon/sandbox/rules/page.h"
 #include "daemon/sandbox/rules/plan.h"
 #include "daemon/sandbox/rules/policy.h"
+#include "daemon/sandbox/rules/resolve.h"
 #include "daemon/sandbox/rules/rules.h"
-#include "daemon/sandbox/rules/settle.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "proto/base/str.h"
 #include "tests/lib/oom.h"
@@ -176,7 +176,7 @@ TEST(matches)
 	}
 }
 
-/* --- settling --- */
+/* --- resolving --- */
 
 static struct cloud_sandbox *sb(const char *id, const char *host, const char *req, int64_t started)
 {
@@ -211,7 +211,7 @@ TEST(settling_equals)
 	uint64_t wait;
 	size_t i;
 
-	CHECK_INT(settle_plan(l, "h", "r", 0, 0, 100, &i, &wait), SETTLE_FOUND);
+	CHECK_INT(resolve_plan(l, "h", "r", 0, 0, 100, &i, &wait), RESOLVE_FOUND);
 	CHECK_STR(l->v[i]->id, "ia");
 	cloud_list_free(l);
 }
@@ -223,22 +223,27 @@ TEST(settling_forks)
 				      sb("ib", "h", "r", 49500) };
 	struct cloud_list *l = list_of(v, ARRAY_SIZE(v)), *none = list_of(NULL, 0);
 	struct cloud_strs known = { 0 };
-	struct settle_fork f = { .host = "h", .req = "r", .known = &known, .made_at_ms = 50000, .count = 2,
-				 .is_tracked = is_tracked, .user = (void *)"itracked" };
+	struct resolve_fork f = {.host = "h",
+				 .req = "r",
+				 .known = &known,
+				 .made_at_ms = 50000,
+				 .count = 2,
+				 .is_tracked = is_tracked,
+				 .user = (void *)"itracked"};
 	size_t at[3], n = 9;
 	uint64_t wait;
 
 	CHECK(!cloud_strs_add(&known, "iknown"));
-	CHECK_INT(settle_fork(l, &f, 1, 0, 1000000, at, &n, &wait), SETTLE_FOUND);
+	CHECK_INT(resolve_fork(l, &f, 1, 0, 1000000, at, &n, &wait), RESOLVE_FOUND);
 	CHECK(n == 2 && at[0] == 5 && at[1] == 6);
 	f.count = 3;	/* one is missing: only after the horizon */
-	CHECK_INT(settle_fork(l, &f, 1, 0, 1000000, at, &n, &wait), SETTLE_WAIT);
-	CHECK_INT(settle_fork(l, &f, 1, 1000000, 1000000, at, &n, &wait), SETTLE_FOUND);
+	CHECK_INT(resolve_fork(l, &f, 1, 0, 1000000, at, &n, &wait), RESOLVE_WAIT);
+	CHECK_INT(resolve_fork(l, &f, 1, 1000000, 1000000, at, &n, &wait), RESOLVE_FOUND);
 	CHECK_INT(n, 2);
-	CHECK_INT(settle_fork(none, &f, 1, 1000000, 1000000, at, &n, &wait), SETTLE_CLOSE);
-	CHECK_INT(settle_fork(NULL, &f, 1, 1000000, 1000000, at, &n, &wait), SETTLE_WAIT);
+	CHECK_INT(resolve_fork(none, &f, 1, 1000000, 1000000, at, &n, &wait), RESOLVE_CLOSE);
+	CHECK_INT(resolve_fork(NULL, &f, 1, 1000000, 1000000, at, &n, &wait), RESOLVE_WAIT);
 	f.count = 1;	/* more than it can have made */
-	CHECK_INT(settle_fork(l, &f, 1, 0, 1000000, at, &n, &wait), SETTLE_DOUBT);
+	CHECK_INT(resolve_fork(l, &f, 1, 0, 1000000, at, &n, &wait), RESOLVE_AMBIGUOUS);
 	cloud_strs_fini(&known);
 	cloud_list_free(l);
 	cloud_list_free(none);
@@ -255,15 +260,15 @@ TEST(settling_snapshots)
 	for (unsigned k = 0; k < 3; k++) {
 		struct cloud_snapshot *s;
 
-		CHECK_INT(settle_snapshot(l, &known, 1, 0, 9, &i, &wait),
-			  k == 2 ? SETTLE_FOUND : SETTLE_WAIT);
+		CHECK_INT(resolve_snapshot(l, &known, 1, 0, 9, &i, &wait),
+			  k == 2 ? RESOLVE_FOUND : RESOLVE_WAIT);
 		s = calloc(1, sizeof(*s));
 		s->id = str_dup(k == 0 ? "old" : k == 1 ? "new" : "newer");
 		CHECK(!cloud_snapshots_add(l, s));
 	}
 	CHECK_INT(i, 1);
-	CHECK_INT(settle_snapshot(l, &known, 1, 0, 9, &i, &wait), SETTLE_DOUBT);
-	CHECK_INT(settle_snapshot(NULL, &known, 1, 10, 9, &i, &wait), SETTLE_WAIT);
+	CHECK_INT(resolve_snapshot(l, &known, 1, 0, 9, &i, &wait), RESOLVE_AMBIGUOUS);
+	CHECK_INT(resolve_snapshot(NULL, &known, 1, 10, 9, &i, &wait), RESOLVE_WAIT);
 	cloud_snapshots_free(l);
 	cloud_strs_fini(&known);
 }

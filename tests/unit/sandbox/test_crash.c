@@ -13,10 +13,10 @@ static const char *const create_points[] = {
 	"create.active_committed", "create.before_reply",
 };
 
-static const char *const settle_points[] = {
-	"settle.list_sent",
-	"settle.found",
-	"settle.closed",
+static const char *const resolve_points[] = {
+	"resolve.list_sent",
+	"resolve.found",
+	"resolve.closed",
 	"create.before_active",
 	"create.active_committed",
 };
@@ -148,11 +148,11 @@ TEST(every_point_of_create)
 
 TEST(every_point_of_settlement)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(settle_points); i++) {
-		bool closes = str_eq(settle_points[i], "settle.closed");
+	for (size_t i = 0; i < ARRAY_SIZE(resolve_points); i++) {
+		bool closes = str_eq(resolve_points[i], "resolve.closed");
 
-		play(&(struct scene){ .point = settle_points[i],
-				      .how = closes ? FAKE_LOSE : FAKE_ACCEPT_LOSE });
+		play(&(struct scene){.point = resolve_points[i],
+				     .how = closes ? FAKE_LOSE : FAKE_ACCEPT_LOSE});
 	}
 }
 
@@ -160,7 +160,7 @@ TEST(every_point_of_settlement)
 TEST(twice)
 {
 	for (size_t i = 0; i < 4; i++)
-		for (size_t k = 0; k < ARRAY_SIZE(settle_points); k++) {
+		for (size_t k = 0; k < ARRAY_SIZE(resolve_points); k++) {
 			struct fake *f = fake_new();
 			struct report *r = report_new();
 			char point[64];
@@ -170,9 +170,9 @@ TEST(twice)
 			CHECK(mkdtemp(world_dir));
 			snprintf(point, sizeof(point), "%s=kill", create_points[2 + i]);
 			CHECK(was_killed(in_child(f, point, true, r)));
-			snprintf(point, sizeof(point), "%s=kill", settle_points[k]);
+			snprintf(point, sizeof(point), "%s=kill", resolve_points[k]);
 			wstatus = in_child(f, point, false, r);
-			CHECK(!wstatus || was_killed(wstatus));	/* it may have nothing to settle */
+			CHECK(!wstatus || was_killed(wstatus));	/* it may have nothing to resolve */
 			memset(r, 0, sizeof(*r));
 			CHECK_INT(in_child(f, NULL, true, r), 0);
 			CHECK(f->n_sandboxes <= 1);

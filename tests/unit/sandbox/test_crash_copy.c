@@ -13,7 +13,8 @@ static const char *const points[] = {
 	"copy.answered",      "copy.before_record",    "copy.recorded",
 };
 
-static const char *const settle_points[] = { "copy.settle_listed", "copy.before_record", "copy.recorded" };
+static const char *const resolve_points[] = {"copy.resolve_listed", "copy.before_record",
+					     "copy.recorded"};
 
 struct report {			/* what a child saw, in shared memory */
 	bool answered;
@@ -156,9 +157,9 @@ TEST(fork_killed_anywhere)
 
 TEST(fork_killed_while_settling)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(settle_points); i++)
-		play(settle_points[i], FAKE_ACCEPT_LOSE, false);
-	play("copy.settle_listed", FAKE_LOSE, false);
+	for (size_t i = 0; i < ARRAY_SIZE(resolve_points); i++)
+		play(resolve_points[i], FAKE_ACCEPT_LOSE, false);
+	play("copy.resolve_listed", FAKE_LOSE, false);
 }
 
 TEST(snapshot_killed_anywhere)
@@ -169,9 +170,9 @@ TEST(snapshot_killed_anywhere)
 
 TEST(snapshot_killed_while_settling)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(settle_points); i++)
-		play(settle_points[i], FAKE_ACCEPT_LOSE, true);
-	play("copy.settle_listed", FAKE_LOSE, true);
+	for (size_t i = 0; i < ARRAY_SIZE(resolve_points); i++)
+		play(resolve_points[i], FAKE_ACCEPT_LOSE, true);
+	play("copy.resolve_listed", FAKE_LOSE, true);
 }
 
 TEST_MAIN()

@@ -9,8 +9,8 @@
 #include "daemon/sandbox/rules/pairs.h"
 #include "daemon/sandbox/rules/plan.h"
 #include "daemon/sandbox/rules/policy.h"
+#include "daemon/sandbox/rules/resolve.h"
 #include "daemon/sandbox/rules/rules.h"
-#include "daemon/sandbox/rules/settle.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "proto/base/str.h"
 #include "tests/lib/test.h"
@@ -215,7 +215,7 @@ static struct cloud_list *list(size_t n, ...)
 	return l;
 }
 
-TEST(settling)
+TEST(resolving)
 {
 	struct cloud_list *l = list(4, sb("ib", "h", "r", 20), sb("ia", "h", "r", 10),
 				    sb("ic", "x", "r", 1), sb("id", "h", "q", 1));
@@ -223,16 +223,16 @@ TEST(settling)
 	uint64_t wait;
 	size_t i;
 
-	CHECK_INT(settle_plan(l, "h", "r", 0, 0, 100, &i, &wait), SETTLE_FOUND);
+	CHECK_INT(resolve_plan(l, "h", "r", 0, 0, 100, &i, &wait), RESOLVE_FOUND);
 	CHECK_STR(l->v[i]->id, "ia"); /* the oldest: children carry the tag too */
-	CHECK_INT(settle_plan(l, "h", "r", 9, 1000, 100, &i, &wait), SETTLE_FOUND);
-	CHECK_INT(settle_plan(none, "h", "r", 1, 0, 180000, &i, &wait), SETTLE_WAIT);
+	CHECK_INT(resolve_plan(l, "h", "r", 9, 1000, 100, &i, &wait), RESOLVE_FOUND);
+	CHECK_INT(resolve_plan(none, "h", "r", 1, 0, 180000, &i, &wait), RESOLVE_WAIT);
 	CHECK_INT(wait, 2000);
-	CHECK_INT(settle_plan(none, "h", "r", 9, 170000, 180000, &i, &wait), SETTLE_WAIT);
+	CHECK_INT(resolve_plan(none, "h", "r", 9, 170000, 180000, &i, &wait), RESOLVE_WAIT);
 	CHECK_INT(wait, 10000);
-	CHECK_INT(settle_plan(NULL, "h", "r", 9, 190000, 180000, &i, &wait), SETTLE_WAIT);
+	CHECK_INT(resolve_plan(NULL, "h", "r", 9, 190000, 180000, &i, &wait), RESOLVE_WAIT);
 	CHECK_INT(wait, 30000); /* no list proves nothing, however late */
-	CHECK_INT(settle_plan(none, "h", "r", 9, 180000, 180000, &i, &wait), SETTLE_CLOSE);
+	CHECK_INT(resolve_plan(none, "h", "r", 9, 180000, 180000, &i, &wait), RESOLVE_CLOSE);
 	cloud_list_free(l);
 	cloud_list_free(none);
 }

@@ -124,7 +124,7 @@ static inline void world_start(struct world *w)
 		.accounts = accounts,
 		.n_accounts = 1,
 		.sha256 = fake_hash,
-		.settle_horizon_ms = HORIZON_MS,
+		.resolve_horizon_ms = HORIZON_MS,
 		.reconcile_period_ms = w->reconcile_period_ms ? w->reconcile_period_ms : 3600000,
 		.rng_seed = 7,
 		.restart_grace_ms = w->restart_grace_ms,

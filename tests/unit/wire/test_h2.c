@@ -45,7 +45,7 @@ static void link_up(struct link *l, struct h2_options server, size_t slice)
 	CHECK_INT(h2_new(&client, 1000, &l->client), 0);
 	CHECK_INT(h2_new(&server, 1000, &l->server), 0);
 	run(l);
-	CHECK(h2_settled(l->client) && h2_settled(l->server));
+	CHECK(h2_settings_received(l->client) && h2_settings_received(l->server));
 }
 
 static void link_down(struct link *l)
@@ -547,8 +547,8 @@ TEST(settings_must_be_acknowledged)
 	size_t n;
 
 	CHECK_INT(feed_all(h, &b), 0);
-	CHECK_INT(h2_due_ms(h), 1000 + H2_SETTLE_MS);
-	CHECK_INT(h2_expire(h, 1000 + H2_SETTLE_MS), -EPROTO);
+	CHECK_INT(h2_due_ms(h), 1000 + H2_SETTINGS_ACK_MS);
+	CHECK_INT(h2_expire(h, 1000 + H2_SETTINGS_ACK_MS), -EPROTO);
 	CHECK_INT(h2_output(h, &p, &n), 0);
 	CHECK(n >= 17 && p[3] == 7 && p[n - 1] == H2_SETTINGS_TIMEOUT);	/* GOAWAY */
 	CHECK(strstr(h2_why(h), "SETTINGS"));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/sandbox/rules/settle.h"
+#include "daemon/sandbox/rules/resolve.h"
 
 #include <string.h>
 
@@ -7,9 +7,9 @@
 #include "daemon/sandbox/rules/tags.h"
 #include "proto/base/str.h"
 
-#define SETTLE_CLOCK_MS 1000	/* a Date header has whole seconds */
+#define RESOLVE_CLOCK_MS 1000	/* a Date header has whole seconds */
 
-uint64_t settle_wait_ms(unsigned tries)
+uint64_t resolve_wait_ms(unsigned tries)
 {
 	return tries < 5 ? 1000ull << tries : 30000;
 }
@@ -21,21 +21,21 @@ static bool older(const struct cloud_sandbox *a, const struct cloud_sandbox *b)
 	return strcmp(a->id, b->id) < 0;
 }
 
-static enum settle_next wait_or_close(bool complete, unsigned tries, uint64_t now_ms, uint64_t until_ms,
-				      uint64_t *ret_wait_ms)
+static enum resolve_next wait_or_close(bool complete, unsigned tries, uint64_t now_ms,
+				       uint64_t until_ms, uint64_t *ret_wait_ms)
 {
 	if (complete && now_ms >= until_ms)
-		return SETTLE_CLOSE;
-	*ret_wait_ms = settle_wait_ms(tries);
+		return RESOLVE_CLOSE;
+	*ret_wait_ms = resolve_wait_ms(tries);
 	/* The list that may close it comes right after the horizon. */
 	if (now_ms < until_ms && now_ms + *ret_wait_ms > until_ms)
 		*ret_wait_ms = until_ms - now_ms;
-	return SETTLE_WAIT;
+	return RESOLVE_WAIT;
 }
 
-enum settle_next settle_plan(const struct cloud_list *list, const char *host, const char *req,
-			     unsigned tries, uint64_t now_ms, uint64_t until_ms, size_t *ret_index,
-			     uint64_t *ret_wait_ms)
+enum resolve_next resolve_plan(const struct cloud_list *list, const char *host, const char *req,
+			       unsigned tries, uint64_t now_ms, uint64_t until_ms,
+			       size_t *ret_index, uint64_t *ret_wait_ms)
 {
 	bool found = false;
 	struct tags t;
@@ -51,44 +51,44 @@ enum settle_next settle_plan(const struct cloud_list *list, const char *host, co
 	}
 	if (found) {
 		*ret_index = best;
-		return SETTLE_FOUND;
+		return RESOLVE_FOUND;
 	}
 	return wait_or_close(list != NULL, tries, now_ms, until_ms, ret_wait_ms);
 }
 
-static bool is_child(const struct settle_fork *f, const struct cloud_sandbox *s)
+static bool is_child(const struct resolve_fork *f, const struct cloud_sandbox *s)
 {
 	struct tags t;
 
 	tags_read(&s->metadata, &t);
 	return tags_are_of(&t, f->host) && str_eq(t.req, f->req) && !cloud_strs_has(f->known, s->id) &&
-	       s->started_at_ms + SETTLE_CLOCK_MS >= f->made_at_ms && !f->is_tracked(s->id, f->user);
+	       s->started_at_ms + RESOLVE_CLOCK_MS >= f->made_at_ms && !f->is_tracked(s->id, f->user);
 }
 
-enum settle_next settle_fork(const struct cloud_list *list, const struct settle_fork *f, unsigned tries,
-			     uint64_t now_ms, uint64_t until_ms, size_t *ret_index, size_t *ret_n,
-			     uint64_t *ret_wait_ms)
+enum resolve_next resolve_fork(const struct cloud_list *list, const struct resolve_fork *f,
+			       unsigned tries, uint64_t now_ms, uint64_t until_ms,
+			       size_t *ret_index, size_t *ret_n, uint64_t *ret_wait_ms)
 {
 	size_t n = 0;
-	enum settle_next next;
+	enum resolve_next next;
 
 	for (size_t i = 0; list && i < list->n; i++) {
 		if (!is_child(f, list->v[i]))
 			continue;
 		if (n == f->count)
-			return SETTLE_DOUBT;
+			return RESOLVE_AMBIGUOUS;
 		ret_index[n++] = i;
 	}
 	*ret_n = n;
 	if (n == f->count)
-		return SETTLE_FOUND;
+		return RESOLVE_FOUND;
 	next = wait_or_close(list != NULL, tries, now_ms, until_ms, ret_wait_ms);
-	return next == SETTLE_CLOSE && n ? SETTLE_FOUND : next;
+	return next == RESOLVE_CLOSE && n ? RESOLVE_FOUND : next;
 }
 
-enum settle_next settle_snapshot(const struct cloud_snapshots *list, const struct cloud_strs *known,
-				 unsigned tries, uint64_t now_ms, uint64_t until_ms, size_t *ret_index,
-				 uint64_t *ret_wait_ms)
+enum resolve_next resolve_snapshot(const struct cloud_snapshots *list,
+				   const struct cloud_strs *known, unsigned tries, uint64_t now_ms,
+				   uint64_t until_ms, size_t *ret_index, uint64_t *ret_wait_ms)
 {
 	bool found = false;
 
@@ -96,11 +96,11 @@ enum settle_next settle_snapshot(const struct cloud_snapshots *list, const struc
 		if (cloud_strs_has(known, list->v[i]->id))
 			continue;
 		if (found)
-			return SETTLE_DOUBT;
+			return RESOLVE_AMBIGUOUS;
 		*ret_index = i;
 		found = true;
 	}
 	if (found)
-		return SETTLE_FOUND;
+		return RESOLVE_FOUND;
 	return wait_or_close(list != NULL, tries, now_ms, until_ms, ret_wait_ms);
 }
