@@ -72,7 +72,7 @@ void attempt_finish(struct attempt *a, const struct status *st)
 {
 	unlink_all(a);
 	loop_bury(a->core->loop, &a->grave, free_all, a);
-	op_tell_all(&a->waiters, st, status_ok(st));
+	op_end_waits(&a->waiters, st, status_ok(st));
 }
 
 static void forget_request(struct attempt *a, const struct status *st, bool refused)
@@ -146,7 +146,7 @@ static void on_post_timer(struct timer *t, void *user)
 
 void attempt_post_after(struct attempt *a, uint64_t wait_ms, const struct status *why)
 {
-	op_obstruct_all(&a->waiters, why);
+	op_note_pending_error(&a->waiters, why);
 	a->step = ATTEMPT_PAUSE;
 	attempt_wait(a, wait_ms, on_post_timer);
 }
@@ -216,7 +216,7 @@ bool attempt_recorded(struct attempt *a, const struct status *st)
 {
 	if (status_ok(st))
 		return true;
-	op_obstruct_all(&a->waiters, st);
+	op_note_pending_error(&a->waiters, st);
 	a->step = ATTEMPT_PAUSE;
 	attempt_wait(a, RETRY_MS, on_record_timer);
 	return false;
@@ -417,7 +417,7 @@ void attempt_resolve(struct attempt *a)
 	a->step = ATTEMPT_RESOLVE;
 	a->resolve_until_ms = clock_boot_ms() + a->core->resolve_horizon_ms;
 	list_for_each(n, &a->waiters)
-		unknown(a, a->request != NULL, &op_from_wait(n)->obstacle);
+		unknown(a, a->request != NULL, &op_from_wait(n)->pending_error);
 	if (a->kind->resolve_begin(a))
 		attempt_wait(a, MIN(resolve_wait_ms(0), a->core->resolve_horizon_ms),
 			     attempt_resolve_timer);
@@ -428,12 +428,12 @@ void attempt_resolve(struct attempt *a)
 /* --- its callers --- */
 
 void attempt_join(struct attempt *a, struct sandbox_op *op,
-		  void (*told)(struct sandbox_op *op, const struct status *st, bool yes))
+		  void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes))
 {
 	must(!op->attempt && list_is_empty(&op->wait));
 	op->attempt = a;
-	op->told = told;
-	op->obstacle = (struct status)STATUS_OK;
+	op->on_waited = on_waited;
+	op->pending_error = (struct status)STATUS_OK;
 	list_add_tail(&a->waiters, &op->wait);
 }
 
@@ -462,7 +462,7 @@ void attempt_expired(struct sandbox_op *op, bool has_request_id, struct status *
 
 bool attempt_repeat(struct sandbox_op *op, struct request *q,
 		    const uint8_t params_hash[ROW_HASH_BYTES],
-		    void (*told)(struct sandbox_op *op, const struct status *st, bool yes),
+		    void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes),
 		    void (*answer)(struct sandbox_op *op, struct request *q))
 {
 	struct status st;
@@ -474,7 +474,7 @@ bool attempt_repeat(struct sandbox_op *op, struct request *q,
 		return true;
 	}
 	if (q->attempt) {
-		attempt_join(q->attempt, op, told);
+		attempt_join(q->attempt, op, on_waited);
 		return true;
 	}
 	switch (q->step) {

@@ -124,10 +124,10 @@ void attempt_end_without(struct attempt *a, const struct status *st, bool refuse
 
 /* --- its callers --- */
 
-/* The op waits for its end: `told` is called, never from inside; op->attempt is still readable in there,
- * and for `told` to clear. */
+/* The op waits for its end: `on_waited` is called, never from inside; op->attempt is still readable in there,
+ * and for `on_waited` to clear. */
 void attempt_join(struct attempt *a, struct sandbox_op *op,
-		  void (*told)(struct sandbox_op *op, const struct status *st, bool yes));
+		  void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes));
 void attempt_leave(struct sandbox_op *op);		/* if it waits for one */
 /* What an op that cannot wait longer is told. */
 void attempt_expired(struct sandbox_op *op, bool has_request_id, struct status *ret);
@@ -137,7 +137,7 @@ void attempt_expired(struct sandbox_op *op, bool has_request_id, struct status *
  */
 bool attempt_repeat(struct sandbox_op *op, struct request *q,
 		    const uint8_t params_hash[ROW_HASH_BYTES],
-		    void (*told)(struct sandbox_op *op, const struct status *st, bool yes),
+		    void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes),
 		    void (*answer)(struct sandbox_op *op, struct request *q));
 
 #endif

@@ -234,7 +234,7 @@ static bool is_behind(struct copying *c)
 			continue;
 		status_set(&st, R_STATE_CHANGING, "what became of an earlier %s of sandbox %s is being found "
 						  "out; repeat", c->kind->what, c->att.source);
-		op_obstruct_all(&c->att.waiters, &st);
+		op_note_pending_error(&c->att.waiters, &st);
 		turn_end(&c->turn);
 		attempt_wait(&c->att, BEHIND_MS, on_behind);
 		return true;

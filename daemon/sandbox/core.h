@@ -240,7 +240,7 @@ void kill_cancel_all(struct sandbox_core *core);
 
 /* --- transition.c --- */
 
-/* The op waits, with others that want the same, until it has happened: op->told comes, with yes = it
+/* The op waits, with others that want the same, until it has happened: op->on_waited comes, with yes = it
  * happened because of this. It goes on without the op. */
 must_check int transition_join_pause(struct sandbox_core *core, struct sandbox *b, bool keep_memory,
 				     struct sandbox_op *op);

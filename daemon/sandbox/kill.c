@@ -73,7 +73,7 @@ static void finish(struct killing *k, bool found)
 
 	unlink_killing(k);
 	loop_bury(k->core->loop, &k->grave, killing_free, k);
-	op_tell_all(&k->waiters, &ok, found);
+	op_end_waits(&k->waiters, &ok, found);
 }
 
 static void on_timer(struct timer *t, void *user)
@@ -101,7 +101,7 @@ static void on_deleted(struct cloud_result *r, void *user)
 		return;
 	}
 	k->maybe_done |= r->outcome == CLOUD_UNKNOWN || r->repeated;
-	op_obstruct_all(&k->waiters, &r->status);
+	op_note_pending_error(&k->waiters, &r->status);
 	wait = rules_backoff_ms(k->tries++, KILL_BACKOFF_MS, KILL_BACKOFF_MAX, rng_u64(&k->core->rng));
 	wait = MAX(wait, r->status.retry_after_ms);
 	log_warn("kill_repeats", "sandbox=%s tries=%u in_ms=%llu text=%s", k->sandbox->id, k->tries,
@@ -110,7 +110,7 @@ static void on_deleted(struct cloud_result *r, void *user)
 		log_warn("kill_timer", "sandbox=%s err=nomem at=next_start", k->sandbox->id);
 	/* A definite refusal is told at once; that we go on trying is not the caller's concern. */
 	if (r->outcome == CLOUD_REFUSED && !r->retry_later && !r->conflict)
-		op_tell_all(&k->waiters, &r->status, false);
+		op_end_waits(&k->waiters, &r->status, false);
 }
 
 static void delete(struct killing *k)
@@ -245,7 +245,7 @@ static void kill_known(struct sandbox_op *op, struct sandbox *b)
 	struct killing *k = b->killing;
 
 	op->account = b->account;
-	op->told = op_end_told;
+	op->on_waited = op_end_waited;
 	if (b->state == SANDBOX_GONE)
 		op_end_yes(op, &ok, false);
 	else if (!k && killing_start(op->core, b, NULL, &k) < 0)

@@ -32,7 +32,7 @@ static void on_turn(struct turn *t)
 {
 	struct sandbox_op *op = op_from(container_of(t, struct sandbox_op, turn));
 
-	op->obstacle = (struct status)STATUS_OK;
+	op->pending_error = (struct status)STATUS_OK;
 	op->on_turn(op);
 }
 
@@ -67,7 +67,7 @@ void op_expired_status(struct sandbox_op *op, struct status *ret)
 {
 	struct cloud_health h;
 
-	*ret = op->obstacle;
+	*ret = op->pending_error;
 	if (!status_ok(ret))
 		return;
 	if (op->account) {
@@ -397,7 +397,7 @@ void op_target_of(const struct sandbox *b, struct sandbox_target *ret)
 
 /* --- who waits together --- */
 
-void op_end_told(struct sandbox_op *op, const struct status *st, bool yes)
+void op_end_waited(struct sandbox_op *op, const struct status *st, bool yes)
 {
 	if (status_ok(st))
 		op_end_yes(op, st, yes);
@@ -405,7 +405,7 @@ void op_end_told(struct sandbox_op *op, const struct status *st, bool yes)
 		op_fail(op, st);
 }
 
-void op_tell_all(struct list *waiters, const struct status *st, bool yes)
+void op_end_waits(struct list *waiters, const struct status *st, bool yes)
 {
 	struct status copy = *st;	/* it may lie in what they wait for */
 	struct list all;
@@ -415,14 +415,14 @@ void op_tell_all(struct list *waiters, const struct status *st, bool yes)
 		struct sandbox_op *op = op_from_wait(all.next);
 
 		list_del(&op->wait);
-		op->told(op, &copy, yes);
+		op->on_waited(op, &copy, yes);
 	}
 }
 
-void op_obstruct_all(struct list *waiters, const struct status *st)
+void op_note_pending_error(struct list *waiters, const struct status *st)
 {
 	list_for_each(n, waiters)
-		op_from_wait(n)->obstacle = *st;
+		op_from_wait(n)->pending_error = *st;
 }
 
 /* --- which sandbox --- */
@@ -491,9 +491,10 @@ struct sandbox *op_sandbox(struct sandbox_op *op)
 void op_take_turn(struct sandbox_op *op, struct sandbox *b, void (*fn)(struct sandbox_op *op))
 {
 	if (!turn_is_free(b)) {
-		status_set(&op->obstacle, R_STATE_CHANGING, "sandbox %s is changing its state (%s); repeat",
-			   b->id, sandbox_state_name(b->state));
-		status_evidence(&op->obstacle, "sandbox_id", "%s", b->id);
+		status_set(&op->pending_error, R_STATE_CHANGING,
+			   "sandbox %s is changing its state (%s); repeat", b->id,
+			   sandbox_state_name(b->state));
+		status_evidence(&op->pending_error, "sandbox_id", "%s", b->id);
 	}
 	op->on_turn = fn;
 	turn_take(&op->turn, b);
@@ -510,7 +511,7 @@ void op_again(struct sandbox_op *op, const struct status *why, void (*fn)(struct
 {
 	uint64_t now = clock_boot_ms(), wait;
 
-	op->obstacle = *why;
+	op->pending_error = *why;
 	if (!op->deadline_ms && now >= op->began_ms + AGAIN_MAX_MS) {
 		op_fail(op, why);
 		return;
@@ -568,13 +569,14 @@ static void on_probed(void *user, enum sandbox_probe_result result, const struct
 		op_end_sandbox_of(op, b, SANDBOX_FROM_CLOUD);
 		return;
 	}
-	status_set(&op->obstacle, R_SANDBOX_NOT_READY, "sandbox %s: its agent does not answer yet%s%s",
-		   op->id, why && why->text[0] ? ": " : "", why ? why->text : "");
-	status_evidence(&op->obstacle, "sandbox_id", "%s", op->id);
+	status_set(&op->pending_error, R_SANDBOX_NOT_READY,
+		   "sandbox %s: its agent does not answer yet%s%s", op->id,
+		   why && why->text[0] ? ": " : "", why ? why->text : "");
+	status_evidence(&op->pending_error, "sandbox_id", "%s", op->id);
 	if (!b || b->state == SANDBOX_GONE) {
 		if (b)
-			sandbox_refusal(b, &op->obstacle);
-		op_fail(op, &op->obstacle);
+			sandbox_refusal(b, &op->pending_error);
+		op_fail(op, &op->pending_error);
 		return;
 	}
 	wait = rules_backoff_ms(op->tries++, READY_BACKOFF_MS, READY_BACKOFF_MAX_MS,

@@ -15,7 +15,7 @@
 struct op_kind {
 	const char *name;
 	void (*start)(struct sandbox_op *op);	/* first step, after the call returned */
-	/* The time to answer has come; NULL: op->obstacle, or DEADLINE_REQUEST. */
+	/* The time to answer has come; NULL: op->pending_error, or DEADLINE_REQUEST. */
 	void (*expire)(struct sandbox_op *op);
 	void (*fail)(struct sandbox_op *op, const struct status *st); /* op_end_*() without a result */
 	void (*leave)(struct sandbox_op *op);	/* it ends: leave what is waited for. May be NULL */
@@ -29,8 +29,8 @@ struct sandbox_op {
 	struct list node;		/* in core->ops */
 	struct list wait;		/* among the waiters of a shared piece of work */
 	struct attempt *attempt;	/* … of this one */
-	/* What a shared piece of work (kill.c, transition.c, attempt.c) has to say to those who wait for it. */
-	void (*told)(struct sandbox_op *op, const struct status *st, bool yes);
+	/* The outcome of a shared piece of work (kill.c, transition.c, attempt.c), for those who wait for it. */
+	void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes);
 	struct turn turn;
 	void (*on_turn)(struct sandbox_op *op);
 	void (*again)(struct sandbox_op *op);
@@ -49,7 +49,7 @@ struct sandbox_op {
 	struct principal who;
 	uint64_t deadline_ms, began_ms;
 	uint64_t asked_at_ms;		/* when op_ask() was last used */
-	struct status obstacle;		/* the last failure that may still pass */
+	struct status pending_error;		/* the last failure that may still pass */
 	union {
 		sandbox_view_fn *sandbox;
 		sandbox_bool_fn *yes;
@@ -87,12 +87,12 @@ struct sandbox_op *op_from(void *p);
 struct sandbox_op *op_from_wait(struct list *n);
 struct sandbox_op *op_from_fetch(struct fetch_wait *w);
 
-/* For those whose answer is what they are told. */
-void op_end_told(struct sandbox_op *op, const struct status *st, bool yes);
-/* Takes each off the list and tells it. */
-void op_tell_all(struct list *waiters, const struct status *st, bool yes);
-/* What stands in their way for now. */
-void op_obstruct_all(struct list *waiters, const struct status *st);
+/* For those whose answer is the outcome of the work they waited for. */
+void op_end_waited(struct sandbox_op *op, const struct status *st, bool yes);
+/* Takes each off the list and hands it the outcome. */
+void op_end_waits(struct list *waiters, const struct status *st, bool yes);
+/* An error that may pass, for those who run out of time meanwhile. */
+void op_note_pending_error(struct list *waiters, const struct status *st);
 
 /* BOOTTIME by which a request to the cloud should have failed, so that this can be said in time. */
 uint64_t op_ask_until(const struct sandbox_op *op);
@@ -127,7 +127,7 @@ void op_cancel_all(struct sandbox_core *core);
 /* Commits and goes on with fn; if the op ends before, the commit happens all the same. */
 void op_commit(struct sandbox_op *op, struct store_tx *t,
 	       void (*fn)(struct sandbox_op *op, const struct status *st));
-/* What to say when the deadline came first: the obstacle, else what the cloud's side last failed
+/* What to say when the deadline came first: the pending error, else what the cloud's side last failed
  * with meanwhile, else DEADLINE_REQUEST. */
 void op_expired_status(struct sandbox_op *op, struct status *ret);
 
@@ -136,7 +136,7 @@ void op_expired_status(struct sandbox_op *op, struct status *ret);
 void op_find(struct sandbox_op *op, void (*known)(struct sandbox_op *op, struct sandbox *b),
 	     void (*stranger)(struct sandbox_op *op, const struct cloud_sandbox *s));
 
-/* Waits for its turn at the sandbox (op->id is set); until then it is obstructed by what goes on. */
+/* Waits for its turn at the sandbox (op->id is set); until then its pending error is what goes on. */
 void op_take_turn(struct sandbox_op *op, struct sandbox *b, void (*fn)(struct sandbox_op *op));
 /* The sandbox that op->id names, if it is still there. */
 struct sandbox *op_sandbox(struct sandbox_op *op);

@@ -83,7 +83,7 @@ static void finish(struct transition *s, const struct status *st, bool yes)
 {
 	unlink_transition(s);
 	loop_bury(s->core->loop, &s->grave, transition_free, s);
-	op_tell_all(&s->waiters, st, yes);
+	op_end_waits(&s->waiters, st, yes);
 }
 
 /* Only from a state that this transition put there: a kill meanwhile goes first. */
@@ -119,7 +119,7 @@ static void again(struct transition *s)
 	uint64_t wait = rules_backoff_ms(s->tries++, TRANSITION_BACKOFF_MS, TRANSITION_BACKOFF_MAX,
 					 rng_u64(&s->core->rng));
 
-	op_obstruct_all(&s->waiters, &s->why);
+	op_note_pending_error(&s->waiters, &s->why);
 	if (list_is_empty(&s->waiters) || timer_set(&s->timer, clock_boot_ms() + wait) < 0)
 		finish(s, &s->why, false);
 }

@@ -347,7 +347,7 @@ static void connect_step(struct sandbox_op *op)
 		sandbox_refusal(b, &st);
 		op_fail(op, &st);
 	} else if (b->state == SANDBOX_PAUSED || b->state == SANDBOX_RESUMING) {
-		op->told = on_resumed;
+		op->on_waited = on_resumed;
 		if (transition_join_resume(op->core, b, a->timeout_s, op, &a->resume_s) < 0)
 			op_fail_errno(op, -ENOMEM);
 	} else if (turn_is_free(b) || a->has_waited) {

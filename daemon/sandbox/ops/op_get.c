@@ -235,7 +235,7 @@ static bool resumes(struct sandbox_op *op, struct sandbox *b)
 		return false;
 	a->resumed = true;
 	log_info("sandbox_resumed", "sandbox=%s uid=%u by=use", b->id, op->who.uid);
-	op->told = on_resumed;
+	op->on_waited = on_resumed;
 	if (text_set(&op->id, b->id) < 0 || transition_join_resume(op->core, b, s, op, &asked_s) < 0)
 		op_fail_errno(op, -ENOMEM);
 	return true;

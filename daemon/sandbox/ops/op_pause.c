@@ -46,7 +46,7 @@ static void pause_known(struct sandbox_op *op, struct sandbox *b)
 		op_fail(op, &st);
 		return;
 	}
-	op->told = op_end_told;
+	op->on_waited = op_end_waited;
 	if (transition_join_pause(op->core, b, a->keep_memory, op) < 0)
 		op_fail_errno(op, -ENOMEM);
 }
@@ -63,7 +63,7 @@ static void on_conflict_looked_at(struct cloud_result *r, void *user)
 	if (r->outcome == CLOUD_DONE && r->sandbox && r->sandbox->state == CLOUD_STATE_PAUSED) {
 		yes_if(op, a->maybe_done);
 	} else if (r->outcome == CLOUD_DONE) {
-		st = op->obstacle;
+		st = op->pending_error;
 		op_again(op, &st, pause_again);
 	} else if (r->not_found) {
 		ref_not_found(&st, op->ref);
@@ -85,7 +85,7 @@ static void on_stranger_paused(struct cloud_result *r, void *user)
 	if (r->outcome == CLOUD_DONE) {
 		yes_if(op, true);
 	} else if (r->conflict) {
-		op->obstacle = r->status;
+		op->pending_error = r->status;
 		op->call = cloud_get(op->account->cloud, op->id, &ask);
 		if (!op->call)
 			op_fail_errno(op, -ENOMEM);
