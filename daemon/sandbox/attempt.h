@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One request to the cloud that is made at most once although the cloud has no idempotency key (FAULTS
- * §2.0): what a creation (create.c), a fork and a snapshot (copying.c) have in common. In order:
+ * §2.0): what a creation (create.c), a fork and a snapshot (copy.c) have in common. In order:
  *
  *   intent   a row that says what will be sent, synced to the disk
  *   post     one POST; again only if proven unprocessed

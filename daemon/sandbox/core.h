@@ -249,9 +249,9 @@ must_check int transition_join_resume(struct sandbox_core *core, struct sandbox 
 				      uint32_t timeout_s, struct sandbox_op *op, uint32_t *ret_s);
 void transition_cancel_all(struct sandbox_core *core);
 
-/* --- copying.c, snapshots.c --- */
+/* --- copy.c, snapshots.c --- */
 
-must_check int copying_take_up(struct sandbox_core *core, const struct row_copy *r);
+must_check int copy_take_up(struct sandbox_core *core, const struct row_copy *r);
 must_check int snapshot_load(struct sandbox_core *core, const struct row_snapshot *r);
 void snapshot_forget_all(struct sandbox_core *core);	/* from memory */
 

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/sandbox/copying.h"
+#include "daemon/sandbox/copy.h"
 #include "daemon/sandbox/event.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "daemon/sandbox/runner.h"
@@ -17,7 +17,7 @@
 
 #define NOMEM_WAIT_MS 1000u
 
-static struct cloud_call *ask_known(struct copying *c, const struct cloud_ask *ask)
+static struct cloud_call *ask_known(struct copy *c, const struct cloud_ask *ask)
 {
 	struct cloud_kv want[] = {
 		{ (char *)TAG_HOST, (char *)store_host_id(c->att.core->store) },
@@ -28,7 +28,7 @@ static struct cloud_call *ask_known(struct copying *c, const struct cloud_ask *a
 	return cloud_list_all(c->att.account->cloud, &f, ask);
 }
 
-static int take_known(struct copying *c, const struct cloud_result *r)
+static int take_known(struct copy *c, const struct cloud_result *r)
 {
 	int e = 0;
 
@@ -45,12 +45,12 @@ static int take_known(struct copying *c, const struct cloud_result *r)
 	return e;
 }
 
-static struct cloud_call *post(struct copying *c, const struct cloud_ask *ask)
+static struct cloud_call *post(struct copy *c, const struct cloud_ask *ask)
 {
 	return cloud_fork(c->att.account->cloud, c->att.source, c->count, c->timeout_s, ask);
 }
 
-static void take(struct copying *c, struct cloud_result *r)
+static void take(struct copy *c, struct cloud_result *r)
 {
 	c->children = give(r->children);
 }
@@ -72,7 +72,7 @@ static int inherit(struct sandbox *b, const struct sandbox *parent)
 	return r;
 }
 
-static int make_sandbox(struct copying *c, const struct cloud_sandbox *s, struct sandbox **ret)
+static int make_sandbox(struct copy *c, const struct cloud_sandbox *s, struct sandbox **ret)
 {
 	scoped(sandbox_freep) struct sandbox *b = NULL;
 	struct sandbox *parent = core_find(c->att.core, c->att.account, c->att.source);
@@ -94,7 +94,7 @@ static int make_sandbox(struct copying *c, const struct cloud_sandbox *s, struct
 	return r;
 }
 
-static int record_child(struct copying *c, const struct cloud_sandbox *s, struct store_tx *t)
+static int record_child(struct copy *c, const struct cloud_sandbox *s, struct store_tx *t)
 {
 	struct sandbox *b = core_find(c->att.core, c->att.account, s->id);
 	int r = b ? 0 : make_sandbox(c, s, &b);
@@ -119,7 +119,7 @@ static int record_child(struct copying *c, const struct cloud_sandbox *s, struct
 }
 
 /* One word a child: its id, or "!" and why there is none. */
-static int say_object(struct copying *c)
+static int say_object(struct copy *c)
 {
 	scoped(buf_fini) struct buf text = BUF_NULL;
 	int r = 0;
@@ -140,7 +140,7 @@ static int say_object(struct copying *c)
 	return r < 0 ? r : text_set(&c->att.object, (const char *)buf_data(&text));
 }
 
-static int record(struct copying *c, struct store_tx *t)
+static int record(struct copy *c, struct store_tx *t)
 {
 	int r = say_object(c);
 
@@ -154,13 +154,13 @@ static int record(struct copying *c, struct store_tx *t)
 
 static bool is_tracked(const char *id, void *user)
 {
-	struct copying *c = user;
+	struct copy *c = user;
 
 	return core_find(c->att.core, c->att.account, id) != NULL;
 }
 
 /* The found ones as if they had been answered; of those that are missing it is not known why. */
-static int adopt_found(struct copying *c, struct cloud_list *list, const size_t *index, size_t n)
+static int adopt_found(struct copy *c, struct cloud_list *list, const size_t *index, size_t n)
 {
 	struct cloud_children *k = calloc(1, sizeof(*k));
 	size_t left = 0;
@@ -186,7 +186,7 @@ static int adopt_found(struct copying *c, struct cloud_list *list, const size_t 
 	return 0;
 }
 
-static enum resolve_next resolve(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms)
+static enum resolve_next resolve(struct copy *c, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
 	struct resolve_fork f = {
 		.host = store_host_id(c->att.core->store),
@@ -212,7 +212,7 @@ static enum resolve_next resolve(struct copying *c, struct cloud_result *r, uint
 	return next;
 }
 
-const struct copying_kind copying_fork = {
+const struct copy_kind copy_fork = {
 	.row = ROW_COPY_FORK,
 	.method = REQUEST_FORK,
 	.what = "fork",

@@ -201,7 +201,7 @@ static void take_up_copies(struct loader *ld)
 
 		list_del(&s->node);
 		if (!ld->err)
-			ld->err = copying_take_up(ld->core, &s->row);
+			ld->err = copy_take_up(ld->core, &s->row);
 		free_texts(s->texts);
 		free(s);
 	}

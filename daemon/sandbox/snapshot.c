@@ -4,15 +4,15 @@
  * what is new, and only one new one is believed to be it.
  */
 
-#include "daemon/sandbox/copying.h"
+#include "daemon/sandbox/copy.h"
 #include "proto/base/clock.h"
 
-static struct cloud_call *ask_known(struct copying *c, const struct cloud_ask *ask)
+static struct cloud_call *ask_known(struct copy *c, const struct cloud_ask *ask)
 {
 	return cloud_snapshots(c->att.account->cloud, c->att.source, NULL, ask);
 }
 
-static int take_known(struct copying *c, const struct cloud_result *r)
+static int take_known(struct copy *c, const struct cloud_result *r)
 {
 	int e = 0;
 
@@ -21,17 +21,17 @@ static int take_known(struct copying *c, const struct cloud_result *r)
 	return e;
 }
 
-static struct cloud_call *post(struct copying *c, const struct cloud_ask *ask)
+static struct cloud_call *post(struct copy *c, const struct cloud_ask *ask)
 {
 	return cloud_snapshot(c->att.account->cloud, c->att.source, c->name, ask);
 }
 
-static void take(struct copying *c, struct cloud_result *r)
+static void take(struct copy *c, struct cloud_result *r)
 {
 	c->snapshot = give(r->snapshot);
 }
 
-static int record(struct copying *c, struct store_tx *t)
+static int record(struct copy *c, struct store_tx *t)
 {
 	struct snap *s;
 	int r = text_set(&c->att.object, c->snapshot->id);
@@ -42,7 +42,7 @@ static int record(struct copying *c, struct store_tx *t)
 	return r;
 }
 
-static enum resolve_next resolve(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms)
+static enum resolve_next resolve(struct copy *c, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
 	struct cloud_snapshots *list = r->outcome == CLOUD_DONE ? r->snapshots : NULL;
 	size_t i = 0;
@@ -56,7 +56,7 @@ static enum resolve_next resolve(struct copying *c, struct cloud_result *r, uint
 	return next;
 }
 
-const struct copying_kind copying_snapshot = {
+const struct copy_kind copy_snapshot = {
 	.row = ROW_COPY_SNAPSHOT,
 	.method = REQUEST_SNAPSHOT,
 	.what = "snapshot",

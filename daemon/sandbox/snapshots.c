@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/sandbox/copying.h"
+#include "daemon/sandbox/copy.h"
 #include "daemon/sandbox/lines.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Callers of Fork and of SnapshotService.Create: is it a repeat, which sandbox is meant; then they wait
- * for a copying (copying.c), their own or the one of their request id. A repeat is answered with what
+ * for a copying (copy.c), their own or the one of their request id. A repeat is answered with what
  * came of the first one, as it is now.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/sandbox/copying.h"
+#include "daemon/sandbox/copy.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "proto/base/clock.h"
@@ -18,7 +18,7 @@
 #define NAME_MAX_BYTES 255u
 
 struct args {
-	const struct copying_kind *kind;
+	const struct copy_kind *kind;
 	char *request_id, *name;
 	uint8_t params_hash[32];
 	uint32_t count, timeout_s;
@@ -111,7 +111,7 @@ static void answer_request(struct sandbox_op *op, struct request *q)
 {
 	struct args *a = op->args;
 
-	if (a->kind == &copying_fork)
+	if (a->kind == &copy_fork)
 		answer_fork(op, q->account, q->object, NULL);
 	else
 		answer_snapshot(op, q->account, q->object, false);
@@ -119,11 +119,11 @@ static void answer_request(struct sandbox_op *op, struct request *q)
 
 static void on_told(struct sandbox_op *op, const struct status *st, bool yes)
 {
-	struct copying *c = copying_from(give(op->attempt));
+	struct copy *c = copy_from(give(op->attempt));
 
 	if (!yes)
 		op_fail(op, st);
-	else if (c->kind == &copying_fork)
+	else if (c->kind == &copy_fork)
 		answer_fork(op, c->att.account, c->att.object, c->children);
 	else
 		answer_snapshot(op, c->att.account, c->att.object, true);
@@ -131,13 +131,13 @@ static void on_told(struct sandbox_op *op, const struct status *st, bool yes)
 
 /* --- a new one --- */
 
-static int fill(struct sandbox_op *op, struct copying *c)
+static int fill(struct sandbox_op *op, struct copy *c)
 {
 	struct args *a = op->args;
 	struct sandbox *b = op_sandbox(op);
 	int r = text_set(&c->name, a->name);
 
-	copying_set_count(c, a->count);
+	copy_set_count(c, a->count);
 	c->timeout_s = a->timeout_s;
 	core_policy_default(op->core, op->who.uid, b ? b->template_id : "", &c->att.policy);
 	policy_merge(&c->att.policy, &a->policy);
@@ -154,7 +154,7 @@ static void make(struct sandbox_op *op)
 	struct request *q = a->request_id[0] ? core_find_request(op->core, op->who.uid,
 								 a->kind->method, a->request_id)
 					     : NULL;
-	struct copying *c;
+	struct copy *c;
 	struct status st;
 
 	/* Another call with this request id may have come first while the cloud was asked which sandbox this is. */
@@ -165,12 +165,12 @@ static void make(struct sandbox_op *op)
 		op_fail(op, &st);
 		return;
 	}
-	if (a->kind == &copying_fork &&
+	if (a->kind == &copy_fork &&
 	    core_refused_by_limits(op->core, op->account, op->who.uid, a->count, &st)) {
 		op_fail(op, &st);
 		return;
 	}
-	if (copying_new(op->core, a->kind, op->account, op->who.uid, op->id, &c) < 0) {
+	if (copy_new(op->core, a->kind, op->account, op->who.uid, op->id, &c) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
@@ -179,7 +179,7 @@ static void make(struct sandbox_op *op)
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	copying_start(c);
+	copy_start(c);
 	attempt_join(&c->att, op, on_told);
 }
 
@@ -256,7 +256,7 @@ static const struct op_kind snapshot_kind = {
 	.free_args = free_args,
 };
 
-static int args_new(const struct copying_kind *kind, const char *request_id, const uint8_t hash[32],
+static int args_new(const struct copy_kind *kind, const char *request_id, const uint8_t hash[32],
 		    const char *name, struct args **ret)
 {
 	struct args *a = calloc(1, sizeof(*a));
@@ -281,7 +281,7 @@ int sandbox_fork(struct sandbox_core *core, const struct sandbox_fork *f, sandbo
 	struct op_args o = { .kind = &fork_kind, .who = f->who, .deadline_ms = f->deadline_ms,
 			     .ref = f->sandbox ? f->sandbox : "", .user = user };
 	struct args *a;
-	int r = args_new(&copying_fork, f->request_id, f->params_hash, NULL, &a);
+	int r = args_new(&copy_fork, f->request_id, f->params_hash, NULL, &a);
 
 	if (r < 0)
 		return r;
@@ -316,7 +316,7 @@ int sandbox_snapshot_create(struct sandbox_core *core, const struct sandbox_snap
 	struct op_args o = { .kind = &snapshot_kind, .who = c->who, .deadline_ms = c->deadline_ms,
 			     .ref = c->sandbox ? c->sandbox : "", .user = user };
 	struct args *a;
-	int r = args_new(&copying_snapshot, c->request_id, c->params_hash, c->name, &a);
+	int r = args_new(&copy_snapshot, c->request_id, c->params_hash, c->name, &a);
 
 	if (r < 0)
 		return r;

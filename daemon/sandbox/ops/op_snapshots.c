@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "daemon/auth/grant.h"
-#include "daemon/sandbox/copying.h"
+#include "daemon/sandbox/copy.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/page.h"
 #include "proto/base/clock.h"

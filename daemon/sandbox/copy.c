@@ -8,7 +8,7 @@
  * While it is being resolved the source is free again. What cannot be told apart is OUTCOME_UNKNOWN, and
  * nothing is killed or deleted.
  */
-#include "daemon/sandbox/copying.h"
+#include "daemon/sandbox/copy.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -33,36 +33,36 @@
 
 static const struct attempt_kind protocol;
 
-static void begin(struct copying *c);
+static void begin(struct copy *c);
 
-bool attempt_is_copying(const struct attempt *a)
+bool attempt_is_copy(const struct attempt *a)
 {
 	return a->kind == &protocol;
 }
 
-struct copying *copying_from(struct attempt *a)
+struct copy *copy_from(struct attempt *a)
 {
-	struct copying *c = container_of(a, struct copying, att);
+	struct copy *c = container_of(a, struct copy, att);
 
-	must(attempt_is_copying(a) && c->magic == COPYING_MAGIC);
+	must(attempt_is_copy(a) && c->magic == COPY_MAGIC);
 	return c;
 }
 
-static struct copying *copying_of(void *user)
+static struct copy *copy_of(void *user)
 {
-	return copying_from(attempt_from(user));
+	return copy_from(attempt_from(user));
 }
 
-static struct sandbox *source_of(const struct copying *c)
+static struct sandbox *source_of(const struct copy *c)
 {
 	return core_find(c->att.core, c->att.account, c->att.source);
 }
 
 /* --- its end --- */
 
-static void copying_free(struct attempt *a)
+static void copy_free(struct attempt *a)
 {
-	struct copying *c = copying_from(a);
+	struct copy *c = copy_from(a);
 
 	c->magic = 0;
 	free(c->name);
@@ -73,7 +73,7 @@ static void copying_free(struct attempt *a)
 }
 
 /* The source is free for other changes. */
-static void let_go(struct copying *c)
+static void let_go(struct copy *c)
 {
 	struct sandbox *b = c->changing ? source_of(c) : NULL;
 
@@ -86,15 +86,15 @@ static void let_go(struct copying *c)
 	turn_end(&c->turn);
 }
 
-static void copying_unlink(struct attempt *a)
+static void copy_unlink(struct attempt *a)
 {
-	struct copying *c = copying_from(a);
+	struct copy *c = copy_from(a);
 
 	fetch_leave(&c->look);
 	let_go(c);
 }
 
-static void end_without_memory(struct copying *c)
+static void end_without_memory(struct copy *c)
 {
 	struct status st;
 
@@ -115,7 +115,7 @@ static void on_intent(void *user, const struct status *st)
 		attempt_end_without(a, st, false);
 }
 
-static int write_intent(struct copying *c)
+static int write_intent(struct copy *c)
 {
 	char policy[POLICY_TEXT_MAX], *known = lines_join(&c->known);
 	struct row_copy row = {
@@ -151,7 +151,7 @@ static int write_intent(struct copying *c)
 	return 0;
 }
 
-static void intend(struct copying *c)
+static void intend(struct copy *c)
 {
 	struct status st;
 	int r;
@@ -173,7 +173,7 @@ static void intend(struct copying *c)
 
 static void on_known(struct cloud_result *r, void *user)
 {
-	struct copying *c = copying_of(user);
+	struct copy *c = copy_of(user);
 
 	c->att.call = NULL;
 	if (r->outcome != CLOUD_DONE) {
@@ -188,14 +188,14 @@ static void on_known(struct cloud_result *r, void *user)
 		intend(c);
 }
 
-static void ask_known(struct copying *c)
+static void ask_known(struct copy *c)
 {
 	struct cloud_ask ask = { .deadline_ms = clock_boot_ms() + LIST_MS, .uid = c->att.uid,
 				 .done = on_known, .user = &c->att };
 
 	c->att.step = ATTEMPT_KNOWN;
 	c->att.made_at_ms = clock_wall_ms();
-	if (c->kind == &copying_fork && !c->att.req_tag[0]) {
+	if (c->kind == &copy_fork && !c->att.req_tag[0]) {
 		intend(c);	/* without a tag of ours nothing tells its children from others */
 		return;
 	}
@@ -208,22 +208,23 @@ static void ask_known(struct copying *c)
 
 static void on_turn(struct turn *t)
 {
-	begin(container_of(t, struct copying, turn));
+	begin(container_of(t, struct copy, turn));
 }
 
 static void on_behind(struct timer *t, void *user)
 {
-	copying_start(copying_of(user));
+	copy_start(copy_of(user));
 }
 
 static bool is_relative(struct attempt *a, struct attempt *b)
 {
-	return attempt_is_copying(b) && copying_from(a)->kind == copying_from(b)->kind && a->account == b->account &&
+	return attempt_is_copy(b) && copy_from(a)->kind == copy_from(b)->kind &&
+	       a->account == b->account &&
 	       (str_eq(a->source, b->source) || (a->req_tag[0] && str_eq(a->req_tag, b->req_tag)));
 }
 
 /* One that is being resolved must not meet new ones: they could not be told from its own. */
-static bool is_behind(struct copying *c)
+static bool is_behind(struct copy *c)
 {
 	struct status st;
 
@@ -244,11 +245,11 @@ static bool is_behind(struct copying *c)
 
 static void on_source_looked(struct fetch_wait *w, const struct fetch_news *news)
 {
-	begin(container_of(w, struct copying, look));
+	begin(container_of(w, struct copy, look));
 }
 
 /* The row says that it does not run: it may be old. True: it was said, or is being asked. */
-static bool is_refused(struct copying *c, struct sandbox *b)
+static bool is_refused(struct copy *c, struct sandbox *b)
 {
 	struct status st;
 
@@ -273,7 +274,7 @@ static bool is_refused(struct copying *c, struct sandbox *b)
 	return false;
 }
 
-static void begin(struct copying *c)
+static void begin(struct copy *c)
 {
 	struct sandbox *b = source_of(c);
 
@@ -290,10 +291,10 @@ static void begin(struct copying *c)
 
 static void on_start(struct timer *t, void *user)
 {
-	begin(copying_of(user));
+	begin(copy_of(user));
 }
 
-void copying_start(struct copying *c)
+void copy_start(struct copy *c)
 {
 	struct sandbox *b = source_of(c);
 
@@ -307,7 +308,7 @@ void copying_start(struct copying *c)
 /* --- post --- */
 
 /* A 409 is another's change of the source, below our row: it passes. */
-static bool waits_for_change(struct copying *c, const struct cloud_result *r)
+static bool waits_for_change(struct copy *c, const struct cloud_result *r)
 {
 	uint64_t wait;
 
@@ -323,7 +324,7 @@ static bool waits_for_change(struct copying *c, const struct cloud_result *r)
 
 static void on_refusal_looked(struct fetch_wait *w, const struct fetch_news *news)
 {
-	struct copying *c = container_of(w, struct copying, look);
+	struct copy *c = container_of(w, struct copy, look);
 	struct status st = c->att.lost;
 
 	if (news->sandbox && news->sandbox->state != SANDBOX_RUNNING &&
@@ -340,7 +341,7 @@ static void on_refusal_looked(struct fetch_wait *w, const struct fetch_news *new
 /* 404 and 409 do not say whether it is paused or gone: what it is goes into the refusal. */
 static void refused(struct attempt *a, const struct cloud_result *r)
 {
-	struct copying *c = copying_from(a);
+	struct copy *c = copy_from(a);
 	struct sandbox *b = source_of(c);
 
 	if (waits_for_change(c, r))
@@ -365,7 +366,7 @@ static void on_posted(struct cloud_result *r, void *user)
 
 static void take(struct attempt *a, struct cloud_result *r)
 {
-	struct copying *c = copying_from(a);
+	struct copy *c = copy_from(a);
 
 	c->kind->take(c, r);
 }
@@ -374,7 +375,7 @@ static struct cloud_call *post(struct attempt *a)
 {
 	/* The caller's deadline ends the caller's waiting, not this: once sent it is worth reading. */
 	struct cloud_ask ask = { .uid = a->uid, .done = on_posted, .user = a };
-	struct copying *c = copying_from(a);
+	struct copy *c = copy_from(a);
 	struct cloud_call *call;
 
 	FAILPOINT("copy.before_send");
@@ -385,7 +386,7 @@ static struct cloud_call *post(struct attempt *a)
 
 /* --- record --- */
 
-static void end_well(struct copying *c)
+static void end_well(struct copy *c)
 {
 	struct status ok = STATUS_OK;
 
@@ -397,7 +398,7 @@ static void end_well(struct copying *c)
 
 static void on_detail(struct cloud_result *r, void *user)
 {
-	struct copying *c = copying_of(user);
+	struct copy *c = copy_of(user);
 
 	c->att.call = NULL;
 	for (size_t i = 0; r->list && i < r->list->n; i++) {
@@ -410,7 +411,7 @@ static void on_detail(struct cloud_result *r, void *user)
 }
 
 /* Times and sizes, which the answer of a fork lacks. */
-static bool wants_detail(const struct copying *c)
+static bool wants_detail(const struct copy *c)
 {
 	bool any = false;
 
@@ -421,7 +422,7 @@ static bool wants_detail(const struct copying *c)
 
 static void on_recorded(void *user, const struct status *st)
 {
-	struct copying *c = copying_of(user);
+	struct copy *c = copy_of(user);
 	struct cloud_kv want[] = {
 		{ (char *)TAG_HOST, (char *)store_host_id(c->att.core->store) },
 		{ (char *)TAG_REQ, c->att.req_tag },
@@ -442,7 +443,7 @@ static void on_recorded(void *user, const struct status *st)
 
 static int record(struct attempt *a, struct store_tx *t)
 {
-	struct copying *c = copying_from(a);
+	struct copy *c = copy_from(a);
 	int r = c->kind->record(c, t);
 
 	FAILPOINT("copy.before_record");
@@ -461,14 +462,14 @@ static struct cloud_call *list(struct attempt *a)
 {
 	struct cloud_ask ask = { .deadline_ms = clock_boot_ms() + LIST_MS, .uid = a->uid,
 				 .done = on_listed, .user = a };
-	struct copying *c = copying_from(a);
+	struct copy *c = copy_from(a);
 
 	return c->kind->ask_known(c, &ask);
 }
 
 static enum resolve_next resolve(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
-	struct copying *c = copying_from(a);
+	struct copy *c = copy_from(a);
 
 	return c->kind->resolve(c, r, ret_wait_ms);
 }
@@ -479,7 +480,7 @@ static void on_lost_looked(struct fetch_wait *w, const struct fetch_news *news)
 
 static bool resolve_begin(struct attempt *a)
 {
-	struct copying *c = copying_from(a);
+	struct copy *c = copy_from(a);
 
 	let_go(c);
 	/* A checkpoint that failed may have ended the source. */
@@ -487,14 +488,14 @@ static bool resolve_begin(struct attempt *a)
 	if (list_is_empty(&c->look.node) &&
 	    fetch_join(a->core, a->account, a->source, true, &c->look) < 0)
 		log_debug("copy_look", "sandbox=%s err=nomem", a->source);
-	return c->kind != &copying_fork || a->req_tag[0];
+	return c->kind != &copy_fork || a->req_tag[0];
 }
 
 static bool makes(struct attempt *a, const char *id)
 {
-	const struct copying *c = copying_from(a);
+	const struct copy *c = copy_from(a);
 
-	return c->kind == &copying_fork && a->step >= ATTEMPT_POST && !cloud_strs_has(&c->known, id);
+	return c->kind == &copy_fork && a->step >= ATTEMPT_POST && !cloud_strs_has(&c->known, id);
 }
 
 static const struct attempt_kind protocol = {
@@ -509,21 +510,21 @@ static const struct attempt_kind protocol = {
 	.resolve = resolve,
 	.makes = makes,
 	.is_relative = is_relative,
-	.unlink = copying_unlink,
-	.free = copying_free,
+	.unlink = copy_unlink,
+	.free = copy_free,
 };
 
 /* --- what others see --- */
 
-int copying_new(struct sandbox_core *core, const struct copying_kind *kind, struct account *a,
-		uid_t uid, const char *source, struct copying **ret)
+int copy_new(struct sandbox_core *core, const struct copy_kind *kind, struct account *a, uid_t uid,
+	     const char *source, struct copy **ret)
 {
-	struct copying *c = calloc(1, sizeof(*c));
+	struct copy *c = calloc(1, sizeof(*c));
 	struct sandbox *b = core_find(core, a, source);
 
 	if (!c)
 		return -ENOMEM;
-	c->magic = COPYING_MAGIC;
+	c->magic = COPY_MAGIC;
 	c->kind = kind;
 	list_init(&c->look.node);
 	turn_init(&c->turn, on_turn);
@@ -534,31 +535,31 @@ int copying_new(struct sandbox_core *core, const struct copying_kind *kind, stru
 		attempt_drop(&c->att);
 		return -ENOMEM;
 	}
-	copying_set_count(c, 1);
+	copy_set_count(c, 1);
 	*ret = c;
 	return 0;
 }
 
-void copying_set_count(struct copying *c, uint32_t count)
+void copy_set_count(struct copy *c, uint32_t count)
 {
 	c->count = count;
-	c->att.sandboxes = c->kind == &copying_fork ? count : 0;
+	c->att.sandboxes = c->kind == &copy_fork ? count : 0;
 }
 
-int copying_take_up(struct sandbox_core *core, const struct row_copy *r)
+int copy_take_up(struct sandbox_core *core, const struct row_copy *r)
 {
-	const struct copying_kind *kind = r->kind == ROW_COPY_FORK ? &copying_fork : &copying_snapshot;
+	const struct copy_kind *kind = r->kind == ROW_COPY_FORK ? &copy_fork : &copy_snapshot;
 	struct account *a = attempt_account(core, r->account, r->seq);
-	struct copying *c;
+	struct copy *c;
 	int e;
 
 	if (!a)
 		return 0;
-	e = copying_new(core, kind, a, r->uid, r->source, &c);
+	e = copy_new(core, kind, a, r->uid, r->source, &c);
 	if (e < 0)
 		return e;
 	c->att.seq = r->seq;
-	copying_set_count(c, r->count);
+	copy_set_count(c, r->count);
 	c->att.made_at_ms = r->made_at_ms;
 	if (policy_parse(r->policy, &c->att.policy) < 0)
 		c->att.policy = core->policy;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A fork or a snapshot, at most once (attempt.c is the protocol, copying.c what is special about a
+ * A fork or a snapshot, at most once (attempt.c is the protocol, copy.c what is special about a
  * copy, fork.c and snapshot.c what differs between the two, op_copy.c their callers). The cloud can tag neither, so what was there before is written down with
  * the intent, and a lost answer is resolved by what is there after it and was not before.
  */
-#ifndef AB_DAEMON_SANDBOX_COPYING_H
-#define AB_DAEMON_SANDBOX_COPYING_H
+#ifndef AB_DAEMON_SANDBOX_COPY_H
+#define AB_DAEMON_SANDBOX_COPY_H
 
 #include "daemon/sandbox/attempt.h"
 #include "daemon/sandbox/turn.h"
 
-#define COPYING_MAGIC 0x436f7079u
+#define COPY_MAGIC 0x436f7079u
 
-struct copying {
+struct copy {
 	uint32_t magic;
 	struct attempt att;
-	const struct copying_kind *kind;
+	const struct copy_kind *kind;
 	char *name;			/* of the snapshot */
 	uint32_t count, timeout_s;
 	struct cloud_strs known;
@@ -31,32 +31,32 @@ struct copying {
 	struct cloud_snapshot *snapshot;
 };
 
-struct copying_kind {
+struct copy_kind {
 	enum row_copy_kind row;
 	const char *method;		/* REQUEST_… */
 	const char *what;		/* "fork" */
 	/* NULL without memory. */
-	struct cloud_call *(*ask_known)(struct copying *c, const struct cloud_ask *ask);
+	struct cloud_call *(*ask_known)(struct copy *c, const struct cloud_ask *ask);
 	/* Adds the ids of an answer to c->known. */
-	int (*take_known)(struct copying *c, const struct cloud_result *r);
-	struct cloud_call *(*post)(struct copying *c, const struct cloud_ask *ask);
+	int (*take_known)(struct copy *c, const struct cloud_result *r);
+	struct cloud_call *(*post)(struct copy *c, const struct cloud_ask *ask);
 	/* Takes what was made out of the answer. */
-	void (*take)(struct copying *c, struct cloud_result *r);
+	void (*take)(struct copy *c, struct cloud_result *r);
 	/* As in attempt_kind. */
-	int (*record)(struct copying *c, struct store_tx *t);
-	enum resolve_next (*resolve)(struct copying *c, struct cloud_result *r, uint64_t *ret_wait_ms);
+	int (*record)(struct copy *c, struct store_tx *t);
+	enum resolve_next (*resolve)(struct copy *c, struct cloud_result *r, uint64_t *ret_wait_ms);
 };
 
-extern const struct copying_kind copying_fork, copying_snapshot;
+extern const struct copy_kind copy_fork, copy_snapshot;
 
-struct copying *copying_from(struct attempt *a);
-bool attempt_is_copying(const struct attempt *a);
+struct copy *copy_from(struct attempt *a);
+bool attempt_is_copy(const struct attempt *a);
 
 /* In the core's list from here on; fill it, then start it or give it up. */
-must_check int copying_new(struct sandbox_core *core, const struct copying_kind *kind,
-			   struct account *a, uid_t uid, const char *source, struct copying **ret);
-void copying_set_count(struct copying *c, uint32_t count);	/* of children */
-void copying_start(struct copying *c);
+must_check int copy_new(struct sandbox_core *core, const struct copy_kind *kind, struct account *a,
+			uid_t uid, const char *source, struct copy **ret);
+void copy_set_count(struct copy *c, uint32_t count);	/* of children */
+void copy_start(struct copy *c);
 /* --- snapshots.c: what is known of snapshots --- */
 
 struct snap {
