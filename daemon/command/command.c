@@ -69,7 +69,7 @@ void command_destroy(struct command *c)
 		spool_close(c->spool);
 	else
 		spool_free(c->spool);
-	where_fini(&c->at);
+	agent_address_fini(&c->at);
 	free(c->shell);
 	free(c->user);
 	free(c->cwd);

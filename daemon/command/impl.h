@@ -60,7 +60,7 @@ struct commands {
 };
 
 /* Strings of one target, copied from daemon/sandbox. */
-struct where {
+struct agent_address {
 	struct cloud *cloud;
 	char *account, *id, *domain, *token, *version;
 	uint32_t generation;
@@ -134,7 +134,7 @@ struct command {
 	enum command_state state;
 	char id[1 + COMMAND_ID_CHARS + 1];
 	char tag[32];
-	struct where at;
+	struct agent_address at;
 	char *shell, *user, *cwd;
 	char **args;
 	size_t n_args;
@@ -223,7 +223,7 @@ struct command_op {
 	uid_t uid;
 	bool admin;
 	uint64_t deadline_ms, from, n;	/* INPUT: the range in doubt */
-	struct where at;
+	struct agent_address at;
 	union {
 		command_done_fn *done;
 		command_list_fn *list;
@@ -234,11 +234,12 @@ struct command_op {
 	void *user;
 };
 
-int where_copy(struct where *w, const struct sandbox_target *t);
-int where_dup(struct where *w, const struct where *from);
-void where_fini(struct where *w);
+int agent_address_copy(struct agent_address *w, const struct sandbox_target *t);
+int agent_address_dup(struct agent_address *w, const struct agent_address *from);
+void agent_address_fini(struct agent_address *w);
 /* Borrowed view for one envd call. */
-struct envd_target where_target(const struct where *w, const char *user, uint64_t deadline_ms);
+struct envd_target agent_address_target(const struct agent_address *w, const char *user,
+					uint64_t deadline_ms);
 
 struct command_op *cmd_op_new(struct commands *cs, enum op_kind kind, struct command *c, void *user);
 struct command_op *cmd_op_free(struct command_op *op);

@@ -144,7 +144,8 @@ static void on_signalled(struct envd_result *r, void *user)
 static void fall_back(struct killer *k, const struct status *why)
 {
 	struct command *c = k->c;
-	struct envd_target target = where_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
+	struct envd_target target =
+		agent_address_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
 
 	log_info("command_kill_fallback", "command=%s sandbox=%s error=%s", c->id, c->at.id,
 		 log_q(why->text));
@@ -196,7 +197,7 @@ static int begin(struct killer *k)
 {
 	struct command *c = k->c;
 	uint64_t now = loop_now_ms(c->cs->o.loop);
-	struct envd_target target = where_target(&c->at, "root", now + 20000);
+	struct envd_target target = agent_address_target(&c->at, "root", now + 20000);
 	char pid[16], steps[16];
 	const char *args[] = { "-c", script, "sh", pid, c->foreign ? "" : c->id, steps,
 			       c->pty ? "HUP CONT" : "" };
@@ -324,7 +325,7 @@ int command_signal(struct command *c, int signo, uint64_t deadline_ms, command_k
 {
 	static const char text[] = "kill -s \"$2\" \"$1\" 2>/dev/null";
 	struct command_op *op = cmd_op_new(c->cs, OP_SIGNAL, c, user);
-	struct envd_target target = where_target(&c->at, "root", deadline_ms);
+	struct envd_target target = agent_address_target(&c->at, "root", deadline_ms);
 	char pid[16];
 	const char *args[] = { "-c", text, "sh", pid, signo == 9 ? "KILL" : "TERM" };
 	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .tag = COMMAND_HELPER, .args = args,

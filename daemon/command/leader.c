@@ -39,7 +39,7 @@ static const char script[] = "is_dead() { [ \"$1\" = Z ] && [ \"$2\" = \"$PPID\"
 struct leader_look {
 	struct list node;		/* cs->looks */
 	struct commands *cs;
-	struct where at;
+	struct agent_address at;
 	struct envd_stream *stream;
 	struct timer give_up;
 	struct buf out;
@@ -47,7 +47,7 @@ struct leader_look {
 	size_t n;
 };
 
-static bool same_sandbox(const struct where *a, const struct where *b)
+static bool same_sandbox(const struct agent_address *a, const struct agent_address *b)
 {
 	return str_eq(a->id, b->id) && str_eq(a->account, b->account) && a->generation == b->generation;
 }
@@ -62,7 +62,7 @@ static void look_free(struct leader_look *k)
 	list_del(&k->node);
 	timer_clear(&k->give_up);
 	envd_stream_free(k->stream);
-	where_fini(&k->at);
+	agent_address_fini(&k->at);
 	buf_fini(&k->out);
 	free(k);
 }
@@ -226,7 +226,7 @@ static void on_give_up(struct timer *t, void *user)
 static int send(struct leader_look *k)
 {
 	uint64_t now = loop_now_ms(k->cs->o.loop);
-	struct envd_target target = where_target(&k->at, "root", now + GIVE_UP_MS);
+	struct envd_target target = agent_address_target(&k->at, "root", now + GIVE_UP_MS);
 	char(*texts)[12] = calloc(k->n, sizeof(*texts));
 	const char **args = calloc(k->n + 3, sizeof(*args));
 	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .tag = COMMAND_HELPER, .args = args,
@@ -270,7 +270,7 @@ static int look(struct command *for_c)
 		timer_clear(&c->leader.due);
 		k->pids[k->n++] = c->pid;
 	}
-	r = where_dup(&k->at, &for_c->at);
+	r = agent_address_dup(&k->at, &for_c->at);
 	if (!r)
 		r = send(k);
 	if (r < 0)

@@ -215,7 +215,7 @@ static void probe_setsid(struct command *c)
 		know_group(c, known == SETSID_YES);
 		return;
 	}
-	target = where_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
+	target = agent_address_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
 	c->probe = envd_stat(&target, "/usr/bin/setsid", on_probe, c);
 	if (c->probe)
 		(void)!map_put_str(&c->cs->setsid, key, SETSID_ASKED); /* or each asks for itself */
@@ -268,7 +268,7 @@ static size_t put_envs(const struct command *c, struct cloud_kv *envs)
 
 static int start_program(struct command *c)
 {
-	struct envd_target target = where_target(&c->at, c->user, 0);
+	struct envd_target target = agent_address_target(&c->at, c->user, 0);
 	const char **args = calloc(c->n_args + 7, sizeof(*args));
 	struct cloud_kv *envs = calloc(c->n_envs + 4, sizeof(*envs));
 	struct envd_start start = { .cmd = "/bin/sh", .args = args, .envs = envs, .tag = c->tag,
@@ -310,7 +310,7 @@ int command_launch(struct command *c)
 			probe_setsid(c);
 		return r;
 	}
-	target = where_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
+	target = agent_address_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
 	c->stream = envd_attach(&target, c->pid, command_on_news, c);
 	return c->stream ? 0 : -ENOMEM;
 }
@@ -382,12 +382,12 @@ static void on_resolved(void *user, const struct status *st, const struct sandbo
 {
 	struct command *c = command_from(user);
 	struct status failed = *st;
-	struct where w;
+	struct agent_address w;
 
 	c->inquiry = NULL;
 	if (status_ok(st) && check_agent(c, t->envd_version, &failed)) {
-		if (where_copy(&w, t) == 0) {
-			where_fini(&c->at);
+		if (agent_address_copy(&w, t) == 0) {
+			agent_address_fini(&c->at);
 			c->at = w;
 			command_use(c, true);
 			if (!write_row(c))

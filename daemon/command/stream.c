@@ -98,7 +98,7 @@ static void start_clock(struct command *c)
 static void on_inquiry(void *user, const struct status *st, const struct sandbox_target *t)
 {
 	struct command *c = command_from(user);
-	struct where w;
+	struct agent_address w;
 
 	c->inquiry = NULL;
 	if (!status_ok(st) && st->reason == R_SANDBOX_PAUSED) {
@@ -109,10 +109,10 @@ static void on_inquiry(void *user, const struct status *st, const struct sandbox
 		command_end_with(c, COMMAND_LOST, st);
 	} else if (!status_ok(st)) {
 		again(c, MAX(backoff(c), 2 * (uint64_t)BACKOFF_MS), true);
-	} else if (where_copy(&w, t) < 0) {
+	} else if (agent_address_copy(&w, t) < 0) {
 		again(c, COMMAND_ASK_MAX_MS, true);
 	} else { /* with a fresh token */
-		where_fini(&c->at);
+		agent_address_fini(&c->at);
 		c->at = w;
 		killer_go(c);
 		if (c->state != CMD_ASKING)
@@ -238,7 +238,8 @@ static void on_look(struct envd_result *r, void *user)
 
 void command_find(struct command *c)
 {
-	struct envd_target target = where_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
+	struct envd_target target =
+		agent_address_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
 
 	if (c->state != CMD_FINDING)
 		command_set_state(c, CMD_FINDING);
@@ -249,7 +250,8 @@ void command_find(struct command *c)
 
 static void attach(struct command *c)
 {
-	struct envd_target target = where_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
+	struct envd_target target =
+		agent_address_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
 
 	command_set_state(c, CMD_ATTACHING);
 	c->stream = envd_attach(&target, c->pid, command_on_news, c);
@@ -310,16 +312,16 @@ static void on_start_inquiry(void *user, const struct status *st, const struct s
 {
 	struct command *c = command_from(user);
 	struct status oom;
-	struct where w;
+	struct agent_address w;
 
 	c->inquiry = NULL;
 	if (!status_ok(st)) {
 		command_start_failed(c, st);
 		return;
 	}
-	if (where_copy(&w, t) == 0) {
+	if (agent_address_copy(&w, t) == 0) {
 		command_probe_drop(c);
-		where_fini(&c->at);
+		agent_address_fini(&c->at);
 		c->at = w;
 		if (!command_launch(c))
 			return;

@@ -21,19 +21,23 @@
 
 /* --- where a sandbox's agent is --- */
 
-int where_copy(struct where *w, const struct sandbox_target *t)
+int agent_address_copy(struct agent_address *w, const struct sandbox_target *t)
 {
-	const struct where from = { .cloud = t->cloud, .account = (char *)t->account, .id = (char *)t->id,
-				    .domain = (char *)t->domain, .token = (char *)t->access_token,
-				    .version = (char *)t->envd_version, .generation = t->generation,
-				    .wakes = t->wakes };
+	const struct agent_address from = {.cloud = t->cloud,
+					   .account = (char *)t->account,
+					   .id = (char *)t->id,
+					   .domain = (char *)t->domain,
+					   .token = (char *)t->access_token,
+					   .version = (char *)t->envd_version,
+					   .generation = t->generation,
+					   .wakes = t->wakes};
 
-	return where_dup(w, &from);
+	return agent_address_dup(w, &from);
 }
 
-int where_dup(struct where *w, const struct where *from)
+int agent_address_dup(struct agent_address *w, const struct agent_address *from)
 {
-	*w = (struct where){ .cloud = from->cloud,
+	*w = (struct agent_address){ .cloud = from->cloud,
 			     .generation = from->generation,
 			     .wakes = from->wakes,
 			     .account = str_dup(from->account),
@@ -43,11 +47,11 @@ int where_dup(struct where *w, const struct where *from)
 			     .version = str_dup(from->version) };
 	if (w->account && w->id && w->domain && w->token && w->version)
 		return 0;
-	where_fini(w);
+	agent_address_fini(w);
 	return -ENOMEM;
 }
 
-void where_fini(struct where *w)
+void agent_address_fini(struct agent_address *w)
 {
 	if (w->token)
 		explicit_bzero(w->token, strlen(w->token));
@@ -56,7 +60,7 @@ void where_fini(struct where *w)
 	free(w->domain);
 	free(w->token);
 	free(w->version);
-	*w = (struct where){ 0 };
+	*w = (struct agent_address){ 0 };
 }
 
 static const char *or_null(const char *s)
@@ -64,7 +68,8 @@ static const char *or_null(const char *s)
 	return str_is_empty(s) ? NULL : s;
 }
 
-struct envd_target where_target(const struct where *w, const char *user, uint64_t deadline_ms)
+struct envd_target agent_address_target(const struct agent_address *w, const char *user,
+					uint64_t deadline_ms)
 {
 	return (struct envd_target){ .cloud = w->cloud,
 				     .sandbox_id = w->id,
@@ -131,7 +136,7 @@ struct command_op *cmd_op_free(struct command_op *op)
 	sandbox_cancel(op->core);
 	envd_call_cancel(op->call);
 	envd_stream_free(op->stream);
-	where_fini(&op->at);
+	agent_address_fini(&op->at);
 	command_unref(op->c);
 	free(op);
 	return NULL;
@@ -327,7 +332,7 @@ struct command *commands_find(struct commands *cs, const struct principal *who, 
 	return c && (who->admin || c->share->uid == who->uid) ? c : NULL;
 }
 
-static struct command *find_running(struct commands *cs, const struct where *w, uint32_t pid)
+static struct command *find_running(struct commands *cs, const struct agent_address *w, uint32_t pid)
 {
 	list_for_each(n, &cs->all) {
 		struct command *c = list_entry(n, struct command, node);
@@ -343,7 +348,7 @@ static void on_find_resolved(void *user, const struct status *st, const struct s
 {
 	struct command_op *op = user;
 	struct command *c;
-	struct where w;
+	struct agent_address w;
 
 	op->core = NULL;
 	op->st = *st;
@@ -351,26 +356,26 @@ static void on_find_resolved(void *user, const struct status *st, const struct s
 		cmd_op_post(op);
 		return;
 	}
-	if (where_copy(&w, t) < 0) {
+	if (agent_address_copy(&w, t) < 0) {
 		status_errno(&op->st, ENOMEM, "finding a command");
 		cmd_op_post(op);
 		return;
 	}
 	c = find_running(op->cs, &w, op->pid);
 	if (c && c->state != CMD_STARTING) {
-		where_fini(&w);
+		agent_address_fini(&w);
 		op->c = command_ref(c);
 		cmd_op_post(op);
 		return;
 	}
 	/* Somebody else's: a command of ours from now on, without what came before. */
 	if (command_new(op->cs, op->uid, NULL, &c) < 0) {
-		where_fini(&w);
+		agent_address_fini(&w);
 		status_errno(&op->st, ENOMEM, "finding a command");
 		cmd_op_post(op);
 		return;
 	}
-	where_fini(&c->at);
+	agent_address_fini(&c->at);
 	c->at = w;
 	c->foreign = true;
 	c->detach = true;
@@ -545,13 +550,13 @@ static void on_list_resolved(void *user, const struct status *st, const struct s
 			cmd_op_post(op);
 		return;
 	}
-	where_fini(&op->at);
-	if (where_copy(&op->at, t) < 0) {
+	agent_address_fini(&op->at);
+	if (agent_address_copy(&op->at, t) < 0) {
 		status_errno(&op->st, ENOMEM, "listing commands");
 		cmd_op_post(op);
 		return;
 	}
-	target = where_target(&op->at, NULL, op->deadline_ms);
+	target = agent_address_target(&op->at, NULL, op->deadline_ms);
 	op->call = envd_process_list(&target, on_processes, op);
 	if (!op->call) {
 		status_errno(&op->st, ENOMEM, "listing commands");
