@@ -2,7 +2,7 @@
 /*
  * One command as an object: its states, its end, what others see of it. What makes it move lies
  * beside it: start.c (the start), stream.c (upstream stream → spool), reader.c (spool → clients),
- * killer.c, input.c, terminal.c, saved.c (its row), request.c (its request id).
+ * kill_call.c, input.c, terminal.c, saved.c (its row), request.c (its request id).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -56,14 +56,14 @@ void command_destroy(struct command *c)
 	timer_clear(&c->deadline);
 	timer_clear(&c->orphan);
 	timer_clear(&c->retry);
-	timer_clear(&c->leader.due);
+	timer_clear(&c->exit_watch.due);
 	defer_cancel(&c->pump);
 	defer_cancel(&c->tell);
 	envd_stream_free(c->stream);
 	command_probe_drop(c);
 	envd_call_cancel(c->look);
 	sandbox_cancel(c->inquiry);
-	killer_free(c->killer);
+	kill_call_free(c->kill_call);
 	terminal_fini(c);
 	if (c->cs->closing && c->has_row)
 		spool_close(c->spool);
@@ -179,7 +179,7 @@ int command_new(struct commands *cs, uid_t uid, const char *id, struct command *
 	timer_init(&c->deadline, cs->o.loop, on_deadline, c);
 	timer_init(&c->orphan, cs->o.loop, on_orphaned, c);
 	timer_init(&c->retry, cs->o.loop, command_on_retry, c);
-	timer_init(&c->leader.due, cs->o.loop, leader_on_due, c);
+	timer_init(&c->exit_watch.due, cs->o.loop, exit_watch_on_due, c);
 	defer_init(&c->pump, cs->o.loop, command_pump, c);
 	defer_init(&c->tell, cs->o.loop, tell_readers, c);
 	terminal_init(c);
@@ -256,21 +256,21 @@ void command_finish(struct command *c)
 	if (c->final)
 		return;
 	c->stream = envd_stream_free(c->stream);
-	if (c->killer)
-		killer_skip(c->killer);
-	if (c->killer && !killer_survivors(c->killer, &survivors, &n)) {
+	if (c->kill_call)
+		kill_call_skip(c->kill_call);
+	if (c->kill_call && !kill_call_survivors(c->kill_call, &survivors, &n)) {
 		if (c->state != CMD_ENDING)
 			command_set_state(c, CMD_ENDING);
 		return; /* it calls again when it has counted */
 	}
-	if (c->killer) {
+	if (c->kill_call) {
 		c->result.n_survivors = (uint32_t)MIN(n, (size_t)COMMAND_SURVIVORS_MAX);
 		memcpy(c->result.survivors, survivors, c->result.n_survivors * sizeof(*survivors));
 	}
 	timer_clear(&c->deadline);
 	timer_clear(&c->orphan);
 	timer_clear(&c->retry);
-	timer_clear(&c->leader.due);
+	timer_clear(&c->exit_watch.due);
 	envd_call_cancel(give(c->look));
 	terminal_fini(c);
 	if (c->truncated || !spool_is_whole(c->spool))

@@ -28,7 +28,7 @@
 #define COMMAND_TAG	     "agentbox-"		/* and the id: tag of a command */
 #define COMMAND_ENV	     "AGENTBOX_COMMAND"	/* in every command's environment: its tag */
 
-struct killer;
+struct kill_call;
 
 struct uid_share {
 	uid_t uid;
@@ -54,7 +54,7 @@ struct commands {
 	struct list request_list;	/* last used longest ago, first */
 	struct list refused;		/* struct cmd_request whose refusal is remembered */
 	struct list writes;		/* struct cmd_write */
-	struct list looks;		/* struct leader_look: helpers on their way */
+	struct list looks;		/* struct exit_watch_call: helpers on their way */
 	char boot[40];			/* boot id of this machine */
 	bool closing;			/* files and rows stay */
 };
@@ -85,8 +85,8 @@ struct terminal {
 	struct list waiting, in_flight;	/* struct command_op */
 };
 
-/* Is its process still there (leader.c)? */
-struct leader {
+/* Is its process still there (exit_watch.c)? */
+struct exit_watch {
 	struct timer due;		/* the next look, or when it is over */
 	uint64_t wait_ms;		/* before that look */
 	unsigned seen;			/* times it was seen dead */
@@ -170,12 +170,12 @@ struct command {
 	struct sandbox_op *inquiry;
 	struct timer retry;
 	unsigned attempts, finds, asks;
-	struct killer *killer;
+	struct kill_call *kill_call;
 	struct list start_ops;		/* struct command_op: who waits for the start */
 	bool end_when_started;
 	struct spool_input input;	/* sent above accepted: on its way, or in doubt */
 	struct terminal term;
-	struct leader leader;
+	struct exit_watch exit_watch;
 	struct command_result result;
 	bool truncated;			/* a hole of the upstream side */
 };
@@ -280,11 +280,11 @@ void commands_on_sandbox_state(void *user, const char *account, const char *id, 
 void command_ask(struct command *c, enum sandbox_evidence what);
 bool command_may_take(const struct command *c);	/* one more chunk from upstream */
 
-/* leader.c */
-void leader_watch(struct command *c);		/* it has a stream, from now on or again */
-void leader_heard(struct command *c);		/* output came */
-void leader_on_due(struct timer *t, void *user);
-void leaders_fini(struct commands *cs);
+/* exit_watch.c */
+void exit_watch_watch(struct command *c);		/* it has a stream, from now on or again */
+void exit_watch_heard(struct command *c);		/* output came */
+void exit_watch_on_due(struct timer *t, void *user);
+void exit_watches_fini(struct commands *cs);
 
 /* saved.c */
 must_check int command_row_put(struct store_tx *t, const struct command *c);
@@ -308,16 +308,16 @@ void request_refuse(struct cmd_request *q, const struct status *st);
 void request_gone(struct command *c);			/* the command's record goes */
 void requests_expire(struct commands *cs, int64_t now_wall_ms);
 
-/* killer.c */
+/* kill_call.c */
 void command_end_now(struct command *c);	/* kill without anybody waiting */
-void killer_go(struct command *c);		/* its sandbox is known: a kill that waited begins */
-void killer_skip(struct killer *k);		/* the end came before it could begin */
+void kill_call_go(struct command *c);		/* its sandbox is known: a kill that waited begins */
+void kill_call_skip(struct kill_call *k);		/* the end came before it could begin */
 
 /* terminal.c */
 void terminal_init(struct command *c);
 void terminal_fini(struct command *c);		/* whoever waits is told that it ended */
 
-void killer_free(struct killer *k);
-bool killer_survivors(const struct killer *k, const uint32_t **ret, size_t *ret_n);
+void kill_call_free(struct kill_call *k);
+bool kill_call_survivors(const struct kill_call *k, const uint32_t **ret, size_t *ret_n);
 
 #endif

@@ -91,7 +91,7 @@ struct command_reader *command_reader_free(struct command_reader *r, bool end_it
 	if (r->run)
 		leave(c, r, end_it);
 	/* Somebody else's command is followed only while somebody reads it. */
-	if (c->foreign && list_is_empty(&c->readers) && c->state < CMD_ENDING && !c->killer)
+	if (c->foreign && list_is_empty(&c->readers) && c->state < CMD_ENDING && !c->kill_call)
 		command_forget(c);
 	command_unref(c);
 	free(r);

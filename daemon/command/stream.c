@@ -114,7 +114,7 @@ static void on_inquiry(void *user, const struct status *st, const struct sandbox
 	} else { /* with a fresh token */
 		agent_address_fini(&c->at);
 		c->at = w;
-		killer_go(c);
+		kill_call_go(c);
 		if (c->state != CMD_ASKING)
 			return; /* there was no memory for the kill, and that ended it */
 		if (backoff(c))
@@ -298,8 +298,8 @@ static void on_started(struct command *c, uint32_t pid)
 	c->verify = c->was_paused = c->restarted = false;
 	c->asks = 0;
 	start_clock(c);
-	leader_watch(c);
-	killer_go(c);
+	exit_watch_watch(c);
+	kill_call_go(c);
 	if (c->foreign || c->group_known)
 		command_is_started(c);
 	else
@@ -418,7 +418,7 @@ static void on_data(struct command *c, const struct envd_event *e)
 
 	if (e->stream == ENVD_PTY)
 		c->pty = true; /* of a foreign one, known now */
-	leader_heard(c);
+	exit_watch_heard(c);
 	c->attempts = 0;
 	c->last_output_at_ms = clock_wall_ms();
 	if (r < 0) {

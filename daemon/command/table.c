@@ -279,7 +279,7 @@ struct commands *commands_free(struct commands *cs)
 	}
 	while (!list_is_empty(&cs->ops))
 		cmd_op_free(list_entry(cs->ops.next, struct command_op, node));
-	leaders_fini(cs);
+	exit_watches_fini(cs);
 	let_go(&cs->all);
 	let_go(&cs->ended);
 	requests_fini(cs);

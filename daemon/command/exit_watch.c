@@ -36,7 +36,7 @@ static const char script[] = "is_dead() { [ \"$1\" = Z ] && [ \"$2\" = \"$PPID\"
 			     "is_dead ${s##*\") \"}; done\n"
 			     "exit 0\n";
 
-struct leader_look {
+struct exit_watch_call {
 	struct list node;		/* cs->looks */
 	struct commands *cs;
 	struct agent_address at;
@@ -57,7 +57,7 @@ static bool is_watched(const struct command *c)
 	return c->state == CMD_RUNNING && !c->foreign && c->pid;
 }
 
-static void look_free(struct leader_look *k)
+static void look_free(struct exit_watch_call *k)
 {
 	list_del(&k->node);
 	timer_clear(&k->give_up);
@@ -67,36 +67,36 @@ static void look_free(struct leader_look *k)
 	free(k);
 }
 
-void leaders_fini(struct commands *cs)
+void exit_watches_fini(struct commands *cs)
 {
 	while (!list_is_empty(&cs->looks))
-		look_free(list_entry(cs->looks.next, struct leader_look, node));
+		look_free(list_entry(cs->looks.next, struct exit_watch_call, node));
 }
 
 static void look_again(struct command *c, uint64_t in_ms)
 {
 	/* Without memory its end is waited for as the agent tells it. */
-	(void)!timer_set(&c->leader.due, loop_now_ms(c->cs->o.loop) + in_ms);
+	(void)!timer_set(&c->exit_watch.due, loop_now_ms(c->cs->o.loop) + in_ms);
 }
 
-void leader_watch(struct command *c)
+void exit_watch_watch(struct command *c)
 {
-	c->leader.wait_ms = FIRST_MS;
-	c->leader.seen = 0;
+	c->exit_watch.wait_ms = FIRST_MS;
+	c->exit_watch.seen = 0;
 	if (is_watched(c))
 		look_again(c, FIRST_MS);
 }
 
-void leader_heard(struct command *c)
+void exit_watch_heard(struct command *c)
 {
-	c->leader.heard_at_ms = loop_now_ms(c->cs->o.loop);
+	c->exit_watch.heard_at_ms = loop_now_ms(c->cs->o.loop);
 }
 
 /* --- it is dead --- */
 
 static void end(struct command *c, bool quiet)
 {
-	uint32_t status = c->leader.status;
+	uint32_t status = c->exit_watch.status;
 
 	if (!(status & 0x7f)) {
 		c->result.outcome = COMMAND_EXITED;
@@ -120,11 +120,12 @@ static void end_when_quiet(struct command *c)
 	const uint32_t *survivors;
 	size_t n;
 
-	if (!command_may_take(c) || (c->killer && !killer_survivors(c->killer, &survivors, &n)))
-		c->leader.heard_at_ms = c->leader.free_at_ms = now;
-	if (now >= c->leader.heard_at_ms + QUIET_MS)
+	if (!command_may_take(c) ||
+	    (c->kill_call && !kill_call_survivors(c->kill_call, &survivors, &n)))
+		c->exit_watch.heard_at_ms = c->exit_watch.free_at_ms = now;
+	if (now >= c->exit_watch.heard_at_ms + QUIET_MS)
 		end(c, true);
-	else if (now >= c->leader.free_at_ms + LOUD_MS)
+	else if (now >= c->exit_watch.free_at_ms + LOUD_MS)
 		end(c, false);
 	else
 		look_again(c, CHECK_MS);
@@ -132,19 +133,19 @@ static void end_when_quiet(struct command *c)
 
 static void is_dead(struct command *c, uint32_t status)
 {
-	c->leader.status = status;
-	c->leader.told = true;
-	if (++c->leader.seen == 1)
+	c->exit_watch.status = status;
+	c->exit_watch.told = true;
+	if (++c->exit_watch.seen == 1)
 		look_again(c, CONFIRM_MS);
-	if (c->leader.seen != 2)
+	if (c->exit_watch.seen != 2)
 		return;
-	c->leader.free_at_ms = loop_now_ms(c->cs->o.loop);
+	c->exit_watch.free_at_ms = loop_now_ms(c->cs->o.loop);
 	look_again(c, CHECK_MS);
 }
 
 /* --- a look --- */
 
-static struct command *find(const struct leader_look *k, uint64_t pid)
+static struct command *find(const struct exit_watch_call *k, uint64_t pid)
 {
 	list_for_each(n, &k->cs->all) {
 		struct command *c = list_entry(n, struct command, node);
@@ -155,7 +156,7 @@ static struct command *find(const struct leader_look *k, uint64_t pid)
 	return NULL;
 }
 
-static void take_answer(struct leader_look *k)
+static void take_answer(struct exit_watch_call *k)
 {
 	char *text = buf_take_str(&k->out), *save = NULL;
 
@@ -174,28 +175,28 @@ static void take_answer(struct leader_look *k)
 	free(text);
 }
 
-static void finish(struct leader_look *k, bool answered)
+static void finish(struct exit_watch_call *k, bool answered)
 {
 	if (answered)
 		take_answer(k);
 	for (size_t i = 0; i < k->n; i++) {
 		struct command *c = find(k, k->pids[i]);
 
-		if (!c || c->leader.told) {
+		if (!c || c->exit_watch.told) {
 			if (c)
-				c->leader.told = false;
+				c->exit_watch.told = false;
 			continue;
 		}
-		c->leader.seen = 0;
-		c->leader.wait_ms = MIN(2 * c->leader.wait_ms + FIRST_MS, MAX_MS);
-		look_again(c, c->leader.wait_ms);
+		c->exit_watch.seen = 0;
+		c->exit_watch.wait_ms = MIN(2 * c->exit_watch.wait_ms + FIRST_MS, MAX_MS);
+		look_again(c, c->exit_watch.wait_ms);
 	}
 	look_free(k);
 }
 
 static void on_news(struct envd_stream *s, void *user)
 {
-	struct leader_look *k = user;
+	struct exit_watch_call *k = user;
 	struct envd_event e;
 
 	for (;;) {
@@ -223,7 +224,7 @@ static void on_give_up(struct timer *t, void *user)
 	finish(user, false);
 }
 
-static int send(struct leader_look *k)
+static int send(struct exit_watch_call *k)
 {
 	uint64_t now = loop_now_ms(k->cs->o.loop);
 	struct envd_target target = agent_address_target(&k->at, "root", now + GIVE_UP_MS);
@@ -251,7 +252,7 @@ static int send(struct leader_look *k)
 static int look(struct command *for_c)
 {
 	struct commands *cs = for_c->cs;
-	struct leader_look *k = calloc(1, sizeof(*k));
+	struct exit_watch_call *k = calloc(1, sizeof(*k));
 	int r;
 
 	if (!k)
@@ -264,10 +265,10 @@ static int look(struct command *for_c)
 	list_for_each(n, &cs->all) {
 		struct command *c = list_entry(n, struct command, node);
 
-		if (c == for_c || k->n == PIDS_MAX || !is_watched(c) || c->leader.seen > 1 ||
+		if (c == for_c || k->n == PIDS_MAX || !is_watched(c) || c->exit_watch.seen > 1 ||
 		    !same_sandbox(&c->at, &for_c->at))
 			continue;
-		timer_clear(&c->leader.due);
+		timer_clear(&c->exit_watch.due);
 		k->pids[k->n++] = c->pid;
 	}
 	r = agent_address_dup(&k->at, &for_c->at);
@@ -278,18 +279,18 @@ static int look(struct command *for_c)
 	return r;
 }
 
-void leader_on_due(struct timer *t, void *user)
+void exit_watch_on_due(struct timer *t, void *user)
 {
 	struct command *c = command_from(user);
 
 	if (!is_watched(c))
 		return;		/* asked again when its stream is there again */
-	if (c->leader.seen > 1) {
+	if (c->exit_watch.seen > 1) {
 		end_when_quiet(c);
 		return;
 	}
 	list_for_each(n, &c->cs->looks) {
-		if (same_sandbox(&list_entry(n, struct leader_look, node)->at, &c->at)) {
+		if (same_sandbox(&list_entry(n, struct exit_watch_call, node)->at, &c->at)) {
 			look_again(c, CONFIRM_MS);
 			return;
 		}

@@ -60,7 +60,7 @@ static const char script[] =
 	"done\n"
 	"for p in $found; do echo $p; done\n";
 
-struct killer {
+struct kill_call {
 	struct command *c;	/* its owner */
 	struct envd_stream *stream;
 	struct envd_call *fallback;
@@ -73,14 +73,14 @@ struct killer {
 	struct status st;
 };
 
-bool killer_survivors(const struct killer *k, const uint32_t **ret, size_t *ret_n)
+bool kill_call_survivors(const struct kill_call *k, const uint32_t **ret, size_t *ret_n)
 {
 	*ret = k->survivors;
 	*ret_n = k->n_survivors;
 	return k->done;
 }
 
-void killer_free(struct killer *k)
+void kill_call_free(struct kill_call *k)
 {
 	if (!k)
 		return;
@@ -93,7 +93,7 @@ void killer_free(struct killer *k)
 	free(k);
 }
 
-static void parse_survivors(struct killer *k)
+static void parse_survivors(struct kill_call *k)
 {
 	char *text = buf_take_str(&k->out), *save = NULL;
 
@@ -108,7 +108,7 @@ static void parse_survivors(struct killer *k)
 	free(text);
 }
 
-static void finish(struct killer *k)
+static void finish(struct kill_call *k)
 {
 	struct command *c = command_ref(k->c);
 
@@ -133,7 +133,7 @@ static void finish(struct killer *k)
 
 static void on_signalled(struct envd_result *r, void *user)
 {
-	struct killer *k = user;
+	struct kill_call *k = user;
 
 	k->fallback = NULL;
 	if (r->cls != ENVD_OK && r->status.reason != R_PROCESS_NOT_FOUND)
@@ -141,7 +141,7 @@ static void on_signalled(struct envd_result *r, void *user)
 	finish(k);
 }
 
-static void fall_back(struct killer *k, const struct status *why)
+static void fall_back(struct kill_call *k, const struct status *why)
 {
 	struct command *c = k->c;
 	struct envd_target target =
@@ -160,7 +160,7 @@ static void fall_back(struct killer *k, const struct status *why)
 
 static void on_news(struct envd_stream *s, void *user)
 {
-	struct killer *k = user;
+	struct kill_call *k = user;
 	struct envd_event e;
 
 	for (;;) {
@@ -186,14 +186,14 @@ static void on_news(struct envd_stream *s, void *user)
 
 static void on_give_up(struct timer *t, void *user)
 {
-	struct killer *k = user;
+	struct kill_call *k = user;
 	struct status why;
 
 	status_set(&why, R_DEADLINE_REQUEST, "the kill script did not end");
 	fall_back(k, &why);
 }
 
-static int begin(struct killer *k)
+static int begin(struct kill_call *k)
 {
 	struct command *c = k->c;
 	uint64_t now = loop_now_ms(c->cs->o.loop);
@@ -218,9 +218,9 @@ static bool can_begin(const struct command *c)
 	return c->at.cloud && c->pid && (!c->verify || c->state == CMD_RUNNING);
 }
 
-static struct killer *killer_start(struct command *c)
+static struct kill_call *kill_call_start(struct command *c)
 {
-	struct killer *k = calloc(1, sizeof(*k));
+	struct kill_call *k = calloc(1, sizeof(*k));
 
 	if (!k)
 		return NULL;
@@ -229,15 +229,15 @@ static struct killer *killer_start(struct command *c)
 	buf_init(&k->out, 0);
 	timer_init(&k->give_up, c->cs->o.loop, on_give_up, k);
 	if (can_begin(c) && begin(k) < 0) {
-		killer_free(k);
+		kill_call_free(k);
 		return NULL;
 	}
 	return k;
 }
 
-void killer_go(struct command *c)
+void kill_call_go(struct command *c)
 {
-	struct killer *k = c->killer;
+	struct kill_call *k = c->kill_call;
 
 	if (!k || k->begun || !can_begin(c) || begin(k) == 0)
 		return;
@@ -245,22 +245,22 @@ void killer_go(struct command *c)
 	finish(k);
 }
 
-void killer_skip(struct killer *k)
+void kill_call_skip(struct kill_call *k)
 {
 	if (!k->begun && !k->done)
 		finish(k);
 }
 
-/* A killer that is done has left survivors or a program that started since: a new kill asks again. */
-static int want_killer(struct command *c)
+/* A kill call that is done has left survivors or a program that started since: a new kill asks again. */
+static int want_kill_call(struct command *c)
 {
-	if (c->killer && !c->killer->done)
+	if (c->kill_call && !c->kill_call->done)
 		return 0;
-	killer_free(c->killer);
-	c->killer = killer_start(c);
+	kill_call_free(c->kill_call);
+	c->kill_call = kill_call_start(c);
 	c->result.killed = true;
 	command_save(c);
-	return c->killer ? 0 : -ENOMEM;
+	return c->kill_call ? 0 : -ENOMEM;
 }
 
 void command_end_now(struct command *c)
@@ -271,7 +271,7 @@ void command_end_now(struct command *c)
 	}
 	if (c->state >= CMD_ENDING)
 		return;
-	if (want_killer(c) < 0)
+	if (want_kill_call(c) < 0)
 		log_error("command_kill", "command=%s error=\"out of memory, it goes on\"", c->id);
 }
 
@@ -282,14 +282,14 @@ int command_kill(struct command *c, command_killed_fn *done, void *user, struct 
 	if (!op)
 		return -ENOMEM;
 	op->killed = done;
-	if (c->state >= CMD_ENDING && !(c->killer && !c->killer->done)) {
+	if (c->state >= CMD_ENDING && !(c->kill_call && !c->kill_call->done)) {
 		cmd_op_post(op);
-	} else if (c->state < CMD_ENDING && want_killer(c) < 0) {
+	} else if (c->state < CMD_ENDING && want_kill_call(c) < 0) {
 		cmd_op_free(op);
 		return -ENOMEM;
 	} else {
 		list_del(&op->node);
-		list_add_tail(&c->killer->waiters, &op->node);
+		list_add_tail(&c->kill_call->waiters, &op->node);
 	}
 	*ret = op;
 	return 0;
