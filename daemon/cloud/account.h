@@ -94,12 +94,14 @@ enum envd_class agent_failure(const struct pool_req *r, struct status *ret);
 
 /* Moves body bytes to `b` up to max. 0, -EMSGSIZE above it, -ENOMEM. */
 struct buf;
-must_check int agent_collect(struct http_x *x, struct buf *b, size_t max);
+must_check int agent_collect(struct http_stream *x, struct buf *b, size_t max);
 /* What an answer that is all in `b` says, as evidence. */
-void agent_answer(const struct http_x *x, const struct buf *b, const char *route, struct fault_answer *ret);
+void agent_answer(const struct http_stream *x, const struct buf *b, const char *route,
+		  struct fault_answer *ret);
 /* Reads an error answer into `b` to its end, or as much of it as we want, and says what it means. False:
  * there is more to come. */
-must_check bool agent_refused(struct http_x *x, struct buf *b, const char *route, enum fault_subject what,
-			      enum envd_class *ret_cls, struct status *ret);
+must_check bool agent_refused(struct http_stream *x, struct buf *b, const char *route,
+			      enum fault_subject what, enum envd_class *ret_cls,
+			      struct status *ret);
 
 #endif

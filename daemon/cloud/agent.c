@@ -148,29 +148,30 @@ enum envd_class agent_failure(const struct pool_req *r, struct status *ret)
 	return pool_req_fate(r) == POOL_UNSENT ? ENVD_UNSENT : ENVD_LOST;
 }
 
-int agent_collect(struct http_x *x, struct buf *b, size_t max)
+int agent_collect(struct http_stream *x, struct buf *b, size_t max)
 {
 	const uint8_t *p;
 	size_t n;
 	int r;
 
-	while ((n = http_x_peek(x, &p)) > 0) {
+	while ((n = http_stream_peek(x, &p)) > 0) {
 		if (n > max || buf_len(b) > max - n)
 			return -EMSGSIZE;
 		r = buf_put(b, p, n);
 		if (r < 0)
 			return r;
-		http_x_consume(x, n);
+		http_stream_consume(x, n);
 	}
 	return 0;
 }
 
-void agent_answer(const struct http_x *x, const struct buf *b, const char *route, struct fault_answer *ret)
+void agent_answer(const struct http_stream *x, const struct buf *b, const char *route,
+		  struct fault_answer *ret)
 {
-	const struct fields *h = http_x_head(x);
+	const struct fields *h = http_stream_head(x);
 
 	*ret = (struct fault_answer){
-		.http_status = http_x_status(x),
+		.http_status = http_stream_status(x),
 		.retry_after = fields_get(h, "retry-after"),
 		.request_id = fields_get(h, "x-request-id"),
 		.route = route,
@@ -179,13 +180,13 @@ void agent_answer(const struct http_x *x, const struct buf *b, const char *route
 	json_error(buf_data(b), buf_len(b), &ret->body);
 }
 
-bool agent_refused(struct http_x *x, struct buf *b, const char *route, enum fault_subject what,
+bool agent_refused(struct http_stream *x, struct buf *b, const char *route, enum fault_subject what,
 		   enum envd_class *ret_cls, struct status *ret)
 {
 	struct fault_answer a;
 	int r = agent_collect(x, b, AGENT_ERROR_MAX);
 
-	if (r == 0 && !http_x_at_end(x) && http_x_closed(x, NULL) == HTTP_OPEN)
+	if (r == 0 && !http_stream_at_end(x) && http_stream_closed(x, NULL) == HTTP_OPEN)
 		return false;
 	agent_answer(x, b, route, &a);
 	*ret_cls = fault_envd(what, &a, ret);

@@ -12,9 +12,9 @@
 #define TYPE_UNARY  "application/proto"
 #define TYPE_STREAM "application/connect+proto"
 
-static bool type_is(const struct http_x *x, const char *type)
+static bool type_is(const struct http_stream *x, const char *type)
 {
-	const char *got = fields_get(http_x_head(x), "content-type");
+	const char *got = fields_get(http_stream_head(x), "content-type");
 	size_t n = strlen(type);
 
 	return got && !strncasecmp(got, type, n) && (!got[n] || got[n] == ';' || got[n] == ' ');
@@ -35,7 +35,7 @@ static enum connect_result fail_bad(const char *path, const char *why, enum envd
 	return CONNECT_FAILED;
 }
 
-static enum connect_result poll_error(struct http_x *x, struct buf *b, const char *path,
+static enum connect_result poll_error(struct http_stream *x, struct buf *b, const char *path,
 				      enum fault_subject subject, enum envd_class *ret_cls,
 				      struct status *ret)
 {
@@ -82,16 +82,16 @@ enum connect_result connect_call_poll(struct connect_call *c, const uint8_t **re
 				      unsigned *ret_http, enum envd_class *ret_cls,
 				      struct status *ret_status)
 {
-	struct http_x *x = pool_req_x(c->req);
+	struct http_stream *x = pool_req_x(c->req);
 	int r;
 
-	if (x && http_x_head(x))
-		*ret_http = http_x_status(x);
+	if (x && http_stream_head(x))
+		*ret_http = http_stream_status(x);
 	if (pool_req_failure(c->req))
 		return fail_lost(c->req, ret_cls, ret_status);
-	if (!x || !http_x_head(x))
+	if (!x || !http_stream_head(x))
 		return CONNECT_MORE;
-	if (http_x_status(x) != 200)
+	if (http_stream_status(x) != 200)
 		return poll_error(x, &c->answer, c->path, c->subject, ret_cls, ret_status);
 	if (!type_is(x, TYPE_UNARY))
 		return fail_bad(c->path, "the answer is not of the type asked for", ret_cls, ret_status);
@@ -99,7 +99,7 @@ enum connect_result connect_call_poll(struct connect_call *c, const uint8_t **re
 	if (r < 0)
 		return fail_bad(c->path, r == -EMSGSIZE ? "the answer is too large" : "out of memory",
 				ret_cls, ret_status);
-	if (!http_x_at_end(x))
+	if (!http_stream_at_end(x))
 		return CONNECT_MORE;
 	*ret = buf_data(&c->answer);
 	*ret_n = buf_len(&c->answer);
@@ -161,10 +161,10 @@ void connect_stream_fini(struct connect_stream *s)
 }
 
 /* The last message's bytes go back as credit. */
-static void stream_advance(struct connect_stream *s, struct http_x *x)
+static void stream_advance(struct connect_stream *s, struct http_stream *x)
 {
 	if (s->borrowed && x)
-		http_x_consume(x, s->borrowed);
+		http_stream_consume(x, s->borrowed);
 	s->borrowed = 0;
 	if (s->message_out)
 		frame_reader_next(&s->reader);
@@ -204,15 +204,16 @@ static uint32_t be32(const uint8_t *p)
 }
 
 /* The next frame out of what is buffered; a whole one is read where it lies. */
-static enum connect_result stream_read(struct connect_stream *s, struct http_x *x, const uint8_t **ret,
-				       size_t *ret_n, enum envd_class *ret_cls, struct status *ret_status)
+static enum connect_result stream_read(struct connect_stream *s, struct http_stream *x,
+				       const uint8_t **ret, size_t *ret_n, enum envd_class *ret_cls,
+				       struct status *ret_status)
 {
 	const uint8_t *p;
 	size_t n, used;
 	uint8_t flags;
 	int r;
 
-	while ((n = http_x_peek(x, &p)) > 0) {
+	while ((n = http_stream_peek(x, &p)) > 0) {
 		if (frame_reader_is_idle(&s->reader) && n >= FRAME_PREFIX_BYTES) {
 			uint32_t len = be32(p + 1);
 
@@ -223,7 +224,7 @@ static enum connect_result stream_read(struct connect_stream *s, struct http_x *
 			}
 		}
 		r = frame_reader_feed(&s->reader, p, n, &used, &flags);
-		http_x_consume(x, used);
+		http_stream_consume(x, used);
 		if (r == FRAME_MESSAGE) {
 			s->message_out = true;
 			return stream_frame(s, flags, buf_data(&s->reader.body),
@@ -240,14 +241,14 @@ static enum connect_result stream_read(struct connect_stream *s, struct http_x *
 enum connect_result connect_stream_next(struct connect_stream *s, const uint8_t **ret, size_t *ret_n,
 					enum envd_class *ret_cls, struct status *ret_status)
 {
-	struct http_x *x = pool_req_x(s->req);
+	struct http_stream *x = pool_req_x(s->req);
 	enum connect_result r = CONNECT_MORE;
 
 	stream_advance(s, x);
 	if (s->over)
 		return CONNECT_MORE;
-	if (x && http_x_head(x)) {
-		if (http_x_status(x) != 200)
+	if (x && http_stream_head(x)) {
+		if (http_stream_status(x) != 200)
 			r = poll_error(x, &s->error, s->path, s->subject, ret_cls, ret_status);
 		else if (!s->head_ok && !type_is(x, TYPE_STREAM))
 			r = fail_bad(s->path, "the answer is not of the type asked for", ret_cls,
@@ -258,7 +259,7 @@ enum connect_result connect_stream_next(struct connect_stream *s, const uint8_t 
 	}
 	if (r == CONNECT_MORE && pool_req_failure(s->req)) {
 		r = fail_lost(s->req, ret_cls, ret_status);
-	} else if (r == CONNECT_MORE && x && http_x_at_end(x)) {
+	} else if (r == CONNECT_MORE && x && http_stream_at_end(x)) {
 		status_set(ret_status, R_UNREACHABLE, "%s: the stream ended without its end record",
 			   s->path);
 		*ret_cls = ENVD_LOST;

@@ -184,16 +184,16 @@ static void read_beyond(struct envd_read *r, const struct fields *h)
 	read_fail(r, ENVD_ANSWERED);
 }
 
-static void read_head(struct envd_read *r, struct http_x *x)
+static void read_head(struct envd_read *r, struct http_stream *x)
 {
-	const struct fields *h = http_x_head(x);
+	const struct fields *h = http_stream_head(x);
 	const char *coding = fields_get(h, "content-encoding");
 
-	if (http_x_status(x) == 416) {
+	if (http_stream_status(x) == 416) {
 		read_beyond(r, h);
 		return;
 	}
-	if (http_x_status(x) != 200 && http_x_status(x) != 206) {
+	if (http_stream_status(x) != 200 && http_stream_status(x) != 206) {
 		if (agent_refused(x, &r->error, "GET /files", FAULT_PATH, &r->cls, &r->failure))
 			read_fail(r, r->cls);
 		return;
@@ -203,7 +203,7 @@ static void read_head(struct envd_read *r, struct http_x *x)
 		read_fail(r, ENVD_LOST);
 		return;
 	}
-	if (http_x_status(x) == 206)
+	if (http_stream_status(x) == 206)
 		read_part(r, h);
 	else
 		read_whole(r, h);
@@ -214,14 +214,14 @@ static void read_head(struct envd_read *r, struct http_x *x)
 }
 
 /* Drops what lies before the offset; false: that is all there is for now. */
-static bool read_skip(struct envd_read *r, struct http_x *x)
+static bool read_skip(struct envd_read *r, struct http_stream *x)
 {
 	const uint8_t *p;
 	size_t n;
 
-	while (r->skip && (n = http_x_peek(x, &p)) > 0) {
+	while (r->skip && (n = http_stream_peek(x, &p)) > 0) {
 		n = (size_t)MIN(n, r->skip);
-		http_x_consume(x, n);
+		http_stream_consume(x, n);
 		r->skip -= n;
 	}
 	return !r->skip;
@@ -230,11 +230,11 @@ static bool read_skip(struct envd_read *r, struct http_x *x)
 /* Is the transfer over? Only once everything that came was taken. */
 static void read_settle(struct envd_read *r)
 {
-	struct http_x *x = pool_req_x(r->req);
+	struct http_stream *x = pool_req_x(r->req);
 	const struct status *lost = pool_req_failure(r->req);
 	const uint8_t *p;
 
-	if (r->state == ENVD_XFER_OPENING && x && http_x_head(x))
+	if (r->state == ENVD_XFER_OPENING && x && http_stream_head(x))
 		read_head(r, x);
 	if (r->state == ENVD_XFER_OPENING && lost) {
 		r->cls = agent_failure(r->req, &r->failure);
@@ -244,14 +244,14 @@ static void read_settle(struct envd_read *r)
 		return;
 	if (!r->left) {
 		r->state = ENVD_XFER_DONE;
-	} else if (x && (!read_skip(r, x) || http_x_peek(x, &p) > 0)) {
+	} else if (x && (!read_skip(r, x) || http_stream_peek(x, &p) > 0)) {
 		if (!r->skip)
 			return;
-		if (http_x_at_end(x) || lost)
+		if (http_stream_at_end(x) || lost)
 			read_truncated(r, lost);
 	} else if (lost) {
 		read_truncated(r, lost);
-	} else if (x && http_x_at_end(x)) {
+	} else if (x && http_stream_at_end(x)) {
 		if (r->size >= 0 && r->given < (uint64_t)r->size)
 			read_truncated(r, NULL);
 		else
@@ -333,17 +333,17 @@ int64_t envd_read_file_size(const struct envd_read *r)
 
 size_t envd_read_peek(const struct envd_read *r, const uint8_t **ret)
 {
-	struct http_x *x = pool_req_x(r->req);
+	struct http_stream *x = pool_req_x(r->req);
 
 	if (r->state != ENVD_XFER_OPEN || r->skip || !x)
 		return 0;
-	return (size_t)MIN(http_x_peek(x, ret), r->left);
+	return (size_t)MIN(http_stream_peek(x, ret), r->left);
 }
 
 void envd_read_consume(struct envd_read *r, size_t n)
 {
 	must(r->state == ENVD_XFER_OPEN && n <= r->left);
-	http_x_consume(pool_req_x(r->req), n);
+	http_stream_consume(pool_req_x(r->req), n);
 	r->given += n;
 	if (r->left != UINT64_MAX)
 		r->left -= n;
@@ -418,17 +418,17 @@ static void write_fail(struct envd_write *w, enum envd_class cls)
 	w->state = ENVD_XFER_FAILED;
 }
 
-static void write_answer(struct envd_write *w, struct http_x *x)
+static void write_answer(struct envd_write *w, struct http_stream *x)
 {
 	int r;
 
-	if (http_x_status(x) != 200) {
+	if (http_stream_status(x) != 200) {
 		if (agent_refused(x, &w->answer, "POST /files", FAULT_PATH, &w->cls, &w->failure))
 			write_fail(w, w->cls);
 		return;
 	}
 	r = agent_collect(x, &w->answer, AGENT_ERROR_MAX);
-	if (r == 0 && !http_x_at_end(x))
+	if (r == 0 && !http_stream_at_end(x))
 		return;
 	/* A success before the last byte was sent is about another file than ours. */
 	if (r < 0 || !w->finished ||
@@ -442,15 +442,15 @@ static void write_answer(struct envd_write *w, struct http_x *x)
 
 static void write_settle(struct envd_write *w)
 {
-	struct http_x *x = pool_req_x(w->req);
+	struct http_stream *x = pool_req_x(w->req);
 
 	if (x && !w->started) {
 		w->started = true;
 		w->state = ENVD_XFER_OPEN;
-		if (w->preamble && http_x_write(x, w->preamble, strlen(w->preamble)) < 0)
+		if (w->preamble && http_stream_write(x, w->preamble, strlen(w->preamble)) < 0)
 			return;		/* its end will come as news */
 	}
-	if (x && http_x_head(x))
+	if (x && http_stream_head(x))
 		write_answer(w, x);
 	if (!write_is_over(w) && pool_req_failure(w->req)) {
 		w->cls = agent_failure(w->req, &w->failure);
@@ -590,21 +590,21 @@ enum envd_xfer envd_write_state(const struct envd_write *w)
 
 size_t envd_write_room(const struct envd_write *w)
 {
-	const struct http_x *x = w->req ? pool_req_x(w->req) : NULL;
+	const struct http_stream *x = w->req ? pool_req_x(w->req) : NULL;
 
-	return w->state == ENVD_XFER_OPEN && !w->finished && x ? http_x_room(x) : 0;
+	return w->state == ENVD_XFER_OPEN && !w->finished && x ? http_stream_room(x) : 0;
 }
 
 int envd_write_put(struct envd_write *w, const void *p, size_t n)
 {
-	struct http_x *x = w->req ? pool_req_x(w->req) : NULL;
+	struct http_stream *x = w->req ? pool_req_x(w->req) : NULL;
 	int r;
 
 	if (w->state != ENVD_XFER_OPEN || w->finished || !x)
 		return -EPIPE;
 	if (w->size >= 0 && n > (uint64_t)w->size - w->put)
 		return -EMSGSIZE;
-	r = http_x_write(x, p, n);
+	r = http_stream_write(x, p, n);
 	if (r == 0)
 		w->put += n;
 	return r;
@@ -612,7 +612,7 @@ int envd_write_put(struct envd_write *w, const void *p, size_t n)
 
 int envd_write_finish(struct envd_write *w)
 {
-	struct http_x *x = w->req ? pool_req_x(w->req) : NULL;
+	struct http_stream *x = w->req ? pool_req_x(w->req) : NULL;
 	int r = 0;
 
 	if (w->state != ENVD_XFER_OPEN || w->finished || !x)
@@ -626,8 +626,8 @@ int envd_write_finish(struct envd_write *w)
 	}
 	w->finished = true;
 	if (w->multipart)
-		r = http_x_write(x, epilogue, strlen(epilogue));
-	return r < 0 ? r : http_x_finish(x, NULL);
+		r = http_stream_write(x, epilogue, strlen(epilogue));
+	return r < 0 ? r : http_stream_finish(x, NULL);
 }
 
 const struct status *envd_write_failure(const struct envd_write *w, enum envd_class *ret_cls)

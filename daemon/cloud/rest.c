@@ -560,7 +560,7 @@ static void take_budget(const struct cloud_call *c, const struct fields *head)
 	defer_post(&c->cloud->pump);
 }
 
-static void take_failure(struct cloud_call *c, struct http_x *x)
+static void take_failure(struct cloud_call *c, struct http_stream *x)
 {
 	struct cloud_result *r = &c->result;
 	struct fault_answer a;
@@ -583,10 +583,10 @@ static void take_failure(struct cloud_call *c, struct http_x *x)
 	call_over(c);
 }
 
-static void take_answer(struct cloud_call *c, struct http_x *x)
+static void take_answer(struct cloud_call *c, struct http_stream *x)
 {
-	const struct fields *head = http_x_head(x);
-	unsigned status = http_x_status(x);
+	const struct fields *head = http_stream_head(x);
+	unsigned status = http_stream_status(x);
 
 	must(!c->result.sandbox);
 	c->doubtful |= pool_req_was_repeated(c->req);
@@ -636,7 +636,7 @@ static void take_loss(struct cloud_call *c)
 static void on_news(struct pool_req *r, void *user)
 {
 	struct cloud_call *c = user;
-	struct http_x *x = pool_req_x(r);
+	struct http_stream *x = pool_req_x(r);
 	int k = 0;
 
 	must(c->magic == CALL_MAGIC && c->req == r && c->state == CALL_OPEN);
@@ -648,13 +648,13 @@ static void on_news(struct pool_req *r, void *user)
 		take_loss(c);
 		return;
 	}
-	if (!x || !http_x_head(x))
+	if (!x || !http_stream_head(x))
 		return;
 	k = agent_collect(x, &c->answer, JSON_BODY_MAX);
 	if (k < 0) {
-		c->result.http_status = http_x_status(x);
+		c->result.http_status = http_stream_status(x);
 		bad_reply(c, k == -EMSGSIZE ? "the answer is too large" : NULL);
-	} else if (http_x_at_end(x)) {
+	} else if (http_stream_at_end(x)) {
 		take_answer(c, x);
 	}
 }

@@ -163,22 +163,24 @@ static void put_totals(struct text *t, const struct app *a)
 
 /* --- serving --- */
 
-static void on_news(struct http_x *x, void *user)
+static void on_news(struct http_stream *x, void *user)
 {
 }
 
-static void answer(struct http_x *x, const char *status, const char *type, const void *body, size_t n)
+static void answer(struct http_stream *x, const char *status, const char *type, const void *body,
+		   size_t n)
 {
 	struct fields f = FIELDS_NULL;
 
 	if (fields_put(&f, ":status", status) < 0 || fields_put(&f, "content-type", type) < 0 ||
-	    fields_printf(&f, "content-length", "%zu", n) < 0 || http_x_respond(x, &f, false) < 0 ||
-	    http_x_write(x, body, n) < 0 || http_x_finish(x, NULL) < 0)
-		http_x_reset(x, 2);
+	    fields_printf(&f, "content-length", "%zu", n) < 0 ||
+	    http_stream_respond(x, &f, false) < 0 || http_stream_write(x, body, n) < 0 ||
+	    http_stream_finish(x, NULL) < 0)
+		http_stream_reset(x, 2);
 	fields_fini(&f);
 }
 
-static void answer_metrics(struct app *a, struct http_x *x)
+static void answer_metrics(struct app *a, struct http_stream *x)
 {
 	struct text t = { .failed = false };
 
@@ -194,18 +196,19 @@ static void answer_metrics(struct app *a, struct http_x *x)
 	buf_fini(&t.b);
 }
 
-static void on_request(struct http_x *x, void *user)
+static void on_request(struct http_stream *x, void *user)
 {
-	const char *method = fields_get(http_x_head(x), ":method"), *path = fields_get(http_x_head(x), ":path");
+	const char *method = fields_get(http_stream_head(x), ":method"),
+		   *path = fields_get(http_stream_head(x), ":path");
 
-	http_x_set_owner(x, on_news, NULL);
+	http_stream_set_owner(x, on_news, NULL);
 	if (!str_eq(path, "/metrics"))
 		answer(x, "404", "text/plain", "GET /metrics\n", 13);
 	else if (!str_eq(method, "GET"))
 		answer(x, "405", "text/plain", "GET /metrics\n", 13);
 	else
 		answer_metrics(user, x);
-	http_x_release(x);
+	http_stream_release(x);
 }
 
 int app_metrics_new(struct app *a)

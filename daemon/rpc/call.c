@@ -50,7 +50,7 @@ struct rpc_call {
 	enum call_state state;
 	struct rpc_server *server;
 	struct rpc_conn *conn;
-	struct http_x *x;
+	struct http_stream *x;
 	const struct rpc_method *method;	/* NULL: refused before it was known */
 	void *service;
 	void *user;
@@ -122,7 +122,7 @@ static void call_free(void *p)
 		protobuf_c_message_free_unpacked(c->request, NULL);
 	frame_reader_fini(&c->reader);
 	if (c->x)
-		http_x_release(c->x);
+		http_stream_release(c->x);
 	rpc_conn_unref(c->conn);
 	c->magic = 0;
 	free(c);
@@ -134,7 +134,7 @@ static void call_close(struct rpc_call *c)
 	timer_clear(&c->timer);
 	timer_clear(&c->silence);
 	defer_cancel(&c->again);
-	http_x_release(c->x);
+	http_stream_release(c->x);
 	c->x = NULL;
 	loop_bury(c->server->loop, &c->grave, call_free, c);
 }
@@ -162,7 +162,7 @@ static int write_end(struct rpc_call *c, const struct status *st)
 	if (!r)
 		r = grpc_trailers(&f, st->code, st->text, details, n_details);
 	if (!r)
-		r = c->head_sent ? http_x_finish(c->x, &f) : http_x_respond(c->x, &f, true);
+		r = c->head_sent ? http_stream_finish(c->x, &f) : http_stream_respond(c->x, &f, true);
 	free(details);
 	return r;
 }
@@ -180,9 +180,9 @@ static void log_end(const struct rpc_call *c, const struct status *st)
 /* The rest has to be taken, not necessarily at once. */
 static void expect_flush(struct rpc_call *c)
 {
-	c->unsent = http_x_unsent(c->x);
+	c->unsent = http_stream_unsent(c->x);
 	if (timer_set(&c->timer, loop_now_ms(c->server->loop) + RPC_FLUSH_MS) < 0)
-		http_x_reset(c->x, H2_INTERNAL_ERROR);
+		http_stream_reset(c->x, H2_INTERNAL_ERROR);
 }
 
 /* Our side's one end. The handler is not told: either it asked for this, or the caller tells it. */
@@ -195,7 +195,7 @@ static void call_end(struct rpc_call *c, const struct status *st)
 		log_end(c, st);
 	}
 	if (write_end(c, st) < 0)
-		http_x_reset(c->x, H2_INTERNAL_ERROR);
+		http_stream_reset(c->x, H2_INTERNAL_ERROR);
 	expect_flush(c);
 	defer_post(&c->again);		/* drop what still comes in */
 }
@@ -294,9 +294,9 @@ static int read_message(struct rpc_call *c, ProtobufCMessage **ret, struct statu
 	size_t n, used;
 	int r = FRAME_MORE;
 
-	while (r == FRAME_MORE && (n = http_x_peek(c->x, &p)) > 0) {
+	while (r == FRAME_MORE && (n = http_stream_peek(c->x, &p)) > 0) {
 		r = frame_reader_feed(&c->reader, p, n, &used, &flags);
-		http_x_consume(c->x, used);
+		http_stream_consume(c->x, used);
 	}
 	if (r == FRAME_MORE || r == -ENOMEM) {
 		if (r < 0)
@@ -355,11 +355,11 @@ static void read_one_request(struct rpc_call *c)
 		}
 		c->request = m;
 	}
-	if (r < 0 || (http_x_at_end(c->x) && !check_request_end(c, &st))) {
+	if (r < 0 || (http_stream_at_end(c->x) && !check_request_end(c, &st))) {
 		call_stop(c, &st, RPC_GONE_SERVER);
 		return;
 	}
-	if (!http_x_at_end(c->x))
+	if (!http_stream_at_end(c->x))
 		return;
 	call_open(c);
 	c->touched = true;
@@ -381,9 +381,9 @@ static void read_stream(struct rpc_call *c)
 	}
 	if (c->state != CALL_OPEN || c->end_told)
 		return;
-	if (r < 0 || (http_x_at_end(c->x) && !check_request_end(c, &st))) {
+	if (r < 0 || (http_stream_at_end(c->x) && !check_request_end(c, &st))) {
 		call_stop(c, &st, RPC_GONE_SERVER);
-	} else if (http_x_at_end(c->x)) {
+	} else if (http_stream_at_end(c->x)) {
 		c->end_told = c->touched = true;
 		c->method->handler->on_end(c);
 	}
@@ -395,8 +395,8 @@ static void discard_request(struct rpc_call *c)
 	const uint8_t *p;
 	size_t n;
 
-	while ((n = http_x_peek(c->x, &p)) > 0)
-		http_x_consume(c->x, n);
+	while ((n = http_stream_peek(c->x, &p)) > 0)
+		http_stream_consume(c->x, n);
 }
 
 static void call_look(struct rpc_call *c)
@@ -405,7 +405,7 @@ static void call_look(struct rpc_call *c)
 
 	if (c->state == CALL_CLOSED)
 		return;			/* waits for the end of the pass */
-	how = http_x_closed(c->x, NULL);
+	how = http_stream_closed(c->x, NULL);
 	if (how != HTTP_OPEN) {
 		on_exchange_closed(c, how);
 		return;
@@ -420,7 +420,7 @@ static void call_look(struct rpc_call *c)
 		read_one_request(c);
 	else if (c->state == CALL_OPEN && !takes_one_request(c))
 		read_stream(c);
-	if (c->state == CALL_OPEN && c->starved && http_x_room(c->x) > 0) {
+	if (c->state == CALL_OPEN && c->starved && http_stream_room(c->x) > 0) {
 		c->starved = false;
 		if (c->method->handler->on_room)
 			c->method->handler->on_room(c);
@@ -429,7 +429,7 @@ static void call_look(struct rpc_call *c)
 		discard_request(c);
 }
 
-static void on_news(struct http_x *x, void *user)
+static void on_news(struct http_stream *x, void *user)
 {
 	call_look(call_from(user));
 }
@@ -445,14 +445,14 @@ static void on_time(struct timer *t, void *user)
 	struct status st = STATUS_OK;
 
 	if (c->state == CALL_ENDED) {
-		if (http_x_unsent(c->x) + RPC_FLUSH_BYTES <= c->unsent) {
+		if (http_stream_unsent(c->x) + RPC_FLUSH_BYTES <= c->unsent) {
 			expect_flush(c);
 			return;
 		}
 		log_info("call_unread", "method=%s uid=%u pid=%d unsent=%zu",
 			 c->method ? c->method->path : "?", c->conn->who.uid, (int)c->conn->who.pid,
-			 http_x_unsent(c->x));
-		http_x_reset(c->x, H2_NO_ERROR);
+			 http_stream_unsent(c->x));
+		http_stream_reset(c->x, H2_NO_ERROR);
 		return;
 	}
 	if (c->deadline_ms && loop_now_ms(c->server->loop) >= c->deadline_ms)
@@ -472,7 +472,7 @@ static void on_silence(struct timer *t, void *user)
 	if (now >= due) {
 		due = now + RPC_SILENCE_MS;
 		/* With bytes unsent there is no silence to break, only a client that does not read. */
-		if (!http_x_unsent(c->x))
+		if (!http_stream_unsent(c->x))
 			c->method->handler->on_silence(c);
 	}
 	if (c->state == CALL_OPEN && timer_set(&c->silence, due) < 0) {
@@ -576,7 +576,7 @@ static bool admit(struct rpc_call *c, struct status *st)
 
 static bool begin(struct rpc_call *c, struct status *st)
 {
-	const struct fields *head = http_x_head(c->x);
+	const struct fields *head = http_stream_head(c->x);
 	uint64_t due = loop_now_ms(c->server->loop) + RPC_REQUEST_MS;
 
 	if (!find_method(c, fields_get(head, ":path"), st) || !check_head(c, head, st) ||
@@ -604,8 +604,9 @@ static void refuse_http(struct rpc_call *c, int http_status)
 	scoped(fields_fini) struct fields f = FIELDS_NULL;
 
 	call_set_state(c, CALL_ENDED);
-	if (fields_printf(&f, ":status", "%d", http_status) < 0 || http_x_respond(c->x, &f, true) < 0)
-		http_x_reset(c->x, H2_INTERNAL_ERROR);
+	if (fields_printf(&f, ":status", "%d", http_status) < 0 ||
+	    http_stream_respond(c->x, &f, true) < 0)
+		http_stream_reset(c->x, H2_INTERNAL_ERROR);
 	expect_flush(c);
 }
 
@@ -618,15 +619,15 @@ static bool refuse_denied(struct rpc_call *c, struct status *st)
 	return c->conn->denied;
 }
 
-void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_x *x)
+void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_stream *x)
 {
 	struct rpc_call *c = calloc(1, sizeof(*c));
 	struct status st = STATUS_OK;
 	int http_status;
 
 	if (!c) {
-		http_x_reset(x, H2_REFUSED_STREAM);
-		http_x_release(x);
+		http_stream_reset(x, H2_REFUSED_STREAM);
+		http_stream_release(x);
 		return;
 	}
 	c->magic = CALL_MAGIC;
@@ -639,10 +640,10 @@ void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_x *
 	timer_init(&c->silence, s->loop, on_silence, c);
 	defer_init(&c->again, s->loop, on_again, c);
 	list_add_tail(&s->calls, &c->node);
-	http_x_set_owner(x, on_news, c);
+	http_stream_set_owner(x, on_news, c);
 	s->calls_total++;
 
-	http_status = grpc_check_request(http_x_head(x));
+	http_status = grpc_check_request(http_stream_head(x));
 	if (http_status)
 		refuse_http(c, http_status);
 	else if (refuse_denied(c, &st) || !begin(c, &st))
@@ -698,7 +699,7 @@ static int write_head(struct rpc_call *c)
 		return 0;
 	r = grpc_response_head(&f);
 	if (!r)
-		r = http_x_respond(c->x, &f, false);
+		r = http_stream_respond(c->x, &f, false);
 	c->head_sent = !r;
 	return r;
 }
@@ -718,7 +719,7 @@ static int write_message(struct rpc_call *c, const ProtobufCMessage *m)
 	}
 	frame_prefix(p, 0, (uint32_t)n);
 	protobuf_c_message_pack(m, p + FRAME_PREFIX_BYTES);
-	r = http_x_write(c->x, p, n + FRAME_PREFIX_BYTES);
+	r = http_stream_write(c->x, p, n + FRAME_PREFIX_BYTES);
 	if (p != small)
 		free(p);
 	(void)rpc_conn_crowded(c->conn);
@@ -743,7 +744,7 @@ void rpc_call_send(struct rpc_call *c, const ProtobufCMessage *message)
 
 size_t rpc_call_room(struct rpc_call *c)
 {
-	size_t room = http_x_room(c->x);
+	size_t room = http_stream_room(c->x);
 
 	c->starved = !room;
 	return room;
@@ -754,7 +755,7 @@ void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message)
 	struct status st = STATUS_OK;
 
 	if (rpc_conn_crowded(c->conn) &&
-	    protobuf_c_message_get_packed_size(message) + FRAME_PREFIX_BYTES > http_x_room(c->x)) {
+	    protobuf_c_message_get_packed_size(message) + FRAME_PREFIX_BYTES > http_stream_room(c->x)) {
 		status_set(&st, R_TOO_MANY_STREAMS, "answers of %u MiB wait to be read by uid %u, or of "
 			   "%u MiB on this connection", RPC_UNSENT_UID >> 20, c->conn->who.uid,
 			   RPC_UNSENT_CONN >> 20);

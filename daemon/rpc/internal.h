@@ -16,7 +16,7 @@
 
 struct http_conn;
 struct http_server;
-struct http_x;
+struct http_stream;
 
 #define RPC_LISTENERS_MAX 8u	/* one, and one more for each time its path was removed */
 
@@ -60,7 +60,7 @@ struct rpc_conn {
 };
 
 /* call.c: a request head came. */
-void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_x *x);
+void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_stream *x);
 /* Ends one for the server's reasons: the client gets `st`, the handler on_gone. */
 void rpc_call_stop(struct rpc_call *c, const struct status *st);
 struct rpc_call *rpc_call_from_node(struct list *node);

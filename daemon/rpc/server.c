@@ -144,9 +144,9 @@ static void on_conn_closed(struct http_conn *http, void *conn_user, const char *
 	conn_bury_if_done(conn);
 }
 
-static void on_request(struct http_x *x, void *user)
+static void on_request(struct http_stream *x, void *user)
 {
-	rpc_call_begin(user, http_conn_user(http_x_conn(x)), x);
+	rpc_call_begin(user, http_conn_user(http_stream_conn(x)), x);
 }
 
 /* --- the server --------------------------------------------------------------------------------- */

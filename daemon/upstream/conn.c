@@ -124,7 +124,7 @@ static void on_closed(struct http_conn *hc, const char *reason, void *user)
 	list_for_each_safe(n, &c->reqs) {
 		struct pool_req *r = list_entry(n, struct pool_req, node);
 		uint32_t code = 0;
-		enum http_close how = r->x ? http_x_closed(r->x, &code) : HTTP_CLOSE_LOST;
+		enum http_close how = r->x ? http_stream_closed(r->x, &code) : HTTP_CLOSE_LOST;
 
 		if (how == HTTP_CLOSE_CLEAN)
 			continue;	/* its news will come and complete it */

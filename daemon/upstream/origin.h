@@ -103,7 +103,7 @@ struct pool_req {
 	struct pool *pool;
 	struct origin *origin;
 	struct uconn *conn;		/* with an open exchange */
-	struct http_x *x;
+	struct http_stream *x;
 	struct fields head;
 	uint8_t *body;
 	size_t n_body;

@@ -101,7 +101,7 @@ static void drop_exchange(struct pool_req *r)
 	if (r->conn)
 		uconn_detach(r);
 	if (r->x)
-		http_x_release(r->x);
+		http_stream_release(r->x);
 	r->x = NULL;
 }
 
@@ -134,8 +134,8 @@ void pool_req_fail(struct pool_req *r, enum pool_fate fate, const struct status 
 		return;
 	unqueue(r);
 	if (r->x && r->head_seen) {	/* what came before the failure stays readable */
-		if (http_x_closed(r->x, NULL) == HTTP_OPEN)
-			http_x_reset(r->x, POOL_H2_CANCEL);
+		if (http_stream_closed(r->x, NULL) == HTTP_OPEN)
+			http_stream_reset(r->x, POOL_H2_CANCEL);
 		if (r->conn)
 			uconn_detach(r);
 	} else {
@@ -174,7 +174,7 @@ void pool_req_attempt_ended(struct pool_req *r, enum http_close how, uint32_t h2
 		.end = how == HTTP_CLOSE_REFUSED ? RETRY_END_REFUSED :
 		       how == HTTP_CLOSE_RESET	 ? RETRY_END_RESET :
 						   RETRY_END_LOST,
-		.sent = r->x && http_x_was_sent(r->x),
+		.sent = r->x && http_stream_was_sent(r->x),
 		.sent_before = r->sent_before,
 		.head_seen = r->head_seen,
 		.idempotent = r->idempotent,
@@ -200,8 +200,10 @@ static void on_limit(struct timer *t, void *user)
 {
 	struct pool_req *r = user;
 	struct origin *o = r->origin;
-	struct retry_facts f = { .end = RETRY_END_DEADLINE, .sent_before = r->sent_before,
-				 .head_seen = r->head_seen, .sent = r->x && http_x_was_sent(r->x) };
+	struct retry_facts f = {.end = RETRY_END_DEADLINE,
+				.sent_before = r->sent_before,
+				.head_seen = r->head_seen,
+				.sent = r->x && http_stream_was_sent(r->x)};
 	struct status why = STATUS_OK;
 
 	if (r->queued && o->failures) {
@@ -234,7 +236,7 @@ static void completed(struct pool_req *r)
  * own. */
 static bool is_misdirected(struct pool_req *r)
 {
-	if (http_x_status(r->x) != 421 || !r->conn || r->conn->origin == r->origin)
+	if (http_stream_status(r->x) != 421 || !r->conn || r->conn->origin == r->origin)
 		return false;
 	r->origin->never_share = true;
 	return r->body_mode != POOL_BODY_STREAM && r->replays < RETRY_REPLAYS_MAX;
@@ -248,14 +250,14 @@ static void forget_request(struct pool_req *r)
 	r->body = NULL;
 }
 
-static void on_x_news(struct http_x *x, void *user)
+static void on_x_news(struct http_stream *x, void *user)
 {
 	struct pool_req *r = user;
 	uint32_t code = 0;
-	enum http_close how = http_x_closed(x, &code);
+	enum http_close how = http_stream_closed(x, &code);
 
 	must(r->x == x);
-	if (!r->head_seen && http_x_head(x)) {
+	if (!r->head_seen && http_stream_head(x)) {
 		if (is_misdirected(r)) {
 			send_again(r, false);
 			return;
@@ -268,7 +270,7 @@ static void on_x_news(struct http_x *x, void *user)
 	}
 	/* A peer may answer in full and stop an upload it does not want: that is an answer. */
 	if (r->fate == POOL_PENDING && how != HTTP_OPEN) {
-		if (how == HTTP_CLOSE_CLEAN || (http_x_ended(x) && http_x_head(x))) {
+		if (how == HTTP_CLOSE_CLEAN || (http_stream_ended(x) && http_stream_head(x))) {
 			completed(r);
 		} else {
 			pool_req_attempt_ended(r, how, code);
@@ -292,11 +294,11 @@ int pool_req_send(struct pool_req *r, struct uconn *c)
 	uconn_attach(c, r);
 	r->sent_at_ms = loop_now_ms(r->pool->loop);
 	if (r->body_mode == POOL_BODY_WHOLE && r->n_body) {
-		k = http_x_write(r->x, r->body, r->n_body);
+		k = http_stream_write(r->x, r->body, r->n_body);
 		if (k == 0)
-			k = http_x_finish(r->x, NULL);
+			k = http_stream_finish(r->x, NULL);
 		if (k < 0)		/* -EPIPE: its news will say why */
-			http_x_reset(r->x, POOL_H2_CANCEL);
+			http_stream_reset(r->x, POOL_H2_CANCEL);
 	}
 	if (r->body_mode == POOL_BODY_STREAM)
 		defer_post(&r->tell);	/* there is something to write on now */
@@ -397,7 +399,7 @@ struct pool_req *pool_req_free(struct pool_req *r)
 	return NULL;
 }
 
-struct http_x *pool_req_x(const struct pool_req *r)
+struct http_stream *pool_req_x(const struct pool_req *r)
 {
 	return r->x;
 }
@@ -416,7 +418,7 @@ bool pool_req_was_sent(const struct pool_req *r)
 {
 	if (r->fate != POOL_PENDING)
 		return r->fate != POOL_UNSENT;
-	return r->sent_before || (r->x && http_x_was_sent(r->x));
+	return r->sent_before || (r->x && http_stream_was_sent(r->x));
 }
 
 bool pool_req_was_repeated(const struct pool_req *r)

@@ -6,7 +6,7 @@
  *
  * News. The request's `news` comes on the loop, never from inside a call into here; the owner looks
  * at pool_req_x() (an exchange, or NULL while queued), pool_req_failure() and pool_req_fate().
- * The owner uses http_x_head/peek/consume/write/… on the exchange, but never releases or resets it:
+ * The owner uses http_stream_head/peek/consume/write/… on the exchange, but never releases or resets it:
  * that is pool_req_free().
  *
  * Sharing. Hosts under one certificate at one address share connections (coalesce.h); a 421 ends that
@@ -98,7 +98,7 @@ struct pool_req *pool_req_free(struct pool_req *r);
 
 /* The exchange; NULL while queued and after a failure that left none. It can change between two
  * news, until its head was seen. */
-struct http_x *pool_req_x(const struct pool_req *r);
+struct http_stream *pool_req_x(const struct pool_req *r);
 
 enum pool_fate {
 	POOL_PENDING,	/* queued or open */

@@ -14,49 +14,49 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
-struct http_x {
+struct http_stream {
 	const uint8_t *p;
 	size_t n;	/* that came and was not taken */
 	size_t later;	/* that will come */
 };
 
-static struct http_x now_x;
+static struct http_stream now_x;
 static struct fields head;
 
-const struct fields *http_x_head(const struct http_x *x)
+const struct fields *http_stream_head(const struct http_stream *x)
 {
 	return &head;
 }
 
-unsigned http_x_status(const struct http_x *x)
+unsigned http_stream_status(const struct http_stream *x)
 {
 	return 200;
 }
 
-size_t http_x_peek(const struct http_x *x, const uint8_t **ret)
+size_t http_stream_peek(const struct http_stream *x, const uint8_t **ret)
 {
 	*ret = x->p;
 	return x->n;
 }
 
-void http_x_consume(struct http_x *x, size_t n)
+void http_stream_consume(struct http_stream *x, size_t n)
 {
 	must(n <= x->n);
 	x->p += n;
 	x->n -= n;
 }
 
-bool http_x_at_end(const struct http_x *x)
+bool http_stream_at_end(const struct http_stream *x)
 {
 	return !x->n && !x->later;
 }
 
-enum http_close http_x_closed(const struct http_x *x, uint32_t *ret_code)
+enum http_close http_stream_closed(const struct http_stream *x, uint32_t *ret_code)
 {
 	return HTTP_OPEN;
 }
 
-struct http_x *pool_req_x(const struct pool_req *r)
+struct http_stream *pool_req_x(const struct pool_req *r)
 {
 	return &now_x;
 }
@@ -86,7 +86,7 @@ uint64_t loop_now_ms(const struct loop *l)
 	return 0;
 }
 
-bool agent_refused(struct http_x *x, struct buf *b, const char *route, enum fault_subject what,
+bool agent_refused(struct http_stream *x, struct buf *b, const char *route, enum fault_subject what,
 		   enum envd_class *ret_cls, struct status *ret)
 {
 	abort();
@@ -97,7 +97,7 @@ enum envd_class agent_failure(const struct pool_req *r, struct status *ret)
 	abort();
 }
 
-int agent_collect(struct http_x *x, struct buf *b, size_t max)
+int agent_collect(struct http_stream *x, struct buf *b, size_t max)
 {
 	abort();
 }
@@ -153,7 +153,7 @@ static struct outcome play(const uint8_t *p, size_t n, size_t piece)
 	must(!n || buf_put(&all, p, n) == 0);
 	frame_reader_init(&s.reader, CONNECT_MESSAGE_MAX);
 	buf_init(&s.error, 0);
-	now_x = (struct http_x){ .p = buf_data(&all), .later = n };
+	now_x = (struct http_stream){ .p = buf_data(&all), .later = n };
 	while (now_x.later) {
 		size_t k = MIN(piece, now_x.later);
 

@@ -49,16 +49,16 @@ static struct http_server *server;
 static uint32_t n_open;
 static bool draining;
 
-static int write_pattern(struct http_x *x, uint64_t *sent, uint64_t *left)
+static int write_pattern(struct http_stream *x, uint64_t *sent, uint64_t *left)
 {
-	size_t n = MIN(http_x_room(x), MIN(*left, sizeof(pattern) - 256));
-	int r = http_x_write(x, pattern + (*sent & 255), n);
+	size_t n = MIN(http_stream_room(x), MIN(*left, sizeof(pattern) - 256));
+	int r = http_stream_write(x, pattern + (*sent & 255), n);
 
 	if (r < 0)
 		return r;
 	*sent += n;
 	*left -= n;
-	return *left ? 0 : http_x_finish(x, NULL);
+	return *left ? 0 : http_stream_finish(x, NULL);
 }
 
 static void maybe_stop(void)
@@ -67,63 +67,63 @@ static void maybe_stop(void)
 		loop_stop(loop, 0);
 }
 
-static void on_news(struct http_x *x, void *user)
+static void on_news(struct http_stream *x, void *user)
 {
 	struct call *c = user;
 	const uint8_t *p;
 	size_t n;
 
-	if (http_x_closed(x, NULL)) {
-		http_x_release(x);
+	if (http_stream_closed(x, NULL)) {
+		http_stream_release(x);
 		free(c);
 		return;
 	}
-	while (!c->echo && c->left && http_x_room(x))
+	while (!c->echo && c->left && http_stream_room(x))
 		if (write_pattern(x, &c->sent, &c->left) < 0)
 			return; /* its end comes as news */
-	n = http_x_peek(x, &p);
+	n = http_stream_peek(x, &p);
 	if (!c->echo) {
-		http_x_consume(x, n);
+		http_stream_consume(x, n);
 		return;
 	}
-	n = MIN(n, http_x_room(x));
-	if (n && http_x_write(x, p, n) == 0)
-		http_x_consume(x, n);
-	if (http_x_at_end(x) && http_x_room(x))
-		(void)!http_x_finish(x, NULL);
+	n = MIN(n, http_stream_room(x));
+	if (n && http_stream_write(x, p, n) == 0)
+		http_stream_consume(x, n);
+	if (http_stream_at_end(x) && http_stream_room(x))
+		(void)!http_stream_finish(x, NULL);
 }
 
-static void respond(struct http_x *x, uint64_t length, bool has_length, bool end)
+static void respond(struct http_stream *x, uint64_t length, bool has_length, bool end)
 {
 	struct fields f = FIELDS_NULL;
 
 	must(!fields_put(&f, ":status", "200") && !fields_put(&f, "content-type", "text/plain"));
 	if (has_length)
 		must(!fields_printf(&f, "content-length", "%llu", (unsigned long long)length));
-	(void)!http_x_respond(x, &f, end);
+	(void)!http_stream_respond(x, &f, end);
 	fields_fini(&f);
 }
 
-static void on_request(struct http_x *x, void *user)
+static void on_request(struct http_stream *x, void *user)
 {
-	const struct fields *head = http_x_head(x);
+	const struct fields *head = http_stream_head(x);
 	const char *path = fields_get(head, ":path"), *method = fields_get(head, ":method");
 	struct call *c = calloc(1, sizeof(*c));
 	const uint8_t *p;
 
 	must(c);
-	http_x_set_owner(x, on_news, c);
+	http_stream_set_owner(x, on_news, c);
 	if (str_eq(method, "POST") || str_eq(method, "PUT")) {
 		c->echo = true;
-		http_x_peek(x, &p); /* asks for the body where the client waits for that */
+		http_stream_peek(x, &p); /* asks for the body where the client waits for that */
 		respond(x, 0, false, false);
 	} else if (str_starts(path, "/bytes/") &&
 		   str_u64(path + 7, strlen(path + 7), UINT64_MAX, &c->left) == 0 && c->left) {
 		respond(x, c->left, true, false);
 	} else {
 		respond(x, 6, true, false);
-		(void)!http_x_write(x, "hello\n", 6);
-		(void)!http_x_finish(x, NULL);
+		(void)!http_stream_write(x, "hello\n", 6);
+		(void)!http_stream_finish(x, NULL);
 	}
 }
 
@@ -201,7 +201,7 @@ static int serve(void)
 static const char *host, *path;
 static uint64_t port;
 static struct http_conn *conn;
-static struct http_x *ask;
+static struct http_stream *ask;
 static uint64_t to_post, posted, got_bytes, got_sum;
 static int result = -1;
 
@@ -212,28 +212,28 @@ static void print_answer(enum http_close how)
 	static const char *const names[] = { "open", "clean", "local", "reset", "refused", "lost" };
 
 	printf("version=%d status=%u bytes=%llu sum=%llu end=%s\n", http_conn_version(conn),
-	       http_x_status(ask), (unsigned long long)got_bytes, (unsigned long long)got_sum,
+	       http_stream_status(ask), (unsigned long long)got_bytes, (unsigned long long)got_sum,
 	       names[how]);
 }
 
-static void on_answer(struct http_x *x, void *user)
+static void on_answer(struct http_stream *x, void *user)
 {
-	enum http_close how = http_x_closed(x, NULL);
+	enum http_close how = http_stream_closed(x, NULL);
 	const uint8_t *p;
 	size_t n;
 
-	while (to_post && http_x_room(x))
+	while (to_post && http_stream_room(x))
 		if (write_pattern(x, &posted, &to_post) < 0)
 			break;
-	n = http_x_peek(x, &p);
+	n = http_stream_peek(x, &p);
 	for (size_t i = 0; i < n; i++)
 		got_sum += p[i];
 	got_bytes += n;
-	http_x_consume(x, n);
+	http_stream_consume(x, n);
 	if (!how)
 		return;
 	print_answer(how);
-	http_x_release(x);
+	http_stream_release(x);
 	if (how == HTTP_CLOSE_CLEAN && --times)
 		begin();
 	else

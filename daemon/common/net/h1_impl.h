@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside of HTTP/1.1 connections, shared by h1conn.c and h1x.c only. */
+/* Inside of HTTP/1.1 connections, shared by h1conn.c and h1stream.c only. */
 #ifndef AB_DAEMON_COMMON_NET_H1_IMPL_H
 #define AB_DAEMON_COMMON_NET_H1_IMPL_H
 
@@ -21,8 +21,8 @@ struct h1 {
 	struct http1_head head;
 	struct http1_body body;
 	enum h1_phase phase;
-	struct h1_x *x;		/* the current exchange */
-	struct h1_x *next;	/* server: its head is being read */
+	struct h1_stream *x;		/* the current exchange */
+	struct h1_stream *next;	/* server: its head is being read */
 	struct list ready;	/* exchanges with news */
 	uint32_t window, send_max;
 	unsigned interims;
@@ -30,8 +30,8 @@ struct h1 {
 	bool eof;		/* the peer said its last byte, and that was in order */
 };
 
-struct h1_x {
-	struct http_x x;
+struct h1_stream {
+	struct http_stream x;
 	struct list ready;
 	struct fields head, trailers;	/* received */
 	struct buf body;		/* received, not consumed */
@@ -56,32 +56,33 @@ static inline struct h1 *h1_of(const struct http_conn *c)
 }
 
 /* h1conn.c */
-void h1_close_x(struct h1 *h, struct h1_x *x, enum http_close how, uint32_t code);
-void h1_note(struct h1 *h, struct h1_x *x);
-bool h1_end_released(struct h1 *h, struct h1_x *x);
+void h1_close_x(struct h1 *h, struct h1_stream *x, enum http_close how, uint32_t code);
+void h1_note(struct h1 *h, struct h1_stream *x);
+bool h1_end_released(struct h1 *h, struct h1_stream *x);
 void h1_pause(struct h1 *h);
 /* The upgrade was agreed on. */
-void h1_tunnel(struct h1 *h, struct h1_x *x);
+void h1_tunnel(struct h1 *h, struct h1_stream *x);
 
-/* h1x.c */
-struct h1_x *h1x_new(struct http_conn *c);
-void h1x_destroy(struct h1_x *x);
-must_check int h1x_send_request(struct h1 *h, struct h1_x *x, const struct fields *head, bool end);
-const struct fields *h1x_head(const struct http_x *x);
-const struct fields *h1x_trailers(const struct http_x *x);
-size_t h1x_peek(struct http_x *x, const uint8_t **ret);
-void h1x_consume(struct http_x *x, size_t n);
-bool h1x_ended(const struct http_x *x);
-bool h1x_at_end(const struct http_x *x);
-int h1x_respond(struct http_x *x, const struct fields *head, bool end);
-bool h1x_can_upgrade(const struct http_x *x);
-size_t h1x_room(const struct http_x *x);
-size_t h1x_unsent(const struct http_x *x);
-int h1x_write(struct http_x *x, const void *p, size_t n);
-int h1x_finish(struct http_x *x, const struct fields *trailers);
-void h1x_reset(struct http_x *x, uint32_t code);
-void h1x_release(struct http_x *x);
-enum http_close h1x_closed(const struct http_x *x, uint32_t *ret_code);
-bool h1x_was_sent(const struct http_x *x);
+/* h1stream.c */
+struct h1_stream *h1_stream_new(struct http_conn *c);
+void h1_stream_destroy(struct h1_stream *x);
+must_check int h1_stream_send_request(struct h1 *h, struct h1_stream *x, const struct fields *head,
+				      bool end);
+const struct fields *h1_stream_head(const struct http_stream *x);
+const struct fields *h1_stream_trailers(const struct http_stream *x);
+size_t h1_stream_peek(struct http_stream *x, const uint8_t **ret);
+void h1_stream_consume(struct http_stream *x, size_t n);
+bool h1_stream_ended(const struct http_stream *x);
+bool h1_stream_at_end(const struct http_stream *x);
+int h1_stream_respond(struct http_stream *x, const struct fields *head, bool end);
+bool h1_stream_can_upgrade(const struct http_stream *x);
+size_t h1_stream_room(const struct http_stream *x);
+size_t h1_stream_unsent(const struct http_stream *x);
+int h1_stream_write(struct http_stream *x, const void *p, size_t n);
+int h1_stream_finish(struct http_stream *x, const struct fields *trailers);
+void h1_stream_reset(struct http_stream *x, uint32_t code);
+void h1_stream_release(struct http_stream *x);
+enum http_close h1_stream_closed(const struct http_stream *x, uint32_t *ret_code);
+bool h1_stream_was_sent(const struct http_stream *x);
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * A connection on the HTTP/1.1 coder. One exchange at a time in both roles; a server leaves
  * pipelined requests unread until the answer before them is out. An exchange is detached from the
- * connection when it ends and lives on by itself. Bodies are in h1x.c.
+ * connection when it ends and lives on by itself. Bodies are in h1stream.c.
  *
  * 100 Continue is sent when the owner first looks for the body (peek). An owner that answers without
  * looking never asked for it, so then the connection ends after the answer.
@@ -43,7 +43,7 @@ int h1conn_start(struct http_conn *c)
 
 /* --- the end of an exchange --- */
 
-void h1_close_x(struct h1 *h, struct h1_x *x, enum http_close how, uint32_t code)
+void h1_close_x(struct h1 *h, struct h1_stream *x, enum http_close how, uint32_t code)
 {
 	must(!x->how && how);
 	x->how = how;
@@ -51,19 +51,19 @@ void h1_close_x(struct h1 *h, struct h1_x *x, enum http_close how, uint32_t code
 	if (h->x == x)
 		h->x = NULL;
 	if (x->x.released)
-		h1x_destroy(x);
+		h1_stream_destroy(x);
 	else
 		h1_note(h, x);
 }
 
-void h1_note(struct h1 *h, struct h1_x *x)
+void h1_note(struct h1 *h, struct h1_stream *x)
 {
 	if (!x->x.released && list_is_empty(&x->ready))
 		list_add_tail(&h->ready, &x->ready);
 }
 
 /* What HTTP/2 would call the result of a connection that died. */
-static void lose(struct h1 *h, struct h1_x *x)
+static void lose(struct h1 *h, struct h1_stream *x)
 {
 	h1_close_x(h, x, !h->c->server_role && !x->sent ? HTTP_CLOSE_REFUSED : HTTP_CLOSE_LOST,
 		   H2_NO_ERROR);
@@ -74,17 +74,17 @@ static void h1c_lost(struct http_conn *c)
 	struct h1 *h = h1_of(c);
 
 	if (h->next)
-		h1x_destroy(h->next);
+		h1_stream_destroy(h->next);
 	h->next = NULL;
 	if (h->x)
 		lose(h, h->x);
 	if (!c->server_role)
 		return;
 	list_for_each_safe(n, &h->ready) {
-		struct h1_x *x = list_entry(n, struct h1_x, ready);
+		struct h1_stream *x = list_entry(n, struct h1_stream, ready);
 
 		if (!x->announced) /* no owner will ever release it */
-			h1x_destroy(x);
+			h1_stream_destroy(x);
 	}
 }
 
@@ -118,7 +118,7 @@ static void broken(struct h1 *h, enum http1_result r, const char *why)
 	if (c->server_role && (!h->x || !h->x->responded))
 		answer_error(h, r);
 	if (h->next)
-		h1x_destroy(h->next);
+		h1_stream_destroy(h->next);
 	h->next = NULL;
 	if (h->x)
 		h1_close_x(h, h->x, HTTP_CLOSE_RESET, H2_PROTOCOL_ERROR);
@@ -128,7 +128,7 @@ static void broken(struct h1 *h, enum http1_result r, const char *why)
 		conn_fail(c, why);
 }
 
-static void begin_body(struct h1 *h, struct h1_x *x)
+static void begin_body(struct h1 *h, struct h1_stream *x)
 {
 	h->phase = h->head.framing == HTTP1_BODY_NONE ? H1_WAIT : H1_BODY;
 	x->ended = h->phase == H1_WAIT;
@@ -160,7 +160,7 @@ static bool asks_upgrade(const struct h1 *h, const struct fields *head)
 
 static void request_head_done(struct h1 *h)
 {
-	struct h1_x *x = h->next;
+	struct h1_stream *x = h->next;
 	const char *method = fields_get(&x->head, ":method");
 
 	h->next = NULL;
@@ -176,7 +176,7 @@ static void request_head_done(struct h1 *h)
 
 static void response_head_done(struct h1 *h)
 {
-	struct h1_x *x = h->x;
+	struct h1_stream *x = h->x;
 
 	if (h->head.status == 101 && x->can_upgrade) {
 		x->head_done = true;
@@ -203,7 +203,7 @@ static bool parse_head(struct h1 *h, const uint8_t *p, size_t n, size_t *ret_use
 	if (!n)
 		return false;
 	if (c->server_role && !h->next) {
-		h->next = h1x_new(c);
+		h->next = h1_stream_new(c);
 		if (!h->next) {
 			conn_fail(c, "out of memory");
 			return false;
@@ -225,7 +225,7 @@ static bool parse_head(struct h1 *h, const uint8_t *p, size_t n, size_t *ret_use
 
 static bool parse_body(struct h1 *h, const uint8_t *p, size_t n, size_t *ret_used)
 {
-	struct h1_x *x = h->x;
+	struct h1_stream *x = h->x;
 	const uint8_t *data;
 	size_t n_data;
 	enum http1_result r = http1_body_feed(&h->body, p, n, ret_used, &data, &n_data);
@@ -251,7 +251,7 @@ static bool parse_body(struct h1 *h, const uint8_t *p, size_t n, size_t *ret_use
 
 static void take_tunnel(struct h1 *h, const uint8_t *p, size_t n)
 {
-	struct h1_x *x = h->x;
+	struct h1_stream *x = h->x;
 
 	if (!n || x->x.released)
 		return;
@@ -297,7 +297,7 @@ static void parse_kept(struct h1 *h)
 	buf_drop(&h->in, used);
 }
 
-void h1_tunnel(struct h1 *h, struct h1_x *x)
+void h1_tunnel(struct h1 *h, struct h1_stream *x)
 {
 	h->phase = H1_TUNNEL;
 	h->keep_alive = false;
@@ -334,7 +334,7 @@ static void h1c_feed(struct http_conn *c, const uint8_t *p, size_t n, uint64_t n
 static void h1c_eof(struct http_conn *c, bool orderly)
 {
 	struct h1 *h = h1_of(c);
-	struct h1_x *x = h->x;
+	struct h1_stream *x = h->x;
 
 	if (orderly && x && x->tunnel) {
 		h->eof = true;
@@ -373,7 +373,7 @@ static void next_request(struct h1 *h)
 	h1_pause(h);
 }
 
-static void end_server_exchange(struct h1 *h, struct h1_x *x)
+static void end_server_exchange(struct h1 *h, struct h1_stream *x)
 {
 	if (x->ended) {
 		h1_close_x(h, x, HTTP_CLOSE_CLEAN, H2_NO_ERROR);
@@ -384,7 +384,7 @@ static void end_server_exchange(struct h1 *h, struct h1_x *x)
 	}
 }
 
-static void end_client_exchange(struct h1 *h, struct h1_x *x, bool flushed)
+static void end_client_exchange(struct h1 *h, struct h1_stream *x, bool flushed)
 {
 	if (!x->ended)
 		return;
@@ -402,7 +402,7 @@ static void end_client_exchange(struct h1 *h, struct h1_x *x, bool flushed)
 }
 
 /* Each direction ends by itself. */
-static void end_tunnel_exchange(struct h1 *h, struct h1_x *x, bool flushed)
+static void end_tunnel_exchange(struct h1 *h, struct h1_stream *x, bool flushed)
 {
 	if (x->finished && flushed && !x->shut) {
 		x->shut = true;
@@ -415,7 +415,7 @@ static void end_tunnel_exchange(struct h1 *h, struct h1_x *x, bool flushed)
 }
 
 /* Both messages are complete, and the owner of ours lets go before the pump looked: the connection lives on. */
-bool h1_end_released(struct h1 *h, struct h1_x *x)
+bool h1_end_released(struct h1 *h, struct h1_stream *x)
 {
 	bool flushed = !buf_len(&h->out) && !xport_unsent(&h->c->xp);
 
@@ -428,7 +428,7 @@ bool h1_end_released(struct h1 *h, struct h1_x *x)
 
 static void end_exchange(struct h1 *h)
 {
-	struct h1_x *x = h->x;
+	struct h1_stream *x = h->x;
 	bool flushed = !buf_len(&h->out) && !xport_unsent(&h->c->xp);
 
 	if (!x || h->c->state != CONN_OPEN)
@@ -444,7 +444,7 @@ static void end_exchange(struct h1 *h)
 static int h1c_output(struct http_conn *c)
 {
 	struct h1 *h = h1_of(c);
-	struct h1_x *x = h->x;
+	struct h1_stream *x = h->x;
 	ssize_t n = 0;
 
 	while (buf_len(&h->out) && !c->xp.blocked) {
@@ -455,7 +455,7 @@ static int h1c_output(struct http_conn *c)
 			x->sent = true;
 		buf_drop(&h->out, (size_t)n);
 	}
-	if (x && x->room_wanted && h1x_unsent(&x->x) <= h->send_max / 2) {
+	if (x && x->room_wanted && h1_stream_unsent(&x->x) <= h->send_max / 2) {
 		x->room_wanted = false;
 		h1_note(h, x);
 	}
@@ -472,7 +472,7 @@ static bool h1c_has_output(const struct http_conn *c)
 
 /* --- telling --- */
 
-static void announce(struct http_conn *c, struct h1_x *x)
+static void announce(struct http_conn *c, struct h1_stream *x)
 {
 	const struct http_server_options *o = server_options(c->server);
 
@@ -485,17 +485,17 @@ static void h1c_deliver(struct http_conn *c)
 	struct h1 *h = h1_of(c);
 
 	while (c->state != CONN_GONE && !list_is_empty(&h->ready)) {
-		struct h1_x *x = list_entry(h->ready.next, struct h1_x, ready);
+		struct h1_stream *x = list_entry(h->ready.next, struct h1_stream, ready);
 
 		list_del(&x->ready);
 		if (c->server_role && !x->announced) {
 			if (x->how) {	/* nobody ever saw it */
-				h1x_destroy(x);
+				h1_stream_destroy(x);
 				continue;
 			}
 			announce(c, x);
 		}
-		x_news(&x->x);
+		http_stream_news(&x->x);
 	}
 }
 
@@ -540,17 +540,18 @@ static uint32_t h1c_free_streams(const struct http_conn *c)
 	return !h->x && h->keep_alive ? 1 : 0;
 }
 
-static int h1c_request(struct http_conn *c, const struct fields *head, bool end, struct http_x **ret)
+static int h1c_request(struct http_conn *c, const struct fields *head, bool end,
+		       struct http_stream **ret)
 {
 	struct h1 *h = h1_of(c);
-	struct h1_x *x = h1x_new(c);
+	struct h1_stream *x = h1_stream_new(c);
 	int r;
 
 	if (!x)
 		return -ENOMEM;
-	r = h1x_send_request(h, x, head, end);
+	r = h1_stream_send_request(h, x, head, end);
 	if (r < 0) {
-		h1x_destroy(x);
+		h1_stream_destroy(x);
 		return r;
 	}
 	http1_head_init_response(&h->head, x->to_head, false, &x->head);
@@ -576,20 +577,20 @@ const struct http_ops h1_ops = {
 	.open_count = h1c_open_count,
 	.free_streams = h1c_free_streams,
 	.request = h1c_request,
-	.head = h1x_head,
-	.trailers = h1x_trailers,
-	.peek = h1x_peek,
-	.consume = h1x_consume,
-	.ended = h1x_ended,
-	.at_end = h1x_at_end,
-	.respond = h1x_respond,
-	.can_upgrade = h1x_can_upgrade,
-	.room = h1x_room,
-	.unsent = h1x_unsent,
-	.write = h1x_write,
-	.finish = h1x_finish,
-	.reset = h1x_reset,
-	.release = h1x_release,
-	.closed = h1x_closed,
-	.was_sent = h1x_was_sent,
+	.head = h1_stream_head,
+	.trailers = h1_stream_trailers,
+	.peek = h1_stream_peek,
+	.consume = h1_stream_consume,
+	.ended = h1_stream_ended,
+	.at_end = h1_stream_at_end,
+	.respond = h1_stream_respond,
+	.can_upgrade = h1_stream_can_upgrade,
+	.room = h1_stream_room,
+	.unsent = h1_stream_unsent,
+	.write = h1_stream_write,
+	.finish = h1_stream_finish,
+	.reset = h1_stream_reset,
+	.release = h1_stream_release,
+	.closed = h1_stream_closed,
+	.was_sent = h1_stream_was_sent,
 };

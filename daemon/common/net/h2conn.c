@@ -13,7 +13,7 @@
 #include "proto/wire/h2.h"
 
 struct h2_x {
-	struct http_x x;
+	struct http_stream x;
 	struct h2_stream *s;
 	bool bodyless;	/* server: the stream ended with the head; `finished` is the owner's view */
 	bool finished;
@@ -29,19 +29,19 @@ static struct h2 *h2_of(const struct http_conn *c)
 	return c->engine;
 }
 
-static struct h2_x *x_of(const struct http_x *x)
+static struct h2_x *http_stream_of(const struct http_stream *x)
 {
 	return container_of(x, struct h2_x, x);
 }
 
-static struct h2_stream *stream_of(const struct http_x *x)
+static struct h2_stream *stream_of(const struct http_stream *x)
 {
-	return x_of(x)->s;
+	return http_stream_of(x)->s;
 }
 
-static void x_free(void *p)
+static void http_stream_free(void *p)
 {
-	free(x_of(p));
+	free(http_stream_of(p));
 }
 
 int h2conn_start(struct http_conn *c, uint64_t now_ms)
@@ -133,14 +133,14 @@ static void accept_request(struct http_conn *c, struct h2_stream *s)
 		h2_stream_release(s);
 		return;
 	}
-	x_init(&x->x, c, &h2_ops);
+	http_stream_init(&x->x, c, &h2_ops);
 	x->s = s;
 	x->expect = !h2_stream_ended(s) && wants_continue(h2_stream_head(s));
 	h2_stream_set_user(s, x);
 	o = server_options(c->server);
 	o->on_request(&x->x, o->user);
 	/* What came with the head was noted before there was an owner. */
-	x_news(&x->x);
+	http_stream_news(&x->x);
 }
 
 static void h2c_deliver(struct http_conn *c)
@@ -152,7 +152,7 @@ static void h2c_deliver(struct http_conn *c)
 
 		(void)h2_stream_news(s);
 		if (x)
-			x_news(&x->x);
+			http_stream_news(&x->x);
 		else
 			accept_request(c, s);
 	}
@@ -256,7 +256,8 @@ static uint32_t h2c_peer_streams(const struct http_conn *c)
 	return h2_settings_received(h2_of(c)) ? h2_peer_max_streams(h2_of(c)) : 0;
 }
 
-static int h2c_request(struct http_conn *c, const struct fields *head, bool end, struct http_x **ret)
+static int h2c_request(struct http_conn *c, const struct fields *head, bool end,
+		       struct http_stream **ret)
 {
 	struct h2_x *x = calloc(1, sizeof(*x));
 	int r;
@@ -268,7 +269,7 @@ static int h2c_request(struct http_conn *c, const struct fields *head, bool end,
 		free(x);
 		return r;
 	}
-	x_init(&x->x, c, &h2_ops);
+	http_stream_init(&x->x, c, &h2_ops);
 	*ret = &x->x;
 	return 0;
 }
@@ -298,12 +299,12 @@ uint32_t http_conn_pings_acked(const struct http_conn *c)
 
 /* --- exchange --- */
 
-static const struct fields *h2x_head(const struct http_x *x)
+static const struct fields *h2x_head(const struct http_stream *x)
 {
 	return h2_stream_head(stream_of(x));
 }
 
-static const struct fields *h2x_trailers(const struct http_x *x)
+static const struct fields *h2x_trailers(const struct http_stream *x)
 {
 	return h2_stream_trailers(stream_of(x));
 }
@@ -319,9 +320,9 @@ static void send_continue(struct h2_x *x)
 	fields_fini(&f);
 }
 
-static size_t h2x_peek(struct http_x *hx, const uint8_t **ret)
+static size_t h2x_peek(struct http_stream *hx, const uint8_t **ret)
 {
-	struct h2_x *x = x_of(hx);
+	struct h2_x *x = http_stream_of(hx);
 	size_t n = h2_stream_peek(x->s, ret);
 
 	if (!n && x->expect && !h2_stream_ended(x->s)) {
@@ -331,17 +332,17 @@ static size_t h2x_peek(struct http_x *hx, const uint8_t **ret)
 	return n;
 }
 
-static void h2x_consume(struct http_x *x, size_t n)
+static void h2x_consume(struct http_stream *x, size_t n)
 {
 	h2_stream_consume(stream_of(x), n);
 }
 
-static bool h2x_ended(const struct http_x *x)
+static bool h2x_ended(const struct http_stream *x)
 {
 	return h2_stream_ended(stream_of(x));
 }
 
-static bool h2x_at_end(const struct http_x *x)
+static bool h2x_at_end(const struct http_stream *x)
 {
 	return h2_stream_at_end(stream_of(x));
 }
@@ -353,9 +354,9 @@ static bool has_no_body(const struct h2_x *x, const char *status)
 	return (method && str_eq(method, "HEAD")) || str_eq(status, "204") || str_eq(status, "304");
 }
 
-static int h2x_respond(struct http_x *hx, const struct fields *head, bool end)
+static int h2x_respond(struct http_stream *hx, const struct fields *head, bool end)
 {
-	struct h2_x *x = x_of(hx);
+	struct h2_x *x = http_stream_of(hx);
 	const char *status = fields_get(head, ":status");
 
 	must(status);
@@ -371,42 +372,42 @@ static bool may_discard(const struct h2_x *x)
 	return x->bodyless && !x->finished && !h2_stream_closed(x->s, NULL);
 }
 
-static size_t h2x_room(const struct http_x *x)
+static size_t h2x_room(const struct http_stream *x)
 {
-	return may_discard(x_of(x)) ? BODYLESS_ROOM : h2_stream_room(stream_of(x));
+	return may_discard(http_stream_of(x)) ? BODYLESS_ROOM : h2_stream_room(stream_of(x));
 }
 
-static size_t h2x_unsent(const struct http_x *x)
+static size_t h2x_unsent(const struct http_stream *x)
 {
 	return h2_stream_unsent(stream_of(x));
 }
 
-static int h2x_write(struct http_x *x, const void *p, size_t n)
+static int h2x_write(struct http_stream *x, const void *p, size_t n)
 {
-	return may_discard(x_of(x)) ? 0 : h2_stream_write(stream_of(x), p, n);
+	return may_discard(http_stream_of(x)) ? 0 : h2_stream_write(stream_of(x), p, n);
 }
 
-static int h2x_finish(struct http_x *x, const struct fields *trailers)
+static int h2x_finish(struct http_stream *x, const struct fields *trailers)
 {
-	if (!may_discard(x_of(x)))
+	if (!may_discard(http_stream_of(x)))
 		return h2_stream_finish(stream_of(x), trailers);
-	x_of(x)->finished = true;
+	http_stream_of(x)->finished = true;
 	return 0;
 }
 
-static void h2x_reset(struct http_x *x, uint32_t code)
+static void h2x_reset(struct http_stream *x, uint32_t code)
 {
 	h2_stream_reset(stream_of(x), code);
 }
 
-static void h2x_release(struct http_x *x)
+static void h2x_release(struct http_stream *x)
 {
 	h2_stream_release(stream_of(x));
-	x_of(x)->s = NULL;
-	x_bury(x, x_free);
+	http_stream_of(x)->s = NULL;
+	http_stream_bury(x, http_stream_free);
 }
 
-static enum http_close h2x_closed(const struct http_x *x, uint32_t *ret_code)
+static enum http_close h2x_closed(const struct http_stream *x, uint32_t *ret_code)
 {
 	static const enum http_close of[] = {
 		[H2_OPEN] = HTTP_OPEN,
@@ -420,7 +421,7 @@ static enum http_close h2x_closed(const struct http_x *x, uint32_t *ret_code)
 	return of[h2_stream_closed(stream_of(x), ret_code)];
 }
 
-static bool h2x_was_sent(const struct http_x *x)
+static bool h2x_was_sent(const struct http_stream *x)
 {
 	return h2_stream_was_sent(stream_of(x));
 }

@@ -522,21 +522,21 @@ int http_conn_adopt(const struct http_adopt_options *o, struct http_conn **ret)
 
 /* --- exchanges --- */
 
-void x_init(struct http_x *x, struct http_conn *c, const struct http_ops *ops)
+void http_stream_init(struct http_stream *x, struct http_conn *c, const struct http_ops *ops)
 {
-	x->magic = HTTP_X_MAGIC;
+	x->magic = HTTP_STREAM_MAGIC;
 	x->c = c;
 	x->ops = ops;
 	c->n_x++;
 }
 
-void x_news(struct http_x *x)
+void http_stream_news(struct http_stream *x)
 {
 	if (x->news && !x->released)
 		x->news(x, x->user);
 }
 
-void x_bury(struct http_x *x, void (*free_fn)(void *))
+void http_stream_bury(struct http_stream *x, void (*free_fn)(void *))
 {
 	struct http_conn *c = x->c;
 
@@ -546,116 +546,116 @@ void x_bury(struct http_x *x, void (*free_fn)(void *))
 	bury_if_unused(c);
 }
 
-static const struct http_x *x_checked(const struct http_x *x)
+static const struct http_stream *http_stream_checked(const struct http_stream *x)
 {
-	must(x && x->magic == HTTP_X_MAGIC && !x->released);
+	must(x && x->magic == HTTP_STREAM_MAGIC && !x->released);
 	return x;
 }
 
-void http_x_set_owner(struct http_x *x, http_news_fn *news, void *user)
+void http_stream_set_owner(struct http_stream *x, http_news_fn *news, void *user)
 {
-	x_checked(x);
+	http_stream_checked(x);
 	x->news = news;
 	x->user = user;
 }
 
-struct http_conn *http_x_conn(const struct http_x *x)
+struct http_conn *http_stream_conn(const struct http_stream *x)
 {
-	return x_checked(x)->c->state == CONN_GONE ? NULL : x->c;
+	return http_stream_checked(x)->c->state == CONN_GONE ? NULL : x->c;
 }
 
-const struct fields *http_x_head(const struct http_x *x)
+const struct fields *http_stream_head(const struct http_stream *x)
 {
-	return x_checked(x)->ops->head(x);
+	return http_stream_checked(x)->ops->head(x);
 }
 
-const struct fields *http_x_trailers(const struct http_x *x)
+const struct fields *http_stream_trailers(const struct http_stream *x)
 {
-	return x_checked(x)->ops->trailers(x);
+	return http_stream_checked(x)->ops->trailers(x);
 }
 
-unsigned http_x_status(const struct http_x *x)
+unsigned http_stream_status(const struct http_stream *x)
 {
-	const struct fields *head = http_x_head(x);
+	const struct fields *head = http_stream_head(x);
 	const char *s = head ? fields_get(head, ":status") : NULL;
 	uint64_t status;
 
 	return s && str_u64(s, strlen(s), 999, &status) == 0 ? (unsigned)status : 0;
 }
 
-size_t http_x_peek(const struct http_x *x, const uint8_t **ret)
+size_t http_stream_peek(const struct http_stream *x, const uint8_t **ret)
 {
-	x_checked(x);
+	http_stream_checked(x);
 	/* Looking is what makes an HTTP/1.1 server ask for a body that waits for 100-continue. */
-	return x->ops->peek((struct http_x *)(uintptr_t)x, ret);
+	return x->ops->peek((struct http_stream *)(uintptr_t)x, ret);
 }
 
-void http_x_consume(struct http_x *x, size_t n)
+void http_stream_consume(struct http_stream *x, size_t n)
 {
-	x_checked(x)->ops->consume(x, n);
+	http_stream_checked(x)->ops->consume(x, n);
 	conn_touch(x->c);
 }
 
-bool http_x_ended(const struct http_x *x)
+bool http_stream_ended(const struct http_stream *x)
 {
-	return x_checked(x)->ops->ended(x);
+	return http_stream_checked(x)->ops->ended(x);
 }
 
-bool http_x_at_end(const struct http_x *x)
+bool http_stream_at_end(const struct http_stream *x)
 {
-	return x_checked(x)->ops->at_end(x);
+	return http_stream_checked(x)->ops->at_end(x);
 }
 
-int http_x_respond(struct http_x *x, const struct fields *head, bool end)
+int http_stream_respond(struct http_stream *x, const struct fields *head, bool end)
 {
-	int r = x_checked(x)->ops->respond(x, head, end);
+	int r = http_stream_checked(x)->ops->respond(x, head, end);
 
 	conn_touch(x->c);
 	return r;
 }
 
-bool http_x_can_upgrade(const struct http_x *x)
+bool http_stream_can_upgrade(const struct http_stream *x)
 {
-	const struct http_ops *ops = x_checked((struct http_x *)x)->ops;
+	const struct http_ops *ops = http_stream_checked((struct http_stream *)x)->ops;
 
 	return ops->can_upgrade && ops->can_upgrade(x);
 }
 
-size_t http_x_room(const struct http_x *x)
+size_t http_stream_room(const struct http_stream *x)
 {
-	return x_checked(x)->ops->room(x);
+	return http_stream_checked(x)->ops->room(x);
 }
 
-size_t http_x_unsent(const struct http_x *x)
+size_t http_stream_unsent(const struct http_stream *x)
 {
-	return x_checked(x)->ops->unsent(x);
+	return http_stream_checked(x)->ops->unsent(x);
 }
 
-int http_x_write(struct http_x *x, const void *p, size_t n)
+int http_stream_write(struct http_stream *x, const void *p, size_t n)
 {
-	int r = x_checked(x)->ops->write(x, p, n);
+	int r = http_stream_checked(x)->ops->write(x, p, n);
 
 	conn_touch(x->c);
 	return r;
 }
 
-int http_x_finish(struct http_x *x, const struct fields *trailers)
+int http_stream_finish(struct http_stream *x, const struct fields *trailers)
 {
-	int r = x_checked(x)->ops->finish(x, trailers);
+	int r = http_stream_checked(x)->ops->finish(x, trailers);
 
 	conn_touch(x->c);
 	return r;
 }
 
-void http_x_reset(struct http_x *x, uint32_t h2_code)
+void http_stream_reset(struct http_stream *x, uint32_t h2_code)
 {
-	x_checked(x)->ops->reset(x, h2_code);
+	http_stream_checked(x)->ops->reset(x, h2_code);
 	conn_touch(x->c);
 }
 
-void http_x_release(struct http_x *x)
+void http_stream_release(struct http_stream *x)
 {
-	struct http_conn *c = x_checked(x)->c;
+	struct http_conn *c = http_stream_checked(x)->c;
 
 	x->released = true;
 	x->news = NULL;
@@ -663,14 +663,14 @@ void http_x_release(struct http_x *x)
 	x->ops->release(x);
 }
 
-enum http_close http_x_closed(const struct http_x *x, uint32_t *ret_code)
+enum http_close http_stream_closed(const struct http_stream *x, uint32_t *ret_code)
 {
-	return x_checked(x)->ops->closed(x, ret_code);
+	return http_stream_checked(x)->ops->closed(x, ret_code);
 }
 
-bool http_x_was_sent(const struct http_x *x)
+bool http_stream_was_sent(const struct http_stream *x)
 {
-	return x_checked(x)->ops->was_sent(x);
+	return http_stream_checked(x)->ops->was_sent(x);
 }
 
 /* --- the public face of connections --- */
@@ -738,9 +738,9 @@ void http_conn_abort(struct http_conn *c, uint32_t h2_code, const char *reason)
 }
 
 int http_conn_request(struct http_conn *c, const struct fields *head, bool end, http_news_fn *news,
-		      void *user, struct http_x **ret)
+		      void *user, struct http_stream **ret)
 {
-	struct http_x *x;
+	struct http_stream *x;
 	int r;
 
 	if (!http_conn_free_streams(conn_from(c)))

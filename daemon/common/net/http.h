@@ -9,7 +9,7 @@
  * room to write, closed. Level, not edge: looking twice is harmless.
  *
  * Backpressure. What is not consumed is not read from the peer (beyond the stream's window).
- * What http_x_room() does not allow should not be written yet; news comes when there is room again.
+ * What http_stream_room() does not allow should not be written yet; news comes when there is room again.
  *
  * End. Exactly one CLOSED per exchange, with who ended it; then the owner releases it (release
  * before that cancels it; a server's complete answer still goes out). After release no news comes.
@@ -20,9 +20,9 @@
  * answered when the owner first peeks; an owner that answers without peeking refuses the body.
  *
  * Upgrade (HTTP/1.1 only). A client asks by the field "upgrade" in a head without a body; a server
- * sees http_x_can_upgrade() and agrees by responding with status 101 and that field, which the client
- * finds as its http_x_status(). From then on the exchange is a tunnel: bytes are read, written and
- * held back as those of a body, finish ends our direction, http_x_ended() says that the peer ended
+ * sees http_stream_can_upgrade() and agrees by responding with status 101 and that field, which the client
+ * finds as its http_stream_status(). From then on the exchange is a tunnel: bytes are read, written and
+ * held back as those of a body, finish ends our direction, http_stream_ended() says that the peer ended
  * its own, and both ends close it. Whoever does not agree answers as if nothing had been asked.
  */
 #ifndef AB_DAEMON_COMMON_NET_HTTP_H
@@ -37,38 +37,38 @@
 
 struct loop;
 struct http_conn;	/* a connection, either role, any version */
-struct http_x;		/* an exchange on it */
+struct http_stream;		/* an exchange on it */
 
-typedef void http_news_fn(struct http_x *x, void *user);
+typedef void http_news_fn(struct http_stream *x, void *user);
 
-void http_x_set_owner(struct http_x *x, http_news_fn *news, void *user);
-struct http_conn *http_x_conn(const struct http_x *x);	/* NULL once the connection is gone */
+void http_stream_set_owner(struct http_stream *x, http_news_fn *news, void *user);
+struct http_conn *http_stream_conn(const struct http_stream *x);	/* NULL once the connection is gone */
 
 /* Server: the request head: pseudo fields :method :scheme :authority :path, then the rest, lower
  * case (HTTP/1.1: Host became :authority). Client: the final response head (":status"); NULL until
  * it came. */
-const struct fields *http_x_head(const struct http_x *x);
-const struct fields *http_x_trailers(const struct http_x *x);	/* NULL if none (yet) */
-unsigned http_x_status(const struct http_x *x);			/* client; 0 until the head came */
+const struct fields *http_stream_head(const struct http_stream *x);
+const struct fields *http_stream_trailers(const struct http_stream *x);	/* NULL if none (yet) */
+unsigned http_stream_status(const struct http_stream *x);			/* client; 0 until the head came */
 
 /* All buffered body bytes; valid until the next call on this exchange. */
-size_t http_x_peek(const struct http_x *x, const uint8_t **ret);
-void http_x_consume(struct http_x *x, size_t n);
-bool http_x_ended(const struct http_x *x);	/* the peer finished its message */
-bool http_x_at_end(const struct http_x *x);	/* … and all of it was consumed */
+size_t http_stream_peek(const struct http_stream *x, const uint8_t **ret);
+void http_stream_consume(struct http_stream *x, size_t n);
+bool http_stream_ended(const struct http_stream *x);	/* the peer finished its message */
+bool http_stream_at_end(const struct http_stream *x);	/* … and all of it was consumed */
 
 /* Server. `head` starts with ":status". Without content-length an HTTP/1.1 body goes out chunked.
  * 1xx = interim. `end`: no body. -EPIPE if closed. */
-must_check int http_x_respond(struct http_x *x, const struct fields *head, bool end);
+must_check int http_stream_respond(struct http_stream *x, const struct fields *head, bool end);
 /* Server: would an answer with status 101 be understood? */
-bool http_x_can_upgrade(const struct http_x *x);
-size_t http_x_room(const struct http_x *x);
-size_t http_x_unsent(const struct http_x *x);	/* queued and not yet given to the transport */
-must_check int http_x_write(struct http_x *x, const void *p, size_t n);	/* 0, -EPIPE, -ENOMEM */
-must_check int http_x_finish(struct http_x *x, const struct fields *trailers);
+bool http_stream_can_upgrade(const struct http_stream *x);
+size_t http_stream_room(const struct http_stream *x);
+size_t http_stream_unsent(const struct http_stream *x);	/* queued and not yet given to the transport */
+must_check int http_stream_write(struct http_stream *x, const void *p, size_t n);	/* 0, -EPIPE, -ENOMEM */
+must_check int http_stream_finish(struct http_stream *x, const struct fields *trailers);
 /* Ends it at once: RST_STREAM(code) or closing the HTTP/1.1 connection. */
-void http_x_reset(struct http_x *x, uint32_t h2_code);
-void http_x_release(struct http_x *x);
+void http_stream_reset(struct http_stream *x, uint32_t h2_code);
+void http_stream_release(struct http_stream *x);
 
 enum http_close {
 	HTTP_OPEN = 0,
@@ -78,8 +78,8 @@ enum http_close {
 	HTTP_CLOSE_REFUSED,	/* proven unprocessed; safe to send again elsewhere */
 	HTTP_CLOSE_LOST,	/* the connection died before the end (truncation included) */
 };
-enum http_close http_x_closed(const struct http_x *x, uint32_t *ret_code);
-bool http_x_was_sent(const struct http_x *x);	/* client: a byte of it may have reached the wire */
+enum http_close http_stream_closed(const struct http_stream *x, uint32_t *ret_code);
+bool http_stream_was_sent(const struct http_stream *x);	/* client: a byte of it may have reached the wire */
 
 /* --- connections --- */
 
@@ -132,8 +132,8 @@ struct http_server_options {
 	int (*on_conn)(struct http_conn *c, void *user, void **ret_user);
 	/* Its end, once; exchanges are closed before. May be NULL. */
 	void (*on_conn_closed)(struct http_conn *c, void *conn_user, const char *reason, void *user);
-	/* A request head came; call http_x_set_owner() in here. */
-	void (*on_request)(struct http_x *x, void *user);
+	/* A request head came; call http_stream_set_owner() in here. */
+	void (*on_request)(struct http_stream *x, void *user);
 	void *user;
 };
 
@@ -191,7 +191,7 @@ must_check int http_conn_adopt(const struct http_adopt_options *o, struct http_c
 
 /* Opens an exchange; the owner gets news by (news, user). -EAGAIN: no free stream (HTTP/1.1: busy). */
 must_check int http_conn_request(struct http_conn *c, const struct fields *head, bool end,
-				 http_news_fn *news, void *user, struct http_x **ret);
+				 http_news_fn *news, void *user, struct http_stream **ret);
 uint32_t http_conn_free_streams(const struct http_conn *c);	/* now; 0 when draining */
 uint32_t http_conn_peer_streams(const struct http_conn *c);	/* the peer's limit; 0 = it has not told one */
 bool http_conn_goaway(const struct http_conn *c, uint32_t *ret_code);

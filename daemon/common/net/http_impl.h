@@ -19,7 +19,7 @@
 #include "proto/base/list.h"
 
 #define HTTP_CONN_MAGIC 0x68636f6eu
-#define HTTP_X_MAGIC	0x68786368u
+#define HTTP_STREAM_MAGIC	0x68786368u
 
 #define HTTP_STALL_MS	  30000u	/* output waits and the socket takes nothing */
 #define HTTP_LINGER_MS	  2000u		/* after our last byte, for the peer's */
@@ -56,29 +56,30 @@ struct http_ops {
 	uint32_t (*open_count)(const struct http_conn *c);
 	uint32_t (*free_streams)(const struct http_conn *c);
 	uint32_t (*peer_streams)(const struct http_conn *c);	/* may be NULL */
-	int (*request)(struct http_conn *c, const struct fields *head, bool end, struct http_x **ret);
+	int (*request)(struct http_conn *c, const struct fields *head, bool end,
+		       struct http_stream **ret);
 	/* exchange */
-	const struct fields *(*head)(const struct http_x *x);
-	const struct fields *(*trailers)(const struct http_x *x);
-	size_t (*peek)(struct http_x *x, const uint8_t **ret);
-	void (*consume)(struct http_x *x, size_t n);
-	bool (*ended)(const struct http_x *x);
-	bool (*at_end)(const struct http_x *x);
-	int (*respond)(struct http_x *x, const struct fields *head, bool end);
-	bool (*can_upgrade)(const struct http_x *x);	/* NULL: never */
-	size_t (*room)(const struct http_x *x);
-	size_t (*unsent)(const struct http_x *x);
-	int (*write)(struct http_x *x, const void *p, size_t n);
-	int (*finish)(struct http_x *x, const struct fields *trailers);
-	void (*reset)(struct http_x *x, uint32_t code);
-	void (*release)(struct http_x *x);
-	enum http_close (*closed)(const struct http_x *x, uint32_t *ret_code);
-	bool (*was_sent)(const struct http_x *x);
+	const struct fields *(*head)(const struct http_stream *x);
+	const struct fields *(*trailers)(const struct http_stream *x);
+	size_t (*peek)(struct http_stream *x, const uint8_t **ret);
+	void (*consume)(struct http_stream *x, size_t n);
+	bool (*ended)(const struct http_stream *x);
+	bool (*at_end)(const struct http_stream *x);
+	int (*respond)(struct http_stream *x, const struct fields *head, bool end);
+	bool (*can_upgrade)(const struct http_stream *x);	/* NULL: never */
+	size_t (*room)(const struct http_stream *x);
+	size_t (*unsent)(const struct http_stream *x);
+	int (*write)(struct http_stream *x, const void *p, size_t n);
+	int (*finish)(struct http_stream *x, const struct fields *trailers);
+	void (*reset)(struct http_stream *x, uint32_t code);
+	void (*release)(struct http_stream *x);
+	enum http_close (*closed)(const struct http_stream *x, uint32_t *ret_code);
+	bool (*was_sent)(const struct http_stream *x);
 };
 
 extern const struct http_ops h2_ops, h1_ops;
 
-struct http_x {
+struct http_stream {
 	uint32_t magic;
 	bool released;
 	const struct http_ops *ops;
@@ -153,10 +154,10 @@ static inline void conn_touch(struct http_conn *c)
 }
 /* Re-arms the timer for the moments above. */
 void conn_arm(struct http_conn *c);
-void x_init(struct http_x *x, struct http_conn *c, const struct http_ops *ops);
-void x_news(struct http_x *x);
+void http_stream_init(struct http_stream *x, struct http_conn *c, const struct http_ops *ops);
+void http_stream_news(struct http_stream *x);
 /* The engine is done with it: frees the memory at the end of the pass. */
-void x_bury(struct http_x *x, void (*free_fn)(void *));
+void http_stream_bury(struct http_stream *x, void (*free_fn)(void *));
 
 /* --- listen.c --- */
 

@@ -69,7 +69,7 @@ static void call_free(void *p)
 }
 
 /* From here on nobody hears of the call; returns the exchange. */
-static struct http_x *call_leave(struct call *c)
+static struct http_stream *call_leave(struct call *c)
 {
 	must(!c->over);
 	c->over = true;
@@ -150,9 +150,9 @@ static void stream_head(struct call *c)
 	if (!r)
 		r = reply_add_cors(c->x, &head);
 	if (!r)
-		r = http_x_respond(c->x, &head, false);
+		r = http_stream_respond(c->x, &head, false);
 	if (r < 0)
-		http_x_reset(c->x, H2_INTERNAL_ERROR);
+		http_stream_reset(c->x, H2_INTERNAL_ERROR);
 }
 
 /* c->out holds five bytes for the prefix and the payload; sends and empties it. */
@@ -169,11 +169,11 @@ static void stream_write(struct call *c, uint8_t flags)
 	if (!r) {
 		frame_prefix(prefix, flags, (uint32_t)(buf_len(&c->out) - FRAME_PREFIX_BYTES));
 		memcpy((uint8_t *)buf_data(&c->out), prefix, sizeof(prefix));
-		r = http_x_write(c->x, buf_data(&c->out), buf_len(&c->out));
+		r = http_stream_write(c->x, buf_data(&c->out), buf_len(&c->out));
 	}
 	/* -EPIPE: the news of its end is on the way. */
 	if (r < 0 && r != -EPIPE)
-		http_x_reset(c->x, H2_INTERNAL_ERROR);
+		http_stream_reset(c->x, H2_INTERNAL_ERROR);
 	buf_drop(&c->out, buf_len(&c->out));
 }
 
@@ -191,21 +191,21 @@ void call_send(struct call *c, const ProtobufCMessage *m)
 		return;
 	}
 	buf_drop(&c->out, buf_len(&c->out));
-	http_x_reset(c->x, H2_INTERNAL_ERROR);
+	http_stream_reset(c->x, H2_INTERNAL_ERROR);
 }
 
 /* `text` is the JSON of the end-of-stream message. */
 static void stream_finish(struct call *c, const char *text)
 {
-	struct http_x *x;
+	struct http_stream *x;
 
 	if (stream_begin(c) && !buf_put_str(&c->out, text))
 		stream_write(c, FRAME_FLAG_END_STREAM);
 	else
-		http_x_reset(c->x, H2_INTERNAL_ERROR);
+		http_stream_reset(c->x, H2_INTERNAL_ERROR);
 	x = call_leave(c);
 	/* -EPIPE: it is closed already. */
-	(void)!http_x_finish(x, NULL);
+	(void)!http_stream_finish(x, NULL);
 	reply_detach(x);
 }
 
@@ -218,7 +218,7 @@ void call_end(struct call *c)
 static void unary_finish(struct call *c, unsigned status, const char *type, const struct buf *body)
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
-	struct http_x *x = call_leave(c);
+	struct http_stream *x = call_leave(c);
 	int r = fields_put(&extra, "accept-encoding", "gzip");
 
 	if (!r && status == 200 && c->gzip_out)
@@ -276,7 +276,7 @@ void call_fail(struct call *c, enum ab_code code, const char *fmt, ...)
 
 bool call_has_room(const struct call *c)
 {
-	return http_x_room(c->x) > 0;
+	return http_stream_room(c->x) > 0;
 }
 
 /* --- ends that come from outside --- */
@@ -286,7 +286,7 @@ static void on_cut(struct traffic *t)
 	struct call *c = container_of(t, struct call, traffic);
 	char id[ROUTE_ID_MAX + 1];
 	bool answered = c->head_sent;
-	struct http_x *x;
+	struct http_stream *x;
 
 	str_copy(id, sizeof(id), c->s->id);
 	call_tell_gone(c);
@@ -360,13 +360,13 @@ static void read_unary(struct call *c, const uint8_t *p, size_t n)
 {
 	int r = n ? buf_put(&c->body, p, n) : 0;
 
-	http_x_consume(c->x, n);
+	http_stream_consume(c->x, n);
 	if (r < 0) {
 		call_fail(c, CODE_RESOURCE_EXHAUSTED, "the message is larger than %u bytes",
 			  CALL_MESSAGE_MAX_BYTES);
 		return;
 	}
-	if (http_x_at_end(c->x) && decode(c, &c->body, c->gzip_in)) {
+	if (http_stream_at_end(c->x) && decode(c, &c->body, c->gzip_in)) {
 		buf_fini(&c->body);
 		call_run(c);
 	}
@@ -416,9 +416,9 @@ static void read_stream(struct call *c)
 	uint8_t flags;
 	int r;
 
-	while (!c->holding && (n = http_x_peek(c->x, &p)) > 0) {
+	while (!c->holding && (n = http_stream_peek(c->x, &p)) > 0) {
 		r = frame_reader_feed(&c->reader, p, n, &used, &flags);
-		http_x_consume(c->x, used);
+		http_stream_consume(c->x, used);
 		if (r == FRAME_TOO_LARGE || r < 0) {
 			call_fail(c, CODE_RESOURCE_EXHAUSTED,
 				  "the message is larger than %u bytes", CALL_MESSAGE_MAX_BYTES);
@@ -427,7 +427,7 @@ static void read_stream(struct call *c)
 		if (r == FRAME_MESSAGE && !take_envelope(c, flags))
 			return;
 	}
-	if (!c->holding && http_x_at_end(c->x))
+	if (!c->holding && http_stream_at_end(c->x))
 		read_ended(c);
 }
 
@@ -443,21 +443,21 @@ void call_next(struct call *c)
 		read_stream(c);
 }
 
-static void on_news(struct http_x *x, void *user)
+static void on_news(struct http_stream *x, void *user)
 {
 	struct call *c = call_from(user);
 	const uint8_t *p;
 	size_t n;
 
-	if (http_x_closed(x, NULL) != HTTP_OPEN) {
+	if (http_stream_closed(x, NULL) != HTTP_OPEN) {
 		call_tell_gone(c);
-		http_x_release(call_leave(c));
+		http_stream_release(call_leave(c));
 		return;
 	}
 	if (c->streaming && !c->input_over) {
 		read_stream(c);
 	} else if (!c->running) {
-		n = http_x_peek(x, &p);
+		n = http_stream_peek(x, &p);
 		read_unary(c, p, n);
 	} else if (c->room) {
 		c->room(c);
@@ -478,7 +478,7 @@ static const struct {
 	{ "application/connect+proto", true, false },
 };
 
-static void refuse_type(struct http_x *x, bool streaming)
+static void refuse_type(struct http_stream *x, bool streaming)
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
 
@@ -490,7 +490,7 @@ static void refuse_type(struct http_x *x, bool streaming)
 		reply_send(x, 415, NULL, &extra, NULL, 0);
 }
 
-static void refuse_method(struct http_x *x)
+static void refuse_method(struct http_stream *x)
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
 
@@ -604,7 +604,8 @@ static bool take_version(struct call *c)
 	return false;
 }
 
-void call_request(struct local *l, struct sbox *s, struct http_x *x, const struct rpc_method *method)
+void call_request(struct local *l, struct sbox *s, struct http_stream *x,
+		  const struct rpc_method *method)
 {
 	const char *http_method = reply_request(x, ":method");
 	const char *type = reply_request(x, "content-type");
@@ -640,7 +641,7 @@ void call_request(struct local *l, struct sbox *s, struct http_x *x, const struc
 	buf_init(&c->body, CALL_MESSAGE_MAX_BYTES);
 	timer_init(&c->deadline, l->loop, on_deadline, c);
 	sbox_traffic_add(s, &c->traffic, on_cut);
-	http_x_set_owner(x, on_news, c);
+	http_stream_set_owner(x, on_news, c);
 	take_keepalive(c);
 	if (take_version(c) && take_encodings(c) && take_user(c) && take_timeout(c))
 		on_news(x, c);

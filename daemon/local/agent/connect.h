@@ -25,7 +25,7 @@
 #define CALL_DEFAULT_USER      "user"
 
 struct call;
-struct http_x;
+struct http_stream;
 struct local;
 
 typedef void call_fn(struct call *c);
@@ -43,7 +43,7 @@ struct call {
 	uint32_t magic;
 	struct local *l;
 	struct sbox *s;
-	struct http_x *x;
+	struct http_stream *x;
 	const struct rpc_method *method;
 	ProtobufCMessage *req;		/* a handler may take it and leave NULL */
 
@@ -71,7 +71,7 @@ struct call {
 };
 
 /* Takes the exchange over. */
-void call_request(struct local *l, struct sbox *s, struct http_x *x,
+void call_request(struct local *l, struct sbox *s, struct http_stream *x,
 		  const struct rpc_method *method);
 
 void call_fail(struct call *c, enum ab_code code, const char *fmt, ...) printf_like(3, 4);

@@ -24,7 +24,7 @@
 #define WAKE_WAIT_MS   60000u
 
 /* Steals `body`. */
-static void refuse(struct http_x *x, unsigned status, json_t *body, const char *message)
+static void refuse(struct http_stream *x, unsigned status, json_t *body, const char *message)
 {
 	char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 	char html[512];
@@ -47,7 +47,7 @@ static void refuse(struct http_x *x, unsigned status, json_t *body, const char *
 	free(text);
 }
 
-void edge_not_found(struct http_x *x, const char *id)
+void edge_not_found(struct http_stream *x, const char *id)
 {
 	static const char message[] = "The sandbox was not found";
 
@@ -56,7 +56,7 @@ void edge_not_found(struct http_x *x, const char *id)
 	       message);
 }
 
-void edge_port_closed(struct http_x *x, const char *id, uint64_t port)
+void edge_port_closed(struct http_stream *x, const char *id, uint64_t port)
 {
 	static const char message[] = "The sandbox is running but port is not open";
 
@@ -66,7 +66,7 @@ void edge_port_closed(struct http_x *x, const char *id, uint64_t port)
 	       message);
 }
 
-static void internal_route(struct http_x *x, const char *path)
+static void internal_route(struct http_stream *x, const char *path)
 {
 	static const char message[] = "Not found";
 
@@ -75,7 +75,7 @@ static void internal_route(struct http_x *x, const char *path)
 }
 
 /* 403 and the like: without a port. */
-static void refuse_as(struct http_x *x, const char *id, unsigned status, const char *message)
+static void refuse_as(struct http_stream *x, const char *id, unsigned status, const char *message)
 {
 	refuse(x, status,
 	       json_pack("{s:s, s:s, s:i}", "sandboxId", id, "message", message, "code", (int)status),
@@ -84,7 +84,7 @@ static void refuse_as(struct http_x *x, const char *id, unsigned status, const c
 
 /* --- a sandbox that runs --- */
 
-static void to_envd(struct local *l, struct sbox *s, struct http_x *x)
+static void to_envd(struct local *l, struct sbox *s, struct http_stream *x)
 {
 	const char *path = reply_request(x, ":path");
 	char *clean = query_clean_path(path ? path : "");
@@ -98,7 +98,7 @@ static void to_envd(struct local *l, struct sbox *s, struct http_x *x)
 	free(clean);
 }
 
-static void to_port(struct local *l, struct sbox *s, struct http_x *x, uint64_t port)
+static void to_port(struct local *l, struct sbox *s, struct http_stream *x, uint64_t port)
 {
 	if (s->policy.is_private && !reply_request(x, TRAFFIC_HEADER))
 		refuse_as(x, s->id, 403, "The header " TRAFFIC_HEADER " is missing");
@@ -112,7 +112,7 @@ static void to_port(struct local *l, struct sbox *s, struct http_x *x, uint64_t 
 
 struct waiting {
 	struct local *l;
-	struct http_x *x;
+	struct http_stream *x;
 	struct route to;
 	bool woke;		/* its resumption is under way */
 	struct sbox_wait wait;
@@ -121,7 +121,7 @@ struct waiting {
 };
 
 /* The exchange is the caller's again. */
-static struct http_x *waiting_end(struct waiting *w)
+static struct http_stream *waiting_end(struct waiting *w)
 {
 	list_del(&w->wait.node);
 	timer_clear(&w->limit);
@@ -129,12 +129,12 @@ static struct http_x *waiting_end(struct waiting *w)
 	return w->x;
 }
 
-static void on_waiting_news(struct http_x *x, void *user)
+static void on_waiting_news(struct http_stream *x, void *user)
 {
 	struct waiting *w = user;
 
-	if (http_x_closed(x, NULL) != HTTP_OPEN)
-		http_x_release(waiting_end(w));
+	if (http_stream_closed(x, NULL) != HTTP_OPEN)
+		http_stream_release(waiting_end(w));
 }
 
 static void on_limit(struct timer *t, void *user)
@@ -158,7 +158,7 @@ static void on_settled(struct sbox_wait *wait)
 		edge_request(l, waiting_end(w), &to);
 }
 
-static void wait_for(struct local *l, struct sbox *s, struct http_x *x, const struct route *to)
+static void wait_for(struct local *l, struct sbox *s, struct http_stream *x, const struct route *to)
 {
 	struct waiting *w = calloc(1, sizeof(*w));
 
@@ -169,13 +169,13 @@ static void wait_for(struct local *l, struct sbox *s, struct http_x *x, const st
 	*w = (struct waiting){ .l = l, .x = x, .to = *to, .woke = s->state == SBOX_RESUMING,
 			       .wait = { .done = on_settled } };
 	timer_init(&w->limit, l->loop, on_limit, w);
-	http_x_set_owner(x, on_waiting_news, w);
+	http_stream_set_owner(x, on_waiting_news, w);
 	sbox_wait(s, &w->wait);
 	if (timer_set(&w->limit, loop_now_ms(l->loop) + WAKE_WAIT_MS) < 0)
 		refuse_as(waiting_end(w), to->id, 409, "The sandbox is changing its state");
 }
 
-static bool may_wake(const struct sbox *s, const struct http_x *x, uint64_t port)
+static bool may_wake(const struct sbox *s, const struct http_stream *x, uint64_t port)
 {
 	if (port == ENVD_PORT)
 		return !s->policy.secure || reply_request_has(x, "x-access-token", s->token);
@@ -183,7 +183,7 @@ static bool may_wake(const struct sbox *s, const struct http_x *x, uint64_t port
 }
 
 /* It is paused, or on its way there or back. */
-static void wake(struct local *l, struct sbox *s, struct http_x *x, const struct route *to)
+static void wake(struct local *l, struct sbox *s, struct http_stream *x, const struct route *to)
 {
 	uint32_t for_s = MIN(MAX(s->timeout_s, STATE_RESUME_MIN_S), state_opts(s->st)->max_length_s);
 	int r = 0;
@@ -209,7 +209,7 @@ static void wake(struct local *l, struct sbox *s, struct http_x *x, const struct
 		wait_for(l, s, x, to);
 }
 
-void edge_request(struct local *l, struct http_x *x, const struct route *to)
+void edge_request(struct local *l, struct http_stream *x, const struct route *to)
 {
 	struct sbox *s = state_find(l->state, to->id);
 
@@ -232,7 +232,7 @@ void edge_request(struct local *l, struct http_x *x, const struct route *to)
 	}
 }
 
-void local_request(struct http_x *x, void *local)
+void local_request(struct http_stream *x, void *local)
 {
 	struct local *l = local;
 	struct route to;

@@ -5,11 +5,11 @@
 
 #include "proto/base/cc.h"
 
-struct http_x;
+struct http_stream;
 
 /* 502 without a port: there is no such sandbox (any more). */
-void edge_not_found(struct http_x *x, const char *id);
+void edge_not_found(struct http_stream *x, const char *id);
 /* 502 with one: it is there, and nothing listens. */
-void edge_port_closed(struct http_x *x, const char *id, uint64_t port);
+void edge_port_closed(struct http_stream *x, const char *id, uint64_t port);
 
 #endif

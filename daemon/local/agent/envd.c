@@ -59,7 +59,7 @@ json_t *envd_globals(const struct sbox *s)
 
 /* --- plain HTTP calls --- */
 
-static void health(struct local *l, struct sbox *s, struct http_x *x, const struct query *q)
+static void health(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q)
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
 
@@ -81,7 +81,7 @@ static double cpu_used_pct(struct sbox *s, const struct box_usage *u)
 	return pct;
 }
 
-static void metrics(struct local *l, struct sbox *s, struct http_x *x, const struct query *q)
+static void metrics(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q)
 {
 	scoped(buf_fini) struct buf out = BUF_NULL;
 	struct box_usage u = { 0 };
@@ -104,7 +104,7 @@ static void metrics(struct local *l, struct sbox *s, struct http_x *x, const str
 		reply_send(x, 200, REPLY_JSON, NULL, buf_data(&out), buf_len(&out));
 }
 
-static void envs(struct local *l, struct sbox *s, struct http_x *x, const struct query *q)
+static void envs(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q)
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
 	json_auto_t *o = envd_globals(s);
@@ -120,7 +120,7 @@ static void envs(struct local *l, struct sbox *s, struct http_x *x, const struct
 static const struct endpoint {
 	const char *method, *path;
 	bool open;		/* checks the token itself, or needs none */
-	void (*fn)(struct local *l, struct sbox *s, struct http_x *x, const struct query *q);
+	void (*fn)(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q);
 } endpoints[] = {
 	{ "GET", "/health", true, health },
 	{ "GET", "/metrics", false, metrics },
@@ -156,7 +156,7 @@ static const struct endpoint *find_endpoint(const char *method, const char *path
 	return e;
 }
 
-void envd_request(struct local *l, struct sbox *s, struct http_x *x)
+void envd_request(struct local *l, struct sbox *s, struct http_stream *x)
 {
 	const char *method = reply_request(x, ":method");
 	const struct endpoint *e;

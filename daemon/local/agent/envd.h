@@ -11,7 +11,7 @@
 struct query;
 
 /* A request for the agent's port of a running sandbox; takes the exchange over. */
-void envd_request(struct local *l, struct sbox *s, struct http_x *x);
+void envd_request(struct local *l, struct sbox *s, struct http_stream *x);
 
 /* Path rules: "" and "~" are the home, "~/x" and relative ones go below it, absolute ones stay as
  * they are. Heap; NULL with errno EINVAL ("~name") or ENOMEM. */
@@ -29,9 +29,9 @@ void envd_process_thaw(struct sbox *s, uint64_t stood_ms);
 json_t *envd_globals(const struct sbox *s);
 
 /* files.c: /files; authorised by the token or by a signature. Take the exchange over. */
-void files_get(struct local *l, struct sbox *s, struct http_x *x, const struct query *q);
-void files_post(struct local *l, struct sbox *s, struct http_x *x, const struct query *q);
+void files_get(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q);
+void files_post(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q);
 /* files_compose.c: /files/compose; the token is checked already. */
-void files_compose(struct local *l, struct sbox *s, struct http_x *x, const struct query *q);
+void files_compose(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q);
 
 #endif

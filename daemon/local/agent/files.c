@@ -18,7 +18,7 @@ static const char *or_empty(const char *s)
 	return s ? s : "";
 }
 
-static bool check_signature(const struct sbox *s, struct http_x *x, const struct query *q,
+static bool check_signature(const struct sbox *s, struct http_stream *x, const struct query *q,
 			    const char *op)
 {
 	const char *given = query_get(q, "signature");
@@ -52,7 +52,7 @@ static bool check_signature(const struct sbox *s, struct http_x *x, const struct
 	return false;
 }
 
-static bool check_token(const struct sbox *s, struct http_x *x, const struct query *q,
+static bool check_token(const struct sbox *s, struct http_stream *x, const struct query *q,
 			const char *op)
 {
 	if (!s->policy.secure || reply_request_has(x, "x-access-token", s->token))
@@ -63,8 +63,8 @@ static bool check_token(const struct sbox *s, struct http_x *x, const struct que
 	return false;
 }
 
-bool files_authorize(const struct sbox *s, struct http_x *x, const struct query *q, const char *op,
-		     struct box_user *ret)
+bool files_authorize(const struct sbox *s, struct http_stream *x, const struct query *q,
+		     const char *op, struct box_user *ret)
 {
 	const char *name = query_get(q, "username");
 
@@ -78,7 +78,7 @@ bool files_authorize(const struct sbox *s, struct http_x *x, const struct query 
 	return false;
 }
 
-void files_fail(struct http_x *x, int r, const char *path)
+void files_fail(struct http_stream *x, int r, const char *path)
 {
 	switch (-r) {
 	case ENOENT:

@@ -6,16 +6,16 @@
 #include "daemon/local/engine/box.h"
 #include "daemon/local/state/state.h"
 
-struct http_x;
+struct http_stream;
 struct query;
 
 #define FILES_SLICE_BYTES (256u * 1024)	/* read or written in one go; then others have their turn */
 
 /* Token or signature of `op` ("read" or "write"), then the user. False after the answer (401, 400). */
-bool files_authorize(const struct sbox *s, struct http_x *x, const struct query *q, const char *op,
-		     struct box_user *ret);
+bool files_authorize(const struct sbox *s, struct http_stream *x, const struct query *q,
+		     const char *op, struct box_user *ret);
 
 /* Answers a failed file operation by the contract's table. */
-void files_fail(struct http_x *x, int r, const char *path);
+void files_fail(struct http_stream *x, int r, const char *path);
 
 #endif

@@ -23,7 +23,7 @@ struct compose {
 	uint32_t magic;
 	struct local *l;
 	struct sbox *s;
-	struct http_x *x;
+	struct http_stream *x;
 	struct buf body;
 	struct box_user user;
 	char *destination;
@@ -56,7 +56,7 @@ static void compose_free(void *p)
 }
 
 /* Returns the exchange, which is the caller's. */
-static struct http_x *compose_leave(struct compose *o)
+static struct http_stream *compose_leave(struct compose *o)
 {
 	if (o->op)
 		boxfs_cancel(give(o->op));
@@ -175,29 +175,29 @@ static void compose_run(struct compose *o)
 	}
 }
 
-static void on_news(struct http_x *x, void *user)
+static void on_news(struct http_stream *x, void *user)
 {
 	struct compose *o = compose_from(user);
 	const uint8_t *p;
 	size_t n;
 
-	if (http_x_closed(x, NULL) != HTTP_OPEN) {
-		http_x_release(compose_leave(o));
+	if (http_stream_closed(x, NULL) != HTTP_OPEN) {
+		http_stream_release(compose_leave(o));
 		return;
 	}
 	if (o->op)
 		return;
-	n = http_x_peek(x, &p);
+	n = http_stream_peek(x, &p);
 	if (n && buf_put(&o->body, p, n) < 0) {
 		reply_envd_error(compose_leave(o), 400, "the body is too large");
 		return;
 	}
-	http_x_consume(x, n);
-	if (http_x_at_end(x))
+	http_stream_consume(x, n);
+	if (http_stream_at_end(x))
 		compose_run(o);
 }
 
-void files_compose(struct local *l, struct sbox *s, struct http_x *x, const struct query *q)
+void files_compose(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q)
 {
 	struct compose *o = calloc(1, sizeof(*o));
 
@@ -209,6 +209,6 @@ void files_compose(struct local *l, struct sbox *s, struct http_x *x, const stru
 	*o = (struct compose){ .magic = COMPOSE_MAGIC, .l = l, .s = s, .x = x };
 	buf_init(&o->body, COMPOSE_MAX_BYTES);
 	sbox_traffic_add(s, &o->traffic, on_cut);
-	http_x_set_owner(x, on_news, o);
+	http_stream_set_owner(x, on_news, o);
 	on_news(x, o);
 }

@@ -29,7 +29,7 @@ struct down {
 	uint32_t magic;
 	struct local *l;
 	struct sbox *s;
-	struct http_x *x;
+	struct http_stream *x;
 	char *path;
 	struct boxfs_op *op;
 	int fd;
@@ -61,7 +61,7 @@ static void down_free(void *p)
 }
 
 /* Returns the exchange, which is the caller's. */
-static struct http_x *down_leave(struct down *d)
+static struct http_stream *down_leave(struct down *d)
 {
 	if (d->op)
 		boxfs_cancel(give(d->op));
@@ -76,7 +76,7 @@ static void on_cut(struct traffic *t)
 	struct down *d = container_of(t, struct down, traffic);
 	bool begun = d->fd >= 0;
 	char id[ROUTE_ID_MAX + 1];
-	struct http_x *x;
+	struct http_stream *x;
 
 	str_copy(id, sizeof(id), d->s->id);
 	x = down_leave(d);
@@ -108,19 +108,19 @@ static int send_slice(struct down *d, size_t room)
 	d->left -= (uint64_t)n;
 	buf_added(&out, (size_t)n);
 	if (!d->gzip) {
-		r = n ? http_x_write(d->x, buf_data(&out), buf_len(&out)) : 0;
+		r = n ? http_stream_write(d->x, buf_data(&out), buf_len(&out)) : 0;
 	} else {
 		r = gz_deflate(&d->gz, buf_data(&out), (size_t)n, !d->left, &packed);
 		if (!r && buf_len(&packed))
-			r = http_x_write(d->x, buf_data(&packed), buf_len(&packed));
+			r = http_stream_write(d->x, buf_data(&packed), buf_len(&packed));
 	}
 	return r < 0 ? r : d->left > 0;
 }
 
 static void down_pump(struct down *d)
 {
-	size_t room = http_x_room(d->x);
-	struct http_x *x;
+	size_t room = http_stream_room(d->x);
+	struct http_stream *x;
 	int r;
 
 	if (!room)
@@ -128,25 +128,25 @@ static void down_pump(struct down *d)
 	r = send_slice(d, room);
 	if (r > 0) {
 		/* The rest after the others; without room news will come. */
-		if (http_x_room(d->x))
+		if (http_stream_room(d->x))
 			defer_post(&d->again);
 		return;
 	}
 	x = down_leave(d);
 	if (!r)
-		r = http_x_finish(x, NULL);
+		r = http_stream_finish(x, NULL);
 	if (r < 0)
 		reply_abort(x);
 	else
 		reply_detach(x);
 }
 
-static void on_news(struct http_x *x, void *user)
+static void on_news(struct http_stream *x, void *user)
 {
 	struct down *d = down_from(user);
 
-	if (http_x_closed(x, NULL) != HTTP_OPEN) {
-		http_x_release(down_leave(d));
+	if (http_stream_closed(x, NULL) != HTTP_OPEN) {
+		http_stream_release(down_leave(d));
 		return;
 	}
 	if (d->fd >= 0)
@@ -159,7 +159,7 @@ static void on_again(struct defer *f, void *user)
 }
 
 /* If-Modified-Since and its relatives: 304, 412, or 0 to go on. */
-static unsigned condition(const struct http_x *x, int64_t mtime_s)
+static unsigned condition(const struct http_stream *x, int64_t mtime_s)
 {
 	const char *match = reply_request(x, "if-match");
 	const char *none = reply_request(x, "if-none-match");
@@ -183,7 +183,7 @@ struct answer {
 };
 
 /* What to send of a file of that size and age. */
-static struct answer decide(const struct http_x *x, uint64_t size, int64_t mtime_s)
+static struct answer decide(const struct http_stream *x, uint64_t size, int64_t mtime_s)
 {
 	const char *range = reply_request(x, "range"), *if_range = reply_request(x, "if-range");
 	bool plain = range || reply_request(x, "if-modified-since") ||
@@ -254,7 +254,7 @@ static int head_fill(const struct down *d, struct fields *h, const struct answer
 static void answer_empty(struct down *d, unsigned status, uint64_t size)
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
-	struct http_x *x = down_leave(d);
+	struct http_stream *x = down_leave(d);
 
 	if (fields_put(&extra, "vary", "Accept-Encoding") < 0 ||
 	    (status == 416 && fields_printf(&extra, "content-range", "bytes */%llu",
@@ -285,7 +285,7 @@ static void down_begin(struct down *d, uint64_t size, int64_t mtime_s)
 	if (!r)
 		r = head_fill(d, &head, &a, size, mtime_s);
 	if (!r)
-		r = http_x_respond(d->x, &head, !d->gzip && !a.n);
+		r = http_stream_respond(d->x, &head, !d->gzip && !a.n);
 	if (r < 0)
 		reply_abort(down_leave(d));
 	else if (!d->gzip && !a.n)
@@ -314,7 +314,7 @@ static void on_open(void *user, int r, int fd, const struct boxfs_entry *e)
 	down_begin(d, (uint64_t)st.st_size, st.st_mtim.tv_sec);
 }
 
-void files_get(struct local *l, struct sbox *s, struct http_x *x, const struct query *q)
+void files_get(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q)
 {
 	const char *path = query_get(q, "path");
 	struct box_user u;
@@ -335,7 +335,7 @@ void files_get(struct local *l, struct sbox *s, struct http_x *x, const struct q
 	d->fd = -1;
 	defer_init(&d->again, l->loop, on_again, d);
 	sbox_traffic_add(s, &d->traffic, on_cut);
-	http_x_set_owner(x, on_news, d);
+	http_stream_set_owner(x, on_news, d);
 	d->path = envd_path(&u, path ? path : "");
 	if (!d->path) {
 		reply_envd_error(down_leave(d), errno == EINVAL ? 400 : 500,

@@ -35,7 +35,7 @@ struct up {
 	uint32_t magic;
 	struct local *l;
 	struct sbox *s;
-	struct http_x *x;
+	struct http_stream *x;
 	struct box_user user;
 	bool gzip, is_multipart;
 	struct gz gz;
@@ -86,7 +86,7 @@ static void up_free(void *p)
 }
 
 /* Returns the exchange, which is the caller's. */
-static struct http_x *up_leave(struct up *u)
+static struct http_stream *up_leave(struct up *u)
 {
 	if (u->op)
 		boxfs_cancel(give(u->op));
@@ -108,7 +108,7 @@ static void on_cut(struct traffic *t)
 static void up_answer(struct up *u)
 {
 	char *text = json_dumps(u->done, JSON_COMPACT);
-	struct http_x *x = up_leave(u);
+	struct http_stream *x = up_leave(u);
 
 	if (text)
 		reply_send(x, 200, "application/json", NULL, text, strlen(text));
@@ -330,19 +330,19 @@ static void body_ended(struct up *u)
 static int up_slice(struct up *u)
 {
 	const uint8_t *p;
-	size_t n = http_x_peek(u->x, &p), used = 0, from_wire = 0;
+	size_t n = http_stream_peek(u->x, &p), used = 0, from_wire = 0;
 
 	n = MIN(n, (size_t)FILES_SLICE_BYTES);
 	if (!u->gzip) {
 		if (!use(u, p, n, &used))
 			return -1;
-		http_x_consume(u->x, used);
+		http_stream_consume(u->x, used);
 		return used > 0;
 	}
 	if (buf_len(&u->plain) < FILES_SLICE_BYTES) {
 		if (!unpack(u, p, n, &from_wire))
 			return -1;
-		http_x_consume(u->x, from_wire);
+		http_stream_consume(u->x, from_wire);
 	}
 	if (!use(u, buf_data(&u->plain), buf_len(&u->plain), &used))
 		return -1;
@@ -361,7 +361,7 @@ static void up_pump(struct up *u)
 		return;
 	if (r > 0)
 		defer_post(&u->again);
-	else if (http_x_at_end(u->x) || (http_x_ended(u->x) && !u->gzip))
+	else if (http_stream_at_end(u->x) || (http_stream_ended(u->x) && !u->gzip))
 		body_ended(u);
 }
 
@@ -370,12 +370,12 @@ static void on_again(struct defer *f, void *user)
 	up_pump(up_from(user));
 }
 
-static void on_news(struct http_x *x, void *user)
+static void on_news(struct http_stream *x, void *user)
 {
 	struct up *u = up_from(user);
 
-	if (http_x_closed(x, NULL) != HTTP_OPEN)
-		http_x_release(up_leave(u));
+	if (http_stream_closed(x, NULL) != HTTP_OPEN)
+		http_stream_release(up_leave(u));
 	else
 		up_pump(u);
 }
@@ -393,7 +393,7 @@ static bool meta_has(const struct up *u, const char *key)
 /* X-Metadata-*. 0, -EINVAL, -ENOMEM. */
 static int take_meta(struct up *u)
 {
-	const struct fields *head = http_x_head(u->x);
+	const struct fields *head = http_stream_head(u->x);
 	size_t total = 0;
 
 	for (uint32_t i = 0; i < head->n; i++) {
@@ -490,7 +490,7 @@ static void up_start(struct up *u, const struct query *q)
 		reply_abort(up_leave(u));
 }
 
-void files_post(struct local *l, struct sbox *s, struct http_x *x, const struct query *q)
+void files_post(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q)
 {
 	struct box_user user;
 	struct up *u;
@@ -510,7 +510,7 @@ void files_post(struct local *l, struct sbox *s, struct http_x *x, const struct 
 	u->fd = -1;
 	defer_init(&u->again, l->loop, on_again, u);
 	sbox_traffic_add(s, &u->traffic, on_cut);
-	http_x_set_owner(x, on_news, u);
+	http_stream_set_owner(x, on_news, u);
 	u->done = json_array();
 	if (!u->done)
 		reply_abort(up_leave(u));

@@ -37,7 +37,7 @@ struct relay {
 	struct sbox *s;			/* NULL: it is cut */
 	char id[ROUTE_ID_MAX + 1];
 	uint64_t port;
-	struct http_x *x, *y;		/* the client's, the program's */
+	struct http_stream *x, *y;		/* the client's, the program's */
 	struct http_conn *conn;
 	struct traffic traffic;
 	bool over, waits_for_fd;
@@ -93,7 +93,7 @@ static void relay_end(struct relay *rl)
 		list_del(&rl->traffic.node);
 	rl->s = NULL;
 	if (rl->y)
-		http_x_release(give(rl->y));
+		http_stream_release(give(rl->y));
 	if (rl->conn)
 		http_conn_close(rl->conn, "relayed");
 	bury_if_done(rl);
@@ -102,7 +102,7 @@ static void relay_end(struct relay *rl)
 /* An answer of ours instead; false once the program's has begun. */
 static void give_up(struct relay *rl)
 {
-	struct http_x *x = give(rl->x);
+	struct http_stream *x = give(rl->x);
 
 	if (rl->answered)
 		reply_abort(x);
@@ -114,11 +114,11 @@ static void give_up(struct relay *rl)
 static void on_cut(struct traffic *t)
 {
 	struct relay *rl = container_of(t, struct relay, traffic);
-	struct http_x *x = give(rl->x);
+	struct http_stream *x = give(rl->x);
 
 	list_del(&t->node);
 	rl->s = NULL;
-	http_x_reset(x, H2_CANCEL);
+	http_stream_reset(x, H2_CANCEL);
 	reply_detach(x);
 	relay_end(rl);
 }
@@ -134,23 +134,23 @@ static void on_conn_closed(struct http_conn *c, const char *reason, void *user)
 /* --- bytes --- */
 
 /* From one to the other, as far as there is room; false when `to` is gone. */
-static bool move(struct http_x *from, struct http_x *to, bool *done)
+static bool move(struct http_stream *from, struct http_stream *to, bool *done)
 {
 	const uint8_t *p;
-	size_t n = http_x_peek(from, &p), room;
+	size_t n = http_stream_peek(from, &p), room;
 
-	while (n && (room = http_x_room(to)) > 0) {
+	while (n && (room = http_stream_room(to)) > 0) {
 		size_t k = MIN(n, room);
 
-		if (http_x_write(to, p, k) < 0)
+		if (http_stream_write(to, p, k) < 0)
 			return false;
-		http_x_consume(from, k);
-		n = http_x_peek(from, &p);
+		http_stream_consume(from, k);
+		n = http_stream_peek(from, &p);
 	}
-	if (n || *done || !http_x_at_end(from))
+	if (n || *done || !http_stream_at_end(from))
 		return true;
 	*done = true;
-	return http_x_finish(to, http_x_trailers(from)) >= 0;
+	return http_stream_finish(to, http_stream_trailers(from)) >= 0;
 }
 
 static int answer(struct relay *rl)
@@ -158,11 +158,11 @@ static int answer(struct relay *rl)
 	scoped(fields_fini) struct fields head = FIELDS_NULL;
 	int r;
 
-	rl->tunnel = http_x_status(rl->y) == 101;
-	rl->down_done = !rl->tunnel && http_x_at_end(rl->y);
-	r = relay_response_head(http_x_head(rl->y), rl->tunnel, &head);
+	rl->tunnel = http_stream_status(rl->y) == 101;
+	rl->down_done = !rl->tunnel && http_stream_at_end(rl->y);
+	r = relay_response_head(http_stream_head(rl->y), rl->tunnel, &head);
 	if (r == 0)
-		r = http_x_respond(rl->x, &head, rl->down_done);
+		r = http_stream_respond(rl->x, &head, rl->down_done);
 	if (r == 0)
 		rl->answered = true;
 	if (rl->tunnel)
@@ -172,15 +172,15 @@ static int answer(struct relay *rl)
 
 static void pump(struct relay *rl)
 {
-	enum http_close down = http_x_closed(rl->x, NULL), up = http_x_closed(rl->y, NULL);
-	bool lost = up != HTTP_OPEN && up != HTTP_CLOSE_CLEAN && !http_x_ended(rl->y);
+	enum http_close down = http_stream_closed(rl->x, NULL), up = http_stream_closed(rl->y, NULL);
+	bool lost = up != HTTP_OPEN && up != HTTP_CLOSE_CLEAN && !http_stream_ended(rl->y);
 
 	if (down != HTTP_OPEN) {	/* all said, or the client is gone */
-		http_x_release(give(rl->x));
+		http_stream_release(give(rl->x));
 		relay_end(rl);
 		return;
 	}
-	if (!rl->answered && http_x_head(rl->y) && answer(rl) < 0) {
+	if (!rl->answered && http_stream_head(rl->y) && answer(rl) < 0) {
 		give_up(rl);
 		return;
 	}
@@ -202,7 +202,7 @@ static void pump(struct relay *rl)
 	}
 }
 
-static void on_up(struct http_x *y, void *user)
+static void on_up(struct http_stream *y, void *user)
 {
 	struct relay *rl = relay_from(user);
 
@@ -210,14 +210,14 @@ static void on_up(struct http_x *y, void *user)
 		pump(rl);
 }
 
-static void on_down(struct http_x *x, void *user)
+static void on_down(struct http_stream *x, void *user)
 {
 	struct relay *rl = relay_from(user);
 
 	if (rl->y) {
 		pump(rl);
-	} else if (http_x_closed(x, NULL) != HTTP_OPEN) {
-		http_x_release(give(rl->x));
+	} else if (http_stream_closed(x, NULL) != HTTP_OPEN) {
+		http_stream_release(give(rl->x));
 		relay_end(rl);
 	}
 }
@@ -239,10 +239,10 @@ static int request(struct relay *rl)
 	char *host;
 	int r = masked_host(rl, &host);
 
-	rl->upgrade = http_x_can_upgrade(rl->x);
-	rl->up_done = http_x_at_end(rl->x);
+	rl->upgrade = http_stream_can_upgrade(rl->x);
+	rl->up_done = http_stream_at_end(rl->x);
 	if (r == 0)
-		r = relay_request_head(http_x_head(rl->x), host, rl->upgrade, &head);
+		r = relay_request_head(http_stream_head(rl->x), host, rl->upgrade, &head);
 	if (r == 0)
 		r = http_conn_request(rl->conn, &head, rl->up_done, on_up, rl, &rl->y);
 	free(host);
@@ -354,7 +354,7 @@ static void attempt(struct relay *rl)
 		rl->waits_for_fd = true;
 }
 
-void relay_request(struct local *l, struct sbox *s, struct http_x *x, uint64_t port)
+void relay_request(struct local *l, struct sbox *s, struct http_stream *x, uint64_t port)
 {
 	struct relay *rl;
 
@@ -372,6 +372,6 @@ void relay_request(struct local *l, struct sbox *s, struct http_x *x, uint64_t p
 	str_copy(rl->id, sizeof(rl->id), s->id);
 	timer_init(&rl->timer, l->loop, on_pause_over, rl);
 	sbox_traffic_add(s, &rl->traffic, on_cut);
-	http_x_set_owner(x, on_down, rl);
+	http_stream_set_owner(x, on_down, rl);
 	attempt(rl);
 }

@@ -5,11 +5,11 @@
 
 #include "proto/base/cc.h"
 
-struct http_x;
+struct http_stream;
 struct local;
 struct sbox;
 
 /* Takes the exchange over. The sandbox runs; the relay is part of its traffic and is cut with it. */
-void relay_request(struct local *l, struct sbox *s, struct http_x *x, uint64_t port);
+void relay_request(struct local *l, struct sbox *s, struct http_stream *x, uint64_t port);
 
 #endif

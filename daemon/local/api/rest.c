@@ -441,12 +441,12 @@ static void rest_run(struct rest *r)
 static bool rest_read(struct rest *r)
 {
 	const uint8_t *p;
-	size_t n = http_x_peek(r->x, &p);
+	size_t n = http_stream_peek(r->x, &p);
 	int e = 0;
 
 	if (n) {
 		e = buf_put(&r->body, p, n);
-		http_x_consume(r->x, n);
+		http_stream_consume(r->x, n);
 	}
 	if (!e)
 		return true;
@@ -455,27 +455,27 @@ static bool rest_read(struct rest *r)
 	return false;
 }
 
-static void on_waiting(struct http_x *x, void *user)
+static void on_waiting(struct http_stream *x, void *user)
 {
 	struct rest *r = rest_from(user);
 
-	if (http_x_closed(x, NULL) == HTTP_OPEN)
+	if (http_stream_closed(x, NULL) == HTTP_OPEN)
 		return;
-	http_x_release(give(r->x));
+	http_stream_release(give(r->x));
 }
 
-static void on_reading(struct http_x *x, void *user)
+static void on_reading(struct http_stream *x, void *user)
 {
 	struct rest *r = rest_from(user);
 
-	if (http_x_closed(x, NULL) != HTTP_OPEN) {
-		http_x_release(give(r->x));
+	if (http_stream_closed(x, NULL) != HTTP_OPEN) {
+		http_stream_release(give(r->x));
 		rest_bury(r);
 		return;
 	}
-	if (!rest_read(r) || !http_x_at_end(x))
+	if (!rest_read(r) || !http_stream_at_end(x))
 		return;
-	http_x_set_owner(x, on_waiting, r);
+	http_stream_set_owner(x, on_waiting, r);
 	rest_run(r);
 }
 
@@ -487,7 +487,7 @@ static bool rest_length_is_bad(const struct rest *r)
 	return length && str_u64(length, strlen(length), REST_BODY_MAX_BYTES, &n) < 0;
 }
 
-void rest_request(struct local *l, struct http_x *x)
+void rest_request(struct local *l, struct http_stream *x)
 {
 	struct rest *r;
 	int e;
@@ -503,7 +503,7 @@ void rest_request(struct local *l, struct http_x *x)
 	r->l = l;
 	r->x = x;
 	buf_init(&r->body, REST_BODY_MAX_BYTES);
-	http_x_set_owner(x, on_reading, r);
+	http_stream_set_owner(x, on_reading, r);
 	e = query_parse(reply_request(x, ":path") ? reply_request(x, ":path") : "", &r->query);
 	if (e < 0)
 		rest_invalid(r, "malformed path or query");

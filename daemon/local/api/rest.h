@@ -32,7 +32,7 @@ struct rest_route {
 struct rest {
 	uint32_t magic;
 	struct local *l;
-	struct http_x *x;		/* NULL: the client is gone */
+	struct http_stream *x;		/* NULL: the client is gone */
 	const struct rest_route *route;
 	const char *team;
 	char id[ROUTE_ID_MAX + 1];

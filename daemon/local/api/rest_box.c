@@ -109,7 +109,7 @@ json_t *rest_detail_json(const struct rest *r, const struct sbox *s)
 
 void rest_health(struct rest *r)
 {
-	struct http_x *x = give(r->x);
+	struct http_stream *x = give(r->x);
 
 	reply_text(x, 200, "Health check successful");
 	rest_reply(r, 200, NULL);

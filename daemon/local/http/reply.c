@@ -10,44 +10,44 @@
 #include "proto/base/str.h"
 #include "proto/wire/h2.h"
 
-static void on_news(struct http_x *x, void *user)
+static void on_news(struct http_stream *x, void *user)
 {
 	const uint8_t *p;
-	size_t n = http_x_peek(x, &p);
+	size_t n = http_stream_peek(x, &p);
 
 	if (n)
-		http_x_consume(x, n);
-	if (http_x_closed(x, NULL) != HTTP_OPEN)
-		http_x_release(x);
+		http_stream_consume(x, n);
+	if (http_stream_closed(x, NULL) != HTTP_OPEN)
+		http_stream_release(x);
 }
 
-void reply_detach(struct http_x *x)
+void reply_detach(struct http_stream *x)
 {
-	http_x_set_owner(x, on_news, NULL);
+	http_stream_set_owner(x, on_news, NULL);
 	on_news(x, NULL);
 }
 
-void reply_abort(struct http_x *x)
+void reply_abort(struct http_stream *x)
 {
-	http_x_reset(x, H2_INTERNAL_ERROR);
+	http_stream_reset(x, H2_INTERNAL_ERROR);
 	reply_detach(x);
 }
 
-const char *reply_request(const struct http_x *x, const char *name)
+const char *reply_request(const struct http_stream *x, const char *name)
 {
-	const struct fields *head = http_x_head(x);
+	const struct fields *head = http_stream_head(x);
 
 	return head ? fields_get(head, name) : NULL;
 }
 
-bool reply_request_has(const struct http_x *x, const char *name, const char *secret)
+bool reply_request_has(const struct http_stream *x, const char *name, const char *secret)
 {
 	const char *value = reply_request(x, name);
 
 	return value && str_eq_secret(value, strlen(value), secret, strlen(secret));
 }
 
-int reply_add_cors(const struct http_x *x, struct fields *head)
+int reply_add_cors(const struct http_stream *x, struct fields *head)
 {
 	int r;
 
@@ -61,8 +61,8 @@ int reply_add_cors(const struct http_x *x, struct fields *head)
 	return r;
 }
 
-static int head_fill(const struct http_x *x, struct fields *head, unsigned status, const char *type,
-		     const struct fields *extra, size_t n, bool has_body)
+static int head_fill(const struct http_stream *x, struct fields *head, unsigned status,
+		     const char *type, const struct fields *extra, size_t n, bool has_body)
 {
 	int r = fields_printf(head, ":status", "%u", status);
 
@@ -77,8 +77,8 @@ static int head_fill(const struct http_x *x, struct fields *head, unsigned statu
 	return r;
 }
 
-void reply_send(struct http_x *x, unsigned status, const char *type, const struct fields *extra,
-		const void *body, size_t n)
+void reply_send(struct http_stream *x, unsigned status, const char *type,
+		const struct fields *extra, const void *body, size_t n)
 {
 	scoped(fields_fini) struct fields head = FIELDS_NULL;
 	const char *method = reply_request(x, ":method");
@@ -87,18 +87,18 @@ void reply_send(struct http_x *x, unsigned status, const char *type, const struc
 	int r = head_fill(x, &head, status, type, extra, n, has_body);
 
 	if (!r)
-		r = http_x_respond(x, &head, end);
+		r = http_stream_respond(x, &head, end);
 	if (!r && !end)
-		r = http_x_write(x, body, n);
+		r = http_stream_write(x, body, n);
 	if (!r && !end)
-		r = http_x_finish(x, NULL);
+		r = http_stream_finish(x, NULL);
 	if (r < 0)
 		reply_abort(x);
 	else
 		reply_detach(x);
 }
 
-void reply_text(struct http_x *x, unsigned status, const char *text)
+void reply_text(struct http_stream *x, unsigned status, const char *text)
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
 	char body[160];
@@ -111,7 +111,7 @@ void reply_text(struct http_x *x, unsigned status, const char *text)
 		reply_send(x, status, REPLY_TEXT, &extra, body, (size_t)n);
 }
 
-void reply_envd_error(struct http_x *x, unsigned status, const char *fmt, ...)
+void reply_envd_error(struct http_stream *x, unsigned status, const char *fmt, ...)
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
 	json_auto_t *o = NULL;
@@ -134,7 +134,7 @@ void reply_envd_error(struct http_x *x, unsigned status, const char *fmt, ...)
 	free(line);
 }
 
-bool reply_preflight(struct http_x *x)
+bool reply_preflight(struct http_stream *x)
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
 	const char *method = reply_request(x, ":method");

@@ -12,24 +12,24 @@
 #define REPLY_TEXT "text/plain; charset=utf-8"
 
 /* `extra` and `type` may be NULL. A 204 or 304 has no body. */
-void reply_send(struct http_x *x, unsigned status, const char *type, const struct fields *extra,
-		const void *body, size_t n);
-void reply_text(struct http_x *x, unsigned status, const char *text);
+void reply_send(struct http_stream *x, unsigned status, const char *type,
+		const struct fields *extra, const void *body, size_t n);
+void reply_text(struct http_stream *x, unsigned status, const char *text);
 /* The agent's plain error: {"code":…,"message":…} and a line feed. */
-void reply_envd_error(struct http_x *x, unsigned status, const char *fmt, ...) printf_like(3, 4);
+void reply_envd_error(struct http_stream *x, unsigned status, const char *fmt, ...) printf_like(3, 4);
 /* Only takes over: the answer is out already. */
-void reply_detach(struct http_x *x);
+void reply_detach(struct http_stream *x);
 /* For an answer that cannot be made. */
-void reply_abort(struct http_x *x);
+void reply_abort(struct http_stream *x);
 
 /* Access-Control-* for a request that names its origin. 0 or -errno of fields_put(). */
-must_check int reply_add_cors(const struct http_x *x, struct fields *head);
+must_check int reply_add_cors(const struct http_stream *x, struct fields *head);
 /* OPTIONS of a browser: answered and taken over. False if it is none. */
-bool reply_preflight(struct http_x *x);
+bool reply_preflight(struct http_stream *x);
 
 /* A header of the request; NULL if absent. */
-const char *reply_request(const struct http_x *x, const char *name);
+const char *reply_request(const struct http_stream *x, const char *name);
 /* It has that header with that secret as its value; constant time in the content. */
-bool reply_request_has(const struct http_x *x, const char *name, const char *secret);
+bool reply_request_has(const struct http_stream *x, const char *name, const char *secret);
 
 #endif

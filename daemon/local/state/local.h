@@ -6,7 +6,7 @@
 #include "proto/base/cc.h"
 
 struct accounts;
-struct http_x;
+struct http_stream;
 struct journal;
 struct loop;
 struct state;
@@ -20,11 +20,11 @@ struct local {
 };
 
 /* A request's head came: finds out whose it is (route.h) and hands it on. */
-void local_request(struct http_x *x, void *local);
+void local_request(struct http_stream *x, void *local);
 
 /* The control plane (rest.c) and a port of a sandbox (edge.c). Each sets the owner of x. */
 struct route;
-void rest_request(struct local *l, struct http_x *x);
-void edge_request(struct local *l, struct http_x *x, const struct route *to);
+void rest_request(struct local *l, struct http_stream *x);
+void edge_request(struct local *l, struct http_stream *x, const struct route *to);
 
 #endif

@@ -57,7 +57,7 @@ static inline int rig_connect(uint16_t port)
 
 /* One exchange of a server: echoes, or as its path says. */
 struct rig_call {
-	struct http_x *x;
+	struct http_stream *x;
 	struct rig *rig;
 	bool hold, closed;
 	size_t to_send;
@@ -94,66 +94,66 @@ static inline void rig_drop_head(void)
 static inline void rig_end(struct rig_call *c)
 {
 	c->rig->closed++;
-	c->rig->last_how = http_x_closed(c->x, NULL);
-	http_x_release(c->x);
+	c->rig->last_how = http_stream_closed(c->x, NULL);
+	http_stream_release(c->x);
 	free(c);
 }
 
 /* "/big": to_send bytes; else what comes goes back. */
-static inline void rig_news(struct http_x *x, void *user)
+static inline void rig_news(struct http_stream *x, void *user)
 {
 	struct rig_call *c = user;
 	static char zeros[16384];
 	const uint8_t *p;
 	size_t n;
 
-	if (http_x_closed(x, NULL)) {
+	if (http_stream_closed(x, NULL)) {
 		rig_end(c);
 		return;
 	}
 	if (c->hold)
 		return;
-	while (c->to_send && (n = http_x_room(x))) {
+	while (c->to_send && (n = http_stream_room(x))) {
 		n = MIN(n, MIN(c->to_send, sizeof(zeros)));
-		CHECK(!http_x_write(x, zeros, n));
+		CHECK(!http_stream_write(x, zeros, n));
 		c->to_send -= n;
 		if (!c->to_send)
-			CHECK(!http_x_finish(x, NULL));
+			CHECK(!http_stream_finish(x, NULL));
 	}
 	if (c->to_send)
 		return;
-	n = MIN(http_x_peek(x, &p), http_x_room(x));
+	n = MIN(http_stream_peek(x, &p), http_stream_room(x));
 	if (n) {
-		CHECK(!http_x_write(x, p, n));
-		http_x_consume(x, n);
+		CHECK(!http_stream_write(x, p, n));
+		http_stream_consume(x, n);
 	}
-	if (http_x_at_end(x) && http_x_room(x))
-		CHECK(!http_x_finish(x, NULL));
+	if (http_stream_at_end(x) && http_stream_room(x))
+		CHECK(!http_stream_finish(x, NULL));
 }
 
-static inline void rig_request(struct http_x *x, void *user)
+static inline void rig_request(struct http_stream *x, void *user)
 {
 	struct rig *r = user;
 	struct rig_call *c = calloc(1, sizeof(*c));
-	const char *path = fields_get(http_x_head(x), ":path");
+	const char *path = fields_get(http_stream_head(x), ":path");
 
 	r->requests++;
 	c->x = x;
 	c->rig = r;
 	c->hold = r->hold || str_eq(path, "/hold");
-	http_x_set_owner(x, rig_news, c);
+	http_stream_set_owner(x, rig_news, c);
 	if (c->hold) {
 		CHECK(r->n_held < ARRAY_SIZE(r->held));
 		r->held[r->n_held++] = c;
 		return;
 	}
 	if (str_eq(path, "/none")) {
-		CHECK(!http_x_respond(x, rig_head("204"), true));
+		CHECK(!http_stream_respond(x, rig_head("204"), true));
 		return;
 	}
 	if (str_starts(path, "/big"))
 		c->to_send = 64u << 20;
-	CHECK(!http_x_respond(x, rig_head("200"), false));
+	CHECK(!http_stream_respond(x, rig_head("200"), false));
 }
 
 static inline int rig_conn(struct http_conn *c, void *user, void **ret_user)
@@ -265,7 +265,7 @@ static inline void rig_dial(struct rig *r, struct rig_client *k, bool h2, struct
 }
 
 struct rig_ask {
-	struct http_x *x;
+	struct http_stream *x;
 	struct buf got;
 	unsigned closed_news;
 	bool dont_read;
@@ -276,23 +276,23 @@ struct rig_ask {
 	size_t total;
 };
 
-static inline void rig_answer(struct http_x *x, void *user)
+static inline void rig_answer(struct http_stream *x, void *user)
 {
 	struct rig_ask *a = user;
 	const uint8_t *p;
 	size_t n;
 
-	a->status = http_x_status(x);
+	a->status = http_stream_status(x);
 	if (!a->dont_read) {
-		n = http_x_peek(x, &p);
+		n = http_stream_peek(x, &p);
 		a->total += n;
 		if (a->total <= (1u << 20) && n)
 			CHECK(!buf_put(&a->got, p, n));
 		if (n)
-			http_x_consume(x, n);
+			http_stream_consume(x, n);
 	}
-	a->ended = http_x_ended(x);
-	a->how = http_x_closed(x, &a->code);
+	a->ended = http_stream_ended(x);
+	a->how = http_stream_closed(x, &a->code);
 	if (a->how)
 		a->closed_news++;
 }
@@ -312,7 +312,7 @@ static inline int rig_ask_fields(struct rig_client *k, struct rig_ask *a, const 
 
 static inline void rig_ask_end(struct rig_ask *a)
 {
-	http_x_release(a->x);
+	http_stream_release(a->x);
 	buf_fini(&a->got);
 	*a = (struct rig_ask){ .x = NULL };
 }

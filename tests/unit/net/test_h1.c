@@ -134,7 +134,7 @@ TEST(pipelined_behind_a_slow_one)
 	for (int i = 0; i < 5; i++)
 		CHECK(!loop_once(r->loop, 0));
 	CHECK_INT(r->requests, 1);
-	CHECK(!http_x_respond(r->held[0]->x, rig_head("200"), true));
+	CHECK(!http_stream_respond(r->held[0]->x, rig_head("200"), true));
 	RAW_WAIT(r, "204");
 	CHECK(str_starts(raw.got, "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 0\r\n"
 				  "\r\nHTTP/1.1 204"));
@@ -162,12 +162,12 @@ TEST(expect_continue)
 	{
 		const uint8_t *p;
 
-		CHECK_INT(http_x_peek(r->held[0]->x, &p), 0);
+		CHECK_INT(http_stream_peek(r->held[0]->x, &p), 0);
 		RAW_WAIT(r, "\r\n\r\n");
 		CHECK_STR(raw.got, "HTTP/1.1 100 Continue\r\n\r\n");
 		raw_send("body");
-		WAIT(r->loop, http_x_peek(r->held[0]->x, &p) == 4);
-		CHECK(!http_x_respond(r->held[0]->x, rig_head("200"), true));
+		WAIT(r->loop, http_stream_peek(r->held[0]->x, &p) == 4);
+		CHECK(!http_stream_respond(r->held[0]->x, rig_head("200"), true));
 		RAW_WAIT(r, "HTTP/1.1 200");
 		CHECK(!strstr(raw.got, "close"));
 	}
@@ -178,7 +178,7 @@ TEST(expect_continue)
 	raw_open(r);
 	raw_send("POST /hold HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
 	WAIT(r->loop, r->n_held == 2);
-	CHECK(!http_x_respond(r->held[1]->x, rig_head("413"), true));
+	CHECK(!http_stream_respond(r->held[1]->x, rig_head("413"), true));
 	RAW_WAIT_EOF(r);
 	CHECK(str_starts(raw.got, "HTTP/1.1 413 ") && strstr(raw.got, "connection: close"));
 	raw_close();
@@ -218,8 +218,8 @@ TEST(early_answer)
 	raw_open(r);
 	raw_send("POST /hold HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
 	WAIT(r->loop, r->n_held == 1);
-	CHECK(!http_x_respond(r->held[0]->x, rig_head("413"), true));
-	http_x_release(r->held[0]->x);
+	CHECK(!http_stream_respond(r->held[0]->x, rig_head("413"), true));
+	http_stream_release(r->held[0]->x);
 	free(r->held[0]);
 	while (!raw.eof && sent < 4u << 20) {
 		ssize_t n = send(raw.fd, zeros, sizeof(zeros), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -303,23 +303,23 @@ TEST(wrong_version_on_h2_only)
 /* --- upgrades --- */
 
 struct switcher {
-	struct http_x *x;
+	struct http_stream *x;
 	struct loop *loop;
 	bool refuse, agreed, could, ended;
 	enum http_close how;
 };
 
 /* Echoes in capitals; ends its direction when the peer has ended the other. */
-static void on_switched(struct http_x *x, void *user)
+static void on_switched(struct http_stream *x, void *user)
 {
 	struct switcher *s = user;
 	const uint8_t *p;
-	size_t n = http_x_peek(x, &p);
+	size_t n = http_stream_peek(x, &p);
 	char out[256];
 
-	s->how = http_x_closed(x, NULL);
+	s->how = http_stream_closed(x, NULL);
 	if (s->how) {
-		http_x_release(give(s->x));
+		http_stream_release(give(s->x));
 		return;
 	}
 	if (!s->agreed)
@@ -328,32 +328,32 @@ static void on_switched(struct http_x *x, void *user)
 	for (size_t i = 0; i < n; i++)
 		out[i] = p[i] >= 'a' && p[i] <= 'z' ? (char)(p[i] - 32) : (char)p[i];
 	if (n)
-		CHECK(!http_x_write(x, out, n));
-	http_x_consume(x, n);
-	if (http_x_at_end(x) && !s->ended) {
+		CHECK(!http_stream_write(x, out, n));
+	http_stream_consume(x, n);
+	if (http_stream_at_end(x) && !s->ended) {
 		s->ended = true;
-		CHECK(!http_x_write(x, "bye", 3) && !http_x_finish(x, NULL));
+		CHECK(!http_stream_write(x, "bye", 3) && !http_stream_finish(x, NULL));
 	}
 }
 
-static void on_switch(struct http_x *x, void *user)
+static void on_switch(struct http_stream *x, void *user)
 {
 	struct switcher *s = user;
 	struct fields f = FIELDS_NULL;
 
 	s->x = x;
 	s->ended = false;
-	http_x_set_owner(x, on_switched, s);
-	s->could = http_x_can_upgrade(x);
+	http_stream_set_owner(x, on_switched, s);
+	s->could = http_stream_can_upgrade(x);
 	CHECK(!fields_put(&f, ":status", s->could && !s->refuse ? "101" : "200"));
 	if (s->could)
 		CHECK(!fields_put(&f, "upgrade", "capitals") && !fields_put(&f, "x-a", "b"));
 	s->agreed = s->could && !s->refuse;
-	CHECK(!http_x_respond(x, &f, !s->agreed));
+	CHECK(!http_stream_respond(x, &f, !s->agreed));
 	if (!s->agreed && !s->could) {
 		/* What nobody asked for cannot be agreed to. */
 		fields_clear(&f);
-		CHECK(!http_x_can_upgrade(x));
+		CHECK(!http_stream_can_upgrade(x));
 	}
 	fields_fini(&f);
 }
@@ -527,14 +527,14 @@ TEST(answers)
 	}
 }
 
-static void release_at_end(struct http_x *x, void *user)
+static void release_at_end(struct http_stream *x, void *user)
 {
 	bool *ended = user;
 
-	if (!http_x_ended(x))
+	if (!http_stream_ended(x))
 		return;
 	*ended = true;
-	http_x_release(x);
+	http_stream_release(x);
 }
 
 /* An owner that lets go as soon as it has seen the whole answer does not cost the connection. */
@@ -551,7 +551,7 @@ TEST(released_at_its_end)
 	      !fields_put(&f, ":authority", "localhost") && !fields_put(&f, ":path", "/p"));
 	for (int i = 0; i < 3; i++) {
 		bool ended = false;
-		struct http_x *x;
+		struct http_stream *x;
 
 		CHECK(!http_conn_request(k.c, &f, true, release_at_end, &ended, &x));
 		RAW_WAIT(r, "\r\n\r\n");
@@ -598,9 +598,9 @@ TEST(upgrade_of_a_client)
 	raw_send("HTTP/1.1 101 Up\r\nConnection: upgrade\r\nUpgrade: capitals\r\n\r\nfirst");
 	WAIT(r->loop, a.status == 101 && a.total == 5);
 	CHECK(!a.ended && !a.how);
-	CHECK(!http_x_write(a.x, "out", 3));
+	CHECK(!http_stream_write(a.x, "out", 3));
 	RAW_WAIT(r, "\r\n\r\nout");
-	CHECK(!http_x_finish(a.x, NULL));
+	CHECK(!http_stream_finish(a.x, NULL));
 	RAW_WAIT_EOF(r);
 	CHECK(!a.how);
 	raw_send("last");
@@ -646,7 +646,7 @@ TEST(answered_early)
 	rig_dial(r, &k, false, NULL);
 	fake_accept(r, fd);
 	CHECK(!rig_ask_fields(&k, &a, "POST", "/p", false));
-	CHECK(!http_x_write(a.x, "part", 4));
+	CHECK(!http_stream_write(a.x, "part", 4));
 	RAW_WAIT(r, "part");
 	raw_send("HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n");
 	WAIT(r->loop, a.how);
@@ -672,12 +672,12 @@ TEST(promised_length)
 		raw_send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
 		WAIT(r->loop, r->n_held == 1);
 		CHECK(!fields_put(&f, ":status", "200") && !fields_put(&f, "content-length", "4"));
-		CHECK(!http_x_respond(r->held[0]->x, &f, false));
-		CHECK(!http_x_write(r->held[0]->x, "abc", 3));
+		CHECK(!http_stream_respond(r->held[0]->x, &f, false));
+		CHECK(!http_stream_write(r->held[0]->x, "abc", 3));
 		if (more)
-			CHECK_INT(http_x_write(r->held[0]->x, "de", 2), -EPIPE);
+			CHECK_INT(http_stream_write(r->held[0]->x, "de", 2), -EPIPE);
 		else
-			CHECK_INT(http_x_finish(r->held[0]->x, NULL), -EPIPE);
+			CHECK_INT(http_stream_finish(r->held[0]->x, NULL), -EPIPE);
 		RAW_WAIT_EOF(r);
 		CHECK(!strstr(raw.got, "abcd"));
 		raw_close();

@@ -18,13 +18,13 @@ static void echo_once(struct rig *r, struct rig_client *k, const char *text, siz
 	CHECK(!rig_ask_fields(k, &a, "POST", "/echo", false));
 	CHECK(!a.closed_news);
 	for (size_t i = 0; i < times; i++)
-		CHECK(!http_x_write(a.x, text, strlen(text)));
-	CHECK(!http_x_finish(a.x, NULL));
+		CHECK(!http_stream_write(a.x, text, strlen(text)));
+	CHECK(!http_stream_finish(a.x, NULL));
 	WAIT(r->loop, a.how);
 	CHECK_INT(a.how, HTTP_CLOSE_CLEAN);
 	CHECK_INT(a.closed_news, 1);
 	CHECK_INT(a.status, 200);
-	CHECK(a.ended && http_x_at_end(a.x) && http_x_was_sent(a.x));
+	CHECK(a.ended && http_stream_at_end(a.x) && http_stream_was_sent(a.x));
 	CHECK_INT(buf_len(&a.got), n);
 	CHECK(!memcmp(buf_data(&a.got), text, strlen(text)));
 	rig_ask_end(&a);
@@ -95,8 +95,8 @@ TEST(many_streams)
 	for (size_t i = 0; i < ARRAY_SIZE(a); i++) {
 		a[i] = (struct rig_ask){ .x = NULL };
 		CHECK(!rig_ask_fields(&k, &a[i], "POST", "/echo", false));
-		CHECK(!http_x_write(a[i].x, &i, sizeof(i)));
-		CHECK(!http_x_finish(a[i].x, NULL));
+		CHECK(!http_stream_write(a[i].x, &i, sizeof(i)));
+		CHECK(!http_stream_finish(a[i].x, NULL));
 	}
 	CHECK_INT(http_conn_open_count(k.c), 400);
 	for (size_t i = 0; i < ARRAY_SIZE(a); i++) {
@@ -143,10 +143,10 @@ TEST(slow_reader)
 		rig_dial(r, &k, h2, NULL);
 		before = rss_bytes();
 		CHECK(!rig_ask_fields(&k, &a, "GET", "/big", true));
-		WAIT(r->loop, http_x_peek(a.x, &p) >= 200000);
+		WAIT(r->loop, http_stream_peek(a.x, &p) >= 200000);
 		for (int i = 0; i < 200; i++)
 			CHECK(!loop_once(r->loop, 0));
-		CHECK(http_x_peek(a.x, &p) < 1u << 20);
+		CHECK(http_stream_peek(a.x, &p) < 1u << 20);
 		CHECK(rss_bytes() < before + (16u << 20));
 		a.dont_read = false;
 		rig_answer(a.x, &a);
@@ -174,10 +174,10 @@ TEST(slow_server)
 		rig_dial(r, &k, h2, NULL);
 		CHECK(!rig_ask_fields(&k, &a, "POST", "/hold", false));
 		while (idle < 50) {
-			size_t n = MIN(http_x_room(a.x), sizeof(zeros));
+			size_t n = MIN(http_stream_room(a.x), sizeof(zeros));
 
 			if (n)
-				CHECK(!http_x_write(a.x, zeros, n));
+				CHECK(!http_stream_write(a.x, zeros, n));
 			sent += n;
 			idle = n ? 0 : idle + 1;
 			CHECK(!loop_once(r->loop, 0));
@@ -185,9 +185,9 @@ TEST(slow_server)
 		CHECK(sent < 24u << 20); /* buffers of the kernel and ours, not all we have */
 		CHECK_INT(r->n_held, 1);
 		r->held[0]->hold = false;
-		CHECK(!http_x_respond(r->held[0]->x, rig_head("200"), false));
+		CHECK(!http_stream_respond(r->held[0]->x, rig_head("200"), false));
 		rig_news(r->held[0]->x, r->held[0]);
-		CHECK(!http_x_finish(a.x, NULL));
+		CHECK(!http_stream_finish(a.x, NULL));
 		WAIT(r->loop, a.how);
 		CHECK_INT(a.how, HTTP_CLOSE_CLEAN);
 		CHECK_INT(a.total, sent);
@@ -215,12 +215,12 @@ TEST(connection_death)
 		}
 		WAIT(r->loop, r->n_held == n);
 		for (size_t i = 0; i < n; i++) {
-			CHECK(!http_x_respond(r->held[i]->x, rig_head("200"), false));
-			CHECK(!http_x_write(r->held[i]->x, "part", 4));
+			CHECK(!http_stream_respond(r->held[i]->x, rig_head("200"), false));
+			CHECK(!http_stream_write(r->held[i]->x, "part", 4));
 		}
 		for (size_t i = 0; i < n; i++)
-			WAIT(r->loop, http_x_peek(a[i].x, &p) == 4);
-		http_conn_close(http_x_conn(r->held[0]->x), "cut by the test");
+			WAIT(r->loop, http_stream_peek(a[i].x, &p) == 4);
+		http_conn_close(http_stream_conn(r->held[0]->x), "cut by the test");
 		CHECK_INT(r->closed, 0); /* never from inside */
 		WAIT(r->loop, k.closed && r->conns_gone == 1);
 		CHECK_INT(r->closed, n);
@@ -229,10 +229,10 @@ TEST(connection_death)
 		for (size_t i = 0; i < n; i++) {
 			CHECK_INT(a[i].closed_news, 1);
 			CHECK_INT(a[i].how, HTTP_CLOSE_LOST);
-			CHECK(!http_x_conn(a[i].x));
-			CHECK_INT(http_x_peek(a[i].x, &p), 4);
+			CHECK(!http_stream_conn(a[i].x));
+			CHECK_INT(http_stream_peek(a[i].x, &p), 4);
 			CHECK(!memcmp(p, "part", 4));
-			CHECK_INT(http_x_write(a[i].x, "x", 1), -EPIPE);
+			CHECK_INT(http_stream_write(a[i].x, "x", 1), -EPIPE);
 			rig_ask_end(&a[i]);
 		}
 		rig_free(r);
@@ -249,7 +249,7 @@ TEST(resets)
 		rig_dial(r, &k, h2, NULL);
 		CHECK(!rig_ask_fields(&k, &a, "POST", "/hold", false));
 		WAIT(r->loop, r->n_held == 1);
-		http_x_reset(r->held[0]->x, H2_ENHANCE_YOUR_CALM);
+		http_stream_reset(r->held[0]->x, H2_ENHANCE_YOUR_CALM);
 		CHECK_INT(r->closed, 0);
 		WAIT(r->loop, a.how && r->closed == 1);
 		CHECK_INT(r->last_how, HTTP_CLOSE_LOCAL);
@@ -264,7 +264,7 @@ TEST(resets)
 			rig_dial(r, &k, h2, NULL);
 		CHECK(!rig_ask_fields(&k, &a, "POST", "/hold", false));
 		WAIT(r->loop, r->n_held == 2);
-		http_x_release(a.x);
+		http_stream_release(a.x);
 		WAIT(r->loop, r->closed == 2);
 		CHECK_INT(r->last_how, h2 ? HTTP_CLOSE_RESET : HTTP_CLOSE_LOST);
 		if (k.c)
@@ -299,8 +299,8 @@ TEST(drain)
 		}
 		CHECK(!k.closed && !a.how);
 		r->held[0]->hold = false;
-		CHECK(!http_x_respond(r->held[0]->x, rig_head("200"), false));
-		CHECK(!http_x_write(a.x, "still here", 10) && !http_x_finish(a.x, NULL));
+		CHECK(!http_stream_respond(r->held[0]->x, rig_head("200"), false));
+		CHECK(!http_stream_write(a.x, "still here", 10) && !http_stream_finish(a.x, NULL));
 		WAIT(r->loop, a.how);
 		CHECK_INT(a.how, HTTP_CLOSE_CLEAN);
 		CHECK_INT(buf_len(&a.got), 10);
@@ -321,7 +321,7 @@ TEST(abort_says_goaway)
 	rig_dial(r, &k, true, NULL);
 	CHECK(!rig_ask_fields(&k, &a, "POST", "/hold", false));
 	WAIT(r->loop, r->n_held == 1);
-	http_conn_abort(http_x_conn(r->held[0]->x), H2_ENHANCE_YOUR_CALM, "too much");
+	http_conn_abort(http_stream_conn(r->held[0]->x), H2_ENHANCE_YOUR_CALM, "too much");
 	CHECK_INT(r->closed, 0);
 	WAIT(r->loop, a.how && r->closed == 1);
 	CHECK_INT(r->last_how, HTTP_CLOSE_LOST);
@@ -364,9 +364,9 @@ TEST(server_freed_under_exchanges)
 		CHECK(!rig_ask_fields(&k, &a, "POST", "/hold", false));
 		WAIT(r->loop, r->n_held == 1);
 		r->server = http_server_free(r->server);
-		CHECK_INT(http_x_closed(r->held[0]->x, NULL), HTTP_CLOSE_LOST);
-		CHECK_INT(http_x_respond(r->held[0]->x, rig_head("200"), true), -EPIPE);
-		http_x_release(r->held[0]->x);
+		CHECK_INT(http_stream_closed(r->held[0]->x, NULL), HTTP_CLOSE_LOST);
+		CHECK_INT(http_stream_respond(r->held[0]->x, rig_head("200"), true), -EPIPE);
+		http_stream_release(r->held[0]->x);
 		free(r->held[0]);
 		WAIT(r->loop, k.closed && a.how);
 		CHECK_INT(r->conns_gone, 0);
@@ -415,10 +415,10 @@ TEST(write_stall)
 	r->hold = true;
 	CHECK_INT(send(fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27, 0), 27);
 	WAIT(r->loop, r->n_held == 1);
-	c = http_x_conn(r->held[0]->x);
+	c = http_stream_conn(r->held[0]->x);
 	r->held[0]->hold = false;
 	r->held[0]->to_send = 256u << 20;
-	CHECK(!http_x_respond(r->held[0]->x, rig_head("200"), false));
+	CHECK(!http_stream_respond(r->held[0]->x, rig_head("200"), false));
 	rig_news(r->held[0]->x, r->held[0]);
 	WAIT(r->loop, c->stalled_since_ms);
 	c->stalled_since_ms -= HTTP_STALL_MS; /* as if that long had passed */
@@ -527,16 +527,16 @@ TEST(head_and_204_have_no_body)
 		rig_dial(r, &k, h2, NULL);
 		for (unsigned i = 0; i < ARRAY_SIZE(status); i++) {
 			struct rig_ask a = { .x = NULL };
-			struct http_x *x;
+			struct http_stream *x;
 
 			CHECK(!rig_ask_fields(&k, &a, i ? "GET" : "HEAD", "/hold", true));
 			WAIT(r->loop, r->n_held == i + 1);
 			x = r->held[i]->x;
-			CHECK(!http_x_respond(x, rig_head(status[i]), false));
-			CHECK(http_x_room(x));
-			CHECK(!http_x_write(x, "nothing", 7));
-			CHECK(!http_x_finish(x, NULL));
-			CHECK_INT(http_x_finish(x, NULL), -EPIPE);
+			CHECK(!http_stream_respond(x, rig_head(status[i]), false));
+			CHECK(http_stream_room(x));
+			CHECK(!http_stream_write(x, "nothing", 7));
+			CHECK(!http_stream_finish(x, NULL));
+			CHECK_INT(http_stream_finish(x, NULL), -EPIPE);
 			WAIT(r->loop, a.how);
 			CHECK_INT(a.how, HTTP_CLOSE_CLEAN);
 			CHECK_INT(a.total, 0);

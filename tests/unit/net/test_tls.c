@@ -65,8 +65,8 @@ static void echo(struct rig *r, struct rig_client *k, size_t n)
 
 	CHECK(!rig_ask_fields(k, &a, "POST", "/echo", false));
 	for (size_t i = 0; i < n; i++)
-		CHECK(!http_x_write(a.x, bytes, sizeof(bytes)));
-	CHECK(!http_x_finish(a.x, NULL));
+		CHECK(!http_stream_write(a.x, bytes, sizeof(bytes)));
+	CHECK(!http_stream_finish(a.x, NULL));
 	WAIT(r->loop, a.how);
 	CHECK_INT(a.how, HTTP_CLOSE_CLEAN);
 	CHECK_INT(a.total, n * sizeof(bytes));
@@ -118,10 +118,10 @@ TEST(big_and_slow)
 
 	dial(r, &k, tc, "localhost");
 	CHECK(!rig_ask_fields(&k, &a, "GET", "/big", true));
-	WAIT(r->loop, http_x_peek(a.x, &p) >= 200000);
+	WAIT(r->loop, http_stream_peek(a.x, &p) >= 200000);
 	for (int i = 0; i < 50; i++)
 		CHECK(!loop_once(r->loop, 0));
-	CHECK(http_x_peek(a.x, &p) < 1u << 20);
+	CHECK(http_stream_peek(a.x, &p) < 1u << 20);
 	a.dont_read = false;
 	rig_answer(a.x, &a);
 	WAIT(r->loop, a.how);
@@ -251,10 +251,10 @@ TEST(truncation_shows)
 	dial(r, &k, tc, "localhost");
 	CHECK(!rig_ask_fields(&k, &a, "POST", "/hold", false));
 	WAIT(r->loop, r->n_held == 1);
-	CHECK(!http_x_respond(r->held[0]->x, rig_head("200"), false));
-	CHECK(!http_x_write(r->held[0]->x, "part", 4));
+	CHECK(!http_stream_respond(r->held[0]->x, rig_head("200"), false));
+	CHECK(!http_stream_write(r->held[0]->x, "part", 4));
 	WAIT(r->loop, a.total == 4);
-	CHECK(!shutdown(http_conn_fd(http_x_conn(r->held[0]->x)), SHUT_RDWR));
+	CHECK(!shutdown(http_conn_fd(http_stream_conn(r->held[0]->x)), SHUT_RDWR));
 	WAIT(r->loop, a.how);
 	CHECK_INT(a.how, HTTP_CLOSE_LOST);
 	rig_ask_end(&a);

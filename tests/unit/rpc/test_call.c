@@ -34,7 +34,7 @@ struct http_conn {
 	bool closed;
 };
 
-struct http_x {
+struct http_stream {
 	struct http_conn *conn;
 	http_news_fn *news;
 	void *user;
@@ -101,35 +101,35 @@ bool http_conn_is_crowded(const struct http_conn *c)
 	return c->crowded || c->unsent >= RPC_UNSENT_CONN;
 }
 
-void http_x_set_owner(struct http_x *x, http_news_fn *news, void *user)
+void http_stream_set_owner(struct http_stream *x, http_news_fn *news, void *user)
 {
 	x->news = news;
 	x->user = user;
 }
 
-struct http_conn *http_x_conn(const struct http_x *x)
+struct http_conn *http_stream_conn(const struct http_stream *x)
 {
 	return x->conn;
 }
 
-const struct fields *http_x_head(const struct http_x *x)
+const struct fields *http_stream_head(const struct http_stream *x)
 {
 	return &x->head;
 }
 
-size_t http_x_peek(const struct http_x *x, const uint8_t **ret)
+size_t http_stream_peek(const struct http_stream *x, const uint8_t **ret)
 {
 	*ret = buf_data(&x->in);
 	return buf_len(&x->in);
 }
 
-void http_x_consume(struct http_x *x, size_t n)
+void http_stream_consume(struct http_stream *x, size_t n)
 {
 	buf_drop(&x->in, n);
 	x->consumed += n;
 }
 
-bool http_x_at_end(const struct http_x *x)
+bool http_stream_at_end(const struct http_stream *x)
 {
 	return x->in_ended && !buf_len(&x->in);
 }
@@ -140,7 +140,7 @@ static void copy_fields(struct fields *to, const struct fields *from)
 		CHECK(fields_put(to, fields_name(from, i), fields_value(from, i)) == 0);
 }
 
-int http_x_respond(struct http_x *x, const struct fields *head, bool end)
+int http_stream_respond(struct http_stream *x, const struct fields *head, bool end)
 {
 	CHECK(!x->responded);
 	if (x->closed)
@@ -154,23 +154,23 @@ int http_x_respond(struct http_x *x, const struct fields *head, bool end)
 	return 0;
 }
 
-size_t http_x_room(const struct http_x *x)
+size_t http_stream_room(const struct http_stream *x)
 {
 	return x->room;
 }
 
-size_t http_x_unsent(const struct http_x *x)
+size_t http_stream_unsent(const struct http_stream *x)
 {
 	return x->room ? 0 : 1;
 }
 
-int http_x_write(struct http_x *x, const void *p, size_t n)
+int http_stream_write(struct http_stream *x, const void *p, size_t n)
 {
 	CHECK(x->responded && !x->finished);
 	return x->closed ? -EPIPE : buf_put(&x->out, p, n);
 }
 
-int http_x_finish(struct http_x *x, const struct fields *trailers)
+int http_stream_finish(struct http_stream *x, const struct fields *trailers)
 {
 	CHECK(x->responded && !x->finished);
 	if (x->closed)
@@ -180,7 +180,7 @@ int http_x_finish(struct http_x *x, const struct fields *trailers)
 	return 0;
 }
 
-void http_x_reset(struct http_x *x, uint32_t code)
+void http_stream_reset(struct http_stream *x, uint32_t code)
 {
 	x->reset = true;
 	if (!x->closed)
@@ -188,14 +188,14 @@ void http_x_reset(struct http_x *x, uint32_t code)
 	defer_post(&x->poke);
 }
 
-void http_x_release(struct http_x *x)
+void http_stream_release(struct http_stream *x)
 {
 	CHECK(!x->released);
 	x->released = true;
 	x->news = NULL;
 }
 
-enum http_close http_x_closed(const struct http_x *x, uint32_t *ret_code)
+enum http_close http_stream_closed(const struct http_stream *x, uint32_t *ret_code)
 {
 	return x->closed;
 }
@@ -276,7 +276,7 @@ static struct loop *loop;
 static struct rpc_server *server;
 static struct http_conn conn;
 static int pair[2];
-static struct http_x *xs[16];
+static struct http_stream *xs[16];
 static unsigned n_xs;
 
 static void setup(uint32_t max_streams)
@@ -335,15 +335,15 @@ static void teardown(void)
 
 static void on_poke(struct defer *d, void *user)
 {
-	struct http_x *x = user;
+	struct http_stream *x = user;
 
 	if (x->news)
 		x->news(x, x->user);
 }
 
-static struct http_x *call_with(const char *path, const char *name, const char *value)
+static struct http_stream *call_with(const char *path, const char *name, const char *value)
 {
-	struct http_x *x = calloc(1, sizeof(*x));
+	struct http_stream *x = calloc(1, sizeof(*x));
 
 	CHECK(x && n_xs < ARRAY_SIZE(xs));
 	xs[n_xs++] = x;
@@ -357,12 +357,12 @@ static struct http_x *call_with(const char *path, const char *name, const char *
 	return x;
 }
 
-static struct http_x *call(const char *path)
+static struct http_stream *call(const char *path)
 {
 	return call_with(path, NULL, NULL);
 }
 
-static void feed(struct http_x *x, const void *p, size_t n, bool end)
+static void feed(struct http_stream *x, const void *p, size_t n, bool end)
 {
 	CHECK(buf_put(&x->in, p, n) == 0);
 	x->in_ended = end;
@@ -370,7 +370,7 @@ static void feed(struct http_x *x, const void *p, size_t n, bool end)
 	turn();
 }
 
-static void send_message(struct http_x *x, const void *p, size_t n, bool end)
+static void send_message(struct http_stream *x, const void *p, size_t n, bool end)
 {
 	uint8_t prefix[FRAME_PREFIX_BYTES];
 
@@ -382,14 +382,14 @@ static void send_message(struct http_x *x, const void *p, size_t n, bool end)
 #define MESSAGE "\x0a\x01" "a"
 #define send_a(x, end) send_message(x, MESSAGE, 3, end)
 
-static const char *trailer(const struct http_x *x, const char *name)
+static const char *trailer(const struct http_stream *x, const char *name)
 {
 	const char *v = fields_get(&x->trailers, name);
 
 	return v ? v : "";
 }
 
-static void check_status(const struct http_x *x, int code, const char *text)
+static void check_status(const struct http_stream *x, int code, const char *text)
 {
 	char number[8];
 
@@ -401,7 +401,7 @@ static void check_status(const struct http_x *x, int code, const char *text)
 	CHECK(strstr(trailer(x, "grpc-message"), text));
 }
 
-static void close_x(struct http_x *x, enum http_close how)
+static void close_x(struct http_stream *x, enum http_close how)
 {
 	x->closed = how;
 	defer_post(&x->poke);
@@ -412,7 +412,7 @@ static void close_x(struct http_x *x, enum http_close how)
 
 TEST(unary)
 {
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	answer_with = 'r';
@@ -435,7 +435,7 @@ TEST(unary)
 /* G-09: what a client leaves unread is bounded; answers that fit into little room still come. */
 TEST(a_client_that_does_not_read_gets_short_answers_only)
 {
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	answer_with = 'r';
@@ -460,7 +460,7 @@ TEST(a_client_that_does_not_read_gets_short_answers_only)
 
 TEST(a_failure_has_status_and_details)
 {
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	answer_with = 'f';
@@ -474,7 +474,7 @@ TEST(a_failure_has_status_and_details)
 
 TEST(cardinality)
 {
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	x = call("/t.T/Unary");
@@ -494,7 +494,7 @@ TEST(refused_from_the_prefix)
 
 	setup(0);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
-		struct http_x *x = call("/t.T/Unary");
+		struct http_stream *x = call("/t.T/Unary");
 		uint8_t prefix[FRAME_PREFIX_BYTES];
 
 		frame_prefix(prefix, 0, sizes[i]);
@@ -509,7 +509,7 @@ TEST(refused_from_the_prefix)
 
 TEST(bad_frames)
 {
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	x = call("/t.T/Unary");
@@ -527,7 +527,7 @@ TEST(bad_frames)
 
 TEST(bad_heads)
 {
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	check_status(call_with("/t.T/Unary", "grpc-encoding", "gzip"), CODE_UNIMPLEMENTED, "compressed");
@@ -545,7 +545,7 @@ TEST(bad_heads)
 
 TEST(what_the_scan_refuses)
 {
-	struct http_x *x;
+	struct http_stream *x;
 	char entries[2 * 65];
 
 	setup(0);
@@ -566,7 +566,7 @@ TEST(what_the_scan_refuses)
 
 TEST(a_deadline_ends_it_for_both)
 {
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	x = call_with("/t.T/Unary", "grpc-timeout", "30m");
@@ -581,7 +581,7 @@ TEST(a_deadline_ends_it_for_both)
 
 TEST(a_cancel_near_the_deadline_is_the_deadline)
 {
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	x = call_with("/t.T/Down", "grpc-timeout", "50m");
@@ -599,7 +599,7 @@ TEST(a_cancel_near_the_deadline_is_the_deadline)
 
 TEST(a_lost_connection_is_told_once)
 {
-	struct http_x *x, *y;
+	struct http_stream *x, *y;
 
 	setup(0);
 	x = call("/t.T/Unary");
@@ -615,7 +615,7 @@ TEST(a_lost_connection_is_told_once)
 
 TEST(up_stream_reads_what_is_asked_for)
 {
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	x = call("/t.T/Up");
@@ -634,7 +634,7 @@ TEST(up_stream_reads_what_is_asked_for)
 
 TEST(asking_from_inside)
 {
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	answer_with = 'n';
@@ -648,7 +648,7 @@ TEST(asking_from_inside)
 
 TEST(ending_inside_a_message_stops_reading)
 {
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	answer_with = 'e';
@@ -663,7 +663,7 @@ TEST(ending_inside_a_message_stops_reading)
 
 TEST(an_empty_up_stream_ends)
 {
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	x = call("/t.T/Up");
@@ -675,7 +675,7 @@ TEST(an_empty_up_stream_ends)
 
 TEST(an_oversize_stream_message_ends_the_call)
 {
-	struct http_x *x;
+	struct http_stream *x;
 	uint8_t prefix[FRAME_PREFIX_BYTES];
 
 	setup(0);
@@ -692,7 +692,7 @@ TEST(an_oversize_stream_message_ends_the_call)
 TEST(room_is_announced)
 {
 	Agentbox__V1__IsRunningResponse a = AGENTBOX__V1__IS_RUNNING_RESPONSE__INIT;
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	x = call("/t.T/Down");
@@ -715,7 +715,7 @@ TEST(room_is_announced)
 
 TEST(streams_are_bounded_and_calls_are_not_theirs)
 {
-	struct http_x *x[4];
+	struct http_stream *x[4];
 
 	setup(2);
 	x[0] = call("/t.T/Down");
@@ -732,7 +732,7 @@ TEST(streams_are_bounded_and_calls_are_not_theirs)
 
 TEST(the_server_can_end_all)
 {
-	struct http_x *x, *y;
+	struct http_stream *x, *y;
 	struct status st;
 
 	setup(0);
@@ -751,7 +751,7 @@ TEST(the_server_can_end_all)
 
 TEST(health)
 {
-	struct http_x *x, *w;
+	struct http_stream *x, *w;
 
 	setup(0);
 	w = call("/grpc.health.v1.Health/Watch");
@@ -773,7 +773,7 @@ TEST(health)
 }
 
 static Grpc__Reflection__V1__ServerReflectionResponse *
-ask(struct http_x *x, const Grpc__Reflection__V1__ServerReflectionRequest *q)
+ask(struct http_stream *x, const Grpc__Reflection__V1__ServerReflectionRequest *q)
 {
 	uint8_t bytes[256];
 	size_t n = grpc__reflection__v1__server_reflection_request__pack(q, bytes);
@@ -803,7 +803,7 @@ TEST(reflection)
 		Grpc__Reflection__V1__ServerReflectionRequest q =
 			GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__INIT;
 		Grpc__Reflection__V1__ServerReflectionResponse *a;
-		struct http_x *x = call(paths[i]);
+		struct http_stream *x = call(paths[i]);
 
 		q.message_request_case = ASKED(LIST_SERVICES);
 		q.list_services = (char *)"";
@@ -834,7 +834,7 @@ TEST(reflection)
 TEST(whoever_asks_is_known)
 {
 	struct rpc_counts n;
-	struct http_x *x;
+	struct http_stream *x;
 
 	setup(0);
 	x = call("/t.T/Unary");

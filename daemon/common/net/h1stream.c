@@ -9,25 +9,25 @@
 #include "proto/base/str.h"
 #include "proto/wire/h2.h"
 
-static struct h1_x *x_of(const struct http_x *x)
+static struct h1_stream *http_stream_of(const struct http_stream *x)
 {
-	return container_of(x, struct h1_x, x);
+	return container_of(x, struct h1_stream, x);
 }
 
-struct h1_x *h1x_new(struct http_conn *c)
+struct h1_stream *h1_stream_new(struct http_conn *c)
 {
-	struct h1_x *x = calloc(1, sizeof(*x));
+	struct h1_stream *x = calloc(1, sizeof(*x));
 
 	if (!x)
 		return NULL;
-	x_init(&x->x, c, &h1_ops);
+	http_stream_init(&x->x, c, &h1_ops);
 	list_init(&x->ready);
 	return x;
 }
 
-static void x_free(void *p)
+static void http_stream_free(void *p)
 {
-	struct h1_x *x = x_of(p);
+	struct h1_stream *x = http_stream_of(p);
 
 	fields_fini(&x->head);
 	fields_fini(&x->trailers);
@@ -35,32 +35,32 @@ static void x_free(void *p)
 	free(x);
 }
 
-void h1x_destroy(struct h1_x *x)
+void h1_stream_destroy(struct h1_stream *x)
 {
 	list_del(&x->ready);
-	x_bury(&x->x, x_free);
+	http_stream_bury(&x->x, http_stream_free);
 }
 
-const struct fields *h1x_head(const struct http_x *x)
+const struct fields *h1_stream_head(const struct http_stream *x)
 {
-	return x_of(x)->head_done ? &x_of(x)->head : NULL;
+	return http_stream_of(x)->head_done ? &http_stream_of(x)->head : NULL;
 }
 
-const struct fields *h1x_trailers(const struct http_x *x)
+const struct fields *h1_stream_trailers(const struct http_stream *x)
 {
-	return x_of(x)->trailers.n ? &x_of(x)->trailers : NULL;
+	return http_stream_of(x)->trailers.n ? &http_stream_of(x)->trailers : NULL;
 }
 
-static struct h1 *engine(const struct h1_x *x)
+static struct h1 *engine(const struct h1_stream *x)
 {
 	must(!x->how);
 	return h1_of(x->x.c);
 }
 
-size_t h1x_peek(struct http_x *hx, const uint8_t **ret)
+size_t h1_stream_peek(struct http_stream *hx, const uint8_t **ret)
 {
 	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-	struct h1_x *x = x_of(hx);
+	struct h1_stream *x = http_stream_of(hx);
 
 	if (x->expect && !x->how && !x->responded && !buf_len(&x->body) && !x->ended &&
 	    buf_put(&engine(x)->out, text, sizeof(text) - 1) == 0) {
@@ -71,28 +71,28 @@ size_t h1x_peek(struct http_x *hx, const uint8_t **ret)
 	return buf_len(&x->body);
 }
 
-void h1x_consume(struct http_x *hx, size_t n)
+void h1_stream_consume(struct http_stream *hx, size_t n)
 {
-	struct h1_x *x = x_of(hx);
+	struct h1_stream *x = http_stream_of(hx);
 
 	buf_drop(&x->body, n);
 	if (!x->how)
 		h1_pause(engine(x));
 }
 
-bool h1x_ended(const struct http_x *x)
+bool h1_stream_ended(const struct http_stream *x)
 {
-	return x_of(x)->ended;
+	return http_stream_of(x)->ended;
 }
 
-bool h1x_at_end(const struct http_x *x)
+bool h1_stream_at_end(const struct http_stream *x)
 {
-	return x_of(x)->ended && !buf_len(&x_of(x)->body);
+	return http_stream_of(x)->ended && !buf_len(&http_stream_of(x)->body);
 }
 
 /* --- sending --- */
 
-static int promised(struct h1_x *x, const struct fields *head)
+static int promised(struct h1_stream *x, const struct fields *head)
 {
 	const char *s = fields_get(head, "content-length");
 
@@ -104,7 +104,7 @@ static int promised(struct h1_x *x, const struct fields *head)
 	return str_u64(s, strlen(s), UINT64_MAX >> 1, &x->left) < 0 ? -EINVAL : 0;
 }
 
-int h1x_send_request(struct h1 *h, struct h1_x *x, const struct fields *head, bool end)
+int h1_stream_send_request(struct h1 *h, struct h1_stream *x, const struct fields *head, bool end)
 {
 	struct http1_write w = { .framing = HTTP1_BODY_NONE };
 	const char *method = fields_get(head, ":method");
@@ -129,18 +129,19 @@ int h1x_send_request(struct h1 *h, struct h1_x *x, const struct fields *head, bo
 	return http1_write_request(&h->out, head, &w);
 }
 
-static int send_interim(struct h1 *h, struct h1_x *x, const struct fields *head, const char *status)
+static int send_interim(struct h1 *h, struct h1_stream *x, const struct fields *head,
+			const char *status)
 {
 	struct http1_write w = { .framing = HTTP1_BODY_NONE };
 
 	if (str_eq(status, "101"))
-		return -EINVAL;		/* http_x_can_upgrade() was false */
+		return -EINVAL;		/* http_stream_can_upgrade() was false */
 	if (str_eq(status, "100"))
 		x->expect = false;
 	return x->http10 ? 0 : http1_write_response(&h->out, head, &w);
 }
 
-static int agree_to_upgrade(struct h1 *h, struct h1_x *x, const struct fields *head)
+static int agree_to_upgrade(struct h1 *h, struct h1_stream *x, const struct fields *head)
 {
 	struct http1_write w = { .framing = HTTP1_BODY_NONE, .upgrade = fields_get(head, "upgrade") };
 	int r = w.upgrade ? http1_write_response(&h->out, head, &w) : -EINVAL;
@@ -152,16 +153,16 @@ static int agree_to_upgrade(struct h1 *h, struct h1_x *x, const struct fields *h
 	return 0;
 }
 
-bool h1x_can_upgrade(const struct http_x *hx)
+bool h1_stream_can_upgrade(const struct http_stream *hx)
 {
-	const struct h1_x *x = x_of(hx);
+	const struct h1_stream *x = http_stream_of(hx);
 
 	return !x->how && !x->responded && x->can_upgrade && hx->c->server_role;
 }
 
-int h1x_respond(struct http_x *hx, const struct fields *head, bool end)
+int h1_stream_respond(struct http_stream *hx, const struct fields *head, bool end)
 {
-	struct h1_x *x = x_of(hx);
+	struct h1_stream *x = http_stream_of(hx);
 	const char *status = fields_get(head, ":status");
 	struct http1_write w = { .framing = HTTP1_BODY_NONE };
 	struct h1 *h;
@@ -171,7 +172,7 @@ int h1x_respond(struct http_x *hx, const struct fields *head, bool end)
 		return -EPIPE;
 	h = engine(x);
 	must(status && !x->responded);
-	if (str_eq(status, "101") && h1x_can_upgrade(hx))
+	if (str_eq(status, "101") && h1_stream_can_upgrade(hx))
 		return agree_to_upgrade(h, x, head);
 	if (status[0] == '1')
 		return send_interim(h, x, head, status);
@@ -198,17 +199,17 @@ int h1x_respond(struct http_x *hx, const struct fields *head, bool end)
 	return 0;
 }
 
-size_t h1x_unsent(const struct http_x *hx)
+size_t h1_stream_unsent(const struct http_stream *hx)
 {
-	const struct h1_x *x = x_of(hx);
+	const struct h1_stream *x = http_stream_of(hx);
 
 	return x->how ? 0 : buf_len(&engine(x)->out) + xport_unsent(&hx->c->xp);
 }
 
-size_t h1x_room(const struct http_x *hx)
+size_t h1_stream_room(const struct http_stream *hx)
 {
-	struct h1_x *x = x_of(hx);
-	size_t unsent = h1x_unsent(hx);
+	struct h1_stream *x = http_stream_of(hx);
+	size_t unsent = h1_stream_unsent(hx);
 
 	if (x->how || x->finished)
 		return 0;
@@ -234,9 +235,9 @@ static int put_chunk(struct buf *out, const void *p, size_t n)
 	return 0;
 }
 
-int h1x_write(struct http_x *hx, const void *p, size_t n)
+int h1_stream_write(struct http_stream *hx, const void *p, size_t n)
 {
-	struct h1_x *x = x_of(hx);
+	struct h1_stream *x = http_stream_of(hx);
 	struct h1 *h;
 	int r;
 
@@ -247,7 +248,7 @@ int h1x_write(struct http_x *hx, const void *p, size_t n)
 	h = engine(x);
 	if (x->has_left && n > x->left) {
 		/* More than its content-length: the peer would take it for the next message. */
-		h1x_reset(hx, H2_INTERNAL_ERROR);
+		h1_stream_reset(hx, H2_INTERNAL_ERROR);
 		return -EPIPE;
 	}
 	r = x->chunked ? put_chunk(&h->out, p, n) : buf_put(&h->out, p, n);
@@ -260,15 +261,15 @@ int h1x_write(struct http_x *hx, const void *p, size_t n)
 	return 0;
 }
 
-int h1x_finish(struct http_x *hx, const struct fields *trailers)
+int h1_stream_finish(struct http_stream *hx, const struct fields *trailers)
 {
-	struct h1_x *x = x_of(hx);
+	struct h1_stream *x = http_stream_of(hx);
 	int r = 0;
 
 	if (x->how || x->finished || (hx->c->server_role && !x->responded))
 		return -EPIPE;
 	if (x->has_left && x->left && !x->bodyless) {
-		h1x_reset(hx, H2_INTERNAL_ERROR); /* less than was promised: cut, so that it shows */
+		h1_stream_reset(hx, H2_INTERNAL_ERROR); /* less than was promised: cut, so that it shows */
 		return -EPIPE;
 	}
 	if (x->chunked && !x->bodyless)
@@ -281,9 +282,9 @@ int h1x_finish(struct http_x *hx, const struct fields *trailers)
 
 /* --- ends --- */
 
-void h1x_reset(struct http_x *hx, uint32_t code)
+void h1_stream_reset(struct http_stream *hx, uint32_t code)
 {
-	struct h1_x *x = x_of(hx);
+	struct h1_stream *x = http_stream_of(hx);
 
 	if (x->how)
 		return;
@@ -291,13 +292,13 @@ void h1x_reset(struct http_x *hx, uint32_t code)
 	conn_fail(hx->c, "an exchange on it was reset");
 }
 
-void h1x_release(struct http_x *hx)
+void h1_stream_release(struct http_stream *hx)
 {
-	struct h1_x *x = x_of(hx);
+	struct h1_stream *x = http_stream_of(hx);
 
 	list_del(&x->ready);
 	if (x->how) {
-		h1x_destroy(x);
+		h1_stream_destroy(x);
 		return;
 	}
 	/* An answer that is complete goes out all the same. */
@@ -307,17 +308,17 @@ void h1x_release(struct http_x *hx)
 		return;
 	}
 	if (!h1_end_released(engine(x), x))
-		h1x_reset(hx, H2_CANCEL);
+		h1_stream_reset(hx, H2_CANCEL);
 }
 
-enum http_close h1x_closed(const struct http_x *x, uint32_t *ret_code)
+enum http_close h1_stream_closed(const struct http_stream *x, uint32_t *ret_code)
 {
 	if (ret_code)
-		*ret_code = x_of(x)->code;
-	return x_of(x)->how;
+		*ret_code = http_stream_of(x)->code;
+	return http_stream_of(x)->how;
 }
 
-bool h1x_was_sent(const struct http_x *x)
+bool h1_stream_was_sent(const struct http_stream *x)
 {
-	return x_of(x)->sent;
+	return http_stream_of(x)->sent;
 }
