@@ -409,15 +409,15 @@ static void call_take_replies(struct ab_call *call)
 		call_finish(call, error_from_feed(r));
 }
 
-void call_on_news(struct ab_call *call, unsigned news)
+void call_on_ready(struct ab_call *call, unsigned flags)
 {
-	if (call_takes_replies(call) && (news & (H2_NEWS_DATA | H2_NEWS_END | H2_NEWS_CLOSED)))
+	if (call_takes_replies(call) && (flags & (H2_READY_DATA | H2_READY_END | H2_READY_CLOSED)))
 		call_take_replies(call);
-	else if (news & H2_NEWS_DATA)
+	else if (flags & H2_READY_DATA)
 		client_note(call->client, call);
-	if (call->state == CALL_OPEN && (news & H2_NEWS_ROOM))
+	if (call->state == CALL_OPEN && (flags & H2_READY_ROOM))
 		client_note(call->client, call);
-	if (call->state == CALL_OPEN && (news & (H2_NEWS_END | H2_NEWS_CLOSED)))
+	if (call->state == CALL_OPEN && (flags & (H2_READY_END | H2_READY_CLOSED)))
 		call_settle(call);
 }
 

@@ -145,7 +145,7 @@ void client_queue(struct ab_client *c, struct ab_call *call)
 
 void client_note(struct ab_client *c, struct ab_call *call)
 {
-	call->news = true;
+	call->progressed = true;
 	if (!call->ready)
 		return;
 	list_del(&call->noted_link);

@@ -114,7 +114,7 @@ struct ab_call {
 	struct frame_reader reader;
 	bool have_body;			/* reader.body is in the user's hands */
 	bool got_reply;			/* at least one message came */
-	bool news;			/* since the last ab_call_poll() */
+	bool progressed;			/* since the last ab_call_poll() */
 	bool has_put;			/* a message after the first was sent: no other attempt */
 	bool finished;			/* our side is ended */
 
@@ -164,7 +164,7 @@ int call_start(struct ab_client *c, const struct call_method *m, const ProtobufC
 /* Opens a stream for it. 0; -EAGAIN: no room on this connection. */
 int call_open(struct ab_call *call, struct conn *conn, uint64_t now_ms);
 /* The stream has news. */
-void call_on_news(struct ab_call *call, unsigned news);
+void call_on_ready(struct ab_call *call, unsigned flags);
 /* Done; takes the error (NULL = it went well). */
 void call_finish(struct ab_call *call, const struct ab_error *e);
 void call_drop_stream(struct ab_call *call);

@@ -135,11 +135,11 @@ static bool conn_deliver(struct conn *conn)
 
 	while ((s = h2_next_ready(conn->h2))) {
 		struct ab_call *call = h2_stream_user(s);
-		unsigned news = h2_stream_news(s);
+		unsigned flags = h2_stream_take_ready(s);
 
 		worked = true;
 		if (call)
-			call_on_news(call, news);
+			call_on_ready(call, flags);
 	}
 	if (h2_goaway_seen(conn->h2, &(uint32_t){ 0 }) || h2_is_dead(conn->h2))
 		conn->retiring = true;

@@ -36,11 +36,11 @@ void wait_once(struct ab_call *call, int timeout_ms)
 		call_finish(call, error_errno(r));
 }
 
-static bool call_has_news(struct ab_call *call)
+static bool call_has_ready(struct ab_call *call)
 {
 	const uint8_t *p;
 
-	if (call->state == CALL_DONE || call->news)
+	if (call->state == CALL_DONE || call->progressed)
 		return true;
 	if (!call->stream)
 		return false;
@@ -55,7 +55,7 @@ int ab_call_poll(struct ab_call *call, int timeout_ms)
 
 	if (c->in_callback)
 		return -EDEADLK;
-	while (!call_has_news(call)) {
+	while (!call_has_ready(call)) {
 		uint64_t now_ms = clock_boot_ms();
 
 		if (now_ms >= until_ms && timeout_ms > 0)
@@ -64,9 +64,9 @@ int ab_call_poll(struct ab_call *call, int timeout_ms)
 		if (timeout_ms == 0)
 			break;
 	}
-	if (!call_has_news(call))
+	if (!call_has_ready(call))
 		return 0;
-	call->news = false;
+	call->progressed = false;
 	return 1;
 }
 

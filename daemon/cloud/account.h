@@ -55,7 +55,7 @@ void cloud_target(const struct cloud *c, const struct url *u, struct pool_target
 
 /* rest.c: the part of the account that runs calls. */
 void cloud_start(struct cloud *c);
-void cloud_stop(struct cloud *c);	/* ends all calls without news */
+void cloud_stop(struct cloud *c);	/* ends all calls without a call of on_ready */
 
 /* --- the agent of a sandbox (agent.c) --- */
 
@@ -74,7 +74,7 @@ struct agent_ask {
 	enum pool_class cls;
 	bool idempotent;
 	uint64_t head_by_ms, deadline_ms;
-	void (*news)(struct pool_req *r, void *user);
+	void (*on_ready)(struct pool_req *r, void *user);
 	void *user;
 };
 

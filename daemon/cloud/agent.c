@@ -135,7 +135,7 @@ struct pool_req *agent_request(const struct agent_ask *a)
 		.idempotent = a->idempotent,
 		.head_by_ms = a->head_by_ms,
 		.deadline_ms = a->deadline_ms,
-		.news = a->news,
+		.on_ready = a->on_ready,
 		.user = a->user,
 	});
 	free(path);

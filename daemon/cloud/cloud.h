@@ -56,7 +56,7 @@ struct cloud_options {
 
 /* 0, -ENOMEM, or -EINVAL: *ret_why (optional) says which option and why, for the configuration. */
 must_check int cloud_new(const struct cloud_options *o, struct cloud **ret, struct status *ret_why);
-/* Calls still open end without news. NULL is fine; returns NULL. */
+/* Calls still open end without a call of on_ready. NULL is fine; returns NULL. */
 struct cloud *cloud_free(struct cloud *c);
 void cloud_set_key(struct cloud *c, const char *api_key);
 /* What was on its way is there, or will not come: calls that waited for it go on, or fail. */

@@ -46,7 +46,7 @@ static enum connect_result poll_error(struct http_stream *x, struct buf *b, cons
 
 int connect_call_init(struct connect_call *c, const struct envd_target *t, const char *path,
 		      enum fault_subject subject, bool basic_user, bool idempotent, const void *msg,
-		      size_t n, void (*news)(struct pool_req *r, void *user), void *user)
+		      size_t n, void (*on_ready)(struct pool_req *r, void *user), void *user)
 {
 	uint64_t by = agent_deadline_ms(t), now = loop_now_ms(t->cloud->loop);
 	char timeout[16];
@@ -72,7 +72,7 @@ int connect_call_init(struct connect_call *c, const struct envd_target *t, const
 		.n_body = n,
 		.idempotent = idempotent,
 		.deadline_ms = by,
-		.news = news,
+		.on_ready = on_ready,
 		.user = user,
 	});
 	return c->req ? 0 : -ENOMEM;
@@ -111,7 +111,7 @@ enum connect_result connect_call_poll(struct connect_call *c, const uint8_t **re
 int connect_stream_init(struct connect_stream *s, const struct envd_target *t, const char *path,
 			enum fault_subject subject, bool basic_user, bool idempotent,
 			uint32_t timeout_ms, const void *msg, size_t n,
-			void (*news)(struct pool_req *r, void *user), void *user)
+			void (*on_ready)(struct pool_req *r, void *user), void *user)
 {
 	struct buf body = BUF_NULL;
 	uint8_t prefix[FRAME_PREFIX_BYTES];
@@ -146,7 +146,7 @@ int connect_stream_init(struct connect_stream *s, const struct envd_target *t, c
 			.cls = POOL_LONG,
 			.idempotent = idempotent,
 			.head_by_ms = agent_deadline_ms(t),
-			.news = news,
+			.on_ready = on_ready,
 			.user = user,
 		});
 	buf_fini(&body);

@@ -21,11 +21,11 @@ struct connect_call {
 	enum fault_subject subject;
 };
 
-/* `path` is "/pkg.Service/Method", static. 0, -ENOMEM. The news are the caller's to forward. */
+/* `path` is "/pkg.Service/Method", static. 0, -ENOMEM. What on_ready says is the caller's to forward. */
 must_check int connect_call_init(struct connect_call *c, const struct envd_target *t, const char *path,
 				 enum fault_subject subject, bool basic_user, bool idempotent,
 				 const void *msg, size_t n,
-				 void (*news)(struct pool_req *r, void *user), void *user);
+				 void (*on_ready)(struct pool_req *r, void *user), void *user);
 
 enum connect_result {
 	CONNECT_MORE = 0,	/* not over */
@@ -54,7 +54,7 @@ struct connect_stream {
 must_check int connect_stream_init(struct connect_stream *s, const struct envd_target *t,
 				   const char *path, enum fault_subject subject, bool basic_user,
 				   bool idempotent, uint32_t timeout_ms, const void *msg, size_t n,
-				   void (*news)(struct pool_req *r, void *user), void *user);
+				   void (*on_ready)(struct pool_req *r, void *user), void *user);
 void connect_stream_fini(struct connect_stream *s);
 /* The next message; it is valid, and its credit held back, until the next call. After END or FAILED
  * only MORE. */

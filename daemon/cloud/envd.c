@@ -77,7 +77,7 @@ static void health_over(struct envd_call *c)
 	call_over(c);
 }
 
-static void on_news(struct pool_req *req, void *user)
+static void envd_on_ready(struct pool_req *req, void *user)
 {
 	struct envd_call *c = user;
 	struct envd_result *r = &c->result;
@@ -138,7 +138,7 @@ static struct envd_call *call_begin(const struct envd_target *t, const struct ca
 
 	if (r == 0)
 		r = connect_call_init(&c->c, t, k->path, k->subject, k->basic_user, k->idempotent, msg, n,
-				      on_news, c);
+				      envd_on_ready, c);
 	free(msg);
 	if (r < 0 && c) {
 		call_bury(c);
@@ -178,7 +178,7 @@ struct envd_call *envd_health(const struct envd_target *t, envd_done_fn *done, v
 		.path = "/health",
 		.idempotent = true,
 		.deadline_ms = agent_deadline_ms(t),
-		.news = on_news,
+		.on_ready = envd_on_ready,
 		.user = c,
 	});
 	if (!c->c.req) {

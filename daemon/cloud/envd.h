@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The agent inside a sandbox: processes, file system, files. Unary calls answer once through `done`
- * (on the loop, never from inside the call, not after cancel). Streams and transfers give *news*:
+ * (on the loop, never from inside the call, not after cancel). Streams and transfers give *on_ready*:
  * their function says only that something changed, and the owner looks; looking twice is harmless.
  *
  * Credit. What the owner does not take (envd_stream_next(), envd_read_consume()) stays in the HTTP
@@ -121,7 +121,7 @@ struct envd_call *envd_remove(const struct envd_target *t, const char *path, env
 /* --- process streams --- */
 
 struct envd_stream;
-typedef void envd_stream_news_fn(struct envd_stream *s, void *user);
+typedef void envd_stream_ready_fn(struct envd_stream *s, void *user);
 
 struct envd_start {
 	const char *cmd;
@@ -139,12 +139,12 @@ struct envd_start {
 
 /* NULL only without memory. A start is sent again only when proven unprocessed. */
 struct envd_stream *envd_start(const struct envd_target *t, const struct envd_start *what,
-			       envd_stream_news_fn *news, void *user);
-struct envd_stream *envd_attach(const struct envd_target *t, uint32_t pid, envd_stream_news_fn *news,
-				void *user);
+			       envd_stream_ready_fn *on_ready, void *user);
+struct envd_stream *envd_attach(const struct envd_target *t, uint32_t pid,
+				envd_stream_ready_fn *on_ready, void *user);
 
 enum envd_event_type {
-	ENVD_EVENT_NONE = 0,	/* nothing now; news will come */
+	ENVD_EVENT_NONE = 0,	/* nothing now; on_ready will be called */
 	ENVD_EVENT_START,
 	ENVD_EVENT_DATA,
 	ENVD_EVENT_KEEPALIVE,
@@ -183,7 +183,7 @@ struct envd_stream *envd_stream_free(struct envd_stream *s);
 /* --- watching a directory --- */
 
 struct envd_watch;
-typedef void envd_watch_news_fn(struct envd_watch *w, void *user);
+typedef void envd_watch_ready_fn(struct envd_watch *w, void *user);
 
 struct envd_watch_options {
 	const char *path;
@@ -193,7 +193,7 @@ struct envd_watch_options {
 };
 
 enum envd_watch_event_type {
-	ENVD_WATCH_NONE = 0,	/* nothing now; news will come */
+	ENVD_WATCH_NONE = 0,	/* nothing now; on_ready will be called */
 	ENVD_WATCH_START,	/* every change after this is reported */
 	ENVD_WATCH_CHANGE,
 	ENVD_WATCH_KEEPALIVE,
@@ -219,7 +219,7 @@ struct envd_watch_event {
 
 /* NULL only without memory. */
 struct envd_watch *envd_watch(const struct envd_target *t, const struct envd_watch_options *o,
-			      envd_watch_news_fn *news, void *user);
+			      envd_watch_ready_fn *on_ready, void *user);
 /* The next event; what *ret points to is valid until the next call. What is not taken stays with the
  * agent, whose own queue may overflow: then it closes the stream. */
 enum envd_watch_event_type envd_watch_next(struct envd_watch *w, struct envd_watch_event *ret);
@@ -235,11 +235,11 @@ enum envd_xfer {
 };
 
 struct envd_read;
-typedef void envd_read_news_fn(struct envd_read *r, void *user);
+typedef void envd_read_ready_fn(struct envd_read *r, void *user);
 
 /* length UINT64_MAX = to the end. offset at the end = an empty read, beyond it = OUT_OF_RANGE. */
 struct envd_read *envd_read(const struct envd_target *t, const char *path, uint64_t offset,
-			    uint64_t length, envd_read_news_fn *news, void *user);
+			    uint64_t length, envd_read_ready_fn *on_ready, void *user);
 enum envd_xfer envd_read_state(const struct envd_read *r);
 /* Bytes this read will give, once OPEN; -1 = not announced. */
 int64_t envd_read_size(const struct envd_read *r);
@@ -251,7 +251,7 @@ const struct status *envd_read_failure(const struct envd_read *r, enum envd_clas
 struct envd_read *envd_read_free(struct envd_read *r);		/* cancels; NULL is fine; returns NULL */
 
 struct envd_write;
-typedef void envd_write_news_fn(struct envd_write *w, void *user);
+typedef void envd_write_ready_fn(struct envd_write *w, void *user);
 
 struct envd_write_options {
 	const char *path;
@@ -262,7 +262,7 @@ struct envd_write_options {
 
 /* Not atomic: a write that fails or is freed early may leave a partial file. Never repeated. */
 struct envd_write *envd_write(const struct envd_target *t, const struct envd_write_options *o,
-			      envd_write_news_fn *news, void *user);
+			      envd_write_ready_fn *on_ready, void *user);
 enum envd_xfer envd_write_state(const struct envd_write *w);
 size_t envd_write_room(const struct envd_write *w);		/* 0 unless OPEN */
 /* 0, -EPIPE (see the state), -ENOMEM, -EMSGSIZE beyond the announced size. */

@@ -84,7 +84,7 @@ struct envd_read {
 	struct buf error;
 	enum envd_class cls;
 	struct status failure;
-	envd_read_news_fn *news;
+	envd_read_ready_fn *on_ready;
 	void *user;
 	struct grave grave;
 };
@@ -259,7 +259,7 @@ static void read_settle(struct envd_read *r)
 	}
 }
 
-static void on_read_news(struct pool_req *req, void *user)
+static void on_read_ready(struct pool_req *req, void *user)
 {
 	struct envd_read *r = user;
 
@@ -267,11 +267,11 @@ static void on_read_news(struct pool_req *req, void *user)
 	if (r->state == ENVD_XFER_DONE || r->state == ENVD_XFER_FAILED)
 		return;
 	read_settle(r);
-	r->news(r, r->user);
+	r->on_ready(r, r->user);
 }
 
 struct envd_read *envd_read(const struct envd_target *t, const char *path, uint64_t offset,
-			    uint64_t length, envd_read_news_fn *news, void *user)
+			    uint64_t length, envd_read_ready_fn *on_ready, void *user)
 {
 	struct envd_read *r = calloc(1, sizeof(*r));
 	char *where = files_path(t, path);
@@ -289,7 +289,7 @@ struct envd_read *envd_read(const struct envd_target *t, const char *path, uint6
 	r->offset = offset;
 	r->length = r->left = length;
 	r->size = r->file_size = -1;
-	r->news = news;
+	r->on_ready = on_ready;
 	r->user = user;
 	buf_init(&r->error, 0);
 	if (length <= INT64_MAX - offset && offset <= INT64_MAX)
@@ -305,7 +305,7 @@ struct envd_read *envd_read(const struct envd_target *t, const char *path, uint6
 		.cls = POOL_LONG,
 		.idempotent = true,
 		.head_by_ms = agent_deadline_ms(t),
-		.news = on_read_news,
+		.on_ready = on_read_ready,
 		.user = r,
 	});
 	free(where);
@@ -383,7 +383,7 @@ struct envd_write {
 	enum envd_class cls;
 	struct status failure;
 	struct defer tell;
-	envd_write_news_fn *news;
+	envd_write_ready_fn *on_ready;
 	void *user;
 	struct grave grave;
 };
@@ -403,7 +403,7 @@ static void on_write_tell(struct defer *d, void *user)
 {
 	struct envd_write *w = user;
 
-	w->news(w, w->user);
+	w->on_ready(w, w->user);
 }
 
 static bool write_is_over(const struct envd_write *w)
@@ -448,7 +448,7 @@ static void write_settle(struct envd_write *w)
 		w->started = true;
 		w->state = ENVD_XFER_OPEN;
 		if (w->preamble && http_stream_write(x, w->preamble, strlen(w->preamble)) < 0)
-			return;		/* its end will come as news */
+			return;		/* its end will are told by on_ready */
 	}
 	if (x && http_stream_head(x))
 		write_answer(w, x);
@@ -458,7 +458,7 @@ static void write_settle(struct envd_write *w)
 	}
 }
 
-static void on_write_news(struct pool_req *req, void *user)
+static void on_write_ready(struct pool_req *req, void *user)
 {
 	struct envd_write *w = user;
 
@@ -466,7 +466,7 @@ static void on_write_news(struct pool_req *req, void *user)
 	if (write_is_over(w))
 		return;
 	write_settle(w);
-	w->news(w, w->user);
+	w->on_ready(w, w->user);
 }
 
 /* Agents before 0.5.7 take multipart only. */
@@ -548,7 +548,7 @@ static int write_begin(struct envd_write *w, const struct envd_target *t,
 			.n_headers = headers.n,
 			.body_mode = POOL_BODY_STREAM,
 			.cls = POOL_LONG,
-			.news = on_write_news,
+			.on_ready = on_write_ready,
 			.user = w,
 		});
 		r = w->req ? 0 : -ENOMEM;
@@ -559,7 +559,7 @@ static int write_begin(struct envd_write *w, const struct envd_target *t,
 }
 
 struct envd_write *envd_write(const struct envd_target *t, const struct envd_write_options *o,
-			      envd_write_news_fn *news, void *user)
+			      envd_write_ready_fn *on_ready, void *user)
 {
 	struct envd_write *w = calloc(1, sizeof(*w));
 
@@ -569,7 +569,7 @@ struct envd_write *envd_write(const struct envd_target *t, const struct envd_wri
 	w->loop = t->cloud->loop;
 	w->size = o->size;
 	w->multipart = !agent_has(t, "0.5.7");
-	w->news = news;
+	w->on_ready = on_ready;
 	w->user = user;
 	buf_init(&w->answer, 0);
 	defer_init(&w->tell, w->loop, on_write_tell, w);

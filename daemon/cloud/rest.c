@@ -27,7 +27,7 @@
 
 _Static_assert(FAULT_OPS <= LIMITER_ROUTES, "a route of the limiter for every call");
 
-static void on_news(struct pool_req *r, void *user);
+static void rest_on_ready(struct pool_req *r, void *user);
 static void call_enter(struct cloud_call *c);
 
 /* --- life --- */
@@ -185,7 +185,7 @@ static void call_send(struct cloud_call *c)
 			.n_body = c->n_body,
 			.idempotent = !fault_makes_one(c->op),
 			.deadline_ms = c->deadline_ms,
-			.news = on_news,
+			.on_ready = rest_on_ready,
 			.user = c,
 		});
 	fields_fini(&f);
@@ -633,7 +633,7 @@ static void take_loss(struct cloud_call *c)
 	call_over(c);
 }
 
-static void on_news(struct pool_req *r, void *user)
+static void rest_on_ready(struct pool_req *r, void *user)
 {
 	struct cloud_call *c = user;
 	struct http_stream *x = pool_req_x(r);

@@ -14,25 +14,25 @@ struct envd_stream {
 	uint32_t magic;
 	struct loop *loop;
 	struct connect_stream c;
-	envd_stream_news_fn *news;
+	envd_stream_ready_fn *on_ready;
 	void *user;
 	Process__StartResponse *held;
 	bool closed;			/* the CLOSED event was given */
 	struct grave grave;
 };
 
-static void on_news(struct pool_req *r, void *user)
+static void stream_on_ready(struct pool_req *r, void *user)
 {
 	struct envd_stream *s = user;
 
 	must(s->magic == STREAM_MAGIC);
 	if (!s->closed)
-		s->news(s, s->user);
+		s->on_ready(s, s->user);
 }
 
 static struct envd_stream *stream_begin(const struct envd_target *t, const char *path,
 					const ProtobufCMessage *m, bool basic_user, bool idempotent,
-					uint32_t timeout_ms, envd_stream_news_fn *news, void *user)
+					uint32_t timeout_ms, envd_stream_ready_fn *on_ready, void *user)
 {
 	struct envd_stream *s = calloc(1, sizeof(*s));
 	uint8_t *msg = NULL;
@@ -42,11 +42,11 @@ static struct envd_stream *stream_begin(const struct envd_target *t, const char 
 		return NULL;
 	s->magic = STREAM_MAGIC;
 	s->loop = t->cloud->loop;
-	s->news = news;
+	s->on_ready = on_ready;
 	s->user = user;
 	if (message_pack(m, &msg, &n) < 0 ||
 	    connect_stream_init(&s->c, t, path, FAULT_PROCESS, basic_user, idempotent, timeout_ms, msg, n,
-				on_news, s) < 0) {
+				stream_on_ready, s) < 0) {
 		free(msg);
 		free(s);
 		return NULL;
@@ -68,7 +68,7 @@ static void put_envs(const struct cloud_kv *v, size_t n, Process__ProcessConfig_
 }
 
 struct envd_stream *envd_start(const struct envd_target *t, const struct envd_start *what,
-			       envd_stream_news_fn *news, void *user)
+			       envd_stream_ready_fn *on_ready, void *user)
 {
 	Process__StartRequest m = PROCESS__START_REQUEST__INIT;
 	Process__ProcessConfig config = PROCESS__PROCESS_CONFIG__INIT;
@@ -104,23 +104,23 @@ struct envd_stream *envd_start(const struct envd_target *t, const struct envd_st
 		put_envs(what->envs, what->n_envs, entries, ptrs);
 		config.envs = ptrs;
 		config.n_envs = what->n_envs;
-		s = stream_begin(t, "/process.Process/Start", &m.base, true, false, what->timeout_ms, news,
-				 user);
+		s = stream_begin(t, "/process.Process/Start", &m.base, true, false,
+				 what->timeout_ms, on_ready, user);
 	}
 	free(entries);
 	free(ptrs);
 	return s;
 }
 
-struct envd_stream *envd_attach(const struct envd_target *t, uint32_t pid, envd_stream_news_fn *news,
-				void *user)
+struct envd_stream *envd_attach(const struct envd_target *t, uint32_t pid,
+				envd_stream_ready_fn *on_ready, void *user)
 {
 	Process__ConnectRequest m = PROCESS__CONNECT_REQUEST__INIT;
 	Process__ProcessSelector sel = PROCESS__PROCESS_SELECTOR__INIT;
 
 	message_select(&sel, pid);
 	m.process = &sel;
-	return stream_begin(t, "/process.Process/Connect", &m.base, false, true, 0, news, user);
+	return stream_begin(t, "/process.Process/Connect", &m.base, false, true, 0, on_ready, user);
 }
 
 enum envd_event_type envd_stream_next(struct envd_stream *s, struct envd_event *ret)

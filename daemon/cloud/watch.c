@@ -17,7 +17,7 @@ struct envd_watch {
 	bool refused;
 	struct status why;
 	struct defer tell;
-	envd_watch_news_fn *news;
+	envd_watch_ready_fn *on_ready;
 	void *user;
 	struct envd_result held;	/* the entry of the last change */
 	char *name;			/* … and its name */
@@ -25,20 +25,20 @@ struct envd_watch {
 	struct grave grave;
 };
 
-static void on_news(struct pool_req *r, void *user)
+static void watch_on_ready(struct pool_req *r, void *user)
 {
 	struct envd_watch *w = user;
 
 	must(w->magic == WATCH_MAGIC);
 	if (!w->closed)
-		w->news(w, w->user);
+		w->on_ready(w, w->user);
 }
 
 static void on_tell(struct defer *d, void *user)
 {
 	struct envd_watch *w = user;
 
-	w->news(w, w->user);
+	w->on_ready(w, w->user);
 }
 
 /* What the sandbox's agent is too old for. */
@@ -69,13 +69,13 @@ static int begin(struct envd_watch *w, const struct envd_target *t, const struct
 	r = message_pack(&m.base, &msg, &n);
 	if (r == 0)
 		r = connect_stream_init(&w->c, t, "/filesystem.Filesystem/WatchDir", FAULT_DIR, true, true,
-					0, msg, n, on_news, w);
+					0, msg, n, watch_on_ready, w);
 	free(msg);
 	return r;
 }
 
 struct envd_watch *envd_watch(const struct envd_target *t, const struct envd_watch_options *o,
-			      envd_watch_news_fn *news, void *user)
+			      envd_watch_ready_fn *on_ready, void *user)
 {
 	struct envd_watch *w = calloc(1, sizeof(*w));
 
@@ -83,7 +83,7 @@ struct envd_watch *envd_watch(const struct envd_target *t, const struct envd_wat
 		return NULL;
 	w->magic = WATCH_MAGIC;
 	w->loop = t->cloud->loop;
-	w->news = news;
+	w->on_ready = on_ready;
 	w->user = user;
 	defer_init(&w->tell, w->loop, on_tell, w);
 	w->refused = is_too_old(t, o, &w->why);

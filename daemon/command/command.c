@@ -129,7 +129,7 @@ static void tell_readers(struct defer *d, void *user)
 	list_for_each_safe(n, &c->readers) {
 		struct command_reader *r = list_entry(n, struct command_reader, node);
 
-		r->news(r, r->user);
+		r->on_ready(r, r->user);
 	}
 	command_unref(c);
 }

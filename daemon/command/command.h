@@ -39,7 +39,7 @@ struct commands_options {
 must_check int commands_new(const struct commands_options *o, struct commands **ret);
 /* Once, when lifecycle has loaded; before it nothing may be started. */
 void commands_take_up(struct commands *cs, struct sandbox_core *core);
-/* No done and no news any more. Upstream streams are dropped; the programs go on, and their rows and
+/* No done and no on_ready any more. Upstream streams are dropped; the programs go on, and their rows and
  * spools stay for the next run. NULL is fine. */
 struct commands *commands_free(struct commands *cs);
 
@@ -148,7 +148,7 @@ must_check int commands_list(struct commands *cs, const struct principal *who, c
 
 /* --- readers --- */
 
-typedef void command_news_fn(struct command_reader *r, void *user);
+typedef void command_ready_fn(struct command_reader *r, void *user);
 
 struct command_read_from {
 	uint64_t offset[SPOOL_STREAMS];	/* wanted from here on */
@@ -158,9 +158,9 @@ struct command_read_from {
 
 /* Keeps the command. News says only that something changed. */
 must_check int command_reader_new(struct command *c, const struct command_read_from *from,
-				  command_news_fn *news, void *user, struct command_reader **ret);
+				  command_ready_fn *on_ready, void *user, struct command_reader **ret);
 enum command_read {
-	COMMAND_READ_NOTHING,	/* news will come */
+	COMMAND_READ_NOTHING,	/* on_ready will be called */
 	COMMAND_READ_PIECE,
 	COMMAND_READ_ENDED,	/* every piece was read and the result is known */
 	COMMAND_READ_CAUGHT_UP,	/* only without follow: no more for now, and it runs */

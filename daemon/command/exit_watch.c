@@ -194,7 +194,7 @@ static void finish(struct exit_watch_call *k, bool answered)
 	look_free(k);
 }
 
-static void on_news(struct envd_stream *s, void *user)
+static void exit_watch_on_ready(struct envd_stream *s, void *user)
 {
 	struct exit_watch_call *k = user;
 	struct envd_event e;
@@ -241,7 +241,7 @@ static int send(struct exit_watch_call *k)
 			snprintf(texts[i], sizeof(texts[i]), "%u", k->pids[i]);
 			args[3 + i] = texts[i];
 		}
-		k->stream = envd_start(&target, &start, on_news, k);
+		k->stream = envd_start(&target, &start, exit_watch_on_ready, k);
 	}
 	free(args);
 	free(texts);

@@ -192,7 +192,7 @@ struct command_reader {
 	struct command *c;
 	struct list node;
 	struct spool_pos pos;
-	command_news_fn *news;
+	command_ready_fn *on_ready;
 	void *user;
 	bool run;			/* its caller called Run */
 };
@@ -271,7 +271,7 @@ void command_start_failed(struct command *c, const struct status *st);	/* nothin
 void command_start_cancel(struct command_op *op, bool end_it);
 
 /* stream.c */
-void command_on_news(struct envd_stream *s, void *user);
+void command_on_ready(struct envd_stream *s, void *user);
 void command_pump(struct defer *d, void *user);
 void command_on_retry(struct timer *t, void *user);
 void command_hurry(struct command *c);

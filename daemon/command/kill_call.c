@@ -158,7 +158,7 @@ static void fall_back(struct kill_call *k, const struct status *why)
 	finish(k);
 }
 
-static void on_news(struct envd_stream *s, void *user)
+static void kill_call_on_ready(struct envd_stream *s, void *user)
 {
 	struct kill_call *k = user;
 	struct envd_event e;
@@ -208,7 +208,7 @@ static int begin(struct kill_call *k)
 	snprintf(pid, sizeof(pid), "%u", c->pid);
 	snprintf(steps, sizeof(steps), "%llu",
 		 (unsigned long long)((MIN(c->kill_grace_ms, 86400000u) + STEP_MS - 1) / STEP_MS));
-	k->stream = envd_start(&target, &start, on_news, k);
+	k->stream = envd_start(&target, &start, kill_call_on_ready, k);
 	return k->stream ? timer_set(&k->give_up, now + c->kill_grace_ms + SLACK_MS) : -ENOMEM;
 }
 
@@ -297,7 +297,7 @@ int command_kill(struct command *c, command_killed_fn *done, void *user, struct 
 
 /* --- one signal to the main process --- */
 
-static void on_signal_news(struct envd_stream *s, void *user)
+static void on_signal_ready(struct envd_stream *s, void *user)
 {
 	struct command_op *op = user;
 	struct envd_event e;
@@ -341,7 +341,7 @@ int command_signal(struct command *c, int signo, uint64_t deadline_ms, command_k
 		cmd_taking_up(&op->st);
 		cmd_op_post(op);
 	} else {
-		op->stream = envd_start(&target, &start, on_signal_news, op);
+		op->stream = envd_start(&target, &start, on_signal_ready, op);
 		if (!op->stream) {
 			cmd_op_free(op);
 			return -ENOMEM;

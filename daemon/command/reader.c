@@ -8,14 +8,14 @@
 #include "daemon/common/obs/log.h"
 
 int command_reader_new(struct command *c, const struct command_read_from *from,
-		       command_news_fn *news, void *user, struct command_reader **ret)
+		       command_ready_fn *on_ready, void *user, struct command_reader **ret)
 {
 	struct command_reader *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return -ENOMEM;
 	r->c = command_ref(c);
-	r->news = news;
+	r->on_ready = on_ready;
 	r->user = user;
 	r->run = from->run;
 	if (from->from_end)

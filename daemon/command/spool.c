@@ -669,17 +669,17 @@ static int read_gap(const struct spool *s, const struct spool_record *r, struct 
 {
 	uint64_t *seen = &pos->seen[r->stream], end = r->offset + r->size;
 	bool newest = pos->record + 1 == s->next;
-	bool news = !r->size_known ? *seen <= r->offset : end > *seen;
+	bool on_ready = !r->size_known ? *seen <= r->offset : end > *seen;
 
 	*ret = (struct spool_piece){ .stream = r->stream, .gap = true, .size_known = r->size_known,
-				     .offset = *seen, .size = news ? end - *seen : 0,
+				     .offset = *seen, .size = on_ready ? end - *seen : 0,
 				     .reason = spool_reason_name(r->reason) };
-	*ret_wait = r->size_known && newest && !news;
+	*ret_wait = r->size_known && newest && !on_ready;
 	if (!newest || !r->size_known)
 		next_record(pos);
-	if (news)
+	if (on_ready)
 		*seen = MAX(*seen, end);
-	return news;
+	return on_ready;
 }
 
 static int read_data(struct spool *s, const struct record *r, struct spool_pos *pos, void *buf, size_t max,

@@ -288,7 +288,7 @@ static int start_program(struct command *c)
 	}
 	if (args && envs) {
 		start.n_envs = put_envs(c, envs);
-		c->stream = envd_start(&target, &start, command_on_news, c);
+		c->stream = envd_start(&target, &start, command_on_ready, c);
 	}
 	free(args);
 	free(envs);
@@ -311,7 +311,7 @@ int command_launch(struct command *c)
 		return r;
 	}
 	target = agent_address_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
-	c->stream = envd_attach(&target, c->pid, command_on_news, c);
+	c->stream = envd_attach(&target, c->pid, command_on_ready, c);
 	return c->stream ? 0 : -ENOMEM;
 }
 

@@ -254,7 +254,7 @@ static void attach(struct command *c)
 		agent_address_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
 
 	command_set_state(c, CMD_ATTACHING);
-	c->stream = envd_attach(&target, c->pid, command_on_news, c);
+	c->stream = envd_attach(&target, c->pid, command_on_ready, c);
 	if (c->stream)
 		return;
 	command_set_state(c, CMD_ASKING);
@@ -263,7 +263,7 @@ static void attach(struct command *c)
 
 /* --- the stream --- */
 
-void command_on_news(struct envd_stream *s, void *user)
+void command_on_ready(struct envd_stream *s, void *user)
 {
 	struct command *c = command_from(user);
 

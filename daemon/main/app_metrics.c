@@ -163,7 +163,7 @@ static void put_totals(struct text *t, const struct app *a)
 
 /* --- serving --- */
 
-static void on_news(struct http_stream *x, void *user)
+static void app_metrics_on_ready(struct http_stream *x, void *user)
 {
 }
 
@@ -201,7 +201,7 @@ static void on_request(struct http_stream *x, void *user)
 	const char *method = fields_get(http_stream_head(x), ":method"),
 		   *path = fields_get(http_stream_head(x), ":path");
 
-	http_stream_set_owner(x, on_news, NULL);
+	http_stream_set_owner(x, app_metrics_on_ready, NULL);
 	if (!str_eq(path, "/metrics"))
 		answer(x, "404", "text/plain", "GET /metrics\n", 13);
 	else if (!str_eq(method, "GET"))

@@ -429,7 +429,7 @@ static void call_look(struct rpc_call *c)
 		discard_request(c);
 }
 
-static void on_news(struct http_stream *x, void *user)
+static void call_on_ready(struct http_stream *x, void *user)
 {
 	call_look(call_from(user));
 }
@@ -640,7 +640,7 @@ void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_str
 	timer_init(&c->silence, s->loop, on_silence, c);
 	defer_init(&c->again, s->loop, on_again, c);
 	list_add_tail(&s->calls, &c->node);
-	http_stream_set_owner(x, on_news, c);
+	http_stream_set_owner(x, call_on_ready, c);
 	s->calls_total++;
 
 	http_status = grpc_check_request(http_stream_head(x));

@@ -155,7 +155,7 @@ static void feed(struct cmd_call *x)
 	}
 }
 
-static void on_reader_news(struct command_reader *r, void *user)
+static void on_reader_ready(struct command_reader *r, void *user)
 {
 	feed(user);
 }
@@ -181,7 +181,7 @@ static void begin_stream(struct cmd_call *x, struct command *c)
 {
 	struct command_message m;
 	struct command_view v;
-	int r = command_reader_new(c, &x->from, on_reader_news, x, &x->reader);
+	int r = command_reader_new(c, &x->from, on_reader_ready, x, &x->reader);
 
 	if (!r) {
 		command_look(c, &v);
@@ -512,7 +512,7 @@ static void on_resize(struct rpc_call *call, const ProtobufCMessage *message)
 
 /* --- Wait --- */
 
-static void on_wait_news(struct command_reader *r, void *user)
+static void on_wait_ready(struct command_reader *r, void *user)
 {
 	struct cmd_call *x = user;
 	struct command *c = command_reader_command(r);
@@ -528,7 +528,7 @@ static void on_wait_news(struct command_reader *r, void *user)
 static void wait_for(struct cmd_call *x, struct command *c)
 {
 	struct command_read_from from = { .from_end = true };
-	int r = command_reader_new(c, &from, on_wait_news, x, &x->reader);
+	int r = command_reader_new(c, &from, on_wait_ready, x, &x->reader);
 
 	if (r < 0)
 		cmd_call_fail_errno(x, r);

@@ -82,7 +82,7 @@ static void move_bytes(struct file_call *x)
 	}
 }
 
-static void on_read_news(struct envd_read *r, void *user)
+static void on_read_ready(struct envd_read *r, void *user)
 {
 	move_bytes(user);
 }
@@ -99,7 +99,7 @@ static void open_read(struct file_call *x)
 {
 	struct envd_target t = file_call_target(x);
 
-	x->read = envd_read(&t, x->path, x->offset, x->length, on_read_news, x);
+	x->read = envd_read(&t, x->path, x->offset, x->length, on_read_ready, x);
 	if (!x->read)
 		file_call_fail_errno(x, ENOMEM);
 }
@@ -322,7 +322,7 @@ static void file_is_written(struct file_call *x)
 
 static void finish_current(struct file_call *x);
 
-static void on_write_news(struct envd_write *w, void *user)
+static void on_write_ready(struct envd_write *w, void *user)
 {
 	struct file_call *x = user;
 	enum envd_class cls;
@@ -363,7 +363,7 @@ static void open_write(struct file_call *x)
 	x->bytes = 0;
 	x->want_next = true;
 	x->finish_due = false;
-	x->write = envd_write(&t, &o, on_write_news, x);
+	x->write = envd_write(&t, &o, on_write_ready, x);
 	if (!x->write)
 		file_call_fail_errno(x, ENOMEM);
 }

@@ -128,7 +128,7 @@ static void pump(struct file_call *x)
 	}
 }
 
-static void on_news(struct envd_watch *w, void *user)
+static void svc_file_watch_on_ready(struct envd_watch *w, void *user)
 {
 	pump(user);
 }
@@ -155,7 +155,7 @@ static void go_watch(struct file_call *x)
 	struct envd_target t = file_call_target(x);
 
 	x->watching.path = x->path;
-	x->watch = envd_watch(&t, &x->watching, on_news, x);
+	x->watch = envd_watch(&t, &x->watching, svc_file_watch_on_ready, x);
 	if (!x->watch)
 		file_call_fail_errno(x, ENOMEM);
 }

@@ -54,7 +54,7 @@ static void pump(struct rpc_call *c)
 	rpc_call_fail(c, &over);
 }
 
-static void on_news(void *user)
+static void svc_watch_on_ready(void *user)
 {
 	pump(user);
 }
@@ -90,7 +90,7 @@ static void on_message(struct rpc_call *c, const ProtobufCMessage *message)
 		rpc_call_fail(c, &st);
 		return;
 	}
-	r = sandbox_watch_new(rpc_call_service(c), &o, on_news, c, &w, &st);
+	r = sandbox_watch_new(rpc_call_service(c), &o, svc_watch_on_ready, c, &w, &st);
 	if (r < 0) {
 		if (status_ok(&st))
 			status_errno(&st, r, "Watch");

@@ -243,7 +243,7 @@ static bool is_behind(struct copy *c)
 	return false;
 }
 
-static void on_source_looked(struct fetch_wait *w, const struct fetch_news *news)
+static void on_source_looked(struct fetch_wait *w, const struct fetch_result *result)
 {
 	begin(container_of(w, struct copy, look));
 }
@@ -322,17 +322,17 @@ static bool waits_for_change(struct copy *c, const struct cloud_result *r)
 	return true;
 }
 
-static void on_refusal_looked(struct fetch_wait *w, const struct fetch_news *news)
+static void on_refusal_looked(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct copy *c = container_of(w, struct copy, look);
 	struct status st = c->att.lost;
 
-	if (news->sandbox && news->sandbox->state != SANDBOX_RUNNING &&
-	    news->sandbox->state != SANDBOX_SNAPSHOTTING)
-		sandbox_refusal(news->sandbox, &st);
-	else if (news->end == FETCH_ABSENT)
+	if (result->sandbox && result->sandbox->state != SANDBOX_RUNNING &&
+	    result->sandbox->state != SANDBOX_SNAPSHOTTING)
+		sandbox_refusal(result->sandbox, &st);
+	else if (result->end == FETCH_ABSENT)
 		ref_not_found(&st, c->att.source);
-	else if (news->s && news->s->state == CLOUD_STATE_PAUSED)
+	else if (result->s && result->s->state == CLOUD_STATE_PAUSED)
 		status_set(&st, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect (agentboxctl resume) resumes it", c->att.source);
 	/* What passes by itself is no answer to keep for the request id. */
 	attempt_end_without(&c->att, &st, st.reason != R_STATE_CHANGING);
@@ -474,7 +474,7 @@ static enum resolve_next resolve(struct attempt *a, struct cloud_result *r, uint
 	return c->kind->resolve(c, r, ret_wait_ms);
 }
 
-static void on_lost_looked(struct fetch_wait *w, const struct fetch_news *news)
+static void on_lost_looked(struct fetch_wait *w, const struct fetch_result *result)
 {
 }
 

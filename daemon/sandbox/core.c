@@ -405,7 +405,7 @@ void sandbox_seen_since(struct sandbox_core *core, struct sandbox *b, const stru
 		runner_poke(b);
 	save_seen(core, b, before, end_before);
 	if (b->end_at_ms != end_before)
-		lease_news(b);
+		lease_changed(b);
 }
 
 void sandbox_seen(struct sandbox_core *core, struct sandbox *b, const struct cloud_sandbox *s)
@@ -809,7 +809,7 @@ void sandbox_core_drain(struct sandbox_core *core)
 {
 	core->draining = true;
 	lease_drain(core);
-	event_watches_news(core);
+	event_watches_wake(core);
 }
 
 static void sandbox_bury(void *p)

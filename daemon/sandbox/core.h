@@ -215,7 +215,7 @@ enum fetch_end {
 	FETCH_ABSENT,	/* the cloud has no such sandbox; a sandbox is GONE now */
 	FETCH_FAILED,	/* st says why nothing is known */
 };
-struct fetch_news {
+struct fetch_result {
 	enum fetch_end end;
 	const struct status *st;
 	struct sandbox *sandbox;			/* NULL: there is no row */
@@ -223,7 +223,7 @@ struct fetch_news {
 };
 struct fetch_wait {
 	struct list node;	/* initialised and on no list: not waiting */
-	void (*fn)(struct fetch_wait *w, const struct fetch_news *news);
+	void (*fn)(struct fetch_wait *w, const struct fetch_result *result);
 };
 /* fn comes exactly once, never from inside, unless fetch_leave(). */
 must_check int fetch_join(struct sandbox_core *core, struct account *a, const char *id,

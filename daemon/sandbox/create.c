@@ -259,12 +259,12 @@ static void warn_if_capped(struct creation *c, struct sandbox *b)
 	sandbox_save(c->att.core, b, false);
 }
 
-static void on_detail(struct fetch_wait *w, const struct fetch_news *news)
+static void on_detail(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct creation *c = container_of(w, struct creation, detail);
 
-	if (news->end == FETCH_ALIVE && news->sandbox)
-		warn_if_capped(c, news->sandbox);
+	if (result->end == FETCH_ALIVE && result->sandbox)
+		warn_if_capped(c, result->sandbox);
 	c->detailed = true;
 	answer_when_complete(c);
 }

@@ -189,7 +189,7 @@ static void on_fence(void *user, const struct status *st)
 	core->events.told = MAX(core->events.told, f->number);
 	core->fence = NULL;
 	free(f);
-	event_watches_news(core);
+	event_watches_wake(core);
 	if (core->events.told < core->events.number)
 		defer_post(&core->events.fence);
 }
@@ -207,7 +207,7 @@ static void on_pass_end(struct defer *d, void *user)
 	if (!f || store_tx_new(core->store, &t) < 0) {
 		free(f);
 		core->events.told = core->events.number;
-		event_watches_news(core);
+		event_watches_wake(core);
 		return;
 	}
 	*f = (struct fence){ core, core->events.number };

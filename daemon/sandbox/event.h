@@ -85,6 +85,6 @@ void event_say(struct sandbox_core *core, const struct sandbox *b, enum event_ty
 	       const char *evidence_fmt, ...) printf_like(4, 5);
 void events_prune(struct sandbox_core *core, int64_t now_wall_ms);
 struct event_log *events_of(struct sandbox_core *core, uid_t uid);		/* NULL = none yet */
-void event_watches_news(struct sandbox_core *core);	/* watch.c */
+void event_watches_wake(struct sandbox_core *core);	/* watch.c */
 
 #endif

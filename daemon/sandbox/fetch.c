@@ -68,7 +68,7 @@ static struct sandbox *adopt_if_ours(struct fetch *f, const struct cloud_sandbox
 static void on_fetched(struct cloud_result *r, void *user)
 {
 	struct fetch *f = user;
-	struct fetch_news news = { .st = &r->status, .s = r->sandbox };
+	struct fetch_result result = { .st = &r->status, .s = r->sandbox };
 	struct sandbox *b;
 	struct list waiters;
 
@@ -77,7 +77,7 @@ static void on_fetched(struct cloud_result *r, void *user)
 	account_saw_date(f->account, r->date_ms);
 	b = core_find(f->core, f->account, f->id);
 	if (r->outcome == CLOUD_DONE && r->sandbox) {
-		news.end = FETCH_ALIVE;
+		result.end = FETCH_ALIVE;
 		if (b) {
 			b->token_known = true;
 			sandbox_seen_since(f->core, b, r->sandbox, f->asked_at_ms);
@@ -85,15 +85,15 @@ static void on_fetched(struct cloud_result *r, void *user)
 			b = adopt_if_ours(f, r->sandbox);
 		}
 	} else if (r->not_found) {
-		news.end = FETCH_ABSENT;
+		result.end = FETCH_ABSENT;
 		if (b && b->state != SANDBOX_KILLING)
 			sandbox_gone(f->core, b, false, "GET /sandboxes/{id}: 404");
 	} else {
-		news.end = FETCH_FAILED;
+		result.end = FETCH_FAILED;
 		if (b)
 			b->unreachable = true;
 	}
-	news.sandbox = b;
+	result.sandbox = b;
 	unlink_fetch(f);
 	list_take(&waiters, &f->waiters);
 	loop_bury(f->core->loop, &f->grave, fetch_free, f);
@@ -102,8 +102,8 @@ static void on_fetched(struct cloud_result *r, void *user)
 
 		list_del(&w->node);
 		/* One who was told before may have made it his: then there is a row now. */
-		news.sandbox = core_find(f->core, f->account, f->id);
-		w->fn(w, &news);
+		result.sandbox = core_find(f->core, f->account, f->id);
+		w->fn(w, &result);
 	}
 }
 

@@ -254,16 +254,16 @@ static void kill_known(struct sandbox_op *op, struct sandbox *b)
 		list_add_tail(&k->waiters, &op->wait);
 }
 
-static void on_looked_at(struct fetch_wait *w, const struct fetch_news *news)
+static void on_looked_at(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct sandbox_op *op = op_from_fetch(w);
 	struct status ok = STATUS_OK;
 
-	if (news->end == FETCH_FAILED)
-		op_fail(op, news->st);
-	else if (news->sandbox && grant_row(&op->who, news->sandbox->uid) == GRANT_OK)
-		kill_known(op, news->sandbox);
-	else if (news->sandbox || news->end == FETCH_ABSENT)
+	if (result->end == FETCH_FAILED)
+		op_fail(op, result->st);
+	else if (result->sandbox && grant_row(&op->who, result->sandbox->uid) == GRANT_OK)
+		kill_known(op, result->sandbox);
+	else if (result->sandbox || result->end == FETCH_ABSENT)
 		op_end_yes(op, &ok, false);
 	else
 		kill_stranger(op);

@@ -398,7 +398,7 @@ bool sandbox_held_view(const struct sandbox_held *h, struct sandbox_lease *ret)
 	return h->lease != NULL;
 }
 
-void lease_news(struct sandbox *b)
+void lease_changed(struct sandbox *b)
 {
 	list_for_each_safe(n, &b->leases) {
 		struct lease *x = list_entry(n, struct lease, sandbox_node);

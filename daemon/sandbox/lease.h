@@ -84,7 +84,7 @@ void lease_view(const struct lease *x, struct sandbox_lease *ret);
 /* We stop: streams are told so, and their leases wait for them. */
 void lease_drain(struct sandbox_core *core);
 /* Its sandbox changed: the stream is told. */
-void lease_news(struct sandbox *b);
+void lease_changed(struct sandbox *b);
 
 /* Start: a row; after all rows, when the store takes changes. */
 must_check int lease_load(struct sandbox_core *core, const struct row_lease *r);

@@ -436,20 +436,20 @@ static void find_known(struct sandbox_op *op, struct sandbox *b)
 		op->known(op, b);
 }
 
-static void on_found(struct fetch_wait *w, const struct fetch_news *news)
+static void on_found(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
 
-	if (news->end == FETCH_FAILED) {
-		op_fail(op, news->st);
-	} else if (news->sandbox && grant_row(&op->who, news->sandbox->uid) == GRANT_OK) {
-		find_known(op, news->sandbox);
-	} else if (news->sandbox || news->end == FETCH_ABSENT) {
+	if (result->end == FETCH_FAILED) {
+		op_fail(op, result->st);
+	} else if (result->sandbox && grant_row(&op->who, result->sandbox->uid) == GRANT_OK) {
+		find_known(op, result->sandbox);
+	} else if (result->sandbox || result->end == FETCH_ABSENT) {
 		ref_not_found(&st, op->ref);
 		op_fail(op, &st);
 	} else {
-		op->stranger(op, news->s);
+		op->stranger(op, result->s);
 	}
 }
 
@@ -525,19 +525,19 @@ void op_again(struct sandbox_op *op, const struct status *why, void (*fn)(struct
 		op_fail_errno(op, -ENOMEM);
 }
 
-static void on_missing_explained(struct fetch_wait *w, const struct fetch_news *news)
+static void on_missing_explained(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
 
-	if (news->end == FETCH_FAILED)
-		st = *news->st;
-	else if (news->sandbox && news->sandbox->state != SANDBOX_RUNNING &&
-		 grant_row(&op->who, news->sandbox->uid) == GRANT_OK)
-		sandbox_refusal(news->sandbox, &st);
-	else if (news->end == FETCH_ABSENT)
+	if (result->end == FETCH_FAILED)
+		st = *result->st;
+	else if (result->sandbox && result->sandbox->state != SANDBOX_RUNNING &&
+		 grant_row(&op->who, result->sandbox->uid) == GRANT_OK)
+		sandbox_refusal(result->sandbox, &st);
+	else if (result->end == FETCH_ABSENT)
 		ref_not_found(&st, op->ref);
-	else if (news->s && news->s->state == CLOUD_STATE_PAUSED)
+	else if (result->s && result->s->state == CLOUD_STATE_PAUSED)
 		status_set(&st, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect (agentboxctl resume) resumes it", op->id);
 	else
 		status_set(&st, R_STATE_CHANGING, "sandbox %s is changing its state; repeat", op->id);

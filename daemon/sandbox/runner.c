@@ -382,12 +382,12 @@ static void extend(struct runner *k, const struct evaluate_input *d)
 
 /* --- pausing --- */
 
-static void on_pause_checked(struct fetch_wait *w, const struct fetch_news *news)
+static void on_pause_checked(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct runner *k = keep_from(container_of(w, struct runner, check));
 
 	set_idle(k);
-	if (news->end == FETCH_ALIVE && k->sandbox->state == SANDBOX_PAUSING)
+	if (result->end == FETCH_ALIVE && k->sandbox->state == SANDBOX_PAUSING)
 		sandbox_set_state(k->sandbox, SANDBOX_RUNNING);
 	if (k->sandbox->state != SANDBOX_PAUSED)
 		check_later(k);
@@ -480,12 +480,12 @@ static void decide_again(struct runner *k)
 		look_again_at(k, clock_boot_ms() + CHECK_RETRY_MAX);
 }
 
-static void on_checked(struct fetch_wait *w, const struct fetch_news *news)
+static void on_checked(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct runner *k = keep_from(container_of(w, struct runner, check));
 
 	k->step = KEEP_IDLE;
-	switch (news->end) {
+	switch (result->end) {
 	case FETCH_ALIVE:
 		k->checks = 0;
 		decide_again(k);

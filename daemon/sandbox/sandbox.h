@@ -292,11 +292,11 @@ must_check int sandbox_list_leases(struct sandbox_core *core, const struct princ
 				   struct sandbox_op **ret);
 
 struct sandbox_held;		/* a lease in the hands of a stream */
-enum sandbox_held_news {
+enum sandbox_held_change {
 	SANDBOX_HELD_CHANGED,	/* the sandbox has another end */
 	SANDBOX_HELD_LOST,		/* it is over, for the reason in st; only sandbox_held_free() may follow */
 };
-typedef void sandbox_held_fn(void *user, enum sandbox_held_news news, const struct status *st,
+typedef void sandbox_held_fn(void *user, enum sandbox_held_change change, const struct status *st,
 			     const struct sandbox_lease *lease);
 /* From inside the done of sandbox_acquire(). */
 must_check int sandbox_held_new(struct sandbox_core *core, const char *lease_id,
@@ -330,11 +330,11 @@ struct sandbox_watch_options {
 	bool initial, all_owners;
 	uint32_t types;			/* BIT(type); 0 = all. Resync is always told */
 };
-/* 0; -EINVAL with *ret_st; -ENOMEM. `news` says that there is something to read, never from inside. */
+/* 0; -EINVAL with *ret_st; -ENOMEM. `on_ready` says that there is something to read, never from inside. */
 must_check int sandbox_watch_new(struct sandbox_core *core, const struct sandbox_watch_options *o,
-				 sandbox_watch_fn *news, void *user, struct sandbox_watch **ret,
+				 sandbox_watch_fn *on_ready, void *user, struct sandbox_watch **ret,
 				 struct status *ret_st);
-/* The next one; valid until the next call. False: none for now, news will come. What the watcher does
+/* The next one; valid until the next call. False: none for now, on_ready will be called. What the watcher does
  * not read in time is replaced by a resync: nothing is kept for it. */
 bool sandbox_watch_next(struct sandbox_watch *w, struct sandbox_event *ret);
 /* It tells no more, for the reason in *ret_st: free it. */

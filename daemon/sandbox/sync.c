@@ -111,7 +111,7 @@ static void verify_over(struct verify *v)
 	v->account->listing->asking--;
 }
 
-static void on_verified(struct fetch_wait *w, const struct fetch_news *news)
+static void on_verified(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct verify *v = container_of(w, struct verify, wait);
 	struct sync *s = v->sync;

@@ -32,7 +32,7 @@ struct sandbox_watch {
 	char *only;			/* id; NULL = all */
 	uint32_t types;
 	uint64_t at;			/* read up to: seq, or number for all */
-	sandbox_watch_fn *news;
+	sandbox_watch_fn *on_ready;
 	void *user;
 	struct defer kick;
 	enum { WATCH_LOG, WATCH_RESYNC, WATCH_BOXES, WATCH_DONE } step;
@@ -289,10 +289,10 @@ static void on_kick(struct defer *d, void *user)
 	struct sandbox_watch *w = user;
 
 	must(w->magic == WATCH_MAGIC);
-	w->news(w->user);
+	w->on_ready(w->user);
 }
 
-void event_watches_news(struct sandbox_core *core)
+void event_watches_wake(struct sandbox_core *core)
 {
 	list_for_each(n, &core->events.watches)
 		defer_post(&list_entry(n, struct sandbox_watch, node)->kick);
@@ -332,7 +332,7 @@ static void watch_freep(struct sandbox_watch **w)
 }
 
 int sandbox_watch_new(struct sandbox_core *core, const struct sandbox_watch_options *o,
-		      sandbox_watch_fn *news, void *user, struct sandbox_watch **ret,
+		      sandbox_watch_fn *on_ready, void *user, struct sandbox_watch **ret,
 		      struct status *ret_st)
 {
 	scoped(watch_freep) struct sandbox_watch *w = calloc(1, sizeof(*w));
@@ -345,7 +345,7 @@ int sandbox_watch_new(struct sandbox_core *core, const struct sandbox_watch_opti
 	w->who.pidfd = -1;
 	w->all = o->all_owners;
 	w->types = o->types;
-	w->news = news;
+	w->on_ready = on_ready;
 	w->user = user;
 	list_add_tail(&core->events.watches, &w->node);
 	defer_init(&w->kick, core->loop, on_kick, w);

@@ -127,7 +127,7 @@ static void on_closed(struct http_conn *hc, const char *reason, void *user)
 		enum http_close how = r->x ? http_stream_closed(r->x, &code) : HTTP_CLOSE_LOST;
 
 		if (how == HTTP_CLOSE_CLEAN)
-			continue;	/* its news will come and complete it */
+			continue;	/* its on_ready will be called and complete it */
 		pool_req_attempt_ended(r, how == HTTP_OPEN ? HTTP_CLOSE_LOST : how, code);
 	}
 	list_for_each_safe(n, &c->reqs)

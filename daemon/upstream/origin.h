@@ -116,7 +116,7 @@ struct pool_req {
 	uint64_t head_by_ms, deadline_ms;
 	enum pool_fate fate;
 	struct status failure;
-	void (*news)(struct pool_req *r, void *user);
+	void (*on_ready)(struct pool_req *r, void *user);
 	void *user;
 	struct timer timer;
 	struct defer tell;

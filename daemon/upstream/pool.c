@@ -73,7 +73,7 @@ static void on_tell(struct defer *d, void *user)
 {
 	struct pool_req *r = user;
 
-	r->news(r, r->user);
+	r->on_ready(r, r->user);
 }
 
 static uint64_t next_limit(const struct pool_req *r)
@@ -250,7 +250,7 @@ static void forget_request(struct pool_req *r)
 	r->body = NULL;
 }
 
-static void on_x_news(struct http_stream *x, void *user)
+static void on_x_ready(struct http_stream *x, void *user)
 {
 	struct pool_req *r = user;
 	uint32_t code = 0;
@@ -278,7 +278,7 @@ static void on_x_news(struct http_stream *x, void *user)
 		}
 	}
 	if (r->fate == POOL_PENDING || r->fate == POOL_CLEAN)
-		r->news(r, r->user);
+		r->on_ready(r, r->user);
 }
 
 int pool_req_send(struct pool_req *r, struct uconn *c)
@@ -287,7 +287,7 @@ int pool_req_send(struct pool_req *r, struct uconn *c)
 	int k;
 
 	must(r->queued && !r->x);
-	k = http_conn_request(c->c, &r->head, end, on_x_news, r, &r->x);
+	k = http_conn_request(c->c, &r->head, end, on_x_ready, r, &r->x);
 	if (k < 0)
 		return k;
 	unqueue(r);
@@ -354,7 +354,7 @@ struct pool_req *pool_request(struct pool *p, const struct pool_ask *a)
 	r->idempotent = a->idempotent;
 	r->head_by_ms = a->head_by_ms;
 	r->deadline_ms = a->deadline_ms;
-	r->news = a->news;
+	r->on_ready = a->on_ready;
 	r->user = a->user;
 	if (a->body_mode == POOL_BODY_WHOLE && a->n_body) {
 		r->body = malloc(a->n_body);

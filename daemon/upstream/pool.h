@@ -4,7 +4,7 @@
  * request. Connections are kept per origin = (scheme, host, port, proxy, TLS settings, group), where
  * the group keeps accounts apart: no stream ever carries another account's header.
  *
- * News. The request's `news` comes on the loop, never from inside a call into here; the owner looks
+ * Readiness. The request's `on_ready` comes on the loop, never from inside a call into here; the owner looks
  * at pool_req_x() (an exchange, or NULL while queued), pool_req_failure() and pool_req_fate().
  * The owner uses http_stream_head/peek/consume/write/… on the exchange, but never releases or resets it:
  * that is pool_req_free().
@@ -86,13 +86,13 @@ struct pool_ask {
 	bool idempotent;		/* may be sent again although it may have been processed */
 	uint64_t head_by_ms;		/* BOOTTIME: the answer's head must be there; 0 = no limit */
 	uint64_t deadline_ms;		/* the whole exchange must be over; 0 = no limit */
-	void (*news)(struct pool_req *r, void *user);
+	void (*on_ready)(struct pool_req *r, void *user);
 	void *user;
 };
 
-/* NULL only without memory. Failures come as news. */
+/* NULL only without memory. Failures are told by on_ready. */
 struct pool_req *pool_request(struct pool *p, const struct pool_ask *a);
-/* Ends it: a queued one is withdrawn, an open one is reset (CANCEL). No news after it. NULL is fine;
+/* Ends it: a queued one is withdrawn, an open one is reset (CANCEL). No on_ready after it. NULL is fine;
  * returns NULL. */
 struct pool_req *pool_req_free(struct pool_req *r);
 

@@ -72,9 +72,9 @@ static void refill(struct h2 *h, uint64_t now_ms)
 	h->refilled_ms = now_ms;
 }
 
-void h2_note(struct h2_stream *s, unsigned news)
+void h2_note(struct h2_stream *s, unsigned flags)
 {
-	s->news |= news;
+	s->ready_flags |= flags;
 	if (!s->released && s->announced && list_is_empty(&s->ready))
 		list_add_tail(&s->h->ready, &s->ready);
 }
@@ -94,7 +94,7 @@ void h2_stream_close_as(struct h2_stream *s, enum h2_close how, uint32_t code)
 	if (s->released || !s->announced)
 		h2_stream_destroy(s);
 	else
-		h2_note(s, H2_NEWS_CLOSED);
+		h2_note(s, H2_READY_CLOSED);
 }
 
 static struct h2_stream *stream_of(struct h2 *h, int32_t id)
@@ -225,7 +225,7 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *f, const uint8_t 
 static void peer_finished(struct h2_stream *s)
 {
 	s->ended = true;
-	h2_note(s, H2_NEWS_END);
+	h2_note(s, H2_READY_END);
 }
 
 static void headers_done(struct h2 *h, struct h2_stream *s, bool end)
@@ -242,7 +242,7 @@ static void headers_done(struct h2 *h, struct h2_stream *s, bool end)
 		}
 		s->head_done = true;
 		s->announced = true;
-		h2_note(s, H2_NEWS_HEAD);
+		h2_note(s, H2_READY_HEAD);
 	} else {
 		const char *status = fields_get(&s->head, ":status");
 
@@ -251,7 +251,7 @@ static void headers_done(struct h2 *h, struct h2_stream *s, bool end)
 			return;
 		}
 		s->head_done = true;
-		h2_note(s, H2_NEWS_HEAD);
+		h2_note(s, H2_READY_HEAD);
 	}
 	if (end)
 		peer_finished(s);
@@ -347,7 +347,7 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
 		h2_stream_reset(s, H2_INTERNAL_ERROR);
 		return 0;
 	}
-	h2_note(s, H2_NEWS_DATA);
+	h2_note(s, H2_READY_DATA);
 	return 0;
 }
 
@@ -405,7 +405,7 @@ static int on_send_data(nghttp2_session *ng, nghttp2_frame *f, const uint8_t *he
 	refund(h, REFUND_DATA);
 	if (s->room_wanted && h2_stream_room(s) >= h2_send_max(h) / 2) {
 		s->room_wanted = false;
-		h2_note(s, H2_NEWS_ROOM);
+		h2_note(s, H2_READY_ROOM);
 	}
 	return 0;
 }

@@ -84,7 +84,7 @@ struct h2_budget *h2_budget_new(uint64_t max);
 struct h2_budget *h2_budget_unref(struct h2_budget *b);
 
 must_check int h2_new(const struct h2_options *o, uint64_t now_ms, struct h2 **ret);
-/* Streams still there are freed too, without news. NULL is fine; returns NULL. */
+/* Streams still there are freed too, without a call of on_ready. NULL is fine; returns NULL. */
 struct h2 *h2_free(struct h2 *h);
 
 /* Takes all n bytes. 0, or -EPROTO / -ENOMEM: the connection is dead, all streams are closed as
@@ -142,16 +142,16 @@ void h2_stream_set_user(struct h2_stream *s, void *user);
 uint32_t h2_stream_id(const struct h2_stream *s);
 struct h2 *h2_stream_conn(const struct h2_stream *s);
 
-#define H2_NEWS_HEAD	 1u	/* request head (server: a new stream) or final response head */
-#define H2_NEWS_DATA	 2u	/* more to peek */
-#define H2_NEWS_END	 4u	/* the peer finished; trailers, if any, are there */
-#define H2_NEWS_ROOM	 8u	/* room was 0 and is at least half of send_max now */
-#define H2_NEWS_CLOSED	 16u	/* see h2_stream_closed(); comes once, last */
+#define H2_READY_HEAD	 1u	/* request head (server: a new stream) or final response head */
+#define H2_READY_DATA	 2u	/* more to peek */
+#define H2_READY_END	 4u	/* the peer finished; trailers, if any, are there */
+#define H2_READY_ROOM	 8u	/* room was 0 and is at least half of send_max now */
+#define H2_READY_CLOSED	 16u	/* see h2_stream_closed(); comes once, last */
 
-/* Next stream with news, each once until something new happens to it. NULL: none. */
+/* Next stream that is ready, each once until something new happens to it. NULL: none. */
 struct h2_stream *h2_next_ready(struct h2 *h);
 /* What is new since the last call on this stream. */
-unsigned h2_stream_news(struct h2_stream *s);
+unsigned h2_stream_take_ready(struct h2_stream *s);
 
 /* NULL until it came. */
 const struct fields *h2_stream_head(const struct h2_stream *s);

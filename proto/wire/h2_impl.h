@@ -16,7 +16,7 @@ struct h2 {
 	struct h2_options o;		/* defaults filled in */
 	nghttp2_session *ng;
 	struct list streams;		/* all that exist */
-	struct list ready;		/* those with news */
+	struct list ready;		/* those that are ready */
 	uint32_t n_open;
 	struct buf out;			/* gathered, not yet sent */
 	size_t unsent;			/* of all streams' `out` */
@@ -42,7 +42,7 @@ struct h2_stream {
 	struct list node, ready;
 	struct fields head, trailers, trailers_out;
 	struct buf in, out;
-	unsigned news;
+	unsigned ready_flags;
 	uint32_t code;
 	enum h2_close closed;
 	unsigned pseudo_seen;
@@ -63,7 +63,7 @@ struct h2_stream {
 };
 
 void h2_drop(struct buf *b, size_t n);	/* and the memory of an empty one: a stream may be silent for days */
-void h2_note(struct h2_stream *s, unsigned news);
+void h2_note(struct h2_stream *s, unsigned flags);
 void h2_stream_close_as(struct h2_stream *s, enum h2_close how, uint32_t code);
 uint32_t h2_send_max(const struct h2 *h);	/* per stream, as of now */
 uint32_t h2_first_window(const struct h2 *h);

@@ -140,12 +140,12 @@ struct h2 *h2_stream_conn(const struct h2_stream *s)
 	return s->h;
 }
 
-unsigned h2_stream_news(struct h2_stream *s)
+unsigned h2_stream_take_ready(struct h2_stream *s)
 {
-	unsigned news = s->news;
+	unsigned flags = s->ready_flags;
 
-	s->news = 0;
-	return news;
+	s->ready_flags = 0;
+	return flags;
 }
 
 const struct fields *h2_stream_head(const struct h2_stream *s)

@@ -105,12 +105,12 @@ static void peer_step(struct peer *d)
 	if (k > 0)
 		must(h2_feed(d->h2, buf, (size_t)k, clock_boot_ms()) == 0);
 	while ((s = h2_next_ready(d->h2))) {
-		unsigned news = h2_stream_news(s);
+		unsigned flags = h2_stream_take_ready(s);
 
 		h2_stream_consume(s, h2_stream_peek(s, &p));
-		if (news & H2_NEWS_HEAD)
+		if (flags & H2_READY_HEAD)
 			reply(s, d->in);
-		if (news & H2_NEWS_CLOSED)
+		if (flags & H2_READY_CLOSED)
 			h2_stream_release(s);
 	}
 	while (h2_output(d->h2, &p, &n) == 0 && n) {

@@ -34,19 +34,19 @@ static void look(struct h2 *h, bool server)
 	struct h2_stream *s;
 
 	while ((s = h2_next_ready(h))) {
-		unsigned news = h2_stream_news(s);
+		unsigned flags = h2_stream_take_ready(s);
 		const uint8_t *data;
 		size_t have = h2_stream_peek(s, &data);
 
-		must(news);
+		must(flags);
 		must(have <= WINDOW + 16384);
-		if (server && (news & H2_NEWS_HEAD))
+		if (server && (flags & H2_READY_HEAD))
 			answer(s, h2_stream_id(s));
 		if (have && h2_stream_id(s) % 7 != 3)
 			h2_stream_consume(s, have);
-		if (news & H2_NEWS_END)
+		if (flags & H2_READY_END)
 			must(h2_stream_ended(s));
-		if (news & H2_NEWS_CLOSED) {
+		if (flags & H2_READY_CLOSED) {
 			must(h2_stream_closed(s, NULL) != H2_OPEN);
 			h2_stream_release(s);
 		}

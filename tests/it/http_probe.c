@@ -67,7 +67,7 @@ static void maybe_stop(void)
 		loop_stop(loop, 0);
 }
 
-static void on_news(struct http_stream *x, void *user)
+static void http_probe_on_ready(struct http_stream *x, void *user)
 {
 	struct call *c = user;
 	const uint8_t *p;
@@ -112,7 +112,7 @@ static void on_request(struct http_stream *x, void *user)
 	const uint8_t *p;
 
 	must(c);
-	http_stream_set_owner(x, on_news, c);
+	http_stream_set_owner(x, http_probe_on_ready, c);
 	if (str_eq(method, "POST") || str_eq(method, "PUT")) {
 		c->echo = true;
 		http_stream_peek(x, &p); /* asks for the body where the client waits for that */

@@ -184,12 +184,12 @@ static struct sim_lease *lease_add(const struct sim_want *c, struct sim_sandbox 
 	return x;
 }
 
-static void on_held(void *user, enum sandbox_held_news news, const struct status *st,
+static void on_held(void *user, enum sandbox_held_change change, const struct status *st,
 		    const struct sandbox_lease *lease)
 {
 	struct sim_lease *x = user;
 
-	if (news != SANDBOX_HELD_LOST)
+	if (change != SANDBOX_HELD_LOST)
 		return;
 	lease_over(x);
 	sandbox_held_free(x->held, false);

@@ -23,7 +23,7 @@ struct h1 {
 	enum h1_phase phase;
 	struct h1_stream *x;		/* the current exchange */
 	struct h1_stream *next;	/* server: its head is being read */
-	struct list ready;	/* exchanges with news */
+	struct list ready;	/* exchanges that are ready */
 	uint32_t window, send_max;
 	unsigned interims;
 	bool keep_alive;

@@ -495,7 +495,7 @@ static void h1c_deliver(struct http_conn *c)
 			}
 			announce(c, x);
 		}
-		http_stream_news(&x->x);
+		http_stream_ready(&x->x);
 	}
 }
 

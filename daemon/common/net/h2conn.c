@@ -140,7 +140,7 @@ static void accept_request(struct http_conn *c, struct h2_stream *s)
 	o = server_options(c->server);
 	o->on_request(&x->x, o->user);
 	/* What came with the head was noted before there was an owner. */
-	http_stream_news(&x->x);
+	http_stream_ready(&x->x);
 }
 
 static void h2c_deliver(struct http_conn *c)
@@ -150,9 +150,9 @@ static void h2c_deliver(struct http_conn *c)
 	while (c->state != CONN_GONE && (s = h2_next_ready(h2_of(c)))) {
 		struct h2_x *x = h2_stream_user(s);
 
-		(void)h2_stream_news(s);
+		(void)h2_stream_take_ready(s);
 		if (x)
-			http_stream_news(&x->x);
+			http_stream_ready(&x->x);
 		else
 			accept_request(c, s);
 	}

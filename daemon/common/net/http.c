@@ -363,7 +363,7 @@ static void handshake(struct http_conn *c)
 		tell_ready(c, NULL);
 }
 
-static void on_ready(struct watch *w, unsigned ready, void *user)
+static void on_fd_ready(struct watch *w, unsigned ready, void *user)
 {
 	struct http_conn *c = conn_from(user);
 
@@ -475,7 +475,7 @@ int conn_new(const struct http_conn_options *o, struct http_conn **ret)
 	defer_init(&c->again, o->loop, on_again, c);
 	sock_tune(o->fd);
 	sock_peer_text(o->fd, c->peer, sizeof(c->peer));
-	r = xport_init(&c->xp, o->loop, o->fd, o->tls, on_ready, c);
+	r = xport_init(&c->xp, o->loop, o->fd, o->tls, on_fd_ready, c);
 	if (!r && so && !o->tls && !(so->http1 && so->http2) &&
 	    !start_engine(c, so->http2 ? HTTP_VERSION_2 : HTTP_VERSION_1_1))
 		r = -ENOMEM;
@@ -530,10 +530,10 @@ void http_stream_init(struct http_stream *x, struct http_conn *c, const struct h
 	c->n_x++;
 }
 
-void http_stream_news(struct http_stream *x)
+void http_stream_ready(struct http_stream *x)
 {
-	if (x->news && !x->released)
-		x->news(x, x->user);
+	if (x->on_ready && !x->released)
+		x->on_ready(x, x->user);
 }
 
 void http_stream_bury(struct http_stream *x, void (*free_fn)(void *))
@@ -552,10 +552,10 @@ static const struct http_stream *http_stream_checked(const struct http_stream *x
 	return x;
 }
 
-void http_stream_set_owner(struct http_stream *x, http_news_fn *news, void *user)
+void http_stream_set_owner(struct http_stream *x, http_ready_fn *on_ready, void *user)
 {
 	http_stream_checked(x);
-	x->news = news;
+	x->on_ready = on_ready;
 	x->user = user;
 }
 
@@ -658,7 +658,7 @@ void http_stream_release(struct http_stream *x)
 	struct http_conn *c = http_stream_checked(x)->c;
 
 	x->released = true;
-	x->news = NULL;
+	x->on_ready = NULL;
 	conn_touch(c);
 	x->ops->release(x);
 }
@@ -737,8 +737,8 @@ void http_conn_abort(struct http_conn *c, uint32_t h2_code, const char *reason)
 	conn_finish(c, reason);
 }
 
-int http_conn_request(struct http_conn *c, const struct fields *head, bool end, http_news_fn *news,
-		      void *user, struct http_stream **ret)
+int http_conn_request(struct http_conn *c, const struct fields *head, bool end,
+		      http_ready_fn *on_ready, void *user, struct http_stream **ret)
 {
 	struct http_stream *x;
 	int r;
@@ -748,7 +748,7 @@ int http_conn_request(struct http_conn *c, const struct fields *head, bool end, 
 	r = c->ops->request(c, head, end, &x);
 	if (r < 0)
 		return r;
-	x->news = news;
+	x->on_ready = on_ready;
 	x->user = user;
 	conn_touch(c);
 	*ret = x;

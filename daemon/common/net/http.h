@@ -4,7 +4,7 @@
  * message pair, server or client. rpc, gateway, upstream, cloud and agentbox-local know no more
  * about HTTP than this.
  *
- * News. The owner's `news` function is called on the loop, never from inside a call into here, and
+ * Readiness. The owner's `on_ready` function is called on the loop, never from inside a call into here, and
  * says only that something changed; the owner looks: head, bytes (peek/consume = credit), end,
  * room to write, closed. Level, not edge: looking twice is harmless.
  *
@@ -12,7 +12,7 @@
  * What http_stream_room() does not allow should not be written yet; news comes when there is room again.
  *
  * End. Exactly one CLOSED per exchange, with who ended it; then the owner releases it (release
- * before that cancels it; a server's complete answer still goes out). After release no news comes.
+ * before that cancels it; a server's complete answer still goes out). After release on_ready is not called.
  *
  * Versions. Heads from HTTP/1.1 may hold hop-by-hop fields (connection, te, upgrade, …): a relay
  * must drop them, and those that connection names. In what is sent they are left out. What is written
@@ -39,9 +39,9 @@ struct loop;
 struct http_conn;	/* a connection, either role, any version */
 struct http_stream;		/* an exchange on it */
 
-typedef void http_news_fn(struct http_stream *x, void *user);
+typedef void http_ready_fn(struct http_stream *x, void *user);
 
-void http_stream_set_owner(struct http_stream *x, http_news_fn *news, void *user);
+void http_stream_set_owner(struct http_stream *x, http_ready_fn *on_ready, void *user);
 struct http_conn *http_stream_conn(const struct http_stream *x);	/* NULL once the connection is gone */
 
 /* Server: the request head: pseudo fields :method :scheme :authority :path, then the rest, lower
@@ -189,9 +189,9 @@ struct http_adopt_options {
 /* A plain HTTP/1.1 client connection on a socket that somebody else connected. */
 must_check int http_conn_adopt(const struct http_adopt_options *o, struct http_conn **ret);
 
-/* Opens an exchange; the owner gets news by (news, user). -EAGAIN: no free stream (HTTP/1.1: busy). */
+/* Opens an exchange; the owner is called by (on_ready, user). -EAGAIN: no free stream (HTTP/1.1: busy). */
 must_check int http_conn_request(struct http_conn *c, const struct fields *head, bool end,
-				 http_news_fn *news, void *user, struct http_stream **ret);
+				 http_ready_fn *on_ready, void *user, struct http_stream **ret);
 uint32_t http_conn_free_streams(const struct http_conn *c);	/* now; 0 when draining */
 uint32_t http_conn_peer_streams(const struct http_conn *c);	/* the peer's limit; 0 = it has not told one */
 bool http_conn_goaway(const struct http_conn *c, uint32_t *ret_code);

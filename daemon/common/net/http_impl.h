@@ -84,7 +84,7 @@ struct http_stream {
 	bool released;
 	const struct http_ops *ops;
 	struct http_conn *c;
-	http_news_fn *news;
+	http_ready_fn *on_ready;
 	void *user;
 	struct grave grave;
 };
@@ -155,7 +155,7 @@ static inline void conn_touch(struct http_conn *c)
 /* Re-arms the timer for the moments above. */
 void conn_arm(struct http_conn *c);
 void http_stream_init(struct http_stream *x, struct http_conn *c, const struct http_ops *ops);
-void http_stream_news(struct http_stream *x);
+void http_stream_ready(struct http_stream *x);
 /* The engine is done with it: frees the memory at the end of the pass. */
 void http_stream_bury(struct http_stream *x, void (*free_fn)(void *));
 

@@ -206,7 +206,7 @@ static bool parse(struct proxy_talk *t)
 	return false;
 }
 
-static void on_ready(struct watch *w, unsigned ready, void *user)
+static void on_fd_ready(struct watch *w, unsigned ready, void *user)
 {
 	struct proxy_talk *t = user;
 	ssize_t n;
@@ -263,7 +263,7 @@ int proxy_talk(const struct proxy *p, struct loop *l, int fd, const char *host, 
 	if (!r)
 		r = buf_put_str(&t->out, "\r\n");
 	if (!r)
-		r = watch_init(&t->watch, l, fd, on_ready, t);
+		r = watch_init(&t->watch, l, fd, on_fd_ready, t);
 	if (!r)
 		r = watch_set(&t->watch, WATCH_WRITE);
 	if (r < 0) {

@@ -443,7 +443,7 @@ void call_next(struct call *c)
 		read_stream(c);
 }
 
-static void on_news(struct http_stream *x, void *user)
+static void connect_on_ready(struct http_stream *x, void *user)
 {
 	struct call *c = call_from(user);
 	const uint8_t *p;
@@ -641,8 +641,8 @@ void call_request(struct local *l, struct sbox *s, struct http_stream *x,
 	buf_init(&c->body, CALL_MESSAGE_MAX_BYTES);
 	timer_init(&c->deadline, l->loop, on_deadline, c);
 	sbox_traffic_add(s, &c->traffic, on_cut);
-	http_stream_set_owner(x, on_news, c);
+	http_stream_set_owner(x, connect_on_ready, c);
 	take_keepalive(c);
 	if (take_version(c) && take_encodings(c) && take_user(c) && take_timeout(c))
-		on_news(x, c);
+		connect_on_ready(x, c);
 }

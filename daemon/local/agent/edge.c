@@ -129,7 +129,7 @@ static struct http_stream *waiting_end(struct waiting *w)
 	return w->x;
 }
 
-static void on_waiting_news(struct http_stream *x, void *user)
+static void on_waiting_ready(struct http_stream *x, void *user)
 {
 	struct waiting *w = user;
 
@@ -169,7 +169,7 @@ static void wait_for(struct local *l, struct sbox *s, struct http_stream *x, con
 	*w = (struct waiting){ .l = l, .x = x, .to = *to, .woke = s->state == SBOX_RESUMING,
 			       .wait = { .done = on_settled } };
 	timer_init(&w->limit, l->loop, on_limit, w);
-	http_stream_set_owner(x, on_waiting_news, w);
+	http_stream_set_owner(x, on_waiting_ready, w);
 	sbox_wait(s, &w->wait);
 	if (timer_set(&w->limit, loop_now_ms(l->loop) + WAKE_WAIT_MS) < 0)
 		refuse_as(waiting_end(w), to->id, 409, "The sandbox is changing its state");

@@ -175,7 +175,7 @@ static void compose_run(struct compose *o)
 	}
 }
 
-static void on_news(struct http_stream *x, void *user)
+static void files_compose_on_ready(struct http_stream *x, void *user)
 {
 	struct compose *o = compose_from(user);
 	const uint8_t *p;
@@ -209,6 +209,6 @@ void files_compose(struct local *l, struct sbox *s, struct http_stream *x, const
 	*o = (struct compose){ .magic = COMPOSE_MAGIC, .l = l, .s = s, .x = x };
 	buf_init(&o->body, COMPOSE_MAX_BYTES);
 	sbox_traffic_add(s, &o->traffic, on_cut);
-	http_stream_set_owner(x, on_news, o);
-	on_news(x, o);
+	http_stream_set_owner(x, files_compose_on_ready, o);
+	files_compose_on_ready(x, o);
 }

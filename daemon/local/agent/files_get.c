@@ -127,7 +127,7 @@ static void down_pump(struct down *d)
 		return;
 	r = send_slice(d, room);
 	if (r > 0) {
-		/* The rest after the others; without room news will come. */
+		/* The rest after the others; without room on_ready will be called. */
 		if (http_stream_room(d->x))
 			defer_post(&d->again);
 		return;
@@ -141,7 +141,7 @@ static void down_pump(struct down *d)
 		reply_detach(x);
 }
 
-static void on_news(struct http_stream *x, void *user)
+static void files_get_on_ready(struct http_stream *x, void *user)
 {
 	struct down *d = down_from(user);
 
@@ -335,7 +335,7 @@ void files_get(struct local *l, struct sbox *s, struct http_stream *x, const str
 	d->fd = -1;
 	defer_init(&d->again, l->loop, on_again, d);
 	sbox_traffic_add(s, &d->traffic, on_cut);
-	http_stream_set_owner(x, on_news, d);
+	http_stream_set_owner(x, files_get_on_ready, d);
 	d->path = envd_path(&u, path ? path : "");
 	if (!d->path) {
 		reply_envd_error(down_leave(d), errno == EINVAL ? 400 : 500,

@@ -370,7 +370,7 @@ static void on_again(struct defer *f, void *user)
 	up_pump(up_from(user));
 }
 
-static void on_news(struct http_stream *x, void *user)
+static void files_post_on_ready(struct http_stream *x, void *user)
 {
 	struct up *u = up_from(user);
 
@@ -510,7 +510,7 @@ void files_post(struct local *l, struct sbox *s, struct http_stream *x, const st
 	u->fd = -1;
 	defer_init(&u->again, l->loop, on_again, u);
 	sbox_traffic_add(s, &u->traffic, on_cut);
-	http_stream_set_owner(x, on_news, u);
+	http_stream_set_owner(x, files_post_on_ready, u);
 	u->done = json_array();
 	if (!u->done)
 		reply_abort(up_leave(u));

@@ -10,7 +10,7 @@
 #include "proto/base/str.h"
 #include "proto/wire/h2.h"
 
-static void on_news(struct http_stream *x, void *user)
+static void reply_on_ready(struct http_stream *x, void *user)
 {
 	const uint8_t *p;
 	size_t n = http_stream_peek(x, &p);
@@ -23,8 +23,8 @@ static void on_news(struct http_stream *x, void *user)
 
 void reply_detach(struct http_stream *x)
 {
-	http_stream_set_owner(x, on_news, NULL);
-	on_news(x, NULL);
+	http_stream_set_owner(x, reply_on_ready, NULL);
+	reply_on_ready(x, NULL);
 }
 
 void reply_abort(struct http_stream *x)

@@ -238,7 +238,7 @@ static bool is_stale(const struct sandbox_op *op, const struct sandbox *b)
 }
 
 /* Not known is not gone: then what is there is answered as it was last seen. */
-static void on_fetched(struct fetch_wait *w, const struct fetch_news *news)
+static void on_fetched(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct sandbox_op *op = op_from_fetch(w);
 	struct args *a = op->args;

@@ -47,22 +47,22 @@ static struct sandbox *view_of_stranger(struct sandbox_op *op, const struct clou
 }
 
 /* What a fetch brought, as the caller may see it. NULL: *ret_st says why not. */
-static struct sandbox *sandbox_of_news(struct sandbox_op *op, const struct fetch_news *news,
-				       struct status *ret_st)
+static struct sandbox *sandbox_of_result(struct sandbox_op *op, const struct fetch_result *result,
+					 struct status *ret_st)
 {
-	struct sandbox *b = news->sandbox;
+	struct sandbox *b = result->sandbox;
 
 	if (b && grant_row(&op->who, b->uid) == GRANT_OK)
 		return b;
-	if (b || news->end == FETCH_ABSENT) {
+	if (b || result->end == FETCH_ABSENT) {
 		ref_not_found(ret_st, op->ref);
 		return NULL;
 	}
-	if (news->end == FETCH_FAILED) {
-		*ret_st = *news->st;
+	if (result->end == FETCH_FAILED) {
+		*ret_st = *result->st;
 		return NULL;
 	}
-	b = view_of_stranger(op, news->s);
+	b = view_of_stranger(op, result->s);
 	if (!b)
 		status_errno(ret_st, -ENOMEM, op->kind->name);
 	return b;
@@ -70,9 +70,9 @@ static struct sandbox *sandbox_of_news(struct sandbox_op *op, const struct fetch
 
 /* Asks about op->id; on_news goes on. */
 static void ask(struct sandbox_op *op, const char *id,
-		void (*on_news)(struct fetch_wait *w, const struct fetch_news *news))
+		void (*on_ready)(struct fetch_wait *w, const struct fetch_result *result))
 {
-	op->fetch.fn = on_news;
+	op->fetch.fn = on_ready;
 	if (text_set(&op->id, id) < 0 ||
 	    fetch_join(op->core, op->account, op->id, false, &op->fetch) < 0)
 		op_fail_errno(op, -ENOMEM);
@@ -80,8 +80,8 @@ static void ask(struct sandbox_op *op, const char *id,
 
 /* The row that op->ref means. NULL: the op has ended, or on_news goes on about an id without a row. */
 static struct sandbox *row_or_ask(struct sandbox_op *op,
-				  void (*on_news)(struct fetch_wait *w,
-						  const struct fetch_news *news))
+				  void (*on_ready)(struct fetch_wait *w,
+						   const struct fetch_result *result))
 {
 	struct status st;
 	struct sandbox *b;
@@ -91,7 +91,7 @@ static struct sandbox *row_or_ask(struct sandbox_op *op,
 		op_fail(op, &st);
 		return NULL;
 	case REF_ID:
-		ask(op, op->ref, on_news);
+		ask(op, op->ref, on_ready);
 		return NULL;
 	case REF_BOX:
 		break;
@@ -115,11 +115,11 @@ static bool is_fresh(const struct sandbox *b, uint64_t max_staleness_ms)
 
 /* --- Get --- */
 
-static void on_got(struct fetch_wait *w, const struct fetch_news *news)
+static void on_got(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
-	struct sandbox *b = sandbox_of_news(op, news, &st);
+	struct sandbox *b = sandbox_of_result(op, result, &st);
 
 	if (!b) {
 		op_fail(op, &st);
@@ -127,7 +127,7 @@ static void on_got(struct fetch_wait *w, const struct fetch_news *news)
 	}
 	sandbox_claim(op->core, b, op->who.uid);
 	op_end_claimed(op, b,
-		       news->end == FETCH_FAILED ? SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE
+		       result->end == FETCH_FAILED ? SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE
 						 : SANDBOX_FROM_CLOUD);
 }
 
@@ -215,7 +215,7 @@ static void end_with_target(struct sandbox_op *op, struct sandbox *b)
 	op_end_target(op, &st, &t);
 }
 
-static void on_target(struct fetch_wait *w, const struct fetch_news *news);
+static void on_target(struct fetch_wait *w, const struct fetch_result *result);
 
 static void on_resumed(struct sandbox_op *op, const struct status *st, bool yes)
 {
@@ -241,14 +241,14 @@ static bool resumes(struct sandbox_op *op, struct sandbox *b)
 	return true;
 }
 
-static void on_target(struct fetch_wait *w, const struct fetch_news *news)
+static void on_target(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
-	struct sandbox *b = sandbox_of_news(op, news, &st);
+	struct sandbox *b = sandbox_of_result(op, result, &st);
 
-	if (b && news->end == FETCH_FAILED && !b->token_known) {
-		st = *news->st;
+	if (b && result->end == FETCH_FAILED && !b->token_known) {
+		st = *result->st;
 		b = NULL;
 	}
 	if (!b)
@@ -293,17 +293,17 @@ int sandbox_resolve(struct sandbox_core *core, const struct principal *who, cons
 
 /* --- evidence --- */
 
-static void on_verdict(struct fetch_wait *w, const struct fetch_news *news)
+static void on_verdict(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
 	struct sandbox *b;
 
-	if (news->end == FETCH_FAILED) {
-		op_fail(op, news->st);
+	if (result->end == FETCH_FAILED) {
+		op_fail(op, result->st);
 		return;
 	}
-	b = sandbox_of_news(op, news, &st);
+	b = sandbox_of_result(op, result, &st);
 	if (b)
 		end_with_target(op, b);
 	else
@@ -361,7 +361,7 @@ static void running_end(struct sandbox_op *op, bool yes)
 
 /* The edge has no such sandbox: the control plane says whether that is true; either way the agent did
  * not answer, which was the question. */
-static void on_running_checked(struct fetch_wait *w, const struct fetch_news *news)
+static void on_running_checked(struct fetch_wait *w, const struct fetch_result *result)
 {
 	running_end(op_from_fetch(w), false);
 }
@@ -405,11 +405,11 @@ static void running_probe(struct sandbox_op *op, struct sandbox *b)
 		op_fail_errno(op, -ENOMEM);
 }
 
-static void on_running_found(struct fetch_wait *w, const struct fetch_news *news)
+static void on_running_found(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
-	struct sandbox *b = sandbox_of_news(op, news, &st);
+	struct sandbox *b = sandbox_of_result(op, result, &st);
 
 	if (b)
 		running_probe(op, b);
@@ -481,11 +481,11 @@ static void end_with_host(struct sandbox_op *op, struct sandbox *b)
 	free(url);
 }
 
-static void on_host_found(struct fetch_wait *w, const struct fetch_news *news)
+static void on_host_found(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct sandbox_op *op = op_from_fetch(w);
 	struct status st;
-	struct sandbox *b = sandbox_of_news(op, news, &st);
+	struct sandbox *b = sandbox_of_result(op, result, &st);
 
 	if (b)
 		end_with_host(op, b);

@@ -475,7 +475,7 @@ static void take(struct call *c)
 	}
 }
 
-static void on_stream(struct h2_stream *s, unsigned news)
+static void on_stream(struct h2_stream *s, unsigned flags)
 {
 	struct call *c = h2_stream_user(s);
 	uint32_t code = 0;
@@ -488,11 +488,11 @@ static void on_stream(struct h2_stream *s, unsigned news)
 		h2_stream_set_user(s, c);
 		(void)str_copy(c->path, sizeof(c->path), fields_get(h2_stream_head(s), ":path"));
 	}
-	if (news & (H2_NEWS_DATA | H2_NEWS_END))
+	if (flags & (H2_READY_DATA | H2_READY_END))
 		take(c);
-	if (news & H2_NEWS_ROOM && c->left)
+	if (flags & H2_READY_ROOM && c->left)
 		pour(c);
-	if (!(news & H2_NEWS_CLOSED))
+	if (!(flags & H2_READY_CLOSED))
 		return;
 	if (h2_stream_closed(s, &code) == H2_CLOSE_RESET && code == H2_CANCEL)
 		sv.cancelled++;
@@ -517,7 +517,7 @@ static void conn_step(unsigned i)
 	else if (k > 0)
 		must(h2_feed(h2, in, (size_t)k, clock_boot_ms()) == 0);
 	while ((s = h2_next_ready(h2)))
-		on_stream(s, h2_stream_news(s));
+		on_stream(s, h2_stream_take_ready(s));
 	while (h2_output(h2, &p, &n) == 0 && n) {
 		k = send(sv.conns[i].fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (k < 0)
@@ -527,7 +527,7 @@ static void conn_step(unsigned i)
 	if (sv.dying && !h2_wants_output(h2))
 		_exit(0);
 	while ((s = h2_next_ready(h2)))		/* sending makes room */
-		on_stream(s, h2_stream_news(s));
+		on_stream(s, h2_stream_take_ready(s));
 	if (h2_is_dead(h2)) {
 		h2_free(h2);
 		fd_close(sv.conns[i].fd);

@@ -100,7 +100,7 @@ static inline void rig_end(struct rig_call *c)
 }
 
 /* "/big": to_send bytes; else what comes goes back. */
-static inline void rig_news(struct http_stream *x, void *user)
+static inline void rig_ready(struct http_stream *x, void *user)
 {
 	struct rig_call *c = user;
 	static char zeros[16384];
@@ -141,7 +141,7 @@ static inline void rig_request(struct http_stream *x, void *user)
 	c->x = x;
 	c->rig = r;
 	c->hold = r->hold || str_eq(path, "/hold");
-	http_stream_set_owner(x, rig_news, c);
+	http_stream_set_owner(x, rig_ready, c);
 	if (c->hold) {
 		CHECK(r->n_held < ARRAY_SIZE(r->held));
 		r->held[r->n_held++] = c;
@@ -267,7 +267,7 @@ static inline void rig_dial(struct rig *r, struct rig_client *k, bool h2, struct
 struct rig_ask {
 	struct http_stream *x;
 	struct buf got;
-	unsigned closed_news;
+	unsigned closed_ready;
 	bool dont_read;
 	enum http_close how;
 	uint32_t code;
@@ -294,7 +294,7 @@ static inline void rig_answer(struct http_stream *x, void *user)
 	a->ended = http_stream_ended(x);
 	a->how = http_stream_closed(x, &a->code);
 	if (a->how)
-		a->closed_news++;
+		a->closed_ready++;
 }
 
 static inline int rig_ask_fields(struct rig_client *k, struct rig_ask *a, const char *method,

@@ -16,13 +16,13 @@ static void echo_once(struct rig *r, struct rig_client *k, const char *text, siz
 	size_t n = strlen(text) * times;
 
 	CHECK(!rig_ask_fields(k, &a, "POST", "/echo", false));
-	CHECK(!a.closed_news);
+	CHECK(!a.closed_ready);
 	for (size_t i = 0; i < times; i++)
 		CHECK(!http_stream_write(a.x, text, strlen(text)));
 	CHECK(!http_stream_finish(a.x, NULL));
 	WAIT(r->loop, a.how);
 	CHECK_INT(a.how, HTTP_CLOSE_CLEAN);
-	CHECK_INT(a.closed_news, 1);
+	CHECK_INT(a.closed_ready, 1);
 	CHECK_INT(a.status, 200);
 	CHECK(a.ended && http_stream_at_end(a.x) && http_stream_was_sent(a.x));
 	CHECK_INT(buf_len(&a.got), n);
@@ -186,7 +186,7 @@ TEST(slow_server)
 		CHECK_INT(r->n_held, 1);
 		r->held[0]->hold = false;
 		CHECK(!http_stream_respond(r->held[0]->x, rig_head("200"), false));
-		rig_news(r->held[0]->x, r->held[0]);
+		rig_ready(r->held[0]->x, r->held[0]);
 		CHECK(!http_stream_finish(a.x, NULL));
 		WAIT(r->loop, a.how);
 		CHECK_INT(a.how, HTTP_CLOSE_CLEAN);
@@ -227,7 +227,7 @@ TEST(connection_death)
 		CHECK_STR(r->gone_why, "cut by the test");
 		CHECK_INT(r->last_how, HTTP_CLOSE_LOST);
 		for (size_t i = 0; i < n; i++) {
-			CHECK_INT(a[i].closed_news, 1);
+			CHECK_INT(a[i].closed_ready, 1);
 			CHECK_INT(a[i].how, HTTP_CLOSE_LOST);
 			CHECK(!http_stream_conn(a[i].x));
 			CHECK_INT(http_stream_peek(a[i].x, &p), 4);
@@ -419,7 +419,7 @@ TEST(write_stall)
 	r->held[0]->hold = false;
 	r->held[0]->to_send = 256u << 20;
 	CHECK(!http_stream_respond(r->held[0]->x, rig_head("200"), false));
-	rig_news(r->held[0]->x, r->held[0]);
+	rig_ready(r->held[0]->x, r->held[0]);
 	WAIT(r->loop, c->stalled_since_ms);
 	c->stalled_since_ms -= HTTP_STALL_MS; /* as if that long had passed */
 	conn_arm(c);

@@ -36,7 +36,7 @@ struct http_conn {
 
 struct http_stream {
 	struct http_conn *conn;
-	http_news_fn *news;
+	http_ready_fn *on_ready;
 	void *user;
 	struct fields head, response, trailers;
 	struct buf in, out;
@@ -101,9 +101,9 @@ bool http_conn_is_crowded(const struct http_conn *c)
 	return c->crowded || c->unsent >= RPC_UNSENT_CONN;
 }
 
-void http_stream_set_owner(struct http_stream *x, http_news_fn *news, void *user)
+void http_stream_set_owner(struct http_stream *x, http_ready_fn *on_ready, void *user)
 {
-	x->news = news;
+	x->on_ready = on_ready;
 	x->user = user;
 }
 
@@ -192,7 +192,7 @@ void http_stream_release(struct http_stream *x)
 {
 	CHECK(!x->released);
 	x->released = true;
-	x->news = NULL;
+	x->on_ready = NULL;
 }
 
 enum http_close http_stream_closed(const struct http_stream *x, uint32_t *ret_code)
@@ -337,8 +337,8 @@ static void on_poke(struct defer *d, void *user)
 {
 	struct http_stream *x = user;
 
-	if (x->news)
-		x->news(x, x->user);
+	if (x->on_ready)
+		x->on_ready(x, x->user);
 }
 
 static struct http_stream *call_with(const char *path, const char *name, const char *value)

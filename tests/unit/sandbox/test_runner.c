@@ -352,10 +352,10 @@ TEST(connection_alone)
 
 /* --- streams --- */
 
-static void on_held(void *user, enum sandbox_held_news news, const struct status *st,
+static void on_held(void *user, enum sandbox_held_change on_ready, const struct status *st,
 		    const struct sandbox_lease *l)
 {
-	if (news == SANDBOX_HELD_LOST)
+	if (on_ready == SANDBOX_HELD_LOST)
 		*(enum ab_reason *)user = st->reason;
 }
 
@@ -520,7 +520,7 @@ TEST(unclaimed_by_its_policy)
 
 /* --- events --- */
 
-static void on_news(void *user)
+static void test_runner_on_ready(void *user)
 {
 	++*(unsigned *)user;
 }
@@ -539,13 +539,14 @@ static void drain(struct sandbox_watch *w, char text[256], char cursor[80])
 	}
 }
 
-static struct sandbox_watch *watch(struct world *w, const char *cursor, bool initial, unsigned *news)
+static struct sandbox_watch *watch(struct world *w, const char *cursor, bool initial,
+				   unsigned *on_ready)
 {
 	struct sandbox_watch_options o = { .who = &alice, .cursor = cursor, .initial = initial };
 	struct sandbox_watch *ret;
 	struct status st = STATUS_OK;
 
-	CHECK(!sandbox_watch_new(w->core, &o, on_news, news, &ret, &st));
+	CHECK(!sandbox_watch_new(w->core, &o, test_runner_on_ready, on_ready, &ret, &st));
 	return ret;
 }
 
@@ -554,14 +555,14 @@ TEST(events)
 	struct world w;
 	struct sandbox_create c = a_create("r");
 	char text[256], live[256], cursor[80] = "", mid[80];
-	unsigned news = 0;
+	unsigned on_ready = 0;
 	struct sandbox_watch *v;
 	struct answer a;
 
 	world_new(&w);
-	v = watch(&w, NULL, false, &news);
+	v = watch(&w, NULL, false, &on_ready);
 	a = do_create(&w, &c);
-	UNTIL(&w, news > 0);
+	UNTIL(&w, on_ready > 0);
 	text[0] = 0;
 	drain(v, text, cursor);
 	CHECK(str_starts(text, "1 "));
@@ -574,7 +575,7 @@ TEST(events)
 	sandbox_watch_free(v);
 
 	world_restart(&w);
-	v = watch(&w, mid, false, &news);
+	v = watch(&w, mid, false, &on_ready);
 	text[0] = 0;
 	drain(v, text, cursor);
 	CHECK_STR(text, live);
@@ -582,7 +583,7 @@ TEST(events)
 	drain(v, text, NULL);
 	CHECK_STR(text, "");
 	sandbox_watch_free(v);
-	v = watch(&w, "elsewhere.3", false, &news);
+	v = watch(&w, "elsewhere.3", false, &on_ready);
 	text[0] = 0;
 	drain(v, text, NULL);
 	CHECK_STR(text, "11 12 ");
@@ -593,7 +594,7 @@ TEST(events)
 	c.request_id = "r2";
 	a = do_create(&w, &c);
 	spin(&w, 30);
-	v = watch(&w, NULL, true, &news);
+	v = watch(&w, NULL, true, &on_ready);
 	text[0] = 0;
 	drain(v, text, NULL);
 	CHECK_STR(text, "11 2 12 ");	/* not bob's */
@@ -610,14 +611,14 @@ TEST(slow_watcher)
 	struct policy_change p = { .set = BIT(POLICY_F_KEEP_ALIVE) };
 	struct sandbox_watch *v;
 	struct sandbox_event e;
-	unsigned news = 0;
+	unsigned on_ready = 0;
 	struct answer a;
 	char text[256];
 
 	world_new(&w);
 	a = do_create(&w, &c);
 	spin(&w, 30);
-	v = watch(&w, NULL, true, &news);
+	v = watch(&w, NULL, true, &on_ready);
 	text[0] = 0;
 	drain(v, text, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
@@ -631,7 +632,7 @@ TEST(slow_watcher)
 	drain(v, text, NULL);
 	CHECK(str_starts(text, "11 2 12 "));
 	sandbox_watch_free(v);
-	v = watch(&w, NULL, false, &news);	/* from now: nothing */
+	v = watch(&w, NULL, false, &on_ready);	/* from now: nothing */
 	CHECK(!sandbox_watch_next(v, &e));
 	sandbox_watch_free(v);
 	world_free(&w);

@@ -85,7 +85,7 @@ static struct h2_stream *accept_one(struct link *l)
 	run(l);
 	s = h2_next_ready(l->server);
 	CHECK(s);
-	CHECK(h2_stream_news(s) & H2_NEWS_HEAD);
+	CHECK(h2_stream_take_ready(s) & H2_READY_HEAD);
 	return s;
 }
 
@@ -207,8 +207,9 @@ static void exchange_in_slices(size_t slice)
 	CHECK_INT(h2_stream_finish(s, &t), 0);
 	run(&l);
 	CHECK(h2_next_ready(l.client) == c);
-	CHECK((h2_stream_news(c) & (H2_NEWS_HEAD | H2_NEWS_DATA | H2_NEWS_END | H2_NEWS_CLOSED)) ==
-	      (H2_NEWS_HEAD | H2_NEWS_DATA | H2_NEWS_END | H2_NEWS_CLOSED));
+	CHECK((h2_stream_take_ready(c) &
+	       (H2_READY_HEAD | H2_READY_DATA | H2_READY_END | H2_READY_CLOSED)) ==
+	      (H2_READY_HEAD | H2_READY_DATA | H2_READY_END | H2_READY_CLOSED));
 	CHECK_STR(fields_get(h2_stream_trailers(c), "grpc-status"), "0");
 	CHECK_INT(h2_stream_peek(c, &p), 3);
 	CHECK_INT(h2_stream_closed(c, &code), H2_CLOSE_CLEAN);
@@ -250,7 +251,7 @@ TEST(a_reader_that_stalls_bounds_memory_and_does_not_starve_others)
 	do {
 		s_fast = h2_next_ready(l.server);
 		CHECK(s_fast);
-	} while (!(h2_stream_news(s_fast) & H2_NEWS_HEAD));
+	} while (!(h2_stream_take_ready(s_fast) & H2_READY_HEAD));
 	for (int i = 0; i < 200; i++) {
 		CHECK(h2_stream_room(fast));
 		CHECK_INT(h2_stream_write(fast, block, sizeof(block)), 0);
@@ -268,7 +269,7 @@ TEST(a_reader_that_stalls_bounds_memory_and_does_not_starve_others)
 	CHECK(h2_stream_peek(s_slow, &p) > 0);
 	while (h2_next_ready(l.client) != slow)
 		;
-	CHECK(h2_stream_news(slow) & H2_NEWS_ROOM);
+	CHECK(h2_stream_take_ready(slow) & H2_READY_ROOM);
 	h2_stream_release(slow);
 	h2_stream_release(fast);
 	run(&l);
@@ -319,7 +320,7 @@ TEST(a_dead_connection_finishes_every_stream_once)
 	h2_lost(l.client);
 	CHECK_INT(h2_feed(l.client, "x", 1, 1), -EPROTO);
 	while ((s = h2_next_ready(l.client))) {
-		CHECK(h2_stream_news(s) & H2_NEWS_CLOSED);
+		CHECK(h2_stream_take_ready(s) & H2_READY_CLOSED);
 		CHECK_INT(h2_stream_closed(s, NULL), H2_CLOSE_LOST);
 		h2_stream_release(s);
 		closed++;
@@ -611,7 +612,7 @@ TEST(a_crowded_connection_has_little_room)
 	run(&l);			/* one window of each goes */
 	CHECK_INT(h2_unsent(l.server), 4);
 	CHECK(!h2_is_crowded(l.server));
-	CHECK(h2_stream_news(s[0]) & H2_NEWS_ROOM);
+	CHECK(h2_stream_take_ready(s[0]) & H2_READY_ROOM);
 	h2_set_crowded(l.server, true);
 	CHECK_INT(h2_stream_room(s[7]), H2_CROWDED_BYTES);
 	h2_stream_reset(s[0], H2_CANCEL);
@@ -664,7 +665,7 @@ static int flood(const char *kind, int rounds)
 		if (feed_all(h, &b) < 0)
 			ended = i;
 		while ((s = h2_next_ready(h)))
-			if (h2_stream_news(s) & H2_NEWS_CLOSED)
+			if (h2_stream_take_ready(s) & H2_READY_CLOSED)
 				h2_stream_release(s);
 	}
 	buf_fini(&b);
