@@ -154,13 +154,24 @@ static size_t look_at_pool(struct app *a, bool admin)
 		snprintf(k->origin_accounts[n], sizeof(k->origin_accounts[n]), "%.*s", (int)strcspn(s.group, "#"),
 			 s.group);
 		k->origins[n] = (struct daemon_origin){
-			.origin = k->origin_names[n], .account = k->origin_accounts[n],
+			.origin = k->origin_names[n],
+			.account = k->origin_accounts[n],
 			.protocol = protocol_name(s.version),
-			.connections = s.conns, .connecting = s.dialing, .streams = s.streams,
-			.queued = s.queued, .calls = s.requests, .failures = s.dial_failures + s.pings_lost,
-			.dials = s.dials, .goaways = s.goaways, .complaints = s.calms, .replays = s.replays,
-			.pings_lost = s.pings_lost, .stream_target = s.stream_target,
-			.held_down_until_ms = s.hold_until_ms > loop_now_ms(a->loop) ? wall_of(a, s.hold_until_ms) : 0,
+			.connections = s.conns,
+			.connecting = s.dialing,
+			.streams = s.streams,
+			.queued = s.queued,
+			.calls = s.requests,
+			.failures = s.dial_failures + s.pings_lost,
+			.dials = s.dials,
+			.goaways = s.goaways,
+			.complaints = s.enhance_calm_count,
+			.replays = s.replays,
+			.pings_lost = s.pings_lost,
+			.stream_target = s.stream_target,
+			.held_down_until_ms = s.hold_until_ms > loop_now_ms(a->loop)
+						      ? wall_of(a, s.hold_until_ms)
+						      : 0,
 			.last_error = rest == s.host ? s.last_error : "",
 			.last_error_at_ms = wall_of(a, s.last_error_at_ms),
 		};

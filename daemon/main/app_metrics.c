@@ -156,7 +156,7 @@ static void put_totals(struct text *t, const struct app *a)
 	counter(t, "pool_dials", "Attempts to connect.", s.dials);
 	counter(t, "pool_dial_failures", "Attempts that failed.", s.dial_failures);
 	counter(t, "pool_goaways", "Connections that the cloud asked to leave.", s.goaways);
-	counter(t, "pool_complaints", "Of them with ENHANCE_YOUR_CALM.", s.calms);
+	counter(t, "pool_complaints", "Of them with ENHANCE_YOUR_CALM.", s.enhance_calm_count);
 	counter(t, "pool_replays", "Calls that were sent again.", s.replays);
 	counter(t, "pool_pings_lost", "Connections that went silent.", s.pings_lost);
 }

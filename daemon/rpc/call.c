@@ -722,7 +722,7 @@ static int write_message(struct rpc_call *c, const ProtobufCMessage *m)
 	r = http_stream_write(c->x, p, n + FRAME_PREFIX_BYTES);
 	if (p != small)
 		free(p);
-	(void)rpc_conn_crowded(c->conn);
+	(void)rpc_conn_over_send_limit(c->conn);
 	return r;
 }
 
@@ -754,8 +754,9 @@ void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	struct status st = STATUS_OK;
 
-	if (rpc_conn_crowded(c->conn) &&
-	    protobuf_c_message_get_packed_size(message) + FRAME_PREFIX_BYTES > http_stream_room(c->x)) {
+	if (rpc_conn_over_send_limit(c->conn) &&
+	    protobuf_c_message_get_packed_size(message) + FRAME_PREFIX_BYTES >
+		    http_stream_room(c->x)) {
 		status_set(&st, R_TOO_MANY_STREAMS, "answers of %u MiB wait to be read by uid %u, or of "
 			   "%u MiB on this connection", RPC_UNSENT_UID >> 20, c->conn->who.uid,
 			   RPC_UNSENT_CONN >> 20);

@@ -54,7 +54,7 @@ struct rpc_conn {
 	struct watch death;	/* of the process: its pidfd */
 	unsigned n_calls;
 	bool denied;		/* we cannot tell whose it is: every call is refused */
-	bool crowded;		/* its uid has too much unsent */
+	bool over_send_limit;		/* its uid has too much unsent */
 	struct list node;
 	struct grave grave;
 };
@@ -70,7 +70,7 @@ void rpc_call_drop(struct rpc_call *c);
 void rpc_conn_unref(struct rpc_conn *conn);
 /* Its client leaves so much unread, on it or on all its uid's connections, that answers must be short.
  * To be asked whenever something was queued. */
-bool rpc_conn_crowded(struct rpc_conn *conn);
+bool rpc_conn_over_send_limit(struct rpc_conn *conn);
 
 /* Which methods the two built-in services have. `service` is the server. */
 must_check int rpc_health_add(struct rpc_server *s);

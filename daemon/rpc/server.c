@@ -45,14 +45,14 @@ void rpc_conn_unref(struct rpc_conn *conn)
 /* One connection alone cannot reach the limit of its uid before it has this share of it. */
 #define UNSENT_SHARE (RPC_UNSENT_UID / RPC_CONNS_PER_UID)
 
-bool rpc_conn_crowded(struct rpc_conn *conn)
+bool rpc_conn_over_send_limit(struct rpc_conn *conn)
 {
 	size_t unsent = 0;
-	bool crowded;
+	bool over_send_limit;
 
 	if (!conn->http)
 		return false;
-	if (http_conn_unsent(conn->http) < UNSENT_SHARE && !http_conn_is_crowded(conn->http))
+	if (http_conn_unsent(conn->http) < UNSENT_SHARE && !http_conn_is_over_send_limit(conn->http))
 		return false;
 	list_for_each(n, &conn->server->conns) {
 		const struct rpc_conn *other = list_entry(n, struct rpc_conn, node);
@@ -60,18 +60,19 @@ bool rpc_conn_crowded(struct rpc_conn *conn)
 		if (other->http && other->who.uid == conn->who.uid)
 			unsent += http_conn_unsent(other->http);
 	}
-	crowded = unsent >= RPC_UNSENT_UID;
-	if (crowded != conn->crowded)
-		log_info("client_crowded", "uid=%u on=%d unsent=%zu", conn->who.uid, crowded, unsent);
+	over_send_limit = unsent >= RPC_UNSENT_UID;
+	if (over_send_limit != conn->over_send_limit)
+		log_info("client_over_send_limit", "uid=%u on=%d unsent=%zu", conn->who.uid,
+			 over_send_limit, unsent);
 	list_for_each(n, &conn->server->conns) {
 		struct rpc_conn *other = list_entry(n, struct rpc_conn, node);
 
 		if (!other->http || other->who.uid != conn->who.uid)
 			continue;
-		other->crowded = crowded;
-		http_conn_set_crowded(other->http, crowded);
+		other->over_send_limit = over_send_limit;
+		http_conn_set_over_send_limit(other->http, over_send_limit);
 	}
-	return http_conn_is_crowded(conn->http);
+	return http_conn_is_over_send_limit(conn->http);
 }
 
 /* The process is gone; whoever inherited its socket is not the one we let in. */

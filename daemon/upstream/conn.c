@@ -78,7 +78,7 @@ static void on_dialled(struct http_conn *hc, const struct status *failure, void 
 	if (o->failures)
 		log_info("upstream_reached", "origin=%s port=%u after_failures=%u", o->host, o->port, o->failures);
 	o->failures = 0;
-	if (!o->calms)
+	if (!o->enhance_calm_count)
 		o->hold_until_ms = 0;
 	list_for_each_safe(n, &o->conns) {
 		struct uconn *old = list_entry(n, struct uconn, node);

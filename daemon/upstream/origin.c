@@ -152,16 +152,16 @@ void origin_calmed(struct origin *o)
 	uint64_t now = loop_now_ms(o->pool->loop);
 	uint32_t hold = CALM_HOLD_MS;
 
-	if (o->calms && now - o->calm_at_ms > CALM_FORGET_MS)
-		o->calms = 0;
-	o->calms++;
-	o->stats.calms++;
+	if (o->enhance_calm_count && now - o->calm_at_ms > CALM_FORGET_MS)
+		o->enhance_calm_count = 0;
+	o->enhance_calm_count++;
+	o->stats.enhance_calm_count++;
 	o->calm_at_ms = now;
 	o->ping_after_ms = MIN(o->ping_after_ms * 2, MAX(PING_AFTER_MAX_MS, o->pool->o.ping_after_ms));
 	o->stream_target = o->stream_target ? MAX(o->stream_target / 2, 1u) : 50;
-	if (o->calms == 1)		/* a single one may have met others' traffic: go on at once */
+	if (o->enhance_calm_count == 1)		/* a single one may have met others' traffic: go on at once */
 		return;
-	for (unsigned i = 2; i < o->calms && hold < CALM_HOLD_MAX_MS; i++)
+	for (unsigned i = 2; i < o->enhance_calm_count && hold < CALM_HOLD_MAX_MS; i++)
 		hold *= 2;
 	o->hold_until_ms = MAX(o->hold_until_ms, now + MIN(hold, CALM_HOLD_MAX_MS));
 }
@@ -278,8 +278,8 @@ static void origin_pump(struct defer *d, void *user)
 	uint64_t now = loop_now_ms(o->pool->loop);
 	uint32_t left;
 
-	if (o->calms && now - o->calm_at_ms > CALM_FORGET_MS) {
-		o->calms = 0;
+	if (o->enhance_calm_count && now - o->calm_at_ms > CALM_FORGET_MS) {
+		o->enhance_calm_count = 0;
 		o->stream_target = 0;
 		o->ping_after_ms = o->pool->o.ping_after_ms;
 	}
@@ -299,7 +299,7 @@ static void origin_pump(struct defer *d, void *user)
 static bool is_forgettable(const struct origin *o, uint64_t now)
 {
 	return !o->n_reqs && !o->n_conns && o->hold_until_ms <= now &&
-	       (!o->calms || now - o->calm_at_ms > CALM_FORGET_MS);
+	       (!o->enhance_calm_count || now - o->calm_at_ms > CALM_FORGET_MS);
 }
 
 void origin_rearm(struct origin *o)

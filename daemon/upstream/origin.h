@@ -53,7 +53,7 @@ struct uconn {
 	uint64_t busy_at_ms, idle_at_ms;	/* since when it has, or has not, requests */
 	uint64_t ping_at_ms;			/* when the PING out was sent; 0 = none is out */
 	uint32_t pings_acked;
-	unsigned strikes;			/* requests that starved on it in a row */
+	unsigned starved_requests;			/* requests that starved on it in a row */
 	uint64_t suspect_ms;			/* another one to its peer was found dead then; 0 = no */
 	bool goaway;				/* the peer's was noted */
 	bool expired;				/* too old: leaves when its successor is there */
@@ -79,7 +79,7 @@ struct origin {
 	struct status last_failure;
 	uint64_t last_failure_at_ms;
 
-	unsigned calms;			/* complaints not yet forgotten */
+	unsigned enhance_calm_count;			/* complaints not yet forgotten */
 	uint64_t calm_at_ms;
 	uint32_t peer_streams;		/* its limit, as a connection was told last; 0 = not yet */
 	uint32_t stream_target;		/* our own cap per connection; 0 = the peer's alone */

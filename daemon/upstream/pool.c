@@ -208,7 +208,8 @@ static void on_limit(struct timer *t, void *user)
 
 	if (r->queued && o->failures) {
 		why = o->last_failure;
-	} else if (r->queued && o->calms && o->hold_until_ms > loop_now_ms(r->pool->loop)) {
+	} else if (r->queued && o->enhance_calm_count &&
+		   o->hold_until_ms > loop_now_ms(r->pool->loop)) {
 		status_set(&why, R_UNREACHABLE, "%s asked to slow down", o->host);
 		why.retry_after_ms = (uint32_t)(o->hold_until_ms - loop_now_ms(r->pool->loop));
 	} else if (r->queued && o->n_dialing == o->n_conns) {
@@ -218,7 +219,7 @@ static void on_limit(struct timer *t, void *user)
 	} else {
 		status_set(&why, R_DEADLINE_REQUEST, "%s did not answer before the deadline", o->host);
 	}
-	if (r->conn && !r->head_seen && ++r->conn->strikes >= 3)
+	if (r->conn && !r->head_seen && ++r->conn->starved_requests >= 3)
 		uconn_leave(r->conn, "requests starve on it");
 	pool_req_fail(r, retry_decide(&f) == RETRY_FAIL_UNSENT ? POOL_UNSENT : POOL_BROKEN, &why);
 }
@@ -265,7 +266,7 @@ static void on_x_ready(struct http_stream *x, void *user)
 		r->head_seen = true;
 		forget_request(r);
 		if (r->conn)
-			r->conn->strikes = 0;
+			r->conn->starved_requests = 0;
 		arm(r);
 	}
 	/* A peer may answer in full and stop an upload it does not want: that is an answer. */
@@ -493,7 +494,7 @@ void pool_add_counters(struct pool_stats *to, const struct pool_stats *s)
 	to->dials += s->dials;
 	to->dial_failures += s->dial_failures;
 	to->goaways += s->goaways;
-	to->calms += s->calms;
+	to->enhance_calm_count += s->enhance_calm_count;
 	to->replays += s->replays;
 	to->pings_lost += s->pings_lost;
 }

@@ -123,7 +123,7 @@ struct pool_stats {		/* one origin */
 	const char *scheme, *host, *group;
 	uint16_t port;
 	uint32_t conns, dialing, streams, queued, version;
-	uint64_t requests, dials, dial_failures, goaways, calms, replays, pings_lost;
+	uint64_t requests, dials, dial_failures, goaways, enhance_calm_count, replays, pings_lost;
 	uint32_t rtt_ms;		/* last PING; 0 = none yet */
 	uint32_t stream_target;		/* our own cap on a connection's streams, after a complaint; 0 = none */
 	uint64_t hold_until_ms;		/* no dial before; 0 = none */

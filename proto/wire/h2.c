@@ -780,7 +780,7 @@ uint32_t h2_open_streams(const struct h2 *h)
 
 uint32_t h2_send_max(const struct h2 *h)
 {
-	return h2_is_crowded(h) ? MIN(H2_CROWDED_BYTES, h->o.send_max) : h->o.send_max;
+	return h2_is_over_send_limit(h) ? MIN(H2_OVER_SEND_LIMIT_BYTES, h->o.send_max) : h->o.send_max;
 }
 
 size_t h2_unsent(const struct h2 *h)
@@ -788,14 +788,14 @@ size_t h2_unsent(const struct h2 *h)
 	return h->unsent;
 }
 
-void h2_set_crowded(struct h2 *h, bool crowded)
+void h2_set_over_send_limit(struct h2 *h, bool over_send_limit)
 {
-	h->crowded = crowded;
+	h->over_send_limit = over_send_limit;
 }
 
-bool h2_is_crowded(const struct h2 *h)
+bool h2_is_over_send_limit(const struct h2 *h)
 {
-	return h->crowded || (h->o.send_max_all && h->unsent >= h->o.send_max_all);
+	return h->over_send_limit || (h->o.send_max_all && h->unsent >= h->o.send_max_all);
 }
 
 uint32_t h2_peer_max_streams(const struct h2 *h)

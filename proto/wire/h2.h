@@ -65,15 +65,15 @@ struct h2_options {
 	struct h2_budget *budget;	/* stream_window is what a window may grow to; NULL = it has it at once */
 	uint32_t conn_window;		/* 0 = 16 × stream_window, at least 1 MiB */
 	uint32_t send_max;		/* unsent bytes per stream before room is 0; 0 = 256 KiB */
-	uint32_t send_max_all;		/* unsent bytes of all streams; above, the connection is crowded:
-					 * send_max is H2_CROWDED_BYTES then; 0 = no such limit */
+	uint32_t send_max_all;		/* unsent bytes of all streams; above, the connection is over its send limit:
+					 * send_max is H2_OVER_SEND_LIMIT_BYTES then; 0 = no such limit */
 	uint32_t head_max_n;		/* header fields per message; 0 = 64 */
 	uint32_t head_max_bytes;	/* 0 = 16 KiB */
 	uint32_t glitch_burst;		/* frames without progress; 0 = 1000, at least 2 × max_streams */
 	uint32_t glitch_per_s;		/* 0 = 50 */
 };
 
-#define H2_CROWDED_BYTES (16u * 1024)
+#define H2_OVER_SEND_LIMIT_BYTES (16u * 1024)
 #define H2_FIRST_WINDOW	 (16u * 1024)	/* with a budget */
 #define H2_GROWS_MS	 1000u		/* half a window in less than this is fast */
 #define H2_BLOCK_MS	 5000u
@@ -114,9 +114,9 @@ uint32_t h2_open_streams(const struct h2 *h);
 uint32_t h2_free_streams(const struct h2 *h);
 uint32_t h2_peer_max_streams(const struct h2 *h);
 size_t h2_unsent(const struct h2 *h);		/* bytes queued on all streams, trailers not counted */
-/* Crowded by the owner's word as well, for limits over several connections. */
-void h2_set_crowded(struct h2 *h, bool crowded);
-bool h2_is_crowded(const struct h2 *h);
+/* Over the send limit by the owner's word as well, for limits over several connections. */
+void h2_set_over_send_limit(struct h2 *h, bool over_send_limit);
+bool h2_is_over_send_limit(const struct h2 *h);
 /* GOAWAY of the peer: false if none came. Streams above the last id were closed as H2_CLOSE_REFUSED. */
 bool h2_goaway_seen(const struct h2 *h, uint32_t *ret_code);
 /* It came without an error and after requests were taken: some peers end a connection after so many. */

@@ -24,7 +24,7 @@ struct h2 {
 	uint64_t block_by_ms, settings_ack_by_ms;	/* 0 = nothing is owed */
 	uint64_t data_taken;		/* of block.data_bytes: those for streams that are there */
 	uint64_t stray_max;		/* of the others; they were under way when we reset their streams */
-	bool crowded;			/* by the owner's word */
+	bool over_send_limit;			/* by the owner's word */
 	int64_t tokens;			/* what the peer may still waste */
 	size_t progress_bytes;
 	uint64_t refilled_ms, last_feed_ms;

@@ -483,12 +483,14 @@ static void do_stats(struct probe *p, const char *tag)
 	struct pool_stats s;
 
 	for (size_t i = 0; pool_stats(p->pool, i, &s); i++) {
-		printf("{\"tag\":\"%s\",\"what\":\"stats\",\"port\":%u,\"conns\":%u,\"streams\":%u,\"queued\":%u,"
-		       "\"version\":%u,\"requests\":%" PRIu64 ",\"dials\":%" PRIu64 ",\"dial_failures\":%" PRIu64
-		       ",\"goaways\":%" PRIu64 ",\"calms\":%" PRIu64 ",\"replays\":%" PRIu64
+		printf("{\"tag\":\"%s\",\"what\":\"stats\",\"port\":%u,\"conns\":%u,\"streams\":%u,"
+		       "\"queued\":%u,"
+		       "\"version\":%u,\"requests\":%" PRIu64 ",\"dials\":%" PRIu64
+		       ",\"dial_failures\":%" PRIu64 ",\"goaways\":%" PRIu64
+		       ",\"enhance_calm_count\":%" PRIu64 ",\"replays\":%" PRIu64
 		       ",\"pings_lost\":%" PRIu64,
 		       tag, s.port, s.conns, s.streams, s.queued, s.version, s.requests, s.dials,
-		       s.dial_failures, s.goaways, s.calms, s.replays, s.pings_lost);
+		       s.dial_failures, s.goaways, s.enhance_calm_count, s.replays, s.pings_lost);
 		emit_text("group", s.group);
 		emit_text("last_error", s.last_error);
 		emit_end();

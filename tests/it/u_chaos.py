@@ -211,7 +211,7 @@ def test_few_pings(cloud):
     cloud.ledger.wait(lambda: cloud.ledger.pings_received >= pings + 2)
     cloud.goaway(11, last="max")
     p.ask("stat", sid, token, "/home/user")
-    harness.until(lambda: sum(s["calms"] for s in p.stats()) >= 1, 5, "the complaint")
+    harness.until(lambda: sum(s["enhance_calm_count"] for s in p.stats()) >= 1, 5, "the complaint")
     pings, began = cloud.ledger.pings_received, time.monotonic()
     cloud.ledger.wait(lambda: cloud.ledger.pings_received >= pings + 4)
     assert time.monotonic() - began > 3 * 0.4 - 0.1

@@ -218,7 +218,7 @@ def test_calm_does_not_stop_work(cloud, probe):
     cloud.goaway(11, last="seen")
     for r in probe.all([probe.say("get", sid) for _ in range(20)]):
         assert r["outcome"] == "DONE", r
-    assert probe.stats()[0]["calms"] == 1
+    assert probe.stats()[0]["enhance_calm_count"] == 1
 
 
 def test_many_streams(cloud):

@@ -213,15 +213,15 @@ size_t http_conn_unsent(const struct http_conn *c)
 	return c->ops == &h2_ops ? h2_unsent(h2_of(c)) : 0;
 }
 
-void http_conn_set_crowded(struct http_conn *c, bool crowded)
+void http_conn_set_over_send_limit(struct http_conn *c, bool over_send_limit)
 {
 	if (c->ops == &h2_ops)
-		h2_set_crowded(h2_of(c), crowded);
+		h2_set_over_send_limit(h2_of(c), over_send_limit);
 }
 
-bool http_conn_is_crowded(const struct http_conn *c)
+bool http_conn_is_over_send_limit(const struct http_conn *c)
 {
-	return c->ops == &h2_ops && h2_is_crowded(h2_of(c));
+	return c->ops == &h2_ops && h2_is_over_send_limit(h2_of(c));
 }
 
 static void h2c_abort(struct http_conn *c, uint32_t code)

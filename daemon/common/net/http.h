@@ -95,10 +95,10 @@ bool http_conn_is_tls(const struct http_conn *c);
 bool http_conn_covers(const struct http_conn *c, const char *host);
 uint32_t http_conn_open_count(const struct http_conn *c);
 size_t http_conn_unsent(const struct http_conn *c);	/* HTTP/2: queued on all exchanges; else 0 */
-/* A crowded HTTP/2 connection has little room for each exchange: its peer does not read. It is by its
+/* An HTTP/2 connection over its send limit has little room for each exchange: its peer does not read. It is by its
  * own send_max_all, or because the owner says so. */
-void http_conn_set_crowded(struct http_conn *c, bool crowded);
-bool http_conn_is_crowded(const struct http_conn *c);
+void http_conn_set_over_send_limit(struct http_conn *c, bool over_send_limit);
+bool http_conn_is_over_send_limit(const struct http_conn *c);
 /* Ends it: all exchanges close as LOST, then `closed` of its owner is called. `reason` is logged. */
 void http_conn_close(struct http_conn *c, const char *reason);
 /* No new exchanges; closes by itself when the open ones are done. Sends GOAWAY where there is one. */
@@ -124,7 +124,7 @@ struct http_server_options {
 	uint32_t max_conns;		/* above: accepted and closed at once; 0 = 4096 */
 	uint32_t max_streams, stream_window, send_max, head_max_n, head_max_bytes; /* 0 = default */
 	struct h2_budget *budget;	/* HTTP/2: of what is received and not read; NULL = none */
-	uint32_t send_max_all;		/* HTTP/2: unsent bytes of a connection; above, it is crowded */
+	uint32_t send_max_all;		/* HTTP/2: unsent bytes of a connection; above, it is over its send limit */
 	uint32_t handshake_ms;		/* TLS + HTTP/2's preface or HTTP/1.1's first head; also how
 					 * long a later head may take once begun; 0 = 10 s */
 	uint32_t idle_ms;		/* connection without exchanges; 0 = never */

@@ -29,7 +29,7 @@
 struct http_conn {
 	int fd;
 	size_t unsent;
-	bool crowded;
+	bool over_send_limit;
 	void *user;
 	bool closed;
 };
@@ -91,14 +91,14 @@ size_t http_conn_unsent(const struct http_conn *c)
 	return c->unsent;
 }
 
-void http_conn_set_crowded(struct http_conn *c, bool crowded)
+void http_conn_set_over_send_limit(struct http_conn *c, bool over_send_limit)
 {
-	c->crowded = crowded;
+	c->over_send_limit = over_send_limit;
 }
 
-bool http_conn_is_crowded(const struct http_conn *c)
+bool http_conn_is_over_send_limit(const struct http_conn *c)
 {
-	return c->crowded || c->unsent >= RPC_UNSENT_CONN;
+	return c->over_send_limit || c->unsent >= RPC_UNSENT_CONN;
 }
 
 void http_stream_set_owner(struct http_stream *x, http_ready_fn *on_ready, void *user)
@@ -446,7 +446,7 @@ TEST(a_client_that_does_not_read_gets_short_answers_only)
 		conn.unsent += i == 1;
 		send_a(x, true);
 		check_status(x, i ? CODE_RESOURCE_EXHAUSTED : 0, i ? "wait to be read" : "");
-		CHECK_INT(conn.crowded, i > 0);
+		CHECK_INT(conn.over_send_limit, i > 0);
 		conn.unsent -= i == 2;
 	}
 	conn.unsent = 0;		/* it read */
@@ -454,7 +454,7 @@ TEST(a_client_that_does_not_read_gets_short_answers_only)
 	x->room = 4;
 	send_a(x, true);
 	check_status(x, 0, "");
-	CHECK(!conn.crowded);
+	CHECK(!conn.over_send_limit);
 	teardown();
 }
 

@@ -605,16 +605,16 @@ TEST(a_crowded_connection_has_little_room)
 	CHECK_INT(h2_stream_room(s[0]), 256 * 1024);
 	for (int i = 0; i < 4; i++)
 		CHECK_INT(h2_stream_write(s[i], data, sizeof(data)), 0);
-	CHECK(h2_is_crowded(l.server));
+	CHECK(h2_is_over_send_limit(l.server));
 	CHECK_INT(h2_unsent(l.server), 256 * 1024);
 	CHECK_INT(h2_stream_room(s[0]), 0);
-	CHECK_INT(h2_stream_room(s[7]), H2_CROWDED_BYTES);
+	CHECK_INT(h2_stream_room(s[7]), H2_OVER_SEND_LIMIT_BYTES);
 	run(&l);			/* one window of each goes */
 	CHECK_INT(h2_unsent(l.server), 4);
-	CHECK(!h2_is_crowded(l.server));
+	CHECK(!h2_is_over_send_limit(l.server));
 	CHECK(h2_stream_take_ready(s[0]) & H2_READY_ROOM);
-	h2_set_crowded(l.server, true);
-	CHECK_INT(h2_stream_room(s[7]), H2_CROWDED_BYTES);
+	h2_set_over_send_limit(l.server, true);
+	CHECK_INT(h2_stream_room(s[7]), H2_OVER_SEND_LIMIT_BYTES);
 	h2_stream_reset(s[0], H2_CANCEL);
 	run(&l);
 	CHECK_INT(h2_unsent(l.server), 3);
