@@ -10,7 +10,7 @@
 
 #include "daemon/local/egress/egress_host.h"
 #include "daemon/local/egress/egrule.h"
-#include "daemon/local/egress/headset.h"
+#include "daemon/local/egress/header_rewrite.h"
 #include "daemon/local/egress/sniff.h"
 #include "daemon/local/egress/socks.h"
 #include "proto/base/must.h"
@@ -97,32 +97,32 @@ static void check_socks(const uint8_t *p, size_t n)
 static int rewrite(const uint8_t *p, size_t n, size_t cut, struct buf *out)
 {
 	json_t *o = json_pack("{s:{s:[{s:{s:{s:s}}}]}}", "rules", "a.test", "transform", "headers", "x-set", "1");
-	struct headset *h;
+	struct header_rewrite *h;
 	struct egrule *r;
 	const char *why;
 	int e;
 
-	must(o && egrule_new(o, false, &r) == 0 && headset_new("a.test", 0, &h) == 0);
+	must(o && egrule_new(o, false, &r) == 0 && header_rewrite_new("a.test", 0, &h) == 0);
 	json_decref(o);
-	must(buf_put(headset_raw(h), p, cut) == 0);
-	e = headset_run(h, r, out, &why);
-	must(buf_put(headset_raw(h), p + cut, n - cut) == 0);
+	must(buf_put(header_rewrite_raw(h), p, cut) == 0);
+	e = header_rewrite_run(h, r, out, &why);
+	must(buf_put(header_rewrite_raw(h), p + cut, n - cut) == 0);
 	if (e == 0)
-		e = headset_run(h, r, out, &why);
+		e = header_rewrite_run(h, r, out, &why);
 	must(e == 0 || e == -EPROTO);
-	headset_free(h);
+	header_rewrite_free(h);
 	egrule_free(r);
 	return e;
 }
 
-static void check_headset(const uint8_t *p, size_t n)
+static void check_header_rewrite(const uint8_t *p, size_t n)
 {
 	struct buf whole = BUF_NULL, parts = BUF_NULL;
 	int e = rewrite(p, n, n, &whole), again = rewrite(p, n, n / 2, &parts);
 
 	must(e == again);
 	/* Runs of a chunked body may be cut differently. */
-	if (!memmem(p, n, "hunked", 6) && buf_len(&whole) < HEADSET_AHEAD)
+	if (!memmem(p, n, "hunked", 6) && buf_len(&whole) < HEADER_REWRITE_AHEAD)
 		must(buf_len(&whole) == buf_len(&parts) &&
 		     (!buf_len(&whole) || !memcmp(buf_data(&whole), buf_data(&parts), buf_len(&whole))));
 	buf_fini(&whole);
@@ -138,7 +138,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	text[n] = '\0';
 	check_sniff(p, n);
 	check_socks(p, n);
-	check_headset(p, n);
+	check_header_rewrite(p, n);
 	check_text(text);
 	free(text);
 	return 0;

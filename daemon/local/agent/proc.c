@@ -344,8 +344,9 @@ static void note_end(const struct proc *p)
 	char text[64];
 
 	exit_text(&p->exit, text);
-	diary_add(&p->s->diary, clock_wall_ms() * 1000, well ? DIARY_INFO : DIARY_WARN, "process exited",
-		  json_pack("{s:o, s:s}", "pid", json_sprintf("%u", p->pid), "status", text));
+	event_log_add(&p->s->event_log, clock_wall_ms() * 1000,
+		      well ? EVENT_LOG_INFO : EVENT_LOG_WARN, "process exited",
+		      json_pack("{s:o, s:s}", "pid", json_sprintf("%u", p->pid), "status", text));
 }
 
 static void proc_finish_if_done(struct proc *p)
@@ -463,9 +464,9 @@ static void note_start(const struct proc *p)
 {
 	const char *tag = p->req->_tag_case ? p->req->tag : NULL;
 
-	diary_add(&p->s->diary, clock_wall_ms() * 1000, DIARY_INFO, "process started",
-		  json_pack("{s:o, s:s, s:s*}", "pid", json_sprintf("%u", p->pid), "cmd",
-			    p->req->process->cmd, "tag", tag));
+	event_log_add(&p->s->event_log, clock_wall_ms() * 1000, EVENT_LOG_INFO, "process started",
+		      json_pack("{s:o, s:s, s:s*}", "pid", json_sprintf("%u", p->pid), "cmd",
+				p->req->process->cmd, "tag", tag));
 	journal_add(p->journal, "Start",
 		    json_pack("{s:s, s:i, s:s?, s:s?}", "sandbox", p->s->id, "pid", (int)p->pid,
 			      "tag", tag, "cmd", p->req->process->cmd));

@@ -14,8 +14,8 @@
 
 #include "daemon/local/egress/netrule.h"
 #include "daemon/local/http/reply.h"
-#include "daemon/local/state/account.h"
 #include "daemon/local/state/journal.h"
+#include "daemon/local/state/teams.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
@@ -389,7 +389,7 @@ static bool rest_authenticate(struct rest *r)
 
 	if (r->route->fn == rest_health)
 		return true;
-	r->team = accounts_team(r->l->accounts, key);
+	r->team = teams_of_key(r->l->teams, key);
 	if (r->team)
 		return true;
 	rest_fail(r, 401, "%s", key ? "the API key is not valid" : "no API key was given (X-API-Key)");

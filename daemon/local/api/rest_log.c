@@ -99,7 +99,7 @@ void rest_metrics_of(struct rest *r)
 
 /* --- logs --- */
 
-static bool take_log_query(struct rest *r, struct diary_query *q)
+static bool take_log_query(struct rest *r, struct event_log_query *q)
 {
 	const char *direction = query_get(&r->query, "direction");
 	const char *level = query_get(&r->query, "level");
@@ -113,7 +113,7 @@ static bool take_log_query(struct rest *r, struct diary_query *q)
 	q->limit = (uint32_t)limit;
 	if (direction && !q->backward && !str_eq(direction, "forward"))
 		rest_invalid(r, "direction must be forward or backward");
-	else if (level && diary_level_parse(level, &q->level) < 0)
+	else if (level && event_log_level_parse(level, &q->level) < 0)
 		rest_invalid(r, "level must be debug, info, warn or error");
 	else if (q->search && strlen(q->search) > SEARCH_MAX)
 		rest_invalid(r, "search must have at most %u characters", SEARCH_MAX);
@@ -133,19 +133,20 @@ static bool take_log_query(struct rest *r, struct diary_query *q)
 
 void rest_logs_v2(struct rest *r)
 {
-	struct diary_query q = { 0 };
+	struct event_log_query q = { 0 };
 	struct sbox *s;
 
 	if (!take_log_query(r, &q))
 		return;
 	s = rest_sandbox(r);
 	if (s)
-		rest_reply(r, 200, json_pack("{s:o}", "logs", diary_read(&s->diary, &q, false)));
+		rest_reply(r, 200,
+			   json_pack("{s:o}", "logs", event_log_read(&s->event_log, &q, false)));
 }
 
 void rest_logs_v1(struct rest *r)
 {
-	struct diary_query q = { .to_us = INT64_MAX };
+	struct event_log_query q = { .to_us = INT64_MAX };
 	int64_t start_ms = 0, limit = LOGS_MAX;
 	struct sbox *s;
 
@@ -156,6 +157,7 @@ void rest_logs_v1(struct rest *r)
 	q.limit = (uint32_t)limit;
 	s = rest_sandbox(r);
 	if (s)
-		rest_reply(r, 200, json_pack("{s:o, s:o}", "logs", diary_read(&s->diary, &q, true),
-					     "logEntries", diary_read(&s->diary, &q, false)));
+		rest_reply(r, 200,
+			   json_pack("{s:o, s:o}", "logs", event_log_read(&s->event_log, &q, true),
+				     "logEntries", event_log_read(&s->event_log, &q, false)));
 }

@@ -6,7 +6,7 @@
 
 #include "daemon/local/api/rest.h"
 #include "daemon/local/state/list.h"
-#include "daemon/local/state/shelf.h"
+#include "daemon/local/state/saved_state.h"
 #include "proto/base/clock.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
@@ -54,7 +54,7 @@ static void add_snapshot(struct making *m)
 	if (replaced)
 		state_drop_layer(st, replaced);
 	free(replaced);
-	shelf_write(st);
+	saved_state_write(st);
 	rest_limit(r, "no-memory");
 	rest_reply(r, 201, snapshot_json(t, template_newest(t, m->build.tag)));
 }
@@ -303,7 +303,7 @@ static void delete(struct rest *r, struct template *t)
 	list_for_each(n, &t->builds)
 		state_drop_layer(st, list_entry(n, struct template_build, node)->layer);
 	templates_delete(state_templates(st), t);
-	shelf_write(st);
+	saved_state_write(st);
 	rest_reply(r, 204, NULL);
 }
 

@@ -24,7 +24,7 @@
 #include "daemon/common/obs/log.h"
 #include "daemon/local/egress/egress_int.h"
 #include "daemon/local/egress/egress_side.h"
-#include "daemon/local/egress/headset.h"
+#include "daemon/local/egress/header_rewrite.h"
 #include "daemon/local/egress/sniff.h"
 #include "daemon/local/egress/socks.h"
 #include "daemon/local/engine/nsnet.h"
@@ -56,7 +56,7 @@ struct flow {
 	unsigned next;
 	struct side in, up;		/* the program's, the world's */
 	struct greeting *greeting;	/* FLOW_GREETING */
-	struct headset *headset;	/* its requests are read; NULL = as they are */
+	struct header_rewrite *header_rewrite;	/* its requests are read; NULL = as they are */
 	struct timer limit;
 	struct grave grave;
 };
@@ -112,7 +112,7 @@ static void flow_end(struct flow *f, bool clean, const char *reason)
 	f->in.fd = clean ? fd_close(f->in.fd) : egress_reset(f->in.fd);
 	f->up.fd = clean ? fd_close(f->up.fd) : egress_reset(f->up.fd);
 	drop_greeting(f);
-	f->headset = headset_free(f->headset);
+	f->header_rewrite = header_rewrite_free(f->header_rewrite);
 	buf_fini(&f->in.out);
 	buf_fini(&f->up.out);
 	list_del(&f->node);
@@ -131,7 +131,7 @@ void egress_flows_cut(struct egress *e)
 
 static struct buf *from_program(struct flow *f)
 {
-	return f->headset ? headset_raw(f->headset) : &f->up.out;
+	return f->header_rewrite ? header_rewrite_raw(f->header_rewrite) : &f->up.out;
 }
 
 /* To the world, by way of the rules for requests if there are any. */
@@ -141,12 +141,12 @@ static int pass_up(struct flow *f, const char **ret_why)
 	size_t before, waited;
 	int r;
 
-	if (!f->headset)
+	if (!f->header_rewrite)
 		return side_pass(&f->up, f->in.read_end);
 	do {
 		before = buf_len(raw);
 		waited = buf_len(&f->up.out);	/* what waits there may have held it up */
-		r = headset_run(f->headset, f->e->rules, &f->up.out, ret_why);
+		r = header_rewrite_run(f->header_rewrite, f->e->rules, &f->up.out, ret_why);
 		if (r == 0)
 			r = side_pass(&f->up, f->in.read_end && !buf_len(raw));
 	} while (r == 0 && !buf_len(&f->up.out) && (waited || buf_len(raw) < before));
@@ -428,14 +428,14 @@ static bool goes_by_address(const struct flow *f)
 }
 
 /* Its requests are read from now on, the first bytes again. */
-static int begin_headset(struct flow *f)
+static int begin_header_rewrite(struct flow *f)
 {
 	struct buf *raw;
-	int r = headset_new(f->name, EGRESS_BUF_BYTES, &f->headset);
+	int r = header_rewrite_new(f->name, EGRESS_BUF_BYTES, &f->header_rewrite);
 
 	if (r < 0)
 		return r;
-	raw = headset_raw(f->headset);
+	raw = header_rewrite_raw(f->header_rewrite);
 	r = buf_put(raw, buf_data(&f->up.out), buf_len(&f->up.out));
 	buf_drop(&f->up.out, buf_len(&f->up.out));
 	f->up.out.max = 0;
@@ -456,7 +456,7 @@ static void on_name(struct flow *f, bool tls)
 		flow_end(f, false, "headers cannot be set inside of TLS");
 	} else if (!goes_by_address(f) && !egrule_name(f->e->rules, f->name)) {
 		flow_end(f, false, "the name is not allowed");
-	} else if (!tls && egrule_has_headers(f->e->rules) && begin_headset(f) < 0) {
+	} else if (!tls && egrule_has_headers(f->e->rules) && begin_header_rewrite(f) < 0) {
 		flow_end(f, false, "no memory");
 	} else if (!has_headers && goes_by_address(f)) {
 		f->name[0] = '\0';

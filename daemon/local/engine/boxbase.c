@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Builds the skeleton of a sandbox's root. Only files that everybody may read are copied from /etc,
- * and only those programs need: nothing with accounts, tokens or hosts of this machine.
+ * and only those programs need: nothing with teams, tokens or hosts of this machine.
  */
 #include "daemon/local/engine/boxbase.h"
 

@@ -21,12 +21,12 @@
 #include "daemon/local/engine/boxrm.h"
 #include "daemon/local/main/caps.h"
 #include "daemon/local/main/cfg.h"
-#include "daemon/local/main/place.h"
+#include "daemon/local/main/endpoint_file.h"
 #include "daemon/local/main/tlsgen.h"
-#include "daemon/local/state/account.h"
 #include "daemon/local/state/journal.h"
 #include "daemon/local/state/local.h"
-#include "daemon/local/state/shelf.h"
+#include "daemon/local/state/saved_state.h"
+#include "daemon/local/state/teams.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
@@ -103,7 +103,7 @@ static void app_stop(struct app *a, const char *why)
 	a->stopping = true;
 	log_info("stopping", "why=%s", why);
 	if (a->dir)
-		place_leave(a->dir);
+		endpoint_leave(a->dir);
 	if (a->server)
 		http_server_stop_accepting(a->server);
 	if (a->tls_server)
@@ -126,7 +126,7 @@ static void on_engine_dead(void *user)
 	struct app *a = user;
 
 	if (a->dir && !a->stopping)
-		place_leave(a->dir);
+		endpoint_leave(a->dir);
 	loop_stop(a->loop, 1);
 }
 
@@ -222,11 +222,11 @@ static int app_state(struct app *a)
 	char *why;
 	int r;
 
-	r = a->cfg.api_key_file ? accounts_load(a->key_path, &why, &a->local.accounts)
-				: accounts_load_or_make(a->key_path, &why, &a->local.accounts);
+	r = a->cfg.api_key_file ? teams_load(a->key_path, &why, &a->local.teams)
+				: teams_load_or_make(a->key_path, &why, &a->local.teams);
 	if (r < 0)
 		return complain_why(why, r);
-	r = place_seed(a->dir, o.seed);
+	r = endpoint_seed(a->dir, o.seed);
 	if (!r)
 		r = journal_open(a->dir, &a->local.journal);
 	o.journal = a->local.journal;
@@ -235,7 +235,7 @@ static int app_state(struct app *a)
 	explicit_bzero(o.seed, sizeof(o.seed));
 	if (r < 0)
 		return complain(a->dir, r);
-	r = shelf_load(a->local.state, a->local.accounts);
+	r = saved_state_load(a->local.state, a->local.teams);
 	return r < 0 ? complain("kept.json in the state directory cannot be used", r) : 0;
 }
 
@@ -266,11 +266,11 @@ static int app_listen(struct app *a)
 	int r = 0;
 
 	if (a->cfg.listen.set)
-		r = place_listen(&a->cfg.listen, &a->fd, &a->address, &port);
+		r = endpoint_listen(&a->cfg.listen, &a->fd, &a->address, &port);
 	if (r < 0)
 		return complain("--listen", r);
 	if (a->cfg.tls_listen.set)
-		r = place_listen(&a->cfg.tls_listen, &a->tls_fd, &a->tls_address, &tls_port);
+		r = endpoint_listen(&a->cfg.tls_listen, &a->tls_fd, &a->tls_address, &tls_port);
 	if (r < 0)
 		return complain("--tls-listen", r);
 	a->domain = a->cfg.domain ? str_dup(a->cfg.domain)
@@ -309,13 +309,13 @@ static int app_open(struct app *a)
 	};
 	int r = 0;
 
-	shelf_sweep(a->local.state);
+	saved_state_sweep(a->local.state);
 	if (a->fd >= 0)
 		r = app_serve(a, &a->fd, NULL, &a->server);
 	if (!r && a->tls_fd >= 0)
 		r = app_serve(a, &a->tls_fd, a->tls, &a->tls_server);
 	if (!r)
-		r = place_announce(a->dir, &e, a->cfg.ready_fd);
+		r = endpoint_announce(a->dir, &e, a->cfg.ready_fd);
 	if (r < 0)
 		return complain("cannot serve", r);
 	log_info("ready", "address=%s tls_address=%s state_dir=%s", a->address ? a->address : "-",
@@ -376,7 +376,7 @@ static void raise_file_limit(void)
 static int app_start(struct app *a)
 {
 	char *why = NULL;
-	int r = place_take(a->cfg.state_dir, &a->dir, &why);
+	int r = endpoint_take(a->cfg.state_dir, &a->dir, &why);
 
 	if (r < 0)
 		return complain_why(why, r);
@@ -414,7 +414,7 @@ static int app_examine(struct app *a)
 			return complain("/tmp", -errno);
 		a->tmp_dir = str_dup(template);
 	}
-	r = place_take(a->cfg.state_dir ? a->cfg.state_dir : template, &a->dir, &why);
+	r = endpoint_take(a->cfg.state_dir ? a->cfg.state_dir : template, &a->dir, &why);
 	return r < 0 ? complain_why(why, r) : app_boxes(a);
 }
 
@@ -434,7 +434,7 @@ static void app_fini(struct app *a)
 	boxes_free(a->boxes);
 	if (!a->local.state)
 		egress_host_free(a->egress);
-	accounts_free(a->local.accounts);
+	teams_free(a->local.teams);
 	journal_close(a->local.journal);
 	fd_close(a->fd);
 	fd_close(a->tls_fd);

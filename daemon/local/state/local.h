@@ -5,7 +5,7 @@
 
 #include "proto/base/cc.h"
 
-struct accounts;
+struct teams;
 struct http_stream;
 struct journal;
 struct loop;
@@ -14,7 +14,7 @@ struct state;
 struct local {
 	struct loop *loop;
 	struct state *state;
-	struct accounts *accounts;
+	struct teams *teams;
 	struct journal *journal;
 	const char *domain;	/* "localhost:PORT"; of the answers */
 };

@@ -9,7 +9,7 @@
 
 #include "daemon/common/obs/log.h"
 #include "daemon/local/egress/egress.h"
-#include "daemon/local/state/shelf.h"
+#include "daemon/local/state/saved_state.h"
 #include "daemon/local/state/state.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -18,7 +18,7 @@
 
 static void note(struct sbox *s, const char *message)
 {
-	diary_add(&s->diary, clock_wall_ms() * 1000, DIARY_INFO, message, NULL);
+	event_log_add(&s->event_log, clock_wall_ms() * 1000, EVENT_LOG_INFO, message, NULL);
 }
 
 static void new_layer_name(char ret[BOX_ID_MAX + 1])
@@ -40,7 +40,7 @@ static void rest(struct sbox *s)
 {
 	sbox_set_state(s, SBOX_PAUSED);
 	if (!s->box)
-		shelf_write(s->st);
+		saved_state_write(s->st);
 	if (!s->box && state_is_stopping(s->st))
 		sbox_forget(s);
 	else
@@ -162,7 +162,7 @@ static void on_remade(void *user, int r, const char *why)
 	/* What the creation gave its processes is memory, and gone with it. */
 	json_object_clear(s->env_vars);
 	note(s, "envd started");
-	shelf_write(s->st);
+	saved_state_write(s->st);
 	is_resumed(s);
 }
 

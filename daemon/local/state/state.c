@@ -10,7 +10,7 @@
 #include "daemon/common/obs/log.h"
 #include "daemon/local/egress/egress.h"
 #include "daemon/local/state/journal.h"
-#include "daemon/local/state/shelf.h"
+#include "daemon/local/state/saved_state.h"
 #include "proto/base/clock.h"
 #include "proto/base/map.h"
 #include "proto/base/must.h"
@@ -299,7 +299,7 @@ void sbox_forget(struct sbox *s)
 	json_decref(s->env_vars);
 	json_decref(s->network);
 	meter_fini(&s->meter);
-	diary_fini(&s->diary);
+	event_log_fini(&s->event_log);
 	explicit_bzero(s->token, sizeof(s->token));
 	explicit_bzero(s->traffic_token, sizeof(s->traffic_token));
 	s->magic = 0;
@@ -403,7 +403,7 @@ void sbox_kill(struct sbox *s, const char *why, struct sbox_wait *w)
 		if (s->layer[0])
 			state_drop_layer(s->st, s->layer);
 		if (was_shelved)
-			shelf_write(s->st);
+			saved_state_write(s->st);
 		defer_post(&s->gone);
 	}
 	wake(&s->waits);
@@ -520,7 +520,7 @@ static void on_created(void *user, int r, const char *why)
 		created(created_user, NULL, r, why);
 		return;
 	}
-	diary_add(&s->diary, clock_wall_ms() * 1000, DIARY_INFO, "envd started", NULL);
+	event_log_add(&s->event_log, clock_wall_ms() * 1000, EVENT_LOG_INFO, "envd started", NULL);
 	sbox_begin(s, s->timeout_s);
 	created(created_user, s, 0, NULL);
 	sbox_settle(s);

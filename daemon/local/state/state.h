@@ -20,7 +20,7 @@
 #include "daemon/common/ev/loop.h"
 #include "daemon/local/engine/box.h"
 #include "daemon/local/http/route.h"
-#include "daemon/local/state/diary.h"
+#include "daemon/local/state/event_log.h"
 #include "daemon/local/state/meter.h"
 #include "daemon/local/state/sign.h"
 #include "daemon/local/state/template.h"
@@ -40,7 +40,7 @@ struct state_options {
 	struct loop *loop;
 	struct boxes *boxes;
 	struct journal *journal;
-	const char *dir;		/* what outlives us is noted there (shelf.c) */
+	const char *dir;		/* what outlives us is noted there (saved_state.c) */
 	uint8_t seed[SIGN_SEED_BYTES];
 	uint32_t max_sandboxes;		/* of a team, running ones */
 	uint32_t max_length_s;		/* from start to the latest possible end */
@@ -114,7 +114,7 @@ struct sbox {
 	struct timer expiry, sample;
 	uint64_t cpu_us, cpu_asked_us;	/* of the last GET /metrics of the agent */
 	struct meter meter;
-	struct diary diary;
+	struct event_log event_log;
 	struct egress *egress;		/* NULL: it has no way out */
 	struct list traffic;
 	struct list procs;		/* of envd_process.c */
@@ -196,7 +196,7 @@ must_check int sbox_save(struct sbox *s, const char *layer, sbox_saved_fn *done,
 /* The sandbox is about to be freed. */
 void sbox_save_orphan(struct snap_op *op);
 
-/* --- state.c, for sbox_life.c and shelf.c --- */
+/* --- state.c, for sbox_life.c and saved_state.c --- */
 
 void sbox_set_state(struct sbox *s, enum sbox_state to);
 /* A transition is over: whoever waits looks again. */
@@ -209,7 +209,7 @@ void sbox_close_egress(struct sbox *s);
 /* Leaves the table, without a trace of its own. */
 void sbox_forget(struct sbox *s);
 bool state_is_stopping(const struct state *st);
-/* Records of shelf.c that have no place now; an array, borrowed. */
+/* Records of saved_state.c that have no place now; an array, borrowed. */
 json_t *state_strangers(const struct state *st);
 /* A sandbox's or a snapshot's files are not needed any more: they go, at the latest when nothing is
  * being made from them. */

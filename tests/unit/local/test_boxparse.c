@@ -161,7 +161,7 @@ TEST(entries)
 	buf_fini(&b);
 }
 
-/* A template's accounts are read where its links lead inside it, never from this machine. */
+/* A template's teams are read where its links lead inside it, never from this machine. */
 TEST(template_with_links)
 {
 	char dir[] = "/tmp/agentbox-patch-XXXXXX", secret[64], root[64], patch[64], *text;

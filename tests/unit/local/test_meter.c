@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The series of metrics and the diary of a sandbox. */
+/* The series of metrics and the event_log of a sandbox. */
 #include "daemon/local/state/meter.h"
 
 #include <errno.h>
 
-#include "daemon/local/state/diary.h"
+#include "daemon/local/state/event_log.h"
 #include "proto/base/str.h"
 #include "tests/lib/test.h"
 
@@ -104,9 +104,9 @@ TEST(steps)
 		CHECK_INT(meter_step_s(t[i][0]), t[i][1]);
 }
 
-static size_t lines(const struct diary *d, struct diary_query q, const char *first)
+static size_t lines(const struct event_log *d, struct event_log_query q, const char *first)
 {
-	json_t *o = diary_read(d, &q, false);
+	json_t *o = event_log_read(d, &q, false);
 	size_t n = json_array_size(o);
 
 	if (first)
@@ -115,17 +115,18 @@ static size_t lines(const struct diary *d, struct diary_query q, const char *fir
 	return n;
 }
 
-TEST(diary)
+TEST(event_log)
 {
 	static const char *const names[] = { "one", "two", "three", "four" };
-	struct diary_query all = { .to_us = 100, .limit = 10 }, q;
-	enum diary_level level;
-	struct diary d = { 0 };
+	struct event_log_query all = { .to_us = 100, .limit = 10 }, q;
+	enum event_log_level level;
+	struct event_log d = { 0 };
 	json_t *o;
 
 	CHECK_INT(lines(&d, all, NULL), 0);
 	for (int i = 0; i < 4; i++)
-		diary_add(&d, i * 10, (enum diary_level)i, names[i], i == 2 ? json_pack("{s:s}", "k", "v") : NULL);
+		event_log_add(&d, i * 10, (enum event_log_level)i, names[i],
+			      i == 2 ? json_pack("{s:s}", "k", "v") : NULL);
 	CHECK_INT(lines(&d, all, "one"), 4);
 	q = all;
 	q.backward = true;
@@ -135,7 +136,7 @@ TEST(diary)
 	q.limit = 0;
 	CHECK_INT(lines(&d, q, NULL), 0);
 	q = all;
-	q.level = DIARY_WARN;
+	q.level = EVENT_LOG_WARN;
 	CHECK_INT(lines(&d, q, "three"), 2);
 	q = all;
 	q.search = "o";
@@ -144,16 +145,16 @@ TEST(diary)
 	q.from_us = 10;
 	q.to_us = 20;
 	CHECK_INT(lines(&d, q, "two"), 2);
-	o = diary_read(&d, &q, true);
+	o = event_log_read(&d, &q, true);
 	CHECK(strstr(json_string_value(json_object_get(json_array_get(o, 1), "line")), "{\"k\":\"v\"}"));
 	json_decref(o);
-	for (uint32_t i = 0; i < DIARY_MAX; i++)
-		diary_add(&d, 50, DIARY_INFO, "many", NULL);
+	for (uint32_t i = 0; i < EVENT_LOG_MAX; i++)
+		event_log_add(&d, 50, EVENT_LOG_INFO, "many", NULL);
 	CHECK_INT(lines(&d, all, "many"), 10);
-	diary_fini(&d);
-	CHECK_INT(diary_level_parse("warn", &level), 0);
-	CHECK_INT(level, DIARY_WARN);
-	CHECK_INT(diary_level_parse("WARN", &level), -EINVAL);
+	event_log_fini(&d);
+	CHECK_INT(event_log_level_parse("warn", &level), 0);
+	CHECK_INT(level, EVENT_LOG_WARN);
+	CHECK_INT(event_log_level_parse("WARN", &level), -EINVAL);
 }
 
 TEST_MAIN()

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See the header. */
-#include "daemon/local/state/shelf.h"
+#include "daemon/local/state/saved_state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,14 +10,14 @@
 #include <unistd.h>
 
 #include "daemon/common/obs/log.h"
-#include "daemon/local/state/account.h"
 #include "daemon/local/state/state.h"
+#include "daemon/local/state/teams.h"
 #include "proto/base/fd.h"
 #include "proto/base/map.h"
 #include "proto/base/str.h"
 
-#define SHELF_FILE	"kept.json"
-#define SHELF_MAX_BYTES (64u * 1024 * 1024)
+#define SAVED_STATE_FILE	"kept.json"
+#define SAVED_STATE_MAX_BYTES (64u * 1024 * 1024)
 
 /* --- writing --- */
 
@@ -60,14 +60,15 @@ static int replace(const char *dir, const char *text)
 
 	if (at < 0)
 		return -errno;
-	fd = openat(at, SHELF_FILE ".new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = openat(at, SAVED_STATE_FILE ".new",
+		    O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	r = fd_write_all(fd, text, strlen(text));
-	return r < 0 ? r : renameat(at, SHELF_FILE ".new", at, SHELF_FILE) < 0 ? -errno : 0;
+	return r < 0 ? r : renameat(at, SAVED_STATE_FILE ".new", at, SAVED_STATE_FILE) < 0 ? -errno : 0;
 }
 
-void shelf_write(struct state *st)
+void saved_state_write(struct state *st)
 {
 	json_t *strangers = state_strangers(st);
 	json_auto_t *o = json_pack("{s:i, s:o, s:o, s:O}", "version", 1, "paused", sandboxes_json(st),
@@ -133,14 +134,15 @@ static int load_template(struct state *st, const json_t *o, const char *team)
 }
 
 /* What cannot be placed now may be later: its team's key or its template is not there. */
-static int each(struct state *st, const struct accounts *a, const json_t *list, const char *kind, one_fn *fn)
+static int each(struct state *st, const struct teams *a, const json_t *list, const char *kind,
+		one_fn *fn)
 {
 	json_t *o;
 	size_t i;
 
 	json_array_foreach(list, i, o) {
 		const char *name = json_string_value(json_object_get(o, "team"));
-		const char *team = name ? accounts_team_named(a, name) : NULL;
+		const char *team = name ? teams_named(a, name) : NULL;
 		int r = !name ? -EINVAL : team ? fn(st, o, team) : -ENOENT;
 
 		if (r == -ENOENT) {
@@ -168,7 +170,7 @@ static json_t *strangers_of(const json_t *file, const char *kind)
 }
 
 /* Snapshots first: sandboxes were made from them. */
-static int load(struct state *st, const struct accounts *a, const json_t *file)
+static int load(struct state *st, const struct teams *a, const json_t *file)
 {
 	json_auto_t *more_snapshots = strangers_of(file, "snapshot");
 	json_auto_t *more_sandboxes = strangers_of(file, "sandbox");
@@ -181,14 +183,14 @@ static int load(struct state *st, const struct accounts *a, const json_t *file)
 	return r < 0 ? r : each(st, a, more_sandboxes, "sandbox", restore);
 }
 
-int shelf_load(struct state *st, const struct accounts *a)
+int saved_state_load(struct state *st, const struct teams *a)
 {
 	scoped(fd_closep) int at = open(state_opts(st)->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	json_auto_t *file = NULL;
 	json_error_t e;
 	char *text;
 	size_t n;
-	int r = at < 0 ? -errno : fd_read_file(at, SHELF_FILE, SHELF_MAX_BYTES, &text, &n);
+	int r = at < 0 ? -errno : fd_read_file(at, SAVED_STATE_FILE, SAVED_STATE_MAX_BYTES, &text, &n);
 
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
@@ -231,7 +233,7 @@ static void on_layer(void *user, const char *layer)
 		state_drop_layer(w->st, layer);
 }
 
-void shelf_sweep(struct state *st)
+void saved_state_sweep(struct state *st)
 {
 	struct sweep w = { .st = st };
 	struct template *t = NULL;

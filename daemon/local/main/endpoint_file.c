@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See the header. */
-#include "daemon/local/main/place.h"
+#include "daemon/local/main/endpoint_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +48,7 @@ static int lock(const char *dir, char **ret_why)
 	return -EBUSY;
 }
 
-int place_take(const char *dir, char **ret_dir, char **ret_why)
+int endpoint_take(const char *dir, char **ret_dir, char **ret_why)
 {
 	struct stat st;
 	char *real;
@@ -78,7 +78,7 @@ int place_take(const char *dir, char **ret_dir, char **ret_why)
 	return r;
 }
 
-int place_seed(const char *dir, uint8_t ret[SIGN_SEED_BYTES])
+int endpoint_seed(const char *dir, uint8_t ret[SIGN_SEED_BYTES])
 {
 	char *path = str_printf("%s/seed", dir), *text = NULL;
 	size_t n = 0;
@@ -113,7 +113,7 @@ static char *endpoint_text(const struct endpoint *e)
 	return line;
 }
 
-int place_announce(const char *dir, const struct endpoint *e, int ready_fd)
+int endpoint_announce(const char *dir, const struct endpoint *e, int ready_fd)
 {
 	char *line = endpoint_text(e), *path = str_printf("%s/endpoint", dir);
 	int r = line && path ? fd_write_file(AT_FDCWD, path, line, strlen(line), 0600) : -ENOMEM;
@@ -128,7 +128,7 @@ int place_announce(const char *dir, const struct endpoint *e, int ready_fd)
 	return r;
 }
 
-void place_leave(const char *dir)
+void endpoint_leave(const char *dir)
 {
 	char *path = str_printf("%s/endpoint", dir);
 
@@ -137,7 +137,7 @@ void place_leave(const char *dir)
 	free(path);
 }
 
-int place_listen(const struct cfg_addr *a, int *ret_fd, char **ret_text, uint16_t *ret_port)
+int endpoint_listen(const struct cfg_addr *a, int *ret_fd, char **ret_text, uint16_t *ret_port)
 {
 	struct sockaddr_storage sa = { 0 };
 	socklen_t len = sizeof(sa);

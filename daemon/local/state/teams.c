@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See the header. Keys are compared in constant time and wiped when they go. */
-#include "daemon/local/state/account.h"
+#include "daemon/local/state/teams.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,10 +21,10 @@ struct account {
 	const char *team;
 };
 
-struct accounts {
+struct teams {
 	size_t n;
-	struct account v[ACCOUNT_MAX];
-	char teams[ACCOUNT_MAX][ACCOUNT_TEAM_MAX + 1];
+	struct account v[TEAM_KEYS_MAX];
+	char teams[TEAM_KEYS_MAX][TEAM_NAME_MAX + 1];
 	size_t n_teams;
 };
 
@@ -37,7 +37,7 @@ static bool key_is_valid(const char *key)
 	return p[strspn(p, "0123456789abcdef")] == 0;
 }
 
-static const char *team_intern(struct accounts *a, const char *name)
+static const char *team_intern(struct teams *a, const char *name)
 {
 	for (size_t i = 0; i < a->n_teams; i++)
 		if (str_eq(a->teams[i], name))
@@ -47,21 +47,21 @@ static const char *team_intern(struct accounts *a, const char *name)
 }
 
 /* One line, cut in place. */
-static int take_line(struct accounts *a, char *line)
+static int take_line(struct teams *a, char *line)
 {
 	char *key = line + strspn(line, " \t\r"), *team, *end;
 
 	key[strcspn(key, "#\r\n")] = 0;
 	if (!*key)
 		return 0;
-	if (a->n == ACCOUNT_MAX)
+	if (a->n == TEAM_KEYS_MAX)
 		return -E2BIG;
 	team = key + strcspn(key, " \t");
 	if (*team)
 		*team++ = 0;
 	team += strspn(team, " \t");
 	end = team + strcspn(team, " \t");
-	if (end[strspn(end, " \t")] || !key_is_valid(key) || strlen(team) > ACCOUNT_TEAM_MAX)
+	if (end[strspn(end, " \t")] || !key_is_valid(key) || strlen(team) > TEAM_NAME_MAX)
 		return -EINVAL;
 	*end = 0;
 	if (team[strspn(team, "abcdefghijklmnopqrstuvwxyz0123456789-_")])
@@ -71,7 +71,7 @@ static int take_line(struct accounts *a, char *line)
 	return 0;
 }
 
-static int take_lines(struct accounts *a, char *text, const char *path, char **ret_why)
+static int take_lines(struct teams *a, char *text, const char *path, char **ret_why)
 {
 	unsigned number = 0;
 	char *next;
@@ -98,9 +98,9 @@ static int take_lines(struct accounts *a, char *text, const char *path, char **r
 	return 0;
 }
 
-int accounts_load(const char *path, char **ret_why, struct accounts **ret)
+int teams_load(const char *path, char **ret_why, struct teams **ret)
 {
-	struct accounts *a;
+	struct teams *a;
 	char *text;
 	size_t n;
 	int r;
@@ -116,18 +116,18 @@ int accounts_load(const char *path, char **ret_why, struct accounts **ret)
 	explicit_bzero(text, n);
 	free(text);
 	if (r < 0) {
-		accounts_free(a);
+		teams_free(a);
 		return r;
 	}
 	*ret = a;
 	return 0;
 }
 
-int accounts_load_or_make(const char *path, char **ret_why, struct accounts **ret)
+int teams_load_or_make(const char *path, char **ret_why, struct teams **ret)
 {
 	uint8_t random[20];
 	char hex[41], line[64];
-	int r = accounts_load(path, ret_why, ret);
+	int r = teams_load(path, ret_why, ret);
 
 	if (r != -ENOENT)
 		return r;
@@ -145,10 +145,10 @@ int accounts_load_or_make(const char *path, char **ret_why, struct accounts **re
 		*ret_why = str_printf("%s: %s", path, strerror(-r));
 		return r;
 	}
-	return accounts_load(path, ret_why, ret);
+	return teams_load(path, ret_why, ret);
 }
 
-struct accounts *accounts_free(struct accounts *a)
+struct teams *teams_free(struct teams *a)
 {
 	if (a)
 		explicit_bzero(a, sizeof(*a));
@@ -156,7 +156,7 @@ struct accounts *accounts_free(struct accounts *a)
 	return NULL;
 }
 
-const char *accounts_team(const struct accounts *a, const char *key)
+const char *teams_of_key(const struct teams *a, const char *key)
 {
 	const char *team = NULL;
 
@@ -168,7 +168,7 @@ const char *accounts_team(const struct accounts *a, const char *key)
 	return team;
 }
 
-const char *accounts_team_named(const struct accounts *a, const char *name)
+const char *teams_named(const struct teams *a, const char *name)
 {
 	for (size_t i = 0; i < a->n_teams; i++)
 		if (str_eq(a->teams[i], name))

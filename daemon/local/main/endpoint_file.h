@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The state directory as a place: its lock, the seed of tokens, the endpoint file. */
-#ifndef AB_DAEMON_LOCAL_MAIN_PLACE_H
-#define AB_DAEMON_LOCAL_MAIN_PLACE_H
+#ifndef AB_DAEMON_LOCAL_MAIN_ENDPOINT_FILE_H
+#define AB_DAEMON_LOCAL_MAIN_ENDPOINT_FILE_H
 
 #include "daemon/local/main/cfg.h"
 #include "daemon/local/state/sign.h"
@@ -11,9 +11,9 @@
  * The lock ends with the process. *ret_dir: its absolute path, heap. -EBUSY: another process holds
  * it (the reason names it); -errno with the reason, heap.
  */
-must_check int place_take(const char *dir, char **ret_dir, char **ret_why);
+must_check int endpoint_take(const char *dir, char **ret_dir, char **ret_why);
 /* Kept over restarts, made if missing. */
-must_check int place_seed(const char *dir, uint8_t ret[SIGN_SEED_BYTES]);
+must_check int endpoint_seed(const char *dir, uint8_t ret[SIGN_SEED_BYTES]);
 
 struct endpoint {
 	const char *address, *tls_address;	/* "127.0.0.1:8080"; NULL = none */
@@ -21,11 +21,11 @@ struct endpoint {
 };
 
 /* Written atomically, 0600; and to `ready_fd` (closed then) unless that is -1. */
-must_check int place_announce(const char *dir, const struct endpoint *e, int ready_fd);
-void place_leave(const char *dir);	/* removes the endpoint file */
+must_check int endpoint_announce(const char *dir, const struct endpoint *e, int ready_fd);
+void endpoint_leave(const char *dir);	/* removes the endpoint file */
 
 /* Listening, non-blocking; *ret_text: what came of it, "127.0.0.1:8080" (heap). */
-must_check int place_listen(const struct cfg_addr *a, int *ret_fd, char **ret_text,
-			    uint16_t *ret_port);
+must_check int endpoint_listen(const struct cfg_addr *a, int *ret_fd, char **ret_text,
+			       uint16_t *ret_port);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See the header. */
-#include "daemon/local/egress/headset.h"
+#include "daemon/local/egress/header_rewrite.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum state { IN_HEAD, IN_BODY, IN_TUNNEL };
 
-struct headset {
+struct header_rewrite {
 	enum state state;
 	char host[SNIFF_NAME_MAX + 1];
 	struct buf raw;
@@ -22,9 +22,9 @@ struct headset {
 	struct http1_body body;
 };
 
-int headset_new(const char *host, size_t max_raw, struct headset **ret)
+int header_rewrite_new(const char *host, size_t max_raw, struct header_rewrite **ret)
 {
-	struct headset *h = calloc(1, sizeof(*h));
+	struct header_rewrite *h = calloc(1, sizeof(*h));
 
 	if (!h)
 		return -ENOMEM;
@@ -35,7 +35,7 @@ int headset_new(const char *host, size_t max_raw, struct headset **ret)
 	return 0;
 }
 
-struct headset *headset_free(struct headset *h)
+struct header_rewrite *header_rewrite_free(struct header_rewrite *h)
 {
 	if (!h)
 		return NULL;
@@ -46,7 +46,7 @@ struct headset *headset_free(struct headset *h)
 	return NULL;
 }
 
-struct buf *headset_raw(struct headset *h)
+struct buf *header_rewrite_raw(struct header_rewrite *h)
 {
 	return &h->raw;
 }
@@ -84,8 +84,8 @@ static int refuse(const char **ret_why, const char *why)
 }
 
 /* Which rules hold for this request. */
-static int find_rules(const struct headset *h, const struct egrule *rules, const struct egrule_header **ret,
-		      size_t *ret_n, const char **ret_why)
+static int find_rules(const struct header_rewrite *h, const struct egrule *rules,
+		      const struct egrule_header **ret, size_t *ret_n, const char **ret_why)
 {
 	const char *authority = fields_get(&h->fields, ":authority");
 	char host[SNIFF_NAME_MAX + 1];
@@ -101,7 +101,8 @@ static int find_rules(const struct headset *h, const struct egrule *rules, const
 	return 0;
 }
 
-static int on_head(struct headset *h, const struct egrule *rules, struct buf *out, const char **ret_why)
+static int on_head(struct header_rewrite *h, const struct egrule *rules, struct buf *out,
+		   const char **ret_why)
 {
 	scoped(fields_fini) struct fields fields = FIELDS_NULL;
 	struct http1_write w = { .framing = h->head.framing, .length = h->head.length,
@@ -125,7 +126,7 @@ static int on_head(struct headset *h, const struct egrule *rules, struct buf *ou
 	return 0;
 }
 
-static void next_request(struct headset *h)
+static void next_request(struct header_rewrite *h)
 {
 	http1_body_fini(&h->body);
 	h->body = (struct http1_body){ 0 };
@@ -134,7 +135,7 @@ static void next_request(struct headset *h)
 	h->state = IN_HEAD;
 }
 
-static int write_run(const struct headset *h, const uint8_t *p, size_t n, struct buf *out)
+static int write_run(const struct header_rewrite *h, const uint8_t *p, size_t n, struct buf *out)
 {
 	char head[HTTP1_CHUNK_HEAD_MAX];
 	bool chunked = h->head.framing == HTTP1_BODY_CHUNKED;
@@ -146,7 +147,8 @@ static int write_run(const struct headset *h, const uint8_t *p, size_t n, struct
 }
 
 /* 1: something was done; 0: it wants more. */
-static int step(struct headset *h, const struct egrule *rules, struct buf *out, const char **ret_why)
+static int step(struct header_rewrite *h, const struct egrule *rules, struct buf *out,
+		const char **ret_why)
 {
 	const uint8_t *data = NULL;
 	size_t used = 0, n = 0;
@@ -179,11 +181,12 @@ static int step(struct headset *h, const struct egrule *rules, struct buf *out, 
 	return r < 0 ? r : 1;
 }
 
-int headset_run(struct headset *h, const struct egrule *rules, struct buf *out, const char **ret_why)
+int header_rewrite_run(struct header_rewrite *h, const struct egrule *rules, struct buf *out,
+		       const char **ret_why)
 {
 	int r = 1;
 
-	while (r > 0 && buf_len(out) < HEADSET_AHEAD)
+	while (r > 0 && buf_len(out) < HEADER_REWRITE_AHEAD)
 		r = step(h, rules, out, ret_why);
 	return MIN(r, 0);
 }

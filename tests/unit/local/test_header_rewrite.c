@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests on their way out, with the headers that rules set. */
-#include "daemon/local/egress/headset.h"
+#include "daemon/local/egress/header_rewrite.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,21 +32,21 @@ static char *sent(const char *host, const char *in, size_t size)
 {
 	struct egrule *r = rules();
 	struct buf out = BUF_NULL;
-	struct headset *h;
+	struct header_rewrite *h;
 	const char *why = NULL;
 	char *text;
 	int e = 0;
 
-	CHECK_INT(headset_new(host, 0, &h), 0);
+	CHECK_INT(header_rewrite_new(host, 0, &h), 0);
 	for (size_t at = 0, n = strlen(in); at < n && e == 0; at += size) {
-		CHECK_INT(buf_put(headset_raw(h), in + at, MIN(size, n - at)), 0);
-		e = headset_run(h, r, &out, &why);
+		CHECK_INT(buf_put(header_rewrite_raw(h), in + at, MIN(size, n - at)), 0);
+		e = header_rewrite_run(h, r, &out, &why);
 	}
 	CHECK(e == 0 || (e == -EPROTO && why));
 	if (e < 0)
 		CHECK_INT(buf_put(&out, "!", 1), 0);
 	text = buf_len(&out) ? buf_take_str(&out) : str_dup("");
-	headset_free(h);
+	header_rewrite_free(h);
 	egrule_free(r);
 	buf_fini(&out);
 	return text;
@@ -130,7 +130,7 @@ TEST(refused)
 		CHECK(got[0] && got[strlen(got) - 1] == '!');
 		free(got);
 	}
-	CHECK(headset_free(NULL) == NULL);
+	CHECK(header_rewrite_free(NULL) == NULL);
 }
 
 TEST(no_more_ahead_than_said)
@@ -138,16 +138,19 @@ TEST(no_more_ahead_than_said)
 	static char body[200000];
 	struct egrule *r = rules();
 	struct buf out = BUF_NULL;
-	struct headset *h;
+	struct header_rewrite *h;
 	const char *why;
 	size_t total = 0;
 
-	CHECK_INT(headset_new("a.test", 0, &h), 0);
-	CHECK_INT(buf_put_str(headset_raw(h), "PUT / HTTP/1.1\r\nHost: plain.test\r\nContent-Length: 200000\r\n\r\n"), 0);
+	CHECK_INT(header_rewrite_new("a.test", 0, &h), 0);
+	CHECK_INT(
+		buf_put_str(header_rewrite_raw(h),
+			    "PUT / HTTP/1.1\r\nHost: plain.test\r\nContent-Length: 200000\r\n\r\n"),
+		0);
 	for (size_t at = 0; at < sizeof(body); at += 10000) {
-		CHECK_INT(buf_put(headset_raw(h), body + at, 10000), 0);
-		CHECK_INT(headset_run(h, r, &out, &why), 0);
-		CHECK(buf_len(&out) < HEADSET_AHEAD + 10000 * 21);
+		CHECK_INT(buf_put(header_rewrite_raw(h), body + at, 10000), 0);
+		CHECK_INT(header_rewrite_run(h, r, &out, &why), 0);
+		CHECK(buf_len(&out) < HEADER_REWRITE_AHEAD + 10000 * 21);
 		if (at % 50000 == 0) {
 			total += buf_len(&out);
 			buf_drop(&out, buf_len(&out));
@@ -156,10 +159,10 @@ TEST(no_more_ahead_than_said)
 	while (buf_len(&out)) {
 		total += buf_len(&out);
 		buf_drop(&out, buf_len(&out));
-		CHECK_INT(headset_run(h, r, &out, &why), 0);
+		CHECK_INT(header_rewrite_run(h, r, &out, &why), 0);
 	}
-	CHECK(total > sizeof(body) && !buf_len(headset_raw(h)));
-	headset_free(h);
+	CHECK(total > sizeof(body) && !buf_len(header_rewrite_raw(h)));
+	header_rewrite_free(h);
 	egrule_free(r);
 	buf_fini(&out);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See the header. */
-#include "daemon/local/state/diary.h"
+#include "daemon/local/state/event_log.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,29 +8,29 @@
 
 #include "proto/base/str.h"
 
-static const char *const level_names[DIARY_LEVELS] = { "debug", "info", "warn", "error" };
+static const char *const level_names[EVENT_LOG_LEVELS] = { "debug", "info", "warn", "error" };
 
-void diary_fini(struct diary *d)
+void event_log_fini(struct event_log *d)
 {
 	for (uint32_t i = 0; i < d->n; i++)
 		json_decref(d->v[i].fields);
 	free(d->v);
-	*d = (struct diary){ 0 };
+	*d = (struct event_log){ 0 };
 }
 
-static struct diary_line *next_line(struct diary *d)
+static struct event_log_line *next_line(struct event_log *d)
 {
-	struct diary_line *l;
+	struct event_log_line *l;
 
-	if (d->n == DIARY_MAX) {
+	if (d->n == EVENT_LOG_MAX) {
 		l = &d->v[d->first];
-		d->first = (d->first + 1) % DIARY_MAX;
+		d->first = (d->first + 1) % EVENT_LOG_MAX;
 		json_decref(l->fields);
 		return l;
 	}
 	if (d->n == d->cap) {
-		uint32_t cap = MIN(MAX(d->cap * 2, 32u), DIARY_MAX);
-		struct diary_line *v = reallocarray(d->v, cap, sizeof(*v));
+		uint32_t cap = MIN(MAX(d->cap * 2, 32u), EVENT_LOG_MAX);
+		struct event_log_line *v = reallocarray(d->v, cap, sizeof(*v));
 
 		if (!v)
 			return NULL;
@@ -40,9 +40,10 @@ static struct diary_line *next_line(struct diary *d)
 	return &d->v[d->n++];
 }
 
-void diary_add(struct diary *d, int64_t at_us, enum diary_level level, const char *message, json_t *fields)
+void event_log_add(struct event_log *d, int64_t at_us, enum event_log_level level,
+		   const char *message, json_t *fields)
 {
-	struct diary_line *l;
+	struct event_log_line *l;
 
 	if (!fields)
 		fields = json_object();
@@ -51,20 +52,20 @@ void diary_add(struct diary *d, int64_t at_us, enum diary_level level, const cha
 		json_decref(fields);
 		return;
 	}
-	*l = (struct diary_line){ at_us, level, message, fields };
+	*l = (struct event_log_line){ at_us, level, message, fields };
 }
 
-int diary_level_parse(const char *s, enum diary_level *ret)
+int event_log_level_parse(const char *s, enum event_log_level *ret)
 {
-	for (int i = 0; i < DIARY_LEVELS; i++)
+	for (int i = 0; i < EVENT_LOG_LEVELS; i++)
 		if (str_eq(s, level_names[i])) {
-			*ret = (enum diary_level)i;
+			*ret = (enum event_log_level)i;
 			return 0;
 		}
 	return -EINVAL;
 }
 
-static json_t *line_json(const struct diary_line *l, bool old)
+static json_t *line_json(const struct event_log_line *l, bool old)
 {
 	char at[40], *text;
 	json_t *o;
@@ -82,19 +83,19 @@ static json_t *line_json(const struct diary_line *l, bool old)
 	return o;
 }
 
-static bool matches(const struct diary_line *l, const struct diary_query *q)
+static bool matches(const struct event_log_line *l, const struct event_log_query *q)
 {
 	return l->at_us >= q->from_us && l->at_us <= q->to_us && l->level >= q->level &&
 	       (!q->search || strstr(l->message, q->search));
 }
 
-json_t *diary_read(const struct diary *d, const struct diary_query *q, bool old)
+json_t *event_log_read(const struct event_log *d, const struct event_log_query *q, bool old)
 {
 	json_t *out = json_array();
 
 	for (uint32_t i = 0; out && i < d->n && json_array_size(out) < q->limit; i++) {
 		uint32_t at = q->backward ? d->n - 1 - i : i;
-		const struct diary_line *l = &d->v[(d->first + at) % DIARY_MAX];
+		const struct event_log_line *l = &d->v[(d->first + at) % EVENT_LOG_MAX];
 
 		if (matches(l, q) && json_array_append_new(out, line_json(l, old)) < 0) {
 			json_decref(out);
