@@ -576,17 +576,17 @@ static bool take_user(struct call *c)
 	if (!strchr(text, ':'))
 		return true;
 	*strchr(text, ':') = 0;
-	if (!box_user_lookup(c->s->box, text, &c->user))
+	if (!container_user_lookup(c->s->container, text, &c->user))
 		return true;
 	call_fail(c, CODE_UNAUTHENTICATED, "invalid username: '%s'", text);
 	return false;
 }
 
-const struct box_user *call_user(struct call *c)
+const struct container_user *call_user(struct call *c)
 {
 	if (c->user.name[0])
 		return &c->user;
-	if (!box_user_lookup(c->s->box, CALL_DEFAULT_USER, &c->user))
+	if (!container_user_lookup(c->s->container, CALL_DEFAULT_USER, &c->user))
 		return &c->user;
 	call_fail(c, CODE_UNAUTHENTICATED, "no user specified, and there is no \"%s\"",
 		  CALL_DEFAULT_USER);
@@ -604,7 +604,7 @@ static bool take_version(struct call *c)
 	return false;
 }
 
-void call_request(struct local *l, struct sbox *s, struct http_stream *x,
+void call_request(struct local *l, struct sandbox *s, struct http_stream *x,
 		  const struct rpc_method *method)
 {
 	const char *http_method = reply_request(x, ":method");
@@ -640,7 +640,7 @@ void call_request(struct local *l, struct sbox *s, struct http_stream *x,
 	frame_reader_init(&c->reader, CALL_MESSAGE_MAX_BYTES);
 	buf_init(&c->body, CALL_MESSAGE_MAX_BYTES);
 	timer_init(&c->deadline, l->loop, on_deadline, c);
-	sbox_traffic_add(s, &c->traffic, on_cut);
+	sandbox_traffic_add(s, &c->traffic, on_cut);
 	http_stream_set_owner(x, connect_on_ready, c);
 	take_keepalive(c);
 	if (take_version(c) && take_encodings(c) && take_user(c) && take_timeout(c))

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 
 #include "daemon/common/ev/loop.h"
-#include "daemon/local/engine/box.h"
+#include "daemon/local/engine/container.h"
 #include "daemon/local/state/state.h"
 #include "proto/base/buf.h"
 #include "proto/base/status.h"
@@ -42,7 +42,7 @@ struct rpc_method {
 struct call {
 	uint32_t magic;
 	struct local *l;
-	struct sbox *s;
+	struct sandbox *s;
 	struct http_stream *x;
 	const struct rpc_method *method;
 	ProtobufCMessage *req;		/* a handler may take it and leave NULL */
@@ -64,14 +64,14 @@ struct call {
 	bool head_sent, running, over, has_message, input_over, holding;
 	struct frame_reader reader;
 	struct buf body, out;
-	struct box_user user;		/* who was named; no name = nobody was */
+	struct container_user user;		/* who was named; no name = nobody was */
 	struct traffic traffic;
 	struct timer deadline;
 	struct grave grave;
 };
 
 /* Takes the exchange over. */
-void call_request(struct local *l, struct sbox *s, struct http_stream *x,
+void call_request(struct local *l, struct sandbox *s, struct http_stream *x,
 		  const struct rpc_method *method);
 
 void call_fail(struct call *c, enum ab_code code, const char *fmt, ...) printf_like(3, 4);
@@ -86,6 +86,6 @@ void call_hold(struct call *c);
 void call_next(struct call *c);
 
 /* The user the call is for; NULL after the call failed. */
-const struct box_user *call_user(struct call *c);
+const struct container_user *call_user(struct call *c);
 
 #endif

@@ -84,7 +84,7 @@ static void refuse_as(struct http_stream *x, const char *id, unsigned status, co
 
 /* --- a sandbox that runs --- */
 
-static void to_envd(struct local *l, struct sbox *s, struct http_stream *x)
+static void to_envd(struct local *l, struct sandbox *s, struct http_stream *x)
 {
 	const char *path = reply_request(x, ":path");
 	char *clean = query_clean_path(path ? path : "");
@@ -98,7 +98,7 @@ static void to_envd(struct local *l, struct sbox *s, struct http_stream *x)
 	free(clean);
 }
 
-static void to_port(struct local *l, struct sbox *s, struct http_stream *x, uint64_t port)
+static void to_port(struct local *l, struct sandbox *s, struct http_stream *x, uint64_t port)
 {
 	if (s->policy.is_private && !reply_request(x, TRAFFIC_HEADER))
 		refuse_as(x, s->id, 403, "The header " TRAFFIC_HEADER " is missing");
@@ -115,7 +115,7 @@ struct waiting {
 	struct http_stream *x;
 	struct route to;
 	bool woke;		/* its resumption is under way */
-	struct sbox_wait wait;
+	struct sandbox_wait wait;
 	struct timer limit;
 	struct grave grave;
 };
@@ -145,20 +145,20 @@ static void on_limit(struct timer *t, void *user)
 	refuse_as(waiting_end(w), to.id, 409, "The sandbox is changing its state");
 }
 
-static void on_settled(struct sbox_wait *wait)
+static void on_settled(struct sandbox_wait *wait)
 {
 	struct waiting *w = container_of(wait, struct waiting, wait);
 	struct route to = w->to;
 	struct local *l = w->l;
-	struct sbox *s = state_find(l->state, to.id);
+	struct sandbox *s = state_find(l->state, to.id);
 
-	if (w->woke && s && s->state == SBOX_PAUSED)	/* it could not be resumed */
+	if (w->woke && s && s->state == SANDBOX_PAUSED)	/* it could not be resumed */
 		edge_not_found(waiting_end(w), to.id);
 	else
 		edge_request(l, waiting_end(w), &to);
 }
 
-static void wait_for(struct local *l, struct sbox *s, struct http_stream *x, const struct route *to)
+static void wait_for(struct local *l, struct sandbox *s, struct http_stream *x, const struct route *to)
 {
 	struct waiting *w = calloc(1, sizeof(*w));
 
@@ -166,16 +166,16 @@ static void wait_for(struct local *l, struct sbox *s, struct http_stream *x, con
 		reply_abort(x);
 		return;
 	}
-	*w = (struct waiting){ .l = l, .x = x, .to = *to, .woke = s->state == SBOX_RESUMING,
+	*w = (struct waiting){ .l = l, .x = x, .to = *to, .woke = s->state == SANDBOX_RESUMING,
 			       .wait = { .done = on_settled } };
 	timer_init(&w->limit, l->loop, on_limit, w);
 	http_stream_set_owner(x, on_waiting_ready, w);
-	sbox_wait(s, &w->wait);
+	sandbox_wait(s, &w->wait);
 	if (timer_set(&w->limit, loop_now_ms(l->loop) + WAKE_WAIT_MS) < 0)
 		refuse_as(waiting_end(w), to->id, 409, "The sandbox is changing its state");
 }
 
-static bool may_wake(const struct sbox *s, const struct http_stream *x, uint64_t port)
+static bool may_wake(const struct sandbox *s, const struct http_stream *x, uint64_t port)
 {
 	if (port == ENVD_PORT)
 		return !s->policy.secure || reply_request_has(x, "x-access-token", s->token);
@@ -183,12 +183,12 @@ static bool may_wake(const struct sbox *s, const struct http_stream *x, uint64_t
 }
 
 /* It is paused, or on its way there or back. */
-static void wake(struct local *l, struct sbox *s, struct http_stream *x, const struct route *to)
+static void wake(struct local *l, struct sandbox *s, struct http_stream *x, const struct route *to)
 {
 	uint32_t for_s = MIN(MAX(s->timeout_s, STATE_RESUME_MIN_S), state_opts(s->st)->max_length_s);
 	int r = 0;
 
-	if (!s->policy.auto_resume || (s->state == SBOX_PAUSED && sbox_is_cold(s))) {
+	if (!s->policy.auto_resume || (s->state == SANDBOX_PAUSED && sandbox_is_cold(s))) {
 		edge_not_found(x, to->id);
 		return;
 	}
@@ -196,8 +196,8 @@ static void wake(struct local *l, struct sbox *s, struct http_stream *x, const s
 		refuse_as(x, to->id, 403, "The sandbox may not be resumed with these credentials");
 		return;
 	}
-	if (s->state == SBOX_PAUSED) {
-		r = sbox_resume(s, for_s, true);
+	if (s->state == SANDBOX_PAUSED) {
+		r = sandbox_resume(s, for_s, true);
 		journal_add(l->journal, "auto-resume",
 			    json_pack("{s:s, s:s, s:i}", "sandbox", s->id, "team", s->team, "error", r));
 	}
@@ -211,19 +211,19 @@ static void wake(struct local *l, struct sbox *s, struct http_stream *x, const s
 
 void edge_request(struct local *l, struct http_stream *x, const struct route *to)
 {
-	struct sbox *s = state_find(l->state, to->id);
+	struct sandbox *s = state_find(l->state, to->id);
 
-	switch (s ? s->state : SBOX_KILLING) {
-	case SBOX_RUNNING:
-	case SBOX_SNAPSHOTTING:		/* stalls for a moment */
+	switch (s ? s->state : SANDBOX_KILLING) {
+	case SANDBOX_RUNNING:
+	case SANDBOX_SNAPSHOTTING:		/* stalls for a moment */
 		if (to->port == ENVD_PORT)
 			to_envd(l, s, x);
 		else
 			to_port(l, s, x, to->port);
 		break;
-	case SBOX_PAUSING:
-	case SBOX_PAUSED:
-	case SBOX_RESUMING:
+	case SANDBOX_PAUSING:
+	case SANDBOX_PAUSED:
+	case SANDBOX_RESUMING:
 		wake(l, s, x, to);
 		break;
 	default:

@@ -15,7 +15,7 @@
 
 #define MIB (1024 * 1024)
 
-char *envd_path(const struct box_user *u, const char *path)
+char *envd_path(const struct container_user *u, const char *path)
 {
 	char *out;
 
@@ -37,13 +37,13 @@ char *envd_path(const struct box_user *u, const char *path)
 	return out;
 }
 
-void envd_stop(struct sbox *s)
+void envd_stop(struct sandbox *s)
 {
 	envd_watch_stop(s);
 	envd_process_stop(s);
 }
 
-json_t *envd_globals(const struct sbox *s)
+json_t *envd_globals(const struct sandbox *s)
 {
 	json_t *o = json_copy(s->env_vars);
 
@@ -59,7 +59,7 @@ json_t *envd_globals(const struct sbox *s)
 
 /* --- plain HTTP calls --- */
 
-static void health(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q)
+static void health(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q)
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
 
@@ -70,7 +70,7 @@ static void health(struct local *l, struct sbox *s, struct http_stream *x, const
 }
 
 /* Share of all processors since the last time somebody asked. */
-static double cpu_used_pct(struct sbox *s, const struct box_usage *u)
+static double cpu_used_pct(struct sandbox *s, const struct container_usage *u)
 {
 	uint64_t now_us = clock_boot_us();
 	uint64_t from_us = s->cpu_asked_us ? s->cpu_asked_us : s->started_ms * 1000;
@@ -81,13 +81,13 @@ static double cpu_used_pct(struct sbox *s, const struct box_usage *u)
 	return pct;
 }
 
-static void metrics(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q)
+static void metrics(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q)
 {
 	scoped(buf_fini) struct buf out = BUF_NULL;
-	struct box_usage u = { 0 };
+	struct container_usage u = { 0 };
 	int r;
 
-	box_usage(s->box, &u);
+	container_usage(s->container, &u);
 	r = buf_printf(&out,
 		       "{\"ts\":%lld,\"cpu_count\":%u,\"cpu_used_pct\":%.2f,\"mem_total\":%llu,"
 		       "\"mem_used\":%llu,\"mem_cache\":%llu,\"disk_used\":%llu,\"disk_total\":%llu,"
@@ -104,7 +104,7 @@ static void metrics(struct local *l, struct sbox *s, struct http_stream *x, cons
 		reply_send(x, 200, REPLY_JSON, NULL, buf_data(&out), buf_len(&out));
 }
 
-static void envs(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q)
+static void envs(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q)
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
 	json_auto_t *o = envd_globals(s);
@@ -120,7 +120,7 @@ static void envs(struct local *l, struct sbox *s, struct http_stream *x, const s
 static const struct endpoint {
 	const char *method, *path;
 	bool open;		/* checks the token itself, or needs none */
-	void (*fn)(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q);
+	void (*fn)(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q);
 } endpoints[] = {
 	{ "GET", "/health", true, health },
 	{ "GET", "/metrics", false, metrics },
@@ -156,7 +156,7 @@ static const struct endpoint *find_endpoint(const char *method, const char *path
 	return e;
 }
 
-void envd_request(struct local *l, struct sbox *s, struct http_stream *x)
+void envd_request(struct local *l, struct sandbox *s, struct http_stream *x)
 {
 	const char *method = reply_request(x, ":method");
 	const struct endpoint *e;

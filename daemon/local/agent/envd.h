@@ -11,27 +11,27 @@
 struct query;
 
 /* A request for the agent's port of a running sandbox; takes the exchange over. */
-void envd_request(struct local *l, struct sbox *s, struct http_stream *x);
+void envd_request(struct local *l, struct sandbox *s, struct http_stream *x);
 
 /* Path rules: "" and "~" are the home, "~/x" and relative ones go below it, absolute ones stay as
  * they are. Heap; NULL with errno EINVAL ("~name") or ENOMEM. */
-char *envd_path(const struct box_user *u, const char *path);
+char *envd_path(const struct container_user *u, const char *path);
 
 /* envd_process.c and envd_fs.c; tables end with an empty path. */
 extern const struct rpc_method envd_process_methods[];
 extern const struct rpc_method envd_fs_methods[];
 /* The sandbox is being killed, or loses its memory: lets go of all its processes and watches. */
-void envd_stop(struct sbox *s);
-void envd_process_stop(struct sbox *s);
+void envd_stop(struct sandbox *s);
+void envd_process_stop(struct sandbox *s);
 /* The deadlines of its commands did not come closer while it stood still. */
-void envd_process_thaw(struct sbox *s, uint64_t stood_ms);
+void envd_process_thaw(struct sandbox *s, uint64_t stood_ms);
 /* Global variables of every command, as an object; new reference. */
-json_t *envd_globals(const struct sbox *s);
+json_t *envd_globals(const struct sandbox *s);
 
 /* files.c: /files; authorised by the token or by a signature. Take the exchange over. */
-void files_get(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q);
-void files_post(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q);
+void files_get(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q);
+void files_post(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q);
 /* files_compose.c: /files/compose; the token is checked already. */
-void files_compose(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q);
+void files_compose(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The Filesystem service: paths by the agent's rules, work by boxfs, errors by the contract's table. */
+/* The Filesystem service: paths by the agent's rules, work by fs, errors by the contract's table. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/agent/envd_fs.h"
-#include "daemon/local/engine/boxfs.h"
+#include "daemon/local/engine/fs.h"
 #include "daemon/local/state/journal.h"
 #include "daemon/local/state/local.h"
 #include "proto/base/str.h"
@@ -15,7 +15,7 @@
 /* One operation under way; ends with its call. */
 struct fsop {
 	struct call *c;
-	struct boxfs_op *op;
+	struct fs_op *op;
 	char *path, *to;	/* resolved */
 };
 
@@ -30,7 +30,7 @@ static void on_gone(struct call *c)
 {
 	struct fsop *o = give(c->priv);
 
-	boxfs_cancel(o->op);
+	fs_cancel(o->op);
 	fsop_free(o);
 }
 
@@ -45,7 +45,7 @@ static struct call *fsop_done(struct fsop *o)
 	return c;
 }
 
-char *fs_resolve(struct call *c, const struct box_user *u, const char *path)
+char *fs_resolve(struct call *c, const struct container_user *u, const char *path)
 {
 	char *out = envd_path(u, path);
 
@@ -58,7 +58,7 @@ char *fs_resolve(struct call *c, const struct box_user *u, const char *path)
 }
 
 /* NULL after the call failed. `to` may be NULL. */
-static struct fsop *fsop_new(struct call *c, const struct box_user *u, const char *path,
+static struct fsop *fsop_new(struct call *c, const struct container_user *u, const char *path,
 			     const char *to)
 {
 	char *path_abs = fs_resolve(c, u, path);
@@ -106,7 +106,7 @@ static void fail_path(struct fsop *o, int r)
 	fail(fsop_done(o), r, path);
 }
 
-/* A call into boxfs returned: an error means that nothing was started. */
+/* A call into fs returned: an error means that nothing was started. */
 static void begun(struct fsop *o, int r)
 {
 	if (r < 0)
@@ -124,15 +124,15 @@ static void note(const struct call *c, const char *op, const char *path, const c
 
 /* --- entries --- */
 
-void fs_entry_fini(struct fs_entry *e)
+void fs_entry_fini(struct entry_message *e)
 {
 	free(e->meta);
 	free(e->meta_ptr);
 }
 
-int fs_entry_init(struct fs_entry *e, const struct boxfs_entry *from)
+int fs_entry_init(struct entry_message *e, const struct fs_entry *from)
 {
-	*e = (struct fs_entry){ .info = FILESYSTEM__ENTRY_INFO__INIT,
+	*e = (struct entry_message){ .info = FILESYSTEM__ENTRY_INFO__INIT,
 			     .modified = GOOGLE__PROTOBUF__TIMESTAMP__INIT };
 	e->info.name = (char *)from->name;
 	e->info.type = (Filesystem__FileType)from->type;
@@ -167,10 +167,10 @@ int fs_entry_init(struct fs_entry *e, const struct boxfs_entry *from)
 }
 
 /* StatResponse, MakeDirResponse and MoveResponse are the same message. */
-static void reply_entry(struct call *c, const struct boxfs_entry *from)
+static void reply_entry(struct call *c, const struct fs_entry *from)
 {
 	Filesystem__StatResponse out = FILESYSTEM__STAT_RESPONSE__INIT;
-	struct fs_entry e;
+	struct entry_message e;
 
 	if (fs_entry_init(&e, from) < 0) {
 		call_fail(c, CODE_RESOURCE_EXHAUSTED, "out of memory");
@@ -183,7 +183,7 @@ static void reply_entry(struct call *c, const struct boxfs_entry *from)
 
 /* --- the methods --- */
 
-static void on_stat(void *user, int r, const struct boxfs_entry *e)
+static void on_stat(void *user, int r, const struct fs_entry *e)
 {
 	struct fsop *o = user;
 
@@ -196,14 +196,14 @@ static void on_stat(void *user, int r, const struct boxfs_entry *e)
 static void stat_start(struct call *c)
 {
 	const Filesystem__StatRequest *in = (const void *)c->req;
-	const struct box_user *u = call_user(c);
+	const struct container_user *u = call_user(c);
 	struct fsop *o = u ? fsop_new(c, u, in->path, NULL) : NULL;
 
 	if (o)
-		begun(o, boxfs_stat(c->s->box, o->path, on_stat, o, &o->op));
+		begun(o, fs_stat(c->s->container, o->path, on_stat, o, &o->op));
 }
 
-static void on_made(void *user, int r, const struct boxfs_entry *e)
+static void on_made(void *user, int r, const struct fs_entry *e)
 {
 	struct fsop *o = user;
 	char path[256];
@@ -225,14 +225,14 @@ static void on_made(void *user, int r, const struct boxfs_entry *e)
 static void make_dir_start(struct call *c)
 {
 	const Filesystem__MakeDirRequest *in = (const void *)c->req;
-	const struct box_user *u = call_user(c);
+	const struct container_user *u = call_user(c);
 	struct fsop *o = u ? fsop_new(c, u, in->path, NULL) : NULL;
 
 	if (o)
-		begun(o, boxfs_mkdir(c->s->box, o->path, u, on_made, o, &o->op));
+		begun(o, fs_mkdir(c->s->container, o->path, u, on_made, o, &o->op));
 }
 
-static void on_moved(void *user, int r, const struct boxfs_entry *e)
+static void on_moved(void *user, int r, const struct fs_entry *e)
 {
 	struct fsop *o = user;
 
@@ -247,11 +247,11 @@ static void on_moved(void *user, int r, const struct boxfs_entry *e)
 static void move_start(struct call *c)
 {
 	const Filesystem__MoveRequest *in = (const void *)c->req;
-	const struct box_user *u = call_user(c);
+	const struct container_user *u = call_user(c);
 	struct fsop *o = u ? fsop_new(c, u, in->source, in->destination) : NULL;
 
 	if (o)
-		begun(o, boxfs_move(c->s->box, o->path, o->to, u, on_moved, o, &o->op));
+		begun(o, fs_move(c->s->container, o->path, o->to, u, on_moved, o, &o->op));
 }
 
 static void on_removed(void *user, int r)
@@ -270,17 +270,17 @@ static void on_removed(void *user, int r)
 static void remove_start(struct call *c)
 {
 	const Filesystem__RemoveRequest *in = (const void *)c->req;
-	const struct box_user *u = call_user(c);
+	const struct container_user *u = call_user(c);
 	struct fsop *o = u ? fsop_new(c, u, in->path, NULL) : NULL;
 
 	if (o)
-		begun(o, boxfs_remove(c->s->box, o->path, on_removed, o, &o->op));
+		begun(o, fs_remove(c->s->container, o->path, on_removed, o, &o->op));
 }
 
-static void reply_list(struct call *c, const struct boxfs_entry *v, size_t n)
+static void reply_list(struct call *c, const struct fs_entry *v, size_t n)
 {
 	Filesystem__ListDirResponse out = FILESYSTEM__LIST_DIR_RESPONSE__INIT;
-	struct fs_entry *entries = calloc(n + 1, sizeof(*entries));
+	struct entry_message *entries = calloc(n + 1, sizeof(*entries));
 	Filesystem__EntryInfo **ptr = calloc(n + 1, sizeof(Filesystem__EntryInfo *));
 	size_t done = 0;
 	int r = entries && ptr ? 0 : -ENOMEM;
@@ -302,7 +302,7 @@ static void reply_list(struct call *c, const struct boxfs_entry *v, size_t n)
 	free(ptr);
 }
 
-static void on_listed(void *user, int r, const struct boxfs_entry *v, size_t n)
+static void on_listed(void *user, int r, const struct fs_entry *v, size_t n)
 {
 	struct fsop *o = user;
 	char path[256];
@@ -321,11 +321,11 @@ static void on_listed(void *user, int r, const struct boxfs_entry *v, size_t n)
 static void list_dir_start(struct call *c)
 {
 	const Filesystem__ListDirRequest *in = (const void *)c->req;
-	const struct box_user *u = call_user(c);
+	const struct container_user *u = call_user(c);
 	struct fsop *o = u ? fsop_new(c, u, in->path, NULL) : NULL;
 
 	if (o)
-		begun(o, boxfs_list(c->s->box, o->path, in->depth, on_listed, o, &o->op));
+		begun(o, fs_list(c->s->container, o->path, in->depth, on_listed, o, &o->op));
 }
 
 const struct rpc_method envd_fs_methods[] = {

@@ -4,10 +4,10 @@
 #define AB_DAEMON_LOCAL_AGENT_ENVD_FS_H
 
 #include "daemon/local/agent/connect.h"
-#include "daemon/local/engine/boxfs.h"
+#include "daemon/local/engine/fs.h"
 #include "proto/gen/envd_filesystem.pb-c.h"
 
-struct fs_entry {
+struct entry_message {
 	Filesystem__EntryInfo info;
 	Google__Protobuf__Timestamp modified;
 	Filesystem__EntryInfo__MetadataEntry *meta;
@@ -15,17 +15,17 @@ struct fs_entry {
 };
 
 /* The entry as a message; points into `from`, which must live as long. 0, -ENOMEM. */
-must_check int fs_entry_init(struct fs_entry *e, const struct boxfs_entry *from);
-void fs_entry_fini(struct fs_entry *e);
+must_check int fs_entry_init(struct entry_message *e, const struct fs_entry *from);
+void fs_entry_fini(struct entry_message *e);
 
 /* The absolute path, heap; NULL after the call failed. */
-char *fs_resolve(struct call *c, const struct box_user *u, const char *path);
+char *fs_resolve(struct call *c, const struct container_user *u, const char *path);
 
 /* envd_watch.c: the methods of watching, and their end with the sandbox. */
 void watch_dir_start(struct call *c);
 void create_watcher_start(struct call *c);
 void watcher_events_start(struct call *c);
 void remove_watcher_start(struct call *c);
-void envd_watch_stop(struct sbox *s);
+void envd_watch_stop(struct sandbox *s);
 
 #endif

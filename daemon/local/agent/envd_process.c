@@ -13,13 +13,13 @@
 
 #define ENVD_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-void envd_process_stop(struct sbox *s)
+void envd_process_stop(struct sandbox *s)
 {
 	list_for_each_safe(n, &s->procs)
 		proc_drop(list_entry(n, struct proc, node));
 }
 
-void envd_process_thaw(struct sbox *s, uint64_t stood_ms)
+void envd_process_thaw(struct sandbox *s, uint64_t stood_ms)
 {
 	list_for_each(n, &s->procs)
 		proc_delay(list_entry(n, struct proc, node), stood_ms);
@@ -34,7 +34,7 @@ static int put_env(json_t *o, const char *key, const char *value)
 }
 
 /* The whole environment as an object, so that later names win. */
-static json_t *merge_env(const struct call *c, const struct box_user *u,
+static json_t *merge_env(const struct call *c, const struct container_user *u,
 			 const Process__ProcessConfig *config)
 {
 	json_t *o = json_object(), *globals = envd_globals(c->s);
@@ -60,7 +60,7 @@ static void env_free(char **v, size_t n)
 	free(v);
 }
 
-static char **make_env(const struct call *c, const struct box_user *u,
+static char **make_env(const struct call *c, const struct container_user *u,
 		       const Process__ProcessConfig *config, size_t *ret_n)
 {
 	json_auto_t *o = merge_env(c, u, config);
@@ -86,7 +86,7 @@ static void start_start(struct call *c)
 {
 	const Process__StartRequest *in = (const void *)c->req;
 	const Process__ProcessConfig *config = in->process;
-	const struct box_user *u = call_user(c);
+	const struct container_user *u = call_user(c);
 	char *cwd, **envs;
 	size_t n_envs = 0;
 
@@ -145,7 +145,7 @@ static void connect_start(struct call *c)
 		proc_listen(p, c);
 }
 
-static size_t count_running(const struct sbox *s)
+static size_t count_running(const struct sandbox *s)
 {
 	size_t count = 0;
 

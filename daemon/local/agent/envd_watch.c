@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "daemon/local/agent/envd_fs.h"
-#include "daemon/local/engine/boxwatch.h"
+#include "daemon/local/engine/watch.h"
 #include "daemon/local/state/local.h"
 #include "proto/base/must.h"
 #include "proto/base/rng.h"
@@ -25,7 +25,7 @@ struct watcher {
 	struct list node;		/* of the sandbox */
 	struct loop *loop;
 	struct call *c;			/* the stream, or the CreateWatcher that waits; may be NULL */
-	struct box_watch *bw;		/* NULL: broken */
+	struct container_watch *bw;		/* NULL: broken */
 	char *path;
 	bool is_stream, started;
 	const char *broken;
@@ -64,14 +64,14 @@ static struct call *watcher_leave(struct watcher *w)
 		c->room = NULL;
 		c->priv = NULL;
 	}
-	w->bw = box_watch_free(w->bw);
+	w->bw = container_watch_free(w->bw);
 	timer_clear(&w->keepalive);
 	list_del(&w->node);
 	loop_bury(w->loop, &w->grave, watcher_destroy, w);
 	return c;
 }
 
-void envd_watch_stop(struct sbox *s)
+void envd_watch_stop(struct sandbox *s)
 {
 	list_for_each_safe(n, &s->watchers)
 		(void)watcher_leave(list_entry(n, struct watcher, node));
@@ -95,7 +95,7 @@ static void make_text(char *s)
 
 struct event {
 	Filesystem__FilesystemEvent m;
-	struct fs_entry entry;
+	struct entry_message entry;
 	char *name;
 };
 
@@ -105,7 +105,7 @@ static void event_fini(struct event *ev)
 	free(ev->name);
 }
 
-static int event_init(struct event *ev, const struct box_watch_event *e)
+static int event_init(struct event *ev, const struct container_watch_event *e)
 {
 	int r;
 
@@ -136,7 +136,7 @@ static void stream_send(struct watcher *w, Filesystem__WatchDirResponse *m)
 	call_send(w->c, &m->base);
 	keepalive_again(w);
 	if (w->bw)
-		box_watch_hold(w->bw, !call_has_room(w->c));
+		container_watch_hold(w->bw, !call_has_room(w->c));
 }
 
 static void on_room(struct call *c)
@@ -144,7 +144,7 @@ static void on_room(struct call *c)
 	struct watcher *w = watcher_from(c->priv);
 
 	if (w->bw && call_has_room(c))
-		box_watch_hold(w->bw, false);
+		container_watch_hold(w->bw, false);
 }
 
 static void on_keepalive(struct timer *t, void *user)
@@ -210,7 +210,7 @@ static void on_ready(struct watcher *w)
 static void break_watcher(struct watcher *w, const char *why)
 {
 	w->broken = why;
-	w->bw = box_watch_free(w->bw);
+	w->bw = container_watch_free(w->bw);
 	buf_fini(&w->events);
 	w->n_events = 0;
 }
@@ -235,7 +235,7 @@ static void keep(struct watcher *w, const Filesystem__FilesystemEvent *m)
 	w->n_events++;
 }
 
-static void on_change(struct watcher *w, const struct box_watch_event *e)
+static void on_change(struct watcher *w, const struct container_watch_event *e)
 {
 	Filesystem__WatchDirResponse m = FILESYSTEM__WATCH_DIR_RESPONSE__INIT;
 	struct event ev;
@@ -255,36 +255,36 @@ static void on_change(struct watcher *w, const struct box_watch_event *e)
 	event_fini(&ev);
 }
 
-static void on_end(struct watcher *w, const struct box_watch_event *e)
+static void on_end(struct watcher *w, const struct container_watch_event *e)
 {
 	char path[300];
 
 	if (!w->c) {	/* whoever asks next is told */
-		break_watcher(w, e->kind == BOX_WATCH_OVERFLOW ? "queue or buffer overflow"
+		break_watcher(w, e->kind == CONTAINER_WATCH_OVERFLOW ? "queue or buffer overflow"
 							       : "the watch has ended");
 		return;
 	}
 	str_copy(path, sizeof(path), w->path);
-	if (e->kind == BOX_WATCH_OVERFLOW)
+	if (e->kind == CONTAINER_WATCH_OVERFLOW)
 		call_fail(watcher_leave(w), CODE_INTERNAL,
 			  "watcher error: queue or buffer overflow");
 	else
 		fail(watcher_leave(w), e->r, path);
 }
 
-static void on_watch(void *user, const struct box_watch_event *e)
+static void on_watch(void *user, const struct container_watch_event *e)
 {
 	struct watcher *w = watcher_from(user);
 
 	switch (e->kind) {
-	case BOX_WATCH_READY:
+	case CONTAINER_WATCH_READY:
 		on_ready(w);
 		break;
-	case BOX_WATCH_CHANGE:
+	case CONTAINER_WATCH_CHANGE:
 		on_change(w, e);
 		break;
-	case BOX_WATCH_OVERFLOW:
-	case BOX_WATCH_FAILED:
+	case CONTAINER_WATCH_OVERFLOW:
+	case CONTAINER_WATCH_FAILED:
 		on_end(w, e);
 		break;
 	}
@@ -292,7 +292,7 @@ static void on_watch(void *user, const struct box_watch_event *e)
 
 /* --- the calls --- */
 
-static size_t count(const struct sbox *s)
+static size_t count(const struct sandbox *s)
 {
 	size_t n = 0;
 
@@ -324,9 +324,9 @@ static struct watcher *watcher_new(struct call *c, char *path, bool is_stream)
 	return w;
 }
 
-static void begin(struct call *c, struct box_watch_options *o, bool is_stream)
+static void begin(struct call *c, struct container_watch_options *o, bool is_stream)
 {
-	const struct box_user *u = call_user(c);
+	const struct container_user *u = call_user(c);
 	char *path = u ? fs_resolve(c, u, o->path) : NULL;
 	struct watcher *w;
 	int r;
@@ -343,9 +343,9 @@ static void begin(struct call *c, struct box_watch_options *o, bool is_stream)
 	if (!w)
 		return;
 	o->path = path;
-	r = box_watch_new(c->s->box, o, on_watch, w, &w->bw);
+	r = container_watch_new(c->s->container, o, on_watch, w, &w->bw);
 	if (r < 0) {
-		struct box_watch_event e = { .kind = BOX_WATCH_FAILED, .r = r };
+		struct container_watch_event e = { .kind = CONTAINER_WATCH_FAILED, .r = r };
 
 		on_end(w, &e);
 	}
@@ -354,7 +354,7 @@ static void begin(struct call *c, struct box_watch_options *o, bool is_stream)
 void watch_dir_start(struct call *c)
 {
 	const Filesystem__WatchDirRequest *in = (const void *)c->req;
-	struct box_watch_options o = { .path = in->path, .recursive = in->recursive,
+	struct container_watch_options o = { .path = in->path, .recursive = in->recursive,
 				       .entries = in->include_entry,
 				       .network = in->allow_network_mounts };
 
@@ -364,7 +364,7 @@ void watch_dir_start(struct call *c)
 void create_watcher_start(struct call *c)
 {
 	const Filesystem__CreateWatcherRequest *in = (const void *)c->req;
-	struct box_watch_options o = { .path = in->path, .recursive = in->recursive,
+	struct container_watch_options o = { .path = in->path, .recursive = in->recursive,
 				       .entries = in->include_entry,
 				       .network = in->allow_network_mounts };
 

@@ -18,7 +18,7 @@ static const char *or_empty(const char *s)
 	return s ? s : "";
 }
 
-static bool check_signature(const struct sbox *s, struct http_stream *x, const struct query *q,
+static bool check_signature(const struct sandbox *s, struct http_stream *x, const struct query *q,
 			    const char *op)
 {
 	const char *given = query_get(q, "signature");
@@ -52,7 +52,7 @@ static bool check_signature(const struct sbox *s, struct http_stream *x, const s
 	return false;
 }
 
-static bool check_token(const struct sbox *s, struct http_stream *x, const struct query *q,
+static bool check_token(const struct sandbox *s, struct http_stream *x, const struct query *q,
 			const char *op)
 {
 	if (!s->policy.secure || reply_request_has(x, "x-access-token", s->token))
@@ -63,8 +63,8 @@ static bool check_token(const struct sbox *s, struct http_stream *x, const struc
 	return false;
 }
 
-bool files_authorize(const struct sbox *s, struct http_stream *x, const struct query *q,
-		     const char *op, struct box_user *ret)
+bool files_authorize(const struct sandbox *s, struct http_stream *x, const struct query *q,
+		     const char *op, struct container_user *ret)
 {
 	const char *name = query_get(q, "username");
 
@@ -72,7 +72,7 @@ bool files_authorize(const struct sbox *s, struct http_stream *x, const struct q
 		return false;
 	if (!name)
 		name = CALL_DEFAULT_USER;
-	if (*name && !box_user_lookup(s->box, name, ret))
+	if (*name && !container_user_lookup(s->container, name, ret))
 		return true;
 	reply_envd_error(x, 401, "error looking up user '%.64s'", name);
 	return false;

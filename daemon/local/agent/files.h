@@ -3,7 +3,7 @@
 #ifndef AB_DAEMON_LOCAL_AGENT_FILES_H
 #define AB_DAEMON_LOCAL_AGENT_FILES_H
 
-#include "daemon/local/engine/box.h"
+#include "daemon/local/engine/container.h"
 #include "daemon/local/state/state.h"
 
 struct http_stream;
@@ -12,8 +12,8 @@ struct query;
 #define FILES_SLICE_BYTES (256u * 1024)	/* read or written in one go; then others have their turn */
 
 /* Token or signature of `op` ("read" or "write"), then the user. False after the answer (401, 400). */
-bool files_authorize(const struct sbox *s, struct http_stream *x, const struct query *q,
-		     const char *op, struct box_user *ret);
+bool files_authorize(const struct sandbox *s, struct http_stream *x, const struct query *q,
+		     const char *op, struct container_user *ret);
 
 /* Answers a failed file operation by the contract's table. */
 void files_fail(struct http_stream *x, int r, const char *path);

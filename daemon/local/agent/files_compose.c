@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* POST /files/compose: several files become one. The message is read whole, the work is boxfs's. */
+/* POST /files/compose: several files become one. The message is read whole, the work is fs's. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "daemon/local/agent/edge.h"
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/agent/files.h"
-#include "daemon/local/engine/boxfs.h"
+#include "daemon/local/engine/fs.h"
 #include "daemon/local/http/reply.h"
 #include "daemon/local/state/journal.h"
 #include "daemon/local/state/local.h"
@@ -22,14 +22,14 @@
 struct compose {
 	uint32_t magic;
 	struct local *l;
-	struct sbox *s;
+	struct sandbox *s;
 	struct http_stream *x;
 	struct buf body;
-	struct box_user user;
+	struct container_user user;
 	char *destination;
 	char **sources;
 	size_t n_sources;
-	struct boxfs_op *op;
+	struct fs_op *op;
 	struct traffic traffic;
 	struct grave grave;
 };
@@ -59,7 +59,7 @@ static void compose_free(void *p)
 static struct http_stream *compose_leave(struct compose *o)
 {
 	if (o->op)
-		boxfs_cancel(give(o->op));
+		fs_cancel(give(o->op));
 	list_del(&o->traffic.node);
 	loop_bury(o->l->loop, &o->grave, compose_free, o);
 	return give(o->x);
@@ -74,7 +74,7 @@ static void on_cut(struct traffic *t)
 	edge_not_found(compose_leave(o), id);
 }
 
-static void on_composed(void *user, int r, const struct boxfs_entry *e)
+static void on_composed(void *user, int r, const struct fs_entry *e)
 {
 	struct compose *o = compose_from(user);
 	json_auto_t *answer = NULL;
@@ -154,7 +154,8 @@ static void compose_run(struct compose *o)
 		reply_envd_error(compose_leave(o), 400, "the body is not a JSON object");
 		return;
 	}
-	if (!name || box_user_lookup(o->s->box, *name ? name : CALL_DEFAULT_USER, &o->user) < 0) {
+	if (!name || container_user_lookup(o->s->container, *name ? name : CALL_DEFAULT_USER,
+					   &o->user) < 0) {
 		reply_envd_error(compose_leave(o), 401, "error looking up user '%.64s'",
 				 name ? name : "");
 		return;
@@ -164,8 +165,8 @@ static void compose_run(struct compose *o)
 		reply_envd_error(compose_leave(o), 400, "%s", why);
 		return;
 	}
-	r = boxfs_compose(o->s->box, (const char *const *)o->sources, o->n_sources, o->destination,
-			  &o->user, on_composed, o, &o->op);
+	r = fs_compose(o->s->container, (const char *const *)o->sources, o->n_sources,
+		       o->destination, &o->user, on_composed, o, &o->op);
 	if (r < 0) {
 		char path[512];
 
@@ -197,7 +198,7 @@ static void files_compose_on_ready(struct http_stream *x, void *user)
 		compose_run(o);
 }
 
-void files_compose(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q)
+void files_compose(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q)
 {
 	struct compose *o = calloc(1, sizeof(*o));
 
@@ -208,7 +209,7 @@ void files_compose(struct local *l, struct sbox *s, struct http_stream *x, const
 	}
 	*o = (struct compose){ .magic = COMPOSE_MAGIC, .l = l, .s = s, .x = x };
 	buf_init(&o->body, COMPOSE_MAX_BYTES);
-	sbox_traffic_add(s, &o->traffic, on_cut);
+	sandbox_traffic_add(s, &o->traffic, on_cut);
 	http_stream_set_owner(x, files_compose_on_ready, o);
 	files_compose_on_ready(x, o);
 }

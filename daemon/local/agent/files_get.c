@@ -12,7 +12,7 @@
 #include "daemon/local/agent/edge.h"
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/agent/files.h"
-#include "daemon/local/engine/boxfs.h"
+#include "daemon/local/engine/fs.h"
 #include "daemon/local/http/gz.h"
 #include "daemon/local/http/httpval.h"
 #include "daemon/local/http/mime.h"
@@ -28,10 +28,10 @@
 struct down {
 	uint32_t magic;
 	struct local *l;
-	struct sbox *s;
+	struct sandbox *s;
 	struct http_stream *x;
 	char *path;
-	struct boxfs_op *op;
+	struct fs_op *op;
 	int fd;
 	uint64_t at, left;
 	bool gzip;
@@ -64,7 +64,7 @@ static void down_free(void *p)
 static struct http_stream *down_leave(struct down *d)
 {
 	if (d->op)
-		boxfs_cancel(give(d->op));
+		fs_cancel(give(d->op));
 	defer_cancel(&d->again);
 	list_del(&d->traffic.node);
 	loop_bury(d->l->loop, &d->grave, down_free, d);
@@ -294,7 +294,7 @@ static void down_begin(struct down *d, uint64_t size, int64_t mtime_s)
 		down_pump(d);
 }
 
-static void on_open(void *user, int r, int fd, const struct boxfs_entry *e)
+static void on_open(void *user, int r, int fd, const struct fs_entry *e)
 {
 	struct down *d = down_from(user);
 	struct stat st;
@@ -314,10 +314,10 @@ static void on_open(void *user, int r, int fd, const struct boxfs_entry *e)
 	down_begin(d, (uint64_t)st.st_size, st.st_mtim.tv_sec);
 }
 
-void files_get(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q)
+void files_get(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q)
 {
 	const char *path = query_get(q, "path");
-	struct box_user u;
+	struct container_user u;
 	struct down *d;
 	int r;
 
@@ -334,7 +334,7 @@ void files_get(struct local *l, struct sbox *s, struct http_stream *x, const str
 	d->x = x;
 	d->fd = -1;
 	defer_init(&d->again, l->loop, on_again, d);
-	sbox_traffic_add(s, &d->traffic, on_cut);
+	sandbox_traffic_add(s, &d->traffic, on_cut);
 	http_stream_set_owner(x, files_get_on_ready, d);
 	d->path = envd_path(&u, path ? path : "");
 	if (!d->path) {
@@ -342,7 +342,7 @@ void files_get(struct local *l, struct sbox *s, struct http_stream *x, const str
 				 "error resolving path '%.300s'", path ? path : "");
 		return;
 	}
-	r = boxfs_open_read(s->box, d->path, on_open, d, &d->op);
+	r = fs_open_read(s->container, d->path, on_open, d, &d->op);
 	if (r < 0) {
 		d->op = NULL;
 		files_fail(down_leave(d), r, path ? path : "");

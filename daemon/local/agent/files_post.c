@@ -13,7 +13,7 @@
 #include "daemon/local/agent/edge.h"
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/agent/files.h"
-#include "daemon/local/engine/boxfs.h"
+#include "daemon/local/engine/fs.h"
 #include "daemon/local/http/gz.h"
 #include "daemon/local/http/multipart.h"
 #include "daemon/local/http/query.h"
@@ -34,19 +34,19 @@
 struct up {
 	uint32_t magic;
 	struct local *l;
-	struct sbox *s;
+	struct sandbox *s;
 	struct http_stream *x;
-	struct box_user user;
+	struct container_user user;
 	bool gzip, is_multipart;
 	struct gz gz;
 	struct buf plain;		/* unpacked, not used yet */
 	struct multipart parts;
 	char *target;			/* of the query; resolved; may be NULL */
 	char *path;			/* of the file that is open or being opened */
-	struct boxfs_op *op;
+	struct fs_op *op;
 	int fd;
 	bool ended;			/* multipart: its last line was seen */
-	struct boxfs_meta meta[META_MAX];
+	struct fs_meta meta[META_MAX];
 	size_t n_meta;
 	json_t *done;			/* the answer */
 	struct traffic traffic;
@@ -89,7 +89,7 @@ static void up_free(void *p)
 static struct http_stream *up_leave(struct up *u)
 {
 	if (u->op)
-		boxfs_cancel(give(u->op));
+		fs_cancel(give(u->op));
 	defer_cancel(&u->again);
 	list_del(&u->traffic.node);
 	loop_bury(u->l->loop, &u->grave, up_free, u);
@@ -145,7 +145,7 @@ static int file_done(struct up *u)
 	return 0;
 }
 
-static void on_open(void *user, int r, int fd, const struct boxfs_entry *e)
+static void on_open(void *user, int r, int fd, const struct fs_entry *e)
 {
 	struct up *u = up_from(user);
 	char path[512];
@@ -186,7 +186,7 @@ static bool file_open(struct up *u, char *path)
 		reply_envd_error(up_leave(u), 400, "too many files in one request");
 		return false;
 	}
-	r = boxfs_open_write(u->s->box, path, &u->user, u->meta, u->n_meta, on_open, u, &u->op);
+	r = fs_open_write(u->s->container, path, &u->user, u->meta, u->n_meta, on_open, u, &u->op);
 	if (!r)
 		return true;
 	u->op = NULL;
@@ -398,7 +398,7 @@ static int take_meta(struct up *u)
 
 	for (uint32_t i = 0; i < head->n; i++) {
 		const char *key = fields_name(head, i), *value = fields_value(head, i);
-		struct boxfs_meta *m = &u->meta[u->n_meta];
+		struct fs_meta *m = &u->meta[u->n_meta];
 
 		if (!str_starts(key, META_PREFIX))
 			continue;
@@ -407,7 +407,7 @@ static int take_meta(struct up *u)
 			continue;
 		total += META_ENTRY_BYTES + strlen(key) + strlen(value);
 		if (u->n_meta == META_MAX || !*key || strlen(key) > META_KEY_MAX ||
-		    total > BOXFS_META_MAX_BYTES || !str_is_printable(key, strlen(key)) ||
+		    total > FS_META_MAX_BYTES || !str_is_printable(key, strlen(key)) ||
 		    !str_is_printable(value, strlen(value)))
 			return -EINVAL;
 		m->key = str_dup(key);
@@ -490,9 +490,9 @@ static void up_start(struct up *u, const struct query *q)
 		reply_abort(up_leave(u));
 }
 
-void files_post(struct local *l, struct sbox *s, struct http_stream *x, const struct query *q)
+void files_post(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q)
 {
-	struct box_user user;
+	struct container_user user;
 	struct up *u;
 
 	if (!files_authorize(s, x, q, "write", &user))
@@ -509,7 +509,7 @@ void files_post(struct local *l, struct sbox *s, struct http_stream *x, const st
 	u->user = user;
 	u->fd = -1;
 	defer_init(&u->again, l->loop, on_again, u);
-	sbox_traffic_add(s, &u->traffic, on_cut);
+	sandbox_traffic_add(s, &u->traffic, on_cut);
 	http_stream_set_owner(x, files_post_on_ready, u);
 	u->done = json_array();
 	if (!u->done)

@@ -79,17 +79,17 @@ static void send_keepalive(struct call *c)
 	send_event(c, &event);
 }
 
-static void send_data(struct call *c, enum box_stream stream, const uint8_t *p, size_t n)
+static void send_data(struct call *c, enum container_stream stream, const uint8_t *p, size_t n)
 {
 	Process__ProcessEvent event = PROCESS__PROCESS_EVENT__INIT;
 	Process__ProcessEvent__DataEvent data;
 	ProtobufCBinaryData bytes = { n, (uint8_t *)p };
 
 	process__process_event__data_event__init(&data);
-	if (stream == BOX_PTY) {
+	if (stream == CONTAINER_PTY) {
 		data.output_case = PROCESS__PROCESS_EVENT__DATA_EVENT__OUTPUT_PTY;
 		data.pty = bytes;
-	} else if (stream == BOX_STDERR) {
+	} else if (stream == CONTAINER_STDERR) {
 		data.output_case = PROCESS__PROCESS_EVENT__DATA_EVENT__OUTPUT_STDERR;
 		data.stderr = bytes;
 	} else {
@@ -101,7 +101,7 @@ static void send_data(struct call *c, enum box_stream stream, const uint8_t *p, 
 	send_event(c, &event);
 }
 
-static void exit_text(const struct box_exit *x, char ret[64])
+static void exit_text(const struct container_exit *x, char ret[64])
 {
 	static const char *const names[] = {
 		[1] = "hangup",		[2] = "interrupt",
@@ -123,7 +123,7 @@ static void exit_text(const struct box_exit *x, char ret[64])
 		snprintf(ret, 64, "signal: signal %u%s", x->sig, core);
 }
 
-static void send_end(struct call *c, const struct box_exit *x)
+static void send_end(struct call *c, const struct container_exit *x)
 {
 	Process__ProcessEvent event = PROCESS__PROCESS_EVENT__INIT;
 	Process__ProcessEvent__EndEvent end = PROCESS__PROCESS_EVENT__END_EVENT__INIT;
@@ -245,7 +245,7 @@ static void pipe_close(struct proc_pipe *pipe)
 }
 
 /* False when every listener's room is used up. */
-static bool deliver(struct proc *p, enum box_stream stream, const uint8_t *data, size_t n)
+static bool deliver(struct proc *p, enum container_stream stream, const uint8_t *data, size_t n)
 {
 	bool room = true;
 
@@ -265,7 +265,7 @@ static void on_readable(struct watch *w, unsigned ready, void *user)
 {
 	struct proc_pipe *pipe = user;
 	struct proc *p = proc_from(pipe->p);
-	size_t cap = pipe->stream == BOX_PTY ? PTY_CHUNK_BYTES : PIPE_CHUNK_BYTES;
+	size_t cap = pipe->stream == CONTAINER_PTY ? PTY_CHUNK_BYTES : PIPE_CHUNK_BYTES;
 	uint8_t chunk[PIPE_CHUNK_BYTES];
 
 	for (int i = 0; i < CHUNKS_PER_PASS; i++) {
@@ -306,7 +306,7 @@ static void proc_close(struct proc *p)
 	pipe_close(&p->out[1]);
 	proc_input_close(p);
 	timer_clear(&p->deadline);
-	box_proc_free(give(p->bp));
+	container_proc_free(give(p->bp));
 }
 
 void proc_drop(struct proc *p)
@@ -366,7 +366,7 @@ static void proc_finish_if_done(struct proc *p)
 		send_end(listener_leave(list_entry(n, struct listener, node)), &p->exit);
 }
 
-static void on_ended(void *user, struct box_proc *bp, const struct box_exit *x)
+static void on_ended(void *user, struct container_proc *bp, const struct container_exit *x)
 {
 	struct proc *p = proc_from(user);
 
@@ -377,7 +377,7 @@ static void on_ended(void *user, struct box_proc *bp, const struct box_exit *x)
 
 int proc_signal(struct proc *p, int sig)
 {
-	int r = p->ended ? 0 : box_proc_signal(p->bp, sig);
+	int r = p->ended ? 0 : container_proc_signal(p->bp, sig);
 
 	if (r < 0)
 		return r;
@@ -390,7 +390,8 @@ static void on_deadline(struct timer *t, void *user)
 {
 	struct proc *p = proc_from(user);
 
-	if (p->s->state == SBOX_PAUSING || p->s->state == SBOX_PAUSED || p->s->state == SBOX_RESUMING)
+	if (p->s->state == SANDBOX_PAUSING || p->s->state == SANDBOX_PAUSED ||
+	    p->s->state == SANDBOX_RESUMING)
 		return;		/* moved away when it goes on */
 	list_for_each_safe(n, &p->listeners) {
 		struct listener *s = list_entry(n, struct listener, node);
@@ -407,13 +408,13 @@ static void on_deadline(struct timer *t, void *user)
 
 /* --- the beginning --- */
 
-static int pipe_open(struct proc *p, struct proc_pipe *pipe, enum box_stream stream)
+static int pipe_open(struct proc *p, struct proc_pipe *pipe, enum container_stream stream)
 {
 	int r;
 
 	pipe->p = p;
 	pipe->stream = stream;
-	pipe->fd = box_proc_take_fd(p->bp, stream);
+	pipe->fd = container_proc_take_fd(p->bp, stream);
 	if (pipe->fd < 0)
 		return 0;
 	r = watch_init(&pipe->w, p->loop, pipe->fd, on_readable, pipe);
@@ -427,30 +428,30 @@ static int open_streams(struct proc *p)
 	int r;
 
 	if (p->is_pty) {
-		r = pipe_open(p, &p->out[0], BOX_PTY);
+		r = pipe_open(p, &p->out[0], CONTAINER_PTY);
 		return r ? r : proc_input_open(p, p->out[0].fd, true);
 	}
-	r = pipe_open(p, &p->out[0], BOX_STDOUT);
+	r = pipe_open(p, &p->out[0], CONTAINER_STDOUT);
 	if (!r)
-		r = pipe_open(p, &p->out[1], BOX_STDERR);
-	return r ? r : proc_input_open(p, box_proc_take_fd(p->bp, BOX_STDIN), false);
+		r = pipe_open(p, &p->out[1], CONTAINER_STDERR);
+	return r ? r : proc_input_open(p, container_proc_take_fd(p->bp, CONTAINER_STDIN), false);
 }
 
-static void fail_start(struct call *c, enum box_spawn_error e, int err, const char *cmd)
+static void fail_start(struct call *c, enum container_spawn_error e, int err, const char *cmd)
 {
 	switch (e) {
-	case BOX_SPAWN_CWD:
+	case CONTAINER_SPAWN_CWD:
 		call_fail(c, CODE_INVALID_ARGUMENT, "the working directory cannot be used: %s",
 			  strerror(err));
 		break;
-	case BOX_SPAWN_EXEC:
+	case CONTAINER_SPAWN_EXEC:
 		call_fail(c, CODE_INVALID_ARGUMENT, "error starting '%.100s': %s", cmd,
 			  strerror(err));
 		break;
-	case BOX_SPAWN_DEAD:
+	case CONTAINER_SPAWN_DEAD:
 		call_fail(c, CODE_UNAVAILABLE, "the sandbox has died");
 		break;
-	case BOX_SPAWN_RESOURCES:
+	case CONTAINER_SPAWN_RESOURCES:
 		call_fail(c, CODE_RESOURCE_EXHAUSTED, "error starting '%.100s': %s", cmd,
 			  strerror(err));
 		break;
@@ -483,14 +484,14 @@ static void start_starter(struct proc *p)
 	listen_as(p, c, true);
 }
 
-static void on_started(void *user, struct box_proc *bp, enum box_spawn_error e, int err)
+static void on_started(void *user, struct container_proc *bp, enum container_spawn_error e, int err)
 {
 	struct proc *p = proc_from(user);
 	struct proc *old;
 
-	if (e != BOX_SPAWN_OK || !p->s) {
-		if (e == BOX_SPAWN_OK)
-			box_proc_free(bp);
+	if (e != CONTAINER_SPAWN_OK || !p->s) {
+		if (e == CONTAINER_SPAWN_OK)
+			container_proc_free(bp);
 		if (p->starter) {
 			p->starter->gone = NULL;
 			fail_start(p->starter, e, err, p->req->process->cmd);
@@ -500,15 +501,15 @@ static void on_started(void *user, struct box_proc *bp, enum box_spawn_error e, 
 		return;
 	}
 	/* One that is over had the same number. */
-	old = proc_by_pid(p->s, box_proc_pid(bp), true);
+	old = proc_by_pid(p->s, container_proc_pid(bp), true);
 	if (old && old->state == PROC_OVER)
 		proc_drop(old);
-	p->pid = box_proc_pid(bp);
+	p->pid = container_proc_pid(bp);
 	proc_set_state(p, PROC_RUNNING);
 	note_start(p);
 	if (open_streams(p) < 0) {
 		log_warn("command_streams_lost", "pid=%u", p->pid);
-		(void)!box_proc_signal(p->bp, SIGKILL);
+		(void)!container_proc_signal(p->bp, SIGKILL);
 		p->mute = true;
 	}
 	if (p->deadline_ms && timer_set(&p->deadline, p->deadline_ms) < 0)
@@ -551,13 +552,13 @@ static struct proc *proc_new(struct call *c)
 	return p;
 }
 
-void proc_start(struct call *c, const struct box_user *u, const char *cwd,
+void proc_start(struct call *c, const struct container_user *u, const char *cwd,
 		const char *const *envs, size_t n_envs)
 {
-	static const struct box_proc_events events = { on_started, on_ended };
+	static const struct container_proc_events events = { on_started, on_ended };
 	struct proc *p = proc_new(c);
 	Process__StartRequest *req;
-	struct box_proc_options o;
+	struct container_proc_options o;
 	int r;
 
 	if (!p) {
@@ -565,7 +566,7 @@ void proc_start(struct call *c, const struct box_user *u, const char *cwd,
 		return;
 	}
 	req = p->req;
-	o = (struct box_proc_options){
+	o = (struct container_proc_options){
 		.cmd = req->process->cmd,
 		.args = (const char *const *)req->process->args,
 		.n_args = req->process->n_args,
@@ -580,7 +581,7 @@ void proc_start(struct call *c, const struct box_user *u, const char *cwd,
 		o.cols = (uint16_t)MIN(req->pty->size->cols, UINT16_MAX);
 		o.rows = (uint16_t)MIN(req->pty->size->rows, UINT16_MAX);
 	}
-	r = box_proc_start(c->s->box, &o, &events, p, &p->bp);
+	r = container_proc_start(c->s->container, &o, &events, p, &p->bp);
 	if (!r)
 		return;
 	c->gone = NULL;
@@ -598,7 +599,7 @@ void proc_start(struct call *c, const struct box_user *u, const char *cwd,
 
 /* --- the table --- */
 
-struct proc *proc_by_pid(const struct sbox *s, uint32_t pid, bool also_over)
+struct proc *proc_by_pid(const struct sandbox *s, uint32_t pid, bool also_over)
 {
 	struct proc *over = NULL;
 
@@ -614,7 +615,7 @@ struct proc *proc_by_pid(const struct sbox *s, uint32_t pid, bool also_over)
 	return also_over ? over : NULL;
 }
 
-struct proc *proc_by_tag(const struct sbox *s, const char *tag, bool also_over)
+struct proc *proc_by_tag(const struct sandbox *s, const char *tag, bool also_over)
 {
 	struct proc *over = NULL;
 

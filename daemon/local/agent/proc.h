@@ -24,19 +24,19 @@ enum proc_state {
 
 struct proc_pipe {
 	struct proc *p;
-	enum box_stream stream;
+	enum container_stream stream;
 	int fd;			/* -1 = none, or read to its end */
 	struct watch w;
 };
 
 struct proc {
 	uint32_t magic;
-	struct sbox *s;		/* NULL: the sandbox is gone, and so is this soon */
+	struct sandbox *s;		/* NULL: the sandbox is gone, and so is this soon */
 	struct loop *loop;
 	struct journal *journal;
 	enum proc_state state;
 	struct list node;
-	struct box_proc *bp;	/* NULL once over */
+	struct container_proc *bp;	/* NULL once over */
 	uint32_t pid;
 	bool is_pty;
 	Process__StartRequest *req;	/* config and tag */
@@ -44,7 +44,7 @@ struct proc {
 	struct proc_pipe in;
 	struct list inputs;
 	bool ended, mute;
-	struct box_exit exit;
+	struct container_exit exit;
 	struct list listeners;
 	struct call *starter;	/* waits for the start; NULL = gone */
 	uint64_t deadline_ms;	/* 0 = none; then it is killed */
@@ -53,14 +53,14 @@ struct proc {
 };
 
 /* Takes c->req (a StartRequest) and starts it; the call becomes its first listener, or fails. */
-void proc_start(struct call *c, const struct box_user *u, const char *cwd,
+void proc_start(struct call *c, const struct container_user *u, const char *cwd,
 		const char *const *envs, size_t n_envs);
 /* The call listens from now on; of one that is over it gets the start and the end. */
 void proc_listen(struct proc *p, struct call *c);
 
 /* NULL for none. Running ones only, unless `also_over`. */
-struct proc *proc_by_pid(const struct sbox *s, uint32_t pid, bool also_over);
-struct proc *proc_by_tag(const struct sbox *s, const char *tag, bool also_over);
+struct proc *proc_by_pid(const struct sandbox *s, uint32_t pid, bool also_over);
+struct proc *proc_by_tag(const struct sandbox *s, const char *tag, bool also_over);
 
 /* 0, -ESRCH. Stops the collection of output. */
 must_check int proc_signal(struct proc *p, int sig);

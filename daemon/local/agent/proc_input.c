@@ -172,5 +172,5 @@ int proc_resize(struct proc *p, uint16_t cols, uint16_t rows)
 {
 	if (!p->is_pty)
 		return -EOPNOTSUPP;
-	return p->out[0].fd < 0 ? -EPIPE : box_pty_resize(p->out[0].fd, cols, rows);
+	return p->out[0].fd < 0 ? -EPIPE : container_pty_resize(p->out[0].fd, cols, rows);
 }

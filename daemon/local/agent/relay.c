@@ -34,7 +34,7 @@
 struct relay {
 	uint32_t magic;
 	struct local *l;
-	struct sbox *s;			/* NULL: it is cut */
+	struct sandbox *s;			/* NULL: it is cut */
 	char id[ROUTE_ID_MAX + 1];
 	uint64_t port;
 	struct http_stream *x, *y;		/* the client's, the program's */
@@ -348,13 +348,13 @@ static void on_fd(void *user, int r, int fd)
 
 static void attempt(struct relay *rl)
 {
-	if (box_socket(rl->s->box, rl->family, SOCK_STREAM, on_fd, rl) < 0)
+	if (container_socket(rl->s->container, rl->family, SOCK_STREAM, on_fd, rl) < 0)
 		give_up(rl);
 	else
 		rl->waits_for_fd = true;
 }
 
-void relay_request(struct local *l, struct sbox *s, struct http_stream *x, uint64_t port)
+void relay_request(struct local *l, struct sandbox *s, struct http_stream *x, uint64_t port)
 {
 	struct relay *rl;
 
@@ -371,7 +371,7 @@ void relay_request(struct local *l, struct sbox *s, struct http_stream *x, uint6
 			      .family = AF_INET };
 	str_copy(rl->id, sizeof(rl->id), s->id);
 	timer_init(&rl->timer, l->loop, on_pause_over, rl);
-	sbox_traffic_add(s, &rl->traffic, on_cut);
+	sandbox_traffic_add(s, &rl->traffic, on_cut);
 	http_stream_set_owner(x, on_down, rl);
 	attempt(rl);
 }

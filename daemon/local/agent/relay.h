@@ -7,9 +7,9 @@
 
 struct http_stream;
 struct local;
-struct sbox;
+struct sandbox;
 
 /* Takes the exchange over. The sandbox runs; the relay is part of its traffic and is cut with it. */
-void relay_request(struct local *l, struct sbox *s, struct http_stream *x, uint64_t port);
+void relay_request(struct local *l, struct sandbox *s, struct http_stream *x, uint64_t port);
 
 #endif

@@ -202,11 +202,11 @@ void rest_unsupported(struct rest *r, const char *what)
 
 /* --- what handlers need --- */
 
-struct sbox *rest_find(struct rest *r)
+struct sandbox *rest_find(struct rest *r)
 {
-	struct sbox *s = state_find(r->l->state, r->id);
+	struct sandbox *s = state_find(r->l->state, r->id);
 
-	return s && s->team == r->team && s->state != SBOX_CREATING ? s : NULL;
+	return s && s->team == r->team && s->state != SANDBOX_CREATING ? s : NULL;
 }
 
 void rest_no_sandbox(struct rest *r)
@@ -214,44 +214,44 @@ void rest_no_sandbox(struct rest *r)
 	rest_fail(r, 404, "sandbox \"%s\" doesn't exist or you don't have access to it", r->id);
 }
 
-struct sbox *rest_sandbox(struct rest *r)
+struct sandbox *rest_sandbox(struct rest *r)
 {
-	struct sbox *s = rest_find(r);
+	struct sandbox *s = rest_find(r);
 
-	if (s && s->state != SBOX_KILLING)
+	if (s && s->state != SANDBOX_KILLING)
 		return s;
 	rest_no_sandbox(r);
 	return NULL;
 }
 
-struct sbox *rest_running(struct rest *r)
+struct sandbox *rest_running(struct rest *r)
 {
-	struct sbox *s = rest_find(r);
+	struct sandbox *s = rest_find(r);
 
-	if (s && s->state == SBOX_RUNNING)
+	if (s && s->state == SANDBOX_RUNNING)
 		return s;
-	if (!s || s->state == SBOX_PAUSED)
+	if (!s || s->state == SANDBOX_PAUSED)
 		rest_no_sandbox(r);
 	else
 		rest_fail(r, 409, "sandbox \"%s\" is changing its state", r->id);
 	return NULL;
 }
 
-static void on_settled(struct sbox_wait *w)
+static void on_settled(struct sandbox_wait *w)
 {
 	struct rest *r = container_of(w, struct rest, wait);
 
 	r->route->fn(r);
 }
 
-void rest_wait(struct rest *r, struct sbox *s)
+void rest_wait(struct rest *r, struct sandbox *s)
 {
 	if (++r->rounds > ROUNDS_MAX) {
 		rest_fail(r, 409, "sandbox \"%s\" keeps changing its state", r->id);
 		return;
 	}
 	r->wait.done = on_settled;
-	sbox_wait(s, &r->wait);
+	sandbox_wait(s, &r->wait);
 }
 
 void rest_limit(struct rest *r, const char *what)
@@ -262,7 +262,7 @@ void rest_limit(struct rest *r, const char *what)
 
 void rest_limits(struct rest *r, const json_t *network, bool no_memory)
 {
-	bool internet = boxes_have_egress(state_opts(r->l->state)->boxes);
+	bool internet = engine_have_egress(state_opts(r->l->state)->engine);
 	bool headers = netrule_has_headers(network);
 	const char *const words[] = { internet ? NULL : "no-internet", no_memory ? "no-memory" : NULL,
 				      headers ? "no-tls-rules" : NULL };

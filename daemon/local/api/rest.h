@@ -40,7 +40,7 @@ struct rest {
 	struct buf body;
 	json_t *in;			/* an object; NULL without a body */
 	struct fields extra;		/* headers of the answer */
-	struct sbox_wait wait;
+	struct sandbox_wait wait;
 	unsigned rounds;		/* transitions waited for */
 	bool began;			/* this call began the one that is waited for */
 	struct grave grave;
@@ -57,14 +57,14 @@ void rest_invalid(struct rest *r, const char *fmt, ...) printf_like(2, 3);
 void rest_unsupported(struct rest *r, const char *what);
 
 /* The caller's sandbox in a state that others may see; NULL after a 404. */
-struct sbox *rest_sandbox(struct rest *r);
+struct sandbox *rest_sandbox(struct rest *r);
 /* The same in any state; NULL if there is none, and nothing was answered. */
-struct sbox *rest_find(struct rest *r);
+struct sandbox *rest_find(struct rest *r);
 /* For a change of a running one: 409 in a transition, 404 if it is paused. */
-struct sbox *rest_running(struct rest *r);
+struct sandbox *rest_running(struct rest *r);
 void rest_no_sandbox(struct rest *r);	/* 404 */
 /* Runs the handler again when the transition is over; 409 after too many. */
-void rest_wait(struct rest *r, struct sbox *s);
+void rest_wait(struct rest *r, struct sandbox *s);
 /* Says in a header what the cloud would give and this machine cannot. */
 void rest_limit(struct rest *r, const char *what);
 /* Of a sandbox that is about to run, with these settings: no-internet on some machines, no-memory if that is
@@ -84,18 +84,18 @@ bool rest_page_limit(struct rest *r, uint64_t *ret);
 must_check int rest_next_token(struct rest *r, int64_t at_us, const char *id, bool ascending);
 
 /* The Sandbox and the ListedSandbox / SandboxDetail of the contract; new references. */
-json_t *rest_sandbox_json(const struct rest *r, const struct sbox *s);
-json_t *rest_listed_json(const struct sbox *s);
-json_t *rest_detail_json(const struct rest *r, const struct sbox *s);
+json_t *rest_sandbox_json(const struct rest *r, const struct sandbox *s);
+json_t *rest_listed_json(const struct sandbox *s);
+json_t *rest_detail_json(const struct rest *r, const struct sandbox *s);
 /* "running" or "paused"; NULL for one that is in no list. */
-const char *rest_state_name(const struct sbox *s);
+const char *rest_state_name(const struct sandbox *s);
 
 /* The network object of a body (its egress part without `all`), checked; *ret is what GET shows of it,
  * a new reference or NULL. -EINVAL after the call ended. */
 must_check int rest_network(struct rest *r, const json_t *network, bool all, bool secure,
 			    json_t **ret);
 
-/* rest_create.c, rest_list.c, rest_box.c, rest_pause.c, rest_snap.c, rest_fork.c, rest_net.c, rest_log.c */
+/* rest_create.c, rest_list.c, rest_sandbox.c, rest_pause.c, rest_snap.c, rest_fork.c, rest_net.c, rest_log.c */
 rest_handler rest_create_v1, rest_create_v2, rest_list_v1, rest_list_v2, rest_get, rest_delete,
 	rest_timeout, rest_refreshes, rest_connect_v1, rest_connect_v2, rest_resume, rest_health,
 	rest_pause, rest_snapshot, rest_snapshots, rest_delete_template, rest_fork, rest_set_network,

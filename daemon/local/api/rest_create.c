@@ -14,7 +14,7 @@
 #define TIMEOUT_V2_S 300
 
 /* False after the call ended. */
-static bool take_template(struct rest *r, struct sbox_params *p)
+static bool take_template(struct rest *r, struct sandbox_params *p)
 {
 	json_t *v = json_object_get(r->in, "templateID");
 	struct template_build *build = NULL;
@@ -36,7 +36,7 @@ static bool take_template(struct rest *r, struct sbox_params *p)
 	}
 	p->root = build ? build->root : p->template->name;
 	p->layer = build ? build->layer : NULL;
-	if (boxes_has_template(state_opts(r->l->state)->boxes, p->root))
+	if (engine_has_template(state_opts(r->l->state)->engine, p->root))
 		return true;
 	rest_fail(r, 400, "the template \"%s\" below this snapshot is not registered (--template)", p->root);
 	return false;
@@ -52,7 +52,7 @@ static bool asks(const struct rest *r, const char *key)
 }
 
 /* False after the call ended. */
-static bool check_pause(struct rest *r, struct sbox_policy *p)
+static bool check_pause(struct rest *r, struct sandbox_policy *p)
 {
 	json_t *resume = json_object_get(r->in, "autoResume");
 
@@ -104,7 +104,7 @@ static bool check_env(struct rest *r, json_t *env)
 	return true;
 }
 
-static void on_created(void *user, struct sbox *s, int e, const char *why)
+static void on_created(void *user, struct sandbox *s, int e, const char *why)
 {
 	struct rest *r = user;
 
@@ -118,10 +118,10 @@ static void on_created(void *user, struct sbox *s, int e, const char *why)
 	}
 }
 
-static void place(struct rest *r, const struct sbox_params *p)
+static void place(struct rest *r, const struct sandbox_params *p)
 {
 	uint32_t max = state_opts(r->l->state)->max_sandboxes;
-	int e = sbox_create(r->l->state, p, on_created, r);
+	int e = sandbox_create(r->l->state, p, on_created, r);
 
 	if (!e)
 		return;
@@ -138,7 +138,7 @@ static void place(struct rest *r, const struct sbox_params *p)
 			       strerror(-e));
 }
 
-static bool take_policy(struct rest *r, bool v2, struct sbox_params *p)
+static bool take_policy(struct rest *r, bool v2, struct sandbox_params *p)
 {
 	int64_t timeout_s = v2 ? TIMEOUT_V2_S : TIMEOUT_V1_S;
 	int has;
@@ -157,7 +157,7 @@ static bool take_policy(struct rest *r, bool v2, struct sbox_params *p)
 
 static void create(struct rest *r, bool v2)
 {
-	struct sbox_params p = { .team = r->team, .policy = { .secure = v2 } };
+	struct sandbox_params p = { .team = r->team, .policy = { .secure = v2 } };
 	json_t *network = json_object_get(r->in, "network");
 
 	if (!take_template(r, &p) || !take_policy(r, v2, &p) ||

@@ -24,8 +24,8 @@ struct child {
 
 struct fork {
 	struct rest *r;
-	struct sbox_params p;		/* references of our own */
-	char root[BOX_ID_MAX + 1], layer[BOX_ID_MAX + 1];
+	struct sandbox_params p;		/* references of our own */
+	char root[CONTAINER_ID_MAX + 1], layer[CONTAINER_ID_MAX + 1];
 	size_t n, n_open;
 	struct child children[];
 };
@@ -69,7 +69,7 @@ static json_t *error_json(unsigned status, const char *error_code, const char *m
 	return json_pack("{s:o}", "error", e);
 }
 
-static void on_child(void *user, struct sbox *s, int e, const char *why)
+static void on_child(void *user, struct sandbox *s, int e, const char *why)
 {
 	struct child *c = user;
 	struct fork *f = c->f;
@@ -85,7 +85,7 @@ static void on_child(void *user, struct sbox *s, int e, const char *why)
 
 static void make_child(struct fork *f, struct child *c)
 {
-	int e = sbox_create(f->r->l->state, &f->p, on_child, c);
+	int e = sandbox_create(f->r->l->state, &f->p, on_child, c);
 
 	if (!e)
 		return;
@@ -117,7 +117,7 @@ static void on_saved(void *user, int e, const char *why)
 		finish(f);
 }
 
-static struct fork *fork_new(struct rest *r, struct sbox *s, size_t n, int64_t timeout_s)
+static struct fork *fork_new(struct rest *r, struct sandbox *s, size_t n, int64_t timeout_s)
 {
 	struct fork *f = calloc(1, sizeof(*f) + n * sizeof(f->children[0]));
 
@@ -130,7 +130,7 @@ static struct fork *fork_new(struct rest *r, struct sbox *s, size_t n, int64_t t
 	f->layer[0] = 'f';
 	rng_id(f->layer + 1, 20);
 	str_copy(f->root, sizeof(f->root), s->root);
-	f->p = (struct sbox_params){
+	f->p = (struct sandbox_params){
 		.team = s->team,
 		.template = s->template,
 		.root = f->root,
@@ -149,7 +149,7 @@ void rest_fork(struct rest *r)
 {
 	uint32_t max = state_opts(r->l->state)->max_sandboxes;
 	int64_t timeout_s = FORK_TIMEOUT_S, count = 1;
-	struct sbox *s;
+	struct sandbox *s;
 	struct fork *f;
 	int e;
 
@@ -162,12 +162,12 @@ void rest_fork(struct rest *r)
 	s = rest_sandbox(r);
 	if (!s)
 		return;
-	if (s->state != SBOX_RUNNING) {
+	if (s->state != SANDBOX_RUNNING) {
 		rest_fail(r, 409, "sandbox \"%s\" is not running", r->id);
 		return;
 	}
 	f = fork_new(r, s, (size_t)count, timeout_s);
-	e = f ? sbox_save(s, f->layer, on_saved, f) : -ENOMEM;
+	e = f ? sandbox_save(s, f->layer, on_saved, f) : -ENOMEM;
 	if (!e)
 		return;
 	if (f)

@@ -134,7 +134,8 @@ static int take_page(struct rest *r, struct listing *l)
 
 static int compare_desc(const void *a, const void *b)
 {
-	const struct sbox *x = *(const struct sbox *const *)a, *y = *(const struct sbox *const *)b;
+	const struct sandbox *x = *(const struct sandbox *const *)a,
+			     *y = *(const struct sandbox *const *)b;
 
 	return cursor_compare(x->started_us, x->id, y->started_us, y->id, false);
 }
@@ -144,7 +145,7 @@ static int compare_asc(const void *a, const void *b)
 	return -compare_desc(a, b);
 }
 
-static bool is_listed(const struct rest *r, const struct listing *l, const struct sbox *s)
+static bool is_listed(const struct rest *r, const struct listing *l, const struct sandbox *s)
 {
 	const char *state = rest_state_name(s);
 
@@ -154,10 +155,10 @@ static bool is_listed(const struct rest *r, const struct listing *l, const struc
 }
 
 /* All rows that match, in order; heap. */
-static int collect(const struct rest *r, const struct listing *l, struct sbox ***ret, size_t *ret_n)
+static int collect(const struct rest *r, const struct listing *l, struct sandbox ***ret, size_t *ret_n)
 {
-	struct sbox **v = calloc(state_count(r->l->state) + 1, sizeof(struct sbox *));
-	struct sbox *s;
+	struct sandbox **v = calloc(state_count(r->l->state) + 1, sizeof(struct sandbox *));
+	struct sandbox *s;
 	size_t pos = 0, n = 0;
 
 	if (!v)
@@ -165,20 +166,20 @@ static int collect(const struct rest *r, const struct listing *l, struct sbox **
 	while (!l->none && (s = state_next(r->l->state, &pos)))
 		if (is_listed(r, l, s))
 			v[n++] = s;
-	qsort(v, n, sizeof(struct sbox *), l->ascending ? compare_asc : compare_desc);
+	qsort(v, n, sizeof(struct sandbox *), l->ascending ? compare_asc : compare_desc);
 	*ret = v;
 	*ret_n = n;
 	return 0;
 }
 
-static void answer(struct rest *r, const struct listing *l, struct sbox *const *v, size_t n)
+static void answer(struct rest *r, const struct listing *l, struct sandbox *const *v, size_t n)
 {
 	json_t *rows = json_array();
 	size_t at = 0, n_running = 0;
 	int e = rows ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < n; i++)
-		n_running += v[i]->state == SBOX_RUNNING;
+		n_running += v[i]->state == SANDBOX_RUNNING;
 
 	while (l->has_cursor && at < n &&
 	       cursor_compare(v[at]->started_us, v[at]->id, l->cursor.at_us, l->cursor.id,
@@ -201,7 +202,7 @@ static void answer(struct rest *r, const struct listing *l, struct sbox *const *
 void rest_list_v2(struct rest *r)
 {
 	struct listing l = { 0 };
-	struct sbox **v = NULL;
+	struct sandbox **v = NULL;
 	size_t n = 0;
 
 	if (take_states(r, &l) < 0 || take_order(r, &l) < 0 || take_page(r, &l) < 0 ||
@@ -220,7 +221,7 @@ void rest_list_v2(struct rest *r)
 void rest_list_v1(struct rest *r)
 {
 	struct listing l = { .running = true, .limit = SIZE_MAX / 2, .after_us = INT64_MIN };
-	struct sbox **v = NULL;
+	struct sandbox **v = NULL;
 	size_t n = 0;
 
 	if (take_metadata(r, &l) < 0)

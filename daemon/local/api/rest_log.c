@@ -31,7 +31,7 @@ static bool take_number(struct rest *r, const char *key, uint64_t max, int64_t *
 
 void rest_metrics(struct rest *r)
 {
-	struct sbox *s = rest_find(r);
+	struct sandbox *s = rest_find(r);
 	int64_t start_s = s ? s->started_us / 1000000 : 0, end_s = clock_wall_ms() / 1000;
 	json_t *out;
 
@@ -52,7 +52,7 @@ void rest_metrics(struct rest *r)
 static bool add_latest(struct rest *r, const char *text, size_t n, json_t *to)
 {
 	char id[2 * ROUTE_ID_MAX];
-	struct sbox *s;
+	struct sandbox *s;
 
 	if (n >= sizeof(id)) {
 		rest_fail(r, 400, "Invalid sandbox ID");
@@ -134,7 +134,7 @@ static bool take_log_query(struct rest *r, struct event_log_query *q)
 void rest_logs_v2(struct rest *r)
 {
 	struct event_log_query q = { 0 };
-	struct sbox *s;
+	struct sandbox *s;
 
 	if (!take_log_query(r, &q))
 		return;
@@ -148,7 +148,7 @@ void rest_logs_v1(struct rest *r)
 {
 	struct event_log_query q = { .to_us = INT64_MAX };
 	int64_t start_ms = 0, limit = LOGS_MAX;
-	struct sbox *s;
+	struct sandbox *s;
 
 	if (!take_number(r, "start", INT64_MAX / 2000, &start_ms) ||
 	    !take_number(r, "limit", LOGS_MAX, &limit))

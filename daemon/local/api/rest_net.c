@@ -36,7 +36,7 @@ static bool check(struct rest *r, const json_t *network, bool all, bool secure)
 			rest_fail(r, f.status, "%s", f.text);
 		return false;
 	}
-	has_egress = boxes_have_egress(state_opts(r->l->state)->boxes);
+	has_egress = engine_have_egress(state_opts(r->l->state)->engine);
 	if (!has_egress && json_is_object(json_object_get(network, "egressProxy"))) {
 		/* The cloud's status for a team without it. */
 		rest_fail(r, 403, "egressProxy is not enabled (sandboxes of agentbox-local have no network "
@@ -84,7 +84,7 @@ int rest_network(struct rest *r, const json_t *network, bool all, bool secure, j
 void rest_set_network(struct rest *r)
 {
 	json_t *o = NULL, *now;
-	struct sbox *s;
+	struct sandbox *s;
 	bool internet;
 	int has = rest_bool(r, "allow_internet_access", &internet);
 
@@ -94,7 +94,7 @@ void rest_set_network(struct rest *r)
 	now = s ? json_object() : NULL;
 	if (now && put_fields(now, s->network, ingress, ARRAY_SIZE(ingress)) == 0 &&
 	    (!o || json_object_update(now, o) == 0) &&
-	    sbox_set_network(s, json_object_size(now) ? now : NULL, has && !internet) == 0) {
+	    sandbox_set_network(s, json_object_size(now) ? now : NULL, has && !internet) == 0) {
 		if (has) {
 			s->policy.has_internet = true;
 			s->policy.internet = internet;

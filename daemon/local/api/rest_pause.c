@@ -13,13 +13,13 @@
 
 /* --- pause --- */
 
-static void pause_over(struct rest *r, const struct sbox *s, bool memory)
+static void pause_over(struct rest *r, const struct sandbox *s, bool memory)
 {
-	if (s && s->state == SBOX_PAUSED) {
-		if (memory && s->box)
+	if (s && s->state == SANDBOX_PAUSED) {
+		if (memory && s->container)
 			rest_limit(r, "lost-at-restart");
 		rest_reply(r, 204, NULL);
-	} else if (s && s->state == SBOX_KILLING && s->why && !str_eq(s->why, "pause failed")) {
+	} else if (s && s->state == SANDBOX_KILLING && s->why && !str_eq(s->why, "pause failed")) {
 		rest_no_sandbox(r);
 	} else {
 		rest_fail(r, 500, "sandbox \"%s\" could not be paused and is gone", r->id);
@@ -28,29 +28,29 @@ static void pause_over(struct rest *r, const struct sbox *s, bool memory)
 
 void rest_pause(struct rest *r)
 {
-	struct sbox *s = rest_find(r);
+	struct sandbox *s = rest_find(r);
 	bool memory = true;
 
 	if (rest_bool(r, "memory", &memory) < 0)
 		return;
-	if (r->began && (!s || s->state == SBOX_PAUSED || s->state == SBOX_KILLING)) {
+	if (r->began && (!s || s->state == SANDBOX_PAUSED || s->state == SANDBOX_KILLING)) {
 		pause_over(r, s, memory);
 		return;
 	}
-	if (!s || s->state == SBOX_KILLING) {
+	if (!s || s->state == SANDBOX_KILLING) {
 		rest_no_sandbox(r);
 		return;
 	}
 	switch (s->state) {
-	case SBOX_PAUSED:
+	case SANDBOX_PAUSED:
 		rest_fail(r, 409, "sandbox \"%s\" is already paused", r->id);
 		break;
-	case SBOX_RUNNING:
+	case SANDBOX_RUNNING:
 		r->began = true;
 		rest_wait(r, s);
-		sbox_pause(s, memory);
+		sandbox_pause(s, memory);
 		break;
-	case SBOX_PAUSING:
+	case SANDBOX_PAUSING:
 		r->began = true;	/* joins */
 		rest_wait(r, s);
 		break;
@@ -63,13 +63,13 @@ void rest_pause(struct rest *r)
 /* --- resume --- */
 
 /* Of a paused one; the answer comes when it is over. */
-static void resume(struct rest *r, struct sbox *s, int64_t timeout_s, bool memory)
+static void resume(struct rest *r, struct sandbox *s, int64_t timeout_s, bool memory)
 {
 	uint32_t max = state_opts(r->l->state)->max_sandboxes;
 	int e;
 
-	rest_limits(r, s->network, sbox_is_cold(s) || !memory);
-	e = sbox_resume(s, (uint32_t)timeout_s, memory);
+	rest_limits(r, s->network, sandbox_is_cold(s) || !memory);
+	e = sandbox_resume(s, (uint32_t)timeout_s, memory);
 	if (e == STATE_FULL) {
 		rest_fail(r, 429, "you have reached the maximum number of concurrent sandboxes (%u)",
 			  max);
@@ -82,11 +82,11 @@ static void resume(struct rest *r, struct sbox *s, int64_t timeout_s, bool memor
 }
 
 /* What this call began is over. */
-static void resumed(struct rest *r, struct sbox *s)
+static void resumed(struct rest *r, struct sandbox *s)
 {
-	if (s && s->state == SBOX_RUNNING)
+	if (s && s->state == SANDBOX_RUNNING)
 		rest_reply(r, 201, rest_sandbox_json(r, s));
-	else if (s && s->state == SBOX_PAUSED)
+	else if (s && s->state == SANDBOX_PAUSED)
 		rest_fail_code(r, 500, "sandbox_create_failed", "Failed to resume sandbox: %s",
 			       strerror(-s->resume_r));
 	else
@@ -96,7 +96,7 @@ static void resumed(struct rest *r, struct sbox *s)
 static void connect_for(struct rest *r, int64_t timeout_s)
 {
 	uint32_t max_s = state_opts(r->l->state)->max_length_s;
-	struct sbox *s = rest_find(r);
+	struct sandbox *s = rest_find(r);
 	bool memory = true;
 
 	if (rest_bool(r, "memory", &memory) < 0)
@@ -114,14 +114,14 @@ static void connect_for(struct rest *r, int64_t timeout_s)
 		return;
 	}
 	switch (s->state) {
-	case SBOX_RUNNING:
-		sbox_extend(s, (uint64_t)timeout_s * 1000);
+	case SANDBOX_RUNNING:
+		sandbox_extend(s, (uint64_t)timeout_s * 1000);
 		rest_reply(r, 200, rest_sandbox_json(r, s));
 		break;
-	case SBOX_PAUSED:
+	case SANDBOX_PAUSED:
 		resume(r, s, timeout_s, memory);
 		break;
-	case SBOX_KILLING:
+	case SANDBOX_KILLING:
 		rest_fail(r, 409, "sandbox \"%s\" is being killed", r->id);
 		break;
 	default:
@@ -151,7 +151,7 @@ void rest_connect_v2(struct rest *r)
 
 void rest_resume(struct rest *r)
 {
-	struct sbox *s = rest_find(r);
+	struct sandbox *s = rest_find(r);
 	int64_t timeout_s = RESUME_S;
 	bool memory = true, pause;
 	int has;
@@ -163,11 +163,11 @@ void rest_resume(struct rest *r)
 		return;
 	if (r->began) {
 		resumed(r, s);
-	} else if (!s || s->state == SBOX_KILLING) {
+	} else if (!s || s->state == SANDBOX_KILLING) {
 		rest_no_sandbox(r);
-	} else if (s->state == SBOX_RUNNING || s->state == SBOX_SNAPSHOTTING) {
+	} else if (s->state == SANDBOX_RUNNING || s->state == SANDBOX_SNAPSHOTTING) {
 		rest_fail(r, 409, "Sandbox %s is already running", s->id);
-	} else if (s->state == SBOX_PAUSED) {
+	} else if (s->state == SANDBOX_PAUSED) {
 		if (has)
 			s->policy.auto_pause = pause;
 		resume(r, s, timeout_s, memory);

@@ -110,7 +110,7 @@ void rest_snapshot(struct rest *r)
 {
 	struct template_ref ref;
 	struct making *m;
-	struct sbox *s;
+	struct sandbox *s;
 	int e;
 
 	if (!take_name(r, &ref))
@@ -130,7 +130,7 @@ void rest_snapshot(struct rest *r)
 	str_copy(m->build.tag, sizeof(m->build.tag), ref.tag);
 	str_copy(m->build.root, sizeof(m->build.root), s->root);
 	str_copy(m->build.source, sizeof(m->build.source), s->id);
-	e = sbox_save(s, m->build.layer, on_saved, m);
+	e = sandbox_save(s, m->build.layer, on_saved, m);
 	if (e < 0) {
 		free(m);
 		rest_fail(r, 500, "Failed to create snapshot: %s", strerror(-e));
@@ -276,10 +276,10 @@ void rest_snapshots(struct rest *r)
 static bool is_in_use(const struct state *st, const struct template *t)
 {
 	size_t pos = 0;
-	struct sbox *s;
+	struct sandbox *s;
 
 	while ((s = state_next(st, &pos)))
-		if (s->template == t && s->state != SBOX_KILLING)
+		if (s->template == t && s->state != SANDBOX_KILLING)
 			return true;
 	return false;
 }

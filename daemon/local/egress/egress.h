@@ -20,7 +20,7 @@ struct egress_options {
 	struct loop *loop;
 	struct egress_host *host;
 	const char *id;		/* of the sandbox, for the log; outlives it */
-	int tcp, udp;		/* of box_take_egress(); taken over, whatever comes of it */
+	int tcp, udp;		/* of container_take_egress(); taken over, whatever comes of it */
 };
 
 /* Nothing may go out before egress_set(). */

@@ -21,7 +21,7 @@ struct resolver;
 #define EGRESS_FLOWS_MAX 4096u		/* connections of all sandboxes; more are reset */
 
 /* `inner`: ranges that are no part of the internet and may be reached nevertheless; copied. After the
- * keeper was forked: makes a thread. */
+ * supervisor was forked: makes a thread. */
 must_check int egress_host_new(struct loop *l, const struct egrule_net *inner, size_t n,
 			       struct egress_host **ret);
 /* No sandbox's egress may be open. NULL is fine; returns NULL. */

@@ -33,18 +33,19 @@ static const char *const v1_names[CG_N] = {
 
 /* --- small file work --- */
 
-static int path_of(char ret[PATH_MAX], const char *dir, const char *box, const char *file)
+static int path_of(char ret[PATH_MAX], const char *dir, const char *container, const char *file)
 {
-	int n = snprintf(ret, PATH_MAX, "%s%s%s%s%s", dir, *box ? "/" : "", box, *file ? "/" : "", file);
+	int n = snprintf(ret, PATH_MAX, "%s%s%s%s%s", dir, *container ? "/" : "", container,
+			 *file ? "/" : "", file);
 
 	return n > 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-static int put(const char *dir, const char *box, const char *file, const char *value)
+static int put(const char *dir, const char *container, const char *file, const char *value)
 {
 	char path[PATH_MAX];
 	scoped(fd_closep) int fd = -1;
-	int r = path_of(path, dir, box, file);
+	int r = path_of(path, dir, container, file);
 
 	if (r < 0)
 		return r;
@@ -54,27 +55,27 @@ static int put(const char *dir, const char *box, const char *file, const char *v
 	return write(fd, value, strlen(value)) < 0 ? -errno : 0;
 }
 
-static int put_u64(const char *dir, const char *box, const char *file, uint64_t v)
+static int put_u64(const char *dir, const char *container, const char *file, uint64_t v)
 {
 	char text[24];
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)v);
-	return put(dir, box, file, text);
+	return put(dir, container, file, text);
 }
 
-static bool has(const char *dir, const char *box, const char *file)
+static bool has(const char *dir, const char *container, const char *file)
 {
 	char path[PATH_MAX];
 
-	return path_of(path, dir, box, file) == 0 && access(path, F_OK) == 0;
+	return path_of(path, dir, container, file) == 0 && access(path, F_OK) == 0;
 }
 
-static char *get(const char *dir, const char *box, const char *file)
+static char *get(const char *dir, const char *container, const char *file)
 {
 	char path[PATH_MAX], *text;
 	size_t n;
 
-	if (path_of(path, dir, box, file) < 0)
+	if (path_of(path, dir, container, file) < 0)
 		return NULL;
 	return fd_read_file(AT_FDCWD, path, CG_FILE_MAX, &text, &n) < 0 ? NULL : text;
 }
@@ -96,9 +97,9 @@ static uint64_t number_at(const char *s)
 }
 
 /* The number after "key " at the start of a line; without a key the file is one number. */
-static uint64_t get_u64(const char *dir, const char *box, const char *file, const char *key)
+static uint64_t get_u64(const char *dir, const char *container, const char *file, const char *key)
 {
-	scoped(freep_str) char *text = get(dir, box, file);
+	scoped(freep_str) char *text = get(dir, container, file);
 	size_t n = key ? strlen(key) : 0;
 
 	if (!text)
@@ -356,78 +357,80 @@ void cg_teardown(const struct cg_roots *roots)
 
 /* --- one sandbox --- */
 
-static int set_limits(const struct cg_roots *r, const char *box, const struct cg_limits *l)
+static int set_limits(const struct cg_roots *r, const char *container, const struct cg_limits *l)
 {
 	const char *v2 = r->dir[CG_UNIFIED];
 	char text[48];
 	int a = 0, b = 0, c = 0;
 
 	if (l->memory_bytes && r->v2_memory) {
-		a = put_u64(v2, box, "memory.max", l->memory_bytes);
-		(void)put(v2, box, "memory.swap.max", "0");
+		a = put_u64(v2, container, "memory.max", l->memory_bytes);
+		(void)put(v2, container, "memory.swap.max", "0");
 	} else if (l->memory_bytes && r->dir[CG_MEMORY][0]) {
-		a = put_u64(r->dir[CG_MEMORY], box, "memory.limit_in_bytes", l->memory_bytes);
-		(void)put_u64(r->dir[CG_MEMORY], box, "memory.memsw.limit_in_bytes", l->memory_bytes);
+		a = put_u64(r->dir[CG_MEMORY], container, "memory.limit_in_bytes", l->memory_bytes);
+		(void)put_u64(r->dir[CG_MEMORY], container, "memory.memsw.limit_in_bytes",
+			      l->memory_bytes);
 	}
 	if (l->max_pids && r->v2_pids)
-		b = put_u64(v2, box, "pids.max", l->max_pids);
+		b = put_u64(v2, container, "pids.max", l->max_pids);
 	else if (l->max_pids && r->dir[CG_PIDS][0])
-		b = put_u64(r->dir[CG_PIDS], box, "pids.max", l->max_pids);
+		b = put_u64(r->dir[CG_PIDS], container, "pids.max", l->max_pids);
 	if (l->cpus && r->v2_cpu) {
 		snprintf(text, sizeof(text), "%llu %u",
 			 (unsigned long long)l->cpus * CG_PERIOD_US, CG_PERIOD_US);
-		c = put(v2, box, "cpu.max", text);
+		c = put(v2, container, "cpu.max", text);
 	} else if (l->cpus && r->dir[CG_CPU][0]) {
-		c = put_u64(r->dir[CG_CPU], box, "cpu.cfs_quota_us", (uint64_t)l->cpus * CG_PERIOD_US);
+		c = put_u64(r->dir[CG_CPU], container, "cpu.cfs_quota_us",
+			    (uint64_t)l->cpus * CG_PERIOD_US);
 	}
 	return a < 0 ? a : b < 0 ? b : c;
 }
 
-int cg_make(const struct cg_roots *r, const char *box, const struct cg_limits *l)
+int cg_make(const struct cg_roots *r, const char *container, const struct cg_limits *l)
 {
 	char path[PATH_MAX];
 
 	for (enum cg_ctl c = 0; c < CG_N; c++) {
 		if (!r->dir[c][0])
 			continue;
-		if (path_of(path, r->dir[c], box, "") < 0)
+		if (path_of(path, r->dir[c], container, "") < 0)
 			return -ENAMETOOLONG;
 		if (mkdir(path, 0755) < 0 && errno != EEXIST)
 			return -errno;
 	}
-	return set_limits(r, box, l);
+	return set_limits(r, container, l);
 }
 
-int cg_open_unified(const struct cg_roots *r, const char *box)
+int cg_open_unified(const struct cg_roots *r, const char *container)
 {
 	char path[PATH_MAX];
 
-	if (!r->dir[CG_UNIFIED][0] || path_of(path, r->dir[CG_UNIFIED], box, "") < 0)
+	if (!r->dir[CG_UNIFIED][0] || path_of(path, r->dir[CG_UNIFIED], container, "") < 0)
 		return -1;
 	return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
 /* "tasks" moves one thread without the lock over all of the machine's forks that "cgroup.procs"
  * takes: milliseconds each. */
-int cg_join(const struct cg_roots *r, const char *box, bool cloned_into)
+int cg_join(const struct cg_roots *r, const char *container, bool cloned_into)
 {
 	int e = 0;
 
 	if (r->dir[CG_UNIFIED][0] && !cloned_into)
-		e = put(r->dir[CG_UNIFIED], box, "cgroup.procs", "0");
+		e = put(r->dir[CG_UNIFIED], container, "cgroup.procs", "0");
 	for (enum cg_ctl c = CG_MEMORY; c < CG_N && e == 0; c++)
 		if (r->dir[c][0])
-			e = put(r->dir[c], box, "tasks", "0");
+			e = put(r->dir[c], container, "tasks", "0");
 	return e;
 }
 
-int cg_remove(const struct cg_roots *r, const char *box)
+int cg_remove(const struct cg_roots *r, const char *container)
 {
 	char path[PATH_MAX];
 	int worst = 0;
 
 	for (enum cg_ctl c = 0; c < CG_N; c++) {
-		if (!r->dir[c][0] || path_of(path, r->dir[c], box, "") < 0)
+		if (!r->dir[c][0] || path_of(path, r->dir[c], container, "") < 0)
 			continue;
 		if (rmdir(path) < 0 && errno != ENOENT)
 			worst = -errno;
@@ -435,41 +438,41 @@ int cg_remove(const struct cg_roots *r, const char *box)
 	return worst;
 }
 
-int cg_freeze(const struct cg_roots *r, const char *box, bool on)
+int cg_freeze(const struct cg_roots *r, const char *container, bool on)
 {
 	if (r->v2_freeze)
-		return put(r->dir[CG_UNIFIED], box, "cgroup.freeze", on ? "1" : "0");
+		return put(r->dir[CG_UNIFIED], container, "cgroup.freeze", on ? "1" : "0");
 	if (r->dir[CG_FREEZER][0])
-		return put(r->dir[CG_FREEZER], box, "freezer.state", on ? "FROZEN" : "THAWED");
+		return put(r->dir[CG_FREEZER], container, "freezer.state", on ? "FROZEN" : "THAWED");
 	return -EOPNOTSUPP;
 }
 
-bool cg_is_frozen(const struct cg_roots *r, const char *box)
+bool cg_is_frozen(const struct cg_roots *r, const char *container)
 {
 	scoped(freep_str) char *text = NULL;
 
 	if (r->v2_freeze)
-		return get_u64(r->dir[CG_UNIFIED], box, "cgroup.events", "frozen") == 1;
+		return get_u64(r->dir[CG_UNIFIED], container, "cgroup.events", "frozen") == 1;
 	if (r->dir[CG_FREEZER][0])
-		text = get(r->dir[CG_FREEZER], box, "freezer.state");
+		text = get(r->dir[CG_FREEZER], container, "freezer.state");
 	return text && str_starts(text, "FROZEN");
 }
 
-void cg_usage(const struct cg_roots *r, const char *box, struct cg_usage *ret)
+void cg_usage(const struct cg_roots *r, const char *container, struct cg_usage *ret)
 {
 	const char *v2 = r->dir[CG_UNIFIED];
 
 	*ret = (struct cg_usage){ 0 };
 	if (*v2)
-		ret->cpu_us = get_u64(v2, box, "cpu.stat", "usage_usec");
+		ret->cpu_us = get_u64(v2, container, "cpu.stat", "usage_usec");
 	else if (r->dir[CG_CPUACCT][0])
-		ret->cpu_us = get_u64(r->dir[CG_CPUACCT], box, "cpuacct.usage", NULL) / 1000;
+		ret->cpu_us = get_u64(r->dir[CG_CPUACCT], container, "cpuacct.usage", NULL) / 1000;
 	if (r->v2_memory) {
-		ret->mem_bytes = get_u64(v2, box, "memory.current", NULL);
-		ret->mem_cache_bytes = get_u64(v2, box, "memory.stat", "file");
+		ret->mem_bytes = get_u64(v2, container, "memory.current", NULL);
+		ret->mem_cache_bytes = get_u64(v2, container, "memory.stat", "file");
 	} else if (r->dir[CG_MEMORY][0]) {
-		ret->mem_bytes = get_u64(r->dir[CG_MEMORY], box, "memory.usage_in_bytes", NULL);
-		ret->mem_cache_bytes = get_u64(r->dir[CG_MEMORY], box, "memory.stat", "cache");
+		ret->mem_bytes = get_u64(r->dir[CG_MEMORY], container, "memory.usage_in_bytes", NULL);
+		ret->mem_cache_bytes = get_u64(r->dir[CG_MEMORY], container, "memory.stat", "cache");
 	}
 }
 

@@ -52,17 +52,17 @@ void cg_destroy(const char *dir, bool only_children);
 void cg_leave(const struct cg_roots *roots);
 
 /* The group of one sandbox. Limits that cannot be set are -errno; the group exists then. */
-must_check int cg_make(const struct cg_roots *roots, const char *box, const struct cg_limits *l);
+must_check int cg_make(const struct cg_roots *roots, const char *container, const struct cg_limits *l);
 /* A handle on its version 2 group for CLONE_INTO_CGROUP, -1 if there is none. */
-int cg_open_unified(const struct cg_roots *roots, const char *box);
+int cg_open_unified(const struct cg_roots *roots, const char *container);
 /* Moves the caller, a single thread, into it; `cloned_into`: it is in the version 2 group already. */
-must_check int cg_join(const struct cg_roots *roots, const char *box, bool cloned_into);
+must_check int cg_join(const struct cg_roots *roots, const char *container, bool cloned_into);
 /* 0 or -EBUSY while something lives in it. */
-must_check int cg_remove(const struct cg_roots *roots, const char *box);
+must_check int cg_remove(const struct cg_roots *roots, const char *container);
 /* Asks for it; cg_is_frozen() when all of its processes have stopped. */
-must_check int cg_freeze(const struct cg_roots *roots, const char *box, bool on);
-bool cg_is_frozen(const struct cg_roots *roots, const char *box);
-void cg_usage(const struct cg_roots *roots, const char *box, struct cg_usage *ret);
+must_check int cg_freeze(const struct cg_roots *roots, const char *container, bool on);
+bool cg_is_frozen(const struct cg_roots *roots, const char *container);
+void cg_usage(const struct cg_roots *roots, const char *container, struct cg_usage *ret);
 
 bool cg_has_memory(const struct cg_roots *roots);
 bool cg_has_pids(const struct cg_roots *roots);

@@ -54,7 +54,7 @@ bool ns_is_root(void)
 
 pid_t ns_clone(struct ns_plan *p, int *ret_pidfd)
 {
-	scoped(fd_closep) int group = p->cg_box ? cg_open_unified(p->cg, p->cg_box) : -1;
+	scoped(fd_closep) int group = p->cg_container ? cg_open_unified(p->cg, p->cg_container) : -1;
 	int pidfd = -1;
 	struct clone_args a = {
 		.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_PIDFD |
@@ -186,7 +186,7 @@ int ns_setup(const struct ns_plan *p, struct nsnet *net, struct ns_error *e)
 {
 	scoped(fd_closep) int proc_fd = -1;
 	scoped(fd_closep) int userns_fd = -1;
-	int r = p->cg_box ? cg_join(p->cg, p->cg_box, p->in_cgroup) : 0;
+	int r = p->cg_container ? cg_join(p->cg, p->cg_container, p->in_cgroup) : 0;
 
 	if (r < 0)
 		return fail(e, NS_CGROUP, r);

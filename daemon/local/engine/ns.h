@@ -52,8 +52,8 @@ struct ns_plan {
 	uint32_t first_id;	/* what 0 inside is outside; as_user: our uid */
 	uint32_t first_gid;
 	uint32_t max_pids;
-	const char *box_dir;	/* holds lay/{up,wk,usrup,usrwk} and mnt */
-	const char *cg_box;
+	const char *container_dir;	/* holds lay/{up,wk,usrup,usrwk} and mnt */
+	const char *cg_container;
 	const struct cg_roots *cg;
 	bool in_cgroup;		/* set by ns_clone(): the child starts in its version 2 group */
 	const char *lowers[NS_LOWERS_MAX];	/* of the root, the top one first */

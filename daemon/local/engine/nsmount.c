@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The mounts of a sandbox. Scratch layout (a tmpfs on BOX/mnt, our working directory):
+ * The mounts of a sandbox. Scratch layout (a tmpfs on CONTAINER/mnt, our working directory):
  *   l0 l1 …  lower layers, read-only     usr  the machine's /usr, read-only
  *   lay      the writable layer          root where the sandbox's root is put together
  */
@@ -20,7 +20,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "daemon/local/engine/boxbase.h"
+#include "daemon/local/engine/base.h"
 #include "daemon/local/engine/ns.h"
 #include "proto/base/fd.h"
 
@@ -52,7 +52,7 @@ int nsmount_scratch(const struct ns_plan *p)
 {
 	char path[4096];
 
-	if (snprintf(path, sizeof(path), "%s/mnt", p->box_dir) >= (int)sizeof(path))
+	if (snprintf(path, sizeof(path), "%s/mnt", p->container_dir) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
 	if (mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64k") < 0 ||
 	    chdir(path) < 0)
@@ -96,7 +96,7 @@ int nsmount_layers(const struct ns_plan *p, int userns_fd)
 		if (r < 0)
 			return r;
 	}
-	if (snprintf(path, sizeof(path), "%s/lay", p->box_dir) >= (int)sizeof(path))
+	if (snprintf(path, sizeof(path), "%s/lay", p->container_dir) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
 	return bind(path, "lay", 0, 0, userns_fd);
 }
@@ -219,7 +219,7 @@ int nsmount_dev(const struct ns_plan *p)
 
 	if (!p->as_user) {
 		snprintf(own, sizeof(own), ",uid=%u,gid=%u", p->first_id, p->first_id);
-		snprintf(tty, sizeof(tty), ",gid=%u", p->first_id + BOX_TTY_GID);
+		snprintf(tty, sizeof(tty), ",gid=%u", p->first_id + CONTAINER_TTY_GID);
 	}
 	snprintf(opts, sizeof(opts), "mode=755," DEV_SIZE "%s", own);
 	if (mount("tmpfs", "root/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, opts) < 0)

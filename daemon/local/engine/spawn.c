@@ -26,12 +26,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/local/engine/boxbase.h"
-#include "daemon/local/engine/boxfs_worker.h"
-#include "daemon/local/engine/boxpkt.h"
-#include "daemon/local/engine/boxwatch_int.h"
+#include "daemon/local/engine/base.h"
+#include "daemon/local/engine/fs_worker.h"
 #include "daemon/local/engine/ns.h"
 #include "daemon/local/engine/nsnet.h"
+#include "daemon/local/engine/packet.h"
+#include "daemon/local/engine/watch_int.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
@@ -63,7 +63,7 @@ struct args {
 };
 
 struct spawn_failure {
-	int32_t error;	/* enum box_spawn_error */
+	int32_t error;	/* enum container_spawn_error */
 	int32_t err;
 };
 
@@ -203,18 +203,18 @@ static noreturn_ void child_run(const struct args *a, const int std[3], int stat
 	reset_signals();
 	prefer_for_oom();
 	if (h->pty && (setsid() < 0 || ioctl(std[0], TIOCSCTTY, 0) < 0))
-		child_fail(status_fd, BOX_SPAWN_RESOURCES, errno);
+		child_fail(status_fd, CONTAINER_SPAWN_RESOURCES, errno);
 	r = take_stdio(std);
 	if (r < 0)
-		child_fail(status_fd, BOX_SPAWN_RESOURCES, -r);
+		child_fail(status_fd, CONTAINER_SPAWN_RESOURCES, -r);
 	(void)umask(022);
 	r = take_ids(h, as_user);
 	if (r < 0)
-		child_fail(status_fd, BOX_SPAWN_USER, -r);
+		child_fail(status_fd, CONTAINER_SPAWN_USER, -r);
 	if (chdir(a->cwd) < 0)
-		child_fail(status_fd, BOX_SPAWN_CWD, errno);
+		child_fail(status_fd, CONTAINER_SPAWN_CWD, errno);
 	execve("/bin/sh", a->argv, a->envp);
-	child_fail(status_fd, BOX_SPAWN_EXEC, errno);
+	child_fail(status_fd, CONTAINER_SPAWN_EXEC, errno);
 }
 
 /* --- starting --- */
@@ -233,7 +233,7 @@ static int open_pty(const struct spawn_head *h, bool as_user, int *ret_master, i
 	slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (slave < 0)
 		return -errno;
-	if (!as_user && fchown(slave, h->uid, BOX_TTY_GID) < 0) {
+	if (!as_user && fchown(slave, h->uid, CONTAINER_TTY_GID) < 0) {
 		fd_close(slave);
 		return -errno;
 	}
@@ -309,7 +309,7 @@ static void on_spawn(struct init *in, const struct init_msg *m, const int fds[PK
 		r = start(in, m->id, &a, fds);
 	args_fini(&a);
 	if (r < 0)
-		tell_failure(in, m->id, BOX_SPAWN_RESOURCES, -r);
+		tell_failure(in, m->id, CONTAINER_SPAWN_RESOURCES, -r);
 }
 
 /* The status pipe of a child: a failure, or its end at execve. */
@@ -531,9 +531,9 @@ static void on_message(struct init *in)
 	else if (m.op == INIT_RELEASE)
 		on_release(in, &m);
 	else if (m.op == INIT_WORKER)
-		on_worker(in, fds[0], "agentbox-files", boxfs_worker_run);
+		on_worker(in, fds[0], "agentbox-files", fs_worker_run);
 	else if (m.op == INIT_WATCHER)
-		on_worker(in, fds[0], "agentbox-watch", box_watch_run);
+		on_worker(in, fds[0], "agentbox-watch", container_watch_run);
 	else if (m.op == INIT_SOCKET)
 		on_socket(in, &m);
 	else if (m.op == INIT_STOP)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "daemon/local/engine/box.h"
+#include "daemon/local/engine/container.h"
 
 static const struct {
 	const char *name;
@@ -43,10 +43,10 @@ static int add(json_t *list, const char *name, bool available, const char *text)
 						     available, "text", text));
 }
 
-int caps_print(const struct boxes *bs)
+int caps_print(const struct engine *bs)
 {
-	struct box_capability v[BOX_CAPABILITIES_MAX];
-	size_t n = boxes_capabilities(bs, v);
+	struct container_capability v[CONTAINER_CAPABILITIES_MAX];
+	size_t n = engine_capabilities(bs, v);
 	json_t *list = json_array();
 	json_auto_t *o = json_pack("{s:s, s:o}", "version", AB_VERSION, "capabilities", list);
 	int r = o ? 0 : -1;

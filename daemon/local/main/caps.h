@@ -5,9 +5,9 @@
 
 #include "proto/base/cc.h"
 
-struct boxes;
+struct engine;
 
 /* One JSON object to stdout; `bs` has said that it is ready. 0 or -errno. */
-must_check int caps_print(const struct boxes *bs);
+must_check int caps_print(const struct engine *bs);
 
 #endif

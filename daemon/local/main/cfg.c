@@ -165,7 +165,7 @@ static int take_template(struct cfg *c, char *value)
 	if (c->n_templates == ARRAY_SIZE(c->templates))
 		return bad("template", value, "too many templates");
 	*eq = 0;
-	c->templates[c->n_templates++] = (struct box_template){ .name = value, .path = eq + 1 };
+	c->templates[c->n_templates++] = (struct container_template){ .name = value, .path = eq + 1 };
 	return 0;
 }
 

@@ -8,7 +8,7 @@
 
 #include "daemon/common/obs/log.h"
 #include "daemon/local/egress/egress_host.h"
-#include "daemon/local/engine/box.h"
+#include "daemon/local/engine/container.h"
 #include "daemon/local/state/state.h"
 
 struct cfg_addr {
@@ -25,7 +25,7 @@ struct cfg {
 	const char *api_key_file;
 	int ready_fd;			/* -1 = none */
 	bool capabilities;
-	struct box_template templates[TEMPLATES_MAX - 1];
+	struct container_template templates[TEMPLATES_MAX - 1];
 	size_t n_templates;
 	uint32_t max_sandboxes;
 	uint32_t max_length_s;

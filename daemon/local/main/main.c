@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * agentbox-local: the cloud's API with sandboxes on this machine. One loop thread; builds everything
- * in order, tears it down in reverse. The engine comes first, because its keeper is forked off a
+ * in order, tears it down in reverse. The engine comes first, because its supervisor is forked off a
  * process that holds no secrets yet.
  */
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "daemon/common/net/tls.h"
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/egress/egress_host.h"
-#include "daemon/local/engine/boxrm.h"
+#include "daemon/local/engine/rmtree.h"
 #include "daemon/local/main/caps.h"
 #include "daemon/local/main/cfg.h"
 #include "daemon/local/main/endpoint_file.h"
@@ -43,7 +43,7 @@ struct app {
 	char *dir;
 	char *tmp_dir;			/* --capabilities without a state directory */
 	struct loop *loop;
-	struct boxes *boxes;
+	struct engine *engine;
 	struct egress_host *egress;
 	struct local local;
 	char *key_path, *ca_path, *cert_path, *tls_key_path, *domain;
@@ -205,7 +205,7 @@ static int app_state(struct app *a)
 {
 	struct state_options o = {
 		.loop = a->loop,
-		.boxes = a->boxes,
+		.engine = a->engine,
 		.dir = a->dir,
 		.max_sandboxes = a->cfg.max_sandboxes,
 		.max_length_s = a->cfg.max_length_s,
@@ -333,16 +333,16 @@ static void on_ready(void *user, int r, const char *why)
 			why ? why : strerror(-r));
 		loop_stop(a->loop, 1);
 	} else if (a->cfg.capabilities) {
-		loop_stop(a->loop, caps_print(a->boxes) < 0 ? 1 : 0);
+		loop_stop(a->loop, caps_print(a->engine) < 0 ? 1 : 0);
 	} else if (!a->stopping && app_open(a) < 0) {
 		loop_stop(a->loop, 1);
 	}
 }
 
-static int app_boxes(struct app *a)
+static int app_engine(struct app *a)
 {
 	const char *secrets[] = { a->key_path, a->tls_key_path, NULL };
-	struct boxes_options o = {
+	struct engine_options o = {
 		.loop = a->loop,
 		.state_dir = a->dir,
 		.secret_paths = a->key_path ? secrets : NULL,
@@ -355,12 +355,12 @@ static int app_boxes(struct app *a)
 		.user = a,
 	};
 	char *why = NULL;
-	int r = boxes_new(&o, on_ready, a, &why, &a->boxes);
+	int r = engine_new(&o, on_ready, a, &why, &a->engine);
 
 	return r < 0 ? complain_why(why, r) : 0;
 }
 
-/* Commands and connections need descriptors. After the fork of the keeper, whose children are the
+/* Commands and connections need descriptors. After the fork of the supervisor, whose children are the
  * sandboxes: they keep the usual limit. */
 static void raise_file_limit(void)
 {
@@ -385,7 +385,7 @@ static int app_start(struct app *a)
 	if (!a->key_path)
 		return complain(a->cfg.api_key_file ? a->cfg.api_key_file : "cannot start",
 				a->cfg.api_key_file ? -errno : -ENOMEM);
-	r = app_boxes(a);
+	r = app_engine(a);
 	raise_file_limit();
 	if (!r) {
 		r = egress_host_new(a->loop, a->cfg.egress_to, a->cfg.n_egress_to, &a->egress);
@@ -415,7 +415,7 @@ static int app_examine(struct app *a)
 		a->tmp_dir = str_dup(template);
 	}
 	r = endpoint_take(a->cfg.state_dir ? a->cfg.state_dir : template, &a->dir, &why);
-	return r < 0 ? complain_why(why, r) : app_boxes(a);
+	return r < 0 ? complain_why(why, r) : app_engine(a);
 }
 
 /* --- all of it --- */
@@ -431,7 +431,7 @@ static void app_fini(struct app *a)
 	/* Only a stop that took too long leaves some; the engine takes them down below. */
 	if (a->local.state && !state_count(a->local.state))
 		a->local.state = state_free(a->local.state);
-	boxes_free(a->boxes);
+	engine_free(a->engine);
 	if (!a->local.state)
 		egress_host_free(a->egress);
 	teams_free(a->local.teams);
@@ -440,7 +440,7 @@ static void app_fini(struct app *a)
 	fd_close(a->tls_fd);
 	loop_free(a->loop);
 	if (a->tmp_dir)
-		(void)!box_rmtree(AT_FDCWD, a->tmp_dir);
+		(void)!rmtree(AT_FDCWD, a->tmp_dir);
 	free(a->tmp_dir);
 	free(a->dir);
 	free(a->key_path);

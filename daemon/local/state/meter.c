@@ -36,7 +36,7 @@ static struct meter_point *next_point(struct meter *m)
 	return &m->v[m->n++];
 }
 
-double meter_cpu_pct(const struct box_usage *u, uint64_t cpu_us, uint64_t at_us, uint64_t now_us)
+double meter_cpu_pct(const struct container_usage *u, uint64_t cpu_us, uint64_t at_us, uint64_t now_us)
 {
 	double spent = u->cpu_us > cpu_us ? (double)(u->cpu_us - cpu_us) : 0;
 	double passed = now_us > at_us ? (double)(now_us - at_us) : 1;
@@ -44,7 +44,7 @@ double meter_cpu_pct(const struct box_usage *u, uint64_t cpu_us, uint64_t at_us,
 	return 100.0 * spent / passed / MAX(u->n_cpus, 1u);
 }
 
-void meter_add(struct meter *m, const struct box_usage *u, int64_t wall_s, uint64_t now_us)
+void meter_add(struct meter *m, const struct container_usage *u, int64_t wall_s, uint64_t now_us)
 {
 	double pct = meter_cpu_pct(u, m->cpu_us, m->at_us, now_us);
 	struct meter_point *p = next_point(m);

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "daemon/local/engine/box.h"
+#include "daemon/local/engine/container.h"
 
 #define METER_EVERY_MS	 5000u
 #define METER_POINTS_MAX 17280u	/* a day; then the oldest go */
@@ -27,10 +27,10 @@ void meter_fini(struct meter *m);
 /* Time is counted from here: what stood still did not use its processors. */
 void meter_restart(struct meter *m, uint64_t cpu_us, uint64_t now_us);
 /* now_us: of a clock that only grows. Without memory a point is lost. */
-void meter_add(struct meter *m, const struct box_usage *u, int64_t wall_s, uint64_t now_us);
+void meter_add(struct meter *m, const struct container_usage *u, int64_t wall_s, uint64_t now_us);
 
 /* Share of all its processors in per cent since a reading of cpu_us at at_us. */
-double meter_cpu_pct(const struct box_usage *u, uint64_t cpu_us, uint64_t at_us, uint64_t now_us);
+double meter_cpu_pct(const struct container_usage *u, uint64_t cpu_us, uint64_t at_us, uint64_t now_us);
 
 /* The SandboxMetric of the last point; NULL if there is none (or no memory). New reference. */
 json_t *meter_last(const struct meter *m);

@@ -21,9 +21,9 @@
 
 /* --- writing --- */
 
-static json_t *sandbox_json(const struct sbox *s)
+static json_t *sandbox_json(const struct sandbox *s)
 {
-	const struct sbox_policy *p = &s->policy;
+	const struct sandbox_policy *p = &s->policy;
 
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:b, s:b, "
 			 "s:b, s:O, s:O?}",
@@ -40,10 +40,10 @@ static json_t *sandboxes_json(const struct state *st)
 {
 	json_t *all = json_array();
 	size_t pos = 0;
-	struct sbox *s;
+	struct sandbox *s;
 
 	while (all && (s = state_next(st, &pos)))
-		if (s->state == SBOX_PAUSED && !s->box &&
+		if (s->state == SANDBOX_PAUSED && !s->container &&
 		    json_array_append_new(all, sandbox_json(s)) < 0) {
 			json_decref(all);
 			return NULL;
@@ -87,13 +87,13 @@ void saved_state_write(struct state *st)
 static int restore(struct state *st, const json_t *o, const char *team)
 {
 	const char *id, *template, *root, *layer;
-	struct sbox_params p = { .team = team };
+	struct sandbox_params p = { .team = team };
 	json_int_t started_us, end_us, timeout_s;
 	int secure, has_internet, internet, pause, memory, resume, private, r;
 	int blocked = -1;
 	struct template_ref ref = { "" };
 	struct template_build *b;
-	struct sbox *s;
+	struct sandbox *s;
 
 	if (json_unpack((json_t *)o,
 			"{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:o, "
@@ -106,9 +106,9 @@ static int restore(struct state *st, const json_t *o, const char *team)
 	    !json_is_object(p.metadata) || !str_copy(ref.name, sizeof(ref.name), template))
 		return -EINVAL;
 	/* Killed while it was being resumed. */
-	if (!boxes_has_layer(state_opts(st)->boxes, layer) || state_find(st, id))
+	if (!engine_has_layer(state_opts(st)->engine, layer) || state_find(st, id))
 		return 0;
-	if (!boxes_has_template(state_opts(st)->boxes, root) ||
+	if (!engine_has_template(state_opts(st)->engine, root) ||
 	    templates_find(state_templates(st), team, &ref, &p.template, &b) != TEMPLATE_FOUND)
 		return -ENOENT;
 	if (json_is_null(p.network))
@@ -116,9 +116,10 @@ static int restore(struct state *st, const json_t *o, const char *team)
 	p.root = root;
 	p.layer = layer;
 	p.timeout_s = (uint32_t)timeout_s;
-	p.policy = (struct sbox_policy){ secure, has_internet, internet, pause, memory, resume, private,
-					 blocked < 0 ? has_internet && !internet : blocked };
-	r = sbox_restore(st, id, &p, &s);
+	p.policy = (struct sandbox_policy){
+		secure, has_internet, internet, pause,
+		memory, resume,	      private,	blocked < 0 ? has_internet && !internet : blocked};
+	r = sandbox_restore(st, id, &p, &s);
 	if (r < 0)
 		return r;
 	s->started_us = started_us;
@@ -238,7 +239,7 @@ void saved_state_sweep(struct state *st)
 	struct sweep w = { .st = st };
 	struct template *t = NULL;
 	size_t pos = 0;
-	struct sbox *s;
+	struct sandbox *s;
 
 	while ((s = state_next(st, &pos)))
 		need(&w, s->layer[0] ? s->layer : NULL);
@@ -246,6 +247,6 @@ void saved_state_sweep(struct state *st)
 		list_for_each(n, &t->builds)
 			need(&w, list_entry(n, struct template_build, node)->layer);
 	need_strangers(&w);
-	boxes_each_layer(state_opts(st)->boxes, on_layer, &w);
+	engine_each_layer(state_opts(st)->engine, on_layer, &w);
 	map_fini(&w.needed);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of sandboxes; their beginning and their end. What is between is in sbox_life.c. */
+/* The table of sandboxes; their beginning and their end. What is between is in lifecycle.c. */
 #include "daemon/local/state/state.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
 
-#define SBOX_MAGIC 0x5b0c5b0cu
+#define SANDBOX_MAGIC 0x5b0c5b0cu
 
 struct state {
 	struct state_options o;
@@ -31,11 +31,11 @@ struct state {
 	void *all_gone_user;
 };
 
-static struct sbox *sbox_from(void *p)
+static struct sandbox *sandbox_from(void *p)
 {
-	struct sbox *s = p;
+	struct sandbox *s = p;
 
-	must(s && s->magic == SBOX_MAGIC);
+	must(s && s->magic == SANDBOX_MAGIC);
 	return s;
 }
 
@@ -43,16 +43,19 @@ static const struct {
 	const char *name;
 	unsigned next;
 } states[] = {
-	[SBOX_CREATING] = { "creating", BIT(SBOX_RUNNING) | BIT(SBOX_KILLING) | BIT(SBOX_PAUSED) },
-	[SBOX_RUNNING] = { "running", BIT(SBOX_SNAPSHOTTING) | BIT(SBOX_PAUSING) | BIT(SBOX_KILLING) },
-	[SBOX_SNAPSHOTTING] = { "snapshotting", BIT(SBOX_RUNNING) | BIT(SBOX_KILLING) },
-	[SBOX_PAUSING] = { "pausing", BIT(SBOX_PAUSED) | BIT(SBOX_KILLING) },
-	[SBOX_PAUSED] = { "paused", BIT(SBOX_RESUMING) | BIT(SBOX_KILLING) },
-	[SBOX_RESUMING] = { "resuming", BIT(SBOX_RUNNING) | BIT(SBOX_PAUSED) | BIT(SBOX_KILLING) },
-	[SBOX_KILLING] = { "killing", 0 },
+	[SANDBOX_CREATING] = {"creating",
+			      BIT(SANDBOX_RUNNING) | BIT(SANDBOX_KILLING) | BIT(SANDBOX_PAUSED)},
+	[SANDBOX_RUNNING] = {"running", BIT(SANDBOX_SNAPSHOTTING) | BIT(SANDBOX_PAUSING) |
+						BIT(SANDBOX_KILLING)},
+	[SANDBOX_SNAPSHOTTING] = {"snapshotting", BIT(SANDBOX_RUNNING) | BIT(SANDBOX_KILLING)},
+	[SANDBOX_PAUSING] = {"pausing", BIT(SANDBOX_PAUSED) | BIT(SANDBOX_KILLING)},
+	[SANDBOX_PAUSED] = {"paused", BIT(SANDBOX_RESUMING) | BIT(SANDBOX_KILLING)},
+	[SANDBOX_RESUMING] = {"resuming",
+			      BIT(SANDBOX_RUNNING) | BIT(SANDBOX_PAUSED) | BIT(SANDBOX_KILLING)},
+	[SANDBOX_KILLING] = {"killing", 0},
 };
 
-void sbox_set_state(struct sbox *s, enum sbox_state to)
+void sandbox_set_state(struct sandbox *s, enum sandbox_state to)
 {
 	must(states[s->state].next & BIT(to));
 	log_debug("sandbox_state", "id=%s from=%s to=%s", s->id, states[s->state].name,
@@ -123,10 +126,10 @@ size_t state_count(const struct state *st)
 size_t state_count_bound(const struct state *st)
 {
 	size_t pos = 0, n = 0;
-	struct sbox *s;
+	struct sandbox *s;
 
 	while ((s = state_next(st, &pos)))
-		n += s->state != SBOX_PAUSED || s->box;
+		n += s->state != SANDBOX_PAUSED || s->container;
 	return n;
 }
 
@@ -134,34 +137,35 @@ uint32_t state_count_team(const struct state *st, const char *team)
 {
 	uint32_t n = 0;
 	size_t pos = 0;
-	struct sbox *s;
+	struct sandbox *s;
 
 	while ((s = state_next(st, &pos)))
-		n += s->team == team && s->state != SBOX_KILLING && s->state != SBOX_PAUSED;
+		n += s->team == team && s->state != SANDBOX_KILLING && s->state != SANDBOX_PAUSED;
 	return n;
 }
 
-struct sbox *state_find(const struct state *st, const char *id)
+struct sandbox *state_find(const struct state *st, const char *id)
 {
 	return map_get_str(&st->by_id, id);
 }
 
-struct sbox *state_next(const struct state *st, size_t *pos)
+struct sandbox *state_next(const struct state *st, size_t *pos)
 {
 	return map_next(&st->by_id, pos);
 }
 
 /* The first that the end of this process is still to be told to. */
-static struct sbox *next_to_end(const struct state *st)
+static struct sandbox *next_to_end(const struct state *st)
 {
 	size_t pos = 0;
-	struct sbox *s;
+	struct sandbox *s;
 
 	while ((s = state_next(st, &pos))) {
 		/* One whose files are being put away is forgotten when they are. */
-		bool on_its_way = !s->box && (s->state == SBOX_PAUSING || s->state == SBOX_RESUMING);
+		bool on_its_way = !s->container &&
+				  (s->state == SANDBOX_PAUSING || s->state == SANDBOX_RESUMING);
 
-		if (s->state != SBOX_KILLING && !on_its_way)
+		if (s->state != SANDBOX_KILLING && !on_its_way)
 			return s;
 	}
 	return NULL;
@@ -169,7 +173,7 @@ static struct sbox *next_to_end(const struct state *st)
 
 void state_kill_all(struct state *st, const char *why, void (*done)(void *user), void *user)
 {
-	struct sbox *s;
+	struct sandbox *s;
 
 	st->stopping = true;
 	if (!state_count(st)) {
@@ -179,17 +183,17 @@ void state_kill_all(struct state *st, const char *why, void (*done)(void *user),
 	st->all_gone = done;
 	st->all_gone_user = user;
 	while ((s = next_to_end(st)))
-		if (s->state == SBOX_PAUSED && !s->box)
-			sbox_forget(s);
+		if (s->state == SANDBOX_PAUSED && !s->container)
+			sandbox_forget(s);
 		else
-			sbox_kill(s, why, NULL);
+			sandbox_kill(s, why, NULL);
 }
 
 /* --- layers --- */
 
 struct held_layer {
 	struct list node;
-	char layer[BOX_ID_MAX + 1];
+	char layer[CONTAINER_ID_MAX + 1];
 	uint32_t n;
 	bool doomed;		/* to be dropped when nobody copies it any more */
 };
@@ -242,7 +246,7 @@ void state_drop_layer(struct state *st, const char *layer)
 		h->doomed = true;
 		return;
 	}
-	r = boxes_drop_layer(st->o.boxes, layer, NULL, NULL);
+	r = engine_drop_layer(st->o.engine, layer, NULL, NULL);
 	if (r < 0)	/* the next start finds that nobody needs it */
 		log_warn("layer_remains", "layer=%s err=%d", layer, -r);
 }
@@ -260,19 +264,19 @@ static void wake(struct list *waits)
 
 	list_take(&all, waits);
 	while (!list_is_empty(&all)) {
-		struct sbox_wait *w = list_first(&all, struct sbox_wait, node);
+		struct sandbox_wait *w = list_first(&all, struct sandbox_wait, node);
 
 		list_del(&w->node);
 		w->done(w);
 	}
 }
 
-void sbox_wait(struct sbox *s, struct sbox_wait *w)
+void sandbox_wait(struct sandbox *s, struct sandbox_wait *w)
 {
 	list_add_tail(&s->waits, &w->node);
 }
 
-void sbox_settle(struct sbox *s)
+void sandbox_transition_done(struct sandbox *s)
 {
 	counted(s->st);
 	wake(&s->waits);
@@ -280,14 +284,14 @@ void sbox_settle(struct sbox *s)
 
 /* --- the end --- */
 
-void sbox_forget(struct sbox *s)
+void sandbox_forget(struct sandbox *s)
 {
 	struct state *st = s->st;
 	struct list waits, kill_waits;
 
-	must(!s->box);
+	must(!s->container);
 	if (s->snap)
-		sbox_save_orphan(give(s->snap));
+		sandbox_save_orphan(give(s->snap));
 	list_take(&waits, &s->waits);
 	list_take(&kill_waits, &s->kill_waits);
 	(void)map_del_str(&st->by_id, s->id);
@@ -311,16 +315,16 @@ void sbox_forget(struct sbox *s)
 		st->all_gone(st->all_gone_user);
 }
 
-static void finish(struct sbox *s)
+static void finish(struct sandbox *s)
 {
 	journal_add(s->st->o.journal, "gone",
 		    json_pack("{s:s, s:s, s:s}", "sandbox", s->id, "team", s->team, "why", s->why));
-	sbox_forget(s);
+	sandbox_forget(s);
 }
 
 static void on_gone(void *user, int r, const char *why)
 {
-	struct sbox *s = sbox_from(user);
+	struct sandbox *s = sandbox_from(user);
 
 	if (r < 0)
 		log_warn("sandbox_leftovers", "id=%s error=%d why=%s", s->id, -r,
@@ -330,10 +334,10 @@ static void on_gone(void *user, int r, const char *why)
 
 static void on_gone_later(struct defer *d, void *user)
 {
-	finish(sbox_from(user));
+	finish(sandbox_from(user));
 }
 
-void sbox_cut_traffic(struct sbox *s)
+void sandbox_cut_traffic(struct sandbox *s)
 {
 	while (!list_is_empty(&s->traffic)) {
 		struct list *n = s->traffic.next;
@@ -344,33 +348,33 @@ void sbox_cut_traffic(struct sbox *s)
 	}
 }
 
-void sbox_close_egress(struct sbox *s)
+void sandbox_close_egress(struct sandbox *s)
 {
 	s->egress = egress_free(s->egress);
 }
 
 /* Without descriptors or memory for it the sandbox has none, and its connections are refused. */
-static void open_egress(struct sbox *s)
+static void open_egress(struct sandbox *s)
 {
 	const struct state_options *o = &s->st->o;
 	struct egress_options eo = { .loop = o->loop, .host = o->egress, .id = s->id };
 	int r = 0;
 
-	if (!boxes_have_egress(o->boxes))
+	if (!engine_have_egress(o->engine))
 		return;
 	if (!s->egress) {
-		box_take_egress(s->box, &eo.tcp, &eo.udp);
+		container_take_egress(s->container, &eo.tcp, &eo.udp);
 		r = egress_new(&eo, &s->egress);
 	}
 	if (r == 0)
 		r = egress_set(s->egress, s->network, s->policy.is_blocked);
 	if (r < 0) {
 		log_warn("sandbox_no_egress", "id=%s error=%d", s->id, -r);
-		sbox_close_egress(s);
+		sandbox_close_egress(s);
 	}
 }
 
-int sbox_set_network(struct sbox *s, json_t *network, bool is_blocked)
+int sandbox_set_network(struct sandbox *s, json_t *network, bool is_blocked)
 {
 	int r = s->egress ? egress_set(s->egress, network, is_blocked) : 0;
 
@@ -382,23 +386,23 @@ int sbox_set_network(struct sbox *s, json_t *network, bool is_blocked)
 	return 0;
 }
 
-void sbox_kill(struct sbox *s, const char *why, struct sbox_wait *w)
+void sandbox_kill(struct sandbox *s, const char *why, struct sandbox_wait *w)
 {
-	bool was_shelved = s->state == SBOX_PAUSED && !s->box;
+	bool was_shelved = s->state == SANDBOX_PAUSED && !s->container;
 
 	if (w)
 		list_add_tail(&s->kill_waits, &w->node);
-	if (s->state == SBOX_KILLING)
+	if (s->state == SANDBOX_KILLING)
 		return;
 	s->why = why;
-	sbox_set_state(s, SBOX_KILLING);
+	sandbox_set_state(s, SANDBOX_KILLING);
 	timer_clear(&s->expiry);
 	timer_clear(&s->sample);
-	sbox_cut_traffic(s);
-	sbox_close_egress(s);
+	sandbox_cut_traffic(s);
+	sandbox_close_egress(s);
 	s->st->o.on_stop(s);
-	if (s->box) {
-		box_destroy(give(s->box), on_gone, s);
+	if (s->container) {
+		container_destroy(give(s->container), on_gone, s);
 	} else {
 		if (s->layer[0])
 			state_drop_layer(s->st, s->layer);
@@ -413,40 +417,40 @@ void sbox_kill(struct sbox *s, const char *why, struct sbox_wait *w)
 
 static void on_expiry(struct timer *t, void *user)
 {
-	struct sbox *s = sbox_from(user);
+	struct sandbox *s = sandbox_from(user);
 
 	/* In a transition it is looked at again when that is over. */
-	if (s->state != SBOX_RUNNING)
+	if (s->state != SANDBOX_RUNNING)
 		return;
 	if (!s->policy.auto_pause) {
-		sbox_kill(s, "expired", NULL);
+		sandbox_kill(s, "expired", NULL);
 		return;
 	}
 	journal_add(s->st->o.journal, "auto-pause",
 		    json_pack("{s:s, s:s, s:b}", "sandbox", s->id, "team", s->team, "memory",
 			      s->policy.auto_pause_memory));
-	sbox_pause(s, s->policy.auto_pause_memory);
+	sandbox_pause(s, s->policy.auto_pause_memory);
 }
 
-static void take_sample(struct sbox *s)
+static void take_sample(struct sandbox *s)
 {
-	struct box_usage u;
+	struct container_usage u;
 
-	box_usage(s->box, &u);
+	container_usage(s->container, &u);
 	meter_add(&s->meter, &u, clock_wall_ms() / 1000, clock_boot_us());
 }
 
 static void on_sample(struct timer *t, void *user)
 {
-	struct sbox *s = sbox_from(user);
+	struct sandbox *s = sandbox_from(user);
 
-	if (s->state == SBOX_RUNNING)
+	if (s->state == SANDBOX_RUNNING)
 		take_sample(s);
 	if (timer_set(&s->sample, loop_now_ms(s->st->o.loop) + METER_EVERY_MS) < 0)
 		log_warn("metrics_end", "id=%s", s->id);
 }
 
-void sbox_set_timeout(struct sbox *s, uint64_t for_ms)
+void sandbox_set_timeout(struct sandbox *s, uint64_t for_ms)
 {
 	uint64_t now = loop_now_ms(s->st->o.loop);
 	uint64_t last = s->started_ms + (uint64_t)s->st->o.max_length_s * 1000;
@@ -455,16 +459,16 @@ void sbox_set_timeout(struct sbox *s, uint64_t for_ms)
 	s->end_us = clock_wall_ms() * 1000 + ((int64_t)s->end_ms - (int64_t)now) * 1000;
 	/* A clock that cannot be set must not make it live for ever. */
 	if (timer_set(&s->expiry, s->end_ms) < 0)
-		sbox_kill(s, "no memory", NULL);
+		sandbox_kill(s, "no memory", NULL);
 }
 
-void sbox_extend(struct sbox *s, uint64_t for_ms)
+void sandbox_extend(struct sandbox *s, uint64_t for_ms)
 {
 	if (loop_now_ms(s->st->o.loop) + for_ms > s->end_ms)
-		sbox_set_timeout(s, for_ms);
+		sandbox_set_timeout(s, for_ms);
 }
 
-void sbox_traffic_add(struct sbox *s, struct traffic *t, void (*cut)(struct traffic *t))
+void sandbox_traffic_add(struct sandbox *s, struct traffic *t, void (*cut)(struct traffic *t))
 {
 	t->cut = cut;
 	list_add_tail(&s->traffic, &t->node);
@@ -474,59 +478,59 @@ void sbox_traffic_add(struct sbox *s, struct traffic *t, void (*cut)(struct traf
 
 static void on_death(void *user)
 {
-	struct sbox *s = sbox_from(user);
+	struct sandbox *s = sandbox_from(user);
 
 	log_warn("sandbox_died", "id=%s", s->id);
-	sbox_kill(s, "died", NULL);
+	sandbox_kill(s, "died", NULL);
 }
 
-void sbox_begin(struct sbox *s, uint32_t for_s)
+void sandbox_begin(struct sandbox *s, uint32_t for_s)
 {
 	struct state *st = s->st;
 	int64_t now_us = clock_wall_ms() * 1000;
-	struct box_usage u;
+	struct container_usage u;
 
-	box_on_death(s->box, on_death, s);
-	sbox_set_state(s, SBOX_RUNNING);
+	container_on_death(s->container, on_death, s);
+	sandbox_set_state(s, SANDBOX_RUNNING);
 	open_egress(s);
 	/* Strictly growing, so that a listing has one order. */
 	s->started_us = MAX(now_us, st->last_started_us + 1);
 	st->last_started_us = s->started_us;
 	s->started_ms = loop_now_ms(st->o.loop);
-	box_usage(s->box, &u);
+	container_usage(s->container, &u);
 	meter_restart(&s->meter, u.cpu_us, clock_boot_us());
 	on_sample(&s->sample, s);
-	sbox_set_timeout(s, (uint64_t)for_s * 1000);
+	sandbox_set_timeout(s, (uint64_t)for_s * 1000);
 }
 
 static void on_created(void *user, int r, const char *why)
 {
-	struct sbox *s = sbox_from(user);
-	sbox_created_fn *created = give(s->created);
+	struct sandbox *s = sandbox_from(user);
+	sandbox_created_fn *created = give(s->created);
 	void *created_user = s->created_user;
 
 	if (s->layer[0]) {
 		let_go(s->st, s->layer);
 		s->layer[0] = '\0';
 	}
-	if (s->state == SBOX_KILLING) {
+	if (s->state == SANDBOX_KILLING) {
 		created(created_user, NULL, -ECANCELED, "it was killed meanwhile");
 		return;
 	}
 	if (r < 0) {
 		log_warn("sandbox_not_made", "id=%s error=%d why=%s", s->id, -r,
 			 log_q(why ? why : ""));
-		sbox_kill(s, "not made", NULL);
+		sandbox_kill(s, "not made", NULL);
 		created(created_user, NULL, r, why);
 		return;
 	}
 	event_log_add(&s->event_log, clock_wall_ms() * 1000, EVENT_LOG_INFO, "envd started", NULL);
-	sbox_begin(s, s->timeout_s);
+	sandbox_begin(s, s->timeout_s);
 	created(created_user, s, 0, NULL);
-	sbox_settle(s);
+	sandbox_transition_done(s);
 }
 
-static void make_tokens(struct sbox *s)
+static void make_tokens(struct sandbox *s)
 {
 	char text[ROUTE_ID_MAX + 24];
 
@@ -537,14 +541,15 @@ static void make_tokens(struct sbox *s)
 		sign_token(s->st->o.seed, text, s->traffic_token);
 }
 
-static int sbox_new(struct state *st, const char *id, const struct sbox_params *p, struct sbox **ret)
+static int sandbox_new(struct state *st, const char *id, const struct sandbox_params *p,
+		       struct sandbox **ret)
 {
-	struct sbox *s = calloc(1, sizeof(*s));
+	struct sandbox *s = calloc(1, sizeof(*s));
 	int r;
 
 	if (!s)
 		return -ENOMEM;
-	s->magic = SBOX_MAGIC;
+	s->magic = SANDBOX_MAGIC;
 	s->st = st;
 	str_copy(s->id, sizeof(s->id), id);
 	s->team = p->team;
@@ -567,40 +572,41 @@ static int sbox_new(struct state *st, const char *id, const struct sbox_params *
 	template_use(s->template);
 	r = s->metadata && s->env_vars ? map_put_str(&st->by_id, s->id, s) : -ENOMEM;
 	if (r < 0) {
-		sbox_forget(s);
+		sandbox_forget(s);
 		return r;
 	}
 	*ret = s;
 	return 0;
 }
 
-int sbox_create(struct state *st, const struct sbox_params *p, sbox_created_fn *created, void *user)
+int sandbox_create(struct state *st, const struct sandbox_params *p, sandbox_created_fn *created,
+		   void *user)
 {
-	struct box_options bo = {
+	struct container_options bo = {
 		.template = p->root,
 		.layer = p->layer,
 		.memory_bytes = st->o.memory_bytes,
 		.cpus = st->o.cpus,
 	};
 	char id[22] = "i";
-	struct sbox *s = NULL;
+	struct sandbox *s = NULL;
 	int r;
 
 	if (state_count_team(st, p->team) >= st->o.max_sandboxes)
 		return STATE_FULL;
 	rng_id(id + 1, 20);
-	r = sbox_new(st, id, p, &s);
+	r = sandbox_new(st, id, p, &s);
 	if (r < 0)
 		return r;
 	bo.id = s->id;
 	r = p->layer ? hold(st, p->layer) : 0;
 	if (r == 0) {
-		r = box_new(st->o.boxes, &bo, on_created, s, &s->box);
+		r = container_new(st->o.engine, &bo, on_created, s, &s->container);
 		if (r < 0 && p->layer)
 			let_go(st, p->layer);
 	}
 	if (r < 0) {
-		sbox_forget(s);
+		sandbox_forget(s);
 		return r;
 	}
 	if (p->layer)
@@ -611,13 +617,14 @@ int sbox_create(struct state *st, const struct sbox_params *p, sbox_created_fn *
 	return 0;
 }
 
-int sbox_restore(struct state *st, const char *id, const struct sbox_params *p, struct sbox **ret)
+int sandbox_restore(struct state *st, const char *id, const struct sandbox_params *p,
+		    struct sandbox **ret)
 {
-	int r = sbox_new(st, id, p, ret);
+	int r = sandbox_new(st, id, p, ret);
 
 	if (r < 0)
 		return r;
-	sbox_set_state(*ret, SBOX_PAUSED);
+	sandbox_set_state(*ret, SANDBOX_PAUSED);
 	str_copy((*ret)->layer, sizeof((*ret)->layer), p->layer);
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The sandboxes there are: their lives, their clocks, who they belong to, and the snapshots made of
- * them. The only code that makes, stops and destroys boxes.
+ * them. The only code that makes, stops and destroys engine.
  *
- *   creating → running ⇄ snapshotting            paused with memory: the box is there, frozen
+ *   creating → running ⇄ snapshotting            paused with memory: the container is there, frozen
  *              running → pausing → paused → resuming → running
  *   any → killing                                paused without: only its files are, as a layer
  *
@@ -18,7 +18,7 @@
 #include <stdbool.h>
 
 #include "daemon/common/ev/loop.h"
-#include "daemon/local/engine/box.h"
+#include "daemon/local/engine/container.h"
 #include "daemon/local/http/route.h"
 #include "daemon/local/state/event_log.h"
 #include "daemon/local/state/meter.h"
@@ -33,12 +33,12 @@
 struct egress;
 struct egress_host;
 struct journal;
-struct sbox;
+struct sandbox;
 struct state;
 
 struct state_options {
 	struct loop *loop;
-	struct boxes *boxes;
+	struct engine *engine;
 	struct journal *journal;
 	const char *dir;		/* what outlives us is noted there (saved_state.c) */
 	uint8_t seed[SIGN_SEED_BYTES];
@@ -47,25 +47,25 @@ struct state_options {
 	uint64_t memory_bytes;		/* of a sandbox */
 	uint32_t cpus;
 	struct egress_host *egress;	/* used if the engine's sandboxes have a way out */
-	const struct box_template *templates;	/* beside "base" */
+	const struct container_template *templates;	/* beside "base" */
 	size_t n_templates;
 	/* Its processes are gone for good, or about to be: they are to be let go of. */
-	void (*on_stop)(struct sbox *s);
+	void (*on_stop)(struct sandbox *s);
 	/* It goes on after having stood still for that long. */
-	void (*on_thaw)(struct sbox *s, uint64_t stood_ms);
+	void (*on_thaw)(struct sandbox *s, uint64_t stood_ms);
 	/* The number of sandboxes that need this process changed. */
 	void (*on_count)(void *user);
 	void *user;
 };
 
-enum sbox_state {
-	SBOX_CREATING,
-	SBOX_RUNNING,
-	SBOX_SNAPSHOTTING,
-	SBOX_PAUSING,
-	SBOX_PAUSED,
-	SBOX_RESUMING,
-	SBOX_KILLING,
+enum sandbox_state {
+	SANDBOX_CREATING,
+	SANDBOX_RUNNING,
+	SANDBOX_SNAPSHOTTING,
+	SANDBOX_PAUSING,
+	SANDBOX_PAUSED,
+	SANDBOX_RESUMING,
+	SANDBOX_KILLING,
 };
 
 /* An exchange with a port of a sandbox. `cut` ends it (and takes it off the list). */
@@ -75,16 +75,16 @@ struct traffic {
 };
 
 /* Called once; the node is off the list then. list_del() before that forgets it. */
-struct sbox_wait {
+struct sandbox_wait {
 	struct list node;
-	void (*done)(struct sbox_wait *w);
+	void (*done)(struct sandbox_wait *w);
 };
 
-typedef void sbox_created_fn(void *user, struct sbox *s, int r, const char *why);
-typedef void sbox_saved_fn(void *user, int r, const char *why);
+typedef void sandbox_created_fn(void *user, struct sandbox *s, int r, const char *why);
+typedef void sandbox_saved_fn(void *user, int r, const char *why);
 
 /* What the caller decided at the creation. Forks inherit it. */
-struct sbox_policy {
+struct sandbox_policy {
 	bool secure;
 	bool has_internet, internet;	/* what was asked for */
 	bool auto_pause, auto_pause_memory, auto_resume;
@@ -92,19 +92,19 @@ struct sbox_policy {
 	bool is_blocked;		/* only what allowOut says may go out */
 };
 
-struct sbox {
+struct sandbox {
 	uint32_t magic;
 	struct state *st;
-	enum sbox_state state;
+	enum sandbox_state state;
 	char id[ROUTE_ID_MAX + 1];
 	const char *team;
 	struct template *template;
-	char root[BOX_ID_MAX + 1];	/* the engine's template */
-	struct box *box;		/* NULL while only its files are there */
-	char layer[BOX_ID_MAX + 1];	/* those, or what it is being made from; "" = none */
+	char root[CONTAINER_ID_MAX + 1];	/* the engine's template */
+	struct container *container;		/* NULL while only its files are there */
+	char layer[CONTAINER_ID_MAX + 1];	/* those, or what it is being made from; "" = none */
 	json_t *metadata, *env_vars;	/* objects; never NULL */
 	json_t *network;		/* as GET shows it; NULL = none was asked for */
-	struct sbox_policy policy;
+	struct sandbox_policy policy;
 	char token[65];			/* of the agent; "" unless secure */
 	char traffic_token[65];		/* "" unless private */
 	int64_t started_us, end_us;	/* wall clock, for display */
@@ -122,21 +122,21 @@ struct sbox {
 	const char *why;		/* it is being killed */
 	int resume_r;			/* how the last resumption went */
 	uint32_t resume_for_s;
-	struct snap_op *snap;		/* SBOX_SNAPSHOTTING */
+	struct snap_op *snap;		/* SANDBOX_SNAPSHOTTING */
 	struct list waits;		/* for the end of a transition */
 	struct list kill_waits;		/* for the end of it all */
-	sbox_created_fn *created;
+	sandbox_created_fn *created;
 	void *created_user;
 	struct defer gone;
 };
 
-struct sbox_params {
+struct sandbox_params {
 	const char *team;
 	struct template *template;
 	const char *root;
 	const char *layer;		/* files to begin with; NULL = the template's own */
 	uint32_t timeout_s;
-	struct sbox_policy policy;
+	struct sandbox_policy policy;
 	json_t *metadata, *env_vars, *network;	/* borrowed; NULL = empty */
 };
 
@@ -151,63 +151,63 @@ size_t state_count_bound(const struct state *st);
 /* That count against the team's limit. */
 uint32_t state_count_team(const struct state *st, const char *team);
 /* In any state; NULL for none. */
-struct sbox *state_find(const struct state *st, const char *id);
+struct sandbox *state_find(const struct state *st, const char *id);
 /* Walks all in no order; *pos = 0 to begin, NULL at the end. */
-struct sbox *state_next(const struct state *st, size_t *pos);
+struct sandbox *state_next(const struct state *st, size_t *pos);
 /* Kills all that would not survive; `done` when none is left (at once if there is none). */
 void state_kill_all(struct state *st, const char *why, void (*done)(void *user), void *user);
 
 #define STATE_FULL 1	/* the team has as many as it may */
 
 /* 0: `created` will be called once, with r < 0 if it came to nothing (`s` is gone then). */
-must_check int sbox_create(struct state *st, const struct sbox_params *p, sbox_created_fn *created,
-			   void *user);
+must_check int sandbox_create(struct state *st, const struct sandbox_params *p,
+			      sandbox_created_fn *created, void *user);
 /* Puts one back that was paused in an earlier life. */
-must_check int sbox_restore(struct state *st, const char *id, const struct sbox_params *p,
-			    struct sbox **ret);
+must_check int sandbox_restore(struct state *st, const char *id, const struct sandbox_params *p,
+			       struct sandbox **ret);
 /* Begins or joins, in any state; `w` may be NULL. */
-void sbox_kill(struct sbox *s, const char *why, struct sbox_wait *w);
+void sandbox_kill(struct sandbox *s, const char *why, struct sandbox_wait *w);
 /* Until the transition that is going on is over; the sandbox may be gone then. */
-void sbox_wait(struct sbox *s, struct sbox_wait *w);
+void sandbox_wait(struct sandbox *s, struct sandbox_wait *w);
 /* Ends `for_ms` from now, or at the maximum length. */
-void sbox_set_timeout(struct sbox *s, uint64_t for_ms);
+void sandbox_set_timeout(struct sandbox *s, uint64_t for_ms);
 /* The same, unless it already ends later. */
-void sbox_extend(struct sbox *s, uint64_t for_ms);
-void sbox_traffic_add(struct sbox *s, struct traffic *t, void (*cut)(struct traffic *t));
+void sandbox_extend(struct sandbox *s, uint64_t for_ms);
+void sandbox_traffic_add(struct sandbox *s, struct traffic *t, void (*cut)(struct traffic *t));
 
 /* Replaces what it may reach. -errno: nothing has changed. */
-must_check int sbox_set_network(struct sbox *s, json_t *network, bool is_blocked);
+must_check int sandbox_set_network(struct sandbox *s, json_t *network, bool is_blocked);
 
-/* --- sbox_life.c --- */
+/* --- lifecycle.c --- */
 
 /* A running one; wait for it. One that cannot be paused is gone then. */
-void sbox_pause(struct sbox *s, bool memory);
+void sandbox_pause(struct sandbox *s, bool memory);
 /* A paused one; wait for it. One that cannot be resumed is paused again, resume_r says why. Without
  * `memory` it starts anew from its files. STATE_FULL. */
-must_check int sbox_resume(struct sbox *s, uint32_t for_s, bool memory);
+must_check int sandbox_resume(struct sandbox *s, uint32_t for_s, bool memory);
 /* Has no memory any more, or only files: a resumption is a cold start. */
-static inline bool sbox_is_cold(const struct sbox *s)
+static inline bool sandbox_is_cold(const struct sandbox *s)
 {
-	return !s->box;
+	return !s->container;
 }
 /* A running one: copies its files to a new layer. `done` comes once, also when the sandbox dies. */
-must_check int sbox_save(struct sbox *s, const char *layer, sbox_saved_fn *done, void *user);
+must_check int sandbox_save(struct sandbox *s, const char *layer, sandbox_saved_fn *done, void *user);
 
 /* The sandbox is about to be freed. */
-void sbox_save_orphan(struct snap_op *op);
+void sandbox_save_orphan(struct snap_op *op);
 
-/* --- state.c, for sbox_life.c and saved_state.c --- */
+/* --- state.c, for lifecycle.c and saved_state.c --- */
 
-void sbox_set_state(struct sbox *s, enum sbox_state to);
+void sandbox_set_state(struct sandbox *s, enum sandbox_state to);
 /* A transition is over: whoever waits looks again. */
-void sbox_settle(struct sbox *s);
+void sandbox_transition_done(struct sandbox *s);
 /* It runs from now on. */
-void sbox_begin(struct sbox *s, uint32_t for_s);
-void sbox_cut_traffic(struct sbox *s);
+void sandbox_begin(struct sandbox *s, uint32_t for_s);
+void sandbox_cut_traffic(struct sandbox *s);
 /* It, or all it was, ends. */
-void sbox_close_egress(struct sbox *s);
+void sandbox_close_egress(struct sandbox *s);
 /* Leaves the table, without a trace of its own. */
-void sbox_forget(struct sbox *s);
+void sandbox_forget(struct sandbox *s);
 bool state_is_stopping(const struct state *st);
 /* Records of saved_state.c that have no place now; an array, borrowed. */
 json_t *state_strangers(const struct state *st);

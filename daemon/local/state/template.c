@@ -74,7 +74,7 @@ static int add_fixed(struct templates *ts, const char *name)
 	return 0;
 }
 
-int templates_new(const struct box_template *v, size_t n, struct templates **ret)
+int templates_new(const struct container_template *v, size_t n, struct templates **ret)
 {
 	struct templates *ts = calloc(1, sizeof(*ts));
 	int r;

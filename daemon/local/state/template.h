@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "daemon/local/engine/box.h"
+#include "daemon/local/engine/container.h"
 #include "daemon/local/state/list.h"
 #include "proto/base/list.h"
 
@@ -31,15 +31,15 @@ struct template {
 struct template_build {
 	struct list node;
 	char tag[TEMPLATE_NAME_MAX + 1];
-	char layer[BOX_ID_MAX + 1];
-	char root[BOX_ID_MAX + 1];		/* the engine's template below it */
+	char layer[CONTAINER_ID_MAX + 1];
+	char root[CONTAINER_ID_MAX + 1];		/* the engine's template below it */
 	char source[ROUTE_ID_MAX + 1];		/* the sandbox it was made of */
 	int64_t at_us;
 };
 
 struct templates;
 
-must_check int templates_new(const struct box_template *v, size_t n, struct templates **ret);
+must_check int templates_new(const struct container_template *v, size_t n, struct templates **ret);
 struct templates *templates_free(struct templates *ts);
 
 enum template_found {

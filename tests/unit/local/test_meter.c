@@ -19,8 +19,12 @@ static json_int_t number(const json_t *o, const char *key)
 TEST(points)
 {
 	struct meter m = { 0 };
-	struct box_usage u = { .n_cpus = 2, .mem_bytes = 10, .mem_limit_bytes = 100, .disk_used_bytes = 5,
-			       .disk_total_bytes = 50, .mem_cache_bytes = 3 };
+	struct container_usage u = {.n_cpus = 2,
+				    .mem_bytes = 10,
+				    .mem_limit_bytes = 100,
+				    .disk_used_bytes = 5,
+				    .disk_total_bytes = 50,
+				    .mem_cache_bytes = 3};
 	json_t *o;
 
 	CHECK(!meter_last(&m));
@@ -54,7 +58,7 @@ TEST(points)
 TEST(series)
 {
 	struct meter m = { 0 };
-	struct box_usage u = { .n_cpus = 1 };
+	struct container_usage u = { .n_cpus = 1 };
 	json_t *o;
 
 	for (int i = 0; i < 2000; i++) {
@@ -80,7 +84,7 @@ TEST(series)
 TEST(the_oldest_go)
 {
 	struct meter m = { 0 };
-	struct box_usage u = { .n_cpus = 1 };
+	struct container_usage u = { .n_cpus = 1 };
 	json_t *o;
 
 	for (uint32_t i = 0; i < METER_POINTS_MAX + 10; i++)

@@ -19,7 +19,7 @@ static struct template_ref ref(const char *s)
 
 static struct templates *some(void)
 {
-	static const struct box_template names[] = { { .name = "node" }, { .name = "base" } };
+	static const struct container_template names[] = { { .name = "node" }, { .name = "base" } };
 	struct templates *ts;
 
 	CHECK_INT(templates_new(names, 2, &ts), 0);

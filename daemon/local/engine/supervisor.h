@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The supervisor: a helper process, forked before the engine knows secrets, that makes the inits of
+ * sandboxes and removes what dead ones leave, so that the engine's loop never waits for a disk.
+ */
+#ifndef AB_DAEMON_LOCAL_ENGINE_SUPERVISOR_H
+#define AB_DAEMON_LOCAL_ENGINE_SUPERVISOR_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "daemon/local/engine/packet.h"
+#include "proto/base/cc.h"
+
+/* Where the ranges of ids begin: above what systemd gives to containers, below 2^31. */
+#define KEEP_FIRST_ID 0x78000000u
+#define KEEP_ID_SLOTS 1024u
+
+struct keep_template {
+	const char *name;
+	const char *path;	/* NULL: the built-in base */
+	bool is_tar;
+	bool on_base;	/* has no programs of its own: lies over the base (the supervisor finds out) */
+};
+
+struct keep_options {
+	int sock;
+	const char *state_dir;	/* absolute, real */
+	struct keep_template *templates;
+	size_t n_templates;
+	struct cg_roots cg;
+	bool as_user, no_idmap, no_egress;
+	uid_t uid;
+	gid_t gid;
+};
+
+/* Never returns. Ends, with all sandboxes, at the end of file of its socket. */
+noreturn_ void supervisor_run(const struct keep_options *o);
+
+#endif
