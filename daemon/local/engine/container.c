@@ -34,9 +34,9 @@
 #define SPAWN_QUEUE_BYTES (4 << 20)
 #define QUIT_WAIT_MS	 20000
 
-struct keep_out {
+struct supervisor_out {
 	struct list node;
-	struct keep_req q;
+	struct supervisor_req q;
 	int fd;
 };
 
@@ -86,7 +86,7 @@ static void created(struct container *b, int r, const char *why)
 static void flush(struct engine *bs)
 {
 	while (bs->sock >= 0 && !list_is_empty(&bs->outbox)) {
-		struct keep_out *o = list_first(&bs->outbox, struct keep_out, node);
+		struct supervisor_out *o = list_first(&bs->outbox, struct supervisor_out, node);
 		int r = pkt_send(bs->sock, &o->q, sizeof(o->q), &o->fd, o->fd >= 0);
 
 		if (r == -EAGAIN)
@@ -99,9 +99,9 @@ static void flush(struct engine *bs)
 		(void)!watch_set(&bs->watch, WATCH_READ | (list_is_empty(&bs->outbox) ? 0 : WATCH_WRITE));
 }
 
-int engine_ask(struct engine *bs, const struct keep_req *q, int fd)
+int engine_ask(struct engine *bs, const struct supervisor_req *q, int fd)
 {
-	struct keep_out *o = bs->sock < 0 ? NULL : calloc(1, sizeof(*o));
+	struct supervisor_out *o = bs->sock < 0 ? NULL : calloc(1, sizeof(*o));
 
 	if (!o) {
 		fd_close(fd);
@@ -154,7 +154,7 @@ static void ask_removal(struct container *b)
 	int r;
 
 	container_set_state(b, CONTAINER_REMOVING);
-	b->req.op = KEEP_REMOVE;
+	b->req.op = SUPERVISOR_REMOVE;
 	str_copy(b->req.layer, sizeof(b->req.layer), b->stash);
 	r = engine_ask(b->engine, &b->req, -1);
 	if (r < 0)
@@ -327,7 +327,7 @@ static void on_created(struct container *b, int pidfd)
 		log_error("container_watch", "container=%s err=%d action=\"killed\"", b->id, -r);
 }
 
-static void on_ready(struct engine *bs, const struct keep_rep *rep)
+static void on_ready(struct engine *bs, const struct supervisor_rep *rep)
 {
 	container_done_fn *fn = bs->ready;
 
@@ -346,21 +346,21 @@ static void on_ready(struct engine *bs, const struct keep_rep *rep)
 		fn(bs->ready_user, rep->r, bs->why);
 }
 
-static void on_reply(struct engine *bs, const struct keep_rep *rep, int fds[PKT_FDS_MAX])
+static void on_reply(struct engine *bs, const struct supervisor_rep *rep, int fds[PKT_FDS_MAX])
 {
 	struct container *b = map_get_u64(&bs->by_token, rep->token);
 
-	if (rep->op == KEEP_READY)
+	if (rep->op == SUPERVISOR_READY)
 		on_ready(bs, rep);
-	else if (rep->op == KEEP_DONE)
+	else if (rep->op == SUPERVISOR_DONE)
 		pause_on_task(bs, rep);
 	else if (!b)
 		log_warn("container_unknown", "token=%llu", (unsigned long long)rep->token);
-	else if (rep->op == KEEP_CREATED)
+	else if (rep->op == SUPERVISOR_CREATED)
 		on_created(b, pkt_take_fd(&fds[0]));
-	else if (rep->op == KEEP_FAILED)
+	else if (rep->op == SUPERVISOR_FAILED)
 		fail_creation(b, rep->r, rep->text);
-	else if (rep->op == KEEP_REMOVED)
+	else if (rep->op == SUPERVISOR_REMOVED)
 		finish(b, rep->r);
 	pkt_close_fds(fds);
 }
@@ -368,7 +368,8 @@ static void on_reply(struct engine *bs, const struct keep_rep *rep, int fds[PKT_
 /* Its inits die with it. What was asked of it will never be answered. */
 static void on_keeper_dead(struct engine *bs)
 {
-	struct keep_rep rep = { .op = KEEP_READY, .r = -EPIPE, .text = "the supervisor process died" };
+	struct supervisor_rep rep = {
+		.op = SUPERVISOR_READY, .r = -EPIPE, .text = "the supervisor process died"};
 
 	log_error("keeper_died", "action=\"no more sandboxes until the next start\"");
 	watch_fini(&bs->watch);
@@ -393,7 +394,7 @@ static void on_keeper_dead(struct engine *bs)
 static void on_keeper(struct watch *w, unsigned ready, void *user)
 {
 	struct engine *bs = user;
-	struct keep_rep rep;
+	struct supervisor_rep rep;
 	int fds[PKT_FDS_MAX];
 
 	(void)w;
@@ -445,7 +446,7 @@ static bool template_name_ok(const char *s)
 static int add_template(struct engine *bs, const struct engine_options *o,
 			const struct container_template *t, char **ret_why)
 {
-	struct keep_template *k = &bs->templates[bs->n_templates];
+	struct supervisor_template *k = &bs->templates[bs->n_templates];
 	struct stat st;
 	char *real;
 
@@ -498,7 +499,7 @@ static uint32_t hash_of(const char *s)
 
 static int start_keeper(struct engine *bs, const struct engine_options *o)
 {
-	struct keep_options ko = { .state_dir = bs->state_dir, .templates = bs->templates,
+	struct supervisor_options ko = { .state_dir = bs->state_dir, .templates = bs->templates,
 				   .n_templates = bs->n_templates, .as_user = !ns_is_root(),
 				   .no_idmap = o->no_idmap, .no_egress = o->no_egress,
 				   .uid = geteuid(), .gid = getegid() };
@@ -551,7 +552,7 @@ int engine_new(const struct engine_options *o, container_done_fn *ready, void *u
 	if (r == 0)
 		r = add_templates(bs, o, ret_why);
 	if (r == 0) {
-		bs->next_slot = hash_of(bs->state_dir) % KEEP_ID_SLOTS;
+		bs->next_slot = hash_of(bs->state_dir) % SUPERVISOR_ID_SLOTS;
 		r = start_keeper(bs, o);
 	}
 	if (r < 0) {
@@ -564,7 +565,7 @@ int engine_new(const struct engine_options *o, container_done_fn *ready, void *u
 
 static void stop_keeper(struct engine *bs)
 {
-	const struct keep_req q = { .op = KEEP_QUIT };
+	const struct supervisor_req q = { .op = SUPERVISOR_QUIT };
 	struct pollfd p = { .fd = bs->keeper_pidfd, .events = POLLIN };
 
 	if (bs->supervisor <= 0)
@@ -574,7 +575,7 @@ static void stop_keeper(struct engine *bs)
 	/* It may still have something to say; nobody listens, and it must not be stopped by that. */
 	while (bs->sock >= 0 && bs->keeper_pidfd >= 0) {
 		struct pollfd both[2] = { p, { .fd = bs->sock, .events = POLLIN } };
-		struct keep_rep rep;
+		struct supervisor_rep rep;
 		int fds[PKT_FDS_MAX];
 
 		if (poll(both, 2, QUIT_WAIT_MS) <= 0 || both[0].revents)
@@ -608,7 +609,7 @@ struct engine *engine_free(struct engine *bs)
 	watch_fini(&bs->watch);
 	stop_keeper(bs);
 	list_for_each_safe(n, &bs->outbox) {
-		struct keep_out *o = list_entry(n, struct keep_out, node);
+		struct supervisor_out *o = list_entry(n, struct supervisor_out, node);
 
 		fd_close(o->fd);
 		free(o);
@@ -663,13 +664,13 @@ static bool id_in_use(const struct engine *bs, const char *id)
 
 static int take_slot(struct engine *bs, uint32_t *ret)
 {
-	for (uint32_t i = 0; i < KEEP_ID_SLOTS; i++) {
-		uint32_t s = (bs->next_slot + i) % KEEP_ID_SLOTS;
+	for (uint32_t i = 0; i < SUPERVISOR_ID_SLOTS; i++) {
+		uint32_t s = (bs->next_slot + i) % SUPERVISOR_ID_SLOTS;
 
 		if (bs->slots[s])
 			continue;
 		bs->slots[s] = true;
-		bs->next_slot = (s + 1) % KEEP_ID_SLOTS;
+		bs->next_slot = (s + 1) % SUPERVISOR_ID_SLOTS;
 		*ret = s;
 		return 0;
 	}
@@ -699,7 +700,7 @@ static void on_defer(struct defer *d, void *user)
 
 static void fill_request(struct container *b, const struct container_options *o, int template)
 {
-	b->req = (struct keep_req){ .op = KEEP_CREATE,
+	b->req = (struct supervisor_req){ .op = SUPERVISOR_CREATE,
 				    .token = b->token,
 				    .id_slot = b->slot,
 				    .template = (uint32_t)template,

@@ -19,7 +19,7 @@
 struct engine {
 	struct loop *loop;
 	char *state_dir;
-	struct keep_template *templates;
+	struct supervisor_template *templates;
 	size_t n_templates;
 	pid_t supervisor;
 	int keeper_pidfd, sock;		/* sock -1: the supervisor is dead */
@@ -38,7 +38,7 @@ struct engine {
 	struct map tasks;		/* of pause.c, by token */
 	uint64_t next_token;
 	uint32_t next_slot;
-	bool slots[KEEP_ID_SLOTS];
+	bool slots[SUPERVISOR_ID_SLOTS];
 	struct cg_roots cg;
 };
 
@@ -77,7 +77,7 @@ struct container {
 	char stash[CONTAINER_ID_MAX + 1];	/* its files become this layer */
 	char id[CONTAINER_ID_MAX + 1];
 	char cg_name[CONTAINER_ID_MAX + 24];
-	struct keep_req req;
+	struct supervisor_req req;
 	int sock, pidfd, root_fd;
 	struct nsnet net;		/* not taken yet */
 	struct watch watch, pid_watch;
@@ -99,7 +99,7 @@ void process_on_message(struct container *b, const struct init_msg *m, int fds[P
 void process_end_all(struct container *b, bool quiet);
 
 /* container.c */
-must_check int engine_ask(struct engine *bs, const struct keep_req *q, int fd);	/* takes fd */
+must_check int engine_ask(struct engine *bs, const struct supervisor_req *q, int fd);	/* takes fd */
 bool engine_id_ok(const char *s);
 
 /* pause.c */
@@ -107,7 +107,7 @@ void pause_init(struct container *b);
 void pause_on_stopped(struct container *b, const struct init_msg *m);
 /* A freeze that is going on comes to nothing. */
 void pause_end(struct container *b, bool quiet);
-void pause_on_task(struct engine *bs, const struct keep_rep *rep);
+void pause_on_task(struct engine *bs, const struct supervisor_rep *rep);
 void pause_end_tasks(struct engine *bs, bool quiet);
 
 /* fs.c */

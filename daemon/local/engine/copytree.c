@@ -83,7 +83,7 @@ static int copy_facts(const struct copy *c, int from_fd, const char *from, int t
 	gid_t gid = (gid_t)((int64_t)st->st_gid + c->how->shift);
 	int r;
 
-	if (c->how->keep_owners && fchownat(to_fd, to, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+	if (c->how->supervisor_owners && fchownat(to_fd, to, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	r = copy_xattrs(from_fd, from, to_fd, to);
 	if (r < 0)

@@ -14,7 +14,7 @@
 #define CONTAINER_COPY_DEPTH_MAX 1500u	/* folders within folders; -ENAMETOOLONG below it */
 
 struct container_copy {
-	bool keep_owners;	/* chown, which an ordinary user cannot */
+	bool supervisor_owners;	/* chown, which an ordinary user cannot */
 	int64_t shift;		/* added to every owner */
 };
 

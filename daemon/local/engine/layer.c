@@ -68,7 +68,7 @@ static int open_lay(int engine_fd, const char *container)
 
 static int save_to(int lay_fd, int layers_fd, const char *tmp, const struct layer_ids *ids)
 {
-	const struct container_copy how = { .keep_owners = !ids->as_user };
+	const struct container_copy how = { .supervisor_owners = !ids->as_user };
 	scoped(fd_closep) int to = -1;
 	int r;
 
@@ -118,7 +118,7 @@ int layer_copy(int layers_fd, const char *layer, int engine_fd, const char *cont
 {
 	scoped(fd_closep) int from = open_dir(layers_fd, layer);
 	scoped(fd_closep) int lay = -1;
-	struct container_copy how = { .keep_owners = !ids->as_user };
+	struct container_copy how = { .supervisor_owners = !ids->as_user };
 	struct layer_ids have;
 	char path[NAME_MAX + 8];
 	int r = from < 0 ? from : read_ids(from, &have);

@@ -37,29 +37,29 @@ static inline int pkt_take_fd(int *fd)
 
 /* --- engine and supervisor --- */
 
-enum keep_op {
-	KEEP_CREATE,	/* > fd: the init's socket */
-	KEEP_REMOVE,	/* > the sandbox is dead: remove what is left of it, or keep its files as `layer` */
-	KEEP_SAVE,	/* > copy the files of container_token to `layer` */
-	KEEP_DROP,	/* > remove `layer` */
-	KEEP_QUIT,	/* > remove everything and end */
-	KEEP_READY,	/* < r, text, facts */
-	KEEP_CREATED,	/* < fd: pidfd of the init */
-	KEEP_FAILED,	/* < r, text */
-	KEEP_REMOVED,	/* < r */
-	KEEP_DONE,	/* < r; the answer to SAVE and DROP */
+enum supervisor_op {
+	SUPERVISOR_CREATE,	/* > fd: the init's socket */
+	SUPERVISOR_REMOVE,	/* > the sandbox is dead: remove what is left of it, or keep its files as `layer` */
+	SUPERVISOR_SAVE,	/* > copy the files of container_token to `layer` */
+	SUPERVISOR_DROP,	/* > remove `layer` */
+	SUPERVISOR_QUIT,	/* > remove everything and end */
+	SUPERVISOR_READY,	/* < r, text, facts */
+	SUPERVISOR_CREATED,	/* < fd: pidfd of the init */
+	SUPERVISOR_FAILED,	/* < r, text */
+	SUPERVISOR_REMOVED,	/* < r */
+	SUPERVISOR_DONE,	/* < r; the answer to SAVE and DROP */
 };
 
-struct keep_req {
-	enum keep_op op;
+struct supervisor_req {
+	enum supervisor_op op;
 	uint64_t token;			/* of the container or the task, chosen by the engine, never reused */
-	uint64_t container_token;		/* KEEP_SAVE */
+	uint64_t container_token;		/* SUPERVISOR_SAVE */
 	uint32_t id_slot;		/* which range of ids */
 	uint32_t template;		/* index */
 	uint64_t memory_bytes;
 	uint32_t max_pids, cpus;
 	char id[CONTAINER_ID_MAX + 1];
-	char layer[CONTAINER_ID_MAX + 1];	/* "" = none; KEEP_CREATE: begin with its files */
+	char layer[CONTAINER_ID_MAX + 1];	/* "" = none; SUPERVISOR_CREATE: begin with its files */
 	bool take_layer;		/* … and the layer is no more */
 	bool probe;			/* a trial */
 };
@@ -74,8 +74,8 @@ struct container_facts {
 	struct cg_roots cg;
 };
 
-struct keep_rep {
-	enum keep_op op;
+struct supervisor_rep {
+	enum supervisor_op op;
 	uint64_t token;
 	int r;
 	char text[PKT_TEXT_MAX];

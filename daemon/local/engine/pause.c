@@ -120,7 +120,7 @@ static void task_end(struct container_task *t, int r)
 	free(t);
 }
 
-void pause_on_task(struct engine *bs, const struct keep_rep *rep)
+void pause_on_task(struct engine *bs, const struct supervisor_rep *rep)
 {
 	struct container_task *t = map_del_u64(&bs->tasks, rep->token);
 
@@ -145,7 +145,7 @@ void pause_end_tasks(struct engine *bs, bool quiet)
 	bs->tasks = (struct map)MAP_NULL;
 }
 
-static int task_start(struct engine *bs, struct keep_req *q, const char *id,
+static int task_start(struct engine *bs, struct supervisor_req *q, const char *id,
 		      container_done_fn *done, void *user)
 {
 	struct container_task *t;
@@ -171,11 +171,11 @@ static int task_start(struct engine *bs, struct keep_req *q, const char *id,
 
 int container_save(struct container *b, const char *id, container_done_fn *done, void *user)
 {
-	struct keep_req q = b->req;
+	struct supervisor_req q = b->req;
 
 	if (b->state != CONTAINER_RUNNING || b->destroying)
 		return -EPIPE;
-	q.op = KEEP_SAVE;
+	q.op = SUPERVISOR_SAVE;
 	q.container_token = b->token;
 	return task_start(b->engine, &q, id, done, user);
 }
@@ -189,7 +189,7 @@ void container_stash(struct container *b, const char *id, container_done_fn *don
 
 int engine_drop_layer(struct engine *bs, const char *id, container_done_fn *done, void *user)
 {
-	struct keep_req q = { .op = KEEP_DROP };
+	struct supervisor_req q = { .op = SUPERVISOR_DROP };
 
 	return task_start(bs, &q, id, done, user);
 }

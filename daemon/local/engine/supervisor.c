@@ -32,13 +32,13 @@
 
 static noreturn_ void quit(struct supervisor *k);
 
-void keep_say(struct supervisor *k, const struct keep_rep *rep, int fd)
+void supervisor_say(struct supervisor *k, const struct supervisor_rep *rep, int fd)
 {
-	if (pkt_send(KEEP_SOCK_FD, rep, sizeof(*rep), &fd, fd >= 0) < 0)
+	if (pkt_send(SUPERVISOR_SOCK_FD, rep, sizeof(*rep), &fd, fd >= 0) < 0)
 		quit(k);
 }
 
-int keep_kid_add(struct supervisor *k, struct kid kid)
+int supervisor_kid_add(struct supervisor *k, struct kid kid)
 {
 	if (k->n == k->cap) {
 		size_t cap = k->cap ? k->cap * 2 : 16;
@@ -84,9 +84,9 @@ static void wipe_start(const char *title)
 /* --- removing --- */
 
 /* Out of the way at once; the rest takes its time. */
-void keep_to_trash(const struct supervisor *k, const char *name)
+void supervisor_to_trash(const struct supervisor *k, const char *name)
 {
-	char from[KEEP_NAME_SIZE + 8], to[KEEP_NAME_SIZE + 8];
+	char from[SUPERVISOR_NAME_SIZE + 8], to[SUPERVISOR_NAME_SIZE + 8];
 
 	snprintf(from, sizeof(from), "containers/%s", name);
 	snprintf(to, sizeof(to), "trash/%s", name);
@@ -94,31 +94,31 @@ void keep_to_trash(const struct supervisor *k, const char *name)
 }
 
 /* Groups say busy, and folders are filled again, for a moment after the last process has died. */
-int keep_remove_all(const struct supervisor *k, const char *name)
+int supervisor_remove_all(const struct supervisor *k, const char *name)
 {
 	int a = 0, b = 0;
 
-	for (int i = 0; i < KEEP_TRIES; i++) {
+	for (int i = 0; i < SUPERVISOR_TRIES; i++) {
 		a = rmtree(k->trash_fd, name);
 		b = cg_remove(&k->o->cg, name);
 		if (a == 0 && b == 0)
 			return 0;
-		(void)poll(NULL, 0, KEEP_PAUSE_MS);
+		(void)poll(NULL, 0, SUPERVISOR_PAUSE_MS);
 	}
 	return a < 0 ? a : b;
 }
 
 /* What the child does, and its exit status: an errno. */
-typedef int kid_fn(struct supervisor *k, const struct keep_req *q);
+typedef int kid_fn(struct supervisor *k, const struct supervisor_req *q);
 
-static pid_t kid_start(struct supervisor *k, struct kid kid, kid_fn *fn, const struct keep_req *q)
+static pid_t kid_start(struct supervisor *k, struct kid kid, kid_fn *fn, const struct supervisor_req *q)
 {
 	kid.pid = fork();
 	if (kid.pid == 0) {
 		int r;
 
 		/* The engine must see our end even while a copy goes on. */
-		fd_close(KEEP_SOCK_FD);
+		fd_close(SUPERVISOR_SOCK_FD);
 		if (kid.kind != KID_REMOVER)
 			(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 		r = fn(k, q);
@@ -127,104 +127,106 @@ static pid_t kid_start(struct supervisor *k, struct kid kid, kid_fn *fn, const s
 	}
 	if (kid.pid < 0)
 		return -errno;
-	return keep_kid_add(k, kid) < 0 ? -ENOMEM : kid.pid;
+	return supervisor_kid_add(k, kid) < 0 ? -ENOMEM : kid.pid;
 }
 
-static int remover(struct supervisor *k, const struct keep_req *q)
+static int remover(struct supervisor *k, const struct supervisor_req *q)
 {
-	char name[KEEP_NAME_SIZE];
+	char name[SUPERVISOR_NAME_SIZE];
 
-	keep_name(name, q->id, q->token);
-	return keep_remove_all(k, name);
+	supervisor_name(name, q->id, q->token);
+	return supervisor_remove_all(k, name);
 }
 
-static void on_remove(struct supervisor *k, const struct keep_req *q)
+static void on_remove(struct supervisor *k, const struct supervisor_req *q)
 {
-	struct keep_rep rep = { .op = KEEP_REMOVED, .token = q->token };
-	const struct layer_ids ids = keep_ids(k, q->id_slot);
-	char name[KEEP_NAME_SIZE];
+	struct supervisor_rep rep = { .op = SUPERVISOR_REMOVED, .token = q->token };
+	const struct layer_ids ids = supervisor_ids(k, q->id_slot);
+	char name[SUPERVISOR_NAME_SIZE];
 	int kept = 0;
 
-	keep_name(name, q->id, q->token);
+	supervisor_name(name, q->id, q->token);
 	if (q->layer[0])
 		kept = layer_stash(k->engine_fd, name, k->layers_fd, q->layer, &ids);
-	keep_to_trash(k, name);
+	supervisor_to_trash(k, name);
 	if (kept == 0 && kid_start(k, (struct kid){ .kind = KID_REMOVER, .token = q->token }, remover, q) > 0)
 		return;
-	rep.r = keep_remove_all(k, name);	/* no process to be had, or bad news: then here */
+	rep.r = supervisor_remove_all(k, name);	/* no process to be had, or bad news: then here */
 	if (kept < 0)
 		rep.r = kept;
-	keep_say(k, &rep, -1);
+	supervisor_say(k, &rep, -1);
 }
 
 /* --- layers --- */
 
-static int saver(struct supervisor *k, const struct keep_req *q)
+static int saver(struct supervisor *k, const struct supervisor_req *q)
 {
-	const struct layer_ids ids = keep_ids(k, q->id_slot);
-	char name[KEEP_NAME_SIZE];
+	const struct layer_ids ids = supervisor_ids(k, q->id_slot);
+	char name[SUPERVISOR_NAME_SIZE];
 
-	keep_name(name, q->id, q->container_token);
+	supervisor_name(name, q->id, q->container_token);
 	return layer_save(k->engine_fd, name, k->layers_fd, q->layer, &ids);
 }
 
-static int dropper(struct supervisor *k, const struct keep_req *q)
+static int dropper(struct supervisor *k, const struct supervisor_req *q)
 {
 	return rmtree(k->trash_fd, q->layer);
 }
 
-static void on_task(struct supervisor *k, const struct keep_req *q)
+static void on_task(struct supervisor *k, const struct supervisor_req *q)
 {
-	struct keep_rep rep = { .op = KEEP_DONE, .token = q->token };
+	struct supervisor_rep rep = { .op = SUPERVISOR_DONE, .token = q->token };
 	pid_t pid;
 
 	/* Out of the way at once, so that it is gone for a start that comes too early. */
-	if (q->op == KEEP_DROP && renameat(k->layers_fd, q->layer, k->trash_fd, q->layer) < 0) {
+	if (q->op == SUPERVISOR_DROP && renameat(k->layers_fd, q->layer, k->trash_fd, q->layer) < 0) {
 		rep.r = errno == ENOENT ? 0 : -errno;
-		keep_say(k, &rep, -1);
+		supervisor_say(k, &rep, -1);
 		return;
 	}
 	pid = kid_start(k, (struct kid){ .kind = KID_TASK, .token = q->token },
-			q->op == KEEP_SAVE ? saver : dropper, q);
+			q->op == SUPERVISOR_SAVE ? saver : dropper, q);
 	if (pid > 0)
 		return;
 	rep.r = (int)pid;
-	keep_say(k, &rep, -1);
+	supervisor_say(k, &rep, -1);
 }
 
 /* --- serving --- */
 
 static void create_failed(struct supervisor *k, uint64_t token, int r, const char *why)
 {
-	struct keep_rep rep = { .op = KEEP_FAILED, .token = token, .r = r };
+	struct supervisor_rep rep = { .op = SUPERVISOR_FAILED, .token = token, .r = r };
 
 	str_copy(rep.text, sizeof(rep.text), why);
-	keep_say(k, &rep, -1);
+	supervisor_say(k, &rep, -1);
 }
 
-static void create_now(struct supervisor *k, const struct keep_req *q, int sock)
+static void create_now(struct supervisor *k, const struct supervisor_req *q, int sock)
 {
-	struct keep_rep rep = { .op = KEEP_CREATED, .token = q->token };
+	struct supervisor_rep rep = { .op = SUPERVISOR_CREATED, .token = q->token };
 	struct making m;
 	int pidfd = -1;
-	pid_t pid = keep_make(k, q, sock, &m, &pidfd);
+	pid_t pid = supervisor_make(k, q, sock, &m, &pidfd);
 
-	if (pid > 0 && keep_kid_add(k, (struct kid){ .pid = pid, .kind = KID_INIT, .token = q->token }) < 0)
+	if (pid > 0 &&
+	    supervisor_kid_add(k, (struct kid){.pid = pid, .kind = KID_INIT, .token = q->token}) <
+		    0)
 		(void)kill(pid, SIGKILL);
 	if (pid < 0)
 		create_failed(k, q->token, pid, m.why);
 	else
-		keep_say(k, &rep, pidfd);
+		supervisor_say(k, &rep, pidfd);
 	fd_close(pidfd);
 }
 
-static int filler(struct supervisor *k, const struct keep_req *q)
+static int filler(struct supervisor *k, const struct supervisor_req *q)
 {
-	const struct layer_ids ids = keep_ids(k, q->id_slot);
-	char name[KEEP_NAME_SIZE];
+	const struct layer_ids ids = supervisor_ids(k, q->id_slot);
+	char name[SUPERVISOR_NAME_SIZE];
 	int r;
 
-	keep_name(name, q->id, q->token);
+	supervisor_name(name, q->id, q->token);
 	r = layer_copy(k->layers_fd, q->layer, k->engine_fd, name, &ids);
 	if (r == 0 && q->take_layer)
 		r = rmtree(k->layers_fd, q->layer);
@@ -240,14 +242,14 @@ static void layer_failed(struct supervisor *k, uint64_t token, int r)
 }
 
 /* Moves the layer at once, or has it copied first. */
-static void create_from_layer(struct supervisor *k, const struct keep_req *q, int *sock)
+static void create_from_layer(struct supervisor *k, const struct supervisor_req *q, int *sock)
 {
-	const struct layer_ids ids = keep_ids(k, q->id_slot);
+	const struct layer_ids ids = supervisor_ids(k, q->id_slot);
 	struct kid kid = { .kind = KID_FILLER, .token = q->token };
-	char name[KEEP_NAME_SIZE];
+	char name[SUPERVISOR_NAME_SIZE];
 	int r;
 
-	keep_name(name, q->id, q->token);
+	supervisor_name(name, q->id, q->token);
 	r = mkdirat(k->engine_fd, name, 0700) < 0 ? -errno : -EXDEV;
 	if (r == -EXDEV && q->take_layer)
 		r = layer_move(k->layers_fd, q->layer, k->engine_fd, name, &ids);
@@ -272,7 +274,7 @@ static void create_from_layer(struct supervisor *k, const struct keep_req *q, in
 	layer_failed(k, q->token, r);
 }
 
-static void on_create(struct supervisor *k, const struct keep_req *q, int *sock)
+static void on_create(struct supervisor *k, const struct supervisor_req *q, int *sock)
 {
 	if (q->layer[0])
 		create_from_layer(k, q, sock);
@@ -292,14 +294,14 @@ static void on_filled(struct supervisor *k, struct kid *kid, int r)
 
 static void on_kid_dead(struct supervisor *k, struct kid kid, int status)
 {
-	struct keep_rep rep = { .op = kid.kind == KID_TASK ? KEEP_DONE : KEEP_REMOVED,
+	struct supervisor_rep rep = { .op = kid.kind == KID_TASK ? SUPERVISOR_DONE : SUPERVISOR_REMOVED,
 				.token = kid.token };
 
 	rep.r = WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
 	if (kid.kind == KID_FILLER)
 		on_filled(k, &kid, rep.r);
 	else if (kid.kind != KID_INIT && kid.token)
-		keep_say(k, &rep, -1);
+		supervisor_say(k, &rep, -1);
 }
 
 static void reap(struct supervisor *k)
@@ -332,33 +334,33 @@ static noreturn_ void quit(struct supervisor *k)
 	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
 		;
 	if (k->base_in_memory)
-		(void)!keep_base_unmount(k);
-	for (int i = 0; i < KEEP_TRIES; i++) {
+		(void)!supervisor_base_unmount(k);
+	for (int i = 0; i < SUPERVISOR_TRIES; i++) {
 		scoped(fd_closep) int state = open(k->o->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 		cg_teardown(&k->o->cg);
 		if (state < 0 || rmtree(state, "engine") == 0)
 			break;
-		(void)poll(NULL, 0, KEEP_PAUSE_MS);
+		(void)poll(NULL, 0, SUPERVISOR_PAUSE_MS);
 	}
 	_exit(0);
 }
 
 static void on_request(struct supervisor *k)
 {
-	struct keep_req q;
+	struct supervisor_req q;
 	int fds[PKT_FDS_MAX];
 
-	if (pkt_recv(KEEP_SOCK_FD, &q, sizeof(q), fds) <= 0)
+	if (pkt_recv(SUPERVISOR_SOCK_FD, &q, sizeof(q), fds) <= 0)
 		quit(k);
 	must(q.template < k->o->n_templates);
-	if (q.op == KEEP_CREATE)
+	if (q.op == SUPERVISOR_CREATE)
 		on_create(k, &q, &fds[0]);
-	else if (q.op == KEEP_REMOVE)
+	else if (q.op == SUPERVISOR_REMOVE)
 		on_remove(k, &q);
-	else if (q.op == KEEP_SAVE || q.op == KEEP_DROP)
+	else if (q.op == SUPERVISOR_SAVE || q.op == SUPERVISOR_DROP)
 		on_task(k, &q);
-	else if (q.op == KEEP_QUIT)
+	else if (q.op == SUPERVISOR_QUIT)
 		quit(k);
 	pkt_close_fds(fds);
 }
@@ -367,17 +369,17 @@ static void on_request(struct supervisor *k)
 static void let_go(int sock)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int high = fcntl(sock, F_DUPFD_CLOEXEC, KEEP_SOCK_FD + 1);
+	int high = fcntl(sock, F_DUPFD_CLOEXEC, SUPERVISOR_SOCK_FD + 1);
 
 	if (null < 0 || high < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
-	    dup2(high, KEEP_SOCK_FD) < 0 || close_range(KEEP_SOCK_FD + 1, ~0u, 0) < 0)
+	    dup2(high, SUPERVISOR_SOCK_FD) < 0 || close_range(SUPERVISOR_SOCK_FD + 1, ~0u, 0) < 0)
 		_exit(1);
-	(void)fcntl(KEEP_SOCK_FD, F_SETFD, FD_CLOEXEC);
+	(void)fcntl(SUPERVISOR_SOCK_FD, F_SETFD, FD_CLOEXEC);
 	if (chdir("/") < 0)
 		_exit(1);
 }
 
-noreturn_ void supervisor_run(const struct keep_options *o)
+noreturn_ void supervisor_run(const struct supervisor_options *o)
 {
 	struct supervisor k = { .o = o, .dir_fd = -1, .engine_fd = -1, .trash_fd = -1, .layers_fd = -1,
 			    .sig_fd = -1, .lock_fd = -1 };
@@ -395,8 +397,8 @@ noreturn_ void supervisor_run(const struct keep_options *o)
 	if (k.sig_fd < 0)
 		_exit(1);
 	wipe_start("agentbox-supervisor");
-	keep_start(&k);
-	p[0] = (struct pollfd){ .fd = KEEP_SOCK_FD, .events = POLLIN };
+	supervisor_start(&k);
+	p[0] = (struct pollfd){ .fd = SUPERVISOR_SOCK_FD, .events = POLLIN };
 	p[1] = (struct pollfd){ .fd = k.sig_fd, .events = POLLIN };
 	for (;;) {
 		if (poll(p, 2, -1) < 0 && errno != EINTR)

@@ -13,20 +13,20 @@
 #include "proto/base/cc.h"
 
 /* Where the ranges of ids begin: above what systemd gives to containers, below 2^31. */
-#define KEEP_FIRST_ID 0x78000000u
-#define KEEP_ID_SLOTS 1024u
+#define SUPERVISOR_FIRST_ID 0x78000000u
+#define SUPERVISOR_ID_SLOTS 1024u
 
-struct keep_template {
+struct supervisor_template {
 	const char *name;
 	const char *path;	/* NULL: the built-in base */
 	bool is_tar;
 	bool on_base;	/* has no programs of its own: lies over the base (the supervisor finds out) */
 };
 
-struct keep_options {
+struct supervisor_options {
 	int sock;
 	const char *state_dir;	/* absolute, real */
-	struct keep_template *templates;
+	struct supervisor_template *templates;
 	size_t n_templates;
 	struct cg_roots cg;
 	bool as_user, no_idmap, no_egress;
@@ -35,6 +35,6 @@ struct keep_options {
 };
 
 /* Never returns. Ends, with all sandboxes, at the end of file of its socket. */
-noreturn_ void supervisor_run(const struct keep_options *o);
+noreturn_ void supervisor_run(const struct supervisor_options *o);
 
 #endif

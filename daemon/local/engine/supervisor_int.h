@@ -14,10 +14,10 @@
 #include "daemon/local/engine/ns.h"
 #include "daemon/local/engine/supervisor.h"
 
-#define KEEP_SOCK_FD	 3	/* of the supervisor and of each init */
-#define KEEP_NAME_SIZE	 (CONTAINER_ID_MAX + 24u)
-#define KEEP_TRIES	 100
-#define KEEP_PAUSE_MS	 5
+#define SUPERVISOR_SOCK_FD	 3	/* of the supervisor and of each init */
+#define SUPERVISOR_NAME_SIZE	 (CONTAINER_ID_MAX + 24u)
+#define SUPERVISOR_TRIES	 100
+#define SUPERVISOR_PAUSE_MS	 5
 
 enum kid_kind {
 	KID_INIT,
@@ -30,12 +30,12 @@ struct kid {
 	pid_t pid;
 	enum kid_kind kind;
 	uint64_t token;
-	struct keep_req *q;	/* KID_FILLER: what is asked for; heap */
+	struct supervisor_req *q;	/* KID_FILLER: what is asked for; heap */
 	int sock;
 };
 
 struct supervisor {
-	const struct keep_options *o;
+	const struct supervisor_options *o;
 	struct container_facts facts;
 	char dir[PATH_MAX];	/* STATE/engine */
 	int dir_fd, engine_fd, trash_fd, layers_fd, sig_fd, lock_fd;
@@ -45,7 +45,7 @@ struct supervisor {
 };
 
 struct making {
-	char name[KEEP_NAME_SIZE];
+	char name[SUPERVISOR_NAME_SIZE];
 	char dir[PATH_MAX], base[PATH_MAX], root[PATH_MAX];
 	char why[PKT_TEXT_MAX];
 	struct ns_plan plan;
@@ -53,29 +53,30 @@ struct making {
 
 /* --- supervisor.c --- */
 
-must_check int keep_kid_add(struct supervisor *k, struct kid kid);
-void keep_say(struct supervisor *k, const struct keep_rep *rep, int fd);
+must_check int supervisor_kid_add(struct supervisor *k, struct kid kid);
+void supervisor_say(struct supervisor *k, const struct supervisor_rep *rep, int fd);
 /* Out of the way at once; the rest takes its time. */
-void keep_to_trash(const struct supervisor *k, const char *name);
-must_check int keep_remove_all(const struct supervisor *k, const char *name);
+void supervisor_to_trash(const struct supervisor *k, const char *name);
+must_check int supervisor_remove_all(const struct supervisor *k, const char *name);
 
 /* --- supervisor_make.c --- */
 
 /* "a/bc"; -ENAMETOOLONG. */
-must_check int keep_path(char *ret, size_t cap, const char *a, const char *b, const char *c);
-void keep_name(char ret[KEEP_NAME_SIZE], const char *id, uint64_t token);
-struct layer_ids keep_ids(const struct supervisor *k, uint32_t slot);
+must_check int supervisor_path(char *ret, size_t cap, const char *a, const char *b, const char *c);
+void supervisor_name(char ret[SUPERVISOR_NAME_SIZE], const char *id, uint64_t token);
+struct layer_ids supervisor_ids(const struct supervisor *k, uint32_t slot);
 /* Where a template's files are (suffix ""), or its patch. */
-must_check int keep_template_path(const struct supervisor *k, const struct keep_template *t,
-				  const char *suffix, char ret[PATH_MAX]);
+must_check int supervisor_template_path(const struct supervisor *k,
+					const struct supervisor_template *t, const char *suffix,
+					char ret[PATH_MAX]);
 /* *ret_pidfd and the pid, or -errno with m->why. */
-must_check pid_t keep_make(struct supervisor *k, const struct keep_req *q, int sock,
-			   struct making *m, int *ret_pidfd);
+must_check pid_t supervisor_make(struct supervisor *k, const struct supervisor_req *q, int sock,
+				 struct making *m, int *ret_pidfd);
 
 /* --- supervisor_start.c --- */
 
 /* All before the first request; says READY. */
-void keep_start(struct supervisor *k);
-must_check int keep_base_unmount(struct supervisor *k);
+void supervisor_start(struct supervisor *k);
+must_check int supervisor_base_unmount(struct supervisor *k);
 
 #endif

@@ -18,21 +18,21 @@
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
-int keep_path(char *ret, size_t cap, const char *a, const char *b, const char *c)
+int supervisor_path(char *ret, size_t cap, const char *a, const char *b, const char *c)
 {
 	return (size_t)snprintf(ret, cap, "%s/%s%s", a, b, c) < cap ? 0 : -ENAMETOOLONG;
 }
 
-void keep_name(char ret[KEEP_NAME_SIZE], const char *id, uint64_t token)
+void supervisor_name(char ret[SUPERVISOR_NAME_SIZE], const char *id, uint64_t token)
 {
-	snprintf(ret, KEEP_NAME_SIZE, "%s.%llx", id, (unsigned long long)token);
+	snprintf(ret, SUPERVISOR_NAME_SIZE, "%s.%llx", id, (unsigned long long)token);
 }
 
 static int make_folder(const char *dir, const char *name, uint32_t owner, bool mark)
 {
 	char path[PATH_MAX];
 
-	if (keep_path(path, sizeof(path), dir, name, "") < 0)
+	if (supervisor_path(path, sizeof(path), dir, name, "") < 0)
 		return -ENAMETOOLONG;
 	if (mkdir(path, 0755) < 0 || chmod(path, 0755) < 0)
 		return -errno;
@@ -43,16 +43,16 @@ static int make_folder(const char *dir, const char *name, uint32_t owner, bool m
 	return 0;
 }
 
-struct layer_ids keep_ids(const struct supervisor *k, uint32_t slot)
+struct layer_ids supervisor_ids(const struct supervisor *k, uint32_t slot)
 {
 	return (struct layer_ids){
 		.as_user = k->o->as_user,
-		.first = k->o->as_user || k->facts.idmap ? 0 : KEEP_FIRST_ID + slot * NS_IDS,
+		.first = k->o->as_user || k->facts.idmap ? 0 : SUPERVISOR_FIRST_ID + slot * NS_IDS,
 	};
 }
 
 /* One that begins with a layer has its folder and the layer in it. */
-static int make_folders(const struct supervisor *k, const struct keep_req *q, struct making *m)
+static int make_folders(const struct supervisor *k, const struct supervisor_req *q, struct making *m)
 {
 	static const struct {
 		const char *name;
@@ -61,7 +61,7 @@ static int make_folders(const struct supervisor *k, const struct keep_req *q, st
 		{ "mnt", false, false },     { "lay", true, false },	 { "lay/up", true, true },
 		{ "lay/wk", false, false },  { "lay/usrup", true, true }, { "lay/usrwk", false, false },
 	};
-	uint32_t owner = keep_ids(k, q->id_slot).first;
+	uint32_t owner = supervisor_ids(k, q->id_slot).first;
 
 	if (!q->layer[0] && mkdir(m->dir, 0700) < 0)
 		return -errno;
@@ -78,8 +78,8 @@ static int make_folders(const struct supervisor *k, const struct keep_req *q, st
 }
 
 /* Where a template's files are, or its patch. */
-int keep_template_path(const struct supervisor *k, const struct keep_template *t,
-		       const char *suffix, char ret[PATH_MAX])
+int supervisor_template_path(const struct supervisor *k, const struct supervisor_template *t,
+			     const char *suffix, char ret[PATH_MAX])
 {
 	if (!*suffix && !t->is_tar)
 		return str_copy(ret, PATH_MAX, t->path) ? 0 : -ENAMETOOLONG;
@@ -92,11 +92,11 @@ int keep_template_path(const struct supervisor *k, const struct keep_template *t
 /* The folder `own` to CONTAINER/base, with the owners of the sandbox. */
 static int copy_shifted(const struct supervisor *k, const char *own, struct making *m)
 {
-	const struct container_copy how = { .keep_owners = true, .shift = m->plan.first_id };
+	const struct container_copy how = { .supervisor_owners = true, .shift = m->plan.first_id };
 	scoped(fd_closep) int container =
 		openat(k->engine_fd, m->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	scoped(fd_closep) int from = open(own, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = keep_path(m->base, sizeof(m->base), m->dir, "base", "");
+	int r = supervisor_path(m->base, sizeof(m->base), m->dir, "base", "");
 
 	if (r == 0 && (container < 0 || from < 0))
 		r = -errno;
@@ -108,16 +108,16 @@ static int copy_shifted(const struct supervisor *k, const char *own, struct maki
  * id-mapped mounts our own (base or patch) is copied and shifted, and a template's files show as
  * nobody's.
  */
-static int choose_layers(const struct supervisor *k, const struct keep_req *q, struct making *m)
+static int choose_layers(const struct supervisor *k, const struct supervisor_req *q, struct making *m)
 {
-	const struct keep_template *t = &k->o->templates[q->template];
+	const struct supervisor_template *t = &k->o->templates[q->template];
 	bool on_base = !t->path || t->on_base;
 	char own[PATH_MAX];
-	int r = on_base ? keep_path(own, sizeof(own), k->dir, "base", "")
-			: keep_template_path(k, t, ".patch", own);
+	int r = on_base ? supervisor_path(own, sizeof(own), k->dir, "base", "")
+			: supervisor_template_path(k, t, ".patch", own);
 
 	if (r == 0 && t->path)
-		r = keep_template_path(k, t, "", m->root);
+		r = supervisor_template_path(k, t, "", m->root);
 	if (r < 0)
 		return r;
 	m->plan.has_usr = on_base;
@@ -129,15 +129,15 @@ static int choose_layers(const struct supervisor *k, const struct keep_req *q, s
 	return copy_shifted(k, own, m);
 }
 
-static int prepare(const struct supervisor *k, const struct keep_req *q, struct making *m)
+static int prepare(const struct supervisor *k, const struct supervisor_req *q, struct making *m)
 {
 	const struct cg_limits limits = { .memory_bytes = q->memory_bytes, .max_pids = q->max_pids,
 					  .cpus = q->cpus };
 	int r;
 
 	*m = (struct making){ .why = "" };
-	keep_name(m->name, q->id, q->token);
-	r = keep_path(m->dir, sizeof(m->dir), k->dir, "containers/", m->name);
+	supervisor_name(m->name, q->id, q->token);
+	r = supervisor_path(m->dir, sizeof(m->dir), k->dir, "containers/", m->name);
 	if (r < 0)
 		return r;
 	m->plan = (struct ns_plan){
@@ -146,8 +146,8 @@ static int prepare(const struct supervisor *k, const struct keep_req *q, struct 
 		.usr_writable = k->facts.usr_writable,
 		.egress = k->facts.egress,
 		.probe = q->probe,
-		.first_id = k->o->as_user ? k->o->uid : KEEP_FIRST_ID + q->id_slot * NS_IDS,
-		.first_gid = k->o->as_user ? k->o->gid : KEEP_FIRST_ID + q->id_slot * NS_IDS,
+		.first_id = k->o->as_user ? k->o->uid : SUPERVISOR_FIRST_ID + q->id_slot * NS_IDS,
+		.first_gid = k->o->as_user ? k->o->gid : SUPERVISOR_FIRST_ID + q->id_slot * NS_IDS,
 		.max_pids = q->max_pids,
 		.container_dir = m->dir,
 		.cg = &k->o->cg,
@@ -175,23 +175,23 @@ static noreturn_ void become_init(const struct making *m, int sock)
 	struct nsnet net = { -1, -1 };
 	struct init_msg failed = { .op = INIT_FAILED };
 
-	if (dup2(sock, KEEP_SOCK_FD) < 0 || dup2(STDIN_FILENO, STDERR_FILENO) < 0 ||
-	    close_range(KEEP_SOCK_FD + 1, ~0u, 0) < 0)
+	if (dup2(sock, SUPERVISOR_SOCK_FD) < 0 || dup2(STDIN_FILENO, STDERR_FILENO) < 0 ||
+	    close_range(SUPERVISOR_SOCK_FD + 1, ~0u, 0) < 0)
 		_exit(1);
-	(void)fcntl(KEEP_SOCK_FD, F_SETFD, FD_CLOEXEC);
+	(void)fcntl(SUPERVISOR_SOCK_FD, F_SETFD, FD_CLOEXEC);
 	if (ns_setup(&m->plan, &net, &e) < 0) {
 		failed.r = -e.err;
 		failed.a = (int32_t)e.stage;
 		ns_explain(&e, failed.text, sizeof(failed.text));
-		(void)!pkt_send(KEEP_SOCK_FD, &failed, sizeof(failed), NULL, 0);
+		(void)!pkt_send(SUPERVISOR_SOCK_FD, &failed, sizeof(failed), NULL, 0);
 		_exit(1);
 	}
-	spawn_run(KEEP_SOCK_FD, m->plan.as_user, &net);
+	spawn_run(SUPERVISOR_SOCK_FD, m->plan.as_user, &net);
 }
 
 /* *ret_pidfd and the pid, or -errno with m->why. */
-pid_t keep_make(struct supervisor *k, const struct keep_req *q, int sock, struct making *m,
-		int *ret_pidfd)
+pid_t supervisor_make(struct supervisor *k, const struct supervisor_req *q, int sock,
+		      struct making *m, int *ret_pidfd)
 {
 	struct ns_error e = { .stage = NS_CLONE };
 	pid_t pid;

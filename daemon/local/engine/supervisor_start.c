@@ -25,7 +25,7 @@
 #include "proto/base/str.h"
 
 #define TRIAL_WAIT_MS 10000
-#define LOCK_TRIES    4000	/* times KEEP_PAUSE_MS: 20 s */
+#define LOCK_TRIES    4000	/* times SUPERVISOR_PAUSE_MS: 20 s */
 
 static int empty_folder(const struct supervisor *k, const char *name)
 {
@@ -74,18 +74,18 @@ static void clean_trash(struct supervisor *k)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		for (int i = 0; i < KEEP_TRIES && rmtree(k->dir_fd, "old") < 0; i++)
-			(void)poll(NULL, 0, KEEP_PAUSE_MS);
+		for (int i = 0; i < SUPERVISOR_TRIES && rmtree(k->dir_fd, "old") < 0; i++)
+			(void)poll(NULL, 0, SUPERVISOR_PAUSE_MS);
 		_exit(0);
 	}
 	if (pid > 0)
-		(void)!keep_kid_add(k, (struct kid){ .pid = pid, .kind = KID_REMOVER });
+		(void)!supervisor_kid_add(k, (struct kid){ .pid = pid, .kind = KID_REMOVER });
 }
 
 static int open_layers(struct supervisor *k)
 {
 	char dir[PATH_MAX];
-	int r = keep_path(dir, sizeof(dir), k->o->state_dir, "layers", "");
+	int r = supervisor_path(dir, sizeof(dir), k->o->state_dir, "layers", "");
 
 	if (r == 0)
 		r = fd_mkdirs(dir, 0700);
@@ -100,7 +100,7 @@ static int open_layers(struct supervisor *k)
 
 static int start_folders(struct supervisor *k)
 {
-	int r = keep_path(k->dir, sizeof(k->dir), k->o->state_dir, "engine", "");
+	int r = supervisor_path(k->dir, sizeof(k->dir), k->o->state_dir, "engine", "");
 
 	if (r == 0)
 		r = fd_mkdirs(k->dir, 0700);
@@ -138,7 +138,7 @@ static int start_folders(struct supervisor *k)
 static int take_over(struct supervisor *k)
 {
 	char dir[PATH_MAX];
-	int r = keep_path(dir, sizeof(dir), k->o->state_dir, "templates", "");
+	int r = supervisor_path(dir, sizeof(dir), k->o->state_dir, "templates", "");
 
 	if (r == 0)
 		r = fd_mkdirs(dir, 0700);
@@ -150,13 +150,13 @@ static int take_over(struct supervisor *k)
 	for (int i = 0; i < LOCK_TRIES; i++) {
 		if (flock(k->lock_fd, LOCK_EX | LOCK_NB) == 0)
 			return 0;
-		(void)poll(NULL, 0, KEEP_PAUSE_MS);
+		(void)poll(NULL, 0, SUPERVISOR_PAUSE_MS);
 	}
 	return -EBUSY;
 }
 
 /* Unpacks an archive again only when it has changed. */
-static int unpack(int dir_fd, const char *dir, const struct keep_template *t)
+static int unpack(int dir_fd, const char *dir, const struct supervisor_template *t)
 {
 	char root[NAME_MAX + 1], stamp[NAME_MAX + 1], now[64], path[PATH_MAX], *old = NULL;
 	struct stat st;
@@ -179,7 +179,7 @@ static int unpack(int dir_fd, const char *dir, const struct keep_template *t)
 	if (r == 0 && mkdirat(dir_fd, root, 0755) < 0)
 		r = -errno;
 	if (r == 0)
-		r = keep_path(path, sizeof(path), dir, root, "");
+		r = supervisor_path(path, sizeof(path), dir, root, "");
 	if (r == 0)
 		r = base_unpack(path, t->path);
 	return r < 0 ? r : fd_write_file(dir_fd, stamp, now, strlen(now), 0600);
@@ -191,19 +191,20 @@ static bool has_programs(const char *root)
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
-		if (keep_path(path, sizeof(path), root, folders[i], "") == 0 && access(path, F_OK) == 0)
+		if (supervisor_path(path, sizeof(path), root, folders[i], "") == 0 &&
+		    access(path, F_OK) == 0)
 			return true;
 	return false;
 }
 
 static int prepare_template(const struct supervisor *k, const char *dir, int dir_fd,
-			    struct keep_template *t)
+			    struct supervisor_template *t)
 {
 	char name[NAME_MAX + 1], patch[PATH_MAX], root[PATH_MAX];
 	int r = t->is_tar ? unpack(dir_fd, dir, t) : 0;
 
 	if (r == 0)
-		r = keep_template_path(k, t, "", root);
+		r = supervisor_template_path(k, t, "", root);
 	if (r < 0)
 		return r;
 	t->on_base = !has_programs(root);
@@ -214,19 +215,19 @@ static int prepare_template(const struct supervisor *k, const char *dir, int dir
 	if (r == 0 && mkdirat(dir_fd, name, 0755) < 0)
 		r = -errno;
 	if (r == 0)
-		r = keep_template_path(k, t, ".patch", patch);
+		r = supervisor_template_path(k, t, ".patch", patch);
 	return r < 0 ? r : base_build_patch(patch, root, k->o->as_user);
 }
 
 static int prepare_templates(const struct supervisor *k, char why[PKT_TEXT_MAX])
 {
 	char dir[PATH_MAX];
-	int r = keep_path(dir, sizeof(dir), k->o->state_dir, "templates", "");
+	int r = supervisor_path(dir, sizeof(dir), k->o->state_dir, "templates", "");
 
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < k->o->n_templates; i++) {
-		struct keep_template *t = &k->o->templates[i];
+		struct supervisor_template *t = &k->o->templates[i];
 
 		r = t->path ? prepare_template(k, dir, k->lock_fd, t) : 0;
 		if (r < 0) {
@@ -242,7 +243,7 @@ static int prepare_templates(const struct supervisor *k, char why[PKT_TEXT_MAX])
 static int try_once(struct supervisor *k, uint64_t token, char why[PKT_TEXT_MAX],
 		    enum ns_stage *ret_stage)
 {
-	struct keep_req q = { .token = token, .max_pids = 64, .id = "trial", .probe = true };
+	struct supervisor_req q = { .token = token, .max_pids = 64, .id = "trial", .probe = true };
 	int sock[2], pidfd = -1, fds[PKT_FDS_MAX], r = pkt_pair(sock);
 	struct init_msg m = { 0 };
 	struct making making;
@@ -252,7 +253,7 @@ static int try_once(struct supervisor *k, uint64_t token, char why[PKT_TEXT_MAX]
 	*ret_stage = NS_CLONE;
 	if (r < 0)
 		return r;
-	pid = keep_make(k, &q, sock[1], &making, &pidfd);
+	pid = supervisor_make(k, &q, sock[1], &making, &pidfd);
 	fd_close(sock[1]);
 	r = pid < 0 ? pid : -ETIMEDOUT;
 	str_copy(why, PKT_TEXT_MAX, pid < 0 ? making.why : "the trial sandbox did not come up");
@@ -271,8 +272,8 @@ static int try_once(struct supervisor *k, uint64_t token, char why[PKT_TEXT_MAX]
 			;
 	}
 	fd_close(pidfd);
-	keep_to_trash(k, making.name);
-	(void)!keep_remove_all(k, making.name);
+	supervisor_to_trash(k, making.name);
+	(void)!supervisor_remove_all(k, making.name);
 	return r;
 }
 
@@ -284,7 +285,7 @@ static bool base_in_memory(struct supervisor *k)
 {
 	char base[PATH_MAX];
 
-	if (k->o->as_user || keep_path(base, sizeof(base), k->dir, "base", "") < 0)
+	if (k->o->as_user || supervisor_path(base, sizeof(base), k->dir, "base", "") < 0)
 		return false;
 	return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0 &&
 	       mount("tmpfs", base, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64m") == 0;
@@ -293,15 +294,15 @@ static bool base_in_memory(struct supervisor *k)
 static int build_base(struct supervisor *k)
 {
 	char base[PATH_MAX];
-	int r = keep_path(base, sizeof(base), k->dir, "base", "");
+	int r = supervisor_path(base, sizeof(base), k->dir, "base", "");
 
 	return r < 0 ? r : base_build(base, k->o->as_user);
 }
 
-int keep_base_unmount(struct supervisor *k)
+int supervisor_base_unmount(struct supervisor *k)
 {
 	char base[PATH_MAX];
-	int r = keep_path(base, sizeof(base), k->dir, "base", "");
+	int r = supervisor_path(base, sizeof(base), k->dir, "base", "");
 
 	k->base_in_memory = false;
 	return r < 0 ? r : umount2(base, MNT_DETACH) < 0 ? -errno : 0;
@@ -310,7 +311,7 @@ int keep_base_unmount(struct supervisor *k)
 /* Its files cannot be id-mapped there before Linux 6.3. */
 static int base_to_disk(struct supervisor *k)
 {
-	int r = keep_base_unmount(k);
+	int r = supervisor_base_unmount(k);
 
 	return r < 0 ? r : build_base(k);
 }
@@ -348,9 +349,9 @@ static int trial(struct supervisor *k, char why[PKT_TEXT_MAX])
 	}
 }
 
-void keep_start(struct supervisor *k)
+void supervisor_start(struct supervisor *k)
 {
-	struct keep_rep rep = { .op = KEEP_READY };
+	struct supervisor_rep rep = { .op = SUPERVISOR_READY };
 	int r = take_over(k);
 
 	if (r == 0)
@@ -369,5 +370,5 @@ void keep_start(struct supervisor *k)
 	}
 	rep.r = r;
 	rep.facts = k->facts;
-	keep_say(k, &rep, -1);
+	supervisor_say(k, &rep, -1);
 }
