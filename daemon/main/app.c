@@ -381,7 +381,7 @@ static int make_server(struct app *a)
 	if (!r)
 		r = svc_file_add(a->server, a->core);
 	if (!r)
-		r = app_look_new(a);
+		r = app_status_new(a);
 	return r < 0 ? failed("the gRPC server", r) : 0;
 }
 
@@ -555,7 +555,7 @@ struct app *app_free(struct app *a)
 	app_metrics_free(a);
 	a->server = rpc_server_free(a->server);
 	rpc_socket_free(a->socket);
-	app_look_free(a);
+	app_status_free(a);
 	commands_free(a->commands);
 	sandbox_core_free(a->core);
 	app_accounts_free(a);

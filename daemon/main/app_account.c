@@ -207,7 +207,7 @@ static int make_tls_client(struct account *c, struct tls_client **ret, struct st
 }
 
 /* New connections believe, and show, what the files hold now; while they cannot be used, what they held. */
-static void look_at_tls(struct account *c)
+static void collect_tls(struct account *c)
 {
 	struct status why = STATUS_OK;
 	struct tls_client *fresh;
@@ -233,7 +233,7 @@ static bool on_key_use(struct cloud *cloud, void *user)
 	struct stat now;
 	int r;
 
-	look_at_tls(c);
+	collect_tls(c);
 	if (!c->key)
 		return run_key_command(c);
 	if (!c->key_path || stat(c->key_path, &now) < 0 || is_same_file(&now, &c->key_stat))

@@ -63,7 +63,7 @@ struct app {
 	uint64_t drain_until_ms;	/* 0 = not draining */
 	int64_t started_at_ms;		/* wall */
 	uint64_t started_boot_ms;
-	struct app_look *look;
+	struct app_status *look;
 	struct rpc_socket *metrics_socket;
 	struct http_server *metrics;	/* NULL = none */
 };
@@ -76,8 +76,8 @@ void app_accounts_free(struct app *a);
 must_check int app_metrics_new(struct app *a);
 void app_metrics_free(struct app *a);
 
-/* app_look.c: what Status and Config tell. */
-must_check int app_look_new(struct app *a);
-void app_look_free(struct app *a);
+/* app_status.c: what Status and Config tell. */
+must_check int app_status_new(struct app *a);
+void app_status_free(struct app *a);
 
 #endif

@@ -21,7 +21,7 @@
 #define LITTLE_SPACE	(8u * 1024 * 1024)	/* the next commits may not fit */
 #define CONFIG_MAX_BYTES (1024u * 1024)
 
-struct app_look {
+struct app_status {
 	struct daemon_cloud clouds[APP_ACCOUNTS_MAX];
 	struct status failures[APP_ACCOUNTS_MAX];
 	char proxies[APP_ACCOUNTS_MAX][256];
@@ -48,8 +48,8 @@ static int64_t wall_of(const struct app *a, uint64_t boot_ms)
 	return boot_ms ? clock_wall_ms() - (int64_t)loop_now_ms(a->loop) + (int64_t)boot_ms : 0;
 }
 
-static void degrade(struct app_look *k, const char *what, const char *account, const struct status *st,
-		    int64_t since_ms)
+static void degrade(struct app_status *k, const char *what, const char *account,
+		    const struct status *st, int64_t since_ms)
 {
 	if (k->n_degraded < DEGRADED_MAX)
 		k->degraded[k->n_degraded++] = (struct daemon_degradation){
@@ -68,9 +68,9 @@ static const char *without_credentials(const char *proxy, char ret[256])
 	return ret;
 }
 
-static void look_at_limits(struct app *a, const struct cloud *cloud, struct daemon_cloud *ret)
+static void collect_limits(struct app *a, const struct cloud *cloud, struct daemon_cloud *ret)
 {
-	struct app_look *k = a->look;
+	struct app_status *k = a->look;
 	struct cloud_limit l;
 
 	ret->limits = &k->limits[k->n_limits];
@@ -83,9 +83,9 @@ static void look_at_limits(struct app *a, const struct cloud *cloud, struct daem
 	}
 }
 
-static void look_at_cloud(struct app *a, size_t i, const struct sandbox_core_counts *core)
+static void collect_cloud(struct app *a, size_t i, const struct sandbox_core_counts *core)
 {
-	struct app_look *k = a->look;
+	struct app_status *k = a->look;
 	struct account *c = &a->accounts[i];
 	struct cloud_health h;
 
@@ -105,7 +105,7 @@ static void look_at_cloud(struct app *a, size_t i, const struct sandbox_core_cou
 		.last_failure_message = k->failures[i].text,
 		.in_flight = h.in_flight, .max_in_flight = h.max_in_flight, .queued = h.queued,
 	};
-	look_at_limits(a, c->cloud, &k->clouds[i]);
+	collect_limits(a, c->cloud, &k->clouds[i]);
 	if (!k->clouds[i].reachable)
 		degrade(k, "cloud", c->name, &k->failures[i], k->clouds[i].last_failure_at_ms);
 }
@@ -115,9 +115,9 @@ static const char *protocol_name(uint32_t version)
 	return version == HTTP_VERSION_2 ? "h2" : version ? "http/1.1" : "";
 }
 
-static void look_at_conns(struct app *a, size_t origin, struct daemon_origin *ret)
+static void collect_conns(struct app *a, size_t origin, struct daemon_origin *ret)
 {
-	struct app_look *k = a->look;
+	struct app_status *k = a->look;
 	uint64_t now = loop_now_ms(a->loop);
 	struct pool_conn_stats c;
 
@@ -140,9 +140,9 @@ static bool is_secret_host(const char *host)
 	return n && host[n] == '-' && strchr(host, '.');
 }
 
-static size_t look_at_pool(struct app *a, bool admin)
+static size_t collect_pool(struct app *a, bool admin)
 {
-	struct app_look *k = a->look;
+	struct app_status *k = a->look;
 	struct pool_stats s;
 	size_t n = 0;
 
@@ -175,16 +175,16 @@ static size_t look_at_pool(struct app *a, bool admin)
 			.last_error = rest == s.host ? s.last_error : "",
 			.last_error_at_ms = wall_of(a, s.last_error_at_ms),
 		};
-		look_at_conns(a, n, &k->origins[n]);
+		collect_conns(a, n, &k->origins[n]);
 		n++;
 	}
 	return n;
 }
 
 /* What happened to the rows and to who we are: said until the next start. */
-static void look_back(struct app *a, const struct sandbox_core_counts *core)
+static void collect_backup(struct app *a, const struct sandbox_core_counts *core)
 {
-	struct app_look *k = a->look;
+	struct app_status *k = a->look;
 
 	if (core->doubt_text) {
 		status_set(&k->store_doubt, R_TRUNCATED, "%s", core->doubt_text);
@@ -204,7 +204,7 @@ static void look_back(struct app *a, const struct sandbox_core_counts *core)
 }
 
 /* A disk that is nearly full is trouble before a commit fails for it. */
-static void look_at_space(struct app_look *k, uint64_t free_bytes)
+static void collect_space(struct app_status *k, uint64_t free_bytes)
 {
 	if (status_ok(&k->store_health) && free_bytes < LITTLE_SPACE)
 		status_set(&k->store_health, R_NO_SPACE,
@@ -212,10 +212,10 @@ static void look_at_space(struct app_look *k, uint64_t free_bytes)
 			   (unsigned long long)(free_bytes / 1024));
 }
 
-static void look_at_store(struct app *a, struct daemon_store *ret,
+static void collect_store(struct app *a, struct daemon_store *ret,
 			  const struct sandbox_core_counts *core)
 {
-	struct app_look *k = a->look;
+	struct app_status *k = a->look;
 	struct statvfs fs;
 	struct stat st;
 
@@ -228,7 +228,7 @@ static void look_at_store(struct app *a, struct daemon_store *ret,
 		ret->bytes = (uint64_t)st.st_size;
 	if (statvfs(a->state_dir, &fs) == 0) {
 		ret->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-		look_at_space(k, ret->free_bytes);
+		collect_space(k, ret->free_bytes);
 	}
 	ret->backup_at_ms = store_backup_at_ms(a->store);
 	if (status_ok(&k->store_health))
@@ -237,14 +237,14 @@ static void look_at_store(struct app *a, struct daemon_store *ret,
 		k->store_since_ms = clock_wall_ms();
 	if (k->store_since_ms)
 		degrade(k, "store", "", &k->store_health, k->store_since_ms);
-	look_back(a, core);
+	collect_backup(a, core);
 }
 
 static void look(void *user, const struct principal *who, struct daemon_facts *ret)
 {
 	static const char *const features[] = { "local", "reflection" };
 	struct app *a = user;
-	struct app_look *k = a->look;
+	struct app_status *k = a->look;
 	uid_t uid = who->admin ? (uid_t)-1 : who->uid;
 	struct commands_counts commands;
 	struct localrun_info local = { 0 };
@@ -255,7 +255,7 @@ static void look(void *user, const struct principal *who, struct daemon_facts *r
 	k->store_health = core.store;
 	commands_count(a->commands, uid, &commands);
 	for (size_t i = 0; i < a->n_accounts; i++)
-		look_at_cloud(a, i, &core);
+		collect_cloud(a, i, &core);
 	*ret = (struct daemon_facts){
 		.features = features, .n_features = ARRAY_SIZE(features),
 		.socket = a->socket_path, .state_dir = a->state_dir, .host_id = store_host_id(a->store),
@@ -263,13 +263,13 @@ static void look(void *user, const struct principal *who, struct daemon_facts *r
 		.started_at_ms = a->started_at_ms, .uptime_ms = clock_boot_ms() - a->started_boot_ms,
 		.identity = (enum daemon_identity)core.identity,
 		.clouds = k->clouds, .n_clouds = a->n_accounts,
-		.pool = k->origins, .n_pool = look_at_pool(a, who->admin),
+		.pool = k->origins, .n_pool = collect_pool(a, who->admin),
 		.leases = core.leases,
 		.running = core.running, .paused = core.paused, .changing = core.other,
 		.commands = commands.running, .spool_bytes = commands.spool_used,
 		.is_local = a->local != NULL, .local_address = "", .local_ca_file = "",
 	};
-	look_at_store(a, &ret->store, &core);
+	collect_store(a, &ret->store, &core);
 	if (a->local) {
 		localrun_look(a->local, &local);
 		ret->local_address = local.address;
@@ -305,7 +305,7 @@ static bool is_secret(const struct conf_row *row)
 static void config(void *user, struct daemon_config *ret)
 {
 	struct app *a = user;
-	struct app_look *k = a->look;
+	struct app_status *k = a->look;
 	struct conf_row row;
 
 	for (size_t i = 0; i < k->n_rows && conf_row(a->conf, i, &row); i++) {
@@ -371,9 +371,9 @@ static void stop_local_cancel(void *user, void *op)
 	free(s);
 }
 
-int app_look_new(struct app *a)
+int app_status_new(struct app *a)
 {
-	struct app_look *k = calloc(1, sizeof(*k));
+	struct app_status *k = calloc(1, sizeof(*k));
 	struct conf_row row;
 	int r;
 
@@ -400,9 +400,9 @@ int app_look_new(struct app *a)
 	return svc_daemon_add(a->server, &a->svc_daemon);
 }
 
-void app_look_free(struct app *a)
+void app_status_free(struct app *a)
 {
-	struct app_look *k = a->look;
+	struct app_status *k = a->look;
 
 	if (!k)
 		return;
