@@ -91,7 +91,7 @@ static int conn_setup(struct rpc_conn *conn, struct http_conn *http)
 
 	conn->who.conn = ++s->last_conn;
 	if (r < 0) {
-		log_warn("client_refused", "why=credentials err=%s", strerror(-r));
+		log_warn("client_refused", "why=credentials error=%s", strerror(-r));
 		return r;
 	}
 	if (r == PEER_UNMAPPED)

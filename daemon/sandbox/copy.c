@@ -487,7 +487,7 @@ static bool resolve_begin(struct attempt *a)
 	c->look.fn = on_lost_looked;
 	if (list_is_empty(&c->look.node) &&
 	    fetch_join(a->core, a->account, a->source, true, &c->look) < 0)
-		log_debug("copy_look", "sandbox=%s err=nomem", a->source);
+		log_debug("copy_look", "sandbox=%s error=nomem", a->source);
 	return c->kind != &copy_fork || a->req_tag[0];
 }
 

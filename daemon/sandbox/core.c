@@ -384,7 +384,7 @@ void sandbox_seen_since(struct sandbox_core *core, struct sandbox *b, const stru
 	if (before == SANDBOX_GONE && b->gone_reason == R_SANDBOX_KILLED)
 		return;
 	if (sandbox_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0) {
-		log_warn("sandbox_learn", "sandbox=%s err=nomem ignoring=1", b->id);
+		log_warn("sandbox_learn", "sandbox=%s error=nomem ignoring=1", b->id);
 		return;
 	}
 	if (before != SANDBOX_KILLING && to != before) {

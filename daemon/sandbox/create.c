@@ -199,7 +199,7 @@ static void refuse_old(struct creation *c, struct sandbox *b)
 	status_evidence(&st, "sandbox_id", "%s", b->id);
 	log_warn("create_old", "sandbox=%s agent=%s", b->id, b->envd_version);
 	if (!b->killing && kill_by_policy(c->att.core, b, "template_too_old") < 0)
-		log_warn("create_old", "sandbox=%s err=nomem kill=no", b->id);
+		log_warn("create_old", "sandbox=%s error=nomem kill=no", b->id);
 	attempt_finish(&c->att, &st);
 }
 

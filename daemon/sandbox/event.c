@@ -273,7 +273,7 @@ static void put(struct sandbox_core *core, struct store_tx *t, const struct sand
 		e->seq = g && g->n ? event_at(g, g->n - 1)->seq + 1 : 1;
 	}
 	if (!e || !keep(core, e)) {
-		log_warn("event_lost", "sandbox=%s err=nomem", b->id);
+		log_warn("event_lost", "sandbox=%s error=nomem", b->id);
 		return;
 	}
 	put_row(core, t, e);
@@ -301,7 +301,7 @@ void event_say(struct sandbox_core *core, const struct sandbox *b, enum event_ty
 	va_list ap;
 
 	if (store_tx_new(core->store, &t) < 0) {
-		log_warn("event_lost", "sandbox=%s err=nomem", b->id);
+		log_warn("event_lost", "sandbox=%s error=nomem", b->id);
 		return;
 	}
 	va_start(ap, evidence_fmt);

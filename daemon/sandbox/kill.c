@@ -107,7 +107,7 @@ static void on_deleted(struct cloud_result *r, void *user)
 	log_warn("kill_repeats", "sandbox=%s tries=%u in_ms=%llu text=%s", k->sandbox->id, k->tries,
 		 (unsigned long long)wait, log_q(r->status.text));
 	if (timer_set(&k->timer, clock_boot_ms() + wait) < 0)
-		log_warn("kill_timer", "sandbox=%s err=nomem at=next_start", k->sandbox->id);
+		log_warn("kill_timer", "sandbox=%s error=nomem at=next_start", k->sandbox->id);
 	/* A definite refusal is told at once; that we go on trying is not the caller's concern. */
 	if (r->outcome == CLOUD_REFUSED && !r->retry_later && !r->conflict)
 		op_end_waits(&k->waiters, &r->status, false);
@@ -125,7 +125,7 @@ static void delete(struct killing *k)
 	k->call = cloud_kill(k->sandbox->account->cloud, k->sandbox->id, &ask);
 	FAILPOINT("kill.sent");
 	if (!k->call && timer_set(&k->timer, clock_boot_ms() + KILL_BACKOFF_MAX) < 0)
-		log_warn("kill_timer", "sandbox=%s err=nomem at=next_start", k->sandbox->id);
+		log_warn("kill_timer", "sandbox=%s error=nomem at=next_start", k->sandbox->id);
 }
 
 static void on_decided(void *user, const struct status *st)
@@ -191,14 +191,14 @@ void kill_take_up(struct sandbox_core *core, struct sandbox *b)
 	struct killing *k;
 
 	if (killing_new(core, b, &k) < 0) {
-		log_warn("kill_take_up", "sandbox=%s err=nomem at=next_start", b->id);
+		log_warn("kill_take_up", "sandbox=%s error=nomem at=next_start", b->id);
 		return;
 	}
 	k->maybe_done = true;
 	log_info("kill_taken_up", "sandbox=%s uid=%u", b->id, b->uid);
 	/* Soon, but not inside of the start. */
 	if (timer_set(&k->timer, clock_boot_ms()) < 0)
-		log_warn("kill_timer", "sandbox=%s err=nomem at=next_start", b->id);
+		log_warn("kill_timer", "sandbox=%s error=nomem at=next_start", b->id);
 }
 
 void kill_cancel_all(struct sandbox_core *core)

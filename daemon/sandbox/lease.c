@@ -474,7 +474,7 @@ int lease_load(struct sandbox_core *core, const struct row_lease *r)
 		}
 	}
 	if (timer_set(&x->timer, clock_boot_ms() + core->restart_grace_ms) < 0)
-		log_warn("lease_timer", "lease=%s err=nomem", x->id);
+		log_warn("lease_timer", "lease=%s error=nomem", x->id);
 	return 0;
 }
 

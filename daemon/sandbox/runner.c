@@ -141,7 +141,7 @@ static void on_timer(struct timer *t, void *user)
 static void look_again_at(struct runner *k, uint64_t at_ms)
 {
 	if (timer_set(&k->timer, at_ms) < 0)
-		log_warn("keep_timer", "sandbox=%s err=nomem at=next_change", k->sandbox->id);
+		log_warn("keep_timer", "sandbox=%s error=nomem at=next_change", k->sandbox->id);
 }
 
 /* The cloud did not say whether it is there, or what it is. */
@@ -531,7 +531,7 @@ static void warn_of_cap(struct runner *k)
 
 	k->cap_told = true;
 	if (text_set(&b->warning, CAPPED_TEXT) < 0)
-		log_debug("sandbox_warning", "sandbox=%s err=nomem", b->id);
+		log_debug("sandbox_warning", "sandbox=%s error=nomem", b->id);
 	sandbox_save(sandbox_of(k), b, false);
 	event_say(sandbox_of(k), b, EVENT_UPDATED, "cap=reached\nrule=on_cap\n");
 }

@@ -210,7 +210,7 @@ static void act(struct account *a, const struct plan_action *x, struct sandbox *
 	case PLAN_ADOPT:
 		if (!sandbox_attempt_makes(core, a, list->v[x->item]) &&
 		    core_adopt(core, a, list->v[x->item], &b) < 0)
-			log_warn("sandbox_adopt", "sandbox=%s err=nomem at=next_list",
+			log_warn("sandbox_adopt", "sandbox=%s error=nomem at=next_list",
 				 list->v[x->item]->id);
 		break;
 	}
@@ -227,7 +227,7 @@ static void reconcile(struct account *a, const struct cloud_list *list, uint64_t
 	if (n == SIZE_MAX ||
 	    plan_make(rows, n, list, store_host_id(a->core->store), began_at_ms, &p) < 0) {
 		s->skipped++;
-		log_warn("reconcile_skipped", "account=%s err=nomem", a->name);
+		log_warn("reconcile_skipped", "account=%s error=nomem", a->name);
 	} else {
 		for (size_t i = 0; i < p.n; i++)
 			act(a, &p.v[i], sandboxes, list);
@@ -278,7 +278,7 @@ static void plan_next(struct listing *g)
 		wait = MIN(wait,
 			   rules_backoff_ms(g->failures, LIST_RETRY_MS, wait, rng_u64(&core->rng)));
 	if (timer_set(&g->timer, clock_boot_ms() + wait) < 0)
-		log_warn("reconcile_timer", "account=%s err=nomem", g->account->name);
+		log_warn("reconcile_timer", "account=%s error=nomem", g->account->name);
 }
 
 static void on_list(struct cloud_result *r, void *user)
@@ -467,7 +467,7 @@ static void on_prune(struct timer *t, void *user)
 	if (s->core->resave)
 		resave(s->core);
 	if (timer_set(t, clock_boot_ms() + s->core->reconcile_period_ms) < 0)
-		log_warn("prune_timer", "err=nomem");
+		log_warn("prune_timer", "error=nomem");
 }
 
 /* --- start and end --- */

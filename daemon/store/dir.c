@@ -97,7 +97,7 @@ static int take_lock(struct state_dir *d, struct store_report *r)
 	/* The pid is for people: the lock is what counts, so a full disk is no reason to stop. */
 	n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
 	if (ftruncate(d->lock_fd, 0) < 0 || pwrite(d->lock_fd, text, (size_t)n, 0) != n)
-		log_warn("state_lock_pid", "path=%s err=%s ignoring=1", log_q(d->path),
+		log_warn("state_lock_pid", "path=%s error=%s ignoring=1", log_q(d->path),
 			 log_q(strerrordesc_np(errno)));
 	return 0;
 }

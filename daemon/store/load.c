@@ -396,8 +396,8 @@ static int load_table(struct db *db, const struct table *t, const struct store_v
 	for (; buf_len(&bad); buf_drop(&bad, sizeof(rowid))) {
 		memcpy(&rowid, buf_data(&bad), sizeof(rowid));
 		if (set_aside_by_rowid(db, t, rowid) != SQLITE_OK)
-			log_warn("store_row_aside", "table=%s rowid=%lld err=%s ignoring=1", t->name,
-				 (long long)rowid, log_q(sqlite3_errmsg(db->sql)));
+			log_warn("store_row_aside", "table=%s rowid=%lld error=%s ignoring=1",
+				 t->name, (long long)rowid, log_q(sqlite3_errmsg(db->sql)));
 	}
 	if (db_exec(db, "COMMIT") != SQLITE_OK && db_exec(db, "ROLLBACK") != SQLITE_OK)
 		return SQLITE_IOERR;
@@ -418,7 +418,7 @@ int db_load(struct db *db, const struct store_visitor *v, unsigned *ret_aside)
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
 		if (is_wanted(v, &tables[i]) &&
 		    load_table(db, &tables[i], v, ret_aside) != SQLITE_DONE) {
-			log_error("store_load", "table=%s err=%s", tables[i].name,
+			log_error("store_load", "table=%s error=%s", tables[i].name,
 				  log_q(sqlite3_errmsg(db->sql)));
 			return -EIO;
 		}

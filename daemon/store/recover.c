@@ -82,7 +82,7 @@ static void note_doubt(struct db *db, enum store_doubt doubt, struct store_repor
 	snprintf(text, sizeof(text), "%d", (int)doubt);
 	if (db_put_meta(db, "incarnation", incarnation) != SQLITE_OK ||
 	    db_put_meta(db, "doubt", text) != SQLITE_OK)
-		log_warn("store_meta", "err=%s ignoring=1", log_q(sqlite3_errmsg(db->sql)));
+		log_warn("store_meta", "error=%s ignoring=1", log_q(sqlite3_errmsg(db->sql)));
 }
 
 /* An empty file is no database of ours: one that was lost. */

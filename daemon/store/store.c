@@ -110,11 +110,11 @@ static void reserve_first_block(struct store *s)
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)file.reserved);
 	if (db_put_meta(&s->db, "host_id", s->host) != SQLITE_OK ||
 	    db_put_meta(&s->db, "host_seq", text) != SQLITE_OK)
-		log_warn("store_meta", "err=%s ignoring=1", log_q(sqlite3_errmsg(s->db.sql)));
+		log_warn("store_meta", "error=%s ignoring=1", log_q(sqlite3_errmsg(s->db.sql)));
 	r = hostid_write(&s->dir, &file);
 	if (r < 0) {
-		log_warn("host_id_write", "state_dir=%s err=%s creates=refused", log_q(s->dir.path),
-			 log_q(strerrordesc_np(-r)));
+		log_warn("host_id_write", "state_dir=%s error=%s creates=refused",
+			 log_q(s->dir.path), log_q(strerrordesc_np(-r)));
 		return;
 	}
 	s->file = file;

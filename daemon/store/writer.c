@@ -220,7 +220,7 @@ static void backup_wanted(struct store *s)
 	if (s->backup_over_ms)
 		at = MAX(at, s->backup_over_ms + backup_gap_ms(s));
 	if (timer_set(&s->backup_timer, at) < 0)
-		log_warn("backup_timer", "err=nomem at=next_change");
+		log_warn("backup_timer", "error=nomem at=next_change");
 }
 
 static void on_backup_step(struct job *j)
@@ -236,7 +236,8 @@ static void on_backup_step(struct job *j)
 	s->backup_job = NULL;
 	s->backup_over_ms = clock_boot_ms();
 	if (r < 0 && !s->backup_failed)
-		log_warn("backup_failed", "state_dir=%s err=%s", log_q(s->dir.path), log_q(strerrordesc_np(-r)));
+		log_warn("backup_failed", "state_dir=%s error=%s", log_q(s->dir.path),
+			 log_q(strerrordesc_np(-r)));
 	if (r == 1)
 		s->backup_at_ms = clock_wall_ms();
 	s->backup_failed = r < 0;
@@ -314,7 +315,7 @@ void writer_on_reserved(struct job *j)
 	if (!t->rc)
 		s->reserved = MAX(s->reserved, t->reserve);
 	else
-		log_warn("host_id_write", "state_dir=%s err=%s", log_q(s->dir.path),
+		log_warn("host_id_write", "state_dir=%s error=%s", log_q(s->dir.path),
 			 log_q(strerrordesc_np(-t->rc)));
 	tx_free(t);
 }
@@ -349,5 +350,6 @@ void writer_finish(struct store *s)
 	while (!r)
 		r = backup_some(s, BACKUP_ALL);
 	if (r < 0)
-		log_warn("backup_failed", "state_dir=%s err=%s", log_q(s->dir.path), log_q(strerrordesc_np(-r)));
+		log_warn("backup_failed", "state_dir=%s error=%s", log_q(s->dir.path),
+			 log_q(strerrordesc_np(-r)));
 }

@@ -35,7 +35,7 @@ static void on_again(struct timer *t, void *user)
 /* Descriptors are short: those that wait do so a little longer. */
 static void pause_accepting(struct egress *e, int err)
 {
-	log_warn("egress_accept", "id=%s err=%d action=\"tried again\"", e->id, err);
+	log_warn("egress_accept", "id=%s error=%d action=\"tried again\"", e->id, err);
 	if (timer_set(&e->again, loop_now_ms(e->loop) + AGAIN_MS) == 0)
 		(void)!watch_set(&e->tcp_watch, 0);
 }

@@ -78,7 +78,7 @@ static void on_answer(struct watch *w, unsigned ready, void *user)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n < 0) {
-		log_debug("egress_dns_error", "id=%s err=%d", q->e->id, errno);
+		log_debug("egress_dns_error", "id=%s error=%d", q->e->id, errno);
 		egress_host_dns_failed(q->e->host);
 		question_end(q);
 		return;
@@ -132,7 +132,7 @@ static void on_message(struct egress *e, const struct sockaddr_in *from, uint8_t
 	}
 	r = e->n_questions < EGRESS_BOX_QUESTIONS_MAX ? ask(e, from, p, n) : -EAGAIN;
 	if (r < 0)
-		log_debug("egress_dns_dropped", "id=%s err=%d", e->id, -r);
+		log_debug("egress_dns_dropped", "id=%s error=%d", e->id, -r);
 }
 
 void egress_dns_read(struct egress *e)

@@ -144,7 +144,7 @@ static void finish(struct container *b, int r)
 	loop_bury(bs->loop, &b->grave, container_free_now, b);
 	if (r < 0)
 		log_warn("container_remains",
-			 "container=%s err=%d action=\"left to the next start\"", b->id, -r);
+			 "container=%s error=%d action=\"left to the next start\"", b->id, -r);
 	if (fn)
 		fn(user, r, r < 0 ? "not all of it could be removed" : "");
 }
@@ -324,7 +324,7 @@ static void on_created(struct container *b, int pidfd)
 	if (r < 0 || b->destroying)
 		kill_init(b);
 	if (r < 0)
-		log_error("container_watch", "container=%s err=%d action=\"killed\"", b->id, -r);
+		log_error("container_watch", "container=%s error=%d action=\"killed\"", b->id, -r);
 }
 
 static void on_ready(struct engine *bs, const struct supervisor_rep *rep)

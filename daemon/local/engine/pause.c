@@ -116,7 +116,7 @@ static void task_end(struct container_task *t, int r)
 	if (t->done)
 		t->done(t->user, r, r < 0 ? strerror(-r) : "");
 	else if (r < 0)
-		log_warn("layer_remains", "err=%d", -r);
+		log_warn("layer_remains", "error=%d", -r);
 	free(t);
 }
 

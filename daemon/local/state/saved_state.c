@@ -79,7 +79,7 @@ void saved_state_write(struct state *st)
 
 	free(text);
 	if (r < 0)
-		log_error("kept_not_noted", "err=%d action=\"lost at the next restart\"", -r);
+		log_error("kept_not_noted", "error=%d action=\"lost at the next restart\"", -r);
 }
 
 /* --- reading --- */

@@ -248,7 +248,7 @@ void state_drop_layer(struct state *st, const char *layer)
 	}
 	r = engine_drop_layer(st->o.engine, layer, NULL, NULL);
 	if (r < 0)	/* the next start finds that nobody needs it */
-		log_warn("layer_remains", "layer=%s err=%d", layer, -r);
+		log_warn("layer_remains", "layer=%s error=%d", layer, -r);
 }
 
 static void counted(struct state *st)
