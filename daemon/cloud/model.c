@@ -15,7 +15,7 @@ static void wipe_free(char *s)
 }
 
 /* Room for one more element; lists grow by doubling at powers of two. */
-static int grow(void **v, size_t n, size_t size)
+static int model_grow(void **v, size_t n, size_t size)
 {
 	void *p;
 
@@ -33,7 +33,7 @@ int cloud_kvs_add(struct cloud_kvs *l, const char *key, const char *value)
 	struct cloud_kv kv = { str_dup(key), str_dup(value) };
 	void *v = l->v;
 
-	if (!kv.key || !kv.value || grow(&v, l->n, sizeof(*l->v)) < 0) {
+	if (!kv.key || !kv.value || model_grow(&v, l->n, sizeof(*l->v)) < 0) {
 		free(kv.key);
 		free(kv.value);
 		return -ENOMEM;
@@ -66,7 +66,7 @@ int cloud_strs_add(struct cloud_strs *l, const char *s)
 	char *copy = str_dup(s);
 	void *v = l->v;
 
-	if (!copy || grow(&v, l->n, sizeof(*l->v)) < 0) {
+	if (!copy || model_grow(&v, l->n, sizeof(*l->v)) < 0) {
 		free(copy);
 		return -ENOMEM;
 	}
@@ -138,7 +138,7 @@ int cloud_network_add_rule(struct cloud_network *n, const char *domain, struct c
 	void *v = n->rules;
 	char *copy = str_dup(domain);
 
-	if (!copy || grow(&v, n->n_rules, sizeof(*n->rules)) < 0) {
+	if (!copy || model_grow(&v, n->n_rules, sizeof(*n->rules)) < 0) {
 		free(copy);
 		return -ENOMEM;
 	}
@@ -257,7 +257,7 @@ int cloud_list_add(struct cloud_list *l, struct cloud_sandbox *s)
 {
 	void *v = l->v;
 
-	if (grow(&v, l->n, sizeof(l->v[0])) < 0)
+	if (model_grow(&v, l->n, sizeof(l->v[0])) < 0)
 		return -ENOMEM;
 	l->v = v;
 	l->v[l->n++] = s;
@@ -314,7 +314,7 @@ int cloud_snapshots_add(struct cloud_snapshots *l, struct cloud_snapshot *s)
 {
 	void *v = l->v;
 
-	if (grow(&v, l->n, sizeof(l->v[0])) < 0)
+	if (model_grow(&v, l->n, sizeof(l->v[0])) < 0)
 		return -ENOMEM;
 	l->v = v;
 	l->v[l->n++] = s;

@@ -234,7 +234,7 @@ void cloud_stop(struct cloud *c)
 }
 
 /* Waiting in the limiter ends at the deadline too; in the pool the pool sees to it. */
-static void on_timer(struct timer *t, void *user)
+static void rest_on_timer(struct timer *t, void *user)
 {
 	struct cloud_call *c = user;
 
@@ -721,7 +721,7 @@ struct cloud_call *call_new(struct cloud *cloud, enum fault_op op, const char *m
 	c->ticket = (struct limiter_ticket){ .uid = ask->uid, .route = op, .background = ask->background };
 	list_init(&c->ticket.node);
 	list_init(&c->node);
-	timer_init(&c->timer, cloud->loop, on_timer, c);
+	timer_init(&c->timer, cloud->loop, rest_on_timer, c);
 	defer_init(&c->over, cloud->loop, on_over, c);
 	if (!c->method || !c->route) {
 		call_bury(c);

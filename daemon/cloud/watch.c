@@ -55,7 +55,8 @@ static bool is_too_old(const struct envd_target *t, const struct envd_watch_opti
 	return what;
 }
 
-static int begin(struct envd_watch *w, const struct envd_target *t, const struct envd_watch_options *o)
+static int watch_begin(struct envd_watch *w, const struct envd_target *t,
+		       const struct envd_watch_options *o)
 {
 	Filesystem__WatchDirRequest m = FILESYSTEM__WATCH_DIR_REQUEST__INIT;
 	uint8_t *msg = NULL;
@@ -89,7 +90,7 @@ struct envd_watch *envd_watch(const struct envd_target *t, const struct envd_wat
 	w->refused = is_too_old(t, o, &w->why);
 	if (w->refused) {
 		defer_post(&w->tell);
-	} else if (begin(w, t, o) < 0) {
+	} else if (watch_begin(w, t, o) < 0) {
 		free(w);
 		return NULL;
 	}

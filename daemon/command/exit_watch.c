@@ -145,7 +145,7 @@ static void is_dead(struct command *c, uint32_t status)
 
 /* --- a look --- */
 
-static struct command *find(const struct exit_watch_call *k, uint64_t pid)
+static struct command *exit_watch_find(const struct exit_watch_call *k, uint64_t pid)
 {
 	list_for_each(n, &k->cs->all) {
 		struct command *c = list_entry(n, struct command, node);
@@ -168,19 +168,19 @@ static void take_answer(struct exit_watch_call *k)
 		if (!space || str_u64(line, (size_t)(space - line), UINT32_MAX, &pid) < 0 ||
 		    str_u64(space + 1, strlen(space + 1), UINT16_MAX, &status) < 0)
 			continue;
-		c = find(k, pid);
+		c = exit_watch_find(k, pid);
 		if (c)
 			is_dead(c, (uint32_t)status);
 	}
 	free(text);
 }
 
-static void finish(struct exit_watch_call *k, bool answered)
+static void exit_watch_finish(struct exit_watch_call *k, bool answered)
 {
 	if (answered)
 		take_answer(k);
 	for (size_t i = 0; i < k->n; i++) {
-		struct command *c = find(k, k->pids[i]);
+		struct command *c = exit_watch_find(k, k->pids[i]);
 
 		if (!c || c->exit_watch.told) {
 			if (c)
@@ -208,10 +208,10 @@ static void exit_watch_on_ready(struct envd_stream *s, void *user)
 				(void)!buf_put(&k->out, e.data, e.n); /* a line cut short is no line */
 			break;
 		case ENVD_EVENT_END:
-			finish(k, e.exit_code == 0);
+			exit_watch_finish(k, e.exit_code == 0);
 			return;
 		case ENVD_EVENT_CLOSED:
-			finish(k, false);
+			exit_watch_finish(k, false);
 			return;
 		default:
 			break;
@@ -221,7 +221,7 @@ static void exit_watch_on_ready(struct envd_stream *s, void *user)
 
 static void on_give_up(struct timer *t, void *user)
 {
-	finish(user, false);
+	exit_watch_finish(user, false);
 }
 
 static int send(struct exit_watch_call *k)
@@ -249,7 +249,7 @@ static int send(struct exit_watch_call *k)
 }
 
 /* 0, or -ENOMEM. */
-static int look(struct command *for_c)
+static int exit_watch_look(struct command *for_c)
 {
 	struct commands *cs = for_c->cs;
 	struct exit_watch_call *k = calloc(1, sizeof(*k));
@@ -295,6 +295,6 @@ void exit_watch_on_due(struct timer *t, void *user)
 			return;
 		}
 	}
-	if (look(c) < 0)
+	if (exit_watch_look(c) < 0)
 		look_again(c, MAX_MS);
 }

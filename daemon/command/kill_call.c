@@ -108,7 +108,7 @@ static void parse_survivors(struct kill_call *k)
 	free(text);
 }
 
-static void finish(struct kill_call *k)
+static void kill_call_finish(struct kill_call *k)
 {
 	struct command *c = command_ref(k->c);
 
@@ -138,7 +138,7 @@ static void on_signalled(struct envd_result *r, void *user)
 	k->fallback = NULL;
 	if (r->cls != ENVD_OK && r->status.reason != R_PROCESS_NOT_FOUND)
 		k->st = r->status;
-	finish(k);
+	kill_call_finish(k);
 }
 
 static void fall_back(struct kill_call *k, const struct status *why)
@@ -155,7 +155,7 @@ static void fall_back(struct kill_call *k, const struct status *why)
 	if (k->fallback)
 		return;
 	status_set_code(&k->st, CODE_RESOURCE_EXHAUSTED, "out of memory");
-	finish(k);
+	kill_call_finish(k);
 }
 
 static void kill_call_on_ready(struct envd_stream *s, void *user)
@@ -173,7 +173,7 @@ static void kill_call_on_ready(struct envd_stream *s, void *user)
 			break;
 		case ENVD_EVENT_END:
 			parse_survivors(k);
-			finish(k);
+			kill_call_finish(k);
 			return;
 		case ENVD_EVENT_CLOSED:
 			fall_back(k, &e.failure);
@@ -193,7 +193,7 @@ static void on_give_up(struct timer *t, void *user)
 	fall_back(k, &why);
 }
 
-static int begin(struct kill_call *k)
+static int kill_call_begin(struct kill_call *k)
 {
 	struct command *c = k->c;
 	uint64_t now = loop_now_ms(c->cs->o.loop);
@@ -228,7 +228,7 @@ static struct kill_call *kill_call_start(struct command *c)
 	list_init(&k->waiters);
 	buf_init(&k->out, 0);
 	timer_init(&k->give_up, c->cs->o.loop, on_give_up, k);
-	if (can_begin(c) && begin(k) < 0) {
+	if (can_begin(c) && kill_call_begin(k) < 0) {
 		kill_call_free(k);
 		return NULL;
 	}
@@ -239,16 +239,16 @@ void kill_call_go(struct command *c)
 {
 	struct kill_call *k = c->kill_call;
 
-	if (!k || k->begun || !can_begin(c) || begin(k) == 0)
+	if (!k || k->begun || !can_begin(c) || kill_call_begin(k) == 0)
 		return;
 	status_set_code(&k->st, CODE_RESOURCE_EXHAUSTED, "out of memory");
-	finish(k);
+	kill_call_finish(k);
 }
 
 void kill_call_skip(struct kill_call *k)
 {
 	if (!k->begun && !k->done)
-		finish(k);
+		kill_call_finish(k);
 }
 
 /* A kill call that is done has left survivors or a program that started since: a new kill asks again. */

@@ -389,7 +389,7 @@ static struct record *growing(const struct spool *s, enum spool_stream stream, s
 	return last;
 }
 
-static int grow(struct spool *s, struct record *last, const void *p, size_t n)
+static int spool_grow(struct spool *s, struct record *last, const void *p, size_t n)
 {
 	struct iovec v = { (void *)p, n };
 	struct spool_record r = last->r;
@@ -405,7 +405,7 @@ static int grow(struct spool *s, struct record *last, const void *p, size_t n)
 	return 0;
 }
 
-static int add(struct spool *s, enum spool_stream stream, const void *p, size_t n, int64_t now_ms)
+static int spool_add(struct spool *s, enum spool_stream stream, const void *p, size_t n, int64_t now_ms)
 {
 	struct record r = { .r = { .offset = s->end[stream], .size = n, .time_ms = now_ms,
 				   .stream = (uint8_t)stream },
@@ -459,8 +459,8 @@ int spool_append(struct spool *s, enum spool_stream stream, const void *p, size_
 		drop_oldest(s);
 	last = growing(s, stream, n, now_ms);
 	e = left(s) < n + SPOOL_RECORD_COST ? -ENOSPC
-	    : last			    ? grow(s, last, p, n)
-					    : add(s, stream, p, n, now_ms);
+	    : last			    ? spool_grow(s, last, p, n)
+					    : spool_add(s, stream, p, n, now_ms);
 	if (!e)
 		s->failed = false;
 	else if (left(s) >= n + SPOOL_RECORD_COST)

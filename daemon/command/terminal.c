@@ -47,7 +47,7 @@ static void send_size(struct command *c)
 	answer_all(&c->term.in_flight, &st);
 }
 
-static void on_again(struct timer *t, void *user)
+static void terminal_on_again(struct timer *t, void *user)
 {
 	struct command *c = user;
 
@@ -57,7 +57,7 @@ static void on_again(struct timer *t, void *user)
 
 void terminal_init(struct command *c)
 {
-	timer_init(&c->term.again, c->cs->o.loop, on_again, c);
+	timer_init(&c->term.again, c->cs->o.loop, terminal_on_again, c);
 	list_init(&c->term.waiting);
 	list_init(&c->term.in_flight);
 }

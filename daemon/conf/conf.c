@@ -274,8 +274,8 @@ static int note_instance(struct conf *c, const struct conf_key *k, const char *i
 	return 0;
 }
 
-static int put(struct conf *c, enum conf_origin origin, unsigned line, const struct conf_key *k,
-	       const char *instance, const char *text)
+static int conf_put(struct conf *c, enum conf_origin origin, unsigned line,
+		    const struct conf_key *k, const char *instance, const char *text)
 {
 	char at[256];
 	struct value *v = find_value(c, k, instance);
@@ -322,7 +322,7 @@ int conf_set(struct conf *c, enum conf_origin origin, const char *section, const
 
 	if (!k)
 		return -EINVAL;
-	return put(c, origin, 0, k, instance ? instance : "", value);
+	return conf_put(c, origin, 0, k, instance ? instance : "", value);
 }
 
 /* --- the file --- */
@@ -383,7 +383,7 @@ static void on_value(void *user, unsigned line, const char *header, const char *
 		conf_problem(r->c, "%s:%u: there is no key %s in [%s]", r->c->file, line, key, section);
 		return;
 	}
-	if (put(r->c, CONF_FILE, line, k, instance, value) < 0)
+	if (conf_put(r->c, CONF_FILE, line, k, instance, value) < 0)
 		r->error = -ENOMEM;
 }
 

@@ -95,7 +95,7 @@ static int out_of_memory(void)
 	return APP_EXIT_UNAVAILABLE;
 }
 
-static int failed(const char *what, int r)
+static int app_failed(const char *what, int r)
 {
 	fprintf(stderr, "agentboxd: %s: %s\n", what, strerrordesc_np(r < 0 ? -r : r));
 	return APP_EXIT_UNAVAILABLE;
@@ -180,7 +180,7 @@ static int make_resolver(struct app *a)
 {
 	int r = resolver_new(a->loop, &a->resolver);
 
-	return r < 0 ? failed("the resolver", r) : 0;
+	return r < 0 ? app_failed("the resolver", r) : 0;
 }
 
 static int make_pool(struct app *a)
@@ -300,7 +300,7 @@ static int make_life(struct app *a)
 	r = sandbox_core_new(&o, &a->core);
 	free(uids);
 	free((void *)o.policies);
-	return r < 0 ? failed("loading the state", r) : 0;
+	return r < 0 ? app_failed("loading the state", r) : 0;
 }
 
 static int make_commands(struct app *a)
@@ -316,7 +316,7 @@ static int make_commands(struct app *a)
 	};
 	int r = commands_new(&o, &a->commands);
 
-	return r < 0 ? failed("the spool folder", r) : 0;
+	return r < 0 ? app_failed("the spool folder", r) : 0;
 }
 
 static int take_up_commands(struct app *a)
@@ -382,7 +382,7 @@ static int make_server(struct app *a)
 		r = svc_file_add(a->server, a->core);
 	if (!r)
 		r = app_status_new(a);
-	return r < 0 ? failed("the gRPC server", r) : 0;
+	return r < 0 ? app_failed("the gRPC server", r) : 0;
 }
 
 static void on_term(int signo, void *user);
@@ -400,7 +400,7 @@ static int make_loop(struct app *a)
 		timer_init(&a->tick, a->loop, on_tick, a);
 		r = timer_set(&a->tick, loop_now_ms(a->loop) + TICK_MS);
 	}
-	return r < 0 ? failed("the event loop", r) : 0;
+	return r < 0 ? app_failed("the event loop", r) : 0;
 }
 
 static int start_local(struct app *a)
@@ -540,7 +540,7 @@ int app_run(struct app *a)
 	int r = loop_run(a->loop);
 
 	if (r < 0)
-		return failed("the event loop", r);
+		return app_failed("the event loop", r);
 	/* The last answers leave. */
 	for (int i = 0; i < 20 && !loop_once(a->loop, 0); i++)
 		;

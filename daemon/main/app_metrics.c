@@ -167,8 +167,8 @@ static void app_metrics_on_ready(struct http_stream *x, void *user)
 {
 }
 
-static void answer(struct http_stream *x, const char *status, const char *type, const void *body,
-		   size_t n)
+static void app_metrics_answer(struct http_stream *x, const char *status, const char *type,
+			       const void *body, size_t n)
 {
 	struct fields f = FIELDS_NULL;
 
@@ -190,22 +190,22 @@ static void answer_metrics(struct app *a, struct http_stream *x)
 	put_totals(&t, a);
 	t.failed |= buf_printf(&t.b, "# EOF\n") < 0;
 	if (t.failed)
-		answer(x, "500", "text/plain", "out of memory\n", 14);
+		app_metrics_answer(x, "500", "text/plain", "out of memory\n", 14);
 	else
-		answer(x, "200", TYPE, buf_data(&t.b), buf_len(&t.b));
+		app_metrics_answer(x, "200", TYPE, buf_data(&t.b), buf_len(&t.b));
 	buf_fini(&t.b);
 }
 
-static void on_request(struct http_stream *x, void *user)
+static void app_metrics_on_request(struct http_stream *x, void *user)
 {
 	const char *method = fields_get(http_stream_head(x), ":method"),
 		   *path = fields_get(http_stream_head(x), ":path");
 
 	http_stream_set_owner(x, app_metrics_on_ready, NULL);
 	if (!str_eq(path, "/metrics"))
-		answer(x, "404", "text/plain", "GET /metrics\n", 13);
+		app_metrics_answer(x, "404", "text/plain", "GET /metrics\n", 13);
 	else if (!str_eq(method, "GET"))
-		answer(x, "405", "text/plain", "GET /metrics\n", 13);
+		app_metrics_answer(x, "405", "text/plain", "GET /metrics\n", 13);
 	else
 		answer_metrics(user, x);
 	http_stream_release(x);
@@ -215,8 +215,13 @@ int app_metrics_new(struct app *a)
 {
 	struct rpc_socket_options where = { .path = conf_get(a->conf, "daemon", NULL, "metrics_socket"), .mode = 0600,
 					    .gid = (gid_t)-1, .dir_mode = a->user_mode ? 0700 : 0755 };
-	struct http_server_options o = { .loop = a->loop, .http1 = true, .http2 = true, .max_conns = CONNS_MAX,
-					 .idle_ms = IDLE_MS, .on_request = on_request, .user = a };
+	struct http_server_options o = {.loop = a->loop,
+					.http1 = true,
+					.http2 = true,
+					.max_conns = CONNS_MAX,
+					.idle_ms = IDLE_MS,
+					.on_request = app_metrics_on_request,
+					.user = a};
 	struct status why = STATUS_OK;
 	int r;
 

@@ -240,7 +240,7 @@ static void collect_store(struct app *a, struct daemon_store *ret,
 	collect_backup(a, core);
 }
 
-static void look(void *user, const struct principal *who, struct daemon_facts *ret)
+static void app_status_look(void *user, const struct principal *who, struct daemon_facts *ret)
 {
 	static const char *const features[] = { "local", "reflection" };
 	struct app *a = user;
@@ -392,7 +392,8 @@ int app_status_new(struct app *a)
 		if (r < 0)
 			return r;
 	}
-	a->svc_daemon = (struct svc_daemon_options){ .look = look, .config = config, .user = a };
+	a->svc_daemon =
+		(struct svc_daemon_options){.look = app_status_look, .config = config, .user = a};
 	if (a->local) {
 		a->svc_daemon.stop_local = stop_local;
 		a->svc_daemon.stop_local_cancel = stop_local_cancel;

@@ -66,7 +66,7 @@ void keyrun_cancel(struct keyrun *k)
 		keyrun_free(keyrun_from(k));
 }
 
-static void finish(struct keyrun *k, struct secret *key, const char *why)
+static void keyrun_finish(struct keyrun *k, struct secret *key, const char *why)
 {
 	keyrun_done_fn *done = k->done;
 	void *user = k->user;
@@ -100,7 +100,7 @@ static void on_output(struct watch *w, unsigned ready, void *user)
 	struct keyrun *k = keyrun_from(user);
 
 	if (!take_output(k))
-		finish(k, NULL, "it prints more than 4,096 bytes");
+		keyrun_finish(k, NULL, "it prints more than 4,096 bytes");
 }
 
 static void on_ended(struct watch *w, unsigned ready, void *user)
@@ -116,24 +116,26 @@ static void on_ended(struct watch *w, unsigned ready, void *user)
 	(void)kill(-k->pid, SIGKILL);	/* what it left behind */
 	k->pid = 0;
 	if (r < 0) {
-		finish(k, NULL, strerror(errno));
+		keyrun_finish(k, NULL, strerror(errno));
 	} else if (WIFSIGNALED(status)) {
 		snprintf(why, sizeof(why), "it was ended by signal %d", WTERMSIG(status));
-		finish(k, NULL, why);
+		keyrun_finish(k, NULL, why);
 	} else if (WEXITSTATUS(status)) {
 		snprintf(why, sizeof(why), "it ended with %d", WEXITSTATUS(status));
-		finish(k, NULL, why);
+		keyrun_finish(k, NULL, why);
 	} else if (!fits || strlen(k->text) != k->n) {
-		finish(k, NULL, fits ? "what it prints is no key" : "it prints more than 4,096 bytes");
+		keyrun_finish(k, NULL,
+			      fits ? "what it prints is no key"
+				   : "it prints more than 4,096 bytes");
 	} else {
 		r = secret_take(k->text, &key);
-		finish(k, key, r < 0 ? secret_error(r) : NULL);
+		keyrun_finish(k, key, r < 0 ? secret_error(r) : NULL);
 	}
 }
 
 static void on_limit(struct timer *t, void *user)
 {
-	finish(keyrun_from(user), NULL, "it did not end within 10 s");
+	keyrun_finish(keyrun_from(user), NULL, "it did not end within 10 s");
 }
 
 static int spawn(const char *command, int out, pid_t *ret)

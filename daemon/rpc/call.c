@@ -434,7 +434,7 @@ static void call_on_ready(struct http_stream *x, void *user)
 	call_look(call_from(user));
 }
 
-static void on_again(struct defer *d, void *user)
+static void call_on_again(struct defer *d, void *user)
 {
 	call_look(call_from(user));
 }
@@ -464,7 +464,7 @@ static void on_time(struct timer *t, void *user)
 	call_stop(c, &st, RPC_GONE_DEADLINE);
 }
 
-static void on_silence(struct timer *t, void *user)
+static void call_on_silence(struct timer *t, void *user)
 {
 	struct rpc_call *c = call_from(user);
 	uint64_t now = loop_now_ms(c->server->loop), due = c->sent_at_ms + RPC_SILENCE_MS;
@@ -574,7 +574,7 @@ static bool admit(struct rpc_call *c, struct status *st)
 	return false;
 }
 
-static bool begin(struct rpc_call *c, struct status *st)
+static bool call_first_step(struct rpc_call *c, struct status *st)
 {
 	const struct fields *head = http_stream_head(c->x);
 	uint64_t due = loop_now_ms(c->server->loop) + RPC_REQUEST_MS;
@@ -637,8 +637,8 @@ void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_str
 	conn->n_calls++;
 	c->x = x;
 	timer_init(&c->timer, s->loop, on_time, c);
-	timer_init(&c->silence, s->loop, on_silence, c);
-	defer_init(&c->again, s->loop, on_again, c);
+	timer_init(&c->silence, s->loop, call_on_silence, c);
+	defer_init(&c->again, s->loop, call_on_again, c);
 	list_add_tail(&s->calls, &c->node);
 	http_stream_set_owner(x, call_on_ready, c);
 	s->calls_total++;
@@ -646,7 +646,7 @@ void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_str
 	http_status = grpc_check_request(http_stream_head(x));
 	if (http_status)
 		refuse_http(c, http_status);
-	else if (refuse_denied(c, &st) || !begin(c, &st))
+	else if (refuse_denied(c, &st) || !call_first_step(c, &st))
 		call_end(c, &st);
 	defer_post(&c->again);	/* what came with the head */
 }

@@ -22,7 +22,7 @@ struct details {
 	uint8_t bytes[DETAILS_MAX][DETAIL_MAX_BYTES];
 };
 
-static void add(struct details *d, const char *type_url, const ProtobufCMessage *m)
+static void error_add(struct details *d, const char *type_url, const ProtobufCMessage *m)
 {
 	size_t i = d->status.n_details++;
 
@@ -50,7 +50,7 @@ static void add_info(struct details *d, const struct status *st)
 	info.domain = (char *)RPC_ERROR_DOMAIN;
 	info.n_metadata = st->n_evidence;
 	info.metadata = list;
-	add(d, "type.googleapis.com/google.rpc.ErrorInfo", &info.base);
+	error_add(d, "type.googleapis.com/google.rpc.ErrorInfo", &info.base);
 }
 
 static void add_retry(struct details *d, uint32_t after_ms)
@@ -61,7 +61,7 @@ static void add_retry(struct details *d, uint32_t after_ms)
 	delay.seconds = after_ms / 1000;
 	delay.nanos = (int32_t)(after_ms % 1000 * 1000000);
 	retry.retry_delay = &delay;
-	add(d, "type.googleapis.com/google.rpc.RetryInfo", &retry.base);
+	error_add(d, "type.googleapis.com/google.rpc.RetryInfo", &retry.base);
 }
 
 static void add_violation(struct details *d, const char *field, const char *text)
@@ -74,10 +74,10 @@ static void add_violation(struct details *d, const char *field, const char *text
 	v.description = (char *)text;
 	bad.n_field_violations = 1;
 	bad.field_violations = list;
-	add(d, "type.googleapis.com/google.rpc.BadRequest", &bad.base);
+	error_add(d, "type.googleapis.com/google.rpc.BadRequest", &bad.base);
 }
 
-static void fill(struct details *d, const struct status *st)
+static void error_fill(struct details *d, const struct status *st)
 {
 	const char *field = status_evidence_get(st, "field");
 
@@ -98,7 +98,7 @@ int rpc_error_pack(const struct status *st, uint8_t **ret, size_t *ret_n)
 	struct details d;
 	uint8_t *p;
 
-	fill(&d, st);
+	error_fill(&d, st);
 	if (!d.status.n_details) {
 		*ret = NULL;
 		*ret_n = 0;
@@ -119,7 +119,7 @@ Google__Rpc__Status *rpc_error_message(const struct status *st)
 	uint8_t *p;
 	size_t n;
 
-	fill(&d, st);
+	error_fill(&d, st);
 	p = malloc(google__rpc__status__get_packed_size(&d.status) + 1);
 	if (!p)
 		return NULL;

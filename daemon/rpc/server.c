@@ -145,7 +145,7 @@ static void on_conn_closed(struct http_conn *http, void *conn_user, const char *
 	conn_bury_if_done(conn);
 }
 
-static void on_request(struct http_stream *x, void *user)
+static void server_on_request(struct http_stream *x, void *user)
 {
 	rpc_call_begin(user, http_conn_user(http_stream_conn(x)), x);
 }
@@ -170,7 +170,7 @@ int rpc_server_listen(struct rpc_server *s, int listen_fd)
 		.handshake_ms = RPC_HANDSHAKE_MS,
 		.on_conn = on_conn,
 		.on_conn_closed = on_conn_closed,
-		.on_request = on_request,
+		.on_request = server_on_request,
 		.user = s,
 	};
 	int r;

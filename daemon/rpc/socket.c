@@ -50,7 +50,7 @@ static int refuse(struct status *why, const char *fmt, ...)
 	return RPC_SOCKET_REFUSED;
 }
 
-static int failed(struct status *why, int err, const char *what, const char *path)
+static int socket_failed(struct status *why, int err, const char *what, const char *path)
 {
 	status_set_code(why, CODE_INTERNAL, "%s: %s: %s", path, what, strerror(err));
 	return -err;
@@ -67,14 +67,14 @@ static int open_dir(struct rpc_socket *s, mode_t dir_mode, struct status *why)
 	memcpy(dir, s->path, n);
 	dir[n] = '\0';
 	if (dir_mode && mkdir(dir, dir_mode) < 0 && errno != EEXIST)
-		return failed(why, errno, "cannot make this folder for the socket", dir);
+		return socket_failed(why, errno, "cannot make this folder for the socket", dir);
 	fd = open(dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
 		return refuse(why, "%s: not a folder; the socket's folder must be one itself", dir);
 	if (fd < 0)
-		return failed(why, errno, "cannot open this folder for the socket", dir);
+		return socket_failed(why, errno, "cannot open this folder for the socket", dir);
 	if (fstat(fd, &st) < 0)
-		return failed(why, errno, "fstat", dir);
+		return socket_failed(why, errno, "fstat", dir);
 	if (st.st_uid != geteuid() && st.st_uid != 0)
 		return refuse(why, "%s: belongs to uid %u; the socket needs a folder of uid %u or 0", dir,
 			      st.st_uid, geteuid());
@@ -96,16 +96,16 @@ static int take_lock(struct rpc_socket *s, struct status *why)
 
 		fd = openat(s->dir_fd, s->lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (fd < 0)
-			return failed(why, errno, "cannot open its lock file", s->path);
+			return socket_failed(why, errno, "cannot open its lock file", s->path);
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 			if (errno != EWOULDBLOCK)
-				return failed(why, errno, "cannot lock", s->path);
+				return socket_failed(why, errno, "cannot lock", s->path);
 			status_set_code(why, CODE_UNAVAILABLE, "%s: another agentboxd serves it",
 					s->path);
 			return RPC_SOCKET_BUSY;
 		}
 		if (fstat(fd, &ours) < 0)
-			return failed(why, errno, "fstat of its lock file", s->path);
+			return socket_failed(why, errno, "fstat of its lock file", s->path);
 		if (fstatat(s->dir_fd, s->lock_name, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    ours.st_ino != there.st_ino || ours.st_dev != there.st_dev)
 			continue;
@@ -142,7 +142,7 @@ static int remove_stale(struct rpc_socket *s, struct status *why)
 	int r;
 
 	if (fstatat(s->dir_fd, s->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : failed(why, errno, "cannot look at it", s->path);
+		return errno == ENOENT ? 0 : socket_failed(why, errno, "cannot look at it", s->path);
 	if (!S_ISSOCK(st.st_mode))
 		return refuse(why, "%s: is there and is not a socket; left alone", s->path);
 	if (st.st_uid != geteuid())
@@ -156,7 +156,7 @@ static int remove_stale(struct rpc_socket *s, struct status *why)
 		return refuse(why, "%s: cannot tell whether somebody serves it (%s); left alone",
 			      s->path, strerror(r));
 	if (unlinkat(s->dir_fd, s->name, 0) < 0 && errno != ENOENT)
-		return failed(why, errno, "cannot remove the old socket", s->path);
+		return socket_failed(why, errno, "cannot remove the old socket", s->path);
 	return 0;
 }
 
@@ -169,12 +169,12 @@ static int bind_and_listen(struct rpc_socket *s, struct status *why)
 	make_address(s, &a);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return failed(why, errno, "socket", s->path);
+		return socket_failed(why, errno, "socket", s->path);
 	/* The file takes this mode at bind, less the umask: never wider than wanted, not for a moment. */
 	if (fchmod(fd, s->mode & 0600) < 0)
-		return failed(why, errno, "fchmod", s->path);
+		return socket_failed(why, errno, "fchmod", s->path);
 	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
-		return failed(why, errno, "cannot bind", s->path);
+		return socket_failed(why, errno, "cannot bind", s->path);
 	s->bound = true;
 	if (fstatat(s->dir_fd, s->name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISSOCK(st.st_mode) ||
 	    st.st_uid != geteuid()) {
@@ -185,11 +185,11 @@ static int bind_and_listen(struct rpc_socket *s, struct status *why)
 	s->ino = st.st_ino;
 	if (s->gid != (gid_t)-1 &&
 	    fchownat(s->dir_fd, s->name, (uid_t)-1, s->gid, AT_SYMLINK_NOFOLLOW) < 0)
-		return failed(why, errno, "cannot set its group", s->path);
+		return socket_failed(why, errno, "cannot set its group", s->path);
 	if (fchmodat(s->dir_fd, s->name, s->mode, 0) < 0)
-		return failed(why, errno, "cannot set its mode", s->path);
+		return socket_failed(why, errno, "cannot set its mode", s->path);
 	if (listen(fd, BACKLOG) < 0)
-		return failed(why, errno, "listen", s->path);
+		return socket_failed(why, errno, "listen", s->path);
 	fd_close(s->fd);
 	s->fd = fd;
 	fd = -1;
@@ -222,17 +222,17 @@ int rpc_socket_open(const struct rpc_socket_options *o, struct rpc_socket **ret,
 		return r;
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return failed(why, ENOMEM, "no memory", o->path);
+		return socket_failed(why, ENOMEM, "no memory", o->path);
 	s->dir_fd = s->lock_fd = s->fd = -1;
 	s->mode = o->mode;
 	s->gid = o->gid;
 	s->path = str_dup(o->path);
 	if (!s->path)
-		return failed(why, ENOMEM, "no memory", o->path);
+		return socket_failed(why, ENOMEM, "no memory", o->path);
 	s->name = strrchr(s->path, '/') + 1;
 	s->lock_name = str_printf("%s.lock", s->name);
 	if (!s->lock_name)
-		return failed(why, ENOMEM, "no memory", o->path);
+		return socket_failed(why, ENOMEM, "no memory", o->path);
 
 	r = open_dir(s, o->dir_mode, why);
 	if (!r)

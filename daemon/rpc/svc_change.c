@@ -12,7 +12,7 @@
 
 #define MOMENT_MAX_S 253402300799ll	/* of google.protobuf.Timestamp: the end of the year 9999 */
 
-static struct sandbox_core *sandbox_of(const struct rpc_call *c)
+static struct sandbox_core *svc_change_sandbox_of(const struct rpc_call *c)
 {
 	return rpc_call_service(c);
 }
@@ -33,9 +33,10 @@ static void on_pause(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p, sandbox_pause(sandbox_of(c), rpc_call_who(c), q->sandbox,
-						 !q->_keep_memory_case || q->keep_memory,
-						 rpc_call_deadline_ms(c), reply_paused, p, &p->op));
+		pending_started(p,
+				sandbox_pause(svc_change_sandbox_of(c), rpc_call_who(c), q->sandbox,
+					      !q->_keep_memory_case || q->keep_memory,
+					      rpc_call_deadline_ms(c), reply_paused, p, &p->op));
 }
 
 /* --- UpdateNetwork --- */
@@ -59,7 +60,7 @@ static void on_update_network(struct rpc_call *c, const ProtobufCMessage *messag
 	if (msg_read_network(q->network, &network, &st))
 		pending_started(
 			p, sandbox_update_network(
-				   sandbox_of(c), rpc_call_who(c), q->sandbox, network,
+				   svc_change_sandbox_of(c), rpc_call_who(c), q->sandbox, network,
 				   q->_allow_internet_access_case ? q->allow_internet_access : -1,
 				   rpc_call_deadline_ms(c), reply_updated, p, &p->op));
 	else
@@ -153,7 +154,8 @@ static void on_fork(struct rpc_call *c, const ProtobufCMessage *message)
 		status_errno(&st, -ENOMEM, "reading the request");
 		pending_fail(p, &st);
 	} else {
-		pending_started(p, sandbox_fork(sandbox_of(c), &args, reply_forked, p, &p->op));
+		pending_started(
+			p, sandbox_fork(svc_change_sandbox_of(c), &args, reply_forked, p, &p->op));
 	}
 }
 
@@ -235,9 +237,10 @@ static void on_get_metrics(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (read_moment(q->start, "start", false, &start, &st) && read_moment(q->end, "end", true, &end, &st))
-		pending_started(p, sandbox_get_metrics(sandbox_of(c), rpc_call_who(c), q->sandbox,
-						       start, end, rpc_call_deadline_ms(c),
-						       reply_metrics, p, &p->op));
+		pending_started(p,
+				sandbox_get_metrics(svc_change_sandbox_of(c), rpc_call_who(c),
+						    q->sandbox, start, end, rpc_call_deadline_ms(c),
+						    reply_metrics, p, &p->op));
 	else
 		pending_fail(p, &st);
 }
@@ -249,7 +252,7 @@ static void on_get_metrics(struct rpc_call *c, const ProtobufCMessage *message)
 	{ .path = "/agentbox.v1.SandboxService/" name, .kind = RPC_UNARY,                          \
 	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
 
-static const struct rpc_method methods[] = {
+static const struct rpc_method svc_change_methods[] = {
 	METHOD("Pause", pause_sandbox, on_pause),
 	METHOD("UpdateNetwork", update_network, on_update_network),
 	METHOD("Fork", fork_sandbox, on_fork),
@@ -258,5 +261,5 @@ static const struct rpc_method methods[] = {
 
 int svc_change_add(struct rpc_server *s, struct sandbox_core *core)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), core);
+	return rpc_server_add(s, svc_change_methods, ARRAY_SIZE(svc_change_methods), core);
 }

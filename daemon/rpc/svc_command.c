@@ -168,7 +168,7 @@ static void on_room(struct rpc_call *call)
 		feed(x);
 }
 
-static void on_silence(struct rpc_call *call)
+static void svc_command_on_silence(struct rpc_call *call)
 {
 	struct cmd_call *x = rpc_call_user(call);
 	Agentbox__V1__Heartbeat beat = AGENTBOX__V1__HEARTBEAT__INIT;
@@ -302,7 +302,7 @@ static bool check_start(const Agentbox__V1__StartCommandRequest *q, struct comma
 	return true;
 }
 
-static void start(struct rpc_call *call, const ProtobufCMessage *message, bool run)
+static void svc_command_start(struct rpc_call *call, const ProtobufCMessage *message, bool run)
 {
 	/* The call owns the message; hashing puts it back as it was. */
 	Agentbox__V1__StartCommandRequest *q = (Agentbox__V1__StartCommandRequest *)message;
@@ -338,12 +338,12 @@ static void start(struct rpc_call *call, const ProtobufCMessage *message, bool r
 
 static void on_start(struct rpc_call *call, const ProtobufCMessage *message)
 {
-	start(call, message, false);
+	svc_command_start(call, message, false);
 }
 
 static void on_run(struct rpc_call *call, const ProtobufCMessage *message)
 {
-	start(call, message, true);
+	svc_command_start(call, message, true);
 }
 
 /* --- references --- */
@@ -662,7 +662,8 @@ static bool is_token_of(const char *token, const struct command_view *v)
 	return str_eq(token, v->id[0] ? v->id : pid);
 }
 
-static void on_listed(void *user, const struct status *st, const struct command_view *v, size_t n)
+static void svc_command_on_listed(void *user, const struct status *st, const struct command_view *v,
+				  size_t n)
 {
 	struct cmd_call *x = user;
 	struct status bad;
@@ -687,7 +688,7 @@ static void on_listed(void *user, const struct status *st, const struct command_
 	send_page(x, v + from, k, from + k < n);
 }
 
-static void on_list(struct rpc_call *call, const ProtobufCMessage *message)
+static void svc_command_on_list(struct rpc_call *call, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__ListCommandsRequest *q = (const void *)message;
 	struct cmd_call *x = cmd_call_new(call);
@@ -705,7 +706,7 @@ static void on_list(struct rpc_call *call, const ProtobufCMessage *message)
 		r = -ENOMEM;
 	if (!r)
 		r = commands_list(x->commands, rpc_call_who(call), q->sandbox, q->ended,
-				  rpc_call_deadline_ms(call), on_listed, x, &x->op);
+				  rpc_call_deadline_ms(call), svc_command_on_listed, x, &x->op);
 	if (r < 0)
 		cmd_call_fail_errno(x, r);
 }
@@ -717,17 +718,21 @@ static void on_list(struct rpc_call *call, const ProtobufCMessage *message)
 
 UNARY(h_start, on_start);
 UNARY(h_wait, on_wait);
-UNARY(h_list, on_list);
+UNARY(h_list, svc_command_on_list);
 UNARY(h_signal, on_signal);
 UNARY(h_kill, on_kill);
 UNARY(h_resize, on_resize);
-static const struct rpc_handler h_run = { .on_message = on_run, .on_room = on_room,
-					  .on_silence = on_silence, .on_gone = cmd_call_on_gone };
-static const struct rpc_handler h_attach = { .on_message = on_attach, .on_room = on_room,
-					     .on_silence = on_silence, .on_gone = cmd_call_on_gone };
+static const struct rpc_handler h_run = {.on_message = on_run,
+					 .on_room = on_room,
+					 .on_silence = svc_command_on_silence,
+					 .on_gone = cmd_call_on_gone};
+static const struct rpc_handler h_attach = {.on_message = on_attach,
+					    .on_room = on_room,
+					    .on_silence = svc_command_on_silence,
+					    .on_gone = cmd_call_on_gone};
 
 #define PATH(name) "/agentbox.v1.CommandService/" name
-static const struct rpc_method methods[] = {
+static const struct rpc_method svc_command_methods[] = {
 	{ PATH("Start"), RPC_UNARY, false, &agentbox__v1__start_command_request__descriptor, &h_start },
 	{ PATH("Run"), RPC_SERVER_STREAM, false, &agentbox__v1__start_command_request__descriptor, &h_run },
 	{ PATH("Attach"), RPC_SERVER_STREAM, false, &agentbox__v1__attach_command_request__descriptor,
@@ -745,5 +750,5 @@ static const struct rpc_method methods[] = {
 
 int svc_command_add(struct rpc_server *s, struct commands *commands)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), commands);
+	return rpc_server_add(s, svc_command_methods, ARRAY_SIZE(svc_command_methods), commands);
 }

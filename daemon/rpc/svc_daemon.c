@@ -194,7 +194,7 @@ static void on_gone(struct rpc_call *c, enum rpc_gone why)
 	{ .path = "/agentbox.v1.DaemonService/" name, .kind = RPC_UNARY,                           \
 	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
 
-static const struct rpc_method methods[] = {
+static const struct rpc_method svc_daemon_methods[] = {
 	METHOD("Status", status, on_status),
 	METHOD("Config", config, on_config),
 	METHOD("StopLocal", stop_local, on_stop_local),
@@ -203,5 +203,5 @@ static const struct rpc_method methods[] = {
 int svc_daemon_add(struct rpc_server *s, struct svc_daemon_options *o)
 {
 	o->server = s;
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), o);
+	return rpc_server_add(s, svc_daemon_methods, ARRAY_SIZE(svc_daemon_methods), o);
 }

@@ -358,7 +358,7 @@ static void send_entries(struct file_call *x)
 	rpc_call_finish(call);
 }
 
-static void on_listed(struct envd_result *r, void *user)
+static void svc_file_on_listed(struct envd_result *r, void *user)
 {
 	struct file_call *x = user;
 
@@ -387,7 +387,7 @@ static void go_list(struct file_call *x)
 {
 	struct envd_target t = file_call_target(x);
 
-	x->agent = envd_list_dir(&t, x->path, x->depth, on_listed, x);
+	x->agent = envd_list_dir(&t, x->path, x->depth, svc_file_on_listed, x);
 	asked(x);
 }
 
@@ -424,8 +424,9 @@ bool file_check_path(const char *path, const char *field, struct status *st)
 	return false;
 }
 
-static void begin(struct rpc_call *call, const char *sandbox, const char *path, const char *user,
-		  const char *other, uint32_t depth, void (*go)(struct file_call *x))
+static void svc_file_begin(struct rpc_call *call, const char *sandbox, const char *path,
+			   const char *user, const char *other, uint32_t depth,
+			   void (*go)(struct file_call *x))
 {
 	struct file_call *x = file_call_new(call);
 	struct status st;
@@ -461,42 +462,42 @@ static void on_stat_request(struct rpc_call *call, const ProtobufCMessage *m)
 {
 	const Agentbox__V1__StatRequest *q = (const void *)m;
 
-	begin(call, q->sandbox, q->path, q->user, NULL, 0, go_stat);
+	svc_file_begin(call, q->sandbox, q->path, q->user, NULL, 0, go_stat);
 }
 
 static void on_exists_request(struct rpc_call *call, const ProtobufCMessage *m)
 {
 	const Agentbox__V1__StatRequest *q = (const void *)m;
 
-	begin(call, q->sandbox, q->path, q->user, NULL, 0, go_exists);
+	svc_file_begin(call, q->sandbox, q->path, q->user, NULL, 0, go_exists);
 }
 
 static void on_list_request(struct rpc_call *call, const ProtobufCMessage *m)
 {
 	const Agentbox__V1__ListDirRequest *q = (const void *)m;
 
-	begin(call, q->sandbox, q->path, q->user, NULL, q->depth, go_list);
+	svc_file_begin(call, q->sandbox, q->path, q->user, NULL, q->depth, go_list);
 }
 
 static void on_make_dir_request(struct rpc_call *call, const ProtobufCMessage *m)
 {
 	const Agentbox__V1__MakeDirRequest *q = (const void *)m;
 
-	begin(call, q->sandbox, q->path, q->user, NULL, 0, go_make_dir);
+	svc_file_begin(call, q->sandbox, q->path, q->user, NULL, 0, go_make_dir);
 }
 
 static void on_move_request(struct rpc_call *call, const ProtobufCMessage *m)
 {
 	const Agentbox__V1__MoveRequest *q = (const void *)m;
 
-	begin(call, q->sandbox, q->source, q->user, q->destination, 0, go_move);
+	svc_file_begin(call, q->sandbox, q->source, q->user, q->destination, 0, go_move);
 }
 
 static void on_remove_request(struct rpc_call *call, const ProtobufCMessage *m)
 {
 	const Agentbox__V1__RemoveRequest *q = (const void *)m;
 
-	begin(call, q->sandbox, q->path, q->user, NULL, 0, go_remove);
+	svc_file_begin(call, q->sandbox, q->path, q->user, NULL, 0, go_remove);
 }
 
 #define UNARY(id, fn)                                                                              \
@@ -511,7 +512,7 @@ static const struct rpc_handler h_list = { .on_message = on_list_request, .on_ro
 					   .on_gone = file_call_on_gone };
 
 #define PATH(name) "/agentbox.v1.FileService/" name
-static const struct rpc_method methods[] = {
+static const struct rpc_method svc_file_methods[] = {
 	{ PATH("Stat"), RPC_UNARY, false, &agentbox__v1__stat_request__descriptor, &h_stat },
 	{ PATH("Exists"), RPC_UNARY, false, &agentbox__v1__stat_request__descriptor, &h_exists },
 	{ PATH("List"), RPC_SERVER_STREAM, false, &agentbox__v1__list_dir_request__descriptor, &h_list },
@@ -530,5 +531,5 @@ static const struct rpc_method methods[] = {
 
 int svc_file_add(struct rpc_server *s, struct sandbox_core *core)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), core);
+	return rpc_server_add(s, svc_file_methods, ARRAY_SIZE(svc_file_methods), core);
 }

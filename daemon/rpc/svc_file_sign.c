@@ -48,7 +48,8 @@ static void go_sign(struct file_call *x)
 	free(url);
 }
 
-static bool check(const Agentbox__V1__SignUrlRequest *q, struct file_call *x, struct status *st)
+static bool svc_file_sign_check(const Agentbox__V1__SignUrlRequest *q, struct file_call *x,
+				struct status *st)
 {
 	if (!check_required(q->sandbox, "sandbox", st) || !check_required(q->path, "path", st) ||
 	    !file_check_path(q->path, "path", st) ||
@@ -63,7 +64,7 @@ static bool check(const Agentbox__V1__SignUrlRequest *q, struct file_call *x, st
 	return true;
 }
 
-static void on_request(struct rpc_call *call, const ProtobufCMessage *message)
+static void svc_file_sign_on_request(struct rpc_call *call, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__SignUrlRequest *q = (const void *)message;
 	struct file_call *x = file_call_new(call);
@@ -71,7 +72,7 @@ static void on_request(struct rpc_call *call, const ProtobufCMessage *message)
 
 	if (!x)
 		return;
-	if (!check(q, x, &st)) {
+	if (!svc_file_sign_check(q, x, &st)) {
 		file_call_fail(x, &st);
 		return;
 	}
@@ -85,4 +86,5 @@ static void on_request(struct rpc_call *call, const ProtobufCMessage *message)
 		file_call_resolve(x);
 }
 
-const struct rpc_handler file_sign_handler = { .on_message = on_request, .on_gone = file_call_on_gone };
+const struct rpc_handler file_sign_handler = {.on_message = svc_file_sign_on_request,
+					      .on_gone = file_call_on_gone};

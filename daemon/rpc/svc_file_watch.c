@@ -141,7 +141,7 @@ static void on_room(struct rpc_call *call)
 		pump(x);
 }
 
-static void on_silence(struct rpc_call *call)
+static void svc_file_watch_on_silence(struct rpc_call *call)
 {
 	Agentbox__V1__Heartbeat beat = AGENTBOX__V1__HEARTBEAT__INIT;
 	struct file_call *x = rpc_call_user(call);
@@ -160,7 +160,7 @@ static void go_watch(struct file_call *x)
 		file_call_fail_errno(x, ENOMEM);
 }
 
-static void on_request(struct rpc_call *call, const ProtobufCMessage *message)
+static void svc_file_watch_on_request(struct rpc_call *call, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__WatchDirRequest *q = (const void *)message;
 	struct file_call *x = file_call_new(call);
@@ -186,5 +186,7 @@ static void on_request(struct rpc_call *call, const ProtobufCMessage *message)
 		file_call_resolve(x);
 }
 
-const struct rpc_handler file_watch_handler = { .on_message = on_request, .on_room = on_room,
-						.on_silence = on_silence, .on_gone = file_call_on_gone };
+const struct rpc_handler file_watch_handler = {.on_message = svc_file_watch_on_request,
+					       .on_room = on_room,
+					       .on_silence = svc_file_watch_on_silence,
+					       .on_gone = file_call_on_gone};

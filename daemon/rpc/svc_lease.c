@@ -19,7 +19,7 @@ struct lease_message {
 	msg_timestamp expires_at, end_at;
 };
 
-static Agentbox__V1__Lease *fill(struct lease_message *x, const struct sandbox_lease *lease)
+static Agentbox__V1__Lease *svc_lease_fill(struct lease_message *x, const struct sandbox_lease *lease)
 {
 	agentbox__v1__lease__init(&x->m);
 	x->m.id = (char *)lease->id;
@@ -38,7 +38,7 @@ static void reply_lease(void *user, const struct status *st, const struct sandbo
 	struct lease_message x;
 
 	if (status_ok(st))
-		rpc_call_reply(c, &fill(&x, lease)->base);
+		rpc_call_reply(c, &svc_lease_fill(&x, lease)->base);
 	else
 		rpc_call_fail(c, st);
 }
@@ -55,7 +55,7 @@ static void on_held(void *user, enum sandbox_held_change on_ready, const struct 
 	case SANDBOX_HELD_CHANGED:
 		/* Only the newest counts: one who does not read is told with the next. */
 		if (rpc_call_room(p->call))
-			rpc_call_send(p->call, &fill(&x, lease)->base);
+			rpc_call_send(p->call, &svc_lease_fill(&x, lease)->base);
 		return;
 	case SANDBOX_HELD_LOST:
 		sandbox_held_free(p->held, false);
@@ -82,7 +82,7 @@ static void on_taken(void *user, const struct status *st, const struct sandbox_l
 		pending_fail(p, &failure);
 		return;
 	}
-	rpc_call_send(p->call, &fill(&x, lease)->base);
+	rpc_call_send(p->call, &svc_lease_fill(&x, lease)->base);
 }
 
 static void on_hold(struct rpc_call *c, const ProtobufCMessage *message)
@@ -102,7 +102,7 @@ static void on_hold(struct rpc_call *c, const ProtobufCMessage *message)
 		pending_started(p, sandbox_acquire(rpc_call_service(c), &a, on_taken, p, &p->op));
 }
 
-static void on_silence(struct rpc_call *c)
+static void svc_lease_on_silence(struct rpc_call *c)
 {
 	struct pending *p = rpc_call_user(c);
 	struct sandbox_lease lease;
@@ -110,7 +110,7 @@ static void on_silence(struct rpc_call *c)
 
 	if (!p || !p->held || !sandbox_held_view(p->held, &lease))
 		return;
-	fill(&x, &lease)->heartbeat = true;
+	svc_lease_fill(&x, &lease)->heartbeat = true;
 	rpc_call_send(c, &x.m.base);
 }
 
@@ -193,7 +193,7 @@ static void reply_page(void *user, const struct status *st, const struct sandbox
 	list = calloc(page->n + 1, sizeof(*list));
 	if (v && list) {
 		for (size_t i = 0; i < page->n; i++)
-			list[i] = fill(&v[i], &page->leases[i]);
+			list[i] = svc_lease_fill(&v[i], &page->leases[i]);
 		m.leases = list;
 		m.n_leases = page->n;
 		m.next_page_token = (char *)page->next_page_token;
@@ -206,7 +206,7 @@ static void reply_page(void *user, const struct status *st, const struct sandbox
 	free(list);
 }
 
-static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
+static void svc_lease_on_list(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__ListLeasesRequest *q = (const void *)message;
 	struct pending *p = pending_new(c);
@@ -223,18 +223,19 @@ static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
 	{ .path = "/agentbox.v1.LeaseService/" name, .kind = RPC_UNARY,                            \
 	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
 
-static const struct rpc_handler hold = { .on_message = on_hold, .on_silence = on_silence, .on_gone = pending_gone };
+static const struct rpc_handler hold = {
+	.on_message = on_hold, .on_silence = svc_lease_on_silence, .on_gone = pending_gone};
 
-static const struct rpc_method methods[] = {
+static const struct rpc_method svc_lease_methods[] = {
 	{ .path = "/agentbox.v1.LeaseService/Hold", .kind = RPC_SERVER_STREAM,
 	  .request = &agentbox__v1__hold_lease_request__descriptor, .handler = &hold },
 	METHOD("Acquire", acquire_lease, on_acquire),
 	METHOD("Renew", renew_lease, on_renew),
 	METHOD("Release", release_lease, on_release),
-	METHOD("List", list_leases, on_list),
+	METHOD("List", list_leases, svc_lease_on_list),
 };
 
 int svc_lease_add(struct rpc_server *s, struct sandbox_core *core)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), core);
+	return rpc_server_add(s, svc_lease_methods, ARRAY_SIZE(svc_lease_methods), core);
 }

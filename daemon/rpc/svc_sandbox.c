@@ -17,7 +17,7 @@
 #include "daemon/rpc/svc_watch.h"
 #include "daemon/sandbox/sandbox.h"
 
-static struct sandbox_core *sandbox_of(const struct rpc_call *c)
+static struct sandbox_core *svc_sandbox_sandbox_of(const struct rpc_call *c)
 {
 	return rpc_call_service(c);
 }
@@ -87,7 +87,8 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (read_create(c, message, &args, &network, &tokens, &st))
-		pending_started(p, sandbox_create(sandbox_of(c), &args, reply_sandbox, p, &p->op));
+		pending_started(p, sandbox_create(svc_sandbox_sandbox_of(c), &args, reply_sandbox,
+						  p, &p->op));
 	else
 		pending_fail(p, &st);
 	free((void *)args.metadata);
@@ -115,7 +116,8 @@ static void on_connect(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &args.timeout_ms, &st)) {
-		pending_started(p, sandbox_connect(sandbox_of(c), &args, reply_sandbox, p, &p->op));
+		pending_started(p, sandbox_connect(svc_sandbox_sandbox_of(c), &args, reply_sandbox,
+						   p, &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -133,9 +135,9 @@ static void on_get(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!msg_read_duration(q->max_staleness, "max_staleness", true, &staleness_ms, &st))
 		pending_fail(p, &st);
 	else
-		pending_started(p, sandbox_get(sandbox_of(c), rpc_call_who(c), q->sandbox,
-					       staleness_ms, rpc_call_deadline_ms(c), reply_sandbox,
-					       p, &p->op));
+		pending_started(p, sandbox_get(svc_sandbox_sandbox_of(c), rpc_call_who(c),
+					       q->sandbox, staleness_ms, rpc_call_deadline_ms(c),
+					       reply_sandbox, p, &p->op));
 }
 
 static void on_set_timeout(struct rpc_call *c, const ProtobufCMessage *message)
@@ -148,9 +150,10 @@ static void on_set_timeout(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_required(q->sandbox_timeout, "sandbox_timeout", &timeout_ms, &st)) {
-		pending_started(p, sandbox_set_timeout(sandbox_of(c), rpc_call_who(c), q->sandbox,
-						       timeout_ms, rpc_call_deadline_ms(c),
-						       reply_sandbox, p, &p->op));
+		pending_started(p,
+				sandbox_set_timeout(svc_sandbox_sandbox_of(c), rpc_call_who(c),
+						    q->sandbox, timeout_ms, rpc_call_deadline_ms(c),
+						    reply_sandbox, p, &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -182,9 +185,10 @@ static void on_set_policy(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_policy(q->policy, &change, &st) && read_reset(q, &reset, &st))
-		pending_started(p, sandbox_set_policy(sandbox_of(c), rpc_call_who(c), q->sandbox,
-						      &change, reset, rpc_call_deadline_ms(c),
-						      reply_sandbox, p, &p->op));
+		pending_started(p, sandbox_set_policy(svc_sandbox_sandbox_of(c), rpc_call_who(c),
+						      q->sandbox, &change, reset,
+						      rpc_call_deadline_ms(c), reply_sandbox, p,
+						      &p->op));
 	else
 		pending_fail(p, &st);
 }
@@ -203,9 +207,9 @@ static void on_is_running(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p, sandbox_is_running(sandbox_of(c), rpc_call_who(c), q->sandbox,
-						      rpc_call_deadline_ms(c), reply_running, p,
-						      &p->op));
+		pending_started(p, sandbox_is_running(svc_sandbox_sandbox_of(c), rpc_call_who(c),
+						      q->sandbox, rpc_call_deadline_ms(c),
+						      reply_running, p, &p->op));
 }
 
 static void reply_killed(void *user, const struct status *st, bool found)
@@ -222,8 +226,9 @@ static void on_kill(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p, sandbox_kill(sandbox_of(c), rpc_call_who(c), q->sandbox,
-						rpc_call_deadline_ms(c), reply_killed, p, &p->op));
+		pending_started(p,
+				sandbox_kill(svc_sandbox_sandbox_of(c), rpc_call_who(c), q->sandbox,
+					     rpc_call_deadline_ms(c), reply_killed, p, &p->op));
 }
 
 static void reply_host(void *user, const struct status *st, const struct sandbox_host *host)
@@ -252,8 +257,9 @@ static void on_get_host(struct rpc_call *c, const ProtobufCMessage *message)
 		pending_fail(p, &st);
 		return;
 	}
-	pending_started(p, sandbox_get_host(sandbox_of(c), rpc_call_who(c), q->sandbox, q->port,
-					    rpc_call_deadline_ms(c), reply_host, p, &p->op));
+	pending_started(p,
+			sandbox_get_host(svc_sandbox_sandbox_of(c), rpc_call_who(c), q->sandbox,
+					 q->port, rpc_call_deadline_ms(c), reply_host, p, &p->op));
 }
 
 /* --- List --------------------------------------------------------------------------------------- */
@@ -281,7 +287,7 @@ static void reply_page(struct rpc_call *c, const struct sandbox_page *page,
 		msg_sandbox_fini(&sandboxes[--made]);
 }
 
-static void on_listed(void *user, const struct status *st, const struct sandbox_page *page)
+static void svc_sandbox_on_listed(void *user, const struct status *st, const struct sandbox_page *page)
 {
 	struct rpc_call *c = pending_take(user);
 	Agentbox__V1__Sandbox **list;
@@ -317,7 +323,7 @@ static bool read_states(const Agentbox__V1__ListSandboxesRequest *q, uint32_t *r
 	return true;
 }
 
-static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
+static void svc_sandbox_on_list(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__ListSandboxesRequest *q = (const void *)message;
 	struct pending *p = pending_new(c);
@@ -343,7 +349,8 @@ static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
 	if (q->n_metadata && !metadata)
 		status_errno(&st, -ENOMEM, "reading the request");
 	if (status_ok(&st) && read_states(q, &args.states, &st))
-		pending_started(p, sandbox_list(sandbox_of(c), &args, on_listed, p, &p->op));
+		pending_started(p, sandbox_list(svc_sandbox_sandbox_of(c), &args,
+						svc_sandbox_on_listed, p, &p->op));
 	else
 		pending_fail(p, &st);
 	free(metadata);
@@ -356,11 +363,11 @@ static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
 	{ .path = "/agentbox.v1.SandboxService/" name, .kind = RPC_UNARY,                          \
 	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
 
-static const struct rpc_method methods[] = {
+static const struct rpc_method svc_sandbox_methods[] = {
 	METHOD("Create", create_sandbox, on_create),
 	METHOD("Connect", connect_sandbox, on_connect),
 	METHOD("Get", get_sandbox, on_get),
-	METHOD("List", list_sandboxes, on_list),
+	METHOD("List", list_sandboxes, svc_sandbox_on_list),
 	METHOD("IsRunning", is_running, on_is_running),
 	METHOD("Kill", kill_sandbox, on_kill),
 	METHOD("SetTimeout", set_timeout, on_set_timeout),
@@ -370,7 +377,7 @@ static const struct rpc_method methods[] = {
 
 int svc_sandbox_add(struct rpc_server *s, struct sandbox_core *core)
 {
-	int r = rpc_server_add(s, methods, ARRAY_SIZE(methods), core);
+	int r = rpc_server_add(s, svc_sandbox_methods, ARRAY_SIZE(svc_sandbox_methods), core);
 
 	if (!r)
 		r = svc_change_add(s, core);

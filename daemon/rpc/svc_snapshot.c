@@ -9,7 +9,7 @@
 #include "daemon/rpc/svc_sandbox.h"
 #include "proto/gen/agentbox_snapshot.pb-c.h"
 
-static struct sandbox_core *sandbox_of(const struct rpc_call *c)
+static struct sandbox_core *svc_snapshot_sandbox_of(const struct rpc_call *c)
 {
 	return rpc_call_service(c);
 }
@@ -20,7 +20,7 @@ struct msg_snapshot {
 	msg_timestamp as_of, created_at;
 };
 
-static void fill(struct msg_snapshot *s, const struct sandbox_snapshot *from)
+static void svc_snapshot_fill(struct msg_snapshot *s, const struct sandbox_snapshot *from)
 {
 	agentbox__v1__snapshot__init(&s->m);
 	s->m.id = (char *)from->id;
@@ -38,7 +38,7 @@ static void reply_created(void *user, const struct status *st, const struct sand
 	struct msg_snapshot m;
 
 	if (snapshot)
-		fill(&m, snapshot);
+		svc_snapshot_fill(&m, snapshot);
 	rpc_call_answer(pending_take(user), st, &m.m.base);
 }
 
@@ -62,8 +62,8 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 		status_errno(&st, -ENOMEM, "reading the request");
 		pending_fail(p, &st);
 	} else {
-		pending_started(
-			p, sandbox_snapshot_create(sandbox_of(c), &args, reply_created, p, &p->op));
+		pending_started(p, sandbox_snapshot_create(svc_snapshot_sandbox_of(c), &args,
+							   reply_created, p, &p->op));
 	}
 }
 
@@ -80,7 +80,7 @@ static void reply_listed(void *user, const struct status *st, const struct sandb
 	if (status_ok(&out) && (!v || !list))
 		status_errno(&out, -ENOMEM, "answering");
 	for (size_t i = 0; i < n && status_ok(&out); i++) {
-		fill(&v[i], &page->snapshots[i]);
+		svc_snapshot_fill(&v[i], &page->snapshots[i]);
 		list[i] = &v[i].m;
 	}
 	if (status_ok(&out)) {
@@ -93,7 +93,7 @@ static void reply_listed(void *user, const struct status *st, const struct sandb
 	free(list);
 }
 
-static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
+static void svc_snapshot_on_list(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__ListSnapshotsRequest *q = (const void *)message;
 	struct pending *p = pending_new(c);
@@ -108,8 +108,8 @@ static void on_list(struct rpc_call *c, const ProtobufCMessage *message)
 	};
 
 	if (p)
-		pending_started(
-			p, sandbox_list_snapshots(sandbox_of(c), &args, reply_listed, p, &p->op));
+		pending_started(p, sandbox_list_snapshots(svc_snapshot_sandbox_of(c), &args,
+							  reply_listed, p, &p->op));
 }
 
 /* --- Delete --- */
@@ -128,9 +128,9 @@ static void on_delete(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p, sandbox_delete_snapshot(sandbox_of(c), rpc_call_who(c),
-							   q->snapshot, rpc_call_deadline_ms(c),
-							   reply_deleted, p, &p->op));
+		pending_started(p, sandbox_delete_snapshot(
+					   svc_snapshot_sandbox_of(c), rpc_call_who(c), q->snapshot,
+					   rpc_call_deadline_ms(c), reply_deleted, p, &p->op));
 }
 
 /* ------------------------------------------------------------------------------------------------ */
@@ -140,13 +140,13 @@ static void on_delete(struct rpc_call *c, const ProtobufCMessage *message)
 	{ .path = "/agentbox.v1.SnapshotService/" name, .kind = RPC_UNARY,                         \
 	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
 
-static const struct rpc_method methods[] = {
+static const struct rpc_method svc_snapshot_methods[] = {
 	METHOD("Create", create_snapshot, on_create),
-	METHOD("List", list_snapshots, on_list),
+	METHOD("List", list_snapshots, svc_snapshot_on_list),
 	METHOD("Delete", delete_snapshot, on_delete),
 };
 
 int svc_snapshot_add(struct rpc_server *s, struct sandbox_core *core)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), core);
+	return rpc_server_add(s, svc_snapshot_methods, ARRAY_SIZE(svc_snapshot_methods), core);
 }

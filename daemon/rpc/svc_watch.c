@@ -100,7 +100,7 @@ static void on_message(struct rpc_call *c, const ProtobufCMessage *message)
 	rpc_call_set_user(c, w);
 }
 
-static void on_silence(struct rpc_call *c)
+static void svc_watch_on_silence(struct rpc_call *c)
 {
 	struct sandbox_event e;
 
@@ -119,16 +119,16 @@ static void on_gone(struct rpc_call *c, enum rpc_gone why)
 static const struct rpc_handler handler = {
 	.on_message = on_message,
 	.on_room = pump,
-	.on_silence = on_silence,
+	.on_silence = svc_watch_on_silence,
 	.on_gone = on_gone,
 };
 
-static const struct rpc_method methods[] = {
+static const struct rpc_method svc_watch_methods[] = {
 	{ .path = "/agentbox.v1.SandboxService/Watch", .kind = RPC_SERVER_STREAM,
 	  .request = &agentbox__v1__watch_sandboxes_request__descriptor, .handler = &handler },
 };
 
 int svc_watch_add(struct rpc_server *s, struct sandbox_core *core)
 {
-	return rpc_server_add(s, methods, ARRAY_SIZE(methods), core);
+	return rpc_server_add(s, svc_watch_methods, ARRAY_SIZE(svc_watch_methods), core);
 }

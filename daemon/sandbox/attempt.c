@@ -164,7 +164,7 @@ static void on_unsent(struct attempt *a, const struct status *st)
 	attempt_post_after(a, MAX(wait, (uint64_t)st->retry_after_ms), st);
 }
 
-static void record(struct attempt *a);
+static void attempt_record(struct attempt *a);
 
 void attempt_posted(struct attempt *a, struct cloud_result *r)
 {
@@ -172,7 +172,7 @@ void attempt_posted(struct attempt *a, struct cloud_result *r)
 	switch (r->outcome) {
 	case CLOUD_DONE:
 		a->kind->take(a, r);
-		record(a);
+		attempt_record(a);
 		return;
 	case CLOUD_UNSENT:
 		on_unsent(a, &r->status);
@@ -209,7 +209,7 @@ void attempt_post(struct attempt *a)
 
 static void on_record_timer(struct timer *t, void *user)
 {
-	record(attempt_from(user));
+	attempt_record(attempt_from(user));
 }
 
 bool attempt_recorded(struct attempt *a, const struct status *st)
@@ -234,7 +234,7 @@ static int request_done(struct attempt *a, struct store_tx *t)
 	return 0;
 }
 
-static void record(struct attempt *a)
+static void attempt_record(struct attempt *a)
 {
 	struct store_tx *t;
 	int r = store_tx_new(a->core->store, &t);
@@ -394,7 +394,7 @@ void attempt_listed(struct attempt *a, struct cloud_result *r)
 	case RESOLVE_FOUND:
 		log_info("attempt_resolved", "what=%s seq=%llu sandbox=%s lists=%u", a->what,
 			 (unsigned long long)a->seq, a->source, a->lists);
-		record(a);
+		attempt_record(a);
 		return;
 	case RESOLVE_AMBIGUOUS:
 	case RESOLVE_CLOSE:

@@ -33,7 +33,7 @@
 
 static const struct attempt_kind protocol;
 
-static void begin(struct copy *c);
+static void copy_begin(struct copy *c);
 
 bool attempt_is_copy(const struct attempt *a)
 {
@@ -206,9 +206,9 @@ static void ask_known(struct copy *c)
 
 /* --- turn --- */
 
-static void on_turn(struct turn *t)
+static void copy_on_turn(struct turn *t)
 {
-	begin(container_of(t, struct copy, turn));
+	copy_begin(container_of(t, struct copy, turn));
 }
 
 static void on_behind(struct timer *t, void *user)
@@ -245,7 +245,7 @@ static bool is_behind(struct copy *c)
 
 static void on_source_looked(struct fetch_wait *w, const struct fetch_result *result)
 {
-	begin(container_of(w, struct copy, look));
+	copy_begin(container_of(w, struct copy, look));
 }
 
 /* The row says that it does not run: it may be old. True: it was said, or is being asked. */
@@ -274,7 +274,7 @@ static bool is_refused(struct copy *c, struct sandbox *b)
 	return false;
 }
 
-static void begin(struct copy *c)
+static void copy_begin(struct copy *c)
 {
 	struct sandbox *b = source_of(c);
 
@@ -291,7 +291,7 @@ static void begin(struct copy *c)
 
 static void on_start(struct timer *t, void *user)
 {
-	begin(copy_of(user));
+	copy_begin(copy_of(user));
 }
 
 void copy_start(struct copy *c)
@@ -364,14 +364,14 @@ static void on_posted(struct cloud_result *r, void *user)
 	attempt_posted(attempt_from(user), r);
 }
 
-static void take(struct attempt *a, struct cloud_result *r)
+static void copy_take(struct attempt *a, struct cloud_result *r)
 {
 	struct copy *c = copy_from(a);
 
 	c->kind->take(c, r);
 }
 
-static struct cloud_call *post(struct attempt *a)
+static struct cloud_call *copy_post(struct attempt *a)
 {
 	/* The caller's deadline ends the caller's waiting, not this: once sent it is worth reading. */
 	struct cloud_ask ask = { .uid = a->uid, .done = on_posted, .user = a };
@@ -441,7 +441,7 @@ static void on_recorded(void *user, const struct status *st)
 		end_well(c);
 }
 
-static int record(struct attempt *a, struct store_tx *t)
+static int copy_record(struct attempt *a, struct store_tx *t)
 {
 	struct copy *c = copy_from(a);
 	int r = c->kind->record(c, t);
@@ -452,7 +452,7 @@ static int record(struct attempt *a, struct store_tx *t)
 
 /* --- resolve --- */
 
-static void on_listed(struct cloud_result *r, void *user)
+static void copy_on_listed(struct cloud_result *r, void *user)
 {
 	FAILPOINT("copy.resolve_listed");
 	attempt_listed(attempt_from(user), r);
@@ -461,13 +461,13 @@ static void on_listed(struct cloud_result *r, void *user)
 static struct cloud_call *list(struct attempt *a)
 {
 	struct cloud_ask ask = { .deadline_ms = clock_boot_ms() + LIST_MS, .uid = a->uid,
-				 .done = on_listed, .user = a };
+				 .done = copy_on_listed, .user = a };
 	struct copy *c = copy_from(a);
 
 	return c->kind->ask_known(c, &ask);
 }
 
-static enum resolve_next resolve(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
+static enum resolve_next copy_resolve(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
 	struct copy *c = copy_from(a);
 
@@ -500,14 +500,14 @@ static bool makes(struct attempt *a, const char *id)
 
 static const struct attempt_kind protocol = {
 	.del_intent = store_tx_del_copy,
-	.post = post,
-	.take = take,
+	.post = copy_post,
+	.take = copy_take,
 	.refused = refused,
-	.record = record,
+	.record = copy_record,
 	.on_recorded = on_recorded,
 	.resolve_begin = resolve_begin,
 	.list = list,
-	.resolve = resolve,
+	.resolve = copy_resolve,
 	.makes = makes,
 	.is_relative = is_relative,
 	.unlink = copy_unlink,
@@ -527,7 +527,7 @@ int copy_new(struct sandbox_core *core, const struct copy_kind *kind, struct acc
 	c->magic = COPY_MAGIC;
 	c->kind = kind;
 	list_init(&c->look.node);
-	turn_init(&c->turn, on_turn);
+	turn_init(&c->turn, copy_on_turn);
 	if (attempt_init(&c->att, &protocol, kind->what, core, a, uid, source,
 			 b && b->ours ? b->req_tag : "") < 0)
 		return -ENOMEM;

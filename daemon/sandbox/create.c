@@ -78,7 +78,7 @@ static void creation_unlink(struct attempt *a)
 }
 
 /* Whoever watches the one that vanished learns that nothing takes its place. */
-static void failed(struct attempt *a, struct store_tx *t, const struct status *st)
+static void create_failed_one(struct attempt *a, struct store_tx *t, const struct status *st)
 {
 	struct creation *c = creation_from(a);
 	struct sandbox *b = c->replaces[0] ? core_find(a->core, a->account, c->replaces) : NULL;
@@ -151,13 +151,13 @@ static void on_posted(struct cloud_result *r, void *user)
 	attempt_posted(attempt_from(user), r);
 }
 
-static void take(struct attempt *a, struct cloud_result *r)
+static void create_take(struct attempt *a, struct cloud_result *r)
 {
 	must(r->sandbox);
 	creation_from(a)->found = give(r->sandbox);
 }
 
-static struct cloud_call *post(struct attempt *a)
+static struct cloud_call *create_post(struct attempt *a)
 {
 	const struct creation *c = creation_from(a);
 	struct cloud_create what = {
@@ -208,7 +208,7 @@ struct sandbox *creation_sandbox(const struct creation *c)
 	return core_find(c->att.core, c->att.account, c->found->id);
 }
 
-static void answer(struct creation *c)
+static void create_answer_with(struct creation *c)
 {
 	struct sandbox *b = creation_sandbox(c);
 	struct lease *x = c->holder && b ? lease_of_process(b, c->holder) : NULL;
@@ -239,7 +239,7 @@ static void answer(struct creation *c)
 static void answer_when_complete(struct creation *c)
 {
 	if (c->recorded && c->detailed)
-		answer(c);
+		create_answer_with(c);
 }
 
 /* The cloud may give less time than it was asked for. */
@@ -386,7 +386,7 @@ static int leases_of_heirs(struct creation *c, struct sandbox *b, struct store_t
 }
 
 /* The sandbox with all that hangs on it. */
-static int record(struct attempt *a, struct store_tx *t)
+static int create_record(struct attempt *a, struct store_tx *t)
 {
 	struct creation *c = creation_from(a);
 	struct sandbox *b = creation_sandbox(c);
@@ -433,7 +433,7 @@ static int record(struct attempt *a, struct store_tx *t)
 
 /* --- resolve --- */
 
-static void on_listed(struct cloud_result *r, void *user)
+static void create_on_listed(struct cloud_result *r, void *user)
 {
 	attempt_listed(attempt_from(user), r);
 }
@@ -448,7 +448,7 @@ static struct cloud_call *list(struct attempt *a)
 	struct cloud_ask ask = {
 		.deadline_ms = clock_boot_ms() + RESOLVE_LIST_MS,
 		.uid = a->uid,
-		.done = on_listed,
+		.done = create_on_listed,
 		.user = a,
 	};
 	struct cloud_call *call = cloud_list_all(a->account->cloud, &f, &ask);
@@ -457,7 +457,8 @@ static struct cloud_call *list(struct attempt *a)
 	return call;
 }
 
-static enum resolve_next resolve(struct attempt *a, struct cloud_result *r, uint64_t *ret_wait_ms)
+static enum resolve_next create_resolve(struct attempt *a, struct cloud_result *r,
+					uint64_t *ret_wait_ms)
 {
 	struct creation *c = creation_from(a);
 	struct cloud_list *l = r->outcome == CLOUD_DONE ? r->list : NULL;
@@ -498,16 +499,16 @@ static bool makes(struct attempt *a, const char *id)
 
 static const struct attempt_kind protocol = {
 	.del_intent = store_tx_del_intent,
-	.post = post,
-	.take = take,
+	.post = create_post,
+	.take = create_take,
 	.refused = refused,
-	.record = record,
+	.record = create_record,
 	.on_recorded = on_recorded,
 	.resolve_begin = resolve_begin,
 	.list = list,
-	.resolve = resolve,
+	.resolve = create_resolve,
 	.makes = makes,
-	.failed = failed,
+	.failed = create_failed_one,
 	.unlink = creation_unlink,
 	.free = creation_free,
 };

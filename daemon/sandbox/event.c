@@ -106,7 +106,7 @@ static bool has_room(struct event_log *g)
 }
 
 /* Takes e; false without memory. */
-static bool keep(struct sandbox_core *core, struct event *e)
+static bool event_keep(struct sandbox_core *core, struct event *e)
 {
 	struct event_log *g = need_log(core, e->uid);
 
@@ -262,8 +262,8 @@ static void put_row(const struct sandbox_core *core, struct store_tx *t, const s
 	store_tx_put_event(t, &row);
 }
 
-static void put(struct sandbox_core *core, struct store_tx *t, const struct sandbox *b,
-		enum event_type type, const char *evidence)
+static void event_put_row(struct sandbox_core *core, struct store_tx *t, const struct sandbox *b,
+			  enum event_type type, const char *evidence)
 {
 	struct event_log *g = events_of(core, b->uid);
 	struct event *e = event_new(core, b, type, evidence);
@@ -272,7 +272,7 @@ static void put(struct sandbox_core *core, struct store_tx *t, const struct sand
 		e->number = core->events.number + 1;
 		e->seq = g && g->n ? event_at(g, g->n - 1)->seq + 1 : 1;
 	}
-	if (!e || !keep(core, e)) {
+	if (!e || !event_keep(core, e)) {
 		log_warn("event_lost", "sandbox=%s error=nomem", b->id);
 		return;
 	}
@@ -290,7 +290,7 @@ void event_put(struct sandbox_core *core, struct store_tx *t, const struct sandb
 	va_start(ap, evidence_fmt);
 	vsnprintf(text, sizeof(text), evidence_fmt, ap);
 	va_end(ap);
-	put(core, t, b, type, text);
+	event_put_row(core, t, b, type, text);
 }
 
 void event_say(struct sandbox_core *core, const struct sandbox *b, enum event_type type,
@@ -307,7 +307,7 @@ void event_say(struct sandbox_core *core, const struct sandbox *b, enum event_ty
 	va_start(ap, evidence_fmt);
 	vsnprintf(text, sizeof(text), evidence_fmt, ap);
 	va_end(ap);
-	put(core, t, b, type, text);
+	event_put_row(core, t, b, type, text);
 	core_commit(core, t, false);
 }
 
@@ -339,7 +339,7 @@ void event_load(struct sandbox_core *core, const struct row_event *r)
 		event_free(e);
 		return;
 	}
-	(void)keep(core, e);
+	(void)event_keep(core, e);
 	core->events.told = core->events.number;
 }
 

@@ -45,12 +45,12 @@ static int take_known(struct copy *c, const struct cloud_result *r)
 	return e;
 }
 
-static struct cloud_call *post(struct copy *c, const struct cloud_ask *ask)
+static struct cloud_call *fork_post(struct copy *c, const struct cloud_ask *ask)
 {
 	return cloud_fork(c->att.account->cloud, c->att.source, c->count, c->timeout_s, ask);
 }
 
-static void take(struct copy *c, struct cloud_result *r)
+static void fork_take(struct copy *c, struct cloud_result *r)
 {
 	c->children = give(r->children);
 }
@@ -140,7 +140,7 @@ static int say_object(struct copy *c)
 	return r < 0 ? r : text_set(&c->att.object, (const char *)buf_data(&text));
 }
 
-static int record(struct copy *c, struct store_tx *t)
+static int fork_record(struct copy *c, struct store_tx *t)
 {
 	int r = say_object(c);
 
@@ -186,7 +186,7 @@ static int adopt_found(struct copy *c, struct cloud_list *list, const size_t *in
 	return 0;
 }
 
-static enum resolve_next resolve(struct copy *c, struct cloud_result *r, uint64_t *ret_wait_ms)
+static enum resolve_next fork_resolve(struct copy *c, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
 	struct resolve_fork f = {
 		.host = store_host_id(c->att.core->store),
@@ -218,8 +218,8 @@ const struct copy_kind copy_fork = {
 	.what = "fork",
 	.ask_known = ask_known,
 	.take_known = take_known,
-	.post = post,
-	.take = take,
-	.record = record,
-	.resolve = resolve,
+	.post = fork_post,
+	.take = fork_take,
+	.record = fork_record,
+	.resolve = fork_resolve,
 };

@@ -196,8 +196,8 @@ static int holder_new(struct sandbox_core *core, const struct principal *who, in
 	return 0;
 }
 
-static struct holder *find(struct sandbox_core *core, const struct principal *who,
-			   const struct holder *like)
+static struct holder *holder_find(struct sandbox_core *core, const struct principal *who,
+				  const struct holder *like)
 {
 	list_for_each(n, &core->holders) {
 		struct holder *h = list_entry(n, struct holder, node);
@@ -220,7 +220,7 @@ int holder_of(struct sandbox_core *core, const struct principal *who, struct hol
 	if (who->pidfd >= 0 && has_ended(who->pidfd))
 		return -ESRCH;
 	identify(core, &like);
-	h = find(core, who, &like);
+	h = holder_find(core, who, &like);
 	if (h) {
 		h->refs++;
 		*ret = h;

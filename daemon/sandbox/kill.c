@@ -67,7 +67,7 @@ static void unlink_killing(struct killing *k)
 	list_del(&k->node);
 }
 
-static void finish(struct killing *k, bool found)
+static void kill_finish(struct killing *k, bool found)
 {
 	struct status ok = STATUS_OK;
 
@@ -76,7 +76,7 @@ static void finish(struct killing *k, bool found)
 	op_end_waits(&k->waiters, &ok, found);
 }
 
-static void on_timer(struct timer *t, void *user)
+static void kill_on_timer(struct timer *t, void *user)
 {
 	delete(killing_from(user));
 }
@@ -97,7 +97,7 @@ static void on_deleted(struct cloud_result *r, void *user)
 			     r->not_found ? "DELETE /sandboxes/{id}: 404"
 					  : "DELETE /sandboxes/{id}: 204");
 		FAILPOINT("kill.done");
-		finish(k, found);
+		kill_finish(k, found);
 		return;
 	}
 	k->maybe_done |= r->outcome == CLOUD_UNKNOWN || r->repeated;
@@ -149,7 +149,7 @@ static int killing_new(struct sandbox_core *core, struct sandbox *b, struct kill
 	k->core = core;
 	k->sandbox = b;
 	list_init(&k->waiters);
-	timer_init(&k->timer, core->loop, on_timer, k);
+	timer_init(&k->timer, core->loop, kill_on_timer, k);
 	list_add_tail(&core->killings, &k->node);
 	b->killing = k;
 	*ret = k;
@@ -269,7 +269,7 @@ static void on_looked_at(struct fetch_wait *w, const struct fetch_result *result
 		kill_stranger(op);
 }
 
-static void start(struct sandbox_op *op)
+static void kill_start(struct sandbox_op *op)
 {
 	struct status st, ok = STATUS_OK;
 	struct sandbox *b;
@@ -293,16 +293,16 @@ static void start(struct sandbox_op *op)
 	}
 }
 
-static const struct op_kind kind = {
+static const struct op_kind kill_kind = {
 	.name = "Kill",
-	.start = start,
+	.start = kill_start,
 	.fail = op_fail_yes,
 };
 
 int sandbox_kill(struct sandbox_core *core, const struct principal *who, const char *sandbox,
 		 uint64_t deadline_ms, sandbox_bool_fn *done, void *user, struct sandbox_op **ret)
 {
-	struct op_args o = { .kind = &kind, .who = who, .deadline_ms = deadline_ms,
+	struct op_args o = { .kind = &kill_kind, .who = who, .deadline_ms = deadline_ms,
 			     .ref = sandbox ? sandbox : "", .user = user };
 	int r = op_new(core, &o, ret);
 

@@ -17,7 +17,7 @@
 
 #define RESAVE_WAIT_MS 1000u
 
-static void on_timer(struct timer *t, void *user);
+static void lease_on_timer(struct timer *t, void *user);
 
 static struct lease *lease_from(void *p)
 {
@@ -86,7 +86,7 @@ static int insert(struct sandbox_core *core, const char *id, uid_t uid, struct l
 	x->state = LEASE_ENDED;
 	list_init(&x->sandbox_node);
 	list_init(&x->holder_node);
-	timer_init(&x->timer, core->loop, on_timer, x);
+	timer_init(&x->timer, core->loop, lease_on_timer, x);
 	(void)str_copy(x->id, sizeof(x->id), id);
 	if (text_set(&x->sandbox_id, "") < 0 || text_set(&x->label, "") < 0 ||
 	    map_put_str(&core->lease_map, x->id, x) < 0) {
@@ -316,7 +316,7 @@ void lease_sandbox_gone(struct sandbox_core *core, struct sandbox *b, struct sto
 	b->released_at_ms = 0;
 }
 
-static void on_timer(struct timer *t, void *user)
+static void lease_on_timer(struct timer *t, void *user)
 {
 	struct lease *x = lease_from(user);
 

@@ -28,7 +28,7 @@ struct sandbox_op *op_from_fetch(struct fetch_wait *w)
 	return op_from(container_of(w, struct sandbox_op, fetch));
 }
 
-static void on_turn(struct turn *t)
+static void op_on_turn(struct turn *t)
 {
 	struct sandbox_op *op = op_from(container_of(t, struct sandbox_op, turn));
 
@@ -107,7 +107,7 @@ int op_new(struct sandbox_core *core, const struct op_args *a, struct sandbox_op
 	list_init(&op->wait);
 	list_init(&op->fetch.node);
 	list_init(&op->listing.node);
-	turn_init(&op->turn, on_turn);
+	turn_init(&op->turn, op_on_turn);
 	defer_init(&op->kick, core->loop, on_kick, op);
 	timer_init(&op->timer, core->loop, on_deadline, op);
 	if (op->deadline_ms && timer_set(&op->timer, rules_answer_by_ms(op->deadline_ms, now)) < 0) {
@@ -500,7 +500,7 @@ void op_take_turn(struct sandbox_op *op, struct sandbox *b, void (*fn)(struct sa
 	turn_take(&op->turn, b);
 }
 
-static void on_again(struct timer *t, void *user)
+static void op_on_again(struct timer *t, void *user)
 {
 	struct sandbox_op *op = op_from(user);
 
@@ -520,7 +520,7 @@ void op_again(struct sandbox_op *op, const struct status *why, void (*fn)(struct
 				rng_u64(&op->core->rng));
 	op->again = fn;
 	timer_clear(&op->pause);
-	timer_init(&op->pause, op->core->loop, on_again, op);
+	timer_init(&op->pause, op->core->loop, op_on_again, op);
 	if (timer_set(&op->pause, now + MAX(wait, (uint64_t)why->retry_after_ms)) < 0)
 		op_fail_errno(op, -ENOMEM);
 }

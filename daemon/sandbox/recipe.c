@@ -46,7 +46,7 @@ struct packer {
 	int err;
 };
 
-static void put(struct packer *p, const char *prefix, const char *key, const char *value)
+static void recipe_put(struct packer *p, const char *prefix, const char *key, const char *value)
 {
 	char *whole;
 
@@ -60,7 +60,7 @@ static void put(struct packer *p, const char *prefix, const char *key, const cha
 static void put_all(struct packer *p, const char *prefix, const struct cloud_kvs *kvs)
 {
 	for (size_t i = 0; i < kvs->n; i++)
-		put(p, prefix, kvs->v[i].key, kvs->v[i].value);
+		recipe_put(p, prefix, kvs->v[i].key, kvs->v[i].value);
 }
 
 static void put_network(struct packer *p, const struct cloud_network *n)
@@ -74,10 +74,10 @@ static void put_network(struct packer *p, const struct cloud_network *n)
 		p->err = -ENOMEM;
 		return;
 	}
-	put(p, "", KEY_NETWORK, text);
+	recipe_put(p, "", KEY_NETWORK, text);
 	free(text);
 	if (n->egress_password)
-		put(p, "", KEY_PASSWORD, n->egress_password);
+		recipe_put(p, "", KEY_PASSWORD, n->egress_password);
 }
 
 static void packer_fini(struct packer *p)
@@ -105,14 +105,14 @@ int recipe_pack(const struct creation *c, struct recipe *ret)
 
 	snprintf(numbers, sizeof(numbers), "%u %d %d %d %d %d", c->timeout_s, (int)c->secure,
 		 (int)c->allow_internet_access, (int)c->end.on_timeout, c->end.keep_memory, c->end.auto_resume);
-	put(&p, "", KEY_TEMPLATE, c->template_id);
-	put(&p, "", KEY_NUMBERS, numbers);
+	recipe_put(&p, "", KEY_TEMPLATE, c->template_id);
+	recipe_put(&p, "", KEY_NUMBERS, numbers);
 	put_network(&p, c->network);
 	put_all(&p, "m:", &c->metadata);
 	put_all(&p, "e:", &c->envs);
 	for (size_t i = 0; i < c->n_tokens; i++) {
-		put(&p, "a:", c->tokens[i].name, c->tokens[i].audience);
-		put(&p, "t:", c->tokens[i].name, c->tokens[i].token_type);
+		recipe_put(&p, "a:", c->tokens[i].name, c->tokens[i].audience);
+		recipe_put(&p, "t:", c->tokens[i].name, c->tokens[i].token_type);
 	}
 	if (p.err)
 		return p.err;

@@ -72,7 +72,7 @@ static int tag_of(const struct sandbox_core *core, const struct sandbox *b, char
 	return 0;
 }
 
-static int fill(struct creation *c, const struct sandbox *b)
+static int recreate_fill(struct creation *c, const struct sandbox *b)
 {
 	int r = recipe_unpack(&b->recipe, c);
 
@@ -114,7 +114,7 @@ void recreate_decide(struct sandbox_core *core, struct sandbox *b, enum sandbox_
 	if (!r)
 		r = creation_new(core, b->account, b->uid, tag, &ret->creation);
 	if (!r) {
-		r = fill(ret->creation, b);
+		r = recreate_fill(ret->creation, b);
 		if (r < 0)
 			attempt_drop(&ret->creation->att);
 	}

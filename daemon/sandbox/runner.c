@@ -126,16 +126,16 @@ static struct runner *keep_from(void *p)
 	return k;
 }
 
-static struct sandbox_core *sandbox_of(const struct runner *k)
+static struct sandbox_core *runner_sandbox_of(const struct runner *k)
 {
 	return k->sandbox->account->core;
 }
 
-static void look(struct runner *k);
+static void runner_look(struct runner *k);
 
-static void on_timer(struct timer *t, void *user)
+static void runner_on_timer(struct timer *t, void *user)
 {
-	look(keep_from(user));
+	runner_look(keep_from(user));
 }
 
 static void look_again_at(struct runner *k, uint64_t at_ms)
@@ -148,7 +148,7 @@ static void look_again_at(struct runner *k, uint64_t at_ms)
 static void check_later(struct runner *k)
 {
 	look_again_at(k, clock_boot_ms() + rules_backoff_ms(k->checks++, CHECK_RETRY_MS, CHECK_RETRY_MAX,
-							    rng_u64(&sandbox_of(k)->rng)));
+							    rng_u64(&runner_sandbox_of(k)->rng)));
 }
 
 static struct runner *runner_of(struct sandbox *b)
@@ -165,7 +165,7 @@ static struct runner *runner_of(struct sandbox *b)
 	k->learnt_at_ms = (int64_t)clock_boot_ms();
 	k->rnd = rng_u64(&b->account->core->rng);
 	list_init(&k->check.node);
-	timer_init(&k->timer, b->account->core->loop, on_timer, k);
+	timer_init(&k->timer, b->account->core->loop, runner_on_timer, k);
 	b->runner = k;
 	return k;
 }
@@ -185,7 +185,7 @@ void runner_end_learnt(struct sandbox *b)
 	if (!k)
 		return;
 	k->learnt_at_ms = (int64_t)clock_boot_ms();
-	k->rnd = rng_u64(&sandbox_of(k)->rng);
+	k->rnd = rng_u64(&runner_sandbox_of(k)->rng);
 	k->told_soon = k->told_very_soon = false;
 	if (k->step == KEEP_IDLE) {
 		k->capped = false;
@@ -261,7 +261,7 @@ static void renewed(struct runner *k)
 		return;
 	k->degraded = false;
 	log_info("renewal_ok", "sandbox=%s", k->sandbox->id);
-	event_say(sandbox_of(k), k->sandbox, EVENT_RENEWAL_OK, "by=extension\n");
+	event_say(runner_sandbox_of(k), k->sandbox, EVENT_RENEWAL_OK, "by=extension\n");
 }
 
 /* Told at the first failure, long before the end; tried until it. */
@@ -273,13 +273,13 @@ static void renewal_failed(struct runner *k, const struct status *st)
 	k->failures++;
 	k->retry_at_ms = evaluate_retry_at_ms(
 		k->failures, account_boot_of(k->sandbox->account, k->sandbox->end_at_ms), now,
-		rng_u64(&sandbox_of(k)->rng));
+		rng_u64(&runner_sandbox_of(k)->rng));
 	k->retry_at_ms = MAX(k->retry_at_ms, now + (int64_t)st->retry_after_ms);
 	if (!k->degraded) {
 		k->degraded = true;
 		log_warn("renewal_degraded", "sandbox=%s reason=%s text=%s", k->sandbox->id,
 			 status_reason_name(st->reason), log_q(st->text));
-		event_say(sandbox_of(k), k->sandbox, EVENT_RENEWAL_DEGRADED,
+		event_say(runner_sandbox_of(k), k->sandbox, EVENT_RENEWAL_DEGRADED,
 			  "reason=%s\nupstream_status=%s\nmessage=%s\n",
 			  status_reason_name(st->reason), http ? http : "", st->text);
 	}
@@ -411,7 +411,7 @@ static void paused(struct runner *k)
 	k->checks = 0;
 	log_info("sandbox_paused", "sandbox=%s uid=%u rule=%s", b->id, b->uid,
 		 evaluate_rule_name(k->rule));
-	sandbox_changed(sandbox_of(k), b, SANDBOX_PAUSED, evaluate_rule_name(k->rule));
+	sandbox_changed(runner_sandbox_of(k), b, SANDBOX_PAUSED, evaluate_rule_name(k->rule));
 	set_idle(k);
 }
 
@@ -427,7 +427,7 @@ static void on_paused(struct cloud_result *r, void *user)
 	/* 409: paused already, or in a change; 404, 500: perhaps it is no more. The cloud says. */
 	log_warn("pause_failed", "sandbox=%s text=%s", k->sandbox->id, log_q(r->status.text));
 	k->check.fn = on_pause_checked;
-	if (fetch_join(sandbox_of(k), k->sandbox->account, k->sandbox->id, true, &k->check) < 0)
+	if (fetch_join(runner_sandbox_of(k), k->sandbox->account, k->sandbox->id, true, &k->check) < 0)
 		set_idle(k);
 }
 
@@ -442,7 +442,7 @@ static void pause(struct runner *k)
 	};
 
 	k->step = KEEP_PAUSE;
-	sandbox_changed(sandbox_of(k), b, SANDBOX_PAUSING, evaluate_rule_name(k->rule));
+	sandbox_changed(runner_sandbox_of(k), b, SANDBOX_PAUSING, evaluate_rule_name(k->rule));
 	k->call = cloud_pause(b->account->cloud, b->id, b->keep_memory != 0, &ask);
 	FAILPOINT("pause.sent");
 	if (!k->call) {
@@ -476,7 +476,7 @@ static void decide_again(struct runner *k)
 		return;
 	}
 	k->step = KEEP_IDLE;
-	if (kill_by_policy(sandbox_of(k), k->sandbox, evaluate_rule_name(due.rule)) < 0)
+	if (kill_by_policy(runner_sandbox_of(k), k->sandbox, evaluate_rule_name(due.rule)) < 0)
 		look_again_at(k, clock_boot_ms() + CHECK_RETRY_MAX);
 }
 
@@ -498,9 +498,9 @@ static void on_checked(struct fetch_wait *w, const struct fetch_result *result)
 	}
 }
 
-static void check(struct runner *k, const struct evaluation *due)
+static void runner_check(struct runner *k, const struct evaluation *due)
 {
-	struct sandbox_core *core = sandbox_of(k);
+	struct sandbox_core *core = runner_sandbox_of(k);
 	bool sweep = due->rule == EVALUATE_BY_UNCLAIMED;
 	uint64_t now = clock_boot_ms(), wait;
 
@@ -532,8 +532,8 @@ static void warn_of_cap(struct runner *k)
 	k->cap_told = true;
 	if (text_set(&b->warning, CAPPED_TEXT) < 0)
 		log_debug("sandbox_warning", "sandbox=%s error=nomem", b->id);
-	sandbox_save(sandbox_of(k), b, false);
-	event_say(sandbox_of(k), b, EVENT_UPDATED, "cap=reached\nrule=on_cap\n");
+	sandbox_save(runner_sandbox_of(k), b, false);
+	event_say(runner_sandbox_of(k), b, EVENT_UPDATED, "cap=reached\nrule=on_cap\n");
 }
 
 static void tell_expiring(struct runner *k, unsigned left_ms)
@@ -543,7 +543,7 @@ static void tell_expiring(struct runner *k, unsigned left_ms)
 	str_rfc3339(k->sandbox->end_at_ms * 1000, 3, at);
 	k->told_soon = true;
 	k->told_very_soon = left_ms == EVALUATE_VERY_SOON_MS;
-	event_say(sandbox_of(k), k->sandbox, EVENT_EXPIRING, "seconds_left=%u\nend_at=%s\n",
+	event_say(runner_sandbox_of(k), k->sandbox, EVENT_EXPIRING, "seconds_left=%u\nend_at=%s\n",
 		  left_ms / 1000, at);
 }
 
@@ -559,7 +559,7 @@ static bool act(struct runner *k, const struct evaluate_input *d, const struct e
 		return true;
 	case EVALUATE_LEAVE:
 		forget_moment(k->sandbox, due->rule);
-		sandbox_save(sandbox_of(k), k->sandbox, false);
+		sandbox_save(runner_sandbox_of(k), k->sandbox, false);
 		return true;
 	case EVALUATE_WARN:
 		warn_of_cap(k);
@@ -569,7 +569,7 @@ static bool act(struct runner *k, const struct evaluate_input *d, const struct e
 		return false;
 	case EVALUATE_PAUSE:
 	case EVALUATE_KILL:
-		check(k, due);
+		runner_check(k, due);
 		return false;
 	case EVALUATE_NOTHING:
 		break;
@@ -579,7 +579,7 @@ static bool act(struct runner *k, const struct evaluate_input *d, const struct e
 	return false;
 }
 
-static void look(struct runner *k)
+static void runner_look(struct runner *k)
 {
 	struct evaluate_input d;
 	struct evaluation due;

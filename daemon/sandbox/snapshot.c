@@ -21,17 +21,17 @@ static int take_known(struct copy *c, const struct cloud_result *r)
 	return e;
 }
 
-static struct cloud_call *post(struct copy *c, const struct cloud_ask *ask)
+static struct cloud_call *snapshot_post(struct copy *c, const struct cloud_ask *ask)
 {
 	return cloud_snapshot(c->att.account->cloud, c->att.source, c->name, ask);
 }
 
-static void take(struct copy *c, struct cloud_result *r)
+static void snapshot_take(struct copy *c, struct cloud_result *r)
 {
 	c->snapshot = give(r->snapshot);
 }
 
-static int record(struct copy *c, struct store_tx *t)
+static int snapshot_record(struct copy *c, struct store_tx *t)
 {
 	struct snap *s;
 	int r = text_set(&c->att.object, c->snapshot->id);
@@ -42,7 +42,7 @@ static int record(struct copy *c, struct store_tx *t)
 	return r;
 }
 
-static enum resolve_next resolve(struct copy *c, struct cloud_result *r, uint64_t *ret_wait_ms)
+static enum resolve_next snapshot_resolve(struct copy *c, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
 	struct cloud_snapshots *list = r->outcome == CLOUD_DONE ? r->snapshots : NULL;
 	size_t i = 0;
@@ -62,8 +62,8 @@ const struct copy_kind copy_snapshot = {
 	.what = "snapshot",
 	.ask_known = ask_known,
 	.take_known = take_known,
-	.post = post,
-	.take = take,
-	.record = record,
-	.resolve = resolve,
+	.post = snapshot_post,
+	.take = snapshot_take,
+	.record = snapshot_record,
+	.resolve = snapshot_resolve,
 };

@@ -23,7 +23,7 @@ static void snap_free(struct snap *s)
 	free(s);
 }
 
-static struct snap *find(struct sandbox_core *core, const struct account *a, const char *id)
+static struct snap *snapshots_find(struct sandbox_core *core, const struct account *a, const char *id)
 {
 	list_for_each(n, &core->snapshots) {
 		struct snap *s = list_entry(n, struct snap, node);
@@ -36,7 +36,7 @@ static struct snap *find(struct sandbox_core *core, const struct account *a, con
 
 struct snap *snap_find(struct sandbox_core *core, const struct account *a, const char *id)
 {
-	struct snap *s = find(core, a, id);
+	struct snap *s = snapshots_find(core, a, id);
 
 	return s && !s->gone_boot_ms ? s : NULL;
 }
@@ -44,12 +44,13 @@ struct snap *snap_find(struct sandbox_core *core, const struct account *a, const
 bool snap_is_gone_since(struct sandbox_core *core, const struct account *a, const char *id,
 			uint64_t asked_boot_ms)
 {
-	const struct snap *s = find(core, a, id);
+	const struct snap *s = snapshots_find(core, a, id);
 
 	return s && s->gone_boot_ms && s->gone_boot_ms >= asked_boot_ms;
 }
 
-static int add(struct sandbox_core *core, struct account *a, const char *id, struct snap **ret)
+static int snapshots_add(struct sandbox_core *core, struct account *a, const char *id,
+			 struct snap **ret)
 {
 	struct snap *s = calloc(1, sizeof(*s));
 
@@ -103,9 +104,9 @@ static int learn_names(struct snap *s, const struct cloud_strs *names)
 int snap_put(struct sandbox_core *core, struct account *a, const struct cloud_snapshot *c,
 	     const char *source, const uid_t *uid, struct store_tx *t, struct snap **ret)
 {
-	struct snap *s = find(core, a, c->id);
+	struct snap *s = snapshots_find(core, a, c->id);
 	bool changed = !s || s->gone_boot_ms || uid || !cloud_strs_equal(&s->names, &c->names);
-	int r = s ? 0 : add(core, a, c->id, &s);
+	int r = s ? 0 : snapshots_add(core, a, c->id, &s);
 
 	if (!r && source)
 		r = text_set(&s->source, source);
@@ -177,7 +178,7 @@ int snapshot_load(struct sandbox_core *core, const struct row_snapshot *r)
 
 	if (!a)
 		return 0;
-	e = add(core, a, r->id, &s);
+	e = snapshots_add(core, a, r->id, &s);
 	if (!e)
 		e = text_set(&s->source, r->source);
 	if (!e)

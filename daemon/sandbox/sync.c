@@ -281,7 +281,7 @@ static void plan_next(struct listing *g)
 		log_warn("reconcile_timer", "account=%s error=nomem", g->account->name);
 }
 
-static void on_list(struct cloud_result *r, void *user)
+static void sync_on_list(struct cloud_result *r, void *user)
 {
 	struct listing *g = user;
 	struct account *a = g->account;
@@ -319,7 +319,7 @@ static void list_start(struct listing *g)
 	struct cloud_ask ask = {
 		.deadline_ms = clock_boot_ms() + LIST_DEADLINE_MS,
 		.background = list_is_empty(&g->next),
-		.done = on_list,
+		.done = sync_on_list,
 		.user = g,
 	};
 	struct status st;

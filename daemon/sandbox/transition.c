@@ -79,7 +79,7 @@ static void unlink_transition(struct transition *s)
 }
 
 /* The sandbox's state is set: tell all, be gone. */
-static void finish(struct transition *s, const struct status *st, bool yes)
+static void transition_finish(struct transition *s, const struct status *st, bool yes)
 {
 	unlink_transition(s);
 	loop_bury(s->core->loop, &s->grave, transition_free, s);
@@ -109,7 +109,7 @@ static enum sandbox_state to_state(const struct transition *s)
 
 static void run(struct transition *s);
 
-static void on_timer(struct timer *t, void *user)
+static void transition_on_timer(struct timer *t, void *user)
 {
 	run(transition_from(user));
 }
@@ -121,7 +121,7 @@ static void again(struct transition *s)
 
 	op_note_pending_error(&s->waiters, &s->why);
 	if (list_is_empty(&s->waiters) || timer_set(&s->timer, clock_boot_ms() + wait) < 0)
-		finish(s, &s->why, false);
+		transition_finish(s, &s->why, false);
 }
 
 /* What the sandbox is after an answer that did not say so. */
@@ -133,11 +133,11 @@ static void judge(struct transition *s, enum cloud_state state)
 	set_state(s, is);
 	if (is == to_state(s)) {
 		/* Was it so before, or did a lost answer say yes? */
-		finish(s, &ok, !s->conflict || s->maybe_done);
+		transition_finish(s, &ok, !s->conflict || s->maybe_done);
 	} else if (s->conflict) {
 		again(s);
 	} else {
-		finish(s, &s->why, false);
+		transition_finish(s, &s->why, false);
 	}
 }
 
@@ -158,16 +158,16 @@ static void on_looked(struct cloud_result *r, void *user)
 		if (sandbox_is_live(s->sandbox))
 			sandbox_gone(s->core, s->sandbox, false, "GET /sandboxes/{id}: 404");
 		sandbox_refusal(s->sandbox, &st);
-		finish(s, &st, false);
+		transition_finish(s, &st, false);
 	} else {
 		/* Not known: as it was, and not to be believed without asking. */
 		set_state(s, from_state(s));
 		s->sandbox->fresh_at_ms = 0;
-		finish(s, &s->why, false);
+		transition_finish(s, &s->why, false);
 	}
 }
 
-static void look(struct transition *s)
+static void transition_look(struct transition *s)
 {
 	struct cloud_ask ask = {
 		.deadline_ms = clock_boot_ms() + TRANSITION_LOOK_MS,
@@ -181,7 +181,7 @@ static void look(struct transition *s)
 	if (!s->call) {
 		set_state(s, from_state(s));
 		s->sandbox->fresh_at_ms = 0;
-		finish(s, &s->why, false);
+		transition_finish(s, &s->why, false);
 	}
 }
 
@@ -209,13 +209,13 @@ static void on_asked(struct cloud_result *r, void *user)
 		set_state(s, to_state(s));
 		log_info("sandbox_transition", "sandbox=%s uid=%u to=%s tries=%u", s->sandbox->id,
 			 s->sandbox->uid, sandbox_state_name(to_state(s)), s->tries + 1);
-		finish(s, &ok, true);
+		transition_finish(s, &ok, true);
 		return;
 	}
 	s->why = r->status;
 	s->conflict = r->conflict;
 	s->maybe_done |= r->outcome == CLOUD_UNKNOWN || r->repeated;
-	look(s);
+	transition_look(s);
 }
 
 static void run(struct transition *s)
@@ -231,7 +231,7 @@ static void run(struct transition *s)
 
 	if (!sandbox_is_live(b)) {
 		sandbox_refusal(b, &st);
-		finish(s, &st, false);
+		transition_finish(s, &st, false);
 		return;
 	}
 	b->changing = s->started = true;
@@ -245,18 +245,18 @@ static void run(struct transition *s)
 	if (!s->call) {
 		set_state(s, from_state(s));
 		status_errno(&st, -ENOMEM, "asking the cloud");
-		finish(s, &st, false);
+		transition_finish(s, &st, false);
 	}
 }
 
-static void on_turn(struct turn *t)
+static void transition_on_turn(struct turn *t)
 {
 	struct transition *s = transition_from(container_of(t, struct transition, turn));
 	struct status gone;
 
 	if (list_is_empty(&s->waiters)) {
 		status_set_code(&gone, CODE_CANCELLED, "nobody waits for it any more");
-		finish(s, &gone, false);
+		transition_finish(s, &gone, false);
 	} else {
 		run(s);
 	}
@@ -285,8 +285,8 @@ static int join(struct sandbox_core *core, struct sandbox *b, const struct trans
 		s->core = core;
 		s->sandbox = b;
 		list_init(&s->waiters);
-		timer_init(&s->timer, core->loop, on_timer, s);
-		turn_init(&s->turn, on_turn);
+		timer_init(&s->timer, core->loop, transition_on_timer, s);
+		turn_init(&s->turn, transition_on_turn);
 		turn_take(&s->turn, b);
 		list_add_tail(&core->transitions, &s->node);
 		b->transition = s;

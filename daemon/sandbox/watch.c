@@ -173,7 +173,7 @@ static void view_of(struct sandbox_watch *w, const struct event *e)
 	w->view.as_of_ms = e->at_ms;
 }
 
-static void fill(struct sandbox_watch *w, const struct event *e, struct sandbox_event *ret)
+static void watch_fill(struct sandbox_watch *w, const struct event *e, struct sandbox_event *ret)
 {
 	set_cursor(w, key_of(w, e));
 	view_of(w, e);
@@ -215,7 +215,7 @@ static bool next_of_log(struct sandbox_watch *w, struct sandbox_event *ret)
 		w->at = key_of(w, e);
 		if (!is_wanted(w, e))
 			continue;
-		fill(w, e, ret);
+		watch_fill(w, e, ret);
 		return true;
 	}
 	return false;
@@ -298,7 +298,8 @@ void event_watches_wake(struct sandbox_core *core)
 		defer_post(&list_entry(n, struct sandbox_watch, node)->kick);
 }
 
-static bool check(struct sandbox_watch *w, const struct sandbox_watch_options *o, struct status *st)
+static bool watch_check(struct sandbox_watch *w, const struct sandbox_watch_options *o,
+			struct status *st)
 {
 	struct account *a;
 	struct sandbox *b;
@@ -349,7 +350,7 @@ int sandbox_watch_new(struct sandbox_core *core, const struct sandbox_watch_opti
 	w->user = user;
 	list_add_tail(&core->events.watches, &w->node);
 	defer_init(&w->kick, core->loop, on_kick, w);
-	if (!check(w, o, ret_st))
+	if (!watch_check(w, o, ret_st))
 		return -EINVAL;
 	w->at = head_of(w);
 	if (o->initial || (!str_is_empty(o->cursor) && !read_cursor(w, o->cursor, &w->at)))

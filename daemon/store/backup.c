@@ -99,7 +99,7 @@ static int put_in_place(struct state_dir *dir)
 }
 
 /* The copied header says WAL: a plain file can be opened for a look without making others. */
-static int finish(struct backup *b, struct db *db)
+static int backup_finish(struct backup *b, struct db *db)
 {
 	int rc = sqlite3_backup_finish(b->run);
 
@@ -119,7 +119,7 @@ int backup_step(struct backup *b, struct db *db, int pages)
 
 	if (rc == SQLITE_OK)
 		return 0;
-	r = rc == SQLITE_DONE ? finish(b, db) : errno_of(rc);
+	r = rc == SQLITE_DONE ? backup_finish(b, db) : errno_of(rc);
 	if (r < 0)
 		backup_drop(b, db);
 	return r < 0 ? r : 1;
@@ -138,7 +138,7 @@ void backup_drop(struct backup *b, struct db *db)
 
 /* --- reading one --- */
 
-static void look(struct db *x, struct backup_facts *ret)
+static void backup_look_one(struct db *x, struct backup_facts *ret)
 {
 	int version = 0;
 
@@ -160,7 +160,7 @@ void backup_look(struct state_dir *dir, struct backup_facts *ret)
 	    st.st_uid != geteuid())
 		return;
 	if (open_file(dir, BACKUP_FILE, &x.sql) == SQLITE_OK)
-		look(&x, ret);
+		backup_look_one(&x, ret);
 	db_close(&x);
 }
 

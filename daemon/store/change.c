@@ -66,7 +66,7 @@ const char *const stmt_sql[STMT_N] = {
 		 " WHERE CAST(excluded.value AS INTEGER) > CAST(value AS INTEGER)"),
 };
 
-static void put(struct changes *c, enum tag tag, const void *p, size_t n)
+static void change_put(struct changes *c, enum tag tag, const void *p, size_t n)
 {
 	uint8_t t = (uint8_t)tag;
 
@@ -81,7 +81,7 @@ static void put_bytes(struct changes *c, enum tag tag, const void *p, size_t n)
 	uint32_t len = (uint32_t)n;
 
 	must(n < UINT32_MAX);
-	put(c, tag, &len, sizeof(len));
+	change_put(c, tag, &len, sizeof(len));
 	if (!c->failed && n && buf_put(&c->buf, p, n) < 0)
 		c->failed = true;
 }
@@ -90,12 +90,12 @@ void change_begin(struct changes *c, enum stmt_id id)
 {
 	uint8_t b = (uint8_t)id;
 
-	put(c, TAG_BEGIN, &b, 1);
+	change_put(c, TAG_BEGIN, &b, 1);
 }
 
 void change_int(struct changes *c, int64_t v)
 {
-	put(c, TAG_INT, &v, sizeof(v));
+	change_put(c, TAG_INT, &v, sizeof(v));
 }
 
 void change_text(struct changes *c, const char *s)

@@ -26,7 +26,7 @@
 #define PING_AFTER_MAX_MS  60000u
 
 static void origin_pump(struct defer *d, void *user);
-static void on_timer(struct timer *t, void *user);
+static void origin_on_timer(struct timer *t, void *user);
 
 static char *make_key(const struct pool_target *t)
 {
@@ -83,7 +83,7 @@ struct origin *origin_get(struct pool *p, const struct pool_target *t)
 		return NULL;
 	}
 	defer_init(&o->pump, p->loop, origin_pump, o);
-	timer_init(&o->timer, p->loop, on_timer, o);
+	timer_init(&o->timer, p->loop, origin_on_timer, o);
 	list_add_tail(&p->origin_list, &o->node);
 	return o;
 }
@@ -321,7 +321,7 @@ void origin_rearm(struct origin *o)
 		log_error("upstream_timer", "origin=%s why=\"out of memory\"", o->host);
 }
 
-static void on_timer(struct timer *t, void *user)
+static void origin_on_timer(struct timer *t, void *user)
 {
 	struct origin *o = user;
 	uint64_t now = loop_now_ms(o->pool->loop);

@@ -128,7 +128,7 @@ static bool sibling_dials(const struct origin *o)
 	return false;
 }
 
-static void keep(struct origin *o, const struct resolve_answer *a)
+static void share_keep(struct origin *o, const struct resolve_answer *a)
 {
 	free(o->answer);
 	o->answer = a ? malloc(sizeof(*a)) : NULL;
@@ -142,7 +142,7 @@ static void on_resolved(const struct resolve_answer *a, const char *error, void 
 	struct origin *o = user;
 
 	o->lookup = NULL;
-	keep(o, a);		/* none: it dials, and says why that fails */
+	share_keep(o, a);		/* none: it dials, and says why that fails */
 	origin_kick(o);
 }
 
@@ -159,7 +159,7 @@ bool share_wait(struct origin *o, uint64_t now_ms)
 	if ((o->looked_up_at_ms && now_ms < o->looked_up_at_ms + LOOKUP_FRESH_MS) || !has_lender(o))
 		return false;
 	if (resolve_literal(o->host, o->port, &a)) {
-		keep(o, &a);
+		share_keep(o, &a);
 		origin_kick(o);
 		return true;
 	}

@@ -60,7 +60,7 @@ static uint64_t hash_key(const unsigned char *p, size_t n)
 	return v0 ^ v1 ^ v2 ^ v3;
 }
 
-static struct map_entry **find(const struct map *m, const void *key, size_t n, uint64_t h)
+static struct map_entry **map_find(const struct map *m, const void *key, size_t n, uint64_t h)
 {
 	struct map_entry **e;
 
@@ -72,7 +72,7 @@ static struct map_entry **find(const struct map *m, const void *key, size_t n, u
 	return NULL;
 }
 
-static int grow(struct map *m)
+static int map_grow(struct map *m)
 {
 	size_t n = m->n_slots ? m->n_slots * 2 : 16;
 	struct map_entry **slots = calloc(n, sizeof(struct map_entry *));
@@ -97,7 +97,7 @@ static int grow(struct map *m)
 int map_put(struct map *m, const void *key, size_t n, void *value)
 {
 	uint64_t h = hash_key(key, n);
-	struct map_entry **at = find(m, key, n, h), *e;
+	struct map_entry **at = map_find(m, key, n, h), *e;
 	int r;
 
 	if (at) {
@@ -105,7 +105,7 @@ int map_put(struct map *m, const void *key, size_t n, void *value)
 		return 0;
 	}
 	if (m->n >= m->n_slots) {
-		r = grow(m);
+		r = map_grow(m);
 		if (r < 0)
 			return r;
 	}
@@ -124,14 +124,14 @@ int map_put(struct map *m, const void *key, size_t n, void *value)
 
 void *map_get(const struct map *m, const void *key, size_t n)
 {
-	struct map_entry **at = find(m, key, n, hash_key(key, n));
+	struct map_entry **at = map_find(m, key, n, hash_key(key, n));
 
 	return at ? (*at)->value : NULL;
 }
 
 void *map_del(struct map *m, const void *key, size_t n)
 {
-	struct map_entry **at = find(m, key, n, hash_key(key, n)), *e;
+	struct map_entry **at = map_find(m, key, n, hash_key(key, n)), *e;
 	void *value;
 
 	if (!at)

@@ -45,7 +45,8 @@ bool scan_is_map_entry(const ProtobufCMessageDescriptor *m)
 }
 
 /* Notes where it happened: the fields on the way, then `f`; key and value of a map are left out. */
-static enum scan_result failed(struct scan *s, const ProtobufCFieldDescriptor *f, enum scan_result r)
+static enum scan_result scan_failed_one(struct scan *s, const ProtobufCFieldDescriptor *f,
+					enum scan_result r)
 {
 	size_t used = 0;
 
@@ -71,7 +72,7 @@ static enum scan_result failed(struct scan *s, const ProtobufCFieldDescriptor *f
 static enum scan_result charge(struct scan *s, const ProtobufCFieldDescriptor *f, size_t n)
 {
 	if (n > s->max_memory - s->memory)
-		return failed(s, f, SCAN_MEMORY);
+		return scan_failed_one(s, f, SCAN_MEMORY);
 	s->memory += n;
 	return SCAN_OK;
 }
@@ -179,13 +180,13 @@ static enum scan_result count(struct scan *s, struct frame *frame, unsigned inde
 
 	if (f->label != PROTOBUF_C_LABEL_REPEATED) {
 		if (f->type == PROTOBUF_C_TYPE_MESSAGE && frame->count[index]++)
-			return failed(s, f, SCAN_MALFORMED);
+			return scan_failed_one(s, f, SCAN_MALFORMED);
 		return SCAN_OK;
 	}
 	if (n > max - frame->count[index]) {
 		if (s->err)
 			s->err->max = max;
-		return failed(s, f, SCAN_COUNT);
+		return scan_failed_one(s, f, SCAN_COUNT);
 	}
 	frame->count[index] += (uint32_t)n;
 	return charge(s, f, n * sizeof(ProtobufCBinaryData) + HEAP_OVERHEAD);
@@ -196,7 +197,7 @@ static enum scan_result go_down(struct scan *s, const ProtobufCFieldDescriptor *
 	enum scan_result r;
 
 	if (s->depth + 1 >= SCAN_DEPTH_MAX)
-		return failed(s, f, SCAN_DEPTH);
+		return scan_failed_one(s, f, SCAN_DEPTH);
 	s->path[s->depth++] = f;
 	r = scan_fields(s, f->descriptor, v);
 	s->depth--;
@@ -213,7 +214,7 @@ static enum scan_result scan_value(struct scan *s, struct frame *frame, unsigned
 	if (wire != wire_of(f->type)) {
 		if (f->label != PROTOBUF_C_LABEL_REPEATED ||
 		    wire != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED || !count_packed(f->type, v, &elements))
-			return failed(s, f, SCAN_MALFORMED);
+			return scan_failed_one(s, f, SCAN_MALFORMED);
 	}
 	r = count(s, frame, index, elements);
 	if (r)
@@ -224,7 +225,7 @@ static enum scan_result scan_value(struct scan *s, struct frame *frame, unsigned
 		return go_down(s, f, v);
 	case PROTOBUF_C_TYPE_STRING:
 		if (!str_is_utf8(v.p, n))
-			return failed(s, f, SCAN_TEXT);
+			return scan_failed_one(s, f, SCAN_TEXT);
 		fallthrough_;
 	case PROTOBUF_C_TYPE_BYTES:
 		return charge(s, f, n + 1 + HEAP_OVERHEAD);
@@ -258,7 +259,7 @@ static enum scan_result scan_fields(struct scan *s, const ProtobufCMessageDescri
 		/* Field numbers have 29 bits; 0 is none. */
 		if (!take_varint(&in, 5, &tag) || tag > UINT32_MAX || tag < 8 ||
 		    !take_value(&in, tag & 7, &v))
-			return failed(s, NULL, SCAN_MALFORMED);
+			return scan_failed_one(s, NULL, SCAN_MALFORMED);
 		index = find_field(type, (uint32_t)(tag >> 3));
 		r = charge(s, index < 0 ? NULL : &type->fields[index], SCANNED_MEMBER);
 		if (!r && index >= 0)

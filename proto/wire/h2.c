@@ -638,7 +638,7 @@ static int gather(struct h2 *h)
 }
 
 /* GOAWAY, and the end. The last output is gathered while the streams it may touch still exist. */
-static int fail(struct h2 *h, uint32_t code, const char *why)
+static int h2_fail(struct h2 *h, uint32_t code, const char *why)
 {
 	if (code != H2_NO_ERROR)
 		(void)nghttp2_session_terminate_session(h->ng, code);
@@ -691,9 +691,10 @@ int h2_expire(struct h2 *h, uint64_t now_ms)
 	if (h->dead)
 		return -EPROTO;
 	if (h->block_by_ms && now_ms >= h->block_by_ms)
-		return fail(h, H2_PROTOCOL_ERROR, "the peer began a header block and did not finish it");
+		return h2_fail(h, H2_PROTOCOL_ERROR,
+			       "the peer began a header block and did not finish it");
 	if (h->settings_ack_by_ms && now_ms >= h->settings_ack_by_ms)
-		return fail(h, H2_SETTINGS_TIMEOUT, "the peer does not acknowledge our SETTINGS");
+		return h2_fail(h, H2_SETTINGS_TIMEOUT, "the peer does not acknowledge our SETTINGS");
 	return 0;
 }
 
@@ -716,19 +717,19 @@ int h2_feed(struct h2 *h, const void *data, size_t n, uint64_t now_ms)
 		ssize_t r = nghttp2_session_mem_recv(h->ng, p, k);
 
 		if (r < 0) {
-			(void)fail(h, H2_PROTOCOL_ERROR, nghttp2_strerror((int)r));
+			(void)h2_fail(h, H2_PROTOCOL_ERROR, nghttp2_strerror((int)r));
 			return r == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO;
 		}
 		if (h->abused)
-			return fail(h, H2_ENHANCE_YOUR_CALM, "");
+			return h2_fail(h, H2_ENHANCE_YOUR_CALM, "");
 		p += r;
 		n -= (size_t)r;
 	}
 	look_for_strays(h);
 	if (h->abused)
-		return fail(h, H2_ENHANCE_YOUR_CALM, "");
+		return h2_fail(h, H2_ENHANCE_YOUR_CALM, "");
 	if (!nghttp2_session_want_read(h->ng))
-		return fail(h, H2_NO_ERROR, why_over(h));
+		return h2_fail(h, H2_NO_ERROR, why_over(h));
 	return 0;
 }
 

@@ -166,7 +166,7 @@ size_t h2_stream_peek(const struct h2_stream *s, const uint8_t **ret)
 
 /* Four times the window of a stream whose owner reads fast. The less of the budget is left, the smaller the
  * step that is allowed: there is something for those who come late. */
-static void grow(struct h2_stream *s, size_t n)
+static void h2_stream_grow(struct h2_stream *s, size_t n)
 {
 	struct h2_budget *b = s->h->o.budget;
 	uint32_t to = (uint32_t)MIN(4ull * s->window, (uint64_t)s->h->o.stream_window), more = to - s->window;
@@ -198,7 +198,7 @@ void h2_stream_consume(struct h2_stream *s, size_t n)
 		return;
 	(void)nghttp2_session_consume_stream(s->h->ng, s->id, n);
 	if (s->h->o.budget)
-		grow(s, n);
+		h2_stream_grow(s, n);
 }
 
 bool h2_stream_ended(const struct h2_stream *s)

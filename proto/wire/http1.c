@@ -132,7 +132,7 @@ void http1_head_init_response(struct http1_head *h, bool to_head, bool to_connec
 	h->tunnel = to_connect;
 }
 
-static enum http1_result put(struct fields *f, const char *name, const void *value, size_t n)
+static enum http1_result http1_put(struct fields *f, const char *name, const void *value, size_t n)
 {
 	switch (fields_add(f, name, strlen(name), value, n, false)) {
 	case 0:
@@ -193,21 +193,22 @@ static enum http1_result target(struct http1_head *h, bool options, const uint8_
 		h->absolute = true;
 		scheme = authority == 8 ? "https" : "http";
 	}
-	r = put(h->out, ":scheme", scheme, strlen(scheme));
+	r = http1_put(h->out, ":scheme", scheme, strlen(scheme));
 	if (r == HTTP1_MORE)	/* Host fills it in when the target does not */
-		r = put(h->out, ":authority", p + authority, path - authority);
+		r = http1_put(h->out, ":authority", p + authority, path - authority);
 	if (r != HTTP1_MORE)
 		return r;
 	if (path == n)
-		return options ? put(h->out, ":path", "*", 1) : put(h->out, ":path", "/", 1);
+		return options ? http1_put(h->out, ":path", "*", 1)
+			       : http1_put(h->out, ":path", "/", 1);
 	if (p[path] == '?') {	/* http://host?query: the path is "/" */
 		char whole[HTTP1_TARGET_MAX_BYTES + 1];
 
 		whole[0] = '/';
 		memcpy(whole + 1, p + path, n - path);
-		return put(h->out, ":path", whole, n - path + 1);
+		return http1_put(h->out, ":path", whole, n - path + 1);
 	}
-	return put(h->out, ":path", p + path, n - path);
+	return http1_put(h->out, ":path", p + path, n - path);
 }
 
 static enum http1_result request_line(struct http1_head *h, const uint8_t *p, size_t n)
@@ -230,7 +231,7 @@ static enum http1_result request_line(struct http1_head *h, const uint8_t *p, si
 		return r;
 	if (n_method == 7 && !memcmp(p, "CONNECT", 7))
 		return HTTP1_NOT_SUPPORTED;
-	r = put(h->out, ":method", p, n_method);
+	r = http1_put(h->out, ":method", p, n_method);
 	if (r != HTTP1_MORE)
 		return r;
 	return target(h, n_method == 7 && !memcmp(p, "OPTIONS", 7), sp, (size_t)(sp2 - sp));
@@ -252,7 +253,7 @@ static enum http1_result status_line(struct http1_head *h, const uint8_t *p, siz
 	}
 	if (h->status < 100)
 		return HTTP1_BAD;
-	return put(h->out, ":status", p + 9, 3);
+	return http1_put(h->out, ":status", p + 9, 3);
 }
 
 /* --- fields --- */
@@ -369,7 +370,7 @@ static enum http1_result field(struct http1_head *h, const uint8_t *p, size_t n)
 
 /* --- the end of a head --- */
 
-static enum http1_result finish(struct http1_head *h)
+static enum http1_result http1_finish(struct http1_head *h)
 {
 	struct fields *f = h->out;
 
@@ -406,7 +407,7 @@ static enum http1_result finish(struct http1_head *h)
 static enum http1_result line(struct http1_head *h, const uint8_t *p, size_t n)
 {
 	if (h->begun)
-		return n ? field(h, p, n) : finish(h);
+		return n ? field(h, p, n) : http1_finish(h);
 	if (!n) {
 		if (h->response || h->blank_skipped)
 			return HTTP1_BAD;

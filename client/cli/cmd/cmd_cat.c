@@ -9,11 +9,11 @@
 #include "client/cli/term/sig.h"
 #include "client/cli/tree/xfer.h"
 
-static const struct opt opts[] = {
+static const struct opt cmd_cat_opts[] = {
 	OPT('u', "user", OPT_TEXT, user, "USER", "user inside the sandbox"),
 };
 
-static int run(struct cli *cli)
+static int cmd_cat_run(struct cli *cli)
 {
 	struct xfer x = { .cli = cli };
 	struct ab_path path;
@@ -45,10 +45,10 @@ const struct command cmd_cat = {
 	.name = "cat",
 	.words = "ID:PATH",
 	.help = "Prints a file of a sandbox.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
+	.opts = cmd_cat_opts,
+	.n_opts = ARRAY_SIZE(cmd_cat_opts),
 	.min_words = 1,
 	.max_words = 1,
 	.no_json = true,
-	.run = run,
+	.run = cmd_cat_run,
 };

@@ -19,7 +19,7 @@
 #include "client/cli/tree/cp.h"
 #include "client/cli/tree/xfer.h"
 
-static const struct opt opts[] = {
+static const struct opt cmd_cp_opts[] = {
 	OPT('u', "user", OPT_TEXT, user, "USER", "user inside the sandbox"),
 	OPT('r', "recursive", OPT_FLAG, recursive, NULL, "a directory with all in it"),
 	OPT(0, "update", OPT_FLAG, update, NULL, "with -r: only what differs in size, mode or time"),
@@ -340,7 +340,7 @@ static int copy_file(struct copy *c, bool down)
 	return r;
 }
 
-static int run(struct cli *cli)
+static int cmd_cp_run(struct cli *cli)
 {
 	char **w = cli->args.words;
 	struct copy c = { .cli = cli };
@@ -372,9 +372,9 @@ const struct command cmd_cp = {
 	.help = "Copies a file, or a tree, into or out of a sandbox.\n"
 		"One of them is ID:PATH; the other a path of this machine, or - for standard input or output.\n"
 		"A tree needs tar in the sandbox, and for --update GNU find.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
+	.opts = cmd_cp_opts,
+	.n_opts = ARRAY_SIZE(cmd_cp_opts),
 	.min_words = 2,
 	.max_words = 2,
-	.run = run,
+	.run = cmd_cp_run,
 };

@@ -7,7 +7,7 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static const struct opt opts[] = {
+static const struct opt cmd_create_opts[] = {
 	OPT('t', "template", OPT_TEXT, template_name, "T", "name or id of a template or snapshot (base)"),
 	OPT(0, "timeout", OPT_SPAN, timeout_ms, "D", "its life from now (5m)"),
 	OPT('m', "metadata", OPT_PAIR, metadata, "K=V", "a mark to find it by; may be repeated"),
@@ -28,7 +28,7 @@ static const struct opt opts[] = {
 	OPT(0, "request-id", OPT_TEXT, request_id, "R", "the same id never creates twice"),
 };
 
-static int run(struct cli *cli)
+static int cmd_create_run(struct cli *cli)
 {
 	const struct args *a = &cli->args;
 	struct ab_policy policy = { 0 };
@@ -92,7 +92,7 @@ const struct command cmd_create = {
 	.name = "create",
 	.words = "",
 	.help = "Creates a sandbox and prints its id.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
-	.run = run,
+	.opts = cmd_create_opts,
+	.n_opts = ARRAY_SIZE(cmd_create_opts),
+	.run = cmd_create_run,
 };

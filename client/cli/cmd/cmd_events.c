@@ -7,13 +7,13 @@
 #include "client/cli/term/out.h"
 #include "client/cli/term/sig.h"
 
-static const struct opt opts[] = {
+static const struct opt cmd_events_opts[] = {
 	OPT(0, "initial", OPT_FLAG, initial, NULL, "begin with what is there"),
 	OPT(0, "cursor", OPT_TEXT, cursor, "C", "go on after the event with this cursor (--json shows them)"),
 	OPT(0, "all-owners", OPT_FLAG, all_owners, NULL, "of all users (administrators)"),
 };
 
-static void print_json(const struct ab_sandbox_event *e)
+static void cmd_events_print_json(const struct ab_sandbox_event *e)
 {
 	struct json j;
 
@@ -61,7 +61,7 @@ static int follow(struct cli *cli, struct ab_call *call, int sig_fd)
 			if (e.type == AB_SANDBOX_HEARTBEAT)
 				continue;
 			if (cli->args.json)
-				print_json(&e);
+				cmd_events_print_json(&e);
 			else
 				print_line(&e);
 		}
@@ -75,7 +75,7 @@ static int follow(struct cli *cli, struct ab_call *call, int sig_fd)
 	sig_die(signo);
 }
 
-static int run(struct cli *cli)
+static int cmd_events_run(struct cli *cli)
 {
 	const struct args *a = &cli->args;
 	const struct ab_sandbox_watch_options o = {
@@ -101,8 +101,8 @@ const struct command cmd_events = {
 	.name = "events",
 	.words = "[ID]",
 	.help = "Follows what happens to sandboxes, a line for each change, until it is interrupted.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
+	.opts = cmd_events_opts,
+	.n_opts = ARRAY_SIZE(cmd_events_opts),
 	.max_words = 1,
-	.run = run,
+	.run = cmd_events_run,
 };

@@ -23,7 +23,7 @@
 #define WAIT_MS	    3000u	/* --wait, where it is not said */
 #define AGAIN_MS    50		/* between two attaches that were cut before they said anything */
 
-static const struct opt opts[] = {
+static const struct opt cmd_exec_opts[] = {
 	OPT('i', "interactive", OPT_FLAG, interactive, NULL, "pass standard input on"),
 	OPT('t', "tty", OPT_FLAG, tty, NULL, "give it a terminal"),
 	OPT('u', "user", OPT_TEXT, user, "USER", "user inside the sandbox"),
@@ -562,7 +562,7 @@ static int start_only(struct cli *cli)
 	return EXIT_OK;
 }
 
-static int run(struct cli *cli)
+static int cmd_exec_run(struct cli *cli)
 {
 	struct exec x = { .cli = cli, .exit_code = EXIT_FAILED, .sig_fd = -1, .winch_fd = -1, .follow = true };
 	const struct args *a = &cli->args;
@@ -671,12 +671,12 @@ const struct command cmd_exec = {
 	.help = "Runs a command in a sandbox and ends as it ends.\n"
 		"Exit codes: the command's, or 128+n if signal n ended it; 124 --timeout ended it;\n"
 		"125 agentboxctl or the daemon failed; 126 what became of it is not known.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
+	.opts = cmd_exec_opts,
+	.n_opts = ARRAY_SIZE(cmd_exec_opts),
 	.min_words = 1,
 	.max_words = SIZE_MAX,
 	.takes_rest = true,
 	.no_json = true,
 	.fail_code = EXIT_FAILED,
-	.run = run,
+	.run = cmd_exec_run,
 };

@@ -109,7 +109,7 @@ static int run_stat(struct cli *cli)
 
 /* --- many --- */
 
-static void row(struct table *t, const struct ab_file *f, size_t skip)
+static void cmd_files_row(struct table *t, const struct ab_file *f, size_t skip)
 {
 	char buf[64], name[4300];
 
@@ -157,7 +157,7 @@ static int run_files(struct cli *cli)
 		if (cli->args.json)
 			print_one_json(list->items[i]);
 		else
-			row(&t, list->items[i], skip);
+			cmd_files_row(&t, list->items[i], skip);
 	}
 	r = table_end(&t);
 	ab_free(list);

@@ -6,7 +6,7 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static const struct opt opts[] = {
+static const struct opt cmd_fork_opts[] = {
 	OPT('n', "count", OPT_TEXT, count, "N", "how many (1)"),
 	OPT(0, "timeout", OPT_SPAN, timeout_ms, "D", "their life from now (5m)"),
 	OPT(0, "policy", OPT_TEXT, policy, "P", "such as on_release=kill; see agentboxctl policy"),
@@ -37,7 +37,7 @@ static void print_failure_json(const struct ab_fork_result *k)
 }
 
 /* The ids, one a line; those that are missing are told apart from them. */
-static int print(struct cli *cli, const struct ab_fork_list *l)
+static int cmd_fork_print(struct cli *cli, const struct ab_fork_list *l)
 {
 	char clean[512];
 	int r = EXIT_OK;
@@ -60,7 +60,7 @@ static int print(struct cli *cli, const struct ab_fork_list *l)
 	return r;
 }
 
-static int run(struct cli *cli)
+static int cmd_fork_run(struct cli *cli)
 {
 	const struct args *a = &cli->args;
 	struct ab_policy policy = { 0 };
@@ -83,7 +83,7 @@ static int run(struct cli *cli)
 		r = fail_create(cli, call);
 	} else {
 		l = ab_call_take(call);
-		r = print(cli, l);
+		r = cmd_fork_print(cli, l);
 		ab_free(l);
 	}
 	ab_call_free(call);
@@ -94,9 +94,9 @@ const struct command cmd_fork = {
 	.name = "fork",
 	.words = "ID",
 	.help = "Copies a running sandbox with all in it and prints the ids, one a line.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
+	.opts = cmd_fork_opts,
+	.n_opts = ARRAY_SIZE(cmd_fork_opts),
 	.min_words = 1,
 	.max_words = 1,
-	.run = run,
+	.run = cmd_fork_run,
 };

@@ -3,7 +3,7 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static int run(struct cli *cli)
+static int cmd_get_run(struct cli *cli)
 {
 	struct ab_sandbox *sb;
 
@@ -20,5 +20,5 @@ const struct command cmd_get = {
 	.help = "Shows a sandbox.",
 	.min_words = 1,
 	.max_words = 1,
-	.run = run,
+	.run = cmd_get_run,
 };

@@ -20,7 +20,7 @@
 #define RETRY_FOR_MS 25000	/* within the daemon's restart_grace */
 #define RETRY_GAP_MS 200
 
-static const struct opt opts[] = {
+static const struct opt cmd_hold_opts[] = {
 	OPT(0, "label", OPT_TEXT, label, "TEXT", "shown in lists of leases"),
 };
 
@@ -182,7 +182,7 @@ static int loop(struct hold *h)
 	return code;
 }
 
-static int run(struct cli *cli)
+static int cmd_hold_run(struct cli *cli)
 {
 	struct hold h = { .cli = cli };
 	int r;
@@ -205,11 +205,11 @@ const struct command cmd_hold = {
 	.name = "hold",
 	.words = "ID -- CMD…",
 	.help = "Runs a command on this host while holding a lease on a sandbox; ends with its exit code.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
+	.opts = cmd_hold_opts,
+	.n_opts = ARRAY_SIZE(cmd_hold_opts),
 	.min_words = 1,
 	.max_words = 1,
 	.takes_rest = true,
 	.no_json = true,
-	.run = run,
+	.run = cmd_hold_run,
 };

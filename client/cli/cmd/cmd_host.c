@@ -5,7 +5,7 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static void print_json(const struct ab_host *h)
+static void cmd_host_print_json(const struct ab_host *h)
 {
 	struct json j;
 
@@ -19,7 +19,7 @@ static void print_json(const struct ab_host *h)
 	json_end(&j);
 }
 
-static int run(struct cli *cli)
+static int cmd_host_run(struct cli *cli)
 {
 	const char *text = cli->args.words[1];
 	struct ab_host *h;
@@ -30,7 +30,7 @@ static int run(struct cli *cli)
 	if (ab_sandbox_get_host(cli->client, cli->args.words[0], port, NULL, &h))
 		return fail_client(cli);
 	if (cli->args.json)
-		print_json(h);
+		cmd_host_print_json(h);
 	else
 		puts(h->host);
 	if (!cli->args.json && *h->traffic_access_token)
@@ -45,5 +45,5 @@ const struct command cmd_host = {
 	.help = "Prints the public host name of a port inside a sandbox.",
 	.min_words = 2,
 	.max_words = 2,
-	.run = run,
+	.run = cmd_host_run,
 };

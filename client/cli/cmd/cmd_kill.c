@@ -5,7 +5,7 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static void print(const struct cli *cli, const char *id, bool found)
+static void cmd_kill_print(const struct cli *cli, const char *id, bool found)
 {
 	struct json j;
 
@@ -20,7 +20,7 @@ static void print(const struct cli *cli, const char *id, bool found)
 }
 
 /* All are tried; the first failure gives the exit code. */
-static int run(struct cli *cli)
+static int cmd_kill_run(struct cli *cli)
 {
 	int worst = EXIT_OK;
 
@@ -32,7 +32,7 @@ static int run(struct cli *cli)
 		if (ab_sandbox_kill(cli->client, id, NULL, &found)) {
 			r = fail_client(cli);
 		} else {
-			print(cli, id, found);
+			cmd_kill_print(cli, id, found);
 			if (!found) {
 				r = fail_missing(cli, "SANDBOX_NOT_FOUND", "there is no sandbox %s", id);
 			}
@@ -48,5 +48,5 @@ const struct command cmd_kill = {
 	.help = "Ends sandboxes.",
 	.min_words = 1,
 	.max_words = SIZE_MAX,
-	.run = run,
+	.run = cmd_kill_run,
 };

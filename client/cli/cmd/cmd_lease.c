@@ -6,12 +6,12 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static const struct opt opts[] = {
+static const struct opt cmd_lease_opts[] = {
 	OPT(0, "ttl", OPT_SPAN, ttl_ms, "D", "of acquire and renew: how long it is held"),
 	OPT(0, "label", OPT_TEXT, label, "TEXT", "of acquire: shown in lists"),
 };
 
-static void print_json(const struct ab_lease *l)
+static void cmd_lease_print_json(const struct ab_lease *l)
 {
 	struct json j;
 
@@ -28,7 +28,7 @@ static void print_json(const struct ab_lease *l)
 	json_end(&j);
 }
 
-static void row(struct table *t, const struct ab_lease *l)
+static void cmd_lease_row(struct table *t, const struct ab_lease *l)
 {
 	char buf[32];
 
@@ -60,9 +60,9 @@ static int list(struct cli *cli)
 		page = next;
 		for (size_t i = 0; i < page->n; i++) {
 			if (cli->args.json)
-				print_json(page->items[i]);
+				cmd_lease_print_json(page->items[i]);
 			else
-				row(&t, page->items[i]);
+				cmd_lease_row(&t, page->items[i]);
 		}
 	} while (*page->next_page_token);
 	ab_free(page);
@@ -76,14 +76,14 @@ static int show(struct cli *cli, int r, struct ab_lease *l)
 	if (r)
 		return fail_client(cli);
 	if (cli->args.json)
-		print_json(l);
+		cmd_lease_print_json(l);
 	else
 		puts(l->id);
 	ab_free(l);
 	return EXIT_OK;
 }
 
-static int run(struct cli *cli)
+static int cmd_lease_run(struct cli *cli)
 {
 	const struct args *a = &cli->args;
 	const struct ab_lease_options o = { .label = a->label, .ttl_ms = a->ttl_ms };
@@ -112,9 +112,9 @@ const struct command cmd_lease = {
 	.name = "lease",
 	.words = "ls [ID] | acquire ID | renew LEASE | release LEASE",
 	.help = "Lists and changes leases: while one is held, its sandbox is kept alive.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
+	.opts = cmd_lease_opts,
+	.n_opts = ARRAY_SIZE(cmd_lease_opts),
 	.min_words = 1,
 	.max_words = 2,
-	.run = run,
+	.run = cmd_lease_run,
 };

@@ -6,7 +6,7 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static int run(struct cli *cli)
+static int cmd_local_run(struct cli *cli)
 {
 	struct ab_local_stopped *s;
 	struct json j;
@@ -37,5 +37,5 @@ const struct command cmd_local = {
 	.help = "Ends agentbox-local and its sandboxes, and returns when they are gone.",
 	.min_words = 1,
 	.max_words = 1,
-	.run = run,
+	.run = cmd_local_run,
 };

@@ -8,7 +8,7 @@
 #include "client/cli/term/clock.h"
 #include "client/cli/term/out.h"
 
-static const struct opt opts[] = {
+static const struct opt cmd_ls_opts[] = {
 	OPT('m', "metadata", OPT_PAIR, metadata, "K=V", "only those with this mark; may be repeated"),
 	OPT(0, "state", OPT_TEXT, states, "S,...", "only in these states: running, paused, gone, ... (all but gone)"),
 	OPT('t', "template", OPT_TEXT, template_name, "T", "only of this template"),
@@ -31,7 +31,7 @@ static void metadata_text(const struct ab_sandbox *sb, char *buf, size_t n)
 	}
 }
 
-static void row(struct table *t, const struct ab_sandbox *sb, int64_t now_ms)
+static void cmd_ls_row(struct table *t, const struct ab_sandbox *sb, int64_t now_ms)
 {
 	char buf[32], metadata[200], policy[160];
 
@@ -69,7 +69,7 @@ static int read_states(struct cli *cli, uint32_t *ret)
 	return 0;
 }
 
-static int run(struct cli *cli)
+static int cmd_ls_run(struct cli *cli)
 {
 	static const char *const heads[] = { "ID", "NAME", "STATE", "TEMPLATE", "STARTED", "ENDS", "LEFT",
 					     "OWNER", "LEASES", "POLICY", "METADATA", NULL };
@@ -102,7 +102,7 @@ static int run(struct cli *cli)
 			if (a->json)
 				print_sandbox_json(page->items[i]);
 			else
-				row(&t, page->items[i], cli_wall_ms());
+				cmd_ls_row(&t, page->items[i], cli_wall_ms());
 		}
 	} while (*page->next_page_token);
 	if (page && page->source == AB_SOURCE_CACHE_UNREACHABLE)
@@ -118,7 +118,7 @@ const struct command cmd_ls = {
 	.name = "ls",
 	.words = "",
 	.help = "Lists sandboxes, newest first.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
-	.run = run,
+	.opts = cmd_ls_opts,
+	.n_opts = ARRAY_SIZE(cmd_ls_opts),
+	.run = cmd_ls_run,
 };

@@ -9,12 +9,12 @@
 
 #define SPARKS 60u
 
-static const struct opt opts[] = {
+static const struct opt cmd_metrics_opts[] = {
 	OPT(0, "since", OPT_SPAN, ttl_ms, "D", "the last D only (its whole life)"),
 	OPT('a', "all", OPT_FLAG, all, NULL, "every point, in a table"),
 };
 
-static void print_json(const struct ab_metric_list *l)
+static void cmd_metrics_print_json(const struct ab_metric_list *l)
 {
 	struct json j;
 	char number[40];
@@ -119,7 +119,7 @@ static int print_table(const struct ab_metric_list *l)
 	return table_end(&t);
 }
 
-static int run(struct cli *cli)
+static int cmd_metrics_run(struct cli *cli)
 {
 	const struct args *a = &cli->args;
 	int64_t start = 0, now_ms = cli_wall_ms();
@@ -131,7 +131,7 @@ static int run(struct cli *cli)
 	if (ab_sandbox_get_metrics(cli->client, a->words[0], start, 0, NULL, &l))
 		return fail_client(cli);
 	if (a->json)
-		print_json(l);
+		cmd_metrics_print_json(l);
 	else if (!l->n)
 		say(cli, "the cloud has no points of that time");
 	else if (a->all)
@@ -148,9 +148,9 @@ const struct command cmd_metrics = {
 	.name = "metrics",
 	.words = "ID",
 	.help = "Shows how much of its CPU, memory and disk a sandbox uses.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
+	.opts = cmd_metrics_opts,
+	.n_opts = ARRAY_SIZE(cmd_metrics_opts),
 	.min_words = 1,
 	.max_words = 1,
-	.run = run,
+	.run = cmd_metrics_run,
 };

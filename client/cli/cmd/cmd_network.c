@@ -6,7 +6,7 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static const struct opt opts[] = {
+static const struct opt cmd_network_opts[] = {
 	NETOPT_EGRESS,
 	OPT(0, "internet", OPT_FLAG, internet, NULL, "it may go out"),
 	OPT(0, "no-internet", OPT_FLAG, no_internet, NULL, "nothing goes out but what --allow-out says"),
@@ -33,7 +33,7 @@ static void headers(const struct ab_network *n)
 		}
 }
 
-static void print(const struct ab_sandbox *sb)
+static void cmd_network_print(const struct ab_sandbox *sb)
 {
 	const struct ab_network *n = sb->network;
 	const char *proxy = n ? n->proxy_address : "", *mask = n ? n->mask_request_host : "";
@@ -49,7 +49,7 @@ static void print(const struct ab_sandbox *sb)
 	words("mask host", &mask, *mask != '\0');
 }
 
-static int run(struct cli *cli)
+static int cmd_network_run(struct cli *cli)
 {
 	const struct args *a = &cli->args;
 	enum ab_choice internet = a->internet ? AB_YES : a->no_internet ? AB_NO
@@ -77,7 +77,7 @@ static int run(struct cli *cli)
 	if (a->json)
 		print_sandbox_json(sb);
 	else
-		print(sb);
+		cmd_network_print(sb);
 	ab_free(sb);
 	return EXIT_OK;
 }
@@ -88,9 +88,9 @@ const struct command cmd_network = {
 	.help = "Shows where a sandbox may go, or replaces it as a whole.\n"
 		"What is not said again is cleared; \"internet\" is shown as last said, until --internet,\n"
 		"--no-internet or --clear says it again. Who may come in is said when it is created.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
+	.opts = cmd_network_opts,
+	.n_opts = ARRAY_SIZE(cmd_network_opts),
 	.min_words = 1,
 	.max_words = 1,
-	.run = run,
+	.run = cmd_network_run,
 };

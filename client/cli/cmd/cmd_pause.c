@@ -14,7 +14,7 @@ static const struct opt resume_opts[] = {
 	OPT(0, "wait-ready", OPT_FLAG, wait_ready, NULL, "return when the agent inside answers"),
 };
 
-static void print(const char *id, bool paused)
+static void cmd_pause_print(const char *id, bool paused)
 {
 	struct json j;
 
@@ -39,7 +39,7 @@ static int run_pause(struct cli *cli)
 		if (ab_sandbox_pause(cli->client, a->words[i], a->no_memory ? AB_NO : AB_DEFAULT, NULL, &paused))
 			r = fail_client(cli);
 		else if (a->json)
-			print(a->words[i], paused);
+			cmd_pause_print(a->words[i], paused);
 		else if (!paused)
 			say(cli, "%s was paused already", a->words[i]);
 		worst = worst ? worst : r;

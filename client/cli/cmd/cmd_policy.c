@@ -8,7 +8,7 @@
 
 #define FIELDS_MAX 16u
 
-static const struct opt opts[] = {
+static const struct opt cmd_policy_opts[] = {
 	OPT(0, "reset", OPT_TEXT, reset, "F,…", "fields that go back to the configured default"),
 };
 
@@ -37,7 +37,7 @@ static int split(struct cli *cli, char *text, const char *words[FIELDS_MAX + 1])
 	return 0;
 }
 
-static int run(struct cli *cli)
+static int cmd_policy_run(struct cli *cli)
 {
 	const struct args *a = &cli->args;
 	const char *reset[FIELDS_MAX + 1] = { NULL };
@@ -71,9 +71,9 @@ const struct command cmd_policy = {
 	.help = "Shows or changes what the daemon does to a sandbox by itself.\n"
 		"Fields: keep_alive=yes|no on_release=leave|pause|kill release_grace=D idle_timeout=D on_idle=pause|kill "
 		"max_age=D on_max_age=pause|kill on_cap=warn|pause|kill resume_on_use=yes|no.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
+	.opts = cmd_policy_opts,
+	.n_opts = ARRAY_SIZE(cmd_policy_opts),
 	.min_words = 1,
 	.max_words = 16,
-	.run = run,
+	.run = cmd_policy_run,
 };

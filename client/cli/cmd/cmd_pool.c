@@ -110,7 +110,7 @@ static void print_trouble(const struct ab_origin_status *o)
 		       o->stream_target);
 }
 
-static int print(const struct ab_daemon_status *s)
+static int cmd_pool_print(const struct ab_daemon_status *s)
 {
 	int r = print_origins(s);
 
@@ -197,7 +197,7 @@ static void json_limiter(struct json *j, const struct ab_cloud_status *c)
 	json_close(j, '}');
 }
 
-static void print_json(const struct ab_daemon_status *s)
+static void cmd_pool_print_json(const struct ab_daemon_status *s)
 {
 	struct json j;
 
@@ -215,7 +215,7 @@ static void print_json(const struct ab_daemon_status *s)
 	json_end(&j);
 }
 
-static int run(struct cli *cli)
+static int cmd_pool_run(struct cli *cli)
 {
 	struct ab_daemon_status *s;
 	int r = EXIT_OK;
@@ -223,9 +223,9 @@ static int run(struct cli *cli)
 	if (ab_daemon_status(cli->client, NULL, &s))
 		return fail_client(cli);
 	if (cli->args.json)
-		print_json(s);
+		cmd_pool_print_json(s);
 	else
-		r = print(s);
+		r = cmd_pool_print(s);
 	ab_free(s);
 	return r;
 }
@@ -234,5 +234,5 @@ const struct command cmd_pool = {
 	.name = "pool",
 	.words = "",
 	.help = "Shows the connections to the cloud, and who waits for what.",
-	.run = run,
+	.run = cmd_pool_run,
 };

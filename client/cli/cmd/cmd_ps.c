@@ -6,7 +6,7 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static const struct opt opts[] = {
+static const struct opt cmd_ps_opts[] = {
 	OPT('a', "all", OPT_FLAG, all, NULL, "also those that ended"),
 	OPT(0, "ended", OPT_FLAG, all, NULL, "the same"),
 };
@@ -43,7 +43,7 @@ static const char *words_text(const struct ab_command *c, char *buf, size_t n)
 	return buf;
 }
 
-static void row(struct table *t, const struct ab_command *c)
+static void cmd_ps_row(struct table *t, const struct ab_command *c)
 {
 	char buf[64], words[256];
 
@@ -79,7 +79,7 @@ static void result_json(struct json *j, const struct ab_command_result *r)
 	json_close(j, '}');
 }
 
-static void print_json(const struct ab_command *c)
+static void cmd_ps_print_json(const struct ab_command *c)
 {
 	struct json j;
 
@@ -105,7 +105,7 @@ static void print_json(const struct ab_command *c)
 	json_end(&j);
 }
 
-static int run(struct cli *cli)
+static int cmd_ps_run(struct cli *cli)
 {
 	static const char *const heads[] = { "PID", "COMMAND", "STATE", "USER", "STARTED", "WORDS", NULL };
 	struct ab_command_list_options o = { .ended = cli->args.all, .page_size = 1000 };
@@ -124,9 +124,9 @@ static int run(struct cli *cli)
 		page = next;
 		for (size_t i = 0; i < page->n; i++) {
 			if (cli->args.json)
-				print_json(page->items[i]);
+				cmd_ps_print_json(page->items[i]);
 			else
-				row(&t, page->items[i]);
+				cmd_ps_row(&t, page->items[i]);
 		}
 	} while (*page->next_page_token);
 	ab_free(page);
@@ -140,9 +140,9 @@ const struct command cmd_ps = {
 	.name = "ps",
 	.words = "ID",
 	.help = "Lists what runs in a sandbox.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
+	.opts = cmd_ps_opts,
+	.n_opts = ARRAY_SIZE(cmd_ps_opts),
 	.min_words = 1,
 	.max_words = 1,
-	.run = run,
+	.run = cmd_ps_run,
 };

@@ -5,7 +5,7 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static int run(struct cli *cli)
+static int cmd_running_run(struct cli *cli)
 {
 	const char *id = cli->args.words[0];
 	bool running = false;
@@ -33,5 +33,5 @@ const struct command cmd_running = {
 		"Prints yes or no, and ends with 0 or 1. A paused one does not run.",
 	.min_words = 1,
 	.max_words = 1,
-	.run = run,
+	.run = cmd_running_run,
 };

@@ -6,13 +6,13 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static const struct opt opts[] = {
+static const struct opt cmd_snapshot_opts[] = {
 	OPT(0, "name", OPT_TEXT, name, "N", "of create: NAME or NAME:TAG; of ls: only of this name"),
 	OPT(0, "request-id", OPT_TEXT, request_id, "R", "of create: the same id never makes two"),
 	OPT(0, "cached", OPT_FLAG, cached, NULL, "of ls: what the daemon knows, without the cloud"),
 };
 
-static void print_json(const struct ab_snapshot *s)
+static void cmd_snapshot_print_json(const struct ab_snapshot *s)
 {
 	struct json j;
 
@@ -46,7 +46,7 @@ static int create(struct cli *cli)
 	} else {
 		s = ab_call_take(call);
 		if (a->json)
-			print_json(s);
+			cmd_snapshot_print_json(s);
 		else
 			puts(s->id);
 		ab_free(s);
@@ -55,7 +55,7 @@ static int create(struct cli *cli)
 	return r;
 }
 
-static void row(struct table *t, const struct ab_snapshot *s)
+static void cmd_snapshot_row(struct table *t, const struct ab_snapshot *s)
 {
 	char buf[32], names[512] = "";
 	size_t n = 0;
@@ -89,9 +89,9 @@ static int list(struct cli *cli)
 		page = next;
 		for (size_t i = 0; i < page->n; i++) {
 			if (a->json)
-				print_json(&page->items[i]);
+				cmd_snapshot_print_json(&page->items[i]);
 			else
-				row(&t, &page->items[i]);
+				cmd_snapshot_row(&t, &page->items[i]);
 		}
 	} while (*page->next_page_token);
 	ab_free(page);
@@ -138,7 +138,7 @@ static int rm(struct cli *cli)
 	return worst;
 }
 
-static int run(struct cli *cli)
+static int cmd_snapshot_run(struct cli *cli)
 {
 	const char *what = cli->args.words[0];
 
@@ -155,9 +155,9 @@ const struct command cmd_snapshot = {
 	.name = "snapshot",
 	.words = "create ID | ls [ID] | rm SNAPSHOT…",
 	.help = "Keeps the state of a running sandbox; create -t SNAPSHOT makes others from it.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
+	.opts = cmd_snapshot_opts,
+	.n_opts = ARRAY_SIZE(cmd_snapshot_opts),
 	.min_words = 1,
 	.max_words = SIZE_MAX,
-	.run = run,
+	.run = cmd_snapshot_run,
 };

@@ -39,7 +39,7 @@ static void print_clouds(const struct ab_daemon_status *s)
 	}
 }
 
-static void print(const struct ab_daemon_status *s)
+static void cmd_status_print(const struct ab_daemon_status *s)
 {
 	char buf[32];
 
@@ -120,7 +120,7 @@ static void json_counts(struct json *j, const struct ab_daemon_status *s)
 	json_uint(j, "max_streams", s->max_streams);
 }
 
-static void print_json(const struct ab_daemon_status *s)
+static void cmd_status_print_json(const struct ab_daemon_status *s)
 {
 	struct json j;
 
@@ -165,16 +165,16 @@ static void print_json(const struct ab_daemon_status *s)
 	json_end(&j);
 }
 
-static int run(struct cli *cli)
+static int cmd_status_run(struct cli *cli)
 {
 	struct ab_daemon_status *s;
 
 	if (ab_daemon_status(cli->client, NULL, &s))
 		return fail_client(cli);
 	if (cli->args.json)
-		print_json(s);
+		cmd_status_print_json(s);
 	else
-		print(s);
+		cmd_status_print(s);
 	ab_free(s);
 	return EXIT_OK;
 }
@@ -183,5 +183,5 @@ const struct command cmd_status = {
 	.name = "status",
 	.words = "",
 	.help = "Shows the daemon: what it does, and what does not work.",
-	.run = run,
+	.run = cmd_status_run,
 };

@@ -5,7 +5,7 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static int run(struct cli *cli)
+static int cmd_timeout_run(struct cli *cli)
 {
 	const char *text = cli->args.words[1];
 	struct ab_sandbox *sb;
@@ -33,5 +33,5 @@ const struct command cmd_timeout = {
 	.help = "Sets the end of a sandbox, counted from now. May shorten its life.",
 	.min_words = 2,
 	.max_words = 2,
-	.run = run,
+	.run = cmd_timeout_run,
 };

@@ -8,7 +8,7 @@
 #include "client/cli/term/sig.h"
 #include "client/cli/tree/xfer.h"
 
-static const struct opt opts[] = {
+static const struct opt cmd_watch_opts[] = {
 	OPT('u', "user", OPT_TEXT, user, "USER", "user inside the sandbox"),
 	OPT('r', "recursive", OPT_FLAG, recursive, NULL, "also what is below"),
 	OPT(0, "entries", OPT_FLAG, entries, NULL, "with --json: what has changed, in full"),
@@ -25,7 +25,7 @@ static const char *event_name(const struct ab_file_event *e)
 	return changes[(unsigned)e->change < ARRAY_SIZE(changes) ? e->change : 0];
 }
 
-static void print_json(const struct ab_file_event *e)
+static void cmd_watch_print_json(const struct ab_file_event *e)
 {
 	struct json j;
 
@@ -45,7 +45,7 @@ static void print_event(struct cli *cli, const struct ab_file_event *e)
 	char name[4200];
 
 	if (cli->args.json)
-		print_json(e);
+		cmd_watch_print_json(e);
 	else if (e->type == AB_FILE_EVENT_CHANGE)
 		printf("%-6s %s\n", event_name(e), safe(e->name, name, sizeof(name)));
 	else if (e->type == AB_FILE_EVENT_OVERFLOWED)
@@ -70,7 +70,7 @@ static int follow(struct cli *cli, struct ab_call *call, int sig_fd)
 	sig_die(signo);
 }
 
-static int run(struct cli *cli)
+static int cmd_watch_run(struct cli *cli)
 {
 	const struct ab_watch_options o = { .recursive = cli->args.recursive, .entries = cli->args.entries };
 	struct ab_path path;
@@ -97,9 +97,9 @@ const struct command cmd_watch = {
 	.name = "watch",
 	.words = "ID:[PATH]",
 	.help = "Follows what changes in a directory of a sandbox, a line for each change.",
-	.opts = opts,
-	.n_opts = ARRAY_SIZE(opts),
+	.opts = cmd_watch_opts,
+	.n_opts = ARRAY_SIZE(cmd_watch_opts),
 	.min_words = 1,
 	.max_words = 1,
-	.run = run,
+	.run = cmd_watch_run,
 };

@@ -55,7 +55,7 @@ int usage(const struct command *cmd, const char *fmt, ...)
 	return EXIT_USAGE;
 }
 
-static void print_json(const struct ab_error *e)
+static void fail_print_json(const struct ab_error *e)
 {
 	struct json j;
 
@@ -76,7 +76,7 @@ static void print_json(const struct ab_error *e)
 int fail(const struct cli *cli, const struct ab_error *e)
 {
 	if (cli->args.json)
-		print_json(e);
+		fail_print_json(e);
 	else if (*e->reason)
 		say(cli, "%s (%s)", e->message, e->reason);
 	else

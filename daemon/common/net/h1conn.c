@@ -261,7 +261,7 @@ static void take_tunnel(struct h1 *h, const uint8_t *p, size_t n)
 		h1_note(h, x);
 }
 
-static size_t parse(struct h1 *h, const uint8_t *p, size_t n)
+static size_t h1conn_parse(struct h1 *h, const uint8_t *p, size_t n)
 {
 	size_t at = 0;
 	bool go = true;
@@ -292,7 +292,7 @@ static size_t parse(struct h1 *h, const uint8_t *p, size_t n)
 
 static void parse_kept(struct h1 *h)
 {
-	size_t used = parse(h, buf_data(&h->in), buf_len(&h->in));
+	size_t used = h1conn_parse(h, buf_data(&h->in), buf_len(&h->in));
 
 	buf_drop(&h->in, used);
 }
@@ -319,7 +319,7 @@ static void h1c_feed(struct http_conn *c, const uint8_t *p, size_t n, uint64_t n
 		return;
 	}
 	if (!kept)
-		used = parse(h, p, n);
+		used = h1conn_parse(h, p, n);
 	if (c->state != CONN_OPEN)
 		return;
 	if (used < n && buf_put(&h->in, p + used, n - used) < 0) {

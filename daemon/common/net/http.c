@@ -440,7 +440,7 @@ static void on_pump(struct defer *d, void *user)
 		conn_deliver(c);
 }
 
-static void on_again(struct defer *d, void *user)
+static void http_on_again(struct defer *d, void *user)
 {
 	conn_touch(conn_from(user));
 }
@@ -472,7 +472,7 @@ int conn_new(const struct http_conn_options *o, struct http_conn **ret)
 	list_init(&c->node);
 	timer_init(&c->tick, o->loop, on_tick, c);
 	defer_init_pump(&c->pump, o->loop, on_pump, c);
-	defer_init(&c->again, o->loop, on_again, c);
+	defer_init(&c->again, o->loop, http_on_again, c);
 	sock_tune(o->fd);
 	sock_peer_text(o->fd, c->peer, sizeof(c->peer));
 	r = xport_init(&c->xp, o->loop, o->fd, o->tls, on_fd_ready, c);

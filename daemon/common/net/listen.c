@@ -95,7 +95,7 @@ static void on_resume(struct timer *t, void *user)
 		complain(s, "out of memory; no longer accepting");
 }
 
-static void take(struct http_server *s, int fd)
+static void listen_take(struct http_server *s, int fd)
 {
 	struct http_conn_options o = {
 		.loop = s->o.loop,
@@ -142,7 +142,7 @@ static void on_listen(struct watch *w, unsigned ready, void *user)
 
 		switch (r) {
 		case 0:
-			take(s, fd);
+			listen_take(s, fd);
 			break;
 		case -EAGAIN:
 			return;

@@ -149,7 +149,7 @@ struct proxy_talk *proxy_talk_free(struct proxy_talk *t)
 	return NULL;
 }
 
-static void finish(struct proxy_talk *t, const struct status *failure)
+static void proxy_finish(struct proxy_talk *t, const struct status *failure)
 {
 	int fd = t->fd;
 
@@ -161,12 +161,12 @@ static void finish(struct proxy_talk *t, const struct status *failure)
 	t->done(fd, failure, t->user);
 }
 
-static void fail(struct proxy_talk *t, enum ab_reason reason, const char *what)
+static void proxy_fail(struct proxy_talk *t, enum ab_reason reason, const char *what)
 {
 	struct status st;
 
 	status_set(&st, reason, "the proxy %s %s", t->name, what);
-	finish(t, &st);
+	proxy_finish(t, &st);
 }
 
 static void answered(struct proxy_talk *t)
@@ -174,19 +174,19 @@ static void answered(struct proxy_talk *t)
 	char text[64];
 
 	if (t->head.status == 407) {
-		fail(t, R_PROXY_AUTH, "wants other credentials (407)");
+		proxy_fail(t, R_PROXY_AUTH, "wants other credentials (407)");
 	} else if (t->head.status >= 300) {
 		snprintf(text, sizeof(text), "refused the connection with status %u", t->head.status);
-		fail(t, R_PROXY_FAILED, text);
+		proxy_fail(t, R_PROXY_FAILED, text);
 	} else if (buf_len(&t->in)) {
-		fail(t, R_PROXY_FAILED, "sent bytes of the far side before it was asked for any");
+		proxy_fail(t, R_PROXY_FAILED, "sent bytes of the far side before it was asked for any");
 	} else {
-		finish(t, NULL);
+		proxy_finish(t, NULL);
 	}
 }
 
 /* False: it is over, or everything that came was used. */
-static bool parse(struct proxy_talk *t)
+static bool proxy_parse_one(struct proxy_talk *t)
 {
 	size_t used;
 	enum http1_result r = http1_head_feed(&t->head, buf_data(&t->in), buf_len(&t->in), &used);
@@ -195,7 +195,7 @@ static bool parse(struct proxy_talk *t)
 	if (r == HTTP1_MORE)
 		return false;
 	if (r != HTTP1_DONE || t->head.status == 101 || ++t->interims > INTERIM_MAX) {
-		fail(t, R_PROXY_FAILED, "does not answer in HTTP");
+		proxy_fail(t, R_PROXY_FAILED, "does not answer in HTTP");
 		return false;
 	}
 	if (t->head.interim) {
@@ -214,27 +214,27 @@ static void on_fd_ready(struct watch *w, unsigned ready, void *user)
 	if (ready & WATCH_WRITE) {
 		n = send(t->fd, buf_data(&t->out), buf_len(&t->out), MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (n < 0 && errno != EAGAIN && errno != EINTR) {
-			fail(t, R_PROXY_FAILED, strerror(errno));
+			proxy_fail(t, R_PROXY_FAILED, strerror(errno));
 			return;
 		}
 		buf_drop(&t->out, n > 0 ? (size_t)n : 0);
 		if (!buf_len(&t->out) && watch_set(&t->watch, WATCH_READ) < 0)
-			fail(t, R_PROXY_FAILED, strerror(ENOMEM));
+			proxy_fail(t, R_PROXY_FAILED, strerror(ENOMEM));
 		return;
 	}
 	if (!buf_space(&t->in, READ_BYTES)) {
-		fail(t, R_PROXY_FAILED, strerror(ENOMEM));
+		proxy_fail(t, R_PROXY_FAILED, strerror(ENOMEM));
 		return;
 	}
 	n = recv(t->fd, buf_space(&t->in, READ_BYTES), READ_BYTES, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
-		fail(t, R_PROXY_FAILED, n < 0 ? strerror(errno) : "closed the connection");
+		proxy_fail(t, R_PROXY_FAILED, n < 0 ? strerror(errno) : "closed the connection");
 		return;
 	}
 	buf_added(&t->in, (size_t)n);
-	while (parse(t))
+	while (proxy_parse_one(t))
 		;
 }
 

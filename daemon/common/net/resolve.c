@@ -76,7 +76,7 @@ struct resolver *resolver_free(struct resolver *r)
 
 /* --- addresses --- */
 
-static void add(struct resolve_answer *a, const void *sa, socklen_t len, uint16_t port)
+static void resolve_add(struct resolve_answer *a, const void *sa, socklen_t len, uint16_t port)
 {
 	struct resolve_address *at;
 
@@ -108,14 +108,14 @@ bool resolve_literal(const char *host, uint16_t port, struct resolve_answer *ret
 
 	*ret = (struct resolve_answer){ .n = 0 };
 	if (inet_pton(AF_INET, host, &v4.sin_addr) == 1) {
-		add(ret, &v4, sizeof(v4), port);
+		resolve_add(ret, &v4, sizeof(v4), port);
 	} else if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1) {
-		add(ret, &v6, sizeof(v6), port);
+		resolve_add(ret, &v6, sizeof(v6), port);
 	} else if (is_localhost(host)) { /* RFC 6761 §6.3: nobody is asked */
 		v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 		v6.sin6_addr = in6addr_loopback;
-		add(ret, &v4, sizeof(v4), port);
-		add(ret, &v6, sizeof(v6), port);
+		resolve_add(ret, &v4, sizeof(v4), port);
+		resolve_add(ret, &v6, sizeof(v6), port);
 	}
 	return ret->n > 0;
 }
@@ -171,7 +171,7 @@ static void run(struct job *j)
 	for (const struct addrinfo *a = list; a; a = a->ai_next)
 		if ((a->ai_family == AF_INET || a->ai_family == AF_INET6) &&
 		    !is_suspicious(a->ai_addr))
-			add(&q->answer, a->ai_addr, a->ai_addrlen, q->port);
+			resolve_add(&q->answer, a->ai_addr, a->ai_addrlen, q->port);
 	freeaddrinfo(list);
 }
 

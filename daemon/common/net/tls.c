@@ -63,7 +63,7 @@ static SSL_CTX *make_ctx(const SSL_METHOD *method)
 	return ctx;
 }
 
-static int refuse(struct status *why, const char *field, const char *path)
+static int tls_refuse(struct status *why, const char *field, const char *path)
 {
 	status_field(why, field, "cannot use %s: %s", path, openssl_error());
 	ERR_clear_error();
@@ -73,10 +73,10 @@ static int refuse(struct status *why, const char *field, const char *path)
 static int load_identity(SSL_CTX *ctx, const char *cert, const char *key, struct status *why)
 {
 	if (SSL_CTX_use_certificate_chain_file(ctx, cert) != 1)
-		return refuse(why, "cert_file", cert);
+		return tls_refuse(why, "cert_file", cert);
 	if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1 ||
 	    SSL_CTX_check_private_key(ctx) != 1)
-		return refuse(why, "key_file", key);
+		return tls_refuse(why, "key_file", key);
 	return 0;
 }
 
@@ -91,7 +91,7 @@ static int load_roots(SSL_CTX *ctx, const char *ca_file, struct status *why)
 		(void)SSL_CTX_load_verify_file(ctx, file);
 	ERR_clear_error();
 	if (ca_file && SSL_CTX_load_verify_file(ctx, ca_file) != 1)
-		return refuse(why, "ca_file", ca_file);
+		return tls_refuse(why, "ca_file", ca_file);
 	return 0;
 }
 
@@ -189,7 +189,7 @@ int tls_server_new(const struct tls_server_options *o, struct tls_server **ret, 
 		return r;
 	if (o->client_ca_file) {
 		if (SSL_CTX_load_verify_file(t->ctx, o->client_ca_file) != 1)
-			return refuse(why, "client_ca_file", o->client_ca_file);
+			return tls_refuse(why, "client_ca_file", o->client_ca_file);
 		SSL_CTX_set_verify(t->ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
 				   tls_on_verify);
 	}

@@ -284,7 +284,7 @@ struct buf *tls_conn_out(struct tls_conn *c)
 }
 
 /* What OpenSSL left of a loan (bytes behind a handshake) must not be lost with it. */
-static int keep(struct tls_conn *c)
+static int tls_conn_keep(struct tls_conn *c)
 {
 	int r = 0;
 
@@ -295,7 +295,7 @@ static int keep(struct tls_conn *c)
 	return r;
 }
 
-static int failed(struct tls_conn *c)
+static int tls_conn_failed(struct tls_conn *c)
 {
 	unsigned long e = ERR_peek_error();
 	const char *text = e ? ERR_reason_error_string(e) : NULL;
@@ -318,7 +318,7 @@ static int outcome(struct tls_conn *c, int r)
 		c->closed = true;
 		return 0;
 	default:
-		return failed(c);
+		return tls_conn_failed(c);
 	}
 }
 
@@ -332,8 +332,8 @@ int tls_conn_handshake(struct tls_conn *c)
 	r = SSL_do_handshake(c->ssl);
 	r = r == 1 ? 0 : outcome(c, r);
 	if (c->closed)
-		r = failed(c);
-	if (r != -EPROTO && keep(c) < 0)
+		r = tls_conn_failed(c);
+	if (r != -EPROTO && tls_conn_keep(c) < 0)
 		return -ENOMEM;
 	return r;
 }
@@ -352,7 +352,7 @@ ssize_t tls_conn_read(struct tls_conn *c, uint8_t *p, size_t n)
 		}
 		total += (size_t)r;
 	}
-	if (keep(c) < 0)
+	if (tls_conn_keep(c) < 0)
 		return -ENOMEM;
 	if (total)
 		return (ssize_t)total;
@@ -373,7 +373,7 @@ int tls_conn_write(struct tls_conn *c, const uint8_t *p, size_t n)
 		int r = SSL_write(c->ssl, p, (int)MIN(n, (size_t)INT32_MAX));
 
 		if (r <= 0)
-			return failed(c);
+			return tls_conn_failed(c);
 		p += r;
 		n -= (size_t)r;
 	}

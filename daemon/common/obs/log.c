@@ -59,7 +59,7 @@ bool log_level_parse(const char *s, enum log_level *ret)
 }
 
 /* A regular write of one short line: to a pipe it is atomic; a full pipe loses the line, counted. */
-static void put(const char *line, size_t n)
+static void log_put(const char *line, size_t n)
 {
 	int flags = fcntl(STDERR_FILENO, F_GETFL);
 	bool was_blocking = flags >= 0 && !(flags & O_NONBLOCK);
@@ -86,7 +86,7 @@ static void emit(enum log_level level, const char *event, const char *rest)
 		n = (int)sizeof(line) - 1;
 		line[n - 1] = '\n';
 	}
-	put(line, (size_t)n);
+	log_put(line, (size_t)n);
 }
 
 /* False if this event had its share of this second. */

@@ -281,7 +281,7 @@ bool call_has_room(const struct call *c)
 
 /* --- ends that come from outside --- */
 
-static void on_cut(struct traffic *t)
+static void connect_on_cut(struct traffic *t)
 {
 	struct call *c = container_of(t, struct call, traffic);
 	char id[ROUTE_ID_MAX + 1];
@@ -640,7 +640,7 @@ void call_request(struct local *l, struct sandbox *s, struct http_stream *x,
 	frame_reader_init(&c->reader, CALL_MESSAGE_MAX_BYTES);
 	buf_init(&c->body, CALL_MESSAGE_MAX_BYTES);
 	timer_init(&c->deadline, l->loop, on_deadline, c);
-	sandbox_traffic_add(s, &c->traffic, on_cut);
+	sandbox_traffic_add(s, &c->traffic, connect_on_cut);
 	http_stream_set_owner(x, connect_on_ready, c);
 	take_keepalive(c);
 	if (take_version(c) && take_encodings(c) && take_user(c) && take_timeout(c))

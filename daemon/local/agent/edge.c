@@ -24,7 +24,7 @@
 #define WAKE_WAIT_MS   60000u
 
 /* Steals `body`. */
-static void refuse(struct http_stream *x, unsigned status, json_t *body, const char *message)
+static void edge_refuse(struct http_stream *x, unsigned status, json_t *body, const char *message)
 {
 	char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 	char html[512];
@@ -51,35 +51,37 @@ void edge_not_found(struct http_stream *x, const char *id)
 {
 	static const char message[] = "The sandbox was not found";
 
-	refuse(x, 502,
-	       json_pack("{s:s, s:s, s:i}", "sandboxId", id, "message", message, "code", 502),
-	       message);
+	edge_refuse(x, 502,
+		    json_pack("{s:s, s:s, s:i}", "sandboxId", id, "message", message, "code", 502),
+		    message);
 }
 
 void edge_port_closed(struct http_stream *x, const char *id, uint64_t port)
 {
 	static const char message[] = "The sandbox is running but port is not open";
 
-	refuse(x, 502,
-	       json_pack("{s:s, s:s, s:I, s:i}", "sandboxId", id, "message", message, "port",
-			 (json_int_t)MIN(port, (uint64_t)INT64_MAX), "code", 502),
-	       message);
+	edge_refuse(x, 502,
+		    json_pack("{s:s, s:s, s:I, s:i}", "sandboxId", id, "message", message, "port",
+			      (json_int_t)MIN(port, (uint64_t)INT64_MAX), "code", 502),
+		    message);
 }
 
 static void internal_route(struct http_stream *x, const char *path)
 {
 	static const char message[] = "Not found";
 
-	refuse(x, 404,
-	       json_pack("{s:s, s:s, s:i}", "message", message, "path", path, "code", 404), message);
+	edge_refuse(x, 404,
+		    json_pack("{s:s, s:s, s:i}", "message", message, "path", path, "code", 404),
+		    message);
 }
 
 /* 403 and the like: without a port. */
 static void refuse_as(struct http_stream *x, const char *id, unsigned status, const char *message)
 {
-	refuse(x, status,
-	       json_pack("{s:s, s:s, s:i}", "sandboxId", id, "message", message, "code", (int)status),
-	       message);
+	edge_refuse(x, status,
+		    json_pack("{s:s, s:s, s:i}", "sandboxId", id, "message", message, "code",
+			      (int)status),
+		    message);
 }
 
 /* --- a sandbox that runs --- */

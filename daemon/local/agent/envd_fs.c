@@ -83,7 +83,7 @@ static struct fsop *fsop_new(struct call *c, const struct container_user *u, con
 }
 
 /* For those of an operation's errors that mean the same everywhere. */
-static void fail(struct call *c, int r, const char *path)
+static void envd_fs_fail(struct call *c, int r, const char *path)
 {
 	enum ab_code code = CODE_INTERNAL;
 
@@ -103,7 +103,7 @@ static void fail_path(struct fsop *o, int r)
 	char path[256];
 
 	str_copy(path, sizeof(path), o->path);
-	fail(fsop_done(o), r, path);
+	envd_fs_fail(fsop_done(o), r, path);
 }
 
 /* A call into fs returned: an error means that nothing was started. */

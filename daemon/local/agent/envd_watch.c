@@ -160,7 +160,7 @@ static void on_keepalive(struct timer *t, void *user)
 
 /* --- what happens --- */
 
-static void fail(struct call *c, int r, const char *path)
+static void envd_watch_fail(struct call *c, int r, const char *path)
 {
 	switch (-r) {
 	case ENOENT:
@@ -269,7 +269,7 @@ static void on_end(struct watcher *w, const struct container_watch_event *e)
 		call_fail(watcher_leave(w), CODE_INTERNAL,
 			  "watcher error: queue or buffer overflow");
 	else
-		fail(watcher_leave(w), e->r, path);
+		envd_watch_fail(watcher_leave(w), e->r, path);
 }
 
 static void on_watch(void *user, const struct container_watch_event *e)

@@ -65,7 +65,7 @@ static struct http_stream *compose_leave(struct compose *o)
 	return give(o->x);
 }
 
-static void on_cut(struct traffic *t)
+static void files_compose_on_cut(struct traffic *t)
 {
 	struct compose *o = container_of(t, struct compose, traffic);
 	char id[ROUTE_ID_MAX + 1];
@@ -209,7 +209,7 @@ void files_compose(struct local *l, struct sandbox *s, struct http_stream *x, co
 	}
 	*o = (struct compose){ .magic = COMPOSE_MAGIC, .l = l, .s = s, .x = x };
 	buf_init(&o->body, COMPOSE_MAX_BYTES);
-	sandbox_traffic_add(s, &o->traffic, on_cut);
+	sandbox_traffic_add(s, &o->traffic, files_compose_on_cut);
 	http_stream_set_owner(x, files_compose_on_ready, o);
 	files_compose_on_ready(x, o);
 }

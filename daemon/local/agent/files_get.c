@@ -71,7 +71,7 @@ static struct http_stream *down_leave(struct down *d)
 	return give(d->x);
 }
 
-static void on_cut(struct traffic *t)
+static void files_get_on_cut(struct traffic *t)
 {
 	struct down *d = container_of(t, struct down, traffic);
 	bool begun = d->fd >= 0;
@@ -153,7 +153,7 @@ static void files_get_on_ready(struct http_stream *x, void *user)
 		down_pump(d);
 }
 
-static void on_again(struct defer *f, void *user)
+static void files_get_on_again(struct defer *f, void *user)
 {
 	down_pump(down_from(user));
 }
@@ -333,8 +333,8 @@ void files_get(struct local *l, struct sandbox *s, struct http_stream *x, const 
 	d->s = s;
 	d->x = x;
 	d->fd = -1;
-	defer_init(&d->again, l->loop, on_again, d);
-	sandbox_traffic_add(s, &d->traffic, on_cut);
+	defer_init(&d->again, l->loop, files_get_on_again, d);
+	sandbox_traffic_add(s, &d->traffic, files_get_on_cut);
 	http_stream_set_owner(x, files_get_on_ready, d);
 	d->path = envd_path(&u, path ? path : "");
 	if (!d->path) {

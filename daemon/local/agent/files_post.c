@@ -96,7 +96,7 @@ static struct http_stream *up_leave(struct up *u)
 	return give(u->x);
 }
 
-static void on_cut(struct traffic *t)
+static void files_post_on_cut(struct traffic *t)
 {
 	struct up *u = container_of(t, struct up, traffic);
 	char id[ROUTE_ID_MAX + 1];
@@ -365,7 +365,7 @@ static void up_pump(struct up *u)
 		body_ended(u);
 }
 
-static void on_again(struct defer *f, void *user)
+static void files_post_on_again(struct defer *f, void *user)
 {
 	up_pump(up_from(user));
 }
@@ -508,8 +508,8 @@ void files_post(struct local *l, struct sandbox *s, struct http_stream *x, const
 	u->x = x;
 	u->user = user;
 	u->fd = -1;
-	defer_init(&u->again, l->loop, on_again, u);
-	sandbox_traffic_add(s, &u->traffic, on_cut);
+	defer_init(&u->again, l->loop, files_post_on_again, u);
+	sandbox_traffic_add(s, &u->traffic, files_post_on_cut);
 	http_stream_set_owner(x, files_post_on_ready, u);
 	u->done = json_array();
 	if (!u->done)

@@ -23,7 +23,7 @@ struct reader {
 static int read_message(struct reader *rd, const json_t *in, const ProtobufCMessageDescriptor *type,
 			ProtobufCMessage **ret);
 
-static int refuse(struct reader *rd, const ProtobufCFieldDescriptor *f, const char *text)
+static int pbjson_read_refuse(struct reader *rd, const ProtobufCFieldDescriptor *f, const char *text)
 {
 	char name[PBJSON_NAME_MAX];
 
@@ -44,7 +44,7 @@ static int read_number(struct reader *rd, const json_t *in, const ProtobufCField
 		long long v = json_integer_value(in);
 
 		if (v < min || (v > 0 && (unsigned long long)v > max))
-			return refuse(rd, f, "number out of range");
+			return pbjson_read_refuse(rd, f, "number out of range");
 		*ret = v;
 		return 0;
 	}
@@ -52,22 +52,22 @@ static int read_number(struct reader *rd, const json_t *in, const ProtobufCField
 		double d = json_real_value(in);
 
 		if (d < -9e15 || d > 9e15 || (double)(long long)d != d)
-			return refuse(rd, f, "not a whole number");
+			return pbjson_read_refuse(rd, f, "not a whole number");
 		if ((long long)d < min || (d > 0 && (unsigned long long)d > max))
-			return refuse(rd, f, "number out of range");
+			return pbjson_read_refuse(rd, f, "number out of range");
 		*ret = (long long)d;
 		return 0;
 	}
 	if (!s)
-		return refuse(rd, f, "not a number");
+		return pbjson_read_refuse(rd, f, "not a number");
 	if (*s == '-') {
 		negative = true;
 		s++;
 	}
 	if (str_u64(s, strlen(s), negative ? (uint64_t)1 << 63 : UINT64_MAX, &u) < 0)
-		return refuse(rd, f, "not a number");
+		return pbjson_read_refuse(rd, f, "not a number");
 	if (negative ? u > (uint64_t)(-(min + 1)) + 1 || min >= 0 : u > max)
-		return refuse(rd, f, "number out of range");
+		return pbjson_read_refuse(rd, f, "number out of range");
 	*ret = negative ? (long long)(0 - u) : (long long)u;
 	return 0;
 }
@@ -83,7 +83,7 @@ static int read_enum(struct reader *rd, const json_t *in, const ProtobufCFieldDe
 		v = protobuf_c_enum_descriptor_get_value_by_name(f->descriptor,
 								 json_string_value(in));
 		if (!v)
-			return refuse(rd, f, "no such value");
+			return pbjson_read_refuse(rd, f, "no such value");
 		*ret = v->value;
 		return 0;
 	}
@@ -102,14 +102,14 @@ static int read_bytes(struct reader *rd, const json_t *in, const ProtobufCFieldD
 	ssize_t len;
 
 	if (!s)
-		return refuse(rd, f, "not a string");
+		return pbjson_read_refuse(rd, f, "not a string");
 	data = malloc(n * 3 / 4 + 1);
 	if (!data)
 		return -ENOMEM;
 	len = str_base64_decode(s, n, data);
 	if (len < 0) {
 		free(data);
-		return refuse(rd, f, "not base64");
+		return pbjson_read_refuse(rd, f, "not base64");
 	}
 	*ret = (ProtobufCBinaryData){ (size_t)len, data };
 	return 0;
@@ -125,7 +125,7 @@ static int read_timestamp(struct reader *rd, const json_t *in, const ProtobufCFi
 	int32_t ns;
 
 	if (!s || str_rfc3339_ms(s, &ms) < 0)
-		return refuse(rd, f, "not a time");
+		return pbjson_read_refuse(rd, f, "not a time");
 	m = calloc(1, d->sizeof_message);
 	if (!m)
 		return -ENOMEM;
@@ -181,14 +181,14 @@ static int read_value(struct reader *rd, const json_t *in, const ProtobufCFieldD
 	switch (f->type) {
 	case PROTOBUF_C_TYPE_BOOL:
 		if (!json_is_boolean(in))
-			return refuse(rd, f, "neither true nor false");
+			return pbjson_read_refuse(rd, f, "neither true nor false");
 		*(protobuf_c_boolean *)p = json_is_true(in);
 		return 0;
 	case PROTOBUF_C_TYPE_ENUM:
 		return read_enum(rd, in, f, p);
 	case PROTOBUF_C_TYPE_STRING:
 		if (!json_is_string(in))
-			return refuse(rd, f, "not a string");
+			return pbjson_read_refuse(rd, f, "not a string");
 		s = str_dup(json_string_value(in));
 		if (!s)
 			return -ENOMEM;
@@ -200,7 +200,7 @@ static int read_value(struct reader *rd, const json_t *in, const ProtobufCFieldD
 		if (pbjson_is_timestamp(f->descriptor))
 			return read_timestamp(rd, in, f, p);
 		if (!json_is_object(in))
-			return refuse(rd, f, "not an object");
+			return pbjson_read_refuse(rd, f, "not an object");
 		return read_message(rd, in, f->descriptor, p);
 	case PROTOBUF_C_TYPE_FLOAT:
 	case PROTOBUF_C_TYPE_DOUBLE:
@@ -222,7 +222,7 @@ static int read_map(struct reader *rd, const json_t *in, const ProtobufCFieldDes
 	int r = 0;
 
 	if (!json_is_object(in))
-		return refuse(rd, f, "not an object");
+		return pbjson_read_refuse(rd, f, "not an object");
 	if (!json_object_size(in))
 		return 0;
 	v = calloc(json_object_size(in), sizeof(*v));
@@ -257,7 +257,7 @@ static int read_repeated(struct reader *rd, const json_t *in, const ProtobufCFie
 	char *v;
 
 	if (!json_is_array(in))
-		return refuse(rd, f, "not a list");
+		return pbjson_read_refuse(rd, f, "not a list");
 	if (!json_array_size(in))
 		return 0;
 	v = calloc(json_array_size(in), size);
@@ -286,7 +286,7 @@ static int read_field(struct reader *rd, const json_t *in, const ProtobufCFieldD
 	if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
 		one = (void *)((char *)m + f->quantifier_offset);
 		if (*one)
-			return refuse(rd, f, "only one of its group may be set");
+			return pbjson_read_refuse(rd, f, "only one of its group may be set");
 		r = read_value(rd, in, f, &value);
 		if (r < 0)
 			return r;

@@ -111,7 +111,7 @@ static void give_up(struct relay *rl)
 	relay_end(rl);
 }
 
-static void on_cut(struct traffic *t)
+static void relay_on_cut(struct traffic *t)
 {
 	struct relay *rl = container_of(t, struct relay, traffic);
 	struct http_stream *x = give(rl->x);
@@ -153,7 +153,7 @@ static bool move(struct http_stream *from, struct http_stream *to, bool *done)
 	return http_stream_finish(to, http_stream_trailers(from)) >= 0;
 }
 
-static int answer(struct relay *rl)
+static int relay_answer(struct relay *rl)
 {
 	scoped(fields_fini) struct fields head = FIELDS_NULL;
 	int r;
@@ -180,7 +180,7 @@ static void pump(struct relay *rl)
 		relay_end(rl);
 		return;
 	}
-	if (!rl->answered && http_stream_head(rl->y) && answer(rl) < 0) {
+	if (!rl->answered && http_stream_head(rl->y) && relay_answer(rl) < 0) {
 		give_up(rl);
 		return;
 	}
@@ -371,7 +371,7 @@ void relay_request(struct local *l, struct sandbox *s, struct http_stream *x, ui
 			      .family = AF_INET };
 	str_copy(rl->id, sizeof(rl->id), s->id);
 	timer_init(&rl->timer, l->loop, on_pause_over, rl);
-	sandbox_traffic_add(s, &rl->traffic, on_cut);
+	sandbox_traffic_add(s, &rl->traffic, relay_on_cut);
 	http_stream_set_owner(x, on_down, rl);
 	attempt(rl);
 }

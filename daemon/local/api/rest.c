@@ -126,7 +126,7 @@ static void rest_journal(const struct rest *r, unsigned status, const char *mess
 }
 
 /* Steals body. Only a 204 has none: elsewhere it was lost to lack of memory. */
-static void answer(struct rest *r, unsigned status, json_t *body, const char *message)
+static void rest_answer(struct rest *r, unsigned status, json_t *body, const char *message)
 {
 	char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
@@ -143,16 +143,16 @@ static void answer(struct rest *r, unsigned status, json_t *body, const char *me
 
 void rest_reply(struct rest *r, unsigned status, json_t *body)
 {
-	answer(r, status, body, NULL);
+	rest_answer(r, status, body, NULL);
 }
 
-static void fail(struct rest *r, unsigned status, const char *error_code, const char *message)
+static void rest_fail_with(struct rest *r, unsigned status, const char *error_code, const char *message)
 {
 	json_t *body = json_pack("{s:i, s:s}", "code", (int)status, "message", message);
 
 	if (error_code && body)
 		(void)json_object_set_new(body, "error_code", json_string(error_code));
-	answer(r, status, body, message);
+	rest_answer(r, status, body, message);
 }
 
 static void printf_like(5, 0) failv(struct rest *r, unsigned status, const char *error_code,
@@ -165,7 +165,7 @@ static void printf_like(5, 0) failv(struct rest *r, unsigned status, const char 
 	/* A cut may have gone through a character. */
 	for (n = strlen(text); n && !str_is_utf8(text, n); n--)
 		text[n - 1] = 0;
-	fail(r, status, error_code, text);
+	rest_fail_with(r, status, error_code, text);
 }
 
 void rest_fail(struct rest *r, unsigned status, const char *fmt, ...)

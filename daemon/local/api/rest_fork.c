@@ -41,7 +41,7 @@ static void fork_free(struct fork *f)
 	free(f);
 }
 
-static void finish(struct fork *f)
+static void rest_fork_finish(struct fork *f)
 {
 	json_t *all = json_array();
 	struct rest *r = f->r;
@@ -80,7 +80,7 @@ static void on_child(void *user, struct sandbox *s, int e, const char *why)
 	c->result = !e ? json_pack("{s:o}", "sandbox", rest_sandbox_json(f->r, s))
 		       : error_json(500, "sandbox_create_failed", why ? why : strerror(-e));
 	if (!--f->n_open)
-		finish(f);
+		rest_fork_finish(f);
 }
 
 static void make_child(struct fork *f, struct child *c)
@@ -114,7 +114,7 @@ static void on_saved(void *user, int e, const char *why)
 	for (size_t i = 0; i < f->n; i++)
 		make_child(f, &f->children[i]);
 	if (!--f->n_open)
-		finish(f);
+		rest_fork_finish(f);
 }
 
 static struct fork *fork_new(struct rest *r, struct sandbox *s, size_t n, int64_t timeout_s)

@@ -172,7 +172,8 @@ static int collect(const struct rest *r, const struct listing *l, struct sandbox
 	return 0;
 }
 
-static void answer(struct rest *r, const struct listing *l, struct sandbox *const *v, size_t n)
+static void rest_list_answer(struct rest *r, const struct listing *l, struct sandbox *const *v,
+			     size_t n)
 {
 	json_t *rows = json_array();
 	size_t at = 0, n_running = 0;
@@ -212,7 +213,7 @@ void rest_list_v2(struct rest *r)
 		if (collect(r, &l, &v, &n) < 0)
 			rest_fail(r, 500, "out of memory");
 		else
-			answer(r, &l, v, n);
+			rest_list_answer(r, &l, v, n);
 	}
 	free(v);
 	json_decref(l.metadata);
@@ -229,7 +230,7 @@ void rest_list_v1(struct rest *r)
 	if (collect(r, &l, &v, &n) < 0)
 		rest_fail(r, 500, "out of memory");
 	else
-		answer(r, &l, v, n);
+		rest_list_answer(r, &l, v, n);
 	free(v);
 	json_decref(l.metadata);
 }

@@ -231,7 +231,8 @@ static size_t collect(const struct rest *r, const struct snapshot_query *q, stru
 	return n;
 }
 
-static void answer(struct rest *r, const struct snapshot_query *q, const struct row *v, size_t n)
+static void rest_snap_answer(struct rest *r, const struct snapshot_query *q, const struct row *v,
+			     size_t n)
 {
 	json_t *rows = json_array();
 	size_t at = 0;
@@ -265,7 +266,7 @@ void rest_snapshots(struct rest *r)
 		n++;
 	v = calloc(n, sizeof(*v));
 	if (v)
-		answer(r, &q, v, collect(r, &q, v));
+		rest_snap_answer(r, &q, v, collect(r, &q, v));
 	else
 		rest_fail(r, 500, "out of memory");
 	free(v);

@@ -24,7 +24,7 @@ static struct egress *egress_from(void *p)
 	return e;
 }
 
-static void on_again(struct timer *t, void *user)
+static void egress_on_again(struct timer *t, void *user)
 {
 	struct egress *e = egress_from(user);
 
@@ -77,7 +77,7 @@ int egress_new(const struct egress_options *o, struct egress **ret)
 			      .tcp = o->tcp, .udp = o->udp };
 	list_init(&e->flows);
 	list_init(&e->questions);
-	timer_init(&e->again, e->loop, on_again, e);
+	timer_init(&e->again, e->loop, egress_on_again, e);
 	r = egrule_new(NULL, true, &e->rules);
 	if (r == 0)
 		r = watch_init(&e->tcp_watch, e->loop, e->tcp, on_connection, e);

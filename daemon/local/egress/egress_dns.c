@@ -54,7 +54,8 @@ void egress_dns_cut(struct egress *e)
 		question_end(list_entry(n, struct question, node));
 }
 
-static void answer(struct egress *e, const struct sockaddr_in *to, const uint8_t *p, size_t n)
+static void egress_dns_answer(struct egress *e, const struct sockaddr_in *to, const uint8_t *p,
+			      size_t n)
 {
 	/* One that is lost is asked for again. */
 	(void)!sendto(e->udp, p, n, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)to, sizeof(*to));
@@ -85,7 +86,7 @@ static void on_answer(struct watch *w, unsigned ready, void *user)
 	}
 	if ((size_t)n < HEADER_BYTES || memcmp(in, q->id, sizeof(q->id)) || !(in[2] & BIT_ANSWER))
 		return;			/* somebody guesses: the right one may still come */
-	answer(q->e, &q->from, in, (size_t)n);
+	egress_dns_answer(q->e, &q->from, in, (size_t)n);
 	question_end(q);
 }
 
@@ -127,7 +128,7 @@ static void on_message(struct egress *e, const struct sockaddr_in *from, uint8_t
 	if (!egrule_dns(e->rules)) {
 		p[2] |= BIT_ANSWER;
 		p[3] = (uint8_t)((p[3] & ~RCODE_MASK) | RCODE_REFUSED);
-		answer(e, from, p, n);
+		egress_dns_answer(e, from, p, n);
 		return;
 	}
 	r = e->n_questions < EGRESS_BOX_QUESTIONS_MAX ? ask(e, from, p, n) : -EAGAIN;

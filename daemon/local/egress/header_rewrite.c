@@ -77,7 +77,7 @@ static int set_headers(const struct fields *in, const struct egrule_header *v, s
 	return r;
 }
 
-static int refuse(const char **ret_why, const char *why)
+static int header_rewrite_refuse(const char **ret_why, const char *why)
 {
 	*ret_why = why;
 	return -EPROTO;
@@ -95,7 +95,9 @@ static int find_rules(const struct header_rewrite *h, const struct egrule *rules
 		return 0;
 	if (!str_eq(host, h->host))
 		return egrule_headers(rules, host, ret)
-			       ? refuse(ret_why, "a request for another host on the same connection")
+			       ? header_rewrite_refuse(
+					 ret_why,
+					 "a request for another host on the same connection")
 			       : 0;
 	*ret_n = egrule_headers(rules, host, ret);
 	return 0;
@@ -112,14 +114,16 @@ static int on_head(struct header_rewrite *h, const struct egrule *rules, struct 
 	int r;
 
 	if (h->head.http10)
-		return refuse(ret_why, "HTTP/1.0");
+		return header_rewrite_refuse(ret_why, "HTTP/1.0");
 	r = find_rules(h, rules, &v, &n, ret_why);
 	if (r == 0)
 		r = set_headers(&h->fields, v, n, &fields);
 	if (r == 0)
 		r = http1_write_request(out, &fields, &w);
 	if (r < 0)
-		return r == -ENOMEM || r == -EPROTO ? r : refuse(ret_why, "a request that cannot be written");
+		return r == -ENOMEM || r == -EPROTO
+			       ? r
+			       : header_rewrite_refuse(ret_why, "a request that cannot be written");
 	/* From an upgrade on it may be anything. */
 	h->state = w.upgrade ? IN_TUNNEL : IN_BODY;
 	http1_body_init(&h->body, h->head.framing, h->head.length);
@@ -166,7 +170,8 @@ static int step(struct header_rewrite *h, const struct egrule *rules, struct buf
 	else
 		s = http1_body_feed(&h->body, buf_data(&h->raw), buf_len(&h->raw), &used, &data, &n);
 	if (s != HTTP1_DONE && s != HTTP1_MORE)
-		return s == HTTP1_NO_MEMORY ? -ENOMEM : refuse(ret_why, "no HTTP/1.1 request");
+		return s == HTTP1_NO_MEMORY ? -ENOMEM
+					    : header_rewrite_refuse(ret_why, "no HTTP/1.1 request");
 	r = h->state == IN_BODY && n ? write_run(h, data, n, out) : 0;
 	buf_drop(&h->raw, used);
 	if (r < 0 || s == HTTP1_MORE)

@@ -57,7 +57,7 @@ static int put_credentials(const struct socks *s, struct buf *out)
 	return r < 0 ? r : put_text(out, s->password ? s->password : "");
 }
 
-static enum socks_result refuse(const char *why, const char **ret_why)
+static enum socks_result socks_refuse(const char *why, const char **ret_why)
 {
 	*ret_why = why;
 	return SOCKS_REFUSED;
@@ -71,10 +71,10 @@ static enum socks_result on_method(struct socks *s, struct buf *in, struct buf *
 	if (buf_len(in) < 2)
 		return SOCKS_MORE;
 	if (p[0] != VERSION)
-		return refuse("the proxy does not speak SOCKS5", ret_why);
+		return socks_refuse("the proxy does not speak SOCKS5", ret_why);
 	auth = p[1] == USER_PASSWORD;
 	if ((auth && !s->user) || (!auth && p[1] != NO_AUTH))
-		return refuse("the proxy wants another kind of authentication", ret_why);
+		return socks_refuse("the proxy wants another kind of authentication", ret_why);
 	buf_drop(in, 2);
 	s->step = auth ? SOCKS_AUTH : SOCKS_REPLY;
 	return (auth ? put_credentials(s, out) : put_request(s, out)) < 0 ? SOCKS_NO_MEMORY : SOCKS_MORE;
@@ -87,7 +87,7 @@ static enum socks_result on_auth(struct socks *s, struct buf *in, struct buf *ou
 	if (buf_len(in) < 2)
 		return SOCKS_MORE;
 	if (p[0] != AUTH_VERSION || p[1])
-		return refuse("the proxy does not take the username and password", ret_why);
+		return socks_refuse("the proxy does not take the username and password", ret_why);
 	buf_drop(in, 2);
 	s->step = SOCKS_REPLY;
 	return put_request(s, out) < 0 ? SOCKS_NO_MEMORY : SOCKS_MORE;
@@ -115,9 +115,9 @@ static enum socks_result on_reply(struct socks *s, struct buf *in, const char **
 	size_t n = buf_len(in), want;
 
 	if (n >= 1 && p[0] != VERSION)
-		return refuse("the proxy does not speak SOCKS5", ret_why);
+		return socks_refuse("the proxy does not speak SOCKS5", ret_why);
 	if (n >= 2 && p[1])
-		return refuse(reply_text(p[1]), ret_why);
+		return socks_refuse(reply_text(p[1]), ret_why);
 	if (n < REPLY_HEAD)
 		return SOCKS_MORE;
 	if (p[3] == IPV4)
@@ -127,7 +127,7 @@ static enum socks_result on_reply(struct socks *s, struct buf *in, const char **
 	else if (p[3] == NAME)
 		want = 4 + 1 + p[4] + 2u;
 	else
-		return refuse("the proxy answers with an unknown kind of address", ret_why);
+		return socks_refuse("the proxy answers with an unknown kind of address", ret_why);
 	if (n < want)
 		return SOCKS_MORE;
 	buf_drop(in, want);

@@ -41,7 +41,7 @@ static int path_of(char ret[PATH_MAX], const char *dir, const char *container, c
 	return n > 0 && n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-static int put(const char *dir, const char *container, const char *file, const char *value)
+static int cg_put(const char *dir, const char *container, const char *file, const char *value)
 {
 	char path[PATH_MAX];
 	scoped(fd_closep) int fd = -1;
@@ -60,7 +60,7 @@ static int put_u64(const char *dir, const char *container, const char *file, uin
 	char text[24];
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)v);
-	return put(dir, container, file, text);
+	return cg_put(dir, container, file, text);
 }
 
 static bool has(const char *dir, const char *container, const char *file)
@@ -218,7 +218,7 @@ static bool enable(const char *dir, const char *controller)
 	if (!have || !list_has(have, strlen(have), controller))
 		return false;
 	snprintf(word, sizeof(word), "+%s", controller);
-	return put(dir, "", "cgroup.subtree_control", word) == 0;
+	return cg_put(dir, "", "cgroup.subtree_control", word) == 0;
 }
 
 void cg_leave(const struct cg_roots *roots)
@@ -227,8 +227,8 @@ void cg_leave(const struct cg_roots *roots)
 
 	if (!roots->home[0])
 		return;
-	(void)put(roots->home, "", "cgroup.subtree_control", "-memory -pids -cpu");
-	(void)put(roots->home, "", "cgroup.procs", "0");
+	(void)cg_put(roots->home, "", "cgroup.subtree_control", "-memory -pids -cpu");
+	(void)cg_put(roots->home, "", "cgroup.procs", "0");
 	snprintf(below, sizeof(below), "%s" CG_HOME_SUFFIX, roots->home);
 	(void)rmdir(below);
 }
@@ -241,7 +241,7 @@ static void move_down(const char *own, struct cg_roots *ret)
 	if (mkdir(below, 0755) < 0 && errno != EEXIST)
 		return;
 	str_copy(ret->home, sizeof(ret->home), own);
-	if (put(below, "", "cgroup.procs", "0") < 0 || !enable(own, "pids")) {
+	if (cg_put(below, "", "cgroup.procs", "0") < 0 || !enable(own, "pids")) {
 		cg_leave(ret);
 		ret->home[0] = '\0';
 	}
@@ -307,7 +307,7 @@ static void kill_processes(const char *dir)
 {
 	scoped(freep_str) char *text = NULL;
 
-	if (put(dir, "", "cgroup.kill", "1") == 0)
+	if (cg_put(dir, "", "cgroup.kill", "1") == 0)
 		return;
 	text = get(dir, "", "cgroup.procs");
 	for (const char *s = text; s && *s; s = strchr(s, '\n') ? strchr(s, '\n') + 1 : NULL) {
@@ -335,8 +335,8 @@ static void destroy(const char *dir, bool only_children, int depth)
 		return;
 	for (int i = 0; i < CG_REMOVE_TRIES; i++) {
 		kill_processes(dir);
-		(void)put(dir, "", "cgroup.freeze", "0");
-		(void)put(dir, "", "freezer.state", "THAWED");
+		(void)cg_put(dir, "", "cgroup.freeze", "0");
+		(void)cg_put(dir, "", "freezer.state", "THAWED");
 		if (rmdir(dir) == 0 || errno != EBUSY)
 			return;
 		(void)poll(NULL, 0, CG_REMOVE_PAUSE_MS);
@@ -365,7 +365,7 @@ static int set_limits(const struct cg_roots *r, const char *container, const str
 
 	if (l->memory_bytes && r->v2_memory) {
 		a = put_u64(v2, container, "memory.max", l->memory_bytes);
-		(void)put(v2, container, "memory.swap.max", "0");
+		(void)cg_put(v2, container, "memory.swap.max", "0");
 	} else if (l->memory_bytes && r->dir[CG_MEMORY][0]) {
 		a = put_u64(r->dir[CG_MEMORY], container, "memory.limit_in_bytes", l->memory_bytes);
 		(void)put_u64(r->dir[CG_MEMORY], container, "memory.memsw.limit_in_bytes",
@@ -378,7 +378,7 @@ static int set_limits(const struct cg_roots *r, const char *container, const str
 	if (l->cpus && r->v2_cpu) {
 		snprintf(text, sizeof(text), "%llu %u",
 			 (unsigned long long)l->cpus * CG_PERIOD_US, CG_PERIOD_US);
-		c = put(v2, container, "cpu.max", text);
+		c = cg_put(v2, container, "cpu.max", text);
 	} else if (l->cpus && r->dir[CG_CPU][0]) {
 		c = put_u64(r->dir[CG_CPU], container, "cpu.cfs_quota_us",
 			    (uint64_t)l->cpus * CG_PERIOD_US);
@@ -417,10 +417,10 @@ int cg_join(const struct cg_roots *r, const char *container, bool cloned_into)
 	int e = 0;
 
 	if (r->dir[CG_UNIFIED][0] && !cloned_into)
-		e = put(r->dir[CG_UNIFIED], container, "cgroup.procs", "0");
+		e = cg_put(r->dir[CG_UNIFIED], container, "cgroup.procs", "0");
 	for (enum cg_ctl c = CG_MEMORY; c < CG_N && e == 0; c++)
 		if (r->dir[c][0])
-			e = put(r->dir[c], container, "tasks", "0");
+			e = cg_put(r->dir[c], container, "tasks", "0");
 	return e;
 }
 
@@ -441,9 +441,9 @@ int cg_remove(const struct cg_roots *r, const char *container)
 int cg_freeze(const struct cg_roots *r, const char *container, bool on)
 {
 	if (r->v2_freeze)
-		return put(r->dir[CG_UNIFIED], container, "cgroup.freeze", on ? "1" : "0");
+		return cg_put(r->dir[CG_UNIFIED], container, "cgroup.freeze", on ? "1" : "0");
 	if (r->dir[CG_FREEZER][0])
-		return put(r->dir[CG_FREEZER], container, "freezer.state", on ? "FROZEN" : "THAWED");
+		return cg_put(r->dir[CG_FREEZER], container, "freezer.state", on ? "FROZEN" : "THAWED");
 	return -EOPNOTSUPP;
 }
 

@@ -121,7 +121,7 @@ static void container_free_now(void *p)
 	free(container_from(p));
 }
 
-static void finish(struct container *b, int r)
+static void container_finish(struct container *b, int r)
 {
 	struct engine *bs = b->engine;
 	container_done_fn *fn = b->destroyed;
@@ -158,7 +158,7 @@ static void ask_removal(struct container *b)
 	str_copy(b->req.layer, sizeof(b->req.layer), b->stash);
 	r = engine_ask(b->engine, &b->req, -1);
 	if (r < 0)
-		finish(b, r);
+		container_finish(b, r);
 }
 
 /* No process is left. */
@@ -361,7 +361,7 @@ static void on_reply(struct engine *bs, const struct supervisor_rep *rep, int fd
 	else if (rep->op == SUPERVISOR_FAILED)
 		fail_creation(b, rep->r, rep->text);
 	else if (rep->op == SUPERVISOR_REMOVED)
-		finish(b, rep->r);
+		container_finish(b, rep->r);
 	pkt_close_fds(fds);
 }
 
@@ -384,7 +384,7 @@ static void on_keeper_dead(struct engine *bs)
 		if (b->state == CONTAINER_CREATING)
 			fail_creation(b, -EPIPE, rep.text);
 		else if (b->state == CONTAINER_REMOVING)
-			finish(b, -EPIPE);
+			container_finish(b, -EPIPE);
 	}
 	pause_end_tasks(bs, false);
 	if (bs->on_dead)
@@ -603,7 +603,7 @@ struct engine *engine_free(struct engine *bs)
 		b->destroyed = NULL;
 		process_end_all(b, true);
 		fs_end_all(b, true);
-		finish(b, 0);
+		container_finish(b, 0);
 	}
 	pause_end_tasks(bs, true);
 	watch_fini(&bs->watch);
@@ -687,7 +687,7 @@ static void on_defer(struct defer *d, void *user)
 		created(b, -ECANCELED, "the sandbox was destroyed");
 		pause_end(b, false);
 		if (b->state == CONTAINER_WAITING)
-			finish(b, 0);
+			container_finish(b, 0);
 		else if (b->state == CONTAINER_FAILED && b->pidfd < 0)
 			ask_removal(b);
 		else if (b->state == CONTAINER_DEAD)

@@ -67,7 +67,7 @@ static void deliver(struct fs_op *op, struct answer *a)
 	op_free(op);
 }
 
-static void fail(struct fs_op *op, int r)
+static void fs_fail(struct fs_op *op, int r)
 {
 	struct answer a = { .r = r, .fd = -1 };
 
@@ -96,7 +96,7 @@ static int read_memfd(int fd, size_t n, uint8_t **ret)
 	return 0;
 }
 
-static int parse(const uint8_t *msg, size_t n, int fds[PKT_FDS_MAX], struct answer *a)
+static int fs_parse(const uint8_t *msg, size_t n, int fds[PKT_FDS_MAX], struct answer *a)
 {
 	const uint8_t *text = msg + sizeof(struct fsw_reply);
 	struct fsw_reply h;
@@ -152,7 +152,7 @@ static void on_worker(struct watch *watch, unsigned ready, void *user)
 		worker_close(w);
 		a.r = b->state == CONTAINER_RUNNING ? -EIO : -EPIPE;
 	} else {
-		a.r = parse(msg, (size_t)n, fds, &a);
+		a.r = fs_parse(msg, (size_t)n, fds, &a);
 	}
 	if (n > 0)
 		pkt_close_fds(fds);
@@ -280,7 +280,7 @@ void fs_end_all(struct container *b, bool quiet)
 
 		list_del(&op->node);
 		op->cancelled |= quiet;
-		fail(op, -EPIPE);
+		fs_fail(op, -EPIPE);
 	}
 }
 

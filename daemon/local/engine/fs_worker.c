@@ -568,7 +568,7 @@ static int to_memfd(const struct buf *b, int *ret)
 	return r;
 }
 
-static int answer(struct fsw *w, int sock, int r, int fd)
+static int fs_worker_answer(struct fsw *w, int sock, int r, int fd)
 {
 	scoped(fd_closep) int memfd = -1;
 	struct fsw_reply head = { .r = r };
@@ -601,7 +601,7 @@ static void serve(struct fsw *w, int sock, const void *p, size_t n)
 
 	if (r == 0)
 		r = carry_out(w, &q, &fd);
-	r = answer(w, sock, r, fd);
+	r = fs_worker_answer(w, sock, r, fd);
 	fd_close(fd);
 	free(meta);
 	buf_fini(&w->out);

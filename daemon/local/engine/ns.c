@@ -27,7 +27,7 @@
 
 #define LATE_NAMESPACES (CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)
 
-static int fail(struct ns_error *e, enum ns_stage stage, int r)
+static int ns_fail(struct ns_error *e, enum ns_stage stage, int r)
 {
 	e->stage = stage;
 	e->err = -r;
@@ -159,27 +159,27 @@ static int make_root(const struct ns_plan *p, int userns_fd, int proc_fd, struct
 	int r = nsmount_scratch(p);
 
 	if (r < 0)
-		return fail(e, NS_SCRATCH, r);
+		return ns_fail(e, NS_SCRATCH, r);
 	r = nsmount_layers(p, userns_fd);
 	if (r < 0)
-		return fail(e, userns_fd >= 0 && r != -ENOENT ? NS_IDMAP : NS_LAYERS, r);
+		return ns_fail(e, userns_fd >= 0 && r != -ENOENT ? NS_IDMAP : NS_LAYERS, r);
 	r = nsmount_root(p);
 	if (r < 0)
-		return fail(e, NS_ROOT, r);
+		return ns_fail(e, NS_ROOT, r);
 	r = p->has_usr ? nsmount_usr(p) : 0;
 	if (r < 0)
-		return fail(e, NS_USR, r);
+		return ns_fail(e, NS_USR, r);
 	r = nsmount_proc(proc_fd);
 	if (r < 0)
-		return fail(e, NS_PROC, r);
+		return ns_fail(e, NS_PROC, r);
 	r = nsmount_dev(p);
 	if (r < 0)
-		return fail(e, NS_DEV, r);
+		return ns_fail(e, NS_DEV, r);
 	r = nsmount_masks();
 	if (r < 0)
-		return fail(e, NS_MASK, r);
+		return ns_fail(e, NS_MASK, r);
 	r = nsmount_pivot();
-	return r < 0 ? fail(e, NS_PIVOT, r) : 0;
+	return r < 0 ? ns_fail(e, NS_PIVOT, r) : 0;
 }
 
 int ns_setup(const struct ns_plan *p, struct nsnet *net, struct ns_error *e)
@@ -189,36 +189,36 @@ int ns_setup(const struct ns_plan *p, struct nsnet *net, struct ns_error *e)
 	int r = p->cg_container ? cg_join(p->cg, p->cg_container, p->in_cgroup) : 0;
 
 	if (r < 0)
-		return fail(e, NS_CGROUP, r);
+		return ns_fail(e, NS_CGROUP, r);
 	r = p->as_user ? map_own_id(p) : 0;
 	if (r < 0)
-		return fail(e, NS_IDS_MAP, r);
+		return ns_fail(e, NS_IDS_MAP, r);
 	r = nsmount_private();
 	if (r < 0)
-		return fail(e, NS_PRIVATE, r);
+		return ns_fail(e, NS_PRIVATE, r);
 	r = nsmount_new_proc(&proc_fd);
 	if (r < 0)
-		return fail(e, NS_PROC, r);
+		return ns_fail(e, NS_PROC, r);
 	r = p->as_user ? 0 : make_id_range(p, proc_fd, &userns_fd);
 	if (r < 0)
-		return fail(e, NS_IDS_MAP, r);
+		return ns_fail(e, NS_IDS_MAP, r);
 	if (make_root(p, p->idmap ? userns_fd : -1, proc_fd, e) < 0)
 		return -1;
 	r = p->as_user ? 0 : enter_ids(userns_fd);
 	if (r < 0)
-		return fail(e, NS_ENTER, r);
+		return ns_fail(e, NS_ENTER, r);
 	if (unshare(CLONE_NEWCGROUP) < 0 && errno != EINVAL)
-		return fail(e, NS_ENTER, -errno);
+		return ns_fail(e, NS_ENTER, -errno);
 	r = nsnet_loopback();
 	if (r < 0)
-		return fail(e, NS_NET, r);
+		return ns_fail(e, NS_NET, r);
 	r = p->egress ? nsnet_open(p->probe, net) : 0;
 	if (r < 0)
-		return fail(e, NS_EGRESS, r);
+		return ns_fail(e, NS_EGRESS, r);
 	if (sethostname(p->hostname, strlen(p->hostname)) < 0 || setsid() < 0)
-		return fail(e, NS_NET, -errno);
+		return ns_fail(e, NS_NET, -errno);
 	r = nssec_confine(p);
-	return r < 0 ? fail(e, NS_CONFINE, r) : 0;
+	return r < 0 ? ns_fail(e, NS_CONFINE, r) : 0;
 }
 
 /* --- words --- */

@@ -42,7 +42,7 @@ struct nl {
 	unsigned n_acks;
 };
 
-static void *put(struct nl *m, const void *p, size_t n)
+static void *nsnet_put(struct nl *m, const void *p, size_t n)
 {
 	uint8_t *at = m->b + m->n;
 
@@ -59,8 +59,8 @@ static void message(struct nl *m, unsigned type, unsigned flags, const void *bod
 	const struct nlmsghdr h = { .nlmsg_type = (uint16_t)type,
 				    .nlmsg_flags = (uint16_t)(NLM_F_REQUEST | flags) };
 
-	m->head = put(m, &h, sizeof(h));
-	put(m, body, n);
+	m->head = nsnet_put(m, &h, sizeof(h));
+	nsnet_put(m, body, n);
 	m->n_acks += (flags & NLM_F_ACK) != 0;
 }
 
@@ -72,10 +72,10 @@ static void end(struct nl *m)
 static struct nlattr *attr(struct nl *m, unsigned type, const void *p, size_t n)
 {
 	const struct nlattr a = { .nla_len = (uint16_t)(NLA_HDRLEN + n), .nla_type = (uint16_t)type };
-	struct nlattr *at = put(m, &a, sizeof(a));
+	struct nlattr *at = nsnet_put(m, &a, sizeof(a));
 
 	if (n)
-		put(m, p, n);
+		nsnet_put(m, p, n);
 	return at;
 }
 

@@ -62,7 +62,7 @@ static void load(struct filter *f, size_t offset)
 	emit(f, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
 }
 
-static void answer(struct filter *f, uint32_t what)
+static void nssec_answer(struct filter *f, uint32_t what)
 {
 	emit(f, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, what));
 }
@@ -81,18 +81,18 @@ static void begin(struct filter *f)
 	load(f, offsetof(struct seccomp_data, arch));
 	/* Another architecture's calls (32-bit programs) have other numbers: they are not there. */
 	emit(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OUR_ARCH, 1, 0));
-	answer(f, ERRNO(ENOSYS));
+	nssec_answer(f, ERRNO(ENOSYS));
 	load(f, offsetof(struct seccomp_data, nr));
 #if defined(__x86_64__)
 	emit(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1));
-	answer(f, ERRNO(ENOSYS));
+	nssec_answer(f, ERRNO(ENOSYS));
 #endif
 }
 
 static void deny(struct filter *f, long nr, int err)
 {
 	unless_eq(f, (uint32_t)nr, 1);
-	answer(f, ERRNO((uint32_t)err));
+	nssec_answer(f, ERRNO((uint32_t)err));
 }
 
 /* Call `nr` fails if its argument has one of the bits. */
@@ -101,8 +101,8 @@ static void deny_bits(struct filter *f, long nr, unsigned arg, uint32_t bits)
 	unless_eq(f, (uint32_t)nr, 4);
 	load(f, ARG(arg));
 	emit(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1));
-	answer(f, ERRNO(EPERM));
-	answer(f, SECCOMP_RET_ALLOW);
+	nssec_answer(f, ERRNO(EPERM));
+	nssec_answer(f, SECCOMP_RET_ALLOW);
 }
 
 static void deny_ioctls(struct filter *f)
@@ -111,8 +111,8 @@ static void deny_ioctls(struct filter *f)
 	load(f, ARG(1));
 	emit(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TTY_PUSH, 1, 0));
 	emit(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TTY_LINUX, 0, 1));
-	answer(f, ERRNO(EPERM));
-	answer(f, SECCOMP_RET_ALLOW);
+	nssec_answer(f, ERRNO(EPERM));
+	nssec_answer(f, SECCOMP_RET_ALLOW);
 }
 
 /* Only families that a network namespace keeps in (AF_VSOCK, say, reaches the host). */
@@ -127,8 +127,8 @@ static void allow_families(struct filter *f)
 		for (size_t i = 0; i < ARRAY_SIZE(ok); i++)
 			emit(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ok[i],
 							     (uint8_t)(ARRAY_SIZE(ok) - i), 0));
-		answer(f, ERRNO(EAFNOSUPPORT));
-		answer(f, SECCOMP_RET_ALLOW);
+		nssec_answer(f, ERRNO(EAFNOSUPPORT));
+		nssec_answer(f, SECCOMP_RET_ALLOW);
 	}
 }
 
@@ -168,7 +168,7 @@ static int install_main(uint32_t namespaces)
 	deny_bits(&f, SYS_clone, 0, namespaces);
 	deny_ioctls(&f);
 	allow_families(&f);
-	answer(&f, SECCOMP_RET_ALLOW);
+	nssec_answer(&f, SECCOMP_RET_ALLOW);
 	return install(&f);
 }
 
@@ -179,7 +179,7 @@ static int install_no_userns(void)
 	begin(&f);
 	deny_bits(&f, SYS_unshare, 0, CLONE_NEWUSER);
 	deny_bits(&f, SYS_clone, 0, CLONE_NEWUSER);
-	answer(&f, SECCOMP_RET_ALLOW);
+	nssec_answer(&f, SECCOMP_RET_ALLOW);
 	return install(&f);
 }
 
@@ -249,7 +249,7 @@ int nssec_confine(const struct ns_plan *p)
 	return 0;
 }
 
-static int put(const char *path, const char *text)
+static int nssec_put(const char *path, const char *text)
 {
 	scoped(fd_closep) int fd = open(path, O_WRONLY | O_CLOEXEC);
 
@@ -268,15 +268,15 @@ int nssec_become(uint32_t uid, uint32_t gid)
 			return -errno;
 		if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
 			return -errno;
-		r = put("/proc/self/setgroups", "deny");
+		r = nssec_put("/proc/self/setgroups", "deny");
 		if (r < 0 && r != -EPERM && r != -EACCES)
 			return r;
 		snprintf(text, sizeof(text), "%u 0 1\n", uid);
-		r = put("/proc/self/uid_map", text);
+		r = nssec_put("/proc/self/uid_map", text);
 		if (r < 0)
 			return r;
 		snprintf(text, sizeof(text), "%u 0 1\n", gid);
-		r = put("/proc/self/gid_map", text);
+		r = nssec_put("/proc/self/gid_map", text);
 		if (r < 0)
 			return r;
 		r = drop_caps(0);

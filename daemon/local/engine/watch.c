@@ -26,8 +26,8 @@ struct container_watch {
 };
 
 /* The name and the entry behind a report's head. False: not what a watching process sends. */
-static bool parse(const uint8_t *msg, size_t n, struct container_watch_event *e,
-		  struct fsw_entries *entries)
+static bool watch_parse(const uint8_t *msg, size_t n, struct container_watch_event *e,
+			struct fsw_entries *entries)
 {
 	const char *name = (const char *)msg + sizeof(struct watch_report);
 	struct watch_report h;
@@ -69,7 +69,7 @@ static void on_report(struct watch *watch, unsigned ready, void *user)
 		return;
 	if (n > 0) {
 		pkt_close_fds(fds);
-		if (!parse(msg, (size_t)n, &e, &entries))
+		if (!watch_parse(msg, (size_t)n, &e, &entries))
 			e = (struct container_watch_event){ .kind = CONTAINER_WATCH_FAILED, .r = -EIO };
 	}
 	if (e.kind == CONTAINER_WATCH_FAILED || e.kind == CONTAINER_WATCH_OVERFLOW)

@@ -232,7 +232,7 @@ struct snap_op {
 	void *user;
 };
 
-static void fail(struct snap_op *op, int r, const char *why)
+static void lifecycle_fail(struct snap_op *op, int r, const char *why)
 {
 	if (op->r < 0)
 		return;
@@ -274,7 +274,7 @@ static void on_op_thawed(void *user, int r, const char *why)
 	struct snap_op *op = user;
 
 	if (r < 0)
-		fail(op, r, why);
+		lifecycle_fail(op, r, why);
 	op_end(op);
 }
 
@@ -283,11 +283,11 @@ static void on_op_saved(void *user, int r, const char *why)
 	struct snap_op *op = user;
 
 	if (r < 0)
-		fail(op, r, why);
+		lifecycle_fail(op, r, why);
 	else
 		op->saved = true;
 	if (!is_alive(op)) {
-		fail(op, -ECANCELED, "the sandbox died meanwhile");
+		lifecycle_fail(op, -ECANCELED, "the sandbox died meanwhile");
 		op_end(op);
 		return;
 	}
@@ -306,7 +306,7 @@ static void on_op_frozen(void *user, int r, const char *why)
 		r = -ECANCELED;
 	if (r == 0)
 		return;
-	fail(op, r, why);
+	lifecycle_fail(op, r, why);
 	if (!is_alive(op) || container_freeze(op->s->container, false, on_op_thawed, op) < 0)
 		op_end(op);
 }

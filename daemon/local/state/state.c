@@ -315,7 +315,7 @@ void sandbox_forget(struct sandbox *s)
 		st->all_gone(st->all_gone_user);
 }
 
-static void finish(struct sandbox *s)
+static void state_finish(struct sandbox *s)
 {
 	journal_add(s->st->o.journal, "gone",
 		    json_pack("{s:s, s:s, s:s}", "sandbox", s->id, "team", s->team, "why", s->why));
@@ -329,12 +329,12 @@ static void on_gone(void *user, int r, const char *why)
 	if (r < 0)
 		log_warn("sandbox_leftovers", "id=%s error=%d why=%s", s->id, -r,
 			 log_q(why ? why : ""));
-	finish(s);
+	state_finish(s);
 }
 
 static void on_gone_later(struct defer *d, void *user)
 {
-	finish(sandbox_from(user));
+	state_finish(sandbox_from(user));
 }
 
 void sandbox_cut_traffic(struct sandbox *s)

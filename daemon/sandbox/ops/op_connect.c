@@ -39,7 +39,7 @@ struct args {
 	bool has_waited;		/* its turn came, once */
 };
 
-static void free_args(struct sandbox_op *op)
+static void op_connect_free_args(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 
@@ -238,7 +238,7 @@ static void write_row(struct sandbox_op *op, struct sandbox *b)
 	op_commit(op, t, on_written);
 }
 
-static void finish(struct sandbox_op *op, const struct cloud_result *r)
+static void op_connect_finish(struct sandbox_op *op, const struct cloud_result *r)
 {
 	struct args *a = op->args;
 	struct sandbox *b = core_find(op->core, op->account, r->sandbox->id);
@@ -271,7 +271,7 @@ static void on_read(struct cloud_result *r, void *user)
 
 	op->call = NULL;
 	if (r->outcome == CLOUD_DONE && r->sandbox)
-		finish(op, r);
+		op_connect_finish(op, r);
 	else if (r->not_found)
 		op_explain_missing(op);
 	else
@@ -322,7 +322,7 @@ static void on_resumed(struct sandbox_op *op, const struct status *st, bool yes)
 		connect_step(op);
 }
 
-static void on_turn(struct sandbox_op *op)
+static void op_connect_on_turn(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 
@@ -354,7 +354,7 @@ static void connect_step(struct sandbox_op *op)
 		a->has_waited = false;
 		call(op, op->id, cloud_connect, on_connected);
 	} else {
-		op_take_turn(op, b, on_turn);
+		op_take_turn(op, b, op_connect_on_turn);
 	}
 }
 
@@ -392,7 +392,7 @@ static const struct op_kind connect_kind = {
 	.name = "Connect",
 	.start = connect_start,
 	.fail = op_fail_sandbox,
-	.free_args = free_args,
+	.free_args = op_connect_free_args,
 };
 
 static int new_op(struct sandbox_core *core, const struct op_args *o, const struct args *init,
@@ -511,7 +511,7 @@ static const struct op_kind timeout_kind = {
 	.start = timeout_start,
 	.fail = op_fail_sandbox,
 	.leave = timeout_leave,
-	.free_args = free_args,
+	.free_args = op_connect_free_args,
 };
 
 int sandbox_set_timeout(struct sandbox_core *core, const struct principal *who, const char *sandbox,

@@ -27,7 +27,7 @@ struct args {
 	struct status why;
 };
 
-static void args_free(struct args *a)
+static void op_copy_args_free(struct args *a)
 {
 	if (!a)
 		return;
@@ -36,9 +36,9 @@ static void args_free(struct args *a)
 	free(a);
 }
 
-static void free_args(struct sandbox_op *op)
+static void op_copy_free_args(struct sandbox_op *op)
 {
-	args_free(op->args);
+	op_copy_args_free(op->args);
 }
 
 /* --- answers --- */
@@ -131,7 +131,7 @@ static void on_told(struct sandbox_op *op, const struct status *st, bool yes)
 
 /* --- a new one --- */
 
-static int fill(struct sandbox_op *op, struct copy *c)
+static int op_copy_fill(struct sandbox_op *op, struct copy *c)
 {
 	struct args *a = op->args;
 	struct sandbox *b = op_sandbox(op);
@@ -174,7 +174,7 @@ static void make(struct sandbox_op *op)
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	if (fill(op, c) < 0) {
+	if (op_copy_fill(op, c) < 0) {
 		attempt_give_up(&c->att);
 		op_fail_errno(op, -ENOMEM);
 		return;
@@ -203,7 +203,7 @@ static void of_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
 	make(op);
 }
 
-static void start(struct sandbox_op *op)
+static void op_copy_start(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct request *q =
@@ -219,7 +219,7 @@ static void start(struct sandbox_op *op)
 		op_find(op, of_row, of_stranger);
 }
 
-static void expire(struct sandbox_op *op)
+static void op_copy_expire(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct status st;
@@ -240,20 +240,20 @@ static void snapshot_fail(struct sandbox_op *op, const struct status *st)
 
 static const struct op_kind fork_kind = {
 	.name = "Fork",
-	.start = start,
-	.expire = expire,
+	.start = op_copy_start,
+	.expire = op_copy_expire,
 	.fail = fork_fail,
 	.leave = attempt_leave,
-	.free_args = free_args,
+	.free_args = op_copy_free_args,
 };
 
 static const struct op_kind snapshot_kind = {
 	.name = "CreateSnapshot",
-	.start = start,
-	.expire = expire,
+	.start = op_copy_start,
+	.expire = op_copy_expire,
 	.fail = snapshot_fail,
 	.leave = attempt_leave,
-	.free_args = free_args,
+	.free_args = op_copy_free_args,
 };
 
 static int args_new(const struct copy_kind *kind, const char *request_id, const uint8_t hash[32],
@@ -268,7 +268,7 @@ static int args_new(const struct copy_kind *kind, const char *request_id, const 
 	memcpy(a->params_hash, hash, sizeof(a->params_hash));
 	a->bad = !rules_check_request_id(request_id, &a->why);
 	if (text_set(&a->request_id, request_id) < 0 || text_set(&a->name, name) < 0) {
-		args_free(a);
+		op_copy_args_free(a);
 		return -ENOMEM;
 	}
 	*ret = a;
@@ -303,7 +303,7 @@ int sandbox_fork(struct sandbox_core *core, const struct sandbox_fork *f, sandbo
 	o.args = a;
 	r = op_new(core, &o, ret);
 	if (r < 0) {
-		args_free(a);
+		op_copy_args_free(a);
 		return r;
 	}
 	(*ret)->done.fork = done;
@@ -327,7 +327,7 @@ int sandbox_snapshot_create(struct sandbox_core *core, const struct sandbox_snap
 	o.args = a;
 	r = op_new(core, &o, ret);
 	if (r < 0) {
-		args_free(a);
+		op_copy_args_free(a);
 		return r;
 	}
 	(*ret)->done.snapshot = done;

@@ -43,7 +43,7 @@ struct args {
 	bool own;			/* the creation it waits for is that of its request, not just of its name */
 };
 
-static void args_free(struct args *a)
+static void op_create_args_free(struct args *a)
 {
 	if (!a)
 		return;
@@ -59,9 +59,9 @@ static void args_free(struct args *a)
 	free(a);
 }
 
-static void free_args(struct sandbox_op *op)
+static void op_create_free_args(struct sandbox_op *op)
 {
-	args_free(op->args);
+	op_create_args_free(op->args);
 }
 
 static int copy_pairs(struct cloud_kvs *to, const struct sandbox_pair *v, size_t n)
@@ -148,7 +148,7 @@ static int args_new(const struct sandbox_create *c, struct args **ret)
 	    text_set(&a->template_id, str_is_empty(c->template_id) ? "base" : c->template_id) < 0 ||
 	    copy_pairs(&a->metadata, c->metadata, c->n_metadata) < 0 ||
 	    copy_pairs(&a->envs, c->envs, c->n_envs) < 0 || copy_surface(a, c) < 0) {
-		args_free(a);
+		op_create_args_free(a);
 		return -ENOMEM;
 	}
 	*ret = a;
@@ -505,8 +505,8 @@ static void make(struct sandbox_op *op)
 static void ask_cloud(struct sandbox_op *op);
 
 /* The rows may have forgotten what the cloud still has: it says so first. */
-static void on_listed(struct listing_wait *w, const struct status *st, const struct cloud_list *list,
-		      int64_t as_of_ms)
+static void op_create_on_listed(struct listing_wait *w, const struct status *st,
+				const struct cloud_list *list, int64_t as_of_ms)
 {
 	struct sandbox_op *op = op_from(container_of(w, struct sandbox_op, listing));
 
@@ -518,7 +518,7 @@ static void on_listed(struct listing_wait *w, const struct status *st, const str
 
 static void ask_cloud(struct sandbox_op *op)
 {
-	op->listing.fn = on_listed;
+	op->listing.fn = op_create_on_listed;
 	listing_join(op->account, &op->listing);
 }
 
@@ -553,7 +553,7 @@ static bool pick_account(struct sandbox_op *op)
 	return false;
 }
 
-static void start(struct sandbox_op *op)
+static void op_create_start(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct name_slot *n;
@@ -594,7 +594,7 @@ static void start(struct sandbox_op *op)
 		make(op);
 }
 
-static void expire(struct sandbox_op *op)
+static void op_create_expire(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct status st;
@@ -603,19 +603,22 @@ static void expire(struct sandbox_op *op)
 	op_fail(op, &st);
 }
 
-static const struct op_kind kind = {
+static const struct op_kind op_create_kind = {
 	.name = "Create",
-	.start = start,
-	.expire = expire,
+	.start = op_create_start,
+	.expire = op_create_expire,
 	.fail = op_fail_sandbox,
 	.leave = attempt_leave,
-	.free_args = free_args,
+	.free_args = op_create_free_args,
 };
 
 int sandbox_create(struct sandbox_core *core, const struct sandbox_create *c, sandbox_view_fn *done,
 		   void *user, struct sandbox_op **ret)
 {
-	struct op_args o = { .kind = &kind, .who = c->who, .deadline_ms = c->deadline_ms, .user = user };
+	struct op_args o = {.kind = &op_create_kind,
+			    .who = c->who,
+			    .deadline_ms = c->deadline_ms,
+			    .user = user};
 	struct args *a;
 	int r = args_new(c, &a);
 
@@ -624,14 +627,14 @@ int sandbox_create(struct sandbox_core *core, const struct sandbox_create *c, sa
 	if (c->process_lease) {
 		r = holder_of(core, c->who, &a->holder);
 		if (r < 0) {
-			args_free(a);
+			op_create_args_free(a);
 			return r;
 		}
 	}
 	o.args = a;
 	r = op_new(core, &o, ret);
 	if (r < 0) {
-		args_free(a);
+		op_create_args_free(a);
 		return r;
 	}
 	(*ret)->done.sandbox = done;

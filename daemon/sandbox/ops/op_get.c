@@ -22,7 +22,7 @@ struct args {
 	bool resumed;			/* resolve: it was, once */
 };
 
-static void free_args(struct sandbox_op *op)
+static void op_get_free_args(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 
@@ -164,7 +164,7 @@ static const struct op_kind get_kind = {
 	.start = get_start,
 	.expire = get_expire,
 	.fail = op_fail_sandbox,
-	.free_args = free_args,
+	.free_args = op_get_free_args,
 };
 
 static int get_new(struct sandbox_core *core, const struct op_kind *kind,
@@ -277,7 +277,7 @@ static const struct op_kind resolve_kind = {
 	.name = "resolve",
 	.start = resolve_start,
 	.fail = op_fail_target,
-	.free_args = free_args,
+	.free_args = op_get_free_args,
 };
 
 int sandbox_resolve(struct sandbox_core *core, const struct principal *who, const char *sandbox,
@@ -324,7 +324,7 @@ static const struct op_kind evidence_kind = {
 	.name = "inquiry",
 	.start = evidence_start,
 	.fail = op_fail_target,
-	.free_args = free_args,
+	.free_args = op_get_free_args,
 };
 
 int sandbox_note_evidence(struct sandbox_core *core, const char *account, const char *id,
@@ -433,7 +433,7 @@ static const struct op_kind running_kind = {
 	.name = "IsRunning",
 	.start = running_start,
 	.fail = op_fail_yes,
-	.free_args = free_args,
+	.free_args = op_get_free_args,
 };
 
 int sandbox_is_running(struct sandbox_core *core, const struct principal *who, const char *sandbox,
@@ -518,7 +518,7 @@ static const struct op_kind host_kind = {
 	.name = "GetHost",
 	.start = host_start,
 	.fail = host_fail,
-	.free_args = free_args,
+	.free_args = op_get_free_args,
 };
 
 int sandbox_get_host(struct sandbox_core *core, const struct principal *who, const char *sandbox,

@@ -34,7 +34,7 @@ struct args {
 	bool taken;		/* by this call; without a ttl it ends with it */
 };
 
-static void free_args(struct sandbox_op *op)
+static void op_lease_free_args(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 
@@ -143,7 +143,7 @@ static bool may_take(struct sandbox_op *op, struct sandbox *b, struct lease **re
 	return false;
 }
 
-static void take(struct sandbox_op *op, struct sandbox *b, bool is_new)
+static void op_lease_take(struct sandbox_op *op, struct sandbox *b, bool is_new)
 {
 	struct args *a = op->args;
 	struct lease_make m = { .uid = op->who.uid, .pid = op->who.pid, .label = a->label,
@@ -200,7 +200,7 @@ static struct sandbox *adopt(struct sandbox_op *op, const struct cloud_sandbox *
 
 static void take_known(struct sandbox_op *op, struct sandbox *b)
 {
-	take(op, b, false);
+	op_lease_take(op, b, false);
 }
 
 static void take_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
@@ -217,7 +217,7 @@ static void take_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
 	}
 	b = adopt(op, s);
 	if (b)
-		take(op, b, true);
+		op_lease_take(op, b, true);
 	else
 		op_fail_errno(op, -ENOMEM);
 }
@@ -256,7 +256,7 @@ static const struct op_kind acquire_kind = {
 	.start = acquire_start,
 	.fail = fail_lease,
 	.leave = leave_acquire,
-	.free_args = free_args,
+	.free_args = op_lease_free_args,
 };
 
 static int new_op(struct sandbox_core *core, const struct op_args *o, const struct args *init,
@@ -340,7 +340,7 @@ static const struct op_kind renew_kind = {
 	.name = "Renew",
 	.start = renew_start,
 	.fail = fail_lease,
-	.free_args = free_args,
+	.free_args = op_lease_free_args,
 };
 
 int sandbox_renew(struct sandbox_core *core, const struct principal *who, const char *lease_id,
@@ -389,7 +389,7 @@ static const struct op_kind release_kind = {
 	.name = "Release",
 	.start = release_start,
 	.fail = op_fail_yes,
-	.free_args = free_args,
+	.free_args = op_lease_free_args,
 };
 
 int sandbox_release(struct sandbox_core *core, const struct principal *who, const char *lease_id,

@@ -22,7 +22,7 @@ struct args {
 	uint64_t question;
 };
 
-static void args_free(struct args *a)
+static void op_list_args_free(struct args *a)
 {
 	if (!a)
 		return;
@@ -33,9 +33,9 @@ static void args_free(struct args *a)
 	free(a);
 }
 
-static void free_args(struct sandbox_op *op)
+static void op_list_free_args(struct sandbox_op *op)
 {
-	args_free(op->args);
+	op_list_args_free(op->args);
 }
 
 /* --- the rows of a page --- */
@@ -121,8 +121,8 @@ static int in_order(const void *x, const void *y)
 	return page_cmp(a->started_at_ms, a->id, b->started_at_ms, b->id);
 }
 
-static void answer(struct sandbox_op *op, const struct cloud_list *list, enum sandbox_source source,
-		   int64_t as_of_ms)
+static void op_list_answer(struct sandbox_op *op, const struct cloud_list *list,
+			   enum sandbox_source source, int64_t as_of_ms)
 {
 	scoped(picked_fini) struct picked p = { 0 };
 	struct args *a = op->args;
@@ -161,15 +161,16 @@ static void answer(struct sandbox_op *op, const struct cloud_list *list, enum sa
 
 /* --- steps --- */
 
-static void on_listed(struct listing_wait *w, const struct status *st, const struct cloud_list *list,
-		      int64_t as_of_ms)
+static void op_list_on_listed(struct listing_wait *w, const struct status *st,
+			      const struct cloud_list *list, int64_t as_of_ms)
 {
 	struct sandbox_op *op = op_from(container_of(w, struct sandbox_op, listing));
 
-	answer(op, list, list ? SANDBOX_FROM_CLOUD : SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE, as_of_ms);
+	op_list_answer(op, list, list ? SANDBOX_FROM_CLOUD : SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE,
+		       as_of_ms);
 }
 
-static bool check(struct sandbox_op *op, struct status *st)
+static bool op_list_check(struct sandbox_op *op, struct status *st)
 {
 	struct account *own = core_account_of(op->core, op->who.uid);
 	struct args *a = op->args;
@@ -200,22 +201,22 @@ static bool check(struct sandbox_op *op, struct status *st)
 	return true;
 }
 
-static void start(struct sandbox_op *op)
+static void op_list_start(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 	struct status st;
 
-	if (!check(op, &st)) {
+	if (!op_list_check(op, &st)) {
 		op_fail(op, &st);
 	} else if (a->q.cached) {
-		answer(op, NULL, SANDBOX_FROM_CACHE, op->account->listed_at_ms);
+		op_list_answer(op, NULL, SANDBOX_FROM_CACHE, op->account->listed_at_ms);
 	} else {
-		op->listing.fn = on_listed;
+		op->listing.fn = op_list_on_listed;
 		listing_join(op->account, &op->listing);
 	}
 }
 
-static void expire(struct sandbox_op *op)
+static void op_list_expire(struct sandbox_op *op)
 {
 	struct status st;
 
@@ -224,26 +225,27 @@ static void expire(struct sandbox_op *op)
 		op_fail(op, &st);
 		return;
 	}
-	answer(op, NULL, SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE, op->account->listed_at_ms);
+	op_list_answer(op, NULL, SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE, op->account->listed_at_ms);
 }
 
-static void fail(struct sandbox_op *op, const struct status *st)
+static void op_list_fail(struct sandbox_op *op, const struct status *st)
 {
 	op_end_list(op, st, NULL);
 }
 
-static const struct op_kind kind = {
+static const struct op_kind op_list_kind = {
 	.name = "List",
-	.start = start,
-	.expire = expire,
-	.fail = fail,
-	.free_args = free_args,
+	.start = op_list_start,
+	.expire = op_list_expire,
+	.fail = op_list_fail,
+	.free_args = op_list_free_args,
 };
 
 int sandbox_list(struct sandbox_core *core, const struct sandbox_list *q, sandbox_list_fn *done,
 		 void *user, struct sandbox_op **ret)
 {
-	struct op_args o = { .kind = &kind, .who = q->who, .deadline_ms = q->deadline_ms, .user = user };
+	struct op_args o = {
+		.kind = &op_list_kind, .who = q->who, .deadline_ms = q->deadline_ms, .user = user};
 	struct args *a = calloc(1, sizeof(*a));
 	int r;
 
@@ -253,7 +255,7 @@ int sandbox_list(struct sandbox_core *core, const struct sandbox_list *q, sandbo
 	if (text_set(&a->template_id, q->template_id) < 0 || text_set(&a->page_token, q->page_token) < 0 ||
 	    text_set(&a->account_name, q->account) < 0 ||
 	    pairs_from(&a->metadata, q->metadata, q->n_metadata) < 0) {
-		args_free(a);
+		op_list_args_free(a);
 		return -ENOMEM;
 	}
 	a->q.template_id = a->template_id;
@@ -261,7 +263,7 @@ int sandbox_list(struct sandbox_core *core, const struct sandbox_list *q, sandbo
 	o.args = a;
 	r = op_new(core, &o, ret);
 	if (r < 0) {
-		args_free(a);
+		op_list_args_free(a);
 		return r;
 	}
 	a->q.who = &(*ret)->who;

@@ -13,7 +13,7 @@ struct args {
 	int64_t start_s, end_s;
 };
 
-static void free_args(struct sandbox_op *op)
+static void op_metrics_free_args(struct sandbox_op *op)
 {
 	free(op->args);
 }
@@ -34,7 +34,7 @@ static bool is_kept(const struct sandbox_op *op, const struct sandbox *b)
 	return b->metrics.m && b->metrics.start_s == a->start_s && b->metrics.end_s == a->end_s;
 }
 
-static void keep(struct sandbox_op *op, struct sandbox *b, struct cloud_metrics *m)
+static void op_metrics_keep(struct sandbox_op *op, struct sandbox *b, struct cloud_metrics *m)
 {
 	const struct args *a = op->args;
 
@@ -50,7 +50,7 @@ static void on_metrics(struct cloud_result *r, void *user)
 
 	op->call = NULL;
 	if (r->outcome == CLOUD_DONE && r->metrics && b) {
-		keep(op, b, give(r->metrics));
+		op_metrics_keep(op, b, give(r->metrics));
 		end_with(op, b->metrics.m, SANDBOX_FROM_CLOUD, b->metrics.as_of_ms);
 	} else if (r->outcome == CLOUD_DONE && r->metrics) {
 		end_with(op, r->metrics, SANDBOX_FROM_CLOUD, clock_wall_ms());
@@ -93,7 +93,7 @@ static void without_row(struct sandbox_op *op, const struct cloud_sandbox *s)
 	ask(op);
 }
 
-static void start(struct sandbox_op *op)
+static void op_metrics_start(struct sandbox_op *op)
 {
 	const struct args *a = op->args;
 	struct status st;
@@ -106,7 +106,7 @@ static void start(struct sandbox_op *op)
 	op_find(op, with_row, without_row);
 }
 
-static void expire(struct sandbox_op *op)
+static void op_metrics_expire(struct sandbox_op *op)
 {
 	struct sandbox *b = op->account ? op_sandbox(op) : NULL;
 	struct status st;
@@ -119,24 +119,24 @@ static void expire(struct sandbox_op *op)
 	op_fail(op, &st);
 }
 
-static void fail(struct sandbox_op *op, const struct status *st)
+static void op_metrics_fail(struct sandbox_op *op, const struct status *st)
 {
 	op_end_metrics(op, st, NULL);
 }
 
-static const struct op_kind kind = {
+static const struct op_kind op_metrics_kind = {
 	.name = "GetMetrics",
-	.start = start,
-	.expire = expire,
-	.fail = fail,
-	.free_args = free_args,
+	.start = op_metrics_start,
+	.expire = op_metrics_expire,
+	.fail = op_metrics_fail,
+	.free_args = op_metrics_free_args,
 };
 
 int sandbox_get_metrics(struct sandbox_core *core, const struct principal *who, const char *sandbox,
 			int64_t start_s, int64_t end_s, uint64_t deadline_ms,
 			sandbox_metrics_fn *done, void *user, struct sandbox_op **ret)
 {
-	struct op_args o = { .kind = &kind, .who = who, .deadline_ms = deadline_ms,
+	struct op_args o = { .kind = &op_metrics_kind, .who = who, .deadline_ms = deadline_ms,
 			     .ref = sandbox ? sandbox : "", .user = user };
 	struct args *a = calloc(1, sizeof(*a));
 	int r;

@@ -18,7 +18,7 @@ struct args {
 	bool maybe_done;	/* Pause: by an attempt whose answer is not known */
 };
 
-static void free_args(struct sandbox_op *op)
+static void op_pause_free_args(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 
@@ -121,7 +121,7 @@ static const struct op_kind pause_kind = {
 	.name = "Pause",
 	.start = pause_start,
 	.fail = op_fail_yes,
-	.free_args = free_args,
+	.free_args = op_pause_free_args,
 };
 
 static int new_op(struct sandbox_core *core, struct op_args *o, struct args *a,
@@ -249,7 +249,7 @@ static const struct op_kind network_kind = {
 	.start = network_start,
 	.fail = op_fail_yes,
 	.leave = network_leave,
-	.free_args = free_args,
+	.free_args = op_pause_free_args,
 };
 
 int sandbox_update_network(struct sandbox_core *core, const struct principal *who,

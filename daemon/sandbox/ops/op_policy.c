@@ -11,7 +11,7 @@ struct args {
 	uint32_t reset;
 };
 
-static void free_args(struct sandbox_op *op)
+static void op_policy_free_args(struct sandbox_op *op)
 {
 	free(op->args);
 }
@@ -80,7 +80,7 @@ static void change(struct sandbox_op *op, struct sandbox *b)
 	op_commit(op, t, on_written);
 }
 
-static bool check(const struct args *a, struct status *st)
+static bool op_policy_check(const struct args *a, struct status *st)
 {
 	if (!policy_check(&a->change, st))
 		return false;
@@ -92,12 +92,12 @@ static bool check(const struct args *a, struct status *st)
 	return true;
 }
 
-static void start(struct sandbox_op *op)
+static void op_policy_start(struct sandbox_op *op)
 {
 	struct status st;
 	struct sandbox *b;
 
-	if (!check(op->args, &st)) {
+	if (!op_policy_check(op->args, &st)) {
 		op_fail(op, &st);
 		return;
 	}
@@ -114,11 +114,11 @@ static void start(struct sandbox_op *op)
 	op_fail(op, &st);
 }
 
-static const struct op_kind kind = {
+static const struct op_kind op_policy_kind = {
 	.name = "SetPolicy",
-	.start = start,
+	.start = op_policy_start,
 	.fail = op_fail_sandbox,
-	.free_args = free_args,
+	.free_args = op_policy_free_args,
 };
 
 int sandbox_set_policy(struct sandbox_core *core, const struct principal *who, const char *sandbox,
@@ -126,7 +126,7 @@ int sandbox_set_policy(struct sandbox_core *core, const struct principal *who, c
 		       sandbox_view_fn *done, void *user, struct sandbox_op **ret)
 {
 	struct args *a = calloc(1, sizeof(*a));
-	struct op_args o = { .kind = &kind, .who = who, .deadline_ms = deadline_ms, .args = a,
+	struct op_args o = { .kind = &op_policy_kind, .who = who, .deadline_ms = deadline_ms, .args = a,
 			     .ref = sandbox ? sandbox : "", .user = user };
 	int r = a ? 0 : -ENOMEM;
 

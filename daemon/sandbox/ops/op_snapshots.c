@@ -27,7 +27,7 @@ struct args {
 	uint64_t asked_boot_ms;
 };
 
-static void args_free(struct args *a)
+static void op_snapshots_args_free(struct args *a)
 {
 	if (!a)
 		return;
@@ -36,9 +36,9 @@ static void args_free(struct args *a)
 	free(a);
 }
 
-static void free_args(struct sandbox_op *op)
+static void op_snapshots_free_args(struct sandbox_op *op)
 {
-	args_free(op->args);
+	op_snapshots_args_free(op->args);
 }
 
 /* --- List --- */
@@ -67,7 +67,8 @@ static bool has_name(const struct snap *s, const char *want)
 }
 
 /* The page of v that begins behind a->after; its place is an id, or where that is gone, a number. */
-static void answer(struct sandbox_op *op, struct snap **v, size_t n, enum sandbox_source source)
+static void op_snapshots_answer(struct sandbox_op *op, struct snap **v, size_t n,
+				enum sandbox_source source)
 {
 	struct args *a = op->args;
 	struct sandbox_snapshot *views = calloc(a->page_size, sizeof(*views));
@@ -123,7 +124,7 @@ static void answer_known(struct sandbox_op *op, enum sandbox_source source)
 		    (!a->name[0] || has_name(s, a->name)))
 			v[n++] = s;
 	}
-	answer(op, v, n, source);
+	op_snapshots_answer(op, v, n, source);
 	free(v);
 }
 
@@ -173,7 +174,7 @@ static int take_over(struct sandbox_op *op, const struct cloud_snapshots *list, 
 	return r;
 }
 
-static void on_listed(struct cloud_result *r, void *user)
+static void op_snapshots_on_listed(struct cloud_result *r, void *user)
 {
 	struct sandbox_op *op = op_from(user);
 	struct snap **v;
@@ -190,7 +191,7 @@ static void on_listed(struct cloud_result *r, void *user)
 	}
 	v = calloc(r->snapshots->n + 1, sizeof(*v));
 	if (v && take_over(op, r->snapshots, v, &n) == 0)
-		answer(op, v, n, SANDBOX_FROM_CLOUD);
+		op_snapshots_answer(op, v, n, SANDBOX_FROM_CLOUD);
 	else
 		op_fail_errno(op, -ENOMEM);
 	free(v);
@@ -199,7 +200,7 @@ static void on_listed(struct cloud_result *r, void *user)
 static void list_now(struct sandbox_op *op)
 {
 	struct args *a = op->args;
-	struct cloud_ask ask = op_ask(op, on_listed);
+	struct cloud_ask ask = op_ask(op, op_snapshots_on_listed);
 
 	if (a->cached) {
 		answer_known(op, SANDBOX_FROM_CACHE);
@@ -211,7 +212,7 @@ static void list_now(struct sandbox_op *op)
 		op_fail_errno(op, -ENOMEM);
 }
 
-static bool check(struct sandbox_op *op, struct status *st)
+static bool op_snapshots_check(struct sandbox_op *op, struct status *st)
 {
 	struct args *a = op->args;
 
@@ -256,7 +257,7 @@ static void list_start(struct sandbox_op *op)
 			return;
 		}
 	}
-	if (check(op, &st))
+	if (op_snapshots_check(op, &st))
 		list_now(op);
 	else
 		op_fail(op, &st);
@@ -284,7 +285,7 @@ static const struct op_kind list_kind = {
 	.start = list_start,
 	.expire = list_expire,
 	.fail = list_fail,
-	.free_args = free_args,
+	.free_args = op_snapshots_free_args,
 };
 
 int sandbox_list_snapshots(struct sandbox_core *core, const struct sandbox_snapshot_list *q,
@@ -300,13 +301,13 @@ int sandbox_list_snapshots(struct sandbox_core *core, const struct sandbox_snaps
 	a->cached = q->cached;
 	a->asked_size = q->page_size;
 	if (text_set(&a->name, q->name) < 0 || text_set(&a->token, q->page_token) < 0) {
-		args_free(a);
+		op_snapshots_args_free(a);
 		return -ENOMEM;
 	}
 	o.args = a;
 	r = op_new(core, &o, ret);
 	if (r < 0) {
-		args_free(a);
+		op_snapshots_args_free(a);
 		return r;
 	}
 	(*ret)->done.snapshots = done;

@@ -40,7 +40,7 @@ static int index_rows(struct index *x, const struct plan_row *rows, size_t n)
 	return 0;
 }
 
-static void add(struct plan *p, enum plan_kind kind, size_t row, size_t item)
+static void plan_add(struct plan *p, enum plan_kind kind, size_t row, size_t item)
 {
 	p->v[p->n++] = (struct plan_action){ kind, row, item };
 }
@@ -51,9 +51,9 @@ static void judge_listed(struct plan *p, const struct plan_row *row, size_t r, s
 	if (row->busy || row->fresh_at_ms >= began_at_ms)
 		return;
 	if (!row->gone)
-		add(p, PLAN_UPDATE, r, i);
+		plan_add(p, PLAN_UPDATE, r, i);
 	else if (!row->killed)
-		add(p, PLAN_REVIVE, r, i);
+		plan_add(p, PLAN_REVIVE, r, i);
 }
 
 static void judge_missing(struct plan *p, const struct plan_row *rows, size_t n_rows,
@@ -68,7 +68,7 @@ static void judge_missing(struct plan *p, const struct plan_row *rows, size_t n_
 		if (listed[r])
 			continue;
 		missing++;
-		add(p, PLAN_ASK, r, 0);
+		plan_add(p, PLAN_ASK, r, 0);
 	}
 	p->suspicious = missing >= PLAN_SUSPICIOUS_MIN &&
 			missing * 100 >= expected * PLAN_SUSPICIOUS_PCT;
@@ -112,7 +112,7 @@ int plan_make(const struct plan_row *rows, size_t n_rows, const struct cloud_lis
 			x.listed[row - 1] = true;
 			judge_listed(&p, &rows[row - 1], row - 1, i, began_at_ms);
 		} else if (tags_are_of(&t, host)) {
-			add(&p, PLAN_ADOPT, 0, i);
+			plan_add(&p, PLAN_ADOPT, 0, i);
 		}
 	}
 	judge_missing(&p, rows, n_rows, x.listed, began_at_ms);
