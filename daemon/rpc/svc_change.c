@@ -12,7 +12,7 @@
 
 #define MOMENT_MAX_S 253402300799ll	/* of google.protobuf.Timestamp: the end of the year 9999 */
 
-static struct sandbox_core *svc_change_sandbox_of(const struct rpc_call *c)
+static struct sandbox_core *core_of(const struct rpc_call *c)
 {
 	return rpc_call_service(c);
 }
@@ -33,10 +33,9 @@ static void on_pause(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p,
-				sandbox_pause(svc_change_sandbox_of(c), rpc_call_who(c), q->sandbox,
-					      !q->_keep_memory_case || q->keep_memory,
-					      rpc_call_deadline_ms(c), reply_paused, p, &p->op));
+		pending_started(p, sandbox_pause(core_of(c), rpc_call_who(c), q->sandbox,
+						 !q->_keep_memory_case || q->keep_memory,
+						 rpc_call_deadline_ms(c), reply_paused, p, &p->op));
 }
 
 /* --- UpdateNetwork --- */
@@ -60,7 +59,7 @@ static void on_update_network(struct rpc_call *c, const ProtobufCMessage *messag
 	if (msg_read_network(q->network, &network, &st))
 		pending_started(
 			p, sandbox_update_network(
-				   svc_change_sandbox_of(c), rpc_call_who(c), q->sandbox, network,
+				   core_of(c), rpc_call_who(c), q->sandbox, network,
 				   q->_allow_internet_access_case ? q->allow_internet_access : -1,
 				   rpc_call_deadline_ms(c), reply_updated, p, &p->op));
 	else
@@ -155,7 +154,7 @@ static void on_fork(struct rpc_call *c, const ProtobufCMessage *message)
 		pending_fail(p, &st);
 	} else {
 		pending_started(
-			p, sandbox_fork(svc_change_sandbox_of(c), &args, reply_forked, p, &p->op));
+			p, sandbox_fork(core_of(c), &args, reply_forked, p, &p->op));
 	}
 }
 
@@ -237,10 +236,9 @@ static void on_get_metrics(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (read_moment(q->start, "start", false, &start, &st) && read_moment(q->end, "end", true, &end, &st))
-		pending_started(p,
-				sandbox_get_metrics(svc_change_sandbox_of(c), rpc_call_who(c),
-						    q->sandbox, start, end, rpc_call_deadline_ms(c),
-						    reply_metrics, p, &p->op));
+		pending_started(p, sandbox_get_metrics(core_of(c), rpc_call_who(c), q->sandbox,
+						       start, end, rpc_call_deadline_ms(c),
+						       reply_metrics, p, &p->op));
 	else
 		pending_fail(p, &st);
 }

@@ -17,7 +17,7 @@
 #include "daemon/rpc/svc_watch.h"
 #include "daemon/sandbox/sandbox.h"
 
-static struct sandbox_core *svc_sandbox_sandbox_of(const struct rpc_call *c)
+static struct sandbox_core *core_of(const struct rpc_call *c)
 {
 	return rpc_call_service(c);
 }
@@ -87,8 +87,7 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (read_create(c, message, &args, &network, &tokens, &st))
-		pending_started(p, sandbox_create(svc_sandbox_sandbox_of(c), &args, reply_sandbox,
-						  p, &p->op));
+		pending_started(p, sandbox_create(core_of(c), &args, reply_sandbox, p, &p->op));
 	else
 		pending_fail(p, &st);
 	free((void *)args.metadata);
@@ -116,8 +115,7 @@ static void on_connect(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &args.timeout_ms, &st)) {
-		pending_started(p, sandbox_connect(svc_sandbox_sandbox_of(c), &args, reply_sandbox,
-						   p, &p->op));
+		pending_started(p, sandbox_connect(core_of(c), &args, reply_sandbox, p, &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -135,9 +133,9 @@ static void on_get(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!msg_read_duration(q->max_staleness, "max_staleness", true, &staleness_ms, &st))
 		pending_fail(p, &st);
 	else
-		pending_started(p, sandbox_get(svc_sandbox_sandbox_of(c), rpc_call_who(c),
-					       q->sandbox, staleness_ms, rpc_call_deadline_ms(c),
-					       reply_sandbox, p, &p->op));
+		pending_started(p,
+				sandbox_get(core_of(c), rpc_call_who(c), q->sandbox, staleness_ms,
+					    rpc_call_deadline_ms(c), reply_sandbox, p, &p->op));
 }
 
 static void on_set_timeout(struct rpc_call *c, const ProtobufCMessage *message)
@@ -150,10 +148,9 @@ static void on_set_timeout(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_required(q->sandbox_timeout, "sandbox_timeout", &timeout_ms, &st)) {
-		pending_started(p,
-				sandbox_set_timeout(svc_sandbox_sandbox_of(c), rpc_call_who(c),
-						    q->sandbox, timeout_ms, rpc_call_deadline_ms(c),
-						    reply_sandbox, p, &p->op));
+		pending_started(p, sandbox_set_timeout(core_of(c), rpc_call_who(c), q->sandbox,
+						       timeout_ms, rpc_call_deadline_ms(c),
+						       reply_sandbox, p, &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -185,10 +182,9 @@ static void on_set_policy(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_policy(q->policy, &change, &st) && read_reset(q, &reset, &st))
-		pending_started(p, sandbox_set_policy(svc_sandbox_sandbox_of(c), rpc_call_who(c),
-						      q->sandbox, &change, reset,
-						      rpc_call_deadline_ms(c), reply_sandbox, p,
-						      &p->op));
+		pending_started(p, sandbox_set_policy(core_of(c), rpc_call_who(c), q->sandbox,
+						      &change, reset, rpc_call_deadline_ms(c),
+						      reply_sandbox, p, &p->op));
 	else
 		pending_fail(p, &st);
 }
@@ -207,9 +203,9 @@ static void on_is_running(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p, sandbox_is_running(svc_sandbox_sandbox_of(c), rpc_call_who(c),
-						      q->sandbox, rpc_call_deadline_ms(c),
-						      reply_running, p, &p->op));
+		pending_started(p, sandbox_is_running(core_of(c), rpc_call_who(c), q->sandbox,
+						      rpc_call_deadline_ms(c), reply_running, p,
+						      &p->op));
 }
 
 static void reply_killed(void *user, const struct status *st, bool found)
@@ -226,9 +222,8 @@ static void on_kill(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c);
 
 	if (p)
-		pending_started(p,
-				sandbox_kill(svc_sandbox_sandbox_of(c), rpc_call_who(c), q->sandbox,
-					     rpc_call_deadline_ms(c), reply_killed, p, &p->op));
+		pending_started(p, sandbox_kill(core_of(c), rpc_call_who(c), q->sandbox,
+						rpc_call_deadline_ms(c), reply_killed, p, &p->op));
 }
 
 static void reply_host(void *user, const struct status *st, const struct sandbox_host *host)
@@ -257,9 +252,8 @@ static void on_get_host(struct rpc_call *c, const ProtobufCMessage *message)
 		pending_fail(p, &st);
 		return;
 	}
-	pending_started(p,
-			sandbox_get_host(svc_sandbox_sandbox_of(c), rpc_call_who(c), q->sandbox,
-					 q->port, rpc_call_deadline_ms(c), reply_host, p, &p->op));
+	pending_started(p, sandbox_get_host(core_of(c), rpc_call_who(c), q->sandbox, q->port,
+					    rpc_call_deadline_ms(c), reply_host, p, &p->op));
 }
 
 /* --- List --------------------------------------------------------------------------------------- */
@@ -349,8 +343,8 @@ static void svc_sandbox_on_list(struct rpc_call *c, const ProtobufCMessage *mess
 	if (q->n_metadata && !metadata)
 		status_errno(&st, -ENOMEM, "reading the request");
 	if (status_ok(&st) && read_states(q, &args.states, &st))
-		pending_started(p, sandbox_list(svc_sandbox_sandbox_of(c), &args,
-						svc_sandbox_on_listed, p, &p->op));
+		pending_started(p,
+				sandbox_list(core_of(c), &args, svc_sandbox_on_listed, p, &p->op));
 	else
 		pending_fail(p, &st);
 	free(metadata);

@@ -9,7 +9,7 @@
 #include "daemon/rpc/svc_sandbox.h"
 #include "proto/gen/agentbox_snapshot.pb-c.h"
 
-static struct sandbox_core *svc_snapshot_sandbox_of(const struct rpc_call *c)
+static struct sandbox_core *core_of(const struct rpc_call *c)
 {
 	return rpc_call_service(c);
 }
@@ -62,8 +62,8 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 		status_errno(&st, -ENOMEM, "reading the request");
 		pending_fail(p, &st);
 	} else {
-		pending_started(p, sandbox_snapshot_create(svc_snapshot_sandbox_of(c), &args,
-							   reply_created, p, &p->op));
+		pending_started(
+			p, sandbox_snapshot_create(core_of(c), &args, reply_created, p, &p->op));
 	}
 }
 
@@ -108,8 +108,8 @@ static void svc_snapshot_on_list(struct rpc_call *c, const ProtobufCMessage *mes
 	};
 
 	if (p)
-		pending_started(p, sandbox_list_snapshots(svc_snapshot_sandbox_of(c), &args,
-							  reply_listed, p, &p->op));
+		pending_started(p,
+				sandbox_list_snapshots(core_of(c), &args, reply_listed, p, &p->op));
 }
 
 /* --- Delete --- */
@@ -129,7 +129,7 @@ static void on_delete(struct rpc_call *c, const ProtobufCMessage *message)
 
 	if (p)
 		pending_started(p, sandbox_delete_snapshot(
-					   svc_snapshot_sandbox_of(c), rpc_call_who(c), q->snapshot,
+					   core_of(c), rpc_call_who(c), q->snapshot,
 					   rpc_call_deadline_ms(c), reply_deleted, p, &p->op));
 }
 

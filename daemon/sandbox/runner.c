@@ -25,11 +25,11 @@
 #define CAPPED_TEXT	  "the cloud extends this sandbox no further"
 
 enum step {
-	KEEP_IDLE,
-	KEEP_REFRESH,	/* POST /refreshes under way */
-	KEEP_READ,	/* … its end is read back */
-	KEEP_CHECK,	/* is it there, before it is paused or killed? */
-	KEEP_PAUSE,
+	RUNNER_IDLE,
+	RUNNER_REFRESH,	/* POST /refreshes under way */
+	RUNNER_READ,	/* … its end is read back */
+	RUNNER_CHECK,	/* is it there, before it is paused or killed? */
+	RUNNER_PAUSE,
 };
 
 struct runner {
@@ -118,7 +118,7 @@ static void look_at(const struct runner *k, struct evaluate_input *ret)
 	};
 }
 
-static struct runner *keep_from(void *p)
+static struct runner *runner_from(void *p)
 {
 	struct runner *k = p;
 
@@ -126,7 +126,7 @@ static struct runner *keep_from(void *p)
 	return k;
 }
 
-static struct sandbox_core *runner_sandbox_of(const struct runner *k)
+static struct sandbox_core *runner_core(const struct runner *k)
 {
 	return k->sandbox->account->core;
 }
@@ -135,20 +135,20 @@ static void runner_look(struct runner *k);
 
 static void runner_on_timer(struct timer *t, void *user)
 {
-	runner_look(keep_from(user));
+	runner_look(runner_from(user));
 }
 
 static void look_again_at(struct runner *k, uint64_t at_ms)
 {
 	if (timer_set(&k->timer, at_ms) < 0)
-		log_warn("keep_timer", "sandbox=%s error=nomem at=next_change", k->sandbox->id);
+		log_warn("runner_timer", "sandbox=%s error=nomem at=next_change", k->sandbox->id);
 }
 
 /* The cloud did not say whether it is there, or what it is. */
 static void check_later(struct runner *k)
 {
 	look_again_at(k, clock_boot_ms() + rules_backoff_ms(k->checks++, CHECK_RETRY_MS, CHECK_RETRY_MAX,
-							    rng_u64(&runner_sandbox_of(k)->rng)));
+							    rng_u64(&runner_core(k)->rng)));
 }
 
 static struct runner *runner_of(struct sandbox *b)
@@ -174,7 +174,7 @@ void runner_poke(struct sandbox *b)
 {
 	struct runner *k = runner_of(b);
 
-	if (k && k->step == KEEP_IDLE)
+	if (k && k->step == RUNNER_IDLE)
 		look_again_at(k, clock_boot_ms());
 }
 
@@ -185,9 +185,9 @@ void runner_end_learnt(struct sandbox *b)
 	if (!k)
 		return;
 	k->learnt_at_ms = (int64_t)clock_boot_ms();
-	k->rnd = rng_u64(&runner_sandbox_of(k)->rng);
+	k->rnd = rng_u64(&runner_core(k)->rng);
 	k->told_soon = k->told_very_soon = false;
-	if (k->step == KEEP_IDLE) {
+	if (k->step == RUNNER_IDLE) {
 		k->capped = false;
 		k->shorts = 0;
 	}
@@ -196,13 +196,13 @@ void runner_end_learnt(struct sandbox *b)
 
 static void set_idle(struct runner *k)
 {
-	k->step = KEEP_IDLE;
+	k->step = RUNNER_IDLE;
 	runner_poke(k->sandbox);
 }
 
 static void stop_extending(struct runner *k)
 {
-	if (k->step != KEEP_REFRESH && k->step != KEEP_READ)
+	if (k->step != RUNNER_REFRESH && k->step != RUNNER_READ)
 		return;
 	cloud_call_cancel(k->call);
 	k->call = NULL;
@@ -230,9 +230,9 @@ void runner_release(struct sandbox *b)
 	runner_poke(b);
 }
 
-static void keep_bury(void *p)
+static void runner_bury(void *p)
 {
-	struct runner *k = keep_from(p);
+	struct runner *k = runner_from(p);
 
 	k->magic = 0;
 	free(k);
@@ -247,7 +247,7 @@ struct runner *runner_free(struct sandbox *b)
 	cloud_call_cancel(k->call);
 	fetch_leave(&k->check);
 	timer_clear(&k->timer);
-	loop_bury(b->account->core->loop, &k->grave, keep_bury, k);
+	loop_bury(b->account->core->loop, &k->grave, runner_bury, k);
 	return NULL;
 }
 
@@ -261,7 +261,7 @@ static void renewed(struct runner *k)
 		return;
 	k->degraded = false;
 	log_info("renewal_ok", "sandbox=%s", k->sandbox->id);
-	event_say(runner_sandbox_of(k), k->sandbox, EVENT_RENEWAL_OK, "by=extension\n");
+	event_say(runner_core(k), k->sandbox, EVENT_RENEWAL_OK, "by=extension\n");
 }
 
 /* Told at the first failure, long before the end; tried until it. */
@@ -273,13 +273,13 @@ static void renewal_failed(struct runner *k, const struct status *st)
 	k->failures++;
 	k->retry_at_ms = evaluate_retry_at_ms(
 		k->failures, account_boot_of(k->sandbox->account, k->sandbox->end_at_ms), now,
-		rng_u64(&runner_sandbox_of(k)->rng));
+		rng_u64(&runner_core(k)->rng));
 	k->retry_at_ms = MAX(k->retry_at_ms, now + (int64_t)st->retry_after_ms);
 	if (!k->degraded) {
 		k->degraded = true;
 		log_warn("renewal_degraded", "sandbox=%s reason=%s text=%s", k->sandbox->id,
 			 status_reason_name(st->reason), log_q(st->text));
-		event_say(runner_sandbox_of(k), k->sandbox, EVENT_RENEWAL_DEGRADED,
+		event_say(runner_core(k), k->sandbox, EVENT_RENEWAL_DEGRADED,
 			  "reason=%s\nupstream_status=%s\nmessage=%s\n",
 			  status_reason_name(st->reason), http ? http : "", st->text);
 	}
@@ -304,7 +304,7 @@ static void fell_short(struct runner *k)
 
 static void on_read(struct cloud_result *r, void *user)
 {
-	struct runner *k = keep_from(user);
+	struct runner *k = runner_from(user);
 	struct sandbox *b = k->sandbox;
 	struct account *a = b->account;
 
@@ -322,7 +322,7 @@ static void on_read(struct cloud_result *r, void *user)
 		renewed(k);
 		set_idle(k);
 	} else if (r->not_found) {
-		k->step = KEEP_IDLE;
+		k->step = RUNNER_IDLE;
 		sandbox_gone(a->core, b, false, "GET /sandboxes/{id}: 404");
 	} else {
 		renewal_failed(k, &r->status);
@@ -338,7 +338,7 @@ static void read_back(struct runner *k)
 		.user = k,
 	};
 
-	k->step = KEEP_READ;
+	k->step = RUNNER_READ;
 	k->call = cloud_get(k->sandbox->account->cloud, k->sandbox->id, &ask);
 	if (!k->call)
 		set_idle(k);
@@ -346,7 +346,7 @@ static void read_back(struct runner *k)
 
 static void on_refreshed(struct cloud_result *r, void *user)
 {
-	struct runner *k = keep_from(user);
+	struct runner *k = runner_from(user);
 
 	k->call = NULL;
 	account_saw_date(k->sandbox->account, r->date_ms);
@@ -369,7 +369,7 @@ static void extend(struct runner *k, const struct evaluate_input *d)
 		.user = k,
 	};
 
-	k->step = KEEP_REFRESH;
+	k->step = RUNNER_REFRESH;
 	k->asked_at_ms = (int64_t)now;
 	k->asked_s = evaluate_extend_s(d);
 	k->call = cloud_refresh(k->sandbox->account->cloud, k->sandbox->id, k->asked_s, &ask);
@@ -384,7 +384,7 @@ static void extend(struct runner *k, const struct evaluate_input *d)
 
 static void on_pause_checked(struct fetch_wait *w, const struct fetch_result *result)
 {
-	struct runner *k = keep_from(container_of(w, struct runner, check));
+	struct runner *k = runner_from(container_of(w, struct runner, check));
 
 	set_idle(k);
 	if (result->end == FETCH_ALIVE && k->sandbox->state == SANDBOX_PAUSING)
@@ -411,13 +411,13 @@ static void paused(struct runner *k)
 	k->checks = 0;
 	log_info("sandbox_paused", "sandbox=%s uid=%u rule=%s", b->id, b->uid,
 		 evaluate_rule_name(k->rule));
-	sandbox_changed(runner_sandbox_of(k), b, SANDBOX_PAUSED, evaluate_rule_name(k->rule));
+	sandbox_changed(runner_core(k), b, SANDBOX_PAUSED, evaluate_rule_name(k->rule));
 	set_idle(k);
 }
 
 static void on_paused(struct cloud_result *r, void *user)
 {
-	struct runner *k = keep_from(user);
+	struct runner *k = runner_from(user);
 
 	k->call = NULL;
 	if (r->outcome == CLOUD_DONE && k->sandbox->state == SANDBOX_PAUSING) {
@@ -427,7 +427,7 @@ static void on_paused(struct cloud_result *r, void *user)
 	/* 409: paused already, or in a change; 404, 500: perhaps it is no more. The cloud says. */
 	log_warn("pause_failed", "sandbox=%s text=%s", k->sandbox->id, log_q(r->status.text));
 	k->check.fn = on_pause_checked;
-	if (fetch_join(runner_sandbox_of(k), k->sandbox->account, k->sandbox->id, true, &k->check) < 0)
+	if (fetch_join(runner_core(k), k->sandbox->account, k->sandbox->id, true, &k->check) < 0)
 		set_idle(k);
 }
 
@@ -441,8 +441,8 @@ static void pause(struct runner *k)
 		.user = k,
 	};
 
-	k->step = KEEP_PAUSE;
-	sandbox_changed(runner_sandbox_of(k), b, SANDBOX_PAUSING, evaluate_rule_name(k->rule));
+	k->step = RUNNER_PAUSE;
+	sandbox_changed(runner_core(k), b, SANDBOX_PAUSING, evaluate_rule_name(k->rule));
 	k->call = cloud_pause(b->account->cloud, b->id, b->keep_memory != 0, &ask);
 	FAILPOINT("pause.sent");
 	if (!k->call) {
@@ -475,16 +475,16 @@ static void decide_again(struct runner *k)
 		pause(k);
 		return;
 	}
-	k->step = KEEP_IDLE;
-	if (kill_by_policy(runner_sandbox_of(k), k->sandbox, evaluate_rule_name(due.rule)) < 0)
+	k->step = RUNNER_IDLE;
+	if (kill_by_policy(runner_core(k), k->sandbox, evaluate_rule_name(due.rule)) < 0)
 		look_again_at(k, clock_boot_ms() + CHECK_RETRY_MAX);
 }
 
 static void on_checked(struct fetch_wait *w, const struct fetch_result *result)
 {
-	struct runner *k = keep_from(container_of(w, struct runner, check));
+	struct runner *k = runner_from(container_of(w, struct runner, check));
 
-	k->step = KEEP_IDLE;
+	k->step = RUNNER_IDLE;
 	switch (result->end) {
 	case FETCH_ALIVE:
 		k->checks = 0;
@@ -500,7 +500,7 @@ static void on_checked(struct fetch_wait *w, const struct fetch_result *result)
 
 static void runner_check(struct runner *k, const struct evaluation *due)
 {
-	struct sandbox_core *core = runner_sandbox_of(k);
+	struct sandbox_core *core = runner_core(k);
 	bool sweep = due->rule == EVALUATE_BY_UNCLAIMED;
 	uint64_t now = clock_boot_ms(), wait;
 
@@ -514,11 +514,11 @@ static void runner_check(struct runner *k, const struct evaluation *due)
 		look_again_at(k, now + wait + rng_below(&core->rng, wait + 1));
 		return;
 	}
-	k->step = KEEP_CHECK;
+	k->step = RUNNER_CHECK;
 	k->check.fn = on_checked;
 	FAILPOINT("policy.check");
 	if (fetch_join(core, k->sandbox->account, k->sandbox->id, true, &k->check) < 0) {
-		k->step = KEEP_IDLE;
+		k->step = RUNNER_IDLE;
 		look_again_at(k, now + CHECK_RETRY_MAX);
 	}
 }
@@ -532,8 +532,8 @@ static void warn_of_cap(struct runner *k)
 	k->cap_told = true;
 	if (text_set(&b->warning, CAPPED_TEXT) < 0)
 		log_debug("sandbox_warning", "sandbox=%s error=nomem", b->id);
-	sandbox_save(runner_sandbox_of(k), b, false);
-	event_say(runner_sandbox_of(k), b, EVENT_UPDATED, "cap=reached\nrule=on_cap\n");
+	sandbox_save(runner_core(k), b, false);
+	event_say(runner_core(k), b, EVENT_UPDATED, "cap=reached\nrule=on_cap\n");
 }
 
 static void tell_expiring(struct runner *k, unsigned left_ms)
@@ -543,7 +543,7 @@ static void tell_expiring(struct runner *k, unsigned left_ms)
 	str_rfc3339(k->sandbox->end_at_ms * 1000, 3, at);
 	k->told_soon = true;
 	k->told_very_soon = left_ms == EVALUATE_VERY_SOON_MS;
-	event_say(runner_sandbox_of(k), k->sandbox, EVENT_EXPIRING, "seconds_left=%u\nend_at=%s\n",
+	event_say(runner_core(k), k->sandbox, EVENT_EXPIRING, "seconds_left=%u\nend_at=%s\n",
 		  left_ms / 1000, at);
 }
 
@@ -559,7 +559,7 @@ static bool act(struct runner *k, const struct evaluate_input *d, const struct e
 		return true;
 	case EVALUATE_LEAVE:
 		forget_moment(k->sandbox, due->rule);
-		sandbox_save(runner_sandbox_of(k), k->sandbox, false);
+		sandbox_save(runner_core(k), k->sandbox, false);
 		return true;
 	case EVALUATE_WARN:
 		warn_of_cap(k);
@@ -584,7 +584,7 @@ static void runner_look(struct runner *k)
 	struct evaluate_input d;
 	struct evaluation due;
 
-	if (k->step != KEEP_IDLE || k->holds || k->sandbox->killing)
+	if (k->step != RUNNER_IDLE || k->holds || k->sandbox->killing)
 		return;
 	do {
 		look_at(k, &d);

@@ -3,10 +3,10 @@
  * request id, Get), or it is reaped after unclaimed_grace by its on_release; the daemon may be killed at any step
  * (MAXCRASH), a DELETE may be lost. Checked: no DELETE reaches the cloud once somebody was told that the sandbox is
  * his; nobody is told so of one that was ended.
- *   life.c  life_box_claim     claimed in memory at once, so that nothing is decided against it
+ *   core.c  sandbox_claim     claimed in memory at once, so that nothing is decided against it
  *   op.c    op_end_claimed     the row says so, durable, before the answer
- *   due.c   by_claim           only while nobody has claimed it
- *   keep.c  check, decide_again  asks the cloud, then decides once more
+ *   evaluate.c by_claim           only while nobody has claimed it
+ *   runner.c check, decide_again  asks the cloud, then decides once more
  *   kill.c  kill_by_policy     row KILLING, then DELETE until it is answered
  * Mutants: NO_RECHECK, ACK_FIRST, SEND_FIRST, BLIND_CLAIM. */
 #ifndef MAXCRASH

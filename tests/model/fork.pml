@@ -3,12 +3,12 @@
  * cloud tags no fork). Answers may be lost, a child is made at once or late and listed later, the daemon may be killed
  * at any step (MAXCRASH). Checked: a request is answered with a child that was made for it and with no other; what was
  * answered is in the store; one POST for each request; in the end every child has a row.
- *   attempt.c  intent, post, record, settle; is_busy: waits while a relative may still be answered; is_mixed,
- *              close_unknown: two of one family that are both being settled cannot be told apart and are closed
+ *   attempt.c  intent, post, record, resolve; is_busy: waits while a relative may still be answered; is_mixed,
+ *              close_unknown: two of one family that are both being resolved cannot be told apart and are closed
  *              together, in one transaction
  *   copying.c  known; is_behind (here too, but only so that fewer are in doubt)
  *   fork.c     take_known
- *   settle.c   settle_fork: what carries the tag, was not known, has no row
+ *   resolve.c  resolve_fork: what carries the tag, was not known, has no row
  *   sync.c     reconcile: what is nobody's, adopted by its tag; copying_found: not while it may be a fork's
  * Mutants: NAIVE_RETRY, NO_KNOWN, NOT_BUSY, NOT_MIXED, ALONE, SHORT_H, ACK_FIRST. */
 #ifndef MAXCRASH

@@ -2,7 +2,7 @@
 /* Model of one lease against one kill by policy: an owner that asks, holds, releases or dies at any step, a
  * daemon that may be killed at any step (MAXCRASH), a DELETE that may be lost. Checked: no DELETE reaches the cloud
  * while its owner was told that it holds the lease; nobody is told so of a sandbox that was ended.
- *   keep.c     look, check (GET), decide again, row KILLING, DELETE until it is answered
+ *   runner.c    look, check (GET), decide again, row KILLING, DELETE until it is answered
  *   op_lease.c counted at once, row of the lease, then the answer
  *   holder.c   after a restart a lease goes on if its process is proved to live
  * Mutants: NO_RECHECK, ACK_FIRST, NO_PROOF, SEND_FIRST, LATE_COUNT. */

@@ -4,10 +4,10 @@
  * killed at any step (MAXCRASH). Checked: only a user's Connect begins an incarnation; with nothing under way the row
  * says what the cloud has.
  *   turn.c   one change at a time (slot 1 is only used without)
- *   shift.c  on_asked: the state from the answer; a lost one: look by a question of its own, then judge
- *   life.c   life_box_seen_since: an answer is not believed during a change, nor when it was asked for before its end
- *   keep.c   extends by /refreshes, which finds no paused one; never by /connect
- *   sync.c   the list at start says what became of a shift that a crash cut off
+ *   transition.c on_asked: the state from the answer; a lost one: look by a question of its own, then judge
+ *   core.c   sandbox_seen_since: an answer is not believed during a change, nor when it was asked for before its end
+ *   runner.c  extends by /refreshes, which finds no paused one; never by /connect
+ *   sync.c   the list at start says what became of a transition that a crash cut off
  * Mutants: EXTEND_BY_CONNECT, NO_TURNS, STALE_IS_BELIEVED, NO_LOOK. */
 #ifndef MAXCRASH
 #define MAXCRASH 2
@@ -19,7 +19,7 @@ mtype = { NONE, DONE, LOST };
 
 mtype cloud_state = RUNNING; byte inc = 0, connects = 0;	/* truth; what users asked for */
 mtype row = RUNNING;
-mtype shift[2] = NOTHING, wire[2] = NOTHING, reply[2] = NONE;
+mtype transition[2] = NOTHING, wire[2] = NOTHING, reply[2] = NONE;
 mtype late = NOTHING;						/* of a daemon that was killed: still on the wire */
 bit extend = 0, asking = 0, got = 0, old = 0, up = 1;
 mtype got_state = RUNNING;
@@ -56,24 +56,24 @@ end:	do
 	od
 }
 
-#define QUIET (shift[0] == NOTHING && shift[1] == NOTHING)
+#define QUIET (transition[0] == NOTHING && transition[1] == NOTHING)
 #ifdef NO_TURNS
-#define MAY_BEGIN(i) (shift[i] == NOTHING)
+#define MAY_BEGIN(i) (transition[i] == NOTHING)
 #else
 #define MAY_BEGIN(i) (i == 0 && QUIET)
 #endif
 
 inline over(i) {						/* box.changing, box.moved_at_ms */
-	shift[i] = NOTHING; reply[i] = NONE; old = asking
+	transition[i] = NOTHING; reply[i] = NONE; old = asking
 }
 
-proctype shifts(byte i)
+proctype transitions(byte i)
 {
 end:	do
-	:: atomic { up && MAY_BEGIN(i) && row == RUNNING -> shift[i] = PAUSE; wire[i] = PAUSE }
+	:: atomic { up && MAY_BEGIN(i) && row == RUNNING -> transition[i] = PAUSE; wire[i] = PAUSE }
 	:: atomic { up && MAY_BEGIN(i) && row == PAUSED && connects < NINC ->
-		connects++; shift[i] = RESUME; wire[i] = RESUME }
-	:: atomic { up && reply[i] == DONE -> row = (shift[i] == PAUSE -> PAUSED : RUNNING); over(i) }
+		connects++; transition[i] = RESUME; wire[i] = RESUME }
+	:: atomic { up && reply[i] == DONE -> row = (transition[i] == PAUSE -> PAUSED : RUNNING); over(i) }
 	:: atomic { up && reply[i] == LOST ->
 #ifndef NO_LOOK
 		row = cloud_state;
@@ -99,7 +99,7 @@ end:	do
 		fi }
 	/* kill -9; the start lists before it believes anything */
 	:: atomic { up && crashes < MAXCRASH -> crashes++; up = 0; late = wire[0]; wire[0] = NOTHING; wire[1] = NOTHING;
-		reply[0] = NONE; reply[1] = NONE; shift[0] = NOTHING; shift[1] = NOTHING; asking = 0; got = 0 }
+		reply[0] = NONE; reply[1] = NONE; transition[0] = NOTHING; transition[1] = NOTHING; asking = 0; got = 0 }
 	:: atomic { !up && late == NOTHING -> up = 1; row = cloud_state }
 	od
 }
@@ -111,4 +111,4 @@ end:	do
 	od
 }
 
-init { atomic { run message(0); run message(1); run shifts(0); run shifts(1) } }
+init { atomic { run message(0); run message(1); run transitions(0); run transitions(1) } }

@@ -7,7 +7,7 @@
  *   recover.c  recover_open: without a database the second copy becomes it; neither if it is another host's
  *   holder.c   a lease of a process that is not proved to live here has ended: released
  *   plan.c     plan_make: what carries our tag and has no row is adopted; nothing else is touched
- *   keep.c     what is released, or adopted and claimed by nobody, gets its on_release: DELETE
+ *   runner.c    what is released, or adopted and claimed by nobody, gets its on_release: DELETE
  * Mutants: NO_CLONE_CHECK, KEEPS_ID, ANY_TAG; and without the second line of defence, NO_HOST_CHECK: BACKUP_STAYS,
  * ID_FIRST. */
 #ifndef MAXCRASH
