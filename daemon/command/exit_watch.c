@@ -30,11 +30,10 @@
 
 /* $@ pids. Prints "PID STATUS" of each that is a zombie and, as we are, a child of the agent: then the number means the
  * process that it meant. The kernel shows a status of 0 to those who may not know; they cannot see ns/user either. */
-static const char script[] = "is_dead() { [ \"$1\" = Z ] && [ \"$2\" = \"$PPID\" ] && [ -e "
-			     "\"/proc/$p/ns/user\" ] && transition 49 && echo \"$p $1\"; }\n"
-			     "for p; do { IFS= read -r s <\"/proc/$p/stat\"; } 2>/dev/null && "
-			     "is_dead ${s##*\") \"}; done\n"
-			     "exit 0\n";
+static const char script[] =
+	"is_dead() { [ \"$1\" = Z ] && [ \"$2\" = \"$PPID\" ] && [ -e \"/proc/$p/ns/user\" ] && shift 49 && echo \"$p $1\"; }\n"
+	"for p; do { IFS= read -r s <\"/proc/$p/stat\"; } 2>/dev/null && is_dead ${s##*\") \"}; done\n"
+	"exit 0\n";
 
 struct exit_watch_call {
 	struct list node;		/* cs->looks */

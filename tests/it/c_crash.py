@@ -89,7 +89,7 @@ def test_create(cloud, crashing, point, made):
     assert cloud.ledger.count("create") == len(cloud.ledger.sandboxes)
 
 
-@pytest.mark.parametrize("point", ["settle.list_sent", "settle.found", "create.before_active",
+@pytest.mark.parametrize("point", ["resolve.list_sent", "resolve.found", "create.before_active",
                                    "create.active_committed"])
 def test_settlement(cloud, crashing, point):
     """The answer is lost, and the daemon dies again while it looks for what became of the request."""

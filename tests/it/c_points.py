@@ -34,13 +34,13 @@ ENDED = ("SANDBOX_PAUSED", "SANDBOX_KILLED", "SANDBOX_EXPIRED")     # what a rep
 CONF = {"daemon": {"unclaimed_grace": "3600s", "reconcile_period": "1s", "log_level": "warn"}}
 # What a load must do to pass a point, by its name or the beginning of it.
 LOADS = {
-    "create.": ["create"], "settle.": ["lost_create", "unsent_create"], "lease.committed": ["acquire"],
-    "lease.before_end": ["release"], "shift.": ["pause", "connect"], "copy.settle_listed": ["lost_fork", "lost_snapshot"],
+    "create.": ["create"], "resolve.": ["lost_create", "unsent_create"], "lease.committed": ["acquire"],
+    "lease.before_end": ["release"], "transition.": ["pause", "connect"], "copy.resolve_listed": ["lost_fork", "lost_snapshot"],
     "copy.": ["fork", "snapshot"], "kill.": ["kill", "release_kill"], "extend.": ["short"],
     "pause.": ["release_pause"], "policy.": ["release_pause", "release_kill"], "command.": ["start"],
     "random": [],
 }
-SLOW = ("extend.sent", "settle.closed")      # one takes a while: the first one counts
+SLOW = ("extend.sent", "resolve.closed")      # one takes a while: the first one counts
 ALL = ["create", "create", "repeat", "repeat", "acquire", "release", "pause", "connect", "set_policy", "fork", "snapshot",
        "kill", "release_kill", "release_pause", "start", "start", "get", "lost_create", "unsent_create"]
 

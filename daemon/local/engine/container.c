@@ -366,12 +366,12 @@ static void on_reply(struct engine *bs, const struct supervisor_rep *rep, int fd
 }
 
 /* Its inits die with it. What was asked of it will never be answered. */
-static void on_keeper_dead(struct engine *bs)
+static void on_supervisor_dead(struct engine *bs)
 {
 	struct supervisor_rep rep = {
 		.op = SUPERVISOR_READY, .r = -EPIPE, .text = "the supervisor process died"};
 
-	log_error("keeper_died", "action=\"no more sandboxes until the next start\"");
+	log_error("supervisor_died", "action=\"no more sandboxes until the next start\"");
 	watch_fini(&bs->watch);
 	bs->sock = fd_close(bs->sock);
 	if (!bs->is_ready)
@@ -391,7 +391,7 @@ static void on_keeper_dead(struct engine *bs)
 		bs->on_dead(bs->on_dead_user);
 }
 
-static void on_keeper(struct watch *w, unsigned ready, void *user)
+static void on_supervisor(struct watch *w, unsigned ready, void *user)
 {
 	struct engine *bs = user;
 	struct supervisor_rep rep;
@@ -406,7 +406,7 @@ static void on_keeper(struct watch *w, unsigned ready, void *user)
 		if (n == -EAGAIN)
 			return;
 		if (n <= 0) {
-			on_keeper_dead(bs);
+			on_supervisor_dead(bs);
 			return;
 		}
 		rep.text[sizeof(rep.text) - 1] = '\0';
@@ -497,7 +497,7 @@ static uint32_t hash_of(const char *s)
 	return h;
 }
 
-static int start_keeper(struct engine *bs, const struct engine_options *o)
+static int start_supervisor(struct engine *bs, const struct engine_options *o)
 {
 	struct supervisor_options ko = { .state_dir = bs->state_dir, .templates = bs->templates,
 				   .n_templates = bs->n_templates, .as_user = !ns_is_root(),
@@ -520,9 +520,9 @@ static int start_keeper(struct engine *bs, const struct engine_options *o)
 	fd_close(pair[1]);
 	bs->sock = pair[0];
 	if (r == 0)
-		r = fd_pidfd(bs->supervisor, &bs->keeper_pidfd);
+		r = fd_pidfd(bs->supervisor, &bs->supervisor_pidfd);
 	if (r == 0)
-		r = watch_init(&bs->watch, bs->loop, bs->sock, on_keeper, bs);
+		r = watch_init(&bs->watch, bs->loop, bs->sock, on_supervisor, bs);
 	return r < 0 ? r : watch_set(&bs->watch, WATCH_READ);
 }
 
@@ -538,7 +538,7 @@ int engine_new(const struct engine_options *o, container_done_fn *ready, void *u
 	bs->loop = o->loop;
 	bs->on_dead = o->on_dead;
 	bs->on_dead_user = o->user;
-	bs->sock = bs->keeper_pidfd = -1;
+	bs->sock = bs->supervisor_pidfd = -1;
 	bs->supervisor = -1;
 	bs->ready = ready;
 	bs->ready_user = user;
@@ -553,7 +553,7 @@ int engine_new(const struct engine_options *o, container_done_fn *ready, void *u
 		r = add_templates(bs, o, ret_why);
 	if (r == 0) {
 		bs->next_slot = hash_of(bs->state_dir) % SUPERVISOR_ID_SLOTS;
-		r = start_keeper(bs, o);
+		r = start_supervisor(bs, o);
 	}
 	if (r < 0) {
 		engine_free(bs);
@@ -563,17 +563,17 @@ int engine_new(const struct engine_options *o, container_done_fn *ready, void *u
 	return 0;
 }
 
-static void stop_keeper(struct engine *bs)
+static void stop_supervisor(struct engine *bs)
 {
 	const struct supervisor_req q = { .op = SUPERVISOR_QUIT };
-	struct pollfd p = { .fd = bs->keeper_pidfd, .events = POLLIN };
+	struct pollfd p = { .fd = bs->supervisor_pidfd, .events = POLLIN };
 
 	if (bs->supervisor <= 0)
 		return;
 	if (bs->sock >= 0 && fd_set_nonblock(bs->sock, false) == 0)
 		(void)!pkt_send(bs->sock, &q, sizeof(q), NULL, 0);
 	/* It may still have something to say; nobody listens, and it must not be stopped by that. */
-	while (bs->sock >= 0 && bs->keeper_pidfd >= 0) {
+	while (bs->sock >= 0 && bs->supervisor_pidfd >= 0) {
 		struct pollfd both[2] = { p, { .fd = bs->sock, .events = POLLIN } };
 		struct supervisor_rep rep;
 		int fds[PKT_FDS_MAX];
@@ -586,7 +586,7 @@ static void stop_keeper(struct engine *bs)
 		}
 		pkt_close_fds(fds);
 	}
-	if (bs->keeper_pidfd < 0 || poll(&p, 1, 0) <= 0)
+	if (bs->supervisor_pidfd < 0 || poll(&p, 1, 0) <= 0)
 		(void)kill(bs->supervisor, SIGKILL);
 	while (waitpid(bs->supervisor, NULL, 0) < 0 && errno == EINTR)
 		;
@@ -607,7 +607,7 @@ struct engine *engine_free(struct engine *bs)
 	}
 	pause_end_tasks(bs, true);
 	watch_fini(&bs->watch);
-	stop_keeper(bs);
+	stop_supervisor(bs);
 	list_for_each_safe(n, &bs->outbox) {
 		struct supervisor_out *o = list_entry(n, struct supervisor_out, node);
 
@@ -616,7 +616,7 @@ struct engine *engine_free(struct engine *bs)
 	}
 	cg_leave(&bs->cg);
 	fd_close(bs->sock);
-	fd_close(bs->keeper_pidfd);
+	fd_close(bs->supervisor_pidfd);
 	for (size_t i = 0; i < bs->n_templates; i++) {
 		free((char *)bs->templates[i].name);
 		free((char *)bs->templates[i].path);

@@ -22,7 +22,7 @@ struct engine {
 	struct supervisor_template *templates;
 	size_t n_templates;
 	pid_t supervisor;
-	int keeper_pidfd, sock;		/* sock -1: the supervisor is dead */
+	int supervisor_pidfd, sock;		/* sock -1: the supervisor is dead */
 	struct watch watch;
 	struct list outbox;		/* requests the socket did not take yet */
 	container_done_fn *ready;

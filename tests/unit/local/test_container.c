@@ -872,7 +872,7 @@ static pid_t only_child(pid_t pid)
 }
 
 /* Of this process: the last engine's. */
-static pid_t youngest_keeper(void)
+static pid_t youngest_supervisor(void)
 {
 	char path[64], *text, *last;
 	uint64_t v = 0;
@@ -889,7 +889,7 @@ static pid_t youngest_keeper(void)
 	return (pid_t)v;
 }
 
-static void kill_engine(bool keeper_too)
+static void kill_engine(bool supervisor_too)
 {
 	struct fix f = { 0 };
 	char byte, script[64], sleeper[32];
@@ -908,7 +908,7 @@ static void kill_engine(bool keeper_too)
 		doomed(&f, script, fds[1]);
 	CHECK_INT(read(fds[0], &byte, 1), 1);
 	wait_for_sleeper(sleeper, true);
-	if (keeper_too)
+	if (supervisor_too)
 		CHECK_INT(kill(only_child(pid), SIGKILL), 0);
 	CHECK_INT(kill(pid, SIGKILL), 0);
 	CHECK_INT(waitpid(pid, NULL, 0), pid);
@@ -926,12 +926,12 @@ TEST(a_killed_engine_leaves_nothing)
 	kill_engine(false);
 }
 
-TEST(a_killed_engine_and_keeper_leave_nothing)
+TEST(a_killed_engine_and_supervisor_leave_nothing)
 {
 	kill_engine(true);
 }
 
-TEST(a_dead_keeper_is_said)
+TEST(a_dead_supervisor_is_said)
 {
 	struct fix f = { 0 };
 	const struct container_options o = { .id = "late", .template = "base" };
@@ -942,7 +942,7 @@ TEST(a_dead_keeper_is_said)
 	fix_make_dir(&f);
 	w = fix_start(&f, NULL);
 	CHECK_INT(w.r, 0);
-	CHECK_INT(kill(youngest_keeper(), SIGKILL), 0);
+	CHECK_INT(kill(youngest_supervisor(), SIGKILL), 0);
 	CHECK_INT(container_new(f.bs, &o, on_done, &made, &b), 0);
 	PUMP_UNTIL(&f, made.done);
 	CHECK(made.r < 0);
