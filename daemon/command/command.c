@@ -53,6 +53,7 @@ void command_destroy(struct command *c)
 {
 	must(list_is_empty(&c->readers) && list_is_empty(&c->start_ops));
 	list_del(&c->node);
+	sandbox_untie(&c->tie);
 	timer_clear(&c->deadline);
 	timer_clear(&c->orphan);
 	timer_clear(&c->retry);
@@ -104,10 +105,13 @@ void command_use(struct command *c, bool on)
 	if (on == c->in_use)
 		return;
 	c->in_use = on;
-	if (on)
+	if (on) {
 		sandbox_use_begin(c->cs->core, c->at.account, c->at.id);
-	else
+		sandbox_tie(c->cs->core, c->at.account, c->at.id, &c->tie);
+	} else {
+		sandbox_untie(&c->tie);
 		sandbox_use_end(c->cs->core, c->at.account, c->at.id);
+	}
 }
 
 void command_forget(struct command *c)
@@ -183,6 +187,7 @@ int command_new(struct commands *cs, uid_t uid, const char *id, struct command *
 	defer_init(&c->pump, cs->o.loop, command_pump, c);
 	defer_init(&c->tell, cs->o.loop, tell_readers, c);
 	terminal_init(c);
+	sandbox_tie_init(&c->tie, command_on_sandbox, c);
 	c->kill_grace_ms = cs->o.kill_grace_ms;
 	c->spool_limit = cs->o.spool_per_command;
 	c->made_at_ms = clock_wall_ms();
@@ -293,4 +298,20 @@ void command_end_with(struct command *c, enum command_outcome outcome, const str
 	c->truncated = true;
 	command_start_answer(c, why);
 	command_finish(c);
+}
+
+void command_sandbox_gone(struct command *c, const struct status *st)
+{
+	if (c->final || (c->state == CMD_STARTING && c->launch != LAUNCH_SENT))
+		return;		/* nothing was sent: the start finds out by itself */
+	(void)command_ref(c);
+	log_info("command_sandbox_gone", "command=%s sandbox=%s reason=%s", c->id, c->at.id,
+		 status_reason_name(st->reason));
+	sandbox_cancel(give(c->inquiry));
+	command_probe_drop(c);
+	if (c->state != CMD_ENDING)	/* else its own end is known, and stays */
+		command_end_with(c, COMMAND_LOST, st);
+	kill_call_abandon(c);
+	cmd_ops_end(c, st);
+	command_unref(c);
 }

@@ -144,7 +144,8 @@ struct command {
 	bool group_known, group, foreign, detach, stdin_open, input_busy, input_ended, pty;
 	bool started;			/* its pid is in the store, its callers have been told */
 	bool final;			/* the result is known, and on its way to the store */
-	bool in_use;			/* lifecycle was told that it keeps its sandbox in use */
+	bool in_use;			/* it keeps its sandbox in use, and is tied to it */
+	struct sandbox_tie tie;
 	bool has_row;			/* a row is in the store, or on its way there */
 	bool verify;			/* time has passed: look at the process before trusting its pid */
 	bool was_paused, restarted;	/* what the next gap, or end, is put down to */
@@ -245,6 +246,8 @@ struct command_op *cmd_op_new(struct commands *cs, enum op_kind kind, struct com
 struct command_op *cmd_op_free(struct command_op *op);
 /* Answers from the loop, with op->st, by the kind's own rule. */
 void cmd_op_post(struct command_op *op);
+/* Ends the calls to the agent that ops of this command wait for; they answer st. */
+void cmd_ops_end(struct command *c, const struct status *st);
 /* A command of an earlier run whose sandbox was not reached yet: ABORTED, ask again. */
 void cmd_taking_up(struct status *ret);
 
@@ -255,6 +258,8 @@ void command_destroy(struct command *c);
 void command_set_state(struct command *c, enum command_state to);
 void command_finish(struct command *c);		/* the result is filled: tells everybody */
 void command_end_with(struct command *c, enum command_outcome outcome, const struct status *why);
+/* Its sandbox is gone, for the reason in st: whatever was asked of it is answered, and it has ended. */
+void command_sandbox_gone(struct command *c, const struct status *st);
 void command_use(struct command *c, bool on);	/* once its sandbox is known */
 void command_wake(struct command *c);		/* news to every reader */
 
@@ -276,7 +281,7 @@ void command_pump(struct defer *d, void *user);
 void command_on_retry(struct timer *t, void *user);
 void command_hurry(struct command *c);
 void command_find(struct command *c);		/* by its tag */
-void commands_on_sandbox_state(void *user, const char *account, const char *id, enum sandbox_state to);
+void command_on_sandbox(void *user, enum sandbox_tie_event event, const struct status *st);
 void command_ask(struct command *c, enum sandbox_evidence what);
 bool command_may_take(const struct command *c);	/* one more chunk from upstream */
 
@@ -308,10 +313,14 @@ void request_refuse(struct cmd_request *q, const struct status *st);
 void request_gone(struct command *c);			/* the command's record goes */
 void requests_expire(struct commands *cs, int64_t now_wall_ms);
 
+/* input.c */
+void command_input_lost(struct command *c, struct command_op *op);	/* whether it arrived is not known */
+
 /* kill_call.c */
 void command_end_now(struct command *c);	/* kill without anybody waiting */
 void kill_call_go(struct command *c);		/* its sandbox is known: a kill that waited begins */
 void kill_call_skip(struct kill_call *k);		/* the end came before it could begin */
+void kill_call_abandon(struct command *c);		/* its sandbox is gone: so is all that ran there */
 
 /* terminal.c */
 void terminal_init(struct command *c);

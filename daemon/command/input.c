@@ -54,6 +54,13 @@ static void set_in_doubt(struct status *st, uint64_t from, uint64_t to)
 	status_evidence(st, "input_to", "%llu", (unsigned long long)to);
 }
 
+void command_input_lost(struct command *c, struct command_op *op)
+{
+	set_in_doubt(&op->st, op->from, op->from + op->n);
+	c->input.accepted = c->input.sent;
+	save_input(c);
+}
+
 static void on_sent(struct envd_result *r, void *user)
 {
 	struct command_op *op = user;

@@ -251,6 +251,16 @@ void kill_call_skip(struct kill_call *k)
 		kill_call_finish(k);
 }
 
+void kill_call_abandon(struct command *c)
+{
+	struct kill_call *k = c->kill_call;
+
+	if (!k || k->done)
+		return;
+	envd_call_cancel(give(k->fallback));
+	kill_call_finish(k);
+}
+
 /* A kill call that is done has left survivors or a program that started since: a new kill asks again. */
 static int want_kill_call(struct command *c)
 {

@@ -344,7 +344,6 @@ void commands_take_up(struct commands *cs, struct sandbox_core *core)
 	int r = 0;
 
 	cs->core = core;
-	sandbox_core_listen(core, commands_on_sandbox_state, cs);
 	list_for_each_safe(n, &cs->all) {
 		struct command *c = list_entry(n, struct command, node);
 

@@ -156,27 +156,30 @@ void command_hurry(struct command *c)
 }
 
 /* Before a pause the stream is let go, so that nothing is expected of it; after it, it is asked for. */
-static void on_sandbox_state(struct command *c, enum sandbox_state to)
+static void on_pausing(struct command *c)
 {
-	if (to == SANDBOX_PAUSING && (c->state == CMD_RUNNING || c->state == CMD_ATTACHING)) {
-		c->stream = envd_stream_free(c->stream);
-		command_set_state(c, CMD_ASKING);
-		stop_clock(c);
-		again(c, PAUSED_ASK_MS, true);
-	} else if (to == SANDBOX_RUNNING) {
-		command_hurry(c);
-	}
+	if (c->state != CMD_RUNNING && c->state != CMD_ATTACHING)
+		return;
+	c->stream = envd_stream_free(c->stream);
+	command_set_state(c, CMD_ASKING);
+	stop_clock(c);
+	again(c, PAUSED_ASK_MS, true);
 }
 
-void commands_on_sandbox_state(void *user, const char *account, const char *id, enum sandbox_state to)
+void command_on_sandbox(void *user, enum sandbox_tie_event event, const struct status *st)
 {
-	struct commands *cs = user;
+	struct command *c = command_from(user);
 
-	list_for_each_safe(n, &cs->all) {
-		struct command *c = list_entry(n, struct command, node);
-
-		if (str_eq(c->at.id, id) && str_eq(c->at.account, account))
-			on_sandbox_state(c, to);
+	switch (event) {
+	case SANDBOX_TIE_PAUSING:
+		on_pausing(c);
+		break;
+	case SANDBOX_TIE_RUNNING:
+		command_hurry(c);
+		break;
+	case SANDBOX_TIE_GONE:
+		command_sandbox_gone(c, st);
+		break;
 	}
 }
 

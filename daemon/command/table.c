@@ -154,6 +154,22 @@ void cmd_op_post(struct command_op *op)
 	defer_post(&op->answer);
 }
 
+void cmd_ops_end(struct command *c, const struct status *st)
+{
+	list_for_each(n, &c->cs->ops) {
+		struct command_op *op = list_entry(n, struct command_op, node);
+
+		if (op->c != c || (!op->call && !op->stream))
+			continue;
+		envd_call_cancel(give(op->call));
+		op->stream = envd_stream_free(op->stream);
+		op->st = *st;
+		if (op->kind == OP_INPUT && op->n)
+			command_input_lost(c, op);
+		cmd_op_post(op);
+	}
+}
+
 void command_op_cancel(struct command_op *op, bool end_it)
 {
 	if (!op)
@@ -267,8 +283,6 @@ struct commands *commands_free(struct commands *cs)
 	if (!cs)
 		return NULL;
 	cs->closing = true;
-	if (cs->core)
-		sandbox_core_listen(cs->core, NULL, NULL);
 	store_mute(cs->o.store); /* no write calls back any more: the rows go on by themselves */
 	while (!list_is_empty(&cs->writes)) {
 		struct cmd_write *w = list_entry(cs->writes.next, struct cmd_write, node);

@@ -52,6 +52,8 @@ struct file_call {
 	struct cloud *cloud;
 	char *account, *id, *domain, *token, *version;
 	bool plain_ports;
+	struct sandbox_tie tie;		/* the call ends with its sandbox */
+	struct status own;		/* the failure that is answered if the sandbox is not the reason */
 	bool asked_life;
 	void (*go)(struct file_call *x);	/* once that is known */
 	/* List: entries; Write: one per file */
@@ -94,6 +96,8 @@ struct envd_target file_call_target(const struct file_call *x);
 /* The edge or the agent refused: asks lifecycle, which answers the call or lets x->go try again.
  * False: nothing more to ask. */
 bool file_call_ask_life(struct file_call *x, enum envd_class cls);
+/* The call failed so; but if its sandbox is the reason (it is gone, or paused), that is what is said. */
+void file_call_fail_because(struct file_call *x, enum envd_class cls, const struct status *own);
 bool file_check_path(const char *path, const char *field, struct status *st);
 
 extern const struct rpc_handler file_read_handler, file_write_handler, file_watch_handler,

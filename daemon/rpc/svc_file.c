@@ -19,6 +19,13 @@
 #define AGENT_CALL_MS 60000u	/* a call without a deadline of its own */
 #define DEPTH_MAX     100u
 
+/* What it waits for would never come: the agent is gone, and its connection may not say so. */
+static void on_sandbox(void *user, enum sandbox_tie_event event, const struct status *st)
+{
+	if (event == SANDBOX_TIE_GONE)
+		file_call_fail(user, st);
+}
+
 struct file_call *file_call_new(struct rpc_call *call)
 {
 	struct file_call *x = calloc(1, sizeof(*x));
@@ -31,6 +38,7 @@ struct file_call *file_call_new(struct rpc_call *call)
 	}
 	x->call = call;
 	x->core = rpc_call_service(call);
+	sandbox_tie_init(&x->tie, on_sandbox, x);
 	rpc_call_set_user(call, x);
 	return x;
 }
@@ -57,6 +65,7 @@ static void forget_target(struct file_call *x)
 
 void file_call_free(struct file_call *x)
 {
+	sandbox_untie(&x->tie);
 	sandbox_cancel(x->op);
 	envd_call_cancel(x->agent);
 	envd_read_free(x->read);
@@ -136,8 +145,10 @@ static void on_target(void *user, const struct status *st, const struct sandbox_
 		file_call_fail(x, st);
 	else if (remember_target(x, t) < 0)
 		file_call_fail_errno(x, ENOMEM);
-	else
+	else {
+		sandbox_tie(x->core, x->account, x->id, &x->tie);
 		x->go(x);
+	}
 }
 
 void file_call_resolve(struct file_call *x)
@@ -160,6 +171,25 @@ bool file_call_ask_life(struct file_call *x, enum envd_class cls)
 	x->asked_life = true;
 	return sandbox_note_evidence(x->core, x->account, x->id, what,
 				     rpc_call_deadline_ms(x->call), on_target, x, &x->op) == 0;
+}
+
+static void on_reason(void *user, const struct status *st, const struct sandbox_target *t)
+{
+	struct file_call *x = user;
+	struct status own = x->own;
+
+	x->op = NULL;
+	file_call_fail(x, st->code == CODE_NOT_FOUND || st->reason == R_SANDBOX_PAUSED ? st : &own);
+}
+
+void file_call_fail_because(struct file_call *x, enum envd_class cls, const struct status *own)
+{
+	bool may_be = cls == ENVD_NOT_RUNNING || cls == ENVD_TOKEN || cls == ENVD_LOST;
+
+	x->own = *own;
+	if (!may_be || sandbox_note_evidence(x->core, x->account, x->id, SANDBOX_SAW_LOST,
+					     rpc_call_deadline_ms(x->call), on_reason, x, &x->op) < 0)
+		file_call_fail(x, own);
 }
 
 /* --- entries --- */
@@ -246,7 +276,7 @@ static bool answered(struct file_call *x, struct envd_result *r)
 	if (r->cls == ENVD_OK)
 		return true;
 	if (!file_call_ask_life(x, r->cls))
-		file_call_fail(x, &r->status);
+		file_call_fail_because(x, r->cls, &r->status);
 	return false;
 }
 

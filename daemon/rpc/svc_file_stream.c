@@ -46,12 +46,9 @@ static void read_failed(struct file_call *x)
 		finish_read(x);
 		return;
 	}
-	if (!x->bytes && !x->asked_life) {
-		x->read = envd_read_free(x->read);
-		if (file_call_ask_life(x, cls))
-			return;
-	}
-	file_call_fail(x, &st);
+	x->read = envd_read_free(x->read);
+	if (x->bytes || x->asked_life || !file_call_ask_life(x, cls))
+		file_call_fail_because(x, cls, &st);
 }
 
 static void move_bytes(struct file_call *x)
@@ -114,7 +111,7 @@ static void on_read_stat(struct envd_result *r, void *user)
 	x->agent = NULL;
 	if (r->cls != ENVD_OK) {
 		if (!file_call_ask_life(x, r->cls))
-			file_call_fail(x, &r->status);
+			file_call_fail_because(x, r->cls, &r->status);
 		return;
 	}
 	if (!r->n_entries || r->entries[0].type == ENVD_FILE_DIRECTORY) {
@@ -278,13 +275,13 @@ static void go_on(struct file_call *x)
 	}
 }
 
-/* A failure of the first file is the call's, at once; a later one's is its result, and the bytes that
- * still come for it are dropped. */
-static void current_failed(struct file_call *x, const struct status *st)
+/* A failure of the first file is the call's, at once, and so is one that may be the sandbox's; a later
+ * file's is its result, and the bytes that still come for it are dropped. */
+static void current_failed(struct file_call *x, enum envd_class cls, const struct status *st)
 {
 	x->write = envd_write_free(x->write);
-	if (x->n_results == 1) {
-		file_call_fail(x, st);
+	if (x->n_results == 1 || cls == ENVD_NOT_RUNNING || cls == ENVD_TOKEN) {
+		file_call_fail_because(x, cls, st);
 		return;
 	}
 	x->results[x->n_results - 1]->st = *st;
@@ -305,7 +302,7 @@ static void on_written_stat(struct envd_result *r, void *user)
 	}
 	if (status_ok(&st))
 		status_set(&st, R_BAD_CLOUD_REPLY, "the file was written, but could not be looked at");
-	current_failed(x, &st);
+	current_failed(x, r->cls, &st);
 }
 
 static void file_is_written(struct file_call *x)
@@ -345,7 +342,7 @@ static void on_write_ready(struct envd_write *w, void *user)
 		if (!x->bytes && !x->next && !x->ended && file_call_ask_life(x, cls))
 			x->write = envd_write_free(x->write);
 		else
-			current_failed(x, &st);
+			current_failed(x, cls, &st);
 		break;
 	default:
 		break;
@@ -379,7 +376,7 @@ static void finish_current(struct file_call *x)
 		return;
 	status_field(&st, "header.size", "said %lld bytes, %llu came", (long long)x->current->size,
 		     (unsigned long long)x->bytes);
-	current_failed(x, &st);
+	current_failed(x, ENVD_OK, &st);
 }
 
 static bool check_header(struct file_call *x, const Agentbox__V1__WriteHeader *q, struct status *st)
@@ -448,7 +445,7 @@ static void take_data(struct file_call *x, const ProtobufCBinaryData *data)
 	r = envd_write_put(x->write, data->data, data->len);
 	if (r == -EMSGSIZE) {
 		status_field(&st, "header.size", "said %lld bytes, more came", (long long)x->current->size);
-		current_failed(x, &st);
+		current_failed(x, ENVD_OK, &st);
 		return;
 	}
 	if (r == -ENOMEM) {
@@ -475,6 +472,8 @@ static void on_write(struct rpc_call *call, const ProtobufCMessage *message)
 	if (!x)
 		return;
 	x->asked_next = false;
+	if (!status_ok(&x->own))
+		return;		/* it has failed, and its reason is being asked for */
 	switch (q->part_case) {
 	case AGENTBOX__V1__WRITE_FILE_REQUEST__PART_HEADER:
 		take_header(x, q->header);

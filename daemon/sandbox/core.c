@@ -19,6 +19,7 @@
 #include "daemon/sandbox/rules/resolve.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/rules/tags.h"
+#include "daemon/sandbox/tie.h"
 #include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -455,12 +456,6 @@ static struct sandbox *sandbox_of_use(struct sandbox_core *core, const char *acc
 	return a ? core_find(core, a, id) : NULL;
 }
 
-void sandbox_core_listen(struct sandbox_core *core, sandbox_state_fn *fn, void *user)
-{
-	core->on_state = fn;
-	core->on_state_user = user;
-}
-
 void sandbox_use_begin(struct sandbox_core *core, const char *account, const char *id)
 {
 	struct sandbox *b = sandbox_of_use(core, account, id);
@@ -536,6 +531,7 @@ void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, cons
 		core->resave = true;
 		b->named = false;
 		lease_sandbox_gone(core, b, NULL);
+		tie_gone(core, b);
 		return;
 	}
 	recreate_decide(core, b, before, by_us, &again);
@@ -551,6 +547,7 @@ void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, cons
 			      : "",
 		  b->gone_reason == R_SANDBOX_GONE ? "true" : "false", age,
 		  again.verdict[0] ? "recreate=" : "", again.verdict, again.verdict[0] ? "\n" : "");
+	tie_gone(core, b);
 	recreate_commit(core, &again, t);
 }
 
@@ -759,7 +756,8 @@ static void init_lists(struct sandbox_core *core)
 	struct list *const lists[] = {&core->sandboxes, &core->names,	&core->requests,
 				      &core->attempts,	&core->fetches, &core->killings,
 				      &core->ops,	&core->commits, &core->leases,
-				      &core->holders,	&core->transitions,	&core->snapshots};
+				      &core->holders,	&core->transitions,	&core->snapshots,
+				      &core->untold};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		list_init(lists[i]);

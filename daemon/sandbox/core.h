@@ -85,8 +85,6 @@ struct sandbox_core {
 	struct uid_limit *uids;
 	size_t n_uids;
 	struct sandbox_prober prober;
-	sandbox_state_fn *on_state;	/* NULL = nobody listens */
-	void *on_state_user;
 	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
 	struct policy policy;
 	struct sandbox_core_policy *policies;
@@ -107,6 +105,7 @@ struct sandbox_core {
 	struct map sandbox_map, name_map, request_map, fetch_map;
 	struct list sandboxes, names, requests, attempts, fetches, killings, ops, commits;
 	struct list transitions, snapshots;
+	struct list untold;		/* sandboxes whose end waits to be told: tie.h */
 	struct rng rng;
 	struct sync *sync;
 	bool draining;

@@ -8,6 +8,7 @@
 
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
+#include "daemon/sandbox/tie.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 
@@ -190,6 +191,7 @@ static void on_fence(void *user, const struct status *st)
 	core->fence = NULL;
 	free(f);
 	event_watches_wake(core);
+	tie_committed(core);
 	if (core->events.told < core->events.number)
 		defer_post(&core->events.fence);
 }
@@ -208,6 +210,7 @@ static void on_pass_end(struct defer *d, void *user)
 		free(f);
 		core->events.told = core->events.number;
 		event_watches_wake(core);
+		tie_committed(core);
 		return;
 	}
 	*f = (struct fence){ core, core->events.number };

@@ -9,6 +9,7 @@
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/recreate.h"
+#include "daemon/sandbox/tie.h"
 #include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -51,9 +52,7 @@ void sandbox_set_state(struct sandbox *b, enum sandbox_state to)
 	log_debug("sandbox_state", "sandbox=%s from=%s to=%s", b->id, states[b->state].name,
 		  states[to].name);
 	b->state = to;
-	if (b->account && b->account->core && b->account->core->on_state)
-		b->account->core->on_state(b->account->core->on_state_user, b->account->name, b->id,
-					   to);
+	tie_edge(b, to);
 }
 
 bool sandbox_is_live(const struct sandbox *b)
@@ -96,6 +95,7 @@ struct sandbox *sandbox_free(struct sandbox *b)
 		return NULL;
 	must(b->magic == SANDBOX_MAGIC && !b->fetch && !b->killing && list_is_empty(&b->leases) &&
 	     list_is_empty(&b->turns));
+	tie_forget(b);
 	b->runner = runner_free(b);
 	defer_cancel(&b->turn_kick);
 	b->network = cloud_network_free(b->network);
@@ -138,6 +138,8 @@ int sandbox_new(struct account *a, const char *id, struct sandbox **ret)
 	list_init(&b->node);
 	list_init(&b->leases);
 	list_init(&b->turns);
+	list_init(&b->ties);
+	list_init(&b->untold);
 	b->account = a;
 	b->allow_internet_access = b->keep_memory = b->auto_resume = -1;
 	policy_default(&b->policy);

@@ -74,6 +74,9 @@ struct sandbox {
 
 	struct fetch *fetch;		/* a question under way */
 	struct killing *killing;
+	struct list ties;		/* struct sandbox_tie: what ends with it */
+	struct list untold;		/* in core->untold: it is gone, and its ties have not heard yet */
+	uint64_t untold_number;		/* … until events are committed up to this one */
 	struct list turns;		/* turn.h */
 	struct defer turn_kick;
 	bool turn_ready;

@@ -16,6 +16,7 @@
 #include "daemon/auth/principal.h"
 #include "daemon/sandbox/rules/types.h"
 #include "proto/base/cc.h"
+#include "proto/base/list.h"
 #include "proto/base/status.h"
 
 struct cloud;	/* daemon/cloud/cloud.h: one per account */
@@ -398,10 +399,32 @@ must_check int sandbox_delete_snapshot(struct sandbox_core *core, const struct p
 void sandbox_use_begin(struct sandbox_core *core, const char *account, const char *id);
 void sandbox_use_end(struct sandbox_core *core, const char *account, const char *id);
 
-/* Told on each edge of a sandbox's state, from inside whatever made it: the listener must not call back
- * into this module before the next pass. One listener. */
-typedef void sandbox_state_fn(void *user, const char *account, const char *id, enum sandbox_state to);
-void sandbox_core_listen(struct sandbox_core *core, sandbox_state_fn *fn, void *user);
+/*
+ * What somebody outside does with a sandbox and cannot go on with when it is gone: a command, a transfer,
+ * a watch of files. A tie is a member of its owner, which unties it before it goes; it does not keep the
+ * sandbox in use.
+ *
+ * PAUSING and RUNNING are told from inside whatever made the edge: on_event must not call back into this module,
+ * and must not untie others. GONE is told once, from the loop, after the store has it; the tie is untied
+ * then, and on_event may free its owner, and others' too.
+ */
+enum sandbox_tie_event {
+	SANDBOX_TIE_PAUSING,	/* its streams will stand still */
+	SANDBOX_TIE_RUNNING,	/* it is awake again */
+	SANDBOX_TIE_GONE,	/* st says why: SANDBOX_KILLED, SANDBOX_EXPIRED, SANDBOX_GONE */
+};
+typedef void sandbox_tie_fn(void *user, enum sandbox_tie_event event, const struct status *st);
+
+struct sandbox_tie {
+	struct list node;
+	sandbox_tie_fn *on_event;
+	void *user;
+};
+void sandbox_tie_init(struct sandbox_tie *t, sandbox_tie_fn *on_event, void *user);
+/* To another sandbox than before, if there was one. A sandbox without a row ties nothing: nobody would
+ * learn of its end. One that is gone already is told from the loop. */
+void sandbox_tie(struct sandbox_core *core, const char *account, const char *id, struct sandbox_tie *t);
+void sandbox_untie(struct sandbox_tie *t);
 
 typedef void sandbox_target_fn(void *user, const struct status *st, const struct sandbox_target *t);
 /* Id or name → where its agent is. Asks the cloud when the token is not known. A paused one is

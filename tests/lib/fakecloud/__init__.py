@@ -66,6 +66,8 @@ class FakeCloud:
         self.h2_settings = dict(h2_settings or {})
         self.withhold_credit = False  # never give HTTP/2 credit back for uploads
         self.is_silent = False
+        self.ends_mute = False        # a sandbox that ends leaves its streams open, as a lost machine does
+        self.mute = []                # the agents of such ones
         self.date_offset = 0.0        # of the Date header alone
         self.errors = []              # of the fake itself: a test's teardown looks at it
         self._clock_offset = 0.0
@@ -123,9 +125,8 @@ class FakeCloud:
                 s.close()
             for c in list(self.conns):
                 c.cut()
-            for sbx in list(self.by_id.values()):
-                if sbx.envd:
-                    sbx.envd.stop()
+            for envd in [sbx.envd for sbx in self.by_id.values() if sbx.envd] + self.mute:
+                envd.stop()
             for t in list(self._tasks):
                 t.cancel()
             await asyncio.sleep(0)
@@ -209,7 +210,10 @@ class FakeCloud:
 
     async def end_sandbox(self, sbx, fate):
         await self._transit(sbx, "killing", "kill")
-        if sbx.envd:
+        if sbx.envd and self.ends_mute:
+            sbx.envd.freeze(True)
+            self.mute.append(sbx.envd)
+        elif sbx.envd:
             sbx.envd.stop()
         self.by_id.pop(sbx.id, None)
         sbx.fate, sbx.fate_at = fate, self.now()
