@@ -26,6 +26,7 @@
 #include "proto/base/str.h"
 
 /* Keys of the tables. Parts that may hold anything come last. */
+#define OWN_RESUME_MS 60000	/* a start so near to our resume is ours: clocks differ, and it was on its way */
 #define KEY_MAX 512u
 
 static size_t key_of(char ret[KEY_MAX], unsigned scope, const char *rest)
@@ -372,6 +373,28 @@ static void save_seen(struct sandbox_core *core, struct sandbox *b, enum sandbox
 	core_commit(core, t, false);
 }
 
+/* The cloud's startedAt is the moment of the creation or of the last resume. One that we know nothing of
+ * is another incarnation: what a rule counted from lies before it. */
+static bool is_resumed_elsewhere(const struct sandbox *b, const struct cloud_sandbox *s)
+{
+	int64_t off = s->started_at_ms - b->resumed_at_ms;
+
+	return s->state == CLOUD_STATE_RUNNING && s->started_at_ms && b->started_at_ms &&
+	       s->started_at_ms > b->started_at_ms && !b->changing && b->state != SANDBOX_RESUMING &&
+	       !(b->resumed_at_ms && off < OWN_RESUME_MS && off > -OWN_RESUME_MS);
+}
+
+/* Somebody uses it who asks the cloud and not us: no rule ends it for what was before. */
+static void let_go(struct sandbox_core *core, struct sandbox *b)
+{
+	log_info("sandbox_resumed_elsewhere", "sandbox=%s uid=%u state=%s", b->id, b->uid,
+		 sandbox_state_name(b->state));
+	b->released_at_ms = b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
+	b->used_at_ms = (int64_t)clock_boot_ms();
+	if (b->state == SANDBOX_KILLING)
+		kill_let_go(core, b);
+}
+
 void sandbox_seen_since(struct sandbox_core *core, struct sandbox *b, const struct cloud_sandbox *s,
 			uint64_t asked_at_ms)
 {
@@ -384,6 +407,11 @@ void sandbox_seen_since(struct sandbox_core *core, struct sandbox *b, const stru
 	/* The DELETE was confirmed: this is an answer that was on its way meanwhile. */
 	if (before == SANDBOX_GONE && b->gone_reason == R_SANDBOX_KILLED)
 		return;
+	if (is_resumed_elsewhere(b, s)) {
+		let_go(core, b);
+		before = b->state;
+		to = is_old ? before : state_of(s, before);
+	}
 	if (sandbox_learn(b, s, clock_boot_ms(), clock_wall_ms(), &changed) < 0) {
 		log_warn("sandbox_learn", "sandbox=%s error=nomem ignoring=1", b->id);
 		return;

@@ -235,6 +235,8 @@ void fetch_cancel_all(struct sandbox_core *core);
 void kill_take_up(struct sandbox_core *core, struct sandbox *b);	/* after a restart */
 /* By a rule of its policy; nobody waits. */
 must_check int kill_by_policy(struct sandbox_core *core, struct sandbox *b, const char *rule);
+/* A rule's kill of what somebody has resumed elsewhere is given up; a user's goes on. */
+void kill_let_go(struct sandbox_core *core, struct sandbox *b);
 void kill_cancel_all(struct sandbox_core *core);
 
 /* --- transition.c --- */

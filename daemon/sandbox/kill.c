@@ -34,6 +34,7 @@ struct killing {
 	struct sandbox_core *core;
 	struct sandbox *sandbox;
 	struct cloud_call *call;
+	struct fetch_wait check;	/* a rule's: is it still the same incarnation? */
 	struct timer timer;
 	struct list waiters;	/* sandbox_op.wait */
 	unsigned tries;
@@ -62,6 +63,7 @@ static void killing_free(void *p)
 static void unlink_killing(struct killing *k)
 {
 	cloud_call_cancel(k->call);
+	fetch_leave(&k->check);
 	timer_clear(&k->timer);
 	k->sandbox->killing = NULL;
 	list_del(&k->node);
@@ -76,9 +78,38 @@ static void kill_finish(struct killing *k, bool found)
 	op_end_waits(&k->waiters, &ok, found);
 }
 
+static void repeat_after(struct killing *k, uint64_t wait_ms)
+{
+	if (timer_set(&k->timer, clock_boot_ms() + wait_ms) < 0)
+		log_warn("kill_timer", "sandbox=%s error=nomem at=next_start", k->sandbox->id);
+}
+
+/* The row has taken the answer over: another incarnation has made it let go, and this is not called. */
+static void kill_on_checked(struct fetch_wait *w, const struct fetch_result *result)
+{
+	struct killing *k = killing_from(container_of(w, struct killing, check));
+
+	switch (result->end) {
+	case FETCH_ALIVE:
+	case FETCH_ABSENT:
+		delete(k);	/* its answer is the one that ends a kill */
+		return;
+	case FETCH_FAILED:
+		repeat_after(k, rules_backoff_ms(k->tries++, KILL_BACKOFF_MS, KILL_BACKOFF_MAX,
+						 rng_u64(&k->core->rng)));
+		return;
+	}
+}
+
+/* Time has passed since a rule decided: it may have been paused and resumed elsewhere meanwhile. */
 static void kill_on_timer(struct timer *t, void *user)
 {
-	delete(killing_from(user));
+	struct killing *k = killing_from(user);
+
+	if (!k->sandbox->ended_by)
+		delete(k);
+	else if (fetch_join(k->core, k->sandbox->account, k->sandbox->id, true, &k->check) < 0)
+		repeat_after(k, KILL_BACKOFF_MAX);
 }
 
 static void on_deleted(struct cloud_result *r, void *user)
@@ -106,8 +137,7 @@ static void on_deleted(struct cloud_result *r, void *user)
 	wait = MAX(wait, r->status.retry_after_ms);
 	log_warn("kill_repeats", "sandbox=%s tries=%u in_ms=%llu text=%s", k->sandbox->id, k->tries,
 		 (unsigned long long)wait, log_q(r->status.text));
-	if (timer_set(&k->timer, clock_boot_ms() + wait) < 0)
-		log_warn("kill_timer", "sandbox=%s error=nomem at=next_start", k->sandbox->id);
+	repeat_after(k, wait);
 	/* A definite refusal is told at once; that we go on trying is not the caller's concern. */
 	if (r->outcome == CLOUD_REFUSED && !r->retry_later && !r->conflict)
 		op_end_waits(&k->waiters, &r->status, false);
@@ -124,8 +154,8 @@ static void delete(struct killing *k)
 
 	k->call = cloud_kill(k->sandbox->account->cloud, k->sandbox->id, &ask);
 	FAILPOINT("kill.sent");
-	if (!k->call && timer_set(&k->timer, clock_boot_ms() + KILL_BACKOFF_MAX) < 0)
-		log_warn("kill_timer", "sandbox=%s error=nomem at=next_start", k->sandbox->id);
+	if (!k->call)
+		repeat_after(k, KILL_BACKOFF_MAX);
 }
 
 static void on_decided(void *user, const struct status *st)
@@ -149,6 +179,8 @@ static int killing_new(struct sandbox_core *core, struct sandbox *b, struct kill
 	k->core = core;
 	k->sandbox = b;
 	list_init(&k->waiters);
+	list_init(&k->check.node);
+	k->check.fn = kill_on_checked;
 	timer_init(&k->timer, core->loop, kill_on_timer, k);
 	list_add_tail(&core->killings, &k->node);
 	b->killing = k;
@@ -197,8 +229,33 @@ void kill_take_up(struct sandbox_core *core, struct sandbox *b)
 	k->maybe_done = true;
 	log_info("kill_taken_up", "sandbox=%s uid=%u", b->id, b->uid);
 	/* Soon, but not inside of the start. */
-	if (timer_set(&k->timer, clock_boot_ms()) < 0)
-		log_warn("kill_timer", "sandbox=%s error=nomem at=next_start", b->id);
+	repeat_after(k, 0);
+}
+
+/* The name that the kill had freed, if nobody has taken it since. */
+static void take_name_back(struct sandbox_core *core, struct sandbox *b)
+{
+	struct name_slot *n = b->name[0] ? core_find_name(core, b->uid, b->name) : NULL;
+	struct store_tx *t;
+
+	if (!n || n->id[0] || n->creation || store_tx_new(core->store, &t) < 0)
+		return;
+	sandbox_give_name(core, b, n);
+	core_put_name(t, n);
+	core_commit(core, t, false);
+}
+
+void kill_let_go(struct sandbox_core *core, struct sandbox *b)
+{
+	struct killing *k = b->killing;
+
+	if (!k || !b->ended_by || !list_is_empty(&k->waiters))
+		return;
+	unlink_killing(k);
+	loop_bury(core->loop, &k->grave, killing_free, k);
+	b->ended_by = NULL;
+	take_name_back(core, b);
+	sandbox_changed(core, b, SANDBOX_RUNNING, "resumed_elsewhere");
 }
 
 void kill_cancel_all(struct sandbox_core *core)
@@ -250,8 +307,10 @@ static void kill_known(struct sandbox_op *op, struct sandbox *b)
 		op_end_yes(op, &ok, false);
 	else if (!k && killing_start(op->core, b, NULL, &k) < 0)
 		op_fail_errno(op, -ENOMEM);
-	else
+	else {
+		b->ended_by = NULL;	/* whoever decided before: it is its owner's will now */
 		list_add_tail(&k->waiters, &op->wait);
+	}
 }
 
 static void on_looked_at(struct fetch_wait *w, const struct fetch_result *result)

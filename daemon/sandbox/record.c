@@ -33,7 +33,8 @@ static const struct {
 						  BIT(SANDBOX_KILLING) | BIT(SANDBOX_GONE)},
 	[SANDBOX_SNAPSHOTTING] = {"snapshotting", BIT(SANDBOX_RUNNING) | BIT(SANDBOX_PAUSED) |
 							  BIT(SANDBOX_KILLING) | BIT(SANDBOX_GONE)},
-	[SANDBOX_KILLING] = {"killing", BIT(SANDBOX_GONE)},
+	/* Back to running: it was a rule's, and somebody has resumed it elsewhere. */
+	[SANDBOX_KILLING] = {"killing", BIT(SANDBOX_GONE) | BIT(SANDBOX_RUNNING)},
 	/* A list that shows it again is right, and our belief was wrong. */
 	[SANDBOX_GONE] = {"gone", BIT(SANDBOX_RUNNING) | BIT(SANDBOX_PAUSED)},
 };

@@ -82,6 +82,7 @@ struct sandbox {
 	bool turn_ready;
 	bool changing;			/* who has the turn sets the state, nobody else */
 	uint64_t moved_at_ms;		/* BOOTTIME of the end of the last change; 0 = none */
+	int64_t resumed_at_ms;		/* by us, on the cloud's clock; 0 = not by this daemon */
 	struct transition *transition;		/* the pause or resume that waits last, or is under way */
 	struct cloud_network *network;	/* NULL = none known */
 	char *network_text;		/* for its row */

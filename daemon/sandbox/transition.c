@@ -206,6 +206,8 @@ static void on_asked(struct cloud_result *r, void *user)
 			s->sandbox->as_of_ms = clock_wall_ms();
 		}
 		s->sandbox->fresh_at_ms = clock_boot_ms();
+		if (s->kind == TRANSITION_RESUME)
+			s->sandbox->resumed_at_ms = account_cloud_now(s->sandbox->account);
 		set_state(s, to_state(s));
 		log_info("sandbox_transition", "sandbox=%s uid=%u to=%s tries=%u", s->sandbox->id,
 			 s->sandbox->uid, sandbox_state_name(to_state(s)), s->tries + 1);

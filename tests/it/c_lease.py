@@ -460,3 +460,58 @@ def test_events_line(daemon, api):
     assert p.wait() == -signal.SIGINT
     timer.cancel()
     p.stdout.close()
+
+
+# --- another incarnation (JUDGED C-6): who pauses and resumes it elsewhere uses it, and no rule from before ends it
+
+def released(api, policy):
+    """One whose last lease has ended."""
+    box = api.call("SandboxService.Create", policy=policy).id
+    with api.stream("LeaseService.Hold", sandbox=box) as hold:
+        next(hold)
+    return box
+
+
+def resume_elsewhere(cloud, box):
+    """By another program, which asks the cloud."""
+    sbx = cloud.sandbox(box)
+    cloud._call(cloud.pause_sandbox(sbx, True))
+    cloud._call(cloud.resume_sandbox(sbx, 300))
+
+
+def test_a_rule_lets_go_of_another_incarnation(cloud, api):
+    box = released(api, kill_policy(release_grace=2))
+    kept = released(api, kill_policy(release_grace=2))
+    resume_elsewhere(cloud, kept)
+    until(lambda: cloud.sandbox(box).fate, 10, "the end of the one that nobody resumed")
+    time.sleep(2)       # for a DELETE that must not come
+    assert cloud.sandbox(kept).fate is None
+    assert api.call("SandboxService.Get", sandbox=kept).state == 2
+
+
+def test_a_kill_that_repeats_lets_go_too(cloud, api):
+    cloud.fault("delete", status=503, times=1000)
+    box = released(api, kill_policy(release_grace=0, ))
+    until(lambda: cloud.ledger.count("delete") >= 2, 10, "DELETEs that fail")
+    resume_elsewhere(cloud, box)
+    until(lambda: api.call("SandboxService.Get", sandbox=box).state == 2, 40, "the daemon to see it")
+    cloud.clear_faults()
+    time.sleep(2)       # for a DELETE that must not come
+    assert cloud.sandbox(box).fate is None
+
+
+def test_its_owners_kill_is_not_let_go(cloud, api):
+    cloud.fault("delete", status=503, times=3)
+    box = api.call("SandboxService.Create").id
+    resume_elsewhere(cloud, box)
+    assert api.call("SandboxService.Kill", sandbox=box).found
+    assert cloud.sandbox(box).fate
+
+
+def test_our_own_resume_is_no_other_incarnation(cloud, api):
+    box = api.call("SandboxService.Create", policy=kill_policy(release_grace=1)).id
+    api.call("SandboxService.Pause", sandbox=box)
+    api.call("SandboxService.Connect", sandbox=box)
+    with api.stream("LeaseService.Hold", sandbox=box) as hold:
+        next(hold)
+    until(lambda: cloud.sandbox(box).fate, 10, "its end by the rule")
