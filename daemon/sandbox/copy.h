@@ -72,6 +72,21 @@ struct snap {
 	bool seen;		/* by the listing that is being taken over */
 };
 
+/*
+ * Whose a snapshot is. A name belongs to the uid whose snapshot had it first: to the others it does not
+ * exist, neither to be listed nor to be made from, and it cannot be taken over. What the account has and
+ * no row of ours explains (ours == false) belongs to whoever has the account's key: everybody may make
+ * sandboxes from it, admins alone may delete it or give its name to something else.
+ */
+bool snap_may_see(const struct principal *who, const struct snap *s);
+bool snap_may_change(const struct principal *who, const struct snap *s);
+/* Do both references ("alias", "team/alias", with or without ":tag", in any case) name one template? */
+bool snap_same_template(const char *a, const char *b);
+/* The known one whose template this names; NULL. */
+struct snap *snap_named(struct sandbox_core *core, const struct account *a, const char *ref);
+/* A snapshot of this name may not be made by this caller: NAME_EXISTS, without whose it is. */
+bool snap_name_is_taken(struct sandbox_core *core, const struct account *a, const struct principal *who,
+			const char *name, struct status *st);
 struct snap *snap_find(struct sandbox_core *core, const struct account *a, const char *id);
 /* A list that was asked for then may still name it: it was deleted meanwhile. */
 bool snap_is_gone_since(struct sandbox_core *core, const struct account *a, const char *id,

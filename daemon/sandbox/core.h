@@ -198,7 +198,7 @@ struct sandbox *doubt_sandbox_of_tag(struct sandbox_core *core, const struct acc
 /* --- ref.c --- */
 
 enum ref_kind {
-	REF_BOX,	/* a row the caller may see */
+	REF_SANDBOX,	/* a row the caller may see */
 	REF_ID,		/* no row: an id to be looked up in *ret_account */
 	REF_NONE,	/* *ret_st says why */
 };

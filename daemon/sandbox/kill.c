@@ -19,6 +19,7 @@
 #include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/rules/tags.h"
 #include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -313,6 +314,17 @@ static void kill_known(struct sandbox_op *op, struct sandbox *b)
 	}
 }
 
+/* An id of the account that no row explains: its key's owner may end it, and whoever its tag names. */
+static bool may_kill_stranger(const struct sandbox_op *op, const struct cloud_sandbox *s)
+{
+	struct tags t;
+
+	if (op->who.admin)
+		return true;
+	tags_read(&s->metadata, &t);
+	return t.host && t.has_uid && t.uid == op->who.uid;
+}
+
 static void on_looked_at(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct sandbox_op *op = op_from_fetch(w);
@@ -322,7 +334,7 @@ static void on_looked_at(struct fetch_wait *w, const struct fetch_result *result
 		op_fail(op, result->st);
 	else if (result->sandbox && grant_row(&op->who, result->sandbox->uid) == GRANT_OK)
 		kill_known(op, result->sandbox);
-	else if (result->sandbox || result->end == FETCH_ABSENT)
+	else if (result->sandbox || result->end == FETCH_ABSENT || !may_kill_stranger(op, result->s))
 		op_end_yes(op, &ok, false);
 	else
 		kill_stranger(op);
@@ -346,7 +358,7 @@ static void kill_start(struct sandbox_op *op)
 		if (fetch_join(op->core, op->account, op->ref, false, &op->fetch) < 0)
 			op_fail_errno(op, -ENOMEM);
 		return;
-	case REF_BOX:
+	case REF_SANDBOX:
 		kill_known(op, b);
 		return;
 	}

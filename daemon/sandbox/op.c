@@ -465,7 +465,7 @@ void op_find(struct sandbox_op *op, void (*known)(struct sandbox_op *op, struct 
 	case REF_NONE:
 		op_fail(op, &st);
 		return;
-	case REF_BOX:
+	case REF_SANDBOX:
 		find_known(op, b);
 		return;
 	case REF_ID:

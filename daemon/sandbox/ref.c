@@ -48,14 +48,14 @@ enum ref_kind ref_find(struct sandbox_core *core, const struct principal *who, c
 			return REF_NONE;
 		}
 		*ret_sandbox = b;
-		return REF_BOX;
+		return REF_SANDBOX;
 	}
 	n = rules_name_is_valid(ref) ? core_find_name(core, who->uid, ref) : NULL;
 	if (n && n->id[0]) {
 		b = core_find(core, n->account, n->id);
 		if (b) {
 			*ret_sandbox = b;
-			return REF_BOX;
+			return REF_SANDBOX;
 		}
 	}
 	if (n && n->creation) {

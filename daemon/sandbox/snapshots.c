@@ -5,7 +5,9 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "daemon/auth/grant.h"
 #include "daemon/sandbox/copy.h"
 #include "daemon/sandbox/lines.h"
 #include "proto/base/clock.h"
@@ -39,6 +41,70 @@ struct snap *snap_find(struct sandbox_core *core, const struct account *a, const
 	struct snap *s = snapshots_find(core, a, id);
 
 	return s && !s->gone_boot_ms ? s : NULL;
+}
+
+bool snap_may_see(const struct principal *who, const struct snap *s)
+{
+	return !s->ours || grant_row(who, s->uid) == GRANT_OK;
+}
+
+bool snap_may_change(const struct principal *who, const struct snap *s)
+{
+	return s->ours ? grant_row(who, s->uid) == GRANT_OK : who->admin;
+}
+
+bool snap_same_template(const char *a, const char *b)
+{
+	const char *x = strrchr(a, '/'), *y = strrchr(b, '/');
+	size_t n;
+
+	a = x ? x + 1 : a;
+	b = y ? y + 1 : b;
+	n = strcspn(a, ":");
+	return n == strcspn(b, ":") && !strncasecmp(a, b, n);
+}
+
+struct snap *snap_named(struct sandbox_core *core, const struct account *a, const char *ref)
+{
+	list_for_each(n, &core->snapshots) {
+		struct snap *s = list_entry(n, struct snap, node);
+		bool is = snap_same_template(s->id, ref);
+
+		if (s->account != a || s->gone_boot_ms)
+			continue;
+		for (size_t k = 0; k < s->names.n && !is; k++)
+			is = snap_same_template(s->names.v[k], ref);
+		if (is)
+			return s;
+	}
+	return NULL;
+}
+
+/* One that is being made has no row yet, and its name all the same. */
+static bool is_being_made(struct sandbox_core *core, const struct account *a, uid_t by_others_than,
+			  const char *name)
+{
+	list_for_each(n, &core->attempts) {
+		struct attempt *t = list_entry(n, struct attempt, node);
+
+		if (t->account == a && t->uid != by_others_than && attempt_is_copy(t) &&
+		    copy_from(t)->kind == &copy_snapshot && copy_from(t)->name[0] &&
+		    snap_same_template(copy_from(t)->name, name))
+			return true;
+	}
+	return false;
+}
+
+bool snap_name_is_taken(struct sandbox_core *core, const struct account *a, const struct principal *who,
+			const char *name, struct status *st)
+{
+	const struct snap *s = snap_named(core, a, name);
+
+	if (!(s && !snap_may_change(who, s)) && !is_being_made(core, a, who->uid, name))
+		return false;
+	status_set(st, R_NAME_EXISTS, "the name %s is taken: give the snapshot another one", name);
+	status_evidence(st, "name", "%s", name);
+	return true;
 }
 
 bool snap_is_gone_since(struct sandbox_core *core, const struct account *a, const char *id,

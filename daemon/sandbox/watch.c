@@ -316,7 +316,7 @@ static bool watch_check(struct sandbox_watch *w, const struct sandbox_watch_opti
 	case REF_ID:
 		ref_not_found(st, o->sandbox);
 		return false;
-	case REF_BOX:
+	case REF_SANDBOX:
 		break;
 	}
 	w->only = str_dup(b->id);

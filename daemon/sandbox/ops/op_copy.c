@@ -170,6 +170,11 @@ static void make(struct sandbox_op *op)
 		op_fail(op, &st);
 		return;
 	}
+	if (a->kind == &copy_snapshot && a->name[0] &&
+	    snap_name_is_taken(op->core, op->account, &op->who, a->name, &st)) {
+		op_fail(op, &st);
+		return;
+	}
 	if (copy_new(op->core, a->kind, op->account, op->who.uid, op->id, &c) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/sandbox/copy.h"
 #include "daemon/sandbox/creation.h"
 #include "daemon/sandbox/holder.h"
 #include "daemon/sandbox/lease.h"
@@ -471,6 +472,21 @@ static int fill_creation(struct sandbox_op *op, struct creation *c)
 	return r;
 }
 
+/* A snapshot of another uid: as the cloud says it of what is not there. */
+static bool hides_template(struct sandbox_op *op, struct status *st)
+{
+	const struct args *a = op->args;
+	const struct snap *s = snap_named(op->core, op->account, a->template_id);
+
+	if (!s || snap_may_see(&op->who, s))
+		return false;
+	status_set(st, R_TEMPLATE_NOT_FOUND, "the cloud has no such template: template '%s' not found",
+		   a->template_id);
+	status_evidence(st, "route", "POST /sandboxes");
+	status_evidence(st, "upstream_status", "404");
+	return true;
+}
+
 static void make(struct sandbox_op *op)
 {
 	struct args *a = op->args;
@@ -479,6 +495,10 @@ static void make(struct sandbox_op *op)
 	struct status st;
 	int r;
 
+	if (hides_template(op, &st)) {
+		op_fail(op, &st);
+		return;
+	}
 	req_tag(op->core, op->who.uid, a->request_id, tag);
 	r = creation_new(op->core, op->account, op->who.uid, tag, &c);
 	if (!r)

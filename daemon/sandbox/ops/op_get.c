@@ -93,7 +93,7 @@ static struct sandbox *row_or_ask(struct sandbox_op *op,
 	case REF_ID:
 		ask(op, op->ref, on_ready);
 		return NULL;
-	case REF_BOX:
+	case REF_SANDBOX:
 		break;
 	}
 	op->account = b->account;

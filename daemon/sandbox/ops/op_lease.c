@@ -489,7 +489,7 @@ static void list_start(struct sandbox_op *op)
 			ref_not_found(&st, op->ref);
 			op_fail(op, &st);
 			return;
-		case REF_BOX:
+		case REF_SANDBOX:
 			break;
 		}
 	}

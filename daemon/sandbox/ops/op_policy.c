@@ -102,7 +102,7 @@ static void op_policy_start(struct sandbox_op *op)
 		return;
 	}
 	switch (ref_find(op->core, &op->who, op->ref, &b, &op->account, &st)) {
-	case REF_BOX:
+	case REF_SANDBOX:
 		change(op, b);
 		return;
 	case REF_ID:	/* nothing of ours: there is no policy to change */

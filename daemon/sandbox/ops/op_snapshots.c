@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/auth/grant.h"
 #include "daemon/sandbox/copy.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/page.h"
+#include "daemon/sandbox/rules/rules.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 
@@ -42,11 +42,6 @@ static void op_snapshots_free_args(struct sandbox_op *op)
 }
 
 /* --- List --- */
-
-static bool may_see(const struct sandbox_op *op, const struct snap *s)
-{
-	return !s->ours || grant_row(&op->who, s->uid) == GRANT_OK;
-}
 
 /* "alias", "team/alias", with or without ":tag", of a snapshot that has this name. */
 static bool has_name(const struct snap *s, const char *want)
@@ -119,7 +114,7 @@ static void answer_known(struct sandbox_op *op, enum sandbox_source source)
 	list_for_each(i, &op->core->snapshots) {
 		struct snap *s = list_entry(i, struct snap, node);
 
-		if (s->account == op->account && !s->gone_boot_ms && may_see(op, s) &&
+		if (s->account == op->account && !s->gone_boot_ms && snap_may_see(&op->who, s) &&
 		    (str_is_empty(op->id) || str_eq(op->id, s->source)) &&
 		    (!a->name[0] || has_name(s, a->name)))
 			v[n++] = s;
@@ -165,7 +160,7 @@ static int take_over(struct sandbox_op *op, const struct cloud_snapshots *list, 
 		/* The list's order is ours from here on. */
 		list_del(&s->node);
 		list_add_tail(&op->core->snapshots, &s->node);
-		if (may_see(op, s))
+		if (snap_may_see(&op->who, s))
 			v[(*ret_n)++] = s;
 	}
 	if (!r && all)
@@ -235,6 +230,7 @@ static bool op_snapshots_check(struct sandbox_op *op, struct status *st)
 
 static void list_start(struct sandbox_op *op)
 {
+	bool hidden = false;	/* another uid's: it has as many snapshots as one that nobody has */
 	struct status st;
 	struct sandbox *b;
 
@@ -243,9 +239,14 @@ static void list_start(struct sandbox_op *op)
 	if (!str_is_empty(op->ref)) {
 		switch (ref_find(op->core, &op->who, op->ref, &b, &op->account, &st)) {
 		case REF_NONE:
-			op_fail(op, &st);
-			return;
-		case REF_BOX:
+			hidden = st.reason == R_SANDBOX_NOT_FOUND && rules_looks_like_id(op->ref);
+			if (!hidden) {
+				op_fail(op, &st);
+				return;
+			}
+			b = NULL;
+			break;
+		case REF_SANDBOX:
 			op->account = b->account;
 			break;
 		case REF_ID:
@@ -257,10 +258,12 @@ static void list_start(struct sandbox_op *op)
 			return;
 		}
 	}
-	if (op_snapshots_check(op, &st))
-		list_now(op);
-	else
+	if (!op_snapshots_check(op, &st))
 		op_fail(op, &st);
+	else if (hidden)
+		op_snapshots_answer(op, NULL, 0, SANDBOX_FROM_CLOUD);
+	else
+		list_now(op);
 }
 
 static void list_expire(struct sandbox_op *op)
@@ -316,34 +319,6 @@ int sandbox_list_snapshots(struct sandbox_core *core, const struct sandbox_snaps
 
 /* --- Delete --- */
 
-/* Do both name the same template? The tag does not count: all builds go. */
-static bool same_template(const char *a, const char *b)
-{
-	const char *x = strrchr(a, '/'), *y = strrchr(b, '/');
-	size_t n;
-
-	a = x ? x + 1 : a;
-	b = y ? y + 1 : b;
-	n = strcspn(a, ":");
-	return n == strcspn(b, ":") && !strncasecmp(a, b, n);
-}
-
-static struct snap *named(struct sandbox_op *op)
-{
-	list_for_each(i, &op->core->snapshots) {
-		struct snap *s = list_entry(i, struct snap, node);
-		bool is = same_template(s->id, op->ref);
-
-		if (s->account != op->account || s->gone_boot_ms)
-			continue;
-		for (size_t k = 0; k < s->names.n && !is; k++)
-			is = same_template(s->names.v[k], op->ref);
-		if (is)
-			return s;
-	}
-	return NULL;
-}
-
 static void on_deleted(struct cloud_result *r, void *user)
 {
 	struct sandbox_op *op = op_from(user);
@@ -357,7 +332,7 @@ static void on_deleted(struct cloud_result *r, void *user)
 		return;
 	}
 	if (!store_tx_new(op->core->store, &t)) {
-		s = named(op);
+		s = snap_named(op->core, op->account, op->ref);
 		if (s)
 			snap_forget(op->core, s, t);
 		core_commit(op->core, t, false);
@@ -378,8 +353,9 @@ static void delete_start(struct sandbox_op *op)
 		op_fail(op, &st);
 		return;
 	}
-	s = named(op);
-	if (s && !may_see(op, s)) {
+	s = snap_named(op->core, op->account, op->ref);
+	/* What is not the caller's own is deleted by nobody but an admin, who has the account. */
+	if (s ? !snap_may_change(&op->who, s) : !op->who.admin) {
 		op_end_yes(op, &st, false);	/* as if there was none */
 		return;
 	}

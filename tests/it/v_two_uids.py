@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: MIT
+"""JUDGED G-1, G-7: what one uid has does not exist for another.
+
+Every method of the daemon is asked, as uid B, about every kind of object of uid A; the answer must be the one about an object
+that nobody has, word for word. Run by hand it prints the matrix:  /usr/bin/python3 tests/it/v_two_uids.py
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import harness
+from api import Api, ApiError
+
+A, B = 61001, 61002
+SERVICES = ("SandboxService", "SnapshotService", "LeaseService", "CommandService", "FileService")
+
+
+# -- a caller of another uid: this file again, started by setpriv, which is told calls by lines of JSON
+
+def jsonable(m):
+    """A message as plain data, in the order of its fields."""
+    out = {}
+    for f, v in m.ListFields():
+        if f.message_type and f.message_type.GetOptions().map_entry:
+            out[f.name] = {str(k): str(v[k]) for k in sorted(v)}
+        elif f.label == f.LABEL_REPEATED:
+            out[f.name] = [jsonable(x) if f.message_type else repr(x) for x in v]
+        else:
+            out[f.name] = jsonable(v) if f.message_type else repr(v)
+    return out
+
+
+def one(api, method, fields):
+    """What a call says first: a message or an error."""
+    service = api.service(method.split(".")[0])
+    m = service.methods_by_name[method.split(".")[1]]
+    proto = next(x for x in descriptor(service).method if x.name == m.name)
+    try:
+        if proto.client_streaming:
+            parts = [fields] if "header" in fields or "command" in fields else [fields]
+            r = api.send(method, iter(parts), timeout=5)
+            if proto.server_streaming:
+                r = next(r)
+        elif proto.server_streaming:
+            with api.stream(method, timeout=3, **fields) as s:
+                r = next(s)
+        else:
+            r = api.call(method, timeout=10, **fields)
+        return {"ok": jsonable(r)}
+    except StopIteration:
+        return {"ok": "nothing"}
+    except ApiError as e:
+        return {"error": [e.code, e.reason, e.text, e.metadata, e.fields]}
+
+
+def descriptor(service):
+    from google.protobuf import descriptor_pb2
+    d = descriptor_pb2.ServiceDescriptorProto()
+    service.CopyToProto(d)
+    return d
+
+
+def serve(socket):
+    with Api(socket) as api:
+        for line in sys.stdin:
+            method, fields = json.loads(line)
+            print(json.dumps(one(api, method, decode(fields))), flush=True)
+
+
+def decode(v):
+    """JSON has no bytes: {"b": "text"} is one."""
+    if isinstance(v, dict):
+        return v["b"].encode() if set(v) == {"b"} else {k: decode(x) for k, x in v.items()}
+    return [decode(x) for x in v] if isinstance(v, list) else v
+
+
+class Caller:
+    def __init__(self, socket, uid):
+        argv = harness.as_user(uid, ["/usr/bin/python3", "-B", os.path.abspath(__file__), "--serve", socket])
+        lib = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib")
+        self.proc = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                     env=dict(os.environ, PYTHONPATH=lib))
+
+    def __call__(self, method, **fields):
+        self.proc.stdin.write(json.dumps([method, fields]) + "\n")
+        self.proc.stdin.flush()
+        return json.loads(self.proc.stdout.readline())
+
+    def get(self, method, **fields):
+        r = self(method, **fields)
+        assert "ok" in r, (method, fields, r)
+        return r["ok"]
+
+    def close(self):
+        self.proc.stdin.close()
+        self.proc.wait(10)
+        self.proc.stdout.close()
+
+
+# -- the objects of A, and what nobody has in their place
+
+def text(x):
+    return x[1:-1]      # of a repr
+
+
+def objects(cloud, a):
+    cloud.script("quiet", [("stdout", b"x"), ("gate", cloud.gate())])
+    box = text(a.get("SandboxService.Create", name="mine", request_id="req-a")["id"])
+    gone = text(a.get("SandboxService.Create")["id"])
+    a.get("SandboxService.Kill", sandbox=gone)
+    snap = a.get("SnapshotService.Create", sandbox=box, name="snap-a")
+    command = text(a.get("CommandService.Start", sandbox=box, shell="quiet")["command_id"])
+    lease = text(a.get("LeaseService.Acquire", sandbox=box, ttl={"seconds": 600})["id"])
+    name = text(snap["names"][0]) if snap.get("names") else "snap-a"
+    return {
+        "sandbox": (box, "i" + "z" * 20), "gone sandbox": (gone, "i" + "y" * 20), "sandbox name": ("mine", "nope"),
+        "snapshot": (text(snap["id"]), "zzzzzzzzzzzzzzzzzzzz:default"),
+        "snapshot name": ("snap-a", "snap-z"), "full snapshot name": (name, name.replace("snap-a", "snap-z")),
+        "command": (command, "c" + "z" * 20), "lease": (lease, "l" + "z" * 20),
+    }
+
+
+FIELDS = {      # which objects go into which field
+    "sandbox": ("sandbox", "gone sandbox", "sandbox name"), "template": ("snapshot", "snapshot name", "full snapshot name"),
+    "snapshot": ("snapshot", "snapshot name", "full snapshot name"), "command_id": ("command",), "lease_id": ("lease",),
+}
+FILL = {"path": "/tmp/x", "source": "/tmp/x", "destination": "/tmp/y", "from": "/tmp/x", "to": "/tmp/y", "port": 8000,
+        "signal": "TERM", "shell": "true", "ttl": {"seconds": 60}, "timeout": {"seconds": 60},
+        "sandbox_timeout": {"seconds": 60}, "size": {"cols": 80, "rows": 24}, "policy": {}}
+
+
+def requests(api, service):
+    """(method, fields with a place for the reference, field): every method, every field that names an object."""
+    for m in descriptor(api.service(service)).method:
+        cls = api.message(m.input_type.rsplit(".", 1)[1])
+        for path in places(cls.DESCRIPTOR):
+            yield "%s.%s" % (service, m.name), cls.DESCRIPTOR, path
+
+
+def places(d, above=()):
+    for f in d.fields:
+        if f.name in FIELDS and not f.message_type:
+            yield above + (f.name,)
+        elif f.message_type and f.message_type.name in ("CommandRef", "WriteHeader"):
+            yield from places(f.message_type, above + (f.name,))
+
+
+def fill(d, path, value):
+    """Plausible values for the fields that a call needs, and the reference at its place."""
+    fields = {}
+    for f in d.fields:
+        if f.name == path[0]:
+            fields[f.name] = value if len(path) == 1 else fill(f.message_type, path[1:], value)
+        elif f.name in FILL and (f.label != f.LABEL_REPEATED):
+            if bool(f.message_type) == isinstance(FILL[f.name], dict):
+                fields[f.name] = FILL[f.name]
+    return fields
+
+
+CHANGING = re.compile(r"'(\d{9,}|-?\d+\.\d+)'|\d{4}-\d\d-\d\dT[\d:.]+Z?|upstream_request_id")
+
+
+def same(x, ref, nobody):
+    s = json.dumps(x, sort_keys=True)
+    for value in (ref, nobody):
+        s = s.replace(value, "REF")
+    return CHANGING.sub("#", s)
+
+
+def matrix(cloud, daemon):
+    """[(method, object, B's answer about A's, B's answer about nobody's)] of all that can be asked."""
+    a, b = Caller(daemon.socket, A), Caller(daemon.socket, B)
+    try:
+        things = objects(cloud, a)
+        with Api(daemon.socket) as api:
+            asked = [r for s in SERVICES for r in requests(api, s)]
+        rows = []
+        for method, d, path in asked:
+            for kind in FIELDS[path[-1]]:
+                of_a, of_nobody = things[kind]
+                fields = [fill(d, path, v) for v in (of_a, of_nobody)]
+                rows.append((method, ".".join(path), kind, same(b(method, **fields[0]), of_a, of_nobody),
+                             same(b(method, **fields[1]), of_a, of_nobody)))
+        return rows, a.get("SandboxService.Get", sandbox=things["sandbox"][0]), things
+    finally:
+        a.close()
+        b.close()
+
+
+@pytest.fixture
+def asked(cloud, daemon):
+    os.chmod(daemon.socket, 0o666)
+    return matrix(cloud, daemon)
+
+
+def test_no_method_tells_of_anothers_object(cloud, asked):
+    rows, mine, things = asked
+    assert len(rows) > 60
+    told = [r for r in rows if r[3] != r[4]]
+    assert not told, "\n".join("%s %s (%s):\n   %s\n   %s" % r for r in told)
+    # and none of it was touched
+    assert mine["state"] == "2" and cloud.sandbox(things["sandbox"][0]).fate is None
+    assert cloud.ledger.count("delete") == 1, "A's own kill"
+
+
+def test_a_name_of_a_snapshot_is_its_makers(cloud, daemon):
+    """The name is neither made from, nor taken over, nor deleted; its maker is told of nobody."""
+    os.chmod(daemon.socket, 0o666)
+    a, b = Caller(daemon.socket, A), Caller(daemon.socket, B)
+    try:
+        of_a, of_b = (text(c.get("SandboxService.Create")["id"]) for c in (a, b))
+        snap = a.get("SnapshotService.Create", sandbox=of_a, name="shared")
+        made = cloud.ledger.count("create")
+        for template in ("shared", "SHARED", "shared:default", text(snap["id"])):
+            r = b("SandboxService.Create", template=template)
+            assert r["error"][:2] == ["NOT_FOUND", "TEMPLATE_NOT_FOUND"], (template, r)
+        assert cloud.ledger.count("create") == made, "nothing was asked of the cloud"
+        for name in ("shared", "Shared"):
+            r = b("SnapshotService.Create", sandbox=of_b, name=name)
+            assert r["error"][:2] == ["ALREADY_EXISTS", "NAME_EXISTS"] and str(A) not in json.dumps(r)
+        assert b.get("SnapshotService.List").get("snapshots", []) == []
+        assert b.get("SnapshotService.Delete", snapshot="shared") == {}
+        assert a.get("SandboxService.Create", template="shared")["id"]
+        assert a.get("SnapshotService.Create", sandbox=of_a, name="shared"), "its maker makes it anew"
+    finally:
+        a.close()
+        b.close()
+
+
+def test_nobodys_template_is_not_deleted(cloud, daemon):
+    """JUDGED G-7: a DELETE leaves only for what is known as the caller's own."""
+    os.chmod(daemon.socket, 0o666)
+    b = Caller(daemon.socket, B)
+    try:
+        assert b.get("SnapshotService.Delete", snapshot="my-prod-template") == {}
+        assert cloud.ledger.count("snapshot_delete") == cloud.ledger.count("template.delete") == 0
+        assert not [r for r in cloud.ledger.requests if r.method == "DELETE"]
+        other = cloud.make_sandbox()        # made by another program with the same key
+        assert b.get("SandboxService.Kill", sandbox=other.id) == {}
+        assert other.fate is None and not [r for r in cloud.ledger.requests if r.method == "DELETE"]
+    finally:
+        b.close()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--serve"]:
+        serve(sys.argv[2])
+    else:
+        from fakecloud import FakeCloud
+        with FakeCloud() as fake:
+            d = harness.Daemon(fake)
+            os.chmod(d.socket, 0o666)
+            for row in matrix(fake, d)[0]:
+                print("%-4s %-34s %-18s %-20s %s" % ("ok" if row[3] == row[4] else "TOLD", row[0], row[1], row[2], row[3][:60]))
+            d.close()
