@@ -76,5 +76,5 @@ def test_storm(own, tmp_path):
         assert c.api("DELETE", "/templates/" + urllib.parse.quote(s["snapshotID"], safe="")).status == 204
     layers = os.path.join(cloud.state_dir, "layers")
     until(lambda: not os.listdir(layers), 10, "the last layer to go")
-    boxes = os.path.join(cloud.state_dir, "engine", "boxes")
+    boxes = os.path.join(cloud.state_dir, "engine", "containers")
     until(lambda: not os.listdir(boxes), 10, "the last sandbox's files to go")
