@@ -27,14 +27,14 @@ static struct sim_post *post_of(const char *tag)
 
 bool is_forgotten(const struct sim_sandbox *b)
 {
-	return b->orphan || (b->old && !disk_sandbox(b->id));
+	return b->orphan || (b->old && !disk_sandbox(b->real->id));
 }
 
 static bool is_remembered(const char *post_tag)
 {
-	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		const struct sim_sandbox *b = &W->sandboxes[i];
-		const char *tag = cloud_kvs_get(&b->tags, TAG_REQ);
+		const char *tag = fake_tag(b->real, TAG_REQ);
 
 		if (tag && !b->of && str_eq(tag, post_tag) && !is_forgotten(b))
 			return true;
@@ -42,7 +42,7 @@ static bool is_remembered(const char *post_tag)
 	return false;
 }
 
-void check_create_sent(const char *tag)
+static void check_create_sent(const char *tag)
 {
 	struct sim_post *p = post_of(tag);
 
@@ -54,7 +54,7 @@ void check_create_sent(const char *tag)
 	p->open = true;
 }
 
-void check_create_done(const char *tag, bool maybe)
+static void check_create_done(const char *tag, bool maybe)
 {
 	struct sim_post *p = post_of(tag);
 
@@ -65,57 +65,61 @@ void check_create_done(const char *tag, bool maybe)
 /* Is this the one that is made again when `old` has vanished? Only one that was lost is: not what we ended. */
 static void check_replaces(const struct sim_sandbox *old, const char *tag, const char *name)
 {
-	const char *uid = cloud_kvs_get(&old->tags, TAG_UID), *old_name = cloud_kvs_get(&old->tags, TAG_NAME);
+	const char *uid = fake_tag(old->real, TAG_UID), *old_name = fake_tag(old->real, TAG_NAME);
 	char text[128], want[TAG_REQ_LEN + 1];
 	uint8_t h[32];
 	int n;
 
 	if (!uid || !name || !old_name || !str_eq(name, old_name))
 		return;
-	n = snprintf(text, sizeof(text), "%s Recreate default %s", uid, old->id);
+	n = snprintf(text, sizeof(text), "%s Recreate default %s", uid, old->real->id);
 	sim_hash(text, (size_t)n, h);
 	str_hex(h, TAG_REQ_LEN / 2, want);
 	if (!str_eq(want, tag))
 		return;
 	W->recreated++;
-	if (old->alive)
-		sim_fail("I3", "%s lives and is made again", old->id);
-	if (str_eq(old->how, "deleted") && !W->store_failed)
-		sim_fail("I4", "%s was ended and is made again", old->id);
+	if (old->real->alive)
+		sim_fail("I3", "%s lives and is made again", old->real->id);
+	if (str_eq(old->real->how, "deleted") && !W->store_failed)
+		sim_fail("I4", "%s was ended and is made again", old->real->id);
 }
 
-void check_accepted(const struct sim_sandbox *b)
+void check_accepted(struct sim_sandbox *b)
 {
-	const char *tag = cloud_kvs_get(&b->tags, TAG_REQ), *policy = cloud_kvs_get(&b->tags, TAG_POLICY);
-	struct sim_sandbox *mine = ledger_find(b->id);
+	const char *tag = fake_tag(b->real, TAG_REQ), *policy = fake_tag(b->real, TAG_POLICY);
 
-	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		const struct sim_sandbox *o = &W->sandboxes[i];
-		const char *other = cloud_kvs_get(&o->tags, TAG_REQ);
+		const char *other = fake_tag(o->real, TAG_REQ);
 
 		if (o != b && !o->of && !is_forgotten(o) && !b->orphan && other && str_eq(other, tag))
-			sim_fail("I3", "two sandboxes of one request: %s and %s", o->id, b->id);
+			sim_fail("I3", "two sandboxes of one request: %s and %s", o->real->id,
+				 b->real->id);
 		if (o != b)
-			check_replaces(o, tag, cloud_kvs_get(&b->tags, TAG_NAME));
+			check_replaces(o, tag, fake_tag(b->real, TAG_NAME));
 	}
-	if (policy && policy_parse(policy, &mine->may[0]) < 0)
+	if (policy && policy_parse(policy, &b->may[0]) < 0)
 		sim_fail("I7", "the policy tag cannot be read: %s", policy);
 }
 
-/* A fork or a snapshot is made. */
-void check_copied(struct sim_copy *c)
+/* A fork or a snapshot is about to be made. */
+static void check_copied(const struct fake_request *q)
 {
+	struct sim_copy *c =
+		q->what == FAKE_FORK ? copy_by_timeout(q->timeout_s) : copy_by_name(q->name);
+
+	if (q->run <= W->lost_run)
+		return;
 	if (c->accepted)
 		sim_fail("I3", "%s was accepted twice", copy_key(c));
 	c->accepted = true;
 }
 
-void check_snapshot_deleted(const char *id)
+static void check_snapshot_deleted(const char *id)
 {
-	const struct sim_snap *s = ledger_snapshot_find(id);
-
-	if (s && !s->delete_asked)
-		sim_fail("I4", "DELETE of snapshot %s, which nobody asked for", id);
+	for (unsigned i = 0; i < W->fake->n_snapshots; i++)
+		if (str_eq(W->snaps[i].real->id, id) && !W->snaps[i].delete_asked)
+			sim_fail("I4", "DELETE of snapshot %s, which nobody asked for", id);
 }
 
 /* --- what ends a sandbox --- */
@@ -140,13 +144,14 @@ static bool allows(const struct sim_sandbox *b, enum policy_action what)
 /* Also while it is in use: its maximum age, and the cloud's cap. */
 static bool allows_in_use(const struct sim_sandbox *b, enum policy_action what)
 {
-	int64_t age = ledger_now() - b->started_at_ms + CLOCK_SLACK_MS;
+	int64_t age = fake_now(W->fake) - b->real->started_at_ms + CLOCK_SLACK_MS;
 
 	for (unsigned i = 0; i < b->n_may; i++) {
 		const struct policy *p = &b->may[i];
 
 		if ((age_action(p) == what && age >= (int64_t)p->max_age_ms) ||
-		    (p->on_cap == what && W->cap_s && b->end_at_ms <= ledger_now() + CAP_LEAD_MS + CLOCK_SLACK_MS))
+		    (p->on_cap == what && W->fake->cap_s &&
+		     b->real->end_at_ms <= fake_now(W->fake) + CAP_LEAD_MS + CLOCK_SLACK_MS))
 			return true;
 	}
 	return !b->n_may;
@@ -172,9 +177,9 @@ static bool maybe_leased(const struct sim_sandbox *b)
 /* A Create told of it, so it is claimed, and nobody ever asked for a lease on it: there is nothing to release. */
 static bool is_claimed_for_good(const struct sim_sandbox *b, enum policy_action what)
 {
-	const char *uid = cloud_kvs_get(&b->tags, TAG_UID);
+	const char *uid = fake_tag(b->real, TAG_UID);
 
-	if (!b->created || b->lease_asked || b->of || cloud_kvs_get(&b->tags, TAG_NAME) || !uid || !b->n_may)
+	if (!b->created || b->lease_asked || b->of || fake_tag(b->real, TAG_NAME) || !uid || !b->n_may)
 		return false;
 	if (b->request < SIM_REQUESTS && W->lease_asked[atoi(uid) - 1000][b->request])
 		return false;
@@ -189,7 +194,7 @@ static bool is_claimed_for_good(const struct sim_sandbox *b, enum policy_action 
 
 static void count_sweep(const struct sim_sandbox *b, const struct row_sandbox *row)
 {
-	uint64_t minutes = (W->now_ms - W->sandbox_began_ms) / 60000 + 2;
+	uint64_t minutes = (sim->now_ms - W->run_began_ms) / 60000 + 2;
 	struct disk_counts n;
 
 	if (!row || row->claimed)
@@ -200,40 +205,46 @@ static void count_sweep(const struct sim_sandbox *b, const struct row_sandbox *r
 			 (unsigned long long)minutes);
 }
 
-void check_end_sent(struct sim_sandbox *b, bool pause)
+static void check_end_sent(struct sim_sandbox *b, bool pause)
 {
-	const struct row_sandbox *row = b ? disk_sandbox(b->id) : NULL;
+	const struct row_sandbox *row = b ? disk_sandbox(b->real->id) : NULL;
 	enum policy_action what = pause ? POLICY_PAUSE : POLICY_KILL;
 	const char *verb = pause ? "pause" : "DELETE";
 	const struct sim_lease *x;
 
-	if (!b || (pause ? b->pause_asked_ms && W->now_ms < b->pause_asked_ms + PAUSE_ASKED_MS : b->kill_asked))
+	if (!b || (pause ? b->pause_asked_ms && sim->now_ms < b->pause_asked_ms + PAUSE_ASKED_MS
+			 : b->kill_asked))
 		return;
 	if (b->foreign)
-		sim_fail("I4", "%s of %s, which is not ours", verb, b->id);
+		sim_fail("I4", "%s of %s, which is not ours", verb, b->real->id);
 	if (!allows(b, what))
-		sim_fail("I4", "%s of %s, which no policy asks for", verb, b->id);
+		sim_fail("I4", "%s of %s, which no policy asks for", verb, b->real->id);
 	x = lease_on(b);
 	if ((x || b->commands) && !allows_in_use(b, what))
-		sim_fail("I4", "%s of %s, which is in use (lease %s kind %d, %u commands; %lld ms old, %lld ms left)",
-			 verb, b->id, x ? x->id : "", x ? (int)x->kind : 0, b->commands,
-			 (long long)(ledger_now() - b->started_at_ms), (long long)(b->end_at_ms - ledger_now()));
+		sim_fail("I4",
+			 "%s of %s, which is in use (lease %s kind %d, %u commands; %lld ms old, "
+			 "%lld ms left)",
+			 verb, b->real->id, x ? x->id : "", x ? (int)x->kind : 0, b->commands,
+			 (long long)(fake_now(W->fake) - b->real->started_at_ms),
+			 (long long)(b->real->end_at_ms - fake_now(W->fake)));
 	if (is_claimed_for_good(b, what))
-		sim_fail("I7", "%s of %s, which a Create was answered with and which was never leased", verb, b->id);
-	/* A kill that was decided is carried on: by this life, also where the store took no row, and by the next. */
-	if (!pause && ((row && row->state == SANDBOX_KILLING) || b->end_sent_life == W->sandbox_no))
+		sim_fail("I7",
+			 "%s of %s, which a Create was answered with and which was never leased",
+			 verb, b->real->id);
+	/* A kill that was decided is carried on: by this run, also where the store took no row, and by the next. */
+	if (!pause && ((row && row->state == SANDBOX_KILLING) || b->end_sent_run == W->run_no))
 		return;
 	if (b->seen_alive_ms < W->hung_at_ms || !b->seen_alive_ms)
-		sim_fail("I25", "%s of %s without having looked at it since the %s", verb, b->id,
-			 b->seen_alive_ms ? "stall" : "start");
+		sim_fail("I25", "%s of %s without having looked at it since the %s", verb,
+			 b->real->id, b->seen_alive_ms ? "stall" : "start");
 	count_sweep(b, row);
 	if (!pause)
-		b->end_sent_life = W->sandbox_no;
+		b->end_sent_run = W->run_no;
 }
 
 static bool is_meant(const struct sim_want *c, const struct sim_sandbox *b)
 {
-	const char *name = cloud_kvs_get(&b->tags, TAG_NAME);
+	const char *name = fake_tag(b->real, TAG_NAME);
 
 	return c->op && (c->sandbox == b || (name && str_eq(name, c->ref)));
 }
@@ -246,17 +257,49 @@ static bool asked_for(const struct sim_sandbox *b, unsigned what)
 	return false;
 }
 
-void check_timeout_sent(const struct sim_sandbox *b)
+static void check_timeout_sent(const struct sim_sandbox *b)
 {
 	if (b && !asked_for(b, SIM_ASKS_TIMEOUT))
-		sim_fail("I5", "/timeout of %s, which nobody asked for", b->id);
+		sim_fail("I5", "/timeout of %s, which nobody asked for", b->real->id);
 }
 
-void check_connect_sent(const struct sim_sandbox *b)
+static void check_connect_sent(const struct sim_sandbox *b)
 {
 	if (b && !asked_for(b, SIM_ASKS_CONNECT))
-		sim_fail("I4", "/connect of %s, which nobody asked for", b->id);
+		sim_fail("I4", "/connect of %s, which nobody asked for", b->real->id);
 }
+
+/* --- what the fake cloud tells --- */
+
+static bool is_made_once(enum fake_call what)
+{
+	return what == FAKE_CREATE || what == FAKE_FORK || what == FAKE_SNAPSHOT;
+}
+
+static void on_begins(const struct fake_request *q)
+{
+	sim_action(q);
+	if (is_made_once(q->what))
+		check_create_sent(q->label);
+	else if (q->what == FAKE_KILL || q->what == FAKE_PAUSE)
+		check_end_sent(ledger_find(q->id), q->what == FAKE_PAUSE);
+	else if (q->what == FAKE_TIMEOUT)
+		check_timeout_sent(ledger_find(q->id));
+	else if (q->what == FAKE_CONNECT)
+		check_connect_sent(ledger_find(q->id));
+	else if (q->what == FAKE_SNAPSHOT_DELETE)
+		check_snapshot_deleted(q->id);
+}
+
+static void on_over(const struct fake_request *q, enum cloud_outcome outcome)
+{
+	if (is_made_once(q->what))
+		check_create_done(q->label, outcome == CLOUD_UNKNOWN || outcome == CLOUD_DONE);
+	if (q->what == FAKE_GET && q->result.sandbox)
+		ledger_find(q->id)->seen_alive_ms = sim->now_ms;
+}
+
+const struct fake_observer check_observer = { on_begins, check_copied, ledger_made, on_over };
 
 /* --- after a crash --- */
 
@@ -266,7 +309,7 @@ static void check_policy(struct sim_sandbox *b, const struct row_sandbox *row)
 
 	policy_default(&p);
 	if (policy_parse(row->policy, &p) < 0)
-		sim_fail("I7", "the policy of %s cannot be read: %s", b->id, row->policy);
+		sim_fail("I7", "the policy of %s cannot be read: %s", b->real->id, row->policy);
 	for (unsigned i = 0; i < b->n_may; i++) {
 		/* Who is adopted by its tag cannot be made again: what it was made of is not known. */
 		if (p.on_gone == POLICY_FAIL)
@@ -278,21 +321,22 @@ static void check_policy(struct sim_sandbox *b, const struct row_sandbox *row)
 		}
 	}
 	if (b->n_may)
-		sim_fail("I7", "the policy of %s is %s after the crash, which it cannot be", b->id, row->policy);
+		sim_fail("I7", "the policy of %s is %s after the crash, which it cannot be",
+			 b->real->id, row->policy);
 }
 
 void check_disk(void)
 {
-	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		struct sim_sandbox *b = &W->sandboxes[i];
-		const struct row_sandbox *row = disk_sandbox(b->id);
+		const struct row_sandbox *row = disk_sandbox(b->real->id);
 
 		if (b->acked && !b->foreign && !row)
-			sim_fail("I7", "sandbox %s was answered and is lost", b->id);
-		/* KILLING is as good: the next life repeats the DELETE. */
+			sim_fail("I7", "sandbox %s was answered and is lost", b->real->id);
+		/* KILLING is as good: the next run repeats the DELETE. */
 		if (b->kill_acked && row && row->state != SANDBOX_GONE &&
 		    row->state != SANDBOX_KILLING && !W->store_failed)
-			sim_fail("I7", "the kill of %s was answered and is lost", b->id);
+			sim_fail("I7", "the kill of %s was answered and is lost", b->real->id);
 		if (row && !b->foreign)
 			check_policy(b, row);
 	}
@@ -301,14 +345,16 @@ void check_disk(void)
 
 		if (x->id[0] && lease_counts(x) && !disk_lease(x->id))
 			sim_fail("I7", "lease %s on %s was answered and is lost", x->id,
-				 x->sandbox->id);
+				 x->sandbox->real->id);
 	}
-	for (unsigned i = 0; i < W->n_snaps; i++) {
+	for (unsigned i = 0; i < W->fake->n_snapshots; i++) {
 		const struct sim_snap *s = &W->snaps[i];
-		const struct row_snapshot *row = disk_snapshot(s->id);
+		const struct row_snapshot *row = disk_snapshot(s->real->id);
 
-		if (s->acked && !s->delete_asked && (!row || !row->ours || row->uid != s->of->uid))
-			sim_fail("I7", "snapshot %s was answered and %s", s->id, row ? "is nobody's" : "is lost");
+		if (s->acked && !s->delete_asked &&
+		    (!row || !row->ours || row->uid != snap_copy(s)->uid))
+			sim_fail("I7", "snapshot %s was answered and %s", s->real->id,
+				 row ? "is nobody's" : "is lost");
 	}
 	for (unsigned i = 0; i < W->n_posts; i++)
 		if (W->posts[i].open) {
@@ -332,24 +378,25 @@ static void check_row(const struct row_sandbox *row)
 		sim_fail("I8", "the store has %s, which never was", row->id);
 	switch (row->state) {
 	case SANDBOX_GONE:
-		if (b->alive)
+		if (b->real->alive)
 			sim_fail("I8", "the store says that %s is gone, and it lives", row->id);
 		return;
 	case SANDBOX_RUNNING:
 	case SANDBOX_PAUSED:
-		if (!b->alive && b->died_at_ms + GONE_SEEN_MS < W->now_ms)
+		if (!b->real->alive && b->real->died_at_ms + GONE_SEEN_MS < sim->now_ms)
 			sim_fail("I8", "the store says that %s lives; it ended %llu ms ago (%s)", row->id,
-				 (unsigned long long)(W->now_ms - b->died_at_ms), b->how);
-		if (b->alive && b->paused != (row->state == SANDBOX_PAUSED) &&
-		    b->touched_at_ms + GONE_SEEN_MS < W->now_ms)
+				 (unsigned long long)(sim->now_ms - b->real->died_at_ms), b->real->how);
+		if (b->real->alive && b->real->paused != (row->state == SANDBOX_PAUSED) &&
+		    b->real->touched_at_ms + GONE_SEEN_MS < sim->now_ms)
 			sim_fail("I8", "the store says that %s is in state %d, the cloud: paused %d", row->id,
-				 row->state, b->paused);
+				 row->state, b->real->paused);
 		break;
 	default:
 		sim_fail("I23", "%s is still in state %d", row->id, row->state);
 	}
 	/* The end of a lease that the store refused is written with the next period; a crash may come first. */
-	if (b->alive && row->ours && !row->claimed && is_certain(b, POLICY_KILL) && !lease_on(b) && !W->store_failed)
+	if (b->real->alive && row->ours && !row->claimed && is_certain(b, POLICY_KILL) &&
+	    !lease_on(b) && !W->store_failed)
 		sim_fail("I1", "%s was claimed by nobody and lives", row->id);
 }
 
@@ -357,35 +404,35 @@ void check_quiet(void)
 {
 	struct disk_counts n;
 
-	ledger_expire();
+	fake_expire(W->fake);
 	disk_count(&n);
 	/* One whose deletion was refused stays until the next start settles it. */
 	if (n.intents && !W->store_failed)
 		sim_fail("I23", "%u intents are open", n.intents);
 	disk_each_sandbox(check_row);
-	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		const struct sim_sandbox *b = &W->sandboxes[i];
 
-		if (!b->alive || b->foreign)
+		if (!b->real->alive || b->foreign)
 			continue;
-		if (!disk_sandbox(b->id))
-			sim_fail("I1", "%s lives in the cloud and is unknown", b->id);
+		if (!disk_sandbox(b->real->id))
+			sim_fail("I1", "%s lives in the cloud and is unknown", b->real->id);
 	}
 }
 
 void check_released(void)
 {
-	ledger_expire();
-	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+	fake_expire(W->fake);
+	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		const struct sim_sandbox *b = &W->sandboxes[i];
 
-		if (!b->alive || b->foreign)
+		if (!b->real->alive || b->foreign)
 			continue;
 		/* A command that ran on only puts it off; it ended before the rest. */
 		if (b->was_leased && b->released_at_ms && b->policy_since_ms < b->released_at_ms &&
 		    is_certain(b, POLICY_KILL) && !lease_on(b) && !maybe_leased(b) && !W->store_failed)
-			sim_fail("I2", "%s was released %llu ms ago and lives", b->id,
-				 (unsigned long long)(W->now_ms - b->released_at_ms));
+			sim_fail("I2", "%s was released %llu ms ago and lives", b->real->id,
+				 (unsigned long long)(sim->now_ms - b->released_at_ms));
 	}
 }
 
@@ -393,30 +440,34 @@ void check_released(void)
  * that was made after its intent was closed. */
 void check_known(uint64_t quiet_since_ms)
 {
-	ledger_expire();
-	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+	fake_expire(W->fake);
+	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		const struct sim_sandbox *b = &W->sandboxes[i];
 
-		if (b->alive && !b->foreign && MAX(b->listed_at_ms, quiet_since_ms) + GONE_SEEN_MS < W->now_ms &&
-		    !disk_sandbox(b->id))
-			sim_fail("I1", "%s can be seen for %llu ms and is unknown", b->id,
-				 (unsigned long long)(W->now_ms - b->listed_at_ms));
+		if (b->real->alive && !b->foreign &&
+		    MAX(b->real->listed_at_ms, quiet_since_ms) + GONE_SEEN_MS < sim->now_ms &&
+		    !disk_sandbox(b->real->id))
+			sim_fail("I1", "%s can be seen for %llu ms and is unknown", b->real->id,
+				 (unsigned long long)(sim->now_ms - b->real->listed_at_ms));
 	}
 }
 
 void check_kept_alive(void)
 {
-	ledger_expire();
+	fake_expire(W->fake);
 	for (unsigned i = 0; i < W->n_leases; i++) {
 		const struct sim_lease *x = &W->leases[i];
 		const struct sim_sandbox *b = x->sandbox;
-		int64_t left = b->end_at_ms - ledger_now();
-		bool capped = W->cap_s && b->end_at_ms >= b->started_at_ms + W->cap_s * 1000ll;
+		int64_t left = b->real->end_at_ms - fake_now(W->fake);
+		bool capped =
+			W->fake->cap_s &&
+			b->real->end_at_ms >= b->real->started_at_ms + W->fake->cap_s * 1000ll;
 
-		if (!lease_counts(x) || b->paused || capped || b->n_may != 1 || !b->may[0].keep_alive ||
-		    b->kill_asked)
+		if (!lease_counts(x) || b->real->paused || capped || b->n_may != 1 ||
+		    !b->may[0].keep_alive || b->kill_asked)
 			continue;
 		if (left < 15000 / 6)
-			sim_fail("I6", "%s is leased and has %lld ms left", b->id, (long long)left);
+			sim_fail("I6", "%s is leased and has %lld ms left", b->real->id,
+				 (long long)left);
 	}
 }

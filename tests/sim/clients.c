@@ -77,7 +77,7 @@ static void end_calls_of(unsigned proc)
 static void lease_over(struct sim_lease *x)
 {
 	if (lease_counts(x) && !x->sandbox->released_at_ms)
-		x->sandbox->released_at_ms = W->now_ms;
+		x->sandbox->released_at_ms = sim->now_ms;
 	x->over = true;
 }
 
@@ -144,7 +144,7 @@ void clients_reboot(void)
 {
 	for (unsigned i = 0; i < SIM_PROCS; i++)
 		proc_die(i);
-	snprintf(W->boot_id, sizeof(W->boot_id), "boot-%llu", (unsigned long long)W->now_ms);
+	snprintf(W->boot_id, sizeof(W->boot_id), "boot-%llu", (unsigned long long)sim->now_ms);
 }
 
 /* --- leases as their holders see them --- */
@@ -153,18 +153,18 @@ bool lease_counts(const struct sim_lease *x)
 {
 	const struct sim_proc *p = &W->procs[x->proc];
 
-	if (x->over || !x->sandbox->alive)
+	if (x->over || !x->sandbox->real->alive)
 		return false;
 	switch (x->kind) {
 	case SANDBOX_LEASE_TTL:
-		return W->now_ms < x->ends_at_ms;
+		return sim->now_ms < x->ends_at_ms;
 	case SANDBOX_LEASE_PROCESS:
 		return p->alive && p->start_time == x->proc_start;
 	case SANDBOX_LEASE_STREAM:
-		if (x->core == W->sandbox_no)
+		if (x->run == W->run_no)
 			return x->held;
-		return x->core + 1 == W->sandbox_no &&
-		       W->now_ms + 50 < W->sandbox_began_ms + W->restart_grace_ms;
+		return x->run + 1 == W->run_no &&
+		       sim->now_ms + 50 < W->run_began_ms + W->restart_grace_ms;
 	}
 	return false;
 }
@@ -175,7 +175,7 @@ static struct sim_lease *lease_add(const struct sim_want *c, struct sim_sandbox 
 	struct sim_lease *x = &W->leases[W->n_leases++];
 
 	must(W->n_leases < SIM_LEASES);
-	*x = (struct sim_lease){ .sandbox = b, .kind = kind, .proc = c->proc, .core = W->sandbox_no,
+	*x = (struct sim_lease){ .sandbox = b, .kind = kind, .proc = c->proc, .run = W->run_no,
 				 .proc_start = W->procs[c->proc].start_time,
 				 .ends_at_ms = c->began_ms + c->ttl_ms };
 	(void)str_copy(x->id, sizeof(x->id), id);
@@ -200,13 +200,13 @@ static void on_held(void *user, enum sandbox_held_change change, const struct st
 
 bool want_hears(struct sim_want *c, const struct status *st)
 {
-	if (W->dead || sim_seam("reply"))
+	if (sim->dead || sim_seam("reply"))
 		return false;
 	if (c->what == SIM_ASKS_NOTHING || !c->op)
 		sim_fail("I10", "a second answer, or one after a cancel");
-	if (W->now_ms > c->deadline_ms + 100 && W->hung_at_ms <= c->began_ms)
+	if (sim->now_ms > c->deadline_ms + 100 && W->hung_at_ms <= c->began_ms)
 		sim_fail("I10", "%s answered %llu ms after its deadline", what_names[c->what],
-			 (unsigned long long)(W->now_ms - c->deadline_ms));
+			 (unsigned long long)(sim->now_ms - c->deadline_ms));
 	W->answers++;
 	sim_trace("%s #%u: %s %s", what_names[c->what], c->serial,
 		  status_ok(st) ? "ok" : status_reason_name(st->reason), st->text);
@@ -244,7 +244,7 @@ static void policy_answered(struct sim_want *c, const struct sandbox_view *sandb
 		return;
 	b->may[0] = sandbox->policy;
 	b->n_may = 1;
-	b->policy_since_ms = W->now_ms;
+	b->policy_since_ms = sim->now_ms;
 }
 
 static void on_sandbox(void *user, const struct status *st, const struct sandbox_view *sandbox)
@@ -280,9 +280,9 @@ static void on_yes(void *user, const struct status *st, bool yes)
 	if (!want_hears(c, st))
 		return;
 	if (c->what == SIM_ASKS_KILL && status_ok(st) && c->sandbox) {
-		if (yes && c->sandbox->alive)
-			sim_fail("I7", "Kill of %s was answered, and it lives", c->sandbox->id);
-		c->sandbox->kill_acked = yes && disk_sandbox(c->sandbox->id);	/* of a child, not before its fork is recorded */
+		if (yes && c->sandbox->real->alive)
+			sim_fail("I7", "Kill of %s was answered, and it lives", c->sandbox->real->id);
+		c->sandbox->kill_acked = yes && disk_sandbox(c->sandbox->real->id);	/* of a child, not before its fork is recorded */
 	}
 	want_done(c);
 }
@@ -329,8 +329,8 @@ struct sim_want *want_begin(enum sim_ask what, unsigned proc)
 		if (c->what != SIM_ASKS_NOTHING)
 			continue;
 		*c = (struct sim_want){ .what = what, .proc = proc, .serial = ++W->serial,
-					.request = SIM_REQUESTS, .began_ms = W->now_ms };
-		c->deadline_ms = W->now_ms + (chance(300) ? draw(50, 2000) : draw(2000, 40000));
+					.request = SIM_REQUESTS, .began_ms = sim->now_ms };
+		c->deadline_ms = sim->now_ms + (chance(300) ? draw(50, 2000) : draw(2000, 40000));
 		return c;
 	}
 	return NULL;
@@ -380,7 +380,7 @@ static void act_create(unsigned proc)
 				 .keep_memory = -1, .auto_resume = -1,
 				 .allow_internet_access = -1 };
 
-	if (!c || W->n_sandboxes + 60 > SIM_BOXES || W->n_posts + 60 > SIM_POSTS)
+	if (!c || W->fake->n_sandboxes + 60 > FAKE_SANDBOXES || W->n_posts + 60 > SIM_POSTS)
 		return;
 	if (chance(700))
 		c->request = (unsigned)rng_below(&W->rng, SIM_REQUESTS);
@@ -402,7 +402,7 @@ static void act_create(unsigned proc)
 		W->lease_asked[uid_index(c)][c->request] |= c->process_lease;
 	q.wait_ready = chance(100);
 	q.params_hash[0] = (uint8_t)(c->request + (chance(20) ? 100 : 0));
-	q.deadline_ms = c->deadline_ms - W->boot_base_ms;
+	q.deadline_ms = c->deadline_ms - sim->booted_at_ms;
 	sim_trace("Create #%u uid %u rid %s name %s lease %d", c->serial, who.uid, rid, name, c->process_lease);
 	if (sandbox_create(W->core, &q, on_sandbox, c, &c->op) < 0)
 		want_done(c);
@@ -415,12 +415,14 @@ static struct sim_sandbox *some_sandbox(unsigned proc)
 
 	snprintf(uid, sizeof(uid), "%u", W->procs[proc].uid);
 	/* What somebody has just asked something of: calls meet. */
-	if (W->hot && W->hot->alive && !W->hot->foreign && chance(300) && str_eq(cloud_kvs_get(&W->hot->tags, TAG_UID), uid))
+	if (W->hot && W->hot->real->alive && !W->hot->foreign && chance(300) &&
+	    str_eq(fake_tag(W->hot->real, TAG_UID), uid))
 		return W->hot;
-	for (unsigned tries = 0; tries < 20 && W->n_sandboxes; tries++) {
-		struct sim_sandbox *b = &W->sandboxes[W->n_sandboxes - 1 -
-						      rng_below(&W->rng, MIN(W->n_sandboxes, 24u))];
-		const char *of = cloud_kvs_get(&b->tags, TAG_UID);
+	for (unsigned tries = 0; tries < 20 && W->fake->n_sandboxes; tries++) {
+		struct sim_sandbox *b =
+			&W->sandboxes[W->fake->n_sandboxes - 1 -
+				      rng_below(&W->rng, MIN(W->fake->n_sandboxes, 24u))];
+		const char *of = fake_tag(b->real, TAG_UID);
 
 		if (b->foreign ? chance(100) : b->acked && (str_eq(of, uid) || chance(30)))
 			return b;
@@ -436,7 +438,7 @@ bool want_aim(struct sim_want *c, bool by_name)
 	}
 	c->sandbox = W->hot = some_sandbox(c->proc);
 	if (c->sandbox)
-		(void)str_copy(c->ref, sizeof(c->ref), c->sandbox->id);
+		(void)str_copy(c->ref, sizeof(c->ref), c->sandbox->real->id);
 	return c->sandbox;
 }
 
@@ -473,7 +475,7 @@ static int call_policy(struct sim_want *c, const struct principal *who, uint64_t
 
 	c->policy = some_policy(&W->rng);
 	b->policy_calls++;
-	b->policy_since_ms = W->now_ms;
+	b->policy_since_ms = sim->now_ms;
 	for (unsigned i = 0; i < n && b->n_may; i++) {
 		if (b->n_may == SIM_POLICIES) {
 			b->n_may = 0;	/* anything is possible */
@@ -487,9 +489,9 @@ static int call_policy(struct sim_want *c, const struct principal *who, uint64_t
 
 static int call_kill(struct sim_want *c, const struct principal *who, uint64_t until)
 {
-	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		struct sim_sandbox *b = &W->sandboxes[i];
-		const char *name = cloud_kvs_get(&b->tags, TAG_NAME);
+		const char *name = fake_tag(b->real, TAG_NAME);
 
 		if (b == c->sandbox || (name && str_eq(name, c->ref)))
 			b->kill_asked = true;
@@ -499,12 +501,12 @@ static int call_kill(struct sim_want *c, const struct principal *who, uint64_t u
 
 static int call_pause(struct sim_want *c, const struct principal *who, uint64_t until)
 {
-	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		struct sim_sandbox *b = &W->sandboxes[i];
-		const char *name = cloud_kvs_get(&b->tags, TAG_NAME);
+		const char *name = fake_tag(b->real, TAG_NAME);
 
 		if (b == c->sandbox || (name && str_eq(name, c->ref)))
-			b->pause_asked_ms = W->now_ms;
+			b->pause_asked_ms = sim->now_ms;
 	}
 	return sandbox_pause(W->core, who, c->ref, chance(800), until, on_yes, c, &c->op);
 }
@@ -522,7 +524,7 @@ static void act_on_sandbox(unsigned proc, enum sim_ask what)
 		want_done(c);
 		return;
 	}
-	until = c->deadline_ms - W->boot_base_ms;
+	until = c->deadline_ms - sim->booted_at_ms;
 	sim_trace("%s #%u uid %u %s", what_names[what], c->serial, who.uid, c->ref);
 	if (what == SIM_ASKS_CONNECT)
 		r = call_connect(c, &who, until);
@@ -552,7 +554,7 @@ static void act_list(unsigned proc)
 
 	if (!c)
 		return;
-	q.deadline_ms = c->deadline_ms - W->boot_base_ms;
+	q.deadline_ms = c->deadline_ms - sim->booted_at_ms;
 	if (sandbox_list(W->core, &q, on_page, c, &c->op) < 0)
 		want_done(c);
 }
@@ -569,7 +571,7 @@ static void act_on_lease(unsigned proc)
 	if (!x || x->over || !x->id[0] || W->procs[x->proc].uid != who.uid || W->n_leases + 20 > SIM_LEASES)
 		return;
 	what = x->kind == SANDBOX_LEASE_TTL && chance(600) ? SIM_ASKS_RENEW : SIM_ASKS_RELEASE;
-	if (x->kind == SANDBOX_LEASE_STREAM && x->core != W->sandbox_no)
+	if (x->kind == SANDBOX_LEASE_STREAM && x->run != W->run_no)
 		what = SIM_ASKS_ACQUIRE;
 	c = want_begin(what, proc);
 	if (!c)
@@ -578,18 +580,18 @@ static void act_on_lease(unsigned proc)
 	sim_trace("%s #%u lease %s", what_names[what], c->serial, x->id);
 	if (what == SIM_ASKS_RENEW) {
 		c->ttl_ms = draw(1000, 60000);
-		x->ends_at_ms = MIN(x->ends_at_ms, W->now_ms + c->ttl_ms);
-		r = sandbox_renew(W->core, &who, x->id, c->ttl_ms, c->deadline_ms - W->boot_base_ms,
-				  on_lease, c, &c->op);
+		x->ends_at_ms = MIN(x->ends_at_ms, sim->now_ms + c->ttl_ms);
+		r = sandbox_renew(W->core, &who, x->id, c->ttl_ms,
+				  c->deadline_ms - sim->booted_at_ms, on_lease, c, &c->op);
 	} else if (what == SIM_ASKS_RELEASE) {
 		release(x);
-		r = sandbox_release(W->core, &who, x->id, c->deadline_ms - W->boot_base_ms, on_yes,
-				    c, &c->op);
+		r = sandbox_release(W->core, &who, x->id, c->deadline_ms - sim->booted_at_ms,
+				    on_yes, c, &c->op);
 	} else {
 		c->kind = SANDBOX_LEASE_STREAM;
-		(void)str_copy(c->ref, sizeof(c->ref), x->sandbox->id);
+		(void)str_copy(c->ref, sizeof(c->ref), x->sandbox->real->id);
 		x->over = true;
-		r = call_acquire(c, &who, c->deadline_ms - W->boot_base_ms);
+		r = call_acquire(c, &who, c->deadline_ms - sim->booted_at_ms);
 	}
 	if (r < 0)
 		want_done(c);
@@ -610,44 +612,46 @@ static void act_cancel(void)
 
 static void act_command(void)
 {
-	struct sim_sandbox *b =
-		W->n_sandboxes ? &W->sandboxes[rng_below(&W->rng, W->n_sandboxes)] : NULL;
-	const struct row_sandbox *row = b ? disk_sandbox(b->id) : NULL;
+	struct sim_sandbox *b = W->fake->n_sandboxes
+					? &W->sandboxes[rng_below(&W->rng, W->fake->n_sandboxes)]
+					: NULL;
+	const struct row_sandbox *row = b ? disk_sandbox(b->real->id) : NULL;
 
-	if (!b || b->foreign || !b->acked || !b->alive)
+	if (!b || b->foreign || !b->acked || !b->real->alive)
 		return;
 	/* None begins in one that is being ended. */
 	if (!b->commands &&
-	    (!row || row->state == SANDBOX_KILLING || b->end_sent_life == W->sandbox_no))
+	    (!row || row->state == SANDBOX_KILLING || b->end_sent_run == W->run_no))
 		return;
 	if (b->commands) {
 		b->commands--;
-		sandbox_use_end(W->core, "default", b->id);
+		sandbox_use_end(W->core, "default", b->real->id);
 	} else {
 		b->commands++;
-		sandbox_use_begin(W->core, "default", b->id);
+		sandbox_use_begin(W->core, "default", b->real->id);
 	}
-	sim_trace("commands in %s: %u", b->id, b->commands);
+	sim_trace("commands in %s: %u", b->real->id, b->commands);
 }
 
 void clients_end_commands(void)
 {
-	for (unsigned i = 0; i < W->n_sandboxes; i++)
+	for (unsigned i = 0; i < W->fake->n_sandboxes; i++)
 		for (struct sim_sandbox *b = &W->sandboxes[i]; b->commands; b->commands--)
-			sandbox_use_end(W->core, "default", b->id);
+			sandbox_use_end(W->core, "default", b->real->id);
 }
 
 /* The cloud loses one that had a name. */
 static void act_vanish(void)
 {
-	struct sim_sandbox *b =
-		W->n_sandboxes ? &W->sandboxes[rng_below(&W->rng, W->n_sandboxes)] : NULL;
+	struct sim_sandbox *b = W->fake->n_sandboxes
+					? &W->sandboxes[rng_below(&W->rng, W->fake->n_sandboxes)]
+					: NULL;
 
-	if (!b || !b->alive || b->foreign || !cloud_kvs_get(&b->tags, TAG_NAME) ||
-	    W->n_sandboxes + 60 > SIM_BOXES || W->n_posts + 60 > SIM_POSTS)
+	if (!b || !b->real->alive || b->foreign || !fake_tag(b->real, TAG_NAME) ||
+	    W->fake->n_sandboxes + 60 > FAKE_SANDBOXES || W->n_posts + 60 > SIM_POSTS)
 		return;
-	sim_trace("%s vanishes", b->id);
-	ledger_end(b, "it vanished");
+	sim_trace("%s vanishes", b->real->id);
+	fake_end(b->real, "it vanished");
 }
 
 void clients_act(void)
@@ -701,9 +705,9 @@ void clients_act(void)
  * ask again, so a lease that was written counts until the process ends. Nobody outside can tell. */
 static void leave_in_doubt(const struct sim_want *c)
 {
-	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		struct sim_sandbox *b = &W->sandboxes[i];
-		const char *name = cloud_kvs_get(&b->tags, TAG_NAME);
+		const char *name = fake_tag(b->real, TAG_NAME);
 		bool made = c->what == SIM_ASKS_CREATE && (!b->acked || name || c->request < SIM_REQUESTS);
 
 		if (b == c->sandbox || made || (!c->sandbox && name && str_eq(name, c->ref)))
@@ -720,7 +724,7 @@ void clients_forget_calls(void)
 			leave_in_doubt(c);
 		*c = (struct sim_want){ 0 };
 	}
-	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		W->sandboxes[i].policy_calls = W->sandboxes[i].commands = 0;
 		W->sandboxes[i].seen_alive_ms = 0;
 	}
@@ -729,8 +733,8 @@ void clients_forget_calls(void)
 /* Lists that lie may hide it from the first list, after which a repeat makes another. */
 static bool is_hidden(const struct sim_sandbox *b)
 {
-	return !b->alive || b->listed_at_ms > W->now_ms || W->faults.list_omit || W->faults.list_empty ||
-	       W->faults.list_lag;
+	return !b->real->alive || b->real->listed_at_ms > sim->now_ms || W->fake->faults.list_omit ||
+	       W->fake->faults.list_empty || W->fake->faults.list_lag;
 }
 
 static void forget_posts(void)
@@ -746,18 +750,18 @@ static void forget_posts(void)
 		W->copies[i].accepted = false;
 		memset(W->copies[i].shown, 0, sizeof(W->copies[i].shown));
 	}
-	for (unsigned i = 0; i < W->n_snaps; i++)
+	for (unsigned i = 0; i < W->fake->n_snapshots; i++)
 		W->snaps[i].acked = false;
 }
 
 void clients_lose_store(void)
 {
-	W->lost_life = W->sandbox_no;
+	W->lost_run = W->run_no;
 	for (unsigned i = 0; i < W->n_leases; i++)
 		W->leases[i].over = true;
-	for (unsigned i = 0; i < W->n_sandboxes; i++) {
+	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		struct sim_sandbox *b = &W->sandboxes[i];
-		const char *policy = cloud_kvs_get(&b->tags, TAG_POLICY);
+		const char *policy = fake_tag(b->real, TAG_POLICY);
 
 		b->old = true;
 		b->orphan = is_hidden(b);
@@ -774,7 +778,7 @@ void clients_lose_store(void)
 		char *shown = W->shown[i / SIM_REQUESTS][i % SIM_REQUESTS];
 		struct sim_sandbox *b = shown[0] ? ledger_find(shown) : NULL;
 
-		if (b && cloud_kvs_get(&b->tags, TAG_NAME))
+		if (b && fake_tag(b->real, TAG_NAME))
 			shown[0] = 0;
 	}
 	forget_posts();

@@ -43,92 +43,57 @@ const char *copy_key(const struct sim_copy *c)
 	return key;
 }
 
-static struct sim_sandbox *make_child(const struct sim_sandbox *parent, const struct sim_copy *of)
+static void made_child(const struct sim_copy *of, struct sim_sandbox *b,
+		       const struct sim_sandbox *parent)
 {
-	struct sim_sandbox *b = ledger_add(of->timeout_s);
-	const char *policy;
+	const char *policy = fake_tag(b->real, TAG_POLICY);
 
-	for (size_t i = 0; i < parent->tags.n; i++)
-		must(!cloud_kvs_add(&b->tags, parent->tags.v[i].key, parent->tags.v[i].value));
 	b->of = of;
 	b->foreign = parent->foreign;
-	b->listed_at_ms = W->now_ms + (W->quiet ? 0 : sim_between(&W->cloud_rng, 0, 4000));
 	/* Its own policy, or, where it could not be told whose it is, the tag's. */
-	policy = cloud_kvs_get(&b->tags, TAG_POLICY);
 	if (policy)
 		must(!policy_parse(policy, &b->may[0]));
 	b->may[1] = of->policy;
-	b->n_may = W->horizon_ms < SURE_HORIZON_MS || W->lost_life ? 0 : 2;
-	sim_trace("cloud: %s forked from %s for %s", b->id, parent->id, copy_key(of));
-	return b;
+	b->n_may = W->horizon_ms < SURE_HORIZON_MS || W->lost_run ? 0 : 2;
 }
 
-void ledger_fork(struct sim_sandbox *parent, const struct sim_copy *of, struct cloud_result *r)
+void ledger_made(const struct fake_request *q, struct fake_sandbox *real,
+		 const struct fake_sandbox *parent)
 {
-	struct cloud_children *k = calloc(1, sizeof(*k));
+	struct sim_sandbox *b = ledger_sandbox(real);
 
-	must(k);
-	k->v = calloc(of->count, sizeof(*k->v));
-	must(k->v);
-	for (; k->n < of->count; k->n++) {
-		if (sim_chance(&W->cloud_rng, 50))
-			status_set(&k->v[k->n].error, R_RATE_LIMITED, "no slot in the simulated cloud");
-		else
-			k->v[k->n].sandbox = ledger_view(make_child(parent, of), true, false);
+	if (parent) {
+		made_child(copy_by_timeout(q->timeout_s), b, ledger_sandbox(parent));
+	} else {
+		b->orphan = q->run <= W->lost_run;
+		check_accepted(b);
 	}
-	r->children = k;
 }
 
-struct sim_snap *ledger_snapshot_find(const char *id)
+struct sim_sandbox *ledger_sandbox(const struct fake_sandbox *real)
 {
-	for (unsigned i = 0; i < W->n_snaps; i++)
-		if (str_eq(W->snaps[i].id, id))
+	return &W->sandboxes[real - W->fake->sandboxes];
+}
+
+struct sim_sandbox *ledger_find(const char *id)
+{
+	struct fake_sandbox *b = fake_find_any(W->fake, id);
+
+	return b ? ledger_sandbox(b) : NULL;
+}
+
+static struct sim_snap *find_snap(const char *id)
+{
+	for (unsigned i = 0; i < W->fake->n_snapshots; i++)
+		if (str_eq(W->snaps[i].real->id, id))
 			return &W->snaps[i];
 	return NULL;
 }
 
-static struct cloud_snapshot *view(const struct sim_snap *s)
+/* That it was made for. */
+struct sim_copy *snap_copy(const struct sim_snap *s)
 {
-	struct cloud_snapshot *v = calloc(1, sizeof(*v));
-
-	must(v);
-	v->id = str_dup(s->id);
-	must(v->id && !cloud_strs_add(&v->names, s->of->name));
-	return v;
-}
-
-void ledger_snapshot(const struct sim_sandbox *source, const struct sim_copy *of,
-		     struct cloud_result *r)
-{
-	char id[sizeof(W->snaps[0].id)];
-	struct sim_snap *s;
-
-	/* The same name again is the same snapshot. */
-	snprintf(id, sizeof(id), "team/%s:default", of->name);
-	s = ledger_snapshot_find(id);
-	if (!s)
-		s = &W->snaps[W->n_snaps++];
-	must(W->n_snaps < SIM_SNAPS);
-	s->of = of;
-	s->alive = true;
-	(void)str_copy(s->source, sizeof(s->source), source->id);
-	(void)str_copy(s->id, sizeof(s->id), id);
-	sim_trace("cloud: %s of %s", copy_key(of), source->id);
-	r->snapshot = view(s);
-}
-
-void ledger_snapshots(const char *source, const char *name, struct cloud_result *r)
-{
-	struct cloud_snapshots *l = calloc(1, sizeof(*l));
-
-	must(l);
-	for (unsigned i = W->n_snaps; i--;) {
-		const struct sim_snap *s = &W->snaps[i];
-
-		if (s->alive && (!source[0] || str_eq(source, s->source)) && (!name[0] || str_eq(name, s->of->name)))
-			must(!cloud_snapshots_add(l, view(s)));
-	}
-	r->snapshots = l;
+	return copy_by_name(s->real->name);
 }
 
 /* --- what clients are told --- */
@@ -142,7 +107,7 @@ static void show(const struct sim_want *c, unsigned n, const char *id, const str
 	if (k->shown[n][0] && !str_eq(k->shown[n], id))
 		sim_fail("I3", "%s showed %s, now %s", copy_key(k), k->shown[n], id);
 	(void)str_copy(k->shown[n], sizeof(k->shown[n]), id);
-	if (made_for != k && W->horizon_ms >= SURE_HORIZON_MS && !W->lost_life)
+	if (made_for != k && W->horizon_ms >= SURE_HORIZON_MS && !W->lost_run)
 		sim_fail("I3", "%s is answered with %s, which was made for another", copy_key(k), id);
 }
 
@@ -166,13 +131,13 @@ static void on_children(void *user, const struct status *st, const struct sandbo
 		if (sandbox->owner_uid != W->procs[c->proc].uid)
 			sim_fail("I9", "Fork shows uid %u the sandbox %s of %u",
 				 W->procs[c->proc].uid, sandbox->id, sandbox->owner_uid);
-		show(c, i, b->id, b->of);
+		show(c, i, b->real->id, b->of);
 		b->acked = true;
 		if (b->policy_calls)
 			continue;
 		b->may[0] = sandbox->policy;
 		b->n_may = 1;
-		b->policy_since_ms = W->now_ms;
+		b->policy_since_ms = sim->now_ms;
 	}
 	want_done(c);
 }
@@ -185,10 +150,10 @@ static void on_snapshot(void *user, const struct status *st, const struct sandbo
 	if (!want_hears(c, st))
 		return;
 	if (s) {
-		of = ledger_snapshot_find(s->id);
+		of = find_snap(s->id);
 		if (!of)
 			sim_fail("I3", "%s is answered with %s, which never was", copy_key(c->copy), s->id);
-		show(c, 0, s->id, of->of);
+		show(c, 0, s->id, snap_copy(of));
 		of->acked = true;
 	}
 	want_done(c);
@@ -201,13 +166,14 @@ static void on_snapshots(void *user, const struct status *st, const struct sandb
 	if (!want_hears(c, st))
 		return;
 	for (size_t i = 0; p && i < p->n; i++) {
-		const struct sim_snap *s = ledger_snapshot_find(p->snapshots[i].id);
+		const struct sim_snap *s = find_snap(p->snapshots[i].id);
 
 		if (!s)
 			sim_fail("I8", "the list has snapshot %s, which never was", p->snapshots[i].id);
 		/* One whose maker could not be told is nobody's, and seen by all of the account. */
-		if (s->acked && s->of->uid != W->procs[c->proc].uid)
-			sim_fail("I9", "uid %u is shown snapshot %s of %u", W->procs[c->proc].uid, s->id, s->of->uid);
+		if (s->acked && snap_copy(s)->uid != W->procs[c->proc].uid)
+			sim_fail("I9", "uid %u is shown snapshot %s of %u", W->procs[c->proc].uid,
+				 s->real->id, snap_copy(s)->uid);
 	}
 	want_done(c);
 }
@@ -254,7 +220,7 @@ static struct sim_want *begin_copy(enum sim_ask what, unsigned proc, char rid[16
 
 	if (!c)
 		return NULL;
-	if (W->n_sandboxes + 60 > SIM_BOXES || W->n_posts + 60 > SIM_POSTS ||
+	if (W->fake->n_sandboxes + 60 > FAKE_SANDBOXES || W->n_posts + 60 > SIM_POSTS ||
 	    !want_aim(c, sim_chance(&W->rng, 200)))
 		goto none;
 	c->copy = copy_of(proc, what == SIM_ASKS_FORK);
@@ -293,7 +259,7 @@ void act_fork(unsigned proc)
 
 	if (!c)
 		return;
-	f.deadline_ms = c->deadline_ms - W->boot_base_ms;
+	f.deadline_ms = c->deadline_ms - sim->booted_at_ms;
 	f.sandbox = c->ref;
 	f.count = c->copy->count;
 	f.timeout_ms = c->copy->timeout_s * 1000ull;
@@ -306,13 +272,15 @@ void act_fork(unsigned proc)
 void act_snapshot(unsigned proc)
 {
 	char rid[16];
-	struct sim_want *c = W->n_snaps + 60 < SIM_SNAPS ? begin_copy(SIM_ASKS_SNAPSHOT, proc, rid) : NULL;
+	struct sim_want *c = W->fake->n_snapshots + 60 < FAKE_SNAPSHOTS
+				     ? begin_copy(SIM_ASKS_SNAPSHOT, proc, rid)
+				     : NULL;
 	struct principal who = principal_of(proc);
 	struct sandbox_snapshot_create q = { .who = &who, .request_id = rid };
 
 	if (!c)
 		return;
-	q.deadline_ms = c->deadline_ms - W->boot_base_ms;
+	q.deadline_ms = c->deadline_ms - sim->booted_at_ms;
 	q.sandbox = c->ref;
 	q.name = c->copy->name;
 	q.params_hash[0] = (uint8_t)c->copy->timeout_s;
@@ -322,14 +290,14 @@ void act_snapshot(unsigned proc)
 
 static void act_delete(struct sim_want *c, const struct principal *who, uint64_t until)
 {
-	struct sim_snap *s = &W->snaps[rng_below(&W->rng, W->n_snaps)];
+	struct sim_snap *s = &W->snaps[rng_below(&W->rng, W->fake->n_snapshots)];
 
 	c->what = SIM_ASKS_SNAPSHOT_DELETE;
 	/* One whose maker could not be told is nobody's. */
-	if (s->of->uid == who->uid || !s->acked)
+	if (snap_copy(s)->uid == who->uid || !s->acked)
 		s->delete_asked = true;
-	sim_trace("DeleteSnapshot #%u uid %u %s", c->serial, who->uid, s->id);
-	if (sandbox_delete_snapshot(W->core, who, s->id, until, on_deleted, c, &c->op) < 0)
+	sim_trace("DeleteSnapshot #%u uid %u %s", c->serial, who->uid, s->real->id);
+	if (sandbox_delete_snapshot(W->core, who, s->real->id, until, on_deleted, c, &c->op) < 0)
 		want_done(c);
 }
 
@@ -342,8 +310,8 @@ void act_snapshots(unsigned proc)
 
 	if (!c)
 		return;
-	q.deadline_ms = c->deadline_ms - W->boot_base_ms;
-	if (W->n_snaps && sim_chance(&W->rng, 300)) {
+	q.deadline_ms = c->deadline_ms - sim->booted_at_ms;
+	if (W->fake->n_snapshots && sim_chance(&W->rng, 300)) {
 		act_delete(c, &who, q.deadline_ms);
 		return;
 	}

@@ -77,7 +77,7 @@ struct store {
 	bool timer_on, muted;
 	uint64_t next, reserved;
 	struct status health;
-	unsigned core;
+	unsigned run;
 	enum store_doubt doubt;		/* at its start */
 };
 
@@ -283,7 +283,7 @@ static void write_batch(struct store *s)
 }
 
 struct evaluation {
-	unsigned core;
+	unsigned run;
 };
 
 static void on_due(void *arg)
@@ -291,7 +291,7 @@ static void on_due(void *arg)
 	struct evaluation *d = arg;
 	struct store *s = W->store;
 
-	if (s && s->core == d->core && s->timer_on) {
+	if (s && s->run == d->run && s->timer_on) {
 		s->timer_on = false;
 		if (!sim_seam("store.write"))
 			write_batch(s);
@@ -311,7 +311,7 @@ void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void
 	t->durable = durable;
 	t->done = done;
 	t->user = user;
-	t->fails = sim_chance(&W->cloud_rng, W->faults.store_fails);
+	t->fails = sim_chance(&W->fake->rng, W->faults.store_fails);
 	W->store_failed |= t->fails;
 	list_add_tail(&s->queued, &t->node);
 	if (s->timer_on)
@@ -319,8 +319,8 @@ void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void
 	s->timer_on = true;
 	d = malloc(sizeof(*d));
 	must(d);
-	d->core = s->core;
-	sim_at(W->now_ms + sim_between(&W->cloud_rng, 0, 4), on_due, d);
+	d->run = s->run;
+	sim_at(sim->now_ms + sim_between(&W->fake->rng, 0, 4), on_due, d);
 }
 
 /* --- store.h --- */
@@ -561,7 +561,7 @@ struct store *disk_open(void)
 	s->next = host_seq + 1;
 	host_seq += SEQ_BLOCK;
 	s->reserved = host_seq;
-	s->core = W->sandbox_no;
+	s->run = W->run_no;
 	s->doubt = doubt;
 	return s;
 }
@@ -574,7 +574,7 @@ struct store *disk_close(struct store *s, enum disk_loss loss)
 	list_for_each(n, &s->queued)
 		keep++;
 	if (loss != DISK_STOP && keep)
-		keep = rng_below(&W->cloud_rng, keep + 1);
+		keep = rng_below(&W->fake->rng, keep + 1);
 	s->muted = true;
 	while (!list_is_empty(&s->queued)) {
 		struct store_tx *t = list_entry(s->queued.next, struct store_tx, node);
@@ -591,7 +591,7 @@ struct store *disk_close(struct store *s, enum disk_loss loss)
 		keep = 0;
 		list_for_each(n, &unsynced)
 			keep++;
-		keep = keep ? rng_below(&W->cloud_rng, keep + 1) : 0;
+		keep = keep ? rng_below(&W->fake->rng, keep + 1) : 0;
 		for (; keep; keep--)
 			sync_one(list_entry(unsynced.next, struct store_tx, node));
 		while (!list_is_empty(&unsynced))

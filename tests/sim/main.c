@@ -17,6 +17,8 @@
 
 #include "daemon/common/ev/loop.h"
 #include "daemon/common/obs/log.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "proto/base/clock.h"
 #include "proto/base/map.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -38,7 +40,7 @@ void sim_trace(const char *fmt, ...)
 {
 	char *to = lines[n_lines++ % TRACE_LINES];
 	va_list ap;
-	int n = snprintf(to, TRACE_WIDTH, "%3u %9.3f ", W->sandbox_no, (double)W->now_ms / 1000);
+	int n = snprintf(to, TRACE_WIDTH, "%3u %9.3f ", W->run_no, (double)sim->now_ms / 1000);
 
 	va_start(ap, fmt);
 	vsnprintf(to + n, TRACE_WIDTH - (size_t)n, fmt, ap);
@@ -55,7 +57,7 @@ static void show_last(void)
 		printf("  %s\n", lines[i % TRACE_LINES]);
 	printf("seed %llu after %lu crashes%s; again: sim --seed %llu --trace\n",
 	       (unsigned long long)W->seed, W->cycles,
-	       W->no_crash ? W->transition_wall ? ", wall clock stepped" : ", none meant" : "",
+	       W->no_crash ? W->step_wall ? ", wall clock stepped" : ", none meant" : "",
 	       (unsigned long long)W->seed);
 	fflush(stdout);
 }
@@ -117,11 +119,11 @@ uint64_t sim_between(struct rng *r, uint64_t lo, uint64_t hi)
 
 bool sim_seam(const char *name)
 {
-	if (!W->dead && !W->quiet && W->crash_in > 0 && --W->crash_in == 0) {
+	if (!sim->dead && !W->quiet && W->crash_in > 0 && --W->crash_in == 0) {
 		sim_trace("CRASH at %s", name);
-		W->dead = true;
+		sim->dead = true;
 	}
-	return W->dead;
+	return sim->dead;
 }
 
 /* In place of daemon/sandbox/failpoint.c, whose header declares it only for its own build. */
@@ -131,7 +133,7 @@ void failpoint_hit(const char *name)
 	(void)sim_seam(name);
 }
 
-/* --- one life --- */
+/* --- one run of the daemon --- */
 
 /* Not cryptography: different inputs give different tags. */
 void sim_hash(const void *p, size_t n, uint8_t ret[32])
@@ -169,7 +171,7 @@ static void *probe_start(const struct sandbox_target *t, uint64_t deadline_ms,
 	p->done = done;
 	p->user = done_user;
 	timer_init(&p->timer, W->loop, on_probe, p);
-	must(!timer_set(&p->timer, sim_boot_now() + sim_between(&W->cloud_rng, 1, 500)));
+	must(!timer_set(&p->timer, clock_boot_ms() + sim_between(&W->fake->rng, 1, 500)));
 	return p;
 }
 
@@ -181,7 +183,7 @@ static void probe_cancel(void *probe, void *user)
 	free(p);
 }
 
-static void sandbox_begin(void)
+static void run_begin(void)
 {
 	struct sandbox_core_account account = { .name = "default" };
 	struct sandbox_core_options o = {
@@ -195,14 +197,14 @@ static void sandbox_begin(void)
 		.prober = { probe_start, probe_cancel, NULL },
 	};
 
-	W->sandbox_no++;
-	W->sandbox_began_ms = W->hung_at_ms = W->now_ms;
+	W->run_no++;
+	W->run_began_ms = W->hung_at_ms = sim->now_ms;
 	W->sweeps = 0;
-	W->dead = false;
+	sim->dead = false;
 	sim_trace("START");
 	must(!loop_new(&W->loop));
 	W->store = disk_open();
-	W->cloud = sim_cloud_new();
+	W->cloud = fake_cloud(W->fake);
 	account.cloud = W->cloud;
 	o.loop = W->loop;
 	o.store = W->store;
@@ -210,7 +212,7 @@ static void sandbox_begin(void)
 	must(!sandbox_core_new(&o, &W->core));
 }
 
-static void sandbox_end(enum disk_loss loss)
+static void run_end(enum disk_loss loss)
 {
 	if (loss == DISK_STOP) {
 		sim_trace("STOP");
@@ -220,16 +222,16 @@ static void sandbox_end(enum disk_loss loss)
 		clients_close_streams(true);
 	} else {
 		sim_trace("END (%s)", loss == DISK_POWER ? "power" : "kill -9");
-		W->dead = true;
+		sim->dead = true;
 	}
 	W->core = sandbox_core_free(W->core);
-	W->cloud = sim_cloud_free(W->cloud);
+	W->cloud = fake_cloud_free(W->cloud);
 	W->store = disk_close(W->store, loss);
 	W->loop = loop_free(W->loop);
 	check_disk();
 	clients_close_streams(false);
 	clients_forget_calls();
-	W->dead = false;
+	sim->dead = false;
 }
 
 /* --- a world --- */
@@ -238,32 +240,37 @@ static void on_clients(void *arg)
 {
 	bool pause = sim_chance(&W->rng, 40);
 
-	if (W->ending || W->quiet)
+	if (sim->ending || W->quiet)
 		return;
-	if (!W->dead)
+	if (!sim->dead)
 		clients_act();
 	if (pause && sim_chance(&W->rng, W->faults.outage)) {
-		W->cloud_down_until_ms = W->now_ms + sim_between(&W->rng, 100, 40000);
+		W->fake->down_until_ms = sim->now_ms + sim_between(&W->rng, 100, 40000);
 		sim_trace("the cloud is away for a while");
 	}
 	if (pause && sim_chance(&W->rng, W->faults.hang)) {
-		W->now_ms += sim_between(&W->rng, 2000, 60000);
-		W->hung_at_ms = W->now_ms;
+		sim->now_ms += sim_between(&W->rng, 2000, 60000);
+		W->hung_at_ms = sim->now_ms;
 		sim_trace("the loop hung until now");
 	}
-	if (W->transition_wall && pause)
-		W->wall_offset_ms += (int64_t)rng_below(&W->wall_rng, 7200000) - 3600000;
-	sim_at(W->now_ms + (pause ? sim_between(&W->rng, 1000, 40000) : sim_between(&W->rng, 1, 400)), on_clients,
-	       NULL);
+	if (W->step_wall && pause)
+		sim->wall_offset_ms += (int64_t)rng_below(&W->wall_rng, 7200000) - 3600000;
+	sim_at(sim->now_ms +
+		       (pause ? sim_between(&W->rng, 1000, 40000) : sim_between(&W->rng, 1, 400)),
+	       on_clients, NULL);
 }
 
-static void draw_faults(struct rng *r, struct sim_faults *f)
+/* What is so in every cloud. */
+static const struct fake_faults nature = { .child_fails = 50, .cut = 300 };
+
+static void draw_faults(struct rng *r, struct sim_faults *own, struct fake_faults *f)
 {
 	unsigned level = (unsigned)rng_below(r, 4);
 	unsigned *all[] = { &f->unsent, &f->lost_before, &f->lost_after, &f->late, &f->err_before, &f->err_after,
 			    &f->refused, &f->limited, &f->stall, &f->twice };
 
-	*f = (struct sim_faults){ 0 };
+	*f = nature;
+	f->slow = true;
 	if (!level)
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
@@ -271,9 +278,31 @@ static void draw_faults(struct rng *r, struct sim_faults *f)
 	f->list_omit = (unsigned)rng_below(r, 200 * level);
 	f->list_empty = (unsigned)rng_below(r, 60 * level);
 	f->list_lag = (unsigned)rng_below(r, 300 * level);
-	f->store_fails = sim_chance(r, 300) ? (unsigned)rng_below(r, 40) : 0;
-	f->outage = (unsigned)rng_below(r, 100 * level);
-	f->hang = (unsigned)rng_below(r, 100 * level);
+	own->store_fails = sim_chance(r, 300) ? (unsigned)rng_below(r, 40) : 0;
+	own->outage = (unsigned)rng_below(r, 100 * level);
+	own->hang = (unsigned)rng_below(r, 100 * level);
+}
+
+static void plant_foreign(const char *host)
+{
+	struct fake_sandbox *b = fake_add(W->fake, 3600);
+
+	b->end_at_ms += 86400000;
+	if (host)
+		fake_plant_tag(b, TAG_HOST, host);
+	ledger_sandbox(b)->foreign = true;
+}
+
+/* What our clients know: nothing. */
+static void clear_ledger(void)
+{
+	for (unsigned i = 0; i < FAKE_SANDBOXES; i++) {
+		W->sandboxes[i].real = &W->fake->sandboxes[i];
+		policy_default(&W->sandboxes[i].may[0]);
+		W->sandboxes[i].n_may = 1;
+	}
+	for (unsigned i = 0; i < FAKE_SNAPSHOTS; i++)
+		W->snaps[i].real = &W->fake->snapshots[i];
 }
 
 static void world_begin(uint64_t seed)
@@ -284,25 +313,25 @@ static void world_begin(uint64_t seed)
 	W->losses = seed % 4 == 3;
 	n_lines = 0;
 	rng_seed(&W->rng, n * 3 + 1);
-	rng_seed(&W->cloud_rng, n * 3 + 2);
+	W->fake = fake_new();
+	W->fake->observer = &check_observer;
+	rng_seed(&W->fake->rng, n * 3 + 2);
 	rng_seed(&W->sys_rng, n * 3 + 3);
 	rng_seed(&W->wall_rng, n * 3 + 3);
-	W->now_ms = 1000000;
-	W->wall_offset_ms = 1700000000000 + (int64_t)rng_below(&W->rng, 100000);
-	W->cloud_offset_ms = W->wall_offset_ms + (int64_t)rng_below(&W->rng, 1200000) - 600000;
+	sim->wall_offset_ms = 1700000000000 + (int64_t)rng_below(&W->rng, 100000);
+	W->fake->clock_offset_ms = sim->wall_offset_ms + (int64_t)rng_below(&W->rng, 1200000) - 600000;
 	(void)str_copy(W->boot_id, sizeof(W->boot_id), "boot-0");
 	W->horizon_ms = sim_chance(&W->rng, 700) ? 60000 : 180000;
 	W->restart_grace_ms = sim_between(&W->rng, 2000, 30000);
 	W->unclaimed_grace_ms = sim_between(&W->rng, 5000, 120000);
-	W->cap_s = sim_chance(&W->rng, 200) ? (uint32_t)sim_between(&W->rng, 60, 600) : 0;
-	draw_faults(&W->rng, &W->faults);
+	W->fake->cap_s = sim_chance(&W->rng, 200) ? (uint32_t)sim_between(&W->rng, 60, 600) : 0;
+	draw_faults(&W->rng, &W->faults, &W->fake->faults);
+	clear_ledger();
 	disk_reset(seed);
 	clients_start();
-	for (unsigned i = 0; i < 2; i++) {
-		(void)ledger_plant(i ? "another-host" : NULL);
-		W->sandboxes[i].end_at_ms += 86400000;
-	}
-	sim_at(W->now_ms + 10, on_clients, NULL);
+	for (unsigned i = 0; i < 2; i++)
+		plant_foreign(i ? "another-host" : NULL);
+	sim_at(sim->now_ms + 10, on_clients, NULL);
 }
 
 static long next_crash(void)
@@ -318,31 +347,31 @@ static long next_crash(void)
 
 static void one_cycle(void)
 {
-	uint64_t until = W->now_ms + sim_between(&W->rng, 1000, 400000), down;
+	uint64_t until = sim->now_ms + sim_between(&W->rng, 1000, 400000), down;
 	unsigned how = (unsigned)rng_below(&W->rng, 100);
 
 	W->crash_in = next_crash();
 	if (!W->core)
-		sandbox_begin();
-	while (!W->dead && sim_step(until))
+		run_begin();
+	while (!sim->dead && sim_step(until))
 		;
 	if (W->no_crash)
 		return;
 	W->cycles++;
-	sandbox_end(W->dead || how < 70 ? (how < 35 ? DISK_POWER : DISK_KILL)
-		    : how < 85		? DISK_POWER
-					: DISK_STOP);
+	run_end(sim->dead || how < 70 ? (how < 35 ? DISK_POWER : DISK_KILL)
+		    : how < 85		  ? DISK_POWER
+					  : DISK_STOP);
 	if (sim_chance(&W->rng, 15)) {
 		sim_trace("the database is LOST");
 		disk_lose();
 		clients_lose_store();
 	}
-	down = W->now_ms + (sim_chance(&W->rng, 900) ? sim_between(&W->rng, 10, 3000)
+	down = sim->now_ms + (sim_chance(&W->rng, 900) ? sim_between(&W->rng, 10, 3000)
 						      : sim_between(&W->rng, 3000, 200000));
 	if (sim_chance(&W->rng, 40)) {
 		sim_trace("REBOOT");
 		clients_reboot();
-		W->boot_base_ms = W->now_ms - 500;
+		sim->booted_at_ms = sim->now_ms - 500;
 	}
 	if (sim_chance(&W->rng, 300))
 		clients_exchange();
@@ -353,41 +382,39 @@ static void one_cycle(void)
 /* Faults stop, nobody asks for anything: it must come to rest, and be right. */
 static void come_to_rest(void)
 {
-	uint64_t end, since = W->now_ms;
+	uint64_t end, since = sim->now_ms;
 
 	W->quiet = true;
 	W->faults = (struct sim_faults){ 0 };
-	W->cloud_down_until_ms = 0;
+	W->fake->faults = nature;
+	W->fake->down_until_ms = 0;
 	sim_trace("QUIET");
 	if (!W->core)
-		sandbox_begin();
+		run_begin();
 	clients_end_commands();
-	end = W->now_ms + QUIET_MS + W->horizon_ms;
-	for (uint64_t at = W->now_ms + 90000; at < end; at += 5000) {
+	end = sim->now_ms + QUIET_MS + W->horizon_ms;
+	for (uint64_t at = sim->now_ms + 90000; at < end; at += 5000) {
 		while (sim_step(at))
 			;
 		check_kept_alive();
 		check_known(since);
 	}
 	check_released();
-	sandbox_end(DISK_STOP);
+	run_end(DISK_STOP);
 	check_quiet();
 }
 
 static void world_end(void)
 {
-	W->ending = true;
-	sim_events_drop();
 	for (unsigned i = 0; i < SIM_PROCS; i++)
 		close(W->procs[i].fd);
-	for (unsigned i = 0; i < W->n_sandboxes; i++)
-		cloud_kvs_fini(&W->sandboxes[i].tags);
 	disk_reset(0);
+	fake_free(W->fake);
 }
 
 struct action {
 	uint64_t at_ms;
-	char text[48];
+	char text[96];
 };
 
 /* What was sent to the cloud, and when, of the last two worlds. */
@@ -395,7 +422,7 @@ static struct action *actions[2];
 static size_t n_actions[2];
 static unsigned which;
 
-void sim_action(const char *what, const char *id, uint32_t timeout_s)
+void sim_action(const struct fake_request *q)
 {
 	struct action *a;
 
@@ -406,31 +433,31 @@ void sim_action(const char *what, const char *id, uint32_t timeout_s)
 		must(actions[which]);
 	}
 	a = &actions[which][n_actions[which]++];
-	a->at_ms = W->now_ms;
-	snprintf(a->text, sizeof(a->text), "%s %s %u", what, id, timeout_s);
+	a->at_ms = sim->now_ms;
+	snprintf(a->text, sizeof(a->text), "%u %s %u", q->what, q->id, q->timeout_s);
 }
 
 struct totals {
 	unsigned long worlds, cycles, steps, answers, sandboxes, recreated;
 };
 
-static void run_world(uint64_t seed, bool no_crash, bool transition_wall, struct totals *t)
+static void run_world(uint64_t seed, bool no_crash, bool step_wall, struct totals *t)
 {
 	W = calloc(1, sizeof(*W));
 	must(W);
 	W->no_crash = no_crash;
-	W->transition_wall = transition_wall;
+	W->step_wall = step_wall;
 	world_begin(seed);
 	for (unsigned i = 0; i < (no_crash ? 4 : CYCLES_A_WORLD); i++)
 		one_cycle();
 	come_to_rest();
-	world_end();
 	t->worlds++;
 	t->cycles += W->cycles;
-	t->steps += W->steps;
+	t->steps += sim->steps;
 	t->answers += W->answers;
-	t->sandboxes += W->n_sandboxes;
+	t->sandboxes += W->fake->n_sandboxes;
 	t->recreated += W->recreated;
+	world_end();
 	free(W);
 	W = NULL;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A simulated host: the real daemon/sandbox under scripted clients and a scripted cloud, in one thread,
- * everything drawn from one 64-bit seed. The seams of lifecycle are replaced at link time: loop and
- * clock (loop.c), store (disk.c), cloud (cloud.c). Nothing here waits: time is a number.
+ * everything drawn from one 64-bit seed. The seams of lifecycle are replaced at link time: loop, clock and
+ * cloud (tests/lib/sim), store (disk.c), the kernel's answers about processes (procs.c).
  *
  * A crash is placed at a seam: from that call on the rest of the step has no effect (nothing is sent,
- * stored or answered), then the memory is dropped and the next life opens what the disk kept.
+ * stored or answered), then the memory is dropped and the next run opens what the disk kept.
  */
 #ifndef AB_TESTS_SIM_SIM_H
 #define AB_TESTS_SIM_SIM_H
@@ -14,19 +14,17 @@
 #include <sys/types.h>
 
 #include "daemon/auth/principal.h"
-#include "daemon/cloud/cloud.h"
-#include "daemon/cloud/model.h"
 #include "daemon/sandbox/sandbox.h"
 #include "daemon/store/row.h"
 #include "proto/base/cc.h"
 #include "proto/base/list.h"
 #include "proto/base/rng.h"
+#include "tests/lib/sim/fake.h"
 
 struct cloud;
 struct loop;
 struct store;
 
-#define SIM_BOXES	600u
 #define SIM_PROCS	6u
 #define SIM_UIDS	2u
 #define SIM_REQUESTS	12u
@@ -37,26 +35,17 @@ struct store;
 #define SIM_POSTS	1400u
 #define SIM_COPIES	200u
 #define SIM_CHILDREN	3u
-#define SIM_SNAPS	200u
 
-/* How bad this world is: chances in 1000. */
+/* How bad this world is, beside its cloud: chances in 1000. */
 struct sim_faults {
-	unsigned unsent, lost_before, lost_after, late, err_before, err_after, refused, limited, stall, twice;
-	unsigned list_omit, list_empty, list_lag;
 	unsigned store_fails;
 	unsigned outage;	/* at each pause of the clients: the cloud goes away */
 	unsigned hang;		/* … or our own loop does */
 };
 
-struct sim_sandbox {		/* the cloud's ledger, and what our clients know of it */
-	char id[32];
-	struct cloud_kvs tags;
-	bool alive, paused, foreign;
-	uint64_t listed_at_ms, died_at_ms, touched_at_ms;	/* true time */
-	int64_t started_at_ms, end_at_ms;	/* the cloud's clock */
-	uint32_t timeout_s;
-	const char *how;		/* it died */
-	/* what was asked for */
+struct sim_sandbox {			/* what our clients know of a sandbox, and asked for */
+	struct fake_sandbox *real;		/* what it is */
+	bool foreign;
 	bool acked, kill_asked, kill_acked, was_leased;
 	bool created, lease_asked;	/* a Create answered with it; somebody asked for a lease on it */
 	unsigned request;		/* … of that Create */
@@ -67,10 +56,9 @@ struct sim_sandbox {		/* the cloud's ledger, and what our clients know of it */
 	uint64_t policy_since_ms, pause_asked_ms;
 	uint64_t released_at_ms;	/* the first end of a lease since the last was taken */
 	unsigned commands;
-	uint64_t seen_alive_ms;		/* a GET of this life said so; 0 = none */
-	unsigned end_sent_life;		/* that sent a DELETE by itself */
+	uint64_t seen_alive_ms;		/* a GET of this run said so; 0 = none */
+	unsigned end_sent_run;		/* that sent a DELETE by itself */
 	const struct sim_copy *of;	/* a child of this fork */
-	uint64_t busy_until_ms;		/* it is being copied: in no list */
 	bool old;			/* made before the database was lost; only its tag says whose it is */
 	bool orphan;			/* … and lists may hide it, or it shows up later */
 };
@@ -90,9 +78,8 @@ struct sim_copy {
 };
 
 struct sim_snap {
-	char id[32], source[32];
-	const struct sim_copy *of;
-	bool alive, acked, delete_asked;
+	struct fake_snapshot *real;
+	bool acked, delete_asked;
 };
 
 struct sim_proc {
@@ -111,7 +98,7 @@ struct sim_lease {
 	uint64_t proc_start;
 	uint64_t ends_at_ms;		/* TTL, true time: it surely counts until then */
 	struct sandbox_held *held;
-	unsigned core;			/* in which it was taken */
+	unsigned run;			/* in which it was taken */
 	bool over;
 };
 
@@ -141,43 +128,36 @@ struct sim_post {
 
 struct world {
 	uint64_t seed;
-	struct rng rng, cloud_rng, sys_rng, wall_rng;
+	struct rng rng, sys_rng, wall_rng;
 	struct sim_faults faults;
 	bool quiet;			/* faults have stopped */
-	bool ending;			/* events only free what is theirs */
 	bool losses;			/* sandboxes with a name vanish */
-	bool no_crash, transition_wall;	/* of the comparison of two runs */
+	bool no_crash, step_wall;	/* of the comparison of two runs */
 
-	/* time: true ms since the world began */
-	uint64_t now_ms, boot_base_ms, hung_at_ms;
-	int64_t wall_offset_ms, cloud_offset_ms;
-	uint64_t cloud_down_until_ms;
+	uint64_t hung_at_ms;
 	char boot_id[40];
 
-	/* the life under way */
+	/* the run of the daemon under way */
 	struct loop *loop;
 	struct store *store;
 	struct cloud *cloud;
 	struct sandbox_core *core;
-	unsigned sandbox_no;
-	uint64_t sandbox_began_ms;
-	bool dead;			/* crashed in this step: nothing has an effect any more */
+	unsigned run_no;
+	uint64_t run_began_ms;
 	long crash_in;			/* seam calls until then */
 	bool store_failed;		/* a commit was refused in this world */
-	unsigned lost_life;		/* after which the database was lost; 0 = never */
+	unsigned lost_run;		/* after which the database was lost; 0 = never */
 	uint64_t restart_grace_ms, horizon_ms, unclaimed_grace_ms;
-	unsigned sweeps;		/* of this life */
+	unsigned sweeps;		/* of this run */
 
-	struct sim_sandbox sandboxes[SIM_BOXES];
-	unsigned n_sandboxes;
+	struct fake *fake;
+	struct sim_sandbox sandboxes[FAKE_SANDBOXES];	/* of the same index there */
 	struct sim_sandbox *hot;		/* that the last call was about */
-	uint32_t cap_s;			/* of an age; 0 = none */
 	struct sim_post posts[SIM_POSTS];
 	unsigned n_posts;
 	struct sim_copy copies[SIM_COPIES];
 	unsigned n_copies;
-	struct sim_snap snaps[SIM_SNAPS];
-	unsigned n_snaps;
+	struct sim_snap snaps[FAKE_SNAPSHOTS];
 
 	struct sim_proc procs[SIM_PROCS];
 	struct sim_lease leases[SIM_LEASES];
@@ -189,8 +169,7 @@ struct world {
 	uint64_t next_start_time, next_conn;
 	pid_t next_pid;
 
-	unsigned long steps, cycles, answers, idle_steps, recreated;
-	uint64_t stepped_ms;
+	unsigned long cycles, answers, recreated;
 };
 
 extern struct world *W;
@@ -198,27 +177,15 @@ extern struct world *W;
 /* --- main.c --- */
 
 extern bool sim_trace_on;
-void sim_trace(const char *fmt, ...) printf_like(1, 2);
-/* An invariant is broken: says so with the last steps and how to see it again; ends the program. */
-void sim_fail(const char *invariant, const char *fmt, ...) printf_like(2, 3) __attribute__((noreturn));
-void sim_action(const char *what, const char *id, uint32_t timeout_s);
-/* A place where a crash may fall. True: it has fallen. */
-bool sim_seam(const char *name);
+/* sim_trace() keeps the last lines; sim_fail() shows them, and how to see it again. */
+void sim_action(const struct fake_request *q);
 bool sim_chance(struct rng *r, unsigned of_1000);
 uint64_t sim_between(struct rng *r, uint64_t lo, uint64_t hi);
 
 /* In place of SHA-256. */
 void sim_hash(const void *p, size_t n, uint8_t ret[32]);
 
-/* --- loop.c --- */
-
-typedef void sim_event_fn(void *arg);
-/* Something outside of the daemon happens at a moment of true time; in the order it was planned. */
-void sim_at(uint64_t at_ms, sim_event_fn *fn, void *arg);
-/* The next thing that happens, not after until_ms. False: nothing does; the clock is there. */
-bool sim_step(uint64_t until_ms);
-void sim_events_drop(void);
-uint64_t sim_boot_now(void);
+/* --- procs.c: nothing that is called by name --- */
 
 /* --- disk.c --- */
 
@@ -241,26 +208,13 @@ const struct row_snapshot *disk_snapshot(const char *id);
 void disk_count(struct disk_counts *ret);
 void disk_each_sandbox(void (*fn)(const struct row_sandbox *r));
 
-/* --- cloud.c --- */
-
-struct cloud *sim_cloud_new(void);
-struct cloud *sim_cloud_free(struct cloud *c);
-struct sim_sandbox *ledger_find(const char *id);	/* alive or dead */
-struct sim_sandbox *ledger_plant(const char *host);
-struct sim_sandbox *ledger_add(uint32_t timeout_s);
-struct cloud_sandbox *ledger_view(const struct sim_sandbox *b, bool tokens, bool listed);
-void ledger_end(struct sim_sandbox *b, const char *how);
-void ledger_expire(void);
-int64_t ledger_now(void);			/* the cloud's clock */
-
 /* --- copies.c --- */
 
-struct sim_snap *ledger_snapshot_find(const char *id);
-void ledger_fork(struct sim_sandbox *parent, const struct sim_copy *of, struct cloud_result *r);
-void ledger_snapshot(const struct sim_sandbox *source, const struct sim_copy *of,
-		     struct cloud_result *r);
-/* source, name: NULL or "" = any */
-void ledger_snapshots(const char *source, const char *name, struct cloud_result *r);
+struct sim_sandbox *ledger_sandbox(const struct fake_sandbox *real);
+struct sim_sandbox *ledger_find(const char *id);	/* alive or dead */
+void ledger_made(const struct fake_request *q, struct fake_sandbox *real,
+		 const struct fake_sandbox *parent);
+struct sim_copy *snap_copy(const struct sim_snap *s);
 struct sim_copy *copy_by_timeout(uint32_t timeout_s);
 struct sim_copy *copy_by_name(const char *name);
 const char *copy_key(const struct sim_copy *c);
@@ -295,15 +249,9 @@ void proc_die(unsigned i);
 
 /* Nothing that the daemon could look at says that it was made. */
 bool is_forgotten(const struct sim_sandbox *b);
-void check_create_sent(const char *tag);
-void check_create_done(const char *tag, bool maybe);
-void check_accepted(const struct sim_sandbox *b);
-void check_copied(struct sim_copy *c);
-void check_snapshot_deleted(const char *id);
-void check_end_sent(struct sim_sandbox *b, bool pause);
-void check_timeout_sent(const struct sim_sandbox *b);
-void check_connect_sent(const struct sim_sandbox *b);
-void check_disk(void);		/* after a crash, before the next life */
+void check_accepted(struct sim_sandbox *b);
+extern const struct fake_observer check_observer;
+void check_disk(void);		/* after a crash, before the next run */
 void check_quiet(void);		/* nothing is under way, faults are over */
 void check_released(void);	/* … while streams still hold theirs */
 /* While it is quiet: */

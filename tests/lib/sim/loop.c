@@ -1,118 +1,89 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loop, clock and the kernel's answers about processes, over simulated time. What happens outside
- * (messages, people, the disk) is one queue in order of time; a due timer comes after what arrived
- * before it, as in the real loop's pass.
+ * Loop and clock over simulated time. What happens outside is one queue in order of time; a due timer
+ * comes after what arrived before it, as in the real loop's pass.
  */
 #include "daemon/common/ev/loop.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "proto/base/clock.h"
-#include "proto/base/fd.h"
 #include "proto/base/must.h"
-#include "proto/base/str.h"
-#include "tests/sim/sim.h"
+#include "tests/lib/sim/host.h"
 
-#define SPINS_MAX 20000u
+#define SPINS_MAX 20000u	/* steps without any time passing */
 
 struct loop {
 	struct timer **timers;
-	size_t n_timers, max_timers;
-	struct watch *watches[64];
-	size_t n_watches;
+	struct watch **watches;
+	struct pollfd *polled;
+	size_t n_timers, max_timers, n_watches, max_watches, turn;
 	struct list defers, pumps, graves;
 };
 
+struct sim *sim;
+static struct loop *loop;	/* of the run under way */
+static uint64_t stepped_ms;
+static unsigned idle_steps;
+
+/* --- what a program may have of its own --- */
+
+__attribute__((weak)) void sim_trace(const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!getenv("SIM_TRACE"))
+		return;
+	fprintf(stderr, "%9.3f ", (double)sim->now_ms / 1000);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+}
+
+__attribute__((weak)) void sim_fail(const char *invariant, const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "VIOLATION of %s: ", invariant);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	exit(1);
+}
+
+__attribute__((weak)) bool sim_seam(const char *name)
+{
+	return false;
+}
+
 /* --- time --- */
 
-uint64_t sim_boot_now(void)
+void sim_begin(struct sim *s)
 {
-	return W->now_ms - W->boot_base_ms;
+	*s = (struct sim){ .now_ms = 1000000, .wall_offset_ms = 1700000000000 };
+	sim = s;
+	stepped_ms = idle_steps = 0;
 }
 
 uint64_t clock_boot_ms(void)
 {
-	return sim_boot_now();
+	return sim->now_ms - sim->booted_at_ms;
 }
 
 uint64_t clock_boot_us(void)
 {
-	return sim_boot_now() * 1000;
+	return clock_boot_ms() * 1000;
 }
 
 int64_t clock_wall_ms(void)
 {
-	return (int64_t)W->now_ms + W->wall_offset_ms;
-}
-
-/* --- chance and processes: --wrap of the few calls that ask the kernel --- */
-
-void __wrap_rng_system(void *p, size_t n);
-void __wrap_rng_id(char *ret, size_t n);
-int __wrap_fd_pidfd(pid_t pid, int *ret);
-int __wrap_fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len);
-
-void __wrap_rng_system(void *p, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		((uint8_t *)p)[i] = (uint8_t)(W ? rng_u64(&W->sys_rng) : i);
-}
-
-void __wrap_rng_id(char *ret, size_t n)
-{
-	static const char set[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-
-	for (size_t i = 0; i < n; i++)
-		ret[i] = set[rng_below(&W->sys_rng, 36)];
-	ret[n] = 0;
-}
-
-static struct sim_proc *proc_of(pid_t pid)
-{
-	for (unsigned i = 0; i < SIM_PROCS; i++)
-		if (W->procs[i].pid == pid && W->procs[i].alive)
-			return &W->procs[i];
-	return NULL;
-}
-
-int __wrap_fd_pidfd(pid_t pid, int *ret)
-{
-	struct sim_proc *p = proc_of(pid);
-
-	if (pid == getpid())
-		*ret = eventfd(0, EFD_CLOEXEC);
-	else if (p)
-		*ret = fcntl(p->fd, F_DUPFD_CLOEXEC, 3);
-	else
-		return -ESRCH;
-	return *ret < 0 ? -errno : 0;
-}
-
-int __wrap_fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len)
-{
-	struct sim_proc *p;
-	int pid = 0;
-
-	if (str_eq(path, "/proc/sys/kernel/random/boot_id")) {
-		*ret = str_printf("%s\n", W->boot_id);
-		return *ret ? 0 : -ENOMEM;
-	}
-	if (sscanf(path, "/proc/%d/stat", &pid) != 1)
-		return -ENOENT;
-	p = proc_of(pid);
-	if (!p && pid != getpid())
-		return -ENOENT;
-	*ret = str_printf("%d (agent) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %llu 0 0", pid,
-			  p ? (unsigned long long)p->start_time : 1ull);
-	return *ret ? 0 : -ENOMEM;
+	return (int64_t)sim->now_ms + sim->wall_offset_ms;
 }
 
 /* --- loop.h --- */
@@ -125,7 +96,8 @@ int loop_new(struct loop **ret)
 	list_init(&l->defers);
 	list_init(&l->pumps);
 	list_init(&l->graves);
-	*ret = l;
+	must(!loop);
+	*ret = loop = l;
 	return 0;
 }
 
@@ -147,19 +119,27 @@ struct loop *loop_free(struct loop *l)
 	/* What is left would be called with its memory gone. */
 	must(!l->n_timers && !l->n_watches && list_is_empty(&l->defers) && list_is_empty(&l->pumps));
 	free(l->timers);
+	free(l->watches);
+	free(l->polled);
 	free(l);
+	loop = NULL;
 	return NULL;
 }
 
 uint64_t loop_now_ms(const struct loop *l)
 {
-	return sim_boot_now();
+	return clock_boot_ms();
 }
 
 int watch_init(struct watch *w, struct loop *l, int fd, watch_fn *fn, void *user)
 {
 	*w = (struct watch){ .loop = l, .fd = fd, .fn = fn, .user = user };
-	must(l->n_watches < ARRAY_SIZE(l->watches));
+	if (l->n_watches == l->max_watches) {
+		l->max_watches = l->max_watches * 2 + 64;
+		l->watches = realloc(l->watches, l->max_watches * sizeof(struct watch *));
+		l->polled = realloc(l->polled, l->max_watches * sizeof(struct pollfd));
+		must(l->watches && l->polled);
+	}
 	l->watches[l->n_watches++] = w;
 	return 0;
 }
@@ -271,7 +251,7 @@ static bool before(const struct event *a, const struct event *b)
 
 void sim_at(uint64_t at_ms, sim_event_fn *fn, void *arg)
 {
-	struct event e = { MAX(at_ms, W->now_ms), order++, fn, arg };
+	struct event e = { MAX(at_ms, sim->now_ms), order++, fn, arg };
 	size_t i = n_queue++;
 
 	if (n_queue > max_queue) {
@@ -303,8 +283,9 @@ static struct event pop(void)
 }
 
 /* Their objects are freed by the functions themselves: they are told that the world ends. */
-void sim_events_drop(void)
+void sim_end(void)
 {
+	sim->ending = true;
 	while (n_queue) {
 		struct event e = pop();
 
@@ -315,6 +296,7 @@ void sim_events_drop(void)
 	max_queue = 0;
 	order = 0;
 	watches_due = false;
+	sim = NULL;
 }
 
 /* --- one step --- */
@@ -336,10 +318,10 @@ static void settle_pass(struct loop *l)
 {
 	unsigned n = 0;
 
-	while (!W->dead && run_one(&l->defers))
+	while (!sim->dead && run_one(&l->defers))
 		if (++n > SPINS_MAX)
 			sim_fail("I23", "deferred work goes round without an end");
-	while (!W->dead && run_one(&l->pumps))
+	while (!sim->dead && run_one(&l->pumps))
 		;
 	bury_all(l);
 }
@@ -354,53 +336,87 @@ static struct timer *first_timer(struct loop *l)
 	return best;
 }
 
-static bool run_watch(struct loop *l)
+/* What of it is wanted and there; an end or an error is both. */
+static unsigned ready(const struct watch *w, int got)
+{
+	bool over = got & (POLLHUP | POLLERR);
+
+	return w->want & ((over || got & POLLIN ? WATCH_READ : 0) |
+			  (over || got & POLLOUT ? WATCH_WRITE : 0));
+}
+
+/* Serves one that is ready, the first of them from a place on. */
+static bool run_watch(struct loop *l, size_t from)
 {
 	for (size_t i = 0; i < l->n_watches; i++) {
-		struct watch *w = l->watches[i];
-		struct pollfd p = { .fd = w->fd, .events = POLLIN };
+		unsigned want = l->watches[i]->want;
 
-		if (w->want && poll(&p, 1, 0) == 1) {
-			w->fn(w, WATCH_READ, w->user);
-			return true;
-		}
+		l->polled[i].fd = want ? l->watches[i]->fd : -1;
+		l->polled[i].events =
+			(short)((want & WATCH_READ ? POLLIN : 0) | (want & WATCH_WRITE ? POLLOUT : 0));
+	}
+	if (poll(l->polled, l->n_watches, 0) <= 0)
+		return false;
+	for (size_t k = 0; k < l->n_watches; k++) {
+		size_t i = (from + k) % l->n_watches;
+		struct watch *w = l->watches[i];
+		unsigned what = ready(w, l->polled[i].revents);
+
+		if (!what)
+			continue;
+		l->turn = i + 1;
+		w->fn(w, what, w->user);
+		return true;
 	}
 	return false;
 }
 
 bool sim_step(uint64_t until_ms)
 {
-	struct loop *l = W->loop;
+	struct loop *l = loop;
 	uint64_t at = until_ms;
-	struct timer *t = l && !W->dead ? first_timer(l) : NULL;
-	uint64_t timer_at = t ? t->at_ms + W->boot_base_ms : UINT64_MAX;
+	struct timer *t = l && !sim->dead ? first_timer(l) : NULL;
+	uint64_t timer_at = t ? t->at_ms + sim->booted_at_ms : UINT64_MAX;
 
-	W->steps++;
-	W->idle_steps = W->now_ms == W->stepped_ms ? W->idle_steps + 1 : 0;
-	W->stepped_ms = W->now_ms;
-	if (W->idle_steps > SPINS_MAX)
+	sim->steps++;
+	idle_steps = sim->now_ms == stepped_ms ? idle_steps + 1 : 0;
+	stepped_ms = sim->now_ms;
+	if (idle_steps > SPINS_MAX)
 		sim_fail("I23", "it goes round without any time passing");
 	if (l && !list_is_empty(&l->defers)) {
 		settle_pass(l);
 		return true;
 	}
-	if (n_queue && queue[0].at_ms <= at && queue[0].at_ms <= MAX(timer_at, W->now_ms)) {
+	if (n_queue && queue[0].at_ms <= at && queue[0].at_ms <= MAX(timer_at, sim->now_ms)) {
 		struct event e = pop();
 
-		W->now_ms = MAX(W->now_ms, e.at_ms);
+		sim->now_ms = MAX(sim->now_ms, e.at_ms);
 		e.fn(e.arg);
 		watches_due = true;
-	} else if (l && !W->dead && watches_due) {
-		watches_due = run_watch(l);
+	} else if (l && !sim->dead && watches_due) {
+		watches_due = run_watch(l, 0);
 	} else if (t && timer_at <= at) {
-		W->now_ms = MAX(W->now_ms, timer_at);
+		sim->now_ms = MAX(sim->now_ms, timer_at);
 		timer_clear(t);
 		t->fn(t, t->user);
 	} else {
-		W->now_ms = MAX(W->now_ms, until_ms);
+		sim->now_ms = MAX(sim->now_ms, until_ms);
 		return false;
 	}
-	if (W->loop)
-		settle_pass(W->loop);
+	if (loop)
+		settle_pass(loop);
 	return true;
+}
+
+/* One pass, and a wait that ends with the first thing that happens. */
+int loop_once(struct loop *l, int wait_ms)
+{
+	uint64_t wait = wait_ms < 0 ? UINT32_MAX : (uint64_t)wait_ms;
+
+	must(l == loop);
+	if (!list_is_empty(&l->defers) || !list_is_empty(&l->pumps) || run_watch(l, l->turn))
+		settle_pass(l);
+	else
+		(void)sim_step(sim->now_ms + wait);
+	return 0;
 }
