@@ -73,7 +73,7 @@ static void check_replaces(const struct sim_sandbox *old, const char *tag, const
 	if (!uid || !name || !old_name || !str_eq(name, old_name))
 		return;
 	n = snprintf(text, sizeof(text), "%s Recreate default %s", uid, old->real->id);
-	sim_hash(text, (size_t)n, h);
+	fake_hash(text, (size_t)n, h);
 	str_hex(h, TAG_REQ_LEN / 2, want);
 	if (!str_eq(want, tag))
 		return;

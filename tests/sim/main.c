@@ -135,66 +135,17 @@ void failpoint_hit(const char *name)
 
 /* --- one run of the daemon --- */
 
-/* Not cryptography: different inputs give different tags. */
-void sim_hash(const void *p, size_t n, uint8_t ret[32])
-{
-	uint64_t h = 1469598103934665603ull;
-
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ ((const uint8_t *)p)[i]) * 1099511628211ull;
-	for (size_t i = 0; i < 4; i++, h = h * 6364136223846793005ull + 1)
-		memcpy(ret + 8 * i, &h, 8);
-}
-
-struct probe {
-	struct timer timer;
-	struct grave grave;
-	sandbox_probed_fn *done;
-	void *user;
-};
-
-static void on_probe(struct timer *t, void *user)
-{
-	struct status ok = STATUS_OK;
-	struct probe *p = user;
-
-	loop_bury(W->loop, &p->grave, free, p);
-	p->done(p->user, SANDBOX_PROBE_HEALTHY, &ok);
-}
-
-static void *probe_start(const struct sandbox_target *t, uint64_t deadline_ms,
-			 sandbox_probed_fn *done, void *done_user, void *user)
-{
-	struct probe *p = calloc(1, sizeof(*p));
-
-	must(p);
-	p->done = done;
-	p->user = done_user;
-	timer_init(&p->timer, W->loop, on_probe, p);
-	must(!timer_set(&p->timer, clock_boot_ms() + sim_between(&W->fake->rng, 1, 500)));
-	return p;
-}
-
-static void probe_cancel(void *probe, void *user)
-{
-	struct probe *p = probe;
-
-	timer_clear(&p->timer);
-	free(p);
-}
-
 static void run_begin(void)
 {
 	struct sandbox_core_account account = { .name = "default" };
 	struct sandbox_core_options o = {
 		.accounts = &account,
 		.n_accounts = 1,
-		.sha256 = sim_hash,
+		.sha256 = fake_hash,
 		.resolve_horizon_ms = W->horizon_ms,
 		.restart_grace_ms = W->restart_grace_ms,
 		.unclaimed_grace_ms = W->unclaimed_grace_ms,
 		.rng_seed = rng_u64(&W->sys_rng),
-		.prober = { probe_start, probe_cancel, NULL },
 	};
 
 	W->run_no++;
@@ -204,8 +155,9 @@ static void run_begin(void)
 	sim_trace("START");
 	must(!loop_new(&W->loop));
 	W->store = disk_open();
-	W->cloud = fake_cloud(W->fake);
+	W->cloud = fake_cloud(W->fake, W->loop);
 	account.cloud = W->cloud;
+	o.prober = fake_prober(W->cloud);
 	o.loop = W->loop;
 	o.store = W->store;
 	policy_default(&o.policy);
@@ -315,6 +267,7 @@ static void world_begin(uint64_t seed)
 	rng_seed(&W->rng, n * 3 + 1);
 	W->fake = fake_new();
 	W->fake->observer = &check_observer;
+	W->fake->latency_ms = 20;
 	rng_seed(&W->fake->rng, n * 3 + 2);
 	rng_seed(&W->sys_rng, n * 3 + 3);
 	rng_seed(&W->wall_rng, n * 3 + 3);

@@ -182,9 +182,6 @@ void sim_action(const struct fake_request *q);
 bool sim_chance(struct rng *r, unsigned of_1000);
 uint64_t sim_between(struct rng *r, uint64_t lo, uint64_t hi);
 
-/* In place of SHA-256. */
-void sim_hash(const void *p, size_t n, uint8_t ret[32]);
-
 /* --- procs.c: nothing that is called by name --- */
 
 /* --- disk.c --- */

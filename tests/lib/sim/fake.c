@@ -35,6 +35,7 @@ struct fake *fake_new(void)
 
 	sim_begin(&f->time);
 	rng_seed(&f->rng, 1);
+	f->latency_ms = 1;
 	f->clock_offset_ms = f->time.wall_offset_ms;
 	return f;
 }
@@ -43,6 +44,17 @@ void fake_free(struct fake *f)
 {
 	sim_end();
 	shared_free(f, sizeof(*f));
+}
+
+/* Not cryptography. */
+void fake_hash(const void *p, size_t n, uint8_t ret[32])
+{
+	uint64_t h = 1469598103934665603ull;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ ((const uint8_t *)p)[i]) * 1099511628211ull;
+	for (size_t i = 0; i < 4; i++, h = h * 6364136223846793005ull + 1)
+		memcpy(ret + 8 * i, &h, 8);
 }
 
 void fake_next(struct fake *f, enum fake_call what, unsigned n, enum fake_fate fate)
@@ -418,6 +430,13 @@ static void act_time(struct fake_request *q, struct fake_sandbox *b)
 		extend_to(q->fake, b, now + q->timeout_s * 1000ll);
 }
 
+/* What is to be deleted is not there: as good as done. */
+static void gone_already(struct cloud_result *r)
+{
+	r->http_status = 404;
+	r->not_found = true;
+}
+
 static void act_snapshot_delete(struct fake_request *q)
 {
 	struct fake_snapshot *s = find_snapshot(q->fake, q->id);
@@ -425,7 +444,7 @@ static void act_snapshot_delete(struct fake_request *q)
 	if (s && s->alive)
 		s->alive = false;
 	else
-		missing(&q->result);
+		gone_already(&q->result);
 }
 
 static void act_kill(struct fake_request *q, struct fake_sandbox *b)
@@ -434,9 +453,7 @@ static void act_kill(struct fake_request *q, struct fake_sandbox *b)
 		fake_end(b, "deleted");
 		b->deletes++;
 	} else {
-		missing(&q->result);
-		q->result.outcome = CLOUD_DONE;
-		q->result.status = (struct status)STATUS_OK;
+		gone_already(&q->result);
 	}
 }
 

@@ -11,6 +11,7 @@
 #define AB_TESTS_LIB_SIM_FAKE_H
 
 #include "daemon/cloud/cloud.h"
+#include "daemon/sandbox/sandbox.h"
 #include "proto/base/rng.h"
 #include "tests/lib/sim/host.h"
 
@@ -107,6 +108,7 @@ struct fake {
 	unsigned seen[FAKE_CALLS];	/* requests of each kind that came, or were lost on the way */
 	int64_t clock_offset_ms;	/* of the cloud's clock to true time */
 	uint32_t cap_s;			/* of an age; 0 = none */
+	uint32_t latency_ms;		/* of each way, at most, but for what is slow */
 	/* the script */
 	struct {
 		enum fake_fate fate;
@@ -115,6 +117,7 @@ struct fake {
 	unsigned children_fail;		/* so many of the next children */
 	bool released;			/* what is held is answered */
 	bool list_empty;		/* 200 with nothing */
+	enum sandbox_probe_result probe;
 	bool down;			/* nothing is answered: each call tries again until its deadline */
 	/* chance */
 	struct rng rng;
@@ -132,8 +135,12 @@ void shared_free(void *p, size_t n);
 struct fake *fake_new(void);
 void fake_free(struct fake *f);
 /* One face of it in this process, for one run of the daemon. */
-struct cloud *fake_cloud(struct fake *f);
+struct cloud *fake_cloud(struct fake *f, struct loop *l);
 struct cloud *fake_cloud_free(struct cloud *c);
+/* Asks its sandboxes' agents: each answers fake->probe. */
+struct sandbox_prober fake_prober(struct cloud *c);
+/* In place of SHA-256: different inputs give different tags. */
+void fake_hash(const void *p, size_t n, uint8_t ret[32]);
 /* The next n calls of a kind; later ones go well. */
 void fake_next(struct fake *f, enum fake_call what, unsigned n, enum fake_fate fate);
 

@@ -22,7 +22,7 @@ struct sim {
 	unsigned long steps;
 };
 
-/* The world under way. In shared memory (struct fake) it is that of the program's children, too: each
+/* The world under way; without one, the clocks stand where each begins. In shared memory (struct fake) it is that of the program's children, too: each
  * goes on from where the last one was killed. */
 extern struct sim *sim;
 

@@ -25,7 +25,10 @@ struct loop {
 	struct list defers, pumps, graves;
 };
 
-struct sim *sim;
+#define BEGINS { .now_ms = 1000000, .wall_offset_ms = 1700000000000 }
+
+static struct sim none = BEGINS;
+struct sim *sim = &none;
 static struct loop *loop;	/* of the run under way */
 static uint64_t stepped_ms;
 static unsigned idle_steps;
@@ -66,7 +69,7 @@ __attribute__((weak)) bool sim_seam(const char *name)
 
 void sim_begin(struct sim *s)
 {
-	*s = (struct sim){ .now_ms = 1000000, .wall_offset_ms = 1700000000000 };
+	*s = (struct sim)BEGINS;
 	sim = s;
 	stepped_ms = idle_steps = 0;
 }
@@ -296,7 +299,7 @@ void sim_end(void)
 	max_queue = 0;
 	order = 0;
 	watches_due = false;
-	sim = NULL;
+	sim = &none;
 }
 
 /* --- one step --- */

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/ev/loop.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "proto/base/clock.h"
-#include "proto/base/list.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "tests/lib/sim/fake.h"
@@ -14,6 +14,7 @@
 #define DEADLINE_MS   75000u
 #define LATE_MAX_MS   90000u	/* a request acts at most so late: sometimes after the horizon */
 #define AGAIN_MAX_MS  3000u
+#define PROBE_MAX_MS  500u
 #define TRY_EVERY_MS  10u	/* while the cloud is away, or holds an answer back */
 
 static const char *const what_names[FAKE_CALLS] = {
@@ -27,6 +28,7 @@ static const char *const fate_names[] = {
 
 struct cloud {
 	struct fake *fake;
+	struct loop *loop;
 	struct list calls;
 	unsigned run;
 	uint64_t failed_at_ms, ok_at_ms;
@@ -280,7 +282,7 @@ static uint64_t latency(struct fake *f)
 	uint64_t n = rng_below(&f->rng, 100);
 
 	if (n < 70 || !f->faults.slow)
-		return between(f, 1, 20);
+		return between(f, 1, f->latency_ms);
 	return n < 97 ? between(f, 20, 300) : between(f, 300, 5000);
 }
 
@@ -288,7 +290,7 @@ static uint64_t latency(struct fake *f)
 static void plan(struct fake_request *q)
 {
 	struct fake *f = q->fake;
-	uint64_t send = sim->now_ms + (q->fate == FAKE_UNSENT ? 0 : between(f, 0, 20));
+	uint64_t send = sim->now_ms + (q->fate == FAKE_UNSENT ? 0 : between(f, 0, f->latency_ms));
 	uint64_t arrive = send + latency(f), reply = arrive + latency(f);
 
 	if (q->fate == FAKE_STALL)
@@ -378,14 +380,62 @@ static struct cloud_call *simple(struct cloud *c, enum fake_call what, const cha
 	return start(k);
 }
 
+/* --- agents --- */
+
+struct probe {
+	struct timer timer;
+	struct grave grave;
+	struct cloud *cloud;
+	sandbox_probed_fn *done;
+	void *user;
+};
+
+static void on_probed(struct timer *t, void *user)
+{
+	struct status st = STATUS_OK;
+	struct probe *p = user;
+	enum sandbox_probe_result result = p->cloud->fake->probe;
+
+	if (result != SANDBOX_PROBE_HEALTHY)
+		status_set(&st, R_UNREACHABLE, "the fake agent does not answer");
+	loop_bury(p->cloud->loop, &p->grave, free, p);
+	p->done(p->user, result, &st);
+}
+
+static void *probe_start(const struct sandbox_target *t, uint64_t deadline_ms,
+			 sandbox_probed_fn *done, void *done_user, void *user)
+{
+	struct probe *p = calloc(1, sizeof(*p));
+
+	must(p);
+	*p = (struct probe){ .cloud = user, .done = done, .user = done_user };
+	timer_init(&p->timer, p->cloud->loop, on_probed, p);
+	must(!timer_set(&p->timer, clock_boot_ms() + between(p->cloud->fake, 1, PROBE_MAX_MS)));
+	return p;
+}
+
+static void probe_cancel(void *probe, void *user)
+{
+	struct probe *p = probe;
+
+	timer_clear(&p->timer);
+	free(p);
+}
+
+struct sandbox_prober fake_prober(struct cloud *c)
+{
+	return (struct sandbox_prober){ probe_start, probe_cancel, c };
+}
+
 /* --- cloud.h --- */
 
-struct cloud *fake_cloud(struct fake *f)
+struct cloud *fake_cloud(struct fake *f, struct loop *l)
 {
 	struct cloud *c = calloc(1, sizeof(*c));
 
 	must(c);
 	c->fake = f;
+	c->loop = l;
 	c->run = ++f->runs;
 	list_init(&c->calls);
 	return c;

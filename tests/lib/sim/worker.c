@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The worker without a thread: what was handed over within one span of gathering is done together at
- * its end, in simulated time.
+ * The worker without a thread: what was handed over within one span of gathering is done together, and
+ * heard of some simulated time later.
  */
 #include "daemon/common/ev/worker.h"
 
@@ -10,6 +10,8 @@
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "tests/lib/sim/host.h"
+
+#define WORK_MS 5u	/* as a disk takes */
 
 struct worker {
 	struct worker_options o;
@@ -70,7 +72,7 @@ int worker_new(const struct worker_options *o, struct worker **ret)
 
 void worker_submit(struct worker *w, struct job *j)
 {
-	uint64_t at = clock_boot_ms() + (j->hurry ? 0 : (w->o.gather_us + 999) / 1000);
+	uint64_t at = clock_boot_ms() + (j->hurry ? 0 : w->o.gather_us / 1000) + WORK_MS;
 
 	list_init(&j->node);
 	list_add_tail(&w->queued, &j->node);

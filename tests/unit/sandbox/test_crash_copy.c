@@ -16,93 +16,74 @@ static const char *const points[] = {
 static const char *const resolve_points[] = {"copy.resolve_listed", "copy.before_record",
 					     "copy.recorded"};
 
-struct report {			/* what a child saw, in shared memory */
+/* One run of the daemon, in shared memory: what a child is to do, and what it saw. */
+struct run {
+	struct fake *fake;
+	const char *point;
+	bool snapshot;
 	bool answered;
 	struct status st;
 	unsigned n;
 	char ids[COUNT][64];
 };
 
-struct ask {
-	struct report *r;
-	bool done;
-};
-
 static void on_forked(void *user, const struct status *st, const struct sandbox_child *v, size_t n)
 {
-	struct ask *a = user;
+	struct run *r = user;
 
-	a->done = a->r->answered = true;
-	a->r->st = *st;
+	r->answered = true;
+	r->st = *st;
 	for (size_t i = 0; i < n && i < COUNT; i++)
 		if (v[i].sandbox)
-			(void)str_copy(a->r->ids[a->r->n++], sizeof(a->r->ids[0]), v[i].sandbox->id);
+			(void)str_copy(r->ids[r->n++], sizeof(r->ids[0]), v[i].sandbox->id);
 }
 
 static void on_snapshot(void *user, const struct status *st, const struct sandbox_snapshot *s)
 {
-	struct ask *a = user;
+	struct run *r = user;
 
-	a->done = a->r->answered = true;
-	a->r->st = *st;
+	r->answered = true;
+	r->st = *st;
 	if (s)
-		(void)str_copy(a->r->ids[a->r->n++], sizeof(a->r->ids[0]), s->id);
+		(void)str_copy(r->ids[r->n++], sizeof(r->ids[0]), s->id);
 }
 
-static void call(struct world *w, bool snapshot, const char *sandbox, struct report *r)
+static void call(struct world *w, const char *sandbox, struct run *r)
 {
-	struct sandbox_fork f = {.who = &alice,
-				 .deadline_ms = clock_boot_ms() + 5000,
-				 .sandbox = sandbox,
-				 .count = COUNT,
-				 .request_id = "req"};
-	struct sandbox_snapshot_create s = {.who = &alice,
-					    .deadline_ms = clock_boot_ms() + 5000,
-					    .sandbox = sandbox,
-					    .request_id = "req"};
-	struct ask a = { .r = r };
+	struct sandbox_fork f = { .who = &alice, .deadline_ms = clock_boot_ms() + 5000,
+				  .sandbox = sandbox, .count = COUNT, .request_id = "req" };
+	struct sandbox_snapshot_create s = { .who = &alice, .deadline_ms = clock_boot_ms() + 5000,
+					     .sandbox = sandbox, .request_id = "req" };
 	struct sandbox_op *op;
 
-	if (snapshot)
-		CHECK(!sandbox_snapshot_create(w->core, &s, on_snapshot, &a, &op));
+	if (r->snapshot)
+		CHECK(!sandbox_snapshot_create(w->core, &s, on_snapshot, r, &op));
 	else
-		CHECK(!sandbox_fork(w->core, &f, on_forked, &a, &op));
-	while (!a.done)
-		CHECK(loop_once(w->loop, 1000) >= 0);
+		CHECK(!sandbox_fork(w->core, &f, on_forked, r, &op));
+	UNTIL(w, r->answered);
 }
 
 /* In a child: the sandbox (made, or found by its name), the call; ends by the failpoint or by itself. */
-static void live(struct fake *f, const char *point, bool snapshot, struct report *r)
+static void live(void *arg)
 {
-	struct world w = { .fake = f };
-	struct sandbox_create c = a_create("sandbox");
+	struct run *r = arg;
+	struct world w = { .fake = r->fake };
+	struct sandbox_create c = a_create("box");
 	struct answer a;
 
-	log_setup(LOG_LEVEL_ERROR);
-	if (point)
-		setenv("AGENTBOXD_FAILPOINT", point, 1);
-	else
-		unsetenv("AGENTBOXD_FAILPOINT");
+	die_at(r->point);
 	world_start(&w);
-	c.name = "sandbox";
+	c.name = "box";
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
-	call(&w, snapshot, a.id, r);
+	call(&w, a.id, r);
 	world_stop(&w);
-	exit(0);
 }
 
-static int in_child(struct fake *f, const char *point, bool snapshot, struct report *r)
+static int run(struct run *r, struct fake *f, const char *point, bool snapshot)
 {
-	int wstatus;
-	pid_t pid;
-
-	fflush(stdout);
-	pid = fork();
-	if (!pid)
-		live(f, point, snapshot, r);
-	CHECK(waitpid(pid, &wstatus, 0) == pid);
-	return wstatus;
+	*r = (struct run){ .fake = f, .point = point, .snapshot = snapshot };
+	return in_child(live, r);
 }
 
 static unsigned made(const struct fake *f, bool snapshot)
@@ -110,69 +91,76 @@ static unsigned made(const struct fake *f, bool snapshot)
 	return snapshot ? f->n_snapshots : f->n_sandboxes - 1;
 }
 
-static void play(const char *at, enum fake_create how, bool snapshot)
+static void check_repeat(const struct run *r, struct fake *f)
 {
-	struct fake *f = fake_new();
-	struct report *r = (struct report *)(void *)fake_new();
-	unsigned all = snapshot ? 1 : COUNT;
-	char point[64];
-	int wstatus;
+	unsigned all = r->snapshot ? 1 : COUNT;
 
-	_Static_assert(sizeof(struct report) <= sizeof(struct fake), "report fits");
-	snprintf(world_dir, sizeof(world_dir), "/tmp/ab-crash-XXXXXX");
-	CHECK(mkdtemp(world_dir));
-	f->copy = how;
-	f->copy_n = how == FAKE_ACCEPT ? 0 : 1;
-	snprintf(point, sizeof(point), "%s=kill", at);
-	wstatus = in_child(f, point, snapshot, r);
-	if (!was_killed(wstatus))
-		fprintf(stderr, "%s how=%d: not killed (status %x)\n", at, how, wstatus);
-	CHECK(was_killed(wstatus));
-	CHECK(made(f, snapshot) == 0 || made(f, snapshot) == all);
-	memset(r, 0, sizeof(*r));
-	CHECK_INT(in_child(f, NULL, snapshot, r), 0);
 	CHECK(r->answered);
-	CHECK(made(f, snapshot) == 0 || made(f, snapshot) == all);
-	if (made(f, snapshot)) {
+	CHECK(made(f, r->snapshot) == 0 || made(f, r->snapshot) == all);
+	if (made(f, r->snapshot)) {
 		CHECK(status_ok(&r->st));
 		CHECK_INT(r->n, all);
 	} else {
 		CHECK_INT(r->st.reason, R_OUTCOME_UNKNOWN);	/* a POST that may have been sent */
 	}
-	for (unsigned i = 0; i < r->n && !snapshot; i++)
+	for (unsigned i = 0; i < r->n && !r->snapshot; i++)
 		CHECK(fake_find(f, r->ids[i]));
-	for (unsigned i = 0; i < r->n && snapshot; i++)
+	for (unsigned i = 0; i < r->n && r->snapshot; i++)
 		CHECK_STR(r->ids[i], f->snapshots[0].id);
-	CHECK_INT(f->kills, 0);
-	run_sh("rm -rf %s", world_dir);
+	CHECK_INT(f->seen[FAKE_KILL], 0);
+}
+
+static void play_once(const char *at, enum fake_fate how, bool snapshot, int way)
+{
+	struct run *r = shared_new(sizeof(*r));
+	struct fake *f = fake_new();
+	int wstatus;
+
+	world_dir_new();
+	crash_way(f, way);
+	fake_next(f, snapshot ? FAKE_SNAPSHOT : FAKE_FORK, how != FAKE_OK, how);
+	wstatus = run(r, f, at, snapshot);
+	if (!was_killed(wstatus))
+		fprintf(stderr, "%s how=%d: not killed (status %x)\n", at, how, wstatus);
+	CHECK(was_killed(wstatus));
+	CHECK(made(f, snapshot) == 0 || made(f, snapshot) == (snapshot ? 1 : COUNT));
+	CHECK_INT(run(r, f, NULL, snapshot), 0);
+	check_repeat(r, f);
+	world_dir_free();
 	fake_free(f);
-	fake_free((struct fake *)(void *)r);
+	shared_free(r, sizeof(*r));
+}
+
+static void play(const char *at, enum fake_fate how, bool snapshot)
+{
+	for (int way = 0; way < 2; way++)
+		play_once(at, how, snapshot, way);
 }
 
 TEST(fork_killed_anywhere)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(points); i++)
-		play(points[i], FAKE_ACCEPT, false);
+		play(points[i], FAKE_OK, false);
 }
 
 TEST(fork_killed_while_settling)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(resolve_points); i++)
-		play(resolve_points[i], FAKE_ACCEPT_LOSE, false);
-	play("copy.resolve_listed", FAKE_LOSE, false);
+		play(resolve_points[i], FAKE_LOST_AFTER, false);
+	play("copy.resolve_listed", FAKE_LOST_BEFORE, false);
 }
 
 TEST(snapshot_killed_anywhere)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(points); i++)
-		play(points[i], FAKE_ACCEPT, true);
+		play(points[i], FAKE_OK, true);
 }
 
 TEST(snapshot_killed_while_settling)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(resolve_points); i++)
-		play(resolve_points[i], FAKE_ACCEPT_LOSE, true);
-	play("copy.resolve_listed", FAKE_LOSE, true);
+		play(resolve_points[i], FAKE_LOST_AFTER, true);
+	play("copy.resolve_listed", FAKE_LOST_BEFORE, true);
 }
 
 TEST_MAIN()

@@ -26,8 +26,7 @@ static struct policy policy_of(struct world *w, const char *sandbox)
 
 	CHECK(!sandbox_get(w->core, &alice, sandbox, 3600000, clock_boot_ms() + 1000, on_policy, &a,
 			   &op));
-	while (!a.done)
-		CHECK(loop_once(w->loop, 1000) >= 0);
+	UNTIL(w, a.done);
 	return a.policy;
 }
 
@@ -55,11 +54,7 @@ static struct sandbox_create named(const char *request_id, const char *name)
 
 static void until_listed(struct world *w)
 {
-	struct sandbox_core_counts n;
-
-	for (sandbox_core_count(w->core, (uid_t)-1, &n); !n.reconciled_at_ms;
-	     sandbox_core_count(w->core, (uid_t)-1, &n))
-		CHECK(loop_once(w->loop, 1000) >= 0);
+	UNTIL(w, counts(w).reconciled_at_ms);
 }
 
 static const char *doubt_text(struct world *w)
@@ -92,7 +87,7 @@ TEST(lost)
 		c = named("", "sandbox");
 		b = do_create(&w, &c);
 		CHECK_STR(a.id, b.id);
-		CHECK_INT(w.fake->posts, 1);
+		CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 		CHECK_INT(policy_of(&w, "sandbox").release_grace_ms, both ? 7000 : 9000);
 		CHECK_INT(policy_of(&w, "sandbox").on_release, POLICY_KILL);
 		CHECK(doubt_text(&w) && strstr(doubt_text(&w), both ? "second copy were lost" : "came back"));
@@ -100,7 +95,7 @@ TEST(lost)
 		until_listed(&w);
 		CHECK(!doubt_text(&w));
 		CHECK_INT(policy_of(&w, "sandbox").release_grace_ms, both ? 7000 : 9000);
-		CHECK_INT(w.fake->kills, 0);
+		CHECK_INT(w.fake->seen[FAKE_KILL], 0);
 		world_free(&w);
 	}
 }
@@ -126,7 +121,7 @@ TEST(lost_and_the_cloud_is_away)
 	wait_for(&w, &b);
 	CHECK(status_ok(&b.st));
 	CHECK_STR(a.id, b.id);
-	CHECK_INT(w.fake->posts, 1);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 	world_free(&w);
 }
 
@@ -152,15 +147,15 @@ TEST(rolled_back)
 	world_start(&w);
 	again = do_create(&w, &c);
 	CHECK_STR(again.id, b.id);
-	CHECK_INT(w.fake->posts, 2);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 2);
 	spin(&w, 1500);
-	CHECK_INT(w.fake->kills, 0);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
 	CHECK(do_get(&w, &alice, "sandbox", 0).adopted);
 	CHECK(do_get(&w, &alice, "box2", 0).adopted);
 	CHECK(strstr(doubt_text(&w), "older"));
 	world_restart(&w); /* it stays so */
 	spin(&w, 1000);
-	CHECK_INT(w.fake->kills, 0);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
 	CHECK(do_get(&w, &alice, a.id, 0).adopted);
 	b = do_kill(&w, &alice, "sandbox"); /* its owner may, of course */
 	CHECK(b.yes);
@@ -199,10 +194,9 @@ TEST(a_number_that_nobody_here_gave)
 		fake_plant_tag(x, TAG_REQ, "0123456789abcdef0123456789abcdef");
 		fake_plant_tag(x, TAG_SEQ, seq);
 		fake_plant_tag(x, TAG_POLICY, "or=kill;rg=0");
-		while (!doubt_text(&w))
-			CHECK(loop_once(w.loop, 1000) >= 0);
+		UNTIL(&w, doubt_text(&w));
 		spin(&w, 800);
-		CHECK_INT(w.fake->kills, 0);
+		CHECK_INT(w.fake->seen[FAKE_KILL], 0);
 		CHECK(do_get(&w, &alice, "istranger", 0).adopted);
 		CHECK(do_get(&w, &alice, "sandbox", 0).adopted);
 		if (alive)
@@ -232,9 +226,8 @@ TEST(released_in_the_copy)
 	b = core_find(w.core, &w.core->accounts[0], w.fake->sandboxes[0].id);
 	CHECK(b->ours && !b->claimed && !b->released_at_ms);
 	(void)do_get(&w, &alice, "used", 0); /* claimed */
-	while (b->state != SANDBOX_GONE)
-		CHECK(loop_once(w.loop, 1000) >= 0);
-	CHECK_INT(w.fake->kills, 1);
+	UNTIL(&w, b->state == SANDBOX_GONE);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 1);
 	CHECK_INT(do_get(&w, &alice, "used", 0).state, SANDBOX_RUNNING);
 	world_free(&w);
 }

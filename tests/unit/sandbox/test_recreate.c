@@ -136,16 +136,6 @@ static struct sandbox_create again_create(const char *request_id)
 	return c;
 }
 
-static void until_intents_end(struct world *w)
-{
-	struct sandbox_core_counts n;
-
-	do {
-		CHECK(loop_once(w->loop, 20) >= 0);
-		sandbox_core_count(w->core, (uid_t)-1, &n);
-	} while (n.intents);
-}
-
 static struct sandbox *sandbox_of(struct world *w, unsigned i)
 {
 	return core_find(w->core, &w->core->accounts[0], w->fake->sandboxes[i].id);
@@ -162,40 +152,30 @@ static void set_on_gone(struct world *w, const char *sandbox, enum policy_on_gon
 	wait_for(w, ret);
 }
 
-static void live(struct fake *f, const char *point, bool first)
+struct run {
+	struct fake *fake;
+	const char *point;	/* NULL: not the first run */
+};
+
+static void live(void *arg)
 {
+	const struct run *r = arg;
+	struct fake *f = r->fake;
 	struct sandbox_create c = again_create("r1");
-	struct sandbox_core_counts n;
 	struct world w = { .fake = f };
 
-	log_setup(LOG_LEVEL_ERROR);
 	world_start(&w);
-	if (first) {
+	if (r->point) {
 		(void)do_create(&w, &c);
 		f->sandboxes[0].alive = false;
-		setenv("AGENTBOXD_FAILPOINT", point, 1);
+		die_at(r->point);
 		(void)do_get(&w, &alice, f->sandboxes[0].id, 0);
 	}
-	do {
+	do
 		CHECK(loop_once(w.loop, 20) >= 0);
-		sandbox_core_count(w.core, (uid_t)-1, &n);
-	} while (n.intents || n.running != fake_alive(f));
+	while (counts(&w).intents || counts(&w).running != fake_alive(f));
 	spin(&w, 50);
 	world_stop(&w);
-	exit(0);
-}
-
-static int in_child(struct fake *f, const char *point, bool first)
-{
-	int wstatus;
-	pid_t pid;
-
-	fflush(stdout);
-	pid = fork();
-	if (!pid)
-		live(f, point, first);
-	CHECK(waitpid(pid, &wstatus, 0) == pid);
-	return wstatus;
 }
 
 /* The first of the tests with a world: points are counted from the start of the program. Killed between any two
@@ -203,29 +183,29 @@ static int in_child(struct fake *f, const char *point, bool first)
 TEST(killed_on_the_way)
 {
 	static const struct { const char *point; unsigned posts; } t[] = {
-		{ "create.before_intent", 1 },	 { "create.intent_committed", 1 }, { "create.before_send", 1 },
-		{ "create.after_send", 2 },	 { "create.answered", 2 },	   { "create.before_active", 2 },
-		{ "create.active_committed", 2 }, { "create.before_reply", 2 },
+		{ "create.before_intent@2", 1 },    { "create.intent_committed@2", 1 },
+		{ "create.before_send@2", 1 },	    { "create.after_send@2", 2 },
+		{ "create.answered@2", 2 },	    { "create.before_active@2", 2 },
+		{ "create.active_committed@2", 2 }, { "create.before_reply@2", 2 },
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(t); i++) {
 		struct fake *f = fake_new();
-		char point[64];
 
-		snprintf(world_dir, sizeof(world_dir), "/tmp/ab-again-XXXXXX");
-		CHECK(mkdtemp(world_dir));
-		snprintf(point, sizeof(point), "%s=kill@2", t[i].point);
-		CHECK(was_killed(in_child(f, point, true)));
+		world_dir_new();
+		crash_way(f, i % 2);
+		CHECK(was_killed(in_child(live, &(struct run){ f, t[i / 2].point })));
 		for (int again = 0; again < 2; again++)
-			CHECK_INT(in_child(f, "", false), 0);
+			CHECK_INT(in_child(live, &(struct run){ f, NULL }), 0);
 		/* Killed before that was written, it is not known to be gone, and is made again after the start. */
-		if (i)
-			CHECK(f->posts <= t[i].posts);
-		CHECK(f->posts <= 2 && fake_alive(f) <= 1);
-		CHECK_INT(f->kills, 0);
-		run_sh("rm -rf %s", world_dir);
+		if (i / 2)
+			CHECK(f->seen[FAKE_CREATE] <= t[i / 2].posts);
+		CHECK(f->seen[FAKE_CREATE] <= 2 && fake_alive(f) <= 1);
+		CHECK_INT(f->seen[FAKE_KILL], 0);
+		world_dir_free();
 		fake_free(f);
 	}
+	sim_worker_eager = false;
 }
 
 TEST(vanished_and_made_again)
@@ -266,7 +246,7 @@ TEST(vanished_and_made_again)
 	w.fake->sandboxes[1].alive = false;
 	(void)do_get(&w, &alice, "sandbox", 0);
 	spin(&w, 50);
-	CHECK_INT(w.fake->posts, 2);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 2);
 	w.fake->sandboxes[1].alive = false;
 	world_free(&w);
 }
@@ -280,18 +260,14 @@ TEST(old_enough_it_goes_on)
 	world_new(&w);
 	(void)do_create(&w, &c);
 	for (unsigned i = 0; i < 3; i++) {
-		struct sandbox *b = sandbox_of(&w, i);
-
-		/* the scripted cloud's sandboxes start some ms ahead, so that no two do at once */
-		b->started_at_ms -= RECIPE_TOO_SOON_MS + 1000;
-		w.fake->sandboxes[i].started_at_ms -= RECIPE_TOO_SOON_MS + 1000;
+		spin(&w, RECIPE_TOO_SOON_MS + 1000);
 		w.fake->sandboxes[i].alive = false;
 		(void)do_get(&w, &alice, "sandbox", 0);
 		until_intents_end(&w);
 	}
 	a = do_get(&w, &alice, "sandbox", 0);
 	CHECK_INT(a.generation, 4);
-	CHECK_INT(w.fake->posts, 4);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 4);
 	/* An id from long ago leads to what is there now. */
 	a = (struct answer){ .w = &w };
 	CHECK(!sandbox_resolve(w.core, &alice, w.fake->sandboxes[0].id, clock_boot_ms() + 2000,
@@ -330,12 +306,12 @@ TEST(not_made_again)
 	w.fake->sandboxes[3].alive = false;
 	(void)do_get(&w, &alice, "sandbox", 0);
 	spin(&w, 100);
-	CHECK_INT(w.fake->posts, 4);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 4);
 	c = again_create("r5");
 	c.name = "";
 	a = do_create(&w, &c);
 	CHECK_INT(a.st.reason, R_FIELD_INVALID);
-	CHECK_INT(w.fake->posts, 4);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 4);
 	world_free(&w);
 }
 
@@ -365,8 +341,8 @@ TEST(expired_while_leased)
 /* Answers of its POST are lost, refused, not sent: one, or none, and it is said. */
 TEST(bad_answers)
 {
-	static const struct { enum fake_create how; unsigned alive; } t[] = {
-		{ FAKE_ACCEPT_LOSE, 1 }, { FAKE_LOSE, 0 }, { FAKE_REFUSE, 0 }, { FAKE_UNSENT, 1 },
+	static const struct { enum fake_fate how; unsigned alive; } t[] = {
+		{ FAKE_LOST_AFTER, 1 }, { FAKE_LOST_BEFORE, 0 }, { FAKE_REFUSED, 0 }, { FAKE_UNSENT, 1 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
@@ -376,8 +352,7 @@ TEST(bad_answers)
 
 		world_new(&w);
 		(void)do_create(&w, &c);
-		w.fake->create = t[i].how;
-		w.fake->create_n = 1;
+		fake_next(w.fake, FAKE_CREATE, 1, t[i].how);
 		w.fake->sandboxes[0].alive = false;
 		(void)do_get(&w, &alice, w.fake->sandboxes[0].id, 0);
 		until_intents_end(&w);
@@ -408,7 +383,7 @@ TEST(a_create_joins_it)
 	c = again_create("r1");
 	b = do_create(&w, &c); /* the old request id: what it made, as it is now */
 	CHECK_INT(b.state, SANDBOX_GONE);
-	CHECK_INT(w.fake->posts, 2);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 2);
 	world_free(&w);
 }
 

@@ -26,16 +26,6 @@ static void on_lease(void *user, const struct status *st, const struct sandbox_l
 		(void)str_copy(a->id, sizeof(a->id), l->id);
 }
 
-static void wait_flag(struct world *w, const bool *done)
-{
-	uint64_t until = clock_boot_ms() + 20000;
-
-	while (!*done) {
-		CHECK(loop_once(w->loop, 1000) >= 0);
-		CHECK(clock_boot_ms() < until);
-	}
-}
-
 static struct lease_answer acquire(struct world *w, const struct sandbox_acquire *q)
 {
 	struct lease_answer a = { 0 };
@@ -45,7 +35,7 @@ static struct lease_answer acquire(struct world *w, const struct sandbox_acquire
 	with.who = with.who ? with.who : &alice;
 	with.deadline_ms = clock_boot_ms() + 5000;
 	CHECK(!sandbox_acquire(w->core, &with, on_lease, &a, &op));
-	wait_flag(w, &a.done);
+	UNTIL(w, a.done);
 	return a;
 }
 
@@ -75,16 +65,6 @@ static struct sandbox_create with_policy(const char *request_id, enum policy_act
 	c.policy.to.on_release = on_release;
 	c.policy.to.release_grace_ms = grace_ms;
 	return c;
-}
-
-static void until_is(struct world *w, const unsigned *counter, unsigned n)
-{
-	uint64_t until = clock_boot_ms() + 20000;
-
-	while (*counter < n) {
-		CHECK(loop_once(w->loop, 50) >= 0);
-		CHECK(clock_boot_ms() < until);
-	}
 }
 
 static uint32_t leases_of(struct world *w)
@@ -130,17 +110,17 @@ TEST(released_and_killed)
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
 	spin(&w, 100);
-	CHECK_INT(w.fake->kills, 0);	/* never leased: it lives by its timeout */
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);	/* never leased: it lives by its timeout */
 	l = acquire_ttl(&w, a.id, 60000);
 	again = acquire_ttl(&w, a.id, 60000);
 	CHECK_INT(leases_of(&w), 2);
 	CHECK(release(&w, l.id));
 	CHECK(!release(&w, l.id));
 	spin(&w, 100);
-	CHECK_INT(w.fake->kills, 0);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
 	CHECK(release(&w, again.id));
-	until_is(&w, &w.fake->kills, 1);
-	CHECK_INT(w.fake->pauses + w.fake->timeouts, 0);
+	UNTIL(&w, w.fake->seen[FAKE_KILL] >= 1);
+	CHECK_INT(w.fake->seen[FAKE_PAUSE] + w.fake->seen[FAKE_TIMEOUT], 0);
 	world_free(&w);
 }
 
@@ -158,7 +138,7 @@ TEST(leased_again_in_the_grace)
 	spin(&w, 50);
 	l = acquire_ttl(&w, a.id, 60000);
 	spin(&w, 250);
-	CHECK_INT(w.fake->kills, 0);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
 	world_free(&w);
 }
 
@@ -182,12 +162,12 @@ TEST(leased_again_while_it_is_checked)
 	spin(&w, 100);
 	q.sandbox = a.id;
 	CHECK(!sandbox_acquire(w.core, &q, on_lease, &second, &op));
-	wait_flag(&w, &second.done);
+	UNTIL(&w, second.done);
 	w.fake->down = false;
 	spin(&w, 200);
-	CHECK_INT(w.fake->kills, 0);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
 	CHECK(release(&w, second.id));
-	until_is(&w, &w.fake->kills, 1);
+	UNTIL(&w, w.fake->seen[FAKE_KILL] >= 1);
 	world_free(&w);
 }
 
@@ -203,12 +183,12 @@ TEST(released_and_paused)
 	l = acquire_ttl(&w, a.id, 60000);
 	release(&w, l.id);
 	UNTIL(&w, do_get(&w, &alice, a.id, 0).state == SANDBOX_PAUSED);
-	CHECK_INT(w.fake->pauses, 1);
+	CHECK_INT(w.fake->seen[FAKE_PAUSE], 1);
 	l = acquire_ttl(&w, a.id, 60000);	/* wakes nothing */
 	CHECK(status_ok(&l.st));
 	spin(&w, 100);
-	CHECK_INT(w.fake->connects + w.fake->kills + w.fake->refreshes, 0);
-	CHECK_INT(w.fake->pauses, 1);
+	CHECK_INT(w.fake->seen[FAKE_CONNECT] + w.fake->seen[FAKE_KILL] + w.fake->seen[FAKE_REFRESH], 0);
+	CHECK_INT(w.fake->seen[FAKE_PAUSE], 1);
 	world_free(&w);
 }
 
@@ -228,7 +208,7 @@ TEST(somebody_elses_is_left_alone)
 	l = acquire_ttl(&w, "ibbb", 60000);
 	CHECK_INT(l.st.reason, R_UID_DENIED);
 	spin(&w, 100);
-	CHECK_INT(w.fake->kills + w.fake->pauses, 0);
+	CHECK_INT(w.fake->seen[FAKE_KILL] + w.fake->seen[FAKE_PAUSE], 0);
 	world_free(&w);
 }
 
@@ -245,8 +225,8 @@ TEST(adopted_once)
 	fake_plant(w.fake, "iaaa");
 	CHECK(!sandbox_acquire(w.core, &q, on_lease, &a, &op));
 	CHECK(!sandbox_acquire(w.core, &q, on_lease, &b, &op));
-	wait_flag(&w, &a.done);
-	wait_flag(&w, &b.done);
+	UNTIL(&w, a.done);
+	UNTIL(&w, b.done);
 	CHECK(status_ok(&a.st) && status_ok(&b.st));
 	CHECK_INT(leases_of(&w), 2);
 	CHECK_INT(do_list(&w, (struct sandbox_list){ .cached = true }).n, 1);
@@ -281,13 +261,13 @@ static void process_lease(enum sandbox_identity identity)
 	CHECK_INT(leases_of(&w), 1);
 	if (identity == SANDBOX_IDENTITY_CONNECTION) {
 		/* Not proved: it waits for its grace. */
-		until_is(&w, &w.fake->kills, 1);
+		UNTIL(&w, w.fake->seen[FAKE_KILL] >= 1);
 		goto out;
 	}
 	spin(&w, 500);
 	CHECK_INT(leases_of(&w), 1);
 	child_kill(&p);
-	until_is(&w, &w.fake->kills, 1);
+	UNTIL(&w, w.fake->seen[FAKE_KILL] >= 1);
 	p.pid = 0;
 out:
 	if (p.pid)
@@ -326,7 +306,7 @@ TEST(process_died_while_the_daemon_was_away)
 	world_stop(&w);
 	child_kill(&p);
 	world_start(&w);
-	until_is(&w, &w.fake->kills, 1);
+	UNTIL(&w, w.fake->seen[FAKE_KILL] >= 1);
 	fd_close(p.pidfd);
 	world_free(&w);
 }
@@ -346,7 +326,7 @@ TEST(connection_alone)
 	CHECK_INT(leases_of(&w), 1);
 	sandbox_connection_ended(w.core, &p);
 	CHECK_INT(leases_of(&w), 0);
-	until_is(&w, &w.fake->kills, 1);
+	UNTIL(&w, w.fake->seen[FAKE_KILL] >= 1);
 	world_free(&w);
 }
 
@@ -385,7 +365,7 @@ static void hold(struct stream *s, const char *sandbox, const char *lease_id)
 
 	s->a.done = false;
 	CHECK(!sandbox_acquire(s->w->core, &q, on_stream, s, &op));
-	wait_flag(s->w, &s->a.done);
+	UNTIL(s->w, s->a.done);
 }
 
 TEST(streams)
@@ -455,21 +435,21 @@ TEST(extended_until_released)
 	world_new(&w);
 	c.timeout_ms = 15000;
 	a = do_create(&w, &c);
-	end = w.fake->sandboxes[0].end_at_ms = clock_wall_ms() + 600;	/* soon */
+	end = w.fake->sandboxes[0].end_at_ms = clock_wall_ms() + 1500;	/* soon */
 	(void)do_get(&w, &alice, a.id, 0);
-	w.fake->refresh_fails = 2;
+	fake_next(w.fake, FAKE_REFRESH, 2, FAKE_LOST_BEFORE);
 	l = acquire_ttl(&w, a.id, 60000);
-	until_is(&w, &w.fake->refreshes, 3);
+	UNTIL(&w, w.fake->seen[FAKE_REFRESH] >= 3);
 	UNTIL(&w, fake_find(w.fake, a.id)->end_at_ms > end + 10000);
 	/* read back, not computed */
 	UNTIL(&w, do_get(&w, &alice, a.id, 60000).end_at_ms == fake_find(w.fake, a.id)->end_at_ms);
 	release(&w, l.id);
-	n = w.fake->refreshes;
+	n = w.fake->seen[FAKE_REFRESH];
 	end = w.fake->sandboxes[0].end_at_ms;
 	spin(&w, 200);
-	CHECK_INT(w.fake->refreshes, n);
+	CHECK_INT(w.fake->seen[FAKE_REFRESH], n);
 	CHECK_INT(w.fake->sandboxes[0].end_at_ms, end);	/* never shortened */
-	CHECK_INT(w.fake->timeouts, 0);
+	CHECK_INT(w.fake->seen[FAKE_TIMEOUT], 0);
 	world_free(&w);
 }
 
@@ -486,9 +466,9 @@ TEST(the_cap_is_warned_of)
 	w.fake->sandboxes[0].end_at_ms = clock_wall_ms() + 3000;
 	(void)do_get(&w, &alice, a.id, 0);
 	(void)acquire_ttl(&w, a.id, 60000);
-	until_is(&w, &w.fake->refreshes, 3);
+	UNTIL(&w, w.fake->seen[FAKE_REFRESH] >= 3);
 	UNTIL(&w, strstr(do_get(&w, &alice, a.id, 60000).warning, "no further"));
-	CHECK_INT(w.fake->kills + w.fake->pauses, 0);
+	CHECK_INT(w.fake->seen[FAKE_KILL] + w.fake->seen[FAKE_PAUSE], 0);
 	world_free(&w);
 }
 
@@ -502,19 +482,18 @@ TEST(unclaimed_by_its_policy)
 
 	world_new_with(&w);
 	spin(&w, 80);		/* the first list is through, and so is the quiet of the start */
-	w.fake->create = FAKE_HOLD;
-	w.fake->create_n = 1;
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_HOLD);
 	begin_create(&w, &a, &c);
-	until_is(&w, &w.fake->posts, 1);
+	UNTIL(&w, w.fake->seen[FAKE_CREATE] >= 1);
 	sandbox_cancel(a.op);	/* its caller dies; what was sent is kept, for a while */
-	fake_release(w.cloud);
-	until_is(&w, &w.fake->kills, 1);
+	w.fake->released = true;
+	UNTIL(&w, w.fake->seen[FAKE_KILL] >= 1);
 	a = do_create(&w, &d);	/* claimed: left alone */
 	spin(&w, 200);
-	CHECK_INT(w.fake->kills, 1);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 1);
 	a = do_create(&w, &c);	/* the reaped one's request id says so, and makes none */
 	CHECK(status_ok(&a.st) && a.state == SANDBOX_GONE);
-	CHECK_INT(w.fake->posts, 2);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 2);
 	world_free(&w);
 }
 

@@ -23,7 +23,7 @@ TEST(create_is_answered_complete)
 	CHECK_INT(a.cpu_count, 2);
 	CHECK_INT(a.end_at_ms - a.started_at_ms, 62000); /* rounded up */
 	CHECK_INT(a.n_metadata, 1);			  /* our tags are not shown */
-	CHECK_INT(w.fake->posts, 1);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 	CHECK_STR(fake_tag(&w.fake->sandboxes[0], TAG_HOST), store_host_id(w.store));
 	CHECK_STR(fake_tag(&w.fake->sandboxes[0], TAG_UID), "1000");
 	CHECK_INT(strlen(fake_tag(&w.fake->sandboxes[0], TAG_REQ)), TAG_REQ_LEN);
@@ -69,7 +69,7 @@ TEST(input_is_refused_by_name)
 	t[0].c.account = "none";
 	a = do_create(&w, &t[0].c);
 	CHECK_INT(a.st.reason, R_ACCOUNT_NOT_FOUND);
-	CHECK_INT(w.fake->posts, 0);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 0);
 	world_free(&w);
 }
 
@@ -97,7 +97,7 @@ TEST(request_ids)
 	c.who = &bob; /* another scope */
 	b = do_create(&w, &c);
 	CHECK(status_ok(&b.st) && !str_eq(a.id, b.id));
-	CHECK_INT(w.fake->posts, 2);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 2);
 	/* After a restart, and after its end: its GONE record, never another one. */
 	world_restart(&w);
 	c.who = &alice;
@@ -111,7 +111,7 @@ TEST(request_ids)
 	CHECK_STR(a.id, b.id);
 	CHECK_INT(b.state, SANDBOX_GONE);
 	CHECK_INT(b.gone_reason, R_SANDBOX_KILLED);
-	CHECK_INT(w.fake->posts, 2);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 2);
 	world_free(&w);
 }
 
@@ -122,18 +122,17 @@ TEST(refused_is_remembered)
 	struct world w;
 
 	world_new(&w);
-	w.fake->create = FAKE_REFUSE;
-	w.fake->create_n = 1;
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_REFUSED);
 	c = a_create("r1");
 	a = do_create(&w, &c);
 	CHECK_INT(a.st.reason, R_CLOUD_REFUSED);
 	a = do_create(&w, &c);
 	CHECK_INT(a.st.reason, R_CLOUD_REFUSED);
-	CHECK_INT(w.fake->posts, 1);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 	world_restart(&w); /* nothing was made, so it may run again */
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
-	CHECK_INT(w.fake->posts, 2);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 2);
 	world_free(&w);
 }
 
@@ -144,18 +143,17 @@ TEST(unsent_is_sent_again)
 	struct world w;
 
 	world_new(&w);
-	w.fake->create = FAKE_UNSENT;
-	w.fake->create_n = 2;
+	fake_next(w.fake, FAKE_CREATE, 2, FAKE_UNSENT);
 	c = a_create("r1");
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
-	CHECK_INT(w.fake->posts, 3);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 3);
 	CHECK_INT(w.fake->n_sandboxes, 1);
-	w.fake->create_n = 3;
+	fake_next(w.fake, FAKE_CREATE, 3, FAKE_UNSENT);
 	c = a_create("r2");
 	a = do_create(&w, &c);
 	CHECK_INT(a.st.reason, R_UNREACHABLE);
-	CHECK_INT(w.fake->posts, 6);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 6);
 	a = do_create(&w, &c); /* failed before anything was sent: runs again */
 	CHECK(status_ok(&a.st));
 	world_free(&w);
@@ -168,13 +166,12 @@ TEST(lost_answer_is_settled)
 	struct world w;
 
 	world_new(&w);
-	w.fake->create = FAKE_ACCEPT_LOSE;
-	w.fake->create_n = 1;
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_LOST_AFTER);
 	c = a_create("r1");
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
 	CHECK_INT(a.cpu_count, 2);
-	CHECK_INT(w.fake->posts, 1);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 	b = (struct answer){ .w = &w };
 	CHECK(!sandbox_resolve(w.core, &alice, a.id, clock_boot_ms() + 2000, on_target, &b, &b.op));
 	wait_for(&w, &b);
@@ -238,12 +235,10 @@ TEST(lost_request_stays_unknown)
 	struct world w;
 
 	world_new(&w);
-	w.fake->create = FAKE_ACCEPT_LOSE;
-	w.fake->create_n = 1;
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_LOST_AFTER);
 	c = a_create("r1");
 	begin_create(&w, &a, &c);
-	while (!w.fake->n_sandboxes)
-		CHECK(loop_once(w.loop, 100) >= 0);
+	UNTIL(&w, w.fake->n_sandboxes);
 	late = &w.fake->sandboxes[0];
 	late->hidden = true; /* it boots for longer than the horizon */
 	wait_for(&w, &a);
@@ -251,7 +246,7 @@ TEST(lost_request_stays_unknown)
 	CHECK_INT(a.st.code, CODE_UNAVAILABLE);
 	a = do_create(&w, &c);
 	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
-	CHECK_INT(w.fake->posts, 1);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 	/* Reconcile finds it by its tag; the request id has its object then. */
 	late->hidden = false;
 	world_restart(&w);
@@ -259,10 +254,9 @@ TEST(lost_request_stays_unknown)
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
 	CHECK_STR(a.id, late->id);
-	CHECK_INT(w.fake->posts, 1);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 	/* Without a request id repeating is not safe, and the code says so. */
-	w.fake->create = FAKE_LOSE;
-	w.fake->create_n = 1;
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_LOST_BEFORE);
 	c = a_create(NULL);
 	a = do_create(&w, &c);
 	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
@@ -283,29 +277,27 @@ TEST(caller_leaves)
 	begin_create(&w, &a, &c);
 	sandbox_cancel(a.op);
 	spin(&w, 30);
-	CHECK_INT(w.fake->posts, 0);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 0);
 	begin_create(&w, &a, &c);
 	CHECK(loop_once(w.loop, 0) >= 0);
 	sandbox_cancel(a.op); /* while the intent is being written */
 	spin(&w, 50);
-	CHECK_INT(w.fake->posts, 0);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 0);
 	sandbox_core_count(w.core, (uid_t)-1, &n);
 	CHECK_INT(n.intents, 0);
 	/* After: the answer is read and kept, for a repeat to claim. */
-	w.fake->create = FAKE_HOLD;
-	w.fake->create_n = 1;
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_HOLD);
 	begin_create(&w, &a, &c);
-	while (!w.fake->n_sandboxes)
-		CHECK(loop_once(w.loop, 100) >= 0);
+	UNTIL(&w, w.fake->n_sandboxes);
 	sandbox_cancel(a.op);
 	spin(&w, 30);
-	fake_release(w.cloud);
+	w.fake->released = true;
 	UNTIL(&w, !counts(&w).intents);
 	CHECK_INT(counts(&w).running, 1);
 	a = do_create(&w, &c);
 	CHECK_STR(a.id, w.fake->sandboxes[0].id);
-	CHECK_INT(w.fake->posts, 1);
-	CHECK_INT(w.fake->kills, 0);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
 	world_free(&w);
 }
 
@@ -317,18 +309,17 @@ TEST(deadline_of_a_sent_one)
 	struct world w;
 
 	world_new(&w);
-	w.fake->create = FAKE_HOLD;
-	w.fake->create_n = 1;
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_HOLD);
 	c = a_create("r1");
 	c.deadline_ms = clock_boot_ms() + 1500;
 	a = do_create(&w, &c);
 	CHECK(clock_boot_ms() <= c.deadline_ms);
 	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
 	c.deadline_ms = clock_boot_ms() + 5000;
-	fake_release(w.cloud);
+	w.fake->released = true;
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
-	CHECK_INT(w.fake->posts, 1);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 	world_free(&w);
 }
 
@@ -351,13 +342,13 @@ TEST(cloud_away)
 	CHECK(clock_boot_ms() <= c.deadline_ms);
 	CHECK_INT(a.st.reason, R_UNREACHABLE);
 	spin(&w, 50);
-	CHECK_INT(w.fake->posts, 1); /* withdrawn, not sent when it comes back */
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1); /* withdrawn, not sent when it comes back */
 	a = do_list(&w, (struct sandbox_list){ 0 });
 	CHECK_INT(a.source, SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE);
 	CHECK_INT(a.n, 1);
 	w.fake->down = false;
 	spin(&w, 50);
-	CHECK_INT(w.fake->posts, 1);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 	c.deadline_ms = clock_boot_ms() + 3000;
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
@@ -385,7 +376,7 @@ TEST(names)
 		CHECK(status_ok(&b[i].st));
 		CHECK_STR(b[i].id, b[0].id);
 	}
-	CHECK_INT(w.fake->posts, 1);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 	(void)str_copy(first, sizeof(first), b[0].id);
 	a = do_get(&w, &alice, "sandbox", SANDBOX_STALENESS_DEFAULT);
 	CHECK_STR(a.id, first);
@@ -415,7 +406,7 @@ TEST(names)
 	a = do_create(&w, &c);
 	CHECK(!str_eq(a.id, first));
 	CHECK_INT(a.generation, 2);
-	CHECK_INT(w.fake->posts, 2);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 2);
 	/* The holder died unseen: the name is not answered with a dead one. */
 	w.fake->sandboxes[1].alive = false;
 	world_restart(&w);
@@ -445,7 +436,7 @@ TEST(must_create_of_two)
 		wait_for(&w, &b);
 	CHECK(status_ok(&a.st));
 	CHECK_INT(b.st.reason, R_NAME_EXISTS);
-	CHECK_INT(w.fake->posts, 1);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 	world_free(&w);
 }
 
@@ -458,10 +449,10 @@ TEST(kill_until_the_cloud_agrees)
 	world_new(&w);
 	c = a_create("r1");
 	a = do_create(&w, &c);
-	w.fake->kill_fails = 2;
+	fake_next(w.fake, FAKE_KILL, 2, FAKE_LOST_AFTER);
 	a = do_kill(&w, &alice, a.id);
 	CHECK(status_ok(&a.st) && a.yes);
-	CHECK_INT(w.fake->kills, 3);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 3);
 	a = do_kill(&w, &alice, w.fake->sandboxes[0].id);
 	CHECK(status_ok(&a.st) && !a.yes);
 	a = do_kill(&w, &alice, "inotthere");
@@ -483,8 +474,7 @@ TEST(kill_until_the_cloud_agrees)
 	world_stop(&w);
 	w.fake->down = false;
 	world_start(&w);
-	while (fake_find(w.fake, a.id))
-		CHECK(loop_once(w.loop, 100) >= 0);
+	UNTIL(&w, !fake_find(w.fake, a.id));
 	UNTIL(&w, counts(&w).gone == 2);
 	a = do_get(&w, &alice, a.id, SANDBOX_STALENESS_DEFAULT);
 	CHECK_INT(a.state, SANDBOX_GONE);
@@ -507,10 +497,10 @@ TEST(others_rows_do_not_exist)
 	CHECK_INT(x.st.reason, R_SANDBOX_NOT_FOUND);
 	CHECK_INT(y.st.reason, R_SANDBOX_NOT_FOUND);
 	CHECK(!strncmp(x.st.text, y.st.text, 20));
-	kills = w.fake->kills;
+	kills = w.fake->seen[FAKE_KILL];
 	x = do_kill(&w, &bob, a.id);
 	CHECK(status_ok(&x.st) && !x.yes);
-	CHECK_INT(w.fake->kills, kills);
+	CHECK_INT(w.fake->seen[FAKE_KILL], kills);
 	CHECK(fake_find(w.fake, a.id));
 	x = do_get(&w, &root, a.id, 0);
 	CHECK_STR(x.id, a.id);
@@ -602,7 +592,7 @@ TEST(an_empty_list_forgets_nothing)
 	UNTIL(&w, counts(&w).gone == 3);
 	CHECK_INT(counts(&w).running, 7);
 	CHECK_INT(counts(&w).list_anomalies, 1);
-	CHECK_INT(w.fake->kills, 0);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
 	a = do_get(&w, &alice, w.fake->sandboxes[0].id, SANDBOX_STALENESS_DEFAULT);
 	CHECK_INT(a.gone_reason, R_SANDBOX_GONE);
 	world_free(&w);
@@ -632,7 +622,7 @@ TEST(store_lost_and_rebuilt)
 	CHECK_STR(a.id, b.id);
 	b = do_list(&w, (struct sandbox_list){ .cached = true });
 	CHECK_INT(b.n, 1);
-	CHECK_INT(w.fake->kills, 0);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
 	world_free(&w);
 }
 
@@ -664,7 +654,7 @@ TEST(duplicates_of_a_name)
 	CHECK_STR(a.id, "idup1");
 	a = do_get(&w, &alice, "idup0", SANDBOX_STALENESS_DEFAULT);
 	CHECK(strstr(a.warning, "duplicate"));
-	CHECK_INT(w.fake->posts + w.fake->kills, 0);
+	CHECK_INT(w.fake->seen[FAKE_CREATE] + w.fake->seen[FAKE_KILL], 0);
 	{
 		uint64_t n;
 
@@ -786,7 +776,7 @@ TEST(connects_to_an_adopted_one_share_its_resume)
 		wait_for(&w, &b);
 	CHECK(status_ok(&a.st) && status_ok(&b.st));
 	CHECK(!x->paused);
-	CHECK_INT(w.fake->connects, 1);
+	CHECK_INT(w.fake->seen[FAKE_CONNECT], 1);
 	world_free(&w);
 }
 
@@ -801,11 +791,11 @@ TEST(agent_and_host)
 	world_new(&w);
 	c = a_create("r1");
 	c.wait_ready = true;
-	w.probe = SANDBOX_PROBE_NO_ANSWER;
+	w.fake->probe = SANDBOX_PROBE_NO_ANSWER;
 	c.deadline_ms = clock_boot_ms() + 1000;
 	a = do_create(&w, &c);
 	CHECK_INT(a.st.reason, R_SANDBOX_NOT_READY);
-	w.probe = SANDBOX_PROBE_HEALTHY;
+	w.fake->probe = SANDBOX_PROBE_HEALTHY;
 	c.deadline_ms = clock_boot_ms() + 3000;
 	a = do_create(&w, &c);
 	CHECK(status_ok(&a.st));
@@ -824,7 +814,7 @@ TEST(agent_and_host)
 	CHECK_INT(b.st.reason, R_FIELD_INVALID);
 	/* Evidence that it is gone: one question, however many saw it. */
 	w.fake->sandboxes[0].alive = false;
-	gets = w.fake->gets;
+	gets = w.fake->seen[FAKE_GET];
 	b = (struct answer){ .w = &w };
 	a = (struct answer){ .w = &w };
 	CHECK(!sandbox_note_evidence(w.core, "default", id, SANDBOX_SAW_ABSENT,
@@ -836,7 +826,7 @@ TEST(agent_and_host)
 		wait_for(&w, &b);
 	CHECK_INT(a.st.reason, R_SANDBOX_GONE);
 	CHECK_INT(b.st.reason, R_SANDBOX_GONE);
-	CHECK_INT(w.fake->gets, gets + 1);
+	CHECK_INT(w.fake->seen[FAKE_GET], gets + 1);
 	b = (struct answer){ .w = &w };
 	CHECK(!sandbox_is_running(w.core, &alice, id, clock_boot_ms() + 2000, on_yes, &b, &b.op));
 	wait_for(&w, &b);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Pause, resume, network, metrics, forks and snapshots, against the cloud of fake.c. */
+/* Pause, resume, network, metrics, forks and snapshots, against the fake cloud. */
 #include "daemon/cloud/model.h"
 #include "tests/unit/sandbox/world.h"
 
@@ -88,7 +88,7 @@ TEST(equal_changes_are_one)
 		CHECK(status_ok(&c[i].st));
 		CHECK_INT(c[i].state, SANDBOX_RUNNING);
 	}
-	CHECK_INT(w.fake->pauses, 1);
+	CHECK_INT(w.fake->seen[FAKE_PAUSE], 1);
 	CHECK_INT(fake_find(w.fake, b.id)->paused, false);
 	world_free(&w);
 }
@@ -100,14 +100,14 @@ TEST(transitions_are_waited_for)
 
 	world_new(&w);
 	b = make(&w);
-	w.fake->conflicts = 2;
+	fake_next(w.fake, FAKE_CONNECT, 2, FAKE_CONFLICT);
 	begin_connect(&w, &a, b.id, 60000);
 	wait_for(&w, &a);
 	CHECK(status_ok(&a.st));
-	w.fake->conflicts = 2;
+	fake_next(w.fake, FAKE_PAUSE, 2, FAKE_CONFLICT);
 	a = do_pause(&w, b.id);
 	CHECK(status_ok(&a.st) && a.yes);
-	w.fake->conflicts = 1000;
+	fake_next(w.fake, FAKE_CONNECT, 1000, FAKE_CONFLICT);
 	begin_connect(&w, &a, b.id, 60000);
 	wait_for(&w, &a);
 	CHECK_INT(a.st.code, CODE_ABORTED);
@@ -156,14 +156,14 @@ TEST(network)
 	b = make(&w);
 	a = do_network(&w, b.id, NULL);
 	CHECK(status_ok(&a.st));
-	w.fake->conflicts = 1;
+	fake_next(w.fake, FAKE_NETWORK, 1, FAKE_CONFLICT);
 	a = do_network(&w, b.id, NULL);
 	CHECK(status_ok(&a.st));
-	CHECK_INT(w.fake->networks, 3);
+	CHECK_INT(w.fake->seen[FAKE_NETWORK], 3);
 	n.allow_public_traffic = TRI_FALSE;
 	a = do_network(&w, b.id, &n);
 	CHECK_INT(a.st.reason, R_FIELD_INVALID);
-	CHECK_INT(w.fake->networks, 3);
+	CHECK_INT(w.fake->seen[FAKE_NETWORK], 3);
 	do_pause(&w, b.id);
 	a = do_network(&w, b.id, NULL);
 	CHECK_INT(a.st.reason, R_SANDBOX_PAUSED);
@@ -204,7 +204,7 @@ TEST(metrics)
 	CHECK_INT(a.source, SANDBOX_FROM_CLOUD);
 	a = do_metrics(&w, b.id, 0, 0);
 	CHECK_INT(a.source, SANDBOX_FROM_CACHE);
-	CHECK_INT(w.fake->metrics, 1);
+	CHECK_INT(w.fake->seen[FAKE_METRICS], 1);
 	a = do_metrics(&w, b.id, 10, 20);
 	CHECK_INT(a.source, SANDBOX_FROM_CLOUD);
 	a = do_metrics(&w, b.id, 20, 10);
@@ -265,7 +265,7 @@ TEST(fork_children)
 	do_fork(&w, &f, b.id, 3, "");
 	CHECK(status_ok(&f.a.st));
 	CHECK_INT(f.a.n, 3);
-	CHECK_INT(w.fake->forks, 1);
+	CHECK_INT(w.fake->seen[FAKE_FORK], 1);
 	CHECK(f.a.end_at_ms);			/* what the answer lacks was asked for */
 	a = do_get(&w, &alice, b.id, 0);
 	CHECK_INT(a.state, SANDBOX_RUNNING);
@@ -281,7 +281,7 @@ TEST(fork_children)
 	CHECK_INT(f.child[0].reason, R_CONCURRENCY_LIMIT);
 	CHECK(status_ok(&f.child[1]));
 	do_fork(&w, &f, b.id, 2, "some");	/* the same two, as they are now */
-	CHECK_INT(w.fake->forks, 2);
+	CHECK_INT(w.fake->seen[FAKE_FORK], 2);
 	CHECK_INT(f.child[0].reason, R_CONCURRENCY_LIMIT);
 	CHECK(f.a.ids[1][0]);
 	do_fork(&w, &f, b.id, 3, "some");
@@ -309,7 +309,7 @@ TEST(forks_of_one_parent_follow_each_other)
 			wait_for(&w, &f[i].a);
 		CHECK(status_ok(&f[i].a.st));
 	}
-	CHECK_INT(w.fake->forks, 2);
+	CHECK_INT(w.fake->seen[FAKE_FORK], 2);
 	CHECK_STR(f[0].a.ids[0], f[1].a.ids[0]);
 	CHECK(strcmp(f[0].a.ids[0], f[2].a.ids[0]) != 0);
 	world_free(&w);
@@ -330,7 +330,7 @@ TEST(forks_of_a_stranger_with_one_request_id)
 			wait_for(&w, &f[i].a);
 		CHECK(status_ok(&f[i].a.st));
 	}
-	CHECK_INT(w.fake->forks, 1);
+	CHECK_INT(w.fake->seen[FAKE_FORK], 1);
 	CHECK_STR(f[0].a.ids[0], f[1].a.ids[0]);
 	world_free(&w);
 }
@@ -344,18 +344,17 @@ TEST(fork_whose_answer_is_lost)
 	world_new(&w);
 	b = make(&w);
 	do_fork(&w, &f, b.id, 1, "");		/* a sibling that was there before */
-	w.fake->copy = FAKE_ACCEPT_LOSE;
-	w.fake->copy_n = 1;
+	fake_next(w.fake, FAKE_FORK, 1, FAKE_LOST_AFTER);
 	do_fork(&w, &f, b.id, 2, "lost");
 	CHECK(status_ok(&f.a.st));
 	CHECK_INT(f.a.n, 2);
-	CHECK_INT(w.fake->forks, 2);
+	CHECK_INT(w.fake->seen[FAKE_FORK], 2);
 	CHECK_INT(fake_alive(w.fake), 4);
 	world_restart(&w);
 	do_fork(&w, &again, b.id, 2, "lost");
 	CHECK_STR(again.a.ids[0], f.a.ids[0]);
 	CHECK_STR(again.a.ids[1], f.a.ids[1]);
-	CHECK_INT(w.fake->forks, 2);
+	CHECK_INT(w.fake->seen[FAKE_FORK], 2);
 	world_free(&w);
 }
 
@@ -367,23 +366,20 @@ TEST(fork_that_never_happened)
 
 	world_new(&w);
 	b = make(&w);
-	w.fake->copy = FAKE_LOSE;
-	w.fake->copy_n = 1;
+	fake_next(w.fake, FAKE_FORK, 1, FAKE_LOST_BEFORE);
 	do_fork(&w, &f, b.id, 2, "lost");
 	CHECK_INT(f.a.st.code, CODE_UNAVAILABLE);
 	CHECK_INT(f.a.st.reason, R_OUTCOME_UNKNOWN);
 	do_fork(&w, &f, b.id, 2, "lost");	/* it stays unknown and never runs again */
 	CHECK_INT(f.a.st.reason, R_OUTCOME_UNKNOWN);
-	CHECK_INT(w.fake->forks, 1);
-	w.fake->copy_n = 1;
+	CHECK_INT(w.fake->seen[FAKE_FORK], 1);
+	fake_next(w.fake, FAKE_FORK, 1, FAKE_LOST_BEFORE);
 	do_fork(&w, &f, b.id, 2, "");
 	CHECK_INT(f.a.st.code, CODE_UNKNOWN);	/* without an id nobody should repeat it */
-	w.fake->copy = FAKE_UNSENT;
-	w.fake->copy_n = 1;
+	fake_next(w.fake, FAKE_FORK, 1, FAKE_UNSENT);
 	do_fork(&w, &f, b.id, 1, "unsent");
 	CHECK(status_ok(&f.a.st));
-	w.fake->copy = FAKE_REFUSE;
-	w.fake->copy_n = 1;
+	fake_next(w.fake, FAKE_FORK, 1, FAKE_REFUSED);
 	do_fork(&w, &f, b.id, 1, "refused");
 	CHECK_INT(f.a.st.reason, R_CLOUD_REFUSED);
 	world_free(&w);
@@ -398,17 +394,15 @@ TEST(fork_over_a_restart)
 
 	world_new(&w);
 	b = make(&w);
-	w.fake->copy = FAKE_ACCEPT_LOSE;
-	w.fake->copy_n = 1;
+	fake_next(w.fake, FAKE_FORK, 1, FAKE_LOST_AFTER);
 	begin_fork(&w, &f, b.id, 2, "crash");
-	while (w.fake->forks == 0)
-		CHECK(loop_once(w.loop, 1000) >= 0);
+	UNTIL(&w, w.fake->seen[FAKE_FORK]);
 	CHECK(!f.a.done);
 	world_restart(&w);
 	do_fork(&w, &f, b.id, 2, "crash");
 	CHECK(status_ok(&f.a.st));
 	CHECK_INT(f.a.n, 2);
-	CHECK_INT(w.fake->forks, 1);
+	CHECK_INT(w.fake->seen[FAKE_FORK], 1);
 	a = do_get(&w, &alice, f.a.ids[0], 0);
 	CHECK(status_ok(&a.st));
 	world_free(&w);
@@ -424,19 +418,17 @@ TEST(forks_of_relatives_in_doubt)
 	world_new(&w);
 	b = make(&w);
 	do_fork(&w, &child, b.id, 1, "");
-	w.fake->copy = FAKE_ACCEPT_LOSE;
-	w.fake->copy_n = 2;
+	fake_next(w.fake, FAKE_FORK, 2, FAKE_LOST_AFTER);
 	begin_fork(&w, &f[0], b.id, 1, "a");
 	begin_fork(&w, &f[1], child.a.ids[0], 1, "b");
-	while (w.fake->forks < 3)
-		CHECK(loop_once(w.loop, 1000) >= 0);
+	UNTIL(&w, w.fake->seen[FAKE_FORK] >= 3);
 	w.fake->sandboxes[w.fake->n_sandboxes - 2].hidden = true;
 	for (size_t i = 0; i < 2; i++) {
 		if (!f[i].a.done)
 			wait_for(&w, &f[i].a);
 		CHECK_INT(f[i].a.st.reason, R_OUTCOME_UNKNOWN);
 	}
-	CHECK_INT(w.fake->kills, 0);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
 	world_free(&w);
 }
 
@@ -450,11 +442,9 @@ TEST(fork_in_doubt)
 
 	world_new(&w);
 	b = make(&w);
-	w.fake->copy = FAKE_LOSE;
-	w.fake->copy_n = 1;
+	fake_next(w.fake, FAKE_FORK, 1, FAKE_LOST_BEFORE);
 	begin_fork(&w, &f, b.id, 1, "doubt");
-	while (w.fake->forks == 0)
-		CHECK(loop_once(w.loop, 1000) >= 0);
+	UNTIL(&w, w.fake->seen[FAKE_FORK]);
 	for (unsigned i = 0; i < 2; i++) {
 		struct fake_sandbox *parent = fake_find(w.fake, b.id);
 
@@ -464,7 +454,7 @@ TEST(fork_in_doubt)
 	}
 	wait_for(&w, &f.a);
 	CHECK_INT(f.a.st.reason, R_OUTCOME_UNKNOWN);
-	CHECK_INT(w.fake->kills, 0);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
 	world_free(&w);
 }
 
@@ -549,12 +539,10 @@ TEST(snapshots)
 	a = do_snapshot(&w, b.id, "one");
 	CHECK_STR(a.id, s.id);
 	CHECK_INT(w.fake->n_snapshots, 1);
-	w.fake->copy = FAKE_ACCEPT_LOSE;
-	w.fake->copy_n = 1;
+	fake_next(w.fake, FAKE_SNAPSHOT, 1, FAKE_LOST_AFTER);
 	a = do_snapshot(&w, b.id, "lost");	/* the only new one is it */
 	CHECK_STR(a.id, "snap1:default");
-	w.fake->copy = FAKE_LOSE;
-	w.fake->copy_n = 1;
+	fake_next(w.fake, FAKE_SNAPSHOT, 1, FAKE_LOST_BEFORE);
 	a = do_snapshot(&w, b.id, "never");
 	CHECK_INT(a.st.reason, R_OUTCOME_UNKNOWN);
 	do_snapshot(&w, b.id, "");
@@ -583,7 +571,7 @@ TEST(snapshots)
 	a = do_snapshots(&w, &bob, "", "", 0, false);
 	CHECK_INT(a.n, 0);
 	a = do_delete(&w, &bob, "snap0:default");
-	CHECK(status_ok(&a.st) && !a.yes && w.fake->snapshots[0].there);
+	CHECK(status_ok(&a.st) && !a.yes && w.fake->snapshots[0].alive);
 	a = do_delete(&w, &alice, "snap0:default");
 	CHECK(status_ok(&a.st) && a.yes);
 	a = do_delete(&w, &alice, "snap0:default");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A daemon's lifecycle in a test: loop, store on disk, core, a fake cloud; and calls that wait. */
+/* The real core and store in a test, over simulated time and the fake cloud; and calls that wait. */
 #ifndef AB_TESTS_UNIT_SANDBOX_WORLD_H
 #define AB_TESTS_UNIT_SANDBOX_WORLD_H
 
@@ -15,8 +15,9 @@
 #include "daemon/store/store.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
+#include "tests/lib/sim/fake.h"
 #include "tests/lib/test.h"
-#include "tests/unit/sandbox/fake.h"
+
 
 #define HORIZON_MS 300u
 
@@ -27,7 +28,6 @@ struct world {
 	struct cloud *cloud;
 	struct sandbox_core *core;
 	struct store_report report;
-	enum sandbox_probe_result probe;
 	/* 0 = default */
 	uint64_t restart_grace_ms, unclaimed_grace_ms;
 	uint64_t reconcile_period_ms;	/* 0 = an hour */
@@ -65,55 +65,68 @@ printf_like(1, 2) static inline void run_sh(const char *fmt, ...)
 	CHECK_INT(wstatus, 0);
 }
 
-/* Not cryptography: different inputs give different tags. */
-static inline void fake_hash(const void *p, size_t n, uint8_t ret[32])
-{
-	uint64_t h = 1469598103934665603ull;
+static pid_t world_dir_owner;	/* not its children; 0 = there is none */
 
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ ((const uint8_t *)p)[i]) * 1099511628211ull;
-	for (size_t i = 0; i < 4; i++, h = h * 6364136223846793005ull + 1)
-		memcpy(ret + 8 * i, &h, 8);
+static inline void world_dir_free(void)
+{
+	bool mine = world_dir_owner == getpid();
+
+	world_dir_owner = 0;
+	if (mine)
+		run_sh("rm -rf %s", world_dir);
 }
 
-struct fake_probe {
-	struct timer timer;
-	struct grave grave;
-	struct world *w;
-	sandbox_probed_fn *done;
-	void *user;
-};
-
-static inline void probe_end(struct timer *t, void *user)
+static inline void world_dir_new(void)
 {
-	struct fake_probe *p = user;
-	struct status st = STATUS_OK;
+	static bool at_exit;
 
-	if (p->w->probe != SANDBOX_PROBE_HEALTHY)
-		status_set(&st, R_UNREACHABLE, "no answer");
-	loop_bury(p->w->loop, &p->grave, free, p);
-	p->done(p->user, p->w->probe, &st);
+	/* Nothing here is about power failures: in memory a sync costs nothing. */
+	snprintf(world_dir, sizeof(world_dir), "%s/ab-sandbox-XXXXXX",
+		 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+	CHECK(mkdtemp(world_dir));
+	world_dir_owner = getpid();
+	at_exit = at_exit || !atexit(world_dir_free);	/* a failed test leaves nothing in memory */
+	log_setup(LOG_LEVEL_ERROR);
 }
 
-static inline void *probe_start(const struct sandbox_target *t, uint64_t deadline_ms,
-				sandbox_probed_fn *done, void *done_user, void *user)
+/* Runs fn in a child; its wait status. */
+static inline int in_child(void (*fn)(void *arg), void *arg)
 {
-	struct fake_probe *p = calloc(1, sizeof(*p));
+	int wstatus;
+	pid_t pid;
 
-	p->w = user;
-	p->done = done;
-	p->user = done_user;
-	timer_init(&p->timer, p->w->loop, probe_end, p);
-	CHECK(!timer_set(&p->timer, clock_boot_ms()));
-	return p;
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		fn(arg);
+		exit(0);
+	}
+	CHECK(waitpid(pid, &wstatus, 0) == pid);
+	return wstatus;
 }
 
-static inline void probe_cancel(void *probe, void *user)
+/* The two ways to play a scene with crashes: what was handed over to the store is lost and the cloud is
+ * quicker than the disk, or it is written, though unheard, and the cloud takes its time. */
+static inline void crash_way(struct fake *f, int way)
 {
-	struct fake_probe *p = probe;
+	sim_worker_eager = way;
+	f->latency_ms = way ? 20 : 1;
+}
 
-	timer_clear(&p->timer);
-	free(p);
+/* This process dies at a crash point, "name" or "name@2"; NULL: at none. */
+static inline void die_at(const char *point)
+{
+	const char *nth = point ? strchr(point, '@') : NULL;
+	char text[64];
+
+	if (!point) {
+		unsetenv("AGENTBOXD_FAILPOINT");
+		return;
+	}
+	snprintf(text, sizeof(text), "%.*s=kill%s", nth ? (int)(nth - point) : 60, point,
+		 nth ? nth : "");
+	setenv("AGENTBOXD_FAILPOINT", text, 1);
 }
 
 static inline void world_start(struct world *w)
@@ -139,7 +152,7 @@ static inline void world_start(struct world *w)
 	accounts[0].cloud = w->cloud;
 	o.loop = w->loop;
 	o.store = w->store;
-	o.prober = (struct sandbox_prober){ probe_start, probe_cancel, w };
+	o.prober = fake_prober(w->cloud);
 	policy_default(&o.policy);
 	CHECK(!sandbox_core_new(&o, &w->core));
 }
@@ -156,9 +169,7 @@ static inline void world_stop(struct world *w)
 static inline void world_new_with(struct world *w)
 {
 	w->fake = fake_new();
-	snprintf(world_dir, sizeof(world_dir), "/tmp/ab-life-XXXXXX");
-	CHECK(mkdtemp(world_dir));
-	log_setup(LOG_LEVEL_ERROR);
+	world_dir_new();
 	world_start(w);
 }
 
@@ -173,7 +184,7 @@ static inline void world_free(struct world *w)
 	if (w->core)
 		world_stop(w);
 	fake_free(w->fake);
-	run_sh("rm -rf %s", world_dir);
+	world_dir_free();
 }
 
 static inline void world_restart(struct world *w)
@@ -276,27 +287,7 @@ static inline void on_host(void *user, const struct status *st, const struct san
 		(void)str_copy(a->host, sizeof(a->host), h->url);
 }
 
-static inline void wait_for(struct world *w, struct answer *a)
-{
-	uint64_t until = clock_boot_ms() + 20000;
-
-	CHECK(!a->done); /* never from inside */
-	while (!a->done) {
-		CHECK(loop_once(w->loop, 1000) >= 0);
-		CHECK(clock_boot_ms() < until);
-	}
-}
-
-/* Lets pass what is under way: until nothing has happened for a moment. */
-static inline void spin(struct world *w, unsigned ms)
-{
-	uint64_t until = clock_boot_ms() + ms;
-
-	while (clock_boot_ms() < until)
-		CHECK(loop_once(w->loop, 5) >= 0);
-}
-
-/* Turns the loop until it is so. A slow machine takes its time; one that never comes to it fails. */
+/* Turns the loop until it is so; a minute of simulated time must do. */
 #define UNTIL(w, cond) do { \
 	uint64_t until_limit = clock_boot_ms() + 60000; \
 	while (!(cond)) { \
@@ -305,12 +296,34 @@ static inline void spin(struct world *w, unsigned ms)
 	} \
 } while (0)
 
+static inline void wait_for(struct world *w, struct answer *a)
+{
+	CHECK(!a->done); /* never from inside */
+	UNTIL(w, a->done);
+}
+
+/* Lets so much time pass. */
+static inline void spin(struct world *w, unsigned ms)
+{
+	uint64_t until = clock_boot_ms() + ms;
+
+	while (clock_boot_ms() < until)
+		CHECK(loop_once(w->loop, 5) >= 0);
+}
+
 static inline struct sandbox_core_counts counts(struct world *w)
 {
 	struct sandbox_core_counts n;
 
 	sandbox_core_count(w->core, (uid_t)-1, &n);
 	return n;
+}
+
+static inline void until_intents_end(struct world *w)
+{
+	do
+		CHECK(loop_once(w->loop, 20) >= 0);
+	while (counts(w).intents);
 }
 
 static inline struct sandbox_create a_create(const char *request_id)
