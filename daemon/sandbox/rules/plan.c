@@ -78,12 +78,14 @@ static int by_start(const void *a, const void *b, void *user)
 {
 	const struct cloud_list *list = user;
 	const struct plan_action *x = a, *y = b;
-	const struct cloud_sandbox *s = list->v[x->item], *t = list->v[y->item];
+	const struct cloud_sandbox *s, *t;
 
 	if ((x->kind == PLAN_ADOPT) != (y->kind == PLAN_ADOPT))
 		return x->kind == PLAN_ADOPT ? 1 : -1;
 	if (x->kind != PLAN_ADOPT)
 		return x->row < y->row ? -1 : x->row > y->row;
+	s = list->v[x->item];	/* only what is adopted is an item of the list, which may be empty */
+	t = list->v[y->item];
 	if (s->started_at_ms != t->started_at_ms)
 		return s->started_at_ms < t->started_at_ms ? -1 : 1;
 	return strcmp(s->id, t->id);
