@@ -296,10 +296,17 @@ static void origin_pump(struct defer *d, void *user)
 
 /* --- time --- */
 
+/* Of one that is not used any more: what it knows (failures, complaints) outlives its use. */
+static uint64_t forgotten_at(const struct origin *o)
+{
+	uint64_t at = MAX(o->hold_until_ms, o->unused_at_ms + o->pool->o.idle_ms);
+
+	return o->enhance_calm_count ? MAX(at, o->calm_at_ms + CALM_FORGET_MS + 1) : at;
+}
+
 static bool is_forgettable(const struct origin *o, uint64_t now)
 {
-	return !o->n_reqs && !o->n_conns && o->hold_until_ms <= now &&
-	       (!o->enhance_calm_count || now - o->calm_at_ms > CALM_FORGET_MS);
+	return !o->n_reqs && !o->n_conns && o->unused_at_ms && forgotten_at(o) <= now;
 }
 
 void origin_rearm(struct origin *o)
@@ -313,8 +320,12 @@ void origin_rearm(struct origin *o)
 	}
 	if (o->hold_until_ms > now)
 		at = MIN(at, o->hold_until_ms);
-	if (!o->n_conns && !o->n_reqs)
-		at = MIN(at, MAX(o->hold_until_ms, now + o->pool->o.idle_ms));
+	if (o->n_conns || o->n_reqs)
+		o->unused_at_ms = 0;
+	else if (!o->unused_at_ms)
+		o->unused_at_ms = now;
+	if (o->unused_at_ms)
+		at = MIN(at, forgotten_at(o));
 	if (at == UINT64_MAX)
 		timer_clear(&o->timer);
 	else if (timer_set(&o->timer, MAX(at, now + 1)) < 0)

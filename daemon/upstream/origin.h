@@ -73,6 +73,7 @@ struct origin {
 	struct list queue[2];		/* by enum pool_class */
 	uint32_t n_queued, n_reqs;
 	int version;			/* of the last connection; 0 = not known yet */
+	uint64_t unused_at_ms;		/* since then it has no requests and no connections; 0 = it has */
 
 	unsigned failures;		/* dials in a row */
 	uint64_t hold_until_ms;

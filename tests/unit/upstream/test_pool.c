@@ -92,6 +92,35 @@ TEST(refused_dials_are_spaced)
 	rig_end(&g);
 }
 
+/* After that a call waits for one dial, and for none that is farther away than 2 s; past the hold it goes on. */
+TEST(held_down_and_back)
+{
+	struct rig g;
+	struct peer *p = begin(&g, NULL);
+	struct ask a;
+	uint64_t began;
+
+	p->connect = PEER_REFUSES;
+	for (unsigned i = 0; i < 8; i++) {
+		ask_a(&g, &a);
+		UNTIL(&g, a.over);
+		CHECK_INT(a.fate, POOL_UNSENT);
+		ask_end(&a);
+		rig_spin(&g, i < 7 ? rig_stats(&g, "a.test").hold_until_ms - clock_boot_ms() : 0);
+	}
+	ask_a(&g, &a);
+	began = clock_boot_ms();
+	UNTIL(&g, a.over);
+	CHECK(clock_boot_ms() < began + 50);
+	CHECK(a.why.retry_after_ms > 2000 && a.why.retry_after_ms <= 10000);
+	ask_end(&a);
+	p->connect = PEER_ACCEPTS;
+	rig_spin(&g, rig_stats(&g, "a.test").hold_until_ms - clock_boot_ms());
+	ask_a(&g, &a);
+	check_answered(&g, &a);
+	rig_end(&g);
+}
+
 /* N-09: a name that is not there. */
 TEST(no_such_name)
 {
