@@ -31,6 +31,7 @@ struct pool {
 	struct list origin_list;
 	struct pool_stats gone;		/* counters of origins that were freed */
 	uint32_t n_reqs;
+	uint64_t last_serial;		/* of its requests */
 };
 
 enum uconn_state {
@@ -110,6 +111,7 @@ struct pool_req {
 	size_t n_body;
 	enum pool_body body_mode;
 	enum pool_class cls;
+	uint64_t serial;		/* a queue is in the order of these, also after replays */
 	bool idempotent, head_seen, sent_before;
 	bool queued;
 	unsigned replays, recycles;
@@ -126,7 +128,7 @@ struct pool_req {
 
 /* pool.c */
 void pool_add_counters(struct pool_stats *to, const struct pool_stats *s);
-void pool_req_enqueue(struct pool_req *r, bool first);
+void pool_req_enqueue(struct pool_req *r);
 void pool_req_fail(struct pool_req *r, enum pool_fate fate, const struct status *why);
 /* Its attempt ended without an answer: sends it again or fails it. */
 void pool_req_attempt_ended(struct pool_req *r, enum http_close how, uint32_t h2_code);

@@ -114,15 +114,26 @@ static void unqueue(struct pool_req *r)
 	r->origin->n_queued--;
 }
 
-void pool_req_enqueue(struct pool_req *r, bool first)
+/* Before whom? The queue's head where nobody in it is younger. */
+static struct list *place_in(struct list *queue, const struct pool_req *r)
+{
+	struct list *n = queue;
+
+	if (list_is_empty(queue) || list_entry(queue->prev, struct pool_req, node)->serial < r->serial)
+		return queue;
+	/* One that was refused: it is among the first. */
+	do
+		n = n->next;
+	while (list_entry(n, struct pool_req, node)->serial < r->serial);
+	return n;
+}
+
+void pool_req_enqueue(struct pool_req *r)
 {
 	struct origin *o = r->origin;
 
 	must(!r->queued && !r->conn);
-	if (first)
-		list_add_head(&o->queue[r->cls], &r->node);
-	else
-		list_add_tail(&o->queue[r->cls], &r->node);
+	list_add_tail(place_in(&o->queue[r->cls], r), &r->node);
 	r->queued = true;
 	o->n_queued++;
 	origin_kick(o);
@@ -165,7 +176,7 @@ static void send_again(struct pool_req *r, bool recycled)
 	else
 		r->replays++;
 	r->origin->stats.replays++;
-	pool_req_enqueue(r, true);
+	pool_req_enqueue(r);
 }
 
 void pool_req_attempt_ended(struct pool_req *r, enum http_close how, uint32_t h2_code)
@@ -349,6 +360,7 @@ struct pool_req *pool_request(struct pool *p, const struct pool_ask *a)
 		return NULL;
 	list_init(&r->node);
 	r->pool = p;
+	r->serial = ++p->last_serial;
 	r->origin = origin_get(p, a->target);
 	r->body_mode = a->body_mode;
 	r->cls = a->cls;
@@ -379,7 +391,7 @@ struct pool_req *pool_request(struct pool *p, const struct pool_ask *a)
 		pool_req_fail(r, POOL_UNSENT, &why);
 		return r;
 	}
-	pool_req_enqueue(r, false);
+	pool_req_enqueue(r);
 	arm(r);
 	return r;
 }

@@ -160,6 +160,29 @@ TEST(deadline_while_dialling)
 
 /* --- limits --- */
 
+/* What a new connection refuses, because its limit is not known yet, keeps its place. */
+TEST(the_limit_of_streams_is_kept_in_order)
+{
+	struct pool_options o = { .max_conns_h2 = 1 };
+	struct rig g;
+	struct peer *p = begin(&g, &o);
+	struct ask a[10];
+	char path[4], want[256] = "";
+
+	p->max_streams = 2;
+	for (size_t i = 0; i < ARRAY_SIZE(a); i++) {
+		snprintf(path, sizeof(path), "/%zu", i);
+		ask(&g, &a[i], &(struct asked){ .host = "a.test", .path = path });
+		snprintf(want + strlen(want), sizeof(want) - strlen(want), "a.test%s ", path);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(a); i++)
+		check_answered(&g, &a[i]);
+	CHECK_INT(p->max_open, 2);
+	CHECK_INT(p->dials, 1);
+	CHECK_STR(g.log, want);
+	rig_end(&g);
+}
+
 /* A full one gets company, one dial at a time. */
 TEST(more_connections_when_they_are_full)
 {
