@@ -215,6 +215,18 @@ static struct peer_stream *stream_new(struct peer_conn *c, struct h2_stream *h, 
 	return s;
 }
 
+static void take_body(struct peer_stream *s)
+{
+	const uint8_t *p;
+	size_t n = h2_stream_peek(s->s, &p), have = strlen(s->body);
+
+	if (!n)
+		return;
+	must(have + n < sizeof(s->body));
+	memcpy(s->body + have, p, n);
+	h2_stream_consume(s->s, n);
+}
+
 /* False: the connection is gone. */
 static bool serve_h2(struct peer_conn *c)
 {
@@ -231,11 +243,14 @@ static bool serve_h2(struct peer_conn *c)
 				h2_stream_release(h);
 			continue;
 		}
+		if (s && (what & H2_READY_DATA))
+			take_body(s);
 		if (s || !(what & H2_READY_HEAD))
 			continue;
 		s = stream_new(c, h, fields_get(h2_stream_head(h), ":authority"),
 			       fields_get(h2_stream_head(h), ":path"));
 		h2_stream_set_user(h, s);
+		take_body(s);
 		if (!obey(s))
 			return false;
 	}
@@ -602,6 +617,9 @@ void ask(struct rig *g, struct ask *a, const struct asked *q)
 		.path = q->path ? q->path : "/",
 		.cls = q->cls,
 		.idempotent = !q->once,
+		.body_mode = q->body ? POOL_BODY_WHOLE : POOL_BODY_NONE,
+		.body = q->body,
+		.n_body = q->body ? strlen(q->body) : 0,
 		.deadline_ms = q->deadline_ms ? clock_boot_ms() + q->deadline_ms : 0,
 		.head_by_ms = q->head_by_ms ? clock_boot_ms() + q->head_by_ms : 0,
 		.on_ready = ask_on_ready,

@@ -84,6 +84,7 @@ struct peer_stream {
 	struct h2_stream *s;
 	struct timer answers;
 	char host[64], path[64];
+	char body[64];			/* so far */
 };
 
 struct rig {
@@ -139,6 +140,7 @@ struct asked {
 	const char *group;		/* NULL = "account" */
 	bool plain;			/* http: shares nothing */
 	bool once;			/* not idempotent */
+	const char *body;		/* kept for a replay; NULL = none */
 	enum pool_class cls;
 	uint64_t deadline_ms, head_by_ms;	/* from now; 0 = none */
 };

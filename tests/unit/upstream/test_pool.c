@@ -118,6 +118,14 @@ TEST(held_down_and_back)
 	rig_spin(&g, rig_stats(&g, "a.test").hold_until_ms - clock_boot_ms());
 	ask_a(&g, &a);
 	check_answered(&g, &a);
+	CHECK_INT(rig_stats(&g, "a.test").hold_until_ms, 0);
+	p->connect = PEER_REFUSES;	/* what was is forgotten with the first success */
+	peer_close(peer_conn_at(p, 0));
+	began = rig_stats(&g, "a.test").dial_failures;
+	ask_a(&g, &a);
+	UNTIL(&g, rig_stats(&g, "a.test").dial_failures == began + 1);
+	CHECK(rig_stats(&g, "a.test").hold_until_ms <= clock_boot_ms() + 200);
+	ask_end(&a);
 	rig_end(&g);
 }
 
@@ -271,6 +279,33 @@ TEST(the_queue_has_an_end)
 	rig_end(&g);
 }
 
+/* Its deadline is not the peer's fault, and its answer's bytes occupy no stream. */
+TEST(in_the_queue)
+{
+	struct pool_options o = { .max_conns_h2 = 1 };
+	struct rig g;
+	struct peer *p = begin(&g, &o);
+	struct ask a, b;
+
+	p->max_streams = 1;
+	p->does = PEER_HOLDS;
+	ask_a(&g, &a);
+	UNTIL(&g, p->requests == 1);
+	rig_spin(&g, 10);
+	ask(&g, &b, &(struct asked){ .host = "a.test", .deadline_ms = 1000 });
+	UNTIL(&g, b.over);
+	CHECK_INT(b.fate, POOL_UNSENT);
+	CHECK_INT(b.why.reason, R_DEADLINE_REQUEST);
+	ask_end(&b);
+	p->does = PEER_ANSWERS;
+	peer_answer(peer_stream_at(peer_conn_at(p, 0), 0), 200);
+	UNTIL(&g, a.over);
+	ask_a(&g, &b);		/* a is not ended yet */
+	check_answered(&g, &b);
+	ask_end(&a);
+	rig_end(&g);
+}
+
 /* N-19: HTTP/1.1 carries one exchange each; once that is known, many are dialled at a time. */
 TEST(http1)
 {
@@ -317,6 +352,32 @@ TEST(refused_streams)
 	CHECK_INT(a.fate, POOL_UNSENT);
 	CHECK_INT(p->requests, 3 + 4);
 	ask_end(&a);
+	rig_end(&g);
+}
+
+/* The whole body is kept for that. */
+TEST(a_body_goes_again)
+{
+	struct rig g;
+	struct peer *p = begin(&g, NULL);
+	struct peer_stream *s;
+	struct ask a;
+	char body[] = "what it sends";
+
+	p->does = PEER_HOLDS;
+	ask(&g, &a, &(struct asked){ .host = "a.test", .once = true, .body = body });
+	body[0] = 0;
+	for (unsigned n = 1; n <= 2; n++) {
+		UNTIL(&g, p->requests == n);
+		rig_spin(&g, 10);
+		s = peer_stream_at(peer_conn_at(p, 0), 0);
+		CHECK_STR(s->body, "what it sends");
+		if (n == 1)
+			peer_reset(s, H2_REFUSED);
+		else
+			peer_answer(s, 200);
+	}
+	check_answered(&g, &a);
 	rig_end(&g);
 }
 
@@ -434,6 +495,34 @@ TEST(enhance_your_calm)
 	rig_end(&g);
 }
 
+/* … and its connections are asked by PING half as often. */
+TEST(calm_pings)
+{
+	struct rig g;
+	struct peer *p = begin(&g, NULL);
+	struct ask a;
+	uint64_t began;
+
+	ask_a(&g, &a);
+	check_answered(&g, &a);
+	peer_goaway(peer_conn_at(p, 0), H2_CALM);
+	UNTIL(&g, rig_stats(&g, "a.test").enhance_calm_count);
+	for (unsigned n = 0; n < 2; n++) {
+		p->does = PEER_HOLDS;
+		p->requests = 0;
+		ask_a(&g, &a);
+		UNTIL(&g, p->requests == 1);
+		began = clock_boot_ms();
+		list_for_each(i, &p->conns)
+			list_entry(i, struct peer_conn, node)->silent = true;
+		p->does = PEER_ANSWERS;
+		check_answered(&g, &a);
+		CHECK_INT((clock_boot_ms() - began) / 1000, n ? 15 : 25);
+		rig_spin(&g, 11 * 60 * 1000);	/* it is forgotten */
+	}
+	rig_end(&g);
+}
+
 /* --- health --- */
 
 /* N-02: a peer that says nothing is asked by PING after 10 s, and given up 5 s later. */
@@ -533,6 +622,11 @@ TEST(idle_connections_go)
 		ask_a(&g, &a[i]);
 	for (size_t i = 0; i < 2; i++)
 		check_answered(&g, &a[i]);
+	rig_spin(&g, 200000);
+	for (size_t i = 0; i < 2; i++)	/* it counts from the last use */
+		ask_a(&g, &a[i]);
+	for (size_t i = 0; i < 2; i++)
+		check_answered(&g, &a[i]);
 	rig_spin(&g, 295000);
 	CHECK(p->n_conns >= 2);
 	rig_spin(&g, 10000);
@@ -578,19 +672,22 @@ TEST(requests_starve)
 	struct peer *p = begin(&g, NULL);
 	struct ask a[3], b;
 
-	p->does = PEER_HOLDS;
-	for (size_t i = 0; i < 3; i++)
-		ask(&g, &a[i], &(struct asked){ .host = "a.test", .head_by_ms = 1000, .once = true });
-	for (size_t i = 0; i < 3; i++) {
-		UNTIL(&g, a[i].over);
-		CHECK_INT(a[i].fate, POOL_BROKEN);
-		CHECK_INT(a[i].why.reason, R_DEADLINE_REQUEST);
-		ask_end(&a[i]);
+	for (unsigned n = 2; n <= 3; n++) {	/* two, an answer, three */
+		p->does = PEER_HOLDS;
+		for (size_t i = 0; i < n; i++)
+			ask(&g, &a[i],
+			    &(struct asked){ .host = "a.test", .head_by_ms = 1000, .once = true });
+		for (size_t i = 0; i < n; i++) {
+			UNTIL(&g, a[i].over);
+			CHECK_INT(a[i].fate, POOL_BROKEN);
+			CHECK_INT(a[i].why.reason, R_DEADLINE_REQUEST);
+			ask_end(&a[i]);
+		}
+		p->does = PEER_ANSWERS;
+		ask_a(&g, &b);
+		check_answered(&g, &b);
+		CHECK_INT(p->dials, n - 1);
 	}
-	p->does = PEER_ANSWERS;
-	ask_a(&g, &b);
-	check_answered(&g, &b);
-	CHECK_INT(p->dials, 2);
 	rig_end(&g);
 }
 
