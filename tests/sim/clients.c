@@ -198,6 +198,38 @@ static void on_held(void *user, enum sandbox_held_change change, const struct st
 
 /* --- answers --- */
 
+/* Was it made by the request id of this Create, or is it what that was answered with? */
+static bool is_of_request(const struct sim_sandbox *b, const struct sim_want *c)
+{
+	const char *tag = fake_tag(b->real, TAG_REQ);
+	char text[32], want[TAG_REQ_LEN + 1];
+	uint8_t h[32];
+	int n = snprintf(text, sizeof(text), "%u Create r%u", W->procs[c->proc].uid, c->request);
+
+	fake_hash(text, (size_t)n, h);
+	str_hex(h, TAG_REQ_LEN / 2, want);
+	return c->request < SIM_REQUESTS &&
+	       ((tag && str_eq(tag, want)) || str_eq(W->shown[uid_index(c)][c->request], b->real->id));
+}
+
+/* A call for a process's lease ends with an error, or its caller leaves: a lease that was written before, while it
+ * waited for the agent, say, counts until its process ends, as after a crash. */
+static void fail_in_doubt(const struct sim_want *c)
+{
+	bool create = c->what == SIM_ASKS_CREATE;
+
+	if (!c->process_lease && c->kind != SANDBOX_LEASE_PROCESS)
+		return;
+	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
+		struct sim_sandbox *b = &W->sandboxes[i];
+		const char *name = fake_tag(b->real, TAG_NAME);
+
+		if (b == c->sandbox || (create && (name || is_of_request(b, c))) ||
+		    (!c->sandbox && name && str_eq(name, c->ref)))
+			b->maybe_of[c->proc] = W->procs[c->proc].start_time;
+	}
+}
+
 bool want_hears(struct sim_want *c, const struct status *st)
 {
 	if (sim->dead || sim_seam("reply"))
@@ -207,6 +239,8 @@ bool want_hears(struct sim_want *c, const struct status *st)
 	if (sim->now_ms > c->deadline_ms + 100 && W->hung_at_ms <= c->began_ms)
 		sim_fail("I10", "%s answered %llu ms after its deadline", what_names[c->what],
 			 (unsigned long long)(sim->now_ms - c->deadline_ms));
+	if (!status_ok(st))
+		fail_in_doubt(c);
 	W->answers++;
 	sim_trace("%s #%u: %s %s", what_names[c->what], c->serial,
 		  status_ok(st) ? "ok" : status_reason_name(st->reason), st->text);
@@ -605,6 +639,7 @@ static void act_cancel(void)
 		return;
 	sim_trace("cancel of #%u", c->serial);
 	sandbox_cancel(c->op);
+	fail_in_doubt(c);
 	if (c->what == SIM_ASKS_POLICY)
 		c->sandbox->policy_calls--;
 	want_done(c);
