@@ -518,9 +518,11 @@ TEST(others_rows_do_not_exist)
 	CHECK(status_ok(&x.st) && !x.yes && fake_find(w.fake, a.id));
 	x = do_get(&w, &bob, a.id, 0);
 	CHECK_INT(x.st.reason, R_SANDBOX_NOT_FOUND);
-	/* A stranger's of the account, as with the SDK: an id is a capability. */
+	/* A stranger's of the account: its key's owner alone ends it. */
 	fake_plant(w.fake, "iforeign");
 	x = do_kill(&w, &bob, "iforeign");
+	CHECK(status_ok(&x.st) && !x.yes && fake_find(w.fake, "iforeign"));
+	x = do_kill(&w, &root, "iforeign");
 	CHECK(x.yes && !fake_find(w.fake, "iforeign"));
 	world_free(&w);
 }
