@@ -191,6 +191,29 @@ TEST(the_limit_of_streams_is_kept_in_order)
 	rig_end(&g);
 }
 
+TEST(what_is_refused_goes_before_those_that_wait)
+{
+	struct pool_options o = { .max_conns_h2 = 1 };
+	struct rig g;
+	struct peer *p = begin(&g, &o);
+	struct ask a[3];
+
+	p->max_streams = 1;
+	p->does = PEER_HOLDS;
+	ask(&g, &a[0], &(struct asked){ .host = "a.test", .path = "/0" });
+	UNTIL(&g, p->requests == 1);
+	rig_spin(&g, 10);
+	ask(&g, &a[1], &(struct asked){ .host = "a.test", .path = "/1" });
+	ask(&g, &a[2], &(struct asked){ .host = "a.test", .path = "/2" });
+	rig_spin(&g, 10);
+	p->does = PEER_ANSWERS;
+	peer_reset(peer_stream_at(peer_conn_at(p, 0), 0), H2_REFUSED);
+	for (size_t i = 0; i < 3; i++)
+		check_answered(&g, &a[i]);
+	CHECK_STR(g.log, "a.test/0 a.test/0 a.test/1 a.test/2 ");
+	rig_end(&g);
+}
+
 /* A full one gets company, one dial at a time. */
 TEST(more_connections_when_they_are_full)
 {
