@@ -52,7 +52,8 @@ struct commands {
 	struct timer evict;
 	struct map requests;		/* request_key() → struct cmd_request */
 	struct list request_list;	/* last used longest ago, first */
-	struct list refused;		/* struct cmd_request whose refusal is remembered */
+	struct list refused;		/* struct refused_command (saved.c) */
+	bool keep_spools;		/* … of a row that does not say which command it is */
 	struct list writes;		/* struct cmd_write */
 	struct list looks;		/* struct exit_watch_call: helpers on their way */
 	char boot[40];			/* boot id of this machine */
@@ -299,6 +300,7 @@ void command_unsave(struct command *c);
 must_check int command_write(struct command *c, struct store_tx *t, bool durable, command_written_fn *done);
 must_check int command_write_row(struct command *c, command_written_fn *done);	/* what it is now; -ENOENT without a row */
 must_check int commands_load(struct commands *cs, struct store *store);
+void commands_forget_refused(struct commands *cs);	/* from memory */
 
 /* request.c */
 void requests_fini(struct commands *cs);

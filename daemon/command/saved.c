@@ -283,9 +283,62 @@ static void load_request(const struct row_command_request *r, void *user)
 	l->err = request_add(l->cs, r, &q);
 	if (l->err)
 		return;
+	q->used_at_ms = MIN(q->used_at_ms, clock_wall_ms());
 	q->c = map_get_str(&l->cs->by_id, r->command);
 	if (q->c)
 		q->c->request = q;
+}
+
+/* A command whose row is not believed: its output stays, and its sandbox is in use. */
+struct refused_command {
+	struct list node;
+	char *account, *sandbox;
+	char id[];
+};
+
+static void refused_free(struct refused_command *x)
+{
+	list_del(&x->node);
+	free(x->account);
+	free(x->sandbox);
+	free(x);
+}
+
+static void load_refused(const struct store_refused *r, void *user)
+{
+	struct loading *l = user;
+	struct refused_command *x;
+
+	if (r->table != ROW_TABLE_command)
+		return;
+	x = calloc(1, sizeof(*x) + strlen(r->key) + 1);
+	if (!x) {
+		l->err = -ENOMEM;
+		return;
+	}
+	memcpy(x->id, r->key, strlen(r->key));
+	list_add_tail(&l->cs->refused, &x->node);
+	x->account = strdup(r->account);
+	x->sandbox = strdup(r->sandbox);
+	if (!x->account || !x->sandbox)
+		l->err = -ENOMEM;
+	l->cs->keep_spools |= !x->id[0];
+}
+
+void commands_forget_refused(struct commands *cs)
+{
+	while (!list_is_empty(&cs->refused))
+		refused_free(list_entry(cs->refused.next, struct refused_command, node));
+}
+
+static bool is_wanted(const struct commands *cs, const char *spool)
+{
+	if (cs->keep_spools || map_get_str(&cs->by_id, spool))
+		return true;
+	list_for_each(n, &cs->refused)
+		if (str_eq(list_entry(n, struct refused_command, node)->id, spool))
+			return true;
+	return false;
 }
 
 /* Spools whose command is gone, and whatever else does not belong there. */
@@ -300,7 +353,7 @@ static void clear_folder(struct commands *cs)
 		return;
 	}
 	while ((e = readdir(d)))
-		if (e->d_name[0] != '.' && !map_get_str(&cs->by_id, e->d_name))
+		if (e->d_name[0] != '.' && !is_wanted(cs, e->d_name))
 			(void)unlinkat(cs->spool_fd, e->d_name, 0);
 	closedir(d);
 }
@@ -321,19 +374,16 @@ int commands_load(struct commands *cs, struct store *store)
 {
 	struct loading l = { .cs = cs };
 	struct store_visitor v = { .user = &l, .command = load_command,
-				   .command_request = load_request };
-	struct store_report report = { 0 };
+				   .command_request = load_request, .refused = load_refused };
 	int r;
 
 	read_boot(cs);
-	r = store_load(store, &v, &report);
+	r = store_load(store, &v);
 	if (!r)
 		r = l.err;
 	if (r < 0)
 		return r;
 	clear_folder(cs);
-	if (report.rows_aside)
-		log_warn("rows_aside", "n=%u of=commands see=aside", report.rows_aside);
 	return 0;
 }
 
@@ -344,6 +394,11 @@ void commands_take_up(struct commands *cs, struct sandbox_core *core)
 	int r = 0;
 
 	cs->core = core;
+	list_for_each(n, &cs->refused) {
+		struct refused_command *x = list_entry(n, struct refused_command, node);
+
+		sandbox_use_begin(core, x->account, x->sandbox);
+	}
 	list_for_each_safe(n, &cs->all) {
 		struct command *c = list_entry(n, struct command, node);
 

@@ -240,6 +240,7 @@ int commands_new(const struct commands_options *o, struct commands **ret)
 	list_init(&cs->writes);
 	list_init(&cs->looks);
 	list_init(&cs->request_list);
+	list_init(&cs->refused);
 	list_init(&cs->all);
 	list_init(&cs->ended);
 	list_init(&cs->ops);
@@ -297,6 +298,7 @@ struct commands *commands_free(struct commands *cs)
 	let_go(&cs->all);
 	let_go(&cs->ended);
 	requests_fini(cs);
+	commands_forget_refused(cs);
 	sweep(&cs->sweep, cs);
 	defer_cancel(&cs->sweep);
 	timer_clear(&cs->evict);

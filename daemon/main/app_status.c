@@ -17,7 +17,7 @@
 #define ORIGINS_MAX	256u	/* shown in Status; the pool's later ones are left out, as are … */
 #define CONNS_MAX	512u	/* … connections … */
 #define LIMITS_MAX	128u	/* … and limited routes beyond these */
-#define DEGRADED_MAX	(APP_ACCOUNTS_MAX + 8)
+#define DEGRADED_MAX	(APP_ACCOUNTS_MAX + 9)
 #define LITTLE_SPACE	(8u * 1024 * 1024)	/* the next commits may not fit */
 #define CONFIG_MAX_BYTES (1024u * 1024)
 
@@ -33,7 +33,7 @@ struct app_status {
 	size_t n_limits;
 	struct daemon_degradation degraded[DEGRADED_MAX];
 	size_t n_degraded;
-	struct status store_health, store_doubt, store_unlinked, store_cloned;
+	struct status store_health, store_doubt, store_refused, store_unlinked, store_cloned;
 	int64_t store_since_ms;		/* when the trouble was seen first; 0 = there is none */
 	char db_path[4200];
 	struct daemon_config_value *rows;
@@ -189,6 +189,11 @@ static void collect_backup(struct app *a, const struct sandbox_core_counts *core
 	if (core->doubt_text) {
 		status_set(&k->store_doubt, R_TRUNCATED, "%s", core->doubt_text);
 		degrade(k, "store", "", &k->store_doubt, core->doubt_at_ms);
+	}
+	if (store_refused_text(a->store)[0]) {
+		status_set(&k->store_refused, R_TRUNCATED, "rows that cannot be read are kept, and what they are about is "
+			   "not ended by policies: %s", store_refused_text(a->store));
+		degrade(k, "store", "", &k->store_refused, a->started_at_ms);
 	}
 	if (store_unlinked_at_ms(a->store)) {
 		status_set(&k->store_unlinked, R_TRUNCATED,

@@ -291,7 +291,8 @@ static void on_committed(void *user, const struct status *st)
 	struct sandbox_core *core = user;
 
 	must(core->magic == CORE_MAGIC);
-	if (!status_ok(st))
+	/* A row that is refused will be so again: only what the disk did not take is written once more. */
+	if (!status_ok(st) && !status_ok(store_health(core->store)))
 		core->resave = true;
 }
 
@@ -563,6 +564,7 @@ void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, cons
 		return;
 	}
 	recreate_decide(core, b, before, by_us, &again);
+	refused_gone(core, b, t);
 	recipe_fini(&b->recipe);
 	lease_sandbox_gone(core, b, t);
 	sandbox_free_name(core, b, t);
@@ -696,6 +698,7 @@ int core_adopt(struct sandbox_core *core, struct account *a, const struct cloud_
 		b->unclaimed_boot_ms = b->used_at_ms;
 	}
 	b->token_known = s->envd_access_token != NULL;
+	refused_adopted(core, b);
 	r = store_tx_new(core->store, &tx);
 	if (r < 0)
 		return r;
@@ -785,7 +788,7 @@ static void init_lists(struct sandbox_core *core)
 				      &core->attempts,	&core->fetches, &core->killings,
 				      &core->ops,	&core->commits, &core->leases,
 				      &core->holders,	&core->transitions,	&core->snapshots,
-				      &core->untold};
+				      &core->untold,	&core->refused};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		list_init(lists[i]);
@@ -868,6 +871,7 @@ struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
 	while (!list_is_empty(&core->sandboxes))
 		drop_sandbox(core, list_entry(core->sandboxes.next, struct sandbox, node));
 	snapshot_forget_all(core);
+	refused_forget_all(core);
 	while (!list_is_empty(&core->names))
 		drop_name(core, list_entry(core->names.next, struct name_slot, node));
 	while (!list_is_empty(&core->requests))

@@ -106,6 +106,8 @@ struct sandbox_core {
 	struct list sandboxes, names, requests, attempts, fetches, killings, ops, commits;
 	struct list transitions, snapshots;
 	struct list untold;		/* sandboxes whose end waits to be told: tie.h */
+	struct list refused;		/* refused.c */
+	bool hold_all;			/* … of one it is not known which sandbox it is about */
 	struct rng rng;
 	struct sync *sync;
 	bool draining;
@@ -179,6 +181,17 @@ must_check int core_adopt(struct sandbox_core *core, struct account *a,
 /* --- load.c --- */
 
 must_check int core_load(struct sandbox_core *core);	/* starts the store, too */
+
+/* --- refused.c --- */
+
+must_check int refused_load(struct sandbox_core *core, const struct store_refused *row);
+/* When every row is there. */
+void refused_loaded(struct sandbox_core *core);
+/* A sandbox without a row, before it gets one: its row may be one that was refused. */
+void refused_adopted(struct sandbox_core *core, struct sandbox *b);
+/* It is no more, and so are such rows about it. */
+void refused_gone(struct sandbox_core *core, struct sandbox *b, struct store_tx *t);
+void refused_forget_all(struct sandbox_core *core);	/* from memory */
 
 /* --- doubt.c --- */
 

@@ -12,6 +12,8 @@
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/recipe.h"
 #include "daemon/sandbox/runner.h"
+#include "daemon/store/table.h"
+#include "proto/base/clock.h"
 #include "proto/base/str.h"
 
 struct loader {
@@ -21,20 +23,10 @@ struct loader {
 	unsigned strangers;	/* rows of accounts that are not configured */
 };
 
-/* A row outlives its visit: its texts, copied. */
-#define SAVED_TEXTS 7u
-
-struct saved_intent {
+/* A row that outlives its visit. */
+struct saved_row {
 	struct list node;
-	struct row_intent row;
-	char *texts[SAVED_TEXTS];
-	struct recipe recipe;
-};
-
-struct saved_copy {
-	struct list node;
-	struct row_copy row;
-	char *texts[SAVED_TEXTS];
+	union row row;
 };
 
 static void load_sandbox(const struct row_sandbox *r, void *user)
@@ -49,10 +41,6 @@ static void load_sandbox(const struct row_sandbox *r, void *user)
 		return;
 	}
 	e = sandbox_from_row(a, r, &b);
-	if (e == -EBADMSG) {
-		log_warn("sandbox_row", "sandbox=%s metadata=unreadable ignoring=1", r->id);
-		return;
-	}
 	if (!e) {
 		b->loaded = true;
 		e = core_insert(ld->core, b);
@@ -111,8 +99,8 @@ static void load_request(const struct row_request *r, void *user)
 	}
 	if (a)
 		q->account = a;
-	q->step = r->state;
-	q->used_at_ms = r->used_at_ms;
+	q->step = r->state == ROW_REQUEST_DONE && !r->object[0] ? ROW_REQUEST_UNKNOWN : r->state;
+	q->used_at_ms = MIN(r->used_at_ms, clock_wall_ms() + USED_SAVE_MS);
 	memcpy(q->params_hash, r->params_hash, sizeof(q->params_hash));
 }
 
@@ -132,57 +120,39 @@ static void load_event(const struct row_event *r, void *user)
 	event_load(ld->core, r);
 }
 
-static void free_texts(char *texts[SAVED_TEXTS])
+static void save(struct loader *ld, enum row_table table, const void *row, struct list *to)
 {
-	for (size_t i = 0; i < SAVED_TEXTS; i++)
-		free(texts[i]);
-}
+	struct saved_row *s = calloc(1, sizeof(*s));
 
-/* The row's fields point to the copies from here on. */
-static void save_texts(struct loader *ld, char *texts[SAVED_TEXTS], const char **fields[SAVED_TEXTS])
-{
-	for (size_t i = 0; i < SAVED_TEXTS && fields[i]; i++) {
-		texts[i] = str_dup(*fields[i]);
-		if (!texts[i])
-			ld->err = -ENOMEM;
-		*fields[i] = texts[i];
+	if (!s || row_dup(&store_tables[table], row, &s->row) < 0) {
+		free(s);
+		ld->err = -ENOMEM;
+		return;
 	}
+	list_add_tail(to, &s->node);
 }
 
 static void load_intent(const struct row_intent *r, void *user)
 {
 	struct loader *ld = user;
-	struct saved_intent *s = calloc(1, sizeof(*s));
-	const char **fields[SAVED_TEXTS] = { &s->row.account, &s->row.request_id,  &s->row.req_tag,
-					     &s->row.name,    &s->row.template_id, &s->row.policy,
-					     &s->row.replaces };
 
-	if (!s) {
-		ld->err = -ENOMEM;
-		return;
-	}
-	s->row = *r;
-	save_texts(ld, s->texts, fields);
-	if (recipe_set(&s->recipe, r->recipe, r->recipe_len) < 0)
-		ld->err = -ENOMEM;
-	s->row.recipe = s->recipe.p;
-	list_add_tail(&ld->intents, &s->node);
+	save(ld, ROW_TABLE_intent, r, &ld->intents);
 }
 
 static void load_copy(const struct row_copy *r, void *user)
 {
 	struct loader *ld = user;
-	struct saved_copy *s = calloc(1, sizeof(*s));
-	const char **fields[SAVED_TEXTS] = { &s->row.account, &s->row.request_id, &s->row.source,
-					     &s->row.name,    &s->row.policy,	  &s->row.known };
 
-	if (!s) {
-		ld->err = -ENOMEM;
-		return;
-	}
-	s->row = *r;
-	save_texts(ld, s->texts, fields);
-	list_add_tail(&ld->copies, &s->node);
+	save(ld, ROW_TABLE_copy, r, &ld->copies);
+}
+
+static void load_refused(const struct store_refused *r, void *user)
+{
+	struct loader *ld = user;
+	int e = refused_load(ld->core, r);
+
+	if (e < 0)
+		ld->err = e;
 }
 
 static void load_snapshot(const struct row_snapshot *r, void *user)
@@ -194,30 +164,55 @@ static void load_snapshot(const struct row_snapshot *r, void *user)
 		ld->err = e;
 }
 
+static struct saved_row *next_saved(struct list *saved)
+{
+	struct saved_row *s = list_is_empty(saved) ? NULL : list_entry(saved->next, struct saved_row, node);
+
+	if (s)
+		list_del(&s->node);
+	return s;
+}
+
+static void saved_free(struct saved_row *s, enum row_table table)
+{
+	row_fini(&store_tables[table], &s->row);
+	free(s);
+}
+
 static void take_up_copies(struct loader *ld)
 {
-	while (!list_is_empty(&ld->copies)) {
-		struct saved_copy *s = list_entry(ld->copies.next, struct saved_copy, node);
+	struct saved_row *s;
 
-		list_del(&s->node);
+	while ((s = next_saved(&ld->copies))) {
 		if (!ld->err)
-			ld->err = copy_take_up(ld->core, &s->row);
-		free_texts(s->texts);
-		free(s);
+			ld->err = copy_take_up(ld->core, &s->row.copy);
+		saved_free(s, ROW_TABLE_copy);
 	}
 }
 
 static void take_up_intents(struct loader *ld)
 {
-	while (!list_is_empty(&ld->intents)) {
-		struct saved_intent *s = list_entry(ld->intents.next, struct saved_intent, node);
+	struct saved_row *s;
 
-		list_del(&s->node);
+	while ((s = next_saved(&ld->intents))) {
 		if (!ld->err)
-			ld->err = creation_take_up(ld->core, &s->row);
-		recipe_fini(&s->recipe);
-		free_texts(s->texts);
-		free(s);
+			ld->err = creation_take_up(ld->core, &s->row.intent);
+		saved_free(s, ROW_TABLE_intent);
+	}
+}
+
+/* A sandbox whose name's row is not believed keeps its name: else another would get it. */
+static void nameless(struct sandbox_core *core)
+{
+	list_for_each(i, &core->sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
+		struct name_slot *n;
+
+		if (b->state == SANDBOX_GONE || b->named || !b->name[0] || core_need_name(core, b->uid, b->name, &n) < 0 ||
+		    n->id[0] || n->creation)
+			continue;
+		n->generation = MAX(n->generation, b->generation);
+		sandbox_give_name(core, b, n);
 	}
 }
 
@@ -245,25 +240,27 @@ int core_load(struct sandbox_core *core)
 		.event = load_event,
 		.copy = load_copy,
 		.snapshot = load_snapshot,
+		.refused = load_refused,
 		.user = &ld,
 	};
-	struct store_report report = { 0 };
 	int r;
 
 	list_init(&ld.intents);
 	list_init(&ld.copies);
-	r = store_load(core->store, &v, &report);
+	r = store_load(core->store, &v);
 	if (!r)
 		r = ld.err;
 	if (!r)
 		r = store_start(core->store);
 	if (r < 0)
 		ld.err = r;
+	nameless(core);
 	take_up_intents(&ld);
 	take_up_copies(&ld);
 	if (ld.err)
 		return ld.err;
 	orphaned_requests(core);
+	refused_loaded(core);
 	list_for_each(i, &core->sandboxes) {
 		struct sandbox *b = list_entry(i, struct sandbox, node);
 
@@ -278,7 +275,5 @@ int core_load(struct sandbox_core *core)
 	doubt_load(core);
 	if (ld.strangers)
 		log_warn("rows_of_other_accounts", "n=%u ignoring=1", ld.strangers);
-	if (report.rows_aside)
-		log_warn("rows_aside", "n=%u see=aside", report.rows_aside);
 	return 0;
 }

@@ -89,6 +89,8 @@ struct sandbox {
 	struct sandbox_series metrics;
 	struct recipe recipe;		/* to make it again; none without on_gone=recreate */
 	char *replaces;			/* the one that vanished; "" = none */
+	bool held;			/* refused.c: not ended in the background */
+	bool told_unkept;		/* that something the cloud says of it is not kept */
 	bool loaded;			/* its row is from before the start */
 	bool from_tag;			/* adopted in this run: its row was made from its tags */
 	bool asked;			/* reconcile has it on its list of missing ones */

@@ -94,9 +94,9 @@ static void look_at(const struct runner *k, struct evaluate_input *ret)
 
 	*ret = (struct evaluate_input){
 		.state = b->state,
-		.ours = b->ours,
+		.ours = b->ours && !b->held,
 		.policy = &b->policy,
-		.leases = b->n_leases,
+		.leases = b->n_leases + b->held,
 		.commands = b->n_commands,
 		.timeout_s = b->timeout_s,
 		.started_at_ms = account_boot_of(b->account, b->started_at_ms),

@@ -2,69 +2,31 @@
 #include "daemon/store/change.h"
 
 #include <sqlite3.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "daemon/common/obs/log.h"
+#include "daemon/store/sql.h"
 #include "proto/base/must.h"
+#include "proto/base/str.h"
 
 enum tag { TAG_END, TAG_BEGIN, TAG_INT, TAG_TEXT, TAG_BLOB };
 
-const char *const stmt_sql[STMT_N] = {
-	[STMT_PUT_SANDBOX] =
-		"INSERT OR REPLACE INTO sandbox (account, id, name, uid, generation, state, ours,"
-		" adopted, claimed, unclaimed_at_ms, seq, req_tag, template_id, alias, metadata,"
-		" started_at_ms, end_at_ms, cpu_count, memory_mb, disk_size_mb, envd_version,"
-		" domain, access_token, traffic_token, token_known, allow_internet_access,"
-		" on_timeout, keep_memory, auto_resume, policy, warning, as_of_ms, gone_reason, gone_at_ms,"
-		" gone_evidence, released_at_ms, used_at_ms, timeout_s, network, recipe, replaces)"
-		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,"
-		"?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-	[STMT_DEL_SANDBOX] = "DELETE FROM sandbox WHERE account = ? AND id = ?",
-	[STMT_PUT_INTENT] =
-		"INSERT OR REPLACE INTO intent (seq, kind, state, account, uid, request_id, req_tag,"
-		" name, generation, template_id, policy, claimed, made_at_ms, recipe, replaces)"
-		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-	[STMT_DEL_INTENT] = "DELETE FROM intent WHERE seq = ?",
-	[STMT_PUT_REQUEST] =
-		("INSERT OR REPLACE INTO request (uid, method, request_id, params_hash, state, account,"
-		 " object, req_tag, used_at_ms) VALUES (?,?,?,?,?,?,?,?,?)"),
-	[STMT_DEL_REQUEST] = "DELETE FROM request WHERE uid = ? AND method = ? AND request_id = ?",
-	[STMT_PUT_NAME] =
-		"INSERT OR REPLACE INTO name (uid, name, account, id, generation) VALUES (?,?,?,?,?)",
-	[STMT_DEL_NAME] = "DELETE FROM name WHERE uid = ? AND name = ?",
-	[STMT_PUT_LEASE] =
-		"INSERT OR REPLACE INTO lease (id, account, sandbox, uid, kind, pid, label, made_at_ms,"
-		" expires_at_ms, identity, boot_id, identity_value) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
-	[STMT_DEL_LEASE] = "DELETE FROM lease WHERE id = ?",
-	[STMT_PUT_EVENT] =
-		"INSERT OR REPLACE INTO event (number, seq, uid, at_ms, type, account, sandbox, name,"
-		" reason, state, started_at_ms, end_at_ms, leases, generation, evidence)"
-		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-	[STMT_DEL_EVENTS] = "DELETE FROM event WHERE uid = ? AND seq <= ?",
-	[STMT_PUT_COMMAND] =
-		("INSERT OR REPLACE INTO command (id, uid, account, sandbox, generation, state, flags, pid,"
-		 " shell, args, user, cwd, cols, rows, timeout_ms, kill_grace_ms, spool_limit,"
-		 " boot, made_at_ms, started_at_ms, deadline_at_ms, outcome,"
-		 " exit_code, reason, signal, message, survivors, exited_at_ms)"
-		 " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"),
-	[STMT_DEL_COMMAND] = "DELETE FROM command WHERE id = ?",
-	[STMT_PUT_COMMAND_REQUEST] =
-		"INSERT OR REPLACE INTO command_request (uid, method, request_id, params_hash, command,"
-		" used_at_ms) VALUES (?,?,?,?,?,?)",
-	[STMT_DEL_COMMAND_REQUEST] =
-		"DELETE FROM command_request WHERE uid = ? AND method = ? AND request_id = ?",
-	[STMT_PUT_COPY] =
-		"INSERT OR REPLACE INTO copy (seq, kind, account, uid, request_id, source, name, count,"
-		" policy, known, made_at_ms) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-	[STMT_DEL_COPY] = "DELETE FROM copy WHERE seq = ?",
-	[STMT_PUT_SNAPSHOT] =
-		"INSERT OR REPLACE INTO snapshot (account, id, uid, ours, names, source, created_at_ms,"
-		" as_of_ms) VALUES (?,?,?,?,?,?,?,?)",
-	[STMT_DEL_SNAPSHOT] = "DELETE FROM snapshot WHERE account = ? AND id = ?",
-	[STMT_PUT_META] = "INSERT OR REPLACE INTO meta (key, value) VALUES (?,?)",
-	[STMT_RAISE_META] =
-		("INSERT INTO meta (key, value) VALUES (?,?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-		 " WHERE CAST(excluded.value AS INTEGER) > CAST(value AS INTEGER)"),
-};
+char *change_sql(unsigned stmt)
+{
+	static const char *const others[] = {
+		[STMT_PUT_META - STMT_OTHERS] = "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)",
+		[STMT_RAISE_META - STMT_OTHERS] =
+			("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+			 " WHERE CAST(excluded.value AS INTEGER) > CAST(value AS INTEGER)"),
+		[STMT_DEL_EVENTS - STMT_OTHERS] = "DELETE FROM event WHERE uid = ? AND seq <= ?",
+		[STMT_DEL_LEASES - STMT_OTHERS] = "DELETE FROM lease WHERE account = ? AND sandbox = ?",
+	};
+
+	if (stmt >= STMT_OTHERS)
+		return str_dup(others[stmt - STMT_OTHERS]);
+	return stmt % 2 ? sql_del(&store_tables[stmt / 2]) : sql_put(&store_tables[stmt / 2]);
+}
 
 static void change_put(struct changes *c, enum tag tag, const void *p, size_t n)
 {
@@ -86,9 +48,9 @@ static void put_bytes(struct changes *c, enum tag tag, const void *p, size_t n)
 		c->failed = true;
 }
 
-void change_begin(struct changes *c, enum stmt_id id)
+void change_begin(struct changes *c, unsigned stmt)
 {
-	uint8_t b = (uint8_t)id;
+	uint8_t b = (uint8_t)stmt;
 
 	change_put(c, TAG_BEGIN, &b, 1);
 }
@@ -103,17 +65,62 @@ void change_text(struct changes *c, const char *s)
 	put_bytes(c, TAG_TEXT, s, s ? strlen(s) : 0);
 }
 
-void change_blob(struct changes *c, const void *p, size_t n)
+static void put_value(struct changes *c, const struct column *column, const void *row)
 {
-	put_bytes(c, TAG_BLOB, p, n);
+	struct value v = column_get(column, row);
+
+	if (column->kind == COLUMN_IS_INT)
+		change_int(c, v.i);
+	else
+		put_bytes(c, column->kind == COLUMN_IS_TEXT ? TAG_TEXT : TAG_BLOB, v.p, v.n);
 }
 
-bool change_next(struct change_reader *r, enum stmt_id *ret_id)
+static void log_check(const struct table *t, const union row *row, const struct row_check *check)
+{
+	char key[200];
+
+	row_key_text(t, row, key, sizeof(key));
+	if (check->refused)
+		log_error("store_row_refused", "table=%s key=%s column=%s writing=no", t->name, log_q(key), check->refused);
+	else
+		log_warn("store_row_cut", "table=%s key=%s column=%s writing=without_it", t->name, log_q(key),
+			 check->replaced);
+}
+
+void change_put_row(struct changes *c, enum row_table table, const void *row)
+{
+	const struct table *t = &store_tables[table];
+	struct row_check check;
+	union row copy;
+
+	memcpy(&copy, row, t->row_size);
+	row_check(t, &copy, &check);
+	if (check.refused || check.replaced)
+		log_check(t, &copy, &check);
+	if (check.refused && !c->refused[0])
+		snprintf(c->refused, sizeof(c->refused), "%s.%s", t->name, check.refused);
+	if (check.refused)
+		return;
+	change_begin(c, STMT_PUT(table));
+	for (size_t i = 0; i < t->n; i++)
+		put_value(c, &t->columns[i], &copy);
+}
+
+void change_del_row(struct changes *c, enum row_table table, const void *row)
+{
+	const struct table *t = &store_tables[table];
+
+	change_begin(c, STMT_DEL(table));
+	for (size_t i = 0; i < t->n_key; i++)
+		put_value(c, &t->columns[i], row);
+}
+
+bool change_next(struct change_reader *r, unsigned *ret_stmt)
 {
 	if (r->p == r->end)
 		return false;
 	must(r->end - r->p >= 2 && r->p[0] == TAG_BEGIN && r->p[1] < STMT_N);
-	*ret_id = (enum stmt_id)r->p[1];
+	*ret_stmt = r->p[1];
 	r->p += 2;
 	return true;
 }

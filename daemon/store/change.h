@@ -8,53 +8,46 @@
 
 #include <stdbool.h>
 
+#include "daemon/store/row.h"
 #include "proto/base/buf.h"
 
 struct sqlite3_stmt;
 
-enum stmt_id {
-	STMT_PUT_SANDBOX,
-	STMT_DEL_SANDBOX,
-	STMT_PUT_INTENT,
-	STMT_DEL_INTENT,
-	STMT_PUT_REQUEST,
-	STMT_DEL_REQUEST,
-	STMT_PUT_NAME,
-	STMT_DEL_NAME,
-	STMT_PUT_META,
+/* Of a table: its row is put, the row of a key is deleted. Then what is made for one purpose. */
+#define STMT_PUT(table) ((table) * 2u)
+#define STMT_DEL(table) ((table) * 2u + 1)
+
+enum {
+	STMT_OTHERS = ROW_TABLES * 2,
+	STMT_PUT_META = STMT_OTHERS,
 	STMT_RAISE_META,
-	STMT_PUT_LEASE,
-	STMT_DEL_LEASE,
-	STMT_PUT_EVENT,
-	STMT_DEL_EVENTS,
-	STMT_PUT_COMMAND,
-	STMT_DEL_COMMAND,
-	STMT_PUT_COMMAND_REQUEST,
-	STMT_DEL_COMMAND_REQUEST,
-	STMT_PUT_COPY,
-	STMT_DEL_COPY,
-	STMT_PUT_SNAPSHOT,
-	STMT_DEL_SNAPSHOT,
+	STMT_DEL_EVENTS,	/* of a uid, up to a number of its own */
+	STMT_DEL_LEASES,	/* of a sandbox */
 	STMT_N,
 };
 
-extern const char *const stmt_sql[STMT_N];
+/* The statement's SQL on the heap; NULL without memory. */
+char *change_sql(unsigned stmt);
 
 struct changes {
 	struct buf buf;
 	bool failed;		/* no memory: must not be committed */
+	char refused[64];	/* "table.column" that cannot be stored: neither; "" = all can */
 };
 
-void change_begin(struct changes *c, enum stmt_id id);
+/* The row as it will be read again: see row_check(). */
+void change_put_row(struct changes *c, enum row_table table, const void *row);
+/* The row with this key; its other members are not looked at. */
+void change_del_row(struct changes *c, enum row_table table, const void *row);
+void change_begin(struct changes *c, unsigned stmt);
 void change_int(struct changes *c, int64_t v);
 void change_text(struct changes *c, const char *s);	/* NULL = "" */
-void change_blob(struct changes *c, const void *p, size_t n);
 
 struct change_reader {
 	const uint8_t *p, *end;
 };
 /* Next change: its statement, bound. False at the end. */
-bool change_next(struct change_reader *r, enum stmt_id *ret_id);
+bool change_next(struct change_reader *r, unsigned *ret_stmt);
 void change_bind(struct change_reader *r, struct sqlite3_stmt *s);
 
 #endif

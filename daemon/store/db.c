@@ -92,15 +92,18 @@ static int connect_db(struct db *db)
 	return rc;
 }
 
-static int prepare_all(struct db *db)
+int db_prepare(struct db *db)
 {
-	for (int i = 0; i < STMT_N; i++) {
-		int rc = sqlite3_prepare_v3(db->sql, stmt_sql[i], -1, SQLITE_PREPARE_PERSISTENT,
-					    &db->stmt[i], NULL);
-		if (rc != SQLITE_OK)
-			return rc;
+	int rc = SQLITE_OK;
+
+	for (unsigned i = 0; i < STMT_N && rc == SQLITE_OK; i++) {
+		char *sql = change_sql(i);
+
+		rc = sql ? sqlite3_prepare_v3(db->sql, sql, -1, SQLITE_PREPARE_PERSISTENT, &db->stmt[i], NULL) :
+			   SQLITE_NOMEM;
+		free(sql);
 	}
-	return SQLITE_OK;
+	return rc;
 }
 
 void db_close(struct db *db)
@@ -119,7 +122,7 @@ int db_reopen(struct db *db)
 
 	db_close(db);
 	rc = connect_db(db);
-	return rc == SQLITE_OK ? prepare_all(db) : rc;
+	return rc == SQLITE_OK ? db_prepare(db) : rc;
 }
 
 /* Made by us and empty, so that it never has another mode; SQLite gives its journals the same. */
@@ -197,7 +200,7 @@ int db_open(struct db *db, struct store_report *report)
 	if (rc == SQLITE_OK && report->schema_found <= schema_version)
 		rc = schema_migrate(db->sql, report->schema_found);
 	if (rc == SQLITE_OK && report->schema_found <= schema_version)
-		rc = prepare_all(db);
+		rc = db_prepare(db);
 	return rc;
 }
 
@@ -223,11 +226,11 @@ bool db_is_in_place(const struct db *db)
 int db_apply(struct db *db, const struct changes *c)
 {
 	struct change_reader r = { buf_data(&c->buf), NULL };
-	enum stmt_id id;
+	unsigned id;
 	int rc;
 
-	if (c->failed)
-		return SQLITE_NOMEM;
+	if (c->failed || c->refused[0])
+		return c->failed ? SQLITE_NOMEM : SQLITE_CONSTRAINT;
 	r.end = buf_len(&c->buf) ? r.p + buf_len(&c->buf) : r.p;
 	while (change_next(&r, &id)) {
 		change_bind(&r, db->stmt[id]);

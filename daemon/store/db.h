@@ -13,9 +13,7 @@
 #include "daemon/store/dir.h"
 #include "daemon/store/hostid.h"
 
-struct list;
 struct store_report;
-struct store_visitor;
 
 #define DB_FILE "agentboxd.db"
 
@@ -34,6 +32,7 @@ must_check int db_open(struct db *db, struct store_report *report);
 must_check int db_make_file(struct state_dir *dir, struct store_report *report);
 /* What there is of it, journals included, to agentboxd.db.WHY-TIME; that goes to `ret`. 0 or -errno. */
 must_check int db_move_aside(struct state_dir *dir, const char *why, int64_t now_wall_ms, char *ret, size_t size);
+must_check int db_prepare(struct db *db);	/* every statement; a part of opening */
 /* Closes; the enum store_open_result of an SQLite code, with report->why. */
 must_check int db_explain(struct db *db, int rc, struct store_report *report);
 /* Is the file that is open the one that has the name? */
@@ -53,8 +52,5 @@ void db_get_host(struct db *db, char ret[HOSTID_LEN + 1]);	/* "" = none */
 must_check int db_put_meta(struct db *db, const char *key, const char *value);
 must_check int db_check(struct db *db);
 must_check int db_version(struct db *db, int *ret);
-
-/* load.c: every row to the visitor; bad ones go to table `aside`. 0 or -EIO. */
-must_check int db_load(struct db *db, const struct store_visitor *v, unsigned *ret_aside);
 
 #endif

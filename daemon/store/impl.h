@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside of the store, for store.c, writer.c and tx.c only. */
+/* Inside of the store, for store.c, load.c, writer.c and tx.c only. */
 #ifndef AB_DAEMON_STORE_IMPL_H
 #define AB_DAEMON_STORE_IMPL_H
 
@@ -31,6 +31,8 @@ struct store {
 	enum store_doubt doubt;
 	struct status health;
 	char incarnation[33];
+	unsigned n_refused;	/* rows, when they were read */
+	char refused_text[240];
 
 	/* The second copy. On the loop: when; on the worker: `backup`. */
 	struct timer backup_timer;

@@ -1,116 +1,104 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A step is never edited once released: add one. Tables are STRICT, so a value of the wrong type is
- * an error when it is written, not a surprise when it is read.
+ * A database of any older version gets the tables of rows/tables.def by one rule: each table is made anew,
+ * with the columns that the old one has, and what a new column is otherwise. A change that this rule does not
+ * know (a column of another name) needs a statement before it. The versions that were are frozen as text in
+ * tests/unit/store/test_schema.c.
  */
 #include "daemon/store/schema.h"
 
 #include <sqlite3.h>
-#include <stdio.h>
+#include <stdlib.h>
 
-static const char *const steps[] = {
-	/* 1: sandboxes, intents, request ids, names; rows that could not be right; loose facts */
-	"CREATE TABLE sandbox ("
-	" account TEXT NOT NULL, id TEXT NOT NULL, name TEXT NOT NULL, uid INTEGER NOT NULL,"
-	" generation INTEGER NOT NULL, state INTEGER NOT NULL, ours INTEGER NOT NULL,"
-	" adopted INTEGER NOT NULL, claimed INTEGER NOT NULL, unclaimed_at_ms INTEGER NOT NULL,"
-	" seq INTEGER NOT NULL, req_tag TEXT NOT NULL, template_id TEXT NOT NULL,"
-	" alias TEXT NOT NULL, metadata BLOB NOT NULL, started_at_ms INTEGER NOT NULL,"
-	" end_at_ms INTEGER NOT NULL, cpu_count INTEGER NOT NULL, memory_mb INTEGER NOT NULL,"
-	" disk_size_mb INTEGER NOT NULL, envd_version TEXT NOT NULL, domain TEXT NOT NULL,"
-	" access_token TEXT NOT NULL, traffic_token TEXT NOT NULL,"
-	" token_known INTEGER NOT NULL,"
-	" allow_internet_access INTEGER NOT NULL, on_timeout INTEGER NOT NULL,"
-	" keep_memory INTEGER NOT NULL, auto_resume INTEGER NOT NULL, policy TEXT NOT NULL,"
-	" warning TEXT NOT NULL, as_of_ms INTEGER NOT NULL, gone_reason INTEGER NOT NULL,"
-	" gone_at_ms INTEGER NOT NULL, gone_evidence TEXT NOT NULL,"
-	" PRIMARY KEY (account, id)) STRICT;"
-	"CREATE TABLE intent ("
-	" seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, state INTEGER NOT NULL,"
-	" account TEXT NOT NULL, uid INTEGER NOT NULL, request_id TEXT NOT NULL,"
-	" req_tag TEXT NOT NULL, name TEXT NOT NULL, generation INTEGER NOT NULL,"
-	" template_id TEXT NOT NULL, policy TEXT NOT NULL, claimed INTEGER NOT NULL,"
-	" made_at_ms INTEGER NOT NULL) STRICT;"
-	"CREATE TABLE request ("
-	" uid INTEGER NOT NULL, method TEXT NOT NULL, request_id TEXT NOT NULL,"
-	" params_hash BLOB NOT NULL, state INTEGER NOT NULL, account TEXT NOT NULL,"
-	" object TEXT NOT NULL, req_tag TEXT NOT NULL, used_at_ms INTEGER NOT NULL,"
-	" PRIMARY KEY (uid, method, request_id)) STRICT;"
-	"CREATE TABLE name ("
-	" uid INTEGER NOT NULL, name TEXT NOT NULL, account TEXT NOT NULL, id TEXT NOT NULL,"
-	" generation INTEGER NOT NULL, PRIMARY KEY (uid, name)) STRICT;"
-	"CREATE TABLE aside ("
-	" tbl TEXT NOT NULL, why TEXT NOT NULL, body TEXT NOT NULL) STRICT;"
-	"CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;"
-	"PRAGMA application_id = 1097294456;", /* "Agbx" */
-	/* leases, events, and what policies need to know of a sandbox */
-	"ALTER TABLE sandbox ADD COLUMN released_at_ms INTEGER NOT NULL DEFAULT 0;"
-	"ALTER TABLE sandbox ADD COLUMN used_at_ms INTEGER NOT NULL DEFAULT 0;"
-	"ALTER TABLE sandbox ADD COLUMN timeout_s INTEGER NOT NULL DEFAULT 0;"
-	"CREATE TABLE lease ("
-	" id TEXT PRIMARY KEY, account TEXT NOT NULL, sandbox TEXT NOT NULL, uid INTEGER NOT NULL,"
-	" kind INTEGER NOT NULL, pid INTEGER NOT NULL, label TEXT NOT NULL,"
-	" made_at_ms INTEGER NOT NULL, expires_at_ms INTEGER NOT NULL, identity INTEGER NOT NULL,"
-	" boot_id TEXT NOT NULL, identity_value INTEGER NOT NULL) STRICT;"
-	"CREATE TABLE event ("
-	" number INTEGER PRIMARY KEY, seq INTEGER NOT NULL, uid INTEGER NOT NULL,"
-	" at_ms INTEGER NOT NULL, type INTEGER NOT NULL, account TEXT NOT NULL,"
-	" sandbox TEXT NOT NULL, name TEXT NOT NULL, reason INTEGER NOT NULL,"
-	" state INTEGER NOT NULL, started_at_ms INTEGER NOT NULL, end_at_ms INTEGER NOT NULL,"
-	" leases INTEGER NOT NULL, generation INTEGER NOT NULL, evidence TEXT NOT NULL) STRICT;"
+#include "daemon/store/sql.h"
+#include "proto/base/buf.h"
+#include "proto/base/str.h"
+
+/* Raised with every change in rows/. */
+const int schema_version = 6;
+
+/* Beside the tables of rows. 1097294456 is "Agbx". */
+static const char others[] =
+	"CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;"
+	"INSERT OR IGNORE INTO meta (key, value) VALUES ('incarnation', lower(hex(randomblob(6))));"
 	"CREATE UNIQUE INDEX event_of_uid ON event (uid, seq);"
-	"INSERT INTO meta (key, value) VALUES ('incarnation', lower(hex(randomblob(6))));",
-	/* commands and their request ids */
-	"CREATE TABLE command ("
-	" id TEXT PRIMARY KEY, uid INTEGER NOT NULL, account TEXT NOT NULL, sandbox TEXT NOT NULL,"
-	" generation INTEGER NOT NULL, state INTEGER NOT NULL, flags INTEGER NOT NULL,"
-	" pid INTEGER NOT NULL, shell TEXT NOT NULL, args BLOB NOT NULL, user TEXT NOT NULL,"
-	" cwd TEXT NOT NULL, cols INTEGER NOT NULL, rows INTEGER NOT NULL,"
-	" timeout_ms INTEGER NOT NULL, kill_grace_ms INTEGER NOT NULL, spool_limit INTEGER NOT NULL,"
-	" boot TEXT NOT NULL,"
-	" made_at_ms INTEGER NOT NULL, started_at_ms INTEGER NOT NULL,"
-	" deadline_at_ms INTEGER NOT NULL, outcome INTEGER NOT NULL, exit_code INTEGER NOT NULL,"
-	" reason INTEGER NOT NULL, signal TEXT NOT NULL, message TEXT NOT NULL,"
-	" survivors BLOB NOT NULL, exited_at_ms INTEGER NOT NULL) STRICT;"
-	"CREATE TABLE command_request ("
-	" uid INTEGER NOT NULL, method TEXT NOT NULL, request_id TEXT NOT NULL,"
-	" params_hash BLOB NOT NULL, command TEXT NOT NULL, used_at_ms INTEGER NOT NULL,"
-	" PRIMARY KEY (uid, method, request_id)) STRICT;",
-	/* forks and snapshots under way, snapshots, what is known of a sandbox's network */
-	"ALTER TABLE sandbox ADD COLUMN network TEXT NOT NULL DEFAULT '';"
-	"CREATE TABLE copy ("
-	" seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, account TEXT NOT NULL, uid INTEGER NOT NULL,"
-	" request_id TEXT NOT NULL, source TEXT NOT NULL, name TEXT NOT NULL, count INTEGER NOT NULL,"
-	" policy TEXT NOT NULL, known TEXT NOT NULL, made_at_ms INTEGER NOT NULL) STRICT;"
-	"CREATE TABLE snapshot ("
-	" account TEXT NOT NULL, id TEXT NOT NULL, uid INTEGER NOT NULL, ours INTEGER NOT NULL,"
-	" names TEXT NOT NULL, source TEXT NOT NULL, created_at_ms INTEGER NOT NULL,"
-	" as_of_ms INTEGER NOT NULL, PRIMARY KEY (account, id)) STRICT;",
-	/* what was sent, to send it again; what a sandbox takes the place of */
-	"ALTER TABLE sandbox ADD COLUMN recipe BLOB NOT NULL DEFAULT x'';"
-	"ALTER TABLE sandbox ADD COLUMN replaces TEXT NOT NULL DEFAULT '';"
-	"ALTER TABLE intent ADD COLUMN recipe BLOB NOT NULL DEFAULT x'';"
-	"ALTER TABLE intent ADD COLUMN replaces TEXT NOT NULL DEFAULT '';",
-};
+	"PRAGMA application_id = 1097294456";
 
-const int schema_version = (int)ARRAY_SIZE(steps);
+static int run(struct sqlite3 *db, const char *sql)
+{
+	return sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+}
+
+/* Takes the text. */
+static int run_heap(struct sqlite3 *db, char *sql)
+{
+	int rc = run(db, sql);
+
+	free(sql);
+	return rc;
+}
+
+static bool has_column(struct sqlite3 *db, const char *table, const char *column)
+{
+	return sqlite3_table_column_metadata(db, NULL, table, column, NULL, NULL, NULL, NULL, NULL) == SQLITE_OK;
+}
+
+static int put_source(struct buf *b, const struct column *c, bool is_there)
+{
+	if (is_there)
+		return buf_put_str(b, c->name);
+	if (c->kind == COLUMN_IS_INT)
+		return buf_printf(b, "%lld", (long long)c->otherwise);
+	return c->kind == COLUMN_IS_BYTES ? buf_printf(b, "zeroblob(%lld)", (long long)c->most) :
+					    buf_put_str(b, c->kind == COLUMN_IS_TEXT ? "''" : "x''");
+}
+
+static char *sql_fill(struct sqlite3 *db, const struct table *t)
+{
+	scoped(buf_fini) struct buf b = BUF_NULL;
+	int r = buf_printf(&b, "INSERT INTO %s SELECT ", t->name);
+
+	for (size_t i = 0; i < t->n && !r; i++) {
+		r = put_source(&b, &t->columns[i], has_column(db, "old", t->columns[i].name));
+		if (!r && i + 1 < t->n)
+			r = buf_put_str(&b, ", ");
+	}
+	return r || buf_put_str(&b, " FROM old ORDER BY rowid; DROP TABLE old") ? NULL : buf_take_str(&b);
+}
+
+static int make_table(struct sqlite3 *db, const struct table *t)
+{
+	bool is_there = has_column(db, t->name, NULL);
+	int rc = is_there ? run_heap(db, str_printf("ALTER TABLE %s RENAME TO old", t->name)) : SQLITE_OK;
+
+	if (rc == SQLITE_OK)
+		rc = run_heap(db, sql_create(t));
+	if (rc == SQLITE_OK && is_there)
+		rc = run_heap(db, sql_fill(db, t));
+	return rc;
+}
+
+static int make_tables(struct sqlite3 *db)
+{
+	int rc = SQLITE_OK;
+
+	for (size_t i = 0; i < ROW_TABLES && rc == SQLITE_OK; i++)
+		rc = make_table(db, &store_tables[i]);
+	return rc == SQLITE_OK ? run(db, others) : rc;
+}
 
 int schema_migrate(struct sqlite3 *db, int from)
 {
-	char version[48];
 	int rc;
 
-	for (int i = from; i < schema_version; i++) {
-		snprintf(version, sizeof(version), "PRAGMA user_version = %d; COMMIT", i + 1);
-		rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-		if (rc == SQLITE_OK)
-			rc = sqlite3_exec(db, steps[i], NULL, NULL, NULL);
-		if (rc == SQLITE_OK)
-			rc = sqlite3_exec(db, version, NULL, NULL, NULL);
-		if (rc != SQLITE_OK) {
-			(void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-			return rc;
-		}
-	}
-	return SQLITE_OK;
+	if (from == schema_version)
+		return SQLITE_OK;
+	rc = run(db, "BEGIN IMMEDIATE");
+	if (rc == SQLITE_OK)
+		rc = make_tables(db);
+	if (rc == SQLITE_OK)
+		rc = run_heap(db, str_printf("PRAGMA user_version = %d; COMMIT", schema_version));
+	if (rc != SQLITE_OK)
+		(void)run(db, "ROLLBACK");
+	return rc;
 }

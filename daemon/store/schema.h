@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The schema as ordered steps; `user_version` counts those that were done. */
+/* The schema and its version, which the file has as `user_version`. */
 #ifndef AB_DAEMON_STORE_SCHEMA_H
 #define AB_DAEMON_STORE_SCHEMA_H
 
@@ -9,7 +9,7 @@ struct sqlite3;
 
 extern const int schema_version;
 
-/* One transaction a step, so a crash leaves a whole number of them. An SQLite code. */
+/* From an older version (0 = an empty file), in one transaction. An SQLite code. */
 must_check int schema_migrate(struct sqlite3 *db, int from);
 
 #endif

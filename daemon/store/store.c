@@ -169,12 +169,6 @@ enum store_open_result store_open(const struct store_options *o, struct store_re
 	return STORE_OPENED;
 }
 
-int store_load(struct store *s, const struct store_visitor *v, struct store_report *report)
-{
-	must(!s->worker);
-	return db_load(&s->db, v, &report->rows_aside);
-}
-
 void store_mute(struct store *s)
 {
 	s->muted = true;

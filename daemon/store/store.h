@@ -55,30 +55,33 @@ struct store_report {
 	char was_host[32];		/* the directory is a copy: the host id of its original; "" = it is not */
 	char moved_aside[256];		/* a database that is not used went here; "" = none */
 	bool network_fs;		/* no WAL there */
-	unsigned rows_aside;		/* bad rows, kept in table `aside` (known after store_load()) */
 };
 
 /* The value of a failure is the exit code that belongs to it. */
 must_check enum store_open_result store_open(const struct store_options *o, struct store_report *ret_report,
 					     struct store **ret);
 
-struct store_visitor {
-	void (*sandbox)(const struct row_sandbox *r, void *user);
-	void (*intent)(const struct row_intent *r, void *user);
-	void (*request)(const struct row_request *r, void *user);
-	void (*name)(const struct row_name *r, void *user);
-	void (*lease)(const struct row_lease *r, void *user);
-	void (*event)(const struct row_event *r, void *user);	/* by rising number */
-	void (*copy)(const struct row_copy *r, void *user);
-	void (*snapshot)(const struct row_snapshot *r, void *user);
-	void *user;
-	void (*command)(const struct row_command *r, void *user);
-	void (*command_request)(const struct row_command_request *r, void *user);
+/* A row that was found and is not believed. It stays where it is, and comes again with each start, until
+ * another with its key takes its place or it is deleted. Members that cannot be read are "" or 0. */
+struct store_refused {
+	enum row_table table;
+	const char *column;		/* what is wrong with it */
+	const char *key;		/* for people */
+	const char *account, *sandbox;	/* what it is about; "" = no sandbox, or not known which */
+	uint64_t seq;			/* of an intent or a copy */
 };
 
-/* Every row of the kinds that have a function, before store_start(). A row that cannot be right is set
- * aside, never fatal. */
-must_check int store_load(struct store *s, const struct store_visitor *v, struct store_report *report);
+/* A function for each table: called for every row, in the order they were written. */
+struct store_visitor {
+	void *user;
+	void (*refused)(const struct store_refused *r, void *user);
+#define TABLE_BEGIN(table) void (*table)(const struct row_##table *r, void *user);
+#include "daemon/store/rows/tables.def"
+};
+
+/* Every row of the tables that have a function, before store_start(). A row that is refused is never fatal,
+ * and nothing is deleted for it. */
+must_check int store_load(struct store *s, const struct store_visitor *v);
 must_check int store_start(struct store *s);
 /* From now on no done is called: whoever they belonged to is going. What is queued is committed. */
 void store_mute(struct store *s);
@@ -109,7 +112,11 @@ const struct status *store_health(const struct store *s);
 
 typedef void store_done_fn(void *user, const struct status *st);
 
-/* Changes of one transaction; all are copied. A failed one (no memory) makes commit fail. */
+/* Refused rows as one sentence that names them; "" = there are none. */
+const char *store_refused_text(const struct store *s);
+
+/* Changes of one transaction; all are copied. Where one cannot be made (no memory, a row that would be refused
+ * when it is read), the commit fails and none is. */
 must_check int store_tx_new(struct store *s, struct store_tx **ret);
 void store_tx_put_sandbox(struct store_tx *t, const struct row_sandbox *r);
 void store_tx_del_sandbox(struct store_tx *t, const char *account, const char *id);
@@ -123,6 +130,7 @@ void store_tx_put_name(struct store_tx *t, const struct row_name *r);
 void store_tx_del_name(struct store_tx *t, uid_t uid, const char *name);
 void store_tx_put_lease(struct store_tx *t, const struct row_lease *r);
 void store_tx_del_lease(struct store_tx *t, const char *id);
+void store_tx_del_leases(struct store_tx *t, const char *account, const char *sandbox);	/* all of a sandbox */
 void store_tx_put_event(struct store_tx *t, const struct row_event *r);
 /* All of the uid's up to this one. */
 void store_tx_del_events(struct store_tx *t, uid_t uid, uint64_t seq);

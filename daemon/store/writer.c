@@ -266,6 +266,8 @@ static void explain(struct store *s, const struct store_tx *t, struct status *re
 
 	if (t->rc == SQLITE_OK)
 		*ret = (struct status)STATUS_OK;
+	else if (t->changes.refused[0])
+		status_set(ret, R_BUG, "the daemon's state cannot hold this value of %s", t->changes.refused);
 	else if (t->rc == SQLITE_FULL || e == ENOSPC || e == EDQUOT || e == EFBIG)
 		status_set(ret, R_STORE_FULL, "no space left for the daemon's state in %s", s->dir.path);
 	else if (t->rc == SQLITE_READONLY || e == EROFS)
@@ -298,7 +300,8 @@ void writer_on_written(struct job *j)
 
 	must(s->magic == STORE_MAGIC);
 	explain(s, t, &st);
-	note_health(s, &st);
+	if (!t->changes.refused[0])
+		note_health(s, &st);
 	if (t->rc == SQLITE_OK && buf_len(&t->changes.buf))
 		backup_wanted(s);
 	if (t->done && !s->muted)

@@ -5,9 +5,9 @@
  * durable, on the disk together with all before it. A crash keeps what its kind keeps.
  */
 #include "daemon/store/store.h"
+#include "daemon/store/table.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,47 +18,9 @@
 
 #define SEQ_BLOCK 1000u
 
-enum table_id { T_SANDBOX, T_INTENT, T_REQUEST, T_NAME, T_LEASE, T_EVENT, T_COPY, T_SNAPSHOT, T_N };
-
-union row {
-	struct row_sandbox sandbox;
-	struct row_intent intent;
-	struct row_request request;
-	struct row_name name;
-	struct row_lease lease;
-	struct row_event event;
-	struct row_copy copy;
-	struct row_snapshot snapshot;
-};
-
-#define S(type, field) offsetof(struct row_##type, field)
-static const size_t texts[T_N][15] = {
-	[T_SANDBOX] = { S(sandbox, account), S(sandbox, id), S(sandbox, name), S(sandbox, req_tag),
-			S(sandbox, template_id), S(sandbox, alias), S(sandbox, envd_version),
-			S(sandbox, domain), S(sandbox, access_token), S(sandbox, traffic_token),
-			S(sandbox, policy), S(sandbox, warning), S(sandbox, gone_evidence),
-			S(sandbox, network), S(sandbox, replaces) },
-	[T_INTENT] = { S(intent, account), S(intent, request_id), S(intent, req_tag), S(intent, name),
-		       S(intent, template_id), S(intent, policy), S(intent, replaces) },
-	[T_REQUEST] = { S(request, method), S(request, request_id), S(request, account),
-			S(request, object), S(request, req_tag) },
-	[T_NAME] = { S(name, name), S(name, account), S(name, id) },
-	[T_LEASE] = { S(lease, id), S(lease, account), S(lease, sandbox), S(lease, label),
-		      S(lease, boot_id) },
-	[T_EVENT] = { S(event, account), S(event, sandbox), S(event, name), S(event, evidence) },
-	[T_COPY] = { S(copy, account), S(copy, request_id), S(copy, source), S(copy, name), S(copy, policy),
-		     S(copy, known) },
-	[T_SNAPSHOT] = { S(snapshot, account), S(snapshot, id), S(snapshot, names), S(snapshot, source) },
-};
-static const unsigned n_texts[T_N] = { 15, 7, 5, 3, 5, 4, 6, 4 };
-static const size_t sizes[T_N] = { sizeof(struct row_sandbox), sizeof(struct row_intent),
-				   sizeof(struct row_request), sizeof(struct row_name),
-				   sizeof(struct row_lease), sizeof(struct row_event),
-				   sizeof(struct row_copy), sizeof(struct row_snapshot) };
-
 struct change {
-	enum table_id table;
-	bool del, del_events;
+	enum row_table table;
+	bool del, del_events, del_leases;
 	union row row;
 };
 
@@ -81,96 +43,38 @@ struct store {
 	enum store_doubt doubt;		/* at its start */
 };
 
-struct table {
+struct rows {
 	union row **v;
 	size_t n, max;
 };
 
-static struct table disk[T_N];
+static struct rows disk[ROW_TABLES];
 static struct list unsynced;	/* in the file, in order; not yet on the disk */
 static uint64_t host_seq;
 static enum store_doubt doubt;
 static char host[24];
 
-static const char **text_at(union row *r, size_t off)
+static bool same_key(enum row_table t, const union row *a, const union row *b)
 {
-	return (const char **)(void *)((char *)r + off);
+	const struct table *x = &store_tables[t];
+
+	for (size_t i = 0; i < x->n_key; i++) {
+		struct value p = column_get(&x->columns[i], a), q = column_get(&x->columns[i], b);
+
+		if (p.i != q.i || p.n != q.n || (p.n && memcmp(p.p, q.p, p.n)))
+			return false;
+	}
+	return true;
 }
 
-static const char *block_copy(const char *p, size_t n)
+static void table_del(struct rows *x, enum row_table t, size_t i)
 {
-	char *copy = NULL;
-
-	if (n) {
-		copy = malloc(n);
-		must(copy);
-		memcpy(copy, p, n);
-	}
-	return copy;
-}
-
-static void row_copy(enum table_id t, union row *to, const void *from)
-{
-	memset(to, 0, sizeof(*to));
-	memcpy(to, from, sizes[t]);
-	for (unsigned i = 0; i < n_texts[t]; i++) {
-		const char **s = text_at(to, texts[t][i]);
-
-		*s = str_dup(*s ? *s : "");
-		must(*s);
-	}
-	if (t == T_SANDBOX) {
-		to->sandbox.metadata = block_copy(to->sandbox.metadata, to->sandbox.metadata_len);
-		to->sandbox.recipe = block_copy(to->sandbox.recipe, to->sandbox.recipe_len);
-	} else if (t == T_INTENT) {
-		to->intent.recipe = block_copy(to->intent.recipe, to->intent.recipe_len);
-	}
-}
-
-static void row_fini(enum table_id t, union row *r)
-{
-	for (unsigned i = 0; i < n_texts[t]; i++)
-		free((char *)*text_at(r, texts[t][i]));
-	if (t == T_SANDBOX) {
-		free((char *)r->sandbox.metadata);
-		free((char *)r->sandbox.recipe);
-	} else if (t == T_INTENT) {
-		free((char *)r->intent.recipe);
-	}
-}
-
-static bool same_key(enum table_id t, const union row *a, const union row *b)
-{
-	switch (t) {
-	case T_SANDBOX:
-		return str_eq(a->sandbox.id, b->sandbox.id) && str_eq(a->sandbox.account, b->sandbox.account);
-	case T_INTENT:
-		return a->intent.seq == b->intent.seq;
-	case T_REQUEST:
-		return a->request.uid == b->request.uid && str_eq(a->request.method, b->request.method) &&
-		       str_eq(a->request.request_id, b->request.request_id);
-	case T_NAME:
-		return a->name.uid == b->name.uid && str_eq(a->name.name, b->name.name);
-	case T_LEASE:
-		return str_eq(a->lease.id, b->lease.id);
-	case T_COPY:
-		return a->copy.seq == b->copy.seq;
-	case T_SNAPSHOT:
-		return str_eq(a->snapshot.id, b->snapshot.id) &&
-		       str_eq(a->snapshot.account, b->snapshot.account);
-	default:
-		return a->event.number == b->event.number;
-	}
-}
-
-static void table_del(struct table *x, enum table_id t, size_t i)
-{
-	row_fini(t, x->v[i]);
+	row_fini(&store_tables[t], x->v[i]);
 	free(x->v[i]);
 	memmove(x->v + i, x->v + i + 1, (--x->n - i) * sizeof(*x->v));
 }
 
-static void table_add(struct table *x, const union row *r)
+static void table_add(struct rows *x, const union row *r)
 {
 	if (x->n == x->max) {
 		x->max = x->max * 2 + 16;
@@ -182,37 +86,44 @@ static void table_add(struct table *x, const union row *r)
 	*x->v[x->n++] = *r;
 }
 
-static size_t table_find(const struct table *x, enum table_id t, const union row *key)
+static size_t table_find(const struct rows *x, enum row_table t, const union row *key)
 {
 	size_t i = 0;
 
-	if (t == T_EVENT && x->n && key->event.number > x->v[x->n - 1]->event.number)
+	if (t == ROW_TABLE_event && x->n && key->event.number > x->v[x->n - 1]->event.number)
 		return x->n;
 	while (i < x->n && !same_key(t, x->v[i], key))
 		i++;
 	return i;
 }
 
+static bool is_swept(const struct change *c, const union row *r)
+{
+	return c->del_events ? r->event.uid == c->row.event.uid && r->event.seq <= c->row.event.seq :
+			       str_eq(r->lease.account, c->row.lease.account) &&
+				       str_eq(r->lease.sandbox, c->row.lease.sandbox);
+}
+
 /* Takes the row over. */
 static void apply(struct change *c)
 {
-	struct table *x = &disk[c->table];
+	struct rows *x = &disk[c->table];
 	size_t i;
 
-	if (c->del_events) {
+	if (c->del_events || c->del_leases) {
 		for (i = x->n; i--;)
-			if (x->v[i]->event.uid == c->row.event.uid && x->v[i]->event.seq <= c->row.event.seq)
+			if (is_swept(c, x->v[i]))
 				table_del(x, c->table, i);
-		row_fini(c->table, &c->row);
+		row_fini(&store_tables[c->table], &c->row);
 		return;
 	}
 	i = table_find(x, c->table, &c->row);
 	if (c->del) {
 		if (i < x->n)
 			table_del(x, c->table, i);
-		row_fini(c->table, &c->row);
+		row_fini(&store_tables[c->table], &c->row);
 	} else if (i < x->n) {
-		row_fini(c->table, x->v[i]);
+		row_fini(&store_tables[c->table], x->v[i]);
 		*x->v[i] = c->row;
 	} else {
 		table_add(x, &c->row);
@@ -222,7 +133,7 @@ static void apply(struct change *c)
 static void tx_free(struct store_tx *t, bool rows)
 {
 	for (size_t i = 0; rows && i < t->n; i++)
-		row_fini(t->v[i].table, &t->v[i].row);
+		row_fini(&store_tables[t->v[i].table], &t->v[i].row);
 	list_del(&t->node);
 	free(t->v);
 	free(t);
@@ -342,124 +253,97 @@ void store_tx_drop(struct store_tx *t)
 		tx_free(t, true);
 }
 
-static struct change *add(struct store_tx *t, enum table_id table, const void *row)
+static struct change *add(struct store_tx *t, enum row_table table, const void *row)
 {
 	t->v = realloc(t->v, (t->n + 1) * sizeof(*t->v));
 	must(t->v);
 	t->v[t->n] = (struct change){ .table = table };
-	row_copy(table, &t->v[t->n].row, row);
+	must(!row_dup(&store_tables[table], row, &t->v[t->n].row));
 	return &t->v[t->n++];
 }
 
-void store_tx_put_sandbox(struct store_tx *t, const struct row_sandbox *r)
+/* What the real store would refuse, or would not keep as it is, is a fault of who writes it. */
+static void put(struct store_tx *t, enum row_table table, const void *row)
 {
-	add(t, T_SANDBOX, r);
+	struct row_check check;
+	union row copy;
+
+	memcpy(&copy, row, store_tables[table].row_size);
+	row_check(&store_tables[table], &copy, &check);
+	must(!check.refused && !check.replaced);
+	(void)add(t, table, row);
 }
+
+#define PUT(table) \
+	void store_tx_put_##table(struct store_tx *t, const struct row_##table *r) \
+	{ \
+		put(t, ROW_TABLE_##table, r); \
+	}
+PUT(sandbox)
+PUT(intent)
+PUT(request)
+PUT(name)
+PUT(lease)
+PUT(event)
+PUT(copy)
+PUT(snapshot)
+
+#define DEL(table, t, ...) add(t, ROW_TABLE_##table, &(struct row_##table){ __VA_ARGS__ })->del = true
 
 void store_tx_del_sandbox(struct store_tx *t, const char *account, const char *id)
 {
-	add(t, T_SANDBOX, &(struct row_sandbox){ .account = account, .id = id })->del = true;
-}
-
-void store_tx_put_intent(struct store_tx *t, const struct row_intent *r)
-{
-	add(t, T_INTENT, r);
+	DEL(sandbox, t, .account = account, .id = id);
 }
 
 void store_tx_del_intent(struct store_tx *t, uint64_t seq)
 {
-	add(t, T_INTENT, &(struct row_intent){ .seq = seq })->del = true;
-}
-
-void store_tx_put_request(struct store_tx *t, const struct row_request *r)
-{
-	add(t, T_REQUEST, r);
+	DEL(intent, t, .seq = seq);
 }
 
 void store_tx_del_request(struct store_tx *t, uid_t uid, const char *method, const char *request_id)
 {
-	struct row_request r = { .uid = uid, .method = method, .request_id = request_id };
-
-	add(t, T_REQUEST, &r)->del = true;
-}
-
-void store_tx_put_name(struct store_tx *t, const struct row_name *r)
-{
-	add(t, T_NAME, r);
+	DEL(request, t, .uid = uid, .method = method, .request_id = request_id);
 }
 
 void store_tx_del_name(struct store_tx *t, uid_t uid, const char *name)
 {
-	add(t, T_NAME, &(struct row_name){ .uid = uid, .name = name })->del = true;
-}
-
-void store_tx_put_lease(struct store_tx *t, const struct row_lease *r)
-{
-	add(t, T_LEASE, r);
+	DEL(name, t, .uid = uid, .name = name);
 }
 
 void store_tx_del_lease(struct store_tx *t, const char *id)
 {
-	add(t, T_LEASE, &(struct row_lease){ .id = id })->del = true;
+	DEL(lease, t, .id = id);
 }
 
-void store_tx_put_event(struct store_tx *t, const struct row_event *r)
+void store_tx_del_leases(struct store_tx *t, const char *account, const char *sandbox)
 {
-	add(t, T_EVENT, r);
+	add(t, ROW_TABLE_lease, &(struct row_lease){ .account = account, .sandbox = sandbox })->del_leases = true;
 }
 
 void store_tx_del_events(struct store_tx *t, uid_t uid, uint64_t seq)
 {
-	add(t, T_EVENT, &(struct row_event){ .uid = uid, .seq = seq })->del_events = true;
-}
-
-void store_tx_put_copy(struct store_tx *t, const struct row_copy *r)
-{
-	add(t, T_COPY, r);
+	add(t, ROW_TABLE_event, &(struct row_event){ .uid = uid, .seq = seq })->del_events = true;
 }
 
 void store_tx_del_copy(struct store_tx *t, uint64_t seq)
 {
-	add(t, T_COPY, &(struct row_copy){ .seq = seq })->del = true;
-}
-
-void store_tx_put_snapshot(struct store_tx *t, const struct row_snapshot *r)
-{
-	add(t, T_SNAPSHOT, r);
+	DEL(copy, t, .seq = seq);
 }
 
 void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *id)
 {
-	add(t, T_SNAPSHOT, &(struct row_snapshot){ .account = account, .id = id })->del = true;
+	DEL(snapshot, t, .account = account, .id = id);
 }
 
 void store_tx_hurry(struct store_tx *t)
 {
 }
 
-int store_load(struct store *s, const struct store_visitor *v, struct store_report *report)
+int store_load(struct store *s, const struct store_visitor *v)
 {
-	for (unsigned t = 0; t < T_N; t++)
-		for (size_t i = 0; i < disk[t].n; i++) {
-			const union row *r = disk[t].v[i];
-
-			if (t == T_SANDBOX)
-				v->sandbox(&r->sandbox, v->user);
-			else if (t == T_INTENT)
-				v->intent(&r->intent, v->user);
-			else if (t == T_REQUEST)
-				v->request(&r->request, v->user);
-			else if (t == T_NAME)
-				v->name(&r->name, v->user);
-			else if (t == T_LEASE)
-				v->lease(&r->lease, v->user);
-			else if (t == T_EVENT)
-				v->event(&r->event, v->user);
-			else if (t == T_COPY)
-				v->copy(&r->copy, v->user);
-			else
-				v->snapshot(&r->snapshot, v->user);
-		}
+	for (enum row_table t = 0; t < ROW_TABLES; t++)
+		for (size_t i = 0; i < disk[t].n; i++)
+			store_visit(v, t, disk[t].v[i]);
 	return 0;
 }
 
@@ -533,11 +417,11 @@ void disk_lose(void)
 	if (unsynced.next)
 		sync_all();
 	list_init(&unsynced);
-	for (unsigned t = 0; t < T_N; t++) {
+	for (unsigned t = 0; t < ROW_TABLES; t++) {
 		while (disk[t].n)
-			table_del(&disk[t], (enum table_id)t, disk[t].n - 1);
+			table_del(&disk[t], (enum row_table)t, disk[t].n - 1);
 		free(disk[t].v);
-		disk[t] = (struct table){ 0 };
+		disk[t] = (struct rows){ 0 };
 	}
 	doubt = STORE_LOST;
 }
@@ -610,36 +494,36 @@ const char *disk_host(void)
 
 const struct row_sandbox *disk_sandbox(const char *id)
 {
-	for (size_t i = 0; i < disk[T_SANDBOX].n; i++)
-		if (str_eq(disk[T_SANDBOX].v[i]->sandbox.id, id))
-			return &disk[T_SANDBOX].v[i]->sandbox;
+	for (size_t i = 0; i < disk[ROW_TABLE_sandbox].n; i++)
+		if (str_eq(disk[ROW_TABLE_sandbox].v[i]->sandbox.id, id))
+			return &disk[ROW_TABLE_sandbox].v[i]->sandbox;
 	return NULL;
 }
 
 const struct row_lease *disk_lease(const char *id)
 {
-	for (size_t i = 0; i < disk[T_LEASE].n; i++)
-		if (str_eq(disk[T_LEASE].v[i]->lease.id, id))
-			return &disk[T_LEASE].v[i]->lease;
+	for (size_t i = 0; i < disk[ROW_TABLE_lease].n; i++)
+		if (str_eq(disk[ROW_TABLE_lease].v[i]->lease.id, id))
+			return &disk[ROW_TABLE_lease].v[i]->lease;
 	return NULL;
 }
 
 const struct row_snapshot *disk_snapshot(const char *id)
 {
-	for (size_t i = 0; i < disk[T_SNAPSHOT].n; i++)
-		if (str_eq(disk[T_SNAPSHOT].v[i]->snapshot.id, id))
-			return &disk[T_SNAPSHOT].v[i]->snapshot;
+	for (size_t i = 0; i < disk[ROW_TABLE_snapshot].n; i++)
+		if (str_eq(disk[ROW_TABLE_snapshot].v[i]->snapshot.id, id))
+			return &disk[ROW_TABLE_snapshot].v[i]->snapshot;
 	return NULL;
 }
 
 void disk_count(struct disk_counts *ret)
 {
-	*ret = (struct disk_counts){ .intents = (unsigned)(disk[T_INTENT].n + disk[T_COPY].n),
-				     .sandboxes = (unsigned)disk[T_SANDBOX].n };
+	*ret = (struct disk_counts){ .intents = (unsigned)(disk[ROW_TABLE_intent].n + disk[ROW_TABLE_copy].n),
+				     .sandboxes = (unsigned)disk[ROW_TABLE_sandbox].n };
 }
 
 void disk_each_sandbox(void (*fn)(const struct row_sandbox *r))
 {
-	for (size_t i = 0; i < disk[T_SANDBOX].n; i++)
-		fn(&disk[T_SANDBOX].v[i]->sandbox);
+	for (size_t i = 0; i < disk[ROW_TABLE_sandbox].n; i++)
+		fn(&disk[ROW_TABLE_sandbox].v[i]->sandbox);
 }

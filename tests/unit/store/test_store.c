@@ -53,7 +53,8 @@ static void dir_drop(void)
 }
 
 struct seen {
-	unsigned sandboxes, intents, requests, names, leases, events, events_dropped;
+	unsigned last_hash, sandboxes, intents, requests, names, leases, events, events_dropped, refused;
+	char last_unknown[128];
 	char last_id[64], last_token[64], last_name[64];
 	uint64_t last_seq;
 	char metadata[16];
@@ -66,6 +67,8 @@ static void on_sandbox(const struct row_sandbox *r, void *user)
 	s->sandboxes++;
 	(void)str_copy(s->last_id, sizeof(s->last_id), r->id);
 	(void)str_copy(s->last_token, sizeof(s->last_token), r->access_token);
+	snprintf(s->last_unknown, sizeof(s->last_unknown), "started=%lld alias=%s state=%d ours=%d template=%s domain=%s",
+		 (long long)r->started_at_ms, r->alias, r->state, r->ours, r->template_id, r->domain);
 	if (r->metadata_len < sizeof(s->metadata))
 		memcpy(s->metadata, r->metadata, r->metadata_len);
 }
@@ -83,7 +86,7 @@ static void on_request(const struct row_request *r, void *user)
 	struct seen *s = user;
 
 	s->requests++;
-	CHECK_INT(r->params_hash[31], 7);
+	s->last_hash = r->params_hash[31];
 }
 
 static void on_name(const struct row_name *r, void *user)
@@ -113,6 +116,32 @@ static void on_event(const struct row_event *r, void *user)
 	CHECK_STR(r->evidence, "by=test\n");
 }
 
+static void on_refused(const struct store_refused *r, void *user)
+{
+	struct seen *s = user;
+
+	s->refused++;
+	CHECK_STR(r->account, "default");
+	CHECK_STR(r->sandbox, r->table == ROW_TABLE_sandbox ? "iaaa" : "");
+	CHECK_INT(r->seq, 5 * (r->table == ROW_TABLE_intent));
+}
+
+/* On the database of a store that is closed. */
+printf_like(1, 2) static void sql(const char *fmt, ...)
+{
+	char path[128], text[1024];
+	sqlite3 *db;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(path, sizeof(path), "%s/agentboxd.db", dir);
+	CHECK_INT(sqlite3_open(path, &db), SQLITE_OK);
+	CHECK_INT(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+}
+
 struct db {
 	struct loop *loop;
 	struct store *store;
@@ -126,7 +155,7 @@ static enum store_open_result db_open(struct db *d)
 {
 	struct store_options o = { .state_dir = dir, .now_wall_ms = 1700000000000 };
 	struct store_visitor v = { .sandbox = on_sandbox, .intent = on_intent, .request = on_request,
-				   .name = on_name, .lease = on_lease, .event = on_event, .user = &d->seen };
+				   .name = on_name, .lease = on_lease, .event = on_event, .refused = on_refused, .user = &d->seen };
 	enum store_open_result r;
 
 	memset(d, 0, sizeof(*d));
@@ -137,7 +166,7 @@ static enum store_open_result db_open(struct db *d)
 		loop_free(d->loop);
 		return r;
 	}
-	CHECK(!store_load(d->store, &v, &d->report));
+	CHECK(!store_load(d->store, &v));
 	CHECK(!store_start(d->store));
 	return r;
 }
@@ -231,6 +260,7 @@ TEST(rows_come_back)
 	CHECK_INT(d.seen.sandboxes, 1);
 	CHECK_INT(d.seen.intents, 1);
 	CHECK_INT(d.seen.requests, 1);
+	CHECK_INT(d.seen.last_hash, 7);
 	CHECK_INT(d.seen.names, 1);
 	CHECK_STR(d.seen.last_id, "iaaa");
 	CHECK_STR(d.seen.last_token, "tok");
@@ -246,6 +276,42 @@ TEST(rows_come_back)
 
 	CHECK_INT(db_open(&d), STORE_OPENED);
 	CHECK_INT(d.seen.sandboxes + d.seen.intents + d.seen.requests + d.seen.names, 0);
+	db_close(&d);
+	dir_drop();
+}
+
+/* By the whole key, not by a part of it. */
+TEST(one_row_is_deleted)
+{
+	struct row_sandbox a = a_sandbox("i1"), b = a_sandbox("i2");
+	struct row_request q = { .uid = 7, .method = "Create", .request_id = "r1", .state = ROW_REQUEST_OPEN,
+				 .account = "default", .req_tag = "t" };
+	struct row_name m = { .uid = 7, .name = "n1" };
+	struct store_tx *t;
+	struct db d;
+
+	dir_make();
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK(!store_tx_new(d.store, &t));
+	store_tx_put_sandbox(t, &a);
+	store_tx_put_sandbox(t, &b);
+	store_tx_put_request(t, &q);
+	store_tx_put_name(t, &m);
+	q.request_id = "r2";
+	m.name = "n2";
+	store_tx_put_request(t, &q);
+	store_tx_put_name(t, &m);
+	store_tx_del_sandbox(t, "default", "i1");
+	store_tx_del_request(t, 7, "Create", "r1");
+	store_tx_del_name(t, 7, "n1");
+	store_tx_commit(t, true, on_done, &d);
+	wait_done(&d, 1);
+	CHECK_INT(d.failed, 0);
+	db_close(&d);
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK(d.seen.sandboxes == 1 && d.seen.requests == 1 && d.seen.names == 1);
+	CHECK_STR(d.seen.last_id, "i2");
+	CHECK_STR(d.seen.last_name, "n2");
 	db_close(&d);
 	dir_drop();
 }
@@ -417,7 +483,7 @@ TEST(commands_come_back)
 	CHECK(!loop_new(&d.loop));
 	o.loop = d.loop;
 	CHECK_INT(store_open(&o, &d.report, &d.store), STORE_OPENED);
-	CHECK(!store_load(d.store, &v, &d.report)); /* only the kinds that are asked for */
+	CHECK(!store_load(d.store, &v)); /* only the kinds that are asked for */
 	CHECK_INT(seen, 101);
 	CHECK(!store_start(d.store));
 	CHECK(!store_tx_new(d.store, &t));
@@ -427,46 +493,136 @@ TEST(commands_come_back)
 	db_close(&d);
 	CHECK(!loop_new(&d.loop));
 	CHECK_INT(store_open(&o, &d.report, &d.store), STORE_OPENED);
-	CHECK(!store_load(d.store, &v, &d.report));
+	CHECK(!store_load(d.store, &v));
 	CHECK_INT(seen, 101);
 	db_close(&d);
 	dir_drop();
 }
 
-TEST(bad_rows_are_set_aside)
+/* C-4: a row that is not believed is said by its name at each start, and stays until it is written again. */
+TEST(refused_rows_stay)
 {
-	sqlite3 *sql;
-	char path[128];
 	struct db d;
 
 	dir_make();
-	log_setup(LOG_LEVEL_ERROR);
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	put_all(&d, "iaaa", true);
+	put_all(&d, "ibbb", true);
+	wait_done(&d, 2);
+	db_close(&d);
+	sql("UPDATE sandbox SET uid = -5 WHERE id = 'iaaa'; UPDATE intent SET req_tag = ''");
+	for (int start = 0; start < 2; start++) {
+		CHECK_INT(db_open(&d), STORE_OPENED);
+		CHECK_INT(d.seen.sandboxes, 1);
+		CHECK_STR(d.seen.last_id, "ibbb");
+		CHECK_INT(d.seen.intents, 0);
+		CHECK_INT(d.seen.refused, 2);
+		CHECK_STR(store_refused_text(d.store), "sandbox default/iaaa (uid), intent 5 (req_tag)");
+		if (!start)
+			db_close(&d);
+	}
+	put_all(&d, "iaaa", true);
+	wait_done(&d, 1);
+	CHECK_INT(d.failed, 0);
+	db_close(&d);
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK_INT(d.seen.sandboxes, 2);
+	CHECK_INT(d.seen.refused, 0);
+	CHECK_STR(store_refused_text(d.store), "");
+	db_close(&d);
+	dir_drop();
+}
+
+/* C-4: what 0.1.0 wrote and refused to read, and other columns that are not worth a row. */
+TEST(what_cannot_be_used_is_unknown)
+{
+	struct db d;
+
+	dir_make();
 	CHECK_INT(db_open(&d), STORE_OPENED);
 	put_all(&d, "iaaa", true);
 	wait_done(&d, 1);
 	db_close(&d);
-	snprintf(path, sizeof(path), "%s/agentboxd.db", dir);
-	CHECK_INT(sqlite3_open(path, &sql), SQLITE_OK);
-	CHECK_INT(sqlite3_exec(sql,
-			       "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c"
-			       " WHERE n < 150) INSERT INTO sandbox SELECT account, 'x' || n, name, uid,"
-			       " generation, 77, ours, adopted, claimed, unclaimed_at_ms, seq, req_tag,"
-			       " template_id, alias, metadata, started_at_ms, end_at_ms, cpu_count,"
-			       " memory_mb, disk_size_mb, envd_version, domain, access_token,"
-			       " traffic_token, token_known, allow_internet_access, on_timeout, keep_memory,"
-			       " auto_resume, policy, warning, as_of_ms, gone_reason, gone_at_ms,"
-			       " gone_evidence, released_at_ms, used_at_ms, timeout_s, network, recipe, replaces FROM sandbox, c;"
-			       "UPDATE request SET params_hash = x'00'",
-			       NULL, NULL, NULL),
-		  SQLITE_OK);
-	sqlite3_close(sql);
+	sql("UPDATE sandbox SET started_at_ms = -62135596800000, alias = printf('%%.*c', 1500, 'a'), state = 77,"
+	    " ours = 5, template_id = CAST(x'ff' AS TEXT), domain = CAST(x'410042' AS TEXT);"
+	    "UPDATE request SET params_hash = x'00', used_at_ms = -1");
 	CHECK_INT(db_open(&d), STORE_OPENED);
 	CHECK_INT(d.seen.sandboxes, 1);
-	CHECK_INT(d.seen.requests, 0);
-	CHECK_INT(d.report.rows_aside, 151);
+	CHECK_INT(d.seen.refused, 0);
+	CHECK_STR(d.seen.last_id, "iaaa");
+	CHECK_STR(d.seen.last_token, "tok");
+	CHECK_STR(d.seen.last_unknown, "started=0 alias= state=2 ours=0 template= domain=");
+	CHECK_INT(d.seen.requests, 1);
+	CHECK_INT(d.seen.last_hash, 0);
+	db_close(&d);
+	dir_drop();
+}
+
+static void on_snapshot(const struct row_snapshot *r, void *user)
+{
+	unsigned *n = user;
+
+	++*n;
+	CHECK_STR(r->id, "snap");
+	CHECK(r->ours && r->uid == ROW_UID_MAX);
+}
+
+/* C-4: a snapshot whose owner cannot be read is nobody's, so nobody else's either. */
+TEST(a_snapshot_without_an_owner_is_hidden)
+{
+	struct row_snapshot s = { .account = "default", .id = "snap", .uid = 1000, .ours = true };
+	struct store_options o = { .state_dir = dir, .now_wall_ms = 1700000000000 };
+	unsigned seen = 0;
+	struct store_visitor v = { .user = &seen, .snapshot = on_snapshot };
+	struct store_tx *t;
+	struct db d;
+
+	dir_make();
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK(!store_tx_new(d.store, &t));
+	store_tx_put_snapshot(t, &s);
+	store_tx_commit(t, true, on_done, &d);
+	wait_done(&d, 1);
+	db_close(&d);
+	sql("UPDATE snapshot SET uid = -1, ours = 7");
+	CHECK(!loop_new(&d.loop));
+	o.loop = d.loop;
+	CHECK_INT(store_open(&o, &d.report, &d.store), STORE_OPENED);
+	CHECK(!store_load(d.store, &v));
+	CHECK_INT(seen, 1);
+	CHECK(!store_start(d.store));
+	db_close(&d);
+	dir_drop();
+}
+
+/* C-4: a row that its loader would refuse is not written, and neither is what is written with it. */
+TEST(no_row_is_written_that_would_be_refused)
+{
+	struct row_sandbox good = a_sandbox("igood"), bad = a_sandbox("ibad"), cut = a_sandbox("icut");
+	char alias[1501] = "";
+	struct store_tx *t;
+	struct db d;
+
+	memset(alias, 'a', 1500);
+	bad.uid = UINT32_MAX;
+	cut.alias = alias;
+	dir_make();
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	CHECK(!store_tx_new(d.store, &t));
+	store_tx_put_sandbox(t, &good);
+	store_tx_put_sandbox(t, &bad);
+	store_tx_commit(t, true, on_done, &d);
+	CHECK(!store_tx_new(d.store, &t));
+	store_tx_put_sandbox(t, &cut);
+	store_tx_commit(t, true, on_done, &d);
+	wait_done(&d, 2);
+	CHECK_INT(d.failed, 1);
+	CHECK_INT(d.reason, R_BUG);
+	CHECK(status_ok(store_health(d.store))); /* the disk is well */
 	db_close(&d);
 	CHECK_INT(db_open(&d), STORE_OPENED);
-	CHECK_INT(d.report.rows_aside, 0);
+	CHECK_INT(d.seen.sandboxes, 1);
+	CHECK_STR(d.seen.last_id, "icut");
 	db_close(&d);
 	dir_drop();
 }
