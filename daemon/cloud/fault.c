@@ -37,7 +37,7 @@ int64_t fault_http_date_ms(const char *value)
 		return 0;
 	snprintf(iso, sizeof(iso), "%04u-%02u-%02uT%02u:%02u:%02uZ", year % 10000,
 		 (unsigned)((m - months) / 3 + 1), day % 100, h % 100, min % 100, s % 100);
-	return str_rfc3339_ms(iso, &ms) < 0 ? 0 : ms;
+	return str_rfc3339_ms(iso, &ms) < 0 ? 0 : MAX(ms, (int64_t)0);
 }
 
 uint32_t fault_retry_after_ms(const char *value, int64_t wall_ms)

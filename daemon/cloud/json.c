@@ -125,6 +125,16 @@ static char *get_str(struct reader *rd, const json_t *o, const char *key, bool r
 	return copy;
 }
 
+/* A text that is nothing in parts: cut off, it would be another one. */
+static char *get_whole(struct reader *rd, const json_t *o, const char *key, bool required, size_t max, const char *why)
+{
+	char *s = get_str(rd, o, key, required, why);
+
+	if (s && strlen(s) > max)
+		bad(rd, why);
+	return s;
+}
+
 static int64_t get_int(struct reader *rd, const json_t *o, const char *key, int64_t max, const char *why)
 {
 	const json_t *v = json_object_get(o, key);
@@ -158,7 +168,8 @@ static int64_t get_time(struct reader *rd, const json_t *o, const char *key, con
 		return 0;
 	if (!json_is_string(v) || str_rfc3339_ms(json_string_value(v), &ms) < 0)
 		bad(rd, why);
-	return ms;
+	/* Before 1970 (the zero value of some languages is year 1) it says nothing. */
+	return MAX(ms, (int64_t)0);
 }
 
 static const json_t *get_object(struct reader *rd, const json_t *o, const char *key, const char *why)
@@ -362,15 +373,16 @@ static struct cloud_sandbox *get_sandbox(struct reader *rd, const json_t *o)
 	s->envd_version = get_str(rd, o, "envdVersion", false, "envdVersion has a wrong type");
 	if (!s->envd_version || !*s->envd_version) {
 		free(s->envd_version);
-		s->envd_version = str_dup("v1.0.0");
+		s->envd_version = str_dup(CLOUD_VERSION_UNKNOWN);
 		if (!s->envd_version && !rd->r)
 			rd->r = -ENOMEM;
 	}
 	s->alias = get_str(rd, o, "alias", false, "alias has a wrong type");
 	s->domain = get_str(rd, o, "domain", false, "domain has a wrong type");
-	s->envd_access_token = get_str(rd, o, "envdAccessToken", false, "envdAccessToken has a wrong type");
+	s->envd_access_token = get_whole(rd, o, "envdAccessToken", false, CLOUD_TOKEN_MAX,
+					  "envdAccessToken is no text or too long");
 	s->traffic_access_token =
-		get_str(rd, o, "trafficAccessToken", false, "trafficAccessToken has a wrong type");
+		get_whole(rd, o, "trafficAccessToken", false, CLOUD_TOKEN_MAX, "trafficAccessToken is no text or too long");
 	s->state = get_state(rd, o);
 	s->started_at_ms = get_time(rd, o, "startedAt", "startedAt is no moment");
 	s->end_at_ms = get_time(rd, o, "endAt", "endAt is no moment");
@@ -585,7 +597,7 @@ static struct cloud_snapshot *get_snapshot(struct reader *rd, const json_t *o)
 		rd->r = rd->r ? rd->r : -ENOMEM;
 		return NULL;
 	}
-	s->id = get_str(rd, o, "snapshotID", true, "snapshotID is missing or has a wrong type");
+	s->id = get_whole(rd, o, "snapshotID", true, CLOUD_ID_MAX, "snapshotID is missing, no text or too long");
 	get_strs(rd, o, "names", &s->names, "names has a wrong type");
 	return s;
 }

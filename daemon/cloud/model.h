@@ -23,6 +23,12 @@ static inline enum tri tri_of(bool b)
 	return b ? TRI_TRUE : TRI_FALSE;
 }
 
+/* Bytes; an answer with a longer one is BAD_CLOUD_REPLY. */
+#define CLOUD_ID_MAX	1024u
+#define CLOUD_TOKEN_MAX 4096u
+
+#define CLOUD_VERSION_UNKNOWN "v1.0.0"	/* of the agent, as the cloud says it */
+
 struct cloud_kv {
 	char *key, *value;
 };
@@ -91,7 +97,7 @@ struct cloud_sandbox {
 	char *id;			/* always set, [a-z0-9]+; a legacy "-client" suffix is cut off */
 	char *template_id;		/* always set */
 	char *alias;
-	char *envd_version;		/* always set; "v1.0.0" = unknown to the cloud */
+	char *envd_version;		/* always set; CLOUD_VERSION_UNKNOWN at times */
 	char *envd_access_token;	/* secret; create, connect and get */
 	char *traffic_access_token;	/* secret; create and connect */
 	char *domain;

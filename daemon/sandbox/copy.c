@@ -265,7 +265,7 @@ static bool is_refused(struct copy *c, struct sandbox *b)
 		return true;
 	}
 	if (b->envd_version[0] && cloud_version_cmp(b->envd_version, AGENT_MIN) < 0 &&
-	    !str_eq(b->envd_version, "v1.0.0")) {
+	    !str_eq(b->envd_version, CLOUD_VERSION_UNKNOWN)) {
 		status_set(&st, R_TEMPLATE_TOO_OLD, "a %s needs agent " AGENT_MIN ", sandbox %s has %s",
 			   c->kind->what, b->id, b->envd_version);
 		attempt_end_without(&c->att, &st, false);

@@ -70,6 +70,7 @@ struct snap {
 	uint64_t made_boot_ms;	/* when its row was made here; 0 = not by this daemon */
 	uint64_t gone_boot_ms;	/* != 0: it is no more; remembered for lists that were asked for before */
 	bool seen;		/* by the listing that is being taken over */
+	bool told_unkept;		/* that a name of it is not kept */
 };
 
 /*

@@ -5,12 +5,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/tie.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
+#include "proto/base/str.h"
 
 /* --- the ring --- */
 
@@ -265,11 +267,23 @@ static void put_row(const struct sandbox_core *core, struct store_tx *t, const s
 	store_tx_put_event(t, &row);
 }
 
+/* A cut may have split a character, and half of one is no text for a row. */
+static void end_whole(char *text)
+{
+	size_t n = strlen(text);
+
+	while (n && !str_is_utf8(text, n))
+		text[--n] = 0;
+}
+
 static void event_put_row(struct sandbox_core *core, struct store_tx *t, const struct sandbox *b,
-			  enum event_type type, const char *evidence)
+			  enum event_type type, char *evidence)
 {
 	struct event_log *g = events_of(core, b->uid);
-	struct event *e = event_new(core, b, type, evidence);
+	struct event *e;
+
+	end_whole(evidence);
+	e = event_new(core, b, type, evidence);
 
 	if (e) {
 		e->number = core->events.number + 1;

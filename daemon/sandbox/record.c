@@ -158,7 +158,8 @@ static int texts_from_row(struct sandbox *b, const struct row_sandbox *r)
 {
 	return text_set(&b->name, r->name) || text_set(&b->req_tag, r->req_tag) ||
 	       text_set(&b->template_id, r->template_id) || text_set(&b->alias, r->alias) ||
-	       text_set(&b->envd_version, r->envd_version) || text_set(&b->domain, r->domain) ||
+	       text_set(&b->envd_version, r->envd_version[0] ? r->envd_version : CLOUD_VERSION_UNKNOWN) ||
+	       text_set(&b->domain, r->domain) ||
 	       text_set(&b->warning, r->warning) || secret_set(&b->access_token, r->access_token) ||
 	       secret_set(&b->traffic_token, r->traffic_token) ||
 	       text_set(&b->gone_evidence, r->gone_evidence) || text_set(&b->network_text, r->network) ||
@@ -192,7 +193,9 @@ int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct sand
 		e = texts_from_row(b, r);
 	if (!e)
 		e = pairs_from_blob(&b->metadata, r->metadata, r->metadata_len);
-	if (e < 0)
+	if (e == -EBADMSG)
+		log_warn("sandbox_metadata", "sandbox=%s row=unreadable using=none", r->id);
+	else if (e < 0)
 		return e;
 	b->uid = r->uid;
 	b->generation = r->generation;
@@ -213,7 +216,7 @@ int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct sand
 	b->auto_resume = r->auto_resume;
 	if (r->network[0] && cloud_network_parse(r->network, &b->network) < 0)
 		log_warn("sandbox_network", "sandbox=%s row=unreadable ignoring=1", b->id);
-	if (policy_parse(r->policy, &b->policy) < 0)
+	if (policy_parse(r->policy, &b->policy) < 0) /* the default ends nothing */
 		log_warn("sandbox_policy", "sandbox=%s policy=%s using=default", b->id,
 			 log_q(r->policy));
 	b->as_of_ms = r->as_of_ms;
@@ -296,10 +299,21 @@ void sandbox_to_row(const struct sandbox *b, char policy_text[POLICY_TEXT_MAX], 
 
 /* --- learning --- */
 
+_Static_assert(CLOUD_ID_MAX <= ROW_TEXT_MAX && CLOUD_TOKEN_MAX <= ROW_SECRET_MAX, "rows hold ids and tokens");
+
 struct learner {
+	struct sandbox *sandbox;
 	bool changed;
 	int err;
 };
+
+/* What its row cannot hold is not kept in memory either, so that a restart changes nothing. */
+static void not_kept(struct learner *l, const char *what)
+{
+	if (!l->sandbox->told_unkept)
+		log_warn("sandbox_unkept", "sandbox=%s field=%s reason=out_of_bounds using=none", l->sandbox->id, what);
+	l->sandbox->told_unkept = true;
+}
 
 static void learn_text(struct learner *l, char **field, const char *s)
 {
@@ -308,6 +322,10 @@ static void learn_text(struct learner *l, char **field, const char *s)
 	l->err = text_set(field, s);
 	l->changed = true;
 }
+
+#define LEARN_TEXT(l, column, s, otherwise) \
+	learn_text(l, &(l)->sandbox->column, \
+		   !(s) || ROW_KEEPS(sandbox, column, s) ? (s) : (not_kept(l, #column), otherwise))
 
 static void learn_secret(struct learner *l, char **field, const char *s)
 {
@@ -325,12 +343,12 @@ static void learn_secret(struct learner *l, char **field, const char *s)
 		}                                                                                  \
 	} while (0)
 
-/* Only a list and a get carry the times and the metadata. */
 static void learn_listed(struct learner *l, struct sandbox *b, const struct cloud_sandbox *s)
 {
 	struct pairs p = { 0 };
 
-	LEARN(l, b->started_at_ms, s->started_at_ms);
+	if (s->started_at_ms)
+		LEARN(l, b->started_at_ms, s->started_at_ms);
 	if (s->end_at_ms)
 		LEARN(l, b->end_at_ms, s->end_at_ms);
 	if (s->cpu_count)
@@ -342,6 +360,10 @@ static void learn_listed(struct learner *l, struct sandbox *b, const struct clou
 	if (l->err)
 		return;
 	l->err = pairs_from_cloud(&p, &s->metadata);
+	if (p.len > ROW_BLOB_MAX) {
+		not_kept(l, "metadata");
+		pairs_fini(&p);
+	}
 	if (!l->err && !pairs_equal(&p, &b->metadata)) {
 		pairs_fini(&b->metadata);
 		b->metadata = p;
@@ -354,39 +376,51 @@ static void learn_listed(struct learner *l, struct sandbox *b, const struct clou
 /* Only a get carries the network; there, none is an answer too. */
 static void learn_network(struct learner *l, struct sandbox *b, const struct cloud_network *n)
 {
-	struct cloud_network *copy = NULL;
-	char *text = NULL;
+	struct cloud_network *copy;
+	char *text;
 
 	if (l->err || cloud_network_equal(b->network, n))
 		return;
-	if (n) {
-		copy = cloud_network_dup(n);
-		text = cloud_network_format(n);
-	}
-	if ((n && (!copy || !text)) || text_set(&b->network_text, text) < 0) {
-		cloud_network_free(copy);
+	copy = n ? cloud_network_dup(n) : NULL;
+	text = n ? cloud_network_format(n) : NULL;
+	if (n && (!copy || !text))
 		l->err = -ENOMEM;
-	} else {
-		cloud_network_free(b->network);
-		b->network = copy;
+	if (!l->err && n && !ROW_KEEPS(sandbox, network, text)) {
+		not_kept(l, "network");
+		copy = cloud_network_free(copy);
+		text[0] = 0;
+	}
+	if (!l->err && !cloud_network_equal(b->network, copy)) {
+		l->err = text_set(&b->network_text, text);
 		l->changed = true;
 	}
+	if (!l->err) {
+		cloud_network_free(b->network);
+		b->network = give(copy);
+	}
+	cloud_network_free(copy);
 	free(text);
+}
+
+/* Only a list and a get carry the times and the metadata; a moment that cannot be used is not said. */
+static bool is_listed(const struct cloud_sandbox *s)
+{
+	return s->is_detail || s->started_at_ms || s->end_at_ms || s->metadata.n;
 }
 
 int sandbox_learn(struct sandbox *b, const struct cloud_sandbox *s, uint64_t now_ms,
 		  int64_t now_wall_ms, bool *ret_changed)
 {
-	struct learner l = { 0 };
+	struct learner l = { .sandbox = b };
 
 	must(str_eq(b->id, s->id));
-	learn_text(&l, &b->template_id, s->template_id);
-	learn_text(&l, &b->alias, s->alias);
-	learn_text(&l, &b->envd_version, s->envd_version);
-	learn_text(&l, &b->domain, s->domain);
+	LEARN_TEXT(&l, template_id, s->template_id, "");
+	LEARN_TEXT(&l, alias, s->alias, "");
+	LEARN_TEXT(&l, envd_version, s->envd_version, CLOUD_VERSION_UNKNOWN);
+	LEARN_TEXT(&l, domain, s->domain, "");
 	learn_secret(&l, &b->access_token, s->envd_access_token);
 	learn_secret(&l, &b->traffic_token, s->traffic_access_token);
-	if (s->started_at_ms)
+	if (is_listed(s))
 		learn_listed(&l, b, s);
 	if (s->allow_internet_access != TRI_UNSET)
 		LEARN(&l, b->allow_internet_access, s->allow_internet_access == TRI_TRUE);
@@ -453,7 +487,8 @@ void sandbox_view(const struct sandbox *b, enum sandbox_source source, struct sa
 		.generation = b->generation,
 		.source = source,
 		.as_of_ms = b->as_of_ms,
-		.warning = b->warning,
+		.warning = b->held && !b->warning[0] ?
+				   "a row about it cannot be read, so nothing ends it but your kill (see status)" : b->warning,
 		.adopted = b->adopted,
 		.gone_reason = b->gone_reason,
 	};

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/common/obs/log.h"
 #include "daemon/sandbox/copy.h"
 #include "daemon/sandbox/lines.h"
 #include "proto/base/clock.h"
@@ -153,33 +154,48 @@ static int put_row(const struct snap *s, struct store_tx *t)
 	return 0;
 }
 
-static int learn_names(struct snap *s, const struct cloud_strs *names)
+static void name_not_kept(struct snap *s)
 {
-	struct cloud_strs copy = { 0 };
-	int r = cloud_strs_add_all(&copy, names);
+	if (!s->told_unkept)
+		log_warn("snapshot_unkept", "snapshot=%s field=names reason=out_of_bounds", s->id);
+	s->told_unkept = true;
+}
 
-	if (r < 0) {
-		cloud_strs_fini(&copy);
-		return r;
+/* The names that its row can hold, which are one a line there. */
+static int keep_names(struct snap *s, const struct cloud_strs *names, struct cloud_strs *ret)
+{
+	size_t n = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < names->n && !r; i++) {
+		n += strlen(names->v[i]) + 1;
+		if (n > ROW_BLOB_MAX || strchr(names->v[i], '\n') || !names->v[i][0])
+			name_not_kept(s);
+		else
+			r = cloud_strs_add(ret, names->v[i]);
 	}
-	cloud_strs_fini(&s->names);
-	s->names = copy;
-	return 0;
+	return r;
 }
 
 int snap_put(struct sandbox_core *core, struct account *a, const struct cloud_snapshot *c,
 	     const char *source, const uid_t *uid, struct store_tx *t, struct snap **ret)
 {
 	struct snap *s = snapshots_find(core, a, c->id);
-	bool changed = !s || s->gone_boot_ms || uid || !cloud_strs_equal(&s->names, &c->names);
+	bool changed = !s || s->gone_boot_ms || uid;
+	struct cloud_strs names = { 0 };
 	int r = s ? 0 : snapshots_add(core, a, c->id, &s);
 
 	if (!r && source)
 		r = text_set(&s->source, source);
 	if (!r)
-		r = learn_names(s, &c->names);
-	if (r < 0)
+		r = keep_names(s, &c->names, &names);
+	if (r < 0) {
+		cloud_strs_fini(&names);
 		return r;
+	}
+	changed = changed || !cloud_strs_equal(&s->names, &names);
+	cloud_strs_fini(&s->names);
+	s->names = names;
 	if (s->gone_boot_ms) {		/* another with the same name */
 		s->ours = false;
 		s->uid = 0;

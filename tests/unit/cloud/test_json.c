@@ -2,6 +2,7 @@
 #include "daemon/cloud/json.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "proto/base/str.h"
 #include "tests/lib/test.h"
@@ -58,6 +59,48 @@ TEST(detail)
 	CHECK_STR(s->network->egress_username, "u");
 	CHECK_INT(s->network->n_rules, 1);
 	CHECK_STR(cloud_kvs_get(&s->network->rules[0].headers, "A"), "b");
+}
+
+/* C-4: a moment that cannot be used says nothing. */
+TEST(moments_before_1970)
+{
+	static const char *const t[] = { "0001-01-01T00:00:00Z", "1969-12-31T23:59:59.999Z", "0000-01-01T00:00:00+23:59" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		scoped(cloud_sandbox_freep) struct cloud_sandbox *s = NULL;
+		char text[200];
+
+		snprintf(text, sizeof(text), "{" MIN_BOX ",\"startedAt\":\"%s\",\"endAt\":\"%s\"}", t[i], t[i]);
+		CHECK_INT(parse(text, &s), 0);
+		CHECK(!s->started_at_ms && !s->end_at_ms);
+	}
+}
+
+static int parse_long(const char *key, size_t n)
+{
+	scoped(cloud_sandbox_freep) struct cloud_sandbox *s = NULL;
+	char text[CLOUD_TOKEN_MAX + 200];
+	int at = snprintf(text, sizeof(text), "{" MIN_BOX ",\"%s\":\"", key);
+
+	memset(text + at, 'x', n);
+	memcpy(text + at + n, "\"}", 3);
+	return parse(text, &s);
+}
+
+/* C-4: an id or a token is whole, or the answer is not believed. */
+TEST(whole_or_not_at_all)
+{
+	struct cloud_snapshot *snap = NULL;
+	char id[CLOUD_ID_MAX + 100];
+	const char *why = NULL;
+
+	CHECK_INT(parse_long("envdAccessToken", CLOUD_TOKEN_MAX), 0);
+	CHECK_INT(parse_long("envdAccessToken", CLOUD_TOKEN_MAX + 1), -EBADMSG);
+	CHECK_INT(parse_long("trafficAccessToken", CLOUD_TOKEN_MAX + 1), -EBADMSG);
+	CHECK_INT(parse_long("alias", CLOUD_TOKEN_MAX + 1), 0);
+	snprintf(id, sizeof(id), "{\"snapshotID\":\"%*s\"}", (int)CLOUD_ID_MAX + 1, "x");
+	CHECK_INT(json_snapshot(id, strlen(id), &snap, &why), -EBADMSG);
+	CHECK(strstr(why, "snapshotID"));
 }
 
 TEST(refused)
