@@ -182,6 +182,14 @@ must_check int core_adopt(struct sandbox_core *core, struct account *a,
 
 must_check int core_load(struct sandbox_core *core);	/* starts the store, too */
 
+/* --- forget.c --- */
+
+/* Of a uid so much of what has ended is remembered, however young it is. */
+#define FORGET_SANDBOXES_PER_UID 1000u
+#define FORGET_REQUESTS_PER_UID	 50000u	/* of sandboxes that are no more */
+/* True: there is more to forget than is forgotten at once. */
+bool forget_ended(struct sandbox_core *core, int64_t now_wall_ms);
+
 /* --- refused.c --- */
 
 must_check int refused_load(struct sandbox_core *core, const struct store_refused *row);

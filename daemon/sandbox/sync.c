@@ -16,7 +16,6 @@
 #include "daemon/sandbox/rules/plan.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/runner.h"
-#include "daemon/sandbox/turn.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -26,7 +25,7 @@
 #define LIST_RETRY_MS	   1000u
 #define VERIFY_AT_ONCE	   8u
 #define VERIFY_PATIENCE_MS 2000u
-#define PRUNE_SLICE	   500u	/* rows a tick: no long transaction */
+#define FORGET_GAP_MS	   1000u	/* there is more to forget: others come between */
 
 struct listing {
 	struct account *account;
@@ -374,56 +373,7 @@ void listing_leave(struct listing_wait *w)
 	list_del(&w->node);
 }
 
-/* --- forgetting --- */
-
-static bool name_is_remembered(struct sandbox_core *core, const struct sandbox *gone)
-{
-	list_for_each(i, &core->sandboxes) {
-		struct sandbox *b = list_entry(i, struct sandbox, node);
-
-		if (b != gone && b->uid == gone->uid && str_eq(b->name, gone->name))
-			return true;
-	}
-	return false;
-}
-
-static void prune_sandbox(struct sandbox_core *core, struct sandbox *b)
-{
-	struct name_slot *n = b->name[0] ? core_find_name(core, b->uid, b->name) : NULL;
-
-	if (n && !n->id[0] && !n->creation && !name_is_remembered(core, b))
-		core_forget_name(core, n);
-	core_forget(core, b);
-}
-
-static void prune(struct sandbox_core *core)
-{
-	int64_t now = clock_wall_ms();
-	unsigned left = PRUNE_SLICE;
-
-	list_for_each_safe(i, &core->sandboxes) {
-		struct sandbox *b = list_entry(i, struct sandbox, node);
-
-		if (left && b->state == SANDBOX_GONE && !b->fetch && !b->killing &&
-		    turn_is_free(b) && now >= b->gone_at_ms + (int64_t)core->history_ms) {
-			prune_sandbox(core, b);
-			left--;
-		}
-	}
-	list_for_each_safe(i, &core->requests) {
-		struct request *q = list_entry(i, struct request, node);
-		struct sandbox *b = core_find(core, q->account, q->object);
-		bool refused = q->step == ROW_REQUEST_OPEN && clock_boot_ms() >= q->refused_until_ms;
-
-		if (left && !q->attempt &&
-		    (refused ||
-		     rules_request_is_old(q->used_at_ms, b && b->state != SANDBOX_GONE,
-					  b ? b->gone_at_ms : 0, now, (int64_t)core->history_ms))) {
-			core_forget_request(core, q);
-			left--;
-		}
-	}
-}
+/* --- once a period --- */
 
 /* What could not be written when it changed: all of it again, now that the store may take it. */
 static void resave(struct sandbox_core *core)
@@ -461,12 +411,12 @@ static void resave(struct sandbox_core *core)
 static void on_prune(struct timer *t, void *user)
 {
 	struct sync *s = user;
+	uint64_t wait = forget_ended(s->core, clock_wall_ms()) ? FORGET_GAP_MS : s->core->reconcile_period_ms;
 
-	prune(s->core);
 	events_prune(s->core, clock_wall_ms());
 	if (s->core->resave)
 		resave(s->core);
-	if (timer_set(t, clock_boot_ms() + s->core->reconcile_period_ms) < 0)
+	if (timer_set(t, clock_boot_ms() + wait) < 0)
 		log_warn("prune_timer", "error=nomem");
 }
 

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/* C-12: what has ended is bounded by number for each uid, in memory and in the store. */
+#include "daemon/sandbox/core.h"
+#include "tests/unit/sandbox/world.h"
+
+#define MORE 1200u	/* than is kept: more than is forgotten at once */
+
+static bool written;
+
+static void on_written(void *user, const struct status *st)
+{
+	CHECK(status_ok(st));
+	written = true;
+}
+
+/* Ended sandboxes of a uid: id and name PREFIXn, the later the higher n. */
+static void put_ended(struct world *w, uid_t uid, const char *prefix, unsigned n)
+{
+	int64_t now = clock_wall_ms();
+	struct store_tx *t;
+	char id[32];
+
+	CHECK(!store_tx_new(w->store, &t));
+	for (unsigned i = 0; i < n; i++) {
+		struct row_sandbox r = { .account = "default", .id = id, .name = id, .uid = uid, .generation = 7,
+					 .state = SANDBOX_GONE, .ours = true, .claimed = true, .gone_reason = R_SANDBOX_KILLED,
+					 .gone_at_ms = now - n + i, .allow_internet_access = -1, .keep_memory = -1,
+					 .auto_resume = -1 };
+		struct row_name m = { .uid = uid, .name = id, .account = "default", .generation = 7 };
+
+		snprintf(id, sizeof(id), "%s%u", prefix, i);
+		store_tx_put_sandbox(t, &r);
+		store_tx_put_name(t, &m);
+	}
+	written = false;
+	store_tx_commit(t, true, on_written, NULL);
+	UNTIL(w, written);
+}
+
+static uint32_t generation_of(struct world *w, const char *name)
+{
+	struct sandbox_create c = a_create("");
+	struct answer a;
+
+	c.name = name;
+	a = do_create(w, &c);
+	CHECK(status_ok(&a.st));
+	return a.generation;
+}
+
+static bool is_known(struct world *w, unsigned request)
+{
+	char id[32];
+
+	snprintf(id, sizeof(id), "r%u", request);
+	return core_find_request(w->core, alice.uid, REQUEST_CREATE, id) != NULL;
+}
+
+TEST(ended_sandboxes_are_bounded)
+{
+	struct world w = { .reconcile_period_ms = 50 };
+	char id[32];
+
+	world_new_with(&w);
+	put_ended(&w, alice.uid, "a", FORGET_SANDBOXES_PER_UID + MORE);
+	put_ended(&w, bob.uid, "b", 10);
+	world_restart(&w);
+	CHECK_INT(counts(&w).gone, FORGET_SANDBOXES_PER_UID + MORE + 10);
+	UNTIL(&w, counts(&w).gone == FORGET_SANDBOXES_PER_UID + 10);
+	for (int start = 0; start < 2; start++) {
+		spin(&w, 200);
+		CHECK_INT(counts(&w).gone, FORGET_SANDBOXES_PER_UID + 10);
+		snprintf(id, sizeof(id), "a%u", MORE - 1);
+		CHECK_INT(do_get(&w, &alice, id, 3600000).st.reason, R_SANDBOX_NOT_FOUND);
+		snprintf(id, sizeof(id), "a%u", MORE);
+		CHECK_INT(do_get(&w, &alice, id, 3600000).gone_reason, R_SANDBOX_KILLED);
+		CHECK_INT(do_get(&w, &bob, "b0", 3600000).gone_reason, R_SANDBOX_KILLED);
+		world_restart(&w);
+	}
+	/* With the last sandbox that had it, a name is forgotten. */
+	CHECK_INT(generation_of(&w, "a0"), 1);
+	CHECK_INT(generation_of(&w, id), 8);
+	world_free(&w);
+}
+
+/* Request ids are what keeps a repeat from making another one: many more of them, the latest used ones. */
+TEST(request_ids_are_bounded)
+{
+	struct world w = { .reconcile_period_ms = 50 };
+	int64_t now = clock_wall_ms();
+	struct sandbox_create c;
+	struct answer a, b;
+	struct store_tx *t;
+	char id[32];
+
+	world_new_with(&w);
+	c = a_create("mine");
+	a = do_create(&w, &c);
+	CHECK(!store_tx_new(w.store, &t));
+	for (unsigned i = 0; i < FORGET_REQUESTS_PER_UID + MORE; i++) {
+		struct row_request q = { .uid = alice.uid, .method = "Create", .request_id = id, .object = "gone",
+					 .state = ROW_REQUEST_DONE, .account = "default", .req_tag = "t", .used_at_ms = now + i };
+
+		snprintf(id, sizeof(id), "r%u", i);
+		store_tx_put_request(t, &q);
+	}
+	written = false;
+	store_tx_commit(t, true, on_written, NULL);
+	UNTIL(&w, written);
+	world_restart(&w);
+	CHECK_INT(counts(&w).requests, FORGET_REQUESTS_PER_UID + MORE + 1);
+	UNTIL(&w, counts(&w).requests == FORGET_REQUESTS_PER_UID + 1);
+	world_restart(&w);
+	spin(&w, 200);
+	CHECK_INT(counts(&w).requests, FORGET_REQUESTS_PER_UID + 1);
+	CHECK(is_known(&w, MORE) && !is_known(&w, MORE - 1));
+	c = a_create("mine"); /* its sandbox lives: never forgotten by number */
+	b = do_create(&w, &c);
+	CHECK_STR(b.id, a.id);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
+	world_free(&w);
+}
+
+TEST_MAIN()
