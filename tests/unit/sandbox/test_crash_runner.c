@@ -5,7 +5,6 @@
  * owner is ended as its policy says, the one of a living owner is never touched.
  */
 #include <poll.h>
-#include <sys/prctl.h>
 
 #include "proto/base/fd.h"
 #include "tests/unit/sandbox/world.h"
@@ -18,19 +17,6 @@ struct scene {
 	struct fake *fake;
 	pid_t owner;
 };
-
-static pid_t owner_new(void)
-{
-	pid_t pid = fork();
-
-	CHECK(pid >= 0);
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			pause();
-	}
-	return pid;
-}
 
 /* In a child, until it is killed. */
 static void live(void *arg)
@@ -95,7 +81,7 @@ static void play(struct scene *s, int way)
 	int wstatus;
 
 	s->fake = fake_new();
-	s->owner = owner_new();
+	s->owner = idle_child();
 	world_dir_new();
 	crash_way(s->fake, way);
 	wstatus = in_child(live, s);

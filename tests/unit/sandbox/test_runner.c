@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Leases, policies and events against the fake cloud: what is sent, and what never is. */
 #include <errno.h>
-#include <sys/prctl.h>
 
 #include "daemon/sandbox/event.h"
 #include "proto/base/fd.h"
@@ -78,15 +77,8 @@ static uint32_t leases_of(struct world *w)
 /* A process to hold leases, and us as the principal that it would be. */
 static struct principal child_new(void)
 {
-	struct principal p = { .uid = alice.uid, .pidfd = -1, .conn = 1 };
+	struct principal p = { .uid = alice.uid, .pid = idle_child(), .pidfd = -1, .conn = 1 };
 
-	p.pid = fork();
-	CHECK(p.pid >= 0);
-	if (!p.pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			pause();
-	}
 	CHECK(!fd_pidfd(p.pid, &p.pidfd));
 	return p;
 }

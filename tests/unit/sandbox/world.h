@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,6 +88,20 @@ static inline void world_dir_new(void)
 	world_dir_owner = getpid();
 	at_exit = at_exit || !atexit(world_dir_free);	/* a failed test leaves nothing in memory */
 	log_setup(LOG_LEVEL_ERROR);
+}
+
+/* A process that does nothing, and ends with this one. */
+static inline pid_t idle_child(void)
+{
+	pid_t us = getpid(), pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (getppid() == us)
+		pause();
+	_exit(0);
 }
 
 /* Runs fn in a child; its wait status. */
