@@ -71,6 +71,7 @@ struct agent_ask {
 	enum pool_body body_mode;
 	const void *body;
 	size_t n_body;
+	bool is_stream;			/* of Connect: its length is not announced, see agent.c */
 	enum pool_class cls;
 	bool idempotent;
 	uint64_t head_by_ms, deadline_ms;

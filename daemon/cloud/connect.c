@@ -143,6 +143,7 @@ int connect_stream_init(struct connect_stream *s, const struct envd_target *t, c
 			.body_mode = POOL_BODY_WHOLE,
 			.body = buf_data(&body),
 			.n_body = buf_len(&body),
+			.is_stream = true,
 			.cls = POOL_LONG,
 			.idempotent = idempotent,
 			.head_by_ms = agent_deadline_ms(t),

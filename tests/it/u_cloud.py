@@ -3,6 +3,7 @@
 import pytest
 
 import harness
+from api import Api
 from chaosproxy import ChaosProxy
 from fakecloud import FakeCloud
 from fakecloud.certs import Authority
@@ -44,6 +45,28 @@ def test_lifecycle(cloud, probe):
     r = probe.ask("get", sid)
     assert r["outcome"] == "REFUSED" and r["reason"] == "SANDBOX_NOT_FOUND" and r["upstream_status"] == "404"
     assert cloud.ledger.connections == 1
+
+
+@pytest.mark.parametrize("h2", [True, False])
+def test_streams_announce_no_length(cloud, h2):
+    """B-1: a request that is answered by a stream never says how long it is (HTTP/1.1: chunked), one with one answer does."""
+    d = harness.Daemon(cloud, conf={} if h2 else {"account default": {"api_url": cloud.plain_url, "sandbox_url": cloud.plain_url}})
+    with Api(d.socket) as api:
+        box = api.call("SandboxService.Create").id
+        c = api.call("CommandService.Start", sandbox=box, shell="sleep 60")
+        cloud.cut_all()
+        cloud.ledger.wait_requests("process.Connect")
+        with api.stream("FileService.Watch", sandbox=box, path="/home/user") as changes:
+            assert next(changes).WhichOneof("event") == "ready"
+        api.call("FileService.Stat", sandbox=box, path="/home/user")
+        api.call("CommandService.Kill", command={"command_id": c.command_id})
+    for route in ("process.Start", "process.Connect", "filesystem.WatchDir"):
+        for r in cloud.ledger.of(route):
+            assert r.proto == ("h2" if h2 else "http/1.1") and r.body_len > 5, r
+            assert (r.header("content-length"), r.header("transfer-encoding")) == (None, None if h2 else "chunked"), r
+    for r in cloud.ledger.of("create") + cloud.ledger.of("filesystem.Stat"):
+        assert (r.header("content-length"), r.header("transfer-encoding")) == (str(r.body_len), None), r
+    d.close()
 
 
 def test_bad_ids_never_leave(cloud, probe):
