@@ -47,8 +47,11 @@ uint32_t fault_retry_after_ms(const char *value, int64_t wall_ms)
 
 	if (str_is_empty(value))
 		return 0;
-	if (str_u64(value, strlen(value), UINT32_MAX, &s) == 0)
-		return (uint32_t)MIN(MAX(s, 1u) * 1000, (uint64_t)FAULT_RETRY_AFTER_MAX_MS);
+	if (!value[strspn(value, "0123456789")]) {	/* however many digits */
+		if (str_u64(value, strlen(value), FAULT_RETRY_AFTER_MAX_MS / 1000, &s) < 0)
+			return FAULT_RETRY_AFTER_MAX_MS;
+		return (uint32_t)MAX(s, 1u) * 1000;
+	}
 	at = fault_http_date_ms(value);
 	if (!at)
 		return 0;

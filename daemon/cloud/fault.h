@@ -11,7 +11,7 @@
 #include "daemon/cloud/cloud.h"
 #include "daemon/cloud/envd.h"
 
-#define FAULT_RETRY_AFTER_MAX_MS (3600u * 1000)
+#define FAULT_RETRY_AFTER_MAX_MS (300u * 1000)	/* nobody waits longer, whatever is asked for */
 
 /* An error body, either plane; filled by json_error(). Absent texts are "". */
 struct fault_body {

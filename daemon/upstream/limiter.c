@@ -30,7 +30,10 @@ static uint64_t token_at_ms(const struct limiter_route *r, uint64_t now_ms)
 	if (!r->burst)
 		return now_ms;
 	lack = 1000 - tokens_now(r, now_ms);
-	return lack <= 0 ? now_ms : now_ms + ((uint64_t)lack * 1000 + r->per_s_milli - 1) / r->per_s_milli;
+	if (lack <= 0)
+		return now_ms;
+	return MIN(now_ms + ((uint64_t)lack * 1000 + r->per_s_milli - 1) / r->per_s_milli,
+		   MAX(now_ms, r->filled_ms + LIMITER_WAIT_MAX_MS));
 }
 
 static void take_token(struct limiter_route *r, uint64_t now_ms)
@@ -184,7 +187,8 @@ void limiter_leave(struct limiter *l, struct limiter_ticket *t, bool ok)
 void limiter_block(struct limiter *l, unsigned route, uint32_t for_ms, uint64_t now_ms)
 {
 	must(route < LIMITER_ROUTES);
-	l->route[route].blocked_until_ms = MAX(l->route[route].blocked_until_ms, now_ms + for_ms);
+	l->route[route].blocked_until_ms =
+		MAX(l->route[route].blocked_until_ms, now_ms + MIN(for_ms, LIMITER_WAIT_MAX_MS));
 	l->route[route].window = 1;
 }
 

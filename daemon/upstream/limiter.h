@@ -17,6 +17,7 @@
 #include "proto/base/list.h"
 
 #define LIMITER_ROUTES	  16u
+#define LIMITER_WAIT_MAX_MS (300u * 1000)	/* what the cloud says of waiting counts no longer than this */
 #define LIMITER_QUEUE_MAX 4096u		/* tickets waiting per account; the next one is turned away */
 
 enum limiter_ticket_state {

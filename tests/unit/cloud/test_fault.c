@@ -182,7 +182,13 @@ TEST(retry_after)
 	CHECK_INT(fault_http_date_ms(NULL), 0);
 	CHECK_INT(fault_retry_after_ms("7", 0), 7000);
 	CHECK_INT(fault_retry_after_ms("0", 0), 1000);
-	CHECK_INT(fault_retry_after_ms("999999999", 0), FAULT_RETRY_AFTER_MAX_MS);
+	/* B-4: nobody waits longer than 300 s, whatever a cloud asks for. */
+	CHECK_INT(FAULT_RETRY_AFTER_MAX_MS, 300000);
+	CHECK_INT(fault_retry_after_ms("300", 0), 300000);
+	CHECK_INT(fault_retry_after_ms("301", 0), 300000);
+	CHECK_INT(fault_retry_after_ms("1000000000", 0), 300000);
+	CHECK_INT(fault_retry_after_ms("100000000000000000000000", 0), 300000);
+	CHECK_INT(fault_retry_after_ms("Sun, 06 Nov 1994 08:49:37 GMT", at - 86400000), 300000);
 	CHECK_INT(fault_retry_after_ms("-1", 0), 0);
 	CHECK_INT(fault_retry_after_ms("Sun, 06 Nov 1994 08:49:37 GMT", at - 5000), 5000);
 	CHECK_INT(fault_retry_after_ms("Sun, 06 Nov 1994 08:49:37 GMT", at + 5000), 1000);

@@ -187,6 +187,27 @@ TEST(budget)
 		limiter_leave(&l, &t[i], true);
 }
 
+/* B-4: a cloud that says absurd things stops nobody for longer than 300 s. */
+TEST(patience_ends)
+{
+	struct limiter_ticket t[3] = { 0 };
+	struct limiter l;
+
+	limiter_init(&l, 8);
+	limiter_block(&l, 1, UINT32_MAX, 1000);
+	CHECK_INT(limiter_route_at_ms(&l, 1, 1000), 301000);
+	limiter_budget(&l, 2, 1, 0, 86400, 1000);
+	CHECK_INT(limiter_route_at_ms(&l, 2, 1000), 301000);
+	for (int i = 0; i < 3; i++)
+		CHECK_INT(enter(&l, &t[i], 1, 2, 0, 1000), LIMITER_OK);
+	CHECK(!limiter_next(&l, 300999));
+	CHECK(limiter_next(&l, 301000) == &t[0]);
+	CHECK(!limiter_next(&l, 301000));
+	CHECK_INT(limiter_wake_ms(&l, 301000), 601000);
+	for (int i = 0; i < 3; i++)
+		limiter_leave(&l, &t[i], false);
+}
+
 /* What waits in the background makes nobody's turn later; with all in flight nothing wakes it. */
 TEST(rounds)
 {
