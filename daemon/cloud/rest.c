@@ -99,7 +99,7 @@ void call_over(struct cloud_call *c)
 		r->took_ms = now - c->first_sent_ms;
 	if (r->http_status && r->status.reason != R_KEY_REJECTED) {
 		cloud->last_ok_at_ms = now;	/* it is there, whatever it said */
-	} else if (!status_ok(&r->status)) {
+	} else if (!status_ok(&r->status) && r->status.code != CODE_CANCELLED) {	/* that one was withdrawn */
 		cloud->last_failure_at_ms = now;
 		cloud->last_failure = r->status;
 	}
