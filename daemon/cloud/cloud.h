@@ -5,10 +5,10 @@
  * loop, never from inside the call, and not after cloud_call_cancel().
  *
  * Repeats. A call that asks or is idempotent (get, lists, kill, set_timeout, refresh, connect, pause,
- * network, metrics, deleting a snapshot) is repeated inside its deadline after a connection failure,
- * and after 429 and 503 with Retry-After. Create, fork and snapshot are sent again only when it is
- * proven that the cloud did not process them; otherwise their outcome is CLOUD_UNKNOWN and
- * lifecycle settles it.
+ * network, metrics, deleting a snapshot) is repeated inside its deadline after a connection failure
+ * (daemon/upstream/retry.h), and after 429 and 503 with Retry-After; after other failures of the cloud
+ * (502 to 504) five times. Create, fork and snapshot are sent again only when it is proven that the
+ * cloud did not process them; otherwise their outcome is CLOUD_UNKNOWN and lifecycle settles it.
  */
 #ifndef AB_DAEMON_CLOUD_CLOUD_H
 #define AB_DAEMON_CLOUD_CLOUD_H
@@ -78,6 +78,7 @@ struct cloud_result {
 	unsigned http_status;		/* 0 = no answer */
 	bool not_found;			/* 404 from the resource (not from the route); kill: DONE too */
 	bool conflict;			/* 409: it is changing its state */
+	unsigned posts;			/* how many of its attempts may have reached the cloud */
 	bool repeated;			/* an attempt before this answer may have been processed: what the answer
 					 * finds done already may be our own doing */
 	bool retry_later;		/* the cloud asks for patience (429, 503): see retry_after_ms */

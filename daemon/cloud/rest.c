@@ -97,6 +97,8 @@ void call_over(struct cloud_call *c)
 
 	if (c->first_sent_ms)
 		r->took_ms = now - c->first_sent_ms;
+	if (c->req)
+		r->posts = pool_req_posts(c->req);
 	if (r->http_status && r->status.reason != R_KEY_REJECTED) {
 		cloud->last_ok_at_ms = now;	/* it is there, whatever it said */
 	} else if (!status_ok(&r->status) && r->status.code != CODE_CANCELLED) {	/* that one was withdrawn */
@@ -463,14 +465,14 @@ static void take_page(struct cloud_call *c, const struct fields *head)
 	end_list(c);
 }
 
-/* Sends it again after a while, if there is time and patience. */
+/* Sends it again after a while, if there is time; without being told when (wait_ms 0), also if there is patience. */
 static bool call_again(struct cloud_call *c, uint32_t wait_ms)
 {
 	uint64_t at = loop_now_ms(c->cloud->loop) +
 		      MAX(wait_ms, backoff_ms(c->attempts, CALL_BACKOFF_MS, CALL_BACKOFF_MAX_MS,
 					      rng_u64(&c->cloud->rng)));
 
-	if (c->attempts >= CALL_ATTEMPTS_MAX || at >= c->deadline_ms)
+	if ((!wait_ms && c->attempts >= CALL_ATTEMPTS_MAX) || at >= c->deadline_ms)
 		return false;
 	if (timer_set(&c->timer, at) < 0)
 		return false;

@@ -169,6 +169,7 @@ static void attempt_record(struct attempt *a);
 void attempt_posted(struct attempt *a, struct cloud_result *r)
 {
 	a->call = NULL;
+	a->posts += r->posts > 1 ? r->posts - 1 : 0;	/* those that the pool repeated */
 	switch (r->outcome) {
 	case CLOUD_DONE:
 		a->kind->take(a, r);

@@ -11,6 +11,8 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
+#define BARREN_MS 10000u	/* an end within so long is the peer's word on new connections */
+
 static const struct {
 	const char *name;
 	unsigned next;
@@ -75,6 +77,8 @@ static void on_dialled(struct http_conn *hc, const struct status *failure, void 
 	c->opened_at_ms = c->idle_at_ms = loop_now_ms(loop);
 	uconn_set_state(c, UCONN_READY);
 	o->version = http_conn_version(hc);
+	if (o->version != HTTP_VERSION_2)
+		o->peer_streams = -1;
 	if (o->failures)
 		log_info("upstream_reached", "origin=%s port=%u after_failures=%u", o->host, o->port, o->failures);
 	o->failures = 0;
@@ -103,6 +107,7 @@ static void note_goaway(struct uconn *c, struct http_conn *hc)
 	c->goaway = true;
 	o->stats.goaways++;
 	log_info("upstream_goaway", "origin=%s code=%u open=%u", o->host, code, c->n_reqs);
+	uconn_was_barren(c);
 	if (code == POOL_H2_CALM)
 		origin_calmed(o);
 	uconn_leave(c, "GOAWAY");
@@ -120,6 +125,7 @@ static void on_closed(struct http_conn *hc, const char *reason, void *user)
 		return;
 	}
 	note_goaway(c, hc);	/* an idle one ends without having changed before */
+	uconn_was_barren(c);
 	log_info("upstream_closed", "origin=%s reason=%s open=%u", o->host, log_q(reason), c->n_reqs);
 	list_for_each_safe(n, &c->reqs) {
 		struct pool_req *r = list_entry(n, struct pool_req, node);
@@ -270,20 +276,52 @@ void uconn_detach(struct pool_req *r)
 		origin_kick(r->origin);
 }
 
+void uconn_answered(struct uconn *c, bool good)
+{
+	c->starved_requests = 0;
+	if (!good || !c->origin)
+		return;
+	c->answered = true;
+	c->origin->barren = 0;
+	c->origin->dial_at_ms = 0;
+}
+
+/* One that was there for a while and was not needed says nothing about the peer. */
+void uconn_was_barren(struct uconn *c)
+{
+	if (c->answered || c->barren || !c->opened_at_ms ||
+	    loop_now_ms(c->origin->pool->loop) >= c->opened_at_ms + BARREN_MS)
+		return;
+	c->barren = true;
+	origin_barren(c->origin, c->opened_at_ms);
+}
+
+bool uconn_has_no_streams(const struct uconn *c)
+{
+	int64_t told = http_conn_peer_streams(c->c);
+
+	return !(told < 0 ? c->origin->peer_streams : told);
+}
+
+bool uconn_awaits_settings(const struct uconn *c)
+{
+	return http_conn_peer_streams(c->c) < 0 && uconn_has_no_streams(c);
+}
+
 uint32_t uconn_room(const struct uconn *c, enum pool_class cls)
 {
 	uint32_t free_now = http_conn_free_streams(c->c);
 	uint32_t open = MAX(c->n_reqs, http_conn_open_count(c->c));
 	uint32_t limit = free_now + http_conn_open_count(c->c);
-	uint32_t told = http_conn_peer_streams(c->c);
+	int64_t told = http_conn_peer_streams(c->c);
 
-	if (told)
+	if (told >= 0)
 		c->origin->peer_streams = told;
 	if (!free_now)
 		return 0;
 	/* A new one is not trusted with more than the last one was. */
-	if (!told && c->origin->peer_streams)
-		limit = MIN(limit, c->origin->peer_streams);
+	if (told < 0 && c->origin->peer_streams >= 0)
+		limit = (uint32_t)MIN((int64_t)limit, c->origin->peer_streams);
 	if (c->origin->stream_target)
 		limit = MIN(limit, c->origin->stream_target);
 	if (cls == POOL_LONG)

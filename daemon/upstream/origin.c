@@ -17,9 +17,11 @@
 
 #define DIAL_BASE_MS	   200u
 #define DIAL_MAX_MS	   10000u	/* the mean of dials is then one in 7.5 s, never two in 5 s */
+#define BARREN_MAX_MS	   2000u	/* as DIAL_MAX_MS, for connections that come about and answer nothing */
 #define DIAL_PATIENCE	   3u		/* failed dials in a row, then requests wait for one dial only … */
 #define HOLD_PATIENCE_MS   2000u	/* … and for none that is farther away than this */
 #define DIAL_PARALLEL_H1   16u
+#define NO_STREAMS_MAX	   2u		/* connections on which the peer allows none: no further one */
 #define CALM_HOLD_MS	   5000u	/* after a second complaint, doubled up to … */
 #define CALM_HOLD_MAX_MS   60000u
 #define CALM_FORGET_MS	   (10u * 60 * 1000)
@@ -73,6 +75,7 @@ struct origin *origin_get(struct pool *p, const struct pool_target *t)
 	o->port = t->port;
 	o->tls = t->tls ? tls_client_ref(t->tls) : NULL;
 	o->plain_http2 = t->plain_http2;
+	o->peer_streams = -1;
 	o->ping_after_ms = p->o.ping_after_ms;
 	list_init(&o->conns);
 	list_init(&o->queue[POOL_SHORT]);
@@ -147,6 +150,18 @@ void origin_dial_failed(struct origin *o, const struct status *why)
 	origin_kick(o);
 }
 
+/* Those that were made before the last one was found out are the same event. */
+void origin_barren(struct origin *o, uint64_t opened_at_ms)
+{
+	uint64_t now = loop_now_ms(o->pool->loop);
+
+	if (opened_at_ms < o->barren_at_ms)
+		return;
+	o->barren_at_ms = now;
+	if (++o->barren > 1)
+		o->dial_at_ms = now + backoff_ms(o->barren - 1, DIAL_BASE_MS, BARREN_MAX_MS, rng_u64(&o->pool->rng));
+}
+
 void origin_calmed(struct origin *o)
 {
 	uint64_t now = loop_now_ms(o->pool->loop);
@@ -182,7 +197,7 @@ static struct uconn *pick(struct origin *o, const struct pool_req *r, uint64_t n
 			best = best ? best : c;
 			continue;
 		}
-		*ret_probing |= c->state == UCONN_PROBING;
+		*ret_probing |= c->state == UCONN_PROBING || (c->state == UCONN_READY && uconn_awaits_settings(c));
 		if (c->state != UCONN_READY || !uconn_room(c, r->cls))
 			continue;
 		if (!r->idempotent && !uconn_is_fresh(c, now)) {
@@ -205,9 +220,14 @@ static uint32_t assign(struct origin *o, enum pool_class cls, uint64_t now)
 	list_for_each_safe(n, &o->queue[cls]) {
 		struct pool_req *r = list_entry(n, struct pool_req, node);
 		bool probing = false;
-		struct uconn *c = pick(o, r, now, &probing);
 		struct status why = STATUS_OK;
-		int k = c ? pool_req_send(r, c) : -EAGAIN;
+		struct uconn *c;
+		int k;
+
+		if (r->again_at_ms > now)
+			continue;
+		c = pick(o, r, now, &probing);
+		k = c ? pool_req_send(r, c) : -EAGAIN;
 
 		if (k == -EAGAIN || k == -EPIPE) {
 			left += !probing;
@@ -254,6 +274,19 @@ static bool has_expired(const struct origin *o)
 	return expired;
 }
 
+/* What allows no stream may change its mind; another connection only costs it one more. */
+static bool may_dial(const struct origin *o, uint64_t now)
+{
+	unsigned none = 0;
+
+	list_for_each(n, &o->conns) {
+		const struct uconn *c = list_entry(n, struct uconn, node);
+
+		none += (c->state == UCONN_READY || c->state == UCONN_PROBING) && uconn_has_no_streams(c);
+	}
+	return none < NO_STREAMS_MAX && o->hold_until_ms <= now && o->dial_at_ms <= now;
+}
+
 static void dial_more(struct origin *o, uint32_t left, uint64_t now)
 {
 	bool h1 = o->version == HTTP_VERSION_1_1;
@@ -261,7 +294,7 @@ static void dial_more(struct origin *o, uint32_t left, uint64_t now)
 	uint32_t max = h1 ? o->pool->o.max_conns_h1 : o->pool->o.max_conns_h2;
 	struct status why = STATUS_OK;
 
-	while (o->n_dialing < want && o->n_conns < max && o->hold_until_ms <= now) {
+	while (o->n_dialing < want && o->n_conns < max && may_dial(o, now)) {
 		int r = uconn_dial(o);
 
 		if (r < 0) {
@@ -309,6 +342,25 @@ static bool is_forgettable(const struct origin *o, uint64_t now)
 	return !o->n_reqs && !o->n_conns && o->unused_at_ms && forgotten_at(o) <= now;
 }
 
+/* When the next one that is to be sent again has waited long enough. They are among the first. */
+static uint64_t next_repeat(const struct origin *o, uint64_t now)
+{
+	uint32_t left = o->n_repeats;
+	uint64_t at = UINT64_MAX;
+
+	for (int i = 0; i < 2; i++)
+		list_for_each(n, &o->queue[i]) {
+			const struct pool_req *r = list_entry(n, struct pool_req, node);
+
+			if (!left)
+				return at;
+			left -= r->again_at_ms != 0;
+			if (r->again_at_ms > now)
+				at = MIN(at, r->again_at_ms);
+		}
+	return at;
+}
+
 void origin_rearm(struct origin *o)
 {
 	uint64_t now = loop_now_ms(o->pool->loop), at = UINT64_MAX;
@@ -320,6 +372,9 @@ void origin_rearm(struct origin *o)
 	}
 	if (o->hold_until_ms > now)
 		at = MIN(at, o->hold_until_ms);
+	if (o->dial_at_ms > now)
+		at = MIN(at, o->dial_at_ms);
+	at = MIN(at, next_repeat(o, now));
 	if (o->n_conns || o->n_reqs)
 		o->unused_at_ms = 0;
 	else if (!o->unused_at_ms)

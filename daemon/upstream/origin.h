@@ -16,8 +16,9 @@
 #include "proto/base/map.h"
 #include "proto/base/rng.h"
 
-#define POOL_H2_CANCEL 8u		/* error codes of HTTP/2 that the pool has to do with */
-#define POOL_H2_CALM   11u
+#define POOL_H2_REFUSED 7u		/* error codes of HTTP/2 that the pool has to do with */
+#define POOL_H2_CANCEL	8u
+#define POOL_H2_CALM	11u
 
 struct resolve_answer;
 struct resolve_query;
@@ -56,6 +57,8 @@ struct uconn {
 	uint32_t pings_acked;
 	unsigned starved_requests;			/* requests that starved on it in a row */
 	uint64_t suspect_ms;			/* another one to its peer was found dead then; 0 = no */
+	bool answered;				/* a request on it; 421 is no answer */
+	bool barren;				/* … none, and its origin counted that */
 	bool goaway;				/* the peer's was noted */
 	bool expired;				/* too old: leaves when its successor is there */
 	struct grave grave;
@@ -73,17 +76,21 @@ struct origin {
 	uint32_t n_conns, n_dialing;
 	struct list queue[2];		/* by enum pool_class */
 	uint32_t n_queued, n_reqs;
+	uint32_t n_repeats;		/* queued, and sent before */
 	int version;			/* of the last connection; 0 = not known yet */
 	uint64_t unused_at_ms;		/* since then it has no requests and no connections; 0 = it has */
 
 	unsigned failures;		/* dials in a row */
 	uint64_t hold_until_ms;
+	unsigned barren;		/* connections in a row that were made and answered nothing */
+	uint64_t barren_at_ms;		/* when the last of them was found to be so */
+	uint64_t dial_at_ms;		/* no dial before, because of them; requests wait meanwhile */
 	struct status last_failure;
 	uint64_t last_failure_at_ms;
 
 	unsigned enhance_calm_count;			/* complaints not yet forgotten */
 	uint64_t calm_at_ms;
-	uint32_t peer_streams;		/* its limit, as a connection was told last; 0 = not yet */
+	int64_t peer_streams;		/* its limit, as a connection was told last; -1 = not yet */
 	uint32_t stream_target;		/* our own cap per connection; 0 = the peer's alone */
 	uint32_t ping_after_ms;
 
@@ -114,11 +121,13 @@ struct pool_req {
 	uint64_t serial;		/* a queue is in the order of these, also after replays */
 	bool idempotent, head_seen, sent_before;
 	bool queued;
-	unsigned replays, recycles;
+	unsigned posts;			/* attempts that were written, but for the one of x */
+	unsigned replays, recycles;	/* see retry.h */
+	uint64_t again_at_ms;		/* stays in the queue until then */
 	uint64_t sent_at_ms;
 	uint64_t head_by_ms, deadline_ms;
 	enum pool_fate fate;
-	struct status failure;
+	struct status failure;		/* while pending: of the last attempt */
 	void (*on_ready)(struct pool_req *r, void *user);
 	void *user;
 	struct timer timer;
@@ -141,6 +150,7 @@ void origin_kick(struct origin *o);		/* looks at queue and connections later in 
 void origin_free(struct origin *o);
 void origin_dial_failed(struct origin *o, const struct status *why);
 void origin_calmed(struct origin *o);		/* the peer said ENHANCE_YOUR_CALM */
+void origin_barren(struct origin *o, uint64_t opened_at_ms);	/* a connection made then answered nothing */
 void origin_rearm(struct origin *o);
 
 /* share.c */
@@ -162,6 +172,14 @@ void uconn_leave(struct uconn *c, const char *reason);	/* no new requests; close
 void uconn_close(struct uconn *c, const char *reason);
 /* Streams it may carry for this class now, by the peer's limit and our target; 0 = none. */
 uint32_t uconn_room(const struct uconn *c, enum pool_class cls);
+/* The peer allows no stream on it, or may not: its last word to another connection was none, and it has not said its
+ * word to this one. */
+bool uconn_has_no_streams(const struct uconn *c);
+bool uconn_awaits_settings(const struct uconn *c);
+/* The head of an answer came; `good`: it was meant for the request. */
+void uconn_answered(struct uconn *c, bool good);
+/* It is of no use, and was none: unless it answered something, the next dial waits. */
+void uconn_was_barren(struct uconn *c);
 bool uconn_is_fresh(const struct uconn *c, uint64_t now_ms);	/* may be trusted with what runs once */
 void uconn_probe(struct uconn *c);
 /* A PING to the same peer was lost and nothing was heard on this one since: nothing new goes on it. */

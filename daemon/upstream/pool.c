@@ -100,8 +100,10 @@ static void drop_exchange(struct pool_req *r)
 {
 	if (r->conn)
 		uconn_detach(r);
-	if (r->x)
-		http_stream_release(r->x);
+	if (!r->x)
+		return;
+	r->posts += http_stream_was_sent(r->x);
+	http_stream_release(r->x);
 	r->x = NULL;
 }
 
@@ -112,6 +114,7 @@ static void unqueue(struct pool_req *r)
 	list_del(&r->node);
 	r->queued = false;
 	r->origin->n_queued--;
+	r->origin->n_repeats -= r->again_at_ms != 0;
 }
 
 /* Before whom? The queue's head where nobody in it is younger. */
@@ -136,6 +139,7 @@ void pool_req_enqueue(struct pool_req *r)
 	list_add_tail(place_in(&o->queue[r->cls], r), &r->node);
 	r->queued = true;
 	o->n_queued++;
+	o->n_repeats += r->again_at_ms != 0;
 	origin_kick(o);
 }
 
@@ -168,42 +172,66 @@ static void close_status(enum http_close how, uint32_t code, struct status *ret)
 		status_set(ret, R_UNREACHABLE, "the connection was lost before the answer was complete");
 }
 
-static void send_again(struct pool_req *r, bool recycled)
+static struct retry_facts facts_of(const struct pool_req *r, enum retry_end end)
 {
-	drop_exchange(r);
-	if (recycled)
-		r->recycles++;
-	else
-		r->replays++;
-	r->origin->stats.replays++;
-	pool_req_enqueue(r);
-}
-
-void pool_req_attempt_ended(struct pool_req *r, enum http_close how, uint32_t h2_code)
-{
-	struct retry_facts f = {
-		.end = how == HTTP_CLOSE_REFUSED ? RETRY_END_REFUSED :
-		       how == HTTP_CLOSE_RESET	 ? RETRY_END_RESET :
-						   RETRY_END_LOST,
+	return (struct retry_facts){
+		.end = end,
 		.sent = r->x && http_stream_was_sent(r->x),
 		.sent_before = r->sent_before,
 		.head_seen = r->head_seen,
 		.idempotent = r->idempotent,
 		.body_kept = r->body_mode != POOL_BODY_STREAM,
 		.recycled = r->conn && r->conn->c && http_conn_recycled(r->conn->c),
+		.full = r->conn && r->conn->c && !uconn_room(r->conn, r->cls),
+		.timed = next_limit(r),
+		.posts = pool_req_posts(r),
 		.replays = r->replays,
 		.recycles = r->recycles,
 	};
+}
+
+/* After a while. False: there is no time for that. */
+static bool send_again(struct pool_req *r, const struct retry_facts *f)
+{
+	uint64_t now = loop_now_ms(r->pool->loop), by = next_limit(r);
+	uint32_t wait = retry_wait_ms(f, by > now ? by - now : 0, rng_u64(&r->pool->rng));
+
+	if (wait == RETRY_NEVER)
+		return false;
+	drop_exchange(r);
+	if (f->end == RETRY_END_REFUSED && f->recycled)
+		r->recycles++;
+	else
+		r->replays++;
+	r->origin->stats.replays++;
+	r->again_at_ms = now + wait;
+	pool_req_enqueue(r);
+	return true;
+}
+
+static enum retry_end retry_end(const struct pool_req *r, enum http_close how, uint32_t h2_code)
+{
+	const struct http_conn *hc = r->conn ? r->conn->c : NULL;
+
+	if (how == HTTP_CLOSE_REFUSED)
+		return h2_code == POOL_H2_REFUSED && hc && !http_conn_goaway(hc, NULL) ? RETRY_END_BUSY : RETRY_END_REFUSED;
+	return how == HTTP_CLOSE_RESET || (hc && http_conn_broke_rules(hc)) ? RETRY_END_RESET : RETRY_END_LOST;
+}
+
+void pool_req_attempt_ended(struct pool_req *r, enum http_close how, uint32_t h2_code)
+{
+	struct retry_facts f = facts_of(r, retry_end(r, how, h2_code));
 	struct status why = STATUS_OK;
 	enum retry_verdict v = retry_decide(&f);
 
-	if (f.sent && how != HTTP_CLOSE_REFUSED)
-		r->sent_before = true;
-	if (v == RETRY_AGAIN) {
-		send_again(r, f.end == RETRY_END_REFUSED && f.recycled);
-		return;
-	}
 	close_status(how, h2_code, &why);
+	if (v == RETRY_AGAIN) {
+		r->failure = why;
+		r->sent_before |= f.sent && how != HTTP_CLOSE_REFUSED;
+		if (send_again(r, &f))
+			return;
+		v = retry_give_up(&f);
+	}
 	pool_req_fail(r, v == RETRY_FAIL_UNSENT ? POOL_UNSENT : POOL_BROKEN, &why);
 }
 
@@ -211,13 +239,12 @@ static void on_limit(struct timer *t, void *user)
 {
 	struct pool_req *r = user;
 	struct origin *o = r->origin;
-	struct retry_facts f = {.end = RETRY_END_DEADLINE,
-				.sent_before = r->sent_before,
-				.head_seen = r->head_seen,
-				.sent = r->x && http_stream_was_sent(r->x)};
+	struct retry_facts f = facts_of(r, RETRY_END_DEADLINE);
 	struct status why = STATUS_OK;
 
-	if (r->queued && o->failures) {
+	if (r->queued && r->replays) {
+		why = r->failure;	/* of the last attempt */
+	} else if (r->queued && o->failures) {
 		why = o->last_failure;
 	} else if (r->queued && o->enhance_calm_count &&
 		   o->hold_until_ms > loop_now_ms(r->pool->loop)) {
@@ -244,14 +271,22 @@ static void completed(struct pool_req *r)
 		uconn_detach(r);
 }
 
-/* The edge says that this connection is not for that host (RFC 9110 §15.5.20): again, on one of its
- * own. */
-static bool is_misdirected(struct pool_req *r)
+/* The edge says that this connection is not for that host (RFC 9110 §15.5.20): again on another one; on one of its own
+ * if this one was another host's. */
+static bool goes_elsewhere(struct pool_req *r)
 {
-	if (http_stream_status(r->x) != 421 || !r->conn || r->conn->origin == r->origin)
+	struct retry_facts f = facts_of(r, RETRY_END_MISDIRECTED);
+
+	if (http_stream_status(r->x) != 421 || !r->conn)
 		return false;
-	r->origin->never_share = true;
-	return r->body_mode != POOL_BODY_STREAM && r->replays < RETRY_REPLAYS_MAX;
+	if (r->conn->origin != r->origin) {
+		r->origin->never_share = true;
+	} else {
+		uconn_was_barren(r->conn);
+		uconn_leave(r->conn, "it answered 421");
+	}
+	status_set(&r->failure, R_UNREACHABLE, "the request met the wrong server (421)");
+	return retry_decide(&f) == RETRY_AGAIN && send_again(r, &f);
 }
 
 /* It is never sent again; a stream may be open for days. */
@@ -270,14 +305,12 @@ static void on_x_ready(struct http_stream *x, void *user)
 
 	must(r->x == x);
 	if (!r->head_seen && http_stream_head(x)) {
-		if (is_misdirected(r)) {
-			send_again(r, false);
+		if (goes_elsewhere(r))
 			return;
-		}
 		r->head_seen = true;
 		forget_request(r);
 		if (r->conn)
-			r->conn->starved_requests = 0;
+			uconn_answered(r->conn, http_stream_status(r->x) != 421);
 		arm(r);
 	}
 	/* A peer may answer in full and stop an upload it does not want: that is an answer. */
@@ -437,6 +470,11 @@ bool pool_req_was_sent(const struct pool_req *r)
 bool pool_req_was_repeated(const struct pool_req *r)
 {
 	return r->sent_before;
+}
+
+unsigned pool_req_posts(const struct pool_req *r)
+{
+	return r->posts + (r->x && http_stream_was_sent(r->x));
 }
 
 uint64_t pool_req_sent_at_ms(const struct pool_req *r)

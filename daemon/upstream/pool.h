@@ -14,7 +14,8 @@
  *
  * Replay. What is proven unprocessed (never sent, REFUSED_STREAM, above GOAWAY's last id) is sent
  * again elsewhere, unseen by the owner, as long as the pool still has the whole body; what may have
- * been processed only if the request is idempotent and no answer was seen. See retry.h.
+ * been processed only if the request is idempotent and no answer was seen. Both until the request's deadline,
+ * with waits between; retry.h says where it ends before.
  */
 #ifndef AB_DAEMON_UPSTREAM_POOL_H
 #define AB_DAEMON_UPSTREAM_POOL_H
@@ -113,6 +114,8 @@ const struct status *pool_req_failure(const struct pool_req *r);
 bool pool_req_was_sent(const struct pool_req *r);
 /* An attempt before the one that was answered may have been processed, too. */
 bool pool_req_was_repeated(const struct pool_req *r);
+/* How many attempts of it may have reached the wire. */
+unsigned pool_req_posts(const struct pool_req *r);
 uint64_t pool_req_sent_at_ms(const struct pool_req *r);	/* BOOTTIME of the last attempt; 0 */
 
 /* Connections with these TLS settings, or of this group, take no new requests. */

@@ -3,6 +3,9 @@
 call succeeds. The cloud is h2fiend: raw frames over TLS."""
 import os
 import resource
+import socket
+import threading
+import time
 
 import pytest
 
@@ -235,15 +238,21 @@ def test_ignored_frames(fiend, daemon, api):
 @pytest.mark.plain
 def test_reset_and_goaway_storm(fiend):
     """H-11: RST_STREAM and GOAWAY together, again and again: each call ends once, memory is flat."""
-    fiend.script = lambda c, r: c.send(f2.rst(r.sid, 2) + f2.goaway(r.sid, 0))
+    storm = lambda c, r: c.send(f2.rst(r.sid, 2) + f2.goaway(r.sid, 0))
+    fiend.script = lambda c, r: fiend.good(c, r) if r.sid == 1 else storm(c, r)
     p = Probe(fiend)
     rss = []
     for i in range(30 if ASAN else 60):
-        r = p.ask("get", SANDBOX)
-        assert (r["outcome"], r["reason"]) == ("UNKNOWN", "UNREACHABLE"), r
+        r = p.ask("get", SANDBOX)       # every second one goes again, on a new connection
+        assert (r["outcome"], r["reason"]) == ("REFUSED", "SANDBOX_NOT_FOUND"), r
         with open("/proc/%d/statm" % p.proc.pid, encoding="ascii") as f:
             rss.append(int(f.read().split()[1]) * resource.getpagesize())
     assert ASAN or rss[-1] - rss[20] < 2 << 20, rss
+    assert len(fiend.conns) >= len(rss) - 1
+    fiend.script = storm
+    for _ in range(3):
+        r = p.ask("get", SANDBOX)
+        assert (r["outcome"], r["reason"]) == ("UNKNOWN", "UNREACHABLE"), r
     fiend.script = fiend.good
     assert p.ask("get", SANDBOX)["reason"] == "SANDBOX_NOT_FOUND"
     p.close()
@@ -256,11 +265,124 @@ def test_goaway_at_birth(fiend):
     p.set("deadline", 3000)
     r = p.ask("get", SANDBOX)
     assert r["outcome"] in ("UNSENT", "UNKNOWN"), r
-    assert len(fiend.conns) < 60, len(fiend.conns)
+    assert len(fiend.conns) < 12, len(fiend.conns)
     fiend.greeting = greeting
     p.set("deadline", 15000)
     assert p.ask("get", SANDBOX)["reason"] == "SANDBOX_NOT_FOUND"
     p.close()
+
+
+# -- what may be sent again, how often, and on how many connections
+
+def posts(fiend):
+    return [(c.number, r.sid) for c, r in fiend.seen if r.get(":path") == "/sandboxes"]
+
+
+def flipping(fiend, stop):
+    """All connections are told a limit of 100 and of 0 streams in turn, 20 times a second."""
+    n = 0
+    while not stop.wait(0.05):
+        n += 1
+        for c in list(fiend.conns):
+            c.send(f2.settings((f2.MAX_STREAMS, 0 if n % 2 else 100)))
+
+
+@pytest.mark.parametrize("what", ["none", "flipping"])
+def test_no_streams(fiend, daemon, api, what):
+    """B-4: the peer allows no stream, or one moment some and the next none, and refuses what comes: calls wait for their turn until
+    their deadline, on two connections at most of each kind; as soon as it allows them, they go."""
+    good = lambda c, r: r.ended and c.send(f2.answer(r.sid, 400, {"code": 400, "message": "no such template"}))
+    harness.until(lambda: fiend.seen, 5, "the daemon's first look")
+    none, stop = f2.settings((f2.MAX_STREAMS, 0), (f2.INITIAL_WINDOW, 1 << 20)) + f2.window(0, 1 << 20), threading.Event()
+    fiend.greeting, fiend.script = none, lambda c, r: r.ended and c.send(f2.rst(r.sid, 7))
+    for c in fiend.conns:
+        c.send(f2.settings((f2.MAX_STREAMS, 0)))
+    if what == "flipping":
+        threading.Thread(target=flipping, args=(fiend, stop), daemon=True).start()
+    try:
+        began = time.monotonic()
+        calls = [api.future("SandboxService.Create", timeout=4) for _ in range(5)] + [
+            api.future("SandboxService.Get", sandbox=SANDBOX, timeout=4) for _ in range(20)]
+        for c in calls:
+            assert c.exception(10).code().name in ("DEADLINE_EXCEEDED", "UNAVAILABLE", "UNKNOWN"), c.exception()
+        assert time.monotonic() - began > 3.5
+        assert len(fiend.conns) <= 4, len(fiend.conns)
+        refused = len(posts(fiend))
+        assert refused <= 5 * (10 if what == "flipping" else 1), refused
+        late = api.future("SandboxService.Create", timeout=15)
+        harness.until(lambda: what == "none" or len(posts(fiend)) > refused, 5, "another try")
+        assert not late.done()
+    finally:
+        stop.set()
+    fiend.script = good
+    for c in fiend.conns:
+        c.send(f2.settings((f2.MAX_STREAMS, 100)))
+    assert "no such template" in late.exception(10).details()
+    assert len(fiend.conns) <= 4, len(fiend.conns)
+
+
+def test_refused_streams(fiend, daemon, api):
+    """B-4: REFUSED_STREAM means not now: a create waits and goes again, until the peer takes it."""
+    fiend.script = lambda c, r: r.ended and c.send(
+        f2.rst(r.sid, 7) if len(posts(fiend)) < 6 else f2.answer(r.sid, 400, {"code": 400, "message": "no such template"}))
+    with pytest.raises(ApiError) as e:
+        api.call("SandboxService.Create", timeout=15)
+    assert "no such template" in str(e.value)
+    assert len(posts(fiend)) == 6 and len({n for n, _ in posts(fiend)}) == 1, posts(fiend)
+
+
+@pytest.mark.parametrize("what", ["goaway", "421"])
+def test_posts_are_counted(fiend, daemon, api, what):
+    """B-4: a create that every server refuses, by GOAWAY(last=0) or by 421, is written three times, each time on another
+    connection, as docs/internals/lifecycle.md says."""
+    fiend.script = lambda c, r: r.ended and c.send(
+        f2.goaway(0, 0) if what == "goaway" else f2.answer(r.sid, 421, {"code": 421, "message": "not here"}))
+    with pytest.raises(ApiError) as e:
+        api.call("SandboxService.Create", timeout=15)
+    assert e.value.reason == "UNREACHABLE" and e.value.code == "UNAVAILABLE", e.value
+    assert len(posts(fiend)) == 3 and len({n for n, _ in posts(fiend)}) == 3, posts(fiend)
+
+
+def test_misdirected_on_its_own_connection(fiend):
+    """B-4: 421 on a connection of the host's own: again on another one (RFC 9110 §15.5.20), and nothing goes on the first any more."""
+    fiend.script = lambda c, r: r.ended and (fiend.good(c, r) if c.number > 1 else c.send(f2.answer(r.sid, 421, b"")))
+    p = Probe(fiend)
+    for _ in range(3):
+        assert p.ask("get", SANDBOX)["reason"] == "SANDBOX_NOT_FOUND"
+    assert [c.number for c, _ in fiend.seen] == [1, 2, 2, 2]
+    p.close()
+
+
+def test_connections_that_die(fiend):
+    """B-2: every connection dies under what is sent: a GET is repeated until its deadline, with waits between, and is answered once
+    one lives; a create, whose answer may have been lost, is not."""
+    fiend.script = lambda c, r: c.sock.shutdown(socket.SHUT_RDWR)
+    p = Probe(fiend)
+    p.set("deadline", 3000)
+    began = time.monotonic()
+    r = p.ask("get", SANDBOX)
+    assert (r["outcome"], r["reason"]) == ("UNKNOWN", "UNREACHABLE") and "lost" in r["text"], r
+    assert time.monotonic() - began > 2.4 and 5 < len(fiend.seen) < 25, len(fiend.seen)
+    p.set("deadline", 20000)
+    seen = len(fiend.seen)
+    get = p.say("get", SANDBOX)
+    harness.until(lambda: len(fiend.seen) > seen + 2, 15, "three attempts")
+    fiend.script = fiend.good
+    assert p.wait(get)["reason"] == "SANDBOX_NOT_FOUND"
+    fiend.script = lambda c, r: c.sock.shutdown(socket.SHUT_RDWR)
+    assert p.ask("create", 300)["outcome"] == "UNKNOWN"
+    assert len(posts(fiend)) == 1
+    p.close()
+
+
+def test_retry_after_is_capped(fiend, daemon, api):
+    """B-4: nobody waits for more than 300 s, whatever the cloud asks for."""
+    for value in ("1000000000", "9" * 40):
+        fiend.script = lambda c, r: r.ended and c.send(
+            f2.answer(r.sid, 429, {"code": 429, "message": "slow down"}, [("retry-after", value)]))
+        with pytest.raises(ApiError) as e:
+            api.call("SandboxService.Get", sandbox=SANDBOX, timeout=5)
+        assert e.value.reason == "RATE_LIMITED" and 290 < e.value.retry_s <= 300, (value, e.value.retry_s)
 
 
 def test_goaway_in_two_steps(fiend):
@@ -421,7 +543,6 @@ def test_idle_ping_is_answered(fiend):
 
 def test_stream_limit_lowered(fiend):
     """The peer's limit is lowered from 100 to 5 in mid-life: never more than that at once, no failure."""
-    import threading
     now, peak, lock, held = set(), [0], threading.Lock(), []
 
     def count(c, r):
@@ -488,6 +609,9 @@ def test_cost_per_byte(fiend, daemon, api):
     """Memory and CPU of the daemon stay within ten times what a byte of an honest answer costs, whatever is sent: over
     HTTP/2 and in JSON. What a connection costs by itself is allowed for: 50 ms and 1 MiB."""
     def play(script, n=1):
+        fiend.script = fiend.good       # one that answers nothing for long is not asked as often
+        with pytest.raises(ApiError):
+            api.call("SandboxService.Get", sandbox=SANDBOX, timeout=20)
         fiend.script = script
         sent = sum(c.n_sent for c in fiend.conns)
         with open("/proc/%d/clear_refs" % daemon.pid, "w", encoding="ascii") as f:

@@ -73,12 +73,19 @@ int h2conn_start(struct http_conn *c, uint64_t now_ms)
 
 /* --- connection --- */
 
+/* The peer's doing: our own ends go another way. */
+static void ended_by_rules(struct http_conn *c)
+{
+	c->broke_rules = true;
+	conn_finish(c, h2_why(h2_of(c)));
+}
+
 static void h2c_feed(struct http_conn *c, const uint8_t *p, size_t n, uint64_t now_ms)
 {
 	struct h2 *h = h2_of(c);
 
 	if (h2_feed(h, p, n, now_ms) < 0)
-		conn_finish(c, h2_why(h));
+		ended_by_rules(c);
 	if (c->handshake_by_ms && h2_settings_received(h))
 		c->handshake_by_ms = 0;
 }
@@ -99,7 +106,7 @@ static int h2c_output(struct http_conn *c)
 		int r = h2_output(h, &p, &n);
 
 		if (r == 0 && h2_is_dead(h) && c->state == CONN_OPEN)
-			conn_finish(c, h2_why(h));
+			ended_by_rules(c);
 		if (r < 0 || !n)
 			return r;
 		w = xport_write(&c->xp, p, n);
@@ -205,7 +212,7 @@ static uint64_t h2c_due(const struct http_conn *c)
 static void h2c_expire(struct http_conn *c, uint64_t now_ms)
 {
 	if (h2_expire(h2_of(c), now_ms) < 0)
-		conn_finish(c, h2_why(h2_of(c)));
+		ended_by_rules(c);
 }
 
 size_t http_conn_unsent(const struct http_conn *c)
@@ -251,9 +258,9 @@ static uint32_t h2c_free_streams(const struct http_conn *c)
 	return h2_free_streams(h2_of(c));
 }
 
-static uint32_t h2c_peer_streams(const struct http_conn *c)
+static int64_t h2c_peer_streams(const struct http_conn *c)
 {
-	return h2_settings_received(h2_of(c)) ? h2_peer_max_streams(h2_of(c)) : 0;
+	return h2_settings_received(h2_of(c)) ? (int64_t)h2_peer_max_streams(h2_of(c)) : -1;
 }
 
 static int h2c_request(struct http_conn *c, const struct fields *head, bool end,

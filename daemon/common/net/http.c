@@ -242,6 +242,7 @@ static void look_at_time(struct http_conn *c)
 static void tell_changes(struct http_conn *c)
 {
 	uint32_t acks, n_free;
+	int64_t limit;
 	bool goaway;
 
 	if (!c->changed || c->state > CONN_OPEN || c->ready)
@@ -249,9 +250,11 @@ static void tell_changes(struct http_conn *c)
 	acks = http_conn_pings_acked(c);
 	n_free = http_conn_free_streams(c);
 	goaway = http_conn_goaway(c, NULL);
-	if (acks != c->seen_acks || goaway != c->seen_goaway || (n_free && !c->seen_free)) {
+	limit = http_conn_peer_streams(c);
+	if (acks != c->seen_acks || goaway != c->seen_goaway || limit != c->seen_limit || (n_free && !c->seen_free)) {
 		c->seen_acks = acks;
 		c->seen_goaway = goaway;
+		c->seen_limit = limit;
 		c->seen_free = n_free;
 		c->changed(c, c->owner);
 		return;
@@ -760,9 +763,14 @@ uint32_t http_conn_free_streams(const struct http_conn *c)
 	return c->state != CONN_OPEN || c->draining || c->server_role ? 0 : c->ops->free_streams(c);
 }
 
-uint32_t http_conn_peer_streams(const struct http_conn *c)
+int64_t http_conn_peer_streams(const struct http_conn *c)
 {
-	return c->ops->peer_streams ? c->ops->peer_streams(c) : 0;
+	return c->ops->peer_streams ? c->ops->peer_streams(c) : -1;
+}
+
+bool http_conn_broke_rules(const struct http_conn *c)
+{
+	return c->broke_rules;
 }
 
 uint64_t http_conn_last_read_ms(const struct http_conn *c)

@@ -168,7 +168,7 @@ struct http_dial_options {
 	void (*done)(struct http_conn *c, const struct status *failure, void *user);
 	/* Later, once: the connection ended. No use of it after this returns. */
 	void (*closed)(struct http_conn *c, const char *reason, void *user);
-	/* Something about the connection changed: GOAWAY, free streams, PING answer. May be NULL. */
+	/* Something about the connection changed: GOAWAY, the peer's limit, free streams, PING answer. May be NULL. */
 	void (*changed)(struct http_conn *c, void *user);
 	void *user;
 };
@@ -193,7 +193,9 @@ must_check int http_conn_adopt(const struct http_adopt_options *o, struct http_c
 must_check int http_conn_request(struct http_conn *c, const struct fields *head, bool end,
 				 http_ready_fn *on_ready, void *user, struct http_stream **ret);
 uint32_t http_conn_free_streams(const struct http_conn *c);	/* now; 0 when draining */
-uint32_t http_conn_peer_streams(const struct http_conn *c);	/* the peer's limit; 0 = it has not told one */
+int64_t http_conn_peer_streams(const struct http_conn *c);	/* the peer's limit; -1 = it has not told one */
+/* It ended, or ends, because the peer broke the protocol. */
+bool http_conn_broke_rules(const struct http_conn *c);
 bool http_conn_goaway(const struct http_conn *c, uint32_t *ret_code);
 bool http_conn_recycled(const struct http_conn *c);	/* see h2_recycled() */
 must_check int http_conn_ping(struct http_conn *c);		/* HTTP/2; -EOPNOTSUPP else */

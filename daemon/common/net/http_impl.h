@@ -55,7 +55,7 @@ struct http_ops {
 	void (*free)(struct http_conn *c);
 	uint32_t (*open_count)(const struct http_conn *c);
 	uint32_t (*free_streams)(const struct http_conn *c);
-	uint32_t (*peer_streams)(const struct http_conn *c);	/* may be NULL */
+	int64_t (*peer_streams)(const struct http_conn *c);	/* may be NULL */
 	int (*request)(struct http_conn *c, const struct fields *head, bool end,
 		       struct http_stream **ret);
 	/* exchange */
@@ -104,6 +104,7 @@ struct http_conn {
 	uint32_t n_x;			/* exchanges in memory */
 	struct http_server *server;	/* NULL: client, or a server's that was freed */
 	bool server_role, tls, draining, buried;
+	bool broke_rules;		/* the peer did, which ends it */
 	void *user;
 	uint32_t stream_window, send_max;
 	struct h2_budget *budget;	/* outlives it */
@@ -114,6 +115,7 @@ struct http_conn {
 	void *owner;
 	bool plain_http2;
 	uint32_t seen_acks, seen_free;
+	int64_t seen_limit;
 	bool seen_goaway;
 	/* moments (BOOTTIME, 0 = none) at which something must have happened */
 	uint64_t handshake_by_ms, drain_by_ms, linger_by_ms, stalled_since_ms, idle_since_ms;
