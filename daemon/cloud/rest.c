@@ -24,6 +24,7 @@
 #define CALL_BACKOFF_MS	   200u
 #define CALL_BACKOFF_MAX_MS 5000u
 #define LIST_PAGES_MAX	   1000u	/* × 100 sandboxes; a longer list fails, it is not cut */
+#define LIST_TOKENS_MAX_BYTES (1024u * 1024)
 
 _Static_assert(FAULT_OPS <= LIMITER_ROUTES, "a route of the limiter for every call");
 
@@ -40,6 +41,7 @@ static void call_bury(void *p)
 	free(c->path);
 	free(c->route);
 	free(c->query);
+	map_fini(&c->tokens);
 	if (c->body)
 		explicit_bzero(c->body, c->n_body);	/* a create's envs */
 	free(c->body);
@@ -426,6 +428,20 @@ static int parse_page(struct cloud_call *c, const char **ret_why)
 			    : json_list(p, n, c->list, ret_why);
 }
 
+/* False: that token was given before, or there are too many; *ret_why, NULL without memory. */
+static bool note_token(struct cloud_call *c, const char *token, const char **ret_why)
+{
+	*ret_why = NULL;
+	c->token_bytes += strlen(token);
+	if (map_get_str(&c->tokens, token))
+		*ret_why = "the list gives the same pages for ever";
+	else if (map_size(&c->tokens) + 2 > LIST_PAGES_MAX || c->token_bytes > LIST_TOKENS_MAX_BYTES)
+		*ret_why = "the list does not end";
+	else
+		return map_put_str(&c->tokens, token, c) == 0;
+	return false;
+}
+
 static void take_page(struct cloud_call *c, const struct fields *head)
 {
 	const char *token = fields_get(head, "x-next-token"), *total = fields_get(head, "x-total-running");
@@ -440,15 +456,9 @@ static void take_page(struct cloud_call *c, const struct fields *head)
 	if (c->list && total && str_u64(total, strlen(total), INT32_MAX, &n) == 0)
 		c->list->total_running = (int64_t)n;
 	token = str_is_empty(token) ? NULL : token;
-	if (token && c->all_pages) {
-		if (*last && str_eq(token, *last)) {
-			bad_reply(c, "the list gives the same page for ever");
-			return;
-		}
-		if (++c->pages >= LIST_PAGES_MAX) {
-			bad_reply(c, "the list does not end");
-			return;
-		}
+	if (token && c->all_pages && !note_token(c, token, &why)) {
+		bad_reply(c, why);
+		return;
 	}
 	free(*last);
 	*last = str_dup(token);

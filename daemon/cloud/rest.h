@@ -5,6 +5,7 @@
 
 #include "daemon/cloud/account.h"
 #include "proto/base/buf.h"
+#include "proto/base/map.h"
 
 enum call_state {
 	CALL_QUEUED,	/* in the limiter */
@@ -40,7 +41,8 @@ struct cloud_call {
 	char *query;			/* path without the token */
 	struct cloud_list *list;	/* one of these two: what its pages are collected in */
 	struct cloud_snapshots *snapshots;
-	unsigned pages;
+	struct map tokens;		/* of the pages after the first: none comes twice */
+	size_t token_bytes;
 	struct grave grave;
 };
 

@@ -375,6 +375,31 @@ def test_connections_that_die(fiend):
     p.close()
 
 
+@pytest.mark.parametrize("tokens", [["a"], ["a", "b"], ["a", "b", "c", "d", "e"], ["a", "b", "c", "b"]])
+def test_page_tokens_in_a_circle(fiend, tokens):
+    """B-9: a list whose pages come round again is given up at the first page that was there before."""
+    def page(c, r):
+        if r.ended:
+            n = len(fiend.seen) - 1
+            c.send(f2.answer(r.sid, 200, [], [("x-next-token", tokens[n % len(tokens) if n >= len(tokens) else n])]))
+    fiend.script = page
+    p = Probe(fiend)
+    r = p.ask("list")
+    assert r["outcome"] == "UNKNOWN" and r["reason"] == "BAD_CLOUD_REPLY" and "for ever" in r["text"], r
+    assert len(fiend.seen) == (4 if tokens[-1] == "b" and len(tokens) == 4 else len(tokens) + 1), len(fiend.seen)
+    p.close()
+
+
+def test_page_tokens_without_end(fiend):
+    """B-9: so is one with new tokens for ever, after as many pages as any account has, or a MiB of tokens."""
+    fiend.script = lambda c, r: r.ended and c.send(f2.answer(r.sid, 200, [], [("x-next-token", "%d." % r.number + "x" * 4000)]))
+    p = Probe(fiend)
+    r = p.ask("list")
+    assert r["outcome"] == "UNKNOWN" and "does not end" in r["text"], r
+    assert 250 < len(fiend.seen) < 270, len(fiend.seen)
+    p.close()
+
+
 def test_retry_after_is_capped(fiend, daemon, api):
     """B-4: nobody waits for more than 300 s, whatever the cloud asks for."""
     for value in ("1000000000", "9" * 40):
