@@ -156,7 +156,7 @@ int connect_stream_init(struct connect_stream *s, const struct envd_target *t, c
 
 void connect_stream_fini(struct connect_stream *s)
 {
-	s->req = pool_req_free(s->req);
+	s->req = s->ending ? pool_req_leave(s->req) : pool_req_free(s->req);
 	frame_reader_fini(&s->reader);
 	buf_fini(&s->error);
 }
@@ -178,6 +178,7 @@ static enum connect_result stream_end(struct connect_stream *s, const uint8_t *p
 	struct fault_body e;
 	bool is_error = false;
 
+	s->ending = true;
 	if (json_end_of_stream(p, n, &is_error, &e) < 0)
 		return fail_bad(s->path, "the end-of-stream record cannot be read", ret_cls, ret);
 	if (!is_error)

@@ -49,12 +49,15 @@ struct connect_stream {
 	size_t borrowed;	/* bytes of the exchange the last message points into */
 	bool message_out;	/* … or it is in the reader */
 	bool head_ok, over;
+	bool ending;		/* the end-of-stream record is all that may still come, or the end behind it: set by the
+				 * owner who knows the last message, and when that record came */
 };
 
 must_check int connect_stream_init(struct connect_stream *s, const struct envd_target *t,
 				   const char *path, enum fault_subject subject, bool basic_user,
 				   bool idempotent, uint32_t timeout_ms, const void *msg, size_t n,
 				   void (*on_ready)(struct pool_req *r, void *user), void *user);
+/* Reads one that is ending to its end, resets any other. */
 void connect_stream_fini(struct connect_stream *s);
 /* The next message; it is valid, and its credit held back, until the next call. After END or FAILED
  * only MORE. */

@@ -177,7 +177,7 @@ struct envd_event {
 enum envd_event_type envd_stream_next(struct envd_stream *s, struct envd_event *ret);
 /* May bytes of the start have reached the sandbox? */
 bool envd_stream_was_sent(const struct envd_stream *s);
-/* Ends our side at once; the process goes on. NULL is fine; returns NULL. */
+/* Ends our side at once; the process goes on. Behind END the stream is read to its end. NULL is fine; returns NULL. */
 struct envd_stream *envd_stream_free(struct envd_stream *s);
 
 /* --- watching a directory --- */

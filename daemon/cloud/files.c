@@ -362,7 +362,7 @@ struct envd_read *envd_read_free(struct envd_read *r)
 	if (!r)
 		return NULL;
 	must(r->magic == READ_MAGIC);
-	r->req = pool_req_free(r->req);
+	r->req = r->state == ENVD_XFER_DONE ? pool_req_leave(r->req) : pool_req_free(r->req);
 	loop_bury(r->loop, &r->grave, read_bury, r);
 	return NULL;
 }

@@ -143,6 +143,7 @@ enum envd_event_type envd_stream_next(struct envd_stream *s, struct envd_event *
 			r = CONNECT_FAILED;
 			break;
 		}
+		s->c.ending = ret->type == ENVD_EVENT_END;
 		if (ret->type != ENVD_EVENT_NONE)
 			return ret->type;
 		message_event_free(give(s->held));

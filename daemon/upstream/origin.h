@@ -5,7 +5,7 @@
  * connection's life and health.
  *
  * A request is on exactly one list: its origin's queue (POOL_PENDING, no exchange), its
- * connection's list (an open exchange), or none (over).
+ * connection's list (an open exchange), or none (over). One whose owner has left is also in the pool's list of those.
  */
 #ifndef AB_DAEMON_UPSTREAM_ORIGIN_H
 #define AB_DAEMON_UPSTREAM_ORIGIN_H
@@ -30,6 +30,7 @@ struct pool {
 	struct rng rng;
 	struct map origins;		/* by key */
 	struct list origin_list;
+	struct list left;		/* requests that only their end is awaited of */
 	struct pool_stats gone;		/* counters of origins that were freed */
 	uint32_t n_reqs;
 	uint64_t last_serial;		/* of its requests */
@@ -109,6 +110,8 @@ struct origin {
 
 struct pool_req {
 	struct list node;
+	struct list left;		/* in the pool's, once the owner is gone */
+	size_t rest_bytes;		/* dropped since */
 	struct pool *pool;
 	struct origin *origin;
 	struct uconn *conn;		/* with an open exchange */

@@ -18,6 +18,9 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
+#define REST_MAX_MS    2000u
+#define REST_MAX_BYTES (64u * 1024)
+
 #define DEFAULT(field, value) ((field) ? (field) : (value))
 
 int pool_new(const struct pool_options *o, struct pool **ret)
@@ -50,6 +53,7 @@ int pool_new(const struct pool_options *o, struct pool **ret)
 		rng_system(&seed, sizeof(seed));
 	rng_seed(&p->rng, seed);
 	list_init(&p->origin_list);
+	list_init(&p->left);
 	*ret = p;
 	return 0;
 }
@@ -58,6 +62,8 @@ struct pool *pool_free(struct pool *p)
 {
 	if (!p)
 		return NULL;
+	list_for_each_safe(n, &p->left)
+		pool_req_free(list_entry(n, struct pool_req, left));
 	must(!p->n_reqs);
 	list_for_each_safe(n, &p->origin_list)
 		origin_free(list_entry(n, struct origin, node));
@@ -392,6 +398,7 @@ struct pool_req *pool_request(struct pool *p, const struct pool_ask *a)
 	if (!r)
 		return NULL;
 	list_init(&r->node);
+	list_init(&r->left);
 	r->pool = p;
 	r->serial = ++p->last_serial;
 	r->origin = origin_get(p, a->target);
@@ -435,6 +442,7 @@ struct pool_req *pool_req_free(struct pool_req *r)
 		return NULL;
 	unqueue(r);
 	drop_exchange(r);
+	list_del(&r->left);
 	timer_clear(&r->timer);
 	defer_cancel(&r->tell);
 	must(r->pool->n_reqs && r->origin->n_reqs);
@@ -442,6 +450,40 @@ struct pool_req *pool_req_free(struct pool_req *r)
 	r->origin->n_reqs--;
 	origin_kick(r->origin);
 	loop_bury(r->pool->loop, &r->grave, req_bury, r);
+	return NULL;
+}
+
+/* --- the rest of an answer that nobody waits for --- */
+
+/* False: that is enough of it. */
+static bool drop_rest(struct pool_req *r)
+{
+	const uint8_t *p;
+	size_t n;
+
+	while ((n = http_stream_peek(r->x, &p)) > 0) {
+		http_stream_consume(r->x, n);
+		r->rest_bytes += n;
+		if (r->rest_bytes > REST_MAX_BYTES)
+			return false;
+	}
+	return true;
+}
+
+static void on_rest(struct pool_req *r, void *user)
+{
+	if (r->fate != POOL_PENDING || !drop_rest(r))
+		pool_req_free(r);
+}
+
+struct pool_req *pool_req_leave(struct pool_req *r)
+{
+	if (!r || r->fate != POOL_PENDING || !r->head_seen || !drop_rest(r))
+		return pool_req_free(r);
+	r->on_ready = on_rest;
+	r->deadline_ms = loop_now_ms(r->pool->loop) + REST_MAX_MS;
+	list_add_tail(&r->pool->left, &r->left);
+	arm(r);
 	return NULL;
 }
 

@@ -97,6 +97,10 @@ struct pool_req *pool_request(struct pool *p, const struct pool_ask *a);
  * returns NULL. */
 struct pool_req *pool_req_free(struct pool_req *r);
 
+/* As pool_req_free(), of one whose owner has all that it wants and whose end is about to come: an answer is read to that end and
+ * dropped, since front ends count resets. What does not end within 2 s, or 64 KiB, is reset all the same. */
+struct pool_req *pool_req_leave(struct pool_req *r);
+
 /* The exchange; NULL while queued and after a failure that left none. It can change between two
  * news, until its head was seen. */
 struct http_stream *pool_req_x(const struct pool_req *r);

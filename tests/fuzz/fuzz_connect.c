@@ -71,6 +71,11 @@ struct pool_req *pool_req_free(struct pool_req *r)
 	return NULL;
 }
 
+struct pool_req *pool_req_leave(struct pool_req *r)
+{
+	return NULL;
+}
+
 struct pool_req *agent_request(const struct agent_ask *a)
 {
 	abort();

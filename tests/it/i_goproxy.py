@@ -80,6 +80,7 @@ def test_runs_through_two_go_proxies(d, chain):
     numbers = "".join("%d\n" % i for i in range(1, 40001))
     assert runs(d, box, 600 if FULL else 24, "seq 1 40000", numbers, 0) == []
     d.ctl("kill", box)
+    assert "was reset" not in d.log()       # B-7
     odd = [line for line in d.log().splitlines()
            if re.search(r"command_\w*lost| (warn|error)  ?", line) and "suppressed=" not in line]
     assert not odd, odd[:5]

@@ -3,7 +3,7 @@
 import pytest
 
 import harness
-from api import Api
+from api import Api, ApiError
 from chaosproxy import ChaosProxy
 from fakecloud import FakeCloud
 from fakecloud.certs import Authority
@@ -67,6 +67,41 @@ def test_streams_announce_no_length(cloud, h2):
     for r in cloud.ledger.of("create") + cloud.ledger.of("filesystem.Stat"):
         assert (r.header("content-length"), r.header("transfer-encoding")) == (str(r.body_len), None), r
     d.close()
+
+
+@pytest.mark.parametrize("h2", [True, False])
+def test_answers_are_read_to_their_end(cloud, h2):
+    """B-7: what has said all that we want is read to the end of its stream, not reset, and on HTTP/1.1 its connection lives on."""
+    d = harness.Daemon(cloud, conf={} if h2 else {"account default": {"api_url": cloud.plain_url, "sandbox_url": cloud.plain_url}})
+    with Api(d.socket) as api:
+        box = api.call("SandboxService.Create").id
+        api.send("FileService.Write", [{"header": {"sandbox": box, "path": "/home/user/f"}}, {"data": b"y" * 200000}])
+        for i in range(10):
+            assert [e for e in api.stream("CommandService.Run", sandbox=box, shell="echo %d" % i)][-1].exited.exit_code == 0
+            assert b"".join(e.data for e in api.stream("FileService.Read", sandbox=box, path="/home/user/f")) == b"y" * 200000
+            read = list(api.stream("FileService.Read", sandbox=box, path="/home/user/f", offset=7, length=90000))
+            assert read[-1].end.bytes == 90000
+            with pytest.raises(ApiError):
+                list(api.stream("FileService.Watch", sandbox=box, path="/nowhere"))
+        requests = cloud.ledger.of("process.Start") + cloud.ledger.of("envd.files") + cloud.ledger.of("filesystem.WatchDir")
+        cloud.ledger.wait(lambda: all(r.end for r in requests))
+        assert len(requests) == 41 and {r.end for r in requests} == {"complete"}, requests
+        assert cloud.ledger.resets_received == []
+        assert cloud.ledger.connections <= 3, cloud.ledger.connections
+    d.close()
+
+
+def test_an_end_that_does_not_come(cloud, probe):
+    """B-7: the end of a stream is awaited for 2 s behind its last message, and for 64 KiB; then it is reset."""
+    sid, token = probe.create()
+    cloud.fault("process.Start", shape=dict(no_end=True, how="silent", cut_after=2))
+    tag = probe.say("start", sid, token, "exit 3")
+    assert probe.wait(tag, "end")["exit"] == 3
+    probe.set("free", tag)
+    probe.sync()
+    assert cloud.ledger.resets_received == []
+    cloud.ledger.wait(lambda: cloud.ledger.resets_received, 4)
+    probe.close()
 
 
 def test_bad_ids_never_leave(cloud, probe):
