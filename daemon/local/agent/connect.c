@@ -12,7 +12,7 @@
 
 #include "daemon/local/agent/edge.h"
 #include "daemon/local/agent/pbjson.h"
-#include "daemon/local/http/gz.h"
+#include "daemon/common/net/gz.h"
 #include "daemon/local/http/reply.h"
 #include "daemon/local/state/local.h"
 #include "proto/base/must.h"

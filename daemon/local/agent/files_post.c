@@ -14,7 +14,7 @@
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/agent/files.h"
 #include "daemon/local/engine/fs.h"
-#include "daemon/local/http/gz.h"
+#include "daemon/common/net/gz.h"
 #include "daemon/local/http/multipart.h"
 #include "daemon/local/http/query.h"
 #include "daemon/local/http/reply.h"

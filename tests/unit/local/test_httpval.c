@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 
-#include "daemon/local/http/gz.h"
+#include "daemon/common/net/gz.h"
 #include "daemon/local/http/httpval.h"
 #include "daemon/local/http/mime.h"
 #include "daemon/local/main/cfg.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* gzip in both directions, by pieces and whole. Pure. */
-#ifndef AB_DAEMON_LOCAL_HTTP_GZ_H
-#define AB_DAEMON_LOCAL_HTTP_GZ_H
+#ifndef AB_DAEMON_COMMON_NET_GZ_H
+#define AB_DAEMON_COMMON_NET_GZ_H
 
 #include <stdbool.h>
 #include <zlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See the header. */
-#include "daemon/local/http/gz.h"
+#include "daemon/common/net/gz.h"
 
 #include <errno.h>
 #include <string.h>
