@@ -67,6 +67,7 @@ struct agent_ask {
 	const char *content_type;	/* NULL = none */
 	const struct cloud_kv *headers;	/* lower case names */
 	size_t n_headers;
+	bool takes_gzip;		/* the answer's body may be compressed */
 	bool basic_user;		/* name the user by Authorization: Basic (CLOUD-WIRE §4.6) */
 	enum pool_body body_mode;
 	const void *body;

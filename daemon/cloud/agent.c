@@ -88,7 +88,7 @@ static int put_fields(struct fields *f, const struct agent_ask *a)
 	if (r == 0)
 		r = fields_printf(f, t->cloud->header_sandbox_port, "%d", AGENT_PORT);
 	if (r == 0)
-		r = fields_put(f, "accept-encoding", "identity");
+		r = fields_put(f, "accept-encoding", a->takes_gzip ? "gzip" : "identity");
 	if (r == 0 && !str_is_empty(t->access_token))
 		r = fields_put_secret(f, "x-access-token", t->access_token);
 	if (r == 0 && user)

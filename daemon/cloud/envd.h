@@ -237,16 +237,27 @@ enum envd_xfer {
 struct envd_read;
 typedef void envd_read_ready_fn(struct envd_read *r, void *user);
 
-/* length UINT64_MAX = to the end. offset at the end = an empty read, beyond it = OUT_OF_RANGE. */
-struct envd_read *envd_read(const struct envd_target *t, const char *path, uint64_t offset,
-			    uint64_t length, envd_read_ready_fn *on_ready, void *user);
+struct envd_read_options {
+	const char *path;
+	uint64_t offset;		/* at the end = an empty read, beyond it = OUT_OF_RANGE */
+	uint64_t length;		/* UINT64_MAX = to the end */
+	bool streamed;			/* it has no size to go by: the agent is asked to read it from its beginning to whatever
+					 * its end is, compressed, the only form in which it does that */
+};
+
+/* Must what Stat tells of be asked for as a stream? The files of /proc and /sys, devices, pipes; and empty ones. */
+bool envd_is_streamed(const struct envd_entry *e);
+struct envd_read *envd_read(const struct envd_target *t, const struct envd_read_options *o, envd_read_ready_fn *on_ready,
+			    void *user);
 enum envd_xfer envd_read_state(const struct envd_read *r);
 /* Bytes this read will give, once OPEN; -1 = not announced. */
 int64_t envd_read_size(const struct envd_read *r);
 int64_t envd_read_file_size(const struct envd_read *r);		/* of the whole file; -1 = unknown */
-size_t envd_read_peek(const struct envd_read *r, const uint8_t **ret);
+size_t envd_read_peek(struct envd_read *r, const uint8_t **ret);
 void envd_read_consume(struct envd_read *r, size_t n);
 /* FAILED: why. A body shorter than announced is DATA_LOSS TRUNCATED. */
+/* FAILED before a byte came, in a way in which it may be given as a stream. */
+bool envd_read_wants_stream(const struct envd_read *r);
 const struct status *envd_read_failure(const struct envd_read *r, enum envd_class *ret_cls);
 struct envd_read *envd_read_free(struct envd_read *r);		/* cancels; NULL is fine; returns NULL */
 

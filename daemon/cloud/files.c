@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "daemon/cloud/account.h"
+#include "daemon/cloud/body.h"
 #include "daemon/cloud/json.h"
 #include "daemon/cloud/sign.h"
 #include "proto/base/buf.h"
@@ -20,6 +21,7 @@
 #define WRITE_MAGIC	0x77726974u
 #define METADATA_MAX	64u
 #define BOUNDARY	"agentboxd-3f9a1c7e5b2d4860"
+#define SKIP_PASS_BYTES (1024u * 1024)	/* then the others have their turn */
 
 static char *files_path(const struct envd_target *t, const char *path)
 {
@@ -76,14 +78,18 @@ struct envd_read {
 	struct loop *loop;
 	struct pool_req *req;
 	enum envd_xfer state;
+	bool streamed;			/* asked for as a stream */
+	bool wants_stream;		/* refused as a file, maybe not as a stream */
 	uint64_t offset, length;	/* asked for */
-	uint64_t skip;			/* bytes before `offset` of an agent that ignores ranges */
+	uint64_t skip;			/* bytes before `offset` of what comes from its beginning */
 	uint64_t left;			/* of `length`; UINT64_MAX = to the end */
 	uint64_t given;
 	int64_t size, file_size;
+	struct body body;
 	struct buf error;
 	enum envd_class cls;
 	struct status failure;
+	struct defer again;		/* there is more to skip */
 	envd_read_ready_fn *on_ready;
 	void *user;
 	struct grave grave;
@@ -93,6 +99,7 @@ static void read_bury(void *p)
 {
 	struct envd_read *r = p;
 
+	body_fini(&r->body);
 	buf_fini(&r->error);
 	r->magic = 0;
 	free(r);
@@ -140,7 +147,7 @@ static void read_whole(struct envd_read *r, const struct fields *h)
 	uint64_t n;
 
 	r->skip = r->offset;
-	if (!header_u64(h, "content-length", &n))
+	if (r->body.coded || !header_u64(h, "content-length", &n))
 		return;
 	r->file_size = (int64_t)n;
 	if (r->offset > n) {
@@ -184,25 +191,46 @@ static void read_beyond(struct envd_read *r, const struct fields *h)
 	read_fail(r, ENVD_ANSWERED);
 }
 
+/* The agent answers 500 for what has no size and cannot be sought in. */
+static void read_refused(struct envd_read *r, struct http_stream *x)
+{
+	if (!agent_refused(x, &r->error, "GET /files", FAULT_PATH, &r->cls, &r->failure))
+		return;
+	r->wants_stream = !r->streamed && http_stream_status(x) == 500;
+	read_fail(r, r->cls);
+}
+
+static void read_uncoded(struct envd_read *r, struct http_stream *x)
+{
+	const char *coding = fields_get(http_stream_head(x), "content-encoding");
+	int k = body_init(&r->body, coding);
+
+	if (k == -ENOMEM)
+		status_errno(&r->failure, ENOMEM, "reading a file");
+	else if (k < 0)
+		status_set(&r->failure, R_BAD_CLOUD_REPLY, "GET /files: the answer is coded as \"%.40s\"", coding);
+	else if (r->body.coded && http_stream_status(x) == 206)
+		status_set(&r->failure, R_BAD_CLOUD_REPLY, "GET /files: a part of what is compressed is no part of the file");
+	else
+		return;
+	read_fail(r, ENVD_LOST);
+}
+
 static void read_head(struct envd_read *r, struct http_stream *x)
 {
 	const struct fields *h = http_stream_head(x);
-	const char *coding = fields_get(h, "content-encoding");
 
 	if (http_stream_status(x) == 416) {
 		read_beyond(r, h);
 		return;
 	}
 	if (http_stream_status(x) != 200 && http_stream_status(x) != 206) {
-		if (agent_refused(x, &r->error, "GET /files", FAULT_PATH, &r->cls, &r->failure))
-			read_fail(r, r->cls);
+		read_refused(r, x);
 		return;
 	}
-	if (coding && !str_eq(coding, "identity")) {
-		status_set(&r->failure, R_BAD_CLOUD_REPLY, "GET /files: the answer is compressed unasked");
-		read_fail(r, ENVD_LOST);
+	read_uncoded(r, x);
+	if (r->state == ENVD_XFER_FAILED)
 		return;
-	}
 	if (http_stream_status(x) == 206)
 		read_part(r, h);
 	else
@@ -213,103 +241,155 @@ static void read_head(struct envd_read *r, struct http_stream *x)
 	r->state = ENVD_XFER_OPEN;
 }
 
-/* Drops what lies before the offset; false: that is all there is for now. */
+/* Drops what lies before the offset, as far as it is here. False: enough for now, it goes on by itself. */
 static bool read_skip(struct envd_read *r, struct http_stream *x)
 {
+	size_t n, pass = 0;
 	const uint8_t *p;
-	size_t n;
 
-	while (r->skip && (n = http_stream_peek(x, &p)) > 0) {
+	while (r->skip && (n = body_peek(&r->body, x, &p)) > 0) {
+		if (pass >= SKIP_PASS_BYTES) {
+			defer_post(&r->again);
+			return false;
+		}
 		n = (size_t)MIN(n, r->skip);
-		http_stream_consume(x, n);
+		body_consume(&r->body, x, n);
 		r->skip -= n;
+		pass += n;
 	}
-	return !r->skip;
+	return true;
+}
+
+/* Everything that came was taken, and no more will come. */
+static void read_end(struct envd_read *r)
+{
+	if (r->skip && r->body.coded) {
+		status_set_code(&r->failure, CODE_OUT_OF_RANGE, "offset %" PRIu64 " is beyond the file's end", r->offset);
+		read_fail(r, ENVD_ANSWERED);
+	} else if (r->skip || (r->size >= 0 && r->given < (uint64_t)r->size)) {
+		read_truncated(r, NULL);
+	} else {
+		r->state = ENVD_XFER_DONE;
+	}
 }
 
 /* Is the transfer over? Only once everything that came was taken. */
-static void read_settle(struct envd_read *r)
+static void read_go_on(struct envd_read *r)
 {
 	struct http_stream *x = pool_req_x(r->req);
 	const struct status *lost = pool_req_failure(r->req);
 	const uint8_t *p;
 
+	if (!r->left)
+		r->state = ENVD_XFER_DONE;
+	if (r->state == ENVD_XFER_DONE || !read_skip(r, x) || body_peek(&r->body, x, &p) > 0)
+		return;
+	switch (body_state(&r->body, x)) {
+	case BODY_OPEN:
+		if (lost)
+			read_truncated(r, lost);
+		break;
+	case BODY_WHOLE:
+		read_end(r);
+		break;
+	case BODY_CUT:
+		read_truncated(r, lost);
+		break;
+	case BODY_BROKEN:
+		status_set(&r->failure, R_BAD_CLOUD_REPLY, "GET /files: the compressed bytes cannot be read");
+		read_fail(r, ENVD_LOST);
+		break;
+	}
+}
+
+static void read_look(struct envd_read *r)
+{
+	struct http_stream *x = pool_req_x(r->req);
+
 	if (r->state == ENVD_XFER_OPENING && x && http_stream_head(x))
 		read_head(r, x);
-	if (r->state == ENVD_XFER_OPENING && lost) {
+	if (r->state == ENVD_XFER_OPENING && pool_req_failure(r->req)) {
 		r->cls = agent_failure(r->req, &r->failure);
 		read_fail(r, r->cls);
 	}
-	if (r->state != ENVD_XFER_OPEN)
+	if (r->state == ENVD_XFER_OPEN)
+		read_go_on(r);
+}
+
+static void read_tell(struct envd_read *r)
+{
+	must(r->magic == READ_MAGIC);
+	if (r->state == ENVD_XFER_DONE || r->state == ENVD_XFER_FAILED)
 		return;
-	if (!r->left) {
-		r->state = ENVD_XFER_DONE;
-	} else if (x && (!read_skip(r, x) || http_stream_peek(x, &p) > 0)) {
-		if (!r->skip)
-			return;
-		if (http_stream_at_end(x) || lost)
-			read_truncated(r, lost);
-	} else if (lost) {
-		read_truncated(r, lost);
-	} else if (x && http_stream_at_end(x)) {
-		if (r->size >= 0 && r->given < (uint64_t)r->size)
-			read_truncated(r, NULL);
-		else
-			r->state = ENVD_XFER_DONE;
-	}
+	read_look(r);
+	r->on_ready(r, r->user);
+}
+
+static void on_read_again(struct defer *d, void *user)
+{
+	read_tell(user);
 }
 
 static void on_read_ready(struct pool_req *req, void *user)
 {
-	struct envd_read *r = user;
-
-	must(r->magic == READ_MAGIC);
-	if (r->state == ENVD_XFER_DONE || r->state == ENVD_XFER_FAILED)
-		return;
-	read_settle(r);
-	r->on_ready(r, r->user);
+	read_tell(user);
 }
 
-struct envd_read *envd_read(const struct envd_target *t, const char *path, uint64_t offset,
-			    uint64_t length, envd_read_ready_fn *on_ready, void *user)
+/* By what Stat says of it. What the kernel makes up has no size, or a wrong one. */
+bool envd_is_streamed(const struct envd_entry *e)
 {
-	struct envd_read *r = calloc(1, sizeof(*r));
-	char *where = files_path(t, path);
+	const char *path = e->symlink_target ? e->symlink_target : e->path;
+
+	return e->type != ENVD_FILE_FILE || e->size <= 0 || str_starts(path, "/proc/") || str_starts(path, "/sys/");
+}
+
+static int read_begin(struct envd_read *r, const struct envd_target *t, const struct envd_read_options *o)
+{
+	bool ranged = !r->streamed && o->length && (o->offset || o->length != UINT64_MAX);
+	char *where = files_path(t, o->path);
 	char range[64];
 	struct cloud_kv header = { (char *)"range", range };
-	bool ranged = length && (offset || length != UINT64_MAX);
 
-	if (!r || !where) {
-		free(r);
-		free(where);
+	if (o->length <= INT64_MAX - o->offset && o->offset <= INT64_MAX)
+		snprintf(range, sizeof(range), "bytes=%" PRIu64 "-%" PRIu64, o->offset, o->offset + o->length - 1);
+	else
+		snprintf(range, sizeof(range), "bytes=%" PRIu64 "-", o->offset);
+	if (where)
+		r->req = agent_request(&(struct agent_ask){
+			.t = t,
+			.method = "GET",
+			.path = where,
+			.headers = &header,
+			.n_headers = ranged ? 1 : 0,
+			.takes_gzip = r->streamed,
+			.cls = POOL_LONG,
+			.idempotent = true,
+			.head_by_ms = agent_deadline_ms(t),
+			.on_ready = on_read_ready,
+			.user = r,
+		});
+	free(where);
+	return r->req ? 0 : -ENOMEM;
+}
+
+struct envd_read *envd_read(const struct envd_target *t, const struct envd_read_options *o, envd_read_ready_fn *on_ready,
+			    void *user)
+{
+	struct envd_read *r = calloc(1, sizeof(*r));
+
+	if (!r)
 		return NULL;
-	}
 	r->magic = READ_MAGIC;
 	r->loop = t->cloud->loop;
-	r->offset = offset;
-	r->length = r->left = length;
+	r->offset = o->offset;
+	r->length = r->left = o->length;
+	r->streamed = o->streamed;
 	r->size = r->file_size = -1;
 	r->on_ready = on_ready;
 	r->user = user;
 	buf_init(&r->error, 0);
-	if (length <= INT64_MAX - offset && offset <= INT64_MAX)
-		snprintf(range, sizeof(range), "bytes=%" PRIu64 "-%" PRIu64, offset, offset + length - 1);
-	else
-		snprintf(range, sizeof(range), "bytes=%" PRIu64 "-", offset);
-	r->req = agent_request(&(struct agent_ask){
-		.t = t,
-		.method = "GET",
-		.path = where,
-		.headers = &header,
-		.n_headers = ranged ? 1 : 0,
-		.cls = POOL_LONG,
-		.idempotent = true,
-		.head_by_ms = agent_deadline_ms(t),
-		.on_ready = on_read_ready,
-		.user = r,
-	});
-	free(where);
-	if (!r->req) {
+	defer_init(&r->again, r->loop, on_read_again, r);
+	if (read_begin(r, t, o) < 0) {
 		read_bury(r);
 		return NULL;
 	}
@@ -331,23 +411,26 @@ int64_t envd_read_file_size(const struct envd_read *r)
 	return r->file_size;
 }
 
-size_t envd_read_peek(const struct envd_read *r, const uint8_t **ret)
+size_t envd_read_peek(struct envd_read *r, const uint8_t **ret)
 {
-	struct http_stream *x = pool_req_x(r->req);
-
-	if (r->state != ENVD_XFER_OPEN || r->skip || !x)
+	if (r->state != ENVD_XFER_OPEN || r->skip)
 		return 0;
-	return (size_t)MIN(http_stream_peek(x, ret), r->left);
+	return (size_t)MIN(body_peek(&r->body, pool_req_x(r->req), ret), r->left);
 }
 
 void envd_read_consume(struct envd_read *r, size_t n)
 {
 	must(r->state == ENVD_XFER_OPEN && n <= r->left);
-	http_stream_consume(pool_req_x(r->req), n);
+	body_consume(&r->body, pool_req_x(r->req), n);
 	r->given += n;
 	if (r->left != UINT64_MAX)
 		r->left -= n;
-	read_settle(r);
+	read_look(r);
+}
+
+bool envd_read_wants_stream(const struct envd_read *r)
+{
+	return r->wants_stream;
 }
 
 const struct status *envd_read_failure(const struct envd_read *r, enum envd_class *ret_cls)
@@ -363,6 +446,7 @@ struct envd_read *envd_read_free(struct envd_read *r)
 		return NULL;
 	must(r->magic == READ_MAGIC);
 	r->req = r->state == ENVD_XFER_DONE ? pool_req_leave(r->req) : pool_req_free(r->req);
+	defer_cancel(&r->again);
 	loop_bury(r->loop, &r->grave, read_bury, r);
 	return NULL;
 }

@@ -59,6 +59,7 @@ struct file_call {
 	/* List: entries; Write: one per file */
 	struct file_result **results;
 	size_t n_results, sent;
+	bool streamed;			/* Read: as a stream, see envd.h */
 	/* Read: sent; Write: of the current file, given to the agent */
 	uint64_t bytes;
 	bool head_sent;

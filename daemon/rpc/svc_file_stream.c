@@ -37,6 +37,8 @@ static void finish_read(struct file_call *x)
 	rpc_call_finish(call);
 }
 
+static void open_read(struct file_call *x);
+
 static void read_failed(struct file_call *x)
 {
 	enum envd_class cls;
@@ -44,6 +46,12 @@ static void read_failed(struct file_call *x)
 
 	if (st.code == CODE_OUT_OF_RANGE) { /* the offset is beyond the end: no data */
 		finish_read(x);
+		return;
+	}
+	if (envd_read_wants_stream(x->read)) {
+		x->read = envd_read_free(x->read);
+		x->streamed = true;
+		open_read(x);
 		return;
 	}
 	x->read = envd_read_free(x->read);
@@ -95,8 +103,9 @@ static void on_read_room(struct rpc_call *call)
 static void open_read(struct file_call *x)
 {
 	struct envd_target t = file_call_target(x);
+	struct envd_read_options o = { .path = x->path, .offset = x->offset, .length = x->length, .streamed = x->streamed };
 
-	x->read = envd_read(&t, x->path, x->offset, x->length, on_read_ready, x);
+	x->read = envd_read(&t, &o, on_read_ready, x);
 	if (!x->read)
 		file_call_fail_errno(x, ENOMEM);
 }
@@ -133,6 +142,7 @@ static void on_read_stat(struct envd_result *r, void *user)
 		x->head_sent = true;
 	}
 	file_info_fini(&f);
+	x->streamed = envd_is_streamed(&r->entries[0]);
 	open_read(x);
 }
 

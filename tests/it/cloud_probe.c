@@ -463,8 +463,10 @@ static bool do_file(struct probe *p, char **w, int n)
 	t = target_of(p, w);
 	it = item_new(p, w[1]);
 	if (str_eq(w[0], "read")) {
-		it->read = envd_read(&t, w[4], number(w[5]),
-				     str_eq(w[6], "-") ? UINT64_MAX : number(w[6]), on_read, it);
+		struct envd_read_options o = { .path = w[4], .offset = number(w[5]), .streamed = n > 7,
+					       .length = str_eq(w[6], "-") ? UINT64_MAX : number(w[6]) };
+
+		it->read = envd_read(&t, &o, on_read, it);
 	} else {
 		struct envd_write_options o = { .path = w[4], .size = -1 };
 

@@ -551,6 +551,16 @@ class Envd:
             return "gzip"
         return "identity" if q.get("identity", q.get("*", 1)) > 0 else None
 
+    @staticmethod
+    def can_seek(host):
+        """Files of /proc do not, and the agent learns sizes by seeking to the end."""
+        with open(host, "rb") as f:
+            try:
+                f.seek(0, os.SEEK_END)
+                return True
+            except OSError:
+                return False
+
     async def download(self, ex, query, user, act):
         path = self.expand(query.get("path", ""), user)
         host = self.host(path)
@@ -566,6 +576,8 @@ class Envd:
             raise HttpError(406, "no acceptable encoding")
         await act(self.nothing)
         size = os.path.getsize(host)
+        if coding == "identity" and not self.can_seek(host):
+            return await ex.answer(500, b"seeker can't seek\n", content_type="text/plain; charset=utf-8")
         head = [("Vary", "Accept-Encoding"), ("content-type", "application/octet-stream"),
                 ("Content-Disposition", "inline; filename=%s" % urllib.parse.quote(os.path.basename(path)))]
         begin, end, status = 0, size, 200
@@ -591,6 +603,8 @@ class Envd:
             left = end - begin
             while left:
                 data = f.read(min(left, 65536))
+                if not data:            # shorter than it said, as the files of /sys
+                    return ex.cut()
                 left -= len(data)
                 await ex.send(data)
                 sent += 1
