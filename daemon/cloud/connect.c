@@ -87,6 +87,10 @@ enum connect_result connect_call_poll(struct connect_call *c, const uint8_t **re
 
 	if (x && http_stream_head(x))
 		*ret_http = http_stream_status(x);
+	if (pool_req_failure(c->req) && pool_req_repeat(c->req)) {
+		buf_drop(&c->answer, buf_len(&c->answer));
+		return CONNECT_MORE;
+	}
 	if (pool_req_failure(c->req))
 		return fail_lost(c->req, ret_cls, ret_status);
 	if (!x || !http_stream_head(x))

@@ -638,6 +638,10 @@ static void take_loss(struct cloud_call *c)
 {
 	bool unsent = pool_req_fate(c->req) == POOL_UNSENT && !c->sent;
 
+	if (pool_req_repeat(c->req)) {
+		buf_drop(&c->answer, buf_len(&c->answer));
+		return;
+	}
 	c->result = (struct cloud_result){ .outcome = unsent ? CLOUD_UNSENT : CLOUD_UNKNOWN,
 					   .status = *pool_req_failure(c->req) };
 	c->result.retry_later = true;

@@ -123,6 +123,7 @@ struct pool_req {
 	enum pool_class cls;
 	uint64_t serial;		/* a queue is in the order of these, also after replays */
 	bool idempotent, head_seen, sent_before;
+	bool cut;			/* the last attempt ended because the connection died */
 	bool queued;
 	unsigned posts;			/* attempts that were written, but for the one of x */
 	unsigned replays, recycles;	/* see retry.h */

@@ -231,6 +231,7 @@ void pool_req_attempt_ended(struct pool_req *r, enum http_close how, uint32_t h2
 	enum retry_verdict v = retry_decide(&f);
 
 	close_status(how, h2_code, &why);
+	r->cut = f.end == RETRY_END_LOST;
 	if (v == RETRY_AGAIN) {
 		r->failure = why;
 		r->sent_before |= f.sent && how != HTTP_CLOSE_REFUSED;
@@ -239,6 +240,22 @@ void pool_req_attempt_ended(struct pool_req *r, enum http_close how, uint32_t h2
 		v = retry_give_up(&f);
 	}
 	pool_req_fail(r, v == RETRY_FAIL_UNSENT ? POOL_UNSENT : POOL_BROKEN, &why);
+}
+
+bool pool_req_repeat(struct pool_req *r)
+{
+	struct retry_facts f;
+
+	if (r->fate != POOL_BROKEN || !r->cut || !r->head_seen || !r->idempotent || r->cls != POOL_SHORT)
+		return false;
+	r->head_seen = false;
+	f = facts_of(r, RETRY_END_LOST);
+	if (retry_decide(&f) != RETRY_AGAIN || !send_again(r, &f))
+		return false;
+	r->sent_before = true;
+	r->fate = POOL_PENDING;
+	arm(r);
+	return true;
 }
 
 static void on_limit(struct timer *t, void *user)
@@ -295,7 +312,7 @@ static bool goes_elsewhere(struct pool_req *r)
 	return retry_decide(&f) == RETRY_AGAIN && send_again(r, &f);
 }
 
-/* It is never sent again; a stream may be open for days. */
+/* Where it is never sent again; a stream may be open for days. */
 static void forget_request(struct pool_req *r)
 {
 	fields_fini(&r->head);
@@ -314,7 +331,8 @@ static void on_x_ready(struct http_stream *x, void *user)
 		if (goes_elsewhere(r))
 			return;
 		r->head_seen = true;
-		forget_request(r);
+		if (!r->idempotent || r->cls == POOL_LONG)
+			forget_request(r);
 		if (r->conn)
 			uconn_answered(r->conn, http_stream_status(r->x) != 421);
 		arm(r);

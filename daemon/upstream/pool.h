@@ -101,6 +101,11 @@ struct pool_req *pool_req_free(struct pool_req *r);
  * dropped, since front ends count resets. What does not end within 2 s, or 64 KiB, is reset all the same. */
 struct pool_req *pool_req_leave(struct pool_req *r);
 
+/* BROKEN in the middle of an answer, because the connection died, and idempotent: for an owner that needs whole answers and
+ * forgets what came of this one. It is POOL_PENDING again, and sent again after a while, inside its deadline. False: no (more) of
+ * that. Short requests only. */
+bool pool_req_repeat(struct pool_req *r);
+
 /* The exchange; NULL while queued and after a failure that left none. It can change between two
  * news, until its head was seen. */
 struct http_stream *pool_req_x(const struct pool_req *r);

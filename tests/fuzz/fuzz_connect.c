@@ -71,6 +71,11 @@ struct pool_req *pool_req_free(struct pool_req *r)
 	return NULL;
 }
 
+bool pool_req_repeat(struct pool_req *r)
+{
+	return false;
+}
+
 struct pool_req *pool_req_leave(struct pool_req *r)
 {
 	return NULL;

@@ -400,6 +400,34 @@ def test_page_tokens_without_end(fiend):
     p.close()
 
 
+def test_answers_that_break_off(fiend):
+    """B-2: the connection dies behind the head of an answer, or in its middle: a GET and a unary call of the agent are repeated, a
+    create is not."""
+    half = f2.block((":status", "200"), ("content-type", "application/proto"))
+
+    def break_off(c, r):
+        if not r.ended:
+            return
+        if len([1 for _, q in fiend.seen if q.get(":path") == r.get(":path")]) > 3:
+            return fiend.good(c, r)
+        c.send(f2.frame(f2.HEADERS, f2.END_HEADERS, r.sid, half) + (b"" if c.number % 2 else f2.frame(f2.DATA, 0, r.sid, b'{"sand')))
+        c.sock.shutdown(socket.SHUT_RDWR)
+    fiend.script = break_off
+    p = Probe(fiend)
+    assert p.ask("get", SANDBOX)["reason"] == "SANDBOX_NOT_FOUND"
+    assert len(fiend.seen) == 4
+    r = p.ask("stat", SANDBOX, "-", "/x")
+    assert r["cls"] == "ANSWERED", r
+    assert len(fiend.seen) == 8
+    assert p.ask("create", 300)["outcome"] == "UNKNOWN"
+    assert len(posts(fiend)) == 1
+    p.set("deadline", 1500)
+    fiend.script = lambda c, r: c.send(f2.frame(f2.HEADERS, f2.END_HEADERS, r.sid, half)) and c.sock.shutdown(socket.SHUT_RDWR)
+    r = p.ask("get", SANDBOX)
+    assert (r["outcome"], r["reason"]) == ("UNKNOWN", "UNREACHABLE") and "lost" in r["text"], r
+    p.close()
+
+
 def test_retry_after_is_capped(fiend, daemon, api):
     """B-4: nobody waits for more than 300 s, whatever the cloud asks for."""
     for value in ("1000000000", "9" * 40):
