@@ -90,6 +90,8 @@ char *agent_direct_url(const struct envd_target *t, bool plain);
 /* Does the agent have what came with this version? */
 bool agent_has(const struct envd_target *t, const char *version);
 uint64_t agent_deadline_ms(const struct envd_target *t);
+/* "~name" is the one path that the agent refuses for its form. */
+bool agent_is_foreign_home(const char *path);
 
 /* A request that failed without an answer: its class. */
 enum envd_class agent_failure(const struct pool_req *r, struct status *ret);

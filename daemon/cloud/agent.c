@@ -30,6 +30,11 @@ uint64_t agent_deadline_ms(const struct envd_target *t)
 	return t->deadline_ms ? t->deadline_ms : loop_now_ms(t->cloud->loop) + AGENT_DEFAULT_MS;
 }
 
+bool agent_is_foreign_home(const char *path)
+{
+	return path[0] == '~' && path[1] && path[1] != '/';
+}
+
 static bool has_shared_host(const char *domain)
 {
 	static const char *const known[] = { "e2b.app", "e2b.dev", "e2b.pro", "e2b-staging.dev" };

@@ -44,38 +44,55 @@ static enum connect_result poll_error(struct http_stream *x, struct buf *b, cons
 
 /* --- unary --- */
 
-int connect_call_init(struct connect_call *c, const struct envd_target *t, const char *path,
-		      enum fault_subject subject, bool basic_user, bool idempotent, const void *msg,
-		      size_t n, void (*on_ready)(struct pool_req *r, void *user), void *user)
+bool connect_is_unary(const struct http_stream *x)
 {
-	uint64_t by = agent_deadline_ms(t), now = loop_now_ms(t->cloud->loop);
+	return type_is(x, TYPE_UNARY);
+}
+
+/* One message. `streamed`: only the answer's beginning has a deadline, its end comes as it is read. */
+static struct pool_req *ask_unary(const struct agent_ask *a, bool streamed)
+{
+	uint64_t by = agent_deadline_ms(a->t), now = loop_now_ms(a->t->cloud->loop);
 	char timeout[16];
 	struct cloud_kv headers[] = {
 		{ (char *)"connect-protocol-version", (char *)"1" },
 		{ (char *)"connect-timeout-ms", timeout },
 	};
+	struct agent_ask all = *a;
 
 	/* Never 0, which the agent takes for a deadline already passed. */
 	snprintf(timeout, sizeof(timeout), "%u", (unsigned)MIN(by > now ? by - now : 1, 999999999u));
+	all.method = "POST";
+	all.content_type = TYPE_UNARY;
+	all.headers = headers;
+	all.n_headers = ARRAY_SIZE(headers);
+	all.body_mode = POOL_BODY_WHOLE;
+	all.cls = streamed ? POOL_LONG : POOL_SHORT;
+	all.head_by_ms = streamed ? by : 0;
+	all.deadline_ms = streamed ? 0 : by;
+	return agent_request(&all);
+}
+
+int connect_call_init(struct connect_call *c, const struct envd_target *t, const char *path,
+		      enum fault_subject subject, bool basic_user, bool idempotent, const void *msg,
+		      size_t n, void (*on_ready)(struct pool_req *r, void *user), void *user)
+{
 	*c = (struct connect_call){ .path = path, .subject = subject };
 	buf_init(&c->answer, 0);
-	c->req = agent_request(&(struct agent_ask){
-		.t = t,
-		.method = "POST",
-		.path = path,
-		.content_type = TYPE_UNARY,
-		.headers = headers,
-		.n_headers = ARRAY_SIZE(headers),
-		.basic_user = basic_user,
-		.body_mode = POOL_BODY_WHOLE,
-		.body = msg,
-		.n_body = n,
-		.idempotent = idempotent,
-		.deadline_ms = by,
-		.on_ready = on_ready,
-		.user = user,
-	});
+	c->req = ask_unary(&(struct agent_ask){
+		.t = t, .path = path, .body = msg, .n_body = n, .basic_user = basic_user, .idempotent = idempotent,
+		.on_ready = on_ready, .user = user,
+	}, false);
 	return c->req ? 0 : -ENOMEM;
+}
+
+struct pool_req *connect_ask_streamed(const struct envd_target *t, const char *path, const void *msg, size_t n,
+				      void (*on_ready)(struct pool_req *r, void *user), void *user)
+{
+	return ask_unary(&(struct agent_ask){
+		.t = t, .path = path, .body = msg, .n_body = n, .basic_user = true, .idempotent = true,
+		.on_ready = on_ready, .user = user,
+	}, true);
 }
 
 enum connect_result connect_call_poll(struct connect_call *c, const uint8_t **ret, size_t *ret_n,

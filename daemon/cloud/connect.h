@@ -27,6 +27,13 @@ must_check int connect_call_init(struct connect_call *c, const struct envd_targe
 				 const void *msg, size_t n,
 				 void (*on_ready)(struct pool_req *r, void *user), void *user);
 
+/* An idempotent call on behalf of the target's user whose answer is too large to be held: the caller reads it off the exchange.
+ * NULL only without memory. */
+struct pool_req *connect_ask_streamed(const struct envd_target *t, const char *path, const void *msg, size_t n,
+				      void (*on_ready)(struct pool_req *r, void *user), void *user);
+/* Does the answer's head announce one message? */
+bool connect_is_unary(const struct http_stream *x);
+
 enum connect_result {
 	CONNECT_MORE = 0,	/* not over */
 	CONNECT_MESSAGE,	/* the message is in *ret (unary: the answer; stream: the next one) */

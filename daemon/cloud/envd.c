@@ -282,32 +282,13 @@ struct envd_call *envd_stat(const struct envd_target *t, const char *path, envd_
 	return call_begin(t, &k, &m.base, done, user);
 }
 
-/* "~name" is the one path the agent refuses for its form. */
-static bool is_foreign_home(const char *path)
-{
-	return path[0] == '~' && path[1] && path[1] != '/';
-}
-
-struct envd_call *envd_list_dir(const struct envd_target *t, const char *path, uint32_t depth,
-				envd_done_fn *done, void *user)
-{
-	struct call_kind k = { "/filesystem.Filesystem/ListDir", FAULT_DIR, true, true, message_entries };
-	Filesystem__ListDirRequest m = FILESYSTEM__LIST_DIR_REQUEST__INIT;
-
-	if (is_foreign_home(path))
-		k.subject = FAULT_PATH;
-	m.path = (char *)path;
-	m.depth = depth;
-	return call_begin(t, &k, &m.base, done, user);
-}
-
 struct envd_call *envd_make_dir(const struct envd_target *t, const char *path, envd_done_fn *done,
 				void *user)
 {
 	struct call_kind k = { "/filesystem.Filesystem/MakeDir", FAULT_DIR, true, false, message_make_dir };
 	Filesystem__MakeDirRequest m = FILESYSTEM__MAKE_DIR_REQUEST__INIT;
 
-	if (is_foreign_home(path))
+	if (agent_is_foreign_home(path))
 		k.subject = FAULT_PATH;
 	m.path = (char *)path;
 	return call_begin(t, &k, &m.base, done, user);

@@ -83,8 +83,8 @@ struct envd_result {
 	bool running;			/* health */
 	struct envd_process *processes;	/* process list; belong to the result */
 	size_t n_processes;
-	struct envd_entry *entries;	/* stat, mkdir, move: one; list: all; belong to the result,
-					 * but for those that are taken out and zeroed */
+	struct envd_entry *entries;	/* stat, mkdir, move: one; belongs to the result, unless it is taken out
+					 * and zeroed */
 	size_t n_entries;
 };
 
@@ -108,8 +108,6 @@ struct envd_call *envd_resize(const struct envd_target *t, uint32_t pid, uint32_
 			      envd_done_fn *done, void *user);
 struct envd_call *envd_stat(const struct envd_target *t, const char *path, envd_done_fn *done,
 			    void *user);
-struct envd_call *envd_list_dir(const struct envd_target *t, const char *path, uint32_t depth,
-				envd_done_fn *done, void *user);
 /* An existing directory: not OK with code ALREADY_EXISTS and no reason. */
 struct envd_call *envd_make_dir(const struct envd_target *t, const char *path, envd_done_fn *done,
 				void *user);
@@ -283,6 +281,21 @@ must_check int envd_write_finish(struct envd_write *w);
 const struct status *envd_write_failure(const struct envd_write *w, enum envd_class *ret_cls);
 const char *envd_write_path(const struct envd_write *w);	/* DONE: absolute path, "" if not said */
 struct envd_write *envd_write_free(struct envd_write *w);
+
+/* --- listing a directory --- */
+
+struct envd_list;
+typedef void envd_list_ready_fn(struct envd_list *l, void *user);
+
+/* The entries below a directory, down to `depth`. NULL only without memory. */
+struct envd_list *envd_list(const struct envd_target *t, const char *path, uint32_t depth, envd_list_ready_fn *on_ready,
+			    void *user);
+/* The next one, which is the caller's to fini. False: none now; the state says whether more may come. What is not taken stays in
+ * the HTTP stream's window. */
+bool envd_list_next(struct envd_list *l, struct envd_entry *ret);
+enum envd_xfer envd_list_state(const struct envd_list *l);	/* DONE: every entry was taken */
+const struct status *envd_list_failure(const struct envd_list *l, enum envd_class *ret_cls);
+struct envd_list *envd_list_free(struct envd_list *l);		/* cancels; NULL is fine; returns NULL */
 
 /* --- links --- */
 

@@ -10,7 +10,6 @@
 #include "proto/gen/scan.h"
 
 static const struct scan_cap caps[] = {
-	{ "entries", MESSAGE_ENTRIES_MAX },
 	{ "processes", MESSAGE_PROCESSES_MAX },
 	{ "args", 65536 },
 	{ "envs", 16384 },
@@ -219,13 +218,17 @@ int message_move(const uint8_t *p, size_t n, struct envd_result *ret)
 	return r;
 }
 
-int message_entries(const uint8_t *p, size_t n, struct envd_result *ret)
+int message_entry(const uint8_t *p, size_t n, struct envd_entry *ret)
 {
 	int r;
-	Filesystem__ListDirResponse *m = unpack(&filesystem__list_dir_response__descriptor, p, n, &r);
+	Filesystem__EntryInfo *m = unpack(&filesystem__entry_info__descriptor, p, n, &r);
 
-	if (m)
-		r = take_entries(m->entries, m->n_entries, ret);
+	*ret = (struct envd_entry){ .name = NULL };
+	if (m) {
+		r = take_entry(m, ret);
+		if (r < 0)
+			envd_entry_fini(ret);
+	}
 	unpacked_free(m);
 	return r;
 }

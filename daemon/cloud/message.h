@@ -7,7 +7,6 @@
 #include "proto/gen/envd_filesystem.pb-c.h"
 #include "proto/gen/envd_process.pb-c.h"
 
-#define MESSAGE_ENTRIES_MAX   65536u	/* of one ListDir answer, which is at most 4 MiB anyway */
 #define MESSAGE_PROCESSES_MAX 16384u
 
 must_check int message_pack(const ProtobufCMessage *m, uint8_t **ret, size_t *ret_n);
@@ -19,7 +18,8 @@ must_check int message_processes(const uint8_t *p, size_t n, struct envd_result 
 must_check int message_stat(const uint8_t *p, size_t n, struct envd_result *ret);
 must_check int message_make_dir(const uint8_t *p, size_t n, struct envd_result *ret);
 must_check int message_move(const uint8_t *p, size_t n, struct envd_result *ret);
-must_check int message_entries(const uint8_t *p, size_t n, struct envd_result *ret);
+/* One entry of a listing; on success it is the caller's. */
+must_check int message_entry(const uint8_t *p, size_t n, struct envd_entry *ret);
 
 /* One event of WatchDir; *ret points into *held and *ret_name, which the caller frees before the next
  * one. An event of an unknown kind is ENVD_WATCH_NONE. 0, -EBADMSG, -ENOMEM. */

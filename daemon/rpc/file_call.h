@@ -41,6 +41,7 @@ struct file_call {
 	struct sandbox_core *core;
 	struct sandbox_op *op;
 	struct envd_call *agent;
+	struct envd_list *list;
 	struct envd_read *read;
 	struct envd_write *write;
 	struct envd_watch *watch;
@@ -56,14 +57,16 @@ struct file_call {
 	struct status own;		/* the failure that is answered if the sandbox is not the reason */
 	bool asked_life;
 	void (*go)(struct file_call *x);	/* once that is known */
-	/* List: entries; Write: one per file */
+	size_t sent;			/* List: entries */
+	/* Write: one per file */
 	struct file_result **results;
-	size_t n_results, sent;
+	size_t n_results;
 	bool streamed;			/* Read: as a stream, see envd.h */
 	/* Read: sent; Write: of the current file, given to the agent */
 	uint64_t bytes;
 	bool head_sent;
 	/* Write */
+	size_t answer_bytes;		/* of the results so far */
 	struct file_header *current, *next;	/* next: waits until the current file is finished */
 	bool want_next;			/* ask the client once there is room */
 	bool asked_next, ended;

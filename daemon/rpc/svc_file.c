@@ -68,6 +68,7 @@ void file_call_free(struct file_call *x)
 	sandbox_untie(&x->tie);
 	sandbox_cancel(x->op);
 	envd_call_cancel(x->agent);
+	envd_list_free(x->list);
 	envd_read_free(x->read);
 	envd_write_free(x->write);
 	envd_watch_free(x->watch);
@@ -374,51 +375,76 @@ static void go_remove(struct file_call *x)
 	asked(x);
 }
 
-/* --- List: the agent answers with all entries at once; they leave as the client reads them --- */
+/* --- List: each entry goes from the agent's answer to the client's stream as there is room --- */
 
-static void send_entries(struct file_call *x)
+static void list_failed(struct file_call *x)
 {
-	struct rpc_call *call = x->call;
+	enum envd_class cls;
+	struct status st = *envd_list_failure(x->list, &cls);
 
-	while (x->sent < x->n_results && rpc_call_room(call))
-		rpc_call_send(call, &x->results[x->sent++]->info.m.base);
-	if (x->sent < x->n_results)
-		return;
-	file_call_free(x);
-	rpc_call_finish(call);
+	x->list = envd_list_free(x->list);
+	if (x->sent || !file_call_ask_life(x, cls))
+		file_call_fail_because(x, cls, &st);
 }
 
-static void svc_file_on_listed(struct envd_result *r, void *user)
+/* False without memory: the call has failed. */
+static bool send_entry(struct file_call *x, struct envd_entry *e)
 {
-	struct file_call *x = user;
+	struct file_info_message f;
+	int r = file_info_fill(&f, e);
 
-	if (!answered(x, r))
-		return;
-	for (size_t i = 0; i < r->n_entries; i++) {
-		struct file_result *k = file_result_add(x);
-
-		if (!k || file_result_take(k, &r->entries[i]) < 0) {
-			file_call_fail_errno(x, ENOMEM);
-			return;
-		}
+	if (r == 0) {
+		rpc_call_send(x->call, &f.m.base);
+		file_info_fini(&f);
+		x->sent++;
 	}
-	send_entries(x);
+	envd_entry_fini(e);
+	if (r < 0)
+		file_call_fail_errno(x, ENOMEM);
+	return r == 0;
+}
+
+static void move_entries(struct file_call *x)
+{
+	struct rpc_call *call = x->call;
+	struct envd_entry e;
+
+	while (rpc_call_room(call) && envd_list_next(x->list, &e))
+		if (!send_entry(x, &e))
+			return;
+	switch (envd_list_state(x->list)) {
+	case ENVD_XFER_DONE:
+		file_call_free(x);
+		rpc_call_finish(call);
+		break;
+	case ENVD_XFER_FAILED:
+		list_failed(x);
+		break;
+	default:
+		break;
+	}
+}
+
+static void on_list_ready(struct envd_list *l, void *user)
+{
+	move_entries(user);
 }
 
 static void on_list_room(struct rpc_call *call)
 {
 	struct file_call *x = rpc_call_user(call);
 
-	if (x && x->results)
-		send_entries(x);
+	if (x && x->list)
+		move_entries(x);
 }
 
 static void go_list(struct file_call *x)
 {
 	struct envd_target t = file_call_target(x);
 
-	x->agent = envd_list_dir(&t, x->path, x->depth, svc_file_on_listed, x);
-	asked(x);
+	x->list = envd_list(&t, x->path, x->depth, on_list_ready, x);
+	if (!x->list)
+		file_call_fail_errno(x, ENOMEM);
 }
 
 struct file_result *file_result_add(struct file_call *x)

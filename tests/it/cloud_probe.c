@@ -55,6 +55,7 @@ struct item {
 	char *tag;
 	struct cloud_call *call;
 	struct envd_call *ecall;
+	struct envd_list *list;
 	struct envd_stream *stream;
 	struct envd_read *read;
 	struct envd_write *write;
@@ -131,6 +132,7 @@ static void item_free(struct item *it)
 	struct probe *p = it->p;
 
 	envd_stream_free(it->stream);
+	envd_list_free(it->list);
 	envd_read_free(it->read);
 	envd_write_free(it->write);
 	list_del(&it->node);
@@ -281,6 +283,31 @@ static void on_envd_done(struct envd_result *r, void *user)
 	item_free(it);
 }
 
+static void on_list(struct envd_list *l, void *user)
+{
+	struct item *it = user;
+	struct status ok = STATUS_OK;
+	const struct status *why;
+	struct envd_entry e;
+	enum envd_class cls;
+
+	while (!it->held && envd_list_next(l, &e)) {
+		if (!it->bytes[0]++)
+			str_copy(it->head, sizeof(it->head), e.path);
+		envd_entry_fini(&e);
+	}
+	if (envd_list_state(l) != ENVD_XFER_DONE && envd_list_state(l) != ENVD_XFER_FAILED)
+		return;
+	why = envd_list_failure(l, &cls);
+	emit_begin(it, "done");
+	emit_text("cls", classes[why ? cls : ENVD_OK]);
+	emit_status(why ? why : &ok);
+	printf(",\"entries\":%" PRIu64, it->bytes[0]);
+	emit_text("path", it->head);
+	emit_end();
+	item_free(it);
+}
+
 static bool do_unary(struct probe *p, char **w, int n)
 {
 	struct envd_target t;
@@ -297,7 +324,7 @@ static bool do_unary(struct probe *p, char **w, int n)
 	else if (str_eq(w[0], "rm"))
 		it->ecall = envd_remove(&t, w[4], on_envd_done, it);
 	else if (str_eq(w[0], "ls"))
-		it->ecall = envd_list_dir(&t, w[4], number(w[5]), on_envd_done, it);
+		it->list = envd_list(&t, w[4], number(w[5]), on_list, it);
 	else if (str_eq(w[0], "mv"))
 		it->ecall = envd_move(&t, w[4], w[5], on_envd_done, it);
 	else if (str_eq(w[0], "ps"))
@@ -527,6 +554,8 @@ static bool do_item(struct probe *p, char **w)
 				on_stream(it->stream, it);
 			else if (it->read)
 				on_read(it->read, it);
+			else if (it->list)
+				on_list(it->list, it);
 		}
 	} else {
 		return false;
