@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/rpc/check.h"
 
+#include "daemon/rpc/limits.h"
 #include "proto/base/str.h"
 
 #define PAGE_DEFAULT 100u
@@ -21,5 +22,15 @@ bool check_page_size(uint32_t size, size_t *ret, struct status *st)
 		return false;
 	}
 	*ret = size ? size : PAGE_DEFAULT;
+	return true;
+}
+
+bool check_page_room(size_t *bytes, const ProtobufCMessage *m)
+{
+	size_t n = protobuf_c_message_get_packed_size(m) + 8;	/* its tag and length */
+
+	if (*bytes && (n > RPC_PAGE_MAX_BYTES || *bytes > RPC_PAGE_MAX_BYTES - n))
+		return false;
+	*bytes += n;
 	return true;
 }

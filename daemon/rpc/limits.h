@@ -11,6 +11,7 @@
 #define RPC_CALLS		4000u		/* of all uids: the same, but for … */
 #define RPC_CALLS_KEPT		64u		/* … so many of each uid */
 #define RPC_H2_STREAMS		2000u		/* SETTINGS_MAX_CONCURRENT_STREAMS: the client waits */
+#define RPC_PAGE_MAX_BYTES	(3u << 20)	/* of a list's answer: the page ends early; clients refuse 4 MiB */
 #define RPC_UNARY_MAX_BYTES	(1024u * 1024)	/* request: INVALID_ARGUMENT TOO_LARGE */
 #define RPC_STREAM_MAX_BYTES	(256u * 1024)	/* each message of a client's stream: the same */
 #define RPC_SEND_MAX_BYTES	(256u * 1024)	/* unsent per call; above it room is 0 */

@@ -630,16 +630,19 @@ static void send_page(struct cmd_call *x, const struct command_view *v, size_t n
 	Agentbox__V1__ListCommandsResponse m = AGENTBOX__V1__LIST_COMMANDS_RESPONSE__INIT;
 	struct command_message *c = calloc(n + 1, sizeof(*c));
 	char token[64] = "";
-	size_t filled = 0;
+	size_t filled = 0, bytes = 0, fit = 0;
 
 	m.commands = calloc(n + 1, sizeof(*m.commands));
-	while (c && m.commands && filled < n && command_msg_fill(&c[filled], &v[filled]) == 0) {
+	while (c && m.commands && filled < n && fit == filled && command_msg_fill(&c[filled], &v[filled]) == 0) {
 		m.commands[filled] = &c[filled].m;
+		fit += check_page_room(&bytes, &c[filled].m.base);
 		filled++;
 	}
-	if (!c || !m.commands || filled < n) {
+	if (!c || !m.commands || (filled < n && fit == filled)) {
 		cmd_call_fail_errno(x, ENOMEM);
 	} else {
+		more |= fit < n;
+		n = fit;
 		if (more && v[n - 1].id[0])
 			str_copy(token, sizeof(token), v[n - 1].id);
 		else if (more)

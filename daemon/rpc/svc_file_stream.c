@@ -11,10 +11,12 @@
 #include "daemon/rpc/check.h"
 #include "daemon/rpc/error.h"
 #include "daemon/rpc/file_call.h"
+#include "daemon/rpc/limits.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
 #define READ_PIECE_BYTES (128u * 1024)
+#define RESULT_BYTES	 1024u	/* in Write's answer, beside path and entry: a failure with its evidence */
 
 /* --- Read: stat for the head, then the bytes --- */
 
@@ -265,6 +267,7 @@ static bool begin_file(struct file_call *x, struct file_header *h)
 	struct file_result *k = file_result_add(x);
 
 	x->current = h;
+	x->answer_bytes += strlen(h->path) + RESULT_BYTES;
 	if (k && (k->asked_path = strdup(h->path)))
 		return true;
 	file_call_fail_errno(x, ENOMEM);
@@ -307,6 +310,7 @@ static void on_written_stat(struct envd_result *r, void *user)
 
 	x->agent = NULL;
 	if (r->cls == ENVD_OK && r->n_entries && file_result_take(k, &r->entries[0]) == 0) {
+		x->answer_bytes += protobuf_c_message_get_packed_size(&k->info.m.base);
 		go_on(x);
 		return;
 	}
@@ -398,8 +402,9 @@ static bool check_header(struct file_call *x, const Agentbox__V1__WriteHeader *q
 		status_field(st, "header.sandbox", "differs from the first header's; one stream, one sandbox");
 		return false;
 	}
-	if (x->n_results >= FILES_PER_WRITE) {
-		status_set(st, R_TOO_LARGE, "one stream writes at most %u files", FILES_PER_WRITE);
+	if (x->n_results >= FILES_PER_WRITE || x->answer_bytes > RPC_PAGE_MAX_BYTES) {
+		status_set(st, R_TOO_LARGE, "one stream writes at most %u files, with an answer of at most %u bytes",
+			   FILES_PER_WRITE, RPC_PAGE_MAX_BYTES);
 		return false;
 	}
 	if (q->_size_case == AGENTBOX__V1__WRITE_HEADER___SIZE_SIZE && q->size > INT64_MAX) {

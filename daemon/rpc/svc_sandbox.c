@@ -10,12 +10,15 @@
 #include <stdlib.h>
 
 #include "daemon/rpc/call.h"
+#include "daemon/rpc/check.h"
 #include "daemon/rpc/msg.h"
 #include "daemon/rpc/msg_network.h"
 #include "daemon/rpc/pending.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/svc_watch.h"
+#include "daemon/sandbox/rules/page.h"
 #include "daemon/sandbox/sandbox.h"
+#include "proto/base/str.h"
 
 static struct sandbox_core *core_of(const struct rpc_call *c)
 {
@@ -258,6 +261,16 @@ static void on_get_host(struct rpc_call *c, const ProtobufCMessage *message)
 
 /* --- List --------------------------------------------------------------------------------------- */
 
+/* Of a page that ends after its first n, for lack of room in a message. */
+static char *token_behind(const struct sandbox_page *page, size_t n)
+{
+	const struct sandbox_view *last = &page->sandboxes[n - 1];
+	struct page_place place = { .started_at_ms = last->started_at_ms };
+
+	(void)str_copy(place.id, sizeof(place.id), last->id);
+	return page_token(&place, page->question);
+}
+
 static void reply_page(struct rpc_call *c, const struct sandbox_page *page,
 		       struct msg_sandbox *sandboxes, Agentbox__V1__Sandbox **list)
 {
@@ -265,20 +278,26 @@ static void reply_page(struct rpc_call *c, const struct sandbox_page *page,
 	Agentbox__V1__Freshness freshness;
 	struct status st = STATUS_OK;
 	msg_timestamp as_of;
-	size_t made = 0;
+	size_t made = 0, bytes = 0, n = 0;
+	char *token = NULL;
 
-	for (; made < page->n && status_ok(&st); made++) {
+	for (; made < page->n && n == made && status_ok(&st); made++) {
 		list[made] = &sandboxes[made].m;
 		if (msg_sandbox_init(&sandboxes[made], &page->sandboxes[made]) < 0)
 			status_errno(&st, -ENOMEM, "answering");
+		else
+			n += check_page_room(&bytes, &list[made]->base);
 	}
+	if (status_ok(&st) && n < page->n && !(token = token_behind(page, n)))
+		status_errno(&st, -ENOMEM, "answering");
 	m.sandboxes = list;
-	m.n_sandboxes = made;
-	m.next_page_token = (char *)page->next_page_token;
+	m.n_sandboxes = n;
+	m.next_page_token = token ? token : (char *)page->next_page_token;
 	m.freshness = msg_freshness(&freshness, &as_of, page->source, page->as_of_ms);
 	rpc_call_answer(c, &st, &m.base);
 	while (made > 0)
 		msg_sandbox_fini(&sandboxes[--made]);
+	free(token);
 }
 
 static void svc_sandbox_on_listed(void *user, const struct status *st, const struct sandbox_page *page)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/rpc/check.h"
 #include "daemon/rpc/msg.h"
 #include "daemon/rpc/pending.h"
 #include "daemon/rpc/server.h"
@@ -76,19 +77,27 @@ static void reply_listed(void *user, const struct status *st, const struct sandb
 	struct msg_snapshot *v = calloc(n + 1, sizeof(*v));
 	Agentbox__V1__Snapshot **list = calloc(n + 1, sizeof(*list));
 	struct status out = *st;
+	char *token = NULL;
+	size_t k = 0, bytes = 0;
 
 	if (status_ok(&out) && (!v || !list))
 		status_errno(&out, -ENOMEM, "answering");
-	for (size_t i = 0; i < n && status_ok(&out); i++) {
-		svc_snapshot_fill(&v[i], &page->snapshots[i]);
-		list[i] = &v[i].m;
+	for (; k < n && status_ok(&out); k++) {
+		svc_snapshot_fill(&v[k], &page->snapshots[k]);
+		list[k] = &v[k].m;
+		if (!check_page_room(&bytes, &list[k]->base))
+			break;
 	}
+	if (status_ok(&out) && k < n &&
+	    !(token = sandbox_snapshots_token(page->from + k, page->snapshots[k - 1].id, page->question)))
+		status_errno(&out, -ENOMEM, "answering");
 	if (status_ok(&out)) {
 		m.snapshots = list;
-		m.n_snapshots = n;
-		m.next_page_token = (char *)page->next_page_token;
+		m.n_snapshots = k;
+		m.next_page_token = token ? token : (char *)page->next_page_token;
 	}
 	rpc_call_answer(pending_take(user), &out, &m.base);
+	free(token);
 	free(v);
 	free(list);
 }

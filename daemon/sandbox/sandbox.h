@@ -224,6 +224,7 @@ struct sandbox_page {
 	const struct sandbox_view *sandboxes;
 	size_t n;
 	const char *next_page_token;	/* "" = the end */
+	uint64_t question;		/* what its tokens are for: rules/page.h */
 	enum sandbox_source source;
 	int64_t as_of_ms;
 };
@@ -379,8 +380,12 @@ struct sandbox_snapshot_list {
 struct sandbox_snapshot_page {
 	const struct sandbox_snapshot *snapshots;
 	size_t n;
+	size_t from;			/* number of the first one in the whole list */
 	const char *next_page_token;
+	uint64_t question;		/* as of sandboxes */
 };
+/* The token of a page that ends before number `at` of the whole list, and whose last one is `id`. Heap; NULL without memory. */
+char *sandbox_snapshots_token(size_t at, const char *id, uint64_t question);
 typedef void sandbox_snapshots_fn(void *user, const struct status *st,
 				  const struct sandbox_snapshot_page *p);
 must_check int sandbox_list_snapshots(struct sandbox_core *core,

@@ -126,7 +126,7 @@ static void op_list_answer(struct sandbox_op *op, const struct cloud_list *list,
 {
 	scoped(picked_fini) struct picked p = { 0 };
 	struct args *a = op->args;
-	struct sandbox_page page = { .next_page_token = "", .source = source, .as_of_ms = as_of_ms };
+	struct sandbox_page page = { .next_page_token = "", .question = a->question, .source = source, .as_of_ms = as_of_ms };
 	struct sandbox_view *views;
 	struct status ok = STATUS_OK;
 	struct page_place last;

@@ -61,13 +61,22 @@ static bool has_name(const struct snap *s, const char *want)
 	return false;
 }
 
+char *sandbox_snapshots_token(size_t at, const char *id, uint64_t question)
+{
+	struct page_place last = { .started_at_ms = (int64_t)at };
+
+	if (!str_copy(last.id, sizeof(last.id), id))
+		(void)str_copy(last.id, sizeof(last.id), "-");
+	return page_token(&last, question);
+}
+
 /* The page of v that begins behind a->after; its place is an id, or where that is gone, a number. */
 static void op_snapshots_answer(struct sandbox_op *op, struct snap **v, size_t n,
 				enum sandbox_source source)
 {
 	struct args *a = op->args;
 	struct sandbox_snapshot *views = calloc(a->page_size, sizeof(*views));
-	struct sandbox_snapshot_page page = { .snapshots = views, .next_page_token = "" };
+	struct sandbox_snapshot_page page = { .snapshots = views, .next_page_token = "", .question = a->question };
 	struct status ok = STATUS_OK;
 	char *token = NULL;
 	size_t at = 0;
@@ -77,17 +86,11 @@ static void op_snapshots_answer(struct sandbox_op *op, struct snap **v, size_t n
 			at++;
 		at = at < n ? at + 1 : MIN((size_t)a->after.started_at_ms, n);
 	}
+	page.from = at;
 	for (; views && at < n && page.n < a->page_size; at++)
 		snap_view(v[at], source, &views[page.n++]);
-	if (views && at < n) {
-		struct page_place last = { .started_at_ms = (int64_t)at };
-
-		if (str_copy(last.id, sizeof(last.id), v[at - 1]->id))
-			token = page_token(&last, a->question);
-		else
-			token = page_token(&(struct page_place){ .started_at_ms = (int64_t)at, .id = "-" },
-					   a->question);
-	}
+	if (views && at < n)
+		token = sandbox_snapshots_token(at, v[at - 1]->id, a->question);
 	if (!views || (at < n && !token)) {
 		op_fail_errno(op, -ENOMEM);
 	} else {
