@@ -319,6 +319,8 @@ static void connected(struct peer_conn *c)
 		must(!h2_new(&o, clock_boot_ms(), &c->h2));
 	must(!watch_set(&c->watch, WATCH_READ));
 	flush(c);
+	if (c->peer->no_streams)
+		peer_raw_streams(c, 0);
 }
 
 /* Until it is connected our end cannot be written to. */

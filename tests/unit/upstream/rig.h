@@ -55,6 +55,7 @@ struct peer {
 	uint32_t connect_ms;		/* it takes */
 	bool http1;
 	uint32_t max_streams;		/* that it tells a new connection; 0 = 100 */
+	bool no_streams;		/* … and right behind it: none */
 	enum peer_does does;
 	unsigned status;		/* 0 = 200 */
 	const char *field, *value;	/* one more of its answers; NULL = none */
