@@ -3,15 +3,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "proto/base/clock.h"
+#include "proto/base/fd.h"
 #include "proto/base/str.h"
 
 #define LINE_MAX_BYTES 1024u
@@ -29,13 +32,60 @@ struct slot {
 	unsigned lines, dropped;
 };
 
+/* How a line is written without waiting, and without changing the flags of stderr, which other programs may share. */
+enum way {
+	WAY_ASK,	/* poll() first; the write can still wait if another program fills the pipe in between */
+	WAY_OWN,	/* sink.fd is a second, non-blocking open file of what stderr is */
+	WAY_SOCKET,	/* MSG_DONTWAIT with every call */
+};
+
 static struct {
 	pthread_mutex_t lock;
 	enum log_level max;
 	bool journal;
+	enum way way;
+	int fd;
 	unsigned long lost;
 	struct slot slots[EVENT_SLOTS];
-} sink = { .lock = PTHREAD_MUTEX_INITIALIZER, .max = LOG_LEVEL_INFO };
+} sink = { .lock = PTHREAD_MUTEX_INITIALIZER, .max = LOG_LEVEL_INFO, .way = WAY_ASK, .fd = STDERR_FILENO };
+
+static bool is_same_file(int fd, const struct stat *want)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_dev == want->st_dev && st.st_ino == want->st_ino;
+}
+
+/* Only a pipe or a terminal is opened again: a write to a regular file never waits for a reader, and a second open file
+ * would have an offset of its own. -1: not opened. */
+static int open_again(const struct stat *st)
+{
+	int fd;
+
+	if (!S_ISFIFO(st->st_mode) && !isatty(STDERR_FILENO))
+		return -1;
+	fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	return fd >= 0 && !is_same_file(fd, st) ? fd_close(fd) : fd;
+}
+
+static void open_sink(void)
+{
+	struct stat st;
+	int fd;
+
+	if (sink.way == WAY_OWN)
+		fd_close(sink.fd);
+	sink.way = WAY_ASK;
+	sink.fd = STDERR_FILENO;
+	if (fstat(STDERR_FILENO, &st) < 0)
+		return;
+	if (S_ISSOCK(st.st_mode)) {
+		sink.way = WAY_SOCKET;
+	} else if ((fd = open_again(&st)) >= 0) {
+		sink.way = WAY_OWN;
+		sink.fd = fd;
+	}
+}
 
 void log_setup(enum log_level max)
 {
@@ -46,6 +96,7 @@ void log_setup(enum log_level max)
 	sink.max = max;
 	sink.journal = stream && sscanf(stream, "%lu:%lu", &dev, &ino) == 2 &&
 		       fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
+	open_sink();
 }
 
 bool log_level_parse(const char *s, enum log_level *ret)
@@ -58,20 +109,20 @@ bool log_level_parse(const char *s, enum log_level *ret)
 	return false;
 }
 
-/* A regular write of one short line: to a pipe it is atomic; a full pipe loses the line, counted. */
-static void log_put(const char *line, size_t n)
+/* One write of one short line: to a pipe it is atomic. False: it found no room. */
+static bool log_put(const char *line, size_t n)
 {
-	int flags = fcntl(STDERR_FILENO, F_GETFL);
-	bool was_blocking = flags >= 0 && !(flags & O_NONBLOCK);
-	struct stat st;
+	struct pollfd p = { .fd = sink.fd, .events = POLLOUT };
+	ssize_t r = -1;
 
-	if (was_blocking && fstat(STDERR_FILENO, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
-		(void)fcntl(STDERR_FILENO, F_SETFL, flags | O_NONBLOCK);
-	if (write(STDERR_FILENO, line, n) < 0)
-		sink.lost++;
+	if (sink.way == WAY_SOCKET)
+		r = send(sink.fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	else if (sink.way == WAY_OWN || (poll(&p, 1, 0) == 1 && p.revents & POLLOUT))
+		r = write(sink.fd, line, n);
+	return r >= 0;
 }
 
-static void emit(enum log_level level, const char *event, const char *rest)
+static bool emit(enum log_level level, const char *event, const char *rest)
 {
 	char line[LINE_MAX_BYTES + 64], time[40];
 	int n;
@@ -86,7 +137,17 @@ static void emit(enum log_level level, const char *event, const char *rest)
 		n = (int)sizeof(line) - 1;
 		line[n - 1] = '\n';
 	}
-	log_put(line, (size_t)n);
+	return log_put(line, (size_t)n);
+}
+
+/* The count is kept until the line that reports it was written. */
+static void tell_lost(void)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "lines=%lu", sink.lost);
+	if (emit(LOG_LEVEL_WARN, "log_lost", text))
+		sink.lost = 0;
 }
 
 /* False if this event had its share of this second. */
@@ -127,14 +188,11 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
 	if (admit(event, &dropped)) {
 		if (dropped) {
 			snprintf(more, sizeof(more), "suppressed=%u", dropped);
-			emit(LOG_LEVEL_WARN, event, more);
+			sink.lost += !emit(LOG_LEVEL_WARN, event, more);
 		}
-		if (sink.lost) {
-			snprintf(more, sizeof(more), "lines=%lu", sink.lost);
-			sink.lost = 0;
-			emit(LOG_LEVEL_WARN, "log_lost", more);
-		}
-		emit(level, event, rest);
+		if (sink.lost)
+			tell_lost();
+		sink.lost += !emit(level, event, rest);
 	}
 	pthread_mutex_unlock(&sink.lock);
 }

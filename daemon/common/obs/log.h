@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Structured log: an event name and key=value fields, one line each, to stderr: with <N> priorities
- * when stderr is the journal's stream (JOURNAL_STREAM), else with time and level. Never blocks: what
- * stderr does not take at once is dropped and counted. At most LOG_LINES_PER_S lines a second and
+ * when stderr is the journal's stream (JOURNAL_STREAM), else with time and level. Never blocks, and never
+ * changes the flags of stderr, which other programs may share: what it does not take at once is dropped and
+ * counted. At most LOG_LINES_PER_S lines a second and
  * event; the surplus is summed up in one line. proto/, pure files and libagentbox never log.
  */
 #ifndef AB_DAEMON_COMMON_OBS_LOG_H
@@ -21,6 +22,7 @@ enum log_level {
 
 #define LOG_LINES_PER_S 20u
 
+/* Looks at what stderr is; before the first line, again after stderr was replaced. */
 void log_setup(enum log_level max);
 bool log_level_parse(const char *s, enum log_level *ret);
 
