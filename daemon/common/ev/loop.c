@@ -32,7 +32,7 @@ struct loop {
 	int signal_fd;
 	struct event *signal_ev;
 	struct {
-		int signo;
+		sigset_t set;
 		signal_fn *fn;
 		void *user;
 	} handlers[SIGNAL_HANDLERS_MAX];
@@ -400,13 +400,13 @@ int loop_once(struct loop *l, int wait_ms)
 
 int loop_run(struct loop *l)
 {
-	l->stopped = false;
 	while (!l->stopped) {
 		int r = loop_once(l, -1);
 
 		if (r < 0)
 			return r;
 	}
+	l->stopped = false;
 	return l->code;
 }
 
@@ -420,16 +420,25 @@ static void on_signal_fd(evutil_socket_t fd, short what, void *user)
 	begin_pass(l);
 	while (read(fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
 		for (unsigned i = 0; i < l->n_handlers; i++)
-			if (l->handlers[i].signo == (int)si.ssi_signo)
+			if (sigismember(&l->handlers[i].set, (int)si.ssi_signo) == 1)
 				l->handlers[i].fn((int)si.ssi_signo, l->handlers[i].user);
 }
 
 int loop_signal(struct loop *l, int signo, signal_fn *fn, void *user)
 {
+	return loop_signals(l, &signo, 1, fn, user);
+}
+
+int loop_signals(struct loop *l, const int *signos, size_t n, signal_fn *fn, void *user)
+{
+	sigset_t set;
 	int fd;
 
 	must(l->n_handlers < SIGNAL_HANDLERS_MAX);
-	sigaddset(&l->signals, signo);
+	sigemptyset(&set);
+	for (size_t i = 0; i < n; i++)
+		sigaddset(&set, signos[i]);
+	sigorset(&l->signals, &l->signals, &set);
 	if (sigprocmask(SIG_BLOCK, &l->signals, NULL) < 0)
 		return -errno;
 	fd = signalfd(l->signal_fd, &l->signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -441,7 +450,7 @@ int loop_signal(struct loop *l, int signo, signal_fn *fn, void *user)
 		if (!l->signal_ev || event_add(l->signal_ev, NULL) < 0)
 			return -ENOMEM;
 	}
-	l->handlers[l->n_handlers].signo = signo;
+	l->handlers[l->n_handlers].set = set;
 	l->handlers[l->n_handlers].fn = fn;
 	l->handlers[l->n_handlers].user = user;
 	l->n_handlers++;

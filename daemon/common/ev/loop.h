@@ -11,6 +11,7 @@
 #define AB_DAEMON_COMMON_EV_LOOP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "proto/base/cc.h"
 #include "proto/base/list.h"
@@ -21,7 +22,7 @@ struct event;
 must_check int loop_new(struct loop **ret);
 /* Everything registered must be gone. NULL is fine; returns NULL. */
 struct loop *loop_free(struct loop *l);
-/* Runs until loop_stop(); returns its code, or -errno when the loop itself failed. */
+/* Runs until loop_stop(); returns its code, or -errno when the loop itself failed. A stop that came before it counts. */
 int loop_run(struct loop *l);
 void loop_stop(struct loop *l, int code);
 /* One pass, waiting at most wait_ms (-1 = until something happens): for tests and foreign loops. */
@@ -106,5 +107,7 @@ void loop_bury(struct loop *l, struct grave *g, void (*free_fn)(void *), void *p
 
 typedef void signal_fn(int signo, void *user);
 must_check int loop_signal(struct loop *l, int signo, signal_fn *fn, void *user);
+/* One handler for n of them. */
+must_check int loop_signals(struct loop *l, const int *signos, size_t n, signal_fn *fn, void *user);
 
 #endif

@@ -134,6 +134,41 @@ TEST(signals_arrive_on_the_loop)
 	loop_free(l);
 }
 
+static unsigned seen_of_set;
+
+static void on_signal_of_set(int signo, void *user)
+{
+	seen_of_set |= signo == SIGUSR1 ? 1 : signo == SIGRTMIN + 3 ? 2 : 4;
+	if (seen_of_set == 3)
+		loop_stop(user, 0);
+}
+
+TEST(one_handler_takes_a_set_of_signals)
+{
+	const int set[] = { SIGUSR1, SIGRTMIN + 3 };
+	struct loop *l;
+
+	CHECK_INT(loop_new(&l), 0);
+	CHECK_INT(loop_signal(l, SIGUSR2, on_signal, l), 0);
+	CHECK_INT(loop_signals(l, set, ARRAY_SIZE(set), on_signal_of_set, l), 0);
+	raise(SIGUSR1);
+	raise(SIGRTMIN + 3);
+	CHECK_INT(loop_run(l), 0);
+	CHECK_INT(seen_of_set, 3);
+	loop_free(l);
+}
+
+/* C-7: what is asked before the loop runs is not forgotten. */
+TEST(a_stop_before_the_run_counts)
+{
+	struct loop *l;
+
+	CHECK_INT(loop_new(&l), 0);
+	loop_stop(l, 5);
+	CHECK_INT(loop_run(l), 5);
+	loop_free(l);
+}
+
 struct sum_job {
 	struct job j;
 	int in, out;
