@@ -258,13 +258,13 @@ static int make_life(struct app *a)
 		.reconcile_period_ms = number(a, "daemon", "reconcile_period"),
 		.max_staleness_ms = number(a, "daemon", "max_staleness"),
 	};
-	struct localrun_info local = { .plain_ports = false };
+	struct local_process_info local = { .plain_ports = false };
 	struct sandbox_core_uid *uids;
 	size_t n = conf_n_instances(a->conf, "uid");
 	int r;
 
 	if (a->local)
-		localrun_look(a->local, &local);
+		local_process_look(a->local, &local);
 	r = read_policies(a, &o);
 	if (r)
 		return r;
@@ -406,7 +406,7 @@ static int make_loop(struct app *a)
 static int start_local(struct app *a)
 {
 	struct status why = STATUS_OK;
-	int r = a->local_mode ? localrun_start(a->loop, a->state_dir, &a->local, &why) : 0;
+	int r = a->local_mode ? local_process_start(a->loop, a->state_dir, &a->local, &why) : 0;
 
 	if (r < 0)
 		fprintf(stderr, "agentboxd: %s\n", status_ok(&why) ? strerrordesc_np(-r) : why.text);
@@ -564,7 +564,7 @@ struct app *app_free(struct app *a)
 		;	/* connections end from the loop */
 	resolver_free(a->resolver);
 	store_close(a->store);
-	localrun_free(a->local);
+	local_process_free(a->local);
 	timer_clear(&a->tick);
 	loop_free(a->loop);
 	conf_free(a->conf);

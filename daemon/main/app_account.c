@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Accounts: one cloud each, with its key, CA and proxy. A key comes from a file, from systemd's
- * credentials, from a command (keyrun.c), or, only for a user daemon, from the environment, where it is overwritten.
+ * credentials, from a command (key_command.c), or, only for a user daemon, from the environment, where it is overwritten.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "daemon/common/obs/log.h"
 #include "daemon/main/app_impl.h"
-#include "daemon/main/keyrun.h"
+#include "daemon/main/key_command.h"
 #include "proto/base/str.h"
 
 #define KEY_COMMAND_PAUSE_MS 5000u	/* after a run that brought nothing new */
@@ -76,7 +76,7 @@ static bool run_key_command(struct account *c)
 		return true;
 	if (!c->key_command || loop_now_ms(c->app->loop) < c->key_run_at_ms)
 		return false;
-	r = keyrun_start(c->app->loop, c->key_command, on_key_printed, c, &c->key_run);
+	r = key_command_start(c->app->loop, c->key_command, on_key_printed, c, &c->key_run);
 	if (r < 0)
 		log_error("key_command", "account=%s error=%s", c->name, log_q(strerror(-r)));
 	return r == 0;
@@ -87,7 +87,7 @@ static int first_key(struct account *c)
 {
 	c->key_first = run_key_command(c);
 	while (c->key_first)
-		if (loop_once(c->app->loop, KEYRUN_LIMIT_MS) < 0)
+		if (loop_once(c->app->loop, KEY_COMMAND_LIMIT_MS) < 0)
 			return APP_EXIT_UNAVAILABLE;
 	return 0;
 }
@@ -334,10 +334,10 @@ static int make_cloud(struct account *c, const char *api_url, const char *domain
 
 static int make_local_account(struct account *c)
 {
-	struct localrun_info info;
+	struct local_process_info info;
 	int r;
 
-	localrun_look(c->app->local, &info);
+	local_process_look(c->app->local, &info);
 	c->key_path = strdup(info.key_file);
 	r = c->key_path ? secret_read(c->key_path, &c->key) : -ENOMEM;
 	if (r < 0) {
@@ -389,7 +389,7 @@ void app_accounts_free(struct app *a)
 	for (size_t i = 0; i < a->n_accounts; i++) {
 		struct account *c = &a->accounts[i];
 
-		keyrun_cancel(c->key_run);
+		key_command_cancel(c->key_run);
 		c->key_run = NULL;
 		cloud_free(c->cloud);
 		c->cloud = NULL;

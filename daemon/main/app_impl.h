@@ -11,7 +11,7 @@
 #include "daemon/common/net/tls.h"
 #include "daemon/conf/secret.h"
 #include "daemon/main/app.h"
-#include "daemon/main/localrun.h"
+#include "daemon/main/local_process.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/socket.h"
 #include "daemon/rpc/svc_daemon.h"
@@ -31,7 +31,7 @@ struct account {
 	struct secret *key;
 	char *key_path;			/* NULL: from the environment, or none */
 	const char *key_command;	/* NULL = none */
-	struct keyrun *key_run;		/* it runs */
+	struct key_command *key_run;		/* it runs */
 	bool key_first;			/* … for the first time: the start waits for it */
 	uint64_t key_run_at_ms;		/* not before */
 	struct stat key_stat;		/* of that file when it was last read, or tried */
@@ -47,7 +47,7 @@ struct app {
 	bool local_mode, user_mode;
 	char *socket_path, *state_dir;
 	struct loop *loop;
-	struct localrun *local;
+	struct local_process *local;
 	struct store *store;
 	struct store_report store_report;
 	struct resolver *resolver;

@@ -252,7 +252,7 @@ static void app_status_look(void *user, const struct principal *who, struct daem
 	struct app_status *k = a->look;
 	uid_t uid = who->admin ? (uid_t)-1 : who->uid;
 	struct commands_counts commands;
-	struct localrun_info local = { 0 };
+	struct local_process_info local = { 0 };
 	struct sandbox_core_counts core;
 
 	k->n_degraded = k->n_conns = k->n_limits = 0;
@@ -276,7 +276,7 @@ static void app_status_look(void *user, const struct principal *who, struct daem
 	};
 	collect_store(a, &ret->store, &core);
 	if (a->local) {
-		localrun_look(a->local, &local);
+		local_process_look(a->local, &local);
 		ret->local_address = local.address;
 		ret->local_ca_file = local.ca_file;
 		ret->local_pid = local.pid;
@@ -333,7 +333,7 @@ static void config(void *user, struct daemon_config *ret)
 
 struct stopping {
 	struct app *app;
-	struct localrun_stop *stop;
+	struct local_process_stop *stop;
 	uint32_t killed;
 	daemon_stopped_fn *done;
 	void *user;
@@ -361,7 +361,7 @@ static void *stop_local(void *user, uint64_t deadline_ms, daemon_stopped_fn *don
 	s->killed = counts.running;
 	s->done = done;
 	s->user = done_user;
-	if (localrun_stop(a->local, deadline_ms, on_stopped, s, &s->stop) < 0) {
+	if (local_process_stop(a->local, deadline_ms, on_stopped, s, &s->stop) < 0) {
 		free(s);
 		return NULL;
 	}
@@ -372,7 +372,7 @@ static void stop_local_cancel(void *user, void *op)
 {
 	struct stopping *s = op;
 
-	localrun_stop_cancel(s->stop);
+	local_process_stop_cancel(s->stop);
 	free(s);
 }
 

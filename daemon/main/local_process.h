@@ -5,8 +5,8 @@
  * its lock, its endpoint, its CA and its key. STATE/local/users is locked shared while a daemon runs,
  * so that agentbox-local knows whether anybody still needs it.
  */
-#ifndef AB_DAEMON_MAIN_LOCALRUN_H
-#define AB_DAEMON_MAIN_LOCALRUN_H
+#ifndef AB_DAEMON_MAIN_LOCAL_PROCESS_H
+#define AB_DAEMON_MAIN_LOCAL_PROCESS_H
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -15,9 +15,9 @@
 #include "proto/base/status.h"
 
 struct loop;
-struct localrun;
+struct local_process;
 
-struct localrun_info {
+struct local_process_info {
 	const char *url;	/* "https://localhost:PORT"; stays the same over restarts */
 	const char *address;	/* "127.0.0.1:PORT" */
 	const char *domain;	/* "localhost:PORT" */
@@ -27,18 +27,18 @@ struct localrun_info {
 };
 
 /* Blocks until it is ready, at most 10 s. A failure is a sentence in `why`. */
-must_check int localrun_start(struct loop *loop, const char *state_dir, struct localrun **ret,
+must_check int local_process_start(struct loop *loop, const char *state_dir, struct local_process **ret,
 			      struct status *why);
-void localrun_look(const struct localrun *l, struct localrun_info *ret);
+void local_process_look(const struct local_process *l, struct local_process_info *ret);
 
 /* Ends it with its sandboxes. `done` comes once, never from inside, when the process is gone. */
-typedef void localrun_stopped_fn(void *user, const struct status *st, bool was_running);
-struct localrun_stop;
-must_check int localrun_stop(struct localrun *l, uint64_t deadline_ms, localrun_stopped_fn *done,
-			     void *user, struct localrun_stop **ret);
-void localrun_stop_cancel(struct localrun_stop *s);
+typedef void local_process_stopped_fn(void *user, const struct status *st, bool was_running);
+struct local_process_stop;
+must_check int local_process_stop(struct local_process *l, uint64_t deadline_ms, local_process_stopped_fn *done,
+			     void *user, struct local_process_stop **ret);
+void local_process_stop_cancel(struct local_process_stop *s);
 
 /* Leaves agentbox-local alone. NULL is fine; returns NULL. */
-struct localrun *localrun_free(struct localrun *l);
+struct local_process *local_process_free(struct local_process *l);
 
 #endif

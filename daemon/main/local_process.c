@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/main/localrun.h"
+#include "daemon/main/local_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@
 #define RESTART_MAX_MS	 30000u
 #define LINE_MAX_BYTES	 4096u
 
-struct localrun {
+struct local_process {
 	struct loop *loop;
 	char *dir, *ca_file, *key_file;
 	char url[64], address[64], domain[64];
@@ -39,12 +39,12 @@ struct localrun {
 	struct timer restart;
 	unsigned failures;
 	bool stopped;		/* by StopLocal: it stays down */
-	struct list waiters;	/* struct localrun_stop */
+	struct list waiters;	/* struct local_process_stop */
 };
 
-struct localrun_stop {
+struct local_process_stop {
 	struct list node;
-	localrun_stopped_fn *done;
+	local_process_stopped_fn *done;
 	void *user;
 	bool was_running;
 	struct status st;
@@ -54,7 +54,7 @@ struct localrun_stop {
 
 /* --- where it is --- */
 
-static bool parse_endpoint(struct localrun *l, const char *text)
+static bool parse_endpoint(struct local_process *l, const char *text)
 {
 	json_error_t e;
 	json_t *root = json_loads(text, 0, &e);
@@ -93,7 +93,7 @@ static bool parse_endpoint(struct localrun *l, const char *text)
 }
 
 /* True if a living agentbox-local holds this folder. Its lock, not its pid, is the proof. */
-static bool is_held(const struct localrun *l)
+static bool is_held(const struct local_process *l)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	char path[4096];
@@ -104,7 +104,7 @@ static bool is_held(const struct localrun *l)
 	return fd >= 0 && fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-static bool read_endpoint(struct localrun *l)
+static bool read_endpoint(struct local_process *l)
 {
 	char path[4096], *text;
 	bool ok;
@@ -156,7 +156,7 @@ static noreturn_ void exec_local(const char *program, char *const argv[], int re
 }
 
 /* The line on the ready pipe, or why there is none. */
-static int wait_ready(struct localrun *l, int fd, struct status *why)
+static int wait_ready(struct local_process *l, int fd, struct status *why)
 {
 	uint64_t until = clock_boot_ms() + READY_MS;
 	char line[LINE_MAX_BYTES];
@@ -192,7 +192,7 @@ static int wait_ready(struct localrun *l, int fd, struct status *why)
 	return -EPROTO;
 }
 
-static int spawn_local(struct localrun *l, struct status *why)
+static int spawn_local(struct local_process *l, struct status *why)
 {
 	char program[4096], listen[32], plain[32];
 	char *argv[] = { (char *)"agentbox-local", (char *)"--state-dir", l->dir, (char *)"--tls-listen",
@@ -229,7 +229,7 @@ static int spawn_local(struct localrun *l, struct status *why)
 
 static void on_end(struct watch *w, unsigned ready, void *user);
 
-static int watch_process(struct localrun *l)
+static int watch_process(struct local_process *l)
 {
 	int r = fd_pidfd(l->pid, &l->pidfd);
 
@@ -241,7 +241,7 @@ static int watch_process(struct localrun *l)
 }
 
 /* Attaches or starts; a port that was taken meanwhile is given up for a free one. */
-static int bring_up(struct localrun *l, struct status *why)
+static int bring_up(struct local_process *l, struct status *why)
 {
 	bool known = read_endpoint(l);
 	int r = 0;
@@ -265,16 +265,16 @@ static int bring_up(struct localrun *l, struct status *why)
 
 static void answer_stop(struct defer *d, void *user)
 {
-	struct localrun_stop *s = user;
-	struct localrun_stop copy = *s;
+	struct local_process_stop *s = user;
+	struct local_process_stop copy = *s;
 
-	localrun_stop_cancel(s);
+	local_process_stop_cancel(s);
 	copy.done(copy.user, &copy.st, copy.was_running);
 }
 
 static void on_restart(struct timer *t, void *user)
 {
-	struct localrun *l = user;
+	struct local_process *l = user;
 	struct status why = STATUS_OK;
 	uint16_t port = l->port, plain_port = l->plain_port;
 
@@ -289,14 +289,14 @@ static void on_restart(struct timer *t, void *user)
 
 static void on_end(struct watch *w, unsigned ready, void *user)
 {
-	struct localrun *l = user;
+	struct local_process *l = user;
 
 	watch_fini(&l->watch);
 	l->pidfd = fd_close(l->pidfd);
 	log_info("local_ended", "pid=%d asked=%s", l->pid, l->stopped ? "yes" : "no");
 	l->pid = 0;
 	list_for_each(n, &l->waiters) {
-		struct localrun_stop *s = list_entry(n, struct localrun_stop, node);
+		struct local_process_stop *s = list_entry(n, struct local_process_stop, node);
 
 		timer_clear(&s->deadline);
 		defer_post(&s->answer);
@@ -307,16 +307,16 @@ static void on_end(struct watch *w, unsigned ready, void *user)
 
 static void on_stop_deadline(struct timer *t, void *user)
 {
-	struct localrun_stop *s = user;
+	struct local_process_stop *s = user;
 
 	status_set(&s->st, R_DEADLINE_REQUEST, "agentbox-local is still ending its sandboxes");
 	defer_post(&s->answer);
 }
 
-int localrun_stop(struct localrun *l, uint64_t deadline_ms, localrun_stopped_fn *done, void *user,
-		  struct localrun_stop **ret)
+int local_process_stop(struct local_process *l, uint64_t deadline_ms, local_process_stopped_fn *done, void *user,
+		  struct local_process_stop **ret)
 {
-	struct localrun_stop *s = calloc(1, sizeof(*s));
+	struct local_process_stop *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return -ENOMEM;
@@ -335,14 +335,14 @@ int localrun_stop(struct localrun *l, uint64_t deadline_ms, localrun_stopped_fn 
 		status_errno(&s->st, errno, "ending agentbox-local");
 		defer_post(&s->answer);
 	} else if (deadline_ms && timer_set(&s->deadline, deadline_ms) < 0) {
-		localrun_stop_cancel(s);
+		local_process_stop_cancel(s);
 		return -ENOMEM;
 	}
 	*ret = s;
 	return 0;
 }
 
-void localrun_stop_cancel(struct localrun_stop *s)
+void local_process_stop_cancel(struct local_process_stop *s)
 {
 	if (!s)
 		return;
@@ -354,9 +354,9 @@ void localrun_stop_cancel(struct localrun_stop *s)
 
 /* --- the object --- */
 
-int localrun_start(struct loop *loop, const char *state_dir, struct localrun **ret, struct status *why)
+int local_process_start(struct loop *loop, const char *state_dir, struct local_process **ret, struct status *why)
 {
-	struct localrun *l = calloc(1, sizeof(*l));
+	struct local_process *l = calloc(1, sizeof(*l));
 	char *users = NULL;
 	int r = -ENOMEM;
 
@@ -382,26 +382,26 @@ int localrun_start(struct loop *loop, const char *state_dir, struct localrun **r
 	}
 	free(users);
 	if (r < 0) {
-		localrun_free(l);
+		local_process_free(l);
 		return r;
 	}
 	*ret = l;
 	return 0;
 }
 
-void localrun_look(const struct localrun *l, struct localrun_info *ret)
+void local_process_look(const struct local_process *l, struct local_process_info *ret)
 {
-	*ret = (struct localrun_info){ .url = l->url, .address = l->address, .domain = l->domain,
+	*ret = (struct local_process_info){ .url = l->url, .address = l->address, .domain = l->domain,
 				       .ca_file = l->ca_file, .key_file = l->key_file, .pid = l->pid,
 				       .plain_ports = l->plain_port != 0 };
 }
 
-struct localrun *localrun_free(struct localrun *l)
+struct local_process *local_process_free(struct local_process *l)
 {
 	if (!l)
 		return NULL;
 	while (!list_is_empty(&l->waiters))
-		localrun_stop_cancel(list_entry(l->waiters.next, struct localrun_stop, node));
+		local_process_stop_cancel(list_entry(l->waiters.next, struct local_process_stop, node));
 	watch_fini(&l->watch);
 	timer_clear(&l->restart);
 	fd_close(l->pidfd);

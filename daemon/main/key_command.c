@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/main/keyrun.h"
+#include "daemon/main/key_command.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,12 +14,12 @@
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
 
-#define KEYRUN_MAGIC 0x4b657952u
+#define KEY_COMMAND_MAGIC 0x4b657952u
 
-struct keyrun {
+struct key_command {
 	uint32_t magic;
 	struct loop *loop;
-	keyrun_done_fn *done;
+	key_command_done_fn *done;
 	void *user;
 	pid_t pid;
 	int pidfd, out;
@@ -29,16 +29,16 @@ struct keyrun {
 	size_t n;
 };
 
-static struct keyrun *keyrun_from(void *p)
+static struct key_command *key_command_from(void *p)
 {
-	struct keyrun *k = p;
+	struct key_command *k = p;
 
-	must(k && k->magic == KEYRUN_MAGIC);
+	must(k && k->magic == KEY_COMMAND_MAGIC);
 	return k;
 }
 
 /* With all that it started. */
-static void end_it(struct keyrun *k)
+static void end_it(struct key_command *k)
 {
 	if (k->pid <= 0)
 		return;
@@ -48,7 +48,7 @@ static void end_it(struct keyrun *k)
 	k->pid = 0;
 }
 
-static void keyrun_free(struct keyrun *k)
+static void key_command_free(struct key_command *k)
 {
 	end_it(k);
 	watch_fini(&k->ended);
@@ -60,23 +60,23 @@ static void keyrun_free(struct keyrun *k)
 	free(k);
 }
 
-void keyrun_cancel(struct keyrun *k)
+void key_command_cancel(struct key_command *k)
 {
 	if (k)
-		keyrun_free(keyrun_from(k));
+		key_command_free(key_command_from(k));
 }
 
-static void keyrun_finish(struct keyrun *k, struct secret *key, const char *why)
+static void key_command_finish(struct key_command *k, struct secret *key, const char *why)
 {
-	keyrun_done_fn *done = k->done;
+	key_command_done_fn *done = k->done;
 	void *user = k->user;
 
-	keyrun_free(k);
+	key_command_free(k);
 	done(user, key, why);
 }
 
 /* What there is to read now. False: it has said too much. */
-static bool take_output(struct keyrun *k)
+static bool take_output(struct key_command *k)
 {
 	for (;;) {
 		ssize_t n = read(k->out, k->text + k->n, sizeof(k->text) - k->n);
@@ -97,15 +97,15 @@ static bool take_output(struct keyrun *k)
 
 static void on_output(struct watch *w, unsigned ready, void *user)
 {
-	struct keyrun *k = keyrun_from(user);
+	struct key_command *k = key_command_from(user);
 
 	if (!take_output(k))
-		keyrun_finish(k, NULL, "it prints more than 4,096 bytes");
+		key_command_finish(k, NULL, "it prints more than 4,096 bytes");
 }
 
 static void on_ended(struct watch *w, unsigned ready, void *user)
 {
-	struct keyrun *k = keyrun_from(user);
+	struct key_command *k = key_command_from(user);
 	bool fits = take_output(k);
 	struct secret *key = NULL;
 	char why[64];
@@ -116,26 +116,26 @@ static void on_ended(struct watch *w, unsigned ready, void *user)
 	(void)kill(-k->pid, SIGKILL);	/* what it left behind */
 	k->pid = 0;
 	if (r < 0) {
-		keyrun_finish(k, NULL, strerror(errno));
+		key_command_finish(k, NULL, strerror(errno));
 	} else if (WIFSIGNALED(status)) {
 		snprintf(why, sizeof(why), "it was ended by signal %d", WTERMSIG(status));
-		keyrun_finish(k, NULL, why);
+		key_command_finish(k, NULL, why);
 	} else if (WEXITSTATUS(status)) {
 		snprintf(why, sizeof(why), "it ended with %d", WEXITSTATUS(status));
-		keyrun_finish(k, NULL, why);
+		key_command_finish(k, NULL, why);
 	} else if (!fits || strlen(k->text) != k->n) {
-		keyrun_finish(k, NULL,
+		key_command_finish(k, NULL,
 			      fits ? "what it prints is no key"
 				   : "it prints more than 4,096 bytes");
 	} else {
 		r = secret_take(k->text, &key);
-		keyrun_finish(k, key, r < 0 ? secret_error(r) : NULL);
+		key_command_finish(k, key, r < 0 ? secret_error(r) : NULL);
 	}
 }
 
 static void on_limit(struct timer *t, void *user)
 {
-	keyrun_finish(keyrun_from(user), NULL, "it did not end within 10 s");
+	key_command_finish(key_command_from(user), NULL, "it did not end within 10 s");
 }
 
 static int spawn(const char *command, int out, pid_t *ret)
@@ -170,14 +170,14 @@ static int spawn(const char *command, int out, pid_t *ret)
 	return -r;
 }
 
-int keyrun_start(struct loop *l, const char *command, keyrun_done_fn *done, void *user, struct keyrun **ret)
+int key_command_start(struct loop *l, const char *command, key_command_done_fn *done, void *user, struct key_command **ret)
 {
-	struct keyrun *k = calloc(1, sizeof(*k));
+	struct key_command *k = calloc(1, sizeof(*k));
 	int fds[2], r;
 
 	if (!k)
 		return -ENOMEM;
-	k->magic = KEYRUN_MAGIC;
+	k->magic = KEY_COMMAND_MAGIC;
 	k->loop = l;
 	k->done = done;
 	k->user = user;
@@ -200,9 +200,9 @@ int keyrun_start(struct loop *l, const char *command, keyrun_done_fn *done, void
 	if (!r)
 		r = watch_set(&k->output, WATCH_READ);
 	if (!r)
-		r = timer_set(&k->limit, loop_now_ms(l) + KEYRUN_LIMIT_MS);
+		r = timer_set(&k->limit, loop_now_ms(l) + KEY_COMMAND_LIMIT_MS);
 	if (r < 0)
-		keyrun_free(k);
+		key_command_free(k);
 	else
 		*ret = k;
 	return r;
