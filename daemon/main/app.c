@@ -396,6 +396,8 @@ static int make_loop(struct app *a)
 		r = loop_signal(a->loop, SIGTERM, on_term, a);
 	if (!r)
 		r = loop_signal(a->loop, SIGINT, on_term, a);
+	if (!r)
+		r = children_new(a->loop, &a->children);
 	if (!r) {
 		timer_init(&a->tick, a->loop, on_tick, a);
 		r = timer_set(&a->tick, loop_now_ms(a->loop) + TICK_MS);
@@ -566,6 +568,7 @@ struct app *app_free(struct app *a)
 	store_close(a->store);
 	local_process_free(a->local);
 	timer_clear(&a->tick);
+	children_free(a->children);
 	loop_free(a->loop);
 	conf_free(a->conf);
 	free(a->conf_text);

@@ -49,7 +49,6 @@ static void on_key_printed(void *user, struct secret *key, const char *why)
 	struct account *c = user;
 
 	c->key_run = NULL;
-	c->key_first = false;
 	c->key_run_at_ms = loop_now_ms(c->app->loop) + KEY_COMMAND_PAUSE_MS;
 	if (!key) {
 		log_error("key_command", "account=%s error=%s", c->name, log_q(why));
@@ -76,20 +75,10 @@ static bool run_key_command(struct account *c)
 		return true;
 	if (!c->key_command || loop_now_ms(c->app->loop) < c->key_run_at_ms)
 		return false;
-	r = key_command_start(c->app->loop, c->key_command, on_key_printed, c, &c->key_run);
+	r = key_command_start(c->app->children, c->key_command, KEY_COMMAND_LIMIT_MS, on_key_printed, c, &c->key_run);
 	if (r < 0)
 		log_error("key_command", "account=%s error=%s", c->name, log_q(strerror(-r)));
 	return r == 0;
-}
-
-/* The start waits for the first key, and goes on without one: calls run the command again. */
-static int first_key(struct account *c)
-{
-	c->key_first = run_key_command(c);
-	while (c->key_first)
-		if (loop_once(c->app->loop, KEY_COMMAND_LIMIT_MS) < 0)
-			return APP_EXIT_UNAVAILABLE;
-	return 0;
 }
 
 static int read_key(struct account *c)
@@ -102,7 +91,8 @@ static int read_key(struct account *c)
 
 	if (!str_is_empty(command)) {
 		c->key_command = command;
-		return first_key(c);
+		(void)run_key_command(c);	/* the start does not wait; calls that need the key do */
+		return 0;
 	}
 	if (!str_is_empty(file)) {
 		c->key_path = strdup(file);

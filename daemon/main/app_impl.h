@@ -11,6 +11,7 @@
 #include "daemon/common/net/tls.h"
 #include "daemon/conf/secret.h"
 #include "daemon/main/app.h"
+#include "daemon/main/child.h"
 #include "daemon/main/local_process.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/socket.h"
@@ -31,8 +32,7 @@ struct account {
 	struct secret *key;
 	char *key_path;			/* NULL: from the environment, or none */
 	const char *key_command;	/* NULL = none */
-	struct key_command *key_run;		/* it runs */
-	bool key_first;			/* … for the first time: the start waits for it */
+	struct key_command *key_run;	/* it runs */
 	uint64_t key_run_at_ms;		/* not before */
 	struct stat key_stat;		/* of that file when it was last read, or tried */
 	char *proxy, *no_proxy;
@@ -47,6 +47,7 @@ struct app {
 	bool local_mode, user_mode;
 	char *socket_path, *state_dir;
 	struct loop *loop;
+	struct children *children;
 	struct local_process *local;
 	struct store *store;
 	struct store_report store_report;
