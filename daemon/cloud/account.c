@@ -210,15 +210,66 @@ static int bad_option(struct status *why, const char *name, const char *value)
 	return -EINVAL;
 }
 
-static int copy_options(struct cloud *c, const struct cloud_options *o, struct status *why)
+struct address {
+	char *api_url, *domain;
+	struct url api, sandbox;
+};
+
+static void address_fini(struct address *a)
 {
-	const char *domain = str_is_empty(o->domain) ? DEFAULT_DOMAIN : o->domain;
+	free(a->api_url);
+	free(a->domain);
+	url_fini(&a->api);
+	url_fini(&a->sandbox);
+}
+
+static int read_address(const char *api_url, const char *domain, const char *sandbox_url, struct address *ret,
+			struct status *why)
+{
+	const char *name = str_is_empty(domain) ? DEFAULT_DOMAIN : domain;
 	int r;
 
+	ret->domain = str_dup(name);
+	ret->api_url = str_is_empty(api_url) ? str_printf("https://api.%s", name) : str_dup(api_url);
+	if (!ret->domain || !ret->api_url)
+		return -ENOMEM;
+	r = url_parse(ret->api_url, &ret->api);
+	if (r == -EINVAL)
+		return bad_option(why, "api_url", ret->api_url);
+	if (r == 0 && !str_is_empty(sandbox_url)) {
+		r = url_parse(sandbox_url, &ret->sandbox);
+		if (r == -EINVAL)
+			return bad_option(why, "sandbox_url", sandbox_url);
+	}
+	return r;
+}
+
+static int set_address(struct cloud *c, const char *api_url, const char *domain, const char *sandbox_url,
+		       struct status *why)
+{
+	struct address a = { 0 }, old = { c->api_url, c->domain, c->api, c->sandbox };
+	int r = read_address(api_url, domain, sandbox_url, &a, why);
+
+	if (r < 0) {
+		address_fini(&a);
+		return r;
+	}
+	c->api_url = a.api_url;
+	c->domain = a.domain;
+	c->api = a.api;
+	c->sandbox = a.sandbox;
+	address_fini(&old);
+	return 0;
+}
+
+int cloud_set_address(struct cloud *c, const char *api_url, const char *domain, const char *sandbox_url)
+{
+	return set_address(c, api_url, domain, sandbox_url, NULL);
+}
+
+static int copy_options(struct cloud *c, const struct cloud_options *o, struct status *why)
+{
 	c->account = str_dup(o->account ? o->account : "default");
-	c->domain = str_dup(domain);
-	c->api_url = str_is_empty(o->api_url) ? str_printf("https://api.%s", domain) :
-						str_dup(o->api_url);
 	c->header_sandbox_id = str_dup(o->header_sandbox_id ? o->header_sandbox_id : "e2b-sandbox-id");
 	c->header_sandbox_port =
 		str_dup(o->header_sandbox_port ? o->header_sandbox_port : "e2b-sandbox-port");
@@ -227,22 +278,13 @@ static int copy_options(struct cloud *c, const struct cloud_options *o, struct s
 	c->default_user = str_dup(o->default_user ? o->default_user : "user");
 	c->proxy = str_dup(o->proxy);
 	c->no_proxy = str_dup(o->no_proxy);
-	if (!c->account || !c->domain || !c->api_url || !c->header_sandbox_id ||
-	    !c->header_sandbox_port || !c->header_traffic_token || !c->default_user ||
-	    (o->proxy && !c->proxy) || (o->no_proxy && !c->no_proxy))
+	if (!c->account || !c->header_sandbox_id || !c->header_sandbox_port || !c->header_traffic_token ||
+	    !c->default_user || (o->proxy && !c->proxy) || (o->no_proxy && !c->no_proxy))
 		return -ENOMEM;
 	str_lower(c->header_sandbox_id);	/* as field names are on the wire */
 	str_lower(c->header_sandbox_port);
 	str_lower(c->header_traffic_token);
-	r = url_parse(c->api_url, &c->api);
-	if (r == -EINVAL)
-		return bad_option(why, "api_url", c->api_url);
-	if (r == 0 && !str_is_empty(o->sandbox_url)) {
-		r = url_parse(o->sandbox_url, &c->sandbox);
-		if (r == -EINVAL)
-			return bad_option(why, "sandbox_url", o->sandbox_url);
-	}
-	return r;
+	return set_address(c, o->api_url, o->domain, o->sandbox_url, why);
 }
 
 int cloud_new(const struct cloud_options *o, struct cloud **ret, struct status *ret_why)

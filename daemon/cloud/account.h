@@ -31,6 +31,8 @@ struct cloud {
 	char *account, *api_url, *domain, *proxy, *no_proxy, *default_user;
 	char *header_sandbox_id, *header_sandbox_port, *header_traffic_token;
 	struct url api, sandbox;	/* sandbox.host NULL = by domain */
+	enum cloud_gate gate;
+	struct status gate_why;		/* not OPEN: what callers are told */
 	bool plain_http2, check_key_format;
 
 	char *key;			/* wiped when replaced */

@@ -140,6 +140,7 @@ struct pool_req *agent_request(const struct agent_ask *a)
 		.n_body = a->n_body,
 		.cls = a->cls,
 		.idempotent = a->idempotent,
+		.refused = c->gate == CLOUD_OPEN ? NULL : &c->gate_why,
 		.head_by_ms = a->head_by_ms,
 		.deadline_ms = a->deadline_ms,
 		.on_ready = a->on_ready,

@@ -63,6 +63,17 @@ void cloud_set_key(struct cloud *c, const char *api_key);
 void cloud_key_settled(struct cloud *c);
 /* For the connections from now on; not owned, as in the options. */
 void cloud_set_tls(struct cloud *c, struct tls_client *tls);
+/* Where requests go from now on; each as in the options. -ENOMEM, -EINVAL: as it was. */
+must_check int cloud_set_address(struct cloud *c, const char *api_url, const char *domain, const char *sandbox_url);
+
+/* Whether calls go to the cloud at all. The daemon changes it for a cloud that it runs itself (--local). */
+enum cloud_gate {
+	CLOUD_OPEN,
+	CLOUD_AWAITED,	/* the cloud is starting: calls wait until their deadline; requests to sandboxes are refused */
+	CLOUD_SHUT,	/* the cloud is down: calls are refused, also those that wait */
+};
+/* `why` is the status of what is refused or waits in vain; copied; NULL with CLOUD_OPEN. */
+void cloud_set_gate(struct cloud *c, enum cloud_gate to, const struct status *why);
 
 enum cloud_outcome {
 	CLOUD_DONE,	/* the cloud did it; status OK */

@@ -164,13 +164,41 @@ static int put_fields(struct cloud_call *c, struct fields *f)
 	return r;
 }
 
+/* The call waits in this state until its deadline, outside of pool and limiter. Its result is filled already, with what
+ * the caller is told if the wait is in vain. False without memory. */
+static bool call_hold(struct cloud_call *c, enum call_state in)
+{
+	c->req = pool_req_free(c->req);
+	limiter_leave(&c->cloud->limiter, &c->ticket, false);
+	if (timer_set(&c->timer, c->deadline_ms) < 0)
+		return false;
+	call_set_state(c, in);
+	return true;
+}
+
+static void call_gated(struct cloud_call *c)
+{
+	struct cloud *cloud = c->cloud;
+
+	c->result.outcome = c->sent ? CLOUD_UNKNOWN : CLOUD_UNSENT;
+	c->result.status = cloud->gate_why;
+	status_evidence(&c->result.status, "route", "%s", c->route);
+	if (cloud->gate == CLOUD_SHUT || !call_hold(c, CALL_GATED))
+		call_over(c);
+}
+
 static void call_send(struct cloud_call *c)
 {
 	struct cloud *cloud = c->cloud;
 	struct fields f = FIELDS_NULL;
 	struct pool_target target;
-	char *path = str_printf("%s%s", cloud->api.prefix, c->path);
+	char *path;
 
+	if (cloud->gate != CLOUD_OPEN) {
+		call_gated(c);
+		return;
+	}
+	path = str_printf("%s%s", cloud->api.prefix, c->path);
 	call_set_state(c, CALL_OPEN);
 	c->attempts++;
 	c->key_generation = cloud->key_generation;
@@ -244,7 +272,7 @@ static void rest_on_timer(struct timer *t, void *user)
 
 	if (c->state == CALL_PAUSED) {
 		call_enter(c);
-	} else if (c->state == CALL_KEYLESS) {
+	} else if (c->state == CALL_KEYLESS || c->state == CALL_GATED) {
 		call_over(c);
 	} else if (c->state == CALL_QUEUED) {
 		uint64_t now = loop_now_ms(c->cloud->loop);
@@ -261,6 +289,10 @@ static void call_enter(struct cloud_call *c)
 	uint64_t now = loop_now_ms(c->cloud->loop);
 	uint32_t wait_ms = 0;
 
+	if (c->cloud->gate != CLOUD_OPEN) {
+		call_gated(c);
+		return;
+	}
 	limiter_leave(&c->cloud->limiter, &c->ticket, false);
 	call_set_state(c, CALL_QUEUED);
 	switch (limiter_enter(&c->cloud->limiter, &c->ticket, c->deadline_ms, now, &wait_ms)) {
@@ -493,17 +525,6 @@ static bool call_again(struct cloud_call *c, uint32_t wait_ms)
 	return true;
 }
 
-/* The result is what the caller is told should no key come. False without memory. */
-static bool await_key(struct cloud_call *c)
-{
-	c->req = pool_req_free(c->req);
-	limiter_leave(&c->cloud->limiter, &c->ticket, false);
-	if (timer_set(&c->timer, c->deadline_ms) < 0)
-		return false;
-	call_set_state(c, CALL_KEYLESS);
-	return true;
-}
-
 void cloud_key_settled(struct cloud *cloud)
 {
 	list_for_each_safe(n, &cloud->calls) {
@@ -534,7 +555,7 @@ static bool key_again(struct cloud_call *c)
 			coming = cloud->on_key_rejected(cloud, cloud->user);
 	}
 	if (coming && c->attempts < 2)
-		return await_key(c);
+		return call_hold(c, CALL_KEYLESS);
 	if (c->key_generation == cloud->key_generation || !cloud->key || c->attempts >= 2)
 		return false;
 	c->req = pool_req_free(c->req);
@@ -694,13 +715,15 @@ static bool call_refused(struct cloud_call *c, const char *id)
 		c->result.outcome = CLOUD_REFUSED;
 		status_field(&c->result.status, "sandbox", "\"%s\" is no sandbox id", id);
 		call_over(c);
+	} else if (cloud->gate != CLOUD_OPEN) {
+		call_gated(c);
 	} else if (!cloud->key) {
 		c->result.outcome = CLOUD_REFUSED;
 		status_set(&c->result.status, R_KEY_MISSING,
 			   "the account has no API key; set api_key_file or api_key_command in its section, or see the log "
 			   "for what the command said");
 		status_evidence(&c->result.status, "route", "%s", c->route);
-		if (!coming || !await_key(c))
+		if (!coming || !call_hold(c, CALL_KEYLESS))
 			call_over(c);
 	} else if (cloud->check_key_format && !key_is_well_formed(cloud->key)) {
 		call_fail(c, CLOUD_REFUSED, R_KEY_REJECTED,
@@ -745,6 +768,24 @@ struct cloud_call *call_new(struct cloud *cloud, enum fault_op op, const char *m
 	}
 	list_add_tail(&cloud->calls, &c->node);
 	return c;
+}
+
+void cloud_set_gate(struct cloud *cloud, enum cloud_gate to, const struct status *why)
+{
+	cloud->gate = to;
+	if (to == CLOUD_OPEN)
+		cloud->gate_why = (struct status)STATUS_OK;
+	else
+		cloud->gate_why = *why;
+	list_for_each_safe(n, &cloud->calls) {
+		struct cloud_call *c = list_entry(n, struct cloud_call, node);
+
+		if (c->state != CALL_GATED)
+			continue;
+		c->result = (struct cloud_result){ 0 };
+		if (!call_refused(c, NULL))
+			call_enter(c);
+	}
 }
 
 struct cloud_call *call_begin(struct cloud_call *c, const char *id)

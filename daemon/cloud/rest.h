@@ -12,6 +12,7 @@ enum call_state {
 	CALL_OPEN,	/* a request of the pool */
 	CALL_PAUSED,	/* waits to be sent again */
 	CALL_KEYLESS,	/* waits for a key; its result says why, should none come */
+	CALL_GATED,	/* waits for the gate; as KEYLESS */
 	CALL_OVER,	/* only done() is left */
 };
 

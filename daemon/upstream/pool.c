@@ -443,6 +443,10 @@ struct pool_req *pool_request(struct pool *p, const struct pool_ask *a)
 	r->origin->n_reqs++;
 	r->origin->stats.requests++;
 
+	if (a->refused) {
+		pool_req_fail(r, POOL_UNSENT, a->refused);
+		return r;
+	}
 	if (r->origin->n_queued >= p->o.max_queue) {
 		status_set(&why, R_TOO_MANY_STREAMS, "%u requests wait for %s already",
 			   r->origin->n_queued, r->origin->host);

@@ -85,6 +85,7 @@ struct pool_ask {
 	size_t n_body;
 	enum pool_class cls;
 	bool idempotent;		/* may be sent again although it may have been processed */
+	const struct status *refused;	/* not NULL: it fails with this, unsent; copied */
 	uint64_t head_by_ms;		/* BOOTTIME: the answer's head must be there; 0 = no limit */
 	uint64_t deadline_ms;		/* the whole exchange must be over; 0 = no limit */
 	void (*on_ready)(struct pool_req *r, void *user);
