@@ -1112,7 +1112,7 @@ struct ab_daemon_status {
 	uint32_t leases, commands_running;
 	uint64_t spool_bytes;
 	uint32_t connections, calls, streams, max_streams;
-	const char *local_address;	/* of agentbox-local; NULL without --local */
+	const char *local_address;	/* of agentbox-local, "" until it was up; NULL without --local */
 	int64_t local_pid;		/* 0 while it does not run */
 	const char *local_ca_file;
 };

@@ -258,13 +258,13 @@ static int make_life(struct app *a)
 		.reconcile_period_ms = number(a, "daemon", "reconcile_period"),
 		.max_staleness_ms = number(a, "daemon", "max_staleness"),
 	};
-	struct local_process_info local = { .plain_ports = false };
+	struct local_info local = { .plain_ports = false };
 	struct sandbox_core_uid *uids;
 	size_t n = conf_n_instances(a->conf, "uid");
 	int r;
 
 	if (a->local)
-		local_process_look(a->local, &local);
+		local_process_info(a->local, &local);
 	r = read_policies(a, &o);
 	if (r)
 		return r;
@@ -405,20 +405,11 @@ static int make_loop(struct app *a)
 	return r < 0 ? app_failed("the event loop", r) : 0;
 }
 
-static int start_local(struct app *a)
-{
-	struct status why = STATUS_OK;
-	int r = a->local_mode ? local_process_start(a->loop, a->state_dir, &a->local, &why) : 0;
-
-	if (r < 0)
-		fprintf(stderr, "agentboxd: %s\n", status_ok(&why) ? strerrordesc_np(-r) : why.text);
-	return r < 0 ? APP_EXIT_UNAVAILABLE : 0;
-}
-
+/* No step waits for another process or for the network. A signal that comes meanwhile is handled when the loop runs. */
 static int build(struct app *a)
 {
 	static int (*const steps[])(struct app *) = {
-		choose_places, make_loop, open_store, open_socket, start_local, make_resolver, make_pool,
+		choose_places, make_loop, open_store, open_socket, app_local_new, make_resolver, make_pool,
 		app_accounts_new, make_commands, make_life, take_up_commands, make_server,
 		app_metrics_new,
 	};
@@ -560,13 +551,14 @@ struct app *app_free(struct app *a)
 	app_status_free(a);
 	commands_free(a->commands);
 	sandbox_core_free(a->core);
+	local_process_free(a->local);
+	timer_clear(&a->local_retry);
 	app_accounts_free(a);
 	pool_free(a->pool);
 	for (int i = 0; i < 3 && a->loop && !loop_once(a->loop, 0); i++)
 		;	/* connections end from the loop */
 	resolver_free(a->resolver);
 	store_close(a->store);
-	local_process_free(a->local);
 	timer_clear(&a->tick);
 	children_free(a->children);
 	loop_free(a->loop);

@@ -196,6 +196,15 @@ static int make_tls_client(struct account *c, struct tls_client **ret, struct st
 	return tls_client_new(&o, ret, why);
 }
 
+static void use_tls(struct account *c, struct tls_client *fresh)
+{
+	if (c->tls)
+		pool_retire_tls(c->app->pool, c->tls);
+	cloud_set_tls(c->cloud, fresh);
+	tls_client_unref(c->tls);
+	c->tls = fresh;
+}
+
 /* New connections believe, and show, what the files hold now; while they cannot be used, what they held. */
 static void collect_tls(struct account *c)
 {
@@ -210,10 +219,7 @@ static void collect_tls(struct account *c)
 		return;
 	}
 	log_info("ca_reread", "account=%s file=%s", c->name, log_q(c->ca_file ? c->ca_file : ""));
-	pool_retire_tls(c->app->pool, c->tls);
-	cloud_set_tls(c->cloud, fresh);
-	tls_client_unref(c->tls);
-	c->tls = fresh;
+	use_tls(c, fresh);
 }
 
 /* Looked at before each call, so that a new key is in use before the old one is refused. */
@@ -313,8 +319,7 @@ static int make_cloud(struct account *c, const char *api_url, const char *domain
 	struct status why = STATUS_OK;
 
 	c->domain = strdup(domain ? domain : "");
-	c->sandbox_url = strdup(sandbox_url ? sandbox_url : "");
-	if (!c->domain || !c->sandbox_url)
+	if (!c->domain)
 		return APP_EXIT_UNAVAILABLE;
 	if (cloud_new(&o, &c->cloud, &why) == 0)
 		return 0;
@@ -322,21 +327,73 @@ static int make_cloud(struct account *c, const char *api_url, const char *domain
 	return APP_EXIT_CONFIG;
 }
 
+/* Address, CA and key are set by app_account_point() when agentbox-local is up. */
 static int make_local_account(struct account *c)
 {
-	struct local_process_info info;
 	int r;
 
-	local_process_look(c->app->local, &info);
-	c->key_path = strdup(info.key_file);
-	r = c->key_path ? secret_read(c->key_path, &c->key) : -ENOMEM;
-	if (r < 0) {
-		fprintf(stderr, "agentboxd: %s: %s\n", info.key_file, secret_error(r));
-		return APP_EXIT_UNAVAILABLE;
-	}
 	c->proxy_origin = "default";
-	r = make_tls(c, info.ca_file);
-	return r ? r : make_cloud(c, info.url, info.domain, info.url);
+	r = make_cloud(c, "https://localhost", NULL, "https://localhost");
+	if (!r)
+		app_local_open(c);
+	return r;
+}
+
+static int set_text(char **to, const char *text)
+{
+	char *copy = strdup(text);
+
+	if (!copy)
+		return -ENOMEM;
+	free(*to);
+	*to = copy;
+	return 0;
+}
+
+static int read_key_and_ca(struct account *c, const struct local_info *at, struct secret **ret_key,
+			   struct tls_client **ret_tls, struct status *why)
+{
+	int r = set_text(&c->key_path, at->key_file);
+
+	if (!r)
+		r = set_text(&c->ca_file, at->ca_file);
+	if (r < 0)
+		return r;
+	r = secret_read(c->key_path, ret_key);
+	if (r < 0) {
+		status_set(why, R_KEY_MISSING, "%s: %s", c->key_path, secret_error(r));
+		return r;
+	}
+	(void)tls_files_changed(c);
+	r = make_tls_client(c, ret_tls, why);
+	if (r < 0)
+		*ret_key = secret_free(*ret_key);
+	return r;
+}
+
+int app_account_point(struct account *c, const struct local_info *at, struct status *why)
+{
+	struct tls_client *tls = NULL;
+	struct secret *key = NULL;
+	int r = read_key_and_ca(c, at, &key, &tls, why);
+
+	if (!r)
+		r = set_text(&c->domain, at->domain);
+	if (!r)
+		r = cloud_set_address(c->cloud, at->url, at->domain, at->url);
+	if (r < 0) {
+		secret_free(key);
+		if (tls)
+			tls_client_unref(tls);
+		if (status_ok(why))
+			status_errno(why, r, "the account of agentbox-local");
+		return r;
+	}
+	use_tls(c, tls);
+	secret_free(c->key);
+	c->key = key;
+	cloud_set_key(c->cloud, secret_text(key));
+	return 0;
 }
 
 static int make_account(struct account *c)
@@ -397,7 +454,6 @@ void app_accounts_free(struct app *a)
 		free(c->proxy);
 		free(c->no_proxy);
 		free(c->domain);
-		free(c->sandbox_url);
 	}
 	a->n_accounts = 0;
 }

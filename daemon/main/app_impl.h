@@ -37,7 +37,7 @@ struct account {
 	struct stat key_stat;		/* of that file when it was last read, or tried */
 	char *proxy, *no_proxy;
 	const char *proxy_origin;
-	char *domain, *sandbox_url;
+	char *domain;
 };
 
 struct app {
@@ -48,7 +48,9 @@ struct app {
 	char *socket_path, *state_dir;
 	struct loop *loop;
 	struct children *children;
-	struct local_process *local;
+	struct local_process *local;	/* --local only */
+	struct timer local_retry;
+	bool local_lost;		/* the account could not follow it */
 	struct store *store;
 	struct store_report store_report;
 	struct resolver *resolver;
@@ -72,12 +74,21 @@ struct app {
 /* app_account.c: every account of the configuration. 0, or an exit code after the reason was printed. */
 must_check int app_accounts_new(struct app *a);
 void app_accounts_free(struct app *a);
+/* The account's cloud is at this address, with this CA and key. -errno and `why`: it stays as it was. */
+must_check int app_account_point(struct account *c, const struct local_info *at, struct status *why);
+
+/* app_local.c: agentbox-local, and the account that follows it. As app_accounts_new(). */
+must_check int app_local_new(struct app *a);
+/* The account's calls go to agentbox-local, or wait until it is there. */
+void app_local_open(struct account *c);
 
 /* app_metrics.c: the socket for OpenMetrics, if there is to be one. As app_accounts_new(). */
 must_check int app_metrics_new(struct app *a);
 void app_metrics_free(struct app *a);
 
 /* app_status.c: what Status and Config tell. */
+/* "49983-ID.domain": whoever knows the id may use the sandbox, so it is for admins. */
+bool app_is_sandbox_host(const char *host);
 must_check int app_status_new(struct app *a);
 void app_status_free(struct app *a);
 

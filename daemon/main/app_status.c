@@ -34,6 +34,7 @@ struct app_status {
 	struct daemon_degradation degraded[DEGRADED_MAX];
 	size_t n_degraded;
 	struct status store_health, store_doubt, store_refused, store_unlinked, store_cloned;
+	struct local_info local;
 	int64_t store_since_ms;		/* when the trouble was seen first; 0 = there is none */
 	char db_path[4200];
 	struct daemon_config_value *rows;
@@ -83,6 +84,17 @@ static void collect_limits(struct app *a, const struct cloud *cloud, struct daem
 	}
 }
 
+static void collect_local(struct app *a)
+{
+	struct app_status *k = a->look;
+
+	if (!a->local)
+		return;
+	local_process_info(a->local, &k->local);
+	if (k->local.since_ms)
+		degrade(k, "local", a->accounts[0].name, &k->local.why, k->local.since_ms);
+}
+
 static void collect_cloud(struct app *a, size_t i, const struct sandbox_core_counts *core)
 {
 	struct app_status *k = a->look;
@@ -92,7 +104,8 @@ static void collect_cloud(struct app *a, size_t i, const struct sandbox_core_cou
 	cloud_health(c->cloud, &h);
 	k->failures[i] = h.last_failure;
 	k->clouds[i] = (struct daemon_cloud){
-		.account = c->name, .api_url = cloud_api_url(c->cloud), .domain = c->domain,
+		.account = c->name, .domain = c->domain,
+		.api_url = a->local && !c->domain[0] ? "" : cloud_api_url(c->cloud),	/* it has not been there yet */
 		.proxy = without_credentials(c->proxy, k->proxies[i]), .proxy_origin = c->proxy_origin,
 		.key = h.key_rejected ? DAEMON_KEY_REJECTED : h.key_present ? DAEMON_KEY_PRESENT
 									    : DAEMON_KEY_MISSING,
@@ -106,7 +119,7 @@ static void collect_cloud(struct app *a, size_t i, const struct sandbox_core_cou
 		.in_flight = h.in_flight, .max_in_flight = h.max_in_flight, .queued = h.queued,
 	};
 	collect_limits(a, c->cloud, &k->clouds[i]);
-	if (!k->clouds[i].reachable)
+	if (!k->clouds[i].reachable && !k->local.since_ms)	/* the cause is told instead */
 		degrade(k, "cloud", c->name, &k->failures[i], k->clouds[i].last_failure_at_ms);
 }
 
@@ -132,8 +145,7 @@ static void collect_conns(struct app *a, size_t origin, struct daemon_origin *re
 	}
 }
 
-/* "49983-ID.domain": whoever knows the id may use the sandbox, so it is for admins. */
-static bool is_secret_host(const char *host)
+bool app_is_sandbox_host(const char *host)
 {
 	size_t n = strspn(host, "0123456789");
 
@@ -147,7 +159,7 @@ static size_t collect_pool(struct app *a, bool admin)
 	size_t n = 0;
 
 	while (n < ORIGINS_MAX && pool_stats(a->pool, n, &s)) {
-		const char *rest = !admin && is_secret_host(s.host) ? strchr(s.host, '.') : s.host;
+		const char *rest = !admin && app_is_sandbox_host(s.host) ? strchr(s.host, '.') : s.host;
 
 		snprintf(k->origin_names[n], sizeof(k->origin_names[n]), "%s://%s%.250s:%u", s.scheme,
 			 rest == s.host ? "" : "*", rest, s.port);
@@ -252,13 +264,13 @@ static void app_status_look(void *user, const struct principal *who, struct daem
 	struct app_status *k = a->look;
 	uid_t uid = who->admin ? (uid_t)-1 : who->uid;
 	struct commands_counts commands;
-	struct local_process_info local = { 0 };
 	struct sandbox_core_counts core;
 
 	k->n_degraded = k->n_conns = k->n_limits = 0;
 	sandbox_core_count(a->core, uid, &core);
 	k->store_health = core.store;
 	commands_count(a->commands, uid, &commands);
+	collect_local(a);
 	for (size_t i = 0; i < a->n_accounts; i++)
 		collect_cloud(a, i, &core);
 	*ret = (struct daemon_facts){
@@ -272,15 +284,11 @@ static void app_status_look(void *user, const struct principal *who, struct daem
 		.leases = core.leases,
 		.running = core.running, .paused = core.paused, .changing = core.other,
 		.commands = commands.running, .spool_bytes = commands.spool_used,
-		.is_local = a->local != NULL, .local_address = "", .local_ca_file = "",
+		.is_local = a->local != NULL, .local_pid = k->local.pid,
+		.local_address = k->local.address ? k->local.address : "",
+		.local_ca_file = k->local.ca_file ? k->local.ca_file : "",
 	};
 	collect_store(a, &ret->store, &core);
-	if (a->local) {
-		local_process_look(a->local, &local);
-		ret->local_address = local.address;
-		ret->local_ca_file = local.ca_file;
-		ret->local_pid = local.pid;
-	}
 	ret->degraded = k->degraded;
 	ret->n_degraded = k->n_degraded;
 }

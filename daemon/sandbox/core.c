@@ -721,6 +721,14 @@ int core_adopt(struct sandbox_core *core, struct account *a, const struct cloud_
 	return 0;
 }
 
+void sandbox_core_set_plain_ports(struct sandbox_core *core, const char *account, bool plain_ports)
+{
+	struct account *a = core_account_by_name(core, account);
+
+	if (a)
+		a->plain_ports = plain_ports;
+}
+
 /* --- start --- */
 
 static int copy_accounts(struct sandbox_core *core, const struct sandbox_core_options *o)

@@ -128,6 +128,8 @@ struct sandbox_core_counts {
 	const char *doubt_text;		/* static: what became of the rows before; NULL = nothing */
 	int64_t doubt_at_ms;
 };
+/* Of this account, from now on: sandbox_core_account.plain_ports. */
+void sandbox_core_set_plain_ports(struct sandbox_core *core, const char *account, bool plain_ports);
 /* Sandboxes of one uid, or of all with (uid_t)-1; the rest is the daemon's. */
 void sandbox_core_count(const struct sandbox_core *core, uid_t uid, struct sandbox_core_counts *ret);
 

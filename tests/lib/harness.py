@@ -302,6 +302,8 @@ class Daemon(Program):
             finally:
                 s.close()
         until(answers, timeout, "the socket of agentboxd", self)
+        if "--local" in self.argv:
+            self.wait_log(r"\blocal_(started|attached) ", timeout)
 
     def ctl(self, *args, input=None, timeout=60, check=True, text=True, env=None):
         """agentboxctl on this daemon."""

@@ -58,7 +58,8 @@ static void cmd_status_print(const struct ab_daemon_status *s)
 	     s->streams, s->max_streams, s->leases);
 	print_clouds(s);
 	if (s->local_address)
-		line("local", "%s, %s", s->local_address, s->local_pid ? "running" : "not running");
+		line("local", "%s%s%s", s->local_address, s->local_address[0] ? ", " : "",
+		     s->local_pid ? "running" : "not running");
 	if (s->draining)
 		line("draining", "takes no new work");
 	for (size_t i = 0; i < s->n_degraded; i++)
