@@ -213,7 +213,7 @@ def test_the_daemon_answers_while_it_starts():
     with own_home() as home, hanging(home):
         d = harness.Daemon(None, folder=home, wait=False)
         try:
-            until(lambda: os.path.exists(d.socket), 20, "the socket", d)
+            d.wait_ready()
             with Api(d.socket) as api:
                 watch_the_loop(d, api, 1)
                 begin = time.monotonic()
@@ -232,7 +232,7 @@ def test_sigterm_while_agentbox_local_starts():
     """C-7: it ends at once, and what it was starting ends with it."""
     with own_home() as home, hanging(home):
         d = harness.Daemon(None, folder=home, wait=False)
-        until(lambda: os.path.exists(d.socket), 20, "the socket", d)
+        d.wait_ready()
         traces = until(lambda: started(home, d), 20, "agentbox-local", d)
         begin = time.monotonic()
         d.stop()
@@ -245,7 +245,7 @@ def test_stop_while_it_starts():
     with own_home() as home, hanging(home):
         d = harness.Daemon(None, folder=home, wait=False)
         try:
-            until(lambda: os.path.exists(d.socket), 20, "the socket", d)
+            d.wait_ready()
             with Api(d.socket) as api:
                 assert api.call("DaemonService.StopLocal", timeout=30).was_running
                 with pytest.raises(ApiError) as e:
