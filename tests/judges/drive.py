@@ -27,6 +27,23 @@ Sandbox = sdk.AsyncSandbox if MODE == "async" else sdk.Sandbox
 QUERY = sdk.SandboxQuery(metadata={"user": "abc d", "k&=": "\u00e9+1"})
 
 
+class Has:
+    """An object of the SDK whose methods fail only when they are called, where the version lacks them."""
+
+    def __init__(self, target):
+        self.target = target
+
+    def __getattr__(self, name):
+        v = getattr(self.target, name, None)
+        if name in ("files", "commands", "pty"):
+            return Has(v)
+        return lacking if v is None else v
+
+
+def lacking(*_, **__):
+    raise NotImplementedError("this version lacks it")
+
+
 async def got(v):
     return await v if inspect.isawaitable(v) else v
 
@@ -52,10 +69,10 @@ async def read_stream(v):
             pass
 
 
-async def quiet(v):
+async def quiet(call):
     """A handle's own end does not matter here."""
     try:
-        return await got(v)
+        return await got(call())
     except Exception:
         return None
 
@@ -88,29 +105,30 @@ async def main():
         except Exception:
             print("%s %s: %s" % (NAME, _step, traceback.format_exc(limit=-2)), file=sys.stderr)
 
+    sandbox = Has(Sandbox)
     one_callback = {} if MODE == "sync" else {"on_data": events}
-    s = await do("create", Sandbox.create)
-    await do("create-named", Sandbox.create, "my-template", timeout=60, metadata={"a": "b"}, envs={"A": "1"})
-    await do("create-full", Sandbox.create, **FULL)
-    await do("create-insecure", Sandbox.create, secure=False)
-    await do("create-kill", Sandbox.create, lifecycle={"on_timeout": "kill"})
+    s = Has(await do("create", sandbox.create))
+    await do("create-named", sandbox.create, "my-template", timeout=60, metadata={"a": "b"}, envs={"A": "1"})
+    await do("create-full", sandbox.create, **FULL)
+    await do("create-insecure", sandbox.create, secure=False)
+    await do("create-kill", sandbox.create, lifecycle={"on_timeout": "kill"})
     if NAME == "e2b":
-        await do("create-full-e2b", Sandbox.create, **dict(FULL, **E2B_MORE))
-        await do("create-pause-files", Sandbox.create, lifecycle={"on_timeout": {"action": "pause", "mode": "filesystem"}})
-        await do("create-idempotent", Sandbox.create, idempotency_key=fixed.UUID)
+        await do("create-full-e2b", sandbox.create, **dict(FULL, **E2B_MORE))
+        await do("create-pause-files", sandbox.create, lifecycle={"on_timeout": {"action": "pause", "mode": "filesystem"}})
+        await do("create-idempotent", sandbox.create, idempotency_key=fixed.UUID)
         await do("connect-reboot", s.connect, on_resume="reboot")
         await do("pause-files", s.pause, mode="filesystem")
-        await do("list-all-filters", lambda: pages(Sandbox.list(limit=2, order="asc", query=sdk.SandboxQuery(
+        await do("list-all-filters", lambda: pages(sandbox.list(limit=2, order="asc", query=sdk.SandboxQuery(
             metadata={"a": "b"}, state=[sdk.SandboxState.RUNNING], template="base", started_after=WHEN))))
     else:
-        await do("create-pause-files", Sandbox.create, lifecycle={"on_timeout": {"action": "pause", "keep_memory": False}})
+        await do("create-pause-files", sandbox.create, lifecycle={"on_timeout": {"action": "pause", "keep_memory": False}})
         await do("pause-files", s.pause, keep_memory=False)
-    await do("connect", Sandbox.connect, s.sandbox_id)
+    await do("connect", sandbox.connect, s.sandbox_id)
     await do("connect-timeout", s.connect, timeout=1000)
     await do("info", s.get_info)
-    await do("list", lambda: pages(Sandbox.list()))
-    await do("list-metadata", lambda: pages(Sandbox.list(query=QUERY, limit=2)))
-    await do("list-state", lambda: pages(Sandbox.list(query=sdk.SandboxQuery(
+    await do("list", lambda: pages(sandbox.list()))
+    await do("list-metadata", lambda: pages(sandbox.list(query=QUERY, limit=2)))
+    await do("list-state", lambda: pages(sandbox.list(query=sdk.SandboxQuery(
         state=[sdk.SandboxState.RUNNING, sdk.SandboxState.PAUSED]))))
     await do("timeout", s.set_timeout, 30)
     await do("metrics", s.get_metrics)
@@ -123,11 +141,11 @@ async def main():
     await do("fork-two", s.fork, count=2, timeout=60)
     await do("snapshot", s.create_snapshot)
     await do("snapshot-named", s.create_snapshot, name="My-Snap:v1")
-    await do("snapshots", lambda: pages(Sandbox.list_snapshots()))
+    await do("snapshots", lambda: pages(sandbox.list_snapshots()))
     await do("snapshots-own", lambda: pages(s.list_snapshots(limit=1, name="my-snap:v1")))
-    await do("snapshot-delete", Sandbox.delete_snapshot, "team-slug/my-snap:v1")
+    await do("snapshot-delete", sandbox.delete_snapshot, "team-slug/my-snap:v1")
     await do("pause", s.pause)
-    template = sdk.AsyncTemplate if MODE == "async" else sdk.Template
+    template = Has(getattr(sdk, "AsyncTemplate" if MODE == "async" else "Template", None))
     await do("template-exists", template.exists, "team-slug/my-template")
     await do("template-tags", template.get_tags, "my-template")
     await do("template-tag", template.assign_tags, "my-template:v1", tags=["v2", "stable"])
@@ -174,13 +192,13 @@ async def main():
     await do("write-metadata", f.write, "/home/user/g/m.txt", "x", metadata={"Owner": "bob", "k2": "v 2"})
     await do("write-two", f.write_files, [{"path": "/home/user/g/1", "data": "one"}, {"path": "/home/user/g/2", "data": b"two"}])
     if MODE == "async":
-        w = await do("watch", f.watch_dir, "/home/user/g", on_event=events)
-        await quiet(w.stop())
-        w = await do("watch-full", f.watch_dir, "/home/user/g", on_event=events, user="root", recursive=True, include_entry=True,
-                     allow_network_mounts=True, timeout=0)
-        await quiet(w.stop())
+        w = Has(await do("watch", f.watch_dir, "/home/user/g", on_event=events))
+        await quiet(w.stop)
+        w = Has(await do("watch-full", f.watch_dir, "/home/user/g", on_event=events, user="root", recursive=True, include_entry=True,
+                     allow_network_mounts=True, timeout=0))
+        await quiet(w.stop)
     else:
-        w = await do("watcher", f.watch_dir, "/home/user/g", recursive=True, include_entry=True)
+        w = Has(await do("watcher", f.watch_dir, "/home/user/g", recursive=True, include_entry=True))
         await do("watcher-events", w.get_new_events)
         await do("watcher-stop", w.stop)
     time.time, real = lambda: fixed.UNIX, time.time
@@ -193,7 +211,7 @@ async def main():
         fetch_link(link, b"x" if name == "link-write" else None)
     await do("kill", s.kill)
     if h is not None:
-        await quiet(h.disconnect())
+        await quiet(h.disconnect)
 
 
 async def stream_input(s):

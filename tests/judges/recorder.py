@@ -3,7 +3,8 @@
 
     recorder.py FOLDER LIKE SOURCE VERSION FLAVOUR DRIVER [ARGUMENT…]
         FOLDER      below tests/golden, like sdk/npm
-        LIKE        another such folder: what is there byte by byte is not kept again; "-" for none
+        LIKE        another such folder: what is there byte by byte is not kept again; with a "~" before it, what is there but
+                    for the values of header lines; "-" for none
         SOURCE, VERSION     for the index
         FLAVOUR     e2b or agentbox: whose answers it gives
         DRIVER      the program that drives the SDK; it finds us in RECORDER_URL, and names what comes next with
@@ -53,6 +54,10 @@ AGENT = {
 }
 ROUTE_OF = [(r"^(/v2|/v3)?/sandboxes/(?!metrics$)[^/]+", r"\1/sandboxes/{sandboxID}"), (r"^/templates/aliases/.+", "/templates/aliases/{alias}"),
             (r"^/templates/(?!tags$)[^/]+", "/templates/{templateID}")]
+# Header lines that say nothing about the contract, and differ between the HTTP libraries.
+COMMON = {"host", "connection", "accept", "accept-encoding", "accept-language", "user-agent", "content-length", "transfer-encoding",
+          "sec-fetch-mode", "browser", "lang", "lang_version", "package_version", "publisher", "sdk_runtime", "system", "release",
+          "version", "machine", "processor", "connect-accept-encoding", "connect-content-encoding"}
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
@@ -67,24 +72,21 @@ def spec_answer(name, flavour):
 
 
 def answer_to(m, flavour):
+    """By the path alone: old versions send routing headers to the control plane too, or none to the agent."""
     path, _, query = m.target.partition("?")
-    if any(k.lower().endswith("-sandbox-id") for k, _ in m.headers):
-        name = path.strip("/")
-        if name == "files" and m.method == "GET":
-            name = "get-gzip" if "gzip" in (m.header("accept-encoding") or "") else "get-text"
-        elif name == "files":
-            name = "post-multipart" if "multipart" in m.header("content-type") else "post-octets"
-            if any(k.lower().startswith("x-metadata-") for k, _ in m.headers):
-                name = "post-metadata"
-        else:
-            name = AGENT[name]
-        return golden.read("agent/%s.res" % name)
     for method, pattern, name in API:
         if method == m.method and re.fullmatch(pattern, path):
             if "nextToken=" in query:
                 name = name.replace(".full", ".min")
             return spec_answer(name, flavour)
-    return golden.read("spec/error.404.min.res")
+    name = AGENT.get(path.strip("/"))
+    if path == "/files" and m.method == "GET":
+        name = "get-gzip" if "gzip" in (m.header("accept-encoding") or "") else "get-text"
+    elif path == "/files":
+        name = "post-multipart" if "multipart" in m.header("content-type") else "post-octets"
+        if any(k.lower().startswith("x-metadata-") for k, _ in m.headers):
+            name = "post-metadata"
+    return golden.read("agent/%s.res" % name if name else "spec/error.404.min.res")
 
 
 class Recorder(socketserver.ThreadingTCPServer):
@@ -96,7 +98,8 @@ class Recorder(socketserver.ThreadingTCPServer):
         self.folder, self.source, self.version, self.flavour = folder, source, version, flavour
         self.lock = threading.Lock()
         self.step, self.count = "first", 0
-        self.kept = {}              # bytes -> name
+        self.kept = {}              # key_of() -> name
+        self.key_of = golden.Message.encode
         self.rows = []
 
     @property
@@ -105,7 +108,7 @@ class Recorder(socketserver.ThreadingTCPServer):
 
     def keep(self, m):
         m = normalized(m, self.port)
-        data = m.encode()
+        data = self.key_of(m)
         with self.lock:
             self.count += 1
             name = self.step if self.count == 1 else "%s-%d" % (self.step, self.count)
@@ -135,6 +138,8 @@ def normalized(m, port):
         fixed_boundary = ("-" * 8 + "b0undary" + "0" * 64)[:len(boundary.group(1))]
         body = body.replace(boundary.group(1).encode(), fixed_boundary.encode())
     body = re.sub(UUID.encode(), fixed.UUID.encode(), body)
+    if body.startswith(b"\x1f\x8b"):        # a gzip file has the time at which it was made
+        body = body[:4] + bytes(4) + body[8:]
     for k, v in m.headers:
         if k.lower() == "host":
             v = fixed.HOST if v == "127.0.0.1:%d" % port else v.replace(":%d" % port, ":3000")
@@ -144,6 +149,12 @@ def normalized(m, port):
             v = "1.2.3"
         head.append((k, re.sub(UUID, fixed.UUID, v)))
     return golden.Message(head, body, method=m.method, target=m.target)
+
+
+def loosely(m):
+    """What matters of an old version's request when the newest one's is known: what it asks for, and by which header lines."""
+    names = sorted(k.lower() for k, _ in m.headers if k.lower() not in COMMON)
+    return repr((m.method, m.target, names, m.body.replace(b" ", b"")))
 
 
 class Handler(socketserver.StreamRequestHandler):
@@ -212,9 +223,12 @@ class Handler(socketserver.StreamRequestHandler):
 
 def main(folder, like, source, version, flavour, *argv):
     with Recorder(folder, source, version, flavour) as server:
+        if like.startswith("~"):
+            server.key_of = loosely
         if like != "-":
+            like = like.lstrip("~")
             for name in os.listdir(os.path.join(golden.ROOT, like)):
-                server.kept[golden.read("%s/%s" % (like, name)).encode()] = name
+                server.kept[server.key_of(golden.read("%s/%s" % (like, name)))] = name
         threading.Thread(target=server.serve_forever, daemon=True).start()
         path = os.path.join(golden.ROOT, folder)
         for old in os.listdir(path) if os.path.isdir(path) else []:
