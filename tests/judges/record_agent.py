@@ -20,7 +20,7 @@ from agentcases import CASES, Agent  # noqa: E402
 from rawhttp import exchange  # noqa: E402
 
 ADDRESS = ("127.0.0.1", 49983)
-INIT = {"accessToken": fixed.TOKEN, "defaultUser": "user", "defaultWorkdir": "/home/user", "envVars": {"FROM_CREATE": "1"}}
+INIT = {"accessToken": fixed.TOKEN, "defaultUser": "user", "envVars": {"FROM_CREATE": "1"}}
 
 
 def wait_for_health():

@@ -98,6 +98,10 @@ class Agent:
         for pid in self.pids:
             self.call(PROC + "SendSignal", {"process": {"pid": pid}, "signal": "SIGNAL_SIGKILL"})
         for s in self.open_streams:
+            try:
+                s.message()         # to its end, so that no process of one case is there in the next
+            except ConnectionError:
+                pass
             s.close()
         self.pids, self.open_streams = [], []
 
@@ -293,6 +297,8 @@ def normalized_answer(request, answer):
     if is_plain and answer.status == 200 and (request.method == "POST" or request.target.startswith("/metrics")):
         body = fix_body(body, request.target, kind, True)
     head = [(k, fixed.HTTP_DATE if k.lower() in ("date", "last-modified") else v) for k, v in answer.headers]
+    allow = iter(sorted(v for k, v in head if k == "Allow"))        # the agent has them in any order
+    head = [(k, next(allow) if k == "Allow" else v) for k, v in head]
     return Message(with_body(head, answer.body, body), body, status=answer.status)
 
 
