@@ -52,8 +52,9 @@ AGENT = {
     "filesystem.Filesystem/RemoveWatcher": "watcher-remove.json",
     "health": "health", "metrics": "metrics", "envs": "envs",
 }
-ROUTE_OF = [(r"^(/v2|/v3)?/sandboxes/(?!metrics$)[^/]+", r"\1/sandboxes/{sandboxID}"), (r"^/templates/aliases/.+", "/templates/aliases/{alias}"),
-            (r"^/templates/(?!tags$)[^/]+", "/templates/{templateID}")]
+ROUTE_OF = [(r"^(/v2|/v3)?/sandboxes/(?!metrics$)[^/]+", r"\1/sandboxes/{sandboxID}"),
+            (r"^/templates/aliases/.+", "/templates/aliases/{alias}"),
+            (r"^/templates/(?!tags$|aliases/).+?(/tags)?$", r"/templates/{templateID}\1")]
 # Header lines that say nothing about the contract, and differ between the HTTP libraries.
 COMMON = {"host", "connection", "accept", "accept-encoding", "accept-language", "user-agent", "content-length", "transfer-encoding",
           "sec-fetch-mode", "browser", "lang", "lang_version", "package_version", "publisher", "sdk_runtime", "system", "release",
