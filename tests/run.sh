@@ -133,6 +133,7 @@ stage_asan() {
 	unit_tests build-asan
 	sh tests/it/npm/install.sh
 	sh tests/it/pypi/install.sh
+	sh tests/it/abox/install.sh
 	it_tests it build-asan
 }
 

@@ -15,4 +15,5 @@ sh tests/setup.sh test
 ninja -C build --quiet
 sh tests/it/npm/install.sh
 sh tests/it/pypi/install.sh
+sh tests/it/abox/install.sh
 BUILD_DIR=$PWD/build SHOWS_FULL=1 exec /usr/bin/python3 -m pytest tests/it/c_shows.py tests/it/d_shows.py tests/it/i_goproxy.py tests/it/s_story.py tests/it/s_filter.py -q -s --durations=0 "$@"

@@ -172,7 +172,7 @@ class Program:
 class LocalCloud(Program):
     """agentbox-local on ports of its own choice, in clear and over TLS."""
 
-    def __init__(self, folder=None, key=KEY, tls=True, uid=None, args=(), name="agentbox-local", wrap=()):
+    def __init__(self, folder=None, key=KEY, tls=True, uid=None, args=(), name="agentbox-local", wrap=(), tls_port=0):
         self.home = folder or temp_dir("abl-")
         self._own_home = folder is None
         self._capabilities = None
@@ -191,7 +191,7 @@ class LocalCloud(Program):
             authority = Authority(os.path.join(self.home, "ca"), "agentbox-local test CA")
             cert, tls_key = authority.issue()
             self.ca = authority.cert
-            argv += ["--tls-listen", "127.0.0.1:0", "--cert", cert, "--key", tls_key]
+            argv += ["--tls-listen", "127.0.0.1:%d" % tls_port, "--cert", cert, "--key", tls_key]
         ready_r, ready_w = os.pipe()
         argv += ["--ready-fd", str(ready_w)] + list(args)
         if uid is not None:
