@@ -65,7 +65,7 @@ one() {
 	cli-*) with_npm "$1" "@e2b/cli@${1#cli-}" ;;
 	openai-agents) with_pip "$1" 3.10 openai-agents==0.24.0 e2b==2.63.0 e2b-code-interpreter==2.11.5 ;;
 	langchain-e2b) with_pip "$1" 3.11 langchain-e2b==0.0.6 ;;
-	harbor) with_pip "$1" 3.12 harbor==0.25.0 e2b==2.63.0 ;;
+	harbor) with_pip "$1" 3.12 'harbor[e2b]==0.25.0' ;;
 	*)
 		reason="there is no such judge"
 		return 1

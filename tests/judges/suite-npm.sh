@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Runs the JavaScript SDK's own tests, those of sandboxes, against agentbox-local, and says how many passed and which failed, and why.
+# Not part of any stage: it needs a checkout, into which it installs what the tests need.
+#
+#   sh tests/judges/suite-npm.sh PATH [VITEST-ARGUMENT…]      PATH: a checkout of e2b-dev/E2B, outside of the project
+#
+# By a URL for everything; with SUITE_DOMAIN=1 in the environment by the names of a domain, over TLS, as root.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+[ $# -ge 1 ] || { echo "usage: sh tests/judges/suite-npm.sh PATH [VITEST-ARGUMENT…]" >&2; exit 2; }
+sdk=$(cd "$1/packages/js-sdk" && pwd)
+shift
+command -v npm >/dev/null 2>&1 || { echo "suite-npm.sh: there is no npm" >&2; exit 1; }
+cd "$sdk"
+if [ ! -d node_modules/vitest ]; then
+	npm install --omit=dev --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error </dev/null
+	npm install --no-save --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error \
+		vitest@4 @vitest/browser@4 @vitest/browser-playwright@4 playwright@1 dotenv@16 msw@2 </dev/null
+fi
+out=$root/build/judges/suite-npm.json
+mkdir -p "$root/build/judges"
+rm -f "$out"
+CI=1 /usr/bin/python3 "$here/with_local.py" ${SUITE_DOMAIN:+--domain} npx vitest run --project unit --project connectionConfig --reporter=json \
+	--outputFile="$out" "$@" >"$out.log" 2>&1 || :
+exec /usr/bin/python3 "$here/suite_report.py" "$out"

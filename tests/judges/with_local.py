@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""Runs a program against an agentbox-local of its own. $BUILD_DIR names the build (default: build/). The exit status is the program's.
+
+    with_local.py PROGRAM ARGUMENT…             finds it in E2B_API_KEY, E2B_API_URL and E2B_SANDBOX_URL
+    with_local.py --domain PROGRAM ARGUMENT…    by the names of E2B_DOMAIN, over TLS, in a network of its own, as root
+"""
+import os
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+from harness import LocalCloud  # noqa: E402
+
+DOMAIN = "fake.test"
+LIMIT = ["--max-sandboxes", "400"]
+
+
+class Everywhere(dict):
+    """Every name of the domain is here."""
+
+    def get(self, name, default=None):
+        return ["127.0.0.1"] if name.endswith("." + DOMAIN) else default
+
+
+def run(argv, cloud, **names):
+    try:
+        return subprocess.run(argv, env=dict(os.environ, E2B_API_KEY=cloud.key, **names), check=False).returncode
+    finally:
+        cloud.close()
+
+
+def by_domain(argv):
+    from dnsstub import DnsStub
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    with DnsStub() as dns:
+        dns.names = Everywhere()
+        cloud = LocalCloud(tls_port=443, args=LIMIT + ["--domain", DOMAIN])
+        return run(argv, cloud, E2B_DOMAIN=DOMAIN, SSL_CERT_FILE=cloud.ca, NODE_EXTRA_CA_CERTS=cloud.ca)
+
+
+def main(first, *argv):
+    if first == "--in-network":
+        return by_domain(argv)
+    if first == "--domain":
+        return subprocess.run(["unshare", "-n", "-m", sys.executable, os.path.abspath(__file__), "--in-network", *argv],
+                              check=False).returncode
+    cloud = LocalCloud(args=LIMIT)
+    return run([first, *argv], cloud, E2B_API_URL=cloud.plain_url, E2B_SANDBOX_URL=cloud.plain_url)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
