@@ -16,8 +16,8 @@ shift
 command -v npm >/dev/null 2>&1 || { echo "suite-npm.sh: there is no npm" >&2; exit 1; }
 cd "$sdk"
 if [ ! -d node_modules/vitest ]; then
-	npm install --omit=dev --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error </dev/null
-	npm install --no-save --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error \
+	npm install --omit=dev --legacy-peer-deps --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error </dev/null
+	npm install --no-save --legacy-peer-deps --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error \
 		vitest@4 @vitest/browser@4 @vitest/browser-playwright@4 playwright@1 dotenv@16 msw@2 </dev/null
 fi
 out=$root/build/judges/suite-npm.json

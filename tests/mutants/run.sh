@@ -1,10 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Plants bugs, one at a time, and says whether the tables of the pure files or the simulation find them. A mutant that survives is a
-# hole in the tests.
+# Plants bugs, one at a time, and says whether they are found: those of this folder by the tables of the pure files or by the
+# simulation, those of rows/, each of which takes a mend back, by the one test that its first line names:
 #
-#   sh tests/mutants/run.sh [NAME…]     none named: all patches of this folder
+#   # test: unit NAME                   tests/unit/test_NAME
+#   # test: it FILE.py::TEST            tests/it/FILE.py, all its parameters
+#
+# A mutant that survives is a hole in the tests. So is a test that fails, or is skipped, without the patch.
+#
+#   sh tests/mutants/run.sh [NAME…]     none named: all patches of this folder and of rows/; "rows": all of rows/
 #
 # Each patch is applied to a copy of the tree; only what is run is built there. Exit 1 if one survived,
 # or could not be planted.
@@ -24,18 +29,23 @@ if ! (cd "$root" && tar -cf - --exclude='./build*' --exclude=./.git --exclude=./
 	exit 1
 fi
 cd "$dir" || exit 1
-if ! meson setup build >setup.log 2>&1 || ! ninja -C build tests/sim/sim >build.log 2>&1; then
-	tail -n 20 setup.log build.log
+if ! meson setup build >setup.log 2>&1; then
+	tail -n 20 setup.log
 	exit 1
 fi
-begin=$(date +%s)
-if ! build/tests/sim/sim --cycles "$cycles" >sim.log 2>&1; then
-	tail -n 30 sim.log
-	echo "the simulation fails without any mutant"
-	exit 1
-fi
+limit=
 
-limit=$((60 + 5 * ($(date +%s) - begin)))	# seconds: what takes so long does not end
+# try_simulation: without any mutant, once, before the first that it is to find; it also says how long it may take
+try_simulation() {
+	[ -z "$limit" ] || return 0
+	begin=$(date +%s)
+	if ! ninja -C build tests/sim/sim >build.log 2>&1 || ! build/tests/sim/sim --cycles "$cycles" >sim.log 2>&1; then
+		tail -n 30 build.log sim.log
+		echo "the simulation fails without any mutant"
+		exit 1
+	fi
+	limit=$((60 + 5 * ($(date +%s) - begin)))	# seconds: what takes so long does not end
+}
 
 # tables_fail: the tests of the pure files, which take no time
 tables_fail() {
@@ -55,6 +65,7 @@ take_out() {
 # plant PATCH: builds it, runs it, takes it out again
 plant() {
 	name=$(basename "$1" .patch)
+	try_simulation
 	if ! patch -s -p1 -F0 <"$1" >patch.log 2>&1; then
 		printf '%-32s does not apply\n' "$name"
 		broken="$broken $name"
@@ -79,10 +90,85 @@ plant() {
 	take_out "$1"
 }
 
+# build_for KIND WHAT: what one test needs
+build_for() {
+	if [ "$1" = unit ]; then
+		ninja -C build "tests/unit/test_$2" >build.log 2>&1
+	else
+		ninja -C build >build.log 2>&1
+	fi
+}
+
+# test_passes KIND WHAT: runs just that; a test that was skipped has not passed
+test_passes() {
+	if [ "$1" = unit ]; then
+		timeout 300 "build/tests/unit/test_$2" >row.log 2>&1
+	else
+		BUILD_DIR=$dir/build timeout 600 /usr/bin/python3 -m pytest "tests/it/$2" -q -x >row.log 2>&1 && grep -q '[0-9] passed' row.log
+	fi
+}
+
+# passes_before KIND WHAT: without any patch; each test is asked once
+passes_before() {
+	key=before.$(echo "$1 $2" | tr -c 'A-Za-z0-9\n' _)
+	if [ ! -f "$key" ]; then
+		{ build_for "$1" "$2" && test_passes "$1" "$2" && echo yes || echo no; } >"$key"
+	fi
+	[ "$(cat "$key")" = yes ]
+}
+
+# plant_row PATCH: its own test must fail with it
+plant_row() {
+	name=$(basename "$1" .patch)
+	kind='' what=''
+	read -r _ _ kind what <"$1"
+	case $(head -n 1 "$1") in
+	"# test: unit "*|"# test: it "*::*) ;;
+	*)
+		printf '%-40s names no test in its first line\n' "$name"
+		broken="$broken $name"
+		return
+		;;
+	esac
+	if ! passes_before "$kind" "$what"; then
+		printf '%-40s its test does not pass without it: %s\n' "$name" "$(tail -n 1 row.log | cut -c 1-90)"
+		broken="$broken $name"
+	elif ! patch -s -p1 -F0 <"$1" >patch.log 2>&1; then
+		printf '%-40s does not apply\n' "$name"
+		broken="$broken $name"
+	elif ! build_for "$kind" "$what"; then
+		printf '%-40s does not build: %s\n' "$name" "$(grep -m 1 -E 'rror|FAILED' build.log | cut -c 1-90)"
+		broken="$broken $name"
+	elif test_passes "$kind" "$what"; then
+		printf '%-40s SURVIVED %s %s\n' "$name" "$kind" "$what"
+		survived="$survived $name"
+	else
+		printf '%-40s found: by %s %s\n' "$name" "$kind" "$what"
+		found=$((found + 1))
+	fi
+	take_out "$1"
+}
+
+# all_rows: the patches of rows/, if there are any
+all_rows() {
+	for p in "$here"/rows/*.patch; do
+		[ ! -f "$p" ] || plant_row "$p"
+	done
+}
+
 if [ $# -eq 0 ]; then
 	for p in "$here"/*.patch; do plant "$p"; done
-else
-	for name in "$@"; do plant "$here/${name%.patch}.patch"; done
+	all_rows
 fi
+for name in "$@"; do
+	name=${name%.patch}
+	if [ "$name" = rows ]; then
+		all_rows
+	elif [ -f "$here/rows/$name.patch" ]; then
+		plant_row "$here/rows/$name.patch"
+	else
+		plant "$here/$name.patch"
+	fi
+done
 echo "$found found; survived:${survived:- none}${broken:+; not planted:$broken}"
 [ -z "$survived$broken" ]
