@@ -130,8 +130,18 @@ def mutants():
     if not shutil.which("patch"):
         raise Skip("patch is not installed")
     patches = [f for f in FILES if re.match(r"tests/mutants/.*\.patch$", f)]
-    return ["%s does not apply" % f for f in patches
-            if subprocess.run(["patch", "-s", "-p1", "-F0", "--dry-run", "-i", f], capture_output=True, cwd=ROOT).returncode]
+    bad = ["%s does not apply" % f for f in patches
+           if subprocess.run(["patch", "-s", "-p1", "-F0", "--dry-run", "-i", f], capture_output=True, cwd=ROOT).returncode]
+    return bad + ["%s: its first line names no test that there is" % f for f in patches
+                  if f.startswith("tests/mutants/rows/") and not names_a_test(read(f).split("\n")[0])]
+
+
+def names_a_test(line):
+    """`# test: unit NAME` or `# test: it FILE.py::TEST`, of tests that there are."""
+    if m := re.fullmatch(r"# test: unit (\w+)", line):
+        return any("'%s'" % m.group(1) in read(f) for f in FILES if re.match(r"tests/unit/\w+/meson\.build$", f))
+    m = re.fullmatch(r"# test: it (\w+\.py)::(\w+)(\[.*\])?", line)
+    return bool(m and exists("tests/it/" + m.group(1)) and re.search(r"^def %s\(" % m.group(2), read("tests/it/" + m.group(1)), re.M))
 
 
 if __name__ == "__main__":
