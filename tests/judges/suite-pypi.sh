@@ -5,7 +5,8 @@
 #
 #   sh tests/judges/suite-pypi.sh PATH [PYTEST-ARGUMENT…]     PATH: a checkout of e2b-dev/E2B, outside of the project
 #
-# By a URL for everything; with SUITE_DOMAIN=1 in the environment by the names of a domain, over TLS, as root.
+# By a URL for everything; with SUITE_DOMAIN=1 in the environment by the SDK's own names over TLS, in a
+# network of its own where they lead to this machine, as root: then its tests find the addresses that they expect.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

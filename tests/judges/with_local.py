@@ -2,17 +2,19 @@
 """Runs a program against an agentbox-local of its own. $BUILD_DIR names the build (default: build/). The exit status is the program's.
 
     with_local.py PROGRAM ARGUMENT…             finds it in E2B_API_KEY, E2B_API_URL and E2B_SANDBOX_URL
-    with_local.py --domain PROGRAM ARGUMENT…    by the names of E2B_DOMAIN, over TLS, in a network of its own, as root
+    with_local.py --domain PROGRAM ARGUMENT…    by the names that the SDK has by itself, over TLS, in a network of its own where they lead
+                                                to this machine; as root
 """
 import os
 import subprocess
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
 from harness import LocalCloud  # noqa: E402
 
-DOMAIN = "fake.test"
+DOMAIN = "e2b.app"
 LIMIT = ["--max-sandboxes", "400"]
 
 
@@ -32,11 +34,14 @@ def run(argv, cloud, **names):
 
 def by_domain(argv):
     from dnsstub import DnsStub
+    from fakecloud.certs import Authority
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    with DnsStub() as dns:
+    with DnsStub() as dns, tempfile.TemporaryDirectory() as folder:
         dns.names = Everywhere()
-        cloud = LocalCloud(tls_port=443, args=LIMIT + ["--domain", DOMAIN])
-        return run(argv, cloud, E2B_DOMAIN=DOMAIN, SSL_CERT_FILE=cloud.ca, NODE_EXTRA_CA_CERTS=cloud.ca)
+        authority = Authority(folder, "agentbox-local test CA")
+        cert, key = authority.issue(san="DNS:*.%s" % DOMAIN)
+        cloud = LocalCloud(tls=False, args=LIMIT + ["--domain", DOMAIN, "--tls-listen", "127.0.0.1:443", "--cert", cert, "--key", key])
+        return run(argv, cloud, SSL_CERT_FILE=authority.cert, NODE_EXTRA_CA_CERTS=authority.cert)
 
 
 def main(first, *argv):
