@@ -10,8 +10,11 @@ import agentcases
 import fixed
 import golden
 from agentcases import Agent, split_envelopes
-from api import ApiError, plain
+from api import Api, ApiError, plain
+from conftest import built
+from fakecloud import FakeCloud
 from fakecloud.codec import Messages
+from harness import AGENTBOXD, Daemon
 from s_surface import connect, create, delete, fork, get, kill, metrics, pause, snapshot, snapshots  # noqa: F401
 
 RUNNING = 2
@@ -189,6 +192,28 @@ def messages():
     return Agent.messages
 
 
+@pytest.fixture(scope="module")
+def shared():
+    """One cloud and one daemon for all answers of agents: (cloud, api)."""
+    built(AGENTBOXD)
+    with FakeCloud() as one_cloud:
+        one_daemon = Daemon(one_cloud)
+        with Api(one_daemon.socket) as one_api:
+            yield one_cloud, one_api
+        one_daemon.close()
+        assert not one_cloud.errors, one_cloud.errors[0]
+
+
+@pytest.fixture
+def on(shared):
+    """The same, with a sandbox of the test's own: (cloud, api, its id)."""
+    one_cloud, one_api = shared
+    b = create(one_api).id
+    yield one_cloud, one_api, b
+    one_cloud.clear_faults()
+    kill(one_api, b)
+
+
 def of_agent(*prefixes):
     names = [r["file"] for r in golden.index(source="agent") if r["file"].startswith(tuple("agent/" + p for p in prefixes))]
     return pytest.mark.parametrize("file", [n for n in names if ".json." not in n], ids=lambda f: f[6:-4])
@@ -229,11 +254,11 @@ CALLS = {"Stat": ("Stat", {"path": "x"}), "MakeDir": ("MakeDir", {"path": "x"}),
 
 
 @of_agent("stat-", "mkdir", "move", "remove")
-def test_file_call(cloud, api, file):
+def test_file_call(on, file):
     """Stat, MakeDir, Move and Remove: every entry and every refusal of the real agent."""
     rpc = golden.read(file.replace(".res", ".req")).target.split("/")[-1]
     method, fields = CALLS[rpc]
-    b = create(api).id
+    cloud, api, b = on
     play(cloud, "filesystem." + rpc, file, times=None)
     (answer,), error = decoded(file) if not decoded(file)[1] else ((None,), decoded(file)[1])
     if error and error["code"] == "already_exists":
@@ -251,8 +276,8 @@ def test_file_call(cloud, api, file):
 
 
 @of_agent("list")
-def test_list_dir(cloud, api, file):
-    b = create(api).id
+def test_list_dir(on, file):
+    cloud, api, b = on
     play(cloud, "filesystem.ListDir", file, times=None)
     got, error = decoded(file)
     stream = api.stream("FileService.List", sandbox=b, path="x", timeout=8)
@@ -268,9 +293,9 @@ def test_list_dir(cloud, api, file):
 
 
 @of_agent("watch-")
-def test_watch(cloud, api, file):
+def test_watch(on, file):
     """What happened in the folder, in the agent's order."""
-    b = create(api).id
+    cloud, api, b = on
     play(cloud, "filesystem.WatchDir", file)
     got, error = decoded(file)
     want = [(m.filesystem.name, m.filesystem.type) for m in got if m.WhichOneof("event") == "filesystem"]
@@ -293,9 +318,9 @@ EXITED, SIGNALED = 1, 2
 
 
 @of_agent("run", "stream-unknown-user")
-def test_run(cloud, api, file):
+def test_run(on, file):
     """A command's whole stream: output byte by byte, and how it ended."""
-    b = create(api).id
+    cloud, api, b = on
     play(cloud, "process.Start", file)
     got, error = decoded(file)
     out = {1: b"", 2: b"", 3: b""}
@@ -347,9 +372,9 @@ def wants_plain(seen):
 
 
 @pytest.mark.parametrize("name", sorted(READS))
-def test_read(cloud, api, name):
+def test_read(on, name):
     """B-3: what a file holds, however the agent sends it."""
-    b = create(api).id
+    cloud, api, b = on
     put(cloud, b, b"" if "length" in name or "unseekable" in name else READS[name])
     if name in ("get-unseekable", "get-zero-length"):       # the real agent: an error, or nothing, to who takes it plain only
         play(cloud, wants_plain, "agent/%s-identity.res" % name, times=None)
@@ -370,8 +395,8 @@ def test_read(cloud, api, name):
 
 @pytest.mark.parametrize("name,reason", [("get-missing", "FILE_NOT_FOUND"), ("get-directory", "IS_A_DIRECTORY"),
                                          ("get-below-file", "NOT_A_DIRECTORY"), ("get-long-name", "CLOUD_REFUSED")])
-def test_read_refused(cloud, api, name, reason):
-    b = create(api).id
+def test_read_refused(on, name, reason):
+    cloud, api, b = on
     put(cloud, b, b"hello world\n")
     play(cloud, "envd.files", "agent/%s.res" % name, times=None)
     with pytest.raises(ApiError) as e:

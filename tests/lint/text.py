@@ -145,6 +145,19 @@ def names_a_test(line):
     return bool(m and exists("tests/it/" + m.group(1)) and re.search(r"^def %s\(" % m.group(2), read("tests/it/" + m.group(1)), re.M))
 
 
+def golden():
+    """The index of the recorded bytes names what there is, and all of it is small."""
+    rows = [line.split("\t") for line in read("tests/golden/index.tsv").splitlines() if line and not line.startswith("#")]
+    named = {"tests/golden/" + r[0] for r in rows}
+    files = {f for f in FILES if re.match(r"tests/golden/.*\.re[qs]$", f)}
+    size = sum(os.path.getsize(os.path.join(ROOT, f)) for f in files)
+    return ["%s: is not in index.tsv" % f for f in sorted(files - named)] + \
+        ["tests/golden/index.tsv: there is no %s" % f for f in sorted(named - files)] + \
+        ["tests/golden/index.tsv: %r has not five columns" % r for r in rows if len(r) != 5] + \
+        (["tests/golden: %d bytes are more than 1,000,000" % size] if size > 1000000 else [])
+
+
 if __name__ == "__main__":
     run([("spdx", spdx), ("words", words), ("banned", banned), ("states", states), ("scripts", scripts),
-         ("man", man), ("links", links), ("mutants", mutants)])
+         ("man", man), ("links", links), ("mutants", mutants),
+         ("golden", golden)])
