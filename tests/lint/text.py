@@ -140,7 +140,7 @@ def names_a_test(line):
     """`# test: unit NAME` or `# test: it FILE.py::TEST`, of tests that there are."""
     if m := re.fullmatch(r"# test: unit (\w+)", line):
         folder, _, name = m.group(1).partition("_")
-        return exists("tests/unit/%s/test_%s.c" % (folder, name))
+        return exists("tests/unit/%s/test_%s.c" % (folder, name or folder))
     m = re.fullmatch(r"# test: it (\w+\.py)::(\w+)(\[.*\])?", line)
     return bool(m and exists("tests/it/" + m.group(1)) and re.search(r"^def %s\(" % m.group(2), read("tests/it/" + m.group(1)), re.M))
 
