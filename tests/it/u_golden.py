@@ -357,10 +357,6 @@ READS = {"get-text": b"hello world\n", "get-no-encoding": b"hello world\n", "get
          "get-binary": bytes(range(256)), "get-html": b"<p>x</p>", "get-gzip": b"hello world\n", "get-unseekable-gzip": b"envd\n",
          "get-zero-length-gzip": b"Linux\n", "get-unseekable": b"envd\n", "get-zero-length": b"Linux\n"}
 # What is not read well yet, by its row; who mends it takes it out.
-KNOWN_READS = {"get-gzip": "B-3", "get-unseekable-gzip": "B-3", "get-zero-length-gzip": "B-3", "get-unseekable": "B-3",
-               "get-zero-length": "B-3"}
-
-
 def put(cloud, b, data):
     """The scripted cloud's own file, so that it has the length that Stat tells."""
     with open(cloud.files(b) + "/home/user/x", "wb") as f:
@@ -387,9 +383,6 @@ def test_read(on, name):
         got = b"".join(p.data for p in parts if p.WhichOneof("part") == "data")
     except ApiError as e:
         got = e
-    if name in KNOWN_READS:
-        assert got != READS[name], "%s is read now: take it out of KNOWN_READS (%s)" % (name, KNOWN_READS[name])
-        pytest.xfail("%s: %r" % (KNOWN_READS[name], got))
     assert got == READS[name]
 
 
