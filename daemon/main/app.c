@@ -143,7 +143,7 @@ static void harden(void)
 }
 
 /* In a user namespace other users are not seen as they are, so many cannot be served there. */
-static int check_users(const struct app *a)
+static int check_users(struct app *a)
 {
 	if (a->user_mode || peer_check_namespace() == 0)
 		return 0;
@@ -152,7 +152,7 @@ static int check_users(const struct app *a)
 	return APP_EXIT_CONFIG;
 }
 
-static int check_limits(void)
+static int check_limits(struct app *a)
 {
 	struct rlimit files;
 
@@ -385,7 +385,6 @@ static int make_server(struct app *a)
 	return r < 0 ? app_failed("the gRPC server", r) : 0;
 }
 
-static void on_term(int signo, void *user);
 static void on_tick(struct timer *t, void *user);
 
 static int make_loop(struct app *a)
@@ -393,9 +392,7 @@ static int make_loop(struct app *a)
 	int r = loop_new(&a->loop);
 
 	if (!r)
-		r = loop_signal(a->loop, SIGTERM, on_term, a);
-	if (!r)
-		r = loop_signal(a->loop, SIGINT, on_term, a);
+		r = app_signals_new(a);
 	if (!r)
 		r = children_new(a->loop, &a->children);
 	if (!r) {
@@ -409,9 +406,8 @@ static int make_loop(struct app *a)
 static int build(struct app *a)
 {
 	static int (*const steps[])(struct app *) = {
-		choose_places, make_loop, open_store, open_socket, app_local_new, make_resolver, make_pool,
-		app_accounts_new, make_commands, make_life, take_up_commands, make_server,
-		app_metrics_new,
+		make_loop, check_limits, check_users, choose_places, open_store, open_socket, app_local_new, make_resolver,
+		make_pool, app_accounts_new, make_commands, make_life, take_up_commands, make_server, app_metrics_new,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
@@ -438,14 +434,10 @@ int app_new(const struct app_options *o, struct app **ret)
 	a->user_mode = o->user_mode;
 	a->started_at_ms = clock_wall_ms();
 	a->started_boot_ms = clock_boot_ms();
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);
 	harden();
 	tls_setup();
-	r = check_limits();
-	if (!r)
-		r = check_users(a);
-	if (!r && (r = build(a)) == 0) {
+	r = build(a);
+	if (!r) {
 		log_info("ready", "version=%s socket=%s state=%s mode=%s pid=%d", AB_VERSION, log_q(a->socket_path),
 			 log_q(a->state_dir), a->user_mode ? "user" : "system", (int)getpid());
 		*ret = a;
@@ -510,19 +502,15 @@ static void on_tick(struct timer *t, void *user)
 		log_error("tick", "error=\"out of memory\"");
 }
 
-/* The first request to stop drains, the second ends at once. */
-static void on_term(int signo, void *user)
+void app_stop(struct app *a, int signo)
 {
-	struct app *a = user;
-
-	if (!a->server || a->drain_until_ms) {
-		if (a->server)
-			end_now(a);
-		loop_stop(a->loop, 0);
+	if (a->drain_until_ms || signo == SIGQUIT) {
+		log_info("ending", "signal=%s", sigabbrev_np(signo));
+		end_now(a);
 		return;
 	}
 	a->drain_until_ms = MAX(loop_now_ms(a->loop) + number(a, "daemon", "drain_timeout"), (uint64_t)1);
-	log_info("draining", "signal=%s", signo == SIGTERM ? "TERM" : "INT");
+	log_info("draining", "signal=%s", sigabbrev_np(signo));
 	sandbox_core_drain(a->core);
 	rpc_server_drain(a->server);
 	on_tick(&a->tick, a);

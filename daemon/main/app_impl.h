@@ -71,6 +71,14 @@ struct app {
 	struct http_server *metrics;	/* NULL = none */
 };
 
+/* app_signal.c: what a signal does, from here on. -errno. */
+must_check int app_signals_new(struct app *a);
+/* app.c: SIGTERM and SIGINT drain, the second one of them and SIGQUIT end at once. */
+void app_stop(struct app *a, int signo);
+
+/* app_dump.c: what there is to know of this daemon, as lines of the log; nothing secret. */
+void app_dump(struct app *a);
+
 /* app_account.c: every account of the configuration. 0, or an exit code after the reason was printed. */
 must_check int app_accounts_new(struct app *a);
 void app_accounts_free(struct app *a);

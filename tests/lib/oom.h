@@ -17,6 +17,11 @@ static inline bool oom_after(unsigned n)
 	return false;
 }
 
+static inline bool oom_is_due(void)
+{
+	return false;
+}
+
 #else
 
 void *__libc_calloc(size_t n, size_t size);
@@ -29,6 +34,12 @@ static inline bool oom_after(unsigned n)
 {
 	oom_left = n;
 	return true;
+}
+
+/* The allocation that is to fail has not come yet. */
+static inline bool oom_is_due(void)
+{
+	return oom_left != 0;
 }
 
 #define OOM_EVERYWHERE __attribute__((visibility("default")))	/* strdup() of the C library takes it too */

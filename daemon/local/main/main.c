@@ -14,6 +14,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "daemon/common/ev/signals.h"
 #include "daemon/common/net/http.h"
 #include "daemon/common/net/tls.h"
 #include "daemon/local/agent/envd.h"
@@ -117,7 +118,7 @@ static void app_stop(struct app *a, const char *why)
 
 static void on_signal(int signo, void *user)
 {
-	app_stop(user, signo == SIGTERM ? "SIGTERM" : "SIGINT");
+	app_stop(user, signo == SIGTERM ? "SIGTERM" : signo == SIGINT ? "SIGINT" : signo == SIGHUP ? "SIGHUP" : "SIGQUIT");
 }
 
 /* Better started anew by whoever started us than alive and of no use. */
@@ -454,6 +455,7 @@ static void app_fini(struct app *a)
 
 static int app_run(struct app *a)
 {
+	static const int stop[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT }, meaningless[] = { SIGUSR1 };
 	int r = loop_new(&a->loop);
 
 	if (r < 0)
@@ -464,9 +466,11 @@ static int app_run(struct app *a)
 	r = a->cfg.capabilities ? app_examine(a) : app_start(a);
 	if (r < 0)
 		return r;
-	if (loop_signal(a->loop, SIGTERM, on_signal, a) < 0 ||
-	    loop_signal(a->loop, SIGINT, on_signal, a) < 0)
-		return complain("signals", -errno);
+	r = loop_signals(a->loop, stop, ARRAY_SIZE(stop), on_signal, a);
+	if (!r)
+		r = signals_ignore(a->loop, meaningless, ARRAY_SIZE(meaningless));
+	if (r < 0)
+		return complain("signals", r);
 	return loop_run(a->loop);
 }
 
