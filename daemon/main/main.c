@@ -10,6 +10,7 @@
 #include "daemon/common/obs/log.h"
 #include "daemon/main/app.h"
 #include "proto/base/buf.h"
+#include "proto/base/fd.h"
 #include "proto/base/str.h"
 
 static const char help[] =
@@ -213,7 +214,7 @@ int main(int argc, char **argv)
 	bool user_mode;
 	int r;
 
-	if (conf_new(&c) < 0)
+	if (fd_fill_standard() < 0 || conf_new(&c) < 0)
 		return APP_EXIT_UNAVAILABLE;
 	r = parse_args(argc, argv, c, &args);
 	if (r >= 0) {

@@ -37,6 +37,19 @@ int fd_set_nonblock(int fd, bool on)
 	return fcntl(fd, F_SETFL, flags) < 0 ? -errno : 0;
 }
 
+int fd_fill_standard(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
 int fd_accept(int listen_fd, int *ret)
 {
 	int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);

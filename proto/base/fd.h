@@ -13,6 +13,9 @@ int fd_close(int fd);
 void fd_closep(int *fd);	/* for scoped() */
 must_check int fd_set_nonblock(int fd, bool on);
 
+/* Opens /dev/null as each of 0, 1 and 2 that is closed; else a file of ours could become 2 and the log be written into it. */
+must_check int fd_fill_standard(void);
+
 /* Non-blocking CLOEXEC connection. */
 must_check int fd_accept(int listen_fd, int *ret);
 must_check int fd_pidfd(pid_t pid, int *ret);

@@ -203,3 +203,19 @@ def test_a_neighbour_on_the_same_pipe(cloud):
     finally:
         os.close(r)
         os.close(w)
+
+
+def test_standard_descriptors_that_are_closed(cloud):
+    """D-3, its sibling: without a stderr the log goes nowhere, not into the file that would lie in its place."""
+    d = harness.Daemon(cloud)
+    d.stop()
+    d.proc = subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *d.argv])
+    d.pid = d.proc.pid
+    try:
+        d.wait_ready()
+        assert [os.readlink("/proc/%d/fd/%d" % (d.pid, fd)) for fd in range(3)] == ["/dev/null"] * 3
+        os.kill(d.pid, signal.SIGUSR1)
+        with Api(d.socket) as api:
+            assert api.call("SandboxService.Create").id
+    finally:
+        d.close()

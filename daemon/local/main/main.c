@@ -480,6 +480,8 @@ int main(int argc, char **argv)
 	int r;
 
 	list_init(&a.clients);
+	if (fd_fill_standard() < 0)
+		return 1;
 	r = cfg_parse(argc, argv, &a.cfg);
 	if (r)
 		return r == CFG_DONE ? 0 : 2;
