@@ -171,15 +171,36 @@ def test_a_machine_where_it_cannot_start(tmp_path):
 
 
 @contextlib.contextmanager
-def hanging(home):
-    """An agentbox-local that starts and does not come to an end with it: its key is a pipe that nobody writes into."""
-    folder = os.path.join(home, "state", "local")
-    os.makedirs(folder)
-    os.chmod(os.path.join(home, "state"), 0o700)
-    os.chmod(folder, 0o700)
-    pipe = os.path.join(folder, "api-key")
-    os.mkfifo(pipe, 0o600)
-    yield pipe
+def starting():
+    """(a --local daemon, a pipe): its agentbox-local starts, and does not come to an end with it until somebody writes a key into
+    the pipe."""
+    with own_home() as home:
+        folder = os.path.join(home, "state", "local")
+        os.makedirs(folder, mode=0o700)
+        os.chmod(os.path.join(home, "state"), 0o700)
+        pipe = os.path.join(folder, "api-key")
+        os.mkfifo(pipe, 0o600)
+        d = harness.Daemon(None, folder=home, wait=False)
+        traces = harness.Traces(home)
+        try:
+            d.wait_connects()
+            traces.look(*until(lambda: local_pids(d), 20, "agentbox-local", d))
+            yield d, pipe
+            if d.running():
+                d.stop()
+            traces.gone()
+        finally:
+            if d.running():
+                d.kill9()
+            for pid, _ in traces.processes:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def local_pids(d):
+    """Of an agentbox-local that runs as this daemon's child."""
+    traces = harness.Traces(d.home).look(d.pid)
+    return [pid for (pid, _), words in traces.processes.items() if "--exit-when-idle" in words]
 
 
 def test_a_command_goes_on_over_a_restart():
@@ -193,12 +214,6 @@ def test_a_command_goes_on_over_a_restart():
             assert two.ctl("attach", command).stdout == "1\n2\n3\n4\n5\n6\n"
 
 
-def started(home, d):
-    """The traces of an agentbox-local that runs as the daemon's child, or None."""
-    traces = harness.Traces(home).look(d.pid)
-    return traces if any("--exit-when-idle" in words for words in traces.processes.values()) else None
-
-
 def is_locked(path):
     """By fcntl, as agentbox-local does."""
     if not os.path.exists(path):
@@ -210,79 +225,63 @@ def is_locked(path):
 
 def test_the_daemon_answers_while_it_starts():
     """C-8: Status does not wait for agentbox-local; a call does, until its deadline."""
-    with own_home() as home, hanging(home):
-        d = harness.Daemon(None, folder=home, wait=False)
-        try:
-            d.wait_ready()
-            with Api(d.socket) as api:
-                watch_the_loop(d, api, 1)
-                begin = time.monotonic()
-                with pytest.raises(ApiError) as e:
-                    api.call("SandboxService.Create", timeout=3)
-                assert time.monotonic() - begin > 2.5
-                assert e.value.reason in ("UNREACHABLE", "DEADLINE_REQUEST") or e.value.code == "DEADLINE_EXCEEDED", e.value
-                s = status(api)
-                assert s.local.pid == 0 and s.local.address == "" and s.clouds[0].api_url == ""
-        finally:
-            d.stop()
-        harness.Traces(home).gone()
+    with starting() as (d, _), Api(d.socket) as api:
+        watch_the_loop(d, api, 1)
+        begin = time.monotonic()
+        with pytest.raises(ApiError) as e:
+            api.call("SandboxService.Create", timeout=3)
+        assert time.monotonic() - begin > 2.5
+        assert e.value.reason in ("UNREACHABLE", "DEADLINE_REQUEST") or e.value.code == "DEADLINE_EXCEEDED", e.value
+        s = status(api)
+        assert s.local.pid == 0 and s.local.address == "" and s.clouds[0].api_url == ""
 
 
 def test_sigterm_while_agentbox_local_starts():
     """C-7: it ends at once, and what it was starting ends with it."""
-    with own_home() as home, hanging(home):
-        d = harness.Daemon(None, folder=home, wait=False)
-        d.wait_ready()
-        traces = until(lambda: started(home, d), 20, "agentbox-local", d)
+    with starting() as (d, _):
         begin = time.monotonic()
         d.stop()
         assert time.monotonic() - begin < 5
-        traces.gone()
 
 
 def test_stop_while_it_starts():
     """`local stop` ends one that never came up, and it stays down; calls are told so."""
-    with own_home() as home, hanging(home):
-        d = harness.Daemon(None, folder=home, wait=False)
-        try:
-            d.wait_ready()
-            with Api(d.socket) as api:
-                assert api.call("DaemonService.StopLocal", timeout=30).was_running
-                with pytest.raises(ApiError) as e:
-                    api.call("SandboxService.Create", timeout=30)
-                assert e.value.reason == "UNREACHABLE" and "was stopped" in e.value.text, e.value
-                assert [x.what for x in status(api).degraded] == ["local"]
-                assert not api.call("DaemonService.StopLocal", timeout=30).was_running
-        finally:
-            d.stop()
+    with starting() as (d, _), Api(d.socket) as api:
+        assert api.call("DaemonService.StopLocal", timeout=30).was_running
+        with pytest.raises(ApiError) as e:
+            api.call("SandboxService.Create", timeout=30)
+        assert e.value.reason == "UNREACHABLE" and "was stopped" in e.value.text, e.value
+        assert [x.what for x in status(api).degraded] == ["local"]
+        assert not api.call("DaemonService.StopLocal", timeout=30).was_running
+
+
+def replace_key(pipe):
+    """agentbox-local goes on with what comes from the pipe, and the daemon reads the file that is there then."""
+    with open(pipe, "w", encoding="ascii") as f:
+        f.write(harness.KEY + "\n")
+        with open(pipe + ".new", "w", encoding="ascii") as g:
+            g.write(harness.KEY + "\n")
+        os.chmod(pipe + ".new", 0o600)
+        os.rename(pipe + ".new", pipe)
 
 
 def test_killed_while_it_starts_and_started_again():
     """A daemon that is killed leaves the agentbox-local that it was starting; the next one waits for it, and starts no other."""
-    with own_home() as home, hanging(home) as pipe:
-        one = harness.Daemon(None, folder=home, wait=False)
-        until(lambda: os.path.exists(one.socket), 20, "the socket", one)
-        until(lambda: started(home, one), 20, "agentbox-local", one)
-        until(lambda: is_locked(os.path.join(home, "state", "local", "lock")), 20, "its lock", one)
+    with starting() as (one, pipe):
+        until(lambda: is_locked(os.path.join(one.state_dir, "local", "lock")), 20, "its lock", one)
         one.kill9()
-        two = harness.Daemon(None, folder=home, wait=False)
+        two = harness.Daemon(None, folder=one.home, wait=False)
         try:
             until(lambda: two.log().count(" ready version=") == 2, 20, "the second daemon", two)
             with Api(two.socket) as api:
                 assert status(api).local.pid == 0
-                with open(pipe, "w", encoding="ascii") as f:      # it goes on with this …
-                    f.write(harness.KEY + "\n")
-                    with open(pipe + ".new", "w", encoding="ascii") as g:    # … and the daemon reads that
-                        g.write(harness.KEY + "\n")
-                    os.chmod(pipe + ".new", 0o600)
-                    os.rename(pipe + ".new", pipe)
+                replace_key(pipe)
                 until(lambda: status(api).local.pid, 20, "agentbox-local", two)
                 assert api.call("SandboxService.Create", timeout=30).id
             assert len(lines(two, "local_attached")) == 1 and not lines(two, "local_started")
         finally:
             two.ctl("local", "stop", check=False)
             two.stop()
-        harness.Traces(home).gone()
 
 
 # --- C-7: api_key_command ---

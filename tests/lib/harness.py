@@ -291,7 +291,8 @@ class Daemon(Program):
         if wait:
             self.wait_ready()
 
-    def wait_ready(self, timeout=20.0):
+    def wait_connects(self, timeout=20.0):
+        """Its socket takes connections: it has a name before that."""
         def answers():
             s = socket.socket(socket.AF_UNIX)
             try:
@@ -302,6 +303,10 @@ class Daemon(Program):
             finally:
                 s.close()
         until(answers, timeout, "the socket of agentboxd", self)
+
+    def wait_ready(self, timeout=20.0):
+        """… and with --local agentbox-local is there."""
+        self.wait_connects(timeout)
         if "--local" in self.argv:
             self.wait_log(r"\blocal_(started|attached) ", timeout)
 
