@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """agentbox-local runs code of others: nothing of the host may be reached from inside, or through its file calls."""
+import json
 import os
+import shutil
 import subprocess
 import threading
 
@@ -8,7 +10,7 @@ import pytest
 
 import harness
 from wire import RpcFailed, event_of
-from wire_common import real  # noqa: F401
+from wire_common import own, real  # noqa: F401
 
 FS = "filesystem.Filesystem/"
 SECRET = b"a secret of the host"
@@ -230,3 +232,112 @@ def test_kill_9_of_agentbox_local_cleans_up_at_the_next_start():
             two.kill9()
         import shutil
         shutil.rmtree(home, ignore_errors=True)
+
+
+KEY = b"a key of root alone"
+
+
+@pytest.fixture
+def below_usr():
+    """Below /usr, made by root: a 0600 file, a 0700 folder with a file that everybody could read, one that
+    everybody may read, and a program that runs as root."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make files below /usr")
+    top = "/usr/local/agentbox-test-%d" % os.getpid()
+    try:
+        os.makedirs(top + "/shut", 0o755)
+        for name, text, mode in (("key", KEY, 0o600), ("group", KEY, 0o640), ("shut/key", KEY, 0o644),
+                                 ("open", b"for all", 0o644)):
+            with open(os.path.join(top, name), "wb") as f:
+                f.write(text)
+            os.chmod(os.path.join(top, name), mode)
+        os.chmod(top + "/shut", 0o700)
+        shutil.copy("/usr/bin/id", top + "/id")
+        os.chmod(top + "/id", 0o4755)
+        yield top
+    finally:
+        shutil.rmtree(top)
+
+
+def run_as(client, box, user, script):
+    _, out, err, end, _ = client.run(box, argv=["/bin/sh", "-c", script], user=user)
+    return out + err, end.get("exitCode", 0)
+
+
+HIDDEN = ("key", "group", "shut/key")
+
+
+@pytest.mark.parametrize("flags", [(), ("--no-idmap",)])
+@pytest.mark.parametrize("user", ["root", "user"])
+def test_usr_has_what_everybody_may_read(own, below_usr, flags, user):
+    """G-4: of /usr nobody inside reads more than everybody may, by whatever way; what everybody may read works."""
+    client, _ = own(*flags)
+    box = client.create()
+    for name in HIDDEN:
+        out, _ = run_as(client, box, user, """T='%s'; P="$T/%s"; D=$(dirname "$P")
+            cat "$P"; head -c 99 <"$P"; cp "$P" /tmp/copy && cat /tmp/copy; dd if="$P"; grep -r root "$T"; tar c "$T" | tr -d '\\0'
+            chmod 644 "$P" && cat "$P"; chown %s "$P" && cat "$P"; cd /tmp; ln "$P" hard && cat hard; ln -s "$P" soft; cat soft
+            ln "$P" "$T/hard" && cat "$T/hard"; mv "$P" "$D/moved" && cat "$D/moved"; mv "$D/moved" "$P"; chmod 777 "$D" "$P"; cat "$P"
+            python3 -c 'import mmap, sys; f = open(sys.argv[1]); print(mmap.mmap(f.fileno(), 0, prot=1)[:])' "$P"
+            """ % (below_usr, name, user))
+        assert KEY not in out, (name, out)
+        for folder in (below_usr, below_usr + "/shut"):
+            out, _ = run_as(client, box, user, "mv '%s' /tmp/taken; find /tmp/taken '%s' -type f -exec cat {} +" % (
+                folder, folder))
+            assert KEY not in out, (name, out)
+
+
+@pytest.mark.parametrize("flags", [(), ("--no-idmap",)])
+def test_file_calls_below_usr(own, below_usr, flags):
+    """G-4: the agent's file calls read no more of /usr than everybody may, nor does a snapshot."""
+    client, _ = own(*flags)
+    box = client.create()
+    for name in HIDDEN:
+        path = below_usr + "/" + name
+        for user in ("root", "user"):
+            r = client.envd(box, "GET", "/files?path=%s&username=%s" % (path, user))
+            assert r.status == 403 and KEY not in r.body, r
+        body = json.dumps({"source_paths": [path], "destination": "/tmp/whole"}).encode()
+        r = client.envd(box, "POST", "/files/compose?username=root", [("Content-Type", "application/json")], body)
+        assert r.status != 200 and client.read(box, "/tmp/whole").status == 404, r
+        try:
+            client.unary(box, FS + "Move", {"source": path, "destination": "/tmp/moved"}, user="root")
+        except RpcFailed:
+            pass
+        assert KEY not in client.envd(box, "GET", "/files?path=/tmp/moved&username=root").body
+    entries = {e["name"] for e in client.unary(box, FS + "ListDir", {"path": below_usr, "depth": 3})["entries"]}
+    assert {"key", "open", "shut"} <= entries and len(entries) == 5, entries
+    assert client.unary(box, FS + "Stat", {"path": below_usr + "/open"})["entry"]["size"] == str(len(b"for all"))
+    with pytest.raises(RpcFailed) as e:
+        client.unary(box, FS + "ListDir", {"path": below_usr + "/shut"}, user="root")
+    assert e.value.code == "permission_denied"
+    with pytest.raises(RpcFailed) as e:
+        client.unary(box, FS + "Stat", {"path": below_usr + "/shut/key"}, user="root")
+    assert e.value.code == "permission_denied"
+    run_as(client, box, "root", "cp -r %s /root/taken; chmod -R 777 %s" % (below_usr, below_usr))
+    r = client.api("POST", "/sandboxes/%s/snapshots" % box["sandboxID"], {})
+    assert r.status == 201, r
+    copy = client.create(templateID=r.json()["snapshotID"])
+    out, _ = run_as(client, copy, "root", "cat /root/taken/* /root/taken/*/*; cd %s; cat key group shut/key" % below_usr)
+    assert KEY not in out and b"for all" in out, out
+
+
+@pytest.mark.parametrize("flags", [(), ("--no-idmap",)])
+def test_what_everybody_may_read_works(own, below_usr, flags):
+    """G-4: public files, package tools, and no power of a set-user-id program."""
+    client, cloud = own(*flags)
+    box = client.create()
+    for user in ("root", "user"):
+        assert run_as(client, box, user, "cat %s/open" % below_usr) == (b"for all", 0)
+        out, code = run_as(client, box, user, "python3 -c 'import json, ssl; print(6 * 7)'; du -sx /usr/bin >/dev/null && tar --version")
+        assert code == 0 and out.startswith(b"42\n"), out
+    out, code = run_as(client, box, "user", "%s/id -u; grep NoNewPrivs /proc/self/status" % below_usr)
+    assert out.split() == [b"1000", b"NoNewPrivs:", b"1"] and code == 0, out
+    out, _ = run_as(client, box, "user", "findmnt -nT %s -o OPTIONS" % below_usr)
+    assert b"nosuid" in out and b"nodev" in out, out
+    out, code = run_as(client, box, "root", "dpkg --version && dpkg -l && apt-get --version")
+    assert code == 0 and b"dpkg" in out, out
+    if not flags and not cloud.lacks("usr-writable"):
+        out, code = run_as(client, box, "root", """cd %s && echo more >> open && cat open && mv open new && ln new hard &&
+            cat hard && mkdir d && mv d e && rm -r e && stat -c %%u:%%g new /usr/bin/env && touch /usr/bin/env""" % below_usr)
+        assert code == 0 and out == b"for allmore\n" * 2 + b"0:0\n" * 2, out

@@ -39,6 +39,10 @@ size_t engine_capabilities(const struct engine *bs,
 	    f->as_user ? "not for ordinary users" : "the layer is shifted by chown; /usr shows as nobody's");
 	add(&l, "usr-writable", f->usr_writable,
 	    "/usr inside can be changed, in the sandbox only", "/usr is read-only inside");
+	add(&l, "usr-public-only", !f->as_user,
+	    f->usr_writable ? "root inside reads of /usr what everybody may read: by an overlay mounted without rights"
+			    : "root inside reads of /usr what everybody may read: none of its ids is mapped",
+	    "below /usr what only you or your groups may read can be read inside");
 	add(&l, "memory-limit", cg_has_memory(cg), "by cgroup", "no memory cgroup can be used");
 	add(&l, "process-limit", true, cg_has_pids(cg) ? "by cgroup" : "by RLIMIT_NPROC", "");
 	add(&l, "cpu-limit", cg_has_cpu(cg), "by cgroup", "no cpu cgroup can be used");

@@ -249,7 +249,8 @@ static int list_one(struct fsw *w, int fd, const char *report, const char *name,
 	sub = openat(fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (sub < 0)
 		return 0;	/* no folder, or gone meanwhile */
-	return list_dir(w, sub, path, depth - 1);
+	r = list_dir(w, sub, path, depth - 1);
+	return r == -EACCES ? 0 : r;	/* shown, not what is in it: one of /usr that is not for all */
 }
 
 static int list_dir(struct fsw *w, int fd, const char *report, uint32_t depth)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The mounts of a sandbox. Scratch layout (a tmpfs on CONTAINER/mnt, our working directory):
- *   l0 l1 …  lower layers, read-only     usr  the machine's /usr, read-only
- *   lay      the writable layer          root where the sandbox's root is put together
+ *   l0 l1 …  lower layers, read-only     usr    the machine's /usr, read-only
+ *   lay      the writable layer          usrpub what everybody may read of it
+ *   root     where the sandbox's root is put together
  */
 #include "daemon/local/engine/nsmount.h"
 
@@ -26,6 +27,7 @@
 
 #define DEV_SIZE "size=64k"
 #define SHM_SIZE "size=256m"
+#define NOBODY	 65534	/* owns no file of an id-mapped layer: their ids begin at plan.first_id */
 
 int nsmount_private(void)
 {
@@ -124,17 +126,18 @@ static int mount_as(uint32_t id, const char *to, const char *opts)
 
 /*
  * "volatile" spares the sync of the whole disk when a sandbox is removed: its layer is never used
- * again after a crash. "redirect_dir" lets folders of the lower layers be renamed.
+ * again after a crash. "redirect_dir" lets folders of the lower layers be renamed. `more` is empty or
+ * begins with a comma ("xino=on": one device number for all of it, though a lower layer is an overlay).
  */
 static int overlay(const struct ns_plan *p, const char *lowers, const char *up, const char *work,
-		   const char *to)
+		   const char *to, const char *more)
 {
 	struct statvfs fs;
 	char opts[512];
 	int r;
 
-	snprintf(opts, sizeof(opts), "lowerdir=%s,upperdir=lay/%s,workdir=lay/%s,volatile,%s", lowers, up,
-		 work, p->as_user ? "userxattr" : "redirect_dir=on");
+	snprintf(opts, sizeof(opts), "lowerdir=%s,upperdir=lay/%s,workdir=lay/%s,volatile,%s%s", lowers, up,
+		 work, p->as_user ? "userxattr" : "redirect_dir=on", more);
 	r = mount_as(p->idmap ? p->first_id : 0, to, opts);
 	if (r < 0)
 		return r;
@@ -153,13 +156,39 @@ int nsmount_root(const struct ns_plan *p)
 		n += (size_t)snprintf(lowers + n, sizeof(lowers) - n, "%sl%zu", i ? ":" : "", i);
 	if (mkdir("root", 0755) < 0)
 		return -errno;
-	return overlay(p, lowers, "up", "wk", "root");
+	return overlay(p, lowers, "up", "wk", "root", "");
 }
 
+/*
+ * The machine's /usr as everybody sees it. Its files belong to root inside, who could read them all;
+ * but an overlay asks the layers below it with the rights of whoever mounted it, and this one is
+ * mounted by nobody: the kernel takes the capabilities over files away with a file-system id that is
+ * not 0, and gives them back with 0. An overlay without an upper layer wants two lower ones.
+ */
+static int mount_public_usr(void)
+{
+	int r = 0;
+
+	if (mkdir("none", 0755) < 0 || mkdir("usrpub", 0755) < 0)
+		return -errno;
+	(void)setfsgid(NOBODY);
+	(void)setfsuid(NOBODY);
+	if (mount("overlay", "usrpub", "overlay", MS_NOSUID | MS_NODEV | MS_RDONLY,
+		  "lowerdir=usr:none") < 0)
+		r = -errno;
+	(void)setfsuid(0);
+	(void)setfsgid(0);
+	return r;
+}
+
+/* Without the overlays the ids of /usr are not mapped, and root inside is one of everybody to it. */
 int nsmount_usr(const struct ns_plan *p)
 {
-	if (p->usr_writable)
-		return overlay(p, "usr", "usrup", "usrwk", "root/usr");
+	if (p->usr_writable) {
+		int r = mount_public_usr();
+
+		return r < 0 ? r : overlay(p, "usrpub", "usrup", "usrwk", "root/usr", ",xino=on");
+	}
 	return bind("/usr", "root/usr", MOUNT_ATTR_RDONLY, AT_RECURSIVE, -1);
 }
 
