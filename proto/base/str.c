@@ -466,3 +466,28 @@ void str_rfc3339(int64_t us, int frac, char ret[40])
 	else
 		snprintf(ret + n, 40 - n, "Z");
 }
+
+void str_clean_path(char *path)
+{
+	size_t at = 0;
+
+	for (char *p = path, *next; p; p = next) {
+		size_t n = strcspn(p, "/");
+
+		next = p[n] ? p + n + 1 : NULL;
+		if (!n || (n == 1 && p[0] == '.'))
+			continue;
+		if (n == 2 && p[0] == '.' && p[1] == '.') {
+			while (at && path[--at] != '/')
+				;
+			continue;
+		}
+		/* What is written is never ahead of what is read: a segment was preceded by a slash. */
+		path[at++] = '/';
+		memmove(path + at, p, n);
+		at += n;
+	}
+	if (!at)
+		path[at++] = '/';
+	path[at] = 0;
+}

@@ -69,4 +69,7 @@ must_check int str_rfc3339_ms(const char *s, int64_t *ret_ms);
 /* Writes "2026-08-21T10:00:00.123456Z"; frac = number of fractional digits (0, 3, 6 or 9). */
 void str_rfc3339(int64_t us, int frac, char ret[40]);
 
+/* Removes empty, "." and ".." segments of an absolute path, in place; never longer. */
+void str_clean_path(char *path);
+
 #endif

@@ -260,3 +260,81 @@ def test_interrupted_upload(server, box):
     s.sendall(("POST /files?path=partial HTTP/1.1\r\nHost: localhost\r\n%s\r\n" % head).encode() + b"x" * 1000)
     s.close()
     assert server.envd(box, "GET", "/health").status == 204
+
+
+def test_files_of_proc(real):
+    """E-5: what /proc makes up is read, whatever coding is asked for; not what speaks of the reader's memory."""
+    box = real.create()
+    for path in ("/proc/cpuinfo", "/proc/version", "/proc/meminfo", "/proc/1/status", "/proc/self/mounts"):
+        for coding in ("identity", "gzip"):
+            r = real.read(box, path, [("Accept-Encoding", coding)])
+            body = gzip.decompress(r.body) if r.header("content-encoding") == "gzip" else r.body
+            assert r.status == 200 and len(body) > 20, (path, coding, r)
+    assert real.read(box, "/proc/version").body == open("/proc/version", "rb").read()
+    r = real.read(box, "/proc/version", [("Range", "bytes=0-4")])
+    assert r.status == 206 and r.body == b"Linux", r
+    for name in ("maps", "smaps", "stat", "auxv", "environ", "mem", "syscall", "task/1/maps"):
+        for link in ("/proc/self/", "/proc/thread-self/"):
+            assert real.read(box, link + name).status in (404, 500), name
+    real.run(box, "ln -s /proc/self/maps /home/user/maps")
+    refused(real.read(box, "/home/user/maps"), 500)
+
+
+@pytest.mark.parametrize("body", [b"no gzip at all", b"\x1f\x8b", b"\x1f\x8b\x08\x00garbage", b""])
+def test_not_gzip_leaves_the_file(real, body):
+    """E-5: a body that is not what it says does not touch the file that is there, and makes none."""
+    box = real.create()
+    real.write(box, "old", b"precious")
+    for name in ("old", "new"):
+        refused(real.write(box, name, body, [("Content-Encoding", "gzip")]), 400)
+    assert real.read(box, "old").body == b"precious"
+    assert real.read(box, "new").status == 404
+    assert real.write(box, "old", gzip.compress(b""), [("Content-Encoding", "gzip")]).status == 200
+    assert real.read(box, "old").body == b""
+
+
+def test_statuses_of_the_agent(real):
+    """E-5: what is no missing file and no folder is 500, and `internal` of the RPCs."""
+    box = real.create()
+    real.write(box, "file", b"x")
+    for r in (real.read(box, "file/below"), real.write(box, "file/below", b"x"), real.read(box, "n" * 300),
+              real.write(box, "n" * 300, b"x"), real.write(box, "/proc/nope", b"x"), real.write(box, "/proc/a/b", b"x"),
+              real.envd(box, "POST", "/files?path=x", [("Content-Type", "multipart/form-data")], b"x"),
+              real.envd(box, "POST", "/files?path=x", [("Content-Type", "multipart/form-data; boundary=b")], b"x"),
+              real.write(box, "cut", gzip.compress(os.urandom(5000))[:4000], [("Content-Encoding", "gzip")])):
+        refused(r, 500)
+    refused(real.read(box, "/proc/nope"), 404)
+    for rpc, path in (("MakeDir", "/proc/x"), ("MakeDir", "file/x"), ("Stat", "n" * 300), ("MakeDir", "n" * 300),
+                      ("Stat", "file/below"), ("ListDir", "n" * 300)):
+        assert code_of(fs, real, box, rpc, path=path) == "internal", (rpc, path)
+
+
+def test_slashes_at_the_end(real):
+    """E-5: a path that ends in a slash is a folder, or leads to one; its name is what is before the slash."""
+    box = real.create()
+    real.run(box, "mkdir d; echo x > f; ln -s d link; ln -s f lf")
+    e = fs(real, box, "Stat", path="/home/user/d/")["entry"]
+    assert (e["name"], e["path"], e["type"]) == ("d", "/home/user/d/", "FILE_TYPE_DIRECTORY"), e
+    e = fs(real, box, "Stat", path="/home/user/link//")["entry"]
+    assert e["name"] == "link" and "symlinkTarget" not in e and e["permissions"].startswith("d"), e
+    e = fs(real, box, "Stat", path="/")["entry"]
+    assert (e["name"], e["path"]) == ("/", "/")
+    for path in ("/home/user/f/", "/home/user/lf/"):
+        assert code_of(fs, real, box, "Stat", path=path) == "internal"
+    e = fs(real, box, "MakeDir", path="/home/user/new/deep/")["entry"]
+    assert (e["name"], e["type"]) == ("deep", "FILE_TYPE_DIRECTORY"), e
+    assert code_of(fs, real, box, "MakeDir", path="/home/user/new/deep/") == "already_exists"
+    for source, destination in (("/home/user/f", "/home/user/to/"), ("/home/user/f/", "/home/user/other"),
+                                ("/home/user/link/", "/home/user/other")):
+        assert code_of(fs, real, box, "Move", source=source, destination=destination) == "internal", source
+    assert fs(real, box, "Move", source="/home/user/d/", destination="/home/user/moved/")["entry"]["name"] == "moved"
+    assert real.stat(box, "/home/user/f")["size"] == "2" and code_of(fs, real, box, "Stat", path="/home/user/d") == "not_found"
+
+
+def test_listings_have_clean_paths(real):
+    """E-5: no empty, "." and ".." parts in what is listed."""
+    box = real.create()
+    real.run(box, "mkdir -p a/b; touch a/b/c")
+    for path in ("/home//user/a", "/home/user/a//", "//home/./user/a/", "/home/user/a/b/.."):
+        entries = fs(real, box, "ListDir", path=path, depth=2)["entries"]
+        assert [e["path"] for e in entries] == ["/home/user/a/b", "/home/user/a/b/c"], path

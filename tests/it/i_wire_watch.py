@@ -91,6 +91,33 @@ def test_case_129_recursive(real, box):
         assert not [n for n, kind in after if n.startswith("new/") and kind == "create"], seen
 
 
+@pytest.mark.parametrize("recursive", [False, True])
+def test_events_of_an_upload(real, box, recursive):
+    """E-5: a new file is told as create, chmod, write, and an old one as chmod, write, write."""
+    with Watch(real, box, "/home/user", recursive=recursive) as w:
+        real.write(box, "new", b"x")
+        assert [w.next()[:2] for _ in range(3)] == [("new", "create"), ("new", "chmod"), ("new", "write")]
+        real.write(box, "empty", b"")
+        real.write(box, "new", b"y")
+        assert [w.next()[:2] for _ in range(5)] == [
+            ("empty", "create"), ("empty", "chmod"), ("new", "chmod"), ("new", "write"), ("new", "write")]
+
+
+def test_renamed_folder_is_told_once(real, box):
+    """E-5: a folder that gets another name inside a watch is told, not what is in it; nothing in it is missed."""
+    sh(real, box, "mkdir -p d/sub out; touch d/one d/sub/two")
+    with Watch(real, box, "/home/user", recursive=True) as w:
+        sh(real, box, "mv d e; touch e/sub/late; mv e out/e; touch out/e/sub/later; mv out/e /tmp/e; touch /tmp/e/unseen")
+        sh(real, box, "sleep 0.3; touch /tmp/e/sub/unseen; mv /tmp/e back; touch end")
+        seen = w.until("end", "create")
+    seen = [e for e in seen if e[1] in ("create", "rename")]
+    n = seen.index(("out/e", "rename"))
+    assert seen[:n] == [("d", "rename"), ("e", "create"), ("e/sub/late", "create"), ("e", "rename"), ("out/e", "create"),
+                        ("out/e/sub/later", "create")], seen
+    assert not [name for name, _ in seen[n:] if name.startswith("out/e/sub")], seen
+    assert {("back", "create"), ("back/sub", "create"), ("back/sub/two", "create"), ("back/one", "create")} <= set(seen)
+
+
 def test_case_129_nothing_is_missed_in_new_folders(real, box):
     with Watch(real, box, "/home/user", recursive=True) as w:
         sh(real, box, "for i in $(seq 100); do mkdir -p t/$i/x; echo $i > t/$i/x/f; done; touch end")

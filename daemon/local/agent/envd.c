@@ -33,7 +33,7 @@ char *envd_path(const struct container_user *u, const char *path)
 		return str_dup(u->home);
 	out = str_printf("%s/%s", u->home, path);
 	if (out)
-		path_clean(out);
+		str_clean_path(out);
 	return out;
 }
 

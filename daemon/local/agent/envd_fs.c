@@ -89,10 +89,6 @@ static void envd_fs_fail(struct call *c, int r, const char *path)
 
 	if (r == -ENOENT)
 		code = CODE_NOT_FOUND;
-	else if (r == -ENAMETOOLONG)
-		code = CODE_INVALID_ARGUMENT;
-	else if (r == -EACCES || r == -EPERM)
-		code = CODE_PERMISSION_DENIED;
 	else if (r == -EPIPE)
 		code = CODE_UNAVAILABLE;
 	else if (r == -E2BIG || r == -ENOSPC || r == -EDQUOT)

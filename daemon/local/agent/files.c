@@ -84,20 +84,11 @@ void files_fail(struct http_stream *x, int r, const char *path)
 	case ENOENT:
 		reply_envd_error(x, 404, "path '%.300s' does not exist", path);
 		break;
-	case EACCES:
-	case EPERM:
-		reply_envd_error(x, 403, "path '%.300s': permission denied", path);
-		break;
 	case EISDIR:
 		reply_envd_error(x, 400, "path '%.300s' is a directory", path);
 		break;
 	case EMEDIUMTYPE:
 		reply_envd_error(x, 400, "path '%.300s' is not a regular file", path);
-		break;
-	case ENAMETOOLONG:
-	case ENOTDIR:
-	case ELOOP:
-		reply_envd_error(x, 400, "path '%.300s': %s", path, strerror(-r));
 		break;
 	case ENOSPC:
 	case EDQUOT:

@@ -262,7 +262,7 @@ static bool use_multipart(struct up *u, const uint8_t *p, size_t n, size_t *used
 			*used = n;
 			break;
 		case MULTIPART_BAD:
-			reply_envd_error(up_leave(u), 400, "malformed multipart body");
+			reply_envd_error(up_leave(u), 500, "malformed multipart body");
 			return false;
 		}
 		if (r < 0) {
@@ -284,12 +284,33 @@ static bool use(struct up *u, const uint8_t *p, size_t n, size_t *used)
 		return true;
 	if (u->is_multipart)
 		return use_multipart(u, p, n, used);
+	if (u->fd < 0)
+		return true;	/* packed, and nothing came out of it yet */
 	r = file_write(u, p, n);
 	*used = n;
 	if (!r)
 		return true;
 	files_fail(up_leave(u), r, u->path ? u->path : "");
 	return false;
+}
+
+/* One octet stream is one file. False after the answer. */
+static bool single_open(struct up *u)
+{
+	char *path = str_dup(u->target);
+
+	if (path)
+		return file_open(u, path);
+	reply_abort(up_leave(u));
+	return false;
+}
+
+/* What is not packed at all must not empty the file that is there: it is opened at the first proof. */
+static bool unpacked_open(struct up *u)
+{
+	bool proven = buf_len(&u->plain) > 0 || u->gz.at_member_end;
+
+	return u->is_multipart || u->path || u->op || !proven || single_open(u);
 }
 
 /* Unpacks a slice into `plain`. Sets *ret_used; false after the answer. */
@@ -301,7 +322,7 @@ static bool unpack(struct up *u, const uint8_t *p, size_t n, size_t *ret_used)
 		      : -ENOMEM;
 
 	if (r < 0) {
-		reply_envd_error(up_leave(u), r == -EBADMSG ? 400 : 500,
+		reply_envd_error(up_leave(u), r == -EBADMSG && !u->path ? 400 : 500,
 				 "the body is not what its content-encoding says");
 		return false;
 	}
@@ -316,7 +337,7 @@ static void body_ended(struct up *u)
 	int r;
 
 	if (!whole || (u->gzip && !u->gz.at_member_end)) {
-		reply_envd_error(up_leave(u), 400, "the body ends too early");
+		reply_envd_error(up_leave(u), u->is_multipart || u->path ? 500 : 400, "the body ends too early");
 		return;
 	}
 	r = u->is_multipart ? 0 : file_done(u);
@@ -343,6 +364,8 @@ static int up_slice(struct up *u)
 		if (!unpack(u, p, n, &from_wire))
 			return -1;
 		http_stream_consume(u->x, from_wire);
+		if (!unpacked_open(u))
+			return -1;
 	}
 	if (!use(u, buf_data(&u->plain), buf_len(&u->plain), &used))
 		return -1;
@@ -444,7 +467,7 @@ static bool take_form(struct up *u)
 		return false;
 	}
 	if (r < 0) {
-		reply_envd_error(up_leave(u), r == -EINVAL ? 400 : 500, "no valid multipart boundary");
+		reply_envd_error(up_leave(u), 500, "no valid multipart boundary");
 		return false;
 	}
 	return true;
@@ -471,23 +494,16 @@ static bool take_target(struct up *u, const struct query *q)
 
 static void up_start(struct up *u, const struct query *q)
 {
-	char *path;
-
 	if (!take_form(u) || !take_target(u, q))
 		return;
 	if (take_meta(u) < 0) {
 		reply_envd_error(up_leave(u), 400, "invalid X-Metadata-* header");
 		return;
 	}
-	if (u->is_multipart) {
+	if (u->is_multipart || u->gzip)
 		up_pump(u);
-		return;
-	}
-	path = str_dup(u->target);
-	if (path)
-		(void)file_open(u, path);
 	else
-		reply_abort(up_leave(u));
+		(void)single_open(u);
 }
 
 void files_post(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q)

@@ -48,6 +48,22 @@ static int put_str(struct buf *b, const char *s)
 	return buf_put(b, s, strlen(s) + 1);
 }
 
+/* The end of the path without the slashes behind it; "/" is its own name. */
+static int put_name(struct buf *b, const char *path)
+{
+	size_t end = strlen(path), begin;
+	int r;
+
+	while (end > 1 && path[end - 1] == '/')
+		end--;
+	for (begin = end; begin > 0 && path[begin - 1] != '/'; begin--)
+		;
+	if (begin == end)
+		begin = 0;
+	r = buf_put(b, path + begin, end - begin);
+	return r < 0 ? r : buf_put(b, "", 1);
+}
+
 static int put_meta(struct buf *b, const struct fs_meta *m, size_t n)
 {
 	int r = 0;
@@ -128,6 +144,8 @@ int fsw_entry_encode(const struct fs_entry *e, struct buf *out)
 	if (r == 0)
 		r = put_str(out, e->path);
 	if (r == 0)
+		r = put_name(out, e->path);
+	if (r == 0)
 		r = put_str(out, e->owner);
 	if (r == 0)
 		r = put_str(out, e->group);
@@ -139,7 +157,6 @@ int fsw_entry_encode(const struct fs_entry *e, struct buf *out)
 static bool take_entry(struct reader *r, struct fs_entry *e, struct fsw_entries *all, size_t *n_meta)
 {
 	struct entry_head h;
-	const char *slash;
 
 	if (!take_head(r, &h, sizeof(h)) || h.type > FS_SYMLINK || h.n_meta > FS_META_MAX_BYTES)
 		return false;
@@ -149,15 +166,14 @@ static bool take_entry(struct reader *r, struct fs_entry *e, struct fsw_entries 
 	memcpy(e->permissions, h.permissions, sizeof(e->permissions));
 	e->permissions[sizeof(e->permissions) - 1] = '\0';
 	e->path = take_str(r);
-	e->owner = e->path ? take_str(r) : NULL;
+	e->name = e->path ? take_str(r) : NULL;
+	e->owner = e->name ? take_str(r) : NULL;
 	e->group = e->owner ? take_str(r) : NULL;
 	e->symlink_target = e->group ? take_str(r) : NULL;
 	if (!e->symlink_target)
 		return false;
 	if (!h.has_target)
 		e->symlink_target = NULL;
-	slash = strrchr(e->path, '/');
-	e->name = slash && slash[1] ? slash + 1 : e->path;
 	if (h.n_meta) {
 		struct fs_meta *more = reallocarray(all->meta, *n_meta + h.n_meta, sizeof(*more));
 

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@
 
 #define OPEN_FILES  4096u	/* a listing holds one per level */
 #define COMPOSE_SLICE_BYTES (1u << 20)
+#define PROC_FILE_MAX	    (16u << 20)	/* of what /proc makes up while it is read */
 
 /* --- paths --- */
 
@@ -156,13 +158,21 @@ static int parent_of(const char *path, char ret[FS_PATH_MAX + 1])
 
 /* --- stat, list --- */
 
-/* "/" and paths that end in dots have no name in a parent: they are described as themselves. */
+static bool ends_in_slash(const char *path)
+{
+	size_t n = strlen(path);
+
+	return n && path[n - 1] == '/';
+}
+
+/* "/" and paths that end in dots have no name in a parent: they are described as themselves. So are
+ * those that end in a slash, which are folders or fail, and lead through a link. */
 static int do_stat(struct fsw *w, const char *path)
 {
 	char buf[FS_PATH_MAX + 1];
 	scoped(fd_closep) int fd = -1;
 	const char *name;
-	int r = fsw_open_parent(w, path, buf, &name, &fd);
+	int r = ends_in_slash(path) ? -EINVAL : fsw_open_parent(w, path, buf, &name, &fd);
 
 	if (r == 0)
 		return fsw_add_entry(w, fd, name, path);
@@ -270,8 +280,14 @@ static int list_dir(struct fsw *w, int fd, const char *report, uint32_t depth)
 static int do_list(struct fsw *w, const char *path, uint32_t depth)
 {
 	scoped(fd_closep) int fd = fsw_open(w, path, O_PATH | O_DIRECTORY, 0);
+	char report[FS_PATH_MAX + 1];
 
-	return fd < 0 ? fd : list_dir(w, fd, path, depth ? depth : 1);
+	if (fd < 0)
+		return fd;
+	if (!str_copy(report, sizeof(report), path))
+		return -ENAMETOOLONG;
+	str_clean_path(report);
+	return list_dir(w, fd, report, depth ? depth : 1);
 }
 
 /* --- change --- */
@@ -293,32 +309,54 @@ static int do_mkdir(struct fsw *w, const struct fsw_request *q)
 		return fd;
 	fd = fsw_make_dirs(w, q->path, q->uid, q->gid);
 	if (fd < 0)
-		return fd == -ENOTDIR || fd == -EEXIST ? -ENOTSUP : fd;
+		return fd == -ENOTDIR || fd == -EEXIST || fd == -ENOENT ? -ENOTSUP : fd;
 	fd_close(fd);
 	return do_stat(w, q->path);
 }
 
+/* A name with the slash that the path ends in: it then has to be a folder. */
+static int name_as_asked(const char *path, const char *name, char ret[NAME_MAX + 2])
+{
+	const char *slash = ends_in_slash(path) ? "/" : "";
+
+	return snprintf(ret, NAME_MAX + 2, "%s%s", name, slash) < NAME_MAX + 2 ? 0 : -ENAMETOOLONG;
+}
+
+/* All above the new name; a path that ends in a slash is a folder itself. */
+static int make_above(const struct fsw *w, const struct fsw_request *q)
+{
+	char above[FS_PATH_MAX + 1];
+	int r = parent_of(q->to, above);
+
+	if (r == 0)
+		r = fsw_make_dirs(w, ends_in_slash(q->to) ? q->to : above, q->uid, q->gid);
+	if (r < 0)
+		return r == -ENOENT ? -ENOTSUP : r;	/* -ENOENT is the source's */
+	fd_close(r);
+	return 0;
+}
+
 static int do_move(struct fsw *w, const struct fsw_request *q)
 {
-	char from_buf[FS_PATH_MAX + 1], to_buf[FS_PATH_MAX + 1];
+	char from_buf[FS_PATH_MAX + 1], to_buf[FS_PATH_MAX + 1], old[NAME_MAX + 2], new[NAME_MAX + 2];
 	scoped(fd_closep) int from = -1;
 	scoped(fd_closep) int to = -1;
 	const char *from_name, *to_name;
 	struct stat st;
 	int r = fsw_open_parent(w, q->path, from_buf, &from_name, &from);
 
+	if (r == 0)
+		r = name_as_asked(q->path, from_name, old);
 	if (r < 0)
 		return r;
-	if (fstatat(from, from_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fstatat(from, old, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
-	r = parent_of(q->to, to_buf);
+	r = make_above(w, q);
 	if (r == 0)
-		r = fsw_make_dirs(w, to_buf, q->uid, q->gid);
-	if (r < 0)
-		return r == -ENOENT ? -ENOTSUP : r;	/* -ENOENT is the source's */
-	fd_close(r);
-	r = fsw_open_parent(w, q->to, to_buf, &to_name, &to);
-	if (r == 0 && renameat(from, from_name, to, to_name) < 0)
+		r = fsw_open_parent(w, q->to, to_buf, &to_name, &to);
+	if (r == 0)
+		r = name_as_asked(q->to, to_name, new);
+	if (r == 0 && renameat(from, old, to, new) < 0)
 		r = -errno;
 	return r < 0 ? r : fsw_add_entry(w, to, to_name, q->to);
 }
@@ -338,7 +376,7 @@ static int do_remove(const struct fsw *w, const char *path)
 /* --- open --- */
 
 /* Only regular files of real file systems: opening anything else can block or have effects, and
- * some files of /proc look at who reads, which would be the engine. */
+ * some files of /proc look at who reads, which would be the engine (see copy_of_proc()). */
 static int check_regular(int fd)
 {
 	struct statfs fs;
@@ -362,6 +400,80 @@ static int reopen(int path_fd, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
+static bool is_of_proc(int fd)
+{
+	struct statfs fs;
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && fstatfs(fd, &fs) == 0 &&
+	       fs.f_type == PROC_SUPER_MAGIC;
+}
+
+/* Of the worker's own process nothing is told that speaks of its memory: it is a copy of the engine's. */
+static bool may_be_told(int handle)
+{
+	static const char *const told[] = {
+		"cgroup", "cmdline", "comm", "gid_map", "limits", "loginuid", "mountinfo", "mounts",
+		"mountstats", "oom_score", "oom_score_adj", "sessionid", "setgroups", "statm", "status",
+		"uid_map",
+	};
+	char link[32], path[FS_PATH_MAX + 1], own[32];
+	ssize_t n = readlink(fsw_fd_path(handle, link), path, sizeof(path) - 1);
+	int len = snprintf(own, sizeof(own), "/proc/%d/", (int)getpid());
+
+	if (n <= 0)
+		return false;
+	path[n] = '\0';
+	if (!str_starts(path, own) || str_starts(path + len, "net/"))
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(told); i++)
+		if (str_eq(path + len, told[i]))
+			return true;
+	return false;
+}
+
+static int copy_slices(int in, int out)
+{
+	char slice[16384];
+	size_t all = 0;
+
+	for (;;) {
+		ssize_t n = read(in, slice, sizeof(slice));
+		int r;
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		all += (size_t)n;
+		r = all > PROC_FILE_MAX ? -EFBIG : fd_write_all(out, slice, (size_t)n);
+		if (r < 0)
+			return r;
+	}
+}
+
+/* A file of /proc as it is for this process, in memory that is charged to the sandbox: it has no
+ * size of its own and cannot be sought in. */
+static int copy_of_proc(int handle)
+{
+	scoped(fd_closep) int in = -1;
+	char path[32];
+	int out, r;
+
+	if (!may_be_told(handle))
+		return -EACCES;
+	in = open(fsw_fd_path(handle, path), O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	if (in < 0)
+		return -errno;
+	out = memfd_create("agentbox-proc", MFD_CLOEXEC);
+	if (out < 0)
+		return -errno;
+	r = copy_slices(in, out);
+	if (r < 0)
+		fd_close(out);
+	return r < 0 ? r : out;
+}
+
 static int do_open_read(struct fsw *w, const char *path, int *ret_fd)
 {
 	scoped(fd_closep) int handle = fsw_open(w, path, O_PATH, 0);
@@ -369,7 +481,7 @@ static int do_open_read(struct fsw *w, const char *path, int *ret_fd)
 
 	if (handle < 0)
 		return handle;
-	fd = reopen(handle, O_RDONLY);
+	fd = is_of_proc(handle) ? copy_of_proc(handle) : reopen(handle, O_RDONLY);
 	if (fd < 0)
 		return fd;
 	r = do_stat(w, path);
@@ -410,25 +522,48 @@ static int set_meta(int fd, const struct fsw_request *q)
 	return 0;
 }
 
-/* A file that is there is checked before it is opened; a new one is created where links lead. */
-static int open_or_create(const struct fsw *w, const char *path)
+/* Whoever watches is told of a new owner first, then of the writing. */
+static int open_old(const struct fsw *w, int handle, const struct fsw_request *q)
 {
-	scoped(fd_closep) int handle = fsw_open(w, path, O_PATH, 0);
-	int fd, r;
+	int r = check_regular(handle);
 
-	if (handle >= 0)
-		return reopen(handle, O_WRONLY | O_TRUNC);
-	if (handle != -ENOENT)
-		return handle;
-	fd = fsw_open(w, path, O_WRONLY | O_CREAT | O_NOCTTY | O_NONBLOCK, 0644);
+	if (r == 0)
+		r = fsw_set_owner(w, handle, q->uid, q->gid);
+	return r < 0 ? r : reopen(handle, O_WRONLY | O_TRUNC);
+}
+
+/* Nothing is cut off where nothing is: a watch would be told of a write. */
+static int open_new(const struct fsw *w, const struct fsw_request *q)
+{
+	int r, fd = fsw_open(w, q->path, O_WRONLY | O_CREAT | O_NOCTTY | O_NONBLOCK, 0644);
+	struct stat st;
+
 	if (fd < 0)
 		return fd;
 	r = check_regular(fd);
-	if (r == 0 && ftruncate(fd, 0) < 0)
+	if (r == 0)
+		r = fsw_set_owner(w, fd, q->uid, q->gid);
+	if (r == 0 && (fstat(fd, &st) < 0 || (st.st_size > 0 && ftruncate(fd, 0) < 0)))
 		r = -errno;
 	if (r < 0)
 		fd_close(fd);
 	return r < 0 ? r : fd;
+}
+
+/* A file that is there is checked before it is opened; a new one is created where links lead. */
+static int open_or_create(const struct fsw *w, const struct fsw_request *q)
+{
+	scoped(fd_closep) int handle = fsw_open(w, q->path, O_PATH, 0);
+
+	if (handle >= 0)
+		return open_old(w, handle, q);
+	return handle == -ENOENT ? open_new(w, q) : handle;
+}
+
+/* What cannot be made is no missing file. */
+static int not_made(int r)
+{
+	return r == -ENOENT ? -ENOTSUP : r;
 }
 
 static int do_open_write(struct fsw *w, const struct fsw_request *q, int *ret_fd)
@@ -436,21 +571,18 @@ static int do_open_write(struct fsw *w, const struct fsw_request *q, int *ret_fd
 	char parent[FS_PATH_MAX + 1];
 	scoped(fd_closep) int dir = -1;
 	int fd, r = parent_of(q->path, parent);
-	size_t n = strlen(q->path);
 
 	if (r < 0)
 		return r;
-	if (n && q->path[n - 1] == '/')
+	if (ends_in_slash(q->path))
 		return -EISDIR;
 	dir = fsw_make_dirs(w, parent, q->uid, q->gid);
 	if (dir < 0)
-		return dir;
-	fd = open_or_create(w, q->path);
+		return not_made(dir);
+	fd = open_or_create(w, q);
 	if (fd < 0)
-		return fd;
-	r = fsw_set_owner(w, fd, q->uid, q->gid);
-	if (r == 0)
-		r = set_meta(fd, q);
+		return not_made(fd);
+	r = set_meta(fd, q);
 	if (r == 0)
 		r = do_stat(w, q->path);
 	if (r < 0)
@@ -512,10 +644,10 @@ static int do_compose(struct fsw *w, const struct fsw_request *q)
 		return r;
 	made = fsw_make_dirs(w, parent, q->uid, q->gid);
 	if (made < 0)
-		return made;
+		return not_made(made);
 	r = fsw_open_parent(w, q->path, buf, &name, &dir);
 	if (r < 0)
-		return r == -EINVAL ? -EISDIR : r;
+		return r == -EINVAL ? -EISDIR : not_made(r);
 	snprintf(tmp, sizeof(tmp), ".agentbox-compose-%ld", (long)getpid());
 	r = compose_into(w, q, dir, tmp);
 	if (r == 0 && renameat(dir, tmp, dir, name) < 0)

@@ -31,6 +31,7 @@
 #include "proto/base/str.h"
 
 #define EVENTS_BYTES (64u * 1024)
+#define MOVED_WAIT_MS 20	/* the kernel tells both names in one call, one after the other */
 #define WATCH_MASK                                                                                 \
 	(IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_MODIFY | IN_ATTRIB | IN_DELETE |             \
 	 IN_DELETE_SELF | IN_MOVE_SELF)
@@ -50,6 +51,11 @@ struct run {
 	ino_t inode;		/* removed for the kernel, and its removal from being told */
 	struct watch_request q;
 	struct map dirs;	/* wd → struct wdir */
+	struct {
+		uint32_t cookie;	/* 0 = nothing is on its way */
+		bool seen;		/* events were read after it */
+		char rel[FS_PATH_MAX + 1];
+	} moved;		/* a directory that left its name; its new one may be told next */
 };
 
 /* Names still to be looked through. */
@@ -302,6 +308,51 @@ static void forget_below(struct run *w, const char *rel)
 	free(wds);
 }
 
+/* The directory and all below it have another name; nothing that happens there is missed. */
+static int rename_below(struct run *w, const char *old, const char *rel)
+{
+	size_t n = strlen(old), pos = 0;
+	struct wdir *d;
+
+	while ((d = map_next(&w->dirs, &pos))) {
+		char *name;
+
+		if (strncmp(d->rel, old, n) != 0 || (d->rel[n] && d->rel[n] != '/'))
+			continue;
+		name = str_printf("%s%s", rel, d->rel + n);
+		if (!name)
+			return -ENOMEM;
+		free(d->rel);
+		d->rel = name;
+	}
+	return 0;
+}
+
+/* It went out of sight. */
+static void moved_away(struct run *w)
+{
+	if (w->moved.cookie)
+		forget_below(w, w->moved.rel);
+	w->moved.cookie = 0;
+}
+
+static void moved_from(struct run *w, const char *rel, uint32_t cookie)
+{
+	moved_away(w);
+	w->moved.cookie = cookie;
+	w->moved.seen = false;
+	(void)str_copy(w->moved.rel, sizeof(w->moved.rel), rel);
+}
+
+/* A new directory is told with all that is in it; one that only has another name is not. */
+static int appeared(struct run *w, const char *rel, const struct inotify_event *e)
+{
+	if (!(e->mask & IN_MOVED_TO) || !w->moved.cookie || e->cookie != w->moved.cookie)
+		return scan(w, rel, true);
+	w->moved.cookie = 0;
+	return rename_below(w, w->moved.rel, rel);
+}
+
 /* --- events --- */
 
 static void on_event(struct run *w, const struct inotify_event *e)
@@ -338,8 +389,8 @@ static void on_event(struct run *w, const struct inotify_event *e)
 	if (!w->q.recursive || !(e->mask & IN_ISDIR) || !e->len)
 		return;
 	if (e->mask & IN_MOVED_FROM)
-		forget_below(w, name);
-	if (e->mask & (IN_CREATE | IN_MOVED_TO) && scan(w, name, true) < 0)
+		moved_from(w, name, e->cookie);
+	if (e->mask & (IN_CREATE | IN_MOVED_TO) && appeared(w, name, e) < 0)
 		end(w, CONTAINER_WATCH_OVERFLOW, 0);
 }
 
@@ -359,6 +410,9 @@ static void serve(struct run *w)
 			end(w, CONTAINER_WATCH_OVERFLOW, 0);
 		on_event(w, e);
 	}
+	if (w->moved.seen)
+		moved_away(w);
+	w->moved.seen = w->moved.cookie != 0;
 }
 
 /* --- the beginning --- */
@@ -420,8 +474,12 @@ noreturn_ void container_watch_run(int sock, bool as_user)
 	p[0] = (struct pollfd){ .fd = w.ino, .events = POLLIN };
 	p[1] = (struct pollfd){ .fd = sock, .events = POLLIN };
 	for (;;) {
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		int n = poll(p, 2, w.moved.cookie ? MOVED_WAIT_MS : -1);
+
+		if (n < 0 && errno != EINTR)
 			_exit(1);
+		if (n == 0)
+			moved_away(&w);
 		if (p[1].revents)
 			_exit(0);	/* the engine lets go of it: nothing else is ever said */
 		if (p[0].revents)

@@ -109,31 +109,6 @@ const char *query_get(const struct query *q, const char *key)
 	return NULL;
 }
 
-void path_clean(char *path)
-{
-	size_t at = 0;
-
-	for (char *p = path, *next; p; p = next) {
-		size_t n = strcspn(p, "/");
-
-		next = p[n] ? p + n + 1 : NULL;
-		if (!n || (n == 1 && p[0] == '.'))
-			continue;
-		if (n == 2 && p[0] == '.' && p[1] == '.') {
-			while (at && path[--at] != '/')
-				;
-			continue;
-		}
-		/* What is written is never ahead of what is read: a segment was preceded by a slash. */
-		path[at++] = '/';
-		memmove(path + at, p, n);
-		at += n;
-	}
-	if (!at)
-		path[at++] = '/';
-	path[at] = 0;
-}
-
 char *query_clean_path(const char *target)
 {
 	size_t n = strcspn(target, "?#");
@@ -148,6 +123,6 @@ char *query_clean_path(const char *target)
 		free(s);
 		return NULL;
 	}
-	path_clean(s);
+	str_clean_path(s);
 	return s;
 }

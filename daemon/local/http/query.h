@@ -39,7 +39,4 @@ must_check int query_unescape(char *s, bool plus_is_space);
  * malformed one. */
 char *query_clean_path(const char *target);
 
-/* Removes empty, "." and ".." segments of an absolute path, in place; never longer. */
-void path_clean(char *path);
-
 #endif

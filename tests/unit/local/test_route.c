@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/local/http/query.h"
 #include "daemon/local/http/route.h"
+#include "proto/base/str.h"
 #include "tests/lib/test.h"
 
 TEST(hosts)
@@ -171,7 +172,7 @@ TEST(clean_paths)
 		char path[64];
 
 		snprintf(path, sizeof(path), "%s", t[i].in);
-		path_clean(path);
+		str_clean_path(path);
 		CHECK_STR(path, t[i].want);
 	}
 }
