@@ -5,6 +5,7 @@ import os
 import re
 import threading
 import time
+import uuid
 
 import pytest
 
@@ -406,3 +407,60 @@ def test_the_journal_has_no_secrets(own):
     assert "hush" not in journal, journal
     for told in ("told", "NAME", "egressProxy", "Authorization"):
         assert told in journal, told
+
+
+def inside(client, box, script, user="root"):
+    _, out, err, end, _ = client.run(box, argv=["/bin/sh", "-c", script], user=user)
+    return (out + err).decode("utf-8", "replace"), end.get("exitCode", 0)
+
+
+@pytest.mark.parametrize("user", ["root", "user"])
+def test_what_programs_find_inside(real, user):
+    """E-4: what may be killed first, the own name, where it is told what it is, and python by its short name."""
+    box = real.create()
+    assert inside(real, box, "cat /proc/self/oom_score_adj", user) == ("100\n", 0)
+    out, code = inside(real, box, "getent hosts $(hostname) && [ $(hostname) = $(cat /etc/hostname) ]", user)
+    assert code == 0 and out.startswith("127.0.1.1"), out
+    assert inside(real, box, "cat /run/e2b/.E2B_SANDBOX", user) == ("true\n", 0)
+    if not real.cloud.lacks("usr-writable"):
+        assert inside(real, box, "PATH=/usr/local/bin:/usr/bin; python -c 'print(6 * 7)'", user) == ("42\n", 0)
+
+
+def test_users_are_changed(real):
+    """E-4: su and adduser find what they ask PAM."""
+    reason = real.cloud.lacks("change-user")
+    if reason:
+        pytest.skip(reason)
+    box = real.create()
+    assert inside(real, box, "su user -c 'id -un; echo $HOME'") == ("user\n/home/user\n", 0)
+    assert inside(real, box, "su - user -c pwd") == ("/home/user\n", 0)
+    out, code = inside(real, box, "adduser --disabled-password --gecos '' bob && su - bob -c 'id -un; pwd'")
+    assert code == 0 and "\nbob\n/home/bob\n" in out, out
+    out, code = inside(real, box, "useradd -m eve && su eve -c 'id -un' && userdel eve")
+    assert code == 0 and "eve" in out, out
+
+
+def test_pip_may_install(real):
+    """E-4: pip does not say that somebody else manages this machine."""
+    box = real.create()
+    if inside(real, box, "/usr/bin/python3 -m pip --version")[1] != 0:
+        pytest.skip("the machine's python3 has no pip")
+    script = """mkdir -p /tmp/p && cd /tmp/p && printf 'from setuptools import setup\\nsetup(name="thing", version="1")\\n' >setup.py
+        /usr/bin/python3 -m pip install --no-index --dry-run . 2>&1"""
+    out, _ = inside(real, box, script)
+    assert "externally-managed" not in out and "externally managed" not in out, out
+
+
+def test_a_boot_id_of_its_own(real):
+    """E-4: the boot id is the sandbox's, and another one after its memory was lost."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as f:
+        host = f.read()
+    box, other = real.create(), real.create()
+    script = "cat /proc/sys/kernel/random/boot_id"
+    ids = [inside(real, b, script) for b in (box, other)]
+    assert [code for _, code in ids] == [0, 0] and len({host, ids[0][0], ids[1][0]}) == 3, ids
+    assert ids[0][0].strip() == str(uuid.UUID(ids[0][0].strip())) and inside(real, box, script) == ids[0]
+    assert inside(real, box, "echo x > /proc/sys/kernel/random/boot_id")[1] != 0
+    assert real.api("POST", "/sandboxes/%s/pause" % box["sandboxID"], {"memory": False}).status == 204
+    assert real.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 60}).status in (200, 201)
+    assert inside(real, box, script)[0] not in (host, ids[0][0])

@@ -42,7 +42,8 @@ static const struct {
 	{ "var/opt", 0755, 0 },	   { "run", 0755, 0 },	     { "run/lock", 01777, 0 },
 	{ "srv", 0755, 0 },	   { "mnt", 0755, 0 },	     { "media", 0755, 0 },
 	{ "opt", 0755, 0 },	   { "proc", 0555, 0 },	     { "sys", 0555, 0 },
-	{ "dev", 0755, 0 },	   { "usr", 0755, 0 },
+	{ "dev", 0755, 0 },	   { "usr", 0755, 0 },	     { "etc/pam.d", 0755, 0 },
+	{ "run/e2b", 0755, 0 },
 };
 
 /* Of /etc, by pattern. Folders are copied with what is in them. */
@@ -58,6 +59,9 @@ static const char *const etc_allowed[] = {
 
 /* The one that answers inside (nsnet.h). */
 static const char name_server[] = "nameserver 8.8.8.8\n";
+
+static const char local_hosts[] = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+				  "127.0.1.1\t" BASE_HOSTNAME "\n";
 
 static const struct {
 	const char *path, *text;
@@ -78,8 +82,20 @@ static const struct {
 	{ "etc/nsswitch.conf",
 	  "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n"
 	  "protocols: files\nservices: files\n", 0644 },
-	{ "etc/hosts", "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n", 0644 },
-	{ "etc/hostname", "sandbox\n", 0644 },
+	{ "etc/hosts", local_hosts, 0644 },
+	{ "etc/hostname", BASE_HOSTNAME "\n", 0644 },
+	/* The root of this machine changes itself as it likes, and nobody else is there to be managed. */
+	{ "etc/pip.conf", "[global]\nbreak-system-packages = true\n", 0644 },
+	/* Services without a file of their own (su, chfn, passwd) use `other`. */
+	{ "etc/pam.d/other",
+	  "auth sufficient pam_rootok.so\nauth required pam_unix.so\naccount required pam_permit.so\n"
+	  "password required pam_unix.so\nsession required pam_permit.so\n", 0644 },
+	{ "etc/pam.d/common-auth", "auth sufficient pam_rootok.so\nauth required pam_unix.so\n", 0644 },
+	{ "etc/pam.d/common-account", "account required pam_permit.so\n", 0644 },
+	{ "etc/pam.d/common-password", "password required pam_unix.so\n", 0644 },
+	{ "etc/pam.d/common-session", "session required pam_permit.so\n", 0644 },
+	{ "etc/pam.d/common-session-noninteractive", "session required pam_permit.so\n", 0644 },
+	{ "run/e2b/.E2B_SANDBOX", "true\n", 0644 },
 	{ "etc/resolv.conf", name_server, 0644 },
 	{ "etc/fstab", "", 0644 },
 	{ "etc/environment", "", 0644 },
@@ -437,6 +453,10 @@ int base_build_patch(const char *dir, const char *root, bool as_user)
 		r = patch_list(&b, template_fd, "etc/group", "user", "user:x:1000:\n");
 	if (r == 0)
 		r = make_file(&b, "etc/resolv.conf", name_server, strlen(name_server), 0644, 0);
+	if (r == 0)
+		r = make_file(&b, "etc/hosts", local_hosts, strlen(local_hosts), 0644, 0);
+	if (r == 0)
+		r = make_file(&b, "etc/hostname", BASE_HOSTNAME "\n", strlen(BASE_HOSTNAME "\n"), 0644, 0);
 	if (r == 0 && fstatat(template_fd, "home/user", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
 		r = make_dir(&b, "home/user", 0755, CONTAINER_USER_ID);
 	return r;

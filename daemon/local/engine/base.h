@@ -14,6 +14,7 @@
 
 #include "proto/base/cc.h"
 
+#define BASE_HOSTNAME "sandbox"
 #define CONTAINER_USER_ID 1000u
 #define CONTAINER_TTY_GID 5u
 

@@ -19,6 +19,7 @@
 
 #include <linux/capability.h>
 
+#include "daemon/local/engine/base.h"
 #include "daemon/local/engine/cg.h"
 #include "daemon/local/engine/nsmount.h"
 #include "daemon/local/engine/nsnet.h"
@@ -176,6 +177,8 @@ static int make_root(const struct ns_plan *p, int userns_fd, int proc_fd, struct
 	if (r < 0)
 		return ns_fail(e, NS_DEV, r);
 	r = nsmount_masks();
+	if (r == 0)
+		r = nsmount_boot_id();
 	if (r < 0)
 		return ns_fail(e, NS_MASK, r);
 	r = nsmount_pivot();
@@ -193,6 +196,8 @@ int ns_setup(const struct ns_plan *p, struct nsnet *net, struct ns_error *e)
 	r = p->as_user ? map_own_id(p) : 0;
 	if (r < 0)
 		return ns_fail(e, NS_IDS_MAP, r);
+	/* What runs inside is killed for lack of memory before this machine's own; -errno: no such kernel. */
+	(void)!write_at(AT_FDCWD, "/proc/self/oom_score_adj", "100");
 	r = nsmount_private();
 	if (r < 0)
 		return ns_fail(e, NS_PRIVATE, r);
@@ -215,7 +220,7 @@ int ns_setup(const struct ns_plan *p, struct nsnet *net, struct ns_error *e)
 	r = p->egress ? nsnet_open(p->probe, net) : 0;
 	if (r < 0)
 		return ns_fail(e, NS_EGRESS, r);
-	if (sethostname(p->hostname, strlen(p->hostname)) < 0 || setsid() < 0)
+	if (sethostname(BASE_HOSTNAME, strlen(BASE_HOSTNAME)) < 0 || setsid() < 0)
 		return ns_fail(e, NS_NET, -errno);
 	r = nssec_confine(p);
 	return r < 0 ? ns_fail(e, NS_CONFINE, r) : 0;

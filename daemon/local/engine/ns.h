@@ -58,7 +58,6 @@ struct ns_plan {
 	bool in_cgroup;		/* set by ns_clone(): the child starts in its version 2 group */
 	const char *lowers[NS_LOWERS_MAX];	/* of the root, the top one first */
 	size_t n_lowers;
-	const char *hostname;
 };
 
 struct ns_error {

@@ -2,7 +2,7 @@
 /*
  * The mounts of a sandbox. Scratch layout (a tmpfs on CONTAINER/mnt, our working directory):
  *   l0 l1 …  lower layers, read-only     usr    the machine's /usr, read-only
- *   lay      the writable layer          usrpub what everybody may read of it
+ *   lay      the writable layer          usrpub what everybody may read of it (extra: see make_extra())
  *   root     where the sandbox's root is put together
  */
 #include "daemon/local/engine/nsmount.h"
@@ -15,6 +15,7 @@
 #include <sys/fsuid.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -159,22 +160,40 @@ int nsmount_root(const struct ns_plan *p)
 	return overlay(p, lowers, "up", "wk", "root", "");
 }
 
+/* The folder `extra`, which lies below /usr: `python`, where there is only python3. */
+static int make_extra(const struct ns_plan *p)
+{
+	static const char *const made[] = { "extra", "extra/local", "extra/local/bin" };
+	static const char python[] = "extra/local/bin/python";
+	bool wanted = access("usr/bin/python3", X_OK) == 0 && access("usr/bin/python", F_OK) < 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(made); i++)
+		if (mkdir(made[i], 0755) < 0 || chown(made[i], p->first_id, p->first_id) < 0)
+			return -errno;
+	if (wanted && (symlink("/usr/bin/python3", python) < 0 || lchown(python, p->first_id, p->first_id) < 0))
+		return -errno;
+	return 0;
+}
+
 /*
  * The machine's /usr as everybody sees it. Its files belong to root inside, who could read them all;
  * but an overlay asks the layers below it with the rights of whoever mounted it, and this one is
  * mounted by nobody: the kernel takes the capabilities over files away with a file-system id that is
- * not 0, and gives them back with 0. An overlay without an upper layer wants two lower ones.
+ * not 0, and gives them back with 0. An overlay without an upper layer wants two lower ones: the other
+ * has what a machine may lack.
  */
-static int mount_public_usr(void)
+static int mount_public_usr(const struct ns_plan *p)
 {
-	int r = 0;
+	int r = make_extra(p);
 
-	if (mkdir("none", 0755) < 0 || mkdir("usrpub", 0755) < 0)
+	if (r < 0)
+		return r;
+	if (mkdir("usrpub", 0755) < 0)
 		return -errno;
 	(void)setfsgid(NOBODY);
 	(void)setfsuid(NOBODY);
 	if (mount("overlay", "usrpub", "overlay", MS_NOSUID | MS_NODEV | MS_RDONLY,
-		  "lowerdir=usr:none") < 0)
+		  "lowerdir=usr:extra") < 0)
 		r = -errno;
 	(void)setfsuid(0);
 	(void)setfsgid(0);
@@ -185,7 +204,7 @@ static int mount_public_usr(void)
 int nsmount_usr(const struct ns_plan *p)
 {
 	if (p->usr_writable) {
-		int r = mount_public_usr();
+		int r = mount_public_usr(p);
 
 		return r < 0 ? r : overlay(p, "usrpub", "usrup", "usrwk", "root/usr", ",xino=on");
 	}
@@ -302,6 +321,29 @@ int nsmount_masks(void)
 			return -errno;
 	}
 	return 0;
+}
+
+int nsmount_boot_id(void)
+{
+	static const char to[] = "root/proc/sys/kernel/random/boot_id";
+	const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY;
+	uint8_t u[16];
+	char text[40];
+	int r;
+
+	if (getrandom(u, sizeof(u), 0) != (ssize_t)sizeof(u))
+		return -EIO;
+	u[6] = (uint8_t)((u[6] & 0x0f) | 0x40);		/* a random UUID, version 4 */
+	u[8] = (uint8_t)((u[8] & 0x3f) | 0x80);
+	snprintf(text, sizeof(text),
+		 "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x\n", u[0], u[1],
+		 u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+	r = fd_write_file(AT_FDCWD, "boot_id", text, strlen(text), 0444);
+	if (r < 0)
+		return r;
+	if (mount("boot_id", to, NULL, MS_BIND, NULL) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	return mount(NULL, to, NULL, MS_BIND | MS_REMOUNT | flags, NULL) < 0 ? -errno : 0;
 }
 
 int nsmount_pivot(void)

@@ -22,6 +22,8 @@ must_check int nsmount_usr(const struct ns_plan *p);
 must_check int nsmount_proc(int proc_fd);
 must_check int nsmount_dev(const struct ns_plan *p);
 must_check int nsmount_masks(void);
+/* A boot id of its own: this start is the sandbox's boot. */
+must_check int nsmount_boot_id(void);
 must_check int nsmount_pivot(void);
 
 #endif

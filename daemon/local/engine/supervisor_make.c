@@ -152,7 +152,6 @@ static int prepare(const struct supervisor *k, const struct supervisor_req *q, s
 		.container_dir = m->dir,
 		.cg = &k->o->cg,
 		.cg_container = m->name,
-		.hostname = q->id,
 	};
 	r = make_folders(k, q, m);
 	if (r == 0)

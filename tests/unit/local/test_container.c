@@ -41,7 +41,7 @@ TEST(runs_a_command)
 	if (is_root)
 		expect(f, b, "user", "touch /x 2>/dev/null", "", 1);
 	expect(f, b, "user", "exec /no/such", NULL, 127);
-	expect(f, b, "root", "hostname; cat /etc/hostname | wc -l", "one\n1\n", 0);
+	expect(f, b, "root", "hostname; cat /etc/hostname | wc -l", "sandbox\n1\n", 0);
 	fix_destroy(f, b);
 }
 
