@@ -327,7 +327,10 @@ def test_slashes_at_the_end(real):
     for source, destination in (("/home/user/f", "/home/user/to/"), ("/home/user/f/", "/home/user/other"),
                                 ("/home/user/link/", "/home/user/other")):
         assert code_of(fs, real, box, "Move", source=source, destination=destination) == "internal", source
-    assert fs(real, box, "Move", source="/home/user/d/", destination="/home/user/moved/")["entry"]["name"] == "moved"
+    real.run(box, "mkdir empty")
+    for destination in ("/home/user/made/", "/home/user/empty", "/home/user/d"):
+        assert code_of(fs, real, box, "Move", source="/home/user/d", destination=destination) == "internal", destination
+    assert fs(real, box, "Move", source="/home/user/d/", destination="/home/user/moved")["entry"]["name"] == "moved"
     assert real.stat(box, "/home/user/f")["size"] == "2" and code_of(fs, real, box, "Stat", path="/home/user/d") == "not_found"
 
 

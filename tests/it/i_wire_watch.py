@@ -93,14 +93,17 @@ def test_case_129_recursive(real, box):
 
 @pytest.mark.parametrize("recursive", [False, True])
 def test_events_of_an_upload(real, box, recursive):
-    """E-5: a new file is told as create, chmod, write, and an old one as chmod, write, write."""
+    """E-5: a new file is told as create, chmod, write, and an old one as chmod, write. The kernel makes one of two
+    writes that nobody has read yet."""
     with Watch(real, box, "/home/user", recursive=recursive) as w:
         real.write(box, "new", b"x")
         assert [w.next()[:2] for _ in range(3)] == [("new", "create"), ("new", "chmod"), ("new", "write")]
         real.write(box, "empty", b"")
         real.write(box, "new", b"y")
-        assert [w.next()[:2] for _ in range(5)] == [
-            ("empty", "create"), ("empty", "chmod"), ("new", "chmod"), ("new", "write"), ("new", "write")]
+        sh(real, box, "mkdir end")
+        seen = w.until("end", "create")[:-1]
+        assert [e for n, e in enumerate(seen) if n == 0 or e != seen[n - 1]] == [
+            ("empty", "create"), ("empty", "chmod"), ("new", "chmod"), ("new", "write")]
 
 
 def test_renamed_folder_is_told_once(real, box):

@@ -336,6 +336,20 @@ static int make_above(const struct fsw *w, const struct fsw_request *q)
 	return 0;
 }
 
+/* Nothing is moved onto a folder, not even an empty one; the agent is that careful. */
+static int rename_entry(int from, const char *old, int to, const char *new, const char *old_path,
+			const char *new_path)
+{
+	struct stat a, b;
+
+	if (fstatat(from, old, &a, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (fstatat(to, new, &b, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(b.st_mode) &&
+	    (str_eq(old_path, new_path) || a.st_dev != b.st_dev || a.st_ino != b.st_ino))
+		return -EEXIST;
+	return renameat(from, old, to, new) < 0 ? -errno : 0;
+}
+
 static int do_move(struct fsw *w, const struct fsw_request *q)
 {
 	char from_buf[FS_PATH_MAX + 1], to_buf[FS_PATH_MAX + 1], old[NAME_MAX + 2], new[NAME_MAX + 2];
@@ -356,8 +370,8 @@ static int do_move(struct fsw *w, const struct fsw_request *q)
 		r = fsw_open_parent(w, q->to, to_buf, &to_name, &to);
 	if (r == 0)
 		r = name_as_asked(q->to, to_name, new);
-	if (r == 0 && renameat(from, old, to, new) < 0)
-		r = -errno;
+	if (r == 0)
+		r = rename_entry(from, old, to, new, q->path, q->to);
 	return r < 0 ? r : fsw_add_entry(w, to, to_name, q->to);
 }
 
