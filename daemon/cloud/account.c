@@ -402,3 +402,20 @@ bool cloud_limits(const struct cloud *c, size_t i, struct cloud_limit *ret)
 	}
 	return false;
 }
+
+bool cloud_extend_rate(const struct cloud *c, struct cloud_rate *ret)
+{
+	uint64_t now = loop_now_ms(c->loop);
+	bool is_known = limiter_rate(&c->limiter, FAULT_REFRESH, now, &ret->per_s_milli, &ret->tokens);
+	struct cloud_rate get;
+
+	if (!limiter_rate(&c->limiter, FAULT_GET, now, &get.per_s_milli, &get.tokens))
+		return is_known;
+	if (!is_known) {
+		*ret = get;
+		return true;
+	}
+	ret->per_s_milli = MIN(ret->per_s_milli, get.per_s_milli);
+	ret->tokens = MIN(ret->tokens, get.tokens);
+	return true;
+}

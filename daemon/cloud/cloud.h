@@ -198,4 +198,12 @@ struct cloud_limit {			/* a kind of call that has to wait, or did lately */
 /* Number i of those that the cloud limits, or false. */
 bool cloud_limits(const struct cloud *c, size_t i, struct cloud_limit *ret);
 
+struct cloud_rate {
+	uint32_t per_s_milli;		/* calls a second, in thousandths */
+	uint32_t tokens;		/* that may begin at once */
+};
+/* What the cloud gives to extensions: refreshes, and the look at each after it. False: it told nothing, and
+ * refused nothing. */
+bool cloud_extend_rate(const struct cloud *c, struct cloud_rate *ret);
+
 #endif

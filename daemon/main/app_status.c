@@ -17,13 +17,14 @@
 #define ORIGINS_MAX	256u	/* shown in Status; the pool's later ones are left out, as are … */
 #define CONNS_MAX	512u	/* … connections … */
 #define LIMITS_MAX	128u	/* … and limited routes beyond these */
-#define DEGRADED_MAX	(APP_ACCOUNTS_MAX + 9)
+#define DEGRADED_MAX	(2 * APP_ACCOUNTS_MAX + 9)
 #define LITTLE_SPACE	(8u * 1024 * 1024)	/* the next commits may not fit */
 #define CONFIG_MAX_BYTES (1024u * 1024)
 
 struct app_status {
 	struct daemon_cloud clouds[APP_ACCOUNTS_MAX];
-	struct status failures[APP_ACCOUNTS_MAX];
+	struct status failures[APP_ACCOUNTS_MAX], extensions[APP_ACCOUNTS_MAX];
+	int64_t short_since_ms[APP_ACCOUNTS_MAX];	/* 0 = extensions are not short */
 	char proxies[APP_ACCOUNTS_MAX][256];
 	struct daemon_origin origins[ORIGINS_MAX];
 	char origin_names[ORIGINS_MAX][300], origin_accounts[ORIGINS_MAX][128];
@@ -95,6 +96,29 @@ static void collect_local(struct app *a)
 		degrade(k, "local", a->accounts[0].name, &k->local.why, k->local.since_ms);
 }
 
+static void collect_extensions(struct app *a, size_t i)
+{
+	struct app_status *k = a->look;
+	struct sandbox_extensions x;
+	struct status *st = &k->extensions[i];
+
+	sandbox_extensions(a->core, i, &x);
+	k->clouds[i].extend_kept = x.kept;
+	k->clouds[i].extend_most = x.most;
+	k->clouds[i].extend_per_s_milli = x.per_s_milli;
+	k->clouds[i].extend_waiting = x.waiting;
+	k->clouds[i].extend_span_ms = x.span_s * 1000ull;
+	k->clouds[i].extend_refused = x.refused;
+	k->short_since_ms[i] = !x.is_short ? 0 : k->short_since_ms[i] ? k->short_since_ms[i] : clock_wall_ms();
+	if (!x.is_short)
+		return;
+	status_set(st, R_RATE_LIMITED,
+		   "%u of at most %u sandboxes are kept alive by the %u.%03u extensions a second that the cloud gives; "
+		   "%llu leases were refused. Release sandboxes, or give them a longer timeout before they are leased",
+		   x.kept, x.most, x.per_s_milli / 1000, x.per_s_milli % 1000, (unsigned long long)x.refused);
+	degrade(k, "extensions", a->accounts[i].name, st, k->short_since_ms[i]);
+}
+
 static void collect_cloud(struct app *a, size_t i, const struct sandbox_core_counts *core)
 {
 	struct app_status *k = a->look;
@@ -119,6 +143,7 @@ static void collect_cloud(struct app *a, size_t i, const struct sandbox_core_cou
 		.in_flight = h.in_flight, .max_in_flight = h.max_in_flight, .queued = h.queued,
 	};
 	collect_limits(a, c->cloud, &k->clouds[i]);
+	collect_extensions(a, i);
 	if (!k->clouds[i].reachable && !k->local.since_ms)	/* the cause is told instead */
 		degrade(k, "cloud", c->name, &k->failures[i], k->clouds[i].last_failure_at_ms);
 }

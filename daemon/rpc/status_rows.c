@@ -19,6 +19,8 @@ struct limit_row {
 struct cloud_row {
 	Agentbox__V1__CloudStatus m;
 	Agentbox__V1__LimiterStatus limiter;
+	Agentbox__V1__ExtensionStatus extensions;
+	msg_duration span;
 	msg_timestamp answer, failure, limited, reconciled;
 };
 
@@ -125,6 +127,20 @@ static void fill_limiter(struct status_rows *r, Agentbox__V1__LimiterStatus *m, 
 		m->routes[i] = fill_limit(r->limit_at++, &c->limits[i]);
 }
 
+static void fill_extensions(struct cloud_row *row, const struct daemon_cloud *c)
+{
+	Agentbox__V1__ExtensionStatus *m = &row->extensions;
+
+	agentbox__v1__extension_status__init(m);
+	m->kept = c->extend_kept;
+	m->most = c->extend_most;
+	m->per_second = c->extend_per_s_milli / 1000.0;
+	m->span = msg_span(&row->span, c->extend_span_ms);
+	m->waiting = c->extend_waiting;
+	m->refused = c->extend_refused;
+	row->m.extensions = m;
+}
+
 static void fill_cloud(struct status_rows *r, struct cloud_row *row, const struct daemon_cloud *c)
 {
 	Agentbox__V1__CloudStatus *m = &row->m;
@@ -145,6 +161,7 @@ static void fill_cloud(struct status_rows *r, struct cloud_row *row, const struc
 	m->reconciled_at = msg_time(&row->reconciled, c->reconciled_at_ms);
 	m->limiter = &row->limiter;
 	fill_limiter(r, &row->limiter, c);
+	fill_extensions(row, c);
 }
 
 static Agentbox__V1__ConnectionStatus *fill_conn(struct conn_row *row, const struct daemon_conn *c)

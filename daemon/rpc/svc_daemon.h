@@ -46,6 +46,8 @@ struct daemon_cloud {
 	uint32_t in_flight, max_in_flight, queued;
 	const struct daemon_limit *limits;
 	size_t n_limits;
+	uint32_t extend_kept, extend_most, extend_per_s_milli, extend_waiting;
+	uint64_t extend_span_ms, extend_refused;
 };
 
 struct daemon_conn {

@@ -746,6 +746,7 @@ static int copy_accounts(struct sandbox_core *core, const struct sandbox_core_op
 		a->cloud = o->accounts[i].cloud;
 		a->plain_ports = o->accounts[i].plain_ports;
 		a->max_sandboxes = o->accounts[i].max_sandboxes;
+		extend_init(&a->extensions);
 		a->cloud_minus_boot_ms = clock_wall_ms() - (int64_t)clock_boot_ms();
 		if (text_set(&a->name, o->accounts[i].name) < 0 ||
 		    text_set(&a->default_user, o->accounts[i].default_user) < 0)

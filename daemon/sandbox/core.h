@@ -15,6 +15,7 @@
 #include "daemon/cloud/model.h"
 #include "daemon/common/ev/loop.h"
 #include "daemon/sandbox/event.h"
+#include "daemon/sandbox/extend.h"
 #include "daemon/sandbox/record.h"
 #include "daemon/sandbox/rules/evaluate.h"
 #include "daemon/sandbox/sandbox.h"
@@ -39,6 +40,7 @@ struct account {
 	struct listing *listing;	/* sync.c */
 	int64_t listed_at_ms;		/* wall: when the last complete list came; 0 = never */
 	int64_t cloud_minus_boot_ms;	/* the cloud's clock, see runner.h */
+	struct extensions extensions;
 };
 
 /* Who holds a name, or held it last (id ""): its generation goes on. */

@@ -157,12 +157,20 @@ static void create_take(struct attempt *a, struct cloud_result *r)
 	creation_from(a)->found = give(r->sandbox);
 }
 
+/* One that is leased from the first moment lives for what its extensions would ask for. */
+static uint32_t life_of(const struct creation *c)
+{
+	if ((!c->holder && !c->n_heirs) || !c->att.policy.keep_alive)
+		return c->timeout_s;
+	return MAX(c->timeout_s, extend_span_with_new_s(c->att.account));
+}
+
 static struct cloud_call *create_post(struct attempt *a)
 {
 	const struct creation *c = creation_from(a);
 	struct cloud_create what = {
 		.template_id = c->template_id,
-		.timeout_s = c->timeout_s,
+		.timeout_s = life_of(c),
 		.secure = c->secure,
 		.allow_internet_access = c->allow_internet_access,
 		.metadata = c->metadata.v,

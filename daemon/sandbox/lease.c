@@ -104,6 +104,7 @@ static void count_in(struct lease *x, struct sandbox *b)
 	x->sandbox = b;
 	list_add_tail(&b->leases, &x->sandbox_node);
 	b->n_leases++;
+	extend_count_again(b->account);
 	b->released_at_ms = 0;
 }
 

@@ -22,6 +22,7 @@
 #define PAUSE_MS	  75000u
 #define SHORT_MAX	  3u	/* extensions in a row that brought too little: the cap */
 #define DATE_SLACK_MS	  1500	/* Date has seconds: nearer than that is no news */
+#define LINE_MS		  1000u	/* in line for an extension other things are looked at so often */
 #define CAPPED_TEXT	  "the cloud extends this sandbox no further"
 
 enum step {
@@ -47,8 +48,10 @@ struct runner {
 	unsigned failures, shorts;	/* in a row */
 	unsigned checks;
 	int64_t retry_at_ms;
+	bool is_limited;		/* the cloud has no extension for it now: it keeps its turn */
 	bool degraded, capped, cap_told, told_soon, told_very_soon;
 	uint64_t rnd;
+	struct extend_turn turn;
 	struct grave grave;
 };
 
@@ -87,7 +90,7 @@ static int64_t account_boot_of(const struct account *a, int64_t cloud_wall_ms)
 
 /* --- the sandbox as evaluate.c sees it --- */
 
-static void look_at(const struct runner *k, struct evaluate_input *ret)
+static void look_alone(const struct runner *k, struct evaluate_input *ret)
 {
 	const struct sandbox *b = k->sandbox;
 	const struct sandbox_core *core = b->account->core;
@@ -116,6 +119,36 @@ static void look_at(const struct runner *k, struct evaluate_input *ret)
 		.told_very_soon = k->told_very_soon,
 		.rnd = k->rnd,
 	};
+}
+
+/* … and as one of those that share the account's extensions. */
+static void look_at(const struct runner *k, struct evaluate_input *ret)
+{
+	look_alone(k, ret);
+	ret->span_s = extend_span_s(k->sandbox->account);
+}
+
+bool runner_keeps(const struct sandbox *b, int64_t *ret_left_ms)
+{
+	struct evaluate_input d;
+
+	if (!b->runner)
+		return false;
+	look_alone(b->runner, &d);
+	*ret_left_ms = d.end_at_ms - (int64_t)clock_boot_ms();
+	return evaluate_is_kept(&d);
+}
+
+bool runner_would_keep(const struct sandbox *b, int64_t *ret_left_ms)
+{
+	struct evaluate_input d;
+
+	if (!b->runner || runner_keeps(b, ret_left_ms))
+		return false;
+	look_alone(b->runner, &d);
+	d.leases++;
+	*ret_left_ms = d.end_at_ms - (int64_t)clock_boot_ms();
+	return evaluate_is_kept(&d);
 }
 
 static struct runner *runner_from(void *p)
@@ -165,6 +198,7 @@ static struct runner *runner_of(struct sandbox *b)
 	k->learnt_at_ms = (int64_t)clock_boot_ms();
 	k->rnd = rng_u64(&b->account->core->rng);
 	list_init(&k->check.node);
+	extend_turn_init(&k->turn, b);
 	timer_init(&k->timer, b->account->core->loop, runner_on_timer, k);
 	b->runner = k;
 	return k;
@@ -187,6 +221,7 @@ void runner_end_learnt(struct sandbox *b)
 	k->learnt_at_ms = (int64_t)clock_boot_ms();
 	k->rnd = rng_u64(&runner_core(k)->rng);
 	k->told_soon = k->told_very_soon = false;
+	k->is_limited = false;
 	if (k->step == RUNNER_IDLE) {
 		k->capped = false;
 		k->shorts = 0;
@@ -202,6 +237,7 @@ static void set_idle(struct runner *k)
 
 static void stop_extending(struct runner *k)
 {
+	extend_turn_end(&k->turn);
 	if (k->step != RUNNER_REFRESH && k->step != RUNNER_READ)
 		return;
 	cloud_call_cancel(k->call);
@@ -245,6 +281,7 @@ struct runner *runner_free(struct sandbox *b)
 	if (!k)
 		return NULL;
 	cloud_call_cancel(k->call);
+	extend_turn_end(&k->turn);
 	fetch_leave(&k->check);
 	timer_clear(&k->timer);
 	loop_bury(b->account->core->loop, &k->grave, runner_bury, k);
@@ -271,8 +308,9 @@ static void renewal_failed(struct runner *k, const struct status *st)
 	int64_t now = (int64_t)clock_boot_ms();
 
 	k->failures++;
+	/* A budget that is used up is no failure that grows: the cloud says when there is more. */
 	k->retry_at_ms = evaluate_retry_at_ms(
-		k->failures, account_boot_of(k->sandbox->account, k->sandbox->end_at_ms), now,
+		k->is_limited ? 1 : k->failures, account_boot_of(k->sandbox->account, k->sandbox->end_at_ms), now,
 		rng_u64(&runner_core(k)->rng));
 	k->retry_at_ms = MAX(k->retry_at_ms, now + (int64_t)st->retry_after_ms);
 	if (!k->degraded) {
@@ -349,6 +387,9 @@ static void on_refreshed(struct cloud_result *r, void *user)
 	struct runner *k = runner_from(user);
 
 	k->call = NULL;
+	k->is_limited = r->outcome != CLOUD_DONE && r->status.reason == R_RATE_LIMITED;
+	if (!k->is_limited)
+		extend_turn_end(&k->turn);
 	account_saw_date(k->sandbox->account, r->date_ms);
 	if (r->outcome == CLOUD_DONE || r->not_found ||
 	    (r->outcome == CLOUD_REFUSED && r->http_status == 400)) {
@@ -369,12 +410,18 @@ static void extend(struct runner *k, const struct evaluate_input *d)
 		.user = k,
 	};
 
+	if (!extend_turn_take(&k->turn, d->end_at_ms)) {
+		look_again_at(k, now + LINE_MS);
+		return;
+	}
 	k->step = RUNNER_REFRESH;
+	k->is_limited = false;
 	k->asked_at_ms = (int64_t)now;
 	k->asked_s = evaluate_extend_s(d);
 	k->call = cloud_refresh(k->sandbox->account->cloud, k->sandbox->id, k->asked_s, &ask);
 	FAILPOINT("extend.sent");
 	if (!k->call) {
+		extend_turn_end(&k->turn);
 		k->retry_at_ms = (int64_t)now + CHECK_RETRY_MS;
 		set_idle(k);
 	}
@@ -579,15 +626,27 @@ static bool act(struct runner *k, const struct evaluate_input *d, const struct e
 	return false;
 }
 
+/* In line, under way, or told to ask again later. */
+static bool needs_turn(const struct runner *k, const struct evaluate_input *d, const struct evaluation *due)
+{
+	return due->act == EVALUATE_EXTEND ||
+	       (due->act == EVALUATE_NOTHING && k->is_limited && evaluate_is_kept(d));
+}
+
 static void runner_look(struct runner *k)
 {
 	struct evaluate_input d;
 	struct evaluation due;
 
-	if (k->step != RUNNER_IDLE || k->holds || k->sandbox->killing)
+	if (k->step != RUNNER_IDLE || k->holds || k->sandbox->killing) {
+		if (k->step != RUNNER_REFRESH)
+			extend_turn_end(&k->turn);
 		return;
+	}
 	do {
 		look_at(k, &d);
 		evaluate(&d, (int64_t)clock_boot_ms(), &due);
 	} while (act(k, &d, &due));
+	if (!needs_turn(k, &d, &due))
+		extend_turn_end(&k->turn);
 }

@@ -24,6 +24,10 @@ void runner_end_learnt(struct sandbox *b);
 /* Its user sets its end: no extension meanwhile. Pairs. */
 void runner_hold(struct sandbox *b);
 void runner_release(struct sandbox *b);
+/* Do extensions keep it alive now? *ret_left_ms: until its end. */
+bool runner_keeps(const struct sandbox *b, int64_t *ret_left_ms);
+/* Would they, with a lease, and do not yet? */
+bool runner_would_keep(const struct sandbox *b, int64_t *ret_left_ms);
 /* NULL is fine; stops what is under way. Returns NULL. */
 struct runner *runner_free(struct sandbox *b);
 

@@ -133,6 +133,19 @@ void sandbox_core_set_plain_ports(struct sandbox_core *core, const char *account
 /* Sandboxes of one uid, or of all with (uid_t)-1; the rest is the daemon's. */
 void sandbox_core_count(const struct sandbox_core *core, uid_t uid, struct sandbox_core_counts *ret);
 
+struct sandbox_extensions {
+	uint32_t kept;			/* sandboxes that extensions keep alive */
+	uint32_t most;			/* … and how many can be; 0 = the cloud told no budget */
+	uint32_t per_s_milli;		/* extensions a second that the cloud gives; 0 = not told */
+	uint32_t span_s;		/* each one asks for at least so much */
+	uint32_t waiting;		/* for their turn */
+	uint64_t refused;		/* leases since the start, for want of extensions */
+	int64_t refused_at_ms;		/* wall: the last one; 0 = none */
+	bool is_short;			/* nearly all is used, or a lease was refused lately */
+};
+/* Of the account of that index in the options. */
+void sandbox_extensions(struct sandbox_core *core, size_t account, struct sandbox_extensions *ret);
+
 /* Before done: done will not come. What was sent is not undone. NULL is fine. */
 void sandbox_cancel(struct sandbox_op *op);
 

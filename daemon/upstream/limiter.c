@@ -72,6 +72,29 @@ uint64_t limiter_route_at_ms(const struct limiter *l, unsigned route, uint64_t n
 	return MAX(r->blocked_until_ms, token_at_ms(r, now_ms));
 }
 
+bool limiter_rate(const struct limiter *l, unsigned route, uint64_t now_ms, uint32_t *ret_per_s_milli,
+		  uint32_t *ret_tokens)
+{
+	const struct limiter_route *r = &l->route[route];
+
+	must(route < LIMITER_ROUTES);
+	*ret_tokens = r->burst ? (uint32_t)(MAX(tokens_now(r, now_ms), (int64_t)0) / 1000) : 0;
+	*ret_per_s_milli = r->burst ? r->per_s_milli : r->passed_per_s_milli;
+	return *ret_per_s_milli != 0;
+}
+
+/* Between the ends of two refusals so many passed; the best of all is kept. */
+static void measure(struct limiter_route *r, uint64_t until_ms)
+{
+	uint64_t span = MAX(until_ms - MIN(r->passed_since_ms, until_ms), (uint64_t)1000);
+
+	if (r->passed_since_ms && r->passed)
+		r->passed_per_s_milli = MAX(r->passed_per_s_milli,
+					    (uint32_t)MIN((uint64_t)r->passed * 1000000 / span, (uint64_t)1000000));
+	r->passed = 0;
+	r->passed_since_ms = until_ms;
+}
+
 /* --- tickets --- */
 
 enum limiter_result limiter_enter(struct limiter *l, struct limiter_ticket *t, uint64_t deadline_ms,
@@ -177,6 +200,7 @@ void limiter_leave(struct limiter *l, struct limiter_ticket *t, bool ok)
 	} else if (t->state == LIMITER_RUNNING) {
 		l->in_flight--;
 		l->route[t->route].in_flight--;
+		l->route[t->route].passed += ok;
 		if (ok)
 			l->route[t->route].window =
 				MIN(l->route[t->route].window * 2, l->max_in_flight);
@@ -187,8 +211,10 @@ void limiter_leave(struct limiter *l, struct limiter_ticket *t, bool ok)
 void limiter_block(struct limiter *l, unsigned route, uint32_t for_ms, uint64_t now_ms)
 {
 	must(route < LIMITER_ROUTES);
-	l->route[route].blocked_until_ms =
-		MAX(l->route[route].blocked_until_ms, now_ms + MIN(for_ms, LIMITER_WAIT_MAX_MS));
+	for_ms = MIN(for_ms, LIMITER_WAIT_MAX_MS);
+	if (l->route[route].blocked_until_ms <= now_ms)
+		measure(&l->route[route], now_ms + for_ms);
+	l->route[route].blocked_until_ms = MAX(l->route[route].blocked_until_ms, now_ms + for_ms);
 	l->route[route].window = 1;
 }
 

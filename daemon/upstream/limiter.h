@@ -47,6 +47,9 @@ struct limiter {
 		uint32_t per_s_milli;		/* tokens a second, in thousandths: at least that many */
 		int64_t tokens_milli;		/* at filled_ms */
 		uint64_t filled_ms;
+		/* What a cloud that tells no budget lets pass, by its refusals; 0 = not known. */
+		uint32_t passed, passed_per_s_milli;
+		uint64_t passed_since_ms;	/* the last refusal's end; 0 = none yet */
 	} route[LIMITER_ROUTES];
 };
 
@@ -76,6 +79,10 @@ void limiter_budget(struct limiter *l, unsigned route, uint32_t burst, uint32_t 
 		    uint64_t now_ms);
 /* When the next call of this route may begin, as far as is known now; <= now_ms: at once. */
 uint64_t limiter_route_at_ms(const struct limiter *l, unsigned route, uint64_t now_ms);
+/* What the cloud gives to a route, as it told or as its refusals show; false: nothing is known.
+ * *ret_tokens: so many calls may begin at once. */
+bool limiter_rate(const struct limiter *l, unsigned route, uint64_t now_ms, uint32_t *ret_per_s_milli,
+		  uint32_t *ret_tokens);
 /* Latest moment any route has to wait for; 0 = none. */
 uint64_t limiter_blocked_until_ms(const struct limiter *l, uint64_t now_ms);
 

@@ -515,3 +515,32 @@ def test_our_own_resume_is_no_other_incarnation(cloud, api):
     with api.stream("LeaseService.Hold", sandbox=box) as hold:
         next(hold)
     until(lambda: cloud.sandbox(box).fate, 10, "its end by the rule")
+
+
+# -- the cloud's budget of extensions
+
+def test_sixty_are_kept_by_one_extension_a_second(cloud, daemon, api):
+    """C-3: sixty of 30 s under leases, one refresh a second allowed: none is lost, what cannot be kept is refused at the lease."""
+    cloud.limit("refreshes", 1, 1.0)
+    kept, late = [], [api.call("SandboxService.Create", sandbox_timeout=30).id for _ in range(20)]
+    for _ in range(60):
+        kept.append(api.call("SandboxService.Create", sandbox_timeout=30, process_lease=True).id)
+    refused = 0
+    for box in late:
+        try:
+            api.call("LeaseService.Acquire", sandbox=box, ttl=600)
+            kept.append(box)
+        except ApiError as e:
+            assert (e.code, e.reason) == ("RESOURCE_EXHAUSTED", "RATE_LIMITED"), e
+            assert "extensions a second" in str(e)
+            refused += 1
+    end = time.monotonic() + 45       # the time is the subject: every first end is over, and many a second one
+    while time.monotonic() < end:
+        lost = [b for b in kept if cloud.sandbox(b).fate]
+        assert not lost, "%d of %d were lost" % (len(lost), len(kept))
+        time.sleep(1)
+    seen = api.call("DaemonService.Status").clouds[0].extensions
+    assert seen.kept == len(kept) and seen.per_second == 1 and seen.refused == refused
+    assert seen.most == 720 and 280 <= seen.span.seconds <= 420
+    short = [d for d in api.call("DaemonService.Status").degraded if d.what == "extensions"]
+    assert bool(short) == bool(refused)

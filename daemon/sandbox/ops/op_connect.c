@@ -27,6 +27,7 @@
 struct args {
 	uint64_t timeout_ms;
 	uint32_t timeout_s;
+	uint32_t life_s;		/* asked for: the timeout, or more for one that is leased by this */
 	bool adopt, wait_ready;
 	uint32_t resume_s;		/* how long the resume it waits for asks for */
 	bool owner_by_this;		/* no row yet: this call makes the caller its owner */
@@ -56,8 +57,10 @@ static bool check_timeout(struct sandbox_op *op)
 	struct args *a = op->args;
 	struct status st;
 
-	if (rules_timeout_s(a->timeout_ms, &a->timeout_s))
+	if (rules_timeout_s(a->timeout_ms, &a->timeout_s)) {
+		a->life_s = a->timeout_s;
 		return true;
+	}
 	status_field(&st, "sandbox_timeout", "must be at most 30 days");
 	op_fail(op, &st);
 	return false;
@@ -72,7 +75,7 @@ static void call(struct sandbox_op *op, const char *id,
 	struct args *a = op->args;
 
 	if (text_set(&op->id, id) == 0)
-		op->call = fn(op->account->cloud, op->id, a->timeout_s, &ask);
+		op->call = fn(op->account->cloud, op->id, a->life_s, &ask);
 	if (!op->call)
 		op_fail_errno(op, -ENOMEM);
 }
@@ -316,7 +319,7 @@ static void on_resumed(struct sandbox_op *op, const struct status *st, bool yes)
 
 	if (!status_ok(st))
 		op_fail(op, st);
-	else if (yes && a->resume_s >= a->timeout_s)
+	else if (yes && a->resume_s >= a->life_s)
 		read_back(op, on_read);
 	else
 		connect_step(op);
@@ -348,7 +351,7 @@ static void connect_step(struct sandbox_op *op)
 		op_fail(op, &st);
 	} else if (b->state == SANDBOX_PAUSED || b->state == SANDBOX_RESUMING) {
 		op->on_waited = on_resumed;
-		if (transition_join_resume(op->core, b, a->timeout_s, op, &a->resume_s) < 0)
+		if (transition_join_resume(op->core, b, a->life_s, op, &a->resume_s) < 0)
 			op_fail_errno(op, -ENOMEM);
 	} else if (turn_is_free(b) || a->has_waited) {
 		a->has_waited = false;
@@ -358,8 +361,26 @@ static void connect_step(struct sandbox_op *op)
 	}
 }
 
+/* What is leased by this call has to be kept alive from then on. False: it has failed. */
+static bool can_be_kept(struct sandbox_op *op, const struct sandbox *b)
+{
+	struct args *a = op->args;
+	int64_t left;
+	struct status st;
+
+	if (!a->holder || (b && (!b->policy.keep_alive || runner_keeps(b, &left))))
+		return true;
+	a->life_s = MAX(a->timeout_s, extend_span_with_new_s(op->account));
+	if (extend_admits_new(op->account, a->life_s, &st))
+		return true;
+	op_fail(op, &st);
+	return false;
+}
+
 static void connect_known(struct sandbox_op *op, struct sandbox *b)
 {
+	if (!can_be_kept(op, b))
+		return;
 	sandbox_claim(op->core, b, op->who.uid);
 	connect_step(op);
 }
@@ -379,7 +400,8 @@ static void connect_stranger(struct sandbox_op *op, const struct cloud_sandbox *
 		op_fail(op, &st);
 		return;
 	}
-	call(op, s->id, cloud_connect, on_connected);
+	if (can_be_kept(op, NULL))
+		call(op, s->id, cloud_connect, on_connected);
 }
 
 static void connect_start(struct sandbox_op *op)

@@ -200,8 +200,13 @@ static void lease_first(struct sandbox_op *op, struct sandbox *b)
 				.kind = ROW_LEASE_PROCESS, .holder = a->holder };
 	struct lease *x = lease_of_process(b, a->holder);
 	struct store_tx *t;
+	struct status st;
 
 	op->account = b->account;
+	if (!x && !extend_admits(b->account, b, &st)) {
+		op_fail(op, &st);
+		return;
+	}
 	if (text_set(&op->id, b->id) < 0 || store_tx_new(op->core->store, &t) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;
@@ -436,15 +441,33 @@ static void req_tag(struct sandbox_core *core, uid_t uid, const char *request_id
 	str_hex(hash, TAG_REQ_LEN / 2, ret);
 }
 
+static void policy_of(const struct sandbox_op *op, struct policy *ret)
+{
+	const struct args *a = op->args;
+
+	core_policy_default(op->core, op->who.uid, a->template_id, ret);
+	policy_merge(ret, &a->policy);
+	if (!a->name[0])
+		ret->on_gone = POLICY_FAIL;	/* a default that is not for this one */
+}
+
+/* What is leased from the first moment has to be kept alive from then on. */
+static bool can_be_kept(struct sandbox_op *op, struct status *st)
+{
+	const struct args *a = op->args;
+	struct policy p;
+
+	policy_of(op, &p);
+	return !a->holder || !p.keep_alive ||
+	       extend_admits_new(op->account, MAX(a->timeout_s, extend_span_with_new_s(op->account)), st);
+}
+
 static int fill_creation(struct sandbox_op *op, struct creation *c)
 {
 	struct args *a = op->args;
 	int r = text_set(&c->template_id, a->template_id);
 
-	core_policy_default(op->core, op->who.uid, a->template_id, &c->att.policy);
-	policy_merge(&c->att.policy, &a->policy);
-	if (!a->name[0])
-		c->att.policy.on_gone = POLICY_FAIL;	/* a default that is not for this one */
+	policy_of(op, &c->att.policy);
 	policy_format(&c->att.policy, c->policy_text);
 	c->holder = a->holder;
 	if (c->holder)
@@ -608,7 +631,7 @@ static void op_create_start(struct sandbox_op *op)
 	if (op->core->draining) {
 		status_set(&st, R_DRAINING, "the daemon is stopping and creates nothing any more");
 		op_fail(op, &st);
-	} else if (core_refused_by_limits(op->core, op->account, op->who.uid, 1, &st))
+	} else if (core_refused_by_limits(op->core, op->account, op->who.uid, 1, &st) || !can_be_kept(op, &st))
 		op_fail(op, &st);
 	else
 		make(op);

@@ -138,7 +138,7 @@ static bool may_take(struct sandbox_op *op, struct sandbox *b, struct lease **re
 		return false;
 	}
 	if (count_of(op->core, op->who.uid) < LEASES_PER_UID)
-		return true;
+		return extend_admits(b->account, b, st);
 	status_set(st, R_QUOTA_UID, "uid %u holds %u leases already", op->who.uid, LEASES_PER_UID);
 	return false;
 }

@@ -33,7 +33,7 @@ static bool waits_for_pause(const struct evaluate_input *b)
 	return b->ours && b->released_at_ms && b->policy->on_release == POLICY_PAUSE;
 }
 
-static bool is_kept_alive(const struct evaluate_input *b)
+bool evaluate_is_kept(const struct evaluate_input *b)
 {
 	return b->state == SANDBOX_RUNNING && b->policy->keep_alive && b->end_at_ms && !b->capped &&
 	       (is_in_use(b) || waits_for_pause(b));
@@ -45,7 +45,13 @@ uint32_t evaluate_extend_s(const struct evaluate_input *b)
 
 	if (!s)
 		s = RULES_TIMEOUT_DEFAULT_MS / 1000;
-	return MIN(MAX(s, EVALUATE_REFRESH_MIN_S), EVALUATE_REFRESH_MAX_S);
+	return MIN(MAX(MAX(s, b->span_s), EVALUATE_REFRESH_MIN_S), EVALUATE_REFRESH_MAX_S);
+}
+
+/* The life it got is so short that many would meet at their ends: the first extension goes at once. */
+static bool is_too_short(const struct evaluate_input *b)
+{
+	return MAX(b->end_at_ms - b->learnt_at_ms, (int64_t)0) < (int64_t)b->span_s * 1000 / 2;
 }
 
 /* At half of what remained when the end was learnt, or of what one extension gives if that is less
@@ -54,11 +60,13 @@ int64_t evaluate_extend_at_ms(const struct evaluate_input *b)
 {
 	int64_t whole, half;
 
-	if (!is_kept_alive(b))
+	if (!evaluate_is_kept(b))
 		return EVALUATE_NEVER;
 	whole = MIN(b->end_at_ms - b->learnt_at_ms, (int64_t)evaluate_extend_s(b) * 1000);
 	half = MAX(whole, 0) / 2;
 	half += half / 5 ? (int64_t)(b->rnd % (uint64_t)(half / 5)) : 0;
+	if (is_too_short(b))
+		return MAX(MIN(b->learnt_at_ms, b->end_at_ms - half), b->retry_at_ms);
 	return MAX(b->end_at_ms - half, b->retry_at_ms);
 }
 
@@ -192,7 +200,7 @@ static bool by_expiry(const struct evaluate_input *b, struct clock *c)
 {
 	int64_t soon = b->end_at_ms - EVALUATE_SOON_MS, very = b->end_at_ms - EVALUATE_VERY_SOON_MS;
 
-	if (b->state != SANDBOX_RUNNING || !b->end_at_ms || (is_kept_alive(b) && !b->degraded))
+	if (b->state != SANDBOX_RUNNING || !b->end_at_ms || (evaluate_is_kept(b) && !b->degraded))
 		return false;
 	if (!b->told_very_soon && b->learnt_at_ms <= very &&
 	    at(c, very, EVALUATE_TELL_VERY_SOON, EVALUATE_BY_NONE))

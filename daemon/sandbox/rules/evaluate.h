@@ -12,9 +12,10 @@
 
 #include "daemon/sandbox/rules/types.h"
 #include "daemon/sandbox/rules/policy.h"
+#include "daemon/sandbox/rules/spans.h"
 #include "proto/base/cc.h"
 
-#define EVALUATE_REFRESH_MAX_S  3600u	/* the cloud takes no more at once */
+#define EVALUATE_REFRESH_MAX_S  SPANS_MAX_S
 #define EVALUATE_REFRESH_MIN_S  15u		/* … and raises less to this */
 #define EVALUATE_CAP_LEAD_MS	   10000	/* so long before a capped end on_cap is done */
 #define EVALUATE_CAP_SLACK_MS   5000		/* an end so much short of what was asked for is capped */
@@ -48,6 +49,7 @@ struct evaluate_input {
 	const struct policy *policy;
 	uint32_t leases, commands;
 	uint32_t timeout_s;	/* what its user asked for; 0 = unknown */
+	uint32_t span_s;	/* what the account's extensions have to bring, see spans.h */
 	int64_t started_at_ms, end_at_ms;
 	int64_t learnt_at_ms;	/* when this end was learnt */
 	int64_t released_at_ms;	/* last lease ended */
@@ -70,6 +72,8 @@ struct evaluation {
 };
 
 void evaluate(const struct evaluate_input *b, int64_t now_ms, struct evaluation *ret);
+/* Do extensions keep it alive? */
+bool evaluate_is_kept(const struct evaluate_input *b);
 /* When this end is to be extended; EVALUATE_NEVER: not at all. */
 int64_t evaluate_extend_at_ms(const struct evaluate_input *b);
 uint32_t evaluate_extend_s(const struct evaluate_input *b);

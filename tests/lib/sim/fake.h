@@ -109,6 +109,12 @@ struct fake {
 	int64_t clock_offset_ms;	/* of the cloud's clock to true time */
 	uint32_t cap_s;			/* of an age; 0 = none */
 	uint32_t latency_ms;		/* of each way, at most, but for what is slow */
+	/* Refreshes that it lets pass: a bucket of that size; 0 = all of them. What is over it is answered 429. */
+	uint32_t refresh_burst, refresh_per_s_milli;
+	int64_t refresh_tokens_milli;	/* at … */
+	uint64_t refresh_filled_ms;	/* true time; 0 = full */
+	unsigned refreshes_refused;
+	bool refresh_told;		/* an answer has told the bucket */
 	/* the script */
 	struct {
 		enum fake_fate fate;

@@ -277,6 +277,31 @@ static enum fake_fate draw(struct fake *f, enum fake_call what)
 	return FAKE_OK;
 }
 
+static int64_t refresh_tokens(const struct fake *f)
+{
+	int64_t full = f->refresh_burst * 1000ll;
+
+	if (!f->refresh_filled_ms)
+		return full;
+	return MIN(full, f->refresh_tokens_milli +
+				 (int64_t)((sim->now_ms - f->refresh_filled_ms) * f->refresh_per_s_milli / 1000));
+}
+
+/* As it leaves: the limiter of the real client waits for a token in the same way, or says at once that it
+ * comes too late. */
+static bool is_over_budget(struct fake *f)
+{
+	int64_t tokens = refresh_tokens(f);
+
+	if (!f->refresh_burst)
+		return false;
+	f->refresh_told = true;
+	f->refresh_tokens_milli = tokens >= 1000 ? tokens - 1000 : tokens;
+	f->refresh_filled_ms = sim->now_ms;
+	f->refreshes_refused += tokens < 1000;
+	return tokens < 1000;
+}
+
 static uint64_t latency(struct fake *f)
 {
 	uint64_t n = rng_below(&f->rng, 100);
@@ -359,6 +384,8 @@ static struct cloud_call *start(struct cloud_call *k)
 	if (!q)
 		return k;
 	q->fate = draw(q->fake, q->what);
+	if (q->what == FAKE_REFRESH && q->fate == FAKE_OK && is_over_budget(q->fake))
+		q->fate = FAKE_LIMITED;
 	sim_trace("%s %s %u s (will be: %s)", what_names[q->what], q->id, q->timeout_s,
 		  fate_names[q->fate]);
 	if (q->fake->observer)
@@ -619,4 +646,15 @@ void cloud_health(const struct cloud *c, struct cloud_health *ret)
 				      .last_failure_at_ms = c->failed_at_ms };
 	if (c->failed_at_ms)
 		status_set(&ret->last_failure, R_UNREACHABLE, "the fake cloud does not answer");
+}
+
+bool cloud_extend_rate(const struct cloud *c, struct cloud_rate *ret)
+{
+	const struct fake *f = c->fake;
+
+	if (!f->refresh_told)
+		return false;
+	*ret = (struct cloud_rate){ .per_s_milli = f->refresh_per_s_milli,
+				    .tokens = (uint32_t)(refresh_tokens(f) / 1000) };
+	return true;
 }

@@ -452,6 +452,19 @@ TEST(extensions)
 			CHECK(evaluate_extend_at_ms(&b) - T0 <= t[i].at &&
 			      evaluate_extend_at_ms(&b) - T0 >= t[i].at - t[i].end / 5);
 	}
+	/* C-3: for the account's budget to be enough it asks for more than its user did, and at once if what it
+	 * has is less than half of that. */
+	struct evaluate_input many = { .state = SANDBOX_RUNNING, .policy = &p, .leases = 1, .timeout_s = 30, .span_s = 300,
+				       .end_at_ms = T0 + 30000, .learnt_at_ms = T0 };
+
+	CHECK_INT(evaluate_extend_s(&many), 300);
+	CHECK_INT(evaluate_extend_at_ms(&many) - T0, 0);
+	many.retry_at_ms = T0 + 700;
+	CHECK_INT(evaluate_extend_at_ms(&many) - T0, 700);
+	many.end_at_ms = T0 + 160000;
+	CHECK_INT(evaluate_extend_at_ms(&many) - T0, 80000);
+	many.leases = 0;
+	CHECK_INT(evaluate_extend_at_ms(&many), EVALUATE_NEVER);
 	CHECK(evaluate_extended_fully(T0, 300, T0 + 300000));
 	CHECK(evaluate_extended_fully(T0, 300, T0 + 296000));
 	CHECK(!evaluate_extended_fully(T0, 300, T0 + 290000));

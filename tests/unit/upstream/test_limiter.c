@@ -208,6 +208,35 @@ TEST(patience_ends)
 		limiter_leave(&l, &t[i], false);
 }
 
+/* What a route is given: by the cloud's word, else by what passed between two of its refusals. */
+TEST(rates)
+{
+	struct limiter_ticket t[4] = { 0 };
+	uint32_t rate, tokens;
+	struct limiter l;
+
+	limiter_init(&l, 8);
+	CHECK(!limiter_rate(&l, 1, 1000, &rate, &tokens));
+	limiter_block(&l, 1, 1000, 1000);
+	CHECK(!limiter_rate(&l, 1, 1000, &rate, &tokens));	/* one refusal says nothing of the pace */
+	for (int i = 0; i < 4; i++) {
+		CHECK_INT(enter(&l, &t[i], 1, 1, 0, 2000), LIMITER_OK);
+		CHECK(limiter_next(&l, 2000) == &t[i]);
+		limiter_leave(&l, &t[i], true);
+	}
+	limiter_block(&l, 1, 1000, 3000);
+	limiter_block(&l, 1, 1000, 3001);	/* of the same moment: not another measure */
+	CHECK(limiter_rate(&l, 1, 3001, &rate, &tokens));
+	CHECK_INT(rate, 2000);	/* four from 2000 to 4000 */
+	CHECK_INT(tokens, 0);
+	CHECK(!limiter_rate(&l, 2, 3001, &rate, &tokens));
+	/* The cloud's word goes before it. */
+	limiter_budget(&l, 1, 10, 5, 5, 5000);
+	CHECK(limiter_rate(&l, 1, 5000, &rate, &tokens));
+	CHECK_INT(rate, 1000);
+	CHECK_INT(tokens, 5);
+}
+
 /* What waits in the background makes nobody's turn later; with all in flight nothing wakes it. */
 TEST(rounds)
 {
