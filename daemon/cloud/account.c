@@ -201,6 +201,23 @@ void cloud_set_key(struct cloud *c, const char *api_key)
 		pool_retire_group(c->pool, c->key_group);
 	free(c->key_group);
 	c->key_group = group;
+	if (!c->key || !c->on_key_changed)
+		return;
+	c->trust = CLOUD_KEY_ASKED;
+	c->on_key_changed(c->key_user);
+}
+
+void cloud_on_key_changed(struct cloud *c, void (*fn)(void *user), void *user)
+{
+	c->on_key_changed = fn;
+	c->key_user = user;
+}
+
+bool cloud_key_hash(const struct cloud *c, void (*sha256)(const void *p, size_t n, uint8_t ret[32]), uint8_t ret[32])
+{
+	if (c->key)
+		sha256(c->key, strlen(c->key), ret);
+	return c->key != NULL;
 }
 
 static int bad_option(struct status *why, const char *name, const char *value)
@@ -369,7 +386,7 @@ void cloud_health(const struct cloud *c, struct cloud_health *ret)
 
 	*ret = (struct cloud_health){
 		.key_present = c->key != NULL,
-		.key_rejected = c->key_rejected,
+		.key_rejected = c->key_rejected || c->trust == CLOUD_KEY_STRANGE,
 		.last_ok_at_ms = c->last_ok_at_ms,
 		.last_failure_at_ms = c->last_failure_at_ms,
 		.last_failure = c->last_failure,

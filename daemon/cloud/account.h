@@ -39,6 +39,10 @@ struct cloud {
 	unsigned key_generation;
 	char *key_group;		/* pool group of the API: account and generation */
 	bool key_rejected;
+	enum cloud_trust trust;
+	struct status trust_why;
+	void (*on_key_changed)(void *user);
+	void *key_user;
 	bool (*on_key_rejected)(struct cloud *c, void *user);
 	bool (*on_key_use)(struct cloud *c, void *user);
 	void *user;

@@ -61,6 +61,19 @@ struct cloud *cloud_free(struct cloud *c);
 void cloud_set_key(struct cloud *c, const char *api_key);
 /* What was on its way is there, or will not come: calls that waited for it go on, or fail. */
 void cloud_key_settled(struct cloud *c);
+
+enum cloud_trust {	/* in the key, by whoever knows what it should show */
+	CLOUD_KEY_TRUSTED,
+	CLOUD_KEY_ASKED,	/* calls wait, but for those that prove it */
+	CLOUD_KEY_STRANGE,	/* … fail: nothing is asked or changed with it */
+};
+/* Another key is in force, and is CLOUD_KEY_ASKED until fn or somebody later says what it is. fn may come from
+ * inside of calls, and begins and ends none. NULL: every key is trusted. */
+void cloud_on_key_changed(struct cloud *c, void (*fn)(void *user), void *user);
+/* why: what calls fail with; not for CLOUD_KEY_TRUSTED. */
+void cloud_key_trust(struct cloud *c, enum cloud_trust trust, const struct status *why);
+/* False: there is none. */
+bool cloud_key_hash(const struct cloud *c, void (*sha256)(const void *p, size_t n, uint8_t ret[32]), uint8_t ret[32]);
 /* For the connections from now on; not owned, as in the options. */
 void cloud_set_tls(struct cloud *c, struct tls_client *tls);
 /* Where requests go from now on; each as in the options. -ENOMEM, -EINVAL: as it was. */
@@ -110,6 +123,7 @@ struct cloud_ask {
 	uint64_t deadline_ms;	/* BOOTTIME; 0 = 75 s from now */
 	uid_t uid;		/* whose share of the rate limit */
 	bool background;	/* housekeeping: after every user's call */
+	bool proves_key;	/* goes with a key that is not trusted, too */
 	cloud_done_fn *done;
 	void *user;
 };

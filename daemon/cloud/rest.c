@@ -187,6 +187,20 @@ static void call_gated(struct cloud_call *c)
 		call_over(c);
 }
 
+/* Nothing goes with a key of which it is not known whose it is. */
+static bool is_held_back(struct cloud_call *c)
+{
+	struct cloud *cloud = c->cloud;
+
+	if (cloud->trust == CLOUD_KEY_TRUSTED || c->ask.proves_key)
+		return false;
+	c->result = (struct cloud_result){ .outcome = c->sent ? CLOUD_UNKNOWN : CLOUD_REFUSED,
+					   .status = cloud->trust_why };
+	if (cloud->trust != CLOUD_KEY_ASKED || !call_hold(c, CALL_KEYLESS))
+		call_over(c);
+	return true;
+}
+
 static void call_send(struct cloud_call *c)
 {
 	struct cloud *cloud = c->cloud;
@@ -198,6 +212,8 @@ static void call_send(struct cloud_call *c)
 		call_gated(c);
 		return;
 	}
+	if (is_held_back(c))
+		return;
 	path = str_printf("%s%s", cloud->api.prefix, c->path);
 	call_set_state(c, CALL_OPEN);
 	c->attempts++;
@@ -536,6 +552,23 @@ void cloud_key_settled(struct cloud *cloud)
 			call_over(c);
 			continue;
 		}
+		c->result = (struct cloud_result){ 0 };
+		call_enter(c);
+	}
+}
+
+void cloud_key_trust(struct cloud *cloud, enum cloud_trust trust, const struct status *why)
+{
+	cloud->trust = trust;
+	if (why)
+		cloud->trust_why = *why;
+	if (trust == CLOUD_KEY_ASKED)
+		return;
+	list_for_each_safe(n, &cloud->calls) {
+		struct cloud_call *c = list_entry(n, struct cloud_call, node);
+
+		if (c->state != CALL_KEYLESS || !cloud->key)
+			continue;
 		c->result = (struct cloud_result){ 0 };
 		call_enter(c);
 	}

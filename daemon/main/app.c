@@ -274,6 +274,7 @@ static int make_life(struct app *a)
 
 		accounts[i] = (struct sandbox_core_account){
 			.name = c->name, .cloud = c->cloud, .plain_ports = local.plain_ports,
+			.is_own_cloud = a->local_mode,
 			.default_user = conf_get(a->conf, "account", c->name, "default_user"),
 			.max_sandboxes = (uint32_t)conf_get_number(a->conf, "account", c->name, "max_sandboxes"),
 		};

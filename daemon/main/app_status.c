@@ -17,13 +17,13 @@
 #define ORIGINS_MAX	256u	/* shown in Status; the pool's later ones are left out, as are … */
 #define CONNS_MAX	512u	/* … connections … */
 #define LIMITS_MAX	128u	/* … and limited routes beyond these */
-#define DEGRADED_MAX	(2 * APP_ACCOUNTS_MAX + 9)
+#define DEGRADED_MAX	(3 * APP_ACCOUNTS_MAX + 9)
 #define LITTLE_SPACE	(8u * 1024 * 1024)	/* the next commits may not fit */
 #define CONFIG_MAX_BYTES (1024u * 1024)
 
 struct app_status {
 	struct daemon_cloud clouds[APP_ACCOUNTS_MAX];
-	struct status failures[APP_ACCOUNTS_MAX], extensions[APP_ACCOUNTS_MAX];
+	struct status failures[APP_ACCOUNTS_MAX], extensions[APP_ACCOUNTS_MAX], strange[APP_ACCOUNTS_MAX];
 	int64_t short_since_ms[APP_ACCOUNTS_MAX];	/* 0 = extensions are not short */
 	char proxies[APP_ACCOUNTS_MAX][256];
 	struct daemon_origin origins[ORIGINS_MAX];
@@ -124,6 +124,7 @@ static void collect_cloud(struct app *a, size_t i, const struct sandbox_core_cou
 	struct app_status *k = a->look;
 	struct account *c = &a->accounts[i];
 	struct cloud_health h;
+	int64_t strange_since_ms;
 
 	cloud_health(c->cloud, &h);
 	k->failures[i] = h.last_failure;
@@ -144,6 +145,8 @@ static void collect_cloud(struct app *a, size_t i, const struct sandbox_core_cou
 	};
 	collect_limits(a, c->cloud, &k->clouds[i]);
 	collect_extensions(a, i);
+	if (sandbox_key_strange(a->core, i, &k->strange[i], &strange_since_ms))
+		degrade(k, "key", c->name, &k->strange[i], strange_since_ms);
 	if (!k->clouds[i].reachable && !k->local.since_ms)	/* the cause is told instead */
 		degrade(k, "cloud", c->name, &k->failures[i], k->clouds[i].last_failure_at_ms);
 }

@@ -746,6 +746,7 @@ static int copy_accounts(struct sandbox_core *core, const struct sandbox_core_op
 		a->cloud = o->accounts[i].cloud;
 		a->plain_ports = o->accounts[i].plain_ports;
 		a->max_sandboxes = o->accounts[i].max_sandboxes;
+		a->proof.is_needless = o->accounts[i].is_own_cloud;
 		extend_init(&a->extensions);
 		a->cloud_minus_boot_ms = clock_wall_ms() - (int64_t)clock_boot_ms();
 		if (text_set(&a->name, o->accounts[i].name) < 0 ||
@@ -832,7 +833,11 @@ int sandbox_core_new(const struct sandbox_core_options *o, struct sandbox_core *
 	if (!r)
 		r = copy_policies(core, o);
 	if (!r)
+		proof_load(core);
+	if (!r)
 		r = core_load(core);
+	if (!r)
+		proof_start(core);
 	if (!r)
 		r = sync_start(core);
 	if (r < 0) {
@@ -866,6 +871,7 @@ struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
 	must(core->magic == CORE_MAGIC);
 	store_mute(core->store);
 	op_cancel_all(core);
+	proof_stop(core);
 	sync_stop(core);
 	lease_free_all(core);
 	list_for_each(i, &core->sandboxes) {

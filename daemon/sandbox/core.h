@@ -16,6 +16,7 @@
 #include "daemon/common/ev/loop.h"
 #include "daemon/sandbox/event.h"
 #include "daemon/sandbox/extend.h"
+#include "daemon/sandbox/proof.h"
 #include "daemon/sandbox/record.h"
 #include "daemon/sandbox/rules/evaluate.h"
 #include "daemon/sandbox/sandbox.h"
@@ -41,6 +42,7 @@ struct account {
 	int64_t listed_at_ms;		/* wall: when the last complete list came; 0 = never */
 	int64_t cloud_minus_boot_ms;	/* the cloud's clock, see runner.h */
 	struct extensions extensions;
+	struct proof proof;
 };
 
 /* Who holds a name, or held it last (id ""): its generation goes on. */

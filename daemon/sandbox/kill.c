@@ -299,13 +299,15 @@ static void kill_stranger(struct sandbox_op *op)
 
 static void kill_known(struct sandbox_op *op, struct sandbox *b)
 {
-	struct status ok = STATUS_OK;
+	struct status ok = STATUS_OK, strange;
 	struct killing *k = b->killing;
 
 	op->account = b->account;
 	op->on_waited = op_end_waited;
 	if (b->state == SANDBOX_GONE)
 		op_end_yes(op, &ok, false);
+	else if (!k && proof_is_strange(b->account, &strange))
+		op_fail(op, &strange);
 	else if (!k && killing_start(op->core, b, NULL, &k) < 0)
 		op_fail_errno(op, -ENOMEM);
 	else {

@@ -48,6 +48,7 @@ struct sandbox_core_account {
 	const char *name;
 	struct cloud *cloud;
 	bool plain_ports;		/* port URLs are http:// (--local) */
+	bool is_own_cloud;		/* started by the daemon, with the key: whose it is needs no proof */
 	const char *default_user;
 	uint32_t max_sandboxes;		/* 0 = no limit of ours */
 };
@@ -132,6 +133,9 @@ struct sandbox_core_counts {
 void sandbox_core_set_plain_ports(struct sandbox_core *core, const char *account, bool plain_ports);
 /* Sandboxes of one uid, or of all with (uid_t)-1; the rest is the daemon's. */
 void sandbox_core_count(const struct sandbox_core *core, uid_t uid, struct sandbox_core_counts *ret);
+
+/* Is the account's key not the one of its rows, or not known to be? Of the account of that index in the options. */
+bool sandbox_key_strange(const struct sandbox_core *core, size_t account, struct status *ret_why, int64_t *ret_since_ms);
 
 struct sandbox_extensions {
 	uint32_t kept;			/* sandboxes that extensions keep alive */

@@ -197,6 +197,15 @@ const char *store_host_id(const struct store *s)
 	return s->host;
 }
 
+char *store_key_print(struct store *s, const char *account)
+{
+	char *name = str_printf("key_print:%s", account);
+	char *text = name ? db_get_meta(&s->db, name) : NULL;
+
+	free(name);
+	return text;
+}
+
 const char *store_incarnation(const struct store *s)
 {
 	return s->incarnation;

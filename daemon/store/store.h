@@ -89,6 +89,8 @@ void store_mute(struct store *s);
 struct store *store_close(struct store *s);
 
 const char *store_host_id(const struct store *s);
+/* What was last put beside this account's rows, heap; NULL = nothing. Before store_start(). */
+char *store_key_print(struct store *s, const char *account);
 /* Another one for each new database: numbers of events mean something only within it. */
 const char *store_incarnation(const struct store *s);
 enum store_doubt store_doubt(const struct store *s);
@@ -143,6 +145,8 @@ void store_tx_put_copy(struct store_tx *t, const struct row_copy *r);
 void store_tx_del_copy(struct store_tx *t, uint64_t seq);
 void store_tx_put_snapshot(struct store_tx *t, const struct row_snapshot *r);
 void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *id);
+/* Which key the account's rows belong to: a print, from which the key cannot be had. */
+void store_tx_put_key_print(struct store_tx *t, const char *account, const char *print);
 /* Somebody waits for it: it does not wait for others to share its commit. */
 void store_tx_hurry(struct store_tx *t);
 /* Hands it over. `durable`: synced to the disk before done. done may be NULL; else it comes

@@ -54,6 +54,14 @@ void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void
 	worker_submit(t->store->worker, &t->job);
 }
 
+void store_tx_put_key_print(struct store_tx *t, const char *account, const char *print)
+{
+	char name[300];
+
+	snprintf(name, sizeof(name), "key_print:%.256s", account);
+	tx_put_meta(t, name, print);
+}
+
 void store_tx_sure(struct store_tx *t)
 {
 	tx_put_meta(t, "doubt", "0");

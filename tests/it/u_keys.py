@@ -18,9 +18,9 @@ def new_key():
     return "e2b_" + secrets.token_hex(20)
 
 
-def replace(d, key):
+def replace(d, key, name="key"):
     """As a careful administrator: a new file in the place of the old one."""
-    path = os.path.join(d.home, "key")
+    path = os.path.join(d.home, name)
     with open(path + ".new", "w", encoding="ascii") as f:
         f.write(key + "\n")
     os.chmod(path + ".new", 0o600)
@@ -267,3 +267,97 @@ def test_only_one_way(cloud):
     assert d.proc.wait(20) == 78
     assert "api_key_command: there is api_key_file already" in d.log()
     d.close()
+
+
+# -- whose key it is
+
+def rows(api):
+    return sorted((s.id, s.name, s.state, s.leases) for s in api.call("SandboxService.List", cached=True).sandboxes)
+
+
+def three_leased(api):
+    """One that is made again when it is gone, one that is killed when it is released, one that is paused."""
+    again = api.call("SandboxService.Create", name="again", policy={"on_gone": "RECREATE"}).id
+    killed = api.call("SandboxService.Create", policy={"on_release": "KILL", "release_grace": 1}).id
+    paused = api.call("SandboxService.Create").id
+    for box in (again, killed):
+        api.call("LeaseService.Acquire", sandbox=box, ttl=600)
+    api.call("SandboxService.Pause", sandbox=paused)
+    return again, killed, paused
+
+
+def refusal(api, method, **fields):
+    with pytest.raises(ApiError) as e:
+        api.call(method, **fields)
+    return e.value
+
+
+def test_a_strange_key_is_quarantine(cloud):
+    """C-2: another team's key for five seconds, over a reconcile and a restart: nothing is forgotten, made or ended, calls say
+    what is wrong, and with the right key back all is as before."""
+    folder = harness.temp_dir("abd-")
+    path = os.path.join(folder, "team")
+    conf = {"daemon": {"reconcile_period": "1s"}, "account default": {"api_key_file": path}}
+    with open(path, "w", encoding="ascii") as f:
+        f.write(cloud.key)
+    os.chmod(path, 0o600)
+    d = harness.Daemon(cloud, folder=folder, conf=conf)
+    try:
+        with Api(d.socket) as api:
+            boxes = three_leased(api)
+            before, alive = rows(api), sorted(b.id for b in cloud.ledger.alive())
+            done = {k: cloud.ledger.count(k) for k in ("create", "delete", "pause", "connect", "timeout")}
+            replace(d, cloud.other_key, "team")
+            for method, fields in (("SandboxService.Create", {}), ("SandboxService.Kill", {"sandbox": boxes[1]}),
+                                   ("SandboxService.SetTimeout", {"sandbox": boxes[0], "sandbox_timeout": 900}),
+                                   ("SandboxService.Connect", {"sandbox": boxes[2]})):
+                e = refusal(api, method, **fields)
+                assert (e.code, e.reason) == ("FAILED_PRECONDITION", "KEY_REJECTED"), (method, e)
+                assert "another team" in str(e) and "Put the right key back" in str(e)
+            seen = api.call("SandboxService.Get", sandbox=boxes[0], max_staleness=0)
+            assert seen.state == 2 and seen.freshness.source == 3     # what is known, and that the cloud was not asked
+            status = api.call("DaemonService.Status")
+            assert [x.account for x in status.degraded if x.what == "key"] == [status.clouds[0].account]
+            harness.until(lambda: sum(s.header("x-api-key") == cloud.other_key for s in cloud.ledger.requests) >= 4, 20,
+                          "lists of the strange key")
+            assert rows(api) == before
+        d.close()
+        d = harness.Daemon(cloud, folder=folder, conf=conf)
+        with Api(d.socket) as api:
+            assert refusal(api, "SandboxService.Create").reason == "KEY_REJECTED"
+            assert sorted(b.id for b in cloud.ledger.alive()) == alive
+            strange = [s.route for s in cloud.ledger.requests if s.header("x-api-key") == cloud.other_key]
+            assert strange and set(strange) == {"list"}
+            replace(d, cloud.key, "team")
+            harness.until(lambda: not [x for x in api.call("DaemonService.Status").degraded if x.what == "key"], 10, "trust")
+            assert rows(api) == before
+            assert {k: cloud.ledger.count(k) for k in done} == done
+            assert api.call("SandboxService.Get", sandbox="again", max_staleness=0).id == boxes[0]
+            assert api.call("SandboxService.Kill", sandbox=boxes[1]).found
+    finally:
+        d.close()
+        shutil.rmtree(folder)
+
+
+def test_a_rotated_key_is_recognised(cloud):
+    """C-2: a new key of the same team shows the sandboxes of the rows: it takes the old one's place, also for the next start."""
+    folder = harness.temp_dir("abd-")
+    d = harness.Daemon(cloud, folder=folder)
+    try:
+        key = new_key()
+        with Api(d.socket) as api:
+            box = api.call("SandboxService.Create").id
+            cloud.keys[key] = cloud.team
+            replace(d, key)
+            assert api.call("SandboxService.Get", sandbox=box, max_staleness=0).id == box
+            assert cloud.ledger.of("get")[-1].header("x-api-key") == key and "key_taken" in d.log()
+            assert api.call("SandboxService.Kill", sandbox=box).found
+            replace(d, cloud.other_key)     # no row is left that it could prove: simply taken
+            assert api.call("SandboxService.Create").id
+        for f in os.listdir(d.state_dir):
+            if os.path.isfile(os.path.join(d.state_dir, f)):
+                with open(os.path.join(d.state_dir, f), "rb") as r:
+                    assert cloud.other_key.encode() not in r.read()
+    finally:
+        d.close()
+        shutil.rmtree(folder)

@@ -362,6 +362,16 @@ const char *store_host_id(const struct store *s)
 	return host;
 }
 
+/* Its cloud has no keys. */
+char *store_key_print(struct store *s, const char *account)
+{
+	return NULL;
+}
+
+void store_tx_put_key_print(struct store_tx *t, const char *account, const char *print)
+{
+}
+
 const char *store_incarnation(const struct store *s)
 {
 	return "simulated";
