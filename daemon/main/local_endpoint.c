@@ -10,17 +10,15 @@
 #include <jansson.h>
 
 #include "proto/base/fd.h"
+#include "proto/base/host.h"
 #include "proto/base/str.h"
 
 /* 0 = not an address with a port. */
 static uint16_t port_of(const char *address)
 {
-	const char *colon = address ? strrchr(address, ':') : NULL;
-	uint64_t port = 0;
+	struct host_port hp;
 
-	if (!colon || str_u64(colon + 1, strlen(colon + 1), 65535, &port) < 0)
-		return 0;
-	return (uint16_t)port;
+	return address && host_port_parse(address, strlen(address), &hp) == 0 ? hp.port : 0;
 }
 
 /* Many clients take no wildcard certificate of *.localhost: ports of sandboxes are plain where they can be. */

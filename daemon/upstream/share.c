@@ -13,6 +13,7 @@
 #include "daemon/common/net/resolve.h"
 #include "daemon/upstream/coalesce.h"
 #include "daemon/upstream/origin.h"
+#include "proto/base/host.h"
 #include "proto/base/str.h"
 
 #define LOOKUP_FRESH_MS 60000u
@@ -31,16 +32,12 @@ static bool may_borrow(const struct origin *o)
 /* "192.0.2.1:443", "[2001:db8::7]:443" → without the port and brackets. */
 static void peer_address(const struct http_conn *c, char ret[64])
 {
-	const char *peer = http_conn_peer(c), *colon = strrchr(peer, ':');
-	size_t n = colon ? (size_t)(colon - peer) : strlen(peer);
+	const char *peer = http_conn_peer(c);
+	struct host_port hp = { 0 };
 
-	if (n >= 2 && *peer == '[') {
-		peer++;
-		n -= 2;
-	}
-	n = MIN(n, 63u);
-	memcpy(ret, peer, n);
-	ret[n] = 0;
+	if (host_port_parse(peer, strlen(peer), &hp) < 0)
+		hp.host[0] = 0;
+	str_copy(ret, 64, hp.host);
 }
 
 static size_t addresses_of(const struct resolve_answer *a, char text[RESOLVE_ADDRESSES_MAX][64],

@@ -10,6 +10,7 @@
 #include "daemon/common/ev/loop.h"
 #include "proto/base/buf.h"
 #include "proto/base/fd.h"
+#include "proto/base/host.h"
 #include "proto/base/must.h"
 #include "proto/base/status.h"
 #include "proto/base/str.h"
@@ -54,28 +55,12 @@ static int parse_user(struct proxy *p, const char *s, size_t n)
 
 static int parse_host(struct proxy *p, const char *s, size_t n)
 {
-	const char *end, *colon;
-	uint64_t port = PORT_DEFAULT;
+	struct host_port hp;
 
-	if (n && s[0] == '[') {
-		end = memchr(s, ']', n);
-		if (!end)
-			return -EINVAL;
-		colon = end + 1;
-		s++;
-		n--;
-	} else {
-		end = memchr(s, ':', n);
-		end = end ? end : s + n;
-		colon = end;
-	}
-	if (end == s)
+	if (host_port_parse(s, n, &hp) < 0 || (hp.has_port && !hp.port))
 		return -EINVAL;
-	if (colon < s + n && (*colon != ':' || str_u64(colon + 1, (size_t)(s + n - colon - 1), 65535,
-						       &port) < 0 || !port))
-		return -EINVAL;
-	p->port = (uint16_t)port;
-	p->host = strndup(s, (size_t)(end - s));
+	p->port = hp.has_port ? hp.port : PORT_DEFAULT;
+	p->host = str_dup(hp.host);
 	return p->host ? 0 : -ENOMEM;
 }
 

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "daemon/common/net/tls_impl.h"
+#include "proto/base/host.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
@@ -193,13 +194,6 @@ static int make(SSL_CTX *ctx, const BIO_METHOD *method, struct tls_conn *c)
 	return 0;
 }
 
-static bool is_address(const char *host)
-{
-	struct in6_addr a;
-
-	return inet_pton(AF_INET, host, &a) == 1 || inet_pton(AF_INET6, host, &a) == 1;
-}
-
 int tls_conn_client(struct tls_client *t, const char *host, uint16_t port, struct tls_conn **ret)
 {
 	scoped(conn_freep) struct tls_conn *c = calloc(1, sizeof(*c));
@@ -215,7 +209,7 @@ int tls_conn_client(struct tls_client *t, const char *host, uint16_t port, struc
 	c->origin = str_printf("%s:%u", host, port);
 	if (!c->origin)
 		return -ENOMEM;
-	if (is_address(host)) {
+	if (host_is_address(host)) {
 		if (!X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(c->ssl), host))
 			return -ENOMEM;
 	} else {
@@ -395,7 +389,7 @@ bool tls_conn_covers(const struct tls_conn *c, const char *host)
 
 	if (!cert || !c->client || c->failed)
 		return false;
-	if (is_address(host))
+	if (host_is_address(host))
 		return X509_check_ip_asc(cert, host, 0) == 1;
 	return X509_check_host(cert, host, 0, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, NULL) == 1;
 }

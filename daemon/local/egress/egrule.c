@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/local/engine/nsnet.h"
+#include "proto/base/host.h"
 #include "proto/base/str.h"
 
 struct nets {
@@ -93,18 +94,12 @@ static int take(struct egrule *r, const json_t *list, struct nets *to, bool with
 
 bool egrule_proxy_address(const char *s, char **ret_host, uint16_t *ret_port)
 {
-	const char *colon = strrchr(s, ':');
-	size_t n = colon ? (size_t)(colon - s) : 0;
-	uint64_t port;
+	struct host_port hp;
 
-	if (!n || str_u64(colon + 1, strlen(colon + 1), UINT16_MAX, &port) < 0 || !port)
+	if (host_port_parse(s, strlen(s), &hp) < 0 || !hp.port)
 		return false;
-	if (n > 2 && s[0] == '[' && s[n - 1] == ']') {
-		s++;
-		n -= 2;
-	}
-	*ret_host = strndup(s, n);
-	*ret_port = (uint16_t)port;
+	*ret_host = str_dup(hp.host);
+	*ret_port = hp.port;
 	return *ret_host;
 }
 

@@ -2,48 +2,19 @@
 /* The cloud's edge rules; see the header. */
 #include "daemon/local/http/route.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
+#include "proto/base/host.h"
 #include "proto/base/str.h"
 
-#define HOST_MAX 255u
-
 /* Host without port and brackets, lower case. False when it is none. */
-static bool host_name(const char *authority, char ret[HOST_MAX + 1])
+static bool host_name(const char *authority, struct host_port *ret)
 {
-	const char *end;
-	size_t n;
-
-	if (authority[0] == '[') {
-		authority++;
-		end = strchr(authority, ']');
-		if (!end)
-			return false;
-	} else {
-		end = strrchr(authority, ':');
-		if (!end)
-			end = authority + strlen(authority);
-	}
-	n = (size_t)(end - authority);
-	if (!n || n > HOST_MAX)
+	if (host_port_parse(authority, strlen(authority), ret) < 0)
 		return false;
-	for (size_t i = 0; i < n; i++) {
-		char c = authority[i];
-
-		ret[i] = c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-	}
-	ret[n] = 0;
+	str_lower(ret->host);
 	return true;
-}
-
-static bool host_is_local(const char *host)
-{
-	struct in6_addr a;
-
-	return str_eq(host, "localhost") || inet_pton(AF_INET, host, &a) == 1 ||
-	       inet_pton(AF_INET6, host, &a) == 1;
 }
 
 /* ^[a-z0-9]+$ of at most ROUTE_ID_MAX. */
@@ -92,16 +63,17 @@ static void by_label(const char *host, struct route *ret)
 void route_parse(const char *authority, const char *sandbox_id, const char *sandbox_port,
 		 struct route *ret)
 {
-	char host[HOST_MAX + 1];
+	struct host_port hp;
+	const char *host = hp.host;
 	bool shared, local;
 
 	*ret = (struct route){ 0 };
-	if (!host_name(authority ? authority : "", host)) {
+	if (!host_name(authority ? authority : "", &hp)) {
 		bad(ret, "Invalid host");
 		return;
 	}
 	shared = str_starts(host, "sandbox.") && host[8];
-	local = host_is_local(host);
+	local = str_eq(host, "localhost") || host_is_address(host);
 	if ((shared || local) && (sandbox_id || sandbox_port)) {
 		if (str_is_empty(sandbox_id) || str_is_empty(sandbox_port))
 			bad(ret, "missing header");

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/base/host.h"
 #include "proto/base/str.h"
 
 enum opt {
@@ -91,36 +92,24 @@ static const char help[] =
 
 int cfg_parse_addr(const char *s, struct cfg_addr *ret)
 {
-	const char *colon = strrchr(s, ':');
 	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&ret->sa;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)&ret->sa;
-	char host[64];
-	uint64_t port;
-	size_t n;
+	struct host_port hp;
+	const char *host;
 
-	if (!colon || str_u64(colon + 1, strlen(colon + 1), UINT16_MAX, &port) < 0)
+	if (host_port_parse(s, strlen(s), &hp) < 0 || !hp.has_port)
 		return -EINVAL;
-	n = (size_t)(colon - s);
-	if (n >= 2 && s[0] == '[' && s[n - 1] == ']') {
-		s++;
-		n -= 2;
-	}
-	if (n >= sizeof(host))
-		return -EINVAL;
-	memcpy(host, s, n);
-	host[n] = 0;
-	if (str_eq(host, "localhost"))
-		str_copy(host, sizeof(host), "127.0.0.1");
+	host = str_eq(hp.host, "localhost") ? "127.0.0.1" : hp.host;
 	*ret = (struct cfg_addr){ .set = true };
 	if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
 		v4->sin_family = AF_INET;
-		v4->sin_port = htons((uint16_t)port);
+		v4->sin_port = htons(hp.port);
 		ret->len = sizeof(*v4);
 		return 0;
 	}
 	if (inet_pton(AF_INET6, host, &v6->sin6_addr) == 1) {
 		v6->sin6_family = AF_INET6;
-		v6->sin6_port = htons((uint16_t)port);
+		v6->sin6_port = htons(hp.port);
 		ret->len = sizeof(*v6);
 		return 0;
 	}
