@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "proto/base/host.h"
 #include "proto/base/str.h"
 
 #define CONTAINER_BYTES 256u		/* what jansson takes for an object or array, about … */
@@ -379,6 +380,8 @@ static struct cloud_sandbox *get_sandbox(struct reader *rd, const json_t *o)
 	}
 	s->alias = get_str(rd, o, "alias", false, "alias has a wrong type");
 	s->domain = get_str(rd, o, "domain", false, "domain has a wrong type");
+	if (!str_is_empty(s->domain) && !host_port_is_valid(s->domain))
+		bad(rd, "domain is no host name");
 	s->envd_access_token = get_whole(rd, o, "envdAccessToken", false, CLOUD_TOKEN_MAX,
 					  "envdAccessToken is no text or too long");
 	s->traffic_access_token =

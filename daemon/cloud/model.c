@@ -353,5 +353,5 @@ bool cloud_is_sandbox_id(const char *s)
 {
 	size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789");
 
-	return n > 0 && n <= 64 && !s[n];
+	return n > 0 && n <= CLOUD_SANDBOX_ID_MAX && !s[n];
 }

@@ -188,7 +188,8 @@ struct cloud_create {
 
 /* "0.5.7" against "v0.6.13": < 0, 0, > 0. What is no version counts as 0.0.0. */
 int cloud_version_cmp(const char *a, const char *b);
-/* ^[a-z0-9]+$, at most 64 bytes. */
+#define CLOUD_SANDBOX_ID_MAX 64u
+/* ^[a-z0-9]+$, at most CLOUD_SANDBOX_ID_MAX bytes. */
 bool cloud_is_sandbox_id(const char *s);
 
 #endif

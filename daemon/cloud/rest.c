@@ -377,6 +377,11 @@ static void take_sandbox(struct cloud_call *c)
 		bad_reply(c, why);
 		return;
 	}
+	if (c->id[0] && !str_eq(c->id, s->id)) {
+		cloud_sandbox_free(s);
+		bad_reply(c, "the answer is about another sandbox");
+		return;
+	}
 	if (c->op != FAULT_GET) {
 		s->state = CLOUD_STATE_RUNNING;
 		s->resumed = c->op == FAULT_CONNECT && c->result.http_status == 201;
@@ -823,6 +828,8 @@ void cloud_set_gate(struct cloud *cloud, enum cloud_gate to, const struct status
 
 struct cloud_call *call_begin(struct cloud_call *c, const char *id)
 {
+	if (c && id)
+		str_copy(c->id, sizeof(c->id), id);
 	if (c && !call_refused(c, id))
 		call_enter(c);
 	return c;

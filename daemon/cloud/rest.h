@@ -25,6 +25,7 @@ struct cloud_call {
 	struct cloud_ask ask;
 	uint64_t deadline_ms;
 	char *method, *path, *route, *body;
+	char id[CLOUD_SANDBOX_ID_MAX + 1];	/* of the sandbox that is asked for; "" = none */
 	size_t n_body;
 	struct limiter_ticket ticket;
 	struct pool_req *req;
