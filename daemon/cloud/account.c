@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/cloud/account.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "proto/base/host.h"
 #include "proto/base/str.h"
 
-#define DEFAULT_DOMAIN	  "e2b.app"
 #define MAX_IN_FLIGHT	  64u
 
 /* --- addresses --- */
@@ -22,42 +22,12 @@ void url_fini(struct url *u)
 	*u = (struct url){ 0 };
 }
 
-static int parse_authority(const char *s, size_t n, struct url *u)
-{
-	const char *end = s + n, *port = NULL;
-	uint64_t number;
-	size_t n_host = n;
-
-	if (n && *s == '[') {		/* [v6] */
-		const char *close = memchr(s, ']', n);
-
-		if (!close || (close + 1 < end && close[1] != ':'))
-			return -EINVAL;
-		port = close + 1 < end ? close + 2 : NULL;
-		s++;
-		n_host = (size_t)(close - s);
-	} else {
-		const char *colon = memchr(s, ':', n);
-
-		port = colon ? colon + 1 : NULL;
-		n_host = colon ? (size_t)(colon - s) : n;
-	}
-	if (!n_host || n_host > 253)
-		return -EINVAL;
-	if (port) {
-		if (str_u64(port, (size_t)(end - port), 65535, &number) < 0 || !number)
-			return -EINVAL;
-		u->port = (uint16_t)number;
-	}
-	u->host = strndup(s, n_host);
-	return u->host ? 0 : -ENOMEM;
-}
-
 int url_parse(const char *s, struct url *ret)
 {
 	struct url u = { 0 };
 	bool tls = str_starts(s, "https://");
 	const char *authority, *path;
+	struct host_port hp;
 	size_t n;
 	int r;
 
@@ -70,18 +40,27 @@ int url_parse(const char *s, struct url *ret)
 	n = strlen(path);
 	while (n && path[n - 1] == '/')
 		n--;
-	u.port = tls ? 443 : 80;
-	r = parse_authority(authority, (size_t)(path - authority), &u);
+	r = host_port_parse(authority, (size_t)(path - authority), &hp);
+	if (r == 0 && hp.has_port && !hp.port)
+		r = -EINVAL;
 	if (r == 0) {
+		u.has_port = hp.has_port;
+		u.port = hp.has_port ? hp.port : tls ? 443 : 80;
+		u.host = str_dup(hp.host);
 		u.scheme = str_dup(tls ? "https" : "http");
 		u.prefix = strndup(path, n);
-		r = u.scheme && u.prefix ? 0 : -ENOMEM;
+		r = u.host && u.scheme && u.prefix ? 0 : -ENOMEM;
 	}
 	if (r < 0)
 		url_fini(&u);
 	else
 		*ret = u;
 	return r;
+}
+
+bool url_is_private(const struct url *u)
+{
+	return str_eq(u->scheme, "https") || host_is_loopback(u->host);
 }
 
 /* Is the host in the comma list? An entry covers itself and what is below it; "*" is all. */
@@ -110,20 +89,6 @@ static bool list_covers(const char *list, const char *host)
 	return false;
 }
 
-/* This machine: no proxy can reach it for us. */
-static bool is_loopback(const char *host)
-{
-	struct in_addr v4;
-	struct in6_addr v6;
-
-	if (inet_pton(AF_INET, host, &v4) == 1)
-		return ntohl(v4.s_addr) >> 24 == 127;
-	if (inet_pton(AF_INET6, host, &v6) == 1)
-		return IN6_IS_ADDR_LOOPBACK(&v6) ||
-		       (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
-	return list_covers("localhost", host);
-}
-
 void cloud_target(const struct cloud *c, const struct url *u, struct pool_target *ret)
 {
 	bool tls = str_eq(u->scheme, "https");
@@ -133,7 +98,8 @@ void cloud_target(const struct cloud *c, const struct url *u, struct pool_target
 		.host = u->host,
 		.port = u->port,
 		.group = c->account,
-		.proxy = c->proxy && !is_loopback(u->host) && !list_covers(c->no_proxy, u->host) ?
+		/* This machine is reached by no proxy. */
+		.proxy = c->proxy && !host_is_loopback(u->host) && !list_covers(c->no_proxy, u->host) ?
 				 c->proxy : NULL,
 		.tls = tls ? c->tls : NULL,
 		.plain_http2 = c->plain_http2,
@@ -220,11 +186,33 @@ bool cloud_key_hash(const struct cloud *c, void (*sha256)(const void *p, size_t 
 	return c->key != NULL;
 }
 
-static int bad_option(struct status *why, const char *name, const char *value)
+static int bad_option(struct status *why, const char *name, const char *value, const char *what)
 {
 	if (why)
-		status_field(why, name, "\"%s\" is no address; write https://host[:port]", value);
+		status_field(why, name, "\"%s\" %s", value, what);
 	return -EINVAL;
+}
+
+/* What is sent there is a key or a token, in clear where the address is http://. */
+static int take_url(const struct cloud *c, const char *name, const char *text, struct url *ret, struct status *why)
+{
+	int r = url_parse(text, ret);
+
+	if (r == -EINVAL)
+		return bad_option(why, name, text, "is no address; write https://host[:port]");
+	if (r == 0 && !url_is_private(ret) && !c->allow_plain_http)
+		return bad_option(why, name, text, "would send keys in clear; write https://, or allow_plain_http = yes");
+	return r;
+}
+
+/* Of a header: the configured name, or the flavour's; as field names are on the wire. */
+static char *header_name(const char *set, const char *usual)
+{
+	char *name = str_dup(str_is_empty(set) ? usual : set);
+
+	if (name)
+		str_lower(name);
+	return name;
 }
 
 struct address {
@@ -240,32 +228,27 @@ static void address_fini(struct address *a)
 	url_fini(&a->sandbox);
 }
 
-static int read_address(const char *api_url, const char *domain, const char *sandbox_url, struct address *ret,
+static int read_address(const struct cloud *c, const char *api_url, const char *domain, const char *sandbox_url, struct address *ret,
 			struct status *why)
 {
-	const char *name = str_is_empty(domain) ? DEFAULT_DOMAIN : domain;
+	const char *name = str_is_empty(domain) ? c->flavour->domain : domain;
 	int r;
 
 	ret->domain = str_dup(name);
 	ret->api_url = str_is_empty(api_url) ? str_printf("https://api.%s", name) : str_dup(api_url);
 	if (!ret->domain || !ret->api_url)
 		return -ENOMEM;
-	r = url_parse(ret->api_url, &ret->api);
-	if (r == -EINVAL)
-		return bad_option(why, "api_url", ret->api_url);
-	if (r == 0 && !str_is_empty(sandbox_url)) {
-		r = url_parse(sandbox_url, &ret->sandbox);
-		if (r == -EINVAL)
-			return bad_option(why, "sandbox_url", sandbox_url);
-	}
-	return r;
+	if (!host_port_is_valid(name))
+		return bad_option(why, "domain", name, "is no host name");
+	r = take_url(c, "api_url", ret->api_url, &ret->api, why);
+	return r < 0 || str_is_empty(sandbox_url) ? r : take_url(c, "sandbox_url", sandbox_url, &ret->sandbox, why);
 }
 
 static int set_address(struct cloud *c, const char *api_url, const char *domain, const char *sandbox_url,
 		       struct status *why)
 {
 	struct address a = { 0 }, old = { c->api_url, c->domain, c->api, c->sandbox };
-	int r = read_address(api_url, domain, sandbox_url, &a, why);
+	int r = read_address(c, api_url, domain, sandbox_url, &a, why);
 
 	if (r < 0) {
 		address_fini(&a);
@@ -287,20 +270,15 @@ int cloud_set_address(struct cloud *c, const char *api_url, const char *domain, 
 static int copy_options(struct cloud *c, const struct cloud_options *o, struct status *why)
 {
 	c->account = str_dup(o->account ? o->account : "default");
-	c->header_sandbox_id = str_dup(o->header_sandbox_id ? o->header_sandbox_id : "e2b-sandbox-id");
-	c->header_sandbox_port =
-		str_dup(o->header_sandbox_port ? o->header_sandbox_port : "e2b-sandbox-port");
-	c->header_traffic_token = str_dup(o->header_traffic_token ? o->header_traffic_token :
-								   "e2b-traffic-access-token");
+	c->header_sandbox_id = header_name(o->header_sandbox_id, c->flavour->headers[FLAVOUR_SANDBOX_ID]);
+	c->header_sandbox_port = header_name(o->header_sandbox_port, c->flavour->headers[FLAVOUR_SANDBOX_PORT]);
+	c->header_traffic_token = header_name(o->header_traffic_token, c->flavour->headers[FLAVOUR_TRAFFIC_TOKEN]);
 	c->default_user = str_dup(o->default_user ? o->default_user : "user");
 	c->proxy = str_dup(o->proxy);
 	c->no_proxy = str_dup(o->no_proxy);
 	if (!c->account || !c->header_sandbox_id || !c->header_sandbox_port || !c->header_traffic_token ||
 	    !c->default_user || (o->proxy && !c->proxy) || (o->no_proxy && !c->no_proxy))
 		return -ENOMEM;
-	str_lower(c->header_sandbox_id);	/* as field names are on the wire */
-	str_lower(c->header_sandbox_port);
-	str_lower(c->header_traffic_token);
 	return set_address(c, o->api_url, o->domain, o->sandbox_url, why);
 }
 
@@ -315,6 +293,9 @@ int cloud_new(const struct cloud_options *o, struct cloud **ret, struct status *
 	c->loop = o->loop;
 	c->pool = o->pool;
 	c->tls = o->tls;
+	c->flavour = o->flavour ? o->flavour : flavour_get(FLAVOUR_AGENTBOX);
+	c->ports_by_domain = o->ports_by_domain;
+	c->allow_plain_http = o->allow_plain_http;
 	c->plain_http2 = o->plain_http2;
 	c->check_key_format = o->check_key_format;
 	c->on_key_rejected = o->on_key_rejected;
@@ -364,10 +345,31 @@ struct cloud *cloud_free(struct cloud *c)
 	return NULL;
 }
 
+bool cloud_names_ports(const struct cloud *c)
+{
+	return c->sandbox.host && c->flavour->sandbox_url_has_hosts && !c->ports_by_domain &&
+	       !host_is_address(c->sandbox.host);
+}
+
 char *cloud_port_host(const struct cloud *c, const char *sandbox_id, uint16_t port,
 		      const char *domain)
 {
-	return str_printf("%u-%s.%s", port, sandbox_id, str_is_empty(domain) ? c->domain : domain);
+	const char *host = str_is_empty(domain) ? c->domain : domain, *fixed = c->sandbox.host;
+	char number[8] = "";
+
+	if (!cloud_names_ports(c))
+		return str_printf("%u-%s.%s", port, sandbox_id, host);
+	if (c->sandbox.has_port)
+		snprintf(number, sizeof(number), ":%u", c->sandbox.port);
+	/* The shared host of the domain stands for the domain. */
+	if (!str_starts(fixed, "sandbox.") || !str_eq(fixed + strlen("sandbox."), host))
+		host = fixed;
+	return str_printf("%u-%s.%s%s", port, sandbox_id, host, number);
+}
+
+const char *cloud_port_scheme(const struct cloud *c)
+{
+	return cloud_names_ports(c) ? c->sandbox.scheme : "https";
 }
 
 const char *cloud_traffic_header(const struct cloud *c)

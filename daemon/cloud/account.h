@@ -11,6 +11,7 @@
 #include "daemon/upstream/pool.h"
 #include "proto/base/list.h"
 #include "proto/base/rng.h"
+#include "proto/cloud/flavour.h"
 #include "proto/wire/fields.h"
 
 #define CLOUD_USER_AGENT "agentboxd/" AB_VERSION
@@ -18,11 +19,14 @@
 struct url {
 	char *scheme, *host, *prefix;	/* prefix: path without a trailing slash, "" for none */
 	uint16_t port;
+	bool has_port;		/* the text named one */
 };
 
 /* "https://host[:port][/prefix]"; no user, query or fragment. -EINVAL, -ENOMEM. */
 must_check int url_parse(const char *s, struct url *ret);
 void url_fini(struct url *u);
+/* What goes there is read by nobody on its way: https, or this machine. */
+bool url_is_private(const struct url *u);
 
 struct cloud {
 	struct loop *loop;
@@ -33,7 +37,8 @@ struct cloud {
 	struct url api, sandbox;	/* sandbox.host NULL = by domain */
 	enum cloud_gate gate;
 	struct status gate_why;		/* not OPEN: what callers are told */
-	bool plain_http2, check_key_format;
+	const struct flavour *flavour;
+	bool plain_http2, check_key_format, ports_by_domain, allow_plain_http;
 
 	char *key;			/* wiped when replaced */
 	unsigned key_generation;
@@ -58,6 +63,9 @@ struct cloud {
 
 /* Where requests to u go: fills *ret with borrowed strings. */
 void cloud_target(const struct cloud *c, const struct url *u, struct pool_target *ret);
+
+/* The fixed address of the agents names the ports of sandboxes below itself. */
+bool cloud_names_ports(const struct cloud *c);
 
 /* rest.c: the part of the account that runs calls. */
 void cloud_start(struct cloud *c);

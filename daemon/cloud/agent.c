@@ -35,20 +35,10 @@ bool agent_is_foreign_home(const char *path)
 	return path[0] == '~' && path[1] && path[1] != '/';
 }
 
-static bool has_shared_host(const char *domain)
-{
-	static const char *const known[] = { "e2b.app", "e2b.dev", "e2b.pro", "e2b-staging.dev" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-		if (str_eq(known[i], domain))
-			return true;
-	return false;
-}
-
 static int agent_url(const struct envd_target *t, struct url *ret)
 {
 	const char *domain = str_is_empty(t->domain) ? t->cloud->domain : t->domain;
-	char *s = has_shared_host(domain) ?
+	char *s = flavour_has_shared_host(t->cloud->flavour, domain) ?
 			  str_printf("https://sandbox.%s", domain) :
 			  str_printf("https://%d-%s.%s", AGENT_PORT, t->sandbox_id, domain);
 	int r = s ? url_parse(s, ret) : -ENOMEM;
@@ -60,13 +50,15 @@ static int agent_url(const struct envd_target *t, struct url *ret)
 char *agent_direct_url(const struct envd_target *t, bool plain)
 {
 	const struct url *u = &t->cloud->sandbox;
+	const char *scheme;
 	char *host, *out;
 
-	if (!plain && u->host)
+	if (!plain && u->host && !cloud_names_ports(t->cloud))
 		return str_printf(strchr(u->host, ':') ? "%s://[%s]:%u%s" : "%s://%s:%u%s", u->scheme,
 				  u->host, u->port, u->prefix);
 	host = cloud_port_host(t->cloud, t->sandbox_id, AGENT_PORT, t->domain);
-	out = host ? str_printf("%s://%s", plain ? "http" : "https", host) : NULL;
+	scheme = plain ? "http" : cloud_port_scheme(t->cloud);
+	out = host ? str_printf("%s://%s", scheme, host) : NULL;
 	free(host);
 	return out;
 }
@@ -96,6 +88,8 @@ static int put_fields(struct fields *f, const struct agent_ask *a)
 		r = fields_put(f, "accept-encoding", a->takes_gzip ? "gzip" : "identity");
 	if (r == 0 && !str_is_empty(t->access_token))
 		r = fields_put_secret(f, "x-access-token", t->access_token);
+	if (r == 0 && t->cloud->flavour->traffic_token_to_agent && !str_is_empty(t->traffic_token))
+		r = fields_put_secret(f, t->cloud->header_traffic_token, t->traffic_token);
 	if (r == 0 && user)
 		r = put_basic(f, user);
 	if (r == 0 && a->content_type)

@@ -22,6 +22,7 @@
 
 struct cloud;
 struct cloud_call;
+struct flavour;
 struct loop;
 struct pool;
 struct rng;
@@ -33,13 +34,14 @@ struct cloud_options {
 	struct tls_client *tls;		/* CA, client certificate; for every https address; not owned */
 	const char *account;		/* name for logs; connections are never shared between accounts */
 	const char *api_url;		/* NULL = "https://api." domain */
-	const char *domain;		/* NULL = "e2b.app" */
+	const struct flavour *flavour;	/* NULL = AgentBox's; gives what is NULL below */
+	const char *domain;
 	const char *sandbox_url;	/* NULL = by domain (CLOUD-WIRE §1.4) */
 	const char *api_key;		/* copied, locked, wiped at the end; NULL = KEY_MISSING until one is set */
-	bool check_key_format;		/* ^e2b_[0-9a-f]+$ before anything is sent */
-	const char *header_sandbox_id;	/* NULL = "e2b-sandbox-id" */
-	const char *header_sandbox_port;	/* NULL = "e2b-sandbox-port" */
-	const char *header_traffic_token;	/* NULL = "e2b-traffic-access-token" */
+	bool check_key_format;		/* the flavour's, before anything is sent */
+	bool allow_plain_http;		/* http:// to other machines, where anybody reads the key on its way */
+	bool ports_by_domain;		/* hosts of ports are below the domain, whatever sandbox_url is */
+	const char *header_sandbox_id, *header_sandbox_port, *header_traffic_token;
 	const char *default_user;	/* for agents before 0.4.0; NULL = "user" */
 	const char *proxy;		/* "http://[user:pass@]host:port"; NULL = direct */
 	const char *no_proxy;		/* comma list of host suffixes; NULL = none */
@@ -187,9 +189,10 @@ struct cloud_call *cloud_list_page(struct cloud *c, const struct cloud_filter *f
 struct cloud_call *cloud_list_all(struct cloud *c, const struct cloud_filter *f,
 				  const struct cloud_ask *ask);
 
-/* The public host of a port, e.g. "3000-i0a….e2b.app". `domain` NULL = the account's. Heap. */
+/* The public host of a port, e.g. "3000-i0a….agentbox-runtime.ru". `domain` NULL = the account's. Heap. */
 char *cloud_port_host(const struct cloud *c, const char *sandbox_id, uint16_t port,
 		      const char *domain);
+const char *cloud_port_scheme(const struct cloud *c);	/* of its address: "https" or "http" */
 const char *cloud_traffic_header(const struct cloud *c);	/* name of the traffic token's header */
 const char *cloud_api_url(const struct cloud *c);
 

@@ -27,6 +27,7 @@ struct envd_target {
 	const char *sandbox_id;
 	const char *domain;		/* NULL = the account's */
 	const char *access_token;	/* NULL = the sandbox is not secure */
+	const char *traffic_token;	/* NULL = its ports are public */
 	const char *envd_version;	/* NULL = current */
 	const char *user;		/* who runs it or owns it; NULL = the sandbox's default */
 	uint64_t deadline_ms;		/* BOOTTIME. Unary: of the whole call, 0 = 60 s. Streams and

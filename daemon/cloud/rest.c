@@ -736,11 +736,22 @@ static void rest_on_ready(struct pool_req *r, void *user)
 
 /* --- a new call --- */
 
-static bool key_is_well_formed(const char *key)
+/* Why the key is not sent, or false. */
+static bool key_is_bad(const struct cloud *c, struct status *ret)
 {
-	const char *hex = "0123456789abcdef";
+	const struct flavour *of = flavour_of_key(c->key), *there = flavour_of_host(c->api.host);
 
-	return str_starts(key, "e2b_") && key[4] && key[4 + strspn(key + 4, hex)] == 0;
+	if (of && there && of != there)
+		status_set(ret, R_KEY_REJECTED,
+			   "the API key is %s's (%s…) and %s is %s's: it is not sent there; see cloud, domain and "
+			   "api_url of the account",
+			   of->title, of->key_prefix, c->api.host, there->title);
+	else if (c->check_key_format && !flavour_key_ok(c->flavour, c->key))
+		status_set(ret, R_KEY_REJECTED, "the API key is not of the form %s<hex>; see check_key_format",
+			   c->flavour->key_prefix);
+	else
+		return false;
+	return true;
 }
 
 /* What can be said without asking the cloud. */
@@ -763,9 +774,10 @@ static bool call_refused(struct cloud_call *c, const char *id)
 		status_evidence(&c->result.status, "route", "%s", c->route);
 		if (!coming || !call_hold(c, CALL_KEYLESS))
 			call_over(c);
-	} else if (cloud->check_key_format && !key_is_well_formed(cloud->key)) {
-		call_fail(c, CLOUD_REFUSED, R_KEY_REJECTED,
-			  "the API key is not of the form e2b_<hex>; see check_key_format");
+	} else if (key_is_bad(cloud, &c->result.status)) {
+		c->result.outcome = CLOUD_REFUSED;
+		status_evidence(&c->result.status, "route", "%s", c->route);
+		call_over(c);
 	} else if (c->deadline_ms <= loop_now_ms(cloud->loop)) {
 		call_fail(c, CLOUD_UNSENT, R_DEADLINE_REQUEST, "the deadline has passed already");
 	} else {

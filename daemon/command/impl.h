@@ -63,7 +63,7 @@ struct commands {
 /* Strings of one target, copied from daemon/sandbox. */
 struct agent_address {
 	struct cloud *cloud;
-	char *account, *id, *domain, *token, *version;
+	char *account, *id, *domain, *token, *traffic_token, *version;
 	uint32_t generation;
 	bool wakes;			/* nothing may be sent to it in the background before lifecycle was asked */
 };

@@ -28,6 +28,7 @@ int agent_address_copy(struct agent_address *w, const struct sandbox_target *t)
 					   .id = (char *)t->id,
 					   .domain = (char *)t->domain,
 					   .token = (char *)t->access_token,
+					   .traffic_token = (char *)t->traffic_token,
 					   .version = (char *)t->envd_version,
 					   .generation = t->generation,
 					   .wakes = t->wakes};
@@ -44,8 +45,9 @@ int agent_address_dup(struct agent_address *w, const struct agent_address *from)
 			     .id = str_dup(from->id),
 			     .domain = str_dup(from->domain),
 			     .token = str_dup(from->token),
+			     .traffic_token = str_dup(from->traffic_token),
 			     .version = str_dup(from->version) };
-	if (w->account && w->id && w->domain && w->token && w->version)
+	if (w->account && w->id && w->domain && w->token && w->traffic_token && w->version)
 		return 0;
 	agent_address_fini(w);
 	return -ENOMEM;
@@ -55,10 +57,13 @@ void agent_address_fini(struct agent_address *w)
 {
 	if (w->token)
 		explicit_bzero(w->token, strlen(w->token));
+	if (w->traffic_token)
+		explicit_bzero(w->traffic_token, strlen(w->traffic_token));
 	free(w->account);
 	free(w->id);
 	free(w->domain);
 	free(w->token);
+	free(w->traffic_token);
 	free(w->version);
 	*w = (struct agent_address){ 0 };
 }
@@ -75,6 +80,7 @@ struct envd_target agent_address_target(const struct agent_address *w, const cha
 				     .sandbox_id = w->id,
 				     .domain = or_null(w->domain),
 				     .access_token = or_null(w->token),
+				     .traffic_token = or_null(w->traffic_token),
 				     .envd_version = or_null(w->version),
 				     .user = or_null(user),
 				     .deadline_ms = deadline_ms };

@@ -438,6 +438,14 @@ bool conf_get_bool(const struct conf *c, const char *section, const char *instan
 	return conf_get_number(c, section, instance, key) != 0;
 }
 
+enum conf_origin conf_origin(const struct conf *c, const char *section, const char *instance, const char *key)
+{
+	const struct conf_key *k = find_key(section, key);
+	const struct value *v = k ? find_value(c, k, instance ? instance : "") : NULL;
+
+	return v ? v->origin : CONF_DEFAULT;
+}
+
 bool conf_is_set(const struct conf *c, const char *section, const char *instance, const char *key)
 {
 	const struct conf_key *k = find_key(section, key);

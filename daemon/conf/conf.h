@@ -68,6 +68,8 @@ const char *conf_get(const struct conf *c, const char *section, const char *inst
 uint64_t conf_get_number(const struct conf *c, const char *section, const char *instance,
 			 const char *key);	/* ms, bytes, count; 0 if unset */
 bool conf_get_bool(const struct conf *c, const char *section, const char *instance, const char *key);
+/* Where the value in force is from. */
+enum conf_origin conf_origin(const struct conf *c, const char *section, const char *instance, const char *key);
 bool conf_is_set(const struct conf *c, const char *section, const char *instance, const char *key);
 
 /* "FILE:LINE: [section instance] key", as problems are introduced; without file where it is not from

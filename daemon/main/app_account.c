@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/common/obs/log.h"
+#include "daemon/main/app_flavour.h"
 #include "daemon/main/app_impl.h"
 #include "daemon/main/key_command.h"
 #include "proto/base/str.h"
@@ -26,23 +27,6 @@ static const char *or_null(const char *s)
 }
 
 /* --- keys --- */
-
-/* Out of the environment, so that it is neither inherited nor readable in /proc. */
-static char *take_env(const char *const names[], const char **ret_name)
-{
-	for (; *names; names++) {
-		char *value = getenv(*names), *copy;
-
-		if (str_is_empty(value))
-			continue;
-		copy = strdup(value);
-		explicit_bzero(value, strlen(value));
-		unsetenv(*names);
-		*ret_name = *names;
-		return copy;
-	}
-	return NULL;
-}
 
 static void on_key_printed(void *user, struct secret *key, const char *why)
 {
@@ -83,10 +67,9 @@ static bool run_key_command(struct account *c)
 
 static int read_key(struct account *c)
 {
-	static const char *const names[] = { "AGENTBOX_API_KEY", "E2B_API_KEY", NULL };
 	const char *file = get(c, "api_key_file"), *credential = get(c, "api_key_credential");
-	const char *folder = getenv("CREDENTIALS_DIRECTORY"), *command = get(c, "api_key_command"), *name;
-	char *env;
+	const char *folder = getenv("CREDENTIALS_DIRECTORY"), *command = get(c, "api_key_command");
+	char name[APP_ENV_MAX], *env;
 	int r;
 
 	if (!str_is_empty(command)) {
@@ -103,7 +86,7 @@ static int read_key(struct account *c)
 			return APP_EXIT_CONFIG;
 		}
 		c->key_path = str_printf("%s/%s", folder, credential);
-	} else if (c->app->user_mode && c == &c->app->accounts[0] && (env = take_env(names, &name))) {
+	} else if (c->app->user_mode && c == &c->app->accounts[0] && (env = app_take_key(c->app->conf, c->name, name))) {
 		r = secret_take(env, &c->key);
 		free(env);
 		if (r < 0) {
@@ -306,6 +289,9 @@ static int make_cloud(struct account *c, const char *api_url, const char *domain
 	struct app *a = c->app;
 	struct cloud_options o = {
 		.loop = a->loop, .pool = a->pool, .tls = c->tls, .account = c->name,
+		.flavour = app_flavour(a->conf, c->name, secret_text(c->key)),
+		.allow_plain_http = conf_get_bool(a->conf, "account", c->name, "allow_plain_http"),
+		.ports_by_domain = a->local_mode,
 		.api_url = or_null(api_url), .domain = or_null(domain), .sandbox_url = or_null(sandbox_url),
 		.api_key = secret_text(c->key),
 		.check_key_format = conf_get_bool(a->conf, "account", c->name, "check_key_format"),
@@ -318,7 +304,7 @@ static int make_cloud(struct account *c, const char *api_url, const char *domain
 	};
 	struct status why = STATUS_OK;
 
-	c->domain = strdup(domain ? domain : "");
+	c->domain = strdup(str_is_empty(domain) ? o.flavour->domain : domain);
 	if (!c->domain)
 		return APP_EXIT_UNAVAILABLE;
 	if (cloud_new(&o, &c->cloud, &why) == 0)
@@ -399,8 +385,13 @@ int app_account_point(struct account *c, const struct local_info *at, struct sta
 static int make_account(struct account *c)
 {
 	const char *api_url = get(c, "api_url");
+	char why[APP_FOREIGN_MAX];
 	int r = read_key(c);
 
+	if (!r && app_key_is_foreign(c->app->conf, c->name, secret_text(c->key), why)) {
+		fprintf(stderr, "agentboxd: [account %s] %s\n", c->name, why);
+		r = APP_EXIT_CONFIG;
+	}
 	if (!r)
 		r = choose_proxy(c, !str_starts(api_url, "http://"));
 	if (!r)

@@ -9,8 +9,11 @@
 #include "daemon/common/net/proxy.h"
 #include "daemon/conf/secret.h"
 #include "daemon/main/app.h"
+#include "daemon/main/app_flavour.h"
 #include "daemon/sandbox/rules/policy.h"
+#include "proto/base/host.h"
 #include "proto/base/str.h"
+#include "proto/cloud/flavour.h"
 
 static void check_file(struct conf *c, const char *account, const char *key)
 {
@@ -25,18 +28,21 @@ static void check_file(struct conf *c, const char *account, const char *key)
 static void check_key_file(struct conf *c, const char *account)
 {
 	const char *path = conf_get(c, "account", account, "api_key_file");
+	char at[512], why[APP_FOREIGN_MAX];
 	struct secret *key;
-	char at[512];
 	int r;
 
 	if (str_is_empty(path))
 		return;
 	r = secret_read(path, &key);
-	if (r < 0)
-		conf_problem(c, "%s: %s: %s", conf_place(c, "account", account, "api_key_file", at), path,
-			     secret_error(r));
-	else
-		secret_free(key);
+	conf_place(c, "account", account, "api_key_file", at);
+	if (r < 0) {
+		conf_problem(c, "%s: %s: %s", at, path, secret_error(r));
+		return;
+	}
+	if (app_key_is_foreign(c, account, secret_text(key), why))
+		conf_problem(c, "%s: %s: %s", at, path, why);
+	secret_free(key);
 }
 
 static void check_one_key(struct conf *c, const char *account)
@@ -64,11 +70,27 @@ static void check_url(struct conf *c, const char *account, const char *key)
 
 	if (str_is_empty(text))
 		return;
-	if (url_parse(text, &url) == 0)
-		url_fini(&url);
-	else
-		conf_problem(c, "%s: \"%.100s\" is not SCHEME://HOST[:PORT][/PREFIX]",
-			     conf_place(c, "account", account, key, at), text);
+	conf_place(c, "account", account, key, at);
+	if (url_parse(text, &url) < 0) {
+		conf_problem(c, "%s: \"%.100s\" is not SCHEME://HOST[:PORT][/PREFIX]", at, text);
+		return;
+	}
+	if (!url_is_private(&url) && !conf_get_bool(c, "account", account, "allow_plain_http"))
+		conf_problem(c, "%s: \"%.100s\" would send keys in clear: write https://, or allow_plain_http = yes "
+				"if everybody on the way may read them", at, text);
+	url_fini(&url);
+}
+
+static void check_cloud(struct conf *c, const char *account)
+{
+	const char *cloud = conf_get(c, "account", account, "cloud"), *domain = conf_get(c, "account", account, "domain");
+	char at[512];
+
+	if (!str_is_empty(cloud) && !flavour_named(cloud))
+		conf_problem(c, "%s: \"%.100s\" is neither agentbox nor e2b", conf_place(c, "account", account, "cloud", at),
+			     cloud);
+	if (!str_is_empty(domain) && !host_port_is_valid(domain))
+		conf_problem(c, "%s: \"%.100s\" is no host name", conf_place(c, "account", account, "domain", at), domain);
 }
 
 static void check_proxy(struct conf *c, const char *account)
@@ -92,6 +114,7 @@ static void check_account(struct conf *c, const char *account)
 	bool key = conf_is_set(c, "account", account, "client_key");
 	char at[512];
 
+	check_cloud(c, account);
 	check_key_file(c, account);
 	check_one_key(c, account);
 	check_file(c, account, "ca_file");

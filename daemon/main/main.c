@@ -9,6 +9,7 @@
 
 #include "daemon/common/obs/log.h"
 #include "daemon/main/app.h"
+#include "daemon/main/app_flavour.h"
 #include "proto/base/buf.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
@@ -138,34 +139,6 @@ static int parse_args(int argc, char **argv, struct conf *c, struct args *ret)
 	return r < 0 ? APP_EXIT_UNAVAILABLE : -1;
 }
 
-/* Environment of the SDKs, for the default account of a user daemon. */
-static int read_environment(struct conf *c)
-{
-	static const struct {
-		const char *names[2], *key;
-	} map[] = {
-		{ { "AGENTBOX_API_URL", "E2B_API_URL" }, "api_url" },
-		{ { "AGENTBOX_DOMAIN", "E2B_DOMAIN" }, "domain" },
-		{ { "AGENTBOX_SANDBOX_URL", "E2B_SANDBOX_URL" }, "sandbox_url" },
-		{ { "AGENTBOX_VALIDATE_API_KEY", "E2B_VALIDATE_API_KEY" }, "check_key_format" },
-	};
-	const char *account = conf_instance(c, "account", 0);
-
-	for (size_t i = 0; i < ARRAY_SIZE(map); i++) {
-		const char *v = getenv(map[i].names[0]);
-		int r;
-
-		if (str_is_empty(v))
-			v = getenv(map[i].names[1]);
-		if (str_is_empty(v))
-			continue;
-		r = conf_set(c, CONF_ENVIRONMENT, "account", account ? account : "default", map[i].key, v);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
 static char *default_config(bool user_mode)
 {
 	const char *home = getenv("XDG_CONFIG_HOME");
@@ -193,7 +166,7 @@ static int read_config(struct conf *c, const struct args *args, bool user_mode, 
 		free(file);
 		return APP_EXIT_CONFIG;
 	}
-	if (user_mode && !args->local && read_environment(c) < 0) {
+	if (user_mode && !args->local && app_read_environment(c) < 0) {
 		free(file);
 		return APP_EXIT_UNAVAILABLE;
 	}

@@ -51,7 +51,7 @@ struct file_call {
 	uint64_t offset, length;
 	/* where the agent is */
 	struct cloud *cloud;
-	char *account, *id, *domain, *token, *version;
+	char *account, *id, *domain, *token, *traffic_token, *version;
 	bool plain_ports;
 	struct sandbox_tie tie;		/* the call ends with its sandbox */
 	struct status own;		/* the failure that is answered if the sandbox is not the reason */

@@ -56,10 +56,13 @@ static void forget_target(struct file_call *x)
 {
 	if (x->token)
 		explicit_bzero(x->token, strlen(x->token));
+	if (x->traffic_token)
+		explicit_bzero(x->traffic_token, strlen(x->traffic_token));
 	free(x->account);
 	free(x->id);
 	free(x->domain);
 	free(x->token);
+	free(x->traffic_token);
 	free(x->version);
 }
 
@@ -120,7 +123,8 @@ struct envd_target file_call_target(const struct file_call *x)
 	uint64_t deadline = rpc_call_deadline_ms(x->call);
 
 	return (struct envd_target){ .cloud = x->cloud, .sandbox_id = x->id, .domain = or_null(x->domain),
-				     .access_token = or_null(x->token), .envd_version = or_null(x->version),
+				     .access_token = or_null(x->token),
+				     .traffic_token = or_null(x->traffic_token), .envd_version = or_null(x->version),
 				     .user = or_null(x->user), .deadline_ms = deadline };
 }
 
@@ -133,8 +137,9 @@ static int remember_target(struct file_call *x, const struct sandbox_target *t)
 	x->id = strdup(t->id);
 	x->domain = strdup(t->domain);
 	x->token = strdup(t->access_token);
+	x->traffic_token = strdup(t->traffic_token);
 	x->version = strdup(t->envd_version);
-	return x->account && x->id && x->domain && x->token && x->version ? 0 : -ENOMEM;
+	return x->account && x->id && x->domain && x->token && x->traffic_token && x->version ? 0 : -ENOMEM;
 }
 
 static void on_target(void *user, const struct status *st, const struct sandbox_target *t)

@@ -109,11 +109,14 @@ def man():
     out += [".El", ".Sh ENVIRONMENT",
             "For a user's daemon, and where the file does not say it:",
             ".Bl -tag -width AGENTBOX_SANDBOX_URL",
-            ".It Ev AGENTBOX_API_KEY , E2B_API_KEY", "The key of the default account.",
-            ".It Ev AGENTBOX_API_URL , E2B_API_URL", "Its control plane.",
-            ".It Ev AGENTBOX_DOMAIN , E2B_DOMAIN", "Its domain.",
-            ".It Ev AGENTBOX_SANDBOX_URL , E2B_SANDBOX_URL", "The one address of the agents of all sandboxes.",
-            ".El", ".Sh SEE ALSO", ".Xr agentboxctl 1 ,", ".Xr agentboxd 8"]
+            ".It Ev AGENTBOX_API_KEY", "The key of the first account.",
+            ".It Ev AGENTBOX_API_URL", "Its control plane.",
+            ".It Ev AGENTBOX_DOMAIN", "Its domain.",
+            ".It Ev AGENTBOX_SANDBOX_URL", "The one address of the agents of all sandboxes.",
+            ".El", ".Pp", "If none of them is set, the same names with", ".Ev E2B_", "are taken, and mean", ".Ql cloud = e2b .",
+            "Names of both are never mixed.", "A key of one cloud is never sent to the other's hosts:",
+            "where the configuration would have it so, the daemon does not start.",
+            ".Sh SEE ALSO", ".Xr agentboxctl 1 ,", ".Xr agentboxd 8"]
     return "\n".join(out).replace("$Mdocdate$", "November 29, 2026") + "\n"
 
 

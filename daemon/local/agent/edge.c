@@ -20,8 +20,7 @@
 #include "daemon/local/state/state.h"
 #include "proto/base/str.h"
 
-#define TRAFFIC_HEADER "e2b-traffic-access-token"
-#define WAKE_WAIT_MS   60000u
+#define WAKE_WAIT_MS 60000u
 
 /* Steals `body`. */
 static void edge_refuse(struct http_stream *x, unsigned status, json_t *body, const char *message)
@@ -102,9 +101,14 @@ static void to_envd(struct local *l, struct sandbox *s, struct http_stream *x)
 
 static void to_port(struct local *l, struct sandbox *s, struct http_stream *x, uint64_t port)
 {
-	if (s->policy.is_private && !reply_request(x, TRAFFIC_HEADER))
-		refuse_as(x, s->id, 403, "The header " TRAFFIC_HEADER " is missing");
-	else if (s->policy.is_private && !reply_request_has(x, TRAFFIC_HEADER, s->traffic_token))
+	const char *token = reply_request_any(x, FLAVOUR_TRAFFIC_TOKEN);
+	char missing[128];
+
+	snprintf(missing, sizeof(missing), "The header %s is missing",
+		 flavour_get(FLAVOUR_AGENTBOX)->headers[FLAVOUR_TRAFFIC_TOKEN]);
+	if (s->policy.is_private && !token)
+		refuse_as(x, s->id, 403, missing);
+	else if (s->policy.is_private && !reply_is_secret(token, s->traffic_token))
 		refuse_as(x, s->id, 403, "The traffic access token is wrong");
 	else
 		relay_request(l, s, x, port);
@@ -181,7 +185,7 @@ static bool may_wake(const struct sandbox *s, const struct http_stream *x, uint6
 {
 	if (port == ENVD_PORT)
 		return !s->policy.secure || reply_request_has(x, "x-access-token", s->token);
-	return !s->policy.is_private || reply_request_has(x, TRAFFIC_HEADER, s->traffic_token);
+	return !s->policy.is_private || reply_is_secret(reply_request_any(x, FLAVOUR_TRAFFIC_TOKEN), s->traffic_token);
 }
 
 /* It is paused, or on its way there or back. */
@@ -239,8 +243,8 @@ void local_request(struct http_stream *x, void *local)
 	struct local *l = local;
 	struct route to;
 
-	route_parse(reply_request(x, ":authority"), reply_request(x, "e2b-sandbox-id"),
-		    reply_request(x, "e2b-sandbox-port"), &to);
+	route_parse(reply_request(x, ":authority"), reply_request_any(x, FLAVOUR_SANDBOX_ID),
+		    reply_request_any(x, FLAVOUR_SANDBOX_PORT), &to);
 	switch (to.kind) {
 	case ROUTE_CONTROL:
 		rest_request(l, x);

@@ -40,11 +40,23 @@ const char *reply_request(const struct http_stream *x, const char *name)
 	return head ? fields_get(head, name) : NULL;
 }
 
+const char *reply_request_any(const struct http_stream *x, enum flavour_header which)
+{
+	const char *value = NULL;
+
+	for (unsigned i = 0; i < FLAVOURS && !value; i++)
+		value = reply_request(x, flavour_get((enum flavour_id)i)->headers[which]);
+	return value;
+}
+
+bool reply_is_secret(const char *value, const char *secret)
+{
+	return value && str_eq_secret(value, strlen(value), secret, strlen(secret));
+}
+
 bool reply_request_has(const struct http_stream *x, const char *name, const char *secret)
 {
-	const char *value = reply_request(x, name);
-
-	return value && str_eq_secret(value, strlen(value), secret, strlen(secret));
+	return reply_is_secret(reply_request(x, name), secret);
 }
 
 int reply_add_cors(const struct http_stream *x, struct fields *head)

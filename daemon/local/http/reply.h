@@ -7,6 +7,7 @@
 #define AB_DAEMON_LOCAL_HTTP_REPLY_H
 
 #include "daemon/common/net/http.h"
+#include "proto/cloud/flavour.h"
 
 #define REPLY_JSON "application/json; charset=utf-8"
 #define REPLY_TEXT "text/plain; charset=utf-8"
@@ -29,7 +30,10 @@ bool reply_preflight(struct http_stream *x);
 
 /* A header of the request; NULL if absent. */
 const char *reply_request(const struct http_stream *x, const char *name);
+/* The same in the spelling of any flavour; the default's goes first. */
+const char *reply_request_any(const struct http_stream *x, enum flavour_header which);
 /* It has that header with that secret as its value; constant time in the content. */
 bool reply_request_has(const struct http_stream *x, const char *name, const char *secret);
+bool reply_is_secret(const char *value, const char *secret);	/* the same of a value, which may be NULL */
 
 #endif

@@ -10,8 +10,9 @@
 #include "proto/base/fd.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
+#include "proto/cloud/flavour.h"
 
-#define KEY_PREFIX	"e2b_"
+#define KEY_PREFIX	"e2b_"	/* of a new one: its form is taken by the SDKs of every flavour */
 #define KEY_MAX		128u
 #define FILE_MAX_BYTES	65536u
 #define DEFAULT_TEAM	"default"
@@ -30,11 +31,7 @@ struct teams {
 
 static bool key_is_valid(const char *key)
 {
-	const char *p = key + strlen(KEY_PREFIX);
-
-	if (!str_starts(key, KEY_PREFIX) || !*p || strlen(key) > KEY_MAX)
-		return false;
-	return p[strspn(p, "0123456789abcdef")] == 0;
+	return strlen(key) <= KEY_MAX && flavour_key_known(key);
 }
 
 static const char *team_intern(struct teams *a, const char *name)
@@ -86,8 +83,9 @@ static int take_lines(struct teams *a, char *text, const char *path, char **ret_
 		if (r < 0) {
 			*ret_why = str_printf("%s:%u: %s", path, number,
 					      r == -E2BIG ? "too many keys"
-							  : "a line is \"KEY [TEAM]\": KEY is e2b_ and "
-							    "lower-case hex digits, TEAM of [a-z0-9-_]");
+							  : "a line is \"KEY [TEAM]\": KEY is ab_ and letters, "
+							    "digits, - or _, or e2b_ and lower-case hex digits; "
+							    "TEAM of [a-z0-9-_]");
 			return r;
 		}
 	}

@@ -463,7 +463,7 @@ static void end_with_host(struct sandbox_op *op, struct sandbox *b)
 		return;
 	}
 	host = cloud_port_host(cloud, b->id, (uint16_t)a->port, b->domain[0] ? b->domain : NULL);
-	url = host ? str_printf("%s://%s", b->account->plain_ports ? "http" : "https", host) : NULL;
+	url = host ? str_printf("%s://%s", b->account->plain_ports ? "http" : cloud_port_scheme(cloud), host) : NULL;
 	if (!url) {
 		free(host);
 		op_fail_errno(op, -ENOMEM);

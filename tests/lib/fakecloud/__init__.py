@@ -39,6 +39,11 @@ INTERNAL = ("/init", "/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw"
 BROWSERS = ("mozilla", "chrome", "safari", "firefox", "edge", "opera", "msie")
 
 
+def either(seen, name):
+    """A header in the spelling of either flavour."""
+    return seen.header("agentbox-" + name) or seen.header("e2b-" + name)
+
+
 class FakeCloud:
     def __init__(self, concurrency=1000, max_length_hours=24, h2_settings=None, authority=None, folder=None,
                  alpn=("h2", "http/1.1"), port=0, quick=False):
@@ -479,7 +484,7 @@ class FakeCloud:
         seen = ex.seen
         host = ex.authority
         host = host[1:host.index("]")] if host.startswith("[") else host.partition(":")[0]
-        sid, port = seen.header("e2b-sandbox-id"), seen.header("e2b-sandbox-port")
+        sid, port = either(seen, "sandbox-id"), either(seen, "sandbox-port")
         literal = re.fullmatch(r"[\d.]+|[0-9a-fA-F:]*:[0-9a-fA-F:.]*", host)
         local = host == "localhost" or literal is not None
         shared = (host.startswith("sandbox.") and len(host) > 8) or host in self.edge_hosts
@@ -513,7 +518,7 @@ class FakeCloud:
         if sbx is not None and sbx.state in ("pausing", "snapshotting"):
             await sbx.transition.wait()
         if sbx is not None and sbx.state == "paused" and sbx.auto_resume:
-            token = seen.header("x-access-token" if port == 49983 else "e2b-traffic-access-token")
+            token = seen.header("x-access-token") if port == 49983 else either(seen, "traffic-access-token")
             want = sbx.token if port == 49983 else sbx.traffic_token
             if want and token != want:
                 return await self._edge_error(ex, 403, {"sandboxId": sandbox_id, "message": "resume not permitted"})
@@ -524,9 +529,9 @@ class FakeCloud:
         if port == 49983 and path in INTERNAL:
             return await self._edge_error(ex, 404, {"message": "no such route", "path": path})
         if port != 49983:
-            if sbx.traffic_token and seen.header("e2b-traffic-access-token") != sbx.traffic_token:
+            if sbx.traffic_token and either(seen, "traffic-access-token") != sbx.traffic_token:
                 return await self._edge_error(ex, 403, {"sandboxId": sandbox_id,
-                                                        "message": "e2b-traffic-access-token is missing or wrong"})
+                                                        "message": "the traffic access token is missing or wrong"})
             return await self._edge_error(ex, 502, {"sandboxId": sandbox_id, "port": port,
                                                     "message": "The sandbox is running but port is not open"})
         await self._envd(sbx).serve(ex, seen.path, act)

@@ -178,7 +178,7 @@ class Rest:
         key = seen.header("x-api-key")
         if not key:
             raise Refuse(401, "no API key")
-        team = self.cloud.keys.get(key) if re.fullmatch(r"e2b_[0-9a-f]+", key) else None
+        team = self.cloud.keys.get(key) if re.fullmatch(r"e2b_[0-9a-f]+|ab_[A-Za-z0-9_-]+", key) else None
         if not team:
             raise Refuse(401, "invalid API key")
         return team

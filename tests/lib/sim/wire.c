@@ -630,6 +630,11 @@ char *cloud_port_host(const struct cloud *c, const char *sandbox_id, uint16_t po
 	return str_printf("%u-%s.%s", port, sandbox_id, domain ? domain : "fake.test");
 }
 
+const char *cloud_port_scheme(const struct cloud *c)
+{
+	return "https";
+}
+
 const char *cloud_traffic_header(const struct cloud *c)
 {
 	return "e2b-traffic-access-token";

@@ -22,10 +22,11 @@ TEST(keys_and_teams)
 
 	CHECK(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/keys", dir);
-	put(path, "# ours\n" KEY_A "\n\n" KEY_B " team-b # theirs\r\ne2b_aa\n");
+	put(path, "# ours\n" KEY_A "\n\n" KEY_B " team-b # theirs\r\ne2b_aa\nab_Key-of_1 team-c\n");
 	CHECK(!teams_load(path, &why, &a));
 	CHECK_STR(teams_of_key(a, KEY_A), "default");
 	CHECK(teams_of_key(a, KEY_A) == teams_of_key(a, "e2b_aa"));
+	CHECK_STR(teams_of_key(a, "ab_Key-of_1"), "team-c");	/* E-7 */
 	CHECK_STR(teams_of_key(a, KEY_B), "team-b");
 	CHECK(!teams_of_key(a, NULL));
 	CHECK(!teams_of_key(a, "e2b_"));
@@ -34,7 +35,7 @@ TEST(keys_and_teams)
 	teams_free(a);
 
 	static const char *const bad[] = { "", "# none\n", "key\n", "e2b_XX\n", "e2b_ff Team\n",
-					   "e2b_ff a b\n", "e2b_\n" };
+					   "e2b_ff a b\n", "e2b_\n", "ab_\n", "ab_a.b\n" };
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		put(path, bad[i]);
 		CHECK(teams_load(path, &why, &a) < 0);
