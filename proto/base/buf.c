@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "proto/base/must.h"
+#include "proto/base/str.h"
 
 #define BUF_KEEP_BYTES 4096u /* an empty block up to this size is kept for the next write */
 
@@ -123,4 +124,29 @@ char *buf_take_str(struct buf *b)
 	b->mem = NULL;
 	b->cap = b->head = b->len = 0;
 	return s;
+}
+
+int buf_put_json(struct buf *b, const char *s)
+{
+	int r = buf_put_str(b, "\"");
+
+	while (*s && !r) {
+		size_t plain = 0, n;
+
+		while (s[plain] >= 0x20 && s[plain] < 0x7f && s[plain] != '"' && s[plain] != '\\')
+			plain++;
+		if (plain) {
+			r = buf_put(b, s, plain);
+			s += plain;
+		} else if (*s == '"' || *s == '\\') {
+			r = buf_printf(b, "\\%c", *s++);
+		} else if ((unsigned char)*s < 0x20 || *s == 0x7f) {
+			r = buf_printf(b, "\\u%04x", *s++);
+		} else {
+			n = str_utf8_len(s, strnlen(s, 4));
+			r = n ? buf_put(b, s, n) : buf_put_str(b, "\xef\xbf\xbd");
+			s += n ? n : 1;
+		}
+	}
+	return r ? r : buf_put_str(b, "\"");
 }

@@ -49,6 +49,9 @@ must_check int buf_put(struct buf *b, const void *p, size_t n);
 must_check int buf_put_str(struct buf *b, const char *s);
 must_check int buf_printf(struct buf *b, const char *fmt, ...) printf_like(2, 3);
 
+/* A string of JSON with its quotes; what is not UTF-8 is U+FFFD. */
+must_check int buf_put_json(struct buf *b, const char *s);
+
 /* Makes room for n bytes and returns where to write them; buf_added() says how many came. The
  * maximum is not checked here. NULL without memory. */
 uint8_t *buf_space(struct buf *b, size_t n);

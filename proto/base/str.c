@@ -149,44 +149,42 @@ int str_bytes(const char *s, uint64_t *ret)
 	return 0;
 }
 
+size_t str_utf8_len(const void *data, size_t n)
+{
+	static const struct {
+		unsigned char lo, hi, second_lo, second_hi, n;
+	} t[] = {
+		{ 0xc2, 0xdf, 0x80, 0xbf, 2 }, { 0xe0, 0xe0, 0xa0, 0xbf, 3 }, { 0xe1, 0xec, 0x80, 0xbf, 3 },
+		{ 0xed, 0xed, 0x80, 0x9f, 3 }, { 0xee, 0xef, 0x80, 0xbf, 3 }, { 0xf0, 0xf0, 0x90, 0xbf, 4 },
+		{ 0xf1, 0xf3, 0x80, 0xbf, 4 }, { 0xf4, 0xf4, 0x80, 0x8f, 4 },
+	};
+	const unsigned char *p = data;
+
+	if (!n || !*p)
+		return 0;
+	if (*p < 0x80)
+		return 1;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		if (*p < t[i].lo || *p > t[i].hi)
+			continue;
+		if (n < t[i].n || p[1] < t[i].second_lo || p[1] > t[i].second_hi)
+			return 0;
+		for (size_t k = 2; k < t[i].n; k++)
+			if ((p[k] & 0xc0) != 0x80)
+				return 0;
+		return t[i].n;
+	}
+	return 0;
+}
+
 bool str_is_utf8(const void *data, size_t n)
 {
 	const unsigned char *p = data;
 
-	for (size_t i = 0; i < n;) {
-		unsigned char c = p[i];
-		unsigned extra, min_second = 0x80, max_second = 0xbf;
-
-		if (c == 0)
+	for (size_t i = 0, step; i < n; i += step) {
+		step = p[i] && p[i] < 0x80 ? 1 : str_utf8_len(p + i, n - i);
+		if (!step)
 			return false;
-		if (c < 0x80) {
-			i++;
-			continue;
-		}
-		if (c >= 0xc2 && c <= 0xdf)
-			extra = 1;
-		else if (c >= 0xe0 && c <= 0xef)
-			extra = 2;
-		else if (c >= 0xf0 && c <= 0xf4)
-			extra = 3;
-		else
-			return false;
-		if (c == 0xe0)
-			min_second = 0xa0;
-		else if (c == 0xed)
-			max_second = 0x9f;
-		else if (c == 0xf0)
-			min_second = 0x90;
-		else if (c == 0xf4)
-			max_second = 0x8f;
-		if (n - i < extra + 1u)
-			return false;
-		if (p[i + 1] < min_second || p[i + 1] > max_second)
-			return false;
-		for (unsigned k = 2; k <= extra; k++)
-			if ((p[i + k] & 0xc0) != 0x80)
-				return false;
-		i += extra + 1u;
 	}
 	return true;
 }

@@ -40,6 +40,8 @@ must_check int str_duration_ms(const char *s, uint64_t *ret_ms);
 /* "64k", "16M", "1G", "1T" or plain bytes. */
 must_check int str_bytes(const char *s, uint64_t *ret);
 
+/* Bytes of the well-formed UTF-8 sequence at p, which has n bytes; 0 for none, and for NUL. */
+size_t str_utf8_len(const void *p, size_t n);
 /* Well-formed UTF-8 without NUL. */
 bool str_is_utf8(const void *p, size_t n);
 /* Bytes 0x20..0x7e only. */

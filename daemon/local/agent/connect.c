@@ -18,32 +18,11 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "proto/gen/scan.h"
+#include "proto/wire/connect_code.h"
 #include "proto/wire/h2.h"
 
 #define CALL_MAGIC	    0xca11ca11u
 #define KEEPALIVE_DEFAULT_S 90u
-
-static const struct {
-	const char *name;
-	unsigned status;
-} codes[] = {
-	[CODE_CANCELLED] = { "canceled", 499 },
-	[CODE_UNKNOWN] = { "unknown", 500 },
-	[CODE_INVALID_ARGUMENT] = { "invalid_argument", 400 },
-	[CODE_DEADLINE_EXCEEDED] = { "deadline_exceeded", 504 },
-	[CODE_NOT_FOUND] = { "not_found", 404 },
-	[CODE_ALREADY_EXISTS] = { "already_exists", 409 },
-	[CODE_PERMISSION_DENIED] = { "permission_denied", 403 },
-	[CODE_RESOURCE_EXHAUSTED] = { "resource_exhausted", 429 },
-	[CODE_FAILED_PRECONDITION] = { "failed_precondition", 400 },
-	[CODE_ABORTED] = { "aborted", 409 },
-	[CODE_OUT_OF_RANGE] = { "out_of_range", 400 },
-	[CODE_UNIMPLEMENTED] = { "unimplemented", 501 },
-	[CODE_INTERNAL] = { "internal", 500 },
-	[CODE_UNAVAILABLE] = { "unavailable", 503 },
-	[CODE_DATA_LOSS] = { "data_loss", 500 },
-	[CODE_UNAUTHENTICATED] = { "unauthenticated", 401 },
-};
 
 static struct call *call_from(void *p)
 {
@@ -260,9 +239,9 @@ void call_fail(struct call *c, enum ab_code code, const char *fmt, ...)
 	va_end(ap);
 	c->gone = NULL;
 	r = buf_printf(&body, "%s{\"code\":\"%s\",\"message\":", c->streaming ? "{\"error\":" : "",
-		       codes[code].name);
+		       connect_code_name(code));
 	if (!r)
-		r = pbjson_write_string(&body, text);
+		r = buf_put_json(&body, text);
 	if (!r)
 		r = buf_put(&body, c->streaming ? "}}" : "}", c->streaming ? 3 : 1);
 	if (r < 0) {
@@ -270,7 +249,7 @@ void call_fail(struct call *c, enum ab_code code, const char *fmt, ...)
 	} else if (c->streaming) {
 		stream_finish(c, (const char *)buf_data(&body));
 	} else {
-		unary_finish(c, codes[code].status, "application/json", &body);
+		unary_finish(c, connect_code_http(code), "application/json", &body);
 	}
 }
 

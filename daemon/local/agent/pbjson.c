@@ -39,41 +39,6 @@ void pbjson_name(const char *snake, char ret[PBJSON_NAME_MAX])
 	ret[n] = 0;
 }
 
-/* Length of the well-formed sequence at s, 0 if there is none. */
-static size_t utf8_len(const char *s)
-{
-	size_t n = (*s & 0x80) == 0 ? 1 : (*s & 0xe0) == 0xc0 ? 2 : (*s & 0xf0) == 0xe0 ? 3 : 4;
-
-	return strnlen(s, n) == n && str_is_utf8(s, n) ? n : 0;
-}
-
-int pbjson_write_string(struct buf *out, const char *s)
-{
-	int r = buf_put_str(out, "\"");
-
-	while (*s && !r) {
-		size_t plain = 0, n;
-
-		while (s[plain] >= 0x20 && s[plain] < 0x7f && s[plain] != '"' && s[plain] != '\\')
-			plain++;
-		if (plain) {
-			r = buf_put(out, s, plain);
-			s += plain;
-			continue;
-		}
-		if (*s == '"' || *s == '\\') {
-			r = buf_printf(out, "\\%c", *s++);
-		} else if ((unsigned char)*s < 0x20 || *s == 0x7f) {
-			r = buf_printf(out, "\\u%04x", *s++);
-		} else {
-			n = utf8_len(s);
-			r = n ? buf_put(out, s, n) : buf_put_str(out, "\xef\xbf\xbd");
-			s += n ? n : 1;
-		}
-	}
-	return r ? r : buf_put_str(out, "\"");
-}
-
 static int write_bytes(struct buf *out, const ProtobufCBinaryData *b)
 {
 	char *text = str_base64_encode(b->data, b->len, true);
@@ -139,7 +104,7 @@ static int write_value(struct buf *out, const ProtobufCFieldDescriptor *f, const
 	case PROTOBUF_C_TYPE_ENUM:
 		return write_enum(out, f->descriptor, *(const int *)p);
 	case PROTOBUF_C_TYPE_STRING:
-		return pbjson_write_string(out, *(char *const *)p ? *(char *const *)p : "");
+		return buf_put_json(out, *(char *const *)p ? *(char *const *)p : "");
 	case PROTOBUF_C_TYPE_BYTES:
 		return write_bytes(out, p);
 	case PROTOBUF_C_TYPE_MESSAGE:

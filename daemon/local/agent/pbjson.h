@@ -18,8 +18,6 @@
 
 /* Appends. Strings that are not UTF-8 get U+FFFD where they are not. 0, -ENOMEM, -ENOBUFS. */
 must_check int pbjson_write(struct buf *out, const ProtobufCMessage *m);
-/* Appends a quoted JSON string. */
-must_check int pbjson_write_string(struct buf *out, const char *s);
 
 /* The caller frees by protobuf_c_message_free_unpacked(m, NULL). 0, -EINVAL with `why`, -ENOMEM. */
 must_check int pbjson_read(const char *text, size_t n, const ProtobufCMessageDescriptor *type,

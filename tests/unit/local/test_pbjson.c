@@ -153,7 +153,7 @@ TEST(strings)
 	struct buf out = BUF_NULL;
 	char *text;
 
-	CHECK(!pbjson_write_string(&out, "a\"\\\n\x7f\xc3\xbc\xff\xc3"));
+	CHECK(!buf_put_json(&out, "a\"\\\n\x7f\xc3\xbc\xff\xc3"));
 	text = buf_take_str(&out);
 	CHECK_STR(text, "\"a\\\"\\\\\\u000a\\u007f\xc3\xbc\xef\xbf\xbd\xef\xbf\xbd\"");
 	free(text);
