@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "daemon/cloud/account.h"
-#include "daemon/cloud/json.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
@@ -179,7 +178,7 @@ void agent_answer(const struct http_stream *x, const struct buf *b, const char *
 		.route = route,
 		.wall_ms = clock_wall_ms(),
 	};
-	json_error(buf_data(b), buf_len(b), &ret->body);
+	cloud_error_read(buf_data(b), buf_len(b), &ret->body);
 }
 
 bool agent_refused(struct http_stream *x, struct buf *b, const char *route, enum fault_subject what,

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/cloud/json.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
@@ -196,11 +195,11 @@ static void stream_advance(struct connect_stream *s, struct http_stream *x)
 static enum connect_result stream_end(struct connect_stream *s, const uint8_t *p, size_t n,
 				      enum envd_class *ret_cls, struct status *ret)
 {
-	struct fault_body e;
+	struct cloud_error_body e;
 	bool is_error = false;
 
 	s->ending = true;
-	if (json_end_of_stream(p, n, &is_error, &e) < 0)
+	if (cloud_error_read_end(p, n, &is_error, &e) < 0)
 		return fail_bad(s->path, "the end-of-stream record cannot be read", ret_cls, ret);
 	if (!is_error)
 		return CONNECT_END;

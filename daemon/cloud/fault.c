@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "proto/base/str.h"
+#include "proto/wire/connect_code.h"
 
 const char *fault_op_name(enum fault_op op)
 {
@@ -167,13 +168,13 @@ static void rest_5xx(enum fault_op op, const struct fault_answer *a, struct clou
 	if ((op == FAULT_FORK || op == FAULT_SNAPSHOT) && a->http_status == 503 && a->body.is_json &&
 	    a->body.code == 503)
 		r->outcome = CLOUD_UNSENT;
-	if (str_eq(code, "sandbox_no_compatible_node")) {
+	if (str_eq(code, CLOUD_ERROR_NO_NODE)) {
 		r->outcome = CLOUD_REFUSED;
 		status_set(&r->status, R_CLOUD_REFUSED, "the cloud has no machine for this: %s", said(a));
 		return;
 	}
 	r->retry_later = a->http_status >= 502 && a->http_status <= 504;
-	if (str_eq(code, "sandbox_capacity_unavailable")) {
+	if (str_eq(code, CLOUD_ERROR_CAPACITY)) {
 		r->outcome = CLOUD_UNSENT;	/* nothing was placed: another POST makes no second one */
 		status_set(&r->status, R_UNREACHABLE, "the cloud has no capacity now: %s", said(a));
 	} else if (r->retry_later) {
@@ -208,7 +209,7 @@ bool fault_makes_one(enum fault_op op)
 	return op == FAULT_CREATE || op == FAULT_FORK || op == FAULT_SNAPSHOT;
 }
 
-void fault_child(const struct fault_body *b, struct status *ret)
+void fault_child(const struct cloud_error_body *b, struct status *ret)
 {
 	struct fault_answer a = {
 		.http_status = b->code >= 400 && b->code < 600 ? (unsigned)b->code : 500,
@@ -275,61 +276,17 @@ static void not_found(enum fault_subject what, const char *message, struct statu
 	}
 }
 
-enum connect_code {
-	CONNECT_OTHER,
-	CONNECT_CANCELED,
-	CONNECT_INVALID_ARGUMENT,
-	CONNECT_DEADLINE_EXCEEDED,
-	CONNECT_NOT_FOUND,
-	CONNECT_ALREADY_EXISTS,
-	CONNECT_PERMISSION_DENIED,
-	CONNECT_RESOURCE_EXHAUSTED,
-	CONNECT_FAILED_PRECONDITION,
-	CONNECT_ABORTED,
-	CONNECT_UNIMPLEMENTED,
-	CONNECT_UNAVAILABLE,
-	CONNECT_DATA_LOSS,
-	CONNECT_UNAUTHENTICATED,
-};
-
-static enum connect_code connect_code(const char *name)
-{
-	static const struct {
-		const char *name;
-		enum connect_code code;
-	} t[] = {
-		{ "canceled", CONNECT_CANCELED },
-		{ "invalid_argument", CONNECT_INVALID_ARGUMENT },
-		{ "deadline_exceeded", CONNECT_DEADLINE_EXCEEDED },
-		{ "not_found", CONNECT_NOT_FOUND },
-		{ "already_exists", CONNECT_ALREADY_EXISTS },
-		{ "permission_denied", CONNECT_PERMISSION_DENIED },
-		{ "resource_exhausted", CONNECT_RESOURCE_EXHAUSTED },
-		{ "failed_precondition", CONNECT_FAILED_PRECONDITION },
-		{ "out_of_range", CONNECT_INVALID_ARGUMENT },
-		{ "aborted", CONNECT_ABORTED },
-		{ "unimplemented", CONNECT_UNIMPLEMENTED },
-		{ "unavailable", CONNECT_UNAVAILABLE },
-		{ "data_loss", CONNECT_DATA_LOSS },
-		{ "unauthenticated", CONNECT_UNAUTHENTICATED },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
-		if (str_eq(t[i].name, name))
-			return t[i].code;
-	return CONNECT_OTHER;		/* unknown, internal, and what is not invented yet */
-}
-
-enum envd_class fault_connect(enum fault_subject what, const char *code_name, const char *message,
-			      struct status *ret)
+static enum envd_class connect_fault(enum fault_subject what, enum ab_code code, const char *message,
+				     struct status *ret)
 {
 	const char *m = message ? message : "";
 
-	switch (connect_code(code_name)) {
-	case CONNECT_CANCELED:
+	switch (code) {
+	case CODE_CANCELLED:
 		status_set(ret, R_UNREACHABLE, "the request was cut by the cloud: %s", m);
 		return ENVD_LOST;
-	case CONNECT_INVALID_ARGUMENT:
+	case CODE_INVALID_ARGUMENT:
+	case CODE_OUT_OF_RANGE:
 		if (what == FAULT_DIR)
 			status_set(ret, R_NOT_A_DIRECTORY, "%s", *m ? m : "not a directory");
 		else if (what == FAULT_PATH)
@@ -337,41 +294,41 @@ enum envd_class fault_connect(enum fault_subject what, const char *code_name, co
 		else
 			status_set(ret, R_FIELD_INVALID, "%s", *m ? m : "the agent refused the request");
 		return ENVD_ANSWERED;
-	case CONNECT_DEADLINE_EXCEEDED:
+	case CODE_DEADLINE_EXCEEDED:
 		status_set(ret, R_DEADLINE_REQUEST, "the deadline passed in the sandbox: %s", m);
 		return ENVD_LOST;
-	case CONNECT_NOT_FOUND:
+	case CODE_NOT_FOUND:
 		not_found(what, m, ret);
 		return ENVD_ANSWERED;
-	case CONNECT_ALREADY_EXISTS:
+	case CODE_ALREADY_EXISTS:
 		status_set_code(ret, CODE_ALREADY_EXISTS, "%s", *m ? m : "it exists already");
 		return ENVD_ANSWERED;
-	case CONNECT_PERMISSION_DENIED:
+	case CODE_PERMISSION_DENIED:
 		status_set(ret, R_CLOUD_FORBIDDEN, "%s", *m ? m : "permission denied in the sandbox");
 		return ENVD_ANSWERED;
-	case CONNECT_RESOURCE_EXHAUSTED:
+	case CODE_RESOURCE_EXHAUSTED:
 		status_set(ret, R_RATE_LIMITED, "%s", *m ? m : "too many requests to the sandbox");
 		return ENVD_ANSWERED;
-	case CONNECT_ABORTED:
+	case CODE_ABORTED:
 		status_set(ret, R_STATE_CHANGING, "%s", *m ? m : "the sandbox is changing its state");
 		return ENVD_ANSWERED;
-	case CONNECT_UNIMPLEMENTED:
+	case CODE_UNIMPLEMENTED:
 		status_set(ret, R_UNSUPPORTED, "the agent does not support this: %s", m);
 		return ENVD_ANSWERED;
-	case CONNECT_UNAVAILABLE:
+	case CODE_UNAVAILABLE:
 		status_set(ret, R_UNREACHABLE, "the sandbox's agent is not available: %s", m);
 		return ENVD_LOST;
-	case CONNECT_DATA_LOSS:
+	case CODE_DATA_LOSS:
 		status_set(ret, R_TRUNCATED, "%s", *m ? m : "data was lost in the sandbox");
 		return ENVD_ANSWERED;
-	case CONNECT_UNAUTHENTICATED:
+	case CODE_UNAUTHENTICATED:
 		/* The token is checked before Connect is: this one is about the user's name. */
 		status_field(ret, "user", "no such user in the sandbox: %s", m);
 		return ENVD_ANSWERED;
-	case CONNECT_FAILED_PRECONDITION:
+	case CODE_FAILED_PRECONDITION:
 		status_set(ret, R_CLOUD_REFUSED, "%s", *m ? m : "not possible in this state");
 		return ENVD_ANSWERED;
-	case CONNECT_OTHER:
+	default:	/* unknown, internal, and what is not invented yet */
 		break;
 	}
 	agent_internal(what, m, ret);
@@ -390,34 +347,40 @@ static enum envd_class bad_gateway(const struct fault_answer *a, struct status *
 }
 
 /* What is not Connect's own error: by number, as the Python SDK reads it. */
-static const char *name_of_http(int64_t status)
+static enum ab_code code_of_http(int64_t status)
 {
 	switch (status) {
 	case 400:
-		return "invalid_argument";
+		return CODE_INVALID_ARGUMENT;
 	case 403:
-		return "permission_denied";
+		return CODE_PERMISSION_DENIED;
 	case 404:
-		return "not_found";
+		return CODE_NOT_FOUND;
 	case 409:
-		return "aborted";	/* of the edge: the sandbox is between two states */
+		return CODE_ABORTED;	/* of the edge: the sandbox is between two states */
 	case 413:
 	case 429:
-		return "resource_exhausted";
+		return CODE_RESOURCE_EXHAUSTED;
 	case 499:
-		return "canceled";
+		return CODE_CANCELLED;
 	case 500:
-		return "internal";
+		return CODE_INTERNAL;
 	case 501:
 	case 505:
-		return "unimplemented";
+		return CODE_UNIMPLEMENTED;
 	case 503:
-		return "unavailable";
+		return CODE_UNAVAILABLE;
 	case 504:
-		return "deadline_exceeded";
+		return CODE_DEADLINE_EXCEEDED;
 	default:
-		return "unknown";
+		return CODE_UNKNOWN;
 	}
+}
+
+enum envd_class fault_connect(enum fault_subject what, const char *code_name, const char *message,
+			      struct status *ret)
+{
+	return connect_fault(what, connect_code_by_name(code_name), message, ret);
 }
 
 enum envd_class fault_envd(enum fault_subject what, const struct fault_answer *a, struct status *ret)
@@ -448,7 +411,7 @@ enum envd_class fault_envd(enum fault_subject what, const struct fault_answer *a
 		status_set(ret, R_UNREACHABLE, "the request met the wrong server (421)");
 		cls = ENVD_UNSENT;
 	} else {
-		cls = fault_connect(what, name_of_http(number), a->body.message, ret);
+		cls = connect_fault(what, code_of_http(number), a->body.message, ret);
 	}
 	ret->retry_after_ms = fault_retry_after_ms(a->retry_after, a->wall_ms);
 	add_evidence(ret, a);

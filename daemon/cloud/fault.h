@@ -10,18 +10,9 @@
 
 #include "daemon/cloud/cloud.h"
 #include "daemon/cloud/envd.h"
+#include "proto/cloud/error.h"
 
 #define FAULT_RETRY_AFTER_MAX_MS (300u * 1000)	/* nobody waits longer, whatever is asked for */
-
-/* An error body, either plane; filled by json_error(). Absent texts are "". */
-struct fault_body {
-	bool is_json;		/* a JSON object */
-	bool has_port;		/* the edge's "port closed" */
-	int64_t code;		/* numeric `code`, -1 = none */
-	char code_name[32];	/* Connect's string `code` */
-	char message[240];
-	char error_code[64];
-};
 
 struct fault_answer {
 	unsigned http_status;
@@ -29,7 +20,7 @@ struct fault_answer {
 	const char *request_id;		/* header or NULL */
 	const char *route;		/* "POST /sandboxes" */
 	int64_t wall_ms;		/* for a Retry-After that is a date */
-	struct fault_body body;
+	struct cloud_error_body body;
 };
 
 enum fault_op {		/* of the control plane; also the limiter's routes */
@@ -55,7 +46,7 @@ const char *fault_op_name(enum fault_op op);	/* "create", … */
 void fault_rest(enum fault_op op, const struct fault_answer *a, struct cloud_result *r);
 
 /* The `error` of one child in the answer of a fork that went well as a whole. */
-void fault_child(const struct fault_body *b, struct status *ret);
+void fault_child(const struct cloud_error_body *b, struct status *ret);
 /* Does sending it again make another one? Then it is sent once, unless proven unprocessed. */
 bool fault_makes_one(enum fault_op op);
 

@@ -11,15 +11,16 @@
 
 #include "daemon/cloud/account.h"
 #include "daemon/cloud/body.h"
-#include "daemon/cloud/json.h"
-#include "daemon/cloud/sign.h"
 #include "proto/base/buf.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
+#include "proto/cloud/json.h"
+#include "proto/cloud/link.h"
 
 #define READ_MAGIC	0x72656164u
 #define WRITE_MAGIC	0x77726974u
 #define METADATA_MAX	64u
+#define UPLOADS_MAX	1000u
 #define BOUNDARY	"agentboxd-3f9a1c7e5b2d4860"
 #define SKIP_PASS_BYTES (1024u * 1024)	/* then the others have their turn */
 
@@ -49,7 +50,8 @@ char *envd_sign_link(const struct envd_target *t, const struct envd_link *l)
 	base = agent_direct_url(t, l->plain);
 	where = files_path(&named, l->path);
 	if (has_token)
-		sig = sign_link(l->path, l->write, user ? user : "", t->access_token, l->expires_s);
+		sig = cloud_link_sign(l->path, l->write, user ? user : "", t->access_token,
+				      l->expires_s ? l->expires_s : CLOUD_LINK_FOREVER);
 	if (sig)
 		coded = str_percent_encode(sig, strlen(sig));
 	if (l->expires_s)
@@ -502,6 +504,28 @@ static void write_fail(struct envd_write *w, enum envd_class cls)
 	w->state = ENVD_XFER_FAILED;
 }
 
+static int take_uploaded(void *element, void *user)
+{
+	struct cloud_uploaded *u = element;
+	struct envd_write *w = user;
+
+	if (!w->path)
+		w->path = give(u->path);
+	cloud_doc_fini(CLOUD_DOC_UPLOADED, u);
+	free(u);
+	return 0;
+}
+
+/* The path of the first file that the answer names. */
+static int write_path(struct envd_write *w)
+{
+	struct cloud_json_error why;
+	int r = cloud_json_read_list(CLOUD_DOC_UPLOADED, buf_data(&w->answer), buf_len(&w->answer), UPLOADS_MAX,
+				     take_uploaded, w, &why);
+
+	return !r && !w->path ? -EBADMSG : r;
+}
+
 static void write_answer(struct envd_write *w, struct http_stream *x)
 {
 	int r;
@@ -515,8 +539,7 @@ static void write_answer(struct envd_write *w, struct http_stream *x)
 	if (r == 0 && !http_stream_at_end(x))
 		return;
 	/* A success before the last byte was sent is about another file than ours. */
-	if (r < 0 || !w->finished ||
-	    json_upload(buf_data(&w->answer), buf_len(&w->answer), &w->path) < 0) {
+	if (r < 0 || !w->finished || write_path(w) < 0) {
 		status_set(&w->failure, R_BAD_CLOUD_REPLY, "POST /files: the answer cannot be read");
 		write_fail(w, ENVD_LOST);
 		return;

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "daemon/cloud/account.h"
-#include "daemon/cloud/json.h"
 #include "daemon/cloud/rest.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/upstream/backoff.h"
@@ -17,12 +16,16 @@
 #include "proto/base/map.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
+#include "proto/cloud/json.h"
 
 #define CALL_MAGIC	   0x636c6463u
 #define CALL_DEFAULT_MS	   75000u	/* the API's own budget is 70 s, its write limit 75 s */
 #define CALL_ATTEMPTS_MAX  5u
 #define CALL_BACKOFF_MS	   200u
 #define CALL_BACKOFF_MAX_MS 5000u
+#define PAGE_MAX	   1000u	/* rows of one page */
+#define CHILDREN_MAX	   1000u
+#define METRICS_MAX	   100000u	/* points of one series */
 #define LIST_PAGES_MAX	   1000u	/* × 100 sandboxes; a longer list fails, it is not cut */
 #define LIST_TOKENS_MAX_BYTES (1024u * 1024)
 
@@ -37,7 +40,6 @@ static void call_bury(void *p)
 {
 	struct cloud_call *c = p;
 
-	free(c->method);
 	free(c->path);
 	free(c->route);
 	free(c->query);
@@ -219,13 +221,13 @@ static void call_send(struct cloud_call *c)
 	c->attempts++;
 	c->key_generation = cloud->key_generation;
 	buf_fini(&c->answer);
-	buf_init(&c->answer, JSON_BODY_MAX);
+	buf_init(&c->answer, CLOUD_JSON_ANSWER_MAX);
 	cloud_target(cloud, &cloud->api, &target);
 	target.group = cloud->key_group;
 	if (path && put_fields(c, &f) == 0)
 		c->req = pool_request(cloud->pool, &(struct pool_ask){
 			.target = &target,
-			.method = c->method,
+			.method = cloud_route_info(c->to)->method,
 			.path = path,
 			.fields = &f,
 			.body_mode = c->body ? POOL_BODY_WHOLE : POOL_BODY_NONE,
@@ -335,24 +337,6 @@ static void call_enter(struct cloud_call *c)
 
 /* --- the answer --- */
 
-static bool is_success(const struct cloud_call *c, unsigned status)
-{
-	switch (c->op) {
-	case FAULT_CREATE:
-	case FAULT_CONNECT:
-	case FAULT_FORK:
-	case FAULT_SNAPSHOT:
-		return status == 200 || status == 201;
-	case FAULT_GET:
-	case FAULT_LIST:
-	case FAULT_METRICS:
-	case FAULT_SNAPSHOTS:
-		return status == 200;
-	default:
-		return status >= 200 && status < 300;
-	}
-}
-
 static void bad_reply(struct cloud_call *c, const char *why)
 {
 	c->result.outcome = CLOUD_UNKNOWN;
@@ -368,17 +352,39 @@ static void call_done(struct cloud_call *c)
 	call_over(c);
 }
 
+/* -EBADMSG, -ENOMEM: the call is over. */
+static int read_answer(struct cloud_call *c, enum cloud_doc_id doc, void *ret)
+{
+	struct cloud_json_error why;
+	int r = cloud_json_read(doc, buf_data(&c->answer), buf_len(&c->answer), 0, ret, &why);
+
+	if (r < 0)
+		bad_reply(c, r == -EBADMSG ? why.text : NULL);
+	return r;
+}
+
+static int read_list(struct cloud_call *c, enum cloud_doc_id doc, size_t max, int (*add)(void *element, void *user),
+		     void *user)
+{
+	struct cloud_json_error why;
+	int r = cloud_json_read_list(doc, buf_data(&c->answer), buf_len(&c->answer), max, add, user, &why);
+
+	if (r < 0)
+		bad_reply(c, r == -EBADMSG ? why.text : NULL);
+	return r;
+}
+
 static void take_sandbox(struct cloud_call *c)
 {
-	struct cloud_sandbox *s = NULL;
-	const char *why = NULL;
+	scoped(cloud_sandbox_freep) struct cloud_sandbox *s = calloc(1, sizeof(*s));
 
-	if (json_sandbox(buf_data(&c->answer), buf_len(&c->answer), &s, &why) < 0) {
-		bad_reply(c, why);
+	if (!s) {
+		bad_reply(c, NULL);
 		return;
 	}
+	if (read_answer(c, CLOUD_DOC_SANDBOX, s) < 0)
+		return;
 	if (c->id[0] && !str_eq(c->id, s->id)) {
-		cloud_sandbox_free(s);
 		bad_reply(c, "the answer is about another sandbox");
 		return;
 	}
@@ -387,7 +393,7 @@ static void take_sandbox(struct cloud_call *c)
 		s->resumed = c->op == FAULT_CONNECT && c->result.http_status == 201;
 	}
 	s->is_detail = c->op == FAULT_GET;
-	c->result.sandbox = s;
+	c->result.sandbox = give(s);
 	call_done(c);
 }
 
@@ -425,38 +431,90 @@ int call_set_page(struct cloud_call *c, const char *token)
 	return 0;
 }
 
+static int add_child(void *element, void *user)
+{
+	struct cloud_fork_result *f = element;
+	struct cloud_children *l = user;
+	struct cloud_child *c = &l->v[l->n++];
+	struct cloud_error_body body = { .code = -1 };
+
+	c->sandbox = give(f->sandbox);
+	if (c->sandbox)
+		c->sandbox->state = CLOUD_STATE_RUNNING;
+	if (f->error)
+		cloud_error_take(f->error, &body);
+	if (!c->sandbox)
+		fault_child(&body, &c->error);
+	cloud_doc_fini(CLOUD_DOC_FORK_RESULT, f);
+	free(f);
+	return 0;
+}
+
 static void take_children(struct cloud_call *c)
 {
-	const char *why = NULL;
+	struct cloud_children *l = calloc(1, sizeof(*l));
 
-	if (json_children(buf_data(&c->answer), buf_len(&c->answer), &c->result.children, &why) < 0) {
-		bad_reply(c, why);
-		return;
+	if (l)
+		l->v = calloc(CHILDREN_MAX, sizeof(*l->v));
+	if (!l || !l->v) {
+		cloud_children_free(l);
+		bad_reply(c, NULL);
+	} else if (read_list(c, CLOUD_DOC_FORK_RESULT, CHILDREN_MAX, add_child, l) < 0) {
+		cloud_children_free(l);
+	} else {
+		c->result.children = l;
+		call_done(c);
 	}
-	for (size_t i = 0; i < c->result.children->n; i++)
-		if (c->result.children->v[i].sandbox)
-			c->result.children->v[i].sandbox->state = CLOUD_STATE_RUNNING;
-	call_done(c);
+}
+
+static int add_metric(void *element, void *user)
+{
+	struct cloud_metrics *l = user;
+	struct cloud_metric *v = reallocarray(l->v, l->n + 1, sizeof(*v));
+
+	if (v) {
+		l->v = v;
+		v[l->n++] = *(struct cloud_metric *)element;
+	}
+	free(element);
+	return v ? 0 : -ENOMEM;
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct cloud_metric *x = a, *y = b;
+
+	return x->at_ms < y->at_ms ? -1 : x->at_ms > y->at_ms;
 }
 
 static void take_metrics(struct cloud_call *c)
 {
-	const char *why = NULL;
+	struct cloud_metrics *l = calloc(1, sizeof(*l));
 
-	if (json_metrics(buf_data(&c->answer), buf_len(&c->answer), &c->result.metrics, &why) < 0)
-		bad_reply(c, why);
-	else
+	if (!l) {
+		bad_reply(c, NULL);
+	} else if (read_list(c, CLOUD_DOC_METRIC, METRICS_MAX, add_metric, l) < 0) {
+		cloud_metrics_free(l);
+	} else {
+		if (l->n)
+			qsort(l->v, l->n, sizeof(*l->v), by_time);
+		c->result.metrics = l;
 		call_done(c);
+	}
 }
 
 static void take_snapshot(struct cloud_call *c)
 {
-	const char *why = NULL;
+	struct cloud_snapshot *s = calloc(1, sizeof(*s));
 
-	if (json_snapshot(buf_data(&c->answer), buf_len(&c->answer), &c->result.snapshot, &why) < 0)
-		bad_reply(c, why);
-	else
+	if (!s) {
+		bad_reply(c, NULL);
+	} else if (read_answer(c, CLOUD_DOC_SNAPSHOT, s) < 0) {
+		free(s);
+	} else {
+		c->result.snapshot = s;
 		call_done(c);
+	}
 }
 
 static void end_list(struct cloud_call *c)
@@ -472,13 +530,22 @@ static void end_list(struct cloud_call *c)
 	call_done(c);
 }
 
-static int parse_page(struct cloud_call *c, const char **ret_why)
+static int add_listed(void *element, void *user)
 {
-	const void *p = buf_data(&c->answer);
-	size_t n = buf_len(&c->answer);
+	int r = cloud_list_add(user, element);
 
-	return c->snapshots ? json_snapshots(p, n, c->snapshots, ret_why)
-			    : json_list(p, n, c->list, ret_why);
+	if (r < 0)
+		cloud_sandbox_free(element);
+	return r;
+}
+
+static int add_snapshot(void *element, void *user)
+{
+	int r = cloud_snapshots_add(user, element);
+
+	if (r < 0)
+		cloud_snapshot_free(element);
+	return r;
 }
 
 /* False: that token was given before, or there are too many; *ret_why, NULL without memory. */
@@ -499,13 +566,13 @@ static void take_page(struct cloud_call *c, const struct fields *head)
 {
 	const char *token = fields_get(head, "x-next-token"), *total = fields_get(head, "x-total-running");
 	char **last = c->snapshots ? &c->snapshots->next_token : &c->list->next_token;
+	const char *why;
 	uint64_t n;
-	const char *why = NULL;
+	int r = c->snapshots ? read_list(c, CLOUD_DOC_SNAPSHOT, PAGE_MAX, add_snapshot, c->snapshots) :
+			       read_list(c, CLOUD_DOC_SANDBOX, PAGE_MAX, add_listed, c->list);
 
-	if (parse_page(c, &why) < 0) {
-		bad_reply(c, why);
+	if (r < 0)
 		return;
-	}
 	if (c->list && total && str_u64(total, strlen(total), INT32_MAX, &n) == 0)
 		c->list->total_running = (int64_t)n;
 	token = str_is_empty(token) ? NULL : token;
@@ -664,7 +731,7 @@ static void take_answer(struct cloud_call *c, struct http_stream *x)
 	c->result = (struct cloud_result){ .http_status = status, .repeated = c->doubtful,
 					   .date_ms = fault_http_date_ms(fields_get(head, "date")) };
 	take_budget(c, head);
-	if (!is_success(c, status)) {
+	if (!cloud_route_is_success(c->to, status)) {
 		take_failure(c, x);
 		return;
 	}
@@ -725,7 +792,7 @@ static void rest_on_ready(struct pool_req *r, void *user)
 	}
 	if (!x || !http_stream_head(x))
 		return;
-	k = agent_collect(x, &c->answer, JSON_BODY_MAX);
+	k = agent_collect(x, &c->answer, CLOUD_JSON_ANSWER_MAX);
 	if (k < 0) {
 		c->result.http_status = http_stream_status(x);
 		bad_reply(c, k == -EMSGSIZE ? "the answer is too large" : NULL);
@@ -786,8 +853,8 @@ static bool call_refused(struct cloud_call *c, const char *id)
 	return true;
 }
 
-struct cloud_call *call_new(struct cloud *cloud, enum fault_op op, const char *method, char *path,
-			    const char *route, char *body, size_t n_body, const struct cloud_ask *ask)
+struct cloud_call *call_new(struct cloud *cloud, enum fault_op op, enum cloud_route to, char *path, char *body,
+			    const struct cloud_ask *ask)
 {
 	struct cloud_call *c = calloc(1, sizeof(*c));
 
@@ -804,15 +871,15 @@ struct cloud_call *call_new(struct cloud *cloud, enum fault_op op, const char *m
 	c->deadline_ms = ask->deadline_ms ? ask->deadline_ms : loop_now_ms(cloud->loop) + CALL_DEFAULT_MS;
 	c->path = path;
 	c->body = body;
-	c->n_body = n_body;
-	c->method = str_dup(method);
-	c->route = str_printf("%s %s", method, route);
+	c->n_body = body ? strlen(body) : 0;
+	c->to = to;
+	c->route = str_printf("%s %s", cloud_route_info(to)->method, cloud_route_info(to)->path);
 	c->ticket = (struct limiter_ticket){ .uid = ask->uid, .route = op, .background = ask->background };
 	list_init(&c->ticket.node);
 	list_init(&c->node);
 	timer_init(&c->timer, cloud->loop, rest_on_timer, c);
 	defer_init(&c->over, cloud->loop, on_over, c);
-	if (!c->method || !c->route) {
+	if (!c->route) {
 		call_bury(c);
 		return NULL;
 	}

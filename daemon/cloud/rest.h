@@ -6,6 +6,7 @@
 #include "daemon/cloud/account.h"
 #include "proto/base/buf.h"
 #include "proto/base/map.h"
+#include "proto/cloud/route.h"
 
 enum call_state {
 	CALL_QUEUED,	/* in the limiter */
@@ -24,7 +25,8 @@ struct cloud_call {
 	enum call_state state;
 	struct cloud_ask ask;
 	uint64_t deadline_ms;
-	char *method, *path, *route, *body;
+	enum cloud_route to;
+	char *path, *route, *body;
 	char id[CLOUD_SANDBOX_ID_MAX + 1];	/* of the sandbox that is asked for; "" = none */
 	size_t n_body;
 	struct limiter_ticket ticket;
@@ -49,8 +51,8 @@ struct cloud_call {
 };
 
 /* Takes `path` and `body`, also on failure. NULL without memory. */
-struct cloud_call *call_new(struct cloud *cloud, enum fault_op op, const char *method, char *path,
-			    const char *route, char *body, size_t n_body, const struct cloud_ask *ask);
+struct cloud_call *call_new(struct cloud *cloud, enum fault_op op, enum cloud_route to, char *path, char *body,
+			    const struct cloud_ask *ask);
 /* Sends it, or refuses it where that can be said without asking. `id`: the sandbox, NULL = none. c may
  * be NULL. Returns c. */
 struct cloud_call *call_begin(struct cloud_call *c, const char *id);

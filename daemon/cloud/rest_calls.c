@@ -5,95 +5,96 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/cloud/json.h"
 #include "daemon/cloud/rest.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
+#include "proto/cloud/json.h"
+#include "proto/cloud/route.h"
 
 #define REFRESH_MAX_S 3600u
 
-/* Goes on with a call whose body may not have been made (r < 0). */
-static struct cloud_call *or_not_utf8(struct cloud_call *call, int r, const char *id)
+/* One call: its route, the sandbox or template in the path, its body. */
+struct request {
+	enum fault_op op;
+	enum cloud_route route;
+	const char *id;			/* in the path; NULL = none */
+	bool of_template;		/* … which is no sandbox's */
+	enum cloud_doc_id doc;
+	const void *body;		/* by doc; NULL = none */
+};
+
+/* NULL only without memory. A body that cannot be made is refused before anything is sent. */
+static struct cloud_call *request(struct cloud *c, const struct request *q, const struct cloud_ask *ask)
 {
+	const char *sandbox = q->of_template ? NULL : q->id;
+	struct cloud_call *call;
+	char *body = NULL;
+	int r = 0;
+
+	if (q->body)
+		body = cloud_json_text(q->doc, q->body, c->flavour, CLOUD_EGRESS | CLOUD_INGRESS | CLOUD_PASSWORD, &r);
+	if (r == -ENOMEM)
+		return NULL;
+	call = call_new(c, q->op, q->route, cloud_route_path(q->route, q->id), body, ask);
 	if (!call || r >= 0)
-		return call_begin(call, id);
+		return call_begin(call, sandbox);
 	call->result.outcome = CLOUD_REFUSED;
 	status_set(&call->result.status, R_FIELD_INVALID, "a text of the request is not valid UTF-8");
 	call_over(call);
 	return call;
 }
 
-/* Takes `body`. Not begun yet. */
-static struct cloud_call *with_body(struct cloud *c, enum fault_op op, const char *method, const char *id,
-				    const char *suffix, char *body, size_t n,
-				    const struct cloud_ask *ask)
-{
-	char *route = str_printf("/sandboxes/{id}%s", suffix);
-	struct cloud_call *call;
-
-	if (!route) {
-		free(body);
-		return NULL;
-	}
-	call = call_new(c, op, method, str_printf("/sandboxes/%s%s", id, suffix), route, body, n, ask);
-	free(route);
-	return call;
-}
-
 struct cloud_call *cloud_create(struct cloud *c, const struct cloud_create *what,
 				const struct cloud_ask *ask)
 {
-	char *body = NULL;
-	size_t n = 0;
-	int r = json_create(what, &body, &n);
-	struct cloud_call *call = call_new(c, FAULT_CREATE, "POST", str_dup("/sandboxes"), "/sandboxes",
-					   body, n, ask);
+	struct cloud_create full = *what;
 
-	return or_not_utf8(call, r, NULL);
-}
-
-static struct cloud_call *sandbox_call(struct cloud *c, enum fault_op op, const char *method,
-				       const char *id, const char *suffix, const char *key,
-				       uint32_t value, const struct cloud_ask *ask)
-{
-	char *body = NULL;
-	size_t n = 0;
-	struct cloud_call *call = NULL;
-
-	if (!key || json_number(key, value, &body, &n) == 0)
-		call = with_body(c, op, method, id, suffix, body, n, ask);
-	return call_begin(call, id);
+	/* Older clouds have other defaults than newer ones: both are always said. */
+	if (full.secure == TRI_UNSET)
+		full.secure = TRI_TRUE;
+	if (full.allow_internet_access == TRI_UNSET)
+		full.allow_internet_access = TRI_TRUE;
+	return request(c, &(struct request){ FAULT_CREATE, CLOUD_ROUTE_CREATE, .doc = CLOUD_DOC_CREATE, .body = &full },
+		       ask);
 }
 
 struct cloud_call *cloud_connect(struct cloud *c, const char *id, uint32_t timeout_s,
 				 const struct cloud_ask *ask)
 {
+	struct cloud_connect body = { .timeout_s = timeout_s };
+
 	must(timeout_s > 0);
-	return sandbox_call(c, FAULT_CONNECT, "POST", id, "/connect", "timeout", timeout_s, ask);
+	return request(c, &(struct request){ FAULT_CONNECT, CLOUD_ROUTE_CONNECT, id, .doc = CLOUD_DOC_CONNECT,
+					     .body = &body }, ask);
 }
 
 struct cloud_call *cloud_get(struct cloud *c, const char *id, const struct cloud_ask *ask)
 {
-	return sandbox_call(c, FAULT_GET, "GET", id, "", NULL, 0, ask);
+	return request(c, &(struct request){ FAULT_GET, CLOUD_ROUTE_GET, id }, ask);
 }
 
 struct cloud_call *cloud_kill(struct cloud *c, const char *id, const struct cloud_ask *ask)
 {
-	return sandbox_call(c, FAULT_KILL, "DELETE", id, "", NULL, 0, ask);
+	return request(c, &(struct request){ FAULT_KILL, CLOUD_ROUTE_DELETE, id }, ask);
 }
 
 struct cloud_call *cloud_set_timeout(struct cloud *c, const char *id, uint32_t timeout_s,
 				     const struct cloud_ask *ask)
 {
+	struct cloud_connect body = { .timeout_s = timeout_s };
+
 	must(timeout_s > 0);
-	return sandbox_call(c, FAULT_TIMEOUT, "POST", id, "/timeout", "timeout", timeout_s, ask);
+	return request(c, &(struct request){ FAULT_TIMEOUT, CLOUD_ROUTE_TIMEOUT, id, .doc = CLOUD_DOC_CONNECT,
+					     .body = &body }, ask);
 }
 
 struct cloud_call *cloud_refresh(struct cloud *c, const char *id, uint32_t for_s,
 				 const struct cloud_ask *ask)
 {
-	return sandbox_call(c, FAULT_REFRESH, "POST", id, "/refreshes", "duration",
-			    MIN(for_s, REFRESH_MAX_S), ask);
+	struct cloud_refresh body = { .duration_s = MIN(for_s, REFRESH_MAX_S) };
+
+	return request(c, &(struct request){ FAULT_REFRESH, CLOUD_ROUTE_REFRESH, id, .doc = CLOUD_DOC_REFRESH,
+					     .body = &body }, ask);
 }
 
 /* Pairs are coded twice, joined, and the whole once more (CLOUD-WIRE §3.4). */
@@ -129,7 +130,7 @@ static char *list_query(const struct cloud_filter *f)
 	uint32_t limit = f->limit ? MIN(f->limit, 100u) : 100;
 	const char *state = f->running == f->paused ? "" : f->running ? "&state=running" : "&state=paused";
 	char *meta = f->n_metadata ? filter_metadata(f->metadata, f->n_metadata) : str_dup("");
-	char *q = meta ? str_printf("/v2/sandboxes?limit=%u%s%s%s", limit, state,
+	char *q = meta ? str_printf("%s?limit=%u%s%s%s", cloud_route_info(CLOUD_ROUTE_LIST)->path, limit, state,
 				    f->n_metadata ? "&metadata=" : "", meta) : NULL;
 
 	free(meta);
@@ -139,7 +140,7 @@ static char *list_query(const struct cloud_filter *f)
 static struct cloud_call *list_call(struct cloud *c, const struct cloud_filter *f, bool all,
 				    const struct cloud_ask *ask)
 {
-	struct cloud_call *call = call_new(c, FAULT_LIST, "GET", list_query(f), "/v2/sandboxes", NULL, 0, ask);
+	struct cloud_call *call = call_new(c, FAULT_LIST, CLOUD_ROUTE_LIST, list_query(f), NULL, ask);
 
 	if (!call)
 		return NULL;
@@ -171,22 +172,19 @@ struct cloud_call *cloud_list_all(struct cloud *c, const struct cloud_filter *f,
 struct cloud_call *cloud_pause(struct cloud *c, const char *id, bool keep_memory,
 			       const struct cloud_ask *ask)
 {
-	char *body = NULL;
-	size_t n = 0;
+	struct cloud_pause body = { .memory = tri_of(keep_memory) };
 
-	if (json_pause(keep_memory, &body, &n) < 0)
-		return NULL;
-	return call_begin(with_body(c, FAULT_PAUSE, "POST", id, "/pause", body, n, ask), id);
+	return request(c, &(struct request){ FAULT_PAUSE, CLOUD_ROUTE_PAUSE, id, .doc = CLOUD_DOC_PAUSE, .body = &body },
+		       ask);
 }
 
 struct cloud_call *cloud_put_network(struct cloud *c, const char *id, const struct cloud_network *network,
 				     enum tri allow_internet_access, const struct cloud_ask *ask)
 {
-	char *body = NULL;
-	size_t n = 0;
-	int r = json_network(network, allow_internet_access, &body, &n);
+	struct cloud_egress body = { .network = *network, .allow_internet_access = allow_internet_access };
 
-	return or_not_utf8(with_body(c, FAULT_NETWORK, "PUT", id, "/network", body, n, ask), r, id);
+	return request(c, &(struct request){ FAULT_NETWORK, CLOUD_ROUTE_NETWORK, id, .doc = CLOUD_DOC_EGRESS,
+					     .body = &body }, ask);
 }
 
 /* --- copies --- */
@@ -194,29 +192,26 @@ struct cloud_call *cloud_put_network(struct cloud *c, const char *id, const stru
 struct cloud_call *cloud_fork(struct cloud *c, const char *id, uint32_t count, uint32_t timeout_s,
 			      const struct cloud_ask *ask)
 {
-	char *body = NULL;
-	size_t n = 0;
+	struct cloud_fork body = { .timeout_s = timeout_s, .count = count };
 
 	must(count > 0 && timeout_s > 0);
-	if (json_fork(count, timeout_s, &body, &n) < 0)
-		return NULL;
-	return call_begin(with_body(c, FAULT_FORK, "POST", id, "/fork", body, n, ask), id);
+	return request(c, &(struct request){ FAULT_FORK, CLOUD_ROUTE_FORK, id, .doc = CLOUD_DOC_FORK, .body = &body },
+		       ask);
 }
 
 struct cloud_call *cloud_snapshot(struct cloud *c, const char *id, const char *name,
 				  const struct cloud_ask *ask)
 {
-	char *body = NULL;
-	size_t n = 0;
-	int r = json_snapshot_name(name, &body, &n);
+	struct cloud_snapshot_name body = { .name = str_is_empty(name) ? NULL : (char *)name };
 
-	return or_not_utf8(with_body(c, FAULT_SNAPSHOT, "POST", id, "/snapshots", body, n, ask), r, id);
+	return request(c, &(struct request){ FAULT_SNAPSHOT, CLOUD_ROUTE_SNAPSHOT, id, .doc = CLOUD_DOC_SNAPSHOT_NAME,
+					     .body = &body }, ask);
 }
 
 static char *snapshot_query(const char *sandbox, const char *name)
 {
 	char *coded = str_is_empty(name) ? str_dup("") : str_percent_encode(name, strlen(name));
-	char *q = coded ? str_printf("/snapshots?limit=100%s%s%s%s",
+	char *q = coded ? str_printf("%s?limit=100%s%s%s%s", cloud_route_info(CLOUD_ROUTE_SNAPSHOTS)->path,
 				     str_is_empty(sandbox) ? "" : "&sandboxID=",
 				     str_is_empty(sandbox) ? "" : sandbox,
 				     str_is_empty(name) ? "" : "&name=", coded)
@@ -229,8 +224,8 @@ static char *snapshot_query(const char *sandbox, const char *name)
 struct cloud_call *cloud_snapshots(struct cloud *c, const char *sandbox, const char *name,
 				   const struct cloud_ask *ask)
 {
-	struct cloud_call *call = call_new(c, FAULT_SNAPSHOTS, "GET", snapshot_query(sandbox, name),
-					   "/snapshots", NULL, 0, ask);
+	struct cloud_call *call = call_new(c, FAULT_SNAPSHOTS, CLOUD_ROUTE_SNAPSHOTS, snapshot_query(sandbox, name),
+					   NULL, ask);
 
 	if (!call)
 		return NULL;
@@ -246,12 +241,8 @@ struct cloud_call *cloud_snapshots(struct cloud *c, const char *sandbox, const c
 
 struct cloud_call *cloud_snapshot_delete(struct cloud *c, const char *snapshot, const struct cloud_ask *ask)
 {
-	char *coded = str_percent_encode(snapshot, strlen(snapshot));
-	char *path = coded ? str_printf("/templates/%s", coded) : NULL;
-
-	free(coded);
-	return call_begin(call_new(c, FAULT_SNAPSHOT_DELETE, "DELETE", path, "/templates/{id}", NULL, 0, ask),
-			  NULL);
+	return request(c, &(struct request){ FAULT_SNAPSHOT_DELETE, CLOUD_ROUTE_TEMPLATE_DELETE, snapshot,
+					     .of_template = true }, ask);
 }
 
 /* --- metrics --- */
@@ -259,13 +250,14 @@ struct cloud_call *cloud_snapshot_delete(struct cloud *c, const char *snapshot, 
 struct cloud_call *cloud_metrics(struct cloud *c, const char *id, int64_t start_s, int64_t end_s,
 				 const struct cloud_ask *ask)
 {
-	char start[40] = "", end[40] = "";
+	char start[40] = "", end[40] = "", *path, *full;
 
 	if (start_s > 0)
 		snprintf(start, sizeof(start), "?start=%lld", (long long)start_s);
 	if (end_s > 0)
 		snprintf(end, sizeof(end), "%cend=%lld", *start ? '&' : '?', (long long)end_s);
-	return call_begin(call_new(c, FAULT_METRICS, "GET",
-				   str_printf("/sandboxes/%s/metrics%s%s", id, start, end),
-				   "/sandboxes/{id}/metrics", NULL, 0, ask), id);
+	path = cloud_route_path(CLOUD_ROUTE_METRICS, id);
+	full = path ? str_printf("%s%s%s", path, start, end) : NULL;
+	free(path);
+	return call_begin(call_new(c, FAULT_METRICS, CLOUD_ROUTE_METRICS, full, NULL, ask), id);
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/cloud/envd.h"
-#include "daemon/cloud/sign.h"
+#include "proto/cloud/link.h"
 #include "daemon/common/net/resolve.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/main/app_impl.h"
@@ -251,7 +251,7 @@ static int make_life(struct app *a)
 	struct sandbox_core_account accounts[APP_ACCOUNTS_MAX];
 	struct sandbox_core_options o = {
 		.loop = a->loop, .store = a->store, .accounts = accounts, .n_accounts = a->n_accounts,
-		.sha256 = sign_sha256,
+		.sha256 = cloud_sha256,
 		.prober = { .start = probe_start, .cancel = probe_cancel },
 		.history_ms = number(a, "daemon", "history"),
 		.unclaimed_grace_ms = number(a, "daemon", "unclaimed_grace"),

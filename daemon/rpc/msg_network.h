@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 #include "daemon/sandbox/sandbox.h"
 #include "proto/gen/agentbox_sandbox.pb-c.h"
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/cloud/sign.h"
+#include "proto/cloud/link.h"
 
 struct pending *pending_new(struct rpc_call *c)
 {
@@ -71,7 +71,7 @@ int pending_hash(const ProtobufCMessage *m, char **request_id, uint8_t ret[32])
 	bytes = malloc(n + 1);
 	if (bytes) {
 		protobuf_c_message_pack(m, bytes);
-		sign_sha256(bytes, n, ret);
+		cloud_sha256(bytes, n, ret);
 		free(bytes);
 	}
 	*request_id = id;

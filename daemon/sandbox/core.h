@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "daemon/cloud/cloud.h"
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 #include "daemon/common/ev/loop.h"
 #include "daemon/sandbox/event.h"
 #include "daemon/sandbox/extend.h"

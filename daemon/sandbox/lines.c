@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 
 char *lines_join(const struct cloud_strs *l)
 {

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 #include "daemon/sandbox/sandbox.h"
 #include "proto/base/cc.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/recreate.h"

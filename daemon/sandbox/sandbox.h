@@ -20,7 +20,7 @@
 #include "proto/base/status.h"
 
 struct cloud;	/* daemon/cloud/cloud.h: one per account */
-struct cloud_iam_token;	/* daemon/cloud/model.h, and so on */
+struct cloud_iam_token;	/* proto/cloud/model.h, and so on */
 struct cloud_metrics;
 struct cloud_network;
 struct sandbox_core;

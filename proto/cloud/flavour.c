@@ -35,10 +35,7 @@ static const struct flavour table[FLAVOURS] = {
 		.headers = { "e2b-sandbox-id", "e2b-sandbox-port", "e2b-traffic-access-token" },
 		.identity = "${e2b.identity.tokens.",
 		.secret = "${e2b.secrets.",
-		.answers_client_id = true,
-		.answers_volumes = true,
-		.answers_timestamp = true,
-		.answers_error_code = true,
+		.answers_extra = true,
 	},
 };
 

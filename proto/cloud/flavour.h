@@ -39,7 +39,7 @@ struct flavour {
 	bool sandbox_url_has_hosts;		/* a fixed sandbox URL names the ports below itself; else it is all */
 	const char *identity;			/* "${agentbox.identity.tokens."; a name and '}' follow */
 	const char *secret;			/* "${e2b.secrets."; NULL = it has none */
-	bool answers_client_id, answers_volumes, answers_timestamp, answers_error_code;
+	bool answers_extra;			/* clientID, volumeMounts, error_code, and moments of metrics as text */
 };
 
 const struct flavour *flavour_get(enum flavour_id id);

@@ -209,13 +209,14 @@ static bool do_cloud(struct probe *p, char **w, int n)
 
 	if (str_eq(w[0], "create")) {
 		struct cloud_kv meta[WORDS_MAX];
-		struct cloud_create c = { .template_id = "base", .timeout_s = number(w[2]), .metadata = meta };
+		struct cloud_create c = { .template_id = (char *)"base", .timeout_s = number(w[2]),
+					  .metadata = { .v = meta } };
 
 		for (int i = 3; i < n; i++) {
-			meta[c.n_metadata].key = w[i];
-			meta[c.n_metadata].value = strchr(w[i], '=') + 1;
+			meta[c.metadata.n].key = w[i];
+			meta[c.metadata.n].value = strchr(w[i], '=') + 1;
 			*strchr(w[i], '=') = 0;
-			c.n_metadata++;
+			c.metadata.n++;
 		}
 		it = item_new(p, w[1]);
 		ask = ask_of(p, it);

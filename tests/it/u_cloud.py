@@ -337,7 +337,7 @@ def test_command(cloud, probe):
     r = probe.wait(tag)
     assert (r["code"], r["head"], r["stdout"], r["stderr"]) == ("OK", "out\n", 4, 4)
     seen = cloud.ledger.of("process.Start")[0]
-    assert seen.header("x-access-token") == token and seen.header("e2b-sandbox-id") == sid
+    assert seen.header("x-access-token") == token and seen.header("agentbox-sandbox-id") == sid
     assert seen.header("x-api-key") is None and seen.header("connect-timeout-ms") is None
     assert seen.header("keepalive-ping-interval") == "50"
 

@@ -9,9 +9,9 @@
 #include "daemon/local/agent/connect.h"
 #include "daemon/local/http/query.h"
 #include "daemon/local/http/reply.h"
-#include "daemon/local/state/sign.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
+#include "proto/cloud/link.h"
 
 static const char *or_empty(const char *s)
 {
@@ -19,11 +19,11 @@ static const char *or_empty(const char *s)
 }
 
 static bool check_signature(const struct sandbox *s, struct http_stream *x, const struct query *q,
-			    const char *op)
+			    bool write)
 {
 	const char *given = query_get(q, "signature");
 	const char *until = query_get(q, "signature_expiration");
-	int64_t until_s = SIGN_NO_EXPIRY;
+	int64_t until_s = CLOUD_LINK_FOREVER;
 	uint64_t n = 0;
 	char *right;
 	bool same;
@@ -39,8 +39,8 @@ static bool check_signature(const struct sandbox *s, struct http_stream *x, cons
 		}
 		until_s = (int64_t)n;
 	}
-	right = sign_file(or_empty(query_get(q, "path")), op, or_empty(query_get(q, "username")),
-			  s->token, until_s);
+	right = cloud_link_sign(or_empty(query_get(q, "path")), write, or_empty(query_get(q, "username")), s->token,
+				until_s);
 	same = right && str_eq_secret(given, strlen(given), right, strlen(right));
 	free(right);
 	if (!same)
@@ -53,22 +53,22 @@ static bool check_signature(const struct sandbox *s, struct http_stream *x, cons
 }
 
 static bool check_token(const struct sandbox *s, struct http_stream *x, const struct query *q,
-			const char *op)
+			bool write)
 {
 	if (!s->policy.secure || reply_request_has(x, "x-access-token", s->token))
 		return true;
 	if (!reply_request(x, "x-access-token"))
-		return check_signature(s, x, q, op);
+		return check_signature(s, x, q, write);
 	reply_envd_error(x, 401, "access token present in header but does not match");
 	return false;
 }
 
 bool files_authorize(const struct sandbox *s, struct http_stream *x, const struct query *q,
-		     const char *op, struct container_user *ret)
+		     bool write, struct container_user *ret)
 {
 	const char *name = query_get(q, "username");
 
-	if (!check_token(s, x, q, op))
+	if (!check_token(s, x, q, write))
 		return false;
 	if (!name)
 		name = CALL_DEFAULT_USER;

@@ -11,9 +11,9 @@ struct query;
 
 #define FILES_SLICE_BYTES (256u * 1024)	/* read or written in one go; then others have their turn */
 
-/* Token or signature of `op` ("read" or "write"), then the user. False after the answer (401, 400). */
+/* Token or signature for reading or writing, then the user. False after the answer (401, 400). */
 bool files_authorize(const struct sandbox *s, struct http_stream *x, const struct query *q,
-		     const char *op, struct container_user *ret);
+		     bool write, struct container_user *ret);
 
 /* Answers a failed file operation by the contract's table. */
 void files_fail(struct http_stream *x, int r, const char *path);

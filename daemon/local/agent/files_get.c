@@ -321,7 +321,7 @@ void files_get(struct local *l, struct sandbox *s, struct http_stream *x, const 
 	struct down *d;
 	int r;
 
-	if (!files_authorize(s, x, q, "read", &u))
+	if (!files_authorize(s, x, q, false, &u))
 		return;
 	d = calloc(1, sizeof(*d));
 	if (!d) {

@@ -511,7 +511,7 @@ void files_post(struct local *l, struct sandbox *s, struct http_stream *x, const
 	struct container_user user;
 	struct up *u;
 
-	if (!files_authorize(s, x, q, "write", &user))
+	if (!files_authorize(s, x, q, true, &user))
 		return;
 	u = calloc(1, sizeof(*u));
 	if (!u) {

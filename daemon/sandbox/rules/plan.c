@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "proto/base/map.h"
 

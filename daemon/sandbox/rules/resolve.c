@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "proto/base/str.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 #include "proto/base/str.h"
 
 int tags_add(struct cloud_kvs *kvs, const struct tags *t)

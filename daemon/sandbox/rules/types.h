@@ -13,7 +13,7 @@
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 
-struct cloud_iam_token;	/* daemon/cloud/model.h */
+struct cloud_iam_token;	/* proto/cloud/model.h */
 struct cloud_network;
 
 enum sandbox_state {	/* numbers of agentbox.v1.SandboxState; stored: never renumber */

@@ -510,8 +510,8 @@ struct cloud_call *cloud_create(struct cloud *c, const struct cloud_create *what
 	if (!k->q)
 		return k;
 	k->q->timeout_s = what->timeout_s;
-	for (size_t i = 0; i < what->n_metadata; i++)
-		must(!cloud_kvs_add(&k->q->kvs, what->metadata[i].key, what->metadata[i].value));
+	for (size_t i = 0; i < what->metadata.n; i++)
+		must(!cloud_kvs_add(&k->q->kvs, what->metadata.v[i].key, what->metadata.v[i].value));
 	tag = cloud_kvs_get(&k->q->kvs, TAG_REQ);
 	(void)str_copy(k->q->label, sizeof(k->q->label), tag ? tag : "");
 	return start(k);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/cloud/fault.h"
 
-#include "daemon/cloud/json.h"
 #include "tests/lib/test.h"
 
 #define API(code, msg) "{\"code\":" #code ",\"message\":\"" msg "\"}"
@@ -66,7 +65,7 @@ TEST(control_plane)
 					  .request_id = "req-1", .route = "R" };
 		struct cloud_result r = { 0 };
 
-		json_error(t[i].body, strlen(t[i].body), &a.body);
+		cloud_error_read(t[i].body, strlen(t[i].body), &a.body);
 		fault_rest(t[i].op, &a, &r);
 		if (r.outcome != t[i].outcome || r.status.reason != t[i].reason)
 			fprintf(stderr, "row %zu: %s\n", i, r.status.text);
@@ -96,7 +95,7 @@ TEST(children)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
-		struct fault_body b = { .is_json = true, .code = t[i].code };
+		struct cloud_error_body b = { .is_json = true, .code = t[i].code };
 		struct status st = STATUS_OK;
 
 		fault_child(&b, &st);
@@ -162,7 +161,7 @@ TEST(agent)
 		struct status st = STATUS_OK;
 		enum envd_class cls;
 
-		json_error(t[i].body, strlen(t[i].body), &a.body);
+		cloud_error_read(t[i].body, strlen(t[i].body), &a.body);
 		cls = fault_envd(t[i].what, &a, &st);
 		if (cls != t[i].cls || st.reason != t[i].reason)
 			fprintf(stderr, "row %zu: %s\n", i, st.text);

@@ -120,30 +120,6 @@ TEST(template_references)
 	}
 }
 
-TEST(signatures)
-{
-	static const char token[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-	static const struct {
-		const char *path, *op, *user;
-		int64_t until_s;
-		const char *want;
-	} t[] = {
-		{ "/home/user/a b.txt", "read", "", SIGN_NO_EXPIRY,
-		  "v1_DRqJ3yYc6dTc06Bsf7gqbK1IADObRix9Ioug/oxIy3k" },
-		{ "notes.txt", "write", "root", SIGN_NO_EXPIRY,
-		  "v1_KyoiNgXebEC9uSRvuiZJJVJvZkoolr+9XTm0TCCPXJE" },
-		{ "/tmp/x", "read", "user", 1893456000,
-		  "v1_/LCNhK0M0M2PGvFmt4RPajG5sLPNPTdR7uw3RG3Dhws" },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
-		char *s = sign_file(t[i].path, t[i].op, t[i].user, token, t[i].until_s);
-
-		CHECK_STR(s, t[i].want);
-		free(s);
-	}
-}
-
 TEST(tokens)
 {
 	uint8_t seed[SIGN_SEED_BYTES] = { 1 };

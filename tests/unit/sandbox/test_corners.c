@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 #include "daemon/sandbox/rules/evaluate.h"
 #include "daemon/sandbox/rules/page.h"
 #include "daemon/sandbox/rules/plan.h"

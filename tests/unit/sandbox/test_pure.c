@@ -4,7 +4,7 @@
 #include <stdarg.h>
 
 #include "daemon/auth/grant.h"
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 #include "daemon/sandbox/rules/page.h"
 #include "daemon/sandbox/rules/pairs.h"
 #include "daemon/sandbox/rules/plan.h"

@@ -2,7 +2,7 @@
 /* on_gone=recreate: what is kept of a Create, when it is sent again, and that it is never sent twice. */
 #include <errno.h>
 
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/creation.h"
 #include "daemon/sandbox/recipe.h"

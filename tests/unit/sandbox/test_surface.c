@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Pause, resume, network, metrics, forks and snapshots, against the fake cloud. */
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 #include "tests/unit/sandbox/world.h"
 
 static struct answer make(struct world *w)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cloud's answers and requests as plain structs (CLOUD-WIRE §3.2, §3.3, §3.13). Strings are
- * heap, NULL where the cloud sent none or null. Moments are ms since 1970 by the cloud's clock, 0
- * where absent. What a field means is the cloud's business; nothing is defaulted here.
+ * The contract's requests and answers as plain structs. Strings are heap, NULL where there was none or null.
+ * Moments are ms since 1970 by the cloud's clock, 0 where absent. What a field means is the business of who asks
+ * and who answers; nothing is defaulted here. json.h reads and writes them.
  */
-#ifndef AB_DAEMON_CLOUD_MODEL_H
-#define AB_DAEMON_CLOUD_MODEL_H
+#ifndef AB_PROTO_CLOUD_MODEL_H
+#define AB_PROTO_CLOUD_MODEL_H
 
 #include <stdbool.h>
 
@@ -40,6 +40,8 @@ struct cloud_kvs {
 
 /* Appends copies. -ENOMEM leaves it as it was. */
 must_check int cloud_kvs_add(struct cloud_kvs *l, const char *key, const char *value);
+must_check int cloud_kvs_add_all(struct cloud_kvs *to, const struct cloud_kvs *from);
+bool cloud_kvs_equal(const struct cloud_kvs *a, const struct cloud_kvs *b);	/* in order */
 const char *cloud_kvs_get(const struct cloud_kvs *l, const char *key);	/* NULL if absent */
 void cloud_kvs_fini(struct cloud_kvs *l);
 
@@ -58,6 +60,7 @@ void cloud_strs_fini(struct cloud_strs *l);
 struct cloud_rule {		/* one domain of network.rules */
 	char *domain;
 	struct cloud_kvs headers;	/* transform.headers */
+	size_t surplus;			/* rules behind the first one, which the contract does not allow */
 };
 
 struct cloud_network {
@@ -84,6 +87,12 @@ must_check int cloud_network_parse(const char *text, struct cloud_network **ret)
 
 struct cloud_iam_token {
 	char *name, *audience, *token_type;
+};
+
+/* What replaces the egress of one that runs: what is not there is cleared. */
+struct cloud_egress {
+	struct cloud_network network;	/* without ingress */
+	enum tri allow_internet_access;
 };
 
 enum cloud_state {
@@ -127,18 +136,25 @@ struct cloud_list *cloud_list_free(struct cloud_list *l);	/* NULL is fine; retur
 void cloud_list_freep(struct cloud_list **l);
 must_check int cloud_list_add(struct cloud_list *l, struct cloud_sandbox *s);	/* takes s, but on failure */
 
-/* One child of a fork: a sandbox, or why there is none. */
-struct cloud_child {
+struct cloud_error {			/* of a call, or in the place of one sandbox of a fork */
+	int64_t code;			/* of HTTP */
+	char *code_word;		/* of Connect */
+	char *message, *error_code;
+	bool has_port;			/* of the edge: it is a port of the sandbox that is closed */
+};
+
+struct cloud_stream_end {		/* Connect's last record */
+	struct cloud_error *error;	/* NULL = it ended well */
+};
+
+struct cloud_uploaded {			/* one file of the answer of POST /files */
+	char *path, *name, *type;
+};
+
+struct cloud_fork_result {		/* one of the two */
 	struct cloud_sandbox *sandbox;
-	struct status error;		/* with sandbox NULL */
+	struct cloud_error *error;
 };
-
-struct cloud_children {
-	struct cloud_child *v;
-	size_t n;
-};
-
-struct cloud_children *cloud_children_free(struct cloud_children *c);	/* NULL is fine; returns NULL */
 
 struct cloud_metric {
 	int64_t at_ms;
@@ -170,20 +186,54 @@ struct cloud_snapshots {		/* newest first */
 struct cloud_snapshots *cloud_snapshots_free(struct cloud_snapshots *l);	/* NULL is fine; returns NULL */
 must_check int cloud_snapshots_add(struct cloud_snapshots *l, struct cloud_snapshot *s);	/* the same */
 
-/* What POST /sandboxes says. Borrowed strings: the call copies what it needs before it returns. */
+/* What the side that asked makes of those results. */
+struct cloud_child {
+	struct cloud_sandbox *sandbox;
+	struct status error;		/* with sandbox NULL */
+};
+
+struct cloud_children {
+	struct cloud_child *v;
+	size_t n;
+};
+
+struct cloud_children *cloud_children_free(struct cloud_children *c);	/* NULL is fine; returns NULL */
+
+/* --- requests --- */
+
 struct cloud_create {
-	const char *template_id;	/* required */
-	uint32_t timeout_s;		/* required, > 0 */
-	enum tri secure;		/* UNSET is sent as true */
-	enum tri allow_internet_access;
+	char *template_id;
+	uint32_t timeout_s;
+	enum tri secure, allow_internet_access;
 	enum tri auto_pause, auto_pause_memory, auto_resume;
-	const struct cloud_kv *metadata;
-	size_t n_metadata;
-	const struct cloud_kv *envs;
-	size_t n_envs;
-	const struct cloud_network *network;
-	const struct cloud_iam_token *iam_tokens;
+	struct cloud_kvs metadata, envs;
+	struct cloud_network *network;	/* NULL = none */
+	struct cloud_iam_token *iam_tokens;
 	size_t n_iam_tokens;
+	bool asks_mcp, asks_volumes;	/* something is in these fields, which only some clouds have */
+};
+
+void cloud_create_fini(struct cloud_create *c);
+
+struct cloud_connect {			/* connect, resume, timeout */
+	uint32_t timeout_s;
+	enum tri memory, auto_pause;
+};
+
+struct cloud_refresh {
+	uint32_t duration_s;
+};
+
+struct cloud_pause {
+	enum tri memory;
+};
+
+struct cloud_fork {
+	uint32_t timeout_s, count;
+};
+
+struct cloud_snapshot_name {
+	char *name;			/* NULL = none */
 };
 
 /* "0.5.7" against "v0.6.13": < 0, 0, > 0. What is no version counts as 0.0.0. */

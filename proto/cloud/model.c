@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/base/str.h"
-
-static void wipe_free(char *s)
-{
-	if (s)
-		explicit_bzero(s, strlen(s));
-	free(s);
-}
+#include "proto/cloud/json.h"
 
 /* Room for one more element; lists grow by doubling at powers of two. */
 static int model_grow(void **v, size_t n, size_t size)
@@ -41,6 +35,24 @@ int cloud_kvs_add(struct cloud_kvs *l, const char *key, const char *value)
 	l->v = v;
 	l->v[l->n++] = kv;
 	return 0;
+}
+
+int cloud_kvs_add_all(struct cloud_kvs *to, const struct cloud_kvs *from)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->n && !r; i++)
+		r = cloud_kvs_add(to, from->v[i].key, from->v[i].value);
+	return r;
+}
+
+bool cloud_kvs_equal(const struct cloud_kvs *a, const struct cloud_kvs *b)
+{
+	bool same = a->n == b->n;
+
+	for (size_t i = 0; same && i < a->n; i++)
+		same = str_eq(a->v[i].key, b->v[i].key) && str_eq(a->v[i].value, b->v[i].value);
+	return same;
 }
 
 const char *cloud_kvs_get(const struct cloud_kvs *l, const char *key)
@@ -109,23 +121,18 @@ void cloud_strs_fini(struct cloud_strs *l)
 	*l = (struct cloud_strs){ 0 };
 }
 
+/* Frees a struct on the heap that a document describes. */
+static void *free_doc(enum cloud_doc_id doc, void *v)
+{
+	if (v)
+		cloud_doc_fini(doc, v);
+	free(v);
+	return NULL;
+}
+
 struct cloud_network *cloud_network_free(struct cloud_network *n)
 {
-	if (!n)
-		return NULL;
-	cloud_strs_fini(&n->allow_out);
-	cloud_strs_fini(&n->deny_out);
-	free(n->mask_request_host);
-	free(n->egress_address);
-	free(n->egress_username);
-	wipe_free(n->egress_password);
-	for (size_t i = 0; i < n->n_rules; i++) {
-		free(n->rules[i].domain);
-		cloud_kvs_fini(&n->rules[i].headers);
-	}
-	free(n->rules);
-	free(n);
-	return NULL;
+	return free_doc(CLOUD_DOC_NETWORK, n);
 }
 
 void cloud_network_freep(struct cloud_network **n)
@@ -148,92 +155,9 @@ int cloud_network_add_rule(struct cloud_network *n, const char *domain, struct c
 	return 0;
 }
 
-static int copy_str(char **to, const char *s)
-{
-	if (!s)
-		return 0;
-	*to = str_dup(s);
-	return *to ? 0 : -ENOMEM;
-}
-
-static int copy_rules(struct cloud_network *to, const struct cloud_network *from)
-{
-	struct cloud_rule *rule;
-	int r = 0;
-
-	for (size_t i = 0; i < from->n_rules && !r; i++) {
-		const struct cloud_kvs *h = &from->rules[i].headers;
-
-		r = cloud_network_add_rule(to, from->rules[i].domain, &rule);
-		for (size_t k = 0; k < h->n && !r; k++)
-			r = cloud_kvs_add(&rule->headers, h->v[k].key, h->v[k].value);
-	}
-	return r;
-}
-
-struct cloud_network *cloud_network_dup(const struct cloud_network *n)
-{
-	scoped(cloud_network_freep) struct cloud_network *d = calloc(1, sizeof(*d));
-
-	if (!d)
-		return NULL;
-	d->allow_public_traffic = n->allow_public_traffic;
-	if (cloud_strs_add_all(&d->allow_out, &n->allow_out) < 0 ||
-	    cloud_strs_add_all(&d->deny_out, &n->deny_out) < 0 ||
-	    copy_str(&d->mask_request_host, n->mask_request_host) < 0 ||
-	    copy_str(&d->egress_address, n->egress_address) < 0 ||
-	    copy_str(&d->egress_username, n->egress_username) < 0 ||
-	    copy_str(&d->egress_password, n->egress_password) < 0 || copy_rules(d, n) < 0)
-		return NULL;
-	return give(d);
-}
-
-static bool same_str(const char *a, const char *b)
-{
-	return str_eq(a ? a : "", b ? b : "");
-}
-
-static bool same_rule(const struct cloud_rule *a, const struct cloud_rule *b)
-{
-	bool same = str_eq(a->domain, b->domain) && a->headers.n == b->headers.n;
-
-	for (size_t i = 0; same && i < a->headers.n; i++)
-		same = str_eq(a->headers.v[i].key, b->headers.v[i].key) &&
-		       str_eq(a->headers.v[i].value, b->headers.v[i].value);
-	return same;
-}
-
-bool cloud_network_equal(const struct cloud_network *a, const struct cloud_network *b)
-{
-	bool same;
-
-	if (!a || !b)
-		return a == b;
-	same = cloud_strs_equal(&a->allow_out, &b->allow_out) && cloud_strs_equal(&a->deny_out, &b->deny_out) &&
-	       a->allow_public_traffic == b->allow_public_traffic &&
-	       same_str(a->mask_request_host, b->mask_request_host) &&
-	       same_str(a->egress_address, b->egress_address) &&
-	       same_str(a->egress_username, b->egress_username) && a->n_rules == b->n_rules;
-	for (size_t i = 0; same && i < a->n_rules; i++)
-		same = same_rule(&a->rules[i], &b->rules[i]);
-	return same;
-}
-
 struct cloud_sandbox *cloud_sandbox_free(struct cloud_sandbox *s)
 {
-	if (!s)
-		return NULL;
-	free(s->id);
-	free(s->template_id);
-	free(s->alias);
-	free(s->envd_version);
-	wipe_free(s->envd_access_token);
-	wipe_free(s->traffic_access_token);
-	free(s->domain);
-	cloud_kvs_fini(&s->metadata);
-	cloud_network_free(s->network);
-	free(s);
-	return NULL;
+	return free_doc(CLOUD_DOC_SANDBOX, s);
 }
 
 void cloud_sandbox_freep(struct cloud_sandbox **s)
@@ -290,12 +214,12 @@ struct cloud_metrics *cloud_metrics_free(struct cloud_metrics *m)
 
 struct cloud_snapshot *cloud_snapshot_free(struct cloud_snapshot *s)
 {
-	if (!s)
-		return NULL;
-	free(s->id);
-	cloud_strs_fini(&s->names);
-	free(s);
-	return NULL;
+	return free_doc(CLOUD_DOC_SNAPSHOT, s);
+}
+
+void cloud_create_fini(struct cloud_create *c)
+{
+	cloud_doc_fini(CLOUD_DOC_CREATE, c);
 }
 
 struct cloud_snapshots *cloud_snapshots_free(struct cloud_snapshots *l)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/cloud/model.h"
+#include "proto/cloud/model.h"
 #include "tests/lib/test.h"
 
 TEST(versions)
