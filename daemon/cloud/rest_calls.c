@@ -9,6 +9,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "proto/cloud/json.h"
+#include "proto/cloud/list.h"
 #include "proto/cloud/route.h"
 
 #define REFRESH_MAX_S 3600u
@@ -97,39 +98,11 @@ struct cloud_call *cloud_refresh(struct cloud *c, const char *id, uint32_t for_s
 					     .body = &body }, ask);
 }
 
-/* Pairs are coded twice, joined, and the whole once more (CLOUD-WIRE §3.4). */
-static char *filter_metadata(const struct cloud_kv *v, size_t n)
-{
-	char *all = str_dup("");
-
-	for (size_t i = 0; all && i < n; i++) {
-		char *k1 = str_percent_encode(v[i].key, strlen(v[i].key));
-		char *k2 = k1 ? str_percent_encode(k1, strlen(k1)) : NULL;
-		char *v1 = str_percent_encode(v[i].value, strlen(v[i].value));
-		char *v2 = v1 ? str_percent_encode(v1, strlen(v1)) : NULL;
-		char *next = k2 && v2 ? str_printf("%s%s%s=%s", all, i ? "&" : "", k2, v2) : NULL;
-
-		free(k1);
-		free(k2);
-		free(v1);
-		free(v2);
-		free(all);
-		all = next;
-	}
-	if (all) {
-		char *coded = str_percent_encode(all, strlen(all));
-
-		free(all);
-		all = coded;
-	}
-	return all;
-}
-
 static char *list_query(const struct cloud_filter *f)
 {
 	uint32_t limit = f->limit ? MIN(f->limit, 100u) : 100;
 	const char *state = f->running == f->paused ? "" : f->running ? "&state=running" : "&state=paused";
-	char *meta = f->n_metadata ? filter_metadata(f->metadata, f->n_metadata) : str_dup("");
+	char *meta = f->n_metadata ? meta_filter_format(f->metadata, f->n_metadata) : str_dup("");
 	char *q = meta ? str_printf("%s?limit=%u%s%s%s", cloud_route_info(CLOUD_ROUTE_LIST)->path, limit, state,
 				    f->n_metadata ? "&metadata=" : "", meta) : NULL;
 

@@ -104,7 +104,7 @@ static int bad(const struct doc_reader *rd, const char *name, const char *what)
 	return doc_bad(rd->why, "%s%s %s", rd->path, name, what);
 }
 
-static int read_object(struct doc_reader *rd, const struct doc *d, const json_t *o, void *v);
+static int read_object(struct doc_reader *rd, const struct doc *d, const json_t *o, void *v, unsigned part);
 
 /* The path while the object `name` is read. */
 static size_t path_enter(struct doc_reader *rd, const char *name)
@@ -128,7 +128,7 @@ static int read_below(struct doc_reader *rd, const char *name, const struct doc 
 	if (!json_is_object(o))
 		return bad(rd, name, "must be an object");
 	n = path_enter(rd, name);
-	r = read_object(rd, d, o, v);
+	r = read_object(rd, d, o, v, 0);
 	path_leave(rd, n);
 	return r;
 }
@@ -412,7 +412,8 @@ static int read_value(struct doc_reader *rd, const struct doc_field *f, const js
 	return -EINVAL;
 }
 
-static int read_object(struct doc_reader *rd, const struct doc *d, const json_t *o, void *v)
+/* `part`: only what belongs to it; 0 = all. */
+static int read_object(struct doc_reader *rd, const struct doc *d, const json_t *o, void *v, unsigned part)
 {
 	int r = 0;
 
@@ -420,8 +421,10 @@ static int read_object(struct doc_reader *rd, const struct doc *d, const json_t 
 		const struct doc_field *f = &d->fields[i];
 		const json_t *member = f->kind == DOC_KEY ? NULL : json_object_get(o, f->name);
 
+		if (part && f->in && !(f->in & part))
+			continue;
 		if (f->kind == DOC_INLINE)
-			r = read_object(rd, f->of, o, v);
+			r = read_object(rd, f->of, o, v, f->part);
 		else if (member && !json_is_null(member))
 			r = read_value(rd, f, member, v);
 		else if (f->flags & DOC_REQUIRED)
@@ -438,5 +441,5 @@ int doc_read(const struct doc *d, const json_t *o, void *v, struct cloud_json_er
 {
 	struct doc_reader rd = { .why = why };
 
-	return json_is_object(o) ? read_object(&rd, d, o, v) : doc_bad(why, "the document must be an object");
+	return json_is_object(o) ? read_object(&rd, d, o, v, 0) : doc_bad(why, "the document must be an object");
 }

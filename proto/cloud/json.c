@@ -16,6 +16,7 @@
 #define CPUS_MAX    1000000
 #define REFRESH_MAX 3600
 #define FORKS_MAX   100
+#define LIST_MAX    65536	/* entries of allowOut and denyOut each */
 #define ENVS_MAX    (1 << 20)	/* the size of the request bounds them */
 
 /* One row: the document's name, what it is, the member of T. */
@@ -44,12 +45,13 @@ static const struct doc_field proxy_fields[] = {
 };
 static const struct doc doc_proxy = DOC(proxy_fields);
 static const struct doc_field network_fields[] = {
-	F("allowOut", STRS, allow_out),
-	F("denyOut", STRS, deny_out),
+	F("allowOut", STRS, allow_out, .max = LIST_MAX),
+	F("denyOut", STRS, deny_out, .max = LIST_MAX),
 	F("allowPublicTraffic", TRI, allow_public_traffic, .in = CLOUD_INGRESS),
 	F("maskRequestHost", TEXT, mask_request_host, .in = CLOUD_INGRESS),
 	F("egressProxy", SAME, egress_address, .of = &doc_proxy),
 	F("rules", RULES, rules, .of = &doc_rule),
+	F("httpsPorts", ASKED, asks_https_ports),
 };
 static const struct doc doc_network = DOC(network_fields);
 #undef T
@@ -266,6 +268,15 @@ int cloud_json_read(enum cloud_doc_id doc, const void *p, size_t n, unsigned fla
 
 	if (!r)
 		r = doc_read(docs[doc], o, ret, why);
+	if (r < 0)
+		doc_fini(docs[doc], ret);
+	return r;
+}
+
+int cloud_json_take(enum cloud_doc_id doc, const json_t *o, void *ret, struct cloud_json_error *why)
+{
+	int r = o ? doc_read(docs[doc], o, ret, why) : 0;
+
 	if (r < 0)
 		doc_fini(docs[doc], ret);
 	return r;

@@ -59,6 +59,9 @@ struct cloud_json_error {
  * *why says why; -ENOMEM. */
 must_check int cloud_json_read(enum cloud_doc_id doc, const void *p, size_t n, unsigned flags, void *ret,
 			       struct cloud_json_error *why);
+/* The same of an object that is parsed already, with jansson; NULL = it says nothing at all. */
+struct json_t;
+must_check int cloud_json_take(enum cloud_doc_id doc, const struct json_t *o, void *ret, struct cloud_json_error *why);
 /* An array of them: `add` takes over each, on the heap, also when it fails. At most `max` elements. */
 must_check int cloud_json_read_list(enum cloud_doc_id doc, const void *p, size_t n, size_t max,
 				    int (*add)(void *element, void *user), void *user, struct cloud_json_error *why);

@@ -279,3 +279,15 @@ bool cloud_is_sandbox_id(const char *s)
 
 	return n > 0 && n <= CLOUD_SANDBOX_ID_MAX && !s[n];
 }
+
+int cloud_id_parse(const char *s, char ret[CLOUD_SANDBOX_ID_MAX + 1])
+{
+	const char *dash = strchr(s, '-');
+	size_t n = dash ? (size_t)(dash - s) : strlen(s);
+
+	if ((dash && (!dash[1] || strchr(dash + 1, '-'))) || n > CLOUD_SANDBOX_ID_MAX)
+		return -EINVAL;
+	memcpy(ret, s, n);
+	ret[n] = 0;
+	return cloud_is_sandbox_id(ret) ? 0 : -EINVAL;
+}

@@ -71,6 +71,7 @@ struct cloud_network {
 	char *egress_password;		/* requests only, the cloud never returns it */
 	struct cloud_rule *rules;
 	size_t n_rules;
+	bool asks_https_ports;		/* something is in this field, which only some clouds have */
 };
 
 struct cloud_network *cloud_network_free(struct cloud_network *n);	/* NULL is fine; returns NULL */
@@ -241,5 +242,7 @@ int cloud_version_cmp(const char *a, const char *b);
 #define CLOUD_SANDBOX_ID_MAX 64u
 /* ^[a-z0-9]+$, at most CLOUD_SANDBOX_ID_MAX bytes. */
 bool cloud_is_sandbox_id(const char *s);
+/* The same, or with a legacy "-client" behind it, which is cut off. -EINVAL. */
+must_check int cloud_id_parse(const char *s, char ret[CLOUD_SANDBOX_ID_MAX + 1]);
 
 #endif

@@ -14,6 +14,7 @@
 #include "daemon/local/egress/sniff.h"
 #include "daemon/local/egress/socks.h"
 #include "proto/base/must.h"
+#include "proto/cloud/model.h"
 #include "proto/base/str.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
@@ -46,7 +47,8 @@ static void check_sniff(const uint8_t *p, size_t n)
 
 static void check_text(const char *s)
 {
-	json_t *network = json_pack("{s:[s?], s:[s?]}", "allowOut", s, "denyOut", s);
+	char *entry = (char *)s;
+	struct cloud_network network = { .allow_out = { &entry, 1 }, .deny_out = { &entry, 1 } };
 	struct sockaddr_storage v[3];
 	struct egrule_net net;
 	struct egrule *r;
@@ -54,13 +56,10 @@ static void check_text(const char *s)
 	must(egress_parse_resolv(s, v, ARRAY_SIZE(v)) <= ARRAY_SIZE(v));
 	if (egrule_net_parse(s, &net))
 		must(egrule_net_has(&net, net.first) && egrule_net_has(&net, net.first | ~net.mask));
-	if (!network)
-		return;			/* not UTF-8 */
-	must(egrule_new(network, true, &r) == 0);
+	must(egrule_new(&network, true, &r) == 0);
 	must(egrule_address(r, 0x01020304) != EGRULE_BY_NAME || egrule_dns(r));
 	(void)egrule_name(r, s);
 	egrule_free(r);
-	json_decref(network);
 }
 
 /* What a proxy says: heard in two pieces it is the same. */
@@ -96,14 +95,15 @@ static void check_socks(const uint8_t *p, size_t n)
 /* Requests, given in two pieces: what goes out is the same, and none goes out without its header. */
 static int rewrite(const uint8_t *p, size_t n, size_t cut, struct buf *out)
 {
-	json_t *o = json_pack("{s:{s:[{s:{s:{s:s}}}]}}", "rules", "a.test", "transform", "headers", "x-set", "1");
+	struct cloud_kv set = { (char *)"x-set", (char *)"1" };
+	struct cloud_rule rule = { .domain = (char *)"a.test", .headers = { &set, 1 } };
+	struct cloud_network network = { .rules = &rule, .n_rules = 1 };
 	struct header_rewrite *h;
 	struct egrule *r;
 	const char *why;
 	int e;
 
-	must(o && egrule_new(o, false, &r) == 0 && header_rewrite_new("a.test", 0, &h) == 0);
-	json_decref(o);
+	must(egrule_new(&network, false, &r) == 0 && header_rewrite_new("a.test", 0, &h) == 0);
 	must(buf_put(header_rewrite_raw(h), p, cut) == 0);
 	e = header_rewrite_run(h, r, out, &why);
 	must(buf_put(header_rewrite_raw(h), p + cut, n - cut) == 0);

@@ -10,7 +10,7 @@
 #include "daemon/local/http/multipart.h"
 #include "daemon/local/http/query.h"
 #include "daemon/local/http/route.h"
-#include "daemon/local/state/list.h"
+#include "proto/cloud/list.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
@@ -23,7 +23,7 @@ static void check_route(const char *host, const char *id, const char *port)
 
 	route_parse(host, *id ? id : NULL, *port ? port : NULL, &r);
 	if (r.kind == ROUTE_SANDBOX)
-		must(!route_sandbox_id(r.id, again) && str_eq(r.id, again));
+		must(!cloud_id_parse(r.id, again) && str_eq(r.id, again));
 	else
 		must(r.kind == ROUTE_CONTROL || r.why);
 }
@@ -47,7 +47,7 @@ static void check_list(const char *s)
 {
 	struct cursor c, back;
 	struct template_ref t;
-	json_t *filter;
+	struct cloud_kvs filter;
 	char *text;
 
 	if (!cursor_decode(s, &c)) {
@@ -57,8 +57,8 @@ static void check_list(const char *s)
 		free(text);
 	}
 	if (!meta_filter_parse(s, &filter)) {
-		must(meta_filter_match(filter, filter));
-		json_decref(filter);
+		must(meta_filter_match(&filter, &filter));
+		cloud_kvs_fini(&filter);
 	}
 	if (!template_ref_parse(s, &t))
 		must(t.name[0]);

@@ -123,6 +123,20 @@ def test_lifecycle(d):
     assert d.ctl("create", "--on-timeout", "explode", check=False).returncode == 2
 
 
+def test_c_11_no_internet_and_a_name(cloud, daemon):
+    """C-11: what every cloud takes: names are exceptions from what is denied, and that says so; also for one that runs."""
+    b = daemon.ctl("create", "--no-internet", "--allow-out", "example.com").stdout.strip()
+    sent = json.loads(cloud.ledger.of("create")[0].body)
+    assert sent["allow_internet_access"] is False
+    assert sent["network"] == {"allowOut": ["example.com"], "denyOut": ["0.0.0.0/0"]}
+    daemon.ctl("network", b, "--no-internet", "--allow-out", "example.com.")
+    sent = json.loads(cloud.ledger.of("network")[0].body)
+    assert sent == {"allowOut": ["example.com."], "denyOut": ["0.0.0.0/0"], "allow_internet_access": False}
+    for host in ("*.example.com", "1.2.3.4"):
+        r = daemon.ctl("create", "--header", host + ":A=b", check=False)
+        assert r.returncode == 1 and "network.rules" in r.stderr, r.stderr
+
+
 def test_network_on_the_scripted_cloud(cloud, daemon):
     d = daemon
     env = {"EGRESS_PROXY_PASSWORD": "secret"}

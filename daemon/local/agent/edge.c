@@ -104,8 +104,9 @@ static void to_port(struct local *l, struct sandbox *s, struct http_stream *x, u
 	const char *token = reply_request_any(x, FLAVOUR_TRAFFIC_TOKEN);
 	char missing[128];
 
-	snprintf(missing, sizeof(missing), "The header %s is missing",
-		 flavour_get(FLAVOUR_AGENTBOX)->headers[FLAVOUR_TRAFFIC_TOKEN]);
+	snprintf(missing, sizeof(missing), "The header %s (or %s) is missing",
+		 flavour_get(FLAVOUR_AGENTBOX)->headers[FLAVOUR_TRAFFIC_TOKEN],
+		 flavour_get(FLAVOUR_E2B)->headers[FLAVOUR_TRAFFIC_TOKEN]);
 	if (s->policy.is_private && !token)
 		refuse_as(x, s->id, 403, missing);
 	else if (s->policy.is_private && !reply_is_secret(token, s->traffic_token))

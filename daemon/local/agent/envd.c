@@ -45,9 +45,12 @@ void envd_stop(struct sandbox *s)
 
 json_t *envd_globals(const struct sandbox *s)
 {
-	json_t *o = json_copy(s->env_vars);
+	json_t *o = json_object();
+	int r = o ? 0 : -1;
 
-	if (!o || json_object_set_new(o, "E2B_SANDBOX", json_string("true")) < 0 ||
+	for (size_t i = 0; r == 0 && i < s->env_vars.n; i++)
+		r = json_object_set_new(o, s->env_vars.v[i].key, json_string(s->env_vars.v[i].value));
+	if (r < 0 || json_object_set_new(o, "E2B_SANDBOX", json_string("true")) < 0 ||
 	    json_object_set_new(o, "E2B_SANDBOX_ID", json_string(s->id)) < 0 ||
 	    json_object_set_new(o, "E2B_TEMPLATE_ID", json_string(s->template->id)) < 0 ||
 	    json_object_set_new(o, "E2B_EVENTS_ADDRESS", json_string("http://192.0.2.1")) < 0) {

@@ -227,10 +227,10 @@ static void on_down(struct http_stream *x, void *user)
 /* Host as the sandbox wants to see it; *ret is heap or NULL. */
 static int masked_host(const struct relay *rl, char **ret)
 {
-	const char *mask = json_string_value(json_object_get(rl->s->network, "maskRequestHost"));
+	const char *mask = rl->s->network ? rl->s->network->mask_request_host : NULL;
 
-	*ret = mask ? netrule_mask_host(mask, rl->port) : NULL;
-	return mask && !*ret ? -ENOMEM : 0;
+	*ret = str_is_empty(mask) ? NULL : netrule_mask_host(mask, rl->port);
+	return !str_is_empty(mask) && !*ret ? -ENOMEM : 0;
 }
 
 static int request(struct relay *rl)

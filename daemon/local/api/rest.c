@@ -12,45 +12,41 @@
 #include <string.h>
 #include <strings.h>
 
-#include "daemon/local/egress/netrule.h"
 #include "daemon/local/http/reply.h"
 #include "daemon/local/state/journal.h"
 #include "daemon/local/state/teams.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
+#include "proto/cloud/error.h"
 
 #define REST_MAGIC 0x4e575e57u
 #define ROUNDS_MAX 4u	/* transitions that one call waits for */
 
-static const struct rest_route routes[] = {
-	{ "GET", { "health" }, .fn = rest_health },
-	{ "POST", { "sandboxes" }, rest_create_v1, .changes = true, .body_required = true },
-	{ "POST", { "v2", "sandboxes" }, rest_create_v2, .changes = true, .body_required = true },
-	{ "GET", { "sandboxes" }, rest_list_v1 },
-	{ "GET", { "v2", "sandboxes" }, rest_list_v2 },
-	{ "GET", { "sandboxes", "metrics" }, rest_metrics_of },
-	{ "GET", { "sandboxes", "{id}" }, rest_get },
-	{ "DELETE", { "sandboxes", "{id}" }, rest_delete, .changes = true },
-	{ "POST", { "sandboxes", "{id}", "timeout" }, rest_timeout, .changes = true,
-	  .body_required = true },
-	{ "POST", { "sandboxes", "{id}", "refreshes" }, rest_refreshes, .changes = true },
-	{ "POST", { "sandboxes", "{id}", "connect" }, rest_connect_v1, .changes = true,
-	  .body_required = true },
-	{ "POST", { "v2", "sandboxes", "{id}", "connect" }, rest_connect_v2, .changes = true },
-	{ "POST", { "sandboxes", "{id}", "resume" }, rest_resume, .changes = true },
-	{ "POST", { "sandboxes", "{id}", "pause" }, rest_pause, .changes = true },
-	{ "POST", { "sandboxes", "{id}", "fork" }, rest_fork, .changes = true },
-	{ "POST", { "sandboxes", "{id}", "snapshots" }, rest_snapshot, .changes = true,
-	  .body_required = true },
-	{ "PUT", { "sandboxes", "{id}", "network" }, rest_set_network, .changes = true,
-	  .body_required = true },
-	{ "GET", { "sandboxes", "{id}", "metrics" }, rest_metrics },
-	{ "GET", { "sandboxes", "{id}", "logs" }, rest_logs_v1 },
-	{ "GET", { "v2", "sandboxes", "{id}", "logs" }, rest_logs_v2 },
-	{ "GET", { "snapshots" }, rest_snapshots },
-	{ "DELETE", { "templates", "*" }, rest_delete_template, .changes = true },
-	/* "team/name" that was not encoded */
-	{ "DELETE", { "templates", "*", "*" }, rest_delete_template, .changes = true },
+/* What is built; the rest of the table is refused by its name. */
+static rest_handler *const handlers[CLOUD_ROUTES] = {
+	[CLOUD_ROUTE_HEALTH] = rest_health,
+	[CLOUD_ROUTE_CREATE] = rest_create_v1,
+	[CLOUD_ROUTE_CREATE_V2] = rest_create_v2,
+	[CLOUD_ROUTE_LIST_V1] = rest_list_v1,
+	[CLOUD_ROUTE_LIST] = rest_list_v2,
+	[CLOUD_ROUTE_METRICS_OF] = rest_metrics_of,
+	[CLOUD_ROUTE_GET] = rest_get,
+	[CLOUD_ROUTE_DELETE] = rest_delete,
+	[CLOUD_ROUTE_TIMEOUT] = rest_timeout,
+	[CLOUD_ROUTE_REFRESH] = rest_refreshes,
+	[CLOUD_ROUTE_CONNECT] = rest_connect_v1,
+	[CLOUD_ROUTE_CONNECT_V2] = rest_connect_v2,
+	[CLOUD_ROUTE_RESUME] = rest_resume,
+	[CLOUD_ROUTE_PAUSE] = rest_pause,
+	[CLOUD_ROUTE_FORK] = rest_fork,
+	[CLOUD_ROUTE_SNAPSHOT] = rest_snapshot,
+	[CLOUD_ROUTE_NETWORK] = rest_set_network,
+	[CLOUD_ROUTE_METRICS] = rest_metrics,
+	[CLOUD_ROUTE_LOGS_V1] = rest_logs_v1,
+	[CLOUD_ROUTE_LOGS] = rest_logs_v2,
+	[CLOUD_ROUTE_SNAPSHOTS] = rest_snapshots,
+	[CLOUD_ROUTE_TEMPLATE_DELETE] = rest_delete_template,
+	[CLOUD_ROUTE_TEMPLATE_DELETE_RAW] = rest_delete_template,
 };
 
 static struct rest *rest_from(void *p)
@@ -109,28 +105,30 @@ static json_t *asked(const struct rest *r)
 	return copy;
 }
 
+static bool has_flag(const struct rest *r, unsigned flag)
+{
+	return r->to < CLOUD_ROUTES && cloud_route_info(r->to)->flags & flag;
+}
+
 static void rest_journal(const struct rest *r, unsigned status, const char *message)
 {
+	const char *path, *word;
 	char op[64];
 
-	if (!r->route || !r->route->changes)
+	if (!has_flag(r, ROUTE_CHANGES))
 		return;
-	snprintf(op, sizeof(op), "%s %s", r->route->method,
-		 r->route->path[3]   ? r->route->path[3]
-		 : r->route->path[2] ? r->route->path[2]
-				     : "sandboxes");
+	path = cloud_route_info(r->to)->path;
+	word = strrchr(path, '/') + 1;
+	snprintf(op, sizeof(op), "%s %s", cloud_route_info(r->to)->method, *word == '{' ? "sandboxes" : word);
 	journal_add(r->l->journal, op,
 		    json_pack("{s:s?, s:s?, s:i, s:s?, s:o}", "team", r->team, "sandbox",
 			      r->id[0] ? r->id : NULL, "status", (int)status, "message", message,
 			      "asked", asked(r)));
 }
 
-/* Steals body. Only a 204 has none: elsewhere it was lost to lack of memory. */
-static void rest_answer(struct rest *r, unsigned status, json_t *body, const char *message)
+/* Takes `text`. Only a 204 has none: elsewhere it was lost to lack of memory. */
+static void answer(struct rest *r, unsigned status, char *text, const char *message)
 {
-	char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
-
-	json_decref(body);
 	rest_journal(r, status, message);
 	if (r->x && !text && status != 204)
 		reply_abort(give(r->x));
@@ -143,16 +141,66 @@ static void rest_answer(struct rest *r, unsigned status, json_t *body, const cha
 
 void rest_reply(struct rest *r, unsigned status, json_t *body)
 {
-	rest_answer(r, status, body, NULL);
+	char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+
+	json_decref(body);
+	answer(r, status, text, NULL);
 }
 
-static void rest_fail_with(struct rest *r, unsigned status, const char *error_code, const char *message)
+void rest_reply_text(struct rest *r, unsigned status, char *json)
 {
-	json_t *body = json_pack("{s:i, s:s}", "code", (int)status, "message", message);
+	answer(r, status, json, NULL);
+}
 
-	if (error_code && body)
-		(void)json_object_set_new(body, "error_code", json_string(error_code));
-	rest_answer(r, status, body, message);
+void rest_reply_doc(struct rest *r, unsigned status, enum cloud_doc_id doc, const void *v, unsigned part)
+{
+	int e;
+
+	answer(r, status, cloud_json_text(doc, v, r->flavour, part, &e), NULL);
+}
+
+void rest_list_begin(struct rest_list *l, const char *key)
+{
+	*l = (struct rest_list){ .key = key };
+	buf_init(&l->out, 0);
+	l->e = key ? buf_printf(&l->out, "{\"%s\":{", key) : buf_put_str(&l->out, "[");
+}
+
+void rest_list_add(struct rest *r, struct rest_list *l, const char *name, enum cloud_doc_id doc, const void *v,
+		   unsigned part)
+{
+	if (!l->e && l->has_some)
+		l->e = buf_put_str(&l->out, ",");
+	l->has_some = true;
+	if (!l->e && l->key)
+		l->e = buf_put_json(&l->out, name);
+	if (!l->e && l->key)
+		l->e = buf_put_str(&l->out, ":");
+	if (!l->e)
+		l->e = cloud_json_write(doc, v, r->flavour, part, &l->out);
+}
+
+void rest_list_reply(struct rest *r, unsigned status, struct rest_list *l)
+{
+	char *text = NULL;
+
+	if (!l->e)
+		l->e = buf_put_str(&l->out, l->key ? "}}" : "]");
+	if (!l->e)
+		text = buf_take_str(&l->out);
+	buf_fini(&l->out);
+	if (text)
+		answer(r, status, text, NULL);
+	else
+		rest_fail(r, 500, "out of memory");
+}
+
+static void fail(struct rest *r, unsigned status, const char *error_code, const char *message)
+{
+	scoped(buf_fini) struct buf out = BUF_NULL;
+	int e = cloud_error_write(status, error_code, message, r->flavour, &out);
+
+	answer(r, status, e == 0 ? buf_take_str(&out) : NULL, message);
 }
 
 static void printf_like(5, 0) failv(struct rest *r, unsigned status, const char *error_code,
@@ -165,7 +213,7 @@ static void printf_like(5, 0) failv(struct rest *r, unsigned status, const char 
 	/* A cut may have gone through a character. */
 	for (n = strlen(text); n && !str_is_utf8(text, n); n--)
 		text[n - 1] = 0;
-	rest_fail_with(r, status, error_code, text);
+	fail(r, status, error_code, text);
 }
 
 void rest_fail(struct rest *r, unsigned status, const char *fmt, ...)
@@ -241,7 +289,7 @@ static void on_settled(struct sandbox_wait *w)
 {
 	struct rest *r = container_of(w, struct rest, wait);
 
-	r->route->fn(r);
+	handlers[r->to](r);
 }
 
 void rest_wait(struct rest *r, struct sandbox *s)
@@ -260,10 +308,10 @@ void rest_limit(struct rest *r, const char *what)
 	(void)!fields_put(&r->extra, "x-agentbox-local-limits", what);
 }
 
-void rest_limits(struct rest *r, const json_t *network, bool no_memory)
+void rest_limits(struct rest *r, const struct cloud_network *network, bool no_memory)
 {
 	bool internet = engine_have_egress(state_opts(r->l->state)->engine);
-	bool headers = netrule_has_headers(network);
+	bool headers = netrules_sets_headers(network);
 	const char *const words[] = { internet ? NULL : "no-internet", no_memory ? "no-memory" : NULL,
 				      headers ? "no-tls-rules" : NULL };
 	char text[64] = "";
@@ -278,105 +326,44 @@ void rest_limits(struct rest *r, const json_t *network, bool no_memory)
 		rest_limit(r, text);
 }
 
-int rest_timeout_s(struct rest *r, int64_t *ret)
+bool rest_timeout_ok(struct rest *r, uint32_t timeout_s)
 {
 	uint32_t max_s = state_opts(r->l->state)->max_length_s;
 
-	if (rest_int(r, "timeout", 0, INT32_MAX, ret) < 0)
-		return -EINVAL;
-	if (*ret && *ret <= max_s)
-		return 0;
-	rest_fail(r, 400, *ret ? "Timeout cannot be greater than %u seconds"
-			       : "Timeout must be between 1 and %u seconds",
+	if (timeout_s && timeout_s <= max_s)
+		return true;
+	rest_fail(r, 400, timeout_s ? "Timeout cannot be greater than %u seconds"
+				    : "Timeout must be between 1 and %u seconds",
 		  max_s);
-	return -EINVAL;
+	return false;
 }
 
-int rest_int(struct rest *r, const char *key, int64_t min, int64_t max, int64_t *ret)
+bool rest_take(struct rest *r, enum cloud_doc_id doc, void *ret)
 {
-	json_t *v = json_object_get(r->in, key);
+	struct cloud_json_error why;
+	int e = cloud_json_take(doc, r->in, ret, &why);
 
-	if (!v || json_is_null(v))
-		return 0;
-	if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max) {
-		rest_invalid(r, "%s must be a whole number from %lld to %lld", key, (long long)min,
-			     (long long)max);
-		return -EINVAL;
-	}
-	*ret = json_integer_value(v);
-	return 1;
-}
-
-int rest_bool(struct rest *r, const char *key, bool *ret)
-{
-	json_t *v = json_object_get(r->in, key);
-
-	if (!v || json_is_null(v))
-		return 0;
-	if (!json_is_boolean(v)) {
-		rest_invalid(r, "%s must be true or false", key);
-		return -EINVAL;
-	}
-	*ret = json_is_true(v);
-	return 1;
-}
-
-int rest_string_map(struct rest *r, const char *key, json_t **ret)
-{
-	json_t *v = json_object_get(r->in, key), *value;
-	const char *name;
-
-	if (!v || json_is_null(v))
-		return 0;
-	if (!json_is_object(v)) {
-		rest_invalid(r, "%s must be an object of strings", key);
-		return -EINVAL;
-	}
-	json_object_foreach(v, name, value) {
-		if (json_is_string(value))
-			continue;
-		rest_invalid(r, "%s: every value must be a string", key);
-		return -EINVAL;
-	}
-	*ret = v;
-	return 1;
+	if (e == -ENOMEM)
+		rest_fail(r, 500, "out of memory");
+	else if (e < 0)
+		rest_invalid(r, "request body has an error: %s", why.text);
+	return e == 0;
 }
 
 /* --- the beginning of a call --- */
 
-static bool path_matches(const struct rest_route *route, const struct query *q)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(route->path); i++) {
-		const char *want = route->path[i];
-
-		if (!want || i >= q->n_segments)
-			return !want && i >= q->n_segments;
-		if (str_eq(want, "{id}") || str_eq(want, "*")) {
-			if (!*q->segments[i])
-				return false;
-		} else if (!str_eq(want, q->segments[i])) {
-			return false;
-		}
-	}
-	return q->n_segments <= ARRAY_SIZE(route->path);
-}
-
-/* Sets the route, or answers. */
+/* Sets the route, or answers. What is known and not built has a status that no client takes for an answer. */
 static bool rest_match(struct rest *r)
 {
 	const char *method = reply_request(r->x, ":method");
-	bool known = false;
 
-	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
-		if (!path_matches(&routes[i], &r->query))
-			continue;
-		known = true;
-		if (method && str_eq(method, routes[i].method)) {
-			r->route = &routes[i];
-			return true;
-		}
-	}
-	if (known)
+	r->to = cloud_route_find(method ? method : "", r->query.segments, r->query.n_segments);
+	if (r->to < CLOUD_ROUTES && handlers[r->to])
+		return true;
+	if (r->to < CLOUD_ROUTES)
+		rest_fail(r, 501, "agentbox-local does not support %s %s", cloud_route_info(r->to)->method,
+			  cloud_route_info(r->to)->path);
+	else if (r->to == CLOUD_ROUTE_METHOD)
 		rest_invalid(r, "method not allowed");
 	else
 		rest_fail(r, 404, "validation error: no matching operation was found");
@@ -387,7 +374,7 @@ static bool rest_authenticate(struct rest *r)
 {
 	const char *key = reply_request(r->x, "x-api-key");
 
-	if (r->route->fn == rest_health)
+	if (r->to == CLOUD_ROUTE_HEALTH)
 		return true;
 	r->team = teams_of_key(r->l->teams, key);
 	if (r->team)
@@ -402,21 +389,19 @@ static bool rest_parse(struct rest *r)
 	const char *type = reply_request(r->x, "content-type");
 	json_error_t e;
 
-	for (size_t i = 0; i < ARRAY_SIZE(r->route->path) && r->route->path[i]; i++) {
-		if (!str_eq(r->route->path[i], "{id}"))
-			continue;
-		if (route_sandbox_id(r->query.segments[i], r->id) < 0) {
-			rest_fail(r, 400, "Invalid sandbox ID");
-			return false;
-		}
+	size_t at = cloud_route_parameter(r->to, "{id}");
+
+	if (at < r->query.n_segments && cloud_id_parse(r->query.segments[at], r->id) < 0) {
+		rest_fail(r, 400, "Invalid sandbox ID");
+		return false;
 	}
 	if (!buf_len(&r->body)) {
-		if (!r->route->body_required)
+		if (!has_flag(r, ROUTE_BODY))
 			return true;
 		rest_invalid(r, "request body has an error: value is required but missing");
 		return false;
 	}
-	if (str_eq(r->route->method, "GET") || str_eq(r->route->method, "DELETE"))
+	if (str_eq(cloud_route_info(r->to)->method, "GET") || str_eq(cloud_route_info(r->to)->method, "DELETE"))
 		return true;
 	if (!type || strncasecmp(type, "application/json", 16) != 0) {
 		rest_invalid(r, "header Content-Type must be application/json");
@@ -434,7 +419,7 @@ static bool rest_parse(struct rest *r)
 static void rest_run(struct rest *r)
 {
 	if (rest_parse(r))
-		r->route->fn(r);
+		handlers[r->to](r);
 }
 
 /* Takes what came of the body. False when the call ended. */
@@ -487,6 +472,15 @@ static bool rest_length_is_bad(const struct rest *r)
 	return length && str_u64(length, strlen(length), REST_BODY_MAX_BYTES, &n) < 0;
 }
 
+/* The key tells whose client it is; without one, AgentBox's words are all that is needed to refuse it. */
+static const struct flavour *flavour_asked(const struct http_stream *x)
+{
+	const char *key = reply_request(x, "x-api-key");
+	const struct flavour *f = key ? flavour_of_key(key) : NULL;
+
+	return f ? f : flavour_get(FLAVOUR_AGENTBOX);
+}
+
 void rest_request(struct local *l, struct http_stream *x)
 {
 	struct rest *r;
@@ -502,6 +496,8 @@ void rest_request(struct local *l, struct http_stream *x)
 	r->magic = REST_MAGIC;
 	r->l = l;
 	r->x = x;
+	r->to = CLOUD_ROUTE_UNKNOWN;
+	r->flavour = flavour_asked(x);
 	buf_init(&r->body, REST_BODY_MAX_BYTES);
 	http_stream_set_owner(x, on_reading, r);
 	e = query_parse(reply_request(x, ":path") ? reply_request(x, ":path") : "", &r->query);

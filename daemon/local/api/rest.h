@@ -14,6 +14,9 @@
 #include "daemon/local/state/local.h"
 #include "daemon/local/state/state.h"
 #include "proto/base/buf.h"
+#include "proto/cloud/json.h"
+#include "proto/cloud/netrules.h"
+#include "proto/cloud/route.h"
 #include "proto/wire/fields.h"
 
 #define REST_BODY_MAX_BYTES (16u * 1024 * 1024)	/* 413 above it */
@@ -21,19 +24,12 @@
 struct rest;
 typedef void rest_handler(struct rest *r);
 
-struct rest_route {
-	const char *method;
-	const char *path[4];		/* "{id}" takes a sandbox id, "*" anything */
-	rest_handler *fn;
-	bool changes;			/* goes into the journal, accepted or not */
-	bool body_required;
-};
-
 struct rest {
 	uint32_t magic;
 	struct local *l;
 	struct http_stream *x;		/* NULL: the client is gone */
-	const struct rest_route *route;
+	enum cloud_route to;		/* CLOUD_ROUTE_UNKNOWN until it is found */
+	const struct flavour *flavour;	/* in whose words it is answered: that of the key */
 	const char *team;
 	char id[ROUTE_ID_MAX + 1];
 	struct query query;
@@ -48,6 +44,8 @@ struct rest {
 
 /* Each of these ends the call: `r` is gone when they return. */
 void rest_reply(struct rest *r, unsigned status, json_t *body);	/* steals body; NULL = none, with 204 */
+void rest_reply_text(struct rest *r, unsigned status, char *json);	/* the same with its text, heap */
+void rest_reply_doc(struct rest *r, unsigned status, enum cloud_doc_id doc, const void *v, unsigned part);
 void rest_fail(struct rest *r, unsigned status, const char *fmt, ...) printf_like(3, 4);
 void rest_fail_code(struct rest *r, unsigned status, const char *error_code, const char *fmt, ...)
 	printf_like(4, 5);
@@ -55,6 +53,25 @@ void rest_fail_code(struct rest *r, unsigned status, const char *error_code, con
 void rest_invalid(struct rest *r, const char *fmt, ...) printf_like(2, 3);
 /* 400: exists in the cloud, not here. */
 void rest_unsupported(struct rest *r, const char *what);
+
+/* An answer that is a list of documents, or an object of them in the member `key` of an object. */
+struct rest_list {
+	struct buf out;
+	const char *key;	/* NULL = a list */
+	bool has_some;
+	int e;			/* the first failure */
+};
+
+void rest_list_begin(struct rest_list *l, const char *key);
+/* `name`: of this one in the object. */
+void rest_list_add(struct rest *r, struct rest_list *l, const char *name, enum cloud_doc_id doc, const void *v,
+		   unsigned part);
+/* Ends the call; `l` is freed. */
+void rest_list_reply(struct rest *r, unsigned status, struct rest_list *l);
+
+/* The body, which the cloud knows as `doc`, into *ret: what it does not say stays. False after the call ended with
+ * 400; *ret is zero then. */
+bool rest_take(struct rest *r, enum cloud_doc_id doc, void *ret);
 
 /* The caller's sandbox in a state that others may see; NULL after a 404. */
 struct sandbox *rest_sandbox(struct rest *r);
@@ -69,31 +86,24 @@ void rest_wait(struct rest *r, struct sandbox *s);
 void rest_limit(struct rest *r, const char *what);
 /* Of a sandbox that is about to run, with these settings: no-internet on some machines, no-memory if that is
  * so, no-tls-rules if it has rules that set headers. */
-void rest_limits(struct rest *r, const json_t *network, bool no_memory);
-/* A timeout of the body: from 1 to the maximum, else 400 and -EINVAL. */
-must_check int rest_timeout_s(struct rest *r, int64_t *ret);
-
-/* Fields of the body. 1 = there, 0 = absent or null, -EINVAL after the call ended with 400. */
-must_check int rest_int(struct rest *r, const char *key, int64_t min, int64_t max, int64_t *ret);
-must_check int rest_bool(struct rest *r, const char *key, bool *ret);
-must_check int rest_string_map(struct rest *r, const char *key, json_t **ret);	/* borrowed */
+void rest_limits(struct rest *r, const struct cloud_network *network, bool no_memory);
+/* A timeout of the body, from 1 to the maximum; false after the call ended with 400. */
+bool rest_timeout_ok(struct rest *r, uint32_t timeout_s);
 
 /* A page of a listing: `limit` of the query (false after the call ended), the header with the token of
  * the next page behind that row. */
 bool rest_page_limit(struct rest *r, uint64_t *ret);
 must_check int rest_next_token(struct rest *r, int64_t at_us, const char *id, bool ascending);
 
-/* The Sandbox and the ListedSandbox / SandboxDetail of the contract; new references. */
-json_t *rest_sandbox_json(const struct rest *r, const struct sandbox *s);
-json_t *rest_listed_json(const struct sandbox *s);
-json_t *rest_detail_json(const struct rest *r, const struct sandbox *s);
-/* "running" or "paused"; NULL for one that is in no list. */
-const char *rest_state_name(const struct sandbox *s);
+/* The answer that describes a sandbox: borrowed texts, valid until the sandbox changes. */
+void rest_view(const struct rest *r, const struct sandbox *s, struct cloud_sandbox *ret);
+/* … as a list and a detail show it: the parts that it has. */
+unsigned rest_listed_part(const struct sandbox *s);
+/* UNKNOWN for one that is in no list. */
+enum cloud_state rest_state(const struct sandbox *s);
 
-/* The network object of a body (its egress part without `all`), checked; *ret is what GET shows of it,
- * a new reference or NULL. -EINVAL after the call ended. */
-must_check int rest_network(struct rest *r, const json_t *network, bool all, bool secure,
-			    json_t **ret);
+/* Network settings of a body, checked. False after the call ended. */
+bool rest_network_ok(struct rest *r, const struct cloud_network *n, const struct netrules_with *with);
 
 /* rest_create.c, rest_list.c, rest_sandbox.c, rest_pause.c, rest_snap.c, rest_fork.c, rest_net.c, rest_log.c */
 rest_handler rest_create_v1, rest_create_v2, rest_list_v1, rest_list_v2, rest_get, rest_delete,

@@ -7,24 +7,20 @@
 #include <string.h>
 
 #include "daemon/local/api/rest.h"
-#include "daemon/local/state/list.h"
 #include "proto/base/str.h"
+#include "proto/cloud/error.h"
+#include "proto/cloud/list.h"
 
 #define TIMEOUT_V1_S 15
 #define TIMEOUT_V2_S 300
 
 /* False after the call ended. */
-static bool take_template(struct rest *r, struct sandbox_params *p)
+static bool take_template(struct rest *r, const char *id, struct sandbox_params *p)
 {
-	json_t *v = json_object_get(r->in, "templateID");
 	struct template_build *build = NULL;
 	struct template_ref ref;
 
-	if (!json_is_string(v)) {
-		rest_invalid(r, "request body has an error: property \"templateID\" is missing");
-		return false;
-	}
-	if (template_ref_parse(json_string_value(v), &ref) < 0) {
+	if (template_ref_parse(id, &ref) < 0) {
 		rest_fail(r, 400, "Invalid template reference");
 		return false;
 	}
@@ -42,29 +38,9 @@ static bool take_template(struct rest *r, struct sandbox_params *p)
 	return false;
 }
 
-/* Whether the caller's field asks for something: not absent, null, {} or []. */
-static bool asks(const struct rest *r, const char *key)
-{
-	json_t *v = json_object_get(r->in, key);
-
-	return v && !json_is_null(v) && !(json_is_object(v) && !json_object_size(v)) &&
-	       !(json_is_array(v) && !json_array_size(v));
-}
-
 /* False after the call ended. */
-static bool check_pause(struct rest *r, struct sandbox_policy *p)
+static bool check_pause(struct rest *r, const struct sandbox_policy *p)
 {
-	json_t *resume = json_object_get(r->in, "autoResume");
-
-	p->auto_pause_memory = true;
-	if (rest_bool(r, "autoPause", &p->auto_pause) < 0 ||
-	    rest_bool(r, "autoPauseMemory", &p->auto_pause_memory) < 0)
-		return false;
-	if (resume && !json_is_null(resume) && !json_is_boolean(json_object_get(resume, "enabled"))) {
-		rest_invalid(r, "autoResume must be {\"enabled\": true or false}");
-		return false;
-	}
-	p->auto_resume = json_is_true(json_object_get(resume, "enabled"));
 	if (!p->auto_pause_memory && !p->auto_pause)
 		rest_fail(r, 400, "autoPauseMemory=false needs autoPause=true");
 	else if (!p->auto_pause_memory && p->auto_resume)
@@ -74,15 +50,13 @@ static bool check_pause(struct rest *r, struct sandbox_policy *p)
 	return false;
 }
 
-static bool check_unbuilt(struct rest *r)
+static bool check_unbuilt(struct rest *r, const struct cloud_create *c)
 {
-	json_t *tokens = json_object_get(json_object_get(r->in, "iam"), "tokens");
-
-	if (json_object_size(tokens))
+	if (c->n_iam_tokens)
 		rest_unsupported(r, "iam");
-	else if (asks(r, "mcp"))
+	else if (c->asks_mcp)
 		rest_unsupported(r, "mcp");
-	else if (asks(r, "volumeMounts"))
+	else if (c->asks_volumes)
 		rest_unsupported(r, "volumeMounts");
 	else
 		return true;
@@ -90,12 +64,11 @@ static bool check_unbuilt(struct rest *r)
 }
 
 /* A variable's name must be able to be one. */
-static bool check_env(struct rest *r, json_t *env)
+static bool check_env(struct rest *r, const struct cloud_kvs *env)
 {
-	const char *key;
-	json_t *v;
+	for (size_t i = 0; i < env->n; i++) {
+		const char *key = env->v[i].key;
 
-	json_object_foreach(env, key, v) {
 		if (*key && !strchr(key, '='))
 			continue;
 		rest_invalid(r, "envVars: \"%.60s\" cannot be the name of a variable", key);
@@ -107,13 +80,15 @@ static bool check_env(struct rest *r, json_t *env)
 static void on_created(void *user, struct sandbox *s, int e, const char *why)
 {
 	struct rest *r = user;
+	struct cloud_sandbox view;
 
 	if (!e) {
 		str_copy(r->id, sizeof(r->id), s->id);
 		rest_limits(r, s->network, s->template->team);
-		rest_reply(r, 201, rest_sandbox_json(r, s));
+		rest_view(r, s, &view);
+		rest_reply_doc(r, 201, CLOUD_DOC_SANDBOX, &view, CLOUD_CREATED);
 	} else {
-		rest_fail_code(r, 500, "sandbox_create_failed", "Failed to create sandbox: %s",
+		rest_fail_code(r, 500, CLOUD_ERROR_CREATE_FAILED, "Failed to create sandbox: %s",
 			       why ? why : "out of memory");
 	}
 }
@@ -131,50 +106,56 @@ static void place(struct rest *r, const struct sandbox_params *p)
 	else if (e == -ENOENT)
 		rest_fail(r, 404, "template \"%s\" not found", p->template->name);
 	else if (e == -EAGAIN)
-		rest_fail_code(r, 503, "sandbox_capacity_unavailable",
+		rest_fail_code(r, 503, CLOUD_ERROR_CAPACITY,
 			       "Failed to place sandbox: this machine has no room for another one");
 	else
-		rest_fail_code(r, 500, "sandbox_create_failed", "Failed to create sandbox: %s",
+		rest_fail_code(r, 500, CLOUD_ERROR_CREATE_FAILED, "Failed to create sandbox: %s",
 			       strerror(-e));
 }
 
-static bool take_policy(struct rest *r, bool v2, struct sandbox_params *p)
+static struct sandbox_policy policy_of(const struct cloud_create *c)
 {
-	int64_t timeout_s = v2 ? TIMEOUT_V2_S : TIMEOUT_V1_S;
-	int has;
-
-	if (rest_timeout_s(r, &timeout_s) < 0)
-		return false;
-	p->timeout_s = (uint32_t)timeout_s;
-	if (!v2 && rest_bool(r, "secure", &p->policy.secure) < 0)
-		return false;
-	has = rest_bool(r, "allow_internet_access", &p->policy.internet);
-	p->policy.has_internet = has > 0;
-	p->policy.is_blocked = has > 0 && !p->policy.internet;
-	return has >= 0 && rest_string_map(r, "metadata", &p->metadata) >= 0 &&
-	       rest_string_map(r, "envVars", &p->env_vars) >= 0 && check_pause(r, &p->policy);
+	return (struct sandbox_policy){
+		.secure = c->secure == TRI_TRUE,
+		.has_internet = c->allow_internet_access != TRI_UNSET,
+		.internet = c->allow_internet_access == TRI_TRUE,
+		.is_blocked = c->allow_internet_access == TRI_FALSE,
+		.auto_pause = c->auto_pause == TRI_TRUE,
+		.auto_pause_memory = c->auto_pause_memory != TRI_FALSE,
+		.auto_resume = c->auto_resume == TRI_TRUE,
+		.is_private = c->network && c->network->allow_public_traffic == TRI_FALSE,
+	};
 }
 
-static void create(struct rest *r, bool v2)
+static void create_as(struct rest *r, const struct cloud_create *c)
 {
-	struct sandbox_params p = { .team = r->team, .policy = { .secure = v2 } };
-	json_t *network = json_object_get(r->in, "network");
+	struct sandbox_params p = { .team = r->team, .timeout_s = c->timeout_s, .policy = policy_of(c),
+				    .metadata = c->metadata, .env_vars = c->envs, .network = c->network };
+	struct netrules_with with = { .secure = tri_of(p.policy.secure) };
 
-	if (!take_template(r, &p) || !take_policy(r, v2, &p) ||
-	    rest_network(r, network, true, p.policy.secure, &p.network) < 0)
-		return;
-	p.policy.is_private = json_is_false(json_object_get(network, "allowPublicTraffic"));
-	if (check_unbuilt(r) && check_env(r, p.env_vars))
+	if (take_template(r, c->template_id, &p) && rest_timeout_ok(r, c->timeout_s) && check_pause(r, &p.policy) &&
+	    (!c->network || rest_network_ok(r, c->network, &with)) && check_unbuilt(r, c) && check_env(r, &c->envs))
 		place(r, &p);
-	json_decref(p.network);
 }
 
 void rest_create_v1(struct rest *r)
 {
-	create(r, false);
+	struct cloud_create c = { .timeout_s = TIMEOUT_V1_S };
+
+	if (!rest_take(r, CLOUD_DOC_CREATE, &c))
+		return;
+	create_as(r, &c);
+	cloud_create_fini(&c);
 }
 
+/* Always secure. */
 void rest_create_v2(struct rest *r)
 {
-	create(r, true);
+	struct cloud_create c = { .timeout_s = TIMEOUT_V2_S };
+
+	if (!rest_take(r, CLOUD_DOC_CREATE, &c))
+		return;
+	c.secure = TRI_TRUE;
+	create_as(r, &c);
+	cloud_create_fini(&c);
 }

@@ -11,20 +11,21 @@
 #include "daemon/local/state/journal.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
+#include "proto/cloud/error.h"
 
 #define FORK_TIMEOUT_S 15
-#define FORK_MAX       100
 
 struct fork;
 
 struct child {
 	struct fork *f;
-	json_t *result;
+	char *text;		/* its part of the answer; NULL without memory */
 };
 
 struct fork {
 	struct rest *r;
-	struct sandbox_params p;		/* references of our own */
+	struct sandbox_params p;		/* what it points to is our own */
+	struct cloud_network *network;
 	char root[CONTAINER_ID_MAX + 1], layer[CONTAINER_ID_MAX + 1];
 	size_t n, n_open;
 	struct child children[];
@@ -33,40 +34,57 @@ struct fork {
 static void fork_free(struct fork *f)
 {
 	template_unuse(state_templates(f->r->l->state), f->p.template);
-	json_decref(f->p.metadata);
-	json_decref(f->p.env_vars);
-	json_decref(f->p.network);
+	cloud_kvs_fini(&f->p.metadata);
+	cloud_kvs_fini(&f->p.env_vars);
+	cloud_network_free(f->network);
 	for (size_t i = 0; i < f->n; i++)
-		json_decref(f->children[i].result);
+		free(f->children[i].text);
 	free(f);
 }
 
 static void rest_fork_finish(struct fork *f)
 {
-	json_t *all = json_array();
 	struct rest *r = f->r;
-	int e = all ? 0 : -ENOMEM;
+	struct buf all = BUF_NULL;
+	char *text = NULL;
+	int e = 0;
 
 	for (size_t i = 0; i < f->n && !e; i++)
-		e = json_array_append(all, f->children[i].result) < 0 ? -ENOMEM : 0;
+		e = f->children[i].text ? buf_printf(&all, "%s%s", i ? "," : "[", f->children[i].text) : -ENOMEM;
+	if (!e)
+		e = buf_put_str(&all, "]");
+	if (!e)
+		text = buf_take_str(&all);
+	buf_fini(&all);
 	state_drop_layer(r->l->state, f->layer);
 	rest_limits(r, f->p.network, true);
 	fork_free(f);
-	if (!e) {
-		rest_reply(r, 201, all);
-		return;
-	}
-	json_decref(all);
-	rest_fail(r, 500, "out of memory");
+	if (text)
+		rest_reply_text(r, 201, text);
+	else
+		rest_fail(r, 500, "out of memory");
 }
 
-static json_t *error_json(unsigned status, const char *error_code, const char *message)
+static char *result_text(const struct rest *r, const struct cloud_fork_result *v)
 {
-	json_t *e = json_pack("{s:i, s:s}", "code", (int)status, "message", message);
+	int e;
 
-	if (e && error_code)
-		(void)json_object_set_new(e, "error_code", json_string(error_code));
-	return json_pack("{s:o}", "error", e);
+	return cloud_json_text(CLOUD_DOC_FORK_RESULT, v, r->flavour, 0, &e);
+}
+
+static char *error_text(const struct rest *r, unsigned status, const char *error_code, const char *message)
+{
+	struct cloud_error e = { .code = status, .error_code = (char *)error_code, .message = (char *)message };
+
+	return result_text(r, &(struct cloud_fork_result){ .error = &e });
+}
+
+static char *child_text(const struct rest *r, const struct sandbox *s)
+{
+	struct cloud_sandbox view;
+
+	rest_view(r, s, &view);
+	return result_text(r, &(struct cloud_fork_result){ .sandbox = &view });
 }
 
 static void on_child(void *user, struct sandbox *s, int e, const char *why)
@@ -77,26 +95,26 @@ static void on_child(void *user, struct sandbox *s, int e, const char *why)
 	journal_add(f->r->l->journal, "fork-child",
 		    json_pack("{s:s, s:s, s:s?, s:i}", "sandbox", f->r->id, "team", f->p.team, "child",
 			      s ? s->id : NULL, "error", e));
-	c->result = !e ? json_pack("{s:o}", "sandbox", rest_sandbox_json(f->r, s))
-		       : error_json(500, "sandbox_create_failed", why ? why : strerror(-e));
+	c->text = !e ? child_text(f->r, s) :
+		       error_text(f->r, 500, CLOUD_ERROR_CREATE_FAILED, why ? why : strerror(-e));
 	if (!--f->n_open)
 		rest_fork_finish(f);
 }
 
 static void make_child(struct fork *f, struct child *c)
 {
-	int e = sandbox_create(f->r->l->state, &f->p, on_child, c);
+	const struct rest *r = f->r;
+	int e = sandbox_create(r->l->state, &f->p, on_child, c);
 
 	if (!e)
 		return;
 	if (e == STATE_FULL)
-		c->result = error_json(429, NULL, "you have reached the maximum number of concurrent "
-						  "sandboxes");
+		c->text = error_text(r, 429, NULL, "you have reached the maximum number of concurrent sandboxes");
 	else if (e == -EAGAIN)
-		c->result = error_json(503, "sandbox_capacity_unavailable",
-				       "Failed to place sandbox: this machine has no room for another one");
+		c->text = error_text(r, 503, CLOUD_ERROR_CAPACITY,
+				     "Failed to place sandbox: this machine has no room for another one");
 	else
-		c->result = error_json(500, "sandbox_create_failed", strerror(-e));
+		c->text = error_text(r, 500, CLOUD_ERROR_CREATE_FAILED, strerror(-e));
 	f->n_open--;
 }
 
@@ -117,8 +135,20 @@ static void on_saved(void *user, int e, const char *why)
 		rest_fork_finish(f);
 }
 
-static struct fork *fork_new(struct rest *r, struct sandbox *s, size_t n, int64_t timeout_s)
+static int copy_settings(struct fork *f, const struct sandbox *s)
 {
+	int e = cloud_kvs_add_all(&f->p.metadata, &s->metadata);
+
+	if (e == 0)
+		e = cloud_kvs_add_all(&f->p.env_vars, &s->env_vars);
+	f->network = s->network ? cloud_network_dup(s->network) : NULL;
+	f->p.network = f->network;
+	return e == 0 && s->network && !f->network ? -ENOMEM : e;
+}
+
+static struct fork *fork_new(struct rest *r, struct sandbox *s, const struct cloud_fork *body)
+{
+	size_t n = body->count;
 	struct fork *f = calloc(1, sizeof(*f) + n * sizeof(f->children[0]));
 
 	if (!f)
@@ -135,27 +165,31 @@ static struct fork *fork_new(struct rest *r, struct sandbox *s, size_t n, int64_
 		.template = s->template,
 		.root = f->root,
 		.layer = f->layer,
-		.timeout_s = (uint32_t)timeout_s,
+		.timeout_s = body->timeout_s,
 		.policy = s->policy,
-		.metadata = json_incref(s->metadata),
-		.env_vars = json_incref(s->env_vars),
-		.network = json_incref(s->network),
 	};
 	template_use(s->template);
-	return f;
+	if (copy_settings(f, s) == 0)
+		return f;
+	fork_free(f);
+	return NULL;
 }
 
 void rest_fork(struct rest *r)
 {
 	uint32_t max = state_opts(r->l->state)->max_sandboxes;
-	int64_t timeout_s = FORK_TIMEOUT_S, count = 1;
+	struct cloud_fork body = { .timeout_s = FORK_TIMEOUT_S, .count = 1 };
 	struct sandbox *s;
 	struct fork *f;
 	int e;
 
-	if (rest_timeout_s(r, &timeout_s) < 0 || rest_int(r, "count", 1, FORK_MAX, &count) < 0)
+	if (!rest_take(r, CLOUD_DOC_FORK, &body) || !rest_timeout_ok(r, body.timeout_s))
 		return;
-	if (count >= max) {
+	if (!body.count) {
+		rest_invalid(r, "count must be at least 1");
+		return;
+	}
+	if (body.count >= max) {
 		rest_fail(r, 400, "count must be less than the %u sandboxes you may have", max);
 		return;
 	}
@@ -166,7 +200,7 @@ void rest_fork(struct rest *r)
 		rest_fail(r, 409, "sandbox \"%s\" is not running", r->id);
 		return;
 	}
-	f = fork_new(r, s, (size_t)count, timeout_s);
+	f = fork_new(r, s, &body);
 	e = f ? sandbox_save(s, f->layer, on_saved, f) : -ENOMEM;
 	if (!e)
 		return;

@@ -5,15 +5,15 @@
 #include <string.h>
 
 #include "daemon/local/api/rest.h"
-#include "daemon/local/state/list.h"
 #include "proto/base/str.h"
+#include "proto/cloud/list.h"
 
 #define PAGE_MAX 100u
 
 struct listing {
 	bool running, paused, ascending;
 	bool none;			/* nothing can match */
-	json_t *metadata;
+	struct cloud_kvs metadata;	/* none match everything */
 	const struct template *template;
 	int64_t after_us;
 	bool has_cursor;
@@ -147,11 +147,11 @@ static int compare_asc(const void *a, const void *b)
 
 static bool is_listed(const struct rest *r, const struct listing *l, const struct sandbox *s)
 {
-	const char *state = rest_state_name(s);
+	enum cloud_state state = rest_state(s);
 
-	return state && s->team == r->team && (str_eq(state, "running") ? l->running : l->paused) &&
+	return state && s->team == r->team && (state == CLOUD_STATE_RUNNING ? l->running : l->paused) &&
 	       (!l->template || s->template == l->template) && s->started_us >= l->after_us &&
-	       (!l->metadata || meta_filter_match(l->metadata, s->metadata));
+	       meta_filter_match(&l->metadata, &s->metadata);
 }
 
 /* All rows that match, in order; heap. */
@@ -172,32 +172,29 @@ static int collect(const struct rest *r, const struct listing *l, struct sandbox
 	return 0;
 }
 
-static void rest_list_answer(struct rest *r, const struct listing *l, struct sandbox *const *v,
-			     size_t n)
+static void rest_list_answer(struct rest *r, const struct listing *l, struct sandbox *const *v, size_t n)
 {
-	json_t *rows = json_array();
+	struct rest_list rows;
 	size_t at = 0, n_running = 0;
-	int e = rows ? 0 : -ENOMEM;
 
+	rest_list_begin(&rows, NULL);
 	for (size_t i = 0; i < n; i++)
 		n_running += v[i]->state == SANDBOX_RUNNING;
-
 	while (l->has_cursor && at < n &&
 	       cursor_compare(v[at]->started_us, v[at]->id, l->cursor.at_us, l->cursor.id,
 			      l->ascending) <= 0)
 		at++;
-	for (size_t end = MIN(n, at + l->limit); at < end && !e; at++)
-		e = json_array_append_new(rows, rest_listed_json(v[at])) < 0 ? -ENOMEM : 0;
-	if (!e && l->running)
-		e = fields_printf(&r->extra, "x-total-running", "%zu", n_running);
-	if (!e && at < n && at)
-		e = rest_next_token(r, v[at - 1]->started_us, v[at - 1]->id, l->ascending);
-	if (!e) {
-		rest_reply(r, 200, rows);
-		return;
+	for (size_t end = MIN(n, at + l->limit); at < end; at++) {
+		struct cloud_sandbox view;
+
+		rest_view(r, v[at], &view);
+		rest_list_add(r, &rows, NULL, CLOUD_DOC_SANDBOX, &view, rest_listed_part(v[at]));
 	}
-	json_decref(rows);
-	rest_fail(r, 500, "out of memory");
+	if (!rows.e && l->running)
+		rows.e = fields_printf(&r->extra, "x-total-running", "%zu", n_running);
+	if (!rows.e && at < n && at)
+		rows.e = rest_next_token(r, v[at - 1]->started_us, v[at - 1]->id, l->ascending);
+	rest_list_reply(r, 200, &rows);
 }
 
 void rest_list_v2(struct rest *r)
@@ -216,7 +213,7 @@ void rest_list_v2(struct rest *r)
 			rest_list_answer(r, &l, v, n);
 	}
 	free(v);
-	json_decref(l.metadata);
+	cloud_kvs_fini(&l.metadata);
 }
 
 void rest_list_v1(struct rest *r)
@@ -232,5 +229,5 @@ void rest_list_v1(struct rest *r)
 	else
 		rest_list_answer(r, &l, v, n);
 	free(v);
-	json_decref(l.metadata);
+	cloud_kvs_fini(&l.metadata);
 }

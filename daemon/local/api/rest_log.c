@@ -29,11 +29,24 @@ static bool take_number(struct rest *r, const char *key, uint64_t max, int64_t *
 
 /* --- metrics --- */
 
+struct metric_list {
+	struct rest *r;
+	struct rest_list rows;
+};
+
+static int add_metric(const struct cloud_metric *v, void *user)
+{
+	struct metric_list *l = user;
+
+	rest_list_add(l->r, &l->rows, NULL, CLOUD_DOC_METRIC, v, 0);
+	return l->rows.e;
+}
+
 void rest_metrics(struct rest *r)
 {
 	struct sandbox *s = rest_find(r);
 	int64_t start_s = s ? s->started_us / 1000000 : 0, end_s = clock_wall_ms() / 1000;
-	json_t *out;
+	struct metric_list l = { .r = r };
 
 	if (!take_number(r, "start", INT64_MAX, &start_s) || !take_number(r, "end", INT64_MAX, &end_s))
 		return;
@@ -41,60 +54,62 @@ void rest_metrics(struct rest *r)
 		rest_fail(r, 400, "start must not be after end");
 		return;
 	}
-	out = s ? meter_series(&s->meter, start_s, end_s) : json_array();
-	if (out)
-		rest_reply(r, 200, out);
-	else
-		rest_fail(r, 500, "out of memory");
+	rest_list_begin(&l.rows, NULL);
+	if (s && !l.rows.e)
+		l.rows.e = meter_series(&s->meter, start_s, end_s, add_metric, &l);
+	rest_list_reply(r, 200, &l.rows);
 }
 
 /* One id of the list; false after the call ended. */
-static bool add_latest(struct rest *r, const char *text, size_t n, json_t *to)
+static bool add_latest(struct rest *r, const char *text, size_t n, struct rest_list *to)
 {
-	char id[2 * ROUTE_ID_MAX];
+	char id[2 * CLOUD_SANDBOX_ID_MAX];
+	struct cloud_metric v;
 	struct sandbox *s;
 
-	if (n >= sizeof(id)) {
-		rest_fail(r, 400, "Invalid sandbox ID");
-		return false;
-	}
-	memcpy(id, text, n);
-	id[n] = '\0';
-	if (route_sandbox_id(id, r->id) < 0) {
+	str_copy(id, MIN(sizeof(id), n + 1), text);
+	if (n >= sizeof(id) || cloud_id_parse(id, r->id) < 0) {
 		rest_fail(r, 400, "Invalid sandbox ID");
 		return false;
 	}
 	s = rest_find(r);
-	if (s && s->meter.n)
-		(void)json_object_set_new(to, s->id, meter_last(&s->meter));
+	if (s && meter_last(&s->meter, &v))
+		rest_list_add(r, to, s->id, CLOUD_DOC_METRIC, &v, 0);
+	return true;
+}
+
+static bool add_all_latest(struct rest *r, const char *ids, struct rest_list *to)
+{
+	size_t count = 0, n;
+
+	for (const char *s = ids; s; s = s[n] ? s + n + 1 : NULL) {
+		n = strcspn(s, ",");
+		if (++count > METRICS_IDS_MAX) {
+			rest_fail(r, 400, "at most %u sandboxes", METRICS_IDS_MAX);
+			return false;
+		}
+		if (!add_latest(r, s, n, to))
+			return false;
+	}
 	return true;
 }
 
 void rest_metrics_of(struct rest *r)
 {
 	const char *ids = query_get(&r->query, "sandbox_ids");
-	json_t *found = json_object();
-	size_t count = 0, n;
+	struct rest_list found;
 
 	if (!ids || !*ids) {
-		json_decref(found);
 		rest_invalid(r, "parameter \"sandbox_ids\" in query has an error: value is required");
 		return;
 	}
-	for (const char *s = ids; s; s = s[n] ? s + n + 1 : NULL) {
-		n = strcspn(s, ",");
-		if (++count > METRICS_IDS_MAX) {
-			json_decref(found);
-			rest_fail(r, 400, "at most %u sandboxes", METRICS_IDS_MAX);
-			return;
-		}
-		if (!add_latest(r, s, n, found)) {
-			json_decref(found);
-			return;
-		}
+	rest_list_begin(&found, "sandboxes");
+	if (!add_all_latest(r, ids, &found)) {
+		buf_fini(&found.out);
+		return;
 	}
 	r->id[0] = '\0';
-	rest_reply(r, 200, json_pack("{s:o}", "sandboxes", found));
+	rest_list_reply(r, 200, &found);
 }
 
 /* --- logs --- */

@@ -9,101 +9,89 @@
 #include "daemon/local/egress/netrule.h"
 #include "proto/base/str.h"
 
-static const char *const ingress[] = { "allowPublicTraffic", "maskRequestHost" };
-static const char *const egress[] = { "allowOut", "denyOut", "egressProxy", "rules" };
-
-static int put_fields(json_t *to, const json_t *from, const char *const *names, size_t n)
+/* Fields by the names of the contract. */
+static const char *field_name(enum netrules_field f)
 {
-	for (size_t i = 0; i < n; i++) {
-		json_t *v = json_object_get(from, names[i]);
+	static const char *const names[] = {
+		[NETRULES_ALLOW_OUT] = "allowOut",	  [NETRULES_DENY_OUT] = "denyOut",
+		[NETRULES_PROXY] = "egressProxy",	  [NETRULES_PROXY_ADDRESS] = "egressProxy.address",
+		[NETRULES_PROXY_USERNAME] = "egressProxy.username", [NETRULES_RULES] = "rules",
+		[NETRULES_PUBLIC] = "allowPublicTraffic", [NETRULES_MASK] = "maskRequestHost",
+		[NETRULES_TOKENS] = "iam.tokens",
+	};
 
-		if (v && !json_is_null(v) && json_object_set(to, names[i], v) < 0)
-			return -ENOMEM;
-	}
-	return 0;
+	return names[f];
 }
 
-static bool check(struct rest *r, const json_t *network, bool all, bool secure)
+bool rest_network_ok(struct rest *r, const struct cloud_network *n, const struct netrules_with *with)
 {
-	struct netrule_fault f;
-	bool has_egress;
+	bool has_egress = engine_have_egress(state_opts(r->l->state)->engine);
+	struct netrules_fault f;
 	const char *out;
 
-	if (!netrule_egress_ok(network, &f) || (all && !netrule_ingress_ok(network, secure, &f))) {
-		if (f.schema)
-			rest_invalid(r, "%s", f.text);
-		else
-			rest_fail(r, f.status, "%s", f.text);
+	if (!netrules_network_ok(n, with, &f)) {
+		rest_fail(r, 400, "%s: %s", field_name(f.field), f.text);
 		return false;
 	}
-	has_egress = engine_have_egress(state_opts(r->l->state)->engine);
-	if (!has_egress && json_is_object(json_object_get(network, "egressProxy"))) {
+	if (netrule_is_too_long(n)) {
+		rest_fail(r, 400, "allowOut, denyOut: too many entries");
+		return false;
+	}
+	if (!has_egress && n->egress_address) {
 		/* The cloud's status for a team without it. */
 		rest_fail(r, 403, "egressProxy is not enabled (sandboxes of agentbox-local have no network "
 				  "outside on this machine)");
 		return false;
 	}
-	out = netrule_unsupported(network, has_egress);
+	out = netrule_unsupported(n, has_egress);
 	if (!out)
 		return true;
 	rest_unsupported(r, out);
 	return false;
 }
 
-int rest_network(struct rest *r, const json_t *network, bool all, bool secure, json_t **ret)
+/* What goes out from now on; what comes in stays as it was. */
+static struct cloud_network *with_ingress(const struct cloud_network *egress, const struct cloud_network *now)
 {
-	json_t *o;
-	int e = 0;
+	scoped(cloud_network_freep) struct cloud_network *n = cloud_network_dup(egress);
 
-	*ret = NULL;
-	if (!network || json_is_null(network))
-		return 0;
-	if (!json_is_object(network)) {
-		rest_invalid(r, "network must be an object");
-		return -EINVAL;
-	}
-	if (!check(r, network, all, secure))
-		return -EINVAL;
-	o = json_object();
-	e = o ? put_fields(o, network, egress, ARRAY_SIZE(egress)) : -ENOMEM;
-	if (!e && all)
-		e = put_fields(o, network, ingress, ARRAY_SIZE(ingress));
-	if (e < 0) {
-		json_decref(o);
-		rest_fail(r, 500, "out of memory");
-		return -EINVAL;
-	}
-	if (json_object_size(o))
-		*ret = o;
-	else
-		json_decref(o);
-	return 0;
+	if (!n || !now)
+		return give(n);
+	n->allow_public_traffic = now->allow_public_traffic;
+	free(n->mask_request_host);
+	n->mask_request_host = str_dup(now->mask_request_host);
+	return n->mask_request_host || !now->mask_request_host ? give(n) : NULL;
 }
 
-/* Replaces what goes out; what comes in stays. */
+static void set_network(struct rest *r, struct sandbox *s, const struct cloud_egress *e)
+{
+	scoped(cloud_network_freep) struct cloud_network *n = with_ingress(&e->network, s->network);
+	bool blocked = e->allow_internet_access == TRI_FALSE;
+
+	if (!n || sandbox_set_network(s, n, blocked) < 0) {
+		rest_fail(r, 500, "out of memory");
+		return;
+	}
+	if (e->allow_internet_access) {
+		s->policy.has_internet = true;
+		s->policy.internet = !blocked;
+	}
+	rest_limits(r, s->network, false);
+	rest_reply(r, 204, NULL);
+}
+
 void rest_set_network(struct rest *r)
 {
-	json_t *o = NULL, *now;
+	static const struct netrules_with with = { .replaces_egress = true };
+	struct cloud_egress e = { 0 };
 	struct sandbox *s;
-	bool internet;
-	int has = rest_bool(r, "allow_internet_access", &internet);
 
-	if (has < 0 || rest_network(r, r->in, false, true, &o) < 0)
+	if (!rest_take(r, CLOUD_DOC_EGRESS, &e))
 		return;
-	s = rest_running(r);
-	now = s ? json_object() : NULL;
-	if (now && put_fields(now, s->network, ingress, ARRAY_SIZE(ingress)) == 0 &&
-	    (!o || json_object_update(now, o) == 0) &&
-	    sandbox_set_network(s, json_object_size(now) ? now : NULL, has && !internet) == 0) {
-		if (has) {
-			s->policy.has_internet = true;
-			s->policy.internet = internet;
-		}
-		rest_limits(r, s->network, false);
-		rest_reply(r, 204, NULL);
-	} else if (s) {
-		rest_fail(r, 500, "out of memory");
+	if (rest_network_ok(r, &e.network, &with)) {
+		s = rest_running(r);
+		if (s)
+			set_network(r, s, &e);
 	}
-	json_decref(now);
-	json_decref(o);
+	cloud_doc_fini(CLOUD_DOC_EGRESS, &e);
 }

@@ -7,6 +7,7 @@
 
 #include "daemon/local/api/rest.h"
 #include "proto/base/str.h"
+#include "proto/cloud/error.h"
 
 #define CONNECT_V2_S 300
 #define RESUME_S     15
@@ -29,10 +30,12 @@ static void pause_over(struct rest *r, const struct sandbox *s, bool memory)
 void rest_pause(struct rest *r)
 {
 	struct sandbox *s = rest_find(r);
-	bool memory = true;
+	struct cloud_pause body = { .memory = TRI_TRUE };
+	bool memory;
 
-	if (rest_bool(r, "memory", &memory) < 0)
+	if (!rest_take(r, CLOUD_DOC_PAUSE, &body))
 		return;
+	memory = body.memory == TRI_TRUE;
 	if (r->began && (!s || s->state == SANDBOX_PAUSED || s->state == SANDBOX_KILLING)) {
 		pause_over(r, s, memory);
 		return;
@@ -62,14 +65,22 @@ void rest_pause(struct rest *r)
 
 /* --- resume --- */
 
+static void reply_with(struct rest *r, unsigned status, const struct sandbox *s)
+{
+	struct cloud_sandbox view;
+
+	rest_view(r, s, &view);
+	rest_reply_doc(r, status, CLOUD_DOC_SANDBOX, &view, CLOUD_CREATED);
+}
+
 /* Of a paused one; the answer comes when it is over. */
-static void resume(struct rest *r, struct sandbox *s, int64_t timeout_s, bool memory)
+static void resume(struct rest *r, struct sandbox *s, uint32_t timeout_s, bool memory)
 {
 	uint32_t max = state_opts(r->l->state)->max_sandboxes;
 	int e;
 
 	rest_limits(r, s->network, sandbox_is_cold(s) || !memory);
-	e = sandbox_resume(s, (uint32_t)timeout_s, memory);
+	e = sandbox_resume(s, timeout_s, memory);
 	if (e == STATE_FULL) {
 		rest_fail(r, 429, "you have reached the maximum number of concurrent sandboxes (%u)",
 			  max);
@@ -85,22 +96,19 @@ static void resume(struct rest *r, struct sandbox *s, int64_t timeout_s, bool me
 static void resumed(struct rest *r, struct sandbox *s)
 {
 	if (s && s->state == SANDBOX_RUNNING)
-		rest_reply(r, 201, rest_sandbox_json(r, s));
+		reply_with(r, 201, s);
 	else if (s && s->state == SANDBOX_PAUSED)
-		rest_fail_code(r, 500, "sandbox_create_failed", "Failed to resume sandbox: %s",
+		rest_fail_code(r, 500, CLOUD_ERROR_CREATE_FAILED, "Failed to resume sandbox: %s",
 			       strerror(-s->resume_r));
 	else
 		rest_no_sandbox(r);
 }
 
-static void connect_for(struct rest *r, int64_t timeout_s)
+static void connect_for(struct rest *r, uint32_t timeout_s, bool memory)
 {
 	uint32_t max_s = state_opts(r->l->state)->max_length_s;
 	struct sandbox *s = rest_find(r);
-	bool memory = true;
 
-	if (rest_bool(r, "memory", &memory) < 0)
-		return;
 	if (timeout_s > max_s) {
 		rest_fail(r, 400, "Timeout cannot be greater than %u seconds", max_s);
 		return;
@@ -116,7 +124,7 @@ static void connect_for(struct rest *r, int64_t timeout_s)
 	switch (s->state) {
 	case SANDBOX_RUNNING:
 		sandbox_extend(s, (uint64_t)timeout_s * 1000);
-		rest_reply(r, 200, rest_sandbox_json(r, s));
+		reply_with(r, 200, s);
 		break;
 	case SANDBOX_PAUSED:
 		resume(r, s, timeout_s, memory);
@@ -132,34 +140,30 @@ static void connect_for(struct rest *r, int64_t timeout_s)
 
 void rest_connect_v1(struct rest *r)
 {
-	int64_t timeout_s;
-	int has = rest_int(r, "timeout", 0, INT32_MAX, &timeout_s);
+	struct cloud_connect body = { .timeout_s = UINT32_MAX };
 
-	if (has > 0)
-		connect_for(r, timeout_s);
-	else if (!has)
-		rest_invalid(r, "request body has an error: property \"timeout\" is missing");
+	if (!rest_take(r, CLOUD_DOC_CONNECT, &body))
+		return;
+	if (body.timeout_s == UINT32_MAX)
+		rest_invalid(r, "request body has an error: timeout is missing");
+	else
+		connect_for(r, body.timeout_s, body.memory != TRI_FALSE);
 }
 
 void rest_connect_v2(struct rest *r)
 {
-	int64_t timeout_s = CONNECT_V2_S;
+	struct cloud_connect body = { .timeout_s = CONNECT_V2_S };
 
-	if (rest_int(r, "timeout", 0, INT32_MAX, &timeout_s) >= 0)
-		connect_for(r, timeout_s);
+	if (rest_take(r, CLOUD_DOC_CONNECT, &body))
+		connect_for(r, body.timeout_s, body.memory != TRI_FALSE);
 }
 
 void rest_resume(struct rest *r)
 {
+	struct cloud_connect body = { .timeout_s = RESUME_S };
 	struct sandbox *s = rest_find(r);
-	int64_t timeout_s = RESUME_S;
-	bool memory = true, pause;
-	int has;
 
-	if (rest_timeout_s(r, &timeout_s) < 0 || rest_bool(r, "memory", &memory) < 0)
-		return;
-	has = rest_bool(r, "autoPause", &pause);
-	if (has < 0)
+	if (!rest_take(r, CLOUD_DOC_CONNECT, &body) || !rest_timeout_ok(r, body.timeout_s))
 		return;
 	if (r->began) {
 		resumed(r, s);
@@ -168,9 +172,9 @@ void rest_resume(struct rest *r)
 	} else if (s->state == SANDBOX_RUNNING || s->state == SANDBOX_SNAPSHOTTING) {
 		rest_fail(r, 409, "Sandbox %s is already running", s->id);
 	} else if (s->state == SANDBOX_PAUSED) {
-		if (has)
-			s->policy.auto_pause = pause;
-		resume(r, s, timeout_s, memory);
+		if (body.auto_pause)
+			s->policy.auto_pause = body.auto_pause == TRI_TRUE;
+		resume(r, s, body.timeout_s, body.memory != TRI_FALSE);
 	} else {
 		rest_wait(r, s);
 	}

@@ -8,101 +8,56 @@
 #include "proto/base/str.h"
 
 #define REFRESH_MIN_S	 15
-#define REFRESH_MAX_S	 3600
 #define DISK_MB		 10240	/* shown; the space is the machine's */
 #define MEMORY_MIN_MB	 128	/* of the contract's schema */
 
-/* --- objects --- */
+/* --- what is told of one --- */
 
-static json_t *domain_json(const struct rest *r)
-{
-	return r->l->domain ? json_string(r->l->domain) : json_null();
-}
-
-json_t *rest_sandbox_json(const struct rest *r, const struct sandbox *s)
-{
-	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s?, s:o}", "templateID", s->template->id,
-			      "alias", s->template->name, "sandboxID", s->id, "clientID",
-			      STATE_CLIENT_ID, "envdVersion", STATE_ENVD_VERSION,
-			      "trafficAccessToken", s->policy.is_private ? s->traffic_token : NULL,
-			      "domain", domain_json(r));
-
-	if (o && s->policy.secure)
-		(void)json_object_set_new(o, "envdAccessToken", json_string(s->token));
-	return o;
-}
-
-const char *rest_state_name(const struct sandbox *s)
+enum cloud_state rest_state(const struct sandbox *s)
 {
 	switch (s->state) {
 	case SANDBOX_RUNNING:
-		return "running";
+		return CLOUD_STATE_RUNNING;
 	case SANDBOX_PAUSING:
 	case SANDBOX_PAUSED:
 	case SANDBOX_RESUMING:
-		return "paused";
+		return CLOUD_STATE_PAUSED;
 	default:
-		return NULL;
+		return CLOUD_STATE_UNKNOWN;
 	}
 }
 
-json_t *rest_listed_json(const struct sandbox *s)
+unsigned rest_listed_part(const struct sandbox *s)
+{
+	return CLOUD_LISTED | (s->state == SANDBOX_PAUSED ? 0 : CLOUD_LIVE);
+}
+
+void rest_view(const struct rest *r, const struct sandbox *s, struct cloud_sandbox *ret)
 {
 	uint64_t memory_mb = state_opts(s->st)->memory_bytes / (1024 * 1024);
-	uint32_t cpus = state_opts(s->st)->cpus;
-	const char *state = rest_state_name(s);
-	char started[40], ends[40];
-	json_t *o;
+	enum cloud_state state = rest_state(s);
 
-	str_rfc3339(s->started_us, 6, started);
-	str_rfc3339(s->end_us, 6, ends);
-	o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:O}",
-			 "templateID", s->template->id, "alias", s->template->name, "sandboxID",
-			 s->id, "clientID", STATE_CLIENT_ID, "startedAt", started, "endAt", ends,
-			 "envdVersion", STATE_ENVD_VERSION, "cpuCount", (int)MAX(cpus, 1u),
-			 "memoryMB", (int)MAX(memory_mb, (uint64_t)MEMORY_MIN_MB), "diskSizeMB",
-			 DISK_MB, "state", state ? state : "running", "metadata", s->metadata);
-	if (o && s->state != SANDBOX_PAUSED)
-		(void)json_object_set_new(o, "volumeMounts", json_array());
-	return o;
-}
-
-/* The password stays here. */
-static json_t *shown_network(const json_t *network)
-{
-	json_t *o = json_copy((json_t *)network);
-	json_t *proxy = json_copy(json_object_get(network, "egressProxy"));
-
-	if (!proxy)
-		return o;
-	(void)json_object_del(proxy, "password");
-	if (o && json_object_set_new(o, "egressProxy", proxy) == 0)
-		return o;
-	json_decref(o);
-	return NULL;
-}
-
-json_t *rest_detail_json(const struct rest *r, const struct sandbox *s)
-{
-	json_t *o = rest_listed_json(s), *life;
-
-	if (!o)
-		return NULL;
-	life = json_pack("{s:b, s:s}", "autoResume", s->policy.auto_resume, "onTimeout",
-			 s->policy.auto_pause ? "pause" : "kill");
-	if (json_object_set_new(o, "domain",
-				s->state == SANDBOX_PAUSED ? json_null() : domain_json(r)) < 0 ||
-	    json_object_set_new(o, "lifecycle", life) < 0 ||
-	    json_object_set_new(o, "allowInternetAccess",
-				s->policy.has_internet ? json_boolean(s->policy.internet)
-						       : json_null()) < 0 ||
-	    (s->network && json_object_set_new(o, "network", shown_network(s->network)) < 0) ||
-	    (s->policy.secure &&
-	     json_object_set_new(o, "envdAccessToken", json_string(s->token)) < 0)) {
-		json_decref(o);
-		return NULL;
-	}
-	return o;
+	*ret = (struct cloud_sandbox){
+		.template_id = s->template->id,
+		.alias = s->template->name,
+		.id = (char *)s->id,
+		.envd_version = (char *)STATE_ENVD_VERSION,
+		.envd_access_token = s->policy.secure ? (char *)s->token : NULL,
+		.traffic_access_token = s->policy.is_private ? (char *)s->traffic_token : NULL,
+		.domain = s->state == SANDBOX_PAUSED ? NULL : (char *)r->l->domain,
+		.started_at_ms = s->started_us / 1000,
+		.end_at_ms = s->end_us / 1000,
+		.cpu_count = MAX(state_opts(s->st)->cpus, 1u),
+		.memory_mb = (uint32_t)MAX(memory_mb, (uint64_t)MEMORY_MIN_MB),
+		.disk_size_mb = DISK_MB,
+		.state = state ? state : CLOUD_STATE_RUNNING,
+		.metadata = s->metadata,
+		.has_lifecycle = true,
+		.auto_resume = s->policy.auto_resume,
+		.on_timeout_pause = s->policy.auto_pause,
+		.allow_internet_access = s->policy.has_internet ? tri_of(s->policy.internet) : TRI_UNSET,
+		.network = s->network,
+	};
 }
 
 /* --- calls --- */
@@ -119,8 +74,12 @@ void rest_get(struct rest *r)
 {
 	struct sandbox *s = rest_sandbox(r);
 
-	if (s)
-		rest_reply(r, 200, rest_detail_json(r, s));
+	struct cloud_sandbox view;
+
+	if (!s)
+		return;
+	rest_view(r, s, &view);
+	rest_reply_doc(r, 200, CLOUD_DOC_SANDBOX, &view, rest_listed_part(s) | CLOUD_DETAIL);
 }
 
 static void on_killed(struct sandbox_wait *w)
@@ -145,33 +104,32 @@ void rest_delete(struct rest *r)
 
 void rest_timeout(struct rest *r)
 {
+	struct cloud_connect body = { .timeout_s = UINT32_MAX };
 	struct sandbox *s;
-	int64_t timeout_s;
-	int has = rest_int(r, "timeout", 0, INT32_MAX, &timeout_s);
 
-	if (has < 0)
+	if (!rest_take(r, CLOUD_DOC_CONNECT, &body))
 		return;
-	if (!has) {
-		rest_invalid(r, "request body has an error: property \"timeout\" is missing");
+	if (body.timeout_s == UINT32_MAX) {
+		rest_invalid(r, "request body has an error: timeout is missing");
 		return;
 	}
 	s = rest_running(r);
 	if (!s)
 		return;
-	sandbox_set_timeout(s, (uint64_t)timeout_s * 1000);
+	sandbox_set_timeout(s, (uint64_t)body.timeout_s * 1000);
 	rest_reply(r, 204, NULL);
 }
 
 void rest_refreshes(struct rest *r)
 {
+	struct cloud_refresh body = { .duration_s = REFRESH_MIN_S };
 	struct sandbox *s;
-	int64_t duration_s = REFRESH_MIN_S;
 
-	if (rest_int(r, "duration", 0, REFRESH_MAX_S, &duration_s) < 0)
+	if (!rest_take(r, CLOUD_DOC_REFRESH, &body))
 		return;
 	s = rest_running(r);
 	if (!s)
 		return;
-	sandbox_extend(s, (uint64_t)MAX(duration_s, (int64_t)REFRESH_MIN_S) * 1000);
+	sandbox_extend(s, (uint64_t)MAX(body.duration_s, (uint32_t)REFRESH_MIN_S) * 1000);
 	rest_reply(r, 204, NULL);
 }

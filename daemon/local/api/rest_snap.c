@@ -5,26 +5,28 @@
 #include <string.h>
 
 #include "daemon/local/api/rest.h"
-#include "daemon/local/state/list.h"
 #include "daemon/local/state/saved_state.h"
 #include "proto/base/clock.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
+#include "proto/cloud/list.h"
 
 #define ID_TEXT_MAX (3 * TEMPLATE_NAME_MAX + 8)
 
-/* {snapshotID, names} */
-static json_t *snapshot_json(const struct template *t, const struct template_build *b)
-{
-	char id[ID_TEXT_MAX];
-	json_t *o;
+/* What is told of a build; its texts are in *room. */
+struct snapshot_view {
+	struct cloud_snapshot v;
+	char id[ID_TEXT_MAX], name[ID_TEXT_MAX], *names[1];
+};
 
-	template_snapshot_id(t, b, id, sizeof(id));
-	o = json_pack("{s:s, s:[]}", "snapshotID", id, "names");
-	if (o && t->name[0])
-		(void)json_array_append_new(json_object_get(o, "names"),
-					    json_sprintf("%s/%s", t->team, t->name));
-	return o;
+static const struct cloud_snapshot *snapshot_view(const struct template *t, const struct template_build *b,
+						  struct snapshot_view *room)
+{
+	template_snapshot_id(t, b, room->id, sizeof(room->id));
+	snprintf(room->name, sizeof(room->name), "%s/%s", t->team, t->name);
+	room->names[0] = room->name;
+	room->v = (struct cloud_snapshot){ .id = room->id, .names = { room->names, t->name[0] ? 1 : 0 } };
+	return &room->v;
 }
 
 /* --- POST /sandboxes/{id}/snapshots --- */
@@ -39,6 +41,7 @@ static void add_snapshot(struct making *m)
 {
 	struct rest *r = m->r;
 	struct state *st = r->l->state;
+	struct snapshot_view view;
 	struct template *t;
 	char *replaced;
 	int e;
@@ -56,7 +59,7 @@ static void add_snapshot(struct making *m)
 	free(replaced);
 	saved_state_write(st);
 	rest_limit(r, "no-memory");
-	rest_reply(r, 201, snapshot_json(t, template_newest(t, m->build.tag)));
+	rest_reply_doc(r, 201, CLOUD_DOC_SNAPSHOT, snapshot_view(t, template_newest(t, m->build.tag), &view), 0);
 }
 
 static void on_saved(void *user, int e, const char *why)
@@ -71,20 +74,15 @@ static void on_saved(void *user, int e, const char *why)
 }
 
 /* False after the call ended. */
-static bool take_name(struct rest *r, struct template_ref *ret)
+static bool take_name(struct rest *r, const char *name, struct template_ref *ret)
 {
-	json_t *v = json_object_get(r->in, "name");
 	struct template_ref unused;
 	struct template *t;
 	struct template_build *b;
 
 	*ret = (struct template_ref){ "" };
-	if (v && !json_is_null(v)) {
-		if (!json_is_string(v)) {
-			rest_invalid(r, "name must be a string");
-			return false;
-		}
-		if (template_ref_parse(json_string_value(v), ret) < 0) {
+	if (name) {
+		if (template_ref_parse(name, ret) < 0) {
 			rest_fail(r, 400, "Invalid snapshot name");
 			return false;
 		}
@@ -108,12 +106,18 @@ static bool take_name(struct rest *r, struct template_ref *ret)
 /* A running one; else 404 (paused too) or 409. */
 void rest_snapshot(struct rest *r)
 {
+	struct cloud_snapshot_name body = { 0 };
 	struct template_ref ref;
 	struct making *m;
 	struct sandbox *s;
+	bool ok;
 	int e;
 
-	if (!take_name(r, &ref))
+	if (!rest_take(r, CLOUD_DOC_SNAPSHOT_NAME, &body))
+		return;
+	ok = take_name(r, body.name, &ref);
+	cloud_doc_fini(CLOUD_DOC_SNAPSHOT_NAME, &body);
+	if (!ok)
 		return;
 	s = rest_running(r);
 	if (!s)
@@ -163,7 +167,7 @@ static bool take_filter(struct rest *r, struct snapshot_query *q)
 	struct template *t = NULL;
 
 	if (source && *source) {
-		if (route_sandbox_id(source, q->source_id) < 0) {
+		if (cloud_id_parse(source, q->source_id) < 0) {
 			rest_fail(r, 400, "Invalid sandbox ID");
 			return false;
 		}
@@ -231,26 +235,23 @@ static size_t collect(const struct rest *r, const struct snapshot_query *q, stru
 	return n;
 }
 
-static void rest_snap_answer(struct rest *r, const struct snapshot_query *q, const struct row *v,
-			     size_t n)
+static void rest_snap_answer(struct rest *r, const struct snapshot_query *q, const struct row *v, size_t n)
 {
-	json_t *rows = json_array();
+	struct rest_list rows;
 	size_t at = 0;
-	int e = rows ? 0 : -ENOMEM;
 
+	rest_list_begin(&rows, NULL);
 	while (q->has_cursor && at < n &&
 	       cursor_compare(v[at].b->at_us, v[at].t->id, q->cursor.at_us, q->cursor.id, false) <= 0)
 		at++;
-	for (size_t end = MIN(n, at + q->limit); at < end && !e; at++)
-		e = json_array_append_new(rows, snapshot_json(v[at].t, v[at].b)) < 0 ? -ENOMEM : 0;
-	if (!e && at < n && at)
-		e = rest_next_token(r, v[at - 1].b->at_us, v[at - 1].t->id, false);
-	if (!e) {
-		rest_reply(r, 200, rows);
-		return;
+	for (size_t end = MIN(n, at + q->limit); at < end; at++) {
+		struct snapshot_view view;
+
+		rest_list_add(r, &rows, NULL, CLOUD_DOC_SNAPSHOT, snapshot_view(v[at].t, v[at].b, &view), 0);
 	}
-	json_decref(rows);
-	rest_fail(r, 500, "out of memory");
+	if (!rows.e && at < n && at)
+		rows.e = rest_next_token(r, v[at - 1].b->at_us, v[at - 1].t->id, false);
+	rest_list_reply(r, 200, &rows);
 }
 
 void rest_snapshots(struct rest *r)

@@ -135,7 +135,7 @@ static int set_closed(struct egress *e, bool is_closed)
 	return watch_set(&e->tcp_watch, is_closed ? 0 : WATCH_READ);
 }
 
-int egress_set(struct egress *e, const json_t *network, bool block)
+int egress_set(struct egress *e, const struct cloud_network *network, bool block)
 {
 	struct egrule *rules;
 	int r = egrule_new(network, block, &rules);

@@ -7,11 +7,11 @@
 #ifndef AB_DAEMON_LOCAL_EGRESS_EGRESS_H
 #define AB_DAEMON_LOCAL_EGRESS_EGRESS_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "proto/base/cc.h"
 
+struct cloud_network;
 struct egress;
 struct egress_host;
 struct loop;
@@ -30,7 +30,7 @@ struct egress *egress_free(struct egress *e);
 
 /* Rules as for egrule_new(). They hold for new connections, and open ones that they do not allow end.
  * On -errno the rules before are in force. */
-must_check int egress_set(struct egress *e, const json_t *network, bool block);
+must_check int egress_set(struct egress *e, const struct cloud_network *network, bool block);
 /* All connections and questions that are open end. NULL is fine. */
 void egress_cut(struct egress *e);
 

@@ -10,6 +10,7 @@
 #include "daemon/local/engine/nsnet.h"
 #include "proto/base/host.h"
 #include "proto/base/str.h"
+#include "proto/cloud/model.h"
 
 struct nets {
 	struct egrule_net *v;
@@ -17,14 +18,14 @@ struct nets {
 };
 
 struct domain {
-	char *pattern;
+	char *name;		/* lower case */
 	struct egrule_header *v;
 	size_t n;
 };
 
 struct egrule {
 	struct nets allow, deny;
-	struct domain *domains;		/* with headers, exact names first */
+	struct domain *domains;		/* with headers */
 	size_t n_domains;
 	char **names;
 	size_t n_names;
@@ -62,22 +63,17 @@ static char *lower(const char *s)
 }
 
 /* Addresses to `to`; the rest, if it cannot be an IPv6 address, to r->names. */
-static int take(struct egrule *r, const json_t *list, struct nets *to, bool with_names)
+static int take(struct egrule *r, const struct cloud_strs *list, struct nets *to, bool with_names)
 {
-	size_t n = json_array_size(list), i;
-	json_t *e;
-
-	to->v = calloc(n + 1, sizeof(*to->v));
+	to->v = calloc(list->n + 1, sizeof(*to->v));
 	if (with_names)
-		r->names = calloc(n + 1, sizeof(*r->names));
+		r->names = calloc(list->n + 1, sizeof(*r->names));
 	if (!to->v || (with_names && !r->names))
 		return -ENOMEM;
-	json_array_foreach(list, i, e) {
-		const char *s = json_string_value(e);
+	for (size_t i = 0; i < list->n; i++) {
+		const char *s = list->v[i];
 		char *name;
 
-		if (!s)
-			continue;
 		if (egrule_net_parse(s, &to->v[to->n])) {
 			to->n++;
 			continue;
@@ -92,83 +88,63 @@ static int take(struct egrule *r, const json_t *list, struct nets *to, bool with
 	return 0;
 }
 
-bool egrule_proxy_address(const char *s, char **ret_host, uint16_t *ret_port)
+static int copy_text(const char *s, char **ret)
 {
-	struct host_port hp;
-
-	if (host_port_parse(s, strlen(s), &hp) < 0 || !hp.port)
-		return false;
-	*ret_host = str_dup(hp.host);
-	*ret_port = hp.port;
-	return *ret_host;
-}
-
-static int text_of(const json_t *o, const char *key, char **ret)
-{
-	const char *s = json_string_value(json_object_get(o, key));
-
-	if (!s || !*s)
+	if (str_is_empty(s))
 		return 0;
 	*ret = str_dup(s);
 	return *ret ? 0 : -ENOMEM;
 }
 
-static int take_proxy(struct egrule *r, const json_t *o)
+static int take_proxy(struct egrule *r, const struct cloud_network *n)
 {
-	const char *address = json_string_value(json_object_get(o, "address"));
+	const char *address = n->egress_address;
+	struct host_port hp;
 	int e;
 
 	if (!address)
 		return 0;
-	if (!egrule_proxy_address(address, &r->proxy.host, &r->proxy.port))
+	if (host_port_parse(address, strlen(address), &hp) < 0 || !hp.port)
 		return -EINVAL;
 	r->has_proxy = true;
-	e = text_of(o, "username", &r->proxy.user);
-	return e < 0 ? e : text_of(o, "password", &r->proxy.password);
+	r->proxy.port = hp.port;
+	e = copy_text(hp.host, &r->proxy.host);
+	if (e == 0)
+		e = copy_text(n->egress_username, &r->proxy.user);
+	return e < 0 ? e : copy_text(n->egress_password, &r->proxy.password);
 }
 
-static int take_domain(struct egrule *r, const char *pattern, json_t *headers)
+static int take_domain(struct egrule *r, const char *name, const struct cloud_kvs *headers)
 {
 	struct domain *d = &r->domains[r->n_domains];
-	const char *name;
-	json_t *value;
 
-	if (!json_object_size(headers))
+	if (!headers->n)
 		return 0;
 	r->n_domains++;
-	d->pattern = lower(pattern);
-	d->v = calloc(json_object_size(headers), sizeof(*d->v));
-	if (!d->pattern || !d->v)
+	d->name = lower(name);
+	d->v = calloc(headers->n, sizeof(*d->v));
+	if (!d->name || !d->v)
 		return -ENOMEM;
-	json_object_foreach(headers, name, value) {
+	for (size_t i = 0; i < headers->n; i++) {
 		struct egrule_header *h = &d->v[d->n++];
 
-		h->name = lower(name);
-		h->value = str_dup(json_string_value(value) ? json_string_value(value) : "");
+		h->name = lower(headers->v[i].key);
+		h->value = str_dup(headers->v[i].value);
 		if (!h->name || !h->value)
 			return -ENOMEM;
 	}
 	return 0;
 }
 
-static int take_domains(struct egrule *r, const json_t *rules)
+static int take_domains(struct egrule *r, const struct cloud_network *n)
 {
-	const char *pattern;
-	json_t *list;
 	int e = 0;
 
-	r->domains = calloc(json_object_size(rules) + 1, sizeof(*r->domains));
+	r->domains = calloc(n->n_rules + 1, sizeof(*r->domains));
 	if (!r->domains)
 		return -ENOMEM;
-	for (int wild = 0; wild < 2; wild++) {
-		json_object_foreach((json_t *)rules, pattern, list) {
-			json_t *rule = json_array_get(list, 0);
-
-			if (e == 0 && str_starts(pattern, "*") == (wild == 1))
-				e = take_domain(r, pattern, json_object_get(json_object_get(rule, "transform"),
-									    "headers"));
-		}
-	}
+	for (size_t i = 0; i < n->n_rules && e == 0; i++)
+		e = take_domain(r, n->rules[i].domain, &n->rules[i].headers);
 	return e;
 }
 
@@ -184,7 +160,7 @@ static void drop_domains(struct egrule *r)
 			free(d->v[k].value);
 		}
 		free(d->v);
-		free(d->pattern);
+		free(d->name);
 	}
 	free(r->domains);
 }
@@ -206,21 +182,23 @@ bool egrule_has_same_proxy(const struct egrule *a, const struct egrule *b)
 	       same_text(a->proxy.password, b->proxy.password);
 }
 
-int egrule_new(const json_t *network, bool block, struct egrule **ret)
+int egrule_new(const struct cloud_network *network, bool block, struct egrule **ret)
 {
+	static const struct cloud_network none;
+	const struct cloud_network *n = network ? network : &none;
 	struct egrule *r = calloc(1, sizeof(*r));
 	int e = r ? 0 : -ENOMEM;
 
 	if (!e) {
 		r->block = block;
-		e = take(r, json_object_get(network, "allowOut"), &r->allow, true);
+		e = take(r, &n->allow_out, &r->allow, true);
 	}
 	if (!e)
-		e = take(r, json_object_get(network, "denyOut"), &r->deny, false);
+		e = take(r, &n->deny_out, &r->deny, false);
 	if (!e)
-		e = take_proxy(r, json_object_get(network, "egressProxy"));
+		e = take_proxy(r, n);
 	if (!e)
-		e = take_domains(r, json_object_get(network, "rules"));
+		e = take_domains(r, n);
 	if (e < 0) {
 		egrule_free(r);
 		return e;
@@ -288,7 +266,7 @@ bool egrule_name(const struct egrule *r, const char *name)
 size_t egrule_headers(const struct egrule *r, const char *host, const struct egrule_header **ret)
 {
 	for (size_t i = 0; i < r->n_domains; i++)
-		if (matches(r->domains[i].pattern, host)) {
+		if (str_eq(r->domains[i].name, host)) {
 			*ret = r->domains[i].v;
 			return r->domains[i].n;
 		}

@@ -6,15 +6,15 @@
 #ifndef AB_DAEMON_LOCAL_EGRESS_EGRULE_H
 #define AB_DAEMON_LOCAL_EGRESS_EGRULE_H
 
-#include <jansson.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 
 #include "proto/base/cc.h"
 
-#define EGRULE_LIST_MAX 1024u	/* entries of allowOut and denyOut each; netrule.c refuses more */
+#define EGRULE_LIST_MAX 1024u	/* entries of allowOut and denyOut each; more are refused */
 #define EGRULE_NAME_MAX 253u
 
+struct cloud_network;
 struct egrule;
 
 enum egrule_verdict {
@@ -36,9 +36,9 @@ static inline bool egrule_net_has(const struct egrule_net *n, uint32_t address)
 	return (address & n->mask) == n->first;
 }
 
-/* From a network object that netrule.c has let through (NULL: nothing is listed); `block`: as if
+/* From network settings that were let through (NULL: nothing is listed); `block`: as if
  * denyOut had everything. IPv6 entries match nothing, since no IPv6 leaves a sandbox. -ENOMEM. */
-must_check int egrule_new(const json_t *network, bool block, struct egrule **ret);
+must_check int egrule_new(const struct cloud_network *network, bool block, struct egrule **ret);
 struct egrule *egrule_free(struct egrule *r);	/* NULL is fine; returns NULL */
 
 /* What is allowed beats what is denied; what is on no list may go out. */
@@ -51,7 +51,7 @@ struct egrule_header {
 	char *value;
 };
 
-/* How many; 0 = none, also if there are no rules at all. An exact name goes before "*.…". */
+/* How many; 0 = none, also if there are no rules at all. */
 size_t egrule_headers(const struct egrule *r, const char *host, const struct egrule_header **ret);
 bool egrule_has_headers(const struct egrule *r);
 
@@ -64,8 +64,6 @@ struct egrule_proxy {
 /* NULL = none. */
 const struct egrule_proxy *egrule_proxy(const struct egrule *r);
 bool egrule_has_same_proxy(const struct egrule *a, const struct egrule *b);
-/* "host:port", "[::1]:port"; the host is heap. False if it is none. */
-bool egrule_proxy_address(const char *s, char **ret_host, uint16_t *ret_port);
 /* Nothing at all may go out. */
 bool egrule_is_closed(const struct egrule *r);
 /* Names that are allowed are of no use without somebody to ask for their addresses. */

@@ -103,15 +103,6 @@ bool route_is_internal(const char *clean)
 	return false;
 }
 
-int route_sandbox_id(const char *s, char ret[ROUTE_ID_MAX + 1])
-{
-	const char *dash = strchr(s, '-');
-
-	if (dash && (!dash[1] || strchr(dash + 1, '-')))
-		return -EINVAL;
-	return take_id(s, dash ? (size_t)(dash - s) : strlen(s), ret) ? 0 : -EINVAL;
-}
-
 bool route_wants_html(const char *user_agent, const char *accept, const char *sec_fetch_mode,
 		      const char *x_requested_with)
 {

@@ -10,8 +10,9 @@
 #include <stdbool.h>
 
 #include "proto/base/cc.h"
+#include "proto/cloud/model.h"
 
-#define ROUTE_ID_MAX 63u
+#define ROUTE_ID_MAX CLOUD_SANDBOX_ID_MAX
 #define ENVD_PORT    49983u
 
 enum route_kind {
@@ -33,9 +34,6 @@ void route_parse(const char *authority, const char *sandbox_id, const char *sand
 
 /* Control routes inside the agent that never pass the edge; `clean` is from query_clean_path(). */
 bool route_is_internal(const char *clean);
-
-/* `id` or `id-anything` of a control plane path → the id alone. 0 or -EINVAL. */
-must_check int route_sandbox_id(const char *s, char ret[ROUTE_ID_MAX + 1]);
 
 /* Would the cloud's edge answer this browser with a page instead of JSON? NULLs are absent. */
 bool route_wants_html(const char *user_agent, const char *accept, const char *sec_fetch_mode,

@@ -160,7 +160,7 @@ static void on_remade(void *user, int r, const char *why)
 	}
 	s->layer[0] = '\0';
 	/* What the creation gave its processes is memory, and gone with it. */
-	json_object_clear(s->env_vars);
+	cloud_kvs_fini(&s->env_vars);
 	note(s, "envd started");
 	saved_state_write(s->st);
 	is_resumed(s);

@@ -72,21 +72,25 @@ static const struct meter_point *point(const struct meter *m, uint32_t i)
 	return &m->v[m->n == METER_POINTS_MAX ? (m->first + i) % METER_POINTS_MAX : i];
 }
 
-static json_t *point_json(const struct meter_point *p)
+static struct cloud_metric metric_of(const struct meter_point *p)
 {
-	char at[40];
-
-	str_rfc3339(p->at_s * 1000000, 0, at);
-	return json_pack("{s:s, s:I, s:i, s:f, s:I, s:I, s:I, s:I, s:I}", "timestamp", at,
-			 "timestampUnix", (json_int_t)p->at_s, "cpuCount", (int)p->n_cpus, "cpuUsedPct",
-			 (double)(int64_t)(p->cpu_pct * 100 + 0.5f) / 100, "memUsed", (json_int_t)p->mem,
-			 "memTotal", (json_int_t)p->mem_total, "memCache", (json_int_t)p->cache,
-			 "diskUsed", (json_int_t)p->disk, "diskTotal", (json_int_t)p->disk_total);
+	return (struct cloud_metric){
+		.at_ms = p->at_s * 1000,
+		.cpu_count = p->n_cpus,
+		.cpu_used_pct = (double)(int64_t)(p->cpu_pct * 100 + 0.5f) / 100,
+		.mem_used = (int64_t)p->mem,
+		.mem_total = (int64_t)p->mem_total,
+		.mem_cache = (int64_t)p->cache,
+		.disk_used = (int64_t)p->disk,
+		.disk_total = (int64_t)p->disk_total,
+	};
 }
 
-json_t *meter_last(const struct meter *m)
+bool meter_last(const struct meter *m, struct cloud_metric *ret)
 {
-	return m->n ? point_json(point(m, m->n - 1)) : NULL;
+	if (m->n)
+		*ret = metric_of(point(m, m->n - 1));
+	return m->n > 0;
 }
 
 int64_t meter_step_s(int64_t length_s)
@@ -121,26 +125,26 @@ static struct meter_point step_point(const struct meter *m, uint32_t from, uint3
 	return p;
 }
 
-json_t *meter_series(const struct meter *m, int64_t start_s, int64_t end_s)
+int meter_series(const struct meter *m, int64_t start_s, int64_t end_s,
+		 int (*add)(const struct cloud_metric *v, void *user), void *user)
 {
 	int64_t step = meter_step_s(end_s - start_s);
-	json_t *out = json_array();
 	uint32_t i = 0, from;
+	int r = 0;
 
 	while (i < m->n && point(m, i)->at_s < start_s)
 		i++;
-	while (out && i < m->n && point(m, i)->at_s <= end_s) {
+	while (r == 0 && i < m->n && point(m, i)->at_s <= end_s) {
 		int64_t until = start_s + ((point(m, i)->at_s - start_s) / step + 1) * step;
 		struct meter_point p;
+		struct cloud_metric v;
 
 		from = i++;
 		while (i < m->n && point(m, i)->at_s < until && point(m, i)->at_s <= end_s)
 			i++;
 		p = step_point(m, from, i);
-		if (json_array_append_new(out, point_json(&p)) < 0) {
-			json_decref(out);
-			return NULL;
-		}
+		v = metric_of(&p);
+		r = add(&v, user);
 	}
-	return out;
+	return r;
 }

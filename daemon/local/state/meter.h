@@ -3,9 +3,10 @@
 #ifndef AB_DAEMON_LOCAL_STATE_METER_H
 #define AB_DAEMON_LOCAL_STATE_METER_H
 
-#include <jansson.h>
+#include <stdbool.h>
 
 #include "daemon/local/engine/container.h"
+#include "proto/cloud/model.h"
 
 #define METER_EVERY_MS	 5000u
 #define METER_POINTS_MAX 17280u	/* a day; then the oldest go */
@@ -32,10 +33,12 @@ void meter_add(struct meter *m, const struct container_usage *u, int64_t wall_s,
 /* Share of all its processors in per cent since a reading of cpu_us at at_us. */
 double meter_cpu_pct(const struct container_usage *u, uint64_t cpu_us, uint64_t at_us, uint64_t now_us);
 
-/* The SandboxMetric of the last point; NULL if there is none (or no memory). New reference. */
-json_t *meter_last(const struct meter *m);
-/* Points from start_s to end_s, the oldest first, one for each step that fits the length. */
-json_t *meter_series(const struct meter *m, int64_t start_s, int64_t end_s);
+/* The last point. False if there is none. */
+bool meter_last(const struct meter *m, struct cloud_metric *ret);
+/* Points from start_s to end_s, the oldest first, one for each step that fits the length, each given to `add`, whose
+ * failure ends it. */
+must_check int meter_series(const struct meter *m, int64_t start_s, int64_t end_s,
+			    int (*add)(const struct cloud_metric *v, void *user), void *user);
 int64_t meter_step_s(int64_t length_s);
 
 #endif

@@ -15,25 +15,57 @@
 #include "proto/base/fd.h"
 #include "proto/base/map.h"
 #include "proto/base/str.h"
+#include "proto/cloud/json.h"
 
 #define SAVED_STATE_FILE	"kept.json"
 #define SAVED_STATE_MAX_BYTES (64u * 1024 * 1024)
 
 /* --- writing --- */
 
+static json_t *metadata_json(const struct cloud_kvs *l)
+{
+	json_t *o = json_object();
+
+	for (size_t i = 0; o && i < l->n; i++)
+		if (json_object_set_new(o, l->v[i].key, json_string(l->v[i].value)) < 0) {
+			json_decref(o);
+			return NULL;
+		}
+	return o;
+}
+
+/* With the proxy's password: the file is ours alone. */
+static json_t *network_json(const struct cloud_network *n)
+{
+	json_t *o = NULL;
+	char *text;
+	int r;
+
+	if (!n)
+		return json_null();
+	text = cloud_json_text(CLOUD_DOC_NETWORK, n, flavour_get(FLAVOUR_AGENTBOX),
+			       CLOUD_EGRESS | CLOUD_INGRESS | CLOUD_PASSWORD, &r);
+	if (text) {
+		o = json_loads(text, 0, NULL);
+		explicit_bzero(text, strlen(text));
+	}
+	free(text);
+	return o;
+}
+
 static json_t *sandbox_json(const struct sandbox *s)
 {
 	const struct sandbox_policy *p = &s->policy;
 
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:b, s:b, "
-			 "s:b, s:O, s:O?}",
+			 "s:b, s:o, s:o}",
 			 "id", s->id, "team", s->team, "template", s->template->id, "root", s->root,
 			 "layer", s->layer, "started_us", (json_int_t)s->started_us, "end_us",
 			 (json_int_t)s->end_us, "timeout_s", (json_int_t)s->timeout_s, "secure",
 			 p->secure, "has_internet", p->has_internet, "internet", p->internet,
 			 "auto_pause", p->auto_pause, "auto_pause_memory", p->auto_pause_memory,
 			 "auto_resume", p->auto_resume, "private", p->is_private, "blocked", p->is_blocked, "metadata",
-			 s->metadata, "network", s->network);
+			 metadata_json(&s->metadata), "network", network_json(s->network));
 }
 
 static json_t *sandboxes_json(const struct state *st)
@@ -84,10 +116,50 @@ void saved_state_write(struct state *st)
 
 /* --- reading --- */
 
+static int read_metadata(json_t *o, struct cloud_kvs *ret)
+{
+	const char *key;
+	json_t *value;
+	int r = json_is_object(o) ? 0 : -EINVAL;
+
+	json_object_foreach(o, key, value)
+		if (r == 0)
+			r = json_is_string(value) ? cloud_kvs_add(ret, key, json_string_value(value)) : -EINVAL;
+	return r;
+}
+
+static int read_network(const json_t *o, struct cloud_network **ret)
+{
+	char *text = o && !json_is_null(o) ? json_dumps(o, JSON_COMPACT) : NULL;
+	int r = text ? cloud_network_parse(text, ret) : 0;
+
+	if (text)
+		explicit_bzero(text, strlen(text));
+	free(text);
+	return r == -EBADMSG ? -EINVAL : r;
+}
+
+static int restore_with(struct state *st, const json_t *o, struct sandbox_params *params);
+
 static int restore(struct state *st, const json_t *o, const char *team)
 {
-	const char *id, *template, *root, *layer;
+	scoped(cloud_network_freep) struct cloud_network *network = NULL;
 	struct sandbox_params p = { .team = team };
+	int r = read_metadata(json_object_get(o, "metadata"), &p.metadata);
+
+	if (r == 0)
+		r = read_network(json_object_get(o, "network"), &network);
+	p.network = network;
+	if (r == 0)
+		r = restore_with(st, o, &p);
+	cloud_kvs_fini(&p.metadata);
+	return r;
+}
+
+static int restore_with(struct state *st, const json_t *o, struct sandbox_params *params)
+{
+	const char *id, *template, *root, *layer, *team = params->team;
+	struct sandbox_params p = *params;
 	json_int_t started_us, end_us, timeout_s;
 	int secure, has_internet, internet, pause, memory, resume, private, r;
 	int blocked = -1;
@@ -96,14 +168,13 @@ static int restore(struct state *st, const json_t *o, const char *team)
 	struct sandbox *s;
 
 	if (json_unpack((json_t *)o,
-			"{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:o, "
-			"s?b, s?o}",
+			"{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s?b}",
 			"id", &id, "template", &template, "root", &root, "layer", &layer, "started_us",
 			&started_us, "end_us", &end_us, "timeout_s", &timeout_s, "secure", &secure,
 			"has_internet", &has_internet, "internet", &internet, "auto_pause", &pause,
 			"auto_pause_memory", &memory, "auto_resume", &resume, "private", &private,
-			"metadata", &p.metadata, "blocked", &blocked, "network", &p.network) < 0 ||
-	    !json_is_object(p.metadata) || !str_copy(ref.name, sizeof(ref.name), template))
+			"blocked", &blocked) < 0 ||
+	    !str_copy(ref.name, sizeof(ref.name), template))
 		return -EINVAL;
 	/* Killed while it was being resumed. */
 	if (!engine_has_layer(state_opts(st)->engine, layer) || state_find(st, id))
@@ -111,8 +182,6 @@ static int restore(struct state *st, const json_t *o, const char *team)
 	if (!engine_has_template(state_opts(st)->engine, root) ||
 	    templates_find(state_templates(st), team, &ref, &p.template, &b) != TEMPLATE_FOUND)
 		return -ENOENT;
-	if (json_is_null(p.network))
-		p.network = NULL;
 	p.root = root;
 	p.layer = layer;
 	p.timeout_s = (uint32_t)timeout_s;

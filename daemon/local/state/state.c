@@ -299,9 +299,9 @@ void sandbox_forget(struct sandbox *s)
 	timer_clear(&s->sample);
 	defer_cancel(&s->gone);
 	template_unuse(st->templates, s->template);
-	json_decref(s->metadata);
-	json_decref(s->env_vars);
-	json_decref(s->network);
+	cloud_kvs_fini(&s->metadata);
+	cloud_kvs_fini(&s->env_vars);
+	cloud_network_free(s->network);
 	meter_fini(&s->meter);
 	event_log_fini(&s->event_log);
 	explicit_bzero(s->token, sizeof(s->token));
@@ -374,14 +374,29 @@ static void open_egress(struct sandbox *s)
 	}
 }
 
-int sandbox_set_network(struct sandbox *s, json_t *network, bool is_blocked)
+/* NULL for settings that say nothing. */
+static int keep_network(const struct cloud_network *network, struct cloud_network **ret)
 {
-	int r = s->egress ? egress_set(s->egress, network, is_blocked) : 0;
+	static const struct cloud_network none;
 
+	*ret = NULL;
+	if (!network || cloud_network_equal(network, &none))
+		return 0;
+	*ret = cloud_network_dup(network);
+	return *ret ? 0 : -ENOMEM;
+}
+
+int sandbox_set_network(struct sandbox *s, const struct cloud_network *network, bool is_blocked)
+{
+	scoped(cloud_network_freep) struct cloud_network *kept = NULL;
+	int r = keep_network(network, &kept);
+
+	if (r == 0 && s->egress)
+		r = egress_set(s->egress, kept, is_blocked);
 	if (r < 0)
 		return r;
-	json_decref(s->network);
-	s->network = json_incref(network);
+	cloud_network_free(s->network);
+	s->network = give(kept);
 	s->policy.is_blocked = is_blocked;
 	return 0;
 }
@@ -541,6 +556,15 @@ static void make_tokens(struct sandbox *s)
 		sign_token(s->st->o.seed, text, s->traffic_token);
 }
 
+static int copy_params(struct sandbox *s, const struct sandbox_params *p)
+{
+	int r = cloud_kvs_add_all(&s->metadata, &p->metadata);
+
+	if (r == 0)
+		r = cloud_kvs_add_all(&s->env_vars, &p->env_vars);
+	return r < 0 ? r : keep_network(p->network, &s->network);
+}
+
 static int sandbox_new(struct state *st, const char *id, const struct sandbox_params *p,
 		       struct sandbox **ret)
 {
@@ -557,9 +581,6 @@ static int sandbox_new(struct state *st, const char *id, const struct sandbox_pa
 	str_copy(s->root, sizeof(s->root), p->root);
 	s->timeout_s = p->timeout_s;
 	s->policy = p->policy;
-	s->metadata = p->metadata ? json_incref(p->metadata) : json_object();
-	s->env_vars = p->env_vars ? json_incref(p->env_vars) : json_object();
-	s->network = json_incref(p->network);
 	list_init(&s->traffic);
 	list_init(&s->procs);
 	list_init(&s->watchers);
@@ -570,7 +591,9 @@ static int sandbox_new(struct state *st, const char *id, const struct sandbox_pa
 	defer_init(&s->gone, st->o.loop, on_gone_later, s);
 	make_tokens(s);
 	template_use(s->template);
-	r = s->metadata && s->env_vars ? map_put_str(&st->by_id, s->id, s) : -ENOMEM;
+	r = copy_params(s, p);
+	if (r == 0)
+		r = map_put_str(&st->by_id, s->id, s);
 	if (r < 0) {
 		sandbox_forget(s);
 		return r;

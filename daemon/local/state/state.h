@@ -102,8 +102,8 @@ struct sandbox {
 	char root[CONTAINER_ID_MAX + 1];	/* the engine's template */
 	struct container *container;		/* NULL while only its files are there */
 	char layer[CONTAINER_ID_MAX + 1];	/* those, or what it is being made from; "" = none */
-	json_t *metadata, *env_vars;	/* objects; never NULL */
-	json_t *network;		/* as GET shows it; NULL = none was asked for */
+	struct cloud_kvs metadata, env_vars;
+	struct cloud_network *network;	/* NULL = nothing was asked for */
 	struct sandbox_policy policy;
 	char token[65];			/* of the agent; "" unless secure */
 	char traffic_token[65];		/* "" unless private */
@@ -137,7 +137,8 @@ struct sandbox_params {
 	const char *layer;		/* files to begin with; NULL = the template's own */
 	uint32_t timeout_s;
 	struct sandbox_policy policy;
-	json_t *metadata, *env_vars, *network;	/* borrowed; NULL = empty */
+	struct cloud_kvs metadata, env_vars;	/* borrowed, like all of it */
+	const struct cloud_network *network;	/* NULL = none */
 };
 
 must_check int state_new(const struct state_options *o, struct state **ret);
@@ -176,7 +177,7 @@ void sandbox_extend(struct sandbox *s, uint64_t for_ms);
 void sandbox_traffic_add(struct sandbox *s, struct traffic *t, void (*cut)(struct traffic *t));
 
 /* Replaces what it may reach. -errno: nothing has changed. */
-must_check int sandbox_set_network(struct sandbox *s, json_t *network, bool is_blocked);
+must_check int sandbox_set_network(struct sandbox *s, const struct cloud_network *network, bool is_blocked);
 
 /* --- lifecycle.c --- */
 

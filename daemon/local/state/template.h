@@ -11,7 +11,8 @@
 #include <stdbool.h>
 
 #include "daemon/local/engine/container.h"
-#include "daemon/local/state/list.h"
+#include "daemon/local/http/route.h"
+#include "proto/cloud/list.h"
 #include "proto/base/list.h"
 
 #define TEMPLATES_MAX	     32u

@@ -13,7 +13,6 @@
 #include "daemon/sandbox/creation.h"
 #include "daemon/sandbox/holder.h"
 #include "daemon/sandbox/lease.h"
-#include "daemon/sandbox/netrules.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/rules/tags.h"
@@ -22,6 +21,7 @@
 #include "proto/base/must.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
+#include "proto/cloud/netrules.h"
 
 #define MINUTE_MS 60000u
 
@@ -79,28 +79,35 @@ static enum tri tri_from(int v)
 	return v < 0 ? TRI_UNSET : tri_of(v);
 }
 
-static bool surface_is_valid(const struct sandbox_create *c, struct status *st)
+/* `a` has the network settings already, as they are to be sent. */
+static bool surface_is_valid(const struct args *a, const struct sandbox_create *c, struct status *st)
 {
 	const struct netrules_with with = {
-		.creates = true,
-		.secure = tri_from(c->secure),
-		.allow_internet_access = tri_from(c->allow_internet_access),
+		.secure = c->secure == 0 ? TRI_FALSE : TRI_TRUE,
+		.knows_tokens = true,
 		.tokens = c->iam_tokens,
 		.n_tokens = c->n_iam_tokens,
 	};
+	struct netrules_fault f;
 
-	return netrules_tokens(c->iam_tokens, c->n_iam_tokens, st) &&
-	       (!c->network || netrules_network(c->network, &with, st)) &&
-	       netrules_lifecycle(c->on_timeout, c->keep_memory, c->auto_resume, st);
+	if (!netrules_tokens_ok(c->iam_tokens, c->n_iam_tokens, &f) ||
+	    (a->network && !netrules_network_ok(a->network, &with, &f))) {
+		rules_network_fault(&f, st);
+		return false;
+	}
+	return rules_check_lifecycle(c->on_timeout, c->keep_memory, c->auto_resume, st);
 }
 
-static int copy_surface(struct args *a, const struct sandbox_create *c)
+static int copy_network(struct args *a, const struct sandbox_create *c)
 {
-	if (c->network) {
-		a->network = cloud_network_dup(c->network);
-		if (!a->network)
-			return -ENOMEM;
-	}
+	a->network = c->network ? cloud_network_dup(c->network) : NULL;
+	if (!a->network)
+		return c->network ? -ENOMEM : 0;
+	return netrules_complete(a->network, tri_from(c->allow_internet_access));
+}
+
+static int copy_tokens(struct args *a, const struct sandbox_create *c)
+{
 	a->tokens = calloc(c->n_iam_tokens ? c->n_iam_tokens : 1, sizeof(*a->tokens));
 	if (!a->tokens)
 		return -ENOMEM;
@@ -126,10 +133,12 @@ static int args_new(const struct sandbox_create *c, struct args **ret)
 {
 	struct args *a = calloc(1, sizeof(*a));
 
-	if (!a)
+	if (!a || copy_network(a, c) < 0) {
+		op_create_args_free(a);
 		return -ENOMEM;
+	}
 	a->bad = !rules_check_create(c, &a->why) || !policy_check(&c->policy, &a->why) ||
-		 !surface_is_valid(c, &a->why);
+		 !surface_is_valid(a, c, &a->why);
 	if (!a->bad && str_is_empty(c->name) && asks_to_recreate(&c->policy)) {
 		a->bad = true;
 		status_field(&a->why, "policy.on_gone", "recreate needs a name: it is for the sandbox behind one");
@@ -148,7 +157,7 @@ static int args_new(const struct sandbox_create *c, struct args **ret)
 	    text_set(&a->name, c->name) < 0 ||
 	    text_set(&a->template_id, str_is_empty(c->template_id) ? "base" : c->template_id) < 0 ||
 	    copy_pairs(&a->metadata, c->metadata, c->n_metadata) < 0 ||
-	    copy_pairs(&a->envs, c->envs, c->n_envs) < 0 || copy_surface(a, c) < 0) {
+	    copy_pairs(&a->envs, c->envs, c->n_envs) < 0 || copy_tokens(a, c) < 0) {
 		op_create_args_free(a);
 		return -ENOMEM;
 	}

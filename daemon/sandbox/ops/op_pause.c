@@ -7,8 +7,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/sandbox/netrules.h"
 #include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "proto/cloud/netrules.h"
 
 struct args {
 	bool keep_memory;
@@ -225,13 +226,16 @@ static void network_stranger(struct sandbox_op *op, const struct cloud_sandbox *
 static void network_start(struct sandbox_op *op)
 {
 	struct args *a = op->args;
-	struct netrules_with with = { .allow_internet_access = a->allow_internet_access };
+	static const struct netrules_with with = { .replaces_egress = true };
+	struct netrules_fault f;
 	struct status st;
 
-	if (netrules_network(a->network, &with, &st))
+	if (netrules_network_ok(a->network, &with, &f)) {
 		op_find(op, network_known, network_stranger);
-	else
-		op_fail(op, &st);
+		return;
+	}
+	rules_network_fault(&f, &st);
+	op_fail(op, &st);
 }
 
 /* The caller left in the middle: what is in force is not known until it is asked for. */
@@ -267,7 +271,9 @@ int sandbox_update_network(struct sandbox_core *core, const struct principal *wh
 		return -ENOMEM;
 	a->network = cloud_network_dup(network ? network : &none);
 	a->allow_internet_access = allow_internet_access < 0 ? TRI_UNSET : tri_of(allow_internet_access);
-	r = a->network ? new_op(core, &o, a, done, ret) : -ENOMEM;
+	r = a->network ? netrules_complete(a->network, a->allow_internet_access) : -ENOMEM;
+	if (r == 0)
+		r = new_op(core, &o, a, done, ret);
 	if (r < 0) {
 		cloud_network_free(a->network);
 		free(a);

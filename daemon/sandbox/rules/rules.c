@@ -5,6 +5,7 @@
 
 #include "daemon/sandbox/rules/pairs.h"
 #include "proto/base/str.h"
+#include "proto/cloud/netrules.h"
 
 #define LOWER_DIGITS "abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -129,4 +130,46 @@ uint64_t rules_answer_by_ms(uint64_t deadline_ms, uint64_t now_ms)
 	uint64_t left = deadline_ms > now_ms ? deadline_ms - now_ms : 0;
 
 	return deadline_ms - MIN(left / 10, 200u);
+}
+
+void rules_network_fault(const struct netrules_fault *f, struct status *st)
+{
+	static const char *const fields[] = {
+		[NETRULES_ALLOW_OUT] = "network.allow_out",
+		[NETRULES_DENY_OUT] = "network.deny_out",
+		[NETRULES_PROXY] = "network.egress_proxy",
+		[NETRULES_PROXY_ADDRESS] = "network.egress_proxy.address",
+		[NETRULES_PROXY_USERNAME] = "network.egress_proxy.username",
+		[NETRULES_RULES] = "network.rules",
+		[NETRULES_PUBLIC] = "network.allow_public_traffic",
+		[NETRULES_MASK] = "network.mask_request_host",
+		[NETRULES_TOKENS] = "iam_tokens",
+	};
+
+	status_field(st, fields[f->field], "%s", f->text);
+}
+
+bool rules_check_lifecycle(enum sandbox_on_timeout on_timeout, int keep_memory, int auto_resume,
+			struct status *st)
+{
+	bool pause = on_timeout == SANDBOX_ON_TIMEOUT_PAUSE;
+
+	if ((unsigned)on_timeout > SANDBOX_ON_TIMEOUT_PAUSE) {
+		status_field(st, "lifecycle.on_timeout", "%d is no action", (int)on_timeout);
+		return false;
+	}
+	if (keep_memory >= 0 && !pause) {
+		status_field(st, "lifecycle.keep_memory", "has a meaning with on_timeout PAUSE only");
+		return false;
+	}
+	if (auto_resume == 1 && !pause) {
+		status_field(st, "lifecycle.auto_resume", "needs on_timeout PAUSE");
+		return false;
+	}
+	if (auto_resume == 1 && keep_memory == 0) {
+		status_field(st, "lifecycle.auto_resume",
+			     "needs the memory: without keep_memory nothing would be left to serve the traffic");
+		return false;
+	}
+	return true;
 }

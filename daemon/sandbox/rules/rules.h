@@ -43,4 +43,10 @@ uint64_t rules_backoff_ms(unsigned attempt, uint64_t base_ms, uint64_t cap_ms, u
 /* Time kept of a caller's deadline to answer with what is known instead of being cut off. */
 uint64_t rules_answer_by_ms(uint64_t deadline_ms, uint64_t now_ms);
 
+/* What is wrong with network settings or tokens, by the name of its field in the API. */
+struct netrules_fault;
+void rules_network_fault(const struct netrules_fault *f, struct status *st);
+/* What the cloud is to do at the end: -1 = unset. False with FIELD_INVALID, which names the field. */
+bool rules_check_lifecycle(enum sandbox_on_timeout on_timeout, int keep_memory, int auto_resume, struct status *st);
+
 #endif

@@ -8,16 +8,31 @@
 #include "proto/base/str.h"
 #include "tests/lib/test.h"
 
-static json_int_t number(const json_t *o, const char *key)
-{
-	const json_t *v = json_object_get(o, key);
+/* What meter_series() gave. */
+struct given {
+	struct cloud_metric v[300];
+	size_t n;
+};
 
-	CHECK(json_is_number(v));
-	return json_is_integer(v) ? json_integer_value(v) : (json_int_t)(json_real_value(v) * 100);
+static int keep(const struct cloud_metric *v, void *user)
+{
+	struct given *g = user;
+
+	CHECK(g->n < ARRAY_SIZE(g->v));
+	g->v[g->n++] = *v;
+	return 0;
+}
+
+static size_t series(const struct meter *m, int64_t start_s, int64_t end_s, struct given *g)
+{
+	g->n = 0;
+	CHECK_INT(meter_series(m, start_s, end_s, keep, g), 0);
+	return g->n;
 }
 
 TEST(points)
 {
+	static struct given g;
 	struct meter m = { 0 };
 	struct container_usage u = {.n_cpus = 2,
 				    .mem_bytes = 10,
@@ -25,77 +40,63 @@ TEST(points)
 				    .disk_used_bytes = 5,
 				    .disk_total_bytes = 50,
 				    .mem_cache_bytes = 3};
-	json_t *o;
+	struct cloud_metric v;
 
-	CHECK(!meter_last(&m));
-	o = meter_series(&m, 0, 100);
-	CHECK_INT(json_array_size(o), 0);
-	json_decref(o);
+	CHECK(!meter_last(&m, &v));
+	CHECK_INT(series(&m, 0, 100, &g), 0);
 	meter_restart(&m, 1000000, 0);
 	u.cpu_us = 2000000;	/* one second of two processors' five each */
 	meter_add(&m, &u, 1000, 5000000);
-	o = meter_last(&m);
-	CHECK_INT(json_object_size(o), 9);
-	CHECK_STR(json_string_value(json_object_get(o, "timestamp")), "1970-01-01T00:16:40Z");
-	CHECK_INT(number(o, "timestampUnix"), 1000);
-	CHECK_INT(number(o, "cpuUsedPct"), 1000);
-	CHECK_INT(number(o, "cpuCount"), 2);
-	CHECK_INT(number(o, "memUsed"), 10);
-	CHECK_INT(number(o, "memTotal"), 100);
-	CHECK_INT(number(o, "memCache"), 3);
-	CHECK_INT(number(o, "diskUsed"), 5);
-	CHECK_INT(number(o, "diskTotal"), 50);
-	json_decref(o);
+	CHECK(meter_last(&m, &v));
+	CHECK_INT(v.at_ms, 1000000);
+	CHECK(v.cpu_used_pct == 10.0);
+	CHECK_INT(v.cpu_count, 2);
+	CHECK_INT(v.mem_used, 10);
+	CHECK_INT(v.mem_total, 100);
+	CHECK_INT(v.mem_cache, 3);
+	CHECK_INT(v.disk_used, 5);
+	CHECK_INT(v.disk_total, 50);
 	/* A new group counts from zero. */
 	u.cpu_us = 0;
 	meter_add(&m, &u, 1005, 10000000);
-	o = meter_last(&m);
-	CHECK_INT(number(o, "cpuUsedPct"), 0);
-	json_decref(o);
+	CHECK(meter_last(&m, &v) && v.cpu_used_pct == 0.0);
 	meter_fini(&m);
 }
 
 TEST(series)
 {
+	static struct given g;
 	struct meter m = { 0 };
 	struct container_usage u = { .n_cpus = 1 };
-	json_t *o;
 
 	for (int i = 0; i < 2000; i++) {
 		u.mem_bytes = (uint64_t)i;
 		meter_add(&m, &u, 1000 + i * 5, (uint64_t)i * 5000000);
 	}
-	o = meter_series(&m, 1000, 1000 + 99 * 5);
-	CHECK_INT(json_array_size(o), 100);
-	json_decref(o);
-	o = meter_series(&m, 1001, 1004);
-	CHECK_INT(json_array_size(o), 0);
-	json_decref(o);
+	CHECK_INT(series(&m, 1000, 1000 + 99 * 5, &g), 100);
+	CHECK_INT(series(&m, 1001, 1004, &g), 0);
 	/* Two hours: one point each 30 s, with the mean of six. */
-	o = meter_series(&m, 1000, 1000 + 7199);
-	CHECK_INT(json_array_size(o), 240);
-	CHECK_INT(number(json_array_get(o, 0), "memUsed"), 2);
-	CHECK_INT(number(json_array_get(o, 0), "timestampUnix"), 1025);
-	CHECK_INT(number(json_array_get(o, 1), "memUsed"), 8);
-	json_decref(o);
+	CHECK_INT(series(&m, 1000, 1000 + 7199, &g), 240);
+	CHECK_INT(g.v[0].mem_used, 2);
+	CHECK_INT(g.v[0].at_ms, 1025000);
+	CHECK_INT(g.v[1].mem_used, 8);
 	meter_fini(&m);
 }
 
 TEST(the_oldest_go)
 {
+	static struct given g;
 	struct meter m = { 0 };
 	struct container_usage u = { .n_cpus = 1 };
-	json_t *o;
+	struct cloud_metric v;
 
 	for (uint32_t i = 0; i < METER_POINTS_MAX + 10; i++)
 		meter_add(&m, &u, i, i);
 	CHECK_INT(m.n, METER_POINTS_MAX);
-	o = meter_series(&m, 0, 20);
-	CHECK_INT(number(json_array_get(o, 0), "timestampUnix"), 14);
-	json_decref(o);
-	o = meter_last(&m);
-	CHECK_INT(number(o, "timestampUnix"), METER_POINTS_MAX + 9);
-	json_decref(o);
+	CHECK(series(&m, 0, 20, &g) > 0);
+	CHECK_INT(g.v[0].at_ms, 14000);
+	CHECK(meter_last(&m, &v));
+	CHECK_INT(v.at_ms, (METER_POINTS_MAX + 9) * 1000ll);
 	meter_fini(&m);
 }
 

@@ -74,7 +74,7 @@ TEST(ids_of_paths)
 	char id[ROUTE_ID_MAX + 1], longest[80];
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
-		int r = route_sandbox_id(t[i].in, id);
+		int r = cloud_id_parse(t[i].in, id);
 
 		CHECK_INT(!r, t[i].want != NULL);
 		if (!r)
@@ -82,10 +82,10 @@ TEST(ids_of_paths)
 	}
 	memset(longest, 'a', sizeof(longest));
 	longest[ROUTE_ID_MAX] = 0;
-	CHECK(!route_sandbox_id(longest, id));
+	CHECK(!cloud_id_parse(longest, id));
 	longest[ROUTE_ID_MAX] = 'a';
 	longest[ROUTE_ID_MAX + 1] = 0;
-	CHECK(route_sandbox_id(longest, id) < 0);
+	CHECK(cloud_id_parse(longest, id) < 0);
 }
 
 TEST(internal_routes)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "proto/base/str.h"
+#include "daemon/local/state/sign.h"
 #include "tests/lib/test.h"
 
 static const char *const team = "team-a", *const other = "team-b";
@@ -173,6 +174,19 @@ TEST(over_a_restart)
 	}
 	templates_free(ts);
 	templates_free(again);
+}
+
+TEST(tokens)
+{
+	uint8_t seed[SIGN_SEED_BYTES] = { 1 };
+	char a[65], b[65], again[65];
+
+	sign_token(seed, "ia", a);
+	sign_token(seed, "ib", b);
+	sign_token(seed, "ia", again);
+	CHECK_INT(strlen(a), 64);
+	CHECK(strcmp(a, b) != 0);
+	CHECK_STR(a, again);
 }
 
 TEST_MAIN()

@@ -13,6 +13,7 @@
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "proto/base/str.h"
+#include "proto/cloud/netrules.h"
 #include "tests/lib/test.h"
 
 TEST(names)
@@ -359,6 +360,69 @@ TEST(grants)
 	CHECK_INT(grant_daemon(&admin), GRANT_OK);
 	CHECK(principal_in_group(&owner, 6) && principal_in_group(&owner, 7));
 	CHECK(!principal_in_group(&owner, 8));
+}
+
+TEST(case_061_062_lifecycle)
+{
+	static const struct {
+		enum sandbox_on_timeout on_timeout;
+		int keep, resume;
+		const char *field;
+	} t[] = {
+		{ SANDBOX_ON_TIMEOUT_UNSET, -1, -1, "" },
+		{ SANDBOX_ON_TIMEOUT_KILL, -1, -1, "" },
+		{ SANDBOX_ON_TIMEOUT_KILL, -1, 0, "" },
+		{ SANDBOX_ON_TIMEOUT_PAUSE, -1, -1, "" },
+		{ SANDBOX_ON_TIMEOUT_PAUSE, 0, -1, "" },
+		{ SANDBOX_ON_TIMEOUT_PAUSE, 0, 0, "" },
+		{ SANDBOX_ON_TIMEOUT_PAUSE, 1, 1, "" },
+		{ SANDBOX_ON_TIMEOUT_PAUSE, 0, 1, "lifecycle.auto_resume" },
+		{ SANDBOX_ON_TIMEOUT_KILL, -1, 1, "lifecycle.auto_resume" },
+		{ SANDBOX_ON_TIMEOUT_UNSET, -1, 1, "lifecycle.auto_resume" },
+		{ SANDBOX_ON_TIMEOUT_KILL, 1, -1, "lifecycle.keep_memory" },
+		{ SANDBOX_ON_TIMEOUT_UNSET, 0, -1, "lifecycle.keep_memory" },
+		{ SANDBOX_ON_TIMEOUT_UNSET, 1, -1, "lifecycle.keep_memory" },
+		{ SANDBOX_ON_TIMEOUT_UNSET, 0, 0, "lifecycle.keep_memory" },
+		{ SANDBOX_ON_TIMEOUT_UNSET, 1, 0, "lifecycle.keep_memory" },
+		{ SANDBOX_ON_TIMEOUT_UNSET, 0, 1, "lifecycle.keep_memory" },
+		{ SANDBOX_ON_TIMEOUT_UNSET, 1, 1, "lifecycle.keep_memory" },
+		{ SANDBOX_ON_TIMEOUT_UNSET, -1, 0, "" },
+		{ SANDBOX_ON_TIMEOUT_KILL, 0, -1, "lifecycle.keep_memory" },
+		{ SANDBOX_ON_TIMEOUT_KILL, 0, 0, "lifecycle.keep_memory" },
+		{ SANDBOX_ON_TIMEOUT_KILL, 1, 0, "lifecycle.keep_memory" },
+		{ SANDBOX_ON_TIMEOUT_KILL, 0, 1, "lifecycle.keep_memory" },
+		{ SANDBOX_ON_TIMEOUT_KILL, 1, 1, "lifecycle.keep_memory" },
+		{ SANDBOX_ON_TIMEOUT_PAUSE, 1, -1, "" },
+		{ SANDBOX_ON_TIMEOUT_PAUSE, 1, 0, "" },
+		{ SANDBOX_ON_TIMEOUT_PAUSE, -1, 0, "" },
+		{ SANDBOX_ON_TIMEOUT_PAUSE, -1, 1, "" },
+		{ (enum sandbox_on_timeout)7, -1, -1, "lifecycle.on_timeout" },
+	};
+	struct status st;
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		bool ok = rules_check_lifecycle(t[i].on_timeout, t[i].keep, t[i].resume, &st);
+
+		CHECK_INT(ok, !t[i].field[0]);
+		if (!ok)
+			CHECK_STR(status_evidence_get(&st, "field"), t[i].field);
+	}
+}
+
+TEST(network_faults_name_the_field_of_the_api)
+{
+	struct netrules_fault f = { NETRULES_ALLOW_OUT, "is wrong" };
+	struct status st;
+
+	rules_network_fault(&f, &st);
+	CHECK_INT(st.reason, R_FIELD_INVALID);
+	CHECK_STR(status_evidence_get(&st, "field"), "network.allow_out");
+	f.field = NETRULES_PROXY_USERNAME;
+	rules_network_fault(&f, &st);
+	CHECK_STR(status_evidence_get(&st, "field"), "network.egress_proxy.username");
+	f.field = NETRULES_TOKENS;
+	rules_network_fault(&f, &st);
+	CHECK_STR(status_evidence_get(&st, "field"), "iam_tokens");
 }
 
 TEST_MAIN()

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. */
-#include "daemon/local/state/list.h"
+#include "proto/cloud/list.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/local/http/query.h"
 #include "proto/base/str.h"
 
 int list_time_us(const char *s, int64_t *ret)
@@ -65,7 +63,7 @@ int cursor_decode(const char *s, struct cursor *ret)
 			return -EINVAL;
 		c.ascending = true;
 	}
-	if (list_time_us(text, &c.at_us) < 0 || route_sandbox_id(id, c.id) < 0)
+	if (list_time_us(text, &c.at_us) < 0 || cloud_id_parse(id, c.id) < 0)
 		return -EINVAL;
 	*ret = c;
 	return 0;
@@ -78,48 +76,103 @@ int cursor_compare(int64_t a_us, const char *a_id, int64_t b_us, const char *b_i
 	return ascending ? -d : d;
 }
 
-static int add_pair(json_t *filter, char *piece)
+/* Coded for a query, twice. */
+static char *code_twice(const char *s)
+{
+	char *once = str_percent_encode(s, strlen(s)), *twice = once ? str_percent_encode(once, strlen(once)) : NULL;
+
+	free(once);
+	return twice;
+}
+
+char *meta_filter_format(const struct cloud_kv *v, size_t n)
+{
+	char *all = str_dup(""), *coded;
+
+	for (size_t i = 0; all && i < n; i++) {
+		char *key = code_twice(v[i].key), *value = code_twice(v[i].value);
+		char *next = key && value ? str_printf("%s%s%s=%s", all, i ? "&" : "", key, value) : NULL;
+
+		free(key);
+		free(value);
+		free(all);
+		all = next;
+	}
+	coded = all ? str_percent_encode(all, strlen(all)) : NULL;
+	free(all);
+	return coded;
+}
+
+/* By the rules of a query, in place. -EINVAL also for one that gives a NUL. */
+static int unescape(char *s)
+{
+	ssize_t n = str_percent_decode(s, strlen(s), true);
+
+	if (n < 0 || memchr(s, 0, (size_t)n))
+		return -EINVAL;
+	s[n] = 0;
+	return 0;
+}
+
+/* The last one of a key counts. */
+static int put_pair(struct cloud_kvs *filter, const char *key, const char *value)
+{
+	for (size_t i = 0; i < filter->n; i++) {
+		char *copy;
+
+		if (!str_eq(filter->v[i].key, key))
+			continue;
+		copy = str_dup(value);
+		if (!copy)
+			return -ENOMEM;
+		free(filter->v[i].value);
+		filter->v[i].value = copy;
+		return 0;
+	}
+	return cloud_kvs_add(filter, key, value);
+}
+
+static int add_pair(struct cloud_kvs *filter, char *piece)
 {
 	char *eq = strchr(piece, '=');
 
 	if (!eq || strchr(eq + 1, '='))
 		return -EINVAL;
 	*eq = 0;
-	if (query_unescape(piece, true) < 0 || query_unescape(eq + 1, true) < 0 ||
-	    !str_is_utf8(piece, strlen(piece)) || !str_is_utf8(eq + 1, strlen(eq + 1)))
+	if (unescape(piece) < 0 || unescape(eq + 1) < 0 || !str_is_utf8(piece, strlen(piece)) ||
+	    !str_is_utf8(eq + 1, strlen(eq + 1)))
 		return -EINVAL;
-	return json_object_set_new(filter, piece, json_string(eq + 1)) < 0 ? -ENOMEM : 0;
+	return put_pair(filter, piece, eq + 1);
 }
 
-int meta_filter_parse(const char *param, json_t **ret)
+int meta_filter_parse(const char *param, struct cloud_kvs *ret)
 {
-	json_t *filter = json_object();
+	struct cloud_kvs filter = { 0 };
 	char *s = str_dup(param), *piece, *next;
-	int r = filter && s ? query_unescape(s, true) : -ENOMEM;
+	int r = s ? unescape(s) : -ENOMEM;
 
 	for (piece = s; !r && piece; piece = next) {
 		next = strchr(piece, '&');
 		if (next)
 			*next++ = 0;
-		r = add_pair(filter, piece);
+		r = add_pair(&filter, piece);
 	}
 	free(s);
-	if (r < 0) {
-		json_decref(filter);
-		return r;
-	}
-	*ret = filter;
-	return 0;
+	if (r < 0)
+		cloud_kvs_fini(&filter);
+	else
+		*ret = filter;
+	return r;
 }
 
-bool meta_filter_match(const json_t *filter, const json_t *metadata)
+bool meta_filter_match(const struct cloud_kvs *filter, const struct cloud_kvs *metadata)
 {
-	const char *key;
-	json_t *want;
+	for (size_t i = 0; i < filter->n; i++) {
+		const char *value = cloud_kvs_get(metadata, filter->v[i].key);
 
-	json_object_foreach((json_t *)filter, key, want)
-		if (!json_equal(json_object_get(metadata, key), want))
+		if (!value || !str_eq(value, filter->v[i].value))
 			return false;
+	}
 	return true;
 }
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* What a listing is asked with: page cursors, the metadata filter, template references. Pure. */
-#ifndef AB_DAEMON_LOCAL_STATE_LIST_H
-#define AB_DAEMON_LOCAL_STATE_LIST_H
+#ifndef AB_PROTO_CLOUD_LIST_H
+#define AB_PROTO_CLOUD_LIST_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
-#include "daemon/local/http/route.h"
+#include "proto/base/cc.h"
+#include "proto/cloud/model.h"
 
 struct cursor {
 	int64_t at_us;
 	bool ascending;
-	char id[ROUTE_ID_MAX + 1];
+	char id[CLOUD_SANDBOX_ID_MAX + 1];
 };
 
 /* Padded URL-safe base64 of "<time>__<id>[__asc]"; heap, NULL without memory. */
@@ -24,10 +24,13 @@ int cursor_compare(int64_t a_us, const char *a_id, int64_t b_us, const char *b_i
 /* RFC 3339 in microseconds, cut. 0 or -EINVAL. */
 must_check int list_time_us(const char *s, int64_t *ret);
 
-/* The parameter after its first decoding → {key: value}. 0, -EINVAL for a malformed pair, -ENOMEM. */
-must_check int meta_filter_parse(const char *param, json_t **ret);
-/* All pairs of the filter are in `metadata` (may be NULL). */
-bool meta_filter_match(const json_t *filter, const json_t *metadata);
+/* The parameter `metadata` of a listing, as it is sent: pairs are coded twice, joined, and the whole once more. Heap;
+ * NULL without memory. */
+char *meta_filter_format(const struct cloud_kv *v, size_t n);
+/* The parameter after its first decoding. 0, -EINVAL for a malformed pair, -ENOMEM. */
+must_check int meta_filter_parse(const char *param, struct cloud_kvs *ret);
+/* All pairs of the filter are in `metadata`. */
+bool meta_filter_match(const struct cloud_kvs *filter, const struct cloud_kvs *metadata);
 
 #define TEMPLATE_NAME_MAX 127u
 
