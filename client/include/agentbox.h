@@ -274,7 +274,7 @@ struct ab_policy {
 /* One host's rule: headers that its requests get on their way out. */
 struct ab_network_rule {
 	const char *host;
-	const struct ab_pair *headers;	/* values may hold ${e2b.identity.tokens.NAME} */
+	const struct ab_pair *headers;	/* values may hold ${agentbox.identity.tokens.NAME} */
 	size_t n_headers;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A document of the contract is described once, by a table of its fields; the functions here read, write, copy,
- * compare and free a struct by that table. Private to proto/cloud: what others call is in json.h and model.h.
+ * A document of the contract is described once, by a table of its fields; the functions here read, write
+ * and free a struct by that table. Private to proto/cloud: what others call is in json.h and model.h.
  */
 #ifndef AB_PROTO_CLOUD_DOC_H
 #define AB_PROTO_CLOUD_DOC_H
@@ -72,9 +72,6 @@ struct doc {
 struct json_t;
 
 void doc_fini(const struct doc *d, void *v);
-/* `to` is zero before. -ENOMEM leaves it for doc_fini(). */
-must_check int doc_copy(const struct doc *d, void *to, const void *from);
-bool doc_equal(const struct doc *d, const void *a, const void *b, unsigned part);
 
 /* `v` is initialised before, and doc_fini() is the caller's also on failure. */
 must_check int doc_read(const struct doc *d, const struct json_t *o, void *v, struct cloud_json_error *why);

@@ -408,7 +408,7 @@ static int read_value(struct doc_reader *rd, const struct doc_field *f, const js
 	case DOC_RULES:
 		return read_map(rd, f, o, m);
 	}
-	must(!"a kind of member");
+	must(false);
 	return -EINVAL;
 }
 

@@ -331,32 +331,49 @@ void cloud_doc_fini(enum cloud_doc_id doc, void *v)
 
 /* --- network settings as a text --- */
 
-bool cloud_network_equal(const struct cloud_network *a, const struct cloud_network *b)
+static char *network_text(const struct cloud_network *n, unsigned part)
 {
-	return a && b ? doc_equal(&doc_network, a, b, CLOUD_EGRESS | CLOUD_INGRESS) : a == b;
-}
+	int r;
 
-struct cloud_network *cloud_network_dup(const struct cloud_network *n)
-{
-	scoped(cloud_network_freep) struct cloud_network *d = calloc(1, sizeof(*d));
-
-	return d && doc_copy(&doc_network, d, n) == 0 ? give(d) : NULL;
+	return cloud_json_text(CLOUD_DOC_NETWORK, n, flavour_get(FLAVOUR_AGENTBOX), part, &r);
 }
 
 char *cloud_network_format(const struct cloud_network *n)
 {
-	int r;
-
-	return cloud_json_text(CLOUD_DOC_NETWORK, n, flavour_get(FLAVOUR_AGENTBOX), CLOUD_EGRESS | CLOUD_INGRESS, &r);
+	return network_text(n, CLOUD_EGRESS | CLOUD_INGRESS);
 }
 
 int cloud_network_parse(const char *text, struct cloud_network **ret)
 {
 	scoped(cloud_network_freep) struct cloud_network *n = calloc(1, sizeof(*n));
 	struct cloud_json_error why;
-	int r = n ? cloud_json_read(CLOUD_DOC_NETWORK, text, strlen(text), 0, n, &why) : -ENOMEM;
+	/* As large as the request that it may be from. */
+	int r = n ? cloud_json_read(CLOUD_DOC_NETWORK, text, strlen(text), CLOUD_JSON_REQUEST, n, &why) : -ENOMEM;
 
 	if (r == 0)
 		*ret = give(n);
 	return r;
+}
+
+struct cloud_network *cloud_network_dup(const struct cloud_network *n)
+{
+	char *text = network_text(n, CLOUD_EGRESS | CLOUD_INGRESS | CLOUD_PASSWORD);
+	struct cloud_network *copy = NULL;
+
+	if (text && cloud_network_parse(text, &copy) < 0)
+		copy = NULL;
+	if (text)
+		explicit_bzero(text, strlen(text));
+	free(text);
+	return copy;
+}
+
+bool cloud_network_equal(const struct cloud_network *a, const struct cloud_network *b)
+{
+	char *x = a ? cloud_network_format(a) : NULL, *y = b ? cloud_network_format(b) : NULL;
+	bool same = a && b ? x && y && str_eq(x, y) : a == b;
+
+	free(x);
+	free(y);
+	return same;
 }

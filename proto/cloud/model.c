@@ -46,15 +46,6 @@ int cloud_kvs_add_all(struct cloud_kvs *to, const struct cloud_kvs *from)
 	return r;
 }
 
-bool cloud_kvs_equal(const struct cloud_kvs *a, const struct cloud_kvs *b)
-{
-	bool same = a->n == b->n;
-
-	for (size_t i = 0; same && i < a->n; i++)
-		same = str_eq(a->v[i].key, b->v[i].key) && str_eq(a->v[i].value, b->v[i].value);
-	return same;
-}
-
 const char *cloud_kvs_get(const struct cloud_kvs *l, const char *key)
 {
 	for (size_t i = 0; i < l->n; i++)

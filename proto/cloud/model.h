@@ -41,7 +41,6 @@ struct cloud_kvs {
 /* Appends copies. -ENOMEM leaves it as it was. */
 must_check int cloud_kvs_add(struct cloud_kvs *l, const char *key, const char *value);
 must_check int cloud_kvs_add_all(struct cloud_kvs *to, const struct cloud_kvs *from);
-bool cloud_kvs_equal(const struct cloud_kvs *a, const struct cloud_kvs *b);	/* in order */
 const char *cloud_kvs_get(const struct cloud_kvs *l, const char *key);	/* NULL if absent */
 void cloud_kvs_fini(struct cloud_kvs *l);
 

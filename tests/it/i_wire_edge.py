@@ -41,6 +41,17 @@ def test_case_006_reaches_the_port_given(real):
         assert r.status == 200 and r.body == b"app /x 8000-%s.example.org" % box["sandboxID"].encode(), r
 
 
+def test_a_3_both_spellings(server):
+    """A-3: routing headers of either flavour, also mixed; one that has them never reaches the control plane."""
+    box = server.create()
+    names = {"E2b-Sandbox-Id": "Agentbox-Sandbox-Id", "E2b-Sandbox-Port": "Agentbox-Sandbox-Port"}
+    for renamed in (names, {"E2b-Sandbox-Id": "agentbox-sandbox-id"}):
+        head = [(renamed.get(n, n), v) for n, v in server.identity(box)]
+        assert health(server, box, headers=head).status == 204
+    gone = [(names.get(n, n), UNKNOWN["sandboxID"] if n == "E2b-Sandbox-Id" else v) for n, v in server.identity(box)]
+    assert health(server, box, headers=gone).status == 502
+
+
 @pytest.mark.parametrize("missing", ["E2b-Sandbox-Id", "E2b-Sandbox-Port"])
 def test_case_007_one_routing_header_alone(server, missing):
     box = server.create()

@@ -19,7 +19,8 @@ root=$(cd "$here/../.." && pwd)
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 cycles=${MUTANT_CYCLES:-12000}
-tables='tests/unit/test_sandbox_evaluate tests/unit/test_sandbox_pure'
+tables='tests/unit/test_sandbox_evaluate tests/unit/test_sandbox_pure tests/unit/test_contract_json
+tests/unit/test_contract_link tests/unit/test_contract_list tests/unit/test_contract_netrules tests/unit/test_contract_route'
 found=0 survived='' broken=''
 export LC_ALL=C.UTF-8
 command -v ccache >/dev/null 2>&1 && CC="ccache ${CC:-cc}" && export CC
