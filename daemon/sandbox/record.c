@@ -418,6 +418,8 @@ int sandbox_learn(struct sandbox *b, const struct cloud_sandbox *s, uint64_t now
 	LEARN_TEXT(&l, alias, s->alias, "");
 	LEARN_TEXT(&l, envd_version, s->envd_version, CLOUD_VERSION_UNKNOWN);
 	LEARN_TEXT(&l, domain, s->domain, "");
+	if (s->has_odd_domain)
+		not_kept(&l, "domain");
 	learn_secret(&l, &b->access_token, s->envd_access_token);
 	learn_secret(&l, &b->traffic_token, s->traffic_access_token);
 	if (is_listed(s))

@@ -77,8 +77,11 @@ static int settle_sandbox(void *v, struct cloud_json_error *why)
 	s->id[strcspn(s->id, "-")] = 0;		/* a legacy "-clientID" */
 	if (!cloud_is_sandbox_id(s->id))
 		return doc_bad(why, "sandboxID is not an id");
-	if (!str_is_empty(s->domain) && !host_port_is_valid(s->domain))
-		return doc_bad(why, "domain is no host name");
+	if (!str_is_empty(s->domain) && !host_port_is_valid(s->domain)) {
+		s->has_odd_domain = true;
+		free(s->domain);
+		s->domain = NULL;
+	}
 	if (!str_is_empty(s->envd_version))
 		return 0;
 	free(s->envd_version);

@@ -109,7 +109,8 @@ struct cloud_sandbox {
 	char *envd_version;		/* always set; CLOUD_VERSION_UNKNOWN at times */
 	char *envd_access_token;	/* secret; create, connect and get */
 	char *traffic_access_token;	/* secret; create and connect */
-	char *domain;
+	char *domain;			/* a host name or an address, maybe with a port */
+	bool has_odd_domain;		/* what was said is none, and counts as not said */
 	enum cloud_state state;		/* list and get; create and connect: RUNNING */
 	bool resumed;			/* connect: it was paused (201) */
 	bool is_detail;			/* get: what is absent below is not set, rather than not said */

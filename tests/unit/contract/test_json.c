@@ -165,7 +165,6 @@ TEST(refused)
 		"{" MIN_BOX ",\"cpuCount\":1.5}",
 		"{" MIN_BOX ",\"network\":\"none\"}",
 		"{" MIN_BOX ",\"network\":{\"rules\":{\"x\":{}}}}",
-		"{" MIN_BOX ",\"domain\":\"a\\r\\nb\"}",
 		"{" MIN_BOX "} trailing",
 	};
 	struct cloud_sandbox *s = NULL;
@@ -185,6 +184,26 @@ TEST(tolerated)
 	CHECK_STR(s->id, "i1");
 	CHECK_STR(s->envd_version, "v1.0.0");
 	CHECK_INT(s->state, CLOUD_STATE_UNKNOWN);
+}
+
+/* G-6: it would go into addresses and to terminals. */
+TEST(a_domain_is_a_host_name)
+{
+	static const struct {
+		const char *said;
+		bool ok;
+	} t[] = { { "x.test", true }, { "localhost:3000", true }, { "127.0.0.1:1", true }, { "a\\r\\nb", false },
+		  { "a\\u001b[31m", false }, { "a/b", false }, { "a@b", false }, { "a:0", false }, { "", true } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		scoped(cloud_sandbox_freep) struct cloud_sandbox *s = NULL;
+		char text[200];
+
+		snprintf(text, sizeof(text), "{" MIN_BOX ",\"domain\":\"%s\"}", t[i].said);
+		CHECK_INT(parse(text, &s), 0);
+		CHECK(t[i].ok ? s->domain && str_eq(s->domain, t[i].said) : !s->domain);
+		CHECK_INT(s->has_odd_domain, !t[i].ok);
+	}
 }
 
 TEST(depth)
