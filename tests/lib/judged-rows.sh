@@ -6,9 +6,9 @@
 #   sh tests/lib/judged-rows.sh             every row: its tests and its patches, or MISSING
 #   sh tests/lib/judged-rows.sh missing     only rows that lack a test, or that a test still marks as not mended
 #
-# A test names a row by its id (like C-12) in its docstring, in a comment right above it, or in a comment in it; a judge that has the row
-# in its list of what fails today (KNOWN…) says that it is not mended. A patch is tests/mutants/rows/ROW-….patch. Ends with 1 if a row has no
-# test, or is not mended.
+# A test names a row by its id (like C-12) in its docstring, in a comment right above it, or in a comment in it; a patch,
+# tests/mutants/rows/ROW-….patch, names its test in its first line. A judge that has the row in its list of what fails today (KNOWN…) says
+# that it is not mended. Ends with 1 if a row has no test, or is not mended.
 cd "$(dirname "$0")/../.." || exit 2
 exec /usr/bin/python3 - "$@" <<'END'
 import ast
@@ -117,11 +117,14 @@ for path in sorted(glob.glob("tests/judges/*.sh") + glob.glob("tests/*.sh") + gl
     note(" ".join(re.findall(r"(?:#|//|/\*|\*).*", head)), re.sub(r"^tests/", "", path))
 patches = {r: [] for r in rows}
 for path in sorted(glob.glob("tests/mutants/rows/*.patch")):
-    m = ID.match(os.path.basename(path))
-    if m is None or m.group(1) not in rows:
-        m = re.match(r"([A-G]-\d{1,2}b?)-", os.path.basename(path))
+    m = re.match(r"([A-G]-\d{1,2}b?)-", os.path.basename(path))
     if m and m.group(1) in patches:
         patches[m.group(1)].append(os.path.basename(path))
+        with open(path, encoding="utf-8") as f:
+            first = re.fullmatch(r"# test: (?:it (\S+::\w+).*|(unit \w+))\n", f.readline())
+        named = first and (first.group(1) or first.group(2))
+        if named and named not in tests[m.group(1)]:
+            tests[m.group(1)].append(named)
 bad = 0
 for r, right in rows.items():
     is_bad = not tests[r] or unmended[r]
