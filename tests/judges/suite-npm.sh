@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Runs the JavaScript SDK's own tests, those of sandboxes, against agentbox-local, and says how many passed and which failed, and why.
+# Runs the JavaScript SDK's own tests against agentbox-local, and says how many passed and which failed, and why.
 # Not part of any stage: it needs a checkout, into which it installs what the tests need.
 #
 #   sh tests/judges/suite-npm.sh PATH [VITEST-ARGUMENT…]      PATH: a checkout of e2b-dev/E2B, outside of the project
@@ -24,6 +24,6 @@ fi
 out=$root/build/judges/suite-npm.json
 mkdir -p "$root/build/judges"
 rm -f "$out"
-CI=1 /usr/bin/python3 "$here/with_local.py" ${SUITE_DOMAIN:+--domain} npx vitest run --project unit --project connectionConfig --reporter=json \
+CI=1 /usr/bin/python3 "$here/with_local.py" ${SUITE_DOMAIN:+--domain} npx vitest run --project unit --project connectionConfig --project template --reporter=json \
 	--outputFile="$out" "$@" >"$out.log" 2>&1 || :
 exec /usr/bin/python3 "$here/suite_report.py" "$out"

@@ -25,6 +25,6 @@ fi
 out=$root/build/judges/suite-pypi.xml
 rm -f "$out"
 cd "$sdk"
-PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$here/with_local.py" ${SUITE_DOMAIN:+--domain} "$venv/bin/python" -m pytest tests -n 2 -q -p no:cacheprovider --timeout-method=signal \
+PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$here/with_local.py" ${SUITE_DOMAIN:+--domain} "$venv/bin/python" -m pytest tests -n 2 -q -p no:cacheprovider --timeout-method=signal --tb=native \
 	--junitxml="$out" "$@" >"$out.log" 2>&1 || :
 exec /usr/bin/python3 "$here/suite_report.py" "$out"
