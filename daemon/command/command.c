@@ -126,15 +126,40 @@ void command_forget(struct command *c)
 	command_unref(c);
 }
 
+void command_note_spool(struct command *c, int err)
+{
+	c->truncated = true;
+	log_warn("command_spool", "command=%s error=%s", c->id, log_q(strerrordesc_np(-err)));
+}
+
+void command_flush(struct command *c)
+{
+	int r = spool_flush(c->spool);
+
+	if (r < 0)
+		command_note_spool(c, r);
+	if (spool_is_held(c->spool) == c->spool_held)
+		return;
+	c->spool_held = !c->spool_held;
+	log_warn(c->spool_held ? "spool_in_memory" : "spool_on_disk", "command=%s sandbox=%s", c->id, c->at.id);
+}
+
+/* In the last stage of a pass: all that came in it is written together before anybody sees it, and
+ * the memory that it came in serves all readers at the end. */
 static void tell_readers(struct defer *d, void *user)
 {
 	struct command *c = command_ref(command_from(user));
 
+	command_flush(c);
 	list_for_each_safe(n, &c->readers) {
 		struct command_reader *r = list_entry(n, struct command_reader, node);
 
 		r->on_ready(r, r->user);
 	}
+	spool_settle(c->spool);
+	if (c->pump_waits)
+		defer_post(&c->pump);
+	c->pump_waits = false;
 	command_unref(c);
 }
 
@@ -185,7 +210,7 @@ int command_new(struct commands *cs, uid_t uid, const char *id, struct command *
 	timer_init(&c->retry, cs->o.loop, command_on_retry, c);
 	timer_init(&c->exit_watch.due, cs->o.loop, exit_watch_on_due, c);
 	defer_init(&c->pump, cs->o.loop, command_pump, c);
-	defer_init(&c->tell, cs->o.loop, tell_readers, c);
+	defer_init_pump(&c->tell, cs->o.loop, tell_readers, c);
 	terminal_init(c);
 	sandbox_tie_init(&c->tie, command_on_sandbox, c);
 	c->kill_grace_ms = cs->o.kill_grace_ms;
@@ -195,7 +220,7 @@ int command_new(struct commands *cs, uid_t uid, const char *id, struct command *
 	c->at.account = strdup("");
 	c->at.id = strdup("");
 	if (!c->at.account || !c->at.id ||
-	    (!id && spool_new(cs->spool_fd, c->id, c->spool_limit, &share->quota, &cs->total,
+	    (!id && spool_new(&cs->spools, c->id, c->spool_limit, &share->quota, &cs->total,
 			      &c->spool) < 0) ||
 	    map_put_str(&cs->by_id, c->id, c) < 0) {
 		command_destroy(c);
@@ -246,6 +271,8 @@ static void on_end_written(struct command *c, const struct status *st)
 	list_add_tail(&c->cs->ended, &c->node);
 	command_use(c, false);
 	c->share->n_ended++;
+	if (list_is_empty(&c->readers))
+		spool_rest(c->spool);
 	if (c->result.outcome == COMMAND_LOST || c->result.outcome == COMMAND_UNKNOWN)
 		log_warn("command_lost", "command=%s sandbox=%s pid=%u reason=%s error=%s", c->id, c->at.id,
 			 c->pid, status_reason_name(c->result.reason), log_q(c->result.message));
@@ -260,6 +287,7 @@ void command_finish(struct command *c)
 
 	if (c->final)
 		return;
+	command_flush(c);
 	c->stream = envd_stream_free(c->stream);
 	if (c->kill_call)
 		kill_call_skip(c->kill_call);

@@ -32,6 +32,7 @@ struct commands_options {
 	uint64_t kill_grace_ms, history_ms;
 	uint64_t restart_grace_ms;	/* 0 = 30 s */
 	uint64_t spool_per_command, spool_per_uid, spool_total; /* bytes */
+	unsigned spools_open;		/* files of them at a time; 0 = a quarter of the descriptors that we may have */
 };
 
 /* Takes over what an earlier run left: ended commands with their output, and those that ran, which are

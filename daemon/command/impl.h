@@ -39,7 +39,7 @@ struct uid_share {
 struct commands {
 	struct commands_options o;
 	struct sandbox_core *core;		/* NULL until commands_take_up() */
-	int spool_fd;
+	struct spool_dir spools;
 	struct map by_id;		/* command_id → struct command */
 	struct map shares;		/* uid → struct uid_share */
 	struct map setsid;		/* "account/sandbox/generation" → (void *)1 has it, (void *)2 not */
@@ -164,7 +164,9 @@ struct command {
 	bool block;			/* upstream waits for the starter's reader */
 	struct command_reader *starter;
 	struct list readers;
-	struct defer pump, tell;
+	struct defer pump;		/* upstream events */
+	struct defer tell;		/* readers, at the end of the pass */
+	bool pump_waits;		/* until they were told */
 	struct envd_stream *stream;
 	struct envd_call *probe;	/* is there a setsid? */
 	bool probe_waits;		/* another command of the sandbox asks */
@@ -262,7 +264,10 @@ void command_end_with(struct command *c, enum command_outcome outcome, const str
 /* Its sandbox is gone, for the reason in st: whatever was asked of it is answered, and it has ended. */
 void command_sandbox_gone(struct command *c, const struct status *st);
 void command_use(struct command *c, bool on);	/* once its sandbox is known */
-void command_wake(struct command *c);		/* news to every reader */
+void command_flush(struct command *c);		/* what came is in the file */
+void command_wake(struct command *c);		/* the same at the end of the pass, then news to every reader */
+/* The spool could not keep what came: -errno of one of its calls, said once. */
+void command_note_spool(struct command *c, int err);
 
 /* table.c */
 struct uid_share *share_of(struct commands *cs, uid_t uid);

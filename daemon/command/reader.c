@@ -90,6 +90,8 @@ struct command_reader *command_reader_free(struct command_reader *r, bool end_it
 	list_del(&r->node);
 	if (r->run)
 		leave(c, r, end_it);
+	if (c->state == CMD_ENDED && list_is_empty(&c->readers))
+		spool_rest(c->spool);
 	/* Somebody else's command is followed only while somebody reads it. */
 	if (c->foreign && list_is_empty(&c->readers) && c->state < CMD_ENDING && !c->kill_call)
 		command_forget(c);

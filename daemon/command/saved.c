@@ -188,15 +188,17 @@ static void restore_result(struct command *c, const struct row_command *r)
 static int restore_spool(struct command *c, const struct row_command *r)
 {
 	struct commands *cs = c->cs;
-	int e = spool_open(cs->spool_fd, c->id, c->spool_limit, &c->share->quota, &cs->total, &c->spool);
+	int e = spool_open(&cs->spools, c->id, c->spool_limit, &c->share->quota, &cs->total, &c->spool);
 
+	if (e >= 0)
+		spool_rest(c->spool);
 	if (e >= 0 || e == -ENOMEM)
 		return e;
 	log_warn("spool_unreadable", "command=%s error=%s output=lost", c->id, log_q(strerrordesc_np(-e)));
-	(void)unlinkat(cs->spool_fd, c->id, 0);
+	(void)unlinkat(cs->spools.fd, c->id, 0);
 	c->truncated = true;
 	c->result.output_complete = false;
-	return spool_new(cs->spool_fd, c->id, c->spool_limit, &c->share->quota, &cs->total, &c->spool);
+	return spool_new(&cs->spools, c->id, c->spool_limit, &c->share->quota, &cs->total, &c->spool);
 }
 
 /* Oldest first, as they are forgotten; rows come in about that order. */
@@ -344,7 +346,7 @@ static bool is_wanted(const struct commands *cs, const char *spool)
 /* Spools whose command is gone, and whatever else does not belong there. */
 static void clear_folder(struct commands *cs)
 {
-	int fd = openat(cs->spool_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(cs->spools.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
 	struct dirent *e;
 
@@ -354,7 +356,7 @@ static void clear_folder(struct commands *cs)
 	}
 	while ((e = readdir(d)))
 		if (e->d_name[0] != '.' && !is_wanted(cs, e->d_name))
-			(void)unlinkat(cs->spool_fd, e->d_name, 0);
+			(void)unlinkat(cs->spools.fd, e->d_name, 0);
 	closedir(d);
 }
 

@@ -2,10 +2,14 @@
 /*
  * The bounded record of one command's output: a 0600 file under the state directory with the bytes in
  * arrival order, each run of them behind a record {stream, offset in that stream, length, time}
- * (spool_file.h), and an index of those records in memory, which holds none of the bytes. Bytes and
- * record are in the file before any reader sees them, so what a reader saw survives a kill -9 of the
- * daemon; nothing is synced. Offsets of a stream count every byte that arrived, also those dropped
- * since; holes (bytes the cloud did not deliver, or that did not fit on the disk) are gap records.
+ * (spool_file.h), and an index of those records in memory. Offsets of a stream count every byte that
+ * arrived, also those dropped since; holes (bytes the cloud did not deliver, or that did not fit on the
+ * disk) are gap records.
+ *
+ * spool_append() collects bytes; spool_flush() writes all of them with one call of the system, and only
+ * then do readers, and every count in here, know of them. What a reader saw therefore survives a kill -9
+ * of the daemon; nothing is synced. What was written last stays in memory until spool_settle() or the next
+ * byte, so that a reader at the end needs no read from the file.
  *
  * Room is charged to the command, its uid and the whole daemon (struct spool_quota, shared); a record
  * costs SPOOL_RECORD_COST, so that single bytes do not cost memory that nobody counts.
@@ -16,6 +20,7 @@
 #include <stdbool.h>
 
 #include "proto/base/cc.h"
+#include "proto/base/list.h"
 
 enum spool_stream {	/* numbers of agentbox.v1.Output.Stream */
 	SPOOL_STDOUT = 1,
@@ -41,19 +46,30 @@ struct spool_quota {
 
 struct spool;
 
-/* dir_fd and the quotas outlive the spool. `name` is the file's; made at the first byte. */
-must_check int spool_new(int dir_fd, const char *name, uint64_t limit, struct spool_quota *uid,
+/* The folder of spools. At most max_open of their files have a descriptor at a time: the one that was used
+ * longest ago gives its own up, and its file is opened again when it is needed. */
+struct spool_dir {
+	int fd;			/* borrowed */
+	unsigned max_open, n_open;
+	struct list open;	/* struct spool, used longest ago first */
+};
+void spool_dir_init(struct spool_dir *d, int fd, unsigned max_open);
+
+/* The folder and the quotas outlive the spool. `name` is the file's; made at the first byte. */
+must_check int spool_new(struct spool_dir *dir, const char *name, uint64_t limit, struct spool_quota *uid,
 			 struct spool_quota *total, struct spool **ret);
 /* What an earlier process left; a torn end is cut off, what is more than the limit is dropped. No file:
  * an empty one. -EBADMSG: the file is not one of ours; other -errno: it cannot be read. */
-must_check int spool_open(int dir_fd, const char *name, uint64_t limit, struct spool_quota *uid,
+must_check int spool_open(struct spool_dir *dir, const char *name, uint64_t limit, struct spool_quota *uid,
 			  struct spool_quota *total, struct spool **ret);
-/* Leaves the file. NULL is fine; returns NULL. */
+/* Leaves the file, with all that came. NULL is fine; returns NULL. */
 struct spool *spool_close(struct spool *s);
 /* Removes the file. NULL is fine; returns NULL. */
 struct spool *spool_free(struct spool *s);
 /* Drops everything held, so that only the counts are left. */
 void spool_clear(struct spool *s);
+/* Gives its descriptor up until the file is needed again. */
+void spool_rest(struct spool *s);
 
 void spool_set_limit(struct spool *s, uint64_t limit);
 /* Bytes that fit now without dropping any. */
@@ -61,10 +77,17 @@ uint64_t spool_room(const struct spool *s);
 uint64_t spool_used(const struct spool *s);
 /* Appends; drops the oldest records until it fits (callers that must not lose bytes look at
  * spool_room() before). Bytes that cannot be stored become a gap: -ENOSPC, -EIO, … say so once,
- * the count goes on. n <= 1 MiB. */
+ * the count goes on. n <= 1 MiB. The caller flushes in the same pass of the loop; 128 KiB that wait are
+ * written at once. */
 must_check int spool_append(struct spool *s, enum spool_stream stream, const void *p, size_t n,
 			    int64_t now_wall_ms);
-/* A hole of unknown size at the current end of the stream. */
+/* What was appended is in the file, and readers may have it. Fails as spool_append() does. */
+must_check int spool_flush(struct spool *s);
+/* Every reader was told of what was flushed, and those at the end have taken it: its memory goes. */
+void spool_settle(struct spool *s);
+/* Would n more bytes push some out that came since then? */
+bool spool_would_skip(const struct spool *s, size_t n);
+/* A hole of unknown size at the current end of the stream; flushes. */
 must_check int spool_gap(struct spool *s, enum spool_stream stream, enum spool_reason reason,
 			 int64_t now_wall_ms);
 
@@ -93,6 +116,7 @@ struct spool_piece {
 	bool size_known;	/* of a gap */
 	uint64_t offset;	/* in the stream */
 	uint64_t size;
+	const uint8_t *data;	/* not of a gap; valid until the spool is changed or the buffer used again */
 	const char *reason;	/* of a gap */
 };
 
@@ -106,13 +130,14 @@ struct spool_pos {
 /* From the oldest record on, skipping what lies below the wanted offsets. */
 void spool_seek(const struct spool *s, const uint64_t from[SPOOL_STREAMS], struct spool_pos *ret);
 void spool_seek_end(const struct spool *s, struct spool_pos *ret);
-/* The next piece, at most `max` bytes of data into buf. 0 = nothing new, 1 = *ret is filled and the
- * position moved, -errno = the file cannot be read. Bytes that were dropped come as a gap first. */
+/* The next piece, at most `max` bytes of data: in memory of the spool, or in buf. 0 = nothing new, 1 = *ret
+ * is filled and the position moved, -errno = the file cannot be read. Bytes that were dropped come as a gap
+ * first. */
 must_check int spool_read(struct spool *s, struct spool_pos *pos, void *buf, size_t max,
 			  struct spool_piece *ret);
-/* Bytes that fit without dropping any that lie before this reader. */
+/* Bytes that fit without dropping any that this reader has not had. */
 uint64_t spool_room_behind(const struct spool *s, const struct spool_pos *pos);
-/* Bytes between this place and the end. */
+/* Bytes between this place and the end, with those that were not flushed. */
 uint64_t spool_ahead(const struct spool *s, const struct spool_pos *pos);
 
 #endif

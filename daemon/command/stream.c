@@ -285,7 +285,7 @@ static void note_gap(struct command *c)
 	if (!r && !c->pty)
 		r = spool_gap(c->spool, SPOOL_STDERR, why, now);
 	if (r < 0)
-		log_warn("command_spool", "command=%s error=%s", c->id, log_q(strerrordesc_np(-r)));
+		command_note_spool(c, r);
 	command_wake(c);
 }
 
@@ -416,22 +416,16 @@ bool command_may_take(const struct command *c)
 
 static void on_data(struct command *c, const struct envd_event *e)
 {
-	int r = spool_append(c->spool, (enum spool_stream)e->stream, e->data, e->n,
-			     clock_wall_ms());
+	int64_t now = clock_wall_ms();
+	int r = spool_append(c->spool, (enum spool_stream)e->stream, e->data, e->n, now);
 
 	if (e->stream == ENVD_PTY)
 		c->pty = true; /* of a foreign one, known now */
 	exit_watch_heard(c);
 	c->attempts = 0;
-	c->last_output_at_ms = clock_wall_ms();
-	if (r < 0) {
-		c->truncated = true;
-		log_warn("command_spool", "command=%s error=%s", c->id, log_q(strerrordesc_np(-r)));
-	}
-	if (spool_is_held(c->spool) != c->spool_held) {
-		c->spool_held = !c->spool_held;
-		log_warn(c->spool_held ? "spool_in_memory" : "spool_on_disk", "command=%s sandbox=%s", c->id, c->at.id);
-	}
+	c->last_output_at_ms = now;
+	if (r < 0)
+		command_note_spool(c, r);
 	command_wake(c);
 }
 
@@ -443,6 +437,10 @@ void command_pump(struct defer *d, void *user)
 	for (unsigned i = 0; i < COMMAND_PUMP_EVENTS; i++) {
 		if (!c->stream || (c->state == CMD_RUNNING && !command_may_take(c)))
 			return;
+		if (!list_is_empty(&c->readers) && spool_would_skip(c->spool, COMMAND_PIPE_BYTES)) {
+			c->pump_waits = true;	/* who keeps up shall not get a gap for what comes in one pass */
+			return;
+		}
 		switch (envd_stream_next(c->stream, &e)) {
 		case ENVD_EVENT_NONE:
 			return;

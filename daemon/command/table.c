@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@
 #define EVICT_FIRST_MS	 1000u		/* what grew old while no daemon ran */
 #define EVICT_EVERY_MS	 60000u
 #define RESTART_GRACE_MS 30000u
+#define SPOOLS_OPEN_MIN	 16u
+#define SPOOLS_OPEN_MAX	 4096u
 
 /* --- where a sandbox's agent is --- */
 
@@ -230,6 +233,16 @@ static void sweep(struct defer *d, void *user)
 		command_destroy(list_entry(cs->dying.next, struct command, node));
 }
 
+/* The rest is for connections. */
+static unsigned spools_open(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return SPOOLS_OPEN_MIN;
+	return (unsigned)MIN(MAX(files.rlim_cur / 4, (rlim_t)SPOOLS_OPEN_MIN), (rlim_t)SPOOLS_OPEN_MAX);
+}
+
 int commands_new(const struct commands_options *o, struct commands **ret)
 {
 	struct commands *cs = calloc(1, sizeof(*cs));
@@ -238,11 +251,11 @@ int commands_new(const struct commands_options *o, struct commands **ret)
 
 	if (!cs)
 		return -ENOMEM;
+	spool_dir_init(&cs->spools, -1, o->spools_open ? o->spools_open : spools_open());
 	cs->o = *o;
 	cs->o.state_dir = NULL;
 	cs->total.max = o->spool_total;
 	cs->o.restart_grace_ms = o->restart_grace_ms ? o->restart_grace_ms : RESTART_GRACE_MS;
-	cs->spool_fd = -1;
 	list_init(&cs->writes);
 	list_init(&cs->looks);
 	list_init(&cs->request_list);
@@ -259,8 +272,8 @@ int commands_new(const struct commands_options *o, struct commands **ret)
 		commands_free(cs);
 		return r;
 	}
-	cs->spool_fd = openat(state_fd, "spool", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	r = cs->spool_fd < 0 ? -errno : timer_set(&cs->evict, loop_now_ms(o->loop) + EVICT_FIRST_MS);
+	cs->spools.fd = openat(state_fd, "spool", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	r = cs->spools.fd < 0 ? -errno : timer_set(&cs->evict, loop_now_ms(o->loop) + EVICT_FIRST_MS);
 	if (!r)
 		r = commands_load(cs, o->store);
 	if (r < 0) {
@@ -313,7 +326,7 @@ struct commands *commands_free(struct commands *cs)
 	map_fini(&cs->shares);
 	map_fini(&cs->setsid);
 	map_fini(&cs->by_id);
-	fd_close(cs->spool_fd);
+	fd_close(cs->spools.fd);
 	free(cs);
 	return NULL;
 }
@@ -332,6 +345,14 @@ void commands_count(const struct commands *cs, uid_t uid, struct commands_counts
 			ret->running++;
 }
 
+/* How it ended is kept. */
+static void clear_output(struct command *c)
+{
+	spool_clear(c->spool);
+	if (list_is_empty(&c->readers))
+		spool_rest(c->spool);
+}
+
 /* Keeps the newest ended ones of each uid, and makes room in the spools for those that run. */
 void commands_forget_surplus(struct commands *cs)
 {
@@ -343,7 +364,7 @@ void commands_forget_surplus(struct commands *cs)
 		if (c->share->n_ended > COMMAND_ENDED_PER_UID)
 			command_forget(c);
 		else if (full && spool_used(c->spool))
-			spool_clear(c->spool); /* how it ended is kept */
+			clear_output(c);
 	}
 }
 

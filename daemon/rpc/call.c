@@ -726,6 +726,31 @@ static int write_message(struct rpc_call *c, const ProtobufCMessage *m)
 	return r;
 }
 
+static int write_encoded(struct rpc_call *c, const void *head, size_t n_head, const void *p, size_t n)
+{
+	uint8_t start[FRAME_PREFIX_BYTES + RPC_SEND_HEAD_MAX];
+	int r;
+
+	must(n_head <= RPC_SEND_HEAD_MAX && n <= UINT32_MAX - n_head);
+	frame_prefix(start, 0, (uint32_t)(n_head + n));
+	memcpy(start + FRAME_PREFIX_BYTES, head, n_head);
+	r = http_stream_write(c->x, start, FRAME_PREFIX_BYTES + n_head);
+	if (!r)
+		r = http_stream_write(c->x, p, n);
+	(void)rpc_conn_over_send_limit(c->conn);
+	return r;
+}
+
+static void note_sent(struct rpc_call *c, int r)
+{
+	c->sent_at_ms = loop_now_ms(c->server->loop);
+	/* -EPIPE: it is closed and the news of that is on its way. */
+	if (r < 0 && r != -EPIPE) {
+		c->broken = true;
+		defer_post(&c->again);
+	}
+}
+
 void rpc_call_send(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	int r;
@@ -734,12 +759,18 @@ void rpc_call_send(struct rpc_call *c, const ProtobufCMessage *message)
 	r = write_head(c);
 	if (!r)
 		r = write_message(c, message);
-	c->sent_at_ms = loop_now_ms(c->server->loop);
-	/* -EPIPE: it is closed and the news of that is on its way. */
-	if (r < 0 && r != -EPIPE) {
-		c->broken = true;
-		defer_post(&c->again);
-	}
+	note_sent(c, r);
+}
+
+void rpc_call_send_encoded(struct rpc_call *c, const void *head, size_t n_head, const void *p, size_t n)
+{
+	int r;
+
+	must(c->state == CALL_OPEN);
+	r = write_head(c);
+	if (!r)
+		r = write_encoded(c, head, n_head, p, n);
+	note_sent(c, r);
 }
 
 size_t rpc_call_room(struct rpc_call *c)

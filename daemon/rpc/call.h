@@ -38,6 +38,10 @@ void rpc_call_next(struct rpc_call *c);
 /* Queues one message; for streams. Never refused for lack of room, but look at rpc_call_room() first
  * and wait for on_room when it is 0. Without memory the call fails: on_gone comes. */
 void rpc_call_send(struct rpc_call *c, const ProtobufCMessage *message);
+/* The same for a message that is encoded already: its beginning, at most RPC_SEND_HEAD_MAX bytes, and the
+ * bytes of its last field, which are copied once, to where they are sent from. */
+#define RPC_SEND_HEAD_MAX 64u
+void rpc_call_send_encoded(struct rpc_call *c, const void *head, size_t n_head, const void *p, size_t n);
 size_t rpc_call_room(struct rpc_call *c);	/* bytes */
 
 /* The ends. reply = send + OK. finish: OK, for streams. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 Agentbox__V1__CommandResult *command_msg_result(struct result_message *r, const struct command_view *v)
 {
@@ -90,4 +91,34 @@ void command_msg_fini(struct command_message *c)
 {
 	free(c->entries);
 	free(c->m.envs);
+}
+
+/* --- output --- */
+
+enum {	/* as they are encoded: number and wire type */
+	EVENT_OUTPUT = 2 << 3 | 2,
+	OUTPUT_STREAM = 1 << 3 | 0,
+	OUTPUT_OFFSET = 2 << 3 | 0,
+	OUTPUT_DATA = 3 << 3 | 2,
+};
+
+static uint8_t *put_number(uint8_t *at, uint8_t field, uint64_t v)
+{
+	*at++ = field;
+	for (; v > 0x7f; v >>= 7)
+		*at++ = (uint8_t)(v | 0x80);
+	*at++ = (uint8_t)v;
+	return at;
+}
+
+size_t command_msg_output_head(const struct spool_piece *p, uint8_t ret[COMMAND_MSG_HEAD_MAX])
+{
+	uint8_t fields[COMMAND_MSG_HEAD_MAX], *end = put_number(fields, OUTPUT_STREAM, p->stream), *at;
+
+	if (p->offset)
+		end = put_number(end, OUTPUT_OFFSET, p->offset);
+	end = put_number(end, OUTPUT_DATA, p->size);
+	at = put_number(ret, EVENT_OUTPUT, (uint64_t)(end - fields) + p->size);
+	memcpy(at, fields, (size_t)(end - fields));
+	return (size_t)(at - ret) + (size_t)(end - fields);
 }

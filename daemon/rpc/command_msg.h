@@ -25,4 +25,9 @@ Agentbox__V1__CommandResult *command_msg_result(struct result_message *r, const 
 must_check int command_msg_fill(struct command_message *c, const struct command_view *v);
 void command_msg_fini(struct command_message *c);
 
+#define COMMAND_MSG_HEAD_MAX 48u
+/* A CommandEvent with this piece of output, as it is encoded, up to its data: they follow as they are. Returns
+ * its length. */
+size_t command_msg_output_head(const struct spool_piece *p, uint8_t ret[COMMAND_MSG_HEAD_MAX]);
+
 #endif

@@ -96,25 +96,24 @@ static void send_event(struct cmd_call *x, Agentbox__V1__CommandEvent__EventCase
 	rpc_call_send(x->call, &e.base);
 }
 
-static void send_piece(struct cmd_call *x, const struct spool_piece *p, uint8_t *bytes)
+static void send_gap(struct cmd_call *x, const struct spool_piece *p)
 {
-	Agentbox__V1__Output out = AGENTBOX__V1__OUTPUT__INIT;
 	Agentbox__V1__Gap gap = AGENTBOX__V1__GAP__INIT;
 
-	if (p->gap) {
-		gap.stream = (Agentbox__V1__Output__Stream)p->stream;
-		gap.offset = p->offset;
-		gap.size = p->size;
-		gap.size_known = p->size_known;
-		gap.reason = (char *)p->reason;
-		send_event(x, AGENTBOX__V1__COMMAND_EVENT__EVENT_GAP, &gap);
-		return;
-	}
-	out.stream = (Agentbox__V1__Output__Stream)p->stream;
-	out.offset = p->offset;
-	out.data.data = bytes;
-	out.data.len = p->size;
-	send_event(x, AGENTBOX__V1__COMMAND_EVENT__EVENT_OUTPUT, &out);
+	gap.stream = (Agentbox__V1__Output__Stream)p->stream;
+	gap.offset = p->offset;
+	gap.size = p->size;
+	gap.size_known = p->size_known;
+	gap.reason = (char *)p->reason;
+	send_event(x, AGENTBOX__V1__COMMAND_EVENT__EVENT_GAP, &gap);
+}
+
+/* The bytes go from where they lie to where they are sent from. */
+static void send_output(struct cmd_call *x, const struct spool_piece *p)
+{
+	uint8_t head[COMMAND_MSG_HEAD_MAX];
+
+	rpc_call_send_encoded(x->call, head, command_msg_output_head(p, head), p->data, p->size);
 }
 
 static void send_exit(struct cmd_call *x)
@@ -137,7 +136,10 @@ static void feed(struct cmd_call *x)
 	while (rpc_call_room(x->call)) {
 		switch (command_reader_next(x->reader, x->follow, bytes, sizeof(bytes), &p)) {
 		case COMMAND_READ_PIECE:
-			send_piece(x, &p, bytes);
+			if (p.gap)
+				send_gap(x, &p);
+			else
+				send_output(x, &p);
 			break;
 		case COMMAND_READ_NOTHING:
 			return;

@@ -77,6 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	struct spool_quota uid = { 0, 1 << 20 }, all = { 0, 1 << 20 };
 	static uint8_t built[1 << 16];
+	struct spool_dir dir;
 	uint64_t end;
 	struct spool *s;
 
@@ -89,19 +90,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 		write_file(built, build(p + 1, n - 1, built, sizeof(built)));
 	else
 		write_file(p, n);
-	if (spool_open(folder, "f", LIMIT, &uid, &all, &s) < 0) {
+	spool_dir_init(&dir, folder, 1);
+	if (spool_open(&dir, "f", LIMIT, &uid, &all, &s) < 0) {
 		must(!uid.used && !all.used);
 		return 0;
 	}
 	must(spool_used(s) <= LIMIT && uid.used == spool_used(s));
 	read_all(s);
 	end = spool_end(s, SPOOL_STDERR);
-	must(spool_append(s, SPOOL_STDERR, "more", 4, 1 << 20) == 0 &&
-	     spool_end(s, SPOOL_STDERR) == end + 4);
+	must(spool_append(s, SPOOL_STDERR, "more", 4, 1 << 20) == 0 && spool_end(s, SPOOL_STDERR) == end);
+	must(spool_flush(s) == 0 && spool_end(s, SPOOL_STDERR) == end + 4);
 	read_all(s);
 	spool_close(s);
 	must(!uid.used);
-	must(spool_open(folder, "f", LIMIT, &uid, &all, &s) == 0);
+	must(spool_open(&dir, "f", LIMIT, &uid, &all, &s) == 0);
 	must(spool_end(s, SPOOL_STDERR) == end + 4);
 	read_all(s);
 	spool_close(s);
