@@ -280,6 +280,8 @@ void command_probe_drop(struct command *c);
 void command_is_started(struct command *c);	/* it runs: writes its row, then answers */
 void command_start_failed(struct command *c, const struct status *st);	/* nothing runs: nothing is left */
 void command_start_cancel(struct command_op *op, bool end_it);
+/* An agent that cannot start a command repeats the whole line: our own part of it says nothing to anybody. */
+void command_hide_wrapper(struct status *st);
 
 /* stream.c */
 void command_on_ready(struct envd_stream *s, void *user);

@@ -388,6 +388,7 @@ static void on_lost(struct command *c, const struct envd_event *e)
 	if (status_ok(&st))
 		status_set(&st, R_TRUNCATED, "the stream ended without saying how the command ended");
 	if (c->state == CMD_STARTING) {
+		command_hide_wrapper(&st);
 		on_start_lost(c, e->cls == ENVD_OK ? ENVD_LOST : e->cls, &st);
 	} else if (c->state == CMD_ATTACHING && e->cls == ENVD_ANSWERED &&
 		   st.reason == R_PROCESS_NOT_FOUND) {

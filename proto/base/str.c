@@ -33,6 +33,26 @@ bool str_copy(char *dst, size_t cap, const char *src)
 	return k == n;
 }
 
+static bool is_inside_char(const char *p)
+{
+	return ((unsigned char)*p & 0xc0) == 0x80;
+}
+
+void str_copy_ends(char *dst, size_t cap, const char *src)
+{
+	size_t n = strlen(src), room = cap - sizeof(STR_CUT), head = room / 2;
+	const char *tail = src + n - (room - head);
+
+	if (str_copy(dst, cap, src))
+		return;
+	while (head && is_inside_char(src + head))
+		head--;
+	while (is_inside_char(tail))
+		tail++;
+	memcpy(dst + head, STR_CUT, sizeof(STR_CUT) - 1);
+	memcpy(dst + head + sizeof(STR_CUT) - 1, tail, strlen(tail) + 1);
+}
+
 static int lower(int c)
 {
 	return c >= 'A' && c <= 'Z' ? c + 32 : c;

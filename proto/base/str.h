@@ -30,6 +30,10 @@ char *str_dup(const char *s);
 char *str_printf(const char *fmt, ...) printf_like(1, 2) must_check;
 /* Copies, always NUL-terminates; returns false if it had to cut. */
 bool str_copy(char *dst, size_t cap, const char *src);
+/* The same for a text of another's that explains itself at its end: what is too long loses its middle, and has
+ * STR_CUT there. UTF-8 stays so. */
+#define STR_CUT " ... "
+void str_copy_ends(char *dst, size_t cap, const char *src);
 void str_lower(char *s);	/* ASCII */
 bool mem_eq_ci(const void *a, size_t a_len, const char *b);	/* ASCII case-blind */
 

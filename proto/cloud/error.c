@@ -18,7 +18,7 @@ void cloud_error_take(const struct cloud_error *e, struct cloud_error_body *ret)
 {
 	*ret = (struct cloud_error_body){ .is_json = true, .has_port = e->has_port, .code = e->code };
 	copy_text(ret->code_name, sizeof(ret->code_name), e->code_word);
-	copy_text(ret->message, sizeof(ret->message), e->message);
+	str_copy_ends(ret->message, sizeof(ret->message), e->message ? e->message : "");
 	copy_text(ret->error_code, sizeof(ret->error_code), e->error_code);
 }
 

@@ -28,6 +28,29 @@ TEST(durations)
 	}
 }
 
+/* B-8: the reason is at the end. */
+TEST(a_long_text_keeps_its_ends)
+{
+	char dst[20], small[40];
+
+	str_copy_ends(dst, sizeof(dst), "nineteen characters");
+	CHECK_STR(dst, "nineteen characters");
+	str_copy_ends(dst, sizeof(dst), "starting 'a long line': denied");
+	CHECK_STR(dst, "startin ...  denied");
+	str_copy_ends(dst, sizeof(dst), "\303\244\303\266\303\274" "\303\244\303\266\303\274" "\303\244\303\266\303\274" "\303\244\303\266\303\274..");
+	CHECK_STR(dst, "\303\244\303\266\303\274 ... \303\266\303\274..");
+	for (size_t n = 1; n < 3 * sizeof(small); n++) {
+		char src[6 * sizeof(small) + 3];
+
+		for (size_t i = 0; i < n; i++)
+			memcpy(src + 2 * i, "\303\266", 3);
+		for (size_t cap = sizeof(STR_CUT) + 1; cap <= sizeof(small); cap++) {
+			str_copy_ends(small, cap, src);
+			CHECK(strlen(small) < cap && (2 * n < cap || str_is_utf8(small, strlen(small))));
+		}
+	}
+}
+
 TEST(numbers)
 {
 	uint64_t v = 0;
