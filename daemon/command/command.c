@@ -121,6 +121,8 @@ void command_forget(struct command *c)
 	if (c->state == CMD_ENDED)
 		c->share->n_ended--;
 	map_del_str(&c->cs->by_id, c->id);
+	timer_clear(&c->retry);
+	sandbox_cancel(give(c->inquiry));
 	request_gone(c);
 	command_unsave(c);
 	command_unref(c);
@@ -305,6 +307,7 @@ void command_finish(struct command *c)
 	timer_clear(&c->retry);
 	timer_clear(&c->exit_watch.due);
 	envd_call_cancel(give(c->look));
+	sandbox_cancel(give(c->inquiry));
 	terminal_fini(c);
 	if (c->truncated || !spool_is_whole(c->spool))
 		c->result.output_complete = false;

@@ -17,9 +17,11 @@
 #define COMMAND_PUMP_EVENTS  64u		/* upstream events in one go; the rest next pass */
 #define COMMAND_ENDED_PER_UID 1000u		/* ended ones kept; above, the oldest are forgotten */
 #define COMMAND_RESIZE_MS    100u		/* between two sizes of one terminal */
-#define COMMAND_REATTACH_MAX 5u			/* attempts without a byte or keep-alive between them */
+#define COMMAND_REATTACH_MS  120000u		/* a stream that is cut again and again is given up after it */
+#define COMMAND_STOOD_MS     10000u		/* one that stood so long was no failure, although nothing came */
+#define COMMAND_START_MS     30000u		/* a start without a deadline that was not processed is repeated */
 #define COMMAND_ASK_MAX_MS   30000u		/* between two questions about a sandbox out of reach */
-#define COMMAND_FIND_MAX     4u			/* looks for a start whose answer was lost */
+#define COMMAND_FIND_MS	     3000u		/* a start whose answer was lost is looked for */
 #define COMMAND_REQUESTS_MAX 50000u		/* request ids of a uid; the oldest ended ones go first */
 #define COMMAND_REFUSED_MS   60000u		/* so long a request id repeats the cloud's refusal */
 #define COMMAND_REQUEST_MS   (7 * 86400000ll)	/* kept so long after its last use */
@@ -173,7 +175,14 @@ struct command {
 	struct envd_call *look;		/* for its process */
 	struct sandbox_op *inquiry;
 	struct timer retry;
-	unsigned attempts, finds, asks;
+	uint64_t start_by_ms;		/* until then a start that was not processed is sent again */
+	bool token_refused;		/* of the start; a fresh one is tried once */
+	uint64_t stood_at_ms;		/* the stream: since its process was confirmed; 0 = not yet */
+	uint64_t cut_at_ms;		/* the first cut since something came; 0 = none, or out of reach since */
+	unsigned cuts;			/* since something came */
+	unsigned asks;			/* questions since something came: the next one waits longer */
+	uint64_t find_by_ms;		/* until then its process is looked for; 0 = no look was answered */
+	unsigned finds;			/* looks that were answered */
 	struct kill_call *kill_call;
 	struct list start_ops;		/* struct command_op: who waits for the start */
 	bool end_when_started;
@@ -239,6 +248,8 @@ struct command_op {
 };
 
 int agent_address_copy(struct agent_address *w, const struct sandbox_target *t);
+/* In place of what it was; -ENOMEM leaves that. */
+must_check int agent_address_renew(struct agent_address *w, const struct sandbox_target *t);
 int agent_address_dup(struct agent_address *w, const struct agent_address *from);
 void agent_address_fini(struct agent_address *w);
 /* Borrowed view for one envd call. */
@@ -280,6 +291,7 @@ void command_probe_drop(struct command *c);
 void command_is_started(struct command *c);	/* it runs: writes its row, then answers */
 void command_start_failed(struct command *c, const struct status *st);	/* nothing runs: nothing is left */
 void command_start_cancel(struct command_op *op, bool end_it);
+void command_start_again(struct command *c);	/* what was not processed */
 /* An agent that cannot start a command repeats the whole line: our own part of it says nothing to anybody. */
 void command_hide_wrapper(struct status *st);
 

@@ -19,6 +19,7 @@
 #define OUTPUT_MAX_BYTES 4096u
 #define STEP_MS		 50u	/* of the script's waiting */
 #define SLACK_MS	 15000u	/* beyond the grace, until the script itself is given up */
+#define AGAIN_MS	 100u	/* after the first script whose answer was lost; then twice as long each time */
 
 /* $1 pid, $2 tag ("" = none), $3 steps of grace, $4 more signals at first: an interactive shell takes no
  * TERM. Only individual pids are signalled. */
@@ -64,7 +65,10 @@ struct kill_call {
 	struct command *c;	/* its owner */
 	struct envd_stream *stream;
 	struct envd_call *fallback;
-	struct timer give_up;
+	struct sandbox_op *inquiry;
+	struct timer give_up, again;
+	uint64_t grace_until_ms;
+	unsigned tries;
 	struct buf out;
 	struct list waiters;	/* struct command_op */
 	bool begun, done;
@@ -85,6 +89,8 @@ void kill_call_free(struct kill_call *k)
 	if (!k)
 		return;
 	timer_clear(&k->give_up);
+	timer_clear(&k->again);
+	sandbox_cancel(k->inquiry);
 	envd_stream_free(k->stream);
 	envd_call_cancel(k->fallback);
 	while (!list_is_empty(&k->waiters))
@@ -116,6 +122,8 @@ static void kill_call_finish(struct kill_call *k)
 	if (c->state >= CMD_ENDING) /* however it came about */
 		k->st = (struct status)STATUS_OK;
 	timer_clear(&k->give_up);
+	timer_clear(&k->again);
+	sandbox_cancel(give(k->inquiry));
 	k->stream = envd_stream_free(k->stream);
 	if (c->state == CMD_ENDING)
 		command_finish(c);
@@ -150,12 +158,50 @@ static void fall_back(struct kill_call *k, const struct status *why)
 	log_info("command_kill_fallback", "command=%s sandbox=%s error=%s", c->id, c->at.id,
 		 log_q(why->text));
 	c->truncated = true; /* the agent stops reading the program's output at that moment */
+	timer_clear(&k->give_up);
+	timer_clear(&k->again);
+	sandbox_cancel(give(k->inquiry));
 	k->stream = envd_stream_free(k->stream);
 	k->fallback = envd_send_signal(&target, c->pid, 9, on_signalled, k);
 	if (k->fallback)
 		return;
 	status_set_code(&k->st, CODE_RESOURCE_EXHAUSTED, "out of memory");
 	kill_call_finish(k);
+}
+
+/* --- the script --- */
+
+static void on_kill_inquiry(void *user, const struct status *st, const struct sandbox_target *t)
+{
+	struct kill_call *k = user;
+	struct command *c = k->c;
+	uint64_t wait = (uint64_t)AGAIN_MS << MIN(k->tries, 8u);
+
+	k->inquiry = NULL;
+	k->tries++;
+	if (!status_ok(st) && st->code == CODE_NOT_FOUND)
+		command_sandbox_gone(c, st);
+	else if ((status_ok(st) && agent_address_renew(&c->at, t) < 0) ||
+		 timer_set(&k->again, loop_now_ms(c->cs->o.loop) + wait) < 0)
+		fall_back(k, st);
+}
+
+/* Nobody heard what became of it. Whether its sandbox is there is asked, then it is sent again, until the kill is
+ * given up: signalling twice is as good as once. What the agent answers stays so. */
+static void script_lost(struct kill_call *k, const struct envd_event *e)
+{
+	struct command *c = k->c;
+	struct status why = e->failure;
+	enum sandbox_evidence saw = e->cls == ENVD_NOT_RUNNING ? SANDBOX_SAW_ABSENT
+				    : e->cls == ENVD_TOKEN     ? SANDBOX_SAW_REFUSED
+							       : SANDBOX_SAW_LOST;
+
+	k->stream = envd_stream_free(k->stream);
+	buf_drop(&k->out, buf_len(&k->out));
+	if (e->cls == ENVD_ANSWERED ||
+	    sandbox_note_evidence(c->cs->core, c->at.account, c->at.id, saw, k->give_up.at_ms, on_kill_inquiry, k,
+				  &k->inquiry) < 0)
+		fall_back(k, &why);
 }
 
 static void kill_call_on_ready(struct envd_stream *s, void *user)
@@ -176,7 +222,7 @@ static void kill_call_on_ready(struct envd_stream *s, void *user)
 			kill_call_finish(k);
 			return;
 		case ENVD_EVENT_CLOSED:
-			fall_back(k, &e.failure);
+			script_lost(k, &e);
 			return;
 		default:
 			break;
@@ -193,10 +239,11 @@ static void on_give_up(struct timer *t, void *user)
 	fall_back(k, &why);
 }
 
-static int kill_call_begin(struct kill_call *k)
+/* With what is left of the grace. */
+static int send_script(struct kill_call *k)
 {
 	struct command *c = k->c;
-	uint64_t now = loop_now_ms(c->cs->o.loop);
+	uint64_t now = loop_now_ms(c->cs->o.loop), grace = k->grace_until_ms > now ? k->grace_until_ms - now : 0;
 	struct envd_target target = agent_address_target(&c->at, "root", now + 20000);
 	char pid[16], steps[16];
 	const char *args[] = { "-c", script, "sh", pid, c->foreign ? "" : c->id, steps,
@@ -204,12 +251,31 @@ static int kill_call_begin(struct kill_call *k)
 	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .tag = COMMAND_HELPER, .args = args,
 				    .n_args = ARRAY_SIZE(args) };
 
-	k->begun = true;
 	snprintf(pid, sizeof(pid), "%u", c->pid);
 	snprintf(steps, sizeof(steps), "%llu",
-		 (unsigned long long)((MIN(c->kill_grace_ms, 86400000u) + STEP_MS - 1) / STEP_MS));
+		 (unsigned long long)((MIN(grace, 86400000u) + STEP_MS - 1) / STEP_MS));
 	k->stream = envd_start(&target, &start, kill_call_on_ready, k);
-	return k->stream ? timer_set(&k->give_up, now + c->kill_grace_ms + SLACK_MS) : -ENOMEM;
+	return k->stream ? 0 : -ENOMEM;
+}
+
+static void kill_call_on_again(struct timer *t, void *user)
+{
+	struct kill_call *k = user;
+	struct status why;
+
+	if (send_script(k) == 0)
+		return;
+	status_errno(&why, ENOMEM, "killing a command");
+	fall_back(k, &why);
+}
+
+static int kill_call_begin(struct kill_call *k)
+{
+	struct command *c = k->c;
+
+	k->begun = true;
+	k->grace_until_ms = loop_now_ms(c->cs->o.loop) + c->kill_grace_ms;
+	return send_script(k) < 0 ? -ENOMEM : timer_set(&k->give_up, k->grace_until_ms + SLACK_MS);
 }
 
 /* After a restart the sandbox is not known yet, or its process is still looked for. */
@@ -228,6 +294,7 @@ static struct kill_call *kill_call_start(struct command *c)
 	list_init(&k->waiters);
 	buf_init(&k->out, 0);
 	timer_init(&k->give_up, c->cs->o.loop, on_give_up, k);
+	timer_init(&k->again, c->cs->o.loop, kill_call_on_again, k);
 	if (can_begin(c) && kill_call_begin(k) < 0) {
 		kill_call_free(k);
 		return NULL;

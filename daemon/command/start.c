@@ -328,6 +328,16 @@ int command_launch(struct command *c)
 	return c->stream ? 0 : -ENOMEM;
 }
 
+void command_start_again(struct command *c)
+{
+	struct status oom;
+
+	if (command_launch(c) == 0)
+		return;
+	status_errno(&oom, ENOMEM, "starting a command");
+	command_start_failed(c, &oom);
+}
+
 /* --- row, then request --- */
 
 static void on_row_written(struct command *c, const struct status *st)
@@ -395,13 +405,10 @@ static void on_resolved(void *user, const struct status *st, const struct sandbo
 {
 	struct command *c = command_from(user);
 	struct status failed = *st;
-	struct agent_address w;
 
 	c->inquiry = NULL;
 	if (status_ok(st) && check_agent(c, t->envd_version, &failed)) {
-		if (agent_address_copy(&w, t) == 0) {
-			agent_address_fini(&c->at);
-			c->at = w;
+		if (agent_address_renew(&c->at, t) == 0) {
 			command_use(c, true);
 			if (!write_row(c))
 				return;
@@ -471,6 +478,7 @@ static int start_new(struct commands *cs, const struct command_start *s, struct 
 		return r;
 	c->spool_limit = MAX(limit, 2 * (uint64_t)COMMAND_PIPE_BYTES);
 	spool_set_limit(c->spool, c->spool_limit);
+	c->start_by_ms = s->deadline_ms ? s->deadline_ms : loop_now_ms(cs->o.loop) + COMMAND_START_MS;
 	r = copy_start(c, s);
 	if (!r)
 		r = add_request(c, s);

@@ -8,9 +8,10 @@
  * A stream that ends without an end event says nothing about the program. The first time it is
  * attached to again at once, unless traffic wakes the sandbox where it was paused; if that is no good
  * either, lifecycle says what became of the sandbox (ASKING), and where that is not enough, the
- * sandbox's process list is searched for the command's tag (FINDING). Attempts are counted between
- * two bytes or keep-alives, not over the stream's life, and only those that reached the sandbox: as
- * long as it is out of reach, it is asked for again.
+ * sandbox's process list is searched for the command's tag (FINDING). This is repeated, ever more
+ * rarely, until something comes: a byte, a keep-alive, or a stream that stands for COMMAND_STOOD_MS.
+ * After COMMAND_REATTACH_MS of cuts alone the outcome is UNKNOWN; time in which the sandbox is out of
+ * reach or paused does not count.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -52,6 +53,13 @@ static void note_end(struct command *c, const struct envd_event *e)
 
 /* --- a sandbox that cannot be asked now --- */
 
+static enum sandbox_evidence evidence_of(enum envd_class cls)
+{
+	return cls == ENVD_NOT_RUNNING ? SANDBOX_SAW_ABSENT
+	       : cls == ENVD_TOKEN     ? SANDBOX_SAW_REFUSED
+				       : SANDBOX_SAW_LOST;
+}
+
 static void again(struct command *c, uint64_t delay_ms, bool asks)
 {
 	struct status st;
@@ -61,6 +69,13 @@ static void again(struct command *c, uint64_t delay_ms, bool asks)
 		return;
 	status_set_code(&st, CODE_RESOURCE_EXHAUSTED, "out of memory");
 	command_end_with(c, COMMAND_UNKNOWN, &st);
+}
+
+/* The way to the program works. */
+static void note_progress(struct command *c)
+{
+	c->cuts = c->asks = 0;
+	c->cut_at_ms = 0;
 }
 
 static uint64_t backoff(const struct command *c)
@@ -75,6 +90,7 @@ static void stop_clock(struct command *c)
 
 	c->was_paused = true;
 	c->verify = true;
+	c->cut_at_ms = 0;
 	if (!timer_is_set(&c->deadline))
 		return;
 	c->time_left_ms = c->deadline.at_ms > now ? c->deadline.at_ms - now : 1;
@@ -98,7 +114,6 @@ static void start_clock(struct command *c)
 static void on_inquiry(void *user, const struct status *st, const struct sandbox_target *t)
 {
 	struct command *c = command_from(user);
-	struct agent_address w;
 
 	c->inquiry = NULL;
 	if (!status_ok(st) && st->reason == R_SANDBOX_PAUSED) {
@@ -109,11 +124,9 @@ static void on_inquiry(void *user, const struct status *st, const struct sandbox
 		command_end_with(c, COMMAND_LOST, st);
 	} else if (!status_ok(st)) {
 		again(c, MAX(backoff(c), 2 * (uint64_t)BACKOFF_MS), true);
-	} else if (agent_address_copy(&w, t) < 0) {
+	} else if (agent_address_renew(&c->at, t) < 0) { /* with a fresh token */
 		again(c, COMMAND_ASK_MAX_MS, true);
-	} else { /* with a fresh token */
-		agent_address_fini(&c->at);
-		c->at = w;
+	} else {
 		kill_call_go(c);
 		if (c->state != CMD_ASKING)
 			return; /* there was no memory for the kill, and that ended it */
@@ -140,7 +153,9 @@ void command_on_retry(struct timer *t, void *user)
 {
 	struct command *c = command_from(user);
 
-	if (c->state == CMD_FINDING || (!c->retry_asks && (!c->pid || c->verify)))
+	if (c->state == CMD_STARTING)
+		command_start_again(c);
+	else if (c->state == CMD_FINDING || (!c->retry_asks && (!c->pid || c->verify)))
 		command_find(c);
 	else if (c->retry_asks)
 		command_ask(c, SANDBOX_SAW_LOST);
@@ -209,6 +224,21 @@ static void never_seen(struct command *c)
 	command_end_with(c, COMMAND_UNKNOWN, &st);
 }
 
+/* A start that was delayed on its way may still become a process. */
+static void find_again(struct command *c)
+{
+	uint64_t now = loop_now_ms(c->cs->o.loop);
+
+	if (!c->find_by_ms)
+		c->find_by_ms = now + COMMAND_FIND_MS;
+	if (now >= c->find_by_ms) {
+		never_seen(c);
+		return;
+	}
+	again(c, MIN((uint64_t)BACKOFF_MS * 4 << MIN(c->finds, 6u), c->find_by_ms - now), false);
+	c->finds++;
+}
+
 static void on_look(struct envd_result *r, void *user)
 {
 	struct command *c = command_from(user);
@@ -216,9 +246,7 @@ static void on_look(struct envd_result *r, void *user)
 
 	c->look = NULL;
 	if (r->cls != ENVD_OK) {
-		command_ask(c, r->cls == ENVD_NOT_RUNNING ? SANDBOX_SAW_ABSENT
-			       : r->cls == ENVD_TOKEN	  ? SANDBOX_SAW_REFUSED
-							  : SANDBOX_SAW_LOST);
+		command_ask(c, evidence_of(r->cls));
 		return;
 	}
 	for (size_t i = 0; i < r->n_processes; i++) {
@@ -233,10 +261,8 @@ static void on_look(struct envd_result *r, void *user)
 		attach(c);
 	else if (c->pid)
 		ended_unseen(c);
-	else if (++c->finds < COMMAND_FIND_MAX) /* a start that was delayed on its way */
-		again(c, (uint64_t)BACKOFF_MS * 4 << c->finds, false);
 	else
-		never_seen(c);
+		find_again(c);
 }
 
 void command_find(struct command *c)
@@ -299,7 +325,7 @@ static void on_started(struct command *c, uint32_t pid)
 		note_gap(c);
 	command_set_state(c, CMD_RUNNING);
 	c->verify = c->was_paused = c->restarted = false;
-	c->asks = 0;
+	c->stood_at_ms = loop_now_ms(c->cs->o.loop);
 	start_clock(c);
 	exit_watch_watch(c);
 	kill_call_go(c);
@@ -315,41 +341,50 @@ static void on_start_inquiry(void *user, const struct status *st, const struct s
 {
 	struct command *c = command_from(user);
 	struct status oom;
-	struct agent_address w;
 
 	c->inquiry = NULL;
+	if (status_ok(st))
+		command_probe_drop(c);
 	if (!status_ok(st)) {
 		command_start_failed(c, st);
-		return;
+	} else if (agent_address_renew(&c->at, t) < 0) {
+		status_errno(&oom, ENOMEM, "starting a command");
+		command_start_failed(c, &oom);
+	} else {
+		again(c, backoff(c), false);
 	}
-	if (agent_address_copy(&w, t) == 0) {
-		command_probe_drop(c);
-		agent_address_fini(&c->at);
-		c->at = w;
-		if (!command_launch(c))
-			return;
-	}
-	status_errno(&oom, ENOMEM, "starting a command");
-	command_start_failed(c, &oom);
 }
 
-/* A start that was refused by the edge or for its token: lifecycle knows what is true of the sandbox;
- * with a fresh token it is tried once more. One whose answer was lost is looked for. */
+/* Was the start not processed, and is there time to send it again? With a fresh token only once: what that one
+ * is refused for does not pass. */
+static bool may_start_again(struct command *c, enum envd_class cls)
+{
+	bool first = !c->token_refused;
+
+	if (cls == ENVD_TOKEN)
+		c->token_refused = true;
+	return loop_now_ms(c->cs->o.loop) < c->start_by_ms &&
+	       (cls == ENVD_NOT_RUNNING || cls == ENVD_UNSENT || (cls == ENVD_TOKEN && first));
+}
+
+/* Lifecycle knows what is true of the sandbox; where it runs, what was not processed is sent again. A start
+ * whose answer was lost is looked for. */
 static void on_start_lost(struct command *c, enum envd_class cls, const struct status *st)
 {
 	bool sent = envd_stream_was_sent(c->stream);
 
 	c->stream = envd_stream_free(c->stream);
-	if ((cls == ENVD_NOT_RUNNING || cls == ENVD_TOKEN) && !c->attempts++ &&
-	    sandbox_note_evidence(c->cs->core, c->at.account, c->at.id,
-				  cls == ENVD_TOKEN ? SANDBOX_SAW_REFUSED : SANDBOX_SAW_ABSENT,
-				  loop_now_ms(c->cs->o.loop) + 30000, on_start_inquiry, c,
-				  &c->inquiry) == 0)
+	if (may_start_again(c, cls) &&
+	    sandbox_note_evidence(c->cs->core, c->at.account, c->at.id, evidence_of(cls), c->start_by_ms,
+				  on_start_inquiry, c, &c->inquiry) == 0) {
+		c->launch = LAUNCH_RESOLVING;
+		c->asks++;
 		return;
+	}
 	if (cls == ENVD_LOST && sent && !c->foreign) {
 		log_info("command_start_lost", "command=%s sandbox=%s error=%s", c->id, c->at.id,
 			 log_q(st->text));
-		c->attempts = 0;
+		c->asks = 0;
 		command_find(c);
 		return;
 	}
@@ -358,26 +393,41 @@ static void on_start_lost(struct command *c, enum envd_class cls, const struct s
 	command_start_failed(c, st);
 }
 
+/* Counts a cut. True: cuts are all there is, for too long. */
+static bool is_given_up(struct command *c, enum envd_class cls)
+{
+	uint64_t now = loop_now_ms(c->cs->o.loop);
+
+	if (c->stood_at_ms && now - c->stood_at_ms >= COMMAND_STOOD_MS)
+		note_progress(c);
+	c->stood_at_ms = 0;
+	if (cls != ENVD_OK && cls != ENVD_LOST && cls != ENVD_ANSWERED) { /* it did not reach the sandbox */
+		c->cut_at_ms = 0;
+		return false;
+	}
+	c->cuts++;
+	if (!c->cut_at_ms)
+		c->cut_at_ms = now;
+	return now - c->cut_at_ms >= COMMAND_REATTACH_MS;
+}
+
 static void on_stream_lost(struct command *c, enum envd_class cls, const struct status *why)
 {
-	bool reached = cls == ENVD_OK || cls == ENVD_LOST || cls == ENVD_ANSWERED;
+	bool given_up = is_given_up(c, cls);
 	struct status st;
 
 	c->stream = envd_stream_free(c->stream);
-	c->attempts += reached;
-	log_info("command_stream_lost", "command=%s sandbox=%s attempt=%u error=%s", c->id, c->at.id,
-		 c->attempts, log_q(why->text));
-	if (c->attempts > COMMAND_REATTACH_MAX) {
+	log_info("command_stream_lost", "command=%s sandbox=%s cuts=%u error=%s", c->id, c->at.id, c->cuts,
+		 log_q(why->text));
+	if (given_up) {
 		status_set(&st, R_OUTCOME_UNKNOWN,
-			   "the stream of the command was cut %u times with nothing between: %.200s",
-			   c->attempts, why->text);
+			   "the stream of the command was cut %u times in %u s with nothing between: %.200s",
+			   c->cuts, COMMAND_REATTACH_MS / 1000, why->text);
 		command_end_with(c, COMMAND_UNKNOWN, &st);
-	} else if (reached && c->attempts == 1 && c->state == CMD_RUNNING && !c->at.wakes) {
+	} else if (c->cut_at_ms && c->cuts == 1 && c->state == CMD_RUNNING && !c->at.wakes) {
 		attach(c);
 	} else {
-		command_ask(c, cls == ENVD_NOT_RUNNING ? SANDBOX_SAW_ABSENT
-			       : cls == ENVD_TOKEN     ? SANDBOX_SAW_REFUSED
-						       : SANDBOX_SAW_LOST);
+		command_ask(c, evidence_of(cls));
 	}
 }
 
@@ -423,7 +473,7 @@ static void on_data(struct command *c, const struct envd_event *e)
 	if (e->stream == ENVD_PTY)
 		c->pty = true; /* of a foreign one, known now */
 	exit_watch_heard(c);
-	c->attempts = 0;
+	note_progress(c);
 	c->last_output_at_ms = now;
 	if (r < 0)
 		command_note_spool(c, r);
@@ -452,7 +502,7 @@ void command_pump(struct defer *d, void *user)
 			on_data(c, &e);
 			break;
 		case ENVD_EVENT_KEEPALIVE:
-			c->attempts = 0;
+			note_progress(c);
 			break;
 		case ENVD_EVENT_END:
 			FAILPOINT("command.end_seen");

@@ -56,6 +56,18 @@ int agent_address_dup(struct agent_address *w, const struct agent_address *from)
 	return -ENOMEM;
 }
 
+int agent_address_renew(struct agent_address *w, const struct sandbox_target *t)
+{
+	struct agent_address fresh;
+	int r = agent_address_copy(&fresh, t);
+
+	if (r < 0)
+		return r;
+	agent_address_fini(w);
+	*w = fresh;
+	return 0;
+}
+
 void agent_address_fini(struct agent_address *w)
 {
 	if (w->token)
@@ -423,6 +435,7 @@ static void on_find_resolved(void *user, const struct status *st, const struct s
 	c->foreign = true;
 	c->detach = true;
 	c->pid = op->pid;
+	c->start_by_ms = op->deadline_ms ? op->deadline_ms : loop_now_ms(op->cs->o.loop) + COMMAND_START_MS;
 	op->c = command_ref(c);
 	list_del(&op->node);
 	list_add_tail(&c->start_ops, &op->node);
@@ -443,6 +456,7 @@ int commands_find_pid(struct commands *cs, const struct principal *who, const ch
 	if (!op)
 		return -ENOMEM;
 	op->done = done;
+	op->deadline_ms = deadline_ms;
 	op->pid = pid;
 	op->uid = who->uid;
 	r = sandbox_resolve(cs->core, who, sandbox, deadline_ms, on_find_resolved, op, &op->core);
@@ -593,8 +607,7 @@ static void on_list_resolved(void *user, const struct status *st, const struct s
 			cmd_op_post(op);
 		return;
 	}
-	agent_address_fini(&op->at);
-	if (agent_address_copy(&op->at, t) < 0) {
+	if (agent_address_renew(&op->at, t) < 0) {
 		status_errno(&op->st, ENOMEM, "listing commands");
 		cmd_op_post(op);
 		return;

@@ -60,16 +60,30 @@ def test_survivors_are_named(cloud, api):
 
 
 def test_a_kill_without_a_shell_falls_back(cloud, api):
-    """The script cannot be run: the agent's own signal ends it, and what it had still to say may be lost."""
+    """The agent says that the script cannot be run: its own signal ends it, and what it had still to say may be lost."""
     cloud.script("work", [("stdout", b"x"), ("gate", cloud.gate())])
     box = api.call("SandboxService.Create").id
     c = api.call("CommandService.Start", sandbox=box, shell="work")
     wait_end(api, c.command_id, 1, 1)
-    cloud.fault("process.Start", status=503, times=3)
+    cloud.fault("process.Start", status=400, body={"code": "invalid_argument", "message": "cannot start /bin/sh: no such file"})
     assert api.call("CommandService.Kill", command={"command_id": c.command_id}).found
     out = attach(api, c.command_id)
     assert out.data[1] == b"x" and out.result.killed and not out.result.output_complete
     assert cloud.ledger.count("process.SendSignal") == 1
+
+
+def test_a_kill_that_is_cut_is_sent_again(cloud, api):
+    """B-2: what may be repeated is: nothing falls back to the signal that loses output."""
+    cloud.script("members", [("stdout", b"")])
+    cloud.script("work", [("stdout", b"x"), ("gate", cloud.gate())])
+    box = api.call("SandboxService.Create").id
+    c = api.call("CommandService.Start", sandbox=box, shell="work")
+    wait_end(api, c.command_id, 1, 1)
+    cloud.fault("process.Start", when="after", cut=True, times=3)
+    killed = api.call("CommandService.Kill", command={"command_id": c.command_id})
+    assert killed.found and not killed.survivors
+    assert len([p for p in cloud.starts if "members" in " ".join(p.config.args)]) >= 2
+    assert cloud.ledger.count("process.SendSignal") == 0
 
 
 # -- the spool
