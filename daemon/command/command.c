@@ -53,6 +53,7 @@ void command_destroy(struct command *c)
 {
 	must(list_is_empty(&c->readers) && list_is_empty(&c->start_ops));
 	list_del(&c->node);
+	must(!c->listed);
 	sandbox_untie(&c->tie);
 	timer_clear(&c->deadline);
 	timer_clear(&c->orphan);
@@ -116,10 +117,8 @@ void command_use(struct command *c, bool on)
 
 void command_forget(struct command *c)
 {
-	list_del(&c->node);
+	command_unlist(c);
 	command_use(c, false);
-	if (c->state == CMD_ENDED)
-		c->share->n_ended--;
 	map_del_str(&c->cs->by_id, c->id);
 	timer_clear(&c->retry);
 	sandbox_cancel(give(c->inquiry));
@@ -198,7 +197,7 @@ int command_new(struct commands *cs, uid_t uid, const char *id, struct command *
 	c->cs = cs;
 	c->share = share;
 	c->state = CMD_STARTING;
-	list_init(&c->node);
+	command_lists_init(c);
 	list_init(&c->readers);
 	list_init(&c->start_ops);
 	c->id[0] = 'c';
@@ -228,7 +227,7 @@ int command_new(struct commands *cs, uid_t uid, const char *id, struct command *
 		command_destroy(c);
 		return -ENOMEM;
 	}
-	list_add_tail(&cs->all, &c->node);
+	command_list_running(c);
 	*ret = c;
 	return 0;
 }
@@ -269,17 +268,15 @@ const struct command_result *command_result(const struct command *c)
 static void on_end_written(struct command *c, const struct status *st)
 {
 	command_set_state(c, CMD_ENDED);
-	list_del(&c->node);
-	list_add_tail(&c->cs->ended, &c->node);
+	command_list_ended(c);
 	command_use(c, false);
-	c->share->n_ended++;
 	if (list_is_empty(&c->readers))
 		spool_rest(c->spool);
 	if (c->result.outcome == COMMAND_LOST || c->result.outcome == COMMAND_UNKNOWN)
 		log_warn("command_lost", "command=%s sandbox=%s pid=%u reason=%s error=%s", c->id, c->at.id,
 			 c->pid, status_reason_name(c->result.reason), log_q(c->result.message));
 	command_wake(c);
-	commands_forget_surplus(c->cs);
+	commands_trim(c->cs, c->share);
 }
 
 void command_finish(struct command *c)
@@ -338,9 +335,10 @@ void command_sandbox_gone(struct command *c, const struct status *st)
 	(void)command_ref(c);
 	log_info("command_sandbox_gone", "command=%s sandbox=%s reason=%s", c->id, c->at.id,
 		 status_reason_name(st->reason));
+	command_pump(&c->pump, c);	/* its own end may have come before */
 	sandbox_cancel(give(c->inquiry));
 	command_probe_drop(c);
-	if (c->state != CMD_ENDING)	/* else its own end is known, and stays */
+	if (c->state < CMD_ENDING)	/* else its own end is known, and stays */
 		command_end_with(c, COMMAND_LOST, st);
 	kill_call_abandon(c);
 	cmd_ops_end(c, st);

@@ -146,8 +146,12 @@ static void is_dead(struct command *c, uint32_t status)
 
 static struct command *exit_watch_find(const struct exit_watch_call *k, uint64_t pid)
 {
-	list_for_each(n, &k->cs->all) {
-		struct command *c = list_entry(n, struct command, node);
+	struct sandbox_commands *s = sandbox_commands_of(k->cs, k->at.id);
+
+	if (!s)
+		return NULL;
+	list_for_each(n, &s->running) {
+		struct command *c = list_entry(n, struct command, sandbox_node);
 
 		if (c->pid == pid && is_watched(c) && same_sandbox(&c->at, &k->at))
 			return c;
@@ -261,8 +265,8 @@ static int exit_watch_look(struct command *for_c)
 	timer_init(&k->give_up, cs->o.loop, on_give_up, k);
 	list_add_tail(&cs->looks, &k->node);
 	k->pids[k->n++] = for_c->pid;
-	list_for_each(n, &cs->all) {
-		struct command *c = list_entry(n, struct command, node);
+	list_for_each(n, &for_c->sandbox->running) {
+		struct command *c = list_entry(n, struct command, sandbox_node);
 
 		if (c == for_c || k->n == PIDS_MAX || !is_watched(c) || c->exit_watch.seen > 1 ||
 		    !same_sandbox(&c->at, &for_c->at))

@@ -32,10 +32,19 @@
 
 struct kill_call;
 
+/* What one uid has. */
 struct uid_share {
 	uid_t uid;
 	struct spool_quota quota;
-	uint32_t n_ended, n_requests;
+	uint32_t n_running, n_ended, n_requests;
+	struct list ended;		/* struct command, share_node; oldest first */
+	struct list kept;		/* those of them that have output, kept_node */
+};
+
+/* The commands of the sandbox, or sandboxes of several accounts, with one id; there as long as it has any. */
+struct sandbox_commands {
+	char *id;
+	struct list running, ended;	/* struct command, sandbox_node */
 };
 
 struct commands {
@@ -44,9 +53,12 @@ struct commands {
 	struct spool_dir spools;
 	struct map by_id;		/* command_id → struct command */
 	struct map shares;		/* uid → struct uid_share */
+	struct map by_sandbox;		/* id → struct sandbox_commands */
 	struct map setsid;		/* "account/sandbox/generation" → (void *)1 has it, (void *)2 not */
 	struct list all;		/* running ones first come, first */
+	uint32_t n_running;		/* on it */
 	struct list ended;		/* oldest first */
+	struct list kept;		/* those of them that have output, kept_all_node */
 	struct list ops;
 	struct list dying;		/* without a ref; swept after the callbacks */
 	struct defer sweep;
@@ -133,7 +145,10 @@ struct command {
 	unsigned refs;
 	struct commands *cs;
 	struct uid_share *share;
-	struct list node;
+	struct sandbox_commands *sandbox;	/* NULL until its sandbox is known */
+	enum { LISTED_NOWHERE, LISTED_RUNNING, LISTED_ENDED } listed;
+	struct list node;		/* cs->all or cs->ended, then cs->dying */
+	struct list share_node, kept_node, kept_all_node, sandbox_node;	/* owners.c */
 	enum command_state state;
 	char id[1 + COMMAND_ID_CHARS + 1];
 	char tag[32];
@@ -280,9 +295,17 @@ void command_wake(struct command *c);		/* the same at the end of the pass, then 
 /* The spool could not keep what came: -errno of one of its calls, said once. */
 void command_note_spool(struct command *c, int err);
 
-/* table.c */
+/* owners.c */
 struct uid_share *share_of(struct commands *cs, uid_t uid);
-void commands_forget_surplus(struct commands *cs);
+struct sandbox_commands *sandbox_commands_of(const struct commands *cs, const char *id);	/* NULL: it has none */
+must_check int command_join_sandbox(struct command *c);	/* its address says which one; once */
+void command_lists_init(struct command *c);
+void command_list_running(struct command *c);
+void command_list_ended(struct command *c);	/* its end is known */
+void command_unlist(struct command *c);
+/* Forgets the oldest ended ones of a uid above its number; where a uid, or all, have used three quarters of
+ * their room, the oldest output of ended ones makes room for those that run. */
+void commands_trim(struct commands *cs, struct uid_share *share);
 
 /* start.c */
 must_check int command_launch(struct command *c);	/* the start, or a foreign one's attach */

@@ -201,17 +201,6 @@ static int restore_spool(struct command *c, const struct row_command *r)
 	return spool_new(&cs->spools, c->id, c->spool_limit, &c->share->quota, &cs->total, &c->spool);
 }
 
-/* Oldest first, as they are forgotten; rows come in about that order. */
-static void add_ended(struct commands *cs, struct command *c)
-{
-	struct list *after = cs->ended.prev;
-
-	while (after != &cs->ended &&
-	       list_entry(after, struct command, node)->result.exited_at_ms > c->result.exited_at_ms)
-		after = after->prev;
-	list_add_head(after, &c->node);
-}
-
 static int restore(struct commands *cs, const struct row_command *r)
 {
 	struct command *c;
@@ -222,6 +211,8 @@ static int restore(struct commands *cs, const struct row_command *r)
 	c->has_row = true;
 	c->spool_limit = MIN(r->spool_limit, cs->o.spool_per_command);
 	e = restore_texts(c, r);
+	if (!e)
+		e = command_join_sandbox(c);
 	if (!e)
 		e = restore_spool(c, r);
 	c->at.generation = r->generation;
@@ -249,17 +240,16 @@ static int restore(struct commands *cs, const struct row_command *r)
 		spool_get_input(c->spool, &c->input);
 		c->last_output_at_ms = spool_last_ms(c->spool);
 	}
-	list_del(&c->node);
+	if (e < 0)
+		return e;
 	if (r->state == ROW_COMMAND_ENDED) {
 		c->final = true;
 		command_set_state(c, CMD_ENDED);
-		add_ended(cs, c);
-		c->share->n_ended++;
+		command_list_ended(c);
 	} else {
 		command_set_state(c, CMD_ASKING);
-		list_add_tail(&cs->all, &c->node);
 	}
-	return e;
+	return 0;
 }
 
 struct loading {

@@ -144,11 +144,12 @@ static bool waits_for(const struct command *c, const struct command *of)
 /* Also those that have ended meanwhile: their callers have not been told that they started. */
 static void tell_waiting(const struct command *of, bool group)
 {
-	struct list *const lists[] = { &of->cs->all, &of->cs->ended };
+	struct sandbox_commands *s = sandbox_commands_of(of->cs, of->at.id);
+	struct list *const lists[] = { s ? &s->running : NULL, s ? &s->ended : NULL };
 
-	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+	for (size_t i = 0; s && i < ARRAY_SIZE(lists); i++) {
 		list_for_each_safe(n, lists[i]) {
-			struct command *c = list_entry(n, struct command, node);
+			struct command *c = list_entry(n, struct command, sandbox_node);
 
 			if (!waits_for(c, of))
 				continue;
@@ -160,11 +161,12 @@ static void tell_waiting(const struct command *of, bool group)
 
 static struct command *first_waiting(const struct command *of)
 {
-	struct list *const lists[] = { &of->cs->all, &of->cs->ended };
+	struct sandbox_commands *s = sandbox_commands_of(of->cs, of->at.id);
+	struct list *const lists[] = { s ? &s->running : NULL, s ? &s->ended : NULL };
 
-	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+	for (size_t i = 0; s && i < ARRAY_SIZE(lists); i++) {
 		list_for_each(n, lists[i]) {
-			struct command *c = list_entry(n, struct command, node);
+			struct command *c = list_entry(n, struct command, sandbox_node);
 
 			if (waits_for(c, of))
 				return c;
@@ -408,7 +410,7 @@ static void on_resolved(void *user, const struct status *st, const struct sandbo
 
 	c->inquiry = NULL;
 	if (status_ok(st) && check_agent(c, t->envd_version, &failed)) {
-		if (agent_address_renew(&c->at, t) == 0) {
+		if (agent_address_renew(&c->at, t) == 0 && command_join_sandbox(c) == 0) {
 			command_use(c, true);
 			if (!write_row(c))
 				return;
@@ -491,7 +493,7 @@ static int start_new(struct commands *cs, const struct command_start *s, struct 
 		command_forget(c);
 		return r;
 	}
-	commands_forget_surplus(cs);
+	commands_trim(cs, c->share);
 	*ret = c;
 	return 0;
 }

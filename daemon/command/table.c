@@ -202,24 +202,6 @@ void command_op_cancel(struct command_op *op, bool end_it)
 
 /* --- the table --- */
 
-struct uid_share *share_of(struct commands *cs, uid_t uid)
-{
-	struct uid_share *s = map_get_u64(&cs->shares, uid);
-
-	if (s)
-		return s;
-	s = calloc(1, sizeof(*s));
-	if (!s)
-		return NULL;
-	s->uid = uid;
-	s->quota.max = cs->o.spool_per_uid;
-	if (map_put_u64(&cs->shares, uid, s) < 0) {
-		free(s);
-		return NULL;
-	}
-	return s;
-}
-
 static void forget_old(struct timer *t, void *user)
 {
 	struct commands *cs = user;
@@ -255,6 +237,15 @@ static unsigned spools_open(void)
 	return (unsigned)MIN(MAX(files.rlim_cur / 4, (rlim_t)SPOOLS_OPEN_MIN), (rlim_t)SPOOLS_OPEN_MAX);
 }
 
+static void trim_all(struct commands *cs)
+{
+	struct uid_share *share;
+	size_t pos = 0;
+
+	while ((share = map_next(&cs->shares, &pos)))
+		commands_trim(cs, share);
+}
+
 int commands_new(const struct commands_options *o, struct commands **ret)
 {
 	struct commands *cs = calloc(1, sizeof(*cs));
@@ -274,6 +265,7 @@ int commands_new(const struct commands_options *o, struct commands **ret)
 	list_init(&cs->refused);
 	list_init(&cs->all);
 	list_init(&cs->ended);
+	list_init(&cs->kept);
 	list_init(&cs->ops);
 	list_init(&cs->dying);
 	defer_init(&cs->sweep, o->loop, sweep, cs);
@@ -292,7 +284,7 @@ int commands_new(const struct commands_options *o, struct commands **ret)
 		commands_free(cs);
 		return r;
 	}
-	commands_forget_surplus(cs);
+	trim_all(cs);
 	*ret = cs;
 	return 0;
 }
@@ -302,7 +294,7 @@ static void let_go(struct list *commands)
 	while (!list_is_empty(commands)) {
 		struct command *c = list_entry(commands->next, struct command, node);
 
-		list_del(&c->node);
+		command_unlist(c);
 		command_unref(c);
 	}
 }
@@ -338,6 +330,7 @@ struct commands *commands_free(struct commands *cs)
 	map_fini(&cs->shares);
 	map_fini(&cs->setsid);
 	map_fini(&cs->by_id);
+	map_fini(&cs->by_sandbox);
 	fd_close(cs->spools.fd);
 	free(cs);
 	return NULL;
@@ -349,35 +342,9 @@ void commands_count(const struct commands *cs, uid_t uid, struct commands_counts
 
 	*ret = (struct commands_counts){ 0 };
 	if (uid == (uid_t)-1)
-		ret->spool_used = cs->total.used;
+		*ret = (struct commands_counts){ .running = cs->n_running, .spool_used = cs->total.used };
 	else if (share)
-		ret->spool_used = share->quota.used;
-	list_for_each(n, &cs->all)
-		if (uid == (uid_t)-1 || list_entry(n, struct command, node)->share->uid == uid)
-			ret->running++;
-}
-
-/* How it ended is kept. */
-static void clear_output(struct command *c)
-{
-	spool_clear(c->spool);
-	if (list_is_empty(&c->readers))
-		spool_rest(c->spool);
-}
-
-/* Keeps the newest ended ones of each uid, and makes room in the spools for those that run. */
-void commands_forget_surplus(struct commands *cs)
-{
-	list_for_each_safe(n, &cs->ended) {
-		struct command *c = list_entry(n, struct command, node);
-		bool full = cs->total.used > cs->total.max / 4 * 3 ||
-			    c->share->quota.used > c->share->quota.max / 4 * 3;
-
-		if (c->share->n_ended > COMMAND_ENDED_PER_UID)
-			command_forget(c);
-		else if (full && spool_used(c->spool))
-			clear_output(c);
-	}
+		*ret = (struct commands_counts){ .running = share->n_running, .spool_used = share->quota.used };
 }
 
 struct command *commands_find(struct commands *cs, const struct principal *who, const char *command_id)
@@ -389,13 +356,38 @@ struct command *commands_find(struct commands *cs, const struct principal *who, 
 
 static struct command *find_running(struct commands *cs, const struct agent_address *w, uint32_t pid)
 {
-	list_for_each(n, &cs->all) {
-		struct command *c = list_entry(n, struct command, node);
+	struct sandbox_commands *s = sandbox_commands_of(cs, w->id);
 
-		if (c->pid == pid && str_eq(c->at.id, w->id) && str_eq(c->at.account, w->account) &&
+	if (!s)
+		return NULL;
+	list_for_each(n, &s->running) {
+		struct command *c = list_entry(n, struct command, sandbox_node);
+
+		if (c->pid == pid && str_eq(c->at.account, w->account) &&
 		    c->at.generation == w->generation)
 			return c;
 	}
+	return NULL;
+}
+
+/* Somebody else's: a command of ours from now on, without what came before. NULL: no memory. Takes w. */
+static struct command *take_over(struct command_op *op, struct agent_address *w)
+{
+	struct command *c;
+
+	if (command_new(op->cs, op->uid, NULL, &c) < 0) {
+		agent_address_fini(w);
+		return NULL;
+	}
+	agent_address_fini(&c->at);
+	c->at = *w;
+	c->foreign = true;
+	c->detach = true;
+	c->pid = op->pid;
+	c->start_by_ms = op->deadline_ms ? op->deadline_ms : loop_now_ms(op->cs->o.loop) + COMMAND_START_MS;
+	if (command_join_sandbox(c) == 0)
+		return c;
+	command_forget(c);
 	return NULL;
 }
 
@@ -423,19 +415,12 @@ static void on_find_resolved(void *user, const struct status *st, const struct s
 		cmd_op_post(op);
 		return;
 	}
-	/* Somebody else's: a command of ours from now on, without what came before. */
-	if (command_new(op->cs, op->uid, NULL, &c) < 0) {
-		agent_address_fini(&w);
+	c = take_over(op, &w);
+	if (!c) {
 		status_errno(&op->st, ENOMEM, "finding a command");
 		cmd_op_post(op);
 		return;
 	}
-	agent_address_fini(&c->at);
-	c->at = w;
-	c->foreign = true;
-	c->detach = true;
-	c->pid = op->pid;
-	c->start_by_ms = op->deadline_ms ? op->deadline_ms : loop_now_ms(op->cs->o.loop) + COMMAND_START_MS;
 	op->c = command_ref(c);
 	list_del(&op->node);
 	list_add_tail(&c->start_ops, &op->node);
@@ -492,11 +477,10 @@ static struct command_view *listing_add(struct listing *l)
 static int add_ours(struct listing *l, struct list *from, const struct command_op *op)
 {
 	list_for_each(n, from) {
-		struct command *c = list_entry(n, struct command, node);
+		struct command *c = list_entry(n, struct command, sandbox_node);
 		struct command_view *v;
 
-		if (!str_eq(c->at.id, op->at.id) || !str_eq(c->at.account, op->at.account) ||
-		    (!op->admin && c->share->uid != op->uid) || c->state == CMD_STARTING)
+		if (!str_eq(c->at.account, op->at.account) || (!op->admin && c->share->uid != op->uid) || c->state == CMD_STARTING)
 			continue;
 		v = listing_add(l);
 		if (!v)
@@ -548,11 +532,12 @@ static int newest_first(const void *a, const void *b)
 
 static void answer_list(struct command_op *op, const struct envd_result *processes)
 {
+	struct sandbox_commands *s = sandbox_commands_of(op->cs, op->at.id);
 	struct listing l = { 0 };
-	int r = add_ours(&l, &op->cs->all, op);
+	int r = s ? add_ours(&l, &s->running, op) : 0;
 
-	if (!r && op->flag)
-		r = add_ours(&l, &op->cs->ended, op);
+	if (!r && s && op->flag)
+		r = add_ours(&l, &s->ended, op);
 	if (!r && processes)
 		r = add_foreign(&l, op, processes);
 	if (r < 0)
@@ -579,10 +564,14 @@ static void on_processes(struct envd_result *r, void *user)
 /* The sandbox is gone or asleep: what ended there is known all the same. */
 static bool find_ended(struct command_op *op)
 {
-	list_for_each(n, &op->cs->ended) {
-		struct command *c = list_entry(n, struct command, node);
+	struct sandbox_commands *s = sandbox_commands_of(op->cs, op->at.id);
 
-		if (!str_eq(c->at.id, op->at.id) || (!op->admin && c->share->uid != op->uid))
+	if (!s)
+		return false;
+	list_for_each(n, &s->ended) {
+		struct command *c = list_entry(n, struct command, sandbox_node);
+
+		if (!op->admin && c->share->uid != op->uid)
 			continue;
 		op->at.account = str_dup(c->at.account);
 		if (!op->at.account)
