@@ -247,6 +247,7 @@ struct command_op {
 	struct status st;
 	bool joined;			/* START, FIND: on the command's start_ops */
 	bool flag;			/* FIND, LIST: all/ended; SIGNAL: found */
+	bool asked;			/* LIST: lifecycle, after the agent was not reached */
 	uint32_t pid;
 	uid_t uid;
 	bool admin;
@@ -325,6 +326,7 @@ void command_on_retry(struct timer *t, void *user);
 void command_hurry(struct command *c);
 void command_find(struct command *c);		/* by its tag */
 void command_on_sandbox(void *user, enum sandbox_tie_event event, const struct status *st);
+enum sandbox_evidence command_evidence(enum envd_class cls);	/* of a failure that was no answer */
 void command_ask(struct command *c, enum sandbox_evidence what);
 bool command_may_take(const struct command *c);	/* one more chunk from upstream */
 

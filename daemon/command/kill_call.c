@@ -192,15 +192,12 @@ static void script_lost(struct kill_call *k, const struct envd_event *e)
 {
 	struct command *c = k->c;
 	struct status why = e->failure;
-	enum sandbox_evidence saw = e->cls == ENVD_NOT_RUNNING ? SANDBOX_SAW_ABSENT
-				    : e->cls == ENVD_TOKEN     ? SANDBOX_SAW_REFUSED
-							       : SANDBOX_SAW_LOST;
 
 	k->stream = envd_stream_free(k->stream);
 	buf_drop(&k->out, buf_len(&k->out));
 	if (e->cls == ENVD_ANSWERED ||
-	    sandbox_note_evidence(c->cs->core, c->at.account, c->at.id, saw, k->give_up.at_ms, on_kill_inquiry, k,
-				  &k->inquiry) < 0)
+	    sandbox_note_evidence(c->cs->core, c->at.account, c->at.id, command_evidence(e->cls), k->give_up.at_ms,
+				  on_kill_inquiry, k, &k->inquiry) < 0)
 		fall_back(k, &why);
 }
 

@@ -53,7 +53,7 @@ static void note_end(struct command *c, const struct envd_event *e)
 
 /* --- a sandbox that cannot be asked now --- */
 
-static enum sandbox_evidence evidence_of(enum envd_class cls)
+enum sandbox_evidence command_evidence(enum envd_class cls)
 {
 	return cls == ENVD_NOT_RUNNING ? SANDBOX_SAW_ABSENT
 	       : cls == ENVD_TOKEN     ? SANDBOX_SAW_REFUSED
@@ -246,7 +246,7 @@ static void on_look(struct envd_result *r, void *user)
 
 	c->look = NULL;
 	if (r->cls != ENVD_OK) {
-		command_ask(c, evidence_of(r->cls));
+		command_ask(c, command_evidence(r->cls));
 		return;
 	}
 	for (size_t i = 0; i < r->n_processes; i++) {
@@ -375,7 +375,7 @@ static void on_start_lost(struct command *c, enum envd_class cls, const struct s
 
 	c->stream = envd_stream_free(c->stream);
 	if (may_start_again(c, cls) &&
-	    sandbox_note_evidence(c->cs->core, c->at.account, c->at.id, evidence_of(cls), c->start_by_ms,
+	    sandbox_note_evidence(c->cs->core, c->at.account, c->at.id, command_evidence(cls), c->start_by_ms,
 				  on_start_inquiry, c, &c->inquiry) == 0) {
 		c->launch = LAUNCH_RESOLVING;
 		c->asks++;
@@ -427,7 +427,7 @@ static void on_stream_lost(struct command *c, enum envd_class cls, const struct 
 	} else if (c->cut_at_ms && c->cuts == 1 && c->state == CMD_RUNNING && !c->at.wakes) {
 		attach(c);
 	} else {
-		command_ask(c, evidence_of(cls));
+		command_ask(c, command_evidence(cls));
 	}
 }
 

@@ -549,18 +549,6 @@ static void answer_list(struct command_op *op, const struct envd_result *process
 	cmd_op_free(op);
 }
 
-static void on_processes(struct envd_result *r, void *user)
-{
-	struct command_op *op = user;
-
-	op->call = NULL;
-	op->st = r->status;
-	if (r->cls == ENVD_OK)
-		answer_list(op, r);
-	else
-		cmd_op_post(op);
-}
-
 /* The sandbox is gone or asleep: what ended there is known all the same. */
 static bool find_ended(struct command_op *op)
 {
@@ -573,6 +561,7 @@ static bool find_ended(struct command_op *op)
 
 		if (!op->admin && c->share->uid != op->uid)
 			continue;
+		free(op->at.account);
 		op->at.account = str_dup(c->at.account);
 		if (!op->at.account)
 			return false;
@@ -580,6 +569,25 @@ static bool find_ended(struct command_op *op)
 		return true;
 	}
 	return false;
+}
+
+static void on_list_resolved(void *user, const struct status *st, const struct sandbox_target *t);
+
+/* Who was not reached may have a new token, or be gone: lifecycle knows, and is asked once. */
+static void on_processes(struct envd_result *r, void *user)
+{
+	struct command_op *op = user;
+	bool first = !op->asked;
+
+	op->call = NULL;
+	op->st = r->status;
+	op->asked = true;
+	if (r->cls == ENVD_OK)
+		answer_list(op, r);
+	else if (!first || r->cls == ENVD_ANSWERED ||
+		 sandbox_note_evidence(op->cs->core, op->at.account, op->at.id, command_evidence(r->cls),
+				       op->deadline_ms, on_list_resolved, op, &op->core) < 0)
+		cmd_op_post(op);
 }
 
 static void on_list_resolved(void *user, const struct status *st, const struct sandbox_target *t)
