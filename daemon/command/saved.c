@@ -170,7 +170,7 @@ static void restore_result(struct command *c, const struct row_command *r)
 
 	to->timed_out = r->flags & ROW_COMMAND_TIMED_OUT;
 	to->killed = r->flags & ROW_COMMAND_KILLED;
-	to->output_complete = !(r->flags & ROW_COMMAND_TRUNCATED);
+	to->output_complete = !c->truncated;
 	if (r->state != ROW_COMMAND_ENDED)
 		return;
 	to->pipes_held = r->flags & ROW_COMMAND_PIPES_HELD;
@@ -197,7 +197,6 @@ static int restore_spool(struct command *c, const struct row_command *r)
 	log_warn("spool_unreadable", "command=%s error=%s output=lost", c->id, log_q(strerrordesc_np(-e)));
 	(void)unlinkat(cs->spools.fd, c->id, 0);
 	c->truncated = true;
-	c->result.output_complete = false;
 	return spool_new(&cs->spools, c->id, c->spool_limit, &c->share->quota, &cs->total, &c->spool);
 }
 
