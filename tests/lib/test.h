@@ -18,7 +18,7 @@ struct test_case {
 	struct test_case *next;
 };
 
-static struct test_case *test_first, **test_end = &test_first;
+static struct test_case *test_first, **test_end unused_ = &test_first;
 
 #define TEST(id)                                                                                   \
 	static void test_##id(void);                                                               \

@@ -33,6 +33,7 @@ struct world {
 	uint64_t restart_grace_ms, unclaimed_grace_ms;
 	uint64_t reconcile_period_ms;	/* 0 = an hour */
 	enum sandbox_identity identity;
+	void (*on_open)(struct world *w);	/* the store is open, and not started; NULL = nothing */
 };
 
 static char world_dir[64];
@@ -163,6 +164,8 @@ static inline void world_start(struct world *w)
 	CHECK(!loop_new(&w->loop));
 	so.loop = w->loop;
 	CHECK_INT(store_open(&so, &w->report, &w->store), STORE_OPENED);
+	if (w->on_open)
+		w->on_open(w);
 	w->cloud = fake_cloud(w->fake, w->loop);
 	accounts[0].cloud = w->cloud;
 	o.loop = w->loop;
