@@ -252,7 +252,7 @@ class Daemon(Program):
     `conf` is {section: {key: value or [values]}}, laid over what the cloud needs.
     """
 
-    def __init__(self, cloud=None, conf=None, folder=None, uid=None, args=(), env=None, wait=True, name="agentboxd"):
+    def __init__(self, cloud=None, conf=None, folder=None, uid=None, args=(), env=None, wait=True, name="agentboxd", wrap=()):
         self.home = folder or temp_dir("abd-")
         self._own_home = folder is None
         self.state_dir = os.path.join(self.home, "state")
@@ -287,6 +287,7 @@ class Daemon(Program):
                 os.chown(os.path.join(self.home, f), uid, uid)
             os.chown(self.home, uid, uid)
             argv = as_user(uid, argv)
+        argv = list(wrap) + argv
         super().__init__(name, argv, env=env, folder=self.home)
         if wait:
             self.wait_ready()
