@@ -25,7 +25,7 @@ test_packages="
 
 # The peers of the benchmarks.
 bench_packages="
-	g++ libgrpc++-dev protobuf-compiler-grpc nghttp2-client openssl curl python3-grpcio python3-protobuf python3-h2
+	g++ libgrpc++-dev protobuf-compiler-grpc nghttp2-client openssl curl python3-grpcio python3-protobuf python3-h2 valgrind
 "
 
 case "${1:-}" in
