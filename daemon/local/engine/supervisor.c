@@ -86,7 +86,7 @@ static void wipe_start(const char *title)
 /* Out of the way at once; the rest takes its time. */
 void supervisor_to_trash(const struct supervisor *k, const char *name)
 {
-	char from[SUPERVISOR_NAME_SIZE + 8], to[SUPERVISOR_NAME_SIZE + 8];
+	char from[SUPERVISOR_NAME_SIZE + sizeof("containers/")], to[SUPERVISOR_NAME_SIZE + sizeof("trash/")];
 
 	snprintf(from, sizeof(from), "containers/%s", name);
 	snprintf(to, sizeof(to), "trash/%s", name);

@@ -71,15 +71,17 @@ static void on_change(void *user)
 	local_process_info(g->local, &g->at);
 }
 
-static void find_program(char ret[4096])
+static void find_program(char *ret, size_t size)
 {
-	ssize_t n = readlink("/proc/self/exe", ret, 4000);
+	char self[4000];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	char *slash;
 
 	CHECK(n > 0);
-	ret[n] = 0;
-	slash = strrchr(ret, '/');
-	snprintf(slash + 1, 64, "main/fake_local");
+	self[n] = 0;
+	slash = strrchr(self, '/');
+	*slash = 0;
+	CHECK(snprintf(ret, size, "%s/main/fake_local", self) < (int)size);
 	CHECK(access(ret, X_OK) == 0);
 }
 
@@ -88,7 +90,7 @@ static void set_up(struct rig *g, const char *mode)
 	*g = (struct rig){ .dir = "/tmp/ab-local-XXXXXX" };
 	CHECK(mkdtemp(g->dir));
 	CHECK_INT(mkdir(path_in(g, ""), 0700), 0);
-	find_program(g->program);
+	find_program(g->program, sizeof(g->program));
 	write_file(g, "mode", mode);
 	CHECK_INT(loop_new(&g->loop), 0);
 	CHECK_INT(children_new(g->loop, &g->children), 0);
