@@ -156,12 +156,13 @@ TEST(what_is_leased_is_kept)
 TEST(what_cannot_be_kept_is_refused)
 {
 	static char ids[MANY][64];
-	struct answer all[MANY], yes;
+	struct answer all[MANY], yes, longer;
 	struct taken l;
 	struct world w;
 	size_t n = 0;
 
 	world_new(&w);
+	longer = (struct answer){ .w = &w };
 	give_refreshes(&w, 1, 1000);
 	for (size_t i = 0; i < MANY; i++)
 		all[i] = make(&w, 30);
@@ -181,7 +182,7 @@ TEST(what_cannot_be_kept_is_refused)
 	CHECK(extensions(&w).is_short);
 	/* As it was told: a longer timeout, and it can be leased. */
 	CHECK(!sandbox_set_timeout(w.core, &alice, yes.id, 90000, clock_boot_ms() + 5000, on_sandbox,
-				   &(struct answer){ .w = &w }, &yes.op));
+				   &longer, &longer.op));
 	spin(&w, 500);
 	l = take(&w, yes.id);
 	CHECK(status_ok(&l.st));
