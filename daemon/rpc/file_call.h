@@ -10,6 +10,7 @@
 #include "proto/gen/agentbox_file.pb-c.h"
 
 #define FILE_PATH_MAX 4096u	/* longer: FIELD_INVALID */
+#define FILE_NAME_MAX 255u	/* the same for each name of a path; Linux has no longer ones */
 #define FILES_PER_WRITE 1000u	/* headers of one Write stream; more: TOO_LARGE */
 
 struct file_info_message {

@@ -479,10 +479,19 @@ int file_result_take(struct file_result *k, struct envd_entry *e)
 
 bool file_check_path(const char *path, const char *field, struct status *st)
 {
-	if (strlen(path) <= FILE_PATH_MAX)
-		return true;
-	status_field(st, field, "is longer than %u bytes", FILE_PATH_MAX);
-	return false;
+	if (strlen(path) > FILE_PATH_MAX) {
+		status_field(st, field, "is longer than %u bytes", FILE_PATH_MAX);
+		return false;
+	}
+	/* The agent says 500 of such a name, which explains nothing. */
+	for (size_t n; *path; path += n + (path[n] == '/')) {
+		n = strcspn(path, "/");
+		if (n > FILE_NAME_MAX) {
+			status_field(st, field, "has a name of more than %u bytes", FILE_NAME_MAX);
+			return false;
+		}
+	}
+	return true;
 }
 
 static void svc_file_begin(struct rpc_call *call, const char *sandbox, const char *path,
