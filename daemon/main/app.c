@@ -535,6 +535,7 @@ struct app *app_free(struct app *a)
 {
 	if (!a)
 		return NULL;
+	timer_clear(&a->tick);	/* it asks the server, and the loop runs once more below */
 	app_metrics_free(a);
 	a->server = rpc_server_free(a->server);
 	rpc_socket_free(a->socket);
@@ -549,7 +550,6 @@ struct app *app_free(struct app *a)
 		;	/* connections end from the loop */
 	resolver_free(a->resolver);
 	store_close(a->store);
-	timer_clear(&a->tick);
 	children_free(a->children);
 	loop_free(a->loop);
 	conf_free(a->conf);

@@ -125,12 +125,14 @@ static void collect_cloud(struct app *a, size_t i, const struct sandbox_core_cou
 	struct account *c = &a->accounts[i];
 	struct cloud_health h;
 	int64_t strange_since_ms;
+	/* Of agentbox-local, which has not told its address yet. */
+	bool unknown = a->local && str_is_empty(k->local.url);
 
 	cloud_health(c->cloud, &h);
 	k->failures[i] = h.last_failure;
 	k->clouds[i] = (struct daemon_cloud){
-		.account = c->name, .domain = c->domain,
-		.api_url = a->local && !c->domain[0] ? "" : cloud_api_url(c->cloud),	/* it has not been there yet */
+		.account = c->name, .domain = unknown ? "" : c->domain,
+		.api_url = unknown ? "" : cloud_api_url(c->cloud),
 		.proxy = without_credentials(c->proxy, k->proxies[i]), .proxy_origin = c->proxy_origin,
 		.key = h.key_rejected ? DAEMON_KEY_REJECTED : h.key_present ? DAEMON_KEY_PRESENT
 									    : DAEMON_KEY_MISSING,
