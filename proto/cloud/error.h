@@ -14,7 +14,7 @@
 #define CLOUD_ERROR_NO_NODE	   "sandbox_no_compatible_node"		/* 503: no machine for this at all */
 #define CLOUD_ERROR_CREATE_FAILED  "sandbox_create_failed"		/* 500 */
 
-/* Every text fits or is cut; absent ones are "". */
+/* Every text fits or is cut, a message in its middle (its end says why); absent ones are "". */
 struct cloud_error_body {
 	bool is_json;		/* a JSON object */
 	bool has_port;		/* the edge's "port closed" */
