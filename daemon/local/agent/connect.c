@@ -16,6 +16,7 @@
 #include "daemon/local/http/reply.h"
 #include "daemon/local/state/local.h"
 #include "proto/base/must.h"
+#include "proto/base/name.h"
 #include "proto/base/str.h"
 #include "proto/gen/scan.h"
 #include "proto/wire/connect_code.h"
@@ -110,6 +111,11 @@ static int compress_tail(struct buf *b, size_t from)
 	return 0;
 }
 
+static bool has_names(const struct call *c)
+{
+	return str_starts(c->method->path, "/filesystem.");
+}
+
 static void stream_head(struct call *c)
 {
 	scoped(fields_fini) struct fields head = FIELDS_NULL;
@@ -126,6 +132,8 @@ static void stream_head(struct call *c)
 		r = fields_put(&head, "connect-accept-encoding", "gzip");
 	if (!r && c->gzip_out)
 		r = fields_put(&head, "connect-content-encoding", "gzip");
+	if (!r && has_names(c))
+		r = fields_put(&head, NAME_FORM_FIELD, NAME_FORM_TEXT);
 	if (!r)
 		r = reply_add_cors(c->x, &head);
 	if (!r)
@@ -198,10 +206,13 @@ static void unary_finish(struct call *c, unsigned status, const char *type, cons
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
 	struct http_stream *x = call_leave(c);
+	bool names = has_names(c);
 	int r = fields_put(&extra, "accept-encoding", "gzip");
 
 	if (!r && status == 200 && c->gzip_out)
 		r = fields_put(&extra, "content-encoding", "gzip");
+	if (!r && names)
+		r = fields_put(&extra, NAME_FORM_FIELD, NAME_FORM_TEXT);
 	if (r < 0)
 		reply_abort(x);
 	else

@@ -11,6 +11,7 @@
 #include "daemon/local/http/reply.h"
 #include "daemon/local/state/local.h"
 #include "proto/base/clock.h"
+#include "proto/base/name.h"
 #include "proto/base/str.h"
 
 #define MIB (1024 * 1024)
@@ -35,6 +36,32 @@ char *envd_path(const struct container_user *u, const char *path)
 	if (out)
 		str_clean_path(out);
 	return out;
+}
+
+char *envd_path_of_text(const struct container_user *u, const char *text)
+{
+	char *path = name_from_text(text), *out;
+
+	errno = ENOMEM;
+	out = path ? envd_path(u, path) : NULL;
+	free(path);
+	return out;
+}
+
+char *envd_path_of_request(const struct container_user *u, const struct http_stream *x, const char *path)
+{
+	const char *form = reply_request(x, NAME_FORM_FIELD);
+
+	return form && str_eq(form, NAME_FORM_RAW) ? envd_path(u, path) : envd_path_of_text(u, path);
+}
+
+json_t *envd_name_json(const char *name)
+{
+	char *text = name_to_text(name);
+	json_t *o = text ? json_string(text) : NULL;
+
+	free(text);
+	return o;
 }
 
 void envd_stop(struct sandbox *s)

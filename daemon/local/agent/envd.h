@@ -16,6 +16,13 @@ void envd_request(struct local *l, struct sandbox *s, struct http_stream *x);
 /* Path rules: "" and "~" are the home, "~/x" and relative ones go below it, absolute ones stay as
  * they are. Heap; NULL with errno EINVAL ("~name") or ENOMEM. */
 char *envd_path(const struct container_user *u, const char *path);
+/* The same of a text that a client sent. The agent of the cloud fails at names that are not UTF-8; here they are written as
+ * proto/base/name.h has it, in answers and in requests, and answers say so. */
+char *envd_path_of_text(const struct container_user *u, const char *text);
+/* The same of the path in a request for /files, which says if it is meant as it is. */
+char *envd_path_of_request(const struct container_user *u, const struct http_stream *x, const char *path);
+/* A name in an answer; NULL without memory. */
+json_t *envd_name_json(const char *name);
 
 /* envd_process.c and envd_fs.c; tables end with an empty path. */
 extern const struct rpc_method envd_process_methods[];

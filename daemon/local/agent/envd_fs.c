@@ -10,6 +10,7 @@
 #include "daemon/local/engine/fs.h"
 #include "daemon/local/state/journal.h"
 #include "daemon/local/state/local.h"
+#include "proto/base/name.h"
 #include "proto/base/str.h"
 
 /* One operation under way; ends with its call. */
@@ -47,7 +48,7 @@ static struct call *fsop_done(struct fsop *o)
 
 char *fs_resolve(struct call *c, const struct container_user *u, const char *path)
 {
-	char *out = envd_path(u, path);
+	char *out = envd_path_of_text(u, path);
 
 	if (!out)
 		call_fail(c, errno == EINVAL ? CODE_INVALID_ARGUMENT : CODE_RESOURCE_EXHAUSTED,
@@ -114,27 +115,33 @@ static void begun(struct fsop *o, int r)
 static void note(const struct call *c, const char *op, const char *path, const char *to)
 {
 	journal_add(c->l->journal, op,
-		    json_pack("{s:s, s:o, s:o}", "sandbox", c->s->id, "path",
-			      str_is_utf8(path, strlen(path)) ? json_string(path) : json_null(),
-			      "to", to && str_is_utf8(to, strlen(to)) ? json_string(to)
-								      : json_null()));
+		    json_pack("{s:s, s:o, s:o}", "sandbox", c->s->id, "path", envd_name_json(path), "to",
+			      to ? envd_name_json(to) : json_null()));
 }
 
 /* --- entries --- */
 
 void fs_entry_fini(struct entry_message *e)
 {
+	for (size_t i = 0; i < ARRAY_SIZE(e->held); i++)
+		free(give(e->held[i]));
 	free(e->meta);
 	free(e->meta_ptr);
+}
+
+char *fs_name_text(const char *name, char **ret_held)
+{
+	*ret_held = name_is_text(name) ? NULL : name_to_text(name);
+	return name_is_text(name) ? (char *)name : *ret_held;
 }
 
 int fs_entry_init(struct entry_message *e, const struct fs_entry *from)
 {
 	*e = (struct entry_message){ .info = FILESYSTEM__ENTRY_INFO__INIT,
 			     .modified = GOOGLE__PROTOBUF__TIMESTAMP__INIT };
-	e->info.name = (char *)from->name;
+	e->info.name = fs_name_text(from->name, &e->held[0]);
 	e->info.type = (Filesystem__FileType)from->type;
-	e->info.path = (char *)from->path;
+	e->info.path = fs_name_text(from->path, &e->held[1]);
 	e->info.size = from->size;
 	e->info.mode = from->mode;
 	e->info.permissions = (char *)from->permissions;
@@ -145,8 +152,10 @@ int fs_entry_init(struct entry_message *e, const struct fs_entry *from)
 	e->info.modified_time = &e->modified;
 	if (from->symlink_target) {
 		e->info._symlink_target_case = FILESYSTEM__ENTRY_INFO___SYMLINK_TARGET_SYMLINK_TARGET;
-		e->info.symlink_target = (char *)from->symlink_target;
+		e->info.symlink_target = fs_name_text(from->symlink_target, &e->held[2]);
 	}
+	if (!e->info.name || !e->info.path || (from->symlink_target && !e->info.symlink_target))
+		return -ENOMEM;
 	if (!from->n_meta)
 		return 0;
 	e->meta = calloc(from->n_meta, sizeof(*e->meta));

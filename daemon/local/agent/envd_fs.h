@@ -12,9 +12,12 @@ struct entry_message {
 	Google__Protobuf__Timestamp modified;
 	Filesystem__EntryInfo__MetadataEntry *meta;
 	Filesystem__EntryInfo__MetadataEntry **meta_ptr;
+	char *held[3];			/* texts of names that are not their own */
 };
 
-/* The entry as a message; points into `from`, which must live as long. 0, -ENOMEM. */
+/* The text of a name, itself or *ret_held, which the caller frees; NULL without memory. */
+char *fs_name_text(const char *name, char **ret_held);
+/* The entry as a message; points into `from`, which must live as long. 0, -ENOMEM; then fini too. */
 must_check int fs_entry_init(struct entry_message *e, const struct fs_entry *from);
 void fs_entry_fini(struct entry_message *e);
 

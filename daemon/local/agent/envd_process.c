@@ -96,7 +96,7 @@ static void start_start(struct call *c)
 		call_fail(c, CODE_INVALID_ARGUMENT, "process.cmd must be set");
 		return;
 	}
-	cwd = envd_path(u, config->_cwd_case ? config->cwd : "");
+	cwd = envd_path_of_text(u, config->_cwd_case ? config->cwd : "");
 	if (!cwd && errno == EINVAL) {
 		call_fail(c, CODE_INVALID_ARGUMENT, "cwd: cannot expand the user in \"%s\"",
 			  config->cwd);

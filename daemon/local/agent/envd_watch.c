@@ -84,19 +84,10 @@ static void on_call_gone(struct call *c)
 
 /* --- what is sent --- */
 
-/* Names are bytes, messages are text: what is not UTF-8 shows as question marks. */
-static void make_text(char *s)
-{
-	if (!str_is_utf8(s, strlen(s)))
-		for (; *s; s++)
-			if (*s & 0x80)
-				*s = '?';
-}
-
 struct event {
 	Filesystem__FilesystemEvent m;
 	struct entry_message entry;
-	char *name;
+	char *name;			/* the text of one that is not its own */
 };
 
 static void event_fini(struct event *ev)
@@ -109,13 +100,12 @@ static int event_init(struct event *ev, const struct container_watch_event *e)
 {
 	int r;
 
-	*ev = (struct event){ .m = FILESYSTEM__FILESYSTEM_EVENT__INIT, .name = str_dup(e->name) };
-	if (!ev->name)
+	*ev = (struct event){ .m = FILESYSTEM__FILESYSTEM_EVENT__INIT };
+	ev->m.name = fs_name_text(e->name, &ev->name);
+	if (!ev->m.name)
 		return -ENOMEM;
-	make_text(ev->name);
-	ev->m.name = ev->name;
 	ev->m.type = (Filesystem__EventType)e->op;
-	if (!e->entry || !str_is_utf8(e->entry->path, strlen(e->entry->path)))
+	if (!e->entry)
 		return 0;
 	r = fs_entry_init(&ev->entry, e->entry);
 	if (r == 0) {

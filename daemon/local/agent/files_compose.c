@@ -106,7 +106,7 @@ static void on_composed(void *user, int r, const struct fs_entry *e)
 static char *path_of(struct compose *o, const json_t *v, const char **ret_why)
 {
 	const char *text = json_string_value(v);
-	char *path = text && *text ? envd_path(&o->user, text) : NULL;
+	char *path = text && *text ? envd_path_of_text(&o->user, text) : NULL;
 
 	if (!path)
 		*ret_why = "a path is missing or cannot be expanded";

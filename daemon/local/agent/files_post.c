@@ -119,17 +119,12 @@ static void up_answer(struct up *u)
 
 /* --- files --- */
 
-static json_t *text_json(const char *s)
-{
-	return json_string(str_is_utf8(s, strlen(s)) ? s : "?");
-}
-
 /* The open file is complete. */
 static int file_done(struct up *u)
 {
 	const char *name = strrchr(u->path, '/') ? strrchr(u->path, '/') + 1 : u->path;
-	json_t *o = json_pack("{s:o, s:o, s:s}", "path", text_json(u->path), "name",
-			      text_json(name), "type", "file");
+	json_t *o = json_pack("{s:o, s:o, s:s}", "path", envd_name_json(u->path), "name",
+			      envd_name_json(name), "type", "file");
 	json_t *meta = u->n_meta ? json_object() : NULL;
 
 	for (size_t i = 0; i < u->n_meta; i++)
@@ -139,7 +134,7 @@ static int file_done(struct up *u)
 	if (json_array_append_new(u->done, o) < 0)
 		return -ENOMEM;
 	journal_add(u->l->journal, "write",
-		    json_pack("{s:s, s:o}", "sandbox", u->s->id, "path", text_json(u->path)));
+		    json_pack("{s:s, s:o}", "sandbox", u->s->id, "path", envd_name_json(u->path)));
 	u->fd = fd_close(u->fd);
 	free(give(u->path));
 	return 0;
@@ -216,7 +211,7 @@ static char *path_of_part(struct up *u)
 {
 	if (u->target)
 		return str_dup(u->target);
-	return u->parts.filename ? envd_path(&u->user, u->parts.filename) : NULL;
+	return u->parts.filename ? envd_path_of_text(&u->user, u->parts.filename) : NULL;
 }
 
 /* A part begins. False after the answer. */
@@ -484,7 +479,7 @@ static bool take_target(struct up *u, const struct query *q)
 						   "application/octet-stream");
 		return false;
 	}
-	u->target = envd_path(&u->user, path);
+	u->target = envd_path_of_request(&u->user, u->x, path);
 	if (u->target)
 		return true;
 	reply_envd_error(up_leave(u), errno == EINVAL ? 400 : 500, "error resolving path '%.300s'",
