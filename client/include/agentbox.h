@@ -891,6 +891,15 @@ struct ab_file_list {
 	size_t n;
 };
 
+/*
+ * Names of files are bytes; paths and names here are texts, which are UTF-8. In a text a byte that belongs to no character is
+ * written \xHH (H = 0-9a-f: \x80 to \xff), a backslash before what would read as such a byte is \x5c, everything else is itself:
+ * every name has exactly one text, and nearly all are their own. These two turn one into the other; end the result with free(3).
+ * NULL without memory.
+ */
+AB_API char *ab_path_text(const char *bytes);
+AB_API char *ab_path_bytes(const char *text);
+
 /* A path inside a sandbox, seen by `user` (NULL = its default user; relative paths are its home's). */
 struct ab_path {
 	const char *sandbox;

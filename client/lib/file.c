@@ -15,6 +15,7 @@
 #include "client/lib/obj.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
+#include "proto/base/name.h"
 #include "proto/base/str.h"
 
 #define PATH(name) "/agentbox.v1.FileService/" name
@@ -28,6 +29,16 @@ static int on_exists(struct ab_call *call, ProtobufCMessage *m)
 static int on_made(struct ab_call *call, ProtobufCMessage *m)
 {
 	return call_take_answer(call, m, ((Agentbox__V1__MakeDirResponse *)m)->created);
+}
+
+char *ab_path_text(const char *bytes)
+{
+	return name_to_text(bytes);
+}
+
+char *ab_path_bytes(const char *text)
+{
+	return name_from_text(text);
 }
 
 /* --- reading --- */

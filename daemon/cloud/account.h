@@ -107,6 +107,8 @@ uint64_t agent_deadline_ms(const struct envd_target *t);
 /* "~name" is the one path that the agent refuses for its form. */
 bool agent_is_foreign_home(const char *path);
 
+/* Does the answer say that names in it are as proto/base/name.h writes them? */
+bool agent_names_are_text(const struct http_stream *x);
 /* A request that failed without an answer: its class. */
 enum envd_class agent_failure(const struct pool_req *r, struct status *ret);
 

@@ -7,6 +7,7 @@
 #include "daemon/cloud/account.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
+#include "proto/base/name.h"
 #include "proto/base/str.h"
 
 #define AGENT_PORT	 49983
@@ -141,6 +142,13 @@ struct pool_req *agent_request(const struct agent_ask *a)
 	});
 	free(path);
 	return req;
+}
+
+bool agent_names_are_text(const struct http_stream *x)
+{
+	const char *form = x && http_stream_head(x) ? fields_get(http_stream_head(x), NAME_FORM_FIELD) : NULL;
+
+	return form && str_eq(form, NAME_FORM_TEXT);
 }
 
 enum envd_class agent_failure(const struct pool_req *r, struct status *ret)

@@ -8,7 +8,9 @@
 
 #include "daemon/cloud/connect.h"
 #include "daemon/cloud/message.h"
+#include "daemon/cloud/rawfs.h"
 #include "proto/base/must.h"
+#include "proto/base/name.h"
 #include "proto/base/str.h"
 
 #define CALL_MAGIC     0x656e7664u
@@ -20,6 +22,7 @@ struct envd_call {
 	uint32_t magic;
 	struct loop *loop;
 	struct connect_call c;
+	struct rawfs *raw;		/* instead of it */
 	bool is_health;
 	decode_fn *decode;		/* NULL: the answer is empty */
 	envd_done_fn *done;
@@ -51,6 +54,7 @@ static void on_over(struct defer *d, void *user)
 static void call_over(struct envd_call *c)
 {
 	c->c.req = pool_req_free(c->c.req);
+	c->raw = rawfs_free(c->raw);
 	defer_post(&c->over);
 }
 
@@ -60,6 +64,7 @@ void envd_call_cancel(struct envd_call *c)
 		return;
 	must(c->magic == CALL_MAGIC);
 	c->c.req = pool_req_free(c->c.req);
+	c->raw = rawfs_free(c->raw);
 	defer_cancel(&c->over);
 	loop_bury(c->loop, &c->grave, call_bury, c);
 }
@@ -89,6 +94,7 @@ static void envd_on_ready(struct pool_req *req, void *user)
 	case CONNECT_MORE:
 		return;
 	case CONNECT_MESSAGE:
+		r->names_are_text = agent_names_are_text(pool_req_x(req));
 		if (c->decode && c->decode(p, n, r) < 0) {
 			r->cls = ENVD_LOST;
 			status_set(&r->status, R_BAD_CLOUD_REPLY, "%s: the answer cannot be read",
@@ -156,6 +162,55 @@ static struct envd_call *call_refuse(const struct envd_target *t, const struct s
 		c->result.cls = ENVD_ANSWERED;
 		c->result.status = *why;
 		defer_post(&c->over);
+	}
+	return c;
+}
+
+/* --- by a script --- */
+
+bool envd_can_name(const char *path)
+{
+	return name_is_text(path);
+}
+
+bool envd_needs_script(const struct status *st)
+{
+	return rawfs_explains(st);
+}
+
+/* The one entry that there is, if any. */
+static void on_raw_ready(struct rawfs *f, void *user)
+{
+	struct envd_call *c = user;
+	struct envd_result *r = &c->result;
+	struct envd_entry e;
+	const struct status *why;
+
+	while (rawfs_next(f, &e)) {
+		if (!r->entries && (r->entries = calloc(1, sizeof(*r->entries)))) {
+			r->entries[r->n_entries++] = e;
+			e = (struct envd_entry){ .name = NULL };
+		}
+		envd_entry_fini(&e);
+	}
+	if (rawfs_state(f) != ENVD_XFER_DONE && rawfs_state(f) != ENVD_XFER_FAILED)
+		return;
+	why = rawfs_failure(f, &r->cls);
+	if (why)
+		r->status = *why;
+	call_over(c);
+}
+
+static struct envd_call *raw_begin(const struct envd_target *t, enum rawfs_op op, const char *path, const char *other,
+				   envd_done_fn *done, void *user)
+{
+	struct envd_call *c = call_new(t, NULL, done, user);
+
+	if (c)
+		c->raw = rawfs_new(t, &(struct rawfs_ask){ .op = op, .path = path, .other = other }, on_raw_ready, c);
+	if (c && !c->raw) {
+		call_bury(c);
+		return NULL;
 	}
 	return c;
 }
@@ -278,6 +333,8 @@ struct envd_call *envd_stat(const struct envd_target *t, const char *path, envd_
 					    message_stat };
 	Filesystem__StatRequest m = FILESYSTEM__STAT_REQUEST__INIT;
 
+	if (t->by_script || !envd_can_name(path))
+		return raw_begin(t, RAWFS_STAT, path, NULL, done, user);
 	m.path = (char *)path;
 	return call_begin(t, &k, &m.base, done, user);
 }
@@ -288,6 +345,8 @@ struct envd_call *envd_make_dir(const struct envd_target *t, const char *path, e
 	struct call_kind k = { "/filesystem.Filesystem/MakeDir", FAULT_DIR, true, false, message_make_dir };
 	Filesystem__MakeDirRequest m = FILESYSTEM__MAKE_DIR_REQUEST__INIT;
 
+	if (t->by_script || !envd_can_name(path))
+		return raw_begin(t, RAWFS_MAKE_DIR, path, NULL, done, user);
 	if (agent_is_foreign_home(path))
 		k.subject = FAULT_PATH;
 	m.path = (char *)path;
@@ -301,6 +360,8 @@ struct envd_call *envd_move(const struct envd_target *t, const char *from, const
 					    message_move };
 	Filesystem__MoveRequest m = FILESYSTEM__MOVE_REQUEST__INIT;
 
+	if (t->by_script || !envd_can_name(from) || !envd_can_name(to))
+		return raw_begin(t, RAWFS_MOVE, from, to, done, user);
 	m.source = (char *)from;
 	m.destination = (char *)to;
 	return call_begin(t, &k, &m.base, done, user);
@@ -312,6 +373,13 @@ struct envd_call *envd_remove(const struct envd_target *t, const char *path, env
 	static const struct call_kind k = { "/filesystem.Filesystem/Remove", FAULT_PATH, true, true, NULL };
 	Filesystem__RemoveRequest m = FILESYSTEM__REMOVE_REQUEST__INIT;
 
+	if (t->by_script || !envd_can_name(path))
+		return raw_begin(t, RAWFS_REMOVE, path, NULL, done, user);
 	m.path = (char *)path;
 	return call_begin(t, &k, &m.base, done, user);
+}
+
+struct envd_call *envd_link(const struct envd_target *t, const char *path, envd_done_fn *done, void *user)
+{
+	return raw_begin(t, RAWFS_LINK, path, NULL, done, user);
 }

@@ -21,7 +21,10 @@
 
 struct cloud;
 
-/* Whom to ask. All strings are copied by the call that gets it. */
+/* Whom to ask. All strings are copied by the call that gets it.
+ *
+ * Paths and names, here and in all answers, are bytes. The agent itself takes and gives UTF-8 only: what is not its own text
+ * (proto/base/name.h) is looked at and changed by a script in the sandbox, and everything is if `by_script` says so. */
 struct envd_target {
 	struct cloud *cloud;
 	const char *sandbox_id;
@@ -30,6 +33,7 @@ struct envd_target {
 	const char *traffic_token;	/* NULL = its ports are public */
 	const char *envd_version;	/* NULL = current */
 	const char *user;		/* who runs it or owns it; NULL = the sandbox's default */
+	bool by_script;			/* an answer would hold a name that the agent cannot tell: see below */
 	uint64_t deadline_ms;		/* BOOTTIME. Unary: of the whole call, 0 = 60 s. Streams and
 					 * transfers: until the first answer, 0 = 60 s */
 };
@@ -82,12 +86,16 @@ struct envd_result {
 	struct status status;		/* OK with ENVD_OK */
 	unsigned http_status;		/* 0 = no answer */
 	bool running;			/* health */
+	bool names_are_text;		/* the agent's answer has names as proto/base/name.h writes them; here they are bytes */
 	struct envd_process *processes;	/* process list; belong to the result */
 	size_t n_processes;
 	struct envd_entry *entries;	/* stat, mkdir, move: one; belongs to the result, unless it is taken out
 					 * and zeroed */
 	size_t n_entries;
 };
+
+/* Did the agent fail because its answer holds a name that is not UTF-8? Then by_script helps. */
+bool envd_needs_script(const struct status *st);
 
 typedef void envd_done_fn(struct envd_result *r, void *user);
 
@@ -116,6 +124,12 @@ struct envd_call *envd_move(const struct envd_target *t, const char *from, const
 			    envd_done_fn *done, void *user);
 struct envd_call *envd_remove(const struct envd_target *t, const char *path, envd_done_fn *done,
 			      void *user);
+
+/* For what takes a path that the agent must be able to read: a link to a directory, which is there for half a minute. The entry's
+ * path is the link, its name the directory's absolute path. */
+struct envd_call *envd_link(const struct envd_target *t, const char *path, envd_done_fn *done, void *user);
+/* Can the agent read it? */
+bool envd_can_name(const char *path);
 
 /* --- process streams --- */
 

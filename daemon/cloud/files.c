@@ -13,6 +13,7 @@
 #include "daemon/cloud/body.h"
 #include "proto/base/buf.h"
 #include "proto/base/must.h"
+#include "proto/base/name.h"
 #include "proto/base/str.h"
 #include "proto/cloud/json.h"
 #include "proto/cloud/link.h"
@@ -350,7 +351,8 @@ static int read_begin(struct envd_read *r, const struct envd_target *t, const st
 	bool ranged = !r->streamed && o->length && (o->offset || o->length != UINT64_MAX);
 	char *where = files_path(t, o->path);
 	char range[64];
-	struct cloud_kv header = { (char *)"range", range };
+	struct cloud_kv headers[2] = { { (char *)NAME_FORM_FIELD, (char *)NAME_FORM_RAW }, { (char *)"range", range } };
+	bool odd = !envd_can_name(o->path);
 
 	if (o->length <= INT64_MAX - o->offset && o->offset <= INT64_MAX)
 		snprintf(range, sizeof(range), "bytes=%" PRIu64 "-%" PRIu64, o->offset, o->offset + o->length - 1);
@@ -361,8 +363,8 @@ static int read_begin(struct envd_read *r, const struct envd_target *t, const st
 			.t = t,
 			.method = "GET",
 			.path = where,
-			.headers = &header,
-			.n_headers = ranged ? 1 : 0,
+			.headers = odd ? headers : headers + 1,
+			.n_headers = (size_t)odd + ranged,
 			.takes_gzip = r->streamed,
 			.cls = POOL_LONG,
 			.idempotent = true,
@@ -597,6 +599,8 @@ static int make_headers(struct envd_write *w, const struct envd_write_options *o
 		snprintf(length, 24, "%" PRIu64, n);
 		r = cloud_kvs_add(ret, "content-length", length);
 	}
+	if (r == 0 && !envd_can_name(o->path))
+		r = cloud_kvs_add(ret, NAME_FORM_FIELD, NAME_FORM_RAW);
 	for (size_t i = 0; r == 0 && i < o->n_metadata; i++) {
 		char *name = str_printf("x-metadata-%s", o->metadata[i].key);
 

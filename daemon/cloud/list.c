@@ -7,6 +7,7 @@
 #include "daemon/cloud/connect.h"
 #include "daemon/cloud/entries.h"
 #include "daemon/cloud/message.h"
+#include "daemon/cloud/rawfs.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
@@ -17,6 +18,8 @@ struct envd_list {
 	uint32_t magic;
 	struct loop *loop;
 	struct pool_req *req;
+	struct rawfs *raw;		/* instead of it */
+	bool names_are_text;
 	enum envd_xfer state;
 	enum fault_subject subject;
 	struct entries entries;
@@ -54,6 +57,7 @@ static void list_head(struct envd_list *l, struct http_stream *x)
 	} else if (!connect_is_unary(x)) {
 		list_bad(l, "the answer is not of the type asked for");
 	} else {
+		l->names_are_text = agent_names_are_text(x);
 		l->state = ENVD_XFER_OPEN;
 	}
 }
@@ -96,7 +100,7 @@ static void on_list_ready(struct pool_req *req, void *user)
 
 static bool take_entry(struct envd_list *l, const uint8_t *p, size_t n, struct envd_entry *ret)
 {
-	int r = message_entry(p, n, ret);
+	int r = message_entry(p, n, l->names_are_text, ret);
 
 	if (r == -ENOMEM) {
 		status_errno(&l->failure, ENOMEM, "listing a directory");
@@ -107,14 +111,36 @@ static bool take_entry(struct envd_list *l, const uint8_t *p, size_t n, struct e
 	return r == 0;
 }
 
+static void raw_look(struct envd_list *l)
+{
+	const struct status *why = rawfs_failure(l->raw, &l->cls);
+
+	if (why)
+		l->failure = *why;
+	l->state = rawfs_state(l->raw);
+}
+
+static void on_list_raw(struct rawfs *f, void *user)
+{
+	struct envd_list *l = user;
+
+	raw_look(l);
+	l->on_ready(l, l->user);
+}
+
 bool envd_list_next(struct envd_list *l, struct envd_entry *ret)
 {
-	struct http_stream *x = pool_req_x(l->req);
+	struct http_stream *x = l->raw ? NULL : pool_req_x(l->req);
 	const uint8_t *p, *entry;
 	size_t n, n_entry, used;
 	enum entries_result r = ENTRIES_MORE;
 	bool got = false;
 
+	if (l->raw) {
+		got = rawfs_next(l->raw, ret);
+		raw_look(l);
+		return got;
+	}
 	while (l->state == ENVD_XFER_OPEN && r == ENTRIES_MORE && x && (n = http_stream_peek(x, &p)) > 0) {
 		r = entries_feed(&l->entries, p, n, &used, &entry, &n_entry);
 		if (r == ENTRIES_GOT)
@@ -170,11 +196,14 @@ struct envd_list *envd_list(const struct envd_target *t, const char *path, uint3
 	l->user = user;
 	entries_init(&l->entries);
 	buf_init(&l->error, 0);
-	if (list_begin(l, t, path, depth) < 0) {
-		list_bury(l);
-		return NULL;
-	}
-	return l;
+	if (t->by_script || !envd_can_name(path))
+		l->raw = rawfs_new(t, &(struct rawfs_ask){ .op = RAWFS_LIST, .path = path, .depth = depth }, on_list_raw, l);
+	else if (list_begin(l, t, path, depth) < 0)
+		l->req = NULL;
+	if (l->raw || l->req)
+		return l;
+	list_bury(l);
+	return NULL;
 }
 
 enum envd_xfer envd_list_state(const struct envd_list *l)
@@ -195,6 +224,7 @@ struct envd_list *envd_list_free(struct envd_list *l)
 		return NULL;
 	must(l->magic == LIST_MAGIC);
 	l->req = pool_req_free(l->req);
+	l->raw = rawfs_free(l->raw);
 	loop_bury(l->loop, &l->grave, list_bury, l);
 	return NULL;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "proto/base/must.h"
+#include "proto/base/name.h"
 #include "proto/base/str.h"
 #include "proto/gen/scan.h"
 
@@ -136,7 +137,12 @@ int message_processes(const uint8_t *p, size_t n, struct envd_result *ret)
 
 /* --- files --- */
 
-static int take_entry(const Filesystem__EntryInfo *m, struct envd_entry *ret)
+static char *take_name(const char *s, bool is_text)
+{
+	return is_text ? name_from_text(s) : str_dup(s);
+}
+
+static int take_entry(const Filesystem__EntryInfo *m, bool names_are_text, struct envd_entry *ret)
 {
 	int r = 0;
 
@@ -144,8 +150,8 @@ static int take_entry(const Filesystem__EntryInfo *m, struct envd_entry *ret)
 									  ENVD_FILE_UNSPECIFIED;
 	ret->size = m->size;
 	ret->mode = m->mode;
-	ret->name = str_dup(m->name);
-	ret->path = str_dup(m->path);
+	ret->name = take_name(m->name, names_are_text);
+	ret->path = take_name(m->path, names_are_text);
 	ret->permissions = str_dup(m->permissions);
 	ret->owner = str_dup(m->owner);
 	ret->group = str_dup(m->group);
@@ -154,7 +160,7 @@ static int take_entry(const Filesystem__EntryInfo *m, struct envd_entry *ret)
 		ret->modified_ns = m->modified_time->nanos;
 	}
 	if (m->_symlink_target_case) {
-		ret->symlink_target = str_dup(m->symlink_target);
+		ret->symlink_target = take_name(m->symlink_target, names_are_text);
 		r = ret->symlink_target ? 0 : -ENOMEM;
 	}
 	if (!ret->name || !ret->path || !ret->permissions || !ret->owner || !ret->group)
@@ -164,25 +170,15 @@ static int take_entry(const Filesystem__EntryInfo *m, struct envd_entry *ret)
 	return r;
 }
 
-static int take_entries(Filesystem__EntryInfo *const *v, size_t n, struct envd_result *ret)
+static int take_one(const Filesystem__EntryInfo *entry, struct envd_result *ret)
 {
-	int r = 0;
-
-	if (!n)
-		return 0;
-	ret->entries = calloc(n, sizeof(*ret->entries));
+	if (!entry)
+		return -EBADMSG;
+	ret->entries = calloc(1, sizeof(*ret->entries));
 	if (!ret->entries)
 		return -ENOMEM;
-	for (size_t i = 0; r == 0 && i < n; i++) {
-		ret->n_entries = i + 1;
-		r = take_entry(v[i], &ret->entries[i]);
-	}
-	return r;
-}
-
-static int take_one(Filesystem__EntryInfo *entry, struct envd_result *ret)
-{
-	return entry ? take_entries(&entry, 1, ret) : -EBADMSG;
+	ret->n_entries = 1;
+	return take_entry(entry, ret->names_are_text, &ret->entries[0]);
 }
 
 int message_stat(const uint8_t *p, size_t n, struct envd_result *ret)
@@ -218,14 +214,14 @@ int message_move(const uint8_t *p, size_t n, struct envd_result *ret)
 	return r;
 }
 
-int message_entry(const uint8_t *p, size_t n, struct envd_entry *ret)
+int message_entry(const uint8_t *p, size_t n, bool names_are_text, struct envd_entry *ret)
 {
 	int r;
 	Filesystem__EntryInfo *m = unpack(&filesystem__entry_info__descriptor, p, n, &r);
 
 	*ret = (struct envd_entry){ .name = NULL };
 	if (m) {
-		r = take_entry(m, ret);
+		r = take_entry(m, names_are_text, ret);
 		if (r < 0)
 			envd_entry_fini(ret);
 	}
@@ -241,7 +237,7 @@ static int take_change(const Filesystem__FilesystemEvent *e, struct envd_watch_e
 	if (e->type < FILESYSTEM__EVENT_TYPE__EVENT_TYPE_CREATE ||
 	    e->type > FILESYSTEM__EVENT_TYPE__EVENT_TYPE_CHMOD)
 		return 0;	/* a kind of tomorrow */
-	*ret_name = str_dup(e->name);
+	*ret_name = take_name(e->name, held->names_are_text);
 	if (!*ret_name)
 		return -ENOMEM;
 	if (e->_entry_case)

@@ -19,7 +19,7 @@ must_check int message_stat(const uint8_t *p, size_t n, struct envd_result *ret)
 must_check int message_make_dir(const uint8_t *p, size_t n, struct envd_result *ret);
 must_check int message_move(const uint8_t *p, size_t n, struct envd_result *ret);
 /* One entry of a listing; on success it is the caller's. */
-must_check int message_entry(const uint8_t *p, size_t n, struct envd_entry *ret);
+must_check int message_entry(const uint8_t *p, size_t n, bool names_are_text, struct envd_entry *ret);
 
 /* One event of WatchDir; *ret points into *held and *ret_name, which the caller frees before the next
  * one. An event of an unknown kind is ENVD_WATCH_NONE. 0, -EBADMSG, -ENOMEM. */

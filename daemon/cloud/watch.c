@@ -128,6 +128,7 @@ enum envd_watch_event_type envd_watch_next(struct envd_watch *w, struct envd_wat
 	if (w->refused)
 		return closed(w, ret, ENVD_ANSWERED, &w->why);
 	while ((r = connect_stream_next(&w->c, &p, &n, &cls, &why)) == CONNECT_MESSAGE) {
+		w->held.names_are_text = agent_names_are_text(pool_req_x(w->c.req));
 		if (message_watch(p, n, ret, &w->held, &w->name) < 0) {
 			status_set(&why, R_BAD_CLOUD_REPLY, "%s: an event cannot be read", w->c.path);
 			w->c.over = true;

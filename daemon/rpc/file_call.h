@@ -17,7 +17,11 @@ struct file_info_message {
 	Agentbox__V1__FileInfo m;
 	Google__Protobuf__Timestamp modified;
 	Agentbox__V1__FileInfo__MetadataEntry *entries;
+	char *held[3];			/* texts of names that are not their own */
 };
+
+/* The text of a name as proto/base/name.h writes it: itself, or *ret_held, which the caller frees. NULL without memory. */
+char *file_name_text(char *name, char **ret_held);
 
 /* Borrows from the entry. -ENOMEM leaves nothing to free. */
 must_check int file_info_fill(struct file_info_message *f, const struct envd_entry *e);
@@ -46,7 +50,7 @@ struct file_call {
 	struct envd_read *read;
 	struct envd_write *write;
 	struct envd_watch *watch;
-	/* the request */
+	/* the request; paths are bytes */
 	char *sandbox, *path, *other, *user;
 	uint32_t depth;
 	uint64_t offset, length;
@@ -57,6 +61,7 @@ struct file_call {
 	struct sandbox_tie tie;		/* the call ends with its sandbox */
 	struct status own;		/* the failure that is answered if the sandbox is not the reason */
 	bool asked_life;
+	bool by_script;			/* see envd.h */
 	void (*go)(struct file_call *x);	/* once that is known */
 	size_t sent;			/* List: entries */
 	/* Write: one per file */
@@ -73,6 +78,7 @@ struct file_call {
 	bool asked_next, ended;
 	bool finish_due;		/* the current file ended before the agent took its beginning */
 	/* Watch */
+	char *link;			/* to x->path, where the agent needs one */
 	struct envd_watch_options watching;	/* path: above */
 	bool ready;			/* said so */
 	bool missed;			/* Overflowed is owed once changes are reported again */
@@ -86,6 +92,7 @@ struct file_call {
 
 struct file_header {
 	char *path, *user;
+	char *asked_path;		/* the path's text; goes to its result */
 	int64_t size;			/* -1 = not announced */
 	struct cloud_kvs metadata;
 };
@@ -103,6 +110,8 @@ struct envd_target file_call_target(const struct file_call *x);
 bool file_call_ask_life(struct file_call *x, enum envd_class cls);
 /* The call failed so; but if its sandbox is the reason (it is gone, or paused), that is what is said. */
 void file_call_fail_because(struct file_call *x, enum envd_class cls, const struct status *own);
+/* The agent failed at a name that it cannot tell: from now on it is done by a script; once. */
+bool file_call_by_script(struct file_call *x, const struct status *st);
 bool file_check_path(const char *path, const char *field, struct status *st);
 
 extern const struct rpc_handler file_read_handler, file_write_handler, file_watch_handler,

@@ -14,6 +14,7 @@
 #include "daemon/rpc/file_call.h"
 #include "daemon/rpc/server.h"
 #include "proto/base/must.h"
+#include "proto/base/name.h"
 #include "proto/base/str.h"
 
 #define AGENT_CALL_MS 60000u	/* a call without a deadline of its own */
@@ -85,6 +86,7 @@ void file_call_free(struct file_call *x)
 	free(x->sandbox);
 	free(x->path);
 	free(x->other);
+	free(x->link);
 	free(x->user);
 	free(x);
 }
@@ -125,7 +127,7 @@ struct envd_target file_call_target(const struct file_call *x)
 	return (struct envd_target){ .cloud = x->cloud, .sandbox_id = x->id, .domain = or_null(x->domain),
 				     .access_token = or_null(x->token),
 				     .traffic_token = or_null(x->traffic_token), .envd_version = or_null(x->version),
-				     .user = or_null(x->user), .deadline_ms = deadline };
+				     .user = or_null(x->user), .by_script = x->by_script, .deadline_ms = deadline };
 }
 
 static int remember_target(struct file_call *x, const struct sandbox_target *t)
@@ -198,14 +200,32 @@ void file_call_fail_because(struct file_call *x, enum envd_class cls, const stru
 		file_call_fail(x, own);
 }
 
+bool file_call_by_script(struct file_call *x, const struct status *st)
+{
+	if (x->by_script || !envd_needs_script(st))
+		return false;
+	x->by_script = true;
+	return true;
+}
+
 /* --- entries --- */
+
+char *file_name_text(char *name, char **ret_held)
+{
+	*ret_held = NULL;
+	if (!name || name_is_text(name))
+		return name ? name : (char *)"";
+	*ret_held = name_to_text(name);
+	return *ret_held;
+}
 
 int file_info_fill(struct file_info_message *f, const struct envd_entry *e)
 {
 	agentbox__v1__file_info__init(&f->m);
 	f->entries = NULL;
-	f->m.name = e->name ? e->name : (char *)"";
-	f->m.path = e->path ? e->path : (char *)"";
+	memset(f->held, 0, sizeof(f->held));
+	f->m.name = file_name_text(e->name, &f->held[0]);
+	f->m.path = file_name_text(e->path, &f->held[1]);
 	f->m.type = (Agentbox__V1__FileType)e->type;
 	f->m.size = e->size;
 	f->m.mode = e->mode;
@@ -220,7 +240,11 @@ int file_info_fill(struct file_info_message *f, const struct envd_entry *e)
 	}
 	if (e->symlink_target) {
 		f->m._symlink_target_case = AGENTBOX__V1__FILE_INFO___SYMLINK_TARGET_SYMLINK_TARGET;
-		f->m.symlink_target = e->symlink_target;
+		f->m.symlink_target = file_name_text(e->symlink_target, &f->held[2]);
+	}
+	if (!f->m.name || !f->m.path || (e->symlink_target && !f->m.symlink_target)) {
+		file_info_fini(f);
+		return -ENOMEM;
 	}
 	if (!e->metadata.n)
 		return 0;
@@ -242,6 +266,8 @@ int file_info_fill(struct file_info_message *f, const struct envd_entry *e)
 
 void file_info_fini(struct file_info_message *f)
 {
+	for (size_t i = 0; i < ARRAY_SIZE(f->held); i++)
+		free(give(f->held[i]));
 	free(f->entries);
 	free(f->m.metadata);
 	f->entries = NULL;
@@ -281,7 +307,9 @@ static bool answered(struct file_call *x, struct envd_result *r)
 	x->agent = NULL;
 	if (r->cls == ENVD_OK)
 		return true;
-	if (!file_call_ask_life(x, r->cls))
+	if (file_call_by_script(x, &r->status))
+		x->go(x);
+	else if (!file_call_ask_life(x, r->cls))
 		file_call_fail_because(x, r->cls, &r->status);
 	return false;
 }
@@ -360,7 +388,8 @@ static void go_move(struct file_call *x)
 {
 	struct envd_target t = file_call_target(x);
 
-	x->agent = envd_move(&t, x->path, x->other, on_stat, x);
+	/* By a script: it was moved, and its answer could not be told. */
+	x->agent = x->by_script ? envd_stat(&t, x->other, on_stat, x) : envd_move(&t, x->path, x->other, on_stat, x);
 	asked(x);
 }
 
@@ -388,7 +417,9 @@ static void list_failed(struct file_call *x)
 	struct status st = *envd_list_failure(x->list, &cls);
 
 	x->list = envd_list_free(x->list);
-	if (x->sent || !file_call_ask_life(x, cls))
+	if (!x->sent && file_call_by_script(x, &st))
+		x->go(x);
+	else if (x->sent || !file_call_ask_life(x, cls))
 		file_call_fail_because(x, cls, &st);
 }
 
@@ -477,21 +508,32 @@ int file_result_take(struct file_result *k, struct envd_entry *e)
 
 /* --- requests --- */
 
-bool file_check_path(const char *path, const char *field, struct status *st)
+static bool is_possible(const char *name, const char *field, struct status *st)
 {
-	if (strlen(path) > FILE_PATH_MAX) {
+	if (strlen(name) > FILE_PATH_MAX) {
 		status_field(st, field, "is longer than %u bytes", FILE_PATH_MAX);
 		return false;
 	}
 	/* The agent says 500 of such a name, which explains nothing. */
-	for (size_t n; *path; path += n + (path[n] == '/')) {
-		n = strcspn(path, "/");
+	for (size_t n; *name; name += n + (name[n] == '/')) {
+		n = strcspn(name, "/");
 		if (n > FILE_NAME_MAX) {
 			status_field(st, field, "has a name of more than %u bytes", FILE_NAME_MAX);
 			return false;
 		}
 	}
 	return true;
+}
+
+bool file_check_path(const char *path, const char *field, struct status *st)
+{
+	char *name = name_from_text(path);
+	bool ok = name && is_possible(name, field, st);
+
+	if (!name)
+		status_errno(st, ENOMEM, "reading a path");
+	free(name);
+	return ok;
 }
 
 static void svc_file_begin(struct rpc_call *call, const char *sandbox, const char *path,
@@ -517,9 +559,9 @@ static void svc_file_begin(struct rpc_call *call, const char *sandbox, const cha
 		return;
 	}
 	x->sandbox = strdup(sandbox);
-	x->path = strdup(path);
+	x->path = name_from_text(path);
 	x->user = strdup(user);
-	x->other = str_dup(other);
+	x->other = name_from_text(other);
 	x->depth = depth ? depth : 1;
 	x->go = go;
 	if (!x->sandbox || !x->path || !x->user || (other && !x->other))

@@ -8,6 +8,7 @@
 #include "daemon/rpc/file_call.h"
 #include "daemon/rpc/msg.h"
 #include "proto/base/clock.h"
+#include "proto/base/name.h"
 #include "proto/base/str.h"
 
 static void reply(struct file_call *x, char *url, int64_t expires_s)
@@ -77,7 +78,7 @@ static void svc_file_sign_on_request(struct rpc_call *call, const ProtobufCMessa
 		return;
 	}
 	x->sandbox = strdup(q->sandbox);
-	x->path = strdup(q->path);
+	x->path = name_from_text(q->path);
 	x->user = strdup(q->user);
 	x->go = go_sign;
 	if (!x->sandbox || !x->path || !x->user)

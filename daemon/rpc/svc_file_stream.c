@@ -13,6 +13,7 @@
 #include "daemon/rpc/file_call.h"
 #include "daemon/rpc/limits.h"
 #include "proto/base/must.h"
+#include "proto/base/name.h"
 #include "proto/base/str.h"
 
 #define READ_PIECE_BYTES (128u * 1024)
@@ -39,6 +40,7 @@ static void finish_read(struct file_call *x)
 	rpc_call_finish(call);
 }
 
+static void go_read(struct file_call *x);
 static void open_read(struct file_call *x);
 
 static void read_failed(struct file_call *x)
@@ -121,7 +123,9 @@ static void on_read_stat(struct envd_result *r, void *user)
 
 	x->agent = NULL;
 	if (r->cls != ENVD_OK) {
-		if (!file_call_ask_life(x, r->cls))
+		if (file_call_by_script(x, &r->status))
+			go_read(x);
+		else if (!file_call_ask_life(x, r->cls))
 			file_call_fail_because(x, r->cls, &r->status);
 		return;
 	}
@@ -175,7 +179,7 @@ static void on_read(struct rpc_call *call, const ProtobufCMessage *message)
 		return;
 	}
 	x->sandbox = strdup(q->sandbox);
-	x->path = strdup(q->path);
+	x->path = name_from_text(q->path);
 	x->user = strdup(q->user);
 	x->offset = q->offset;
 	x->length = q->_length_case == AGENTBOX__V1__READ_FILE_REQUEST___LENGTH_LENGTH ? q->length
@@ -195,6 +199,7 @@ struct file_header *file_header_free(struct file_header *h)
 		return NULL;
 	cloud_kvs_fini(&h->metadata);
 	free(h->path);
+	free(h->asked_path);
 	free(h->user);
 	free(h);
 	return NULL;
@@ -207,10 +212,11 @@ static struct file_header *header_new(const Agentbox__V1__WriteHeader *q)
 
 	if (!h)
 		return NULL;
-	h->path = strdup(q->path);
+	h->path = name_from_text(q->path);
+	h->asked_path = strdup(q->path);
 	h->user = strdup(q->user);
 	h->size = q->_size_case == AGENTBOX__V1__WRITE_HEADER___SIZE_SIZE ? (int64_t)q->size : -1;
-	ok = h->path && h->user;
+	ok = h->path && h->asked_path && h->user;
 	for (size_t i = 0; ok && i < q->n_metadata; i++)
 		ok = cloud_kvs_add(&h->metadata, q->metadata[i]->key, q->metadata[i]->value) == 0;
 	return ok ? h : file_header_free(h);
@@ -267,9 +273,11 @@ static bool begin_file(struct file_call *x, struct file_header *h)
 	struct file_result *k = file_result_add(x);
 
 	x->current = h;
-	x->answer_bytes += strlen(h->path) + RESULT_BYTES;
-	if (k && (k->asked_path = strdup(h->path)))
+	x->answer_bytes += strlen(h->asked_path) + RESULT_BYTES;
+	if (k) {
+		k->asked_path = give(h->asked_path);
 		return true;
+	}
 	file_call_fail_errno(x, ENOMEM);
 	return false;
 }
@@ -301,6 +309,19 @@ static void current_failed(struct file_call *x, enum envd_class cls, const struc
 	go_on(x);
 }
 
+static void on_written_stat(struct envd_result *r, void *user);
+
+static void look_at_written(struct file_call *x, const char *path)
+{
+	struct envd_target t = file_call_target(x);
+
+	t.user = str_is_empty(x->current->user) ? NULL : x->current->user;
+	x->agent = envd_stat(&t, path, on_written_stat, x);
+	x->write = envd_write_free(x->write);
+	if (!x->agent)
+		file_call_fail_errno(x, ENOMEM);
+}
+
 /* What it looks like now is asked for, so that the answer is what is there. */
 static void on_written_stat(struct envd_result *r, void *user)
 {
@@ -314,6 +335,10 @@ static void on_written_stat(struct envd_result *r, void *user)
 		go_on(x);
 		return;
 	}
+	if (file_call_by_script(x, &st)) {
+		look_at_written(x, x->current->path);
+		return;
+	}
 	if (status_ok(&st))
 		status_set(&st, R_BAD_CLOUD_REPLY, "the file was written, but could not be looked at");
 	current_failed(x, r->cls, &st);
@@ -321,14 +346,10 @@ static void on_written_stat(struct envd_result *r, void *user)
 
 static void file_is_written(struct file_call *x)
 {
-	struct envd_target t = file_call_target(x);
 	const char *path = envd_write_path(x->write);
 
-	t.user = str_is_empty(x->current->user) ? NULL : x->current->user;
-	x->agent = envd_stat(&t, path[0] ? path : x->current->path, on_written_stat, x);
-	x->write = envd_write_free(x->write);
-	if (!x->agent)
-		file_call_fail_errno(x, ENOMEM);
+	/* What the agent says of a name that is not UTF-8 is not that name. */
+	look_at_written(x, path[0] && envd_can_name(x->current->path) ? path : x->current->path);
 }
 
 static void finish_current(struct file_call *x);

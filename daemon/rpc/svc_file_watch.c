@@ -15,6 +15,7 @@
 #include "daemon/rpc/file_call.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "proto/base/rng.h"
+#include "proto/base/name.h"
 #include "proto/base/str.h"
 
 #define WATCH_RETRY_MS	      60000u
@@ -50,20 +51,25 @@ static bool on_change(struct file_call *x, const struct envd_watch_event *e)
 {
 	Agentbox__V1__FileEvent__Change m = AGENTBOX__V1__FILE_EVENT__CHANGE__INIT;
 	struct file_info_message f = { .entries = NULL };
+	struct envd_entry entry = e->entry ? *e->entry : (struct envd_entry){ .name = NULL };
+	char *name, *path = e->entry && x->link ? str_printf("%s/%s", x->path, e->name) : NULL;
+	bool ok;
 
-	m.name = (char *)e->name;
+	m.name = file_name_text((char *)e->name, &name);
 	m.type = (Agentbox__V1__FileEvent__Change__Type)e->change;
-	if (e->entry) {
-		if (file_info_fill(&f, e->entry) < 0) {
-			file_call_fail_errno(x, ENOMEM);
-			return false;
-		}
-		m.entry = &f.m;
+	if (path)
+		entry.path = path;	/* not the link's */
+	ok = m.name && (!e->entry || ((path || !x->link) && file_info_fill(&f, &entry) == 0));
+	if (ok) {
+		m.entry = e->entry ? &f.m : NULL;
+		send_event(x, AGENTBOX__V1__FILE_EVENT__EVENT_CHANGE, &m);
 	}
-	send_event(x, AGENTBOX__V1__FILE_EVENT__EVENT_CHANGE, &m);
-	if (e->entry)
-		file_info_fini(&f);
-	return true;
+	file_info_fini(&f);
+	free(name);
+	free(path);
+	if (!ok)
+		file_call_fail_errno(x, ENOMEM);
+	return ok;
 }
 
 static void on_retry(struct timer *t, void *user)
@@ -150,13 +156,49 @@ static void svc_file_watch_on_silence(struct rpc_call *call)
 		send_event(x, AGENTBOX__V1__FILE_EVENT__EVENT_HEARTBEAT, &beat);
 }
 
-static void go_watch(struct file_call *x)
+static void begin_watch(struct file_call *x, const char *path)
 {
 	struct envd_target t = file_call_target(x);
 
-	x->watching.path = x->path;
+	x->watching.path = path;
 	x->watch = envd_watch(&t, &x->watching, svc_file_watch_on_ready, x);
 	if (!x->watch)
+		file_call_fail_errno(x, ENOMEM);
+}
+
+static void on_linked(struct envd_result *r, void *user)
+{
+	struct file_call *x = user;
+
+	x->agent = NULL;
+	if (r->cls == ENVD_OK && r->n_entries) {
+		free(x->link);
+		free(x->path);
+		x->link = give(r->entries[0].path);
+		x->path = give(r->entries[0].name);
+		begin_watch(x, x->link);
+	} else if (!file_call_ask_life(x, r->cls)) {
+		file_call_fail_because(x, r->cls, &r->status);
+	}
+}
+
+/* A directory that the agent cannot be told the name of is watched through a link. */
+static void go_watch(struct file_call *x)
+{
+	struct envd_target t = file_call_target(x);
+	struct status st;
+
+	if (envd_can_name(x->path)) {
+		begin_watch(x, x->path);
+		return;
+	}
+	if (x->watching.recursive) {
+		status_set(&st, R_UNSUPPORTED, "the sandbox's agent cannot watch what is below a directory whose name is not UTF-8");
+		file_call_fail(x, &st);
+		return;
+	}
+	x->agent = envd_link(&t, x->path, on_linked, x);
+	if (!x->agent)
 		file_call_fail_errno(x, ENOMEM);
 }
 
@@ -175,7 +217,7 @@ static void svc_file_watch_on_request(struct rpc_call *call, const ProtobufCMess
 		return;
 	}
 	x->sandbox = strdup(q->sandbox);
-	x->path = strdup(q->path);
+	x->path = name_from_text(q->path);
 	x->user = strdup(q->user);
 	x->watching = (struct envd_watch_options){ .recursive = q->recursive, .entries = q->include_entry,
 						   .network = q->allow_network_mounts };

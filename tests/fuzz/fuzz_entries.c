@@ -51,7 +51,7 @@ static struct seen parse(const uint8_t *p, size_t n, size_t piece)
 				break;
 			s.n++;
 			mix(&s, entry, n_entry);
-			if (message_entry(entry, n_entry, &one) == 0)
+			if (message_entry(entry, n_entry, s.n % 2, &one) == 0)
 				envd_entry_fini(&one);
 		}
 		must(s.end != ENTRIES_MORE || from == k);

@@ -332,7 +332,7 @@ def ctl(sock, *args, input=None, timeout=60, check=True, text=True, env=None):
                        env=environ, **kw)
     err = r.stderr if text else r.stderr.decode("utf-8", "replace")
     assert not SANITIZED.search(err), err
-    assert not check or r.returncode == 0, "agentboxctl %s ended with %d: %s" % (" ".join(args), r.returncode, err)
+    assert not check or r.returncode == 0, "agentboxctl %s ended with %d: %s" % (" ".join(map(os.fsdecode, args)), r.returncode, err)
     return r
 
 

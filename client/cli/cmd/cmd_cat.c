@@ -20,7 +20,7 @@ static int cmd_cat_run(struct cli *cli)
 	struct ab_call *call;
 	int r, sig_fd;
 
-	if (!xfer_split(cli->args.words[0], &path) || !*path.path)
+	if (!xfer_split(cli, cli->args.words[0], &path) || !*path.path)
 		return usage(cli->command, "needs ID:PATH");
 	path.user = cli->args.user;
 	r = ab_file_read_start(cli->client, &path, NULL, NULL, &call);

@@ -123,7 +123,10 @@ static int upload_once(struct copy *c, int fd, const struct stat *st, bool *ret_
 
 static bool add_name(struct copy *c)
 {
-	c->path = cp_join(c->remote.path, base_name(c->local));
+	char *name = ab_path_text(base_name(c->local));
+
+	c->path = name ? cp_join(c->remote.path, name) : NULL;
+	free(name);
 	if (c->path)
 		c->remote.path = c->path;
 	return c->path != NULL;
@@ -213,7 +216,7 @@ static int target_temp(struct target *t)
 static int target_open(struct copy *c, struct target *t)
 {
 	struct stat st;
-	char *real;
+	char *real, *name;
 
 	*t = (struct target){ .fd = STDOUT_FILENO };
 	if (is_dash(c->local))
@@ -222,7 +225,9 @@ static int target_open(struct copy *c, struct target *t)
 	t->path = strdup(c->local);
 	if (t->path && stat(t->path, &st) == 0 && S_ISDIR(st.st_mode)) {
 		free(t->path);
-		t->path = cp_join(c->local, base_name(c->remote.path));
+		name = ab_path_bytes(base_name(c->remote.path));
+		t->path = name ? cp_join(c->local, name) : NULL;
+		free(name);
 	}
 	if (!t->path)
 		return -ENOMEM;
@@ -345,7 +350,7 @@ static int cmd_cp_run(struct cli *cli)
 	char **w = cli->args.words;
 	struct copy c = { .cli = cli };
 	struct ab_path from, to;
-	bool from_remote = xfer_split(w[0], &from), to_remote = xfer_split(w[1], &to);
+	bool from_remote = xfer_split(cli, w[0], &from), to_remote = xfer_split(cli, w[1], &to);
 	int r;
 
 	if ((cli->args.update || cli->args.all_links) && !cli->args.recursive)

@@ -27,7 +27,7 @@ static const struct opt sign_opts[] = {
 /* ID:PATH out of a word. EXIT_OK, or what usage() says. */
 static int take_path(struct cli *cli, char *word, bool may_be_home, struct ab_path *ret)
 {
-	if (!xfer_split(word, ret) || (!*ret->path && !may_be_home))
+	if (!xfer_split(cli, word, ret) || (!*ret->path && !may_be_home))
 		return usage(cli->command, "needs ID:PATH");
 	if (!*ret->path)
 		ret->path = ".";
@@ -194,21 +194,24 @@ static int run_rm(struct cli *cli)
 static int run_mv(struct cli *cli)
 {
 	char *to = cli->args.words[1];
+	const char *new_path;
 	struct ab_path path, target;
 	struct ab_file *f;
 	int r = take_path(cli, cli->args.words[0], false, &path);
 
 	if (r != EXIT_OK)
 		return r;
-	if (xfer_split(to, &target)) {
+	if (xfer_split(cli, to, &target)) {
 		if (strcmp(target.sandbox, path.sandbox) != 0)
 			return usage(cli->command, "cannot move to another sandbox: '%s' is not '%s'; a new name with a "
 				     "colon needs a slash before it, such as ./a:b", target.sandbox, path.sandbox);
 		if (!*target.path)
 			return usage(cli->command, "needs a new path after %s:", target.sandbox);
-		to = (char *)target.path;
+		new_path = target.path;
+	} else {
+		new_path = xfer_text(cli, to);
 	}
-	if (ab_file_move(cli->client, &path, to, NULL, &f))
+	if (ab_file_move(cli->client, &path, new_path, NULL, &f))
 		return fail_client(cli);
 	if (cli->args.json)
 		print_one_json(f);

@@ -77,7 +77,7 @@ static int cmd_watch_run(struct cli *cli)
 	struct ab_call *call;
 	int sig_fd, r;
 
-	if (!xfer_split(cli->args.words[0], &path))
+	if (!xfer_split(cli, cli->args.words[0], &path))
 		return usage(cli->command, "needs ID:PATH");
 	if (!*path.path)
 		path.path = ".";

@@ -64,6 +64,7 @@ struct args {
 	size_t n_words;
 	char **rest;		/* behind "--", NULL-terminated */
 	size_t n_rest;
+	struct words texts;	/* of words that are not UTF-8: heap */
 };
 
 enum opt_kind { OPT_FLAG, OPT_TEXT, OPT_SPAN, OPT_PAIR, OPT_WORDS };

@@ -233,6 +233,9 @@ void opt_free(struct args *a)
 	free(a->iam.v);
 	free(a->allow_out.v);
 	free(a->deny_out.v);
+	for (size_t i = 0; i < a->texts.n; i++)
+		free((char *)a->texts.v[i]);
+	free(a->texts.v);
 	free(a->words);
 }
 

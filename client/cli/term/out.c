@@ -47,6 +47,18 @@ static size_t utf8_length(const unsigned char *s)
 	return 0;
 }
 
+bool is_utf8(const char *s)
+{
+	size_t n;
+
+	for (; *s; s += n) {
+		n = utf8_length((const unsigned char *)s);
+		if (!n)
+			return false;
+	}
+	return true;
+}
+
 static void put_string(FILE *f, const char *text)
 {
 	const unsigned char *s = (const unsigned char *)text;

@@ -12,6 +12,8 @@ struct json {
 	bool comma;	/* something stands before, on this level */
 };
 
+bool is_utf8(const char *s);
+
 /* One document; json_end() ends its line. All keys may be NULL inside of a list. Text that is not UTF-8
  * gets U+FFFD for each bad byte. */
 void json_begin(struct json *j, FILE *f);

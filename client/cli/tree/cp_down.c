@@ -14,12 +14,12 @@
 #define GNU "--format=posix --pax-option=delete=atime,delete=ctime"
 static const char script_all[] =
 	"command -v tar >/dev/null || exit 127\n"
-	"cd -- \"$1\" || exit 1\n"
+	"p=$(printf '%b.' \"$1\"); cd -- \"${p%.}\" || exit 1\n"
 	"if tar --version 2>/dev/null | grep -q GNU; then exec tar -c -f - " GNU " .; fi\n"
 	"exec tar -c -f - .\n";
 static const char script_some[] =
 	"tar --version 2>/dev/null | grep -q GNU || exit 127\n"
-	"cd -- \"$1\" || exit 1\n"
+	"p=$(printf '%b.' \"$1\"); cd -- \"${p%.}\" || exit 1\n"
 	"exec tar -c -f - " GNU " --no-recursion --null -T -\n";
 
 struct down {
@@ -187,7 +187,7 @@ static void send_names(struct down *d, struct remote *r)
 static int receive(struct down *d)
 {
 	struct cp_tree *t = d->t;
-	const char *const argv[] = { "/bin/sh", "-c", d->names ? script_some : script_all, "sh", t->remote, NULL };
+	const char *const argv[] = { "/bin/sh", "-c", d->names ? script_some : script_all, "sh", t->remote_word, NULL };
 	struct remote r = { .cli = t->cli, .sig_fd = t->sig_fd, .meter = &t->meter, .label = t->label };
 	int code = remote_start(&r, t->sandbox, t->user, argv, d->names != NULL), k = 0;
 	const void *p;

@@ -13,7 +13,7 @@
 
 static const char script[] =
 	"find --version 2>/dev/null | grep -q GNU || exit 127\n"
-	"cd -- \"$1\" || exit 1\n"
+	"p=$(printf '%b.' \"$1\"); cd -- \"${p%.}\" || exit 1\n"
 	"exec find . -printf '%y %m %s %T@ %P\\0%l\\0'\n";
 
 /* --- the answer, whole --- */
@@ -166,7 +166,7 @@ bool far_is_same(const struct far_node *f, const struct stat *st, const char *li
 
 int cp_list(struct cp_tree *t, struct far_tree *ret)
 {
-	const char *const argv[] = { "/bin/sh", "-c", script, "sh", t->remote, NULL };
+	const char *const argv[] = { "/bin/sh", "-c", script, "sh", t->remote_word, NULL };
 	struct remote r = { .cli = t->cli, .sig_fd = t->sig_fd };
 	struct text text = { 0 };
 	const void *p;

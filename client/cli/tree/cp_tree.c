@@ -151,11 +151,25 @@ static void report(const struct cp_tree *t)
 	json_end(&j);
 }
 
+/* The bytes of a path, each as \0ooo. */
+static char *printf_word(const char *text)
+{
+	char *bytes = ab_path_bytes(text), *word = bytes ? malloc(5 * strlen(bytes) + 1) : NULL;
+
+	for (size_t i = 0; word && (i == 0 || bytes[i - 1]); i++)
+		(void)snprintf(word + 5 * i, bytes[i] ? 6 : 1, "\\0%03o", (unsigned char)bytes[i]);
+	free(bytes);
+	return word;
+}
+
 static int copy(struct cp_tree *t, const struct ab_file *dir, bool up)
 {
 	int code;
 
 	t->remote = dir->path;
+	t->remote_word = printf_word(dir->path);
+	if (!t->remote_word)
+		return out_of_memory(t);
 	meter_open(&t->meter, !t->cli->args.json && isatty(STDERR_FILENO));
 	code = up ? cp_up(t) : cp_down(t);
 	meter_close(&t->meter);
@@ -164,13 +178,14 @@ static int copy(struct cp_tree *t, const struct ab_file *dir, bool up)
 		code = EXIT_ERROR;
 	}
 	report(t);
+	free(t->remote_word);
 	return code;
 }
 
 int cp_tree_up(struct cli *cli, const struct ab_path *to, const char *from, int sig_fd, int *ret_signo)
 {
 	struct cp_tree t = { .cli = cli, .sandbox = to->sandbox, .user = to->user, .sig_fd = sig_fd };
-	char *name = last_name(from);
+	char *name = last_name(from), *text = name ? ab_path_text(name) : NULL;
 	struct ab_file *dir = NULL;
 	int code = EXIT_ERROR;
 
@@ -179,13 +194,14 @@ int cp_tree_up(struct cli *cli, const struct ab_path *to, const char *from, int 
 	if (t.root < 0)
 		code = fail_local(&t, from, errno);
 	else
-		code = aim_remote(&t, *to->path ? to->path : ".", name, &dir);
+		code = name && !text ? out_of_memory(&t) : aim_remote(&t, *to->path ? to->path : ".", text, &dir);
 	if (code == EXIT_OK)
 		code = dir ? copy(&t, dir, true) : not_a_directory(&t, to->path);
 	if (t.root >= 0)
 		(void)close(t.root);
 	ab_free(dir);
 	free(name);
+	free(text);
 	*ret_signo = t.signo;
 	return code;
 }
@@ -195,22 +211,23 @@ int cp_tree_down(struct cli *cli, const struct ab_path *from, const char *to, in
 	struct cp_tree t = { .cli = cli, .sandbox = from->sandbox, .user = from->user, .root = -1,
 			     .sig_fd = sig_fd };
 	const char *path = *from->path ? from->path : ".";
-	char *name = last_name(path);
+	char *text = last_name(path), *name = text ? ab_path_bytes(text) : NULL;
 	struct ab_file *dir = NULL;
 	int code = look(&t, path, &dir);
 
-	t.label = name ? name : path;
+	t.label = text ? text : path;
 	if (code == EXIT_OK && !dir)
 		code = fail_client(cli);
 	else if (code == EXIT_OK && dir->type != AB_DIRECTORY)
 		code = CP_IS_A_FILE;
 	else if (code == EXIT_OK)
-		code = aim_local(&t, to, name);
+		code = text && !name ? out_of_memory(&t) : aim_local(&t, to, name);
 	if (code == EXIT_OK)
 		code = copy(&t, dir, false);
 	if (t.root >= 0)
 		(void)close(t.root);
 	ab_free(dir);
+	free(text);
 	free(name);
 	*ret_signo = t.signo;
 	return code;

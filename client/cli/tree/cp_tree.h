@@ -14,6 +14,7 @@ struct cp_tree {
 	struct cli *cli;
 	const char *sandbox, *user;
 	const char *remote;	/* absolute path of the directory in the sandbox */
+	char *remote_word;	/* for its scripts, as printf's %b takes it: a command's words are UTF-8 */
 	const char *label;
 	int root;		/* the directory of this machine */
 	bool made;		/* the destination is new: it gets mode and times of the source */

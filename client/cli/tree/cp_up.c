@@ -16,7 +16,8 @@ static const char script[] =
 	"command -v tar >/dev/null || exit 127\n"
 	"w=\n"
 	"if tar --version 2>/dev/null | grep -q GNU; then w=--warning=no-timestamp; fi\n"
-	"exec tar -x -p -o $w -f - -C \"$1\"\n";
+	"p=$(printf '%b.' \"$1\")\n"
+	"exec tar -x -p -o $w -f - -C \"${p%.}\"\n";
 
 struct up {
 	struct cp_tree *t;
@@ -188,7 +189,7 @@ static bool fill(struct up *u)
 static int send_all(struct up *u)
 {
 	struct cp_tree *t = u->t;
-	const char *const argv[] = { "/bin/sh", "-c", script, "sh", t->remote, NULL };
+	const char *const argv[] = { "/bin/sh", "-c", script, "sh", t->remote_word, NULL };
 	struct remote r = { .cli = t->cli, .sig_fd = t->sig_fd, .meter = &t->meter, .label = t->label,
 			    .total = u->total };
 	int code = remote_start(&r, t->sandbox, t->user, argv, true);

@@ -10,19 +10,39 @@
 #include <unistd.h>
 
 #include "client/cli/term/meter.h"
+#include "client/cli/term/out.h"
 #include "client/cli/term/sig.h"
 #include "client/cli/term/sink.h"
 
 #define SOURCE_BYTES (256u * 1024)
 
-bool xfer_split(char *word, struct ab_path *ret)
+const char *xfer_text(struct cli *cli, const char *path)
+{
+	struct words *held = &cli->args.texts;
+	const char **v;
+	char *text;
+
+	if (is_utf8(path))
+		return path;
+	text = ab_path_text(path);
+	v = text ? reallocarray(held->v, held->n + 1, sizeof(*v)) : NULL;
+	if (!v) {
+		free(text);
+		return path;	/* the daemon refuses it */
+	}
+	held->v = v;
+	held->v[held->n++] = text;
+	return text;
+}
+
+bool xfer_split(struct cli *cli, char *word, struct ab_path *ret)
 {
 	char *colon = strchr(word, ':'), *slash = strchr(word, '/');
 
 	if (!colon || colon == word || (slash && slash < colon))
 		return false;
 	*colon = '\0';
-	*ret = (struct ab_path){ .sandbox = word, .path = colon + 1 };
+	*ret = (struct ab_path){ .sandbox = word, .path = xfer_text(cli, colon + 1) };
 	return true;
 }
 

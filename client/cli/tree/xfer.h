@@ -6,7 +6,9 @@
 #include "client/cli/term/cli.h"
 
 /* "ID:PATH": a colon before any slash. Cuts `word` in two. false: a path on this machine. */
-bool xfer_split(char *word, struct ab_path *ret);
+bool xfer_split(struct cli *cli, char *word, struct ab_path *ret);
+/* A path of a sandbox that was typed: as it is, or if it is not UTF-8, its text. */
+const char *xfer_text(struct cli *cli, const char *path);
 
 struct xfer {
 	struct cli *cli;

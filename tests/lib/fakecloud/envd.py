@@ -35,6 +35,7 @@ UNARY = {
     "filesystem.Filesystem/ListDir": "ListDirRequest", "filesystem.Filesystem/Remove": "RemoveRequest",
 }
 ACCEPTS = {"application/json", "application/proto", "application/connect+json", "application/connect+proto"}
+NOT_UTF8 = "marshal message: string field contains invalid UTF-8"     # as in Go: its strings are bytes, those of a message are not
 
 
 class HttpError(Exception):
@@ -167,7 +168,10 @@ class Envd:
                 proc, queue = await act(lambda: handler(request, user, seen))
             else:
                 handler = getattr(self, "do_" + name.rpartition("/")[2].lower())
-                reply = await act(lambda: handler(request, user, seen))
+                try:
+                    reply = await act(lambda: handler(request, user, seen))
+                except UnicodeEncodeError:
+                    raise RpcError("internal", NOT_UTF8)
         except RpcError as e:
             if streaming:
                 await ex.start(200, [("content-type", kind), ("connect-accept-encoding", "gzip")])
@@ -276,7 +280,12 @@ class Envd:
                     ex.cut()
                     return
                 else:
-                    await put(message(event))
+                    try:
+                        data = message(event)
+                    except UnicodeEncodeError:
+                        error = RpcError("unknown", "error sending filesystem event: " + NOT_UTF8)
+                        break
+                    await put(data)
             if not shape.no_end:
                 packed += end_envelope(error, shape.gzip_end)
             packed += shape.extra_end or b""
@@ -500,7 +509,8 @@ class Envd:
 
     async def files(self, ex, act):
         seen = ex.seen
-        query = dict(urllib.parse.parse_qsl(seen.target.partition("?")[2], keep_blank_values=True))
+        query = dict(urllib.parse.parse_qsl(seen.target.partition("?")[2], keep_blank_values=True,
+                                            errors="surrogateescape"))
         try:
             self.check_files_token(seen, query)
             user = query.get("username", "user")
@@ -528,7 +538,7 @@ class Envd:
                                query.get("username", ""), self.sbx.token)
         if "signature_expiration" in query:
             raw += ":" + query["signature_expiration"]
-        want = "v1_" + base64.b64encode(hashlib.sha256(raw.encode()).digest()).decode().rstrip("=")
+        want = "v1_" + base64.b64encode(hashlib.sha256(raw.encode(errors="surrogateescape")).digest()).decode().rstrip("=")
         if query["signature"] != want:
             raise HttpError(401, "invalid signature")
         if int(query.get("signature_expiration", "9999999999")) < self.cloud.now():
@@ -579,7 +589,7 @@ class Envd:
         if coding == "identity" and not self.can_seek(host):
             return await ex.answer(500, b"seeker can't seek\n", content_type="text/plain; charset=utf-8")
         head = [("Vary", "Accept-Encoding"), ("content-type", "application/octet-stream"),
-                ("Content-Disposition", "inline; filename=%s" % urllib.parse.quote(os.path.basename(path)))]
+                ("Content-Disposition", "inline; filename=%s" % urllib.parse.quote(os.fsencode(os.path.basename(path))))]
         begin, end, status = 0, size, 200
         if part and part.startswith("bytes="):
             a, _, b = part[6:].partition("-")
@@ -657,7 +667,8 @@ class Envd:
         else:
             raise HttpError(400, "unsupported content type")
         await act(self.nothing)
-        reply = [{"path": t, "name": os.path.basename(t), "type": "file"} for t in targets]
+        said = [os.fsencode(t).decode(errors="replace") for t in targets]
+        reply = [{"path": t, "name": os.path.basename(t), "type": "file"} for t in said]
         if metadata:
             for r in reply:
                 r["metadata"] = metadata
