@@ -25,7 +25,8 @@ test_packages="
 
 # The peers of the benchmarks.
 bench_packages="
-	g++ libgrpc++-dev protobuf-compiler-grpc nghttp2-client openssl curl python3-grpcio python3-protobuf python3-h2 valgrind
+	g++ libgrpc++-dev protobuf-compiler-grpc nghttp2-client nghttp2-proxy nginx-light openssl curl valgrind
+	python3-grpcio python3-protobuf python3-h2
 "
 
 case "${1:-}" in

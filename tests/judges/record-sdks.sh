@@ -8,6 +8,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 root=$(cd "$here/../.." && pwd)
+sh "$root/tests/setup.sh" test || exit 1
 judges=$root/build/judges
 
 # record FOLDER LIKE SOURCE VERSION FLAVOUR JUDGE PROGRAM ARGUMENT…: PROGRAM is the judge's own where it has one

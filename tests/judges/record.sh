@@ -12,6 +12,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# -eq 1 ] || { echo "usage: sh tests/judges/record.sh PATH" >&2; exit 2; }
 [ "$(id -u)" -eq 0 ] || { echo "record.sh: needs root for namespaces" >&2; exit 1; }
+sh "$here/../setup.sh" test
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 envd=$1

@@ -11,6 +11,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
+sh "$root/tests/setup.sh" test
 [ $# -ge 1 ] || { echo "usage: sh tests/judges/suite-npm.sh PATH [VITEST-ARGUMENT…]" >&2; exit 2; }
 sdk=$(cd "$1/packages/js-sdk" && pwd)
 shift

@@ -10,6 +10,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
+sh "$root/tests/setup.sh" test
 [ $# -ge 1 ] || { echo "usage: sh tests/judges/suite-pypi.sh PATH [PYTEST-ARGUMENT…]" >&2; exit 2; }
 sdk=$(cd "$1/packages/python-sdk" && pwd)
 shift

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Checks the models with spin: the design has no error, every mutant has one. A line for each; exit 1 if one is not
-# as it should be. Needs spin and cc.
+# as it should be.
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
-command -v spin >/dev/null || { echo "spin is not installed"; exit 77; }
+sh "$here/../setup.sh" test || exit 1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1

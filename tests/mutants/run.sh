@@ -16,6 +16,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 root=$(cd "$here/../.." && pwd)
+sh "$root/tests/setup.sh" test || exit 1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 cycles=${MUTANT_CYCLES:-12000}

@@ -9,6 +9,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 root=$(cd "$here/../.." && pwd)
 name=${1:-retry-after-lost-answer}
+sh "$root/tests/setup.sh" test || exit 1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 export LC_ALL=C.UTF-8

@@ -8,6 +8,7 @@
 # A violation prints its seed; `build/tests/sim/sim --seed N --trace` shows it again.
 set -eu
 cd "$(dirname "$0")/../.."
+sh tests/setup.sh build
 build=${BUILD_DIR:-build}
 [ -f "$build/build.ninja" ] || meson setup "$build" >/dev/null
 ninja -C "$build" tests/sim/sim >/dev/null
