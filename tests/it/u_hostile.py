@@ -259,7 +259,7 @@ def test_reset_and_goaway_storm(fiend):
 
 
 def test_goaway_at_birth(fiend):
-    """GOAWAY before any request, on every connection: dials are bounded, the call fails in time."""
+    """B-4: GOAWAY before any request, on every connection: dials are bounded, the call fails in time."""
     greeting, fiend.greeting = fiend.greeting, f2.settings() + f2.goaway(0, 0)
     p = Probe(fiend)
     p.set("deadline", 3000)
