@@ -51,6 +51,7 @@ static void start(struct proc *p, const struct fake *f, int in_fd, const char *f
 	p->pid = fork();
 	CHECK(p->pid >= 0);
 	if (p->pid == 0) {
+		(void)signal(SIGHUP, SIG_DFL);	/* whoever runs this under nohup handed its own on */
 		if (in_fd < 0)
 			in_fd = open("/dev/null", O_RDONLY);
 		(void)dup2(in_fd, 0);
