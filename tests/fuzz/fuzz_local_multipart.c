@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/local/http/multipart.h"
+#include "daemon/common/http/multipart.h"
 #include "proto/base/buf.h"
 #include "proto/base/must.h"
 

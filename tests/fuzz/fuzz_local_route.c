@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/local/http/httpval.h"
-#include "daemon/local/http/multipart.h"
-#include "daemon/local/http/query.h"
-#include "daemon/local/http/route.h"
-#include "proto/cloud/list.h"
+#include "daemon/common/http/httpval.h"
+#include "daemon/common/http/multipart.h"
+#include "daemon/common/http/query.h"
+#include "daemon/common/http/route.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
+#include "proto/cloud/list.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 

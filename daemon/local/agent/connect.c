@@ -10,10 +10,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "daemon/common/http/reply.h"
+#include "daemon/common/net/gz.h"
 #include "daemon/local/agent/edge.h"
 #include "daemon/local/agent/pbjson.h"
-#include "daemon/common/net/gz.h"
-#include "daemon/local/http/reply.h"
 #include "daemon/local/state/local.h"
 #include "proto/base/must.h"
 #include "proto/base/name.h"

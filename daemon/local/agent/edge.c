@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/http/query.h"
+#include "daemon/common/http/reply.h"
+#include "daemon/common/http/route.h"
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/agent/relay.h"
-#include "daemon/local/http/query.h"
-#include "daemon/local/http/reply.h"
-#include "daemon/local/http/route.h"
 #include "daemon/local/state/journal.h"
 #include "daemon/local/state/local.h"
 #include "daemon/local/state/state.h"

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/http/query.h"
+#include "daemon/common/http/reply.h"
 #include "daemon/local/agent/connect.h"
-#include "daemon/local/http/query.h"
-#include "daemon/local/http/reply.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 #include "proto/cloud/link.h"

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/http/reply.h"
 #include "daemon/local/agent/connect.h"
 #include "daemon/local/agent/edge.h"
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/agent/files.h"
 #include "daemon/local/engine/fs.h"
-#include "daemon/local/http/reply.h"
 #include "daemon/local/state/journal.h"
 #include "daemon/local/state/local.h"
 #include "proto/base/must.h"

@@ -9,15 +9,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/common/http/httpval.h"
+#include "daemon/common/http/mime.h"
+#include "daemon/common/http/query.h"
+#include "daemon/common/http/reply.h"
+#include "daemon/common/net/gz.h"
 #include "daemon/local/agent/edge.h"
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/agent/files.h"
 #include "daemon/local/engine/fs.h"
-#include "daemon/common/net/gz.h"
-#include "daemon/local/http/httpval.h"
-#include "daemon/local/http/mime.h"
-#include "daemon/local/http/query.h"
-#include "daemon/local/http/reply.h"
 #include "daemon/local/state/local.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"

@@ -10,14 +10,14 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "daemon/common/http/multipart.h"
+#include "daemon/common/http/query.h"
+#include "daemon/common/http/reply.h"
+#include "daemon/common/net/gz.h"
 #include "daemon/local/agent/edge.h"
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/agent/files.h"
 #include "daemon/local/engine/fs.h"
-#include "daemon/common/net/gz.h"
-#include "daemon/local/http/multipart.h"
-#include "daemon/local/http/query.h"
-#include "daemon/local/http/reply.h"
 #include "daemon/local/state/journal.h"
 #include "daemon/local/state/local.h"
 #include "proto/base/fd.h"

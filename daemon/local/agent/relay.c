@@ -13,12 +13,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/common/http/relay_head.h"
+#include "daemon/common/http/reply.h"
 #include "daemon/common/net/http.h"
 #include "daemon/common/net/xport.h"
 #include "daemon/local/agent/edge.h"
 #include "daemon/local/egress/netrule.h"
-#include "daemon/local/http/relay_head.h"
-#include "daemon/local/http/reply.h"
 #include "daemon/local/state/local.h"
 #include "daemon/local/state/state.h"
 #include "proto/base/fd.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "daemon/local/http/reply.h"
+#include "daemon/common/http/reply.h"
 #include "daemon/local/state/journal.h"
 #include "daemon/local/state/teams.h"
 #include "proto/base/must.h"

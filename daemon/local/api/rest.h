@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "daemon/common/ev/loop.h"
-#include "daemon/local/http/query.h"
+#include "daemon/common/http/query.h"
 #include "daemon/local/state/local.h"
 #include "daemon/local/state/state.h"
 #include "proto/base/buf.h"

@@ -3,8 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/common/http/reply.h"
 #include "daemon/local/api/rest.h"
-#include "daemon/local/http/reply.h"
 #include "proto/base/str.h"
 
 #define REFRESH_MIN_S	 15

@@ -18,8 +18,8 @@
 #include <stdbool.h>
 
 #include "daemon/common/ev/loop.h"
+#include "daemon/common/http/route.h"
 #include "daemon/local/engine/container.h"
-#include "daemon/local/http/route.h"
 #include "daemon/local/state/event_log.h"
 #include "daemon/local/state/meter.h"
 #include "daemon/local/state/sign.h"

@@ -10,10 +10,10 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "daemon/common/http/route.h"
 #include "daemon/local/engine/container.h"
-#include "daemon/local/http/route.h"
-#include "proto/cloud/list.h"
 #include "proto/base/list.h"
+#include "proto/cloud/list.h"
 
 #define TEMPLATES_MAX	     32u
 #define TEMPLATE_BUILDS_MAX  4096u	/* of all snapshots together */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 
+#include "daemon/common/http/httpval.h"
+#include "daemon/common/http/mime.h"
 #include "daemon/common/net/gz.h"
-#include "daemon/local/http/httpval.h"
-#include "daemon/local/http/mime.h"
 #include "daemon/local/main/cfg.h"
 #include "tests/lib/test.h"
 

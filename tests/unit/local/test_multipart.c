@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/local/http/multipart.h"
+#include "daemon/common/http/multipart.h"
 #include "proto/base/buf.h"
 #include "tests/lib/test.h"
 

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
+#include "daemon/common/http/relay_head.h"
 #include "daemon/local/egress/egrule.h"
-#include "daemon/local/http/relay_head.h"
 #include "proto/base/str.h"
 #include "proto/cloud/model.h"
 #include "tests/lib/test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/local/http/query.h"
-#include "daemon/local/http/route.h"
+#include "daemon/common/http/query.h"
+#include "daemon/common/http/route.h"
 #include "proto/base/str.h"
 #include "tests/lib/test.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* See the header. */
-#include "daemon/local/http/multipart.h"
+#include "daemon/common/http/multipart.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "daemon/local/http/query.h"
+#include "daemon/common/http/query.h"
 #include "proto/base/str.h"
 
 static void set_state(struct multipart *m, enum multipart_state to)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The target of a request: its path, raw and decoded, and its query, decoded once. Pure. */
-#ifndef AB_DAEMON_LOCAL_HTTP_QUERY_H
-#define AB_DAEMON_LOCAL_HTTP_QUERY_H
+#ifndef AB_DAEMON_COMMON_HTTP_QUERY_H
+#define AB_DAEMON_COMMON_HTTP_QUERY_H
 
 #include <stdbool.h>
 

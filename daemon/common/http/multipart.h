@@ -5,8 +5,8 @@
  * Strict where it costs nothing (CRLF only), and a body without its closing line never ends well.
  * Pure.
  */
-#ifndef AB_DAEMON_LOCAL_HTTP_MULTIPART_H
-#define AB_DAEMON_LOCAL_HTTP_MULTIPART_H
+#ifndef AB_DAEMON_COMMON_HTTP_MULTIPART_H
+#define AB_DAEMON_COMMON_HTTP_MULTIPART_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One heap copy of the target, cut and decoded in place; every pointer of the result goes into it. */
-#include "daemon/local/http/query.h"
+#include "daemon/common/http/query.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * hosts for the two; here they share one address, so a local host without routing headers and the
  * host api.* are the control plane, and the rest follows the cloud's edge. Pure.
  */
-#ifndef AB_DAEMON_LOCAL_HTTP_ROUTE_H
-#define AB_DAEMON_LOCAL_HTTP_ROUTE_H
+#ifndef AB_DAEMON_COMMON_HTTP_ROUTE_H
+#define AB_DAEMON_COMMON_HTTP_ROUTE_H
 
 #include <stdbool.h>
 

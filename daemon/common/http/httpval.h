@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Values of HTTP headers that the file calls need. Pure. */
-#ifndef AB_DAEMON_LOCAL_HTTP_HTTPVAL_H
-#define AB_DAEMON_LOCAL_HTTP_HTTPVAL_H
+#ifndef AB_DAEMON_COMMON_HTTP_HTTPVAL_H
+#define AB_DAEMON_COMMON_HTTP_HTTPVAL_H
 
 #include <stdbool.h>
 

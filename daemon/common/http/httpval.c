@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See the header. */
-#include "daemon/local/http/httpval.h"
+#include "daemon/common/http/httpval.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See the header. */
-#include "daemon/local/http/reply.h"
+#include "daemon/common/http/reply.h"
 
 #include <jansson.h>
 #include <stdarg.h>

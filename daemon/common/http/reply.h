@@ -3,8 +3,8 @@
  * Answers of a known length. Every call takes the exchange over: what is left of the request is read
  * and dropped, and the exchange is released when it is closed. The caller gets no on_ready any more.
  */
-#ifndef AB_DAEMON_LOCAL_HTTP_REPLY_H
-#define AB_DAEMON_LOCAL_HTTP_REPLY_H
+#ifndef AB_DAEMON_COMMON_HTTP_REPLY_H
+#define AB_DAEMON_COMMON_HTTP_REPLY_H
 
 #include "daemon/common/net/http.h"
 #include "proto/cloud/flavour.h"

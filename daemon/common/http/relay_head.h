@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Heads as they pass the edge, towards a port of a sandbox and back. Pure. */
-#ifndef AB_DAEMON_LOCAL_HTTP_RELAY_HEAD_H
-#define AB_DAEMON_LOCAL_HTTP_RELAY_HEAD_H
+#ifndef AB_DAEMON_COMMON_HTTP_RELAY_HEAD_H
+#define AB_DAEMON_COMMON_HTTP_RELAY_HEAD_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See the header. */
-#include "daemon/local/http/relay_head.h"
+#include "daemon/common/http/relay_head.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Content types of files, by the end of the name, else by their first bytes. Pure. */
-#ifndef AB_DAEMON_LOCAL_HTTP_MIME_H
-#define AB_DAEMON_LOCAL_HTTP_MIME_H
+#ifndef AB_DAEMON_COMMON_HTTP_MIME_H
+#define AB_DAEMON_COMMON_HTTP_MIME_H
 
 #include "proto/base/cc.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The cloud's edge rules; see the header. */
-#include "daemon/local/http/route.h"
+#include "daemon/common/http/route.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See the header. */
-#include "daemon/local/http/mime.h"
+#include "daemon/common/http/mime.h"
 
 #include <string.h>
 #include <strings.h>
