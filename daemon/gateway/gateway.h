@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The gateway: HTTP for unmodified SDKs, on loopback. Control calls are answered by the core (daemon/sandbox/sandbox.h) with
+ * the contract's documents (proto/cloud); requests for a port of a sandbox are passed on through the pool. Loop thread only.
+ */
+#ifndef AB_DAEMON_GATEWAY_GATEWAY_H
+#define AB_DAEMON_GATEWAY_GATEWAY_H
+
+#include <stdbool.h>
+
+#include "daemon/auth/principal.h"
+#include "proto/base/cc.h"
+#include "proto/base/list.h"
+#include "proto/base/status.h"
+
+struct cloud;
+struct gateway;
+struct http_server;
+struct loop;
+struct sandbox_core;
+struct tls_server;
+struct token;
+struct tokens;
+
+/* Names and numbers of accounts as in sandbox_core_options. */
+struct gateway_account {
+	const char *name;
+	struct cloud *cloud;
+};
+
+struct gateway_options {
+	struct loop *loop;
+	struct sandbox_core *core;
+	struct tokens *tokens;			/* daemon/auth/token.h */
+	const struct gateway_account *accounts;	/* borrowed as long as the gateway lives */
+	size_t n_accounts;
+	/* Of a uid that a token names: groups and admin as the Unix socket would find them. -errno: nobody of that name. */
+	int (*principal_of)(uid_t uid, struct principal *ret, void *user);
+	void *user;
+	bool whole_account;	/* a user daemon: its own uid sees and changes all of the account */
+	bool metadata_words;	/* agentboxd.lease, .warm and .policy in a create's metadata are ours */
+	uint32_t max_connections, max_streams;	/* 0 = 4096; 1024 for a connection */
+};
+
+struct gateway_listen {
+	int fd;				/* listening, non-blocking; taken over */
+	struct tls_server *tls;		/* NULL = plain */
+	bool is_unix;			/* a socket in the file system: no peer to look up, no web page behind it */
+	const char *shown;		/* "http://localhost:4711"; copied */
+};
+
+struct gateway_counts {
+	uint32_t connections, controls, relays;		/* open */
+	uint64_t requests, refused, relayed_up, relayed_down;	/* since the start; bytes */
+};
+
+must_check int gateway_new(const struct gateway_options *o, struct gateway **ret);
+must_check int gateway_listen(struct gateway *g, const struct gateway_listen *l);
+void gateway_drain(struct gateway *g);		/* no new connections; answers end with connection: close */
+void gateway_counts(const struct gateway *g, struct gateway_counts *ret);
+/* Whether this address ("localhost:4711") is one of its listeners: no account's cloud may be there. */
+bool gateway_is_own(const struct gateway *g, const char *host, uint16_t port);
+struct gateway *gateway_free(struct gateway *g);	/* NULL is fine; returns NULL */
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Inside of the gateway: what its files share. door.c has the listeners and decides whose request it is (plane.h) and who asks
+ * (daemon/auth/token.h, who.h); control*.c answer the control plane from the core; relay*.c pass a request on to a port of
+ * a sandbox. A request belongs to door.c until it is handed on, and then to exactly one of the two.
+ */
+#ifndef AB_DAEMON_GATEWAY_IMPL_H
+#define AB_DAEMON_GATEWAY_IMPL_H
+
+#include "daemon/common/ev/loop.h"
+#include "daemon/common/net/http.h"
+#include "daemon/gateway/gateway.h"
+#include "daemon/gateway/plane.h"
+
+struct gateway_control;		/* a call of the control plane under way: control.c */
+struct gateway_relay;		/* a request that is passed on: relay.c */
+
+/* Who asks for the control plane, found by the token. Plain data, copied by who needs it longer. */
+struct gateway_caller {
+	struct principal who;		/* pidfd -1 unless the token is of a run: then the run's process, borrowed */
+	const struct token *token;	/* borrowed: daemon/auth/token.h */
+	const struct flavour *flavour;	/* in whose words it is answered: that of the token's spelling */
+};
+
+struct gateway {
+	struct loop *loop;
+	struct gateway_options o;
+	struct list controls, relays;	/* all that are open: gateway_free() and drains end them */
+	struct gateway_counts counts;
+};
+
+/* control.c. Takes x over; answers exactly once, when the client is still there. The route and its segments are found in there
+ * (proto/cloud/route.h). */
+void gateway_control_request(struct gateway *g, struct http_stream *x, const struct gateway_caller *by);
+void gateway_control_end_all(struct gateway *g);
+
+/* relay.c. Takes x over. `to` is copied. Its credentials are read from x's head. */
+void gateway_relay_request(struct gateway *g, struct http_stream *x, const struct plane_port *to);
+void gateway_relay_end_all(struct gateway *g);
+
+#endif
