@@ -166,7 +166,7 @@ int ab_sandbox_connect_start(struct ab_client *c, const char *sandbox,
 			     const struct ab_call_options *how, struct ab_call **ret)
 {
 	static const struct call_method m = {
-		.path = PATH("Connect"),
+		.path = PATH("ConnectSandbox"),
 		.reply = &agentbox__v1__sandbox__descriptor,
 		.make = msg_sandbox,
 		.repeatable = true,	/* it never shortens */

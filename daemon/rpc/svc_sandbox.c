@@ -378,7 +378,7 @@ static void svc_sandbox_on_list(struct rpc_call *c, const ProtobufCMessage *mess
 
 static const struct rpc_method svc_sandbox_methods[] = {
 	METHOD("Create", create_sandbox, on_create),
-	METHOD("Connect", connect_sandbox, on_connect),
+	METHOD("ConnectSandbox", connect_sandbox, on_connect),
 	METHOD("Get", get_sandbox, on_get),
 	METHOD("List", list_sandboxes, svc_sandbox_on_list),
 	METHOD("IsRunning", is_running, on_is_running),

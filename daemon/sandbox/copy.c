@@ -333,7 +333,7 @@ static void on_refusal_looked(struct fetch_wait *w, const struct fetch_result *r
 	else if (result->end == FETCH_ABSENT)
 		ref_not_found(&st, c->att.source);
 	else if (result->s && result->s->state == CLOUD_STATE_PAUSED)
-		status_set(&st, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect (agentboxctl resume) resumes it", c->att.source);
+		status_set(&st, R_SANDBOX_PAUSED, "sandbox %s is paused; ConnectSandbox (agentboxctl resume) resumes it", c->att.source);
 	/* What passes by itself is no answer to keep for the request id. */
 	attempt_end_without(&c->att, &st, st.reason != R_STATE_CHANGING);
 }

@@ -538,7 +538,7 @@ static void on_missing_explained(struct fetch_wait *w, const struct fetch_result
 	else if (result->end == FETCH_ABSENT)
 		ref_not_found(&st, op->ref);
 	else if (result->s && result->s->state == CLOUD_STATE_PAUSED)
-		status_set(&st, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect (agentboxctl resume) resumes it", op->id);
+		status_set(&st, R_SANDBOX_PAUSED, "sandbox %s is paused; ConnectSandbox (agentboxctl resume) resumes it", op->id);
 	else
 		status_set(&st, R_STATE_CHANGING, "sandbox %s is changing its state; repeat", op->id);
 	op_fail(op, &st);

@@ -517,7 +517,7 @@ void sandbox_refusal(const struct sandbox *b, struct status *ret)
 		if (b->gone_evidence[0])
 			status_evidence(ret, "said_by", "%s", b->gone_evidence);
 	} else if (b->state == SANDBOX_PAUSED || b->state == SANDBOX_PAUSING) {
-		status_set(ret, R_SANDBOX_PAUSED, "sandbox %s is paused; Connect (agentboxctl resume) resumes it", b->id);
+		status_set(ret, R_SANDBOX_PAUSED, "sandbox %s is paused; ConnectSandbox (agentboxctl resume) resumes it", b->id);
 	} else {
 		status_set(ret, R_STATE_CHANGING, "sandbox %s is %s", b->id,
 			   sandbox_state_name(b->state));

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """grpcio drives agentboxd on agentbox-local: every built method, with nothing of ours but what reflection tells."""
 import os
+import re
 import time
 
 import grpc
@@ -9,7 +10,7 @@ import pytest
 from api import Api, ApiError, plain
 
 METHODS = {
-    "SandboxService": {"Create", "Connect", "Get", "List", "IsRunning", "Kill", "SetTimeout", "GetHost",
+    "SandboxService": {"Create", "ConnectSandbox", "Get", "List", "IsRunning", "Kill", "SetTimeout", "GetHost",
                        "SetPolicy", "Watch", "Pause", "Fork", "UpdateNetwork", "GetMetrics"},
     "CommandService": {"Start", "Run", "Attach", "Wait", "List", "SendInput", "CloseInput", "Signal", "Kill",
                        "Resize"},
@@ -33,6 +34,19 @@ def box(api):
     yield b.id
     api.call("SandboxService.Kill", sandbox=b.id)
 
+# Names of methods that generated clients have already, in snake_case: tonic's, then those of the channel and stub classes of
+# grpc-js, grpc-java, grpc-dotnet and grpc++.
+TAKEN = {
+    "new", "connect", "with_origin", "with_interceptor", "send_compressed", "accept_compressed", "max_decoding_message_size",
+    "max_encoding_message_size",
+    "close", "get_channel", "wait_for_ready", "make_unary_request", "make_client_stream_request", "make_server_stream_request",
+    "make_bidi_stream_request", "constructor", "to_string", "value_of",
+    "build", "get_call_options", "with_deadline", "with_executor", "with_interceptors", "with_option", "with_wait_for_ready", "get_class",
+    "notify", "notify_all", "hash_code", "equals", "clone", "finalize",
+    "with_host", "new_instance", "get_hash_code", "get_type",
+    "stub", "new_stub", "async", "experimental_async",
+}
+
 
 def fails(code, reason, call, *args, **kw):
     with pytest.raises(ApiError) as e:
@@ -46,6 +60,15 @@ def fails(code, reason, call, *args, **kw):
 
 
 # -- reflection and health
+
+def test_d_1_no_method_has_a_name_that_generated_clients_use(daemon_on_local):
+    """D-1"""
+    with Api(daemon_on_local.socket) as api:
+        names = {s + "." + m.name: re.sub("(?<!^)(?=[A-Z])", "_", m.name).lower()
+                 for s in api.services() if s.startswith("agentbox.") for m in api.service(s.split(".")[-1]).methods}
+    assert len(names) > 30
+    assert [n for n, snake in names.items() if snake in TAKEN] == []
+
 
 @pytest.mark.parametrize("version", ["grpc.reflection.v1", "grpc.reflection.v1alpha"])
 def test_reflection(daemon_on_local, version):
@@ -114,7 +137,7 @@ def test_create_get_list_kill(api):
 def test_set_timeout_and_connect(api, box):
     b = api.call("SandboxService.SetTimeout", sandbox=box, sandbox_timeout=1000)
     assert 990 < b.end_at.seconds - time.time() < 1010
-    b = api.call("SandboxService.Connect", sandbox=box, sandbox_timeout=10)
+    b = api.call("SandboxService.ConnectSandbox", sandbox=box, sandbox_timeout=10)
     assert 980 < b.end_at.seconds - time.time() < 1010, "connecting never shortens"
     b = api.call("SandboxService.SetTimeout", sandbox=box, sandbox_timeout=60)
     assert b.end_at.seconds - time.time() < 61
@@ -353,7 +376,7 @@ def test_file_calls(api, box):
 
 def test_errors(api, box):
     gone = "i" + "0" * 20
-    for method in ("Get", "Connect", "SetTimeout"):
+    for method in ("Get", "ConnectSandbox", "SetTimeout"):
         extra = {"sandbox_timeout": 10} if method != "Get" else {}
         fails("NOT_FOUND", "SANDBOX_NOT_FOUND", api.call, "SandboxService." + method, sandbox=gone, **extra)
     fails("NOT_FOUND", "TEMPLATE_NOT_FOUND", api.call, "SandboxService.Create", template="no-such")

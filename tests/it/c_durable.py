@@ -263,7 +263,7 @@ def test_a_repeat_while_the_sandbox_is_paused(cloud, daemons):
             with pytest.raises(ApiError) as e:
                 api.call("CommandService.Start", sandbox=box, shell="quiet", request_id="r")
             assert (e.value.code, e.value.reason) == ("FAILED_PRECONDITION", "SANDBOX_PAUSED")
-        api.call("SandboxService.Connect", sandbox=box)
+        api.call("SandboxService.ConnectSandbox", sandbox=box)
         c = api.call("CommandService.Start", sandbox=box, shell="quiet", request_id="r")
         assert c.running and c.pid == cloud.starts[0].pid
     assert cloud.ledger.count("process.Start") == 1, d.tail()
@@ -283,7 +283,7 @@ def test_a_pause_from_outside(cloud, daemons, memory):
         cloud.cut_all()
         until(lambda: "SANDBOX_PAUSED" in d.tail() or cloud.ledger.count("get") > 1, what="the question")
         assert not attach(api, c.command_id, follow=False).result
-        api.call("SandboxService.Connect", sandbox=box)
+        api.call("SandboxService.ConnectSandbox", sandbox=box)
         if memory:
             wait_attached(api, c.command_id, 2)
             gate.release()
@@ -310,7 +310,7 @@ def test_a_pause_that_traffic_would_end(cloud, daemons):
         until(lambda: cloud.ledger.count("get") > asked + 1, 20, "the control plane to be asked, twice")
         assert cloud.sandbox(box).state == "paused"
         assert cloud.ledger.count("process.Connect") + cloud.ledger.count("process.List") == agent
-        api.call("SandboxService.Connect", sandbox=box)
+        api.call("SandboxService.ConnectSandbox", sandbox=box)
         wait_attached(api, c.command_id, 2)
         api.call("SandboxService.Kill", sandbox=box)
 
@@ -327,7 +327,7 @@ def test_a_pause_of_ours(on_local):
             api.run(box, "true")
         assert e.value.reason == "SANDBOX_PAUSED"
         assert not attach(api, c.command_id, follow=False).result
-        api.call("SandboxService.Connect", sandbox=box)
+        api.call("SandboxService.ConnectSandbox", sandbox=box)
         wait_attached(api, c.command_id, 2)
         api.run(box, "touch go")
         out = attach(api, c.command_id)

@@ -365,7 +365,7 @@ def test_pause_and_resume_are_told(api):
     box = api.call("SandboxService.Create", sandbox_timeout=300).id
     watch = api.stream("SandboxService.Watch", sandbox=box, types=["PAUSED", "RESUMED", "EXPIRING", "GONE"])
     assert api.call("SandboxService.Pause", sandbox=box).paused
-    api.call("SandboxService.Connect", sandbox=box, sandbox_timeout=300)
+    api.call("SandboxService.ConnectSandbox", sandbox=box, sandbox_timeout=300)
     api.call("SandboxService.Kill", sandbox=box)
     assert names(api, take(watch, "GONE", api)) == ["PAUSED", "RESUMED", "GONE"]
     watch.cancel()
@@ -511,7 +511,7 @@ def test_its_owners_kill_is_not_let_go(cloud, api):
 def test_our_own_resume_is_no_other_incarnation(cloud, api):
     box = api.call("SandboxService.Create", policy=kill_policy(release_grace=1)).id
     api.call("SandboxService.Pause", sandbox=box)
-    api.call("SandboxService.Connect", sandbox=box)
+    api.call("SandboxService.ConnectSandbox", sandbox=box)
     with api.stream("LeaseService.Hold", sandbox=box) as hold:
         next(hold)
     until(lambda: cloud.sandbox(box).fate, 10, "its end by the rule")

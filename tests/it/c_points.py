@@ -275,7 +275,7 @@ class Owner:
         if not b:
             return self.pause(api, rng)
         b.state = None
-        self.call(api, "SandboxService.Connect", sandbox=b.id, sandbox_timeout=3600)
+        self.call(api, "SandboxService.ConnectSandbox", sandbox=b.id, sandbox_timeout=3600)
         b.state = RUNNING
 
     def set_policy(self, api, rng):

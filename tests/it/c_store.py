@@ -237,7 +237,7 @@ def test_two_daemons_from_copies_of_one_state(cloud, home):
         lists = cloud.ledger.count("list")
         until(lambda: cloud.ledger.count("list") >= lists + 6, 30, "more looks at the cloud", second.d)
         assert set(listed(a)) == {"box", "spare"} and set(listed(c)) == {"box"}
-        got = c.call("SandboxService.Connect", sandbox=spare, adopt=True)
+        got = c.call("SandboxService.ConnectSandbox", sandbox=spare, adopt=True)
         assert got.id == spare and got.adopted
     assert not cloud.ledger.count("delete")
     for h in (first, second):

@@ -225,7 +225,7 @@ def test_g_2_an_answer_about_another_sandbox(cloud, daemon, api, route):
     if route == "get":          # what was known before is told
         assert api.call("SandboxService.Get", sandbox=a, max_staleness=0).id == a
     else:
-        e = error(api.call, "SandboxService.Connect", sandbox=a, sandbox_timeout=600)
+        e = error(api.call, "SandboxService.ConnectSandbox", sandbox=a, sandbox_timeout=600)
         assert e.reason == "BAD_CLOUD_REPLY", e
     assert cloud.ledger.of(route)
     assert api.run(a, "echo hi")[1] == b"hi\n" and api.run(b, "echo hi")[1] == b"hi\n"

@@ -102,7 +102,7 @@ class Grpc:
         return self.api.call("SandboxService.Pause", sandbox=box).paused
 
     def resume(self, box):
-        self.api.call("SandboxService.Connect", sandbox=box)
+        self.api.call("SandboxService.ConnectSandbox", sandbox=box)
 
     def state(self, box):
         return {2: "running", 4: "paused"}[self.api.call("SandboxService.Get", sandbox=box).state]

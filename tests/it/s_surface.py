@@ -36,7 +36,7 @@ def pause(api, box, **kw):
 
 
 def connect(api, box, **kw):
-    return api.call("SandboxService.Connect", sandbox=box, **kw)
+    return api.call("SandboxService.ConnectSandbox", sandbox=box, **kw)
 
 
 def fork(api, box, **kw):

@@ -178,7 +178,7 @@ def test_refusal(cloud, api, file, route):
     if want["code"] == 404:
         play(cloud, "get", file, times=None)        # one word of it is not enough
     with pytest.raises(ApiError) as e:
-        api.call("SandboxService.Connect", sandbox=b, timeout=4) if route == "connect" else \
+        api.call("SandboxService.ConnectSandbox", sandbox=b, timeout=4) if route == "connect" else \
             api.call("SandboxService.SetTimeout", sandbox=b, sandbox_timeout=600, timeout=4)
     assert e.value.reason.startswith(REFUSALS[want["code"]]), e.value
     assert e.value.metadata.get("upstream_status") == str(want["code"]) or want["code"] in (401, 404), e.value

@@ -310,7 +310,7 @@ def test_a_strange_key_is_quarantine(cloud):
             replace(d, cloud.other_key, "team")
             for method, fields in (("SandboxService.Create", {}), ("SandboxService.Kill", {"sandbox": boxes[1]}),
                                    ("SandboxService.SetTimeout", {"sandbox": boxes[0], "sandbox_timeout": 900}),
-                                   ("SandboxService.Connect", {"sandbox": boxes[2]})):
+                                   ("SandboxService.ConnectSandbox", {"sandbox": boxes[2]})):
                 e = refusal(api, method, **fields)
                 assert (e.code, e.reason) == ("FAILED_PRECONDITION", "KEY_REJECTED"), (method, e)
                 assert "another team" in str(e) and "Put the right key back" in str(e)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Model of the incarnations of one sandbox: a pause ends one, a resume begins the next. Users pause and connect; an
  * extension runs in the background; an answer to a GET may be read after the sandbox has changed; the daemon may be
- * killed at any step (MAXCRASH). Checked: only a user's Connect begins an incarnation; with nothing under way the row
+ * killed at any step (MAXCRASH). Checked: only a user's ConnectSandbox begins an incarnation; with nothing under way the row
  * says what the cloud has.
  *   turn.c   one change at a time (slot 1 is only used without)
  *   transition.c on_asked: the state from the answer; a lost one: look by a question of its own, then judge
@@ -29,7 +29,7 @@ inline act(what) {
 	if
 	:: what == PAUSE && cloud_state == RUNNING -> cloud_state = PAUSED
 	:: what == RESUME && cloud_state == PAUSED -> cloud_state = RUNNING; inc++; assert(inc <= connects)
-	:: else -> skip						/* 409, or a Connect of a running one */
+	:: else -> skip						/* 409, or a ConnectSandbox of a running one */
 	fi
 }
 

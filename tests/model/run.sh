@@ -70,7 +70,7 @@ shifts() { n=$1 e=$2; shift 2; run "pause, resume: $n" "$e" pause_resume.pml "$@
 shifts "no crash" 0 -DMAXCRASH=0
 shifts "2 crashes" 0
 shifts "4 crashes" 0 -DMAXCRASH=4
-shifts "mutant: extends by Connect" 1 -DEXTEND_BY_CONNECT
+shifts "mutant: extends by ConnectSandbox" 1 -DEXTEND_BY_CONNECT
 shifts "mutant: no turns" 1 -DNO_TURNS
 shifts "mutant: old answers are believed" 1 -DSTALE_IS_BELIEVED
 shifts "mutant: a lost answer is a no" 1 -DNO_LOOK

@@ -15,7 +15,7 @@
 #include "proto/base/str.h"
 #include "tests/sim/sim.h"
 
-static const char *const what_names[] = { "", "Create", "Connect", "Kill", "SetTimeout", "SetPolicy",
+static const char *const what_names[] = { "", "Create", "ConnectSandbox", "Kill", "SetTimeout", "SetPolicy",
 					  "Acquire", "Renew", "Release", "Get", "List", "Pause", "Fork", "Snapshot",
 					  "Snapshots", "DeleteSnapshot" };
 

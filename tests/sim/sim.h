@@ -91,7 +91,7 @@ struct sim_proc {
 };
 
 struct sim_lease {
-	char id[32];			/* "" = of Create or Connect */
+	char id[32];			/* "" = of Create or ConnectSandbox */
 	struct sim_sandbox *sandbox;
 	enum sandbox_lease_kind kind;
 	unsigned proc;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Connect and SetTimeout. Both change the sandbox's end and read it back, never compute it. Connect
- * never shortens and resumes a paused one; SetTimeout is the only call that may shorten.
+ * ConnectSandbox and SetTimeout. Both change the sandbox's end and read it back, never compute it.
+ * ConnectSandbox never shortens and resumes a paused one; SetTimeout is the only call that may shorten.
  *
  *   find     the row, or the sandbox of that id in the caller's account
  *   ask      POST /connect or /timeout, behind a transition that is under way (turn.h); a 409 is
  *            another one's transition: asked again until the deadline
  *   read     GET: times and state as they are now
- *   write    the row (Connect: a new one where it makes the caller the owner), synced
+ *   write    the row (ConnectSandbox: a new one where it makes the caller the owner), synced
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,10 +31,10 @@ struct args {
 	bool adopt, wait_ready;
 	uint32_t resume_s;		/* how long the resume it waits for asks for */
 	bool owner_by_this;		/* no row yet: this call makes the caller its owner */
-	struct cloud_sandbox *answer;	/* Connect's: the only one with a traffic token */
+	struct cloud_sandbox *answer;	/* ConnectSandbox's: the only one with a traffic token */
 	struct sandbox *temp;		/* no row and none to be made */
 	struct holder *holder;		/* process_lease: the caller's process */
-	bool is_set;			/* SetTimeout, not Connect */
+	bool is_set;			/* SetTimeout, not ConnectSandbox */
 	bool held;			/* runner_hold() */
 	bool leased;			/* by this call */
 	bool has_waited;		/* its turn came, once */
@@ -195,7 +195,7 @@ static struct sandbox *take_over(struct sandbox_op *op, const struct cloud_sandb
 	return b;
 }
 
-/* Connect with process_lease: held before it is told. One that another call of this process is writing
+/* ConnectSandbox with process_lease: held before it is told. One that another call of this process is writing
  * down right now is written once more: that one may fail. */
 static int take_lease(struct sandbox_op *op, struct sandbox *b, struct store_tx *t)
 {
@@ -281,7 +281,7 @@ static void on_read(struct cloud_result *r, void *user)
 		op_fail(op, &r->status);
 }
 
-/* --- Connect --- */
+/* --- ConnectSandbox --- */
 
 static void connect_step(struct sandbox_op *op);
 
@@ -411,7 +411,7 @@ static void connect_start(struct sandbox_op *op)
 }
 
 static const struct op_kind connect_kind = {
-	.name = "Connect",
+	.name = "ConnectSandbox",
 	.start = connect_start,
 	.fail = op_fail_sandbox,
 	.free_args = op_connect_free_args,

@@ -211,7 +211,7 @@ static void take_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
 
 	tags_read(&s->metadata, &t);
 	if (t.host) {
-		status_set(&st, R_UID_DENIED, "sandbox %s belongs to another host; Connect with adopt first", op->ref);
+		status_set(&st, R_UID_DENIED, "sandbox %s belongs to another host; ConnectSandbox with adopt first", op->ref);
 		op_fail(op, &st);
 		return;
 	}
