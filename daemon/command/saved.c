@@ -70,7 +70,6 @@ void command_save(struct command *c)
 		store_tx_drop(t);
 		return;
 	}
-	store_tx_hurry(t); /* an end that follows must not wait for others on its account */
 	store_tx_commit(t, false, NULL, NULL);
 }
 
@@ -127,7 +126,6 @@ int command_write_row(struct command *c, command_written_fn *done)
 		store_tx_drop(t);
 		return r;
 	}
-	store_tx_hurry(t); /* somebody waits for it */
 	return command_write(c, t, false, done);
 }
 

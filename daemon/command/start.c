@@ -381,7 +381,6 @@ static int write_row(struct command *c)
 		return r;
 	}
 	FAILPOINT("command.before_intent");
-	store_tx_hurry(t);
 	r = command_write(c, t, c->request != NULL, on_row_written);
 	if (!r) {
 		c->has_row = true;

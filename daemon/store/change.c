@@ -21,6 +21,10 @@ char *change_sql(unsigned stmt)
 			 " WHERE CAST(excluded.value AS INTEGER) > CAST(value AS INTEGER)"),
 		[STMT_DEL_EVENTS - STMT_OTHERS] = "DELETE FROM event WHERE uid = ? AND seq <= ?",
 		[STMT_DEL_LEASES - STMT_OTHERS] = "DELETE FROM lease WHERE account = ? AND sandbox = ?",
+		[STMT_BEGIN - STMT_OTHERS] = "BEGIN IMMEDIATE",
+		[STMT_COMMIT - STMT_OTHERS] = "COMMIT",
+		[STMT_SAVEPOINT - STMT_OTHERS] = "SAVEPOINT t",
+		[STMT_RELEASE - STMT_OTHERS] = "RELEASE t",
 	};
 
 	if (stmt >= STMT_OTHERS)

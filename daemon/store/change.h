@@ -23,6 +23,10 @@ enum {
 	STMT_RAISE_META,
 	STMT_DEL_EVENTS,	/* of a uid, up to a number of its own */
 	STMT_DEL_LEASES,	/* of a sandbox */
+	STMT_BEGIN,		/* these have no values */
+	STMT_COMMIT,
+	STMT_SAVEPOINT,
+	STMT_RELEASE,
 	STMT_N,
 };
 

@@ -223,6 +223,14 @@ bool db_is_in_place(const struct db *db)
 	return fstatat(db->dir->fd, DB_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == db->ino;
 }
 
+int db_step(struct db *db, unsigned stmt)
+{
+	int rc = sqlite3_step(db->stmt[stmt]);
+
+	(void)sqlite3_reset(db->stmt[stmt]);
+	return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
 int db_apply(struct db *db, const struct changes *c)
 {
 	struct change_reader r = { buf_data(&c->buf), NULL };
@@ -234,10 +242,9 @@ int db_apply(struct db *db, const struct changes *c)
 	r.end = buf_len(&c->buf) ? r.p + buf_len(&c->buf) : r.p;
 	while (change_next(&r, &id)) {
 		change_bind(&r, db->stmt[id]);
-		rc = sqlite3_step(db->stmt[id]);
-		(void)sqlite3_reset(db->stmt[id]);
+		rc = db_step(db, id);
 		(void)sqlite3_clear_bindings(db->stmt[id]);
-		if (rc != SQLITE_DONE)
+		if (rc != SQLITE_OK)
 			return rc;
 	}
 	return SQLITE_OK;

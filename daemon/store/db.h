@@ -42,6 +42,7 @@ must_check int db_reopen(struct db *db);
 void db_close(struct db *db);
 
 must_check int db_exec(struct db *db, const char *sql);
+must_check int db_step(struct db *db, unsigned stmt);	/* with the values that are bound. An SQLite code */
 must_check int db_set_durable(struct db *db, bool durable);
 /* All changes of one transaction object. An SQLite code. */
 must_check int db_apply(struct db *db, const struct changes *c);

@@ -2,7 +2,7 @@
 /*
  * Durable state: one SQLite file, one connection, used by one thread (the loop's until
  * store_start(), the worker's after it). Changes travel as a transaction object that commits as a
- * whole; those that arrive within 2 ms share one commit. `done` comes on the loop, in the order
+ * whole; those that arrive while one is written share the next commit. `done` comes on the loop, in the order
  * of store_tx_commit(); after an OK the change survives kill -9 and, if durable, power loss.
  *
  * STATE/ holds: lock (flock of the running daemon, its pid inside), agentboxd.db (0600), backup.db (its
@@ -147,8 +147,6 @@ void store_tx_put_snapshot(struct store_tx *t, const struct row_snapshot *r);
 void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *id);
 /* Which key the account's rows belong to: a print, from which the key cannot be had. */
 void store_tx_put_key_print(struct store_tx *t, const char *account, const char *print);
-/* Somebody waits for it: it does not wait for others to share its commit. */
-void store_tx_hurry(struct store_tx *t);
 /* Hands it over. `durable`: synced to the disk before done. done may be NULL; else it comes
  * exactly once, never from inside. */
 void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void *user);

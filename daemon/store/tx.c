@@ -40,11 +40,6 @@ void store_tx_drop(struct store_tx *t)
 		tx_free(t);
 }
 
-void store_tx_hurry(struct store_tx *t)
-{
-	t->job.hurry = true;
-}
-
 void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void *user)
 {
 	t->durable = durable;

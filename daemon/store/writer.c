@@ -19,7 +19,8 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define STORE_GATHER_US 2000u	/* commits that arrive within it share one sync */
+#define GATHER_FROM	  8u	/* transactions that share a commit, from which on more are waited for … */
+#define GATHER_MAX_US	  2000u	/* … at most so long: a disk that stands still must not double its pause */
 #define BACKUP_SOON_MS	  1000u
 #define BACKUP_GAP_MS	  5000u
 #define BACKUP_GAP_MIB_MS 2000u	/* … and so much more for each MiB of it */
@@ -53,42 +54,58 @@ static void roll_back(struct db *db)
 /* One change that cannot be made (a value refused by the schema) must not take the others along. */
 static int apply_one(struct db *db, struct store_tx *t)
 {
-	int rc = db_exec(db, "SAVEPOINT t");
+	int rc = db_step(db, STMT_SAVEPOINT);
 
 	if (rc != SQLITE_OK)
 		return rc;
 	t->rc = db_apply(db, &t->changes);
 	if (t->rc == SQLITE_OK)
-		return db_exec(db, "RELEASE t");
+		return db_step(db, STMT_RELEASE);
 	t->sys_errno = sqlite3_system_errno(db->sql);
 	if (sqlite3_get_autocommit(db->sql))
 		return t->rc;
 	return db_exec(db, "ROLLBACK TO t; RELEASE t");
 }
 
+/* Alone in its commit, a change that fails takes nobody along. */
+static int apply_alone(struct db *db, struct store_tx *t)
+{
+	t->rc = db_apply(db, &t->changes);
+	if (t->rc == SQLITE_OK)
+		return SQLITE_OK;
+	t->sys_errno = sqlite3_system_errno(db->sql);
+	return sqlite3_get_autocommit(db->sql) ? t->rc : db_exec(db, "ROLLBACK");
+}
+
+static int commit(struct db *db)
+{
+	return sqlite3_get_autocommit(db->sql) ? SQLITE_OK : db_step(db, STMT_COMMIT);
+}
+
 static int write_all(struct db *db, struct list *jobs)
 {
-	bool durable = false, any = false;
+	bool durable = false;
+	unsigned changes = 0;
 	int rc;
 
 	list_for_each(n, jobs) {
 		struct store_tx *t = tx_from_job(list_entry(n, struct job, node));
 
 		durable |= t->durable;
-		any |= t->kind == TX_CHANGES;
+		changes += t->kind == TX_CHANGES;
 	}
-	if (!any)
+	if (!changes)
 		return SQLITE_OK;
 	rc = db_set_durable(db, durable);
 	if (rc == SQLITE_OK)
-		rc = db_exec(db, "BEGIN IMMEDIATE");
+		rc = db_step(db, STMT_BEGIN);
 	list_for_each(n, jobs) {
 		struct store_tx *t = tx_from_job(list_entry(n, struct job, node));
 
 		if (rc == SQLITE_OK && t->kind == TX_CHANGES)
-			rc = apply_one(db, t);
+			rc = changes > 1 ? apply_one(db, t) : apply_alone(db, t);
 	}
-	return rc == SQLITE_OK ? db_exec(db, "COMMIT") : rc;
+	return rc == SQLITE_OK ? commit(db) : rc;
 }
 
 static void reserve(struct store *s, struct store_tx *t)
@@ -330,7 +347,8 @@ int store_start(struct store *s)
 		.name = "store",
 		.batch = write_batch,
 		.user = s,
-		.gather_us = STORE_GATHER_US,
+		.gather_from = GATHER_FROM,
+		.gather_max_us = GATHER_MAX_US,
 	};
 	int r = worker_new(&o, &s->worker);
 

@@ -335,10 +335,6 @@ void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *
 	DEL(snapshot, t, .account = account, .id = id);
 }
 
-void store_tx_hurry(struct store_tx *t)
-{
-}
-
 int store_load(struct store *s, const struct store_visitor *v)
 {
 	for (enum row_table t = 0; t < ROW_TABLES; t++)

@@ -18,8 +18,9 @@ struct worker {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	struct list queued, finished;	/* under the lock, as … */
-	bool hurry;			/* one of the queued is in a hurry */
 	bool stop;
+	unsigned last_n;		/* the thread's: jobs of the last batch, and how long it took */
+	uint64_t last_us;
 	int event_fd;
 	struct watch watch;
 };
@@ -32,10 +33,21 @@ static void tell_loop(struct worker *w)
 	(void)!write(w->event_fd, &one, sizeof(one));
 }
 
+static void run_batch(struct worker *w, struct list *jobs)
+{
+	uint64_t began = clock_boot_us();
+
+	w->last_n = 0;
+	list_for_each(n, jobs)
+		w->last_n++;
+	w->o.batch(jobs, w->o.user);
+	w->last_us = clock_boot_us() - began;
+}
+
 static void run_jobs(struct worker *w, struct list *jobs)
 {
 	if (w->o.batch) {
-		w->o.batch(jobs, w->o.user);
+		run_batch(w, jobs);
 		return;
 	}
 	list_for_each(n, jobs) {
@@ -45,16 +57,15 @@ static void run_jobs(struct worker *w, struct list *jobs)
 	}
 }
 
-/* Waits for company, unless somebody is in a hurry. Under the lock. */
+/* Under the lock. */
 static void gather(struct worker *w)
 {
 	struct timespec until;
 
-	if (!w->o.gather_us)
+	if (!w->o.gather_from || w->last_n < w->o.gather_from)
 		return;
-	until = clock_mono_in_us(w->o.gather_us);
-	while (!w->hurry && !w->stop &&
-	       !pthread_cond_clockwait(&w->more, &w->lock, CLOCK_MONOTONIC, &until))
+	until = clock_mono_in_us(MIN(w->last_us, (uint64_t)w->o.gather_max_us));
+	while (!w->stop && !pthread_cond_clockwait(&w->more, &w->lock, CLOCK_MONOTONIC, &until))
 		;
 }
 
@@ -73,7 +84,6 @@ static void *thread_main(void *user)
 			break;
 		gather(w);
 		list_take(&jobs, &w->queued);
-		w->hurry = false;
 		pthread_mutex_unlock(&w->lock);
 		run_jobs(w, &jobs);
 		pthread_mutex_lock(&w->lock);
@@ -154,15 +164,17 @@ int worker_new(const struct worker_options *o, struct worker **ret)
 
 void worker_submit(struct worker *w, struct job *j)
 {
+	bool first;
+
 	list_init(&j->node);
 	pthread_mutex_lock(&w->lock);
 	must(!w->stop);
-	/* A thread that gathers has seen the first one; only haste is news to it. */
-	if (j->hurry || list_is_empty(&w->queued))
-		pthread_cond_signal(&w->more);
-	w->hurry |= j->hurry;
+	first = list_is_empty(&w->queued);
 	list_add_tail(&w->queued, &j->node);
 	pthread_mutex_unlock(&w->lock);
+	/* After the unlock, or the thread would wake only to wait for it. A thread that gathers has seen the first one. */
+	if (first)
+		pthread_cond_signal(&w->more);
 }
 
 struct worker *worker_free(struct worker *w)

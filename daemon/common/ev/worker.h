@@ -16,18 +16,20 @@ struct worker;
 struct job {
 	void (*run)(struct job *j);	/* on the thread; unused when the worker has a batch function */
 	void (*done)(struct job *j);	/* on the loop; may free the job */
-	bool hurry;			/* with gather_us: this one, and what is queued with it, waits for no more */
 	struct list node;
 };
 
 struct worker_options {
 	struct loop *loop;
 	const char *name;	/* thread name, static */
-	/* Takes many jobs at once (group commit): called on the thread with all that are queued, at
-	 * most gather_us after the first one arrived. NULL: run() one by one. */
+	/* Takes many jobs at once (group commit): called on the thread with all that are queued. NULL: run() one
+	 * by one. */
 	void (*batch)(struct list *jobs, void *user);
 	void *user;
-	uint32_t gather_us;
+	/* Company is waited for under load alone: after a batch of at least gather_from jobs (0 = never) the next one
+	 * waits, as long as that batch took and at most gather_max_us. */
+	unsigned gather_from;
+	uint32_t gather_max_us;
 };
 
 must_check int worker_new(const struct worker_options *o, struct worker **ret);

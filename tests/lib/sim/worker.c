@@ -72,7 +72,7 @@ int worker_new(const struct worker_options *o, struct worker **ret)
 
 void worker_submit(struct worker *w, struct job *j)
 {
-	uint64_t at = clock_boot_ms() + (j->hurry ? 0 : w->o.gather_us / 1000) + WORK_MS;
+	uint64_t at = clock_boot_ms() + WORK_MS;
 
 	list_init(&j->node);
 	list_add_tail(&w->queued, &j->node);

@@ -475,7 +475,6 @@ TEST(commands_come_back)
 	CHECK(!store_tx_new(d.store, &t));
 	store_tx_put_command(t, &c);
 	store_tx_put_command_request(t, &q);
-	store_tx_hurry(t);
 	store_tx_commit(t, false, on_done, &d);
 	wait_done(&d, 1);
 	CHECK_INT(d.failed, 0);
