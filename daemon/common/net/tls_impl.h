@@ -48,6 +48,8 @@ struct tls_conn {
 	struct tls_failure *untrusted;
 };
 
+/* Is there a certificate in this folder that OpenSSL finds by its hash? */
+bool tls_dir_serves(const char *dir);
 /* From an SSL_CTX callback. */
 struct tls_conn *tls_conn_of(const SSL *ssl);
 BIO_METHOD *tls_bio_method(void);

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "daemon/common/net/http_impl.h"
+#include "daemon/common/net/tls_impl.h"
 #include "tests/unit/net/certs.h"
 #include "tests/unit/net/rig.h"
 
@@ -262,6 +263,29 @@ TEST(truncation_shows)
 	rig_free(r);
 	tls_client_unref(tc);
 	tls_server_unref(ts);
+}
+
+/* What OpenSSL would not find by its hash leaves the bundle in charge. */
+TEST(a_folder_of_roots_serves_by_hashed_names)
+{
+	static const struct { const char *name, *target; bool serves; } cases[] = {
+		{ "002c0b4f.0", "/dev/null", true },	   { "002c0b4f.12", "/dev/null", true },
+		{ "002c0b4f.0", "/nonexistent", false },   { "002c0b4f.r0", "/dev/null", false },
+		{ "002c0b4F.0", "/dev/null", false },	   { "002c0b4f.", "/dev/null", false },
+		{ "ca-certificates.crt", "/dev/null", false },
+	};
+	char dir[] = "/tmp/test_tls.XXXXXX", path[64];
+
+	CHECK(mkdtemp(dir));
+	CHECK(!tls_dir_serves(dir));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, cases[i].name);
+		CHECK(!symlink(cases[i].target, path));
+		CHECK(tls_dir_serves(dir) == cases[i].serves);
+		CHECK(!unlink(path));
+	}
+	CHECK(!rmdir(dir));
+	CHECK(!tls_dir_serves(dir));
 }
 
 TEST(bad_files)
