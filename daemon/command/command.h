@@ -92,9 +92,8 @@ void command_op_cancel(struct command_op *op, bool end_it);
 /* By its id. NULL: no such command, or not this caller's. */
 struct command *commands_find(struct commands *cs, const struct principal *who, const char *command_id);
 /* By pid in a sandbox: ours, or one that somebody else started there (then `foreign`). */
-must_check int commands_find_pid(struct commands *cs, const struct principal *who, const char *sandbox,
-				 uint32_t pid, uint64_t deadline_ms, command_done_fn *done, void *user,
-				 struct command_op **ret);
+must_check int commands_find_pid(struct commands *cs, const struct sandbox_call *call, uint32_t pid,
+				 command_done_fn *done, struct command_op **ret);
 
 enum command_outcome {		/* numbers of agentbox.v1.CommandResult.Outcome */
 	COMMAND_RUNNING = 0,
@@ -143,9 +142,8 @@ const struct command_result *command_result(const struct command *c);	/* NULL wh
 
 /* Ours (with `ended`: also those that ended) and what else runs there; newest first. */
 typedef void command_list_fn(void *user, const struct status *st, const struct command_view *v, size_t n);
-must_check int commands_list(struct commands *cs, const struct principal *who, const char *sandbox,
-			     bool ended, uint64_t deadline_ms, command_list_fn *done, void *user,
-			     struct command_op **ret);
+must_check int commands_list(struct commands *cs, const struct sandbox_call *call, bool ended,
+			     command_list_fn *done, struct command_op **ret);
 
 /* --- readers --- */
 

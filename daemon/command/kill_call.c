@@ -191,13 +191,15 @@ static void on_kill_inquiry(void *user, const struct status *st, const struct sa
 static void script_lost(struct kill_call *k, const struct envd_event *e)
 {
 	struct command *c = k->c;
+	const struct sandbox_call call = {
+		.sandbox = c->at.id, .deadline_ms = k->give_up.at_ms, .user = k};
 	struct status why = e->failure;
 
 	k->stream = envd_stream_free(k->stream);
 	buf_drop(&k->out, buf_len(&k->out));
 	if (e->cls == ENVD_ANSWERED ||
-	    sandbox_note_evidence(c->cs->core, c->at.account, c->at.id, command_evidence(e->cls), k->give_up.at_ms,
-				  on_kill_inquiry, k, &k->inquiry) < 0)
+	    sandbox_note_evidence(c->cs->core, &call, c->at.account, command_evidence(e->cls),
+				  on_kill_inquiry, &k->inquiry) < 0)
 		fall_back(k, &why);
 }
 

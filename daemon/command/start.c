@@ -484,8 +484,12 @@ static int start_new(struct commands *cs, const struct command_start *s, struct 
 	if (!r)
 		r = add_request(c, s);
 	if (!r)
-		r = sandbox_resolve(cs->core, s->who, s->sandbox, s->deadline_ms, on_resolved, c,
-				    &c->inquiry);
+		r = sandbox_resolve(cs->core,
+				    &(struct sandbox_call){.who = s->who,
+							   .sandbox = s->sandbox,
+							   .deadline_ms = s->deadline_ms,
+							   .user = c},
+				    on_resolved, &c->inquiry);
 	if (r < 0) {
 		if (c->request)
 			request_drop(c->request);

@@ -139,13 +139,13 @@ static void on_inquiry(void *user, const struct status *st, const struct sandbox
 
 void command_ask(struct command *c, enum sandbox_evidence what)
 {
-	uint64_t deadline = loop_now_ms(c->cs->o.loop) + 60000;
+	const struct sandbox_call call = {
+		.sandbox = c->at.id, .deadline_ms = loop_now_ms(c->cs->o.loop) + 60000, .user = c};
 
 	if (c->state != CMD_ASKING)
 		command_set_state(c, CMD_ASKING);
 	c->asks++;
-	if (sandbox_note_evidence(c->cs->core, c->at.account, c->at.id, what, deadline, on_inquiry,
-				  c, &c->inquiry) < 0)
+	if (sandbox_note_evidence(c->cs->core, &call, c->at.account, what, on_inquiry, &c->inquiry) < 0)
 		again(c, COMMAND_ASK_MAX_MS, true);
 }
 
@@ -371,12 +371,14 @@ static bool may_start_again(struct command *c, enum envd_class cls)
  * whose answer was lost is looked for. */
 static void on_start_lost(struct command *c, enum envd_class cls, const struct status *st)
 {
+	const struct sandbox_call call = {
+		.sandbox = c->at.id, .deadline_ms = c->start_by_ms, .user = c};
 	bool sent = envd_stream_was_sent(c->stream);
 
 	c->stream = envd_stream_free(c->stream);
 	if (may_start_again(c, cls) &&
-	    sandbox_note_evidence(c->cs->core, c->at.account, c->at.id, command_evidence(cls), c->start_by_ms,
-				  on_start_inquiry, c, &c->inquiry) == 0) {
+	    sandbox_note_evidence(c->cs->core, &call, c->at.account, command_evidence(cls),
+				  on_start_inquiry, &c->inquiry) == 0) {
 		c->launch = LAUNCH_RESOLVING;
 		c->asks++;
 		return;

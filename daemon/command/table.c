@@ -431,20 +431,21 @@ static void on_find_resolved(void *user, const struct status *st, const struct s
 	}
 }
 
-int commands_find_pid(struct commands *cs, const struct principal *who, const char *sandbox,
-		      uint32_t pid, uint64_t deadline_ms, command_done_fn *done, void *user,
-		      struct command_op **ret)
+int commands_find_pid(struct commands *cs, const struct sandbox_call *call, uint32_t pid,
+		      command_done_fn *done, struct command_op **ret)
 {
-	struct command_op *op = cmd_op_new(cs, OP_FIND, NULL, user);
+	struct command_op *op = cmd_op_new(cs, OP_FIND, NULL, call->user);
+	struct sandbox_call own = *call;
 	int r;
 
 	if (!op)
 		return -ENOMEM;
 	op->done = done;
-	op->deadline_ms = deadline_ms;
+	op->deadline_ms = call->deadline_ms;
 	op->pid = pid;
-	op->uid = who->uid;
-	r = sandbox_resolve(cs->core, who, sandbox, deadline_ms, on_find_resolved, op, &op->core);
+	op->uid = call->who->uid;
+	own.user = op;
+	r = sandbox_resolve(cs->core, &own, on_find_resolved, &op->core);
 	if (r < 0) {
 		cmd_op_free(op);
 		return r;
@@ -577,6 +578,8 @@ static void on_list_resolved(void *user, const struct status *st, const struct s
 static void on_processes(struct envd_result *r, void *user)
 {
 	struct command_op *op = user;
+	const struct sandbox_call call = {
+		.sandbox = op->at.id, .deadline_ms = op->deadline_ms, .user = op};
 	bool first = !op->asked;
 
 	op->call = NULL;
@@ -585,8 +588,8 @@ static void on_processes(struct envd_result *r, void *user)
 	if (r->cls == ENVD_OK)
 		answer_list(op, r);
 	else if (!first || r->cls == ENVD_ANSWERED ||
-		 sandbox_note_evidence(op->cs->core, op->at.account, op->at.id, command_evidence(r->cls),
-				       op->deadline_ms, on_list_resolved, op, &op->core) < 0)
+		 sandbox_note_evidence(op->cs->core, &call, op->at.account,
+				       command_evidence(r->cls), on_list_resolved, &op->core) < 0)
 		cmd_op_post(op);
 }
 
@@ -617,25 +620,27 @@ static void on_list_resolved(void *user, const struct status *st, const struct s
 	}
 }
 
-int commands_list(struct commands *cs, const struct principal *who, const char *sandbox, bool ended,
-		  uint64_t deadline_ms, command_list_fn *done, void *user, struct command_op **ret)
+int commands_list(struct commands *cs, const struct sandbox_call *call, bool ended,
+		  command_list_fn *done, struct command_op **ret)
 {
-	struct command_op *op = cmd_op_new(cs, OP_LIST, NULL, user);
+	struct command_op *op = cmd_op_new(cs, OP_LIST, NULL, call->user);
+	struct sandbox_call own = *call;
 	int r;
 
 	if (!op)
 		return -ENOMEM;
 	op->list = done;
 	op->flag = ended;
-	op->uid = who->uid;
-	op->admin = who->admin;
-	op->deadline_ms = deadline_ms;
-	op->at.id = strdup(sandbox);
+	op->uid = call->who->uid;
+	op->admin = call->who->admin;
+	op->deadline_ms = call->deadline_ms;
+	op->at.id = strdup(call->sandbox);
 	if (!op->at.id) {
 		cmd_op_free(op);
 		return -ENOMEM;
 	}
-	r = sandbox_resolve(cs->core, who, sandbox, deadline_ms, on_list_resolved, op, &op->core);
+	own.user = op;
+	r = sandbox_resolve(cs->core, &own, on_list_resolved, &op->core);
 	if (r < 0) {
 		cmd_op_free(op);
 		return r;

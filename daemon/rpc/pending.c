@@ -6,7 +6,7 @@
 
 #include "proto/cloud/link.h"
 
-struct pending *pending_new(struct rpc_call *c)
+struct pending *pending_new(struct rpc_call *c, const char *sandbox)
 {
 	struct pending *p = calloc(1, sizeof(*p));
 
@@ -18,6 +18,8 @@ struct pending *pending_new(struct rpc_call *c)
 		return NULL;
 	}
 	p->call = c;
+	p->head = (struct sandbox_call){ .who = rpc_call_who(c), .sandbox = sandbox,
+					 .deadline_ms = rpc_call_deadline_ms(c), .user = p };
 	rpc_call_set_user(c, p);
 	return p;
 }

@@ -9,12 +9,13 @@
 
 struct pending {
 	struct rpc_call *call;
+	struct sandbox_call head;	/* of the operation, while the handler starts it */
 	struct sandbox_op *op;
 	struct sandbox_held *held;		/* Hold, once it is taken */
 };
 
-/* NULL: the call has failed already. */
-struct pending *pending_new(struct rpc_call *c);
+/* For an operation about `sandbox`. NULL: the call has failed already. */
+struct pending *pending_new(struct rpc_call *c, const char *sandbox);
 /* The end of the operation: gives its call back. Takes the pending as done functions get it. */
 struct rpc_call *pending_take(void *user);
 void pending_fail(struct pending *p, const struct status *st);

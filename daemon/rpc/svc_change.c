@@ -30,12 +30,12 @@ static void reply_paused(void *user, const struct status *st, bool yes)
 static void on_pause(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__PauseSandboxRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 
 	if (p)
-		pending_started(p, sandbox_pause(core_of(c), rpc_call_who(c), q->sandbox,
+		pending_started(p, sandbox_pause(core_of(c), &p->head,
 						 !q->_keep_memory_case || q->keep_memory,
-						 rpc_call_deadline_ms(c), reply_paused, p, &p->op));
+						 reply_paused, &p->op));
 }
 
 /* --- UpdateNetwork --- */
@@ -50,18 +50,18 @@ static void reply_updated(void *user, const struct status *st, bool yes)
 static void on_update_network(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__UpdateNetworkRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 	struct cloud_network *network = NULL;
 	struct status st;
 
 	if (!p)
 		return;
 	if (msg_read_network(q->network, &network, &st))
-		pending_started(
-			p, sandbox_update_network(
-				   core_of(c), rpc_call_who(c), q->sandbox, network,
-				   q->_allow_internet_access_case ? q->allow_internet_access : -1,
-				   rpc_call_deadline_ms(c), reply_updated, p, &p->op));
+		pending_started(p, sandbox_update_network(core_of(c), &p->head, network,
+							  q->_allow_internet_access_case
+								  ? q->allow_internet_access
+								  : -1,
+							  reply_updated, &p->op));
 	else
 		pending_fail(p, &st);
 	cloud_network_free(network);
@@ -134,12 +134,9 @@ static void on_fork(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	/* The call owns the message; hashing puts it back as it was. */
 	Agentbox__V1__ForkSandboxRequest *q = (Agentbox__V1__ForkSandboxRequest *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 	struct sandbox_fork args = {
-		.who = rpc_call_who(c),
-		.deadline_ms = rpc_call_deadline_ms(c),
 		.request_id = q->request_id,
-		.sandbox = q->sandbox,
 		.count = q->count,
 	};
 	struct status st;
@@ -154,7 +151,7 @@ static void on_fork(struct rpc_call *c, const ProtobufCMessage *message)
 		pending_fail(p, &st);
 	} else {
 		pending_started(
-			p, sandbox_fork(core_of(c), &args, reply_forked, p, &p->op));
+			p, sandbox_fork(core_of(c), &p->head, &args, reply_forked, &p->op));
 	}
 }
 
@@ -229,16 +226,15 @@ static bool read_moment(const msg_timestamp *t, const char *field, bool up, int6
 static void on_get_metrics(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__GetMetricsRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 	int64_t start = 0, end = 0;
 	struct status st;
 
 	if (!p)
 		return;
 	if (read_moment(q->start, "start", false, &start, &st) && read_moment(q->end, "end", true, &end, &st))
-		pending_started(p, sandbox_get_metrics(core_of(c), rpc_call_who(c), q->sandbox,
-						       start, end, rpc_call_deadline_ms(c),
-						       reply_metrics, p, &p->op));
+		pending_started(p, sandbox_get_metrics(core_of(c), &p->head, start, end,
+						       reply_metrics, &p->op));
 	else
 		pending_fail(p, &st);
 }

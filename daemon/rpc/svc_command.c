@@ -400,8 +400,12 @@ void cmd_call_find(struct cmd_call *x, const Agentbox__V1__CommandRef *ref)
 		cmd_call_fail(x, &st);
 		return;
 	}
-	r = commands_find_pid(x->commands, who, ref->sandbox, ref->pid, rpc_call_deadline_ms(x->call),
-			      on_found, x, &x->op);
+	r = commands_find_pid(x->commands,
+			      &(struct sandbox_call){.who = who,
+						     .sandbox = ref->sandbox,
+						     .deadline_ms = rpc_call_deadline_ms(x->call),
+						     .user = x},
+			      ref->pid, on_found, &x->op);
 	if (r < 0)
 		cmd_call_fail_errno(x, r);
 }
@@ -710,8 +714,12 @@ static void svc_command_on_list(struct rpc_call *call, const ProtobufCMessage *m
 	if (!str_is_empty(q->page_token) && !(x->page_token = strdup(q->page_token)))
 		r = -ENOMEM;
 	if (!r)
-		r = commands_list(x->commands, rpc_call_who(call), q->sandbox, q->ended,
-				  rpc_call_deadline_ms(call), svc_command_on_listed, x, &x->op);
+		r = commands_list(x->commands,
+				  &(struct sandbox_call){.who = rpc_call_who(call),
+							 .sandbox = q->sandbox,
+							 .deadline_ms = rpc_call_deadline_ms(call),
+							 .user = x},
+				  q->ended, svc_command_on_listed, &x->op);
 	if (r < 0)
 		cmd_call_fail_errno(x, r);
 }

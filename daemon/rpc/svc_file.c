@@ -159,10 +159,16 @@ static void on_target(void *user, const struct status *st, const struct sandbox_
 	}
 }
 
+static struct sandbox_call call_about(struct file_call *x, const char *sandbox)
+{
+	return (struct sandbox_call){ .who = rpc_call_who(x->call), .sandbox = sandbox,
+				      .deadline_ms = rpc_call_deadline_ms(x->call), .user = x };
+}
+
 void file_call_resolve(struct file_call *x)
 {
-	int r = sandbox_resolve(x->core, rpc_call_who(x->call), x->sandbox,
-				rpc_call_deadline_ms(x->call), on_target, x, &x->op);
+	struct sandbox_call call = call_about(x, x->sandbox);
+	int r = sandbox_resolve(x->core, &call, on_target, &x->op);
 
 	if (r < 0)
 		file_call_fail_errno(x, r);
@@ -170,6 +176,7 @@ void file_call_resolve(struct file_call *x)
 
 bool file_call_ask_life(struct file_call *x, enum envd_class cls)
 {
+	struct sandbox_call call = call_about(x, x->id);
 	enum sandbox_evidence what = cls == ENVD_TOKEN	    ? SANDBOX_SAW_REFUSED
 				  : cls == ENVD_NOT_RUNNING ? SANDBOX_SAW_ABSENT
 							    : SANDBOX_SAW_LOST;
@@ -177,8 +184,7 @@ bool file_call_ask_life(struct file_call *x, enum envd_class cls)
 	if (x->asked_life || (cls != ENVD_TOKEN && cls != ENVD_NOT_RUNNING))
 		return false;
 	x->asked_life = true;
-	return sandbox_note_evidence(x->core, x->account, x->id, what,
-				     rpc_call_deadline_ms(x->call), on_target, x, &x->op) == 0;
+	return sandbox_note_evidence(x->core, &call, x->account, what, on_target, &x->op) == 0;
 }
 
 static void on_reason(void *user, const struct status *st, const struct sandbox_target *t)
@@ -193,10 +199,11 @@ static void on_reason(void *user, const struct status *st, const struct sandbox_
 void file_call_fail_because(struct file_call *x, enum envd_class cls, const struct status *own)
 {
 	bool may_be = cls == ENVD_NOT_RUNNING || cls == ENVD_TOKEN || cls == ENVD_LOST;
+	struct sandbox_call call = call_about(x, x->id);
 
 	x->own = *own;
-	if (!may_be || sandbox_note_evidence(x->core, x->account, x->id, SANDBOX_SAW_LOST,
-					     rpc_call_deadline_ms(x->call), on_reason, x, &x->op) < 0)
+	if (!may_be || sandbox_note_evidence(x->core, &call, x->account, SANDBOX_SAW_LOST,
+					     on_reason, &x->op) < 0)
 		file_call_fail(x, own);
 }
 

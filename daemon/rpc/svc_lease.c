@@ -88,18 +88,16 @@ static void on_taken(void *user, const struct status *st, const struct sandbox_l
 static void on_hold(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__HoldLeaseRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 	struct sandbox_acquire a = {
-		.who = rpc_call_who(c),
-		.deadline_ms = rpc_call_deadline_ms(c),
-		.sandbox = q->sandbox,
 		.label = q->label,
 		.lease_id = q->lease_id,
 		.kind = SANDBOX_LEASE_STREAM,
 	};
 
 	if (p)
-		pending_started(p, sandbox_acquire(rpc_call_service(c), &a, on_taken, p, &p->op));
+		pending_started(
+			p, sandbox_acquire(rpc_call_service(c), &p->head, &a, on_taken, &p->op));
 }
 
 static void svc_lease_on_silence(struct rpc_call *c)
@@ -119,12 +117,9 @@ static void svc_lease_on_silence(struct rpc_call *c)
 static void on_acquire(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__AcquireLeaseRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 	struct status st = STATUS_OK;
 	struct sandbox_acquire a = {
-		.who = rpc_call_who(c),
-		.deadline_ms = rpc_call_deadline_ms(c),
-		.sandbox = q->sandbox,
 		.label = q->label,
 		.lease_id = q->lease_id,
 		.kind = q->process ? SANDBOX_LEASE_PROCESS : SANDBOX_LEASE_TTL,
@@ -135,7 +130,8 @@ static void on_acquire(struct rpc_call *c, const ProtobufCMessage *message)
 	if (q->process == (q->ttl != NULL))
 		status_field(&st, "ttl", "give exactly one of ttl and process");
 	else if (!q->ttl || msg_read_required(q->ttl, "ttl", &a.ttl_ms, &st)) {
-		pending_started(p, sandbox_acquire(rpc_call_service(c), &a, reply_lease, p, &p->op));
+		pending_started(
+			p, sandbox_acquire(rpc_call_service(c), &p->head, &a, reply_lease, &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -144,16 +140,15 @@ static void on_acquire(struct rpc_call *c, const ProtobufCMessage *message)
 static void on_renew(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__RenewLeaseRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, NULL);
 	struct status st = STATUS_OK;
 	uint64_t ttl_ms = 0;
 
 	if (!p)
 		return;
 	if (msg_read_required(q->ttl, "ttl", &ttl_ms, &st)) {
-		pending_started(p, sandbox_renew(rpc_call_service(c), rpc_call_who(c), q->lease_id,
-						 ttl_ms, rpc_call_deadline_ms(c), reply_lease, p,
-						 &p->op));
+		pending_started(p, sandbox_renew(rpc_call_service(c), &p->head, q->lease_id, ttl_ms,
+						 reply_lease, &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -169,12 +164,11 @@ static void reply_released(void *user, const struct status *st, bool yes)
 static void on_release(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__ReleaseLeaseRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, NULL);
 
 	if (p)
-		pending_started(p, sandbox_release(rpc_call_service(c), rpc_call_who(c),
-						   q->lease_id, rpc_call_deadline_ms(c),
-						   reply_released, p, &p->op));
+		pending_started(p, sandbox_release(rpc_call_service(c), &p->head, q->lease_id,
+						   reply_released, &p->op));
 }
 
 static void reply_page(void *user, const struct status *st, const struct sandbox_lease_page *page)
@@ -209,13 +203,11 @@ static void reply_page(void *user, const struct status *st, const struct sandbox
 static void svc_lease_on_list(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__ListLeasesRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 
 	if (p)
-		pending_started(p, sandbox_list_leases(rpc_call_service(c), rpc_call_who(c),
-						       q->sandbox, q->page_size, q->page_token,
-						       rpc_call_deadline_ms(c), reply_page, p,
-						       &p->op));
+		pending_started(p, sandbox_list_leases(rpc_call_service(c), &p->head, q->page_size,
+						       q->page_token, reply_page, &p->op));
 }
 
 #define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = pending_gone })

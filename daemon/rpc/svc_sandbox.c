@@ -47,8 +47,6 @@ static bool read_create(struct rpc_call *c, const ProtobufCMessage *message,
 	Agentbox__V1__CreateSandboxRequest *q = (Agentbox__V1__CreateSandboxRequest *)message;
 
 	*ret = (struct sandbox_create){
-		.who = rpc_call_who(c),
-		.deadline_ms = rpc_call_deadline_ms(c),
 		.request_id = q->request_id,
 		.account = q->account,
 		.template_id = q->template_,
@@ -81,7 +79,7 @@ static bool read_create(struct rpc_call *c, const ProtobufCMessage *message,
 
 static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 {
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, NULL);
 	struct status st = STATUS_OK;
 	struct sandbox_create args;
 	struct cloud_network *network = NULL;
@@ -90,7 +88,7 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (read_create(c, message, &args, &network, &tokens, &st))
-		pending_started(p, sandbox_create(core_of(c), &args, reply_sandbox, p, &p->op));
+		pending_started(p, sandbox_create(core_of(c), &p->head, &args, reply_sandbox, &p->op));
 	else
 		pending_fail(p, &st);
 	free((void *)args.metadata);
@@ -104,12 +102,9 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 static void on_connect(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__ConnectSandboxRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 	struct status st = STATUS_OK;
 	struct sandbox_connect args = {
-		.who = rpc_call_who(c),
-		.deadline_ms = rpc_call_deadline_ms(c),
-		.sandbox = q->sandbox,
 		.adopt = q->adopt,
 		.wait_ready = q->wait_ready,
 		.process_lease = q->process_lease,
@@ -118,7 +113,7 @@ static void on_connect(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &args.timeout_ms, &st)) {
-		pending_started(p, sandbox_connect(core_of(c), &args, reply_sandbox, p, &p->op));
+		pending_started(p, sandbox_connect(core_of(c), &p->head, &args, reply_sandbox, &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -128,7 +123,7 @@ static void on_get(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__GetSandboxRequest *q = (const void *)message;
 	uint64_t staleness_ms = SANDBOX_STALENESS_DEFAULT;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 	struct status st = STATUS_OK;
 
 	if (!p)
@@ -137,23 +132,21 @@ static void on_get(struct rpc_call *c, const ProtobufCMessage *message)
 		pending_fail(p, &st);
 	else
 		pending_started(p,
-				sandbox_get(core_of(c), rpc_call_who(c), q->sandbox, staleness_ms,
-					    rpc_call_deadline_ms(c), reply_sandbox, p, &p->op));
+				sandbox_get(core_of(c), &p->head, staleness_ms, reply_sandbox, &p->op));
 }
 
 static void on_set_timeout(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__SetTimeoutRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 	struct status st = STATUS_OK;
 	uint64_t timeout_ms = 0;
 
 	if (!p)
 		return;
 	if (msg_read_required(q->sandbox_timeout, "sandbox_timeout", &timeout_ms, &st)) {
-		pending_started(p, sandbox_set_timeout(core_of(c), rpc_call_who(c), q->sandbox,
-						       timeout_ms, rpc_call_deadline_ms(c),
-						       reply_sandbox, p, &p->op));
+		pending_started(p, sandbox_set_timeout(core_of(c), &p->head, timeout_ms,
+						       reply_sandbox, &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -177,7 +170,7 @@ static bool read_reset(const Agentbox__V1__SetPolicyRequest *q, uint32_t *ret, s
 static void on_set_policy(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__SetPolicyRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 	struct status st = STATUS_OK;
 	struct policy_change change;
 	uint32_t reset;
@@ -185,9 +178,8 @@ static void on_set_policy(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_policy(q->policy, &change, &st) && read_reset(q, &reset, &st))
-		pending_started(p, sandbox_set_policy(core_of(c), rpc_call_who(c), q->sandbox,
-						      &change, reset, rpc_call_deadline_ms(c),
-						      reply_sandbox, p, &p->op));
+		pending_started(p, sandbox_set_policy(core_of(c), &p->head, &change, reset,
+						      reply_sandbox, &p->op));
 	else
 		pending_fail(p, &st);
 }
@@ -203,12 +195,10 @@ static void reply_running(void *user, const struct status *st, bool yes)
 static void on_is_running(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__IsRunningRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 
 	if (p)
-		pending_started(p, sandbox_is_running(core_of(c), rpc_call_who(c), q->sandbox,
-						      rpc_call_deadline_ms(c), reply_running, p,
-						      &p->op));
+		pending_started(p, sandbox_is_running(core_of(c), &p->head, reply_running, &p->op));
 }
 
 static void reply_killed(void *user, const struct status *st, bool found)
@@ -222,11 +212,10 @@ static void reply_killed(void *user, const struct status *st, bool found)
 static void on_kill(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__KillSandboxRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 
 	if (p)
-		pending_started(p, sandbox_kill(core_of(c), rpc_call_who(c), q->sandbox,
-						rpc_call_deadline_ms(c), reply_killed, p, &p->op));
+		pending_started(p, sandbox_kill(core_of(c), &p->head, reply_killed, &p->op));
 }
 
 static void reply_host(void *user, const struct status *st, const struct sandbox_host *host)
@@ -245,7 +234,7 @@ static void reply_host(void *user, const struct status *st, const struct sandbox
 static void on_get_host(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__GetHostRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 	struct status st;
 
 	if (!p)
@@ -255,8 +244,7 @@ static void on_get_host(struct rpc_call *c, const ProtobufCMessage *message)
 		pending_fail(p, &st);
 		return;
 	}
-	pending_started(p, sandbox_get_host(core_of(c), rpc_call_who(c), q->sandbox, q->port,
-					    rpc_call_deadline_ms(c), reply_host, p, &p->op));
+	pending_started(p, sandbox_get_host(core_of(c), &p->head, q->port, reply_host, &p->op));
 }
 
 /* --- List --------------------------------------------------------------------------------------- */
@@ -339,12 +327,10 @@ static bool read_states(const Agentbox__V1__ListSandboxesRequest *q, uint32_t *r
 static void svc_sandbox_on_list(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__ListSandboxesRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, NULL);
 	struct status st = STATUS_OK;
 	struct sandbox_pair *metadata;
 	struct sandbox_list args = {
-		.who = rpc_call_who(c),
-		.deadline_ms = rpc_call_deadline_ms(c),
 		.template_id = q->template_,
 		.page_size = q->page_size,
 		.page_token = q->page_token,
@@ -362,8 +348,8 @@ static void svc_sandbox_on_list(struct rpc_call *c, const ProtobufCMessage *mess
 	if (q->n_metadata && !metadata)
 		status_errno(&st, -ENOMEM, "reading the request");
 	if (status_ok(&st) && read_states(q, &args.states, &st))
-		pending_started(p,
-				sandbox_list(core_of(c), &args, svc_sandbox_on_listed, p, &p->op));
+		pending_started(p, sandbox_list(core_of(c), &p->head, &args, svc_sandbox_on_listed,
+						&p->op));
 	else
 		pending_fail(p, &st);
 	free(metadata);

@@ -47,12 +47,9 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	/* The call owns the message; hashing puts it back as it was. */
 	Agentbox__V1__CreateSnapshotRequest *q = (Agentbox__V1__CreateSnapshotRequest *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 	struct sandbox_snapshot_create args = {
-		.who = rpc_call_who(c),
-		.deadline_ms = rpc_call_deadline_ms(c),
 		.request_id = q->request_id,
-		.sandbox = q->sandbox,
 		.name = q->name,
 	};
 	struct status st;
@@ -64,7 +61,7 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 		pending_fail(p, &st);
 	} else {
 		pending_started(
-			p, sandbox_snapshot_create(core_of(c), &args, reply_created, p, &p->op));
+			p, sandbox_snapshot_create(core_of(c), &p->head, &args, reply_created, &p->op));
 	}
 }
 
@@ -105,11 +102,8 @@ static void reply_listed(void *user, const struct status *st, const struct sandb
 static void svc_snapshot_on_list(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__ListSnapshotsRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, q->sandbox);
 	const struct sandbox_snapshot_list args = {
-		.who = rpc_call_who(c),
-		.deadline_ms = rpc_call_deadline_ms(c),
-		.sandbox = q->sandbox,
 		.name = q->name,
 		.page_size = q->page_size,
 		.page_token = q->page_token,
@@ -117,8 +111,8 @@ static void svc_snapshot_on_list(struct rpc_call *c, const ProtobufCMessage *mes
 	};
 
 	if (p)
-		pending_started(p,
-				sandbox_list_snapshots(core_of(c), &args, reply_listed, p, &p->op));
+		pending_started(p, sandbox_list_snapshots(core_of(c), &p->head, &args, reply_listed,
+							  &p->op));
 }
 
 /* --- Delete --- */
@@ -134,12 +128,11 @@ static void reply_deleted(void *user, const struct status *st, bool found)
 static void on_delete(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__DeleteSnapshotRequest *q = (const void *)message;
-	struct pending *p = pending_new(c);
+	struct pending *p = pending_new(c, NULL);
 
 	if (p)
-		pending_started(p, sandbox_delete_snapshot(
-					   core_of(c), rpc_call_who(c), q->snapshot,
-					   rpc_call_deadline_ms(c), reply_deleted, p, &p->op));
+		pending_started(p, sandbox_delete_snapshot(core_of(c), &p->head, q->snapshot,
+							   reply_deleted, &p->op));
 }
 
 /* ------------------------------------------------------------------------------------------------ */

@@ -499,13 +499,19 @@ bool attempt_repeat(struct sandbox_op *op, struct request *q,
 
 /* --- all of them --- */
 
-int attempt_init(struct attempt *a, const struct attempt_kind *kind, const char *what,
-		 struct sandbox_core *core, struct account *account, uid_t uid, const char *source,
-		 const char *req_tag)
+struct resolve_when attempt_when(const struct attempt *a)
 {
+	return (struct resolve_when){
+		.tries = a->lists, .now_ms = clock_boot_ms(), .until_ms = a->resolve_until_ms};
+}
+
+int attempt_init(struct attempt *a, const struct attempt_kind *kind, struct account *account,
+		 uid_t uid, const char *source, const char *req_tag)
+{
+	struct sandbox_core *core = account->core;
+
 	a->magic = ATTEMPT_MAGIC;
 	a->kind = kind;
-	a->what = what;
 	a->core = core;
 	a->account = account;
 	a->uid = uid;

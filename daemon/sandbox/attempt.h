@@ -36,7 +36,7 @@ enum attempt_step {
 struct attempt {
 	uint32_t magic;
 	const struct attempt_kind *kind;
-	const char *what;		/* "create", "fork", "snapshot" */
+	const char *what;		/* "create", "fork", "snapshot": set before attempt_init() */
 	struct list node;		/* in core->attempts */
 	struct sandbox_core *core;
 	struct account *account;
@@ -91,9 +91,11 @@ struct attempt_kind {
 struct attempt *attempt_from(void *p);	/* checked */
 
 /* In the core's list from here on. Calls attempt_drop() itself when it fails. */
-must_check int attempt_init(struct attempt *a, const struct attempt_kind *kind, const char *what,
-			    struct sandbox_core *core, struct account *account, uid_t uid,
-			    const char *source, const char *req_tag);
+must_check int attempt_init(struct attempt *a, const struct attempt_kind *kind,
+			    struct account *account, uid_t uid, const char *source,
+			    const char *req_tag);
+/* For the rules that resolve it, after a list. */
+struct resolve_when attempt_when(const struct attempt *a);
 /* After a restart: whose intent it is. NULL: that account is configured no more, which is logged. */
 struct account *attempt_account(struct sandbox_core *core, const char *name, uint64_t seq);
 /* It answers for this request id from now on. Its tag: what the cloud's things carry. */

@@ -528,8 +528,8 @@ int copy_new(struct sandbox_core *core, const struct copy_kind *kind, struct acc
 	c->kind = kind;
 	list_init(&c->look.node);
 	turn_init(&c->turn, copy_on_turn);
-	if (attempt_init(&c->att, &protocol, kind->what, core, a, uid, source,
-			 b && b->ours ? b->req_tag : "") < 0)
+	c->att.what = kind->what;
+	if (attempt_init(&c->att, &protocol, a, uid, source, b && b->ours ? b->req_tag : "") < 0)
 		return -ENOMEM;
 	if (text_set(&c->name, "") < 0) {
 		attempt_drop(&c->att);

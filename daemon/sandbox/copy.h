@@ -93,9 +93,8 @@ struct snap *snap_find(struct sandbox_core *core, const struct account *a, const
 bool snap_is_gone_since(struct sandbox_core *core, const struct account *a, const char *id,
 			uint64_t asked_boot_ms);
 /* From the cloud's words; a row is written with `t`. source, uid: of one that was made here, else NULL. */
-must_check int snap_put(struct sandbox_core *core, struct account *a,
-			const struct cloud_snapshot *s, const char *source, const uid_t *uid,
-			struct store_tx *t, struct snap **ret);
+must_check int snap_put(struct account *a, const struct cloud_snapshot *s, const char *source,
+			const uid_t *uid, struct store_tx *t, struct snap **ret);
 void snap_forget(struct sandbox_core *core, struct snap *s, struct store_tx *t);
 void snap_view(const struct snap *s, enum sandbox_source source, struct sandbox_snapshot *ret);
 

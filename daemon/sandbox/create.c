@@ -468,10 +468,10 @@ static enum resolve_next create_resolve(struct attempt *a, struct cloud_result *
 {
 	struct creation *c = creation_from(a);
 	struct cloud_list *l = r->outcome == CLOUD_DONE ? r->list : NULL;
+	struct resolve_when when = attempt_when(a);
 	size_t i = 0;
 	enum resolve_next next =
-		resolve_plan(l, store_host_id(a->core->store), a->req_tag, a->lists,
-			     clock_boot_ms(), a->resolve_until_ms, &i, ret_wait_ms);
+		resolve_plan(l, store_host_id(a->core->store), a->req_tag, &when, &i, ret_wait_ms);
 
 	if (next == RESOLVE_FOUND) {
 		FAILPOINT("resolve.found");
@@ -574,7 +574,8 @@ int creation_new(struct sandbox_core *core, struct account *a, uid_t uid, const 
 	c->end = (struct creation_end){ .keep_memory = -1, .auto_resume = -1 };
 	c->generation = 1;
 	list_init(&c->detail.node);
-	if (attempt_init(&c->att, &protocol, "create", core, a, uid, "", req_tag) < 0)
+	c->att.what = "create";
+	if (attempt_init(&c->att, &protocol, a, uid, "", req_tag) < 0)
 		return -ENOMEM;
 	if (text_set(&c->replaces, "") < 0) {
 		attempt_drop(&c->att);

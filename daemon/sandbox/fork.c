@@ -197,6 +197,7 @@ static enum resolve_next fork_resolve(struct copy *c, struct cloud_result *r, ui
 		.is_tracked = is_tracked,
 		.user = c,
 	};
+	const struct resolve_when when = attempt_when(&c->att);
 	size_t *index, n = 0;
 	enum resolve_next next;
 
@@ -204,8 +205,8 @@ static enum resolve_next fork_resolve(struct copy *c, struct cloud_result *r, ui
 	index = calloc(c->count, sizeof(*index));
 	if (!index)
 		return RESOLVE_WAIT;
-	next = resolve_fork(r->outcome == CLOUD_DONE ? r->list : NULL, &f, c->att.lists,
-			    clock_boot_ms(), c->att.resolve_until_ms, index, &n, ret_wait_ms);
+	next = resolve_fork(r->outcome == CLOUD_DONE ? r->list : NULL, &f, &when, index, &n,
+			    ret_wait_ms);
 	if (next == RESOLVE_FOUND && adopt_found(c, r->list, index, n) < 0)
 		next = RESOLVE_WAIT;
 	free(index);

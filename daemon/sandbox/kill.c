@@ -372,14 +372,8 @@ static const struct op_kind kill_kind = {
 	.fail = op_fail_yes,
 };
 
-int sandbox_kill(struct sandbox_core *core, const struct principal *who, const char *sandbox,
-		 uint64_t deadline_ms, sandbox_bool_fn *done, void *user, struct sandbox_op **ret)
+int sandbox_kill(struct sandbox_core *core, const struct sandbox_call *call, sandbox_bool_fn *done,
+		 struct sandbox_op **ret)
 {
-	struct op_args o = { .kind = &kill_kind, .who = who, .deadline_ms = deadline_ms,
-			     .ref = sandbox ? sandbox : "", .user = user };
-	int r = op_new(core, &o, ret);
-
-	if (!r)
-		(*ret)->done.yes = done;
-	return r;
+	return op_new(core, &kill_kind, call, NULL, (union op_done){ .yes = done }, ret);
 }

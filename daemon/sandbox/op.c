@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/auth/grant.h"
 #include "daemon/sandbox/rules/rules.h"
@@ -84,38 +85,53 @@ void op_expired_status(struct sandbox_op *op, struct status *ret)
 		status_set(ret, R_DEADLINE_REQUEST, "%s: the deadline came first", op->kind->name);
 }
 
-int op_new(struct sandbox_core *core, const struct op_args *a, struct sandbox_op **ret)
+static void op_free(void *p)
 {
-	struct sandbox_op *op = calloc(1, sizeof(*op));
+	struct sandbox_op *op = op_from(p);
+
+	if (op->kind->fini_args)
+		op->kind->fini_args(op->args);
+	op->magic = 0;
+	free(op->ref);
+	free(op->id);
+	free(op);
+}
+
+int op_new(struct sandbox_core *core, const struct op_kind *kind, const struct sandbox_call *call,
+	   const void *args, union op_done done, struct sandbox_op **ret)
+{
+	struct sandbox_op *op = calloc(1, sizeof(*op) + kind->args_size);
 	uint64_t now = clock_boot_ms();
 
-	if (!op)
-		return -ENOMEM;
-	op->ref = str_dup(a->ref);
-	if (a->ref && !op->ref) {
-		free(op);
+	if (!op) {
+		if (args && kind->fini_args)
+			kind->fini_args((void *)args);
 		return -ENOMEM;
 	}
+	op->args = op + 1;
+	if (args)
+		memcpy(op->args, args, kind->args_size);
 	op->magic = OP_MAGIC;
-	op->kind = a->kind;
+	op->kind = kind;
 	op->core = core;
-	op->who = *a->who;
+	op->who = *call->who;
 	op->who.pidfd = -1;	/* the connection's, which may end before us */
-	op->deadline_ms = a->deadline_ms;
+	op->deadline_ms = call->deadline_ms;
 	op->began_ms = now;
-	op->user = a->user;
+	op->done = done;
+	op->user = call->user;
 	list_init(&op->wait);
 	list_init(&op->fetch.node);
 	list_init(&op->listing.node);
 	turn_init(&op->turn, op_on_turn);
 	defer_init(&op->kick, core->loop, on_kick, op);
 	timer_init(&op->timer, core->loop, on_deadline, op);
-	if (op->deadline_ms && timer_set(&op->timer, rules_answer_by_ms(op->deadline_ms, now)) < 0) {
-		free(op->ref);
-		free(op);
+	if (text_set(&op->ref, call->sandbox) < 0 ||
+	    (op->deadline_ms &&
+	     timer_set(&op->timer, rules_answer_by_ms(op->deadline_ms, now)) < 0)) {
+		op_free(op);
 		return -ENOMEM;
 	}
-	op->args = a->args;
 	list_add_tail(&core->ops, &op->node);
 	defer_post(&op->kick);
 	*ret = op;
@@ -181,18 +197,6 @@ void op_commit(struct sandbox_op *op, struct store_tx *t,
 	list_add_tail(&op->core->commits, &c->node);
 	op->commit = c;
 	store_tx_commit(t, true, on_committed, c);
-}
-
-static void op_free(void *p)
-{
-	struct sandbox_op *op = op_from(p);
-
-	if (op->kind->free_args)
-		op->kind->free_args(op);
-	op->magic = 0;
-	free(op->ref);
-	free(op->id);
-	free(op);
 }
 
 /* After it nothing comes for this op but op_free(). */

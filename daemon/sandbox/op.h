@@ -7,6 +7,8 @@
 #ifndef AB_DAEMON_SANDBOX_OP_H
 #define AB_DAEMON_SANDBOX_OP_H
 
+#include <stddef.h>
+
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/turn.h"
 
@@ -19,7 +21,23 @@ struct op_kind {
 	void (*expire)(struct sandbox_op *op);
 	void (*fail)(struct sandbox_op *op, const struct status *st); /* op_end_*() without a result */
 	void (*leave)(struct sandbox_op *op);	/* it ends: leave what is waited for. May be NULL */
-	void (*free_args)(struct sandbox_op *op);	/* may be NULL */
+	size_t args_size;
+	void (*fini_args)(void *args);		/* may be NULL */
+};
+
+/* What answers the caller: the one of the members that its kind uses. */
+union op_done {
+	sandbox_view_fn *sandbox;
+	sandbox_bool_fn *yes;
+	sandbox_list_fn *list;
+	sandbox_host_fn *host;
+	sandbox_target_fn *target;
+	sandbox_lease_fn *lease;
+	sandbox_leases_fn *leases;
+	sandbox_metrics_fn *metrics;
+	sandbox_fork_fn *fork;
+	sandbox_snapshot_fn *snapshot;
+	sandbox_snapshots_fn *snapshots;
 };
 
 struct sandbox_op {
@@ -50,19 +68,7 @@ struct sandbox_op {
 	uint64_t deadline_ms, began_ms;
 	uint64_t asked_at_ms;		/* when op_ask() was last used */
 	struct status pending_error;		/* the last failure that may still pass */
-	union {
-		sandbox_view_fn *sandbox;
-		sandbox_bool_fn *yes;
-		sandbox_list_fn *list;
-		sandbox_host_fn *host;
-		sandbox_target_fn *target;
-		sandbox_lease_fn *lease;
-		sandbox_leases_fn *leases;
-		sandbox_metrics_fn *metrics;
-		sandbox_fork_fn *fork;
-		sandbox_snapshot_fn *snapshot;
-		sandbox_snapshots_fn *snapshots;
-	} done;
+	union op_done done;
 	void *user;
 	/* what the calls have in common */
 	char *ref;
@@ -70,19 +76,13 @@ struct sandbox_op {
 	char *id;			/* of the sandbox it is about, once known */
 	unsigned tries;
 	enum sandbox_source claim_source;	/* op_end_claimed() */
-	void *args;			/* of its kind */
+	void *args;			/* of its kind, behind this */
 };
 
-struct op_args {
-	const struct op_kind *kind;
-	const struct principal *who;
-	uint64_t deadline_ms;
-	const char *ref;		/* may be NULL */
-	void *args, *user;
-};
-
-/* On failure `args` stays the caller's. */
-must_check int op_new(struct sandbox_core *core, const struct op_args *a, struct sandbox_op **ret);
+/* Takes over what `args` (of kind->args_size bytes; NULL = zeros) owns, also on failure. */
+must_check int op_new(struct sandbox_core *core, const struct op_kind *kind,
+		      const struct sandbox_call *call, const void *args, union op_done done,
+		      struct sandbox_op **ret);
 struct sandbox_op *op_from(void *p);
 struct sandbox_op *op_from_wait(struct list *n);
 struct sandbox_op *op_from_fetch(struct fetch_wait *w);

@@ -2,11 +2,13 @@
 /*
  * The calls on sandboxes: the only header of this module that others see. Loop thread only.
  *
- * Every call starts an operation and calls its `done` exactly once, never from inside the call,
- * unless sandbox_cancel() came first. What a failure means is in the status (DESIGN §5); input errors
- * come the same way. Results are borrowed: valid until `done` returns. Arguments are copied.
- * Deadlines are absolute BOOTTIME ms; 0 = none. A caller that goes away changes nothing that was
- * already sent: a creation is finished, kept and reaped or left as its policy says.
+ * A call takes a `struct sandbox_call` (who asks, about which sandbox, until when), what it alone needs, and a
+ * `done`. It starts an operation, puts it into *ret and calls `done(call->user, status, result)` exactly once,
+ * never from inside the call, unless sandbox_cancel() came first. On failure (-ENOMEM) nothing was started and no
+ * `done` comes. What is wrong with the input, and every other failure, is in the status. Results are borrowed:
+ * valid until `done` returns. Arguments are copied where their function does not say otherwise.
+ * A caller that goes away changes nothing that was already sent: a creation is finished, kept and reaped or left
+ * as its policy says.
  */
 #ifndef AB_DAEMON_SANDBOX_SANDBOX_H
 #define AB_DAEMON_SANDBOX_SANDBOX_H
@@ -150,53 +152,59 @@ struct sandbox_extensions {
 /* Of the account of that index in the options. */
 void sandbox_extensions(struct sandbox_core *core, size_t account, struct sandbox_extensions *ret);
 
+/* The head of every call. Copied; the fields a call does not speak of are not used by it. */
+struct sandbox_call {
+	const struct principal *who;
+	const char *sandbox;		/* id or name of the one it is about; NULL = "" */
+	uint64_t deadline_ms;		/* absolute BOOTTIME; 0 = none */
+	void *user;			/* handed to done */
+};
+
 /* Before done: done will not come. What was sent is not undone. NULL is fine. */
 void sandbox_cancel(struct sandbox_op *op);
 
 typedef void sandbox_view_fn(void *user, const struct status *st, const struct sandbox_view *sandbox);
 typedef void sandbox_bool_fn(void *user, const struct status *st, bool yes);
 
-must_check int sandbox_create(struct sandbox_core *core, const struct sandbox_create *c,
-			      sandbox_view_fn *done, void *user, struct sandbox_op **ret);
+/* call->sandbox is not used. */
+must_check int sandbox_create(struct sandbox_core *core, const struct sandbox_call *call,
+			      const struct sandbox_create *c, sandbox_view_fn *done,
+			      struct sandbox_op **ret);
 
 struct sandbox_connect {
-	const struct principal *who;
-	uint64_t deadline_ms;
-	const char *sandbox;		/* id or name */
 	uint64_t timeout_ms;		/* 0 = 300 s; never shortens */
 	bool adopt;			/* also one that carries another host's tag */
 	bool wait_ready;
 	bool process_lease;
 };
-must_check int sandbox_connect(struct sandbox_core *core, const struct sandbox_connect *c,
-			       sandbox_view_fn *done, void *user, struct sandbox_op **ret);
+must_check int sandbox_connect(struct sandbox_core *core, const struct sandbox_call *call,
+			       const struct sandbox_connect *c, sandbox_view_fn *done,
+			       struct sandbox_op **ret);
 
 #define SANDBOX_STALENESS_DEFAULT UINT64_MAX
-must_check int sandbox_get(struct sandbox_core *core, const struct principal *who,
-			   const char *sandbox, uint64_t max_staleness_ms, uint64_t deadline_ms,
-			   sandbox_view_fn *done, void *user, struct sandbox_op **ret);
+must_check int sandbox_get(struct sandbox_core *core, const struct sandbox_call *call,
+			   uint64_t max_staleness_ms, sandbox_view_fn *done,
+			   struct sandbox_op **ret);
 
-must_check int sandbox_set_timeout(struct sandbox_core *core, const struct principal *who,
-				   const char *sandbox, uint64_t timeout_ms, uint64_t deadline_ms,
-				   sandbox_view_fn *done, void *user, struct sandbox_op **ret);
+must_check int sandbox_set_timeout(struct sandbox_core *core, const struct sandbox_call *call,
+				   uint64_t timeout_ms, sandbox_view_fn *done,
+				   struct sandbox_op **ret);
 
 /* Changes the fields of `change`; those of the mask `reset` (BIT(enum policy_field)) go back to the
  * configured defaults. */
-must_check int sandbox_set_policy(struct sandbox_core *core, const struct principal *who,
-				  const char *sandbox, const struct policy_change *change,
-				  uint32_t reset, uint64_t deadline_ms, sandbox_view_fn *done,
-				  void *user, struct sandbox_op **ret);
+must_check int sandbox_set_policy(struct sandbox_core *core, const struct sandbox_call *call,
+				  const struct policy_change *change, uint32_t reset,
+				  sandbox_view_fn *done, struct sandbox_op **ret);
 /* yes = it runs no longer because of this; false: it was paused already. */
-must_check int sandbox_pause(struct sandbox_core *core, const struct principal *who,
-			     const char *sandbox, bool keep_memory, uint64_t deadline_ms,
-			     sandbox_bool_fn *done, void *user, struct sandbox_op **ret);
+must_check int sandbox_pause(struct sandbox_core *core, const struct sandbox_call *call,
+			     bool keep_memory, sandbox_bool_fn *done, struct sandbox_op **ret);
 
 /* Replaces the egress settings as a whole; network NULL = none of them. allow_internet_access -1 =
  * as it is. */
-must_check int sandbox_update_network(struct sandbox_core *core, const struct principal *who,
-				      const char *sandbox, const struct cloud_network *network,
-				      int allow_internet_access, uint64_t deadline_ms,
-				      sandbox_bool_fn *done, void *user, struct sandbox_op **ret);
+must_check int sandbox_update_network(struct sandbox_core *core, const struct sandbox_call *call,
+				      const struct cloud_network *network,
+				      int allow_internet_access, sandbox_bool_fn *done,
+				      struct sandbox_op **ret);
 
 struct sandbox_metrics {
 	const struct cloud_metrics *metrics;
@@ -205,17 +213,13 @@ struct sandbox_metrics {
 };
 typedef void sandbox_metrics_fn(void *user, const struct status *st, const struct sandbox_metrics *m);
 /* Moments in s since 1970; 0 = the sandbox's start, now. */
-must_check int sandbox_get_metrics(struct sandbox_core *core, const struct principal *who,
-				   const char *sandbox, int64_t start_s, int64_t end_s,
-				   uint64_t deadline_ms, sandbox_metrics_fn *done, void *user,
+must_check int sandbox_get_metrics(struct sandbox_core *core, const struct sandbox_call *call,
+				   int64_t start_s, int64_t end_s, sandbox_metrics_fn *done,
 				   struct sandbox_op **ret);
 
 struct sandbox_fork {
-	const struct principal *who;
-	uint64_t deadline_ms;
 	const char *request_id;		/* as in sandbox_create */
 	uint8_t params_hash[32];
-	const char *sandbox;
 	uint32_t count;			/* 0 = 1; at most 100 */
 	uint64_t timeout_ms;		/* of the children; 0 = 300 s */
 	struct policy_change policy;	/* of the children: what differs from the configured one */
@@ -226,18 +230,17 @@ struct sandbox_child {
 };
 typedef void sandbox_fork_fn(void *user, const struct status *st,
 			     const struct sandbox_child *children, size_t n);
-must_check int sandbox_fork(struct sandbox_core *core, const struct sandbox_fork *f,
-			    sandbox_fork_fn *done, void *user, struct sandbox_op **ret);
+must_check int sandbox_fork(struct sandbox_core *core, const struct sandbox_call *call,
+			    const struct sandbox_fork *f, sandbox_fork_fn *done,
+			    struct sandbox_op **ret);
 
 /* yes = found: it existed and is gone now. */
-must_check int sandbox_kill(struct sandbox_core *core, const struct principal *who,
-			    const char *sandbox, uint64_t deadline_ms, sandbox_bool_fn *done,
-			    void *user, struct sandbox_op **ret);
+must_check int sandbox_kill(struct sandbox_core *core, const struct sandbox_call *call,
+			    sandbox_bool_fn *done, struct sandbox_op **ret);
 
 /* Asks the agent inside, not the record. */
-must_check int sandbox_is_running(struct sandbox_core *core, const struct principal *who,
-				  const char *sandbox, uint64_t deadline_ms, sandbox_bool_fn *done,
-				  void *user, struct sandbox_op **ret);
+must_check int sandbox_is_running(struct sandbox_core *core, const struct sandbox_call *call,
+				  sandbox_bool_fn *done, struct sandbox_op **ret);
 
 struct sandbox_page {
 	const struct sandbox_view *sandboxes;
@@ -248,8 +251,10 @@ struct sandbox_page {
 	int64_t as_of_ms;
 };
 typedef void sandbox_list_fn(void *user, const struct status *st, const struct sandbox_page *page);
-must_check int sandbox_list(struct sandbox_core *core, const struct sandbox_list *q,
-			    sandbox_list_fn *done, void *user, struct sandbox_op **ret);
+/* call->sandbox is not used. */
+must_check int sandbox_list(struct sandbox_core *core, const struct sandbox_call *call,
+			    const struct sandbox_list *q, sandbox_list_fn *done,
+			    struct sandbox_op **ret);
 
 struct sandbox_host {
 	const char *host;		/* "3000-ID.DOMAIN" */
@@ -258,9 +263,8 @@ struct sandbox_host {
 	const char *token_header;
 };
 typedef void sandbox_host_fn(void *user, const struct status *st, const struct sandbox_host *host);
-must_check int sandbox_get_host(struct sandbox_core *core, const struct principal *who,
-				const char *sandbox, uint32_t port, uint64_t deadline_ms,
-				sandbox_host_fn *done, void *user, struct sandbox_op **ret);
+must_check int sandbox_get_host(struct sandbox_core *core, const struct sandbox_call *call,
+				uint32_t port, sandbox_host_fn *done, struct sandbox_op **ret);
 
 /* --- leases --- */
 
@@ -280,24 +284,23 @@ enum sandbox_lease_kind {
 };
 
 struct sandbox_acquire {
-	const struct principal *who;
-	uint64_t deadline_ms;
-	const char *sandbox;
 	const char *label;		/* NULL or "" = none; at most 128 bytes */
 	const char *lease_id;		/* NULL or "" = a new one; else that one again */
 	enum sandbox_lease_kind kind;
 	uint64_t ttl_ms;
 };
 /* A lease of a stream ends unless sandbox_held_new() is called from inside `done`. */
-must_check int sandbox_acquire(struct sandbox_core *core, const struct sandbox_acquire *a,
-			       sandbox_lease_fn *done, void *user, struct sandbox_op **ret);
-must_check int sandbox_renew(struct sandbox_core *core, const struct principal *who,
-			     const char *lease_id, uint64_t ttl_ms, uint64_t deadline_ms,
-			     sandbox_lease_fn *done, void *user, struct sandbox_op **ret);
+must_check int sandbox_acquire(struct sandbox_core *core, const struct sandbox_call *call,
+			       const struct sandbox_acquire *a, sandbox_lease_fn *done,
+			       struct sandbox_op **ret);
+/* Here and in Release, call->sandbox is not used. */
+must_check int sandbox_renew(struct sandbox_core *core, const struct sandbox_call *call,
+			     const char *lease_id, uint64_t ttl_ms, sandbox_lease_fn *done,
+			     struct sandbox_op **ret);
 /* yes = it was held until now. */
-must_check int sandbox_release(struct sandbox_core *core, const struct principal *who,
-			       const char *lease_id, uint64_t deadline_ms, sandbox_bool_fn *done,
-			       void *user, struct sandbox_op **ret);
+must_check int sandbox_release(struct sandbox_core *core, const struct sandbox_call *call,
+			       const char *lease_id, sandbox_bool_fn *done,
+			       struct sandbox_op **ret);
 
 struct sandbox_lease_page {
 	const struct sandbox_lease *leases;
@@ -306,11 +309,10 @@ struct sandbox_lease_page {
 };
 typedef void sandbox_leases_fn(void *user, const struct status *st,
 			       const struct sandbox_lease_page *page);
-/* Of the caller; with `sandbox`: all of that one. */
-must_check int sandbox_list_leases(struct sandbox_core *core, const struct principal *who,
-				   const char *sandbox, uint32_t page_size, const char *page_token,
-				   uint64_t deadline_ms, sandbox_leases_fn *done, void *user,
-				   struct sandbox_op **ret);
+/* Of the caller; with call->sandbox: all of that one. */
+must_check int sandbox_list_leases(struct sandbox_core *core, const struct sandbox_call *call,
+				   uint32_t page_size, const char *page_token,
+				   sandbox_leases_fn *done, struct sandbox_op **ret);
 
 struct sandbox_held;		/* a lease in the hands of a stream */
 enum sandbox_held_change {
@@ -375,23 +377,17 @@ struct sandbox_snapshot {
 };
 
 struct sandbox_snapshot_create {
-	const struct principal *who;
-	uint64_t deadline_ms;
 	const char *request_id;
 	uint8_t params_hash[32];
-	const char *sandbox;
 	const char *name;		/* NULL or "" = none */
 };
 typedef void sandbox_snapshot_fn(void *user, const struct status *st, const struct sandbox_snapshot *s);
-must_check int sandbox_snapshot_create(struct sandbox_core *core,
+must_check int sandbox_snapshot_create(struct sandbox_core *core, const struct sandbox_call *call,
 				       const struct sandbox_snapshot_create *c,
-				       sandbox_snapshot_fn *done, void *user,
-				       struct sandbox_op **ret);
+				       sandbox_snapshot_fn *done, struct sandbox_op **ret);
 
 struct sandbox_snapshot_list {
-	const struct principal *who;
-	uint64_t deadline_ms;
-	const char *sandbox, *name;	/* NULL or "" = any */
+	const char *name;		/* NULL or "" = any */
 	uint32_t page_size;
 	const char *page_token;
 	bool cached;
@@ -407,15 +403,15 @@ struct sandbox_snapshot_page {
 char *sandbox_snapshots_token(size_t at, const char *id, uint64_t question);
 typedef void sandbox_snapshots_fn(void *user, const struct status *st,
 				  const struct sandbox_snapshot_page *p);
-must_check int sandbox_list_snapshots(struct sandbox_core *core,
+/* With call->sandbox: those made of that one. */
+must_check int sandbox_list_snapshots(struct sandbox_core *core, const struct sandbox_call *call,
 				      const struct sandbox_snapshot_list *q,
-				      sandbox_snapshots_fn *done, void *user,
-				      struct sandbox_op **ret);
+				      sandbox_snapshots_fn *done, struct sandbox_op **ret);
 
-/* yes = found. All builds of the snapshot's template go with it. */
-must_check int sandbox_delete_snapshot(struct sandbox_core *core, const struct principal *who,
-				       const char *snapshot, uint64_t deadline_ms,
-				       sandbox_bool_fn *done, void *user, struct sandbox_op **ret);
+/* yes = found. All builds of the snapshot's template go with it. call->sandbox is not used. */
+must_check int sandbox_delete_snapshot(struct sandbox_core *core, const struct sandbox_call *call,
+				       const char *snapshot, sandbox_bool_fn *done,
+				       struct sandbox_op **ret);
 
 /* --- for command and file services --- */
 
@@ -453,9 +449,8 @@ void sandbox_untie(struct sandbox_tie *t);
 typedef void sandbox_target_fn(void *user, const struct status *st, const struct sandbox_target *t);
 /* Id or name → where its agent is. Asks the cloud when the token is not known. A paused one is
  * SANDBOX_PAUSED, one that ended its own reason; nothing is woken. */
-must_check int sandbox_resolve(struct sandbox_core *core, const struct principal *who,
-			       const char *sandbox, uint64_t deadline_ms, sandbox_target_fn *done,
-			       void *user, struct sandbox_op **ret);
+must_check int sandbox_resolve(struct sandbox_core *core, const struct sandbox_call *call,
+			       sandbox_target_fn *done, struct sandbox_op **ret);
 
 enum sandbox_evidence {
 	SANDBOX_SAW_ABSENT,	/* 502 "sandbox not found" of the edge */
@@ -465,9 +460,10 @@ enum sandbox_evidence {
 /* Something about a sandbox does not fit "running": asks the control plane and says what is true.
  * OK = it says running (target with a fresh token: try again, or report your own failure as a
  * transport failure); else SANDBOX_EXPIRED, _KILLED, _GONE, _PAUSED, _NOT_FOUND or UNREACHABLE.
- * Equal questions share one request to the cloud. */
-must_check int sandbox_note_evidence(struct sandbox_core *core, const char *account, const char *id,
-				     enum sandbox_evidence what, uint64_t deadline_ms,
-				     sandbox_target_fn *done, void *user, struct sandbox_op **ret);
+ * Equal questions share one request to the cloud. call->sandbox is an id of `account`; call->who is not
+ * used: the daemon asks for itself, about a sandbox that its caller was allowed to use before. */
+must_check int sandbox_note_evidence(struct sandbox_core *core, const struct sandbox_call *call,
+				     const char *account, enum sandbox_evidence what,
+				     sandbox_target_fn *done, struct sandbox_op **ret);
 
 #endif

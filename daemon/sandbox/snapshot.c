@@ -37,17 +37,16 @@ static int snapshot_record(struct copy *c, struct store_tx *t)
 	int r = text_set(&c->att.object, c->snapshot->id);
 
 	if (!r)
-		r = snap_put(c->att.core, c->att.account, c->snapshot, c->att.source, &c->att.uid,
-			     t, &s);
+		r = snap_put(c->att.account, c->snapshot, c->att.source, &c->att.uid, t, &s);
 	return r;
 }
 
 static enum resolve_next snapshot_resolve(struct copy *c, struct cloud_result *r, uint64_t *ret_wait_ms)
 {
 	struct cloud_snapshots *list = r->outcome == CLOUD_DONE ? r->snapshots : NULL;
+	const struct resolve_when when = attempt_when(&c->att);
 	size_t i = 0;
-	enum resolve_next next = resolve_snapshot(list, &c->known, c->att.lists, clock_boot_ms(),
-						  c->att.resolve_until_ms, &i, ret_wait_ms);
+	enum resolve_next next = resolve_snapshot(list, &c->known, &when, &i, ret_wait_ms);
 
 	if (next == RESOLVE_FOUND) {
 		c->snapshot = give(list->v[i]);

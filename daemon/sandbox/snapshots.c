@@ -177,9 +177,10 @@ static int keep_names(struct snap *s, const struct cloud_strs *names, struct clo
 	return r;
 }
 
-int snap_put(struct sandbox_core *core, struct account *a, const struct cloud_snapshot *c,
-	     const char *source, const uid_t *uid, struct store_tx *t, struct snap **ret)
+int snap_put(struct account *a, const struct cloud_snapshot *c, const char *source,
+	     const uid_t *uid, struct store_tx *t, struct snap **ret)
 {
+	struct sandbox_core *core = a->core;
 	struct snap *s = snapshots_find(core, a, c->id);
 	bool changed = !s || s->gone_boot_ms || uid;
 	struct cloud_strs names = { 0 };

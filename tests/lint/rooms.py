@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The rooms of the code: their size, circles of calls, and names that stand in too many places.
+"""The rooms of the code: their size, circles of calls, names that stand in too many places, and long lists of parameters.
 
 A room is a folder with C files. Calls are read from the text: a call of a function by its name, and a call through a member
 (`x->done(…)`) as a call of every function that is assigned to a member of that name in the same program. A static function is
@@ -17,6 +17,8 @@ from common import c_files, read, run
 FILES_MAX = 40   # .c files of a room
 CYCLE_MAX = 8    # files of a room in one circle of calls
 STATIC_MAX = 3   # files of a program that have a static of one name
+PARAMS_MAX = 6   # parameters of a function in PARAMS_IN
+PARAMS_IN = ("daemon/sandbox/",)
 
 PROGRAMS = {
     "agentboxd": lambda f: f.startswith("daemon/") and not f.startswith("daemon/local/") or f.startswith("proto/"),
@@ -155,6 +157,24 @@ def statics():
         if len(files) > STATIC_MAX]
 
 
+def parameters(text):
+    """(name, number of parameters) of every function and function pointer that is declared or defined in it."""
+    text = re.sub(r"^\{\n.*?^\}", "", NOISE.sub('""', text), flags=re.M | re.S)
+    text = re.sub(r"^#(?:[^\n]*\\\n)*[^\n]*", "", text, flags=re.M)
+    for m in re.finditer(r"(?:\b(\w+)|\(\*(\w+)\))\(", text):
+        depth, n, i = 1, 1, m.end()
+        while depth and i < len(text):
+            depth += (text[i] == "(") - (text[i] == ")")
+            n += text[i] == "," and depth == 1
+            i += 1
+        yield m.group(1) or m.group(2), n
+
+
+def many_parameters():
+    return sorted({"%s: %s has %d parameters, at most %d (a struct for what belongs together)" % (f, name, n, PARAMS_MAX)
+                   for f in c_files() if f.startswith(PARAMS_IN) for name, n in parameters(read(f)) if n > PARAMS_MAX})
+
+
 def print_list():
     n = collections.Counter(room_of(f) for f in c_files(".c") if not f.startswith("tests/"))
     widest = {}
@@ -170,4 +190,4 @@ if __name__ == "__main__":
     if "--list" in sys.argv:
         print_list()
     else:
-        run([("rooms", sizes), ("circles", circles), ("statics", statics)])
+        run([("rooms", sizes), ("circles", circles), ("statics", statics), ("parameters", many_parameters)])

@@ -410,7 +410,7 @@ static void act_create(unsigned proc)
 	struct principal who = principal_of(proc);
 	struct rng same;
 	char rid[16] = "", name[16] = "";
-	struct sandbox_create q = { .who = &who, .request_id = rid, .name = name, .secure = -1,
+	struct sandbox_create q = { .request_id = rid, .name = name, .secure = -1,
 				 .keep_memory = -1, .auto_resume = -1,
 				 .allow_internet_access = -1 };
 
@@ -436,9 +436,9 @@ static void act_create(unsigned proc)
 		W->lease_asked[uid_index(c)][c->request] |= c->process_lease;
 	q.wait_ready = chance(100);
 	q.params_hash[0] = (uint8_t)(c->request + (chance(20) ? 100 : 0));
-	q.deadline_ms = c->deadline_ms - sim->booted_at_ms;
 	sim_trace("Create #%u uid %u rid %s name %s lease %d", c->serial, who.uid, rid, name, c->process_lease);
-	if (sandbox_create(W->core, &q, on_sandbox, c, &c->op) < 0)
+	if (sandbox_create(W->core, CALL(&who, NULL, c->deadline_ms - sim->booted_at_ms, c), &q,
+			   on_sandbox, &c->op) < 0)
 		want_done(c);
 }
 
@@ -478,19 +478,17 @@ bool want_aim(struct sim_want *c, bool by_name)
 
 static int call_connect(struct sim_want *c, const struct principal *who, uint64_t until)
 {
-	struct sandbox_connect q = { .who = who, .deadline_ms = until, .sandbox = c->ref,
-				  .timeout_ms = draw(15000, 120000), .adopt = chance(200) };
+	struct sandbox_connect q = { .timeout_ms = draw(15000, 120000), .adopt = chance(200) };
 
 	q.process_lease = c->process_lease = chance(400);
 	if (c->sandbox)
 		c->sandbox->lease_asked |= c->process_lease;
-	return sandbox_connect(W->core, &q, on_sandbox, c, &c->op);
+	return sandbox_connect(W->core, CALL(who, c->ref, until, c), &q, on_sandbox, &c->op);
 }
 
 static int call_acquire(struct sim_want *c, const struct principal *who, uint64_t until)
 {
-	struct sandbox_acquire q = {
-		.who = who, .deadline_ms = until, .sandbox = c->ref, .lease_id = c->lease};
+	struct sandbox_acquire q = { .lease_id = c->lease };
 
 	if (!c->kind)
 		c->kind = (enum sandbox_lease_kind)draw(SANDBOX_LEASE_STREAM, SANDBOX_LEASE_TTL);
@@ -499,7 +497,7 @@ static int call_acquire(struct sim_want *c, const struct principal *who, uint64_
 	q.ttl_ms = c->ttl_ms;
 	if (c->sandbox)
 		c->sandbox->lease_asked = true;
-	return sandbox_acquire(W->core, &q, on_lease, c, &c->op);
+	return sandbox_acquire(W->core, CALL(who, c->ref, until, c), &q, on_lease, &c->op);
 }
 
 static int call_policy(struct sim_want *c, const struct principal *who, uint64_t until)
@@ -518,7 +516,8 @@ static int call_policy(struct sim_want *c, const struct principal *who, uint64_t
 		b->may[b->n_may] = b->may[i];
 		policy_merge(&b->may[b->n_may++], &c->policy);
 	}
-	return sandbox_set_policy(W->core, who, c->ref, &c->policy, 0, until, on_sandbox, c, &c->op);
+	return sandbox_set_policy(W->core, CALL(who, c->ref, until, c), &c->policy, 0, on_sandbox,
+				  &c->op);
 }
 
 static int call_kill(struct sim_want *c, const struct principal *who, uint64_t until)
@@ -530,7 +529,7 @@ static int call_kill(struct sim_want *c, const struct principal *who, uint64_t u
 		if (b == c->sandbox || (name && str_eq(name, c->ref)))
 			b->kill_asked = true;
 	}
-	return sandbox_kill(W->core, who, c->ref, until, on_yes, c, &c->op);
+	return sandbox_kill(W->core, CALL(who, c->ref, until, c), on_yes, &c->op);
 }
 
 static int call_pause(struct sim_want *c, const struct principal *who, uint64_t until)
@@ -542,7 +541,7 @@ static int call_pause(struct sim_want *c, const struct principal *who, uint64_t 
 		if (b == c->sandbox || (name && str_eq(name, c->ref)))
 			b->pause_asked_ms = sim->now_ms;
 	}
-	return sandbox_pause(W->core, who, c->ref, chance(800), until, on_yes, c, &c->op);
+	return sandbox_pause(W->core, CALL(who, c->ref, until, c), chance(800), on_yes, &c->op);
 }
 
 static void act_on_sandbox(unsigned proc, enum sim_ask what)
@@ -569,13 +568,13 @@ static void act_on_sandbox(unsigned proc, enum sim_ask what)
 	else if (what == SIM_ASKS_KILL)
 		r = call_kill(c, &who, until);
 	else if (what == SIM_ASKS_TIMEOUT)
-		r = sandbox_set_timeout(W->core, &who, c->ref, draw(15000, 120000), until,
-					on_sandbox, c, &c->op);
+		r = sandbox_set_timeout(W->core, CALL(&who, c->ref, until, c), draw(15000, 120000),
+					on_sandbox, &c->op);
 	else if (what == SIM_ASKS_PAUSE)
 		r = call_pause(c, &who, until);
 	else if (what == SIM_ASKS_GET)
-		r = sandbox_get(W->core, &who, c->ref, chance(500) ? 0 : SANDBOX_STALENESS_DEFAULT,
-				until, on_sandbox, c, &c->op);
+		r = sandbox_get(W->core, CALL(&who, c->ref, until, c),
+				chance(500) ? 0 : SANDBOX_STALENESS_DEFAULT, on_sandbox, &c->op);
 	if (r < 0)
 		want_done(c);
 }
@@ -584,12 +583,12 @@ static void act_list(unsigned proc)
 {
 	struct sim_want *c = want_begin(SIM_ASKS_LIST, proc);
 	struct principal who = principal_of(proc);
-	struct sandbox_list q = { .who = &who, .cached = chance(500) };
+	struct sandbox_list q = { .cached = chance(500) };
 
 	if (!c)
 		return;
-	q.deadline_ms = c->deadline_ms - sim->booted_at_ms;
-	if (sandbox_list(W->core, &q, on_page, c, &c->op) < 0)
+	if (sandbox_list(W->core, CALL(&who, NULL, c->deadline_ms - sim->booted_at_ms, c), &q,
+			 on_page, &c->op) < 0)
 		want_done(c);
 }
 
@@ -615,12 +614,13 @@ static void act_on_lease(unsigned proc)
 	if (what == SIM_ASKS_RENEW) {
 		c->ttl_ms = draw(1000, 60000);
 		x->ends_at_ms = MIN(x->ends_at_ms, sim->now_ms + c->ttl_ms);
-		r = sandbox_renew(W->core, &who, x->id, c->ttl_ms,
-				  c->deadline_ms - sim->booted_at_ms, on_lease, c, &c->op);
+		r = sandbox_renew(W->core, CALL(&who, NULL, c->deadline_ms - sim->booted_at_ms, c),
+				  x->id, c->ttl_ms, on_lease, &c->op);
 	} else if (what == SIM_ASKS_RELEASE) {
 		release(x);
-		r = sandbox_release(W->core, &who, x->id, c->deadline_ms - sim->booted_at_ms,
-				    on_yes, c, &c->op);
+		r = sandbox_release(W->core,
+				    CALL(&who, NULL, c->deadline_ms - sim->booted_at_ms, c), x->id,
+				    on_yes, &c->op);
 	} else {
 		c->kind = SANDBOX_LEASE_STREAM;
 		(void)str_copy(c->ref, sizeof(c->ref), x->sandbox->real->id);

@@ -255,17 +255,16 @@ void act_fork(unsigned proc)
 	char rid[16];
 	struct sim_want *c = begin_copy(SIM_ASKS_FORK, proc, rid);
 	struct principal who = principal_of(proc);
-	struct sandbox_fork f = { .who = &who, .request_id = rid };
+	struct sandbox_fork f = { .request_id = rid };
 
 	if (!c)
 		return;
-	f.deadline_ms = c->deadline_ms - sim->booted_at_ms;
-	f.sandbox = c->ref;
 	f.count = c->copy->count;
 	f.timeout_ms = c->copy->timeout_s * 1000ull;
 	f.policy = change_of(&c->copy->policy);
 	f.params_hash[0] = (uint8_t)c->copy->timeout_s;
-	if (sandbox_fork(W->core, &f, on_children, c, &c->op) < 0)
+	if (sandbox_fork(W->core, CALL(&who, c->ref, c->deadline_ms - sim->booted_at_ms, c), &f,
+			 on_children, &c->op) < 0)
 		want_done(c);
 }
 
@@ -276,15 +275,15 @@ void act_snapshot(unsigned proc)
 				     ? begin_copy(SIM_ASKS_SNAPSHOT, proc, rid)
 				     : NULL;
 	struct principal who = principal_of(proc);
-	struct sandbox_snapshot_create q = { .who = &who, .request_id = rid };
+	struct sandbox_snapshot_create q = { .request_id = rid };
 
 	if (!c)
 		return;
-	q.deadline_ms = c->deadline_ms - sim->booted_at_ms;
-	q.sandbox = c->ref;
 	q.name = c->copy->name;
 	q.params_hash[0] = (uint8_t)c->copy->timeout_s;
-	if (sandbox_snapshot_create(W->core, &q, on_snapshot, c, &c->op) < 0)
+	if (sandbox_snapshot_create(W->core,
+				    CALL(&who, c->ref, c->deadline_ms - sim->booted_at_ms, c), &q,
+				    on_snapshot, &c->op) < 0)
 		want_done(c);
 }
 
@@ -297,7 +296,8 @@ static void act_delete(struct sim_want *c, const struct principal *who, uint64_t
 	if (snap_copy(s)->uid == who->uid || !s->acked)
 		s->delete_asked = true;
 	sim_trace("DeleteSnapshot #%u uid %u %s", c->serial, who->uid, s->real->id);
-	if (sandbox_delete_snapshot(W->core, who, s->real->id, until, on_deleted, c, &c->op) < 0)
+	if (sandbox_delete_snapshot(W->core, CALL(who, NULL, until, c), s->real->id, on_deleted,
+				    &c->op) < 0)
 		want_done(c);
 }
 
@@ -306,19 +306,20 @@ void act_snapshots(unsigned proc)
 {
 	struct sim_want *c = want_begin(SIM_ASKS_SNAPSHOTS, proc);
 	struct principal who = principal_of(proc);
-	struct sandbox_snapshot_list q = { .who = &who };
+	struct sandbox_snapshot_list q = { 0 };
+	struct sandbox_call head = { .who = &who, .user = c };
 
 	if (!c)
 		return;
-	q.deadline_ms = c->deadline_ms - sim->booted_at_ms;
+	head.deadline_ms = c->deadline_ms - sim->booted_at_ms;
 	if (W->fake->n_snapshots && sim_chance(&W->rng, 300)) {
-		act_delete(c, &who, q.deadline_ms);
+		act_delete(c, &who, head.deadline_ms);
 		return;
 	}
 	if (sim_chance(&W->rng, 500) && want_aim(c, false))
-		q.sandbox = c->ref;
+		head.sandbox = c->ref;
 	q.cached = sim_chance(&W->rng, 200);
 	sim_trace("Snapshots #%u uid %u %s%s", c->serial, who.uid, c->ref, q.cached ? " cached" : "");
-	if (sandbox_list_snapshots(W->core, &q, on_snapshots, c, &c->op) < 0)
+	if (sandbox_list_snapshots(W->core, &head, &q, on_snapshots, &c->op) < 0)
 		want_done(c);
 }

@@ -8,6 +8,9 @@
  * stored or answered), then the memory is dropped and the next run opens what the disk kept.
  */
 #ifndef AB_TESTS_SIM_SIM_H
+/* The head of a call. */
+#define CALL(...) (&(struct sandbox_call){ __VA_ARGS__ })
+
 #define AB_TESTS_SIM_SIM_H
 
 #include <stdbool.h>

@@ -40,16 +40,13 @@ struct args {
 	bool has_waited;		/* its turn came, once */
 };
 
-static void op_connect_free_args(struct sandbox_op *op)
+static void op_connect_fini_args(void *args)
 {
-	struct args *a = op->args;
+	struct args *a = args;
 
-	if (a) {
-		cloud_sandbox_free(a->answer);
-		sandbox_free(a->temp);
-		holder_unref(a->holder);
-	}
-	free(a);
+	cloud_sandbox_free(a->answer);
+	sandbox_free(a->temp);
+	holder_unref(a->holder);
 }
 
 static bool check_timeout(struct sandbox_op *op)
@@ -414,43 +411,19 @@ static const struct op_kind connect_kind = {
 	.name = "ConnectSandbox",
 	.start = connect_start,
 	.fail = op_fail_sandbox,
-	.free_args = op_connect_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_connect_fini_args,
 };
 
-static int new_op(struct sandbox_core *core, const struct op_args *o, const struct args *init,
-		  sandbox_view_fn *done, struct sandbox_op **ret)
+int sandbox_connect(struct sandbox_core *core, const struct sandbox_call *call,
+		    const struct sandbox_connect *c, sandbox_view_fn *done, struct sandbox_op **ret)
 {
-	struct op_args with = *o;
-	struct args *a = calloc(1, sizeof(*a));
-	int r;
-
-	if (!a)
-		return -ENOMEM;
-	*a = *init;
-	with.args = a;
-	r = op_new(core, &with, ret);
-	if (r < 0) {
-		free(a);
-		return r;
-	}
-	(*ret)->done.sandbox = done;
-	return 0;
-}
-
-int sandbox_connect(struct sandbox_core *core, const struct sandbox_connect *c,
-		    sandbox_view_fn *done, void *user, struct sandbox_op **ret)
-{
-	struct op_args o = { .kind = &connect_kind, .who = c->who, .deadline_ms = c->deadline_ms,
-			     .ref = c->sandbox ? c->sandbox : "", .user = user };
 	struct args a = { .timeout_ms = c->timeout_ms, .adopt = c->adopt, .wait_ready = c->wait_ready };
-	int r = c->process_lease ? holder_of(core, c->who, &a.holder) : 0;
+	int r = c->process_lease ? holder_of(core, call->who, &a.holder) : 0;
 
 	if (r < 0)
 		return r;
-	r = new_op(core, &o, &a, done, ret);
-	if (r < 0)
-		holder_unref(a.holder);
-	return r;
+	return op_new(core, &connect_kind, call, &a, (union op_done){ .sandbox = done }, ret);
 }
 
 /* --- SetTimeout --- */
@@ -533,16 +506,14 @@ static const struct op_kind timeout_kind = {
 	.start = timeout_start,
 	.fail = op_fail_sandbox,
 	.leave = timeout_leave,
-	.free_args = op_connect_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_connect_fini_args,
 };
 
-int sandbox_set_timeout(struct sandbox_core *core, const struct principal *who, const char *sandbox,
-			uint64_t timeout_ms, uint64_t deadline_ms, sandbox_view_fn *done,
-			void *user, struct sandbox_op **ret)
+int sandbox_set_timeout(struct sandbox_core *core, const struct sandbox_call *call,
+			uint64_t timeout_ms, sandbox_view_fn *done, struct sandbox_op **ret)
 {
-	struct op_args o = { .kind = &timeout_kind, .who = who, .deadline_ms = deadline_ms,
-			     .ref = sandbox ? sandbox : "", .user = user };
-	struct args a = { .timeout_ms = timeout_ms, .is_set = true };
+	const struct args a = { .timeout_ms = timeout_ms, .is_set = true };
 
-	return new_op(core, &o, &a, done, ret);
+	return op_new(core, &timeout_kind, call, &a, (union op_done){ .sandbox = done }, ret);
 }

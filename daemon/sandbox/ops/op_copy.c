@@ -27,34 +27,36 @@ struct args {
 	struct status why;
 };
 
-static void op_copy_args_free(struct args *a)
+static void op_copy_fini_args(void *args)
 {
-	if (!a)
-		return;
+	struct args *a = args;
+
 	free(a->request_id);
 	free(a->name);
-	free(a);
-}
-
-static void op_copy_free_args(struct sandbox_op *op)
-{
-	op_copy_args_free(op->args);
 }
 
 /* --- answers --- */
 
-/* The word of one child, and the status behind it. */
-static void view_child(struct sandbox_op *op, struct account *account, const char *word,
-		       const struct cloud_child *made, struct sandbox_child *ret,
-		       struct sandbox_view *view, struct status *st)
+struct family {
+	struct sandbox_child v[FORK_MAX];
+	struct sandbox_view views[FORK_MAX];
+	struct status sts[FORK_MAX];
+	size_t n;
+};
+
+/* Of the next child: `word` is what the request id kept of it. */
+static void add_child(struct sandbox_op *op, struct account *account, const char *word,
+		      const struct cloud_child *made, struct family *f)
 {
 	struct sandbox *b = *word == '!' ? NULL : core_find(op->core, account, word);
+	struct status *st = &f->sts[f->n];
+	struct sandbox_child *ret = &f->v[f->n];
 
 	*ret = (struct sandbox_child){ .st = st };
 	if (b) {
 		sandbox_claim(op->core, b, op->who.uid);
-		sandbox_view(b, made ? SANDBOX_FROM_CLOUD : SANDBOX_FROM_CACHE, view);
-		ret->sandbox = view;
+		sandbox_view(b, made ? SANDBOX_FROM_CLOUD : SANDBOX_FROM_CACHE, &f->views[f->n]);
+		ret->sandbox = &f->views[f->n];
 	} else if (*word != '!') {
 		status_set(st, R_SANDBOX_GONE, "sandbox %s of this request_id no longer exists", word);
 		status_evidence(st, "sandbox_id", "%s", word);
@@ -65,30 +67,26 @@ static void view_child(struct sandbox_op *op, struct account *account, const cha
 
 		status_set(st, reason ? reason : R_BUG, "this child was not made when the request ran");
 	}
+	f->n++;
 }
 
 static void answer_fork(struct sandbox_op *op, struct account *account, const char *object,
 			const struct cloud_children *made)
 {
 	char *words = str_dup(object), *save = NULL;
-	struct sandbox_child *v = calloc(FORK_MAX, sizeof(*v));
-	struct sandbox_view *views = calloc(FORK_MAX, sizeof(*views));
-	struct status *sts = calloc(FORK_MAX, sizeof(*sts)), ok = STATUS_OK;
-	size_t n = 0;
+	struct family *f = calloc(1, sizeof(*f));
+	struct status ok = STATUS_OK;
 
-	if (!words || !v || !views || !sts) {
+	if (!words || !f) {
 		op_fail_errno(op, -ENOMEM);
 	} else {
-		for (char *w = strtok_r(words, " ", &save); w && n < FORK_MAX;
-		     w = strtok_r(NULL, " ", &save), n++)
-			view_child(op, account, w, made && n < made->n ? &made->v[n] : NULL, &v[n], &views[n],
-				   &sts[n]);
-		op_end_fork(op, &ok, v, n);
+		for (char *w = strtok_r(words, " ", &save); w && f->n < FORK_MAX;
+		     w = strtok_r(NULL, " ", &save))
+			add_child(op, account, w, made && f->n < made->n ? &made->v[f->n] : NULL, f);
+		op_end_fork(op, &ok, f->v, f->n);
 	}
 	free(words);
-	free(v);
-	free(views);
-	free(sts);
+	free(f);
 }
 
 static void answer_snapshot(struct sandbox_op *op, struct account *account, const char *id, bool fresh)
@@ -249,7 +247,8 @@ static const struct op_kind fork_kind = {
 	.expire = op_copy_expire,
 	.fail = fork_fail,
 	.leave = attempt_leave,
-	.free_args = op_copy_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_copy_fini_args,
 };
 
 static const struct op_kind snapshot_kind = {
@@ -258,83 +257,58 @@ static const struct op_kind snapshot_kind = {
 	.expire = op_copy_expire,
 	.fail = snapshot_fail,
 	.leave = attempt_leave,
-	.free_args = op_copy_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_copy_fini_args,
 };
 
-static int args_new(const struct copy_kind *kind, const char *request_id, const uint8_t hash[32],
-		    const char *name, struct args **ret)
+static int init_args(struct args *a, const char *request_id, const uint8_t hash[32], const char *name)
 {
-	struct args *a = calloc(1, sizeof(*a));
-
-	if (!a)
-		return -ENOMEM;
-	a->kind = kind;
-	a->count = 1;
 	memcpy(a->params_hash, hash, sizeof(a->params_hash));
 	a->bad = !rules_check_request_id(request_id, &a->why);
-	if (text_set(&a->request_id, request_id) < 0 || text_set(&a->name, name) < 0) {
-		op_copy_args_free(a);
-		return -ENOMEM;
-	}
-	*ret = a;
-	return 0;
+	if (text_set(&a->request_id, request_id) == 0 && text_set(&a->name, name) == 0)
+		return 0;
+	op_copy_fini_args(a);
+	return -ENOMEM;
 }
 
-int sandbox_fork(struct sandbox_core *core, const struct sandbox_fork *f, sandbox_fork_fn *done,
-		 void *user, struct sandbox_op **ret)
+int sandbox_fork(struct sandbox_core *core, const struct sandbox_call *call,
+		 const struct sandbox_fork *f, sandbox_fork_fn *done, struct sandbox_op **ret)
 {
-	struct op_args o = { .kind = &fork_kind, .who = f->who, .deadline_ms = f->deadline_ms,
-			     .ref = f->sandbox ? f->sandbox : "", .user = user };
-	struct args *a;
-	int r = args_new(&copy_fork, f->request_id, f->params_hash, NULL, &a);
+	struct args a = { .kind = &copy_fork, .count = f->count ? f->count : 1, .policy = f->policy };
+	int r = init_args(&a, f->request_id, f->params_hash, NULL);
 
 	if (r < 0)
 		return r;
-	a->count = f->count ? f->count : 1;
-	a->policy = f->policy;
-	a->bad = a->bad || !policy_check(&f->policy, &a->why);
-	if (!a->bad && (f->policy.set & BIT(POLICY_F_ON_GONE)) && f->policy.to.on_gone == POLICY_RECREATE) {
-		a->bad = true;
-		status_set(&a->why, R_UNSUPPORTED, "policy.on_gone: a child of a fork has no parameters to make it again");
+	a.bad = a.bad || !policy_check(&f->policy, &a.why);
+	if (!a.bad && (f->policy.set & BIT(POLICY_F_ON_GONE)) &&
+	    f->policy.to.on_gone == POLICY_RECREATE) {
+		a.bad = true;
+		status_set(&a.why, R_UNSUPPORTED,
+			   "policy.on_gone: a child of a fork has no parameters to make it again");
 	}
-	if (!a->bad && a->count > FORK_MAX) {
-		status_field(&a->why, "count", "must be 1 to %u", FORK_MAX);
-		a->bad = true;
+	if (!a.bad && a.count > FORK_MAX) {
+		status_field(&a.why, "count", "must be 1 to %u", FORK_MAX);
+		a.bad = true;
 	}
-	if (!a->bad && !rules_timeout_s(f->timeout_ms, &a->timeout_s)) {
-		status_field(&a->why, "sandbox_timeout", "must be at most 30 days");
-		a->bad = true;
+	if (!a.bad && !rules_timeout_s(f->timeout_ms, &a.timeout_s)) {
+		status_field(&a.why, "sandbox_timeout", "must be at most 30 days");
+		a.bad = true;
 	}
-	o.args = a;
-	r = op_new(core, &o, ret);
-	if (r < 0) {
-		op_copy_args_free(a);
-		return r;
-	}
-	(*ret)->done.fork = done;
-	return 0;
+	return op_new(core, &fork_kind, call, &a, (union op_done){ .fork = done }, ret);
 }
 
-int sandbox_snapshot_create(struct sandbox_core *core, const struct sandbox_snapshot_create *c,
-			    sandbox_snapshot_fn *done, void *user, struct sandbox_op **ret)
+int sandbox_snapshot_create(struct sandbox_core *core, const struct sandbox_call *call,
+			    const struct sandbox_snapshot_create *c, sandbox_snapshot_fn *done,
+			    struct sandbox_op **ret)
 {
-	struct op_args o = { .kind = &snapshot_kind, .who = c->who, .deadline_ms = c->deadline_ms,
-			     .ref = c->sandbox ? c->sandbox : "", .user = user };
-	struct args *a;
-	int r = args_new(&copy_snapshot, c->request_id, c->params_hash, c->name, &a);
+	struct args a = { .kind = &copy_snapshot, .count = 1 };
+	int r = init_args(&a, c->request_id, c->params_hash, c->name);
 
 	if (r < 0)
 		return r;
-	if (!a->bad && strlen(a->name) > NAME_MAX_BYTES) {
-		status_field(&a->why, "name", "has at most %u bytes", NAME_MAX_BYTES);
-		a->bad = true;
+	if (!a.bad && strlen(a.name) > NAME_MAX_BYTES) {
+		status_field(&a.why, "name", "has at most %u bytes", NAME_MAX_BYTES);
+		a.bad = true;
 	}
-	o.args = a;
-	r = op_new(core, &o, ret);
-	if (r < 0) {
-		op_copy_args_free(a);
-		return r;
-	}
-	(*ret)->done.snapshot = done;
-	return 0;
+	return op_new(core, &snapshot_kind, call, &a, (union op_done){ .snapshot = done }, ret);
 }

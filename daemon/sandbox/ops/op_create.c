@@ -44,10 +44,10 @@ struct args {
 	bool own;			/* the creation it waits for is that of its request, not just of its name */
 };
 
-static void op_create_args_free(struct args *a)
+static void op_create_fini_args(void *args)
 {
-	if (!a)
-		return;
+	struct args *a = args;
+
 	free(a->request_id);
 	free(a->account);
 	free(a->template_id);
@@ -57,12 +57,6 @@ static void op_create_args_free(struct args *a)
 	holder_unref(a->holder);
 	cloud_network_free(a->network);
 	creation_tokens_free(a->tokens, a->n_tokens);
-	free(a);
-}
-
-static void op_create_free_args(struct sandbox_op *op)
-{
-	op_create_args_free(op->args);
 }
 
 static int copy_pairs(struct cloud_kvs *to, const struct sandbox_pair *v, size_t n)
@@ -129,14 +123,11 @@ static bool asks_to_recreate(const struct policy_change *p)
 	return (p->set & BIT(POLICY_F_ON_GONE)) && p->to.on_gone == POLICY_RECREATE;
 }
 
-static int args_new(const struct sandbox_create *c, struct args **ret)
+/* On failure, what it has so far stays in `a`. */
+static int init_args(struct args *a, const struct sandbox_create *c)
 {
-	struct args *a = calloc(1, sizeof(*a));
-
-	if (!a || copy_network(a, c) < 0) {
-		op_create_args_free(a);
+	if (copy_network(a, c) < 0)
 		return -ENOMEM;
-	}
 	a->bad = !rules_check_create(c, &a->why) || !policy_check(&c->policy, &a->why) ||
 		 !surface_is_valid(a, c, &a->why);
 	if (!a->bad && str_is_empty(c->name) && asks_to_recreate(&c->policy)) {
@@ -157,11 +148,8 @@ static int args_new(const struct sandbox_create *c, struct args **ret)
 	    text_set(&a->name, c->name) < 0 ||
 	    text_set(&a->template_id, str_is_empty(c->template_id) ? "base" : c->template_id) < 0 ||
 	    copy_pairs(&a->metadata, c->metadata, c->n_metadata) < 0 ||
-	    copy_pairs(&a->envs, c->envs, c->n_envs) < 0 || copy_tokens(a, c) < 0) {
-		op_create_args_free(a);
+	    copy_pairs(&a->envs, c->envs, c->n_envs) < 0 || copy_tokens(a, c) < 0)
 		return -ENOMEM;
-	}
-	*ret = a;
 	return 0;
 }
 
@@ -661,34 +649,21 @@ static const struct op_kind op_create_kind = {
 	.expire = op_create_expire,
 	.fail = op_fail_sandbox,
 	.leave = attempt_leave,
-	.free_args = op_create_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_create_fini_args,
 };
 
-int sandbox_create(struct sandbox_core *core, const struct sandbox_create *c, sandbox_view_fn *done,
-		   void *user, struct sandbox_op **ret)
+int sandbox_create(struct sandbox_core *core, const struct sandbox_call *call,
+		   const struct sandbox_create *c, sandbox_view_fn *done, struct sandbox_op **ret)
 {
-	struct op_args o = {.kind = &op_create_kind,
-			    .who = c->who,
-			    .deadline_ms = c->deadline_ms,
-			    .user = user};
-	struct args *a;
-	int r = args_new(c, &a);
+	struct args a = { 0 };
+	int r = init_args(&a, c);
 
-	if (r < 0)
-		return r;
-	if (c->process_lease) {
-		r = holder_of(core, c->who, &a->holder);
-		if (r < 0) {
-			op_create_args_free(a);
-			return r;
-		}
-	}
-	o.args = a;
-	r = op_new(core, &o, ret);
+	if (!r && c->process_lease)
+		r = holder_of(core, call->who, &a.holder);
 	if (r < 0) {
-		op_create_args_free(a);
+		op_create_fini_args(&a);
 		return r;
 	}
-	(*ret)->done.sandbox = done;
-	return 0;
+	return op_new(core, &op_create_kind, call, &a, (union op_done){ .sandbox = done }, ret);
 }

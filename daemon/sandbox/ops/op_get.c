@@ -22,13 +22,11 @@ struct args {
 	bool resumed;			/* resolve: it was, once */
 };
 
-static void op_get_free_args(struct sandbox_op *op)
+static void op_get_fini_args(void *args)
 {
-	struct args *a = op->args;
+	struct args *a = args;
 
-	if (a)
-		sandbox_free(a->temp);
-	free(a);
+	sandbox_free(a->temp);
 }
 
 /* A sandbox of the caller's account that no row is about. Another uid's on this host has a row, or
@@ -164,37 +162,18 @@ static const struct op_kind get_kind = {
 	.start = get_start,
 	.expire = get_expire,
 	.fail = op_fail_sandbox,
-	.free_args = op_get_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_get_fini_args,
 };
 
-static int get_new(struct sandbox_core *core, const struct op_kind *kind,
-		   const struct principal *who, const char *sandbox, uint64_t deadline_ms,
-		   void *user, struct sandbox_op **ret)
+int sandbox_get(struct sandbox_core *core, const struct sandbox_call *call,
+		uint64_t max_staleness_ms, sandbox_view_fn *done, struct sandbox_op **ret)
 {
-	struct args *a = calloc(1, sizeof(*a));
-	struct op_args o = { .kind = kind, .who = who, .deadline_ms = deadline_ms, .args = a,
-			     .ref = sandbox ? sandbox : "", .user = user };
-	int r = a ? op_new(core, &o, ret) : -ENOMEM;
+	struct args a = { .max_staleness_ms = max_staleness_ms };
 
-	if (r < 0)
-		free(a);
-	return r;
-}
-
-int sandbox_get(struct sandbox_core *core, const struct principal *who, const char *sandbox,
-		uint64_t max_staleness_ms, uint64_t deadline_ms, sandbox_view_fn *done, void *user,
-		struct sandbox_op **ret)
-{
-	struct args *a;
-	int r = get_new(core, &get_kind, who, sandbox, deadline_ms, user, ret);
-
-	if (r < 0)
-		return r;
-	a = (*ret)->args;
-	a->max_staleness_ms = max_staleness_ms == SANDBOX_STALENESS_DEFAULT ? core->max_staleness_ms
-									    : max_staleness_ms;
-	(*ret)->done.sandbox = done;
-	return 0;
+	if (max_staleness_ms == SANDBOX_STALENESS_DEFAULT)
+		a.max_staleness_ms = core->max_staleness_ms;
+	return op_new(core, &get_kind, call, &a, (union op_done){ .sandbox = done }, ret);
 }
 
 /* --- the target of calls to the agent --- */
@@ -277,18 +256,14 @@ static const struct op_kind resolve_kind = {
 	.name = "resolve",
 	.start = resolve_start,
 	.fail = op_fail_target,
-	.free_args = op_get_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_get_fini_args,
 };
 
-int sandbox_resolve(struct sandbox_core *core, const struct principal *who, const char *sandbox,
-		    uint64_t deadline_ms, sandbox_target_fn *done, void *user,
-		    struct sandbox_op **ret)
+int sandbox_resolve(struct sandbox_core *core, const struct sandbox_call *call,
+		    sandbox_target_fn *done, struct sandbox_op **ret)
 {
-	int r = get_new(core, &resolve_kind, who, sandbox, deadline_ms, user, ret);
-
-	if (!r)
-		(*ret)->done.target = done;
-	return r;
+	return op_new(core, &resolve_kind, call, NULL, (union op_done){ .target = done }, ret);
 }
 
 /* --- evidence --- */
@@ -324,30 +299,30 @@ static const struct op_kind evidence_kind = {
 	.name = "inquiry",
 	.start = evidence_start,
 	.fail = op_fail_target,
-	.free_args = op_get_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_get_fini_args,
 };
 
-int sandbox_note_evidence(struct sandbox_core *core, const char *account, const char *id,
-			  enum sandbox_evidence what, uint64_t deadline_ms, sandbox_target_fn *done,
-			  void *user, struct sandbox_op **ret)
+int sandbox_note_evidence(struct sandbox_core *core, const struct sandbox_call *call,
+			  const char *account, enum sandbox_evidence what, sandbox_target_fn *done,
+			  struct sandbox_op **ret)
 {
-	/* The daemon asks for itself: the command or file call was allowed before. */
 	const struct principal self = { .pidfd = -1, .admin = true };
 	struct account *a = core_account_by_name(core, account);
+	struct sandbox_call own = *call;
 	struct sandbox *b;
 	int r;
 
 	if (!a)
 		return -EINVAL;
-	b = core_find(core, a, id);
+	b = core_find(core, a, call->sandbox);
 	if (b && what == SANDBOX_SAW_REFUSED)
 		b->token_known = false;
-	r = get_new(core, &evidence_kind, &self, id, deadline_ms, user, ret);
-	if (r < 0)
-		return r;
-	(*ret)->account = a;
-	(*ret)->done.target = done;
-	return 0;
+	own.who = &self;
+	r = op_new(core, &evidence_kind, &own, NULL, (union op_done){ .target = done }, ret);
+	if (!r)
+		(*ret)->account = a;
+	return r;
 }
 
 /* --- IsRunning --- */
@@ -433,18 +408,14 @@ static const struct op_kind running_kind = {
 	.name = "IsRunning",
 	.start = running_start,
 	.fail = op_fail_yes,
-	.free_args = op_get_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_get_fini_args,
 };
 
-int sandbox_is_running(struct sandbox_core *core, const struct principal *who, const char *sandbox,
-		       uint64_t deadline_ms, sandbox_bool_fn *done, void *user,
-		       struct sandbox_op **ret)
+int sandbox_is_running(struct sandbox_core *core, const struct sandbox_call *call,
+		       sandbox_bool_fn *done, struct sandbox_op **ret)
 {
-	int r = get_new(core, &running_kind, who, sandbox, deadline_ms, user, ret);
-
-	if (!r)
-		(*ret)->done.yes = done;
-	return r;
+	return op_new(core, &running_kind, call, NULL, (union op_done){ .yes = done }, ret);
 }
 
 /* --- GetHost --- */
@@ -518,20 +489,13 @@ static const struct op_kind host_kind = {
 	.name = "GetHost",
 	.start = host_start,
 	.fail = host_fail,
-	.free_args = op_get_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_get_fini_args,
 };
 
-int sandbox_get_host(struct sandbox_core *core, const struct principal *who, const char *sandbox,
-		     uint32_t port, uint64_t deadline_ms, sandbox_host_fn *done, void *user,
-		     struct sandbox_op **ret)
+int sandbox_get_host(struct sandbox_core *core, const struct sandbox_call *call, uint32_t port,
+		     sandbox_host_fn *done, struct sandbox_op **ret)
 {
-	struct args *a;
-	int r = get_new(core, &host_kind, who, sandbox, deadline_ms, user, ret);
-
-	if (r < 0)
-		return r;
-	a = (*ret)->args;
-	a->port = port;
-	(*ret)->done.host = done;
-	return 0;
+	return op_new(core, &host_kind, call, &(struct args){.port = port},
+		      (union op_done){.host = done}, ret);
 }

@@ -34,16 +34,13 @@ struct args {
 	bool taken;		/* by this call; without a ttl it ends with it */
 };
 
-static void op_lease_free_args(struct sandbox_op *op)
+static void op_lease_fini_args(void *args)
 {
-	struct args *a = op->args;
+	struct args *a = args;
 
-	if (!a)
-		return;
 	free(a->label);
 	free(a->lease_id);
 	holder_unref(a->holder);
-	free(a);
 }
 
 static void fail_lease(struct sandbox_op *op, const struct status *st)
@@ -256,50 +253,26 @@ static const struct op_kind acquire_kind = {
 	.start = acquire_start,
 	.fail = fail_lease,
 	.leave = leave_acquire,
-	.free_args = op_lease_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_lease_fini_args,
 };
 
-static int new_op(struct sandbox_core *core, const struct op_args *o, const struct args *init,
-		  const char *label, const char *lease_id, struct sandbox_op **ret)
+int sandbox_acquire(struct sandbox_core *core, const struct sandbox_call *call,
+		    const struct sandbox_acquire *q, sandbox_lease_fn *done,
+		    struct sandbox_op **ret)
 {
-	struct op_args with = *o;
-	struct args *a = calloc(1, sizeof(*a));
-	int r = a ? 0 : -ENOMEM;
-
-	if (!a)
-		return r;
-	*a = *init;
-	with.args = a;
-	r = text_set(&a->label, label);
-	if (!r)
-		r = text_set(&a->lease_id, lease_id);
-	if (!r)
-		r = op_new(core, &with, ret);
-	if (r < 0) {
-		free(a->label);
-		free(a->lease_id);
-		free(a);
-	}
-	return r;
-}
-
-int sandbox_acquire(struct sandbox_core *core, const struct sandbox_acquire *q,
-		    sandbox_lease_fn *done, void *user, struct sandbox_op **ret)
-{
-	struct op_args o = { .kind = &acquire_kind, .who = q->who, .deadline_ms = q->deadline_ms,
-			     .ref = q->sandbox ? q->sandbox : "", .user = user };
 	struct args a = { .kind = q->kind, .ttl_ms = q->ttl_ms };
-	int r = q->kind == SANDBOX_LEASE_PROCESS ? holder_of(core, q->who, &a.holder) : 0;
+	int r = text_set(&a.label, q->label);
 
-	if (r < 0)
-		return r;
-	r = new_op(core, &o, &a, q->label, q->lease_id, ret);
+	if (!r)
+		r = text_set(&a.lease_id, q->lease_id);
+	if (!r && q->kind == SANDBOX_LEASE_PROCESS)
+		r = holder_of(core, call->who, &a.holder);
 	if (r < 0) {
-		holder_unref(a.holder);
+		op_lease_fini_args(&a);
 		return r;
 	}
-	(*ret)->done.lease = done;
-	return 0;
+	return op_new(core, &acquire_kind, call, &a, (union op_done){ .lease = done }, ret);
 }
 
 /* --- Renew --- */
@@ -340,20 +313,18 @@ static const struct op_kind renew_kind = {
 	.name = "Renew",
 	.start = renew_start,
 	.fail = fail_lease,
-	.free_args = op_lease_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_lease_fini_args,
 };
 
-int sandbox_renew(struct sandbox_core *core, const struct principal *who, const char *lease_id,
-		  uint64_t ttl_ms, uint64_t deadline_ms, sandbox_lease_fn *done, void *user,
-		  struct sandbox_op **ret)
+int sandbox_renew(struct sandbox_core *core, const struct sandbox_call *call, const char *lease_id,
+		  uint64_t ttl_ms, sandbox_lease_fn *done, struct sandbox_op **ret)
 {
-	struct op_args o = { .kind = &renew_kind, .who = who, .deadline_ms = deadline_ms, .user = user };
 	struct args a = { .kind = SANDBOX_LEASE_TTL, .ttl_ms = ttl_ms };
-	int r = new_op(core, &o, &a, "", lease_id, ret);
 
-	if (!r)
-		(*ret)->done.lease = done;
-	return r;
+	if (text_set(&a.lease_id, lease_id) < 0)
+		return -ENOMEM;
+	return op_new(core, &renew_kind, call, &a, (union op_done){ .lease = done }, ret);
 }
 
 /* --- Release --- */
@@ -389,20 +360,18 @@ static const struct op_kind release_kind = {
 	.name = "Release",
 	.start = release_start,
 	.fail = op_fail_yes,
-	.free_args = op_lease_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_lease_fini_args,
 };
 
-int sandbox_release(struct sandbox_core *core, const struct principal *who, const char *lease_id,
-		    uint64_t deadline_ms, sandbox_bool_fn *done, void *user,
-		    struct sandbox_op **ret)
+int sandbox_release(struct sandbox_core *core, const struct sandbox_call *call,
+		    const char *lease_id, sandbox_bool_fn *done, struct sandbox_op **ret)
 {
-	struct op_args o = { .kind = &release_kind, .who = who, .deadline_ms = deadline_ms, .user = user };
 	struct args a = { .kind = SANDBOX_LEASE_TTL };
-	int r = new_op(core, &o, &a, "", lease_id, ret);
 
-	if (!r)
-		(*ret)->done.yes = done;
-	return r;
+	if (text_set(&a.lease_id, lease_id) < 0)
+		return -ENOMEM;
+	return op_new(core, &release_kind, call, &a, (union op_done){ .yes = done }, ret);
 }
 
 /* --- List --- */
@@ -412,12 +381,11 @@ struct list_args {
 	char *page_token;
 };
 
-static void free_list_args(struct sandbox_op *op)
+static void fini_list_args(void *args)
 {
-	struct list_args *a = op->args;
+	struct list_args *a = args;
 
 	free(a->page_token);
-	free(a);
 }
 
 static void fail_leases(struct sandbox_op *op, const struct status *st)
@@ -500,28 +468,17 @@ static const struct op_kind list_kind = {
 	.name = "List",
 	.start = list_start,
 	.fail = fail_leases,
-	.free_args = free_list_args,
+	.args_size = sizeof(struct list_args),
+	.fini_args = fini_list_args,
 };
 
-int sandbox_list_leases(struct sandbox_core *core, const struct principal *who, const char *sandbox,
-			uint32_t page_size, const char *page_token, uint64_t deadline_ms,
-			sandbox_leases_fn *done, void *user, struct sandbox_op **ret)
+int sandbox_list_leases(struct sandbox_core *core, const struct sandbox_call *call,
+			uint32_t page_size, const char *page_token, sandbox_leases_fn *done,
+			struct sandbox_op **ret)
 {
-	struct list_args *a = calloc(1, sizeof(*a));
-	struct op_args o = { .kind = &list_kind, .who = who, .deadline_ms = deadline_ms, .args = a,
-			     .ref = sandbox ? sandbox : "", .user = user };
-	int r = a ? text_set(&a->page_token, page_token) : -ENOMEM;
+	struct list_args a = { .page_size = page_size };
 
-	if (!r) {
-		a->page_size = page_size;
-		r = op_new(core, &o, ret);
-	}
-	if (r < 0) {
-		if (a)
-			free(a->page_token);
-		free(a);
-		return r;
-	}
-	(*ret)->done.leases = done;
-	return 0;
+	if (text_set(&a.page_token, page_token) < 0)
+		return -ENOMEM;
+	return op_new(core, &list_kind, call, &a, (union op_done){ .leases = done }, ret);
 }

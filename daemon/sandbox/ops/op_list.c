@@ -22,20 +22,14 @@ struct args {
 	uint64_t question;
 };
 
-static void op_list_args_free(struct args *a)
+static void op_list_fini_args(void *args)
 {
-	if (!a)
-		return;
+	struct args *a = args;
+
 	free(a->template_id);
 	free(a->page_token);
 	free(a->account_name);
 	pairs_fini(&a->metadata);
-	free(a);
-}
-
-static void op_list_free_args(struct sandbox_op *op)
-{
-	op_list_args_free(op->args);
 }
 
 /* --- the rows of a page --- */
@@ -192,7 +186,7 @@ static bool op_list_check(struct sandbox_op *op, struct status *st)
 		status_set(st, R_ACCOUNT_NOT_FOUND, "there is no account %s", a->account_name);
 		return false;
 	}
-	a->question = page_question(&a->q, op->account->name);
+	a->question = page_question(&a->q, op->who.uid, op->account->name);
 	a->from_start = !a->page_token[0];
 	if (!a->from_start && page_token_parse(a->page_token, a->question, &a->after) < 0) {
 		status_field(st, "page_token", "is not one that this list gave out");
@@ -238,35 +232,23 @@ static const struct op_kind op_list_kind = {
 	.start = op_list_start,
 	.expire = op_list_expire,
 	.fail = op_list_fail,
-	.free_args = op_list_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_list_fini_args,
 };
 
-int sandbox_list(struct sandbox_core *core, const struct sandbox_list *q, sandbox_list_fn *done,
-		 void *user, struct sandbox_op **ret)
+int sandbox_list(struct sandbox_core *core, const struct sandbox_call *call,
+		 const struct sandbox_list *q, sandbox_list_fn *done, struct sandbox_op **ret)
 {
-	struct op_args o = {
-		.kind = &op_list_kind, .who = q->who, .deadline_ms = q->deadline_ms, .user = user};
-	struct args *a = calloc(1, sizeof(*a));
-	int r;
+	struct args a = { .q = *q };
 
-	if (!a)
-		return -ENOMEM;
-	a->q = *q;
-	if (text_set(&a->template_id, q->template_id) < 0 || text_set(&a->page_token, q->page_token) < 0 ||
-	    text_set(&a->account_name, q->account) < 0 ||
-	    pairs_from(&a->metadata, q->metadata, q->n_metadata) < 0) {
-		op_list_args_free(a);
+	if (text_set(&a.template_id, q->template_id) < 0 ||
+	    text_set(&a.page_token, q->page_token) < 0 ||
+	    text_set(&a.account_name, q->account) < 0 ||
+	    pairs_from(&a.metadata, q->metadata, q->n_metadata) < 0) {
+		op_list_fini_args(&a);
 		return -ENOMEM;
 	}
-	a->q.template_id = a->template_id;
-	a->q.metadata = a->metadata.v;
-	o.args = a;
-	r = op_new(core, &o, ret);
-	if (r < 0) {
-		op_list_args_free(a);
-		return r;
-	}
-	a->q.who = &(*ret)->who;
-	(*ret)->done.list = done;
-	return 0;
+	a.q.template_id = a.template_id;
+	a.q.metadata = a.metadata.v;
+	return op_new(core, &op_list_kind, call, &a, (union op_done){ .list = done }, ret);
 }

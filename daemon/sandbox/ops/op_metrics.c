@@ -13,11 +13,6 @@ struct args {
 	int64_t start_s, end_s;
 };
 
-static void op_metrics_free_args(struct sandbox_op *op)
-{
-	free(op->args);
-}
-
 static void end_with(struct sandbox_op *op, const struct cloud_metrics *m,
 		     enum sandbox_source source, int64_t as_of_ms)
 {
@@ -129,27 +124,13 @@ static const struct op_kind op_metrics_kind = {
 	.start = op_metrics_start,
 	.expire = op_metrics_expire,
 	.fail = op_metrics_fail,
-	.free_args = op_metrics_free_args,
+	.args_size = sizeof(struct args),
 };
 
-int sandbox_get_metrics(struct sandbox_core *core, const struct principal *who, const char *sandbox,
-			int64_t start_s, int64_t end_s, uint64_t deadline_ms,
-			sandbox_metrics_fn *done, void *user, struct sandbox_op **ret)
+int sandbox_get_metrics(struct sandbox_core *core, const struct sandbox_call *call, int64_t start_s,
+			int64_t end_s, sandbox_metrics_fn *done, struct sandbox_op **ret)
 {
-	struct op_args o = { .kind = &op_metrics_kind, .who = who, .deadline_ms = deadline_ms,
-			     .ref = sandbox ? sandbox : "", .user = user };
-	struct args *a = calloc(1, sizeof(*a));
-	int r;
+	const struct args a = { .start_s = start_s, .end_s = end_s };
 
-	if (!a)
-		return -ENOMEM;
-	*a = (struct args){ .start_s = start_s, .end_s = end_s };
-	o.args = a;
-	r = op_new(core, &o, ret);
-	if (r < 0) {
-		free(a);
-		return r;
-	}
-	(*ret)->done.metrics = done;
-	return 0;
+	return op_new(core, &op_metrics_kind, call, &a, (union op_done){ .metrics = done }, ret);
 }

@@ -19,13 +19,11 @@ struct args {
 	bool maybe_done;	/* Pause: by an attempt whose answer is not known */
 };
 
-static void op_pause_free_args(struct sandbox_op *op)
+static void op_pause_fini_args(void *args)
 {
-	struct args *a = op->args;
+	struct args *a = args;
 
-	if (a)
-		cloud_network_free(a->network);
-	free(a);
+	cloud_network_free(a->network);
 }
 
 static void yes_if(struct sandbox_op *op, bool yes)
@@ -122,37 +120,16 @@ static const struct op_kind pause_kind = {
 	.name = "Pause",
 	.start = pause_start,
 	.fail = op_fail_yes,
-	.free_args = op_pause_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_pause_fini_args,
 };
 
-static int new_op(struct sandbox_core *core, struct op_args *o, struct args *a,
+int sandbox_pause(struct sandbox_core *core, const struct sandbox_call *call, bool keep_memory,
 		  sandbox_bool_fn *done, struct sandbox_op **ret)
 {
-	int r;
+	const struct args a = { .keep_memory = keep_memory };
 
-	o->args = a;
-	r = op_new(core, o, ret);
-	if (!r)
-		(*ret)->done.yes = done;
-	return r;
-}
-
-int sandbox_pause(struct sandbox_core *core, const struct principal *who, const char *sandbox,
-		  bool keep_memory, uint64_t deadline_ms, sandbox_bool_fn *done, void *user,
-		  struct sandbox_op **ret)
-{
-	struct op_args o = { .kind = &pause_kind, .who = who, .deadline_ms = deadline_ms,
-			     .ref = sandbox ? sandbox : "", .user = user };
-	struct args *a = calloc(1, sizeof(*a));
-	int r;
-
-	if (!a)
-		return -ENOMEM;
-	a->keep_memory = keep_memory;
-	r = new_op(core, &o, a, done, ret);
-	if (r < 0)
-		free(a);
-	return r;
+	return op_new(core, &pause_kind, call, &a, (union op_done){ .yes = done }, ret);
 }
 
 /* --- UpdateNetwork --- */
@@ -253,30 +230,24 @@ static const struct op_kind network_kind = {
 	.start = network_start,
 	.fail = op_fail_yes,
 	.leave = network_leave,
-	.free_args = op_pause_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_pause_fini_args,
 };
 
-int sandbox_update_network(struct sandbox_core *core, const struct principal *who,
-			   const char *sandbox, const struct cloud_network *network,
-			   int allow_internet_access, uint64_t deadline_ms, sandbox_bool_fn *done,
-			   void *user, struct sandbox_op **ret)
+int sandbox_update_network(struct sandbox_core *core, const struct sandbox_call *call,
+			   const struct cloud_network *network, int allow_internet_access,
+			   sandbox_bool_fn *done, struct sandbox_op **ret)
 {
 	static const struct cloud_network none;
-	struct op_args o = { .kind = &network_kind, .who = who, .deadline_ms = deadline_ms,
-			     .ref = sandbox ? sandbox : "", .user = user };
-	struct args *a = calloc(1, sizeof(*a));
-	int r;
+	struct args a = {
+		.network = cloud_network_dup(network ? network : &none),
+		.allow_internet_access =
+			allow_internet_access < 0 ? TRI_UNSET : tri_of(allow_internet_access),
+	};
 
-	if (!a)
+	if (!a.network || netrules_complete(a.network, a.allow_internet_access) < 0) {
+		op_pause_fini_args(&a);
 		return -ENOMEM;
-	a->network = cloud_network_dup(network ? network : &none);
-	a->allow_internet_access = allow_internet_access < 0 ? TRI_UNSET : tri_of(allow_internet_access);
-	r = a->network ? netrules_complete(a->network, a->allow_internet_access) : -ENOMEM;
-	if (r == 0)
-		r = new_op(core, &o, a, done, ret);
-	if (r < 0) {
-		cloud_network_free(a->network);
-		free(a);
 	}
-	return r;
+	return op_new(core, &network_kind, call, &a, (union op_done){ .yes = done }, ret);
 }

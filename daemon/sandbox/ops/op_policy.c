@@ -11,11 +11,6 @@ struct args {
 	uint32_t reset;
 };
 
-static void op_policy_free_args(struct sandbox_op *op)
-{
-	free(op->args);
-}
-
 static void on_written(struct sandbox_op *op, const struct status *st)
 {
 	struct sandbox *b = core_find(op->core, op->account, op->id);
@@ -118,27 +113,14 @@ static const struct op_kind op_policy_kind = {
 	.name = "SetPolicy",
 	.start = op_policy_start,
 	.fail = op_fail_sandbox,
-	.free_args = op_policy_free_args,
+	.args_size = sizeof(struct args),
 };
 
-int sandbox_set_policy(struct sandbox_core *core, const struct principal *who, const char *sandbox,
-		       const struct policy_change *change, uint32_t reset, uint64_t deadline_ms,
-		       sandbox_view_fn *done, void *user, struct sandbox_op **ret)
+int sandbox_set_policy(struct sandbox_core *core, const struct sandbox_call *call,
+		       const struct policy_change *change, uint32_t reset, sandbox_view_fn *done,
+		       struct sandbox_op **ret)
 {
-	struct args *a = calloc(1, sizeof(*a));
-	struct op_args o = { .kind = &op_policy_kind, .who = who, .deadline_ms = deadline_ms, .args = a,
-			     .ref = sandbox ? sandbox : "", .user = user };
-	int r = a ? 0 : -ENOMEM;
+	const struct args a = { .change = *change, .reset = reset };
 
-	if (!r) {
-		a->change = *change;
-		a->reset = reset;
-		r = op_new(core, &o, ret);
-	}
-	if (r < 0) {
-		free(a);
-		return r;
-	}
-	(*ret)->done.sandbox = done;
-	return 0;
+	return op_new(core, &op_policy_kind, call, &a, (union op_done){ .sandbox = done }, ret);
 }

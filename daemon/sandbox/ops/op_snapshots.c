@@ -27,18 +27,12 @@ struct args {
 	uint64_t asked_boot_ms;
 };
 
-static void op_snapshots_args_free(struct args *a)
+static void op_snapshots_fini_args(void *args)
 {
-	if (!a)
-		return;
+	struct args *a = args;
+
 	free(a->name);
 	free(a->token);
-	free(a);
-}
-
-static void op_snapshots_free_args(struct sandbox_op *op)
-{
-	op_snapshots_args_free(op->args);
 }
 
 /* --- List --- */
@@ -156,8 +150,8 @@ static int take_over(struct sandbox_op *op, const struct cloud_snapshots *list, 
 	for (size_t i = 0; i < list->n && !r; i++) {
 		if (snap_is_gone_since(op->core, op->account, list->v[i]->id, a->asked_boot_ms))
 			continue;
-		r = snap_put(op->core, op->account, list->v[i],
-			     str_is_empty(op->id) ? NULL : op->id, NULL, t, &s);
+		r = snap_put(op->account, list->v[i], str_is_empty(op->id) ? NULL : op->id, NULL, t,
+			     &s);
 		if (r < 0)
 			break;
 		/* The list's order is ours from here on. */
@@ -291,33 +285,21 @@ static const struct op_kind list_kind = {
 	.start = list_start,
 	.expire = list_expire,
 	.fail = list_fail,
-	.free_args = op_snapshots_free_args,
+	.args_size = sizeof(struct args),
+	.fini_args = op_snapshots_fini_args,
 };
 
-int sandbox_list_snapshots(struct sandbox_core *core, const struct sandbox_snapshot_list *q,
-			   sandbox_snapshots_fn *done, void *user, struct sandbox_op **ret)
+int sandbox_list_snapshots(struct sandbox_core *core, const struct sandbox_call *call,
+			   const struct sandbox_snapshot_list *q, sandbox_snapshots_fn *done,
+			   struct sandbox_op **ret)
 {
-	struct op_args o = { .kind = &list_kind, .who = q->who, .deadline_ms = q->deadline_ms,
-			     .ref = q->sandbox ? q->sandbox : "", .user = user };
-	struct args *a = calloc(1, sizeof(*a));
-	int r;
+	struct args a = { .cached = q->cached, .asked_size = q->page_size };
 
-	if (!a)
-		return -ENOMEM;
-	a->cached = q->cached;
-	a->asked_size = q->page_size;
-	if (text_set(&a->name, q->name) < 0 || text_set(&a->token, q->page_token) < 0) {
-		op_snapshots_args_free(a);
+	if (text_set(&a.name, q->name) < 0 || text_set(&a.token, q->page_token) < 0) {
+		op_snapshots_fini_args(&a);
 		return -ENOMEM;
 	}
-	o.args = a;
-	r = op_new(core, &o, ret);
-	if (r < 0) {
-		op_snapshots_args_free(a);
-		return r;
-	}
-	(*ret)->done.snapshots = done;
-	return 0;
+	return op_new(core, &list_kind, call, &a, (union op_done){ .snapshots = done }, ret);
 }
 
 /* --- Delete --- */
@@ -373,15 +355,11 @@ static const struct op_kind delete_kind = {
 	.fail = op_fail_yes,
 };
 
-int sandbox_delete_snapshot(struct sandbox_core *core, const struct principal *who,
-			    const char *snapshot, uint64_t deadline_ms, sandbox_bool_fn *done,
-			    void *user, struct sandbox_op **ret)
+int sandbox_delete_snapshot(struct sandbox_core *core, const struct sandbox_call *call,
+			    const char *snapshot, sandbox_bool_fn *done, struct sandbox_op **ret)
 {
-	struct op_args o = { .kind = &delete_kind, .who = who, .deadline_ms = deadline_ms,
-			     .ref = snapshot ? snapshot : "", .user = user };
-	int r = op_new(core, &o, ret);
+	struct sandbox_call of = *call;
 
-	if (!r)
-		(*ret)->done.yes = done;
-	return r;
+	of.sandbox = snapshot;
+	return op_new(core, &delete_kind, &of, NULL, (union op_done){ .yes = done }, ret);
 }

@@ -33,13 +33,12 @@ uint64_t page_hash(uint64_t h, const char *s)
 	return h;
 }
 
-uint64_t page_question(const struct sandbox_list *q, const char *account)
+uint64_t page_question(const struct sandbox_list *q, uid_t uid, const char *account)
 {
 	char flags[64];
 	uint64_t h = page_hash(PAGE_HASH, account);
 
-	snprintf(flags, sizeof(flags), "%u %u %d %d", q->who->uid, q->states, q->all_owners,
-		 q->all_hosts);
+	snprintf(flags, sizeof(flags), "%u %u %d %d", uid, q->states, q->all_owners, q->all_hosts);
 	h = page_hash(h, flags);
 	h = page_hash(h, q->template_id ? q->template_id : "");
 	/* Sums, because the order of a map's entries is not the question. */

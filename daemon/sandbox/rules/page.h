@@ -27,8 +27,8 @@ bool page_size(uint32_t asked, uint32_t *ret);
 /* FNV-1a over `s` and its end. Begin with PAGE_HASH. */
 #define PAGE_HASH 0xcbf29ce484222325ull
 uint64_t page_hash(uint64_t h, const char *s);
-/* Of everything that decides what is listed. */
-uint64_t page_question(const struct sandbox_list *q, const char *account);
+/* Of everything that decides what is listed for this uid. */
+uint64_t page_question(const struct sandbox_list *q, uid_t uid, const char *account);
 /* Heap; NULL without memory. */
 char *page_token(const struct page_place *last, uint64_t question);
 /* -EINVAL: not one of ours, or of another question. */

@@ -21,21 +21,20 @@ static bool older(const struct cloud_sandbox *a, const struct cloud_sandbox *b)
 	return strcmp(a->id, b->id) < 0;
 }
 
-static enum resolve_next wait_or_close(bool complete, unsigned tries, uint64_t now_ms,
-				       uint64_t until_ms, uint64_t *ret_wait_ms)
+static enum resolve_next wait_or_close(bool complete, const struct resolve_when *w,
+				       uint64_t *ret_wait_ms)
 {
-	if (complete && now_ms >= until_ms)
+	if (complete && w->now_ms >= w->until_ms)
 		return RESOLVE_CLOSE;
-	*ret_wait_ms = resolve_wait_ms(tries);
+	*ret_wait_ms = resolve_wait_ms(w->tries);
 	/* The list that may close it comes right after the horizon. */
-	if (now_ms < until_ms && now_ms + *ret_wait_ms > until_ms)
-		*ret_wait_ms = until_ms - now_ms;
+	if (w->now_ms < w->until_ms && w->now_ms + *ret_wait_ms > w->until_ms)
+		*ret_wait_ms = w->until_ms - w->now_ms;
 	return RESOLVE_WAIT;
 }
 
 enum resolve_next resolve_plan(const struct cloud_list *list, const char *host, const char *req,
-			       unsigned tries, uint64_t now_ms, uint64_t until_ms,
-			       size_t *ret_index, uint64_t *ret_wait_ms)
+			       const struct resolve_when *w, size_t *ret_index, uint64_t *ret_wait_ms)
 {
 	bool found = false;
 	struct tags t;
@@ -53,7 +52,7 @@ enum resolve_next resolve_plan(const struct cloud_list *list, const char *host, 
 		*ret_index = best;
 		return RESOLVE_FOUND;
 	}
-	return wait_or_close(list != NULL, tries, now_ms, until_ms, ret_wait_ms);
+	return wait_or_close(list != NULL, w, ret_wait_ms);
 }
 
 static bool is_child(const struct resolve_fork *f, const struct cloud_sandbox *s)
@@ -66,8 +65,8 @@ static bool is_child(const struct resolve_fork *f, const struct cloud_sandbox *s
 }
 
 enum resolve_next resolve_fork(const struct cloud_list *list, const struct resolve_fork *f,
-			       unsigned tries, uint64_t now_ms, uint64_t until_ms,
-			       size_t *ret_index, size_t *ret_n, uint64_t *ret_wait_ms)
+			       const struct resolve_when *w, size_t *ret_index, size_t *ret_n,
+			       uint64_t *ret_wait_ms)
 {
 	size_t n = 0;
 	enum resolve_next next;
@@ -82,13 +81,13 @@ enum resolve_next resolve_fork(const struct cloud_list *list, const struct resol
 	*ret_n = n;
 	if (n == f->count)
 		return RESOLVE_FOUND;
-	next = wait_or_close(list != NULL, tries, now_ms, until_ms, ret_wait_ms);
+	next = wait_or_close(list != NULL, w, ret_wait_ms);
 	return next == RESOLVE_CLOSE && n ? RESOLVE_FOUND : next;
 }
 
 enum resolve_next resolve_snapshot(const struct cloud_snapshots *list,
-				   const struct cloud_strs *known, unsigned tries, uint64_t now_ms,
-				   uint64_t until_ms, size_t *ret_index, uint64_t *ret_wait_ms)
+				   const struct cloud_strs *known, const struct resolve_when *w,
+				   size_t *ret_index, uint64_t *ret_wait_ms)
 {
 	bool found = false;
 
@@ -102,5 +101,5 @@ enum resolve_next resolve_snapshot(const struct cloud_snapshots *list,
 	}
 	if (found)
 		return RESOLVE_FOUND;
-	return wait_or_close(list != NULL, tries, now_ms, until_ms, ret_wait_ms);
+	return wait_or_close(list != NULL, w, ret_wait_ms);
 }

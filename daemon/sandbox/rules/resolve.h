@@ -27,11 +27,15 @@ enum resolve_next {
 	RESOLVE_AMBIGUOUS,	/* more than it can have made: nobody knows which are its own */
 };
 
-/* After a list. list NULL = it was not complete, which proves nothing. `tries` counts lists. The
- * oldest sandbox that carries host and req is it; a fork's children carry the same tag later. */
+struct resolve_when {
+	unsigned tries;			/* lists so far */
+	uint64_t now_ms, until_ms;	/* until_ms: the horizon */
+};
+
+/* After a list. list NULL = it was not complete, which proves nothing. The oldest sandbox
+ * that carries host and req is it; a fork's children carry the same tag later. */
 enum resolve_next resolve_plan(const struct cloud_list *list, const char *host, const char *req,
-			       unsigned tries, uint64_t now_ms, uint64_t until_ms,
-			       size_t *ret_index, uint64_t *ret_wait_ms);
+			       const struct resolve_when *w, size_t *ret_index, uint64_t *ret_wait_ms);
 /*
  * A fork whose answer was lost. Its children carry their parent's tag, so they are those that carry it,
  * were not there before (`known`), and started not before made_at_ms (both by the cloud's clock).
@@ -47,12 +51,12 @@ struct resolve_fork {
 	void *user;
 };
 enum resolve_next resolve_fork(const struct cloud_list *list, const struct resolve_fork *f,
-			       unsigned tries, uint64_t now_ms, uint64_t until_ms,
-			       size_t *ret_index, size_t *ret_n, uint64_t *ret_wait_ms);
+			       const struct resolve_when *w, size_t *ret_index, size_t *ret_n,
+			       uint64_t *ret_wait_ms);
 /* A snapshot whose answer was lost: the one of its source that was not there before. */
 enum resolve_next resolve_snapshot(const struct cloud_snapshots *list,
-				   const struct cloud_strs *known, unsigned tries, uint64_t now_ms,
-				   uint64_t until_ms, size_t *ret_index, uint64_t *ret_wait_ms);
+				   const struct cloud_strs *known, const struct resolve_when *w,
+				   size_t *ret_index, uint64_t *ret_wait_ms);
 /* Before list number `tries`: 1, 2, 4, 8, 16, 30, 30 … s. */
 uint64_t resolve_wait_ms(unsigned tries);
 

@@ -69,8 +69,6 @@ struct sandbox_view {
 };
 
 struct sandbox_create {
-	const struct principal *who;
-	uint64_t deadline_ms;
 	const char *request_id;		/* NULL or "" = none; 1..128 printable bytes */
 	uint8_t params_hash[32];	/* SHA-256 of the canonical encoding without the request id */
 	const char *account;		/* NULL or "" = the caller's */
@@ -92,8 +90,6 @@ struct sandbox_create {
 };
 
 struct sandbox_list {
-	const struct principal *who;
-	uint64_t deadline_ms;
 	const struct sandbox_pair *metadata;	/* all must match */
 	size_t n_metadata;
 	uint32_t states;		/* BIT(enum sandbox_state); 0 = all but GONE */

@@ -26,7 +26,7 @@ static void on_open(struct world *w)
 
 void shop_open(struct shop *s)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a;
 
 	agent_begin();
@@ -174,13 +174,20 @@ void got_drop(struct got *g)
 void find_pid(struct shop *s, struct got *g, const struct principal *who, uint32_t pid)
 {
 	*g = (struct got){ 0 };
-	CHECK_INT(commands_find_pid(s->cs, who, s->sandbox, pid, clock_boot_ms() + 10000, on_command, g, &g->op), 0);
+	CHECK_INT(commands_find_pid(
+			  s->cs,
+			  &(struct sandbox_call){who, s->sandbox, clock_boot_ms() + 10000, g}, pid,
+			  on_command, &g->op),
+		  0);
 }
 
 void list_commands(struct shop *s, struct got *g, const struct principal *who, bool ended)
 {
 	*g = (struct got){ 0 };
-	CHECK_INT(commands_list(s->cs, who, s->sandbox, ended, clock_boot_ms() + 10000, on_listed, g, &g->op), 0);
+	CHECK_INT(commands_list(s->cs,
+				&(struct sandbox_call){who, s->sandbox, clock_boot_ms() + 10000, g},
+				ended, on_listed, &g->op),
+		  0);
 }
 
 void kill_command(struct command *c, struct got *g)

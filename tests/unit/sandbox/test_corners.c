@@ -155,28 +155,30 @@ TEST(matches)
 				 .metadata = have,
 				 .n_metadata = 2};
 	struct sandbox_view gone = { .state = SANDBOX_GONE, .template_id = "tid", .alias = "" };
-	struct principal who = { 0 };
 	const struct { struct sandbox_list q; bool b, gone; } t[] = {
-		{ { .who = &who }, true, false },
-		{ { .who = &who, .states = BIT(SANDBOX_GONE) }, false, true },
-		{ { .who = &who, .template_id = "" }, true, false },
-		{ { .who = &who, .template_id = "tid" }, true, false },
-		{ { .who = &who, .template_id = "base" }, true, false },
-		{ { .who = &who, .template_id = "old" }, false, false },
-		{ { .who = &who, .metadata = want, .n_metadata = 1 }, true, false },
-		{ { .who = &who, .metadata = wrong, .n_metadata = 1 }, false, false },
-		{ { .who = &who, .metadata = absent, .n_metadata = 1 }, false, false },
+		{ { 0 }, true, false },
+		{ { .states = BIT(SANDBOX_GONE) }, false, true },
+		{ { .template_id = "" }, true, false },
+		{ { .template_id = "tid" }, true, false },
+		{ { .template_id = "base" }, true, false },
+		{ { .template_id = "old" }, false, false },
+		{ { .metadata = want, .n_metadata = 1 }, true, false },
+		{ { .metadata = wrong, .n_metadata = 1 }, false, false },
+		{ { .metadata = absent, .n_metadata = 1 }, false, false },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
 		CHECK_INT(page_matches(&t[i].q, &b), t[i].b);
 		CHECK_INT(page_matches(&t[i].q, &gone), t[i].gone);
 		for (size_t k = 0; k < i; k++)	/* other questions, but for "" and none */
-			CHECK((page_question(&t[i].q, "a") == page_question(&t[k].q, "a")) == (i == 2 && k == 0));
+			CHECK((page_question(&t[i].q, 5, "a") == page_question(&t[k].q, 5, "a")) ==
+			      (i == 2 && k == 0));
 	}
 }
 
 /* --- resolving --- */
+
+#define WHEN(...) (&(struct resolve_when){ __VA_ARGS__ })
 
 static struct cloud_sandbox *sb(const char *id, const char *host, const char *req, int64_t started)
 {
@@ -211,7 +213,7 @@ TEST(settling_equals)
 	uint64_t wait;
 	size_t i;
 
-	CHECK_INT(resolve_plan(l, "h", "r", 0, 0, 100, &i, &wait), RESOLVE_FOUND);
+	CHECK_INT(resolve_plan(l, "h", "r", WHEN(0, 0, 100), &i, &wait), RESOLVE_FOUND);
 	CHECK_STR(l->v[i]->id, "ia");
 	cloud_list_free(l);
 }
@@ -234,16 +236,16 @@ TEST(settling_forks)
 	uint64_t wait;
 
 	CHECK(!cloud_strs_add(&known, "iknown"));
-	CHECK_INT(resolve_fork(l, &f, 1, 0, 1000000, at, &n, &wait), RESOLVE_FOUND);
+	CHECK_INT(resolve_fork(l, &f, WHEN(1, 0, 1000000), at, &n, &wait), RESOLVE_FOUND);
 	CHECK(n == 2 && at[0] == 5 && at[1] == 6);
 	f.count = 3;	/* one is missing: only after the horizon */
-	CHECK_INT(resolve_fork(l, &f, 1, 0, 1000000, at, &n, &wait), RESOLVE_WAIT);
-	CHECK_INT(resolve_fork(l, &f, 1, 1000000, 1000000, at, &n, &wait), RESOLVE_FOUND);
+	CHECK_INT(resolve_fork(l, &f, WHEN(1, 0, 1000000), at, &n, &wait), RESOLVE_WAIT);
+	CHECK_INT(resolve_fork(l, &f, WHEN(1, 1000000, 1000000), at, &n, &wait), RESOLVE_FOUND);
 	CHECK_INT(n, 2);
-	CHECK_INT(resolve_fork(none, &f, 1, 1000000, 1000000, at, &n, &wait), RESOLVE_CLOSE);
-	CHECK_INT(resolve_fork(NULL, &f, 1, 1000000, 1000000, at, &n, &wait), RESOLVE_WAIT);
+	CHECK_INT(resolve_fork(none, &f, WHEN(1, 1000000, 1000000), at, &n, &wait), RESOLVE_CLOSE);
+	CHECK_INT(resolve_fork(NULL, &f, WHEN(1, 1000000, 1000000), at, &n, &wait), RESOLVE_WAIT);
 	f.count = 1;	/* more than it can have made */
-	CHECK_INT(resolve_fork(l, &f, 1, 0, 1000000, at, &n, &wait), RESOLVE_AMBIGUOUS);
+	CHECK_INT(resolve_fork(l, &f, WHEN(1, 0, 1000000), at, &n, &wait), RESOLVE_AMBIGUOUS);
 	cloud_strs_fini(&known);
 	cloud_list_free(l);
 	cloud_list_free(none);
@@ -260,15 +262,15 @@ TEST(settling_snapshots)
 	for (unsigned k = 0; k < 3; k++) {
 		struct cloud_snapshot *s;
 
-		CHECK_INT(resolve_snapshot(l, &known, 1, 0, 9, &i, &wait),
+		CHECK_INT(resolve_snapshot(l, &known, WHEN(1, 0, 9), &i, &wait),
 			  k == 2 ? RESOLVE_FOUND : RESOLVE_WAIT);
 		s = calloc(1, sizeof(*s));
 		s->id = str_dup(k == 0 ? "old" : k == 1 ? "new" : "newer");
 		CHECK(!cloud_snapshots_add(l, s));
 	}
 	CHECK_INT(i, 1);
-	CHECK_INT(resolve_snapshot(l, &known, 1, 0, 9, &i, &wait), RESOLVE_AMBIGUOUS);
-	CHECK_INT(resolve_snapshot(NULL, &known, 1, 10, 9, &i, &wait), RESOLVE_WAIT);
+	CHECK_INT(resolve_snapshot(l, &known, WHEN(1, 0, 9), &i, &wait), RESOLVE_AMBIGUOUS);
+	CHECK_INT(resolve_snapshot(NULL, &known, WHEN(1, 10, 9), &i, &wait), RESOLVE_WAIT);
 	cloud_snapshots_free(l);
 	cloud_strs_fini(&known);
 }

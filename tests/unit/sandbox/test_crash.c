@@ -37,7 +37,7 @@ static void live(void *arg)
 {
 	struct run *r = arg;
 	struct world w = { .fake = r->fake };
-	struct sandbox_create c = a_create("req");
+	struct create c = a_create("req");
 	struct sandbox_core_counts n;
 	struct answer a;
 
@@ -167,7 +167,7 @@ static void kill_it(void *arg)
 {
 	struct run *r = arg;
 	struct world w = { .fake = r->fake };
-	struct sandbox_create c = a_create("req");
+	struct create c = a_create("req");
 	struct answer a;
 
 	world_start(&w);

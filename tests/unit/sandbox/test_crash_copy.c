@@ -50,16 +50,15 @@ static void on_snapshot(void *user, const struct status *st, const struct sandbo
 
 static void call(struct world *w, const char *sandbox, struct run *r)
 {
-	struct sandbox_fork f = { .who = &alice, .deadline_ms = clock_boot_ms() + 5000,
-				  .sandbox = sandbox, .count = COUNT, .request_id = "req" };
-	struct sandbox_snapshot_create s = { .who = &alice, .deadline_ms = clock_boot_ms() + 5000,
-					     .sandbox = sandbox, .request_id = "req" };
+	struct sandbox_fork f = { .count = COUNT, .request_id = "req" };
+	struct sandbox_snapshot_create s = { .request_id = "req" };
+	struct sandbox_call head = { &alice, sandbox, clock_boot_ms() + 5000, r };
 	struct sandbox_op *op;
 
 	if (r->snapshot)
-		CHECK(!sandbox_snapshot_create(w->core, &s, on_snapshot, r, &op));
+		CHECK(!sandbox_snapshot_create(w->core, &head, &s, on_snapshot, &op));
 	else
-		CHECK(!sandbox_fork(w->core, &f, on_forked, r, &op));
+		CHECK(!sandbox_fork(w->core, &head, &f, on_forked, &op));
 	UNTIL(w, r->answered);
 }
 
@@ -68,7 +67,7 @@ static void live(void *arg)
 {
 	struct run *r = arg;
 	struct world w = { .fake = r->fake };
-	struct sandbox_create c = a_create("box");
+	struct create c = a_create("box");
 	struct answer a;
 
 	die_at(r->point);

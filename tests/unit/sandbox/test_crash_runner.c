@@ -24,7 +24,7 @@ static void live(void *arg)
 	const struct scene *s = arg;
 	struct fake *f = s->fake;
 	struct world w = { .fake = f, .restart_grace_ms = 200 };
-	struct sandbox_create c = a_create("req");
+	struct create c = a_create("req");
 	struct principal p = { .uid = alice.uid, .pid = s->owner, .pidfd = -1 };
 
 	die_at(s->point);

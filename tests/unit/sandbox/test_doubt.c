@@ -24,8 +24,8 @@ static struct policy policy_of(struct world *w, const char *sandbox)
 	struct policy_answer a = { 0 };
 	struct sandbox_op *op;
 
-	CHECK(!sandbox_get(w->core, &alice, sandbox, 3600000, clock_boot_ms() + 1000, on_policy, &a,
-			   &op));
+	CHECK(!sandbox_get(w->core, CALL(&alice, sandbox, clock_boot_ms() + 1000, &a), 3600000,
+			   on_policy, &op));
 	UNTIL(w, a.done);
 	return a.policy;
 }
@@ -35,15 +35,15 @@ static void set_grace(struct world *w, const char *sandbox, uint64_t ms)
 	struct policy_change c = { .set = BIT(POLICY_F_RELEASE_GRACE), .to = { .release_grace_ms = ms } };
 	struct answer a = { .w = w };
 
-	CHECK(!sandbox_set_policy(w->core, &alice, sandbox, &c, 0, clock_boot_ms() + 5000,
-				  on_sandbox, &a, &a.op));
+	CHECK(!sandbox_set_policy(w->core, CALL(&alice, sandbox, clock_boot_ms() + 5000, &a), &c, 0,
+				  on_sandbox, &a.op));
 	wait_for(w, &a);
 	CHECK(status_ok(&a.st));
 }
 
-static struct sandbox_create named(const char *request_id, const char *name)
+static struct create named(const char *request_id, const char *name)
 {
-	struct sandbox_create c = a_create(request_id);
+	struct create c = a_create(request_id);
 
 	c.name = name;
 	c.policy.set = BIT(POLICY_F_ON_RELEASE) | BIT(POLICY_F_RELEASE_GRACE);
@@ -68,7 +68,7 @@ static const char *doubt_text(struct world *w)
 /* With the copy: what was set later is there. Without: what the tags say, and one report. */
 TEST(lost)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a, b;
 	struct world w;
 
@@ -103,7 +103,7 @@ TEST(lost)
 /* The cloud is away after the loss: a creation that may be a repeat waits for it. */
 TEST(lost_and_the_cloud_is_away)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a, b;
 	struct world w;
 
@@ -128,7 +128,7 @@ TEST(lost_and_the_cloud_is_away)
 /* An earlier database: what it holds for released is used by somebody it knows nothing of. */
 TEST(rolled_back)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a, b, again;
 	struct world w = { .unclaimed_grace_ms = 100, .restart_grace_ms = 100 };
 
@@ -167,7 +167,7 @@ TEST(rolled_back)
 TEST(a_number_that_nobody_here_gave)
 {
 	struct fake_sandbox *x;
-	struct sandbox_create c;
+	struct create c;
 	struct answer a;
 	struct world w = { .unclaimed_grace_ms = 100, .restart_grace_ms = 100, .reconcile_period_ms = 200 };
 	char seq[24];
@@ -209,7 +209,7 @@ TEST(a_number_that_nobody_here_gave)
 TEST(released_in_the_copy)
 {
 	struct world w = { .unclaimed_grace_ms = 4000, .restart_grace_ms = 100 };
-	struct sandbox_create c;
+	struct create c;
 	struct sandbox *b;
 
 	world_new_with(&w);

@@ -81,19 +81,19 @@ static void on_lease(void *user, const struct status *st, const struct sandbox_l
 
 static struct taken take(struct world *w, const char *sandbox)
 {
-	struct sandbox_acquire q = { .who = &alice, .sandbox = sandbox, .kind = SANDBOX_LEASE_TTL, .ttl_ms = 3600000,
-				     .deadline_ms = clock_boot_ms() + 5000 };
+	struct sandbox_acquire q = { .kind = SANDBOX_LEASE_TTL, .ttl_ms = 3600000 };
 	struct taken a = { 0 };
 	struct sandbox_op *op;
 
-	CHECK(!sandbox_acquire(w->core, &q, on_lease, &a, &op));
+	CHECK(!sandbox_acquire(w->core, CALL(&alice, sandbox, clock_boot_ms() + 5000, &a), &q,
+			       on_lease, &op));
 	UNTIL(w, a.done);
 	return a;
 }
 
 static struct answer make(struct world *w, uint32_t timeout_s)
 {
-	struct sandbox_create c = a_create(NULL);
+	struct create c = a_create(NULL);
 	struct answer a;
 
 	c.timeout_ms = timeout_s * 1000ull;
@@ -181,8 +181,8 @@ TEST(what_cannot_be_kept_is_refused)
 	CHECK_INT(extensions(&w).refused, MANY - n);
 	CHECK(extensions(&w).is_short);
 	/* As it was told: a longer timeout, and it can be leased. */
-	CHECK(!sandbox_set_timeout(w.core, &alice, yes.id, 90000, clock_boot_ms() + 5000, on_sandbox,
-				   &longer, &longer.op));
+	CHECK(!sandbox_set_timeout(w.core, CALL(&alice, yes.id, clock_boot_ms() + 5000, &longer),
+				   90000, on_sandbox, &longer.op));
 	spin(&w, 500);
 	l = take(&w, yes.id);
 	CHECK(status_ok(&l.st));
@@ -228,7 +228,8 @@ TEST(after_the_lease_nothing_extends)
 	a = make(&w, 30);
 	l = take(&w, a.id);
 	UNTIL(&w, w.fake->seen[FAKE_REFRESH]);
-	CHECK(!sandbox_release(w.core, &alice, l.id, clock_boot_ms() + 5000, on_yes, &y, &y.op));
+	CHECK(!sandbox_release(w.core, CALL(&alice, NULL, clock_boot_ms() + 5000, &y), l.id, on_yes,
+			       &y.op));
 	UNTIL(&w, y.done);
 	spin(&w, 1500);
 	CHECK_INT(extensions(&w).kept, 0);

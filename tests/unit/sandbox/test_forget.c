@@ -39,7 +39,7 @@ static void put_ended(struct world *w, uid_t uid, const char *prefix, unsigned n
 
 static uint32_t generation_of(struct world *w, const char *name)
 {
-	struct sandbox_create c = a_create("");
+	struct create c = a_create("");
 	struct answer a;
 
 	c.name = name;
@@ -88,7 +88,7 @@ TEST(request_ids_are_bounded)
 {
 	struct world w = { .reconcile_period_ms = 50 };
 	int64_t now = clock_wall_ms();
-	struct sandbox_create c;
+	struct create c;
 	struct answer a, b;
 	struct store_tx *t;
 	char id[32];

@@ -20,7 +20,7 @@ TEST(half_a_character)
 	struct store_tx *t;
 	struct world w;
 	struct answer a;
-	struct sandbox_create c;
+	struct create c;
 
 	world_new(&w);
 	c = a_create("");
@@ -53,7 +53,7 @@ TEST(names_of_a_snapshot)
 
 	world_new(&w);
 	CHECK(!store_tx_new(w.store, &t));
-	CHECK(!snap_put(w.core, &w.core->accounts[0], &s, "i1", &alice.uid, t, &snap));
+	CHECK(!snap_put(&w.core->accounts[0], &s, "i1", &alice.uid, t, &snap));
 	commit(&w, t);
 	for (int start = 0; start < 2; start++) {
 		snap = snap_find(w.core, &w.core->accounts[0], "snap1");

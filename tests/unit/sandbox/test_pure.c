@@ -216,6 +216,8 @@ static struct cloud_list *list(size_t n, ...)
 	return l;
 }
 
+#define WHEN(...) (&(struct resolve_when){ __VA_ARGS__ })
+
 TEST(resolving)
 {
 	struct cloud_list *l = list(4, sb("ib", "h", "r", 20), sb("ia", "h", "r", 10),
@@ -224,16 +226,16 @@ TEST(resolving)
 	uint64_t wait;
 	size_t i;
 
-	CHECK_INT(resolve_plan(l, "h", "r", 0, 0, 100, &i, &wait), RESOLVE_FOUND);
+	CHECK_INT(resolve_plan(l, "h", "r", WHEN(0, 0, 100), &i, &wait), RESOLVE_FOUND);
 	CHECK_STR(l->v[i]->id, "ia"); /* the oldest: children carry the tag too */
-	CHECK_INT(resolve_plan(l, "h", "r", 9, 1000, 100, &i, &wait), RESOLVE_FOUND);
-	CHECK_INT(resolve_plan(none, "h", "r", 1, 0, 180000, &i, &wait), RESOLVE_WAIT);
+	CHECK_INT(resolve_plan(l, "h", "r", WHEN(9, 1000, 100), &i, &wait), RESOLVE_FOUND);
+	CHECK_INT(resolve_plan(none, "h", "r", WHEN(1, 0, 180000), &i, &wait), RESOLVE_WAIT);
 	CHECK_INT(wait, 2000);
-	CHECK_INT(resolve_plan(none, "h", "r", 9, 170000, 180000, &i, &wait), RESOLVE_WAIT);
+	CHECK_INT(resolve_plan(none, "h", "r", WHEN(9, 170000, 180000), &i, &wait), RESOLVE_WAIT);
 	CHECK_INT(wait, 10000);
-	CHECK_INT(resolve_plan(NULL, "h", "r", 9, 190000, 180000, &i, &wait), RESOLVE_WAIT);
+	CHECK_INT(resolve_plan(NULL, "h", "r", WHEN(9, 190000, 180000), &i, &wait), RESOLVE_WAIT);
 	CHECK_INT(wait, 30000); /* no list proves nothing, however late */
-	CHECK_INT(resolve_plan(none, "h", "r", 9, 180000, 180000, &i, &wait), RESOLVE_CLOSE);
+	CHECK_INT(resolve_plan(none, "h", "r", WHEN(9, 180000, 180000), &i, &wait), RESOLVE_CLOSE);
 	cloud_list_free(l);
 	cloud_list_free(none);
 }
@@ -316,17 +318,16 @@ TEST(mass_loss_is_suspicious)
 
 TEST(pages)
 {
-	struct principal who = { .uid = 5 };
 	struct sandbox_pair m[] = { { "a", "1" }, { "b", "2" } }, r[] = { { "b", "2" }, { "a", "1" } };
-	struct sandbox_list q = { .who = &who, .metadata = m, .n_metadata = 2 };
-	struct sandbox_list same = { .who = &who, .metadata = r, .n_metadata = 2 };
+	struct sandbox_list q = { .metadata = m, .n_metadata = 2 };
+	struct sandbox_list same = { .metadata = r, .n_metadata = 2 };
 	struct page_place in = { .started_at_ms = 1700000000123, .id = "iabc" }, out;
-	uint64_t question = page_question(&q, "default");
+	uint64_t question = page_question(&q, 5, "default");
 	char *token = page_token(&in, question);
 	uint32_t n;
 
-	CHECK(page_question(&same, "default") == question);
-	CHECK(page_question(&q, "other") != question);
+	CHECK(page_question(&same, 5, "default") == question);
+	CHECK(page_question(&q, 5, "other") != question);
 	CHECK(!page_token_parse(token, question, &out));
 	CHECK_INT(out.started_at_ms, in.started_at_ms);
 	CHECK_STR(out.id, "iabc");

@@ -126,9 +126,9 @@ TEST(verdicts)
 
 /* --- in the whole --- */
 
-static struct sandbox_create again_create(const char *request_id)
+static struct create again_create(const char *request_id)
 {
-	struct sandbox_create c = a_create(request_id);
+	struct create c = a_create(request_id);
 
 	c.name = "sandbox";
 	c.policy.set = BIT(POLICY_F_ON_GONE);
@@ -147,8 +147,8 @@ static void set_on_gone(struct world *w, const char *sandbox, enum policy_on_gon
 	struct policy_change c = { .set = BIT(POLICY_F_ON_GONE), .to = { .on_gone = to } };
 
 	*ret = (struct answer){ .w = w };
-	CHECK(!sandbox_set_policy(w->core, &alice, sandbox, &c, 0, clock_boot_ms() + 5000,
-				  on_sandbox, ret, &ret->op));
+	CHECK(!sandbox_set_policy(w->core, CALL(&alice, sandbox, clock_boot_ms() + 5000, ret), &c,
+				  0, on_sandbox, &ret->op));
 	wait_for(w, ret);
 }
 
@@ -161,7 +161,7 @@ static void live(void *arg)
 {
 	const struct run *r = arg;
 	struct fake *f = r->fake;
-	struct sandbox_create c = again_create("r1");
+	struct create c = again_create("r1");
 	struct world w = { .fake = f };
 
 	world_start(&w);
@@ -211,7 +211,7 @@ TEST(killed_on_the_way)
 TEST(vanished_and_made_again)
 {
 	struct sandbox_pair envs[] = { { "SECRET", "hunter2" } }, metadata[] = { { "k", "v" } };
-	struct sandbox_create c = again_create("r1");
+	struct create c = again_create("r1");
 	struct answer a, b;
 	struct world w;
 
@@ -234,8 +234,9 @@ TEST(vanished_and_made_again)
 	CHECK_STR(fake_tag(&w.fake->sandboxes[1], TAG_NAME), "sandbox");
 	/* Whoever does not follow learns where it went; so does one that repeats. */
 	a = (struct answer){ .w = &w };
-	CHECK(!sandbox_resolve(w.core, &alice, w.fake->sandboxes[0].id, clock_boot_ms() + 2000,
-			       on_target, &a, &a.op));
+	CHECK(!sandbox_resolve(w.core,
+			       CALL(&alice, w.fake->sandboxes[0].id, clock_boot_ms() + 2000, &a),
+			       on_target, &a.op));
 	wait_for(&w, &a);
 	CHECK_INT(a.st.reason, R_SANDBOX_REPLACED);
 	CHECK_STR(status_evidence_get(&a.st, "replaced_by"), w.fake->sandboxes[1].id);
@@ -253,7 +254,7 @@ TEST(vanished_and_made_again)
 
 TEST(old_enough_it_goes_on)
 {
-	struct sandbox_create c = again_create("r1");
+	struct create c = again_create("r1");
 	struct answer a;
 	struct world w;
 
@@ -270,8 +271,9 @@ TEST(old_enough_it_goes_on)
 	CHECK_INT(w.fake->seen[FAKE_CREATE], 4);
 	/* An id from long ago leads to what is there now. */
 	a = (struct answer){ .w = &w };
-	CHECK(!sandbox_resolve(w.core, &alice, w.fake->sandboxes[0].id, clock_boot_ms() + 2000,
-			       on_target, &a, &a.op));
+	CHECK(!sandbox_resolve(w.core,
+			       CALL(&alice, w.fake->sandboxes[0].id, clock_boot_ms() + 2000, &a),
+			       on_target, &a.op));
 	wait_for(&w, &a);
 	CHECK_STR(status_evidence_get(&a.st, "replaced_by"), w.fake->sandboxes[3].id);
 	world_free(&w);
@@ -280,7 +282,7 @@ TEST(old_enough_it_goes_on)
 /* Its owner's kill, a policy's, and an end that nobody minded, are no loss. */
 TEST(not_made_again)
 {
-	struct sandbox_create c = again_create("r1");
+	struct create c = again_create("r1");
 	struct answer a;
 	struct world w;
 
@@ -319,7 +321,7 @@ TEST(not_made_again)
 TEST(expired_while_leased)
 {
 	struct principal us = { .uid = 1000, .gid = 1000, .pid = getpid(), .pidfd = -1, .conn = 1 };
-	struct sandbox_create c = again_create("r1");
+	struct create c = again_create("r1");
 	struct world w;
 
 	world_new(&w);
@@ -346,7 +348,7 @@ TEST(bad_answers)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
-		struct sandbox_create c = again_create("r1");
+		struct create c = again_create("r1");
 		struct answer a;
 		struct world w;
 
@@ -368,7 +370,7 @@ TEST(bad_answers)
 /* Whoever creates the name meanwhile gets the one that is being made. */
 TEST(a_create_joins_it)
 {
-	struct sandbox_create c = again_create("r1");
+	struct create c = again_create("r1");
 	struct answer a, b;
 	struct world w;
 

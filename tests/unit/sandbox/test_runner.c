@@ -25,40 +25,40 @@ static void on_lease(void *user, const struct status *st, const struct sandbox_l
 		(void)str_copy(a->id, sizeof(a->id), l->id);
 }
 
-static struct lease_answer acquire(struct world *w, const struct sandbox_acquire *q)
+static struct lease_answer acquire(struct world *w, const struct principal *who,
+				   const char *sandbox, const struct sandbox_acquire *q)
 {
 	struct lease_answer a = { 0 };
-	struct sandbox_acquire with = *q;
 	struct sandbox_op *op;
 
-	with.who = with.who ? with.who : &alice;
-	with.deadline_ms = clock_boot_ms() + 5000;
-	CHECK(!sandbox_acquire(w->core, &with, on_lease, &a, &op));
+	CHECK(!sandbox_acquire(w->core, CALL(who, sandbox, clock_boot_ms() + 5000, &a), q, on_lease,
+			       &op));
 	UNTIL(w, a.done);
 	return a;
 }
 
 static struct lease_answer acquire_ttl(struct world *w, const char *sandbox, uint64_t ttl_ms)
 {
-	struct sandbox_acquire q = { .sandbox = sandbox, .kind = SANDBOX_LEASE_TTL, .ttl_ms = ttl_ms };
+	struct sandbox_acquire q = { .kind = SANDBOX_LEASE_TTL, .ttl_ms = ttl_ms };
 
-	return acquire(w, &q);
+	return acquire(w, &alice, sandbox, &q);
 }
 
 static bool release(struct world *w, const char *lease)
 {
 	struct answer a = { .w = w };
 
-	CHECK(!sandbox_release(w->core, &alice, lease, clock_boot_ms() + 5000, on_yes, &a, &a.op));
+	CHECK(!sandbox_release(w->core, CALL(&alice, NULL, clock_boot_ms() + 5000, &a), lease,
+			       on_yes, &a.op));
 	wait_for(w, &a);
 	CHECK(status_ok(&a.st));
 	return a.yes;
 }
 
-static struct sandbox_create with_policy(const char *request_id, enum policy_action on_release,
-					 uint64_t grace_ms)
+static struct create with_policy(const char *request_id, enum policy_action on_release,
+				 uint64_t grace_ms)
 {
-	struct sandbox_create c = a_create(request_id);
+	struct create c = a_create(request_id);
 
 	c.policy.set = BIT(POLICY_F_ON_RELEASE) | BIT(POLICY_F_RELEASE_GRACE);
 	c.policy.to.on_release = on_release;
@@ -94,7 +94,7 @@ static void child_kill(struct principal *p)
 TEST(released_and_killed)
 {
 	struct world w;
-	struct sandbox_create c = with_policy("r", POLICY_KILL, 50);
+	struct create c = with_policy("r", POLICY_KILL, 50);
 	struct lease_answer l, again;
 	struct answer a;
 
@@ -119,7 +119,7 @@ TEST(released_and_killed)
 TEST(leased_again_in_the_grace)
 {
 	struct world w;
-	struct sandbox_create c = with_policy("r", POLICY_KILL, 150);
+	struct create c = with_policy("r", POLICY_KILL, 150);
 	struct lease_answer l;
 	struct answer a;
 
@@ -138,8 +138,8 @@ TEST(leased_again_in_the_grace)
 TEST(leased_again_while_it_is_checked)
 {
 	struct world w;
-	struct sandbox_create c = with_policy("r", POLICY_KILL, 0);
-	struct sandbox_acquire q = { .kind = SANDBOX_LEASE_TTL, .ttl_ms = 60000, .who = &alice };
+	struct create c = with_policy("r", POLICY_KILL, 0);
+	struct sandbox_acquire q = { .kind = SANDBOX_LEASE_TTL, .ttl_ms = 60000 };
 	struct lease_answer l, second = { 0 };
 	struct answer a, r = { 0 };
 	struct sandbox_op *op;
@@ -149,11 +149,10 @@ TEST(leased_again_while_it_is_checked)
 	l = acquire_ttl(&w, a.id, 60000);
 	w.fake->down = true;	/* the question is not answered yet */
 	r.w = &w;
-	CHECK(!sandbox_release(w.core, &alice, l.id, 0, on_yes, &r, &r.op));
+	CHECK(!sandbox_release(w.core, CALL(&alice, NULL, 0, &r), l.id, on_yes, &r.op));
 	wait_for(&w, &r);
 	spin(&w, 100);
-	q.sandbox = a.id;
-	CHECK(!sandbox_acquire(w.core, &q, on_lease, &second, &op));
+	CHECK(!sandbox_acquire(w.core, CALL(&alice, a.id, 0, &second), &q, on_lease, &op));
 	UNTIL(&w, second.done);
 	w.fake->down = false;
 	spin(&w, 200);
@@ -166,7 +165,7 @@ TEST(leased_again_while_it_is_checked)
 TEST(released_and_paused)
 {
 	struct world w;
-	struct sandbox_create c = with_policy("r", POLICY_PAUSE, 20);
+	struct create c = with_policy("r", POLICY_PAUSE, 20);
 	struct lease_answer l;
 	struct answer a;
 
@@ -208,20 +207,19 @@ TEST(somebody_elses_is_left_alone)
 TEST(adopted_once)
 {
 	struct world w;
-	struct sandbox_acquire q = {
-		.who = &alice, .sandbox = "iaaa", .kind = SANDBOX_LEASE_TTL, .ttl_ms = 60000};
+	struct sandbox_acquire q = { .kind = SANDBOX_LEASE_TTL, .ttl_ms = 60000 };
 	struct lease_answer a = { 0 }, b = { 0 };
 	struct sandbox_op *op;
 
 	world_new(&w);
 	fake_plant(w.fake, "iaaa");
-	CHECK(!sandbox_acquire(w.core, &q, on_lease, &a, &op));
-	CHECK(!sandbox_acquire(w.core, &q, on_lease, &b, &op));
+	CHECK(!sandbox_acquire(w.core, CALL(&alice, "iaaa", 0, &a), &q, on_lease, &op));
+	CHECK(!sandbox_acquire(w.core, CALL(&alice, "iaaa", 0, &b), &q, on_lease, &op));
 	UNTIL(&w, a.done);
 	UNTIL(&w, b.done);
 	CHECK(status_ok(&a.st) && status_ok(&b.st));
 	CHECK_INT(leases_of(&w), 2);
-	CHECK_INT(do_list(&w, (struct sandbox_list){ .cached = true }).n, 1);
+	CHECK_INT(do_list(&w, &alice, (struct sandbox_list){ .cached = true }).n, 1);
 	world_free(&w);
 }
 
@@ -230,7 +228,7 @@ TEST(adopted_once)
 static void process_lease(enum sandbox_identity identity)
 {
 	struct world w = { .restart_grace_ms = 400, .identity = identity };
-	struct sandbox_create c = with_policy("r", POLICY_KILL, 0);
+	struct create c = with_policy("r", POLICY_KILL, 0);
 	struct principal p = child_new();
 	struct sandbox_core_counts n;
 	struct answer a;
@@ -286,7 +284,7 @@ TEST(process_by_connection)
 TEST(process_died_while_the_daemon_was_away)
 {
 	struct world w = { 0 };
-	struct sandbox_create c = with_policy("r", POLICY_KILL, 0);
+	struct create c = with_policy("r", POLICY_KILL, 0);
 	struct principal p = child_new();
 
 	world_new_with(&w);
@@ -306,7 +304,7 @@ TEST(process_died_while_the_daemon_was_away)
 TEST(connection_alone)
 {
 	struct world w = { .identity = SANDBOX_IDENTITY_CONNECTION };
-	struct sandbox_create c = with_policy("r", POLICY_KILL, 0);
+	struct create c = with_policy("r", POLICY_KILL, 0);
 	struct principal p = { .uid = alice.uid, .pidfd = -1, .conn = 7 }, other = p;
 
 	other.conn = 8;
@@ -349,21 +347,18 @@ static void on_stream(void *user, const struct status *st, const struct sandbox_
 
 static void hold(struct stream *s, const char *sandbox, const char *lease_id)
 {
-	struct sandbox_acquire q = {.who = &alice,
-				    .sandbox = sandbox,
-				    .lease_id = lease_id,
-				    .kind = SANDBOX_LEASE_STREAM};
+	struct sandbox_acquire q = { .lease_id = lease_id, .kind = SANDBOX_LEASE_STREAM };
 	struct sandbox_op *op;
 
 	s->a.done = false;
-	CHECK(!sandbox_acquire(s->w->core, &q, on_stream, s, &op));
+	CHECK(!sandbox_acquire(s->w->core, CALL(&alice, sandbox, 0, s), &q, on_stream, &op));
 	UNTIL(s->w, s->a.done);
 }
 
 TEST(streams)
 {
 	struct world w = { .restart_grace_ms = 300 };
-	struct sandbox_create c = with_policy("r", POLICY_KILL, 0);
+	struct create c = with_policy("r", POLICY_KILL, 0);
 	struct stream s = { .w = &w }, thief = { .w = &w };
 	struct answer a;
 
@@ -392,24 +387,22 @@ TEST(streams)
 TEST(a_lease_of_another_uid_does_not_exist)
 {
 	struct world w;
-	struct sandbox_create c = a_create("r");
-	struct sandbox_acquire q = { .who = &bob, .kind = SANDBOX_LEASE_TTL, .ttl_ms = 1000 };
+	struct create c = a_create("r");
+	struct sandbox_acquire q = { .kind = SANDBOX_LEASE_TTL, .ttl_ms = 1000 };
 	struct lease_answer l;
 	struct answer a, r = { 0 };
 
 	world_new(&w);
 	a = do_create(&w, &c);
 	l = acquire_ttl(&w, a.id, 60000);
-	q.sandbox = a.id;
-	CHECK_INT(acquire(&w, &q).st.reason, R_SANDBOX_NOT_FOUND);
+	CHECK_INT(acquire(&w, &bob, a.id, &q).st.reason, R_SANDBOX_NOT_FOUND);
 	r.w = &w;
-	CHECK(!sandbox_release(w.core, &bob, l.id, 0, on_yes, &r, &r.op));
+	CHECK(!sandbox_release(w.core, CALL(&bob, NULL, 0, &r), l.id, on_yes, &r.op));
 	wait_for(&w, &r);
 	CHECK(!r.yes);
 	CHECK_INT(leases_of(&w), 1);
-	q.who = &alice;
 	q.lease_id = "nosuch";
-	CHECK_INT(acquire(&w, &q).st.reason, R_LEASE_NOT_FOUND);
+	CHECK_INT(acquire(&w, &alice, a.id, &q).st.reason, R_LEASE_NOT_FOUND);
 	world_free(&w);
 }
 
@@ -418,7 +411,7 @@ TEST(a_lease_of_another_uid_does_not_exist)
 TEST(extended_until_released)
 {
 	struct world w;
-	struct sandbox_create c = a_create("r");
+	struct create c = a_create("r");
 	struct lease_answer l;
 	struct answer a;
 	int64_t end;
@@ -448,7 +441,7 @@ TEST(extended_until_released)
 TEST(the_cap_is_warned_of)
 {
 	struct world w;
-	struct sandbox_create c = a_create("r");
+	struct create c = a_create("r");
 	struct answer a;
 
 	world_new(&w);
@@ -469,7 +462,7 @@ TEST(the_cap_is_warned_of)
 TEST(unclaimed_by_its_policy)
 {
 	struct world w = { .unclaimed_grace_ms = 100, .restart_grace_ms = 50 };
-	struct sandbox_create c = with_policy("r", POLICY_KILL, 60000), d = a_create("s");
+	struct create c = with_policy("r", POLICY_KILL, 60000), d = a_create("s");
 	struct answer a;
 
 	world_new_with(&w);
@@ -524,7 +517,7 @@ static struct sandbox_watch *watch(struct world *w, const char *cursor, bool ini
 TEST(events)
 {
 	struct world w;
-	struct sandbox_create c = a_create("r");
+	struct create c = a_create("r");
 	char text[256], live[256], cursor[80] = "", mid[80];
 	unsigned on_ready = 0;
 	struct sandbox_watch *v;
@@ -560,7 +553,7 @@ TEST(events)
 	CHECK_STR(text, "11 12 ");
 	sandbox_watch_free(v);
 
-	a = do_create(&w, &(struct sandbox_create){
+	a = do_create(&w, &(struct create){
 				  .who = &bob, .secure = -1, .allow_internet_access = -1});
 	c.request_id = "r2";
 	a = do_create(&w, &c);
@@ -578,7 +571,7 @@ TEST(slow_watcher)
 {
 	static struct answer answers[EVENTS_PER_UID + 100];
 	struct world w;
-	struct sandbox_create c = a_create("r");
+	struct create c = a_create("r");
 	struct policy_change p = { .set = BIT(POLICY_F_KEEP_ALIVE) };
 	struct sandbox_watch *v;
 	struct sandbox_event e;
@@ -594,8 +587,8 @@ TEST(slow_watcher)
 	drain(v, text, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
 		answers[i] = (struct answer){ .w = &w };
-		CHECK(!sandbox_set_policy(w.core, &alice, a.id, &p, 0, 0, on_sandbox, &answers[i],
-					  &answers[i].op));
+		CHECK(!sandbox_set_policy(w.core, CALL(&alice, a.id, 0, &answers[i]), &p, 0,
+					  on_sandbox, &answers[i].op));
 	}
 	wait_for(&w, &answers[ARRAY_SIZE(answers) - 1]);
 	spin(&w, 30);

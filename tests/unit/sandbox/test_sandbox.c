@@ -7,7 +7,7 @@
 TEST(create_is_answered_complete)
 {
 	struct sandbox_pair meta[] = { { "k", "v" } };
-	struct sandbox_create c;
+	struct create c;
 	struct answer a;
 	struct world w;
 
@@ -41,7 +41,7 @@ TEST(input_is_refused_by_name)
 	static const struct sandbox_pair tag[] = {{"agentbox.host", "x"}}, empty[] = {{"", "x"}};
 	struct {
 		const char *field;
-		struct sandbox_create c;
+		struct create c;
 	} t[] = {
 		{ "request_id", { .request_id = "\x01" } },
 		{ "name", { .name = "Upper" } },
@@ -75,7 +75,7 @@ TEST(input_is_refused_by_name)
 
 TEST(request_ids)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a, b;
 	struct world w;
 
@@ -117,7 +117,7 @@ TEST(request_ids)
 
 TEST(refused_is_remembered)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a;
 	struct world w;
 
@@ -138,7 +138,7 @@ TEST(refused_is_remembered)
 
 TEST(unsent_is_sent_again)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a;
 	struct world w;
 
@@ -161,7 +161,7 @@ TEST(unsent_is_sent_again)
 
 TEST(lost_answer_is_settled)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a, b;
 	struct world w;
 
@@ -173,7 +173,8 @@ TEST(lost_answer_is_settled)
 	CHECK_INT(a.cpu_count, 2);
 	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 	b = (struct answer){ .w = &w };
-	CHECK(!sandbox_resolve(w.core, &alice, a.id, clock_boot_ms() + 2000, on_target, &b, &b.op));
+	CHECK(!sandbox_resolve(w.core, CALL(&alice, a.id, clock_boot_ms() + 2000, &b), on_target,
+			       &b.op));
 	wait_for(&w, &b);
 	CHECK(str_starts(b.token, "token-"));
 	world_free(&w);
@@ -182,7 +183,7 @@ TEST(lost_answer_is_settled)
 /* A week counts from the last use, and a restart does not forget when that was. */
 TEST(use_of_a_request_id_is_stored)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct request *q;
 	struct answer a, b;
 	struct world w;
@@ -209,7 +210,7 @@ TEST(use_of_a_request_id_is_stored)
 TEST(request_ids_are_saved_again)
 {
 	struct world w = { .reconcile_period_ms = 100 };
-	struct sandbox_create c;
+	struct create c;
 	struct request *q;
 
 	world_new_with(&w);
@@ -229,7 +230,7 @@ TEST(request_ids_are_saved_again)
 
 TEST(lost_request_stays_unknown)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct fake_sandbox *late;
 	struct answer a;
 	struct world w;
@@ -266,7 +267,7 @@ TEST(lost_request_stays_unknown)
 
 TEST(caller_leaves)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct sandbox_core_counts n;
 	struct answer a;
 	struct world w;
@@ -304,7 +305,7 @@ TEST(caller_leaves)
 /* the answer that comes after the caller's deadline is still read: the same request id finds the sandbox. */
 TEST(deadline_of_a_sent_one)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a;
 	struct world w;
 
@@ -325,7 +326,7 @@ TEST(deadline_of_a_sent_one)
 
 TEST(cloud_away)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a;
 	struct world w;
 
@@ -343,7 +344,7 @@ TEST(cloud_away)
 	CHECK_INT(a.st.reason, R_UNREACHABLE);
 	spin(&w, 50);
 	CHECK_INT(w.fake->seen[FAKE_CREATE], 1); /* withdrawn, not sent when it comes back */
-	a = do_list(&w, (struct sandbox_list){ 0 });
+	a = do_list(&w, &alice, (struct sandbox_list){ 0 });
 	CHECK_INT(a.source, SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE);
 	CHECK_INT(a.n, 1);
 	w.fake->down = false;
@@ -357,7 +358,7 @@ TEST(cloud_away)
 
 TEST(names)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a, b[8];
 	struct world w;
 	char first[64];
@@ -421,7 +422,7 @@ TEST(names)
 
 TEST(must_create_of_two)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a, b;
 	struct world w;
 
@@ -442,7 +443,7 @@ TEST(must_create_of_two)
 
 TEST(kill_until_the_cloud_agrees)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a;
 	struct world w;
 
@@ -466,7 +467,8 @@ TEST(kill_until_the_cloud_agrees)
 	{
 		struct answer k = { .w = &w };
 
-		CHECK(!sandbox_kill(w.core, &alice, a.id, clock_boot_ms() + 200, on_yes, &k, &k.op));
+		CHECK(!sandbox_kill(w.core, CALL(&alice, a.id, clock_boot_ms() + 200, &k), on_yes,
+				    &k.op));
 		wait_for(&w, &k);
 		CHECK_INT(k.st.reason, R_UNREACHABLE);
 	}
@@ -484,7 +486,7 @@ TEST(kill_until_the_cloud_agrees)
 
 TEST(others_rows_do_not_exist)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a, x, y;
 	struct world w;
 	unsigned kills;
@@ -504,11 +506,11 @@ TEST(others_rows_do_not_exist)
 	CHECK(fake_find(w.fake, a.id));
 	x = do_get(&w, &root, a.id, 0);
 	CHECK_STR(x.id, a.id);
-	x = do_list(&w, (struct sandbox_list){ .who = &bob });
+	x = do_list(&w, &bob, (struct sandbox_list){ 0 });
 	CHECK_INT(x.n, 0);
-	x = do_list(&w, (struct sandbox_list){ .who = &bob, .all_owners = true });
+	x = do_list(&w, &bob, (struct sandbox_list){ .all_owners = true });
 	CHECK_INT(x.st.reason, R_UID_DENIED);
-	x = do_list(&w, (struct sandbox_list){ .who = &root, .all_owners = true });
+	x = do_list(&w, &root, (struct sandbox_list){ .all_owners = true });
 	CHECK_INT(x.n, 1);
 	/* Not even after the store was lost. */
 	world_stop(&w);
@@ -529,7 +531,7 @@ TEST(others_rows_do_not_exist)
 
 TEST(list_pages)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a;
 	struct world w;
 	unsigned seen = 0;
@@ -542,7 +544,7 @@ TEST(list_pages)
 		CHECK(status_ok(&a.st));
 	}
 	do {
-		a = do_list(&w, (struct sandbox_list){ .page_size = 3, .page_token = token });
+		a = do_list(&w, &alice, (struct sandbox_list){ .page_size = 3, .page_token = token });
 		CHECK(status_ok(&a.st));
 		CHECK_INT(a.source, SANDBOX_FROM_CLOUD);
 		for (size_t i = 0; i < a.n; i++) /* newest first */
@@ -551,34 +553,34 @@ TEST(list_pages)
 		(void)str_copy(token, sizeof(token), a.next);
 	} while (token[0]);
 	CHECK_INT(seen, 7);
-	a = do_list(&w, (struct sandbox_list){ .page_size = 3 });
+	a = do_list(&w, &alice, (struct sandbox_list){ .page_size = 3 });
 	(void)str_copy(token, sizeof(token), a.next);
-	a = do_list(&w,
+	a = do_list(&w, &alice,
 		    (struct sandbox_list){.page_size = 3, .page_token = token, .template_id = "x"});
 	CHECK_INT(a.st.reason, R_FIELD_INVALID);
-	a = do_list(&w, (struct sandbox_list){ .page_token = "rubbish" });
+	a = do_list(&w, &alice, (struct sandbox_list){ .page_token = "rubbish" });
 	CHECK_INT(a.st.reason, R_FIELD_INVALID);
-	a = do_list(&w, (struct sandbox_list){ .page_size = 1001 });
+	a = do_list(&w, &alice, (struct sandbox_list){ .page_size = 1001 });
 	CHECK_INT(a.st.reason, R_FIELD_INVALID);
 	/* Others' sandboxes of the account: only when asked for. */
 	fake_plant(w.fake, "iforeign");
 	world_restart(&w);
-	a = do_list(&w, (struct sandbox_list){ .cached = true });
+	a = do_list(&w, &alice, (struct sandbox_list){ .cached = true });
 	CHECK_INT(a.n, 7);
 	CHECK_INT(a.source, SANDBOX_FROM_CACHE);
-	a = do_list(&w, (struct sandbox_list){ .all_hosts = true });
+	a = do_list(&w, &alice, (struct sandbox_list){ .all_hosts = true });
 	CHECK_INT(a.n, 8);
 	CHECK_STR(a.ids[0], "iforeign");
-	a = do_list(&w, (struct sandbox_list){ 0 });
+	a = do_list(&w, &alice, (struct sandbox_list){ 0 });
 	CHECK_INT(a.n, 7);
-	a = do_list(&w, (struct sandbox_list){ .states = BIT(SANDBOX_PAUSED) });
+	a = do_list(&w, &alice, (struct sandbox_list){ .states = BIT(SANDBOX_PAUSED) });
 	CHECK_INT(a.n, 0);
 	world_free(&w);
 }
 
 TEST(an_empty_list_forgets_nothing)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a;
 	struct world w;
 
@@ -602,7 +604,7 @@ TEST(an_empty_list_forgets_nothing)
 
 TEST(store_lost_and_rebuilt)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a, b;
 	struct world w;
 	char host[32];
@@ -622,7 +624,7 @@ TEST(store_lost_and_rebuilt)
 	b = do_get(&w, &alice, "sandbox", SANDBOX_STALENESS_DEFAULT);
 	CHECK(status_ok(&b.st));
 	CHECK_STR(a.id, b.id);
-	b = do_list(&w, (struct sandbox_list){ .cached = true });
+	b = do_list(&w, &alice, (struct sandbox_list){ .cached = true });
 	CHECK_INT(b.n, 1);
 	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
 	world_free(&w);
@@ -668,7 +670,7 @@ TEST(duplicates_of_a_name)
 
 TEST(connect_makes_an_owner)
 {
-	struct sandbox_connect c = { .who = &alice, .sandbox = "iother" };
+	struct sandbox_connect c = { 0 };
 	struct answer a = { 0 };
 	struct world w;
 
@@ -677,36 +679,35 @@ TEST(connect_makes_an_owner)
 	a = do_get(&w, &alice, "iother", 0);
 	CHECK_INT(a.state, SANDBOX_PAUSED);
 	a = (struct answer){ .w = &w };
-	CHECK(!sandbox_resolve(w.core, &alice, "iother", clock_boot_ms() + 2000, on_target, &a, &a.op));
+	CHECK(!sandbox_resolve(w.core, CALL(&alice, "iother", clock_boot_ms() + 2000, &a),
+			       on_target, &a.op));
 	wait_for(&w, &a);
 	CHECK_INT(a.st.reason, R_SANDBOX_PAUSED);
-	c.deadline_ms = clock_boot_ms() + 5000;
 	a = (struct answer){ .w = &w };
-	CHECK(!sandbox_connect(w.core, &c, on_sandbox, &a, &a.op));
+	CHECK(!sandbox_connect(w.core, CALL(&alice, "iother", clock_boot_ms() + 5000, &a), &c,
+			       on_sandbox, &a.op));
 	wait_for(&w, &a);
 	CHECK(status_ok(&a.st) && a.adopted);
 	CHECK_INT(a.state, SANDBOX_RUNNING);
 	a = do_get(&w, &bob, "iother", 0); /* it has an owner now */
 	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
 	world_restart(&w);
-	a = do_list(&w, (struct sandbox_list){ .cached = true });
+	a = do_list(&w, &alice, (struct sandbox_list){ .cached = true });
 	CHECK_INT(a.n, 1);
 	/* Another host's: used, not taken; with adopt: taken. */
 	fake_plant_tag(fake_plant(w.fake, "ihost2"), TAG_HOST, "another");
 	for (int adopt = 0; adopt < 2; adopt++) {
-		c.sandbox = "ihost2";
 		c.adopt = adopt;
-		c.deadline_ms = clock_boot_ms() + 5000;
 		a = (struct answer){ .w = &w };
-		CHECK(!sandbox_connect(w.core, &c, on_sandbox, &a, &a.op));
+		CHECK(!sandbox_connect(w.core, CALL(&alice, "ihost2", clock_boot_ms() + 5000, &a),
+				       &c, on_sandbox, &a.op));
 		wait_for(&w, &a);
 		CHECK(status_ok(&a.st));
 		CHECK_INT(a.adopted, adopt);
 	}
-	c.sandbox = "igone";
-	c.deadline_ms = clock_boot_ms() + 5000;
 	a = (struct answer){ .w = &w };
-	CHECK(!sandbox_connect(w.core, &c, on_sandbox, &a, &a.op));
+	CHECK(!sandbox_connect(w.core, CALL(&alice, "igone", clock_boot_ms() + 5000, &a), &c,
+			       on_sandbox, &a.op));
 	wait_for(&w, &a);
 	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
 	world_free(&w);
@@ -714,7 +715,7 @@ TEST(connect_makes_an_owner)
 
 TEST(timeouts)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a, b;
 	struct world w;
 	char id[64];
@@ -724,26 +725,26 @@ TEST(timeouts)
 	a = do_create(&w, &c);
 	(void)str_copy(id, sizeof(id), a.id);
 	b = (struct answer){ .w = &w };
-	CHECK(!sandbox_set_timeout(w.core, &alice, id, 60000, clock_boot_ms() + 2000, on_sandbox,
-				   &b, &b.op));
+	CHECK(!sandbox_set_timeout(w.core, CALL(&alice, id, clock_boot_ms() + 2000, &b), 60000,
+				   on_sandbox, &b.op));
 	wait_for(&w, &b);
 	CHECK(status_ok(&b.st) && b.end_at_ms < a.end_at_ms && !b.warning[0]);
 	w.fake->cap_s = 30;
 	b = (struct answer){ .w = &w };
-	CHECK(!sandbox_set_timeout(w.core, &alice, id, 600000, clock_boot_ms() + 2000, on_sandbox,
-				   &b, &b.op));
+	CHECK(!sandbox_set_timeout(w.core, CALL(&alice, id, clock_boot_ms() + 2000, &b), 600000,
+				   on_sandbox, &b.op));
 	wait_for(&w, &b);
 	CHECK(status_ok(&b.st) && b.warning[0]);
 	w.fake->sandboxes[0].paused = true;
 	b = (struct answer){ .w = &w };
-	CHECK(!sandbox_set_timeout(w.core, &alice, id, 600000, clock_boot_ms() + 2000, on_sandbox,
-				   &b, &b.op));
+	CHECK(!sandbox_set_timeout(w.core, CALL(&alice, id, clock_boot_ms() + 2000, &b), 600000,
+				   on_sandbox, &b.op));
 	wait_for(&w, &b);
 	CHECK_INT(b.st.reason, R_SANDBOX_PAUSED);
 	w.fake->sandboxes[0].alive = false;
 	b = (struct answer){ .w = &w };
-	CHECK(!sandbox_set_timeout(w.core, &alice, id, 600000, clock_boot_ms() + 2000, on_sandbox,
-				   &b, &b.op));
+	CHECK(!sandbox_set_timeout(w.core, CALL(&alice, id, clock_boot_ms() + 2000, &b), 600000,
+				   on_sandbox, &b.op));
 	wait_for(&w, &b);
 	CHECK_INT(b.st.reason, R_SANDBOX_GONE);
 	CHECK(status_evidence_get(&b.st, "said_by"));
@@ -757,7 +758,7 @@ TEST(timeouts)
 /* One of ours whose row was lost gets it from its tag; from there on it is resumed like any other: once. */
 TEST(connects_to_an_adopted_one_share_its_resume)
 {
-	struct sandbox_connect c = { .who = &alice, .sandbox = "ilost" };
+	struct sandbox_connect c = { 0 };
 	struct answer a, b;
 	struct fake_sandbox *x;
 	struct world w;
@@ -768,11 +769,12 @@ TEST(connects_to_an_adopted_one_share_its_resume)
 	x->paused = true;
 	fake_plant_tag(x, TAG_HOST, store_host_id(w.store));
 	fake_plant_tag(x, TAG_UID, "1000");
-	c.deadline_ms = clock_boot_ms() + 10000;
 	a = (struct answer){ .w = &w };
 	b = (struct answer){ .w = &w };
-	CHECK(!sandbox_connect(w.core, &c, on_sandbox, &a, &a.op));
-	CHECK(!sandbox_connect(w.core, &c, on_sandbox, &b, &b.op));
+	CHECK(!sandbox_connect(w.core, CALL(&alice, "ilost", clock_boot_ms() + 10000, &a), &c,
+			       on_sandbox, &a.op));
+	CHECK(!sandbox_connect(w.core, CALL(&alice, "ilost", clock_boot_ms() + 10000, &b), &c,
+			       on_sandbox, &b.op));
 	wait_for(&w, &a);
 	if (!b.done)
 		wait_for(&w, &b);
@@ -784,7 +786,7 @@ TEST(connects_to_an_adopted_one_share_its_resume)
 
 TEST(agent_and_host)
 {
-	struct sandbox_create c;
+	struct create c;
 	struct answer a, b;
 	struct world w;
 	char id[64];
@@ -803,15 +805,17 @@ TEST(agent_and_host)
 	CHECK(status_ok(&a.st));
 	(void)str_copy(id, sizeof(id), a.id);
 	b = (struct answer){ .w = &w };
-	CHECK(!sandbox_is_running(w.core, &alice, id, clock_boot_ms() + 2000, on_yes, &b, &b.op));
+	CHECK(!sandbox_is_running(w.core, CALL(&alice, id, clock_boot_ms() + 2000, &b), on_yes, &b.op));
 	wait_for(&w, &b);
 	CHECK(b.yes);
 	b = (struct answer){ .w = &w };
-	CHECK(!sandbox_get_host(w.core, &alice, id, 3000, clock_boot_ms() + 2000, on_host, &b, &b.op));
+	CHECK(!sandbox_get_host(w.core, CALL(&alice, id, clock_boot_ms() + 2000, &b), 3000, on_host,
+				&b.op));
 	wait_for(&w, &b);
 	CHECK(str_starts(b.host, "https://3000-i"));
 	b = (struct answer){ .w = &w };
-	CHECK(!sandbox_get_host(w.core, &alice, id, 0, clock_boot_ms() + 2000, on_host, &b, &b.op));
+	CHECK(!sandbox_get_host(w.core, CALL(&alice, id, clock_boot_ms() + 2000, &b), 0, on_host,
+				&b.op));
 	wait_for(&w, &b);
 	CHECK_INT(b.st.reason, R_FIELD_INVALID);
 	/* Evidence that it is gone: one question, however many saw it. */
@@ -819,10 +823,10 @@ TEST(agent_and_host)
 	gets = w.fake->seen[FAKE_GET];
 	b = (struct answer){ .w = &w };
 	a = (struct answer){ .w = &w };
-	CHECK(!sandbox_note_evidence(w.core, "default", id, SANDBOX_SAW_ABSENT,
-				     clock_boot_ms() + 2000, on_target, &a, &a.op));
-	CHECK(!sandbox_note_evidence(w.core, "default", id, SANDBOX_SAW_LOST,
-				     clock_boot_ms() + 2000, on_target, &b, &b.op));
+	CHECK(!sandbox_note_evidence(w.core, CALL(NULL, id, clock_boot_ms() + 2000, &a), "default",
+				     SANDBOX_SAW_ABSENT, on_target, &a.op));
+	CHECK(!sandbox_note_evidence(w.core, CALL(NULL, id, clock_boot_ms() + 2000, &b), "default",
+				     SANDBOX_SAW_LOST, on_target, &b.op));
 	wait_for(&w, &a);
 	if (!b.done)
 		wait_for(&w, &b);
@@ -830,10 +834,10 @@ TEST(agent_and_host)
 	CHECK_INT(b.st.reason, R_SANDBOX_GONE);
 	CHECK_INT(w.fake->seen[FAKE_GET], gets + 1);
 	b = (struct answer){ .w = &w };
-	CHECK(!sandbox_is_running(w.core, &alice, id, clock_boot_ms() + 2000, on_yes, &b, &b.op));
+	CHECK(!sandbox_is_running(w.core, CALL(&alice, id, clock_boot_ms() + 2000, &b), on_yes, &b.op));
 	wait_for(&w, &b);
 	CHECK(status_ok(&b.st) && !b.yes);
-	b = do_list(&w, (struct sandbox_list){ .cached = true });
+	b = do_list(&w, &alice, (struct sandbox_list){ .cached = true });
 	CHECK_INT(b.n, 0);
 	world_free(&w);
 }

@@ -5,7 +5,7 @@
 
 static struct answer make(struct world *w)
 {
-	struct sandbox_create c = a_create("");
+	struct create c = a_create("");
 	struct answer a;
 
 	c.timeout_ms = 600000;
@@ -17,7 +17,8 @@ static struct answer make(struct world *w)
 static void begin_pause(struct world *w, struct answer *a, const char *id)
 {
 	*a = (struct answer){ .w = w };
-	CHECK(!sandbox_pause(w->core, &alice, id, true, clock_boot_ms() + 3000, on_yes, a, &a->op));
+	CHECK(!sandbox_pause(w->core, CALL(&alice, id, clock_boot_ms() + 3000, a), true, on_yes,
+			     &a->op));
 }
 
 static struct answer do_pause(struct world *w, const char *id)
@@ -31,13 +32,11 @@ static struct answer do_pause(struct world *w, const char *id)
 
 static void begin_connect(struct world *w, struct answer *a, const char *id, uint64_t timeout_ms)
 {
-	struct sandbox_connect c = {.who = &alice,
-				    .deadline_ms = clock_boot_ms() + 3000,
-				    .sandbox = id,
-				    .timeout_ms = timeout_ms};
+	struct sandbox_connect c = { .timeout_ms = timeout_ms };
 
 	*a = (struct answer){ .w = w };
-	CHECK(!sandbox_connect(w->core, &c, on_sandbox, a, &a->op));
+	CHECK(!sandbox_connect(w->core, CALL(&alice, id, clock_boot_ms() + 3000, a), &c, on_sandbox,
+			       &a->op));
 }
 
 TEST(pause_and_resume)
@@ -140,8 +139,8 @@ static struct answer do_network(struct world *w, const char *id, const struct cl
 {
 	struct answer a = { .w = w };
 
-	CHECK(!sandbox_update_network(w->core, &alice, id, n, -1, clock_boot_ms() + 3000, on_yes,
-				      &a, &a.op));
+	CHECK(!sandbox_update_network(w->core, CALL(&alice, id, clock_boot_ms() + 3000, &a), n, -1,
+				      on_yes, &a.op));
 	wait_for(w, &a);
 	return a;
 }
@@ -186,8 +185,8 @@ static struct answer do_metrics(struct world *w, const char *id, int64_t start, 
 {
 	struct answer a = { .w = w };
 
-	CHECK(!sandbox_get_metrics(w->core, &alice, id, start, end, clock_boot_ms() + 300,
-				   on_metrics, &a, &a.op));
+	CHECK(!sandbox_get_metrics(w->core, CALL(&alice, id, clock_boot_ms() + 300, &a), start, end,
+				   on_metrics, &a.op));
 	wait_for(w, &a);
 	return a;
 }
@@ -240,12 +239,12 @@ static void on_forked(void *user, const struct status *st, const struct sandbox_
 static void begin_fork(struct world *w, struct forked *f, const char *id, uint32_t count,
 		       const char *request_id)
 {
-	struct sandbox_fork q = { .who = &alice, .deadline_ms = clock_boot_ms() + 3000, .sandbox = id,
-			       .count = count, .request_id = request_id, .timeout_ms = 60000 };
+	struct sandbox_fork q = { .count = count, .request_id = request_id, .timeout_ms = 60000 };
 
 	q.params_hash[0] = (uint8_t)count;
 	*f = (struct forked){ .a.w = w };
-	CHECK(!sandbox_fork(w->core, &q, on_forked, f, &f->a.op));
+	CHECK(!sandbox_fork(w->core, CALL(&alice, id, clock_boot_ms() + 3000, f), &q, on_forked,
+			    &f->a.op));
 }
 
 static void do_fork(struct world *w, struct forked *f, const char *id, uint32_t count, const char *request_id)
@@ -475,13 +474,11 @@ static void on_snapshot(void *user, const struct status *st, const struct sandbo
 
 static struct answer do_snapshot(struct world *w, const char *id, const char *request_id)
 {
-	struct sandbox_snapshot_create c = {.who = &alice,
-					    .deadline_ms = clock_boot_ms() + 3000,
-					    .sandbox = id,
-					    .request_id = request_id};
+	struct sandbox_snapshot_create c = { .request_id = request_id };
 	struct answer a = { .w = w };
 
-	CHECK(!sandbox_snapshot_create(w->core, &c, on_snapshot, &a, &a.op));
+	CHECK(!sandbox_snapshot_create(w->core, CALL(&alice, id, clock_boot_ms() + 3000, &a), &c,
+				       on_snapshot, &a.op));
 	wait_for(w, &a);
 	return a;
 }
@@ -505,12 +502,11 @@ static void on_snapshots(void *user, const struct status *st, const struct sandb
 static struct answer do_snapshots(struct world *w, const struct principal *who, const char *sandbox,
 				  const char *token, uint32_t size, bool cached)
 {
-	struct sandbox_snapshot_list q = { .who = who, .deadline_ms = clock_boot_ms() + 300,
-					.sandbox = sandbox, .page_token = token, .page_size = size,
-					.cached = cached };
+	struct sandbox_snapshot_list q = { .page_token = token, .page_size = size, .cached = cached };
 	struct answer a = { .w = w };
 
-	CHECK(!sandbox_list_snapshots(w->core, &q, on_snapshots, &a, &a.op));
+	CHECK(!sandbox_list_snapshots(w->core, CALL(who, sandbox, clock_boot_ms() + 300, &a), &q,
+				      on_snapshots, &a.op));
 	wait_for(w, &a);
 	return a;
 }
@@ -519,7 +515,8 @@ static struct answer do_delete(struct world *w, const struct principal *who, con
 {
 	struct answer a = { .w = w };
 
-	CHECK(!sandbox_delete_snapshot(w->core, who, id, clock_boot_ms() + 1000, on_yes, &a, &a.op));
+	CHECK(!sandbox_delete_snapshot(w->core, CALL(who, NULL, clock_boot_ms() + 1000, &a), id,
+				       on_yes, &a.op));
 	wait_for(w, &a);
 	return a;
 }

@@ -344,20 +344,64 @@ static inline void until_intents_end(struct world *w)
 	while (counts(w).intents);
 }
 
-static inline struct sandbox_create a_create(const char *request_id)
+/* The head of a call. */
+#define CALL(...) (&(struct sandbox_call){ __VA_ARGS__ })
+
+/* A Create and its head, of what the test owns. */
+struct create {
+	const struct principal *who;
+	uint64_t deadline_ms;
+	const char *request_id;
+	uint8_t params_hash[32];
+	const char *account, *template_id;
+	uint64_t timeout_ms;
+	const struct sandbox_pair *metadata, *envs;
+	size_t n_metadata, n_envs;
+	int secure, allow_internet_access;
+	const char *name;
+	bool must_create, wait_ready;
+	struct policy_change policy;
+	bool process_lease;
+	const struct cloud_network *network;
+	const struct cloud_iam_token *iam_tokens;
+	size_t n_iam_tokens;
+	enum sandbox_on_timeout on_timeout;
+	int keep_memory, auto_resume;
+};
+
+static inline struct sandbox_create create_of(const struct create *c)
 {
-	return (struct sandbox_create){ .who = &alice, .request_id = request_id, .secure = -1,
+	struct sandbox_create q = {
+		.request_id = c->request_id, .account = c->account, .template_id = c->template_id,
+		.timeout_ms = c->timeout_ms, .metadata = c->metadata, .envs = c->envs,
+		.n_metadata = c->n_metadata, .n_envs = c->n_envs, .secure = c->secure,
+		.allow_internet_access = c->allow_internet_access, .name = c->name,
+		.must_create = c->must_create, .wait_ready = c->wait_ready, .policy = c->policy,
+		.process_lease = c->process_lease, .network = c->network, .iam_tokens = c->iam_tokens,
+		.n_iam_tokens = c->n_iam_tokens, .on_timeout = c->on_timeout,
+		.keep_memory = c->keep_memory, .auto_resume = c->auto_resume,
+	};
+
+	memcpy(q.params_hash, c->params_hash, sizeof(q.params_hash));
+	return q;
+}
+
+static inline struct create a_create(const char *request_id)
+{
+	return (struct create){ .who = &alice, .request_id = request_id, .secure = -1,
 				     .allow_internet_access = -1, .keep_memory = -1, .auto_resume = -1,
 				     .deadline_ms = clock_boot_ms() + 10000 };
 }
 
-static inline void begin_create(struct world *w, struct answer *a, const struct sandbox_create *c)
+static inline void begin_create(struct world *w, struct answer *a, const struct create *c)
 {
+	struct sandbox_create q = create_of(c);
+
 	*a = (struct answer){ .w = w };
-	CHECK(!sandbox_create(w->core, c, on_sandbox, a, &a->op));
+	CHECK(!sandbox_create(w->core, CALL(c->who, NULL, c->deadline_ms, a), &q, on_sandbox, &a->op));
 }
 
-static inline struct answer do_create(struct world *w, const struct sandbox_create *c)
+static inline struct answer do_create(struct world *w, const struct create *c)
 {
 	struct answer a;
 
@@ -371,8 +415,8 @@ static inline struct answer do_get(struct world *w, const struct principal *who,
 {
 	struct answer a = { .w = w };
 
-	CHECK(!sandbox_get(w->core, who, ref, staleness, clock_boot_ms() + 1000, on_sandbox, &a,
-			   &a.op));
+	CHECK(!sandbox_get(w->core, CALL(who, ref, clock_boot_ms() + 1000, &a), staleness,
+			   on_sandbox, &a.op));
 	wait_for(w, &a);
 	return a;
 }
@@ -381,19 +425,16 @@ static inline struct answer do_kill(struct world *w, const struct principal *who
 {
 	struct answer a = { .w = w };
 
-	CHECK(!sandbox_kill(w->core, who, ref, clock_boot_ms() + 5000, on_yes, &a, &a.op));
+	CHECK(!sandbox_kill(w->core, CALL(who, ref, clock_boot_ms() + 5000, &a), on_yes, &a.op));
 	wait_for(w, &a);
 	return a;
 }
 
-static inline struct answer do_list(struct world *w, struct sandbox_list q)
+static inline struct answer do_list(struct world *w, const struct principal *who, struct sandbox_list q)
 {
 	struct answer a = { .w = w };
 
-	if (!q.who)
-		q.who = &alice;
-	q.deadline_ms = clock_boot_ms() + 1000;
-	CHECK(!sandbox_list(w->core, &q, on_page, &a, &a.op));
+	CHECK(!sandbox_list(w->core, CALL(who, NULL, clock_boot_ms() + 1000, &a), &q, on_page, &a.op));
 	wait_for(w, &a);
 	return a;
 }
