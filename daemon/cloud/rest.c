@@ -836,8 +836,8 @@ static bool call_refused(struct cloud_call *c, const char *id)
 	} else if (!cloud->key) {
 		c->result.outcome = CLOUD_REFUSED;
 		status_set(&c->result.status, R_KEY_MISSING,
-			   "the account has no API key; set api_key_file or api_key_command in its section, or see the log "
-			   "for what the command said");
+			   "the account has no API key: write it into the file that api_key_file names, or set api_key_file or "
+			   "api_key_command in the account's section; the log says what such a command said");
 		status_evidence(&c->result.status, "route", "%s", c->route);
 		if (!coming || !call_hold(c, CALL_KEYLESS))
 			call_over(c);

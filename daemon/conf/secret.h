@@ -9,9 +9,10 @@ struct secret;
 
 #define SECRET_MAX_BYTES 4096u
 
-/* From a file: one trailing newline is cut; refused are other than regular files (-EINVAL), files
- * that others can read (-EPERM), larger ones (-EFBIG), empty ones and control bytes (-EBADMSG). */
-must_check int secret_read(const char *path, struct secret **ret);
+/* From a file: one trailing newline is cut; refused are other than regular files (-EINVAL), files that others can read (-EPERM,
+ * but not those in `credentials`, the value of $CREDENTIALS_DIRECTORY or NULL, where the service manager sees to that), larger
+ * ones (-EFBIG), empty ones and control bytes (-EBADMSG). */
+must_check int secret_read(const char *path, const char *credentials, struct secret **ret);
 const char *secret_error(int r);	/* what such a failure means, for a person */
 /* A copy; wipes the original. */
 must_check int secret_take(char *text, struct secret **ret);

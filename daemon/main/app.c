@@ -15,12 +15,14 @@
 #include "daemon/common/net/resolve.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/main/app_impl.h"
+#include "daemon/main/start_extension.h"
 #include "daemon/rpc/peer.h"
 #include "daemon/rpc/svc_command.h"
 #include "daemon/rpc/svc_file.h"
 #include "daemon/rpc/svc_lease.h"
 #include "daemon/rpc/svc_sandbox.h"
 #include "proto/base/clock.h"
+#include "proto/base/fd.h"
 #include "proto/base/must.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
@@ -107,9 +109,11 @@ static int choose_places(struct app *a)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR"), *state_home = getenv("XDG_STATE_HOME");
 	const char *socket = conf_get(a->conf, "daemon", NULL, "socket"), *home = getenv("HOME");
-	const char *state = conf_get(a->conf, "daemon", NULL, "state_dir");
+	const char *state = conf_get(a->conf, "daemon", NULL, "state_dir"), *given = getenv("STATE_DIRECTORY");
 
-	if (!str_is_empty(socket))
+	if (a->listen_fd >= 0)
+		a->socket_path = rpc_socket_place(a->listen_fd);
+	else if (!str_is_empty(socket))
 		a->socket_path = strdup(socket);
 	else if (!a->user_mode)
 		a->socket_path = strdup("/run/agentboxd/agentboxd.sock");
@@ -117,6 +121,8 @@ static int choose_places(struct app *a)
 		a->socket_path = str_printf("%s/agentboxd/agentboxd.sock", runtime);
 	if (!str_is_empty(state))
 		a->state_dir = strdup(state);
+	else if (!str_is_empty(given))
+		a->state_dir = strndup(given, strcspn(given, ":"));	/* the first of StateDirectory= */
 	else if (!a->user_mode)
 		a->state_dir = strdup("/var/lib/agentboxd");
 	else if (!str_is_empty(state_home))
@@ -164,13 +170,23 @@ static int check_limits(struct app *a)
 	return APP_EXIT_UNAVAILABLE;
 }
 
+static int take_socket(struct app *a)
+{
+	return app_manager_take(a, APP_FD_API, &a->listen_fd);
+}
+
 static int open_store(struct app *a)
 {
 	struct store_options o = { .loop = a->loop, .state_dir = a->state_dir,
 				   .now_wall_ms = clock_wall_ms(),
 				   .no_clone_check = !number(a, "daemon", "clone_check") };
-	enum store_open_result r = store_open(&o, &a->store_report, &a->store);
+	struct start_extension *more_time;
+	enum store_open_result r;
 
+	if (start_extension_begin(a->notify, START_EXTENSION_EVERY_MS, &more_time) < 0)
+		return out_of_memory();
+	r = store_open(&o, &a->store_report, &a->store);
+	start_extension_end(more_time);
 	if (r == STORE_OPENED)
 		return 0;
 	fprintf(stderr, "agentboxd: %s\n", a->store_report.why);
@@ -334,8 +350,13 @@ static int open_socket(struct app *a)
 					.gid = (gid_t)-1,
 					.dir_mode = a->user_mode ? 0700 : 0755 };
 	struct status why = STATUS_OK;
-	int r = rpc_socket_open(&o, &a->socket, &why);
+	int r;
 
+	if (a->listen_fd >= 0)
+		return 0;
+	r = rpc_socket_open(&o, &a->socket, &why);
+	if (!r)
+		a->listen_fd = rpc_socket_take_fd(a->socket);
 	if (!r)
 		return 0;
 	fprintf(stderr, "agentboxd: %s\n", why.text);
@@ -371,7 +392,8 @@ static int make_server(struct app *a)
 		o.admin_gid = (gid_t)number(a, "daemon", "admin_group");
 	o.limits = limits;
 	o.n_limits = n;
-	o.listen_fd = rpc_socket_take_fd(a->socket);
+	o.listen_fd = a->listen_fd;
+	a->listen_fd = -1;
 	r = rpc_server_new(&o, &a->server);
 	free(limits);
 	if (!r)
@@ -408,8 +430,9 @@ static int make_loop(struct app *a)
 static int build(struct app *a)
 {
 	static int (*const steps[])(struct app *) = {
-		make_loop, check_limits, check_users, choose_places, open_store, open_socket, app_local_new, make_resolver,
-		make_pool, app_accounts_new, make_commands, make_life, take_up_commands, make_server, app_metrics_new,
+		make_loop, app_manager_new, take_socket, check_limits, check_users, choose_places, open_store, open_socket,
+		app_local_new, make_resolver, make_pool, app_accounts_new, make_commands, make_life, take_up_commands,
+		make_server, app_metrics_new, app_manager_ready,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
@@ -423,6 +446,7 @@ static int build(struct app *a)
 
 int app_new(const struct app_options *o, struct app **ret)
 {
+	static const struct notify nobody = NOTIFY_NOBODY;
 	struct app *a = calloc(1, sizeof(*a));
 	int r;
 
@@ -434,6 +458,8 @@ int app_new(const struct app_options *o, struct app **ret)
 	a->conf_file = o->conf_file;
 	a->local_mode = o->local;
 	a->user_mode = o->user_mode;
+	a->notify = o->notify ? o->notify : &nobody;
+	a->listen_fd = -1;
 	a->started_at_ms = clock_wall_ms();
 	a->started_boot_ms = clock_boot_ms();
 	harden();
@@ -456,6 +482,8 @@ static void check_socket(struct app *a)
 	struct status why = STATUS_OK;
 	int fd;
 
+	if (!a->socket)
+		return;
 	switch (rpc_socket_check(a->socket)) {
 	case RPC_SOCKET_MISSING:
 		log_warn("socket_removed", "path=%s action=\"bound again\"", log_q(a->socket_path));
@@ -493,6 +521,7 @@ static void on_tick(struct timer *t, void *user)
 
 	if (!a->drain_until_ms) {
 		check_socket(a);
+		app_manager_tell(a);
 	} else {
 		rpc_server_count(a->server, (uid_t)-1, &counts);
 		if ((!counts.calls && !counts.streams) || loop_now_ms(a->loop) >= a->drain_until_ms) {
@@ -513,6 +542,7 @@ void app_stop(struct app *a, int signo)
 	}
 	a->drain_until_ms = MAX(loop_now_ms(a->loop) + number(a, "daemon", "drain_timeout"), (uint64_t)1);
 	log_info("draining", "signal=%s", sigabbrev_np(signo));
+	(void)notify_send(a->notify, "STOPPING=1");
 	sandbox_core_drain(a->core);
 	rpc_server_drain(a->server);
 	on_tick(&a->tick, a);
@@ -538,6 +568,7 @@ struct app *app_free(struct app *a)
 	timer_clear(&a->tick);	/* it asks the server, and the loop runs once more below */
 	app_metrics_free(a);
 	a->server = rpc_server_free(a->server);
+	fd_close(a->listen_fd);
 	rpc_socket_free(a->socket);
 	app_status_free(a);
 	commands_free(a->commands);
@@ -551,6 +582,7 @@ struct app *app_free(struct app *a)
 	resolver_free(a->resolver);
 	store_close(a->store);
 	children_free(a->children);
+	app_manager_free(a);
 	loop_free(a->loop);
 	conf_free(a->conf);
 	free(a->conf_text);

@@ -12,12 +12,14 @@
 #include "proto/base/cc.h"
 
 struct app;
+struct notify;
 
 struct app_options {
 	struct conf *conf;		/* taken over; read and free of errors */
 	const char *conf_file;		/* "" = none was read */
 	bool local;			/* --local */
 	bool user_mode;
+	const struct notify *notify;	/* the service manager; outlives the app; NULL = none */
 };
 
 /* Exit codes: sysexits.h, where a supervisor may care. */

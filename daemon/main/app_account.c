@@ -99,9 +99,14 @@ static int read_key(struct account *c)
 	}
 	if (!c->key_path)
 		return 0; /* calls that need it answer KEY_MISSING */
-	r = secret_read(c->key_path, &c->key);
+	r = secret_read(c->key_path, getenv("CREDENTIALS_DIRECTORY"), &c->key);
 	if (!r)
 		return 0;
+	if (r == -ENOENT) {
+		log_warn("key_missing", "account=%s file=%s advice=\"write the API key into this file, readable by the daemon "
+			 "only; no restart is needed\"", c->name, log_q(c->key_path));
+		return 0;
+	}
 	fprintf(stderr, "agentboxd: [account %s] key file %s: %s\n", c->name, c->key_path, secret_error(r));
 	return APP_EXIT_CONFIG;
 }
@@ -115,7 +120,7 @@ static int reread_key(struct account *c)
 
 	if (stat(c->key_path, &c->key_stat) < 0)
 		c->key_stat = (struct stat){ 0 };
-	r = secret_read(c->key_path, &fresh);
+	r = secret_read(c->key_path, getenv("CREDENTIALS_DIRECTORY"), &fresh);
 	if (r < 0)
 		return r;
 	if (c->key && str_eq(secret_text(fresh), secret_text(c->key))) {
@@ -213,7 +218,7 @@ static bool on_key_use(struct cloud *cloud, void *user)
 	int r;
 
 	collect_tls(c);
-	if (!c->key)
+	if (!c->key && !c->key_path)
 		return run_key_command(c);
 	if (!c->key_path || stat(c->key_path, &now) < 0 || is_same_file(&now, &c->key_stat))
 		return false;
@@ -345,7 +350,7 @@ static int read_key_and_ca(struct account *c, const struct local_info *at, struc
 		r = set_text(&c->ca_file, at->ca_file);
 	if (r < 0)
 		return r;
-	r = secret_read(c->key_path, ret_key);
+	r = secret_read(c->key_path, getenv("CREDENTIALS_DIRECTORY"), ret_key);
 	if (r < 0) {
 		status_set(why, R_KEY_MISSING, "%s: %s", c->key_path, secret_error(r));
 		return r;

@@ -9,6 +9,8 @@
 #include "daemon/command/command.h"
 #include "daemon/common/ev/loop.h"
 #include "daemon/common/net/tls.h"
+#include "daemon/common/sd/listen_fds.h"
+#include "daemon/common/sd/notify.h"
 #include "daemon/conf/secret.h"
 #include "daemon/main/app.h"
 #include "daemon/main/child.h"
@@ -21,6 +23,10 @@
 #include "daemon/upstream/pool.h"
 
 #define APP_ACCOUNTS_MAX 64u
+
+/* FileDescriptorName= of the sockets that a service manager may pass. */
+#define APP_FD_API     "api"
+#define APP_FD_METRICS "metrics"
 
 struct account {
 	const char *name;		/* the configuration's */
@@ -46,6 +52,11 @@ struct app {
 	char *conf_text;		/* of the file as it was read; for Config.file_changed */
 	bool local_mode, user_mode;
 	char *socket_path, *state_dir;
+	const struct notify *notify;	/* the service manager */
+	struct listen_fds passed;	/* by it, and not taken yet */
+	struct timer watchdog;
+	uint64_t watchdog_ms;		/* between two WATCHDOG=1; 0 = none are wanted */
+	char said[NOTIFY_STATUS_MAX];	/* the last STATUS= */
 	struct loop *loop;
 	struct children *children;
 	struct local_process *local;	/* --local only */
@@ -59,7 +70,8 @@ struct app {
 	size_t n_accounts;
 	struct sandbox_core *core;
 	struct commands *commands;
-	struct rpc_socket *socket;
+	struct rpc_socket *socket;	/* NULL: it was passed, and is the manager's */
+	int listen_fd;			/* -1 = the server has it */
 	struct rpc_server *server;
 	struct svc_daemon_options svc_daemon;
 	struct timer tick;		/* the socket's file, while draining: who is left */
@@ -67,9 +79,20 @@ struct app {
 	int64_t started_at_ms;		/* wall */
 	uint64_t started_boot_ms;
 	struct app_status *look;
-	struct rpc_socket *metrics_socket;
+	struct rpc_socket *metrics_socket;	/* as `socket` */
 	struct http_server *metrics;	/* NULL = none */
 };
+
+/* app_manager.c: the service manager, if one started us: what it passed, and what it is told. As app_accounts_new(). */
+must_check int app_manager_new(struct app *a);
+void app_manager_free(struct app *a);
+/* The listening socket that was passed by this name, in *ret, checked; -1 = none was. 0, or an exit code after the reason was
+ * printed. */
+must_check int app_manager_take(struct app *a, const char *name, int *ret);
+/* The start is over: READY=1, and from now on the loop feeds the watchdog. */
+must_check int app_manager_ready(struct app *a);
+/* STATUS=, if it is another than before. */
+void app_manager_tell(struct app *a);
 
 /* app_signal.c: what a signal does, from here on. -errno. */
 must_check int app_signals_new(struct app *a);

@@ -11,6 +11,7 @@
 #include "daemon/main/app_impl.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
+#include "proto/base/fd.h"
 #include "proto/base/str.h"
 
 #define TEXT_MAX    (1024u * 1024)
@@ -211,6 +212,15 @@ static void app_metrics_on_request(struct http_stream *x, void *user)
 	http_stream_release(x);
 }
 
+static int serve(struct app *a, const struct http_server_options *o)
+{
+	if (http_server_new(o, &a->metrics) == 0)
+		return 0;
+	fd_close(o->listen_fd);
+	fprintf(stderr, "agentboxd: metrics_socket: out of memory\n");
+	return APP_EXIT_UNAVAILABLE;
+}
+
 int app_metrics_new(struct app *a)
 {
 	struct rpc_socket_options where = { .path = conf_get(a->conf, "daemon", NULL, "metrics_socket"), .mode = 0600,
@@ -223,8 +233,12 @@ int app_metrics_new(struct app *a)
 					.on_request = app_metrics_on_request,
 					.user = a};
 	struct status why = STATUS_OK;
-	int r;
+	int r = app_manager_take(a, APP_FD_METRICS, &o.listen_fd);
 
+	if (r)
+		return r;
+	if (o.listen_fd >= 0)
+		return serve(a, &o);
 	if (str_is_empty(where.path))
 		return 0;
 	if (conf_is_set(a->conf, "daemon", NULL, "admin_group")) {
@@ -237,10 +251,7 @@ int app_metrics_new(struct app *a)
 		return r == RPC_SOCKET_BUSY ? APP_EXIT_BUSY : APP_EXIT_CONFIG;
 	}
 	o.listen_fd = rpc_socket_take_fd(a->metrics_socket);
-	if (http_server_new(&o, &a->metrics) == 0)
-		return 0;
-	fprintf(stderr, "agentboxd: metrics_socket: out of memory\n");
-	return APP_EXIT_UNAVAILABLE;
+	return serve(a, &o);
 }
 
 void app_metrics_free(struct app *a)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/common/obs/log.h"
+#include "daemon/common/sd/notify.h"
 #include "daemon/main/app.h"
 #include "daemon/main/app_flavour.h"
 #include "proto/base/buf.h"
@@ -141,8 +142,10 @@ static int parse_args(int argc, char **argv, struct conf *c, struct args *ret)
 
 static char *default_config(bool user_mode)
 {
-	const char *home = getenv("XDG_CONFIG_HOME");
+	const char *home = getenv("XDG_CONFIG_HOME"), *given = getenv("CONFIGURATION_DIRECTORY");
 
+	if (!str_is_empty(given))	/* the first of ConfigurationDirectory= */
+		return str_printf("%.*s/agentboxd.conf", (int)strcspn(given, ":"), given);
 	if (!user_mode)
 		return strdup("/etc/agentboxd/agentboxd.conf");
 	if (!str_is_empty(home))
@@ -178,10 +181,55 @@ static int read_config(struct conf *c, const struct args *args, bool user_mode, 
 	return APP_EXIT_CONFIG;
 }
 
+/* A service whose manager cannot be told still serves. */
+static void open_notify(struct notify *n)
+{
+	const char *address = getenv("NOTIFY_SOCKET");
+	int r = notify_open(n, address);
+
+	if (r < 0)
+		fprintf(stderr, "agentboxd: NOTIFY_SOCKET=%s: %s; the service manager is told nothing\n", address,
+			strerrordesc_np(-r));
+}
+
+static void tell_failure(const struct notify *n, int code)
+{
+	switch (code) {
+	case 0:
+		break;
+	case APP_EXIT_CONFIG:
+		(void)notify_failed(n, EINVAL, "not started: the configuration or the state folder is wrong, see the log");
+		break;
+	case APP_EXIT_BUSY:
+		(void)notify_failed(n, EBUSY, "not started, or given up: another daemon has the socket or the state folder");
+		break;
+	default:
+		(void)notify_failed(n, EIO, "ended with an error, see the log");
+	}
+}
+
+static int run_daemon(struct conf *c, const struct args *args, bool user_mode, const char *file)
+{
+	struct notify notify;
+	struct app_options o = { .conf = c, .conf_file = file, .local = args->local, .user_mode = user_mode,
+				 .notify = &notify };
+	struct app *app;
+	int r;
+
+	open_notify(&notify);
+	r = app_new(&o, &app);
+	if (!r) {
+		r = app_run(app);
+		app_free(app);
+	}
+	tell_failure(&notify, r);
+	notify_close(&notify);
+	return r;
+}
+
 int main(int argc, char **argv)
 {
 	struct args args = { 0 };
-	struct app *app;
 	struct conf *c;
 	char *file = NULL;
 	bool user_mode;
@@ -198,18 +246,10 @@ int main(int argc, char **argv)
 	r = read_config(c, &args, user_mode, &file);
 	if (!r)
 		log_setup((enum log_level)conf_get_number(c, "daemon", NULL, "log_level"));
-	if (r || args.check) {
+	if (r || args.check)
 		conf_free(c);
-	} else {
-		struct app_options o = { .conf = c, .conf_file = file, .local = args.local,
-					 .user_mode = user_mode };
-
-		r = app_new(&o, &app);
-		if (!r) {
-			r = app_run(app);
-			app_free(app);
-		}
-	}
+	else
+		r = run_daemon(c, &args, user_mode, file);
 	free(file);
 	return r;
 }

@@ -311,3 +311,17 @@ int rpc_socket_adopt(int fd)
 		return -errno;
 	return fd_set_nonblock(fd, true);
 }
+
+char *rpc_socket_place(int fd)
+{
+	struct sockaddr_un a = { 0 };
+	socklen_t n = sizeof(a);
+	size_t len;
+
+	if (getsockname(fd, (struct sockaddr *)&a, &n) < 0)
+		n = 0;
+	len = n > offsetof(struct sockaddr_un, sun_path) ? MIN(n, sizeof(a)) - offsetof(struct sockaddr_un, sun_path) : 0;
+	if (len && !a.sun_path[0])
+		a.sun_path[0] = '@';
+	return strndup(a.sun_path, len);
+}

@@ -46,5 +46,7 @@ struct rpc_socket *rpc_socket_free(struct rpc_socket *s);
 /* For a descriptor given by somebody else (socket activation): 0 if it is a listening Unix stream
  * socket, set non-blocking and CLOEXEC; else -errno. */
 must_check int rpc_socket_adopt(int fd);
+/* Where such a socket is bound, '@' before an abstract name. Heap; NULL without memory. */
+char *rpc_socket_place(int fd);
 
 #endif

@@ -252,7 +252,8 @@ class Daemon(Program):
     `conf` is {section: {key: value or [values]}}, laid over what the cloud needs.
     """
 
-    def __init__(self, cloud=None, conf=None, folder=None, uid=None, args=(), env=None, wait=True, name="agentboxd", wrap=()):
+    def __init__(self, cloud=None, conf=None, folder=None, uid=None, args=(), env=None, wait=True, name="agentboxd", wrap=(),
+                 pass_fds=()):
         self.home = folder or temp_dir("abd-")
         self._own_home = folder is None
         self.state_dir = os.path.join(self.home, "state")
@@ -288,7 +289,7 @@ class Daemon(Program):
             os.chown(self.home, uid, uid)
             argv = as_user(uid, argv)
         argv = list(wrap) + argv
-        super().__init__(name, argv, env=env, folder=self.home)
+        super().__init__(name, argv, env=env, folder=self.home, pass_fds=pass_fds)
         if wait:
             self.wait_ready()
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/conf/secret.h"
+#include "proto/base/fd.h"
 #include "tests/lib/test.h"
 
 static struct conf *read_text(const char *text)
@@ -122,17 +123,51 @@ TEST(secrets_are_read_from_private_files_only)
 		CHECK_INT(ftruncate(fd, 0), 0);
 		CHECK_INT(pwrite(fd, t[i].content, strlen(t[i].content), 0), strlen(t[i].content));
 		CHECK_INT(fchmod(fd, t[i].mode), 0);
-		CHECK_INT(secret_read(path, &s), t[i].r);
+		CHECK_INT(secret_read(path, NULL, &s), t[i].r);
 		if (!t[i].r) {
 			CHECK_STR(secret_text(s), "e2b_00ff");
 			secret_free(s);
 		}
 	}
-	CHECK_INT(secret_read("/tmp", &s), -EINVAL);
-	CHECK_INT(secret_read("/dev/zero", &s), -EINVAL);
-	CHECK_INT(secret_read("/nonexistent", &s), -ENOENT);
+	CHECK_INT(secret_read("/tmp", NULL, &s), -EINVAL);
+	CHECK_INT(secret_read("/dev/zero", NULL, &s), -EINVAL);
+	CHECK_INT(secret_read("/nonexistent", NULL, &s), -ENOENT);
 	unlink(path);
 	close(fd);
+}
+
+/* What the service manager keeps for us is closed to others by its folder; its files may have any mode. */
+TEST(credentials_may_have_any_mode)
+{
+	static const struct {
+		const char *folder, *file;	/* below the place */
+		int r;
+	} t[] = {
+		{ "/cred", "/cred/key", 0 },	   { "/cred/", "/cred/key", 0 },      { "/cre", "/cred/key", -EPERM },
+		{ "/cred", "/cred/../key", -EPERM }, { "/cred/key", "/cred/key", -EPERM }, { NULL, "/cred/key", -EPERM },
+	};
+	char place[] = "/tmp/credentials-XXXXXX", folder[64], path[64], key[64], outside[64];
+	struct secret *s;
+
+	CHECK(mkdtemp(place));
+	snprintf(folder, sizeof(folder), "%s/cred", place);
+	snprintf(key, sizeof(key), "%s/cred/key", place);
+	snprintf(outside, sizeof(outside), "%s/key", place);
+	CHECK_INT(mkdir(folder, 0700), 0);
+	CHECK_INT(fd_write_file(AT_FDCWD, key, "e2b_00ff\n", 9, 0644), 0);
+	CHECK_INT(fd_write_file(AT_FDCWD, outside, "e2b_00ff\n", 9, 0644), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		snprintf(folder, sizeof(folder), "%s%s", place, t[i].folder ? t[i].folder : "");
+		snprintf(path, sizeof(path), "%s%s", place, t[i].file);
+		CHECK_INT(secret_read(path, t[i].folder ? folder : NULL, &s), t[i].r);
+		if (!t[i].r)
+			secret_free(s);
+	}
+	unlink(key);
+	unlink(outside);
+	snprintf(folder, sizeof(folder), "%s/cred", place);
+	rmdir(folder);
+	rmdir(place);
 }
 
 TEST_MAIN()

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""What agentboxd tells a service manager and takes from it, with a manager of the test's own: its socket, its descriptors."""
+import contextlib
+import os
+import re
+import signal
+import socket
+import stat
+import time
+
+import pytest
+
+import harness
+from api import Api, ApiError
+
+# Puts passed descriptors where a manager does, and says whose they are.
+PASS = """
+import os, sys
+fds = [int(f) for f in sys.argv[1].split(",") if f]
+high = [os.dup(f) for f in fds]
+for i in range(len(high)):
+    while high[i] < 3 + len(fds):
+        high[i] = os.dup(high[i])
+for i, f in enumerate(high):
+    os.dup2(f, 3 + i, inheritable=True)
+os.environ["LISTEN_PID"] = os.environ["WATCHDOG_PID"] = str(os.getpid())
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Manager:
+    """The notify socket, and what came."""
+
+    def __init__(self, folder, **passed):
+        self.folder, self.passed, self.seen = folder, passed, []
+        self.path = os.path.join(folder, "notify")
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.sock.bind(self.path)
+        os.chmod(self.path, 0o666)
+
+    def start(self, cloud, names=None, env=None, **kw):
+        names = list(self.passed) if names is None else names
+        fds = [s.fileno() for s in self.passed.values()]
+        env = dict({"NOTIFY_SOCKET": self.path, "LISTEN_FDS": str(len(fds)), "LISTEN_FDNAMES": ":".join(names)}, **(env or {}))
+        return harness.Daemon(cloud, env=env, pass_fds=fds, wait=False,
+                              wrap=["/usr/bin/python3", "-c", PASS, ",".join(map(str, fds))], **kw)
+
+    def next(self, timeout=20):
+        self.sock.settimeout(timeout)
+        text = self.sock.recv(4096).decode()
+        self.seen.append(text)
+        return text
+
+    def wait(self, pattern, timeout=20):
+        end = time.monotonic() + timeout
+        while True:
+            m = re.fullmatch(pattern, self.next(max(end - time.monotonic(), 0.01)))
+            if m:
+                return m
+
+    def close(self):
+        self.sock.close()
+        for s in self.passed.values():
+            s.close()
+
+
+@pytest.fixture
+def folder():
+    return harness.temp_dir("abm-")
+
+
+def listening(path):
+    s = socket.socket(socket.AF_UNIX)
+    s.bind(path)
+    os.chmod(path, 0o640)
+    s.listen(64)
+    return s
+
+
+def test_ready_status_stopping(cloud, folder):
+    """READY=1 when calls are served, STATUS= in words, STOPPING=1 at the stop; then nothing of an error."""
+    m = Manager(folder)
+    with contextlib.closing(m), contextlib.closing(m.start(cloud)) as d:
+        m.wait("READY=1")
+        with Api(d.socket) as api:
+            api.call("SandboxService.Create")
+            m.wait(r"STATUS=1 sandboxes, \d+ leases, 0 commands, 1 clients")
+        d.stop()
+        m.wait("STOPPING=1")
+        assert not [x for x in m.seen if "ERRNO" in x]
+
+
+@pytest.mark.parametrize("bad,code,said", [({"daemon": {"history": "24h"}, "pool": {"max_connections": "0"}}, 78, None),
+                                           ({}, 75, r"STATUS=not started.*another daemon.*\nERRNO=16")])
+def test_a_start_that_fails_says_why(cloud, daemon, folder, bad, code, said):
+    """A wrong configuration ends before there is anything to tell; another daemon on the socket is told with ERRNO=."""
+    m = Manager(folder)
+    with contextlib.closing(m):
+        d = m.start(cloud, conf=bad, args=["--socket", daemon.socket])
+        d.stop(code=code, sig=0)
+        if said:
+            m.wait(said)
+        assert "READY=1" not in m.seen
+        d.close()
+
+
+def test_the_watchdog_is_fed_by_the_loop(cloud, folder):
+    """WATCHDOG=1 comes twice in the time that the manager waits, and no more once the process does not run."""
+    m = Manager(folder)
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, env={"WATCHDOG_USEC": "200000"})) as d:
+        m.wait("READY=1")
+        for _ in range(3):
+            m.wait("WATCHDOG=1", timeout=5)
+        os.kill(d.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises((socket.timeout, BlockingIOError)):
+                while True:
+                    m.next(timeout=0.5)
+        finally:
+            os.kill(d.pid, signal.SIGCONT)
+        m.wait("WATCHDOG=1", timeout=5)
+
+
+@pytest.mark.parametrize("order", [["api", "metrics"], ["metrics", "api"], ["metrics", "stranger", "api"]])
+def test_sockets_are_told_apart_by_name(cloud, folder, order):
+    """In any order; they are served as they are, and stay the manager's: file, mode and owner are left alone."""
+    paths = {n: os.path.join(folder, n) for n in order}
+    m = Manager(folder, **{n: listening(paths[n]) for n in order})
+    with contextlib.closing(m), contextlib.closing(m.start(cloud)) as d:
+        before = {n: os.stat(p)[:6] for n, p in paths.items()}
+        m.wait("READY=1")
+        with Api(paths["api"]) as api:
+            assert api.call("SandboxService.Create").id
+        assert b"# EOF" in get_metrics(paths["metrics"])
+        assert not os.path.exists(d.socket)
+        assert ('passed_descriptor_unknown name="stranger" action=closed' in d.log()) == ("stranger" in order)
+        assert 'socket="%s" ' % paths["api"] in d.log()
+        d.stop()
+        assert {n: os.stat(p)[:6] for n, p in paths.items()} == before
+        assert os.listdir(folder).count("api.lock") == 0
+        c = socket.socket(socket.AF_UNIX)
+        c.connect(paths["api"])         # waits in the manager's backlog for the successor
+        c.close()
+
+
+def get_metrics(path):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(10)
+    s.connect(path)
+    s.sendall(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    said = b""
+    while True:
+        more = s.recv(65536)
+        if not more:
+            return said
+        said += more
+
+
+def test_a_removed_file_of_a_passed_socket_is_not_bound_again(cloud, folder):
+    path = os.path.join(folder, "api")
+    m = Manager(folder, api=listening(path))
+    with contextlib.closing(m), contextlib.closing(m.start(cloud)) as d:
+        m.wait("READY=1")
+        with Api(path) as api:
+            api.call("DaemonService.Status")
+            m.wait(r"STATUS=.*1 clients")
+            os.unlink(path)
+        m.wait(r"STATUS=.*0 clients")   # of the pass in which it looks at the file of a socket of its own
+        assert not os.path.exists(path) and d.running() and "socket_removed" not in d.log()
+
+
+@pytest.mark.parametrize("names,code,said", [
+    (["api", "api"], 78, "several sockets named api"), (["api"], 78, "LISTEN_FDNAMES=api"),
+    (["api:more", "x"], 78, "LISTEN_FDNAMES=api:more:x")])
+def test_descriptors_that_do_not_fit(cloud, folder, names, code, said):
+    m = Manager(folder, a=listening(os.path.join(folder, "a")), b=listening(os.path.join(folder, "b")))
+    with contextlib.closing(m):
+        d = m.start(cloud, names=names)
+        d.stop(code=code, sig=0)
+        assert said in d.log()
+        m.wait(r"STATUS=not started.*\nERRNO=22")
+        d.close()
+
+
+def test_a_passed_socket_of_another_kind(cloud, folder):
+    m = Manager(folder, api=socket.socket(socket.AF_INET))
+    with contextlib.closing(m):
+        d = m.start(cloud)
+        d.stop(code=78, sig=0)
+        assert "the socket named api that was passed is no listening Unix stream socket" in d.log()
+        d.close()
+
+
+def test_folders_of_the_manager(cloud, folder):
+    """STATE_DIRECTORY= and CONFIGURATION_DIRECTORY= name the places where the command line does not."""
+    os.mkdir(os.path.join(folder, "state"), 0o700)
+    m = Manager(folder)
+    with contextlib.closing(m):
+        d = harness.Daemon(cloud)
+        d.stop()
+        os.rename(d.conf_path, os.path.join(folder, "agentboxd.conf"))
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("E2B_", "AGENTBOX"))}
+        env.update({"NOTIFY_SOCKET": m.path, "STATE_DIRECTORY": folder + "/state:/other", "CONFIGURATION_DIRECTORY": folder})
+        d2 = harness.Program("agentboxd", [harness.AGENTBOXD, "--system", "--socket", folder + "/s"], env=env)
+        m.wait("READY=1")
+        with Api(folder + "/s") as api:
+            assert api.call("SandboxService.Create").id and cloud.ledger.count("create") == 1
+        assert os.path.exists(folder + "/state/agentboxd.db")
+        d2.stop()
+        d2.close()
+        d.close()
+
+
+def test_without_a_key_it_starts(cloud, folder):
+    """KEY_MISSING says what to do; the key is taken up when its file is there, without a restart."""
+    key = os.path.join(folder, "key")
+    m = Manager(folder)
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, conf={"account default": {"api_key_file": key}})) as d:
+        m.wait("READY=1")
+        m.wait("STATUS=.*; account default: no API key yet")
+        assert ' key_missing account=default file="%s" ' % key in d.log()
+        with Api(d.socket) as api:
+            with pytest.raises(ApiError) as e:
+                api.call("SandboxService.Create")
+            assert e.value.reason == "KEY_MISSING" and "write it into the file that api_key_file names" in e.value.text
+            assert stat.S_IMODE(os.stat(folder).st_mode) == 0o755
+            with open(key + ".new", "w", encoding="ascii") as f:
+                os.fchmod(f.fileno(), 0o600)
+                f.write(cloud.key + "\n")
+            os.rename(key + ".new", key)
+            assert api.call("SandboxService.Create").id
+
+
+def test_a_credential_may_have_any_mode(cloud, folder):
+    """The folder is closed to others by the manager; the same file outside of it is refused."""
+    os.mkdir(folder + "/credentials", 0o700)
+    for path in (folder + "/credentials/key", folder + "/key"):
+        with open(path, "w", encoding="ascii") as f:
+            f.write(cloud.key + "\n")
+        os.chmod(path, 0o444)
+    env = {"CREDENTIALS_DIRECTORY": folder + "/credentials"}
+    for conf, works in (({"api_key_file": None, "api_key_credential": "key"}, True),
+                        ({"api_key_file": folder + "/credentials/key"}, True), ({"api_key_file": folder + "/key"}, False)):
+        d = harness.Daemon(cloud, conf={"account default": conf}, env=env, wait=works)
+        if works:
+            with Api(d.socket) as api:
+                assert api.call("SandboxService.Create").id
+        else:
+            d.stop(code=78, sig=0)
+            assert "others can read it; chmod 600" in d.log()
+        d.close()

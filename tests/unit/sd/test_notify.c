@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* The messages to a service manager, as the manager gets them. */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "daemon/common/sd/notify.h"
+#include "proto/base/fd.h"
+#include "tests/unit/sd/manager.h"
+
+TEST(each_message_is_what_the_manual_says)
+{
+	for (int is_abstract = 0; is_abstract < 2; is_abstract++) {
+		struct manager m;
+		struct notify n;
+		char text[4096];
+
+		manager_open(&m, is_abstract);
+		CHECK_INT(notify_open(&n, m.address), 0);
+		CHECK(notify_is_open(&n));
+		CHECK_INT(notify_send(&n, "READY=1"), 0);
+		CHECK_STR(manager_next(&m, text, NULL), "READY=1");
+		CHECK_INT(notify_status(&n, "%d sandboxes", 3), 0);
+		CHECK_STR(manager_next(&m, text, NULL), "STATUS=3 sandboxes");
+		CHECK_INT(notify_failed(&n, EBUSY, "another one\nREADY=1"), 0);
+		CHECK_STR(manager_next(&m, text, NULL), "STATUS=another one READY=1\nERRNO=16");
+		CHECK_INT(notify_extend(&n, 30000000), 0);
+		CHECK_STR(manager_next(&m, text, NULL), "EXTEND_TIMEOUT_USEC=30000000");
+		CHECK_INT(notify_reloading(&n), 0);
+		CHECK(!strncmp(manager_next(&m, text, NULL), "RELOADING=1\nMONOTONIC_USEC=", 27) && strlen(text) > 30);
+		notify_close(&n);
+		manager_close(&m);
+	}
+}
+
+TEST(no_text_ends_its_line)
+{
+	struct manager m;
+	struct notify n;
+	char text[4096], longer[2000];
+
+	manager_open(&m, false);
+	CHECK_INT(notify_open(&n, m.address), 0);
+	CHECK_INT(notify_status(&n, "account %s: refused", "a\nWATCHDOG=trigger\x7f\t"), 0);
+	CHECK_STR(manager_next(&m, text, NULL), "STATUS=account a WATCHDOG=trigger  : refused");
+	memset(longer, 'x', sizeof(longer));
+	longer[sizeof(longer) - 1] = '\0';
+	CHECK_INT(notify_status(&n, "%s", longer), 0);
+	CHECK(strlen(manager_next(&m, text, NULL)) < NOTIFY_STATUS_MAX && !strncmp(text, "STATUS=xxxx", 11));
+	notify_close(&n);
+	manager_close(&m);
+}
+
+TEST(a_descriptor_goes_with_its_name)
+{
+	struct manager m;
+	struct notify n;
+	struct stat ours, theirs;
+	char text[4096], name[300];
+	int p[2], got;
+
+	manager_open(&m, false);
+	CHECK_INT(notify_open(&n, m.address), 0);
+	CHECK_INT(pipe(p), 0);
+	CHECK_INT(notify_store_fd(&n, p[0], "idle-1"), 0);
+	CHECK_STR(manager_next(&m, text, &got), "FDSTORE=1\nFDNAME=idle-1");
+	CHECK_INT(fstat(p[0], &ours), 0);
+	CHECK_INT(fstat(got, &theirs), 0);
+	CHECK_INT(ours.st_ino, theirs.st_ino);
+	CHECK_INT(notify_drop_fd(&n, "idle-1"), 0);
+	CHECK_STR(manager_next(&m, text, NULL), "FDSTOREREMOVE=1\nFDNAME=idle-1");
+	memset(name, 'n', sizeof(name));
+	name[256] = '\0';
+	CHECK_INT(notify_store_fd(&n, p[0], name), -EINVAL);
+	CHECK_INT(notify_store_fd(&n, p[0], "a:b"), -EINVAL);
+	CHECK_INT(notify_store_fd(&n, p[0], "a\nb"), -EINVAL);
+	CHECK_INT(notify_store_fd(&n, p[0], ""), -EINVAL);
+	CHECK_INT(notify_store_fd(&n, -1, "a"), -EINVAL);
+	CHECK_INT(notify_drop_fd(&n, "a:b"), -EINVAL);
+	name[255] = '\0';
+	CHECK_INT(notify_store_fd(&n, p[0], name), 0);
+	close(p[0]);
+	close(p[1]);
+	close(got);
+	notify_close(&n);
+	manager_close(&m);
+}
+
+TEST(addresses)
+{
+	static const struct {
+		const char *address;
+		int r;
+	} t[] = {
+		{ NULL, 0 }, { "", 0 }, { "run/notify", -EINVAL }, { "/", -EINVAL }, { "@", -EINVAL }, { "vsock:2:1", -EINVAL },
+		{ "/0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+		  "0123456789", -E2BIG },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		struct notify n;
+
+		CHECK_INT(notify_open(&n, t[i].address), t[i].r);
+		CHECK(!notify_is_open(&n));
+		CHECK_INT(notify_send(&n, "READY=1"), 0);
+		notify_close(&n);
+	}
+}
+
+TEST(a_manager_that_is_gone_or_full_costs_nothing)
+{
+	struct manager m;
+	struct notify n;
+	int r = 0;
+
+	manager_open(&m, false);
+	CHECK_INT(notify_open(&n, m.address), 0);
+	for (int i = 0; i < 100000 && !r; i++)
+		r = notify_send(&n, "WATCHDOG=1");
+	CHECK_INT(r, -EAGAIN);
+	manager_close(&m);
+	CHECK_INT(notify_send(&n, "READY=1"), -ENOENT);
+	notify_close(&n);
+}
+
+TEST(watchdog)
+{
+	static const struct {
+		const char *usec, *pid;
+		int r;
+		unsigned us;
+	} t[] = {
+		{ NULL, NULL, 0, 0 },		{ "", "7", 0, 0 },	       { "30000000", NULL, 0, 30000000 },
+		{ "30000000", "7", 0, 30000000 }, { "30000000", "8", 0, 0 },     { "0", "7", -EINVAL, 0 },
+		{ "x", "7", -EINVAL, 0 },	{ "1", "seven", -EINVAL, 0 },  { "-1", NULL, -EINVAL, 0 },
+		{ "18446744073709551615", NULL, -EINVAL, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		uint64_t us = 99;
+
+		CHECK_INT(notify_watchdog(t[i].usec, t[i].pid, 7, &us), t[i].r);
+		CHECK_INT(us, t[i].us);
+	}
+}
+
+TEST_MAIN()
