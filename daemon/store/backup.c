@@ -17,6 +17,7 @@
 #include "proto/base/str.h"
 
 #define NEW_FILE  BACKUP_FILE ".new"
+#define SINCE_MAX (8u << 20)	/* bytes of changes; more are not worth to be kept */
 #define ROOM_LEFT (16ull << 20)	/* bytes that a backup leaves to others */
 
 static int errno_of(int rc)
@@ -92,6 +93,9 @@ static int put_in_place(struct state_dir *dir)
 {
 	scoped(fd_closep) int fd = openat(dir->fd, NEW_FILE, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 
+	/* A journal of the file that was there would be taken for one of this. */
+	if (unlinkat(dir->fd, BACKUP_FILE "-journal", 0) < 0 && errno != ENOENT)
+		return -errno;
 	if (fd < 0 || fsync(fd) < 0 || renameat(dir->fd, NEW_FILE, dir->fd, BACKUP_FILE) < 0 ||
 	    fsync(dir->fd) < 0)
 		return -errno;
@@ -120,9 +124,12 @@ int backup_step(struct backup *b, struct db *db, int pages)
 	if (rc == SQLITE_OK)
 		return 0;
 	r = rc == SQLITE_DONE ? backup_finish(b, db) : errno_of(rc);
-	if (r < 0)
+	if (r < 0) {
 		backup_drop(b, db);
-	return r < 0 ? r : 1;
+		return r;
+	}
+	b->follows = true;
+	return 1;
 }
 
 void backup_drop(struct backup *b, struct db *db)
@@ -133,7 +140,50 @@ void backup_drop(struct backup *b, struct db *db)
 		(void)sqlite3_close(b->to);
 		(void)unlinkat(db->dir->fd, NEW_FILE, 0);
 	}
+	buf_fini(&b->since);
 	*b = (struct backup){ 0 };
+}
+
+/* --- by change --- */
+
+void backup_note(struct backup *b, const struct changes *c)
+{
+	size_t n = buf_len(&c->buf);
+
+	if (!b->follows || !n)
+		return;
+	if (buf_len(&b->since) + n <= SINCE_MAX && !buf_put(&b->since, buf_data(&c->buf), n))
+		return;
+	b->follows = false;
+	buf_fini(&b->since);
+}
+
+static int apply_since(struct backup *b, struct db *copy, uint64_t to)
+{
+	struct changes c = { .buf = b->since };
+	int rc = db_step(copy, STMT_BEGIN);
+
+	if (rc == SQLITE_OK)
+		rc = db_apply(copy, &c);
+	if (rc == SQLITE_OK)
+		rc = db_put_mark(copy, to);
+	return rc == SQLITE_OK ? db_step(copy, STMT_COMMIT) : rc;
+}
+
+/* Open no longer than that: its statements and pages are not worth the memory. */
+int backup_follow(struct backup *b, struct state_dir *dir, uint64_t from, uint64_t to)
+{
+	struct db copy = { .dir = dir, .is_backup = true };
+	int rc = db_reopen(&copy);
+
+	if (rc == SQLITE_OK && db_get_number(&copy, "mark") != from)
+		rc = SQLITE_NOTFOUND;
+	if (rc == SQLITE_OK)
+		rc = apply_since(b, &copy, to);
+	db_close(&copy);
+	buf_fini(&b->since);
+	b->follows = rc == SQLITE_OK;
+	return errno_of(rc);
 }
 
 /* --- reading one --- */

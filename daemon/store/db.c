@@ -66,7 +66,8 @@ int db_check(struct db *db)
 
 static int connect_db(struct db *db)
 {
-	char *path = str_printf("%s/" DB_FILE, db->dir->path);
+	const char *file = db->is_backup ? BACKUP_FILE : DB_FILE;
+	char *path = str_printf("%s/%s", db->dir->path, file);
 	struct stat st;
 	int rc;
 
@@ -85,10 +86,11 @@ static int connect_db(struct db *db)
 	(void)sqlite3_db_config(db->sql, SQLITE_DBCONFIG_DQS_DML, 0, NULL);
 	rc = db_exec(db, pragmas);
 	if (rc == SQLITE_OK)
-		rc = db_exec(db, db->dir->network_fs ? "PRAGMA journal_mode = TRUNCATE"
-						     : "PRAGMA journal_mode = WAL");
+		rc = db_exec(db, db->is_backup ? "PRAGMA journal_mode = DELETE"
+				 : db->dir->network_fs	? "PRAGMA journal_mode = TRUNCATE"
+							: "PRAGMA journal_mode = WAL");
 	db->sync_full = true;
-	db->ino = fstatat(db->dir->fd, DB_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : st.st_ino;
+	db->ino = fstatat(db->dir->fd, file, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : st.st_ino;
 	return rc;
 }
 
@@ -296,4 +298,12 @@ int db_put_meta(struct db *db, const char *key, const char *value)
 	rc = db_apply(db, &c);
 	buf_fini(&c.buf);
 	return rc;
+}
+
+int db_put_mark(struct db *db, uint64_t mark)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)mark);
+	return db_put_meta(db, "mark", text);
 }

@@ -15,7 +15,8 @@
 
 struct store_report;
 
-#define DB_FILE "agentboxd.db"
+#define DB_FILE	    "agentboxd.db"
+#define BACKUP_FILE "backup.db"
 
 struct db {
 	struct state_dir *dir;
@@ -23,6 +24,7 @@ struct db {
 	struct sqlite3_stmt *stmt[STMT_N];
 	bool sync_full;		/* what PRAGMA synchronous says now */
 	ino_t ino;		/* of the file that is open */
+	bool is_backup;		/* BACKUP_FILE, which never has a WAL beside it */
 };
 
 /* Opens the file that is there, checks it, migrates. An SQLite code; OK with report->schema_found above
@@ -35,7 +37,7 @@ must_check int db_move_aside(struct state_dir *dir, const char *why, int64_t now
 must_check int db_prepare(struct db *db);	/* every statement; a part of opening */
 /* Closes; the enum store_open_result of an SQLite code, with report->why. */
 must_check int db_explain(struct db *db, int rc, struct store_report *report);
-/* Is the file that is open the one that has the name? */
+/* Is the file that is open the one that has the name DB_FILE? */
 bool db_is_in_place(const struct db *db);
 /* After an I/O error nothing in memory can be trusted: close and open again. SQLite code. */
 must_check int db_reopen(struct db *db);
@@ -51,6 +53,7 @@ char *db_get_meta(struct db *db, const char *key);
 uint64_t db_get_number(struct db *db, const char *key);	/* 0 = none */
 void db_get_host(struct db *db, char ret[HOSTID_LEN + 1]);	/* "" = none */
 must_check int db_put_meta(struct db *db, const char *key, const char *value);
+must_check int db_put_mark(struct db *db, uint64_t mark);
 must_check int db_check(struct db *db);
 must_check int db_version(struct db *db, int *ret);
 

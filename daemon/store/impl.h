@@ -42,6 +42,7 @@ struct store {
 	int64_t backup_at_ms;
 	bool changed;			/* since the copy was begun */
 	bool backup_failed;		/* said so */
+	bool backup_follows;		/* the next one is by change, as far as is known */
 	uint64_t rescue_at_ms;		/* the worker's: not tried again before */
 	_Atomic int64_t unlinked_at_ms;
 };

@@ -25,6 +25,7 @@
 #define BACKUP_GAP_MS	  5000u
 #define BACKUP_GAP_MIB_MS 2000u	/* … and so much more for each MiB of it */
 #define BACKUP_GAP_MAX_MS 55000u
+#define FOLLOW_GAP_MS	  30000u	/* by change: each time costs what a few commits do, whatever its size */
 #define RESCUE_EVERY_MS	  10000u
 
 static struct store_tx *tx_from_job(struct job *j)
@@ -108,6 +109,16 @@ static int write_all(struct db *db, struct list *jobs)
 	return rc == SQLITE_OK ? commit(db) : rc;
 }
 
+static void note_all(struct backup *b, struct list *jobs)
+{
+	list_for_each(n, jobs) {
+		struct store_tx *t = tx_from_job(list_entry(n, struct job, node));
+
+		if (t->kind == TX_CHANGES && t->rc == SQLITE_OK)
+			backup_note(b, &t->changes);
+	}
+}
+
 static void reserve(struct store *s, struct store_tx *t)
 {
 	struct hostid file = s->file;
@@ -120,18 +131,21 @@ static void reserve(struct store *s, struct store_tx *t)
 
 /* The mark is in the database, durably, before it is in the copy, and in the copy before it is in the
  * file: a database with a smaller one than the file's was put back from an earlier time. */
+static int raise_mark(struct store *s)
+{
+	return db_set_durable(&s->db, true) == SQLITE_OK && db_put_mark(&s->db, s->file.mark + 1) == SQLITE_OK ? 0 : -EIO;
+}
+
 static int begin_backup(struct store *s)
 {
-	char text[24];
 	int r = backup_begin(&s->backup, &s->db, s->file.mark + 1);
 
 	if (r < 0)
 		return r;
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)s->file.mark + 1);
-	if (db_set_durable(&s->db, true) == SQLITE_OK && db_put_meta(&s->db, "mark", text) == SQLITE_OK)
-		return 0;
-	backup_drop(&s->backup, &s->db);
-	return -EIO;
+	r = raise_mark(s);
+	if (r < 0)
+		backup_drop(&s->backup, &s->db);
+	return r;
 }
 
 static int backup_done(struct store *s, uint64_t mark)
@@ -140,11 +154,23 @@ static int backup_done(struct store *s, uint64_t mark)
 	int r;
 
 	file.mark = mark;
-	s->backup = (struct backup){ 0 };
 	r = hostid_write(&s->dir, &file);
 	if (!r)
 		s->file = file;
 	return r < 0 ? r : 1;
+}
+
+/* As backup_some(): 0 = it has to be made as a whole. */
+static int follow(struct store *s)
+{
+	int r = raise_mark(s);
+
+	if (r < 0)
+		return r;
+	r = backup_follow(&s->backup, &s->dir, s->file.mark, s->file.mark + 1);
+	if (r < 0)
+		log_info("backup_whole", "state_dir=%s error=%s", log_q(s->dir.path), log_q(strerrordesc_np(-r)));
+	return r < 0 ? 0 : backup_done(s, s->file.mark + 1);
 }
 
 /* rc: 0 = more to do, 1 = done, -errno. */
@@ -155,6 +181,8 @@ static int backup_some(struct store *s, int pages)
 
 	if (!s->db.sql)
 		return -EIO;
+	if (s->backup.follows)
+		return follow(s);
 	if (!s->backup.run)
 		r = begin_backup(s);
 	if (r < 0)
@@ -206,6 +234,7 @@ static void write_batch(struct list *jobs, void *user)
 		if ((!s->db.sql || rc == SQLITE_IOERR) && db_reopen(&s->db) != SQLITE_OK)
 			db_close(&s->db);
 	}
+	note_all(&s->backup, jobs);
 	list_for_each(n, jobs) {
 		struct store_tx *t = tx_from_job(list_entry(n, struct job, node));
 
@@ -222,6 +251,8 @@ static uint64_t backup_gap_ms(const struct store *s)
 	struct stat st;
 	uint64_t mib = 0;
 
+	if (s->backup_follows)
+		return FOLLOW_GAP_MS;
 	if (fstatat(s->dir.fd, BACKUP_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		mib = (uint64_t)st.st_size >> 20;
 	return MIN(BACKUP_GAP_MS + mib * BACKUP_GAP_MIB_MS, BACKUP_GAP_MAX_MS);
@@ -258,6 +289,7 @@ static void on_backup_step(struct job *j)
 	if (r == 1)
 		s->backup_at_ms = clock_wall_ms();
 	s->backup_failed = r < 0;
+	s->backup_follows = r == 1;
 	tx_free(t);
 	if (!s->closing && (s->changed || r < 0))
 		backup_wanted(s);
@@ -367,7 +399,8 @@ void writer_finish(struct store *s)
 		rescue(s);
 	if (!s->changed && !s->backup.run)
 		return;
-	backup_drop(&s->backup, &s->db);
+	if (s->backup.run)
+		backup_drop(&s->backup, &s->db);
 	while (!r)
 		r = backup_some(s, BACKUP_ALL);
 	if (r < 0)

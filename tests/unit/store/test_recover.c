@@ -163,6 +163,77 @@ TEST(the_copy_follows)
 	dir_drop();
 }
 
+static ino_t inode_of_copy(void)
+{
+	char path[128];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/backup.db", dir);
+	CHECK(!stat(path, &st));
+	return st.st_ino;
+}
+
+/* The second one lacks nothing, and the file is the same: only what changed was written to it. */
+TEST(the_copy_is_kept_up_by_change)
+{
+	struct store_tx *t;
+	struct s s;
+	ino_t ino;
+
+	dir_make();
+	s_open(&s);
+	put(&s, "i1", "first");
+	put(&s, "i2", "second");
+	wait_backup(&s);
+	ino = inode_of_copy();
+	put(&s, "i1", "later");
+	CHECK(!store_tx_new(s.store, &t));
+	store_tx_del_sandbox(t, "default", "i2");
+	commit(&s, t);
+	s_close(&s);		/* brings the copy up to date */
+	CHECK(inode_of_copy() == ino);
+	CHECK(!is_there("backup.db-journal"));
+	sh("rm %s/agentboxd.db", dir);
+	s_open(&s);
+	CHECK_INT(s.n, 1);
+	CHECK_STR(s.policy, "later");
+	CHECK_INT(s.report.doubt, STORE_FROM_BACKUP);
+	s_close(&s);
+	dir_drop();
+}
+
+/* A copy that somebody put there, or nobody's, is not added to: it is made as a whole. */
+TEST(only_its_own_copy_is_kept_up)
+{
+	static const char *const deeds[] = {
+		"cp backup.old backup.db",
+		"rm backup.db",
+		"dd if=/dev/urandom of=backup.db bs=4096 count=3 conv=notrunc 2>/dev/null",
+	};
+	struct s s;
+
+	for (size_t i = 0; i < ARRAY_SIZE(deeds); i++) {
+		dir_make();
+		s_open(&s);
+		put(&s, "i1", "first");
+		s_close(&s);
+		sh("cp %s/backup.db %s/backup.old", dir, dir);
+		s_open(&s);
+		put(&s, "i2", "second");
+		wait_backup(&s);
+		put(&s, "i2", "later");
+		sh("cd %s; %s", dir, deeds[i]);
+		s_close(&s);
+		sh("rm %s/agentboxd.db %s/backup.old", dir, dir);
+		s_open(&s);
+		CHECK_INT(s.n, 2);
+		CHECK_STR(s.policy, "later");
+		CHECK_INT(s.report.doubt, STORE_FROM_BACKUP);
+		s_close(&s);
+		dir_drop();
+	}
+}
+
 TEST(lost_with_and_without_the_copy)
 {
 	char incarnation[33];
