@@ -133,6 +133,8 @@ static bool is_empty(const struct doc_field *f, const void *v, unsigned part)
 	case DOC_MAP:
 	case DOC_RULES:
 		return !l->n && !(f->flags & DOC_KEEP);
+	case DOC_MOMENT:	/* where null may stand, none has been */
+		return f->flags & DOC_NULL && !*(const int64_t *)m;
 	case DOC_ASKED:
 	case DOC_KEY:
 		return true;

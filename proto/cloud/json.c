@@ -17,6 +17,7 @@
 #define REFRESH_MAX 3600
 #define FORKS_MAX   100
 #define LIST_MAX    65536	/* entries of allowOut and denyOut each */
+#define TAGS_MAX    64
 #define ENVS_MAX    (1 << 20)	/* the size of the request bounds them */
 
 /* One row: the document's name, what it is, the member of T. */
@@ -241,6 +242,86 @@ static const struct doc_field snapshot_fields[] = {
 static const struct doc doc_snapshot = DOC(snapshot_fields);
 #undef T
 
+/* --- templates --- */
+
+static const char *const nobody[] = { "null" }, *const ready[] = { "\"ready\"" };
+
+#define T struct cloud_template_build
+static const struct doc_field template_build_fields[] = {
+	F("buildID", TEXT, id, .flags = DOC_REQUIRED),
+	{ .name = "status", .kind = DOC_CONST, .words = ready },
+	F("createdAt", MOMENT, created_at_ms),
+	F("updatedAt", MOMENT, created_at_ms),
+	F("finishedAt", MOMENT, created_at_ms),
+	F("cpuCount", U32, cpu_count, .max = CPUS_MAX),
+	F("memoryMB", U32, memory_mb),
+	F("diskSizeMB", U32, disk_size_mb),
+	F("envdVersion", TEXT, envd_version),
+};
+static const struct doc doc_template_build = DOC(template_build_fields);
+#undef T
+
+#define T struct cloud_template
+static const struct doc_field template_fields[] = {
+	F("templateID", TEXT, id, .flags = DOC_REQUIRED, .max = CLOUD_ID_MAX),
+	F("buildID", TEXT, build_id, .in = CLOUD_LISTED),
+	F("cpuCount", U32, cpu_count, .max = CPUS_MAX, .in = CLOUD_LISTED),
+	F("memoryMB", U32, memory_mb, .in = CLOUD_LISTED),
+	F("diskSizeMB", U32, disk_size_mb, .in = CLOUD_LISTED),
+	F("public", BOOL, is_public),
+	F("aliases", STRS, aliases, .flags = DOC_KEEP),
+	F("names", STRS, names, .flags = DOC_KEEP),
+	F("createdAt", MOMENT, created_at_ms),
+	F("updatedAt", MOMENT, updated_at_ms),
+	{ .name = "createdBy", .kind = DOC_CONST, .words = nobody, .in = CLOUD_LISTED },
+	F("lastSpawnedAt", MOMENT, spawned_at_ms, .flags = DOC_NULL),
+	F("spawnCount", I64, spawn_count),
+	F("buildCount", I64, build_count, .in = CLOUD_LISTED),
+	F("envdVersion", TEXT, envd_version, .in = CLOUD_LISTED),
+	{ .name = "buildStatus", .kind = DOC_CONST, .words = ready, .in = CLOUD_LISTED },
+	F("builds", LIST, builds, .of = &doc_template_build, .flags = DOC_KEEP, .in = CLOUD_DETAIL),
+};
+static const struct doc doc_template = DOC(template_fields);
+#undef T
+
+#define T struct cloud_template_alias
+static const struct doc_field template_alias_fields[] = {
+	F("templateID", TEXT, id, .flags = DOC_REQUIRED, .max = CLOUD_ID_MAX),
+	F("public", BOOL, is_public),
+};
+static const struct doc doc_template_alias = DOC(template_alias_fields);
+#undef T
+
+#define T struct cloud_template_tag
+static const struct doc_field template_tag_fields[] = {
+	F("tag", TEXT, tag, .flags = DOC_REQUIRED),
+	F("buildID", TEXT, build_id, .flags = DOC_REQUIRED),
+	F("createdAt", MOMENT, created_at_ms),
+};
+static const struct doc doc_template_tag = DOC(template_tag_fields);
+#undef T
+
+#define T struct cloud_tags
+static const struct doc_field tags_assign_fields[] = {
+	F("target", TEXT, name, .flags = DOC_REQUIRED),
+	F("tags", STRS, tags, .max = TAGS_MAX),
+};
+static const struct doc doc_tags_assign = DOC(tags_assign_fields);
+static const struct doc_field tags_remove_fields[] = {
+	F("name", TEXT, name, .flags = DOC_REQUIRED),
+	F("tags", STRS, tags, .max = TAGS_MAX),
+};
+static const struct doc doc_tags_remove = DOC(tags_remove_fields);
+#undef T
+
+#define T struct cloud_tags_assigned
+static const struct doc_field tags_assigned_fields[] = {
+	F("tags", STRS, tags, .flags = DOC_KEEP),
+	F("buildID", TEXT, build_id, .flags = DOC_REQUIRED),
+};
+static const struct doc doc_tags_assigned = DOC(tags_assigned_fields);
+#undef T
+
 #define T struct cloud_uploaded
 static const struct doc_field uploaded_fields[] = {
 	F("path", TEXT, path, .flags = DOC_REQUIRED),
@@ -258,7 +339,10 @@ static const struct doc *const docs[CLOUD_DOCS] = {
 	[CLOUD_DOC_EGRESS] = &doc_egress,	[CLOUD_DOC_SNAPSHOT_NAME] = &doc_snapshot_name,
 	[CLOUD_DOC_SNAPSHOT] = &doc_snapshot,	[CLOUD_DOC_METRIC] = &doc_metric,
 	[CLOUD_DOC_ERROR] = &doc_error,		[CLOUD_DOC_UPLOADED] = &doc_uploaded,
-	[CLOUD_DOC_STREAM_END] = &doc_stream_end,
+	[CLOUD_DOC_STREAM_END] = &doc_stream_end,	[CLOUD_DOC_TEMPLATE] = &doc_template,
+	[CLOUD_DOC_TEMPLATE_ALIAS] = &doc_template_alias, [CLOUD_DOC_TEMPLATE_TAG] = &doc_template_tag,
+	[CLOUD_DOC_TAGS_ASSIGN] = &doc_tags_assign,	[CLOUD_DOC_TAGS_ASSIGNED] = &doc_tags_assigned,
+	[CLOUD_DOC_TAGS_REMOVE] = &doc_tags_remove,
 };
 
 /* --- calls --- */

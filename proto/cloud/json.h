@@ -32,6 +32,12 @@ enum cloud_doc_id {
 	CLOUD_DOC_ERROR,	/* struct cloud_error */
 	CLOUD_DOC_STREAM_END,	/* struct cloud_stream_end */
 	CLOUD_DOC_UPLOADED,	/* struct cloud_uploaded */
+	CLOUD_DOC_TEMPLATE,	/* struct cloud_template: CLOUD_LISTED or CLOUD_DETAIL */
+	CLOUD_DOC_TEMPLATE_ALIAS, /* struct cloud_template_alias */
+	CLOUD_DOC_TEMPLATE_TAG,	/* struct cloud_template_tag */
+	CLOUD_DOC_TAGS_ASSIGN,	/* struct cloud_tags: a request */
+	CLOUD_DOC_TAGS_ASSIGNED, /* struct cloud_tags_assigned */
+	CLOUD_DOC_TAGS_REMOVE,	/* struct cloud_tags: a request */
 	CLOUD_DOCS,
 };
 

@@ -187,6 +187,42 @@ struct cloud_snapshots {		/* newest first */
 struct cloud_snapshots *cloud_snapshots_free(struct cloud_snapshots *l);	/* NULL is fine; returns NULL */
 must_check int cloud_snapshots_add(struct cloud_snapshots *l, struct cloud_snapshot *s);	/* the same */
 
+/* What a template's name leads to. */
+struct cloud_template_alias {
+	char *id;
+	bool is_public;
+};
+
+/* The name of one build among those of a template. */
+struct cloud_template_tag {
+	char *tag, *build_id;
+	int64_t created_at_ms;		/* when the build got it */
+};
+
+struct cloud_template_build {
+	char *id, *envd_version;
+	int64_t created_at_ms;
+	uint32_t cpu_count, memory_mb, disk_size_mb;
+};
+
+struct cloud_template {
+	char *id, *build_id, *envd_version;
+	uint32_t cpu_count, memory_mb, disk_size_mb;
+	bool is_public;
+	struct cloud_strs aliases, names;
+	int64_t created_at_ms, updated_at_ms;
+	int64_t spawned_at_ms;		/* the last sandbox made from it; 0 = none yet */
+	int64_t spawn_count, build_count;
+	struct cloud_template_build *builds;	/* newest first; of a detail */
+	size_t n_builds;
+};
+
+/* The answer to a request that gives tags. */
+struct cloud_tags_assigned {
+	struct cloud_strs tags;
+	char *build_id;
+};
+
 /* What the side that asked makes of those results. */
 struct cloud_child {
 	struct cloud_sandbox *sandbox;
@@ -235,6 +271,12 @@ struct cloud_fork {
 
 struct cloud_snapshot_name {
 	char *name;			/* NULL = none */
+};
+
+/* Tags to give to what `name` ("name:tag") means, or to take from the template `name`. */
+struct cloud_tags {
+	char *name;
+	struct cloud_strs tags;
 };
 
 /* "0.5.7" against "v0.6.13": < 0, 0, > 0. What is no version counts as 0.0.0. */

@@ -20,9 +20,6 @@ with open(os.path.join(ABOX, "sdk.py"), encoding="utf-8") as source:
 MISSING = None if os.path.isdir(os.path.join(ABOX, "site", "agentbox")) else \
     "the Python package abox-sdk is not installed (tests/it/abox/install.sh)"
 DOMAIN = "fake.test"
-# What fails today, by the row of the list of judges' findings (tests/lib/judged-rows.sh) that it belongs to. Who mends it takes the
-# line away: a check that is here and passes fails.
-KNOWN = {c: "E-3" for c in ("template_exists", "template_get_tags", "template_tags_of_a_snapshot")}
 
 
 def environment(**names):
@@ -43,20 +40,14 @@ def by_url(mode, url, key):
     return run(mode, CHECKS, AGENTBOX_API_KEY=key, AGENTBOX_API_URL=url, AGENTBOX_SANDBOX_URL=url)
 
 
-def judge(check, wrong, known):
-    if check in known:
-        assert wrong, "%s passes: take it out of the list (%s)" % (check, known[check])
-        pytest.xfail("%s: %s" % (known[check], wrong.strip().splitlines()[-1]))
-    assert not wrong, wrong
-
-
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_by_url(mode, check, local):
     """A-3, A-4: both spellings of every header; nothing of the agent's falls through to the control plane."""
     if MISSING:
         pytest.skip(MISSING)
-    judge(check, by_url(mode, local.plain_url, local.key)[check], KNOWN)
+    wrong = by_url(mode, local.plain_url, local.key)[check]
+    assert not wrong, wrong
 
 
 def with_domain(mode):
@@ -89,7 +80,8 @@ def test_by_domain(mode, check):
     """A-4: the names of a domain, over TLS."""
     if MISSING:
         pytest.skip(MISSING)
-    judge(check, by_domain(mode)[check], KNOWN)
+    wrong = by_domain(mode)[check]
+    assert not wrong, wrong
 
 
 def test_key_of_agentbox():

@@ -161,6 +161,17 @@ METRIC = Obj({"timestamp": TIMESTAMP, "timestampUnix": Int(0, 2 ** 63), "cpuCoun
               "diskUsed": Int(0, 2 ** 63), "diskTotal": Int(0, 2 ** 63)})
 LOG = Obj({"timestamp": TIMESTAMP, "message": Str(), "level": Str(one_of=("debug", "info", "warn", "error")),
            "fields": STRINGS})
+UUID = Str(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+NAMES = List(Str(empty=False))
+TEMPLATE_MORE = {"templateID": Str(empty=False), "public": Bool(), "aliases": NAMES, "names": NAMES, "createdAt": TIMESTAMP,
+                 "updatedAt": TIMESTAMP, "lastSpawnedAt": Null(TIMESTAMP), "spawnCount": Int(0, 2 ** 63)}
+BUILD = {"buildID": UUID, "cpuCount": Int(1), "memoryMB": Int(128), "diskSizeMB": Int(0), "envdVersion": Str(empty=False)}
+STATES = Str(one_of=("building", "waiting", "ready", "error"))
+TEMPLATE = Obj(dict(BUILD, **TEMPLATE_MORE, createdBy=Null(Obj({"id": Str(), "email": Str()})), buildCount=Int(0), buildStatus=STATES),
+               strict=True)
+TEMPLATE_DETAIL = Obj(dict(TEMPLATE_MORE, builds=List(Obj(dict(BUILD, status=STATES, createdAt=TIMESTAMP, updatedAt=TIMESTAMP),
+                                                          strict=True, finishedAt=TIMESTAMP), 100)), strict=True)
+TAGS = List(Str(empty=False))
 SNAPSHOT = Obj({"snapshotID": Str(empty=False), "names": List(Str(empty=False))})
 
 CREATE = Obj({"templateID": Str(empty=False)}, strict=True, timeout=Int(1), autoPause=Bool(), autoPauseMemory=Bool(),
@@ -214,6 +225,15 @@ ROUTES = [
     Route("GET", r"/snapshots", (200,), List(SNAPSHOT, 100),
           query={"sandboxID": lambda v: ID.fullmatch(v), "name": bool, "limit": digits(1, 100), "nextToken": bool}),
     Route("DELETE", r"/templates/(.+)", (204,)),
+    Route("POST", r"/templates/tags", (201,), Obj({"tags": TAGS, "buildID": UUID}, strict=True),
+          Obj({"target": Str(empty=False), "tags": TAGS}, strict=True), True),
+    Route("DELETE", r"/templates/tags", (204,), body=Obj({"name": Str(empty=False), "tags": TAGS}, strict=True), required=True),
+    Route("GET", r"/templates/aliases/(.+)", (200,), Obj({"templateID": Str(empty=False), "public": Bool()}, strict=True)),
+    Route("GET", r"/templates/(.+)/tags", (200,),
+          List(Obj({"tag": Str(empty=False), "buildID": UUID, "createdAt": TIMESTAMP}, strict=True))),
+    Route("GET", r"/templates", (200,), List(TEMPLATE)),
+    Route("GET", r"/v2/templates", (200,), List(TEMPLATE, 100), query={"limit": digits(1, 100), "nextToken": bool}),
+    Route("GET", r"/templates/([^/]+)", (200,), TEMPLATE_DETAIL, query={"limit": digits(1, 100), "nextToken": bool}),
     Route("GET", r"/health", (200, 204)),
     Route("GET", SBX + "/metrics", (200,), List(METRIC), query={"start": digits(0), "end": digits(0)}),
     # a newer generation of the same

@@ -47,7 +47,21 @@ static rest_handler *const handlers[CLOUD_ROUTES] = {
 	[CLOUD_ROUTE_SNAPSHOTS] = rest_snapshots,
 	[CLOUD_ROUTE_TEMPLATE_DELETE] = rest_delete_template,
 	[CLOUD_ROUTE_TEMPLATE_DELETE_RAW] = rest_delete_template,
+	[CLOUD_ROUTE_TEMPLATE_ALIAS] = rest_template_alias,
+	[CLOUD_ROUTE_TEMPLATE_ALIAS_RAW] = rest_template_alias,
+	[CLOUD_ROUTE_TEMPLATE_TAGS] = rest_template_tags,
+	[CLOUD_ROUTE_TEMPLATE_TAGS_RAW] = rest_template_tags,
+	[CLOUD_ROUTE_TEMPLATE_TAGS_ADD] = rest_tags_assign,
+	[CLOUD_ROUTE_TEMPLATE_TAGS_DELETE] = rest_tags_delete,
+	[CLOUD_ROUTE_TEMPLATES_V1] = rest_templates_v1,
+	[CLOUD_ROUTE_TEMPLATES] = rest_templates_v2,
+	[CLOUD_ROUTE_TEMPLATE] = rest_template,
 };
+
+bool rest_is_built(enum cloud_route to)
+{
+	return handlers[to];
+}
 
 static struct rest *rest_from(void *p)
 {
@@ -401,7 +415,9 @@ static bool rest_parse(struct rest *r)
 		rest_invalid(r, "request body has an error: value is required but missing");
 		return false;
 	}
-	if (str_eq(cloud_route_info(r->to)->method, "GET") || str_eq(cloud_route_info(r->to)->method, "DELETE"))
+	/* What no call reads is no error in it. */
+	if (!has_flag(r, ROUTE_BODY) && (str_eq(cloud_route_info(r->to)->method, "GET") ||
+					 str_eq(cloud_route_info(r->to)->method, "DELETE")))
 		return true;
 	if (!type || strncasecmp(type, "application/json", 16) != 0) {
 		rest_invalid(r, "header Content-Type must be application/json");

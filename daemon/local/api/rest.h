@@ -19,6 +19,7 @@
 #include "proto/cloud/route.h"
 #include "proto/wire/fields.h"
 
+#define REST_DISK_MB	    10240u	/* shown; the space is the machine's */
 #define REST_BODY_MAX_BYTES (16u * 1024 * 1024)	/* 413 above it */
 
 struct rest;
@@ -95,6 +96,9 @@ bool rest_timeout_ok(struct rest *r, uint32_t timeout_s);
 bool rest_page_limit(struct rest *r, uint64_t *ret);
 must_check int rest_next_token(struct rest *r, int64_t at_us, const char *id, bool ascending);
 
+/* What every sandbox has here, as it is shown. */
+uint32_t rest_cpu_count(const struct state *st);
+uint32_t rest_memory_mb(const struct state *st);
 /* The answer that describes a sandbox: borrowed texts, valid until the sandbox changes. */
 void rest_view(const struct rest *r, const struct sandbox *s, struct cloud_sandbox *ret);
 /* … as a list and a detail show it: the parts that it has. */
@@ -105,10 +109,12 @@ enum cloud_state rest_state(const struct sandbox *s);
 /* Network settings of a body, checked. False after the call ended. */
 bool rest_network_ok(struct rest *r, const struct cloud_network *n, const struct netrules_with *with);
 
-/* rest_create.c, rest_list.c, rest_sandbox.c, rest_pause.c, rest_snap.c, rest_fork.c, rest_net.c, rest_log.c */
+/* rest_create.c, rest_list.c, rest_sandbox.c, rest_pause.c, rest_snap.c, rest_template.c, rest_fork.c, rest_net.c, rest_log.c */
 rest_handler rest_create_v1, rest_create_v2, rest_list_v1, rest_list_v2, rest_get, rest_delete,
 	rest_timeout, rest_refreshes, rest_connect_v1, rest_connect_v2, rest_resume, rest_health,
 	rest_pause, rest_snapshot, rest_snapshots, rest_delete_template, rest_fork, rest_set_network,
+	rest_template_alias, rest_template_tags, rest_template, rest_templates_v1, rest_templates_v2,
+	rest_tags_assign, rest_tags_delete,
 	rest_metrics, rest_metrics_of, rest_logs_v1, rest_logs_v2;
 
 #endif

@@ -8,7 +8,6 @@
 #include "proto/base/str.h"
 
 #define REFRESH_MIN_S	 15
-#define DISK_MB		 10240	/* shown; the space is the machine's */
 #define MEMORY_MIN_MB	 128	/* of the contract's schema */
 
 /* --- what is told of one --- */
@@ -32,9 +31,18 @@ unsigned rest_listed_part(const struct sandbox *s)
 	return CLOUD_LISTED | (s->state == SANDBOX_PAUSED ? 0 : CLOUD_LIVE);
 }
 
+uint32_t rest_cpu_count(const struct state *st)
+{
+	return MAX(state_opts(st)->cpus, 1u);
+}
+
+uint32_t rest_memory_mb(const struct state *st)
+{
+	return (uint32_t)MAX(state_opts(st)->memory_bytes / (1024 * 1024), (uint64_t)MEMORY_MIN_MB);
+}
+
 void rest_view(const struct rest *r, const struct sandbox *s, struct cloud_sandbox *ret)
 {
-	uint64_t memory_mb = state_opts(s->st)->memory_bytes / (1024 * 1024);
 	enum cloud_state state = rest_state(s);
 
 	*ret = (struct cloud_sandbox){
@@ -47,9 +55,9 @@ void rest_view(const struct rest *r, const struct sandbox *s, struct cloud_sandb
 		.domain = s->state == SANDBOX_PAUSED ? NULL : (char *)r->l->domain,
 		.started_at_ms = s->started_us / 1000,
 		.end_at_ms = s->end_us / 1000,
-		.cpu_count = MAX(state_opts(s->st)->cpus, 1u),
-		.memory_mb = (uint32_t)MAX(memory_mb, (uint64_t)MEMORY_MIN_MB),
-		.disk_size_mb = DISK_MB,
+		.cpu_count = rest_cpu_count(s->st),
+		.memory_mb = rest_memory_mb(s->st),
+		.disk_size_mb = REST_DISK_MB,
 		.state = state ? state : CLOUD_STATE_RUNNING,
 		.metadata = s->metadata,
 		.has_lifecycle = true,

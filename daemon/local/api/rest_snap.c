@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Snapshots: made of a sandbox's files, listed, deleted. */
+/* Snapshots: made of a sandbox's files, listed; rest_template.c deletes them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static void add_snapshot(struct making *m)
 	char *replaced;
 	int e;
 
-	m->build.at_us = clock_wall_ms() * 1000;
+	m->build.at_us = m->build.tagged_us = clock_wall_ms() * 1000;
 	e = templates_add(state_templates(st), r->team, &m->ref, &m->build, &t, &replaced);
 	if (e < 0) {
 		state_drop_layer(st, m->build.layer);
@@ -271,62 +271,4 @@ void rest_snapshots(struct rest *r)
 	else
 		rest_fail(r, 500, "out of memory");
 	free(v);
-}
-
-/* --- DELETE /templates/{id} --- */
-
-static bool is_in_use(const struct state *st, const struct template *t)
-{
-	size_t pos = 0;
-	struct sandbox *s;
-
-	while ((s = state_next(st, &pos)))
-		if (s->template == t && s->state != SANDBOX_KILLING)
-			return true;
-	return false;
-}
-
-/* "team/name:tag" in one encoded segment, or raw in two. */
-static int parse_path(const struct rest *r, struct template_ref *ret)
-{
-	const struct query *q = &r->query;
-	char *text = q->n_segments > 2 ? str_printf("%s/%s", q->segments[1], q->segments[2])
-				       : str_dup(q->segments[1]);
-	int e = text ? template_ref_parse(text, ret) : -ENOMEM;
-
-	free(text);
-	return e;
-}
-
-static void delete(struct rest *r, struct template *t)
-{
-	struct state *st = r->l->state;
-
-	list_for_each(n, &t->builds)
-		state_drop_layer(st, list_entry(n, struct template_build, node)->layer);
-	templates_delete(state_templates(st), t);
-	saved_state_write(st);
-	rest_reply(r, 204, NULL);
-}
-
-void rest_delete_template(struct rest *r)
-{
-	struct template_build *b;
-	struct template *t = NULL;
-	struct template_ref ref;
-
-	if (parse_path(r, &ref) < 0) {
-		rest_fail(r, 400, "Invalid template reference");
-		return;
-	}
-	ref.tag[0] = '\0';	/* the whole template goes */
-	if (templates_find(state_templates(r->l->state), r->team, &ref, &t, &b) != TEMPLATE_FOUND)
-		rest_fail(r, 404, "template \"%s\" not found", ref.name);
-	else if (!t->team)
-		rest_fail(r, 403, "template \"%s\" belongs to everybody", ref.name);
-	else if (is_in_use(r->l->state, t))
-		rest_fail(r, 400, "cannot delete template \"%s\": there are sandboxes that use it",
-			  ref.name);
-	else
-		delete(r, t);
 }

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 
 #include "daemon/local/engine/container.h"
+#include "daemon/local/state/local.h"
+#include "proto/base/buf.h"
 
 static const struct {
 	const char *name;
@@ -31,7 +33,12 @@ static const struct {
 	{ "metrics", true, "every 5 s, where control groups can be read (see usage); disk is the whole disk's" },
 	{ "logs", true, "starts and ends of the agent and of processes, while the sandbox exists" },
 	{ "watch", true, "WatchDir and the three watcher calls, recursive" },
-	{ "volumes", false, "volumeMounts is refused with 400" },
+	{ "templates", true, "looked up by name and id, listed; tags of snapshots are given and taken away; those of the "
+			     "command line belong to everybody and are changed by nobody" },
+	{ "template-builds", false, "refused with 501; --template NAME=PATH makes one of files, a snapshot of a sandbox" },
+	{ "volumes", false, "refused with 501; volumeMounts with 400" },
+	{ "secrets", false, "refused with 501" },
+	{ "teams", false, "refused with 501, as API keys, access tokens, nodes, events and webhooks" },
 	{ "iam", false, "refused with 400" },
 	{ "mcp", false, "refused with 400" },
 	{ "compose", true, "POST /files/compose" },
@@ -41,6 +48,26 @@ static int add(json_t *list, const char *name, bool available, const char *text)
 {
 	return json_array_append_new(list, json_pack("{s:s, s:b, s:s}", "name", name, "available",
 						     available, "text", text));
+}
+
+/* Every route that is refused, by method and path. */
+static int add_refused(json_t *list)
+{
+	scoped(buf_fini) struct buf out = BUF_NULL;
+	const char *between = ": ";
+	char *text;
+	int r = buf_put_str(&out, "refused with 501");
+
+	for (enum cloud_route to = 0; to < CLOUD_ROUTES && !r; to++) {
+		if (rest_is_built(to))
+			continue;
+		r = buf_printf(&out, "%s%s %s", between, cloud_route_info(to)->method, cloud_route_info(to)->path);
+		between = ", ";
+	}
+	text = r ? NULL : buf_take_str(&out);
+	r = text ? add(list, "routes", false, text) : -1;
+	free(text);
+	return r;
 }
 
 int caps_print(const struct engine *bs)
@@ -56,6 +83,8 @@ int caps_print(const struct engine *bs)
 		r = add(list, v[i].name, v[i].available, v[i].text);
 	for (size_t i = 0; i < ARRAY_SIZE(fixed) && !r; i++)
 		r = add(list, fixed[i].name, fixed[i].available, fixed[i].text);
+	if (!r)
+		r = add_refused(list);
 	text = r ? NULL : json_dumps(o, JSON_INDENT(2));
 	if (!text)
 		return -ENOMEM;

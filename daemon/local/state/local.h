@@ -3,7 +3,10 @@
 #ifndef AB_DAEMON_LOCAL_STATE_LOCAL_H
 #define AB_DAEMON_LOCAL_STATE_LOCAL_H
 
+#include <stdbool.h>
+
 #include "proto/base/cc.h"
+#include "proto/cloud/route.h"
 
 struct teams;
 struct http_stream;
@@ -25,6 +28,8 @@ void local_request(struct http_stream *x, void *local);
 /* The control plane (rest.c) and a port of a sandbox (edge.c). Each sets the owner of x. */
 struct route;
 void rest_request(struct local *l, struct http_stream *x);
+/* Others of the cloud's routes are refused with 501, by name. */
+bool rest_is_built(enum cloud_route to);
 void edge_request(struct local *l, struct http_stream *x, const struct route *to);
 
 #endif

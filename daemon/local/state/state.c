@@ -75,7 +75,7 @@ int state_new(const struct state_options *o, struct state **ret)
 	st->o = *o;
 	list_init(&st->held);
 	st->strangers = json_array();
-	r = st->strangers ? templates_new(o->templates, o->n_templates, &st->templates) : -ENOMEM;
+	r = st->strangers ? templates_new(o->templates, o->n_templates, clock_wall_ms() * 1000, &st->templates) : -ENOMEM;
 	if (r < 0) {
 		json_decref(st->strangers);
 		free(st);
@@ -636,6 +636,7 @@ int sandbox_create(struct state *st, const struct sandbox_params *p, sandbox_cre
 		str_copy(s->layer, sizeof(s->layer), p->layer);
 	s->created = created;
 	s->created_user = user;
+	template_spawned(s->template, clock_wall_ms() * 1000);
 	counted(st);
 	return 0;
 }

@@ -59,7 +59,7 @@ static void fixed_id(const char *name, char ret[24])
 				 (unsigned char)hex[3 * i + 2]) % 36];
 }
 
-static int add_fixed(struct templates *ts, const char *name)
+static int add_fixed(struct templates *ts, const char *name, int64_t now_us)
 {
 	struct template *t;
 
@@ -71,10 +71,11 @@ static int add_fixed(struct templates *ts, const char *name)
 		return -ENOMEM;
 	str_copy(t->name, sizeof(t->name), name);
 	fixed_id(name, t->id);
+	t->made_us = now_us;
 	return 0;
 }
 
-int templates_new(const struct container_template *v, size_t n, struct templates **ret)
+int templates_new(const struct container_template *v, size_t n, int64_t now_us, struct templates **ret)
 {
 	struct templates *ts = calloc(1, sizeof(*ts));
 	int r;
@@ -83,9 +84,9 @@ int templates_new(const struct container_template *v, size_t n, struct templates
 		return -ENOMEM;
 	list_init(&ts->fixed);
 	list_init(&ts->snapshots);
-	r = add_fixed(ts, "base");
+	r = add_fixed(ts, "base", now_us);
 	for (size_t i = 0; i < n && r == 0; i++)
-		r = add_fixed(ts, v[i].name);
+		r = add_fixed(ts, v[i].name, now_us);
 	if (r < 0) {
 		templates_free(ts);
 		return r;
@@ -106,11 +107,21 @@ struct templates *templates_free(struct templates *ts)
 	return NULL;
 }
 
+static struct template *next_of(const struct list *head, const struct template *after)
+{
+	const struct list *n = after ? after->node.next : head->next;
+
+	return n == head ? NULL : list_entry((struct list *)n, struct template, node);
+}
+
+struct template *templates_next_fixed(const struct templates *ts, const struct template *after)
+{
+	return next_of(&ts->fixed, after);
+}
+
 struct template *templates_next(const struct templates *ts, const struct template *after)
 {
-	const struct list *n = after ? after->node.next : ts->snapshots.next;
-
-	return n == &ts->snapshots ? NULL : list_entry((struct list *)n, struct template, node);
+	return next_of(&ts->snapshots, after);
 }
 
 struct template_build *template_newest(const struct template *t, const char *tag)
@@ -181,10 +192,22 @@ enum template_found templates_find(const struct templates *ts, const char *team,
 
 void template_snapshot_id(const struct template *t, const struct template_build *b, char *ret, size_t cap)
 {
+	const char *colon = b->tag[0] ? ":" : "";
+
 	if (t->name[0])
-		snprintf(ret, cap, "%s/%s:%s", t->team, t->name, b->tag);
+		snprintf(ret, cap, "%s/%s%s%s", t->team, t->name, colon, b->tag);
 	else
-		snprintf(ret, cap, "%s:%s", t->id, b->tag);
+		snprintf(ret, cap, "%s%s%s", t->id, colon, b->tag);
+}
+
+/* Version 8 and the usual variant: its other digits are of our own making (RFC 9562). */
+void template_build_id(const struct template *t, const struct template_build *b, char ret[TEMPLATE_UUID_MAX + 1])
+{
+	const char *of = b ? b->layer : t->id;
+	char hex[65];
+
+	sign_sha256_hex(of, strlen(of), hex);
+	snprintf(ret, TEMPLATE_UUID_MAX + 1, "%.8s-%.4s-8%.3s-a%.3s-%.12s", hex, hex + 8, hex + 12, hex + 15, hex + 18);
 }
 
 /* --- changes --- */
@@ -201,20 +224,47 @@ static struct template *new_snapshot(struct templates *ts, const char *team, con
 	return t;
 }
 
-/* The build that has the tag goes; its layer is the caller's to remove. */
+/* Another entry of the same build. */
+static struct template_build *twin(const struct template *t, const struct template_build *b)
+{
+	list_for_each(n, &t->builds) {
+		struct template_build *other = list_entry(n, struct template_build, node);
+
+		if (other != b && str_eq(other->layer, b->layer))
+			return other;
+	}
+	return NULL;
+}
+
+bool template_is_first_of_build(const struct template *t, const struct template_build *b)
+{
+	list_for_each(n, &t->builds)
+		if (str_eq(list_entry(n, struct template_build, node)->layer, b->layer))
+			return n == &b->node;
+	return false;
+}
+
+static void drop_entry(struct templates *ts, struct template_build *b)
+{
+	list_del(&b->node);
+	free(b);
+	ts->n_builds--;
+}
+
+/* The entry that has the tag goes; the layer of a build that this was the last of is the caller's to remove. */
 static int replace(struct templates *ts, struct template *t, const char *tag, char **ret)
 {
-	struct template_build *old = template_newest(t, tag);
+	struct template_build *old = tag[0] ? template_newest(t, tag) : NULL;
 
 	*ret = NULL;
 	if (!old)
 		return 0;
-	*ret = str_dup(old->layer);
-	if (!*ret)
-		return -ENOMEM;
-	list_del(&old->node);
-	free(old);
-	ts->n_builds--;
+	if (!twin(t, old)) {
+		*ret = str_dup(old->layer);
+		if (!*ret)
+			return -ENOMEM;
+	}
+	drop_entry(ts, old);
 	return 0;
 }
 
@@ -259,6 +309,37 @@ int templates_add(struct templates *ts, const char *team, const struct template_
 	return r;
 }
 
+int templates_tag(struct templates *ts, struct template *t, struct template_build *b, const char *tag, int64_t now_us,
+		  char **ret_replaced)
+{
+	struct template_build *has = template_newest(t, tag), copy = *b;
+	int r;
+
+	*ret_replaced = NULL;
+	if (has && str_eq(has->layer, b->layer)) {
+		has->tagged_us = now_us;
+		return 0;
+	}
+	if (ts->n_builds >= TEMPLATE_BUILDS_MAX)
+		return -ENOSPC;
+	str_copy(copy.tag, sizeof(copy.tag), tag);
+	copy.tagged_us = now_us;
+	r = add_build(ts, t, &copy, ret_replaced);
+	if (r == 0 && !b->tag[0])
+		drop_entry(ts, b);
+	return r;
+}
+
+void templates_untag(struct templates *ts, struct template *t, const char *tag)
+{
+	struct template_build *b = template_newest(t, tag);
+
+	if (b && twin(t, b))
+		drop_entry(ts, b);
+	else if (b)
+		b->tag[0] = '\0';
+}
+
 void templates_delete(struct templates *ts, struct template *t)
 {
 	must(t->team);
@@ -270,6 +351,12 @@ void templates_delete(struct templates *ts, struct template *t)
 void template_use(struct template *t)
 {
 	t->users++;
+}
+
+void template_spawned(struct template *t, int64_t now_us)
+{
+	t->n_spawned++;
+	t->spawned_us = now_us;
 }
 
 void template_unuse(struct templates *ts, struct template *t)
@@ -288,10 +375,11 @@ static json_t *save_one(const struct template *t)
 	list_for_each(n, &t->builds) {
 		const struct template_build *b = list_entry(n, struct template_build, node);
 
-		if (json_array_append_new(builds, json_pack("{s:s, s:s, s:s, s:s, s:I}", "tag", b->tag,
+		if (json_array_append_new(builds, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "tag", b->tag,
 							    "layer", b->layer, "root", b->root,
 							    "source", b->source, "at_us",
-							    (json_int_t)b->at_us)) < 0) {
+							    (json_int_t)b->at_us, "tagged_us",
+							    (json_int_t)b->tagged_us)) < 0) {
 			json_decref(builds);
 			return NULL;
 		}
@@ -317,16 +405,17 @@ static int load_build(struct templates *ts, struct template *t, const json_t *o)
 {
 	struct template_build b = { 0 };
 	const char *tag, *layer, *root, *source;
-	json_int_t at_us;
+	json_int_t at_us, tagged_us = -1;
 	char *replaced = NULL;
 	int r;
 
-	if (json_unpack((json_t *)o, "{s:s, s:s, s:s, s:s, s:I}", "tag", &tag, "layer", &layer, "root",
-			&root, "source", &source, "at_us", &at_us) < 0 ||
+	if (json_unpack((json_t *)o, "{s:s, s:s, s:s, s:s, s:I, s?:I}", "tag", &tag, "layer", &layer, "root",
+			&root, "source", &source, "at_us", &at_us, "tagged_us", &tagged_us) < 0 ||
 	    !str_copy(b.tag, sizeof(b.tag), tag) || !str_copy(b.layer, sizeof(b.layer), layer) ||
 	    !str_copy(b.root, sizeof(b.root), root) || !str_copy(b.source, sizeof(b.source), source))
 		return -EINVAL;
 	b.at_us = at_us;
+	b.tagged_us = tagged_us < 0 ? at_us : tagged_us;
 	r = add_build(ts, t, &b, &replaced);
 	free(replaced);
 	return r;

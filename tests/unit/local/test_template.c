@@ -23,7 +23,7 @@ static struct templates *some(void)
 	static const struct container_template names[] = { { .name = "node" }, { .name = "base" } };
 	struct templates *ts;
 
-	CHECK_INT(templates_new(names, 2, &ts), 0);
+	CHECK_INT(templates_new(names, 2, 5, &ts), 0);
 	return ts;
 }
 
@@ -113,6 +113,60 @@ TEST(without_the_default_tag)
 	add(ts, "s:v2", "l2", 20, &replaced);
 	CHECK_INT(find(ts, team, "s", "l2"), TEMPLATE_FOUND);
 	templates_free(ts);
+}
+
+/* E-3: tags share a build; what one is taken from stays, and its layer goes with the last that has it. */
+TEST(several_tags_of_a_build)
+{
+	struct templates *ts = some();
+	char *replaced, one[37], again[37];
+	struct template *t = add(ts, "s:v1", "l1", 10, &replaced);
+
+	CHECK_INT(templates_tag(ts, t, template_newest(t, "v1"), "stable", 15, &replaced), 0);
+	CHECK(!replaced);
+	CHECK_INT(find(ts, team, "s:stable", "l1"), TEMPLATE_FOUND);
+	template_build_id(t, template_newest(t, "v1"), one);
+	template_build_id(t, template_newest(t, "stable"), again);
+	CHECK_STR(one, again);
+	CHECK(template_is_first_of_build(t, template_newest(t, "v1")));
+	CHECK(!template_is_first_of_build(t, template_newest(t, "stable")));
+	/* another build takes the tag over: the first one has the other left */
+	CHECK(add(ts, "s:v1", "l2", 20, &replaced) == t && !replaced);
+	CHECK_INT(find(ts, team, "s:stable", "l1"), TEMPLATE_FOUND);
+	CHECK_INT(templates_tag(ts, t, template_newest(t, "v1"), "stable", 25, &replaced), 0);
+	CHECK_STR(replaced, "l1");
+	free(replaced);
+	templates_untag(ts, t, "stable");
+	CHECK_INT(find(ts, team, "s:stable", NULL), TEMPLATE_NO_TAG);
+	CHECK_INT(find(ts, team, "s:v1", "l2"), TEMPLATE_FOUND);
+	templates_untag(ts, t, "nosuch");
+	templates_free(ts);
+}
+
+TEST(without_any_tag)
+{
+	struct templates *ts = some(), *again = some();
+	char *replaced, id[400];
+	struct template *t = add(ts, "s:v1", "l1", 10, &replaced);
+	json_t *saved;
+
+	add(ts, "s:v2", "l2", 20, &replaced);
+	templates_untag(ts, t, "v1");
+	templates_untag(ts, t, "v2");
+	CHECK_INT(find(ts, team, "s", "l2"), TEMPLATE_FOUND);
+	template_snapshot_id(t, template_newest(t, NULL), id, sizeof(id));
+	CHECK_STR(id, "team-a/s");
+	saved = templates_save(ts);
+	CHECK_INT(templates_load(again, json_array_get(saved, 0), team), 0);
+	json_decref(saved);
+	CHECK_INT(find(again, team, "s", "l2"), TEMPLATE_FOUND);
+	CHECK(template_newest(templates_next(again, NULL), NULL)->node.prev != &templates_next(again, NULL)->builds);
+	CHECK_INT(templates_tag(ts, t, template_newest(t, NULL), "v3", 30, &replaced), 0);
+	CHECK(!replaced);
+	CHECK_INT(find(ts, team, "s:v3", "l2"), TEMPLATE_FOUND);
+	CHECK(template_is_first_of_build(t, template_newest(t, "v3")));
+	templates_free(ts);
+	templates_free(again);
 }
 
 TEST(taken_names)
