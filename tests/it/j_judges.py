@@ -25,7 +25,7 @@ SDKS = [n for n in NAMES if n.startswith(("pypi-", "npm-"))]
 with open(os.path.join(JUDGES, "common.py"), encoding="utf-8") as f:
     CHECKS = re.findall(r"^def check_(\w+)\(\):$", f.read(), re.M)
 # What is not well yet, by the row of the list of judges' findings (tests/lib/judged-rows.sh); who mends it takes the line away.
-KNOWN = {r"pypi-2\.(26\.0|8\.1)/url/(connect|pause)": "A-5", "harbor": "E-3",
+KNOWN = {r"pypi-2\.(26\.0|8\.1)/url/(connect|pause)": "A-5",
          r"npm-2\.8\.4/url/(create_and_kill|connect|files|write_files|watch|links|pause)":
              "A-5 and E-2: no routing headers, but a token that one sandbox has"}
 
