@@ -81,11 +81,20 @@ int core_insert(struct sandbox_core *core, struct sandbox *b)
 	char key[KEY_MAX];
 	int r = core_find(core, b->account, b->id) ? -EEXIST : 0;
 
+	size_t n = key_of(key, b->account->index, b->id);
+
 	if (!r)
-		r = map_put(&core->sandbox_map, key, key_of(key, b->account->index, b->id), b);
-	if (!r)
-		list_add_tail(&core->sandboxes, &b->node);
-	return r;
+		r = map_put(&core->sandbox_map, key, n, b);
+	if (r < 0)
+		return r;
+	r = index_add(core, b);
+	if (r < 0) {
+		(void)map_del(&core->sandbox_map, key, n);
+		return r;
+	}
+	list_add_tail(&core->sandboxes, &b->node);
+	index_count(b);
+	return 0;
 }
 
 static void drop_sandbox(struct sandbox_core *core, struct sandbox *b)
@@ -93,6 +102,7 @@ static void drop_sandbox(struct sandbox_core *core, struct sandbox *b)
 	char key[KEY_MAX];
 
 	(void)map_del(&core->sandbox_map, key, key_of(key, b->account->index, b->id));
+	index_del(core, b);
 	list_del(&b->node);
 	sandbox_free(b);
 }
@@ -637,13 +647,11 @@ static int name_adopted(struct sandbox_core *core, struct sandbox *b, const char
 /* Children of a fork carry their parent's tag: it is the request's object only on the oldest. */
 static bool is_oldest_of_tag(struct sandbox_core *core, const struct sandbox *b)
 {
-	list_for_each(i, &core->sandboxes) {
-		struct sandbox *o = list_entry(i, struct sandbox, node);
+	struct sandbox *o = NULL;
 
-		if (o != b && o->account == b->account && str_eq(o->req_tag, b->req_tag) &&
-		    o->started_at_ms <= b->started_at_ms)
+	while ((o = index_of_tag(core, b->account, b->req_tag, o)))
+		if (o != b && o->started_at_ms <= b->started_at_ms)
 			return false;
-	}
 	return true;
 }
 
@@ -892,6 +900,8 @@ struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
 	while (!list_is_empty(&core->requests))
 		drop_request(core, list_entry(core->requests.next, struct request, node));
 	map_fini(&core->sandbox_map);
+	map_fini(&core->tag_map);
+	map_fini(&core->seq_map);
 	map_fini(&core->name_map);
 	map_fini(&core->request_map);
 	map_fini(&core->fetch_map);

@@ -38,6 +38,7 @@ struct account {
 	struct cloud *cloud;
 	bool plain_ports;
 	uint32_t max_sandboxes;
+	uint32_t n_alive;		/* sandboxes that are not gone: index.h */
 	struct listing *listing;	/* sync.c */
 	int64_t listed_at_ms;		/* wall: when the last complete list came; 0 = never */
 	int64_t cloud_minus_boot_ms;	/* the cloud's clock, see runner.h */
@@ -74,6 +75,7 @@ struct uid_limit {
 	uid_t uid;
 	struct account *account;
 	uint32_t max_sandboxes, creates_per_minute;
+	uint32_t n_alive;		/* as of an account */
 	uint64_t window_at_ms;		/* of the count below */
 	uint32_t window_creates;
 };
@@ -106,6 +108,7 @@ struct sandbox_core {
 	struct events events;
 	struct fence *fence;		/* event.c */
 
+	struct map tag_map, seq_map;	/* index.h */
 	struct map sandbox_map, name_map, request_map, fetch_map;
 	struct list sandboxes, names, requests, attempts, fetches, killings, ops, commits;
 	struct list transitions, snapshots;

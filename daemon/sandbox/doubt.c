@@ -62,12 +62,8 @@ void doubt_load(struct sandbox_core *core)
 /* A number of ours, on a sandbox of which it is not. Children of a fork share their parent's tag. */
 static bool is_taken(const struct sandbox_core *core, const struct tags *t)
 {
-	list_for_each(i, &core->sandboxes) {
-		const struct sandbox *b = list_entry(i, struct sandbox, node);
-
-		if (b->seq == t->seq && !str_eq(b->req_tag, t->req))
-			return true;
-	}
+	if (index_seq_has_other_tag(core, t->seq, t->req))
+		return true;
 	list_for_each(i, &core->attempts) {
 		const struct attempt *a = list_entry(i, struct attempt, node);
 
@@ -198,14 +194,10 @@ void doubt_listed(struct sandbox_core *core)
 struct sandbox *doubt_sandbox_of_tag(struct sandbox_core *core, const struct account *a, uid_t uid,
 				     const char *req_tag)
 {
-	struct sandbox *found = NULL;
+	struct sandbox *found = NULL, *b = NULL;
 
-	list_for_each(i, &core->sandboxes) {
-		struct sandbox *b = list_entry(i, struct sandbox, node);
-
-		if (b->account == a && b->uid == uid && str_eq(b->req_tag, req_tag) &&
-		    (!found || b->started_at_ms < found->started_at_ms))
+	while ((b = index_of_tag(core, a, req_tag, b)))
+		if (b->uid == uid && (!found || b->started_at_ms < found->started_at_ms))
 			found = b;
-	}
 	return found;
 }

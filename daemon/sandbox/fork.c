@@ -30,18 +30,15 @@ static struct cloud_call *ask_known(struct copy *c, const struct cloud_ask *ask)
 
 static int take_known(struct copy *c, const struct cloud_result *r)
 {
+	struct sandbox *b = NULL;
 	int e = 0;
 
 	for (size_t i = 0; i < r->list->n && !e; i++)
 		e = cloud_strs_add(&c->known, r->list->v[i]->id);
 	/* A sandbox that is being snapshotted is in no list; its row is here. */
-	list_for_each(n, &c->att.core->sandboxes) {
-		struct sandbox *b = list_entry(n, struct sandbox, node);
-
-		if (!e && b->account == c->att.account && b->state != SANDBOX_GONE &&
-		    str_eq(b->req_tag, c->att.req_tag))
+	while (!e && (b = index_of_tag(c->att.core, c->att.account, c->att.req_tag, b)))
+		if (b->state != SANDBOX_GONE)
 			e = cloud_strs_add(&c->known, b->id);
-	}
 	return e;
 }
 
@@ -104,7 +101,7 @@ static int record_child(struct copy *c, const struct cloud_sandbox *s, struct st
 	/* Without our tag on its parent it is as if made elsewhere. */
 	b->ours = c->att.req_tag[0] != 0;
 	b->adopted = !b->ours;
-	b->uid = c->att.uid;
+	index_set_owner(b, c->att.uid);
 	b->policy = c->att.policy;
 	b->token_known = b->token_known || s->envd_access_token;
 	b->claimed = !list_is_empty(&c->att.waiters);

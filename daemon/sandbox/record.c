@@ -52,7 +52,9 @@ void sandbox_set_state(struct sandbox *b, enum sandbox_state to)
 	must(states[b->state].next & BIT(to));
 	log_debug("sandbox_state", "sandbox=%s from=%s to=%s", b->id, states[b->state].name,
 		  states[to].name);
+	index_uncount(b);
 	b->state = to;
+	index_count(b);
 	tie_edge(b, to);
 }
 
@@ -137,6 +139,7 @@ int sandbox_new(struct account *a, const char *id, struct sandbox **ret)
 		return -ENOMEM;
 	b->magic = SANDBOX_MAGIC;
 	list_init(&b->node);
+	index_node_init(&b->index);
 	list_init(&b->leases);
 	list_init(&b->turns);
 	list_init(&b->ties);

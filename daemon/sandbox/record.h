@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "daemon/common/ev/loop.h"
+#include "daemon/sandbox/index.h"
 #include "daemon/sandbox/recipe.h"
 #include "daemon/sandbox/rules/pairs.h"
 #include "daemon/sandbox/sandbox.h"
@@ -35,10 +36,11 @@ struct sandbox_series {
 struct sandbox {
 	uint32_t magic;
 	struct list node;		/* in core->sandboxes */
+	struct index_node index;
 	struct account *account;
 	char *id, *name;		/* name: what its owner called it; see named */
 	bool named;			/* holds the name now */
-	uid_t uid;
+	uid_t uid;			/* once it is in the table, index_set_owner() changes it */
 	uint32_t generation;
 	enum sandbox_state state;
 	bool ours, adopted, claimed;

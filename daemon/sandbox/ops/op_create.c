@@ -372,18 +372,6 @@ static enum verdict check_name(struct sandbox_op *op, struct name_slot *n)
 
 /* --- step 3: may it be made? --- */
 
-static uint32_t count_sandboxes(struct sandbox_core *core, const struct account *a, const uid_t *uid)
-{
-	uint32_t n = 0;
-
-	list_for_each(i, &core->sandboxes) {
-		struct sandbox *b = list_entry(i, struct sandbox, node);
-
-		n += b->state != SANDBOX_GONE && (a ? b->account == a : b->uid == *uid);
-	}
-	return n + core_attempts_count(core, a, uid);
-}
-
 static bool over_rate(struct uid_limit *u, uint32_t n, uint64_t now_ms, struct status *st)
 {
 	if (!u->creates_per_minute)
@@ -407,11 +395,11 @@ bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t 
 {
 	struct uid_limit *u = core_uid_limit(core, uid);
 
-	if (a->max_sandboxes && count_sandboxes(core, a, NULL) + n > a->max_sandboxes) {
+	if (a->max_sandboxes && a->n_alive + core_attempts_count(core, a, NULL) + n > a->max_sandboxes) {
 		status_set(st, R_QUOTA_UID, "account %s is limited to %u sandboxes", a->name, a->max_sandboxes);
 		return true;
 	}
-	if (u && u->max_sandboxes && count_sandboxes(core, NULL, &u->uid) + n > u->max_sandboxes) {
+	if (u && u->max_sandboxes && u->n_alive + core_attempts_count(core, NULL, &u->uid) + n > u->max_sandboxes) {
 		status_set(st, R_QUOTA_UID, "uid %u is limited to %u sandboxes", u->uid, u->max_sandboxes);
 		return true;
 	}

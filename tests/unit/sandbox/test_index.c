@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* The index against walks over all sandboxes, after random changes. */
+#include "daemon/sandbox/index.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "daemon/sandbox/core.h"
+#include "proto/base/rng.h"
+#include "proto/base/str.h"
+#include "tests/lib/test.h"
+
+#define LONG_TAG "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789" \
+		 "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+
+/* The last two differ beyond what is a key. */
+static const char *const tag_texts[] = { "", "a", "b", "ab", LONG_TAG "1", LONG_TAG "2" };
+
+struct world {
+	struct sandbox_core core;
+	struct account accounts[2];
+	struct uid_limit uids[2];
+	struct rng rng;
+};
+
+static void world_init(struct world *w, uint64_t seed)
+{
+	*w = (struct world){ .uids = { { .uid = 1 }, { .uid = 2 } } };
+	w->core.accounts = w->accounts;
+	w->core.n_accounts = ARRAY_SIZE(w->accounts);
+	w->core.uids = w->uids;
+	w->core.n_uids = ARRAY_SIZE(w->uids);
+	list_init(&w->core.sandboxes);
+	for (unsigned i = 0; i < ARRAY_SIZE(w->accounts); i++) {
+		w->accounts[i].core = &w->core;
+		w->accounts[i].index = i;
+	}
+	rng_seed(&w->rng, seed);
+}
+
+static struct sandbox *any(struct world *w, size_t n)
+{
+	size_t skip = rng_below(&w->rng, n);
+
+	list_for_each(i, &w->core.sandboxes)
+		if (!skip--)
+			return list_entry(i, struct sandbox, node);
+	return NULL;
+}
+
+static void add_one(struct world *w, unsigned number)
+{
+	struct sandbox *b;
+	char id[16];
+
+	snprintf(id, sizeof(id), "i%u", number);
+	CHECK(!sandbox_new(&w->accounts[rng_below(&w->rng, 2)], id, &b));
+	CHECK(!text_set(&b->req_tag, tag_texts[rng_below(&w->rng, ARRAY_SIZE(tag_texts))]));
+	b->seq = rng_below(&w->rng, 4);
+	b->uid = (uid_t)rng_below(&w->rng, 4);
+	sandbox_set_state(b, SANDBOX_RUNNING);
+	CHECK(!core_insert(&w->core, b));
+	CHECK(core_insert(&w->core, b) < 0);
+}
+
+static void drop_one(struct world *w, struct sandbox *b)
+{
+	/* As core_forget() does, which would want a store. */
+	index_del(&w->core, b);
+	list_del(&b->node);
+	sandbox_free(b);
+}
+
+static void check_tags(struct world *w)
+{
+	for (size_t t = 0; t < ARRAY_SIZE(tag_texts); t++) {
+		for (size_t a = 0; a < 2; a++) {
+			size_t want = 0, have = 0;
+			struct sandbox *b = NULL;
+
+			list_for_each(i, &w->core.sandboxes) {
+				struct sandbox *x = list_entry(i, struct sandbox, node);
+
+				want += t && x->account == &w->accounts[a] && str_eq(x->req_tag, tag_texts[t]);
+			}
+			while ((b = index_of_tag(&w->core, &w->accounts[a], tag_texts[t], b))) {
+				CHECK(b->account == &w->accounts[a] && str_eq(b->req_tag, tag_texts[t]));
+				CHECK(++have <= want);
+			}
+			CHECK_INT(have, want);
+		}
+	}
+}
+
+static void check_numbers(struct world *w)
+{
+	for (uint64_t seq = 0; seq < 5; seq++) {
+		for (size_t t = 0; t < ARRAY_SIZE(tag_texts); t++) {
+			bool want = false;
+
+			list_for_each(i, &w->core.sandboxes) {
+				struct sandbox *x = list_entry(i, struct sandbox, node);
+
+				want |= seq && x->seq == seq && !str_eq(x->req_tag, tag_texts[t]);
+			}
+			CHECK(index_seq_has_other_tag(&w->core, seq, tag_texts[t]) == want);
+		}
+	}
+}
+
+static void check_counts(struct world *w)
+{
+	uint32_t accounts[2] = { 0 }, uids[2] = { 0 };
+
+	list_for_each(i, &w->core.sandboxes) {
+		struct sandbox *x = list_entry(i, struct sandbox, node);
+
+		if (x->state == SANDBOX_GONE)
+			continue;
+		accounts[x->account->index]++;
+		if (x->uid == 1 || x->uid == 2)
+			uids[x->uid - 1]++;
+	}
+	for (size_t i = 0; i < 2; i++) {
+		CHECK_INT(w->accounts[i].n_alive, accounts[i]);
+		CHECK_INT(w->uids[i].n_alive, uids[i]);
+	}
+}
+
+TEST(finds_what_a_walk_finds)
+{
+	struct world w;
+	size_t n = 0;
+
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		world_init(&w, seed);
+		n = 0;
+		for (unsigned step = 0; step < 300; step++) {
+			switch (n ? rng_below(&w.rng, 6) : 0) {
+			case 0:
+			case 1:
+			case 2:
+				add_one(&w, step);
+				n++;
+				break;
+			case 3:
+				drop_one(&w, any(&w, n));
+				n--;
+				break;
+			case 4:
+				sandbox_set_state(any(&w, n), SANDBOX_GONE);
+				break;
+			default:
+				index_set_owner(any(&w, n), (uid_t)rng_below(&w.rng, 4));
+				break;
+			}
+			check_tags(&w);
+			check_numbers(&w);
+			check_counts(&w);
+		}
+		while (n--)
+			drop_one(&w, any(&w, n + 1));
+		check_counts(&w);
+		CHECK_INT(map_size(&w.core.tag_map), 0);
+		CHECK_INT(map_size(&w.core.seq_map), 0);
+		map_fini(&w.core.tag_map);
+		map_fini(&w.core.seq_map);
+		map_fini(&w.core.sandbox_map);
+	}
+}
+
+TEST_MAIN()
