@@ -21,6 +21,7 @@ test_packages="
 	python3-pytest python3-pytest-timeout python3-pip python3-venv python3-h2 python3-grpcio python3-protobuf
 	curl nodejs openssl ca-certificates nghttp2-client nghttp2-server patch procps
 	nghttp2-proxy nginx-light tinyproxy-bin nftables iproute2 gdb tmux strace
+	systemd systemd-container dbus passwd
 "
 
 # The peers of the benchmarks.

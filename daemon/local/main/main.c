@@ -17,6 +17,7 @@
 #include "daemon/common/ev/signals.h"
 #include "daemon/common/net/http.h"
 #include "daemon/common/net/tls.h"
+#include "daemon/common/sd/notify.h"
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/egress/egress_host.h"
 #include "daemon/local/engine/rmtree.h"
@@ -280,6 +281,16 @@ static int app_listen(struct app *a)
 	return a->domain ? 0 : complain("cannot start", -ENOMEM);
 }
 
+/* The service manager that started us, if one did. */
+static void tell_ready(void)
+{
+	struct notify n;
+
+	if (notify_open(&n, getenv("NOTIFY_SOCKET")) == 0)
+		(void)notify_send(&n, "READY=1");
+	notify_close(&n);
+}
+
 /* Takes *fd. */
 static int app_serve(struct app *a, int *fd, struct tls_server *tls, struct http_server **ret)
 {
@@ -321,6 +332,7 @@ static int app_open(struct app *a)
 		return complain("cannot serve", r);
 	log_info("ready", "address=%s tls_address=%s state_dir=%s", a->address ? a->address : "-",
 		 a->tls_address ? a->tls_address : "-", log_q(a->dir));
+	tell_ready();
 	app_check_idle(a);
 	return 0;
 }

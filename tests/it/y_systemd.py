@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: MIT
+"""The installed units under systemd as PID 1, in a container of the test's own (tests/lib/nspawn.py)."""
+import os
+import re
+import subprocess
+
+import pytest
+
+import harness
+import nspawn
+from fakecloud import FakeCloud
+from harness import until
+
+pytestmark = [pytest.mark.plain, pytest.mark.skipif(nspawn.lacks() is not None, reason="systemd in a container: %s" % nspawn.lacks())]
+
+SOCKET = "/run/agentboxd/agentboxd.sock"
+CONF = """[account main]
+api_url = %s
+sandbox_url = %s
+ca_file = /etc/agentboxd/ca.pem
+api_key_file = /etc/agentboxd/api-key
+proxy = none
+"""
+
+
+@pytest.fixture(scope="module")
+def cloud():
+    with FakeCloud() as c:
+        yield c
+
+
+@pytest.fixture(scope="module")
+def box(cloud):
+    """A container in which agentboxd runs, with its two users: `inside` is of the group, `outside` is not."""
+    with open(cloud.ca, encoding="ascii") as f:
+        ca = f.read()
+    c = nspawn.Container({"/etc/agentboxd/agentboxd.conf": CONF % (cloud.url, cloud.url), "/etc/agentboxd/ca.pem": ca})
+    try:
+        c.run("systemd-sysusers")
+        c.run("systemd-tmpfiles", "--create", "agentboxd.conf")
+        c.run("useradd", "-G", "agentbox", "inside")
+        c.run("useradd", "outside")
+        c.run("systemctl", "daemon-reload")
+        yield c
+    finally:
+        c.close()
+
+
+@pytest.fixture
+def running(box, cloud):
+    """… with its key, and active."""
+    box.write("/etc/agentboxd/api-key", cloud.key + "\n", 0o600, "agentboxd")
+    box.run("systemctl", "enable", "--now", "agentboxd.socket", "agentboxd")
+    return box
+
+
+def ids(cloud):
+    return [s.id for s in cloud.ledger.sandboxes]
+
+
+def ctl(box, *args, user="inside", check=True):
+    return box.run("agentboxctl", "-s", SOCKET, *args, user=user, check=check)
+
+
+def units(box):
+    return [os.path.join("/usr/local/lib/systemd/system", u) for u in box.run("ls", "/usr/local/lib/systemd/system").stdout.split()]
+
+
+def test_verify_is_silent(box):
+    """Every unit, with every key of it known; a user's units too."""
+    r = box.run("systemd-analyze", "verify", "--recursive-errors=no", *units(box))
+    assert r.stdout + r.stderr == ""
+    user = box.run("ls", "/usr/local/lib/systemd/user").stdout.split()
+    r = box.run("env", "HOME=/root", "XDG_RUNTIME_DIR=/run", "systemd-analyze", "--user", "verify", "--recursive-errors=no",
+                *["/usr/local/lib/systemd/user/" + u for u in user])
+    assert r.stdout + r.stderr == "" and len(user) == 3
+
+
+def test_exposure(box):
+    """At most 1.5, without what would hide the processes that hold leases."""
+    r = box.run("systemd-analyze", "security", "--offline=true", "--threshold=15", "agentboxd.service", check=False)
+    assert r.returncode == 0, r.stdout[-400:]
+    with open(os.path.join(harness.ROOT, "systemd/agentboxd.service.in"), encoding="utf-8") as f:
+        said = [line.split("=")[0] for line in f if not line.startswith("#")]
+    assert not {"ProtectProc", "ProcSubset", "PrivateUsers", "RuntimeDirectory", "LoadCredential", "MemoryHigh"} & set(said)
+
+
+def test_without_a_key_first(box, cloud):
+    """As after an installation: the service is active, says what is missing, and takes the key up without a restart."""
+    box.run("systemctl", "enable", "--now", "agentboxd.socket", "agentboxd")
+    assert box.show("agentboxd", "ActiveState") == "active"
+    until(lambda: "no API key yet" in box.show("agentboxd", "StatusText"), 10, "the status")
+    r = ctl(box, "create", check=False)
+    assert r.returncode != 0 and "api_key_file" in r.stderr
+    box.write("/etc/agentboxd/api-key", cloud.key + "\n", 0o600, "agentboxd")
+    assert ctl(box, "create").stdout.strip() in ids(cloud)
+
+
+def test_who_may(running):
+    """The group may use the socket, others may not; both files are the socket unit's."""
+    sandbox = ctl(running, "create").stdout.strip()
+    assert sandbox in ctl(running, "ls").stdout
+    r = ctl(running, "ls", user="outside", check=False)
+    assert r.returncode != 0 and "ermission" in r.stderr
+    assert running.run("stat", "-c", "%U:%G %a", SOCKET).stdout.strip() == "root:agentbox 660"
+    assert running.run("stat", "-c", "%U %a", "/var/lib/agentboxd").stdout.strip() == "agentboxd 700"
+
+
+def test_it_has_no_rights(running):
+    """What the unit promises holds for the process."""
+    status = running.run("cat", "/proc/%d/status" % running.main_pid()).stdout
+    for field in ("CapEff", "CapBnd", "CapAmb"):
+        assert re.search(r"^%s:\s+0+$" % field, status, re.M), status
+    assert re.search(r"^NoNewPrivs:\s+1$", status, re.M) and re.search(r"^Seccomp:\s+2$", status, re.M)
+
+
+def test_the_socket_outlives_the_service(running):
+    """A stop leaves the socket's file, and a caller starts the service again."""
+    before = running.run("stat", "-c", "%i", SOCKET).stdout
+    running.run("systemctl", "stop", "agentboxd")
+    assert running.show("agentboxd", "ActiveState") == "inactive"
+    assert running.run("stat", "-c", "%i", SOCKET).stdout == before
+    assert ctl(running, "ls").returncode == 0
+    assert running.show("agentboxd", "ActiveState") == "active"
+    assert running.run("stat", "-c", "%i", SOCKET).stdout == before
+
+
+@pytest.mark.parametrize("sig", ["KILL", "STOP"])
+def test_it_comes_back(running, sig):
+    """After kill -9, and when it hangs (the watchdog, of 2 s here): what it knew is there."""
+    running.write("/run/systemd/system/agentboxd.service.d/fast.conf", "[Service]\nWatchdogSec=2\nRestartSec=100ms\n")
+    running.run("systemctl", "daemon-reload")
+    running.run("systemctl", "restart", "agentboxd")
+    sandbox, pid = ctl(running, "create").stdout.strip(), running.main_pid()
+    running.run("kill", "-" + sig, str(pid))
+    until(lambda: running.show("agentboxd", "MainPID") not in ("0", str(pid)) and
+          running.show("agentboxd", "ActiveState") == "active", 30, "the restart")
+    assert sandbox in ctl(running, "ls").stdout
+    assert sig != "STOP" or "Watchdog timeout" in running.journal()
+
+
+def test_a_wrong_configuration_is_not_tried_again(running):
+    """Exit 78: it stays down, and says why."""
+    running.run("sh", "-c", "cp /etc/agentboxd/agentboxd.conf /root/; echo nonsense = 1 >> /etc/agentboxd/agentboxd.conf")
+    try:
+        assert running.run("systemctl", "restart", "agentboxd", check=False).returncode != 0
+        assert running.show("agentboxd", "ExecMainStatus") == "78"
+        assert running.show("agentboxd", "ActiveState") == "failed"
+        assert "nonsense" in running.journal()
+    finally:
+        running.run("cp", "/root/agentboxd.conf", "/etc/agentboxd/agentboxd.conf")
+        running.run("systemctl", "reset-failed", "agentboxd")
+        running.run("systemctl", "start", "agentboxd")
+
+
+def test_the_metrics_socket(running):
+    """Enabled and then pulled in by a restart of the service; told apart by its name."""
+    running.run("systemctl", "enable", "agentboxd-metrics.socket")
+    running.run("systemctl", "restart", "agentboxd")
+    assert running.show("agentboxd-metrics.socket", "ActiveState") == "active"
+    said = running.run("curl", "-sf", "--unix-socket", "/run/agentboxd/metrics.sock", "http://x/metrics").stdout
+    assert said.endswith("# EOF\n") and "agentbox_build_info" in said
+    assert ctl(running, "ls").returncode == 0
+
+
+OWNER = """
+import sys
+sys.path.insert(0, %r)
+from api import Api
+box = Api(sys.argv[1]).call("SandboxService.Create", process_lease=True, sandbox_timeout=600,
+                            policy={"on_release": "KILL", "release_grace": 1})
+print(box.id, flush=True)
+sys.stdin.read()
+""" % os.path.join(harness.ROOT, "tests/lib")
+
+
+def test_leases_of_processes_outlive_a_restart(running, cloud):
+    """The service, which is of another user, sees the processes that hold leases: one that lives keeps its sandbox over a restart,
+    one that ended meanwhile does not."""
+    owners = [subprocess.Popen(running.argv("/usr/bin/python3", "-B", "-c", OWNER, SOCKET, user="inside"), stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        stays, goes = [p.stdout.readline().strip() for p in owners]
+        running.run("systemctl", "stop", "agentboxd.socket", "agentboxd")
+        owners[1].communicate()
+        running.run("systemctl", "start", "agentboxd.socket", "agentboxd")
+        until(lambda: not alive(cloud, goes), 15, "the end of the sandbox whose owner is gone")
+        assert alive(cloud, stays)
+        owners[0].communicate()
+        until(lambda: not alive(cloud, stays), 15, "the end of the other")
+    finally:
+        for p in owners:
+            p.kill()
+            p.wait()
+
+
+def alive(cloud, sandbox):
+    return cloud.sandbox(sandbox).fate is None
+
+
+def test_a_credential(running, cloud):
+    """The example of a drop-in, as it is installed."""
+    running.write("/etc/agentboxd/api-key", cloud.key + "\n", 0o600, "root")
+    running.run("sh", "-c", "mkdir -p /etc/systemd/system/agentboxd.service.d && cp "
+                "/usr/local/share/doc/agentboxd/examples/systemd/credential.conf /etc/systemd/system/agentboxd.service.d/")
+    running.run("sed", "-i.before", "s/^api_key_file.*/api_key_credential = api-key/", "/etc/agentboxd/agentboxd.conf")
+    running.run("systemctl", "daemon-reload")
+    try:
+        running.run("systemctl", "restart", "agentboxd")
+        assert ctl(running, "create").stdout.strip() in ids(cloud)
+    finally:
+        running.run("mv", "/etc/agentboxd/agentboxd.conf.before", "/etc/agentboxd/agentboxd.conf")
+        running.run("rm", "-r", "/etc/systemd/system/agentboxd.service.d")
+        running.run("systemctl", "daemon-reload")
+        running.write("/etc/agentboxd/api-key", cloud.key + "\n", 0o600, "agentboxd")
+        running.run("systemctl", "restart", "agentboxd")
+
+
+def test_agentbox_local_beside_it(running):
+    """Machines without an account: agentbox-local.service, and agentboxd on it by the example; a restart of agentboxd ends no sandbox."""
+    # The container's own root is an overlay, which cannot hold another's upper layer.
+    running.run("mount", "-m", "-t", "tmpfs", "-o", "mode=0700", "none", "/var/lib/agentbox-local")
+    lacks = running.run("agentbox-local", "--capabilities", "--state-dir", "/var/lib/agentbox-local", check=False)
+    if lacks.returncode:
+        pytest.skip("agentbox-local: " + lacks.stderr.strip())
+    running.run("sh", "-c", "mkdir -p /etc/systemd/system/agentboxd.service.d && cp "
+                "/usr/local/share/doc/agentboxd/examples/systemd/local.conf /etc/systemd/system/agentboxd.service.d/")
+    example = running.run("sed", "-n", r"s/^#   //p", "/etc/systemd/system/agentboxd.service.d/local.conf").stdout
+    running.run("cp", "/etc/agentboxd/agentboxd.conf", "/root/")
+    running.write("/etc/agentboxd/agentboxd.conf", example)
+    running.run("systemctl", "daemon-reload")
+    try:
+        started = running.run("systemctl", "start", "agentbox-local", check=False)
+        assert started.returncode == 0, running.journal("agentbox-local")
+        running.run("systemctl", "restart", "agentboxd")
+        sandbox = ctl(running, "create").stdout.strip()
+        assert ctl(running, "exec", sandbox, "--", "echo", "hello").stdout == "hello\n"
+        running.run("systemctl", "restart", "agentboxd")
+        assert ctl(running, "exec", sandbox, "--", "echo", "again").stdout == "again\n"
+    finally:
+        running.run("systemctl", "stop", "agentboxd.socket", "agentboxd", "agentbox-local")
+        running.run("cp", "/root/agentboxd.conf", "/etc/agentboxd/agentboxd.conf")
+        running.run("rm", "-r", "/etc/systemd/system/agentboxd.service.d")
+        running.run("systemctl", "daemon-reload")
