@@ -3,10 +3,11 @@
 import json
 import subprocess
 import time
+import urllib.parse
 
 import pytest
 
-from wire import event_of
+from wire import event_of, signature
 from wire_common import fake, real, server  # noqa: F401
 
 UNKNOWN = {"sandboxID": "i00000000000000000000"}
@@ -180,3 +181,81 @@ def test_h2c_with_prior_knowledge(server):
                          capture_output=True, text=True, timeout=30)
     body, version = out.stdout.rsplit("\n", 1)
     assert version == "2" and isinstance(json.loads(body), list), out
+
+
+# -- one address for both planes: what the request is tells them apart
+
+def test_a_5_routing_headers_on_the_control_plane(real):
+    """A-5: old SDKs send them on every call, and the key with it; the agent never gets a key."""
+    box = real.create()
+    for name in ("E2b-Sandbox-Id", "Agentbox-Sandbox-Id"):
+        head = [(name, box["sandboxID"])] + [(name.replace("Id", "Port"), "49983")]
+        for method, path, body, want in (("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 60}, 200),
+                                         ("GET", "/sandboxes/" + box["sandboxID"], None, 200),
+                                         ("POST", "/sandboxes/%s/timeout" % box["sandboxID"], {"timeout": 60}, 204),
+                                         ("POST", "/sandboxes/%s/pause" % box["sandboxID"], {}, 204),
+                                         ("POST", "/sandboxes/%s/resume" % box["sandboxID"], {"timeout": 60}, 201),
+                                         ("GET", "/v2/sandboxes", None, 200), ("GET", "/secrets", None, 501),
+                                         ("PATCH", "/sandboxes", None, 400)):
+            assert real.api(method, path, body, headers=head).status == want, (method, path)
+    # without a key it is nobody's call of the control plane, and other ports are programs that may have any path
+    assert real.request("GET", "/v2/sandboxes", real.identity(box)).status == 404
+    r = real.request("GET", "/v2/sandboxes", real.identity(box, port=8000) + [("X-API-Key", real.key)])
+    assert r.status == 502 and r.json()["port"] == 8000, r
+    r = real.request("GET", "/health", real.identity(box) + [("X-API-Key", real.key)])
+    assert r.status == 204, r
+    real.kill(box)
+    assert real.request("GET", "/health", real.identity(box) + [("X-API-Key", real.key)]).status == 502
+
+
+def link(box, path, method="GET", user="", exp=None, token=None):
+    q = {"path": path, "signature": signature(path, "write" if method == "POST" else "read", user, token or box["envdAccessToken"], exp)}
+    if user:
+        q["username"] = user
+    if exp is not None:
+        q["signature_expiration"] = exp
+    return "/files?" + urllib.parse.urlencode(q)
+
+
+def test_e_2_links_without_routing_headers(real):
+    """E-2: of two sandboxes a link reaches the one whose token signed it."""
+    one, other = real.create(), real.create()
+    for box, text in ((one, b"one"), (other, b"other")):
+        real.write(box, "/home/user/f", text)
+    for box, text in ((one, b"one"), (other, b"other")):
+        r = real.request("GET", link(box, "/home/user/f"))
+        assert (r.status, r.body) == (200, text), r
+        assert real.request("GET", link(box, "/home/user/f", user="root", exp=int(time.time()) + 60)).body == text
+        r = real.request("POST", link(box, "/home/user/w", "POST"), [("Content-Type", "application/octet-stream")], text)
+        assert r.status == 200 and real.read(box, "/home/user/w").body == text, r
+    for bad in (link(one, "/home/user/f", token="0" * 64), link(one, "/home/user/f", exp=1),
+                link(one, "/home/user/f").replace("%2Ff", "%2Fg"), link(one, "/home/user/f", "POST")):
+        r = real.request("GET", bad)
+        assert r.status == 401 and r.json()["code"] == 401, (bad, r)
+    r = real.request("OPTIONS", link(one, "/home/user/w", "POST"), [("Origin", "http://x"), ("Access-Control-Request-Method", "POST")])
+    assert r.status < 300, r
+    assert real.api("POST", "/sandboxes/%s/pause" % one["sandboxID"], {}).status == 204
+    assert real.request("GET", link(one, "/home/user/f")).status == 502
+    real.kill(one)
+    assert real.request("GET", link(one, "/home/user/f")).status == 401
+
+
+def test_e_2_a_token_names_its_sandbox(real):
+    """E-2: the oldest SDKs call the agent with its token and no routing headers."""
+    one, other = real.create(), real.create()
+    real.write(one, "/home/user/f", b"one")
+    head = [("X-Access-Token", one["envdAccessToken"])]
+    assert real.request("GET", "/health", head).status == 204
+    assert real.request("GET", "/files?path=f", head).body == b"one"
+    r = real.request("POST", "/filesystem.Filesystem/Stat", head + [("Content-Type", "application/json")], b'{"path":"/home/user/f"}')
+    assert r.status == 200 and r.json()["entry"]["size"] == "3", r
+    assert real.request("GET", "/files?path=f", [("X-Access-Token", other["envdAccessToken"])]).status == 404
+    real.kill(one)
+    for path in ("/health", "/files?path=f"):       # never the control plane's answer: is_running() would be true
+        assert real.request("GET", path, head).status == 502, path
+    for path in ("/files?path=f", "/envs", "/process.Process/List"):
+        r = real.request("GET", path)
+        assert r.status == 400 and b"routing headers" in r.body, (path, r)
+    assert real.request("GET", "/health").status == 200
+    # a key with a route of the control plane is a call of the control plane, whatever else is there
+    assert real.api("GET", "/v2/sandboxes", headers=head).status == 200

@@ -24,11 +24,6 @@ with open(os.path.join(JUDGES, "versions.txt"), encoding="ascii") as f:
 SDKS = [n for n in NAMES if n.startswith(("pypi-", "npm-"))]
 with open(os.path.join(JUDGES, "common.py"), encoding="utf-8") as f:
     CHECKS = re.findall(r"^def check_(\w+)\(\):$", f.read(), re.M)
-# What is not well yet, by the row of the list of judges' findings (tests/lib/judged-rows.sh); who mends it takes the line away.
-KNOWN = {r"pypi-2\.(26\.0|8\.1)/url/(connect|pause)": "A-5",
-         r"npm-2\.8\.4/url/(create_and_kill|connect|files|write_files|watch|links|pause)":
-             "A-5 and E-2: no routing headers, but a token that one sandbox has"}
-
 
 def missing(name):
     if not IS_SHOW:
@@ -91,10 +86,6 @@ def by_domain(name):
 def judge(what, wrong):
     if wrong and wrong.startswith("LACKS "):
         pytest.skip("this version has no %s" % wrong[6:])
-    row = next((r for pattern, r in KNOWN.items() if re.fullmatch(pattern, what)), None)
-    if row:
-        assert wrong, "%s passes: take it out of KNOWN (%s)" % (what, row)
-        pytest.xfail("%s: %s" % (row, wrong.strip().splitlines()[-1]))
     assert not wrong, wrong
 
 

@@ -74,6 +74,7 @@ void route_parse(const char *authority, const char *sandbox_id, const char *sand
 	}
 	shared = str_starts(host, "sandbox.") && host[8];
 	local = str_eq(host, "localhost") || host_is_address(host);
+	ret->is_shared = local;
 	if ((shared || local) && (sandbox_id || sandbox_port)) {
 		if (str_is_empty(sandbox_id) || str_is_empty(sandbox_port))
 			bad(ret, "missing header");

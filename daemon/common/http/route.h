@@ -23,6 +23,7 @@ enum route_kind {
 
 struct route {
 	enum route_kind kind;
+	bool is_shared;		/* the host serves both planes: what the request is may tell better than its head */
 	uint64_t port;
 	const char *why;
 	char id[ROUTE_ID_MAX + 1];

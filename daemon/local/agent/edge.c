@@ -238,23 +238,3 @@ void edge_request(struct local *l, struct http_stream *x, const struct route *to
 		break;
 	}
 }
-
-void local_request(struct http_stream *x, void *local)
-{
-	struct local *l = local;
-	struct route to;
-
-	route_parse(reply_request(x, ":authority"), reply_request_any(x, FLAVOUR_SANDBOX_ID),
-		    reply_request_any(x, FLAVOUR_SANDBOX_PORT), &to);
-	switch (to.kind) {
-	case ROUTE_CONTROL:
-		rest_request(l, x);
-		break;
-	case ROUTE_SANDBOX:
-		edge_request(l, x, &to);
-		break;
-	case ROUTE_BAD:
-		reply_text(x, 400, to.why);
-		break;
-	}
-}

@@ -18,34 +18,49 @@ static const char *or_empty(const char *s)
 	return s ? s : "";
 }
 
-static bool check_signature(const struct sandbox *s, struct http_stream *x, const struct query *q,
-			    bool write)
+/* Until when the link is good. -EINVAL. */
+static int take_end(const struct query *q, int64_t *ret_s)
+{
+	const char *until = query_get(q, "signature_expiration");
+	uint64_t n;
+
+	*ret_s = CLOUD_LINK_FOREVER;
+	if (!until)
+		return 0;
+	if (str_u64(until, strlen(until), INT64_MAX, &n) < 0)
+		return -EINVAL;
+	*ret_s = (int64_t)n;
+	return 0;
+}
+
+bool files_is_signed(const struct sandbox *s, const struct query *q, bool write)
 {
 	const char *given = query_get(q, "signature");
-	const char *until = query_get(q, "signature_expiration");
-	int64_t until_s = CLOUD_LINK_FOREVER;
-	uint64_t n = 0;
+	int64_t until_s;
 	char *right;
 	bool same;
 
-	if (!given) {
-		reply_envd_error(x, 401, "missing signature query parameter");
+	if (!given || !s->token[0] || take_end(q, &until_s) < 0)
 		return false;
-	}
-	if (until) {
-		if (str_u64(until, strlen(until), INT64_MAX, &n) < 0) {
-			reply_envd_error(x, 400, "signature_expiration must be unix seconds");
-			return false;
-		}
-		until_s = (int64_t)n;
-	}
 	right = cloud_link_sign(or_empty(query_get(q, "path")), write, or_empty(query_get(q, "username")), s->token,
 				until_s);
 	same = right && str_eq_secret(given, strlen(given), right, strlen(right));
 	free(right);
-	if (!same)
+	return same;
+}
+
+static bool check_signature(const struct sandbox *s, struct http_stream *x, const struct query *q,
+			    bool write)
+{
+	int64_t until_s = CLOUD_LINK_FOREVER;
+
+	if (!query_get(q, "signature"))
+		reply_envd_error(x, 401, "missing signature query parameter");
+	else if (take_end(q, &until_s) < 0)
+		reply_envd_error(x, 400, "signature_expiration must be unix seconds");
+	else if (!files_is_signed(s, q, write))
 		reply_envd_error(x, 401, "invalid signature");
-	else if (until && until_s < clock_wall_ms() / 1000)
+	else if (until_s != CLOUD_LINK_FOREVER && until_s < clock_wall_ms() / 1000)
 		reply_envd_error(x, 401, "signature is already expired");
 	else
 		return true;

@@ -15,6 +15,9 @@ struct query;
 bool files_authorize(const struct sandbox *s, struct http_stream *x, const struct query *q,
 		     bool write, struct container_user *ret);
 
+/* Whether the link's signature was made with the sandbox's token, at any time. */
+bool files_is_signed(const struct sandbox *s, const struct query *q, bool write);
+
 /* Answers a failed file operation by the contract's table. */
 void files_fail(struct http_stream *x, int r, const char *path);
 
