@@ -172,6 +172,7 @@ int uconn_dial(struct origin *o)
 		.resolver = o->pool->o.resolver,
 		.tls = o->tls,
 		.plain_http2 = o->plain_http2,
+		.http1_only = o->http1,
 		.proxy = o->proxy,
 		.deadline_ms = now + o->pool->o.dial_ms,
 		.stream_window = o->pool->o.stream_window,

@@ -32,9 +32,9 @@ static void origin_on_timer(struct timer *t, void *user);
 
 static char *make_key(const struct pool_target *t)
 {
-	return str_printf("%s|%s|%u|%s|%s|%p|%d", t->scheme, t->host, t->port,
+	return str_printf("%s|%s|%u|%s|%s|%p|%d%d", t->scheme, t->host, t->port,
 			  t->proxy ? t->proxy : "", t->group ? t->group : "", (void *)t->tls,
-			  t->plain_http2);
+			  t->plain_http2, t->http1);
 }
 
 static void bury(void *p)
@@ -74,7 +74,8 @@ struct origin *origin_get(struct pool *p, const struct pool_target *t)
 	o->proxy = str_dup(t->proxy);
 	o->port = t->port;
 	o->tls = t->tls ? tls_client_ref(t->tls) : NULL;
-	o->plain_http2 = t->plain_http2;
+	o->plain_http2 = t->plain_http2 && !t->http1;
+	o->http1 = t->http1;
 	o->peer_streams = -1;
 	o->ping_after_ms = p->o.ping_after_ms;
 	list_init(&o->conns);

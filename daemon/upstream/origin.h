@@ -71,7 +71,7 @@ struct origin {
 	char *key, *scheme, *host, *group, *proxy;
 	uint16_t port;
 	struct tls_client *tls;
-	bool plain_http2;
+	bool plain_http2, http1;
 
 	struct list conns;
 	uint32_t n_conns, n_dialing;

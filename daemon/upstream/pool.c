@@ -385,7 +385,9 @@ static int put_head(struct pool_req *r, const struct pool_ask *a)
 
 	if (k == 0)
 		k = fields_put(&r->head, ":scheme", t->scheme);
-	if (k == 0 && common)
+	if (k == 0 && a->authority)
+		k = fields_put(&r->head, ":authority", a->authority);
+	else if (k == 0 && common)
 		k = fields_printf(&r->head, ":authority", v6 ? "[%s]" : "%s", t->host);
 	else if (k == 0)
 		k = fields_printf(&r->head, ":authority", v6 ? "[%s]:%u" : "%s:%u", t->host, t->port);

@@ -63,6 +63,7 @@ struct pool_target {
 	const char *proxy;		/* NULL = direct */
 	struct tls_client *tls;		/* https; a reference is taken */
 	bool plain_http2;		/* http: HTTP/2 with prior knowledge instead of 1.1 */
+	bool http1;			/* HTTP/1.1 in any case, on connections of their own: upgrades need it */
 };
 
 enum pool_body {
@@ -78,6 +79,7 @@ enum pool_class {
 
 struct pool_ask {
 	const struct pool_target *target;	/* copied */
+	const char *authority;			/* what the request calls its host; NULL = the target's */
 	const char *method, *path;
 	const struct fields *fields;		/* the head without pseudo fields; copied; NULL = none */
 	enum pool_body body_mode;

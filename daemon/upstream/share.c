@@ -26,7 +26,7 @@ static bool may_lend(const struct origin *lender, const struct origin *o)
 
 static bool may_borrow(const struct origin *o)
 {
-	return o->tls && !o->proxy && !o->never_share;
+	return o->tls && !o->proxy && !o->http1 && !o->never_share;
 }
 
 /* "192.0.2.1:443", "[2001:db8::7]:443" → without the port and brackets. */
@@ -117,7 +117,7 @@ static bool sibling_dials(const struct origin *o)
 	list_for_each(i, &o->pool->origin_list) {
 		const struct origin *s = list_entry(i, struct origin, node);
 
-		if (s != o && s->n_dialing && s->tls == o->tls && s->port == o->port && !s->proxy &&
+		if (s != o && s->n_dialing && !s->http1 && s->tls == o->tls && s->port == o->port && !s->proxy &&
 		    *parent_of(o->host) && str_eq(parent_of(s->host), parent_of(o->host)) &&
 		    str_eq(s->group, o->group))
 			return true;

@@ -153,7 +153,7 @@ static void make_conn(struct http_dial *d, int fd)
 
 	d->step = "agreeing on TLS";
 	if (d->o.tls)
-		r = tls_conn_client(d->o.tls, d->o.host, d->o.port, &o.tls);
+		r = tls_conn_client(d->o.tls, d->o.host, d->o.port, d->o.http1_only, &o.tls);
 	if (r < 0)
 		fd_close(fd);
 	else

@@ -158,6 +158,7 @@ struct http_dial_options {
 	struct resolver *resolver;	/* daemon/common/net/resolve.h; NULL = addresses and localhost only */
 	struct tls_client *tls;		/* NULL = plain; a reference is taken */
 	bool plain_http2;		/* plain only: HTTP/2 with prior knowledge instead of 1.1 */
+	bool http1_only;		/* TLS: no h2 is offered, whatever the settings offer */
 	const char *proxy;		/* "http://[user:pass@]host:port" for CONNECT; NULL = direct */
 	uint64_t deadline_ms;		/* BOOTTIME, for all steps together */
 	uint32_t stream_window, send_max;

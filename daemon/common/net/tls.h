@@ -51,9 +51,8 @@ struct tls_server *tls_server_unref(struct tls_server *t);	/* returns NULL */
 
 /* --- connections --- */
 
-/* `host`: a name (SNI, certificate name) or an address (certificate address). */
-must_check int tls_conn_client(struct tls_client *t, const char *host, uint16_t port,
-			       struct tls_conn **ret);
+/* `host`: a name (SNI, certificate name) or an address (certificate address). http1_only: h2 is not offered, as with the option. */
+must_check int tls_conn_client(struct tls_client *t, const char *host, uint16_t port, bool http1_only, struct tls_conn **ret);
 /* Offers by ALPN what is true; a client without ALPN gets HTTP/1.1 if allowed. */
 must_check int tls_conn_server(struct tls_server *t, bool http1, bool http2, struct tls_conn **ret);
 struct tls_conn *tls_conn_free(struct tls_conn *c);	/* NULL is fine; returns NULL */

@@ -194,8 +194,9 @@ static int make(SSL_CTX *ctx, const BIO_METHOD *method, struct tls_conn *c)
 	return 0;
 }
 
-int tls_conn_client(struct tls_client *t, const char *host, uint16_t port, struct tls_conn **ret)
+int tls_conn_client(struct tls_client *t, const char *host, uint16_t port, bool http1_only, struct tls_conn **ret)
 {
+	static const uint8_t http1[] = "\10http/1.1";
 	scoped(conn_freep) struct tls_conn *c = calloc(1, sizeof(*c));
 	SSL_SESSION *session;
 	int r;
@@ -217,6 +218,8 @@ int tls_conn_client(struct tls_client *t, const char *host, uint16_t port, struc
 		if (!SSL_set1_host(c->ssl, host) || !SSL_set_tlsext_host_name(c->ssl, host))
 			return -ENOMEM;
 	}
+	if (http1_only && SSL_set_alpn_protos(c->ssl, http1, sizeof(http1) - 1))
+		return -ENOMEM;
 	session = map_get_str(&t->sessions, c->origin);
 	if (session)
 		(void)SSL_set_session(c->ssl, session);

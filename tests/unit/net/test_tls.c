@@ -46,7 +46,7 @@ static struct tls_client *client_of(const char *ca, bool http1_only, const char 
 }
 
 /* Dials by a name that need not be the address. */
-static void dial(struct rig *r, struct rig_client *k, struct tls_client *tls, const char *host)
+static void dial_as(struct rig *r, struct rig_client *k, struct tls_client *tls, const char *host, bool http1_only)
 {
 	struct http_dial_options o = rig_dial_options(r, k);
 	struct http_dial *d;
@@ -55,8 +55,14 @@ static void dial(struct rig *r, struct rig_client *k, struct tls_client *tls, co
 	o.host = host;
 	o.connect_host = "127.0.0.1";
 	o.tls = tls;
+	o.http1_only = http1_only;
 	CHECK(!http_dial(&o, &d));
 	WAIT(r->loop, k->done);
+}
+
+static void dial(struct rig *r, struct rig_client *k, struct tls_client *tls, const char *host)
+{
+	dial_as(r, k, tls, host, false);
 }
 
 static void echo(struct rig *r, struct rig_client *k, size_t n)
@@ -106,6 +112,26 @@ TEST(versions_and_resumption)
 		tls_client_unref(tc);
 		tls_server_unref(ts);
 	}
+}
+
+/* One set of settings does for both: a dial that needs HTTP/1.1 offers nothing else. */
+TEST(http1_by_the_dial)
+{
+	struct tls_server *ts = server_of("ok", NULL);
+	struct tls_client *tc = client_of("ca.pem", false, NULL);
+	struct rig *r = rig_new((struct http_server_options){ .tls = ts });
+	struct rig_client k;
+
+	for (int i = 0; i < 4; i++) {
+		dial_as(r, &k, tc, "localhost", i & 1);
+		CHECK(k.c);
+		CHECK_INT(http_conn_version(k.c), i & 1 ? HTTP_VERSION_1_1 : HTTP_VERSION_2);
+		echo(r, &k, 1);
+		over(r, &k);
+	}
+	rig_free(r);
+	tls_client_unref(tc);
+	tls_server_unref(ts);
 }
 
 TEST(big_and_slow)

@@ -493,9 +493,8 @@ struct tls_client *__wrap_tls_client_unref(struct tls_client *t)
 	return NULL;
 }
 
-int __wrap_tls_conn_client(struct tls_client *t, const char *host, uint16_t port,
-			   struct tls_conn **ret);
-int __wrap_tls_conn_client(struct tls_client *t, const char *host, uint16_t port, struct tls_conn **ret)
+int __wrap_tls_conn_client(struct tls_client *t, const char *host, uint16_t port, bool http1_only, struct tls_conn **ret);
+int __wrap_tls_conn_client(struct tls_client *t, const char *host, uint16_t port, bool http1_only, struct tls_conn **ret)
 {
 	*ret = NULL;
 	return 0;
@@ -612,9 +611,11 @@ void ask(struct rig *g, struct ask *a, const struct asked *q)
 		.group = q->group ? q->group : "account",
 		.tls = q->plain ? NULL : (struct tls_client *)(void *)&tls_settings,
 		.plain_http2 = !speaks_http1(g, q->host),
+		.http1 = q->http1,
 	};
 	struct pool_ask how = {
 		.target = &t,
+		.authority = q->authority,
 		.method = q->once ? "POST" : "GET",
 		.path = q->path ? q->path : "/",
 		.cls = q->cls,

@@ -140,6 +140,8 @@ struct asked {
 	const char *path;		/* NULL = "/" */
 	const char *group;		/* NULL = "account" */
 	bool plain;			/* http: shares nothing */
+	bool http1;			/* asked for, whatever the peer speaks */
+	const char *authority;		/* NULL = the host */
 	bool once;			/* not idempotent */
 	const char *body;		/* kept for a replay; NULL = none */
 	enum pool_class cls;

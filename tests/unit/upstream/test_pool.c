@@ -797,6 +797,42 @@ TEST(misdirected)
 	rig_end(&g);
 }
 
+/* An upgrade goes on HTTP/1.1 beside the connection that others use, and lends none. */
+TEST(http1_is_asked_for)
+{
+	struct rig g;
+	struct peer *p = begin(&g, NULL);
+	struct ask a;
+
+	rig_host(&g, "b.test", "192.0.2.1");
+	ask_a(&g, &a);
+	check_answered(&g, &a);
+	p->http1 = true;	/* connections from now on */
+	for (int i = 0; i < 2; i++) {
+		ask(&g, &a, &(struct asked){ .host = "b.test", .http1 = true });
+		check_answered(&g, &a);
+		CHECK_INT(p->dials, 2);
+	}
+	p->http1 = false;
+	ask(&g, &a, &(struct asked){ .host = "b.test" });
+	check_answered(&g, &a);
+	CHECK_INT(p->dials, 2);		/* that of a.test does for it */
+	rig_end(&g);
+}
+
+/* Whoever dials an address may call its host by another name. */
+TEST(authority_of_a_request)
+{
+	struct rig g;
+	struct ask a;
+
+	begin(&g, NULL);
+	ask(&g, &a, &(struct asked){ .host = "a.test", .authority = "3000-x.localhost:80" });
+	check_answered(&g, &a);
+	CHECK_STR(g.log, "3000-x.localhost:80/ ");
+	rig_end(&g);
+}
+
 /* --- accounts --- */
 
 /* H-21: a new key is a new group; what was made for the old one takes nothing new. */
