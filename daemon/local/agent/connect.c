@@ -10,9 +10,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "daemon/common/http/edge_reply.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/common/net/gz.h"
-#include "daemon/local/agent/edge.h"
 #include "daemon/local/agent/pbjson.h"
 #include "daemon/local/state/local.h"
 #include "proto/base/must.h"
@@ -284,7 +284,7 @@ static void connect_on_cut(struct traffic *t)
 	if (answered)
 		reply_abort(x);
 	else
-		edge_not_found(x, id);
+		edge_reply_not_found(x, id);
 }
 
 static void on_deadline(struct timer *t, void *user)

@@ -3,13 +3,11 @@
  * Requests for a port of a sandbox: the cloud's refusals in the cloud's order, then the agent (its
  * port is 49983) or a port inside. Traffic may wake a paused sandbox whose creator said so.
  */
-#include "daemon/local/agent/edge.h"
 
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "daemon/common/http/edge_reply.h"
 #include "daemon/common/http/query.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/common/http/route.h"
@@ -22,67 +20,6 @@
 
 #define WAKE_WAIT_MS 60000u
 
-/* Steals `body`. */
-static void edge_refuse(struct http_stream *x, unsigned status, json_t *body, const char *message)
-{
-	char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
-	char html[512];
-
-	json_decref(body);
-	if (!text) {
-		reply_abort(x);
-	} else if (route_wants_html(reply_request(x, "user-agent"), reply_request(x, "accept"),
-				    reply_request(x, "sec-fetch-mode"),
-				    reply_request(x, "x-requested-with"))) {
-		/* `message` is ours: nothing of the request is in it. */
-		snprintf(html, sizeof(html),
-			 "<!DOCTYPE html>\n<html><head><title>%u</title></head>"
-			 "<body><h1>%u</h1><p>%s</p></body></html>\n",
-			 status, status, message);
-		reply_send(x, status, "text/html; charset=utf-8", NULL, html, strlen(html));
-	} else {
-		reply_send(x, status, REPLY_JSON, NULL, text, strlen(text));
-	}
-	free(text);
-}
-
-void edge_not_found(struct http_stream *x, const char *id)
-{
-	static const char message[] = "The sandbox was not found";
-
-	edge_refuse(x, 502,
-		    json_pack("{s:s, s:s, s:i}", "sandboxId", id, "message", message, "code", 502),
-		    message);
-}
-
-void edge_port_closed(struct http_stream *x, const char *id, uint64_t port)
-{
-	static const char message[] = "The sandbox is running but port is not open";
-
-	edge_refuse(x, 502,
-		    json_pack("{s:s, s:s, s:I, s:i}", "sandboxId", id, "message", message, "port",
-			      (json_int_t)MIN(port, (uint64_t)INT64_MAX), "code", 502),
-		    message);
-}
-
-static void internal_route(struct http_stream *x, const char *path)
-{
-	static const char message[] = "Not found";
-
-	edge_refuse(x, 404,
-		    json_pack("{s:s, s:s, s:i}", "message", message, "path", path, "code", 404),
-		    message);
-}
-
-/* 403 and the like: without a port. */
-static void refuse_as(struct http_stream *x, const char *id, unsigned status, const char *message)
-{
-	edge_refuse(x, status,
-		    json_pack("{s:s, s:s, s:i}", "sandboxId", id, "message", message, "code",
-			      (int)status),
-		    message);
-}
-
 /* --- a sandbox that runs --- */
 
 static void to_envd(struct local *l, struct sandbox *s, struct http_stream *x)
@@ -93,7 +30,7 @@ static void to_envd(struct local *l, struct sandbox *s, struct http_stream *x)
 	if (!clean)
 		reply_text(x, 400, "Bad Request");
 	else if (route_is_internal(clean))
-		internal_route(x, clean);
+		edge_reply_internal(x, clean);
 	else if (!reply_preflight(x))
 		envd_request(l, s, x);
 	free(clean);
@@ -102,15 +39,11 @@ static void to_envd(struct local *l, struct sandbox *s, struct http_stream *x)
 static void to_port(struct local *l, struct sandbox *s, struct http_stream *x, uint64_t port)
 {
 	const char *token = reply_request_any(x, FLAVOUR_TRAFFIC_TOKEN);
-	char missing[128];
 
-	snprintf(missing, sizeof(missing), "The header %s (or %s) is missing",
-		 flavour_get(FLAVOUR_AGENTBOX)->headers[FLAVOUR_TRAFFIC_TOKEN],
-		 flavour_get(FLAVOUR_E2B)->headers[FLAVOUR_TRAFFIC_TOKEN]);
 	if (s->policy.is_private && !token)
-		refuse_as(x, s->id, 403, missing);
+		edge_reply_traffic_missing(x, s->id);
 	else if (s->policy.is_private && !reply_is_secret(token, s->traffic_token))
-		refuse_as(x, s->id, 403, "The traffic access token is wrong");
+		edge_reply_traffic_wrong(x, s->id);
 	else
 		relay_request(l, s, x, port);
 }
@@ -149,7 +82,7 @@ static void on_limit(struct timer *t, void *user)
 	struct waiting *w = user;
 	struct route to = w->to;
 
-	refuse_as(waiting_end(w), to.id, 409, "The sandbox is changing its state");
+	edge_reply_refused(waiting_end(w), to.id, 409, "The sandbox is changing its state");
 }
 
 static void on_settled(struct sandbox_wait *wait)
@@ -160,7 +93,7 @@ static void on_settled(struct sandbox_wait *wait)
 	struct sandbox *s = state_find(l->state, to.id);
 
 	if (w->woke && s && s->state == SANDBOX_PAUSED)	/* it could not be resumed */
-		edge_not_found(waiting_end(w), to.id);
+		edge_reply_not_found(waiting_end(w), to.id);
 	else
 		edge_request(l, waiting_end(w), &to);
 }
@@ -179,7 +112,7 @@ static void wait_for(struct local *l, struct sandbox *s, struct http_stream *x, 
 	http_stream_set_owner(x, on_waiting_ready, w);
 	sandbox_wait(s, &w->wait);
 	if (timer_set(&w->limit, loop_now_ms(l->loop) + WAKE_WAIT_MS) < 0)
-		refuse_as(waiting_end(w), to->id, 409, "The sandbox is changing its state");
+		edge_reply_refused(waiting_end(w), to->id, 409, "The sandbox is changing its state");
 }
 
 static bool may_wake(const struct sandbox *s, const struct http_stream *x, uint64_t port)
@@ -196,11 +129,11 @@ static void wake(struct local *l, struct sandbox *s, struct http_stream *x, cons
 	int r = 0;
 
 	if (!s->policy.auto_resume || (s->state == SANDBOX_PAUSED && sandbox_is_cold(s))) {
-		edge_not_found(x, to->id);
+		edge_reply_not_found(x, to->id);
 		return;
 	}
 	if (!may_wake(s, x, to->port)) {
-		refuse_as(x, to->id, 403, "The sandbox may not be resumed with these credentials");
+		edge_reply_refused(x, to->id, 403, "The sandbox may not be resumed with these credentials");
 		return;
 	}
 	if (s->state == SANDBOX_PAUSED) {
@@ -209,9 +142,9 @@ static void wake(struct local *l, struct sandbox *s, struct http_stream *x, cons
 			    json_pack("{s:s, s:s, s:i}", "sandbox", s->id, "team", s->team, "error", r));
 	}
 	if (r == STATE_FULL)
-		refuse_as(x, to->id, 429, "You have reached the maximum number of concurrent sandboxes");
+		edge_reply_refused(x, to->id, 429, "You have reached the maximum number of concurrent sandboxes");
 	else if (r < 0)
-		edge_not_found(x, to->id);
+		edge_reply_not_found(x, to->id);
 	else
 		wait_for(l, s, x, to);
 }
@@ -234,7 +167,7 @@ void edge_request(struct local *l, struct http_stream *x, const struct route *to
 		wake(l, s, x, to);
 		break;
 	default:
-		edge_not_found(x, to->id);
+		edge_reply_not_found(x, to->id);
 		break;
 	}
 }

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/http/edge_reply.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/local/agent/connect.h"
-#include "daemon/local/agent/edge.h"
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/agent/files.h"
 #include "daemon/local/engine/fs.h"
@@ -71,7 +71,7 @@ static void files_compose_on_cut(struct traffic *t)
 	char id[ROUTE_ID_MAX + 1];
 
 	str_copy(id, sizeof(id), o->s->id);
-	edge_not_found(compose_leave(o), id);
+	edge_reply_not_found(compose_leave(o), id);
 }
 
 static void on_composed(void *user, int r, const struct fs_entry *e)

@@ -9,12 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/common/http/edge_reply.h"
 #include "daemon/common/http/httpval.h"
 #include "daemon/common/http/mime.h"
 #include "daemon/common/http/query.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/common/net/gz.h"
-#include "daemon/local/agent/edge.h"
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/agent/files.h"
 #include "daemon/local/engine/fs.h"
@@ -83,7 +83,7 @@ static void files_get_on_cut(struct traffic *t)
 	if (begun)
 		reply_abort(x);
 	else
-		edge_not_found(x, id);
+		edge_reply_not_found(x, id);
 }
 
 /* The next slice. >0: written; 0: all is; -errno. */

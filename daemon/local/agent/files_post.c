@@ -10,11 +10,11 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "daemon/common/http/edge_reply.h"
 #include "daemon/common/http/multipart.h"
 #include "daemon/common/http/query.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/common/net/gz.h"
-#include "daemon/local/agent/edge.h"
 #include "daemon/local/agent/envd.h"
 #include "daemon/local/agent/files.h"
 #include "daemon/local/engine/fs.h"
@@ -102,7 +102,7 @@ static void files_post_on_cut(struct traffic *t)
 	char id[ROUTE_ID_MAX + 1];
 
 	str_copy(id, sizeof(id), u->s->id);
-	edge_not_found(up_leave(u), id);
+	edge_reply_not_found(up_leave(u), id);
 }
 
 static void up_answer(struct up *u)

@@ -13,11 +13,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/common/http/edge_reply.h"
+#include "daemon/common/http/join.h"
 #include "daemon/common/http/relay_head.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/common/net/http.h"
 #include "daemon/common/net/xport.h"
-#include "daemon/local/agent/edge.h"
 #include "daemon/local/egress/netrule.h"
 #include "daemon/local/state/local.h"
 #include "daemon/local/state/state.h"
@@ -41,8 +42,7 @@ struct relay {
 	struct http_conn *conn;
 	struct traffic traffic;
 	bool over, waits_for_fd;
-	bool upgrade;			/* the client asks */
-	bool tunnel, answered, up_done, down_done;
+	struct http_join join;
 	unsigned attempt;
 	int family, fd;
 	struct watch watch;
@@ -104,7 +104,7 @@ static void give_up(struct relay *rl)
 {
 	struct http_stream *x = give(rl->x);
 
-	if (rl->answered)
+	if (rl->join.answered)
 		reply_abort(x);
 	else
 		reply_text(x, 502, "Bad Gateway");
@@ -133,72 +133,22 @@ static void on_conn_closed(struct http_conn *c, const char *reason, void *user)
 
 /* --- bytes --- */
 
-/* From one to the other, as far as there is room; false when `to` is gone. */
-static bool move(struct http_stream *from, struct http_stream *to, bool *done)
-{
-	const uint8_t *p;
-	size_t n = http_stream_peek(from, &p), room;
-
-	while (n && (room = http_stream_room(to)) > 0) {
-		size_t k = MIN(n, room);
-
-		if (http_stream_write(to, p, k) < 0)
-			return false;
-		http_stream_consume(from, k);
-		n = http_stream_peek(from, &p);
-	}
-	if (n || *done || !http_stream_at_end(from))
-		return true;
-	*done = true;
-	return http_stream_finish(to, http_stream_trailers(from)) >= 0;
-}
-
-static int relay_answer(struct relay *rl)
-{
-	scoped(fields_fini) struct fields head = FIELDS_NULL;
-	int r;
-
-	rl->tunnel = http_stream_status(rl->y) == 101;
-	rl->down_done = !rl->tunnel && http_stream_at_end(rl->y);
-	r = relay_response_head(http_stream_head(rl->y), rl->tunnel, &head);
-	if (r == 0)
-		r = http_stream_respond(rl->x, &head, rl->down_done);
-	if (r == 0)
-		rl->answered = true;
-	if (rl->tunnel)
-		rl->up_done = false;
-	return r;
-}
-
 static void pump(struct relay *rl)
 {
-	enum http_close down = http_stream_closed(rl->x, NULL), up = http_stream_closed(rl->y, NULL);
-	bool lost = up != HTTP_OPEN && up != HTTP_CLOSE_CLEAN && !http_stream_ended(rl->y);
-
-	if (down != HTTP_OPEN) {	/* all said, or the client is gone */
-		http_stream_release(give(rl->x));
-		relay_end(rl);
-		return;
-	}
-	if (!rl->answered && http_stream_head(rl->y) && relay_answer(rl) < 0) {
-		give_up(rl);
-		return;
-	}
-	/* What the program said before it was lost is still passed on. */
-	if (rl->answered && !move(rl->y, rl->x, &rl->down_done)) {
-		give_up(rl);
-		return;
-	}
-	if (lost) {
-		give_up(rl);
-		return;
-	}
-	if (up == HTTP_OPEN)	/* a program that hears no more may still be heard */
-		(void)move(rl->x, rl->y, &rl->up_done);
-	if (rl->down_done && !rl->tunnel) {
-		/* The rest of the request is nobody's. */
+	switch (http_join_pump(&rl->join, rl->x, rl->y)) {
+	case HTTP_JOIN_OPEN:
+		break;
+	case HTTP_JOIN_DONE:
 		reply_detach(give(rl->x));
 		relay_end(rl);
+		break;
+	case HTTP_JOIN_LEFT:
+		http_stream_release(give(rl->x));
+		relay_end(rl);
+		break;
+	case HTTP_JOIN_LOST:
+		give_up(rl);
+		break;
 	}
 }
 
@@ -239,12 +189,11 @@ static int request(struct relay *rl)
 	char *host;
 	int r = masked_host(rl, &host);
 
-	rl->upgrade = http_stream_can_upgrade(rl->x);
-	rl->up_done = http_stream_at_end(rl->x);
+	rl->join.up_done = http_stream_at_end(rl->x);
 	if (r == 0)
-		r = relay_request_head(http_stream_head(rl->x), host, rl->upgrade, &head);
+		r = relay_request_head(http_stream_head(rl->x), host, http_stream_can_upgrade(rl->x), &head);
 	if (r == 0)
-		r = http_conn_request(rl->conn, &head, rl->up_done, on_up, rl, &rl->y);
+		r = http_conn_request(rl->conn, &head, rl->join.up_done, on_up, rl, &rl->y);
 	free(host);
 	return r;
 }
@@ -285,7 +234,7 @@ static void refused(struct relay *rl)
 	}
 	rl->family = AF_INET;
 	if (++rl->attempt == ATTEMPTS) {
-		edge_port_closed(give(rl->x), rl->id, rl->port);
+		edge_reply_port_closed(give(rl->x), rl->id, rl->port);
 		relay_end(rl);
 		return;
 	}
@@ -359,7 +308,7 @@ void relay_request(struct local *l, struct sandbox *s, struct http_stream *x, ui
 	struct relay *rl;
 
 	if (!port || port > UINT16_MAX) {
-		edge_port_closed(x, s->id, port);
+		edge_reply_port_closed(x, s->id, port);
 		return;
 	}
 	rl = calloc(1, sizeof(*rl));
