@@ -10,7 +10,7 @@
 #include "daemon/common/http/route.h"
 
 /* Steals `body`. */
-static void refuse(struct http_stream *x, unsigned status, json_t *body, const char *message)
+static void edge_refuse(struct http_stream *x, unsigned status, json_t *body, const char *message)
 {
 	char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 	char html[512];
@@ -41,7 +41,7 @@ void edge_reply_port_closed(struct http_stream *x, const char *id, uint64_t port
 {
 	static const char message[] = "The sandbox is running but port is not open";
 
-	refuse(x, 502,
+	edge_refuse(x, 502,
 	       json_pack("{s:s, s:s, s:I, s:i}", "sandboxId", id, "message", message, "port",
 			 (json_int_t)MIN(port, (uint64_t)INT64_MAX), "code", 502),
 	       message);
@@ -51,12 +51,12 @@ void edge_reply_internal(struct http_stream *x, const char *path)
 {
 	static const char message[] = "Not found";
 
-	refuse(x, 404, json_pack("{s:s, s:s, s:i}", "message", message, "path", path, "code", 404), message);
+	edge_refuse(x, 404, json_pack("{s:s, s:s, s:i}", "message", message, "path", path, "code", 404), message);
 }
 
 void edge_reply_refused(struct http_stream *x, const char *id, unsigned status, const char *message)
 {
-	refuse(x, status,
+	edge_refuse(x, status,
 	       json_pack("{s:s, s:s, s:i}", "sandboxId", id, "message", message, "code", (int)status), message);
 }
 

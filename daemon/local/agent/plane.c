@@ -6,10 +6,10 @@
  */
 #include <string.h>
 
+#include "daemon/common/http/edge_reply.h"
 #include "daemon/common/http/query.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/common/http/route.h"
-#include "daemon/local/agent/edge.h"
 #include "daemon/local/agent/files.h"
 #include "daemon/local/state/local.h"
 #include "daemon/local/state/state.h"
@@ -65,7 +65,7 @@ static void unrouted(struct local *l, struct http_stream *x, const struct query 
 		str_copy(to.id, sizeof(to.id), s->id);
 		edge_request(l, x, &to);
 	} else if (has_token) {
-		edge_not_found(x, "");
+		edge_reply_not_found(x, "");
 	} else if (is_link) {
 		reply_envd_error(x, 401, "invalid signature");
 	} else if (is_agent_path(q)) {
