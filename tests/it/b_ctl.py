@@ -212,6 +212,20 @@ def test_exit_codes(d, args, code):
     assert r.returncode == code and r.stderr, r
 
 
+WORDS = ["-i", "-d", "-t", "-e", "--help", "--json", "--timeout", "--", "-V", "-s", "", "-"]
+
+
+def test_d_4_what_stands_behind_the_sandbox_is_the_programs(d, box):
+    """D-4: also of hold; a word that looks like an option right behind the sandbox is refused, not run."""
+    for words in (["exec", box], ["exec", box, "--"], ["exec", "-u", "root", "--", box], ["hold", box], ["hold", box, "--"]):
+        r = d.ctl(*words, "printf", "<%s>", *WORDS)
+        assert r.stdout == "".join("<%s>" % w for w in WORDS), (words, r)
+    assert d.ctl("exec", box, "sh", "-c", "echo aXb | grep -i x").stdout == "aXb\n"
+    r = d.ctl("exec", box, "-e", "A=1", "true", check=False)
+    assert r.returncode == 2 and "options stand before " + box in r.stderr, r
+    assert d.ctl("exec", box, "--", "-e", check=False).returncode not in (0, 2)
+
+
 def test_missing_file(d, box):
     r = d.ctl("cat", box + ":/no/such", check=False)
     assert r.returncode == 3 and "/no/such" in r.stderr, r
@@ -221,6 +235,24 @@ def test_unreachable():
     built(harness.AGENTBOXCTL)
     r = ctl("/tmp/no/such/socket", "--wait", "0s", "ls", check=False)
     assert r.returncode == 4 and "/tmp/no/such/socket" in r.stderr, r
+
+
+def test_d_5_a_named_socket_is_that_one_or_an_error(d, box):
+    """D-5: the daemon in the usual place is never asked for what was meant for another one."""
+    runtime = temp_dir("abr-")
+    try:
+        os.mkdir(os.path.join(runtime, "agentboxd"), 0o700)
+        os.symlink(d.socket, os.path.join(runtime, "agentboxd", "agentboxd.sock"))
+        env = dict(os.environ, XDG_RUNTIME_DIR=runtime, AGENTBOXD_SOCKET="/tmp/no/such/socket")
+
+        def run(*args, **more):
+            return subprocess.run([harness.AGENTBOXCTL, *args], env=dict(env, **more), capture_output=True, text=True, timeout=60)
+        r = run("--wait", "0s", "kill", box)
+        assert r.returncode == 4 and "/tmp/no/such/socket" in r.stderr and runtime not in r.stderr, r
+        assert run("--wait", "0s", "-s", "/tmp/nor/this", "kill", box, AGENTBOXD_SOCKET=d.socket).returncode == 4
+        assert run("running", box, AGENTBOXD_SOCKET="").returncode == 0, "still there, and found in the usual place"
+    finally:
+        shutil.rmtree(runtime)
 
 
 def test_help(d):

@@ -492,7 +492,7 @@ static struct ab_command_options what_to_run(const struct args *a)
 {
 	struct ab_command_options o = {
 		.sandbox = a->words[0],
-		.argv = a->n_rest ? (const char *const *)a->rest : (const char *const *)a->words + 1,
+		.argv = (const char *const *)a->rest,
 		.envs = a->envs.v,
 		.n_envs = a->envs.n,
 		.cwd = a->dir,
@@ -567,8 +567,8 @@ static int cmd_exec_run(struct cli *cli)
 	struct exec x = { .cli = cli, .exit_code = EXIT_FAILED, .sig_fd = -1, .winch_fd = -1, .follow = true };
 	const struct args *a = &cli->args;
 
-	if (a->n_rest ? a->n_words != 1 : a->n_words < 2)
-		return usage(cli->command, "needs ID -- COMMAND [ARGUMENT…]");
+	if (!a->n_rest)
+		return usage(cli->command, "needs ID COMMAND [ARGUMENT…]");
 	if (!take_keys(&x, a->detach_keys ? a->detach_keys : "ctrl-p,ctrl-q"))
 		return usage(cli->command, "--detach-keys takes keys such as ctrl-p,ctrl-q");
 	if (a->detach)
@@ -667,14 +667,15 @@ const struct command cmd_logs = {
 
 const struct command cmd_exec = {
 	.name = "exec",
-	.words = "ID -- COMMAND [ARGUMENT…]",
+	.words = "ID [--] COMMAND [ARGUMENT…]",
 	.help = "Runs a command in a sandbox and ends as it ends.\n"
+		"What stands behind ID is the command's, also what looks like an option of ours.\n"
 		"Exit codes: the command's, or 128+n if signal n ended it; 124 --timeout ended it;\n"
 		"125 agentboxctl or the daemon failed; 126 what became of it is not known.",
 	.opts = cmd_exec_opts,
 	.n_opts = ARRAY_SIZE(cmd_exec_opts),
 	.min_words = 1,
-	.max_words = SIZE_MAX,
+	.max_words = 1,
 	.takes_rest = true,
 	.no_json = true,
 	.fail_code = EXIT_FAILED,

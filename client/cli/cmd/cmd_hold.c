@@ -188,7 +188,7 @@ static int cmd_hold_run(struct cli *cli)
 	int r;
 
 	if (!cli->args.n_rest)
-		return usage(cli->command, "the command to run is missing: hold ID -- CMD…");
+		return usage(cli->command, "the command to run is missing: hold ID CMD…");
 	r = open_signals(&h);
 	if (!r)
 		r = ask(&h);
@@ -203,7 +203,7 @@ static int cmd_hold_run(struct cli *cli)
 
 const struct command cmd_hold = {
 	.name = "hold",
-	.words = "ID -- CMD…",
+	.words = "ID [--] CMD…",
 	.help = "Runs a command on this host while holding a lease on a sandbox; ends with its exit code.",
 	.opts = cmd_hold_opts,
 	.n_opts = ARRAY_SIZE(cmd_hold_opts),

@@ -60,9 +60,9 @@ struct args {
 	bool detach;				/* exec, attach */
 	const char *detach_keys, *from;
 
-	char **words;		/* what is no option; with `rest`, up to the "--" */
+	char **words;		/* what is no option; with `rest`, min_words of them */
 	size_t n_words;
-	char **rest;		/* behind "--", NULL-terminated */
+	char **rest;		/* the program and its arguments, NULL-terminated */
 	size_t n_rest;
 	struct words texts;	/* of words that are not UTF-8: heap */
 };
@@ -93,7 +93,7 @@ struct command {
 	const struct opt *opts;
 	size_t n_opts;
 	size_t min_words, max_words;
-	bool takes_rest;		/* "-- …" has a meaning */
+	bool takes_rest;		/* what stands behind min_words is a program, with options of its own */
 	bool no_json;
 	int fail_code;			/* of failing before it began; 0 = by kind of failure */
 	int (*run)(struct cli *cli);

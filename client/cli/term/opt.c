@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Options out of argv by table, and help out of the same table. They may stand anywhere before "--". */
+/*
+ * Options out of argv by table, and help out of the same table. They may stand anywhere before "--"; of a command that runs
+ * a program only before the program's sandbox, since what stands behind that is the program's.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,8 +130,7 @@ static int parse_long(struct parse *p, char *word)
 /* One letter, or several: flags, of which the last may take a value. */
 static int parse_letters(struct parse *p, char *word)
 {
-	/* with a program behind it, it is meant for that */
-	if (*word >= '0' && *word <= '9' && p->cmd && !p->cmd->takes_rest)
+	if (*word >= '0' && *word <= '9' && p->cmd)
 		return usage(p->cmd, "'-%s': nothing negative is allowed", word);
 	for (char *c = word; *c; c++) {
 		const struct opt *o = find(p, *c, NULL, 0);
@@ -145,19 +147,39 @@ static int parse_letters(struct parse *p, char *word)
 	return 0;
 }
 
-static int take_rest(struct parse *p)
+/* The program and its arguments, as they are. */
+static int take_program(struct parse *p)
 {
 	struct args *a = p->args;
+	const char *word = p->at < p->argc ? p->argv[p->at] : "";
 
-	if (!p->cmd->takes_rest) {	/* then it only ends the options */
-		while (p->at < p->argc)
-			a->words[a->n_words++] = p->argv[p->at++];
-		return 0;
-	}
+	if (!strcmp(word, "--"))
+		p->at++;
+	else if (word[0] == '-')
+		return usage(p->cmd, "'%s' behind %s is no program; options stand before %s", word,
+			     a->words[a->n_words - 1], a->words[a->n_words - 1]);
 	a->rest = p->argv + p->at;
 	a->n_rest = (size_t)(p->argc - p->at);
 	p->at = p->argc;
 	return 0;
+}
+
+static int take_word(struct parse *p, char *word)
+{
+	struct args *a = p->args;
+
+	a->words[a->n_words++] = word;
+	return p->cmd->takes_rest && a->n_words == p->cmd->min_words ? take_program(p) : 0;
+}
+
+/* Behind "--" there are no options. */
+static int take_words(struct parse *p)
+{
+	int r = 0;
+
+	while (r == 0 && p->at < p->argc)
+		r = take_word(p, p->argv[p->at++]);
+	return r;
 }
 
 static int check_words(const struct parse *p)
@@ -170,8 +192,7 @@ static int check_words(const struct parse *p)
 		return usage(p->cmd, "needs %s", p->cmd->words);
 	if (a->n_words > p->cmd->max_words)
 		return usage(p->cmd, "unexpected argument '%s'", a->words[p->cmd->max_words]);
-	/* a program may well have empty arguments */
-	for (size_t i = 0; i < (p->cmd->takes_rest ? p->cmd->min_words : a->n_words); i++)
+	for (size_t i = 0; i < a->n_words; i++)
 		if (!*a->words[i])
 			return usage(p->cmd, "needs %s, and an argument is empty", p->cmd->words);
 	if (a->json && p->cmd->no_json)
@@ -196,13 +217,13 @@ int opt_parse(const struct command *cmd, int argc, char **argv, int *at, struct 
 			break;
 		p.at++;
 		if (!strcmp(word, "--"))
-			r = take_rest(&p);
+			r = take_words(&p);
 		else if (word[0] == '-' && word[1] == '-')
 			r = parse_long(&p, word + 2);
 		else if (word[0] == '-' && word[1])
 			r = parse_letters(&p, word + 1);
 		else
-			ret->words[ret->n_words++] = word;
+			r = take_word(&p, word);
 	}
 	*at = p.at;
 	return r || !cmd ? r : check_words(&p);
