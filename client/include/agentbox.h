@@ -63,7 +63,9 @@
  * (the parent's go on), and the next call makes a connection of its own. ab_fd() is another one
  * then. Nothing has to be registered; execve() closes all.
  *
- * CONNECTION. Made when first needed, and again whenever it was lost. A call whose connection broke
+ * CONNECTION. Made when first needed, and again whenever it was lost. A daemon that falls silent while calls are open is asked
+ * by a PING; after 3 s the user is told (see `notice`), after 10 s calls with a deadline end as AB_UNAVAILABLE, after 60 s the
+ * connection counts as lost. A call whose connection broke
  * before the daemon can have seen it is sent again; so is one that may be repeated (what only reads
  * and is no stream, what doing twice does not change, and what carries the request id of a create).
  * Others end as AB_UNAVAILABLE, and what became of them is unknown.
@@ -136,17 +138,23 @@ struct ab_error {
 /* ------------------------------------------------------------------ the client */
 
 struct ab_client_options {
-	/* Path of the daemon's socket. NULL: the first that answers of $AGENTBOXD_SOCKET,
-	 * $XDG_RUNTIME_DIR/agentboxd/agentboxd.sock and /run/agentboxd/agentboxd.sock. */
+	/* Path of the daemon's socket. NULL: $AGENTBOXD_SOCKET; if that is not set, the first that answers of
+	 * $XDG_RUNTIME_DIR/agentboxd/agentboxd.sock and /run/agentboxd/agentboxd.sock. A path that is named here or there is
+	 * the only one that is tried. */
 	const char *socket;
-	/* How long to go on trying while the socket is missing or refuses, which is normal while
-	 * a daemon starts. 0 = 3 s; AB_ZERO_MS = one attempt. Other failures count at once. */
+	/* How long to go on trying while the socket is missing or refuses, or the daemon ends the connection at once, which is
+	 * normal while it starts. 0 = 3 s; AB_ZERO_MS = one attempt. Other failures count at once. A daemon that accepts and
+	 * says nothing is waited for as long, but at least 3 s. */
 	uint64_t wait_ms;
 	/* Deadline of calls that give none of their own. 0 = 60 s, AB_NEVER = none. Not for calls that
 	 * have none by themselves: see TIME LIMITS. */
 	uint64_t deadline_ms;
 	/* Added to the "user agent" that the daemon's log shows, "tool/1.0". May be NULL. */
 	const char *user_agent;
+	/* Called with a sentence for a person, while something is waited for: that the daemon has been silent for 3 s, and what
+	 * to do. It may not use the client. May be NULL. */
+	void (*notice)(const char *text, void *user);
+	void *notice_user;
 };
 
 /* "0.1.0" */
@@ -163,9 +171,6 @@ AB_API void ab_client_free(struct ab_client *c);
 AB_API int ab_connect(struct ab_client *c);
 /* The socket in use, or the last one tried. */
 AB_API const char *ab_socket(const struct ab_client *c);
-/* Something worth telling a person once, NULL if there is nothing new: that AGENTBOXD_SOCKET names a
- * socket where nobody answers, and another one is used. Valid until the next call. */
-AB_API const char *ab_notice(struct ab_client *c);
 /* Of the last function on this client that waited and did not return 0; NULL if it did. Valid
  * until the next one. */
 AB_API const struct ab_error *ab_client_error(const struct ab_client *c);

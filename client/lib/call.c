@@ -135,6 +135,8 @@ int call_open(struct ab_call *call, struct conn *conn, uint64_t now_ms)
 		return r;
 	call->conn = conn;
 	conn->n_calls++;
+	conn->heard_ms = now_ms;
+	conn->ping_after_ms = PING_AFTER_MS;
 	call->attempts++;
 	list_del(&call->queue_link);
 	call_set_state(call, CALL_OPEN);

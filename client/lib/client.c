@@ -43,6 +43,8 @@ static int options_apply(struct ab_client *c, const struct ab_client_options *o)
 		c->wait_ms = o->wait_ms == AB_ZERO_MS ? 0 : o->wait_ms;
 	if (o->deadline_ms)
 		c->deadline_ms = o->deadline_ms;
+	c->notice = o->notice;
+	c->notice_user = o->notice_user;
 	return 0;
 }
 
@@ -168,14 +170,6 @@ const char *ab_socket(const struct ab_client *c)
 	return c->dial.path[0] ? c->dial.path : c->socket ? c->socket : "";
 }
 
-const char *ab_notice(struct ab_client *c)
-{
-	if (!c->notice_new)
-		return NULL;
-	c->notice_new = false;
-	return c->notice;
-}
-
 /* --- reaching the daemon --- */
 
 static struct conn *client_conn(const struct ab_client *c)
@@ -189,29 +183,40 @@ static struct conn *client_conn(const struct ab_client *c)
 	return NULL;
 }
 
-static void fail_queued(struct ab_client *c)
+/* A connection that may take calls. */
+static struct conn *client_open_conn(const struct ab_client *c)
+{
+	struct conn *conn = client_conn(c);
+
+	return conn && conn->greeted ? conn : NULL;
+}
+
+static const struct ab_error *error_unreachable(const struct ab_client *c)
+{
+	if (c->dial_why)
+		return error_local(AB_UNAVAILABLE, R_UNREACHABLE, "the daemon at %s %s", c->dial.path, c->dial_why);
+	return error_local(AB_UNAVAILABLE, R_UNREACHABLE, "no daemon answers at %s; is agentboxd running?", c->dial.text);
+}
+
+static void client_give_up(struct ab_client *c)
 {
 	struct ab_call *call;
 
 	c->dialing = false;
+	c->gave_up = true;
 	while ((call = list_first(&c->queued, struct ab_call, queue_link)))
-		call_finish(call, error_local(AB_UNAVAILABLE, R_UNREACHABLE,
-					      "no daemon answers at %s; is agentboxd running?",
-					      c->dial.text));
+		call_finish(call, error_unreachable(c));
 }
 
-static void note_passed_over(struct ab_client *c)
+static void client_begin_dialing(struct ab_client *c, uint64_t now_ms)
 {
-	char text[sizeof(c->notice)];
-
-	if (!c->dial.passed_over[0])
+	if (c->dialing)
 		return;
-	(void)snprintf(text, sizeof(text), "nobody answers at AGENTBOXD_SOCKET=%s; using %s",
-		       c->dial.passed_over, c->dial.path);
-	if (str_eq(text, c->notice))
-		return;
-	memcpy(c->notice, text, sizeof(text));
-	c->notice_new = true;
+	c->dialing = true;
+	c->gave_up = false;
+	c->dial_why = NULL;
+	c->dial_until_ms = now_ms + MIN(c->wait_ms, (uint64_t)INT32_MAX);
+	c->dial_next_ms = now_ms;
 }
 
 /* true: connected, or gave up. */
@@ -220,10 +225,10 @@ static bool client_dial(struct ab_client *c, uint64_t now_ms)
 	struct conn *conn;
 	int fd, r;
 
-	if (!c->dialing) {
-		c->dialing = true;
-		c->dial_until_ms = now_ms + MIN(c->wait_ms, (uint64_t)INT32_MAX);
-		c->dial_next_ms = now_ms;
+	client_begin_dialing(c, now_ms);
+	if (c->dial_why && now_ms >= c->dial_until_ms) {
+		client_give_up(c);
+		return true;
 	}
 	if (now_ms < c->dial_next_ms)
 		return false;
@@ -233,16 +238,13 @@ static bool client_dial(struct ab_client *c, uint64_t now_ms)
 		if (r < 0)
 			fd_close(fd);
 	}
-	if (r == 0) {
-		c->dialing = false;
-		note_passed_over(c);
+	c->dial_next_ms = MIN(now_ms + DIAL_EVERY_MS, MAX(c->dial_until_ms, now_ms));
+	if (r == 0)
 		return true;
-	}
-	if (c->dial.later && now_ms < c->dial_until_ms) {
-		c->dial_next_ms = MIN(now_ms + DIAL_EVERY_MS, c->dial_until_ms);
+	if (c->dial.later && now_ms < c->dial_until_ms)
 		return false;
-	}
-	fail_queued(c);
+	c->dial_why = NULL;
+	client_give_up(c);
 	return true;
 }
 
@@ -257,6 +259,8 @@ static bool client_send_queued(struct ab_client *c, uint64_t now_ms)
 
 		if (!conn)
 			return client_dial(c, now_ms) || worked;
+		if (!conn->greeted)
+			return worked;
 		r = call_open(call, conn, now_ms);
 		if (r == -EAGAIN)
 			return worked;
@@ -290,6 +294,18 @@ static void client_expire(struct ab_client *c, uint64_t now_ms)
 	}
 }
 
+/* A connection counts from the daemon's first word on: what was not sent before it is in no doubt. */
+static void client_greet(struct ab_client *c, struct conn *conn)
+{
+	if (conn->greeted)
+		return;
+	conn->greeted = h2_settings_received(conn->h2);
+	if (conn->greeted && !conn->retiring)
+		c->dialing = false;
+	else if (conn->retiring && !c->dial_why)
+		c->dial_why = "ends each connection at once; see its log";
+}
+
 static bool client_pass(struct ab_client *c, uint64_t now_ms)
 {
 	bool worked = false;
@@ -299,6 +315,8 @@ static bool client_pass(struct ab_client *c, uint64_t now_ms)
 		struct conn *conn = list_entry(n, struct conn, link);
 
 		worked = conn_pass(conn, now_ms) || worked;
+		client_greet(c, conn);
+		worked = conn_check_silence(conn, now_ms) || worked;
 		conn_reap(conn);
 	}
 	return client_send_queued(c, now_ms) || worked;
@@ -361,7 +379,7 @@ static bool work_is_due(const struct ab_client *c)
 
 		if (conn->fd >= 0 && !conn->blocked && !conn->send_broken && h2_wants_output(conn->h2))
 			return true;
-		if (!conn->retiring && !list_is_empty(&c->queued) && h2_free_streams(conn->h2))
+		if (conn->greeted && !conn->retiring && !list_is_empty(&c->queued) && h2_free_streams(conn->h2))
 			return true;
 	}
 	return !list_is_empty(&c->queued) && !c->dialing && !client_conn(c);
@@ -375,8 +393,10 @@ int ab_timeout(struct ab_client *c)
 	if (work_is_due(c))
 		return 0;
 	at = c->next_deadline_ms;
-	if (c->dialing)
+	if (c->dialing && !client_conn(c))
 		at = MIN(at, c->dial_next_ms);
+	list_for_each(n, &c->conns)
+		at = MIN(at, conn_silence_due_ms(list_entry(n, struct conn, link)));
 	if (at == NO_TIME)
 		return -1;
 	now_ms = clock_boot_ms();
@@ -394,15 +414,14 @@ int ab_connect(struct ab_client *c)
 		return AB_FAILED_PRECONDITION;
 	}
 	(void)ab_process(c);	/* one that was lost meanwhile is none */
-	while (!client_conn(c)) {
+	c->gave_up = false;
+	while (!client_open_conn(c)) {
 		int r;
 
-		if (client_dial(c, clock_boot_ms())) {
-			if (client_conn(c))
-				break;
-			client_set_error(c, error_local(AB_UNAVAILABLE, R_UNREACHABLE,
-							"no daemon answers at %s; is agentboxd running?",
-							c->dial.text));
+		if (!client_conn(c))
+			(void)client_dial(c, clock_boot_ms());
+		if (c->gave_up) {
+			client_set_error(c, error_unreachable(c));
 			return AB_UNAVAILABLE;
 		}
 		r = client_wait(c, (int)DIAL_EVERY_MS);

@@ -34,6 +34,11 @@
 #define REPLY_MAX_BYTES	    (16u * 1024 * 1024)	/* of one message; a larger one fails its call */
 #define ATTEMPTS_MAX	    8u			/* how often a call is sent again */
 #define DIAL_EVERY_MS	    25u			/* between two attempts to reach the socket */
+#define MUTE_MS		    3000u	/* of silence, then the user is told */
+#define PING_AFTER_MS	    1500u	/* of silence while calls are open; doubles while PINGs are answered, … */
+#define PING_AFTER_MAX_MS   24000u	/* … up to this */
+#define CALL_MUTE_MS	    10000u	/* of silence, then calls with a deadline end */
+#define CONN_MUTE_MS	    60000u	/* of silence, then all do */
 #define DEADLINE_GRACE_MS   50u			/* in which the daemon's own answer is preferred */
 #define DEFAULT_WAIT_MS	    3000u
 #define DEFAULT_DEADLINE_MS 60000u
@@ -47,6 +52,11 @@ struct conn {
 	bool retiring;			/* no new calls */
 	bool blocked;			/* EPOLLOUT is asked for */
 	bool send_broken;		/* sending failed; there may be answers to read */
+	bool greeted;			/* the daemon spoke; no call is opened before */
+	unsigned silence;		/* how much of what silence brings has been done */
+	uint64_t heard_ms;		/* the last bytes, or call opened; at first when it was made */
+	uint64_t ping_ms;		/* of the one that was not answered; 0 = none */
+	uint32_t ping_after_ms;
 	unsigned n_calls;		/* that hold a stream of it */
 };
 
@@ -59,11 +69,13 @@ struct ab_client {
 	uint64_t wait_ms, deadline_ms;
 
 	struct list conns, calls, queued, noted;
-	bool dialing;
+	bool dialing;			/* until a connection is greeted */
+	bool gave_up;			/* dialing failed */
+	const char *dial_why;		/* a connection was made and came to nothing: what the daemon does; NULL */
 	uint64_t dial_until_ms, dial_next_ms;
 	struct dial dial;
-	bool notice_new;
-	char notice[320];
+	void (*notice)(const char *text, void *user);
+	void *notice_user;
 
 	uint64_t next_deadline_ms;	/* not later than the earliest of all calls */
 	bool in_callback;
@@ -140,10 +152,17 @@ void client_queue(struct ab_client *c, struct ab_call *call);
 void client_note(struct ab_client *c, struct ab_call *call);
 void client_set_error(struct ab_client *c, const struct ab_error *e);	/* takes it */
 
+/* silence.c: the next moment at which a connection's silence means something; NO_TIME. */
+uint64_t conn_silence_due_ms(const struct conn *conn);
+/* Looks whether that moment came. true: the connection, or a call, ended by it. */
+bool conn_check_silence(struct conn *conn, uint64_t now_ms);
+
 /* conn.c */
 int conn_new(struct ab_client *c, int fd, uint64_t now_ms, struct conn **ret);	/* takes fd if 0 */
 /* Closes without a byte more; its calls lose their streams. */
 void conn_free(struct conn *conn);
+/* The daemon is taken for dead: its calls lose their streams. */
+void conn_die(struct conn *conn);
 /* true: did something. */
 bool conn_pass(struct conn *conn, uint64_t now_ms);
 void conn_flush(struct conn *conn);

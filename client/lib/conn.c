@@ -32,6 +32,8 @@ int conn_new(struct ab_client *c, int fd, uint64_t now_ms, struct conn **ret)
 	}
 	conn->client = c;
 	conn->fd = fd;
+	conn->heard_ms = now_ms;
+	conn->ping_after_ms = PING_AFTER_MS;
 	list_init(&conn->link);
 	list_add_tail(&c->conns, &conn->link);
 	*ret = conn;
@@ -47,7 +49,7 @@ void conn_free(struct conn *conn)
 	free(conn);
 }
 
-static void conn_die(struct conn *conn)
+void conn_die(struct conn *conn)
 {
 	conn->retiring = true;
 	h2_lost(conn->h2);
@@ -117,6 +119,9 @@ static bool conn_read(struct conn *conn, uint64_t now_ms)
 			conn_die(conn);
 			break;
 		}
+		conn->heard_ms = now_ms;
+		conn->ping_ms = 0;
+		conn->silence = 0;
 		if (h2_feed(conn->h2, c->rx, (size_t)n, now_ms) < 0) {
 			(void)conn_write(conn);		/* the GOAWAY that says what was wrong */
 			conn_die(conn);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Invariant: only "missing" and "refused" lead on to the next place; anything else is the answer. */
+/* Invariant: only "missing" and "refused" at one of the usual places lead on to the next; anything else is the answer. */
 #include "client/lib/dial.h"
 
 #include <errno.h>
@@ -66,38 +66,29 @@ static int dial_one(struct dial *d, const char *path, int *ret_fd, bool *go_on)
 
 static int dial_usual(struct dial *d, int *ret_fd)
 {
-	const char *set = getenv("AGENTBOXD_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
 	char user[DIAL_PATH_MAX];
 	bool go_on = true;
 	int r = -ENOENT, n;
 
-	if (!str_is_empty(set)) {
-		r = dial_one(d, set, ret_fd, &go_on);
-		if (r == 0 || !go_on)
-			return r;
-	}
 	n = str_is_empty(runtime) ? -1
 				  : snprintf(user, sizeof(user), "%s/agentboxd/agentboxd.sock", runtime);
 	if (n > 0 && n < (int)sizeof(user)) {
 		r = dial_one(d, user, ret_fd, &go_on);
 		if (r < 0 && !go_on)
 			return r;
-	} else {
-		r = -ENOENT;
 	}
-	if (r < 0)
-		r = dial_one(d, SYSTEM_SOCKET, ret_fd, &go_on);
-	if (r == 0 && !str_is_empty(set))
-		(void)str_copy(d->passed_over, sizeof(d->passed_over), set);
-	return r;
+	return r < 0 ? dial_one(d, SYSTEM_SOCKET, ret_fd, &go_on) : 0;
 }
 
 int dial_try(const char *explicit_path, struct dial *d, int *ret_fd)
 {
+	const char *set = getenv("AGENTBOXD_SOCKET");
 	bool go_on;
 
 	d->text[0] = '\0';
-	d->passed_over[0] = '\0';
 	d->later = false;
+	if (!explicit_path && !str_is_empty(set))
+		explicit_path = set;
 	return explicit_path ? dial_one(d, explicit_path, ret_fd, &go_on) : dial_usual(d, ret_fd);
 }

@@ -42,14 +42,20 @@ static int print_version(void)
 	return EXIT_OK;
 }
 
+static void on_notice(const char *text, void *user)
+{
+	say(user, "%s", text);
+}
+
 static int connect_and_run(struct cli *cli)
 {
 	const struct ab_client_options o = {
 		.socket = cli->args.socket,
 		.wait_ms = cli->args.wait_ms,
 		.user_agent = "agentboxctl",
+		.notice = on_notice,
+		.notice_user = cli,
 	};
-	const char *notice;
 	int r = ab_client_new(&o, &cli->client);
 
 	if (r < 0) {
@@ -58,12 +64,7 @@ static int connect_and_run(struct cli *cli)
 				       : strerror(-r));
 		return cli->command->fail_code ? cli->command->fail_code : EXIT_ERROR;
 	}
-	r = ab_connect(cli->client) ? fail_client(cli) : EXIT_OK;
-	notice = ab_notice(cli->client);
-	if (notice)
-		say(cli, "%s", notice);
-	if (r == EXIT_OK)
-		r = cli->command->run(cli);
+	r = ab_connect(cli->client) ? fail_client(cli) : cli->command->run(cli);
 	ab_client_free(cli->client);
 	return r;
 }

@@ -85,7 +85,10 @@ int fail(const struct cli *cli, const struct ab_error *e)
 		return cli->command->fail_code;
 	if (e->status == AB_NOT_FOUND)
 		return EXIT_NOT_FOUND;
-	return !strcmp(e->reason, "UNREACHABLE") ? EXIT_UNREACHABLE : EXIT_ERROR;
+	/* the library's own: the daemon did not answer */
+	if (!strcmp(e->reason, "UNREACHABLE") || (e->local && e->status == AB_UNAVAILABLE))
+		return EXIT_UNREACHABLE;
+	return EXIT_ERROR;
 }
 
 int fail_missing(const struct cli *cli, const char *reason, const char *fmt, ...)

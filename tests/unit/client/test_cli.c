@@ -140,8 +140,37 @@ TEST(usage)
 	CHECK_INT(RUN(&f, -1, "get", "x", "--wait", "0s"), 4);
 	CHECK(strstr(err.text, "(UNREACHABLE)") && strstr(err.text, f.path));
 	drop(&out, &err);
-	CHECK_INT(RUN(&f, -1, "exec", "x", "--wait=0s", "--", "true"), 125);
+	CHECK_INT(RUN(&f, -1, "exec", "--wait=0s", "x", "--", "true"), 125);
 	drop(&out, &err);
+	CHECK_INT(RUN(&f, -1, "exec", "x", "-u", "root", "true"), 2);
+	CHECK(strstr(err.text, "options stand before x"));
+	drop(&out, &err);
+	fake_stop(&f);
+}
+
+/* D-6 */
+TEST(mute_daemon_is_told_and_ends_with_4)
+{
+	static const char *const calls[][3] = { { "ls" }, { "status" }, { "kill", "x" }, { "events" }, { "cat", "x:/f" }, { "ps", "x" },
+						{ "hold", "x", "true" }, { "logs", "x" } };
+	struct proc ps[ARRAY_SIZE(calls)], p;
+	struct output out, err;
+	struct fake f;
+
+	fake_start(&f, 0);
+	CHECK(kill(f.pid, SIGSTOP) == 0);
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
+		start(&ps[i], &f, -1, calls[i][0], calls[i][1], calls[i][2], NULL);
+	start(&p, &f, -1, "exec", "x", "true", NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+		CHECK_INT(end(&ps[i], &out, &err), 4);
+		CHECK(strstr(err.text, f.path) && strstr(err.text, "does not answer") && strstr(err.text, "restart it"));
+		drop(&out, &err);
+	}
+	CHECK_INT(end(&p, &out, &err), 125);	/* 4 might be the command's */
+	CHECK(strstr(err.text, "does not answer"));
+	drop(&out, &err);
+	CHECK(kill(f.pid, SIGCONT) == 0);
 	fake_stop(&f);
 }
 

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "proto/base/clock.h"
 #include "tests/lib/test.h"
 #include "tests/unit/client/fake.h"
 
@@ -148,12 +149,14 @@ TEST(daemon_that_starts_late)
 	fake_stop(&f);
 }
 
-TEST(stale_environment)
+/* D-5: AGENTBOXD_SOCKET is that daemon or an error; only without it the usual places are looked at. */
+TEST(explicit_socket_is_that_one)
 {
+	const struct ab_client_options once = { .wait_ms = AB_ZERO_MS };
 	char dir[160], runtime[100];
+	struct ab_sandbox *sb;
 	struct ab_client *c;
 	struct fake f;
-	const char *notice;
 
 	fake_start(&f, 0);
 	(void)snprintf(runtime, sizeof(runtime), "%s/run", f.dir);
@@ -161,26 +164,110 @@ TEST(stale_environment)
 	CHECK(mkdir(runtime, 0700) == 0 && mkdir(dir, 0700) == 0);
 	(void)strncat(dir, "/agentboxd.sock", sizeof(dir) - strlen(dir) - 1);
 	CHECK(symlink(f.path, dir) == 0);
-	setenv("AGENTBOXD_SOCKET", "/nonexistent/old", 1);
 	setenv("XDG_RUNTIME_DIR", runtime, 1);
-	CHECK_INT(ab_client_new(NULL, &c), 0);
-	CHECK_INT(ab_connect(c), AB_OK);
-	notice = ab_notice(c);
-	CHECK(notice && strstr(notice, "/nonexistent/old") && strstr(notice, dir));
-	CHECK(!ab_notice(c));
-	CHECK_STR(ab_socket(c), dir);
+	setenv("AGENTBOXD_SOCKET", "/nonexistent/old", 1);
+	CHECK_INT(ab_client_new(&once, &c), 0);
+	CHECK_INT(ab_connect(c), AB_UNAVAILABLE);
+	CHECK(strstr(ab_client_error(c)->message, "/nonexistent/old") && !strstr(ab_client_error(c)->message, runtime));
+	CHECK_INT(ab_sandbox_get(c, "x", 0, NULL, &sb), AB_UNAVAILABLE);
+	CHECK_STR(ab_client_error(c)->reason, "UNREACHABLE");
 	ab_client_free(c);
 	setenv("AGENTBOXD_SOCKET", f.path, 1);
 	CHECK_INT(ab_client_new(NULL, &c), 0);
 	CHECK_INT(ab_connect(c), AB_OK);
-	CHECK(!ab_notice(c));
 	CHECK_STR(ab_socket(c), f.path);
+	ab_client_free(c);
+	setenv("AGENTBOXD_SOCKET", "", 1);
+	CHECK_INT(ab_client_new(NULL, &c), 0);
+	CHECK_INT(ab_connect(c), AB_OK);
+	CHECK_STR(ab_socket(c), dir);
 	ab_client_free(c);
 	unsetenv("AGENTBOXD_SOCKET");
 	unsetenv("XDG_RUNTIME_DIR");
 	CHECK(unlink(dir) == 0);
 	*strrchr(dir, '/') = '\0';
 	CHECK(rmdir(dir) == 0 && rmdir(runtime) == 0);
+	fake_stop(&f);
+}
+
+struct told {
+	unsigned n;
+	uint64_t at_ms;
+	char text[320];
+};
+
+static void on_notice(const char *text, void *user)
+{
+	struct told *t = user;
+
+	t->n++;
+	t->at_ms = clock_boot_ms();
+	(void)snprintf(t->text, sizeof(t->text), "%s", text);
+}
+
+/* D-6: a socket whose listener never says anything; the kernel accepts for it. */
+TEST(daemon_that_says_nothing)
+{
+	struct told told = { 0 };
+	struct ab_client_options o = { .wait_ms = 4000, .notice = on_notice, .notice_user = &told };
+	uint64_t began_ms = clock_boot_ms(), took_ms;
+	struct ab_sandbox *sb;
+	struct ab_client *c;
+	struct fake f;
+	bool found;
+
+	fake_start(&f, 0);
+	CHECK(kill(f.pid, SIGSTOP) == 0);
+	o.socket = f.path;
+	CHECK_INT(ab_client_new(&o, &c), 0);
+	CHECK_INT(ab_sandbox_kill(c, "x", NULL, &found), AB_UNAVAILABLE);
+	took_ms = clock_boot_ms() - began_ms;
+	CHECK(took_ms >= 3900 && took_ms < 8000);
+	/* nothing was sent, so that nothing is in doubt */
+	CHECK_STR(ab_client_error(c)->reason, "UNREACHABLE");
+	CHECK(strstr(ab_client_error(c)->message, f.path) && strstr(ab_client_error(c)->message, "does not answer"));
+	CHECK_INT(told.n, 1);
+	CHECK(told.at_ms - began_ms >= 2900 && told.at_ms - began_ms < 3900);
+	CHECK(strstr(told.text, f.path));
+	CHECK(kill(f.pid, SIGCONT) == 0);
+	CHECK_INT(ab_sandbox_get(c, "x", 0, NULL, &sb), AB_OK);
+	ab_free(sb);
+	ab_client_free(c);
+	fake_stop(&f);
+}
+
+/* D-6: the daemon falls silent after its first answer. What waits for a PING's answer is told, what has a deadline ends. */
+TEST(daemon_that_falls_silent)
+{
+	struct told told = { 0 };
+	struct ab_client_options o = { .notice = on_notice, .notice_user = &told };
+	struct ab_sandbox *sb;
+	struct ab_call *stays;
+	uint64_t began_ms;
+	struct ab_client *c;
+	struct fake f;
+
+	fake_start(&f, 0);
+	o.socket = f.path;
+	CHECK_INT(ab_client_new(&o, &c), 0);
+	CHECK_INT(ab_sandbox_get(c, "x", 0, NULL, &sb), AB_OK);
+	ab_free(sb);
+	CHECK_INT(ab_sandbox_get_start(c, "slow", 0, &(struct ab_call_options){ .deadline_ms = AB_NEVER }, &stays), 0);
+	/* a call that takes long at a daemon that lives is no silence */
+	CHECK_INT(ab_call_poll(stays, 4000), 0);
+	CHECK_INT(told.n, 0);
+	CHECK(kill(f.pid, SIGSTOP) == 0);
+	began_ms = clock_boot_ms();
+	CHECK_INT(ab_sandbox_get(c, "x", 0, NULL, &sb), AB_UNAVAILABLE);
+	CHECK_STR(ab_client_error(c)->reason, "UNREACHABLE");
+	CHECK(clock_boot_ms() - began_ms < 15000);
+	CHECK_INT(told.n, 1);
+	CHECK(told.at_ms - began_ms >= 2900 && told.at_ms - began_ms < 6000);
+	CHECK(kill(f.pid, SIGCONT) == 0);
+	ab_free(seen(c));
+	CHECK(!ab_call_is_done(stays));
+	ab_call_free(stays);
+	ab_client_free(c);
 	fake_stop(&f);
 }
 
