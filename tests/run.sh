@@ -93,7 +93,7 @@ it_tests() {
 	name=$1 dir=$2 list=$results/$1.xml
 	shift 2
 	status=0
-	BUILD_DIR=$PWD/$dir timeout 2400 /usr/bin/python3 -m pytest tests/it -q --junitxml="$list" "$@" || status=$?
+	BUILD_DIR=$PWD/$dir timeout 3300 /usr/bin/python3 -m pytest tests/it -q --junitxml="$list" "$@" || status=$?
 	if [ ! -s "$list" ]; then
 		note fail "$name" "pytest left no results"
 	elif [ "$status" -ne 0 ] && ! grep -q '<failure\|<error' "$list"; then

@@ -204,13 +204,17 @@ def local_pids(d):
 
 
 def test_a_command_goes_on_over_a_restart():
-    """A daemon that attaches to a running agentbox-local takes up the commands of before at once."""
+    """A daemon that attaches to a running agentbox-local takes up the commands of before, unasked. What is said while nobody
+    listens is lost, as in the cloud: so it speaks only then."""
     with own_home() as home, local_daemon(home) as one:
         with Api(one.socket) as api:
             box = api.call("SandboxService.Create", timeout=30).id
-            command = api.call("CommandService.Start", sandbox=box, shell="for i in 1 2 3 4 5 6; do sleep 0.5; echo $i; done").command_id
+            command = api.call("CommandService.Start", sandbox=box,
+                               shell="until [ -e /tmp/go ]; do sleep 0.1; done; seq 6").command_id
         one.kill9()
-        with local_daemon(home) as two:
+        with local_daemon(home, args=("--log-level", "debug")) as two:
+            two.wait_log("command_state command=%s .* to=running" % command)
+            two.ctl("exec", box, "--", "touch", "/tmp/go")
             assert two.ctl("attach", command).stdout == "1\n2\n3\n4\n5\n6\n"
 
 
