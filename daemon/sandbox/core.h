@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+#include "daemon/auth/process.h"
 #include "daemon/cloud/cloud.h"
 #include "proto/cloud/model.h"
 #include "daemon/common/ev/loop.h"
@@ -104,7 +105,7 @@ struct sandbox_core {
 	struct list leases, holders;
 	uint64_t lease_number;
 	enum sandbox_identity identity;
-	char boot_id[40];
+	char boot_id[PROCESS_BOOT_MAX];
 	struct events events;
 	struct fence *fence;		/* event.c */
 

@@ -3,15 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "daemon/auth/principal.h"
+#include "daemon/auth/process.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/lease.h"
@@ -19,60 +15,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define PIDFS_MAGIC 0x50494446
-#define STAT_MAX    4096u
-
 /* --- identity --- */
-
-uint64_t holder_start_time_of(const char *stat)
-{
-	const char *p = strrchr(stat, ')');	/* the name may hold anything, also this */
-	uint64_t v = 0;
-	size_t n;
-
-	if (!p)
-		return 0;
-	p++;
-	for (int field = 2; field < 21 && p; field++) {
-		p = strchr(p + 1, ' ');
-		if (!p)
-			return 0;
-	}
-	p++;
-	n = strspn(p, "0123456789");
-	return n && str_u64(p, n, INT64_MAX, &v) == 0 ? v : 0;
-}
-
-static uint64_t inode_of(int pidfd)
-{
-	struct statfs fs;
-	struct stat st;
-
-	if (pidfd < 0 || fstatfs(pidfd, &fs) < 0 || fs.f_type != PIDFS_MAGIC || fstat(pidfd, &st) < 0)
-		return 0;
-	return (uint64_t)st.st_ino;
-}
-
-static bool has_ended(int pidfd)
-{
-	struct pollfd p = { .fd = pidfd, .events = POLLIN };
-
-	return poll(&p, 1, 0) == 1;
-}
-
-/* Of a process whose pidfd is held: what was read is its own if it lives after the reading. */
-static uint64_t start_time_of(pid_t pid, int pidfd)
-{
-	char path[48], *text;
-	uint64_t v;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (pidfd < 0 || fd_read_file(AT_FDCWD, path, STAT_MAX, &text, NULL) < 0)
-		return 0;
-	v = holder_start_time_of(text);
-	free(text);
-	return has_ended(pidfd) ? 0 : v;
-}
 
 static void identify(const struct sandbox_core *core, struct holder *h)
 {
@@ -80,9 +23,9 @@ static void identify(const struct sandbox_core *core, struct holder *h)
 
 	h->identity = SANDBOX_IDENTITY_CONNECTION;
 	h->value = 0;
-	if (best == SANDBOX_IDENTITY_INODE && (h->value = inode_of(h->pidfd)))
+	if (best == SANDBOX_IDENTITY_INODE && (h->value = process_inode(h->pidfd)))
 		h->identity = SANDBOX_IDENTITY_INODE;
-	else if (best <= SANDBOX_IDENTITY_START_TIME && (h->value = start_time_of(h->pid, h->pidfd)))
+	else if (best <= SANDBOX_IDENTITY_START_TIME && (h->value = process_start_time(h->pid, h->pidfd)))
 		h->identity = SANDBOX_IDENTITY_START_TIME;
 }
 
@@ -92,21 +35,15 @@ enum sandbox_identity holder_best_identity(void)
 
 	if (fd_pidfd(getpid(), &fd) < 0)
 		return SANDBOX_IDENTITY_CONNECTION;
-	if (inode_of(fd))
+	if (process_inode(fd))
 		return SANDBOX_IDENTITY_INODE;
-	return start_time_of(getpid(), fd) ? SANDBOX_IDENTITY_START_TIME : SANDBOX_IDENTITY_CONNECTION;
+	return process_start_time(getpid(), fd) ? SANDBOX_IDENTITY_START_TIME : SANDBOX_IDENTITY_CONNECTION;
 }
 
 const char *holder_boot_id(struct sandbox_core *core)
 {
-	char *text;
-
-	if (core->boot_id[0] ||
-	    fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &text, NULL) < 0)
-		return core->boot_id;
-	text[strcspn(text, "\n")] = 0;
-	(void)str_copy(core->boot_id, sizeof(core->boot_id), text);
-	free(text);
+	if (!core->boot_id[0])
+		process_boot(core->boot_id);
 	return core->boot_id;
 }
 
@@ -217,7 +154,7 @@ int holder_of(struct sandbox_core *core, const struct principal *who, struct hol
 	struct holder like = { .pid = who->pid, .pidfd = who->pidfd }, *h;
 	int fd = -1;
 
-	if (who->pidfd >= 0 && has_ended(who->pidfd))
+	if (who->pidfd >= 0 && process_has_ended(who->pidfd))
 		return -ESRCH;
 	identify(core, &like);
 	h = holder_find(core, who, &like);
@@ -251,11 +188,11 @@ enum holder_proof holder_of_row(struct sandbox_core *core, const struct row_leas
 		return HOLDER_DEAD;
 	if (e < 0)
 		return HOLDER_UNKNOWN;
-	if (has_ended(fd))
+	if (process_has_ended(fd))
 		return HOLDER_DEAD;
 	like.identity = (enum sandbox_identity)r->identity;
 	like.value =
-		like.identity == SANDBOX_IDENTITY_INODE ? inode_of(fd) : start_time_of(who.pid, fd);
+		like.identity == SANDBOX_IDENTITY_INODE ? process_inode(fd) : process_start_time(who.pid, fd);
 	if (!like.value)
 		return HOLDER_UNKNOWN;
 	if (like.value != r->identity_value)

@@ -2,11 +2,8 @@
 /*
  * A process that holds leases. Its death is seen by its pidfd: a forked child that keeps the socket
  * open does not hide it, and a stopped process is alive. After a restart it is known again by its
- * identity, never by its number alone:
- *
- *   inode       (boot id, pid, inode of its pidfd), where the kernel has pidfs (6.9)
- *   start time  (boot id, pid, start time), where /proc can be read
- *   connection  only its connection tells; nothing can be proved after a restart
+ * identity (daemon/auth/process.h). Where there is none, only its connection tells, and nothing can be proved
+ * after a restart.
  */
 #ifndef AB_DAEMON_SANDBOX_HOLDER_H
 #define AB_DAEMON_SANDBOX_HOLDER_H
@@ -59,7 +56,5 @@ const char *holder_boot_id(struct sandbox_core *core);
 
 /* What the kernel offers here. */
 enum sandbox_identity holder_best_identity(void);
-/* "PID (name) S …": field 22, in clock ticks since boot. 0 = not found. [pure] */
-uint64_t holder_start_time_of(const char *stat);
 
 #endif

@@ -2,7 +2,7 @@
 /* What is done with a sandbox by itself: the decisions, by tables. */
 #include <errno.h>
 
-#include "daemon/sandbox/holder.h"
+#include "daemon/auth/process.h"
 #include "daemon/sandbox/rules/evaluate.h"
 #include "daemon/sandbox/rules/policy.h"
 #include "tests/lib/test.h"
@@ -541,7 +541,7 @@ TEST(start_times)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
-		CHECK_INT(holder_start_time_of(t[i].stat), t[i].t);
+		CHECK_INT(process_start_time_of(t[i].stat), t[i].t);
 }
 
 TEST_MAIN()
