@@ -145,6 +145,8 @@ void store_tx_put_copy(struct store_tx *t, const struct row_copy *r);
 void store_tx_del_copy(struct store_tx *t, uint64_t seq);
 void store_tx_put_snapshot(struct store_tx *t, const struct row_snapshot *r);
 void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *id);
+void store_tx_put_gateway_token(struct store_tx *t, const struct row_gateway_token *r);
+void store_tx_del_gateway_token(struct store_tx *t, const char *id);
 /* Which key the account's rows belong to: a print, from which the key cannot be had. */
 void store_tx_put_key_print(struct store_tx *t, const char *account, const char *print);
 /* Hands it over. `durable`: synced to the disk before done. done may be NULL; else it comes

@@ -99,6 +99,7 @@ PUT(event)
 PUT(command)
 PUT(command_request)
 PUT(snapshot)
+PUT(gateway_token)
 
 #define DEL(table, t, ...) \
 	change_del_row(&(t)->changes, ROW_TABLE_##table, &(struct row_##table){ __VA_ARGS__ })
@@ -161,4 +162,9 @@ void store_tx_del_copy(struct store_tx *t, uint64_t seq)
 void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *id)
 {
 	DEL(snapshot, t, .account = account, .id = id);
+}
+
+void store_tx_del_gateway_token(struct store_tx *t, const char *id)
+{
+	DEL(gateway_token, t, .id = id);
 }

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/auth/token.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/obs/log.h"
+#include "daemon/store/store.h"
+#include "proto/base/buf.h"
+#include "proto/base/clock.h"
+#include "proto/base/fd.h"
+#include "proto/base/must.h"
+#include "proto/base/rng.h"
+#include "proto/base/str.h"
+
+#define MARK	 "a9e2"
+#define MARK_LEN 4u
+#define PREFIX	 "ab_"
+#define HEX	 "0123456789abcdef"
+
+struct tokens {
+	struct loop *loop;
+	struct store *store;
+	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
+	struct list list;
+	bool is_old, failed;		/* while rows are read */
+	struct list over;		/* rows found to be over, until the store takes changes */
+	struct list makings;		/* that wait for the store */
+};
+
+/* --- the text --- */
+
+/* The digits behind the prefix; NULL: it is none of ours. */
+static const char *digits_of(const char *text)
+{
+	const char *s = str_starts(text, "ab_") ? text + 3 : str_starts(text, "e2b_") ? text + 4 : NULL;
+
+	return s && str_starts(s, MARK) && strlen(s) == TOKEN_HEX && strspn(s, HEX) == TOKEN_HEX ? s : NULL;
+}
+
+bool token_is_ours(const char *text)
+{
+	return text && digits_of(text);
+}
+
+void token_spell(const char *text, const char *prefix, char ret[TOKEN_TEXT_MAX])
+{
+	const char *digits = digits_of(text);
+	size_t n = strlen(prefix);
+
+	must(digits && n + TOKEN_HEX < TOKEN_TEXT_MAX);
+	memcpy(ret, prefix, n);
+	memcpy(ret + n, digits, TOKEN_HEX + 1);
+}
+
+static void draw(char ret[TOKEN_TEXT_MAX])
+{
+	uint8_t bytes[(TOKEN_HEX - MARK_LEN) / 2];
+	size_t n = strlen(PREFIX MARK);
+
+	rng_system(bytes, sizeof(bytes));
+	memcpy(ret, PREFIX MARK, n);
+	str_hex(bytes, sizeof(bytes), ret + n);
+	explicit_bzero(bytes, sizeof(bytes));
+}
+
+/* --- one of them --- */
+
+static void token_free(void *p)
+{
+	struct token *t = p;
+
+	for (size_t i = 0; i < t->n_sandboxes; i++)
+		free(t->sandboxes[i]);
+	free(t->sandboxes);
+	free(t->label);
+	fd_close(t->run_pidfd);
+	free(t);
+}
+
+struct token *token_ref(struct token *t)
+{
+	t->refs++;
+	return t;
+}
+
+void token_unref(struct token *t)
+{
+	if (!t)
+		return;
+	must(t->refs);
+	if (--t->refs == 0)
+		loop_bury(t->all->loop, &t->grave, token_free, t);
+}
+
+/* The list's reference goes. */
+static void drop(struct token *t)
+{
+	t->is_void = true;
+	watch_fini(&t->death);
+	list_del(&t->node);
+	token_unref(t);
+}
+
+static void delete_row(struct tokens *all, const char *id, bool durable, store_done_fn *done, void *user)
+{
+	struct store_tx *tx;
+
+	if (store_tx_new(all->store, &tx) < 0) {
+		log_error("gateway_token", "id=%s error=\"out of memory\" action=\"it goes at the next start\"", id);
+		return;
+	}
+	store_tx_del_gateway_token(tx, id);
+	store_tx_commit(tx, durable, done, user);
+}
+
+static void on_death(struct watch *w, unsigned ready, void *user)
+{
+	struct token *t = user;
+
+	log_info("run_ended", "token=%s uid=%u pid=%d", t->id, t->uid, (int)t->run.pid);
+	delete_row(t->all, t->id, false, NULL, NULL);
+	drop(t);
+}
+
+static int watch_run(struct token *t)
+{
+	int r = watch_init(&t->death, t->all->loop, t->run_pidfd, on_death, t);
+
+	return r < 0 ? r : watch_set(&t->death, WATCH_READ);
+}
+
+static struct token *token_new(struct tokens *all)
+{
+	struct token *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->all = all;
+	t->refs = 1;
+	t->run_pidfd = -1;
+	list_init(&t->node);
+	return t;
+}
+
+static void token_drop_new(struct token *t)
+{
+	watch_fini(&t->death);
+	token_free(t);
+}
+
+static bool is_over(const struct token *t)
+{
+	return t->is_void || (t->expires_at_ms && clock_wall_ms() >= t->expires_at_ms);
+}
+
+bool token_covers(const struct token *t, const char *sandbox)
+{
+	for (size_t i = 0; i < t->n_sandboxes; i++)
+		if (str_eq(t->sandboxes[i], sandbox))
+			return true;
+	return !t->n_sandboxes;
+}
+
+/* --- rows --- */
+
+static int read_scope(const char *lines, struct token *t)
+{
+	size_t n = 0;
+
+	for (const char *p = lines; *p; p++)
+		n += *p == '\n';
+	if (!n)
+		return 0;
+	t->sandboxes = calloc(n, sizeof(*t->sandboxes));
+	if (!t->sandboxes)
+		return -ENOMEM;
+	for (const char *end; (end = strchr(lines, '\n')); lines = end + 1) {
+		t->sandboxes[t->n_sandboxes] = strndup(lines, (size_t)(end - lines));
+		if (!t->sandboxes[t->n_sandboxes++])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int token_read(const struct row_gateway_token *r, struct token *t)
+{
+	(void)str_copy(t->id, sizeof(t->id), r->id);
+	memcpy(t->hash, r->hash, sizeof(t->hash));
+	t->uid = r->uid;
+	t->created_at_ms = r->made_at_ms;
+	t->expires_at_ms = r->expires_at_ms;
+	t->on_release = (uint32_t)r->on_release;
+	t->run = (struct process_id){ .pid = (pid_t)r->pid, .by = (enum process_by)r->identity, .value = r->identity_value };
+	(void)str_copy(t->run.boot, sizeof(t->run.boot), r->boot_id);
+	t->label = strdup(r->label);
+	return t->label ? read_scope(r->scope, t) : -ENOMEM;
+}
+
+/* A run whose process cannot be shown to live is over. */
+static bool take_up_run(struct token *t)
+{
+	int r;
+
+	if (!t->run.pid)
+		return true;
+	r = process_open(&t->run, &t->run_pidfd);
+	if (!r)
+		r = watch_run(t);
+	if (r < 0)
+		log_info("run_ended", "token=%s uid=%u pid=%d seen_by=start error=%s", t->id, t->uid, (int)t->run.pid,
+			 log_q(strerrordesc_np(-r)));
+	return r == 0;
+}
+
+static void load_row(const struct row_gateway_token *r, void *user)
+{
+	struct tokens *all = user;
+	struct token *t = token_new(all);
+
+	if (!t || token_read(r, t) < 0) {
+		all->failed = true;
+		if (t)
+			token_drop_new(t);
+		return;
+	}
+	if (!all->is_old && !is_over(t) && take_up_run(t)) {
+		list_add_tail(&all->list, &t->node);
+		return;
+	}
+	watch_fini(&t->death);
+	t->is_void = true;
+	list_add_tail(&all->over, &t->node);
+}
+
+static int put_row(struct store_tx *tx, const struct token *t)
+{
+	scoped(buf_fini) struct buf scope = BUF_NULL;
+	struct row_gateway_token row = {
+		.id = t->id, .uid = t->uid, .label = t->label, .made_at_ms = t->created_at_ms, .expires_at_ms = t->expires_at_ms,
+		.pid = t->run.pid, .identity = (int)t->run.by, .boot_id = t->run.boot, .identity_value = t->run.value,
+		.on_release = (int)t->on_release,
+	};
+	int r = 0;
+
+	memcpy(row.hash, t->hash, sizeof(row.hash));
+	for (size_t i = 0; i < t->n_sandboxes && !r; i++)
+		r = buf_printf(&scope, "%s\n", t->sandboxes[i]);
+	if (!r)
+		r = buf_put(&scope, "", 1);
+	if (r < 0)
+		return r;
+	row.scope = (const char *)buf_data(&scope);
+	store_tx_put_gateway_token(tx, &row);
+	return 0;
+}
+
+/* --- all --- */
+
+struct making {
+	struct list node;		/* in struct tokens */
+	struct token *t;
+	token_made_fn *done;
+	void *user;
+	char text[TOKEN_TEXT_MAX];
+};
+
+static void making_free(struct making *m)
+{
+	list_del(&m->node);
+	explicit_bzero(m->text, sizeof(m->text));
+	free(m);
+}
+
+static void making_abandon(struct making *m)
+{
+	if (m->t->is_void)
+		token_drop_new(m->t);
+	making_free(m);
+}
+
+int tokens_new(const struct tokens_options *o, struct tokens **ret)
+{
+	struct tokens *all = calloc(1, sizeof(*all));
+	struct store_visitor v = { .user = all, .gateway_token = load_row };
+	int r;
+
+	if (!all)
+		return -ENOMEM;
+	all->loop = o->loop;
+	all->store = o->store;
+	all->sha256 = o->sha256;
+	all->is_old = o->rows_are_old;
+	list_init(&all->list);
+	list_init(&all->over);
+	list_init(&all->makings);
+	r = store_load(o->store, &v);
+	if (!r && all->failed)
+		r = -ENOMEM;
+	if (r < 0) {
+		tokens_free(all);
+		return r;
+	}
+	if (all->is_old && !list_is_empty(&all->over))
+		log_warn("gateway_tokens", "action=\"all are void: an earlier state of the store was put back\"");
+	*ret = all;
+	return 0;
+}
+
+void tokens_start(struct tokens *all)
+{
+	list_for_each_safe(n, &all->over) {
+		struct token *t = list_entry(n, struct token, node);
+
+		delete_row(all, t->id, false, NULL, NULL);
+		drop(t);
+	}
+}
+
+struct tokens *tokens_free(struct tokens *all)
+{
+	if (!all)
+		return NULL;
+	list_for_each_safe(n, &all->makings)	/* the store is muted: their tokens stand in the list, or are void */
+		making_abandon(list_entry(n, struct making, node));
+	list_for_each_safe(n, &all->list)
+		token_drop_new(list_entry(n, struct token, node));
+	list_for_each_safe(n, &all->over)
+		token_drop_new(list_entry(n, struct token, node));
+	free(all);
+	return NULL;
+}
+
+/* Every one is looked at, so that the time tells nothing of which one it is. */
+struct token *tokens_find(struct tokens *all, const char *text)
+{
+	const char *digits = digits_of(text);
+	struct token *found = NULL;
+	uint8_t hash[32];
+
+	if (!digits)
+		return NULL;
+	all->sha256(digits, TOKEN_HEX, hash);
+	list_for_each(n, &all->list) {
+		struct token *t = list_entry(n, struct token, node);
+
+		if (str_eq_secret((const char *)t->hash, sizeof(t->hash), (const char *)hash, sizeof(hash)))
+			found = t;
+	}
+	return found && !is_over(found) ? found : NULL;
+}
+
+const struct token *tokens_next(const struct tokens *all, const struct token *after)
+{
+	const struct list *n = after ? after->node.next : all->list.next;
+
+	for (; n != &all->list; n = n->next) {
+		const struct token *t = list_entry(n, struct token, node);
+
+		if (!is_over(t))
+			return t;
+	}
+	return NULL;
+}
+
+/* What has expired goes when something is made: so much is kept at most. */
+static void sweep(struct tokens *all)
+{
+	list_for_each_safe(n, &all->list) {
+		struct token *t = list_entry(n, struct token, node);
+
+		if (!is_over(t))
+			continue;
+		delete_row(all, t->id, false, NULL, NULL);
+		drop(t);
+	}
+}
+
+/* --- making --- */
+
+static void on_made(void *user, const struct status *st)
+{
+	struct making *m = user;
+
+	if (status_ok(st) && m->t->is_void) {	/* the run was over before its token was there */
+		struct status over = STATUS_OK;
+
+		status_set_code(&over, CODE_FAILED_PRECONDITION, "the process of the run has ended");
+		m->done(m->user, &over, NULL, NULL);
+	} else {
+		m->done(m->user, st, status_ok(st) ? m->t : NULL, status_ok(st) ? m->text : NULL);
+	}
+	if (!status_ok(st) && !m->t->is_void)
+		drop(m->t);
+	token_unref(m->t);
+	making_free(m);
+}
+
+static bool may_make(struct tokens *all, const struct token_make *m, struct status *why)
+{
+	unsigned n = 0;
+
+	*why = (struct status)STATUS_OK;
+	sweep(all);
+	list_for_each(node, &all->list)
+		n += list_entry(node, struct token, node)->uid == m->who->uid;
+	if (n >= TOKENS_PER_UID)
+		status_set(why, R_QUOTA_UID, "this uid has %u tokens already; revoke some (agentboxctl token rm)", n);
+	else if (m->n_sandboxes > TOKEN_SANDBOXES_MAX)
+		status_field(why, "sandboxes", "at most %u", TOKEN_SANDBOXES_MAX);
+	else if (m->label && (strlen(m->label) > TOKEN_LABEL_MAX || !str_is_utf8(m->label, strlen(m->label))))
+		status_field(why, "label", "at most %u bytes of UTF-8", TOKEN_LABEL_MAX);
+	else if (m->expires_at_ms && m->expires_at_ms <= clock_wall_ms())
+		status_field(why, "expires_at", "is over already");
+	else if (m->is_run && m->who->pidfd < 0)
+		status_field(why, "run", "the caller's process cannot be watched here");
+	return status_ok(why);
+}
+
+static int token_fill(struct token *t, const struct token_make *m, const char *text)
+{
+	rng_id(t->id, TOKEN_ID_LEN);
+	t->all->sha256(digits_of(text), TOKEN_HEX, t->hash);
+	t->uid = m->who->uid;
+	t->created_at_ms = clock_wall_ms();
+	t->expires_at_ms = m->expires_at_ms;
+	t->label = strdup(m->label ? m->label : "");
+	if (m->n_sandboxes)
+		t->sandboxes = calloc(m->n_sandboxes, sizeof(*t->sandboxes));
+	if (!t->label || (m->n_sandboxes && !t->sandboxes))
+		return -ENOMEM;
+	for (size_t i = 0; i < m->n_sandboxes; i++) {
+		t->sandboxes[i] = strdup(m->sandboxes[i]);
+		if (!t->sandboxes[i])
+			return -ENOMEM;
+		t->n_sandboxes++;
+	}
+	if (!m->is_run)
+		return 0;
+	t->on_release = m->on_release;
+	process_identify(m->who->pid, m->who->pidfd, &t->run);
+	t->run_pidfd = fcntl(m->who->pidfd, F_DUPFD_CLOEXEC, 3);
+	return t->run_pidfd < 0 ? -errno : watch_run(t);
+}
+
+static int commit_new(struct tokens *all, struct making *m)
+{
+	struct store_tx *tx;
+	int r = store_tx_new(all->store, &tx);
+
+	if (r < 0)
+		return r;
+	r = put_row(tx, m->t);
+	if (r < 0) {
+		store_tx_drop(tx);
+		return r;
+	}
+	list_add_tail(&all->list, &m->t->node);
+	list_add_tail(&all->makings, &m->node);
+	token_ref(m->t);
+	store_tx_commit(tx, true, on_made, m);
+	return 0;
+}
+
+int tokens_make(struct tokens *all, const struct token_make *m, token_made_fn *done, void *user, struct status *why)
+{
+	struct making *x;
+	int r = -ENOMEM;
+
+	if (!may_make(all, m, why))
+		return -EINVAL;
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return -ENOMEM;
+	list_init(&x->node);
+	x->done = done;
+	x->user = user;
+	draw(x->text);
+	x->t = token_new(all);
+	if (x->t)
+		r = token_fill(x->t, m, x->text);
+	if (!r)
+		r = commit_new(all, x);
+	if (!r)
+		return 0;
+	if (x->t)
+		token_drop_new(x->t);
+	making_free(x);
+	return r;
+}
+
+/* --- revoking --- */
+
+int tokens_revoke(struct tokens *all, uid_t uid, const char *id, token_gone_fn *done, void *user)
+{
+	list_for_each(n, &all->list) {
+		struct token *t = list_entry(n, struct token, node);
+		struct store_tx *tx;
+		int r;
+
+		if (t->uid != uid || !str_eq(t->id, id))
+			continue;
+		r = store_tx_new(all->store, &tx);
+		if (r < 0)
+			return r;
+		store_tx_del_gateway_token(tx, t->id);
+		store_tx_commit(tx, true, done, user);
+		log_info("token_revoked", "token=%s uid=%u", t->id, uid);
+		drop(t);
+		return 0;
+	}
+	return -ENOENT;
+}
