@@ -7,11 +7,9 @@
 #define AB_DAEMON_GATEWAY_GATEWAY_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
-#include "daemon/auth/principal.h"
 #include "proto/base/cc.h"
-#include "proto/base/list.h"
-#include "proto/base/status.h"
 
 struct cloud;
 struct gateway;
@@ -19,7 +17,6 @@ struct http_server;
 struct loop;
 struct sandbox_core;
 struct tls_server;
-struct token;
 struct tokens;
 
 /* Names and numbers of accounts as in sandbox_core_options. */
@@ -32,14 +29,13 @@ struct gateway_options {
 	struct loop *loop;
 	struct sandbox_core *core;
 	struct tokens *tokens;			/* daemon/auth/token.h */
-	const struct gateway_account *accounts;	/* borrowed as long as the gateway lives */
+	const struct gateway_account *accounts;	/* copied; the names and clouds outlive the gateway */
 	size_t n_accounts;
-	/* Of a uid that a token names: groups and admin as the Unix socket would find them. -errno: nobody of that name. */
-	int (*principal_of)(uid_t uid, struct principal *ret, void *user);
-	void *user;
+	uid_t own_uid;		/* the daemon's */
 	bool whole_account;	/* a user daemon: its own uid sees and changes all of the account */
 	bool metadata_words;	/* agentboxd.lease, .warm and .policy in a create's metadata are ours */
-	uint32_t max_connections, max_streams;	/* 0 = 4096; 1024 for a connection */
+	uint32_t max_connections;	/* of all listeners; 0 = 4096; half of them for one uid, unless whole_account */
+	uint32_t max_streams;		/* at once on a connection of HTTP/2; 0 = 256 */
 };
 
 struct gateway_listen {
@@ -51,7 +47,8 @@ struct gateway_listen {
 
 struct gateway_counts {
 	uint32_t connections, controls, relays;		/* open */
-	uint64_t requests, refused, relayed_up, relayed_down;	/* since the start; bytes */
+	uint64_t requests, refused;			/* since the start */
+	uint64_t relayed_up, relayed_down;		/* bytes since the start */
 };
 
 must_check int gateway_new(const struct gateway_options *o, struct gateway **ret);

@@ -11,6 +11,9 @@
 #include "daemon/common/net/http.h"
 #include "daemon/gateway/gateway.h"
 #include "daemon/gateway/plane.h"
+#include "daemon/gateway/who.h"
+#include "daemon/auth/token.h"
+#include "proto/cloud/flavour.h"
 
 struct gateway_control;		/* a call of the control plane under way: control.c */
 struct gateway_relay;		/* a request that is passed on: relay.c */
@@ -18,23 +21,52 @@ struct gateway_relay;		/* a request that is passed on: relay.c */
 /* Who asks for the control plane, found by the token. Plain data, copied by who needs it longer. */
 struct gateway_caller {
 	struct principal who;		/* pidfd -1 unless the token is of a run: then the run's process, borrowed */
-	const struct token *token;	/* borrowed: daemon/auth/token.h */
+	struct token *token;		/* borrowed: daemon/auth/token.h; token_ref() by who keeps it, or who.pidfd, longer */
 	const struct flavour *flavour;	/* in whose words it is answered: that of the token's spelling */
+};
+
+struct gateway_door {			/* a listener */
+	struct list node;
+	struct gateway *g;
+	struct http_server *server;
+	char *shown;
+	uint16_t port;			/* 0 = a Unix socket */
+	bool is_unix, is_tls;
+};
+
+struct gateway_conn {			/* what is known of a connection: http_conn_user() */
+	struct list node;		/* in gateway.conns */
+	struct gateway_door *door;
+	uint64_t number;
+	struct who_peer peer;
 };
 
 struct gateway {
 	struct loop *loop;
 	struct gateway_options o;
+	struct gateway_account *accounts;	/* o.accounts, copied */
+	struct list doors, conns;
+	struct who_lookup *lookup;
+	struct h2_budget *budget;
+	uint64_t last_conn;
+	bool draining;
 	struct list controls, relays;	/* all that are open: gateway_free() and drains end them */
 	struct gateway_counts counts;
 };
+
+/* door.c: a request head came on a connection of this door. */
+void gateway_door_on_request(struct http_stream *x, void *door);
+/* Answers with the cloud's error and takes x over. `f` NULL = the default flavour's. */
+void gateway_refuse(struct gateway *g, struct http_stream *x, const struct flavour *f, unsigned status, const char *fmt, ...)
+	printf_like(5, 6);
 
 /* control.c. Takes x over; answers exactly once, when the client is still there. The route and its segments are found in there
  * (proto/cloud/route.h). */
 void gateway_control_request(struct gateway *g, struct http_stream *x, const struct gateway_caller *by);
 void gateway_control_end_all(struct gateway *g);
 
-/* relay.c. Takes x over. `to` is copied. Its credentials are read from x's head. */
+/* relay.c. Takes x over. `to` is copied; NULL: a signed link, whose signature tells the sandbox. Its credentials are read from
+ * x's head. A port that needs none is open to the uid of http_conn_user(x)'s peer, unless who_is_foreign_page(). */
 void gateway_relay_request(struct gateway *g, struct http_stream *x, const struct plane_port *to);
 void gateway_relay_end_all(struct gateway *g);
 

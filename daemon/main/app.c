@@ -10,10 +10,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "daemon/auth/token.h"
 #include "daemon/cloud/envd.h"
 #include "proto/cloud/link.h"
 #include "daemon/common/net/resolve.h"
 #include "daemon/common/obs/log.h"
+#include "daemon/gateway/gateway.h"
 #include "daemon/main/app_impl.h"
 #include "daemon/main/start_extension.h"
 #include "daemon/rpc/peer.h"
@@ -431,8 +433,8 @@ static int build(struct app *a)
 {
 	static int (*const steps[])(struct app *) = {
 		make_loop, app_manager_new, take_socket, check_limits, check_users, choose_places, open_store, open_socket,
-		app_local_new, make_resolver, make_pool, app_accounts_new, make_commands, make_life, take_up_commands,
-		make_server, app_metrics_new, app_manager_ready,
+		app_local_new, make_resolver, make_pool, app_accounts_new, app_tokens_new, make_commands, make_life,
+		app_tokens_start, take_up_commands, make_server, app_metrics_new, app_gateway_new, app_manager_ready,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
@@ -545,6 +547,8 @@ void app_stop(struct app *a, int signo)
 	(void)notify_send(a->notify, "STOPPING=1");
 	sandbox_core_drain(a->core);
 	rpc_server_drain(a->server);
+	if (a->gateway)
+		gateway_drain(a->gateway);
 	on_tick(&a->tick, a);
 }
 
@@ -566,6 +570,7 @@ struct app *app_free(struct app *a)
 	if (!a)
 		return NULL;
 	timer_clear(&a->tick);	/* it asks the server, and the loop runs once more below */
+	app_gateway_free(a);
 	app_metrics_free(a);
 	a->server = rpc_server_free(a->server);
 	fd_close(a->listen_fd);
@@ -573,6 +578,7 @@ struct app *app_free(struct app *a)
 	app_status_free(a);
 	commands_free(a->commands);
 	sandbox_core_free(a->core);
+	tokens_free(a->tokens);
 	local_process_free(a->local);
 	timer_clear(&a->local_retry);
 	app_accounts_free(a);

@@ -11,6 +11,7 @@
 #include "daemon/conf/secret.h"
 #include "daemon/main/app.h"
 #include "daemon/main/app_flavour.h"
+#include "daemon/main/gateway_address.h"
 #include "daemon/sandbox/rules/policy.h"
 #include "proto/base/host.h"
 #include "proto/base/str.h"
@@ -163,6 +164,33 @@ static void check_policy(struct conf *c, const char *instance)
 	}
 }
 
+static void check_gateway(struct conf *c)
+{
+	const char *listen = conf_get(c, "gateway", NULL, "listen");
+	bool cert = conf_is_set(c, "gateway", NULL, "tls_cert"), key = conf_is_set(c, "gateway", NULL, "tls_key");
+	bool remote = conf_get_bool(c, "gateway", NULL, "allow_remote");
+	struct host_port v[GATEWAY_ADDRESSES_MAX];
+	struct status why = STATUS_OK;
+	char at[512];
+	size_t n = 0;
+
+	conf_place(c, "gateway", NULL, "listen", at);
+	if (!str_eq(listen, "none") && gateway_addresses_parse(listen, v, &n, &why) < 0)
+		conf_problem(c, "%s: %s", at, why.text);
+	for (size_t i = 0; status_ok(&why) && i < n; i++) {
+		if (host_is_loopback(v[i].host))
+			continue;
+		if (!remote)
+			conf_problem(c, "%s: \"%s\" is not this machine alone; set allow_remote = yes if others may reach it", at,
+				     v[i].host);
+		else if (!cert)
+			conf_problem(c, "%s: \"%s\" would show tokens to everybody on the way; set tls_cert and tls_key", at, v[i].host);
+	}
+	if (cert != key)
+		conf_problem(c, "%s: tls_cert and tls_key belong together",
+			     conf_place(c, "gateway", NULL, cert ? "tls_cert" : "tls_key", at));
+}
+
 static void check_order(struct conf *c, const char *smaller, const char *larger)
 {
 	char at[512];
@@ -181,6 +209,7 @@ void app_check_conf(struct conf *c, bool local)
 		check_uid(c, name);
 	for (size_t i = 0; (name = conf_instance(c, "policy", i)); i++)
 		check_policy(c, name);
+	check_gateway(c);
 	check_order(c, "per_command", "per_uid");
 	check_order(c, "per_uid", "total");
 }

@@ -81,6 +81,11 @@ struct app {
 	struct app_status *look;
 	struct rpc_socket *metrics_socket;	/* as `socket` */
 	struct http_server *metrics;	/* NULL = none */
+	struct tokens *tokens;
+	struct gateway *gateway;
+	struct tls_server *gateway_tls;	/* NULL = plain */
+	struct rpc_socket *gateway_socket;
+	char *gateway_url;		/* what programs are given; NULL = it listens on no TCP port */
 };
 
 /* app_manager.c: the service manager, if one started us: what it passed, and what it is told. As app_accounts_new(). */
@@ -116,6 +121,12 @@ void app_local_open(struct account *c);
 /* app_metrics.c: the socket for OpenMetrics, if there is to be one. As app_accounts_new(). */
 must_check int app_metrics_new(struct app *a);
 void app_metrics_free(struct app *a);
+
+/* app_gateway.c: tokens are read before the core starts the store, rows that are over go after it. As app_accounts_new(). */
+must_check int app_tokens_new(struct app *a);
+must_check int app_tokens_start(struct app *a);
+must_check int app_gateway_new(struct app *a);
+void app_gateway_free(struct app *a);
 
 /* app_status.c: what Status and Config tell. */
 /* "49983-ID.domain": whoever knows the id may use the sandbox, so it is for admins. */

@@ -22,6 +22,8 @@ SECTIONS = {  # heading and what it is about
     "policy": ("[policy]", "What happens to sandboxes that are not in use."),
     "pool": ("[pool]", "Connections to the clouds."),
     "spool": ("[spool]", "The output of commands that is kept on disk."),
+    "gateway": ("[gateway]", "The HTTP door for programs that use an unmodified SDK. Every call of the control plane needs a token "
+                             "of this daemon; agentboxctl run and agentboxctl env give programs one."),
 }
 TYPES = {
     "STRING": "text", "PATH": "absolute path", "URL": "http:// or https:// URL", "HEADER": "name of a header",

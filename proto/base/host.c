@@ -91,3 +91,13 @@ bool host_is_loopback(const char *s)
 		return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
 	return n >= m && strcasecmp(s + n - m, local) == 0 && (n == m || s[n - m - 1] == '.');
 }
+
+bool host_is_any(const char *s)
+{
+	struct in_addr v4;
+	struct in6_addr v6;
+
+	if (inet_pton(AF_INET, s, &v4) == 1)
+		return v4.s_addr == INADDR_ANY;
+	return inet_pton(AF_INET6, s, &v6) == 1 && IN6_IS_ADDR_UNSPECIFIED(&v6);
+}

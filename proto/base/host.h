@@ -25,6 +25,7 @@ bool host_is_name(const char *s, size_t max);
 /* "host" or "host:port", where host is a name or an address, and the port not 0. */
 bool host_port_is_valid(const char *s);
 bool host_is_address(const char *s);	/* IPv4 or IPv6, without brackets */
+bool host_is_any(const char *s);	/* 0.0.0.0 or ::, which reach this machine */
 /* This machine: 127.0.0.0/8, ::1, localhost and what is below it. */
 bool host_is_loopback(const char *s);
 

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/* Listeners and connections of the gateway. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "daemon/common/obs/log.h"
+#include "daemon/gateway/impl.h"
+#include "proto/base/fd.h"
+#include "proto/base/host.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define CONNECTIONS    4096u
+#define STREAMS	       256u
+#define WINDOW_BYTES   (64u * 1024)
+#define SEND_MAX_BYTES (256u * 1024)
+#define HEAD_MAX_N     128u
+#define HEAD_MAX_BYTES (64u * 1024)
+#define HEAD_MS	       10000u
+#define IDLE_MS	       620000u		/* what the cloud's control plane allows */
+#define UNREAD_BYTES   (64u * 1024 * 1024)	/* of all connections of HTTP/2 */
+
+/* --- connections --- */
+
+static unsigned held_by(const struct gateway *g, const struct who_peer *peer)
+{
+	unsigned n = 0;
+
+	list_for_each(node, &g->conns) {
+		const struct who_peer *other = &list_entry(node, struct gateway_conn, node)->peer;
+
+		n += other->is_known == peer->is_known && other->uid == peer->uid;
+	}
+	return n;
+}
+
+/* One uid leaves room for the others; those that cannot be told apart share theirs. */
+static bool has_room(const struct gateway *g, const struct who_peer *peer)
+{
+	if (g->counts.connections >= g->o.max_connections)
+		return false;
+	return g->o.whole_account || held_by(g, peer) < MAX(g->o.max_connections / 2, 1u);
+}
+
+static int on_conn(struct http_conn *http, void *user, void **ret_user)
+{
+	struct gateway_door *door = user;
+	struct gateway *g = door->g;
+	struct gateway_conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	if (door->is_unix)
+		c->peer.uid = (uid_t)-1;
+	else
+		who_find(g->lookup, http_conn_fd(http), &c->peer);
+	if (!has_room(g, &c->peer)) {
+		log_warn("gateway_refused", "why=connections uid=%d held=%u", c->peer.is_known ? (int)c->peer.uid : -1,
+			 g->counts.connections);
+		free(c);
+		return -EUSERS;
+	}
+	c->door = door;
+	c->number = ++g->last_conn;
+	list_add_tail(&g->conns, &c->node);
+	g->counts.connections++;
+	*ret_user = c;
+	return 0;
+}
+
+static void on_conn_closed(struct http_conn *http, void *conn_user, const char *reason, void *user)
+{
+	struct gateway_conn *c = conn_user;
+
+	c->door->g->counts.connections--;
+	list_del(&c->node);
+	free(c);
+}
+
+/* --- listeners --- */
+
+static void door_free(struct gateway_door *d)
+{
+	http_server_free(d->server);
+	list_del(&d->node);
+	free(d->shown);
+	free(d);
+}
+
+static uint16_t port_of(int fd)
+{
+	struct sockaddr_storage a = { 0 };
+	socklen_t n = sizeof(a);
+
+	if (getsockname(fd, (struct sockaddr *)&a, &n) < 0)
+		return 0;
+	if (a.ss_family == AF_INET)
+		return ntohs(((struct sockaddr_in *)(void *)&a)->sin_port);
+	return a.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)(void *)&a)->sin6_port) : 0;
+}
+
+int gateway_listen(struct gateway *g, const struct gateway_listen *l)
+{
+	struct gateway_door *d = calloc(1, sizeof(*d));
+	struct http_server_options o = {
+		.loop = g->loop, .listen_fd = l->fd, .tls = l->tls, .http1 = true, .http2 = l->tls != NULL,
+		.max_conns = g->o.max_connections, .max_streams = g->o.max_streams, .stream_window = WINDOW_BYTES,
+		.send_max = SEND_MAX_BYTES, .head_max_n = HEAD_MAX_N, .head_max_bytes = HEAD_MAX_BYTES, .budget = g->budget,
+		.handshake_ms = HEAD_MS, .idle_ms = IDLE_MS,
+		.on_conn = on_conn, .on_conn_closed = on_conn_closed, .on_request = gateway_door_on_request, .user = d,
+	};
+	int r = -ENOMEM;
+
+	if (d)
+		d->shown = strdup(l->shown);
+	if (!d || !d->shown) {
+		fd_close(l->fd);
+		free(d);
+		return r;
+	}
+	d->g = g;
+	d->is_unix = l->is_unix;
+	d->is_tls = l->tls != NULL;
+	d->port = port_of(l->fd);
+	list_add_tail(&g->doors, &d->node);
+	r = http_server_new(&o, &d->server);
+	if (r < 0) {
+		door_free(d);
+		return r;
+	}
+	log_info("gateway", "listen=%s", log_q(l->shown));
+	return 0;
+}
+
+bool gateway_is_own(const struct gateway *g, const char *host, uint16_t port)
+{
+	if (!host_is_loopback(host) && !host_is_any(host))
+		return false;
+	list_for_each(n, &g->doors)
+		if (port && list_entry(n, struct gateway_door, node)->port == port)
+			return true;
+	return false;
+}
+
+/* --- the whole --- */
+
+static int copy_accounts(struct gateway *g)
+{
+	g->accounts = calloc(g->o.n_accounts + 1, sizeof(*g->accounts));
+	if (!g->accounts)
+		return -ENOMEM;
+	for (size_t i = 0; i < g->o.n_accounts; i++)
+		g->accounts[i] = g->o.accounts[i];
+	g->o.accounts = g->accounts;
+	return 0;
+}
+
+int gateway_new(const struct gateway_options *o, struct gateway **ret)
+{
+	struct gateway *g = calloc(1, sizeof(*g));
+	int r = g ? 0 : -ENOMEM;
+
+	if (!g)
+		return r;
+	g->loop = o->loop;
+	g->o = *o;
+	g->o.max_connections = o->max_connections ? o->max_connections : CONNECTIONS;
+	g->o.max_streams = o->max_streams ? o->max_streams : STREAMS;
+	list_init(&g->doors);
+	list_init(&g->conns);
+	list_init(&g->controls);
+	list_init(&g->relays);
+	g->budget = http_budget_new(UNREAD_BYTES);
+	r = g->budget ? copy_accounts(g) : -ENOMEM;
+	if (!r)
+		r = who_lookup_new(&g->lookup);
+	if (r < 0) {
+		gateway_free(g);
+		return r;
+	}
+	*ret = g;
+	return 0;
+}
+
+void gateway_drain(struct gateway *g)
+{
+	g->draining = true;
+	list_for_each(n, &g->doors)
+		http_server_drain(list_entry(n, struct gateway_door, node)->server);
+}
+
+void gateway_counts(const struct gateway *g, struct gateway_counts *ret)
+{
+	*ret = g->counts;
+}
+
+struct gateway *gateway_free(struct gateway *g)
+{
+	if (!g)
+		return NULL;
+#ifdef GATEWAY_HAS_CONTROL
+	gateway_control_end_all(g);
+#endif
+#ifdef GATEWAY_HAS_RELAY
+	gateway_relay_end_all(g);
+#endif
+	list_for_each_safe(n, &g->doors)
+		door_free(list_entry(n, struct gateway_door, node));
+	list_for_each_safe(n, &g->conns) {
+		list_del(n);
+		free(list_entry(n, struct gateway_conn, node));
+	}
+	http_budget_unref(g->budget);
+	who_lookup_free(g->lookup);
+	free(g->accounts);
+	free(g);
+	return NULL;
+}
