@@ -173,61 +173,26 @@ void rest_reply_doc(struct rest *r, unsigned status, enum cloud_doc_id doc, cons
 	answer(r, status, cloud_json_text(doc, v, r->flavour, part, &e), NULL);
 }
 
-void rest_list_begin(struct rest_list *l, const char *key)
+void rest_list_reply(struct rest *r, unsigned status, struct doc_list *l)
 {
-	*l = (struct rest_list){ .key = key };
-	buf_init(&l->out, 0);
-	l->e = key ? buf_printf(&l->out, "{\"%s\":{", key) : buf_put_str(&l->out, "[");
-}
+	char *text = doc_list_take(l);
 
-void rest_list_add(struct rest *r, struct rest_list *l, const char *name, enum cloud_doc_id doc, const void *v,
-		   unsigned part)
-{
-	if (!l->e && l->has_some)
-		l->e = buf_put_str(&l->out, ",");
-	l->has_some = true;
-	if (!l->e && l->key)
-		l->e = buf_put_json(&l->out, name);
-	if (!l->e && l->key)
-		l->e = buf_put_str(&l->out, ":");
-	if (!l->e)
-		l->e = cloud_json_write(doc, v, r->flavour, part, &l->out);
-}
-
-void rest_list_reply(struct rest *r, unsigned status, struct rest_list *l)
-{
-	char *text = NULL;
-
-	if (!l->e)
-		l->e = buf_put_str(&l->out, l->key ? "}}" : "]");
-	if (!l->e)
-		text = buf_take_str(&l->out);
-	buf_fini(&l->out);
 	if (text)
 		answer(r, status, text, NULL);
 	else
 		rest_fail(r, 500, "out of memory");
 }
 
-static void fail(struct rest *r, unsigned status, const char *error_code, const char *message)
-{
-	scoped(buf_fini) struct buf out = BUF_NULL;
-	int e = cloud_error_write(status, error_code, message, r->flavour, &out);
-
-	answer(r, status, e == 0 ? buf_take_str(&out) : NULL, message);
-}
-
 static void printf_like(5, 0) failv(struct rest *r, unsigned status, const char *error_code,
 				    const char *prefix, const char *fmt, va_list ap)
 {
-	char text[400];
-	size_t n = (size_t)snprintf(text, sizeof(text), "%s", prefix);
+	char message[400];
+	va_list again;
 
-	vsnprintf(text + n, sizeof(text) - n, fmt, ap);
-	/* A cut may have gone through a character. */
-	for (n = strlen(text); n && !str_is_utf8(text, n); n--)
-		text[n - 1] = 0;
-	fail(r, status, error_code, text);
+	va_copy(again, ap);
+	vsnprintf(message, sizeof(message), fmt, again);
+	va_end(again);
+	answer(r, status, answer_error(status, error_code, r->flavour, prefix, fmt, ap), message);
 }
 
 void rest_fail(struct rest *r, unsigned status, const char *fmt, ...)
@@ -400,36 +365,18 @@ static bool rest_authenticate(struct rest *r)
 /* Path parameters, then the body's form. */
 static bool rest_parse(struct rest *r)
 {
-	const char *type = reply_request(r->x, "content-type");
-	json_error_t e;
-
 	size_t at = cloud_route_parameter(r->to, "{id}");
+	char why[ANSWER_WHY_MAX];
 
 	if (at < r->query.n_segments && cloud_id_parse(r->query.segments[at], r->id) < 0) {
 		rest_fail(r, 400, "Invalid sandbox ID");
 		return false;
 	}
-	if (!buf_len(&r->body)) {
-		if (!has_flag(r, ROUTE_BODY))
-			return true;
-		rest_invalid(r, "request body has an error: value is required but missing");
-		return false;
-	}
-	/* What no call reads is no error in it. */
-	if (!has_flag(r, ROUTE_BODY) && (str_eq(cloud_route_info(r->to)->method, "GET") ||
-					 str_eq(cloud_route_info(r->to)->method, "DELETE")))
+	if (answer_read_body(r->to, reply_request(r->x, "content-type"), buf_data(&r->body), buf_len(&r->body),
+			     &r->in, why) == 0)
 		return true;
-	if (!type || strncasecmp(type, "application/json", 16) != 0) {
-		rest_invalid(r, "header Content-Type must be application/json");
-		return false;
-	}
-	r->in = json_loadb((const char *)buf_data(&r->body), buf_len(&r->body), 0, &e);
-	if (!json_is_object(r->in)) {
-		rest_invalid(r, "request body has an error: %s",
-			     r->in ? "it must be an object" : e.text);
-		return false;
-	}
-	return true;
+	rest_fail(r, 400, "%s", why);
+	return false;
 }
 
 static void rest_run(struct rest *r)
@@ -452,7 +399,7 @@ static bool rest_read(struct rest *r)
 	if (!e)
 		return true;
 	rest_fail(r, e == -ENOBUFS ? 413 : 500, "the request body is larger than %u bytes",
-		  REST_BODY_MAX_BYTES);
+		  ANSWER_BODY_MAX);
 	return false;
 }
 
@@ -485,7 +432,7 @@ static bool rest_length_is_bad(const struct rest *r)
 	const char *length = reply_request(r->x, "content-length");
 	uint64_t n;
 
-	return length && str_u64(length, strlen(length), REST_BODY_MAX_BYTES, &n) < 0;
+	return length && str_u64(length, strlen(length), ANSWER_BODY_MAX, &n) < 0;
 }
 
 /* The key tells whose client it is; without one, AgentBox's words are all that is needed to refuse it. */
@@ -514,7 +461,7 @@ void rest_request(struct local *l, struct http_stream *x)
 	r->x = x;
 	r->to = CLOUD_ROUTE_UNKNOWN;
 	r->flavour = flavour_asked(x);
-	buf_init(&r->body, REST_BODY_MAX_BYTES);
+	buf_init(&r->body, ANSWER_BODY_MAX);
 	http_stream_set_owner(x, on_reading, r);
 	e = query_parse(reply_request(x, ":path") ? reply_request(x, ":path") : "", &r->query);
 	if (e < 0)
@@ -522,7 +469,7 @@ void rest_request(struct local *l, struct http_stream *x)
 	else if (!rest_match(r) || !rest_authenticate(r))
 		return;
 	else if (rest_length_is_bad(r))
-		rest_fail(r, 413, "the request body is larger than %u bytes", REST_BODY_MAX_BYTES);
+		rest_fail(r, 413, "the request body is larger than %u bytes", ANSWER_BODY_MAX);
 	else
 		on_reading(x, r);
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "daemon/common/ev/loop.h"
+#include "daemon/common/http/answer.h"
 #include "daemon/common/http/query.h"
 #include "daemon/local/state/local.h"
 #include "daemon/local/state/state.h"
@@ -20,7 +21,6 @@
 #include "proto/wire/fields.h"
 
 #define REST_DISK_MB	    10240u	/* shown; the space is the machine's */
-#define REST_BODY_MAX_BYTES (16u * 1024 * 1024)	/* 413 above it */
 
 struct rest;
 typedef void rest_handler(struct rest *r);
@@ -55,20 +55,8 @@ void rest_invalid(struct rest *r, const char *fmt, ...) printf_like(2, 3);
 /* 400: exists in the cloud, not here. */
 void rest_unsupported(struct rest *r, const char *what);
 
-/* An answer that is a list of documents, or an object of them in the member `key` of an object. */
-struct rest_list {
-	struct buf out;
-	const char *key;	/* NULL = a list */
-	bool has_some;
-	int e;			/* the first failure */
-};
-
-void rest_list_begin(struct rest_list *l, const char *key);
-/* `name`: of this one in the object. */
-void rest_list_add(struct rest *r, struct rest_list *l, const char *name, enum cloud_doc_id doc, const void *v,
-		   unsigned part);
-/* Ends the call; `l` is freed. */
-void rest_list_reply(struct rest *r, unsigned status, struct rest_list *l);
+/* With a list; it is freed. Ends the call. */
+void rest_list_reply(struct rest *r, unsigned status, struct doc_list *l);
 
 /* The body, which the cloud knows as `doc`, into *ret: what it does not say stays. False after the call ended with
  * 400; *ret is zero then. */
@@ -90,11 +78,6 @@ void rest_limit(struct rest *r, const char *what);
 void rest_limits(struct rest *r, const struct cloud_network *network, bool no_memory);
 /* A timeout of the body, from 1 to the maximum; false after the call ended with 400. */
 bool rest_timeout_ok(struct rest *r, uint32_t timeout_s);
-
-/* A page of a listing: `limit` of the query (false after the call ended), the header with the token of
- * the next page behind that row. */
-bool rest_page_limit(struct rest *r, uint64_t *ret);
-must_check int rest_next_token(struct rest *r, int64_t at_us, const char *id, bool ascending);
 
 /* What every sandbox has here, as it is shown. */
 uint32_t rest_cpu_count(const struct state *st);

@@ -31,14 +31,14 @@ static bool take_number(struct rest *r, const char *key, uint64_t max, int64_t *
 
 struct metric_list {
 	struct rest *r;
-	struct rest_list rows;
+	struct doc_list rows;
 };
 
 static int add_metric(const struct cloud_metric *v, void *user)
 {
 	struct metric_list *l = user;
 
-	rest_list_add(l->r, &l->rows, NULL, CLOUD_DOC_METRIC, v, 0);
+	doc_list_add(&l->rows, NULL, CLOUD_DOC_METRIC, v, 0);
 	return l->rows.e;
 }
 
@@ -54,14 +54,14 @@ void rest_metrics(struct rest *r)
 		rest_fail(r, 400, "start must not be after end");
 		return;
 	}
-	rest_list_begin(&l.rows, NULL);
+	doc_list_begin(&l.rows, r->flavour, NULL);
 	if (s && !l.rows.e)
 		l.rows.e = meter_series(&s->meter, start_s, end_s, add_metric, &l);
 	rest_list_reply(r, 200, &l.rows);
 }
 
 /* One id of the list; false after the call ended. */
-static bool add_latest(struct rest *r, const char *text, size_t n, struct rest_list *to)
+static bool add_latest(struct rest *r, const char *text, size_t n, struct doc_list *to)
 {
 	char id[2 * CLOUD_SANDBOX_ID_MAX];
 	struct cloud_metric v;
@@ -74,11 +74,11 @@ static bool add_latest(struct rest *r, const char *text, size_t n, struct rest_l
 	}
 	s = rest_find(r);
 	if (s && meter_last(&s->meter, &v))
-		rest_list_add(r, to, s->id, CLOUD_DOC_METRIC, &v, 0);
+		doc_list_add(to, s->id, CLOUD_DOC_METRIC, &v, 0);
 	return true;
 }
 
-static bool add_all_latest(struct rest *r, const char *ids, struct rest_list *to)
+static bool add_all_latest(struct rest *r, const char *ids, struct doc_list *to)
 {
 	size_t count = 0, n;
 
@@ -97,15 +97,15 @@ static bool add_all_latest(struct rest *r, const char *ids, struct rest_list *to
 void rest_metrics_of(struct rest *r)
 {
 	const char *ids = query_get(&r->query, "sandbox_ids");
-	struct rest_list found;
+	struct doc_list found;
 
 	if (!ids || !*ids) {
 		rest_invalid(r, "parameter \"sandbox_ids\" in query has an error: value is required");
 		return;
 	}
-	rest_list_begin(&found, "sandboxes");
+	doc_list_begin(&found, r->flavour, "sandboxes");
 	if (!add_all_latest(r, ids, &found)) {
-		buf_fini(&found.out);
+		doc_list_fini(&found);
 		return;
 	}
 	r->id[0] = '\0';

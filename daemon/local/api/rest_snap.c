@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/http/listing.h"
 #include "daemon/local/api/rest.h"
 #include "daemon/local/state/saved_state.h"
 #include "proto/base/clock.h"
@@ -151,11 +152,10 @@ struct row {
 struct snapshot_query {
 	const char *source;		/* NULL = any */
 	char source_id[ROUTE_ID_MAX + 1];
-	bool none, has_cursor;
+	bool none;
 	struct template_ref ref;
 	const struct template *named;
-	struct cursor cursor;
-	uint64_t limit;
+	struct listing page;
 };
 
 static bool take_filter(struct rest *r, struct snapshot_query *q)
@@ -189,18 +189,13 @@ static bool take_filter(struct rest *r, struct snapshot_query *q)
 	return true;
 }
 
-static bool take_page(struct rest *r, struct snapshot_query *q)
+static bool take_snapshots_page(struct rest *r, struct snapshot_query *q)
 {
-	const char *token = query_get(&r->query, "nextToken");
+	const char *why;
 
-	if (!rest_page_limit(r, &q->limit))
-		return false;
-	if (!token || !*token)
+	if (listing_parse_page(&r->query, &q->page, &why) == 0)
 		return true;
-	q->has_cursor = true;
-	if (cursor_decode(token, &q->cursor) == 0 && !q->cursor.ascending)
-		return true;
-	rest_fail(r, 400, "Invalid next token");
+	rest_fail(r, 400, "%s", why);
 	return false;
 }
 
@@ -237,20 +232,20 @@ static size_t collect(const struct rest *r, const struct snapshot_query *q, stru
 
 static void rest_snap_answer(struct rest *r, const struct snapshot_query *q, const struct row *v, size_t n)
 {
-	struct rest_list rows;
+	struct doc_list rows;
 	size_t at = 0;
 
-	rest_list_begin(&rows, NULL);
-	while (q->has_cursor && at < n &&
-	       cursor_compare(v[at].b->at_us, v[at].t->id, q->cursor.at_us, q->cursor.id, false) <= 0)
+	doc_list_begin(&rows, r->flavour, NULL);
+	while (q->page.has_cursor && at < n &&
+	       cursor_compare(v[at].b->at_us, v[at].t->id, q->page.cursor.at_us, q->page.cursor.id, false) <= 0)
 		at++;
-	for (size_t end = MIN(n, at + q->limit); at < end; at++) {
+	for (size_t end = MIN(n, at + q->page.limit); at < end; at++) {
 		struct snapshot_view view;
 
-		rest_list_add(r, &rows, NULL, CLOUD_DOC_SNAPSHOT, snapshot_view(v[at].t, v[at].b, &view), 0);
+		doc_list_add(&rows, NULL, CLOUD_DOC_SNAPSHOT, snapshot_view(v[at].t, v[at].b, &view), 0);
 	}
 	if (!rows.e && at < n && at)
-		rows.e = rest_next_token(r, v[at - 1].b->at_us, v[at - 1].t->id, false);
+		rows.e = listing_put_next(&r->extra, v[at - 1].b->at_us, v[at - 1].t->id, false);
 	rest_list_reply(r, 200, &rows);
 }
 
@@ -261,7 +256,7 @@ void rest_snapshots(struct rest *r)
 	struct row *v;
 	size_t n = 1;
 
-	if (!take_filter(r, &q) || !take_page(r, &q))
+	if (!take_filter(r, &q) || !take_snapshots_page(r, &q))
 		return;
 	while ((t = templates_next(state_templates(r->l->state), t)))
 		n++;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/http/listing.h"
 #include "daemon/local/api/rest.h"
 #include "daemon/local/state/saved_state.h"
 #include "proto/base/clock.h"
@@ -93,7 +94,7 @@ void rest_template_alias(struct rest *r)
 
 /* --- tags --- */
 
-static void add_tag(struct rest *r, struct rest_list *rows, const struct template *t, const struct template_build *b)
+static void add_tag(struct doc_list *rows, const struct template *t, const struct template_build *b)
 {
 	char id[TEMPLATE_UUID_MAX + 1];
 	struct cloud_template_tag v = {
@@ -103,24 +104,24 @@ static void add_tag(struct rest *r, struct rest_list *rows, const struct templat
 	};
 
 	template_build_id(t, b, id);
-	rest_list_add(r, rows, NULL, CLOUD_DOC_TEMPLATE_TAG, &v, 0);
+	doc_list_add(rows, NULL, CLOUD_DOC_TEMPLATE_TAG, &v, 0);
 }
 
 void rest_template_tags(struct rest *r)
 {
 	struct template_build *b;
-	struct rest_list rows;
+	struct doc_list rows;
 	struct template *t;
 
 	if (!find_path(r, false, &t, &b))
 		return;
-	rest_list_begin(&rows, NULL);
+	doc_list_begin(&rows, r->flavour, NULL);
 	if (!t->team)
-		add_tag(r, &rows, t, NULL);
+		add_tag(&rows, t, NULL);
 	list_for_each(n, &t->builds) {
 		b = list_entry(n, struct template_build, node);
 		if (b->tag[0])
-			add_tag(r, &rows, t, b);
+			add_tag(&rows, t, b);
 	}
 	rest_list_reply(r, 200, &rows);
 }
@@ -295,18 +296,18 @@ static bool team_is_own(struct rest *r)
 
 static void list_all(struct rest *r, const struct template *after, uint64_t limit)
 {
-	struct rest_list rows;
+	struct doc_list rows;
 	const struct template *t = after, *last = NULL;
 
-	rest_list_begin(&rows, NULL);
+	doc_list_begin(&rows, r->flavour, NULL);
 	while ((t = templates_next_fixed(state_templates(r->l->state), t)) && limit--) {
 		struct template_view room;
 
-		rest_list_add(r, &rows, NULL, CLOUD_DOC_TEMPLATE, template_view(r, t, &room), CLOUD_LISTED);
+		doc_list_add(&rows, NULL, CLOUD_DOC_TEMPLATE, template_view(r, t, &room), CLOUD_LISTED);
 		last = t;
 	}
 	if (!rows.e && t && last)
-		rows.e = rest_next_token(r, last->made_us, last->id, false);
+		rows.e = listing_put_next(&r->extra, last->made_us, last->id, false);
 	rest_list_reply(r, 200, &rows);
 }
 
@@ -316,19 +317,21 @@ void rest_templates_v1(struct rest *r)
 		list_all(r, NULL, UINT64_MAX);
 }
 
-/* The one that the token names; false after the call ended. */
-static bool take_token(struct rest *r, const struct template **ret)
+/* The page that is asked for, and the template that it begins behind; false after the call ended. */
+static bool take_templates_page(struct rest *r, struct listing *page, const struct template **ret)
 {
-	const char *token = query_get(&r->query, "nextToken");
 	const struct template *t = NULL;
-	struct cursor c;
+	const char *why;
 
 	*ret = NULL;
-	if (!token || !*token)
+	if (listing_parse_page(&r->query, page, &why) < 0) {
+		rest_fail(r, 400, "%s", why);
+		return false;
+	}
+	if (!page->has_cursor)
 		return true;
-	if (cursor_decode(token, &c) == 0 && !c.ascending)
-		while ((t = templates_next_fixed(state_templates(r->l->state), t)) && !str_eq(t->id, c.id))
-			;
+	while ((t = templates_next_fixed(state_templates(r->l->state), t)) && !str_eq(t->id, page->cursor.id))
+		;
 	*ret = t;
 	if (!t)
 		rest_fail(r, 400, "Invalid next token");
@@ -338,10 +341,10 @@ static bool take_token(struct rest *r, const struct template **ret)
 void rest_templates_v2(struct rest *r)
 {
 	const struct template *after;
-	uint64_t limit;
+	struct listing page;
 
-	if (team_is_own(r) && rest_page_limit(r, &limit) && take_token(r, &after))
-		list_all(r, after, limit);
+	if (team_is_own(r) && take_templates_page(r, &page, &after))
+		list_all(r, after, page.limit);
 }
 
 /* Of a template that is no snapshot: NULL. */
