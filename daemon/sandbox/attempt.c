@@ -450,13 +450,18 @@ void attempt_leave(struct sandbox_op *op)
 		cloud_call_abandon(a->call);
 }
 
+bool attempt_was_sent(const struct sandbox_op *op)
+{
+	const struct attempt *a = op->attempt;
+
+	return a && (a->step == ATTEMPT_RESOLVE ||
+		     (a->step == ATTEMPT_POST && a->call && cloud_call_was_sent(a->call)));
+}
+
 void attempt_expired(struct sandbox_op *op, bool has_request_id, struct status *ret)
 {
-	struct attempt *a = op->attempt;
-
-	if (a && (a->step == ATTEMPT_RESOLVE ||
-		  (a->step == ATTEMPT_POST && a->call && cloud_call_was_sent(a->call))))
-		unknown(a, has_request_id, ret);
+	if (attempt_was_sent(op))
+		unknown(op->attempt, has_request_id, ret);
 	else
 		op_expired_status(op, ret);
 }

@@ -131,6 +131,8 @@ void attempt_end_without(struct attempt *a, const struct status *st, bool refuse
 void attempt_join(struct attempt *a, struct sandbox_op *op,
 		  void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes));
 void attempt_leave(struct sandbox_op *op);		/* if it waits for one */
+/* The cloud may have been asked by what it waits for. */
+bool attempt_was_sent(const struct sandbox_op *op);
 /* What an op that cannot wait longer is told. */
 void attempt_expired(struct sandbox_op *op, bool has_request_id, struct status *ret);
 /*

@@ -253,6 +253,7 @@ void op_end_sandbox_of(struct sandbox_op *op, const struct sandbox *b, enum sand
 	struct sandbox_view v;
 
 	sandbox_view(b, source, &v);
+	v.resumed = op->resumed;
 	op_end_sandbox(op, &ok, &v);
 }
 

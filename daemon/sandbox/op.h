@@ -66,6 +66,7 @@ struct sandbox_op {
 	struct grave grave;
 	struct principal who;
 	uint64_t deadline_ms, began_ms;
+	bool resumed;			/* this is what woke it */
 	uint64_t asked_at_ms;		/* when op_ask() was last used */
 	struct status pending_error;		/* the last failure that may still pass */
 	union op_done done;

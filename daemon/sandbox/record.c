@@ -437,6 +437,7 @@ int sandbox_learn(struct sandbox *b, const struct cloud_sandbox *s, uint64_t now
 	}
 	if (s->is_detail)
 		learn_network(&l, b, s->network);
+	b->detail_known = b->detail_known || s->is_detail;
 	if (l.err)
 		return l.err;
 	b->fresh_at_ms = now_ms;
@@ -481,6 +482,9 @@ void sandbox_view(const struct sandbox *b, enum sandbox_source source, struct sa
 		.disk_size_mb = b->disk_size_mb,
 		.envd_version = b->envd_version,
 		.domain = b->domain,
+		.access_token = b->access_token,
+		.traffic_token = b->traffic_token,
+		.is_detail = b->detail_known,
 		.allow_internet_access = b->allow_internet_access,
 		.on_timeout = (enum sandbox_on_timeout)b->on_timeout,
 		.keep_memory = b->keep_memory,

@@ -52,6 +52,7 @@ struct sandbox {
 	char *template_id, *alias, *envd_version, *domain, *warning;
 	char *access_token, *traffic_token;
 	bool token_known;
+	bool detail_known;		/* a get was read in this run: what lists and creates do not say is there */
 	struct pairs metadata;
 	int64_t started_at_ms, end_at_ms;
 	uint32_t cpu_count, memory_mb, disk_size_mb;

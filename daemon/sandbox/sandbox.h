@@ -199,6 +199,10 @@ must_check int sandbox_set_policy(struct sandbox_core *core, const struct sandbo
 must_check int sandbox_pause(struct sandbox_core *core, const struct sandbox_call *call,
 			     bool keep_memory, sandbox_bool_fn *done, struct sandbox_op **ret);
 
+/* Ends it not before that; never shortens, and wakes nothing. SANDBOX_PAUSED where it is paused. */
+must_check int sandbox_refresh(struct sandbox_core *core, const struct sandbox_call *call,
+			       uint64_t for_ms, sandbox_bool_fn *done, struct sandbox_op **ret);
+
 /* Replaces the egress settings as a whole; network NULL = none of them. allow_internet_access -1 =
  * as it is. */
 must_check int sandbox_update_network(struct sandbox_core *core, const struct sandbox_call *call,
@@ -246,6 +250,7 @@ struct sandbox_page {
 	const struct sandbox_view *sandboxes;
 	size_t n;
 	const char *next_page_token;	/* "" = the end */
+	size_t n_running;		/* of all that match, on whatever page */
 	uint64_t question;		/* what its tokens are for: rules/page.h */
 	enum sandbox_source source;
 	int64_t as_of_ms;

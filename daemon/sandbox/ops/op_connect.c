@@ -305,6 +305,7 @@ static void on_connected(struct cloud_result *r, void *user)
 		sandbox_used(op->core, b);	/* it may have been idle for long */
 		sandbox_seen(op->core, b, r->sandbox);
 	}
+	op->resumed = op->resumed || (r->sandbox && r->sandbox->resumed);
 	a->answer = give(r->sandbox);
 	read_back(op, on_read);
 }
@@ -314,6 +315,7 @@ static void on_resumed(struct sandbox_op *op, const struct status *st, bool yes)
 {
 	struct args *a = op->args;
 
+	op->resumed = op->resumed || (status_ok(st) && yes);
 	if (!status_ok(st))
 		op_fail(op, st);
 	else if (yes && a->resume_s >= a->life_s)

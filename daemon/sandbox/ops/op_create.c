@@ -40,6 +40,7 @@ struct args {
 	struct holder *holder;		/* process_lease: the caller's process */
 	bool bad;			/* input was refused: why */
 	struct status why;
+	uint64_t sent_deadline_ms;	/* 0 = none, or in force already */
 	bool is_fresh;			/* the sandbox that is there was just asked about */
 	bool own;			/* the creation it waits for is that of its request, not just of its name */
 };
@@ -144,6 +145,7 @@ static int init_args(struct args *a, const struct sandbox_create *c)
 					.auto_resume = c->auto_resume };
 	a->must_create = c->must_create;
 	a->wait_ready = c->wait_ready;
+	a->sent_deadline_ms = c->sent_deadline_ms;
 	if (text_set(&a->request_id, c->request_id) < 0 || text_set(&a->account, c->account) < 0 ||
 	    text_set(&a->name, c->name) < 0 ||
 	    text_set(&a->template_id, str_is_empty(c->template_id) ? "base" : c->template_id) < 0 ||
@@ -627,6 +629,12 @@ static void op_create_expire(struct sandbox_op *op)
 	struct args *a = op->args;
 	struct status st;
 
+	if (a->sent_deadline_ms && attempt_was_sent(op)) {
+		op->deadline_ms = a->sent_deadline_ms;
+		a->sent_deadline_ms = 0;
+		if (timer_set(&op->timer, rules_answer_by_ms(op->deadline_ms, clock_boot_ms())) == 0)
+			return;
+	}
 	attempt_expired(op, a->request_id[0], &st);
 	op_fail(op, &st);
 }

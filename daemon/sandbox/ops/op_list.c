@@ -15,7 +15,9 @@
 struct args {
 	struct sandbox_list q;		/* its strings and pairs are ours */
 	char *template_id, *page_token, *account_name;
+	char *place_id;
 	struct pairs metadata;
+	struct cloud_strs only;
 	uint32_t page_size;
 	struct page_place after;
 	bool from_start;
@@ -29,7 +31,9 @@ static void op_list_fini_args(void *args)
 	free(a->template_id);
 	free(a->page_token);
 	free(a->account_name);
+	free(a->place_id);
 	pairs_fini(&a->metadata);
+	cloud_strs_fini(&a->only);
 }
 
 /* --- the rows of a page --- */
@@ -39,6 +43,7 @@ struct picked {
 	size_t n;
 	struct sandbox **strangers;	/* made for this list only */
 	size_t n_strangers;
+	size_t n_running;
 };
 
 static void picked_fini(struct picked *p)
@@ -49,18 +54,27 @@ static void picked_fini(struct picked *p)
 	free(p->v);
 }
 
+static bool is_asked_for(const struct args *a, const struct sandbox *b)
+{
+	for (size_t i = 0; a->q.only && i < a->only.n; i++)
+		if (str_eq(a->only.v[i], b->id))
+			return true;
+	return !a->q.only;
+}
+
 static void pick(struct sandbox_op *op, struct picked *p, struct sandbox *b)
 {
 	struct args *a = op->args;
 	struct sandbox_view view;
+	int order;
 
 	sandbox_view(b, SANDBOX_FROM_CACHE, &view);
-	if (!page_matches(&a->q, &view))
+	if (!page_matches(&a->q, &view) || !is_asked_for(a, b))
 		return;
-	if (!a->from_start &&
-	    page_cmp(b->started_at_ms, b->id, a->after.started_at_ms, a->after.id) <= 0)
-		return;
-	p->v[p->n++] = b;
+	p->n_running += b->state == SANDBOX_RUNNING;
+	order = page_cmp(b->started_at_ms, b->id, a->after.started_at_ms, a->after.id);
+	if (a->from_start || (a->q.ascending ? order < 0 : order > 0))
+		p->v[p->n++] = b;
 }
 
 /* An id is a capability, so the list must not hand out what another user made through a daemon. */
@@ -115,6 +129,11 @@ static int in_order(const void *x, const void *y)
 	return page_cmp(a->started_at_ms, a->id, b->started_at_ms, b->id);
 }
 
+static int in_reverse(const void *x, const void *y)
+{
+	return in_order(y, x);
+}
+
 static void op_list_answer(struct sandbox_op *op, const struct cloud_list *list,
 			   enum sandbox_source source, int64_t as_of_ms)
 {
@@ -130,7 +149,8 @@ static void op_list_answer(struct sandbox_op *op, const struct cloud_list *list,
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	qsort(p.v, p.n, sizeof(struct sandbox *), in_order);
+	qsort(p.v, p.n, sizeof(struct sandbox *), a->q.ascending ? in_reverse : in_order);
+	page.n_running = p.n_running;
 	page.n = MIN(p.n, (size_t)a->page_size);
 	views = calloc(page.n + 1, sizeof(*views));
 	if (views && p.n > page.n) {
@@ -187,8 +207,13 @@ static bool op_list_check(struct sandbox_op *op, struct status *st)
 		return false;
 	}
 	a->question = page_question(&a->q, op->who.uid, op->account->name);
-	a->from_start = !a->page_token[0];
-	if (!a->from_start && page_token_parse(a->page_token, a->question, &a->after) < 0) {
+	a->after.started_at_ms = a->q.place_started_at_ms;
+	a->from_start = !a->page_token[0] && !a->place_id[0];
+	if (!str_copy(a->after.id, sizeof(a->after.id), a->place_id)) {
+		status_field(st, "page_token", "names no sandbox");
+		return false;
+	}
+	if (a->page_token[0] && page_token_parse(a->page_token, a->question, &a->after) < 0) {
 		status_field(st, "page_token", "is not one that this list gave out");
 		return false;
 	}
@@ -236,6 +261,15 @@ static const struct op_kind op_list_kind = {
 	.fini_args = op_list_fini_args,
 };
 
+static int copy_ids(struct cloud_strs *to, const struct cloud_strs *from)
+{
+	int r = 0;
+
+	for (size_t i = 0; from && i < from->n && !r; i++)
+		r = cloud_strs_add(to, from->v[i]);
+	return r;
+}
+
 int sandbox_list(struct sandbox_core *core, const struct sandbox_call *call,
 		 const struct sandbox_list *q, sandbox_list_fn *done, struct sandbox_op **ret)
 {
@@ -243,7 +277,8 @@ int sandbox_list(struct sandbox_core *core, const struct sandbox_call *call,
 
 	if (text_set(&a.template_id, q->template_id) < 0 ||
 	    text_set(&a.page_token, q->page_token) < 0 ||
-	    text_set(&a.account_name, q->account) < 0 ||
+	    text_set(&a.account_name, q->account) < 0 || text_set(&a.place_id, q->place_id) < 0 ||
+	    copy_ids(&a.only, q->only) < 0 ||
 	    pairs_from(&a.metadata, q->metadata, q->n_metadata) < 0) {
 		op_list_fini_args(&a);
 		return -ENOMEM;

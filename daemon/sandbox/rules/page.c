@@ -93,7 +93,7 @@ bool page_matches(const struct sandbox_list *q, const struct sandbox_view *b)
 {
 	uint32_t states = q->states ? q->states : ~BIT(SANDBOX_GONE);
 
-	if (!(states & BIT(b->state)))
+	if (!(states & BIT(b->state)) || (q->started_after_ms && b->started_at_ms < q->started_after_ms))
 		return false;
 	if (!str_is_empty(q->template_id) && !str_eq(q->template_id, b->template_id) &&
 	    !str_eq(q->template_id, b->alias))

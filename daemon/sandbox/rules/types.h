@@ -15,6 +15,7 @@
 
 struct cloud_iam_token;	/* proto/cloud/model.h */
 struct cloud_network;
+struct cloud_strs;
 
 enum sandbox_state {	/* numbers of agentbox.v1.SandboxState; stored: never renumber */
 	SANDBOX_STATE_NONE = 0,
@@ -54,6 +55,9 @@ struct sandbox_view {
 	int64_t started_at_ms, end_at_ms;	/* wall; 0 = unknown */
 	uint32_t cpu_count, memory_mb, disk_size_mb;
 	const char *envd_version, *domain;
+	const char *access_token, *traffic_token;	/* secret; "" = none, or not known yet */
+	bool is_detail;				/* the cloud was asked about this one: settings and machine are known */
+	bool resumed;				/* of a connect: it was paused until then */
 	int allow_internet_access;		/* -1 = unset */
 	enum sandbox_on_timeout on_timeout;	/* what the cloud does at end_at */
 	int keep_memory, auto_resume;		/* -1 = unset */
@@ -82,6 +86,7 @@ struct sandbox_create {
 	bool must_create, wait_ready;
 	struct policy_change policy;	/* the fields that are set */
 	bool process_lease;		/* the calling process holds a lease from the first moment */
+	uint64_t sent_deadline_ms;	/* takes the place of the call's deadline once the cloud was asked; 0 = none */
 	const struct cloud_network *network;	/* NULL = none */
 	const struct cloud_iam_token *iam_tokens;
 	size_t n_iam_tokens;
@@ -97,6 +102,11 @@ struct sandbox_list {
 	uint32_t page_size;		/* 0 = 100; at most 1000 */
 	const char *page_token;		/* NULL or "" = from the start */
 	bool cached, all_owners, all_hosts;
+	bool ascending;			/* the oldest first; then pages go by place */
+	int64_t started_after_ms;	/* or at that moment; 0 = whenever */
+	const char *place_id;		/* behind the place of this one, which may be gone; NULL or "" = by page_token */
+	int64_t place_started_at_ms;
+	const struct cloud_strs *only;	/* these ids; NULL = any */
 	const char *account;		/* NULL or "" = the caller's; another: admins */
 };
 

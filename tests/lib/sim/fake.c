@@ -411,10 +411,12 @@ static void act_pause(struct fake_request *q, struct fake_sandbox *b)
 static void act_connect(struct fake_request *q, struct fake_sandbox *b)
 {
 	int64_t end = fake_now(q->fake) + q->timeout_s * 1000ll;
+	bool resumed = b->paused;
 
 	extend_to(q->fake, b, b->paused ? end : MAX(b->end_at_ms, end));
 	b->paused = false;
 	q->result.sandbox = view(b, true, false);
+	q->result.sandbox->resumed = resumed;
 }
 
 /* Only a running one has an end that can be moved. */
@@ -462,6 +464,7 @@ static void act_on(struct fake_request *q, struct fake_sandbox *b)
 	switch (q->what) {
 	case FAKE_GET:
 		q->result.sandbox = view(b, true, true);
+		q->result.sandbox->is_detail = true;
 		break;
 	case FAKE_PAUSE:
 		act_pause(q, b);

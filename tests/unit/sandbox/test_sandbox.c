@@ -2,6 +2,7 @@
 /* Lifecycle against a fake cloud: what callers are answered, and what the cloud was asked. */
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/rules/tags.h"
+#include "proto/cloud/model.h"
 #include "tests/unit/sandbox/world.h"
 
 TEST(create_is_answered_complete)
@@ -526,6 +527,51 @@ TEST(others_rows_do_not_exist)
 	CHECK(status_ok(&x.st) && !x.yes && fake_find(w.fake, "iforeign"));
 	x = do_kill(&w, &root, "iforeign");
 	CHECK(x.yes && !fake_find(w.fake, "iforeign"));
+	world_free(&w);
+}
+
+/* In the cloud's own ways: by place, in either order, from a moment on, and some of them only. */
+TEST(list_in_the_clouds_ways)
+{
+	struct sandbox_list q = { .page_size = 2, .ascending = true };
+	struct cloud_strs only = { 0 };
+	struct fake_sandbox *v;
+	struct create c;
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	v = w.fake->sandboxes;
+	for (int i = 0; i < 5; i++) {
+		c = a_create(NULL);
+		a = do_create(&w, &c);
+		CHECK(status_ok(&a.st));
+		spin(&w, 3);	/* no two start at once */
+	}
+	a = do_list(&w, &alice, q);
+	CHECK_INT(a.n, 2);
+	CHECK_INT(a.n_running, 5);
+	CHECK_STR(a.ids[0], v[0].id);
+	CHECK_STR(a.ids[1], v[1].id);
+	CHECK(a.next[0]);
+	q.place_id = v[1].id;
+	q.place_started_at_ms = v[1].started_at_ms;
+	a = do_list(&w, &alice, q);
+	CHECK_STR(a.ids[0], v[2].id);
+	q.ascending = false;
+	a = do_list(&w, &alice, q);
+	CHECK_INT(a.n, 1);
+	CHECK_STR(a.ids[0], v[0].id);
+	q = (struct sandbox_list){ .started_after_ms = v[3].started_at_ms };
+	a = do_list(&w, &alice, q);
+	CHECK_INT(a.n, 2);
+	CHECK_INT(a.n_running, 2);
+	CHECK(!cloud_strs_add(&only, v[2].id) && !cloud_strs_add(&only, "inosuch"));
+	q = (struct sandbox_list){ .only = &only };
+	a = do_list(&w, &alice, q);
+	CHECK_INT(a.n, 1);
+	CHECK_STR(a.ids[0], v[2].id);
+	cloud_strs_fini(&only);
 	world_free(&w);
 }
 

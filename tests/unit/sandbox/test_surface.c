@@ -64,6 +64,84 @@ TEST(pause_and_resume)
 	world_free(&w);
 }
 
+/* What a contract's answer needs beside the sandbox: 201 or 200, and whether all of it is known. */
+TEST(a_connect_tells_whether_it_resumed)
+{
+	struct world w;
+	struct answer b, a;
+
+	world_new(&w);
+	b = make(&w);
+	begin_connect(&w, &a, b.id, 60000);
+	wait_for(&w, &a);
+	CHECK(status_ok(&a.st) && !a.resumed && a.is_detail);
+	a = do_pause(&w, b.id);
+	CHECK(a.yes);
+	begin_connect(&w, &a, b.id, 60000);
+	wait_for(&w, &a);
+	CHECK(status_ok(&a.st) && a.resumed);
+	world_free(&w);
+}
+
+TEST(a_get_tells_whether_all_is_known)
+{
+	struct world w;
+	struct answer b, a;
+
+	world_new(&w);
+	b = make(&w);
+	CHECK(b.is_detail);
+	world_restart(&w);
+	a = do_list(&w, &alice, (struct sandbox_list){ 0 });
+	CHECK_INT(a.n, 1);
+	a = do_get(&w, &alice, b.id, SANDBOX_STALENESS_DEFAULT);
+	CHECK(status_ok(&a.st) && !a.is_detail);
+	a = do_get(&w, &alice, b.id, 0);
+	CHECK(a.is_detail);
+	a = do_get(&w, &alice, b.id, SANDBOX_STALENESS_DEFAULT);
+	CHECK(a.is_detail && a.source == SANDBOX_FROM_CACHE);
+	world_free(&w);
+}
+
+static struct answer do_refresh(struct world *w, const char *id, uint64_t for_ms)
+{
+	struct answer a = { .w = w };
+
+	CHECK(!sandbox_refresh(w->core, CALL(&alice, id, clock_boot_ms() + 3000, &a), for_ms, on_yes, &a.op));
+	wait_for(w, &a);
+	return a;
+}
+
+TEST(a_refresh_extends_and_wakes_nothing)
+{
+	struct world w;
+	struct answer b, a;
+	int64_t end_ms;
+
+	world_new(&w);
+	b = make(&w);
+	end_ms = fake_find(w.fake, b.id)->end_at_ms;
+	a = do_refresh(&w, b.id, 15000);
+	CHECK(status_ok(&a.st) && a.yes);
+	CHECK_INT(fake_find(w.fake, b.id)->end_at_ms, end_ms);	/* never shortens */
+	a = do_refresh(&w, b.id, 1200000);
+	CHECK(status_ok(&a.st));
+	CHECK(fake_find(w.fake, b.id)->end_at_ms > end_ms + 500000);
+	a = do_get(&w, &alice, b.id, SANDBOX_STALENESS_DEFAULT);
+	CHECK_INT(a.end_at_ms, fake_find(w.fake, b.id)->end_at_ms);
+	fake_next(w.fake, FAKE_REFRESH, 2, FAKE_CONFLICT);
+	a = do_refresh(&w, b.id, 15000);
+	CHECK(status_ok(&a.st));
+	CHECK(do_pause(&w, b.id).yes);
+	CHECK_INT(do_refresh(&w, b.id, 15000).st.reason, R_SANDBOX_PAUSED);
+	CHECK(fake_find(w.fake, b.id)->paused);
+	CHECK_INT(do_refresh(&w, "inosuch", 15000).st.reason, R_SANDBOX_NOT_FOUND);
+	do_kill(&w, &alice, b.id);
+	CHECK_INT(do_refresh(&w, b.id, 15000).st.reason, R_SANDBOX_KILLED);
+	CHECK_INT(do_refresh(&w, b.id, UINT64_MAX).st.reason, R_FIELD_INVALID);
+	world_free(&w);
+}
+
 TEST(equal_changes_are_one)
 {
 	struct answer b, a[3], c[3];

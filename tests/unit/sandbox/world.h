@@ -224,8 +224,8 @@ struct answer {
 	enum ab_reason gone_reason;
 	uint32_t generation, cpu_count;
 	int64_t started_at_ms, end_at_ms;
-	bool adopted;
-	size_t n_metadata, n;
+	bool adopted, resumed, is_detail;
+	size_t n_metadata, n, n_running;
 	char ids[64][64];
 	char next[512];
 };
@@ -252,6 +252,8 @@ static inline void on_sandbox(void *user, const struct status *st, const struct 
 	a->started_at_ms = b->started_at_ms;
 	a->end_at_ms = b->end_at_ms;
 	a->adopted = b->adopted;
+	a->resumed = b->resumed;
+	a->is_detail = b->is_detail;
 	a->n_metadata = b->n_metadata;
 }
 
@@ -289,6 +291,7 @@ static inline void on_page(void *user, const struct status *st, const struct san
 	if (!p)
 		return;
 	a->n = p->n;
+	a->n_running = p->n_running;
 	a->source = p->source;
 	for (size_t i = 0; i < p->n && i < 64; i++)
 		(void)str_copy(a->ids[i], sizeof(a->ids[i]), p->sandboxes[i].id);
