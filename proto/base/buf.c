@@ -11,41 +11,82 @@
 #include "proto/base/str.h"
 
 #define BUF_KEEP_BYTES 4096u /* an empty block up to this size is kept for the next write */
+#define BUF_DOUBLE_MAX (64u * 1024) /* a larger block grows by a quarter, in whole pages */
 
 void buf_fini(struct buf *b)
 {
 	free(b->mem);
+	quota_give(b->quota, b->cap);
 	b->mem = NULL;
 	b->cap = b->head = b->len = 0;
 }
 
-uint8_t *buf_space(struct buf *b, size_t n)
+static size_t in_pages(size_t n)
 {
-	size_t cap;
-	uint8_t *mem;
+	return (n + 4095) & ~(size_t)4095;
+}
 
-	if (b->mem && b->cap - b->head - b->len >= n)
-		return b->mem + b->head + b->len;
-	if (n > SIZE_MAX / 4 - b->len)
-		return NULL;
-	if (b->head && b->cap - b->len >= n && b->head >= b->len) {
-		memmove(b->mem, b->mem + b->head, b->len);
-		b->head = 0;
-		return b->mem + b->len;
-	}
-	cap = b->cap ? b->cap : 256;
-	while (cap < b->len + n)
+static size_t cap_for(const struct buf *b, size_t need)
+{
+	size_t cap = b->cap ? b->cap : 256;
+
+	if (!b->cap && need > BUF_KEEP_BYTES)	/* often one message, and no more */
+		return in_pages(need);
+	while (cap < need && cap < BUF_DOUBLE_MAX)
 		cap *= 2;
-	mem = malloc(cap);
-	if (!mem)
-		return NULL;
+	return cap >= need ? cap : in_pages(need + need / 4);
+}
+
+/* A block of `cap` bytes that are charged already; both are, while the content moves. */
+static int move_to(struct buf *b, size_t cap)
+{
+	uint8_t *mem = malloc(cap);
+
+	if (!mem) {
+		quota_give(b->quota, cap);
+		return -ENOMEM;
+	}
 	if (b->len)
 		memcpy(mem, b->mem + b->head, b->len);
 	free(b->mem);
+	quota_give(b->quota, b->cap);
 	b->mem = mem;
 	b->cap = cap;
 	b->head = 0;
-	return mem + b->len;
+	return 0;
+}
+
+/* Makes the n bytes behind the content ours. */
+static int make_space(struct buf *b, size_t n)
+{
+	size_t cap;
+
+	if (b->mem && b->cap - b->head - b->len >= n)
+		return 0;
+	if (n > SIZE_MAX / 4 - b->len)
+		return -ENOMEM;
+	if (b->head && b->cap - b->len >= n && b->head >= b->len) {
+		memmove(b->mem, b->mem + b->head, b->len);
+		b->head = 0;
+		return 0;
+	}
+	cap = cap_for(b, b->len + n);
+	return quota_take(b->quota, cap) < 0 ? -ENOBUFS : move_to(b, cap);
+}
+
+int buf_reserve(struct buf *b, size_t n, bool begun)
+{
+	int r;
+
+	if (b->cap - b->head - b->len >= n)
+		return 0;
+	r = begun ? quota_take(b->quota, b->len + n) : quota_reserve(b->quota, b->len + n);
+	return r < 0 ? r : move_to(b, b->len + n);
+}
+
+uint8_t *buf_space(struct buf *b, size_t n)
+{
+	return make_space(b, n) < 0 ? NULL : b->mem + b->head + b->len;
 }
 
 void buf_added(struct buf *b, size_t n)
@@ -56,16 +97,16 @@ void buf_added(struct buf *b, size_t n)
 
 int buf_put(struct buf *b, const void *p, size_t n)
 {
-	uint8_t *at;
+	int r;
 
 	if (n > buf_room(b))
 		return -ENOBUFS;
 	if (!n)
 		return 0;
-	at = buf_space(b, n);
-	if (!at)
-		return -ENOMEM;
-	memcpy(at, p, n);
+	r = make_space(b, n);
+	if (r < 0)
+		return r;
+	memcpy(b->mem + b->head + b->len, p, n);
 	b->len += n;
 	return 0;
 }
@@ -78,8 +119,7 @@ int buf_put_str(struct buf *b, const char *s)
 int buf_printf(struct buf *b, const char *fmt, ...)
 {
 	va_list ap;
-	int n;
-	uint8_t *at;
+	int n, r;
 
 	va_start(ap, fmt);
 	n = vsnprintf(NULL, 0, fmt, ap);
@@ -88,14 +128,23 @@ int buf_printf(struct buf *b, const char *fmt, ...)
 		return -EINVAL;
 	if ((size_t)n > buf_room(b))
 		return -ENOBUFS;
-	at = buf_space(b, (size_t)n + 1);
-	if (!at)
-		return -ENOMEM;
+	r = make_space(b, (size_t)n + 1);
+	if (r < 0)
+		return r;
 	va_start(ap, fmt);
-	vsnprintf((char *)at, (size_t)n + 1, fmt, ap);
+	vsnprintf((char *)b->mem + b->head + b->len, (size_t)n + 1, fmt, ap);
 	va_end(ap);
 	b->len += (size_t)n;
 	return 0;
+}
+
+/* A few bytes do not hold a large block: whoever takes the rest may take its time. */
+static void shrink(struct buf *b)
+{
+	if (b->len > BUF_KEEP_BYTES || b->cap < 4 * BUF_KEEP_BYTES)
+		return;
+	quota_add(b->quota, BUF_KEEP_BYTES);
+	(void)!move_to(b, BUF_KEEP_BYTES);	/* without memory it stays as it is */
 }
 
 void buf_drop(struct buf *b, size_t n)
@@ -103,8 +152,10 @@ void buf_drop(struct buf *b, size_t n)
 	must(n <= b->len);
 	b->head += n;
 	b->len -= n;
-	if (b->len)
+	if (b->len) {
+		shrink(b);
 		return;
+	}
 	b->head = 0;
 	if (b->cap > BUF_KEEP_BYTES)
 		buf_fini(b);
@@ -121,6 +172,7 @@ char *buf_take_str(struct buf *b)
 	if (b->head)
 		memmove(b->mem, b->mem + b->head, b->len + 1);
 	s = (char *)b->mem;
+	quota_give(b->quota, b->cap);
 	b->mem = NULL;
 	b->cap = b->head = b->len = 0;
 	return s;

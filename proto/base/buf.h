@@ -2,13 +2,14 @@
 /*
  * A byte queue with a maximum that is part of its construction; "full" is a normal result.
  * One contiguous block, so that a reader sees all of it at once; freed when it runs empty, so an
- * idle connection holds no buffer.
+ * idle connection holds no buffer. With a quota the block is charged before it is allocated.
  */
 #ifndef AB_PROTO_BASE_BUF_H
 #define AB_PROTO_BASE_BUF_H
 
 #include <stdbool.h>
 
+#include "proto/base/quota.h"
 #include "proto/base/cc.h"
 
 struct buf {
@@ -17,6 +18,7 @@ struct buf {
 	size_t head;	/* first unread byte */
 	size_t len;	/* unread bytes */
 	size_t max;	/* 0 = no maximum */
+	struct quota *quota;	/* borrowed; NULL = none */
 };
 
 #define BUF_NULL { 0 }
@@ -24,6 +26,12 @@ struct buf {
 static inline void buf_init(struct buf *b, size_t max)
 {
 	*b = (struct buf){ .max = max };
+}
+
+/* Once, while it is empty. */
+static inline void buf_set_quota(struct buf *b, struct quota *quota)
+{
+	b->quota = quota;
 }
 
 void buf_fini(struct buf *b);
@@ -44,7 +52,7 @@ static inline const uint8_t *buf_data(const struct buf *b)
 	return b->mem ? b->mem + b->head : NULL;
 }
 
-/* All or nothing. 0, -ENOBUFS above the maximum, -ENOMEM. */
+/* All or nothing. 0, -ENOBUFS above the maximum or the quota, -ENOMEM. */
 must_check int buf_put(struct buf *b, const void *p, size_t n);
 must_check int buf_put_str(struct buf *b, const char *s);
 must_check int buf_printf(struct buf *b, const char *fmt, ...) printf_like(2, 3);
@@ -52,13 +60,17 @@ must_check int buf_printf(struct buf *b, const char *fmt, ...) printf_like(2, 3)
 /* A string of JSON with its quotes; what is not UTF-8 is U+FFFD. */
 must_check int buf_put_json(struct buf *b, const char *s);
 
+/* Room for n more bytes and no more, charged as something new or (`begun`) not: 0, -ENOBUFS, -ENOMEM. */
+must_check int buf_reserve(struct buf *b, size_t n, bool begun);
+
 /* Makes room for n bytes and returns where to write them; buf_added() says how many came. The
- * maximum is not checked here. NULL without memory. */
+ * maximum is not checked here. NULL without memory, or above the quota. */
 uint8_t *buf_space(struct buf *b, size_t n);
 void buf_added(struct buf *b, size_t n);
 
 void buf_drop(struct buf *b, size_t n);
-/* Takes the content as a NUL-terminated heap string (the NUL is not counted). NULL without memory. */
+/* Takes the content as a NUL-terminated heap string (the NUL is not counted), which no quota counts any
+ * more. NULL without memory. */
 char *buf_take_str(struct buf *b);
 
 #endif

@@ -274,6 +274,15 @@ static enum scan_result scan_fields(struct scan *s, const ProtobufCMessageDescri
 enum scan_result scan_message(const ProtobufCMessageDescriptor *type, const void *p, size_t n,
 			      const struct scan_limits *limits, struct scan_error *err)
 {
+	size_t memory;
+
+	return scan_measure(type, p, n, limits, err, &memory);
+}
+
+enum scan_result scan_measure(const ProtobufCMessageDescriptor *type, const void *p, size_t n,
+			      const struct scan_limits *limits, struct scan_error *err, size_t *ret_memory)
+{
+	enum scan_result r;
 	static const struct scan_limits none;
 	struct scan s = { .limits = limits ? limits : &none, .err = err };
 	struct bytes in = { p, (const uint8_t *)p + n };
@@ -283,7 +292,9 @@ enum scan_result scan_message(const ProtobufCMessageDescriptor *type, const void
 		s.max_memory = MAX(n > SIZE_MAX / SCAN_MEMORY_FACTOR ? SIZE_MAX :
 								       n * SCAN_MEMORY_FACTOR,
 				   (size_t)SCAN_MEMORY_FLOOR);
-	return n ? scan_fields(&s, type, in) : SCAN_OK;
+	r = n ? scan_fields(&s, type, in) : SCAN_OK;
+	*ret_memory = s.memory;
+	return r;
 }
 
 const char *scan_result_text(enum scan_result r)

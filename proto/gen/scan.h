@@ -60,6 +60,11 @@ must_check enum scan_result scan_message(const ProtobufCMessageDescriptor *type,
 /* The element of a map<>: a message of `key` and `value` that protoc named "…Entry". */
 bool scan_is_map_entry(const ProtobufCMessageDescriptor *type);
 
+/* The same; after SCAN_OK *ret_memory is about what the unpacked message takes. */
+must_check enum scan_result scan_measure(const ProtobufCMessageDescriptor *type, const void *p, size_t n,
+					 const struct scan_limits *limits, struct scan_error *err,
+					 size_t *ret_memory);
+
 /* "is not UTF-8 without NUL" and the like, to follow the name of a field. */
 const char *scan_result_text(enum scan_result r);
 

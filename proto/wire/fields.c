@@ -22,7 +22,8 @@ void fields_fini(struct fields *f)
 	wipe(f);
 	free(f->text);
 	free(f->v);
-	*f = (struct fields){ .max_n = f->max_n, .max_bytes = f->max_bytes };
+	quota_give(f->quota, f->text_cap + f->cap * sizeof(*f->v));
+	*f = (struct fields){ .max_n = f->max_n, .max_bytes = f->max_bytes, .quota = f->quota };
 }
 
 void fields_clear(struct fields *f)
@@ -31,34 +32,55 @@ void fields_clear(struct fields *f)
 	f->n = f->text_len = f->bytes = 0;
 }
 
-static int reserve(struct fields *f, size_t text)
+static int reserve_field(struct fields *f)
 {
-	if (f->n == f->cap) {
-		uint32_t cap = f->cap ? f->cap * 2 : 12;
-		struct field *v = realloc(f->v, cap * sizeof(*v));
+	uint32_t cap = f->cap ? f->cap * 2 : 12;
+	struct field *v;
 
-		if (!v)
-			return -ENOMEM;
-		f->v = v;
-		f->cap = cap;
+	if (f->n < f->cap)
+		return 0;
+	if (quota_take(f->quota, (cap - f->cap) * sizeof(*v)) < 0)
+		return -ENOBUFS;
+	v = realloc(f->v, cap * sizeof(*v));
+	if (!v) {
+		quota_give(f->quota, (cap - f->cap) * sizeof(*v));
+		return -ENOMEM;
 	}
-	if (f->text_len + text > f->text_cap) {
-		uint32_t cap = f->text_cap ? f->text_cap : 512;
-		char *t;
+	f->v = v;
+	f->cap = cap;
+	return 0;
+}
 
-		while (cap < f->text_len + text)
-			cap *= 2;
-		t = f->has_secret ? malloc(cap) : realloc(f->text, cap);
-		if (!t)
-			return -ENOMEM;
-		if (f->has_secret) {	/* realloc() would leave a copy */
-			memcpy(t, f->text, f->text_len);
-			explicit_bzero(f->text, f->text_len);
-			free(f->text);
-		}
-		f->text = t;
-		f->text_cap = cap;
+static char *grow_text(struct fields *f, uint32_t cap)
+{
+	char *t = f->has_secret ? malloc(cap) : realloc(f->text, cap);
+
+	if (t && f->has_secret) {	/* realloc() would leave a copy */
+		memcpy(t, f->text, f->text_len);
+		explicit_bzero(f->text, f->text_len);
+		free(f->text);
 	}
+	return t;
+}
+
+static int reserve_text(struct fields *f, size_t n)
+{
+	uint32_t cap = f->text_cap ? f->text_cap : 512;
+	char *t;
+
+	if (f->text_len + n <= f->text_cap)
+		return 0;
+	while (cap < f->text_len + n)
+		cap *= 2;
+	if (quota_take(f->quota, cap - f->text_cap) < 0)
+		return -ENOBUFS;
+	t = grow_text(f, cap);
+	if (!t) {
+		quota_give(f->quota, cap - f->text_cap);
+		return -ENOMEM;
+	}
+	f->text = t;
+	f->text_cap = cap;
 	return 0;
 }
 
@@ -72,7 +94,9 @@ int fields_add(struct fields *f, const char *name, size_t name_len, const char *
 	if (f->n >= (f->max_n ? f->max_n : FIELDS_MAX_N) || name_len > max_bytes ||
 	    value_len > max_bytes || f->bytes + name_len + value_len + 32 > max_bytes)
 		return -EMSGSIZE;
-	r = reserve(f, name_len + value_len + 2);
+	r = reserve_field(f);
+	if (!r)
+		r = reserve_text(f, name_len + value_len + 2);
 	if (r < 0)
 		return r;
 	at = &f->v[f->n++];

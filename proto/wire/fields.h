@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A header list with caps on count and decoded size (name + value + 32 each, as HPACK counts).
- * Names are lower case. Text sits in one block; every name and value is NUL-terminated.
+ * Names are lower case. Text sits in one block; every name and value is NUL-terminated. With a quota
+ * both blocks are charged before they are allocated.
  */
 #ifndef AB_PROTO_WIRE_FIELDS_H
 #define AB_PROTO_WIRE_FIELDS_H
 
 #include <stdbool.h>
 
+#include "proto/base/quota.h"
 #include "proto/base/cc.h"
 
 struct field {
@@ -24,6 +26,7 @@ struct fields {
 	uint32_t bytes;			/* as HPACK counts */
 	uint32_t max_n, max_bytes;	/* 0 = FIELDS_MAX_* */
 	bool has_secret;		/* the text is wiped before it is freed */
+	struct quota *quota;		/* borrowed; NULL = none */
 };
 
 #define FIELDS_NULL	 { 0 }
@@ -33,7 +36,7 @@ struct fields {
 void fields_fini(struct fields *f);
 void fields_clear(struct fields *f);	/* empties, keeps the memory */
 
-/* 0, -EMSGSIZE above a cap, -ENOMEM. The name must be lower case already. */
+/* 0, -EMSGSIZE above a cap, -ENOBUFS above the quota, -ENOMEM. The name must be lower case already. */
 must_check int fields_add(struct fields *f, const char *name, size_t name_len, const char *value,
 			  size_t value_len, bool secret);
 must_check int fields_put(struct fields *f, const char *name, const char *value);

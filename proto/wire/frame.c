@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "proto/wire/frame.h"
 
+#include <errno.h>
 #include <string.h>
 
 void frame_reader_init(struct frame_reader *r, uint32_t max)
@@ -12,6 +13,20 @@ void frame_reader_init(struct frame_reader *r, uint32_t max)
 void frame_reader_fini(struct frame_reader *r)
 {
 	buf_fini(&r->body);
+}
+
+void frame_reader_set_quota(struct frame_reader *r, struct quota *q)
+{
+	buf_set_quota(&r->body, q);
+}
+
+/* 0, FRAME_NO_ROOM, -ENOMEM. */
+static int charge_message(struct frame_reader *r)
+{
+	int e = r->body.quota && r->left ? buf_reserve(&r->body, r->left, r->urgent) : 0;
+
+	r->charged = !e;
+	return e == -ENOBUFS ? FRAME_NO_ROOM : e;
 }
 
 int frame_reader_feed(struct frame_reader *r, const uint8_t *p, size_t n, size_t *ret_used,
@@ -35,6 +50,12 @@ int frame_reader_feed(struct frame_reader *r, const uint8_t *p, size_t n, size_t
 			r->skipping = r->left > r->max;
 			if (r->skipping)
 				return FRAME_TOO_LARGE;
+		}
+		if (!r->skipping && !r->charged) {
+			int e = charge_message(r);
+
+			if (e)
+				return e;
 		}
 		k = MIN(n - used, (size_t)r->left);
 		if (!r->skipping) {
@@ -60,7 +81,7 @@ void frame_reader_next(struct frame_reader *r)
 {
 	buf_drop(&r->body, buf_len(&r->body));
 	r->n_prefix = 0;
-	r->skipping = false;
+	r->skipping = r->charged = false;
 }
 
 bool frame_reader_is_idle(const struct frame_reader *r)

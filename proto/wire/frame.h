@@ -3,7 +3,8 @@
  * The 5-byte message prefix that gRPC and Connect share: flags, length (big endian), payload.
  * An incremental reader over a byte stream that may be cut anywhere, with a cap that is checked
  * on the prefix before anything is kept; an oversize message can be skipped so that the stream
- * lives on.
+ * lives on. With a quota a message is charged whole before anything of it is kept, so that one that has begun can
+ * always be finished; one that does not fit now can wait.
  */
 #ifndef AB_PROTO_WIRE_FRAME_H
 #define AB_PROTO_WIRE_FRAME_H
@@ -22,6 +23,8 @@ struct frame_reader {
 	uint32_t left;		/* payload bytes still to come */
 	uint32_t max;		/* payload cap */
 	bool skipping;		/* the message in progress is oversize */
+	bool charged;		/* there is room for all of it */
+	bool urgent;		/* set by the owner: it may use what is kept for what has begun */
 	struct buf body;
 };
 
@@ -29,10 +32,12 @@ enum frame_result {
 	FRAME_MORE = 0,		/* all input taken, no whole message yet */
 	FRAME_MESSAGE,		/* *ret_flags, body in r->body; call frame_reader_next() when done */
 	FRAME_TOO_LARGE,	/* announced above the cap; its payload is being skipped */
+	FRAME_NO_ROOM,		/* the quota has no room for the message now; feeding again tries again */
 };
 
 void frame_reader_init(struct frame_reader *r, uint32_t max);
 void frame_reader_fini(struct frame_reader *r);
+void frame_reader_set_quota(struct frame_reader *r, struct quota *q);	/* borrowed; before it is fed */
 /* Takes bytes from p, sets *ret_used. FRAME_*, or -ENOMEM. Stops after each message. */
 must_check int frame_reader_feed(struct frame_reader *r, const uint8_t *p, size_t n, size_t *ret_used,
 				 uint8_t *ret_flags);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "proto/base/buf.h"
 #include "proto/base/rng.h"
 #include "tests/lib/test.h"
 
@@ -109,6 +110,34 @@ TEST(promises_hold_nothing_and_stop_promises)
 	quota_unref(q);
 }
 
+TEST(buffers_charge_their_block_before_they_have_it)
+{
+	struct quota *q = node(NULL, 1000, 0);
+	struct buf b;
+	char *s;
+
+	buf_init(&b, 0);
+	buf_set_quota(&b, q);
+	CHECK_INT(buf_put(&b, "a", 1), 0);
+	CHECK_INT(quota_used(q), 256);
+	CHECK(buf_space(&b, 600) == NULL);	/* 1024 */
+	CHECK_INT(buf_reserve(&b, 499, false), 0);	/* exactly */
+	CHECK_INT(quota_used(q), 500);
+	CHECK_INT(buf_put(&b, "0123456789", 10), 0);
+	CHECK_INT(quota_used(q), 500);
+	CHECK_INT(buf_reserve(&b, 600, true), -ENOBUFS);
+	CHECK_INT(buf_printf(&b, "%01000d", 1), -ENOBUFS);
+	s = buf_take_str(&b);
+	CHECK_STR(s, "a0123456789");
+	CHECK_INT(quota_used(q), 0);
+	free(s);
+	CHECK_INT(buf_put(&b, "x", 1), 0);
+	buf_drop(&b, 1);
+	buf_fini(&b);
+	CHECK_INT(quota_used(q), 0);
+	quota_unref(q);
+}
+
 TEST(a_charge_may_outlive_whoever_made_the_quota)
 {
 	struct quota *all = node(NULL, 1000, 0), *uid = node(all, 500, 0);
@@ -123,6 +152,16 @@ TEST(a_charge_may_outlive_whoever_made_the_quota)
 	charge_fini(&c);		/* an empty one asks nobody */
 	CHECK(quota_is_idle(all));
 	quota_unref(all);
+}
+
+TEST(a_large_buffer_has_little_room_to_spare)
+{
+	struct buf b;
+
+	buf_init(&b, 0);
+	CHECK(buf_space(&b, (4u << 20) + 100));
+	CHECK(b.cap >= (4u << 20) + 100 && b.cap < (6u << 20));
+	buf_fini(&b);
 }
 
 /* --- any sequence: the tree agrees with a sum of its own, and at the end nothing is left --- */
