@@ -202,19 +202,23 @@ static int make_resolver(struct app *a)
 	return r < 0 ? app_failed("the resolver", r) : 0;
 }
 
+static int make_quotas(struct app *a)
+{
+	return app_memory_new(a) < 0 ? out_of_memory() : 0;
+}
+
 static int make_pool(struct app *a)
 {
 	struct pool_options o = { .loop = a->loop,
 				  .resolver = a->resolver,
 				  .max_conns_h2 = (uint32_t)number(a, "pool", "max_connections"),
-				  .unread_max = number(a, "pool", "memory"),
+				  .quota = a->cloud_quota,
 				  .idle_ms = (uint32_t)number(a, "pool", "idle") };
 
 	return pool_new(&o, &a->pool) < 0 ? out_of_memory() : 0;
 }
 
-/* The name of a [uid] section; the configuration has checked it. */
-static uid_t uid_of(const char *name)
+uid_t app_uid_of(const char *name)
 {
 	uint64_t uid = 0;
 
@@ -257,7 +261,7 @@ static int read_policies(struct app *a, struct sandbox_core_options *o)
 		if (str_starts(instance, "template:"))
 			p.template_id = instance + strlen("template:");
 		else
-			p.uid = uid_of(instance + strlen("uid:"));
+			p.uid = app_uid_of(instance + strlen("uid:"));
 		v[o->n_policies++] = p;
 	}
 	o->policies = v;
@@ -308,7 +312,7 @@ static int make_life(struct app *a)
 		const char *account = conf_get(a->conf, "uid", name, "account");
 
 		uids[i] = (struct sandbox_core_uid){
-			.uid = uid_of(name),
+			.uid = app_uid_of(name),
 			.account = str_is_empty(account) ? NULL : account,
 			.max_sandboxes = (uint32_t)conf_get_number(a->conf, "uid", name, "max_sandboxes"),
 			.creates_per_minute =
@@ -387,11 +391,13 @@ static int make_server(struct app *a)
 	for (size_t i = 0; i < n; i++) {
 		const char *name = conf_instance(a->conf, "uid", i);
 
-		limits[i].uid = uid_of(name);
+		limits[i].uid = app_uid_of(name);
 		limits[i].max_streams = (uint32_t)conf_get_number(a->conf, "uid", name, "max_streams");
 	}
 	if (conf_is_set(a->conf, "daemon", NULL, "admin_group"))
 		o.admin_gid = (gid_t)number(a, "daemon", "admin_group");
+	o.quotas = a->quotas;
+	o.conn_max = number(a, "daemon", "max_memory_per_connection");
 	o.limits = limits;
 	o.n_limits = n;
 	o.listen_fd = a->listen_fd;
@@ -433,7 +439,7 @@ static int build(struct app *a)
 {
 	static int (*const steps[])(struct app *) = {
 		make_loop, app_manager_new, take_socket, check_limits, check_users, choose_places, open_store, open_socket,
-		app_local_new, make_resolver, make_pool, app_accounts_new, app_tokens_new, make_commands, make_life,
+		app_local_new, make_resolver, make_quotas, make_pool, app_accounts_new, app_tokens_new, make_commands, make_life,
 		app_tokens_start, take_up_commands, make_server, app_metrics_new, app_gateway_new, app_manager_ready,
 	};
 
@@ -590,6 +596,7 @@ struct app *app_free(struct app *a)
 	children_free(a->children);
 	app_manager_free(a);
 	loop_free(a->loop);
+	app_memory_free(a);
 	conf_free(a->conf);
 	free(a->conf_text);
 	free(a->socket_path);

@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include "daemon/auth/uid_quota.h"
 #include "daemon/cloud/cloud.h"
 #include "daemon/command/command.h"
 #include "daemon/common/ev/loop.h"
@@ -65,6 +66,8 @@ struct app {
 	struct store *store;
 	struct store_report store_report;
 	struct resolver *resolver;
+	struct uid_quotas *quotas;	/* of the memory held for clients … */
+	struct quota *cloud_quota;	/* … and for the cloud's answers */
 	struct pool *pool;
 	struct account accounts[APP_ACCOUNTS_MAX];
 	size_t n_accounts;
@@ -117,6 +120,13 @@ must_check int app_account_point(struct account *c, const struct local_info *at,
 must_check int app_local_new(struct app *a);
 /* The account's calls go to agentbox-local, or wait until it is there. */
 void app_local_open(struct account *c);
+
+/* The name of a [uid] section; the configuration has checked it. */
+uid_t app_uid_of(const char *name);
+
+/* app_memory.c: 0 or -ENOMEM. The quotas live until everything that charges them is gone. */
+must_check int app_memory_new(struct app *a);
+void app_memory_free(struct app *a);
 
 /* app_metrics.c: the socket for OpenMetrics, if there is to be one. As app_accounts_new(). */
 must_check int app_metrics_new(struct app *a);

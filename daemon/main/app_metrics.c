@@ -17,6 +17,7 @@
 #define TEXT_MAX    (1024u * 1024)
 #define ORIGINS_MAX 1024u	/* looked at for gauges */
 #define CONNS_MAX   16u
+#define CONN_BYTES  (2u << 20)
 #define IDLE_MS	    60000u
 #define TYPE	    "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -229,6 +230,8 @@ int app_metrics_new(struct app *a)
 					.http1 = true,
 					.http2 = true,
 					.max_conns = CONNS_MAX,
+					.quota = uid_quotas_all(a->quotas),
+					.conn_max = CONN_BYTES,
 					.idle_ms = IDLE_MS,
 					.on_request = app_metrics_on_request,
 					.user = a};

@@ -56,7 +56,9 @@ struct rpc_call {
 	void *user;
 	struct admit_uid *charge;
 	struct frame_reader reader;
-	ProtobufCMessage *request;	/* unary, server stream: lives as long as the call */
+	ProtobufCMessage *request;	/* unary, server stream: lives as long as the call is open */
+	struct charge held;		/* what is held here for it */
+	uint8_t flags;			/* of the message that is whole in the reader */
 	uint64_t deadline_ms;		/* 0 = none */
 	uint64_t timeout_ms;		/* as the client gave it */
 	uint64_t sent_at_ms;		/* last message to the client */
@@ -66,7 +68,9 @@ struct rpc_call {
 	struct defer again;
 	unsigned wanted;		/* messages the handler asked for */
 	bool head_sent, touched, end_told, starved, broken;
+	bool no_room;			/* broken, because its uid has no memory left */
 	struct list node;		/* server->calls */
+	struct list hungry;		/* server->hungry */
 	struct grave grave;
 };
 
@@ -79,6 +83,7 @@ static const struct scan_limits request_limits = { .caps = request_caps,
 						   .n_caps = ARRAY_SIZE(request_caps) };
 
 static void call_look(struct rpc_call *c);
+static void answer_failed(struct rpc_call *c, struct status *st);
 
 static struct rpc_call *call_from(void *p)
 {
@@ -108,6 +113,26 @@ static enum admit_what charge_of(const struct rpc_method *m)
 
 /* --- the end ------------------------------------------------------------------------------------ */
 
+static void end_urgent(struct rpc_call *c)
+{
+	c->reader.urgent = false;
+	if (c->conn->urgent == c)
+		c->conn->urgent = NULL;
+}
+
+/* Nobody looks at it any more. */
+static void forget_request(struct rpc_call *c)
+{
+	list_del(&c->hungry);
+	end_urgent(c);
+	if (c->request)
+		protobuf_c_message_free_unpacked(c->request, NULL);
+	c->request = NULL;
+	frame_reader_fini(&c->reader);
+	if (c->held.n > sizeof(*c))
+		(void)!charge_set(&c->held, sizeof(*c));	/* less is never refused */
+}
+
 static void call_free(void *p)
 {
 	struct rpc_call *c = call_from(p);
@@ -118,9 +143,8 @@ static void call_free(void *p)
 	list_del(&c->node);
 	if (c->charge)
 		admit_give_back(&c->server->admit, c->charge, charge_of(c->method));
-	if (c->request)
-		protobuf_c_message_free_unpacked(c->request, NULL);
-	frame_reader_fini(&c->reader);
+	forget_request(c);
+	charge_fini(&c->held);
 	if (c->x)
 		http_stream_release(c->x);
 	rpc_conn_unref(c->conn);
@@ -134,6 +158,8 @@ static void call_close(struct rpc_call *c)
 	timer_clear(&c->timer);
 	timer_clear(&c->silence);
 	defer_cancel(&c->again);
+	list_del(&c->hungry);
+	end_urgent(c);
 	http_stream_release(c->x);
 	c->x = NULL;
 	loop_bury(c->server->loop, &c->grave, call_free, c);
@@ -172,6 +198,8 @@ static void log_end(const struct rpc_call *c, const struct status *st)
 	/* What a client does wrong is news for the client; ours is for the log's reader. */
 	enum log_level level = st->reason == R_BUG ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO;
 
+	if (st->reason != R_BUG && !rpc_may_log(c->server))
+		return;
 	log_event(level, "call_failed", "method=%s uid=%u pid=%d code=%s reason=%s text=%s",
 		  c->method ? c->method->path : "?", c->conn->who.uid, (int)c->conn->who.pid,
 		  status_code_name(st->code), status_reason_name(st->reason), log_q(st->text));
@@ -263,16 +291,39 @@ static void scan_failed(enum scan_result r, const struct scan_error *err, struct
 	}
 }
 
-static ProtobufCMessage *decode(const struct rpc_call *c, struct status *st)
+/* Says in `st` whose memory is used up, if n bytes more were wanted. */
+static void no_memory(struct rpc_call *c, size_t n, struct status *st)
+{
+	const struct quota *q = quota_tight(c->conn->quota, n);
+
+	rpc_server_expect_relief(c->server);
+	if (!q) {		/* there was none before somebody gave some back */
+		status_set(st, R_QUOTA_UID, "what is held for uid %u leaves no room for this call", c->conn->who.uid);
+		return;
+	}
+	status_set(st, q == c->conn->quota || q == uid_quotas_all(c->server->quotas) ? R_TOO_MANY_STREAMS : R_QUOTA_UID,
+		   "%llu of %llu bytes are held for %s, which leaves no room for this call; take the answers that wait, or "
+		   "end calls", (unsigned long long)quota_used(q), (unsigned long long)quota_max(q), quota_name(q));
+	status_evidence(st, "max", "%llu", (unsigned long long)quota_max(q));
+}
+
+static ProtobufCMessage *decode(struct rpc_call *c, struct status *st)
 {
 	const struct buf *b = &c->reader.body;
 	struct scan_error err = { .path = "" };
 	ProtobufCMessage *m;
 	enum scan_result r;
+	size_t memory;
 
-	r = scan_message(c->method->request, buf_data(b), buf_len(b), &request_limits, &err);
+	r = scan_measure(c->method->request, buf_data(b), buf_len(b), &request_limits, &err, &memory);
 	if (r != SCAN_OK) {
 		scan_failed(r, &err, st);
+		return NULL;
+	}
+	/* A stream's message lives as long as its handler looks at it: what its unpacking takes is the loop's own. */
+	memory = takes_one_request(c) ? c->held.n + RPC_REQUEST_COPIES * memory : c->held.n;
+	if (charge_set(&c->held, memory) < 0) {
+		no_memory(c, memory - c->held.n, st);
 		return NULL;
 	}
 	m = protobuf_c_message_unpack(c->method->request, NULL, buf_len(b), buf_data(b));
@@ -285,37 +336,86 @@ static ProtobufCMessage *decode(const struct rpc_call *c, struct status *st)
 	return m;
 }
 
-/* One message, if all of it is there. Returns FRAME_MESSAGE with *ret, or FRAME_MORE; negative with
- * `st` when the call cannot go on. */
-static int read_message(struct rpc_call *c, ProtobufCMessage **ret, struct status *st)
-{
-	const uint8_t *p;
-	uint8_t flags = 0;
-	size_t n, used;
-	int r = FRAME_MORE;
+/* --- waiting for memory --- */
 
-	while (r == FRAME_MORE && (n = http_stream_peek(c->x, &p)) > 0) {
-		r = frame_reader_feed(&c->reader, p, n, &used, &flags);
-		http_stream_consume(c->x, used);
+static void wait_hungry(struct rpc_call *c)
+{
+	struct rpc_server *s = c->server;
+
+	if (list_is_empty(&c->hungry))
+		list_add_tail(&s->hungry, &c->hungry);
+	if (!timer_is_set(&s->feed) && timer_set(&s->feed, loop_now_ms(s->loop) + RPC_FEED_MS) < 0)
+		c->broken = true;
+}
+
+/* One call of each connection may use what is kept for what has begun, so that somebody always gets on. */
+static void feed(struct rpc_call *c)
+{
+	if (!c->conn->urgent) {
+		c->conn->urgent = c;
+		c->reader.urgent = true;
 	}
-	if (r == FRAME_MORE || r == -ENOMEM) {
-		if (r < 0)
-			status_errno(st, r, "receiving the request");
-		return r;
+	call_look(c);
+	if (c->state != CALL_CLOSED && !list_is_empty(&c->hungry))
+		end_urgent(c);
+}
+
+void rpc_calls_feed(struct rpc_server *s)
+{
+	struct list now;
+
+	list_init(&now);
+	list_take(&now, &s->hungry);
+	while (!list_is_empty(&now)) {
+		struct rpc_call *c = list_entry(now.next, struct rpc_call, hungry);
+
+		list_del(&c->hungry);
+		feed(c);
 	}
-	if (r == FRAME_TOO_LARGE) {
-		status_set(st, R_TOO_LARGE, "a request message has at most %u bytes", c->reader.max);
-		return -EMSGSIZE;
-	}
-	if (flags) {
-		status_set_code(st, CODE_INTERNAL, flags == FRAME_FLAG_COMPRESSED ?
+}
+
+/* --- one message --- */
+
+/* The message in the reader: FRAME_MESSAGE and *ret, negative with `st`. */
+static int take_message(struct rpc_call *c, ProtobufCMessage **ret, struct status *st)
+{
+	if (c->flags) {
+		status_set_code(st, CODE_INTERNAL, c->flags == FRAME_FLAG_COMPRESSED ?
 				"a compressed message without an encoding" :
 				"bad flags before a message");
 		return -EPROTO;
 	}
 	*ret = decode(c, st);
 	frame_reader_next(&c->reader);
+	end_urgent(c);
 	return *ret ? FRAME_MESSAGE : -EINVAL;
+}
+
+/* One message, if all of it is there. Returns FRAME_MESSAGE with *ret, or FRAME_MORE; negative with
+ * `st` when the call cannot go on. */
+static int read_message(struct rpc_call *c, ProtobufCMessage **ret, struct status *st)
+{
+	const uint8_t *p;
+	size_t n, used;
+	int r = FRAME_MORE;
+
+	while (r == FRAME_MORE && (n = http_stream_peek(c->x, &p)) > 0) {
+		r = frame_reader_feed(&c->reader, p, n, &used, &c->flags);
+		http_stream_consume(c->x, used);
+	}
+	if (r == FRAME_NO_ROOM) {
+		wait_hungry(c);
+		return FRAME_MORE;
+	}
+	if (r < 0)
+		status_errno(st, r, "receiving the request");
+	if (r == FRAME_MORE || r < 0)
+		return r;
+	if (r == FRAME_TOO_LARGE) {
+		status_set(st, R_TOO_LARGE, "a request message has at most %u bytes", c->reader.max);
+		return -EMSGSIZE;
+	}
+	return take_message(c, ret, st);
 }
 
 /* The client is done; false if that is an error of its own. */
@@ -395,6 +495,7 @@ static void discard_request(struct rpc_call *c)
 	const uint8_t *p;
 	size_t n;
 
+	forget_request(c);
 	while ((n = http_stream_peek(c->x, &p)) > 0)
 		http_stream_consume(c->x, n);
 }
@@ -411,9 +512,9 @@ static void call_look(struct rpc_call *c)
 		return;
 	}
 	if (c->broken && c->state != CALL_ENDED) {
-		struct status st;
+		struct status st = STATUS_OK;
 
-		status_errno(&st, -ENOMEM, "answering");
+		answer_failed(c, &st);
 		call_stop(c, &st, RPC_GONE_SERVER);
 	}
 	if (c->state == CALL_READING)
@@ -574,16 +675,36 @@ static bool admit(struct rpc_call *c, struct status *st)
 	return false;
 }
 
+static bool head_fits(const struct rpc_call *c, struct status *st)
+{
+	if (!http_stream_head_is_cut(c->x))
+		return true;
+	status_set(st, R_TOO_LARGE, "the metadata of a call has at most %u fields and %u bytes, 32 for each field included",
+		   RPC_HEAD_MAX_N, RPC_HEAD_MAX_BYTES);
+	st->code = CODE_RESOURCE_EXHAUSTED;
+	return false;
+}
+
+static bool has_memory(struct rpc_call *c, struct status *st)
+{
+	if (charge_reserve(&c->held, RPC_CALL_BYTES) == 0)
+		return true;
+	c->server->refused_total++;
+	no_memory(c, RPC_CALL_BYTES, st);
+	return false;
+}
+
 static bool call_first_step(struct rpc_call *c, struct status *st)
 {
 	const struct fields *head = http_stream_head(c->x);
 	uint64_t due = loop_now_ms(c->server->loop) + RPC_REQUEST_MS;
 
-	if (!find_method(c, fields_get(head, ":path"), st) || !check_head(c, head, st) ||
-	    !admit(c, st))
+	if (!head_fits(c, st) || !find_method(c, fields_get(head, ":path"), st) || !check_head(c, head, st) ||
+	    !has_memory(c, st) || !admit(c, st))
 		return false;
 	if (takes_one_request(c)) {
 		frame_reader_init(&c->reader, RPC_UNARY_MAX_BYTES);
+		frame_reader_set_quota(&c->reader, c->conn->quota);
 		if (c->deadline_ms)
 			due = MIN(due, c->deadline_ms);
 		if (timer_set(&c->timer, due) < 0) {
@@ -592,6 +713,7 @@ static bool call_first_step(struct rpc_call *c, struct status *st)
 		}
 	} else {
 		frame_reader_init(&c->reader, RPC_STREAM_MAX_BYTES);
+		frame_reader_set_quota(&c->reader, c->conn->quota);
 		c->wanted = 1;
 		call_open(c);
 	}
@@ -619,9 +741,26 @@ static bool refuse_denied(struct rpc_call *c, struct status *st)
 	return c->conn->denied;
 }
 
+static struct rpc_call *call_make(struct quota *q)
+{
+	struct charge held = { .quota = q };
+	struct rpc_call *c;
+
+	if (charge_set(&held, sizeof(*c)) < 0)
+		return NULL;
+	c = calloc(1, sizeof(*c));
+	if (!c) {
+		charge_fini(&held);
+		return NULL;
+	}
+	c->held = held;
+	c->state = CALL_READING;
+	return c;
+}
+
 void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_stream *x)
 {
-	struct rpc_call *c = calloc(1, sizeof(*c));
+	struct rpc_call *c = call_make(conn->quota);
 	struct status st = STATUS_OK;
 	int http_status;
 
@@ -631,7 +770,6 @@ void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_str
 		return;
 	}
 	c->magic = CALL_MAGIC;
-	c->state = CALL_READING;
 	c->server = s;
 	c->conn = conn;
 	conn->n_calls++;
@@ -639,15 +777,17 @@ void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_str
 	timer_init(&c->timer, s->loop, on_time, c);
 	timer_init(&c->silence, s->loop, call_on_silence, c);
 	defer_init(&c->again, s->loop, call_on_again, c);
+	list_init(&c->hungry);
 	list_add_tail(&s->calls, &c->node);
 	http_stream_set_owner(x, call_on_ready, c);
 	s->calls_total++;
 
-	http_status = grpc_check_request(http_stream_head(x));
+	http_status = http_stream_head_is_cut(x) ? 0 : grpc_check_request(http_stream_head(x));
 	if (http_status)
 		refuse_http(c, http_status);
 	else if (refuse_denied(c, &st) || !call_first_step(c, &st))
 		call_end(c, &st);
+	http_stream_drop_head(x);	/* nobody looks at it any more */
 	defer_post(&c->again);	/* what came with the head */
 }
 
@@ -704,6 +844,16 @@ static int write_head(struct rpc_call *c)
 	return r;
 }
 
+/* -EPIPE: it is closed and the news of that is on its way. */
+static void note_failure(struct rpc_call *c, int r)
+{
+	if (!r || r == -EPIPE)
+		return;
+	c->no_room |= r == -ENOBUFS;
+	c->broken = true;
+	defer_post(&c->again);
+}
+
 static int write_message(struct rpc_call *c, const ProtobufCMessage *m)
 {
 	uint8_t small[SEND_ON_STACK], *p = small;
@@ -722,7 +872,6 @@ static int write_message(struct rpc_call *c, const ProtobufCMessage *m)
 	r = http_stream_write(c->x, p, n + FRAME_PREFIX_BYTES);
 	if (p != small)
 		free(p);
-	(void)rpc_conn_over_send_limit(c->conn);
 	return r;
 }
 
@@ -737,18 +886,13 @@ static int write_encoded(struct rpc_call *c, const void *head, size_t n_head, co
 	r = http_stream_write(c->x, start, FRAME_PREFIX_BYTES + n_head);
 	if (!r)
 		r = http_stream_write(c->x, p, n);
-	(void)rpc_conn_over_send_limit(c->conn);
 	return r;
 }
 
 static void note_sent(struct rpc_call *c, int r)
 {
 	c->sent_at_ms = loop_now_ms(c->server->loop);
-	/* -EPIPE: it is closed and the news of that is on its way. */
-	if (r < 0 && r != -EPIPE) {
-		c->broken = true;
-		defer_post(&c->again);
-	}
+	note_failure(c, r);
 }
 
 void rpc_call_send(struct rpc_call *c, const ProtobufCMessage *message)
@@ -781,22 +925,28 @@ size_t rpc_call_room(struct rpc_call *c)
 	return room;
 }
 
+static void answer_failed(struct rpc_call *c, struct status *st)
+{
+	if (c->no_room)
+		no_memory(c, 0, st);
+	else
+		status_errno(st, -ENOMEM, "answering");
+}
+
 void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message)
 {
+	size_t n = protobuf_c_message_get_packed_size(message) + FRAME_PREFIX_BYTES;
 	struct status st = STATUS_OK;
 
-	if (rpc_conn_over_send_limit(c->conn) &&
-	    protobuf_c_message_get_packed_size(message) + FRAME_PREFIX_BYTES >
-		    http_stream_room(c->x)) {
-		status_set(&st, R_TOO_MANY_STREAMS, "answers of %u MiB wait to be read by uid %u, or of "
-			   "%u MiB on this connection", RPC_UNSENT_UID >> 20, c->conn->who.uid,
-			   RPC_UNSENT_CONN >> 20);
+	if (n > http_stream_room(c->x) && n > quota_spare(c->conn->quota)) {
+		status_set(&st, R_TOO_MANY_STREAMS, "so much is held for uid %u, or on this connection, that an answer of "
+			   "%zu bytes has to wait until others are read", c->conn->who.uid, n);
 		call_end(c, &st);
 		return;
 	}
 	rpc_call_send(c, message);
 	if (c->broken)
-		status_errno(&st, -ENOMEM, "answering");
+		answer_failed(c, &st);
 	call_end(c, &st);
 }
 
@@ -805,8 +955,9 @@ void rpc_call_finish(struct rpc_call *c)
 	struct status st = STATUS_OK;
 
 	must(c->state == CALL_OPEN);
-	if (c->broken || write_head(c) == -ENOMEM)
-		status_errno(&st, -ENOMEM, "answering");
+	note_failure(c, write_head(c));
+	if (c->broken)
+		answer_failed(c, &st);
 	call_end(c, &st);
 }
 

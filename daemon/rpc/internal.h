@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "daemon/auth/principal.h"
+#include "daemon/auth/uid_quota.h"
 #include "daemon/common/ev/loop.h"
 #include "daemon/rpc/admit.h"
 #include "daemon/rpc/method.h"
@@ -30,16 +31,24 @@ struct rpc_server {
 	struct admit admit;
 	gid_t admin_gid;
 	struct http_server *http[RPC_LISTENERS_MAX];
-	struct h2_budget *budget;	/* of what is received and not read */
+	struct uid_quotas *quotas;	/* borrowed, or … */
+	struct uid_quotas *own_quotas;	/* … ours */
+	uint64_t conn_max;
 	unsigned n_http;
 	struct map methods;	/* path → struct rpc_entry */
 	struct map services;	/* name → the entry of one of its methods */
 	struct list calls;
 	struct list conns;
 	struct list watchers;	/* of health */
+	struct list hungry;	/* calls whose next message waits for memory */
+	struct timer feed;	/* set while there are some */
+	struct timer relief;	/* set after a client had no memory left */
 	bool serving, draining;
 	bool ending;		/* rpc_server_free() is at work */
 	uint64_t calls_total, failed_total;
+	uint64_t refused_total, closed_total;	/* calls and connections, for lack of memory */
+	uint64_t log_ms;		/* when tokens for lines of the log were added … */
+	unsigned log_tokens, n_unlogged;	/* … and how many lines there were none for */
 	uint64_t last_conn;	/* number of the newest connection */
 	void (*on_conn_end)(const struct principal *who, void *user);
 	void *on_conn_end_user;
@@ -52,9 +61,10 @@ struct rpc_conn {
 	struct principal who;
 	struct admit_uid *charge;
 	struct watch death;	/* of the process: its pidfd */
+	struct quota *quota;	/* of the connection; outlives it here */
+	struct rpc_call *urgent;	/* the one that may use what is kept for what has begun */
 	unsigned n_calls;
 	bool denied;		/* we cannot tell whose it is: every call is refused */
-	bool over_send_limit;		/* its uid has too much unsent */
 	struct list node;
 	struct grave grave;
 };
@@ -68,9 +78,12 @@ struct rpc_call *rpc_call_from_node(struct list *node);
 void rpc_call_drop(struct rpc_call *c);
 /* server.c: the last use of a connection by a call. */
 void rpc_conn_unref(struct rpc_conn *conn);
-/* Its client leaves so much unread, on it or on all its uid's connections, that answers must be short.
- * To be asked whenever something was queued. */
-bool rpc_conn_over_send_limit(struct rpc_conn *conn);
+/* call.c: those that wait for memory look again. */
+void rpc_calls_feed(struct rpc_server *s);
+/* May there be a line of the log about something that a client did? A flood of it has few. */
+bool rpc_may_log(struct rpc_server *s);
+/* Somebody has no memory left: who does not read is closed soon. */
+void rpc_server_expect_relief(struct rpc_server *s);
 
 /* Which methods the two built-in services have. `service` is the server. */
 must_check int rpc_health_add(struct rpc_server *s);

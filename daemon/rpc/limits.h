@@ -15,13 +15,18 @@
 #define RPC_UNARY_MAX_BYTES	(1024u * 1024)	/* request: INVALID_ARGUMENT TOO_LARGE */
 #define RPC_STREAM_MAX_BYTES	(256u * 1024)	/* each message of a client's stream: the same */
 #define RPC_SEND_MAX_BYTES	(256u * 1024)	/* unsent per call; above it room is 0 */
-#define RPC_UNSENT_CONN		(4u << 20)	/* unsent of a connection, and … */
-#define RPC_UNSENT_UID		(16u << 20)	/* … of a uid; above, room is small and long answers are
-						 * refused: RESOURCE_EXHAUSTED TOO_MANY_STREAMS */
 #define RPC_WINDOW_BYTES	(256u * 1024)	/* receive window of a stream: the client waits */
-#define RPC_UNREAD_BYTES	(64u << 20)	/* of all windows: above, a stream has the least one */
-#define RPC_HEAD_MAX_N		64u		/* header fields: the request is refused */
-#define RPC_HEAD_MAX_BYTES	(16u * 1024)
+#define RPC_HEAD_MAX_N		128u		/* header fields: RESOURCE_EXHAUSTED TOO_LARGE */
+#define RPC_HEAD_MAX_BYTES	(16u * 1024)	/* the same */
+#define RPC_MEMORY_ALL		(128u << 20)	/* held for all clients … */
+#define RPC_MEMORY_UID		(40u << 20)	/* … for those of one uid … */
+#define RPC_MEMORY_CONN		(24u << 20)	/* … for one connection. From 7/8 on calls are refused:
+						 * RESOURCE_EXHAUSTED QUOTA_UID or TOO_MANY_STREAMS; above, closed */
+#define RPC_CONN_BYTES		65536u		/* a connection and a few calls: without room for it, closed when accepted */
+#define RPC_CALL_BYTES		4096u		/* about what a call takes here, its request aside … */
+#define RPC_REQUEST_COPIES	3u		/* … which is held in so many forms: as it came, ours, the cloud's */
+#define RPC_FEED_MS		2u		/* between two looks at calls that wait for memory */
+#define RPC_RELIEF_MS		1000u		/* a client without memory left that reads nothing for so long: closed */
 #define RPC_HANDSHAKE_MS	10000u		/* preface and first request: closed */
 #define RPC_REQUEST_MS		60000u		/* a whole request: DEADLINE_EXCEEDED */
 #define RPC_FLUSH_MS		60000u		/* a client that does not read the end: reset, unless … */

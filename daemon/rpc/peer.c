@@ -123,6 +123,17 @@ static int read_groups(int fd, struct principal *p)
 	return 0;
 }
 
+int peer_uid(int fd, uid_t *ret)
+{
+	struct ucred cred;
+	socklen_t n = sizeof(cred);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) < 0)
+		return -errno;
+	*ret = cred.uid;
+	return 0;
+}
+
 int peer_read(int fd, gid_t admin_gid, struct principal *ret)
 {
 	struct principal p = { .pidfd = -1 };

@@ -18,6 +18,9 @@ enum peer_result {
  * namespace, or a kernel without). A PEER_*, or -errno. */
 must_check int peer_read(int fd, gid_t admin_gid, struct principal *ret);
 
+/* Only its uid, for whoever is at the door. 0, -errno. */
+must_check int peer_uid(int fd, uid_t *ret);
+
 /* In a user namespace other uids are not seen as they are: a daemon for many users cannot work there.
  * 0, -EXDEV in such a namespace, or -errno. */
 must_check int peer_check_namespace(void);

@@ -15,8 +15,6 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-/* --- connections -------------------------------------------------------------------------------- */
-
 static void conn_free(void *p)
 {
 	struct rpc_conn *conn = p;
@@ -26,6 +24,8 @@ static void conn_free(void *p)
 	list_del(&conn->node);
 	if (conn->charge)
 		admit_give_back(&conn->server->admit, conn->charge, ADMIT_CONN);
+	quota_give(conn->quota, sizeof(*conn));
+	quota_unref(conn->quota);
 	free(conn);
 }
 
@@ -42,38 +42,104 @@ void rpc_conn_unref(struct rpc_conn *conn)
 	conn_bury_if_done(conn);
 }
 
-/* One connection alone cannot reach the limit of its uid before it has this share of it. */
-#define UNSENT_SHARE (RPC_UNSENT_UID / RPC_CONNS_PER_UID)
+#define LOG_BURST 100u
+#define LOG_PER_S 10u
 
-bool rpc_conn_over_send_limit(struct rpc_conn *conn)
+bool rpc_may_log(struct rpc_server *s)
 {
-	size_t unsent = 0;
-	bool over_send_limit;
+	uint64_t now = loop_now_ms(s->loop), gained = (now - s->log_ms) * LOG_PER_S / 1000;
 
-	if (!conn->http)
-		return false;
-	if (http_conn_unsent(conn->http) < UNSENT_SHARE && !http_conn_is_over_send_limit(conn->http))
-		return false;
-	list_for_each(n, &conn->server->conns) {
-		const struct rpc_conn *other = list_entry(n, struct rpc_conn, node);
-
-		if (other->http && other->who.uid == conn->who.uid)
-			unsent += http_conn_unsent(other->http);
+	if (gained) {
+		s->log_tokens = (unsigned)MIN(s->log_tokens + gained, LOG_BURST);
+		s->log_ms = now;
 	}
-	over_send_limit = unsent >= RPC_UNSENT_UID;
-	if (over_send_limit != conn->over_send_limit)
-		log_info("client_over_send_limit", "uid=%u on=%d unsent=%zu", conn->who.uid,
-			 over_send_limit, unsent);
-	list_for_each(n, &conn->server->conns) {
-		struct rpc_conn *other = list_entry(n, struct rpc_conn, node);
-
-		if (!other->http || other->who.uid != conn->who.uid)
-			continue;
-		other->over_send_limit = over_send_limit;
-		http_conn_set_over_send_limit(other->http, over_send_limit);
+	if (!s->log_tokens) {
+		s->n_unlogged++;
+		return false;
 	}
-	return http_conn_is_over_send_limit(conn->http);
+	s->log_tokens--;
+	if (s->n_unlogged)
+		log_info("clients_unlogged", "lines=%u", s->n_unlogged);
+	s->n_unlogged = 0;
+	return true;
 }
+
+/* --- memory ------------------------------------------------------------------------------------- */
+
+static void on_feed(struct timer *t, void *user)
+{
+	rpc_calls_feed(user);
+}
+
+/* The one that holds most of those without memory left whose clients read nothing. */
+static struct rpc_conn *find_stalled(struct rpc_server *s, bool *ret_more)
+{
+	struct rpc_conn *most = NULL;
+
+	*ret_more = false;
+	list_for_each(n, &s->conns) {
+		struct rpc_conn *conn = list_entry(n, struct rpc_conn, node);
+
+		if (!conn->http || !quota_tight(conn->quota, 0))
+			continue;
+		*ret_more = true;
+		if (http_conn_stalled_ms(conn->http) < RPC_RELIEF_MS)
+			continue;
+		if (!most || quota_used(conn->quota) > quota_used(most->quota))
+			most = conn;
+	}
+	return most;
+}
+
+/* One at a time: its calls all end with it, which takes a while. */
+static void on_relief(struct timer *t, void *user)
+{
+	struct rpc_server *s = user;
+	bool more;
+	struct rpc_conn *conn = find_stalled(s, &more);
+
+	if (conn) {
+		s->closed_total++;
+		log_warn("client_closed", "why=\"holds all the memory it may, and reads nothing\" uid=%u pid=%d bytes=%llu",
+			 conn->who.uid, (int)conn->who.pid, (unsigned long long)quota_used(conn->quota));
+		http_conn_close(conn->http, "its client has no memory left and reads nothing");
+	}
+	if (more && timer_set(t, loop_now_ms(s->loop) + (conn ? RPC_FEED_MS : RPC_RELIEF_MS)) < 0)
+		log_error("memory_relief", "error=\"out of memory\"");
+}
+
+void rpc_server_expect_relief(struct rpc_server *s)
+{
+	if (!timer_is_set(&s->relief) && timer_set(&s->relief, loop_now_ms(s->loop) + RPC_RELIEF_MS) < 0)
+		log_error("memory_relief", "error=\"out of memory\"");
+}
+
+/* Whose turn it is, before anything is made for it. */
+static int on_accept(int fd, void *user, struct quota **ret)
+{
+	struct rpc_server *s = user;
+	struct quota *q;
+	uid_t uid;
+	int r = peer_uid(fd, &uid);
+
+	if (r < 0)
+		return r;
+	q = uid_quota(s->quotas, uid);
+	if (!q)
+		return -ENOMEM;
+	if (quota_fits(q, RPC_CONN_BYTES)) {	/* else its calls could not even be refused */
+		*ret = q;
+		return 0;
+	}
+	quota_unref(q);
+	rpc_server_expect_relief(s);
+	s->closed_total++;
+	if (rpc_may_log(s))
+		log_warn("client_refused", "why=memory uid=%u", uid);
+	return -ENOBUFS;
+}
+
+/* --- connections -------------------------------------------------------------------------------- */
 
 /* The process is gone; whoever inherited its socket is not the one we let in. */
 static void on_death(struct watch *w, unsigned ready, void *user)
@@ -94,13 +160,13 @@ static int conn_setup(struct rpc_conn *conn, struct http_conn *http)
 		log_warn("client_refused", "why=credentials error=%s", strerror(-r));
 		return r;
 	}
-	if (r == PEER_UNMAPPED)
+	if (r == PEER_UNMAPPED && rpc_may_log(s))
 		log_warn("client_refused", "why=uid_of_another_namespace uid=%u", conn->who.uid);
-	else if (r != PEER_OK)
+	if (r != PEER_OK && r != PEER_UNMAPPED)
 		return -EPERM;
 	conn->denied = r == PEER_UNMAPPED;
 	r = admit_take(&s->admit, conn->who.uid, ADMIT_CONN, &conn->charge);
-	if (r > 0)
+	if (r > 0 && rpc_may_log(s))
 		log_warn("client_refused", "why=connections uid=%u held=%u", conn->who.uid,
 			 admit_held(&s->admit, conn->who.uid, ADMIT_CONN));
 	if (r != ADMIT_OK)
@@ -114,12 +180,18 @@ static int conn_setup(struct rpc_conn *conn, struct http_conn *http)
 static int on_conn(struct http_conn *http, void *user, void **ret_user)
 {
 	struct rpc_server *s = user;
-	struct rpc_conn *conn = calloc(1, sizeof(*conn));
+	struct rpc_conn *conn;
 	int r;
 
-	if (!conn)
+	if (quota_take(http_conn_quota(http), sizeof(*conn)) < 0)
+		return -ENOBUFS;
+	conn = calloc(1, sizeof(*conn));
+	if (!conn) {
+		quota_give(http_conn_quota(http), sizeof(*conn));
 		return -ENOMEM;
+	}
 	conn->server = s;
+	conn->quota = quota_ref(http_conn_quota(http));
 	conn->http = http;
 	conn->who.pidfd = -1;
 	list_add_tail(&s->conns, &conn->node);
@@ -162,9 +234,11 @@ int rpc_server_listen(struct rpc_server *s, int listen_fd)
 		.max_conns = RPC_CONNS,
 		.max_streams = RPC_H2_STREAMS,
 		.stream_window = RPC_WINDOW_BYTES,
-		.budget = s->budget,
+		.takes_cut_heads = true,
+		.quota = uid_quotas_all(s->quotas),
+		.conn_max = s->conn_max,
+		.on_accept = on_accept,
 		.send_max = RPC_SEND_MAX_BYTES,
-		.send_max_all = RPC_UNSENT_CONN,
 		.head_max_n = RPC_HEAD_MAX_N,
 		.head_max_bytes = RPC_HEAD_MAX_BYTES,
 		.handshake_ms = RPC_HANDSHAKE_MS,
@@ -193,6 +267,11 @@ static void server_freep(struct rpc_server **s)
 	*s = rpc_server_free(*s);
 }
 
+static struct uid_quotas *own_quotas(void)
+{
+	return uid_quotas_new(&(struct uid_quotas_options){ .max = RPC_MEMORY_ALL, .max_per_uid = RPC_MEMORY_UID });
+}
+
 int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret)
 {
 	const struct admit_limits limits = {
@@ -219,13 +298,19 @@ int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret)
 	list_init(&s->calls);
 	list_init(&s->conns);
 	list_init(&s->watchers);
+	s->log_tokens = LOG_BURST;
+	s->log_ms = loop_now_ms(s->loop);
+	list_init(&s->hungry);
+	timer_init(&s->feed, s->loop, on_feed, s);
+	timer_init(&s->relief, s->loop, on_relief, s);
 	admit_init(&s->admit, &limits);
-	s->budget = http_budget_new(RPC_UNREAD_BYTES);
-	if (s->budget)
+	s->conn_max = o->conn_max ? o->conn_max : RPC_MEMORY_CONN;
+	s->quotas = o->quotas ? o->quotas : (s->own_quotas = own_quotas());
+	if (s->quotas)
 		r = rpc_server_listen(s, o->listen_fd);
 	else
 		fd_close(o->listen_fd);
-	r = s->budget ? r : -ENOMEM;
+	r = s->quotas ? r : -ENOMEM;
 	for (size_t i = 0; !r && i < o->n_limits; i++)
 		if (o->limits[i].max_streams)
 			r = admit_set_streams(&s->admit, o->limits[i].uid, o->limits[i].max_streams);
@@ -312,7 +397,9 @@ struct rpc_server *rpc_server_free(struct rpc_server *s)
 		free(e);
 	map_fini(&s->methods);
 	map_fini(&s->services);
-	http_budget_unref(s->budget);
+	timer_clear(&s->feed);
+	timer_clear(&s->relief);
+	uid_quotas_free(s->own_quotas);
 	admit_fini(&s->admit);
 	free(s);
 	return NULL;
@@ -330,5 +417,7 @@ void rpc_server_count(const struct rpc_server *s, uid_t uid, struct rpc_counts *
 		.max_streams = all ? a->limits.streams : admit_max_streams(a, uid),
 		.calls_total = s->calls_total,
 		.failed_total = s->failed_total,
+		.refused_total = s->refused_total,
+		.closed_total = s->closed_total,
 	};
 }

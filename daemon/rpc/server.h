@@ -17,6 +17,7 @@
 struct loop;
 struct principal;
 struct rpc_server;
+struct uid_quotas;
 
 struct rpc_uid_limit {
 	uid_t uid;
@@ -30,6 +31,8 @@ struct rpc_server_options {
 	const struct rpc_uid_limit *limits;	/* copied */
 	size_t n_limits;
 	uint32_t max_streams;		/* long streams of a uid; 0 = RPC_STREAMS_PER_UID */
+	struct uid_quotas *quotas;	/* of the memory held for clients; outlives the server; NULL = its own */
+	uint64_t conn_max;		/* bytes held for a connection; 0 = RPC_MEMORY_CONN */
 	/* Of every connection that was let in; NULL = nobody wants to know. */
 	void (*on_conn_end)(const struct principal *who, void *user);
 	void *user;
@@ -54,6 +57,7 @@ struct rpc_counts {
 	uint32_t connections, calls, streams;	/* unary in flight; long streams */
 	uint32_t max_streams;			/* of the uid asked for */
 	uint64_t calls_total, failed_total;
+	uint64_t refused_total, closed_total;	/* calls and connections, for lack of memory; of all */
 };
 /* Of one uid, or of all with uid = (uid_t)-1. */
 void rpc_server_count(const struct rpc_server *s, uid_t uid, struct rpc_counts *ret);

@@ -23,7 +23,8 @@
 #include "proto/base/str.h"
 #include "proto/gen/agentbox_command.pb-c.h"
 
-#define PIECE_BYTES (64u * 1024) /* of output per message */
+#define PIECE_BYTES (64u * 1024) /* of output per message … */
+#define PIECE_LEAST 2048u	 /* … and where there is little room for it */
 
 struct cmd_call *cmd_call_new(struct rpc_call *call)
 {
@@ -132,9 +133,11 @@ static void feed(struct cmd_call *x)
 {
 	static uint8_t bytes[PIECE_BYTES];
 	struct spool_piece p;
+	size_t room;
 
-	while (rpc_call_room(x->call)) {
-		switch (command_reader_next(x->reader, x->follow, bytes, sizeof(bytes), &p)) {
+	while ((room = rpc_call_room(x->call))) {
+		room = MIN(MAX(room, (size_t)PIECE_LEAST), sizeof(bytes));
+		switch (command_reader_next(x->reader, x->follow, bytes, room, &p)) {
 		case COMMAND_READ_PIECE:
 			if (p.gap)
 				send_gap(x, &p);

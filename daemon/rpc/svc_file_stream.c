@@ -17,6 +17,7 @@
 #include "proto/base/str.h"
 
 #define READ_PIECE_BYTES (128u * 1024)
+#define READ_PIECE_LEAST 2048u	/* where there is little room for it */
 #define RESULT_BYTES	 1024u	/* in Write's answer, beside path and entry: a failure with its evidence */
 
 /* --- Read: stat for the head, then the bytes --- */
@@ -71,7 +72,7 @@ static void move_bytes(struct file_call *x)
 
 	m.part_case = AGENTBOX__V1__READ_FILE_RESPONSE__PART_DATA;
 	while ((room = rpc_call_room(x->call)) && (n = envd_read_peek(x->read, &p))) {
-		n = MIN(n, (size_t)READ_PIECE_BYTES);
+		n = MIN(n, MIN(MAX(room, (size_t)READ_PIECE_LEAST), (size_t)READ_PIECE_BYTES));
 		m.data.data = (uint8_t *)p;
 		m.data.len = n;
 		send_part(x, &m);

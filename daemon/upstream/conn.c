@@ -177,7 +177,7 @@ int uconn_dial(struct origin *o)
 		.deadline_ms = now + o->pool->o.dial_ms,
 		.stream_window = o->pool->o.stream_window,
 		.send_max = o->pool->o.send_max,
-		.budget = o->pool->budget,
+		.quota = o->quota,
 		.done = on_dialled,
 		.closed = on_closed,
 		.changed = on_changed,

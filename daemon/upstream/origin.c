@@ -49,6 +49,7 @@ static void bury(void *p)
 	if (o->proxy)
 		explicit_bzero(o->proxy, strlen(o->proxy));
 	free(o->proxy);
+	quota_unref(o->quota);
 	free(o);
 }
 
@@ -77,6 +78,7 @@ struct origin *origin_get(struct pool *p, const struct pool_target *t)
 	o->plain_http2 = t->plain_http2 && !t->http1;
 	o->http1 = t->http1;
 	o->peer_streams = -1;
+	o->quota = quota_ref(t->quota ? t->quota : p->quota);
 	o->ping_after_ms = p->o.ping_after_ms;
 	list_init(&o->conns);
 	list_init(&o->queue[POOL_SHORT]);

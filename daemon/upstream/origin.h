@@ -14,6 +14,7 @@
 #include "daemon/upstream/pool.h"
 #include "proto/base/list.h"
 #include "proto/base/map.h"
+#include "proto/base/quota.h"
 #include "proto/base/rng.h"
 
 #define POOL_H2_REFUSED 7u		/* error codes of HTTP/2 that the pool has to do with */
@@ -26,7 +27,7 @@ struct resolve_query;
 struct pool {
 	struct loop *loop;
 	struct pool_options o;
-	struct h2_budget *budget;	/* of what is received and not read */
+	struct quota *quota;		/* of all that is held for it */
 	struct rng rng;
 	struct map origins;		/* by key */
 	struct list origin_list;
@@ -72,6 +73,7 @@ struct origin {
 	uint16_t port;
 	struct tls_client *tls;
 	bool plain_http2, http1;
+	struct quota *quota;
 
 	struct list conns;
 	uint32_t n_conns, n_dialing;
@@ -119,6 +121,7 @@ struct pool_req {
 	struct fields head;
 	uint8_t *body;
 	size_t n_body;
+	struct charge held;		/* the body */
 	enum pool_body body_mode;
 	enum pool_class cls;
 	uint64_t serial;		/* a queue is in the order of these, also after replays */

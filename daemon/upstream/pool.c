@@ -22,6 +22,7 @@
 #define REST_MAX_BYTES (64u * 1024)
 
 #define DEFAULT(field, value) ((field) ? (field) : (value))
+#define QUOTA_DEFAULT	      (64u << 20)
 
 int pool_new(const struct pool_options *o, struct pool **ret)
 {
@@ -30,8 +31,9 @@ int pool_new(const struct pool_options *o, struct pool **ret)
 
 	if (!p)
 		return -ENOMEM;
-	p->budget = http_budget_new(DEFAULT(o->unread_max, 64u << 20));
-	if (!p->budget) {
+	p->quota = o->quota ? quota_ref(o->quota) :
+			      quota_new(&(struct quota_options){ .name = "the cloud", .max = QUOTA_DEFAULT });
+	if (!p->quota) {
 		free(p);
 		return -ENOMEM;
 	}
@@ -68,9 +70,14 @@ struct pool *pool_free(struct pool *p)
 	list_for_each_safe(n, &p->origin_list)
 		origin_free(list_entry(n, struct origin, node));
 	map_fini(&p->origins);
-	http_budget_unref(p->budget);
+	quota_unref(p->quota);
 	free(p);
 	return NULL;
+}
+
+struct quota *pool_quota(const struct pool *p)
+{
+	return p->quota;
 }
 
 /* --- a request --- */
@@ -316,6 +323,7 @@ static bool goes_elsewhere(struct pool_req *r)
 static void forget_request(struct pool_req *r)
 {
 	fields_fini(&r->head);
+	charge_fini(&r->held);
 	free(r->body);
 	r->body = NULL;
 }
@@ -430,6 +438,9 @@ struct pool_req *pool_request(struct pool *p, const struct pool_ask *a)
 	r->on_ready = a->on_ready;
 	r->user = a->user;
 	if (a->body_mode == POOL_BODY_WHOLE && a->n_body) {
+		/* Never refused: its caller holds as much, and was asked before. */
+		quota_add(r->origin ? r->origin->quota : NULL, a->n_body);
+		r->held = (struct charge){ r->origin ? r->origin->quota : NULL, a->n_body };
 		r->body = malloc(a->n_body);
 		if (r->body)
 			memcpy(r->body, a->body, a->n_body);

@@ -29,6 +29,7 @@
 struct loop;
 struct pool;
 struct pool_req;
+struct quota;
 struct resolver;
 struct tls_client;
 
@@ -40,7 +41,8 @@ struct pool_options {
 	uint32_t max_conns_h1;		/* per origin; 0 = 256 */
 	uint32_t max_queue;		/* requests waiting per origin; 0 = 4096 */
 	uint32_t stream_window;		/* at most, of those that read fast; 0 = 1 MiB */
-	uint64_t unread_max;		/* received and not read, in all (and 16 KiB a stream); 0 = 64 MiB */
+	struct quota *quota;		/* of all that is held for the cloud's answers, and 16 KiB a stream besides; a
+					 * reference is taken; NULL = one of 64 MiB */
 	uint32_t send_max;		/* unsent bytes per request; 0 = 512 KiB */
 	uint32_t dial_ms;		/* one attempt; 0 = 10 s */
 	uint32_t ping_after_ms;		/* streams open and nothing read; 0 = 10 s */
@@ -52,6 +54,7 @@ struct pool_options {
 };
 
 must_check int pool_new(const struct pool_options *o, struct pool **ret);
+struct quota *pool_quota(const struct pool *p);	/* borrowed */
 /* Every request must be freed before. Closes all connections. NULL is fine; returns NULL. */
 struct pool *pool_free(struct pool *p);
 
@@ -64,6 +67,8 @@ struct pool_target {
 	struct tls_client *tls;		/* https; a reference is taken */
 	bool plain_http2;		/* http: HTTP/2 with prior knowledge instead of 1.1 */
 	bool http1;			/* HTTP/1.1 in any case, on connections of their own: upgrades need it */
+	struct quota *quota;		/* of the group: its connections and requests; a reference is taken; NULL =
+					 * the pool's */
 };
 
 enum pool_body {

@@ -15,7 +15,8 @@
 #include "proto/base/str.h"
 
 #define FEED_SLICE_BYTES  16384u	/* input between two looks at the budgets */
-#define OUTPUT_BYTES	  65536u	/* one h2_output() gathers about this much */
+#define OUTPUT_BYTES	  65536u	/* one h2_output() gathers about this much … */
+#define OUTPUT_SHORT	  16384u	/* … or this, while memory is short */
 #define STRAY_SLACK_BYTES 65536u	/* padding of a frame that has not ended is a stray too, for now */
 #define PRE_SETTINGS_STREAMS 100u	/* a peer's limit until its SETTINGS say otherwise */
 
@@ -36,6 +37,13 @@ static void abuse(struct h2 *h, const char *why)
 		return;
 	h->abused = true;
 	snprintf(h->why, sizeof(h->why), "%s", why);
+}
+
+/* Something that the peer sent does not fit any more. */
+static void over_quota(struct h2 *h)
+{
+	h->over_quota = true;
+	abuse(h, "the peer has us hold more memory for it than it may");
 }
 
 static void spend(struct h2 *h, int64_t cost)
@@ -89,7 +97,6 @@ void h2_stream_close_as(struct h2_stream *s, enum h2_close how, uint32_t code)
 	h->n_open--;
 	if (how == H2_CLOSE_CLEAN)
 		refund(h, REFUND_STREAM);
-	h->unsent -= buf_len(&s->out);
 	buf_fini(&s->out);
 	if (s->released || !s->announced)
 		h2_stream_destroy(s);
@@ -107,25 +114,32 @@ static struct h2_stream *stream_of(struct h2 *h, int32_t id)
 
 struct h2_stream *h2_stream_make(struct h2 *h)
 {
-	struct h2_stream *s = calloc(1, sizeof(*s));
+	struct h2_stream *s;
 
-	if (!s)
+	if (quota_take(h->o.quota, sizeof(*s)) < 0) {
+		over_quota(h);
 		return NULL;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s) {
+		quota_give(h->o.quota, sizeof(*s));
+		return NULL;
+	}
 	s->magic = H2_STREAM_MAGIC;
 	s->h = h;
 	s->opened_ms = h->last_feed_ms;
 	s->head.max_n = s->trailers.max_n = h->o.head_max_n;
 	s->head.max_bytes = s->trailers.max_bytes = h->o.head_max_bytes;
+	s->head.quota = s->trailers.quota = s->trailers_out.quota = h->o.quota;
 	buf_init(&s->in, 0);
 	buf_init(&s->out, 0);
+	buf_set_quota(&s->in, h->o.quota);
+	buf_set_quota(&s->out, h->o.quota);
 	list_init(&s->ready);
 	list_add_tail(&h->streams, &s->node);
 	h->n_open++;
 	s->taken_since_ms = h->last_feed_ms;
-	if (h->o.budget) {
-		s->window = h2_first_window(h);
-		h->o.budget->used += s->window;
-	}
+	s->window = h2_first_window(h);
 	return s;
 }
 
@@ -133,9 +147,7 @@ void h2_stream_destroy(struct h2_stream *s)
 {
 	if (!s->closed)
 		s->h->n_open--;
-	s->h->unsent -= buf_len(&s->out);
-	if (s->h->o.budget)
-		s->h->o.budget->used -= s->window;
+	quota_unpromise(s->h->o.quota, s->window - h2_first_window(s->h));
 	list_del(&s->node);
 	list_del(&s->ready);
 	fields_fini(&s->head);
@@ -143,6 +155,7 @@ void h2_stream_destroy(struct h2_stream *s)
 	fields_fini(&s->trailers_out);
 	buf_fini(&s->in);
 	buf_fini(&s->out);
+	quota_give(s->h->o.quota, sizeof(*s));
 	s->magic = 0;
 	free(s);
 }
@@ -157,7 +170,8 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *f, void *u
 	if (h->o.server && f->headers.cat == NGHTTP2_HCAT_REQUEST) {
 		s = h2_stream_make(h);
 		if (!s)
-			return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+			return h->over_quota ? NGHTTP2_ERR_CALLBACK_FAILURE :
+					       NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 		s->id = f->hd.stream_id;
 		s->sent = true;
 		nghttp2_session_set_stream_user_data(ng, f->hd.stream_id, s);
@@ -209,7 +223,7 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *f, const uint8_t 
 	struct h2_stream *s = stream_of(h, f->hd.stream_id);
 	int r;
 
-	if (!s)
+	if (!s || s->head_cut)	/* the decoder goes on, so that the HPACK table stays in step */
 		return 0;
 	if (h->o.server && h->o.any_authority &&
 	    header_is_wrong(s, name, name_len, value, value_len)) {
@@ -218,8 +232,12 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *f, const uint8_t 
 	}
 	r = fields_add(s->head_done ? &s->trailers : &s->head, (const char *)name, name_len,
 		       (const char *)value, value_len, flags & NGHTTP2_NV_FLAG_NO_INDEX);
-	/* The decoder goes on, so that the HPACK table stays in step; only this stream fails. */
-	return r < 0 ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE : 0;
+	if (r == -ENOBUFS) {
+		over_quota(h);
+		return NGHTTP2_ERR_CALLBACK_FAILURE;
+	}
+	s->head_cut = r == -EMSGSIZE && h->o.server && !s->head_done;
+	return r < 0 && !s->head_cut ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE : 0;
 }
 
 static void peer_finished(struct h2_stream *s)
@@ -233,7 +251,7 @@ static void headers_done(struct h2 *h, struct h2_stream *s, bool end)
 	if (s->head_done) {
 		s->trailers_done = true;
 	} else if (h->o.server) {
-		if (h->o.any_authority && (s->pseudo_seen & 7u) != 7u)
+		if (h->o.any_authority && !s->head_cut && (s->pseudo_seen & 7u) != 7u)
 			s->head_wrong = true;
 		if (s->head_wrong) {
 			(void)nghttp2_submit_rst_stream(h->ng, NGHTTP2_FLAG_NONE, s->id,
@@ -335,6 +353,7 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
 {
 	struct h2 *h = user;
 	struct h2_stream *s = stream_of(h, id);
+	int r;
 
 	(void)nghttp2_session_consume_connection(ng, n);
 	h->data_taken += n;
@@ -343,9 +362,12 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
 		(void)nghttp2_session_consume_stream(ng, id, n);
 		return 0;
 	}
-	if (buf_put(&s->in, p, n) < 0) {
+	r = buf_put(&s->in, p, n);
+	if (r == -ENOBUFS)
+		over_quota(h);
+	if (r < 0) {
 		h2_stream_reset(s, H2_INTERNAL_ERROR);
-		return 0;
+		return h->over_quota ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 	}
 	h2_note(s, H2_READY_DATA);
 	return 0;
@@ -388,19 +410,23 @@ static int before_frame_send(nghttp2_session *ng, const nghttp2_frame *f, void *
 	return 0;
 }
 
+static size_t output_bytes(const struct h2 *h)
+{
+	return quota_spare(h->o.quota) / QUOTA_PARTS < OUTPUT_BYTES ? OUTPUT_SHORT : OUTPUT_BYTES;
+}
+
 static int on_send_data(nghttp2_session *ng, nghttp2_frame *f, const uint8_t *head, size_t n,
 			nghttp2_data_source *src, void *user)
 {
 	struct h2 *h = user;
 	struct h2_stream *s = src->ptr;
 
-	if (buf_len(&h->out) >= OUTPUT_BYTES)
+	if (buf_len(&h->out) >= output_bytes(h))
 		return NGHTTP2_ERR_WOULDBLOCK;
 	must(buf_len(&s->out) >= n);
 	if (buf_put(&h->out, head, 9) < 0 || buf_put(&h->out, buf_data(&s->out), n) < 0)
 		return NGHTTP2_ERR_CALLBACK_FAILURE; /* out of memory: the connection cannot go on */
 	h2_drop(&s->out, n);
-	h->unsent -= n;
 	progress(h, n);
 	refund(h, REFUND_DATA);
 	if (s->room_wanted && h2_stream_room(s) >= h2_send_max(h) / 2) {
@@ -422,36 +448,61 @@ static int on_unknown_frame(nghttp2_session *ng, void **ret, const nghttp2_frame
 	return NGHTTP2_ERR_CANCEL;
 }
 
-/* --- memory that is wiped --- */
+/* --- nghttp2's memory: charged before it is held, wiped where heads hold secrets --- */
 
-static void *wiping_malloc(size_t n, void *user)
+static size_t block_bytes(void *p)
 {
-	return malloc(n);
+	return malloc_usable_size(p) + sizeof(size_t);
 }
 
-static void *wiping_calloc(size_t n, size_t size, void *user)
+static void *ng_malloc(size_t n, void *user)
 {
-	return calloc(n, size);
+	struct h2 *h = user;
+	void *p;
+
+	if (!h->ending && quota_take(h->o.quota, n) < 0) {
+		over_quota(h);
+		return NULL;
+	}
+	p = malloc(n);
+	if (!h->ending)
+		quota_give(h->o.quota, n);
+	if (p)		/* exactly: the heap rounds up */
+		quota_add(h->o.quota, block_bytes(p));
+	return p;
 }
 
-static void wiping_free(void *p, void *user)
+static void *ng_calloc(size_t n, size_t size, void *user)
 {
-	if (p)
+	size_t all;
+	void *p = __builtin_mul_overflow(n, size, &all) ? NULL : ng_malloc(all, user);
+
+	return p ? memset(p, 0, all) : NULL;
+}
+
+static void ng_free(void *p, void *user)
+{
+	struct h2 *h = user;
+
+	if (!p)
+		return;
+	quota_give(h->o.quota, block_bytes(p));
+	if (h->o.wipes)
 		explicit_bzero(p, malloc_usable_size(p));
 	free(p);
 }
 
-static void *wiping_realloc(void *p, size_t n, void *user)
+static void *ng_realloc(void *p, size_t n, void *user)
 {
 	size_t have = p ? malloc_usable_size(p) : 0;
 	void *q;
 
 	if (p && n <= have)
 		return p;
-	q = malloc(n);
+	q = ng_malloc(n, user);
 	if (q && p) {
 		memcpy(q, p, have);
-		wiping_free(p, user);
+		ng_free(p, user);
 	}
 	return q;
 }
@@ -462,9 +513,9 @@ static int make_session(struct h2 *h)
 {
 	nghttp2_session_callbacks *cb = NULL;
 	nghttp2_option *opt = NULL;
-	nghttp2_mem wiping = { .malloc = wiping_malloc, .calloc = wiping_calloc,
-			       .realloc = wiping_realloc, .free = wiping_free };
-	nghttp2_mem *mem = h->o.wipes ? &wiping : NULL;
+	nghttp2_mem ours = { .mem_user_data = h, .malloc = ng_malloc, .calloc = ng_calloc,
+			     .realloc = ng_realloc, .free = ng_free };
+	nghttp2_mem *mem = h->o.wipes || h->o.quota ? &ours : NULL;
 	int r = -ENOMEM;
 
 	if (nghttp2_session_callbacks_new(&cb) || nghttp2_option_new(&opt))
@@ -503,7 +554,7 @@ out:
 
 uint32_t h2_first_window(const struct h2 *h)
 {
-	return h->o.budget ? MIN(h->o.stream_window, H2_FIRST_WINDOW) : h->o.stream_window;
+	return h->o.quota ? MIN(h->o.stream_window, H2_FIRST_WINDOW) : h->o.stream_window;
 }
 
 static int send_settings(struct h2 *h)
@@ -525,34 +576,26 @@ static int send_settings(struct h2 *h)
 	return 0;
 }
 
-struct h2_budget *h2_budget_new(uint64_t max)
+static struct h2 *h2_make(struct quota *q)
 {
-	struct h2_budget *b = calloc(1, sizeof(*b));
+	struct h2 *h;
 
-	if (b)
-		*b = (struct h2_budget){ .refs = 1, .max = max };
-	return b;
-}
-
-struct h2_budget *h2_budget_unref(struct h2_budget *b)
-{
-	if (!b || --b->refs)
+	if (quota_take(q, sizeof(*h)) < 0)
 		return NULL;
-	must(!b->used);
-	free(b);
-	return NULL;
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		quota_give(q, sizeof(*h));
+	return h;
 }
 
 int h2_new(const struct h2_options *o, uint64_t now_ms, struct h2 **ret)
 {
-	struct h2 *h = calloc(1, sizeof(*h));
+	struct h2 *h = h2_make(o->quota);
 	int r;
 
 	if (!h)
 		return -ENOMEM;
 	h->o = *o;
-	if (o->budget)
-		o->budget->refs++;
 	if (!h->o.max_streams)
 		h->o.max_streams = 100;
 	if (!h->o.stream_window)
@@ -577,6 +620,7 @@ int h2_new(const struct h2_options *o, uint64_t now_ms, struct h2 **ret)
 	list_init(&h->streams);
 	list_init(&h->ready);
 	buf_init(&h->out, 0);
+	buf_set_quota(&h->out, o->quota);
 	r = make_session(h);
 	if (!r)
 		r = send_settings(h);
@@ -596,12 +640,13 @@ struct h2 *h2_free(struct h2 *h)
 		h2_stream_destroy(list_entry(h->streams.next, struct h2_stream, node));
 	nghttp2_session_del(h->ng);
 	buf_fini(&h->out);
-	h2_budget_unref(h->o.budget);
+	quota_give(h->o.quota, sizeof(*h));
 	free(h);
 	return NULL;
 }
 
-/* nghttp2 calls nobody back when a session ends: our own table finishes every stream. */
+/* nghttp2 calls nobody back when a session ends: our own table finishes every stream. Never from inside one
+ * of nghttp2's calls. */
 static void die(struct h2 *h, const char *why)
 {
 	if (h->dead)
@@ -614,15 +659,17 @@ static void die(struct h2 *h, const char *why)
 
 		if (s->closed)
 			continue;
-		nghttp2_session_set_stream_user_data(h->ng, s->id, NULL);
 		h2_stream_close_as(s, s->sent ? H2_CLOSE_LOST : H2_CLOSE_REFUSED, H2_NO_ERROR);
 	}
+	/* What it holds goes now, not only when the last words are out. */
+	nghttp2_session_del(h->ng);
+	h->ng = NULL;
 }
 
 /* Everything nghttp2 wants to say, into our buffer. */
 static int gather(struct h2 *h)
 {
-	while (buf_len(&h->out) < OUTPUT_BYTES) {
+	while (buf_len(&h->out) < output_bytes(h)) {
 		const uint8_t *p;
 		size_t before = buf_len(&h->out);
 		ssize_t n = nghttp2_session_mem_send(h->ng, &p);
@@ -637,9 +684,20 @@ static int gather(struct h2 *h)
 	return 0;
 }
 
+/* The last words are not charged: there are about OUTPUT_BYTES of them, and they must be said. */
+static void begin_end(struct h2 *h)
+{
+	if (h->ending)
+		return;
+	h->ending = true;
+	quota_give(h->o.quota, h->out.cap);
+	buf_set_quota(&h->out, NULL);
+}
+
 /* GOAWAY, and the end. The last output is gathered while the streams it may touch still exist. */
 static int h2_fail(struct h2 *h, uint32_t code, const char *why)
 {
+	begin_end(h);
 	if (code != H2_NO_ERROR)
 		(void)nghttp2_session_terminate_session(h->ng, code);
 	(void)gather(h);
@@ -716,12 +774,12 @@ int h2_feed(struct h2 *h, const void *data, size_t n, uint64_t now_ms)
 		size_t k = MIN(n, (size_t)FEED_SLICE_BYTES);
 		ssize_t r = nghttp2_session_mem_recv(h->ng, p, k);
 
+		if (h->abused)
+			return h2_fail(h, H2_ENHANCE_YOUR_CALM, "");
 		if (r < 0) {
 			(void)h2_fail(h, H2_PROTOCOL_ERROR, nghttp2_strerror((int)r));
 			return r == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO;
 		}
-		if (h->abused)
-			return h2_fail(h, H2_ENHANCE_YOUR_CALM, "");
 		p += r;
 		n -= (size_t)r;
 	}
@@ -738,6 +796,7 @@ int h2_output(struct h2 *h, const uint8_t **ret, size_t *ret_n)
 	int r = h->dead ? 0 : gather(h);
 
 	if (r < 0) {
+		begin_end(h);
 		die(h, "the outgoing side failed");
 		return r;
 	}
@@ -781,27 +840,19 @@ uint32_t h2_open_streams(const struct h2 *h)
 
 uint32_t h2_send_max(const struct h2 *h)
 {
-	return h2_is_over_send_limit(h) ? MIN(H2_OVER_SEND_LIMIT_BYTES, h->o.send_max) : h->o.send_max;
+	uint64_t part = MAX(quota_spare(h->o.quota) / QUOTA_PARTS, (uint64_t)H2_LEAST_ROOM);
+
+	return (uint32_t)MIN(part, (uint64_t)h->o.send_max);
 }
 
-size_t h2_unsent(const struct h2 *h)
+bool h2_is_over_quota(const struct h2 *h)
 {
-	return h->unsent;
-}
-
-void h2_set_over_send_limit(struct h2 *h, bool over_send_limit)
-{
-	h->over_send_limit = over_send_limit;
-}
-
-bool h2_is_over_send_limit(const struct h2 *h)
-{
-	return h->over_send_limit || (h->o.send_max_all && h->unsent >= h->o.send_max_all);
+	return h->over_quota;
 }
 
 uint32_t h2_peer_max_streams(const struct h2 *h)
 {
-	if (!h->settings_received)
+	if (!h->settings_received || h->dead)
 		return PRE_SETTINGS_STREAMS;
 	return nghttp2_session_get_remote_settings(h->ng, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
 }
@@ -830,10 +881,11 @@ bool h2_recycled(const struct h2 *h)
 
 void h2_goaway(struct h2 *h, uint32_t code)
 {
-	int32_t last = nghttp2_session_get_last_proc_stream_id(h->ng);
+	int32_t last;
 
 	if (h->dead)
 		return;
+	last = nghttp2_session_get_last_proc_stream_id(h->ng);
 	/* Failing to queue it means no memory; the owner closes the connection all the same. */
 	if (code != H2_NO_ERROR)
 		(void)nghttp2_session_terminate_session(h->ng, code);

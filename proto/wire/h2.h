@@ -8,17 +8,22 @@
  *
  * Credit. A stream's receive buffer is bounded by its window, because the window is given back only
  * by h2_stream_consume(). The connection's window is given back on arrival, so one reader that
- * stalls never starves the others. The send side is bounded by h2_stream_room(). With a budget over
- * several connections, windows begin small and grow while their owners read fast and the budget has room,
- * so that any number of streams that nobody reads takes a bounded amount of memory.
+ * stalls never starves the others. The send side is bounded by h2_stream_room(). With a quota, windows begin
+ * small and grow while their owners read fast and the quota has room, so that any number of streams that
+ * nobody reads takes a bounded amount of memory.
+ *
+ * Memory. With a quota all that a connection holds is charged before it is held: heads, bytes of both
+ * directions, streams, and what nghttp2 allocates. A charge that is refused while the peer's frames are taken ends
+ * the connection (ENHANCE_YOUR_CALM, h2_is_over_quota()); one for bytes of the owner's fails that write.
  *
  * Life of a stream. It exists until it is closed *and* released. Closing (by both ends finishing, a
  * reset, GOAWAY, or the death of the connection) is reported exactly once, also for every stream
  * that is open when the connection dies; what was received before stays readable.
  *
- * Abuse. Header count and bytes, resets, and frames without progress are budgeted (nghttp2 1.52 has
- * no glitch limit); beyond the budget the connection ends with ENHANCE_YOUR_CALM. A header block that is
- * not finished in 5 s and SETTINGS that are not acknowledged in 10 s end it too: see h2_due_ms().
+ * Abuse. Resets and frames without progress cost tokens (nghttp2 1.52 has no glitch limit); without
+ * tokens the connection ends with ENHANCE_YOUR_CALM. A header block that is not finished in 5 s and SETTINGS
+ * that are not acknowledged in 10 s end it too: see h2_due_ms(). Of a head with too many fields or bytes a server
+ * gets what fits: h2_stream_head_is_cut(); a client's stream fails by it.
  */
 #ifndef AB_PROTO_WIRE_H2_H
 #define AB_PROTO_WIRE_H2_H
@@ -30,6 +35,7 @@
 
 struct h2;
 struct h2_stream;
+struct quota;	/* proto/base/quota.h */
 
 enum h2_error {		/* RFC 9113 §7 */
 	H2_NO_ERROR = 0,
@@ -48,13 +54,6 @@ enum h2_error {		/* RFC 9113 §7 */
 	H2_HTTP_1_1_REQUIRED = 13,
 };
 
-/* What all streams that share it may receive before anybody reads it: the sum of their windows. `used` may
- * be above `max` by H2_FIRST_WINDOW a stream. */
-struct h2_budget {
-	unsigned refs;
-	uint64_t max, used;
-};
-
 struct h2_options {
 	bool server;
 	bool any_authority;		/* server: accept a missing, empty or odd :authority (gRPC on
@@ -62,26 +61,21 @@ struct h2_options {
 	bool wipes;			/* heads hold secrets: nghttp2's copies are wiped when freed */
 	uint32_t max_streams;		/* server: what a peer may have open; 0 = 100 */
 	uint32_t stream_window;		/* receive credit per stream; 0 = 256 KiB */
-	struct h2_budget *budget;	/* stream_window is what a window may grow to; NULL = it has it at once */
+	struct quota *quota;		/* borrowed, outlives the connection; stream_window is what a window may grow
+					 * to; NULL = it has it at once */
 	uint32_t conn_window;		/* 0 = 16 × stream_window, at least 1 MiB */
 	uint32_t send_max;		/* unsent bytes per stream before room is 0; 0 = 256 KiB */
-	uint32_t send_max_all;		/* unsent bytes of all streams; above, the connection is over its send limit:
-					 * send_max is H2_OVER_SEND_LIMIT_BYTES then; 0 = no such limit */
 	uint32_t head_max_n;		/* header fields per message; 0 = 64 */
 	uint32_t head_max_bytes;	/* 0 = 16 KiB */
 	uint32_t glitch_burst;		/* frames without progress; 0 = 1000, at least 2 × max_streams */
 	uint32_t glitch_per_s;		/* 0 = 50 */
 };
 
-#define H2_OVER_SEND_LIMIT_BYTES (16u * 1024)
-#define H2_FIRST_WINDOW	 (16u * 1024)	/* with a budget */
+#define H2_LEAST_ROOM	 2048u		/* of send_max, when the quota has nothing to spare */
+#define H2_FIRST_WINDOW	 (16u * 1024)	/* with a quota */
 #define H2_GROWS_MS	 1000u		/* half a window in less than this is fast */
 #define H2_BLOCK_MS	 5000u
 #define H2_SETTINGS_ACK_MS	 10000u
-
-/* NULL without memory. Every connection that uses it has a reference; the other one is the caller's. */
-struct h2_budget *h2_budget_new(uint64_t max);
-struct h2_budget *h2_budget_unref(struct h2_budget *b);
 
 must_check int h2_new(const struct h2_options *o, uint64_t now_ms, struct h2 **ret);
 /* Streams still there are freed too, without a call of on_ready. NULL is fine; returns NULL. */
@@ -113,10 +107,7 @@ uint32_t h2_open_streams(const struct h2 *h);
 /* Client: how many more streams may be opened now by the peer's limit; 0 after GOAWAY. */
 uint32_t h2_free_streams(const struct h2 *h);
 uint32_t h2_peer_max_streams(const struct h2 *h);
-size_t h2_unsent(const struct h2 *h);		/* bytes queued on all streams, trailers not counted */
-/* Over the send limit by the owner's word as well, for limits over several connections. */
-void h2_set_over_send_limit(struct h2 *h, bool over_send_limit);
-bool h2_is_over_send_limit(const struct h2 *h);
+bool h2_is_over_quota(const struct h2 *h);	/* of a dead one: it ended by a charge that was refused */
 /* GOAWAY of the peer: false if none came. Streams above the last id were closed as H2_CLOSE_REFUSED. */
 bool h2_goaway_seen(const struct h2 *h, uint32_t *ret_code);
 /* It came without an error and after requests were taken: some peers end a connection after so many. */
@@ -153,8 +144,12 @@ struct h2_stream *h2_next_ready(struct h2 *h);
 /* What is new since the last call on this stream. */
 unsigned h2_stream_take_ready(struct h2_stream *s);
 
-/* NULL until it came. */
+/* NULL until it came, and after it was dropped. */
 const struct fields *h2_stream_head(const struct h2_stream *s);
+/* Server: the head had more fields or bytes than it may; what fits is there. */
+bool h2_stream_head_is_cut(const struct h2_stream *s);
+/* Server: nobody looks at the head any more; a stream may be open for days. */
+void h2_stream_drop_head(struct h2_stream *s);
 const struct fields *h2_stream_trailers(const struct h2_stream *s);
 
 /* All that is buffered; valid until the next call on this connection. Returns its length. */
@@ -169,7 +164,7 @@ bool h2_stream_ended(const struct h2_stream *s);
  * it happens without bound. */
 size_t h2_stream_room(struct h2_stream *s);
 size_t h2_stream_unsent(const struct h2_stream *s);
-/* Queues a copy. 0, -EPIPE once the stream is closed or finished, -ENOMEM. */
+/* Queues a copy. 0, -EPIPE once the stream is closed or finished, -ENOBUFS above the quota, -ENOMEM. */
 must_check int h2_stream_write(struct h2_stream *s, const void *p, size_t n);
 /* Ends our side, after what is queued; trailers may be NULL. */
 must_check int h2_stream_finish(struct h2_stream *s, const struct fields *trailers);

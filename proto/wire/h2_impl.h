@@ -7,6 +7,7 @@
 
 #include "proto/base/buf.h"
 #include "proto/base/list.h"
+#include "proto/base/quota.h"
 #include "proto/wire/h2.h"
 #include "proto/wire/h2_block.h"
 
@@ -19,17 +20,17 @@ struct h2 {
 	struct list ready;		/* those that are ready */
 	uint32_t n_open;
 	struct buf out;			/* gathered, not yet sent */
-	size_t unsent;			/* of all streams' `out` */
 	struct h2_block block;		/* of what comes in */
 	uint64_t block_by_ms, settings_ack_by_ms;	/* 0 = nothing is owed */
 	uint64_t data_taken;		/* of block.data_bytes: those for streams that are there */
 	uint64_t stray_max;		/* of the others; they were under way when we reset their streams */
-	bool over_send_limit;			/* by the owner's word */
 	int64_t tokens;			/* what the peer may still waste */
 	size_t progress_bytes;
 	uint64_t refilled_ms, last_feed_ms;
 	uint32_t pings_acked, goaway_code, goaway_last;
 	bool settings_received, goaway_seen, goaway_sent, abused, dead;
+	bool over_quota;		/* a charge for what the peer sent was refused */
+	bool ending;			/* the last words: nothing is refused any more */
 	char why[96];
 };
 
@@ -47,6 +48,7 @@ struct h2_stream {
 	enum h2_close closed;
 	unsigned pseudo_seen;
 	bool pseudo_over, head_wrong;	/* request head checks of any_authority */
+	bool head_cut, head_dropped;
 	bool head_done, trailers_done;
 	bool ended;			/* the peer finished */
 	bool announced;			/* the owner knows it */
@@ -58,7 +60,7 @@ struct h2_stream {
 	bool deferred;			/* nghttp2 waits for h2_stream_write() */
 	bool reset_by_us;
 	bool room_wanted;
-	uint32_t window;		/* with a budget: what it has of it */
+	uint32_t window;		/* with a quota: beyond the first one it is promised */
 	uint64_t taken, taken_since_ms;	/* by its owner, to see how fast */
 };
 

@@ -150,7 +150,19 @@ unsigned h2_stream_take_ready(struct h2_stream *s)
 
 const struct fields *h2_stream_head(const struct h2_stream *s)
 {
-	return s->head_done ? &s->head : NULL;
+	return s->head_done && !s->head_dropped ? &s->head : NULL;
+}
+
+bool h2_stream_head_is_cut(const struct h2_stream *s)
+{
+	return s->head_cut;
+}
+
+void h2_stream_drop_head(struct h2_stream *s)
+{
+	must(s->head_done);
+	s->head_dropped = true;
+	fields_fini(&s->head);
 }
 
 const struct fields *h2_stream_trailers(const struct h2_stream *s)
@@ -164,22 +176,21 @@ size_t h2_stream_peek(const struct h2_stream *s, const uint8_t **ret)
 	return buf_len(&s->in);
 }
 
-/* Four times the window of a stream whose owner reads fast. The less of the budget is left, the smaller the
- * step that is allowed: there is something for those who come late. */
+/* Four times the window of a stream whose owner reads fast, as far as the quota lets us promise it. */
 static void h2_stream_grow(struct h2_stream *s, size_t n)
 {
-	struct h2_budget *b = s->h->o.budget;
+	struct quota *q = s->h->o.quota;
 	uint32_t to = (uint32_t)MIN(4ull * s->window, (uint64_t)s->h->o.stream_window), more = to - s->window;
 
 	s->taken += n;
 	if (s->taken < s->window / 2)
 		return;
 	s->taken = 0;
-	if (more && s->h->last_feed_ms - s->taken_since_ms < H2_GROWS_MS && b->used < b->max &&
-	    32ull * more <= b->max - b->used &&
-	    !nghttp2_session_set_local_window_size(s->h->ng, NGHTTP2_FLAG_NONE, s->id, (int32_t)to)) {
-		s->window = to;
-		b->used += more;
+	if (more && s->h->last_feed_ms - s->taken_since_ms < H2_GROWS_MS && quota_promise(q, more)) {
+		if (nghttp2_session_set_local_window_size(s->h->ng, NGHTTP2_FLAG_NONE, s->id, (int32_t)to))
+			quota_unpromise(q, more);
+		else
+			s->window = to;
 	}
 	s->taken_since_ms = s->h->last_feed_ms;
 }
@@ -197,7 +208,7 @@ void h2_stream_consume(struct h2_stream *s, size_t n)
 	if (!n || s->closed || s->ended)
 		return;
 	(void)nghttp2_session_consume_stream(s->h->ng, s->id, n);
-	if (s->h->o.budget)
+	if (s->h->o.quota)
 		h2_stream_grow(s, n);
 }
 
@@ -243,7 +254,6 @@ int h2_stream_write(struct h2_stream *s, const void *p, size_t n)
 	r = buf_put(&s->out, p, n);
 	if (r < 0)
 		return r;
-	s->h->unsent += n;
 	if (buf_len(&s->out) >= h2_send_max(s->h))
 		s->room_wanted = true;
 	return resume(s);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A hostile peer of the HTTP/2 engine. Byte 0 chooses role and checks, byte 1 the size of the pieces;
- * the rest is what the peer sends (a server gets the preface for free). The owner behaves as owners
- * do: answers, echoes, consumes late, resets. Afterwards every stream must have ended once, and what
- * is buffered must be within the windows.
+ * A hostile peer of the HTTP/2 engine. Byte 0 chooses role, checks, quota and whether the peer reads, byte 1
+ * the size of the pieces; the rest is what the peer sends (a server gets the preface for free). The owner behaves as
+ * owners do: answers, echoes, consumes late, resets. Afterwards every stream must have ended once, what
+ * is buffered must be within the windows, no more charged than may be, and in the end nothing (JUDGED G-3).
  */
 #include "proto/base/must.h"
+#include "proto/base/quota.h"
 #include "proto/wire/h2.h"
 
 #include <stdlib.h>
@@ -13,6 +14,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
 #define WINDOW 65536u
+#define QUOTA_MIN   (16u * 1024)
+#define QUOTA_SLACK 65536u	/* what the heap rounds up, and the last words */
 
 static void answer(struct h2_stream *s, uint32_t id)
 {
@@ -78,18 +81,24 @@ static void ask(struct h2 *h, int count)
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
+	struct quota *q = NULL;
 	struct h2 *h;
-	bool server;
+	bool server, reads;
 	size_t slice;
 	uint64_t now = 1000;
 
 	if (n < 2)
 		return 0;
 	server = p[0] & 1;
+	reads = !(p[0] & 4);
 	slice = p[1] ? p[1] : n;
-	if (h2_new(&(struct h2_options){ .server = server, .any_authority = p[0] & 2,
-					 .stream_window = WINDOW }, now, &h) < 0)
+	if (p[0] & 0x38)
+		q = quota_new(&(struct quota_options){ .name = "t", .max = QUOTA_MIN << (p[0] >> 3 & 7), .soft = !server });
+	if (h2_new(&(struct h2_options){ .server = server, .any_authority = p[0] & 2, .quota = q,
+					 .stream_window = WINDOW }, now, &h) < 0) {
+		quota_unref(q);
 		return 0;
+	}
 	p += 2;
 	n -= 2;
 	if (server)
@@ -98,11 +107,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 		ask(h, 5);
 	drain(h);
 	while (n && !h2_is_dead(h)) {
+		must(!q || !server || h2_is_dead(h) || quota_used(q) <= quota_max(q) + QUOTA_SLACK);
 		size_t k = MIN(slice, n);
 
 		(void)!h2_feed(h, p, k, now++);
 		look(h, server);
-		drain(h);
+		if (reads)
+			drain(h);
 		p += k;
 		n -= k;
 	}
@@ -110,5 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	look(h, server);
 	must(h2_open_streams(h) == 0);
 	h2_free(h);
+	must(!q || (quota_is_idle(q) && !quota_promised(q)));
+	quota_unref(q);
 	return 0;
 }

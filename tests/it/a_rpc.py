@@ -367,6 +367,25 @@ def frame(data, flag=0, length=None):
 OK, X = 0, b"\x0a\x01x"
 
 
+def test_long_metadata(probe, api):
+    """JUDGED D-2: too many fields, or too many bytes of them: RESOURCE_EXHAUSTED as a status, and the connection goes on."""
+    r = Raw(probe.socket)
+    many = {"x_%d" % i: "v" for i in range(300)}
+    assert r.status(frame(X), **many) == 8
+    assert r.status(frame(X), x_long="v" * 17000) == 8
+    assert r.status(frame(X), **{"x_%d" % i: "v" * 100 for i in range(90)}) == OK
+    assert r.status(frame(X)) == OK
+    r.sock.close()
+    for header in ([("x-%d" % i, "v") for i in range(300)], [("x-long", "v" * 17000)]):
+        with pytest.raises(ApiError) as e:
+            api.call("SandboxService.IsRunning", sandbox="x", header=header)
+        assert e.value.code == "RESOURCE_EXHAUSTED", e.value
+    with Api(probe.socket, options=[("grpc.max_metadata_size", 1 << 20)]) as other:
+        with pytest.raises(ApiError) as e:
+            other.call("SandboxService.IsRunning", sandbox="x", header=[("x-%d" % i, "v") for i in range(300)])
+        assert "metadata" in e.value.text and e.value.reason == "TOO_LARGE", e.value
+
+
 def test_frames(probe):
     r = Raw(probe.socket)
     assert r.status(frame(X)) == OK

@@ -176,8 +176,8 @@ def test_a_stalled_reader_among_a_hundred(local):
             for t in threads:
                 t.join()
             assert got == [size] * 100
-            # 100 readers of 1 MiB at once: 0.1.0 kept within 32 MiB, which half of the runs miss now (36 to 38); to be mended
-            assert harness.ASAN or d.hwm_kb() - hwm < 48 << 10
+            # JUDGED G-3: what waits for a reader is charged, and all of one uid have 3/4 of 40 MiB for it
+            assert harness.ASAN or d.hwm_kb() - hwm < 32 << 10
             assert sum(len(e.output.data) + e.gap.size for e in stalled) == size
             api.call("SandboxService.Kill", sandbox=box)
     finally:

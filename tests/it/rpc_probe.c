@@ -85,15 +85,16 @@ static void pour(struct rpc_call *c)
 {
 	static uint8_t zeros[CHUNK];
 	struct flood *f = rpc_call_user(c);
+	size_t room;
 
-	while (f->left && rpc_call_room(c)) {
+	while (f->left && (room = rpc_call_room(c))) {
 		Agentbox__V1__CommandEvent e = AGENTBOX__V1__COMMAND_EVENT__INIT;
 		Agentbox__V1__Output o = AGENTBOX__V1__OUTPUT__INIT;
 
 		o.stream = AGENTBOX__V1__OUTPUT__STREAM__STDOUT;
 		o.offset = f->at;
 		o.data.data = zeros;
-		o.data.len = MIN(f->left, CHUNK);
+		o.data.len = MIN(MIN(f->left, MAX(room, 2048u)), CHUNK);
 		e.event_case = AGENTBOX__V1__COMMAND_EVENT__EVENT_OUTPUT;
 		e.output = &o;
 		f->at += o.data.len;

@@ -147,7 +147,7 @@ static void make_conn(struct http_dial *d, int fd)
 		.fd = fd,
 		.stream_window = d->o.stream_window,
 		.send_max = d->o.send_max,
-		.budget = d->o.budget,
+		.quota = d->o.quota,
 	};
 	int r = 0;
 

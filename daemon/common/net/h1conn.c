@@ -26,11 +26,18 @@
 
 int h1conn_start(struct http_conn *c)
 {
-	struct h1 *h = calloc(1, sizeof(*h));
+	struct h1 *h;
 
-	if (!h)
+	if (quota_take(c->quota, sizeof(*h)) < 0)
+		return -ENOBUFS;
+	h = calloc(1, sizeof(*h));
+	if (!h) {
+		quota_give(c->quota, sizeof(*h));
 		return -ENOMEM;
+	}
 	h->c = c;
+	buf_set_quota(&h->in, c->quota);
+	buf_set_quota(&h->out, c->quota);
 	h->phase = c->server_role ? H1_HEAD : H1_WAIT;
 	h->keep_alive = true;
 	h->window = c->stream_window ? c->stream_window : WINDOW_DEFAULT;
@@ -134,6 +141,7 @@ static void begin_body(struct h1 *h, struct h1_stream *x)
 	x->ended = h->phase == H1_WAIT;
 	http1_body_fini(&h->body);
 	http1_body_init(&h->body, h->head.framing, h->head.length);
+	h->body.trailers.quota = h->c->quota;
 	x->head_done = true;
 	h1_note(h, x);
 }
@@ -525,6 +533,7 @@ static void h1c_free(struct http_conn *c)
 	buf_fini(&h->in);
 	buf_fini(&h->out);
 	http1_body_fini(&h->body);
+	quota_give(c->quota, sizeof(*h));
 	free(h);
 }
 

@@ -16,12 +16,19 @@ static struct h1_stream *http_stream_of(const struct http_stream *x)
 
 struct h1_stream *h1_stream_new(struct http_conn *c)
 {
-	struct h1_stream *x = calloc(1, sizeof(*x));
+	struct h1_stream *x;
 
-	if (!x)
+	if (quota_take(c->quota, sizeof(*x)) < 0)
 		return NULL;
+	x = calloc(1, sizeof(*x));
+	if (!x) {
+		quota_give(c->quota, sizeof(*x));
+		return NULL;
+	}
 	http_stream_init(&x->x, c, &h1_ops);
 	list_init(&x->ready);
+	x->head.quota = x->trailers.quota = c->quota;
+	buf_set_quota(&x->body, c->quota);
 	return x;
 }
 
@@ -32,6 +39,7 @@ static void http_stream_free(void *p)
 	fields_fini(&x->head);
 	fields_fini(&x->trailers);
 	buf_fini(&x->body);
+	quota_give(x->x.c->quota, sizeof(*x));
 	free(x);
 }
 
@@ -253,7 +261,7 @@ int h1_stream_write(struct http_stream *hx, const void *p, size_t n)
 	}
 	r = x->chunked ? put_chunk(&h->out, p, n) : buf_put(&h->out, p, n);
 	if (r < 0)
-		return -ENOMEM;
+		return r;
 	if (x->has_left)
 		x->left -= n;
 	if (buf_len(&h->out) >= h->send_max)

@@ -18,6 +18,7 @@ struct h2_x {
 	bool bodyless;	/* server: the stream ended with the head; `finished` is the owner's view */
 	bool finished;
 	bool expect;	/* server: the client waits for 100 Continue */
+	bool to_head;	/* server: the request is HEAD */
 };
 
 #define BODYLESS_ROOM 65536u
@@ -39,15 +40,27 @@ static struct h2_stream *stream_of(const struct http_stream *x)
 	return http_stream_of(x)->s;
 }
 
+static struct h2_x *x_new(struct http_conn *c)
+{
+	struct h2_x *x = quota_take(c->quota, sizeof(*x)) < 0 ? NULL : calloc(1, sizeof(*x));
+
+	if (x)
+		http_stream_init(&x->x, c, &h2_ops);
+	return x;
+}
+
 static void http_stream_free(void *p)
 {
-	free(http_stream_of(p));
+	struct h2_x *x = http_stream_of(p);
+
+	quota_give(x->x.c->quota, sizeof(*x));
+	free(x);
 }
 
 int h2conn_start(struct http_conn *c, uint64_t now_ms)
 {
-	struct h2_options o = { .stream_window = c->stream_window, .budget = c->budget,
-				.send_max = c->send_max, .send_max_all = HTTP_UNSENT_CONN, .wipes = !c->server };
+	struct h2_options o = { .stream_window = c->stream_window, .quota = c->quota, .send_max = c->send_max,
+				.wipes = !c->server };
 	struct h2 *h;
 	int r;
 
@@ -59,7 +72,6 @@ int h2conn_start(struct http_conn *c, uint64_t now_ms)
 		o.max_streams = so->max_streams;
 		o.head_max_n = so->head_max_n;
 		o.head_max_bytes = so->head_max_bytes;
-		o.send_max_all = so->send_max_all;
 	} else if (!c->handshake_by_ms) {
 		c->handshake_by_ms = now_ms + HTTP_HANDSHAKE_MS; /* for the server's SETTINGS */
 	}
@@ -73,11 +85,21 @@ int h2conn_start(struct http_conn *c, uint64_t now_ms)
 
 /* --- connection --- */
 
-/* The peer's doing: our own ends go another way. */
+static int h2c_output(struct http_conn *c);
+
+/* The peer's doing: our own ends go another way. One that has us hold too much does not get the time to read our last words. */
 static void ended_by_rules(struct http_conn *c)
 {
-	c->broke_rules = true;
-	conn_finish(c, h2_why(h2_of(c)));
+	struct h2 *h = h2_of(c);
+
+	if (!h2_is_over_quota(h)) {
+		c->broke_rules = true;
+		conn_finish(c, h2_why(h));
+		return;
+	}
+	if (!c->xp.blocked)
+		(void)!h2c_output(c);
+	conn_fail(c, h2_why(h));
 }
 
 static void h2c_feed(struct http_conn *c, const uint8_t *p, size_t n, uint64_t now_ms)
@@ -105,8 +127,10 @@ static int h2c_output(struct http_conn *c)
 		ssize_t w;
 		int r = h2_output(h, &p, &n);
 
-		if (r == 0 && h2_is_dead(h) && c->state == CONN_OPEN)
+		if (r == 0 && h2_is_dead(h) && c->state == CONN_OPEN && !h2_is_over_quota(h))
 			ended_by_rules(c);
+		if (r < 0 && h2_is_over_quota(h))
+			conn_fail(c, h2_why(h));
 		if (r < 0 || !n)
 			return r;
 		w = xport_write(&c->xp, p, n);
@@ -130,21 +154,28 @@ static bool wants_continue(const struct fields *head)
 	return s && mem_eq_ci(s, strlen(s), "100-continue");
 }
 
+static bool is_head(const struct fields *head)
+{
+	const char *method = fields_get(head, ":method");
+
+	return method && str_eq(method, "HEAD");
+}
+
 static void accept_request(struct http_conn *c, struct h2_stream *s)
 {
-	struct h2_x *x = c->server && c->state < CONN_CLOSED ? calloc(1, sizeof(*x)) : NULL;
-	const struct http_server_options *o;
+	const struct http_server_options *o = c->server ? server_options(c->server) : NULL;
+	bool cut = h2_stream_head_is_cut(s);
+	struct h2_x *x = o && c->state < CONN_CLOSED && (!cut || o->takes_cut_heads) ? x_new(c) : NULL;
 
 	if (!x) {
-		h2_stream_reset(s, H2_REFUSED_STREAM);
+		h2_stream_reset(s, cut ? H2_ENHANCE_YOUR_CALM : H2_REFUSED_STREAM);
 		h2_stream_release(s);
 		return;
 	}
-	http_stream_init(&x->x, c, &h2_ops);
 	x->s = s;
 	x->expect = !h2_stream_ended(s) && wants_continue(h2_stream_head(s));
+	x->to_head = is_head(h2_stream_head(s));
 	h2_stream_set_user(s, x);
-	o = server_options(c->server);
 	o->on_request(&x->x, o->user);
 	/* What came with the head was noted before there was an owner. */
 	http_stream_ready(&x->x);
@@ -215,22 +246,6 @@ static void h2c_expire(struct http_conn *c, uint64_t now_ms)
 		ended_by_rules(c);
 }
 
-size_t http_conn_unsent(const struct http_conn *c)
-{
-	return c->ops == &h2_ops ? h2_unsent(h2_of(c)) : 0;
-}
-
-void http_conn_set_over_send_limit(struct http_conn *c, bool over_send_limit)
-{
-	if (c->ops == &h2_ops)
-		h2_set_over_send_limit(h2_of(c), over_send_limit);
-}
-
-bool http_conn_is_over_send_limit(const struct http_conn *c)
-{
-	return c->ops == &h2_ops && h2_is_over_send_limit(h2_of(c));
-}
-
 static void h2c_abort(struct http_conn *c, uint32_t code)
 {
 	struct h2 *h = h2_of(c);
@@ -266,17 +281,17 @@ static int64_t h2c_peer_streams(const struct http_conn *c)
 static int h2c_request(struct http_conn *c, const struct fields *head, bool end,
 		       struct http_stream **ret)
 {
-	struct h2_x *x = calloc(1, sizeof(*x));
+	struct h2_x *x = x_new(c);
 	int r;
 
 	if (!x)
 		return -ENOMEM;
 	r = h2_request(h2_of(c), head, end, x, &x->s);
 	if (r < 0) {
-		free(x);
+		c->n_x--;
+		http_stream_free(&x->x);
 		return r;
 	}
-	http_stream_init(&x->x, c, &h2_ops);
 	*ret = &x->x;
 	return 0;
 }
@@ -309,6 +324,16 @@ uint32_t http_conn_pings_acked(const struct http_conn *c)
 static const struct fields *h2x_head(const struct http_stream *x)
 {
 	return h2_stream_head(stream_of(x));
+}
+
+static bool h2x_head_is_cut(const struct http_stream *x)
+{
+	return h2_stream_head_is_cut(stream_of(x));
+}
+
+static void h2x_drop_head(struct http_stream *x)
+{
+	h2_stream_drop_head(stream_of(x));
 }
 
 static const struct fields *h2x_trailers(const struct http_stream *x)
@@ -356,9 +381,7 @@ static bool h2x_at_end(const struct http_stream *x)
 
 static bool has_no_body(const struct h2_x *x, const char *status)
 {
-	const char *method = fields_get(h2_stream_head(x->s), ":method");
-
-	return (method && str_eq(method, "HEAD")) || str_eq(status, "204") || str_eq(status, "304");
+	return x->to_head || str_eq(status, "204") || str_eq(status, "304");
 }
 
 static int h2x_respond(struct http_stream *hx, const struct fields *head, bool end)
@@ -452,6 +475,8 @@ const struct http_ops h2_ops = {
 	.peer_streams = h2c_peer_streams,
 	.request = h2c_request,
 	.head = h2x_head,
+	.head_is_cut = h2x_head_is_cut,
+	.drop_head = h2x_drop_head,
 	.trailers = h2x_trailers,
 	.peek = h2x_peek,
 	.consume = h2x_consume,

@@ -54,6 +54,12 @@ static struct http_conn *conn_from(void *p)
 
 /* --- ends --- */
 
+/* What it takes before it says anything; its engine counts for itself. */
+static size_t conn_bytes(const struct http_conn *c)
+{
+	return sizeof(*c) + (c->tls ? HTTP_TLS_BYTES : 0);
+}
+
 static void conn_free(void *p)
 {
 	struct http_conn *c = conn_from(p);
@@ -64,6 +70,8 @@ static void conn_free(void *p)
 	defer_cancel(&c->again);
 	if (c->ops)
 		c->ops->free(c);
+	quota_give(c->quota, conn_bytes(c));
+	quota_unref(c->quota);
 	c->magic = 0;
 	free(c);
 }
@@ -81,6 +89,7 @@ static void close_fd(struct http_conn *c, const char *why)
 	if (!c->why[0])
 		str_copy(c->why, sizeof(c->why), why);
 	conn_set_state(c, CONN_CLOSED);
+	c->stalled_since_ms = 0;
 	xport_close(&c->xp);
 	timer_clear(&c->tick);
 	if (c->ops)
@@ -450,28 +459,60 @@ static void http_on_again(struct defer *d, void *user)
 
 /* --- beginnings --- */
 
-int conn_new(const struct http_conn_options *o, struct http_conn **ret)
+/* A connection's quota: a server's ends the connection, a client's only counts. */
+static int open_quota(struct http_conn *c, const struct http_conn_options *o)
+{
+	struct quota_options q = { .parent = o->quota, .name = "this connection", .max = o->quota_max,
+				   .soft = !o->server };
+
+	if (!o->quota)
+		return 0;
+	c->quota = quota_new(&q);
+	if (!c->quota)
+		return -ENOMEM;
+	if (quota_take(c->quota, conn_bytes(c)) == 0)
+		return 0;
+	c->quota = quota_unref(c->quota);
+	return -ENOBUFS;
+}
+
+static int conn_make(const struct http_conn_options *o, struct http_conn **ret)
 {
 	struct http_conn *c = calloc(1, sizeof(*c));
-	const struct http_server_options *so = o->server ? server_options(o->server) : NULL;
 	int r;
 
-	if (!c) {
+	if (!c)
+		return -ENOMEM;
+	c->tls = o->tls;
+	c->state = o->tls ? CONN_TLS : CONN_SNIFF;
+	r = open_quota(c, o);
+	if (r < 0) {
+		free(c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+int conn_new(const struct http_conn_options *o, struct http_conn **ret)
+{
+	const struct http_server_options *so = o->server ? server_options(o->server) : NULL;
+	struct http_conn *c;
+	int r = conn_make(o, &c);
+
+	if (r < 0) {
 		fd_close(o->fd);
 		tls_conn_free(o->tls);
-		return -ENOMEM;
+		return r;
 	}
 	c->magic = HTTP_CONN_MAGIC;
 	c->loop = o->loop;
 	c->server = o->server;
 	c->server_role = o->server;
-	c->tls = o->tls;
 	c->stream_window = o->stream_window;
 	c->send_max = o->send_max;
-	c->budget = o->budget;
 	c->handshake_by_ms = o->handshake_by_ms;
 	c->last_read_ms = loop_now_ms(o->loop);
-	c->state = o->tls ? CONN_TLS : CONN_SNIFF;
 	list_init(&c->node);
 	timer_init(&c->tick, o->loop, on_tick, c);
 	defer_init_pump(&c->pump, o->loop, on_pump, c);
@@ -570,6 +611,21 @@ struct http_conn *http_stream_conn(const struct http_stream *x)
 const struct fields *http_stream_head(const struct http_stream *x)
 {
 	return http_stream_checked(x)->ops->head(x);
+}
+
+bool http_stream_head_is_cut(const struct http_stream *x)
+{
+	const struct http_ops *ops = http_stream_checked(x)->ops;
+
+	return ops->head_is_cut && ops->head_is_cut(x);
+}
+
+void http_stream_drop_head(struct http_stream *x)
+{
+	const struct http_ops *ops = http_stream_checked(x)->ops;
+
+	if (ops->drop_head)
+		ops->drop_head(x);
 }
 
 const struct fields *http_stream_trailers(const struct http_stream *x)
@@ -696,6 +752,16 @@ void *http_conn_user(const struct http_conn *c)
 const char *http_conn_peer(const struct http_conn *c)
 {
 	return c->peer;
+}
+
+struct quota *http_conn_quota(const struct http_conn *c)
+{
+	return c->quota;
+}
+
+uint64_t http_conn_stalled_ms(const struct http_conn *c)
+{
+	return c->stalled_since_ms ? loop_now_ms(c->loop) - c->stalled_since_ms : 0;
 }
 
 bool http_conn_is_tls(const struct http_conn *c)

@@ -46,8 +46,12 @@ struct http_conn *http_stream_conn(const struct http_stream *x);	/* NULL once th
 
 /* Server: the request head: pseudo fields :method :scheme :authority :path, then the rest, lower
  * case (HTTP/1.1: Host became :authority). Client: the final response head (":status"); NULL until
- * it came. */
+ * it came, and after it was dropped. */
 const struct fields *http_stream_head(const struct http_stream *x);
+/* Server: the head is longer than it may be, and what fits is there. Only with `takes_cut_heads`. */
+bool http_stream_head_is_cut(const struct http_stream *x);
+/* Server: nobody looks at the head any more; its memory is given back. */
+void http_stream_drop_head(struct http_stream *x);
 const struct fields *http_stream_trailers(const struct http_stream *x);	/* NULL if none (yet) */
 unsigned http_stream_status(const struct http_stream *x);			/* client; 0 until the head came */
 
@@ -64,7 +68,7 @@ must_check int http_stream_respond(struct http_stream *x, const struct fields *h
 bool http_stream_can_upgrade(const struct http_stream *x);
 size_t http_stream_room(const struct http_stream *x);
 size_t http_stream_unsent(const struct http_stream *x);	/* queued and not yet given to the transport */
-must_check int http_stream_write(struct http_stream *x, const void *p, size_t n);	/* 0, -EPIPE, -ENOMEM */
+must_check int http_stream_write(struct http_stream *x, const void *p, size_t n);	/* 0, -EPIPE, -ENOBUFS, -ENOMEM */
 must_check int http_stream_finish(struct http_stream *x, const struct fields *trailers);
 /* Ends it at once: RST_STREAM(code) or closing the HTTP/1.1 connection. */
 void http_stream_reset(struct http_stream *x, uint32_t h2_code);
@@ -94,11 +98,10 @@ bool http_conn_is_tls(const struct http_conn *c);
 /* Client: may it carry requests for this host too, as far as its certificate goes? */
 bool http_conn_covers(const struct http_conn *c, const char *host);
 uint32_t http_conn_open_count(const struct http_conn *c);
-size_t http_conn_unsent(const struct http_conn *c);	/* HTTP/2: queued on all exchanges; else 0 */
-/* An HTTP/2 connection over its send limit has little room for each exchange: its peer does not read. It is by its
- * own send_max_all, or because the owner says so. */
-void http_conn_set_over_send_limit(struct http_conn *c, bool over_send_limit);
-bool http_conn_is_over_send_limit(const struct http_conn *c);
+/* What is held for its peer; NULL without a quota in its options. For what the owner of an exchange holds for it. */
+struct quota *http_conn_quota(const struct http_conn *c);
+/* Output waits and the peer has taken none of it for so long; 0 = it has, or none waits. */
+uint64_t http_conn_stalled_ms(const struct http_conn *c);
 /* Ends it: all exchanges close as LOST, then `closed` of its owner is called. `reason` is logged. */
 void http_conn_close(struct http_conn *c, const char *reason);
 /* No new exchanges; closes by itself when the open ones are done. Sends GOAWAY where there is one. */
@@ -108,11 +111,7 @@ void http_conn_abort(struct http_conn *c, uint32_t h2_code, const char *reason);
 
 /* --- servers --- */
 
-struct h2_budget;	/* proto/wire/h2.h */
-/* For those above: what all connections that it is given to may have received and not read. */
-struct h2_budget *http_budget_new(uint64_t max);
-struct h2_budget *http_budget_unref(struct h2_budget *b);
-
+struct quota;		/* proto/base/quota.h */
 struct tls_server;	/* daemon/common/net/tls.h */
 
 struct http_server_options {
@@ -121,13 +120,17 @@ struct http_server_options {
 	struct tls_server *tls;		/* NULL = plain; not owned */
 	bool http1, http2;		/* plain: told apart by HTTP/2's preface; TLS: by ALPN */
 	bool any_authority;		/* see wire/h2.h */
+	bool takes_cut_heads;		/* HTTP/2: on_request gets too long heads too; else they are reset */
 	uint32_t max_conns;		/* above: accepted and closed at once; 0 = 4096 */
 	uint32_t max_streams, stream_window, send_max, head_max_n, head_max_bytes; /* 0 = default */
-	struct h2_budget *budget;	/* HTTP/2: of what is received and not read; NULL = none */
-	uint32_t send_max_all;		/* HTTP/2: unsent bytes of a connection; above, it is over its send limit */
+	struct quota *quota;		/* each connection's is below it; outlives the server; NULL = none */
+	uint64_t conn_max;		/* bytes held for one connection; 0 = as the quota allows */
 	uint32_t handshake_ms;		/* TLS + HTTP/2's preface or HTTP/1.1's first head; also how
 					 * long a later head may take once begun; 0 = 10 s */
 	uint32_t idle_ms;		/* connection without exchanges; 0 = never */
+	/* Somebody is at the door: what is charged for it, as a new reference in *ret; non-zero: the door is shut.
+	 * NULL: `quota`. */
+	int (*on_accept)(int fd, void *user, struct quota **ret);
 	/* A connection came: set *ret_user, or return non-zero to refuse it. May be NULL. */
 	int (*on_conn)(struct http_conn *c, void *user, void **ret_user);
 	/* Its end, once; exchanges are closed before. May be NULL. */
@@ -162,7 +165,7 @@ struct http_dial_options {
 	const char *proxy;		/* "http://[user:pass@]host:port" for CONNECT; NULL = direct */
 	uint64_t deadline_ms;		/* BOOTTIME, for all steps together */
 	uint32_t stream_window, send_max;
-	struct h2_budget *budget;	/* of what is received and not read, on HTTP/2; NULL = none */
+	struct quota *quota;		/* what it holds is charged to it, and never refused; outlives it; NULL = none */
 	/* Exactly once: a connection whose owner is the caller (HTTP/2: SETTINGS sent, requests may
 	 * start), or why not: UNREACHABLE, TLS_UNTRUSTED, PROXY_FAILED, PROXY_AUTH, DEADLINE_REQUEST.
 	 * Never from inside http_dial(). */

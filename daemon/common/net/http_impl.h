@@ -17,15 +17,16 @@
 #include "daemon/common/net/http.h"
 #include "daemon/common/net/xport.h"
 #include "proto/base/list.h"
+#include "proto/base/quota.h"
 
 #define HTTP_CONN_MAGIC 0x68636f6eu
 #define HTTP_STREAM_MAGIC	0x68786368u
 
 #define HTTP_STALL_MS	  30000u	/* output waits and the socket takes nothing */
 #define HTTP_LINGER_MS	  2000u		/* after our last byte, for the peer's */
-#define HTTP_UNSENT_CONN  (8u << 20)	/* of a client's connection; above, each request may keep little */
 #define HTTP_HANDSHAKE_MS 10000u
 #define HTTP_DRAIN_ACK_MS 1000u		/* for a peer to learn of the first GOAWAY */
+#define HTTP_TLS_BYTES	  (96u * 1024)	/* about what OpenSSL and its buffers take for a connection */
 
 enum conn_state {
 	CONN_TLS,	/* handshake */
@@ -60,6 +61,8 @@ struct http_ops {
 		       struct http_stream **ret);
 	/* exchange */
 	const struct fields *(*head)(const struct http_stream *x);
+	bool (*head_is_cut)(const struct http_stream *x);	/* NULL: never */
+	void (*drop_head)(struct http_stream *x);		/* NULL: it stays */
 	const struct fields *(*trailers)(const struct http_stream *x);
 	size_t (*peek)(struct http_stream *x, const uint8_t **ret);
 	void (*consume)(struct http_stream *x, size_t n);
@@ -107,7 +110,7 @@ struct http_conn {
 	bool broke_rules;		/* the peer did, which ends it */
 	void *user;
 	uint32_t stream_window, send_max;
-	struct h2_budget *budget;	/* outlives it */
+	struct quota *quota;		/* its own; NULL = none */
 	/* client */
 	void (*ready)(struct http_conn *c, const struct status *failure, void *user);
 	void (*closed)(struct http_conn *c, const char *reason, void *user);
@@ -136,7 +139,8 @@ struct http_conn_options {
 	struct tls_conn *tls;		/* the same */
 	struct http_server *server;	/* NULL = client */
 	uint32_t stream_window, send_max;
-	struct h2_budget *budget;
+	struct quota *quota;		/* its own is below it; NULL = none */
+	uint64_t quota_max;
 	uint64_t handshake_by_ms;
 };
 must_check int conn_new(const struct http_conn_options *o, struct http_conn **ret);

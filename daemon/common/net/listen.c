@@ -95,7 +95,7 @@ static void on_resume(struct timer *t, void *user)
 		complain(s, "out of memory; no longer accepting");
 }
 
-static void listen_take(struct http_server *s, int fd)
+static void listen_take(struct http_server *s, int fd, struct quota *q)
 {
 	struct http_conn_options o = {
 		.loop = s->o.loop,
@@ -103,22 +103,22 @@ static void listen_take(struct http_server *s, int fd)
 		.server = s,
 		.stream_window = s->o.stream_window,
 		.send_max = s->o.send_max,
-		.budget = s->o.budget,
+		.quota = q,
+		.quota_max = s->o.conn_max,
 		.handshake_by_ms = clock_boot_ms() + s->o.handshake_ms,
 	};
 	struct http_conn *c;
+	int r;
 
-	if (s->n_conns >= s->o.max_conns) {
-		complain(s, "too many connections");
-		fd_close(fd);
-		return;
-	}
 	if (s->o.tls && tls_conn_server(s->o.tls, s->o.http1, s->o.http2, &o.tls) < 0) {
 		fd_close(fd);
 		return;
 	}
-	if (conn_new(&o, &c) < 0)
+	r = conn_new(&o, &c);
+	if (r < 0) {
+		complain(s, r == -ENOBUFS ? "no memory is left for one more connection of this client" : strerror(-r));
 		return;
+	}
 	list_add_tail(&s->conns, &c->node);
 	s->n_conns++;
 	if (s->o.on_conn) {
@@ -133,6 +133,21 @@ static void listen_take(struct http_server *s, int fd)
 	conn_start(c);
 }
 
+static void at_the_door(struct http_server *s, int fd)
+{
+	struct quota *q = NULL;
+
+	if (s->n_conns >= s->o.max_conns) {
+		complain(s, "too many connections");
+		fd_close(fd);
+	} else if (s->o.on_accept && s->o.on_accept(fd, s->o.user, &q)) {
+		fd_close(fd);
+	} else {
+		listen_take(s, fd, s->o.on_accept ? q : s->o.quota);
+		quota_unref(q);
+	}
+}
+
 static void on_listen(struct watch *w, unsigned ready, void *user)
 {
 	struct http_server *s = server_from(user);
@@ -142,7 +157,7 @@ static void on_listen(struct watch *w, unsigned ready, void *user)
 
 		switch (r) {
 		case 0:
-			listen_take(s, fd);
+			at_the_door(s, fd);
 			break;
 		case -EAGAIN:
 			return;

@@ -30,6 +30,7 @@
 #include "daemon/local/state/saved_state.h"
 #include "daemon/local/state/teams.h"
 #include "proto/base/fd.h"
+#include "proto/base/quota.h"
 #include "proto/base/str.h"
 
 #define STOP_MAX_MS	 10000u	/* for the sandboxes to go; then the engine takes them down itself */
@@ -40,8 +41,13 @@ struct client {
 	struct http_conn *conn;
 };
 
+/* Held for the clients of both addresses, and for one connection; above it that connection ends. */
+#define CLIENT_BYTES (512u << 20)
+#define CONN_BYTES   (64u << 20)
+
 struct app {
 	struct cfg cfg;
+	struct quota *quota;
 	char *dir;
 	char *tmp_dir;			/* --capabilities without a state directory */
 	struct loop *loop;
@@ -300,6 +306,8 @@ static int app_serve(struct app *a, int *fd, struct tls_server *tls, struct http
 		.tls = tls,
 		.http1 = true,
 		.http2 = true,
+		.quota = a->quota,
+		.conn_max = CONN_BYTES,
 		.on_conn = on_conn,
 		.on_conn_closed = on_conn_closed,
 		.on_request = local_request,
@@ -452,6 +460,7 @@ static void app_fini(struct app *a)
 	fd_close(a->fd);
 	fd_close(a->tls_fd);
 	loop_free(a->loop);
+	quota_unref(a->quota);
 	if (a->tmp_dir)
 		(void)!rmtree(AT_FDCWD, a->tmp_dir);
 	free(a->tmp_dir);
@@ -472,6 +481,9 @@ static int app_run(struct app *a)
 
 	if (r < 0)
 		return complain("the event loop", r);
+	a->quota = quota_new(&(struct quota_options){ .name = "all clients", .max = CLIENT_BYTES });
+	if (!a->quota)
+		return complain("out of memory", 0);
 	a->local.loop = a->loop;
 	timer_init(&a->idle, a->loop, on_idle, a);
 	timer_init(&a->stop_limit, a->loop, on_stop_limit, a);

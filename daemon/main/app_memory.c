@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory that may be held for clients and for the cloud's answers, by the configuration. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/main/app_impl.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+static int set_uids(struct app *a)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && i < conf_n_instances(a->conf, "uid"); i++) {
+		const char *name = conf_instance(a->conf, "uid", i);
+		uint64_t max = conf_get_number(a->conf, "uid", name, "max_memory");
+
+		if (max)
+			r = uid_quotas_set(a->quotas, app_uid_of(name), max);
+	}
+	return r;
+}
+
+int app_memory_new(struct app *a)
+{
+	struct uid_quotas_options o = {
+		.max = conf_get_number(a->conf, "daemon", NULL, "max_memory"),
+		.max_per_uid = conf_get_number(a->conf, "daemon", NULL, "max_memory_per_uid"),
+	};
+	struct quota_options cloud = { .name = "the cloud", .max = conf_get_number(a->conf, "pool", NULL, "memory") };
+
+	a->quotas = uid_quotas_new(&o);
+	a->cloud_quota = quota_new(&cloud);
+	if (!a->quotas || !a->cloud_quota || set_uids(a) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+void app_memory_free(struct app *a)
+{
+	a->quotas = uid_quotas_free(a->quotas);
+	a->cloud_quota = quota_unref(a->cloud_quota);
+}
