@@ -1129,6 +1129,9 @@ struct ab_daemon_status {
 	const char *local_address;	/* of agentbox-local, "" until it was up; NULL without --local */
 	int64_t local_pid;		/* 0 while it does not run */
 	const char *local_ca_file;
+	/* Memory held, and how much it may be: for the caller's uid, for all local clients, for the cloud's answers. */
+	uint64_t uid_bytes, max_uid_bytes, client_bytes, max_client_bytes, cloud_bytes, max_cloud_bytes;
+	uint64_t refused_calls, closed_connections;	/* since the start, for lack of it */
 };
 
 AB_API int ab_daemon_status_start(struct ab_client *c, const struct ab_call_options *how,

@@ -207,6 +207,18 @@ static void counts_fill(struct ab_daemon_status *s, const Agentbox__V1__Counts *
 	s->max_streams = c->max_streams;
 }
 
+static void memory_fill(struct ab_daemon_status *s, const Agentbox__V1__MemoryStatus *m)
+{
+	s->uid_bytes = m->uid_bytes;
+	s->max_uid_bytes = m->max_uid_bytes;
+	s->client_bytes = m->client_bytes;
+	s->max_client_bytes = m->max_client_bytes;
+	s->cloud_bytes = m->cloud_bytes;
+	s->max_cloud_bytes = m->max_cloud_bytes;
+	s->refused_calls = m->refused_calls;
+	s->closed_connections = m->closed_connections;
+}
+
 int msg_daemon_status(ProtobufCMessage *message, void **ret)
 {
 	const Agentbox__V1__StatusResponse *m = (Agentbox__V1__StatusResponse *)message;
@@ -217,6 +229,8 @@ int msg_daemon_status(ProtobufCMessage *message, void **ret)
 	status_fill(s, m);
 	if (m->counts)
 		counts_fill(s, m->counts);
+	if (m->memory)
+		memory_fill(s, m->memory);
 	if (msg_words(s, m->n_features, m->features, &s->features) < 0 || degraded_fill(s, m) < 0 ||
 	    clouds_fill(s, m) < 0 || pool_fill(s, m) < 0)
 		return -ENOMEM;

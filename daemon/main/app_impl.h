@@ -127,6 +127,7 @@ uid_t app_uid_of(const char *name);
 /* app_memory.c: 0 or -ENOMEM. The quotas live until everything that charges them is gone. */
 must_check int app_memory_new(struct app *a);
 void app_memory_free(struct app *a);
+void app_memory_collect(const struct app *a, uid_t uid, struct daemon_memory *ret);
 
 /* app_metrics.c: the socket for OpenMetrics, if there is to be one. As app_accounts_new(). */
 must_check int app_metrics_new(struct app *a);

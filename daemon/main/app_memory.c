@@ -42,3 +42,17 @@ void app_memory_free(struct app *a)
 	a->quotas = uid_quotas_free(a->quotas);
 	a->cloud_quota = quota_unref(a->cloud_quota);
 }
+
+void app_memory_collect(const struct app *a, uid_t uid, struct daemon_memory *ret)
+{
+	const struct quota *all = uid_quotas_all(a->quotas);
+	struct rpc_counts counts;
+
+	rpc_server_count(a->server, (uid_t)-1, &counts);
+	*ret = (struct daemon_memory){
+		.client_bytes = quota_used(all), .max_client_bytes = quota_max(all),
+		.cloud_bytes = quota_used(a->cloud_quota), .max_cloud_bytes = quota_max(a->cloud_quota),
+		.refused_calls = counts.refused_total, .closed_connections = counts.closed_total,
+	};
+	uid_quota_read(a->quotas, uid, &ret->uid_bytes, &ret->max_uid_bytes);
+}

@@ -87,6 +87,22 @@ static void put_daemon(struct text *t, const struct app *a)
 	gauge(t, "client_streams", "Long streams of clients.", clients.streams);
 }
 
+static void put_memory(struct text *t, const struct app *a)
+{
+	struct daemon_memory m;
+
+	app_memory_collect(a, (uid_t)-1, &m);
+	head(t, "memory_held_bytes", "gauge", "Memory held for others: local clients, the cloud's answers.");
+	line(t, "memory_held_bytes", "for", "clients", m.client_bytes);
+	line(t, "memory_held_bytes", "for", "cloud", m.cloud_bytes);
+	head(t, "memory_max_bytes", "gauge", "How much that may be.");
+	line(t, "memory_max_bytes", "for", "clients", m.max_client_bytes);
+	line(t, "memory_max_bytes", "for", "cloud", m.max_cloud_bytes);
+	counter(t, "memory_refused_calls", "Calls refused for lack of memory.", m.refused_calls);
+	counter(t, "memory_closed_connections", "Connections of clients closed or not let in for lack of memory.",
+		m.closed_connections);
+}
+
 /* "NAME#GENERATION" or "NAME" */
 static size_t account_of(const struct app *a, const char *group)
 {
@@ -188,6 +204,7 @@ static void answer_metrics(struct app *a, struct http_stream *x)
 
 	buf_init(&t.b, TEXT_MAX);
 	put_daemon(&t, a);
+	put_memory(&t, a);
 	put_accounts(&t, a);
 	put_totals(&t, a);
 	t.failed |= buf_printf(&t.b, "# EOF\n") < 0;

@@ -319,6 +319,7 @@ static void app_status_look(void *user, const struct principal *who, struct daem
 		.local_ca_file = k->local.ca_file ? k->local.ca_file : "",
 	};
 	collect_store(a, &ret->store, &core);
+	app_memory_collect(a, who->uid, &ret->memory);
 	ret->degraded = k->degraded;
 	ret->n_degraded = k->n_degraded;
 }

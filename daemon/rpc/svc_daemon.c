@@ -46,12 +46,26 @@ static void fill_counts(Agentbox__V1__Counts *m, struct rpc_call *c, const struc
 	m->max_streams = own.max_streams;
 }
 
+static void fill_memory(Agentbox__V1__MemoryStatus *m, const struct daemon_memory *f)
+{
+	agentbox__v1__memory_status__init(m);
+	m->client_bytes = f->client_bytes;
+	m->max_client_bytes = f->max_client_bytes;
+	m->uid_bytes = f->uid_bytes;
+	m->max_uid_bytes = f->max_uid_bytes;
+	m->cloud_bytes = f->cloud_bytes;
+	m->max_cloud_bytes = f->max_cloud_bytes;
+	m->refused_calls = f->refused_calls;
+	m->closed_connections = f->closed_connections;
+}
+
 static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struct status_rows *rows)
 {
 	Agentbox__V1__StatusResponse m = AGENTBOX__V1__STATUS_RESPONSE__INIT;
 	Agentbox__V1__StoreStatus store;
 	Agentbox__V1__LocalStatus local = AGENTBOX__V1__LOCAL_STATUS__INIT;
 	Agentbox__V1__Counts counts;
+	Agentbox__V1__MemoryStatus memory;
 	msg_timestamp started, backup;
 	msg_duration uptime;
 
@@ -73,6 +87,8 @@ static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struc
 	m.store = &store;
 	fill_counts(&counts, c, f);
 	m.counts = &counts;
+	fill_memory(&memory, &f->memory);
+	m.memory = &memory;
 	if (f->is_local) {
 		local.address = (char *)f->local_address;
 		local.pid = f->local_pid;

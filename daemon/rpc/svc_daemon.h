@@ -75,6 +75,11 @@ struct daemon_store {
 	int64_t backup_at_ms;		/* of the second copy; 0 = none yet */
 };
 
+struct daemon_memory {			/* held for local clients, for those of the caller's uid, for the cloud's answers */
+	uint64_t client_bytes, max_client_bytes, uid_bytes, max_uid_bytes, cloud_bytes, max_cloud_bytes;
+	uint64_t refused_calls, closed_connections;	/* since the start, for lack of it */
+};
+
 enum daemon_identity {		/* numbers of agentbox.v1.StatusResponse.ProcessIdentity */
 	DAEMON_IDENTITY_PIDFD_INODE = 1,
 	DAEMON_IDENTITY_START_TIME = 2,
@@ -96,6 +101,7 @@ struct daemon_facts {
 	const struct daemon_origin *pool;
 	size_t n_pool;
 	struct daemon_store store;
+	struct daemon_memory memory;
 	uint32_t running, paused, changing, leases, commands;	/* of `who`; of all for an admin */
 	uint64_t spool_bytes;
 	bool is_local;

@@ -74,6 +74,42 @@ def small_disk(path, size="48m"):
         subprocess.run(["umount", path], check=True)
 
 
+@contextlib.contextmanager
+def memory_group(limit):
+    """A control group that may use so many bytes, as its folder; None where this machine lets us have none."""
+    v1, v2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
+    has_v1 = os.path.exists(os.path.join(v1, "memory.limit_in_bytes"))
+    path = os.path.join(v1 if has_v1 else v2, "agentboxd-test-%d" % os.getpid())
+    try:
+        os.mkdir(path)
+    except OSError:
+        yield None
+        return
+    try:
+        with open(os.path.join(path, "memory.limit_in_bytes" if has_v1 else "memory.max"), "w", encoding="ascii") as f:
+            f.write(str(limit))
+    except OSError:     # no such controller here
+        os.rmdir(path)
+        yield None
+        return
+    try:
+        yield path
+    finally:
+        os.rmdir(path)
+
+
+def in_group(path):
+    """The beginning of an argv that runs the rest in this control group."""
+    return ["sh", "-c", 'echo $$ > "$0"/cgroup.procs && exec "$@"', path]
+
+
+def before_others(pid):
+    """Runs before whatever else this machine does, so that a test of latency is not one of the machine. Needs root."""
+    with contextlib.suppress(OSError):      # where it may not, it takes its turn
+        for tid in os.listdir("/proc/%d/task" % pid):
+            os.sched_setscheduler(int(tid), os.SCHED_RR, os.sched_param(1))
+
+
 def as_user(uid, argv, gid=None):
     """The argv that runs argv as this uid; needs root."""
     gid = uid if gid is None else gid

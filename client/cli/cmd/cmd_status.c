@@ -39,6 +39,21 @@ static void print_clouds(const struct ab_daemon_status *s)
 	}
 }
 
+static void print_memory(const struct ab_daemon_status *s)
+{
+	char own[32], own_max[32], all[32], all_max[32], cloud[32], cloud_max[32];
+
+	if (!s->max_client_bytes)	/* a daemon that does not tell */
+		return;
+	line("memory", "%s of %s held for you, %s of %s for all users, %s of %s for the cloud",
+	     size_text(s->uid_bytes, own), size_text(s->max_uid_bytes, own_max), size_text(s->client_bytes, all),
+	     size_text(s->max_client_bytes, all_max), size_text(s->cloud_bytes, cloud),
+	     size_text(s->max_cloud_bytes, cloud_max));
+	if (s->refused_calls || s->closed_connections)
+		line("", "%llu calls refused, %llu connections closed for lack of it", (unsigned long long)s->refused_calls,
+		     (unsigned long long)s->closed_connections);
+}
+
 static void cmd_status_print(const struct ab_daemon_status *s)
 {
 	char buf[32];
@@ -56,6 +71,7 @@ static void cmd_status_print(const struct ab_daemon_status *s)
 	     size_text(s->spool_bytes, buf));
 	line("clients", "%u connections, %u calls, %u of %u streams, %u leases", s->connections, s->calls,
 	     s->streams, s->max_streams, s->leases);
+	print_memory(s);
 	print_clouds(s);
 	if (s->local_address)
 		line("local", "%s%s%s", s->local_address, s->local_address[0] ? ", " : "",
@@ -119,6 +135,14 @@ static void json_counts(struct json *j, const struct ab_daemon_status *s)
 	json_uint(j, "calls", s->calls);
 	json_uint(j, "streams", s->streams);
 	json_uint(j, "max_streams", s->max_streams);
+	json_uint(j, "uid_bytes", s->uid_bytes);
+	json_uint(j, "max_uid_bytes", s->max_uid_bytes);
+	json_uint(j, "client_bytes", s->client_bytes);
+	json_uint(j, "max_client_bytes", s->max_client_bytes);
+	json_uint(j, "cloud_bytes", s->cloud_bytes);
+	json_uint(j, "max_cloud_bytes", s->max_cloud_bytes);
+	json_uint(j, "refused_calls", s->refused_calls);
+	json_uint(j, "closed_connections", s->closed_connections);
 }
 
 static void cmd_status_print_json(const struct ab_daemon_status *s)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""What is held for a client is charged to its uid before it is held: a uid that wants more is refused, then closed, and
+nobody else notices; what was freed goes back to the machine (docs/internals/memory.md)."""
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+import harness
+from api import Api
+from conftest import built
+from harness import until
+
+FULL = bool(os.environ.get("SHOWS_FULL"))
+CLIENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "memory_clients.py")
+HOSTILE, OTHER = 4242, 4343
+MIB = 1 << 20
+
+
+class Clients:
+    """A run of memory_clients.py; its lines are JSON."""
+
+    def __init__(self, what, *args):
+        self.proc = subprocess.Popen([sys.executable, CLIENTS, what] + [str(a) for a in args], stdin=subprocess.PIPE,
+                                     stdout=subprocess.PIPE)
+
+    def line(self):
+        return self.proc.stdout.readline().decode().strip()
+
+    def told(self):
+        return json.loads(self.line())
+
+    def end(self):
+        self.proc.stdin.close()
+        assert self.proc.wait(60) == 0
+        self.proc.stdout.close()
+
+
+@pytest.fixture
+def users():
+    """Clients of other uids: users(WHAT, …) is Clients(WHAT, …). Whatever the test does, none is left behind."""
+    if os.geteuid():
+        pytest.skip("needs root: clients of two other uids")
+    all_of_them = []
+
+    def client(*args):
+        all_of_them.append(Clients(*args))
+        return all_of_them[-1]
+    yield client
+    for c in all_of_them:
+        c.proc.kill()       # those that it made end with it
+        c.proc.wait()
+
+
+@pytest.fixture
+def start(cloud):
+    """start(conf) is an agentboxd that ends with the test."""
+    built(harness.AGENTBOXD)
+    made = []
+
+    def daemon(conf=None):
+        made.append(harness.Daemon(cloud, conf=conf))
+        return made[-1]
+    yield daemon
+    for d in made:
+        d.close()
+
+
+@pytest.fixture
+def small(cloud, users):
+    """agentboxd with what it may hold by default, in 64 MiB of memory."""
+    built(harness.AGENTBOXD)
+    with harness.memory_group(64 * MIB) as group:
+        if not group:
+            pytest.skip("needs a memory control group of its own")
+        d = harness.Daemon(cloud, wrap=harness.in_group(group))
+        with Api(d.socket) as api:
+            api.call("DaemonService.Status")
+        yield d
+        d.close()
+
+
+def memory_of(d):
+    with Api(d.socket) as api:
+        return api.call("DaemonService.Status").memory
+
+
+def read_metrics(path):
+    return subprocess.run(["curl", "-sS", "--unix-socket", path, "http://x/metrics"], capture_output=True, text=True,
+                          timeout=30, check=True).stdout
+
+
+def held_for_clients(path):
+    """To the byte: this reader's own connection takes the same each time."""
+    return int(re.search(r'^agentbox_memory_held_bytes{for="clients"} (\d+)$', read_metrics(path), re.M).group(1))
+
+
+@pytest.mark.plain
+def test_a_uid_without_memory_is_told_so(small, users):
+    """JUDGED G-3: what does not fit is refused by name; the uid's own end is its own matter, and soon over."""
+    hostile = users("heads", small.socket, HOSTILE, 15, 2000)
+    hostile.told()
+    reasons = set()
+
+    def ls():
+        return subprocess.run(harness.as_user(HOSTILE, [harness.AGENTBOXCTL, "-s", small.socket, "ls"]),
+                              capture_output=True, text=True, timeout=60)
+    for _ in range(40):
+        r = ls()
+        reasons.add("served" if r.returncode == 0 else "TOO_MANY_STREAMS" if "TOO_MANY_STREAMS" in r.stderr else
+                    "QUOTA_UID" if "QUOTA_UID" in r.stderr else r.stderr)
+    assert reasons <= {"served", "QUOTA_UID", "TOO_MANY_STREAMS"}, reasons
+    hostile.end()
+    until(lambda: ls().returncode == 0, 10, "a uid that is served again", small)
+
+
+@pytest.mark.plain
+def test_a_uid_of_its_own_size(start, users):
+    """[uid N] max_memory: less for one, as before for the others; Status and the metrics show it."""
+    metrics = os.path.join(harness.temp_dir(), "m")
+    d = start({"uid %d" % HOSTILE: {"max_memory": "8M"}, "daemon": {"metrics_socket": metrics}})
+    hostile = users("heads", d.socket, HOSTILE, 3, 2000)
+    hostile.told()
+    m = memory_of(d)
+    assert m.client_bytes < 9 * MIB and m.max_uid_bytes == 40 * MIB and m.max_client_bytes == 128 * MIB, m
+    assert m.cloud_bytes < MIB and m.max_cloud_bytes == 64 * MIB
+    text = read_metrics(metrics)
+    for line in ('agentbox_memory_max_bytes{for="clients"} %d' % (128 * MIB), 'agentbox_memory_held_bytes{for="cloud"} ',
+                 "agentbox_memory_refused_calls_total "):
+        assert line in text, line
+    hostile.end()
+
+
+@pytest.mark.parametrize("seed", range(4 if FULL else 1))
+def test_clients_at_random(start, users, seed):
+    """JUDGED G-3: whatever clients of two uids say and however they leave, everything that was charged for them is given back, to
+    the last byte."""
+    metrics = os.path.join(harness.temp_dir(), "m")
+    d = start({"uid %d" % HOSTILE: {"max_memory": "8M"}, "daemon": {"metrics_socket": metrics}})
+    memory_of(d)                # it is there
+    before = min(held_for_clients(metrics) for _ in range(5))    # that connection may go only now
+    clients = [users("random", d.socket, uid, 10 * seed + i, 60) for i, uid in enumerate((HOSTILE, OTHER))]
+    assert sum(c.told()["connections"] for c in clients) > 20
+    for c in clients:
+        c.end()
+    until(lambda: held_for_clients(metrics) == before, 20, "the end of all charges", d)
