@@ -146,6 +146,8 @@ static void on_death(struct watch *w, unsigned ready, void *user)
 {
 	struct rpc_conn *conn = user;
 
+	if (!http_conn_may_end(conn->http))
+		return;
 	watch_fini(&conn->death);
 	http_conn_close(conn->http, "its process ended");
 }

@@ -22,7 +22,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define BACKLOG 1024
+#define BACKLOG 4096	/* the most that kernels take by default: one for all users, so it should never be full */
 
 struct rpc_socket {
 	char *path;

@@ -914,3 +914,8 @@ struct h2_stream *h2_next_ready(struct h2 *h)
 		list_del(&s->ready);
 	return s;
 }
+
+bool h2_has_ready(const struct h2 *h)
+{
+	return !list_is_empty(&h->ready);
+}

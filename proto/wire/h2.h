@@ -141,6 +141,7 @@ struct h2 *h2_stream_conn(const struct h2_stream *s);
 
 /* Next stream that is ready, each once until something new happens to it. NULL: none. */
 struct h2_stream *h2_next_ready(struct h2 *h);
+bool h2_has_ready(const struct h2 *h);
 /* What is new since the last call on this stream. */
 unsigned h2_stream_take_ready(struct h2_stream *s);
 

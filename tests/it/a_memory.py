@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import h2fiend as f2
 import harness
 from api import Api
 from conftest import built
@@ -148,3 +149,25 @@ def test_clients_at_random(start, users, seed):
     for c in clients:
         c.end()
     until(lambda: held_for_clients(metrics) == before, 20, "the end of all charges", d)
+
+
+def test_a_loop_of_connections(start, users):
+    """JUDGED G-8: four processes of one uid connect and hang up all the time: every call of another one, each on a connection
+    of its own, is let in and answered."""
+    d = start()
+    if not FULL:
+        harness.before_others(d.pid)
+    loops = [users("pairs", d.socket, HOSTILE, 6) for _ in range(4)]
+    time.sleep(1)               # their pace
+    begin, n = time.monotonic(), 0
+    while time.monotonic() < begin + 3:
+        c = f2.Client(d.socket)         # raises when there is no place in the queue
+        c.send(c.grpc(1, "/agentbox.v1.SandboxService/List"))
+        assert c.until(lambda f: f[0] == f2.HEADERS and f[2] == 1), "no answer"
+        c.close()
+        n += 1
+    made = sum(loop.told()["connected"] for loop in loops)
+    for loop in loops:
+        loop.end()
+    print("%d calls beside %d connections" % (n, made))
+    assert n > 5 and made > 1000

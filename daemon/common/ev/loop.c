@@ -37,7 +37,7 @@ struct loop {
 		void *user;
 	} handlers[SIGNAL_HANDLERS_MAX];
 	unsigned n_handlers;
-	uint64_t now_ms;
+	uint64_t now_ms, pass;
 	bool awake;			/* now_ms is of this pass */
 	bool stopped;
 	int code;
@@ -49,6 +49,7 @@ static void begin_pass(struct loop *l)
 	if (l->awake)
 		return;
 	l->awake = true;
+	l->pass++;
 	l->now_ms = clock_boot_ms();
 }
 
@@ -146,6 +147,11 @@ struct loop *loop_free(struct loop *l)
 uint64_t loop_now_ms(const struct loop *l)
 {
 	return l->now_ms;
+}
+
+uint64_t loop_pass(const struct loop *l)
+{
+	return l->pass;
 }
 
 void loop_stop(struct loop *l, int code)

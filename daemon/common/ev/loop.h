@@ -29,6 +29,7 @@ void loop_stop(struct loop *l, int code);
 must_check int loop_once(struct loop *l, int wait_ms);
 /* CLOCK_BOOTTIME at the start of this pass. */
 uint64_t loop_now_ms(const struct loop *l);
+uint64_t loop_pass(const struct loop *l);	/* number of this pass */
 
 /* --- descriptors: level-triggered, embedded in their owner --- */
 

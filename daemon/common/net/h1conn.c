@@ -488,7 +488,7 @@ static void announce(struct http_conn *c, struct h1_stream *x)
 	o->on_request(&x->x, o->user);
 }
 
-static void h1c_deliver(struct http_conn *c)
+static bool h1c_deliver(struct http_conn *c)
 {
 	struct h1 *h = h1_of(c);
 
@@ -505,6 +505,7 @@ static void h1c_deliver(struct http_conn *c)
 		}
 		http_stream_ready(&x->x);
 	}
+	return true;
 }
 
 static void h1c_after(struct http_conn *c)

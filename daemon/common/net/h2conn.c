@@ -4,6 +4,7 @@
  * with HTTP/1.1, what an owner writes where there is no body (HEAD, 204, 304) goes nowhere.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,11 +182,26 @@ static void accept_request(struct http_conn *c, struct h2_stream *s)
 	http_stream_ready(&x->x);
 }
 
-static void h2c_deliver(struct http_conn *c)
+/* Of a server: so many in each pass. A client's own requests are as many as it wants. */
+static void begin_calls(struct http_conn *c)
+{
+	uint64_t pass = loop_pass(c->loop);
+
+	if (c->calls_left && c->calls_pass == pass)
+		return;
+	if (!c->guest)
+		c->calls_left = UINT_MAX;
+	else if (c->calls_pass != pass)
+		c->calls_left = guest_calls(c->guest, pass);
+	c->calls_pass = pass;
+}
+
+static bool h2c_deliver(struct http_conn *c)
 {
 	struct h2_stream *s;
 
-	while (c->state != CONN_GONE && (s = h2_next_ready(h2_of(c)))) {
+	begin_calls(c);
+	while (c->calls_left && c->state != CONN_GONE && (s = h2_next_ready(h2_of(c)))) {
 		struct h2_x *x = h2_stream_user(s);
 
 		(void)h2_stream_take_ready(s);
@@ -193,7 +209,9 @@ static void h2c_deliver(struct http_conn *c)
 			http_stream_ready(&x->x);
 		else
 			accept_request(c, s);
+		c->calls_left -= c->guest ? 1 : 0;
 	}
+	return c->state == CONN_GONE || !h2_has_ready(h2_of(c));
 }
 
 static void h2c_lost(struct http_conn *c)

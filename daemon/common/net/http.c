@@ -18,7 +18,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define READS_PER_PASS	2u	/* full slices of one connection before the others' turn */
+#define READ_TURN_BYTES (2 * XPORT_READ_BYTES)	/* of one connection before the others' turn */
 #define READ_FULL_BYTES (XPORT_READ_BYTES / 2)
 #define ROUNDS_PER_PASS 4u	/* write, tell, write what was told … */
 
@@ -72,6 +72,7 @@ static void conn_free(void *p)
 		c->ops->free(c);
 	quota_give(c->quota, conn_bytes(c));
 	quota_unref(c->quota);
+	guest_unref(c->guest);
 	c->magic = 0;
 	free(c);
 }
@@ -273,10 +274,11 @@ static void tell_changes(struct http_conn *c)
 
 static void conn_deliver(struct http_conn *c)
 {
-	if (c->ops && c->state != CONN_GONE)
-		c->ops->deliver(c);
+	c->untold = c->ops && c->state != CONN_GONE && !c->ops->deliver(c);
+	if (c->untold)
+		defer_post(&c->again);
 	tell_changes(c);
-	if (c->state == CONN_CLOSED)
+	if (c->state == CONN_CLOSED && !c->untold)
 		tell_gone(c);
 }
 
@@ -312,6 +314,8 @@ static void sniff(struct http_conn *c, const uint8_t *p, size_t n, uint64_t now)
 
 static void input_end(struct http_conn *c, ssize_t n)
 {
+	if (c->state == CONN_OPEN && !http_conn_may_end(c))
+		return;			/* the end of the input does not run away */
 	if (c->state == CONN_FLUSH && n == 0) {
 		c->xp.read_paused = true; /* it may still be reading what we flush */
 		return;
@@ -326,11 +330,12 @@ static void input_end(struct http_conn *c, ssize_t n)
 static void conn_read(struct http_conn *c)
 {
 	__attribute__((uninitialized)) uint8_t in[XPORT_READ_BYTES];
-	unsigned budget = READS_PER_PASS;
+	size_t turn = c->guest ? guest_read_bytes(c->guest, loop_pass(c->loop)) : READ_TURN_BYTES;
+	size_t reads = MAX(turn / sizeof(in), (size_t)1);
 	ssize_t n;
 
 	do {
-		n = xport_read(&c->xp, in, sizeof(in));
+		n = xport_read(&c->xp, in, c->xp.tls ? sizeof(in) : MIN(turn, sizeof(in)));
 		if (n == -EAGAIN)
 			return;
 		if (n <= 0) {
@@ -343,7 +348,7 @@ static void conn_read(struct http_conn *c)
 		else if (c->state == CONN_SNIFF)
 			sniff(c, in, (size_t)n, c->last_read_ms);
 	} while (c->state < CONN_CLOSED && !c->xp.read_paused &&
-		 (xport_has_more(&c->xp) || (n >= (ssize_t)READ_FULL_BYTES && --budget)));
+		 (xport_has_more(&c->xp) || (n >= (ssize_t)READ_FULL_BYTES && --reads)));
 }
 
 static void handshake(struct http_conn *c)
@@ -375,6 +380,12 @@ static void handshake(struct http_conn *c)
 		tell_ready(c, NULL);
 }
 
+/* Where memory is tight, what is read may be what ends the connection. */
+static bool may_feed(struct http_conn *c)
+{
+	return !quota_tight(c->quota, 0) || http_conn_may_end(c);
+}
+
 static void on_fd_ready(struct watch *w, unsigned ready, void *user)
 {
 	struct http_conn *c = conn_from(user);
@@ -383,7 +394,7 @@ static void on_fd_ready(struct watch *w, unsigned ready, void *user)
 		c->xp.blocked = false;
 	if (c->state == CONN_TLS)
 		handshake(c);
-	else if (ready & WATCH_READ)
+	else if ((ready & WATCH_READ) && !c->untold && may_feed(c))
 		conn_read(c);
 	conn_deliver(c);
 	conn_touch(c);
@@ -398,7 +409,9 @@ static void conn_write(struct http_conn *c)
 	r = xport_flush(&c->xp);
 	if (!r && c->ops)
 		r = c->ops->output(c);
-	if (r < 0 && r != -EAGAIN)
+	if (r < 0 && r != -EAGAIN && c->state == CONN_OPEN && !http_conn_may_end(c))
+		defer_post(&c->again);	/* it fails again in the next pass */
+	else if (r < 0 && r != -EAGAIN)
 		conn_fail(c, r == -EPIPE || r == -ECONNRESET ? "the peer closed the connection"
 							     : strerror(-r));
 }
@@ -509,6 +522,7 @@ int conn_new(const struct http_conn_options *o, struct http_conn **ret)
 	c->loop = o->loop;
 	c->server = o->server;
 	c->server_role = o->server;
+	c->guest = o->guest ? guest_ref(o->guest) : NULL;
 	c->stream_window = o->stream_window;
 	c->send_max = o->send_max;
 	c->handshake_by_ms = o->handshake_by_ms;
@@ -782,6 +796,11 @@ uint32_t http_conn_open_count(const struct http_conn *c)
 void http_conn_close(struct http_conn *c, const char *reason)
 {
 	conn_fail(conn_from(c), reason);
+}
+
+bool http_conn_may_end(struct http_conn *c)
+{
+	return !c->guest || guest_may_end(c->guest, loop_pass(c->loop), http_conn_open_count(c));
 }
 
 void http_conn_drain(struct http_conn *c)

@@ -102,6 +102,9 @@ uint32_t http_conn_open_count(const struct http_conn *c);
 struct quota *http_conn_quota(const struct http_conn *c);
 /* Output waits and the peer has taken none of it for so long; 0 = it has, or none waits. */
 uint64_t http_conn_stalled_ms(const struct http_conn *c);
+/* Server: may it end in this pass, or is it better left for the next one? The streams of connections that end are
+ * work, and a client may have many end at once. */
+bool http_conn_may_end(struct http_conn *c);
 /* Ends it: all exchanges close as LOST, then `closed` of its owner is called. `reason` is logged. */
 void http_conn_close(struct http_conn *c, const char *reason);
 /* No new exchanges; closes by itself when the open ones are done. Sends GOAWAY where there is one. */
@@ -128,8 +131,9 @@ struct http_server_options {
 	uint32_t handshake_ms;		/* TLS + HTTP/2's preface or HTTP/1.1's first head; also how
 					 * long a later head may take once begun; 0 = 10 s */
 	uint32_t idle_ms;		/* connection without exchanges; 0 = never */
-	/* Somebody is at the door: what is charged for it, as a new reference in *ret; non-zero: the door is shut.
-	 * NULL: `quota`. */
+	/* Somebody is at the door: whose turn it is and what is charged for it, as a new reference in *ret;
+	 * non-zero: the door is shut. Whoever comes often waits for its turn, others do not wait with it.
+	 * NULL: all come as one, for `quota`. */
 	int (*on_accept)(int fd, void *user, struct quota **ret);
 	/* A connection came: set *ret_user, or return non-zero to refuse it. May be NULL. */
 	int (*on_conn)(struct http_conn *c, void *user, void **ret_user);

@@ -14,6 +14,7 @@
 #define AB_DAEMON_COMMON_NET_HTTP_IMPL_H
 
 #include "daemon/common/ev/loop.h"
+#include "daemon/common/net/guest.h"
 #include "daemon/common/net/http.h"
 #include "daemon/common/net/xport.h"
 #include "proto/base/list.h"
@@ -45,7 +46,7 @@ struct http_ops {
 	void (*eof)(struct http_conn *c, bool orderly);
 	int (*output)(struct http_conn *c);	/* until blocked or empty; -errno = the socket failed */
 	bool (*has_output)(const struct http_conn *c);
-	void (*deliver)(struct http_conn *c);
+	bool (*deliver)(struct http_conn *c);	/* false: the rest waits for the next pass */
 	void (*lost)(struct http_conn *c);	/* closes all exchanges */
 	void (*after)(struct http_conn *c);	/* end of a pump: drain and the like */
 	/* NULL: never. When the peer must have done something that the engine watches, 0 = nothing. */
@@ -106,8 +107,12 @@ struct http_conn {
 	struct list node;		/* of its server */
 	uint32_t n_x;			/* exchanges in memory */
 	struct http_server *server;	/* NULL: client, or a server's that was freed */
+	struct guest *guest;		/* of a server's; a reference */
 	bool server_role, tls, draining, buried;
 	bool broke_rules;		/* the peer did, which ends it */
+	bool untold;			/* owners have not heard of everything yet */
+	uint64_t calls_pass;		/* the pass in which … */
+	unsigned calls_left;		/* … so many of them may still be called */
 	void *user;
 	uint32_t stream_window, send_max;
 	struct quota *quota;		/* its own; NULL = none */
@@ -138,6 +143,7 @@ struct http_conn_options {
 	int fd;				/* taken over, also on failure */
 	struct tls_conn *tls;		/* the same */
 	struct http_server *server;	/* NULL = client */
+	struct guest *guest;		/* a server's; a reference is taken */
 	uint32_t stream_window, send_max;
 	struct quota *quota;		/* its own is below it; NULL = none */
 	uint64_t quota_max;

@@ -3,11 +3,16 @@
  * Servers: accepting, admission, and the list of connections. When descriptors run out, a reserve
  * one is given up to accept and close the waiting client, and accepting pauses for a moment, so that
  * a full table costs neither the CPU nor the clients that are already here.
+ *
+ * The kernel's queue is one for all, so it is emptied at once, which is cheap; what costs is to serve. Sockets that
+ * were accepted wait by guest, and in each pass a few are served, one of each guest in turn. So a guest that
+ * connects all the time delays itself. Whoever has hung up meanwhile is not served.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "daemon/common/net/http_impl.h"
@@ -18,7 +23,8 @@
 #include "proto/base/must.h"
 
 #define SERVER_MAGIC	 0x73727672u
-#define ACCEPTS_PER_PASS 64u
+#define ACCEPTS_PER_PASS 256u
+#define SERVES_PER_PASS	 32u
 #define PAUSE_MS	 100u
 #define LOG_EVERY_MS	 10000u
 #define CONNS_DEFAULT	 4096u
@@ -29,6 +35,9 @@ struct http_server {
 	struct watch watch;
 	struct timer resume;
 	struct grave grave;
+	struct defer serve;		/* stage 4 of this pass */
+	struct defer again;		/* … of the next one */
+	struct guests guests;
 	struct list conns;
 	uint32_t n_conns;
 	int reserve_fd;
@@ -95,7 +104,7 @@ static void on_resume(struct timer *t, void *user)
 		complain(s, "out of memory; no longer accepting");
 }
 
-static void listen_take(struct http_server *s, int fd, struct quota *q)
+static void listen_take(struct http_server *s, int fd, struct guest *g)
 {
 	struct http_conn_options o = {
 		.loop = s->o.loop,
@@ -103,7 +112,8 @@ static void listen_take(struct http_server *s, int fd, struct quota *q)
 		.server = s,
 		.stream_window = s->o.stream_window,
 		.send_max = s->o.send_max,
-		.quota = q,
+		.guest = s->o.on_accept ? g : NULL,	/* one guest has nobody to share with */
+		.quota = guest_quota(g),
 		.quota_max = s->o.conn_max,
 		.handshake_by_ms = clock_boot_ms() + s->o.handshake_ms,
 	};
@@ -133,20 +143,74 @@ static void listen_take(struct http_server *s, int fd, struct quota *q)
 	conn_start(c);
 }
 
+/* --- serving: one of each guest in turn --- */
+
+/* It hung up, and said nothing before. */
+static bool has_left(int fd)
+{
+	uint8_t byte;
+
+	return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+/* False: nobody waits. */
+static bool serve_one(struct http_server *s)
+{
+	struct guest *g;
+	int fd;
+
+	if (!guests_take(&s->guests, &g, &fd))
+		return false;
+	if (has_left(fd))
+		fd_close(fd);
+	else
+		listen_take(s, fd, g);
+	guest_unref(g);
+	return true;
+}
+
+static void on_serve(struct defer *d, void *user)
+{
+	struct http_server *s = server_from(user);
+
+	for (unsigned i = 0; i < SERVES_PER_PASS && serve_one(s); i++)
+		;
+	if (s->guests.n_waiting)
+		defer_post(&s->again);
+}
+
+static void listen_on_again(struct defer *d, void *user)
+{
+	defer_post(&server_from(user)->serve);
+}
+
+static void let_wait(struct http_server *s, int fd, struct quota *q)
+{
+	int r = guests_put(&s->guests, q, fd);
+
+	if (r < 0)
+		complain(s, r == -EUSERS ? "one client makes connections faster than they are served" : strerror(-r));
+	else
+		defer_post(&s->serve);
+}
+
 static void at_the_door(struct http_server *s, int fd)
 {
 	struct quota *q = NULL;
 
-	if (s->n_conns >= s->o.max_conns) {
+	if (has_left(fd)) {
+		fd_close(fd);
+	} else if (s->n_conns + s->guests.n_waiting >= s->o.max_conns) {
 		complain(s, "too many connections");
 		fd_close(fd);
 	} else if (s->o.on_accept && s->o.on_accept(fd, s->o.user, &q)) {
 		fd_close(fd);
 	} else {
-		listen_take(s, fd, s->o.on_accept ? q : s->o.quota);
-		quota_unref(q);
+		let_wait(s, fd, s->o.on_accept ? q : quota_ref(s->o.quota));
 	}
 }
+
+/* --- accepting --- */
 
 static void on_listen(struct watch *w, unsigned ready, void *user)
 {
@@ -188,6 +252,9 @@ int http_server_new(const struct http_server_options *o, struct http_server **re
 	if (!s->o.handshake_ms)
 		s->o.handshake_ms = HTTP_HANDSHAKE_MS;
 	list_init(&s->conns);
+	guests_init(&s->guests);
+	defer_init_pump(&s->serve, o->loop, on_serve, s);
+	defer_init(&s->again, o->loop, listen_on_again, s);
 	timer_init(&s->resume, o->loop, on_resume, s);
 	s->reserve_fd = open_reserve();
 	r = watch_init(&s->watch, o->loop, o->listen_fd, on_listen, s);
@@ -213,6 +280,8 @@ void http_server_stop_accepting(struct http_server *s)
 void http_server_drain(struct http_server *s)
 {
 	http_server_stop_accepting(s);
+	while (serve_one(s))
+		;
 	list_for_each(n, &s->conns)
 		http_conn_drain(list_entry(n, struct http_conn, node));
 }
@@ -232,6 +301,9 @@ struct http_server *http_server_free(struct http_server *s)
 	if (!s)
 		return NULL;
 	http_server_stop_accepting(s);
+	defer_cancel(&s->serve);
+	defer_cancel(&s->again);
+	guests_fini(&s->guests);
 	while (!list_is_empty(&s->conns))
 		conn_discard(list_entry(s->conns.next, struct http_conn, node));
 	fd_close(s->reserve_fd);

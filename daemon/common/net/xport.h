@@ -33,7 +33,7 @@ void xport_close(struct xport *x);	/* idempotent, also on a zeroed one with fd -
 /* 0 done, -EAGAIN, -EPROTO (tls_conn_failure() says why), -ECONNRESET at the end of input, -errno. */
 must_check int xport_handshake(struct xport *x);
 /* n > 0; 0 = orderly end; -EAGAIN; -ECONNRESET also for TLS that just stops; -EPROTO; -errno.
- * `cap` is at least XPORT_READ_BYTES. */
+ * With TLS `cap` is at least XPORT_READ_BYTES. */
 must_check ssize_t xport_read(struct xport *x, uint8_t *p, size_t cap);
 /* A read would give something without the socket becoming readable. */
 bool xport_has_more(const struct xport *x);

@@ -23,6 +23,7 @@ struct loop {
 	struct pollfd *polled;
 	size_t n_timers, max_timers, n_watches, max_watches, turn;
 	struct list defers, pumps, graves;
+	uint64_t pass;
 };
 
 #define BEGINS { .now_ms = 1000000, .wall_offset_ms = 1700000000000 }
@@ -132,6 +133,11 @@ struct loop *loop_free(struct loop *l)
 uint64_t loop_now_ms(const struct loop *l)
 {
 	return clock_boot_ms();
+}
+
+uint64_t loop_pass(const struct loop *l)
+{
+	return l->pass;
 }
 
 int watch_init(struct watch *w, struct loop *l, int fd, watch_fn *fn, void *user)
@@ -327,6 +333,7 @@ static void settle_pass(struct loop *l)
 	while (!sim->dead && run_one(&l->pumps))
 		;
 	bury_all(l);
+	l->pass++;
 }
 
 static struct timer *first_timer(struct loop *l)

@@ -87,6 +87,11 @@ void http_conn_close(struct http_conn *c, const char *reason)
 	c->closed = true;
 }
 
+bool http_conn_may_end(struct http_conn *c)
+{
+	return true;
+}
+
 struct quota *http_conn_quota(const struct http_conn *c)
 {
 	return c->quota;
