@@ -530,6 +530,7 @@ static void on_tick(struct timer *t, void *user)
 	if (!a->drain_until_ms) {
 		check_socket(a);
 		app_manager_tell(a);
+		app_memory_tick(a);
 	} else {
 		rpc_server_count(a->server, (uid_t)-1, &counts);
 		if ((!counts.calls && !counts.streams) || loop_now_ms(a->loop) >= a->drain_until_ms) {

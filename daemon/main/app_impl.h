@@ -68,6 +68,7 @@ struct app {
 	struct resolver *resolver;
 	struct uid_quotas *quotas;	/* of the memory held for clients … */
 	struct quota *cloud_quota;	/* … and for the cloud's answers */
+	uint64_t peak_bytes;		/* the most of both since the heap was trimmed */
 	struct pool *pool;
 	struct account accounts[APP_ACCOUNTS_MAX];
 	size_t n_accounts;
@@ -127,6 +128,8 @@ uid_t app_uid_of(const char *name);
 /* app_memory.c: 0 or -ENOMEM. The quotas live until everything that charges them is gone. */
 must_check int app_memory_new(struct app *a);
 void app_memory_free(struct app *a);
+/* Now and then: gives free memory back, if enough was freed. */
+void app_memory_tick(struct app *a);
 void app_memory_collect(const struct app *a, uid_t uid, struct daemon_memory *ret);
 
 /* app_metrics.c: the socket for OpenMetrics, if there is to be one. As app_accounts_new(). */

@@ -19,6 +19,7 @@
 #define DEFER_BUDGET	   10000u	/* deferred calls in one pass; the rest waits for the next */
 #define SIGNAL_HANDLERS_MAX 8u
 #define HEAP_KEEP_BYTES	    (4 * 1024 * 1024)
+#define HEAP_ARENAS	    2	/* the loop's, and one for all the other threads, which allocate little */
 
 struct loop {
 	struct event_base *base;
@@ -71,6 +72,7 @@ static void on_timer_fd(evutil_socket_t fd, short what, void *user)
  */
 static void tune_heap(void)
 {
+	(void)mallopt(M_ARENA_MAX, HEAP_ARENAS);
 	(void)mallopt(M_TRIM_THRESHOLD, HEAP_KEEP_BYTES);
 	(void)mallopt(M_MMAP_THRESHOLD, HEAP_KEEP_BYTES);
 }
