@@ -103,6 +103,7 @@ void cloud_target(const struct cloud *c, const struct url *u, struct pool_target
 				 c->proxy : NULL,
 		.tls = tls ? c->tls : NULL,
 		.plain_http2 = c->plain_http2,
+		.quota = c->quota,
 	};
 }
 
@@ -282,6 +283,18 @@ static int copy_options(struct cloud *c, const struct cloud_options *o, struct s
 	return set_address(c, o->api_url, o->domain, o->sandbox_url, why);
 }
 
+/* One account never leaves less than this part of the pool's memory to each of the others. */
+#define QUOTA_KEPT 8u
+
+static int open_quota(struct cloud *c)
+{
+	struct quota_options o = { .parent = pool_quota(c->pool), .name = c->account };
+
+	o.kept = quota_max(o.parent) / QUOTA_KEPT;
+	c->quota = quota_new(&o);
+	return c->quota ? 0 : -ENOMEM;
+}
+
 int cloud_new(const struct cloud_options *o, struct cloud **ret, struct status *ret_why)
 {
 	struct cloud *c = calloc(1, sizeof(*c));
@@ -307,6 +320,8 @@ int cloud_new(const struct cloud_options *o, struct cloud **ret, struct status *
 	rng_seed(&c->rng, seed);
 	cloud_start(c);
 	r = copy_options(c, o, ret_why);
+	if (r == 0)
+		r = open_quota(c);
 	if (r < 0) {
 		cloud_free(c);
 		return r;
@@ -341,6 +356,7 @@ struct cloud *cloud_free(struct cloud *c)
 	free(c->header_sandbox_port);
 	free(c->header_traffic_token);
 	free(c->key_group);
+	quota_unref(c->quota);
 	free(c);
 	return NULL;
 }

@@ -10,6 +10,7 @@
 #include "daemon/upstream/limiter.h"
 #include "daemon/upstream/pool.h"
 #include "proto/base/list.h"
+#include "proto/base/quota.h"
 #include "proto/base/rng.h"
 #include "proto/cloud/flavour.h"
 #include "proto/wire/fields.h"
@@ -39,6 +40,7 @@ struct cloud {
 	struct status gate_why;		/* not OPEN: what callers are told */
 	const struct flavour *flavour;
 	bool plain_http2, check_key_format, ports_by_domain, allow_plain_http;
+	struct quota *quota;		/* what is held for its answers; of the pool's */
 
 	char *key;			/* wiped when replaced */
 	unsigned key_generation;
@@ -112,9 +114,11 @@ bool agent_names_are_text(const struct http_stream *x);
 /* A request that failed without an answer: its class. */
 enum envd_class agent_failure(const struct pool_req *r, struct status *ret);
 
-/* Moves body bytes to `b` up to max. 0, -EMSGSIZE above it, -ENOMEM. */
+/* Moves body bytes to `b` up to max. 0, -EMSGSIZE above it, -ENOBUFS above the account's quota, -ENOMEM. */
 struct buf;
 must_check int agent_collect(struct http_stream *x, struct buf *b, size_t max);
+/* Why an answer was not kept: -ENOBUFS or -ENOMEM, in words. */
+const char *agent_no_room(int r);
 /* What an answer that is all in `b` says, as evidence. */
 void agent_answer(const struct http_stream *x, const struct buf *b, const char *route,
 		  struct fault_answer *ret);

@@ -174,6 +174,11 @@ int agent_collect(struct http_stream *x, struct buf *b, size_t max)
 	return 0;
 }
 
+const char *agent_no_room(int r)
+{
+	return r == -ENOBUFS ? "the answers of this account take all of the pool's memory" : "out of memory";
+}
+
 void agent_answer(const struct http_stream *x, const struct buf *b, const char *route,
 		  struct fault_answer *ret)
 {

@@ -7,13 +7,15 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-int body_init(struct body *b, const char *coding)
+int body_init(struct body *b, const char *coding, struct quota *q)
 {
-	*b = (struct body){ .coded = coding && !str_eq(coding, "identity") };
+	*b = (struct body){ .coded = coding && !str_eq(coding, "identity"), .held = { .quota = q } };
 	if (!b->coded)
 		return 0;
 	if (!str_eq(coding, "gzip"))
 		return -ENOTSUP;
+	if (charge_set(&b->held, GZ_STATE_BYTES + BODY_PIECE_BYTES) < 0)
+		return -ENOBUFS;
 	b->piece = malloc(BODY_PIECE_BYTES);
 	return b->piece ? gz_init(&b->gz, true) : -ENOMEM;
 }
@@ -22,6 +24,7 @@ void body_fini(struct body *b)
 {
 	gz_fini(&b->gz);
 	free(b->piece);
+	charge_fini(&b->held);
 	*b = (struct body){ 0 };
 }
 

@@ -9,19 +9,21 @@
 
 #include "daemon/common/net/gz.h"
 #include "daemon/common/net/http.h"
+#include "proto/base/quota.h"
 
 #define BODY_PIECE_BYTES 32768u
 
 struct body {
 	bool coded;
 	bool broken;		/* what came is not what it says it is */
+	struct charge held;	/* coded: for the two that follow */
 	struct gz gz;
 	uint8_t *piece;		/* coded: inflated, and not taken: [at, end) */
 	size_t at, end;
 };
 
-/* By the answer's Content-Encoding: NULL, identity or gzip. 0, -ENOTSUP for any other, -ENOMEM. */
-must_check int body_init(struct body *b, const char *coding);
+/* By the answer's Content-Encoding: NULL, identity or gzip. 0, -ENOTSUP for any other, -ENOBUFS above the quota, -ENOMEM. */
+must_check int body_init(struct body *b, const char *coding, struct quota *q);
 void body_fini(struct body *b);		/* also of a zeroed one */
 
 /* What can be taken now, valid until the next call; x NULL = there is nothing. */

@@ -78,6 +78,7 @@ int connect_call_init(struct connect_call *c, const struct envd_target *t, const
 {
 	*c = (struct connect_call){ .path = path, .subject = subject };
 	buf_init(&c->answer, 0);
+	buf_set_quota(&c->answer, t->cloud->quota);
 	c->req = ask_unary(&(struct agent_ask){
 		.t = t, .path = path, .body = msg, .n_body = n, .basic_user = basic_user, .idempotent = idempotent,
 		.on_ready = on_ready, .user = user,
@@ -117,7 +118,7 @@ enum connect_result connect_call_poll(struct connect_call *c, const uint8_t **re
 		return fail_bad(c->path, "the answer is not of the type asked for", ret_cls, ret_status);
 	r = agent_collect(x, &c->answer, CONNECT_MESSAGE_MAX);
 	if (r < 0)
-		return fail_bad(c->path, r == -EMSGSIZE ? "the answer is too large" : "out of memory",
+		return fail_bad(c->path, r == -EMSGSIZE ? "the answer is too large" : agent_no_room(r),
 				ret_cls, ret_status);
 	if (!http_stream_at_end(x))
 		return CONNECT_MORE;
@@ -146,7 +147,9 @@ int connect_stream_init(struct connect_stream *s, const struct envd_target *t, c
 	snprintf(timeout, sizeof(timeout), "%u", timeout_ms);
 	*s = (struct connect_stream){ .path = path, .subject = subject };
 	frame_reader_init(&s->reader, CONNECT_MESSAGE_MAX);
+	frame_reader_set_quota(&s->reader, t->cloud->quota);
 	buf_init(&s->error, 0);
+	buf_set_quota(&s->error, t->cloud->quota);
 	frame_prefix(prefix, 0, (uint32_t)n);
 	r = buf_put(&body, prefix, sizeof(prefix));
 	if (r == 0 && n)
@@ -254,8 +257,7 @@ static enum connect_result stream_read(struct connect_stream *s, struct http_str
 		}
 		if (r != FRAME_MORE)
 			return fail_bad(s->path, r == FRAME_TOO_LARGE ? "a message is too large" :
-									"out of memory",
-					ret_cls, ret_status);
+				       agent_no_room(r == FRAME_NO_ROOM ? -ENOBUFS : r), ret_cls, ret_status);
 	}
 	return CONNECT_MORE;
 }

@@ -37,7 +37,7 @@ enum entries_result {
 	ENTRIES_MORE,		/* all of the input was used */
 	ENTRIES_BAD,
 	ENTRIES_TOO_LARGE,
-	ENTRIES_NO_MEMORY,
+	ENTRIES_NO_MEMORY,	/* none, or its quota has no room */
 };
 
 void entries_init(struct entries *e);

@@ -88,6 +88,7 @@ struct envd_read {
 	uint64_t left;			/* of `length`; UINT64_MAX = to the end */
 	uint64_t given;
 	int64_t size, file_size;
+	struct quota *quota;		/* the account's */
 	struct body body;
 	struct buf error;
 	enum envd_class cls;
@@ -206,10 +207,12 @@ static void read_refused(struct envd_read *r, struct http_stream *x)
 static void read_uncoded(struct envd_read *r, struct http_stream *x)
 {
 	const char *coding = fields_get(http_stream_head(x), "content-encoding");
-	int k = body_init(&r->body, coding);
+	int k = body_init(&r->body, coding, r->quota);
 
 	if (k == -ENOMEM)
 		status_errno(&r->failure, ENOMEM, "reading a file");
+	else if (k == -ENOBUFS)
+		status_set(&r->failure, R_BAD_CLOUD_REPLY, "GET /files: %s", agent_no_room(k));
 	else if (k < 0)
 		status_set(&r->failure, R_BAD_CLOUD_REPLY, "GET /files: the answer is coded as \"%.40s\"", coding);
 	else if (r->body.coded && http_stream_status(x) == 206)
@@ -392,6 +395,8 @@ struct envd_read *envd_read(const struct envd_target *t, const struct envd_read_
 	r->on_ready = on_ready;
 	r->user = user;
 	buf_init(&r->error, 0);
+	r->quota = t->cloud->quota;
+	buf_set_quota(&r->error, r->quota);
 	defer_init(&r->again, r->loop, on_read_again, r);
 	if (read_begin(r, t, o) < 0) {
 		read_bury(r);
@@ -683,6 +688,7 @@ struct envd_write *envd_write(const struct envd_target *t, const struct envd_wri
 	w->on_ready = on_ready;
 	w->user = user;
 	buf_init(&w->answer, 0);
+	buf_set_quota(&w->answer, t->cloud->quota);
 	defer_init(&w->tell, w->loop, on_write_tell, w);
 	if (!metadata_ok(t, o, &w->failure)) {
 		write_fail(w, ENVD_ANSWERED);

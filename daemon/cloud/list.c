@@ -148,7 +148,7 @@ bool envd_list_next(struct envd_list *l, struct envd_entry *ret)
 		else if (r != ENTRIES_MORE)
 			list_bad(l, r == ENTRIES_TOO_LARGE ? "an entry is too large" :
 				    r == ENTRIES_BAD	   ? "the answer cannot be read" :
-							     "out of memory");
+							     agent_no_room(-ENOBUFS));
 		http_stream_consume(x, used);
 	}
 	if (l->state == ENVD_XFER_OPEN)
@@ -195,7 +195,9 @@ struct envd_list *envd_list(const struct envd_target *t, const char *path, uint3
 	l->on_ready = on_ready;
 	l->user = user;
 	entries_init(&l->entries);
+	buf_set_quota(&l->entries.entry, t->cloud->quota);
 	buf_init(&l->error, 0);
+	buf_set_quota(&l->error, t->cloud->quota);
 	if (t->by_script || !envd_can_name(path))
 		l->raw = rawfs_new(t, &(struct rawfs_ask){ .op = RAWFS_LIST, .path = path, .depth = depth }, on_list_raw, l);
 	else if (list_begin(l, t, path, depth) < 0)

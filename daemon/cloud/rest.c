@@ -28,6 +28,9 @@
 #define METRICS_MAX	   100000u	/* points of one series */
 #define LIST_PAGES_MAX	   1000u	/* × 100 sandboxes; a longer list fails, it is not cut */
 #define LIST_TOKENS_MAX_BYTES (1024u * 1024)
+#define ELEMENT_BYTES	   1024u	/* of a list, what an element takes beside its strings … */
+#define PAIR_BYTES	   96u		/* … and each pair of its metadata, or name */
+#define JSON_FACTOR	   10u		/* what an answer may become, in sizes of its text: see json.c */
 
 _Static_assert(FAULT_OPS <= LIMITER_ROUTES, "a route of the limiter for every call");
 
@@ -48,6 +51,7 @@ static void call_bury(void *p)
 		explicit_bzero(c->body, c->n_body);	/* a create's envs */
 	free(c->body);
 	buf_fini(&c->answer);
+	charge_fini(&c->held);
 	cloud_list_free(c->list);
 	cloud_snapshots_free(c->snapshots);
 	cloud_sandbox_free(c->result.sandbox);
@@ -222,6 +226,7 @@ static void call_send(struct cloud_call *c)
 	c->key_generation = cloud->key_generation;
 	buf_fini(&c->answer);
 	buf_init(&c->answer, CLOUD_JSON_ANSWER_MAX);
+	buf_set_quota(&c->answer, cloud->quota);
 	cloud_target(cloud, &cloud->api, &target);
 	target.group = cloud->key_group;
 	if (path && put_fields(c, &f) == 0)
@@ -530,6 +535,31 @@ static void end_list(struct cloud_call *c)
 	call_done(c);
 }
 
+static size_t n_listed(const struct cloud_call *c)
+{
+	return c->snapshots ? c->snapshots->n : c->list->n;
+}
+
+/* About what the page takes that was read last. No string is longer than in the answer. */
+static size_t page_bytes(const struct cloud_call *c, size_t n_before)
+{
+	size_t sum = 2 * buf_len(&c->answer);
+
+	for (size_t i = n_before; i < n_listed(c); i++)
+		sum += ELEMENT_BYTES + PAIR_BYTES * (c->snapshots ? c->snapshots->v[i]->names.n :
+								    c->list->v[i]->metadata.n);
+	return sum;
+}
+
+/* Before it is parsed. False: there is no room for it. */
+static bool hold_answer(struct cloud_call *c)
+{
+	if (charge_set(&c->held, c->pages_held + JSON_FACTOR * buf_len(&c->answer)) == 0)
+		return true;
+	bad_reply(c, agent_no_room(-ENOBUFS));
+	return false;
+}
+
 static int add_listed(void *element, void *user)
 {
 	int r = cloud_list_add(user, element);
@@ -566,6 +596,7 @@ static void take_page(struct cloud_call *c, const struct fields *head)
 {
 	const char *token = fields_get(head, "x-next-token"), *total = fields_get(head, "x-total-running");
 	char **last = c->snapshots ? &c->snapshots->next_token : &c->list->next_token;
+	size_t n_before = n_listed(c);
 	const char *why;
 	uint64_t n;
 	int r = c->snapshots ? read_list(c, CLOUD_DOC_SNAPSHOT, PAGE_MAX, add_snapshot, c->snapshots) :
@@ -573,6 +604,11 @@ static void take_page(struct cloud_call *c, const struct fields *head)
 
 	if (r < 0)
 		return;
+	c->pages_held += page_bytes(c, n_before) + (token ? PAIR_BYTES + strlen(token) : 0);
+	if (charge_set(&c->held, c->pages_held) < 0) {
+		bad_reply(c, agent_no_room(-ENOBUFS));
+		return;
+	}
 	if (c->list && total && str_u64(total, strlen(total), INT32_MAX, &n) == 0)
 		c->list->total_running = (int64_t)n;
 	token = str_is_empty(token) ? NULL : token;
@@ -736,6 +772,8 @@ static void take_answer(struct cloud_call *c, struct http_stream *x)
 		return;
 	}
 	c->cloud->key_rejected = false;
+	if (!hold_answer(c))
+		return;
 	switch (c->op) {
 	case FAULT_CREATE:
 	case FAULT_CONNECT:
@@ -795,7 +833,7 @@ static void rest_on_ready(struct pool_req *r, void *user)
 	k = agent_collect(x, &c->answer, CLOUD_JSON_ANSWER_MAX);
 	if (k < 0) {
 		c->result.http_status = http_stream_status(x);
-		bad_reply(c, k == -EMSGSIZE ? "the answer is too large" : NULL);
+		bad_reply(c, k == -EMSGSIZE ? "the answer is too large" : agent_no_room(k));
 	} else if (http_stream_at_end(x)) {
 		take_answer(c, x);
 	}
@@ -874,6 +912,7 @@ struct cloud_call *call_new(struct cloud *cloud, enum fault_op op, enum cloud_ro
 	c->n_body = body ? strlen(body) : 0;
 	c->to = to;
 	c->route = str_printf("%s %s", cloud_route_info(to)->method, cloud_route_info(to)->path);
+	c->held.quota = cloud->quota;
 	c->ticket = (struct limiter_ticket){ .uid = ask->uid, .route = op, .background = ask->background };
 	list_init(&c->ticket.node);
 	list_init(&c->node);

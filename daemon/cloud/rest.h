@@ -32,6 +32,8 @@ struct cloud_call {
 	struct limiter_ticket ticket;
 	struct pool_req *req;
 	struct buf answer;
+	struct charge held;		/* what became of the answers */
+	size_t pages_held;		/* of it: the pages of a list that were read */
 	bool sent;			/* of any attempt */
 	bool doubtful;			/* an attempt that was given up may have been processed */
 	unsigned attempts, key_generation;

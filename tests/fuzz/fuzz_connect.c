@@ -86,6 +86,11 @@ struct pool_req *agent_request(const struct agent_ask *a)
 	abort();
 }
 
+const char *agent_no_room(int r)
+{
+	return "no room";
+}
+
 uint64_t agent_deadline_ms(const struct envd_target *t)
 {
 	return 0;

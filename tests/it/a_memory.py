@@ -225,3 +225,30 @@ def test_a_loop_of_connections(start, users):
         loop.end()
     print("%d calls beside %d connections" % (n, made))
     assert n > 5 and made > 1000
+
+
+@pytest.mark.plain
+def test_a_list_without_end(cloud, start):
+    """JUDGED G-3: the cloud's list goes on for ever, with another token each time: it is given up when what came of it fills
+    [pool] memory, and given back; what is known of sandboxes stays."""
+    d = start({"pool": {"memory": "16M"}})
+    row = {"sandboxID": "", "templateID": "t" * 20, "alias": "a" * 60, "clientID": "c" * 8, "envdVersion": "0.6.13",
+           "cpuCount": 2, "memoryMB": 512, "diskSizeMB": 512, "state": "running", "startedAt": "2026-01-01T00:00:00Z",
+           "endAt": "2036-01-01T00:00:00Z", "metadata": {"k%d" % i: "v" * 60 for i in range(5)}}
+    with Api(d.socket) as api:
+        box = api.call("SandboxService.Create").id
+        before = d.rss_kb()
+        n = cloud.ledger.count("list")
+        for page in range(60):
+            rows = json.dumps([dict(row, sandboxID="i%019d" % (1000 * page + i)) for i in range(1000)])
+            cloud.fault("list", status=200, body=rows.encode(), headers=[("x-next-token", "t%d" % page)])
+
+        def asked():    # at most once a second
+            assert [s.id for s in api.call("SandboxService.List", timeout=60).sandboxes] == [box]
+            return cloud.ledger.count("list") > n
+        until(asked, 10, "a list that is asked for", d)
+        assert 2 < cloud.ledger.count("list") - n < 20
+        assert d.hwm_kb() - before < (16 + 24) << 10, d.hwm_kb() - before
+        cloud.clear_faults()
+        assert [s.id for s in api.call("SandboxService.List").sandboxes] == [box]
+    until(lambda: memory_of(d).cloud_bytes < MIB and d.rss_kb() - before < 8 << 10, 12, "memory that is given back", d)

@@ -8,6 +8,8 @@
 
 #include "proto/base/buf.h"
 
+#define GZ_STATE_BYTES (48u * 1024)	/* about what zlib holds while it inflates */
+
 struct gz {
 	z_stream z;
 	bool inflating, ready;
