@@ -83,6 +83,7 @@ void command_destroy(struct command *c)
 		free((char *)c->envs[i].value);
 	}
 	free(c->envs);
+	command_let_go(c);
 	c->magic = 0;
 	free(c);
 }

@@ -24,6 +24,7 @@ struct command_op;
 struct command_reader;
 struct commands;
 struct loop;
+struct uid_quotas;
 
 struct commands_options {
 	struct loop *loop;
@@ -33,6 +34,7 @@ struct commands_options {
 	uint64_t restart_grace_ms;	/* 0 = 30 s */
 	uint64_t spool_per_command, spool_per_uid, spool_total; /* bytes */
 	unsigned spools_open;		/* files of them at a time; 0 = a quarter of the descriptors that we may have */
+	struct uid_quotas *quotas;	/* of the memory that commands hold; outlives them; NULL = nobody counts */
 };
 
 /* Takes over what an earlier run left: ended commands with their output, and those that ran, which are

@@ -3,6 +3,7 @@
 #ifndef AB_DAEMON_COMMAND_IMPL_H
 #define AB_DAEMON_COMMAND_IMPL_H
 
+#include "daemon/auth/uid_quota.h"
 #include "daemon/cloud/envd.h"
 #include "daemon/command/command.h"
 #include "daemon/common/ev/loop.h"
@@ -35,10 +36,12 @@ struct kill_call;
 /* What one uid has. */
 struct uid_share {
 	uid_t uid;
-	struct spool_quota quota;
+	struct spool_quota quota;	/* its `memory` is a part of the next one */
 	uint32_t n_running, n_ended, n_requests;
 	struct list ended;		/* struct command, share_node; oldest first */
 	struct list kept;		/* those of them that have output, kept_node */
+	struct quota *memory;		/* the uid's; NULL = nobody counts */
+	uint64_t held;			/* of it, by commands */
 };
 
 /* The commands of the sandbox, or sandboxes of several accounts, with one id; there as long as it has any. */
@@ -204,6 +207,7 @@ struct command {
 	struct spool_input input;	/* sent above accepted: on its way, or in doubt */
 	struct terminal term;
 	struct exit_watch exit_watch;
+	size_t held;			/* of its uid's memory */
 	struct command_result result;
 	bool truncated;			/* a hole of the upstream side */
 };
@@ -295,6 +299,17 @@ void command_flush(struct command *c);		/* what came is in the file */
 void command_wake(struct command *c);		/* the same at the end of the pass, then news to every reader */
 /* The spool could not keep what came: -errno of one of its calls, said once. */
 void command_note_spool(struct command *c, int err);
+
+/* memory.c */
+must_check int share_open_memory(struct uid_share *s, struct uid_quotas *quotas);	/* 0, -ENOMEM */
+void share_close_memory(struct uid_share *s);
+bool share_is_short(const struct uid_share *s);		/* of memory for outputs */
+size_t command_start_bytes(const struct command_start *s);
+/* Charges n bytes to its uid. 0, or -EDQUOT. */
+must_check int command_hold(struct command *c, size_t n);
+void command_hold_restored(struct command *c);	/* of an earlier run: what it is now; never refused */
+void command_let_go(struct command *c);
+bool command_is_surplus(const struct uid_share *s);	/* its commands hold too much */
 
 /* owners.c */
 struct uid_share *share_of(struct commands *cs, uid_t uid);

@@ -22,11 +22,11 @@ struct uid_share *share_of(struct commands *cs, uid_t uid)
 	s->quota.max = cs->o.spool_per_uid;
 	list_init(&s->ended);
 	list_init(&s->kept);
-	if (map_put_u64(&cs->shares, uid, s) < 0) {
-		free(s);
-		return NULL;
-	}
-	return s;
+	if (share_open_memory(s, cs->o.quotas) == 0 && map_put_u64(&cs->shares, uid, s) == 0)
+		return s;
+	share_close_memory(s);
+	free(s);
+	return NULL;
 }
 
 struct sandbox_commands *sandbox_commands_of(const struct commands *cs, const char *id)
@@ -164,9 +164,9 @@ static void clear_output(struct command *c)
 
 void commands_trim(struct commands *cs, struct uid_share *share)
 {
-	while (share->n_ended > COMMAND_ENDED_PER_UID)
+	while (share->n_ended > COMMAND_ENDED_PER_UID || (share->n_ended && command_is_surplus(share)))
 		command_forget(list_entry(share->ended.next, struct command, share_node));
-	while (is_crowded(&share->quota) && !list_is_empty(&share->kept))
+	while ((is_crowded(&share->quota) || share_is_short(share)) && !list_is_empty(&share->kept))
 		clear_output(list_entry(share->kept.next, struct command, kept_node));
 	while (is_crowded(&cs->total) && !list_is_empty(&cs->kept))
 		clear_output(list_entry(cs->kept.next, struct command, kept_all_node));

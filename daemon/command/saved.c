@@ -208,6 +208,7 @@ static int restore(struct commands *cs, const struct row_command *r)
 	c->has_row = true;
 	c->spool_limit = MIN(r->spool_limit, cs->o.spool_per_command);
 	e = restore_texts(c, r);
+	command_hold_restored(c);
 	if (!e)
 		e = command_join_sandbox(c);
 	if (!e)

@@ -15,6 +15,8 @@
 #define MERGE_MS    1000		/* … and for so long, so that its time stays true */
 #define PUNCH_BYTES (256u * 1024)	/* dropped bytes are given back to the disk in such steps */
 #define IMAGE_BYTES 4096u		/* the first size of a batch's memory */
+#define INDEX_FIRST 16u			/* records that the index has room for in the beginning; it doubles … */
+#define INDEX_DOUBLES 4096u		/* … up to so many, then grows by a quarter */
 
 const char *spool_reason_name(enum spool_reason r)
 {
@@ -39,6 +41,7 @@ int spool_new(struct spool_dir *dir, const char *name, uint64_t limit, struct sp
 	s->fd = -1;
 	s->limit = limit;
 	s->uid = uid;
+	s->memory.quota = uid->memory;
 	s->total = total;
 	s->head.first_at = s->dropped_at = s->file_end = SPOOL_FIRST_AT;
 	*ret = s;
@@ -103,6 +106,7 @@ static void destroy(struct spool *s)
 	spool_rest(s);
 	drop_batch(s);
 	free(s->v);
+	charge_fini(&s->memory);
 	free(s);
 }
 
@@ -142,9 +146,21 @@ static uint64_t left(const struct spool *s)
 	return MIN(own, MIN(quota_left(s->uid), quota_left(s->total)));
 }
 
+static size_t wider(size_t cap)
+{
+	return cap < INDEX_DOUBLES ? MAX(2 * cap, (size_t)INDEX_FIRST) : cap + cap / 4;
+}
+
+/* Is there a place in the index for one more record, or could there be? */
+static bool has_slot(const struct spool *s)
+{
+	return !s->cap || s->came.next - s->first < s->cap ||
+	       quota_fits(s->memory.quota, (wider(s->cap) - s->cap) * sizeof(*s->v));
+}
+
 uint64_t spool_room(const struct spool *s)
 {
-	uint64_t n = left(s);
+	uint64_t n = has_slot(s) ? left(s) : 0;
 
 	n = n > SPOOL_RECORD_COST ? n - SPOOL_RECORD_COST : 0;
 	return s->failed ? MIN(n, SPOOL_MEMORY_BYTES - s->held) : n;
@@ -207,20 +223,63 @@ static void note_lost_byte(struct spool *s)
 
 /* --- the index --- */
 
+/* The first records of a spool are never refused. */
+static int charge_index(struct spool *s, size_t n)
+{
+	if (s->cap)
+		return charge_set(&s->memory, s->memory.n + n);
+	quota_add(s->memory.quota, n);
+	s->memory.n += n;
+	return 0;
+}
+
+/* 0; -ENOBUFS: its uid has no memory for it; -ENOMEM. */
+static int widen(struct spool *s)
+{
+	size_t cap = wider(s->cap), more = (cap - s->cap) * sizeof(*s->v);
+	struct record *v;
+	int e = charge_index(s, more);
+
+	if (e < 0)
+		return e;
+	v = calloc(cap, sizeof(*v));
+	if (!v) {
+		(void)!charge_set(&s->memory, s->memory.n - more);
+		return -ENOMEM;
+	}
+	for (uint64_t i = s->first; i < s->came.next; i++)
+		v[i % cap] = *spool_record_at(s, i);
+	free(s->v);
+	s->v = v;
+	s->cap = cap;
+	return 0;
+}
+
+/* Nothing is left in it. */
+static void free_index(struct spool *s)
+{
+	(void)!charge_set(&s->memory, s->memory.n - s->cap * sizeof(*s->v));
+	free(s->v);
+	s->v = NULL;
+	s->cap = 0;
+}
+
+/* May the oldest record go? Not while it grows, or waits for its write. */
+static bool can_drop(const struct spool *s)
+{
+	return s->first < s->shown.next && !(s->first + 1 == s->shown.next && grown(s));
+}
+
 int spool_push(struct spool *s, const struct record *r)
 {
-	if (s->came.next - s->first == s->cap) {
-		size_t cap = s->cap ? s->cap * 2 : 16;
-		struct record *v = calloc(cap, sizeof(*v));
+	int e = s->came.next - s->first == s->cap ? widen(s) : 0;
 
-		if (!v)
-			return -ENOMEM;
-		for (uint64_t i = s->first; i < s->came.next; i++)
-			v[i % cap] = *spool_record_at(s, i);
-		free(s->v);
-		s->v = v;
-		s->cap = cap;
+	if (e == -ENOBUFS && can_drop(s)) {
+		spool_drop_oldest(s);
+		e = 0;
 	}
+	if (e < 0)
+		return e;
 	*spool_record_at(s, s->came.next++) = *r;
 	spool_charge(s, SPOOL_RECORD_COST);
 	return 0;
@@ -262,6 +321,7 @@ void spool_drop_oldest(struct spool *s)
 
 	if (r->mem) {
 		s->held -= r->r.size;
+		(void)!charge_set(&s->memory, s->memory.n - r->r.size);
 		free(r->mem);
 		r->mem = NULL;
 	}
@@ -280,13 +340,15 @@ void spool_clear(struct spool *s)
 		spool_drop_oldest(s);
 	if (s->dropped_at > s->head.first_at)
 		punch(s);
+	if (s->first == s->came.next)
+		free_index(s);
 }
 
 /* Drops the oldest until n bytes fit. False: they do not, or not before what waits is written. */
 static bool make_room(struct spool *s, size_t n)
 {
 	while (spool_room(s) < n) {
-		if (s->first == s->shown.next || (s->first + 1 == s->shown.next && grown(s)))
+		if (!can_drop(s))
 			return false;
 		spool_drop_oldest(s);
 	}
@@ -405,12 +467,17 @@ static int hold(struct spool *s, enum spool_stream stream, const void *p, size_t
 	s->failed = true;
 	if (!make_room(s, n))
 		return -ENOSPC;
+	while (charge_set(&s->memory, s->memory.n + n) < 0) {
+		if (!can_drop(s))
+			return -ENOSPC;
+		spool_drop_oldest(s);
+	}
 	r.mem = malloc(n);
-	if (!r.mem)
-		return -ENOMEM;
-	memcpy(r.mem, p, n);
-	e = spool_push(s, &r);
+	if (r.mem)
+		memcpy(r.mem, p, n);
+	e = r.mem ? spool_push(s, &r) : -ENOMEM;
 	if (e < 0) {
+		(void)!charge_set(&s->memory, s->memory.n - n);
 		free(r.mem);
 		return e;
 	}

@@ -12,7 +12,8 @@
  * byte, so that a reader at the end needs no read from the file.
  *
  * Room is charged to the command, its uid and the whole daemon (struct spool_quota, shared); a record
- * costs SPOOL_RECORD_COST, so that single bytes do not cost memory that nobody counts.
+ * costs SPOOL_RECORD_COST. The index, and bytes in memory because the disk takes nothing, are charged to the uid's
+ * `memory`. Where that is full the oldest records go, as at the limit.
  */
 #ifndef AB_DAEMON_COMMAND_SPOOL_H
 #define AB_DAEMON_COMMAND_SPOOL_H
@@ -41,9 +42,11 @@ enum spool_reason {	/* of a gap; stored: never renumber */
 const char *spool_reason_name(enum spool_reason r);
 
 struct spool_quota {
-	uint64_t used, max;
+	uint64_t used, max;	/* on the disk */
+	struct quota *memory;	/* of a uid; NULL = nobody counts */
 };
 
+struct quota;	/* proto/base/quota.h */
 struct spool;
 
 /* The folder of spools. At most max_open of their files have a descriptor at a time: the one that was used

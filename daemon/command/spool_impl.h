@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 
 #include "daemon/command/spool_file.h"
+#include "proto/base/quota.h"
 
 #define SPOOL_MEMORY_BYTES (128u * 1024)	/* kept in memory while the disk takes nothing; also the most that
 						 * waits for one write, or a disk that fills would lose some of it */
@@ -50,6 +51,7 @@ struct spool {
 	struct spool_quota *uid, *total;
 	struct record *v;	/* ring of cap slots; record number i sits at i % cap */
 	size_t cap;
+	struct charge memory;	/* for v, and for `held` */
 	uint64_t first;		/* record number: the oldest one held */
 	struct spool_mark came, shown;
 	struct spool_mark told;		/* `shown` at the last spool_settle() */

@@ -52,6 +52,7 @@ static int load_record(struct spool *s, uint64_t at, uint64_t size)
 	s->came.end[r.r.stream] = r.r.offset + r.r.size;
 	s->file_end = r.at + spool_data_size(&r);
 	e = spool_push(s, &r);
+	spool_show(s);		/* a full index drops only what is shown */
 	return e < 0 ? e : 1;
 }
 

@@ -480,7 +480,9 @@ static int start_new(struct commands *cs, const struct command_start *s, struct 
 	c->spool_limit = MAX(limit, 2 * (uint64_t)COMMAND_PIPE_BYTES);
 	spool_set_limit(c->spool, c->spool_limit);
 	c->start_by_ms = s->deadline_ms ? s->deadline_ms : loop_now_ms(cs->o.loop) + COMMAND_START_MS;
-	r = copy_start(c, s);
+	r = command_hold(c, command_start_bytes(s));
+	if (!r)
+		r = copy_start(c, s);
 	if (!r)
 		r = add_request(c, s);
 	if (!r)

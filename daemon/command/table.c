@@ -325,8 +325,10 @@ struct commands *commands_free(struct commands *cs)
 	sweep(&cs->sweep, cs);
 	defer_cancel(&cs->sweep);
 	timer_clear(&cs->evict);
-	while ((share = map_next(&cs->shares, &pos)))
+	while ((share = map_next(&cs->shares, &pos))) {
+		share_close_memory(share);
 		free(share);
+	}
 	map_fini(&cs->shares);
 	map_fini(&cs->setsid);
 	map_fini(&cs->by_id);

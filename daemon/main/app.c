@@ -337,6 +337,7 @@ static int make_commands(struct app *a)
 		.spool_per_command = number(a, "spool", "per_command"),
 		.spool_per_uid = number(a, "spool", "per_uid"),
 		.spool_total = number(a, "spool", "total"),
+		.quotas = a->quotas,
 	};
 	int r = commands_new(&o, &a->commands);
 

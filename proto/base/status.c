@@ -90,6 +90,8 @@ void status_errno(struct status *s, int err, const char *what)
 	err = err < 0 ? -err : err;
 	if (err == ENOMEM)
 		status_set_code(s, CODE_RESOURCE_EXHAUSTED, "%s: out of memory", what);
+	else if (err == EDQUOT)
+		status_set(s, R_QUOTA_UID, "%s: all that may be held in memory for its uid is held", what);
 	else
 		status_set(s, R_BUG, "%s: %s", what, strerrordesc_np(err) ? strerrordesc_np(err) : "?");
 }

@@ -13,7 +13,7 @@ import pytest
 
 import h2fiend as f2
 import harness
-from api import Api
+from api import Api, ApiError
 from conftest import built
 from harness import until
 
@@ -225,6 +225,30 @@ def test_a_loop_of_connections(start, users):
         loop.end()
     print("%d calls beside %d connections" % (n, made))
     assert n > 5 and made > 1000
+
+
+@pytest.mark.plain
+def test_commands_of_a_uid(start):
+    """JUDGED G-3: what commands keep of their starts is charged; ended ones have a quarter of it, the oldest are forgotten."""
+    d = start({"uid %d" % os.getuid(): {"max_memory": "16M"}})
+    big = {"X%03d" % i: "v" * 4000 for i in range(200)}         # 800 kB
+    with Api(d.socket) as api:
+        box = api.call("SandboxService.Create").id
+        for _ in range(12):
+            assert api.run(box, "true", envs=big)[0].exit_code == 0
+        ended = api.call("CommandService.List", sandbox=box, ended=True).commands
+        assert 1 <= len([c for c in ended if not c.running]) <= 6, len(ended)
+        refused = None
+        for _ in range(20):
+            try:
+                api.call("CommandService.Start", sandbox=box, shell="sleep 100", envs=big)
+            except ApiError as e:
+                refused = e
+                break
+        assert refused and refused.code == "RESOURCE_EXHAUSTED" and refused.reason in (
+            "QUOTA_UID", "TOO_MANY_STREAMS"), refused
+        api.call("SandboxService.Kill", sandbox=box)
+        until(lambda: memory_of(d).uid_bytes < 8 * MIB, 20, "the end of the commands")
 
 
 @pytest.mark.plain
