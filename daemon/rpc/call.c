@@ -854,6 +854,19 @@ static void note_failure(struct rpc_call *c, int r)
 	defer_post(&c->again);
 }
 
+bool rpc_call_hold(struct rpc_call *c, size_t n, struct status *st)
+{
+	if (charge_reserve(&c->held, n) == 0)
+		return true;
+	no_memory(c, n, st);
+	return false;
+}
+
+struct quota *rpc_call_quota(const struct rpc_call *c)
+{
+	return c->conn->quota;
+}
+
 static int write_message(struct rpc_call *c, const ProtobufCMessage *m)
 {
 	uint8_t small[SEND_ON_STACK], *p = small;

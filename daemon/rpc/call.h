@@ -20,6 +20,7 @@
 
 struct loop;
 struct principal;
+struct quota;
 
 const struct principal *rpc_call_who(const struct rpc_call *c);	/* lives as long as the connection */
 void *rpc_call_service(const struct rpc_call *c);		/* as given to rpc_server_add() */
@@ -43,6 +44,11 @@ void rpc_call_send(struct rpc_call *c, const ProtobufCMessage *message);
 #define RPC_SEND_HEAD_MAX 64u
 void rpc_call_send_encoded(struct rpc_call *c, const void *head, size_t n_head, const void *p, size_t n);
 size_t rpc_call_room(struct rpc_call *c);	/* bytes */
+/* Charges n bytes that the handler is about to hold for the call, until the call's end. False: its client's uid has no
+ * room for them, and *st says so. */
+bool rpc_call_hold(struct rpc_call *c, size_t n, struct status *st);
+/* What the handler's own containers are charged to; lives as long as the connection. */
+struct quota *rpc_call_quota(const struct rpc_call *c);
 
 /* The ends. reply = send + OK. finish: OK, for streams. */
 void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message);

@@ -18,7 +18,8 @@
 
 #define READ_PIECE_BYTES (128u * 1024)
 #define READ_PIECE_LEAST 2048u	/* where there is little room for it */
-#define RESULT_BYTES	 1024u	/* in Write's answer, beside path and entry: a failure with its evidence */
+#define RESULT_BYTES	 1024u	/* of a written file, beside path and entry: a failure with its evidence */
+#define PAIR_BYTES	 128u	/* of its metadata, beside the characters */
 
 /* --- Read: stat for the head, then the bytes --- */
 
@@ -204,6 +205,17 @@ struct file_header *file_header_free(struct file_header *h)
 	free(h->user);
 	free(h);
 	return NULL;
+}
+
+/* What the header takes, and the file's result until the call ends. */
+static size_t header_bytes(const Agentbox__V1__WriteHeader *q)
+{
+	size_t sum = sizeof(struct file_header) + sizeof(struct file_result) + RESULT_BYTES + 3 * strlen(q->path) +
+		     strlen(q->user);
+
+	for (size_t i = 0; i < q->n_metadata; i++)
+		sum += PAIR_BYTES + 2 * (strlen(q->metadata[i]->key) + strlen(q->metadata[i]->value));
+	return sum;
 }
 
 static struct file_header *header_new(const Agentbox__V1__WriteHeader *q)
@@ -441,7 +453,7 @@ static void take_header(struct file_call *x, const Agentbox__V1__WriteHeader *q)
 	struct file_header *h;
 	struct status st;
 
-	if (!check_header(x, q, &st)) {
+	if (!check_header(x, q, &st) || !rpc_call_hold(x->call, header_bytes(q), &st)) {
 		file_call_fail(x, &st);
 		return;
 	}

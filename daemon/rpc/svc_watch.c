@@ -81,6 +81,7 @@ static void on_message(struct rpc_call *c, const ProtobufCMessage *message)
 		.sandbox = q->sandbox,
 		.initial = q->initial,
 		.all_owners = q->all_owners,
+		.quota = rpc_call_quota(c),
 	};
 	struct status st = STATUS_OK;
 	struct sandbox_watch *w;

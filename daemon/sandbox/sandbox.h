@@ -351,19 +351,21 @@ struct sandbox_event {
 struct sandbox_watch;
 typedef void sandbox_watch_fn(void *user);
 
+struct quota;
 struct sandbox_watch_options {
 	const struct principal *who;
 	const char *cursor;		/* NULL or "" = from now */
 	const char *sandbox;		/* NULL or "" = all */
 	bool initial, all_owners;
 	uint32_t types;			/* BIT(type); 0 = all. Resync is always told */
+	struct quota *quota;		/* what a resync holds is charged to it; outlives the watch; NULL = nobody counts */
 };
 /* 0; -EINVAL with *ret_st; -ENOMEM. `on_ready` says that there is something to read, never from inside. */
 must_check int sandbox_watch_new(struct sandbox_core *core, const struct sandbox_watch_options *o,
 				 sandbox_watch_fn *on_ready, void *user, struct sandbox_watch **ret,
 				 struct status *ret_st);
 /* The next one; valid until the next call. False: none for now, on_ready will be called. What the watcher does
- * not read in time is replaced by a resync: nothing is kept for it. */
+ * not read in time is replaced by a resync: nothing is kept for it but the ids that the resync has still to tell. */
 bool sandbox_watch_next(struct sandbox_watch *w, struct sandbox_event *ret);
 /* It tells no more, for the reason in *ret_st: free it. */
 bool sandbox_watch_is_over(const struct sandbox_watch *w, struct status *ret_st);

@@ -15,6 +15,7 @@
 #include "daemon/sandbox/event.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
+#include "proto/base/quota.h"
 #include "proto/base/str.h"
 
 #define WATCH_MAGIC 0x57617463u
@@ -22,6 +23,8 @@
 struct place {
 	char *account, *id;
 };
+
+#define PLACE_BYTES (sizeof(struct place) + 2 * 48u)	/* with its strings */
 
 struct sandbox_watch {
 	uint32_t magic;
@@ -39,6 +42,8 @@ struct sandbox_watch {
 	uint64_t resync_at;		/* where the log stood at RESYNC */
 	struct place *places;		/* to be told in the resync */
 	size_t n_places, next_place;
+	struct charge held;		/* for them */
+	bool full;			/* there is no room for them: it is over */
 	/* what the last event points to */
 	char cursor[80], text[EVENT_TEXT_MAX];
 	struct sandbox_view view;
@@ -98,6 +103,7 @@ static void drop_places(struct sandbox_watch *w)
 		free(w->places[i].id);
 	}
 	free(w->places);
+	charge_fini(&w->held);
 	w->places = NULL;
 	w->n_places = w->next_place = 0;
 }
@@ -108,6 +114,18 @@ static bool sees(const struct sandbox_watch *w, const struct sandbox *b)
 	       (!w->only || str_eq(b->id, w->only));
 }
 
+static size_t count_seen(const struct sandbox_watch *w)
+{
+	size_t n = 0;
+
+	list_for_each(i, &w->core->sandboxes) {
+		const struct sandbox *b = list_entry(i, struct sandbox, node);
+
+		n += b->state != SANDBOX_GONE && sees(w, b);
+	}
+	return n;
+}
+
 /* Without memory it is shorter than it should be: the next resync is asked for by the cursor. */
 static void resync(struct sandbox_watch *w)
 {
@@ -116,7 +134,14 @@ static void resync(struct sandbox_watch *w)
 	drop_places(w);
 	w->step = WATCH_RESYNC;
 	w->resync_at = head_of(w);
-	w->places = calloc(map_size(&w->core->sandbox_map) + 1, sizeof(*w->places));
+	n = count_seen(w);
+	w->full = charge_reserve(&w->held, n * PLACE_BYTES) < 0;
+	if (w->full)
+		return;
+	w->places = calloc(n + 1, sizeof(*w->places));
+	n = 0;
+	if (!w->places)
+		w->resync_at = 0;
 	list_for_each(i, &w->core->sandboxes) {
 		struct sandbox *b = list_entry(i, struct sandbox, node);
 
@@ -248,6 +273,8 @@ bool sandbox_watch_next(struct sandbox_watch *w, struct sandbox_event *ret)
 		if (w->step == WATCH_LOG)
 			return true;
 	}
+	if (w->full)
+		return false;
 	if (w->step == WATCH_RESYNC) {
 		w->step = WATCH_BOXES;
 		w->cursor[0] = 0;
@@ -266,8 +293,10 @@ bool sandbox_watch_next(struct sandbox_watch *w, struct sandbox_event *ret)
 
 bool sandbox_watch_is_over(const struct sandbox_watch *w, struct status *ret_st)
 {
-	if (!w->core->draining)
-		return false;
+	if (w->full)
+		status_errno(ret_st, -EDQUOT, "Watch");
+	if (w->full || !w->core->draining)
+		return w->full;
 	status_set(ret_st, R_DRAINING, "agentboxd is stopping; go on from the last cursor in a moment");
 	ret_st->retry_after_ms = 1000;
 	return true;
@@ -348,6 +377,7 @@ int sandbox_watch_new(struct sandbox_core *core, const struct sandbox_watch_opti
 	w->types = o->types;
 	w->on_ready = on_ready;
 	w->user = user;
+	w->held.quota = o->quota;
 	list_add_tail(&core->events.watches, &w->node);
 	defer_init(&w->kick, core->loop, on_kick, w);
 	if (!watch_check(w, o, ret_st))

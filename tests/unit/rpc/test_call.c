@@ -551,6 +551,28 @@ TEST(a_request_is_held_as_long_as_its_call)
 	quota_unref(q);
 }
 
+/* What a handler holds is charged to its client, and its end gives it back. */
+TEST(handlers_charge_what_they_hold)
+{
+	struct quota *q = quota_of(1 << 20);
+	struct status st = STATUS_OK;
+	struct http_stream *x;
+
+	setup_with(0, q);
+	x = call("/t.T/Down");
+	send_a(x, true);
+	CHECK(rpc_call_quota(open_call) == q);
+	CHECK(rpc_call_hold(open_call, 500000, &st));
+	CHECK(!rpc_call_hold(open_call, 500000, &st));
+	CHECK(st.code == CODE_RESOURCE_EXHAUSTED && st.reason == R_TOO_MANY_STREAMS);
+	CHECK(quota_used(q) > 500000);
+	close_x(x, HTTP_CLOSE_RESET);
+	CHECK(quota_used(q) < 20000);
+	teardown();
+	CHECK(quota_is_idle(q));
+	quota_unref(q);
+}
+
 /* JUDGED D-2: what is too long is said as gRPC says it. */
 TEST(a_head_that_was_cut)
 {
