@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/net/gz.h"
 #include "daemon/common/net/http.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/rpc/canon.h"
@@ -69,6 +70,8 @@ struct rpc_call {
 	unsigned wanted;		/* messages the handler asked for */
 	bool head_sent, touched, end_told, starved, broken;
 	bool no_room;			/* broken, because its uid has no memory left */
+	bool gzip;			/* the client may compress its messages */
+	bool whole;			/* a message is in the reader, and waits to be decoded */
 	struct list node;		/* server->calls */
 	struct list hungry;		/* server->hungry */
 	struct grave grave;
@@ -128,6 +131,7 @@ static void forget_request(struct rpc_call *c)
 	if (c->request)
 		protobuf_c_message_free_unpacked(c->request, NULL);
 	c->request = NULL;
+	c->whole = false;
 	frame_reader_fini(&c->reader);
 	if (c->held.n > sizeof(*c))
 		(void)!charge_set(&c->held, sizeof(*c));	/* less is never refused */
@@ -171,6 +175,13 @@ void rpc_call_drop(struct rpc_call *c)
 	call_free(c);
 }
 
+static int response_head(struct fields *f)
+{
+	int r = grpc_response_head(f);
+
+	return r ? r : fields_put(f, "grpc-accept-encoding", "identity,gzip");
+}
+
 /* Trailers, in the head of the response if there was none yet. */
 static int write_end(struct rpc_call *c, const struct status *st)
 {
@@ -182,9 +193,7 @@ static int write_end(struct rpc_call *c, const struct status *st)
 	if (!status_ok(st))
 		r = rpc_error_pack(st, &details, &n_details);
 	if (!r && !c->head_sent)
-		r = grpc_response_head(&f);
-	if (!r && !c->head_sent && st->code == CODE_UNIMPLEMENTED)
-		r = fields_put(&f, "grpc-accept-encoding", "identity");
+		r = response_head(&f);
 	if (!r)
 		r = grpc_trailers(&f, st->code, st->text, details, n_details);
 	if (!r)
@@ -307,9 +316,8 @@ static void no_memory(struct rpc_call *c, size_t n, struct status *st)
 	status_evidence(st, "max", "%llu", (unsigned long long)quota_max(q));
 }
 
-static ProtobufCMessage *decode(struct rpc_call *c, struct status *st)
+static ProtobufCMessage *decode(struct rpc_call *c, const struct buf *b, struct status *st)
 {
-	const struct buf *b = &c->reader.body;
 	struct scan_error err = { .path = "" };
 	ProtobufCMessage *m;
 	enum scan_result r;
@@ -336,7 +344,7 @@ static ProtobufCMessage *decode(struct rpc_call *c, struct status *st)
 	return m;
 }
 
-/* --- waiting for memory --- */
+/* --- waiting for memory, or for a turn --- */
 
 static void wait_hungry(struct rpc_call *c)
 {
@@ -376,16 +384,57 @@ void rpc_calls_feed(struct rpc_server *s)
 
 /* --- one message --- */
 
-/* The message in the reader: FRAME_MESSAGE and *ret, negative with `st`. */
+/* Into `plain`. False with `st`. */
+static bool inflate_message(struct rpc_call *c, struct buf *plain, struct status *st)
+{
+	const struct buf *b = &c->reader.body;
+	int r = -ENOBUFS;
+
+	buf_set_quota(plain, c->conn->quota);
+	if (quota_take(c->conn->quota, GZ_STATE_BYTES) == 0) {
+		r = gz_unpack(buf_data(b), buf_len(b), c->reader.max, plain);
+		quota_give(c->conn->quota, GZ_STATE_BYTES);
+	}
+	c->server->inflated += buf_len(plain);
+	if (r == -EBADMSG)
+		status_set_code(st, CODE_INTERNAL, "a message says that it is compressed by gzip, and is not");
+	else if (r == -EFBIG)
+		status_set(st, R_TOO_LARGE, "a request message has at most %u bytes", c->reader.max);
+	else if (r < 0)
+		no_memory(c, c->reader.max, st);
+	return r == 0;
+}
+
+/* What little bytes inflate to is work: in one pass there is so much of it, and no more. */
+static bool may_inflate(struct rpc_server *s)
+{
+	if (s->inflated_pass != loop_pass(s->loop)) {
+		s->inflated_pass = loop_pass(s->loop);
+		s->inflated = 0;
+	}
+	return s->inflated < RPC_INFLATE_BYTES;
+}
+
+/* The message in the reader: FRAME_MESSAGE and *ret, FRAME_MORE for later, negative with `st`. */
 static int take_message(struct rpc_call *c, ProtobufCMessage **ret, struct status *st)
 {
-	if (c->flags) {
+	scoped(buf_fini) struct buf plain = BUF_NULL;
+	bool compressed = c->flags == FRAME_FLAG_COMPRESSED && c->gzip;
+
+	if (c->flags && !compressed) {
 		status_set_code(st, CODE_INTERNAL, c->flags == FRAME_FLAG_COMPRESSED ?
 				"a compressed message without an encoding" :
 				"bad flags before a message");
 		return -EPROTO;
 	}
-	*ret = decode(c, st);
+	if (compressed && !may_inflate(c->server)) {
+		wait_hungry(c);
+		return FRAME_MORE;
+	}
+	*ret = NULL;
+	if (!compressed || inflate_message(c, &plain, st))
+		*ret = decode(c, compressed ? &plain : &c->reader.body, st);
+	c->whole = false;
 	frame_reader_next(&c->reader);
 	end_urgent(c);
 	return *ret ? FRAME_MESSAGE : -EINVAL;
@@ -397,7 +446,7 @@ static int read_message(struct rpc_call *c, ProtobufCMessage **ret, struct statu
 {
 	const uint8_t *p;
 	size_t n, used;
-	int r = FRAME_MORE;
+	int r = c->whole ? FRAME_MESSAGE : FRAME_MORE;
 
 	while (r == FRAME_MORE && (n = http_stream_peek(c->x, &p)) > 0) {
 		r = frame_reader_feed(&c->reader, p, n, &used, &c->flags);
@@ -415,7 +464,14 @@ static int read_message(struct rpc_call *c, ProtobufCMessage **ret, struct statu
 		status_set(st, R_TOO_LARGE, "a request message has at most %u bytes", c->reader.max);
 		return -EMSGSIZE;
 	}
+	c->whole = true;
 	return take_message(c, ret, st);
+}
+
+/* Everything that will come was taken, also out of the reader. */
+static bool is_at_end(const struct rpc_call *c)
+{
+	return http_stream_at_end(c->x) && !c->whole;
 }
 
 /* The client is done; false if that is an error of its own. */
@@ -455,11 +511,11 @@ static void read_one_request(struct rpc_call *c)
 		}
 		c->request = m;
 	}
-	if (r < 0 || (http_stream_at_end(c->x) && !check_request_end(c, &st))) {
+	if (r < 0 || (is_at_end(c) && !check_request_end(c, &st))) {
 		call_stop(c, &st, RPC_GONE_SERVER);
 		return;
 	}
-	if (!http_stream_at_end(c->x))
+	if (!is_at_end(c))
 		return;
 	call_open(c);
 	c->touched = true;
@@ -481,9 +537,9 @@ static void read_stream(struct rpc_call *c)
 	}
 	if (c->state != CALL_OPEN || c->end_told)
 		return;
-	if (r < 0 || (http_stream_at_end(c->x) && !check_request_end(c, &st))) {
+	if (r < 0 || (is_at_end(c) && !check_request_end(c, &st))) {
 		call_stop(c, &st, RPC_GONE_SERVER);
-	} else if (http_stream_at_end(c->x)) {
+	} else if (is_at_end(c)) {
 		c->end_told = c->touched = true;
 		c->method->handler->on_end(c);
 	}
@@ -626,8 +682,9 @@ static bool check_head(struct rpc_call *c, const struct fields *head, struct sta
 			status_field(st, "metadata", "%s is there twice", single[i]);
 			return false;
 		}
-	if (encoding && !str_eq(encoding, "identity")) {
-		status_set_code(st, CODE_UNIMPLEMENTED, "messages must not be compressed");
+	c->gzip = encoding && str_eq(encoding, "gzip");
+	if (encoding && !c->gzip && !str_eq(encoding, "identity")) {
+		status_set_code(st, CODE_UNIMPLEMENTED, "messages may be compressed by gzip or not at all");
 		return false;
 	}
 	if (timeout) {
@@ -837,7 +894,7 @@ static int write_head(struct rpc_call *c)
 
 	if (c->head_sent)
 		return 0;
-	r = grpc_response_head(&f);
+	r = response_head(&f);
 	if (!r)
 		r = http_stream_respond(c->x, &f, false);
 	c->head_sent = !r;

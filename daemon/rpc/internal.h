@@ -40,9 +40,11 @@ struct rpc_server {
 	struct list calls;
 	struct list conns;
 	struct list watchers;	/* of health */
-	struct list hungry;	/* calls whose next message waits for memory */
+	struct list hungry;	/* calls whose next message waits for memory or for its turn */
 	struct timer feed;	/* set while there are some */
 	struct timer relief;	/* set after a client had no memory left */
+	uint64_t inflated_pass;	/* the pass in which … */
+	size_t inflated;		/* … so much was inflated */
 	bool serving, draining;
 	bool ending;		/* rpc_server_free() is at work */
 	uint64_t calls_total, failed_total;

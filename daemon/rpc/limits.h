@@ -26,6 +26,7 @@
 #define RPC_CALL_BYTES		4096u		/* about what a call takes here, its request aside … */
 #define RPC_REQUEST_COPIES	3u		/* … which is held in so many forms: as it came, ours, the cloud's */
 #define RPC_FEED_MS		2u		/* between two looks at calls that wait for memory */
+#define RPC_INFLATE_BYTES	(256u * 1024)	/* inflated in one pass of the loop; the rest waits for the next */
 #define RPC_RELIEF_MS		1000u		/* a client without memory left that reads nothing for so long: closed */
 #define RPC_HANDSHAKE_MS	10000u		/* preface and first request: closed */
 #define RPC_REQUEST_MS		60000u		/* a whole request: DEADLINE_EXCEEDED */
