@@ -911,6 +911,12 @@ static void note_failure(struct rpc_call *c, int r)
 	defer_post(&c->again);
 }
 
+void rpc_call_accept(struct rpc_call *c)
+{
+	must(c->state == CALL_OPEN);
+	note_failure(c, write_head(c));
+}
+
 bool rpc_call_hold(struct rpc_call *c, size_t n, struct status *st)
 {
 	if (charge_reserve(&c->held, n) == 0)

@@ -44,6 +44,9 @@ void rpc_call_send(struct rpc_call *c, const ProtobufCMessage *message);
 #define RPC_SEND_HEAD_MAX 64u
 void rpc_call_send_encoded(struct rpc_call *c, const void *head, size_t n_head, const void *p, size_t n);
 size_t rpc_call_room(struct rpc_call *c);	/* bytes */
+/* For streams: what was asked for is under way. The client gets the response's head, if it has it not yet, and so knows
+ * that it is served although nothing is to be sent. */
+void rpc_call_accept(struct rpc_call *c);
 /* Charges n bytes that the handler is about to hold for the call, until the call's end. False: its client's uid has no
  * room for them, and *st says so. */
 bool rpc_call_hold(struct rpc_call *c, size_t n, struct status *st);

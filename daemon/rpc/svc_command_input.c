@@ -136,6 +136,7 @@ static void on_input(struct rpc_call *call, const ProtobufCMessage *message)
 		c = cmd_call_find_id(x, q->command->command_id);
 		if (!c || !open_input(x, c))
 			return;
+		rpc_call_accept(call);
 	}
 	take_input(x, q->offset, &q->data, q->close);
 }

@@ -99,6 +99,7 @@ static void on_message(struct rpc_call *c, const ProtobufCMessage *message)
 		return;
 	}
 	rpc_call_set_user(c, w);
+	rpc_call_accept(c);	/* nothing that happens from now on is missed */
 }
 
 static void svc_watch_on_silence(struct rpc_call *c)

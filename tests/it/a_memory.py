@@ -227,6 +227,17 @@ def test_a_loop_of_connections(start, users):
     assert n > 5 and made > 1000
 
 
+def test_heads_at_once(daemon):
+    """JUDGED D-2: a stream's head says that it is served: what happens from then on is not missed."""
+    c = f2.Client(daemon.socket)
+    c.send(c.grpc(1, "/agentbox.v1.SandboxService/Watch"))
+    assert c.until(lambda f: f[2] == 1)[:3] == (f2.HEADERS, f2.END_HEADERS, 1)
+    with Api(daemon.socket) as api:
+        api.call("SandboxService.Create")
+    assert c.until(lambda f: f[2] == 1)[0] == f2.DATA
+    c.close()
+
+
 @pytest.mark.plain
 def test_commands_of_a_uid(start):
     """JUDGED G-3: what commands keep of their starts is charged; ended ones have a quarter of it, the oldest are forgotten."""

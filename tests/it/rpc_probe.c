@@ -118,6 +118,7 @@ static void on_attach(struct rpc_call *c, const ProtobufCMessage *m)
 	f->left = q->stdout_offset;
 	f->end = q->command && str_eq(q->command->sandbox, "end");
 	rpc_call_set_user(c, f);
+	rpc_call_accept(c);
 	e.event_case = AGENTBOX__V1__COMMAND_EVENT__EVENT_STARTED;
 	e.started = &started;
 	started.running = true;

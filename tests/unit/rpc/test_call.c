@@ -574,6 +574,24 @@ TEST(handlers_charge_what_they_hold)
 	quota_unref(q);
 }
 
+/* JUDGED D-2: a stream's head goes out when the handler says that it is served, once. */
+TEST(a_stream_is_accepted_before_its_first_message)
+{
+	struct http_stream *x;
+
+	setup(0);
+	x = call("/t.T/Down");
+	send_a(x, true);
+	CHECK(!x->responded);
+	rpc_call_accept(open_call);
+	CHECK(x->responded && !x->finished && !buf_len(&x->out));
+	CHECK_STR(fields_get(&x->response, "grpc-accept-encoding"), "identity,gzip");
+	rpc_call_accept(open_call);
+	rpc_call_fail(open_call, &(struct status){ .code = CODE_ABORTED, .text = "later" });
+	check_status(x, CODE_ABORTED, "later");
+	teardown();
+}
+
 /* JUDGED D-2: what is too long is said as gRPC says it. */
 TEST(a_head_that_was_cut)
 {
