@@ -10,6 +10,7 @@
 #include "proto/base/fd.h"
 #include "proto/base/host.h"
 #include "proto/base/must.h"
+#include "proto/base/quota.h"
 #include "proto/base/str.h"
 
 #define CONNECTIONS    4096u
@@ -20,7 +21,7 @@
 #define HEAD_MAX_BYTES (64u * 1024)
 #define HEAD_MS	       10000u
 #define IDLE_MS	       620000u		/* what the cloud's control plane allows */
-#define UNREAD_BYTES   (64u * 1024 * 1024)	/* of all connections of HTTP/2 */
+#define UNREAD_BYTES   (64u * 1024 * 1024)	/* held for all connections */
 
 /* --- connections --- */
 
@@ -107,7 +108,7 @@ int gateway_listen(struct gateway *g, const struct gateway_listen *l)
 	struct http_server_options o = {
 		.loop = g->loop, .listen_fd = l->fd, .tls = l->tls, .http1 = true, .http2 = l->tls != NULL,
 		.max_conns = g->o.max_connections, .max_streams = g->o.max_streams, .stream_window = WINDOW_BYTES,
-		.send_max = SEND_MAX_BYTES, .head_max_n = HEAD_MAX_N, .head_max_bytes = HEAD_MAX_BYTES, .budget = g->budget,
+		.send_max = SEND_MAX_BYTES, .head_max_n = HEAD_MAX_N, .head_max_bytes = HEAD_MAX_BYTES, .quota = g->quota,
 		.handshake_ms = HEAD_MS, .idle_ms = IDLE_MS,
 		.on_conn = on_conn, .on_conn_closed = on_conn_closed, .on_request = gateway_door_on_request, .user = d,
 	};
@@ -172,8 +173,8 @@ int gateway_new(const struct gateway_options *o, struct gateway **ret)
 	list_init(&g->conns);
 	list_init(&g->controls);
 	list_init(&g->relays);
-	g->budget = http_budget_new(UNREAD_BYTES);
-	r = g->budget ? copy_accounts(g) : -ENOMEM;
+	g->quota = quota_new(&(struct quota_options){ .parent = o->quota, .name = "the gateway", .max = UNREAD_BYTES });
+	r = g->quota ? copy_accounts(g) : -ENOMEM;
 	if (!r)
 		r = who_lookup_new(&g->lookup);
 	if (r < 0) {
@@ -212,7 +213,7 @@ struct gateway *gateway_free(struct gateway *g)
 		list_del(n);
 		free(list_entry(n, struct gateway_conn, node));
 	}
-	http_budget_unref(g->budget);
+	quota_unref(g->quota);
 	who_lookup_free(g->lookup);
 	free(g->accounts);
 	free(g);

@@ -15,6 +15,7 @@ struct cloud;
 struct gateway;
 struct http_server;
 struct loop;
+struct quota;
 struct sandbox_core;
 struct tls_server;
 struct tokens;
@@ -28,6 +29,7 @@ struct gateway_account {
 struct gateway_options {
 	struct loop *loop;
 	struct sandbox_core *core;
+	struct quota *quota;			/* proto/base/quota.h: what is held for clients is charged below it; NULL = no limit above its own */
 	struct tokens *tokens;			/* daemon/auth/token.h */
 	const struct gateway_account *accounts;	/* copied; the names and clouds outlive the gateway */
 	size_t n_accounts;

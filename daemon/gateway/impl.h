@@ -47,7 +47,7 @@ struct gateway {
 	struct gateway_account *accounts;	/* o.accounts, copied */
 	struct list doors, conns;
 	struct who_lookup *lookup;
-	struct h2_budget *budget;
+	struct quota *quota;		/* of what is held for its clients */
 	uint64_t last_conn;
 	bool draining;
 	struct list controls, relays;	/* all that are open: gateway_free() and drains end them */
