@@ -154,7 +154,6 @@ static const struct doc_field create_fields[] = {
 	F("envVars", KVS, envs, .max = ENVS_MAX, .flags = DOC_KEEP | DOC_LONG),
 	F("network", NEW, network, .of = &doc_network, .part = CLOUD_EGRESS | CLOUD_INGRESS | CLOUD_PASSWORD),
 	F("iam", SAME, iam_tokens, .of = &doc_iam),
-	F("mcp", ASKED, asks_mcp),
 	F("volumeMounts", ASKED, asks_volumes),
 };
 static const struct doc doc_create = DOC(create_fields);

@@ -247,7 +247,7 @@ struct cloud_create {
 	struct cloud_network *network;	/* NULL = none */
 	struct cloud_iam_token *iam_tokens;
 	size_t n_iam_tokens;
-	bool asks_mcp, asks_volumes;	/* something is in these fields, which only some clouds have */
+	bool asks_volumes;		/* something is in that field, which only some clouds have */
 };
 
 void cloud_create_fini(struct cloud_create *c);

@@ -30,7 +30,6 @@ REFUSED = {r"sdk/(npm|pypi)/list-all-filters-2.req": 400,
 # What is not answered as it should be yet, by the row of the list of judges' findings (tests/lib/judged-rows.sh) that it belongs to.
 # Who mends it takes the line away: a request that is here and is answered well fails.
 KNOWN = {
-    r"sdk/[^/]*/create-mcp.req": "E-4",
 }
 SPEC = {"POST /sandboxes": "create.201", "POST /v2/sandboxes": "create.201", "GET /v2/sandboxes": "list.200", "GET /sandboxes": "list_v1.200",
         "GET /sandboxes/{sandboxID}": "get.200", "POST /sandboxes/{sandboxID}/connect": "connect.200",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Sandboxes over REST: credentials, create, get, kill, timeouts (cases 23 to 41, 49 to 57; pauses are in i_wire_pause)."""
 import datetime
+import json
 import os
 import re
 import threading
@@ -464,3 +465,70 @@ def test_a_boot_id_of_its_own(real):
     assert real.api("POST", "/sandboxes/%s/pause" % box["sandboxID"], {"memory": False}).status == 204
     assert real.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 60}).status in (200, 201)
     assert inside(real, box, script)[0] not in (host, ids[0][0])
+
+
+def test_e_4_the_agent_at_localhost(real):
+    """E-4: what runs inside reaches the agent at localhost:49983, as code interpreters do; also after a pause, with memory or not."""
+    box = real.create(envVars={"A": "1"})
+    ask = "curl -s -o /dev/null -w '%{http_code} ' "
+    inside = "%shttp://localhost:49983/health; %s127.0.0.1:49983/health; %s-g 'http://[::1]:49983/health'" % (ask, ask, ask)
+    envs = "curl -s http://localhost:49983/envs -H 'X-Access-Token: %s'" % box["envdAccessToken"]
+    for body in (None, {"memory": True}, {"memory": False}):
+        if body is not None:
+            assert real.api("POST", "/sandboxes/%s/pause" % box["sandboxID"], body).status == 204
+            assert real.api("POST", "/sandboxes/%s/connect" % box["sandboxID"], {"timeout": 60}).status == 201
+        assert real.run(box, inside)[1] == b"204 204 204 ", body
+        has = json.loads(real.run(box, envs)[1])
+        assert has["E2B_SANDBOX_ID"] == box["sandboxID"] and (body == {"memory": False} or has["A"] == "1"), (body, has)
+    assert real.run(box, ask + "http://localhost:49983/envs; " + ask + "-X POST http://localhost:49983/init")[1] == b"401 404 "
+    other = real.create(envVars={"A": "2"})
+    assert real.run(other, envs)[1].startswith(b'{"code":401'), "the port is each sandbox's own"
+
+
+def test_e_4_a_program_inside_uses_its_own_agent(real):
+    """E-4: a command is started, and a file written, by a program that knows localhost only."""
+    box = real.create()
+    script = ("curl -s --data-binary hello -H 'Content-Type: application/octet-stream' -H 'X-Access-Token: {t}' "
+              "'http://localhost:49983/files?path=/home/user/f' >/dev/null && cat f && curl -s -H 'Content-Type: application/json' "
+              "-H 'X-Access-Token: {t}' -d '{{}}' http://localhost:49983/process.Process/List").format(t=box["envdAccessToken"])
+    out = real.run(box, script)[1]
+    assert out.startswith(b"hello{") and b'"/bin/bash"' in out, out
+
+
+def test_e_4_mcp_is_a_note(real):
+    """E-4: as in the cloud, it is taken and nothing is done about it."""
+    for mcp in ({"exa": {"apiKey": "k"}}, {}, None):
+        real.create(mcp=mcp)
+
+
+def told(c, box):
+    """What a sandbox is said to have: by the control plane, and by what programs inside ask."""
+    d = c.get(box).json()
+    m = c.api("GET", "/sandboxes/%s/metrics" % box["sandboxID"]).json()[-1]
+    out = c.run(box, "nproc; grep -c ^processor /proc/cpuinfo; awk '/^MemTotal/ {print $2}' /proc/meminfo; cat /proc/uptime; "
+                     "awk '/^btime/ {print $2}' /proc/stat; awk '/^MemFree/ {print $2}' /proc/meminfo")[1].split()
+    return d, m, int(out[0]), int(out[1]), int(out[2]), float(out[3]), int(out[5]), int(out[6])
+
+
+@pytest.mark.parametrize("args", [(), ("--cpus", "1", "--memory", "256"), ("--cpus", "1000", "--memory", "0")], ids=lambda v: " ".join(v))
+@pytest.mark.parametrize("uid", [None, 61235], ids=["root", "user"])
+def test_e_4_its_own_machine(own, args, uid):
+    """E-4: processors and memory are the same in info, metrics and /proc, and the uptime is the sandbox's."""
+    c, _ = own(*args, uid=uid)
+    box = c.create()
+    d, m, nproc, cpuinfo, total_kb, uptime, btime, free_kb = told(c, box)
+    assert d["cpuCount"] == m["cpuCount"] == nproc == cpuinfo, (d, m, nproc, cpuinfo)
+    assert abs(m["memTotal"] - total_kb * 1024) < 4096 and abs(d["memoryMB"] - total_kb / 1024) < 1, (d, m, total_kb)
+    assert 0 <= uptime < 30 and abs(btime - moment(d["startedAt"])) < 5, (uptime, btime, d)
+    assert 0 < free_kb <= total_kb
+
+
+def test_e_4_free_memory(real):
+    """E-4: what is used is not free, as far as it can be known here, within the seconds of a measurement."""
+    real.needs("usage")
+    box = real.create()
+    free = lambda: int(real.run(box, "awk '/^MemFree/ {print $2}' /proc/meminfo")[1])     # noqa: E731
+    before = free()
+    with real.start(box, argv=["/usr/bin/python3", "-u", "-c", "x = b'x' * (200 << 20); print('up'); import time; time.sleep(60)"]) as s:
+        s.next()
+        harness.until(lambda: before - free() > 150 << 10, 15, "the memory to be seen as used")

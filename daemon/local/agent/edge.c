@@ -22,7 +22,7 @@
 
 /* --- a sandbox that runs --- */
 
-static void to_envd(struct local *l, struct sandbox *s, struct http_stream *x)
+void edge_to_envd(struct local *l, struct sandbox *s, struct http_stream *x)
 {
 	const char *path = reply_request(x, ":path");
 	char *clean = query_clean_path(path ? path : "");
@@ -157,7 +157,7 @@ void edge_request(struct local *l, struct http_stream *x, const struct route *to
 	case SANDBOX_RUNNING:
 	case SANDBOX_SNAPSHOTTING:		/* stalls for a moment */
 		if (to->port == ENVD_PORT)
-			to_envd(l, s, x);
+			edge_to_envd(l, s, x);
 		else
 			to_port(l, s, x, to->port);
 		break;

@@ -66,6 +66,7 @@ json_t *envd_name_json(const char *name)
 
 void envd_stop(struct sandbox *s)
 {
+	envd_inside_stop(s);
 	envd_watch_stop(s);
 	envd_process_stop(s);
 }

@@ -13,6 +13,9 @@ struct query;
 /* A request for the agent's port of a running sandbox; takes the exchange over. */
 void envd_request(struct local *l, struct sandbox *s, struct http_stream *x);
 
+/* The same by the rules of the edge, which hides its control routes (edge.c). */
+void edge_to_envd(struct local *l, struct sandbox *s, struct http_stream *x);
+
 /* Path rules: "" and "~" are the home, "~/x" and relative ones go below it, absolute ones stay as
  * they are. Heap; NULL with errno EINVAL ("~name") or ENOMEM. */
 char *envd_path(const struct container_user *u, const char *path);
@@ -29,6 +32,9 @@ extern const struct rpc_method envd_process_methods[];
 extern const struct rpc_method envd_fs_methods[];
 /* The sandbox is being killed, or loses its memory: lets go of all its processes and watches. */
 void envd_stop(struct sandbox *s);
+/* It runs, again or for the first time: envd_inside.c listens in it. */
+void envd_start(struct local *l, struct sandbox *s);
+void envd_inside_stop(struct sandbox *s);
 void envd_process_stop(struct sandbox *s);
 /* The deadlines of its commands did not come closer while it stood still. */
 void envd_process_thaw(struct sandbox *s, uint64_t stood_ms);

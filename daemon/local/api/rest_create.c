@@ -54,8 +54,6 @@ static bool check_unbuilt(struct rest *r, const struct cloud_create *c)
 {
 	if (c->n_iam_tokens)
 		rest_unsupported(r, "iam");
-	else if (c->asks_mcp)
-		rest_unsupported(r, "mcp");
 	else if (c->asks_volumes)
 		rest_unsupported(r, "volumeMounts");
 	else

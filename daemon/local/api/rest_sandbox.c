@@ -33,12 +33,14 @@ unsigned rest_listed_part(const struct sandbox *s)
 
 uint32_t rest_cpu_count(const struct state *st)
 {
-	return MAX(state_opts(st)->cpus, 1u);
+	return container_cpus(state_opts(st)->cpus);
 }
 
 uint32_t rest_memory_mb(const struct state *st)
 {
-	return (uint32_t)MAX(state_opts(st)->memory_bytes / (1024 * 1024), (uint64_t)MEMORY_MIN_MB);
+	uint64_t mb = container_memory_bytes(state_opts(st)->memory_bytes) >> 20;
+
+	return (uint32_t)MIN(MAX(mb, (uint64_t)MEMORY_MIN_MB), (uint64_t)INT32_MAX);
 }
 
 void rest_view(const struct rest *r, const struct sandbox *s, struct cloud_sandbox *ret)

@@ -134,6 +134,7 @@ static void container_finish(struct container *b, int r)
 	b->sock = fd_close(b->sock);
 	b->pidfd = fd_close(b->pidfd);
 	b->root_fd = fd_close(b->root_fd);
+	b->shown_fd = fd_close(b->shown_fd);
 	b->net.tcp = fd_close(b->net.tcp);
 	b->net.udp = fd_close(b->net.udp);
 	list_del(&b->node);
@@ -171,6 +172,7 @@ static void on_dead(struct container *b)
 	b->pidfd = fd_close(b->pidfd);
 	b->sock = fd_close(b->sock);
 	b->root_fd = fd_close(b->root_fd);
+	b->shown_fd = fd_close(b->shown_fd);
 	b->net.tcp = fd_close(b->net.tcp);
 	b->net.udp = fd_close(b->net.udp);
 	container_set_state(b, CONTAINER_DEAD);
@@ -204,7 +206,8 @@ static void on_message(struct container *b, const struct init_msg *m, int fds[PK
 
 	if (m->op == INIT_READY && b->state == CONTAINER_SETUP) {
 		b->root_fd = pkt_take_fd(&fds[0]);
-		b->net = (struct nsnet){ pkt_take_fd(&fds[1]), pkt_take_fd(&fds[2]) };
+		b->shown_fd = pkt_take_fd(&fds[1]);
+		b->net = (struct nsnet){ pkt_take_fd(&fds[2]), pkt_take_fd(&fds[3]) };
 		container_set_state(b, CONTAINER_RUNNING);
 		created(b, 0, "");
 	} else if (m->op == INIT_FAILED && b->state == CONTAINER_SETUP) {
@@ -743,7 +746,7 @@ int container_new(struct engine *bs, const struct container_options *o, containe
 	b->magic = CONTAINER_MAGIC;
 	b->engine = bs;
 	b->state = CONTAINER_WAITING;
-	b->sock = b->pidfd = b->root_fd = b->net.tcp = b->net.udp = -1;
+	b->sock = b->pidfd = b->root_fd = b->shown_fd = b->net.tcp = b->net.udp = -1;
 	str_copy(b->id, sizeof(b->id), o->id);
 	b->created = done;
 	b->created_user = user;

@@ -131,6 +131,10 @@ bool engine_has_layer(const struct engine *bs, const char *id);
 /* Calls fn for each layer there is. */
 void engine_each_layer(const struct engine *bs, void (*fn)(void *user, const char *id), void *user);
 
+/* What a sandbox that was asked for with these has: 0 = as much as the machine. */
+uint32_t container_cpus(uint32_t asked);
+uint64_t container_memory_bytes(uint64_t asked);
+
 struct container_usage {
 	uint64_t cpu_us;	/* since creation */
 	uint64_t mem_bytes, mem_cache_bytes, mem_limit_bytes;	/* limit: machine's size if none */
@@ -140,6 +144,8 @@ struct container_usage {
 
 /* What cannot be known is 0. */
 void container_usage(struct container *b, struct container_usage *ret);
+/* Shows it inside, in /proc/meminfo. */
+void container_show_usage(struct container *b, const struct container_usage *u);
 
 /*
  * A fresh, unconnected, non-blocking socket inside the sandbox's network: connect() on it reaches

@@ -78,7 +78,7 @@ struct container {
 	char id[CONTAINER_ID_MAX + 1];
 	char cg_name[CONTAINER_ID_MAX + 24];
 	struct supervisor_req req;
-	int sock, pidfd, root_fd;
+	int sock, pidfd, root_fd, shown_fd;
 	struct nsnet net;		/* not taken yet */
 	struct watch watch, pid_watch;
 	struct defer defer;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <inttypes.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -23,6 +25,7 @@
 #include "daemon/local/engine/cg.h"
 #include "daemon/local/engine/nsmount.h"
 #include "daemon/local/engine/nsnet.h"
+#include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
@@ -155,7 +158,7 @@ static int enter_ids(int userns_fd)
 
 /* --- the whole --- */
 
-static int make_root(const struct ns_plan *p, int userns_fd, int proc_fd, struct ns_error *e)
+static int make_root(const struct ns_plan *p, int userns_fd, int proc_fd, int *ret_shown, struct ns_error *e)
 {
 	int r = nsmount_scratch(p);
 
@@ -181,11 +184,48 @@ static int make_root(const struct ns_plan *p, int userns_fd, int proc_fd, struct
 		r = nsmount_boot_id();
 	if (r < 0)
 		return ns_fail(e, NS_MASK, r);
+	r = nsmount_shown(p, ret_shown);
+	if (r < 0)
+		return ns_fail(e, NS_SHOWN, r);
 	r = nsmount_pivot();
 	return r < 0 ? ns_fail(e, NS_PIVOT, r) : 0;
 }
 
-int ns_setup(const struct ns_plan *p, struct nsnet *net, struct ns_error *e)
+/*
+ * Programs see a machine that was started when the sandbox was: a time namespace for the children of the init, whose
+ * boot-time clock begins at 0. -errno: a kernel without them, where they see the machine's.
+ */
+static int begin_time(void)
+{
+	char text[64];
+
+	/* The file belongs to this machine's root while we cannot be dumped; nssec_confine() forbids it for good. */
+	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || unshare(CLONE_NEWTIME) < 0)
+		return -errno;
+	snprintf(text, sizeof(text), "boottime -%" PRIu64 " 0", clock_boot_ms() / 1000);
+	return write_at(AT_FDCWD, "/proc/self/timens_offsets", text);
+}
+
+/* As many processors as it may use at once, for programs that look at where they may run; not always the same ones. */
+static void choose_cpus(const struct ns_plan *p)
+{
+	cpu_set_t all, some;
+	unsigned skip = 0;
+
+	if (!p->cpus || p->cpus >= p->machine_cpus || sched_getaffinity(0, sizeof(all), &all) < 0)
+		return;
+	(void)!getrandom(&skip, sizeof(skip), GRND_NONBLOCK);
+	skip %= p->machine_cpus;
+	CPU_ZERO(&some);
+	for (unsigned i = 0; i < 2 * CPU_SETSIZE && (uint32_t)CPU_COUNT(&some) < p->cpus; i++)
+		if (CPU_ISSET(i % CPU_SETSIZE, &all) && (i >= CPU_SETSIZE || skip-- == 0 || CPU_COUNT(&some))) {
+			CPU_SET(i % CPU_SETSIZE, &some);
+			skip = 0;
+		}
+	(void)!sched_setaffinity(0, sizeof(some), &some);
+}
+
+int ns_setup(const struct ns_plan *p, struct nsnet *net, int *ret_shown, struct ns_error *e)
 {
 	scoped(fd_closep) int proc_fd = -1;
 	scoped(fd_closep) int userns_fd = -1;
@@ -207,13 +247,15 @@ int ns_setup(const struct ns_plan *p, struct nsnet *net, struct ns_error *e)
 	r = p->as_user ? 0 : make_id_range(p, proc_fd, &userns_fd);
 	if (r < 0)
 		return ns_fail(e, NS_IDS_MAP, r);
-	if (make_root(p, p->idmap ? userns_fd : -1, proc_fd, e) < 0)
+	if (make_root(p, p->idmap ? userns_fd : -1, proc_fd, ret_shown, e) < 0)
 		return -1;
 	r = p->as_user ? 0 : enter_ids(userns_fd);
 	if (r < 0)
 		return ns_fail(e, NS_ENTER, r);
 	if (unshare(CLONE_NEWCGROUP) < 0 && errno != EINVAL)
 		return ns_fail(e, NS_ENTER, -errno);
+	(void)!begin_time();
+	choose_cpus(p);
 	r = nsnet_loopback();
 	if (r < 0)
 		return ns_fail(e, NS_NET, r);
@@ -289,6 +331,7 @@ static const char *stage_text(enum ns_stage s)
 		[NS_USR] = "cannot mount /usr",
 		[NS_DEV] = "cannot make its /dev",
 		[NS_MASK] = "cannot mask /proc",
+		[NS_SHOWN] = "cannot put its own limits in place in /proc",
 		[NS_PIVOT] = "cannot change to its root",
 		[NS_ENTER] = "cannot enter its namespaces",
 		[NS_NET] = "cannot set up its network and name",

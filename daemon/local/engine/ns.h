@@ -35,6 +35,7 @@ enum ns_stage {
 	NS_USR,		/* go on without plan.usr_writable */
 	NS_DEV,
 	NS_MASK,
+	NS_SHOWN,
 	NS_PIVOT,
 	NS_ENTER,
 	NS_NET,
@@ -52,6 +53,8 @@ struct ns_plan {
 	uint32_t first_id;	/* what 0 inside is outside; as_user: our uid */
 	uint32_t first_gid;
 	uint32_t max_pids;
+	uint64_t memory_bytes;	/* what it has, and is shown */
+	uint32_t cpus, machine_cpus;	/* the same */
 	const char *container_dir;	/* holds lay/{up,wk,usrup,usrwk} and mnt */
 	const char *cg_container;
 	const struct cg_roots *cg;
@@ -70,9 +73,9 @@ bool ns_is_root(void);
 /* clone3 into the new namespaces: the child's pid with its pidfd, 0 in the child, or -errno. The
  * child shares no memory and may only go on with ns_setup(). */
 must_check pid_t ns_clone(struct ns_plan *p, int *ret_pidfd);
-/* In the child. 0 or -1 with *ret_error. After success "/" is the sandbox's, and *ret_net has the
- * sockets of plan.egress. */
-must_check int ns_setup(const struct ns_plan *p, struct nsnet *ret_net, struct ns_error *ret_error);
+/* In the child. 0 or -1 with *ret_error. After success "/" is the sandbox's, *ret_net has the
+ * sockets of plan.egress, and *ret_shown is the folder with what it is shown in /proc. */
+must_check int ns_setup(const struct ns_plan *p, struct nsnet *ret_net, int *ret_shown, struct ns_error *ret_error);
 /* What went wrong and what would help, for a person. */
 void ns_explain(const struct ns_error *e, char *ret, size_t cap);
 

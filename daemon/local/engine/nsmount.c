@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <linux/securebits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/mount.h>
@@ -24,10 +25,12 @@
 
 #include "daemon/local/engine/base.h"
 #include "daemon/local/engine/ns.h"
+#include "daemon/local/engine/shown.h"
 #include "proto/base/fd.h"
 
 #define DEV_SIZE "size=64k"
 #define SHM_SIZE "size=256m"
+#define CPUINFO_MAX (2u * 1024 * 1024)
 #define NOBODY	 65534	/* owns no file of an id-mapped layer: their ids begin at plan.first_id */
 
 int nsmount_private(void)
@@ -57,7 +60,7 @@ int nsmount_scratch(const struct ns_plan *p)
 
 	if (snprintf(path, sizeof(path), "%s/mnt", p->container_dir) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
-	if (mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64k") < 0 ||
+	if (mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=4m") < 0 ||
 	    chdir(path) < 0)
 		return -errno;
 	return 0;
@@ -323,13 +326,24 @@ int nsmount_masks(void)
 	return 0;
 }
 
+/* A file of ours, read-only, in place of the kernel's; where that has none, nothing. */
+static int show(const char *from, const char *to, const char *text, size_t n, mode_t mode)
+{
+	const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY;
+	int r = fd_write_file(AT_FDCWD, from, text, n, mode);
+
+	if (r < 0)
+		return r;
+	if (mount(from, to, NULL, MS_BIND, NULL) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	return mount(NULL, to, NULL, MS_BIND | MS_REMOUNT | flags, NULL) < 0 ? -errno : 0;
+}
+
 int nsmount_boot_id(void)
 {
 	static const char to[] = "root/proc/sys/kernel/random/boot_id";
-	const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY;
 	uint8_t u[16];
 	char text[40];
-	int r;
 
 	if (getrandom(u, sizeof(u), 0) != (ssize_t)sizeof(u))
 		return -EIO;
@@ -338,12 +352,39 @@ int nsmount_boot_id(void)
 	snprintf(text, sizeof(text),
 		 "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x\n", u[0], u[1],
 		 u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
-	r = fd_write_file(AT_FDCWD, "boot_id", text, strlen(text), 0444);
+	return show("boot_id", to, text, strlen(text), 0444);
+}
+
+/* --- memory and processors --- */
+
+static int show_cpus(uint32_t n)
+{
+	char *text;
+	size_t len;
+	int r = fd_read_file(AT_FDCWD, "/proc/cpuinfo", CPUINFO_MAX, &text, &len);
+
 	if (r < 0)
 		return r;
-	if (mount("boot_id", to, NULL, MS_BIND, NULL) < 0)
-		return errno == ENOENT ? 0 : -errno;
-	return mount(NULL, to, NULL, MS_BIND | MS_REMOUNT | flags, NULL) < 0 ? -errno : 0;
+	r = show("shown/cpuinfo", "root/proc/cpuinfo", text, shown_cpuinfo(text, len, n), 0444);
+	free(text);
+	return r;
+}
+
+int nsmount_shown(const struct ns_plan *p, int *ret_dir)
+{
+	char text[SHOWN_MEMINFO_MAX];
+	int r;
+
+	if (mkdir("shown", 0700) < 0)
+		return -errno;
+	r = show("shown/" NSMOUNT_MEMINFO, "root/proc/meminfo", text, shown_meminfo(p->memory_bytes, 0, 0, text),
+		 0644);	/* the engine writes it over */
+	if (r == 0 && p->cpus < p->machine_cpus)
+		r = show_cpus(p->cpus);
+	if (r < 0)
+		return r;
+	*ret_dir = open("shown", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return *ret_dir < 0 ? -errno : 0;
 }
 
 int nsmount_pivot(void)

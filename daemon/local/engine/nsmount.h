@@ -24,6 +24,9 @@ must_check int nsmount_dev(const struct ns_plan *p);
 must_check int nsmount_masks(void);
 /* A boot id of its own: this start is the sandbox's boot. */
 must_check int nsmount_boot_id(void);
+/* What /proc says of memory and processors. *ret_dir: the folder with these files (NSMOUNT_MEMINFO). */
+#define NSMOUNT_MEMINFO "meminfo"
+must_check int nsmount_shown(const struct ns_plan *p, int *ret_dir);
 must_check int nsmount_pivot(void);
 
 #endif

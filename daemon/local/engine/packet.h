@@ -85,7 +85,7 @@ struct supervisor_rep {
 /* --- engine and init --- */
 
 enum init_op {
-	INIT_READY,	/* < fds: handle on the root; with egress: those of struct nsnet */
+	INIT_READY,	/* < fds: handles on the root and on the folder of nsmount_shown(); with egress: those of struct nsnet */
 	INIT_FAILED,	/* < a = enum ns_stage, r = -errno, text */
 	INIT_SPAWN,	/* > id; fds: arguments, and stdin, stdout, stderr unless a pty */
 	INIT_STARTED,	/* < id, a = pid; fd: pty master if one was asked for */

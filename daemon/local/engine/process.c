@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "daemon/local/engine/container_int.h"
+#include "daemon/local/engine/nsmount.h"
 #include "daemon/local/engine/passwd.h"
+#include "daemon/local/engine/shown.h"
 #include "daemon/local/engine/spawn.h"
 #include "proto/base/buf.h"
 #include "proto/base/fd.h"
@@ -378,10 +380,22 @@ int container_socket(struct container *b, int family, int type, container_fd_fn 
 	return r;
 }
 
-void container_usage(struct container *b, struct container_usage *ret)
+uint32_t container_cpus(uint32_t asked)
+{
+	uint32_t machine = (uint32_t)MAX(1, sysconf(_SC_NPROCESSORS_ONLN));
+
+	return asked ? MIN(asked, machine) : machine;
+}
+
+uint64_t container_memory_bytes(uint64_t asked)
 {
 	uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	uint32_t cpus = (uint32_t)MAX(1, sysconf(_SC_NPROCESSORS_ONLN));
+
+	return asked ? MIN(asked, machine) : machine;
+}
+
+void container_usage(struct container *b, struct container_usage *ret)
+{
 	struct cg_usage u;
 	struct statvfs fs;
 
@@ -390,10 +404,22 @@ void container_usage(struct container *b, struct container_usage *ret)
 	ret->cpu_us = u.cpu_us;
 	ret->mem_bytes = u.mem_bytes;
 	ret->mem_cache_bytes = u.mem_cache_bytes;
-	ret->mem_limit_bytes = b->req.memory_bytes ? MIN(b->req.memory_bytes, machine) : machine;
-	ret->n_cpus = b->req.cpus ? MIN(b->req.cpus, cpus) : cpus;
+	ret->mem_limit_bytes = container_memory_bytes(b->req.memory_bytes);
+	ret->n_cpus = container_cpus(b->req.cpus);
 	if (b->root_fd >= 0 && fstatvfs(b->root_fd, &fs) == 0) {
 		ret->disk_total_bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
 		ret->disk_used_bytes = (uint64_t)(fs.f_blocks - fs.f_bfree) * fs.f_frsize;
 	}
+}
+
+void container_show_usage(struct container *b, const struct container_usage *u)
+{
+	scoped(fd_closep) int fd =
+		b->shown_fd < 0 ? -1 : openat(b->shown_fd, NSMOUNT_MEMINFO, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	char text[SHOWN_MEMINFO_MAX];
+	size_t n = shown_meminfo(u->mem_limit_bytes, u->mem_bytes, u->mem_cache_bytes, text);
+
+	/* What cannot be written stays as it was. */
+	if (fd >= 0)
+		(void)!pwrite(fd, text, n, 0);
 }

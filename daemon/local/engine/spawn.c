@@ -577,11 +577,11 @@ static void turn(struct init *in)
 	free(p);
 }
 
-noreturn_ void spawn_run(int sock, bool as_user, const struct nsnet *net)
+noreturn_ void spawn_run(int sock, bool as_user, int shown, const struct nsnet *net)
 {
 	struct init in = { .sock = sock, .as_user = as_user };
 	struct init_msg ready = { .op = INIT_READY };
-	int fds[PKT_FDS_MAX] = { open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), net->tcp, net->udp, -1 };
+	int fds[PKT_FDS_MAX] = { open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), shown, net->tcp, net->udp };
 	sigset_t set;
 
 	sigemptyset(&set);
@@ -590,7 +590,7 @@ noreturn_ void spawn_run(int sock, bool as_user, const struct nsnet *net)
 	(void)prctl(PR_SET_NAME, "agentbox-init");
 	in.sig_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (in.sig_fd < 0 || fds[0] < 0 ||
-	    pkt_send(sock, &ready, sizeof(ready), fds, net->tcp >= 0 ? 3 : 1) < 0)
+	    pkt_send(sock, &ready, sizeof(ready), fds, net->tcp >= 0 ? 4 : 2) < 0)
 		_exit(1);
 	pkt_close_fds(fds);	/* nobody inside has them */
 	for (;;)

@@ -28,6 +28,6 @@ struct spawn_head {
 
 /* Serves until the socket ends. The caller has been through ns_setup(); what that gave goes to the
  * engine. */
-noreturn_ void spawn_run(int sock, bool as_user, const struct nsnet *net);
+noreturn_ void spawn_run(int sock, bool as_user, int shown, const struct nsnet *net);
 
 #endif

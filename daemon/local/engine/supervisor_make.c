@@ -149,6 +149,9 @@ static int prepare(const struct supervisor *k, const struct supervisor_req *q, s
 		.first_id = k->o->as_user ? k->o->uid : SUPERVISOR_FIRST_ID + q->id_slot * NS_IDS,
 		.first_gid = k->o->as_user ? k->o->gid : SUPERVISOR_FIRST_ID + q->id_slot * NS_IDS,
 		.max_pids = q->max_pids,
+		.memory_bytes = container_memory_bytes(q->memory_bytes),
+		.cpus = container_cpus(q->cpus),
+		.machine_cpus = container_cpus(0),
 		.container_dir = m->dir,
 		.cg = &k->o->cg,
 		.cg_container = m->name,
@@ -172,20 +175,21 @@ static noreturn_ void become_init(const struct making *m, int sock)
 {
 	struct ns_error e = { 0 };
 	struct nsnet net = { -1, -1 };
+	int shown = -1;
 	struct init_msg failed = { .op = INIT_FAILED };
 
 	if (dup2(sock, SUPERVISOR_SOCK_FD) < 0 || dup2(STDIN_FILENO, STDERR_FILENO) < 0 ||
 	    close_range(SUPERVISOR_SOCK_FD + 1, ~0u, 0) < 0)
 		_exit(1);
 	(void)fcntl(SUPERVISOR_SOCK_FD, F_SETFD, FD_CLOEXEC);
-	if (ns_setup(&m->plan, &net, &e) < 0) {
+	if (ns_setup(&m->plan, &net, &shown, &e) < 0) {
 		failed.r = -e.err;
 		failed.a = (int32_t)e.stage;
 		ns_explain(&e, failed.text, sizeof(failed.text));
 		(void)!pkt_send(SUPERVISOR_SOCK_FD, &failed, sizeof(failed), NULL, 0);
 		_exit(1);
 	}
-	spawn_run(SUPERVISOR_SOCK_FD, m->plan.as_user, &net);
+	spawn_run(SUPERVISOR_SOCK_FD, m->plan.as_user, shown, &net);
 }
 
 /* *ret_pidfd and the pid, or -errno with m->why. */

@@ -209,6 +209,13 @@ static void on_conn_closed(struct http_conn *c, void *conn_user, const char *rea
 
 /* --- the beginning --- */
 
+static void on_start(struct sandbox *s, void *user)
+{
+	struct app *a = user;
+
+	envd_start(&a->local, s);
+}
+
 static int app_state(struct app *a)
 {
 	struct state_options o = {
@@ -222,6 +229,7 @@ static int app_state(struct app *a)
 		.egress = a->egress,
 		.templates = a->cfg.templates,
 		.n_templates = a->cfg.n_templates,
+		.on_start = on_start,
 		.on_stop = envd_stop,
 		.on_thaw = envd_process_thaw,
 		.on_count = on_count,

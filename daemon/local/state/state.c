@@ -452,6 +452,7 @@ static void take_sample(struct sandbox *s)
 	struct container_usage u;
 
 	container_usage(s->container, &u);
+	container_show_usage(s->container, &u);
 	meter_add(&s->meter, &u, clock_wall_ms() / 1000, clock_boot_us());
 }
 
@@ -516,6 +517,7 @@ void sandbox_begin(struct sandbox *s, uint32_t for_s)
 	meter_restart(&s->meter, u.cpu_us, clock_boot_us());
 	on_sample(&s->sample, s);
 	sandbox_set_timeout(s, (uint64_t)for_s * 1000);
+	st->o.on_start(s, st->o.user);
 }
 
 static void on_created(void *user, int r, const char *why)

@@ -31,6 +31,7 @@
 #define STATE_RESUME_MIN_S 300u		/* a sandbox woken by traffic lives at least this long */
 
 struct egress;
+struct envd_inside;
 struct egress_host;
 struct journal;
 struct sandbox;
@@ -49,6 +50,8 @@ struct state_options {
 	struct egress_host *egress;	/* used if the engine's sandboxes have a way out */
 	const struct container_template *templates;	/* beside "base" */
 	size_t n_templates;
+	/* It runs from now on, again or for the first time. */
+	void (*on_start)(struct sandbox *s, void *user);
 	/* Its processes are gone for good, or about to be: they are to be let go of. */
 	void (*on_stop)(struct sandbox *s);
 	/* It goes on after having stood still for that long. */
@@ -119,6 +122,7 @@ struct sandbox {
 	struct list traffic;
 	struct list procs;		/* of envd_process.c */
 	struct list watchers;		/* of envd_watch.c */
+	struct envd_inside *inside;	/* of envd_inside.c */
 	const char *why;		/* it is being killed */
 	int resume_r;			/* how the last resumption went */
 	uint32_t resume_for_s;

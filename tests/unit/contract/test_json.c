@@ -476,7 +476,7 @@ TEST(a_request_comes_through)
 	CHECK_INT(c.n_iam_tokens, 1);
 	CHECK_STR(c.iam_tokens[0].name, "aws");
 	CHECK_STR(c.network->egress_password, "p");
-	CHECK(!c.asks_mcp && !c.asks_volumes);
+	CHECK(!c.asks_volumes);
 	CHECK_WRITES(CLOUD_DOC_CREATE, &c, e2b(), 0, text);
 	cloud_create_fini(&c);
 }
