@@ -459,6 +459,19 @@ typedef void sandbox_target_fn(void *user, const struct status *st, const struct
 must_check int sandbox_resolve(struct sandbox_core *core, const struct sandbox_call *call,
 			       sandbox_target_fn *done, struct sandbox_op **ret);
 
+/* What the rows say, without asking, waking, claiming or counting it as use. The strings are valid until the next pass. */
+struct sandbox_glance {
+	struct sandbox_target target;
+	bool token_known;	/* its tokens are the sandbox's; else nobody has asked the cloud for them yet */
+	bool is_sure;		/* … and it runs: its known end has not passed */
+};
+/* By its id, of whatever uid and account. False: there is none that lives. */
+bool sandbox_glance(struct sandbox_core *core, const char *id, struct sandbox_glance *ret);
+/* The first of those with known tokens that fits. False: none of the first `most` does. */
+typedef bool sandbox_glance_fn(void *user, const struct sandbox_glance *g);
+bool sandbox_glance_search(struct sandbox_core *core, unsigned most, sandbox_glance_fn *fits, void *user,
+			   struct sandbox_glance *ret);
+
 enum sandbox_evidence {
 	SANDBOX_SAW_ABSENT,	/* 502 "sandbox not found" of the edge */
 	SANDBOX_SAW_REFUSED,	/* 401/403 of the agent: token wrong or rotated */
