@@ -100,6 +100,8 @@ struct agent_ask {
 struct pool_req *agent_request(const struct agent_ask *a);
 /* The user to name, or NULL: the caller's, or the default one before 0.4.0. */
 const char *agent_user(const struct envd_target *t);
+/* … for requests with routing headers, where the account has no fixed one: the domain's shared host, or that of its port. */
+must_check int agent_url(const struct envd_target *t, struct url *ret);
 /* The agent's address for requests without routing headers (CLOUD-WIRE §1.4): the account's fixed one,
  * or the host of its port, which `plain` makes http:// and always taken. Heap. */
 char *agent_direct_url(const struct envd_target *t, bool plain);

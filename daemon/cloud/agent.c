@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "daemon/cloud/account.h"
+#include "daemon/cloud/relay.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
 #include "proto/base/name.h"
 #include "proto/base/str.h"
 
-#define AGENT_PORT	 49983
 #define AGENT_DEFAULT_MS 60000u
 
 bool agent_has(const struct envd_target *t, const char *version)
@@ -35,12 +35,12 @@ bool agent_is_foreign_home(const char *path)
 	return path[0] == '~' && path[1] && path[1] != '/';
 }
 
-static int agent_url(const struct envd_target *t, struct url *ret)
+int agent_url(const struct envd_target *t, struct url *ret)
 {
 	const char *domain = str_is_empty(t->domain) ? t->cloud->domain : t->domain;
 	char *s = flavour_has_shared_host(t->cloud->flavour, domain) ?
 			  str_printf("https://sandbox.%s", domain) :
-			  str_printf("https://%d-%s.%s", AGENT_PORT, t->sandbox_id, domain);
+			  str_printf("https://%u-%s.%s", CLOUD_AGENT_PORT, t->sandbox_id, domain);
 	int r = s ? url_parse(s, ret) : -ENOMEM;
 
 	free(s);
@@ -56,7 +56,7 @@ char *agent_direct_url(const struct envd_target *t, bool plain)
 	if (!plain && u->host && !cloud_names_ports(t->cloud))
 		return str_printf(strchr(u->host, ':') ? "%s://[%s]:%u%s" : "%s://%s:%u%s", u->scheme,
 				  u->host, u->port, u->prefix);
-	host = cloud_port_host(t->cloud, t->sandbox_id, AGENT_PORT, t->domain);
+	host = cloud_port_host(t->cloud, t->sandbox_id, CLOUD_AGENT_PORT, t->domain);
 	scheme = plain ? "http" : cloud_port_scheme(t->cloud);
 	out = host ? str_printf("%s://%s", scheme, host) : NULL;
 	free(host);
@@ -83,7 +83,7 @@ static int put_fields(struct fields *f, const struct agent_ask *a)
 	if (r == 0)
 		r = fields_put(f, t->cloud->header_sandbox_id, t->sandbox_id);
 	if (r == 0)
-		r = fields_printf(f, t->cloud->header_sandbox_port, "%d", AGENT_PORT);
+		r = fields_printf(f, t->cloud->header_sandbox_port, "%u", CLOUD_AGENT_PORT);
 	if (r == 0)
 		r = fields_put(f, "accept-encoding", a->takes_gzip ? "gzip" : "identity");
 	if (r == 0 && !str_is_empty(t->access_token))
