@@ -50,6 +50,7 @@ struct gateway {
 	struct quota *quota;		/* of what is held for its clients */
 	uint64_t last_conn;
 	bool draining;
+	uint64_t doubt_at_ms;			/* relay.c: when a token that did not fit made it ask last */
 	struct list controls, relays;	/* all that are open: gateway_free() and drains end them */
 	struct gateway_counts counts;
 };

@@ -146,7 +146,7 @@ def signed(server, box, path, op="read", user="", exp=None, sig=None, **other):
     if exp is not None:
         q["signature_expiration"] = str(exp)
     q.update(other)
-    host = "49983-%s.example.org" % box["sandboxID"]
+    host = "49983-%s.localhost" % box["sandboxID"]
     target = "/files?" + urllib.parse.urlencode(q, quote_via=urllib.parse.quote)
     if op == "read":
         return server.request("GET", target, host=host)
@@ -163,7 +163,7 @@ def test_case_122_signed_urls(server, box):
     refused(signed(server, box, "/home/user/other", sig=good), 401)
     refused(signed(server, box, "/home/user/a b.txt", sig=good[:-1] + ("A" if good[-1] != "A" else "B")), 401)
     refused(signed(server, box, "/home/user/a b.txt", exp=now - 5), 401)
-    refused(server.request("GET", "/files?path=x", host="49983-%s.example.org" % box["sandboxID"]), 401)
+    refused(server.request("GET", "/files?path=x", host="49983-%s.localhost" % box["sandboxID"]), 401)
     assert signed(server, box, "/home/user/up", op="write").status == 200
     refused(signed(server, box, "/home/user/up", op="write", sig=good), 401)
     assert server.read(box, "/home/user/up").body == b"signed"

@@ -107,7 +107,7 @@ def make_box(real):
 
 
 def host(box, port=8080):
-    return "%d-%s.example.org" % (port, box["sandboxID"])
+    return "%d-%s.localhost" % (port, box["sandboxID"])
 
 
 def get(c, box, target="/", headers=(), port=8080, method="GET", body=b""):

@@ -94,18 +94,19 @@ static int put_request_line(const struct fields *in, const char *host, struct fi
 	return r;
 }
 
-int relay_request_head(const struct fields *in, const char *host, bool upgrade, struct fields *out)
+int relay_request_head(const struct fields *in, const char *host, bool upgrade, relay_keep_fn *keep, const void *user,
+		       struct fields *out)
 {
 	int r = put_request_line(in, host, out);
 
 	for (uint32_t i = 0; i < in->n && r == 0; i++) {
 		const char *name = fields_name(in, i);
-		bool keep = upgrade && str_eq(name, "upgrade");
+		bool asked = upgrade && str_eq(name, "upgrade");
 
 		/* 100-continue is between the client and us. */
 		if (name[0] == ':' || is_forwarded(name) || str_eq(name, "cookie") || str_eq(name, "expect"))
 			continue;
-		if (keep || (!is_hop_by_hop(name) && !is_named(in, name)))
+		if (asked || (!is_hop_by_hop(name) && !is_named(in, name) && (!keep || keep(user, name))))
 			r = fields_put(out, name, fields_value(in, i));
 	}
 	return r < 0 ? r : put_cookies(in, out);

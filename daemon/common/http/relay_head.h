@@ -10,10 +10,11 @@
 /*
  * Hop-by-hop fields and what Connection names go; so do Forwarded and X-Forwarded-*, which nobody
  * outside can vouch for. With `host` that is the Host, and X-Forwarded-Host has the original one.
- * With `upgrade` the field Upgrade stays. 0 or -errno.
+ * With `upgrade` the field Upgrade stays; of the rest only what `keep` (NULL = all) agrees to. 0 or -errno.
  */
-must_check int relay_request_head(const struct fields *in, const char *host, bool upgrade,
-				  struct fields *out);
+typedef bool relay_keep_fn(const void *user, const char *name);
+must_check int relay_request_head(const struct fields *in, const char *host, bool upgrade, relay_keep_fn *keep,
+				  const void *user, struct fields *out);
 must_check int relay_response_head(const struct fields *in, bool upgrade, struct fields *out);
 
 #endif

@@ -191,7 +191,7 @@ static int request(struct relay *rl)
 
 	rl->join.up_done = http_stream_at_end(rl->x);
 	if (r == 0)
-		r = relay_request_head(http_stream_head(rl->x), host, http_stream_can_upgrade(rl->x), &head);
+		r = relay_request_head(http_stream_head(rl->x), host, http_stream_can_upgrade(rl->x), NULL, NULL, &head);
 	if (r == 0)
 		r = http_conn_request(rl->conn, &head, rl->join.up_done, on_up, rl, &rl->y);
 	free(host);

@@ -109,13 +109,13 @@ TEST(heads_of_requests)
 	put(&in, "x-forwarded-proto", "https");
 	put(&in, "cookie", "a=1");
 	put(&in, "cookie", "b=2");
-	CHECK_INT(relay_request_head(&in, NULL, false, &out), 0);
+	CHECK_INT(relay_request_head(&in, NULL, false, NULL, NULL, &out), 0);
 	CHECK_STR(fields_get(&out, ":authority"), "8080-i1.test");
 	CHECK_STR(fields_get(&out, "x-kept"), "2");
 	CHECK_STR(fields_get(&out, "cookie"), "a=1; b=2");
 	CHECK_INT(out.n, 6);
 	fields_clear(&out);
-	CHECK_INT(relay_request_head(&in, "localhost:8080", true, &out), 0);
+	CHECK_INT(relay_request_head(&in, "localhost:8080", true, NULL, NULL, &out), 0);
 	CHECK_STR(fields_get(&out, ":authority"), "localhost:8080");
 	CHECK_STR(fields_get(&out, "x-forwarded-host"), "8080-i1.test");
 	CHECK_STR(fields_get(&out, "upgrade"), "websocket");

@@ -1,0 +1,588 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A request that goes on to a port of a sandbox: who may is judged, the sandbox is found awake or woken as its policy says, the request
+ * is opened through the pool, and the two exchanges are joined.
+ *
+ *   look     the rows; tokens that they do not have are asked for first, those that the caller's contradicts are asked for again
+ *   judge    relay_right.h
+ *   resolve  the core says where it is now, or why it cannot be used
+ *   open     head, body, credentials as the account's edge wants them (relay_open.c)
+ *   pump     bytes both ways until an end; what an error of the edge says about the sandbox is told to the core
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/cloud/relay.h"
+#include "daemon/common/http/edge_reply.h"
+#include "daemon/common/http/query.h"
+#include "daemon/common/http/reply.h"
+#include "daemon/common/http/route.h"
+#include "daemon/gateway/relay_impl.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+#include "proto/cloud/error.h"
+#include "proto/wire/h2.h"
+
+#define RESOLVE_MS   60000u	/* as long as the edge waits for a sandbox that changes its state */
+#define REASON_MS    5000u	/* to find out why a request failed */
+#define ERROR_MAX    4096u	/* an error's body that is looked at */
+#define LINKS_MAX    4096u	/* sandboxes whose signature a link is compared with */
+
+static void look(struct gateway_relay *rl);
+
+static struct gateway_relay *relay_from(void *p)
+{
+	struct gateway_relay *rl = p;
+
+	must(rl && rl->magic == GATEWAY_RELAY_MAGIC);
+	return rl;
+}
+
+/* --- the end --- */
+
+static void bury(void *p)
+{
+	struct gateway_relay *rl = relay_from(p);
+
+	rl->magic = 0;
+	free(rl->account);
+	free(rl);
+}
+
+/* The client's exchange is the caller's now. */
+static struct http_stream *relay_end(struct gateway_relay *rl)
+{
+	must(!rl->over);
+	rl->over = true;
+	list_del(&rl->node);
+	rl->g->counts.relays--;
+	timer_clear(&rl->limit);
+	defer_cancel(&rl->again);
+	sandbox_cancel(rl->op);
+	sandbox_untie(&rl->tie);
+	rl->up = cloud_relay_free(rl->up);
+	if (rl->in_use)
+		sandbox_use_end(rl->g->o.core, rl->account, rl->to.sandbox);
+	loop_bury(rl->g->loop, &rl->grave, bury, rl);
+	return give(rl->x);
+}
+
+static void leave(struct gateway_relay *rl)
+{
+	http_stream_release(relay_end(rl));
+}
+
+static void cut(struct gateway_relay *rl)
+{
+	struct http_stream *x = relay_end(rl);
+
+	http_stream_reset(x, H2_CANCEL);
+	reply_detach(x);
+}
+
+static void answer_absent(struct gateway_relay *rl)
+{
+	const struct plane_port to = rl->to;
+
+	edge_reply_not_found(relay_end(rl), to.sandbox);
+}
+
+static void answer_as(struct gateway_relay *rl, unsigned status, const char *message)
+{
+	const struct plane_port to = rl->to;
+
+	edge_reply_refused(relay_end(rl), to.sandbox, status, message);
+}
+
+/* Not 502: clients would take it for the end of the sandbox, of which nothing is known. */
+static void answer_failure(struct gateway_relay *rl, const struct status *st)
+{
+	char text[140];
+
+	str_copy(text, sizeof(text), st->text[0] ? st->text : "the sandbox cannot be reached");
+	reply_text(relay_end(rl), st->code == CODE_RESOURCE_EXHAUSTED && st->reason != R_UNREACHABLE ? 429 : 503, text);
+}
+
+static void answer_errno(struct gateway_relay *rl, int err)
+{
+	struct status st;
+
+	status_errno(&st, err, "relay");
+	answer_failure(rl, &st);
+}
+
+/* What the control plane knows: the sandbox is not there, or not now. */
+static bool is_absent(const struct status *st)
+{
+	return st->code == CODE_NOT_FOUND || st->reason == R_SANDBOX_PAUSED;
+}
+
+/* --- calls of the core --- */
+
+static int ask_core(struct gateway_relay *rl, const char *account, enum sandbox_evidence what, uint32_t for_ms,
+		    sandbox_target_fn *done)
+{
+	const struct sandbox_call call = { .sandbox = rl->to.sandbox, .deadline_ms = loop_now_ms(rl->g->loop) + for_ms, .user = rl };
+
+	return sandbox_note_evidence(rl->g->o.core, &call, account, what, done, &rl->op);
+}
+
+static int resolve_as(struct gateway_relay *rl, uid_t uid, sandbox_target_fn *done)
+{
+	const struct principal who = { .uid = uid, .gid = (gid_t)-1, .pidfd = -1 };
+	const struct sandbox_call call = { .who = &who, .sandbox = rl->to.sandbox, .user = rl,
+					   .deadline_ms = loop_now_ms(rl->g->loop) + RESOLVE_MS };
+
+	return sandbox_resolve(rl->g->o.core, &call, done, &rl->op);
+}
+
+static void on_evidence_noted(void *user, const struct status *st, const struct sandbox_target *t)
+{
+	/* Whoever needs to know is told by the core. */
+}
+
+/* Told once, for nobody who waits. */
+static void tell_core(struct gateway_relay *rl, enum sandbox_evidence what)
+{
+	const struct sandbox_call call = { .sandbox = rl->to.sandbox, .deadline_ms = loop_now_ms(rl->g->loop) + RESOLVE_MS };
+	struct sandbox_op *op;
+
+	(void)!sandbox_note_evidence(rl->g->o.core, &call, rl->account, what, on_evidence_noted, &op);
+}
+
+/* --- bytes --- */
+
+static void count_bytes(struct gateway_relay *rl)
+{
+	rl->g->counts.relayed_up += rl->join.up - rl->counted_up;
+	rl->g->counts.relayed_down += rl->join.down - rl->counted_down;
+	rl->counted_up = rl->join.up;
+	rl->counted_down = rl->join.down;
+}
+
+/* An error that may be the edge's or the agent's word about the sandbox itself. False: its short body is not all here yet. */
+static bool look_at_error(struct gateway_relay *rl, const struct http_stream *y)
+{
+	const char *length = fields_get(http_stream_head(y), "content-length");
+	unsigned status = http_stream_status(y);
+	struct cloud_error_body e;
+	const uint8_t *p;
+	uint64_t size;
+	size_t n;
+
+	rl->looked = status != 502 && (status != 401 || rl->to.port != ENVD_PORT);
+	if (rl->looked || !length || str_u64(length, strlen(length), ERROR_MAX, &size) < 0)
+		return rl->looked = true;
+	n = http_stream_peek(y, &p);
+	if (n < size && !http_stream_ended(y) && http_stream_closed(y, NULL) == HTTP_OPEN)
+		return false;
+	cloud_error_read(p, n, &e);
+	if (status == 502 && e.is_json && e.code == 502 && !e.has_port)
+		tell_core(rl, SANDBOX_SAW_ABSENT);
+	else if (status == 401 && e.is_json && e.code == 401 && rl->right == RELAY_BY_ACCESS)
+		tell_core(rl, SANDBOX_SAW_REFUSED);
+	return rl->looked = true;
+}
+
+static void on_reason(void *user, const struct status *st, const struct sandbox_target *t)
+{
+	struct gateway_relay *rl = relay_from(user);
+
+	rl->op = NULL;
+	if (is_absent(st))
+		answer_absent(rl);
+	else
+		answer_failure(rl, &rl->failure);
+}
+
+/* Nothing was said to the client yet, and nothing will come: the core may know why. */
+static void fail(struct gateway_relay *rl, const struct status *st)
+{
+	rl->failure = *st;
+	rl->up = cloud_relay_free(rl->up);
+	if (ask_core(rl, rl->account, SANDBOX_SAW_LOST, REASON_MS, on_reason) < 0)
+		answer_failure(rl, st);
+}
+
+static void join(struct gateway_relay *rl, struct http_stream *y)
+{
+	const struct status *failure = cloud_relay_failure(rl->up);
+
+	switch (http_join_pump(&rl->join, rl->x, y)) {
+	case HTTP_JOIN_OPEN:
+		count_bytes(rl);
+		break;
+	case HTTP_JOIN_DONE:
+		count_bytes(rl);
+		reply_detach(relay_end(rl));
+		break;
+	case HTTP_JOIN_LEFT:
+		count_bytes(rl);
+		leave(rl);
+		break;
+	case HTTP_JOIN_LOST:
+		count_bytes(rl);
+		if (rl->join.answered)
+			cut(rl);
+		else if (failure)
+			fail(rl, failure);
+		/* Else the pool decides whether it is sent again. */
+		break;
+	}
+}
+
+static void pump(struct gateway_relay *rl)
+{
+	struct http_stream *y = cloud_relay_stream(rl->up);
+	const struct status *failure = cloud_relay_failure(rl->up);
+
+	if (http_stream_closed(rl->x, NULL) != HTTP_OPEN)
+		leave(rl);
+	else if (!y && failure)
+		fail(rl, failure);
+	else if (y && (rl->looked || !http_stream_head(y) || look_at_error(rl, y)))
+		join(rl, y);
+}
+
+static void on_up_ready(struct pool_req *r, void *user)
+{
+	struct gateway_relay *rl = relay_from(user);
+
+	if (!rl->over)
+		pump(rl);
+}
+
+static void on_down_ready(struct http_stream *x, void *user)
+{
+	struct gateway_relay *rl = relay_from(user);
+
+	if (rl->up)
+		pump(rl);
+	else if (http_stream_closed(x, NULL) != HTTP_OPEN)
+		leave(rl);
+}
+
+/* --- opening --- */
+
+static void on_tied(void *user, enum sandbox_tie_event event, const struct status *st)
+{
+	struct gateway_relay *rl = relay_from(user);
+
+	if (event == SANDBOX_TIE_RUNNING && timer_is_set(&rl->limit)) {
+		defer_post(&rl->again);
+	} else if (event == SANDBOX_TIE_GONE) {
+		if (rl->join.answered)
+			cut(rl);
+		else
+			answer_absent(rl);
+	}
+}
+
+static int tie(struct gateway_relay *rl, const char *account)
+{
+	if (!rl->account)
+		rl->account = str_dup(account);
+	if (!rl->account)
+		return -ENOMEM;
+	sandbox_tie(rl->g->o.core, rl->account, rl->to.sandbox, &rl->tie);
+	return 0;
+}
+
+static void open_to(struct gateway_relay *rl, const struct sandbox_target *t)
+{
+	int r = tie(rl, t->account);
+
+	if (r == 0 && !rl->is_health) {
+		sandbox_use_begin(rl->g->o.core, rl->account, rl->to.sandbox);
+		rl->in_use = true;
+	}
+	if (r == 0)
+		r = gateway_relay_open(rl, t, on_up_ready);
+	if (r == -EMSGSIZE)
+		reply_text(relay_end(rl), 431, "Request Header Fields Too Large");
+	else if (r < 0)
+		answer_errno(rl, r);
+}
+
+static void on_again(struct defer *d, void *user)
+{
+	struct gateway_relay *rl = relay_from(user);
+
+	timer_clear(&rl->limit);
+	look(rl);
+}
+
+static void on_limit(struct timer *t, void *user)
+{
+	answer_as(relay_from(user), 409, "The sandbox is changing its state");
+}
+
+/* Until its tie says that it runs. */
+static void wait_for_change(struct gateway_relay *rl)
+{
+	struct sandbox_glance s;
+
+	if (!sandbox_glance(rl->g->o.core, rl->to.sandbox, &s))
+		answer_absent(rl);
+	else if (s.is_sure)
+		defer_post(&rl->again);
+	else if (tie(rl, s.target.account) < 0 || timer_set(&rl->limit, loop_now_ms(rl->g->loop) + RESOLVE_MS) < 0)
+		answer_errno(rl, -ENOMEM);
+}
+
+/* The cloud would resume it for any traffic: the edge decides. */
+static void paused(struct gateway_relay *rl)
+{
+	struct sandbox_glance s;
+
+	if (!rl->is_health && sandbox_glance(rl->g->o.core, rl->to.sandbox, &s) && s.target.wakes)
+		open_to(rl, &s.target);
+	else
+		answer_absent(rl);
+}
+
+static void on_found(void *user, const struct status *st, const struct sandbox_target *t)
+{
+	struct gateway_relay *rl = relay_from(user);
+
+	rl->op = NULL;
+	if (status_ok(st))
+		open_to(rl, t);
+	else if (st->reason == R_SANDBOX_PAUSED)
+		paused(rl);
+	else if (is_absent(st))
+		answer_absent(rl);
+	else if (st->reason == R_STATE_CHANGING && !rl->is_health)
+		wait_for_change(rl);
+	else
+		answer_failure(rl, st);
+}
+
+/* --- who may --- */
+
+static void refuse_for(struct gateway_relay *rl, enum relay_right why)
+{
+	const struct plane_port to = rl->to;
+
+	rl->g->counts.refused++;
+	switch (why) {
+	case RELAY_NO_TRAFFIC_TOKEN:
+		edge_reply_traffic_missing(relay_end(rl), to.sandbox);
+		break;
+	case RELAY_WRONG_TRAFFIC_TOKEN:
+		edge_reply_traffic_wrong(relay_end(rl), to.sandbox);
+		break;
+	case RELAY_NOT_OWNER:
+		answer_as(rl, 403, "This port is open to its owner's own programs; show the header Agentboxd-Token");
+		break;
+	case RELAY_OUT_OF_SCOPE:
+		answer_as(rl, 403, "The token is good for other sandboxes only");
+		break;
+	case RELAY_NO_ACCESS_TOKEN:
+		reply_envd_error(relay_end(rl), 401, "the access token (X-Access-Token) or a signature is missing");
+		break;
+	default:
+		reply_envd_error(relay_end(rl), 401, "the access token or the signature is wrong");
+		break;
+	}
+}
+
+static void asker_of(const struct gateway_relay *rl, struct relay_asker *ret)
+{
+	const struct fields *head = http_stream_head(rl->x);
+	const struct http_conn *c = http_stream_conn(rl->x);
+	const struct gateway_conn *conn = c ? http_conn_user(c) : NULL;
+	const char *token = fields_get(head, GATEWAY_TOKEN_FIELD);
+
+	*ret = (struct relay_asker){
+		.head = head,
+		.token = token ? tokens_find(rl->g->o.tokens, token) : NULL,
+		.is_own_program = conn && conn->peer.is_known && !who_is_foreign_page(head, conn->door->is_tls),
+		.uid = conn ? conn->peer.uid : (uid_t)-1,
+		.now_s = clock_wall_ms() / 1000,
+	};
+}
+
+static enum relay_right judge(struct gateway_relay *rl, const struct sandbox_target *t)
+{
+	struct relay_asker a;
+
+	asker_of(rl, &a);
+	rl->right = relay_judge(&a, &(struct relay_door){ .sandbox = t->id, .port = rl->to.port, .owner = t->owner_uid, .is_health = rl->is_health,
+							  .access_token = t->access_token, .traffic_token = t->traffic_token });
+	return rl->right;
+}
+
+/* The agent's own control routes pass no edge; it is not said of a sandbox that is not there. True: it was answered. */
+static bool refuse_internal(struct gateway_relay *rl)
+{
+	char *clean = rl->to.port == ENVD_PORT ? query_clean_path(fields_get(http_stream_head(rl->x), ":path")) : NULL;
+	bool is_bad = rl->to.port == ENVD_PORT && !clean, is_internal = clean && route_is_internal(clean);
+
+	if (is_bad)
+		reply_text(relay_end(rl), 400, "Bad Request");
+	else if (is_internal)
+		edge_reply_internal(relay_end(rl), clean);
+	free(clean);
+	return is_bad || is_internal;
+}
+
+/* One that no row is about: the account's, as far as its cloud says. */
+static void on_stranger(void *user, const struct status *st, const struct sandbox_target *t)
+{
+	struct gateway_relay *rl = relay_from(user);
+
+	rl->op = NULL;
+	if (!status_ok(st)) {
+		on_found(user, st, t);
+		return;
+	}
+	if (refuse_internal(rl))
+		return;
+	if (judge(rl, t) < RELAY_ALLOWED)
+		open_to(rl, t);
+	else
+		refuse_for(rl, rl->right);
+}
+
+static void stranger(struct gateway_relay *rl)
+{
+	struct relay_asker a;
+	uid_t uid = rl->g->o.own_uid;
+
+	asker_of(rl, &a);
+	if (a.token)
+		uid = a.token->uid;
+	if (!relay_shows_secret(&a) || (!a.token && !rl->g->o.whole_account))
+		answer_absent(rl);
+	else if (resolve_as(rl, uid, on_stranger) < 0)
+		answer_errno(rl, -ENOMEM);
+}
+
+static void on_learnt(void *user, const struct status *st, const struct sandbox_target *t)
+{
+	struct gateway_relay *rl = relay_from(user);
+
+	rl->op = NULL;
+	if (status_ok(st) || st->reason == R_SANDBOX_PAUSED || st->reason == R_STATE_CHANGING)
+		look(rl);
+	else
+		on_found(rl, st, t);
+}
+
+static void learn(struct gateway_relay *rl, const char *account)
+{
+	rl->learnt = true;
+	if (ask_core(rl, account, SANDBOX_SAW_LOST, RESOLVE_MS, on_learnt) < 0)
+		answer_errno(rl, -ENOMEM);
+}
+
+/* Asked for again because of a token that does not fit: at most so often, whoever guesses. */
+static bool may_doubt(struct gateway *g)
+{
+	uint64_t now = loop_now_ms(g->loop);
+
+	if (now < g->doubt_at_ms + GATEWAY_DOUBT_MS)
+		return false;
+	g->doubt_at_ms = now;
+	return true;
+}
+
+/* It may pass. GET /health neither wakes it nor counts as use. */
+static void proceed(struct gateway_relay *rl, const struct sandbox_glance *s)
+{
+	enum sandbox_state state = s->target.state;
+
+	if (rl->is_health && s->is_sure)
+		open_to(rl, &s->target);
+	else if (rl->is_health && (rl->learnt || state == SANDBOX_PAUSED || state == SANDBOX_PAUSING))
+		answer_absent(rl);
+	else if (rl->is_health)
+		learn(rl, s->target.account);
+	else if (state == SANDBOX_SNAPSHOTTING && s->is_sure)
+		open_to(rl, &s->target);
+	else if (resolve_as(rl, s->target.owner_uid, on_found) < 0)
+		answer_errno(rl, -ENOMEM);
+}
+
+static void look(struct gateway_relay *rl)
+{
+	struct sandbox_glance s;
+
+	if (!sandbox_glance(rl->g->o.core, rl->to.sandbox, &s)) {
+		stranger(rl);
+		return;
+	}
+	if (!s.token_known && !rl->learnt) {
+		learn(rl, s.target.account);
+		return;
+	}
+	if (refuse_internal(rl))
+		return;
+	if (judge(rl, &s.target) < RELAY_ALLOWED)
+		proceed(rl, &s);
+	else if (!rl->learnt && rl->right == RELAY_WRONG_ACCESS_TOKEN && may_doubt(rl->g))
+		learn(rl, s.target.account);
+	else
+		refuse_for(rl, rl->right);
+}
+
+/* --- the start --- */
+
+static bool is_health(const struct gateway_relay *rl)
+{
+	const struct fields *head = http_stream_head(rl->x);
+	const char *method = fields_get(head, ":method"), *path = fields_get(head, ":path");
+
+	return rl->to.port == ENVD_PORT && str_eq(method, "GET") && strcspn(path, "?") == strlen("/health") && str_starts(path, "/health");
+}
+
+static bool link_fits(void *user, const struct sandbox_glance *s)
+{
+	return relay_link_fits(user, s->target.access_token);
+}
+
+static bool find_by_link(struct gateway_relay *rl)
+{
+	struct sandbox_glance s;
+	struct relay_asker a;
+
+	asker_of(rl, &a);
+	if (!sandbox_glance_search(rl->g->o.core, LINKS_MAX, link_fits, &a, &s))
+		return false;
+	str_copy(rl->to.sandbox, sizeof(rl->to.sandbox), s.target.id);
+	rl->to.port = ENVD_PORT;
+	return true;
+}
+
+void gateway_relay_request(struct gateway *g, struct http_stream *x, const struct plane_port *to)
+{
+	struct gateway_relay *rl = calloc(1, sizeof(*rl));
+
+	if (!rl) {
+		reply_abort(x);
+		return;
+	}
+	*rl = (struct gateway_relay){ .magic = GATEWAY_RELAY_MAGIC, .g = g, .x = x };
+	if (to)
+		rl->to = *to;
+	timer_init(&rl->limit, g->loop, on_limit, rl);
+	defer_init(&rl->again, g->loop, on_again, rl);
+	sandbox_tie_init(&rl->tie, on_tied, rl);
+	list_add_tail(&g->relays, &rl->node);
+	g->counts.relays++;
+	http_stream_set_owner(x, on_down_ready, rl);
+	if (!to && !find_by_link(rl)) {
+		refuse_for(rl, RELAY_WRONG_ACCESS_TOKEN);
+		return;
+	}
+	rl->is_health = is_health(rl);
+	look(rl);
+}
+
+void gateway_relay_end_all(struct gateway *g)
+{
+	list_for_each_safe(n, &g->relays)
+		cut(list_entry(n, struct gateway_relay, node));
+}

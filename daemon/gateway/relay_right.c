@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/gateway/relay_right.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/auth/token.h"
+#include "daemon/common/http/query.h"
+#include "daemon/common/http/reply.h"
+#include "daemon/common/http/route.h"
+#include "proto/base/str.h"
+#include "proto/cloud/flavour.h"
+#include "proto/cloud/link.h"
+
+#define ACCESS_TOKEN "x-access-token"
+
+static const char *traffic_token(const struct fields *head)
+{
+	const char *value = NULL;
+
+	for (unsigned i = 0; i < FLAVOURS && !value; i++)
+		value = fields_get(head, flavour_get((enum flavour_id)i)->headers[FLAVOUR_TRAFFIC_TOKEN]);
+	return value;
+}
+
+static bool fits_secret(const char *shown, const char *secret)
+{
+	return !str_is_empty(secret) && reply_is_secret(shown, secret);
+}
+
+/* --- links --- */
+
+static bool is_files(const struct query *q)
+{
+	return q->n_segments == 1 && str_eq(q->segments[0], "files");
+}
+
+static bool reads_or_writes(const struct fields *head, bool *ret_write)
+{
+	const char *method = fields_get(head, ":method");
+
+	*ret_write = method && str_eq(method, "POST");
+	return method && (*ret_write || str_eq(method, "GET") || str_eq(method, "HEAD"));
+}
+
+bool relay_is_link(const struct fields *head)
+{
+	const char *path = fields_get(head, ":path");
+	scoped(query_fini) struct query q = QUERY_NULL;
+	bool write;
+
+	return path && query_parse(path, &q) == 0 && is_files(&q) && query_get(&q, "signature") && reads_or_writes(head, &write);
+}
+
+static const char *or_empty(const char *s)
+{
+	return s ? s : "";
+}
+
+bool relay_link_fits(const struct relay_asker *a, const char *access_token)
+{
+	const char *path = fields_get(a->head, ":path"), *signature, *until;
+	scoped(query_fini) struct query q = QUERY_NULL;
+	uint64_t expires_s = 0;
+	bool write, fits;
+	char *own;
+
+	if (str_is_empty(access_token) || !path || query_parse(path, &q) < 0 || !is_files(&q) || !reads_or_writes(a->head, &write))
+		return false;
+	signature = query_get(&q, "signature");
+	until = query_get(&q, "signature_expiration");
+	if (!signature || (until && str_u64(until, strlen(until), INT64_MAX, &expires_s) < 0))
+		return false;
+	if (until && (int64_t)expires_s < a->now_s)
+		return false;
+	own = cloud_link_sign(or_empty(query_get(&q, "path")), write, or_empty(query_get(&q, "username")), access_token,
+			      until ? (int64_t)expires_s : CLOUD_LINK_FOREVER);
+	fits = own && reply_is_secret(signature, own);
+	free(own);
+	return fits;
+}
+
+/* --- the judgement --- */
+
+static bool is_owner(const struct relay_asker *a, const struct relay_door *d)
+{
+	return a->is_own_program && a->uid == d->owner;
+}
+
+static enum relay_right judge_agent(const struct relay_asker *a, const struct relay_door *d)
+{
+	const char *shown = fields_get(a->head, ACCESS_TOKEN);
+
+	if (shown)
+		return fits_secret(shown, d->access_token) ? RELAY_BY_ACCESS : RELAY_WRONG_ACCESS_TOKEN;
+	if (!relay_is_link(a->head))
+		return d->is_health && is_owner(a, d) ? RELAY_BY_UID : RELAY_NO_ACCESS_TOKEN;
+	return relay_link_fits(a, d->access_token) ? RELAY_BY_LINK : RELAY_WRONG_ACCESS_TOKEN;
+}
+
+static enum relay_right judge_port(const struct relay_asker *a, const struct relay_door *d)
+{
+	const char *traffic = traffic_token(a->head);
+
+	if (fits_secret(fields_get(a->head, ACCESS_TOKEN), d->access_token))
+		return RELAY_BY_ACCESS;
+	if (fits_secret(traffic, d->traffic_token))
+		return RELAY_BY_TRAFFIC;
+	if (!str_is_empty(d->traffic_token))
+		return traffic ? RELAY_WRONG_TRAFFIC_TOKEN : RELAY_NO_TRAFFIC_TOKEN;
+	return is_owner(a, d) ? RELAY_BY_UID : RELAY_NOT_OWNER;
+}
+
+enum relay_right relay_judge(const struct relay_asker *a, const struct relay_door *d)
+{
+	bool is_own = a->token && a->token->uid == d->owner;
+	enum relay_right r;
+
+	if (is_own && token_covers(a->token, d->sandbox))
+		return RELAY_BY_TOKEN;
+	r = d->port == ENVD_PORT ? judge_agent(a, d) : judge_port(a, d);
+	return r > RELAY_ALLOWED && is_own ? RELAY_OUT_OF_SCOPE : r;
+}
+
+bool relay_shows_secret(const struct relay_asker *a)
+{
+	return a->token || fields_get(a->head, ACCESS_TOKEN) || traffic_token(a->head) || relay_is_link(a->head);
+}
