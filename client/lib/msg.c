@@ -118,6 +118,24 @@ Agentbox__V1__Policy *msg_policy_out(struct msg_policy *to, const struct ab_poli
 	return m;
 }
 
+Agentbox__V1__Lifecycle *msg_lifecycle_out(Agentbox__V1__Lifecycle *m,
+					   const struct ab_sandbox_create_options *o)
+{
+	if (!o->on_timeout && !o->keep_memory && !o->auto_resume)
+		return NULL;
+	agentbox__v1__lifecycle__init(m);
+	m->on_timeout = (Agentbox__V1__Lifecycle__OnTimeout)o->on_timeout;
+	if (o->keep_memory) {
+		m->_keep_memory_case = AGENTBOX__V1__LIFECYCLE___KEEP_MEMORY_KEEP_MEMORY;
+		m->keep_memory = o->keep_memory == AB_YES;
+	}
+	if (o->auto_resume) {
+		m->_auto_resume_case = AGENTBOX__V1__LIFECYCLE___AUTO_RESUME_AUTO_RESUME;
+		m->auto_resume = o->auto_resume == AB_YES;
+	}
+	return m;
+}
+
 static void lifecycle_in(const Agentbox__V1__Lifecycle *m, struct ab_sandbox *ret)
 {
 	if (!m)

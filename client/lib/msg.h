@@ -64,6 +64,8 @@ struct msg_policy {
 	Google__Protobuf__Duration grace, idle, age;
 };
 Agentbox__V1__Policy *msg_policy_out(struct msg_policy *to, const struct ab_policy *p);
+Agentbox__V1__Lifecycle *msg_lifecycle_out(Agentbox__V1__Lifecycle *m,
+					   const struct ab_sandbox_create_options *o);
 /* It names no file: no daemon could understand it. */
 bool msg_path_is_bad(const struct ab_path *p);
 /* 0, or -EINVAL if it names no command. */

@@ -70,24 +70,6 @@ static int create_tokens(const struct ab_sandbox_create_options *o, struct creat
 	return 0;
 }
 
-static Agentbox__V1__Lifecycle *create_lifecycle(const struct ab_sandbox_create_options *o,
-						 Agentbox__V1__Lifecycle *m)
-{
-	if (!o->on_timeout && !o->keep_memory && !o->auto_resume)
-		return NULL;
-	agentbox__v1__lifecycle__init(m);
-	m->on_timeout = (Agentbox__V1__Lifecycle__OnTimeout)o->on_timeout;
-	if (o->keep_memory) {
-		m->_keep_memory_case = AGENTBOX__V1__LIFECYCLE___KEEP_MEMORY_KEEP_MEMORY;
-		m->keep_memory = o->keep_memory == AB_YES;
-	}
-	if (o->auto_resume) {
-		m->_auto_resume_case = AGENTBOX__V1__LIFECYCLE___AUTO_RESUME_AUTO_RESUME;
-		m->auto_resume = o->auto_resume == AB_YES;
-	}
-	return m;
-}
-
 int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_options *o,
 			    const struct ab_call_options *how, struct ab_call **ret)
 {
@@ -121,7 +103,7 @@ int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_
 		r = create_tokens(o, &tokens, &req);
 	if (r == 0) {
 		req.network = msg_network_message(network);
-		req.lifecycle = create_lifecycle(o, &lifecycle);
+		req.lifecycle = msg_lifecycle_out(&lifecycle, o);
 		req.request_id = (char *)id;
 		req.template_ = (char *)o->template_name;
 		req.sandbox_timeout = msg_duration(&timeout, o->sandbox_timeout_ms);

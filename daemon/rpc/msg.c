@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "proto/base/str.h"
+
 #define NANOS_PER_MS 1000000
 #define NANOS_PER_S  1000000000
 
@@ -101,6 +103,25 @@ bool msg_read_policy(const Agentbox__V1__Policy *p, struct policy_change *ret, s
 	       msg_read_duration(p->max_age, "policy.max_age", false, &to->max_age_ms, st);
 }
 
+int msg_read_text(char **to, const char *s)
+{
+	if (str_is_empty(s))
+		return 0;
+	*to = str_dup(s);
+	return *to ? 0 : -ENOMEM;
+}
+
+int msg_read_kvs(struct cloud_kvs *to, ProtobufCMessage *const *entries, size_t n)
+{
+	struct sandbox_pair *pairs = msg_read_pairs(entries, n);
+	int r = n && !pairs ? -ENOMEM : 0;
+
+	for (size_t i = 0; i < n && !r; i++)
+		r = cloud_kvs_add(to, pairs[i].key, pairs[i].value);
+	free(pairs);
+	return r;
+}
+
 struct sandbox_pair *msg_read_pairs(ProtobufCMessage *const *entries, size_t n)
 {
 	struct sandbox_pair *pairs = n ? calloc(n, sizeof(*pairs)) : NULL;
@@ -135,19 +156,33 @@ static void fill_policy(struct msg_sandbox *s, const struct policy *p)
 	m->resume_on_use = p->resume_on_use;
 }
 
-static void fill_lifecycle(struct msg_sandbox *s, const struct sandbox_view *sandbox)
+_Static_assert((int)AGENTBOX__V1__LIFECYCLE__ON_TIMEOUT__KILL == TRI_FALSE &&
+		       (int)AGENTBOX__V1__LIFECYCLE__ON_TIMEOUT__PAUSE == TRI_TRUE,
+	       "on_timeout has the numbers of enum tri");
+
+void msg_read_lifecycle(const Agentbox__V1__Lifecycle *m, struct cloud_lifecycle *ret)
+{
+	if (!m)
+		return;
+	*ret = (struct cloud_lifecycle){
+		.pause = (enum tri)m->on_timeout,
+		.keep_memory = msg_read_tri(m->_keep_memory_case, m->keep_memory),
+		.auto_resume = msg_read_tri(m->_auto_resume_case, m->auto_resume)};
+}
+
+static void fill_lifecycle(struct msg_sandbox *s, const struct cloud_lifecycle *l)
 {
 	Agentbox__V1__Lifecycle *m = &s->lifecycle;
 
 	agentbox__v1__lifecycle__init(m);
-	m->on_timeout = (Agentbox__V1__Lifecycle__OnTimeout)sandbox->on_timeout;
-	if (sandbox->keep_memory >= 0) {
+	m->on_timeout = (Agentbox__V1__Lifecycle__OnTimeout)l->pause;
+	if (l->keep_memory != TRI_UNSET) {
 		m->_keep_memory_case = AGENTBOX__V1__LIFECYCLE___KEEP_MEMORY_KEEP_MEMORY;
-		m->keep_memory = sandbox->keep_memory;
+		m->keep_memory = l->keep_memory == TRI_TRUE;
 	}
-	if (sandbox->auto_resume >= 0) {
+	if (l->auto_resume != TRI_UNSET) {
 		m->_auto_resume_case = AGENTBOX__V1__LIFECYCLE___AUTO_RESUME_AUTO_RESUME;
-		m->auto_resume = sandbox->auto_resume;
+		m->auto_resume = l->auto_resume == TRI_TRUE;
 	}
 }
 
@@ -199,12 +234,12 @@ int msg_sandbox_init(struct msg_sandbox *s, const struct sandbox_view *sandbox)
 	m->disk_size_mb = sandbox->disk_size_mb;
 	m->envd_version = (char *)sandbox->envd_version;
 	m->domain = (char *)sandbox->domain;
-	if (sandbox->allow_internet_access >= 0) {
+	if (sandbox->allow_internet_access != TRI_UNSET) {
 		m->_allow_internet_access_case =
 			AGENTBOX__V1__SANDBOX___ALLOW_INTERNET_ACCESS_ALLOW_INTERNET_ACCESS;
-		m->allow_internet_access = sandbox->allow_internet_access;
+		m->allow_internet_access = sandbox->allow_internet_access == TRI_TRUE;
 	}
-	fill_lifecycle(s, sandbox);
+	fill_lifecycle(s, &sandbox->lifecycle);
 	m->lifecycle = &s->lifecycle;
 	fill_policy(s, &sandbox->policy);
 	m->policy = &s->policy;

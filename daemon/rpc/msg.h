@@ -26,6 +26,17 @@ msg_duration *msg_span(msg_duration *d, uint64_t ms);
 /* NULL (unset) changes nothing. False with FIELD_INVALID for a duration; daemon/sandbox checks the rest. */
 must_check bool msg_read_policy(const Agentbox__V1__Policy *p, struct policy_change *ret, struct status *st);
 
+/* NULL (unset) leaves it unset. */
+void msg_read_lifecycle(const Agentbox__V1__Lifecycle *m, struct cloud_lifecycle *ret);
+/* Of an optional bool: what its case says. */
+static inline enum tri msg_read_tri(int is_said, protobuf_c_boolean v)
+{
+	return is_said ? tri_of(v) : TRI_UNSET;
+}
+/* A copy, or NULL for NULL and "". -ENOMEM. */
+must_check int msg_read_text(char **to, const char *s);
+/* Copies of map entries, of whatever message. -ENOMEM. */
+must_check int msg_read_kvs(struct cloud_kvs *to, ProtobufCMessage *const *entries, size_t n);
 /* Map entries, of whatever message, as pairs that point into them. NULL without memory (also for
  * n = 0: then it is no failure). */
 struct sandbox_pair *msg_read_pairs(ProtobufCMessage *const *entries, size_t n);

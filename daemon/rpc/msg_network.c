@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/rpc/msg.h"
 #include "proto/base/str.h"
 
 #define TOKEN_TYPE_DEFAULT "JWT-SVID"
@@ -17,14 +18,6 @@ static int read_strs(struct cloud_strs *to, char *const *v, size_t n)
 	for (size_t i = 0; i < n && !r; i++)
 		r = cloud_strs_add(to, v[i]);
 	return r;
-}
-
-static int read_str(char **to, const char *s)
-{
-	if (str_is_empty(s))
-		return 0;
-	*to = str_dup(s);
-	return *to ? 0 : -ENOMEM;
 }
 
 static int read_rule(struct cloud_network *n, const char *host, const Agentbox__V1__NetworkRule *m)
@@ -63,13 +56,13 @@ static int read_all(struct cloud_network *n, const Agentbox__V1__NetworkConfig *
 	if (!r)
 		r = read_strs(&n->deny_out, m->deny_out, m->n_deny_out);
 	if (!r)
-		r = read_str(&n->mask_request_host, m->mask_request_host);
+		r = msg_read_text(&n->mask_request_host, m->mask_request_host);
 	if (!r && m->egress_proxy) {
-		r = read_str(&n->egress_address, m->egress_proxy->address);
+		r = msg_read_text(&n->egress_address, m->egress_proxy->address);
 		if (!r)
-			r = read_str(&n->egress_username, m->egress_proxy->username);
+			r = msg_read_text(&n->egress_username, m->egress_proxy->username);
 		if (!r)
-			r = read_str(&n->egress_password, m->egress_proxy->password);
+			r = msg_read_text(&n->egress_password, m->egress_proxy->password);
 		if (!r && !n->egress_address) {
 			status_field(st, "network.egress_proxy.address", "is missing");
 			return -EINVAL;
@@ -97,37 +90,26 @@ bool msg_read_network(const Agentbox__V1__NetworkConfig *m, struct cloud_network
 	return true;
 }
 
-bool msg_read_tokens(Agentbox__V1__CreateSandboxRequest__IamTokensEntry *const *entries, size_t n,
-		     struct cloud_iam_token **ret, struct status *st)
+int msg_read_tokens(Agentbox__V1__CreateSandboxRequest__IamTokensEntry *const *entries, size_t n,
+		    struct cloud_create *ret)
 {
-	struct cloud_iam_token *v = n ? calloc(n, sizeof(*v)) : NULL;
+	int r = 0;
 
-	*ret = v;
-	if (n && !v) {
-		status_errno(st, -ENOMEM, "reading the request");
-		return false;
+	ret->iam_tokens = calloc(n + 1, sizeof(*ret->iam_tokens));
+	if (!ret->iam_tokens)
+		return -ENOMEM;
+	for (; ret->n_iam_tokens < n && !r; ret->n_iam_tokens++) {
+		const Agentbox__V1__CreateSandboxRequest__IamTokensEntry *from =
+			entries[ret->n_iam_tokens];
+		struct cloud_iam_token *t = &ret->iam_tokens[ret->n_iam_tokens];
+		const char *type = from->value ? from->value->token_type : NULL;
+
+		t->name = str_dup(from->key);
+		t->audience = str_dup(from->value ? from->value->audience : "");
+		t->token_type = str_dup(str_is_empty(type) ? TOKEN_TYPE_DEFAULT : type);
+		r = t->name && t->audience && t->token_type ? 0 : -ENOMEM;
 	}
-	for (size_t i = 0; i < n; i++) {
-		const Agentbox__V1__IamToken *t = entries[i]->value;
-
-		v[i].name = entries[i]->key;
-		v[i].audience = t ? t->audience : (char *)"";
-		v[i].token_type = t && !str_is_empty(t->token_type) ? t->token_type
-								     : (char *)TOKEN_TYPE_DEFAULT;
-	}
-	return true;
-}
-
-void msg_read_lifecycle(const Agentbox__V1__Lifecycle *m, struct sandbox_create *ret)
-{
-	ret->keep_memory = ret->auto_resume = -1;
-	if (!m)
-		return;
-	ret->on_timeout = (enum sandbox_on_timeout)m->on_timeout;
-	if (m->_keep_memory_case)
-		ret->keep_memory = m->keep_memory;
-	if (m->_auto_resume_case)
-		ret->auto_resume = m->auto_resume;
+	return r;
 }
 
 /* --- out --- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Between the API's NetworkConfig, IamToken and Lifecycle and what daemon/sandbox takes. */
+/* Between the API's NetworkConfig and IamToken and what daemon/sandbox takes. */
 #ifndef AB_DAEMON_RPC_MSG_NETWORK_H
 #define AB_DAEMON_RPC_MSG_NETWORK_H
 
@@ -12,10 +12,9 @@
 /* NULL gives NULL. False: *st says why (without memory, or FIELD_INVALID). */
 must_check bool msg_read_network(const Agentbox__V1__NetworkConfig *m, struct cloud_network **ret,
 				 struct status *st);
-/* Points into the message; one block to free(). NULL for none. */
-must_check bool msg_read_tokens(Agentbox__V1__CreateSandboxRequest__IamTokensEntry *const *entries, size_t n,
-				struct cloud_iam_token **ret, struct status *st);
-void msg_read_lifecycle(const Agentbox__V1__Lifecycle *m, struct sandbox_create *ret);
+/* Copies. -ENOMEM. */
+must_check int msg_read_tokens(Agentbox__V1__CreateSandboxRequest__IamTokensEntry *const *entries,
+			       size_t n, struct cloud_create *ret);
 
 /* A message that points into what it was made from. NULL without memory. */
 struct msg_network;

@@ -57,14 +57,13 @@ static void on_update_network(struct rpc_call *c, const ProtobufCMessage *messag
 	if (!p)
 		return;
 	if (msg_read_network(q->network, &network, &st))
-		pending_started(p, sandbox_update_network(core_of(c), &p->head, network,
-							  q->_allow_internet_access_case
-								  ? q->allow_internet_access
-								  : -1,
-							  reply_updated, &p->op));
+		pending_started(p,
+				sandbox_update_network(core_of(c), &p->head, network,
+						       msg_read_tri(q->_allow_internet_access_case,
+								    q->allow_internet_access),
+						       reply_updated, &p->op));
 	else
 		pending_fail(p, &st);
-	cloud_network_free(network);
 }
 
 /* --- Fork --- */
@@ -135,23 +134,22 @@ static void on_fork(struct rpc_call *c, const ProtobufCMessage *message)
 	/* The call owns the message; hashing puts it back as it was. */
 	Agentbox__V1__ForkSandboxRequest *q = (Agentbox__V1__ForkSandboxRequest *)message;
 	struct pending *p = pending_new(c, q->sandbox);
-	struct sandbox_fork args = {
-		.request_id = q->request_id,
-		.count = q->count,
-	};
+	scoped(sandbox_create_fini) struct sandbox_create children = { 0 };
 	struct status st;
 
 	if (!p)
 		return;
-	if (!msg_read_policy(q->policy, &args.policy, &st) ||
-	    !msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &args.timeout_ms, &st)) {
+	if (!msg_read_policy(q->policy, &children.policy, &st) ||
+	    !msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &children.timeout_ms,
+			       &st)) {
 		pending_fail(p, &st);
-	} else if (pending_hash(message, &q->request_id, args.params_hash) < 0) {
+	} else if (msg_read_text(&children.request_id, q->request_id) < 0 ||
+		   pending_hash(message, &q->request_id, children.params_hash) < 0) {
 		status_errno(&st, -ENOMEM, "reading the request");
 		pending_fail(p, &st);
 	} else {
-		pending_started(
-			p, sandbox_fork(core_of(c), &p->head, &args, reply_forked, &p->op));
+		pending_started(p, sandbox_fork(core_of(c), &p->head, &children, q->count,
+						reply_forked, &p->op));
 	}
 }
 

@@ -39,62 +39,62 @@ static void reply_sandbox(void *user, const struct status *st, const struct sand
 
 /* --- Create ------------------------------------------------------------------------------------- */
 
-static bool read_create(struct rpc_call *c, const ProtobufCMessage *message,
-			struct sandbox_create *ret, struct cloud_network **network,
-			struct cloud_iam_token **tokens, struct status *st)
+static int read_owned(const Agentbox__V1__CreateSandboxRequest *q, struct sandbox_create *ret)
 {
-	/* The call owns the message; hashing puts it back as it was. */
-	Agentbox__V1__CreateSandboxRequest *q = (Agentbox__V1__CreateSandboxRequest *)message;
+	struct cloud_create *w = &ret->what;
+	int r = msg_read_text(&ret->request_id, q->request_id);
 
-	*ret = (struct sandbox_create){
-		.request_id = q->request_id,
-		.account = q->account,
-		.template_id = q->template_,
-		.n_metadata = q->n_metadata,
-		.n_envs = q->n_envs,
-		.secure = q->_secure_case ? q->secure : -1,
-		.allow_internet_access = q->_allow_internet_access_case ? q->allow_internet_access : -1,
-		.name = q->name,
-		.must_create = q->must_create,
-		.wait_ready = q->wait_ready,
-		.process_lease = q->process_lease,
-	};
-	msg_read_lifecycle(q->lifecycle, ret);
-	ret->n_iam_tokens = q->n_iam_tokens;
-	if (!msg_read_policy(q->policy, &ret->policy, st) || !msg_read_network(q->network, network, st) ||
-	    !msg_read_tokens(q->iam_tokens, q->n_iam_tokens, tokens, st) ||
+	if (!r)
+		r = msg_read_text(&ret->account, q->account);
+	if (!r)
+		r = msg_read_text(&ret->name, q->name);
+	if (!r)
+		r = msg_read_text(&w->template_id, q->template_);
+	if (!r)
+		r = msg_read_kvs(&w->metadata, (ProtobufCMessage **)q->metadata, q->n_metadata);
+	if (!r)
+		r = msg_read_kvs(&w->envs, (ProtobufCMessage **)q->envs, q->n_envs);
+	return r ? r : msg_read_tokens(q->iam_tokens, q->n_iam_tokens, w);
+}
+
+/* The message is hashed, which puts it back as it was. */
+static bool read_create(Agentbox__V1__CreateSandboxRequest *q, struct sandbox_create *ret,
+			struct status *st)
+{
+	int r;
+
+	ret->must_create = q->must_create;
+	ret->wait_ready = q->wait_ready;
+	ret->process_lease = q->process_lease;
+	ret->what.secure = msg_read_tri(q->_secure_case, q->secure);
+	ret->what.allow_internet_access =
+		msg_read_tri(q->_allow_internet_access_case, q->allow_internet_access);
+	msg_read_lifecycle(q->lifecycle, &ret->what.lifecycle);
+	if (!msg_read_policy(q->policy, &ret->policy, st) ||
+	    !msg_read_network(q->network, &ret->what.network, st) ||
 	    !msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &ret->timeout_ms, st))
 		return false;
-	ret->network = *network;
-	ret->iam_tokens = *tokens;
-	ret->metadata = msg_read_pairs((ProtobufCMessage **)q->metadata, q->n_metadata);
-	ret->envs = msg_read_pairs((ProtobufCMessage **)q->envs, q->n_envs);
-	if ((q->n_metadata && !ret->metadata) || (q->n_envs && !ret->envs) ||
-	    pending_hash(message, &q->request_id, ret->params_hash) < 0) {
-		status_errno(st, -ENOMEM, "reading the request");
-		return false;
-	}
-	return true;
+	r = read_owned(q, ret);
+	if (!r)
+		r = pending_hash(&q->base, &q->request_id, ret->params_hash);
+	if (r < 0)
+		status_errno(st, r, "reading the request");
+	return r == 0;
 }
 
 static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 {
 	struct pending *p = pending_new(c, NULL);
-	struct status st = STATUS_OK;
-	struct sandbox_create args;
-	struct cloud_network *network = NULL;
-	struct cloud_iam_token *tokens = NULL;
+	scoped(sandbox_create_fini) struct sandbox_create args = { 0 };
+	struct status st;
 
 	if (!p)
 		return;
-	if (read_create(c, message, &args, &network, &tokens, &st))
+	/* The call owns the message. */
+	if (read_create((Agentbox__V1__CreateSandboxRequest *)message, &args, &st))
 		pending_started(p, sandbox_create(core_of(c), &p->head, &args, reply_sandbox, &p->op));
 	else
 		pending_fail(p, &st);
-	free((void *)args.metadata);
-	free((void *)args.envs);
-	cloud_network_free(network);
-	free(tokens);
 }
 
 /* --- the others --------------------------------------------------------------------------------- */

@@ -36,26 +36,12 @@ struct creation *creation_from(struct attempt *a)
 
 /* --- its end --- */
 
-void creation_tokens_free(struct cloud_iam_token *v, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		free(v[i].name);
-		free(v[i].audience);
-		free(v[i].token_type);
-	}
-	free(v);
-}
-
 static void creation_free(struct attempt *a)
 {
 	struct creation *c = creation_from(a);
 
 	c->magic = 0;
-	free(c->template_id);
-	cloud_kvs_fini(&c->metadata);
-	cloud_kvs_fini(&c->envs);
-	cloud_network_free(c->network);
-	creation_tokens_free(c->tokens, c->n_tokens);
+	cloud_create_fini(&c->what);
 	cloud_sandbox_free(c->found);
 	holder_unref(c->holder);
 	for (size_t i = 0; i < c->n_heirs; i++) {
@@ -107,7 +93,7 @@ static void intent_row(const struct creation *c, enum row_intent_state step, str
 		.req_tag = c->att.req_tag,
 		.name = c->name ? c->name->name : "",
 		.generation = c->generation,
-		.template_id = c->template_id,
+		.template_id = c->what.template_id,
 		.policy = c->policy_text,
 		.claimed = !list_is_empty(&c->att.waiters),
 		.made_at_ms = c->att.made_at_ms,
@@ -161,32 +147,19 @@ static void create_take(struct attempt *a, struct cloud_result *r)
 static uint32_t life_of(const struct creation *c)
 {
 	if ((!c->holder && !c->n_heirs) || !c->att.policy.keep_alive)
-		return c->timeout_s;
-	return MAX(c->timeout_s, extend_span_with_new_s(c->att.account));
+		return c->what.timeout_s;
+	return MAX(c->what.timeout_s, extend_span_with_new_s(c->att.account));
 }
 
 static struct cloud_call *create_post(struct attempt *a)
 {
 	const struct creation *c = creation_from(a);
-	struct cloud_create what = {
-		.template_id = c->template_id,
-		.timeout_s = life_of(c),
-		.secure = c->secure,
-		.allow_internet_access = c->allow_internet_access,
-		.metadata = c->metadata,
-		.envs = c->envs,
-		.network = c->network,
-		.iam_tokens = c->tokens,
-		.n_iam_tokens = c->n_tokens,
-		.auto_pause = c->end.on_timeout ? tri_of(c->end.on_timeout == SANDBOX_ON_TIMEOUT_PAUSE)
-						: TRI_UNSET,
-		.auto_pause_memory = c->end.keep_memory < 0 ? TRI_UNSET : tri_of(c->end.keep_memory),
-		.auto_resume = c->end.auto_resume < 0 ? TRI_UNSET : tri_of(c->end.auto_resume),
-	};
+	struct cloud_create what = c->what;
 	/* The caller's deadline ends the caller's waiting, not this: once sent it is worth reading. */
 	struct cloud_ask ask = { .uid = a->uid, .done = on_posted, .user = a };
 	struct cloud_call *call;
 
+	what.timeout_s = life_of(c);
 	FAILPOINT("create.before_send");
 	call = cloud_create(a->account->cloud, &what, &ask);
 	FAILPOINT("create.after_send");
@@ -253,10 +226,12 @@ static void warn_if_capped(struct creation *c, struct sandbox *b)
 {
 	char *text;
 
-	if (!c->timeout_s || !b->started_at_ms || !b->end_at_ms || b->warning[0] ||
-	    b->end_at_ms + 5000 >= b->started_at_ms + c->timeout_s * 1000ll)
+	uint32_t asked_s = c->what.timeout_s;
+
+	if (!asked_s || !b->started_at_ms || !b->end_at_ms || b->warning[0] ||
+	    b->end_at_ms + 5000 >= b->started_at_ms + asked_s * 1000ll)
 		return;
-	text = str_printf("the cloud capped the timeout of %u s to %lld s", c->timeout_s,
+	text = str_printf("the cloud capped the timeout of %u s to %lld s", asked_s,
 			  (long long)(b->end_at_ms - b->started_at_ms) / 1000);
 	if (!text)
 		return;
@@ -318,7 +293,7 @@ static int make_sandbox(struct creation *c, struct sandbox **ret)
 	int r = sandbox_from_cloud(c->att.account, c->found, &b);
 
 	if (!r && !c->resolved)
-		r = pairs_from_cloud(&b->metadata, &c->metadata);
+		r = pairs_from_cloud(&b->metadata, &c->what.metadata);
 	if (!r)
 		r = text_set(&b->req_tag, c->att.req_tag);
 	if (!r)
@@ -334,15 +309,11 @@ static int make_sandbox(struct creation *c, struct sandbox **ret)
 	b->seq = c->att.seq;
 	b->generation = c->generation;
 	b->policy = c->att.policy;
-	b->timeout_s = c->timeout_s;
+	b->timeout_s = c->what.timeout_s;
 	b->used_at_ms = (int64_t)clock_boot_ms();
 	b->token_known = !c->resolved;
-	b->allow_internet_access = c->allow_internet_access == TRI_UNSET
-					   ? -1
-					   : c->allow_internet_access == TRI_TRUE;
-	b->on_timeout = c->end.on_timeout;
-	b->keep_memory = c->end.keep_memory;
-	b->auto_resume = c->end.auto_resume;
+	b->allow_internet_access = c->what.allow_internet_access;
+	b->lifecycle = c->what.lifecycle;
 	r = core_insert(c->att.core, b);
 	if (!r)
 		*ret = give(b);
@@ -537,9 +508,9 @@ int creation_intend(struct creation *c, struct store_tx *tx)
 		return r;
 	t.seq = c->att.seq;
 	if (c->att.policy.on_gone == POLICY_RECREATE)
-		r = recipe_pack(c, &c->recipe);
+		r = recipe_pack(&c->what, &c->recipe);
 	if (!r)
-		r = tags_add(&c->metadata, &t);
+		r = tags_add(&c->what.metadata, &t);
 	if (r < 0)
 		return r;
 	put_intent(c, tx);
@@ -571,7 +542,6 @@ int creation_new(struct sandbox_core *core, struct account *a, uid_t uid, const 
 	if (!c)
 		return -ENOMEM;
 	c->magic = CREATION_MAGIC;
-	c->end = (struct creation_end){ .keep_memory = -1, .auto_resume = -1 };
 	c->generation = 1;
 	list_init(&c->detail.node);
 	c->att.what = "create";
@@ -609,7 +579,8 @@ int creation_take_up(struct sandbox_core *core, const struct row_intent *r)
 		c->name->creation = c;
 	attempt_find_request(&c->att, REQUEST_CREATE, r->request_id);
 	c->att.alone = r->replaces[0];
-	if (text_set(&c->template_id, r->template_id) < 0 || text_set(&c->replaces, r->replaces) < 0 ||
+	if (text_set(&c->what.template_id, r->template_id) < 0 ||
+	    text_set(&c->replaces, r->replaces) < 0 ||
 	    recipe_set(&c->recipe, r->recipe, r->recipe_len) < 0) {
 		attempt_drop(&c->att);
 		return -ENOMEM;

@@ -8,12 +8,6 @@
 
 #define CREATION_MAGIC 0x43726561u
 
-/* What the cloud does at the sandbox's end. */
-struct creation_end {
-	enum sandbox_on_timeout on_timeout;
-	int keep_memory, auto_resume;	/* -1 = unset */
-};
-
 /* A process that held a lease on the sandbox that this one replaces. */
 struct creation_heir {
 	struct holder *holder;
@@ -27,15 +21,7 @@ struct creation {
 	uint32_t generation;
 	char policy_text[POLICY_TEXT_MAX];
 	uint8_t params_hash[ROW_HASH_BYTES];
-	/* what is sent; empty after a restart, when nothing is sent any more */
-	char *template_id;
-	uint32_t timeout_s;
-	enum tri secure, allow_internet_access;
-	struct cloud_kvs metadata, envs;
-	struct cloud_network *network;
-	struct cloud_iam_token *tokens;
-	size_t n_tokens;
-	struct creation_end end;
+	struct cloud_create what;	/* sent; but for its template, empty after a restart */
 
 	struct holder *holder;		/* the process that is to hold a lease; NULL = none */
 	char *replaces;			/* recreate.c: id of the one that vanished; "" = none */
@@ -62,6 +48,5 @@ must_check int creation_intend(struct creation *c, struct store_tx *t);
 void creation_on_intent(void *user, const struct status *st);
 /* What it made; NULL: that is gone meanwhile. */
 struct sandbox *creation_sandbox(const struct creation *c);
-void creation_tokens_free(struct cloud_iam_token *v, size_t n);
 
 #endif

@@ -60,9 +60,7 @@ static int inherit(struct sandbox *b, const struct sandbox *parent)
 	int r = pairs_from(&b->metadata, parent->metadata.v, parent->metadata.n);
 
 	b->allow_internet_access = parent->allow_internet_access;
-	b->on_timeout = parent->on_timeout;
-	b->keep_memory = parent->keep_memory;
-	b->auto_resume = parent->auto_resume;
+	b->lifecycle = parent->lifecycle;
 	b->cpu_count = parent->cpu_count;
 	b->memory_mb = parent->memory_mb;
 	b->disk_size_mb = parent->disk_size_mb;

@@ -5,7 +5,7 @@
 
 static void glance_fill(const struct sandbox *b, struct sandbox_glance *ret)
 {
-	op_target_of(b, &ret->target);
+	sandbox_target_of(b, &ret->target);
 	ret->token_known = b->token_known;
 	ret->is_sure = b->token_known && (b->state == SANDBOX_SNAPSHOTTING ||
 					  (b->state == SANDBOX_RUNNING &&

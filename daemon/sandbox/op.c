@@ -381,25 +381,6 @@ void op_fail_errno(struct sandbox_op *op, int err)
 	op_fail(op, &st);
 }
 
-void op_target_of(const struct sandbox *b, struct sandbox_target *ret)
-{
-	*ret = (struct sandbox_target){
-		.account = account_name(b->account),
-		.id = b->id,
-		.cloud = b->account->cloud,
-		.domain = b->domain,
-		.access_token = b->access_token,
-		.traffic_token = b->traffic_token,
-		.envd_version = b->envd_version,
-		.default_user = b->account->default_user,
-		.generation = b->generation,
-		.owner_uid = b->uid,
-		.plain_ports = b->account->plain_ports,
-		.wakes = b->auto_resume == 1,
-		.state = b->state,
-	};
-}
-
 /* --- who waits together --- */
 
 void op_end_waited(struct sandbox_op *op, const struct status *st, bool yes)
@@ -604,7 +585,7 @@ static void probe_again(struct sandbox_op *op)
 		on_probed(op, SANDBOX_PROBE_ABSENT, NULL);
 		return;
 	}
-	op_target_of(b, &target);
+	sandbox_target_of(b, &target);
 	op->probe = op->core->prober.start(&target, op_ask_until(op), on_probed, op,
 					   op->core->prober.user);
 	if (!op->probe)

@@ -148,6 +148,5 @@ void op_explain_missing(struct sandbox_op *op);
 
 /* Waits until the agent inside answers, then ends with the sandbox. */
 void op_wait_ready(struct sandbox_op *op, struct sandbox *b);
-void op_target_of(const struct sandbox *b, struct sandbox_target *ret);
 
 #endif

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/sandbox/creation.h"
+#include "daemon/sandbox/record.h"
+#include "daemon/sandbox/rules/rules.h"
 #include "proto/base/str.h"
 
 /* Keys: plain ones for what there is once, "m:", "e:" for metadata and environment, "a:" and "t:" for
@@ -96,23 +97,24 @@ static char *append(char *at, const char *s)
 	return at + n;
 }
 
-int recipe_pack(const struct creation *c, struct recipe *ret)
+int recipe_pack(const struct cloud_create *c, struct recipe *ret)
 {
 	scoped(packer_fini) struct packer p = { 0 };
 	struct recipe r = { 0 };
-	char numbers[96];
+	char lifecycle[RULES_LIFECYCLE_TEXT_MAX], numbers[96];
 	char *at;
 
-	snprintf(numbers, sizeof(numbers), "%u %d %d %d %d %d", c->timeout_s, (int)c->secure,
-		 (int)c->allow_internet_access, (int)c->end.on_timeout, c->end.keep_memory, c->end.auto_resume);
+	rules_lifecycle_format(&c->lifecycle, lifecycle);
+	snprintf(numbers, sizeof(numbers), "%u %d %d %s", c->timeout_s, (int)c->secure,
+		 (int)c->allow_internet_access, lifecycle);
 	recipe_put(&p, "", KEY_TEMPLATE, c->template_id);
 	recipe_put(&p, "", KEY_NUMBERS, numbers);
 	put_network(&p, c->network);
 	put_all(&p, "m:", &c->metadata);
 	put_all(&p, "e:", &c->envs);
-	for (size_t i = 0; i < c->n_tokens; i++) {
-		recipe_put(&p, "a:", c->tokens[i].name, c->tokens[i].audience);
-		recipe_put(&p, "t:", c->tokens[i].name, c->tokens[i].token_type);
+	for (size_t i = 0; i < c->n_iam_tokens; i++) {
+		recipe_put(&p, "a:", c->iam_tokens[i].name, c->iam_tokens[i].audience);
+		recipe_put(&p, "t:", c->iam_tokens[i].name, c->iam_tokens[i].token_type);
 	}
 	if (p.err)
 		return p.err;
@@ -132,52 +134,48 @@ int recipe_pack(const struct creation *c, struct recipe *ret)
 
 /* --- unpacking --- */
 
-static int read_numbers(struct creation *c, const char *s)
+static int read_numbers(struct cloud_create *c, const char *s)
 {
-	int secure, internet, on_timeout, keep, resume;
+	int secure, internet, end = 0;
 	unsigned timeout;
 
-	if (sscanf(s, "%u %d %d %d %d %d", &timeout, &secure, &internet, &on_timeout, &keep,
-		   &resume) != 6 ||
-	    !timeout || secure < TRI_UNSET || secure > TRI_TRUE || internet < TRI_UNSET ||
-	    internet > TRI_TRUE || on_timeout < SANDBOX_ON_TIMEOUT_UNSET ||
-	    on_timeout > SANDBOX_ON_TIMEOUT_PAUSE || keep < -1 || keep > 1 || resume < -1 ||
-	    resume > 1)
+	if (sscanf(s, "%u %d %d %n", &timeout, &secure, &internet, &end) != 3 || !timeout ||
+	    secure < TRI_UNSET || secure > TRI_TRUE || internet < TRI_UNSET ||
+	    internet > TRI_TRUE || !rules_lifecycle_parse(s + end, &c->lifecycle))
 		return -EBADMSG;
 	c->timeout_s = timeout;
 	c->secure = (enum tri)secure;
 	c->allow_internet_access = (enum tri)internet;
-	c->end = (struct creation_end){ (enum sandbox_on_timeout)on_timeout, keep, resume };
 	return 0;
 }
 
-static int add_token(struct creation *c, const char *name)
+static int add_token(struct cloud_create *c, const char *name)
 {
-	struct cloud_iam_token *v = reallocarray(c->tokens, c->n_tokens + 1, sizeof(*v));
+	struct cloud_iam_token *v = reallocarray(c->iam_tokens, c->n_iam_tokens + 1, sizeof(*v));
 
 	if (!v)
 		return -ENOMEM;
-	c->tokens = v;
-	v[c->n_tokens++] = (struct cloud_iam_token){ 0 };
-	return text_set(&v[c->n_tokens - 1].name, name);
+	c->iam_tokens = v;
+	v[c->n_iam_tokens++] = (struct cloud_iam_token){ 0 };
+	return text_set(&v[c->n_iam_tokens - 1].name, name);
 }
 
 /* Audiences come in the order of the tokens, types after all of them. */
-static int read_token(struct creation *c, bool audience, const char *name, const char *value)
+static int read_token(struct cloud_create *c, bool audience, const char *name, const char *value)
 {
 	int r;
 
 	if (audience) {
 		r = add_token(c, name);
-		return r < 0 ? r : text_set(&c->tokens[c->n_tokens - 1].audience, value);
+		return r < 0 ? r : text_set(&c->iam_tokens[c->n_iam_tokens - 1].audience, value);
 	}
-	for (size_t i = 0; i < c->n_tokens; i++)
-		if (str_eq(c->tokens[i].name, name))
-			return text_set(&c->tokens[i].token_type, value);
+	for (size_t i = 0; i < c->n_iam_tokens; i++)
+		if (str_eq(c->iam_tokens[i].name, name))
+			return text_set(&c->iam_tokens[i].token_type, value);
 	return -EBADMSG;
 }
 
-static int read_pair(struct creation *c, const char *key, const char *value)
+static int read_pair(struct cloud_create *c, const char *key, const char *value)
 {
 	if (str_eq(key, KEY_TEMPLATE))
 		return text_set(&c->template_id, value);
@@ -196,7 +194,7 @@ static int read_pair(struct creation *c, const char *key, const char *value)
 	return 0;	/* of a later version */
 }
 
-int recipe_unpack(const struct recipe *r, struct creation *c)
+int recipe_unpack(const struct recipe *r, struct cloud_create *c)
 {
 	const char *at = r->p, *end = r->p + r->len;
 	int e = 0;
@@ -213,8 +211,8 @@ int recipe_unpack(const struct recipe *r, struct creation *c)
 	}
 	if (!e && (!c->timeout_s || str_is_empty(c->template_id)))
 		e = -EBADMSG;
-	for (size_t i = 0; i < c->n_tokens; i++)
-		if (!c->tokens[i].audience || !c->tokens[i].token_type)
+	for (size_t i = 0; i < c->n_iam_tokens; i++)
+		if (!c->iam_tokens[i].audience || !c->iam_tokens[i].token_type)
 			e = e ? e : -EBADMSG;
 	return e;
 }

@@ -11,7 +11,7 @@
 #include "daemon/sandbox/sandbox.h"
 #include "proto/base/cc.h"
 
-struct creation;
+struct cloud_create;
 
 struct recipe {			/* zeroed: none */
 	char *p;
@@ -22,10 +22,10 @@ struct recipe {			/* zeroed: none */
 void recipe_fini(struct recipe *r);
 /* Takes a copy. -ENOMEM leaves it as it was. */
 must_check int recipe_set(struct recipe *r, const void *p, size_t len);
-/* From what `c` is to send, before our tags are added. */
-must_check int recipe_pack(const struct creation *c, struct recipe *ret);
-/* Into a creation that has nothing yet. -EBADMSG where it is not such a block. */
-must_check int recipe_unpack(const struct recipe *r, struct creation *c);
+/* Before our tags are added. */
+must_check int recipe_pack(const struct cloud_create *c, struct recipe *ret);
+/* Into one that has nothing yet. -EBADMSG where it is not such a block. */
+must_check int recipe_unpack(const struct recipe *r, struct cloud_create *c);
 
 enum recipe_verdict {
 	RECIPE_NOT_ASKED,	/* its policy does not say so, or its user or a policy ended it */

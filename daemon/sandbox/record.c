@@ -145,7 +145,6 @@ int sandbox_new(struct account *a, const char *id, struct sandbox **ret)
 	list_init(&b->ties);
 	list_init(&b->untold);
 	b->account = a;
-	b->allow_internet_access = b->keep_memory = b->auto_resume = -1;
 	policy_default(&b->policy);
 	b->generation = 1;
 	if (text_set(&b->id, id) < 0)
@@ -187,6 +186,17 @@ static int64_t wall_of(int64_t boot_ms)
 	return boot_ms ? MAX(clock_wall_ms() - ((int64_t)clock_boot_ms() - boot_ms), (int64_t)1) : 0;
 }
 
+/* A row has -1, 0 and 1; its on_timeout has the numbers of enum tri. */
+static enum tri tri_of_row(int v)
+{
+	return (enum tri)(v + 1);
+}
+
+static int row_of_tri(enum tri v)
+{
+	return (int)v - 1;
+}
+
 int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct sandbox **ret)
 {
 	scoped(sandbox_freep) struct sandbox *b = NULL;
@@ -213,10 +223,10 @@ int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct sand
 	b->cpu_count = r->cpu_count;
 	b->memory_mb = r->memory_mb;
 	b->disk_size_mb = r->disk_size_mb;
-	b->allow_internet_access = r->allow_internet_access;
-	b->on_timeout = r->on_timeout;
-	b->keep_memory = r->keep_memory;
-	b->auto_resume = r->auto_resume;
+	b->allow_internet_access = tri_of_row(r->allow_internet_access);
+	b->lifecycle = (struct cloud_lifecycle){ .pause = (enum tri)r->on_timeout,
+						 .keep_memory = tri_of_row(r->keep_memory),
+						 .auto_resume = tri_of_row(r->auto_resume) };
 	if (r->network[0] && cloud_network_parse(r->network, &b->network) < 0)
 		log_warn("sandbox_network", "sandbox=%s row=unreadable ignoring=1", b->id);
 	if (policy_parse(r->policy, &b->policy) < 0) /* the default ends nothing */
@@ -280,10 +290,10 @@ void sandbox_to_row(const struct sandbox *b, char policy_text[POLICY_TEXT_MAX], 
 		.access_token = b->access_token,
 		.traffic_token = b->traffic_token,
 		.token_known = b->token_known,
-		.allow_internet_access = b->allow_internet_access,
-		.on_timeout = b->on_timeout,
-		.keep_memory = b->keep_memory,
-		.auto_resume = b->auto_resume,
+		.allow_internet_access = row_of_tri(b->allow_internet_access),
+		.on_timeout = (int)b->lifecycle.pause,
+		.keep_memory = row_of_tri(b->lifecycle.keep_memory),
+		.auto_resume = row_of_tri(b->lifecycle.auto_resume),
 		.policy = policy_text,
 		.warning = b->warning,
 		.as_of_ms = b->as_of_ms,
@@ -428,13 +438,11 @@ int sandbox_learn(struct sandbox *b, const struct cloud_sandbox *s, uint64_t now
 	if (is_listed(s))
 		learn_listed(&l, b, s);
 	if (s->allow_internet_access != TRI_UNSET)
-		LEARN(&l, b->allow_internet_access, s->allow_internet_access == TRI_TRUE);
-	if (s->has_lifecycle) {
-		LEARN(&l, b->on_timeout,
-		      s->on_timeout_pause ? (int)SANDBOX_ON_TIMEOUT_PAUSE
-					  : (int)SANDBOX_ON_TIMEOUT_KILL);
-		LEARN(&l, b->auto_resume, (int)s->auto_resume);
-	}
+		LEARN(&l, b->allow_internet_access, s->allow_internet_access);
+	if (s->lifecycle.pause != TRI_UNSET)
+		LEARN(&l, b->lifecycle.pause, s->lifecycle.pause);
+	if (s->lifecycle.auto_resume != TRI_UNSET)
+		LEARN(&l, b->lifecycle.auto_resume, s->lifecycle.auto_resume);
 	if (s->is_detail)
 		learn_network(&l, b, s->network);
 	b->detail_known = b->detail_known || s->is_detail;
@@ -486,9 +494,7 @@ void sandbox_view(const struct sandbox *b, enum sandbox_source source, struct sa
 		.traffic_token = b->traffic_token,
 		.is_detail = b->detail_known,
 		.allow_internet_access = b->allow_internet_access,
-		.on_timeout = (enum sandbox_on_timeout)b->on_timeout,
-		.keep_memory = b->keep_memory,
-		.auto_resume = b->auto_resume,
+		.lifecycle = b->lifecycle,
 		.network = b->network,
 		.policy = b->policy,
 		.owner_uid = b->uid,
@@ -500,6 +506,25 @@ void sandbox_view(const struct sandbox *b, enum sandbox_source source, struct sa
 				   "a row about it cannot be read, so nothing ends it but your kill (see status)" : b->warning,
 		.adopted = b->adopted,
 		.gone_reason = b->gone_reason,
+	};
+}
+
+void sandbox_target_of(const struct sandbox *b, struct sandbox_target *ret)
+{
+	*ret = (struct sandbox_target){
+		.account = account_name(b->account),
+		.id = b->id,
+		.cloud = b->account->cloud,
+		.domain = b->domain,
+		.access_token = b->access_token,
+		.traffic_token = b->traffic_token,
+		.envd_version = b->envd_version,
+		.default_user = b->account->default_user,
+		.generation = b->generation,
+		.owner_uid = b->uid,
+		.plain_ports = b->account->plain_ports,
+		.wakes = b->lifecycle.auto_resume == TRI_TRUE,
+		.state = b->state,
 	};
 }
 

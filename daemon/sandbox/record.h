@@ -56,7 +56,8 @@ struct sandbox {
 	struct pairs metadata;
 	int64_t started_at_ms, end_at_ms;
 	uint32_t cpu_count, memory_mb, disk_size_mb;
-	int allow_internet_access, on_timeout, keep_memory, auto_resume;
+	enum tri allow_internet_access;
+	struct cloud_lifecycle lifecycle;
 	struct policy policy;
 	uint32_t timeout_s;		/* what its user last asked for; 0 = unknown */
 
@@ -120,6 +121,7 @@ must_check int sandbox_learn(struct sandbox *b, const struct cloud_sandbox *s, u
 void sandbox_set_state(struct sandbox *b, enum sandbox_state to);
 bool sandbox_is_live(const struct sandbox *b);	/* not gone and not being killed */
 void sandbox_view(const struct sandbox *b, enum sandbox_source source, struct sandbox_view *ret);
+void sandbox_target_of(const struct sandbox *b, struct sandbox_target *ret);
 /* Why it cannot be used: SANDBOX_EXPIRED, _KILLED, _GONE, _PAUSED with its evidence. */
 void sandbox_refusal(const struct sandbox *b, struct status *ret);
 

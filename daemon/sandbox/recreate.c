@@ -74,7 +74,7 @@ static int tag_of(const struct sandbox_core *core, const struct sandbox *b, char
 
 static int recreate_fill(struct creation *c, const struct sandbox *b)
 {
-	int r = recipe_unpack(&b->recipe, c);
+	int r = recipe_unpack(&b->recipe, &c->what);
 
 	if (!r)
 		r = text_set(&c->replaces, b->id);

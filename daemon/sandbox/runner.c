@@ -490,7 +490,7 @@ static void pause(struct runner *k)
 
 	k->step = RUNNER_PAUSE;
 	sandbox_changed(runner_core(k), b, SANDBOX_PAUSING, evaluate_rule_name(k->rule));
-	k->call = cloud_pause(b->account->cloud, b->id, b->keep_memory != 0, &ask);
+	k->call = cloud_pause(b->account->cloud, b->id, b->lifecycle.keep_memory != TRI_FALSE, &ask);
 	FAILPOINT("pause.sent");
 	if (!k->call) {
 		sandbox_set_state(b, SANDBOX_RUNNING);

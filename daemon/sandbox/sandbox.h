@@ -22,9 +22,6 @@
 #include "proto/base/status.h"
 
 struct cloud;	/* daemon/cloud/cloud.h: one per account */
-struct cloud_iam_token;	/* proto/cloud/model.h, and so on */
-struct cloud_metrics;
-struct cloud_network;
 struct sandbox_core;
 struct sandbox_op;
 struct loop;
@@ -166,10 +163,10 @@ void sandbox_cancel(struct sandbox_op *op);
 typedef void sandbox_view_fn(void *user, const struct status *st, const struct sandbox_view *sandbox);
 typedef void sandbox_bool_fn(void *user, const struct status *st, bool yes);
 
-/* call->sandbox is not used. */
+void sandbox_create_fini(struct sandbox_create *c);	/* zeroes are fine */
+/* Takes over what *c owns, also on failure: it is zero then. call->sandbox is not used. */
 must_check int sandbox_create(struct sandbox_core *core, const struct sandbox_call *call,
-			      const struct sandbox_create *c, sandbox_view_fn *done,
-			      struct sandbox_op **ret);
+			      struct sandbox_create *c, sandbox_view_fn *done, struct sandbox_op **ret);
 
 struct sandbox_connect {
 	uint64_t timeout_ms;		/* 0 = 300 s; never shortens */
@@ -203,12 +200,11 @@ must_check int sandbox_pause(struct sandbox_core *core, const struct sandbox_cal
 must_check int sandbox_refresh(struct sandbox_core *core, const struct sandbox_call *call,
 			       uint64_t for_ms, sandbox_bool_fn *done, struct sandbox_op **ret);
 
-/* Replaces the egress settings as a whole; network NULL = none of them. allow_internet_access -1 =
- * as it is. */
+/* Replaces the egress settings as a whole; network NULL = none of them. Takes it over, also on failure.
+ * allow_internet_access unset = as it is. */
 must_check int sandbox_update_network(struct sandbox_core *core, const struct sandbox_call *call,
-				      const struct cloud_network *network,
-				      int allow_internet_access, sandbox_bool_fn *done,
-				      struct sandbox_op **ret);
+				      struct cloud_network *network, enum tri allow_internet_access,
+				      sandbox_bool_fn *done, struct sandbox_op **ret);
 
 struct sandbox_metrics {
 	const struct cloud_metrics *metrics;
@@ -221,21 +217,15 @@ must_check int sandbox_get_metrics(struct sandbox_core *core, const struct sandb
 				   int64_t start_s, int64_t end_s, sandbox_metrics_fn *done,
 				   struct sandbox_op **ret);
 
-struct sandbox_fork {
-	const char *request_id;		/* as in sandbox_create */
-	uint8_t params_hash[32];
-	uint32_t count;			/* 0 = 1; at most 100 */
-	uint64_t timeout_ms;		/* of the children; 0 = 300 s */
-	struct policy_change policy;	/* of the children: what differs from the configured one */
-};
 struct sandbox_child {
 	const struct sandbox_view *sandbox;	/* NULL: st says why there is none */
 	const struct status *st;
 };
 typedef void sandbox_fork_fn(void *user, const struct status *st,
 			     const struct sandbox_child *children, size_t n);
+/* Takes over what *children owns, as sandbox_create() does. count: 0 = 1; at most 100. */
 must_check int sandbox_fork(struct sandbox_core *core, const struct sandbox_call *call,
-			    const struct sandbox_fork *f, sandbox_fork_fn *done,
+			    struct sandbox_create *children, uint32_t count, sandbox_fork_fn *done,
 			    struct sandbox_op **ret);
 
 /* yes = found: it existed and is gone now. */

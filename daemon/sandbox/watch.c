@@ -183,7 +183,6 @@ static void view_of(struct sandbox_watch *w, const struct event *e)
 	else
 		w->view = (struct sandbox_view){
 			.template_id = "", .alias = "", .envd_version = "", .domain = "", .warning = "",
-			.allow_internet_access = -1, .keep_memory = -1, .auto_resume = -1,
 			.policy = w->core->policy, .source = SANDBOX_FROM_CACHE, .owner_uid = e->uid,
 		};
 	w->view.id = e->id;

@@ -24,7 +24,7 @@ enum doc_kind {
 	DOC_TRI,	/* enum tri; TRI_UNSET is left out */
 	DOC_MOMENT,	/* int64_t, ms since 1970 ↔ RFC 3339 */
 	DOC_SECONDS,	/* the same ↔ a number of seconds */
-	DOC_PAUSE,	/* bool ↔ "pause" or "kill" */
+	DOC_PAUSE,	/* enum tri ↔ "pause" or "kill" */
 	DOC_WORD,	/* enum, by `words`; an unknown word is 0 */
 	DOC_CONST,	/* no member: the first of `words`, which is JSON, is written */
 	DOC_ASKED,	/* bool: something other than null, {} and [] is there; not written */
@@ -52,7 +52,6 @@ struct doc_field {
 	const char *name;
 	enum doc_kind kind;
 	uint16_t at;		/* offset of the member */
-	uint16_t has;		/* DOC_SAME: offset of a bool that tells whether it is there; 0 = none */
 	unsigned flags;
 	unsigned in;		/* parts of the document that it belongs to; 0 = all */
 	unsigned part;		/* … of the document below */

@@ -355,13 +355,6 @@ static int read_real(struct doc_reader *rd, const struct doc_field *f, const jso
 	return 0;
 }
 
-static int read_same(struct doc_reader *rd, const struct doc_field *f, const json_t *o, void *v)
-{
-	if (f->has)
-		*((bool *)v + f->has) = true;
-	return read_below(rd, f->name, f->of, o, v);
-}
-
 static int read_value(struct doc_reader *rd, const struct doc_field *f, const json_t *o, void *v)
 {
 	void *m = (char *)v + f->at;
@@ -385,7 +378,7 @@ static int read_value(struct doc_reader *rd, const struct doc_field *f, const js
 	case DOC_SECONDS:
 		return read_seconds(rd, f, o, m);
 	case DOC_PAUSE:
-		*(bool *)m = json_is_string(o) && str_eq(json_string_value(o), "pause");
+		*(enum tri *)m = tri_of(json_is_string(o) && str_eq(json_string_value(o), "pause"));
 		return 0;
 	case DOC_CONST:
 	case DOC_KEY:
@@ -399,7 +392,7 @@ static int read_value(struct doc_reader *rd, const struct doc_field *f, const js
 	case DOC_STRS:
 		return read_strs(rd, f, o, m);
 	case DOC_SAME:
-		return read_same(rd, f, o, v);
+		return read_below(rd, f->name, f->of, o, v);
 	case DOC_NEW:
 		return read_new(rd, f, o, m);
 	case DOC_LIST:

@@ -124,6 +124,7 @@ static bool is_empty(const struct doc_field *f, const void *v, unsigned part)
 	case DOC_NEW:
 		return !*(void *const *)m;
 	case DOC_TRI:
+	case DOC_PAUSE:
 		return *(const enum tri *)m == TRI_UNSET;
 	case DOC_WORD:
 		return !*(const int *)m;
@@ -139,8 +140,6 @@ static bool is_empty(const struct doc_field *f, const void *v, unsigned part)
 	case DOC_KEY:
 		return true;
 	case DOC_SAME:
-		if (f->has)
-			return !*((const bool *)v + f->has);
 		for (size_t i = 0; empty && i < f->of->n; i++)
 			empty = (f->of->fields[i].in && !(f->of->fields[i].in & part)) ||
 				is_empty(&f->of->fields[i], v, part);
@@ -181,7 +180,7 @@ static void put_value(struct doc_writer *w, const struct doc_field *f, const voi
 		put_number(w, *(const int64_t *)m / 1000);
 		break;
 	case DOC_PAUSE:
-		put_text(w, *(const bool *)m ? "pause" : "kill");
+		put_text(w, *(const enum tri *)m == TRI_TRUE ? "pause" : "kill");
 		break;
 	case DOC_WORD:
 		put_text(w, f->words[*(const int *)m - 1]);

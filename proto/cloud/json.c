@@ -92,8 +92,8 @@ static int settle_sandbox(void *v, struct cloud_json_error *why)
 
 #define T struct cloud_sandbox
 static const struct doc_field lifecycle_fields[] = {
-	F("autoResume", BOOL, auto_resume),
-	F("onTimeout", PAUSE, on_timeout_pause),
+	F("autoResume", TRI, lifecycle.auto_resume),
+	F("onTimeout", PAUSE, lifecycle.pause),
 };
 static const struct doc doc_lifecycle = DOC(lifecycle_fields);
 static const struct doc_field sandbox_fields[] = {
@@ -115,7 +115,7 @@ static const struct doc_field sandbox_fields[] = {
 	F("domain", TEXT, domain, .in = CLOUD_CREATED | CLOUD_DETAIL, .flags = DOC_NULL),
 	F("envdAccessToken", TEXT, envd_access_token, .in = CLOUD_CREATED | CLOUD_DETAIL, .flags = DOC_SECRET,
 	  .max = CLOUD_TOKEN_MAX),
-	F("lifecycle", SAME, id, .in = CLOUD_DETAIL, .of = &doc_lifecycle, .has = offsetof(T, has_lifecycle)),
+	F("lifecycle", SAME, id, .in = CLOUD_DETAIL, .of = &doc_lifecycle),
 	F("allowInternetAccess", TRI, allow_internet_access, .in = CLOUD_DETAIL, .flags = DOC_NULL),
 	F("network", NEW, network, .in = CLOUD_DETAIL, .of = &doc_network, .part = CLOUD_EGRESS | CLOUD_INGRESS),
 };
@@ -135,7 +135,7 @@ static const struct doc doc_token = DOC(token_fields);
 
 #define T struct cloud_create
 static const struct doc_field resume_fields[] = {
-	F("enabled", TRI, auto_resume, .flags = DOC_REQUIRED),
+	F("enabled", TRI, lifecycle.auto_resume, .flags = DOC_REQUIRED),
 };
 static const struct doc doc_resume = DOC(resume_fields);
 static const struct doc_field iam_fields[] = {
@@ -147,9 +147,9 @@ static const struct doc_field create_fields[] = {
 	F("timeout", U32, timeout_s),
 	F("secure", TRI, secure),
 	F("allow_internet_access", TRI, allow_internet_access),
-	F("autoPause", TRI, auto_pause),
-	F("autoPauseMemory", TRI, auto_pause_memory),
-	F("autoResume", SAME, auto_resume, .of = &doc_resume),
+	F("autoPause", TRI, lifecycle.pause),
+	F("autoPauseMemory", TRI, lifecycle.keep_memory),
+	F("autoResume", SAME, lifecycle, .of = &doc_resume),
 	F("metadata", KVS, metadata, .max = ENVS_MAX, .flags = DOC_KEEP | DOC_LONG),
 	F("envVars", KVS, envs, .max = ENVS_MAX, .flags = DOC_KEEP | DOC_LONG),
 	F("network", NEW, network, .of = &doc_network, .part = CLOUD_EGRESS | CLOUD_INGRESS | CLOUD_PASSWORD),

@@ -89,6 +89,13 @@ struct cloud_iam_token {
 	char *name, *audience, *token_type;
 };
 
+/* What becomes of a sandbox at its end. */
+struct cloud_lifecycle {
+	enum tri pause;			/* it is paused, not killed */
+	enum tri keep_memory;		/* when it is paused; no answer says it */
+	enum tri auto_resume;		/* traffic from outside resumes it */
+};
+
 /* What replaces the egress of one that runs: what is not there is cleared. */
 struct cloud_egress {
 	struct cloud_network network;	/* without ingress */
@@ -119,8 +126,7 @@ struct cloud_sandbox {
 	struct cloud_kvs metadata;	/* list and get */
 	enum tri allow_internet_access;	/* get */
 	struct cloud_network *network;	/* get; NULL if none */
-	bool has_lifecycle;		/* get */
-	bool on_timeout_pause, auto_resume;
+	struct cloud_lifecycle lifecycle;	/* get */
 };
 
 struct cloud_sandbox *cloud_sandbox_free(struct cloud_sandbox *s);	/* wipes tokens; returns NULL */
@@ -242,7 +248,7 @@ struct cloud_create {
 	char *template_id;
 	uint32_t timeout_s;
 	enum tri secure, allow_internet_access;
-	enum tri auto_pause, auto_pause_memory, auto_resume;
+	struct cloud_lifecycle lifecycle;
 	struct cloud_kvs metadata, envs;
 	struct cloud_network *network;	/* NULL = none */
 	struct cloud_iam_token *iam_tokens;

@@ -410,9 +410,7 @@ static void act_create(unsigned proc)
 	struct principal who = principal_of(proc);
 	struct rng same;
 	char rid[16] = "", name[16] = "";
-	struct sandbox_create q = { .request_id = rid, .name = name, .secure = -1,
-				 .keep_memory = -1, .auto_resume = -1,
-				 .allow_internet_access = -1 };
+	struct sandbox_create q = { 0 };
 
 	if (!c || W->fake->n_sandboxes + 60 > FAKE_SANDBOXES || W->n_posts + 60 > SIM_POSTS)
 		return;
@@ -436,6 +434,8 @@ static void act_create(unsigned proc)
 		W->lease_asked[uid_index(c)][c->request] |= c->process_lease;
 	q.wait_ready = chance(100);
 	q.params_hash[0] = (uint8_t)(c->request + (chance(20) ? 100 : 0));
+	q.request_id = rid[0] ? str_dup(rid) : NULL;
+	q.name = name[0] ? str_dup(name) : NULL;
 	sim_trace("Create #%u uid %u rid %s name %s lease %d", c->serial, who.uid, rid, name, c->process_lease);
 	if (sandbox_create(W->core, CALL(&who, NULL, c->deadline_ms - sim->booted_at_ms, c), &q,
 			   on_sandbox, &c->op) < 0)

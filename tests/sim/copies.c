@@ -255,16 +255,16 @@ void act_fork(unsigned proc)
 	char rid[16];
 	struct sim_want *c = begin_copy(SIM_ASKS_FORK, proc, rid);
 	struct principal who = principal_of(proc);
-	struct sandbox_fork f = { .request_id = rid };
+	struct sandbox_create f = { 0 };
 
 	if (!c)
 		return;
-	f.count = c->copy->count;
+	f.request_id = rid[0] ? str_dup(rid) : NULL;
 	f.timeout_ms = c->copy->timeout_s * 1000ull;
 	f.policy = change_of(&c->copy->policy);
 	f.params_hash[0] = (uint8_t)c->copy->timeout_s;
 	if (sandbox_fork(W->core, CALL(&who, c->ref, c->deadline_ms - sim->booted_at_ms, c), &f,
-			 on_children, &c->op) < 0)
+			 c->copy->count, on_children, &c->op) < 0)
 		want_done(c);
 }
 

@@ -118,9 +118,9 @@ static struct sandbox_policy policy_of(const struct cloud_create *c)
 		.has_internet = c->allow_internet_access != TRI_UNSET,
 		.internet = c->allow_internet_access == TRI_TRUE,
 		.is_blocked = c->allow_internet_access == TRI_FALSE,
-		.auto_pause = c->auto_pause == TRI_TRUE,
-		.auto_pause_memory = c->auto_pause_memory != TRI_FALSE,
-		.auto_resume = c->auto_resume == TRI_TRUE,
+		.auto_pause = c->lifecycle.pause == TRI_TRUE,
+		.auto_pause_memory = c->lifecycle.keep_memory != TRI_FALSE,
+		.auto_resume = c->lifecycle.auto_resume == TRI_TRUE,
 		.is_private = c->network && c->network->allow_public_traffic == TRI_FALSE,
 	};
 }

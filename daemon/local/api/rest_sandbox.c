@@ -62,10 +62,10 @@ void rest_view(const struct rest *r, const struct sandbox *s, struct cloud_sandb
 		.disk_size_mb = REST_DISK_MB,
 		.state = state ? state : CLOUD_STATE_RUNNING,
 		.metadata = s->metadata,
-		.has_lifecycle = true,
-		.auto_resume = s->policy.auto_resume,
-		.on_timeout_pause = s->policy.auto_pause,
-		.allow_internet_access = s->policy.has_internet ? tri_of(s->policy.internet) : TRI_UNSET,
+		.lifecycle = {.pause = tri_of(s->policy.auto_pause),
+			      .auto_resume = tri_of(s->policy.auto_resume)},
+		.allow_internet_access =
+			s->policy.has_internet ? tri_of(s->policy.internet) : TRI_UNSET,
 		.network = s->network,
 	};
 }

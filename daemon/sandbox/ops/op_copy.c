@@ -271,29 +271,36 @@ static int init_args(struct args *a, const char *request_id, const uint8_t hash[
 	return -ENOMEM;
 }
 
-int sandbox_fork(struct sandbox_core *core, const struct sandbox_call *call,
-		 const struct sandbox_fork *f, sandbox_fork_fn *done, struct sandbox_op **ret)
+static bool check_fork(const struct args *a, uint64_t timeout_ms, struct status *st)
 {
-	struct args a = { .kind = &copy_fork, .count = f->count ? f->count : 1, .policy = f->policy };
-	int r = init_args(&a, f->request_id, f->params_hash, NULL);
+	uint32_t s;
 
+	if (!policy_check(&a->policy, st))
+		return false;
+	if ((a->policy.set & BIT(POLICY_F_ON_GONE)) && a->policy.to.on_gone == POLICY_RECREATE)
+		status_set(st, R_UNSUPPORTED,
+			   "policy.on_gone: a child of a fork has no parameters to make it again");
+	else if (a->count > FORK_MAX)
+		status_field(st, "count", "must be 1 to %u", FORK_MAX);
+	else if (!rules_timeout_s(timeout_ms, &s))
+		status_field(st, "sandbox_timeout", "must be at most 30 days");
+	else
+		return true;
+	return false;
+}
+
+int sandbox_fork(struct sandbox_core *core, const struct sandbox_call *call,
+		 struct sandbox_create *children, uint32_t count, sandbox_fork_fn *done,
+		 struct sandbox_op **ret)
+{
+	struct args a = { .kind = &copy_fork, .count = count ? count : 1, .policy = children->policy };
+	int r = init_args(&a, children->request_id, children->params_hash, NULL);
+
+	a.bad = a.bad || !check_fork(&a, children->timeout_ms, &a.why);
+	(void)rules_timeout_s(children->timeout_ms, &a.timeout_s);
+	sandbox_create_fini(children);
 	if (r < 0)
 		return r;
-	a.bad = a.bad || !policy_check(&f->policy, &a.why);
-	if (!a.bad && (f->policy.set & BIT(POLICY_F_ON_GONE)) &&
-	    f->policy.to.on_gone == POLICY_RECREATE) {
-		a.bad = true;
-		status_set(&a.why, R_UNSUPPORTED,
-			   "policy.on_gone: a child of a fork has no parameters to make it again");
-	}
-	if (!a.bad && a.count > FORK_MAX) {
-		status_field(&a.why, "count", "must be 1 to %u", FORK_MAX);
-		a.bad = true;
-	}
-	if (!a.bad && !rules_timeout_s(f->timeout_ms, &a.timeout_s)) {
-		status_field(&a.why, "sandbox_timeout", "must be at most 30 days");
-		a.bad = true;
-	}
 	return op_new(core, &fork_kind, call, &a, (union op_done){ .fork = done }, ret);
 }
 

@@ -26,59 +26,36 @@
 #define MINUTE_MS 60000u
 
 struct args {
-	char *request_id, *account, *template_id, *name;
-	uint8_t params_hash[32];
-	uint32_t timeout_s;
-	struct cloud_kvs metadata, envs;
-	enum tri secure, allow_internet_access;
-	struct cloud_network *network;
-	struct creation_end end;
-	struct cloud_iam_token *tokens;
-	size_t n_tokens;
-	bool must_create, wait_ready;
-	struct policy_change policy;
+	struct sandbox_create c;	/* c.what goes to the creation that it begins */
 	struct holder *holder;		/* process_lease: the caller's process */
 	bool bad;			/* input was refused: why */
 	struct status why;
-	uint64_t sent_deadline_ms;	/* 0 = none, or in force already */
 	bool is_fresh;			/* the sandbox that is there was just asked about */
 	bool own;			/* the creation it waits for is that of its request, not just of its name */
 };
+
+void sandbox_create_fini(struct sandbox_create *c)
+{
+	free(c->request_id);
+	free(c->account);
+	free(c->name);
+	cloud_create_fini(&c->what);
+	*c = (struct sandbox_create){ 0 };
+}
 
 static void op_create_fini_args(void *args)
 {
 	struct args *a = args;
 
-	free(a->request_id);
-	free(a->account);
-	free(a->template_id);
-	free(a->name);
-	cloud_kvs_fini(&a->metadata);
-	cloud_kvs_fini(&a->envs);
+	sandbox_create_fini(&a->c);
 	holder_unref(a->holder);
-	cloud_network_free(a->network);
-	creation_tokens_free(a->tokens, a->n_tokens);
 }
 
-static int copy_pairs(struct cloud_kvs *to, const struct sandbox_pair *v, size_t n)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < n && !r; i++)
-		r = cloud_kvs_add(to, v[i].key, v[i].value);
-	return r;
-}
-
-static enum tri tri_from(int v)
-{
-	return v < 0 ? TRI_UNSET : tri_of(v);
-}
-
-/* `a` has the network settings already, as they are to be sent. */
-static bool surface_is_valid(const struct args *a, const struct sandbox_create *c, struct status *st)
+/* The network settings are as they are to be sent. */
+static bool surface_is_valid(const struct cloud_create *c, struct status *st)
 {
 	const struct netrules_with with = {
-		.secure = c->secure == 0 ? TRI_FALSE : TRI_TRUE,
+		.secure = c->secure == TRI_FALSE ? TRI_FALSE : TRI_TRUE,
 		.knows_tokens = true,
 		.tokens = c->iam_tokens,
 		.n_tokens = c->n_iam_tokens,
@@ -86,37 +63,11 @@ static bool surface_is_valid(const struct args *a, const struct sandbox_create *
 	struct netrules_fault f;
 
 	if (!netrules_tokens_ok(c->iam_tokens, c->n_iam_tokens, &f) ||
-	    (a->network && !netrules_network_ok(a->network, &with, &f))) {
+	    (c->network && !netrules_network_ok(c->network, &with, &f))) {
 		rules_network_fault(&f, st);
 		return false;
 	}
-	return rules_check_lifecycle(c->on_timeout, c->keep_memory, c->auto_resume, st);
-}
-
-static int copy_network(struct args *a, const struct sandbox_create *c)
-{
-	a->network = c->network ? cloud_network_dup(c->network) : NULL;
-	if (!a->network)
-		return c->network ? -ENOMEM : 0;
-	return netrules_complete(a->network, tri_from(c->allow_internet_access));
-}
-
-static int copy_tokens(struct args *a, const struct sandbox_create *c)
-{
-	a->tokens = calloc(c->n_iam_tokens ? c->n_iam_tokens : 1, sizeof(*a->tokens));
-	if (!a->tokens)
-		return -ENOMEM;
-	for (; a->n_tokens < c->n_iam_tokens; a->n_tokens++) {
-		const struct cloud_iam_token *t = &c->iam_tokens[a->n_tokens];
-		struct cloud_iam_token *n = &a->tokens[a->n_tokens];
-
-		if (text_set(&n->name, t->name) < 0 || text_set(&n->audience, t->audience) < 0 ||
-		    text_set(&n->token_type, t->token_type) < 0) {
-			a->n_tokens++;
-			return -ENOMEM;
-		}
-	}
-	return 0;
+	return rules_check_lifecycle(&c->lifecycle, st);
 }
 
 static bool asks_to_recreate(const struct policy_change *p)
@@ -124,34 +75,29 @@ static bool asks_to_recreate(const struct policy_change *p)
 	return (p->set & BIT(POLICY_F_ON_GONE)) && p->to.on_gone == POLICY_RECREATE;
 }
 
-/* On failure, what it has so far stays in `a`. */
-static int init_args(struct args *a, const struct sandbox_create *c)
+static bool is_valid(const struct sandbox_create *c, struct status *st)
 {
-	if (copy_network(a, c) < 0)
+	if (!rules_check_create(c, st) || !policy_check(&c->policy, st) ||
+	    !surface_is_valid(&c->what, st))
+		return false;
+	if (c->name || !asks_to_recreate(&c->policy))
+		return true;
+	status_field(st, "policy.on_gone", "recreate needs a name: it is for the sandbox behind one");
+	return false;
+}
+
+/* What is not said in it, and whether it may be asked. */
+static int complete(struct args *a)
+{
+	struct cloud_create *w = &a->c.what;
+
+	if (!w->template_id && text_set(&w->template_id, "base") < 0)
 		return -ENOMEM;
-	a->bad = !rules_check_create(c, &a->why) || !policy_check(&c->policy, &a->why) ||
-		 !surface_is_valid(a, c, &a->why);
-	if (!a->bad && str_is_empty(c->name) && asks_to_recreate(&c->policy)) {
-		a->bad = true;
-		status_field(&a->why, "policy.on_gone", "recreate needs a name: it is for the sandbox behind one");
-	}
-	a->policy = c->policy;
-	if (!a->bad && !rules_timeout_s(c->timeout_ms, &a->timeout_s))
+	if (w->network && netrules_complete(w->network, w->allow_internet_access) < 0)
+		return -ENOMEM;
+	a->bad = !is_valid(&a->c, &a->why);
+	if (!a->bad && !rules_timeout_s(a->c.timeout_ms, &w->timeout_s))
 		must(false);
-	memcpy(a->params_hash, c->params_hash, sizeof(a->params_hash));
-	a->secure = tri_from(c->secure);
-	a->allow_internet_access = tri_from(c->allow_internet_access);
-	a->end = (struct creation_end){ .on_timeout = c->on_timeout, .keep_memory = c->keep_memory,
-					.auto_resume = c->auto_resume };
-	a->must_create = c->must_create;
-	a->wait_ready = c->wait_ready;
-	a->sent_deadline_ms = c->sent_deadline_ms;
-	if (text_set(&a->request_id, c->request_id) < 0 || text_set(&a->account, c->account) < 0 ||
-	    text_set(&a->name, c->name) < 0 ||
-	    text_set(&a->template_id, str_is_empty(c->template_id) ? "base" : c->template_id) < 0 ||
-	    copy_pairs(&a->metadata, c->metadata, c->n_metadata) < 0 ||
-	    copy_pairs(&a->envs, c->envs, c->n_envs) < 0 || copy_tokens(a, c) < 0)
-		return -ENOMEM;
 	return 0;
 }
 
@@ -161,7 +107,7 @@ static void end_with(struct sandbox_op *op, struct sandbox *b, enum sandbox_sour
 {
 	struct args *a = op->args;
 
-	if (a->wait_ready && b->state == SANDBOX_RUNNING)
+	if (a->c.wait_ready && b->state == SANDBOX_RUNNING)
 		op_wait_ready(op, b);
 	else
 		op_end_claimed(op, b, source);
@@ -294,7 +240,7 @@ static void on_told(struct sandbox_op *op, const struct status *st, bool yes)
 
 	if (b && a->own)
 		answer_sandbox(op, b, SANDBOX_FROM_CLOUD);
-	else if (!b && (a->own || !memcmp(a->params_hash, c->params_hash, sizeof(a->params_hash))))
+	else if (!b && (a->own || !memcmp(a->c.params_hash, c->params_hash, sizeof(a->c.params_hash))))
 		op_fail(op, st);
 	else
 		defer_post(&op->kick); /* another's creation of the name: look at what is there now */
@@ -308,7 +254,7 @@ enum verdict { GO_ON, ANSWERED };
 static void on_request_recorded(struct sandbox_op *op, const struct status *st)
 {
 	struct args *a = op->args;
-	struct request *q = core_find_request(op->core, op->who.uid, REQUEST_CREATE, a->request_id);
+	struct request *q = core_find_request(op->core, op->who.uid, REQUEST_CREATE, a->c.request_id);
 
 	/* Not written, it is not known: a repeat must not be answered from memory alone. */
 	if (!status_ok(st) && q && !q->attempt)
@@ -327,17 +273,17 @@ static void answer_named(struct sandbox_op *op, struct sandbox *b)
 	struct request *q;
 	struct store_tx *t;
 
-	if (!a->request_id[0]) {
+	if (!a->c.request_id) {
 		answer_sandbox(op, b, source_of(op, b));
 		return;
 	}
-	if (core_need_request(op->core, op->who.uid, REQUEST_CREATE, a->request_id, &q) < 0 ||
+	if (core_need_request(op->core, op->who.uid, REQUEST_CREATE, a->c.request_id, &q) < 0 ||
 	    text_set(&q->object, b->id) < 0 || text_set(&q->req_tag, b->id) < 0 ||
 	    store_tx_new(op->core->store, &t) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	memcpy(q->params_hash, a->params_hash, sizeof(q->params_hash));
+	memcpy(q->params_hash, a->c.params_hash, sizeof(q->params_hash));
 	q->account = b->account;
 	q->step = ROW_REQUEST_DONE;
 	q->used_at_ms = clock_wall_ms();
@@ -362,7 +308,7 @@ static enum verdict check_name(struct sandbox_op *op, struct name_slot *n)
 		ask_about(op, b);
 		return ANSWERED;
 	}
-	if (a->must_create) {
+	if (a->c.must_create) {
 		status_set(&st, R_NAME_EXISTS, "name %s is taken by sandbox %s", n->name, b->id);
 		status_evidence(&st, "sandbox_id", "%s", b->id);
 		op_fail(op, &st);
@@ -418,7 +364,7 @@ static void req_tag(struct sandbox_core *core, uid_t uid, const char *request_id
 	char text[32 + RULES_REQUEST_ID_MAX];
 	int n;
 
-	if (!request_id[0]) {
+	if (!request_id) {
 		rng_system(hash, TAG_REQ_LEN / 2);
 	} else {
 		n = snprintf(text, sizeof(text), "%u Create %s", uid, request_id);
@@ -432,9 +378,9 @@ static void policy_of(const struct sandbox_op *op, struct policy *ret)
 {
 	const struct args *a = op->args;
 
-	core_policy_default(op->core, op->who.uid, a->template_id, ret);
-	policy_merge(ret, &a->policy);
-	if (!a->name[0])
+	core_policy_default(op->core, op->who.uid, a->c.what.template_id, ret);
+	policy_merge(ret, &a->c.policy);
+	if (!a->c.name)
 		ret->on_gone = POLICY_FAIL;	/* a default that is not for this one */
 }
 
@@ -446,39 +392,31 @@ static bool can_be_kept(struct sandbox_op *op, struct status *st)
 
 	policy_of(op, &p);
 	return !a->holder || !p.keep_alive ||
-	       extend_admits_new(op->account, MAX(a->timeout_s, extend_span_with_new_s(op->account)), st);
+	       extend_admits_new(op->account,
+				 MAX(a->c.what.timeout_s, extend_span_with_new_s(op->account)), st);
 }
 
 static int fill_creation(struct sandbox_op *op, struct creation *c)
 {
 	struct args *a = op->args;
-	int r = text_set(&c->template_id, a->template_id);
+	int r = 0;
 
 	policy_of(op, &c->att.policy);
 	policy_format(&c->att.policy, c->policy_text);
 	c->holder = a->holder;
 	if (c->holder)
 		c->holder->refs++;
-	c->timeout_s = a->timeout_s;
-	c->end = a->end;
 	/* Who makes one ends with it, and a repeat compares hashes: what is sent need not stay here. */
-	c->metadata = a->metadata;
-	a->metadata = (struct cloud_kvs){ 0 };
-	c->envs = a->envs;
-	a->envs = (struct cloud_kvs){ 0 };
-	c->network = give(a->network);
-	c->tokens = give(a->tokens);
-	c->n_tokens = a->n_tokens;
-	a->n_tokens = 0;
-	c->secure = a->secure;
-	c->allow_internet_access = a->allow_internet_access;
-	memcpy(c->params_hash, a->params_hash, sizeof(c->params_hash));
-	if (!r && a->name[0])
-		r = core_need_name(op->core, op->who.uid, a->name, &c->name);
+	c->what = a->c.what;
+	a->c.what = (struct cloud_create){ 0 };
+	memcpy(c->params_hash, a->c.params_hash, sizeof(c->params_hash));
+	if (!r && a->c.name)
+		r = core_need_name(op->core, op->who.uid, a->c.name, &c->name);
 	if (c->name)
 		c->generation = c->name->generation + 1;
-	if (!r && a->request_id[0])
-		r = attempt_take_request(&c->att, REQUEST_CREATE, a->request_id, c->att.req_tag, a->params_hash);
+	if (!r && a->c.request_id)
+		r = attempt_take_request(&c->att, REQUEST_CREATE, a->c.request_id, c->att.req_tag,
+					 a->c.params_hash);
 	return r;
 }
 
@@ -486,12 +424,12 @@ static int fill_creation(struct sandbox_op *op, struct creation *c)
 static bool hides_template(struct sandbox_op *op, struct status *st)
 {
 	const struct args *a = op->args;
-	const struct snap *s = snap_named(op->core, op->account, a->template_id);
+	const struct snap *s = snap_named(op->core, op->account, a->c.what.template_id);
 
 	if (!s || snap_may_see(&op->who, s))
 		return false;
 	status_set(st, R_TEMPLATE_NOT_FOUND, "the cloud has no such template: template '%s' not found",
-		   a->template_id);
+		   a->c.what.template_id);
 	status_evidence(st, "route", "POST /sandboxes");
 	status_evidence(st, "upstream_status", "404");
 	return true;
@@ -509,7 +447,7 @@ static void make(struct sandbox_op *op)
 		op_fail(op, &st);
 		return;
 	}
-	req_tag(op->core, op->who.uid, a->request_id, tag);
+	req_tag(op->core, op->who.uid, a->c.request_id, tag);
 	r = creation_new(op->core, op->account, op->who.uid, tag, &c);
 	if (!r)
 		r = fill_creation(op, c);
@@ -558,9 +496,9 @@ static struct sandbox *forgotten_request(struct sandbox_op *op)
 	struct args *a = op->args;
 	char tag[TAG_REQ_LEN + 1];
 
-	if (!a->request_id[0])
+	if (!a->c.request_id)
 		return NULL;
-	req_tag(op->core, op->who.uid, a->request_id, tag);
+	req_tag(op->core, op->who.uid, a->c.request_id, tag);
 	return doubt_sandbox_of_tag(op->core, op->account, op->who.uid, tag);
 }
 
@@ -570,15 +508,15 @@ static bool pick_account(struct sandbox_op *op)
 	struct account *own = core_account_of(op->core, op->who.uid);
 	struct status st;
 
-	if (grant_account(&op->who, own->name, a->account) != GRANT_OK) {
+	if (grant_account(&op->who, own->name, a->c.account ? a->c.account : "") != GRANT_OK) {
 		status_set(&st, R_UID_DENIED, "only an administrator may name another account");
 		op_fail(op, &st);
 		return false;
 	}
-	op->account = a->account[0] ? core_account_by_name(op->core, a->account) : own;
+	op->account = a->c.account ? core_account_by_name(op->core, a->c.account) : own;
 	if (op->account)
 		return true;
-	status_set(&st, R_ACCOUNT_NOT_FOUND, "there is no account %s", a->account);
+	status_set(&st, R_ACCOUNT_NOT_FOUND, "there is no account %s", a->c.account);
 	op_fail(op, &st);
 	return false;
 }
@@ -597,13 +535,13 @@ static void op_create_start(struct sandbox_op *op)
 	}
 	if (!pick_account(op))
 		return;
-	q = a->request_id[0]
-		    ? core_find_request(op->core, op->who.uid, REQUEST_CREATE, a->request_id)
+	q = a->c.request_id
+		    ? core_find_request(op->core, op->who.uid, REQUEST_CREATE, a->c.request_id)
 		    : NULL;
 	a->own = true;
-	if (q && attempt_repeat(op, q, a->params_hash, on_told, answer_request))
+	if (q && attempt_repeat(op, q, a->c.params_hash, on_told, answer_request))
 		return;
-	if (!q && (a->request_id[0] || a->name[0]) && doubt_waits(op->core, op->account)) {
+	if (!q && (a->c.request_id || a->c.name) && doubt_waits(op->core, op->account)) {
 		ask_cloud(op);
 		return;
 	}
@@ -612,7 +550,7 @@ static void op_create_start(struct sandbox_op *op)
 		answer_named(op, b);
 		return;
 	}
-	n = a->name[0] ? core_find_name(op->core, op->who.uid, a->name) : NULL;
+	n = a->c.name ? core_find_name(op->core, op->who.uid, a->c.name) : NULL;
 	if (n && check_name(op, n) == ANSWERED)
 		return;
 	if (op->core->draining) {
@@ -629,13 +567,13 @@ static void op_create_expire(struct sandbox_op *op)
 	struct args *a = op->args;
 	struct status st;
 
-	if (a->sent_deadline_ms && attempt_was_sent(op)) {
-		op->deadline_ms = a->sent_deadline_ms;
-		a->sent_deadline_ms = 0;
+	if (a->c.sent_deadline_ms && attempt_was_sent(op)) {
+		op->deadline_ms = a->c.sent_deadline_ms;
+		a->c.sent_deadline_ms = 0;
 		if (timer_set(&op->timer, rules_answer_by_ms(op->deadline_ms, clock_boot_ms())) == 0)
 			return;
 	}
-	attempt_expired(op, a->request_id[0], &st);
+	attempt_expired(op, a->c.request_id, &st);
 	op_fail(op, &st);
 }
 
@@ -650,12 +588,14 @@ static const struct op_kind op_create_kind = {
 };
 
 int sandbox_create(struct sandbox_core *core, const struct sandbox_call *call,
-		   const struct sandbox_create *c, sandbox_view_fn *done, struct sandbox_op **ret)
+		   struct sandbox_create *c, sandbox_view_fn *done, struct sandbox_op **ret)
 {
-	struct args a = { 0 };
-	int r = init_args(&a, c);
+	struct args a = { .c = *c };
+	int r;
 
-	if (!r && c->process_lease)
+	*c = (struct sandbox_create){ 0 };
+	r = complete(&a);
+	if (!r && a.c.process_lease)
 		r = holder_of(core, call->who, &a.holder);
 	if (r < 0) {
 		op_create_fini_args(&a);

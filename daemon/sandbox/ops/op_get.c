@@ -190,7 +190,7 @@ static void end_with_target(struct sandbox_op *op, struct sandbox *b)
 		return;
 	}
 	sandbox_claim(op->core, b, op->who.uid);
-	op_target_of(b, &t);
+	sandbox_target_of(b, &t);
 	op_end_target(op, &st, &t);
 }
 
@@ -372,7 +372,7 @@ static void running_probe(struct sandbox_op *op, struct sandbox *b)
 		return;
 	}
 	sandbox_claim(op->core, b, op->who.uid);
-	op_target_of(b, &t);
+	sandbox_target_of(b, &t);
 	if (text_set(&op->id, b->id) == 0)
 		op->probe = op->core->prober.start(&t, op_ask_until(op), on_running_probed, op,
 						   op->core->prober.user);

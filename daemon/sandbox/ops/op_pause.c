@@ -235,15 +235,11 @@ static const struct op_kind network_kind = {
 };
 
 int sandbox_update_network(struct sandbox_core *core, const struct sandbox_call *call,
-			   const struct cloud_network *network, int allow_internet_access,
+			   struct cloud_network *network, enum tri allow_internet_access,
 			   sandbox_bool_fn *done, struct sandbox_op **ret)
 {
-	static const struct cloud_network none;
-	struct args a = {
-		.network = cloud_network_dup(network ? network : &none),
-		.allow_internet_access =
-			allow_internet_access < 0 ? TRI_UNSET : tri_of(allow_internet_access),
-	};
+	struct args a = { .network = network ? network : calloc(1, sizeof(*network)),
+			  .allow_internet_access = allow_internet_access };
 
 	if (!a.network || netrules_complete(a.network, a.allow_internet_access) < 0) {
 		op_pause_fini_args(&a);

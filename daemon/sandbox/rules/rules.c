@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/sandbox/rules/rules.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/sandbox/rules/pairs.h"
@@ -61,15 +62,15 @@ enum ab_reason rules_gone_reason(bool by_us, int64_t end_at_ms, int64_t now_wall
 	return R_SANDBOX_GONE;
 }
 
-static bool check_pairs(const char *field, const struct sandbox_pair *v, size_t n, bool reserved,
+static bool check_pairs(const char *field, const struct cloud_kvs *kvs, bool reserved,
 			struct status *st)
 {
-	for (size_t i = 0; i < n; i++) {
-		if (!v[i].key[0]) {
+	for (size_t i = 0; i < kvs->n; i++) {
+		if (!kvs->v[i].key[0]) {
 			status_field(st, field, "a key is empty");
 			return false;
 		}
-		if (reserved && str_starts(v[i].key, PAIRS_TAG_PREFIX)) {
+		if (reserved && str_starts(kvs->v[i].key, PAIRS_TAG_PREFIX)) {
 			status_field(st, field, "keys that begin with " PAIRS_TAG_PREFIX
 						" are the daemon's own; choose another key");
 			return false;
@@ -97,8 +98,8 @@ bool rules_check_create(const struct sandbox_create *c, struct status *st)
 		status_field(st, "sandbox_timeout", "must be at most 30 days");
 		return false;
 	}
-	return check_pairs("metadata", c->metadata, c->n_metadata, true, st) &&
-	       check_pairs("envs", c->envs, c->n_envs, false, st);
+	return check_pairs("metadata", &c->what.metadata, true, st) &&
+	       check_pairs("envs", &c->what.envs, false, st);
 }
 
 uint64_t rules_refusal_ms(const struct status *st)
@@ -149,27 +150,44 @@ void rules_network_fault(const struct netrules_fault *f, struct status *st)
 	status_field(st, fields[f->field], "%s", f->text);
 }
 
-bool rules_check_lifecycle(enum sandbox_on_timeout on_timeout, int keep_memory, int auto_resume,
-			struct status *st)
+bool rules_check_lifecycle(const struct cloud_lifecycle *l, struct status *st)
 {
-	bool pause = on_timeout == SANDBOX_ON_TIMEOUT_PAUSE;
+	bool pause = l->pause == TRI_TRUE;
 
-	if ((unsigned)on_timeout > SANDBOX_ON_TIMEOUT_PAUSE) {
-		status_field(st, "lifecycle.on_timeout", "%d is no action", (int)on_timeout);
+	if ((unsigned)l->pause > TRI_TRUE) {
+		status_field(st, "lifecycle.on_timeout", "%d is no action", (int)l->pause);
 		return false;
 	}
-	if (keep_memory >= 0 && !pause) {
+	if (l->keep_memory != TRI_UNSET && !pause) {
 		status_field(st, "lifecycle.keep_memory", "has a meaning with on_timeout PAUSE only");
 		return false;
 	}
-	if (auto_resume == 1 && !pause) {
+	if (l->auto_resume == TRI_TRUE && !pause) {
 		status_field(st, "lifecycle.auto_resume", "needs on_timeout PAUSE");
 		return false;
 	}
-	if (auto_resume == 1 && keep_memory == 0) {
+	if (l->auto_resume == TRI_TRUE && l->keep_memory == TRI_FALSE) {
 		status_field(st, "lifecycle.auto_resume",
 			     "needs the memory: without keep_memory nothing would be left to serve the traffic");
 		return false;
 	}
+	return true;
+}
+
+void rules_lifecycle_format(const struct cloud_lifecycle *l, char ret[RULES_LIFECYCLE_TEXT_MAX])
+{
+	snprintf(ret, RULES_LIFECYCLE_TEXT_MAX, "%d %d %d", (int)l->pause, (int)l->keep_memory - 1,
+		 (int)l->auto_resume - 1);
+}
+
+bool rules_lifecycle_parse(const char *s, struct cloud_lifecycle *ret)
+{
+	int pause, keep, resume;
+
+	if (sscanf(s, "%d %d %d", &pause, &keep, &resume) != 3 || pause < TRI_UNSET ||
+	    pause > TRI_TRUE || keep < -1 || keep > 1 || resume < -1 || resume > 1)
+		return false;
+	*ret = (struct cloud_lifecycle){ .pause = (enum tri)pause, .keep_memory = (enum tri)(keep + 1),
+					 .auto_resume = (enum tri)(resume + 1) };
 	return true;
 }

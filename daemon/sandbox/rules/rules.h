@@ -46,7 +46,11 @@ uint64_t rules_answer_by_ms(uint64_t deadline_ms, uint64_t now_ms);
 /* What is wrong with network settings or tokens, by the name of its field in the API. */
 struct netrules_fault;
 void rules_network_fault(const struct netrules_fault *f, struct status *st);
-/* What the cloud is to do at the end: -1 = unset. False with FIELD_INVALID, which names the field. */
-bool rules_check_lifecycle(enum sandbox_on_timeout on_timeout, int keep_memory, int auto_resume, struct status *st);
+/* What the cloud is to do at the end. False with FIELD_INVALID, which names the field. */
+bool rules_check_lifecycle(const struct cloud_lifecycle *l, struct status *st);
+/* As three numbers in one text, and back; false where it is none. */
+#define RULES_LIFECYCLE_TEXT_MAX 16u
+void rules_lifecycle_format(const struct cloud_lifecycle *l, char ret[RULES_LIFECYCLE_TEXT_MAX]);
+bool rules_lifecycle_parse(const char *s, struct cloud_lifecycle *ret);
 
 #endif

@@ -12,10 +12,7 @@
 #include "daemon/sandbox/rules/policy.h"
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
-
-struct cloud_iam_token;	/* proto/cloud/model.h */
-struct cloud_network;
-struct cloud_strs;
+#include "proto/cloud/model.h"
 
 enum sandbox_state {	/* numbers of agentbox.v1.SandboxState; stored: never renumber */
 	SANDBOX_STATE_NONE = 0,
@@ -35,12 +32,6 @@ enum sandbox_source {	/* numbers of agentbox.v1.Freshness.Source */
 	SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE = 3,
 };
 
-enum sandbox_on_timeout {	/* numbers of agentbox.v1.Lifecycle.OnTimeout */
-	SANDBOX_ON_TIMEOUT_UNSET = 0,
-	SANDBOX_ON_TIMEOUT_KILL = 1,
-	SANDBOX_ON_TIMEOUT_PAUSE = 2,
-};
-
 struct sandbox_pair {
 	const char *key, *value;
 };
@@ -58,9 +49,8 @@ struct sandbox_view {
 	const char *access_token, *traffic_token;	/* secret; "" = none, or not known yet */
 	bool is_detail;				/* the cloud was asked about this one: settings and machine are known */
 	bool resumed;				/* of a connect: it was paused until then */
-	int allow_internet_access;		/* -1 = unset */
-	enum sandbox_on_timeout on_timeout;	/* what the cloud does at end_at */
-	int keep_memory, auto_resume;		/* -1 = unset */
+	enum tri allow_internet_access;
+	struct cloud_lifecycle lifecycle;	/* what the cloud does at end_at */
 	const struct cloud_network *network;	/* NULL = none, or not known yet (a list does not say) */
 	struct policy policy;
 	uid_t owner_uid;
@@ -72,26 +62,19 @@ struct sandbox_view {
 	enum ab_reason gone_reason;		/* with SANDBOX_GONE */
 };
 
+/* What a Create asks for, or a Fork for each child. It owns all that it points to; a text of NULL is not said. */
 struct sandbox_create {
-	const char *request_id;		/* NULL or "" = none; 1..128 printable bytes */
+	char *request_id;		/* 1..128 printable bytes */
 	uint8_t params_hash[32];	/* SHA-256 of the canonical encoding without the request id */
-	const char *account;		/* NULL or "" = the caller's */
-	const char *template_id;	/* NULL or "" = "base" */
 	uint64_t timeout_ms;		/* 0 = 300 s; sent rounded up to seconds */
-	const struct sandbox_pair *metadata, *envs;
-	size_t n_metadata, n_envs;
-	int secure;			/* -1 = default: true */
-	int allow_internet_access;	/* -1 = unset */
-	const char *name;		/* NULL or "" = none */
-	bool must_create, wait_ready;
 	struct policy_change policy;	/* the fields that are set */
+	/* The rest is for a Create only. */
+	char *account;			/* NULL = the caller's */
+	char *name;
+	bool must_create, wait_ready;
 	bool process_lease;		/* the calling process holds a lease from the first moment */
 	uint64_t sent_deadline_ms;	/* takes the place of the call's deadline once the cloud was asked; 0 = none */
-	const struct cloud_network *network;	/* NULL = none */
-	const struct cloud_iam_token *iam_tokens;
-	size_t n_iam_tokens;
-	enum sandbox_on_timeout on_timeout;
-	int keep_memory, auto_resume;	/* -1 = unset */
+	struct cloud_create what;	/* as it is sent, but for timeout_s and our tags; template_id NULL = "base" */
 };
 
 struct sandbox_list {

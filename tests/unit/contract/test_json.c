@@ -98,7 +98,7 @@ TEST(detail)
 	CHECK_STR(cloud_kvs_get(&s->metadata, "a"), "b");
 	CHECK_INT(s->metadata.n, 1);		/* the one no C string can hold is left out */
 	CHECK_INT(s->allow_internet_access, TRI_FALSE);
-	CHECK(s->has_lifecycle && s->auto_resume && s->on_timeout_pause);
+	CHECK(s->lifecycle.auto_resume == TRI_TRUE && s->lifecycle.pause == TRI_TRUE);
 	CHECK_STR(s->network->allow_out.v[0], "1.1.1.1");
 	CHECK_INT(s->network->allow_public_traffic, TRI_FALSE);
 	CHECK_STR(s->network->egress_username, "u");
@@ -453,7 +453,7 @@ TEST(create_request)
 {
 	struct cloud_kv meta[] = { { (char *)"agentbox.req", (char *)"h\"é" } };
 	struct cloud_create c = { .template_id = (char *)"base", .timeout_s = 300, .metadata = { meta, 1 }, .secure = TRI_TRUE,
-				  .auto_pause = TRI_FALSE, .auto_resume = TRI_TRUE };
+				  .lifecycle = { .pause = TRI_FALSE, .auto_resume = TRI_TRUE } };
 
 	CHECK_WRITES(CLOUD_DOC_CREATE, &c, agentbox(), 0,
 		     "{\"templateID\":\"base\",\"timeout\":300,\"secure\":true,\"autoPause\":false,"
@@ -513,11 +513,18 @@ TEST(a_request_s_errors_name_the_field)
 /* What an answer holds in which flavour. */
 TEST(a_sandbox_is_told)
 {
-	struct cloud_sandbox s = { .id = (char *)"i1", .template_id = (char *)"t", .alias = (char *)"base",
-				   .envd_version = (char *)"0.6.13", .envd_access_token = (char *)"tok",
-				   .state = CLOUD_STATE_PAUSED, .started_at_ms = 1787306400123, .end_at_ms = 1787306401000,
-				   .cpu_count = 2, .memory_mb = 512, .disk_size_mb = 10, .has_lifecycle = true,
-				   .on_timeout_pause = true };
+	struct cloud_sandbox s = {.id = (char *)"i1",
+				  .template_id = (char *)"t",
+				  .alias = (char *)"base",
+				  .envd_version = (char *)"0.6.13",
+				  .envd_access_token = (char *)"tok",
+				  .state = CLOUD_STATE_PAUSED,
+				  .started_at_ms = 1787306400123,
+				  .end_at_ms = 1787306401000,
+				  .cpu_count = 2,
+				  .memory_mb = 512,
+				  .disk_size_mb = 10,
+				  .lifecycle = {.pause = TRI_TRUE, .auto_resume = TRI_FALSE}};
 
 	CHECK_WRITES(CLOUD_DOC_SANDBOX, &s, agentbox(), CLOUD_CREATED,
 		     "{\"templateID\":\"t\",\"alias\":\"base\",\"sandboxID\":\"i1\",\"envdVersion\":\"0.6.13\","

@@ -29,19 +29,28 @@ TEST(ids)
 
 TEST(creates)
 {
-	static const struct sandbox_pair good[] = {{"a", ""}}, empty[] = {{"", "x"}},
-					 ours[] = {{"agentbox.x", ""}};
-	static const struct { struct sandbox_create c; bool ok; const char *field; } t[] = {
-		{ { 0 }, true, "" },
-		{ { .request_id = "", .name = "", .metadata = good, .n_metadata = 1, .envs = ours, .n_envs = 1 }, true, "" },
-		{ { .request_id = "r", .name = "sandbox", .must_create = true }, true, "" },
-		{ { .request_id = "\n" }, false, "request_id" },
-		{ { .name = "Sandbox" }, false, "name" },
-		{ { .must_create = true }, false, "must_create" },
-		{ { .timeout_ms = RULES_SPAN_MAX_MS + 1 }, false, "sandbox_timeout" },
-		{ { .metadata = empty, .n_metadata = 1 }, false, "metadata" },
-		{ { .metadata = ours, .n_metadata = 1 }, false, "metadata" },
-		{ { .envs = empty, .n_envs = 1 }, false, "envs" },
+	static struct cloud_kv good[] = {{(char *)"a", (char *)""}},
+			       empty[] = {{(char *)"", (char *)"x"}},
+			       ours[] = {{(char *)"agentbox.x", (char *)""}};
+	static const struct { struct sandbox_create c; bool ok; const char *field;
+	} t[] = {
+		{{0}, true, ""},
+		{{.request_id = (char *)"",
+		  .name = (char *)"",
+		  .what.metadata = {good, 1},
+		  .what.envs = {ours, 1}},
+		 true,
+		 ""},
+		{{.request_id = (char *)"r", .name = (char *)"sandbox", .must_create = true},
+		 true,
+		 ""},
+		{{.request_id = (char *)"\n"}, false, "request_id"},
+		{{.name = (char *)"Sandbox"}, false, "name"},
+		{{.must_create = true}, false, "must_create"},
+		{{.timeout_ms = RULES_SPAN_MAX_MS + 1}, false, "sandbox_timeout"},
+		{{.what.metadata = {empty, 1}}, false, "metadata"},
+		{{.what.metadata = {ours, 1}}, false, "metadata"},
+		{{.what.envs = {empty, 1}}, false, "envs"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {

@@ -50,7 +50,7 @@ static void on_snapshot(void *user, const struct status *st, const struct sandbo
 
 static void call(struct world *w, const char *sandbox, struct run *r)
 {
-	struct sandbox_fork f = { .count = COUNT, .request_id = "req" };
+	struct sandbox_create f = { .request_id = str_dup("req") };
 	struct sandbox_snapshot_create s = { .request_id = "req" };
 	struct sandbox_call head = { &alice, sandbox, clock_boot_ms() + 5000, r };
 	struct sandbox_op *op;
@@ -58,7 +58,7 @@ static void call(struct world *w, const char *sandbox, struct run *r)
 	if (r->snapshot)
 		CHECK(!sandbox_snapshot_create(w->core, &head, &s, on_snapshot, &op));
 	else
-		CHECK(!sandbox_fork(w->core, &head, &f, on_forked, &op));
+		CHECK(!sandbox_fork(w->core, &head, &f, COUNT, on_forked, &op));
 	UNTIL(w, r->answered);
 }
 

@@ -366,43 +366,44 @@ TEST(grants)
 TEST(case_061_062_lifecycle)
 {
 	static const struct {
-		enum sandbox_on_timeout on_timeout;
-		int keep, resume;
+		int on_timeout, keep, resume;	/* as a row has them */
 		const char *field;
 	} t[] = {
-		{ SANDBOX_ON_TIMEOUT_UNSET, -1, -1, "" },
-		{ SANDBOX_ON_TIMEOUT_KILL, -1, -1, "" },
-		{ SANDBOX_ON_TIMEOUT_KILL, -1, 0, "" },
-		{ SANDBOX_ON_TIMEOUT_PAUSE, -1, -1, "" },
-		{ SANDBOX_ON_TIMEOUT_PAUSE, 0, -1, "" },
-		{ SANDBOX_ON_TIMEOUT_PAUSE, 0, 0, "" },
-		{ SANDBOX_ON_TIMEOUT_PAUSE, 1, 1, "" },
-		{ SANDBOX_ON_TIMEOUT_PAUSE, 0, 1, "lifecycle.auto_resume" },
-		{ SANDBOX_ON_TIMEOUT_KILL, -1, 1, "lifecycle.auto_resume" },
-		{ SANDBOX_ON_TIMEOUT_UNSET, -1, 1, "lifecycle.auto_resume" },
-		{ SANDBOX_ON_TIMEOUT_KILL, 1, -1, "lifecycle.keep_memory" },
-		{ SANDBOX_ON_TIMEOUT_UNSET, 0, -1, "lifecycle.keep_memory" },
-		{ SANDBOX_ON_TIMEOUT_UNSET, 1, -1, "lifecycle.keep_memory" },
-		{ SANDBOX_ON_TIMEOUT_UNSET, 0, 0, "lifecycle.keep_memory" },
-		{ SANDBOX_ON_TIMEOUT_UNSET, 1, 0, "lifecycle.keep_memory" },
-		{ SANDBOX_ON_TIMEOUT_UNSET, 0, 1, "lifecycle.keep_memory" },
-		{ SANDBOX_ON_TIMEOUT_UNSET, 1, 1, "lifecycle.keep_memory" },
-		{ SANDBOX_ON_TIMEOUT_UNSET, -1, 0, "" },
-		{ SANDBOX_ON_TIMEOUT_KILL, 0, -1, "lifecycle.keep_memory" },
-		{ SANDBOX_ON_TIMEOUT_KILL, 0, 0, "lifecycle.keep_memory" },
-		{ SANDBOX_ON_TIMEOUT_KILL, 1, 0, "lifecycle.keep_memory" },
-		{ SANDBOX_ON_TIMEOUT_KILL, 0, 1, "lifecycle.keep_memory" },
-		{ SANDBOX_ON_TIMEOUT_KILL, 1, 1, "lifecycle.keep_memory" },
-		{ SANDBOX_ON_TIMEOUT_PAUSE, 1, -1, "" },
-		{ SANDBOX_ON_TIMEOUT_PAUSE, 1, 0, "" },
-		{ SANDBOX_ON_TIMEOUT_PAUSE, -1, 0, "" },
-		{ SANDBOX_ON_TIMEOUT_PAUSE, -1, 1, "" },
-		{ (enum sandbox_on_timeout)7, -1, -1, "lifecycle.on_timeout" },
+		{ 0, -1, -1, "" },
+		{ 1, -1, -1, "" },
+		{ 1, -1, 0, "" },
+		{ 2, -1, -1, "" },
+		{ 2, 0, -1, "" },
+		{ 2, 0, 0, "" },
+		{ 2, 1, 1, "" },
+		{ 2, 0, 1, "lifecycle.auto_resume" },
+		{ 1, -1, 1, "lifecycle.auto_resume" },
+		{ 0, -1, 1, "lifecycle.auto_resume" },
+		{ 1, 1, -1, "lifecycle.keep_memory" },
+		{ 0, 0, -1, "lifecycle.keep_memory" },
+		{ 0, 1, -1, "lifecycle.keep_memory" },
+		{ 0, 0, 0, "lifecycle.keep_memory" },
+		{ 0, 1, 0, "lifecycle.keep_memory" },
+		{ 0, 0, 1, "lifecycle.keep_memory" },
+		{ 0, 1, 1, "lifecycle.keep_memory" },
+		{ 0, -1, 0, "" },
+		{ 1, 0, -1, "lifecycle.keep_memory" },
+		{ 1, 0, 0, "lifecycle.keep_memory" },
+		{ 1, 1, 0, "lifecycle.keep_memory" },
+		{ 1, 0, 1, "lifecycle.keep_memory" },
+		{ 1, 1, 1, "lifecycle.keep_memory" },
+		{ 2, 1, -1, "" },
+		{ 2, 1, 0, "" },
+		{ 2, -1, 0, "" },
+		{ 2, -1, 1, "" },
+		{ 7, -1, -1, "lifecycle.on_timeout" },
 	};
 	struct status st;
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
-		bool ok = rules_check_lifecycle(t[i].on_timeout, t[i].keep, t[i].resume, &st);
+		struct cloud_lifecycle l = { (enum tri)t[i].on_timeout, (enum tri)(t[i].keep + 1),
+					     (enum tri)(t[i].resume + 1) };
+		bool ok = rules_check_lifecycle(&l, &st);
 
 		CHECK_INT(ok, !t[i].field[0]);
 		if (!ok)

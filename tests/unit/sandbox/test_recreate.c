@@ -11,7 +11,7 @@
 
 /* --- the recipe --- */
 
-static void fill(struct creation *c)
+static void fill(struct cloud_create *c)
 {
 	struct cloud_rule *rule;
 
@@ -19,7 +19,7 @@ static void fill(struct creation *c)
 	c->timeout_s = 77;
 	c->secure = TRI_FALSE;
 	c->allow_internet_access = TRI_TRUE;
-	c->end = (struct creation_end){ SANDBOX_ON_TIMEOUT_PAUSE, 1, -1 };
+	c->lifecycle = (struct cloud_lifecycle){ .pause = TRI_TRUE, .keep_memory = TRI_TRUE };
 	CHECK(!cloud_kvs_add(&c->metadata, "m", "1") && !cloud_kvs_add(&c->metadata, "empty", ""));
 	CHECK(!cloud_kvs_add(&c->envs, "SECRET", "hunter2 with spaces\nand lines"));
 	c->network = calloc(1, sizeof(*c->network));
@@ -28,27 +28,19 @@ static void fill(struct creation *c)
 	CHECK(!cloud_kvs_add(&rule->headers, "X-A", "b"));
 	CHECK(!text_set(&c->network->egress_address, "proxy:1080") &&
 	      !text_set(&c->network->egress_username, "u") && !text_set(&c->network->egress_password, "p"));
-	c->tokens = calloc(2, sizeof(*c->tokens));
-	c->n_tokens = 2;
-	CHECK(!text_set(&c->tokens[0].name, "one") && !text_set(&c->tokens[0].audience, "aud 1") &&
-	      !text_set(&c->tokens[0].token_type, "id"));
-	CHECK(!text_set(&c->tokens[1].name, "two") && !text_set(&c->tokens[1].audience, "") &&
-	      !text_set(&c->tokens[1].token_type, "access"));
-}
-
-static void drop(struct creation *c)
-{
-	free(c->template_id);
-	cloud_kvs_fini(&c->metadata);
-	cloud_kvs_fini(&c->envs);
-	cloud_network_free(c->network);
-	creation_tokens_free(c->tokens, c->n_tokens);
-	*c = (struct creation){ 0 };
+	c->iam_tokens = calloc(2, sizeof(*c->iam_tokens));
+	c->n_iam_tokens = 2;
+	CHECK(!text_set(&c->iam_tokens[0].name, "one") &&
+	      !text_set(&c->iam_tokens[0].audience, "aud 1") &&
+	      !text_set(&c->iam_tokens[0].token_type, "id"));
+	CHECK(!text_set(&c->iam_tokens[1].name, "two") &&
+	      !text_set(&c->iam_tokens[1].audience, "") &&
+	      !text_set(&c->iam_tokens[1].token_type, "access"));
 }
 
 TEST(recipe_round_trip)
 {
-	struct creation c = { 0 }, d = { 0 };
+	struct cloud_create c = { 0 }, d = { 0 };
 	struct recipe r = { 0 }, cut = { 0 };
 
 	fill(&c);
@@ -58,29 +50,29 @@ TEST(recipe_round_trip)
 	CHECK_INT(d.timeout_s, 77);
 	CHECK_INT(d.secure, TRI_FALSE);
 	CHECK_INT(d.allow_internet_access, TRI_TRUE);
-	CHECK(d.end.on_timeout == SANDBOX_ON_TIMEOUT_PAUSE && d.end.keep_memory == 1 &&
-	      d.end.auto_resume == -1);
+	CHECK(d.lifecycle.pause == TRI_TRUE && d.lifecycle.keep_memory == TRI_TRUE &&
+	      d.lifecycle.auto_resume == TRI_UNSET);
 	CHECK_INT(d.metadata.n, 2);
 	CHECK_STR(cloud_kvs_get(&d.metadata, "empty"), "");
 	CHECK_STR(cloud_kvs_get(&d.envs, "SECRET"), "hunter2 with spaces\nand lines");
 	CHECK(cloud_network_equal(c.network, d.network));
 	CHECK_STR(d.network->egress_password, "p");
-	CHECK_INT(d.n_tokens, 2);
-	CHECK_STR(d.tokens[0].audience, "aud 1");
-	CHECK_STR(d.tokens[1].token_type, "access");
-	drop(&d);
+	CHECK_INT(d.n_iam_tokens, 2);
+	CHECK_STR(d.iam_tokens[0].audience, "aud 1");
+	CHECK_STR(d.iam_tokens[1].token_type, "access");
+	cloud_create_fini(&d);
 	/* Cut anywhere: refused or a whole one, never read beyond. */
 	for (size_t n = 0; n < r.len; n++) {
 		CHECK(!recipe_set(&cut, r.p, n));
 		(void)!recipe_unpack(&cut, &d);
-		drop(&d);
+		cloud_create_fini(&d);
 	}
 	CHECK(!recipe_set(&cut, "numbers\0x\0", 10));
 	CHECK_INT(recipe_unpack(&cut, &d), -EBADMSG);
-	drop(&d);
+	cloud_create_fini(&d);
 	recipe_fini(&cut);
 	recipe_fini(&r);
-	drop(&c);
+	cloud_create_fini(&c);
 }
 
 TEST(verdicts)

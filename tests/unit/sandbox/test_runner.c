@@ -554,7 +554,7 @@ TEST(events)
 	sandbox_watch_free(v);
 
 	a = do_create(&w, &(struct create){
-				  .who = &bob, .secure = -1, .allow_internet_access = -1});
+				  .who = &bob});
 	c.request_id = "r2";
 	a = do_create(&w, &c);
 	spin(&w, 30);

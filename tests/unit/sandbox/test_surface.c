@@ -217,8 +217,8 @@ static struct answer do_network(struct world *w, const char *id, const struct cl
 {
 	struct answer a = { .w = w };
 
-	CHECK(!sandbox_update_network(w->core, CALL(&alice, id, clock_boot_ms() + 3000, &a), n, -1,
-				      on_yes, &a.op));
+	CHECK(!sandbox_update_network(w->core, CALL(&alice, id, clock_boot_ms() + 3000, &a),
+				      n ? cloud_network_dup(n) : NULL, TRI_UNSET, on_yes, &a.op));
 	wait_for(w, &a);
 	return a;
 }
@@ -317,12 +317,13 @@ static void on_forked(void *user, const struct status *st, const struct sandbox_
 static void begin_fork(struct world *w, struct forked *f, const char *id, uint32_t count,
 		       const char *request_id)
 {
-	struct sandbox_fork q = { .count = count, .request_id = request_id, .timeout_ms = 60000 };
+	struct sandbox_create q = {.request_id = request_id ? str_dup(request_id) : NULL,
+				   .timeout_ms = 60000};
 
 	q.params_hash[0] = (uint8_t)count;
 	*f = (struct forked){ .a.w = w };
-	CHECK(!sandbox_fork(w->core, CALL(&alice, id, clock_boot_ms() + 3000, f), &q, on_forked,
-			    &f->a.op));
+	CHECK(!sandbox_fork(w->core, CALL(&alice, id, clock_boot_ms() + 3000, f), &q, count,
+			    on_forked, &f->a.op));
 }
 
 static void do_fork(struct world *w, struct forked *f, const char *id, uint32_t count, const char *request_id)

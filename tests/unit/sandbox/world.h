@@ -360,7 +360,7 @@ struct create {
 	uint64_t timeout_ms;
 	const struct sandbox_pair *metadata, *envs;
 	size_t n_metadata, n_envs;
-	int secure, allow_internet_access;
+	enum tri secure, allow_internet_access;
 	const char *name;
 	bool must_create, wait_ready;
 	struct policy_change policy;
@@ -368,32 +368,55 @@ struct create {
 	const struct cloud_network *network;
 	const struct cloud_iam_token *iam_tokens;
 	size_t n_iam_tokens;
-	enum sandbox_on_timeout on_timeout;
-	int keep_memory, auto_resume;
+	struct cloud_lifecycle lifecycle;
 };
+
+static inline char *dup_or_none(const char *s)
+{
+	return s && s[0] ? str_dup(s) : NULL;
+}
+
+static inline void add_pairs(struct cloud_kvs *to, const struct sandbox_pair *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		CHECK(!cloud_kvs_add(to, v[i].key, v[i].value));
+}
 
 static inline struct sandbox_create create_of(const struct create *c)
 {
 	struct sandbox_create q = {
-		.request_id = c->request_id, .account = c->account, .template_id = c->template_id,
-		.timeout_ms = c->timeout_ms, .metadata = c->metadata, .envs = c->envs,
-		.n_metadata = c->n_metadata, .n_envs = c->n_envs, .secure = c->secure,
-		.allow_internet_access = c->allow_internet_access, .name = c->name,
-		.must_create = c->must_create, .wait_ready = c->wait_ready, .policy = c->policy,
-		.process_lease = c->process_lease, .network = c->network, .iam_tokens = c->iam_tokens,
-		.n_iam_tokens = c->n_iam_tokens, .on_timeout = c->on_timeout,
-		.keep_memory = c->keep_memory, .auto_resume = c->auto_resume,
+		.request_id = dup_or_none(c->request_id),
+		.account = dup_or_none(c->account),
+		.name = dup_or_none(c->name),
+		.timeout_ms = c->timeout_ms,
+		.must_create = c->must_create,
+		.wait_ready = c->wait_ready,
+		.policy = c->policy,
+		.process_lease = c->process_lease,
+		.what = {.template_id = dup_or_none(c->template_id),
+			 .secure = c->secure,
+			 .allow_internet_access = c->allow_internet_access,
+			 .lifecycle = c->lifecycle,
+			 .network = c->network ? cloud_network_dup(c->network) : NULL,
+			 .iam_tokens = calloc(c->n_iam_tokens + 1, sizeof(*c->iam_tokens)),
+			 .n_iam_tokens = c->n_iam_tokens},
 	};
 
 	memcpy(q.params_hash, c->params_hash, sizeof(q.params_hash));
+	add_pairs(&q.what.metadata, c->metadata, c->n_metadata);
+	add_pairs(&q.what.envs, c->envs, c->n_envs);
+	for (size_t i = 0; i < c->n_iam_tokens; i++)
+		q.what.iam_tokens[i] = (struct cloud_iam_token){
+			.name = str_dup(c->iam_tokens[i].name),
+			.audience = str_dup(c->iam_tokens[i].audience),
+			.token_type = str_dup(c->iam_tokens[i].token_type)};
 	return q;
 }
 
 static inline struct create a_create(const char *request_id)
 {
-	return (struct create){ .who = &alice, .request_id = request_id, .secure = -1,
-				     .allow_internet_access = -1, .keep_memory = -1, .auto_resume = -1,
-				     .deadline_ms = clock_boot_ms() + 10000 };
+	return (struct create){ .who = &alice, .request_id = request_id,
+				.deadline_ms = clock_boot_ms() + 10000 };
 }
 
 static inline void begin_create(struct world *w, struct answer *a, const struct create *c)
