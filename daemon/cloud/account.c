@@ -109,14 +109,6 @@ void cloud_target(const struct cloud *c, const struct url *u, struct pool_target
 
 /* --- the account --- */
 
-static void wipe(char **s)
-{
-	if (*s)
-		explicit_bzero(*s, strlen(*s));
-	free(*s);
-	*s = NULL;
-}
-
 /* The key has pages of its own: not in swap if the limits allow it, not in a core dump. */
 static char *key_copy(const char *key)
 {
@@ -344,7 +336,7 @@ struct cloud *cloud_free(struct cloud *c)
 		return NULL;
 	cloud_stop(c);
 	key_wipe(&c->key);
-	wipe(&c->proxy);
+	c->proxy = str_free_secret(c->proxy);
 	url_fini(&c->api);
 	url_fini(&c->sandbox);
 	free(c->account);

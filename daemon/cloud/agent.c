@@ -15,19 +15,19 @@
 
 bool agent_has(const struct envd_target *t, const char *version)
 {
-	return str_is_empty(t->envd_version) || cloud_version_cmp(t->envd_version, version) >= 0;
+	return str_is_empty(t->at.version) || cloud_version_cmp(t->at.version, version) >= 0;
 }
 
 const char *agent_user(const struct envd_target *t)
 {
 	if (!str_is_empty(t->user))
 		return t->user;
-	return agent_has(t, "0.4.0") ? NULL : t->cloud->default_user;
+	return agent_has(t, "0.4.0") ? NULL : t->at.cloud->default_user;
 }
 
 uint64_t agent_deadline_ms(const struct envd_target *t)
 {
-	return t->deadline_ms ? t->deadline_ms : loop_now_ms(t->cloud->loop) + AGENT_DEFAULT_MS;
+	return t->deadline_ms ? t->deadline_ms : loop_now_ms(t->at.cloud->loop) + AGENT_DEFAULT_MS;
 }
 
 bool agent_is_foreign_home(const char *path)
@@ -37,10 +37,10 @@ bool agent_is_foreign_home(const char *path)
 
 int agent_url(const struct envd_target *t, struct url *ret)
 {
-	const char *domain = str_is_empty(t->domain) ? t->cloud->domain : t->domain;
-	char *s = flavour_has_shared_host(t->cloud->flavour, domain) ?
+	const char *domain = str_is_empty(t->at.domain) ? t->at.cloud->domain : t->at.domain;
+	char *s = flavour_has_shared_host(t->at.cloud->flavour, domain) ?
 			  str_printf("https://sandbox.%s", domain) :
-			  str_printf("https://%u-%s.%s", CLOUD_AGENT_PORT, t->sandbox_id, domain);
+			  str_printf("https://%d-%s.%s", CLOUD_AGENT_PORT, t->at.id, domain);
 	int r = s ? url_parse(s, ret) : -ENOMEM;
 
 	free(s);
@@ -49,15 +49,16 @@ int agent_url(const struct envd_target *t, struct url *ret)
 
 char *agent_direct_url(const struct envd_target *t, bool plain)
 {
-	const struct url *u = &t->cloud->sandbox;
+	const struct url *u = &t->at.cloud->sandbox;
 	const char *scheme;
 	char *host, *out;
 
-	if (!plain && u->host && !cloud_names_ports(t->cloud))
+	if (!plain && u->host && !cloud_names_ports(t->at.cloud))
 		return str_printf(strchr(u->host, ':') ? "%s://[%s]:%u%s" : "%s://%s:%u%s", u->scheme,
 				  u->host, u->port, u->prefix);
-	host = cloud_port_host(t->cloud, t->sandbox_id, CLOUD_AGENT_PORT, t->domain);
-	scheme = plain ? "http" : cloud_port_scheme(t->cloud);
+	host = cloud_port_host(t->at.cloud, t->at.id, CLOUD_AGENT_PORT,
+			       str_is_empty(t->at.domain) ? NULL : t->at.domain);
+	scheme = plain ? "http" : cloud_port_scheme(t->at.cloud);
 	out = host ? str_printf("%s://%s", scheme, host) : NULL;
 	free(host);
 	return out;
@@ -81,15 +82,16 @@ static int put_fields(struct fields *f, const struct agent_ask *a)
 	int r = fields_put(f, "user-agent", CLOUD_USER_AGENT);
 
 	if (r == 0)
-		r = fields_put(f, t->cloud->header_sandbox_id, t->sandbox_id);
+		r = fields_put(f, t->at.cloud->header_sandbox_id, t->at.id);
 	if (r == 0)
-		r = fields_printf(f, t->cloud->header_sandbox_port, "%u", CLOUD_AGENT_PORT);
+		r = fields_printf(f, t->at.cloud->header_sandbox_port, "%u", CLOUD_AGENT_PORT);
 	if (r == 0)
 		r = fields_put(f, "accept-encoding", a->takes_gzip ? "gzip" : "identity");
-	if (r == 0 && !str_is_empty(t->access_token))
-		r = fields_put_secret(f, "x-access-token", t->access_token);
-	if (r == 0 && t->cloud->flavour->traffic_token_to_agent && !str_is_empty(t->traffic_token))
-		r = fields_put_secret(f, t->cloud->header_traffic_token, t->traffic_token);
+	if (r == 0 && !str_is_empty(t->at.token))
+		r = fields_put_secret(f, "x-access-token", t->at.token);
+	if (r == 0 && t->at.cloud->flavour->traffic_token_to_agent &&
+	    !str_is_empty(t->at.traffic_token))
+		r = fields_put_secret(f, t->at.cloud->header_traffic_token, t->at.traffic_token);
 	if (r == 0 && user)
 		r = put_basic(f, user);
 	if (r == 0 && a->content_type)
@@ -105,7 +107,7 @@ static int put_fields(struct fields *f, const struct agent_ask *a)
 
 struct pool_req *agent_request(const struct agent_ask *a)
 {
-	struct cloud *c = a->t->cloud;
+	struct cloud *c = a->t->at.cloud;
 	scoped(url_fini) struct url own = { 0 };
 	scoped(fields_fini) struct fields f = FIELDS_NULL;
 	const struct url *u = &c->sandbox;

@@ -51,7 +51,7 @@ bool connect_is_unary(const struct http_stream *x)
 /* One message. `streamed`: only the answer's beginning has a deadline, its end comes as it is read. */
 static struct pool_req *ask_unary(const struct agent_ask *a, bool streamed)
 {
-	uint64_t by = agent_deadline_ms(a->t), now = loop_now_ms(a->t->cloud->loop);
+	uint64_t by = agent_deadline_ms(a->t), now = loop_now_ms(a->t->at.cloud->loop);
 	char timeout[16];
 	struct cloud_kv headers[] = {
 		{ (char *)"connect-protocol-version", (char *)"1" },
@@ -78,7 +78,7 @@ int connect_call_init(struct connect_call *c, const struct envd_target *t, const
 {
 	*c = (struct connect_call){ .path = path, .subject = subject };
 	buf_init(&c->answer, 0);
-	buf_set_quota(&c->answer, t->cloud->quota);
+	buf_set_quota(&c->answer, t->at.cloud->quota);
 	c->req = ask_unary(&(struct agent_ask){
 		.t = t, .path = path, .body = msg, .n_body = n, .basic_user = basic_user, .idempotent = idempotent,
 		.on_ready = on_ready, .user = user,
@@ -147,9 +147,9 @@ int connect_stream_init(struct connect_stream *s, const struct envd_target *t, c
 	snprintf(timeout, sizeof(timeout), "%u", timeout_ms);
 	*s = (struct connect_stream){ .path = path, .subject = subject };
 	frame_reader_init(&s->reader, CONNECT_MESSAGE_MAX);
-	frame_reader_set_quota(&s->reader, t->cloud->quota);
+	frame_reader_set_quota(&s->reader, t->at.cloud->quota);
 	buf_init(&s->error, 0);
-	buf_set_quota(&s->error, t->cloud->quota);
+	buf_set_quota(&s->error, t->at.cloud->quota);
 	frame_prefix(prefix, 0, (uint32_t)n);
 	r = buf_put(&body, prefix, sizeof(prefix));
 	if (r == 0 && n)

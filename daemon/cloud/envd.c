@@ -119,7 +119,7 @@ static struct envd_call *call_new(const struct envd_target *t, decode_fn *decode
 	if (!c)
 		return NULL;
 	c->magic = CALL_MAGIC;
-	c->loop = t->cloud->loop;
+	c->loop = t->at.cloud->loop;
 	c->decode = decode;
 	c->done = done;
 	c->user = user;
@@ -285,7 +285,7 @@ struct envd_call *envd_close_stdin(const struct envd_target *t, uint32_t pid, en
 
 	if (!agent_has(t, "0.5.2")) {
 		status_set(&why, R_UNSUPPORTED, "the sandbox's agent %s cannot close an input; 0.5.2 can",
-			   t->envd_version);
+			   t->at.version);
 		return call_refuse(t, &why, done, user);
 	}
 	message_select(&sel, pid);

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "proto/cloud/model.h"
+#include "daemon/cloud/address.h"
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 
@@ -26,12 +27,7 @@ struct cloud;
  * Paths and names, here and in all answers, are bytes. The agent itself takes and gives UTF-8 only: what is not its own text
  * (proto/base/name.h) is looked at and changed by a script in the sandbox, and everything is if `by_script` says so. */
 struct envd_target {
-	struct cloud *cloud;
-	const char *sandbox_id;
-	const char *domain;		/* NULL = the account's */
-	const char *access_token;	/* NULL = the sandbox is not secure */
-	const char *traffic_token;	/* NULL = its ports are public */
-	const char *envd_version;	/* NULL = current */
+	struct agent_address at;	/* borrowed */
 	const char *user;		/* who runs it or owns it; NULL = the sandbox's default */
 	bool by_script;			/* an answer would hold a name that the agent cannot tell: see below */
 	uint64_t deadline_ms;		/* BOOTTIME. Unary: of the whole call, 0 = 60 s. Streams and

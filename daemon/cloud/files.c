@@ -41,7 +41,7 @@ static char *files_path(const struct envd_target *t, const char *path)
 
 char *envd_sign_link(const struct envd_target *t, const struct envd_link *l)
 {
-	bool has_token = !str_is_empty(t->access_token);
+	bool has_token = !str_is_empty(t->at.token);
 	struct envd_target named = *t;
 	const char *user;
 	char *base, *where, *sig = NULL, *coded = NULL, *out = NULL, until[48] = "";
@@ -51,7 +51,7 @@ char *envd_sign_link(const struct envd_target *t, const struct envd_link *l)
 	base = agent_direct_url(t, l->plain);
 	where = files_path(&named, l->path);
 	if (has_token)
-		sig = cloud_link_sign(l->path, l->write, user ? user : "", t->access_token,
+		sig = cloud_link_sign(l->path, l->write, user ? user : "", t->at.token,
 				      l->expires_s ? l->expires_s : CLOUD_LINK_FOREVER);
 	if (sig)
 		coded = str_percent_encode(sig, strlen(sig));
@@ -387,7 +387,7 @@ struct envd_read *envd_read(const struct envd_target *t, const struct envd_read_
 	if (!r)
 		return NULL;
 	r->magic = READ_MAGIC;
-	r->loop = t->cloud->loop;
+	r->loop = t->at.cloud->loop;
 	r->offset = o->offset;
 	r->length = r->left = o->length;
 	r->streamed = o->streamed;
@@ -395,7 +395,7 @@ struct envd_read *envd_read(const struct envd_target *t, const struct envd_read_
 	r->on_ready = on_ready;
 	r->user = user;
 	buf_init(&r->error, 0);
-	r->quota = t->cloud->quota;
+	r->quota = t->at.cloud->quota;
 	buf_set_quota(&r->error, r->quota);
 	defer_init(&r->again, r->loop, on_read_again, r);
 	if (read_begin(r, t, o) < 0) {
@@ -626,7 +626,7 @@ static bool metadata_ok(const struct envd_target *t, const struct envd_write_opt
 
 	if (o->n_metadata && !agent_has(t, "0.6.2")) {
 		status_set(why, R_UNSUPPORTED, "the sandbox's agent %s keeps no metadata; 0.6.2 does",
-			   t->envd_version);
+			   t->at.version);
 		return false;
 	}
 	if (o->n_metadata > METADATA_MAX) {
@@ -682,13 +682,13 @@ struct envd_write *envd_write(const struct envd_target *t, const struct envd_wri
 	if (!w)
 		return NULL;
 	w->magic = WRITE_MAGIC;
-	w->loop = t->cloud->loop;
+	w->loop = t->at.cloud->loop;
 	w->size = o->size;
 	w->multipart = !agent_has(t, "0.5.7");
 	w->on_ready = on_ready;
 	w->user = user;
 	buf_init(&w->answer, 0);
-	buf_set_quota(&w->answer, t->cloud->quota);
+	buf_set_quota(&w->answer, t->at.cloud->quota);
 	defer_init(&w->tell, w->loop, on_write_tell, w);
 	if (!metadata_ok(t, o, &w->failure)) {
 		write_fail(w, ENVD_ANSWERED);

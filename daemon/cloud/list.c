@@ -190,14 +190,14 @@ struct envd_list *envd_list(const struct envd_target *t, const char *path, uint3
 	if (!l)
 		return NULL;
 	l->magic = LIST_MAGIC;
-	l->loop = t->cloud->loop;
+	l->loop = t->at.cloud->loop;
 	l->subject = agent_is_foreign_home(path) ? FAULT_PATH : FAULT_DIR;
 	l->on_ready = on_ready;
 	l->user = user;
 	entries_init(&l->entries);
-	buf_set_quota(&l->entries.entry, t->cloud->quota);
+	buf_set_quota(&l->entries.entry, t->at.cloud->quota);
 	buf_init(&l->error, 0);
-	buf_set_quota(&l->error, t->cloud->quota);
+	buf_set_quota(&l->error, t->at.cloud->quota);
 	if (t->by_script || !envd_can_name(path))
 		l->raw = rawfs_new(t, &(struct rawfs_ask){ .op = RAWFS_LIST, .path = path, .depth = depth }, on_list_raw, l);
 	else if (list_begin(l, t, path, depth) < 0)

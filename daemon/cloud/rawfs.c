@@ -50,10 +50,9 @@ static const char *const scripts[] = {
 struct rawfs {
 	uint32_t magic;
 	struct loop *loop;
-	struct cloud *cloud;
 	enum rawfs_op op;
 	enum envd_xfer state;
-	char *id, *domain, *token, *traffic_token, *version;	/* of the target */
+	struct agent_address at;
 	uint64_t deadline_ms;
 	char *path, *other;		/* as asked for; absolute once `home` was asked for, if need be */
 	char *owner;			/* of what is made */
@@ -236,23 +235,18 @@ static void on_shell_ready(struct envd_stream *s, void *user)
 		f->on_ready(f, f->user);
 }
 
-static struct envd_target rawfs_target(const struct rawfs *f)
-{
-	return (struct envd_target){ .cloud = f->cloud, .sandbox_id = f->id, .domain = f->domain, .access_token = f->token,
-				     .traffic_token = f->traffic_token, .envd_version = f->version, .deadline_ms = f->deadline_ms };
-}
-
 /* Paths are absolute and have no slash at their end. */
 static int run_script(struct rawfs *f)
 {
-	struct envd_target t = rawfs_target(f);
+	struct envd_target t = { .at = f->at, .deadline_ms = f->deadline_ms };
 	char number[32];
 	const char *words[SHELL_WORDS_MAX] = { f->path, f->other, f->owner, number };
 	char *script = str_printf("%s%s", common, scripts[f->op]);
 	int r;
 
 	snprintf(number, sizeof(number), "%llu",
-		 f->op == RAWFS_LINK ? (unsigned long long)rng_u64(&f->cloud->rng) : (unsigned long long)f->depth);
+		 f->op == RAWFS_LINK ? (unsigned long long)rng_u64(&f->at.cloud->rng)
+				     : (unsigned long long)f->depth);
 	r = script ? shell_start(&f->shell, &t, script, words, ARRAY_SIZE(words), on_shell_ready, f) : -ENOMEM;
 	free(script);
 	if (r == 0)
@@ -328,33 +322,12 @@ static void rawfs_bury(void *p)
 	struct rawfs *f = p;
 
 	buf_fini(&f->record);
-	if (f->token)
-		explicit_bzero(f->token, strlen(f->token));
-	if (f->traffic_token)
-		explicit_bzero(f->traffic_token, strlen(f->traffic_token));
-	free(f->id);
-	free(f->domain);
-	free(f->token);
-	free(f->traffic_token);
-	free(f->version);
+	agent_address_fini(&f->at);
 	free(f->path);
 	free(f->other);
 	free(f->owner);
 	f->magic = 0;
 	free(f);
-}
-
-static int copy_target(struct rawfs *f, const struct envd_target *t)
-{
-	f->id = str_dup(t->sandbox_id);
-	f->domain = str_dup(t->domain);
-	f->token = str_dup(t->access_token);
-	f->traffic_token = str_dup(t->traffic_token);
-	f->version = str_dup(t->envd_version);
-	return f->id && !t->domain == !f->domain && !t->access_token == !f->token && !t->traffic_token == !f->traffic_token &&
-			       !t->envd_version == !f->version ?
-		       0 :
-		       -ENOMEM;
 }
 
 struct rawfs *rawfs_new(const struct envd_target *t, const struct rawfs_ask *a, rawfs_ready_fn *on_ready, void *user)
@@ -363,10 +336,10 @@ struct rawfs *rawfs_new(const struct envd_target *t, const struct rawfs_ask *a, 
 
 	if (!f)
 		return NULL;
-	*f = (struct rawfs){ .magic = RAWFS_MAGIC, .loop = t->cloud->loop, .cloud = t->cloud, .op = a->op, .depth = a->depth,
+	*f = (struct rawfs){ .magic = RAWFS_MAGIC, .loop = t->at.cloud->loop, .op = a->op, .depth = a->depth,
 			     .deadline_ms = t->deadline_ms, .on_ready = on_ready, .user = user };
 	buf_init(&f->record, 0);
-	if (copy_target(f, t) < 0 || !(f->path = without_slashes(a->path)) ||
+	if (agent_address_set(&f->at, &t->at) < 0 || !(f->path = without_slashes(a->path)) ||
 	    (a->other && !(f->other = without_slashes(a->other))) || begin(f, t) < 0) {
 		rawfs_bury(f);
 		return NULL;

@@ -12,7 +12,7 @@
 static int port_url(const struct cloud_relay_ask *a, struct url *own, const struct url **ret)
 {
 	const struct cloud *c = a->cloud;
-	const struct envd_target t = { .cloud = a->cloud, .sandbox_id = a->sandbox_id, .domain = a->domain };
+	const struct envd_target t = { .at = { .cloud = a->cloud, .id = (char *)a->sandbox_id, .domain = (char *)a->domain } };
 	char *host, *text;
 	int r;
 

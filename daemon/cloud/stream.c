@@ -41,7 +41,7 @@ static struct envd_stream *stream_begin(const struct envd_target *t, const char 
 	if (!s)
 		return NULL;
 	s->magic = STREAM_MAGIC;
-	s->loop = t->cloud->loop;
+	s->loop = t->at.cloud->loop;
 	s->on_ready = on_ready;
 	s->user = user;
 	if (message_pack(m, &msg, &n) < 0 ||

@@ -51,7 +51,7 @@ static bool is_too_old(const struct envd_target *t, const struct envd_watch_opti
 								  NULL;
 
 	if (what)
-		status_set(why, R_UNSUPPORTED, "the sandbox's agent %s cannot %s", t->envd_version, what);
+		status_set(why, R_UNSUPPORTED, "the sandbox's agent %s cannot %s", t->at.version, what);
 	return what;
 }
 
@@ -83,7 +83,7 @@ struct envd_watch *envd_watch(const struct envd_target *t, const struct envd_wat
 	if (!w)
 		return NULL;
 	w->magic = WATCH_MAGIC;
-	w->loop = t->cloud->loop;
+	w->loop = t->at.cloud->loop;
 	w->on_ready = on_ready;
 	w->user = user;
 	defer_init(&w->tell, w->loop, on_tell, w);

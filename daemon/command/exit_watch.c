@@ -230,7 +230,7 @@ static void on_give_up(struct timer *t, void *user)
 static int send(struct exit_watch_call *k)
 {
 	uint64_t now = loop_now_ms(k->cs->o.loop);
-	struct envd_target target = agent_address_target(&k->at, "root", now + GIVE_UP_MS);
+	struct envd_target target = agent_target(&k->at, "root", now + GIVE_UP_MS);
 	char(*texts)[12] = calloc(k->n, sizeof(*texts));
 	const char **args = calloc(k->n + 3, sizeof(*args));
 	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .tag = COMMAND_HELPER, .args = args,
@@ -274,7 +274,7 @@ static int exit_watch_look(struct command *for_c)
 		timer_clear(&c->exit_watch.due);
 		k->pids[k->n++] = c->pid;
 	}
-	r = agent_address_dup(&k->at, &for_c->at);
+	r = agent_address_set(&k->at, &for_c->at);
 	if (!r)
 		r = send(k);
 	if (r < 0)

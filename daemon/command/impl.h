@@ -77,14 +77,6 @@ struct commands {
 	bool closing;			/* files and rows stay */
 };
 
-/* Strings of one target, copied from daemon/sandbox. */
-struct agent_address {
-	struct cloud *cloud;
-	char *account, *id, *domain, *token, *traffic_token, *version;
-	uint32_t generation;
-	bool wakes;			/* nothing may be sent to it in the background before lifecycle was asked */
-};
-
 enum command_state {
 	CMD_STARTING = 1,	/* on its way, no pid yet */
 	CMD_FINDING,		/* its process is looked for by tag */
@@ -267,14 +259,12 @@ struct command_op {
 	void *user;
 };
 
-int agent_address_copy(struct agent_address *w, const struct sandbox_target *t);
-/* In place of what it was; -ENOMEM leaves that. */
-must_check int agent_address_renew(struct agent_address *w, const struct sandbox_target *t);
-int agent_address_dup(struct agent_address *w, const struct agent_address *from);
-void agent_address_fini(struct agent_address *w);
-/* Borrowed view for one envd call. */
-struct envd_target agent_address_target(const struct agent_address *w, const char *user,
-					uint64_t deadline_ms);
+/* For one call to the agent. */
+static inline struct envd_target agent_target(const struct agent_address *at, const char *user,
+					      uint64_t deadline_ms)
+{
+	return (struct envd_target){ .at = *at, .user = user, .deadline_ms = deadline_ms };
+}
 
 struct command_op *cmd_op_new(struct commands *cs, enum op_kind kind, struct command *c, void *user);
 struct command_op *cmd_op_free(struct command_op *op);

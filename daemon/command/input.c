@@ -86,7 +86,7 @@ static void on_sent(struct envd_result *r, void *user)
 static int send_chunk(struct command_op *op, const void *p)
 {
 	struct command *c = op->c;
-	struct envd_target target = agent_address_target(&c->at, NULL, op->deadline_ms);
+	struct envd_target target = agent_target(&c->at, NULL, op->deadline_ms);
 
 	c->input.sent = op->from + op->n;
 	save_input(c);
@@ -162,7 +162,7 @@ int command_input_end(struct command *c, uint64_t deadline_ms, command_input_fn 
 		      struct command_op **ret)
 {
 	struct command_op *op = cmd_op_new(c->cs, OP_INPUT, c, user);
-	struct envd_target target = agent_address_target(&c->at, NULL, deadline_ms);
+	struct envd_target target = agent_target(&c->at, NULL, deadline_ms);
 
 	if (!op)
 		return -ENOMEM;

@@ -153,7 +153,7 @@ static void fall_back(struct kill_call *k, const struct status *why)
 {
 	struct command *c = k->c;
 	struct envd_target target =
-		agent_address_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
+		agent_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
 
 	log_info("command_kill_fallback", "command=%s sandbox=%s error=%s", c->id, c->at.id,
 		 log_q(why->text));
@@ -181,7 +181,7 @@ static void on_kill_inquiry(void *user, const struct status *st, const struct sa
 	k->tries++;
 	if (!status_ok(st) && st->code == CODE_NOT_FOUND)
 		command_sandbox_gone(c, st);
-	else if ((status_ok(st) && agent_address_renew(&c->at, t) < 0) ||
+	else if ((status_ok(st) && agent_address_set(&c->at, &t->at) < 0) ||
 		 timer_set(&k->again, loop_now_ms(c->cs->o.loop) + wait) < 0)
 		fall_back(k, st);
 }
@@ -243,7 +243,7 @@ static int send_script(struct kill_call *k)
 {
 	struct command *c = k->c;
 	uint64_t now = loop_now_ms(c->cs->o.loop), grace = k->grace_until_ms > now ? k->grace_until_ms - now : 0;
-	struct envd_target target = agent_address_target(&c->at, "root", now + 20000);
+	struct envd_target target = agent_target(&c->at, "root", now + 20000);
 	char pid[16], steps[16];
 	const char *args[] = { "-c", script, "sh", pid, c->foreign ? "" : c->id, steps,
 			       c->pty ? "HUP CONT" : "" };
@@ -401,7 +401,7 @@ int command_signal(struct command *c, int signo, uint64_t deadline_ms, command_k
 {
 	static const char text[] = "kill -s \"$2\" \"$1\" 2>/dev/null";
 	struct command_op *op = cmd_op_new(c->cs, OP_SIGNAL, c, user);
-	struct envd_target target = agent_address_target(&c->at, "root", deadline_ms);
+	struct envd_target target = agent_target(&c->at, "root", deadline_ms);
 	char pid[16];
 	const char *args[] = { "-c", text, "sh", pid, signo == 9 ? "KILL" : "TERM" };
 	struct envd_start start = { .cmd = "/bin/sh", .cwd = "/", .tag = COMMAND_HELPER, .args = args,

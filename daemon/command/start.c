@@ -230,7 +230,7 @@ static void probe_setsid(struct command *c)
 		know_group(c, known == SETSID_YES);
 		return;
 	}
-	target = agent_address_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
+	target = agent_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
 	c->probe = envd_stat(&target, "/usr/bin/setsid", on_probe, c);
 	if (c->probe)
 		(void)!map_put_str(&c->cs->setsid, key, SETSID_ASKED); /* or each asks for itself */
@@ -283,7 +283,7 @@ static size_t put_envs(const struct command *c, struct cloud_kv *envs)
 
 static int start_program(struct command *c)
 {
-	struct envd_target target = agent_address_target(&c->at, c->user, 0);
+	struct envd_target target = agent_target(&c->at, c->user, 0);
 	const char **args = calloc(c->n_args + 7, sizeof(*args));
 	struct cloud_kv *envs = calloc(c->n_envs + 4, sizeof(*envs));
 	struct envd_start start = { .cmd = "/bin/sh", .args = args, .envs = envs, .tag = c->tag,
@@ -325,7 +325,7 @@ int command_launch(struct command *c)
 			probe_setsid(c);
 		return r;
 	}
-	target = agent_address_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
+	target = agent_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
 	c->stream = envd_attach(&target, c->pid, command_on_ready, c);
 	return c->stream ? 0 : -ENOMEM;
 }
@@ -408,8 +408,8 @@ static void on_resolved(void *user, const struct status *st, const struct sandbo
 	struct status failed = *st;
 
 	c->inquiry = NULL;
-	if (status_ok(st) && check_agent(c, t->envd_version, &failed)) {
-		if (agent_address_renew(&c->at, t) == 0 && command_join_sandbox(c) == 0) {
+	if (status_ok(st) && check_agent(c, t->at.version, &failed)) {
+		if (agent_address_set(&c->at, &t->at) == 0 && command_join_sandbox(c) == 0) {
 			command_use(c, true);
 			if (!write_row(c))
 				return;

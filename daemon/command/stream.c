@@ -124,7 +124,7 @@ static void on_inquiry(void *user, const struct status *st, const struct sandbox
 		command_end_with(c, COMMAND_LOST, st);
 	} else if (!status_ok(st)) {
 		again(c, MAX(backoff(c), 2 * (uint64_t)BACKOFF_MS), true);
-	} else if (agent_address_renew(&c->at, t) < 0) { /* with a fresh token */
+	} else if (agent_address_set(&c->at, &t->at) < 0) { /* with a fresh token */
 		again(c, COMMAND_ASK_MAX_MS, true);
 	} else {
 		kill_call_go(c);
@@ -268,7 +268,7 @@ static void on_look(struct envd_result *r, void *user)
 void command_find(struct command *c)
 {
 	struct envd_target target =
-		agent_address_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
+		agent_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 10000);
 
 	if (c->state != CMD_FINDING)
 		command_set_state(c, CMD_FINDING);
@@ -280,7 +280,7 @@ void command_find(struct command *c)
 static void attach(struct command *c)
 {
 	struct envd_target target =
-		agent_address_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
+		agent_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
 
 	command_set_state(c, CMD_ATTACHING);
 	c->stream = envd_attach(&target, c->pid, command_on_ready, c);
@@ -347,7 +347,7 @@ static void on_start_inquiry(void *user, const struct status *st, const struct s
 		command_probe_drop(c);
 	if (!status_ok(st)) {
 		command_start_failed(c, st);
-	} else if (agent_address_renew(&c->at, t) < 0) {
+	} else if (agent_address_set(&c->at, &t->at) < 0) {
 		status_errno(&oom, ENOMEM, "starting a command");
 		command_start_failed(c, &oom);
 	} else {

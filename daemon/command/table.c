@@ -22,85 +22,6 @@
 #define SPOOLS_OPEN_MIN	 16u
 #define SPOOLS_OPEN_MAX	 4096u
 
-/* --- where a sandbox's agent is --- */
-
-int agent_address_copy(struct agent_address *w, const struct sandbox_target *t)
-{
-	const struct agent_address from = {.cloud = t->cloud,
-					   .account = (char *)t->account,
-					   .id = (char *)t->id,
-					   .domain = (char *)t->domain,
-					   .token = (char *)t->access_token,
-					   .traffic_token = (char *)t->traffic_token,
-					   .version = (char *)t->envd_version,
-					   .generation = t->generation,
-					   .wakes = t->wakes};
-
-	return agent_address_dup(w, &from);
-}
-
-int agent_address_dup(struct agent_address *w, const struct agent_address *from)
-{
-	*w = (struct agent_address){ .cloud = from->cloud,
-			     .generation = from->generation,
-			     .wakes = from->wakes,
-			     .account = str_dup(from->account),
-			     .id = str_dup(from->id),
-			     .domain = str_dup(from->domain),
-			     .token = str_dup(from->token),
-			     .traffic_token = str_dup(from->traffic_token),
-			     .version = str_dup(from->version) };
-	if (w->account && w->id && w->domain && w->token && w->traffic_token && w->version)
-		return 0;
-	agent_address_fini(w);
-	return -ENOMEM;
-}
-
-int agent_address_renew(struct agent_address *w, const struct sandbox_target *t)
-{
-	struct agent_address fresh;
-	int r = agent_address_copy(&fresh, t);
-
-	if (r < 0)
-		return r;
-	agent_address_fini(w);
-	*w = fresh;
-	return 0;
-}
-
-void agent_address_fini(struct agent_address *w)
-{
-	if (w->token)
-		explicit_bzero(w->token, strlen(w->token));
-	if (w->traffic_token)
-		explicit_bzero(w->traffic_token, strlen(w->traffic_token));
-	free(w->account);
-	free(w->id);
-	free(w->domain);
-	free(w->token);
-	free(w->traffic_token);
-	free(w->version);
-	*w = (struct agent_address){ 0 };
-}
-
-static const char *or_null(const char *s)
-{
-	return str_is_empty(s) ? NULL : s;
-}
-
-struct envd_target agent_address_target(const struct agent_address *w, const char *user,
-					uint64_t deadline_ms)
-{
-	return (struct envd_target){ .cloud = w->cloud,
-				     .sandbox_id = w->id,
-				     .domain = or_null(w->domain),
-				     .access_token = or_null(w->token),
-				     .traffic_token = or_null(w->traffic_token),
-				     .envd_version = or_null(w->version),
-				     .user = or_null(user),
-				     .deadline_ms = deadline_ms };
-}
-
 /* --- operations --- */
 
 static void answer_now(struct defer *d, void *user)
@@ -405,7 +326,7 @@ static void on_find_resolved(void *user, const struct status *st, const struct s
 		cmd_op_post(op);
 		return;
 	}
-	if (agent_address_copy(&w, t) < 0) {
+	if (agent_address_set(&w, &t->at) < 0) {
 		status_errno(&op->st, ENOMEM, "finding a command");
 		cmd_op_post(op);
 		return;
@@ -609,12 +530,12 @@ static void on_list_resolved(void *user, const struct status *st, const struct s
 			cmd_op_post(op);
 		return;
 	}
-	if (agent_address_renew(&op->at, t) < 0) {
+	if (agent_address_set(&op->at, &t->at) < 0) {
 		status_errno(&op->st, ENOMEM, "listing commands");
 		cmd_op_post(op);
 		return;
 	}
-	target = agent_address_target(&op->at, NULL, op->deadline_ms);
+	target = agent_target(&op->at, NULL, op->deadline_ms);
 	op->call = envd_process_list(&target, on_processes, op);
 	if (!op->call) {
 		status_errno(&op->st, ENOMEM, "listing commands");

@@ -35,7 +35,7 @@ static void on_set(struct envd_result *r, void *user)
 static void send_size(struct command *c)
 {
 	uint64_t now = loop_now_ms(c->cs->o.loop);
-	struct envd_target target = agent_address_target(&c->at, NULL, now + 30000);
+	struct envd_target target = agent_target(&c->at, NULL, now + 30000);
 	struct status st;
 
 	list_take(&c->term.in_flight, &c->term.waiting);

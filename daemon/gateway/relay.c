@@ -291,7 +291,7 @@ static int tie(struct gateway_relay *rl, const char *account)
 
 static void open_to(struct gateway_relay *rl, const struct sandbox_target *t)
 {
-	int r = tie(rl, t->account);
+	int r = tie(rl, t->at.account);
 
 	if (r == 0 && !rl->is_health) {
 		sandbox_use_begin(rl->g->o.core, rl->account, rl->to.sandbox);
@@ -327,7 +327,7 @@ static void wait_for_change(struct gateway_relay *rl)
 		answer_absent(rl);
 	else if (s.is_sure)
 		defer_post(&rl->again);
-	else if (tie(rl, s.target.account) < 0 || timer_set(&rl->limit, loop_now_ms(rl->g->loop) + RESOLVE_MS) < 0)
+	else if (tie(rl, s.target.at.account) < 0 || timer_set(&rl->limit, loop_now_ms(rl->g->loop) + RESOLVE_MS) < 0)
 		answer_errno(rl, -ENOMEM);
 }
 
@@ -336,7 +336,7 @@ static void paused(struct gateway_relay *rl)
 {
 	struct sandbox_glance s;
 
-	if (!rl->is_health && sandbox_glance(rl->g->o.core, rl->to.sandbox, &s) && s.target.wakes)
+	if (!rl->is_health && sandbox_glance(rl->g->o.core, rl->to.sandbox, &s) && s.target.at.wakes)
 		open_to(rl, &s.target);
 	else
 		answer_absent(rl);
@@ -409,8 +409,8 @@ static enum relay_right judge(struct gateway_relay *rl, const struct sandbox_tar
 	struct relay_asker a;
 
 	asker_of(rl, &a);
-	rl->right = relay_judge(&a, &(struct relay_door){ .sandbox = t->id, .port = rl->to.port, .owner = t->owner_uid, .is_health = rl->is_health,
-							  .access_token = t->access_token, .traffic_token = t->traffic_token });
+	rl->right = relay_judge(&a, &(struct relay_door){ .sandbox = t->at.id, .port = rl->to.port, .owner = t->owner_uid, .is_health = rl->is_health,
+							  .access_token = t->at.token, .traffic_token = t->at.traffic_token });
 	return rl->right;
 }
 
@@ -499,7 +499,7 @@ static void proceed(struct gateway_relay *rl, const struct sandbox_glance *s)
 	else if (rl->is_health && (rl->learnt || state == SANDBOX_PAUSED || state == SANDBOX_PAUSING))
 		answer_absent(rl);
 	else if (rl->is_health)
-		learn(rl, s->target.account);
+		learn(rl, s->target.at.account);
 	else if (state == SANDBOX_SNAPSHOTTING && s->is_sure)
 		open_to(rl, &s->target);
 	else if (resolve_as(rl, s->target.owner_uid, on_found) < 0)
@@ -515,7 +515,7 @@ static void look(struct gateway_relay *rl)
 		return;
 	}
 	if (!s.token_known && !rl->learnt) {
-		learn(rl, s.target.account);
+		learn(rl, s.target.at.account);
 		return;
 	}
 	if (refuse_internal(rl))
@@ -523,7 +523,7 @@ static void look(struct gateway_relay *rl)
 	if (judge(rl, &s.target) < RELAY_ALLOWED)
 		proceed(rl, &s);
 	else if (!rl->learnt && rl->right == RELAY_WRONG_ACCESS_TOKEN && may_doubt(rl->g))
-		learn(rl, s.target.account);
+		learn(rl, s.target.at.account);
 	else
 		refuse_for(rl, rl->right);
 }
@@ -540,7 +540,7 @@ static bool is_health(const struct gateway_relay *rl)
 
 static bool link_fits(void *user, const struct sandbox_glance *s)
 {
-	return relay_link_fits(user, s->target.access_token);
+	return relay_link_fits(user, s->target.at.token);
 }
 
 static bool find_by_link(struct gateway_relay *rl)
@@ -551,7 +551,7 @@ static bool find_by_link(struct gateway_relay *rl)
 	asker_of(rl, &a);
 	if (!sandbox_glance_search(rl->g->o.core, LINKS_MAX, link_fits, &a, &s))
 		return false;
-	str_copy(rl->to.sandbox, sizeof(rl->to.sandbox), s.target.id);
+	str_copy(rl->to.sandbox, sizeof(rl->to.sandbox), s.target.at.id);
 	rl->to.port = ENVD_PORT;
 	return true;
 }

@@ -65,7 +65,7 @@ static const char *traffic_token(const struct gateway_relay *rl, const struct sa
 {
 	const char *own = reply_request_any(rl->x, FLAVOUR_TRAFFIC_TOKEN);
 
-	return own || rl->to.port == ENVD_PORT ? own : t->traffic_token;
+	return own || rl->to.port == ENVD_PORT ? own : t->at.traffic_token;
 }
 
 /* One that the edge understands as we did. */
@@ -103,19 +103,19 @@ int gateway_relay_open(struct gateway_relay *rl, const struct sandbox_target *t,
 	const struct fields *in = http_stream_head(rl->x);
 	bool is_agent = rl->to.port == ENVD_PORT, by_token = is_agent && rl->right == RELAY_BY_TOKEN;
 	const struct passing p = {
-		.takes_token = by_token || (is_agent ? str_is_empty(t->access_token) : rl->right == RELAY_BY_ACCESS),
+		.takes_token = by_token || (is_agent ? str_is_empty(t->at.token) : rl->right == RELAY_BY_ACCESS),
 		.is_stream = is_stream(in),
 	};
 	struct cloud_relay_ask a = {
-		.cloud = t->cloud,
-		.sandbox_id = t->id,
-		.domain = t->domain,
+		.cloud = t->at.cloud,
+		.sandbox_id = t->at.id,
+		.domain = t->at.domain,
 		.port = rl->to.port,
 		.head = &head,
 		.upgrade = http_stream_can_upgrade(rl->x),
 		.authority = is_agent ? NULL : own_host(rl, fields_get(in, ":authority")),
 		.is_named = rl->to.by_label,
-		.access_token = by_token ? t->access_token : NULL,
+		.access_token = by_token ? t->at.token : NULL,
 		.traffic_token = traffic_token(rl, t),
 		.is_call = is_call(rl, in),
 		.idempotent = rl->is_health,

@@ -63,13 +63,7 @@ static void on_probed(struct envd_result *r, void *user)
 static void *probe_start(const struct sandbox_target *t, uint64_t deadline_ms,
 			 sandbox_probed_fn *done, void *done_user, void *user)
 {
-	struct envd_target target = { .cloud = t->cloud,
-				      .sandbox_id = t->id,
-				      .domain = str_is_empty(t->domain) ? NULL : t->domain,
-				      .access_token = str_is_empty(t->access_token) ? NULL : t->access_token,
-				      .traffic_token = str_is_empty(t->traffic_token) ? NULL : t->traffic_token,
-				      .envd_version = str_is_empty(t->envd_version) ? NULL : t->envd_version,
-				      .deadline_ms = deadline_ms };
+	struct envd_target target = { .at = t->at, .deadline_ms = deadline_ms };
 	struct probe *p = calloc(1, sizeof(*p));
 
 	if (!p)

@@ -54,10 +54,7 @@ struct file_call {
 	char *sandbox, *path, *other, *user;
 	uint32_t depth;
 	uint64_t offset, length;
-	/* where the agent is */
-	struct cloud *cloud;
-	char *account, *id, *domain, *token, *traffic_token, *version;
-	bool plain_ports;
+	struct agent_address at;
 	struct sandbox_tie tie;		/* the call ends with its sandbox */
 	struct status own;		/* the failure that is answered if the sandbox is not the reason */
 	bool asked_life;

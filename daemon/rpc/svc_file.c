@@ -53,20 +53,6 @@ static void file_result_free(struct file_result *k)
 	free(k);
 }
 
-static void forget_target(struct file_call *x)
-{
-	if (x->token)
-		explicit_bzero(x->token, strlen(x->token));
-	if (x->traffic_token)
-		explicit_bzero(x->traffic_token, strlen(x->traffic_token));
-	free(x->account);
-	free(x->id);
-	free(x->domain);
-	free(x->token);
-	free(x->traffic_token);
-	free(x->version);
-}
-
 void file_call_free(struct file_call *x)
 {
 	sandbox_untie(&x->tie);
@@ -77,7 +63,7 @@ void file_call_free(struct file_call *x)
 	envd_write_free(x->write);
 	envd_watch_free(x->watch);
 	timer_clear(&x->retry);
-	forget_target(x);
+	agent_address_fini(&x->at);
 	for (size_t i = 0; i < x->n_results; i++)
 		file_result_free(x->results[i]);
 	free(x->results);
@@ -115,33 +101,10 @@ void file_call_on_gone(struct rpc_call *call, enum rpc_gone why)
 		file_call_free(x);
 }
 
-static const char *or_null(const char *s)
-{
-	return str_is_empty(s) ? NULL : s;
-}
-
 struct envd_target file_call_target(const struct file_call *x)
 {
-	uint64_t deadline = rpc_call_deadline_ms(x->call);
-
-	return (struct envd_target){ .cloud = x->cloud, .sandbox_id = x->id, .domain = or_null(x->domain),
-				     .access_token = or_null(x->token),
-				     .traffic_token = or_null(x->traffic_token), .envd_version = or_null(x->version),
-				     .user = or_null(x->user), .by_script = x->by_script, .deadline_ms = deadline };
-}
-
-static int remember_target(struct file_call *x, const struct sandbox_target *t)
-{
-	forget_target(x);
-	x->cloud = t->cloud;
-	x->plain_ports = t->plain_ports;
-	x->account = strdup(t->account);
-	x->id = strdup(t->id);
-	x->domain = strdup(t->domain);
-	x->token = strdup(t->access_token);
-	x->traffic_token = strdup(t->traffic_token);
-	x->version = strdup(t->envd_version);
-	return x->account && x->id && x->domain && x->token && x->traffic_token && x->version ? 0 : -ENOMEM;
+	return (struct envd_target){ .at = x->at, .user = x->user, .by_script = x->by_script,
+				     .deadline_ms = rpc_call_deadline_ms(x->call) };
 }
 
 static void on_target(void *user, const struct status *st, const struct sandbox_target *t)
@@ -151,10 +114,10 @@ static void on_target(void *user, const struct status *st, const struct sandbox_
 	x->op = NULL;
 	if (!status_ok(st))
 		file_call_fail(x, st);
-	else if (remember_target(x, t) < 0)
+	else if (agent_address_set(&x->at, &t->at) < 0)
 		file_call_fail_errno(x, ENOMEM);
 	else {
-		sandbox_tie(x->core, x->account, x->id, &x->tie);
+		sandbox_tie(x->core, x->at.account, x->at.id, &x->tie);
 		x->go(x);
 	}
 }
@@ -176,7 +139,7 @@ void file_call_resolve(struct file_call *x)
 
 bool file_call_ask_life(struct file_call *x, enum envd_class cls)
 {
-	struct sandbox_call call = call_about(x, x->id);
+	struct sandbox_call call = call_about(x, x->at.id);
 	enum sandbox_evidence what = cls == ENVD_TOKEN	    ? SANDBOX_SAW_REFUSED
 				  : cls == ENVD_NOT_RUNNING ? SANDBOX_SAW_ABSENT
 							    : SANDBOX_SAW_LOST;
@@ -184,7 +147,7 @@ bool file_call_ask_life(struct file_call *x, enum envd_class cls)
 	if (x->asked_life || (cls != ENVD_TOKEN && cls != ENVD_NOT_RUNNING))
 		return false;
 	x->asked_life = true;
-	return sandbox_note_evidence(x->core, &call, x->account, what, on_target, &x->op) == 0;
+	return sandbox_note_evidence(x->core, &call, x->at.account, what, on_target, &x->op) == 0;
 }
 
 static void on_reason(void *user, const struct status *st, const struct sandbox_target *t)
@@ -199,10 +162,10 @@ static void on_reason(void *user, const struct status *st, const struct sandbox_
 void file_call_fail_because(struct file_call *x, enum envd_class cls, const struct status *own)
 {
 	bool may_be = cls == ENVD_NOT_RUNNING || cls == ENVD_TOKEN || cls == ENVD_LOST;
-	struct sandbox_call call = call_about(x, x->id);
+	struct sandbox_call call = call_about(x, x->at.id);
 
 	x->own = *own;
-	if (!may_be || sandbox_note_evidence(x->core, &call, x->account, SANDBOX_SAW_LOST,
+	if (!may_be || sandbox_note_evidence(x->core, &call, x->at.account, SANDBOX_SAW_LOST,
 					     on_reason, &x->op) < 0)
 		file_call_fail(x, own);
 }

@@ -27,11 +27,11 @@ static void go_sign(struct file_call *x)
 {
 	struct envd_target t = file_call_target(x);
 	struct envd_link l = { .path = x->path, .user = t.user, .write = x->for_write,
-			       .plain = x->plain_ports };
+			       .plain = x->at.plain_ports };
 	struct status st;
 	char *url;
 
-	if (x->expires_for_ms && str_is_empty(t.access_token)) {
+	if (x->expires_for_ms && str_is_empty(t.at.token)) {
 		status_set(&st, R_UNSUPPORTED, "the sandbox is not secure: its links carry no signature "
 					       "and do not expire");
 		file_call_fail(x, &st);
@@ -45,8 +45,7 @@ static void go_sign(struct file_call *x)
 		return;
 	}
 	reply(x, url, l.expires_s);
-	explicit_bzero(url, strlen(url));
-	free(url);
+	str_free_secret(url);
 }
 
 static bool svc_file_sign_check(const Agentbox__V1__SignUrlRequest *q, struct file_call *x,

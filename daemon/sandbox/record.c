@@ -74,20 +74,13 @@ int text_set(char **field, const char *s)
 	return 0;
 }
 
-static void wipe(char *secret)
-{
-	if (secret)
-		explicit_bzero(secret, strlen(secret));
-	free(secret);
-}
-
 static int secret_set(char **field, const char *s)
 {
 	char *copy = str_dup(s ? s : "");
 
 	if (!copy)
 		return -ENOMEM;
-	wipe(*field);
+	str_free_secret(*field);
 	*field = copy;
 	return 0;
 }
@@ -113,8 +106,8 @@ struct sandbox *sandbox_free(struct sandbox *b)
 	free(b->envd_version);
 	free(b->domain);
 	free(b->warning);
-	wipe(b->access_token);
-	wipe(b->traffic_token);
+	str_free_secret(b->access_token);
+	str_free_secret(b->traffic_token);
 	pairs_fini(&b->metadata);
 	recipe_fini(&b->recipe);
 	free(b->replaces);
@@ -512,18 +505,18 @@ void sandbox_view(const struct sandbox *b, enum sandbox_source source, struct sa
 void sandbox_target_of(const struct sandbox *b, struct sandbox_target *ret)
 {
 	*ret = (struct sandbox_target){
-		.account = account_name(b->account),
-		.id = b->id,
-		.cloud = b->account->cloud,
-		.domain = b->domain,
-		.access_token = b->access_token,
-		.traffic_token = b->traffic_token,
-		.envd_version = b->envd_version,
+		.at = {.cloud = b->account->cloud,
+		       .account = (char *)account_name(b->account),
+		       .id = b->id,
+		       .domain = b->domain,
+		       .token = b->access_token,
+		       .traffic_token = b->traffic_token,
+		       .version = b->envd_version,
+		       .generation = b->generation,
+		       .plain_ports = b->account->plain_ports,
+		       .wakes = b->lifecycle.auto_resume == TRI_TRUE},
 		.default_user = b->account->default_user,
-		.generation = b->generation,
 		.owner_uid = b->uid,
-		.plain_ports = b->account->plain_ports,
-		.wakes = b->lifecycle.auto_resume == TRI_TRUE,
 		.state = b->state,
 	};
 }

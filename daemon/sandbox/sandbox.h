@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "daemon/auth/principal.h"
+#include "daemon/cloud/address.h"
 #include "daemon/sandbox/rules/types.h"
 #include "proto/base/cc.h"
 #include "proto/base/list.h"
@@ -27,20 +28,12 @@ struct sandbox_op;
 struct loop;
 struct store;
 
-/* Where the agent of a sandbox is reached, for command and file services. Copy what is kept. */
+/* A sandbox for command and file services. `at` is borrowed: agent_address_set() keeps it. */
 struct sandbox_target {
-	const char *account, *id;
-	struct cloud *cloud;
-	const char *domain;		/* "" = the account's */
-	const char *access_token;	/* secret; "" = not secure */
-	const char *traffic_token;	/* secret; "" = public */
-	const char *envd_version;
+	struct agent_address at;
 	const char *default_user;	/* "" = the image's */
-	uint32_t generation;
 	uid_t owner_uid;
-	bool plain_ports;		/* its ports are http:// */
-	bool wakes;			/* paused at its end, any traffic would resume it */
-	enum sandbox_state state;		/* RUNNING, or the last thing known while the cloud is away */
+	enum sandbox_state state;	/* RUNNING, or the last thing known while the cloud is away */
 };
 
 struct sandbox_core_account {

@@ -46,9 +46,7 @@ static void bury(void *p)
 	free(o->scheme);
 	free(o->host);
 	free(o->group);
-	if (o->proxy)
-		explicit_bzero(o->proxy, strlen(o->proxy));
-	free(o->proxy);
+	str_free_secret(o->proxy);
 	quota_unref(o->quota);
 	free(o);
 }

@@ -25,6 +25,7 @@ static inline bool str_is_empty(const char *s)
 }
 
 /* strdup that maps NULL to NULL. */
+char *str_free_secret(char *s);	/* wipes it first; NULL is fine; returns NULL */
 char *str_dup(const char *s);
 /* Heap string by format; NULL without memory. */
 char *str_printf(const char *fmt, ...) printf_like(1, 2) must_check;

@@ -33,9 +33,10 @@ static void *member(const void *v, const struct doc_field *f)
 
 static void fini_text(char *s, bool secret)
 {
-	if (s && secret)
-		explicit_bzero(s, strlen(s));
-	free(s);
+	if (secret)
+		str_free_secret(s);
+	else
+		free(s);
 }
 
 static void fini_field(const struct doc_field *f, void *v)

@@ -448,9 +448,7 @@ struct cloud_network *cloud_network_dup(const struct cloud_network *n)
 
 	if (text && cloud_network_parse(text, &copy) < 0)
 		copy = NULL;
-	if (text)
-		explicit_bzero(text, strlen(text));
-	free(text);
+	str_free_secret(text);
 	return copy;
 }
 

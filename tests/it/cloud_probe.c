@@ -255,9 +255,7 @@ static const char *const classes[] = { "OK", "ANSWERED", "NOT_RUNNING", "TOKEN",
 static struct envd_target target_of(struct probe *p, char **w)
 {
 	return (struct envd_target){
-		.cloud = p->cloud,
-		.sandbox_id = w[2],
-		.access_token = str_eq(w[3], "-") ? NULL : w[3],
+		.at = { .cloud = p->cloud, .id = w[2], .token = str_eq(w[3], "-") ? NULL : w[3] },
 		.user = p->user,
 		.deadline_ms = p->deadline_for_ms ? loop_now_ms(p->loop) + p->deadline_for_ms : 0,
 	};

@@ -83,8 +83,8 @@ static struct agent_ask *note(const struct envd_target *t, enum agent_what what)
 	a->what = what;
 	a->at_ms = loop_now_ms(world_loop);
 	a->deadline_ms = t->deadline_ms;
-	(void)str_copy(a->sandbox, sizeof(a->sandbox), t->sandbox_id);
-	(void)str_copy(a->token, sizeof(a->token), t->access_token ? t->access_token : "");
+	(void)str_copy(a->sandbox, sizeof(a->sandbox), t->at.id);
+	(void)str_copy(a->token, sizeof(a->token), t->at.token);
 	return a;
 }
 

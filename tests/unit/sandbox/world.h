@@ -277,8 +277,8 @@ static inline void on_target(void *user, const struct status *st, const struct s
 	if (!t)
 		return;
 	a->has_sandbox = true;
-	(void)str_copy(a->id, sizeof(a->id), t->id);
-	(void)str_copy(a->token, sizeof(a->token), t->access_token);
+	(void)str_copy(a->id, sizeof(a->id), t->at.id);
+	(void)str_copy(a->token, sizeof(a->token), t->at.token);
 }
 
 static inline void on_page(void *user, const struct status *st, const struct sandbox_page *p)
