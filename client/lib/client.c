@@ -195,7 +195,8 @@ static const struct ab_error *error_unreachable(const struct ab_client *c)
 {
 	if (c->dial_why)
 		return error_local(AB_UNAVAILABLE, R_UNREACHABLE, "the daemon at %s %s", c->dial.path, c->dial_why);
-	return error_local(AB_UNAVAILABLE, R_UNREACHABLE, "no daemon answers at %s; is agentboxd running?", c->dial.text);
+	return error_local(AB_UNAVAILABLE, R_UNREACHABLE, "no daemon answers at %s%s", c->dial.text,
+			   c->dial.denied ? "" : "; is agentboxd running?");
 }
 
 static void client_give_up(struct ab_client *c)

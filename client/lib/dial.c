@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "client/lib/denied.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
@@ -44,9 +45,14 @@ static bool is_absence(int r)
 static void note_failure(struct dial *d, const char *path, int r)
 {
 	size_t n = strlen(d->text);
+	char why[768];
 
-	(void)snprintf(d->text + n, sizeof(d->text) - n, "%s%s (%s)", n ? ", " : "", path,
-		       strerror(-r));
+	if (r == -EACCES)
+		denied_text(path, why, sizeof(why));
+	else
+		(void)str_copy(why, sizeof(why), strerror(-r));
+	(void)snprintf(d->text + n, sizeof(d->text) - n, "%s%s (%s)", n ? ", " : "", path, why);
+	d->denied = r == -EACCES;
 }
 
 /* 0 reached, -errno not. *go_on: look at the next place. */
@@ -87,7 +93,7 @@ int dial_try(const char *explicit_path, struct dial *d, int *ret_fd)
 	bool go_on;
 
 	d->text[0] = '\0';
-	d->later = false;
+	d->later = d->denied = false;
 	if (!explicit_path && !str_is_empty(set))
 		explicit_path = set;
 	return explicit_path ? dial_one(d, explicit_path, ret_fd, &go_on) : dial_usual(d, ret_fd);

@@ -14,7 +14,8 @@
 
 struct dial {
 	char path[DIAL_PATH_MAX];	/* reached, or the last one tried */
-	char text[512];			/* why not: every path and what it said */
+	char text[1024];			/* why not: every path and what it said */
+	bool denied;			/* the last one that was tried is there, and not for us */
 	bool later;			/* missing or refused: worth another attempt */
 };
 

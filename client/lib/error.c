@@ -15,7 +15,7 @@
 #include "proto/base/str.h"
 #include "proto/wire/grpc.h"
 
-#define ERROR_TEXT_MAX 1024u	/* longer texts of our own are cut */
+#define ERROR_TEXT_MAX 1536u	/* longer texts of our own are cut */
 
 static const struct ab_error no_memory = {
 	.status = AB_RESOURCE_EXHAUSTED,

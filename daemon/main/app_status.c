@@ -119,6 +119,14 @@ static void collect_extensions(struct app *a, size_t i)
 	degrade(k, "extensions", a->accounts[i].name, st, k->short_since_ms[i]);
 }
 
+static void degrade_keyless(struct app *a, size_t i)
+{
+	struct status *st = &a->look->strange[i];
+
+	status_set(st, R_KEY_MISSING, "there is no API key: nothing is created, and nothing is known of the cloud");
+	degrade(a->look, "key", a->accounts[i].name, st, a->started_at_ms);
+}
+
 static void collect_cloud(struct app *a, size_t i, const struct sandbox_core_counts *core)
 {
 	struct app_status *k = a->look;
@@ -149,6 +157,8 @@ static void collect_cloud(struct app *a, size_t i, const struct sandbox_core_cou
 	collect_extensions(a, i);
 	if (sandbox_key_strange(a->core, i, &k->strange[i], &strange_since_ms))
 		degrade(k, "key", c->name, &k->strange[i], strange_since_ms);
+	else if (!h.key_present && !unknown)
+		degrade_keyless(a, i);
 	if (!k->clouds[i].reachable && !k->local.since_ms)	/* the cause is told instead */
 		degrade(k, "cloud", c->name, &k->failures[i], k->clouds[i].last_failure_at_ms);
 }

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Leases, policies and events, as the processes of a host meet them. The cloud's ledger says what was done to it."""
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -389,8 +391,12 @@ def test_command_line(daemon, cloud, api):
     for column in ("OWNER", "LEASES", "POLICY", "LEFT"):
         assert column in head.split()
     assert "kill after 1s, idle pause 10m" in row and " %d " % os.getuid() in row
-    assert '"on_release":"kill"' in daemon.ctl("policy", box, "max_age=1h", "--reset", "idle_timeout").stdout
-    assert "kill after 1s, age kill 1h" in daemon.ctl("policy", box).stdout
+    words = daemon.ctl("policy", box, "max_age=1h", "--reset", "idle_timeout").stdout
+    assert daemon.ctl("policy", box).stdout == words and "kill after 1s, age kill 1h\n" in words
+    assert not set('{}"') & set(words), "D-8: words, no JSON"
+    assert re.search(r"^on_release +kill$", words, re.M) and re.search(r"^max_age +1h, then kill$", words, re.M), words
+    assert re.search(r"^idle_timeout +never$", words, re.M), words
+    assert json.loads(daemon.ctl("--json", "policy", box).stdout)["policy"]["on_release"] == "kill"
     lease = daemon.ctl("lease", "acquire", box, "--ttl", "1m", "--label", "ci").stdout.strip()
     assert lease in daemon.ctl("lease", "ls").stdout
     assert daemon.ctl("lease", "renew", lease, "--ttl", "2m").stdout.strip() == lease

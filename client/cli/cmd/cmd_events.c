@@ -3,9 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/cli/term/again.h"
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 #include "client/cli/term/sig.h"
+
+#define CURSOR_BYTES 128u
 
 static const struct opt cmd_events_opts[] = {
 	OPT(0, "initial", OPT_FLAG, initial, NULL, "begin with what is there"),
@@ -51,56 +54,99 @@ static void print_line(const struct ab_sandbox_event *e)
 	printf("\n");
 }
 
-static int follow(struct cli *cli, struct ab_call *call, int sig_fd)
+struct events {
+	struct cli *cli;
+	struct ab_call *call;
+	int sig_fd;
+	char cursor[CURSOR_BYTES];	/* of the last event; "" before the first */
+	struct again again;
+};
+
+/* From where we are, after the first time. */
+static int ask(struct events *x)
+{
+	const struct args *a = &x->cli->args;
+	const struct ab_sandbox_watch_options o = {
+		.cursor = x->cursor[0] ? x->cursor : a->cursor,
+		.sandbox = a->n_words ? a->words[0] : NULL,
+		.initial = a->initial && !x->cursor[0],
+		.all_owners = a->all_owners,
+	};
+
+	ab_call_free(x->call);
+	x->call = NULL;
+	return ab_sandbox_watch_start(x->cli->client, &o, NULL, &x->call);
+}
+
+static void take_events(struct events *x)
 {
 	struct ab_sandbox_event e;
-	int signo = 0;
+
+	while (ab_sandbox_watch_next(x->call, &e)) {
+		again_heard(&x->again);
+		if (*e.cursor)
+			(void)snprintf(x->cursor, sizeof(x->cursor), "%s", e.cursor);
+		if (e.type == AB_SANDBOX_HEARTBEAT)
+			continue;
+		if (x->cli->args.json)
+			cmd_events_print_json(&e);
+		else
+			print_line(&e);
+	}
+}
+
+/* -1: it goes on; else the exit code. *signo: a signal that came meanwhile. */
+static int on_end(struct events *x, int *signo)
+{
+	const struct ab_error *e = ab_call_error(x->call);
+	int r = again_wait(&x->again, x->cli, e, x->sig_fd);
+
+	if (r < 0)
+		return e ? fail(x->cli, e) : EXIT_OK;
+	*signo = r;
+	return r || ask(x) == 0 ? -1 : EXIT_ERROR;
+}
+
+static int follow(struct events *x)
+{
+	int signo = 0, r;
 
 	while (!signo) {
-		while (ab_sandbox_watch_next(call, &e)) {
-			if (e.type == AB_SANDBOX_HEARTBEAT)
-				continue;
-			if (cli->args.json)
-				cmd_events_print_json(&e);
-			else
-				print_line(&e);
-		}
+		take_events(x);
 		if (fflush(stdout) != 0)
 			return EXIT_ERROR;	/* main() says it */
-		if (ab_call_is_done(call))
-			return ab_call_error(call) ? fail(cli, ab_call_error(call)) : EXIT_OK;
-		signo = sig_wait(cli->client, sig_fd);
+		if (!ab_call_is_done(x->call)) {
+			signo = sig_wait(x->cli->client, x->sig_fd);
+			continue;
+		}
+		r = on_end(x, &signo);
+		if (r >= 0)
+			return r;
 	}
-	ab_call_free(call);
+	ab_call_free(x->call);
 	sig_die(signo);
 }
 
 static int cmd_events_run(struct cli *cli)
 {
-	const struct args *a = &cli->args;
-	const struct ab_sandbox_watch_options o = {
-		.cursor = a->cursor,
-		.sandbox = a->n_words ? a->words[0] : NULL,
-		.initial = a->initial,
-		.all_owners = a->all_owners,
-	};
-	struct ab_call *call;
-	int sig_fd = sig_open(), r;
+	struct events x = { .cli = cli, .sig_fd = sig_open() };
+	int r;
 
-	r = sig_fd < 0 ? sig_fd : ab_sandbox_watch_start(cli->client, &o, NULL, &call);
+	r = x.sig_fd < 0 ? x.sig_fd : ask(&x);
 	if (r < 0) {
 		say(cli, "%s", strerror(-r));
 		return EXIT_ERROR;
 	}
-	r = follow(cli, call, sig_fd);
-	ab_call_free(call);
+	r = follow(&x);
+	ab_call_free(x.call);
 	return r;
 }
 
 const struct command cmd_events = {
 	.name = "events",
 	.words = "[ID]",
-	.help = "Follows what happens to sandboxes, a line for each change, until it is interrupted.",
+	.help = "Follows what happens to sandboxes, a line for each change, until it is interrupted.\n"
+		"It goes on over a restart of the daemon, from the last event.",
 	.opts = cmd_events_opts,
 	.n_opts = ARRAY_SIZE(cmd_events_opts),
 	.max_words = 1,

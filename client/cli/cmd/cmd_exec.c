@@ -12,16 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/cli/term/again.h"
 #include "client/cli/term/cli.h"
-#include "client/cli/term/clock.h"
 #include "client/cli/term/sig.h"
 #include "client/cli/term/sink.h"
 #include "client/cli/term/term.h"
 
 #define INPUT_BYTES (64u * 1024)
 #define KEYS_MAX    16u
-#define WAIT_MS	    3000u	/* --wait, where it is not said */
-#define AGAIN_MS    50		/* between two attaches that were cut before they said anything */
 
 static const struct opt cmd_exec_opts[] = {
 	OPT('i', "interactive", OPT_FLAG, interactive, NULL, "pass standard input on"),
@@ -69,8 +67,7 @@ struct exec {
 	uint64_t from;			/* what is before is not passed on: a stream may be shorter */
 	uint64_t offsets[4];		/* next byte by stream, to go on from */
 	struct ab_attach_options how;	/* as the first attach was asked */
-	bool heard;			/* this stream said something */
-	int64_t again_until;		/* attaching is tried; 0: it was not cut since it said something */
+	struct again again;
 	bool done;
 	int exit_code;
 
@@ -217,7 +214,7 @@ static void take_events(struct exec *x)
 	struct ab_command_event ev;
 
 	while (push(x) && !x->write_error && ab_command_next(x->stream, &ev)) {
-		x->heard = true;
+		again_heard(&x->again);
 		if (ev.type == AB_EVENT_STARTED)
 			on_started(x, ev.command);
 		else if (ev.type == AB_EVENT_OUTPUT)
@@ -328,31 +325,6 @@ static const char *whose(const struct exec *x)
 	return x->command_id ? x->command_id : x->attached ? x->cli->args.words[0] : NULL;
 }
 
-/*
- * Is there time for one more? One that was cut before it said anything reached a daemon that was dying, so it is
- * tried again as long as one that reaches nobody is; that one has waited already.
- */
-static bool may_attach(struct exec *x, const struct ab_error *e)
-{
-	uint64_t wait_ms = x->cli->args.wait_ms;
-	struct pollfd p = { .fd = x->sig_fd, .events = POLLIN };
-	int64_t now = cli_boot_ms();
-
-	if (!e->local || e->status != AB_UNAVAILABLE || !whose(x))
-		return false;
-	if (!strcmp(e->reason, "UNREACHABLE"))
-		return false;
-	wait_ms = wait_ms == AB_ZERO_MS ? 0 : wait_ms ? wait_ms : WAIT_MS;
-	if (x->heard || !x->again_until) {
-		x->again_until = now + (int64_t)(wait_ms < INT32_MAX ? wait_ms : INT32_MAX);
-		return true;
-	}
-	if (now >= x->again_until)
-		return false;
-	(void)poll(&p, 1, AGAIN_MS);
-	return true;
-}
-
 /* The connection broke, the command may well live: go on where we were. */
 static bool attach_again(struct exec *x)
 {
@@ -360,8 +332,19 @@ static bool attach_again(struct exec *x)
 	struct ab_attach_options o = x->how;
 	struct ab_call *stream;
 
-	if (!may_attach(x, ab_call_error(x->stream)))
+	int signo;
+
+	if (!whose(x))
 		return false;
+	signo = again_wait(&x->again, x->cli, ab_call_error(x->stream), x->sig_fd);
+	if (signo < 0)
+		return false;
+	if (signo) {
+		x->signo = signo;
+		x->exit_code = 128 + signo;
+		x->done = true;
+		return true;
+	}
 	o.stdout_offset = x->offsets[AB_STDOUT];
 	o.stderr_offset = x->offsets[AB_STDERR];
 	o.pty_offset = x->offsets[AB_PTY];
@@ -370,7 +353,6 @@ static bool attach_again(struct exec *x)
 		return false;
 	ab_call_free(x->stream);
 	x->stream = stream;
-	x->heard = false;
 	return true;
 }
 

@@ -12,15 +12,28 @@ static const struct opt cmd_policy_opts[] = {
 	OPT(0, "reset", OPT_TEXT, reset, "F,…", "fields that go back to the configured default"),
 };
 
+static void print_span(const char *name, uint64_t ms, const char *action)
+{
+	char buf[32];
+
+	printf("%-14s %s%s%s\n", name, ms ? span_text((int64_t)ms, buf) : "never", ms && action ? ", then " : "",
+	       ms && action ? action : "");
+}
+
+/* In words, by the names of the fields that change them. */
 static void print_policy(const struct ab_policy *p)
 {
-	struct json j;
 	char buf[200];
 
-	printf("%s\n", policy_text(p, buf, sizeof(buf)));
-	json_begin(&j, stdout);
-	json_policy(&j, NULL, p);
-	json_end(&j);
+	printf("%s\n\n", policy_text(p, buf, sizeof(buf)));
+	printf("%-14s %s\n", "keep_alive", p->keep_alive == AB_NO ? "no" : "yes");
+	printf("%-14s %s\n", "on_release", action_name(p->on_release));
+	printf("%-14s %s\n", "release_grace", p->release_grace_ms ? span_text((int64_t)p->release_grace_ms, buf) : "at once");
+	print_span("idle_timeout", p->idle_timeout_ms, action_name(p->on_idle));
+	print_span("max_age", p->max_age_ms, action_name(p->on_max_age));
+	printf("%-14s %s\n", "on_cap", action_name(p->on_cap));
+	printf("%-14s %s\n", "on_gone", p->recreate == AB_YES ? "recreate" : "fail");
+	printf("%-14s %s\n", "resume_on_use", p->resume_on_use == AB_YES ? "yes" : "no");
 }
 
 /* "a,b" → words, in place. */

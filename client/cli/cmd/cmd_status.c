@@ -2,6 +2,7 @@
 /* agentboxctl status */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
@@ -15,6 +16,44 @@ static void printf_like(2, 3) line(const char *name, const char *fmt, ...)
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	printf("%-12s %s\n", name, safe(text, clean, sizeof(clean)));
+}
+
+/* What a person can do; what is not listed says so in its message, or passes by itself. */
+static const struct {
+	const char *what, *reason;	/* NULL: any */
+	const char *advice;
+} advices[] = {
+	{ "key", "KEY_MISSING", "set api_key_file of the account in agentboxd.conf (agentboxd.conf(5)), and restart the daemon" },
+	{ "cloud", "KEY_REJECTED", "put a valid key where the account's key comes from; it is read again" },
+	{ "cloud", "TLS_UNTRUSTED", "name the CA of your network in ca_file of the account" },
+	{ "cloud", "PROXY_AUTH", "correct user and password in proxy of the account" },
+	{ "cloud", "PROXY_FAILED", "look at the proxy of the account, or set proxy = none" },
+	{ "cloud", NULL, "see that this machine reaches api_url of the account; the daemon goes on trying" },
+	{ "local", NULL, "see the log: agentbox-local is started again by itself" },
+	{ "store", "NO_SPACE", "make room on the file system of the state directory" },
+	{ "store", "STORE_FULL", "make room on the file system of the state directory" },
+	{ "store", "STORE_READONLY", "make the state directory writable for the daemon's user" },
+	{ "store", "TRUNCATED", "see agentboxd(8), what the daemon remembers; it is said until the next start" },
+	{ "host_id", NULL, "take over with agentboxctl connect --adopt what is to be this host's; it is said until the next start" },
+};
+
+static const char *advice_for(const struct ab_degradation *d)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(advices); i++)
+		if (!strcmp(advices[i].what, d->what) && (!advices[i].reason || !strcmp(advices[i].reason, d->reason)))
+			return advices[i].advice;
+	return NULL;
+}
+
+static void print_degradation(const struct ab_degradation *d)
+{
+	const char *advice = advice_for(d);
+	char buf[32];
+
+	line("degraded", "%s%s%s: %s (%s) since %s", d->what, *d->account ? " of account " : "", d->account, d->message, d->reason,
+	     time_text(d->since_at_ms, buf));
+	if (advice)
+		line("", "to do: %s", advice);
 }
 
 static void print_clouds(const struct ab_daemon_status *s)
@@ -79,9 +118,7 @@ static void cmd_status_print(const struct ab_daemon_status *s)
 	if (s->draining)
 		line("draining", "takes no new work");
 	for (size_t i = 0; i < s->n_degraded; i++)
-		line(i ? "" : "degraded", "%s: %s (%s) since %s", s->degraded[i].what,
-		     s->degraded[i].message, s->degraded[i].reason,
-		     time_text(s->degraded[i].since_at_ms, buf));
+		print_degradation(&s->degraded[i]);
 }
 
 static void json_clouds(struct json *j, const struct ab_daemon_status *s)
@@ -174,6 +211,7 @@ static void cmd_status_print_json(const struct ab_daemon_status *s)
 		json_text(&j, "what", s->degraded[i].what);
 		json_text(&j, "reason", s->degraded[i].reason);
 		json_text(&j, "message", s->degraded[i].message);
+		json_text(&j, "advice", advice_for(&s->degraded[i]) ? advice_for(&s->degraded[i]) : "");
 		json_text(&j, "account", s->degraded[i].account);
 		json_time(&j, "since", s->degraded[i].since_at_ms);
 		json_close(&j, '}');
@@ -193,6 +231,7 @@ static void cmd_status_print_json(const struct ab_daemon_status *s)
 static int cmd_status_run(struct cli *cli)
 {
 	struct ab_daemon_status *s;
+	int r;
 
 	if (ab_daemon_status(cli->client, NULL, &s))
 		return fail_client(cli);
@@ -200,13 +239,15 @@ static int cmd_status_run(struct cli *cli)
 		cmd_status_print_json(s);
 	else
 		cmd_status_print(s);
+	r = s->n_degraded ? EXIT_ERROR : EXIT_OK;
 	ab_free(s);
-	return EXIT_OK;
+	return r;
 }
 
 const struct command cmd_status = {
 	.name = "status",
 	.words = "",
-	.help = "Shows the daemon: what it does, and what does not work.",
+	.help = "Shows the daemon: what it does, and what does not work.\n"
+		"Exit code 1 if something does not: why, and what to do, is in the lines \"degraded\".",
 	.run = cmd_status_run,
 };

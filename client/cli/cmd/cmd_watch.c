@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/cli/term/again.h"
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 #include "client/cli/term/sig.h"
@@ -52,51 +53,96 @@ static void print_event(struct cli *cli, const struct ab_file_event *e)
 		say(cli, "warning: some changes were missed");
 }
 
-static int follow(struct cli *cli, struct ab_call *call, int sig_fd)
+struct watch {
+	struct cli *cli;
+	struct ab_path path;
+	struct ab_call *call;
+	int sig_fd;
+	bool was_ready;
+	struct again again;
+};
+
+static int ask(struct watch *x)
+{
+	const struct ab_watch_options o = { .recursive = x->cli->args.recursive, .entries = x->cli->args.entries };
+
+	ab_call_free(x->call);
+	x->call = NULL;
+	return ab_file_watch_start(x->cli->client, &x->path, &o, NULL, &x->call);
+}
+
+static void take_events(struct watch *x)
 {
 	struct ab_file_event e;
-	int signo = 0;
+
+	while (ab_file_watch_next(x->call, &e)) {
+		again_heard(&x->again);
+		/* what changed while there was no daemon is not known */
+		if (e.type == AB_FILE_EVENT_READY && x->was_ready)
+			e.type = AB_FILE_EVENT_OVERFLOWED;
+		x->was_ready = true;
+		print_event(x->cli, &e);
+	}
+}
+
+/* -1: it goes on; else the exit code. *signo: a signal that came meanwhile. */
+static int on_end(struct watch *x, int *signo)
+{
+	const struct ab_error *e = ab_call_error(x->call);
+	int r = again_wait(&x->again, x->cli, e, x->sig_fd);
+
+	if (r < 0)
+		return e ? fail(x->cli, e) : EXIT_OK;
+	*signo = r;
+	return r || ask(x) == 0 ? -1 : EXIT_ERROR;
+}
+
+static int follow(struct watch *x)
+{
+	int signo = 0, r;
 
 	while (!signo) {
-		while (ab_file_watch_next(call, &e))
-			print_event(cli, &e);
+		take_events(x);
 		if (fflush(stdout) != 0)
 			return EXIT_ERROR;	/* main() says it */
-		if (ab_call_is_done(call))
-			return ab_call_error(call) ? fail(cli, ab_call_error(call)) : EXIT_OK;
-		signo = sig_wait(cli->client, sig_fd);
+		if (!ab_call_is_done(x->call)) {
+			signo = sig_wait(x->cli->client, x->sig_fd);
+			continue;
+		}
+		r = on_end(x, &signo);
+		if (r >= 0)
+			return r;
 	}
-	ab_call_free(call);
+	ab_call_free(x->call);
 	sig_die(signo);
 }
 
 static int cmd_watch_run(struct cli *cli)
 {
-	const struct ab_watch_options o = { .recursive = cli->args.recursive, .entries = cli->args.entries };
-	struct ab_path path;
-	struct ab_call *call;
-	int sig_fd, r;
+	struct watch x = { .cli = cli };
+	int r;
 
-	if (!xfer_split(cli, cli->args.words[0], &path))
+	if (!xfer_split(cli, cli->args.words[0], &x.path))
 		return usage(cli->command, "needs ID:PATH");
-	if (!*path.path)
-		path.path = ".";
-	path.user = cli->args.user;
-	sig_fd = sig_open();
-	r = sig_fd < 0 ? sig_fd : ab_file_watch_start(cli->client, &path, &o, NULL, &call);
+	if (!*x.path.path)
+		x.path.path = ".";
+	x.path.user = cli->args.user;
+	x.sig_fd = sig_open();
+	r = x.sig_fd < 0 ? x.sig_fd : ask(&x);
 	if (r < 0) {
 		say(cli, "%s", strerror(-r));
 		return EXIT_ERROR;
 	}
-	r = follow(cli, call, sig_fd);
-	ab_call_free(call);
+	r = follow(&x);
+	ab_call_free(x.call);
 	return r;
 }
 
 const struct command cmd_watch = {
 	.name = "watch",
 	.words = "ID:[PATH]",
-	.help = "Follows what changes in a directory of a sandbox, a line for each change.",
+	.help = "Follows what changes in a directory of a sandbox, a line for each change.\n"
+		"It goes on over a restart of the daemon, and says then that changes were missed.",
 	.opts = cmd_watch_opts,
 	.n_opts = ARRAY_SIZE(cmd_watch_opts),
 	.min_words = 1,

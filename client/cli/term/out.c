@@ -295,7 +295,7 @@ const char *span_text(int64_t ms, char buf[32])
 	return buf;
 }
 
-static const char *action_name(enum ab_action a)
+const char *action_name(enum ab_action a)
 {
 	static const char *const names[] = { "default", "leave", "pause", "kill", "warn" };
 

@@ -54,6 +54,7 @@ const char *size_text(uint64_t bytes, char buf[32]);
 /* "90s", "1h30m"; "-" for 0. */
 const char *span_text(int64_t ms, char buf[32]);
 const char *state_name(enum ab_sandbox_state s);
+const char *action_name(enum ab_action a);
 /* What happens by itself, short: "kill after 2s, idle pause 10m". */
 const char *policy_text(const struct ab_policy *p, char *buf, size_t n);
 void json_policy(struct json *j, const char *key, const struct ab_policy *p);

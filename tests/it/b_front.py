@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""What a person at the command line is told on bad days, and streams that go on over a restart of the daemon."""
+import grp
+import json
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import threading
+
+import pytest
+
+import harness
+from conftest import built
+from harness import AGENTBOXCTL, as_user, temp_dir, until
+
+
+@pytest.fixture
+def folder():
+    f = temp_dir()
+    yield f
+    shutil.rmtree(f)
+
+
+@pytest.fixture
+def follower():
+    """Starts commands that follow something; each is ended."""
+    made = []
+
+    def start(*argv):
+        p = subprocess.Popen([AGENTBOXCTL, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        timer = threading.Timer(60, p.kill)
+        timer.start()
+        made.append((p, timer))
+        return p
+    yield start
+    for p, timer in made:
+        timer.cancel()
+        p.kill()
+        p.wait()
+        p.stdout.close()
+        p.stderr.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be refused as another user")
+@pytest.mark.parametrize("what", ["socket", "folder"])
+def test_d_8_a_refusal_says_who_and_whose_and_what_to_do(cloud, what):
+    """D-8"""
+    built(harness.AGENTBOXD)
+    d = harness.Daemon(cloud)
+    try:
+        group = grp.getgrnam("daemon")
+        os.chmod(d.home, 0o755)
+        os.chown(d.socket, 0, group.gr_gid)
+        os.chmod(d.socket, 0o660)
+        if what == "folder":
+            os.chown(d.home, 0, group.gr_gid)
+            os.chmod(d.home, 0o750)
+        nobody = pwd.getpwnam("nobody")
+        r = subprocess.run(as_user(nobody.pw_uid, [AGENTBOXCTL, "-s", d.socket, "ls"]), capture_output=True, text=True, timeout=60)
+        assert r.returncode == 4, r
+        for word in ("nobody", "uid %d" % nobody.pw_uid, "root (uid 0)", "group daemon", "usermod -aG daemon",
+                     "mode 0660" if what == "socket" else "mode 0750", d.socket if what == "socket" else d.home + " has"):
+            assert word in r.stderr, (word, r.stderr)
+        assert "is agentboxd running" not in r.stderr
+    finally:
+        d.close()
+
+
+def test_d_8_status_ends_with_1_where_something_does_not_work(cloud, daemon):
+    """D-8: with why, and what to do."""
+    assert daemon.ctl("status").returncode == 0
+    d = harness.Daemon(cloud, conf={"account default": {"api_url": "https://127.0.0.1:1"}})
+    try:
+        d.ctl("--wait", "0s", "ls", check=False)
+        until(lambda: d.ctl("status", check=False).returncode == 1, 20, "the cloud to be missed")
+        r = d.ctl("status", check=False)
+        assert re.search(r"^degraded +cloud of account default: .+\(UNREACHABLE\) since ", r.stdout, re.M), r.stdout
+        assert re.search(r"^ +to do: see that this machine reaches api_url", r.stdout, re.M), r.stdout
+        got = json.loads(d.ctl("--json", "status", check=False).stdout)["degraded"]
+        assert got and got[0]["what"] == "cloud" and "api_url" in got[0]["advice"], got
+    finally:
+        d.close()
+
+
+def test_d_8_status_without_a_key(cloud):
+    """D-8: a daemon that can do nothing is not healthy."""
+    built(harness.AGENTBOXD)
+    d = harness.Daemon(cloud, conf={"account default": {"api_key_file": None}})
+    try:
+        r = d.ctl("status", check=False)
+        assert r.returncode == 1 and "(KEY_MISSING)" in r.stdout and "to do: set api_key_file" in r.stdout, r
+    finally:
+        d.close()
+
+
+@pytest.mark.parametrize("end", ["stop", "kill9"])
+def test_d_8_events_and_watch_go_on_over_a_restart(cloud, folder, follower, end):
+    """D-8: events from the cursor on, none lost and none twice; a watch says that it missed something."""
+    built(harness.AGENTBOXD)
+    d = harness.Daemon(cloud, folder=folder, conf={"daemon": {"drain_timeout": "2s"}})
+    try:
+        box = d.ctl("create").stdout.strip()
+        events = follower("-s", d.socket, "--json", "events", "--initial")
+        watch = follower("-s", d.socket, "--json", "watch", box + ":/tmp")
+        lines = [json.loads(events.stdout.readline()) for _ in range(3)]
+        assert [e["type"] for e in lines] == ["RESYNC", "UPDATED", "RESYNC_DONE"]
+        assert json.loads(watch.stdout.readline()) == {"event": "ready"}
+        one = d.ctl("create").stdout.strip()
+        assert json.loads(events.stdout.readline())["sandbox"] == one
+        getattr(d, end)()
+        d = harness.Daemon(cloud, folder=folder)
+        two = d.ctl("create").stdout.strip()
+        seen = []
+        while (seen[-1:] or [{}])[-1].get("sandbox") != two:
+            seen.append(json.loads(events.stdout.readline()))
+        assert json.loads(watch.stdout.readline()) == {"event": "overflowed"}
+        assert [e for e in seen if e["type"] == "CREATED"] == seen[-1:], seen
+        for p in (events, watch):
+            assert p.poll() is None
+            p.send_signal(signal.SIGINT)
+            assert p.wait(20) == -signal.SIGINT
+    finally:
+        d.close()
+
+
+@pytest.mark.parametrize("end", ["stop", "kill9"])
+def test_d_8_attach_and_exec_go_on_over_a_restart(cloud, folder, follower, end):
+    """D-8: what reads a command's output reads all of it, once."""
+    built(harness.AGENTBOXD)
+    d = harness.Daemon(cloud, folder=folder)
+    try:
+        box = d.ctl("create").stdout.strip()
+        command = d.ctl("exec", "-d", box, "sh", "-c", "i=0; while [ $i -lt 40 ]; do echo $i; i=$((i+1)); sleep 0.1; done; exit 6").stdout.strip()
+        p = follower("-s", d.socket, "attach", command)
+        assert p.stdout.readline() == "0\n"
+        getattr(d, end)()
+        d = harness.Daemon(cloud, folder=folder)
+        assert p.stdout.read() == "".join("%d\n" % i for i in range(1, 40))
+        assert p.wait(20) == 6, p.stderr.read()
+    finally:
+        d.close()
+
+
+def test_d_8_a_stream_gives_up_when_no_daemon_comes(cloud, follower):
+    """D-8: after --wait, with the exit code of a daemon that is not there."""
+    built(harness.AGENTBOXD)
+    d = harness.Daemon(cloud)
+    try:
+        p = follower("-s", d.socket, "--wait", "1s", "events", "--initial")
+        assert "RESYNC" in p.stdout.readline()
+        d.stop()
+        assert p.wait(20) == 4 and d.socket in p.stderr.read()
+    finally:
+        d.close()
