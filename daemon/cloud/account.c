@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "daemon/common/obs/redact.h"
 #include "proto/base/host.h"
 #include "proto/base/str.h"
 
@@ -152,6 +153,7 @@ void cloud_set_key(struct cloud *c, const char *api_key)
 		free(group);
 		return;
 	}
+	redact_note(key);
 	key_wipe(&c->key);
 	c->key = key;
 	c->key_generation++;
@@ -260,6 +262,30 @@ int cloud_set_address(struct cloud *c, const char *api_url, const char *domain, 
 	return set_address(c, api_url, domain, sandbox_url, NULL);
 }
 
+/* The proxy's password, as it is written, as it is meant, and as it is sent. */
+static int learn_proxy(const char *proxy)
+{
+	const char *from = proxy ? strstr(proxy, "://") : NULL, *at = from ? strrchr(from, '@') : NULL, *colon;
+	char *text, *basic;
+	ssize_t n;
+
+	if (!at)
+		return 0;
+	text = strndup(from + 3, (size_t)(at - from - 3));
+	if (!text)
+		return -ENOMEM;
+	colon = strchr(text, ':');
+	redact_keep(colon ? colon + 1 : NULL);
+	n = str_percent_decode(text, strlen(text), false);
+	basic = n < 0 ? NULL : str_base64_encode(text, (size_t)n, true);
+	colon = n < 0 ? NULL : strchr(text, ':');
+	redact_keep(colon ? colon + 1 : NULL);
+	redact_keep(basic);
+	(void)str_free_secret(basic);
+	(void)str_free_secret(text);
+	return 0;
+}
+
 static int copy_options(struct cloud *c, const struct cloud_options *o, struct status *why)
 {
 	c->account = str_dup(o->account ? o->account : "default");
@@ -271,6 +297,8 @@ static int copy_options(struct cloud *c, const struct cloud_options *o, struct s
 	c->no_proxy = str_dup(o->no_proxy);
 	if (!c->account || !c->header_sandbox_id || !c->header_sandbox_port || !c->header_traffic_token ||
 	    !c->default_user || (o->proxy && !c->proxy) || (o->no_proxy && !c->no_proxy))
+		return -ENOMEM;
+	if (learn_proxy(c->proxy) < 0)
 		return -ENOMEM;
 	return set_address(c, o->api_url, o->domain, o->sandbox_url, why);
 }

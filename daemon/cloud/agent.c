@@ -6,6 +6,7 @@
 
 #include "daemon/cloud/account.h"
 #include "daemon/cloud/relay.h"
+#include "daemon/common/obs/redact.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
 #include "proto/base/name.h"
@@ -81,6 +82,8 @@ static int put_fields(struct fields *f, const struct agent_ask *a)
 	const char *user = a->basic_user ? agent_user(t) : NULL;
 	int r = fields_put(f, "user-agent", CLOUD_USER_AGENT);
 
+	redact_note(t->at.token);
+	redact_note(t->at.traffic_token);
 	if (r == 0)
 		r = fields_put(f, t->at.cloud->header_sandbox_id, t->at.id);
 	if (r == 0)
@@ -156,6 +159,7 @@ bool agent_names_are_text(const struct http_stream *x)
 enum envd_class agent_failure(const struct pool_req *r, struct status *ret)
 {
 	*ret = *pool_req_failure(r);
+	redact_status(ret);
 	return pool_req_fate(r) == POOL_UNSENT ? ENVD_UNSENT : ENVD_LOST;
 }
 
@@ -206,5 +210,6 @@ bool agent_refused(struct http_stream *x, struct buf *b, const char *route, enum
 		return false;
 	agent_answer(x, b, route, &a);
 	*ret_cls = fault_envd(what, &a, ret);
+	redact_status(ret);
 	return true;
 }

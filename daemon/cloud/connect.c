@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/common/obs/redact.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
@@ -207,6 +208,7 @@ static enum connect_result stream_end(struct connect_stream *s, const uint8_t *p
 	if (!is_error)
 		return CONNECT_END;
 	*ret_cls = fault_connect(s->subject, e.code_name, e.message, ret);
+	redact_status(ret);
 	return CONNECT_FAILED;
 }
 

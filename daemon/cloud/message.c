@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/obs/redact.h"
 #include "proto/base/must.h"
 #include "proto/base/name.h"
 #include "proto/base/str.h"
@@ -332,6 +333,8 @@ static void take_end(const Process__ProcessEvent__EndEvent *e, struct envd_event
 	ret->exit_code = e->exit_code;
 	ret->exited = e->exited;
 	ret->status = e->status;
+	if (e->_error_case)
+		redact_text(e->error);
 	ret->error = e->_error_case ? e->error : NULL;
 }
 

@@ -11,6 +11,7 @@
 #include "daemon/cloud/account.h"
 #include "daemon/cloud/rest.h"
 #include "daemon/common/obs/log.h"
+#include "daemon/common/obs/redact.h"
 #include "daemon/upstream/backoff.h"
 #include "proto/base/buf.h"
 #include "proto/base/map.h"
@@ -103,6 +104,7 @@ void call_over(struct cloud_call *c)
 	uint64_t now = loop_now_ms(cloud->loop);
 	struct cloud_result *r = &c->result;
 
+	redact_status(&r->status);
 	if (c->first_sent_ms)
 		r->took_ms = now - c->first_sent_ms;
 	if (c->req)
@@ -157,6 +159,7 @@ static int put_fields(struct cloud_call *c, struct fields *f)
 {
 	int r = fields_put_secret(f, "x-api-key", c->cloud->key);
 
+	redact_note(c->cloud->key);
 	if (r == 0)
 		r = fields_put(f, "user-agent", CLOUD_USER_AGENT);
 	if (r == 0)
@@ -450,6 +453,7 @@ static int add_child(void *element, void *user)
 		cloud_error_take(f->error, &body);
 	if (!c->sandbox)
 		fault_child(&body, &c->error);
+	redact_status(&c->error);
 	cloud_doc_fini(CLOUD_DOC_FORK_RESULT, f);
 	free(f);
 	return 0;

@@ -350,10 +350,16 @@ static bool file_changed(const struct app *a)
 	return changed;
 }
 
-/* A proxy may hold a password; nothing else in the table is a secret, keys are files. */
+/* A proxy may hold a password. Keys are files. */
 static bool is_secret(const struct conf_row *row)
 {
 	return str_eq(row->key->key, "proxy") && strchr(row->value, '@');
+}
+
+/* A command line may hold anything. */
+static bool may_hold_secret(const struct conf_row *row)
+{
+	return str_eq(row->key->key, "api_key_command") && row->value[0];
 }
 
 static void config(void *user, struct daemon_config *ret)
@@ -371,7 +377,8 @@ static void config(void *user, struct daemon_config *ret)
 			.default_value = row.key->default_value, .values = &k->row_values[i],
 			.n_values = row.value[0] ? 1 : 0,
 			.origin = (enum daemon_config_origin)row.origin,
-			.reloadable = row.key->reloadable, .secret = is_secret(&row), .line = row.line,
+			.reloadable = row.key->reloadable, .secret = is_secret(&row),
+			.for_admins = may_hold_secret(&row), .line = row.line,
 		};
 	}
 	*ret = (struct daemon_config){ .values = k->rows, .n_values = k->n_rows, .file = a->conf_file,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/obs/redact.h"
 #include "proto/base/must.h"
 #include "proto/gen/google_rpc_error_details.pb-c.h"
 
@@ -77,9 +78,14 @@ static void add_violation(struct details *d, const char *field, const char *text
 	error_add(d, "type.googleapis.com/google.rpc.BadRequest", &bad.base);
 }
 
-static void error_fill(struct details *d, const struct status *st)
+static void error_fill(struct details *d, const struct status *said, struct status *clean)
 {
-	const char *field = status_evidence_get(st, "field");
+	const struct status *st = clean;
+	const char *field;
+
+	*clean = *said;
+	redact_status(clean);
+	field = status_evidence_get(st, "field");
 
 	google__rpc__status__init(&d->status);
 	d->status.code = (int32_t)st->code;
@@ -95,10 +101,11 @@ static void error_fill(struct details *d, const struct status *st)
 
 int rpc_error_pack(const struct status *st, uint8_t **ret, size_t *ret_n)
 {
+	struct status clean;
 	struct details d;
 	uint8_t *p;
 
-	error_fill(&d, st);
+	error_fill(&d, st, &clean);
 	if (!d.status.n_details) {
 		*ret = NULL;
 		*ret_n = 0;
@@ -115,11 +122,12 @@ int rpc_error_pack(const struct status *st, uint8_t **ret, size_t *ret_n)
 Google__Rpc__Status *rpc_error_message(const struct status *st)
 {
 	Google__Rpc__Status *m;
+	struct status clean;
 	struct details d;
 	uint8_t *p;
 	size_t n;
 
-	error_fill(&d, st);
+	error_fill(&d, st, &clean);
 	p = malloc(google__rpc__status__get_packed_size(&d.status) + 1);
 	if (!p)
 		return NULL;

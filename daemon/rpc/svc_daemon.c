@@ -116,7 +116,7 @@ static void on_status(struct rpc_call *c, const ProtobufCMessage *message)
 	status_rows_free(rows);
 }
 
-static void fill_value(Agentbox__V1__ConfigValue *m, const struct daemon_config_value *v)
+static void fill_value(Agentbox__V1__ConfigValue *m, const struct daemon_config_value *v, bool admin)
 {
 	agentbox__v1__config_value__init(m);
 	m->section = (char *)v->section;
@@ -125,8 +125,8 @@ static void fill_value(Agentbox__V1__ConfigValue *m, const struct daemon_config_
 	m->origin = (Agentbox__V1__ConfigValue__Origin)v->origin;
 	m->reloadable = v->reloadable;
 	m->line = v->line;
-	m->secret = v->secret;
-	if (!v->secret) {
+	m->secret = v->secret || (v->for_admins && !admin);
+	if (!m->secret) {
 		m->value = (char **)v->values;
 		m->n_value = v->n_values;
 	}
@@ -148,7 +148,7 @@ static void on_config(struct rpc_call *c, const ProtobufCMessage *message)
 	for (size_t i = 0; rows && list && i < config.n_values; i++) {
 		if (!str_is_empty(q->section) && !str_eq(q->section, config.values[i].section))
 			continue;
-		fill_value(&rows[m.n_values], &config.values[i]);
+		fill_value(&rows[m.n_values], &config.values[i], rpc_call_who(c)->admin);
 		list[m.n_values] = &rows[m.n_values];
 		m.n_values++;
 	}

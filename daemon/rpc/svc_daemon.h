@@ -121,7 +121,9 @@ struct daemon_config_value {
 	const char *const *values;
 	size_t n_values;
 	enum daemon_config_origin origin;
-	bool reloadable, secret;	/* a secret's values are not sent even if they are here */
+	bool reloadable;
+	bool secret;		/* its values are sent to nobody even if they are here */
+	bool for_admins;	/* they may hold a secret */
 	uint32_t line;
 };
 

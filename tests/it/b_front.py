@@ -13,6 +13,7 @@ import threading
 import pytest
 
 import harness
+from api import ApiError
 from conftest import built
 from harness import AGENTBOXCTL, as_user, temp_dir, until
 
@@ -159,3 +160,38 @@ def test_d_8_a_stream_gives_up_when_no_daemon_comes(cloud, follower):
         assert p.wait(20) == 4 and d.socket in p.stderr.read()
     finally:
         d.close()
+
+
+# -- G-5: what a cloud, an agent or a proxy writes shows no secret of ours
+
+def echo(secret):
+    return ('{"code":400,"message":"bad header X-Key: %s"}' % secret).encode()
+
+
+def test_g_5_a_key_in_a_clouds_words_reaches_nobody(cloud, daemon, api):
+    """G-5: caller, log, Status and metadata of the error."""
+    for status in (400, 403, 409, 429, 503):
+        cloud.fault("create", status=status, body=echo(cloud.key), headers=[("x-request-id", cloud.key)], times=1)
+        with pytest.raises(ApiError) as e:
+            api.call("SandboxService.Create", timeout=3)
+        assert cloud.key not in str(e.value) + str(e.value.trailers), status
+        assert "bad header" in e.value.text or status == 503, e.value
+        cloud.clear_faults()
+    cloud.fault("list", status=503, body=echo(cloud.key), times=None)
+    api.call("SandboxService.List")
+    said = str(api.call("DaemonService.Status")) + daemon.log() + daemon.ctl("--json", "status", check=False).stdout
+    assert cloud.key not in said and "bad header" in daemon.log()
+
+
+def test_g_5_a_token_in_an_agents_words_reaches_nobody(cloud, daemon, api):
+    """G-5: the tokens of a sandbox are secrets too."""
+    box = api.call("SandboxService.Create").id
+    token = cloud.sandbox(box).token
+    assert len(token) >= 8
+    for route in ("filesystem.Stat", "process.Start"):
+        cloud.fault(route, status=500, body=('{"code":"internal","message":"token %s is odd"}' % token).encode(), times=None)
+    with pytest.raises(ApiError) as e:
+        api.call("FileService.Stat", sandbox=box, path="/x")
+    assert "is odd" in e.value.text and token not in str(e.value), e.value
+    r = daemon.ctl("exec", box, "true", check=False)
+    assert token not in r.stderr + daemon.log(), r

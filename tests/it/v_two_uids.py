@@ -246,6 +246,24 @@ def test_nobodys_template_is_not_deleted(cloud, daemon):
         b.close()
 
 
+def test_g_5_what_may_hold_a_secret_is_for_admins(cloud):
+    """G-5: a command that prints the key may have it in its words."""
+    command = "echo " + cloud.key
+    d = harness.Daemon(cloud, conf={"account default": {"api_key_file": None, "api_key_command": command}})
+    os.chmod(d.socket, 0o666)
+    b, root = Caller(d.socket, B), Caller(d.socket, 0)
+    try:
+        told = b.get("DaemonService.Config")
+        assert cloud.key not in json.dumps(told)
+        row, = [v for v in told["values"] if "api_key_command" in v["key"]]
+        assert row["secret"] and not row.get("value"), row
+        assert command in json.dumps(root.get("DaemonService.Config"))
+    finally:
+        b.close()
+        root.close()
+        d.close()
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--serve"]:
         serve(sys.argv[2])

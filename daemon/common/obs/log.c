@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/common/obs/redact.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
@@ -181,6 +182,7 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(rest, sizeof(rest), fmt, ap);
 	va_end(ap);
+	redact_text(rest);
 	for (char *c = rest; *c; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = ' ';
