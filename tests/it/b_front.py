@@ -195,3 +195,52 @@ def test_g_5_a_token_in_an_agents_words_reaches_nobody(cloud, daemon, api):
     assert "is odd" in e.value.text and token not in str(e.value), e.value
     r = daemon.ctl("exec", box, "true", check=False)
     assert token not in r.stderr + daemon.log(), r
+
+
+# -- G-8: whose word a daemon of many users takes
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to serve many users")
+@pytest.mark.parametrize("what", ["file by all", "file by its group", "folder", "folder above", "owner", "link", "ca_file"])
+def test_g_8_a_configuration_that_others_may_write_is_refused(cloud, folder, what):
+    """G-8: the file, the folders on the way to it, and the certificates that it names."""
+    built(harness.AGENTBOXD)
+    inner = os.path.join(folder, "above", "conf")
+    os.makedirs(inner)
+    conf, ca = os.path.join(inner, "agentboxd.conf"), os.path.join(inner, "ca.pem")
+    shutil.copy(cloud.ca, ca)
+    with open(conf, "w", encoding="utf-8") as f:
+        f.write("[account default]\nca_file = %s\n" % ca)
+    os.chmod(conf, 0o644)
+
+    def check(path=conf):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("E2B_", "AGENTBOX"))}
+        return subprocess.run([harness.AGENTBOXD, "--system", "--config", path, "--check-config"], env=env, capture_output=True,
+                              text=True, timeout=60)
+    assert check().returncode == 0, check()
+    path, bad = conf, conf
+    if what == "file by all":
+        os.chmod(conf, 0o666)
+    elif what == "file by its group":
+        os.chmod(conf, 0o664)
+    elif what == "folder":
+        bad = inner
+        os.chmod(inner, 0o777)
+    elif what == "folder above":
+        bad = os.path.dirname(inner)
+        os.chmod(bad, 0o775)
+    elif what == "owner":
+        os.chown(conf, 65534, 0)
+    elif what == "link":
+        bad = os.path.join(folder, "open")
+        os.mkdir(bad)
+        os.chmod(bad, 0o777)
+        path = os.path.join(bad, "c")
+        os.symlink(conf, path)
+    else:
+        bad = ca
+        os.chmod(ca, 0o666)
+    r = check(path)
+    assert r.returncode == 78 and bad in r.stderr and ("chmod go-w" in r.stderr or "chown root" in r.stderr), r
+    if what != "owner":
+        os.chmod(bad, 0o755 if os.path.isdir(bad) else 0o644)
+        assert check(path).returncode == 0

@@ -77,6 +77,9 @@ NAMES = {
     "wildcard for a top level": ("DNS:*.localhost", "localhost"),
     "wildcard over two labels": ("DNS:*.localhost", "a.b.localhost"),
     "the name in the common name only": ("DNS:other.test", "localhost"),
+    "the common name and no names at all": (None, "localhost"),
+    "the common name beside an address": ("IP:127.0.0.9", "localhost"),
+    "the common name beside a mail address": ("email:a@localhost", "localhost"),
     "an address as a name": ("DNS:127.0.0.1", "127.0.0.1"),
     "another address": ("IP:127.0.0.2", "127.0.0.1"),
     "a name with a dot too many": ("DNS:localhost..", "localhost"),
@@ -85,7 +88,7 @@ NAMES = {
 
 @pytest.mark.parametrize("what", sorted(NAMES))
 def test_names_that_do_not_fit(authority, what):
-    """N-13: a certificate that does not name the host is refused, whatever tricks its names play; the text names both."""
+    """N-13, G-8: a certificate that does not name the host is refused, whatever tricks its names play; the text names both."""
     san, host = NAMES[what]
     chain = authority.issue(san=san)
     with Fiend(authority, chain) as s:

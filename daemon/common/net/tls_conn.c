@@ -17,6 +17,9 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
+/* RFC 9525: a common name is no name of a host, also where the certificate has no other. */
+#define HOST_FLAGS (X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT)
+
 #define CONN_MAGIC 0x746c7363u
 
 struct tls_conn *tls_conn_of(const SSL *ssl)
@@ -214,7 +217,7 @@ int tls_conn_client(struct tls_client *t, const char *host, uint16_t port, bool 
 		if (!X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(c->ssl), host))
 			return -ENOMEM;
 	} else {
-		SSL_set_hostflags(c->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+		SSL_set_hostflags(c->ssl, HOST_FLAGS);
 		if (!SSL_set1_host(c->ssl, host) || !SSL_set_tlsext_host_name(c->ssl, host))
 			return -ENOMEM;
 	}
@@ -394,7 +397,7 @@ bool tls_conn_covers(const struct tls_conn *c, const char *host)
 		return false;
 	if (host_is_address(host))
 		return X509_check_ip_asc(cert, host, 0) == 1;
-	return X509_check_host(cert, host, 0, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, NULL) == 1;
+	return X509_check_host(cert, host, 0, HOST_FLAGS, NULL) == 1;
 }
 
 bool tls_conn_has_h2(const struct tls_conn *c)

@@ -28,7 +28,7 @@ class Authority:
         key, csr, cert = (os.path.join(self.folder, name + s) for s in (".key", ".csr", ".pem"))
         ext = os.path.join(self.folder, name + ".ext")
         with open(ext, "w", encoding="ascii") as f:
-            f.write("subjectAltName=%s\nextendedKeyUsage=serverAuth\n" % san)
+            f.write(("subjectAltName=%s\n" % san if san else "") + "extendedKeyUsage=serverAuth\n")
         _openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                  "-subj", "/CN=" + common_name, "-keyout", key, "-out", csr)
         _openssl("x509", "-req", "-in", csr, "-CA", self.cert, "-CAkey", self.key, "-CAcreateserial",
