@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "daemon/cloud/account.h"
+#include "daemon/common/obs/redact.h"
 #include "proto/base/host.h"
 #include "proto/base/str.h"
 
@@ -49,6 +50,8 @@ static int put_relay_fields(struct fields *f, const struct cloud_relay_ask *a, b
 
 	if (r == 0 && !is_named)
 		r = fields_printf(f, c->header_sandbox_port, "%u", a->port);
+	redact_note(a->access_token);
+	redact_note(a->traffic_token);
 	if (r == 0 && !str_is_empty(a->access_token))
 		r = fields_put_secret(f, "x-access-token", a->access_token);
 	if (r == 0 && !str_is_empty(a->traffic_token))
