@@ -183,6 +183,8 @@ void attempt_posted(struct attempt *a, struct cloud_result *r)
 		return;
 	case CLOUD_UNKNOWN:
 		a->lost = r->status;
+		/* not an edge that gave up on a cloud that may still be at it */
+		a->answered = r->http_status >= 500 && !r->retry_later && !r->repeated && a->posts == 1;
 		log_warn("attempt_unknown", "what=%s seq=%llu sandbox=%s uid=%u req=%s text=%s",
 			 a->what, (unsigned long long)a->seq, a->source, a->uid, a->req_tag,
 			 log_q(r->status.text));
@@ -215,7 +217,8 @@ static void on_record_timer(struct timer *t, void *user)
 
 bool attempt_recorded(struct attempt *a, const struct status *st)
 {
-	if (status_ok(st))
+	a->recorded = status_ok(st);
+	if (a->recorded)
 		return true;
 	op_note_pending_error(&a->waiters, st);
 	a->step = ATTEMPT_PAUSE;
@@ -385,6 +388,14 @@ static enum resolve_next resolve_next(struct attempt *a, struct cloud_result *r,
 	return RESOLVE_WAIT;
 }
 
+/* The cloud said that it failed, and a complete list in which it would still be does not have it: nothing was made. */
+static bool is_refuted(const struct attempt *a)
+{
+	uint64_t posted_ms = a->resolve_until_ms - a->core->resolve_horizon_ms;
+
+	return a->answered && clock_boot_ms() < posted_ms + a->lives_ms;
+}
+
 void attempt_listed(struct attempt *a, struct cloud_result *r)
 {
 	uint64_t wait = 0;
@@ -397,8 +408,13 @@ void attempt_listed(struct attempt *a, struct cloud_result *r)
 			 (unsigned long long)a->seq, a->source, a->lists);
 		attempt_record(a);
 		return;
-	case RESOLVE_AMBIGUOUS:
 	case RESOLVE_CLOSE:
+		if (is_refuted(a)) {
+			attempt_end_without(a, &a->lost, true);
+			return;
+		}
+		fallthrough_;
+	case RESOLVE_AMBIGUOUS:
 		close_unknown(a);
 		return;
 	case RESOLVE_WAIT:
@@ -458,9 +474,27 @@ bool attempt_was_sent(const struct sandbox_op *op)
 		     (a->step == ATTEMPT_POST && a->call && cloud_call_was_sent(a->call)));
 }
 
+/* It is there, and the store does not take its row yet: an error of the store alone would say that nothing was made. */
+static void unwritten(const struct sandbox_op *op, bool has_request_id, struct status *ret)
+{
+	const struct attempt *a = op->attempt;
+	const struct status *why = &op->pending_error;
+
+	status_set(ret, R_OUTCOME_UNKNOWN, "the %s was carried out by the cloud, and cannot be written down yet (%s); %s", a->what,
+		   status_ok(why) ? "the store is slow" : why->text,
+		   has_request_id ? "repeat with the same request_id" : "what was made shows up in the list when it is");
+	if (!has_request_id)
+		ret->code = CODE_UNKNOWN;
+	status_evidence(ret, "made", "%s", a->object);
+	if (!status_ok(why))
+		status_evidence(ret, "store", "%s", status_reason_name(why->reason));
+}
+
 void attempt_expired(struct sandbox_op *op, bool has_request_id, struct status *ret)
 {
-	if (attempt_was_sent(op))
+	if (op->attempt && op->attempt->object[0] && !op->attempt->recorded)
+		unwritten(op, has_request_id, ret);
+	else if (attempt_was_sent(op))
 		unknown(op->attempt, has_request_id, ret);
 	else
 		op_expired_status(op, ret);

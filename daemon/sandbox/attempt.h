@@ -57,6 +57,9 @@ struct attempt {
 	unsigned posts, lists;
 	uint64_t resolve_until_ms;
 	struct status lost;		/* why the answer is not known */
+	bool answered;			/* lost: the cloud itself said that it failed, to the only POST */
+	uint64_t lives_ms;		/* what it makes is in lists for so long at least; 0 = not known */
+	bool recorded;			/* what it made is in the store */
 	bool closing;			/* as unknown, with others */
 	bool alone;			/* it goes on although nobody waits */
 	struct grave grave;

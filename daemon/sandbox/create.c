@@ -160,6 +160,7 @@ static struct cloud_call *create_post(struct attempt *a)
 	struct cloud_call *call;
 
 	what.timeout_s = life_of(c);
+	a->lives_ms = what.timeout_s * 1000ull;
 	FAILPOINT("create.before_send");
 	call = cloud_create(a->account->cloud, &what, &ask);
 	FAILPOINT("create.after_send");
@@ -187,6 +188,11 @@ struct sandbox *creation_sandbox(const struct creation *c)
 	return core_find(c->att.core, c->att.account, c->found->id);
 }
 
+static bool owner_is_dead(const struct creation *c)
+{
+	return c->holder && c->holder->dead;
+}
+
 static void create_answer_with(struct creation *c)
 {
 	struct sandbox *b = creation_sandbox(c);
@@ -195,8 +201,9 @@ static void create_answer_with(struct creation *c)
 
 	must(b);
 	FAILPOINT("create.before_reply");
-	/* Unless another call has found and used it meanwhile. */
-	if (!c->att.alone && list_is_empty(&c->att.waiters) && b->claimed && b->used_at_ms == c->used_at_ms) {
+	/* Unless another call has found and used it meanwhile, or its owner is known to be dead, which has released it. */
+	if (!c->att.alone && list_is_empty(&c->att.waiters) && b->claimed && b->used_at_ms == c->used_at_ms &&
+	    !owner_is_dead(c)) {
 		b->claimed = false;
 		b->unclaimed_at_ms = clock_wall_ms();
 		b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
@@ -339,7 +346,7 @@ static int lease_of_creator(struct creation *c, struct sandbox *b, struct store_
 {
 	int r;
 
-	if (c->holder->dead) {
+	if (owner_is_dead(c)) {
 		b->released_at_ms = (int64_t)clock_boot_ms();
 		return 0;
 	}
@@ -373,7 +380,8 @@ static int create_record(struct attempt *a, struct store_tx *t)
 		r = text_set(&a->object, c->found->id);
 	if (r < 0)
 		return r;
-	b->claimed = !list_is_empty(&a->waiters);
+	/* An owner that died before the answer is nobody to wait for: it is released, as if he had been told. */
+	b->claimed = !list_is_empty(&a->waiters) || owner_is_dead(c);
 	c->lease_put = false;
 	c->used_at_ms = b->used_at_ms;
 	b->unclaimed_at_ms = b->claimed ? 0 : clock_wall_ms();

@@ -454,6 +454,28 @@ def test_hold_outlives_a_restart(cloud, folder):
     d.close()
 
 
+def test_c_9_an_owner_killed_before_its_create_was_answered(cloud, daemon, api):
+    """C-9: it is released like one whose owner was told, and not kept for unclaimed_grace."""
+    for moment in ("before", "after"):
+        f = cloud.fault("create", **({"hold": True} if moment == "before" else {"hold_answer": True}))
+        gate = f.hold if moment == "before" else f.hold_answer
+        owner = subprocess.Popen([sys.executable, "-c", OWNER, daemon.socket, repr(kill_policy(release_grace=0))],
+                                 stdout=subprocess.DEVNULL, env=dict(os.environ, GRPC_ENABLE_FORK_SUPPORT="0"))
+        try:
+            gate.wait()
+            owner.kill()
+            owner.wait()
+            until(lambda: api.call("DaemonService.Status").counts.connections == 1, 10, "the end of its connection")
+        finally:
+            owner.kill()
+            owner.wait()
+            done = cloud.ledger.count("delete")
+            gate.release()
+        cloud.ledger.wait(lambda: cloud.ledger.count("delete") > done, 10, "the DELETE")
+        cloud.clear_faults()
+    assert not [s for s in cloud.ledger.sandboxes if not s.fate]
+
+
 def test_events_line(daemon, api):
     p = subprocess.Popen([harness.AGENTBOXCTL, "-s", daemon.socket, "events", "--initial"], stdout=subprocess.PIPE,
                          text=True)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 
+import grpc
 import pytest
 
 import harness
@@ -256,3 +257,38 @@ def test_a_state_folder_that_may_wander(cloud, home):
     subprocess.run(["cp", "-a", h.state + ".was", h.state], check=True)
     with h.start() as a:
         assert a.call("DaemonService.Status").host_id == host and set(listed(a)) == {"box"}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to mount a file system that gets full")
+def test_c_9_disk_full_between_the_answer_and_the_row(cloud):
+    """C-9: the caller hears that the sandbox is there, and gets it with the same request id once there is room."""
+    home = harness.temp_dir("abd-")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m,mode=0700", "none", home], check=True)
+    d = None
+    try:
+        d = harness.Daemon(cloud, folder=home)
+        fill = os.path.join(home, "fill")
+        f = cloud.fault("create", hold_answer=True)
+        with Api(d.socket) as api:
+            future = api.future("SandboxService.Create", request_id="full", timeout=6)
+            f.hold_answer.wait()
+            fd = os.open(fill, os.O_WRONLY | os.O_CREAT, 0o600)
+            with pytest.raises(OSError):
+                while True:
+                    os.write(fd, b"x" * 4096)
+            os.close(fd)
+            f.hold_answer.release()
+            with pytest.raises(grpc.RpcError) as e:
+                future.result()
+            error = ApiError(e.value)
+            made, = cloud.ledger.alive()
+            assert (error.reason, error.metadata.get("made")) == ("OUTCOME_UNKNOWN", made.id), error
+            assert "carried out" in error.text and error.metadata["store"] in ("STORE_FULL", "NO_SPACE"), error
+            os.unlink(fill)
+            assert api.call("SandboxService.Create", request_id="full", timeout=30).id == made.id
+            assert len(cloud.ledger.sandboxes) == 1
+    finally:
+        if d:
+            d.close()
+        subprocess.run(["umount", "-l", home], check=False)
+        os.rmdir(home)

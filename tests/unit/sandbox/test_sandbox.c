@@ -266,6 +266,39 @@ TEST(lost_request_stays_unknown)
 	world_free(&w);
 }
 
+/* C-9: the cloud itself said that it failed, and no list has it: the request id is free again, and in doubt no longer. */
+TEST(answered_500_with_nothing_made)
+{
+	struct create c = a_create("r1");
+	struct answer a;
+	struct world w;
+
+	world_new(&w);
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_ERR_BEFORE);
+	a = do_create(&w, &c);
+	CHECK(!status_ok(&a.st));
+	UNTIL(&w, !counts(&w).intents);
+	c.deadline_ms = clock_boot_ms() + 10000;
+	a = do_create(&w, &c);
+	CHECK(!status_ok(&a.st) && a.st.reason != R_OUTCOME_UNKNOWN);	/* of the cloud's error, for a minute */
+	spin(&w, 61000);
+	c.deadline_ms = clock_boot_ms() + 10000;
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 2);
+	CHECK_INT(w.fake->n_sandboxes, 1);
+	/* one that failed after it acted is found, as ever */
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_ERR_AFTER);
+	c = a_create("r2");
+	a = do_create(&w, &c);
+	UNTIL(&w, !counts(&w).intents);
+	c.deadline_ms = clock_boot_ms() + 10000;
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 3);
+	world_free(&w);
+}
+
 TEST(caller_leaves)
 {
 	struct create c;
