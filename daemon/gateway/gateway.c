@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "daemon/auth/uid_quota.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/gateway/impl.h"
 #include "proto/base/fd.h"
 #include "proto/base/host.h"
 #include "proto/base/must.h"
-#include "proto/base/quota.h"
 #include "proto/base/str.h"
 
 #define CONNECTIONS    4096u
@@ -21,7 +21,6 @@
 #define HEAD_MAX_BYTES (64u * 1024)
 #define HEAD_MS	       10000u
 #define IDLE_MS	       620000u		/* what the cloud's control plane allows */
-#define UNREAD_BYTES   (64u * 1024 * 1024)	/* held for all connections */
 
 /* --- connections --- */
 
@@ -43,6 +42,18 @@ static bool has_room(const struct gateway *g, const struct who_peer *peer)
 	if (g->counts.connections >= g->o.max_connections)
 		return false;
 	return g->o.whole_account || held_by(g, peer) < MAX(g->o.max_connections / 2, 1u);
+}
+
+/* Who pays for it: the uid that was found; those that cannot be told apart pay together. */
+static int on_accept(int fd, void *user, struct quota **ret)
+{
+	struct gateway_door *door = user;
+	struct who_peer peer = { .is_known = false };
+
+	if (!door->is_unix)
+		who_find(door->g->lookup, fd, &peer);
+	*ret = uid_quota(door->g->o.quotas, peer.is_known ? peer.uid : (uid_t)-1);
+	return *ret ? 0 : -ENOMEM;
 }
 
 static int on_conn(struct http_conn *http, void *user, void **ret_user)
@@ -108,8 +119,8 @@ int gateway_listen(struct gateway *g, const struct gateway_listen *l)
 	struct http_server_options o = {
 		.loop = g->loop, .listen_fd = l->fd, .tls = l->tls, .http1 = true, .http2 = l->tls != NULL,
 		.max_conns = g->o.max_connections, .max_streams = g->o.max_streams, .stream_window = WINDOW_BYTES,
-		.send_max = SEND_MAX_BYTES, .head_max_n = HEAD_MAX_N, .head_max_bytes = HEAD_MAX_BYTES, .quota = g->quota,
-		.handshake_ms = HEAD_MS, .idle_ms = IDLE_MS,
+		.send_max = SEND_MAX_BYTES, .head_max_n = HEAD_MAX_N, .head_max_bytes = HEAD_MAX_BYTES,
+		.conn_max = g->o.conn_max, .on_accept = g->o.quotas ? on_accept : NULL, .handshake_ms = HEAD_MS, .idle_ms = IDLE_MS,
 		.on_conn = on_conn, .on_conn_closed = on_conn_closed, .on_request = gateway_door_on_request, .user = d,
 	};
 	int r = -ENOMEM;
@@ -173,8 +184,7 @@ int gateway_new(const struct gateway_options *o, struct gateway **ret)
 	list_init(&g->conns);
 	list_init(&g->controls);
 	list_init(&g->relays);
-	g->quota = quota_new(&(struct quota_options){ .parent = o->quota, .name = "the gateway", .max = UNREAD_BYTES });
-	r = g->quota ? copy_accounts(g) : -ENOMEM;
+	r = copy_accounts(g);
 	if (!r)
 		r = who_lookup_new(&g->lookup);
 	if (r < 0) {
@@ -213,7 +223,6 @@ struct gateway *gateway_free(struct gateway *g)
 		list_del(n);
 		free(list_entry(n, struct gateway_conn, node));
 	}
-	quota_unref(g->quota);
 	who_lookup_free(g->lookup);
 	free(g->accounts);
 	free(g);

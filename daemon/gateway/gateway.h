@@ -15,10 +15,10 @@ struct cloud;
 struct gateway;
 struct http_server;
 struct loop;
-struct quota;
 struct sandbox_core;
 struct tls_server;
 struct tokens;
+struct uid_quotas;
 
 /* Names and numbers of accounts as in sandbox_core_options. */
 struct gateway_account {
@@ -29,7 +29,6 @@ struct gateway_account {
 struct gateway_options {
 	struct loop *loop;
 	struct sandbox_core *core;
-	struct quota *quota;			/* proto/base/quota.h: what is held for clients is charged below it; NULL = no limit above its own */
 	struct tokens *tokens;			/* daemon/auth/token.h */
 	const struct gateway_account *accounts;	/* copied; the names and clouds outlive the gateway */
 	size_t n_accounts;
@@ -38,6 +37,8 @@ struct gateway_options {
 	bool metadata_words;	/* agentboxd.lease, .warm and .policy in a create's metadata are ours */
 	uint32_t max_connections;	/* of all listeners; 0 = 4096; half of them for one uid, unless whole_account */
 	uint32_t max_streams;		/* at once on a connection of HTTP/2; 0 = 256 */
+	struct uid_quotas *quotas;	/* what connections hold is charged to; outlives the gateway; NULL = nobody counts */
+	uint64_t conn_max;		/* bytes held for a connection; 0 = as its uid's quota allows */
 };
 
 struct gateway_listen {

@@ -47,7 +47,6 @@ struct gateway {
 	struct gateway_account *accounts;	/* o.accounts, copied */
 	struct list doors, conns;
 	struct who_lookup *lookup;
-	struct quota *quota;		/* of what is held for its clients */
 	uint64_t last_conn;
 	bool draining;
 	uint64_t doubt_at_ms;			/* relay.c: when a token that did not fit made it ask last */

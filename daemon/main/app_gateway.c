@@ -214,11 +214,12 @@ int app_gateway_new(struct app *a)
 {
 	struct gateway_account accounts[APP_ACCOUNTS_MAX];
 	struct gateway_options o = {
-		.loop = a->loop, .core = a->core, .quota = uid_quotas_all(a->quotas), .tokens = a->tokens, .accounts = accounts, .n_accounts = a->n_accounts,
+		.loop = a->loop, .core = a->core, .tokens = a->tokens, .accounts = accounts, .n_accounts = a->n_accounts,
 		.own_uid = geteuid(), .whole_account = a->user_mode,
 		.metadata_words = conf_get_bool(a->conf, "gateway", NULL, "metadata_words"),
 		.max_connections = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_connections"),
 		.max_streams = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_streams"),
+		.quotas = a->quotas, .conn_max = conf_get_number(a->conf, "daemon", NULL, "max_memory_per_connection"),
 	};
 	int r;
 

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -225,6 +226,25 @@ def test_a_loop_of_connections(start, users):
         loop.end()
     print("%d calls beside %d connections" % (n, made))
     assert n > 5 and made > 1000
+
+
+@pytest.mark.plain
+def test_one_uid_wants_all_memory_of_the_gateway(start, users):
+    """JUDGED G-3: heads without an end at the gateway count for the uid behind the connection: another one is answered."""
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        port = s.getsockname()[1]
+    d = start({"gateway": {"listen": "127.0.0.1:%d" % port}, "uid %d" % HOSTILE: {"max_memory": "8M"}})
+    before = memory_of(d).client_bytes
+    hostile = users("gateway", port, HOSTILE, 1500)
+    hostile.told()
+    held = memory_of(d).client_bytes - before
+    assert 4 * MIB < held < 9 * MIB, held
+    for _ in range(20):
+        r = subprocess.run(harness.as_user(OTHER, ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "-m", "5",
+                                                   "http://127.0.0.1:%d/sandboxes" % port]), capture_output=True, text=True, timeout=20)
+        assert r.stdout == "401", r
+    hostile.end()
+    until(lambda: memory_of(d).client_bytes < MIB, 20, "the end of all charges", d)
 
 
 def test_heads_at_once(daemon):

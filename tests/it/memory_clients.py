@@ -6,6 +6,8 @@
     bodies SOCKET UID CONNS STREAMS   the same with the first 15,000 bytes of messages of 1 MiB
     random SOCKET UID SEED CONNS      so many connections, one after the other and some beside each other, that say and do what the
                                       seed draws; says what they were
+    gateway PORT UID CONNS            so many connections to the gateway, each with 60 kB of a head without an end; says how many were
+                                      taken, and stays until its standard input ends
     pairs SOCKET UID SECONDS          connects and hangs up, again and again
     latency SOCKET UID SECONDS        calls one after the other; prints of each when it began and its milliseconds, and those of a
                                       control beside it: a byte there and back to a process that does nothing else
@@ -139,6 +141,19 @@ def at_random(path, seed, conns):
     print(json.dumps({"connections": n}), flush=True)
 
 
+def gateway(port, conns):
+    held, head = [], b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"".join(b"x-%d: %s\r\n" % (i, b"v" * 6000) for i in range(10))
+    for _ in range(conns):
+        try:
+            s = socket.create_connection(("127.0.0.1", port))
+            s.sendall(head)
+            held.append(s)
+        except OSError:     # not let in any more
+            pass
+    print(json.dumps({"connections": len(held)}), flush=True)
+    sys.stdin.read()
+
+
 def pairs(path, seconds):
     end, n = time.monotonic() + seconds, 0
     while time.monotonic() < end:
@@ -196,6 +211,8 @@ def main(what, path, uid, *numbers):
         flood(path, numbers[0], bodies(numbers[1]))
     elif what == "random":
         at_random(path, *numbers)
+    elif what == "gateway":
+        gateway(int(path), *numbers)
     elif what == "pairs":
         pairs(path, *numbers)
     else:
