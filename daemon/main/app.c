@@ -18,6 +18,7 @@
 #include "daemon/gateway/gateway.h"
 #include "daemon/main/app_impl.h"
 #include "daemon/main/start_extension.h"
+#include "daemon/rpc/limits.h"
 #include "daemon/rpc/peer.h"
 #include "daemon/rpc/svc_command.h"
 #include "daemon/rpc/svc_file.h"
@@ -30,7 +31,7 @@
 #include "proto/base/str.h"
 
 #define TICK_MS	      5000u	/* look at the socket's file */
-#define TICK_DRAIN_MS 50u	/* look whether the last call ended */
+#define TICK_DRAIN_MS 10u	/* look whether the last call ended */
 #define FDS_MIN	      256u
 
 static uint64_t number(const struct app *a, const char *section, const char *key)
@@ -509,29 +510,40 @@ static void check_socket(struct app *a)
 
 static void end_now(struct app *a)
 {
-	struct status st;
-
-	status_set(&st, R_DRAINING, "agentboxd is stopping; try again in a moment");
-	st.retry_after_ms = 1000;
-	rpc_server_end_calls(a->server, &st);
+	rpc_server_drain_end(a->server);
 	loop_stop(a->loop, 0);
+}
+
+/* True: everybody has had an end, and has read it, or had time enough to. */
+static bool drain(struct app *a)
+{
+	uint64_t now = loop_now_ms(a->loop);
+	struct rpc_waited waited;
+	struct rpc_counts counts;
+
+	if (now >= a->drain_until_ms)
+		return true;
+	if (rpc_server_drain_calls(a->server, now >= a->drain_since_ms + RPC_DRAIN_MS, &waited)) {
+		app_manager_tell_stop(a, &waited);
+		return false;
+	}
+	if (!a->drained_at_ms)
+		a->drained_at_ms = now;
+	rpc_server_count(a->server, (uid_t)-1, &counts);
+	return !counts.connections || now >= a->drained_at_ms + RPC_DRAIN_FLUSH_MS;
 }
 
 static void on_tick(struct timer *t, void *user)
 {
 	struct app *a = user;
-	struct rpc_counts counts;
 
 	if (!a->drain_until_ms) {
 		check_socket(a);
 		app_manager_tell(a);
 		app_memory_tick(a);
-	} else {
-		rpc_server_count(a->server, (uid_t)-1, &counts);
-		if ((!counts.calls && !counts.streams) || loop_now_ms(a->loop) >= a->drain_until_ms) {
-			end_now(a);
-			return;
-		}
+	} else if (drain(a)) {
+		end_now(a);
+		return;
 	}
 	if (timer_set(t, loop_now_ms(a->loop) + (a->drain_until_ms ? TICK_DRAIN_MS : TICK_MS)) < 0)
 		log_error("tick", "error=\"out of memory\"");
@@ -544,7 +556,8 @@ void app_stop(struct app *a, int signo)
 		end_now(a);
 		return;
 	}
-	a->drain_until_ms = MAX(loop_now_ms(a->loop) + number(a, "daemon", "drain_timeout"), (uint64_t)1);
+	a->drain_since_ms = loop_now_ms(a->loop);
+	a->drain_until_ms = MAX(a->drain_since_ms + number(a, "daemon", "drain_timeout"), (uint64_t)1);
 	log_info("draining", "signal=%s", sigabbrev_np(signo));
 	(void)notify_send(a->notify, "STOPPING=1");
 	sandbox_core_drain(a->core);

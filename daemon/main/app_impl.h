@@ -80,6 +80,8 @@ struct app {
 	struct svc_daemon_options svc_daemon;
 	struct timer tick;		/* the socket's file, while draining: who is left */
 	uint64_t drain_until_ms;	/* 0 = not draining */
+	uint64_t drain_since_ms;
+	uint64_t drained_at_ms;		/* when no call was open any more; 0 = some are */
 	int64_t started_at_ms;		/* wall */
 	uint64_t started_boot_ms;
 	struct app_status *look;
@@ -102,6 +104,9 @@ must_check int app_manager_take(struct app *a, const char *name, int *ret);
 must_check int app_manager_ready(struct app *a);
 /* STATUS=, if it is another than before. */
 void app_manager_tell(struct app *a);
+
+/* The same while a stop waits for calls; the manager gives it the time that drain_timeout allows. */
+void app_manager_tell_stop(struct app *a, const struct rpc_waited *waited);
 
 /* app_signal.c: what a signal does, from here on. -errno. */
 must_check int app_signals_new(struct app *a);

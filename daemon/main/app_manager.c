@@ -16,6 +16,7 @@
 #include "proto/base/str.h"
 
 #define WATCHDOG_MIN_MS 10u
+#define STOP_EXTRA_MS	20000u	/* of a stop, after the last call: closing the store */
 
 /* --- what it passed --- */
 
@@ -125,6 +126,19 @@ void app_manager_tell(struct app *a)
 		return;
 	memcpy(a->said, now, sizeof(now));
 	(void)notify_status(a->notify, "%s", now);
+}
+
+void app_manager_tell_stop(struct app *a, const struct rpc_waited *waited)
+{
+	char now[NOTIFY_STATUS_MAX];
+
+	snprintf(now, sizeof(now), "stopping: waits for %u uploads, %u downloads and calls without a request id", waited->uploads,
+		 waited->others);
+	if (!notify_is_open(a->notify) || (!waited->uploads && !waited->others) || str_eq(now, a->said))
+		return;
+	memcpy(a->said, now, sizeof(now));
+	(void)notify_status(a->notify, "%s", now);
+	(void)notify_extend(a->notify, (a->drain_until_ms - loop_now_ms(a->loop) + STOP_EXTRA_MS) * 1000);
 }
 
 int app_manager_ready(struct app *a)

@@ -196,6 +196,8 @@ static int write_end(struct rpc_call *c, const struct status *st)
 		r = response_head(&f);
 	if (!r)
 		r = grpc_trailers(&f, st->code, st->text, details, n_details);
+	if (!r && st->reason == R_DRAINING)
+		r = fields_printf(&f, "grpc-retry-pushback-ms", "%u", MAX(st->retry_after_ms, 1u));
 	if (!r)
 		r = c->head_sent ? http_stream_finish(c->x, &f) : http_stream_respond(c->x, &f, true);
 	free(details);
@@ -254,6 +256,51 @@ static void call_stop(struct rpc_call *c, const struct status *st, enum rpc_gone
 void rpc_call_stop(struct rpc_call *c, const struct status *st)
 {
 	call_stop(c, st, RPC_GONE_SERVER);
+}
+
+/* --- a stop of the daemon --- */
+
+/* Only a request id lets a repeat find what was begun. */
+static bool is_keyless(const struct rpc_call *c)
+{
+	const ProtobufCFieldDescriptor *f =
+		protobuf_c_message_descriptor_get_field_by_name(c->method->request, "request_id");
+
+	return f && c->request && str_is_empty(*(char *const *)((const char *)c->request + f->offset));
+}
+
+bool rpc_call_is_upload(const struct rpc_call *c)
+{
+	return c->method && c->method->kind == RPC_CLIENT_STREAM;
+}
+
+enum rpc_patience rpc_call_patience(const struct rpc_call *c)
+{
+	if (c->state != CALL_READING && c->state != CALL_OPEN)
+		return RPC_PATIENCE_OVER;
+	if (c->method->at_stop == RPC_STOP_WAIT || (!c->head_sent && is_keyless(c)))
+		return RPC_PATIENCE_WHOLE;
+	if (c->method->kind == RPC_SERVER_STREAM || c->method->waits)
+		return RPC_PATIENCE_NONE;
+	return RPC_PATIENCE_MOMENT;
+}
+
+void rpc_call_drain(struct rpc_call *c)
+{
+	struct status st = STATUS_OK;
+
+	if (c->state == CALL_OPEN && c->method->at_stop == RPC_STOP_ONCE) {
+		status_set(&st, R_OUTCOME_UNKNOWN, "agentboxd is stopping, and what became of this call is not known");
+		st.code = CODE_UNKNOWN;
+	} else if (c->state == CALL_OPEN && is_keyless(c) && !c->head_sent) {
+		status_set(&st, R_OUTCOME_UNKNOWN, "agentboxd is stopping, and what became of this call is not known; with a "
+			   "request_id a repeat would find out");
+		st.code = CODE_UNKNOWN;
+	} else {
+		status_set(&st, R_DRAINING, "agentboxd is stopping; try again in a moment");
+		st.retry_after_ms = RPC_PUSHBACK_MS;
+	}
+	rpc_call_stop(c, &st);
 }
 
 struct rpc_call *rpc_call_from_node(struct list *node)

@@ -75,6 +75,17 @@ struct rpc_conn {
 void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_stream *x);
 /* Ends one for the server's reasons: the client gets `st`, the handler on_gone. */
 void rpc_call_stop(struct rpc_call *c, const struct status *st);
+/* How long a stop of the daemon lets it go on. */
+enum rpc_patience {
+	RPC_PATIENCE_OVER,	/* it has its end */
+	RPC_PATIENCE_NONE,
+	RPC_PATIENCE_MOMENT,
+	RPC_PATIENCE_WHOLE,
+};
+enum rpc_patience rpc_call_patience(const struct rpc_call *c);
+/* Ends it for the stop: DRAINING, or OUTCOME_UNKNOWN. */
+void rpc_call_drain(struct rpc_call *c);
+bool rpc_call_is_upload(const struct rpc_call *c);
 struct rpc_call *rpc_call_from_node(struct list *node);
 /* Without a word to anybody, with the server. */
 void rpc_call_drop(struct rpc_call *c);

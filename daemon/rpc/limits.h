@@ -33,6 +33,9 @@
 #define RPC_FLUSH_MS		60000u		/* a client that does not read the end: reset, unless … */
 #define RPC_FLUSH_BYTES		6144u		/* … it took so much of it meanwhile */
 #define RPC_SILENCE_MS		30000u		/* then a long stream sends a heartbeat */
+#define RPC_DRAIN_MS		100u		/* of a stop: unary calls end, later they are ended */
+#define RPC_DRAIN_FLUSH_MS	100u		/* … and then clients read what was sent, and hear of the GOAWAY */
+#define RPC_PUSHBACK_MS		50u		/* of DRAINING: when to try again; a passed socket queues who comes early */
 #define RPC_METADATA_MAX	64u		/* entries of `metadata`: TOO_LARGE */
 #define RPC_ENVS_MAX		256u		/* entries of `envs`: TOO_LARGE */
 #define RPC_ARGS_MAX		4096u		/* of a command: TOO_LARGE */

@@ -46,12 +46,21 @@ struct rpc_handler {
 	void (*on_gone)(struct rpc_call *c, enum rpc_gone why);
 };
 
+/* What a stop of the daemon does with an open call. A repeat with a request id joins what was begun, so such calls need not be
+ * waited for; those whose request has an empty one are. */
+enum rpc_at_stop {
+	RPC_STOP_REPEAT = 0,	/* a stream ends at once, a unary call after a moment: DRAINING, and a repeat does no harm */
+	RPC_STOP_ONCE,		/* the same, but it may have been done already: OUTCOME_UNKNOWN */
+	RPC_STOP_WAIT,		/* it is waited for: what was transferred would be lost */
+};
+
 struct rpc_method {
 	const char *path;	/* "/agentbox.v1.SandboxService/Create" */
 	enum rpc_kind kind;
 	bool waits;		/* a unary one that may stay open for long: counts as a long stream */
 	const ProtobufCMessageDescriptor *request;
 	const struct rpc_handler *handler;
+	enum rpc_at_stop at_stop;
 };
 
 #endif

@@ -14,6 +14,7 @@
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
+#include "proto/wire/h2.h"
 
 static void conn_free(void *p)
 {
@@ -221,7 +222,15 @@ static void on_conn_closed(struct http_conn *http, void *conn_user, const char *
 
 static void server_on_request(struct http_stream *x, void *user)
 {
-	rpc_call_begin(user, http_conn_user(http_stream_conn(x)), x);
+	struct rpc_server *s = user;
+
+	if (!s->draining) {
+		rpc_call_begin(s, http_conn_user(http_stream_conn(x)), x);
+		return;
+	}
+	/* Nobody has looked at it: its client may send it again, whatever it is. */
+	http_stream_reset(x, H2_REFUSED_STREAM);
+	http_stream_release(x);
 }
 
 /* --- the server --------------------------------------------------------------------------------- */
@@ -373,12 +382,6 @@ void rpc_server_drain(struct rpc_server *s)
 	rpc_server_set_serving(s, false);
 	for (unsigned i = 0; i < s->n_http; i++)
 		http_server_drain(s->http[i]);
-}
-
-void rpc_server_end_calls(struct rpc_server *s, const struct status *st)
-{
-	list_for_each_safe(n, &s->calls)
-		rpc_call_stop(rpc_call_from_node(n), st);
 }
 
 struct rpc_server *rpc_server_free(struct rpc_server *s)

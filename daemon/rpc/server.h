@@ -46,10 +46,18 @@ must_check int rpc_server_add(struct rpc_server *s, const struct rpc_method *met
 void rpc_server_set_serving(struct rpc_server *s, bool serving);
 /* One more listening socket for the same server (the path was removed and bound again). */
 must_check int rpc_server_listen(struct rpc_server *s, int listen_fd);
-/* Stops accepting, GOAWAY to every connection; health says NOT_SERVING. Open calls go on. */
+/* Stops accepting, GOAWAY to every connection; health says NOT_SERVING. Open calls go on, new ones are refused unseen. */
 void rpc_server_drain(struct rpc_server *s);
-/* Ends every open call with `st` (on_gone: SERVER). */
-void rpc_server_end_calls(struct rpc_server *s, const struct status *st);
+struct rpc_waited {
+	uint32_t ending;	/* unary calls, which have a moment */
+	uint32_t uploads;
+	uint32_t others;	/* downloads, and calls without a request id */
+};
+/* After rpc_server_drain(), from time to time: ends the calls that need not be waited for (method.h), the unary ones of them
+ * once their moment is over. True: some are left, in *ret. */
+bool rpc_server_drain_calls(struct rpc_server *s, bool moment_over, struct rpc_waited *ret);
+/* Ends every call that is left (on_gone: SERVER), and tells each client which of its calls were not looked at. */
+void rpc_server_drain_end(struct rpc_server *s);
 /* Between two passes of the loop. Open calls get no on_gone: end them before. NULL is fine; returns NULL. */
 struct rpc_server *rpc_server_free(struct rpc_server *s);
 

@@ -759,7 +759,8 @@ static const struct rpc_method svc_command_methods[] = {
 	  &command_input_handler },
 	{ PATH("CloseInput"), RPC_UNARY, false, &agentbox__v1__close_input_request__descriptor,
 	  &command_close_input_handler },
-	{ PATH("Signal"), RPC_UNARY, false, &agentbox__v1__signal_command_request__descriptor, &h_signal },
+	{ PATH("Signal"), RPC_UNARY, false, &agentbox__v1__signal_command_request__descriptor, &h_signal,
+	  RPC_STOP_ONCE },
 	{ PATH("Kill"), RPC_UNARY, true, &agentbox__v1__kill_command_request__descriptor, &h_kill },
 	{ PATH("Resize"), RPC_UNARY, false, &agentbox__v1__resize_request__descriptor, &h_resize },
 };

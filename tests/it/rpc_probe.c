@@ -228,11 +228,9 @@ static void on_tick(struct timer *t, void *user)
 static void on_term(int signo, void *user)
 {
 	static struct timer tick;
-	struct status st;
 
 	rpc_server_drain(server);
-	status_set(&st, R_DRAINING, "agentboxd is about to end");
-	rpc_server_end_calls(server, &st);
+	rpc_server_drain_end(server);
 	timer_init(&tick, loop, on_tick, NULL);
 	on_tick(&tick, NULL);
 }

@@ -291,6 +291,8 @@ static bool start_engine(struct http_conn *c, int version)
 		return false;
 	}
 	conn_set_state(c, CONN_OPEN);
+	if (c->draining)
+		c->ops->drain(c);
 	return true;
 }
 
@@ -810,8 +812,18 @@ void http_conn_drain(struct http_conn *c)
 	c->draining = true;
 	if (c->state == CONN_OPEN)
 		c->ops->drain(c);
-	else
-		conn_fail(c, "drained before it said what it wants");
+	else if (!c->server_role)
+		conn_fail(c, "drained before it was open");
+	else	/* A client has connected, and gets to hear that its calls are not seen. */
+		c->handshake_by_ms = sooner(c->handshake_by_ms, loop_now_ms(c->loop) + HTTP_DRAIN_ACK_MS);
+	conn_touch(c);
+}
+
+void http_conn_drain_end(struct http_conn *c)
+{
+	if (!conn_from(c)->draining || !c->drain_by_ms)
+		return;
+	c->drain_by_ms = loop_now_ms(c->loop);
 	conn_touch(c);
 }
 

@@ -109,6 +109,8 @@ bool http_conn_may_end(struct http_conn *c);
 void http_conn_close(struct http_conn *c, const char *reason);
 /* No new exchanges; closes by itself when the open ones are done. Sends GOAWAY where there is one. */
 void http_conn_drain(struct http_conn *c);
+/* A drain that ends now: whoever has not answered yet hears which of its requests were not looked at. */
+void http_conn_drain_end(struct http_conn *c);
 /* GOAWAY with this code now, and close after flushing what is queued: for abuse. */
 void http_conn_abort(struct http_conn *c, uint32_t h2_code, const char *reason);
 
@@ -149,6 +151,7 @@ must_check int http_server_new(const struct http_server_options *o, struct http_
 /* Stops accepting; the listen fd is closed. Connections go on. */
 void http_server_stop_accepting(struct http_server *s);
 void http_server_drain(struct http_server *s);	/* stop accepting, drain every connection */
+void http_server_drain_end(struct http_server *s);
 uint32_t http_server_conns(const struct http_server *s);
 /* Closes everything; no callback comes any more. NULL is fine; returns NULL. */
 struct http_server *http_server_free(struct http_server *s);

@@ -286,6 +286,12 @@ void http_server_drain(struct http_server *s)
 		http_conn_drain(list_entry(n, struct http_conn, node));
 }
 
+void http_server_drain_end(struct http_server *s)
+{
+	list_for_each_safe(n, &s->conns)
+		http_conn_drain_end(list_entry(n, struct http_conn, node));
+}
+
 uint32_t http_server_conns(const struct http_server *s)
 {
 	return s->n_conns;

@@ -68,6 +68,10 @@ void http_server_drain(struct http_server *s)
 	drained = true;
 }
 
+void http_server_drain_end(struct http_server *s)
+{
+}
+
 struct http_server *http_server_free(struct http_server *s)
 {
 	return NULL;
@@ -278,7 +282,8 @@ static const struct rpc_method methods[] = {
 	{ "/t.T/Unary", RPC_UNARY, false, REQUEST, &handler },
 	{ "/t.T/Wait", RPC_UNARY, true, REQUEST, &handler },
 	{ "/t.T/Down", RPC_SERVER_STREAM, false, REQUEST, &handler },
-	{ "/t.T/Up", RPC_CLIENT_STREAM, false, REQUEST, &handler },
+	{ "/t.T/Up", RPC_CLIENT_STREAM, false, REQUEST, &handler, RPC_STOP_WAIT },
+	{ "/t.T/Once", RPC_UNARY, false, REQUEST, &handler, RPC_STOP_ONCE },
 	{ "/t.T/Both", RPC_BIDI, false, REQUEST, &handler },
 	{ "/t.T/Create", RPC_UNARY, false, &agentbox__v1__create_sandbox_request__descriptor, &handler },
 };
@@ -323,10 +328,7 @@ static void turn(void)
 
 static void teardown(void)
 {
-	struct status st;
-
-	status_set(&st, R_DRAINING, "the test is over");
-	rpc_server_end_calls(server, &st);
+	rpc_server_drain_end(server);
 	for (unsigned i = 0; i < n_xs; i++)
 		if (!xs[i]->closed) {
 			xs[i]->closed = HTTP_CLOSE_LOST;
@@ -969,7 +971,6 @@ TEST(streams_are_bounded_and_calls_are_not_theirs)
 TEST(the_server_can_end_all)
 {
 	struct http_stream *x, *y;
-	struct status st;
 
 	setup(0);
 	x = call("/t.T/Down");
@@ -977,11 +978,53 @@ TEST(the_server_can_end_all)
 	y = call("/t.T/Unary");
 	rpc_server_drain(server);
 	CHECK(drained);
-	status_set(&st, R_DRAINING, "bye");
-	rpc_server_end_calls(server, &st);
+	rpc_server_drain_end(server);
 	CHECK_STR(diary, " message:a server");
-	check_status(x, CODE_UNAVAILABLE, "bye");
-	check_status(y, CODE_UNAVAILABLE, "bye");
+	check_status(x, CODE_UNAVAILABLE, "agentboxd is stopping");
+	check_status(y, CODE_UNAVAILABLE, "agentboxd is stopping");
+	CHECK_STR(fields_get(&y->trailers, "grpc-retry-pushback-ms"), "50");
+	teardown();
+}
+
+/* D-7: streams end at once, unary calls have a moment, uploads are waited for; what comes late is not looked at. */
+TEST(a_stop_waits_for_uploads_only)
+{
+	struct http_stream *down, *up, *unary, *once, *keyless, *keyed, *late;
+	struct rpc_waited waited;
+
+	setup(0);
+	down = call("/t.T/Down");
+	send_a(down, true);
+	up = call("/t.T/Up");
+	send_a(up, false);
+	unary = call("/t.T/Unary");
+	send_a(unary, true);
+	once = call("/t.T/Once");
+	send_a(once, true);
+	keyless = call("/t.T/Create");
+	send_message(keyless, "", 0, true);
+	keyed = call("/t.T/Create");
+	send_message(keyed, "\x0a\x01k", 3, true);
+	rpc_server_drain(server);
+	CHECK(rpc_server_drain_calls(server, false, &waited));
+	check_status(down, CODE_UNAVAILABLE, "agentboxd is stopping");
+	CHECK_INT(waited.ending, 3);
+	CHECK_INT(waited.uploads, 1);
+	CHECK_INT(waited.others, 1);
+	CHECK(!unary->finished && !up->finished && !once->finished && !keyless->finished && !keyed->finished);
+	CHECK(rpc_server_drain_calls(server, true, &waited));
+	check_status(unary, CODE_UNAVAILABLE, "agentboxd is stopping");
+	check_status(keyed, CODE_UNAVAILABLE, "agentboxd is stopping");
+	check_status(once, CODE_UNKNOWN, "what became of this call is not known");
+	CHECK_INT(waited.ending, 0);
+	CHECK_INT(waited.uploads, 1);
+	CHECK_INT(waited.others, 1);
+	CHECK(!up->finished && !keyless->finished);
+	late = call("/t.T/Unary");
+	CHECK_INT(late->closed, HTTP_CLOSE_LOCAL);
+	close_x(up, HTTP_CLOSE_RESET);
+	close_x(keyless, HTTP_CLOSE_RESET);
+	CHECK(!rpc_server_drain_calls(server, true, &waited));
 	teardown();
 }
 
