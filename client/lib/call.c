@@ -290,6 +290,20 @@ static const struct ab_error *call_outcome(struct ab_call *call)
 	return e;
 }
 
+static bool may_try_again(const struct ab_call *call)
+{
+	return !call->got_reply && !call->has_put && call->attempts < ATTEMPTS_MAX;
+}
+
+static void try_again(struct ab_call *call)
+{
+	call_drop_stream(call);
+	frame_reader_fini(&call->reader);
+	frame_reader_init(&call->reader, REPLY_MAX_BYTES);
+	call_set_state(call, CALL_QUEUED);
+	client_queue(call->client, call);
+}
+
 /* Proven not to have been seen, or harmless to do twice: once more, on another connection. */
 static bool call_retry(struct ab_call *call)
 {
@@ -297,21 +311,25 @@ static bool call_retry(struct ab_call *call)
 	bool unseen = closed == H2_CLOSE_REFUSED ||
 		      (closed == H2_CLOSE_LOST && !h2_stream_was_sent(call->stream));
 
-	if (h2_stream_trailers(call->stream) || call->got_reply || call->has_put ||
-	    call->attempts >= ATTEMPTS_MAX)
+	if (h2_stream_trailers(call->stream) || !may_try_again(call))
 		return false;
 	if (!unseen && !(closed == H2_CLOSE_LOST && call->method->repeatable))
 		return false;
-	call_drop_stream(call);
-	frame_reader_fini(&call->reader);
-	frame_reader_init(&call->reader, REPLY_MAX_BYTES);
-	call_set_state(call, CALL_QUEUED);
-	client_queue(call->client, call);
+	try_again(call);
 	return true;
+}
+
+/* The daemon says DRAINING only where a repeat does no harm, or joins what was begun by its request id. Its successor is asked, for
+ * as long as a connection is waited for. */
+static bool call_was_drained(const struct ab_call *call, const struct ab_error *e)
+{
+	return e && !e->local && e->status == AB_UNAVAILABLE && str_eq(e->reason, status_reason_name(R_DRAINING)) &&
+	       may_try_again(call);
 }
 
 static void call_settle(struct ab_call *call)
 {
+	const struct ab_error *e;
 	const uint8_t *p;
 
 	if (call->state != CALL_OPEN)
@@ -320,8 +338,15 @@ static void call_settle(struct ab_call *call)
 		return;
 	if (h2_stream_peek(call->stream, &p))
 		return;		/* what came before the end is the user's to take first */
-	if (!call_retry(call))
-		call_finish(call, call_outcome(call));
+	if (call_retry(call))
+		return;
+	e = call_outcome(call);
+	if (!call_was_drained(call, e)) {
+		call_finish(call, e);
+		return;
+	}
+	error_free(e);
+	try_again(call);
 }
 
 /* --- receiving --- */

@@ -130,6 +130,24 @@ static void refuse(struct call *c)
 	       google__rpc__status__pack(&st, all));
 }
 
+/* As a daemon that is about to end. */
+static void stopping(struct call *c)
+{
+	Google__Rpc__Status st = GOOGLE__RPC__STATUS__INIT;
+	Google__Rpc__ErrorInfo info = GOOGLE__RPC__ERROR_INFO__INIT;
+	Google__Protobuf__Any any = GOOGLE__PROTOBUF__ANY__INIT, *list[1] = { &any };
+	uint8_t a[256], all[512];
+
+	info.reason = (char *)"DRAINING";
+	any.type_url = (char *)"type.googleapis.com/google.rpc.ErrorInfo";
+	any.value.len = google__rpc__error_info__pack(&info, a);
+	any.value.data = a;
+	st.code = CODE_UNAVAILABLE;
+	st.n_details = 1;
+	st.details = list;
+	finish(c, CODE_UNAVAILABLE, "about to end", all, google__rpc__status__pack(&st, all));
+}
+
 static void on_get(struct call *c, const Agentbox__V1__GetSandboxRequest *req)
 {
 	Agentbox__V1__Sandbox sb = AGENTBOX__V1__SANDBOX__INIT;
@@ -148,6 +166,12 @@ static void on_get(struct call *c, const Agentbox__V1__GetSandboxRequest *req)
 	    sv.refused < (unsigned)(req->sandbox[7] - '0')) {
 		sv.refused++;
 		h2_stream_reset(c->s, H2_REFUSED_STREAM);
+		return;
+	}
+	if (str_starts(req->sandbox, "stop:") && sv.refused < (unsigned)(req->sandbox[5] - '0')) {
+		sv.refused++;
+		h2_goaway(h2_stream_conn(c->s), H2_NO_ERROR);
+		stopping(c);
 		return;
 	}
 	sb.id = req->sandbox;

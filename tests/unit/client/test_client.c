@@ -313,6 +313,29 @@ TEST(goaway_and_refusals)
 	fake_stop(&f);
 }
 
+/* A stop of the daemon is no error of a call that may be sent again: its successor answers. */
+TEST(a_stop_is_asked_past)
+{
+	struct ab_sandbox *sb = NULL;
+	struct ab_client *c;
+	struct fake f;
+
+	fake_start(&f, 0);
+	c = client(&f);
+	CHECK_INT(ab_sandbox_get(c, "stop:3", 0, NULL, &sb), AB_OK);
+	CHECK_STR(sb->id, "stop:3");
+	ab_free(sb);
+	fake_stop(&f);
+	fake_start(&f, 0);
+	ab_client_free(c);
+	c = client(&f);
+	/* but not for ever */
+	CHECK_INT(ab_sandbox_get(c, "stop:9", 0, NULL, &sb), AB_UNAVAILABLE);
+	CHECK_STR(ab_client_error(c)->reason, "DRAINING");
+	ab_client_free(c);
+	fake_stop(&f);
+}
+
 /* Takes events until the first is output of the end; returns how many bytes came. */
 static uint64_t drain(struct ab_call *call, int *ret_exit)
 {
