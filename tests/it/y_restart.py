@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+"""Restarts under load on a passed socket: clients of the library, the command and gRPC with the installed service configuration see none.
+
+With SHOWS_FULL=1 more clients and 20 restarts (tests/shows.sh); what was measured is printed.
+"""
+import json
+import os
+import socket
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+import harness
+from api import Api, ApiError
+from harness import until
+from y_manager import Manager
+
+FULL = os.environ.get("SHOWS_FULL") == "1"
+CLIENTS = 500 if FULL else 16
+RESTARTS = 20 if FULL else 6
+CONNECTS = 2000
+SERVICE_CONFIG = os.path.join(harness.ROOT, "proto/agentbox/v1/service_config.json")
+
+
+def listening(path, backlog=4096):
+    s = socket.socket(socket.AF_UNIX)
+    s.bind(path)
+    os.chmod(path, 0o666)
+    s.listen(backlog)
+    return s
+
+
+class Load(threading.Thread):
+    """One client that calls again and again; `gap` between two calls."""
+
+    def __init__(self, name, call, tally, stop, gap):
+        super().__init__(daemon=True)
+        self.name, self.call, self.tally, self.halt, self.gap = name, call, tally, stop, gap
+        self.start()
+
+    def run(self):
+        n = 0
+        while not self.halt.is_set():
+            n += 1
+            begin = time.monotonic()
+            try:
+                self.call(n)
+                self.tally["ok " + self.name] += 1
+            except (ApiError, AssertionError, StopIteration) as e:
+                self.tally["FAILED %s: %s" % (self.name, str(e)[:300])] += 1
+            self.tally["slowest ms"] = max(self.tally["slowest ms"], int((time.monotonic() - begin) * 1000))
+            self.halt.wait(self.gap)
+
+
+def with_config(path, like):
+    with open(SERVICE_CONFIG, encoding="utf-8") as f:
+        config = json.dumps(json.load(f))
+    return Api(path, like=like, options=[("grpc.service_config", config), ("grpc.enable_retries", 1)])
+
+
+def grpc_client(path, like, box, i):
+    api = with_config(path, like)
+
+    def call(n):
+        kind = (n + i) % 4
+        if kind == 0:
+            api.call("SandboxService.Get", sandbox=box, timeout=60)
+        elif kind == 1:
+            made = api.call("SandboxService.Create", request_id="g%d-%d" % (i, n), timeout=60).id
+            api.call("SandboxService.Kill", sandbox=made, timeout=60)
+        elif kind == 2:
+            api.call("SandboxService.SetTimeout", sandbox=box, sandbox_timeout={"seconds": 600}, timeout=60)
+        else:
+            api.call("CommandService.Start", sandbox=box, shell="true", request_id="s%d-%d" % (i, n), timeout=60)
+    return call
+
+
+def command_client(path, box, i):
+    def call(n):
+        words = (["get", box], ["ps", box], ["timeout", box, "10m"], ["create", "--timeout", "10m"])[(n + i) % 4]
+        r = harness.ctl(path, *words, check=False)
+        assert r.returncode == 0, (words, r.returncode, r.stderr)
+    return call
+
+
+def connect_all(path, stop, tally):
+    """Connections during the restarts: none is refused, each is answered."""
+    while not stop.is_set() and tally["connects"] < CONNECTS:
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(30)
+        try:
+            s.connect(path)
+            s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+            tally["connects answered" if s.recv(9) else "connects closed"] += 1
+        except OSError as e:
+            tally["connects refused: %s" % e] += 1
+        finally:
+            s.close()
+        tally["connects"] += 1
+
+
+def restart(m, d):
+    """How long nobody served, in ms, and the successor."""
+    d.proc.terminate()
+    m.wait("STOPPING=1")
+    begin = time.monotonic()
+    d.proc.wait(30)
+    assert d.proc.returncode == 0, d.tail()
+    after = m.start(d.cloud, folder=d.home)
+    after.cloud = d.cloud
+    m.wait("READY=1")
+    return int((time.monotonic() - begin) * 1000), after
+
+
+def test_levels_and_service_config_say_the_same(daemon):
+    """What the .proto files call repeatable is what gRPC clients repeat."""
+    from google.protobuf import descriptor_pb2
+    found = set()
+    with Api(daemon.socket) as api:
+        for name in ("Sandbox", "Snapshot", "Lease", "Command", "File", "Daemon"):
+            d = descriptor_pb2.ServiceDescriptorProto()
+            api.service(name + "Service").CopyToProto(d)
+            found |= {(name + "Service", m.name) for m in d.method if m.options.idempotency_level}
+    with open(SERVICE_CONFIG, encoding="utf-8") as f:
+        config = json.load(f)["methodConfig"]
+    assert found == {(n["service"].rpartition(".")[2], n["method"]) for c in config for n in c["name"]}
+    assert not {m for _, m in found} & {"Write", "SendInput", "Move", "Remove", "Signal", "Acquire", "StopLocal"}
+
+
+@pytest.mark.timeout(600)
+def test_restarts_under_load(cloud):
+    """0 failed calls, 0 refused connects."""
+    folder = harness.temp_dir("abm-")
+    path = os.path.join(folder, "api")
+    m = Manager(folder, api=listening(path))
+    d = m.start(cloud)
+    d.cloud = cloud
+    m.wait("READY=1")
+    tally, stop, without = Counter(), threading.Event(), []
+    with Api(path) as api:
+        box = api.call("SandboxService.Create", request_id="shared", sandbox_timeout={"seconds": 3600}).id
+        clients = [Load("grpc", grpc_client(path, api, box, i), tally, stop, 1.0 if FULL else 0.2) for i in range(CLIENTS // 2)]
+        clients += [Load("agentboxctl", command_client(path, box, i), tally, stop, 1.0 if FULL else 0.2)
+                    for i in range(CLIENTS // 2)]
+        connects = threading.Thread(target=connect_all, args=(path, stop, tally))
+        connects.start()
+        for _ in range(RESTARTS):
+            n = sum(v for k, v in tally.items() if k.startswith("ok "))
+            until(lambda n=n: sum(v for k, v in tally.items() if k.startswith("ok ")) >= n + CLIENTS, 120, "calls of everybody")
+            ms, d = restart(m, d)
+            without.append(ms)
+        until(lambda: tally["connects"] >= CONNECTS, 60, "the connects")
+        stop.set()
+        for c in clients + [connects]:
+            c.join(60)
+    print("\n%d clients, %d restarts; without service, ms: %s; %s" % (
+        CLIENTS, RESTARTS, without, ", ".join("%s %d" % x for x in sorted(tally.items()))))
+    d.stop()
+    d.close()
+    m.close()
+    assert not [k for k in tally if k.startswith("FAILED")], tally
+    assert tally["connects answered"] == tally["connects"], tally
+    created = [s for s in cloud.ledger.sandboxes]
+    assert len({s.id for s in created}) == len(created)
