@@ -390,7 +390,8 @@ bool cloud_names_ports(const struct cloud *c)
 char *cloud_port_host(const struct cloud *c, const char *sandbox_id, uint16_t port,
 		      const char *domain)
 {
-	const char *host = str_is_empty(domain) ? c->domain : domain, *fixed = c->sandbox.host;
+	/* Where ports are below our own domain, what the cloud says of it does not count. */
+	const char *host = str_is_empty(domain) || c->ports_by_domain ? c->domain : domain, *fixed = c->sandbox.host;
 	char number[8] = "";
 
 	if (!cloud_names_ports(c))

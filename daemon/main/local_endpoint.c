@@ -21,7 +21,7 @@ static uint16_t port_of(const char *address)
 	return address && host_port_parse(address, strlen(address), &hp) == 0 ? hp.port : 0;
 }
 
-/* Many clients take no wildcard certificate of *.localhost: ports of sandboxes are plain where they can be. */
+/* Clients would have to be told of its CA: ports of sandboxes are plain where they can be. */
 static void set_names(struct local_endpoint *e, const char *address)
 {
 	snprintf(e->address, sizeof(e->address), "%s", address);

@@ -56,8 +56,11 @@ static int connect_and_run(struct cli *cli)
 		.notice = on_notice,
 		.notice_user = cli,
 	};
-	int r = ab_client_new(&o, &cli->client);
+	int r;
 
+	if (cli->command->is_offline && cli->command->is_offline(&cli->args))
+		return cli->command->run(cli);
+	r = ab_client_new(&o, &cli->client);
 	if (r < 0) {
 		say(cli, "%s", cli->args.socket && strlen(cli->args.socket) > 107
 				       ? "the path of the socket is longer than the 107 bytes it may have"

@@ -83,7 +83,7 @@ struct opt {
 struct cli {
 	const struct command *command;
 	struct args args;
-	struct ab_client *client;	/* connected */
+	struct ab_client *client;	/* connected, or NULL (see is_offline) */
 };
 
 struct command {
@@ -96,6 +96,7 @@ struct command {
 	bool takes_rest;		/* what stands behind min_words is a program, with options of its own */
 	bool no_json;
 	int fail_code;			/* of failing before it began; 0 = by kind of failure */
+	bool (*is_offline)(const struct args *a);	/* needs no daemon: cli->client is NULL; NULL = never */
 	int (*run)(struct cli *cli);
 };
 

@@ -219,6 +219,10 @@ int tls_server_new(const struct tls_server_options *o, struct tls_server **ret, 
 	if (!SSL_CTX_set_session_id_context(t->ctx, name, sizeof(name) - 1))
 		return -ENOMEM;
 	SSL_CTX_set_alpn_select_cb(t->ctx, tls_on_alpn, NULL);
+	t->certificate_for = o->certificate_for;
+	t->user = o->user;
+	if (t->certificate_for)
+		SSL_CTX_set_tlsext_servername_callback(t->ctx, tls_on_name);
 	*ret = give(t);
 	return 0;
 }

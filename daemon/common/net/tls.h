@@ -42,6 +42,10 @@ struct tls_client *tls_client_unref(struct tls_client *t);	/* NULL is fine; retu
 struct tls_server_options {
 	const char *cert_file, *key_file;	/* PEM; the certificate with its chain */
 	const char *client_ca_file;		/* require clients to have a certificate by it */
+	/* The certificate, with its chain, for a client that asks for this name (SNI): PEM on the heap, for key_file's
+	 * key. NULL from it: cert_file's. May be NULL. */
+	char *(*certificate_for)(const char *name, void *user);
+	void *user;
 };
 
 /* As tls_client_new(). */

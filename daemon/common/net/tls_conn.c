@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/x509v3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,6 +156,34 @@ int tls_on_alpn(SSL *ssl, const unsigned char **ret, unsigned char *ret_n, const
 	*ret = (const unsigned char *)chosen;
 	*ret_n = (unsigned char)strlen(chosen);
 	return SSL_TLSEXT_ERR_OK;
+}
+
+/* The first certificate of the PEM is the one, the rest its chain; the key stays. */
+static bool use_chain(SSL *ssl, const char *pem)
+{
+	BIO *b = BIO_new_mem_buf(pem, -1);
+	X509 *x = b ? PEM_read_bio_X509(b, NULL, NULL, NULL) : NULL;
+	bool ok = x && SSL_use_certificate(ssl, x) == 1 && SSL_clear_chain_certs(ssl) == 1;
+
+	X509_free(x);
+	while (ok && (x = PEM_read_bio_X509(b, NULL, NULL, NULL))) {
+		ok = SSL_add1_chain_cert(ssl, x) == 1;
+		X509_free(x);
+	}
+	BIO_free(b);
+	ERR_clear_error();	/* the end of the text is one */
+	return ok;
+}
+
+int tls_on_name(SSL *ssl, int *ret_alert, void *user)
+{
+	const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+	const struct tls_server *t = tls_conn_of(ssl)->server;
+	char *pem = name ? t->certificate_for(name, t->user) : NULL;
+	bool ok = !pem || use_chain(ssl, pem);
+
+	free(pem);
+	return ok ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
 /* The newest session of each origin is kept. 1: the reference is ours. */

@@ -24,6 +24,8 @@ struct tls_server {
 	unsigned refs;
 	SSL_CTX *ctx;
 	BIO_METHOD *bio;
+	char *(*certificate_for)(const char *name, void *user);
+	void *user;
 };
 
 struct tls_failure {		/* what was wrong with the peer's certificate */
@@ -56,6 +58,7 @@ BIO_METHOD *tls_bio_method(void);
 int tls_on_verify(int ok, X509_STORE_CTX *sc);
 int tls_on_alpn(SSL *ssl, const unsigned char **ret, unsigned char *ret_n, const unsigned char *in,
 		unsigned n, void *user);
+int tls_on_name(SSL *ssl, int *ret_alert, void *user);
 int tls_on_session(SSL *ssl, SSL_SESSION *s);
 
 #endif

@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include "daemon/common/net/xport.h"
+#include "proto/base/buf.h"
 #include "proto/base/fd.h"
+#include "proto/base/host.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
 
@@ -113,11 +115,70 @@ static char *endpoint_text(const struct endpoint *e)
 	return line;
 }
 
+/* --- for a shell --- */
+
+/* export NAME='value' */
+static int put_export(struct buf *out, const char *name, const char *value)
+{
+	int r = buf_printf(out, "export %s='", name);
+
+	for (const char *s = value; *s && !r; s++)
+		r = *s == '\'' ? buf_put_str(out, "'\\''") : buf_put(out, s, 1);
+	return r ? r : buf_put_str(out, "'\n");
+}
+
+/* localhost, which the certificate is for and every listener but those of other addresses hears. */
+static char *own_url(const struct endpoint *e)
+{
+	const char *address = e->tls_address ? e->tls_address : e->address, *scheme = e->tls_address ? "https" : "http";
+	struct host_port hp;
+
+	if (host_port_parse(address, strlen(address), &hp) < 0)
+		return NULL;
+	if (host_is_loopback(hp.host) || str_eq(hp.host, "0.0.0.0") || str_eq(hp.host, "::"))
+		return str_printf("%s://localhost:%u", scheme, hp.port);
+	return str_printf("%s://%s", scheme, address);
+}
+
+static int put_exports(const struct endpoint *e, struct buf *out)
+{
+	char *url = own_url(e);
+	const char *const rows[][2] = {
+		{ "AGENTBOX_API_KEY", e->api_key }, { "AGENTBOX_API_URL", url }, { "AGENTBOX_SANDBOX_URL", url },
+		{ "AGENTBOX_DOMAIN", e->domain },   { "E2B_API_KEY", e->api_key }, { "E2B_API_URL", url },
+		{ "E2B_SANDBOX_URL", url },	    { "E2B_DOMAIN", e->domain },
+		{ "E2B_VALIDATE_API_KEY", str_starts(e->api_key, "e2b_") ? NULL : "false" },
+		{ "SSL_CERT_FILE", e->bundle_file }, { "REQUESTS_CA_BUNDLE", e->bundle_file },
+		{ "CURL_CA_BUNDLE", e->bundle_file }, { "NODE_EXTRA_CA_CERTS", e->ca_file },
+	};
+	int r = url ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows) && !r; i++)
+		if (rows[i][1])
+			r = put_export(out, rows[i][0], rows[i][1]);
+	free(url);
+	return r;
+}
+
+static int write_env(const char *dir, const struct endpoint *e)
+{
+	scoped(buf_fini) struct buf out = BUF_NULL;
+	char *path = str_printf("%s/env", dir);
+	int r = path ? put_exports(e, &out) : -ENOMEM;
+
+	if (!r)
+		r = fd_write_file(AT_FDCWD, path, (const char *)buf_data(&out), buf_len(&out), 0600);
+	free(path);
+	return r;
+}
+
 int endpoint_announce(const char *dir, const struct endpoint *e, int ready_fd)
 {
 	char *line = endpoint_text(e), *path = str_printf("%s/endpoint", dir);
-	int r = line && path ? fd_write_file(AT_FDCWD, path, line, strlen(line), 0600) : -ENOMEM;
+	int r = line && path ? write_env(dir, e) : -ENOMEM;
 
+	if (!r)
+		r = fd_write_file(AT_FDCWD, path, line, strlen(line), 0600);
 	if (!r && ready_fd >= 0) {
 		/* Nobody may be waiting any more. */
 		(void)!fd_write_all(ready_fd, line, strlen(line));
@@ -130,11 +191,14 @@ int endpoint_announce(const char *dir, const struct endpoint *e, int ready_fd)
 
 void endpoint_leave(const char *dir)
 {
-	char *path = str_printf("%s/endpoint", dir);
+	char *path = str_printf("%s/endpoint", dir), *env = str_printf("%s/env", dir);
 
 	if (path)
 		(void)unlink(path);
+	if (env)
+		(void)unlink(env);
 	free(path);
+	free(env);
 }
 
 int endpoint_listen(const struct cfg_addr *a, int *ret_fd, char **ret_text, uint16_t *ret_port)

@@ -17,12 +17,14 @@ must_check int endpoint_seed(const char *dir, uint8_t ret[SIGN_SEED_BYTES]);
 
 struct endpoint {
 	const char *address, *tls_address;	/* "127.0.0.1:8080"; NULL = none */
-	const char *ca_file, *api_key_file, *domain;
+	const char *ca_file, *bundle_file, *api_key_file, *domain;
+	const char *api_key;
 };
 
-/* Written atomically, 0600; and to `ready_fd` (closed then) unless that is -1. */
+/* Written atomically, 0600; and to `ready_fd` (closed then) unless that is -1. Beside it the file `env`: the same as lines for a
+ * shell, in which the SDKs of both flavours then talk to us. */
 must_check int endpoint_announce(const char *dir, const struct endpoint *e, int ready_fd);
-void endpoint_leave(const char *dir);	/* removes the endpoint file */
+void endpoint_leave(const char *dir);	/* removes both */
 
 /* Listening, non-blocking; *ret_text: what came of it, "127.0.0.1:8080" (heap). */
 must_check int endpoint_listen(const struct cfg_addr *a, int *ret_fd, char **ret_text,

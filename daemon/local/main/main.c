@@ -30,6 +30,7 @@
 #include "daemon/local/state/saved_state.h"
 #include "daemon/local/state/teams.h"
 #include "proto/base/fd.h"
+#include "proto/base/host.h"
 #include "proto/base/quota.h"
 #include "proto/base/str.h"
 
@@ -54,7 +55,8 @@ struct app {
 	struct engine *engine;
 	struct egress_host *egress;
 	struct local local;
-	char *key_path, *ca_path, *cert_path, *tls_key_path, *domain;
+	char *key_path, *domain;
+	struct tlsgen *tlsgen;
 	int fd, tls_fd;
 	char *address, *tls_address;
 	struct tls_server *tls;
@@ -255,6 +257,22 @@ static int app_state(struct app *a)
 	return r < 0 ? complain("kept.json in the state directory cannot be used", r) : 0;
 }
 
+static char *certificate_for(const char *name, void *user)
+{
+	return tlsgen_certificate_for(user, name);
+}
+
+/* With certificates for the domain, which may have a port, if it is a name. */
+static int app_tlsgen(struct app *a, char **ret_why)
+{
+	const char *domain = a->cfg.domain ? a->cfg.domain : "";
+	struct host_port hp;
+	bool is_name = host_port_parse(domain, strlen(domain), &hp) == 0 && host_is_name(hp.host, strlen(hp.host)) &&
+		       !host_is_address(hp.host);
+
+	return tlsgen_new(a->dir, is_name ? hp.host : NULL, &a->tlsgen, ret_why);
+}
+
 static int app_tls(struct app *a)
 {
 	struct tls_server_options o = { .cert_file = a->cfg.cert_file,
@@ -264,11 +282,13 @@ static int app_tls(struct app *a)
 	int r;
 
 	if (a->cfg.auto_tls) {
-		r = tlsgen_ensure(a->dir, &a->ca_path, &a->cert_path, &a->tls_key_path, &why);
+		r = app_tlsgen(a, &why);
 		if (r < 0)
 			return complain_why(why, r);
-		o.cert_file = a->cert_path;
-		o.key_file = a->tls_key_path;
+		o.cert_file = tlsgen_paths(a->tlsgen)->cert;
+		o.key_file = tlsgen_paths(a->tlsgen)->key;
+		o.certificate_for = certificate_for;
+		o.user = a->tlsgen;
 	}
 	if (!a->cfg.tls_listen.set)
 		return 0;
@@ -289,8 +309,9 @@ static int app_listen(struct app *a)
 		r = endpoint_listen(&a->cfg.tls_listen, &a->tls_fd, &a->tls_address, &tls_port);
 	if (r < 0)
 		return complain("--tls-listen", r);
+	/* Clients put https:// before it where they are not told otherwise. */
 	a->domain = a->cfg.domain ? str_dup(a->cfg.domain)
-				  : str_printf("localhost:%u", port ? port : tls_port);
+				  : str_printf("localhost:%u", tls_port ? tls_port : port);
 	a->local.domain = a->domain;
 	return a->domain ? 0 : complain("cannot start", -ENOMEM);
 }
@@ -331,8 +352,10 @@ static int app_open(struct app *a)
 	struct endpoint e = {
 		.address = a->address,
 		.tls_address = a->tls_address,
-		.ca_file = a->ca_path,
+		.ca_file = a->tlsgen ? tlsgen_paths(a->tlsgen)->ca : NULL,
+		.bundle_file = a->tlsgen ? tlsgen_paths(a->tlsgen)->bundle : NULL,
 		.api_key_file = a->key_path,
+		.api_key = teams_first_key(a->local.teams),
 		.domain = a->domain,
 	};
 	int r = 0;
@@ -370,7 +393,7 @@ static void on_ready(void *user, int r, const char *why)
 
 static int app_engine(struct app *a)
 {
-	const char *secrets[] = { a->key_path, a->tls_key_path, NULL };
+	const char *secrets[] = { a->key_path, a->cfg.key_file, NULL };
 	struct engine_options o = {
 		.loop = a->loop,
 		.state_dir = a->dir,
@@ -474,9 +497,7 @@ static void app_fini(struct app *a)
 	free(a->tmp_dir);
 	free(a->dir);
 	free(a->key_path);
-	free(a->ca_path);
-	free(a->cert_path);
-	free(a->tls_key_path);
+	tlsgen_free(a->tlsgen);
 	free(a->domain);
 	free(a->address);
 	free(a->tls_address);

@@ -154,6 +154,11 @@ struct teams *teams_free(struct teams *a)
 	return NULL;
 }
 
+const char *teams_first_key(const struct teams *a)
+{
+	return a->v[0].key;
+}
+
 const char *teams_of_key(const struct teams *a, const char *key)
 {
 	const char *team = NULL;

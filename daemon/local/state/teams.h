@@ -18,6 +18,8 @@ must_check int teams_load(const char *path, char **ret_why, struct teams **ret);
 must_check int teams_load_or_make(const char *path, char **ret_why, struct teams **ret);
 struct teams *teams_free(struct teams *a);
 
+/* The first key of the file; valid as long as `a`. */
+const char *teams_first_key(const struct teams *a);
 /* The team of that key, valid as long as `a`; NULL for none (also for a malformed or missing key).
  * Teams are compared by pointer. */
 const char *teams_of_key(const struct teams *a, const char *key);
