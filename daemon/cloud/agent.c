@@ -85,6 +85,8 @@ static int put_fields(struct fields *f, const struct agent_ask *a)
 	redact_note(t->at.token);
 	redact_note(t->at.traffic_token);
 	if (r == 0)
+		r = fields_put(f, CLOUD_HOP, "1");
+	if (r == 0)
 		r = fields_put(f, t->at.cloud->header_sandbox_id, t->at.id);
 	if (r == 0)
 		r = fields_printf(f, t->at.cloud->header_sandbox_port, "%u", CLOUD_AGENT_PORT);

@@ -28,6 +28,9 @@ struct pool;
 struct rng;
 struct tls_client;
 
+/* A field of every request to a cloud: a daemon's gateway that gets it ends the loop. */
+#define CLOUD_HOP "agentboxd-hop"
+
 struct cloud_options {
 	struct loop *loop;
 	struct pool *pool;

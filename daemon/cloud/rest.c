@@ -163,6 +163,8 @@ static int put_fields(struct cloud_call *c, struct fields *f)
 	if (r == 0)
 		r = fields_put(f, "user-agent", CLOUD_USER_AGENT);
 	if (r == 0)
+		r = fields_put(f, CLOUD_HOP, "1");
+	if (r == 0)
 		r = fields_put(f, "accept", "application/json");
 	if (r == 0)
 		r = fields_put(f, "accept-encoding", "identity");

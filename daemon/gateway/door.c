@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "daemon/cloud/cloud.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/gateway/impl.h"
@@ -10,7 +11,6 @@
 #include "proto/base/str.h"
 #include "proto/cloud/error.h"
 
-#define HOP	"agentboxd-hop"
 #define BEARER	"Bearer "
 
 void gateway_refuse(struct gateway *g, struct http_stream *x, const struct flavour *f, unsigned status, const char *fmt, ...)
@@ -34,7 +34,7 @@ static bool refuse_odd(struct gateway *g, struct http_stream *x, const struct ga
 {
 	const struct fields *head = http_stream_head(x);
 
-	if (fields_get(head, HOP))
+	if (fields_get(head, CLOUD_HOP))
 		gateway_refuse(g, x, NULL, 508, "this request went through a gateway of agentboxd already: the cloud of an account "
 						"leads back to one");
 	else if (!door->is_unix && !door->is_tls && !who_is_local_host(fields_get(head, ":authority")))

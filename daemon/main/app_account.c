@@ -28,6 +28,17 @@ static const char *or_null(const char *s)
 
 /* --- keys --- */
 
+/* A key that came later than the start. False: it is another one's; the old one stays. */
+static bool may_take(const struct account *c, const struct secret *key)
+{
+	char why[APP_FOREIGN_MAX];
+
+	if (!app_key_is_foreign(c->app->conf, c->name, secret_text(key), why))
+		return true;
+	log_error("key_refused", "account=%s error=%s action=\"the key before it stays\"", c->name, log_q(why));
+	return false;
+}
+
 static void on_key_printed(void *user, struct secret *key, const char *why)
 {
 	struct account *c = user;
@@ -36,7 +47,7 @@ static void on_key_printed(void *user, struct secret *key, const char *why)
 	c->key_run_at_ms = loop_now_ms(c->app->loop) + KEY_COMMAND_PAUSE_MS;
 	if (!key) {
 		log_error("key_command", "account=%s error=%s", c->name, log_q(why));
-	} else if (c->key && str_eq(secret_text(key), secret_text(c->key))) {
+	} else if ((c->key && str_eq(secret_text(key), secret_text(c->key))) || !may_take(c, key)) {
 		secret_free(key);
 	} else {
 		log_info("key_command", "account=%s", c->name);
@@ -126,6 +137,10 @@ static int reread_key(struct account *c)
 	if (c->key && str_eq(secret_text(fresh), secret_text(c->key))) {
 		secret_free(fresh);
 		return 0;
+	}
+	if (!may_take(c, fresh)) {
+		secret_free(fresh);
+		return -EKEYREJECTED;
 	}
 	log_info("key_reread", "account=%s file=%s", c->name, log_q(c->key_path));
 	secret_free(c->key);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/auth/token.h"
 #include "daemon/cloud/account.h"
 #include "proto/base/str.h"
 
@@ -136,6 +137,11 @@ bool app_key_is_foreign(const struct conf *c, const char *account, const char *k
 
 	if (!of)
 		return false;
+	if (token_is_ours(key)) {
+		snprintf(ret_why, APP_FOREIGN_MAX, "this is a token of agentboxd's gateway (agentboxctl env prints one), not the key of "
+			 "an account; give the cloud's key, or start the daemon without what agentboxctl env sets");
+		return true;
+	}
 	if (str_is_empty(domain))
 		domain = app_flavour(c, account, key)->domain;
 	there = flavour_of_host(domain);

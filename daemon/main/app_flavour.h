@@ -18,7 +18,8 @@ char *app_take_key(const struct conf *c, const char *account, char ret_name[APP_
 
 /* `key` NULL = not known yet. */
 const struct flavour *app_flavour(const struct conf *c, const char *account, const char *key);
-/* The key is one flavour's, and the account's addresses are the other's: it must not be sent there. */
+/* It must not be sent there: the key is one flavour's, and the account's addresses are the other's; or it is a token of a
+ * gateway, which would lead the daemon's calls back to one. */
 bool app_key_is_foreign(const struct conf *c, const char *account, const char *key, char ret_why[APP_FOREIGN_MAX]);
 
 #endif
