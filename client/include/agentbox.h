@@ -573,6 +573,54 @@ AB_API int ab_lease_hold_start(struct ab_client *c, const char *sandbox, const s
 /* 1: *ret, valid until the next; 0: none now. */
 AB_API int ab_lease_hold_next(struct ab_call *call, const struct ab_lease **ret);
 
+/* ------------------------------------------------------------------ tokens */
+
+/* What programs with an unmodified SDK show the daemon's gateway instead of the account's key. */
+struct ab_token {
+	const char *id;			/* for lists; not the secret */
+	const char *label;
+	int64_t created_at_ms, expires_at_ms;	/* 0 = never */
+	const char *const *sandboxes;	/* ids; none = all that the user may use */
+	size_t n_sandboxes;
+	int64_t run_pid;		/* the process that it ends with; 0 = none */
+	enum ab_action on_release;	/* of a run */
+	const char *secret;		/* of create: "ab_…", told this once, where "e2b_" is as good a prefix; else NULL */
+};
+
+struct ab_token_list {
+	const struct ab_token *const *items;
+	size_t n;
+};
+
+struct ab_token_options {
+	const char *label;		/* at most 128 bytes */
+	int64_t expires_at_ms;		/* 0 = never */
+	const char *const *sandboxes;	/* ids; none = all */
+	size_t n_sandboxes;
+	bool run;			/* void when this process ends; what is made with it is leased to this process */
+	enum ab_action on_release;	/* of a run: LEAVE, PAUSE, or KILL, the default */
+};
+
+struct ab_gateway {
+	const char *url;		/* "http://localhost:24711"; "" = it listens at no address */
+	const char *socket;		/* path; "" = none */
+};
+
+AB_API int ab_token_create_start(struct ab_client *c, const struct ab_token_options *o, const struct ab_call_options *how,
+				 struct ab_call **ret);
+AB_API int ab_token_create(struct ab_client *c, const struct ab_token_options *o, const struct ab_call_options *how,
+			   struct ab_token **ret);
+/* The caller's own, oldest first. */
+AB_API int ab_token_list_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_token_list(struct ab_client *c, const struct ab_call_options *how, struct ab_token_list **ret);
+/* It is good for nothing from the answer on. */
+AB_API int ab_token_revoke_start(struct ab_client *c, const char *id, const struct ab_call_options *how,
+				 struct ab_call **ret);
+AB_API int ab_token_revoke(struct ab_client *c, const char *id, const struct ab_call_options *how, bool *ret_found);
+/* Where programs find the gateway. */
+AB_API int ab_gateway_find_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_gateway_find(struct ab_client *c, const struct ab_call_options *how, struct ab_gateway **ret);
+
 /* ------------------------------------------------------------------ events */
 
 enum ab_sandbox_event_type {

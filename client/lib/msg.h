@@ -40,6 +40,9 @@ must_check int msg_link(ProtobufCMessage *m, void **ret);
 must_check int msg_daemon_status(ProtobufCMessage *m, void **ret);
 must_check int msg_config(ProtobufCMessage *m, void **ret);
 must_check int msg_local_stopped(ProtobufCMessage *m, void **ret);
+must_check int msg_new_token(ProtobufCMessage *m, void **ret);
+must_check int msg_token_list(ProtobufCMessage *m, void **ret);
+must_check int msg_gateway(ProtobufCMessage *m, void **ret);
 
 /* Map entries for a request: *ret_n pointers to messages of type d, one block to free(). NULL, with
  * *ret_n = 0, for no pairs. */

@@ -27,7 +27,7 @@ struct tokens {
 	struct list list;
 	bool is_old, failed;		/* while rows are read */
 	struct list over;		/* rows found to be over, until the store takes changes */
-	struct list makings;		/* that wait for the store */
+	struct list waiting;		/* for the store */
 };
 
 /* --- the text --- */
@@ -259,26 +259,43 @@ static int put_row(struct store_tx *tx, const struct token *t)
 
 /* --- all --- */
 
-struct making {
+/* Something that is told when the store has it. */
+struct waiting {
 	struct list node;		/* in struct tokens */
-	struct token *t;
-	token_made_fn *done;
+	struct token *t;		/* a reference */
+	token_made_fn *made;		/* one of the two */
+	token_gone_fn *gone;
 	void *user;
-	char text[TOKEN_TEXT_MAX];
+	char text[TOKEN_TEXT_MAX];	/* secret; of one that is made */
 };
 
-static void making_free(struct making *m)
+static void waiting_free(struct waiting *w)
 {
-	list_del(&m->node);
-	explicit_bzero(m->text, sizeof(m->text));
-	free(m);
+	list_del(&w->node);
+	explicit_bzero(w->text, sizeof(w->text));
+	free(w);
 }
 
-static void making_abandon(struct making *m)
+static struct waiting *waiting_new(struct tokens *all, void *user)
 {
-	if (m->t->is_void)
-		token_drop_new(m->t);
-	making_free(m);
+	struct waiting *w = calloc(1, sizeof(*w));
+
+	if (w) {
+		w->user = user;
+		list_add_tail(&all->waiting, &w->node);
+	}
+	return w;
+}
+
+static void tell_waiting(struct waiting *w, const struct status *st)
+{
+	struct token *t = w->t;
+
+	if (w->gone)
+		w->gone(w->user, st);
+	else
+		w->made(w->user, st, status_ok(st) ? t : NULL, status_ok(st) ? w->text : NULL);
+	waiting_free(w);
 }
 
 int tokens_new(const struct tokens_options *o, struct tokens **ret)
@@ -295,7 +312,7 @@ int tokens_new(const struct tokens_options *o, struct tokens **ret)
 	all->is_old = o->rows_are_old;
 	list_init(&all->list);
 	list_init(&all->over);
-	list_init(&all->makings);
+	list_init(&all->waiting);
 	r = store_load(o->store, &v);
 	if (!r && all->failed)
 		r = -ENOMEM;
@@ -319,12 +336,26 @@ void tokens_start(struct tokens *all)
 	}
 }
 
+/* The store is muted, so whoever waits is told here. */
+static void end_waiting(struct tokens *all)
+{
+	struct status st = STATUS_OK;
+
+	status_set(&st, R_DRAINING, "agentboxd is stopping");
+	list_for_each_safe(n, &all->waiting) {
+		struct waiting *w = list_entry(n, struct waiting, node);
+		struct token *t = w->t;
+
+		tell_waiting(w, &st);
+		token_unref(t);
+	}
+}
+
 struct tokens *tokens_free(struct tokens *all)
 {
 	if (!all)
 		return NULL;
-	list_for_each_safe(n, &all->makings)	/* the store is muted: their tokens stand in the list, or are void */
-		making_abandon(list_entry(n, struct making, node));
+	end_waiting(all);
 	list_for_each_safe(n, &all->list)
 		token_drop_new(list_entry(n, struct token, node));
 	list_for_each_safe(n, &all->over)
@@ -382,20 +413,16 @@ static void sweep(struct tokens *all)
 
 static void on_made(void *user, const struct status *st)
 {
-	struct making *m = user;
+	struct waiting *w = user;
+	struct token *t = w->t;
+	struct status over = *st;
 
-	if (status_ok(st) && m->t->is_void) {	/* the run was over before its token was there */
-		struct status over = STATUS_OK;
-
-		status_set_code(&over, CODE_FAILED_PRECONDITION, "the process of the run has ended");
-		m->done(m->user, &over, NULL, NULL);
-	} else {
-		m->done(m->user, st, status_ok(st) ? m->t : NULL, status_ok(st) ? m->text : NULL);
-	}
-	if (!status_ok(st) && !m->t->is_void)
-		drop(m->t);
-	token_unref(m->t);
-	making_free(m);
+	if (status_ok(st) && t->is_void)
+		status_set_code(&over, CODE_FAILED_PRECONDITION, "it was revoked, or its process ended, before it was there");
+	tell_waiting(w, &over);
+	if (!status_ok(st) && !t->is_void)
+		drop(t);
+	token_unref(t);
 }
 
 static bool may_make(struct tokens *all, const struct token_make *m, struct status *why)
@@ -445,71 +472,87 @@ static int token_fill(struct token *t, const struct token_make *m, const char *t
 	return t->run_pidfd < 0 ? -errno : watch_run(t);
 }
 
-static int commit_new(struct tokens *all, struct making *m)
+static int commit_new(struct tokens *all, struct waiting *w)
 {
 	struct store_tx *tx;
 	int r = store_tx_new(all->store, &tx);
 
 	if (r < 0)
 		return r;
-	r = put_row(tx, m->t);
+	r = put_row(tx, w->t);
 	if (r < 0) {
 		store_tx_drop(tx);
 		return r;
 	}
-	list_add_tail(&all->list, &m->t->node);
-	list_add_tail(&all->makings, &m->node);
-	token_ref(m->t);
-	store_tx_commit(tx, true, on_made, m);
+	list_add_tail(&all->list, &w->t->node);
+	token_ref(w->t);
+	store_tx_commit(tx, true, on_made, w);
 	return 0;
 }
 
 int tokens_make(struct tokens *all, const struct token_make *m, token_made_fn *done, void *user, struct status *why)
 {
-	struct making *x;
+	struct waiting *w;
 	int r = -ENOMEM;
 
 	if (!may_make(all, m, why))
 		return -EINVAL;
-	x = calloc(1, sizeof(*x));
-	if (!x)
+	w = waiting_new(all, user);
+	if (!w)
 		return -ENOMEM;
-	list_init(&x->node);
-	x->done = done;
-	x->user = user;
-	draw(x->text);
-	x->t = token_new(all);
-	if (x->t)
-		r = token_fill(x->t, m, x->text);
+	w->made = done;
+	draw(w->text);
+	w->t = token_new(all);
+	if (w->t)
+		r = token_fill(w->t, m, w->text);
 	if (!r)
-		r = commit_new(all, x);
+		r = commit_new(all, w);
 	if (!r)
 		return 0;
-	if (x->t)
-		token_drop_new(x->t);
-	making_free(x);
+	if (w->t)
+		token_drop_new(w->t);
+	waiting_free(w);
 	return r;
 }
 
 /* --- revoking --- */
 
+static void on_revoked(void *user, const struct status *st)
+{
+	struct waiting *w = user;
+	struct token *t = w->t;
+
+	tell_waiting(w, st);
+	token_unref(t);
+}
+
+static int revoke(struct token *t, token_gone_fn *done, void *user)
+{
+	struct waiting *w = waiting_new(t->all, user);
+	struct store_tx *tx;
+
+	if (!w)
+		return -ENOMEM;
+	if (store_tx_new(t->all->store, &tx) < 0) {
+		waiting_free(w);
+		return -ENOMEM;
+	}
+	w->gone = done;
+	w->t = token_ref(t);
+	store_tx_del_gateway_token(tx, t->id);
+	store_tx_commit(tx, true, on_revoked, w);
+	log_info("token_revoked", "token=%s uid=%u", t->id, t->uid);
+	drop(t);
+	return 0;
+}
+
 int tokens_revoke(struct tokens *all, uid_t uid, const char *id, token_gone_fn *done, void *user)
 {
 	list_for_each(n, &all->list) {
 		struct token *t = list_entry(n, struct token, node);
-		struct store_tx *tx;
-		int r;
 
-		if (t->uid != uid || !str_eq(t->id, id))
-			continue;
-		r = store_tx_new(all->store, &tx);
-		if (r < 0)
-			return r;
-		store_tx_del_gateway_token(tx, t->id);
-		store_tx_commit(tx, true, done, user);
-		log_info("token_revoked", "token=%s uid=%u", t->id, uid);
-		drop(t);
-		return 0;
+		if (t->uid == uid && str_eq(t->id, id))
+			return revoke(t, done, user);
 	}
 	return -ENOENT;
 }

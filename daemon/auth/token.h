@@ -63,7 +63,7 @@ struct tokens_options {
 must_check int tokens_new(const struct tokens_options *o, struct tokens **ret);
 /* The store takes changes now: rows of what is over go. */
 void tokens_start(struct tokens *all);
-/* After store_mute(): whoever waits for the store is told nothing more. NULL is fine; returns NULL. */
+/* After store_mute(): whoever waits for the store is told DRAINING. NULL is fine; returns NULL. */
 struct tokens *tokens_free(struct tokens *all);
 
 /* The one that this text is, if it is good now; else NULL. Borrowed until the loop's next pass: who keeps it takes a

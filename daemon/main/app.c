@@ -409,6 +409,8 @@ static int make_server(struct app *a)
 	if (!r)
 		r = svc_file_add(a->server, a->core);
 	if (!r)
+		r = app_token_service_add(a);
+	if (!r)
 		r = app_status_new(a);
 	return r < 0 ? app_failed("the gRPC server", r) : 0;
 }

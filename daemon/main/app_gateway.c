@@ -40,6 +40,12 @@ int app_tokens_start(struct app *a)
 	return 0;
 }
 
+int app_token_service_add(struct app *a)
+{
+	a->svc_token.tokens = a->tokens;
+	return svc_token_add(a->server, &a->svc_token);
+}
+
 /* --- listeners --- */
 
 static int say_taken(const char *address, uint16_t port, int r, bool is_kept, const struct app *a)
@@ -232,6 +238,8 @@ int app_gateway_new(struct app *a)
 	r = make_gateway_tls(a);
 	if (!r)
 		r = make_listeners(a);
+	a->svc_token.url = a->gateway_url;
+	a->svc_token.socket = a->gateway_socket ? get(a, "socket") : NULL;
 	return r ? r : check_loops(a);
 }
 

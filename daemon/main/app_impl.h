@@ -19,6 +19,7 @@
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/socket.h"
 #include "daemon/rpc/svc_daemon.h"
+#include "daemon/rpc/svc_token.h"
 #include "daemon/sandbox/sandbox.h"
 #include "daemon/store/store.h"
 #include "daemon/upstream/pool.h"
@@ -88,6 +89,7 @@ struct app {
 	struct rpc_socket *metrics_socket;	/* as `socket` */
 	struct http_server *metrics;	/* NULL = none */
 	struct tokens *tokens;
+	struct svc_token_options svc_token;
 	struct gateway *gateway;
 	struct tls_server *gateway_tls;	/* NULL = plain */
 	struct rpc_socket *gateway_socket;
@@ -144,6 +146,8 @@ void app_metrics_free(struct app *a);
 /* app_gateway.c: tokens are read before the core starts the store, rows that are over go after it. As app_accounts_new(). */
 must_check int app_tokens_new(struct app *a);
 must_check int app_tokens_start(struct app *a);
+/* -errno. */
+must_check int app_token_service_add(struct app *a);
 must_check int app_gateway_new(struct app *a);
 void app_gateway_free(struct app *a);
 

@@ -18,6 +18,7 @@ METHODS = {
     "SnapshotService": {"Create", "List", "Delete"},
     "LeaseService": {"Hold", "Acquire", "Renew", "Release", "List"},
     "DaemonService": {"Status", "Config", "StopLocal"},
+    "TokenService": {"Create", "List", "Revoke", "Gateway"},
 }
 RUNNING, GONE = 2, 8
 EXITED, SIGNALED = 1, 2

@@ -59,6 +59,9 @@ struct args {
 	uint64_t expires_ms;
 	bool detach;				/* exec, attach */
 	const char *detach_keys, *from;
+	struct words scope;			/* token */
+	const char *on_release;			/* run */
+	bool control;				/* env */
 
 	char **words;		/* what is no option; with `rest`, min_words of them */
 	size_t n_words;
@@ -103,7 +106,7 @@ struct command {
 extern const struct command cmd_create, cmd_ls, cmd_get, cmd_connect, cmd_timeout, cmd_kill, cmd_exec,
 	cmd_ps, cmd_cp, cmd_cat, cmd_files, cmd_stat, cmd_mkdir, cmd_rm, cmd_mv, cmd_watch, cmd_sign, cmd_attach, cmd_logs,
 	cmd_wait, cmd_signal,
-	cmd_lease, cmd_hold, cmd_policy, cmd_events, cmd_status, cmd_pool, cmd_local,
+	cmd_lease, cmd_hold, cmd_run, cmd_env, cmd_token, cmd_policy, cmd_events, cmd_status, cmd_pool, cmd_local,
 	cmd_fork, cmd_pause, cmd_resume, cmd_snapshot, cmd_network, cmd_metrics, cmd_host, cmd_running;
 
 /* cmd_exec.c: what a shell would say of a command that ended so. */

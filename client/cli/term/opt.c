@@ -147,6 +147,13 @@ static int parse_letters(struct parse *p, char *word)
 	return 0;
 }
 
+static void take_rest(struct parse *p)
+{
+	p->args->rest = p->argv + p->at;
+	p->args->n_rest = (size_t)(p->argc - p->at);
+	p->at = p->argc;
+}
+
 /* The program and its arguments, as they are. */
 static int take_program(struct parse *p)
 {
@@ -158,9 +165,7 @@ static int take_program(struct parse *p)
 	else if (word[0] == '-')
 		return usage(p->cmd, "'%s' behind %s is no program; options stand before %s", word,
 			     a->words[a->n_words - 1], a->words[a->n_words - 1]);
-	a->rest = p->argv + p->at;
-	a->n_rest = (size_t)(p->argc - p->at);
-	p->at = p->argc;
+	take_rest(p);
 	return 0;
 }
 
@@ -168,6 +173,11 @@ static int take_word(struct parse *p, char *word)
 {
 	struct args *a = p->args;
 
+	if (p->cmd->takes_rest && !p->cmd->min_words) {	/* this one is the program */
+		p->at--;
+		take_rest(p);
+		return 0;
+	}
 	a->words[a->n_words++] = word;
 	return p->cmd->takes_rest && a->n_words == p->cmd->min_words ? take_program(p) : 0;
 }
@@ -254,6 +264,7 @@ void opt_free(struct args *a)
 	free(a->iam.v);
 	free(a->allow_out.v);
 	free(a->deny_out.v);
+	free(a->scope.v);
 	for (size_t i = 0; i < a->texts.n; i++)
 		free((char *)a->texts.v[i]);
 	free(a->texts.v);

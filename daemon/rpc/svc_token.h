@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* agentbox.v1.TokenService. */
+#ifndef AB_DAEMON_RPC_SVC_TOKEN_H
+#define AB_DAEMON_RPC_SVC_TOKEN_H
+
+#include "proto/base/cc.h"
+
+struct tokens;
+struct rpc_server;
+
+struct svc_token_options {		/* the caller's, as long as the server lives */
+	struct tokens *tokens;
+	const char *url, *socket;	/* where the gateway is; NULL = nowhere */
+};
+
+must_check int svc_token_add(struct rpc_server *s, const struct svc_token_options *o);
+
+#endif
