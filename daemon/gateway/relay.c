@@ -498,14 +498,12 @@ static void proceed(struct gateway_relay *rl, const struct sandbox_glance *s)
 {
 	enum sandbox_state state = s->target.state;
 
-	if (rl->is_health && s->is_sure)
+	if (s->is_sure)
 		open_to(rl, &s->target);
 	else if (rl->is_health && (rl->learnt || state == SANDBOX_PAUSED || state == SANDBOX_PAUSING))
 		answer_absent(rl);
 	else if (rl->is_health)
 		learn(rl, s->target.at.account);
-	else if (state == SANDBOX_SNAPSHOTTING && s->is_sure)
-		open_to(rl, &s->target);
 	else if (resolve_as(rl, s->target.owner_uid, on_found) < 0)
 		answer_errno(rl, -ENOMEM);
 }

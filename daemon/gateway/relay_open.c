@@ -28,10 +28,13 @@ struct passing {
 
 static bool is_of_edge(const char *name)
 {
-	for (unsigned i = 0; i < FLAVOURS; i++)
-		for (unsigned k = 0; k < FLAVOUR_HEADERS; k++)
-			if (str_eq(name, flavour_get((enum flavour_id)i)->headers[k]))
+	for (unsigned i = 0; i < FLAVOURS; i++) {
+		const struct flavour *f = flavour_get((enum flavour_id)i);
+
+		for (unsigned k = 0; *name == *f->headers[0] && k < FLAVOUR_HEADERS; k++)
+			if (str_eq(name, f->headers[k]))
 				return true;
+	}
 	return false;
 }
 

@@ -12,7 +12,7 @@
 static bool is_one_of(const char *name, const char *const *list, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (str_eq(name, list[i]))
+		if (*name == *list[i] && str_eq(name, list[i]))
 			return true;
 	return false;
 }
