@@ -84,7 +84,6 @@ struct cloud_call *cloud_set_timeout(struct cloud *c, const char *id, uint32_t t
 {
 	struct cloud_connect body = { .timeout_s = timeout_s };
 
-	must(timeout_s > 0);
 	return request(c, &(struct request){ FAULT_TIMEOUT, CLOUD_ROUTE_TIMEOUT, id, .doc = CLOUD_DOC_CONNECT,
 					     .body = &body }, ask);
 }

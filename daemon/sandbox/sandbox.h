@@ -176,6 +176,7 @@ must_check int sandbox_get(struct sandbox_core *core, const struct sandbox_call 
 			   uint64_t max_staleness_ms, sandbox_view_fn *done,
 			   struct sandbox_op **ret);
 
+#define SANDBOX_TIMEOUT_NOW UINT64_MAX	/* its end has come, whatever the cloud does then */
 must_check int sandbox_set_timeout(struct sandbox_core *core, const struct sandbox_call *call,
 				   uint64_t timeout_ms, sandbox_view_fn *done,
 				   struct sandbox_op **ret);

@@ -54,6 +54,8 @@ static bool check_timeout(struct sandbox_op *op)
 	struct args *a = op->args;
 	struct status st;
 
+	if (a->is_set && a->timeout_ms == SANDBOX_TIMEOUT_NOW)
+		return true;
 	if (rules_timeout_s(a->timeout_ms, &a->timeout_s)) {
 		a->life_s = a->timeout_s;
 		return true;
@@ -432,12 +434,23 @@ int sandbox_connect(struct sandbox_core *core, const struct sandbox_call *call,
 
 static void timeout_step(struct sandbox_op *op);
 
+/* What the cloud does with one whose end has come is its own: there may be nothing left to be read back. */
+static void end_has_come(struct sandbox_op *op, struct sandbox *b)
+{
+	b->fresh_at_ms = 0;
+	op_end_sandbox_of(op, b, SANDBOX_FROM_CACHE);
+}
+
 static void on_timeout_set(struct cloud_result *r, void *user)
 {
 	struct sandbox_op *op = op_from(user);
+	struct args *a = op->args;
+	struct sandbox *b = op_sandbox(op);
 
 	op->call = NULL;
-	if (r->outcome == CLOUD_DONE)
+	if (r->outcome == CLOUD_DONE && !a->timeout_s && b)
+		end_has_come(op, b);
+	else if (r->outcome == CLOUD_DONE)
 		read_back(op, on_read);
 	else if (r->not_found)
 		op_explain_missing(op);

@@ -52,11 +52,11 @@ static void op_create_fini_args(void *args)
 }
 
 /* The network settings are as they are to be sent. */
-static bool surface_is_valid(const struct cloud_create *c, struct status *st)
+static bool surface_is_valid(const struct cloud_create *c, bool cloud_rules, struct status *st)
 {
 	const struct netrules_with with = {
 		.secure = c->secure == TRI_FALSE ? TRI_FALSE : TRI_TRUE,
-		.knows_tokens = true,
+		.knows_tokens = !cloud_rules,
 		.tokens = c->iam_tokens,
 		.n_tokens = c->n_iam_tokens,
 	};
@@ -67,7 +67,7 @@ static bool surface_is_valid(const struct cloud_create *c, struct status *st)
 		rules_network_fault(&f, st);
 		return false;
 	}
-	return rules_check_lifecycle(&c->lifecycle, st);
+	return cloud_rules || rules_check_lifecycle(&c->lifecycle, st);
 }
 
 static bool asks_to_recreate(const struct policy_change *p)
@@ -78,7 +78,7 @@ static bool asks_to_recreate(const struct policy_change *p)
 static bool is_valid(const struct sandbox_create *c, struct status *st)
 {
 	if (!rules_check_create(c, st) || !policy_check(&c->policy, st) ||
-	    !surface_is_valid(&c->what, st))
+	    !surface_is_valid(&c->what, c->cloud_rules, st))
 		return false;
 	if (c->name || !asks_to_recreate(&c->policy))
 		return true;

@@ -73,6 +73,7 @@ struct sandbox_create {
 	char *name;
 	bool must_create, wait_ready;
 	bool process_lease;		/* the calling process holds a lease from the first moment */
+	bool cloud_rules;		/* what the cloud itself takes of settings is taken, also where it makes no sense */
 	uint64_t sent_deadline_ms;	/* takes the place of the call's deadline once the cloud was asked; 0 = none */
 	struct cloud_create what;	/* as it is sent, but for timeout_s and our tags; template_id NULL = "base" */
 };

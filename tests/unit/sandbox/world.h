@@ -222,7 +222,8 @@ struct answer {
 	enum sandbox_state state;
 	enum sandbox_source source;
 	enum ab_reason gone_reason;
-	uint32_t generation, cpu_count;
+	uint32_t generation, cpu_count, leases;
+	struct policy policy;
 	int64_t started_at_ms, end_at_ms;
 	bool adopted, resumed, is_detail;
 	size_t n_metadata, n, n_running;
@@ -249,6 +250,8 @@ static inline void on_sandbox(void *user, const struct status *st, const struct 
 	a->gone_reason = b->gone_reason;
 	a->generation = b->generation;
 	a->cpu_count = b->cpu_count;
+	a->leases = b->leases;
+	a->policy = b->policy;
 	a->started_at_ms = b->started_at_ms;
 	a->end_at_ms = b->end_at_ms;
 	a->adopted = b->adopted;

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of a call: route, scope of the token, body, in this order; then the handler. Who asks is known before any of it.
+ */
+#include "daemon/gateway/control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/auth/token.h"
+#include "daemon/common/http/reply.h"
+#include "daemon/gateway/refusal.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/quota.h"
+#include "proto/base/str.h"
+#include "proto/cloud/error.h"
+
+#define CONTROL_MAGIC 0x474f4e54u
+
+/* What the core answers; the rest of the contract's table is passed on, or refused by its name. */
+static control_handler *const handlers[CLOUD_ROUTES] = {
+	[CLOUD_ROUTE_HEALTH] = control_health,
+	[CLOUD_ROUTE_CREATE] = control_create_v1,
+	[CLOUD_ROUTE_CREATE_V2] = control_create_v2,
+	[CLOUD_ROUTE_LIST_V1] = control_list_v1,
+	[CLOUD_ROUTE_LIST] = control_list_v2,
+	[CLOUD_ROUTE_METRICS_OF] = control_metrics_of,
+	[CLOUD_ROUTE_GET] = control_get,
+	[CLOUD_ROUTE_DELETE] = control_delete,
+	[CLOUD_ROUTE_TIMEOUT] = control_timeout,
+	[CLOUD_ROUTE_REFRESH] = control_refresh,
+	[CLOUD_ROUTE_CONNECT] = control_connect_v1,
+	[CLOUD_ROUTE_CONNECT_V2] = control_connect_v2,
+	[CLOUD_ROUTE_RESUME] = control_resume,
+	[CLOUD_ROUTE_PAUSE] = control_pause,
+	[CLOUD_ROUTE_FORK] = control_fork,
+	[CLOUD_ROUTE_SNAPSHOT] = control_snapshot,
+	[CLOUD_ROUTE_NETWORK] = control_network,
+	[CLOUD_ROUTE_METRICS] = control_metrics,
+	[CLOUD_ROUTE_LOGS_V1] = control_logs,
+	[CLOUD_ROUTE_LOGS] = control_logs,
+	[CLOUD_ROUTE_SNAPSHOTS] = control_snapshots,
+	[CLOUD_ROUTE_TEMPLATE_DELETE] = control_template_delete,
+	[CLOUD_ROUTE_TEMPLATE_DELETE_RAW] = control_template_delete,
+};
+
+static struct gateway_control *control_from(void *p)
+{
+	struct gateway_control *c = p;
+
+	must(c && c->magic == CONTROL_MAGIC);
+	return c;
+}
+
+/* --- the end of a call --- */
+
+static void control_free(void *p)
+{
+	struct gateway_control *c = control_from(p);
+
+	c->magic = 0;
+	if (c->free_state)
+		c->free_state(c->state);
+	token_unref(c->token);
+	json_decref(c->in);
+	query_fini(&c->query);
+	buf_fini(&c->body);
+	fields_fini(&c->extra);
+	if (c->quota)
+		quota_give(c->quota, c->parsed);
+	quota_unref(c->quota);
+	free(c);
+}
+
+static void control_end(struct gateway_control *c)
+{
+	sandbox_cancel(give(c->op));
+	list_del(&c->node);
+	c->g->counts.controls--;
+	loop_bury(c->g->loop, &c->grave, control_free, c);
+}
+
+void control_reply(struct gateway_control *c, unsigned status, char *json)
+{
+	if (!json && status != 204)
+		reply_abort(give(c->x));
+	else
+		reply_send(give(c->x), status, REPLY_JSON, &c->extra, json, json ? strlen(json) : 0);
+	free(json);
+	control_end(c);
+}
+
+void control_reply_doc(struct gateway_control *c, unsigned status, enum cloud_doc_id doc, const void *v, unsigned part)
+{
+	int e;
+	char *text = cloud_json_text(doc, v, c->flavour, part, &e);
+
+	if (text)
+		control_reply(c, status, text);
+	else if (e == -EINVAL)
+		control_refuse(c, 500, "the cloud said something of the sandbox that is not UTF-8");
+	else
+		control_no_memory(c);
+}
+
+void control_reply_list(struct gateway_control *c, unsigned status, struct doc_list *l)
+{
+	char *text = doc_list_take(l);
+
+	if (text)
+		control_reply(c, status, text);
+	else
+		control_no_memory(c);
+}
+
+static void printf_like(5, 0) refuse_as(struct gateway_control *c, unsigned status, const char *error_code,
+					const char *prefix, const char *fmt, va_list ap)
+{
+	c->g->counts.refused++;
+	control_reply(c, status, answer_error(status, error_code, c->flavour, prefix, fmt, ap));
+}
+
+void control_refuse(struct gateway_control *c, unsigned status, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	refuse_as(c, status, NULL, "", fmt, ap);
+	va_end(ap);
+}
+
+void control_invalid(struct gateway_control *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	refuse_as(c, 400, NULL, "validation error: ", fmt, ap);
+	va_end(ap);
+}
+
+void control_no_memory(struct gateway_control *c)
+{
+	control_refuse(c, 503, "out of memory");
+}
+
+printf_like(4, 5) static void refuse_for(struct gateway_control *c, const struct status *st, enum cloud_route to,
+					 const char *fmt, ...)
+{
+	struct refusal r;
+	va_list ap;
+
+	refusal_of(st, to, &r);
+	/* Without memory for it the answer is one header short. */
+	if (r.retry_after_s)
+		(void)!fields_printf(&c->extra, "retry-after", "%u", r.retry_after_s);
+	va_start(ap, fmt);
+	refuse_as(c, r.http, r.error_code, "", fmt, ap);
+	va_end(ap);
+}
+
+void control_fail(struct gateway_control *c, const struct status *st)
+{
+	/* In these very words for all that is not there, whoever's it is. */
+	if (st->reason == R_SANDBOX_NOT_FOUND && c->id[0])
+		refuse_for(c, st, c->to, "sandbox \"%s\" doesn't exist or you don't have access to it", c->id);
+	else
+		refuse_for(c, st, c->to, "%s", st->text);
+}
+
+/* --- what handlers need --- */
+
+bool control_take(struct gateway_control *c, enum cloud_doc_id doc, void *ret)
+{
+	struct cloud_json_error why;
+	int e = cloud_json_take(doc, c->in, ret, &why);
+
+	if (e == -ENOMEM)
+		control_no_memory(c);
+	else if (e < 0)
+		control_invalid(c, "request body has an error: %s", why.text);
+	return e == 0;
+}
+
+struct sandbox_call control_call(struct gateway_control *c, const char *sandbox)
+{
+	return (struct sandbox_call){ .who = &c->who, .sandbox = sandbox, .deadline_ms = c->deadline_ms, .user = c };
+}
+
+void control_started(struct gateway_control *c, int r)
+{
+	struct status st;
+
+	if (!r)
+		return;
+	c->op = NULL;
+	status_errno(&st, r, "asking");
+	control_fail(c, &st);
+}
+
+struct gateway_control *control_done(void *user)
+{
+	struct gateway_control *c = control_from(user);
+
+	c->op = NULL;
+	return c;
+}
+
+bool control_is_run(const struct gateway_control *c)
+{
+	return c->token->run.pid;
+}
+
+int control_put_age(struct gateway_control *c, enum sandbox_source source, int64_t as_of_ms)
+{
+	static const char *const names[] = {
+		[SANDBOX_FROM_CLOUD] = "cloud", [SANDBOX_FROM_CACHE] = "cache",
+		[SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE] = "cache-cloud-unreachable",
+	};
+	int64_t age_s = as_of_ms ? (clock_wall_ms() - as_of_ms) / 1000 : 0;
+	int r = fields_printf(&c->extra, "age", "%lld", (long long)MAX(age_s, (int64_t)0));
+
+	return r < 0 ? r : fields_put(&c->extra, "agentboxd-source", names[source]);
+}
+
+const char *control_header(const struct gateway_control *c, const char *name)
+{
+	return reply_request(c->x, name);
+}
+
+/* --- the beginning of a call --- */
+
+/* A path that the contract has and nobody here answers. */
+static void refuse_unanswered(struct gateway_control *c)
+{
+	const struct cloud_route_info *i = cloud_route_info(c->to);
+
+	control_refuse(c, 403, "agentboxd does not pass %s %s on: a token of its gateway is no key of the account ([uid %u] "
+			       "relay = none)", i->method, i->path, c->who.uid);
+}
+
+static bool control_match(struct gateway_control *c)
+{
+	const char *method = reply_request(c->x, ":method");
+
+	c->to = cloud_route_find(method ? method : "", c->query.segments, c->query.n_segments);
+	if (c->to < CLOUD_ROUTES && handlers[c->to])
+		return true;
+	if (c->to < CLOUD_ROUTES)
+		refuse_unanswered(c);
+	else if (c->to == CLOUD_ROUTE_METHOD)
+		control_invalid(c, "method not allowed");
+	else
+		control_refuse(c, 404, "validation error: no matching operation was found");
+	return false;
+}
+
+static bool control_take_id(struct gateway_control *c)
+{
+	size_t at = cloud_route_parameter(c->to, "{id}");
+
+	if (at >= c->query.n_segments || cloud_id_parse(c->query.segments[at], c->id) == 0)
+		return true;
+	c->id[0] = '\0';
+	control_refuse(c, 400, "Invalid sandbox ID");
+	return false;
+}
+
+/* --- the scope of a token --- */
+
+static void on_outside(void *user, const struct status *st, const struct sandbox_view *v)
+{
+	struct gateway_control *c = control_done(user);
+
+	if (status_ok(st))
+		control_refuse(c, 403, "this token is not for sandbox %s", c->id);
+	else
+		control_fail(c, st);
+}
+
+/* Whether it is there is told to its owner alone: what is not the owner's is answered as by any other token. */
+static void refuse_outside(struct gateway_control *c)
+{
+	struct sandbox_call call = control_call(c, c->id);
+
+	control_started(c, sandbox_get(c->g->o.core, &call, SANDBOX_STALENESS_DEFAULT, on_outside, &c->op));
+}
+
+static bool is_for_any_token(enum cloud_route to)
+{
+	return to == CLOUD_ROUTE_HEALTH || to == CLOUD_ROUTE_LIST || to == CLOUD_ROUTE_LIST_V1 ||
+	       to == CLOUD_ROUTE_METRICS_OF;
+}
+
+/* What a token for some sandboxes may not: make others, or change what all share. */
+static bool leads_outside(const struct gateway_control *c)
+{
+	return c->token->n_sandboxes && (c->to == CLOUD_ROUTE_FORK || c->to == CLOUD_ROUTE_SNAPSHOT ||
+			      (!c->id[0] && !is_for_any_token(c->to)));
+}
+
+static void refuse_for_memory(struct gateway_control *c)
+{
+	(void)!fields_put(&c->extra, "retry-after", "1");
+	control_refuse(c, 429, "uid %u has too many bytes of requests under way", c->who.uid);
+}
+
+static bool charge_parsed(struct gateway_control *c)
+{
+	size_t n = CONTROL_PARSED * buf_len(&c->body);
+
+	if (c->quota && quota_take(c->quota, n) < 0)
+		return false;
+	c->parsed = n;
+	return true;
+}
+
+static void control_run(struct gateway_control *c)
+{
+	char why[ANSWER_WHY_MAX];
+
+	if (c->id[0] && !token_covers(c->token, c->id))
+		refuse_outside(c);
+	else if (leads_outside(c))
+		control_refuse(c, 403, "this token is for %zu of your sandboxes and can neither make nor delete anything else",
+			       c->token->n_sandboxes);
+	else if (!charge_parsed(c))
+		refuse_for_memory(c);
+	else if (answer_read_body(c->to, reply_request(c->x, "content-type"), buf_data(&c->body), buf_len(&c->body), &c->in,
+				  why) < 0)
+		control_refuse(c, 400, "%s", why);
+	else
+		handlers[c->to](c);
+}
+
+/* --- the body --- */
+
+static size_t bytes_of_uid(const struct gateway_control *c)
+{
+	size_t n = 0;
+
+	list_for_each(i, &c->g->controls) {
+		const struct gateway_control *o = list_entry(i, struct gateway_control, node);
+
+		if (o->who.uid == c->who.uid)
+			n += buf_len(&o->body);
+	}
+	return n;
+}
+
+/* Takes what came. False when the call ended. */
+static bool control_read(struct gateway_control *c)
+{
+	const uint8_t *p;
+	size_t n = http_stream_peek(c->x, &p);
+	int e = 0;
+
+	if (n && bytes_of_uid(c) + n > CONTROL_UID_BODY_MAX) {
+		refuse_for_memory(c);
+		return false;
+	}
+	if (n) {
+		e = buf_put(&c->body, p, n);
+		http_stream_consume(c->x, n);
+	}
+	if (e == -ENOBUFS && buf_room(&c->body) >= n)
+		refuse_for_memory(c);
+	else if (e == -ENOBUFS)
+		control_refuse(c, 413, "the request body is larger than %u bytes", ANSWER_BODY_MAX);
+	else if (e < 0)
+		control_no_memory(c);
+	return !e;
+}
+
+static void control_gone(struct gateway_control *c)
+{
+	http_stream_release(give(c->x));
+	control_end(c);
+}
+
+static void on_waiting(struct http_stream *x, void *user)
+{
+	if (http_stream_closed(x, NULL) != HTTP_OPEN)
+		control_gone(control_from(user));
+}
+
+static void on_reading(struct http_stream *x, void *user)
+{
+	struct gateway_control *c = control_from(user);
+
+	if (http_stream_closed(x, NULL) != HTTP_OPEN) {
+		control_gone(c);
+		return;
+	}
+	if (!control_read(c) || !http_stream_at_end(x))
+		return;
+	http_stream_set_owner(x, on_waiting, c);
+	control_run(c);
+}
+
+static bool length_is_bad(const struct gateway_control *c)
+{
+	const char *length = reply_request(c->x, "content-length");
+	uint64_t n;
+
+	return length && str_u64(length, strlen(length), ANSWER_BODY_MAX, &n) < 0;
+}
+
+static struct gateway_control *control_new(struct gateway *g, struct http_stream *x, const struct gateway_caller *by)
+{
+	struct gateway_control *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->magic = CONTROL_MAGIC;
+	c->g = g;
+	c->x = x;
+	c->to = CLOUD_ROUTE_UNKNOWN;
+	c->deadline_ms = clock_boot_ms() + CONTROL_DEADLINE_MS;
+	buf_init(&c->body, ANSWER_BODY_MAX);
+	c->quota = g->quota ? quota_ref(g->quota) : NULL;
+	buf_set_quota(&c->body, c->quota);
+	c->who = by->who;
+	c->token = token_ref(by->token);
+	c->flavour = by->flavour;
+	list_add_tail(&g->controls, &c->node);
+	g->counts.controls++;
+	return c;
+}
+
+void gateway_control_request(struct gateway *g, struct http_stream *x, const struct gateway_caller *by)
+{
+	struct gateway_control *c = control_new(g, x, by);
+	const char *path = reply_request(x, ":path");
+	int e;
+
+	if (!c) {
+		reply_abort(x);
+		return;
+	}
+	http_stream_set_owner(x, on_reading, c);
+	e = query_parse(path ? path : "", &c->query);
+	if (e == -ENOMEM)
+		control_no_memory(c);
+	else if (e < 0)
+		control_invalid(c, "malformed path or query");
+	else if (!control_match(c) || !control_take_id(c))
+		return;
+	else if (length_is_bad(c))
+		control_refuse(c, 413, "the request body is larger than %u bytes", ANSWER_BODY_MAX);
+	else
+		on_reading(x, c);
+}
+
+void gateway_control_end_all(struct gateway *g)
+{
+	struct status st;
+
+	status_set(&st, R_DRAINING, "the daemon is stopping");
+	list_for_each_safe(n, &g->controls)
+		control_fail(list_entry(n, struct gateway_control, node), &st);
+}
