@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "daemon/auth/token.h"
+#include "daemon/auth/uid_quota.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/gateway/refusal.h"
 #include "proto/base/clock.h"
@@ -237,8 +238,8 @@ static void refuse_unanswered(struct gateway_control *c)
 {
 	const struct cloud_route_info *i = cloud_route_info(c->to);
 
-	control_refuse(c, 403, "agentboxd does not pass %s %s on: a token of its gateway is no key of the account ([uid %u] "
-			       "relay = none)", i->method, i->path, c->who.uid);
+	control_refuse(c, 403, "agentboxd does not pass %s %s on: a token of its gateway is no key of the account", i->method,
+		       i->path);
 }
 
 static bool control_match(struct gateway_control *c)
@@ -337,19 +338,6 @@ static void control_run(struct gateway_control *c)
 
 /* --- the body --- */
 
-static size_t bytes_of_uid(const struct gateway_control *c)
-{
-	size_t n = 0;
-
-	list_for_each(i, &c->g->controls) {
-		const struct gateway_control *o = list_entry(i, struct gateway_control, node);
-
-		if (o->who.uid == c->who.uid)
-			n += buf_len(&o->body);
-	}
-	return n;
-}
-
 /* Takes what came. False when the call ended. */
 static bool control_read(struct gateway_control *c)
 {
@@ -357,10 +345,6 @@ static bool control_read(struct gateway_control *c)
 	size_t n = http_stream_peek(c->x, &p);
 	int e = 0;
 
-	if (n && bytes_of_uid(c) + n > CONTROL_UID_BODY_MAX) {
-		refuse_for_memory(c);
-		return false;
-	}
 	if (n) {
 		e = buf_put(&c->body, p, n);
 		http_stream_consume(c->x, n);
@@ -420,7 +404,7 @@ static struct gateway_control *control_new(struct gateway *g, struct http_stream
 	c->to = CLOUD_ROUTE_UNKNOWN;
 	c->deadline_ms = clock_boot_ms() + CONTROL_DEADLINE_MS;
 	buf_init(&c->body, ANSWER_BODY_MAX);
-	c->quota = g->quota ? quota_ref(g->quota) : NULL;
+	c->quota = g->o.quotas ? uid_quota(g->o.quotas, by->who.uid) : NULL;
 	buf_set_quota(&c->body, c->quota);
 	c->who = by->who;
 	c->token = token_ref(by->token);

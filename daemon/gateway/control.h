@@ -21,7 +21,6 @@
 
 #define CONTROL_PARSED	    4u		/* what is parsed takes up to so many times its text */
 #define CONTROL_DEADLINE_MS 70000u	/* of a call: the cloud's own */
-#define CONTROL_UID_BODY_MAX (32u * 1024 * 1024)	/* bytes of bodies that one uid's calls hold at once; 429 above it */
 
 struct gateway_control {
 	uint32_t magic;
@@ -37,7 +36,7 @@ struct gateway_control {
 	struct query query;
 	struct buf body;
 	json_t *in;			/* an object; NULL without a body */
-	struct quota *quota;		/* a reference: outlives the gateway; NULL = none */
+	struct quota *quota;		/* of the token's uid; a reference; NULL = nobody counts */
 	size_t parsed;			/* charged to it for what `in` takes */
 	struct fields extra;		/* headers of the answer */
 	struct sandbox_op *op;		/* what it waits for */

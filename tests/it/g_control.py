@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""The gateway's control plane (GATEWAY §2): what agentbox-local's routes are judged by, judged again through gateway → agentboxd →
+agentbox-local, with a token of the gateway in the place of the cloud's key."""
+import shutil
+import socket
+
+import pytest
+
+import harness
+import i_abox_local
+import i_wire_list
+import i_wire_pause
+import i_wire_sandbox
+import i_wire_snap
+from conftest import built
+from i_wire_list import three  # noqa: F401
+from wire import Client
+
+
+class Through(Client):
+    """Everything goes through the gateway; `direct` is agentbox-local itself."""
+
+    def __init__(self, local, daemon, port, token):
+        Client.__init__(self, "http://127.0.0.1:%d" % port, token)
+        self.name, self.cloud, self.daemon, self.fake = "gateway", local, daemon, False
+        self.direct = Client(local.plain_url, local.key)
+
+    def needs(self, capability):
+        reason = self.cloud.lacks(capability)
+        if reason:
+            pytest.skip(reason)
+
+    def close(self):
+        self.direct.close()
+        Client.close(self)
+
+
+@pytest.fixture(scope="module")
+def gateway_daemon(local_session):
+    """A user's own: it has the whole account, as who has the key."""
+    built(harness.AGENTBOXD)
+    runtime = harness.temp_dir("abx-")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    d = harness.Daemon(local_session, {"gateway": {"listen": "127.0.0.1:%d" % port}},
+                       env={"XDG_RUNTIME_DIR": runtime, "HOME": runtime})
+    yield d, port, "e2b_" + d.ctl("token", "create").stdout.strip()[3:]
+    d.close()
+    shutil.rmtree(runtime, ignore_errors=True)
+
+
+@pytest.fixture(name="real")
+def make_real(local, gateway_daemon):
+    c = Through(local, *gateway_daemon)
+    yield c
+    c.close()
+
+
+@pytest.fixture(name="server")
+def make_server(real):
+    return real
+
+
+# What the gateway answers otherwise, and why. docs/internals/gateway.md says the same.
+OTHERWISE = {
+    "test_health_needs_no_key",                     # a token is needed for everything
+    "test_case_027_not_secure",                     # who has no access token shows Agentboxd-Token to the agent
+    "test_newer_connect_of_a_paused_one",           # memory=false is refused: the core resumes with what was kept
+    "test_case_058_auto_resume",                    # GET /health wakes nothing
+    "test_case_058_auto_resume_after_a_call",
+    # They end with a header of agentbox-local's own, which is not passed on.
+    "test_case_045_pause_looks_paused", "test_case_047_without_memory", "test_case_070_fork", "test_case_074_snapshot",
+}
+
+
+# Templates are the account's: what asks for them goes past the core, and is refused.
+SDK_OTHERWISE = {"template_exists", "template_get_tags", "template_tags_of_a_snapshot", "template_build"}
+
+
+def judged_again(*modules):
+    """The tests of these modules that need no cloud of their own."""
+    for m in modules:
+        for name, test in vars(m).items():
+            if name.startswith("test_") and name not in OTHERWISE:
+                names = test.__code__.co_varnames[:test.__code__.co_argcount]
+                if ("real" in names or "server" in names) and not {"own", "fake"} & set(names):
+                    yield "%s_%s" % (name, m.__name__[7:]), test
+
+
+globals().update(judged_again(i_wire_sandbox, i_wire_list, i_wire_pause, i_wire_snap))
+
+
+# --- AgentBox's own SDK, as it is
+
+@pytest.mark.parametrize("check", i_abox_local.CHECKS)
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_sdk_through_the_gateway(mode, check, gateway_daemon):
+    """Every method of the SDK's reference, with nothing but its three variables set."""
+    if i_abox_local.MISSING:
+        pytest.skip(i_abox_local.MISSING)
+    _, port, token = gateway_daemon
+    wrong = i_abox_local.by_url(mode, "http://localhost:%d" % port, "ab_" + token[4:])[check]
+    if check in SDK_OTHERWISE:
+        assert "agentboxd does not pass" in wrong or check == "template_exists", wrong
+    else:
+        assert not wrong, wrong
