@@ -75,6 +75,7 @@ int ab_token_revoke_start(struct ab_client *c, const char *id, const struct ab_c
 		.path = PATH("Revoke"),
 		.reply = &agentbox__v1__revoke_token_response__descriptor,
 		.on_reply = on_token_revoked,
+		.repeatable = true,
 	};
 	Agentbox__V1__RevokeTokenRequest req = AGENTBOX__V1__REVOKE_TOKEN_REQUEST__INIT;
 
