@@ -22,7 +22,7 @@
 #define INTERIM_MAX	 16u	/* 1xx heads before a final one */
 #define PIPELINE_BYTES	 65536u /* read ahead of the answer; above, reading stops */
 #define SEND_MAX_DEFAULT (256u * 1024)
-#define WINDOW_DEFAULT	 (256u * 1024)
+#define WINDOW_MAX	 (256u * 1024)
 
 int h1conn_start(struct http_conn *c)
 {
@@ -40,7 +40,8 @@ int h1conn_start(struct http_conn *c)
 	buf_set_quota(&h->out, c->quota);
 	h->phase = c->server_role ? H1_HEAD : H1_WAIT;
 	h->keep_alive = true;
-	h->window = c->stream_window ? c->stream_window : WINDOW_DEFAULT;
+	/* The kernel's buffers come on top: more would hold memory and move nothing faster. */
+	h->window = c->stream_window ? MIN(c->stream_window, WINDOW_MAX) : WINDOW_MAX;
 	h->send_max = c->send_max ? c->send_max : SEND_MAX_DEFAULT;
 	list_init(&h->ready);
 	c->engine = h;
