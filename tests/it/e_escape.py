@@ -134,6 +134,19 @@ def test_no_way_to_more_privilege(real, box):
     assert first and not [m for m in first if m[1] == b"0" and int(m[2]) > 1 and os.getuid() == 0], out
 
 
+@pytest.mark.parametrize("user", ["root", "user"])
+def test_limits_of_the_first_process(real, user):
+    """G-8: nobody inside lowers what every later command would inherit, and could not be raised again; one's own limits one may."""
+    box = real.create()
+    for limit in ("--nofile=3:3", "--nproc=1:1", "--fsize=0:0", "--as=4096:4096"):
+        out, code = sh(real, box, "prlimit --pid 1 " + limit, user=user)
+        assert code != 0, (limit, out)
+    assert sh(real, box, "prlimit --nofile=64:64 sh -c 'ulimit -n' && ulimit -n 32 && ulimit -n", user=user)[0] == b"64\n32\n"
+    real.write(box, "/home/user/f", b"later")
+    out, code = sh(real, box, "echo x > /tmp/f-%s && cat /tmp/f-%s /home/user/f && sh -c 'ulimit -Hn'" % (user, user), user=user)
+    assert code == 0 and out.startswith(b"x\nlater") and int(out.split()[-1].lstrip(b"later")) > 1000, out
+
+
 def test_system_calls(real, box):
     """What only a kernel bug would want: not reachable."""
     calls = {"bpf": 321, "keyctl": 250, "add_key": 248, "perf_event_open": 298, "userfaultfd": 323, "kexec_load": 246,

@@ -105,6 +105,16 @@ static void deny_bits(struct filter *f, long nr, unsigned arg, uint32_t bits)
 	nssec_answer(f, SECCOMP_RET_ALLOW);
 }
 
+/* Call `nr` fails if its argument is that number. */
+static void deny_value(struct filter *f, long nr, unsigned arg, uint32_t value)
+{
+	unless_eq(f, (uint32_t)nr, 4);
+	load(f, ARG(arg));
+	unless_eq(f, value, 1);
+	nssec_answer(f, ERRNO(EPERM));
+	nssec_answer(f, SECCOMP_RET_ALLOW);
+}
+
 static void deny_ioctls(struct filter *f)
 {
 	unless_eq(f, SYS_ioctl, 5);
@@ -166,6 +176,8 @@ static int install_main(uint32_t namespaces)
 		deny(&f, absent[i], ENOSYS);
 	deny_bits(&f, SYS_unshare, 0, namespaces);
 	deny_bits(&f, SYS_clone, 0, namespaces);
+	/* A hard limit of the init's is every later command's, and nobody could raise it again. */
+	deny_value(&f, SYS_prlimit64, 0, 1);
 	deny_ioctls(&f);
 	allow_families(&f);
 	nssec_answer(&f, SECCOMP_RET_ALLOW);
