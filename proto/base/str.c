@@ -480,18 +480,21 @@ void str_rfc3339(int64_t us, int frac, char ret[40])
 	long sub = (long)(us - sec * 1000000);
 	time_t t = (time_t)sec;
 	struct tm tm;
-	size_t n;
+	int n;
 
 	gmtime_r(&t, &tm);
-	n = strftime(ret, 32, "%Y-%m-%dT%H:%M:%S", &tm);
+	/* Four digits of the year, which strftime() does not promise. */
+	n = snprintf(ret, 32, "%04u-%02u-%02uT%02u:%02u:%02u", (unsigned)MAX(tm.tm_year + 1900, 0) % 1000000u,
+		     (unsigned)(tm.tm_mon + 1) % 100u, (unsigned)tm.tm_mday % 100u, (unsigned)tm.tm_hour % 100u,
+		     (unsigned)tm.tm_min % 100u, (unsigned)tm.tm_sec % 100u);
 	if (frac == 3)
-		snprintf(ret + n, 40 - n, ".%03ldZ", sub / 1000);
+		snprintf(ret + n, 40 - (size_t)n, ".%03ldZ", sub / 1000);
 	else if (frac == 6)
-		snprintf(ret + n, 40 - n, ".%06ldZ", sub);
+		snprintf(ret + n, 40 - (size_t)n, ".%06ldZ", sub);
 	else if (frac == 9)
-		snprintf(ret + n, 40 - n, ".%06ld000Z", sub);
+		snprintf(ret + n, 40 - (size_t)n, ".%06ld000Z", sub);
 	else
-		snprintf(ret + n, 40 - n, "Z");
+		snprintf(ret + n, 40 - (size_t)n, "Z");
 }
 
 void str_clean_path(char *path)

@@ -145,6 +145,13 @@ TEST(rfc3339)
 	}
 	str_rfc3339(1787306400123456, 6, out);
 	CHECK_STR(out, "2026-08-21T10:00:00.123456Z");
+	/* G-8: four digits of the year */
+	str_rfc3339(-62135596800000000, 6, out);
+	CHECK_STR(out, "0001-01-01T00:00:00.000000Z");
+	str_rfc3339(-30610224000000001, 3, out);
+	CHECK_STR(out, "0999-12-31T23:59:59.999Z");
+	str_rfc3339(253402300800000000, 0, out);
+	CHECK_STR(out, "10000-01-01T00:00:00Z");
 	str_rfc3339(-1, 6, out);
 	CHECK_STR(out, "1969-12-31T23:59:59.999999Z");
 }
