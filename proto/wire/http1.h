@@ -115,6 +115,7 @@ struct http1_write {
 	uint64_t length;
 	bool close;			/* adds "connection: close" */
 	bool keep_alive;		/* adds "connection: keep-alive": answers to HTTP/1.0 */
+	bool title_names;		/* Content-Length, not content-length: for programs that look at it */
 	const char *upgrade;		/* a field value of the head: adds "connection: Upgrade" and it */
 };
 
@@ -130,6 +131,6 @@ must_check int http1_write_response(struct buf *out, const struct fields *head,
 /* Writes "1a2b\r\n"; returns its length. After the n bytes comes "\r\n". n > 0. */
 size_t http1_chunk_head(char ret[HTTP1_CHUNK_HEAD_MAX], size_t n);
 /* "0\r\n", trailers (may be NULL), "\r\n". */
-must_check int http1_write_last_chunk(struct buf *out, const struct fields *trailers);
+must_check int http1_write_last_chunk(struct buf *out, const struct fields *trailers, bool title_names);
 
 #endif

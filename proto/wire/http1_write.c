@@ -131,6 +131,24 @@ static char *write_framing(char *at, const struct http1_write *w)
 	return copy(at, "\r\n", 2);
 }
 
+/* The names of the lines from `s` on, as Go's and most other programs write them. */
+static void title_names(char *s, const char *end)
+{
+	bool in_name = true, first = true;
+
+	for (; s < end; s++) {
+		if (*s == '\n') {
+			in_name = first = true;
+			continue;
+		}
+		if (*s == ':')
+			in_name = false;
+		if (in_name && first && *s >= 'a' && *s <= 'z')
+			*s = (char)(*s - 'a' + 'A');
+		first = *s == '-';
+	}
+}
+
 #define FRAMING_MAX_BYTES 192u
 
 int http1_write_request(struct buf *out, const struct fields *head, const struct http1_write *w)
@@ -138,7 +156,7 @@ int http1_write_request(struct buf *out, const struct fields *head, const struct
 	const char *method = fields_get(head, ":method"), *path = fields_get(head, ":path");
 	const char *authority = fields_get(head, ":authority");
 	size_t n, max;
-	char *at, *start;
+	char *at, *start, *names;
 	int r;
 
 	if (!method || !path || !authority || !http1_is_token((const uint8_t *)method, strlen(method)) ||
@@ -156,11 +174,14 @@ int http1_write_request(struct buf *out, const struct fields *head, const struct
 	at = copy_str(at, method);
 	at = copy(at, " ", 1);
 	at = copy_str(at, path);
-	at = copy_str(at, " HTTP/1.1\r\nhost: ");
+	at = names = copy_str(at, " HTTP/1.1\r\n");
+	at = copy_str(at, "host: ");
 	at = copy_str(at, authority);
 	at = copy(at, "\r\n", 2);
 	at = write_fields(at, head);
 	at = write_framing(at, w);
+	if (w->title_names)
+		title_names(names, at);
 	buf_added(out, (size_t)(at - start));
 	return 0;
 }
@@ -170,7 +191,7 @@ int http1_write_response(struct buf *out, const struct fields *head, const struc
 	const char *status = fields_get(head, ":status");
 	uint64_t code;
 	size_t n, max;
-	char *at, *start;
+	char *at, *start, *names;
 	int r;
 
 	if (!status || strlen(status) != 3 || str_u64(status, 3, 999, &code) < 0 || code < 100)
@@ -188,12 +209,14 @@ int http1_write_response(struct buf *out, const struct fields *head, const struc
 	at = copy(at, status, 3);
 	at = copy(at, " ", 1);
 	at = copy_str(at, http1_reason((unsigned)code));
-	at = copy(at, "\r\n", 2);
+	at = names = copy(at, "\r\n", 2);
 	at = write_fields(at, head);
 	if (code < 200 && !w->upgrade)
 		at = copy(at, "\r\n", 2);
 	else
 		at = write_framing(at, w);
+	if (w->title_names)
+		title_names(names, at);
 	buf_added(out, (size_t)(at - start));
 	return 0;
 }
@@ -203,7 +226,7 @@ size_t http1_chunk_head(char ret[HTTP1_CHUNK_HEAD_MAX], size_t n)
 	return (size_t)snprintf(ret, HTTP1_CHUNK_HEAD_MAX, "%zx\r\n", n);
 }
 
-int http1_write_last_chunk(struct buf *out, const struct fields *trailers)
+int http1_write_last_chunk(struct buf *out, const struct fields *trailers, bool title)
 {
 	size_t n = 0;
 	char *at, *start;
@@ -223,6 +246,8 @@ int http1_write_last_chunk(struct buf *out, const struct fields *trailers)
 	if (trailers)
 		at = write_fields(at, trailers);
 	at = copy(at, "\r\n", 2);
+	if (title)
+		title_names(start + 3, at);
 	buf_added(out, (size_t)(at - start));
 	return 0;
 }

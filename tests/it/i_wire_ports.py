@@ -410,3 +410,35 @@ def test_case_133_logs(real):
     old = real.api("GET", "/sandboxes/%s/logs" % box["sandboxID"]).json()
     assert len(old["logs"]) == len(old["logEntries"]) == 3 and old["logs"][0]["line"]
     refused(real.api("GET", "/v2/sandboxes/i00000000000000000000/logs"), 404)
+
+
+BARE = """import socket
+s = socket.create_server(("127.0.0.1", 8010))
+print("up", flush=True)
+while True:
+    c, _ = s.accept()
+    head = b""
+    while not head.endswith(b"\\r\\n\\r\\n"):
+        head += c.recv(65536)
+    c.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\nX-From-Program: a-b\\r\\nETag: w\\r\\n\\r\\n" % len(head) + head)
+    c.close()
+"""
+
+
+def test_e_6_names_of_headers(real):
+    """E-6: on HTTP/1.1 names arrive in the case that Go's proxies, and with them the cloud, write, both ways."""
+    box = real.create()
+    with real.start(box, argv=["/usr/bin/python3", "-u", "-c", BARE]) as s:
+        events = (event_of(m) for m in s)
+        assert next(e for e in events if e[0] == "stdout")
+        with socket.create_connection((real.address, real.port), 10) as c:
+            c.sendall(("GET /x-y HTTP/1.1\r\nhost: 8010-%s.localhost\r\nX-MiXed-case: v-V\r\naccept: */*\r\nConnection: close\r\n\r\n"
+                       % box["sandboxID"]).encode())
+            got = b""
+            while more := c.recv(65536):
+                got += more
+        head, _, seen = got.decode().partition("\r\n\r\n")
+        for line in ("Host: 8010-%s.localhost" % box["sandboxID"], "X-Mixed-Case: v-V", "Accept: */*"):
+            assert line in seen.split("\r\n"), seen
+        for line in ("X-From-Program: a-b", "Etag: w", "Content-Length: %d" % len(seen)):
+            assert line in head.split("\r\n"), head

@@ -114,7 +114,7 @@ static int promised(struct h1_stream *x, const struct fields *head)
 
 int h1_stream_send_request(struct h1 *h, struct h1_stream *x, const struct fields *head, bool end)
 {
-	struct http1_write w = { .framing = HTTP1_BODY_NONE };
+	struct http1_write w = { .framing = HTTP1_BODY_NONE, .title_names = h->c->title_names };
 	const char *method = fields_get(head, ":method");
 	int r = promised(x, head);
 
@@ -140,7 +140,7 @@ int h1_stream_send_request(struct h1 *h, struct h1_stream *x, const struct field
 static int send_interim(struct h1 *h, struct h1_stream *x, const struct fields *head,
 			const char *status)
 {
-	struct http1_write w = { .framing = HTTP1_BODY_NONE };
+	struct http1_write w = { .framing = HTTP1_BODY_NONE, .title_names = h->c->title_names };
 
 	if (str_eq(status, "101"))
 		return -EINVAL;		/* http_stream_can_upgrade() was false */
@@ -151,7 +151,7 @@ static int send_interim(struct h1 *h, struct h1_stream *x, const struct fields *
 
 static int agree_to_upgrade(struct h1 *h, struct h1_stream *x, const struct fields *head)
 {
-	struct http1_write w = { .framing = HTTP1_BODY_NONE, .upgrade = fields_get(head, "upgrade") };
+	struct http1_write w = { .framing = HTTP1_BODY_NONE, .title_names = h->c->title_names, .upgrade = fields_get(head, "upgrade") };
 	int r = w.upgrade ? http1_write_response(&h->out, head, &w) : -EINVAL;
 
 	if (r < 0)
@@ -172,7 +172,7 @@ int h1_stream_respond(struct http_stream *hx, const struct fields *head, bool en
 {
 	struct h1_stream *x = http_stream_of(hx);
 	const char *status = fields_get(head, ":status");
-	struct http1_write w = { .framing = HTTP1_BODY_NONE };
+	struct http1_write w = { .framing = HTTP1_BODY_NONE, .title_names = hx->c->title_names };
 	struct h1 *h;
 	int r;
 
@@ -281,7 +281,7 @@ int h1_stream_finish(struct http_stream *hx, const struct fields *trailers)
 		return -EPIPE;
 	}
 	if (x->chunked && !x->bodyless)
-		r = http1_write_last_chunk(&engine(x)->out, trailers);
+		r = http1_write_last_chunk(&engine(x)->out, trailers, hx->c->title_names);
 	if (r < 0)
 		return r;
 	x->finished = true;

@@ -524,6 +524,7 @@ int conn_new(const struct http_conn_options *o, struct http_conn **ret)
 	c->loop = o->loop;
 	c->server = o->server;
 	c->server_role = o->server;
+	c->title_names = so && so->title_names;
 	c->guest = o->guest ? guest_ref(o->guest) : NULL;
 	c->stream_window = o->stream_window;
 	c->send_max = o->send_max;
@@ -573,6 +574,7 @@ int http_conn_adopt(const struct http_adopt_options *o, struct http_conn **ret)
 		conn_discard(c);
 		return -ENOMEM;
 	}
+	c->title_names = o->title_names;
 	c->closed = o->closed;
 	c->owner = o->user;
 	conn_touch(c);

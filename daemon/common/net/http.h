@@ -123,6 +123,7 @@ struct http_server_options {
 	struct loop *loop;
 	int listen_fd;			/* taken over; non-blocking, listening */
 	struct tls_server *tls;		/* NULL = plain; not owned */
+	bool title_names;		/* HTTP/1.1: Content-Length, not content-length */
 	bool http1, http2;		/* plain: told apart by HTTP/2's preface; TLS: by ALPN */
 	bool any_authority;		/* see wire/h2.h */
 	bool takes_cut_heads;		/* HTTP/2: on_request gets too long heads too; else they are reset */
@@ -192,6 +193,7 @@ struct http_adopt_options {
 	struct loop *loop;
 	int fd;				/* connected, non-blocking; taken over, also on failure */
 	uint32_t stream_window, send_max;
+	bool title_names;		/* as a server's */
 	/* Once: the connection ended. No use of it after this returns. */
 	void (*closed)(struct http_conn *c, const char *reason, void *user);
 	void *user;

@@ -109,6 +109,7 @@ struct http_conn {
 	struct http_server *server;	/* NULL: client, or a server's that was freed */
 	struct guest *guest;		/* of a server's; a reference */
 	bool server_role, tls, draining, buried;
+	bool title_names;		/* HTTP/1.1 */
 	bool broke_rules;		/* the peer did, which ends it */
 	bool untold;			/* owners have not heard of everything yet */
 	uint64_t calls_pass;		/* the pass in which … */

@@ -66,6 +66,7 @@ static int serve(struct envd_inside *in, int fd)
 	const struct http_server_options o = {
 		.loop = in->l->loop,
 		.listen_fd = fd,
+		.title_names = true,
 		.http1 = true,
 		.http2 = true,
 		.max_conns = CONNS_MAX,

@@ -203,6 +203,7 @@ static void connected(struct relay *rl)
 	const struct http_adopt_options o = {
 		.loop = rl->l->loop,
 		.fd = rl->fd,
+		.title_names = true,
 		.closed = on_conn_closed,
 		.user = rl,
 	};

@@ -107,7 +107,7 @@ static int on_head(struct header_rewrite *h, const struct egrule *rules, struct 
 		   const char **ret_why)
 {
 	scoped(fields_fini) struct fields fields = FIELDS_NULL;
-	struct http1_write w = { .framing = h->head.framing, .length = h->head.length,
+	struct http1_write w = { .title_names = true, .framing = h->head.framing, .length = h->head.length,
 				 .close = !h->head.keep_alive, .upgrade = fields_get(&h->fields, "upgrade") };
 	const struct egrule_header *v = NULL;
 	size_t n;
@@ -181,7 +181,7 @@ static int step(struct header_rewrite *h, const struct egrule *rules, struct buf
 		return r < 0 ? r : 1;
 	}
 	if (h->head.framing == HTTP1_BODY_CHUNKED)
-		r = http1_write_last_chunk(out, &h->body.trailers);
+		r = http1_write_last_chunk(out, &h->body.trailers, true);
 	next_request(h);
 	return r < 0 ? r : 1;
 }

@@ -333,6 +333,7 @@ static int app_serve(struct app *a, int *fd, struct tls_server *tls, struct http
 		.loop = a->loop,
 		.listen_fd = *fd,
 		.tls = tls,
+		.title_names = true,
 		.http1 = true,
 		.http2 = true,
 		.quota = a->quota,

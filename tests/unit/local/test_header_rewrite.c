@@ -68,11 +68,11 @@ static void check(const char *host, const char *in, const char *want)
 TEST(headers_are_set)
 {
 	check("a.test", "GET /x?y HTTP/1.1\r\nHost: A.Test:80\r\nX-Old: 1\r\nx-old: 2\r\nAccept: *\r\n\r\n",
-	      "GET /x?y HTTP/1.1\r\nhost: A.Test:80\r\naccept: *\r\nauthorization: Bearer x\r\nx-old: new\r\n\r\n");
+	      "GET /x?y HTTP/1.1\r\nHost: A.Test:80\r\nAccept: *\r\nAuthorization: Bearer x\r\nX-Old: new\r\n\r\n");
 	check("c.deep.test", "GET / HTTP/1.1\r\nHost: c.deep.test\r\n\r\n",
-	      "GET / HTTP/1.1\r\nhost: c.deep.test\r\nx-deep: 1\r\n\r\n");
-	check("b.deep.test", "GET / HTTP/1.1\r\nHost: b.deep.test\r\n\r\n", "GET / HTTP/1.1\r\nhost: other.test\r\n\r\n");
-	check("none.test", "GET / HTTP/1.1\r\nHost: none.test\r\n\r\n", "GET / HTTP/1.1\r\nhost: none.test\r\n\r\n");
+	      "GET / HTTP/1.1\r\nHost: c.deep.test\r\nX-Deep: 1\r\n\r\n");
+	check("b.deep.test", "GET / HTTP/1.1\r\nHost: b.deep.test\r\n\r\n", "GET / HTTP/1.1\r\nHost: other.test\r\n\r\n");
+	check("none.test", "GET / HTTP/1.1\r\nHost: none.test\r\n\r\n", "GET / HTTP/1.1\r\nHost: none.test\r\n\r\n");
 }
 
 TEST(bodies_and_more_requests)
@@ -80,8 +80,8 @@ TEST(bodies_and_more_requests)
 	check("c.deep.test",
 	      "POST / HTTP/1.1\r\nHost: c.deep.test\r\nContent-Length: 5\r\n\r\nhello"
 	      "GET /2 HTTP/1.1\r\nHost: c.deep.test\r\n\r\n",
-	      "POST / HTTP/1.1\r\nhost: c.deep.test\r\ncontent-length: 5\r\nx-deep: 1\r\n\r\nhello"
-	      "GET /2 HTTP/1.1\r\nhost: c.deep.test\r\nx-deep: 1\r\n\r\n");
+	      "POST / HTTP/1.1\r\nHost: c.deep.test\r\nContent-Length: 5\r\nX-Deep: 1\r\n\r\nhello"
+	      "GET /2 HTTP/1.1\r\nHost: c.deep.test\r\nX-Deep: 1\r\n\r\n");
 }
 
 TEST(chunks)
@@ -90,7 +90,7 @@ TEST(chunks)
 				 "5;ext=1\r\nhello\r\n0\r\nX-T: 1\r\n\r\nGET /2 HTTP/1.1\r\nHost: c.deep.test\r\n\r\n";
 	char *got = sent("c.deep.test", in, sizeof(in));
 
-	CHECK(strstr(got, "transfer-encoding: chunked\r\n") && strstr(got, "\r\n\r\n5\r\nhello\r\n0\r\nx-t: 1\r\n\r\nGET /2 "));
+	CHECK(strstr(got, "Transfer-Encoding: chunked\r\n") && strstr(got, "\r\n\r\n5\r\nhello\r\n0\r\nX-T: 1\r\n\r\nGET /2 "));
 	free(got);
 }
 
@@ -100,7 +100,7 @@ TEST(upgrades)
 				 "\x81\x05hello GET / HTTP/1.1\r\n\r\n";
 	char *got = sent("c.deep.test", in, sizeof(in));
 
-	CHECK(strstr(got, "x-deep: 1\r\n") && strstr(got, "pgrade: websocket\r\n") && strstr(got, "onnection: Upgrade\r\n"));
+	CHECK(strstr(got, "X-Deep: 1\r\n") && strstr(got, "pgrade: websocket\r\n") && strstr(got, "onnection: Upgrade\r\n"));
 	CHECK(strstr(got, "\r\n\r\n\x81\x05hello GET / HTTP/1.1\r\n\r\n"));
 	free(got);
 }
@@ -108,7 +108,7 @@ TEST(upgrades)
 TEST(other_hosts)
 {
 	/* One that has no rules is nobody's business; one that has must have a connection of its own. */
-	check("a.test", "GET / HTTP/1.1\r\nHost: plain.test\r\n\r\n", "GET / HTTP/1.1\r\nhost: plain.test\r\n\r\n");
+	check("a.test", "GET / HTTP/1.1\r\nHost: plain.test\r\n\r\n", "GET / HTTP/1.1\r\nHost: plain.test\r\n\r\n");
 	check("a.test", "GET / HTTP/1.1\r\nHost: c.deep.test\r\n\r\n", "!");
 	check("plain.test", "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n", "!");
 	check("plain.test", "GET http://a.test/ HTTP/1.1\r\nHost: plain.test\r\n\r\n", "!");

@@ -338,12 +338,39 @@ TEST(writers)
 	CHECK_STR(chunk, "1a\r\n");
 	fields_clear(&f);
 	CHECK(!fields_put(&f, "x-t", "v"));
-	CHECK_INT(http1_write_last_chunk(&b, &f), 0);
+	CHECK_INT(http1_write_last_chunk(&b, &f, false), 0);
 	s = buf_take_str(&b);
 	CHECK_STR(s, "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n0\r\nx-t: v\r\n\r\n");
 	free(s);
 	fields_fini(&f);
 	buf_fini(&b);
+}
+
+/* E-6: for programs that look at the case of names; values and start lines stay as they are. */
+TEST(names_as_titles)
+{
+	scoped(buf_fini) struct buf b = BUF_NULL;
+	scoped(fields_fini) struct fields f = FIELDS_NULL;
+	struct http1_write w = { .framing = HTTP1_BODY_CHUNKED, .title_names = true, .close = true };
+	char *s;
+
+	CHECK(!fields_put(&f, ":method", "GET") && !fields_put(&f, ":path", "/a-b:c-d") && !fields_put(&f, ":authority", "h-x:1"));
+	CHECK(!fields_put(&f, "x-a-1b", "c-d: e-f") && !fields_put(&f, "etag", "w-1") && !fields_put(&f, "x--y_z", ""));
+	CHECK_INT(http1_write_request(&b, &f, &w), 0);
+	s = buf_take_str(&b);
+	CHECK_STR(s, "GET /a-b:c-d HTTP/1.1\r\nHost: h-x:1\r\nX-A-1b: c-d: e-f\r\nEtag: w-1\r\nX--Y_z: \r\n"
+		     "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
+	free(s);
+	fields_clear(&f);
+	CHECK(!fields_put(&f, ":status", "101") && !fields_put(&f, "upgrade", "websocket"));
+	w = (struct http1_write){ .title_names = true, .upgrade = "websocket" };
+	CHECK_INT(http1_write_response(&b, &f, &w), 0);
+	fields_clear(&f);
+	CHECK(!fields_put(&f, "x-t", "v-w"));
+	CHECK_INT(http1_write_last_chunk(&b, &f, true), 0);
+	s = buf_take_str(&b);
+	CHECK_STR(s, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n0\r\nX-T: v-w\r\n\r\n");
+	free(s);
 }
 
 TEST_MAIN()
