@@ -49,6 +49,12 @@ def config_keys():
     return (r.stdout + r.stderr).splitlines() or ([] if r.returncode == 0 else ["from_conf.py failed"])
 
 
+def errors_manual():
+    """D-8: the manual page of the reasons is what the enum makes it."""
+    r = subprocess.run([sys.executable, "docs/man/from_reasons.py", "--check"], capture_output=True, text=True, cwd=ROOT)
+    return (r.stdout + r.stderr).splitlines() or ([] if r.returncode == 0 else ["from_reasons.py failed"])
+
+
 def library_manual():
     """Every exported function of the library is in its manual page, and no other."""
     exported = set(re.findall(r"^\s*(ab_\w+);", read("client/libagentbox.map"), re.M))
@@ -58,5 +64,5 @@ def library_manual():
 
 
 if __name__ == "__main__":
-    run([("reasons", reasons), ("proto-form", proto_numbers), ("config-keys", config_keys),
+    run([("reasons", reasons), ("proto-form", proto_numbers), ("config-keys", config_keys), ("errors-manual", errors_manual),
          ("library-manual", library_manual)])
