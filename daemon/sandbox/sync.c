@@ -291,6 +291,8 @@ static void sync_on_list(struct cloud_result *r, void *user)
 	account_saw_date(a, r->date_ms);
 	list_take(&waiters, &g->waiters);
 	if (r->outcome == CLOUD_DONE && r->list) {
+		if (g->failures)
+			log_info("reconcile_again", "account=%s after_failures=%u", a->name, g->failures);
 		g->failures = 0;
 		cloud_list_free(g->list);
 		g->list = give(r->list);
@@ -300,8 +302,8 @@ static void sync_on_list(struct cloud_result *r, void *user)
 	} else {
 		g->failures++;
 		a->core->sync->skipped++;
-		log_warn("reconcile_skipped", "account=%s failures=%u text=%s", a->name, g->failures,
-			 log_q(st.text));
+		log_event(g->failures == 1 ? LOG_LEVEL_WARN : LOG_LEVEL_DEBUG, "reconcile_skipped", "account=%s failures=%u text=%s",
+			  a->name, g->failures, log_q(st.text));
 	}
 	plan_next(g);
 	if (g->failures)

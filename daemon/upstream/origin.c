@@ -136,6 +136,7 @@ static void fail_queued(struct origin *o, const struct status *why)
 void origin_dial_failed(struct origin *o, const struct status *why)
 {
 	uint64_t now = loop_now_ms(o->pool->loop);
+	bool is_news = !o->failures || o->last_failure.reason != why->reason;
 	uint32_t wait;
 
 	o->failures++;
@@ -144,7 +145,8 @@ void origin_dial_failed(struct origin *o, const struct status *why)
 	o->last_failure_at_ms = now;
 	wait = backoff_ms(o->failures, DIAL_BASE_MS, DIAL_MAX_MS, rng_u64(&o->pool->rng));
 	o->hold_until_ms = MAX(o->hold_until_ms, now + wait);
-	log_warn("upstream_dial_failed", "origin=%s port=%u failures=%u wait_ms=%u reason=%s why=%s",
+	/* an outage is this line and upstream_reached with the count, however often it is tried between them */
+	log_event(is_news ? LOG_LEVEL_WARN : LOG_LEVEL_DEBUG, "upstream_dial_failed", "origin=%s port=%u failures=%u wait_ms=%u reason=%s why=%s",
 		 o->host, o->port, o->failures, wait, status_reason_name(why->reason), log_q(why->text));
 	if (is_hopeless(why) || o->failures >= DIAL_PATIENCE)
 		fail_queued(o, why);

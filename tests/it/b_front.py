@@ -13,7 +13,7 @@ import threading
 import pytest
 
 import harness
-from api import ApiError
+from api import Api, ApiError
 from conftest import built
 from harness import AGENTBOXCTL, as_user, temp_dir, until
 
@@ -248,3 +248,22 @@ def test_g_8_a_configuration_that_others_may_write_is_refused(cloud, folder, wha
     if what != "owner":
         os.chmod(bad, 0o755 if os.path.isdir(bad) else 0o644)
         assert check(path).returncode == 0
+
+
+def test_d_8_an_outage_is_two_lines_and_a_count(cloud, folder):
+    """D-8: however often the daemon tries meanwhile."""
+    built(harness.AGENTBOXD)
+    d = harness.Daemon(cloud, folder=folder, conf={"daemon": {"reconcile_period": "1s"}})
+    try:
+        d.wait_log("upstream_connected")
+        cloud.refuse()
+        with Api(d.socket) as api:
+            until(lambda: sum(o.failures for o in api.call("DaemonService.Status").pool) >= 4, 60, "four attempts", d)
+        cloud.refuse(False)
+        d.wait_log("upstream_reached .*after_failures=", 60)
+        d.wait_log("reconcile_again .*after_failures=", 60)
+        log = d.log()
+        assert log.count(" upstream_dial_failed ") == log.count(" upstream_reached ") == 1, log
+        assert log.count(" reconcile_skipped ") == log.count(" reconcile_again ") == 1, log
+    finally:
+        d.close()
