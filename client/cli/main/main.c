@@ -32,8 +32,21 @@ static int print_overview(FILE *f)
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(f, "  %-9s %.*s\n", commands[i]->name, (int)strcspn(commands[i]->help, "\n"),
 			commands[i]->help);
-	fputs("\nagentboxctl COMMAND --help says more.\n", f);
+	fputs("\nagentboxctl help COMMAND says more.\n", f);
 	return f == stdout ? EXIT_OK : EXIT_USAGE;
+}
+
+/* "help", "help COMMAND" */
+static int print_help(const char *name)
+{
+	const struct command *c = name ? find(name) : NULL;
+
+	if (!name)
+		return print_overview(stdout);
+	if (!c)
+		return usage(NULL, "unknown command '%s'", name);
+	opt_print_help(c);
+	return EXIT_OK;
 }
 
 static int print_version(void)
@@ -94,7 +107,7 @@ static int serve(struct cli *cli, int argc, char **argv)
 	if (at == argc)
 		return print_overview(stderr);
 	if (!strcmp(argv[at], "help"))
-		return print_overview(stdout);
+		return print_help(at + 1 < argc ? argv[at + 1] : NULL);
 	cli->command = find(argv[at]);
 	if (!cli->command)
 		return usage(NULL, "unknown command '%s'", argv[at]);

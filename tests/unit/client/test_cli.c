@@ -137,6 +137,12 @@ TEST(usage)
 	CHECK_INT(RUN(&f, -1, "create", "--help"), 0);
 	CHECK(strstr(out.text, "usage: agentboxctl create") && strstr(out.text, "--request-id R"));
 	drop(&out, &err);
+	CHECK_INT(RUN(&f, -1, "help", "create"), 0);
+	CHECK(strstr(out.text, "usage: agentboxctl create") && strstr(out.text, "--request-id R"));
+	drop(&out, &err);
+	CHECK_INT(RUN(&f, -1, "help", "nonsense"), 2);
+	CHECK(strstr(err.text, "unknown command 'nonsense'"));
+	drop(&out, &err);
 	CHECK_INT(RUN(&f, -1, "get", "x", "--wait", "0s"), 4);
 	CHECK(strstr(err.text, "(UNREACHABLE)") && strstr(err.text, f.path));
 	drop(&out, &err);
