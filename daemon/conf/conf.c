@@ -485,6 +485,67 @@ size_t conf_n_instances(const struct conf *c, const char *section)
 	return n;
 }
 
+int conf_keep_given(struct conf *c, const struct conf *from)
+{
+	int r = 0;
+
+	list_for_each(n, &from->values) {
+		const struct value *v = list_entry(n, struct value, node);
+
+		if (!r && (v->origin == CONF_COMMAND_LINE || v->origin == CONF_ENVIRONMENT))
+			r = conf_set(c, v->origin, v->key->section, v->instance, v->key->key, v->text);
+	}
+	return r;
+}
+
+static const char *in_force(const struct value *v, const struct conf_key *key)
+{
+	return v ? v->text : key->default_value;
+}
+
+static bool is_instance(const struct conf *c, const char *section, const char *name)
+{
+	const char *known;
+
+	for (size_t i = 0; (known = conf_instance(c, section, i)); i++)
+		if (str_eq(known, name))
+			return true;
+	return false;
+}
+
+static bool is_changed(const struct conf *now, const struct conf *fresh, const struct conf_row *row, const char *instance)
+{
+	const struct value *a = find_value(now, row->key, instance), *b = find_value(fresh, row->key, instance);
+
+	return !str_eq(in_force(a, row->key), in_force(b, row->key));
+}
+
+void conf_compare(const struct conf *now, const struct conf *fresh, conf_change_fn *fn, void *user)
+{
+	struct conf_row row;
+
+	for (size_t i = 0; conf_row(fresh, i, &row); i++)
+		if (is_changed(now, fresh, &row, row.instance ? row.instance : ""))
+			fn(row.key, row.instance, user);
+	/* … and of what is there no more. */
+	for (size_t i = 0; conf_row(now, i, &row); i++)
+		if (row.instance && !is_instance(fresh, row.key->section, row.instance) &&
+		    is_changed(now, fresh, &row, row.instance))
+			fn(row.key, row.instance, user);
+}
+
+void conf_take(struct conf *c, struct conf *from, const struct conf_key *key)
+{
+	struct value *old = find_value(c, key, ""), *fresh = find_value(from, key, "");
+
+	if (old)
+		value_free(old);
+	if (!fresh)
+		return;
+	list_del(&fresh->node);
+	list_add_tail(&c->values, &fresh->node);
+}
+
 bool conf_row(const struct conf *c, size_t i, struct conf_row *ret)
 {
 	for (unsigned k = 0; k < conf_n_keys; k++) {

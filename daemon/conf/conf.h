@@ -82,6 +82,15 @@ const char *conf_place(const struct conf *c, const char *section, const char *in
 const char *conf_instance(const struct conf *c, const char *section, size_t i);
 size_t conf_n_instances(const struct conf *c, const char *section);
 
+/* What the command line and the environment gave stays so when the file is read again: copies those values. */
+must_check int conf_keep_given(struct conf *c, const struct conf *from);
+/* Calls `fn` for each key of each instance of which the two have different values in force; `instance` NULL for plain sections. `fn` may
+ * take the value. */
+typedef void conf_change_fn(const struct conf_key *key, const char *instance, void *user);
+void conf_compare(const struct conf *now, const struct conf *fresh, conf_change_fn *fn, void *user);
+/* The value of a key of a plain section moves from one to the other, or goes if there is none. Cannot fail. */
+void conf_take(struct conf *c, struct conf *from, const struct conf_key *key);
+
 /* Rows for Config: every key of every instance. */
 struct conf_row {
 	const struct conf_key *key;

@@ -586,6 +586,7 @@ struct app *app_free(struct app *a)
 {
 	if (!a)
 		return NULL;
+	app_reload_free(a);
 	timer_clear(&a->tick);	/* it asks the server, and the loop runs once more below */
 	app_gateway_free(a);
 	app_metrics_free(a);

@@ -59,6 +59,9 @@ struct app {
 	struct timer watchdog;
 	uint64_t watchdog_ms;		/* between two WATCHDOG=1; 0 = none are wanted */
 	char said[NOTIFY_STATUS_MAX];	/* the last STATUS= */
+	struct worker *reload_worker;	/* NULL before the first reload */
+	struct reload *reload;		/* the one that goes on */
+	bool reload_again;		/* asked for meanwhile */
 	struct loop *loop;
 	struct children *children;
 	struct local_process *local;	/* --local only */
@@ -109,6 +112,10 @@ void app_manager_tell(struct app *a);
 
 /* The same while a stop waits for calls; the manager gives it the time that drain_timeout allows. */
 void app_manager_tell_stop(struct app *a, const struct rpc_waited *waited);
+
+/* app_reload.c: reads the configuration again; the log tells what came of it. */
+void app_reload(struct app *a);
+void app_reload_free(struct app *a);
 
 /* app_signal.c: what a signal does, from here on. -errno. */
 must_check int app_signals_new(struct app *a);

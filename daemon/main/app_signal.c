@@ -20,7 +20,10 @@ static void on_stop(int signo, void *user)
 
 static void on_hup(int signo, void *user)
 {
-	log_warn("reload", "signal=HUP error=\"there is no reload yet; a restart reads the configuration again\"");
+	struct app *a = user;
+
+	if (a->server && !a->drain_until_ms)
+		app_reload(a);
 }
 
 static void on_usr1(int signo, void *user)

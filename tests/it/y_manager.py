@@ -249,3 +249,83 @@ def test_a_credential_may_have_any_mode(cloud, folder):
             d.stop(code=78, sig=0)
             assert "others can read it; chmod 600" in d.log()
         d.close()
+
+
+# -- a reload
+
+def reload(m, d):
+    """SIGHUP, and what the log says of it then."""
+    n = len(d.log())
+    os.kill(d.pid, signal.SIGHUP)
+    m.wait(r"RELOADING=1\nMONOTONIC_USEC=\d+")
+    m.wait("READY=1")
+    return d.log()[n:]
+
+
+def rewrite(d, *pairs):
+    with open(d.conf_path, encoding="utf-8") as f:
+        text = f.read()
+    for a, b in pairs:
+        assert a in text
+        text = text.replace(a, b)
+    with open(d.conf_path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def test_a_reload(cloud, folder):
+    """What is reloadable is taken up, with no connection closed; what is not is named with its line; the command line still wins."""
+    m = Manager(folder)
+    conf = {"daemon": {"log_level": "info", "drain_timeout": "20s", "history": "24h"}, "uid 5": {"max_streams": "7"}}
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, conf=conf, args=["--log-level", "warn"])) as d:
+        m.wait("READY=1")
+        with Api(d.socket) as api:
+            watch = api.stream("SandboxService.Watch", initial=True)
+            next(watch)
+            rewrite(d, ("drain_timeout = 20s", "drain_timeout = 3s"), ("log_level = info", "log_level = debug"),
+                    ("history = 24h", "history = 48h"), ("[uid 5]\nmax_streams = 7\n", "[uid 6]\nmax_streams = 8\n"))
+            said = reload(m, d)
+            assert not re.search(r" (info|debug) ", said)       # --log-level warn
+            line = [i for i, t in enumerate(open(d.conf_path, encoding="utf-8"), 1) if t.startswith("history")][0]
+            assert 'reload_needs_restart key="%s:%d: [daemon] history"' % (d.conf_path, line) in said
+            assert "[uid 6] max_streams" in said and "[uid 5] max_streams" in said
+            api.call("SandboxService.Create")
+            assert next(watch)
+            values = {v.key: list(v.value) for v in api.call("DaemonService.Config").values if v.section == "daemon"}
+            assert [values[k] for k in ("drain_timeout", "history", "log_level")] == [["3s"], ["24h"], ["warn"]]
+
+
+def test_a_reload_that_changes_the_log(cloud, folder):
+    m = Manager(folder)
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, conf={"daemon": {"log_level": "info"}})) as d:
+        m.wait("READY=1")
+        rewrite(d, ("log_level = info", "log_level = debug"))
+        assert "reloaded taken=1 need_restart=0" in reload(m, d)
+        with Api(d.socket) as api:
+            api.call("DaemonService.Status")
+        assert " debug " in d.log()
+        rewrite(d, ("log_level = debug\n", ""))                 # the default again
+        reload(m, d)
+        n = len(d.log())
+        with Api(d.socket) as api:
+            api.call("DaemonService.Status")
+        assert " debug " not in d.log()[n:]
+
+
+@pytest.mark.parametrize("bad,said", [("drain_timeout = soon", "drain_timeout"), ("nonsense = 1", "no key nonsense")])
+def test_one_wrong_line_changes_nothing(cloud, folder, bad, said):
+    m = Manager(folder)
+    conf = {"daemon": {"log_level": "info", "drain_timeout": "20s"}}
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, conf=conf)) as d:
+        m.wait("READY=1")
+        rewrite(d, ("log_level = info", "log_level = debug"), ("drain_timeout = 20s", bad))
+        log = reload(m, d)
+        assert re.search(r"reload_problem text=.*agentboxd.conf:\d+: .*%s" % said, log), log
+        assert "reload_failed" in log and "reload_taken" not in log
+        os.rename(d.conf_path, d.conf_path + ".away")
+        assert "No such file" in reload(m, d)
+        os.rename(d.conf_path + ".away", d.conf_path)
+        rewrite(d, (bad, "drain_timeout = 20s"))
+        assert "reloaded taken=1 need_restart=0" in reload(m, d)
+        for _ in range(20):
+            os.kill(d.pid, signal.SIGHUP)
+        d.stop()

@@ -136,6 +136,45 @@ TEST(secrets_are_read_from_private_files_only)
 	close(fd);
 }
 
+static void note_change(const struct conf_key *key, const char *instance, void *user)
+{
+	char *said = user;
+	size_t n = strlen(said);
+
+	snprintf(said + n, 256 - n, " %s%s%s", instance ? instance : "", instance ? "." : "", key->key);
+}
+
+/* What a reload compares, and takes. */
+TEST(two_configurations)
+{
+	static const char before[] = "[daemon]\nlog_level = info\nhistory = 24h\ndrain_timeout = 3s\n[uid 5]\nmax_streams = 7\n"
+				     "[account a]\ndomain = x.example\n";
+	static const char after[] = "[daemon]\nlog_level = debug\nhistory = 48h\n[uid 6]\nmax_streams = 8\n"
+				    "[account a]\ndomain = x.example\n";
+	struct conf *now = read_text(before), *fresh = read_text(after);
+	char said[256] = "";
+
+	for (unsigned i = 0; i < conf_n_keys; i++)
+		CHECK(!conf_keys[i].reloadable || !strcmp(conf_keys[i].section, "daemon"));	/* conf_take() is for these */
+	conf_compare(now, fresh, note_change, said);
+	CHECK_STR(said, " history log_level drain_timeout 6.max_streams 5.max_streams");
+	for (unsigned i = 0; i < conf_n_keys; i++)
+		if (conf_keys[i].reloadable)
+			conf_take(now, fresh, &conf_keys[i]);
+	CHECK_STR(conf_get(now, "daemon", NULL, "log_level"), "debug");
+	CHECK_INT(conf_get_number(now, "daemon", NULL, "drain_timeout"), 20000);
+	CHECK_STR(conf_get(now, "daemon", NULL, "history"), "24h");
+	conf_free(fresh);
+	said[0] = '\0';
+	fresh = read_text(before);
+	CHECK_INT(conf_set(now, CONF_COMMAND_LINE, "daemon", NULL, "history", "1h"), 0);
+	CHECK_INT(conf_keep_given(fresh, now), 0);
+	conf_compare(now, fresh, note_change, said);
+	CHECK_STR(said, " log_level drain_timeout");
+	conf_free(fresh);
+	conf_free(now);
+}
+
 /* What the service manager keeps for us is closed to others by its folder; its files may have any mode. */
 TEST(credentials_may_have_any_mode)
 {
