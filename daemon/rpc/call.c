@@ -282,6 +282,8 @@ enum rpc_patience rpc_call_patience(const struct rpc_call *c)
 		return RPC_PATIENCE_WHOLE;
 	if (c->method->kind == RPC_SERVER_STREAM || c->method->waits)
 		return RPC_PATIENCE_NONE;
+	if (c->method->kind == RPC_BIDI && c->wanted)	/* all that came is answered */
+		return RPC_PATIENCE_NONE;
 	return RPC_PATIENCE_MOMENT;
 }
 
@@ -569,13 +571,19 @@ static void read_one_request(struct rpc_call *c)
 	c->method->handler->on_message(c, c->request);
 }
 
+/* What a stop of the daemon has not looked at is sent again, to the next one. */
+static bool is_held_back(const struct rpc_call *c)
+{
+	return c->server->draining && c->method->kind == RPC_BIDI;
+}
+
 static void read_stream(struct rpc_call *c)
 {
 	struct status st = STATUS_OK;
 	ProtobufCMessage *m;
 	int r = FRAME_MORE;
 
-	while (c->state == CALL_OPEN && c->wanted &&
+	while (c->state == CALL_OPEN && c->wanted && !is_held_back(c) &&
 	       (r = read_message(c, &m, &st)) == FRAME_MESSAGE) {
 		c->wanted--;
 		c->touched = true;

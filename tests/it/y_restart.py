@@ -3,9 +3,11 @@
 
 With SHOWS_FULL=1 more clients and 20 restarts (tests/shows.sh); what was measured is printed.
 """
+import hashlib
 import json
 import os
 import socket
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -79,7 +81,7 @@ def grpc_client(path, like, box, i):
 
 def command_client(path, box, i):
     def call(n):
-        words = (["get", box], ["ps", box], ["timeout", box, "10m"], ["create", "--timeout", "10m"])[(n + i) % 4]
+        words = (["get", box], ["exec", box, "--", "true"], ["timeout", box, "10m"], ["create", "--timeout", "10m"])[(n + i) % 4]
         r = harness.ctl(path, *words, check=False)
         assert r.returncode == 0, (words, r.returncode, r.stderr)
     return call
@@ -164,3 +166,30 @@ def test_restarts_under_load(cloud):
     assert tally["connects answered"] == tally["connects"], tally
     created = [s for s in cloud.ledger.sandboxes]
     assert len({s.id for s in created}) == len(created)
+
+
+def test_input_over_restarts(local):
+    """`exec -i` of a file: every byte reaches the command once, in order, also while the daemon is restarted."""
+    m = Manager(harness.temp_dir("abm-"))
+    path = os.path.join(m.folder, "api")
+    m.passed["api"] = listening(path)
+    d = m.start(local)
+    d.cloud = local
+    m.wait("READY=1")
+    box = harness.ctl(path, "create").stdout.strip()
+    piece = os.urandom(1 << 16)
+    p = subprocess.Popen([harness.AGENTBOXCTL, "-s", path, "exec", "-i", box, "--", "sha256sum"], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    digest = hashlib.sha256()
+    for i in range(120):
+        p.stdin.write(piece)
+        digest.update(piece)
+        if i % 40 == 20:
+            _, d = restart(m, d)
+    out, err = p.communicate(timeout=60)
+    harness.ctl(path, "kill", box)
+    d.stop()
+    d.close()
+    m.close()
+    assert (p.returncode, out.split()[:1]) == (0, [digest.hexdigest().encode()]), err
+    assert b"input is cut" not in err

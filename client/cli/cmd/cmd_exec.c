@@ -19,6 +19,7 @@
 #include "client/cli/term/term.h"
 
 #define INPUT_BYTES (64u * 1024)
+#define KEPT_BYTES  (512u * 1024)	/* at least what fits into a stream */
 #define KEYS_MAX    16u
 
 static const struct opt cmd_exec_opts[] = {
@@ -72,6 +73,9 @@ struct exec {
 	int exit_code;
 
 	char *in, *spare;		/* INPUT_BYTES each */
+	char *kept;			/* KEPT_BYTES: passed on, and not taken by the command's side yet */
+	size_t kept_n, kept_put;	/* of them: on the stream that is open */
+	uint64_t kept_at;		/* the first one's place in the input */
 	size_t in_at, in_n;
 	bool in_eof;
 };
@@ -161,6 +165,7 @@ static void on_started(struct exec *x, const struct ab_command *c)
 	if (!x->command_id)
 		return;
 	x->is_terminal = terminal;
+	x->kept_at = x->input_offset;
 	x->resize_due = terminal;
 	if ((terminal || a->interactive) &&
 	    ab_command_input_start(x->cli->client, &ref, x->input_offset, NULL, &x->input) < 0)
@@ -169,18 +174,41 @@ static void on_started(struct exec *x, const struct ab_command *c)
 		term_set_raw(&x->term);
 }
 
-/* After a new attach: where the daemon stopped taking it. What was on its way is not sent again. */
+/* The command's side has taken it up to there. */
+static void forget_kept(struct exec *x, uint64_t to)
+{
+	size_t n = to > x->kept_at ? (size_t)(to - x->kept_at) : 0;
+
+	n = n < x->kept_n ? n : x->kept_n;
+	memmove(x->kept, x->kept + n, x->kept_n - n);
+	x->kept_n -= n;
+	x->kept_at += n;
+	x->kept_put -= n < x->kept_put ? n : x->kept_put;
+}
+
+/* After a new attach: where the daemon stopped taking it. What was typed and on its way is not sent again, a file is. */
 static void input_again(struct exec *x)
 {
 	const struct ab_command_ref ref = { .command_id = x->command_id };
 
 	if (!x->input_lost)
 		return;
-	/* twice: bytes in doubt are told once */
-	for (int i = 0; i < 2 && x->input_lost; i++)
+	/* twice: bytes in doubt are told once; then a file has a hole there */
+	for (int i = 0; i < (x->is_terminal ? 2 : 1) && x->input_lost; i++)
 		x->input_lost = ab_command_send_input(x->cli->client, &ref, 0, "", 0, false, NULL, &x->input_offset) != AB_OK;
+	if (!x->input_lost) {
+		forget_kept(x, x->input_offset);
+		x->kept_put = 0;
+		x->kept_n = x->is_terminal ? 0 : x->kept_n;
+		x->kept_at = x->input_offset;
+	}
 	if (!x->input_lost)
 		x->input_lost = ab_command_input_start(x->cli->client, &ref, x->input_offset, NULL, &x->input) < 0;
+	/* Else the next event asks again: the daemon may not have reached the sandbox yet. */
+	if (x->input_lost && !x->is_terminal && !strcmp(ab_client_error(x->cli->client)->reason, "OUTCOME_UNKNOWN")) {
+		x->input_lost = false;
+		say(x->cli, "warning: standard input is cut: what the command has read of it is not known");
+	}
 }
 
 static void on_output(struct exec *x, const struct ab_command_event *ev)
@@ -234,7 +262,8 @@ static void input_end(struct exec *x)
 {
 	const struct ab_error *e = ab_call_error(x->input);
 
-	x->input_lost = e && e->local && e->status == AB_UNAVAILABLE && x->is_terminal;
+	/* A stop of the daemon comes when all that it took is told of; a broken connection leaves a doubt, which a person sees. */
+	x->input_lost = e && e->status == AB_UNAVAILABLE && (!strcmp(e->reason, "DRAINING") || (e->local && x->is_terminal));
 	/* a command that ends or closes its input early has every right to */
 	if (e && !x->input_lost && strcmp(e->reason, "PROCESS_STDIN_CLOSED") != 0 &&
 	    strcmp(e->reason, "PROCESS_NOT_FOUND") != 0)
@@ -243,19 +272,32 @@ static void input_end(struct exec *x)
 	x->input = NULL;
 }
 
+/* Into what is held until the command's side has taken it, as far as there is room. */
+static void keep(struct exec *x)
+{
+	size_t n = KEPT_BYTES - x->kept_n;
+
+	n = n < x->in_n ? n : x->in_n;
+	memcpy(x->kept + x->kept_n, x->in + x->in_at, n);
+	x->kept_n += n;
+	x->in_at += n;
+	x->in_n -= n;
+}
+
 static void input_push(struct exec *x)
 {
 	if (!x->input)
 		return;
-	while (x->in_n) {
-		ptrdiff_t n = ab_input_put(x->input, x->in + x->in_at, x->in_n);
+	forget_kept(x, ab_input_accepted(x->input));
+	keep(x);
+	while (x->kept_put < x->kept_n) {
+		ptrdiff_t n = ab_input_put(x->input, x->kept + x->kept_put, x->kept_n - x->kept_put);
 
 		if (n <= 0)
 			break;
-		x->in_at += (size_t)n;
-		x->in_n -= (size_t)n;
+		x->kept_put += (size_t)n;
 	}
-	if (x->in_eof && !x->in_n)
+	if (x->in_eof && !x->in_n && x->kept_put == x->kept_n)
 		(void)ab_input_finish(x->input, !x->is_terminal && !x->cli->args.tty);
 	if (ab_call_is_done(x->input))
 		input_end(x);
@@ -465,9 +507,10 @@ static int prepare(struct exec *x)
 {
 	x->in = malloc(INPUT_BYTES);
 	x->spare = malloc(INPUT_BYTES);
+	x->kept = malloc(KEPT_BYTES);
 	x->sig_fd = sig_open();
 	x->winch_fd = sig_open_winch();
-	return !x->in || !x->spare ? -ENOMEM : x->sig_fd < 0 ? x->sig_fd : x->winch_fd < 0 ? x->winch_fd : 0;
+	return !x->in || !x->spare || !x->kept ? -ENOMEM : x->sig_fd < 0 ? x->sig_fd : x->winch_fd < 0 ? x->winch_fd : 0;
 }
 
 static struct ab_command_options what_to_run(const struct args *a)
@@ -520,6 +563,7 @@ static int finish(struct exec *x)
 	free(x->command_id);
 	free(x->in);
 	free(x->spare);
+	free(x->kept);
 	(void)close(x->sig_fd);
 	(void)close(x->winch_fd);
 	if (x->write_error == EPIPE)
