@@ -18,6 +18,7 @@ struct pending *pending_new(struct rpc_call *c, const char *sandbox)
 		return NULL;
 	}
 	p->call = c;
+	p->core = rpc_call_service(c);
 	p->head = (struct sandbox_call){ .who = rpc_call_who(c), .sandbox = sandbox,
 					 .deadline_ms = rpc_call_deadline_ms(c), .user = p };
 	rpc_call_set_user(c, p);

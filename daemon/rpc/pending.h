@@ -9,6 +9,7 @@
 
 struct pending {
 	struct rpc_call *call;
+	struct sandbox_core *core;
 	struct sandbox_call head;	/* of the operation, while the handler starts it */
 	struct sandbox_op *op;
 	struct sandbox_held *held;		/* Hold, once it is taken */
@@ -23,6 +24,12 @@ void pending_fail(struct pending *p, const struct status *st);
 void pending_started(struct pending *p, int r);
 /* For rpc_handler.on_gone. */
 void pending_gone(struct rpc_call *c, enum rpc_gone why);
+
+/* A row of a service's table: a unary method whose request is the message `type`. */
+#define PENDING_METHOD(service, name, type, fn)                                                    \
+	{ .path = "/agentbox.v1." service "/" name, .kind = RPC_UNARY,                             \
+	  .request = &agentbox__v1__##type##_request__descriptor,                                  \
+	  .handler = &(const struct rpc_handler){ .on_message = (fn), .on_gone = pending_gone } }
 
 /* The hash of a request without its id, which is part of it and put back; the message is in canonical
  * form. */

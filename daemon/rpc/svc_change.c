@@ -12,11 +12,6 @@
 
 #define MOMENT_MAX_S 253402300799ll	/* of google.protobuf.Timestamp: the end of the year 9999 */
 
-static struct sandbox_core *core_of(const struct rpc_call *c)
-{
-	return rpc_call_service(c);
-}
-
 /* --- Pause --- */
 
 static void reply_paused(void *user, const struct status *st, bool yes)
@@ -33,7 +28,7 @@ static void on_pause(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c, q->sandbox);
 
 	if (p)
-		pending_started(p, sandbox_pause(core_of(c), &p->head,
+		pending_started(p, sandbox_pause(p->core, &p->head,
 						 !q->_keep_memory_case || q->keep_memory,
 						 reply_paused, &p->op));
 }
@@ -58,7 +53,7 @@ static void on_update_network(struct rpc_call *c, const ProtobufCMessage *messag
 		return;
 	if (msg_read_network(q->network, &network, &st))
 		pending_started(p,
-				sandbox_update_network(core_of(c), &p->head, network,
+				sandbox_update_network(p->core, &p->head, network,
 						       msg_read_tri(q->_allow_internet_access_case,
 								    q->allow_internet_access),
 						       reply_updated, &p->op));
@@ -148,7 +143,7 @@ static void on_fork(struct rpc_call *c, const ProtobufCMessage *message)
 		status_errno(&st, -ENOMEM, "reading the request");
 		pending_fail(p, &st);
 	} else {
-		pending_started(p, sandbox_fork(core_of(c), &p->head, &children, q->count,
+		pending_started(p, sandbox_fork(p->core, &p->head, &children, q->count,
 						reply_forked, &p->op));
 	}
 }
@@ -231,7 +226,7 @@ static void on_get_metrics(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (read_moment(q->start, "start", false, &start, &st) && read_moment(q->end, "end", true, &end, &st))
-		pending_started(p, sandbox_get_metrics(core_of(c), &p->head, start, end,
+		pending_started(p, sandbox_get_metrics(p->core, &p->head, start, end,
 						       reply_metrics, &p->op));
 	else
 		pending_fail(p, &st);
@@ -239,16 +234,11 @@ static void on_get_metrics(struct rpc_call *c, const ProtobufCMessage *message)
 
 /* ------------------------------------------------------------------------------------------------ */
 
-#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = pending_gone })
-#define METHOD(name, type, fn)                                                                     \
-	{ .path = "/agentbox.v1.SandboxService/" name, .kind = RPC_UNARY,                          \
-	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
-
 static const struct rpc_method svc_change_methods[] = {
-	METHOD("Pause", pause_sandbox, on_pause),
-	METHOD("UpdateNetwork", update_network, on_update_network),
-	METHOD("Fork", fork_sandbox, on_fork),
-	METHOD("GetMetrics", get_metrics, on_get_metrics),
+	PENDING_METHOD("SandboxService", "Pause", pause_sandbox, on_pause),
+	PENDING_METHOD("SandboxService", "UpdateNetwork", update_network, on_update_network),
+	PENDING_METHOD("SandboxService", "Fork", fork_sandbox, on_fork),
+	PENDING_METHOD("SandboxService", "GetMetrics", get_metrics, on_get_metrics),
 };
 
 int svc_change_add(struct rpc_server *s, struct sandbox_core *core)

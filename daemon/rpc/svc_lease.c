@@ -76,7 +76,7 @@ static void on_taken(void *user, const struct status *st, const struct sandbox_l
 		pending_fail(p, st);
 		return;
 	}
-	r = sandbox_held_new(rpc_call_service(p->call), lease->id, on_held, p, &p->held);
+	r = sandbox_held_new(p->core, lease->id, on_held, p, &p->held);
 	if (r < 0) {
 		status_errno(&failure, r, "holding the lease");
 		pending_fail(p, &failure);
@@ -97,7 +97,7 @@ static void on_hold(struct rpc_call *c, const ProtobufCMessage *message)
 
 	if (p)
 		pending_started(
-			p, sandbox_acquire(rpc_call_service(c), &p->head, &a, on_taken, &p->op));
+			p, sandbox_acquire(p->core, &p->head, &a, on_taken, &p->op));
 }
 
 static void svc_lease_on_silence(struct rpc_call *c)
@@ -131,7 +131,7 @@ static void on_acquire(struct rpc_call *c, const ProtobufCMessage *message)
 		status_field(&st, "ttl", "give exactly one of ttl and process");
 	else if (!q->ttl || msg_read_required(q->ttl, "ttl", &a.ttl_ms, &st)) {
 		pending_started(
-			p, sandbox_acquire(rpc_call_service(c), &p->head, &a, reply_lease, &p->op));
+			p, sandbox_acquire(p->core, &p->head, &a, reply_lease, &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -147,7 +147,7 @@ static void on_renew(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_required(q->ttl, "ttl", &ttl_ms, &st)) {
-		pending_started(p, sandbox_renew(rpc_call_service(c), &p->head, q->lease_id, ttl_ms,
+		pending_started(p, sandbox_renew(p->core, &p->head, q->lease_id, ttl_ms,
 						 reply_lease, &p->op));
 		return;
 	}
@@ -167,7 +167,7 @@ static void on_release(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c, NULL);
 
 	if (p)
-		pending_started(p, sandbox_release(rpc_call_service(c), &p->head, q->lease_id,
+		pending_started(p, sandbox_release(p->core, &p->head, q->lease_id,
 						   reply_released, &p->op));
 }
 
@@ -206,14 +206,9 @@ static void svc_lease_on_list(struct rpc_call *c, const ProtobufCMessage *messag
 	struct pending *p = pending_new(c, q->sandbox);
 
 	if (p)
-		pending_started(p, sandbox_list_leases(rpc_call_service(c), &p->head, q->page_size,
+		pending_started(p, sandbox_list_leases(p->core, &p->head, q->page_size,
 						       q->page_token, reply_page, &p->op));
 }
-
-#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = pending_gone })
-#define METHOD(name, type, fn)                                                                     \
-	{ .path = "/agentbox.v1.LeaseService/" name, .kind = RPC_UNARY,                            \
-	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
 
 static const struct rpc_handler hold = {
 	.on_message = on_hold, .on_silence = svc_lease_on_silence, .on_gone = pending_gone};
@@ -221,10 +216,10 @@ static const struct rpc_handler hold = {
 static const struct rpc_method svc_lease_methods[] = {
 	{ .path = "/agentbox.v1.LeaseService/Hold", .kind = RPC_SERVER_STREAM,
 	  .request = &agentbox__v1__hold_lease_request__descriptor, .handler = &hold },
-	METHOD("Acquire", acquire_lease, on_acquire),
-	METHOD("Renew", renew_lease, on_renew),
-	METHOD("Release", release_lease, on_release),
-	METHOD("List", list_leases, svc_lease_on_list),
+	PENDING_METHOD("LeaseService", "Acquire", acquire_lease, on_acquire),
+	PENDING_METHOD("LeaseService", "Renew", renew_lease, on_renew),
+	PENDING_METHOD("LeaseService", "Release", release_lease, on_release),
+	PENDING_METHOD("LeaseService", "List", list_leases, svc_lease_on_list),
 };
 
 int svc_lease_add(struct rpc_server *s, struct sandbox_core *core)

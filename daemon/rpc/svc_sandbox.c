@@ -20,11 +20,6 @@
 #include "daemon/sandbox/sandbox.h"
 #include "proto/base/str.h"
 
-static struct sandbox_core *core_of(const struct rpc_call *c)
-{
-	return rpc_call_service(c);
-}
-
 static void reply_sandbox(void *user, const struct status *st, const struct sandbox_view *sandbox)
 {
 	struct rpc_call *c = pending_take(user);
@@ -92,7 +87,7 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 		return;
 	/* The call owns the message. */
 	if (read_create((Agentbox__V1__CreateSandboxRequest *)message, &args, &st))
-		pending_started(p, sandbox_create(core_of(c), &p->head, &args, reply_sandbox, &p->op));
+		pending_started(p, sandbox_create(p->core, &p->head, &args, reply_sandbox, &p->op));
 	else
 		pending_fail(p, &st);
 }
@@ -113,7 +108,7 @@ static void on_connect(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_duration(q->sandbox_timeout, "sandbox_timeout", false, &args.timeout_ms, &st)) {
-		pending_started(p, sandbox_connect(core_of(c), &p->head, &args, reply_sandbox, &p->op));
+		pending_started(p, sandbox_connect(p->core, &p->head, &args, reply_sandbox, &p->op));
 		return;
 	}
 	pending_fail(p, &st);
@@ -132,7 +127,7 @@ static void on_get(struct rpc_call *c, const ProtobufCMessage *message)
 		pending_fail(p, &st);
 	else
 		pending_started(p,
-				sandbox_get(core_of(c), &p->head, staleness_ms, reply_sandbox, &p->op));
+				sandbox_get(p->core, &p->head, staleness_ms, reply_sandbox, &p->op));
 }
 
 static void on_set_timeout(struct rpc_call *c, const ProtobufCMessage *message)
@@ -145,7 +140,7 @@ static void on_set_timeout(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_required(q->sandbox_timeout, "sandbox_timeout", &timeout_ms, &st)) {
-		pending_started(p, sandbox_set_timeout(core_of(c), &p->head, timeout_ms,
+		pending_started(p, sandbox_set_timeout(p->core, &p->head, timeout_ms,
 						       reply_sandbox, &p->op));
 		return;
 	}
@@ -178,7 +173,7 @@ static void on_set_policy(struct rpc_call *c, const ProtobufCMessage *message)
 	if (!p)
 		return;
 	if (msg_read_policy(q->policy, &change, &st) && read_reset(q, &reset, &st))
-		pending_started(p, sandbox_set_policy(core_of(c), &p->head, &change, reset,
+		pending_started(p, sandbox_set_policy(p->core, &p->head, &change, reset,
 						      reply_sandbox, &p->op));
 	else
 		pending_fail(p, &st);
@@ -198,7 +193,7 @@ static void on_is_running(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c, q->sandbox);
 
 	if (p)
-		pending_started(p, sandbox_is_running(core_of(c), &p->head, reply_running, &p->op));
+		pending_started(p, sandbox_is_running(p->core, &p->head, reply_running, &p->op));
 }
 
 static void reply_killed(void *user, const struct status *st, bool found)
@@ -215,7 +210,7 @@ static void on_kill(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c, q->sandbox);
 
 	if (p)
-		pending_started(p, sandbox_kill(core_of(c), &p->head, reply_killed, &p->op));
+		pending_started(p, sandbox_kill(p->core, &p->head, reply_killed, &p->op));
 }
 
 static void reply_host(void *user, const struct status *st, const struct sandbox_host *host)
@@ -244,7 +239,7 @@ static void on_get_host(struct rpc_call *c, const ProtobufCMessage *message)
 		pending_fail(p, &st);
 		return;
 	}
-	pending_started(p, sandbox_get_host(core_of(c), &p->head, q->port, reply_host, &p->op));
+	pending_started(p, sandbox_get_host(p->core, &p->head, q->port, reply_host, &p->op));
 }
 
 /* --- List --------------------------------------------------------------------------------------- */
@@ -348,7 +343,7 @@ static void svc_sandbox_on_list(struct rpc_call *c, const ProtobufCMessage *mess
 	if (q->n_metadata && !metadata)
 		status_errno(&st, -ENOMEM, "reading the request");
 	if (status_ok(&st) && read_states(q, &args.states, &st))
-		pending_started(p, sandbox_list(core_of(c), &p->head, &args, svc_sandbox_on_listed,
+		pending_started(p, sandbox_list(p->core, &p->head, &args, svc_sandbox_on_listed,
 						&p->op));
 	else
 		pending_fail(p, &st);
@@ -357,21 +352,16 @@ static void svc_sandbox_on_list(struct rpc_call *c, const ProtobufCMessage *mess
 
 /* ------------------------------------------------------------------------------------------------ */
 
-#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = pending_gone })
-#define METHOD(name, type, fn)                                                                     \
-	{ .path = "/agentbox.v1.SandboxService/" name, .kind = RPC_UNARY,                          \
-	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
-
 static const struct rpc_method svc_sandbox_methods[] = {
-	METHOD("Create", create_sandbox, on_create),
-	METHOD("ConnectSandbox", connect_sandbox, on_connect),
-	METHOD("Get", get_sandbox, on_get),
-	METHOD("List", list_sandboxes, svc_sandbox_on_list),
-	METHOD("IsRunning", is_running, on_is_running),
-	METHOD("Kill", kill_sandbox, on_kill),
-	METHOD("SetTimeout", set_timeout, on_set_timeout),
-	METHOD("GetHost", get_host, on_get_host),
-	METHOD("SetPolicy", set_policy, on_set_policy),
+	PENDING_METHOD("SandboxService", "Create", create_sandbox, on_create),
+	PENDING_METHOD("SandboxService", "ConnectSandbox", connect_sandbox, on_connect),
+	PENDING_METHOD("SandboxService", "Get", get_sandbox, on_get),
+	PENDING_METHOD("SandboxService", "List", list_sandboxes, svc_sandbox_on_list),
+	PENDING_METHOD("SandboxService", "IsRunning", is_running, on_is_running),
+	PENDING_METHOD("SandboxService", "Kill", kill_sandbox, on_kill),
+	PENDING_METHOD("SandboxService", "SetTimeout", set_timeout, on_set_timeout),
+	PENDING_METHOD("SandboxService", "GetHost", get_host, on_get_host),
+	PENDING_METHOD("SandboxService", "SetPolicy", set_policy, on_set_policy),
 };
 
 int svc_sandbox_add(struct rpc_server *s, struct sandbox_core *core)

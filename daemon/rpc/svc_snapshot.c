@@ -10,11 +10,6 @@
 #include "daemon/rpc/svc_sandbox.h"
 #include "proto/gen/agentbox_snapshot.pb-c.h"
 
-static struct sandbox_core *core_of(const struct rpc_call *c)
-{
-	return rpc_call_service(c);
-}
-
 struct msg_snapshot {
 	Agentbox__V1__Snapshot m;
 	Agentbox__V1__Freshness freshness;
@@ -61,7 +56,7 @@ static void on_create(struct rpc_call *c, const ProtobufCMessage *message)
 		pending_fail(p, &st);
 	} else {
 		pending_started(
-			p, sandbox_snapshot_create(core_of(c), &p->head, &args, reply_created, &p->op));
+			p, sandbox_snapshot_create(p->core, &p->head, &args, reply_created, &p->op));
 	}
 }
 
@@ -111,7 +106,7 @@ static void svc_snapshot_on_list(struct rpc_call *c, const ProtobufCMessage *mes
 	};
 
 	if (p)
-		pending_started(p, sandbox_list_snapshots(core_of(c), &p->head, &args, reply_listed,
+		pending_started(p, sandbox_list_snapshots(p->core, &p->head, &args, reply_listed,
 							  &p->op));
 }
 
@@ -131,21 +126,16 @@ static void on_delete(struct rpc_call *c, const ProtobufCMessage *message)
 	struct pending *p = pending_new(c, NULL);
 
 	if (p)
-		pending_started(p, sandbox_delete_snapshot(core_of(c), &p->head, q->snapshot,
+		pending_started(p, sandbox_delete_snapshot(p->core, &p->head, q->snapshot,
 							   reply_deleted, &p->op));
 }
 
 /* ------------------------------------------------------------------------------------------------ */
 
-#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = pending_gone })
-#define METHOD(name, type, fn)                                                                     \
-	{ .path = "/agentbox.v1.SnapshotService/" name, .kind = RPC_UNARY,                         \
-	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
-
 static const struct rpc_method svc_snapshot_methods[] = {
-	METHOD("Create", create_snapshot, on_create),
-	METHOD("List", list_snapshots, svc_snapshot_on_list),
-	METHOD("Delete", delete_snapshot, on_delete),
+	PENDING_METHOD("SnapshotService", "Create", create_snapshot, on_create),
+	PENDING_METHOD("SnapshotService", "List", list_snapshots, svc_snapshot_on_list),
+	PENDING_METHOD("SnapshotService", "Delete", delete_snapshot, on_delete),
 };
 
 int svc_snapshot_add(struct rpc_server *s, struct sandbox_core *core)
