@@ -25,7 +25,7 @@
 #define BACKUP_GAP_MS	  5000u
 #define BACKUP_GAP_MIB_MS 2000u	/* … and so much more for each MiB of it */
 #define BACKUP_GAP_MAX_MS 55000u
-#define FOLLOW_GAP_MS	  30000u	/* by change: each time costs what a few commits do, whatever its size */
+#define FOLLOW_GAP_MS	  20000u	/* by change: each time costs what a few commits do, whatever its size */
 #define RESCUE_EVERY_MS	  10000u
 
 static struct store_tx *tx_from_job(struct job *j)
