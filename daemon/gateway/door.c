@@ -90,11 +90,7 @@ static void control(struct gateway *g, struct http_stream *x, const struct gatew
 		return;
 	}
 	fill_caller(g, t, conn, shown, &by);
-#ifdef GATEWAY_HAS_CONTROL
 	gateway_control_request(g, x, &by);
-#else
-	gateway_refuse(g, x, by.flavour, 501, "this build answers no calls of the control plane");
-#endif
 }
 
 void gateway_door_on_request(struct http_stream *x, void *user)
@@ -118,11 +114,7 @@ void gateway_door_on_request(struct http_stream *x, void *user)
 		break;
 	case PLANE_PORT:
 	case PLANE_LINK:
-#ifdef GATEWAY_HAS_RELAY
 		gateway_relay_request(g, x, plane.kind == PLANE_PORT ? &plane.port : NULL);
-#else
-		gateway_refuse(g, x, NULL, 501, "this build passes no requests on to sandboxes");
-#endif
 		break;
 	}
 }

@@ -211,12 +211,8 @@ struct gateway *gateway_free(struct gateway *g)
 {
 	if (!g)
 		return NULL;
-#ifdef GATEWAY_HAS_CONTROL
 	gateway_control_end_all(g);
-#endif
-#ifdef GATEWAY_HAS_RELAY
 	gateway_relay_end_all(g);
-#endif
 	list_for_each_safe(n, &g->doors)
 		door_free(list_entry(n, struct gateway_door, node));
 	list_for_each_safe(n, &g->conns) {
