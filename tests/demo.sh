@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # The whole line on one machine: installs the packages, builds, starts agentboxd on agentbox-local,
-# creates a sandbox, runs a command with streamed output, writes and reads a file, lists, kills,
-# stops everything and shows that nothing is left. Writes nothing outside this folder.
+# creates a sandbox, runs a command with streamed output, writes and reads a file, lists, kills, runs a program
+# with the AgentBox SDK where there is one, stops everything and shows that nothing is left. Writes nothing outside this folder.
 #
 #   sh tests/demo.sh          ($BUILD_DIR, if set, is a build to use instead of build/)
 set -eu
@@ -80,7 +80,8 @@ ours >"$work/before"
 listing <"$work/before"
 
 say "agentboxd --local"
-"$agentboxd" --local --state-dir "$work/state" --socket "$socket" >"$work/log" 2>&1 &
+printf '[policy]\nrelease_grace = 1s\n' >"$work/conf"
+"$agentboxd" --local --config "$work/conf" --state-dir "$work/state" --socket "$socket" >"$work/log" 2>&1 &
 daemon=$!
 ctl() { "$agentboxctl" -s "$socket" "$@"; }
 ctl --wait 20s status
@@ -116,6 +117,29 @@ ctl ls
 say "kill"
 ctl kill "$id"
 ctl ls
+
+say "run: a program with the SDK, killed before it cleans up"
+sdk=$root/tests/it/abox/site
+if PYTHONPATH=$sdk python3 -c 'import agentbox' 2>/dev/null; then
+	code=0
+	PYTHONPATH=$sdk ctl run -- python3 -c '
+import os, signal
+from agentbox import Sandbox
+box = Sandbox.create()
+print(box.sandbox_id, box.commands.run("echo hello from $(whoami)").stdout, end="", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)' || code=$?
+	echo "exit code: $code"
+	[ "$code" -eq 137 ] || die "the program ended by signal 9, agentboxctl said $code"
+	left=100
+	while [ -n "$(ctl --json ls)" ]; do
+		left=$((left - 1))
+		[ "$left" -gt 0 ] || die "the program's sandbox is still there"
+		sleep 0.1
+	done
+	ctl ls
+else
+	echo "left out: python3 has no agentbox (sh tests/it/abox/install.sh)"
+fi
 
 say "stop"
 ctl local stop

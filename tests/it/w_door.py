@@ -22,7 +22,7 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs other users: run
 
 
 @pytest.fixture
-def runtime():
+def runtime(runs):
     d = harness.temp_dir("abx-")
     yield d
     shutil.rmtree(d, ignore_errors=True)
@@ -436,6 +436,20 @@ def test_env(user_daemon, runtime):
     assert os.stat(kept).st_mode & 0o777 == 0o600
 
 
+RUNNING = []
+
+
+@pytest.fixture
+def runs():
+    """After a test that failed half-way: its runs end, and their programs with them."""
+    yield
+    for p in RUNNING:
+        if p.poll() is None:
+            p.kill()
+            p.wait()
+    RUNNING.clear()
+
+
 class Run:
     """agentboxctl run with a shell that tells its token and then does what it is asked to."""
 
@@ -444,6 +458,7 @@ class Run:
         self.proc = subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, "run"] + list(args) +
                                      ["--", "sh", "-c", "trap 'echo term; exit 0' TERM; echo $$ $E2B_API_KEY $E2B_API_URL; " + script],
                                      stdout=subprocess.PIPE, text=True, env=env)
+        RUNNING.append(self.proc)
         pid, self.token, self.url = self.proc.stdout.readline().split()
         self.child = int(pid)
 

@@ -13,7 +13,7 @@ import pytest
 
 import harness
 from harness import until
-from w_door import Run, ask, is_401, is_gone, port_of, runtime     # noqa: F401 (a fixture)
+from w_door import Run, ask, is_401, is_gone, port_of, runs, runtime     # noqa: F401 (fixtures)
 
 RUNS = int(os.environ.get("RUNS", "3"))
 GRACE_S = 1.0

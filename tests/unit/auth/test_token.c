@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -224,6 +225,7 @@ static pid_t child_new(int *ret_pidfd)
 	pid_t pid = fork();
 
 	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close_range(3, ~0u, 0);	/* the lock of the store is among them */
 		for (;;)
 			pause();
