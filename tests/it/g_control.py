@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: MIT
 """The gateway's control plane (GATEWAY §2): what agentbox-local's routes are judged by, judged again through gateway → agentboxd →
 agentbox-local, with a token of the gateway in the place of the cloud's key."""
+import http.client
+import multiprocessing
 import shutil
 import socket
+import types
 
 import pytest
 
 import harness
 import i_abox_local
+import i_npm_local
+import i_pypi_local
 import i_wire_list
 import i_wire_pause
 import i_wire_sandbox
@@ -105,3 +110,65 @@ def test_sdk_through_the_gateway(mode, check, gateway_daemon):
         assert "agentboxd does not pass" in wrong or check == "template_exists", wrong
     else:
         assert not wrong, wrong
+
+
+# --- E2B's SDKs, as they are
+
+@pytest.fixture(name="as_cloud")
+def make_as_cloud(gateway_daemon):
+    """The gateway in the place of a cloud, as their judges take one."""
+    _, port, token = gateway_daemon
+    return types.SimpleNamespace(plain_url="http://localhost:%d" % port, key=token, ca=None)
+
+
+@pytest.mark.parametrize("check", [c for c in i_npm_local.CHECKS if not c.startswith("fake_")])
+def test_npm_through_the_gateway(check, as_cloud, local):
+    lacks = check in i_npm_local.NEEDS and local.lacks(i_npm_local.NEEDS[check])
+    if lacks:
+        pytest.skip(lacks)
+    i_npm_local.judge(check, as_cloud)
+
+
+@pytest.mark.parametrize("check", i_pypi_local.CHECKS)
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_pypi_through_the_gateway(mode, check, as_cloud, local):
+    lacks = check in i_pypi_local.NEEDS and local.lacks(i_pypi_local.NEEDS[check])
+    if lacks:
+        pytest.skip(lacks)
+    i_pypi_local.judge(mode, check, as_cloud, i_pypi_local.CHECKS)
+
+
+# --- many processes, few connections
+
+def twenty_calls(port, token, ret):
+    """Of a program's own connection each, as SDKs are that end."""
+    wrong = 0
+    for i in range(20):
+        c = http.client.HTTPConnection("localhost", port, timeout=60)
+        c.request("GET", "/v2/sandboxes?limit=%d" % (i + 1), headers={"X-API-Key": token})
+        wrong += c.getresponse().status != 200
+        c.close()
+    ret.put(wrong)
+
+
+def test_a_hundred_processes(cloud):
+    """GATEWAY §4.2: 100 processes, 20 calls each, at most 3 connections to the cloud."""
+    runtime = harness.temp_dir("abx-")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    d = harness.Daemon(cloud, {"gateway": {"listen": "127.0.0.1:%d" % port}}, env={"XDG_RUNTIME_DIR": runtime, "HOME": runtime})
+    try:
+        token = d.ctl("token", "create").stdout.strip()
+        said = multiprocessing.Queue()
+        workers = [multiprocessing.Process(target=twenty_calls, args=(port, token, said)) for _ in range(100)]
+        for w in workers:
+            w.start()
+        assert sum(said.get(timeout=90) for _ in workers) == 0
+        for w in workers:
+            w.join()
+        print("100 processes x 20 calls: %d connections to the cloud" % cloud.ledger.connections)
+        assert cloud.ledger.connections <= 3
+    finally:
+        d.close()
+        shutil.rmtree(runtime, ignore_errors=True)
