@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "daemon/gateway/control.h"
+#include "daemon/gateway/words.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 #include "proto/cloud/link.h"
@@ -20,7 +21,6 @@
 #define TIMEOUT_V2_S	300u
 #define TURN_MS		30000u		/* for which a create waits for its turn at the cloud */
 #define WAIT_MAX_MS	600000u		/* of Agentboxd-Deadline */
-#define LEASE_MAX_MS	(30ull * 24 * 3600 * 1000)
 #define WORD_LEASE	"agentboxd.lease"
 #define WORD_POLICY	"agentboxd.policy"
 
@@ -31,8 +31,7 @@ struct creating {
 	bool secure;
 	const char *name, *policy_text, *lease_text;	/* of the head, or these words of the metadata: */
 	char *policy_word, *lease_word;
-	uint64_t lease_ms;		/* 0 = none */
-	bool no_lease;			/* not of the run either */
+	struct words words;
 	char id[CLOUD_SANDBOX_ID_MAX + 1];
 };
 
@@ -81,7 +80,7 @@ static void on_leased(void *user, const struct status *st, const struct sandbox_
 static void lease_for_time(struct gateway_control *c)
 {
 	struct creating *n = c->state;
-	const struct sandbox_acquire a = { .label = "Agentboxd-Lease", .kind = SANDBOX_LEASE_TTL, .ttl_ms = n->lease_ms };
+	const struct sandbox_acquire a = { .label = "Agentboxd-Lease", .kind = SANDBOX_LEASE_TTL, .ttl_ms = n->words.lease_ms };
 	struct sandbox_call call = control_call(c, n->id);
 
 	control_started(c, sandbox_acquire(c->g->o.core, &call, &a, on_leased, &c->op));
@@ -91,7 +90,7 @@ static void created(struct gateway_control *c, const struct sandbox_view *v)
 {
 	struct creating *n = c->state;
 
-	if (n->lease_ms)
+	if (n->words.lease_ms)
 		lease_for_time(c);
 	else if (!*v->access_token && n->secure)
 		ask_for_secrets(c);
@@ -172,50 +171,6 @@ static char *take_word(struct creating *n, const char *key)
 	return NULL;
 }
 
-static bool bad_policy(struct gateway_control *c, const char *what, const char *text)
-{
-	control_refuse(c, 400, "Agentboxd-Policy: %s: %s", text, what);
-	return false;
-}
-
-/* "on_release=kill, idle_timeout=10m" */
-static bool take_policy(struct gateway_control *c, struct creating *n)
-{
-	char word[128], *eq, *key;
-	enum policy_field f;
-	size_t len;
-
-	for (const char *s = n->policy_text; s && *s; s += len + (s[len] == ',')) {
-		len = strcspn(s, ",");
-		if (len >= sizeof(word))
-			return bad_policy(c, "is too long", "a word");
-		(void)str_copy(word, len + 1, s);
-		key = word + strspn(word, " \t");
-		eq = strchr(key, '=');
-		if (!eq)
-			return bad_policy(c, "must be NAME=VALUE", key);
-		*eq++ = '\0';
-		f = policy_field_find(key);
-		if (f == POLICY_FIELDS)
-			return bad_policy(c, "is no field of a policy", key);
-		eq[strcspn(eq, " \t")] = '\0';
-		if (policy_change_text(&n->args.policy, f, eq) < 0)
-			return bad_policy(c, "has no such value", key);
-	}
-	return true;
-}
-
-static bool take_lease(struct gateway_control *c, struct creating *n)
-{
-	if (!n->lease_text)
-		return true;
-	n->no_lease = str_eq(n->lease_text, "none");
-	if (n->no_lease || (str_duration_ms(n->lease_text, &n->lease_ms) == 0 && n->lease_ms && n->lease_ms <= LEASE_MAX_MS))
-		return true;
-	control_refuse(c, 400, "Agentboxd-Lease: must be none or a time up to 30 days, as 10m");
-	return false;
-}
-
 static bool take_deadline(struct gateway_control *c, uint64_t *ret_ms)
 {
 	const char *text = control_header(c, "agentboxd-deadline");
@@ -232,9 +187,10 @@ static void settle_policy(const struct gateway_control *c, struct creating *n)
 {
 	struct policy_change *p = &n->args.policy;
 
+	*p = n->words.policy;
 	if (!(p->set & BIT(POLICY_F_KEEP_ALIVE))) {
 		p->set |= BIT(POLICY_F_KEEP_ALIVE);
-		p->to.keep_alive = n->lease_ms > 0;
+		p->to.keep_alive = n->words.lease_ms > 0;
 	}
 	if (control_is_run(c) && !(p->set & BIT(POLICY_F_ON_RELEASE))) {
 		p->set |= BIT(POLICY_F_ON_RELEASE);
@@ -244,6 +200,8 @@ static void settle_policy(const struct gateway_control *c, struct creating *n)
 
 static bool take_words(struct gateway_control *c, struct creating *n)
 {
+	char why[WORDS_WHY_MAX];
+
 	if (c->g->o.metadata_words) {
 		n->lease_word = take_word(n, WORD_LEASE);
 		n->policy_word = take_word(n, WORD_POLICY);
@@ -255,8 +213,10 @@ static bool take_words(struct gateway_control *c, struct creating *n)
 		n->lease_text = n->lease_word;
 	if (!n->policy_text)
 		n->policy_text = n->policy_word;
-	if (!take_policy(c, n) || !take_lease(c, n))
+	if (!words_read(n->policy_text, n->lease_text, &n->words, why)) {
+		control_refuse(c, 400, "%s", why);
 		return false;
+	}
 	settle_policy(c, n);
 	return true;
 }
@@ -320,7 +280,7 @@ static void create_begin(struct gateway_control *c, struct creating *n, uint64_t
 	n->args.sent_deadline_ms = now + MAX(turn_ms, (uint64_t)CONTROL_DEADLINE_MS);
 	n->args.timeout_ms = (uint64_t)n->timeout_s * 1000;
 	n->args.what.secure = tri_of(n->secure);	/* what is not said is not secure, here */
-	n->args.process_lease = control_is_run(c) && !n->no_lease;
+	n->args.process_lease = control_is_run(c) && !n->words.no_lease;
 	n->args.cloud_rules = true;
 	hash_request(c, n, n->args.params_hash);
 	control_started(c, sandbox_create(c->g->o.core, &call, &n->args, control_on_created, &c->op));
