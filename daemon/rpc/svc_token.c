@@ -229,7 +229,9 @@ static void svc_token_on_gateway(struct rpc_call *c, const ProtobufCMessage *mes
 	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
 
 static const struct rpc_method svc_token_methods[] = {
-	METHOD("Create", create_token, svc_token_on_create),
+	{ .path = "/agentbox.v1.TokenService/Create", .kind = RPC_UNARY,
+	  .request = &agentbox__v1__create_token_request__descriptor, .handler = HANDLER(svc_token_on_create),
+	  .at_stop = RPC_STOP_ONCE },	/* a repeat makes another one */
 	METHOD("List", list_tokens, svc_token_on_list),
 	METHOD("Revoke", revoke_token, svc_token_on_revoke),
 	METHOD("Gateway", gateway, svc_token_on_gateway),
