@@ -582,9 +582,9 @@ void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, cons
 	sandbox_put(t, b);
 	event_put(core, t, b, EVENT_GONE, "said_by=%s\nby=%s\nunexpected=%s\nage_ms=%lld\n%s%s%s",
 		  b->gone_evidence,
-		  b->ended_by ? b->ended_by
-		  : by_us     ? "user"
-			      : "",
+		  b->ended_by[0] ? b->ended_by
+		  : by_us	 ? "user"
+				 : "",
 		  b->gone_reason == R_SANDBOX_GONE ? "true" : "false", age,
 		  again.verdict[0] ? "recreate=" : "", again.verdict, again.verdict[0] ? "\n" : "");
 	tie_gone(core, b);

@@ -107,7 +107,7 @@ static void kill_on_timer(struct timer *t, void *user)
 {
 	struct killing *k = killing_from(user);
 
-	if (!k->sandbox->ended_by)
+	if (!k->sandbox->ended_by[0])
 		delete(k);
 	else if (fetch_join(k->core, k->sandbox->account, k->sandbox->id, true, &k->check) < 0)
 		repeat_after(k, KILL_BACKOFF_MAX);
@@ -197,12 +197,13 @@ static int killing_start(struct sandbox_core *core, struct sandbox *b, const cha
 
 	if (r < 0)
 		return r;
-	r = killing_new(core, b, ret);
+	r = text_set(&b->ended_by, rule);
+	if (!r)
+		r = killing_new(core, b, ret);
 	if (r < 0) {
 		store_tx_drop(t);
 		return r;
 	}
-	b->ended_by = rule;
 	sandbox_set_state(b, SANDBOX_KILLING);
 	sandbox_free_name(core, b, t);
 	sandbox_put(t, b);
@@ -250,11 +251,11 @@ void kill_let_go(struct sandbox_core *core, struct sandbox *b)
 {
 	struct killing *k = b->killing;
 
-	if (!k || !b->ended_by || !list_is_empty(&k->waiters))
+	if (!k || !b->ended_by[0] || !list_is_empty(&k->waiters))
 		return;
 	unlink_killing(k);
 	loop_bury(core->loop, &k->grave, killing_free, k);
-	b->ended_by = NULL;
+	b->ended_by[0] = 0;
 	take_name_back(core, b);
 	sandbox_changed(core, b, SANDBOX_RUNNING, "resumed_elsewhere");
 }
@@ -297,6 +298,15 @@ static void kill_stranger(struct sandbox_op *op)
 		op_fail_errno(op, -ENOMEM);
 }
 
+/* Whoever decided before; also after a restart, when only the row says so. */
+static void its_owners_will(struct sandbox_core *core, struct sandbox *b)
+{
+	if (!b->ended_by[0])
+		return;
+	b->ended_by[0] = 0;
+	sandbox_save(core, b, true);
+}
+
 static void kill_known(struct sandbox_op *op, struct sandbox *b)
 {
 	struct status ok = STATUS_OK, strange;
@@ -311,7 +321,7 @@ static void kill_known(struct sandbox_op *op, struct sandbox *b)
 	else if (!k && killing_start(op->core, b, NULL, &k) < 0)
 		op_fail_errno(op, -ENOMEM);
 	else {
-		b->ended_by = NULL;	/* whoever decided before: it is its owner's will now */
+		its_owners_will(op->core, b);
 		list_add_tail(&k->waiters, &op->wait);
 	}
 }

@@ -111,6 +111,7 @@ struct sandbox *sandbox_free(struct sandbox *b)
 	pairs_fini(&b->metadata);
 	recipe_fini(&b->recipe);
 	free(b->replaces);
+	free(b->ended_by);
 	free(b->gone_evidence);
 	free(b);
 	return NULL;
@@ -126,7 +127,7 @@ int sandbox_new(struct account *a, const char *id, struct sandbox **ret)
 	scoped(sandbox_freep) struct sandbox *b = calloc(1, sizeof(*b));
 	char **texts[] = { &b->name,	 &b->req_tag, &b->template_id, &b->alias, &b->envd_version,
 			   &b->domain, &b->warning, &b->access_token, &b->traffic_token,
-			   &b->gone_evidence, &b->network_text, &b->replaces };
+			   &b->gone_evidence, &b->network_text, &b->replaces, &b->ended_by };
 
 	if (!b)
 		return -ENOMEM;
@@ -158,7 +159,7 @@ static int texts_from_row(struct sandbox *b, const struct row_sandbox *r)
 	       text_set(&b->warning, r->warning) || secret_set(&b->access_token, r->access_token) ||
 	       secret_set(&b->traffic_token, r->traffic_token) ||
 	       text_set(&b->gone_evidence, r->gone_evidence) || text_set(&b->network_text, r->network) ||
-	       text_set(&b->replaces, r->replaces) || recipe_set(&b->recipe, r->recipe, r->recipe_len)
+	       text_set(&b->replaces, r->replaces) || text_set(&b->ended_by, r->ended_by) || recipe_set(&b->recipe, r->recipe, r->recipe_len)
 		       ? -ENOMEM
 		       : 0;
 }
@@ -300,6 +301,7 @@ void sandbox_to_row(const struct sandbox *b, char policy_text[POLICY_TEXT_MAX], 
 		.recipe = b->recipe.p,
 		.recipe_len = b->recipe.len,
 		.replaces = b->replaces,
+		.ended_by = b->ended_by,
 	};
 }
 

@@ -67,7 +67,7 @@ struct sandbox {
 	int64_t released_at_ms, used_at_ms, command_ended_at_ms, unclaimed_boot_ms;
 	int64_t used_saved_ms;		/* the use that the row knows of */
 	struct runner *runner;
-	const char *ended_by;		/* the rule that kills it; static */
+	char *ended_by;			/* the rule that kills it; "" = its owner does, or nobody */
 
 	int64_t as_of_ms;		/* wall, for people */
 	uint64_t fresh_at_ms;		/* BOOTTIME of the last word; 0 = none since the start */

@@ -528,6 +528,31 @@ def test_a_kill_that_repeats_lets_go_too(cloud, api):
     assert cloud.sandbox(box).fate is None
 
 
+@pytest.mark.parametrize("owners", [False, True], ids=["the-rule", "its-owner"])
+def test_who_decided_is_known_after_a_restart(cloud, folder, owners):
+    """C-6: a rule's kill that a restart takes up lets go of another incarnation; one that its owner asked for, too, does not."""
+    cloud.fault("delete", status=503, times=1000)
+    d = harness.Daemon(cloud, folder=folder)
+    with Api(d.socket) as api:
+        box = released(api, kill_policy(release_grace=0))
+        until(lambda: cloud.ledger.count("delete") >= 2, 10, "DELETEs that fail")
+        if owners:
+            with pytest.raises(ApiError):
+                api.call("SandboxService.Kill", sandbox=box, timeout=2)
+    d.kill9()
+    resume_elsewhere(cloud, box)
+    cloud.clear_faults()
+    d = harness.Daemon(cloud, folder=folder)
+    with Api(d.socket) as api:
+        if owners:
+            until(lambda: cloud.sandbox(box).fate, 10, "its end")
+        else:
+            until(lambda: api.call("SandboxService.Get", sandbox=box).state == RUNNING, 10, "the daemon to let go")
+            time.sleep(2)       # for a DELETE that must not come
+            assert cloud.sandbox(box).fate is None
+    d.close()
+
+
 def test_its_owners_kill_is_not_let_go(cloud, api):
     cloud.fault("delete", status=503, times=3)
     box = api.call("SandboxService.Create").id

@@ -203,7 +203,7 @@ TEST(every_version_becomes_a_new_one)
 
 		CHECK_INT(schema_migrate(old, version), SQLITE_OK);
 		check_says(old, shape, want);
-		check_says(old, "PRAGMA user_version", "7\n");
+		check_says(old, "PRAGMA user_version", "8\n");
 		check_says(old, "PRAGMA application_id", "1097294456\n");
 		check_says(old, "SELECT length(value) FROM meta WHERE key = 'incarnation'", "12\n");
 		CHECK_INT(sqlite3_close(old), SQLITE_OK);
