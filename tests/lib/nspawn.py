@@ -35,7 +35,7 @@ for d in multi-user sysinit sockets timers basic graphical network-online; do rm
 : > "$D/over/m/etc/machine-id"
 export SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1
 exec systemd-nspawn -q -D "$D/over/m" -b --register=no --keep-unit --console=read-only --resolv-conf=off --timezone=off \
-    --bind="$D/shared:$D/shared" systemd.unit=agentbox-test.target </dev/null
+    --bind="$D/shared:$D/shared" --bind-ro="$ROOT:$ROOT" systemd.unit=agentbox-test.target </dev/null
 """
 
 
@@ -71,7 +71,8 @@ def cgroup_roots():
 
 
 class Container:
-    """A booted one. `shared` is a folder that has the same path inside."""
+    """A booted one. `shared` is a folder that has the same path inside, and so has this clone, also where it is below /tmp, which is
+    another there."""
 
     def __init__(self, files=None):
         self.dir = harness.temp_dir("abns-")
@@ -90,7 +91,7 @@ class Container:
             os.mkdir(c)
         self.console = open(os.path.join(self.dir, "console"), "w+b")      # pylint: disable=consider-using-with
         self.proc = subprocess.Popen(["unshare", "-m", "bash", "-c", BOOT], stdout=self.console, stderr=self.console,
-                                     env=dict(os.environ, D=self.dir, CGROUP=" ".join(self.cgroups)))
+                                     env=dict(os.environ, D=self.dir, CGROUP=" ".join(self.cgroups), ROOT=harness.ROOT))
         self.name = "systemd-nspawn"
         try:
             self.leader = until(self._leader, 30, "the container's init", self)
