@@ -1180,6 +1180,10 @@ struct ab_daemon_status {
 	/* Memory held, and how much it may be: for the caller's uid, for all local clients, for the cloud's answers. */
 	uint64_t uid_bytes, max_uid_bytes, client_bytes, max_client_bytes, cloud_bytes, max_cloud_bytes;
 	uint64_t refused_calls, closed_connections;	/* since the start, for lack of it */
+	/* The gateway; NULL from a daemon that has none. */
+	const char *gateway_url, *gateway_socket;	/* "" = none */
+	uint32_t gateway_connections, gateway_calls, gateway_relays;
+	uint64_t gateway_requests, gateway_refused;	/* since the start */
 };
 
 AB_API int ab_daemon_status_start(struct ab_client *c, const struct ab_call_options *how,

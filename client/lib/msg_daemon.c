@@ -219,6 +219,17 @@ static void memory_fill(struct ab_daemon_status *s, const Agentbox__V1__MemorySt
 	s->closed_connections = m->closed_connections;
 }
 
+static void gateway_fill(struct ab_daemon_status *s, const Agentbox__V1__GatewayStatus *m)
+{
+	s->gateway_url = m->url;
+	s->gateway_socket = m->socket;
+	s->gateway_connections = m->connections;
+	s->gateway_calls = m->calls;
+	s->gateway_relays = m->relays;
+	s->gateway_requests = m->requests;
+	s->gateway_refused = m->refused;
+}
+
 int msg_daemon_status(ProtobufCMessage *message, void **ret)
 {
 	const Agentbox__V1__StatusResponse *m = (Agentbox__V1__StatusResponse *)message;
@@ -231,6 +242,8 @@ int msg_daemon_status(ProtobufCMessage *message, void **ret)
 		counts_fill(s, m->counts);
 	if (m->memory)
 		memory_fill(s, m->memory);
+	if (m->gateway)
+		gateway_fill(s, m->gateway);
 	if (msg_words(s, m->n_features, m->features, &s->features) < 0 || degraded_fill(s, m) < 0 ||
 	    clouds_fill(s, m) < 0 || pool_fill(s, m) < 0)
 		return -ENOMEM;

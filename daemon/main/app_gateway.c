@@ -243,6 +243,18 @@ int app_gateway_new(struct app *a)
 	return r ? r : check_loops(a);
 }
 
+void app_gateway_collect(const struct app *a, struct daemon_gateway *ret)
+{
+	struct gateway_counts n;
+
+	gateway_counts(a->gateway, &n);
+	*ret = (struct daemon_gateway){
+		.url = a->gateway_url ? a->gateway_url : "", .socket = a->gateway_socket ? get(a, "socket") : "",
+		.connections = n.connections, .calls = n.controls, .relays = n.relays, .requests = n.requests,
+		.refused = n.refused, .bytes_up = n.relayed_up, .bytes_down = n.relayed_down,
+	};
+}
+
 void app_gateway_free(struct app *a)
 {
 	a->gateway = gateway_free(a->gateway);

@@ -156,6 +156,7 @@ must_check int app_tokens_start(struct app *a);
 /* -errno. */
 must_check int app_token_service_add(struct app *a);
 must_check int app_gateway_new(struct app *a);
+void app_gateway_collect(const struct app *a, struct daemon_gateway *ret);
 void app_gateway_free(struct app *a);
 
 /* app_status.c: what Status and Config tell. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/common/net/http.h"
+#include "daemon/gateway/gateway.h"
 #include "daemon/main/app_impl.h"
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
@@ -179,6 +180,20 @@ static void put_totals(struct text *t, const struct app *a)
 	counter(t, "pool_pings_lost", "Connections that went silent.", s.pings_lost);
 }
 
+static void put_gateway(struct text *t, const struct app *a)
+{
+	struct gateway_counts n;
+
+	gateway_counts(a->gateway, &n);
+	gauge(t, "gateway_connections", "Connections of programs with an SDK.", n.connections);
+	gauge(t, "gateway_calls", "Calls of the control plane in flight.", n.controls);
+	gauge(t, "gateway_relays", "Requests to sandboxes in flight.", n.relays);
+	counter(t, "gateway_requests", "Requests that came.", n.requests);
+	counter(t, "gateway_refused", "Requests turned away at the door.", n.refused);
+	counter(t, "gateway_bytes_up", "Bytes relayed to sandboxes.", n.relayed_up);
+	counter(t, "gateway_bytes_down", "Bytes relayed from sandboxes.", n.relayed_down);
+}
+
 /* --- serving --- */
 
 static void app_metrics_on_ready(struct http_stream *x, void *user)
@@ -207,6 +222,8 @@ static void answer_metrics(struct app *a, struct http_stream *x)
 	put_memory(&t, a);
 	put_accounts(&t, a);
 	put_totals(&t, a);
+	if (a->gateway)
+		put_gateway(&t, a);
 	t.failed |= buf_printf(&t.b, "# EOF\n") < 0;
 	if (t.failed)
 		app_metrics_answer(x, "500", "text/plain", "out of memory\n", 14);

@@ -330,6 +330,7 @@ static void app_status_look(void *user, const struct principal *who, struct daem
 	};
 	collect_store(a, &ret->store, &core);
 	app_memory_collect(a, who->uid, &ret->memory);
+	app_gateway_collect(a, &ret->gateway);
 	ret->degraded = k->degraded;
 	ret->n_degraded = k->n_degraded;
 }

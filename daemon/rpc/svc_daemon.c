@@ -59,6 +59,20 @@ static void fill_memory(Agentbox__V1__MemoryStatus *m, const struct daemon_memor
 	m->closed_connections = f->closed_connections;
 }
 
+static void fill_gateway(Agentbox__V1__GatewayStatus *m, const struct daemon_gateway *f)
+{
+	agentbox__v1__gateway_status__init(m);
+	m->url = (char *)f->url;
+	m->socket = (char *)f->socket;
+	m->connections = f->connections;
+	m->calls = f->calls;
+	m->relays = f->relays;
+	m->requests = f->requests;
+	m->refused = f->refused;
+	m->bytes_up = f->bytes_up;
+	m->bytes_down = f->bytes_down;
+}
+
 static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struct status_rows *rows)
 {
 	Agentbox__V1__StatusResponse m = AGENTBOX__V1__STATUS_RESPONSE__INIT;
@@ -66,6 +80,7 @@ static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struc
 	Agentbox__V1__LocalStatus local = AGENTBOX__V1__LOCAL_STATUS__INIT;
 	Agentbox__V1__Counts counts;
 	Agentbox__V1__MemoryStatus memory;
+	Agentbox__V1__GatewayStatus gateway;
 	msg_timestamp started, backup;
 	msg_duration uptime;
 
@@ -89,6 +104,8 @@ static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struc
 	m.counts = &counts;
 	fill_memory(&memory, &f->memory);
 	m.memory = &memory;
+	fill_gateway(&gateway, &f->gateway);
+	m.gateway = &gateway;
 	if (f->is_local) {
 		local.address = (char *)f->local_address;
 		local.pid = f->local_pid;

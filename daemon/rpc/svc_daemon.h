@@ -80,6 +80,12 @@ struct daemon_memory {			/* held for local clients, for those of the caller's ui
 	uint64_t refused_calls, closed_connections;	/* since the start, for lack of it */
 };
 
+struct daemon_gateway {
+	const char *url, *socket;	/* "" = none */
+	uint32_t connections, calls, relays;
+	uint64_t requests, refused, bytes_up, bytes_down;	/* since the start */
+};
+
 enum daemon_identity {		/* numbers of agentbox.v1.StatusResponse.ProcessIdentity */
 	DAEMON_IDENTITY_PIDFD_INODE = 1,
 	DAEMON_IDENTITY_START_TIME = 2,
@@ -102,6 +108,7 @@ struct daemon_facts {
 	size_t n_pool;
 	struct daemon_store store;
 	struct daemon_memory memory;
+	struct daemon_gateway gateway;
 	uint32_t running, paused, changing, leases, commands;	/* of `who`; of all for an admin */
 	uint64_t spool_bytes;
 	bool is_local;

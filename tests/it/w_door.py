@@ -292,6 +292,23 @@ def test_other_machines_only_by_tls_and_on_purpose(cloud, runtime):
         d.close()
 
 
+def test_status_and_metrics(cloud, runtime):
+    path = os.path.join(runtime, "m")
+    d = harness.Daemon(cloud, conf={"daemon": {"metrics_socket": path}}, env={"XDG_RUNTIME_DIR": runtime, "HOME": runtime})
+    try:
+        port = port_of(d)
+        assert is_401(ask(port)) and is_in(ask(port, X_API_KEY=new_token(d)))
+        with socket.create_connection(("localhost", port)):
+            until(lambda: json.loads(d.ctl("--json", "status").stdout)["gateway"]["connections"] == 1, 10, "the connection", d)
+            g = json.loads(d.ctl("--json", "status").stdout)["gateway"]
+            assert (g["url"], g["requests"], g["refused"], g["calls"]) == ("http://localhost:%d" % port, 2, 1, 0)
+            assert "http://localhost:%d: 1 connections" % port in d.ctl("status").stdout
+            text = subprocess.run(["curl", "-s", "--unix-socket", path, "http://x/metrics"], capture_output=True, text=True).stdout
+        assert "agentbox_gateway_connections 1\n" in text and "agentbox_gateway_refused_total 1\n" in text
+    finally:
+        d.close()
+
+
 def test_unix_socket(cloud, runtime):
     path = os.path.join(runtime, "gw")
     d = harness.Daemon(cloud, conf={"gateway": {"socket": path}}, env={"XDG_RUNTIME_DIR": runtime, "HOME": runtime})

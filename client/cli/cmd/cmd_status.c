@@ -93,6 +93,17 @@ static void print_memory(const struct ab_daemon_status *s)
 		     (unsigned long long)s->closed_connections);
 }
 
+static void print_gateway(const struct ab_daemon_status *s)
+{
+	const char *url = s->gateway_url, *socket = s->gateway_socket;
+
+	if (!url || (!*url && !*socket))
+		return;
+	line("gateway", "%s%s%s: %u connections, %u calls, %u relayed; %llu requests, %llu refused", url, *url && *socket ? ", " : "",
+	     socket, s->gateway_connections, s->gateway_calls, s->gateway_relays, (unsigned long long)s->gateway_requests,
+	     (unsigned long long)s->gateway_refused);
+}
+
 static void cmd_status_print(const struct ab_daemon_status *s)
 {
 	char buf[32];
@@ -111,6 +122,7 @@ static void cmd_status_print(const struct ab_daemon_status *s)
 	line("clients", "%u connections, %u calls, %u of %u streams, %u leases", s->connections, s->calls,
 	     s->streams, s->max_streams, s->leases);
 	print_memory(s);
+	print_gateway(s);
 	print_clouds(s);
 	if (s->local_address)
 		line("local", "%s%s%s", s->local_address, s->local_address[0] ? ", " : "",
@@ -182,6 +194,21 @@ static void json_counts(struct json *j, const struct ab_daemon_status *s)
 	json_uint(j, "closed_connections", s->closed_connections);
 }
 
+static void json_gateway(struct json *j, const struct ab_daemon_status *s)
+{
+	if (!s->gateway_url)
+		return;
+	json_open(j, "gateway", '{');
+	json_text(j, "url", s->gateway_url);
+	json_text(j, "socket", s->gateway_socket);
+	json_uint(j, "connections", s->gateway_connections);
+	json_uint(j, "calls", s->gateway_calls);
+	json_uint(j, "relays", s->gateway_relays);
+	json_uint(j, "requests", s->gateway_requests);
+	json_uint(j, "refused", s->gateway_refused);
+	json_close(j, '}');
+}
+
 static void cmd_status_print_json(const struct ab_daemon_status *s)
 {
 	struct json j;
@@ -204,6 +231,7 @@ static void cmd_status_print_json(const struct ab_daemon_status *s)
 	json_bool(&j, "store_writable", s->store_writable);
 	json_uint(&j, "open_intents", s->open_intents);
 	json_counts(&j, s);
+	json_gateway(&j, s);
 	json_clouds(&j, s);
 	json_open(&j, "degraded", '[');
 	for (size_t i = 0; i < s->n_degraded; i++) {
