@@ -9,7 +9,7 @@
 # of client, the metadata filter one character at a time. y_restart.py restarts the daemon 20 times under 500 clients. w_run.py lets
 # agentboxctl run die in each of three ways, 100 times each. j_judges.py is the matrix of tests/judges: older SDKs, the E2B command
 # line and programs built on them; installing them takes some minutes the first time. g_control.py is the gateway: 100 processes of 20
-# calls with the connections they take to the cloud, and the SDKs through it.
+# calls with the connections they take to the cloud, and AgentBox's SDK through it.
 #
 #   sh tests/shows.sh [PYTEST-OPTION…]      for example: -k tmux
 set -eu

@@ -47,7 +47,7 @@ static int put_headers(struct gateway_control *c, const struct sandbox_page *pag
 	const struct sandbox_view *last = page->n ? &page->sandboxes[page->n - 1] : NULL;
 	int r = control_put_age(c, page->source, page->as_of_ms);
 
-	if (!r && s->l.running && !s->is_v1)
+	if (!r && s->l.running)
 		r = fields_printf(&c->extra, "x-total-running", "%zu", page->n_running);
 	if (!r && last && page->next_page_token[0])
 		r = listing_put_next(&c->extra, last->started_at_ms * 1000, last->id, s->l.ascending);

@@ -2,17 +2,17 @@
 """The gateway's control plane (GATEWAY §2): what agentbox-local's routes are judged by, judged again through gateway → agentboxd →
 agentbox-local, with a token of the gateway in the place of the cloud's key."""
 import http.client
+import json
 import multiprocessing
+import os
 import shutil
+import signal
 import socket
-import types
 
 import pytest
 
 import harness
 import i_abox_local
-import i_npm_local
-import i_pypi_local
 import i_wire_list
 import i_wire_pause
 import i_wire_sandbox
@@ -112,32 +112,6 @@ def test_sdk_through_the_gateway(mode, check, gateway_daemon):
         assert not wrong, wrong
 
 
-# --- E2B's SDKs, as they are
-
-@pytest.fixture(name="as_cloud")
-def make_as_cloud(gateway_daemon):
-    """The gateway in the place of a cloud, as their judges take one."""
-    _, port, token = gateway_daemon
-    return types.SimpleNamespace(plain_url="http://localhost:%d" % port, key=token, ca=None)
-
-
-@pytest.mark.parametrize("check", [c for c in i_npm_local.CHECKS if not c.startswith("fake_")])
-def test_npm_through_the_gateway(check, as_cloud, local):
-    lacks = check in i_npm_local.NEEDS and local.lacks(i_npm_local.NEEDS[check])
-    if lacks:
-        pytest.skip(lacks)
-    i_npm_local.judge(check, as_cloud)
-
-
-@pytest.mark.parametrize("check", i_pypi_local.CHECKS)
-@pytest.mark.parametrize("mode", ["async", "sync"])
-def test_pypi_through_the_gateway(mode, check, as_cloud, local):
-    lacks = check in i_pypi_local.NEEDS and local.lacks(i_pypi_local.NEEDS[check])
-    if lacks:
-        pytest.skip(lacks)
-    i_pypi_local.judge(mode, check, as_cloud, i_pypi_local.CHECKS)
-
-
 # --- many processes, few connections
 
 def twenty_calls(port, token, ret):
@@ -171,4 +145,98 @@ def test_a_hundred_processes(cloud):
         assert cloud.ledger.connections <= 3
     finally:
         d.close()
+        shutil.rmtree(runtime, ignore_errors=True)
+
+
+# --- word for word
+
+def in_common(answer):
+    """Without the daemon's own tags. The end of a paused one is the moment of its pause, which the daemon does not ask for: it is
+    some ms later."""
+    for row in answer if isinstance(answer, list) else [answer]:
+        for key in [k for k in row.get("metadata", {}) if k.startswith("agentbox.")]:
+            del row["metadata"][key]
+        if row.get("state") == "paused":
+            row["endAt"] = "paused"
+    return json.dumps(answer)
+
+
+def test_answers_are_the_clouds_own(real):
+    """What the gateway answers about a sandbox is what agentbox-local answers, in its members, their order and its words."""
+    box = real.create(metadata={"a": "b c", "é": "1"}, envVars={"X": "y"})
+    at = "/sandboxes/" + box["sandboxID"]
+    same = [at, "/v2/sandboxes?metadata=a%3Db%252520c", "/sandboxes?metadata=a%3Db%252520c", at + "-6532622b",
+            "/v2/sandboxes?limit=0", "/v2/sandboxes?order=up", "/v2/sandboxes?nextToken=x", "/v2/sandboxes?metadata=", "/sandboxes/i0",
+            "/sandboxes/Not", "/nothing", "/snapshots?limit=x", "/snapshots?name=no-such-snapshot", "/sandboxes/metrics", "/sandboxes/i0/metrics"]
+    for paused in (False, True):
+        if paused:
+            assert real.api("POST", at + "/pause", {}).status == 204
+        for path in same:
+            here, there = real.api("GET", path), real.direct.api("GET", path)
+            assert (here.status, in_common(here.json())) == (there.status, in_common(there.json())), path
+            for name in ("content-type", "x-total-running"):
+                assert here.header(name) == there.header(name), (path, name)
+    for method, path, body in (("POST", at + "/timeout", {"timeout": 5}), ("POST", at + "/timeout", {}), ("POST", at + "/refreshes", {}),
+                               ("POST", "/sandboxes", {"timeout": 5}), ("POST", "/sandboxes", {"templateID": "base", "timeout": 0}),
+                               ("DELETE", "/sandboxes/i0", None), ("POST", "/sandboxes/i0/connect", {"timeout": 5})):
+        here, there = real.api(method, path, body), real.direct.api(method, path, body)
+        assert here.status == there.status and here.json().keys() == there.json().keys(), (path, here, there)
+
+
+# --- once, over a crash
+
+FP = os.path.join(harness.BUILD, "daemon", "agentboxd-fp")
+
+
+@pytest.mark.parametrize("point", ["create.intent_committed", "create.after_send", "create.answered", "create.before_reply"])
+def test_a_retry_over_a_crash_makes_no_second(cloud, monkeypatch, point):
+    """GATEWAY §4.3: an SDK's retry with an Idempotency-Key over a kill -9 in mid-create gets the one sandbox, and makes no second."""
+    built(FP)
+    folder, runtime = harness.temp_dir("abd-"), harness.temp_dir("abx-")
+    env = {"XDG_RUNTIME_DIR": runtime, "HOME": runtime}
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+
+    def can_connect():
+        try:
+            socket.create_connection(("localhost", port)).close()
+            return True
+        except OSError:
+            return False
+
+    def start(**failpoint):
+        d = harness.Daemon(cloud, {"gateway": {"listen": "127.0.0.1:%d" % port}}, folder=folder, env=dict(env, **failpoint))
+        harness.until(can_connect, 20, "the gateway", d)
+        return d
+
+    def create(token):
+        c = http.client.HTTPConnection("localhost", port, timeout=60)
+        try:
+            c.request("POST", "/sandboxes", json.dumps({"templateID": "base", "secure": True}),
+                      {"X-API-Key": token, "Content-Type": "application/json", "Idempotency-Key": "once"})
+            r = c.getresponse()
+            return r.status, json.loads(r.read())
+        finally:
+            c.close()
+
+    try:
+        monkeypatch.setattr(harness, "AGENTBOXD", FP)
+        d = start(AGENTBOXD_FAILPOINT=point + "=kill")
+        token = d.ctl("token", "create").stdout.strip()
+        with pytest.raises(OSError):
+            create(token)
+        assert d.proc.wait(10) == -signal.SIGKILL
+        d.close()
+        d = start()
+        status, box = create(token)
+        made = [b.id for b in cloud.ledger.sandboxes]
+        if made:
+            assert status == 201 and made == [box["sandboxID"]], (box, made)
+        else:                           # nobody can know that the cloud got nothing: it is not asked again
+            assert status == 504 and point in ("create.intent_committed", "create.after_send"), box
+        assert create(token)[0] == status and len(cloud.ledger.sandboxes) == len(made)
+    finally:
+        d.close()
+        shutil.rmtree(folder)
         shutil.rmtree(runtime, ignore_errors=True)
