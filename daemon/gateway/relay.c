@@ -20,6 +20,7 @@
 #include "daemon/gateway/relay_impl.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
+#include "proto/base/quota.h"
 #include "proto/base/str.h"
 #include "proto/cloud/error.h"
 #include "proto/wire/h2.h"
@@ -27,6 +28,7 @@
 #define RESOLVE_MS   60000u	/* as long as the edge waits for a sandbox that changes its state */
 #define REASON_MS    5000u	/* to find out why a request failed */
 #define ERROR_MAX    4096u	/* an error's body that is looked at */
+#define HEAD_COPIES  2u		/* of the request's head, on its way up */
 #define LINKS_MAX    4096u	/* sandboxes whose signature a link is compared with */
 
 static void look(struct gateway_relay *rl);
@@ -46,6 +48,8 @@ static void bury(void *p)
 	struct gateway_relay *rl = relay_from(p);
 
 	rl->magic = 0;
+	quota_give(rl->quota, rl->charged);
+	quota_unref(rl->quota);
 	free(rl->account);
 	free(rl);
 }
@@ -494,14 +498,12 @@ static void proceed(struct gateway_relay *rl, const struct sandbox_glance *s)
 {
 	enum sandbox_state state = s->target.state;
 
-	if (rl->is_health && s->is_sure)
+	if (s->is_sure)
 		open_to(rl, &s->target);
 	else if (rl->is_health && (rl->learnt || state == SANDBOX_PAUSED || state == SANDBOX_PAUSING))
 		answer_absent(rl);
 	else if (rl->is_health)
 		learn(rl, s->target.at.account);
-	else if (state == SANDBOX_SNAPSHOTTING && s->is_sure)
-		open_to(rl, &s->target);
 	else if (resolve_as(rl, s->target.owner_uid, on_found) < 0)
 		answer_errno(rl, -ENOMEM);
 }
@@ -556,15 +558,32 @@ static bool find_by_link(struct gateway_relay *rl)
 	return true;
 }
 
+/* NULL: no memory, or not for this client. */
+static struct gateway_relay *relay_new(struct gateway *g, struct http_stream *x)
+{
+	struct http_conn *c = http_stream_conn(x);
+	struct quota *q = c ? http_conn_quota(c) : NULL;
+	size_t n = sizeof(struct gateway_relay) + HEAD_COPIES * http_stream_head(x)->bytes;
+	struct gateway_relay *rl;
+
+	if (quota_take(q, n) < 0)
+		return NULL;
+	rl = calloc(1, sizeof(*rl));
+	if (rl)
+		*rl = (struct gateway_relay){ .magic = GATEWAY_RELAY_MAGIC, .g = g, .x = x, .quota = quota_ref(q), .charged = n };
+	else
+		quota_give(q, n);
+	return rl;
+}
+
 void gateway_relay_request(struct gateway *g, struct http_stream *x, const struct plane_port *to)
 {
-	struct gateway_relay *rl = calloc(1, sizeof(*rl));
+	struct gateway_relay *rl = relay_new(g, x);
 
 	if (!rl) {
-		reply_abort(x);
+		reply_text(x, 503, "Too much is held for this client already");
 		return;
 	}
-	*rl = (struct gateway_relay){ .magic = GATEWAY_RELAY_MAGIC, .g = g, .x = x };
 	if (to)
 		rl->to = *to;
 	timer_init(&rl->limit, g->loop, on_limit, rl);

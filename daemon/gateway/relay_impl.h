@@ -35,6 +35,8 @@ struct gateway_relay {
 	struct timer limit;		/* it waits for a change of the sandbox's state */
 	struct defer again;
 	struct status failure;
+	struct quota *quota;		/* of the connection, which may end before it */
+	size_t charged;
 	struct grave grave;
 };
 

@@ -13,6 +13,7 @@
 #include "daemon/common/http/route.h"
 #include "daemon/gateway/relay_impl.h"
 #include "proto/base/host.h"
+#include "proto/base/quota.h"
 #include "proto/base/str.h"
 #include "proto/cloud/flavour.h"
 
@@ -27,10 +28,13 @@ struct passing {
 
 static bool is_of_edge(const char *name)
 {
-	for (unsigned i = 0; i < FLAVOURS; i++)
-		for (unsigned k = 0; k < FLAVOUR_HEADERS; k++)
-			if (str_eq(name, flavour_get((enum flavour_id)i)->headers[k]))
+	for (unsigned i = 0; i < FLAVOURS; i++) {
+		const struct flavour *f = flavour_get((enum flavour_id)i);
+
+		for (unsigned k = 0; *name == *f->headers[0] && k < FLAVOUR_HEADERS; k++)
+			if (str_eq(name, f->headers[k]))
 				return true;
+	}
 	return false;
 }
 
@@ -89,7 +93,8 @@ static void take_body(struct gateway_relay *rl, struct cloud_relay_ask *a)
 	a->body_mode = CLOUD_RELAY_STREAM;
 	if (a->upgrade || (ended && !n)) {
 		a->body_mode = CLOUD_RELAY_NONE;
-	} else if (ended && n <= WHOLE_MAX) {
+	} else if (ended && n <= WHOLE_MAX && quota_take(rl->quota, n) == 0) {
+		rl->charged += n;
 		a->body_mode = CLOUD_RELAY_WHOLE;
 		a->body = p;
 		a->n_body = n;

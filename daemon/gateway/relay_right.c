@@ -91,6 +91,8 @@ static enum relay_right judge_agent(const struct relay_asker *a, const struct re
 {
 	const char *shown = fields_get(a->head, ACCESS_TOKEN);
 
+	if (str_is_empty(d->access_token))	/* open to everybody at the edge */
+		return is_owner(a, d) ? RELAY_BY_UID : RELAY_NO_ACCESS_TOKEN;
 	if (shown)
 		return fits_secret(shown, d->access_token) ? RELAY_BY_ACCESS : RELAY_WRONG_ACCESS_TOKEN;
 	if (!relay_is_link(a->head))

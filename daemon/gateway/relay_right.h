@@ -4,7 +4,7 @@
  *
  * The agent's port: the access token, the signature of a link to a file, or a token of the gateway. Any other port: the access token,
  * the traffic token, a token of the gateway; and one with public traffic is open to its owner's own programs, pages of others
- * excepted, as is GET /health. A traffic token is never enough for the agent.
+ * excepted, as is GET /health, and the agent of a sandbox without an access token. A traffic token is never enough for the agent.
  */
 #ifndef AB_DAEMON_GATEWAY_RELAY_RIGHT_H
 #define AB_DAEMON_GATEWAY_RELAY_RIGHT_H
@@ -29,7 +29,7 @@ struct relay_door {			/* what it wants to pass */
 	const char *sandbox;
 	uint16_t port;
 	bool is_health;			/* the agent's, which says nothing but that it is there */
-	const char *access_token;	/* "" = nobody may come by it */
+	const char *access_token;	/* "" = it has none */
 	const char *traffic_token;	/* "" = public */
 	uid_t owner;
 };

@@ -7,7 +7,7 @@ static void glance_fill(const struct sandbox *b, struct sandbox_glance *ret)
 {
 	sandbox_target_of(b, &ret->target);
 	ret->token_known = b->token_known;
-	ret->is_sure = b->token_known && (b->state == SANDBOX_SNAPSHOTTING ||
+	ret->is_sure = b->token_known && b->claimed && (b->state == SANDBOX_SNAPSHOTTING ||
 					  (b->state == SANDBOX_RUNNING &&
 					   (!b->end_at_ms || account_cloud_now(b->account) < b->end_at_ms)));
 }

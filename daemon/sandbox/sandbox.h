@@ -447,7 +447,8 @@ must_check int sandbox_resolve(struct sandbox_core *core, const struct sandbox_c
 struct sandbox_glance {
 	struct sandbox_target target;
 	bool token_known;	/* its tokens are the sandbox's; else nobody has asked the cloud for them yet */
-	bool is_sure;		/* … and it runs: its known end has not passed */
+	bool is_sure;		/* … and it runs, as far as is known, and is its owner's for good: sandbox_resolve() would say
+				 * the same at once */
 };
 /* By its id, of whatever uid and account. False: there is none that lives. */
 bool sandbox_glance(struct sandbox_core *core, const char *id, struct sandbox_glance *ret);

@@ -246,6 +246,18 @@ static void peer_finished(struct h2_stream *s)
 	h2_note(s, H2_READY_END);
 }
 
+/* RFC 9113 §8.3.1: what came from HTTP/1.1 may say its host there instead; two hosts that differ are an attempt to be read twice. */
+static void take_host(struct h2_stream *s)
+{
+	const char *host = fields_get(&s->head, "host"), *authority = fields_get(&s->head, ":authority");
+
+	if (host && !authority)
+		s->head_wrong = fields_put(&s->head, ":authority", host) < 0;
+	else if (host)
+		s->head_wrong = fields_find(&s->head, "host", (uint32_t)fields_find(&s->head, "host", 0) + 1) >= 0 ||
+				!mem_eq_ci(host, strlen(host), authority);
+}
+
 static void headers_done(struct h2 *h, struct h2_stream *s, bool end)
 {
 	if (s->head_done) {
@@ -253,6 +265,8 @@ static void headers_done(struct h2 *h, struct h2_stream *s, bool end)
 	} else if (h->o.server) {
 		if (h->o.any_authority && !s->head_cut && (s->pseudo_seen & 7u) != 7u)
 			s->head_wrong = true;
+		else if (!h->o.any_authority && !s->head_cut)
+			take_host(s);
 		if (s->head_wrong) {
 			(void)nghttp2_submit_rst_stream(h->ng, NGHTTP2_FLAG_NONE, s->id,
 							NGHTTP2_PROTOCOL_ERROR);

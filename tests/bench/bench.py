@@ -17,6 +17,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
 
+import gateway  # noqa: E402
 import harness  # noqa: E402
 import leases  # noqa: E402
 from api import Api  # noqa: E402
@@ -67,7 +68,7 @@ class Server:
         self.proc.stdout.close()
 
 
-def h2load(where, path, data, calls, clients, streams, headers, pid):
+def h2load(where, path, data, calls, clients, streams, headers, pid, h1=False):
     """(calls a second, server's CPU in µs a call, p50 in µs) of one run; where is a socket's path or a URL."""
     body, log = os.path.join(OUT, "request"), os.path.join(OUT, "log")
     with open(body, "wb") as f:
@@ -75,6 +76,7 @@ def h2load(where, path, data, calls, clients, streams, headers, pid):
     if os.path.exists(log):
         os.unlink(log)
     argv = ["h2load", "-n", str(calls), "-c", str(clients), "-m", str(streams), "-d", body, "--log-file=" + log]
+    argv += ["--h1"] if h1 else []
     for k, v in headers:
         argv += ["-H", "%s: %s" % (k, v)]
     argv += ["-B", "unix:" + where, "http://localhost" + path] if where.startswith("/") else [where + path]
@@ -564,10 +566,15 @@ def bench_owners(rig):
     leases.owners(sys.modules[__name__])
 
 
+def bench_gateway(rig):
+    """The gateway beside nghttpx."""
+    gateway.run(sys.modules[__name__], rig)
+
+
 BENCHES = {"get": bench_get, "small": bench_small, "bulk": bench_bulk, "first": bench_first, "memory": bench_memory,
            "creates": bench_creates, "proxy": bench_proxy, "many": bench_many, "streams": bench_streams, "exit": bench_exit,
            "fanout": bench_fanout,
-           "leases": bench_leases, "owners": bench_owners}
+           "leases": bench_leases, "owners": bench_owners, "gateway": bench_gateway}
 
 
 def main():

@@ -37,6 +37,11 @@ class Through(Client):
         self.daemon.ctl("resume", box["sandboxID"])
         return box
 
+    def create_ours(self):
+        """One that the daemon made itself, and whose policy it therefore carries out."""
+        self.made.append(self.daemon.ctl("create").stdout.strip())
+        return self.direct.get({"sandboxID": self.made[-1]}).json()
+
 
 @pytest.fixture(scope="module")
 def gateway_daemon(local_session):
@@ -44,7 +49,8 @@ def gateway_daemon(local_session):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    d = harness.Daemon(local_session, {"gateway": {"listen": "127.0.0.1:%d" % port}})
+    d = harness.Daemon(local_session, {"gateway": {"listen": "127.0.0.1:%d" % port}, "daemon": {"restart_grace": "1s"}})
+    d.wait_log(r"\bgateway listen=")
     yield d, port
     d.close()
 

@@ -12,7 +12,7 @@
 static bool is_one_of(const char *name, const char *const *list, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (str_eq(name, list[i]))
+		if (*name == *list[i] && str_eq(name, list[i]))
 			return true;
 	return false;
 }
@@ -103,8 +103,9 @@ int relay_request_head(const struct fields *in, const char *host, bool upgrade, 
 		const char *name = fields_name(in, i);
 		bool asked = upgrade && str_eq(name, "upgrade");
 
-		/* 100-continue is between the client and us. */
-		if (name[0] == ':' || is_forwarded(name) || str_eq(name, "cookie") || str_eq(name, "expect"))
+		/* 100-continue is between the client and us; the host is in the first line. */
+		if (name[0] == ':' || is_forwarded(name) || str_eq(name, "host") || str_eq(name, "cookie") ||
+		    str_eq(name, "expect"))
 			continue;
 		if (asked || (!is_hop_by_hop(name) && !is_named(in, name) && (!keep || keep(user, name))))
 			r = fields_put(out, name, fields_value(in, i));

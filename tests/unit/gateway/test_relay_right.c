@@ -60,10 +60,14 @@ TEST(secrets)
 TEST(a_sandbox_without_an_access_token_has_no_secret)
 {
 	struct fields f = head_of("GET", "/x", "x-access-token", "");
-	const struct relay_asker a = { .head = &f };
+	const struct relay_door d = { .sandbox = "iabc", .port = 49983, .access_token = "", .traffic_token = "", .owner = 1000 };
+	struct relay_asker a = { .head = &f };
 
-	CHECK_INT(relay_judge(&a, &(struct relay_door){ .sandbox = "iabc", .port = 49983, .access_token = "", .traffic_token = "" }),
-		  RELAY_WRONG_ACCESS_TOKEN);
+	CHECK_INT(relay_judge(&a, &d), RELAY_NO_ACCESS_TOKEN);
+	a.is_own_program = true;
+	CHECK_INT(relay_judge(&a, &d), RELAY_NO_ACCESS_TOKEN);
+	a.uid = 1000;
+	CHECK_INT(relay_judge(&a, &d), RELAY_BY_UID);
 	fields_fini(&f);
 }
 

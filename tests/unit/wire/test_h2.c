@@ -466,6 +466,38 @@ TEST(any_authority_is_accepted_where_it_was_asked_for)
 	}
 }
 
+/* Proxies that speak HTTP/1.1 in front send Host and no :authority. */
+TEST(host_instead_of_authority)
+{
+	static const struct { const char *authority, *host, *want; } t[] = {
+		{ NULL, "a.test", "a.test" },
+		{ "a.test", "a.test", "a.test" },
+		{ "a.test", "A.test", "a.test" },
+		{ "a.test", "b.test", NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		struct buf b;
+		struct h2 *h = raw_server(false, &b);
+		struct h2_stream *s;
+		uint8_t block[128];
+		size_t n = head_block(block, t[i].authority);
+
+		n += (size_t)snprintf((char *)block + n, sizeof(block) - n, "%c%c%s%c%s", 0x10, 4, "host", (int)strlen(t[i].host),
+				      t[i].host);
+		frame(&b, 1, 0x5, 1, block, n);
+		CHECK_INT(feed_all(h, &b), 0);
+		s = h2_next_ready(h);
+		CHECK_INT(s != NULL, t[i].want != NULL);
+		if (s) {
+			CHECK_STR(fields_get(h2_stream_head(s), ":authority"), t[i].want);
+			h2_stream_release(s);
+		}
+		buf_fini(&b);
+		h2_free(h);
+	}
+}
+
 TEST(wrong_heads_are_refused_and_the_connection_lives)
 {
 	static const struct {
