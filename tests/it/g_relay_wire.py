@@ -164,6 +164,24 @@ def test_a_reset_in_mid_answer_is_passed_on(through):
         c.envd(box, "GET", "/files?path=x")
 
 
+def test_what_came_before_a_reset_is_passed_on_to_a_slow_reader(through):
+    """All of it: the end of the one side does not throw away what the other has not taken yet."""
+    c, e = through
+    box = c.create_ours()
+    size = 4 << 20
+
+    def some(edge, conn, rest):
+        conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n" + bytes(size))
+        return False
+    e.answer = some
+    s = slow(c, box, "/files?path=x")
+    until(lambda: e.heads, 5, "the request")
+    time.sleep(0.5)
+    got = b"".join(iter(lambda: s.recv(65536), b""))
+    s.close()
+    assert len(got.split(b"\r\n\r\n", 1)[1]) == size
+
+
 def test_an_error_of_the_edge_is_told_to_the_core_once(through):
     """The edge says that there is no such sandbox, the cloud that it runs: the answer passes, the core asked."""
     c, e = through
