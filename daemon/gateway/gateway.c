@@ -117,7 +117,7 @@ int gateway_listen(struct gateway *g, const struct gateway_listen *l)
 {
 	struct gateway_door *d = calloc(1, sizeof(*d));
 	struct http_server_options o = {
-		.loop = g->loop, .listen_fd = l->fd, .tls = l->tls, .http1 = true, .http2 = l->tls != NULL,
+		.loop = g->loop, .listen_fd = l->fd, .tls = l->tls, .title_names = true, .http1 = true, .http2 = l->tls != NULL,
 		.max_conns = g->o.max_connections, .max_streams = g->o.max_streams, .stream_window = WINDOW_BYTES,
 		.send_max = SEND_MAX_BYTES, .head_max_n = HEAD_MAX_N, .head_max_bytes = HEAD_MAX_BYTES,
 		.conn_max = g->o.conn_max, .on_accept = g->o.quotas ? on_accept : NULL, .handshake_ms = HEAD_MS, .idle_ms = IDLE_MS,

@@ -243,4 +243,4 @@ while True:
     s = socket.create_connection((real.address, real.port), 10)
     s.sendall(("GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % host(box, 8081)).encode())
     got = b"".join(iter(lambda: s.recv(65536), b""))
-    assert got.endswith(b"0\r\nx-t: 1\r\n\r\n"), got
+    assert got.endswith(b"0\r\nX-T: 1\r\n\r\n"), got
