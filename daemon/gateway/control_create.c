@@ -224,17 +224,15 @@ static bool take_words(struct gateway_control *c, struct creating *n)
 /* False after the call ended. */
 static bool check_create(struct gateway_control *c, const struct cloud_create *b)
 {
-	const struct cloud_lifecycle *l = &b->lifecycle;
+	const char *fault = cloud_lifecycle_fault(&b->lifecycle);
 	struct template_ref ref;
 
 	if (template_ref_parse(b->template_id, &ref) < 0)
 		control_refuse(c, 400, "Invalid template reference");
 	else if (!b->timeout_s)
 		control_refuse(c, 400, "Timeout must be at least 1 second");
-	else if (l->keep_memory == TRI_FALSE && l->pause != TRI_TRUE)
-		control_refuse(c, 400, "autoPauseMemory=false needs autoPause=true");
-	else if (l->keep_memory == TRI_FALSE && l->auto_resume == TRI_TRUE)
-		control_refuse(c, 400, "autoPauseMemory=false cannot be combined with autoResume");
+	else if (fault)
+		control_refuse(c, 400, "%s", fault);
 	else if (b->asks_volumes)
 		control_refuse(c, 400, "agentboxd does not support volumeMounts");
 	else

@@ -51,7 +51,7 @@ int control_view(const struct sandbox_view *v, struct cloud_sandbox *ret)
 		.metadata = { kvs, v->n_metadata },
 		.allow_internet_access = v->allow_internet_access,
 		.network = (struct cloud_network *)v->network,
-		.lifecycle = { tri_of(v->lifecycle.pause == TRI_TRUE), TRI_UNSET, tri_of(v->lifecycle.auto_resume == TRI_TRUE) },
+		.lifecycle = cloud_lifecycle_told(&v->lifecycle),
 	};
 	return 0;
 }

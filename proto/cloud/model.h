@@ -96,6 +96,22 @@ struct cloud_lifecycle {
 	enum tri auto_resume;		/* traffic from outside resumes it */
 };
 
+/* As answers say it: nothing is left out, and what becomes of its memory is not in them. */
+static inline struct cloud_lifecycle cloud_lifecycle_told(const struct cloud_lifecycle *l)
+{
+	return (struct cloud_lifecycle){ .pause = tri_of(l->pause == TRI_TRUE), .auto_resume = tri_of(l->auto_resume == TRI_TRUE) };
+}
+
+/* Why the cloud makes none with it, in its words; NULL: it does. */
+static inline const char *cloud_lifecycle_fault(const struct cloud_lifecycle *l)
+{
+	if (l->keep_memory != TRI_FALSE)
+		return NULL;
+	if (l->pause != TRI_TRUE)
+		return "autoPauseMemory=false needs autoPause=true";
+	return l->auto_resume == TRI_TRUE ? "autoPauseMemory=false cannot be combined with autoResume" : NULL;
+}
+
 /* What replaces the egress of one that runs: what is not there is cleared. */
 struct cloud_egress {
 	struct cloud_network network;	/* without ingress */

@@ -39,15 +39,13 @@ static bool take_template(struct rest *r, const char *id, struct sandbox_params 
 }
 
 /* False after the call ended. */
-static bool check_pause(struct rest *r, const struct sandbox_policy *p)
+static bool check_pause(struct rest *r, const struct cloud_lifecycle *l)
 {
-	if (!p->auto_pause_memory && !p->auto_pause)
-		rest_fail(r, 400, "autoPauseMemory=false needs autoPause=true");
-	else if (!p->auto_pause_memory && p->auto_resume)
-		rest_fail(r, 400, "autoPauseMemory=false cannot be combined with autoResume");
-	else
-		return true;
-	return false;
+	const char *fault = cloud_lifecycle_fault(l);
+
+	if (fault)
+		rest_fail(r, 400, "%s", fault);
+	return !fault;
 }
 
 static bool check_unbuilt(struct rest *r, const struct cloud_create *c)
@@ -131,7 +129,7 @@ static void create_as(struct rest *r, const struct cloud_create *c)
 				    .metadata = c->metadata, .env_vars = c->envs, .network = c->network };
 	struct netrules_with with = { .secure = tri_of(p.policy.secure) };
 
-	if (take_template(r, c->template_id, &p) && rest_timeout_ok(r, c->timeout_s) && check_pause(r, &p.policy) &&
+	if (take_template(r, c->template_id, &p) && rest_timeout_ok(r, c->timeout_s) && check_pause(r, &c->lifecycle) &&
 	    (!c->network || rest_network_ok(r, c->network, &with)) && check_unbuilt(r, c) && check_env(r, &c->envs))
 		place(r, &p);
 }
