@@ -27,10 +27,6 @@ STATUS = {"POST /sandboxes": 201, "POST /v2/sandboxes": 201, "POST /sandboxes/{s
 REFUSED = {r"sdk/(npm|pypi)/list-all-filters-2.req": 400,
            r"sdk/(npm|npm-2.39.0|pypi|pypi-2.38.0|pypi-2.45.1|abox)/create-full(-e2b)?.req": 400,
            r"sdk/[^/]*/create-volume.req": 400, r"sdk/(npm|pypi|abox)/network.req": 400}
-# What is not answered as it should be yet, by the row of the list of judges' findings (tests/lib/judged-rows.sh) that it belongs to.
-# Who mends it takes the line away: a request that is here and is answered well fails.
-KNOWN = {
-}
 SPEC = {"POST /sandboxes": "create.201", "POST /v2/sandboxes": "create.201", "GET /v2/sandboxes": "list.200", "GET /sandboxes": "list_v1.200",
         "GET /sandboxes/{sandboxID}": "get.200", "POST /sandboxes/{sandboxID}/connect": "connect.200",
         "POST /v2/sandboxes/{sandboxID}/connect": "connect.200", "POST /sandboxes/{sandboxID}/resume": "resume.201",
@@ -146,10 +142,6 @@ class Play:
             self.client.made += [i for i in re.findall(r'"sandboxID":"(\w+)"', got.body.decode()) if i != self.id]
 
 
-def known(row):
-    return next((why for pattern, why in KNOWN.items() if re.fullmatch(pattern, row["file"])), None)
-
-
 @pytest.fixture
 def client(local):
     c = Client(local.plain_url, local.key)
@@ -176,10 +168,6 @@ def test_request(row, client, shared):
     finally:
         play.close()
     wrong = problems(play, got)
-    why = known(row)
-    if why:
-        assert wrong, "%s is answered as it should be: take it out of KNOWN (%s)" % (row["file"], why)
-        pytest.xfail("%s: %s" % (why, wrong))
     assert not wrong, wrong
 
 
