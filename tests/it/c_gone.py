@@ -111,6 +111,7 @@ def upload(api, box, until_gone):
 
 @ENDS
 def test_an_upload(cloud, api, box, end):
+    """C-1b: it ends with the sandbox's reason, whoever learnt of its end."""
     over = threading.Event()
     cloud.withhold_credit = True
     up = Later(upload(api, box, over))
