@@ -358,9 +358,14 @@ class Storm:
         try:
             assert self.d.proc.wait(5) == -signal.SIGKILL, self.d.tail()
         except subprocess.TimeoutExpired:
-            raise AssertionError("the crash point %s was not reached" % spec)
+            raise AssertionError("the crash point %s was not reached\n%s\n%s" % (spec, self.short_ones(), self.d.tail(60)))
         self.deaths[point] += 1
         self.cloud.clear_faults()
+
+    def short_ones(self):
+        """For whoever has to find out why nothing was extended."""
+        return ["%s ends in %.1f s, fate %s, leases %s%s" % (s.id, s.end_at - self.cloud.now(), s.fate, b.leases, ", unsure" if b.unsure else "")
+                for o in self.owners for b in o.boxes if b.short for s in [self.cloud.sandbox(b.id)]]
 
     def hasten(self):
         """The ends of those that are short come near while the daemon is away."""
