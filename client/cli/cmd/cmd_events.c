@@ -6,7 +6,6 @@
 #include "client/cli/term/again.h"
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
-#include "client/cli/term/sig.h"
 
 #define CURSOR_BYTES 128u
 
@@ -55,91 +54,53 @@ static void print_line(const struct ab_sandbox_event *e)
 }
 
 struct events {
-	struct cli *cli;
-	struct ab_call *call;
-	int sig_fd;
+	struct again_stream stream;
 	char cursor[CURSOR_BYTES];	/* of the last event; "" before the first */
-	struct again again;
 };
 
-/* From where we are, after the first time. */
-static int ask(struct events *x)
+static struct events *events_of(struct again_stream *s)
 {
-	const struct args *a = &x->cli->args;
+	return (struct events *)s;
+}
+
+/* From where we are, after the first time. */
+static int ask(struct again_stream *s, struct ab_call **ret)
+{
+	const struct args *a = &s->cli->args;
+	const char *cursor = events_of(s)->cursor;
 	const struct ab_sandbox_watch_options o = {
-		.cursor = x->cursor[0] ? x->cursor : a->cursor,
+		.cursor = cursor[0] ? cursor : a->cursor,
 		.sandbox = a->n_words ? a->words[0] : NULL,
-		.initial = a->initial && !x->cursor[0],
+		.initial = a->initial && !cursor[0],
 		.all_owners = a->all_owners,
 	};
 
-	ab_call_free(x->call);
-	x->call = NULL;
-	return ab_sandbox_watch_start(x->cli->client, &o, NULL, &x->call);
+	return ab_sandbox_watch_start(s->cli->client, &o, NULL, ret);
 }
 
-static void take_events(struct events *x)
+static void take_events(struct again_stream *s)
 {
+	struct events *x = events_of(s);
 	struct ab_sandbox_event e;
 
-	while (ab_sandbox_watch_next(x->call, &e)) {
-		again_heard(&x->again);
+	while (ab_sandbox_watch_next(s->call, &e)) {
+		again_heard(&s->again);
 		if (*e.cursor)
 			(void)snprintf(x->cursor, sizeof(x->cursor), "%s", e.cursor);
 		if (e.type == AB_SANDBOX_HEARTBEAT)
 			continue;
-		if (x->cli->args.json)
+		if (s->cli->args.json)
 			cmd_events_print_json(&e);
 		else
 			print_line(&e);
 	}
 }
 
-/* -1: it goes on; else the exit code. *signo: a signal that came meanwhile. */
-static int on_end(struct events *x, int *signo)
-{
-	const struct ab_error *e = ab_call_error(x->call);
-	int r = again_wait(&x->again, x->cli, e, x->sig_fd);
-
-	if (r < 0)
-		return e ? fail(x->cli, e) : EXIT_OK;
-	*signo = r;
-	return r || ask(x) == 0 ? -1 : EXIT_ERROR;
-}
-
-static int follow(struct events *x)
-{
-	int signo = 0, r;
-
-	while (!signo) {
-		take_events(x);
-		if (fflush(stdout) != 0)
-			return EXIT_ERROR;	/* main() says it */
-		if (!ab_call_is_done(x->call)) {
-			signo = sig_wait(x->cli->client, x->sig_fd);
-			continue;
-		}
-		r = on_end(x, &signo);
-		if (r >= 0)
-			return r;
-	}
-	ab_call_free(x->call);
-	sig_die(signo);
-}
-
 static int cmd_events_run(struct cli *cli)
 {
-	struct events x = { .cli = cli, .sig_fd = sig_open() };
-	int r;
+	struct events x = { .stream = { .cli = cli, .ask = ask, .take = take_events } };
 
-	r = x.sig_fd < 0 ? x.sig_fd : ask(&x);
-	if (r < 0) {
-		say(cli, "%s", strerror(-r));
-		return EXIT_ERROR;
-	}
-	r = follow(&x);
-	ab_call_free(x.call);
-	return r;
+	return again_follow(&x.stream);
 }
 
 const struct command cmd_events = {

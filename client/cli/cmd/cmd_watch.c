@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* agentboxctl watch */
 #include <stdio.h>
-#include <string.h>
 
 #include "client/cli/term/again.h"
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
-#include "client/cli/term/sig.h"
 #include "client/cli/tree/xfer.h"
 
 static const struct opt cmd_watch_opts[] = {
@@ -54,88 +52,48 @@ static void print_event(struct cli *cli, const struct ab_file_event *e)
 }
 
 struct watch {
-	struct cli *cli;
+	struct again_stream stream;
 	struct ab_path path;
-	struct ab_call *call;
-	int sig_fd;
 	bool was_ready;
-	struct again again;
 };
 
-static int ask(struct watch *x)
+static struct watch *watch_of(struct again_stream *s)
 {
-	const struct ab_watch_options o = { .recursive = x->cli->args.recursive, .entries = x->cli->args.entries };
-
-	ab_call_free(x->call);
-	x->call = NULL;
-	return ab_file_watch_start(x->cli->client, &x->path, &o, NULL, &x->call);
+	return (struct watch *)s;
 }
 
-static void take_events(struct watch *x)
+static int ask(struct again_stream *s, struct ab_call **ret)
 {
+	const struct ab_watch_options o = { .recursive = s->cli->args.recursive, .entries = s->cli->args.entries };
+
+	return ab_file_watch_start(s->cli->client, &watch_of(s)->path, &o, NULL, ret);
+}
+
+static void take_events(struct again_stream *s)
+{
+	struct watch *x = watch_of(s);
 	struct ab_file_event e;
 
-	while (ab_file_watch_next(x->call, &e)) {
-		again_heard(&x->again);
+	while (ab_file_watch_next(s->call, &e)) {
+		again_heard(&s->again);
 		/* what changed while there was no daemon is not known */
 		if (e.type == AB_FILE_EVENT_READY && x->was_ready)
 			e.type = AB_FILE_EVENT_OVERFLOWED;
 		x->was_ready = true;
-		print_event(x->cli, &e);
+		print_event(s->cli, &e);
 	}
-}
-
-/* -1: it goes on; else the exit code. *signo: a signal that came meanwhile. */
-static int on_end(struct watch *x, int *signo)
-{
-	const struct ab_error *e = ab_call_error(x->call);
-	int r = again_wait(&x->again, x->cli, e, x->sig_fd);
-
-	if (r < 0)
-		return e ? fail(x->cli, e) : EXIT_OK;
-	*signo = r;
-	return r || ask(x) == 0 ? -1 : EXIT_ERROR;
-}
-
-static int follow(struct watch *x)
-{
-	int signo = 0, r;
-
-	while (!signo) {
-		take_events(x);
-		if (fflush(stdout) != 0)
-			return EXIT_ERROR;	/* main() says it */
-		if (!ab_call_is_done(x->call)) {
-			signo = sig_wait(x->cli->client, x->sig_fd);
-			continue;
-		}
-		r = on_end(x, &signo);
-		if (r >= 0)
-			return r;
-	}
-	ab_call_free(x->call);
-	sig_die(signo);
 }
 
 static int cmd_watch_run(struct cli *cli)
 {
-	struct watch x = { .cli = cli };
-	int r;
+	struct watch x = { .stream = { .cli = cli, .ask = ask, .take = take_events } };
 
 	if (!xfer_split(cli, cli->args.words[0], &x.path))
 		return usage(cli->command, "needs ID:PATH");
 	if (!*x.path.path)
 		x.path.path = ".";
 	x.path.user = cli->args.user;
-	x.sig_fd = sig_open();
-	r = x.sig_fd < 0 ? x.sig_fd : ask(&x);
-	if (r < 0) {
-		say(cli, "%s", strerror(-r));
-		return EXIT_ERROR;
-	}
-	r = follow(&x);
-	ab_call_free(x.call);
-	return r;
+	return again_follow(&x.stream);
 }
 
 const struct command cmd_watch = {

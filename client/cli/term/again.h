@@ -15,4 +15,17 @@ void again_heard(struct again *a);
  * for as long as --wait says (30 s). 0: ask again; -1: the end is its own; else a signal that came at sig_fd. */
 int again_wait(struct again *a, const struct cli *cli, const struct ab_error *e, int sig_fd);
 
+/* A stream of lines, until it ends or a signal comes: asked for by `ask` (0 or -errno), its news printed by `take`, which calls
+ * again_heard() for each. A member of what these two are about. */
+struct again_stream {
+	struct cli *cli;
+	struct ab_call *call;
+	int (*ask)(struct again_stream *s, struct ab_call **ret);
+	void (*take)(struct again_stream *s);
+	struct again again;
+};
+
+/* The command's exit code; after a signal it ends the process by it. */
+int again_follow(struct again_stream *s);
+
 #endif
