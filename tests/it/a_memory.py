@@ -305,7 +305,7 @@ def test_a_list_without_end(cloud, start):
             return cloud.ledger.count("list") > n
         until(asked, 10, "a list that is asked for", d)
         assert 2 < cloud.ledger.count("list") - n < 20
-        assert d.hwm_kb() - before < (16 + 24) << 10, d.hwm_kb() - before
+        assert harness.ASAN or d.hwm_kb() - before < (16 + 24) << 10, d.hwm_kb() - before
         cloud.clear_faults()
         assert [s.id for s in api.call("SandboxService.List").sandboxes] == [box]
-    until(lambda: memory_of(d).cloud_bytes < MIB and d.rss_kb() - before < 8 << 10, 12, "memory that is given back", d)
+    until(lambda: memory_of(d).cloud_bytes < MIB and (harness.ASAN or d.rss_kb() - before < 8 << 10), 12, "memory that is given back", d)

@@ -170,7 +170,7 @@ def test_the_daemon_dies_and_comes_back(on_local):
 def test_the_daemon_dies_for_good(on_local):
     on_local.start()
     box = on_local.d.ctl("create").stdout.strip()
-    t = shell(on_local.d, box)
+    t = shell(on_local.d, box, "--wait", "2s")
     on_local.kill()
     assert t.end() == 126
     on_local.start()

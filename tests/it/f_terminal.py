@@ -53,8 +53,8 @@ class Term:
         return code
 
 
-def shell(d, box):
-    t = Term(d, "exec", "-it", "-e", "PS1=", box, "--", "bash", "--norc", "--noprofile")
+def shell(d, box, *options):
+    t = Term(d, "exec", *options, "-it", "-e", "PS1=", box, "--", "bash", "--norc", "--noprofile")
     t.type("stty -echo; echo rea''dy\n")
     t.until("ready")
     return t
