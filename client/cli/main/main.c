@@ -119,7 +119,10 @@ static int serve(struct cli *cli, int argc, char **argv)
 		opt_print_help(cli->command);
 		return EXIT_OK;
 	}
-	return cli->args.version ? print_version() : connect_and_run(cli);
+	if (cli->args.version)
+		return print_version();
+	r = cli->command->check ? cli->command->check(cli) : 0;
+	return r ? r : connect_and_run(cli);
 }
 
 int main(int argc, char **argv)

@@ -50,9 +50,10 @@ struct args {
 	const char *count, *on_timeout, *mask_host, *proxy;
 	struct words allow_out, deny_out;
 	struct pairs headers, iam;
-	const char *states;
+	const char *states, *format, *sort;	/* ls */
+	struct pairs filters;
 	bool no_memory, auto_resume, internet, no_internet, private_ports, clear, not_secure, must_create, wait_ready;
-	bool interactive, tty, cached, all, all_hosts, all_owners, adopt, initial;
+	bool interactive, tty, quiet, cached, all, all_hosts, all_owners, adopt, initial;
 
 	bool recursive, update, all_links;	/* cp, watch */
 	bool write, entries;
@@ -99,6 +100,7 @@ struct command {
 	bool takes_rest;		/* what stands behind min_words is a program, with options of its own */
 	bool no_json;
 	int fail_code;			/* of failing before it began; 0 = by kind of failure */
+	int (*check)(struct cli *cli);	/* 0, or EXIT_USAGE after saying what is wrong, before it connects; may be NULL */
 	bool (*is_offline)(const struct args *a);	/* needs no daemon: cli->client is NULL; NULL = never */
 	int (*run)(struct cli *cli);
 };

@@ -261,6 +261,7 @@ void opt_free(struct args *a)
 	free(a->metadata.v);
 	free(a->envs.v);
 	free(a->headers.v);
+	free(a->filters.v);
 	free(a->iam.v);
 	free(a->allow_out.v);
 	free(a->deny_out.v);

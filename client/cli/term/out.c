@@ -84,6 +84,13 @@ static void put_string(FILE *f, const char *text)
 	(void)fputc('"', f);
 }
 
+/* Text at the top of a bare document: as it is, but for control characters. */
+static void put_bare(FILE *f, const char *text)
+{
+	for (; *text; text++)
+		(void)fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, f);
+}
+
 static void key_part(struct json *j, const char *key)
 {
 	if (j->comma)
@@ -100,6 +107,7 @@ void json_open(struct json *j, const char *key, char bracket)
 	key_part(j, key);
 	(void)fputc(bracket, j->f);
 	j->comma = false;
+	j->bare = false;
 }
 
 void json_close(struct json *j, char bracket)
@@ -111,7 +119,10 @@ void json_close(struct json *j, char bracket)
 void json_text(struct json *j, const char *key, const char *value)
 {
 	key_part(j, key);
-	put_string(j->f, value);
+	if (j->bare)
+		put_bare(j->f, value);
+	else
+		put_string(j->f, value);
 }
 
 void json_int(struct json *j, const char *key, int64_t value)
@@ -154,7 +165,7 @@ void json_time(struct json *j, const char *key, int64_t at_ms)
 
 	if (at_ms <= 0) {
 		key_part(j, key);
-		(void)fputs("null", j->f);
+		(void)fputs(j->bare ? "" : "null", j->f);
 		return;
 	}
 	format_time(at_ms, buf);
@@ -362,7 +373,7 @@ const char *state_name(enum ab_sandbox_state s)
 	return (size_t)s < ARRAY_SIZE(names) ? names[s] : "unknown";
 }
 
-static const char *source_name(enum ab_source s)
+const char *source_name(enum ab_source s)
 {
 	switch (s) {
 	case AB_SOURCE_CLOUD:
@@ -374,83 +385,6 @@ static const char *source_name(enum ab_source s)
 	default:
 		return "unknown";
 	}
-}
-
-static void json_choice(struct json *j, const char *key, enum ab_choice c)
-{
-	if (c != AB_DEFAULT)
-		json_bool(j, key, c == AB_YES);
-}
-
-static void json_lifecycle(struct json *j, const struct ab_sandbox *sb)
-{
-	json_open(j, "lifecycle", '{');
-	if (sb->on_timeout)
-		json_text(j, "on_timeout", sb->on_timeout == AB_ON_TIMEOUT_PAUSE ? "pause" : "kill");
-	json_choice(j, "keep_memory", sb->keep_memory);
-	json_choice(j, "auto_resume", sb->auto_resume);
-	json_close(j, '}');
-}
-
-static void json_network(struct json *j, const struct ab_network *n)
-{
-	json_open(j, "network", '{');
-	json_words(j, "allow_out", n->allow_out, n->n_allow_out);
-	json_words(j, "deny_out", n->deny_out, n->n_deny_out);
-	json_choice(j, "allow_public_traffic", n->allow_public_traffic);
-	if (*n->mask_request_host)
-		json_text(j, "mask_request_host", n->mask_request_host);
-	json_open(j, "rules", '{');
-	for (size_t i = 0; i < n->n_rules; i++)
-		json_pairs(j, n->rules[i].host, n->rules[i].headers, n->rules[i].n_headers);
-	json_close(j, '}');
-	if (*n->proxy_address) {
-		json_open(j, "egress_proxy", '{');
-		json_text(j, "address", n->proxy_address);
-		json_text(j, "username", n->proxy_username);
-		json_close(j, '}');
-	}
-	json_close(j, '}');
-}
-
-void print_sandbox_json(const struct ab_sandbox *sb)
-{
-	struct json j;
-
-	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
-	json_text(&j, "id", sb->id);
-	json_text(&j, "name", sb->name);
-	json_text(&j, "template_id", sb->template_id);
-	json_text(&j, "alias", sb->alias);
-	json_text(&j, "state", state_name(sb->state));
-	json_pairs(&j, "metadata", sb->metadata, sb->n_metadata);
-	json_time(&j, "started_at", sb->started_at_ms);
-	json_time(&j, "end_at", sb->end_at_ms);
-	json_uint(&j, "cpu_count", sb->cpu_count);
-	json_uint(&j, "memory_mb", sb->memory_mb);
-	json_uint(&j, "disk_size_mb", sb->disk_size_mb);
-	json_text(&j, "envd_version", sb->envd_version);
-	json_text(&j, "domain", sb->domain);
-	if (sb->allow_internet_access)
-		json_bool(&j, "allow_internet_access", sb->allow_internet_access == AB_YES);
-	json_lifecycle(&j, sb);
-	if (sb->network)
-		json_network(&j, sb->network);
-	json_uint(&j, "owner_uid", sb->owner_uid);
-	json_uint(&j, "leases", sb->leases);
-	json_uint(&j, "generation", sb->generation);
-	json_text(&j, "source", source_name(sb->source));
-	json_time(&j, "as_of", sb->as_of_ms);
-	json_text(&j, "account", sb->account);
-	json_bool(&j, "adopted", sb->adopted);
-	if (*sb->warning)
-		json_text(&j, "warning", sb->warning);
-	if (*sb->gone_reason)
-		json_text(&j, "gone_reason", sb->gone_reason);
-	json_policy(&j, "policy", &sb->policy);
-	json_close(&j, '}');
-	json_end(&j);
 }
 
 static void line(const char *name, const char *value)

@@ -10,6 +10,7 @@
 struct json {
 	FILE *f;
 	bool comma;	/* something stands before, on this level */
+	bool bare;	/* one value for a person: text has no quotes, null is nothing */
 };
 
 bool is_utf8(const char *s);
@@ -54,6 +55,7 @@ const char *size_text(uint64_t bytes, char buf[32]);
 /* "90s", "1h30m"; "-" for 0. */
 const char *span_text(int64_t ms, char buf[32]);
 const char *state_name(enum ab_sandbox_state s);
+const char *source_name(enum ab_source s);
 const char *action_name(enum ab_action a);
 /* What happens by itself, short: "kill after 2s, idle pause 10m". */
 const char *policy_text(const struct ab_policy *p, char *buf, size_t n);
@@ -61,7 +63,7 @@ void json_policy(struct json *j, const char *key, const struct ab_policy *p);
 /* The value of --policy and the like. 0, or EXIT_USAGE after saying what is wrong. */
 int policy_option(const struct command *cmd, const char *text, struct ab_policy *ret);
 
-/* One sandbox: a JSON document, or lines of "name: value". */
+/* One sandbox: a JSON document (field.c), or lines of "name: value". */
 void print_sandbox_json(const struct ab_sandbox *sb);
 void print_sandbox(const struct cli *cli, const struct ab_sandbox *sb);
 

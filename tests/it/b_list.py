@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""agentboxctl on agentboxd --local: lists in the form, the order and the choice that is asked for."""
+import json
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def three(d):
+    """Sandboxes by their names: lb and la have a mark, the third has neither mark nor name."""
+    made = {"lb": d.ctl("create", "--timeout", "10m", "--name", "lb", "-m", "mark=x y").stdout.strip(),
+            "la": d.ctl("create", "--timeout", "20m", "--name", "la", "-m", "mark=z", "-m", "more=1").stdout.strip(),
+            "": d.ctl("create", "--timeout", "15m").stdout.strip()}
+    yield made
+    for b in made.values():
+        d.ctl("kill", b, check=False)
+
+
+def ids(d, *words):
+    return d.ctl("ls", "-q", *words).stdout.split()
+
+
+def test_ls_quiet(d, three):
+    """SERVERS 5: the ids alone, in the order of the list."""
+    out = d.ctl("ls", "-q").stdout
+    assert out == "".join(three[n] + "\n" for n in ("", "la", "lb"))
+    assert out.split() == [json.loads(line)["id"] for line in d.ctl("ls", "--json").stdout.splitlines()]
+
+
+def test_ls_format(d, three):
+    """SERVERS 5: every field of --json has its value under the same name, and text has no quotes."""
+    assert d.ctl("ls", "--format", "{id} {name}", "--sort", "name").stdout == "".join(
+        "%s %s\n" % (three[n], n) for n in ("", "la", "lb"))
+    row = json.loads(d.ctl("ls", "--json", "--filter", "name=lb").stdout)
+    for name, value in row.items():
+        text = d.ctl("ls", "--filter", "name=lb", "--format", "{%s}" % name).stdout[:-1]
+        if name != "as_of":         # it is another one's in every answer
+            assert text == (value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))), name
+    out = d.ctl("ls", "--filter", "name=lb", "--format", r"{{{name}}}\t[{metadata.mark}]{metadata.nope}{warning}\n-}").stdout
+    assert out == "{lb}\t[x y]\n-}\n"
+
+
+@pytest.mark.parametrize("words,text", [
+    (["--format", "{nmae}"], "'nmae' is no field; there are id, name, template_id, "),
+    (["--format", "{id} {}"], "'' is no field"),
+    (["--format", "{id"], "'{id' has no '}'"),
+    (["--sort", "nmae"], "'nmae' is no field; there are id, name, "),
+    (["--sort", "metadata"], "'metadata' has several values"),
+    (["--filter", "nmae=x"], "--filter has no 'nmae'; there are state, name, template and metadata.KEY"),
+    (["--filter", "metadata.=x"], "--filter has no 'metadata.'"),
+    (["--filter", "state=walking"], "'walking' is no state"),
+    (["--filter", "name"], "takes KEY=VALUE"),
+    (["-q", "--json"], "exclude each other"), (["-q", "--format", "{id}"], "exclude each other")])
+def test_ls_refuses(words, text):
+    """SERVERS 5: told before any daemon is asked."""
+    from harness import ctl
+    r = ctl("/tmp/no/such/socket", "--wait", "0s", "ls", *words, check=False)
+    assert r.returncode == 2 and text in r.stderr and not r.stdout, r
+
+
+def test_ls_tells_every_field_that_there_is(d, three):
+    said = d.ctl("ls", "--format", "{nope}", check=False).stderr
+    for line in d.ctl("ls", "--json").stdout.splitlines():
+        assert all(name + ", " in said for name in json.loads(line)), said
+    assert "metadata.KEY; see" in said
+
+
+def test_ls_sort(d, three):
+    """SERVERS 5: text, times, numbers and marks, up and down; what is not there comes first."""
+    up = [three[n] for n in ("lb", "", "la")]
+    assert ids(d, "--sort", "end_at") == up and ids(d, "--sort", "-end_at") == up[::-1]
+    assert ids(d, "--sort", "name") == [three[n] for n in ("", "la", "lb")]
+    assert ids(d, "--sort", "metadata.mark") == [three[n] for n in ("", "lb", "la")]
+    d.ctl("lease", "acquire", "--ttl", "1m", three["lb"])
+    assert ids(d, "--sort", "-leases") == [three[n] for n in ("lb", "", "la")], "equals stay newest first"
+    assert [json.loads(line)["id"] for line in d.ctl("ls", "--json", "--sort", "end_at").stdout.splitlines()] == up
+
+
+def test_ls_filter(d, three):
+    """SERVERS 5: several of one key are alternatives, several keys must all hold; also what is gone can be had."""
+    assert ids(d, "--filter", "name=la") == [three["la"]]
+    assert ids(d, "--filter", "name=la", "--filter", "name=lb") == [three["la"], three["lb"]]
+    assert ids(d, "--filter", "name=") == [three[""]]
+    assert ids(d, "--filter", "metadata.mark=x y") == [three["lb"]]
+    assert ids(d, "--filter", "metadata.mark=x y", "--filter", "name=la") == []
+    assert len(ids(d, "--filter", "template=base")) == 3 and ids(d, "--filter", "template=bas") == []
+    assert ids(d, "--filter", "state=paused") == []
+    d.ctl("pause", "la")
+    assert ids(d, "--filter", "state=paused") == [three["la"]]
+    assert ids(d, "--filter", "state=paused", "--state", "running") == []
+    b = d.ctl("create").stdout.strip()
+    d.ctl("kill", b)
+    assert ids(d, "--filter", "state=gone") == [b] and b not in ids(d)
