@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""agentboxctl on agentboxd --local: lists in the form, the order and the choice that is asked for."""
+"""agentboxctl on agentboxd --local: lists in the form, the order and the choice that is asked for; the end of all."""
+import datetime
 import json
+import time
 
 import pytest
+
+from f_terminal import Term
+from harness import ctl, until
 
 
 @pytest.fixture(scope="module")
@@ -14,6 +19,11 @@ def three(d):
     yield made
     for b in made.values():
         d.ctl("kill", b, check=False)
+
+
+def age_ms(d, sandbox):
+    start = json.loads(d.ctl("get", "--json", sandbox).stdout)["started_at"]
+    return (time.time() - datetime.datetime.fromisoformat(start.replace("Z", "+00:00")).timestamp()) * 1000
 
 
 def ids(d, *words):
@@ -53,7 +63,6 @@ def test_ls_format(d, three):
     (["-q", "--json"], "exclude each other"), (["-q", "--format", "{id}"], "exclude each other")])
 def test_ls_refuses(words, text):
     """SERVERS 5: told before any daemon is asked."""
-    from harness import ctl
     r = ctl("/tmp/no/such/socket", "--wait", "0s", "ls", *words, check=False)
     assert r.returncode == 2 and text in r.stderr and not r.stdout, r
 
@@ -91,3 +100,67 @@ def test_ls_filter(d, three):
     b = d.ctl("create").stdout.strip()
     d.ctl("kill", b)
     assert ids(d, "--filter", "state=gone") == [b] and b not in ids(d)
+
+
+@pytest.fixture
+def some(three, d):
+    """Two more, alone: what other tests made has ended."""
+    for b in three.values():
+        d.ctl("kill", b, check=False)
+    made = [d.ctl("create", "--timeout", "5m").stdout.strip() for _ in range(2)]
+    yield made
+    for b in made:
+        d.ctl("kill", b, check=False)
+
+
+def test_kill_all_with_yes(d, some):
+    """SERVERS 5: and with none there it is as wanted too."""
+    r = d.ctl("kill", "--all", "--yes")
+    assert (r.stdout, r.stderr) == ("", "") and ids(d) == []
+    assert d.ctl("kill", "--all", "-y").returncode == 0
+    some += [d.ctl("create").stdout.strip()]
+    assert json.loads(d.ctl("kill", "-ay", "--json").stdout) == {"sandbox": some[-1], "found": True}
+
+
+def test_kill_all_needs_yes_without_a_terminal(d, some):
+    """SERVERS 5: a script that forgot it ends nothing, and is told so with 2."""
+    r = d.ctl("kill", "--all", check=False)
+    assert r.returncode == 2 and "--all needs --yes" in r.stderr and sorted(ids(d)) == sorted(some), r
+    r = d.ctl("kill", "--all", input="y\n", check=False)
+    assert r.returncode == 2 and sorted(ids(d)) == sorted(some), "what is piped in is no answer"
+
+
+@pytest.mark.parametrize("words,text", [
+    (["--yes", "x"], "--yes goes with --all only"), (["--older-than", "1h", "x"], "--older-than goes with --all only"),
+    (["--all", "--yes", "x"], "'x' and --all exclude each other"), ([], "needs ID… | --all"),
+    (["--all", "--yes", "--older-than", "90"], "takes a duration")])
+def test_kill_all_refuses(d, some, words, text):
+    r = d.ctl("kill", *words, check=False)
+    assert r.returncode == 2 and text in r.stderr and sorted(ids(d)) == sorted(some), r
+
+
+def test_kill_all_older_than(d, some):
+    """SERVERS 5: the age counts from the start."""
+    d.ctl("kill", "--all", "--yes", "--older-than", "1h")
+    assert sorted(ids(d)) == sorted(some)
+    until(lambda: min(age_ms(d, b) for b in some) > 20, 20, "both have an age")
+    d.ctl("kill", "--all", "--yes", "--older-than", "20ms")
+    assert ids(d) == []
+
+
+@pytest.mark.parametrize("typed,code,ended", [("y\n", 0, True), ("Yes\n", 0, True), ("n\n", 1, False), ("\n", 1, False), ("\4", 1, False)])
+def test_kill_all_asks_on_a_terminal(d, some, typed, code, ended):
+    """SERVERS 5: how many are said, and nothing but y ends them."""
+    t = Term(d, "kill", "--all")
+    t.until("End 2 sandboxes? [y/N] ")
+    assert sorted(ids(d)) == sorted(some)
+    t.type(typed)
+    if not ended:
+        t.until("nothing was ended")
+    assert t.end() == code
+    assert sorted(ids(d)) == ([] if ended else sorted(some))
+
+
+def test_kill_all_does_not_ask_where_there_is_nothing(d, some):
+    t = Term(d, "kill", "--all", "--older-than", "1h")
+    assert t.end() == 0 and sorted(ids(d)) == sorted(some)

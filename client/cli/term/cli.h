@@ -52,6 +52,8 @@ struct args {
 	struct pairs headers, iam;
 	const char *states, *format, *sort;	/* ls */
 	struct pairs filters;
+	uint64_t older_than_ms;			/* kill */
+	bool yes;
 	bool no_memory, auto_resume, internet, no_internet, private_ports, clear, not_secure, must_create, wait_ready;
 	bool interactive, tty, quiet, cached, all, all_hosts, all_owners, adopt, initial;
 
