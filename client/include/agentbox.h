@@ -1216,6 +1216,27 @@ AB_API int ab_daemon_config_start(struct ab_client *c, const char *section,
 AB_API int ab_daemon_config(struct ab_client *c, const char *section,
 			    const struct ab_call_options *how, struct ab_config **ret);
 
+struct ab_changed_key {
+	const char *section, *key;	/* "daemon", "account main" */
+	uint32_t line;			/* in the file; 0 = it stands there no more */
+};
+
+struct ab_reloaded {
+	const char *file;
+	/* NULL-terminated sentences: file and line, section and key, what is wrong, what may stand there. If there is any, nothing was
+	 * changed. */
+	const char *const *problems;
+	size_t n_problems;
+	const struct ab_changed_key *taken;		/* in force now */
+	const struct ab_changed_key *need_restart;	/* differ from what runs, until the daemon is started again */
+	size_t n_taken, n_need_restart;
+};
+
+/* The daemon reads its configuration file again, and answers when it has taken up what it can. Admins only. A file with problems is an
+ * answer, not an error. */
+AB_API int ab_daemon_reload_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_daemon_reload(struct ab_client *c, const struct ab_call_options *how, struct ab_reloaded **ret);
+
 struct ab_local_stopped {
 	bool was_running;
 	uint32_t killed;		/* sandboxes */

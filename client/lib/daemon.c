@@ -53,6 +53,27 @@ int ab_daemon_config(struct ab_client *c, const char *section, const struct ab_c
 	return wait_object(c, r, call, (void **)ret);
 }
 
+int ab_daemon_reload_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Reload"),
+		.reply = &agentbox__v1__reload_response__descriptor,
+		.make = msg_reloaded,
+		.repeatable = true,
+	};
+	Agentbox__V1__ReloadRequest req = AGENTBOX__V1__RELOAD_REQUEST__INIT;
+
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_daemon_reload(struct ab_client *c, const struct ab_call_options *how, struct ab_reloaded **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_daemon_reload_start(c, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
 int ab_daemon_stop_local_start(struct ab_client *c, const struct ab_call_options *how,
 			       struct ab_call **ret)
 {

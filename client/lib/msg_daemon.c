@@ -285,6 +285,35 @@ int msg_config(ProtobufCMessage *message, void **ret)
 	return 0;
 }
 
+static int changed_keys(void *object, size_t n, Agentbox__V1__ReloadedValue **from, const struct ab_changed_key **ret)
+{
+	struct ab_changed_key *v = obj_alloc(object, n + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		v[i] = (struct ab_changed_key){ .section = from[i]->section, .key = from[i]->key, .line = from[i]->line };
+	*ret = v;
+	return 0;
+}
+
+int msg_reloaded(ProtobufCMessage *message, void **ret)
+{
+	const Agentbox__V1__ReloadResponse *m = (Agentbox__V1__ReloadResponse *)message;
+	scoped(obj_freep) struct ab_reloaded *s = obj_new(sizeof(*s), message);
+
+	if (!s || msg_words(s, m->n_problems, m->problems, &s->problems) < 0 ||
+	    changed_keys(s, m->n_taken, m->taken, &s->taken) < 0 ||
+	    changed_keys(s, m->n_need_restart, m->need_restart, &s->need_restart) < 0)
+		return -ENOMEM;
+	s->file = m->file;
+	s->n_problems = m->n_problems;
+	s->n_taken = m->n_taken;
+	s->n_need_restart = m->n_need_restart;
+	*ret = give(s);
+	return 0;
+}
+
 int msg_local_stopped(ProtobufCMessage *message, void **ret)
 {
 	const Agentbox__V1__StopLocalResponse *m = (Agentbox__V1__StopLocalResponse *)message;

@@ -446,6 +446,14 @@ enum conf_origin conf_origin(const struct conf *c, const char *section, const ch
 	return v ? v->origin : CONF_DEFAULT;
 }
 
+unsigned conf_line(const struct conf *c, const char *section, const char *instance, const char *key)
+{
+	const struct conf_key *k = find_key(section, key);
+	const struct value *v = k ? find_value(c, k, instance ? instance : "") : NULL;
+
+	return v ? v->line : 0;
+}
+
 bool conf_is_set(const struct conf *c, const char *section, const char *instance, const char *key)
 {
 	const struct conf_key *k = find_key(section, key);

@@ -72,6 +72,9 @@ bool conf_get_bool(const struct conf *c, const char *section, const char *instan
 enum conf_origin conf_origin(const struct conf *c, const char *section, const char *instance, const char *key);
 bool conf_is_set(const struct conf *c, const char *section, const char *instance, const char *key);
 
+/* Of the value in force; 0 = not from the file. */
+unsigned conf_line(const struct conf *c, const char *section, const char *instance, const char *key);
+
 /* "FILE:LINE: [section instance] key", as problems are introduced; without file where it is not from
  * there. */
 const char *conf_place(const struct conf *c, const char *section, const char *instance, const char *key,

@@ -466,7 +466,9 @@ int app_new(const struct app_options *o, struct app **ret)
 	a->user_mode = o->user_mode;
 	a->notify = o->notify ? o->notify : &nobody;
 	a->listen_fd = -1;
+	list_init(&a->reload_waiters);
 	a->started_at_ms = clock_wall_ms();
+	a->conf_loaded_at_ms = a->started_at_ms;
 	a->started_boot_ms = clock_boot_ms();
 	harden();
 	tls_setup();

@@ -51,7 +51,9 @@ struct account {
 struct app {
 	struct conf *conf;
 	const char *conf_file;
-	char *conf_text;		/* of the file as it was read; for Config.file_changed */
+	char *conf_text;		/* of the file as it was read last; for Config.file_changed */
+	bool conf_needs_restart;	/* it holds values that were not taken up */
+	int64_t conf_loaded_at_ms;	/* wall */
 	bool local_mode, user_mode;
 	char *socket_path, *state_dir;
 	const struct notify *notify;	/* the service manager */
@@ -62,6 +64,7 @@ struct app {
 	struct worker *reload_worker;	/* NULL before the first reload */
 	struct reload *reload;		/* the one that goes on */
 	bool reload_again;		/* asked for meanwhile */
+	struct list reload_waiters;	/* calls of DaemonService.Reload */
 	struct loop *loop;
 	struct children *children;
 	struct local_process *local;	/* --local only */
@@ -115,6 +118,9 @@ void app_manager_tell_stop(struct app *a, const struct rpc_waited *waited);
 
 /* app_reload.c: reads the configuration again; the log tells what came of it. */
 void app_reload(struct app *a);
+/* The same for a caller who waits for what comes of it: svc_daemon_options.reload. */
+void *app_reload_wait(void *user, daemon_reloaded_fn *done, void *done_user, struct status *ret);
+void app_reload_cancel(void *user, void *op);
 void app_reload_free(struct app *a);
 
 /* app_signal.c: what a signal does, from here on. -errno. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SIGHUP. The configuration is read and checked by a worker, all of it, before anything changes: one wrong line, and nothing does. What
- * is taken up then is moved into the configuration in force, which cannot fail; what cannot be taken up is named. One reload at a time.
+ * SIGHUP and DaemonService.Reload. The configuration is read and checked by a worker, all of it, before anything changes: one wrong
+ * line, and nothing does. What is taken up then is moved into the configuration in force, which cannot fail; what cannot be taken up
+ * is named. One reload at a time.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,99 +13,204 @@
 #include "daemon/common/ev/worker.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/main/app_impl.h"
+#include "proto/base/clock.h"
+#include "proto/base/fd.h"
 #include "proto/base/str.h"
+
+#define FILE_MAX_BYTES (1024u * 1024)
+
+struct keys {
+	struct daemon_changed_key *v;	/* section: heap */
+	size_t n;
+};
 
 struct reload {
 	struct job job;
 	struct app *app;
 	struct conf *fresh;
+	char *text;		/* of the file */
+	char *problems;		/* lines, cut at their ends for … */
+	const char **lines;	/* … these */
+	size_t n_lines;
+	struct keys taken, left;
 	int r;			/* -errno: the file could not be read */
 };
+
+/* A call that waits for the result. */
+struct waiter {
+	struct list node;
+	bool next;		/* of the reload after the one that goes on, which may have read the file before the call came */
+	daemon_reloaded_fn *done;
+	void *user;
+};
+
+static void keys_free(struct keys *k)
+{
+	for (size_t i = 0; i < k->n; i++)
+		free((char *)k->v[i].section);
+	free(k->v);
+}
 
 static void reload_free(struct reload *x)
 {
 	conf_free(x->fresh);
+	free(x->text);
+	free(x->problems);
+	free(x->lines);
+	keys_free(&x->taken);
+	keys_free(&x->left);
 	free(x);
 }
 
-/* On the worker: nobody changes the configuration in force meanwhile. */
+/* --- on the worker: nobody changes the configuration in force meanwhile --- */
+
+static void note_change(const struct conf_key *key, const char *instance, void *user)
+{
+	struct reload *x = user;
+	struct keys *k = key->reloadable ? &x->taken : &x->left;
+	struct daemon_changed_key *v = reallocarray(k->v, k->n + 1, sizeof(*v));
+	char *section = instance ? str_printf("%s %s", key->section, instance) : strdup(key->section);
+
+	if (v)
+		k->v = v;
+	if (v && section) {
+		v[k->n++] = (struct daemon_changed_key){ .section = section, .key = key->key,
+							 .line = conf_line(x->fresh, key->section, instance, key->key) };
+		return;
+	}
+	free(section);
+	x->r = -ENOMEM;
+}
+
+static int read_conf(struct reload *x)
+{
+	const char *file = x->app->conf_file;
+	struct conf_text text = { 0 };
+	int r = conf_new(&x->fresh);
+
+	if (!r)
+		r = conf_keep_given(x->fresh, x->app->conf);
+	if (!r)
+		r = fd_read_file(AT_FDCWD, file, FILE_MAX_BYTES, &x->text, &text.n);
+	text.p = x->text;
+	return r ? r : conf_read_text(x->fresh, file, text);
+}
+
+/* One line for each problem, whose text this takes. */
+static int split_problems(struct reload *x, char *text)
+{
+	char *rest = text;
+
+	x->problems = text;
+	x->lines = text ? calloc(strlen(text) + 1, sizeof(*x->lines)) : NULL;
+	if (!x->lines)
+		return -ENOMEM;
+	for (char *line; (line = strsep(&rest, "\n"));)
+		if (*line)
+			x->lines[x->n_lines++] = line;
+	return 0;
+}
+
 static void prepare(struct job *j)
 {
 	struct reload *x = container_of(j, struct reload, job);
 
-	x->r = conf_new(&x->fresh);
-	if (!x->r)
-		x->r = conf_keep_given(x->fresh, x->app->conf);
-	if (!x->r)
-		x->r = conf_read_file(x->fresh, x->app->conf_file);
-	if (!x->r)
-		app_check_conf(x->fresh, x->app->local_mode);
+	x->r = read_conf(x);
+	if (x->r == -ENOMEM)
+		return;
+	if (x->r < 0) {
+		x->r = split_problems(x, str_printf("%s: %s", x->app->conf_file, strerrordesc_np(-x->r)));
+		return;
+	}
+	app_check_conf(x->fresh, x->app->local_mode);
+	if (conf_errors(x->fresh)[0])
+		x->r = split_problems(x, strdup(conf_errors(x->fresh)));
+	else
+		conf_compare(x->app->conf, x->fresh, note_change, x);
 }
 
-static void tell_problems(struct app *a, const char *problems)
-{
-	while (*problems) {
-		size_t n = strcspn(problems, "\n");
-		char *line = strndup(problems, n);
+/* --- on the loop --- */
 
-		log_error("reload_problem", "text=%s", log_q(line ? line : "out of memory"));
-		free(line);
-		problems += n + (problems[n] == '\n');
-	}
+static void tell_failure(struct app *a, const struct reload *x)
+{
+	for (size_t i = 0; i < x->n_lines; i++)
+		log_error("reload_problem", "text=%s", log_q(x->lines[i]));
+	if (x->r < 0)
+		log_error("reload_problem", "text=%s", log_q(strerrordesc_np(-x->r)));
 	log_error("reload_failed", "file=%s action=\"nothing was changed\"", log_q(a->conf_file));
 	(void)notify_status(a->notify, "the reload failed, see the log; what was in force still is");
 	a->said[0] = '\0';
 }
 
-struct changes {
-	struct app *app;
-	struct conf *fresh;
-	unsigned taken, left;
-};
-
 static void on_change(const struct conf_key *key, const char *instance, void *user)
 {
-	struct changes *c = user;
+	struct reload *x = user;
+	struct app *a = x->app;
 	char at[512];
 
-	conf_place(c->fresh, key->section, instance, key->key, at);
+	conf_place(x->fresh, key->section, instance, key->key, at);
 	if (!key->reloadable) {
 		log_warn("reload_needs_restart", "key=%s", log_q(at));
-		c->left++;
 		return;
 	}
-	conf_take(c->app->conf, c->fresh, key);
-	log_info("reload_taken", "key=%s value=%s", log_q(at), log_q(conf_get(c->app->conf, key->section, NULL, key->key)));
-	c->taken++;
+	conf_take(a->conf, x->fresh, key);
+	log_info("reload_taken", "key=%s value=%s", log_q(at), log_q(conf_get(a->conf, key->section, NULL, key->key)));
 }
 
-static void commit(struct app *a, struct conf *fresh)
+static void commit(struct app *a, struct reload *x)
 {
-	struct changes c = { .app = a, .fresh = fresh };
-
-	conf_compare(a->conf, fresh, on_change, &c);
+	conf_compare(a->conf, x->fresh, on_change, x);
 	log_setup((enum log_level)conf_get_number(a->conf, "daemon", NULL, "log_level"));
-	log_info("reloaded", "taken=%u need_restart=%u", c.taken, c.left);
+	free(a->conf_text);
+	a->conf_text = x->text;
+	x->text = NULL;
+	a->conf_needs_restart = x->left.n > 0;
+	a->conf_loaded_at_ms = clock_wall_ms();
+	log_info("reloaded", "taken=%zu need_restart=%zu", x->taken.n, x->left.n);
+}
+
+/* Everybody who waits for the reload that is over; `x` NULL: it did not even begin. */
+static void answer(struct app *a, const struct status *st, const struct reload *x)
+{
+	struct daemon_reloaded result = { .file = a->conf_file };
+	struct list *n = a->reload_waiters.next;
+
+	if (x)
+		result = (struct daemon_reloaded){ .file = a->conf_file, .problems = x->lines, .n_problems = x->n_lines,
+						   .taken = x->taken.v, .n_taken = x->taken.n,
+						   .need_restart = x->left.v, .n_need_restart = x->left.n };
+	while (n != &a->reload_waiters) {
+		struct waiter *w = list_entry(n, struct waiter, node);
+
+		n = n->next;
+		if (w->next)
+			continue;
+		list_del(&w->node);
+		w->done(w->user, st, &result);
+		free(w);
+	}
 }
 
 static void on_prepared(struct job *j)
 {
 	struct reload *x = container_of(j, struct reload, job);
 	struct app *a = x->app;
-	char text[256];
+	struct status st = STATUS_OK;
 
 	a->reload = NULL;
-	if (!a->server || a->drain_until_ms) {
+	if (!a->server || a->drain_until_ms) {	/* the stop ends the calls that wait */
 		reload_free(x);
 		return;
 	}
-	snprintf(text, sizeof(text), "%s: %s", a->conf_file, strerrordesc_np(-x->r));
-	if (x->r < 0 || conf_errors(x->fresh)[0])
-		tell_problems(a, x->r < 0 ? text : conf_errors(x->fresh));
+	if (x->r < 0)
+		status_errno(&st, x->r, "reading the configuration");
+	if (x->r < 0 || x->n_lines)
+		tell_failure(a, x);
 	else
-		commit(a, x->fresh);
-	reload_free(x);
+		commit(a, x);
 	(void)notify_send(a->notify, "READY=1");
+	answer(a, &st, x);
+	reload_free(x);
 	if (a->reload_again)
 		app_reload(a);
 }
@@ -128,23 +235,76 @@ static int start(struct app *a)
 	return 0;
 }
 
+/* All who wait now wait for this one. */
+static int start_for_waiters(struct app *a)
+{
+	a->reload_again = false;
+	list_for_each(n, &a->reload_waiters)
+		list_entry(n, struct waiter, node)->next = false;
+	return start(a);
+}
+
 void app_reload(struct app *a)
 {
+	struct status st;
 	int r;
 
 	if (str_is_empty(a->conf_file)) {
 		log_warn("reload_failed", "error=\"the daemon was started without a configuration file\"");
 		return;
 	}
-	a->reload_again = a->reload != NULL;
-	if (a->reload)
+	if (a->reload) {
+		a->reload_again = true;
 		return;
-	r = start(a);
-	if (r < 0)
-		log_error("reload_failed", "error=%s", log_q(strerror(-r)));
+	}
+	r = start_for_waiters(a);
+	if (r == 0)
+		return;
+	log_error("reload_failed", "error=%s", log_q(strerror(-r)));
+	status_errno(&st, r, "reloading");
+	answer(a, &st, NULL);
 }
 
+void *app_reload_wait(void *user, daemon_reloaded_fn *done, void *done_user, struct status *ret)
+{
+	struct app *a = user;
+	struct waiter *w;
+	int r = 0;
+
+	if (str_is_empty(a->conf_file)) {
+		status_set(ret, R_UNSUPPORTED, "the daemon was started without a configuration file: write one and restart it");
+		return NULL;
+	}
+	w = calloc(1, sizeof(*w));
+	if (!w) {
+		status_errno(ret, -ENOMEM, "reloading");
+		return NULL;
+	}
+	*w = (struct waiter){ .done = done, .user = done_user, .next = a->reload != NULL };
+	if (a->reload)
+		a->reload_again = true;
+	else
+		r = start_for_waiters(a);
+	if (r < 0) {
+		status_errno(ret, r, "reloading");
+		free(w);
+		return NULL;
+	}
+	list_add_tail(&a->reload_waiters, &w->node);
+	return w;
+}
+
+void app_reload_cancel(void *user, void *op)
+{
+	struct waiter *w = op;
+
+	list_del(&w->node);
+	free(w);
+}
+
+/* No reload follows the one that ends here. */
 void app_reload_free(struct app *a)
 {
+	a->reload_again = false;
 	a->reload_worker = worker_free(a->reload_worker);
 }

@@ -346,7 +346,7 @@ static bool file_changed(const struct app *a)
 		return false;
 	if (fd_read_file(AT_FDCWD, a->conf_file, CONFIG_MAX_BYTES, &now, NULL) < 0)
 		return true;
-	changed = !a->conf_text || !str_eq(now, a->conf_text);
+	changed = a->conf_needs_restart || !a->conf_text || !str_eq(now, a->conf_text);
 	free(now);
 	return changed;
 }
@@ -383,7 +383,7 @@ static void config(void *user, struct daemon_config *ret)
 		};
 	}
 	*ret = (struct daemon_config){ .values = k->rows, .n_values = k->n_rows, .file = a->conf_file,
-				       .file_changed = file_changed(a), .loaded_at_ms = a->started_at_ms };
+				       .file_changed = file_changed(a), .loaded_at_ms = a->conf_loaded_at_ms };
 }
 
 /* --- StopLocal --- */
@@ -455,7 +455,8 @@ int app_status_new(struct app *a)
 			return r;
 	}
 	a->svc_daemon =
-		(struct svc_daemon_options){.look = app_status_look, .config = config, .user = a};
+		(struct svc_daemon_options){.look = app_status_look, .config = config, .reload = app_reload_wait,
+					    .reload_cancel = app_reload_cancel, .user = a};
 	if (a->local) {
 		a->svc_daemon.stop_local = stop_local;
 		a->svc_daemon.stop_local_cancel = stop_local_cancel;

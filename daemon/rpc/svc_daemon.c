@@ -182,6 +182,72 @@ static void on_config(struct rpc_call *c, const ProtobufCMessage *message)
 	free(list);
 }
 
+static Agentbox__V1__ReloadedValue **fill_keys(const struct daemon_changed_key *keys, size_t n)
+{
+	Agentbox__V1__ReloadedValue **list = calloc(n + 1, sizeof(*list) + sizeof(**list));
+	Agentbox__V1__ReloadedValue *rows = (void *)(list + n + 1);
+
+	for (size_t i = 0; list && i < n; i++) {
+		agentbox__v1__reloaded_value__init(&rows[i]);
+		rows[i].section = (char *)keys[i].section;
+		rows[i].key = (char *)keys[i].key;
+		rows[i].line = keys[i].line;
+		list[i] = &rows[i];
+	}
+	return list;
+}
+
+static void reply_reloaded(struct rpc_call *c, const struct daemon_reloaded *f)
+{
+	Agentbox__V1__ReloadResponse m = AGENTBOX__V1__RELOAD_RESPONSE__INIT;
+	struct status st = STATUS_OK;
+
+	m.file = (char *)f->file;
+	m.problems = (char **)f->problems;
+	m.n_problems = f->n_problems;
+	m.taken = fill_keys(f->taken, f->n_taken);
+	m.n_taken = f->n_taken;
+	m.need_restart = fill_keys(f->need_restart, f->n_need_restart);
+	m.n_need_restart = f->n_need_restart;
+	if (!m.taken || !m.need_restart)
+		status_errno(&st, -ENOMEM, "answering");
+	rpc_call_answer(c, &st, &m.base);
+	free(m.taken);
+	free(m.need_restart);
+}
+
+static void on_reloaded(void *user, const struct status *st, const struct daemon_reloaded *result)
+{
+	if (status_ok(st))
+		reply_reloaded(user, result);
+	else
+		rpc_call_fail(user, st);
+}
+
+static void on_reload(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const struct svc_daemon_options *o = rpc_call_service(c);
+	struct status st = STATUS_OK;
+	void *op = NULL;
+
+	if (grant_daemon(rpc_call_who(c)) != GRANT_OK)
+		status_set(&st, R_UID_DENIED, "only admins may reload the configuration");
+	else
+		op = o->reload(o->user, on_reloaded, c, &st);
+	if (op)
+		rpc_call_set_user(c, op);
+	else
+		rpc_call_fail(c, &st);
+}
+
+static void on_reload_gone(struct rpc_call *c, enum rpc_gone why)
+{
+	const struct svc_daemon_options *o = rpc_call_service(c);
+
+	if (rpc_call_user(c))
+		o->reload_cancel(o->user, rpc_call_user(c));
+}
+
 static void on_stopped(void *user, const struct status *st, uint32_t killed, bool was_running)
 {
 	Agentbox__V1__StopLocalResponse m = AGENTBOX__V1__STOP_LOCAL_RESPONSE__INIT;
@@ -222,15 +288,16 @@ static void on_gone(struct rpc_call *c, enum rpc_gone why)
 		o->stop_local_cancel(o->user, rpc_call_user(c));
 }
 
-#define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = on_gone })
-#define METHOD(name, type, fn)                                                                     \
+#define HANDLER(fn, gone) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = (gone) })
+#define METHOD(name, type, fn, gone)                                                                     \
 	{ .path = "/agentbox.v1.DaemonService/" name, .kind = RPC_UNARY,                           \
-	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
+	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn, gone) }
 
 static const struct rpc_method svc_daemon_methods[] = {
-	METHOD("Status", status, on_status),
-	METHOD("Config", config, on_config),
-	METHOD("StopLocal", stop_local, on_stop_local),
+	METHOD("Status", status, on_status, on_gone),
+	METHOD("Config", config, on_config, on_gone),
+	METHOD("Reload", reload, on_reload, on_reload_gone),
+	METHOD("StopLocal", stop_local, on_stop_local, on_gone),
 };
 
 int svc_daemon_add(struct rpc_server *s, struct svc_daemon_options *o)

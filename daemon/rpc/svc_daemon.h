@@ -142,11 +142,29 @@ struct daemon_config {
 	int64_t loaded_at_ms;
 };
 
+struct daemon_changed_key {
+	const char *section, *key;
+	uint32_t line;		/* 0 = it is no longer in the file */
+};
+
+struct daemon_reloaded {
+	const char *file;
+	const char *const *problems;		/* any: nothing was changed */
+	size_t n_problems;
+	const struct daemon_changed_key *taken, *need_restart;
+	size_t n_taken, n_need_restart;
+};
+
+typedef void daemon_reloaded_fn(void *user, const struct status *st, const struct daemon_reloaded *result);
 typedef void daemon_stopped_fn(void *user, const struct status *st, uint32_t killed, bool was_running);
 
 struct svc_daemon_options {	/* must live as long as the server */
 	void (*look)(void *user, const struct principal *who, struct daemon_facts *ret);
 	void (*config)(void *user, struct daemon_config *ret);
+	/* Reads the configuration again. `done` comes once, never from inside, and not after `reload_cancel` with what this
+	 * returned; the result lives for the time of that call. NULL: *ret says why. */
+	void *(*reload)(void *user, daemon_reloaded_fn *done, void *done_user, struct status *ret);
+	void (*reload_cancel)(void *user, void *op);
 	/* --local only, else NULL: kills the sandboxes of agentbox-local and ends it. `done` comes once,
 	 * never from inside, and not after `stop_local_cancel` with what this returned. NULL: no memory. */
 	void *(*stop_local)(void *user, uint64_t deadline_ms, daemon_stopped_fn *done, void *done_user);

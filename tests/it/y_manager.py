@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """What agentboxd tells a service manager and takes from it, with a manager of the test's own: its socket, its descriptors."""
+import concurrent.futures
 import contextlib
+import json
 import os
 import re
 import signal
 import socket
 import stat
+import subprocess
 import time
 
 import pytest
@@ -262,6 +265,16 @@ def reload(m, d):
     return d.log()[n:]
 
 
+def ctl_reload(d, *args, uid=None):
+    argv = [harness.AGENTBOXCTL, "-s", d.socket, *args, "reload"]
+    return subprocess.run(argv if uid is None else harness.as_user(uid, argv), capture_output=True, text=True, timeout=30, check=False)
+
+
+def line_of(d, text):
+    with open(d.conf_path, encoding="utf-8") as f:
+        return [i for i, t in enumerate(f, 1) if t.startswith(text)][0]
+
+
 def rewrite(d, *pairs):
     with open(d.conf_path, encoding="utf-8") as f:
         text = f.read()
@@ -329,3 +342,82 @@ def test_one_wrong_line_changes_nothing(cloud, folder, bad, said):
         for _ in range(20):
             os.kill(d.pid, signal.SIGHUP)
         d.stop()
+
+
+def test_a_reload_that_answers(cloud, folder):
+    """The call waits for the end: the manager has READY=1, and what was taken is in force. `file_changed` is set while a key waits for a
+    restart, and no longer."""
+    m = Manager(folder)
+    conf = {"daemon": {"log_level": "info", "drain_timeout": "20s", "history": "24h"}}
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, conf=conf)) as d, Api(d.socket) as api:
+        m.wait("READY=1")
+        r = api.call("DaemonService.Reload")
+        assert (r.file, list(r.problems), list(r.taken), list(r.need_restart)) == (d.conf_path, [], [], [])
+        m.wait(r"RELOADING=1\nMONOTONIC_USEC=\d+")
+        m.wait("READY=1")
+        rewrite(d, ("drain_timeout = 20s", "drain_timeout = 3s"), ("history = 24h", "history = 48h"), ("log_level = info\n", ""))
+        assert api.call("DaemonService.Config").file_changed
+        r = api.call("DaemonService.Reload")
+        assert [(v.section, v.key, v.line) for v in r.taken] == [("daemon", "drain_timeout", line_of(d, "drain_timeout"))]
+        assert [(v.section, v.key, v.line) for v in r.need_restart] == [("daemon", "history", line_of(d, "history"))]
+        c = api.call("DaemonService.Config", section="daemon")
+        assert c.file_changed and {v.key: list(v.value) for v in c.values}["drain_timeout"] == ["3s"]
+        assert ctl_reload(d).stdout == "needs a restart: [daemon] history (%s:%d)\n" % (d.conf_path, line_of(d, "history"))
+        rewrite(d, ("history = 48h", "history = 24h"), ("drain_timeout = 3s\n", ""))
+        p = ctl_reload(d)
+        assert (p.returncode, p.stdout) == (0, "taken up: [daemon] drain_timeout (no longer in %s)\n" % d.conf_path)
+        assert not api.call("DaemonService.Config").file_changed
+        assert ctl_reload(d).stdout == "nothing is different in %s\n" % d.conf_path
+
+
+def test_a_reload_that_answers_with_every_problem(cloud, folder):
+    """Each with its line, and exit 1; nothing changed. A file that is away is one, too."""
+    m = Manager(folder)
+    conf = {"daemon": {"log_level": "info", "drain_timeout": "20s"}}
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, conf=conf)) as d, Api(d.socket) as api:
+        m.wait("READY=1")
+        rewrite(d, ("log_level = info", "log_level = loud\nnonsense = 1"), ("drain_timeout = 20s", "drain_timeout = 7s"))
+        said = ["%s:%d: [daemon] log_level: \"loud\" is not one of error, warn, info, debug" % (d.conf_path, line_of(d, "log_level")),
+                "%s:%d: there is no key nonsense in [daemon]" % (d.conf_path, line_of(d, "nonsense"))]
+        r = api.call("DaemonService.Reload")
+        assert (list(r.problems), list(r.taken), list(r.need_restart)) == (said, [], [])
+        p = ctl_reload(d)
+        assert p.returncode == 1 and not p.stdout
+        assert [t for t in said if t not in p.stderr] == [] and "nothing was changed" in p.stderr
+        p = ctl_reload(d, "--json")
+        assert p.returncode == 1 and json.loads(p.stdout)["problems"] == said
+        values = {v.key: list(v.value) for v in api.call("DaemonService.Config", section="daemon").values}
+        assert values["drain_timeout"] == ["20s"]
+        os.rename(d.conf_path, d.conf_path + ".away")
+        assert list(api.call("DaemonService.Reload").problems) == [d.conf_path + ": No such file or directory"]
+
+
+def test_reloads_at_once(cloud, folder):
+    """Many calls and signals together: each call has an answer that knows what was written before it."""
+    m = Manager(folder)
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, conf={"daemon": {"drain_timeout": "20s"}})) as d, \
+            Api(d.socket) as api, concurrent.futures.ThreadPoolExecutor(16) as pool:
+        m.wait("READY=1")
+        rewrite(d, ("drain_timeout = 20s", "drain_timeout = 9s"))
+        def one(_):
+            r = api.call("DaemonService.Reload")
+            values = api.call("DaemonService.Config", section="daemon").values
+            return list(r.problems), list(r.need_restart), [list(v.value) for v in values if v.key == "drain_timeout"]
+
+        calls = [pool.submit(one, i) for i in range(64)]
+        for _ in range(20):
+            os.kill(d.pid, signal.SIGHUP)
+        assert all(c.result(timeout=30) == ([], [], [["9s"]]) for c in calls)
+        rewrite(d, ("drain_timeout = 9s", "drain_timeout = soon"))
+        assert all(r.problems for r in pool.map(lambda _: api.call("DaemonService.Reload"), range(64)))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+def test_only_admins_reload(cloud, folder):
+    m = Manager(folder)
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, args=["--system"])) as d:
+        m.wait("READY=1")
+        p = ctl_reload(d, uid=12345)
+        assert p.returncode == 1 and "only admins may reload the configuration" in p.stderr
+        assert "reloaded" not in d.log()
+        assert ctl_reload(d).returncode == 0
