@@ -41,6 +41,7 @@ def box(cloud):
         c.run("useradd", "-G", "agentbox", "inside")
         c.run("useradd", "outside")
         c.run("systemctl", "daemon-reload")
+        c.run("ldconfig")       # ExecReload= runs agentboxctl without the paths of this test
         yield c
     finally:
         c.close()
@@ -214,6 +215,21 @@ def test_a_credential(running, cloud):
         running.run("systemctl", "daemon-reload")
         running.write("/etc/agentboxd/api-key", cloud.key + "\n", 0o600, "agentboxd")
         running.run("systemctl", "restart", "agentboxd")
+
+
+def test_systemctl_reload(running):
+    """It is over when systemctl returns, and fails with every problem in the journal; the service goes on."""
+    pid = running.main_pid()
+    running.run("cp", "/etc/agentboxd/agentboxd.conf", "/root/")
+    try:
+        assert running.run("systemctl", "reload", "agentboxd").returncode == 0
+        running.run("sh", "-c", "echo nonsense = 1 >> /etc/agentboxd/agentboxd.conf")
+        assert running.run("systemctl", "reload", "agentboxd", check=False).returncode != 0
+        until(lambda: "there is no key nonsense" in running.journal(), 10, "the problem in the journal")
+        assert running.show("agentboxd", "ActiveState") == "active" and running.main_pid() == pid
+    finally:
+        running.run("cp", "/root/agentboxd.conf", "/etc/agentboxd/agentboxd.conf")
+    assert running.run("systemctl", "reload", "agentboxd").returncode == 0
 
 
 def test_agentbox_local_beside_it(running):
