@@ -568,7 +568,7 @@ def test_headers_of_large_requests(site):
               "while True:\n d = s.recv(65536)\n if not d: break\n out.append(d)\n"
               "t.join()\nall = b''.join(out)\n"
               "i = all.index(b'POST /b')\n"
-              "print(all[:i].count(b'a' * 64) * 64 == N, all[i:].count(b'b') > N - 9, all.count(b'x-set: 1'), all[-5:])\n"
+              "print(all[:i].count(b'a' * 64) * 64 == N, all[i:].count(b'b') > N - 9, all.count(b'X-Set: 1'), all[-5:])\n"
               % w.NEAR)
     _, out, err, _, _ = site.run(box, argv=["/usr/bin/python3", "-c", script])
     assert out.split() == [b"True", b"True", b"2", b"b'0\\r\\n\\r\\n'"], (out, err)
