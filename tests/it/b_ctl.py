@@ -262,6 +262,17 @@ def test_help(d):
     assert re.search(r"\d+\.\d+\.\d+", d.ctl("--version").stdout)
 
 
+def test_help_of_every_command():
+    """Each command of the overview has its own, by both ways to ask; `env` had none and died."""
+    built(harness.AGENTBOXCTL)
+    names = re.findall(r"^  ([a-z]+) ", ctl("/tmp/no/such/socket", "--help").stdout, re.M)
+    assert len(names) > 30 and "env" in names
+    for name in names:
+        r = ctl("/tmp/no/such/socket", "help", name)
+        assert r.stdout.startswith("usage: agentboxctl %s [options]" % name) and r.stderr == "", name
+        assert ctl("/tmp/no/such/socket", name, "--help").stdout == r.stdout
+
+
 def test_local_outlives_the_daemon_and_stops_at_once():
     """`kill -9` of the daemon leaves agentbox-local with its sandboxes; the next daemon finds both."""
     built(harness.AGENTBOXD)

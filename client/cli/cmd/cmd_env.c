@@ -165,6 +165,7 @@ static int cmd_env_run(struct cli *cli)
 
 const struct command cmd_env = {
 	.name = "env",
+	.words = "",
 	.help = "Prints what a shell has to export for programs with an SDK: eval \"$(agentboxctl env)\".",
 	.opts = cmd_env_opts,
 	.n_opts = ARRAY_SIZE(cmd_env_opts),
