@@ -14,7 +14,7 @@ static const struct opt cmd_create_opts[] = {
 	OPT('e', "env", OPT_PAIR, envs, "K=V", "in the environment of all it runs; may be repeated"),
 	OPT(0, "name", OPT_TEXT, name, "N", "get or create the sandbox of this name"),
 	OPT(0, "policy", OPT_TEXT, policy, "P", "such as on_release=kill,release_grace=2s; see agentboxctl policy"),
-	OPT(0, "on-timeout", OPT_TEXT, on_timeout, "WHAT", "at its end: kill (as is) or pause"),
+	OPT(0, "on-timeout", OPT_TEXT, on_timeout, "kill|pause", "what the cloud does at its end (kill)"),
 	OPT(0, "no-memory", OPT_FLAG, no_memory, NULL, "with --on-timeout pause: keep the files only"),
 	OPT(0, "auto-resume", OPT_FLAG, auto_resume, NULL, "with --on-timeout pause: traffic from outside resumes it"),
 	OPT(0, "no-internet", OPT_FLAG, no_internet, NULL, "nothing goes out but what --allow-out says"),

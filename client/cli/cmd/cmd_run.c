@@ -14,7 +14,7 @@
 #include "client/cli/term/child.h"
 
 static const struct opt cmd_run_opts[] = {
-	OPT(0, "on-release", OPT_TEXT, on_release, "WHAT", "kill, pause or leave its sandboxes when it has ended (kill)"),
+	OPT(0, "on-release", OPT_TEXT, on_release, "kill|pause|leave", "its sandboxes when it has ended (kill)"),
 	OPT(0, "label", OPT_TEXT, label, "TEXT", "of its token, shown in lists"),
 };
 

@@ -6,20 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/cli/main/commands.h"
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static const struct command *const commands[] = {
-	&cmd_create, &cmd_ls, &cmd_get, &cmd_connect, &cmd_timeout, &cmd_kill, &cmd_running,
-	&cmd_pause,  &cmd_resume, &cmd_fork, &cmd_snapshot, &cmd_network, &cmd_host, &cmd_metrics,
-	&cmd_exec, &cmd_attach, &cmd_logs, &cmd_wait, &cmd_signal, &cmd_ps, &cmd_cp, &cmd_cat, &cmd_files, &cmd_stat, &cmd_mkdir, &cmd_rm, &cmd_mv,
-	&cmd_watch, &cmd_sign, &cmd_lease, &cmd_hold, &cmd_run, &cmd_env, &cmd_token,
-	&cmd_policy, &cmd_events, &cmd_status, &cmd_pool, &cmd_reload, &cmd_local,
-};
-
 static const struct command *find(const char *name)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+	for (size_t i = 0; i < n_commands; i++)
 		if (!strcmp(commands[i]->name, name))
 			return commands[i];
 	return NULL;
@@ -29,7 +22,7 @@ static int print_overview(FILE *f)
 {
 	fputs("usage: agentboxctl [-s SOCKET] [--json] [--wait D] COMMAND …\n"
 	      "Sandboxes, through the local agentboxd.\n\n", f);
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+	for (size_t i = 0; i < n_commands; i++)
 		fprintf(f, "  %-9s %.*s\n", commands[i]->name, (int)strcspn(commands[i]->help, "\n"),
 			commands[i]->help);
 	fputs("\nagentboxctl help COMMAND says more.\n", f);

@@ -123,6 +123,9 @@ void opt_free(struct args *a);
 /* Decimal digits, at most `max`. */
 bool opt_number(const char *text, uint32_t max, uint32_t *ret);
 void opt_print_help(const struct command *cmd);
+/* What every command takes, and may stand before it. */
+extern const struct opt opt_globals[];
+extern const size_t opt_n_globals;
 
 /* fail.c. A line on stderr, "agentboxctl: COMMAND: …". */
 void say(const struct cli *cli, const char *fmt, ...) printf_like(2, 3);

@@ -10,13 +10,14 @@
 
 #include "client/cli/term/cli.h"
 
-static const struct opt globals[] = {
+const struct opt opt_globals[] = {
 	OPT('s', "socket", OPT_TEXT, socket, "PATH", "the daemon's socket"),
 	OPT(0, "json", OPT_FLAG, json, NULL, "print JSON"),
 	OPT(0, "wait", OPT_SPAN, wait_ms, "D", "how long to try to reach the daemon (3s)"),
 	OPT('h', "help", OPT_FLAG, help, NULL, "this"),
 	OPT('V', "version", OPT_FLAG, version, NULL, "print the version"),
 };
+const size_t opt_n_globals = ARRAY_SIZE(opt_globals);
 
 struct parse {
 	const struct command *cmd;
@@ -36,7 +37,7 @@ static const struct opt *find_in(const struct opt *o, size_t n, char letter, con
 
 static const struct opt *find(const struct parse *p, char letter, const char *name, size_t len)
 {
-	const struct opt *o = find_in(globals, ARRAY_SIZE(globals), letter, name, len);
+	const struct opt *o = find_in(opt_globals, opt_n_globals, letter, name, len);
 
 	return o || !p->cmd ? o : find_in(p->cmd->opts, p->cmd->n_opts, letter, name, len);
 }
@@ -292,5 +293,5 @@ void opt_print_help(const struct command *cmd)
 	printf("usage: agentboxctl %s [options]%s%s\n%s\n\noptions:\n", cmd->name, *cmd->words ? " " : "",
 	       cmd->words, cmd->help);
 	print_opts(cmd, cmd->opts, cmd->n_opts);
-	print_opts(cmd, globals, ARRAY_SIZE(globals));
+	print_opts(cmd, opt_globals, opt_n_globals);
 }
