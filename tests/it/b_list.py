@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""agentboxctl on agentboxd --local: lists in the form, the order and the choice that is asked for; the end of all."""
+"""agentboxctl on agentboxd --local: lists in the form, the order and the choice that is asked for; the end of all; one in full; its shell."""
 import datetime
 import json
 import time
@@ -164,3 +164,33 @@ def test_kill_all_asks_on_a_terminal(d, some, typed, code, ended):
 def test_kill_all_does_not_ask_where_there_is_nothing(d, some):
     t = Term(d, "kill", "--all", "--older-than", "1h")
     assert t.end() == 0 and sorted(ids(d)) == sorted(some)
+
+
+def test_inspect(d, some):
+    """SERVERS 5: what get --json prints, for several; one that is not there keeps none of the others back."""
+    r = d.ctl("inspect", some[0], "nope", some[1], check=False)
+    assert r.returncode == 3 and "SANDBOX_NOT_FOUND" in r.stderr, r
+    seen = [json.loads(line) for line in r.stdout.splitlines()]
+    assert [x["id"] for x in seen] == some
+    for one in seen:
+        got = json.loads(d.ctl("get", "--json", one["id"]).stdout)
+        assert {**got, "as_of": one["as_of"], "source": one["source"]} == one
+
+
+def test_shell(d, some):
+    """SERVERS 5: an interactive login shell, and its end is ours."""
+    t = Term(d, "shell", "-e", "PS1=", "-e", "MARK=here", "-w", "/tmp", "-u", "root", some[0])
+    t.type("stty -echo; echo rea''dy\n")
+    t.until("ready", again="stty -echo; echo rea''dy\n")
+    t.type("echo \"[$MARK $PWD $(id -un)]\"\n")
+    t.until("[here /tmp root]")
+    t.type("shopt -q login_shell && case $- in *i*) echo bo''th ;; esac\n")
+    t.until("both")
+    t.type("exit 7\n")
+    assert t.end() == 7
+
+
+def test_shell_needs_a_terminal(d, some):
+    r = d.ctl("shell", some[0], input="echo ran\n", check=False)
+    assert r.returncode == 2 and "exec -i %s bash" % some[0] in r.stderr and not r.stdout, r
+    assert Term(d, "shell", "nope").end() == 125

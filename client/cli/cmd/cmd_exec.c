@@ -32,6 +32,12 @@ static const struct opt cmd_exec_opts[] = {
 	OPT('d', "detach", OPT_FLAG, detach, NULL, "only start it, and print its command id"),
 	OPT(0, "detach-keys", OPT_TEXT, detach_keys, "KEYS", "of -it: leaves it running (ctrl-p,ctrl-q)"),
 };
+static const struct opt shell_opts[] = {
+	OPT('u', "user", OPT_TEXT, user, "USER", "user inside the sandbox"),
+	OPT('w', "workdir", OPT_TEXT, dir, "DIR", "directory it starts in"),
+	OPT('e', "env", OPT_PAIR, envs, "K=V", "in its environment; may be repeated"),
+	OPT(0, "detach-keys", OPT_TEXT, detach_keys, "KEYS", "leave it running (ctrl-p,ctrl-q)"),
+};
 static const struct opt attach_opts[] = {
 	OPT(0, "from", OPT_TEXT, from, "OFFSET", "first byte of the output, or end (0)"),
 	OPT(0, "detach-keys", OPT_TEXT, detach_keys, "KEYS", "of a terminal: leaves it (ctrl-p,ctrl-q)"),
@@ -588,13 +594,12 @@ static int start_only(struct cli *cli)
 	return EXIT_OK;
 }
 
-static int cmd_exec_run(struct cli *cli)
+/* Without a program it is the sandbox's login shell. */
+static int run_program(struct cli *cli)
 {
 	struct exec x = { .cli = cli, .exit_code = EXIT_FAILED, .sig_fd = -1, .winch_fd = -1, .follow = true };
 	const struct args *a = &cli->args;
 
-	if (!a->n_rest)
-		return usage(cli->command, "needs ID COMMAND [ARGUMENT…]");
 	if (!take_keys(&x, a->detach_keys ? a->detach_keys : "ctrl-p,ctrl-q"))
 		return usage(cli->command, "--detach-keys takes keys such as ctrl-p,ctrl-q");
 	if (a->detach)
@@ -604,6 +609,30 @@ static int cmd_exec_run(struct cli *cli)
 	if (start(&x) == 0)
 		loop(&x);
 	return finish(&x);
+}
+
+static int cmd_exec_run(struct cli *cli)
+{
+	if (!cli->args.n_rest)
+		return usage(cli->command, "needs ID COMMAND [ARGUMENT…]");
+	return run_program(cli);
+}
+
+/* --- shell --- */
+
+static int check_shell(struct cli *cli)
+{
+	if (isatty(STDIN_FILENO))
+		return 0;
+	return usage(cli->command, "standard input is no terminal; agentboxctl exec -i %s bash reads a script there",
+		     cli->args.words[0]);
+}
+
+static int run_shell(struct cli *cli)
+{
+	cli->args.interactive = true;
+	cli->args.tty = true;
+	return run_program(cli);
 }
 
 /* --- attach, logs --- */
@@ -706,4 +735,18 @@ const struct command cmd_exec = {
 	.no_json = true,
 	.fail_code = EXIT_FAILED,
 	.run = cmd_exec_run,
+};
+
+const struct command cmd_shell = {
+	.name = "shell",
+	.words = "ID",
+	.help = "Opens a login shell of a sandbox on this terminal, as exec -it does with a command.",
+	.opts = shell_opts,
+	.n_opts = ARRAY_SIZE(shell_opts),
+	.min_words = 1,
+	.max_words = 1,
+	.no_json = true,
+	.fail_code = EXIT_FAILED,
+	.check = check_shell,
+	.run = run_shell,
 };

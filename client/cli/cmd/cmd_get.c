@@ -22,3 +22,32 @@ const struct command cmd_get = {
 	.max_words = 1,
 	.run = cmd_get_run,
 };
+
+/* All are tried; the first failure gives the exit code. */
+static int run_inspect(struct cli *cli)
+{
+	int worst = EXIT_OK;
+
+	for (size_t i = 0; i < cli->args.n_words; i++) {
+		struct ab_sandbox *sb;
+
+		if (ab_sandbox_get(cli->client, cli->args.words[i], 0, NULL, &sb)) {
+			int r = fail_client(cli);
+
+			worst = worst ? worst : r;
+			continue;
+		}
+		print_sandbox_json(sb);
+		ab_free(sb);
+	}
+	return worst;
+}
+
+const struct command cmd_inspect = {
+	.name = "inspect",
+	.words = "ID…",
+	.help = "Prints all that is known of sandboxes as JSON, one a line.",
+	.min_words = 1,
+	.max_words = SIZE_MAX,
+	.run = run_inspect,
+};

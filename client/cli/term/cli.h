@@ -107,7 +107,7 @@ struct command {
 	int (*run)(struct cli *cli);
 };
 
-extern const struct command cmd_create, cmd_ls, cmd_get, cmd_connect, cmd_timeout, cmd_kill, cmd_exec,
+extern const struct command cmd_create, cmd_ls, cmd_get, cmd_inspect, cmd_shell, cmd_connect, cmd_timeout, cmd_kill, cmd_exec,
 	cmd_ps, cmd_cp, cmd_cat, cmd_files, cmd_stat, cmd_mkdir, cmd_rm, cmd_mv, cmd_watch, cmd_sign, cmd_attach, cmd_logs,
 	cmd_wait, cmd_signal,
 	cmd_lease, cmd_hold, cmd_run, cmd_env, cmd_token, cmd_policy, cmd_events, cmd_status, cmd_pool, cmd_reload, cmd_local,
