@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See sandboxes.h. */
+/* The sandboxes stay in the pages they came with; the list over them holds pointers. */
 #include "client/cli/cmd/sandboxes.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See commands.h. */
+/* The order here is the order of the overview and of the completions. */
 #include "client/cli/main/commands.h"
 
 const struct command *const commands[] = {

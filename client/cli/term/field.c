@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See field.h. */
+/* One table says how each field of a sandbox is found; printing, order and the list of an error are made from it. */
 #include "client/cli/term/field.h"
 
 #include <string.h>
