@@ -157,10 +157,16 @@ static void on_change(const struct conf_key *key, const char *instance, void *us
 	log_info("reload_taken", "key=%s value=%s", log_q(at), log_q(conf_get(a->conf, key->section, NULL, key->key)));
 }
 
+static uint64_t number(const struct app *a, const char *key)
+{
+	return conf_get_number(a->conf, "daemon", NULL, key);
+}
+
 static void commit(struct app *a, struct reload *x)
 {
 	conf_compare(a->conf, x->fresh, on_change, x);
-	log_setup((enum log_level)conf_get_number(a->conf, "daemon", NULL, "log_level"));
+	log_setup((enum log_level)number(a, "log_level"));
+	sandbox_core_set_graces(a->core, number(a, "unclaimed_grace"), number(a, "restart_grace"));
 	free(a->conf_text);
 	a->conf_text = x->text;
 	x->text = NULL;

@@ -737,6 +737,20 @@ void sandbox_core_set_plain_ports(struct sandbox_core *core, const char *account
 		a->plain_ports = plain_ports;
 }
 
+void sandbox_core_set_graces(struct sandbox_core *core, uint64_t unclaimed_ms, uint64_t restart_ms)
+{
+	core->restart_grace_ms = restart_ms;
+	if (core->unclaimed_grace_ms == unclaimed_ms)
+		return;
+	core->unclaimed_grace_ms = unclaimed_ms;
+	list_for_each(n, &core->sandboxes) {
+		struct sandbox *b = list_entry(n, struct sandbox, node);
+
+		if (b->unclaimed_boot_ms)
+			runner_poke(b);
+	}
+}
+
 /* --- start --- */
 
 static int copy_accounts(struct sandbox_core *core, const struct sandbox_core_options *o)

@@ -421,3 +421,21 @@ def test_only_admins_reload(cloud, folder):
         assert p.returncode == 1 and "only admins may reload the configuration" in p.stderr
         assert "reloaded" not in d.log()
         assert ctl_reload(d).returncode == 0
+
+
+def test_graces_are_taken_up(cloud, folder):
+    """A sandbox whose creator went away is released by the grace of the reload."""
+    m = Manager(folder)
+    conf = {"daemon": {"unclaimed_grace": "1h", "restart_grace": "1s"}, "policy": {"on_release": "kill", "release_grace": "0s"}}
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, conf=conf)) as d, Api(d.socket) as api:
+        m.wait("READY=1")
+        gate = cloud.fault("create", hold=True).hold
+        p = subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, "create"], stdout=subprocess.DEVNULL)
+        gate.wait()
+        p.kill()
+        p.wait()
+        gate.release()
+        harness.until(lambda: api.call("SandboxService.List").sandboxes, 10, "the sandbox")
+        rewrite(d, ("unclaimed_grace = 1h", "unclaimed_grace = 1s"), ("restart_grace = 1s", "restart_grace = 2s"))
+        assert [v.key for v in api.call("DaemonService.Reload").taken] == ["unclaimed_grace", "restart_grace"]
+        cloud.ledger.wait(lambda: cloud.ledger.count("delete"), 15, "the DELETE")

@@ -482,6 +482,27 @@ TEST(unclaimed_by_its_policy)
 	world_free(&w);
 }
 
+/* A sandbox that waits to be claimed is judged by the grace that holds now. */
+TEST(another_grace_while_it_waits)
+{
+	struct world w = { .unclaimed_grace_ms = 3600000, .restart_grace_ms = 50 };
+	struct create c = with_policy("r", POLICY_KILL, 60000);
+	struct answer a;
+
+	world_new_with(&w);
+	spin(&w, 80);
+	fake_next(w.fake, FAKE_CREATE, 1, FAKE_HOLD);
+	begin_create(&w, &a, &c);
+	UNTIL(&w, w.fake->seen[FAKE_CREATE] >= 1);
+	sandbox_cancel(a.op);
+	w.fake->released = true;
+	spin(&w, 300);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
+	sandbox_core_set_graces(w.core, 100, 50);
+	UNTIL(&w, w.fake->seen[FAKE_KILL] >= 1);
+	world_free(&w);
+}
+
 /* --- events --- */
 
 static void test_runner_on_ready(void *user)
