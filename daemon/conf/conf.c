@@ -542,16 +542,47 @@ void conf_compare(const struct conf *now, const struct conf *fresh, conf_change_
 			fn(row.key, row.instance, user);
 }
 
-void conf_take(struct conf *c, struct conf *from, const struct conf_key *key)
+static void move(struct list *node, struct list *to)
 {
-	struct value *old = find_value(c, key, ""), *fresh = find_value(from, key, "");
-
-	if (old)
-		value_free(old);
-	if (!fresh)
+	if (!node)
 		return;
-	list_del(&fresh->node);
-	list_add_tail(&c->values, &fresh->node);
+	list_del(node);
+	list_add_tail(to, node);
+}
+
+void conf_take(struct conf *c, struct conf *from, const struct conf_key *key, const char *instance)
+{
+	struct value *old = find_value(c, key, instance ? instance : ""), *fresh = find_value(from, key, instance ? instance : "");
+
+	move(old ? &old->node : NULL, &from->values);
+	move(fresh ? &fresh->node : NULL, &c->values);
+}
+
+static bool has_value(const struct conf *c, const struct instance *of)
+{
+	list_for_each(n, &c->values) {
+		const struct value *v = list_entry(n, struct value, node);
+
+		if (str_eq(v->key->section, of->section) && str_eq(v->instance, of->name))
+			return true;
+	}
+	return false;
+}
+
+void conf_take_instances(struct conf *c, struct conf *from)
+{
+	list_for_each_safe(n, &from->instances) {
+		const struct instance *i = list_entry(n, struct instance, node);
+
+		if (!is_instance(c, i->section, i->name) && has_value(c, i))
+			move(n, &c->instances);
+	}
+	list_for_each_safe(n, &c->instances) {
+		const struct instance *i = list_entry(n, struct instance, node);
+
+		if (*i->name && !has_value(c, i))
+			move(n, &from->instances);
+	}
 }
 
 bool conf_row(const struct conf *c, size_t i, struct conf_row *ret)
@@ -577,6 +608,15 @@ bool conf_row(const struct conf *c, size_t i, struct conf_row *ret)
 		}
 	}
 	return false;
+}
+
+size_t conf_n_rows(const struct conf *c)
+{
+	size_t n = 0;
+
+	for (unsigned k = 0; k < conf_n_keys; k++)
+		n += takes_instance(conf_keys[k].section) ? conf_n_instances(c, conf_keys[k].section) : 1;
+	return n;
 }
 
 int conf_print_defaults(struct buf *out)

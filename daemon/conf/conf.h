@@ -91,8 +91,11 @@ must_check int conf_keep_given(struct conf *c, const struct conf *from);
  * take the value. */
 typedef void conf_change_fn(const struct conf_key *key, const char *instance, void *user);
 void conf_compare(const struct conf *now, const struct conf *fresh, conf_change_fn *fn, void *user);
-/* The value of a key of a plain section moves from one to the other, or goes if there is none. Cannot fail. */
-void conf_take(struct conf *c, struct conf *from, const struct conf_key *key);
+/* The two exchange the value of a key; `instance` NULL for plain sections. The old text stays where it is until `from` ends. Cannot fail. */
+void conf_take(struct conf *c, struct conf *from, const struct conf_key *key, const char *instance);
+/* After all was taken: instances of which `c` has a value now are known to it, and those of which neither has one are forgotten. Cannot
+ * fail. */
+void conf_take_instances(struct conf *c, struct conf *from);
 
 /* Rows for Config: every key of every instance. */
 struct conf_row {
@@ -103,6 +106,7 @@ struct conf_row {
 	unsigned line;			/* 0 = not from the file */
 };
 bool conf_row(const struct conf *c, size_t i, struct conf_row *ret);
+size_t conf_n_rows(const struct conf *c);
 
 /* The commented default file. */
 must_check int conf_print_defaults(struct buf *out);

@@ -221,48 +221,6 @@ uid_t app_uid_of(const char *name)
 	return (uid_t)uid;
 }
 
-/* What one section sets; the configuration has checked it. */
-static void read_policy(struct app *a, const char *instance, struct policy_change *ret)
-{
-	*ret = (struct policy_change){ 0 };
-	for (unsigned f = 0; f < POLICY_FIELDS; f++) {
-		const char *key = policy_field_name((enum policy_field)f);
-		int r = 0;
-
-		if (conf_is_set(a->conf, "policy", instance, key))
-			r = policy_change_text(ret, (enum policy_field)f, conf_get(a->conf, "policy", instance, key));
-		must(r == 0);
-	}
-}
-
-static int read_policies(struct app *a, struct sandbox_core_options *o)
-{
-	struct sandbox_core_policy *v;
-	size_t n = conf_n_instances(a->conf, "policy");
-
-	v = calloc(n + 1, sizeof(*v));
-	if (!v)
-		return out_of_memory();
-	policy_default(&o->policy);
-	for (size_t i = 0; i < n; i++) {
-		const char *instance = conf_instance(a->conf, "policy", i);
-		struct sandbox_core_policy p = { .uid = (uid_t)-1 };
-
-		read_policy(a, instance, &p.change);
-		if (!*instance) {
-			policy_merge(&o->policy, &p.change);
-			continue;
-		}
-		if (str_starts(instance, "template:"))
-			p.template_id = instance + strlen("template:");
-		else
-			p.uid = app_uid_of(instance + strlen("uid:"));
-		v[o->n_policies++] = p;
-	}
-	o->policies = v;
-	return 0;
-}
-
 static int make_life(struct app *a)
 {
 	struct sandbox_core_account accounts[APP_ACCOUNTS_MAX];
@@ -277,15 +235,18 @@ static int make_life(struct app *a)
 		.max_staleness_ms = number(a, "daemon", "max_staleness"),
 	};
 	struct local_info local = { .plain_ports = false };
+	struct app_policies policies;
 	struct sandbox_core_uid *uids;
 	size_t n = conf_n_instances(a->conf, "uid");
 	int r;
 
 	if (a->local)
 		local_process_info(a->local, &local);
-	r = read_policies(a, &o);
-	if (r)
-		return r;
+	if (app_policies_read(a->conf, &policies) < 0)
+		return out_of_memory();
+	o.policy = policies.general;
+	o.policies = policies.v;
+	o.n_policies = policies.n;
 	rng_system(&o.rng_seed, sizeof(o.rng_seed));
 	for (size_t i = 0; i < a->n_accounts; i++) {
 		const struct account *c = &a->accounts[i];
@@ -299,7 +260,7 @@ static int make_life(struct app *a)
 	}
 	uids = calloc(n + 1, sizeof(*uids));
 	if (!uids) {
-		free((void *)o.policies);
+		free(policies.v);
 		return out_of_memory();
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -318,7 +279,7 @@ static int make_life(struct app *a)
 	o.n_uids = n;
 	r = sandbox_core_new(&o, &a->core);
 	free(uids);
-	free((void *)o.policies);
+	free(policies.v);
 	return r < 0 ? app_failed("loading the state", r) : 0;
 }
 

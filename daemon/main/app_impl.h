@@ -123,6 +123,16 @@ void *app_reload_wait(void *user, daemon_reloaded_fn *done, void *done_user, str
 void app_reload_cancel(void *user, void *op);
 void app_reload_free(struct app *a);
 
+/* app_policy.c: what the [policy] sections say; the strings are the configuration's. `v` is for free(). 0 or -ENOMEM. */
+struct app_policies {
+	struct policy general;
+	struct sandbox_core_policy *v;	/* of templates and uids */
+	size_t n;
+};
+must_check int app_policies_read(const struct conf *c, struct app_policies *ret);
+/* The core goes by them from now on. -ENOMEM: it does not. */
+must_check int app_policies_take(struct app *a, const struct conf *c);
+
 /* app_signal.c: what a signal does, from here on. -errno. */
 must_check int app_signals_new(struct app *a);
 /* app.c: SIGTERM and SIGINT drain, the second one of them and SIGQUIT end at once. */
@@ -169,6 +179,8 @@ void app_gateway_free(struct app *a);
 /* "49983-ID.domain": whoever knows the id may use the sandbox, so it is for admins. */
 bool app_is_sandbox_host(const char *host);
 must_check int app_status_new(struct app *a);
+/* Room for the rows of Config, of so many at the most. 0 or -ENOMEM. */
+must_check int app_status_reserve(struct app *a, size_t n_rows);
 void app_status_free(struct app *a);
 
 #endif

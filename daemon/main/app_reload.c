@@ -153,8 +153,8 @@ static void on_change(const struct conf_key *key, const char *instance, void *us
 		log_warn("reload_needs_restart", "key=%s", log_q(at));
 		return;
 	}
-	conf_take(a->conf, x->fresh, key);
-	log_info("reload_taken", "key=%s value=%s", log_q(at), log_q(conf_get(a->conf, key->section, NULL, key->key)));
+	conf_take(a->conf, x->fresh, key, instance);
+	log_info("reload_taken", "key=%s value=%s", log_q(at), log_q(conf_get(a->conf, key->section, instance, key->key)));
 }
 
 static uint64_t number(const struct app *a, const char *key)
@@ -162,9 +162,18 @@ static uint64_t number(const struct app *a, const char *key)
 	return conf_get_number(a->conf, "daemon", NULL, key);
 }
 
+/* The last steps that may fail, each as a whole: -ENOMEM, and what was in force still is. */
+static int reserve(struct app *a, const struct reload *x)
+{
+	int r = app_status_reserve(a, conf_n_rows(a->conf) + conf_n_rows(x->fresh));
+
+	return r ? r : app_policies_take(a, x->fresh);
+}
+
 static void commit(struct app *a, struct reload *x)
 {
 	conf_compare(a->conf, x->fresh, on_change, x);
+	conf_take_instances(a->conf, x->fresh);
 	log_setup((enum log_level)number(a, "log_level"));
 	sandbox_core_set_graces(a->core, number(a, "unclaimed_grace"), number(a, "restart_grace"));
 	free(a->conf_text);
@@ -208,6 +217,8 @@ static void on_prepared(struct job *j)
 		reload_free(x);
 		return;
 	}
+	if (!x->r && !x->n_lines)
+		x->r = reserve(a, x);
 	if (x->r < 0)
 		status_errno(&st, x->r, "reading the configuration");
 	if (x->r < 0 || x->n_lines)

@@ -368,8 +368,9 @@ static void config(void *user, struct daemon_config *ret)
 	struct app *a = user;
 	struct app_status *k = a->look;
 	struct conf_row row;
+	size_t i;
 
-	for (size_t i = 0; i < k->n_rows && conf_row(a->conf, i, &row); i++) {
+	for (i = 0; i < k->n_rows && conf_row(a->conf, i, &row); i++) {
 		snprintf(k->row_sections[i], sizeof(k->row_sections[i]), "%s%s%s", row.key->section,
 			 row.instance ? " " : "", row.instance ? row.instance : "");
 		k->row_values[i] = row.value;
@@ -382,7 +383,7 @@ static void config(void *user, struct daemon_config *ret)
 			.for_admins = may_hold_secret(&row), .line = row.line,
 		};
 	}
-	*ret = (struct daemon_config){ .values = k->rows, .n_values = k->n_rows, .file = a->conf_file,
+	*ret = (struct daemon_config){ .values = k->rows, .n_values = i, .file = a->conf_file,
 				       .file_changed = file_changed(a), .loaded_at_ms = a->conf_loaded_at_ms };
 }
 
@@ -433,22 +434,39 @@ static void stop_local_cancel(void *user, void *op)
 	free(s);
 }
 
+int app_status_reserve(struct app *a, size_t n_rows)
+{
+	struct app_status *k = a->look;
+	void *rows = calloc(n_rows + 1, sizeof(*k->rows)), *values = calloc(n_rows + 1, sizeof(*k->row_values)),
+	     *sections = calloc(n_rows + 1, sizeof(*k->row_sections));
+
+	if (!rows || !values || !sections) {
+		free(rows);
+		free(values);
+		free(sections);
+		return -ENOMEM;
+	}
+	free(k->rows);
+	free(k->row_values);
+	free(k->row_sections);
+	k->rows = rows;
+	k->row_values = values;
+	k->row_sections = sections;
+	k->n_rows = n_rows;
+	return 0;
+}
+
 int app_status_new(struct app *a)
 {
 	struct app_status *k = calloc(1, sizeof(*k));
-	struct conf_row row;
 	int r;
 
 	a->look = k;
 	if (!k)
 		return -ENOMEM;
-	while (conf_row(a->conf, k->n_rows, &row))
-		k->n_rows++;
-	k->rows = calloc(k->n_rows + 1, sizeof(*k->rows));
-	k->row_values = calloc(k->n_rows + 1, sizeof(*k->row_values));
-	k->row_sections = calloc(k->n_rows + 1, sizeof(*k->row_sections));
-	if (!k->rows || !k->row_values || !k->row_sections)
-		return -ENOMEM;
+	r = app_status_reserve(a, conf_n_rows(a->conf));
+	if (r < 0)
+		return r;
 	if (!str_is_empty(a->conf_file)) {
 		r = fd_read_file(AT_FDCWD, a->conf_file, CONFIG_MAX_BYTES, &a->conf_text, NULL);
 		if (r < 0)

@@ -792,20 +792,31 @@ static int copy_accounts(struct sandbox_core *core, const struct sandbox_core_op
 	return 0;
 }
 
-static int copy_policies(struct sandbox_core *core, const struct sandbox_core_options *o)
+static void free_policies(struct sandbox_core_policy *v, size_t n)
 {
-	core->policies = calloc(o->n_policies + 1, sizeof(*core->policies));
-	if (!core->policies)
-		return -ENOMEM;
-	for (size_t i = 0; i < o->n_policies; i++) {
-		core->policies[i] = o->policies[i];
-		if (o->policies[i].template_id) {
-			core->policies[i].template_id = str_dup(o->policies[i].template_id);
-			if (!core->policies[i].template_id)
-				return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		free((char *)v[i].template_id);
+	free(v);
+}
+
+int sandbox_core_set_policies(struct sandbox_core *core, const struct policy *general, const struct sandbox_core_policy *v, size_t n)
+{
+	struct sandbox_core_policy *copy = calloc(n + 1, sizeof(*copy));
+
+	for (size_t i = 0; copy && i < n; i++) {
+		copy[i] = v[i];
+		copy[i].template_id = str_dup(v[i].template_id);
+		if (v[i].template_id && !copy[i].template_id) {
+			free_policies(copy, i);
+			copy = NULL;
 		}
-		core->n_policies++;
 	}
+	if (!copy)
+		return -ENOMEM;
+	free_policies(core->policies, core->n_policies);
+	core->policy = *general;
+	core->policies = copy;
+	core->n_policies = n;
 	return 0;
 }
 
@@ -839,7 +850,6 @@ int sandbox_core_new(const struct sandbox_core_options *o, struct sandbox_core *
 	core->store = o->store;
 	core->prober = o->prober;
 	core->sha256 = o->sha256;
-	core->policy = o->policy;
 	core->history_ms = or_default(o->history_ms, 24ull * 3600 * 1000);
 	core->unclaimed_grace_ms = or_default(o->unclaimed_grace_ms, 120000);
 	core->reconcile_period_ms = or_default(o->reconcile_period_ms, 60000);
@@ -853,7 +863,7 @@ int sandbox_core_new(const struct sandbox_core_options *o, struct sandbox_core *
 	events_init(core);
 	r = copy_accounts(core, o);
 	if (!r)
-		r = copy_policies(core, o);
+		r = sandbox_core_set_policies(core, &o->policy, o->policies, o->n_policies);
 	if (!r)
 		proof_load(core);
 	if (!r)
@@ -921,9 +931,7 @@ struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
 	map_fini(&core->fetch_map);
 	map_fini(&core->lease_map);
 	events_fini(core);
-	for (size_t i = 0; i < core->n_policies; i++)
-		free((char *)core->policies[i].template_id);
-	free(core->policies);
+	free_policies(core->policies, core->n_policies);
 	for (size_t i = 0; i < core->n_accounts; i++) {
 		free(core->accounts[i].name);
 		free(core->accounts[i].default_user);

@@ -123,6 +123,10 @@ struct sandbox_core_counts {
 };
 /* Of this account, from now on: sandbox_core_account.plain_ports. */
 void sandbox_core_set_plain_ports(struct sandbox_core *core, const char *account, bool plain_ports);
+/* Of sandboxes that are made from now on: the general one, and those of templates and uids, which are copied. -ENOMEM: nothing was
+ * changed. */
+must_check int sandbox_core_set_policies(struct sandbox_core *core, const struct policy *general, const struct sandbox_core_policy *v,
+					 size_t n);
 /* From now on. Leases that wait already go on as they began; sandboxes that wait to be claimed are judged anew. */
 void sandbox_core_set_graces(struct sandbox_core *core, uint64_t unclaimed_ms, uint64_t restart_ms);
 /* Sandboxes of one uid, or of all with (uid_t)-1; the rest is the daemon's. */

@@ -439,3 +439,37 @@ def test_graces_are_taken_up(cloud, folder):
         rewrite(d, ("unclaimed_grace = 1h", "unclaimed_grace = 1s"), ("restart_grace = 1s", "restart_grace = 2s"))
         assert [v.key for v in api.call("DaemonService.Reload").taken] == ["unclaimed_grace", "restart_grace"]
         cloud.ledger.wait(lambda: cloud.ledger.count("delete"), 15, "the DELETE")
+
+
+def test_policies_are_taken_up(cloud, folder):
+    """For sandboxes that are made from then on: the general one, a template's and a uid's, which come and go. One that was made before
+    keeps its own."""
+    m = Manager(folder)
+    uid = "policy uid:%d" % os.getuid()
+    conf = {"policy": {"max_age": "1h"}, "policy template:away": {"on_gone": "recreate"}}
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, conf=conf)) as d, Api(d.socket) as api:
+        m.wait("READY=1")
+
+        def ages(*ids):
+            return [api.call("SandboxService.Get", sandbox=i).policy.max_age.seconds for i in ids]
+
+        def taken():
+            r = api.call("DaemonService.Reload")
+            assert not r.problems and not r.need_restart
+            return [(v.section, v.key) for v in r.taken]
+
+        def sections():
+            return {v.section for v in api.call("DaemonService.Config").values if v.section.startswith("policy")}
+
+        before = api.call("SandboxService.Create").id
+        rewrite(d, ("max_age = 1h", "max_age = 2h"),
+                ("[policy template:away]\non_gone = recreate\n", "[%s]\non_max_age = pause\n[policy template:old-watch]\nmax_age = 3h\n" % uid))
+        assert set(taken()) == {("policy", "max_age"), ("policy template:away", "on_gone"), (uid, "on_max_age"),
+                                ("policy template:old-watch", "max_age")}
+        assert sections() == {"policy", uid, "policy template:old-watch"}
+        after, based = api.call("SandboxService.Create").id, api.call("SandboxService.Create", template="old-watch").id
+        assert ages(before, after, based) == [3600, 7200, 10800]
+        assert [api.call("SandboxService.Get", sandbox=i).policy.on_max_age for i in (before, after)] == [3, 2]     # KILL, PAUSE
+        rewrite(d, ("max_age = 2h\n", ""), ("[%s]\non_max_age = pause\n" % uid, ""))
+        assert set(taken()) == {("policy", "max_age"), (uid, "on_max_age")}
+        assert ages(api.call("SandboxService.Create").id) == [0] and sections() == {"policy", "policy template:old-watch"}

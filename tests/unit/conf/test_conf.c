@@ -154,13 +154,11 @@ TEST(two_configurations)
 	struct conf *now = read_text(before), *fresh = read_text(after);
 	char said[256] = "";
 
-	for (unsigned i = 0; i < conf_n_keys; i++)
-		CHECK(!conf_keys[i].reloadable || !strcmp(conf_keys[i].section, "daemon"));	/* conf_take() is for these */
 	conf_compare(now, fresh, note_change, said);
 	CHECK_STR(said, " history log_level drain_timeout 6.max_streams 5.max_streams");
 	for (unsigned i = 0; i < conf_n_keys; i++)
-		if (conf_keys[i].reloadable)
-			conf_take(now, fresh, &conf_keys[i]);
+		if (conf_keys[i].reloadable && !strcmp(conf_keys[i].section, "daemon"))
+			conf_take(now, fresh, &conf_keys[i], NULL);
 	CHECK_STR(conf_get(now, "daemon", NULL, "log_level"), "debug");
 	CHECK_INT(conf_get_number(now, "daemon", NULL, "drain_timeout"), 20000);
 	CHECK_STR(conf_get(now, "daemon", NULL, "history"), "24h");
@@ -172,6 +170,38 @@ TEST(two_configurations)
 	conf_compare(now, fresh, note_change, said);
 	CHECK_STR(said, " log_level drain_timeout");
 	conf_free(fresh);
+	conf_free(now);
+}
+
+static const struct conf_key *key_of(const char *section, const char *key)
+{
+	for (unsigned i = 0; i < conf_n_keys; i++)
+		if (!strcmp(conf_keys[i].section, section) && !strcmp(conf_keys[i].key, key))
+			return &conf_keys[i];
+	return NULL;
+}
+
+/* Instances come and go with their values; what was taken away lives until the other one ends. */
+TEST(instances_are_taken)
+{
+	struct conf *now = read_text("[policy]\nmax_age = 1h\n[policy uid:5]\nmax_age = 2h\n[policy uid:6]\nmax_age = 3h\n");
+	struct conf *fresh = read_text("[policy uid:6]\nmax_age = 4h\n[policy uid:7]\nmax_age = 5h\n");
+	const struct conf_key *k = key_of("policy", "max_age");
+	const char *old = conf_get(now, "policy", "uid:5", "max_age");
+	static const char *const of[] = { NULL, "uid:5", "uid:6", "uid:7" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(of); i++)
+		conf_take(now, fresh, k, of[i]);
+	conf_take_instances(now, fresh);
+	CHECK_STR(old, "2h");
+	conf_free(fresh);
+	CHECK_INT(conf_n_instances(now, "policy"), 3);
+	CHECK_STR(conf_instance(now, "policy", 0), "");
+	CHECK_STR(conf_instance(now, "policy", 1), "uid:6");
+	CHECK_STR(conf_instance(now, "policy", 2), "uid:7");
+	CHECK_STR(conf_get(now, "policy", NULL, "max_age"), "");
+	CHECK_STR(conf_get(now, "policy", "uid:6", "max_age"), "4h");
+	CHECK_STR(conf_get(now, "policy", "uid:7", "max_age"), "5h");
 	conf_free(now);
 }
 
