@@ -235,18 +235,12 @@ static int make_life(struct app *a)
 		.max_staleness_ms = number(a, "daemon", "max_staleness"),
 	};
 	struct local_info local = { .plain_ports = false };
-	struct app_policies policies;
-	struct sandbox_core_uid *uids;
-	size_t n = conf_n_instances(a->conf, "uid");
 	int r;
 
 	if (a->local)
 		local_process_info(a->local, &local);
-	if (app_policies_read(a->conf, &policies) < 0)
+	if (app_rules_read(a->conf, a->conf, &o.rules) < 0)
 		return out_of_memory();
-	o.policy = policies.general;
-	o.policies = policies.v;
-	o.n_policies = policies.n;
 	rng_system(&o.rng_seed, sizeof(o.rng_seed));
 	for (size_t i = 0; i < a->n_accounts; i++) {
 		const struct account *c = &a->accounts[i];
@@ -258,28 +252,8 @@ static int make_life(struct app *a)
 			.max_sandboxes = (uint32_t)conf_get_number(a->conf, "account", c->name, "max_sandboxes"),
 		};
 	}
-	uids = calloc(n + 1, sizeof(*uids));
-	if (!uids) {
-		free(policies.v);
-		return out_of_memory();
-	}
-	for (size_t i = 0; i < n; i++) {
-		const char *name = conf_instance(a->conf, "uid", i);
-		const char *account = conf_get(a->conf, "uid", name, "account");
-
-		uids[i] = (struct sandbox_core_uid){
-			.uid = app_uid_of(name),
-			.account = str_is_empty(account) ? NULL : account,
-			.max_sandboxes = (uint32_t)conf_get_number(a->conf, "uid", name, "max_sandboxes"),
-			.creates_per_minute =
-				(uint32_t)conf_get_number(a->conf, "uid", name, "creates_per_minute"),
-		};
-	}
-	o.uids = uids;
-	o.n_uids = n;
 	r = sandbox_core_new(&o, &a->core);
-	free(uids);
-	free(policies.v);
+	app_rules_free(&o.rules);
 	return r < 0 ? app_failed("loading the state", r) : 0;
 }
 

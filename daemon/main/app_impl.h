@@ -123,15 +123,12 @@ void *app_reload_wait(void *user, daemon_reloaded_fn *done, void *done_user, str
 void app_reload_cancel(void *user, void *op);
 void app_reload_free(struct app *a);
 
-/* app_policy.c: what the [policy] sections say; the strings are the configuration's. `v` is for free(). 0 or -ENOMEM. */
-struct app_policies {
-	struct policy general;
-	struct sandbox_core_policy *v;	/* of templates and uids */
-	size_t n;
-};
-must_check int app_policies_read(const struct conf *c, struct app_policies *ret);
-/* The core goes by them from now on. -ENOMEM: it does not. */
-must_check int app_policies_take(struct app *a, const struct conf *c);
+/* app_rules.c: what the sections [policy] and [uid] say, but for the accounts of uids, which `accounts` tells; the strings are
+ * theirs. 0 or -ENOMEM. */
+must_check int app_rules_read(const struct conf *c, const struct conf *accounts, struct sandbox_core_rules *ret);
+void app_rules_free(struct sandbox_core_rules *rules);
+/* The core goes by them from now on; a uid's account is the one that it had. -ENOMEM: nothing was changed. */
+must_check int app_rules_take(struct app *a, const struct conf *fresh);
 
 /* app_signal.c: what a signal does, from here on. -errno. */
 must_check int app_signals_new(struct app *a);

@@ -167,7 +167,7 @@ static int reserve(struct app *a, const struct reload *x)
 {
 	int r = app_status_reserve(a, conf_n_rows(a->conf) + conf_n_rows(x->fresh));
 
-	return r ? r : app_policies_take(a, x->fresh);
+	return r ? r : app_rules_take(a, x->fresh);
 }
 
 static void commit(struct app *a, struct reload *x)

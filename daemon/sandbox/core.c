@@ -756,8 +756,7 @@ void sandbox_core_set_graces(struct sandbox_core *core, uint64_t unclaimed_ms, u
 static int copy_accounts(struct sandbox_core *core, const struct sandbox_core_options *o)
 {
 	core->accounts = calloc(o->n_accounts, sizeof(*core->accounts));
-	core->uids = calloc(o->n_uids ? o->n_uids : 1, sizeof(*core->uids));
-	if (!core->accounts || !core->uids)
+	if (!core->accounts)
 		return -ENOMEM;
 	core->n_accounts = o->n_accounts;
 	for (size_t i = 0; i < o->n_accounts; i++) {
@@ -775,20 +774,6 @@ static int copy_accounts(struct sandbox_core *core, const struct sandbox_core_op
 		    text_set(&a->default_user, o->accounts[i].default_user) < 0)
 			return -ENOMEM;
 	}
-	for (size_t i = 0; i < o->n_uids; i++) {
-		const struct sandbox_core_uid *u = &o->uids[i];
-
-		core->uids[i] = (struct uid_limit){
-			.uid = u->uid,
-			.account = u->account ? core_account_by_name(core, u->account)
-					      : &core->accounts[0],
-			.max_sandboxes = u->max_sandboxes,
-			.creates_per_minute = u->creates_per_minute,
-		};
-		if (!core->uids[i].account)
-			return -EINVAL;
-		core->n_uids++;
-	}
 	return 0;
 }
 
@@ -799,24 +784,84 @@ static void free_policies(struct sandbox_core_policy *v, size_t n)
 	free(v);
 }
 
-int sandbox_core_set_policies(struct sandbox_core *core, const struct policy *general, const struct sandbox_core_policy *v, size_t n)
+static int copy_policies(const struct sandbox_core_rules *r, struct sandbox_core_policy **ret)
 {
-	struct sandbox_core_policy *copy = calloc(n + 1, sizeof(*copy));
+	struct sandbox_core_policy *copy = calloc(r->n_policies + 1, sizeof(*copy));
 
-	for (size_t i = 0; copy && i < n; i++) {
-		copy[i] = v[i];
-		copy[i].template_id = str_dup(v[i].template_id);
-		if (v[i].template_id && !copy[i].template_id) {
-			free_policies(copy, i);
-			copy = NULL;
-		}
-	}
 	if (!copy)
 		return -ENOMEM;
+	for (size_t i = 0; i < r->n_policies; i++) {
+		copy[i] = r->policies[i];
+		copy[i].template_id = str_dup(r->policies[i].template_id);
+		if (r->policies[i].template_id && !copy[i].template_id) {
+			free_policies(copy, i);
+			return -ENOMEM;
+		}
+	}
+	*ret = copy;
+	return 0;
+}
+
+/* What was created in this minute stays counted. */
+static int make_uids(struct sandbox_core *core, const struct sandbox_core_rules *r, struct uid_limit **ret)
+{
+	struct uid_limit *v = calloc(r->n_uids + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->n_uids; i++) {
+		const struct sandbox_core_uid *u = &r->uids[i];
+		const struct uid_limit *old = core_uid_limit(core, u->uid);
+
+		v[i] = (struct uid_limit){
+			.uid = u->uid,
+			.account = u->account ? core_account_by_name(core, u->account) : &core->accounts[0],
+			.max_sandboxes = u->max_sandboxes,
+			.creates_per_minute = u->creates_per_minute,
+			.window_at_ms = old ? old->window_at_ms : 0,
+			.window_creates = old ? old->window_creates : 0,
+		};
+		if (!v[i].account) {
+			free(v);
+			return -EINVAL;
+		}
+	}
+	*ret = v;
+	return 0;
+}
+
+static void use_uids(struct sandbox_core *core, struct uid_limit *v, size_t n)
+{
+	free(core->uids);
+	core->uids = v;
+	core->n_uids = n;
+	list_for_each(node, &core->sandboxes) {
+		const struct sandbox *b = list_entry(node, struct sandbox, node);
+		struct uid_limit *u = b->index.counted ? core_uid_limit(core, b->uid) : NULL;
+
+		if (u)
+			u->n_alive++;
+	}
+}
+
+int sandbox_core_set_rules(struct sandbox_core *core, const struct sandbox_core_rules *r)
+{
+	struct sandbox_core_policy *policies;
+	struct uid_limit *uids;
+	int err = make_uids(core, r, &uids);
+
+	if (err < 0)
+		return err;
+	err = copy_policies(r, &policies);
+	if (err < 0) {
+		free(uids);
+		return err;
+	}
+	use_uids(core, uids, r->n_uids);
 	free_policies(core->policies, core->n_policies);
-	core->policy = *general;
-	core->policies = copy;
-	core->n_policies = n;
+	core->policy = r->policy;
+	core->policies = policies;
+	core->n_policies = r->n_policies;
 	return 0;
 }
 
@@ -863,7 +908,7 @@ int sandbox_core_new(const struct sandbox_core_options *o, struct sandbox_core *
 	events_init(core);
 	r = copy_accounts(core, o);
 	if (!r)
-		r = sandbox_core_set_policies(core, &o->policy, o->policies, o->n_policies);
+		r = sandbox_core_set_rules(core, &o->rules);
 	if (!r)
 		proof_load(core);
 	if (!r)

@@ -81,19 +81,23 @@ struct sandbox_prober {
 	void *user;
 };
 
+struct sandbox_core_rules {			/* all of it is copied */
+	struct policy policy;			/* shipped or configured defaults */
+	const struct sandbox_core_policy *policies;	/* … of templates and uids */
+	size_t n_policies;
+	const struct sandbox_core_uid *uids;
+	size_t n_uids;
+};
+
 struct sandbox_core_options {
 	struct loop *loop;
 	struct store *store;			/* opened, not started: the core loads it, then starts it */
 	const struct sandbox_core_account *accounts;	/* copied; the first one is the default */
 	size_t n_accounts;
-	const struct sandbox_core_uid *uids;
-	size_t n_uids;
+	struct sandbox_core_rules rules;
 	struct sandbox_prober prober;
 	/* For the tag of a request id. Wired by app, so that hashing stays where the layers allow it. */
 	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
-	struct policy policy;			/* shipped or configured defaults */
-	const struct sandbox_core_policy *policies;	/* … of templates and uids; copied */
-	size_t n_policies;
 	enum sandbox_identity identity;		/* 0 = the best the kernel has; for tests */
 	/* ms; 0 = DESIGN's default */
 	uint64_t history_ms, unclaimed_grace_ms, reconcile_period_ms, max_staleness_ms;
@@ -123,10 +127,9 @@ struct sandbox_core_counts {
 };
 /* Of this account, from now on: sandbox_core_account.plain_ports. */
 void sandbox_core_set_plain_ports(struct sandbox_core *core, const char *account, bool plain_ports);
-/* Of sandboxes that are made from now on: the general one, and those of templates and uids, which are copied. -ENOMEM: nothing was
- * changed. */
-must_check int sandbox_core_set_policies(struct sandbox_core *core, const struct policy *general, const struct sandbox_core_policy *v,
-					 size_t n);
+/* Other rules for sandboxes that are made from now on; what a uid has counts for its new limits. -ENOMEM, -EINVAL for an account that
+ * is not there: nothing was changed. */
+must_check int sandbox_core_set_rules(struct sandbox_core *core, const struct sandbox_core_rules *r);
 /* From now on. Leases that wait already go on as they began; sandboxes that wait to be claimed are judged anew. */
 void sandbox_core_set_graces(struct sandbox_core *core, uint64_t unclaimed_ms, uint64_t restart_ms);
 /* Sandboxes of one uid, or of all with (uid_t)-1; the rest is the daemon's. */

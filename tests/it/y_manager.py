@@ -473,3 +473,38 @@ def test_policies_are_taken_up(cloud, folder):
         rewrite(d, ("max_age = 2h\n", ""), ("[%s]\non_max_age = pause\n" % uid, ""))
         assert set(taken()) == {("policy", "max_age"), (uid, "on_max_age")}
         assert ages(api.call("SandboxService.Create").id) == [0] and sections() == {"policy", "policy template:old-watch"}
+
+
+def test_limits_of_uids_are_taken_up(cloud, folder):
+    """What a uid has counts for a limit that came later; a raised one lets it go on, a removed one is none. An account is not
+    taken up: the uid keeps its own."""
+    m = Manager(folder)
+    uid = "uid %d" % os.getuid()
+    conf = {"account other": {"api_url": cloud.url, "sandbox_url": cloud.url, "ca_file": cloud.ca, "proxy": "none"},
+            "uid 4000000": {"max_sandboxes": "9"}}
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, conf=conf)) as d, Api(d.socket) as api:
+        m.wait("READY=1")
+        assert [api.call("SandboxService.Create").account for _ in range(2)] == ["default"] * 2
+
+        def refused():
+            with pytest.raises(ApiError) as e:
+                api.call("SandboxService.Create")
+            assert e.value.reason == "QUOTA_UID"
+            return e.value.text
+
+        def step(a, b):
+            rewrite(d, (a, b))
+            r = api.call("DaemonService.Reload")
+            assert not r.problems
+            return {(v.section, v.key) for v in r.taken}, {(v.section, v.key) for v in r.need_restart}
+
+        assert step("[uid 4000000]\nmax_sandboxes = 9\n", "[%s]\nmax_sandboxes = 2\naccount = other\n" % uid) == \
+            ({("uid 4000000", "max_sandboxes"), (uid, "max_sandboxes")}, {(uid, "account")})
+        assert "limited to 2 sandboxes" in refused()
+        step("max_sandboxes = 2\n", "max_sandboxes = 3\ncreates_per_minute = 1\n")
+        assert api.call("SandboxService.Create").account == "default"
+        assert "limited to 3 sandboxes" in refused()
+        step("max_sandboxes = 3\n", "max_sandboxes = 30\n")
+        assert "may create 1 sandboxes a minute" in refused()
+        step("max_sandboxes = 30\ncreates_per_minute = 1\n", "")
+        assert api.call("SandboxService.Create").account == "default"

@@ -160,7 +160,7 @@ static void run_begin(void)
 	o.prober = fake_prober(W->cloud);
 	o.loop = W->loop;
 	o.store = W->store;
-	policy_default(&o.policy);
+	policy_default(&o.rules.policy);
 	must(!sandbox_core_new(&o, &W->core));
 }
 

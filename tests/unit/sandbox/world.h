@@ -171,7 +171,7 @@ static inline void world_start(struct world *w)
 	o.loop = w->loop;
 	o.store = w->store;
 	o.prober = fake_prober(w->cloud);
-	policy_default(&o.policy);
+	policy_default(&o.rules.policy);
 	CHECK(!sandbox_core_new(&o, &w->core));
 }
 

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* The [policy] and [uid] sections as the core takes them, at the start and at a reload. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/main/app_impl.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+/* What one section sets; the configuration has checked it. */
+static void read_policy(const struct conf *c, const char *instance, struct policy_change *ret)
+{
+	*ret = (struct policy_change){ 0 };
+	for (unsigned f = 0; f < POLICY_FIELDS; f++) {
+		const char *key = policy_field_name((enum policy_field)f);
+		int r = 0;
+
+		if (conf_is_set(c, "policy", instance, key))
+			r = policy_change_text(ret, (enum policy_field)f, conf_get(c, "policy", instance, key));
+		must(r == 0);
+	}
+}
+
+static int read_policies(const struct conf *c, struct sandbox_core_rules *ret)
+{
+	size_t n = conf_n_instances(c, "policy");
+	struct sandbox_core_policy *v = calloc(n + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	policy_default(&ret->policy);
+	for (size_t i = 0; i < n; i++) {
+		const char *instance = conf_instance(c, "policy", i);
+		struct sandbox_core_policy p = { .uid = (uid_t)-1 };
+
+		read_policy(c, instance, &p.change);
+		if (!*instance) {
+			policy_merge(&ret->policy, &p.change);
+			continue;
+		}
+		if (str_starts(instance, "template:"))
+			p.template_id = instance + strlen("template:");
+		else
+			p.uid = app_uid_of(instance + strlen("uid:"));
+		v[ret->n_policies++] = p;
+	}
+	ret->policies = v;
+	return 0;
+}
+
+static bool has_instance(const struct conf *c, const char *name)
+{
+	const char *known;
+
+	for (size_t i = 0; (known = conf_instance(c, "uid", i)); i++)
+		if (str_eq(known, name))
+			return true;
+	return false;
+}
+
+static struct sandbox_core_uid read_uid(const struct conf *c, const struct conf *accounts, const char *name)
+{
+	const char *account = conf_get(accounts, "uid", name, "account");
+
+	return (struct sandbox_core_uid){
+		.uid = app_uid_of(name),
+		.account = str_is_empty(account) ? NULL : account,
+		.max_sandboxes = (uint32_t)conf_get_number(c, "uid", name, "max_sandboxes"),
+		.creates_per_minute = (uint32_t)conf_get_number(c, "uid", name, "creates_per_minute"),
+	};
+}
+
+/* One that is in `accounts` alone has lost its limits, and keeps its account. */
+static int read_uids(const struct conf *c, const struct conf *accounts, struct sandbox_core_rules *ret)
+{
+	struct sandbox_core_uid *v = calloc(conf_n_instances(c, "uid") + conf_n_instances(accounts, "uid") + 1, sizeof(*v));
+	const char *name;
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; (name = conf_instance(c, "uid", i)); i++)
+		v[ret->n_uids++] = read_uid(c, accounts, name);
+	for (size_t i = 0; c != accounts && (name = conf_instance(accounts, "uid", i)); i++)
+		if (!has_instance(c, name))
+			v[ret->n_uids++] = read_uid(c, accounts, name);
+	ret->uids = v;
+	return 0;
+}
+
+int app_rules_read(const struct conf *c, const struct conf *accounts, struct sandbox_core_rules *ret)
+{
+	int r;
+
+	*ret = (struct sandbox_core_rules){ 0 };
+	r = read_policies(c, ret);
+	if (!r)
+		r = read_uids(c, accounts, ret);
+	if (r < 0)
+		app_rules_free(ret);
+	return r;
+}
+
+void app_rules_free(struct sandbox_core_rules *rules)
+{
+	free((void *)rules->policies);
+	free((void *)rules->uids);
+}
+
+int app_rules_take(struct app *a, const struct conf *fresh)
+{
+	struct sandbox_core_rules rules;
+	int r = app_rules_read(fresh, a->conf, &rules);
+
+	if (r < 0)
+		return r;
+	r = sandbox_core_set_rules(a->core, &rules);
+	app_rules_free(&rules);
+	return r;
+}
