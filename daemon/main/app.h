@@ -28,6 +28,10 @@ struct app_options {
 #define APP_EXIT_BUSY	     75
 #define APP_EXIT_CONFIG	     78
 
+/* What a daemon of many users does is not for one of them to say: nobody but root and the daemon's own user may be able to change the
+ * file, and those that it names as what to believe. False: it is not so, which is added to the configuration's problems; then nothing
+ * that the file names is opened. */
+must_check bool app_check_trust(struct conf *c, const char *file);
 /* What no single value shows: files that cannot be read, keys that belong together, accounts that do
  * not exist. Adds to the configuration's problems. */
 void app_check_conf(struct conf *c, bool local);

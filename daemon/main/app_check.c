@@ -9,6 +9,7 @@
 #include "daemon/cloud/account.h"
 #include "daemon/common/net/proxy.h"
 #include "daemon/conf/secret.h"
+#include "daemon/conf/trust.h"
 #include "daemon/main/app.h"
 #include "daemon/main/app_flavour.h"
 #include "daemon/main/gateway_address.h"
@@ -197,6 +198,35 @@ static void check_order(struct conf *c, const char *smaller, const char *larger)
 
 	if (conf_get_number(c, "spool", NULL, smaller) > conf_get_number(c, "spool", NULL, larger))
 		conf_problem(c, "%s: is more than %s", conf_place(c, "spool", NULL, smaller, at), larger);
+}
+
+static bool check_trusted_row(struct conf *c, const struct conf_row *row)
+{
+	static const char *const keys[] = { "ca_file", "client_cert", "client_key" };
+	char why[TRUST_WHY_BYTES], at[512];
+	bool names_file = false;
+
+	for (size_t k = 0; k < ARRAY_SIZE(keys); k++)
+		names_file |= str_eq(row->key->key, keys[k]);
+	if (!names_file || row->value[0] != '/' || trust_check(row->value, why) != -EPERM)
+		return true;
+	conf_problem(c, "%s: %s", conf_place(c, row->key->section, row->instance, row->key->key, at), why);
+	return false;
+}
+
+bool app_check_trust(struct conf *c, const char *file)
+{
+	char why[TRUST_WHY_BYTES];
+	struct conf_row row;
+	bool ok = true;
+
+	if (file[0] && trust_check(file, why) == -EPERM) {
+		conf_problem(c, "%s: not read by a daemon that serves many users: %s", file, why);
+		return false;
+	}
+	for (size_t i = 0; conf_row(c, i, &row); i++)
+		ok &= check_trusted_row(c, &row);
+	return ok;
 }
 
 void app_check_conf(struct conf *c, bool local)

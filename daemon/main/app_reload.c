@@ -122,7 +122,8 @@ static void prepare(struct job *j)
 		x->r = split_problems(x, str_printf("%s: %s", x->app->conf_file, strerrordesc_np(-x->r)));
 		return;
 	}
-	app_check_conf(x->fresh, x->app->local_mode);
+	if (x->app->user_mode || app_check_trust(x->fresh, x->app->conf_file))
+		app_check_conf(x->fresh, x->app->local_mode);
 	if (conf_errors(x->fresh)[0])
 		x->r = split_problems(x, strdup(conf_errors(x->fresh)));
 	else

@@ -10,7 +10,6 @@
 #include "daemon/common/obs/log.h"
 #include "daemon/common/sd/notify.h"
 #include "daemon/conf/conf.h"
-#include "daemon/conf/trust.h"
 #include "daemon/main/app.h"
 #include "daemon/main/app_flavour.h"
 #include "proto/base/buf.h"
@@ -156,28 +155,6 @@ static char *default_config(bool user_mode)
 	return str_printf("%s/.config/agentboxd/agentboxd.conf", home ? home : "");
 }
 
-/* What a daemon of many users does is not for one of them to say: the file, and those that it names as what to believe. */
-static bool is_trusted(const struct conf *c, const char *file)
-{
-	static const char *const keys[] = { "ca_file", "client_cert", "client_key" };
-	char why[TRUST_WHY_BYTES];
-	struct conf_row row;
-	bool ok = true;
-
-	if (file[0] && trust_check(file, why) == -EPERM) {
-		fprintf(stderr, "agentboxd: %s: not read by a daemon that serves many users: %s\n", file, why);
-		return false;
-	}
-	for (size_t i = 0; conf_row(c, i, &row); i++)
-		for (size_t k = 0; k < ARRAY_SIZE(keys); k++)
-			if (str_eq(row.key->key, keys[k]) && row.value[0] == '/' && trust_check(row.value, why) == -EPERM) {
-				fprintf(stderr, "agentboxd: [%s %s] %s: %s\n", row.key->section, row.instance ? row.instance : "",
-					keys[k], why);
-				ok = false;
-			}
-	return ok;
-}
-
 /* 0, or the exit code. */
 static int read_config(struct conf *c, const struct args *args, bool user_mode, char **ret_file)
 {
@@ -198,9 +175,8 @@ static int read_config(struct conf *c, const struct args *args, bool user_mode, 
 		return APP_EXIT_UNAVAILABLE;
 	}
 	*ret_file = file;
-	if (!user_mode && !is_trusted(c, file))
-		return APP_EXIT_CONFIG;
-	app_check_conf(c, args->local);
+	if (user_mode || app_check_trust(c, file))
+		app_check_conf(c, args->local);
 	if (!conf_errors(c)[0])
 		return 0;
 	fprintf(stderr, "agentboxd: the configuration has errors:\n%s", conf_errors(c));

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -508,3 +509,24 @@ def test_limits_of_uids_are_taken_up(cloud, folder):
         assert "may create 1 sandboxes a minute" in refused()
         step("max_sandboxes = 30\ncreates_per_minute = 1\n", "")
         assert api.call("SandboxService.Create").account == "default"
+
+
+def test_a_file_that_others_can_write_is_not_taken(cloud, folder):
+    """A daemon of many users asks as much of the file as at the start, and of what it names."""
+    m = Manager(folder)
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, conf={"daemon": {"drain_timeout": "20s"}}, args=["--system"])) as d, \
+            Api(d.socket) as api:
+        m.wait("READY=1")
+        rewrite(d, ("drain_timeout = 20s", "drain_timeout = 3s"))
+        os.chmod(d.conf_path, 0o666)
+        problems = list(api.call("DaemonService.Reload").problems)
+        assert len(problems) == 1 and problems[0].startswith(d.conf_path + ": not read by a daemon that serves many users: ")
+        os.chmod(d.conf_path, 0o644)
+        ca = os.path.join(folder, "ca.pem")
+        shutil.copy(cloud.ca, ca)
+        os.chmod(ca, 0o666)
+        rewrite(d, ("ca_file = " + cloud.ca, "ca_file = " + ca))
+        problems = list(api.call("DaemonService.Reload").problems)
+        assert len(problems) == 1 and problems[0].startswith("%s:%d: [account default] ca_file: " % (d.conf_path, line_of(d, "ca_file")))
+        os.chmod(ca, 0o644)
+        assert [v.key for v in api.call("DaemonService.Reload").taken] == ["drain_timeout"]
