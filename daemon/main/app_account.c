@@ -149,6 +149,13 @@ static int reread_key(struct account *c)
 	return 1;
 }
 
+void app_account_set_key_path(struct account *c, char *path)
+{
+	free(c->key_path);
+	c->key_path = path;
+	c->key_stat = (struct stat){ 0 };
+}
+
 /* The cloud said 401: the file may hold a newer key by now, the command print one. */
 static bool on_key_rejected(struct cloud *cloud, void *user)
 {

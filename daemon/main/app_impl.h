@@ -144,6 +144,10 @@ void app_accounts_free(struct app *a);
 /* The account's cloud is at this address, with this CA and key. -errno and `why`: it stays as it was. */
 must_check int app_account_point(struct account *c, const struct local_info *at, struct status *why);
 
+/* From now on the key comes from this file, heap, which is taken over: its next call reads it, and while it is not there the key before it
+ * stays. */
+void app_account_set_key_path(struct account *c, char *path);
+
 /* app_local.c: agentbox-local, and the account that follows it. As app_accounts_new(). */
 must_check int app_local_new(struct app *a);
 /* The account's calls go to agentbox-local, or wait until it is there. */

@@ -33,6 +33,7 @@ struct reload {
 	const char **lines;	/* … these */
 	size_t n_lines;
 	struct keys taken, left;
+	char *key_paths[APP_ACCOUNTS_MAX];	/* other ones than before; NULL = the same */
 	int r;			/* -errno: the file could not be read */
 };
 
@@ -59,15 +60,26 @@ static void reload_free(struct reload *x)
 	free(x->lines);
 	keys_free(&x->taken);
 	keys_free(&x->left);
+	for (size_t i = 0; i < APP_ACCOUNTS_MAX; i++)
+		free(x->key_paths[i]);
 	free(x);
 }
 
 /* --- on the worker: nobody changes the configuration in force meanwhile --- */
 
+/* A key may come from another file, but for another kind of source, or none, the daemon is started again. */
+static bool is_takeable(const struct reload *x, const struct conf_key *key, const char *instance)
+{
+	if (str_eq(key->section, "account"))
+		return key->reloadable && conf_is_set(x->app->conf, "account", instance, key->key) &&
+		       conf_is_set(x->fresh, "account", instance, key->key);
+	return key->reloadable;
+}
+
 static void note_change(const struct conf_key *key, const char *instance, void *user)
 {
 	struct reload *x = user;
-	struct keys *k = key->reloadable ? &x->taken : &x->left;
+	struct keys *k = is_takeable(x, key, instance) ? &x->taken : &x->left;
 	struct daemon_changed_key *v = reallocarray(k->v, k->n + 1, sizeof(*v));
 	char *section = instance ? str_printf("%s %s", key->section, instance) : strdup(key->section);
 
@@ -150,7 +162,7 @@ static void on_change(const struct conf_key *key, const char *instance, void *us
 	char at[512];
 
 	conf_place(x->fresh, key->section, instance, key->key, at);
-	if (!key->reloadable) {
+	if (!is_takeable(x, key, instance)) {
 		log_warn("reload_needs_restart", "key=%s", log_q(at));
 		return;
 	}
@@ -163,11 +175,37 @@ static uint64_t number(const struct app *a, const char *key)
 	return conf_get_number(a->conf, "daemon", NULL, key);
 }
 
+static int copy_key_paths(const struct app *a, struct reload *x)
+{
+	for (size_t i = 0; i < a->n_accounts; i++) {
+		const char *path = conf_get(x->fresh, "account", a->accounts[i].name, "api_key_file");
+
+		if (str_is_empty(path) || str_is_empty(conf_get(a->conf, "account", a->accounts[i].name, "api_key_file")) ||
+		    str_eq(path, a->accounts[i].key_path))
+			continue;
+		x->key_paths[i] = strdup(path);
+		if (!x->key_paths[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void use_key_paths(struct app *a, struct reload *x)
+{
+	for (size_t i = 0; i < a->n_accounts; i++) {
+		if (x->key_paths[i])
+			app_account_set_key_path(&a->accounts[i], x->key_paths[i]);
+		x->key_paths[i] = NULL;
+	}
+}
+
 /* The last steps that may fail, each as a whole: -ENOMEM, and what was in force still is. */
-static int reserve(struct app *a, const struct reload *x)
+static int reserve(struct app *a, struct reload *x)
 {
 	int r = app_status_reserve(a, conf_n_rows(a->conf) + conf_n_rows(x->fresh));
 
+	if (!r)
+		r = copy_key_paths(a, x);
 	return r ? r : app_rules_take(a, x->fresh);
 }
 
@@ -175,6 +213,7 @@ static void commit(struct app *a, struct reload *x)
 {
 	conf_compare(a->conf, x->fresh, on_change, x);
 	conf_take_instances(a->conf, x->fresh);
+	use_key_paths(a, x);
 	log_setup((enum log_level)number(a, "log_level"));
 	sandbox_core_set_graces(a->core, number(a, "unclaimed_grace"), number(a, "restart_grace"));
 	free(a->conf_text);

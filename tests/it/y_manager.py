@@ -530,3 +530,37 @@ def test_a_file_that_others_can_write_is_not_taken(cloud, folder):
         assert len(problems) == 1 and problems[0].startswith("%s:%d: [account default] ca_file: " % (d.conf_path, line_of(d, "ca_file")))
         os.chmod(ca, 0o644)
         assert [v.key for v in api.call("DaemonService.Reload").taken] == ["drain_timeout"]
+
+
+def test_another_key_file_is_taken_up(cloud, folder):
+    """The next call sends the key of the file that the configuration names now; one that is not there yet leaves the key before it. No file
+    any more needs a restart, and so says the answer; one that others can read is refused."""
+    m = Manager(folder)
+    key, path = "e2b_" + "0f" * 20, os.path.join(folder, "key2")
+    cloud.keys[key] = cloud.team
+    with contextlib.closing(m), contextlib.closing(m.start(cloud)) as d, Api(d.socket) as api:
+        m.wait("READY=1")
+        old = os.path.join(d.home, "key")
+
+        def used():
+            api.call("SandboxService.Create")
+            return cloud.ledger.of("create")[-1].header("x-api-key")
+
+        assert used() == cloud.key
+        rewrite(d, ("api_key_file = " + old, "api_key_file = " + path))
+        assert [v.key for v in api.call("DaemonService.Reload").taken] == ["api_key_file"]
+        assert used() == cloud.key
+        with open(path, "w", encoding="ascii") as f:
+            os.fchmod(f.fileno(), 0o600)
+            f.write(key + "\n")
+        assert used() == key
+        rewrite(d, ("api_key_file = %s\n" % path, ""))
+        r = api.call("DaemonService.Reload")
+        assert ([v.key for v in r.taken], [v.key for v in r.need_restart]) == ([], ["api_key_file"])
+        assert used() == key
+        rewrite(d, ("[account default]\n", "[account default]\napi_key_file = %s\n" % old))
+        os.chmod(old, 0o644)
+        assert "others can read it" in api.call("DaemonService.Reload").problems[0]
+        os.chmod(old, 0o600)
+        assert [v.key for v in api.call("DaemonService.Reload").taken] == ["api_key_file"]
+        assert used() == cloud.key
