@@ -93,6 +93,7 @@ def test_curl_speaks_both_versions(tls, tmp_path):
         assert curl(url + "/health", ca, word, *head)[1] == version + " 204"
 
 
+@pytest.mark.plain
 def test_a_thousand_at_once(tls, tmp_path):
     c, url, ca = tls
     if not shutil.which("h2load"):
@@ -106,7 +107,7 @@ def test_a_thousand_at_once(tls, tmp_path):
     r = subprocess.run(argv + [url + "/filesystem.Filesystem/Stat"], capture_output=True, text=True, timeout=100)
     assert "3000 succeeded, 0 failed, 0 errored" in r.stdout, r.stdout + r.stderr
     hwm = c.daemon.hwm_kb()
-    assert hwm < 200 * 1024, hwm
+    assert harness.ASAN or hwm < 200 * 1024, hwm
 
 
 WEBSOCKET = r"""

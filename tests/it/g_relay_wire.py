@@ -207,6 +207,7 @@ def slow(c, box, target, method="GET"):
     return s
 
 
+@pytest.mark.plain
 def test_slow_readers_hold_their_program_up_and_nobody_else(through):
     """A hundred that read nothing: what waits for each is bounded, and others are served meanwhile."""
     c, e = through
@@ -235,7 +236,7 @@ def test_slow_readers_hold_their_program_up_and_nobody_else(through):
         return was[-1] == was[-2]
     until(stands, 30, "them to stand still", c.daemon)
     grown = c.daemon.rss_kb() - before
-    assert grown < 100 * 1024, grown    # a MiB for each
+    assert harness.ASAN or grown < 100 * 1024, grown    # a MiB for each
     begin = time.monotonic()
     assert c.envd(box, "GET", "/envs").body == b"ok" and time.monotonic() - begin < 1
     for s in readers:
@@ -243,6 +244,7 @@ def test_slow_readers_hold_their_program_up_and_nobody_else(through):
     until(lambda: e.open <= 2, 10, "the floods to be reset", c.daemon)
 
 
+@pytest.mark.plain
 def test_a_gibibyte_each_way(through):
     """As it comes, with bounded memory."""
     c, e = through
@@ -282,7 +284,7 @@ def test_a_gibibyte_each_way(through):
     while n < size:
         n += len(s.recv(1 << 20))
     s.close()
-    assert n == size and c.daemon.hwm_kb() - hwm < 8 * 1024, c.daemon.hwm_kb() - hwm
+    assert n == size and (harness.ASAN or c.daemon.hwm_kb() - hwm < 8 * 1024), c.daemon.hwm_kb() - hwm
 
 
 @pytest.mark.timeout(600 if FULL else 120)
