@@ -109,13 +109,19 @@ def lines(d, event):
 
 # --- C-8: agentbox-local ---
 
+def kill_and_wait(d, pid):
+    """Of what is sent to one that is dying nobody can say whether it was done."""
+    os.kill(pid, signal.SIGKILL)
+    d.wait_log("local_ended pid=%d " % pid)
+
+
 def test_its_port_is_taken_while_it_is_down():
     """C-8: another program has its port when it is started again: it comes up at another one, the account follows, calls that
     came meanwhile wait and are answered. Its next death is like the first."""
     with own_home() as home, local_daemon(home) as d, Api(d.socket) as api:
         assert api.call("SandboxService.Create", timeout=30).id
         old = endpoint(d)
-        os.kill(old["pid"], signal.SIGKILL)
+        kill_and_wait(d, old["pid"])
         with taken(port_of(old["tls_address"])):
             assert api.call("SandboxService.Create", timeout=30).id
             new = endpoint(d)
@@ -125,7 +131,7 @@ def test_its_port_is_taken_while_it_is_down():
             assert s.clouds[0].api_url == "https://localhost:%d" % port_of(new["tls_address"])
             assert len(lines(d, "local_ports")) == 1
             assert "instead_of=" + old["tls_address"] in d.log()
-            os.kill(new["pid"], signal.SIGKILL)
+            kill_and_wait(d, new["pid"])
             box = api.call("SandboxService.Create", timeout=30).id
             assert endpoint(d)["tls_address"] == new["tls_address"]
             assert d.ctl("exec", box, "--", "echo", "hi").stdout == "hi\n"
