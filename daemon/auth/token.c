@@ -51,8 +51,8 @@ void token_spell(const char *text, const char *prefix, char ret[TOKEN_TEXT_MAX])
 	size_t n = strlen(prefix);
 
 	must(digits && n + TOKEN_HEX < TOKEN_TEXT_MAX);
+	memmove(ret + n, digits, TOKEN_HEX + 1);	/* first: they may be in `ret` */
 	memcpy(ret, prefix, n);
-	memcpy(ret + n, digits, TOKEN_HEX + 1);
 }
 
 static void draw(char ret[TOKEN_TEXT_MAX])

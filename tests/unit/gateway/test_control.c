@@ -669,6 +669,7 @@ TEST(bodies_are_bounded)
 {
 	struct door d;
 	struct reply r;
+	static const char too_large[] = "POST /sandboxes HTTP/1.1\r\nhost: a\r\ncontent-length: 17000000\r\n\r\n";
 	char *big = malloc(1u << 20);
 	int fds[2];
 
@@ -676,7 +677,7 @@ TEST(bodies_are_bounded)
 	r = call_with(&d, "POST /sandboxes", NULL, NULL);
 	CHECK_STATUS(r, 400);
 	fds[0] = dial(&d);
-	send_all(&d, fds[0], "POST /sandboxes HTTP/1.1\r\nhost: a\r\ncontent-length: 17000000\r\n\r\n", 66);
+	send_all(&d, fds[0], too_large, strlen(too_large));
 	r = read_reply(&d, fds[0]);
 	CHECK_STATUS(r, 413);
 	close(fds[0]);

@@ -50,7 +50,7 @@ static void on_snapshot(void *user, const struct status *st, const struct sandbo
 
 static void call(struct world *w, const char *sandbox, struct run *r)
 {
-	struct sandbox_create f = { .request_id = str_dup("req") };
+	struct sandbox_create f = { .request_id = r->snapshot ? NULL : str_dup("req") };	/* taken over */
 	struct sandbox_snapshot_create s = { .request_id = "req" };
 	struct sandbox_call head = { &alice, sandbox, clock_boot_ms() + 5000, r };
 	struct sandbox_op *op;
