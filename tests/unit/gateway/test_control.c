@@ -25,7 +25,16 @@ struct door {
 	struct gateway_caller by;
 	struct token token;
 	char *scope[2];
+	void *kept[512];		/* freed at the end: what tests look at as long as they like */
+	size_t n_kept;
 };
+
+static void *keep(struct door *d, void *p)
+{
+	CHECK(p && d->n_kept < ARRAY_SIZE(d->kept));
+	d->kept[d->n_kept++] = p;
+	return p;
+}
 
 static void on_request(struct http_stream *x, void *user)
 {
@@ -73,6 +82,8 @@ static void door_close(struct door *d)
 	spin(&d->w, 20);
 	CHECK_INT(d->g.counts.controls, 0);
 	CHECK_INT(d->token.refs, 1);
+	while (d->n_kept)
+		free(d->kept[--d->n_kept]);
 	d->server = http_server_free(d->server);
 	uid_quota_read(d->quotas, 1000, &used, &max);
 	CHECK_INT(used, 0);
@@ -144,11 +155,10 @@ static bool is_whole(struct reply *r)
 
 static struct reply read_reply(struct door *d, int fd)
 {
-	struct reply r = { .all = calloc(1, ANSWER_MAX) };
+	struct reply r = { .all = keep(d, calloc(1, ANSWER_MAX)) };
 	uint64_t until = clock_boot_ms() + 200000;
 	size_t n = 0;
 
-	CHECK(r.all);
 	while (!is_whole(&r)) {
 		ssize_t k = recv(fd, r.all + n, ANSWER_MAX - n - 1, 0);
 
@@ -230,7 +240,7 @@ static const char *make_with(struct door *d, const char *headers)
 	struct reply r = call_with(d, "POST /sandboxes", headers, "{\"templateID\":\"base\",\"timeout\":300,\"secure\":true}");
 
 	CHECK_STATUS(r, 201);
-	return str_dup(member(&r, "sandboxID"));
+	return keep(d, str_dup(member(&r, "sandboxID")));
 }
 
 static const char *make(struct door *d)
@@ -252,7 +262,7 @@ TEST(a_life)
 	CHECK_STATUS(r, 201);
 	CHECK(member(&r, "envdAccessToken") && member(&r, "envdVersion") && member(&r, "templateID"));
 	CHECK(strstr(r.body, "\"clientID\":") && strstr(r.body, "\"trafficAccessToken\":null"));
-	id = str_dup(member(&r, "sandboxID"));
+	id = keep(&d, str_dup(member(&r, "sandboxID")));
 	r = callf(&d, NULL, "GET /sandboxes/%s", id);
 	CHECK_STATUS(r, 200);
 	CHECK_STR(member(&r, "state"), "running");
