@@ -34,7 +34,7 @@ struct gateway_options {
 	size_t n_accounts;
 	uid_t own_uid;		/* the daemon's */
 	bool whole_account;	/* a user daemon: its own uid sees and changes all of the account */
-	bool metadata_words;	/* agentboxd.lease, .warm and .policy in a create's metadata are ours */
+	bool metadata_words;	/* agentboxd.lease and .policy in a create's metadata are ours */
 	uint32_t max_connections;	/* of all listeners; 0 = 4096; half of them for one uid, unless whole_account */
 	uint32_t max_streams;		/* at once on a connection of HTTP/2; 0 = 256 */
 	struct uid_quotas *quotas;	/* what connections hold is charged to; outlives the gateway; NULL = nobody counts */

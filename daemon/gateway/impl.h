@@ -49,7 +49,7 @@ struct gateway {
 	struct who_lookup *lookup;
 	uint64_t last_conn;
 	bool draining;
-	uint64_t doubt_at_ms;			/* relay.c: when a token that did not fit made it ask last */
+	uint64_t asked_at_ms;			/* relay.c: when a token that did not fit made it ask last */
 	struct list controls, relays;	/* all that are open: gateway_free() and drains end them */
 	struct gateway_counts counts;
 };

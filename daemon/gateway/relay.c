@@ -483,13 +483,13 @@ static void learn(struct gateway_relay *rl, const char *account)
 }
 
 /* Asked for again because of a token that does not fit: at most so often, whoever guesses. */
-static bool may_doubt(struct gateway *g)
+static bool may_ask_again(struct gateway *g)
 {
 	uint64_t now = loop_now_ms(g->loop);
 
-	if (now < g->doubt_at_ms + GATEWAY_DOUBT_MS)
+	if (now < g->asked_at_ms + GATEWAY_ASK_GAP_MS)
 		return false;
-	g->doubt_at_ms = now;
+	g->asked_at_ms = now;
 	return true;
 }
 
@@ -524,7 +524,7 @@ static void look(struct gateway_relay *rl)
 		return;
 	if (judge(rl, &s.target) < RELAY_ALLOWED)
 		proceed(rl, &s);
-	else if (!rl->learnt && rl->right == RELAY_WRONG_ACCESS_TOKEN && may_doubt(rl->g))
+	else if (!rl->learnt && rl->right == RELAY_WRONG_ACCESS_TOKEN && may_ask_again(rl->g))
 		learn(rl, s.target.at.account);
 	else
 		refuse_for(rl, rl->right);

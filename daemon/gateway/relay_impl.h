@@ -10,7 +10,7 @@
 
 #define GATEWAY_RELAY_MAGIC 0x67772d64u
 #define GATEWAY_TOKEN_FIELD "agentboxd-token"
-#define GATEWAY_DOUBT_MS    1000u	/* between questions for tokens that did not fit */
+#define GATEWAY_ASK_GAP_MS  1000u	/* between questions for tokens that did not fit */
 
 struct pool_req;
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See again.h. */
 #include "client/cli/term/again.h"
 
 #include <poll.h>

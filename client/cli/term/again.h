@@ -16,7 +16,7 @@ void again_heard(struct again *a);
 int again_wait(struct again *a, const struct cli *cli, const struct ab_error *e, int sig_fd);
 
 /* A stream of lines, until it ends or a signal comes: asked for by `ask` (0 or -errno), its news printed by `take`, which calls
- * again_heard() for each. A member of what these two are about. */
+ * again_heard() for each. The first member of what these two are about, which they cast it to. */
 struct again_stream {
 	struct cli *cli;
 	struct ab_call *call;

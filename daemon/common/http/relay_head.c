@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. */
 #include "daemon/common/http/relay_head.h"
 
 #include <errno.h>

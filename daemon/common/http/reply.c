@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. */
 #include "daemon/common/http/reply.h"
 
 #include <jansson.h>

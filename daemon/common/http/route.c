@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The cloud's edge rules; see the header. */
+/* The cloud's edge rules. */
 #include "daemon/common/http/route.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. */
 #include "daemon/local/agent/connect.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Life, output and listeners of a command; its input is in proc_input.c. See the header. */
+/* Life, output and listeners of a command; its input is in proc_input.c. */
 #include "daemon/local/agent/proc.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. */
 #include "daemon/local/egress/egress_host.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. */
 #include "daemon/local/egress/egrule.h"
 
 #include <arpa/inet.h>

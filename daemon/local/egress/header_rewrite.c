@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. */
 #include "daemon/local/egress/header_rewrite.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. TLS: RFC 8446 §4.1.2, RFC 6066 §3. HTTP: RFC 9112 §3.2. */
+/* TLS: RFC 8446 §4.1.2, RFC 6066 §3. HTTP: RFC 9112 §3.2. */
 #include "daemon/local/egress/sniff.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. A layer that is not whole has a name that begins with ".". */
+/* A layer that is not whole has a name that begins with ".". */
 #include "daemon/local/engine/layer.h"
 
 #include <dirent.h>

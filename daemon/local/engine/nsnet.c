@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See the header. Netlink by hand: it is twenty messages, and neither `nft` nor `ip` has to be there
+ * Netlink by hand: it is twenty messages, and neither `nft` nor `ip` has to be there
  * (least of all those of a template).
  */
 #include "daemon/local/engine/nsnet.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The engine's side of a watch. See the header. */
+/* The engine's side of a watch. */
 #include "daemon/local/engine/watch.h"
 
 #include <errno.h>

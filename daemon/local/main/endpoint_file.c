@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. */
 #include "daemon/local/main/endpoint_file.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. */
 #include "daemon/local/state/event_log.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. One write() a line, so a killed process leaves no torn one behind. */
+/* One write() a line, so a killed process leaves no torn one behind. */
 #include "daemon/local/state/journal.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See the header. Keys are compared in constant time and wiped when they go. */
+/* Keys are compared in constant time and wiped when they go. */
 #include "daemon/local/state/teams.h"
 
 #include <errno.h>
