@@ -45,16 +45,6 @@ bool token_is_ours(const char *text)
 	return text && digits_of(text);
 }
 
-void token_spell(const char *text, const char *prefix, char ret[TOKEN_TEXT_MAX])
-{
-	const char *digits = digits_of(text);
-	size_t n = strlen(prefix);
-
-	must(digits && n + TOKEN_HEX < TOKEN_TEXT_MAX);
-	memmove(ret + n, digits, TOKEN_HEX + 1);	/* first: they may be in `ret` */
-	memcpy(ret, prefix, n);
-}
-
 static void draw(char ret[TOKEN_TEXT_MAX])
 {
 	uint8_t bytes[(TOKEN_HEX - MARK_LEN) / 2];

@@ -50,8 +50,6 @@ struct token {
 
 /* Is this text one of ours, by its form alone? [pure] */
 bool token_is_ours(const char *text);
-/* The 64 digits of one, in the spelling of this prefix ("ab_"). */
-void token_spell(const char *text, const char *prefix, char ret[TOKEN_TEXT_MAX]);
 
 struct tokens_options {
 	struct loop *loop;

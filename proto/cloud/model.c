@@ -78,15 +78,6 @@ int cloud_strs_add(struct cloud_strs *l, const char *s)
 	return 0;
 }
 
-int cloud_strs_add_all(struct cloud_strs *to, const struct cloud_strs *from)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < from->n && !r; i++)
-		r = cloud_strs_add(to, from->v[i]);
-	return r;
-}
-
 bool cloud_strs_has(const struct cloud_strs *l, const char *s)
 {
 	for (size_t i = 0; i < l->n; i++)

@@ -50,8 +50,6 @@ struct cloud_strs {
 };
 
 must_check int cloud_strs_add(struct cloud_strs *l, const char *s);
-/* Appends copies of all. */
-must_check int cloud_strs_add_all(struct cloud_strs *to, const struct cloud_strs *from);
 bool cloud_strs_has(const struct cloud_strs *l, const char *s);
 bool cloud_strs_equal(const struct cloud_strs *a, const struct cloud_strs *b);	/* in order */
 void cloud_strs_fini(struct cloud_strs *l);

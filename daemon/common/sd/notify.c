@@ -10,8 +10,6 @@
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
-#define FD_NAME_MAX 255u
-
 static int set_address(struct notify *n, const char *address)
 {
 	size_t len = strlen(address);
@@ -50,31 +48,11 @@ void notify_close(struct notify *n)
 	n->fd = fd_close(n->fd);
 }
 
-/* fd -1 = none goes with it. */
-static int send_with(const struct notify *n, const char *lines, int fd)
-{
-	union {
-		struct cmsghdr head;
-		char space[CMSG_SPACE(sizeof(int))];
-	} control = { .space = { 0 } };
-	struct iovec text = { .iov_base = (void *)lines, .iov_len = strlen(lines) };
-	struct msghdr m = { .msg_name = (void *)&n->to, .msg_namelen = n->to_len, .msg_iov = &text, .msg_iovlen = 1 };
-
-	if (n->fd < 0)
-		return 0;
-	if (fd >= 0) {
-		m.msg_control = &control;
-		m.msg_controllen = sizeof(control);
-		control.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
-						 .cmsg_type = SCM_RIGHTS };
-		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-	}
-	return sendmsg(n->fd, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
 int notify_send(const struct notify *n, const char *lines)
 {
-	return send_with(n, lines, -1);
+	if (n->fd < 0)
+		return 0;
+	return sendto(n->fd, lines, strlen(lines), MSG_NOSIGNAL, (const struct sockaddr *)&n->to, n->to_len) < 0 ? -errno : 0;
 }
 
 /* One line of a message: whatever the text holds, it ends neither the line nor the message. */
@@ -124,33 +102,6 @@ int notify_extend(const struct notify *n, uint64_t us)
 
 	snprintf(line, sizeof(line), "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)us);
 	return notify_send(n, line);
-}
-
-static bool is_fd_name(const char *name)
-{
-	size_t n = strlen(name);
-
-	return n && n <= FD_NAME_MAX && str_is_printable(name, n) && !strchr(name, ':');
-}
-
-int notify_store_fd(const struct notify *n, int fd, const char *name)
-{
-	char lines[FD_NAME_MAX + 64];
-
-	if (fd < 0 || !is_fd_name(name))
-		return -EINVAL;
-	snprintf(lines, sizeof(lines), "FDSTORE=1\nFDNAME=%s", name);
-	return send_with(n, lines, fd);
-}
-
-int notify_drop_fd(const struct notify *n, const char *name)
-{
-	char lines[FD_NAME_MAX + 64];
-
-	if (!is_fd_name(name))
-		return -EINVAL;
-	snprintf(lines, sizeof(lines), "FDSTOREREMOVE=1\nFDNAME=%s", name);
-	return notify_send(n, lines);
 }
 
 int notify_watchdog(const char *usec, const char *pid, pid_t self, uint64_t *ret_us)

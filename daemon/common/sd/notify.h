@@ -43,11 +43,6 @@ int notify_failed(const struct notify *n, int err, const char *why);
 int notify_reloading(const struct notify *n);
 /* The start, the reload or the stop that goes on may take this much longer from now. */
 int notify_extend(const struct notify *n, uint64_t us);
-/* The manager keeps a duplicate of `fd` over a restart and passes it to the next process as an inherited descriptor of this
- * name; -EINVAL for a name that cannot be sent (1 to 255 printable characters without ':'). */
-must_check int notify_store_fd(const struct notify *n, int fd, const char *name);
-must_check int notify_drop_fd(const struct notify *n, const char *name);
-
 /* $WATCHDOG_USEC and $WATCHDOG_PID, either may be NULL: how often the manager wants WATCHDOG=1 from this process, 0 = it does
  * not. -EINVAL for values that are no numbers. */
 must_check int notify_watchdog(const char *usec, const char *pid, pid_t self, uint64_t *ret_us);

@@ -114,20 +114,15 @@ TEST(forms)
 		{ "a9e2" D60, false }, { "ab_a9e3" D60, false }, { "e2b_A9E2" D60, false }, { "ab_a9e2" D60 "0", false },
 		{ "ab_a9e2", false }, { "ab_" D60 "a9e2", false }, { "xab_a9e2" D60, false }, { "", false }, { NULL, false },
 	};
-	char text[TOKEN_TEXT_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
 		CHECK_INT(token_is_ours(t[i].text), t[i].ours);
-	token_spell("ab_a9e2" D60, "e2b_", text);
-	CHECK_STR(text, "e2b_a9e2" D60);
-	token_spell(text, "ab_", text);
-	CHECK_STR(text, "ab_a9e2" D60);
 }
 
 TEST(both_spellings_of_one)
 {
 	struct token_make m = { .who = &somebody, .label = "l" };
-	char other[TOKEN_TEXT_MAX];
+	char other[96];
 	struct token *t;
 	struct world w;
 
@@ -135,7 +130,8 @@ TEST(both_spellings_of_one)
 	make(&w, &m);
 	CHECK_INT(w.failed, 0);
 	CHECK(token_is_ours(w.text));
-	token_spell(w.text, "e2b_", other);
+	CHECK(str_starts(w.text, "ab_"));
+	snprintf(other, sizeof(other), "e2b_%s", w.text + 3);
 	t = tokens_find(w.all, w.text);
 	CHECK(t && t == tokens_find(w.all, other) && t->uid == 1000);
 	CHECK_STR(t->label, "l");

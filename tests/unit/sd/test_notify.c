@@ -50,41 +50,6 @@ TEST(no_text_ends_its_line)
 	manager_close(&m);
 }
 
-TEST(a_descriptor_goes_with_its_name)
-{
-	struct manager m;
-	struct notify n;
-	struct stat ours, theirs;
-	char text[4096], name[300];
-	int p[2], got;
-
-	manager_open(&m, false);
-	CHECK_INT(notify_open(&n, m.address), 0);
-	CHECK_INT(pipe(p), 0);
-	CHECK_INT(notify_store_fd(&n, p[0], "idle-1"), 0);
-	CHECK_STR(manager_next(&m, text, &got), "FDSTORE=1\nFDNAME=idle-1");
-	CHECK_INT(fstat(p[0], &ours), 0);
-	CHECK_INT(fstat(got, &theirs), 0);
-	CHECK_INT(ours.st_ino, theirs.st_ino);
-	CHECK_INT(notify_drop_fd(&n, "idle-1"), 0);
-	CHECK_STR(manager_next(&m, text, NULL), "FDSTOREREMOVE=1\nFDNAME=idle-1");
-	memset(name, 'n', sizeof(name));
-	name[256] = '\0';
-	CHECK_INT(notify_store_fd(&n, p[0], name), -EINVAL);
-	CHECK_INT(notify_store_fd(&n, p[0], "a:b"), -EINVAL);
-	CHECK_INT(notify_store_fd(&n, p[0], "a\nb"), -EINVAL);
-	CHECK_INT(notify_store_fd(&n, p[0], ""), -EINVAL);
-	CHECK_INT(notify_store_fd(&n, -1, "a"), -EINVAL);
-	CHECK_INT(notify_drop_fd(&n, "a:b"), -EINVAL);
-	name[255] = '\0';
-	CHECK_INT(notify_store_fd(&n, p[0], name), 0);
-	close(p[0]);
-	close(p[1]);
-	close(got);
-	notify_close(&n);
-	manager_close(&m);
-}
-
 TEST(addresses)
 {
 	static const struct {
