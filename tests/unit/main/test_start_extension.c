@@ -15,14 +15,14 @@ TEST(asks_until_it_is_over)
 	CHECK_INT(notify_open(&n, m.address), 0);
 	CHECK_INT(start_extension_begin(&n, 20, &x), 0);
 	for (int i = 0; i < 3; i++) {
-		CHECK_STR(manager_next(&m, text, NULL), "STATUS=starting: the database is being opened");
-		CHECK_STR(manager_next(&m, text, NULL), "EXTEND_TIMEOUT_USEC=60000");
+		CHECK_STR(manager_next(&m, text), "STATUS=starting: the database is being opened");
+		CHECK_STR(manager_next(&m, text), "EXTEND_TIMEOUT_USEC=60000");
 	}
 	CHECK(!start_extension_end(x));
 	while (recv(m.fd, text, sizeof(text), MSG_DONTWAIT) > 0)
 		;
 	CHECK_INT(notify_send(&n, "READY=1"), 0);
-	CHECK_STR(manager_next(&m, text, NULL), "READY=1");
+	CHECK_STR(manager_next(&m, text), "READY=1");
 	notify_close(&n);
 	manager_close(&m);
 }

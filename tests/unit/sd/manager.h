@@ -35,29 +35,16 @@ static inline void manager_open(struct manager *m, bool is_abstract)
 	CHECK_INT(bind(m->fd, (struct sockaddr *)&a, (socklen_t)n), 0);
 }
 
-/* The next message, within ten seconds; the descriptor that came with it in *ret_fd, -1 = none. */
-static inline const char *manager_next(struct manager *m, char text[4096], int *ret_fd)
+/* The next message, within ten seconds. */
+static inline const char *manager_next(struct manager *m, char text[4096])
 {
-	union {
-		struct cmsghdr head;
-		char space[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct iovec v = { .iov_base = text, .iov_len = 4095 };
-	struct msghdr h = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
 	struct pollfd p = { .fd = m->fd, .events = POLLIN };
 	ssize_t n;
 
 	CHECK_INT(poll(&p, 1, 10000), 1);
-	n = recvmsg(m->fd, &h, MSG_CMSG_CLOEXEC);
+	n = recv(m->fd, text, 4095, 0);
 	CHECK(n >= 0);
 	text[n] = '\0';
-	if (!ret_fd) {
-		CHECK(!h.msg_controllen);
-		return text;
-	}
-	*ret_fd = -1;
-	if (h.msg_controllen)
-		memcpy(ret_fd, CMSG_DATA(&control.head), sizeof(*ret_fd));
 	return text;
 }
 
