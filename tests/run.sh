@@ -11,6 +11,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 stages=${*:-lint gcc clang asan model demo}
 jobs=$(nproc)
+workers=$((jobs > 4 ? 4 : jobs))
 results=$PWD/build/results
 export LC_ALL=C.UTF-8
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:exitcode=99	# else a unit test only says so, and passes
@@ -88,12 +89,14 @@ unit_tests() {
 	fi
 }
 
-# it_tests NAME DIR PYTEST-OPTIONS…: the integration tests on the programs of DIR
+# it_tests NAME DIR PYTEST-OPTIONS…: the integration tests on the programs of DIR, a file at a time in each worker: they
+# wait far more than they compute, and what a file shares (a daemon, a cloud) stays in one process
 it_tests() {
 	name=$1 dir=$2 list=$results/$1.xml
 	shift 2
 	status=0
-	BUILD_DIR=$PWD/$dir timeout 3300 /usr/bin/python3 -m pytest tests/it -q --junitxml="$list" "$@" || status=$?
+	BUILD_DIR=$PWD/$dir timeout 3300 /usr/bin/python3 -m pytest tests/it -q -n "$workers" --dist loadfile \
+		--junitxml="$list" "$@" || status=$?
 	if [ ! -s "$list" ]; then
 		note fail "$name" "pytest left no results"
 	elif [ "$status" -ne 0 ] && ! grep -q '<failure\|<error' "$list"; then
