@@ -126,6 +126,31 @@ def links():
     return found
 
 
+# What a text names without being a name of ours: headers of the system, examples.
+OUTSIDE = {"sysexits.h", "agent.py", "x_options"}
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+
+
+def gone():
+    """Files, functions and structs that a page or a comment names are still there."""
+    code, texts = [], []
+    for f in FILES:
+        if f.endswith((".c", ".h", ".def", ".proto")):
+            text = read(f)
+            code.append(COMMENT.sub(" ", text))
+            texts += [(f, line_of(text, m.start()), m.group(0)) for m in COMMENT.finditer(text)]
+        elif f.endswith(".md"):
+            texts.append((f, 1, read(f)))
+        elif re.search(r"\.(py|sh|pml|mjs|js|in|tsv)$|meson\.build$", f):
+            code.append(read(f))
+    there = set(re.findall(r"\w+", "\n".join(code))) | OUTSIDE
+    there |= {os.path.basename(f) for f in FILES}
+    named = re.compile(r"(?<![\w.\-/<])([a-z][\w-]*\.(?:c|h|def|py|sh|pml))\b(?!\()|(?<![\w.>-])([a-z_][a-z0-9_]{2,})\(\)"
+                       r"|\b(?:struct|enum) ([a-z]+_\w+)\b")
+    return sorted({"%s:%d: there is no %s" % (f, first + text.count("\n", 0, m.start()), m.group(m.lastindex))
+                   for f, first, text in texts for m in named.finditer(text) if m.group(m.lastindex) not in there})
+
+
 def mutants():
     if not shutil.which("patch"):
         raise Skip("patch is not installed")
@@ -159,5 +184,5 @@ def golden():
 
 if __name__ == "__main__":
     run([("spdx", spdx), ("words", words), ("banned", banned), ("states", states), ("scripts", scripts),
-         ("man", man), ("links", links), ("mutants", mutants),
+         ("man", man), ("links", links), ("gone", gone), ("mutants", mutants),
          ("golden", golden)])

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The corners of the pure files that no story of test_pure.c and test_due.c passes: sh tests/coverage.sh wants them all. */
+/* The corners of the pure files that no story of test_pure.c and test_evaluate.c passes: sh tests/coverage.sh wants them all. */
 #include <errno.h>
 #include <stdio.h>
 
