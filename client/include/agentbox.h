@@ -742,6 +742,11 @@ struct ab_command_result {
 	bool pipes_held;		/* processes that it left hold its output; what they say is not read */
 };
 
+/* Bytes of one output that the daemon still has, as offsets since the start. */
+struct ab_range {
+	uint64_t first, end;		/* of the oldest; one past the newest */
+};
+
 struct ab_command {
 	const char *command_id;		/* "" of a foreign one */
 	const char *sandbox;
@@ -760,6 +765,7 @@ struct ab_command {
 	bool running;
 	const struct ab_command_result *result;	/* NULL while it runs */
 	int64_t last_output_at_ms;
+	struct ab_range stdout_kept, stderr_kept, pty_kept;
 	int64_t expires_at_ms;
 	bool group;			/* a session of its own: kill reaches all of it */
 	bool foreign;			/* not started through the daemon */
@@ -819,6 +825,8 @@ struct ab_command_event {
 struct ab_attach_options {
 	uint64_t stdout_offset, stderr_offset, pty_offset;
 	bool from_end;			/* only what comes from now on */
+	int64_t since_ms;		/* only what came then (ms since 1970), later, or in the second before; 0 = all. With offsets
+					 * both hold; not with from_end */
 	bool no_follow;			/* what is there, then stop */
 };
 

@@ -6,6 +6,7 @@
 
 #include "client/lib/client.h"
 #include "client/lib/msg.h"
+#include "client/lib/msg_in.h"
 #include "proto/base/str.h"
 
 #define PATH(name) "/agentbox.v1.SandboxService/" name
@@ -141,16 +142,6 @@ int ab_sandbox_fork(struct ab_client *c, const char *sandbox, const struct ab_fo
 
 /* --- metrics --- */
 
-static Google__Protobuf__Timestamp *moment(Google__Protobuf__Timestamp *t, int64_t at_ms)
-{
-	if (!at_ms)
-		return NULL;
-	google__protobuf__timestamp__init(t);
-	t->seconds = at_ms / 1000;
-	t->nanos = (int32_t)(at_ms % 1000) * 1000000;
-	return t;
-}
-
 int ab_sandbox_get_metrics_start(struct ab_client *c, const char *sandbox, int64_t start_at_ms,
 				 int64_t end_at_ms, const struct ab_call_options *how, struct ab_call **ret)
 {
@@ -166,8 +157,8 @@ int ab_sandbox_get_metrics_start(struct ab_client *c, const char *sandbox, int64
 	if (str_is_empty(sandbox))
 		return -EINVAL;
 	req.sandbox = (char *)sandbox;
-	req.start = moment(&start, start_at_ms);
-	req.end = moment(&end, end_at_ms);
+	req.start = msg_moment(&start, start_at_ms);
+	req.end = msg_moment(&end, end_at_ms);
 	return call_start(c, &m, &req.base, how, ret);
 }
 

@@ -9,6 +9,7 @@
 #include "client/lib/client.h"
 #include "client/lib/error.h"
 #include "client/lib/msg.h"
+#include "client/lib/msg_in.h"
 #include "client/lib/obj.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -165,6 +166,7 @@ int ab_command_attach_start(struct ab_client *c, const struct ab_command_ref *re
 	static const struct ab_attach_options none;
 	Agentbox__V1__AttachCommandRequest req = AGENTBOX__V1__ATTACH_COMMAND_REQUEST__INIT;
 	Agentbox__V1__CommandRef command;
+	Google__Protobuf__Timestamp since;
 	int r = msg_ref(&command, ref);
 
 	if (r < 0)
@@ -175,6 +177,7 @@ int ab_command_attach_start(struct ab_client *c, const struct ab_command_ref *re
 	req.stderr_offset = o->stderr_offset;
 	req.pty_offset = o->pty_offset;
 	req.from_end = o->from_end;
+	req.since = msg_moment(&since, o->since_ms);
 	if (o->no_follow) {
 		req._follow_case = AGENTBOX__V1__ATTACH_COMMAND_REQUEST___FOLLOW_FOLLOW;
 		req.follow = false;

@@ -25,6 +25,16 @@ int64_t msg_at_ms(const Google__Protobuf__Timestamp *t)
 	return t ? t->seconds * 1000 + t->nanos / 1000000 : 0;
 }
 
+Google__Protobuf__Timestamp *msg_moment(Google__Protobuf__Timestamp *t, int64_t at_ms)
+{
+	if (!at_ms)
+		return NULL;
+	google__protobuf__timestamp__init(t);
+	t->seconds = at_ms / 1000;
+	t->nanos = (int32_t)(at_ms % 1000) * 1000000;
+	return t;
+}
+
 const char *msg_reason(int reason)
 {
 	return status_reason_name((enum ab_reason)reason);
@@ -258,6 +268,11 @@ static void result_fill(const Agentbox__V1__CommandResult *m, struct ab_command_
 	};
 }
 
+static struct ab_range msg_range(const Agentbox__V1__StreamRange *m)
+{
+	return m ? (struct ab_range){ .first = m->first, .end = m->end } : (struct ab_range){ 0 };
+}
+
 static int command_fill(void *object, const Agentbox__V1__Command *m, struct ab_command *ret)
 {
 	struct ab_command_result *result = NULL;
@@ -277,6 +292,9 @@ static int command_fill(void *object, const Agentbox__V1__Command *m, struct ab_
 		.started_at_ms = msg_at_ms(m->started_at),
 		.running = m->running,
 		.last_output_at_ms = msg_at_ms(m->last_output_at),
+		.stdout_kept = msg_range(m->stdout),
+		.stderr_kept = msg_range(m->stderr),
+		.pty_kept = msg_range(m->terminal),
 		.expires_at_ms = msg_at_ms(m->expires_at),
 		.group = m->group,
 		.foreign = m->foreign,

@@ -10,6 +10,8 @@
 #include "proto/base/cc.h"
 
 int64_t msg_at_ms(const Google__Protobuf__Timestamp *t);	/* 0 for none */
+/* Fills *t and returns it; NULL for 0, which means none. */
+Google__Protobuf__Timestamp *msg_moment(Google__Protobuf__Timestamp *t, int64_t at_ms);
 const char *msg_reason(int reason);				/* "" for none */
 enum ab_choice msg_choice(bool set, bool value);		/* of an `optional bool` */
 /* Map entries as pairs that belong to the object. 0 or -ENOMEM. */

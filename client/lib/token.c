@@ -6,6 +6,7 @@
 
 #include "client/lib/client.h"
 #include "client/lib/msg.h"
+#include "client/lib/msg_in.h"
 #include "proto/base/str.h"
 
 #define PATH(name) "/agentbox.v1.TokenService/" name
@@ -20,7 +21,7 @@ int ab_token_create_start(struct ab_client *c, const struct ab_token_options *o,
 	};
 	static const struct ab_token_options none;
 	Agentbox__V1__CreateTokenRequest req = AGENTBOX__V1__CREATE_TOKEN_REQUEST__INIT;
-	Google__Protobuf__Timestamp end = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
+	Google__Protobuf__Timestamp end;
 
 	o = o ? o : &none;
 	req.label = (char *)o->label;
@@ -28,9 +29,7 @@ int ab_token_create_start(struct ab_client *c, const struct ab_token_options *o,
 	req.n_sandboxes = o->n_sandboxes;
 	req.run = o->run;
 	req.on_release = (Agentbox__V1__Policy__Action)o->on_release;
-	end.seconds = o->expires_at_ms / 1000;
-	end.nanos = (int32_t)(o->expires_at_ms % 1000 * 1000000);
-	req.expires_at = o->expires_at_ms ? &end : NULL;
+	req.expires_at = msg_moment(&end, o->expires_at_ms);
 	return call_start(c, &m, &req.base, how, ret);
 }
 

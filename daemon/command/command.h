@@ -154,6 +154,8 @@ typedef void command_ready_fn(struct command_reader *r, void *user);
 struct command_read_from {
 	uint64_t offset[SPOOL_STREAMS];	/* wanted from here on */
 	bool from_end;			/* only what comes now; offsets are ignored */
+	bool timed;			/* only what came at `since_ms` (wall clock) or later; with offsets both hold */
+	int64_t since_ms;
 	bool run;			/* of a Run: BLOCK waits for it, and its end ends the command */
 };
 

@@ -20,6 +20,8 @@ int command_reader_new(struct command *c, const struct command_read_from *from,
 	r->run = from->run;
 	if (from->from_end)
 		spool_seek_end(c->spool, &r->pos);
+	else if (from->timed)
+		spool_seek_since(c->spool, from->since_ms, from->offset, &r->pos);
 	else
 		spool_seek(c->spool, from->offset, &r->pos);
 	list_add_tail(&c->readers, &r->node);

@@ -12,7 +12,6 @@
 #include "proto/base/must.h"
 
 #define MERGE_BYTES (256u * 1024)	/* neighbours of one stream are one record up to this … */
-#define MERGE_MS    1000		/* … and for so long, so that its time stays true */
 #define PUNCH_BYTES (256u * 1024)	/* dropped bytes are given back to the disk in such steps */
 #define IMAGE_BYTES 4096u		/* the first size of a batch's memory */
 #define INDEX_FIRST 16u			/* records that the index has room for in the beginning; it doubles … */
@@ -380,7 +379,7 @@ static struct record *growing(const struct spool *s, enum spool_stream stream, s
 	struct record *last = newest(s);
 
 	if (!last || last->mem || last->r.reason || last->r.stream != stream || last->r.size + n > MERGE_BYTES ||
-	    now_ms < last->r.time_ms || now_ms - last->r.time_ms > MERGE_MS)
+	    now_ms < last->r.time_ms || now_ms - last->r.time_ms > SPOOL_MERGE_MS)
 		return NULL;
 	return last;
 }

@@ -31,6 +31,7 @@ enum spool_stream {	/* numbers of agentbox.v1.Output.Stream */
 #define SPOOL_STREAMS	  4u	/* array size by stream number */
 #define SPOOL_RECORD_COST 64u
 #define SPOOL_NAME_MAX	  63u
+#define SPOOL_MERGE_MS	  1000	/* a record grows for so long, so its bytes are at most this much younger than its time */
 
 enum spool_reason {	/* of a gap; stored: never renumber */
 	SPOOL_OVERFLOW = 1,	/* dropped by the limit */
@@ -133,6 +134,10 @@ struct spool_pos {
 /* From the oldest record on, skipping what lies below the wanted offsets. */
 void spool_seek(const struct spool *s, const uint64_t from[SPOOL_STREAMS], struct spool_pos *ret);
 void spool_seek_end(const struct spool *s, struct spool_pos *ret);
+/* To what came at that time or later, and at most SPOOL_MERGE_MS earlier, skipping what lies below the wanted offsets. It looks at
+ * those records alone that will be read. Where older bytes were dropped and the oldest record is young enough, all dropped
+ * bytes are a gap: some may belong to it. */
+void spool_seek_since(const struct spool *s, int64_t wall_ms, const uint64_t from[SPOOL_STREAMS], struct spool_pos *ret);
 /* The next piece, at most `max` bytes of data: in memory of the spool, or in buf. 0 = nothing new, 1 = *ret
  * is filled and the position moved, -errno = the file cannot be read. Bytes that were dropped come as a gap
  * first. */

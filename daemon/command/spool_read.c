@@ -23,6 +23,26 @@ void spool_seek_end(const struct spool *s, struct spool_pos *ret)
 	}
 }
 
+void spool_seek_since(const struct spool *s, int64_t wall_ms, const uint64_t from[SPOOL_STREAMS], struct spool_pos *ret)
+{
+	uint64_t i = s->shown.next;
+
+	spool_seek_end(s, ret);
+	for (; i > s->first; i--) {
+		const struct spool_record *r = &spool_record_at(s, i - 1)->r;
+
+		if (r->time_ms < wall_ms - SPOOL_MERGE_MS)
+			break;
+		ret->seen[r->stream] = r->offset;
+		ret->record = i - 1;
+		ret->within = 0;
+	}
+	if (i == s->first)
+		memset(ret->seen, 0, sizeof(ret->seen));
+	for (unsigned k = 0; k < SPOOL_STREAMS; k++)
+		ret->seen[k] = MAX(ret->seen[k], from[k]);
+}
+
 uint64_t spool_ahead(const struct spool *s, const struct spool_pos *pos)
 {
 	uint64_t number = MAX(pos->record, s->first);

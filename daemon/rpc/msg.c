@@ -10,6 +10,7 @@
 
 #define NANOS_PER_MS 1000000
 #define NANOS_PER_S  1000000000
+#define SECONDS_MAX  253402300799ll	/* year 9999, the last of a Timestamp */
 
 bool msg_read_duration(const msg_duration *d, const char *field, bool zero_ok, uint64_t *ret_ms,
 		       struct status *st)
@@ -53,6 +54,18 @@ bool msg_read_required(const msg_duration *d, const char *field, uint64_t *ret_m
 	else
 		return msg_read_duration(d, field, false, ret_ms, st);
 	return false;
+}
+
+bool msg_read_time(const msg_timestamp *t, const char *field, int64_t *ret_ms, struct status *st)
+{
+	if (!t)
+		return true;
+	if (t->seconds < 0 || t->seconds > SECONDS_MAX || t->nanos < 0 || t->nanos >= NANOS_PER_S) {
+		status_field(st, field, "is no moment since 1970");
+		return false;
+	}
+	*ret_ms = t->seconds * 1000 + t->nanos / NANOS_PER_MS;
+	return true;
 }
 
 msg_timestamp *msg_time(msg_timestamp *t, int64_t wall_ms)

@@ -19,6 +19,8 @@ must_check bool msg_read_duration(const msg_duration *d, const char *field, bool
 				  struct status *st);
 /* The same where there is no default: unset is false too. */
 must_check bool msg_read_required(const msg_duration *d, const char *field, uint64_t *ret_ms, struct status *st);
+/* Of 1970 to 9999, rounded down to ms. NULL (unset) leaves *ret as it is; anything else is false, with FIELD_INVALID for `field`. */
+must_check bool msg_read_time(const msg_timestamp *t, const char *field, int64_t *ret_ms, struct status *st);
 /* Fills *t and returns it; NULL for 0, which means unknown. */
 msg_timestamp *msg_time(msg_timestamp *t, int64_t wall_ms);
 msg_duration *msg_span(msg_duration *d, uint64_t ms);

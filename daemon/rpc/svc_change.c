@@ -10,7 +10,6 @@
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/svc_sandbox.h"
 
-#define MOMENT_MAX_S 253402300799ll	/* of google.protobuf.Timestamp: the end of the year 9999 */
 
 /* --- Pause --- */
 
@@ -206,13 +205,12 @@ static void reply_metrics(void *user, const struct status *st, const struct sand
 
 static bool read_moment(const msg_timestamp *t, const char *field, bool up, int64_t *ret_s, struct status *st)
 {
-	if (!t)
-		return true;
-	if (t->seconds < 0 || t->seconds > MOMENT_MAX_S || t->nanos < 0 || t->nanos > 999999999) {
-		status_field(st, field, "is no moment since 1970");
+	int64_t ms;
+
+	if (!msg_read_time(t, field, &ms, st))
 		return false;
-	}
-	*ret_s = t->seconds + (up && t->nanos > 0);
+	if (t)
+		*ret_s = t->seconds + (up && t->nanos > 0);
 	return true;
 }
 

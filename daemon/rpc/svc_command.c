@@ -456,6 +456,17 @@ static void attach(struct cmd_call *x, struct command *c)
 		begin_stream(x, c);
 }
 
+static bool check_where_to_begin(const Agentbox__V1__AttachCommandRequest *q, int64_t *ret_since_ms, struct status *st)
+{
+	if (q->from_end && (q->stdout_offset || q->stderr_offset || q->pty_offset))
+		status_field(st, "from_end", "is set together with an offset; give one of them");
+	else if (q->from_end && q->since)
+		status_field(st, "from_end", "is set together with since; give one of them");
+	else
+		return msg_read_time(q->since, "since", ret_since_ms, st);
+	return false;
+}
+
 static void on_attach(struct rpc_call *call, const ProtobufCMessage *message)
 {
 	const Agentbox__V1__AttachCommandRequest *q = (const void *)message;
@@ -469,17 +480,16 @@ static void on_attach(struct rpc_call *call, const ProtobufCMessage *message)
 	x->from.offset[SPOOL_STDERR] = q->stderr_offset;
 	x->from.offset[SPOOL_PTY] = q->pty_offset;
 	x->from.from_end = q->from_end;
+	x->from.timed = q->since != NULL;
 	x->with = attach;
 	if (q->resize && !check_size(q->resize, "resize", &x->cols, &x->rows, &st)) {
 		cmd_call_fail(x, &st);
 		return;
 	}
-	if (q->from_end && (q->stdout_offset || q->stderr_offset || q->pty_offset)) {
-		status_field(&st, "from_end", "is set together with an offset; give one of them");
+	if (check_where_to_begin(q, &x->from.since_ms, &st))
+		cmd_call_find(x, q->command);
+	else
 		cmd_call_fail(x, &st);
-		return;
-	}
-	cmd_call_find(x, q->command);
 }
 
 /* --- Resize --- */

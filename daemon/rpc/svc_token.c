@@ -105,18 +105,15 @@ static bool check_create(const Agentbox__V1__CreateTokenRequest *q, struct statu
 	return status_ok(st);
 }
 
-#define SECONDS_MAX 253402300799ll	/* year 9999, the last of a Timestamp */
-
-/* A moment that is over is refused by whoever takes it. */
+/* A moment that is over is refused by whoever takes it, and 0 would be none. */
 static bool read_end(const msg_timestamp *t, int64_t *ret_ms, struct status *st)
 {
-	if (!t)
-		return true;
-	if (t->seconds <= 0 || t->seconds > SECONDS_MAX || t->nanos < 0 || t->nanos > 999999999) {
+	if (!msg_read_time(t, "expires_at", ret_ms, st))
+		return false;
+	if (t && !*ret_ms) {
 		status_field(st, "expires_at", "is no moment from now on; leave it unset for never");
 		return false;
 	}
-	*ret_ms = t->seconds * 1000 + t->nanos / 1000000;
 	return true;
 }
 

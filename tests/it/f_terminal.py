@@ -135,6 +135,85 @@ def test_detached_commands(d, box):
     assert command not in d.ctl("ps", box).stdout and command in d.ctl("ps", "--ended", box).stdout
 
 
+def lines(n, first=1):
+    return "".join("%d\n" % i for i in range(first, first + n))
+
+
+def test_the_last_lines_of_logs(d, box):
+    """As many lines of both outputs as asked for, in the order in which they came; no part of one before."""
+    said = "seq 5; echo six >&2; sleep 0.3; seq 7 9; printf ten"
+    command = d.ctl("exec", "-d", box, "--", "sh", "-c", said).stdout.strip()
+    d.ctl("wait", command)
+    for n, out, err in ((0, "", ""), (1, "ten", ""), (2, "9\nten", ""), (4, lines(3, 7) + "ten", ""),
+                        (5, lines(3, 7) + "ten", "six\n"), (7, lines(2, 4) + lines(3, 7) + "ten", "six\n"),
+                        (100, lines(5) + lines(3, 7) + "ten", "six\n")):
+        r = d.ctl("logs", "--tail", str(n), command)
+        assert (r.stdout, r.stderr) == (out, err), n
+    assert d.ctl("logs", "-n", "1000000", "-f", command).stdout == lines(5) + lines(3, 7) + "ten"
+    for wrong in ("-1", "x", "1000001", "99999999999999999999"):
+        r = d.ctl("logs", "--tail=" + wrong, command, check=False)
+        assert r.returncode == 2 and "--tail takes a number of lines up to 1000000" in r.stderr
+    r = d.ctl("logs", "--tail", "1", "--from", "3", command, check=False)
+    assert r.returncode == 2 and "--from stands alone" in r.stderr
+
+
+def test_logs_since(d, box):
+    command = d.ctl("exec", "-d", box, "--", "sh", "-c", "echo old; echo older >&2; sleep 2.5; date -u +%FT%TZ; exit 3").stdout.strip()
+    d.ctl("wait", command, check=False)
+    r = d.ctl("logs", "--since", "1h", command)
+    at = r.stdout.split()[1]
+    assert r.stdout == "old\n%s\n" % at and r.stderr == "older\n"
+    r = d.ctl("logs", "-f", "--since", at, command)
+    assert (r.returncode, r.stdout, r.stderr) == (0, at + "\n", "")
+    assert d.ctl("logs", "--since", at[:-1] + "+00:00", "--tail", "5", command).stdout == at + "\n"
+    assert d.ctl("logs", "--since", at[:-1] + "-01:00", command).stdout == ""
+    for wrong in ("yesterday", "2026-01-31", at + "x", at[:-1]):
+        r = d.ctl("logs", "--since", wrong, command, check=False)
+        assert r.returncode == 2 and "--since takes a duration such as 10m" in r.stderr
+
+
+def digits(path):
+    with open(path, encoding="utf-8") as f:
+        return [line for line in f.read().splitlines() if line.isdigit()]
+
+
+def test_logs_goes_on_over_a_restart(local, tmp_path):
+    """What the first reading left out stays left out, also of the output that said nothing before the connection broke."""
+    says = "seq 4; seq 4 >&2; until [ -e more ]; do [ -e mark ] && rm mark && echo mark; sleep 0.05; done; echo 55"
+    ways = ["logs", "-f", "--tail", "2"], ["logs", "-f", "-n0"], ["attach", "--from", "end"], ["logs", "-f", "--since", "1ms"]
+    first = d = harness.Daemon(local)
+    readers = []
+    try:
+        box = d.ctl("create").stdout.strip()
+        command = d.ctl("exec", "-d", "-w", "/tmp", box, "--", "sh", "-c", says).stdout.strip()
+        harness.until(lambda: d.ctl("logs", command).stderr == lines(4), 10, "its first lines")
+        time.sleep(1.1)     # a record grows for a second, and --since shows it as a whole
+        out = [str(tmp_path / ("out%d" % i)) for i in range(len(ways))]
+        err = [str(tmp_path / ("err%d" % i)) for i in range(len(ways))]
+        for how, o, e in zip(ways, out, err):
+            with open(o, "wb") as o, open(e, "wb") as e:
+                readers.append(subprocess.Popen([harness.AGENTBOXCTL, "-s", d.socket, "--wait", "20s", *how, command],
+                                                stdin=subprocess.DEVNULL, stdout=o, stderr=e))
+
+        def all_read():
+            d.ctl("exec", box, "touch", "/tmp/mark")
+            return all("mark" in open(o, encoding="utf-8").read() for o in out)
+        harness.until(all_read, 20, "a mark for each reader")
+        first.kill9()
+        d = harness.Daemon(local, folder=first.home)
+        d.ctl("exec", box, "touch", "/tmp/more")
+        assert [r.wait(30) for r in readers] == [0, 0, 0, 0]
+        assert [digits(o) for o in out] == [["55"]] * 4
+        assert [digits(e) for e in err] == [["3", "4"], [], [], []]
+    finally:
+        for r in readers:
+            r.kill()
+            r.wait()
+        d.ctl("kill", "--all", "--yes", check=False)
+        d.close()
+        first.close()
+
+
 def test_signal(d, box):
     command = d.ctl("exec", "-d", box, "--", "sleep", "100").stdout.strip()
     assert command in d.ctl("ps", box).stdout

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * agentboxctl exec, attach, logs: one loop over the daemon, the two outputs, the input and signals. Invariants: an
+ * agentboxctl exec, attach, and logs' reading: one loop over the daemon, the two outputs, the input and signals. Invariants: an
  * event is taken from the stream only when the one before has been written, so a slow reader holds
  * the command, not memory; the exit code is the command's only if the daemon stated it.
  */
@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/cli/cmd/follow.h"
 #include "client/cli/term/again.h"
 #include "client/cli/term/cli.h"
 #include "client/cli/term/sig.h"
@@ -42,9 +43,6 @@ static const struct opt attach_opts[] = {
 	OPT(0, "from", OPT_TEXT, from, "OFFSET", "first byte of the output, or end (0)"),
 	OPT(0, "detach-keys", OPT_TEXT, detach_keys, "KEYS", "of a terminal: leaves it (ctrl-p,ctrl-q)"),
 };
-static const struct opt logs_opts[] = {
-	OPT(0, "from", OPT_TEXT, from, "OFFSET", "first byte of the output (0)"),
-};
 
 struct exec {
 	struct cli *cli;
@@ -53,7 +51,7 @@ struct exec {
 	int sig_fd, winch_fd;
 	int signo;			/* that ended us, 0 = none */
 	bool attached;			/* not ours to end */
-	bool follow;			/* logs: false */
+	bool ours;			/* its input, terminal and exit code are passed on; logs: false */
 	bool detached;
 	bool is_terminal;		/* ours is passed on to it */
 	uint64_t input_offset;
@@ -143,7 +141,7 @@ int command_exit_code(const struct ab_command_result *r)
 static void on_exited(struct exec *x, const struct ab_command_result *r)
 {
 	x->done = true;
-	x->exit_code = !x->follow ? EXIT_OK : x->signo ? 128 + x->signo : command_exit_code(r);
+	x->exit_code = !x->ours ? EXIT_OK : x->signo ? 128 + x->signo : command_exit_code(r);
 	if (r->outcome == AB_NOT_STARTED || r->outcome == AB_LOST || r->outcome == AB_OUTCOME_UNKNOWN)
 		say(x->cli, "%s: %s%s%s%s",
 		    r->outcome == AB_NOT_STARTED ? "not started" : "how it ended is not known", r->message,
@@ -162,7 +160,7 @@ static void on_started(struct exec *x, const struct ab_command *c)
 {
 	const struct args *a = &x->cli->args;
 	const struct ab_command_ref ref = { .command_id = c->command_id };
-	bool terminal = x->attached ? x->follow && c->pty && c->running && isatty(STDIN_FILENO)
+	bool terminal = x->attached ? x->ours && c->pty && c->running && isatty(STDIN_FILENO)
 				    : a->tty && a->interactive;
 
 	if (x->command_id)
@@ -170,6 +168,11 @@ static void on_started(struct exec *x, const struct ab_command *c)
 	x->command_id = strdup(c->command_id);
 	if (!x->command_id)
 		return;
+	if (x->how.from_end) {	/* where that was, should the connection break before each stream has said something */
+		x->offsets[AB_STDOUT] = c->stdout_kept.end;
+		x->offsets[AB_STDERR] = c->stderr_kept.end;
+		x->offsets[AB_PTY] = c->pty_kept.end;
+	}
 	x->is_terminal = terminal;
 	x->kept_at = x->input_offset;
 	x->resize_due = terminal;
@@ -396,7 +399,7 @@ static bool attach_again(struct exec *x)
 	o.stdout_offset = x->offsets[AB_STDOUT];
 	o.stderr_offset = x->offsets[AB_STDERR];
 	o.pty_offset = x->offsets[AB_PTY];
-	o.from_end = o.from_end && !o.stdout_offset && !o.stderr_offset && !o.pty_offset;
+	o.from_end = o.from_end && !x->command_id;
 	if (ab_command_attach_start(x->cli->client, &ref, &o, NULL, &stream) < 0)
 		return false;
 	ab_call_free(x->stream);
@@ -597,7 +600,7 @@ static int start_only(struct cli *cli)
 /* Without a program it is the sandbox's login shell. */
 static int run_program(struct cli *cli)
 {
-	struct exec x = { .cli = cli, .exit_code = EXIT_FAILED, .sig_fd = -1, .winch_fd = -1, .follow = true };
+	struct exec x = { .cli = cli, .exit_code = EXIT_FAILED, .sig_fd = -1, .winch_fd = -1, .ours = true };
 	const struct args *a = &cli->args;
 
 	if (!take_keys(&x, a->detach_keys ? a->detach_keys : "ctrl-p,ctrl-q"))
@@ -635,7 +638,7 @@ static int run_shell(struct cli *cli)
 	return run_program(cli);
 }
 
-/* --- attach, logs --- */
+/* --- attach, and the reading of logs --- */
 
 static int take_offset(const struct cli *cli, struct ab_attach_options *o, uint64_t *ret)
 {
@@ -657,21 +660,23 @@ static int take_offset(const struct cli *cli, struct ab_attach_options *o, uint6
 	return EXIT_OK;
 }
 
-static int follow(struct cli *cli, bool to_the_end)
+static int follow(struct cli *cli, const struct ab_attach_options *o, bool ours)
 {
 	struct exec x = { .cli = cli, .exit_code = EXIT_FAILED, .sig_fd = -1, .winch_fd = -1, .attached = true,
-			  .follow = to_the_end };
+			  .how = *o, .ours = ours };
 	const struct ab_command_ref ref = { .command_id = cli->args.words[0] };
 	int r;
 
-	x.how.no_follow = !to_the_end;
 	r = take_offset(cli, &x.how, &x.from);
 	if (r != EXIT_OK)
 		return r;
+	x.offsets[AB_STDOUT] = o->stdout_offset;
+	x.offsets[AB_STDERR] = o->stderr_offset;
+	x.offsets[AB_PTY] = o->pty_offset;
 	if (!take_keys(&x, cli->args.detach_keys ? cli->args.detach_keys : "ctrl-p,ctrl-q"))
 		return usage(cli->command, "--detach-keys takes keys such as ctrl-p,ctrl-q");
 	/* input goes on where the writer before us stopped; a command without input says so, which is fine */
-	if (to_the_end && isatty(STDIN_FILENO))
+	if (ours && isatty(STDIN_FILENO))
 		(void)ab_command_send_input(cli->client, &ref, 0, "", 0, false, NULL, &x.input_offset);
 	sink_open(&x.out, STDOUT_FILENO);
 	sink_open(&x.err, STDERR_FILENO);
@@ -685,14 +690,14 @@ static int follow(struct cli *cli, bool to_the_end)
 	return finish(&x);
 }
 
-static int run_attach(struct cli *cli)
+int follow_logs(struct cli *cli, const struct ab_attach_options *o)
 {
-	return follow(cli, true);
+	return follow(cli, o, false);
 }
 
-static int run_logs(struct cli *cli)
+static int run_attach(struct cli *cli)
 {
-	return follow(cli, false);
+	return follow(cli, &(struct ab_attach_options){ 0 }, true);
 }
 
 const struct command cmd_attach = {
@@ -706,18 +711,6 @@ const struct command cmd_attach = {
 	.max_words = 1,
 	.no_json = true,
 	.run = run_attach,
-};
-
-const struct command cmd_logs = {
-	.name = "logs",
-	.words = "COMMAND_ID",
-	.help = "Prints what a command has printed so far.",
-	.opts = logs_opts,
-	.n_opts = ARRAY_SIZE(logs_opts),
-	.min_words = 1,
-	.max_words = 1,
-	.no_json = true,
-	.run = run_logs,
 };
 
 const struct command cmd_exec = {

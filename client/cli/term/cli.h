@@ -62,6 +62,8 @@ struct args {
 	uint64_t expires_ms;
 	bool detach;				/* exec, attach */
 	const char *detach_keys, *from;
+	const char *since;			/* logs */
+	bool follow;
 	struct words scope;			/* token */
 	const char *on_release;			/* run */
 	bool control;				/* env */

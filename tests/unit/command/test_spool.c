@@ -160,6 +160,58 @@ TEST(streams_keep_their_order_and_offsets)
 	drop_dir(dir);
 }
 
+static void check_since(struct spool *s, int64_t since_ms, const uint64_t from[SPOOL_STREAMS], const char *expected)
+{
+	struct spool_pos pos;
+	struct spool_piece p;
+	char buf[100], text[200] = "";
+
+	spool_seek_since(s, since_ms, from, &pos);
+	while (spool_read(s, &pos, buf, sizeof(buf), &p) == 1) {
+		size_t n = strlen(text);
+
+		if (p.gap)
+			snprintf(text + n, sizeof(text) - n, "-%d", (int)p.size);
+		else
+			snprintf(text + n, sizeof(text) - n, "%d%.*s", (int)p.stream, (int)p.size, (const char *)p.data);
+	}
+	CHECK_STR(text, expected);
+}
+
+TEST(a_reader_begins_at_a_time)
+{
+	struct spool_quota uid = { 0, 1 << 20 }, all = { 0, 1 << 20 };
+	static const uint64_t none[SPOOL_STREAMS];
+	struct spool_dir *dir = tmp_dir();
+	struct spool *s;
+
+	CHECK_INT(spool_new(dir, "c1", 1000, &uid, &all, &s), 0);
+	check_since(s, 0, none, "");
+	CHECK_INT(add(s, SPOOL_STDOUT, "a", 1, 10000), 0);
+	CHECK_INT(add(s, SPOOL_STDERR, "b", 1, 10000), 0);
+	CHECK_INT(add(s, SPOOL_STDOUT, "c", 1, 20000), 0);
+	CHECK_INT(add(s, SPOOL_STDOUT, "d", 1, 20900), 0);	/* joins c, whose time is 20000 */
+	check_since(s, 0, none, "1a2b1cd");
+	check_since(s, 11000, none, "1a2b1cd");
+	check_since(s, 11001, none, "1cd");
+	check_since(s, 20900, none, "1cd");
+	check_since(s, 21001, none, "");
+	check_since(s, 11001, (uint64_t[SPOOL_STREAMS]){ [SPOOL_STDOUT] = 2 }, "1d");
+	check_since(s, 0, (uint64_t[SPOOL_STREAMS]){ [SPOOL_STDERR] = 1 }, "1a1cd");
+	CHECK_INT(spool_gap(s, SPOOL_STDOUT, SPOOL_REATTACHED, 30000), 0);
+	check_since(s, 30000, none, "-0");
+	for (int i = 0; i < 20; i++)	/* nothing older is left: what was dropped may belong to it */
+		CHECK_INT(add(s, i % 2 ? SPOOL_STDOUT : SPOOL_STDERR, "xxxxxxxxxx", 10, 40000), 0);
+	CHECK(spool_first(s, SPOOL_STDOUT) > 0);
+	check_since(s, 40000, (uint64_t[SPOOL_STREAMS]){ [SPOOL_STDOUT] = 94, [SPOOL_STDERR] = 81 },
+		    "2xxxxxxxxxx2xxxxxxxxxx1xxxxxxxxx");
+#define X "xxxxxxxxxx"
+	check_since(s, 40000, none, "-331" X "-412" X "1" X "2" X "1" X "2" X "1" X "2" X "1" X "2" X "1" X "2" X "1" X);
+#undef X
+	spool_free(s);
+	drop_dir(dir);
+}
+
 TEST(a_reader_behind_the_oldest_byte_gets_one_gap)
 {
 	struct spool_quota uid = { 0, 1 << 20 }, all = { 0, 1 << 20 };
