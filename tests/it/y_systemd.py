@@ -2,6 +2,7 @@
 """The installed units under systemd as PID 1, in a container of the test's own (tests/lib/nspawn.py)."""
 import os
 import re
+import socket
 import subprocess
 
 import pytest
@@ -241,7 +242,17 @@ def test_agentbox_local_beside_it(running):
         pytest.skip("agentbox-local: " + lacks.stderr.strip())
     running.run("sh", "-c", "mkdir -p /etc/systemd/system/agentboxd.service.d && cp "
                 "/usr/local/share/doc/agentboxd/examples/systemd/local.conf /etc/systemd/system/agentboxd.service.d/")
+    # The container shares the machine's network, where the unit's port may be another's.
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    start = running.run("systemctl", "cat", "agentbox-local").stdout.split("\nExecStart=")[1].split("\n")[0]
+    assert ":49990 " in start
+    running.run("mkdir", "-p", "/etc/systemd/system/agentbox-local.service.d")
+    running.write("/etc/systemd/system/agentbox-local.service.d/port.conf",
+                  "[Service]\nExecStart=\nExecStart=%s\n" % start.replace("49990", port))
     example = running.run("sed", "-n", r"s/^#   //p", "/etc/systemd/system/agentboxd.service.d/local.conf").stdout
+    assert ":49990" in example
+    example = example.replace("49990", port)
     running.run("cp", "/etc/agentboxd/agentboxd.conf", "/root/")
     running.write("/etc/agentboxd/agentboxd.conf", example)
     running.run("systemctl", "daemon-reload")
@@ -256,5 +267,5 @@ def test_agentbox_local_beside_it(running):
     finally:
         running.run("systemctl", "stop", "agentboxd.socket", "agentboxd", "agentbox-local")
         running.run("cp", "/root/agentboxd.conf", "/etc/agentboxd/agentboxd.conf")
-        running.run("rm", "-r", "/etc/systemd/system/agentboxd.service.d")
+        running.run("rm", "-r", "/etc/systemd/system/agentboxd.service.d", "/etc/systemd/system/agentbox-local.service.d")
         running.run("systemctl", "daemon-reload")
