@@ -98,6 +98,7 @@ static void list_ask(struct gateway_control *c)
 		.page_size = s->is_v1 ? V1_PAGE : (uint32_t)s->l.limit,
 		.all_owners = whole,
 		.all_hosts = whole,
+		.count_running = s->l.running,
 		.ascending = s->l.ascending,
 		.started_after_ms = s->l.after_us == INT64_MIN ? 0 : s->l.after_us / 1000,
 		.place_id = s->place_id,

@@ -579,7 +579,7 @@ int attempt_take_request(struct attempt *a, const char *method, const char *id, 
 	memcpy(q->params_hash, params_hash, sizeof(q->params_hash));
 	q->attempt = a;
 	a->request = q;
-	return text_set(&q->req_tag, tag);
+	return index_request_set_tag(a->core, q, tag);
 }
 
 struct account *attempt_account(struct sandbox_core *core, const char *name, uint64_t seq)

@@ -29,12 +29,13 @@
 #define OWN_RESUME_MS 60000	/* a start so near to our resume is ours: clocks differ, and it was on its way */
 #define KEY_MAX 512u
 
-static size_t key_of(char ret[KEY_MAX], unsigned scope, const char *rest)
+static size_t key_of(char ret[KEY_MAX], uint32_t scope, const char *rest)
 {
-	int n = snprintf(ret, KEY_MAX, "%u/%s", scope, rest);
+	size_t n = strnlen(rest, KEY_MAX - sizeof(scope));
 
-	must(n > 0);
-	return MIN((size_t)n, KEY_MAX - 1);
+	memcpy(ret, &scope, sizeof(scope));
+	memcpy(ret + sizeof(scope), rest, n);
+	return sizeof(scope) + n;
 }
 
 /* --- accounts --- */
@@ -221,6 +222,7 @@ int core_need_request(struct sandbox_core *core, uid_t uid, const char *method, 
 		return -ENOMEM;
 	r->uid = uid;
 	r->method = method;
+	list_init(&r->same_tag);
 	r->account = core_account_of(core, uid);
 	r->step = ROW_REQUEST_OPEN;
 	if (text_set(&r->id, id) < 0 || text_set(&r->object, "") < 0 ||
@@ -239,6 +241,7 @@ static void drop_request(struct sandbox_core *core, struct request *r)
 	char key[KEY_MAX];
 
 	(void)map_del(&core->request_map, key, request_key(key, r->uid, r->method, r->id));
+	index_request_del(core, r);
 	list_del(&r->node);
 	free_request(r);
 }
@@ -530,7 +533,7 @@ void core_policy_default(const struct sandbox_core *core, uid_t uid, const char 
 
 void sandbox_connection_ended(struct sandbox_core *core, const struct principal *who)
 {
-	holder_connection_ended(core, who->conn);
+	holder_connection_ended(core, who->uid, who->conn);
 }
 
 void sandbox_free_name(struct sandbox_core *core, struct sandbox *b, struct store_tx *t)
@@ -607,7 +610,7 @@ void sandbox_claim(struct sandbox_core *core, struct sandbox *b, uid_t uid)
 void sandbox_give_name(struct sandbox_core *core, struct sandbox *b, struct name_slot *n)
 {
 	must(!n->id[0]);
-	if (text_set(&n->id, b->id) < 0 || text_set(&b->name, n->name) < 0) {
+	if (text_set(&n->id, b->id) < 0 || index_set_name(b, n->name) < 0) {
 		n->id[0] = 0;
 		return;
 	}
@@ -658,13 +661,12 @@ static bool is_oldest_of_tag(struct sandbox_core *core, const struct sandbox *b)
 /* A request id whose outcome was unknown, or that the lost store knew, has its object now. */
 static void request_adopted(struct sandbox_core *core, struct sandbox *b, struct store_tx *t)
 {
-	if (!b->req_tag[0] || !is_oldest_of_tag(core, b))
-		return;
-	list_for_each(i, &core->requests) {
-		struct request *q = list_entry(i, struct request, node);
+	struct request *q = NULL;
 
-		if (q->uid != b->uid || q->attempt || !str_eq(q->method, REQUEST_CREATE) ||
-		    q->step == ROW_REQUEST_DONE || !str_eq(q->req_tag, b->req_tag))
+	if (!is_oldest_of_tag(core, b))
+		return;
+	while ((q = index_request_of_tag(core, b->uid, b->req_tag, q))) {
+		if (q->attempt || !str_eq(q->method, REQUEST_CREATE) || q->step == ROW_REQUEST_DONE)
 			continue;
 		if (text_set(&q->object, b->id) < 0)
 			return;
@@ -837,7 +839,8 @@ static void use_uids(struct sandbox_core *core, struct uid_limit *v, size_t n)
 	core->n_uids = n;
 	list_for_each(node, &core->sandboxes) {
 		const struct sandbox *b = list_entry(node, struct sandbox, node);
-		struct uid_limit *u = b->index.counted ? core_uid_limit(core, b->uid) : NULL;
+		bool is_alive = b->index.counted && b->state != SANDBOX_GONE;
+		struct uid_limit *u = is_alive ? core_uid_limit(core, b->uid) : NULL;
 
 		if (u)
 			u->n_alive++;
@@ -875,7 +878,7 @@ static void init_lists(struct sandbox_core *core)
 	struct list *const lists[] = {&core->sandboxes, &core->names,	&core->requests,
 				      &core->attempts,	&core->fetches, &core->killings,
 				      &core->ops,	&core->commits, &core->leases,
-				      &core->holders,	&core->transitions,	&core->snapshots,
+				      &core->transitions,	&core->snapshots,
 				      &core->untold,	&core->refused};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
@@ -971,10 +974,15 @@ struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
 	map_fini(&core->sandbox_map);
 	map_fini(&core->tag_map);
 	map_fini(&core->seq_map);
+	map_fini(&core->named_map);
+	map_fini(&core->request_tag_map);
+	map_fini(&core->owner_map);
 	map_fini(&core->name_map);
 	map_fini(&core->request_map);
 	map_fini(&core->fetch_map);
 	map_fini(&core->lease_map);
+	map_fini(&core->lease_counts);
+	map_fini(&core->holder_map);
 	events_fini(core);
 	free_policies(core->policies, core->n_policies);
 	for (size_t i = 0; i < core->n_accounts; i++) {

@@ -40,6 +40,7 @@ struct account {
 	bool plain_ports;
 	uint32_t max_sandboxes;
 	uint32_t n_alive;		/* sandboxes that are not gone: index.h */
+	struct tree by_start;		/* index_node.of_account */
 	struct listing *listing;	/* sync.c */
 	int64_t listed_at_ms;		/* wall: when the last complete list came; 0 = never */
 	int64_t cloud_minus_boot_ms;	/* the cloud's clock, see runner.h */
@@ -61,7 +62,9 @@ struct request {
 	struct list node;
 	uid_t uid;
 	const char *method;		/* static: REQUEST_… */
-	char *id, *object, *req_tag;
+	char *id, *object;
+	char *req_tag;			/* index_request_set_tag() changes it */
+	struct list same_tag;		/* index.c */
 	uint8_t params_hash[ROW_HASH_BYTES];
 	struct account *account;
 	enum row_request_state step;
@@ -101,15 +104,17 @@ struct sandbox_core {
 	int64_t quiet_until_ms;		/* after the start: see evaluate.h */
 	struct budget budget;
 
-	struct map lease_map;
-	struct list leases, holders;
+	struct map lease_map, holder_map;
+	struct list leases;		/* by number */
+	struct tree lease_tree;		/* the same */
+	struct map lease_counts;	/* uid -> how many of them */
 	uint64_t lease_number;
 	enum sandbox_identity identity;
 	char boot_id[PROCESS_BOOT_MAX];
 	struct events events;
 	struct fence *fence;		/* event.c */
 
-	struct map tag_map, seq_map;	/* index.h */
+	struct map tag_map, seq_map, named_map, owner_map, request_tag_map;	/* index.h */
 	struct map sandbox_map, name_map, request_map, fetch_map;
 	struct list sandboxes, names, requests, attempts, fetches, killings, ops, commits;
 	struct list transitions, snapshots;

@@ -14,22 +14,11 @@
 
 #define SLICE 500u	/* rows at once: no long transaction */
 
-static bool name_is_remembered(struct sandbox_core *core, const struct sandbox *gone)
-{
-	list_for_each(i, &core->sandboxes) {
-		struct sandbox *b = list_entry(i, struct sandbox, node);
-
-		if (b != gone && b->uid == gone->uid && str_eq(b->name, gone->name))
-			return true;
-	}
-	return false;
-}
-
 static void forget_sandbox(struct sandbox_core *core, struct sandbox *b)
 {
 	struct name_slot *n = b->name[0] ? core_find_name(core, b->uid, b->name) : NULL;
 
-	if (n && !n->id[0] && !n->creation && !name_is_remembered(core, b))
+	if (n && !n->id[0] && !n->creation && !index_name_has_other(b))
 		core_forget_name(core, n);
 	core_forget(core, b);
 }

@@ -94,12 +94,13 @@ static int record_child(struct copy *c, const struct cloud_sandbox *s, struct st
 	struct sandbox *b = core_find(c->att.core, c->att.account, s->id);
 	int r = b ? 0 : make_sandbox(c, s, &b);
 
+	if (!r)
+		r = index_set_owner(b, c->att.uid);
 	if (r < 0)
 		return r;
 	/* Without our tag on its parent it is as if made elsewhere. */
 	b->ours = c->att.req_tag[0] != 0;
 	b->adopted = !b->ours;
-	index_set_owner(b, c->att.uid);
 	b->policy = c->att.policy;
 	b->token_known = b->token_known || s->envd_access_token;
 	b->claimed = !list_is_empty(&c->att.waiters);

@@ -47,6 +47,48 @@ const char *holder_boot_id(struct sandbox_core *core)
 	return core->boot_id;
 }
 
+/* --- the table --- */
+
+/* What a process is known by; of two that live no two are the same. Without gaps, since its bytes are hashed. */
+struct holder_key {
+	uint64_t value;		/* inode, start time, or connection */
+	uint32_t identity, uid;
+	uint64_t pid;		/* 0 by connection */
+};
+
+static struct holder_key holder_key(const struct holder *h)
+{
+	bool by_conn = h->identity == SANDBOX_IDENTITY_CONNECTION;
+
+	return (struct holder_key){ .value = by_conn ? h->conn : h->value, .identity = h->identity, .uid = h->uid,
+				    .pid = by_conn ? 0 : (uint64_t)h->pid };
+}
+
+static struct holder *holder_find(struct sandbox_core *core, const struct holder *like)
+{
+	struct holder_key k = holder_key(like);
+
+	return map_get(&core->holder_map, &k, sizeof(k));
+}
+
+static int holder_enter(struct holder *h)
+{
+	struct holder_key k = holder_key(h);
+	int r = map_put(&h->core->holder_map, &k, sizeof(k), h);
+
+	h->listed = !r;
+	return r;
+}
+
+static void holder_leave(struct holder *h)
+{
+	struct holder_key k = holder_key(h);
+
+	if (h->listed)
+		(void)map_del(&h->core->holder_map, &k, sizeof(k));
+	h->listed = false;
+}
+
 /* --- one of them --- */
 
 static void holder_free(void *p)
@@ -63,7 +105,7 @@ static void close_holder(struct holder *h)
 {
 	watch_fini(&h->death);
 	h->pidfd = fd_close(h->pidfd);
-	list_del(&h->node);
+	holder_leave(h);
 }
 
 void holder_unref(struct holder *h)
@@ -118,9 +160,9 @@ static int holder_new(struct sandbox_core *core, const struct principal *who, in
 	h->pidfd = pidfd;
 	h->conn = who->conn;
 	list_init(&h->leases);
-	list_add_tail(&core->holders, &h->node);
 	identify(core, h);
-	if (pidfd >= 0) {
+	r = holder_enter(h);
+	if (!r && pidfd >= 0) {
 		r = watch_init(&h->death, core->loop, pidfd, on_death, h);
 		if (!r)
 			r = watch_set(&h->death, WATCH_READ);
@@ -133,31 +175,15 @@ static int holder_new(struct sandbox_core *core, const struct principal *who, in
 	return 0;
 }
 
-static struct holder *holder_find(struct sandbox_core *core, const struct principal *who,
-				  const struct holder *like)
-{
-	list_for_each(n, &core->holders) {
-		struct holder *h = list_entry(n, struct holder, node);
-
-		if (h->dead || h->identity != like->identity || h->value != like->value ||
-		    h->uid != who->uid)
-			continue;
-		if (h->identity == SANDBOX_IDENTITY_CONNECTION ? h->conn == who->conn
-							       : h->pid == who->pid)
-			return h;
-	}
-	return NULL;
-}
-
 int holder_of(struct sandbox_core *core, const struct principal *who, struct holder **ret)
 {
-	struct holder like = { .pid = who->pid, .pidfd = who->pidfd }, *h;
+	struct holder like = { .uid = who->uid, .pid = who->pid, .pidfd = who->pidfd, .conn = who->conn }, *h;
 	int fd = -1;
 
 	if (who->pidfd >= 0 && process_has_ended(who->pidfd))
 		return -ESRCH;
 	identify(core, &like);
-	h = holder_find(core, who, &like);
+	h = holder_find(core, &like);
 	if (h) {
 		h->refs++;
 		*ret = h;
@@ -201,12 +227,11 @@ enum holder_proof holder_of_row(struct sandbox_core *core, const struct row_leas
 	return holder_of(core, &who, ret) < 0 ? HOLDER_UNKNOWN : HOLDER_PROVED;
 }
 
-void holder_connection_ended(struct sandbox_core *core, uint64_t conn)
+void holder_connection_ended(struct sandbox_core *core, uid_t uid, uint64_t conn)
 {
-	list_for_each_safe(n, &core->holders) {
-		struct holder *h = list_entry(n, struct holder, node);
+	struct holder *h = holder_find(core, &(struct holder){
+		.identity = SANDBOX_IDENTITY_CONNECTION, .uid = uid, .conn = conn });
 
-		if (h->identity == SANDBOX_IDENTITY_CONNECTION && h->conn == conn)
-			died(h, "connection");
-	}
+	if (h)
+		died(h, "connection");
 }

@@ -24,7 +24,7 @@ struct row_lease;
 struct holder {
 	uint32_t magic;
 	unsigned refs;		/* leases, and calls under way */
-	struct list node;	/* in core->holders */
+	bool listed;		/* in core->holder_map, while it lives */
 	struct sandbox_core *core;
 	uid_t uid;
 	pid_t pid;
@@ -50,7 +50,7 @@ enum holder_proof holder_of_row(struct sandbox_core *core, const struct row_leas
 				struct holder **ret);
 void holder_unref(struct holder *h);
 /* The connection ended: those known by it alone are dead. */
-void holder_connection_ended(struct sandbox_core *core, uint64_t conn);
+void holder_connection_ended(struct sandbox_core *core, uid_t uid, uint64_t conn);
 /* The machine's current boot, "" if unknown. */
 const char *holder_boot_id(struct sandbox_core *core);
 

@@ -3,159 +3,453 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/sandbox/core.h"
+#include "daemon/sandbox/rules/page.h"
+#include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define TAG_KEY_MAX 192u	/* longer tags share the ring of their beginning */
+#define RING_KEY_MAX 192u	/* longer texts share the ring of their beginning */
 
 void index_node_init(struct index_node *n)
 {
 	list_init(&n->same_tag);
 	list_init(&n->same_seq);
+	list_init(&n->same_name);
+	n->of_account = n->of_owner = (struct tree_node){ 0 };
+	n->owner = NULL;
 	n->counted = false;
 }
 
-static size_t tag_key(char key[TAG_KEY_MAX], const struct account *a, const char *req_tag)
+/* --- rings: those with the same key, of which the map knows one --- */
+
+struct ring_key {
+	size_t n;
+	char bytes[RING_KEY_MAX];
+};
+
+static void ring_key(struct ring_key *k, uint32_t scope, const char *text)
 {
-	snprintf(key, TAG_KEY_MAX, "%u %s", a->index, req_tag);
-	return strlen(key);
+	size_t n = strnlen(text, RING_KEY_MAX - sizeof(scope));
+
+	memcpy(k->bytes, &scope, sizeof(scope));
+	memcpy(k->bytes + sizeof(scope), text, n);
+	k->n = sizeof(scope) + n;
+}
+
+static int ring_enter(struct map *rings, const struct ring_key *k, struct list *node)
+{
+	struct list *first = map_get(rings, k->bytes, k->n);
+
+	if (!first)
+		return map_put(rings, k->bytes, k->n, node);
+	list_add_tail(first, node);
+	return 0;
+}
+
+/* The map's one is replaced by the next in its ring, in a slot that is there: without memory to ask for. */
+static void ring_leave(struct map *rings, const struct ring_key *k, struct list *node)
+{
+	if (map_get(rings, k->bytes, k->n) != node)
+		;
+	else if (list_is_empty(node))
+		(void)map_del(rings, k->bytes, k->n);
+	else
+		(void)!map_put(rings, k->bytes, k->n, node->next);
+	list_del(node);
+}
+
+/* The next one of a ring; begin with NULL. NULL at the end. */
+static struct list *ring_next(const struct map *rings, const struct ring_key *k, const struct list *after)
+{
+	struct list *first = map_get(rings, k->bytes, k->n);
+
+	if (!after)
+		return first;
+	return after->next == first ? NULL : after->next;
 }
 
 /* --- counts --- */
 
+static void change(uint32_t *count, int by)
+{
+	must(by >= 0 || *count >= (uint32_t)-by);
+	*count += (uint32_t)by;
+}
+
+/* With this sandbox (1) or without (-1). */
+static void tally(struct sandbox *b, int by)
+{
+	struct owner *o = b->index.owner;
+	struct uid_limit *u = core_uid_limit(b->account->core, b->uid);
+
+	change(&o->by_state[b->state], by);
+	change(&o->leases, by * (int)b->n_leases);
+	if (b->state == SANDBOX_GONE)
+		return;
+	change(&b->account->n_alive, by);
+	if (u)
+		change(&u->n_alive, by);
+}
+
+void index_lease(struct sandbox *b, int by)
+{
+	change(&b->n_leases, by);
+	if (b->index.counted)
+		change(&b->index.owner->leases, by);
+}
+
 void index_uncount(struct sandbox *b)
 {
-	struct uid_limit *u;
-
 	if (!b->index.counted)
 		return;
 	b->index.counted = false;
-	b->account->n_alive--;
-	u = core_uid_limit(b->account->core, b->uid);
-	if (u)
-		u->n_alive--;
+	tally(b, -1);
 }
 
 void index_count(struct sandbox *b)
 {
-	struct uid_limit *u;
-
-	if (list_is_empty(&b->node) || b->state == SANDBOX_GONE)
+	if (list_is_empty(&b->node))
 		return;
 	b->index.counted = true;
-	b->account->n_alive++;
-	u = core_uid_limit(b->account->core, b->uid);
-	if (u)
-		u->n_alive++;
+	tally(b, 1);
 }
 
-void index_set_owner(struct sandbox *b, uid_t uid)
+/* --- owners, and the order of their pages --- */
+
+static struct sandbox *of_account_node(const struct tree_node *n)
 {
-	index_uncount(b);
-	b->uid = uid;
-	index_count(b);
+	return n ? container_of(n, struct sandbox, index.of_account) : NULL;
 }
 
-/* --- rings --- */
+static struct sandbox *of_owner_node(const struct tree_node *n)
+{
+	return n ? container_of(n, struct sandbox, index.of_owner) : NULL;
+}
+
+static int cmp(const struct sandbox *a, const struct sandbox *b)
+{
+	return page_cmp(a->started_at_ms, a->id, b->started_at_ms, b->id);
+}
+
+static int cmp_of_account(const struct tree_node *a, const struct tree_node *b)
+{
+	return cmp(of_account_node(a), of_account_node(b));
+}
+
+static int cmp_of_owner(const struct tree_node *a, const struct tree_node *b)
+{
+	return cmp(of_owner_node(a), of_owner_node(b));
+}
+
+static uint64_t owner_key(const struct account *a, uid_t uid)
+{
+	return (uint64_t)a->index << 32 | uid;
+}
+
+struct owner *index_owner(const struct sandbox_core *core, const struct account *a, uid_t uid)
+{
+	return map_get_u64(&core->owner_map, owner_key(a, uid));
+}
+
+static int need_owner(struct sandbox_core *core, struct account *a, uid_t uid, struct owner **ret)
+{
+	struct owner *o = index_owner(core, a, uid);
+
+	*ret = o;
+	if (o)
+		return 0;
+	o = calloc(1, sizeof(*o));
+	if (!o || map_put_u64(&core->owner_map, owner_key(a, uid), o) < 0) {
+		free(o);
+		return -ENOMEM;
+	}
+	o->account = a;
+	o->uid = uid;
+	*ret = o;
+	return 0;
+}
+
+static void enter_owner(struct sandbox *b, struct owner *o)
+{
+	b->index.owner = o;
+	tree_insert(&o->by_start, &b->index.of_owner, cmp_of_owner);
+}
+
+/* It is counted there no more. */
+static void leave_owner(struct sandbox_core *core, struct sandbox *b)
+{
+	struct owner *o = b->index.owner;
+
+	if (!o)
+		return;
+	b->index.owner = NULL;
+	tree_del(&o->by_start, &b->index.of_owner);
+	if (o->by_start.n)
+		return;
+	(void)map_del_u64(&core->owner_map, owner_key(o->account, o->uid));
+	free(o);
+}
+
+int index_set_owner(struct sandbox *b, uid_t uid)
+{
+	struct sandbox_core *core = b->account->core;
+	struct ring_key k;
+	struct owner *o;
+
+	if (b->uid == uid)
+		return 0;
+	if (!b->index.owner) {
+		b->uid = uid;
+		return 0;
+	}
+	if (need_owner(core, b->account, uid, &o) < 0)
+		return -ENOMEM;
+	index_uncount(b);
+	ring_key(&k, b->uid, b->name);
+	ring_leave(&core->named_map, &k, &b->index.same_name);
+	b->uid = uid;
+	leave_owner(core, b);
+	enter_owner(b, o);
+	index_count(b);
+	ring_key(&k, uid, b->name);
+	return b->name[0] ? ring_enter(&core->named_map, &k, &b->index.same_name) : 0;
+}
+
+void index_set_started(struct sandbox *b, int64_t started_at_ms)
+{
+	struct owner *o = b->index.owner;
+
+	if (o) {
+		tree_del(&b->account->by_start, &b->index.of_account);
+		tree_del(&o->by_start, &b->index.of_owner);
+	}
+	b->started_at_ms = started_at_ms;
+	if (o) {
+		tree_insert(&b->account->by_start, &b->index.of_account, cmp_of_account);
+		tree_insert(&o->by_start, &b->index.of_owner, cmp_of_owner);
+	}
+}
+
+static int place_cmp(const struct sandbox *b, const void *place)
+{
+	const struct page_place *p = place;
+
+	return page_cmp(b->started_at_ms, b->id, p->started_at_ms, p->id);
+}
+
+static int place_of_account(const struct tree_node *n, const void *place)
+{
+	return place_cmp(of_account_node(n), place);
+}
+
+static int place_of_owner(const struct tree_node *n, const void *place)
+{
+	return place_cmp(of_owner_node(n), place);
+}
+
+static struct sandbox *of_node(const struct index_walk *w, const struct tree_node *n)
+{
+	return w->owner ? of_owner_node(n) : of_account_node(n);
+}
+
+struct sandbox *index_next(const struct index_walk *w, const struct sandbox *b)
+{
+	const struct tree_node *n = w->owner ? &b->index.of_owner : &b->index.of_account;
+
+	return of_node(w, w->is_reverse ? tree_prev(n) : tree_next(n));
+}
+
+struct sandbox *index_behind(const struct index_walk *w, const struct page_place *place)
+{
+	const struct tree *t = w->owner ? &w->owner->by_start : &w->account->by_start;
+	struct sandbox *b;
+
+	if (!place)
+		return of_node(w, w->is_reverse ? tree_last(t) : tree_first(t));
+	b = of_node(w, tree_at(t, w->owner ? place_of_owner : place_of_account, place));
+	if (w->is_reverse)
+		return b ? index_next(w, b) : of_node(w, tree_last(t));
+	return b && place_cmp(b, place) == 0 ? index_next(w, b) : b;
+}
+
+/* --- all of it --- */
+
+static void tag_key(struct ring_key *k, const struct account *a, const char *req_tag)
+{
+	ring_key(k, a->index, req_tag);
+}
+
+static void seq_key(struct ring_key *k, uint64_t seq)
+{
+	memcpy(k->bytes, &seq, sizeof(seq));
+	k->n = sizeof(seq);
+}
+
+static int enter_rings(struct sandbox_core *core, struct sandbox *b)
+{
+	struct ring_key k;
+	int r = 0;
+
+	if (b->req_tag[0]) {
+		tag_key(&k, b->account, b->req_tag);
+		r = ring_enter(&core->tag_map, &k, &b->index.same_tag);
+	}
+	if (!r && b->seq) {
+		seq_key(&k, b->seq);
+		r = ring_enter(&core->seq_map, &k, &b->index.same_seq);
+	}
+	if (!r && b->name[0]) {
+		ring_key(&k, b->uid, b->name);
+		r = ring_enter(&core->named_map, &k, &b->index.same_name);
+	}
+	return r;
+}
+
+static void leave_rings(struct sandbox_core *core, struct sandbox *b)
+{
+	struct ring_key k;
+
+	tag_key(&k, b->account, b->req_tag);
+	ring_leave(&core->tag_map, &k, &b->index.same_tag);
+	seq_key(&k, b->seq);
+	ring_leave(&core->seq_map, &k, &b->index.same_seq);
+	ring_key(&k, b->uid, b->name);
+	ring_leave(&core->named_map, &k, &b->index.same_name);
+}
 
 int index_add(struct sandbox_core *core, struct sandbox *b)
 {
-	char key[TAG_KEY_MAX];
-	size_t n = tag_key(key, b->account, b->req_tag);
-	struct sandbox *tagged = b->req_tag[0] ? map_get(&core->tag_map, key, n) : NULL;
-	struct sandbox *numbered = b->seq ? map_get_u64(&core->seq_map, b->seq) : NULL;
-	int r = 0;
+	struct owner *o;
+	int r = need_owner(core, b->account, b->uid, &o);
 
-	if (tagged)
-		list_add_tail(&tagged->index.same_tag, &b->index.same_tag);
-	else if (b->req_tag[0])
-		r = map_put(&core->tag_map, key, n, b);
 	if (r < 0)
 		return r;
-	if (numbered)
-		list_add_tail(&numbered->index.same_seq, &b->index.same_seq);
-	else if (b->seq)
-		r = map_put_u64(&core->seq_map, b->seq, b);
+	enter_owner(b, o);
+	tree_insert(&b->account->by_start, &b->index.of_account, cmp_of_account);
+	r = enter_rings(core, b);
 	if (r < 0)
 		index_del(core, b);
 	return r;
 }
 
-static struct sandbox *of_tag_node(struct list *n)
-{
-	return container_of(n, struct sandbox, index.same_tag);
-}
-
-static struct sandbox *of_seq_node(struct list *n)
-{
-	return container_of(n, struct sandbox, index.same_seq);
-}
-
-/* The map's one is replaced by the next in its ring, in a slot that is there: without memory to ask for. */
-static void leave_tag(struct sandbox_core *core, struct sandbox *b)
-{
-	char key[TAG_KEY_MAX];
-	size_t n = tag_key(key, b->account, b->req_tag);
-
-	if (map_get(&core->tag_map, key, n) != b)
-		;
-	else if (list_is_empty(&b->index.same_tag))
-		(void)map_del(&core->tag_map, key, n);
-	else
-		(void)!map_put(&core->tag_map, key, n, of_tag_node(b->index.same_tag.next));
-	list_del(&b->index.same_tag);
-}
-
-static void leave_seq(struct sandbox_core *core, struct sandbox *b)
-{
-	if (map_get_u64(&core->seq_map, b->seq) != b)
-		;
-	else if (list_is_empty(&b->index.same_seq))
-		(void)map_del_u64(&core->seq_map, b->seq);
-	else
-		(void)!map_put_u64(&core->seq_map, b->seq, of_seq_node(b->index.same_seq.next));
-	list_del(&b->index.same_seq);
-}
-
 void index_del(struct sandbox_core *core, struct sandbox *b)
 {
 	index_uncount(b);
-	leave_tag(core, b);
-	leave_seq(core, b);
+	tree_del(&b->account->by_start, &b->index.of_account);
+	leave_owner(core, b);
+	leave_rings(core, b);
 }
 
 struct sandbox *index_of_tag(const struct sandbox_core *core, const struct account *a, const char *req_tag,
 			     const struct sandbox *after)
 {
-	char key[TAG_KEY_MAX];
-	struct sandbox *first, *b;
+	const struct list *n = after ? &after->index.same_tag : NULL;
+	struct ring_key k;
 
 	if (!req_tag[0])
 		return NULL;
-	first = map_get(&core->tag_map, key, tag_key(key, a, req_tag));
-	b = after ? of_tag_node(after->index.same_tag.next) : first;
-	if (after && b == first)
-		return NULL;
-	while (b && !str_eq(b->req_tag, req_tag)) {
-		b = of_tag_node(b->index.same_tag.next);
-		if (b == first)
-			b = NULL;
+	tag_key(&k, a, req_tag);
+	while ((n = ring_next(&core->tag_map, &k, n))) {
+		struct sandbox *b = container_of((struct list *)n, struct sandbox, index.same_tag);
+
+		if (str_eq(b->req_tag, req_tag))
+			return b;
 	}
-	return b;
+	return NULL;
 }
 
 bool index_seq_has_other_tag(const struct sandbox_core *core, uint64_t seq, const char *req_tag)
 {
-	struct sandbox *first = seq ? map_get_u64(&core->seq_map, seq) : NULL, *b = first;
+	const struct list *n = NULL;
+	struct ring_key k;
 
-	while (b) {
-		if (!str_eq(b->req_tag, req_tag))
+	seq_key(&k, seq);
+	while ((n = ring_next(&core->seq_map, &k, n)))
+		if (!str_eq(container_of((struct list *)n, struct sandbox, index.same_seq)->req_tag, req_tag))
 			return true;
-		b = of_seq_node(b->index.same_seq.next);
-		if (b == first)
-			b = NULL;
+	return false;
+}
+
+/* --- names --- */
+
+int index_set_name(struct sandbox *b, const char *name)
+{
+	struct sandbox_core *core = b->account->core;
+	char *copy = str_dup(name);
+	struct ring_key k;
+
+	if (!copy)
+		return -ENOMEM;
+	ring_key(&k, b->uid, b->name);
+	ring_leave(&core->named_map, &k, &b->index.same_name);
+	free(b->name);
+	b->name = copy;
+	if (!b->index.owner || !name[0])
+		return 0;
+	ring_key(&k, b->uid, name);
+	return ring_enter(&core->named_map, &k, &b->index.same_name);
+}
+
+bool index_name_has_other(const struct sandbox *b)
+{
+	const struct list *n = NULL;
+	struct ring_key k;
+
+	if (!b->name[0])
+		return false;
+	ring_key(&k, b->uid, b->name);
+	while ((n = ring_next(&b->account->core->named_map, &k, n))) {
+		const struct sandbox *x = container_of((struct list *)n, struct sandbox, index.same_name);
+
+		if (x != b && str_eq(x->name, b->name))
+			return true;
 	}
 	return false;
+}
+
+/* --- requests --- */
+
+int index_request_set_tag(struct sandbox_core *core, struct request *q, const char *req_tag)
+{
+	char *copy = str_dup(req_tag);
+	struct ring_key k;
+
+	if (!copy)
+		return -ENOMEM;
+	index_request_del(core, q);
+	free(q->req_tag);
+	q->req_tag = copy;
+	if (!req_tag[0])
+		return 0;
+	ring_key(&k, q->uid, req_tag);
+	return ring_enter(&core->request_tag_map, &k, &q->same_tag);
+}
+
+void index_request_del(struct sandbox_core *core, struct request *q)
+{
+	struct ring_key k;
+
+	ring_key(&k, q->uid, q->req_tag ? q->req_tag : "");
+	ring_leave(&core->request_tag_map, &k, &q->same_tag);
+}
+
+struct request *index_request_of_tag(const struct sandbox_core *core, uid_t uid, const char *req_tag,
+				     const struct request *after)
+{
+	const struct list *n = after ? &after->same_tag : NULL;
+	struct ring_key k;
+
+	if (!req_tag[0])
+		return NULL;
+	ring_key(&k, uid, req_tag);
+	while ((n = ring_next(&core->request_tag_map, &k, n))) {
+		struct request *q = container_of((struct list *)n, struct request, same_tag);
+
+		if (str_eq(q->req_tag, req_tag))
+			return q;
+	}
+	return NULL;
 }

@@ -34,6 +34,74 @@ struct lease *lease_find(struct sandbox_core *core, const char *id)
 	return map_get_str(&core->lease_map, id);
 }
 
+static struct lease *lease_of_node(const struct tree_node *n)
+{
+	return n ? container_of(n, struct lease, numbered) : NULL;
+}
+
+static int lease_by_number(const struct tree_node *a, const struct tree_node *b)
+{
+	return lease_of_node(a)->number < lease_of_node(b)->number ? -1 : 1;
+}
+
+static int lease_place(const struct tree_node *n, const void *place)
+{
+	return lease_of_node(n)->number <= *(const uint64_t *)place ? -1 : 1;
+}
+
+struct lease *lease_above(const struct sandbox_core *core, uint64_t number)
+{
+	return lease_of_node(tree_at(&core->lease_tree, lease_place, &number));
+}
+
+struct lease *lease_next(const struct lease *x)
+{
+	return lease_of_node(tree_next(&x->numbered));
+}
+
+unsigned lease_count(const struct sandbox_core *core, uid_t uid)
+{
+	return (unsigned)(uintptr_t)map_get_u64(&core->lease_counts, uid);
+}
+
+static int set_count(struct sandbox_core *core, uid_t uid, unsigned n)
+{
+	if (n)
+		return map_put_u64(&core->lease_counts, uid, (void *)(uintptr_t)n);
+	(void)map_del_u64(&core->lease_counts, uid);
+	return 0;
+}
+
+/* In the table, by number, counted. */
+static int lease_enter(struct lease *x)
+{
+	struct sandbox_core *core = x->core;
+	int r = map_put_str(&core->lease_map, x->id, x);
+
+	if (r < 0)
+		return r;
+	r = set_count(core, x->uid, lease_count(core, x->uid) + 1);
+	if (r < 0) {
+		(void)map_del_str(&core->lease_map, x->id);
+		return r;
+	}
+	x->number = ++core->lease_number;
+	list_add_tail(&core->leases, &x->node);
+	tree_insert(&core->lease_tree, &x->numbered, lease_by_number);
+	return 0;
+}
+
+/* Its uid has a place in the counts, so no memory is asked for. */
+static void lease_leave(struct lease *x)
+{
+	struct sandbox_core *core = x->core;
+
+	(void)map_del_str(&core->lease_map, x->id);
+	(void)!set_count(core, x->uid, lease_count(core, x->uid) - 1);
+	list_del(&x->node);
+	tree_del(&core->lease_tree, &x->numbered);
+}
+
 struct lease *lease_of_process(struct sandbox *b, const struct holder *h)
 {
 	list_for_each(n, &b->leases) {
@@ -69,8 +137,7 @@ static void forget(struct lease *x)
 {
 	must(!x->sandbox && !x->held);
 	timer_clear(&x->timer);
-	(void)map_del_str(&x->core->lease_map, x->id);
-	list_del(&x->node);
+	lease_leave(x);
 	loop_bury(x->core->loop, &x->grave, lease_free, x);
 }
 
@@ -89,21 +156,23 @@ static int insert(struct sandbox_core *core, const char *id, uid_t uid, struct l
 	timer_init(&x->timer, core->loop, lease_on_timer, x);
 	(void)str_copy(x->id, sizeof(x->id), id);
 	if (text_set(&x->sandbox_id, "") < 0 || text_set(&x->label, "") < 0 ||
-	    map_put_str(&core->lease_map, x->id, x) < 0) {
+	    lease_enter(x) < 0) {
 		lease_free(x);
 		return -ENOMEM;
 	}
-	x->number = ++core->lease_number;
-	list_add_tail(&core->leases, &x->node);
 	*ret = x;
 	return 0;
 }
 
 static void count_in(struct lease *x, struct sandbox *b)
 {
+	struct list *at = b->leases.prev;
+
 	x->sandbox = b;
-	list_add_tail(&b->leases, &x->sandbox_node);
-	b->n_leases++;
+	while (at != &b->leases && list_entry(at, struct lease, sandbox_node)->number > x->number)
+		at = at->prev;
+	list_add_head(at, &x->sandbox_node);
+	index_lease(b, 1);
 	extend_count_again(b->account);
 	b->released_at_ms = 0;
 }
@@ -115,8 +184,7 @@ static void count_out(struct lease *x)
 
 	x->sandbox = NULL;
 	list_del(&x->sandbox_node);
-	must(b->n_leases);
-	b->n_leases--;
+	index_lease(b, -1);
 	b->used_at_ms = (int64_t)clock_boot_ms();
 	if (!b->n_leases)
 		b->released_at_ms = b->used_at_ms;
@@ -501,8 +569,7 @@ void lease_free_all(struct sandbox_core *core)
 			count_out(x);
 		drop_holder(x);
 		timer_clear(&x->timer);
-		(void)map_del_str(&core->lease_map, x->id);
-		list_del(&x->node);
+		lease_leave(x);
 		lease_free(x);
 	}
 }

@@ -13,6 +13,7 @@
 #include "daemon/sandbox/sandbox.h"
 #include "daemon/store/row.h"
 #include "proto/base/list.h"
+#include "proto/base/tree.h"
 
 struct sandbox;
 struct holder;
@@ -34,6 +35,7 @@ struct lease {
 	uint32_t magic;
 	enum lease_state state;
 	struct list node;		/* in core->leases, by number */
+	struct tree_node numbered;	/* in core->lease_tree */
 	struct list sandbox_node, holder_node;
 	struct sandbox_core *core;
 	struct sandbox *sandbox;		/* NULL when it has ended */
@@ -79,6 +81,10 @@ void lease_end(struct lease *x, const char *why);
 /* The sandbox is gone: so are its leases; streams are told. */
 void lease_sandbox_gone(struct sandbox_core *core, struct sandbox *b, struct store_tx *t);
 struct lease *lease_find(struct sandbox_core *core, const char *id);
+/* The first one of a number above this; NULL = there is none. */
+struct lease *lease_above(const struct sandbox_core *core, uint64_t number);
+struct lease *lease_next(const struct lease *x);	/* by number; NULL = the end */
+unsigned lease_count(const struct sandbox_core *core, uid_t uid);	/* those that are remembered, too */
 struct lease *lease_of_process(struct sandbox *b, const struct holder *h);
 void lease_view(const struct lease *x, struct sandbox_lease *ret);
 /* We stop: streams are told so, and their leases wait for them. */

@@ -93,7 +93,7 @@ static void load_request(const struct row_request *r, void *user)
 	if (!method)
 		return;
 	if (core_need_request(ld->core, r->uid, method, r->request_id, &q) < 0 ||
-	    text_set(&q->object, r->object) < 0 || text_set(&q->req_tag, r->req_tag) < 0) {
+	    text_set(&q->object, r->object) < 0 || index_request_set_tag(ld->core, q, r->req_tag) < 0) {
 		ld->err = -ENOMEM;
 		return;
 	}

@@ -355,8 +355,10 @@ static void learn_listed(struct learner *l, struct sandbox *b, const struct clou
 {
 	struct pairs p = { 0 };
 
-	if (s->started_at_ms)
-		LEARN(l, b->started_at_ms, s->started_at_ms);
+	if (s->started_at_ms && s->started_at_ms != b->started_at_ms) {
+		index_set_started(b, s->started_at_ms);
+		l->changed = true;
+	}
 	if (s->end_at_ms)
 		LEARN(l, b->end_at_ms, s->end_at_ms);
 	if (s->cpu_count)

@@ -61,7 +61,7 @@ struct sandbox {
 	struct policy policy;
 	uint32_t timeout_s;		/* what its user last asked for; 0 = unknown */
 
-	struct list leases;		/* those that count: lease.sandbox_node */
+	struct list leases;		/* those that count, by number: lease.sandbox_node */
 	uint32_t n_leases, n_commands;
 	/* BOOTTIME, 0 = never; negative where it was before the boot */
 	int64_t released_at_ms, used_at_ms, command_ended_at_ms, unclaimed_boot_ms;

@@ -243,7 +243,7 @@ struct sandbox_page {
 	const struct sandbox_view *sandboxes;
 	size_t n;
 	const char *next_page_token;	/* "" = the end */
-	size_t n_running;		/* of all that match, on whatever page */
+	size_t n_running;		/* with count_running: of all that match, on whatever page */
 	uint64_t question;		/* what its tokens are for: rules/page.h */
 	enum sandbox_source source;
 	int64_t as_of_ms;

@@ -494,8 +494,32 @@ void sync_stop(struct sandbox_core *core)
 	core->sync = NULL;
 }
 
+static void count_owner(const struct owner *o, struct sandbox_core_counts *ret)
+{
+	ret->leases += o->leases;
+	for (unsigned i = 0; i < ARRAY_SIZE(o->by_state); i++) {
+		switch ((enum sandbox_state)i) {
+		case SANDBOX_RUNNING:
+			ret->running += o->by_state[i];
+			break;
+		case SANDBOX_PAUSED:
+			ret->paused += o->by_state[i];
+			break;
+		case SANDBOX_GONE:
+			ret->gone += o->by_state[i];
+			break;
+		default:
+			ret->other += o->by_state[i];
+			break;
+		}
+	}
+}
+
 void sandbox_core_count(const struct sandbox_core *core, uid_t uid, struct sandbox_core_counts *ret)
 {
+	const struct owner *o;
+	size_t pos = 0;
+
 	*ret = (struct sandbox_core_counts){
 		.reconciled_at_ms = core->sync->reconciled_at_ms,
 		.reconcile_skipped = core->sync->skipped,
@@ -506,27 +530,16 @@ void sandbox_core_count(const struct sandbox_core *core, uid_t uid, struct sandb
 		.doubt_text = core->doubt_text,
 		.doubt_at_ms = core->doubt_at_ms,
 	};
-	list_for_each(i, &core->sandboxes) {
-		const struct sandbox *b = list_entry(i, struct sandbox, node);
-
-		if (uid != (uid_t)-1 && b->uid != uid)
-			continue;
-		ret->leases += b->n_leases;
-		switch (b->state) {
-		case SANDBOX_RUNNING:
-			ret->running++;
-			break;
-		case SANDBOX_PAUSED:
-			ret->paused++;
-			break;
-		case SANDBOX_GONE:
-			ret->gone++;
-			break;
-		default:
-			ret->other++;
-			break;
-		}
-	}
 	list_for_each(i, &core->attempts)
 		ret->intents++;
+	if (uid == (uid_t)-1) {
+		while ((o = map_next(&core->owner_map, &pos)))
+			count_owner(o, ret);
+		return;
+	}
+	for (size_t i = 0; i < core->n_accounts; i++) {
+		o = index_owner(core, &core->accounts[i], uid);
+		if (o)
+			count_owner(o, ret);
+	}
 }

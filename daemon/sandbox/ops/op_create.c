@@ -278,7 +278,7 @@ static void answer_named(struct sandbox_op *op, struct sandbox *b)
 		return;
 	}
 	if (core_need_request(op->core, op->who.uid, REQUEST_CREATE, a->c.request_id, &q) < 0 ||
-	    text_set(&q->object, b->id) < 0 || text_set(&q->req_tag, b->id) < 0 ||
+	    text_set(&q->object, b->id) < 0 || index_request_set_tag(op->core, q, b->id) < 0 ||
 	    store_tx_new(op->core->store, &t) < 0) {
 		op_fail_errno(op, -ENOMEM);
 		return;

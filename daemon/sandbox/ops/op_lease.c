@@ -106,15 +106,6 @@ static void on_taken(struct sandbox_op *op, const struct status *st)
 		lease_end(x, "no stream took it");
 }
 
-static unsigned count_of(const struct sandbox_core *core, uid_t uid)
-{
-	unsigned n = 0;
-
-	list_for_each(i, &core->leases)
-		n += list_entry(i, struct lease, node)->uid == uid;
-	return n;
-}
-
 static bool may_take(struct sandbox_op *op, struct sandbox *b, struct lease **ret_again,
 		     struct status *st)
 {
@@ -134,7 +125,7 @@ static bool may_take(struct sandbox_op *op, struct sandbox *b, struct lease **re
 		status_field(st, "lease_id", "is a lease on sandbox %s", (*ret_again)->sandbox_id);
 		return false;
 	}
-	if (count_of(op->core, op->who.uid) < LEASES_PER_UID)
+	if (lease_count(op->core, op->who.uid) < LEASES_PER_UID)
 		return extend_admits(b->account, b, st);
 	status_set(st, R_QUOTA_UID, "uid %u holds %u leases already", op->who.uid, LEASES_PER_UID);
 	return false;
@@ -393,11 +384,28 @@ static void fail_leases(struct sandbox_op *op, const struct status *st)
 	op_end_leases(op, st, NULL);
 }
 
-static bool is_listed(const struct sandbox_op *op, const struct lease *x, const struct sandbox *only)
+static bool is_listed(const struct sandbox_op *op, const struct lease *x)
 {
-	if (x->state == LEASE_ENDED || (only && x->sandbox != only))
-		return false;
-	return only || grant_row(&op->who, x->uid) == GRANT_OK || x->sandbox->uid == op->who.uid;
+	return x->state != LEASE_ENDED && (grant_row(&op->who, x->uid) == GRANT_OK || x->sandbox->uid == op->who.uid);
+}
+
+/* The next lease of a sandbox above a number. */
+static struct lease *next_on(const struct sandbox *only, uint64_t after)
+{
+	list_for_each(n, &only->leases) {
+		struct lease *x = list_entry(n, struct lease, sandbox_node);
+
+		if (x->number > after)
+			return x;
+	}
+	return NULL;
+}
+
+static struct lease *behind(const struct lease *x, const struct sandbox *only)
+{
+	if (!only)
+		return lease_next(x);
+	return x->sandbox_node.next == &only->leases ? NULL : list_entry(x->sandbox_node.next, struct lease, sandbox_node);
 }
 
 static void answer_list(struct sandbox_op *op, const struct sandbox *only, uint32_t size,
@@ -413,10 +421,8 @@ static void answer_list(struct sandbox_op *op, const struct sandbox *only, uint3
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	list_for_each(n, &op->core->leases) {
-		struct lease *x = list_entry(n, struct lease, node);
-
-		if (x->number <= after || !is_listed(op, x, only))
+	for (struct lease *x = only ? next_on(only, after) : lease_above(op->core, after); x; x = behind(x, only)) {
+		if (!only && !is_listed(op, x))
 			continue;
 		if (page.n == size) {
 			snprintf(token, sizeof(token), "%llu", (unsigned long long)last);

@@ -38,6 +38,7 @@ static void op_list_fini_args(void *args)
 
 /* --- the rows of a page --- */
 
+/* Those of the page, one more if there are more, and strangers. */
 struct picked {
 	struct sandbox **v;
 	size_t n;
@@ -62,18 +63,29 @@ static bool is_asked_for(const struct args *a, const struct sandbox *b)
 	return !a->q.only;
 }
 
-static void pick(struct sandbox_op *op, struct picked *p, struct sandbox *b)
+static bool matches(const struct args *a, const struct sandbox *b)
 {
-	struct args *a = op->args;
 	struct sandbox_view view;
-	int order;
 
 	sandbox_view(b, SANDBOX_FROM_CACHE, &view);
-	if (!page_matches(&a->q, &view) || !is_asked_for(a, b))
+	return page_matches(&a->q, &view);
+}
+
+/* Behind the place at which the page begins. */
+static bool is_behind(const struct args *a, const struct sandbox *b)
+{
+	int order = page_cmp(b->started_at_ms, b->id, a->after.started_at_ms, a->after.id);
+
+	return a->from_start || (a->q.ascending ? order < 0 : order > 0);
+}
+
+/* It is not in the order of the index: it counts, and it is picked wherever it belongs. */
+static void pick(const struct args *a, struct picked *p, struct sandbox *b)
+{
+	if (!matches(a, b))
 		return;
 	p->n_running += b->state == SANDBOX_RUNNING;
-	order = page_cmp(b->started_at_ms, b->id, a->after.started_at_ms, a->after.id);
-	if (a->from_start || (a->q.ascending ? order < 0 : order > 0))
+	if (is_behind(a, b))
 		p->v[p->n++] = b;
 }
 
@@ -97,26 +109,82 @@ static int pick_stranger(struct sandbox_op *op, struct picked *p, const struct c
 	p->strangers[p->n_strangers++] = b;
 	b->uid = op->who.uid;
 	core_policy_default(op->core, op->who.uid, s->template_id, &b->policy);
-	pick(op, p, b);
+	if (is_asked_for(op->args, b))
+		pick(op->args, p, b);
 	return 0;
+}
+
+static bool is_named_before(const struct args *a, size_t i)
+{
+	for (size_t k = 0; k < i; k++)
+		if (str_eq(a->only.v[k], a->only.v[i]))
+			return true;
+	return false;
+}
+
+static void pick_named(struct sandbox_op *op, struct picked *p)
+{
+	const struct args *a = op->args;
+
+	for (size_t i = 0; i < a->only.n; i++) {
+		struct sandbox *b = core_find(op->core, op->account, a->only.v[i]);
+
+		if (b && (a->q.all_owners || b->uid == op->who.uid) && !is_named_before(a, i))
+			pick(a, p, b);
+	}
+}
+
+/* Is all that runs asked for? Then it was counted when it began to. */
+static bool is_every_running(const struct args *a)
+{
+	return !a->q.n_metadata && str_is_empty(a->q.template_id) && !a->q.started_after_ms;
+}
+
+static size_t count_running(const struct sandbox_op *op, const struct index_walk *w)
+{
+	const struct args *a = op->args;
+	size_t n = 0;
+
+	if (w->owner && is_every_running(a))
+		return !a->q.states || a->q.states & BIT(SANDBOX_RUNNING) ? w->owner->by_state[SANDBOX_RUNNING] : 0;
+	for (struct sandbox *b = index_behind(w, NULL); b; b = index_next(w, b))
+		n += b->state == SANDBOX_RUNNING && matches(a, b);
+	return n;
+}
+
+static void pick_in_order(struct sandbox_op *op, struct picked *p)
+{
+	const struct args *a = op->args;
+	struct index_walk w = { .account = op->account, .is_reverse = a->q.ascending };
+
+	if (!a->q.all_owners) {
+		w.owner = index_owner(op->core, op->account, op->who.uid);
+		if (!w.owner)
+			return;
+	}
+	if (a->q.count_running)
+		p->n_running += count_running(op, &w);
+	for (struct sandbox *b = index_behind(&w, a->from_start ? NULL : &a->after);
+	     b && p->n <= a->page_size; b = index_next(&w, b))
+		if (matches(a, b))
+			p->v[p->n++] = b;
 }
 
 static int pick_all(struct sandbox_op *op, const struct cloud_list *list, struct picked *p)
 {
 	struct args *a = op->args;
 	size_t n_list = a->q.all_hosts && list ? list->n : 0;
+	size_t n_ours = a->q.only ? a->only.n : (size_t)a->page_size + 1;
 	int r = 0;
 
-	p->v = calloc(map_size(&op->core->sandbox_map) + n_list + 1, sizeof(struct sandbox *));
+	p->v = calloc(n_ours + n_list, sizeof(struct sandbox *));
 	p->strangers = calloc(n_list + 1, sizeof(struct sandbox *));
 	if (!p->v || !p->strangers)
 		return -ENOMEM;
-	list_for_each(i, &op->core->sandboxes) {
-		struct sandbox *b = list_entry(i, struct sandbox, node);
-
-		if (b->account == op->account && (a->q.all_owners || b->uid == op->who.uid))
-			pick(op, p, b);
-	}
+	if (a->q.only)
+		pick_named(op, p);
+	else
+		pick_in_order(op, p);
 	for (size_t i = 0; i < n_list && !r; i++)
 		r = pick_stranger(op, p, list->v[i]);
 	return r;
@@ -149,7 +217,8 @@ static void op_list_answer(struct sandbox_op *op, const struct cloud_list *list,
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	qsort(p.v, p.n, sizeof(struct sandbox *), a->q.ascending ? in_reverse : in_order);
+	if (a->q.only || p.n_strangers)
+		qsort(p.v, p.n, sizeof(struct sandbox *), a->q.ascending ? in_reverse : in_order);
 	page.n_running = p.n_running;
 	page.n = MIN(p.n, (size_t)a->page_size);
 	views = calloc(page.n + 1, sizeof(*views));

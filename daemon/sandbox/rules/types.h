@@ -86,6 +86,7 @@ struct sandbox_list {
 	uint32_t page_size;		/* 0 = 100; at most 1000 */
 	const char *page_token;		/* NULL or "" = from the start */
 	bool cached, all_owners, all_hosts;
+	bool count_running;		/* sandbox_page.n_running is wanted, which may take a walk over all that match */
 	bool ascending;			/* the oldest first; then pages go by place */
 	int64_t started_after_ms;	/* or at that moment; 0 = whenever */
 	const char *place_id;		/* behind the place of this one, which may be gone; NULL or "" = by page_token */

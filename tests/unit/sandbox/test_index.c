@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "daemon/sandbox/core.h"
+#include "daemon/sandbox/rules/page.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
 #include "tests/lib/test.h"
@@ -58,6 +59,7 @@ static void add_one(struct world *w, unsigned number)
 	CHECK(!text_set(&b->req_tag, tag_texts[rng_below(&w->rng, ARRAY_SIZE(tag_texts))]));
 	b->seq = rng_below(&w->rng, 4);
 	b->uid = (uid_t)rng_below(&w->rng, 4);
+	index_set_started(b, (int64_t)rng_below(&w->rng, 8));
 	sandbox_set_state(b, SANDBOX_RUNNING);
 	CHECK(!core_insert(&w->core, b));
 	CHECK(core_insert(&w->core, b) < 0);
@@ -127,6 +129,89 @@ static void check_counts(struct world *w)
 	}
 }
 
+static void check_owner(struct world *w, const struct account *a, uid_t uid)
+{
+	const struct owner *o = index_owner(&w->core, a, uid);
+	uint32_t running = 0, gone = 0, leases = 0;
+
+	list_for_each(i, &w->core.sandboxes) {
+		struct sandbox *x = list_entry(i, struct sandbox, node);
+		bool is_its = x->account == a && x->uid == uid;
+
+		running += is_its && x->state == SANDBOX_RUNNING;
+		gone += is_its && x->state == SANDBOX_GONE;
+		leases += is_its ? x->n_leases : 0;
+	}
+	CHECK((o != NULL) == (running + gone > 0));
+	CHECK_INT(o ? o->by_state[SANDBOX_RUNNING] : 0, running);
+	CHECK_INT(o ? o->by_state[SANDBOX_GONE] : 0, gone);
+	CHECK_INT(o ? o->leases : 0, leases);
+}
+
+/* From every place, in either direction: those behind it, in the order of pages. */
+static void check_walk(struct world *w, const struct index_walk *walk)
+{
+	const char *const ids[] = { "", "i15", "i3", "z" };
+
+	for (int64_t at = -1; at < 9; at++) {
+		struct page_place place = { .started_at_ms = at };
+		struct sandbox *b, *before = NULL;
+		size_t want = 0, have = 0;
+
+		(void)str_copy(place.id, sizeof(place.id), ids[rng_below(&w->rng, ARRAY_SIZE(ids))]);
+		list_for_each(i, &w->core.sandboxes) {
+			struct sandbox *x = list_entry(i, struct sandbox, node);
+			int order = page_cmp(x->started_at_ms, x->id, at, place.id);
+
+			want += x->account == walk->account && (!walk->owner || x->uid == walk->owner->uid) &&
+				(at < 0 || (walk->is_reverse ? order < 0 : order > 0));
+		}
+		for (b = index_behind(walk, at < 0 ? NULL : &place); b; b = index_next(walk, b)) {
+			int order = before ? page_cmp(before->started_at_ms, before->id, b->started_at_ms, b->id) : 0;
+
+			CHECK(!before || (walk->is_reverse ? order > 0 : order < 0));
+			CHECK(b->account == walk->account && (!walk->owner || b->uid == walk->owner->uid));
+			before = b;
+			have++;
+		}
+		CHECK_INT(have, want);
+	}
+}
+
+static void check_owners(struct world *w)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct index_walk walk = { .account = &w->accounts[i], .is_reverse = rng_below(&w->rng, 2) };
+
+		check_walk(w, &walk);
+		for (uid_t uid = 0; uid < 4; uid++) {
+			check_owner(w, &w->accounts[i], uid);
+			walk.owner = index_owner(&w->core, &w->accounts[i], uid);
+			if (walk.owner)
+				check_walk(w, &walk);
+		}
+	}
+}
+
+static void change_one(struct world *w, struct sandbox *b)
+{
+	switch (rng_below(&w->rng, 4)) {
+	case 0:
+		CHECK(!index_set_owner(b, (uid_t)rng_below(&w->rng, 4)));
+		break;
+	case 1:
+		index_set_started(b, (int64_t)rng_below(&w->rng, 8));
+		break;
+	case 2:
+		index_lease(b, 1);
+		break;
+	default:
+		if (b->n_leases)
+			index_lease(b, -1);
+		break;
+	}
+}
+
 TEST(finds_what_a_walk_finds)
 {
 	struct world w;
@@ -136,7 +221,7 @@ TEST(finds_what_a_walk_finds)
 		world_init(&w, seed);
 		n = 0;
 		for (unsigned step = 0; step < 300; step++) {
-			switch (n ? rng_below(&w.rng, 6) : 0) {
+			switch (n ? rng_below(&w.rng, 8) : 0) {
 			case 0:
 			case 1:
 			case 2:
@@ -151,18 +236,21 @@ TEST(finds_what_a_walk_finds)
 				sandbox_set_state(any(&w, n), SANDBOX_GONE);
 				break;
 			default:
-				index_set_owner(any(&w, n), (uid_t)rng_below(&w.rng, 4));
+				change_one(&w, any(&w, n));
 				break;
 			}
 			check_tags(&w);
 			check_numbers(&w);
 			check_counts(&w);
+			check_owners(&w);
 		}
 		while (n--)
 			drop_one(&w, any(&w, n + 1));
 		check_counts(&w);
 		CHECK_INT(map_size(&w.core.tag_map), 0);
 		CHECK_INT(map_size(&w.core.seq_map), 0);
+		CHECK_INT(map_size(&w.core.owner_map), 0);
+		map_fini(&w.core.owner_map);
 		map_fini(&w.core.tag_map);
 		map_fini(&w.core.seq_map);
 		map_fini(&w.core.sandbox_map);

@@ -566,7 +566,7 @@ TEST(others_rows_do_not_exist)
 /* In the cloud's own ways: by place, in either order, from a moment on, and some of them only. */
 TEST(list_in_the_clouds_ways)
 {
-	struct sandbox_list q = { .page_size = 2, .ascending = true };
+	struct sandbox_list q = { .page_size = 2, .ascending = true, .count_running = true };
 	struct cloud_strs only = { 0 };
 	struct fake_sandbox *v;
 	struct create c;
@@ -595,15 +595,18 @@ TEST(list_in_the_clouds_ways)
 	a = do_list(&w, &alice, q);
 	CHECK_INT(a.n, 1);
 	CHECK_STR(a.ids[0], v[0].id);
-	q = (struct sandbox_list){ .started_after_ms = v[3].started_at_ms };
+	q = (struct sandbox_list){ .started_after_ms = v[3].started_at_ms, .count_running = true };
 	a = do_list(&w, &alice, q);
 	CHECK_INT(a.n, 2);
 	CHECK_INT(a.n_running, 2);
 	CHECK(!cloud_strs_add(&only, v[2].id) && !cloud_strs_add(&only, "inosuch"));
-	q = (struct sandbox_list){ .only = &only };
+	CHECK(!cloud_strs_add(&only, v[3].id) && !cloud_strs_add(&only, v[2].id));
+	q = (struct sandbox_list){ .only = &only, .count_running = true };
 	a = do_list(&w, &alice, q);
-	CHECK_INT(a.n, 1);
-	CHECK_STR(a.ids[0], v[2].id);
+	CHECK_INT(a.n, 2);
+	CHECK_INT(a.n_running, 2);
+	CHECK_STR(a.ids[0], v[3].id);
+	CHECK_STR(a.ids[1], v[2].id);
 	cloud_strs_fini(&only);
 	world_free(&w);
 }
