@@ -130,6 +130,8 @@ struct cloud_ask {
 	bool background;	/* housekeeping: after every user's call */
 	bool proves_key;	/* goes with a key that is not trusted, too */
 	cloud_done_fn *done;
+	/* Called before each attempt's first byte; -errno: it is not sent. NULL = none. Never ends the call. */
+	int (*sending)(void *user);
 	void *user;
 };
 

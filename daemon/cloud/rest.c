@@ -212,6 +212,13 @@ static bool is_held_back(struct cloud_call *c)
 	return true;
 }
 
+static int rest_sending(void *call)
+{
+	struct cloud_call *c = call;
+
+	return c->ask.sending(c->ask.user);
+}
+
 static void call_send(struct cloud_call *c)
 {
 	struct cloud *cloud = c->cloud;
@@ -245,6 +252,7 @@ static void call_send(struct cloud_call *c)
 			.n_body = c->n_body,
 			.idempotent = !fault_makes_one(c->op),
 			.deadline_ms = c->deadline_ms,
+			.sending = c->ask.sending ? rest_sending : NULL,
 			.on_ready = rest_on_ready,
 			.user = c,
 		});

@@ -174,14 +174,16 @@ static int take_socket(struct app *a)
 
 static int open_store(struct app *a)
 {
+	char boot[PROCESS_BOOT_MAX];
 	struct store_options o = { .loop = a->loop, .state_dir = a->state_dir,
 				   .now_wall_ms = clock_wall_ms(),
-				   .no_clone_check = !number(a, "daemon", "clone_check") };
+				   .no_clone_check = !number(a, "daemon", "clone_check"), .boot = boot };
 	struct start_extension *more_time;
 	enum store_open_result r;
 
 	if (start_extension_begin(a->notify, START_EXTENSION_EVERY_MS, &more_time) < 0)
 		return out_of_memory();
+	process_boot(boot);
 	r = store_open(&o, &a->store_report, &a->store);
 	start_extension_end(more_time);
 	if (r == STORE_OPENED)

@@ -208,6 +208,13 @@ void attempt_post(struct attempt *a)
 	}
 }
 
+int attempt_sending(void *attempt)
+{
+	struct attempt *a = attempt_from(attempt);
+
+	return store_put_sent(a->core->store, a->seq);
+}
+
 /* --- record --- */
 
 static void on_record_timer(struct timer *t, void *user)
@@ -440,6 +447,29 @@ void attempt_resolve(struct attempt *a)
 			     attempt_resolve_timer);
 	else
 		close_unknown(a);
+}
+
+/* What takes the place of a sandbox has no caller who would repeat it: its end is left to the lists. */
+void attempt_take_up(struct attempt *a)
+{
+	uint64_t sent_ms = 0, horizon_ms = a->core->resolve_horizon_ms;
+	struct status st;
+
+	switch (store_sent(a->core->store, a->seq, &sent_ms)) {
+	case SENT_NEVER:
+		if (a->alone)
+			break;
+		status_set_code(&st, CODE_UNAVAILABLE, "the daemon ended before the %s was sent", a->what);
+		attempt_end_without(a, &st, false);
+		return;
+	case SENT_MAYBE:
+		attempt_resolve(a);
+		a->resolve_until_ms = MIN(a->resolve_until_ms, MAX(sent_ms + horizon_ms, clock_boot_ms()));
+		return;
+	case SENT_UNKNOWN:
+		break;
+	}
+	attempt_resolve(a);
 }
 
 /* --- its callers --- */

@@ -115,10 +115,13 @@ void attempt_give_up(struct attempt *a);
 void attempt_wait(struct attempt *a, uint64_t wait_ms, timer_fn *fn);	/* a as user */
 bool attempt_nobody_waits(struct attempt *a);	/* then it has ended */
 void attempt_post(struct attempt *a);
+int attempt_sending(void *attempt);	/* cloud_ask.sending of its post */
 void attempt_post_after(struct attempt *a, uint64_t wait_ms, const struct status *why);
 void attempt_posted(struct attempt *a, struct cloud_result *r);
 /* False: it could not be written and will be tried again. */
 bool attempt_recorded(struct attempt *a, const struct status *st);
+/* After a restart: it is resolved, or ends at once where nothing of it can have been sent. */
+void attempt_take_up(struct attempt *a);
 void attempt_resolve(struct attempt *a);
 void attempt_resolve_timer(struct timer *t, void *user);	/* attempt_resolve() for attempt_wait() */
 void attempt_listed(struct attempt *a, struct cloud_result *r);

@@ -374,7 +374,7 @@ static void copy_take(struct attempt *a, struct cloud_result *r)
 static struct cloud_call *copy_post(struct attempt *a)
 {
 	/* The caller's deadline ends the caller's waiting, not this: once sent it is worth reading. */
-	struct cloud_ask ask = { .uid = a->uid, .done = on_posted, .user = a };
+	struct cloud_ask ask = { .uid = a->uid, .done = on_posted, .sending = attempt_sending, .user = a };
 	struct copy *c = copy_from(a);
 	struct cloud_call *call;
 
@@ -570,6 +570,6 @@ int copy_take_up(struct sandbox_core *core, const struct row_copy *r)
 	}
 	log_info("copy_taken_up", "what=%s seq=%llu sandbox=%s uid=%u", kind->what,
 		 (unsigned long long)c->att.seq, c->att.source, c->att.uid);
-	attempt_resolve(&c->att);
+	attempt_take_up(&c->att);
 	return 0;
 }

@@ -156,7 +156,7 @@ static struct cloud_call *create_post(struct attempt *a)
 	const struct creation *c = creation_from(a);
 	struct cloud_create what = c->what;
 	/* The caller's deadline ends the caller's waiting, not this: once sent it is worth reading. */
-	struct cloud_ask ask = { .uid = a->uid, .done = on_posted, .user = a };
+	struct cloud_ask ask = { .uid = a->uid, .done = on_posted, .sending = attempt_sending, .user = a };
 	struct cloud_call *call;
 
 	what.timeout_s = life_of(c);
@@ -595,6 +595,6 @@ int creation_take_up(struct sandbox_core *core, const struct row_intent *r)
 	}
 	log_info("intent_taken_up", "seq=%llu uid=%u req=%s", (unsigned long long)c->att.seq, c->att.uid,
 		 c->att.req_tag);
-	attempt_resolve(&c->att);
+	attempt_take_up(&c->att);
 	return 0;
 }

@@ -257,6 +257,7 @@ int core_load(struct sandbox_core *core)
 	nameless(core);
 	take_up_intents(&ld);
 	take_up_copies(&ld);
+	store_forget_sent(core->store);
 	if (ld.err)
 		return ld.err;
 	orphaned_requests(core);

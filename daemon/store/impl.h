@@ -12,6 +12,7 @@
 #include "daemon/store/db.h"
 #include "daemon/store/dir.h"
 #include "daemon/store/hostid.h"
+#include "daemon/store/sent.h"
 #include "daemon/store/store.h"
 
 #define STORE_MAGIC	0x53746f72u
@@ -27,6 +28,7 @@ struct store {
 	uint64_t next;		/* the number given next */
 	uint64_t reserved;	/* durable: every number given is <= this */
 	uint64_t first, recorded;	/* of this run; the highest that the rows knew at its start */
+	struct sent sent;
 	bool reserving, muted, closing;
 	enum store_doubt doubt;
 	struct status health;

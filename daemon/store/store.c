@@ -15,6 +15,7 @@
 
 #include "daemon/common/obs/log.h"
 #include "daemon/store/recover.h"
+#include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
@@ -139,6 +140,8 @@ static int open_all(struct store *s, const struct store_options *o, struct store
 	complete_hostid(s);
 	load_incarnation(s);
 	reserve_first_block(s);
+	sent_open(&s->sent, s->dir.fd, s->host, o->boot ? o->boot : "",
+		  s->doubt == STORE_SURE && !report->was_host[0], s->next);
 	return 0;
 }
 
@@ -155,6 +158,7 @@ enum store_open_result store_open(const struct store_options *o, struct store_re
 	}
 	s->magic = STORE_MAGIC;
 	s->loop = o->loop;
+	s->sent = SENT_NULL;
 	timer_init(&s->backup_timer, o->loop, writer_on_backup_timer, s);
 	r = open_all(s, o, ret_report);
 	if (r) {
@@ -184,6 +188,7 @@ struct store *store_close(struct store *s)
 	writer_finish(s);
 	timer_clear(&s->backup_timer);	/* the last commits may have set it */
 	db_close(&s->db);
+	sent_close(&s->sent);
 	state_dir_close(&s->dir);
 	s->magic = 0;
 	free(s);
@@ -274,6 +279,21 @@ bool store_gave_seq(const struct store *s, uint64_t seq)
 bool store_knows_seq(const struct store *s, uint64_t seq)
 {
 	return seq <= s->recorded || store_gave_seq(s, seq);
+}
+
+int store_put_sent(struct store *s, uint64_t seq)
+{
+	return sent_put(&s->sent, seq, clock_boot_ms(), s->next);
+}
+
+enum sent_known store_sent(const struct store *s, uint64_t seq, uint64_t *ret_at_ms)
+{
+	return sent_find(&s->sent, seq, ret_at_ms);
+}
+
+void store_forget_sent(struct store *s)
+{
+	sent_forget(&s->sent);
 }
 
 void store_seen_seq(struct store *s, uint64_t seq)

@@ -7,7 +7,7 @@
  *
  * STATE/ holds: lock (flock of the running daemon, its pid inside), agentboxd.db (0600), backup.db (its
  * second copy, at most a minute behind), host-id (host id and highest sequence; outside the database on
- * purpose: it survives the loss of it).
+ * purpose: it survives the loss of it), sent (whose requests may have left: sent.h).
  */
 #ifndef AB_DAEMON_STORE_STORE_H
 #define AB_DAEMON_STORE_STORE_H
@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "daemon/store/row.h"
+#include "daemon/store/sent.h"
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 
@@ -35,6 +36,7 @@ struct store_options {
 	const char *state_dir;	/* made 0700 if missing */
 	int64_t now_wall_ms;	/* names of files that are moved aside */
 	bool no_clone_check;	/* the directory may come from elsewhere and is ours all the same */
+	const char *boot;	/* the machine's (process_boot()); NULL or "": of what was not sent nothing is proven */
 };
 
 /* What the rows are worth; in the database as a number: never renumber. */
@@ -106,6 +108,11 @@ must_check int store_next_seq(struct store *s, uint64_t *ret);
 /* Was this number, on a sandbox without a row, given by what the rows remember or by this run? */
 bool store_knows_seq(const struct store *s, uint64_t seq);
 bool store_gave_seq(const struct store *s, uint64_t seq);	/* in this run */
+/* Before the first byte of an intent's request: what has no record was never sent. -errno: it must not be sent. */
+must_check int store_put_sent(struct store *s, uint64_t seq);
+/* Of an intent of an earlier run. *ret_at_ms with SENT_MAYBE: since when, BOOTTIME. */
+enum sent_known store_sent(const struct store *s, uint64_t seq, uint64_t *ret_at_ms);
+void store_forget_sent(struct store *s);	/* that is asked no more */
 /* Highest number that an adopted sandbox carries: ours go on above it (a restored backup). */
 void store_seen_seq(struct store *s, uint64_t seq);
 

@@ -135,6 +135,7 @@ struct pool_req {
 	uint64_t head_by_ms, deadline_ms;
 	enum pool_fate fate;
 	struct status failure;		/* while pending: of the last attempt */
+	int (*sending)(void *user);
 	void (*on_ready)(struct pool_req *r, void *user);
 	void *user;
 	struct timer timer;

@@ -364,7 +364,9 @@ int pool_req_send(struct pool_req *r, struct uconn *c)
 	int k;
 
 	must(r->queued && !r->x);
-	k = http_conn_request(c->c, &r->head, end, on_x_ready, r, &r->x);
+	k = r->sending ? r->sending(r->user) : 0;
+	if (k == 0)
+		k = http_conn_request(c->c, &r->head, end, on_x_ready, r, &r->x);
 	if (k < 0)
 		return k;
 	unqueue(r);
@@ -435,6 +437,7 @@ struct pool_req *pool_request(struct pool *p, const struct pool_ask *a)
 	r->idempotent = a->idempotent;
 	r->head_by_ms = a->head_by_ms;
 	r->deadline_ms = a->deadline_ms;
+	r->sending = a->sending;
 	r->on_ready = a->on_ready;
 	r->user = a->user;
 	if (a->body_mode == POOL_BODY_WHOLE && a->n_body) {

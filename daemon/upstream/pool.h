@@ -95,6 +95,8 @@ struct pool_ask {
 	const struct status *refused;	/* not NULL: it fails with this, unsent; copied */
 	uint64_t head_by_ms;		/* BOOTTIME: the answer's head must be there; 0 = no limit */
 	uint64_t deadline_ms;		/* the whole exchange must be over; 0 = no limit */
+	/* Called before each attempt, when it goes to a connection; -errno: it fails, unsent. NULL = none. Frees no request. */
+	int (*sending)(void *user);
 	void (*on_ready)(struct pool_req *r, void *user);
 	void *user;
 };

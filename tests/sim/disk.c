@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "tests/sim/sim.h"
@@ -53,6 +54,11 @@ static struct list unsynced;	/* in the file, in order; not yet on the disk */
 static uint64_t host_seq;
 static enum store_doubt doubt;
 static char host[24];
+/* STATE/sent. Nothing of it is synced. */
+static struct sent_record *sent;
+static size_t n_sent;
+static uint64_t sent_base;
+static char sent_boot[SENT_BOOT_MAX];
 
 static bool same_key(enum row_table t, const union row *a, const union row *b)
 {
@@ -415,6 +421,39 @@ void store_seen_seq(struct store *s, uint64_t seq)
 	s->next = MAX(s->next, seq + 1);
 }
 
+/* --- what was sent --- */
+
+static void sent_void(uint64_t base)
+{
+	free(sent);
+	sent = NULL;
+	n_sent = 0;
+	sent_base = base;
+	(void)str_copy(sent_boot, sizeof(sent_boot), W->boot_id);
+}
+
+int store_put_sent(struct store *s, uint64_t seq)
+{
+	sent = realloc(sent, (n_sent + 1) * sizeof(*sent));
+	must(sent);
+	sent[n_sent++] = (struct sent_record){ .seq = seq, .at_ms = clock_boot_ms() };
+	return 0;
+}
+
+enum sent_known store_sent(const struct store *s, uint64_t seq, uint64_t *ret_at_ms)
+{
+	for (size_t i = 0; i < n_sent; i++) {
+		*ret_at_ms = sent[i].at_ms;
+		if (sent[i].seq == seq)
+			return SENT_MAYBE;
+	}
+	return seq < sent_base ? SENT_UNKNOWN : SENT_NEVER;
+}
+
+void store_forget_sent(struct store *s)
+{
+}
+
 /* --- for the simulation --- */
 
 /* The database and its second copy: host-id is not in them. */
@@ -437,6 +476,7 @@ void disk_reset(uint64_t seed)
 	disk_lose();
 	doubt = STORE_SURE;
 	host_seq = 0;
+	sent_void(0);
 	snprintf(host, sizeof(host), "h%015llu", (unsigned long long)(seed % 1000000000000000ull));
 }
 
@@ -453,6 +493,8 @@ struct store *disk_open(void)
 	s->reserved = host_seq;
 	s->run = W->run_no;
 	s->doubt = doubt;
+	if (doubt != STORE_SURE || !str_eq(sent_boot, W->boot_id))
+		sent_void(s->next);
 	return s;
 }
 
@@ -478,6 +520,7 @@ struct store *disk_close(struct store *s, enum disk_loss loss)
 		}
 	}
 	if (loss == DISK_POWER) {
+		sent_boot[0] = '\0';
 		keep = 0;
 		list_for_each(n, &unsynced)
 			keep++;

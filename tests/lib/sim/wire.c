@@ -39,6 +39,7 @@ struct cloud_call {
 	struct cloud *cloud;
 	struct fake_request *q;	/* NULL: of a run that has crashed */
 	cloud_done_fn *done;
+	int (*sending)(void *user);
 	void *user;
 };
 
@@ -95,7 +96,7 @@ static void on_send(void *arg)
 	struct fake_request *q = arg;
 
 	if (!q->withdrawn && q->call)
-		q->sent = true;
+		q->sent = !q->call->sending || q->call->sending(q->call->user) == 0;
 	event_over(q);
 }
 
@@ -361,6 +362,7 @@ static struct cloud_call *call_new(struct cloud *c, enum fake_call what, const c
 	must(k);
 	k->cloud = c;
 	k->done = ask->done;
+	k->sending = ask->sending;
 	k->user = ask->user;
 	list_add_tail(&c->calls, &k->node);
 	if (sim_seam("cloud.call"))
@@ -481,7 +483,7 @@ void cloud_call_cancel(struct cloud_call *k)
 		return;
 	if (k->q) {
 		k->q->call = NULL;
-		if (!sim->dead && !k->q->sent)
+		if (!k->q->sent)	/* also in a crash: the mark that was not written proves it */
 			tell_over(k->q, CLOUD_UNSENT);
 	}
 	list_del(&k->node);

@@ -148,7 +148,7 @@ static inline void die_at(const char *point)
 static inline void world_start(struct world *w)
 {
 	struct sandbox_core_account accounts[] = { { .name = "default" }, { .name = "second" } };
-	struct store_options so = { .state_dir = world_dir, .now_wall_ms = clock_wall_ms() };
+	struct store_options so = { .state_dir = world_dir, .now_wall_ms = clock_wall_ms(), .boot = "one" };
 	struct sandbox_core_options o = {
 		.accounts = accounts,
 		.n_accounts = 1,
