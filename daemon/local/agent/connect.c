@@ -12,6 +12,7 @@
 #include "daemon/common/http/edge_reply.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/common/net/gz.h"
+#include "daemon/local/agent/envd.h"
 #include "daemon/local/agent/pbjson.h"
 #include "daemon/local/state/local.h"
 #include "proto/base/must.h"
@@ -575,10 +576,10 @@ const struct container_user *call_user(struct call *c)
 {
 	if (c->user.name[0])
 		return &c->user;
-	if (!container_user_lookup(c->s->container, CALL_DEFAULT_USER, &c->user))
+	if (!container_user_lookup(c->s->container, envd_default_user(c->s), &c->user))
 		return &c->user;
 	call_fail(c, CODE_UNAUTHENTICATED, "no user specified, and there is no \"%s\"",
-		  CALL_DEFAULT_USER);
+		  envd_default_user(c->s));
 	return NULL;
 }
 

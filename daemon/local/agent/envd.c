@@ -15,9 +15,17 @@
 
 #define MIB (1024 * 1024)
 
-char *envd_path(const struct container_user *u, const char *path)
+const char *envd_default_user(const struct sandbox *s)
+{
+	return s->run->user ? s->run->user : CALL_DEFAULT_USER;
+}
+
+static char *resolve(const struct sandbox *s, const struct container_user *u, const char *path)
 {
 	char *out;
+
+	if (!*path && s->run->workdir)
+		path = s->run->workdir;
 
 	errno = ENOMEM;
 	if (path[0] == '/')
@@ -37,21 +45,22 @@ char *envd_path(const struct container_user *u, const char *path)
 	return out;
 }
 
-char *envd_path_of_text(const struct container_user *u, const char *text)
+char *envd_path_of_text(const struct sandbox *s, const struct container_user *u, const char *text)
 {
 	char *path = name_from_text(text), *out;
 
 	errno = ENOMEM;
-	out = path ? envd_path(u, path) : NULL;
+	out = path ? resolve(s, u, path) : NULL;
 	free(path);
 	return out;
 }
 
-char *envd_path_of_request(const struct container_user *u, const struct http_stream *x, const char *path)
+char *envd_path_of_request(const struct sandbox *s, const struct container_user *u, const struct http_stream *x,
+			   const char *path)
 {
 	const char *form = reply_request(x, NAME_FORM_FIELD);
 
-	return form && str_eq(form, NAME_FORM_RAW) ? envd_path(u, path) : envd_path_of_text(u, path);
+	return form && str_eq(form, NAME_FORM_RAW) ? resolve(s, u, path) : envd_path_of_text(s, u, path);
 }
 
 json_t *envd_name_json(const char *name)
@@ -65,17 +74,18 @@ json_t *envd_name_json(const char *name)
 
 void envd_stop(struct sandbox *s)
 {
+	envd_serve_stop(s);
 	envd_inside_stop(s);
 	envd_watch_stop(s);
 	envd_process_stop(s);
 }
 
-json_t *envd_globals(const struct sandbox *s)
+json_t *envd_globals(const struct sandbox *s, bool with_creations)
 {
 	json_t *o = json_object();
 	int r = o ? 0 : -1;
 
-	for (size_t i = 0; r == 0 && i < s->env_vars.n; i++)
+	for (size_t i = 0; with_creations && r == 0 && i < s->env_vars.n; i++)
 		r = json_object_set_new(o, s->env_vars.v[i].key, json_string(s->env_vars.v[i].value));
 	if (r < 0 || json_object_set_new(o, "E2B_SANDBOX", json_string("true")) < 0 ||
 	    json_object_set_new(o, "E2B_SANDBOX_ID", json_string(s->id)) < 0 ||
@@ -137,7 +147,7 @@ static void metrics(struct local *l, struct sandbox *s, struct http_stream *x, c
 static void envs(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q)
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
-	json_auto_t *o = envd_globals(s);
+	json_auto_t *o = envd_globals(s, true);
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 
 	if (!text || fields_put(&extra, "cache-control", "no-store") < 0)

@@ -48,7 +48,7 @@ static struct call *fsop_done(struct fsop *o)
 
 char *fs_resolve(struct call *c, const struct container_user *u, const char *path)
 {
-	char *out = envd_path_of_text(u, path);
+	char *out = envd_path_of_text(c->s, u, path);
 
 	if (!out)
 		call_fail(c, errno == EINVAL ? CODE_INVALID_ARGUMENT : CODE_RESOURCE_EXHAUSTED,

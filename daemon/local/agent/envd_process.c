@@ -33,37 +33,36 @@ static int put_env(json_t *o, const char *key, const char *value)
 	return json_object_set_new(o, key, json_string(value));
 }
 
-/* The whole environment as an object, so that later names win. */
-static json_t *merge_env(const struct call *c, const struct container_user *u,
-			 const Process__ProcessConfig *config)
+/* An object, so that later names win. */
+static json_t *merge_env(const struct container_user *u, const json_t *globals, Process__ProcessConfig__EnvsEntry *const *given,
+			 size_t n_given)
 {
-	json_t *o = json_object(), *globals = envd_globals(c->s);
-	int r = o && globals ? 0 : -1;
+	json_t *o = json_object();
+	int r = o ? 0 : -1;
 
 	if (!r)
 		r = put_env(o, "PATH", ENVD_PATH) | put_env(o, "HOME", u->home) |
 		    put_env(o, "USER", u->name) | put_env(o, "LOGNAME", u->name) |
-		    json_object_update(o, globals);
-	for (size_t i = 0; i < config->n_envs && !r; i++)
-		r = put_env(o, config->envs[i]->key, config->envs[i]->value);
-	json_decref(globals);
+		    json_object_update(o, (json_t *)globals);
+	for (size_t i = 0; i < n_given && !r; i++)
+		r = put_env(o, given[i]->key, given[i]->value);
 	if (!r)
 		return o;
 	json_decref(o);
 	return NULL;
 }
 
-static void env_free(char **v, size_t n)
+void envd_environment_free(char **v, size_t n)
 {
 	for (size_t i = 0; v && i < n; i++)
 		free(v[i]);
 	free(v);
 }
 
-static char **make_env(const struct call *c, const struct container_user *u,
-		       const Process__ProcessConfig *config, size_t *ret_n)
+char **envd_environment(const struct container_user *u, const json_t *globals, Process__ProcessConfig__EnvsEntry *const *given,
+			size_t n_given, size_t *ret_n)
 {
-	json_auto_t *o = merge_env(c, u, config);
+	json_auto_t *o = globals ? merge_env(u, globals, given, n_given) : NULL;
 	char **v = o ? calloc(json_object_size(o) + 1, sizeof(*v)) : NULL;
 	const char *key;
 	json_t *value;
@@ -74,7 +73,7 @@ static char **make_env(const struct call *c, const struct container_user *u,
 	json_object_foreach(o, key, value) {
 		v[n] = str_printf("%s=%s", key, json_string_value(value));
 		if (!v[n++]) {
-			env_free(v, n);
+			envd_environment_free(v, n);
 			return NULL;
 		}
 	}
@@ -87,6 +86,7 @@ static void start_start(struct call *c)
 	const Process__StartRequest *in = (const void *)c->req;
 	const Process__ProcessConfig *config = in->process;
 	const struct container_user *u = call_user(c);
+	json_auto_t *globals = NULL;
 	char *cwd, **envs;
 	size_t n_envs = 0;
 
@@ -96,18 +96,19 @@ static void start_start(struct call *c)
 		call_fail(c, CODE_INVALID_ARGUMENT, "process.cmd must be set");
 		return;
 	}
-	cwd = envd_path_of_text(u, config->_cwd_case ? config->cwd : "");
+	cwd = envd_path_of_text(c->s, u, config->_cwd_case ? config->cwd : "");
 	if (!cwd && errno == EINVAL) {
 		call_fail(c, CODE_INVALID_ARGUMENT, "cwd: cannot expand the user in \"%s\"",
 			  config->cwd);
 		return;
 	}
-	envs = cwd ? make_env(c, u, config, &n_envs) : NULL;
+	globals = envd_globals(c->s, true);
+	envs = cwd ? envd_environment(u, globals, config->envs, config->n_envs, &n_envs) : NULL;
 	if (envs)
 		proc_start(c, u, cwd, (const char *const *)envs, n_envs);
 	else
 		call_fail(c, CODE_RESOURCE_EXHAUSTED, "out of memory");
-	env_free(envs, n_envs);
+	envd_environment_free(envs, n_envs);
 	free(cwd);
 }
 

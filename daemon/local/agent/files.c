@@ -7,7 +7,7 @@
 
 #include "daemon/common/http/query.h"
 #include "daemon/common/http/reply.h"
-#include "daemon/local/agent/connect.h"
+#include "daemon/local/agent/envd.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 #include "proto/cloud/link.h"
@@ -85,7 +85,7 @@ bool files_authorize(const struct sandbox *s, struct http_stream *x, const struc
 	if (!check_token(s, x, q, write))
 		return false;
 	if (!name)
-		name = CALL_DEFAULT_USER;
+		name = envd_default_user(s);
 	if (*name && !container_user_lookup(s->container, name, ret))
 		return true;
 	reply_envd_error(x, 401, "error looking up user '%.64s'", name);

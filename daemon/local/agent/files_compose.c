@@ -106,7 +106,7 @@ static void on_composed(void *user, int r, const struct fs_entry *e)
 static char *path_of(struct compose *o, const json_t *v, const char **ret_why)
 {
 	const char *text = json_string_value(v);
-	char *path = text && *text ? envd_path_of_text(&o->user, text) : NULL;
+	char *path = text && *text ? envd_path_of_text(o->s, &o->user, text) : NULL;
 
 	if (!path)
 		*ret_why = "a path is missing or cannot be expanded";
@@ -146,7 +146,7 @@ static void compose_run(struct compose *o)
 {
 	json_auto_t *m = json_loadb((const char *)buf_data(&o->body), buf_len(&o->body), 0, NULL);
 	const json_t *user = json_object_get(m, "username");
-	const char *name = user ? json_string_value(user) : CALL_DEFAULT_USER;
+	const char *name = user ? json_string_value(user) : envd_default_user(o->s);
 	const char *why;
 	int r;
 
@@ -154,7 +154,7 @@ static void compose_run(struct compose *o)
 		reply_envd_error(compose_leave(o), 400, "the body is not a JSON object");
 		return;
 	}
-	if (!name || container_user_lookup(o->s->container, *name ? name : CALL_DEFAULT_USER,
+	if (!name || container_user_lookup(o->s->container, *name ? name : envd_default_user(o->s),
 					   &o->user) < 0) {
 		reply_envd_error(compose_leave(o), 401, "error looking up user '%.64s'",
 				 name ? name : "");

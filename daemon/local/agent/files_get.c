@@ -336,7 +336,7 @@ void files_get(struct local *l, struct sandbox *s, struct http_stream *x, const 
 	defer_init(&d->again, l->loop, files_get_on_again, d);
 	sandbox_traffic_add(s, &d->traffic, files_get_on_cut);
 	http_stream_set_owner(x, files_get_on_ready, d);
-	d->path = envd_path_of_request(&u, x, path ? path : "");
+	d->path = envd_path_of_request(s, &u, x, path ? path : "");
 	if (!d->path) {
 		reply_envd_error(down_leave(d), errno == EINVAL ? 400 : 500,
 				 "error resolving path '%.300s'", path ? path : "");

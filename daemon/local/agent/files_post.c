@@ -211,7 +211,7 @@ static char *path_of_part(struct up *u)
 {
 	if (u->target)
 		return str_dup(u->target);
-	return u->parts.filename ? envd_path_of_text(&u->user, u->parts.filename) : NULL;
+	return u->parts.filename ? envd_path_of_text(u->s, &u->user, u->parts.filename) : NULL;
 }
 
 /* A part begins. False after the answer. */
@@ -479,7 +479,7 @@ static bool take_target(struct up *u, const struct query *q)
 						   "application/octet-stream");
 		return false;
 	}
-	u->target = envd_path_of_request(&u->user, u->x, path);
+	u->target = envd_path_of_request(u->s, &u->user, u->x, path);
 	if (u->target)
 		return true;
 	reply_envd_error(up_leave(u), errno == EINVAL ? 400 : 500, "error resolving path '%.300s'",

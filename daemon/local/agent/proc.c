@@ -22,6 +22,7 @@
 #define PIPE_CHUNK_BYTES  32768u	/* largest data event of a pipe */
 #define PTY_CHUNK_BYTES	  16384u	/* … of a terminal */
 #define CHUNKS_PER_PASS	  8		/* then others have their turn */
+#define START_FAULT_SIZE  240u
 
 struct listener {
 	struct list node;
@@ -101,7 +102,7 @@ static void send_data(struct call *c, enum container_stream stream, const uint8_
 	send_event(c, &event);
 }
 
-static void exit_text(const struct container_exit *x, char ret[64])
+void proc_exit_text(const struct container_exit *x, char ret[64])
 {
 	static const char *const names[] = {
 		[1] = "hangup",		[2] = "interrupt",
@@ -129,7 +130,7 @@ static void send_end(struct call *c, const struct container_exit *x)
 	Process__ProcessEvent__EndEvent end = PROCESS__PROCESS_EVENT__END_EVENT__INIT;
 	char text[64];
 
-	exit_text(x, text);
+	proc_exit_text(x, text);
 	end.exited = x->exited;
 	end.exit_code = x->exited ? x->code : -1;
 	end.status = text;
@@ -251,6 +252,8 @@ static bool deliver(struct proc *p, enum container_stream stream, const uint8_t 
 
 	if (p->mute)
 		return true;
+	if (p->watcher && p->watcher->output)
+		p->watcher->output(p->watcher, data, n);
 	list_for_each(node, &p->listeners) {
 		struct listener *s = list_entry(node, struct listener, node);
 
@@ -312,7 +315,7 @@ static void proc_close(struct proc *p)
 void proc_drop(struct proc *p)
 {
 	/* Calls were cut before; what is left belongs to nobody. */
-	must(list_is_empty(&p->listeners));
+	must(list_is_empty(&p->listeners) && !p->watcher);
 	list_del(&p->node);
 	if (p->state == PROC_STARTING) {
 		p->s = NULL;
@@ -343,10 +346,17 @@ static void note_end(const struct proc *p)
 	bool well = p->exit.exited && !p->exit.code;
 	char text[64];
 
-	exit_text(&p->exit, text);
+	proc_exit_text(&p->exit, text);
 	event_log_add(&p->s->event_log, clock_wall_ms() * 1000,
 		      well ? EVENT_LOG_INFO : EVENT_LOG_WARN, "process exited",
 		      json_pack("{s:o, s:s}", "pid", json_sprintf("%u", p->pid), "status", text));
+}
+
+static void tell_watcher(struct proc *p, const struct container_exit *x, const char *why)
+{
+	struct proc_watcher *w = give(p->watcher);
+
+	w->over(w, x, why);
 }
 
 static void proc_finish_if_done(struct proc *p)
@@ -357,13 +367,16 @@ static void proc_finish_if_done(struct proc *p)
 	if (p->state != PROC_RUNNING || !p->ended || (open && !p->mute))
 		return;
 	proc_set_state(p, PROC_OVER);
-	note_end(p);
+	if (!p->is_quiet)
+		note_end(p);
 	proc_close(p);
 	if (timer_set(&p->retain, loop_now_ms(p->loop) + PROC_RETAIN_MS) < 0)
 		log_warn("command_kept", "pid=%u", p->pid);
 	list_take(&listeners, &p->listeners);
 	list_for_each_safe(n, &listeners)
 		send_end(listener_leave(list_entry(n, struct listener, node)), &p->exit);
+	if (p->watcher)
+		tell_watcher(p, &p->exit, NULL);
 }
 
 static void on_ended(void *user, struct container_proc *bp, const struct container_exit *x)
@@ -437,28 +450,35 @@ static int open_streams(struct proc *p)
 	return r ? r : proc_input_open(p, container_proc_take_fd(p->bp, CONTAINER_STDIN), false);
 }
 
-static void fail_start(struct call *c, enum container_spawn_error e, int err, const char *cmd)
+static enum ab_code start_fault(enum container_spawn_error e, int err, const char *cmd, char ret[START_FAULT_SIZE])
 {
 	switch (e) {
 	case CONTAINER_SPAWN_CWD:
-		call_fail(c, CODE_INVALID_ARGUMENT, "the working directory cannot be used: %s",
-			  strerror(err));
-		break;
-	case CONTAINER_SPAWN_EXEC:
-		call_fail(c, CODE_INVALID_ARGUMENT, "error starting '%.100s': %s", cmd,
-			  strerror(err));
-		break;
+		snprintf(ret, START_FAULT_SIZE, "the working directory cannot be used: %s", strerror(err));
+		return CODE_INVALID_ARGUMENT;
 	case CONTAINER_SPAWN_DEAD:
-		call_fail(c, CODE_UNAVAILABLE, "the sandbox has died");
-		break;
-	case CONTAINER_SPAWN_RESOURCES:
-		call_fail(c, CODE_RESOURCE_EXHAUSTED, "error starting '%.100s': %s", cmd,
-			  strerror(err));
-		break;
+		snprintf(ret, START_FAULT_SIZE, "the sandbox has died");
+		return CODE_UNAVAILABLE;
 	default:
-		call_fail(c, CODE_INTERNAL, "error starting '%.100s': %s", cmd, strerror(err));
-		break;
+		snprintf(ret, START_FAULT_SIZE, "error starting '%.100s': %s", cmd, strerror(err));
+		return e == CONTAINER_SPAWN_EXEC ? CODE_INVALID_ARGUMENT :
+		       e == CONTAINER_SPAWN_RESOURCES ? CODE_RESOURCE_EXHAUSTED : CODE_INTERNAL;
 	}
+}
+
+static void not_started(struct proc *p, enum container_spawn_error e, int err)
+{
+	char why[START_FAULT_SIZE];
+	enum ab_code code = start_fault(e, err, p->req->process->cmd, why);
+
+	if (p->starter) {
+		p->starter->gone = NULL;
+		call_fail(p->starter, code, "%s", why);
+	}
+	list_del(&p->node);
+	if (p->watcher)
+		tell_watcher(p, NULL, why);
+	loop_bury(p->loop, &p->grave, proc_free, p);
 }
 
 static void note_start(const struct proc *p)
@@ -492,12 +512,7 @@ static void on_started(void *user, struct container_proc *bp, enum container_spa
 	if (e != CONTAINER_SPAWN_OK || !p->s) {
 		if (e == CONTAINER_SPAWN_OK)
 			container_proc_free(bp);
-		if (p->starter) {
-			p->starter->gone = NULL;
-			fail_start(p->starter, e, err, p->req->process->cmd);
-		}
-		list_del(&p->node);
-		loop_bury(p->loop, &p->grave, proc_free, p);
+		not_started(p, e, err);
 		return;
 	}
 	/* One that is over had the same number. */
@@ -506,7 +521,8 @@ static void on_started(void *user, struct container_proc *bp, enum container_spa
 		proc_drop(old);
 	p->pid = container_proc_pid(bp);
 	proc_set_state(p, PROC_RUNNING);
-	note_start(p);
+	if (!p->is_quiet)
+		note_start(p);
 	if (open_streams(p) < 0) {
 		log_warn("command_streams_lost", "pid=%u", p->pid);
 		(void)!container_proc_signal(p->bp, SIGKILL);
@@ -516,6 +532,8 @@ static void on_started(void *user, struct container_proc *bp, enum container_spa
 		log_warn("command_without_deadline", "pid=%u", p->pid);
 	start_starter(p);
 	proc_set_interest(p);
+	if (p->watcher && p->watcher->started)
+		p->watcher->started(p->watcher);
 }
 
 static void on_starter_gone(struct call *c)
@@ -526,47 +544,33 @@ static void on_starter_gone(struct call *c)
 	p->starter = NULL;
 }
 
-static struct proc *proc_new(struct call *c)
+static struct proc *proc_new(struct local *l, struct sandbox *s, Process__StartRequest *req)
 {
 	struct proc *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return NULL;
 	p->magic = PROC_MAGIC;
-	p->s = c->s;
-	p->loop = c->l->loop;
-	p->journal = c->l->journal;
-	p->req = (Process__StartRequest *)(void *)give(c->req);
+	p->s = s;
+	p->loop = l->loop;
+	p->journal = l->journal;
+	p->req = req;
 	p->is_pty = p->req->_pty_case && p->req->pty;
 	p->out[0].fd = p->out[1].fd = p->in.fd = -1;
-	p->starter = c;
 	list_init(&p->listeners);
 	list_init(&p->inputs);
 	timer_init(&p->deadline, p->loop, on_deadline, p);
 	timer_init(&p->retain, p->loop, on_forget, p);
-	if (c->has_timeout)
-		p->deadline_ms = c->arrived_ms + c->timeout_ms;
-	list_add_tail(&c->s->procs, &p->node);
-	c->priv = p;
-	c->gone = on_starter_gone;
+	list_add_tail(&s->procs, &p->node);
 	return p;
 }
 
-void proc_start(struct call *c, const struct container_user *u, const char *cwd,
-		const char *const *envs, size_t n_envs)
+/* On failure the command is gone. */
+static int proc_launch(struct proc *p, const struct container_user *u, const char *cwd, const char *const *envs, size_t n_envs)
 {
 	static const struct container_proc_events events = { on_started, on_ended };
-	struct proc *p = proc_new(c);
-	Process__StartRequest *req;
-	struct container_proc_options o;
-	int r;
-
-	if (!p) {
-		call_fail(c, CODE_RESOURCE_EXHAUSTED, "out of memory");
-		return;
-	}
-	req = p->req;
-	o = (struct container_proc_options){
+	const Process__StartRequest *req = p->req;
+	struct container_proc_options o = {
 		.cmd = req->process->cmd,
 		.args = (const char *const *)req->process->args,
 		.n_args = req->process->n_args,
@@ -577,17 +581,41 @@ void proc_start(struct call *c, const struct container_user *u, const char *cwd,
 		.stdin_pipe = !req->_stdin_case || req->stdin,
 		.pty = p->is_pty,
 	};
+	int r;
+
 	if (p->is_pty && req->pty->size) {
 		o.cols = (uint16_t)MIN(req->pty->size->cols, UINT16_MAX);
 		o.rows = (uint16_t)MIN(req->pty->size->rows, UINT16_MAX);
 	}
-	r = container_proc_start(c->s->container, &o, &events, p, &p->bp);
+	r = container_proc_start(p->s->container, &o, &events, p, &p->bp);
+	if (r < 0) {
+		list_del(&p->node);
+		loop_bury(p->loop, &p->grave, proc_free, p);
+	}
+	return r;
+}
+
+void proc_start(struct call *c, const struct container_user *u, const char *cwd,
+		const char *const *envs, size_t n_envs)
+{
+	struct proc *p = proc_new(c->l, c->s, (Process__StartRequest *)(void *)c->req);
+	int r;
+
+	if (!p) {
+		call_fail(c, CODE_RESOURCE_EXHAUSTED, "out of memory");
+		return;
+	}
+	c->req = NULL;
+	p->starter = c;
+	if (c->has_timeout)
+		p->deadline_ms = c->arrived_ms + c->timeout_ms;
+	c->priv = p;
+	c->gone = on_starter_gone;
+	r = proc_launch(p, u, cwd, envs, n_envs);
 	if (!r)
 		return;
 	c->gone = NULL;
 	c->priv = NULL;
-	list_del(&p->node);
-	loop_bury(p->loop, &p->grave, proc_free, p);
 	if (r == -E2BIG)
 		call_fail(c, CODE_INVALID_ARGUMENT, "arguments and environment are too long");
 	else if (r == -EPIPE)
@@ -595,6 +623,24 @@ void proc_start(struct call *c, const struct container_user *u, const char *cwd,
 	else
 		call_fail(c, CODE_RESOURCE_EXHAUSTED, "the command cannot be started: %s",
 			  strerror(-r));
+}
+
+int proc_start_own(struct local *l, struct sandbox *s, Process__StartRequest *req, const struct container_user *u,
+		   const char *cwd, const char *const *envs, size_t n_envs, struct proc_watcher *watcher, struct proc **ret)
+{
+	struct proc *p = proc_new(l, s, req);
+	int r;
+
+	if (!p) {
+		protobuf_c_message_free_unpacked(&req->base, NULL);
+		return -ENOMEM;
+	}
+	r = proc_launch(p, u, cwd, envs, n_envs);
+	if (r < 0)
+		return r;
+	p->watcher = watcher;
+	*ret = p;
+	return 0;
 }
 
 /* --- the table --- */

@@ -16,6 +16,14 @@
 
 #define PROC_RETAIN_MS 30000u
 
+/* Who of this program sees a command beside its listeners. Calls none of the others from inside. */
+struct proc_watcher {
+	void (*started)(struct proc_watcher *w);	/* may be NULL */
+	void (*output)(struct proc_watcher *w, const uint8_t *p, size_t n);	/* of either pipe; may be NULL */
+	/* Once: x is how it ended, or NULL: it could not be started, `why` in words. */
+	void (*over)(struct proc_watcher *w, const struct container_exit *x, const char *why);
+};
+
 enum proc_state {
 	PROC_STARTING,
 	PROC_RUNNING,
@@ -47,6 +55,8 @@ struct proc {
 	struct container_exit exit;
 	struct list listeners;
 	struct call *starter;	/* waits for the start; NULL = gone */
+	struct proc_watcher *watcher;	/* NULL = none */
+	bool is_quiet;			/* in no diary */
 	uint64_t deadline_ms;	/* 0 = none; then it is killed */
 	struct timer deadline, retain;
 	struct grave grave;
@@ -55,6 +65,13 @@ struct proc {
 /* Takes c->req (a StartRequest) and starts it; the call becomes its first listener, or fails. */
 void proc_start(struct call *c, const struct container_user *u, const char *cwd,
 		const char *const *envs, size_t n_envs);
+/* The same for this program itself; takes req, also where it fails (-errno, nothing is told). *ret is there until the
+ * sandbox stops: set its watcher to NULL before. */
+must_check int proc_start_own(struct local *l, struct sandbox *s, Process__StartRequest *req, const struct container_user *u,
+			      const char *cwd, const char *const *envs, size_t n_envs, struct proc_watcher *watcher,
+			      struct proc **ret);
+/* How it ended, in the agent's words. */
+void proc_exit_text(const struct container_exit *x, char ret[64]);
 /* The call listens from now on; of one that is over it gets the start and the end. */
 void proc_listen(struct proc *p, struct call *c);
 

@@ -233,7 +233,7 @@ struct sandbox *rest_find(struct rest *r)
 {
 	struct sandbox *s = state_find(r->l->state, r->id);
 
-	return s && s->team == r->team && s->state != SANDBOX_CREATING ? s : NULL;
+	return s && s->team == r->team && s->state != SANDBOX_CREATING && !s->is_served ? s : NULL;
 }
 
 void rest_no_sandbox(struct rest *r)

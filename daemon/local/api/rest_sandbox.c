@@ -16,7 +16,7 @@ enum cloud_state rest_state(const struct sandbox *s)
 {
 	switch (s->state) {
 	case SANDBOX_RUNNING:
-		return CLOUD_STATE_RUNNING;
+		return s->is_served ? CLOUD_STATE_UNKNOWN : CLOUD_STATE_RUNNING;
 	case SANDBOX_PAUSING:
 	case SANDBOX_PAUSED:
 	case SANDBOX_RESUMING:

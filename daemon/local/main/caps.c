@@ -34,6 +34,7 @@ static const struct {
 	{ "watch", true, "WatchDir and the three watcher calls, recursive" },
 	{ "templates", true, "looked up by name and id, listed; tags of snapshots are given and taken away; those of the "
 			     "command line belong to everybody and are changed by nobody" },
+	{ "template-start", true, "--template NAME=PATH,start=CMD,ready=CMD: both run when a sandbox is made, not when a template is built" },
 	{ "template-builds", false, "refused with 501; --template NAME=PATH makes one of files, a snapshot of a sandbox" },
 	{ "volumes", false, "refused with 501; volumeMounts with 400" },
 	{ "secrets", false, "refused with 501" },

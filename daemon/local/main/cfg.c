@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,6 +64,16 @@ static const struct option options[] = {
 	{ 0 },
 };
 
+static const struct template_option {
+	const char *name;
+	size_t offset;		/* of the string in struct template_run */
+} template_options[] = {
+	{ "start=", offsetof(struct template_run, start) },
+	{ "ready=", offsetof(struct template_run, ready) },
+	{ "user=", offsetof(struct template_run, user) },
+	{ "workdir=", offsetof(struct template_run, workdir) },
+};
+
 static const char help[] =
 	"usage: agentbox-local --listen ADDR:PORT --state-dir DIR [option…]\n"
 	"       agentbox-local --capabilities [--state-dir DIR]\n"
@@ -77,7 +88,9 @@ static const char help[] =
 	"  --api-key-file FILE      lines \"KEY [TEAM]\"; default DIR/api-key, made if missing\n"
 	"  --ready-fd N             write one line of JSON with the addresses there, then close it\n"
 	"  --capabilities           print what this machine allows and what is not supported\n"
-	"  --template NAME=PATH     one more template: a root file system, or a tar of one\n"
+	"  --template NAME=PATH[,start=CMD][,ready=CMD][,user=U][,workdir=D]\n"
+	"                           one more template: a root file system, or a tar of one;\n"
+	"                           start runs in each sandbox, which is made once ready ended with 0\n"
 	"  --max-sandboxes N        of a team at a time (100)\n"
 	"  --max-length SECONDS     of a sandbox's life (86400)\n"
 	"  --memory MB, --cpus N    of a sandbox (0 = no limit)\n"
@@ -141,20 +154,68 @@ static int take_addr(const char *option, const char *value, struct cfg_addr *ret
 	return bad(option, value, "not ADDRESS:PORT with a numeric address");
 }
 
+/* Where the next option of a template begins: at a comma before one of its names. NULL: nowhere. */
+static char *next_template_option(char *s)
+{
+	while ((s = strchr(s, ','))) {
+		for (size_t i = 0; i < ARRAY_SIZE(template_options); i++)
+			if (str_starts(s + 1, template_options[i].name))
+				return s;
+		s++;
+	}
+	return NULL;
+}
+
+/* "start=…", up to the next option, whose comma becomes a NUL. */
+static int take_template_option(char *s, struct template_run *run)
+{
+	const struct template_option *o = template_options;
+	const char **to, *value;
+
+	while (!str_starts(s, o->name))
+		o++;
+	to = (const char **)(void *)((char *)run + o->offset);
+	value = s + strlen(o->name);
+	if (!*value || *to)
+		return bad("template", s, *to ? "an option is given twice" : "an option of it says nothing");
+	*to = value;
+	return 0;
+}
+
+/* Cuts the options off the path. */
+static int take_template_options(char *path, struct template_run *run)
+{
+	char *s = next_template_option(path);
+
+	while (s) {
+		char *next = next_template_option(s + 1);
+		int r;
+
+		*s = '\0';
+		if (next)
+			*next = '\0';
+		r = take_template_option(s + 1, run);
+		if (r < 0)
+			return r;
+		s = next;
+	}
+	return 0;
+}
+
 static int take_template(struct cfg *c, char *value)
 {
 	char *eq = strchr(value, '=');
 	size_t n = eq ? (size_t)(eq - value) : 0;
 
-	if (!n || n > 60 || !eq[1] ||
+	if (!n || n > 60 || !eq[1] || eq[1] == ',' ||
 	    strspn(value, "abcdefghijklmnopqrstuvwxyz0123456789-_") != n || *value == '-' ||
 	    *value == '_')
 		return bad("template", value, "not NAME=PATH with NAME of [a-z0-9][a-z0-9-_]*");
 	if (c->n_templates == ARRAY_SIZE(c->templates))
 		return bad("template", value, "too many templates");
 	*eq = 0;
-	c->templates[c->n_templates++] = (struct container_template){ .name = value, .path = eq + 1 };
-	return 0;
+	c->templates[c->n_templates] = (struct container_template){ .name = value, .path = eq + 1 };
+	return take_template_options(eq + 1, &c->runs[c->n_templates++]);
 }
 
 static int take_egress_to(struct cfg *c, const char *value)

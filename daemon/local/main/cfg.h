@@ -26,6 +26,7 @@ struct cfg {
 	int ready_fd;			/* -1 = none */
 	bool capabilities;
 	struct container_template templates[TEMPLATES_MAX - 1];
+	struct template_run runs[TEMPLATES_MAX - 1];	/* theirs */
 	size_t n_templates;
 	uint32_t max_sandboxes;
 	uint32_t max_length_s;

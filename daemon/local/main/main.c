@@ -218,6 +218,13 @@ static void on_start(struct sandbox *s, void *user)
 	envd_start(&a->local, s);
 }
 
+static int on_serve(struct sandbox *s, void *user)
+{
+	struct app *a = user;
+
+	return envd_serve(&a->local, s);
+}
+
 static int app_state(struct app *a)
 {
 	struct state_options o = {
@@ -231,7 +238,9 @@ static int app_state(struct app *a)
 		.egress = a->egress,
 		.templates = a->cfg.templates,
 		.n_templates = a->cfg.n_templates,
+		.runs = a->cfg.runs,
 		.on_start = on_start,
+		.serve = on_serve,
 		.on_stop = envd_stop,
 		.on_thaw = envd_process_thaw,
 		.on_count = on_count,

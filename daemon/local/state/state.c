@@ -401,6 +401,14 @@ int sandbox_set_network(struct sandbox *s, const struct cloud_network *network, 
 	return 0;
 }
 
+static void answer_creation(struct sandbox *s, int r, const char *why)
+{
+	sandbox_created_fn *created = give(s->created);
+
+	s->is_served = false;
+	created(s->created_user, r < 0 ? NULL : s, r, why);
+}
+
 void sandbox_kill(struct sandbox *s, const char *why, struct sandbox_wait *w)
 {
 	bool was_shelved = s->state == SANDBOX_PAUSED && !s->container;
@@ -416,6 +424,8 @@ void sandbox_kill(struct sandbox *s, const char *why, struct sandbox_wait *w)
 	sandbox_cut_traffic(s);
 	sandbox_close_egress(s);
 	s->st->o.on_stop(s);
+	if (s->is_served)
+		answer_creation(s, -ECANCELED, "it was killed meanwhile");
 	if (s->container) {
 		container_destroy(give(s->container), on_gone, s);
 	} else {
@@ -437,7 +447,7 @@ static void on_expiry(struct timer *t, void *user)
 	/* In a transition it is looked at again when that is over. */
 	if (s->state != SANDBOX_RUNNING)
 		return;
-	if (!s->policy.auto_pause) {
+	if (!s->policy.auto_pause || s->is_served) {
 		sandbox_kill(s, "expired", NULL);
 		return;
 	}
@@ -520,30 +530,61 @@ void sandbox_begin(struct sandbox *s, uint32_t for_s)
 	st->o.on_start(s, st->o.user);
 }
 
+static bool is_run(const struct template_run *run)
+{
+	return run->start || run->ready || run->user;
+}
+
+static void fail_creation(struct sandbox *s, int r, const char *why)
+{
+	sandbox_created_fn *created = give(s->created);
+	void *created_user = s->created_user;
+
+	s->is_served = false;
+	log_warn("sandbox_not_made", "id=%s error=%d why=%s", s->id, -r, log_q(why ? why : ""));
+	sandbox_kill(s, "not made", NULL);
+	created(created_user, NULL, r, why);
+}
+
+/* The time that it was asked for begins when its maker hears of it. */
+void sandbox_served(struct sandbox *s, int r, const char *why)
+{
+	must(s->is_served);
+	if (r < 0) {
+		fail_creation(s, r, why);
+		return;
+	}
+	sandbox_set_timeout(s, (uint64_t)s->timeout_s * 1000);
+	answer_creation(s, 0, NULL);
+	sandbox_transition_done(s);
+}
+
 static void on_created(void *user, int r, const char *why)
 {
 	struct sandbox *s = sandbox_from(user);
-	sandbox_created_fn *created = give(s->created);
-	void *created_user = s->created_user;
 
 	if (s->layer[0]) {
 		let_go(s->st, s->layer);
 		s->layer[0] = '\0';
 	}
 	if (s->state == SANDBOX_KILLING) {
-		created(created_user, NULL, -ECANCELED, "it was killed meanwhile");
+		answer_creation(s, -ECANCELED, "it was killed meanwhile");
 		return;
 	}
 	if (r < 0) {
-		log_warn("sandbox_not_made", "id=%s error=%d why=%s", s->id, -r,
-			 log_q(why ? why : ""));
-		sandbox_kill(s, "not made", NULL);
-		created(created_user, NULL, r, why);
+		fail_creation(s, r, why);
 		return;
 	}
 	event_log_add(&s->event_log, clock_wall_ms() * 1000, EVENT_LOG_INFO, "envd started", NULL);
 	sandbox_begin(s, s->timeout_s);
-	created(created_user, s, 0, NULL);
+	if (is_run(s->run)) {
+		s->is_served = true;
+		r = s->st->o.serve(s, s->st->o.user);
+		if (r < 0)
+			fail_creation(s, r, strerror(-r));
+		return;
+	}
+	answer_creation(s, 0, NULL);
 	sandbox_transition_done(s);
 }
 
@@ -556,6 +597,16 @@ static void make_tokens(struct sandbox *s)
 	snprintf(text, sizeof(text), "sandbox-traffic-%s", s->id);
 	if (s->policy.is_private)
 		sign_token(s->st->o.seed, text, s->traffic_token);
+}
+
+static const struct template_run *run_of(const struct state *st, const char *root)
+{
+	static const struct template_run none;
+
+	for (size_t i = 0; st->o.runs && i < st->o.n_templates; i++)
+		if (str_eq(st->o.templates[i].name, root))
+			return &st->o.runs[i];
+	return &none;
 }
 
 static int copy_params(struct sandbox *s, const struct sandbox_params *p)
@@ -581,6 +632,7 @@ static int sandbox_new(struct state *st, const char *id, const struct sandbox_pa
 	s->team = p->team;
 	s->template = p->template;
 	str_copy(s->root, sizeof(s->root), p->root);
+	s->run = run_of(st, p->root);
 	s->timeout_s = p->timeout_s;
 	s->policy = p->policy;
 	list_init(&s->traffic);

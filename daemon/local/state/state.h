@@ -32,6 +32,7 @@
 
 struct egress;
 struct envd_inside;
+struct envd_serve;
 struct egress_host;
 struct journal;
 struct sandbox;
@@ -49,9 +50,13 @@ struct state_options {
 	uint32_t cpus;
 	struct egress_host *egress;	/* used if the engine's sandboxes have a way out */
 	const struct container_template *templates;	/* beside "base" */
+	const struct template_run *runs;		/* theirs, in the same order; NULL = none has one */
 	size_t n_templates;
 	/* It runs from now on, again or for the first time. */
 	void (*on_start)(struct sandbox *s, void *user);
+	/* It is new, and its template has a template_run: answered with sandbox_served(), not from inside this call,
+	 * unless on_stop comes before, or it returns -errno. */
+	int (*serve)(struct sandbox *s, void *user);
 	/* Its processes are gone for good, or about to be: they are to be let go of. */
 	void (*on_stop)(struct sandbox *s);
 	/* It goes on after having stood still for that long. */
@@ -103,6 +108,8 @@ struct sandbox {
 	const char *team;
 	struct template *template;
 	char root[CONTAINER_ID_MAX + 1];	/* the engine's template */
+	const struct template_run *run;		/* that one's; never NULL */
+	bool is_served;				/* it runs for its own start command: its creation is not answered yet */
 	struct container *container;		/* NULL while only its files are there */
 	char layer[CONTAINER_ID_MAX + 1];	/* those, or what it is being made from; "" = none */
 	struct cloud_kvs metadata, env_vars;
@@ -123,6 +130,7 @@ struct sandbox {
 	struct list procs;		/* of envd_process.c */
 	struct list watchers;		/* of envd_watch.c */
 	struct envd_inside *inside;	/* of envd_inside.c */
+	struct envd_serve *serve;	/* of envd_serve.c; while is_served */
 	const char *why;		/* it is being killed */
 	int resume_r;			/* how the last resumption went */
 	uint32_t resume_for_s;
@@ -167,6 +175,8 @@ void state_kill_all(struct state *st, const char *why, void (*done)(void *user),
 /* 0: `created` will be called once, with r < 0 if it came to nothing (`s` is gone then). */
 must_check int sandbox_create(struct state *st, const struct sandbox_params *p,
 			      sandbox_created_fn *created, void *user);
+/* Its start command runs and it is ready, or (r < 0) never will be: the sandbox is killed then. */
+void sandbox_served(struct sandbox *s, int r, const char *why);
 /* Puts one back that was paused in an earlier life. */
 must_check int sandbox_restore(struct state *st, const char *id, const struct sandbox_params *p,
 			       struct sandbox **ret);

@@ -44,6 +44,14 @@ struct template_build {
 	int64_t tagged_us;
 };
 
+/* What a template of the command line says beside its files. NULL: nothing; strings are the caller's. */
+struct template_run {
+	const char *start;	/* runs in each sandbox from its creation on */
+	const char *ready;	/* a creation is answered once this ended with 0 */
+	const char *user, *workdir;	/* of commands and paths that name none */
+	const char *const *env;		/* "NAME=value" of start and ready, NULL-terminated */
+};
+
 struct templates;
 
 /* `now_us`: the wall clock. */
