@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from common import FILES, ROOT, Skip, exists, read, run
+from common import FILES, ROOT, Skip, exists, line_of, read, run
 
 
 def strip_proto(text):
@@ -55,6 +55,15 @@ def errors_manual():
     return (r.stdout + r.stderr).splitlines() or ([] if r.returncode == 0 else ["from_reasons.py failed"])
 
 
+def json_fields():
+    """What agentboxctl prints with --json is described in its schema."""
+    schema = read("client/cli/agentboxctl.schema.json")
+    named = re.compile(r'\bjson_\w+\(&?\w+, "(\w+)"|\bFIELD(?:\(\w+, (\w+)\)|_(?:AS|BY)\(\w+, "(\w+)")')
+    return ["%s:%d: the schema has no field %s" % (f, line_of(read(f), m.start()), m.group(m.lastindex))
+            for f in FILES if re.match(r"client/cli/.*\.c$", f) for m in named.finditer(read(f))
+            if m.group(m.lastindex) != "member" and '"%s"' % m.group(m.lastindex) not in schema]
+
+
 def library_manual():
     """Every exported function of the library is in its manual page, and no other."""
     exported = set(re.findall(r"^\s*(ab_\w+);", read("client/libagentbox.map"), re.M))
@@ -64,5 +73,5 @@ def library_manual():
 
 
 if __name__ == "__main__":
-    run([("reasons", reasons), ("proto-form", proto_numbers), ("config-keys", config_keys), ("errors-manual", errors_manual),
+    run([("reasons", reasons), ("proto-form", proto_numbers), ("config-keys", config_keys), ("json-fields", json_fields), ("errors-manual", errors_manual),
          ("library-manual", library_manual)])

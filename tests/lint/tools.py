@@ -26,7 +26,7 @@ PROGRAMS = {
     "strace": "strace", "tinyproxy-bin": "tinyproxy", "tmux": "tmux", "valgrind": "valgrind", "zsh": "zsh",
 }
 MODULES = {"google": "python3-protobuf", "grpc": "python3-grpcio", "h2": "python3-h2", "hpack": "python3-h2",
-           "hyperframe": "python3-h2", "pytest": "python3-pytest",
+           "hyperframe": "python3-h2", "jsonschema": "python3-jsonschema", "pytest": "python3-pytest",
            "pytest_timeout": "python3-pytest-timeout", "venv": "python3-venv"}
 LIBRARIES = {
     "grpc++": "libgrpc++-dev", "http_parser": "libhttp-parser-dev", "inih": "libinih-dev", "jansson": "libjansson-dev",
