@@ -772,6 +772,7 @@ static int copy_accounts(struct sandbox_core *core, const struct sandbox_core_op
 		a->proof.is_needless = o->accounts[i].is_own_cloud;
 		extend_init(&a->extensions);
 		a->cloud_minus_boot_ms = clock_wall_ms() - (int64_t)clock_boot_ms();
+		extend_clock_set(a);
 		if (text_set(&a->name, o->accounts[i].name) < 0 ||
 		    text_set(&a->default_user, o->accounts[i].default_user) < 0)
 			return -ENOMEM;

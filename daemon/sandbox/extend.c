@@ -9,7 +9,6 @@
 #include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 
-#define COUNT_MS    1000u	/* a count is good for so long */
 #define LATER_MS    5000u	/* a refused lease may be asked for again then */
 #define SHORT_PCT   90u		/* of what can be kept alive: Status says that it is nearly used up */
 #define REFUSED_MS  600000	/* … and so long after a refusal */
@@ -111,26 +110,24 @@ void extend_turn_end(struct extend_turn *t)
 
 /* --- spans --- */
 
-void extend_count_again(struct account *a)
+void extend_note(struct extend_turn *t, bool is_kept, int64_t end_at_ms)
 {
-	a->extensions.counted_at_ms = 0;
+	struct spans_book *book = &t->sandbox->account->extensions.book;
+
+	if (is_kept)
+		spans_book_put(book, &t->kept, end_at_ms / 1000);
+	else
+		spans_book_del(book, &t->kept);
 }
 
-static void count(struct account *a)
+static int64_t now_s(const struct account *a)
 {
-	struct extensions *x = &a->extensions;
-	uint64_t now = clock_boot_ms();
-	int64_t left;
+	return MAX(account_cloud_now(a), (int64_t)0) / 1000;
+}
 
-	if (x->counted_at_ms && now < x->counted_at_ms + COUNT_MS)
-		return;
-	x->counted_at_ms = now;
-	x->kept = 0;
-	list_for_each(n, &a->core->sandboxes) {
-		struct sandbox *b = list_entry(n, struct sandbox, node);
-
-		x->kept += b->account == a && runner_keeps(b, &left);
-	}
+void extend_clock_set(struct account *a)
+{
+	spans_book_reset(&a->extensions.book, now_s(a));
 }
 
 /* The span grew: lives that were long enough may be too short now. */
@@ -156,17 +153,14 @@ uint32_t extend_span_s(struct account *a)
 	struct spans_budget b = budget_of(a);
 	uint32_t s;
 
-	count(a);
-	s = spans_wanted_s(a->extensions.kept, &b);
+	s = spans_wanted_s(a->extensions.book.kept, &b);
 	tell_runners(a, s);
 	return s;
 }
 
-static uint32_t with_new(struct account *a)
+static uint32_t with_new(const struct account *a)
 {
-	extend_count_again(a);
-	count(a);
-	return a->extensions.kept + core_attempts_count(a->core, a, NULL) + 1;
+	return a->extensions.book.kept + core_attempts_count(a->core, a, NULL) + 1;
 }
 
 uint32_t extend_span_with_new_s(struct account *a)
@@ -202,19 +196,13 @@ static bool fits(struct account *a, int64_t left_ms, const struct spans_budget *
 {
 	struct spans_ends *e = calloc(1, sizeof(*e));
 	uint32_t need;
-	int64_t left;
 	bool ok;
 
 	if (!e) {
 		status_errno(st, -ENOMEM, "looking at the ends of sandboxes");
 		return false;
 	}
-	list_for_each(n, &a->core->sandboxes) {
-		struct sandbox *other = list_entry(n, struct sandbox, node);
-
-		if (other->account == a && runner_keeps(other, &left))
-			spans_add(e, left);
-	}
+	spans_book_look(&a->extensions.book, now_s(a), e);
 	ok = spans_fit(e, left_ms, b);
 	if (!ok) {
 		need = spans_fitting_s(e, left_ms, b);
@@ -236,9 +224,7 @@ bool extend_admits(struct account *a, const struct sandbox *b, struct status *st
 
 	if (!budget.is_told || !runner_would_keep(b, &left))
 		return true;
-	extend_count_again(a);
-	count(a);
-	return !is_too_many(a, a->extensions.kept + 1, &budget, st) && fits(a, left, &budget, st);
+	return !is_too_many(a, a->extensions.book.kept + 1, &budget, st) && fits(a, left, &budget, st);
 }
 
 bool extend_admits_new(struct account *a, uint32_t life_s, struct status *st)
@@ -257,13 +243,12 @@ void sandbox_extensions(struct sandbox_core *core, size_t account, struct sandbo
 	const struct extensions *x = &a->extensions;
 	struct spans_budget b = budget_of(a);
 
-	count(a);
 	*ret = (struct sandbox_extensions){
-		.kept = x->kept, .most = b.is_told ? spans_most(&b) : 0,
+		.kept = x->book.kept, .most = b.is_told ? spans_most(&b) : 0,
 		.per_s_milli = b.is_told ? b.per_s_milli : 0,
-		.span_s = spans_wanted_s(x->kept, &b),
+		.span_s = spans_wanted_s(x->book.kept, &b),
 		.waiting = x->n_waiting, .refused = x->refused, .refused_at_ms = x->refused_at_ms,
 	};
-	ret->is_short = ret->most && ((uint64_t)x->kept * 100 >= (uint64_t)ret->most * SHORT_PCT ||
+	ret->is_short = ret->most && ((uint64_t)x->book.kept * 100 >= (uint64_t)ret->most * SHORT_PCT ||
 				      (x->refused_at_ms && clock_wall_ms() - x->refused_at_ms < REFUSED_MS));
 }

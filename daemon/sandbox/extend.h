@@ -22,14 +22,14 @@ struct extend_turn {
 	struct list node;	/* in the account's line, by end; on no list: it does not wait */
 	bool is_taken;
 	int64_t end_at_ms;
+	struct spans_end kept;	/* in the account's book while extensions keep it alive */
 	struct sandbox *sandbox;
 };
 
 struct extensions {		/* of an account */
 	struct list line;
 	uint32_t n_taken, n_waiting;
-	uint32_t kept;		/* counted at … */
-	uint64_t counted_at_ms;	/* BOOTTIME; 0 = to be counted again */
+	struct spans_book book;	/* by seconds of the cloud's clock */
 	uint32_t told_span_s;	/* the span for which every runner has looked */
 	uint64_t refused;	/* leases, since the start */
 	int64_t refused_at_ms;	/* wall: the last one; 0 = none */
@@ -47,8 +47,10 @@ void extend_turn_end(struct extend_turn *t);
 uint32_t extend_span_s(struct account *a);
 /* What a sandbox that is made now under a lease has to live for. */
 uint32_t extend_span_with_new_s(struct account *a);
-/* A lease was taken: the count of a moment ago is not good enough. */
-void extend_count_again(struct account *a);
+/* Do extensions keep it alive from now on, and until which end on the cloud's clock? */
+void extend_note(struct extend_turn *t, bool is_kept, int64_t end_at_ms);
+/* The cloud's clock is another one than it was thought to be. */
+void extend_clock_set(struct account *a);
 /* May this sandbox be leased? Else RATE_LIMITED, with what to do. One that is in use already may. */
 must_check bool extend_admits(struct account *a, const struct sandbox *b, struct status *st);
 /* May one be made under a lease, to live for life_s? */

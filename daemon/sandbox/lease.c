@@ -173,8 +173,8 @@ static void count_in(struct lease *x, struct sandbox *b)
 		at = at->prev;
 	list_add_head(at, &x->sandbox_node);
 	index_lease(b, 1);
-	extend_count_again(b->account);
 	b->released_at_ms = 0;
+	runner_note(b);
 }
 
 /* The last one leaves: from now on the sandbox is released. */
@@ -188,6 +188,7 @@ static void count_out(struct lease *x)
 	b->used_at_ms = (int64_t)clock_boot_ms();
 	if (!b->n_leases)
 		b->released_at_ms = b->used_at_ms;
+	runner_note(b);
 }
 
 /* --- taking --- */

@@ -55,6 +55,7 @@ void sandbox_set_state(struct sandbox *b, enum sandbox_state to)
 	index_uncount(b);
 	b->state = to;
 	index_count(b);
+	runner_note(b);
 	tie_edge(b, to);
 }
 

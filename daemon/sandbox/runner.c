@@ -59,6 +59,8 @@ struct runner {
 
 void account_saw_date(struct account *a, int64_t date_ms)
 {
+	const struct index_walk all = { .account = a };
+	struct sandbox *b;
 	int64_t now, off;
 
 	if (!date_ms)
@@ -69,12 +71,13 @@ void account_saw_date(struct account *a, int64_t date_ms)
 		return;
 	a->cloud_minus_boot_ms = now;
 	/* Every end lies elsewhere now than their timers were set for. */
-	list_for_each(i, &a->core->sandboxes) {
-		struct sandbox *b = list_entry(i, struct sandbox, node);
-
-		if (b->account == a && b->runner)
+	for (b = index_behind(&all, NULL); b; b = index_next(&all, b))
+		if (b->runner)
+			extend_note(&b->runner->turn, false, 0);
+	extend_clock_set(a);
+	for (b = index_behind(&all, NULL); b; b = index_next(&all, b))
+		if (b->runner)
 			runner_poke(b);
-	}
 }
 
 int64_t account_cloud_now(const struct account *a)
@@ -204,10 +207,19 @@ static struct runner *runner_of(struct sandbox *b)
 	return k;
 }
 
+void runner_note(struct sandbox *b)
+{
+	int64_t left;
+
+	if (b->runner)
+		extend_note(&b->runner->turn, runner_keeps(b, &left), b->end_at_ms);
+}
+
 void runner_poke(struct sandbox *b)
 {
 	struct runner *k = runner_of(b);
 
+	runner_note(b);
 	if (k && k->step == RUNNER_IDLE)
 		look_again_at(k, clock_boot_ms());
 }
@@ -282,6 +294,7 @@ struct runner *runner_free(struct sandbox *b)
 		return NULL;
 	cloud_call_cancel(k->call);
 	extend_turn_end(&k->turn);
+	extend_note(&k->turn, false, 0);
 	fetch_leave(&k->check);
 	timer_clear(&k->timer);
 	loop_bury(b->account->core->loop, &k->grave, runner_bury, k);

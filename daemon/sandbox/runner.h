@@ -19,6 +19,8 @@ struct runner;
 
 /* Something changed: look at it soon (never from inside). */
 void runner_poke(struct sandbox *b);
+/* Something changed that says whether extensions keep it alive; runner_poke() does it, too. */
+void runner_note(struct sandbox *b);
 /* Its end is another one than before. */
 void runner_end_learnt(struct sandbox *b);
 /* Its user sets its end: no extension meanwhile. Pairs. */

@@ -2,6 +2,7 @@
 #include "daemon/sandbox/rules/spans.h"
 
 #include "proto/base/cc.h"
+#include "proto/base/must.h"
 
 #define SPANS_RESERVE 5u	/* spans for one extension: 2/5 of a span, at half of the budget */
 #define SPANS_LEAD_S  2u	/* an extension that is answered so late before an end is too late */
@@ -75,4 +76,99 @@ uint32_t spans_fitting_s(const struct spans_ends *e, int64_t left_ms, const stru
 	int64_t last = b->is_told ? last_misfit(e, second_of(left_ms), b) : -1;
 
 	return last + 1 < (int64_t)SPANS_MAX_S ? (uint32_t)MAX(last + 1, (int64_t)second_of(left_ms)) : 0;
+}
+
+/* --- the book --- */
+
+static struct spans_end *end_of(const struct tree_node *n)
+{
+	return container_of((struct tree_node *)n, struct spans_end, far);
+}
+
+/* Two that end in the same second lie in any order. */
+static int by_end(const struct tree_node *a, const struct tree_node *b)
+{
+	return end_of(a)->at_s < end_of(b)->at_s ? -1 : 1;
+}
+
+static uint32_t *ring_at(struct spans_book *k, int64_t at_s)
+{
+	return &k->ring[(uint64_t)at_s % SPANS_RING];
+}
+
+static void enter(struct spans_book *k, struct spans_end *e)
+{
+	if (e->at_s < k->from_s)
+		k->past++;
+	else if (e->at_s < k->from_s + SPANS_RING)
+		++*ring_at(k, e->at_s);
+	else
+		tree_insert(&k->far, &e->far, by_end);
+}
+
+static void leave(struct spans_book *k, struct spans_end *e)
+{
+	if (tree_has(&e->far))
+		tree_del(&k->far, &e->far);
+	else if (e->at_s < k->from_s)
+		k->past--;
+	else
+		--*ring_at(k, e->at_s);
+}
+
+void spans_book_put(struct spans_book *k, struct spans_end *e, int64_t at_s)
+{
+	at_s = MAX(at_s, (int64_t)0);
+	if (e->is_in && e->at_s == at_s)
+		return;
+	spans_book_del(k, e);
+	*e = (struct spans_end){ .is_in = true, .at_s = at_s };
+	enter(k, e);
+	k->kept++;
+}
+
+void spans_book_del(struct spans_book *k, struct spans_end *e)
+{
+	if (!e->is_in)
+		return;
+	leave(k, e);
+	e->is_in = false;
+	k->kept--;
+}
+
+void spans_book_reset(struct spans_book *k, int64_t now_s)
+{
+	must(!k->kept);
+	*k = (struct spans_book){ .from_s = now_s };
+}
+
+/* Seconds pass: what ended in them is past, and what was far comes near. */
+static void move_to(struct spans_book *k, int64_t now_s)
+{
+	int64_t until = MIN(now_s, k->from_s + (int64_t)SPANS_RING);
+	struct tree_node *n;
+
+	for (int64_t s = k->from_s; s < until; s++) {
+		k->past += *ring_at(k, s);
+		*ring_at(k, s) = 0;
+	}
+	k->from_s = MAX(now_s, k->from_s);
+	while ((n = tree_first(&k->far)) && end_of(n)->at_s < k->from_s + SPANS_RING) {
+		tree_del(&k->far, n);
+		enter(k, end_of(n));
+	}
+}
+
+void spans_book_look(struct spans_book *k, int64_t now_s, struct spans_ends *ret)
+{
+	uint32_t sum;
+
+	move_to(k, now_s);
+	ret->kept = k->kept;
+	ret->at[0] = sum = k->past;
+	for (uint32_t s = 0; s < SPANS_MAX_S; s++) {
+		ret->at[s] += *ring_at(k, k->from_s + s);
+		sum += *ring_at(k, k->from_s + s);
+	}
+	ret->at[SPANS_MAX_S] = k->kept - sum;
 }

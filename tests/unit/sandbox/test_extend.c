@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the cloud's budget of extensions keeps alive, and what is refused at the lease instead of lost (C-3). */
 #include "daemon/sandbox/rules/spans.h"
+#include "proto/base/rng.h"
 #include "tests/unit/sandbox/world.h"
 
 #define MANY 60u
@@ -58,6 +59,51 @@ TEST(fitting)
 	spans_add(&e, INT64_MAX);
 	CHECK_INT(e.at[0], 1);
 	CHECK_INT(e.at[SPANS_MAX_S], 1);
+}
+
+/* The book against a sum over all ends, while ends change and the clock goes on and is set. */
+static void check_book(struct spans_book *k, const struct spans_end *v, size_t n, int64_t now_s)
+{
+	static struct spans_ends want, have;
+
+	want = have = (struct spans_ends){ 0 };
+	for (size_t i = 0; i < n; i++)
+		if (v[i].is_in)
+			spans_add(&want, (v[i].at_s - now_s) * 1000);
+	spans_book_look(k, now_s, &have);
+	CHECK_INT(have.kept, want.kept);
+	for (size_t s = 0; s <= SPANS_MAX_S; s++)
+		CHECK_INT(have.at[s], want.at[s]);
+}
+
+TEST(book)
+{
+	static struct spans_end v[300];
+	static struct spans_book k;
+	int64_t now_s = 100000;
+	struct rng rng;
+
+	rng_seed(&rng, 11);
+	spans_book_reset(&k, now_s);
+	for (unsigned step = 0; step < 4000; step++) {
+		struct spans_end *e = &v[rng_below(&rng, ARRAY_SIZE(v))];
+
+		if (rng_below(&rng, 4))
+			spans_book_put(&k, e, now_s - 100 + (int64_t)rng_below(&rng, 3 * SPANS_RING));
+		else
+			spans_book_del(&k, e);
+		if (step % 10 == 0)
+			now_s += (int64_t)rng_below(&rng, step % 1000 ? 200 : 3 * SPANS_RING);
+		if (step % 10 == 0)
+			check_book(&k, v, ARRAY_SIZE(v), now_s);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(v); i++)
+		spans_book_del(&k, &v[i]);
+	check_book(&k, v, ARRAY_SIZE(v), now_s);
+	spans_book_reset(&k, 0);
+	spans_book_put(&k, &v[0], -5);
+	check_book(&k, v, ARRAY_SIZE(v), 0);
+	spans_book_del(&k, &v[0]);
 }
 
 /* --- all of it --- */

@@ -57,6 +57,7 @@ static void add_one(struct world *w, unsigned number)
 	snprintf(id, sizeof(id), "i%u", number);
 	CHECK(!sandbox_new(&w->accounts[rng_below(&w->rng, 2)], id, &b));
 	CHECK(!text_set(&b->req_tag, tag_texts[rng_below(&w->rng, ARRAY_SIZE(tag_texts))]));
+	CHECK(!text_set(&b->name, tag_texts[rng_below(&w->rng, ARRAY_SIZE(tag_texts))]));
 	b->seq = rng_below(&w->rng, 4);
 	b->uid = (uid_t)rng_below(&w->rng, 4);
 	index_set_started(b, (int64_t)rng_below(&w->rng, 8));
@@ -148,6 +149,21 @@ static void check_owner(struct world *w, const struct account *a, uid_t uid)
 	CHECK_INT(o ? o->leases : 0, leases);
 }
 
+static void check_names(struct world *w)
+{
+	list_for_each(i, &w->core.sandboxes) {
+		struct sandbox *b = list_entry(i, struct sandbox, node);
+		bool want = false;
+
+		list_for_each(k, &w->core.sandboxes) {
+			struct sandbox *x = list_entry(k, struct sandbox, node);
+
+			want |= x != b && b->name[0] && x->uid == b->uid && str_eq(x->name, b->name);
+		}
+		CHECK(index_name_has_other(b) == want);
+	}
+}
+
 /* From every place, in either direction: those behind it, in the order of pages. */
 static void check_walk(struct world *w, const struct index_walk *walk)
 {
@@ -195,7 +211,10 @@ static void check_owners(struct world *w)
 
 static void change_one(struct world *w, struct sandbox *b)
 {
-	switch (rng_below(&w->rng, 4)) {
+	switch (rng_below(&w->rng, 5)) {
+	case 4:
+		CHECK(!index_set_name(b, tag_texts[rng_below(&w->rng, ARRAY_SIZE(tag_texts))]));
+		break;
 	case 0:
 		CHECK(!index_set_owner(b, (uid_t)rng_below(&w->rng, 4)));
 		break;
@@ -243,6 +262,7 @@ TEST(finds_what_a_walk_finds)
 			check_numbers(&w);
 			check_counts(&w);
 			check_owners(&w);
+			check_names(&w);
 		}
 		while (n--)
 			drop_one(&w, any(&w, n + 1));
@@ -250,11 +270,46 @@ TEST(finds_what_a_walk_finds)
 		CHECK_INT(map_size(&w.core.tag_map), 0);
 		CHECK_INT(map_size(&w.core.seq_map), 0);
 		CHECK_INT(map_size(&w.core.owner_map), 0);
+		CHECK_INT(map_size(&w.core.named_map), 0);
+		map_fini(&w.core.named_map);
 		map_fini(&w.core.owner_map);
 		map_fini(&w.core.tag_map);
 		map_fini(&w.core.seq_map);
 		map_fini(&w.core.sandbox_map);
 	}
+}
+
+TEST(request_ids_by_tag)
+{
+	struct request v[40], *q = NULL;
+	struct sandbox_core core = { 0 };
+	struct rng rng;
+
+	rng_seed(&rng, 3);
+	for (size_t i = 0; i < ARRAY_SIZE(v); i++) {
+		v[i] = (struct request){ .uid = (uid_t)(i % 3) };
+		list_init(&v[i].same_tag);
+	}
+	for (unsigned step = 0; step < 1000; step++) {
+		const char *tag = tag_texts[rng_below(&rng, ARRAY_SIZE(tag_texts))];
+		uid_t uid = (uid_t)rng_below(&rng, 4);
+		size_t want = 0, have = 0;
+
+		CHECK(!index_request_set_tag(&core, &v[rng_below(&rng, ARRAY_SIZE(v))], tag));
+		for (size_t i = 0; i < ARRAY_SIZE(v); i++)
+			want += tag[0] && v[i].uid == uid && v[i].req_tag && str_eq(v[i].req_tag, tag);
+		while ((q = index_request_of_tag(&core, uid, tag, q))) {
+			CHECK(q->uid == uid && str_eq(q->req_tag, tag));
+			CHECK(++have <= want);
+		}
+		CHECK_INT(have, want);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(v); i++) {
+		index_request_del(&core, &v[i]);
+		free(v[i].req_tag);
+	}
+	CHECK_INT(map_size(&core.request_tag_map), 0);
+	map_fini(&core.request_tag_map);
 }
 
 TEST_MAIN()

@@ -12,6 +12,8 @@
 
 #include "daemon/common/ev/loop.h"
 #include "daemon/common/obs/log.h"
+#include "daemon/sandbox/core.h"
+#include "daemon/sandbox/runner.h"
 #include "daemon/sandbox/sandbox.h"
 #include "daemon/store/store.h"
 #include "proto/base/clock.h"
@@ -175,8 +177,25 @@ static inline void world_start(struct world *w)
 	CHECK(!sandbox_core_new(&o, &w->core));
 }
 
+/* What extensions keep alive is counted as it changes; here it is counted anew. */
+static inline void check_kept(const struct sandbox_core *core)
+{
+	for (size_t i = 0; i < core->n_accounts; i++) {
+		uint32_t want = 0;
+		int64_t left;
+
+		list_for_each(n, &core->sandboxes) {
+			const struct sandbox *b = list_entry(n, struct sandbox, node);
+
+			want += b->account == &core->accounts[i] && runner_keeps(b, &left);
+		}
+		CHECK_INT(core->accounts[i].extensions.book.kept, want);
+	}
+}
+
 static inline void world_stop(struct world *w)
 {
+	check_kept(w->core);
 	w->core = sandbox_core_free(w->core);
 	w->store = store_close(w->store);
 	fake_cloud_free(w->cloud);
@@ -331,8 +350,10 @@ static inline void spin(struct world *w, unsigned ms)
 {
 	uint64_t until = clock_boot_ms() + ms;
 
-	while (clock_boot_ms() < until)
+	while (clock_boot_ms() < until) {
 		CHECK(loop_once(w->loop, 5) >= 0);
+		check_kept(w->core);
+	}
 }
 
 static inline struct sandbox_core_counts counts(struct world *w)
