@@ -69,6 +69,12 @@ void cloud_target(const struct cloud *c, const struct url *u, struct pool_target
 /* The fixed address of the agents names the ports of sandboxes below itself. */
 bool cloud_names_ports(const struct cloud *c);
 
+/* key.c. Another flavour's, or not of the flavour's form: it is never sent, and *ret says why. */
+bool cloud_key_is_bad(const struct cloud *c, struct status *ret);
+void cloud_key_missing(struct status *ret);
+/* Whether nothing may be sent with its key now, and why. */
+bool cloud_key_is_unfit(struct cloud *c, struct status *ret_why);
+
 /* rest.c: the part of the account that runs calls. */
 void cloud_start(struct cloud *c);
 void cloud_stop(struct cloud *c);	/* ends all calls without a call of on_ready */

@@ -855,24 +855,6 @@ static void rest_on_ready(struct pool_req *r, void *user)
 
 /* --- a new call --- */
 
-/* Why the key is not sent, or false. */
-static bool key_is_bad(const struct cloud *c, struct status *ret)
-{
-	const struct flavour *of = flavour_of_key(c->key), *there = flavour_of_host(c->api.host);
-
-	if (of && there && of != there)
-		status_set(ret, R_KEY_REJECTED,
-			   "the API key is %s's (%s…) and %s is %s's: it is not sent there; see cloud, domain and "
-			   "api_url of the account",
-			   of->title, of->key_prefix, c->api.host, there->title);
-	else if (c->check_key_format && !flavour_key_ok(c->flavour, c->key))
-		status_set(ret, R_KEY_REJECTED, "the API key is not of the form %s<hex>; see check_key_format",
-			   c->flavour->key_prefix);
-	else
-		return false;
-	return true;
-}
-
 /* What can be said without asking the cloud. */
 static bool call_refused(struct cloud_call *c, const char *id)
 {
@@ -887,13 +869,11 @@ static bool call_refused(struct cloud_call *c, const char *id)
 		call_gated(c);
 	} else if (!cloud->key) {
 		c->result.outcome = CLOUD_REFUSED;
-		status_set(&c->result.status, R_KEY_MISSING,
-			   "the account has no API key: write it into the file that api_key_file names, or set api_key_file or "
-			   "api_key_command in the account's section; the log says what such a command said");
+		cloud_key_missing(&c->result.status);
 		status_evidence(&c->result.status, "route", "%s", c->route);
 		if (!coming || !call_hold(c, CALL_KEYLESS))
 			call_over(c);
-	} else if (key_is_bad(cloud, &c->result.status)) {
+	} else if (cloud_key_is_bad(cloud, &c->result.status)) {
 		c->result.outcome = CLOUD_REFUSED;
 		status_evidence(&c->result.status, "route", "%s", c->route);
 		call_over(c);

@@ -233,28 +233,77 @@ const char *control_header(const struct gateway_control *c, const char *name)
 
 /* --- the beginning of a call --- */
 
-/* A path that the contract has and nobody here answers. */
-static void refuse_unanswered(struct gateway_control *c)
-{
-	const struct cloud_route_info *i = cloud_route_info(c->to);
+/* --- what the core does not answer --- */
 
-	control_refuse(c, 403, "agentboxd does not pass %s %s on: a token of its gateway is no key of the account", i->method,
-		       i->path);
+static void read_uid(const struct gateway_control *c, struct gateway_uid *ret)
+{
+	*ret = (struct gateway_uid){ .passes = PASS_NONE, .account = "" };
+	if (c->g->o.read_uid)
+		c->g->o.read_uid(c->g->o.user, c->who.uid, ret);
+}
+
+static void pass_on(struct gateway_control *c, const char *account)
+{
+	struct http_stream *x = give(c->x);
+	struct gateway *g = c->g;
+	const struct flavour *f = c->flavour;
+
+	control_end(c);
+	gateway_pass_request(g, x, f, account);
+}
+
+/* Never: in no spelling of the path. */
+static void refuse_never(struct gateway_control *c, const char *method)
+{
+	if (c->to == CLOUD_ROUTE_UNKNOWN)
+		control_refuse(c, 404, "validation error: no matching operation was found");
+	else
+		control_refuse(c, 403, "agentboxd never passes %s %s on: a token of its gateway is no key of the account", method,
+			       cloud_route_info(c->to)->path);
+}
+
+static void pass_or_refuse(struct gateway_control *c, const char *method)
+{
+	enum pass_level need = pass_needs(method, &c->query);
+	struct gateway_uid u;
+
+	read_uid(c, &u);
+	if (need == PASS_NEVER)
+		refuse_never(c, method);
+	else if (c->token->n_sandboxes)
+		control_refuse(c, 403, "this token is for %zu of your sandboxes and nothing else", c->token->n_sandboxes);
+	else if (u.passes < need)
+		control_refuse(c, 403, "agentboxd does not pass %s %s on: it would with relay = %s in [uid %u] of its configuration", method,
+			       c->to < CLOUD_ROUTES ? cloud_route_info(c->to)->path : c->query.path, pass_level_name(need), c->who.uid);
+	else
+		pass_on(c, u.account);
+}
+
+/* The core knows which templates are its caller's; where all may be deleted the cloud does. */
+static bool is_answered(const struct gateway_control *c)
+{
+	struct gateway_uid u;
+
+	if (c->to >= CLOUD_ROUTES || !handlers[c->to])
+		return false;
+	if (handlers[c->to] != control_template_delete || c->token->n_sandboxes)
+		return true;
+	read_uid(c, &u);
+	return u.passes < PASS_ALL;
 }
 
 static bool control_match(struct gateway_control *c)
 {
 	const char *method = reply_request(c->x, ":method");
 
-	c->to = cloud_route_find(method ? method : "", c->query.segments, c->query.n_segments);
-	if (c->to < CLOUD_ROUTES && handlers[c->to])
+	method = method ? method : "";
+	c->to = cloud_route_find(method, c->query.segments, c->query.n_segments);
+	if (is_answered(c))
 		return true;
-	if (c->to < CLOUD_ROUTES)
-		refuse_unanswered(c);
-	else if (c->to == CLOUD_ROUTE_METHOD)
+	if (c->to == CLOUD_ROUTE_METHOD)
 		control_invalid(c, "method not allowed");
 	else
-		control_refuse(c, 404, "validation error: no matching operation was found");
+		pass_or_refuse(c, method);
 	return false;
 }
 

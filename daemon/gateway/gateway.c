@@ -183,6 +183,7 @@ int gateway_new(const struct gateway_options *o, struct gateway **ret)
 	list_init(&g->doors);
 	list_init(&g->conns);
 	list_init(&g->controls);
+	list_init(&g->passes);
 	list_init(&g->relays);
 	r = copy_accounts(g);
 	if (!r)
@@ -212,6 +213,7 @@ struct gateway *gateway_free(struct gateway *g)
 	if (!g)
 		return NULL;
 	gateway_control_end_all(g);
+	gateway_pass_end_all(g);
 	gateway_relay_end_all(g);
 	list_for_each_safe(n, &g->doors)
 		door_free(list_entry(n, struct gateway_door, node));

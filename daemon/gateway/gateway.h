@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "daemon/gateway/pass_right.h"
 #include "proto/base/cc.h"
 
 struct cloud;
@@ -26,6 +27,11 @@ struct gateway_account {
 	struct cloud *cloud;
 };
 
+struct gateway_uid {
+	enum pass_level passes;		/* of what the core does not answer */
+	const char *account;		/* "" = the first one */
+};
+
 struct gateway_options {
 	struct loop *loop;
 	struct sandbox_core *core;
@@ -39,6 +45,8 @@ struct gateway_options {
 	uint32_t max_streams;		/* at once on a connection of HTTP/2; 0 = 256 */
 	struct uid_quotas *quotas;	/* what connections hold is charged to; outlives the gateway; NULL = nobody counts */
 	uint64_t conn_max;		/* bytes held for a connection; 0 = as its uid's quota allows */
+	void (*read_uid)(void *user, uid_t uid, struct gateway_uid *ret);	/* asked at each call; NULL = nothing passes */
+	void *user;
 };
 
 struct gateway_listen {

@@ -50,7 +50,7 @@ struct gateway {
 	uint64_t last_conn;
 	bool draining;
 	uint64_t asked_at_ms;			/* relay.c: when a token that did not fit made it ask last */
-	struct list controls, relays;	/* all that are open: gateway_free() and drains end them */
+	struct list controls, passes, relays;	/* all that are open: gateway_free() and drains end them */
 	struct gateway_counts counts;
 };
 
@@ -64,6 +64,10 @@ void gateway_refuse(struct gateway *g, struct http_stream *x, const struct flavo
  * (proto/cloud/route.h). */
 void gateway_control_request(struct gateway *g, struct http_stream *x, const struct gateway_caller *by);
 void gateway_control_end_all(struct gateway *g);
+
+/* pass.c. Takes x over: it goes on to this account's cloud as it is; "" = the first account. */
+void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct flavour *f, const char *account);
+void gateway_pass_end_all(struct gateway *g);
 
 /* relay.c. Takes x over. `to` is copied; NULL: a signed link, whose signature tells the sandbox. Its credentials are read from
  * x's head. A port that needs none is open to the uid of http_conn_user(x)'s peer, unless who_is_foreign_page(). */

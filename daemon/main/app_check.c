@@ -10,6 +10,7 @@
 #include "daemon/common/net/proxy.h"
 #include "daemon/conf/secret.h"
 #include "daemon/conf/trust.h"
+#include "daemon/gateway/pass_right.h"
 #include "daemon/main/app.h"
 #include "daemon/main/app_flavour.h"
 #include "daemon/main/gateway_address.h"
@@ -146,6 +147,15 @@ static void check_uid(struct conf *c, const char *uid)
 	conf_problem(c, "%s: there is no [account %s]", conf_place(c, "uid", uid, "account", at), account);
 }
 
+static void check_relay(struct conf *c, const char *uid)
+{
+	const char *text = conf_get(c, "uid", uid, "relay");
+	char at[512];
+
+	if (pass_level_find(text) == PASS_LEVELS)
+		conf_problem(c, "%s: \"%s\" is not none, read, templates or all", conf_place(c, "uid", uid, "relay", at), text);
+}
+
 /* The table takes any word: which ones there are, and what is built, is lifecycle's. */
 static void check_policy(struct conf *c, const char *instance)
 {
@@ -235,8 +245,11 @@ void app_check_conf(struct conf *c, bool local)
 
 	for (size_t i = 0; (name = conf_instance(c, "account", i)); i++)
 		check_account(c, name);
-	for (size_t i = 0; !local && (name = conf_instance(c, "uid", i)); i++)
-		check_uid(c, name);
+	for (size_t i = 0; (name = conf_instance(c, "uid", i)); i++) {
+		check_relay(c, name);
+		if (!local)
+			check_uid(c, name);
+	}
 	for (size_t i = 0; (name = conf_instance(c, "policy", i)); i++)
 		check_policy(c, name);
 	check_gateway(c);

@@ -216,6 +216,21 @@ static int check_loops(const struct app *a)
 	return 0;
 }
 
+/* At each call, so that a reload counts at once. */
+static void read_uid(void *user, uid_t uid, struct gateway_uid *ret)
+{
+	const struct app *a = user;
+	const char *name;
+
+	for (size_t i = 0; (name = conf_instance(a->conf, "uid", i)); i++) {
+		if (app_uid_of(name) != uid)
+			continue;
+		ret->passes = pass_level_find(conf_get(a->conf, "uid", name, "relay"));
+		ret->account = conf_get(a->conf, "uid", name, "account");
+		return;
+	}
+}
+
 int app_gateway_new(struct app *a)
 {
 	struct gateway_account accounts[APP_ACCOUNTS_MAX];
@@ -226,6 +241,7 @@ int app_gateway_new(struct app *a)
 		.max_connections = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_connections"),
 		.max_streams = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_streams"),
 		.quotas = a->quotas, .conn_max = conf_get_number(a->conf, "daemon", NULL, "max_memory_per_connection"),
+		.read_uid = read_uid, .user = a,
 	};
 	int r;
 

@@ -9,6 +9,7 @@
 
 #include "daemon/auth/token.h"
 #include "daemon/auth/uid_quota.h"
+#include "daemon/common/http/reply.h"
 #include "daemon/gateway/impl.h"
 #include "proto/base/fd.h"
 #include "proto/cloud/list.h"
@@ -34,6 +35,15 @@ static void *keep(struct door *d, void *p)
 	CHECK(p && d->n_kept < ARRAY_SIZE(d->kept));
 	d->kept[d->n_kept++] = p;
 	return p;
+}
+
+/* In the place of pass.c, whose cloud is a real one: says that it came, and for whom. */
+void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct flavour *f, const char *account)
+{
+	char text[120];
+
+	snprintf(text, sizeof(text), "passed %s as %s", reply_request(x, ":path"), account);
+	reply_text(x, 299, text);
 }
 
 static void on_request(struct http_stream *x, void *user)
@@ -331,13 +341,16 @@ TEST(health_and_what_is_no_route)
 	r = call(&d, "GET /health", NULL);
 	CHECK_STATUS(r, 204);
 	r = call(&d, "GET /nothing", NULL);
+	CHECK_STATUS(r, 403);
+	CHECK(strstr(r.body, "relay = read"));
+	r = call(&d, "GET /sandboxes/x/y/z", NULL);
 	CHECK_STATUS(r, 404);
 	CHECK(strstr(r.body, "validation error"));
 	r = call(&d, "PATCH /sandboxes", "{}");
 	CHECK_STATUS(r, 400);
 	r = call(&d, "GET /templates", NULL);
 	CHECK_STATUS(r, 403);
-	CHECK(strstr(r.body, "GET /templates"));
+	CHECK(strstr(r.body, "GET /templates") && strstr(r.body, "relay = read in [uid 1000]"));
 	r = call(&d, "GET /api-keys", NULL);
 	CHECK_STATUS(r, 403);
 	r = call(&d, "GET /sandboxes/Not-an-id", NULL);
@@ -354,6 +367,66 @@ TEST(health_and_what_is_no_route)
 	r = call(&d, "POST /sandboxes", "{\"templateID\":\"base\",\"metadata\":{\"agentbox.uid\":\"0\"}}");
 	CHECK_STATUS(r, 400);
 	CHECK_INT(fake_alive(d.w.fake), 0);
+	door_close(&d);
+}
+
+static void read_uid(void *user, uid_t uid, struct gateway_uid *ret)
+{
+	CHECK_INT(uid, 1000);
+	ret->passes = *(enum pass_level *)user;
+	ret->account = "second";
+}
+
+/* GATEWAY §2, last line of the table. */
+TEST(relay_of_what_the_core_has_not)
+{
+	static const struct {
+		const char *call;
+		enum pass_level needs;
+	} rows[] = {
+		{ "GET /templates", PASS_READ },
+		{ "GET /v2/templates?limit=2", PASS_READ },
+		{ "POST /v3/templates", PASS_TEMPLATES },
+		{ "GET /templates/x/files/0a", PASS_TEMPLATES },
+		{ "DELETE /templates/other", PASS_ALL },	/* below it the core knows whose it is */
+		{ "POST /volumes", PASS_ALL },
+		{ "GET /api-keys", PASS_NEVER },
+		{ "GET /teams", PASS_NEVER },
+		{ "GET /v3/sandboxes/x", PASS_NEVER },
+		{ "GET /templates/../api-keys", PASS_NEVER },
+	};
+	enum pass_level level = PASS_NONE;
+	struct door d;
+	struct reply r;
+
+	door_open(&d);
+	d.g.o.read_uid = read_uid;
+	d.g.o.user = &level;
+	for (; level < PASS_LEVELS; level++)
+		for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+			bool is_delete = strstr(rows[i].call, "DELETE");
+
+			r = call(&d, rows[i].call, NULL);
+			CHECK((r.status == 299) == (level >= rows[i].needs));
+			CHECK(r.status == 299 || r.status == 400 || r.status == 403 || r.status == 404);
+			if (r.status == 299)
+				CHECK(strstr(r.body, "as second"));
+			else if (rows[i].needs == PASS_NEVER)
+				CHECK(!strstr(r.body, "relay ="));
+			else if (!is_delete)
+				CHECK(strstr(r.body, "relay ="));
+		}
+	/* A token for some sandboxes passes nothing. */
+	level = PASS_ALL;
+	d.token.sandboxes = d.scope;
+	d.token.n_sandboxes = 1;
+	d.scope[0] = (char *)"i123";
+	r = call(&d, "GET /templates", NULL);
+	CHECK_STATUS(r, 403);
+	r = call(&d, "DELETE /templates/other", NULL);
+	CHECK_STATUS(r, 403);
+	d.token.sandboxes = NULL;
+	d.token.n_sandboxes = 0;
 	door_close(&d);
 }
 

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""Calls of the control plane that the gateway does not answer itself: `[uid U] relay` (GATEWAY §2, last line of the table)."""
+import http.client
+import json
+import os
+
+import pytest
+
+import harness
+from w_door import new_token, port_of, runs, runtime      # noqa: F401 (fixtures)
+
+UID = "uid %d" % os.getuid()
+
+
+@pytest.fixture
+def passing(cloud, runtime):
+    """Starts a daemon whose own uid has this `relay`."""
+    daemons = []
+
+    def start(relay):
+        d = harness.Daemon(cloud, {UID: {"relay": relay}}, env={"XDG_RUNTIME_DIR": runtime, "HOME": runtime})
+        daemons.append(d)
+        return d, port_of(d), new_token(d)
+    yield start
+    for d in daemons:
+        d.close()
+
+
+def came(cloud, path):
+    return [s for s in cloud.ledger.requests if s.target == path]
+
+
+def call(port, method, path, token, body=None, headers=()):
+    c = http.client.HTTPConnection("localhost", port, timeout=20)
+    try:
+        c.request(method, path, body, dict({"X-API-Key": token}, **dict(headers)))
+        r = c.getresponse()
+        return r.status, dict(r.getheaders()), r.read()
+    finally:
+        c.close()
+
+
+CALLS = (("GET", "/templates?teamID=t&x=%2Fa%20b", "read"), ("GET", "/v2/templates", "read"), ("GET", "/later", "read"),
+         ("POST", "/v3/templates", "templates"), ("PATCH", "/v2/templates/x", "templates"),
+         ("POST", "/volumes", "all"), ("DELETE", "/volumes/v", "all"))
+LEVELS = ("none", "read", "templates", "all")
+
+
+@pytest.mark.parametrize("relay", LEVELS)
+def test_what_passes_and_what_does_not(cloud, passing, relay):
+    d, port, token = passing(relay)
+    for method, path, needs in CALLS:
+        status, _, body = call(port, method, path, token, b"{}" if method in ("POST", "PATCH") else None)
+        passed = LEVELS.index(relay) >= LEVELS.index(needs)
+        assert len(came(cloud, path)) == passed, (method, path, status, body)
+        if passed:      # as the cloud says it
+            assert status in (400, 404) and b"validation error" in body
+        else:
+            assert status == 403 and "relay = %s in [%s]" % (needs, UID) in json.loads(body)["message"]
+
+
+def test_what_never_passes(cloud, passing):
+    d, port, token = passing("all")
+    before = len(cloud.ledger.requests)
+    paths = ("/v3/sandboxes", "/sandboxes/x/y/z", "/v2/sandboxes/x/y/z", "/snapshots/x", "/api-keys", "/v2/api-keys", "/teams", "/teams/t/metrics",
+             "/access-tokens", "/%61pi-keys", "//api-keys", "/templates/..%2fapi-keys", "/templates/%2e%2e/teams", "/API-KEYS")
+    for path in paths:
+        for method in ("GET", "POST", "DELETE", "PUT"):
+            status, _, body = call(port, method, path, token, b"{}" if method != "GET" else None)
+            assert status in (400, 403, 404) and b"relay =" not in body, (method, path, status, body)
+    assert not [s for s in cloud.ledger.requests[before:] if "sandboxes?" not in s.target and "/v2/sandboxes" not in s.target], \
+        [s.target for s in cloud.ledger.requests[before:]]
+
+
+def test_the_accounts_key_goes_upstream_and_nowhere_else(cloud, passing):
+    d, port, token = passing("read")
+    status, headers, body = call(port, "GET", "/templates", token, headers={
+        "Authorization": "Bearer secret-of-somebody", "Cookie": "a=b", "Agentboxd-Policy": "x", "X-Kept": "yes"}.items())
+    up = came(cloud, "/templates")[-1]
+    assert up.header("x-api-key") == cloud.key and up.header("agentboxd-hop") == "1" and up.header("x-kept") == "yes"
+    sent = json.dumps(up.headers)
+    assert token[3:] not in sent and "secret-of-somebody" not in sent and "agentboxd-policy" not in sent and up.header("cookie") is None
+    told = json.dumps(headers) + body.decode() + d.log()
+    assert cloud.key not in told and token[3:] not in told
+
+
+@pytest.mark.parametrize("size", [2, 20000, 3 << 20])
+def test_bodies_pass_whole(cloud, passing, size):
+    d, port, token = passing("all")
+    body = os.urandom(size)
+    call(port, "PUT", "/volumecontent/v/file?path=/a", token, body, {"Content-Type": "application/octet-stream"}.items())
+    up = came(cloud, "/volumecontent/v/file?path=/a")[-1]
+    assert up.body_len == len(body) and up.header("content-length") == str(len(body))
+
+
+def test_a_cloud_that_is_away(cloud, passing):
+    d, port, token = passing("all")
+    cloud.refuse()
+    cloud.cut_all()
+    status, _, body = call(port, "POST", "/templates", token, b"{}")
+    assert status == 503 and json.loads(body)["message"]
+
+
+def test_a_reload_counts_at_once(cloud, passing):
+    d, port, token = passing("none")
+    assert call(port, "GET", "/templates", token)[0] == 403
+    with open(d.conf_path, encoding="utf-8") as f:
+        text = f.read()
+    with open(d.conf_path, "w", encoding="utf-8") as f:
+        f.write(text.replace("relay = none", "relay = read"))
+    d.ctl("reload")
+    assert call(port, "GET", "/templates", token)[0] == 404 and came(cloud, "/templates")
+
+
+def test_a_wrong_word_is_named(cloud, runtime):
+    d = harness.Daemon(cloud, {UID: {"relay": "some"}}, env={"XDG_RUNTIME_DIR": runtime, "HOME": runtime}, wait=False)
+    try:
+        assert d.proc.wait(20) == 78 and 'relay: "some" is not none, read, templates or all' in d.log()
+    finally:
+        d.close()
