@@ -23,6 +23,7 @@ test_packages="
 	curl nodejs openssl ca-certificates nghttp2-client nghttp2-server patch procps
 	nghttp2-proxy nginx-light tinyproxy-bin nftables iproute2 gdb tmux strace zsh fish
 	systemd systemd-container dbus passwd
+	busybox-static skopeo umoci zstd xz-utils bzip2 file
 "
 
 # The peers of the benchmarks.

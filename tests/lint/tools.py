@@ -18,12 +18,13 @@ ESSENTIAL = set("""
 """.split())
 # Package: its programs.
 PROGRAMS = {
-    "binutils": "nm readelf size", "clang": "clang", "curl": "curl", "fish": "fish", "g++": "g++", "gcc": "cc gcc gcov", "gdb": "gcore",
+    "binutils": "nm readelf size", "busybox-static": "busybox", "bzip2": "bzip2", "clang": "clang", "curl": "curl", "file": "file", "fish": "fish", "g++": "g++", "gcc": "cc gcc gcov", "gdb": "gcore",
     "iproute2": "ip ss", "mandoc": "mandoc", "meson": "meson", "nftables": "nft", "nghttp2-client": "h2load nghttp",
     "nghttp2-proxy": "nghttpx", "nghttp2-server": "nghttpd", "nginx-light": "nginx", "ninja-build": "ninja", "nodejs": "node",
     "openssl": "openssl", "patch": "patch", "pkg-config": "pkg-config", "procps": "ps", "protobuf-c-compiler": "protoc-c",
     "protobuf-compiler": "protoc", "protobuf-compiler-grpc": "grpc_cpp_plugin", "python3": "python3", "spin": "spin",
-    "strace": "strace", "tinyproxy-bin": "tinyproxy", "tmux": "tmux", "valgrind": "valgrind", "zsh": "zsh",
+    "skopeo": "skopeo", "strace": "strace", "tinyproxy-bin": "tinyproxy", "tmux": "tmux", "umoci": "umoci", "valgrind": "valgrind",
+    "xz-utils": "xz", "zsh": "zsh", "zstd": "zstd",
 }
 MODULES = {"google": "python3-protobuf", "grpc": "python3-grpcio", "h2": "python3-h2", "hpack": "python3-h2",
            "hyperframe": "python3-h2", "jsonschema": "python3-jsonschema", "pytest": "python3-pytest",

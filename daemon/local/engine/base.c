@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -460,24 +459,6 @@ int base_build_patch(const char *dir, const char *root, bool as_user)
 	if (r == 0 && fstatat(template_fd, "home/user", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
 		r = make_dir(&b, "home/user", 0755, CONTAINER_USER_ID);
 	return r;
-}
-
-int base_unpack(const char *dir, const char *tar_path)
-{
-	pid_t pid = fork();
-	int status;
-
-	if (pid < 0)
-		return -errno;
-	if (pid == 0) {
-		execlp("tar", "tar", "-x", "--numeric-owner", "-p", "-f", tar_path, "-C", dir,
-		       (char *)NULL);
-		_exit(127);
-	}
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBADMSG;
 }
 
 bool base_contains(const char *dir, const char *path)

@@ -25,9 +25,6 @@
 must_check int base_build(const char *dir, bool as_user);
 /* Builds the patch for the template root `root` in the empty folder `dir`. */
 must_check int base_build_patch(const char *dir, const char *root, bool as_user);
-/* Unpacks a tar archive into the empty folder `dir` with the machine's tar. */
-must_check int base_unpack(const char *dir, const char *tar_path);
-
 /* Pure: is `path` the folder `dir` or below it? Both absolute, without "." and "..". */
 bool base_contains(const char *dir, const char *path);
 

@@ -24,6 +24,7 @@
 #include "daemon/common/obs/log.h"
 #include "daemon/local/engine/base.h"
 #include "daemon/local/engine/container_int.h"
+#include "daemon/local/engine/image.h"
 #include "daemon/local/engine/ns.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
@@ -446,32 +447,49 @@ static bool template_name_ok(const char *s)
 	return s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789._-")] == '\0' && !str_eq(s, "base");
 }
 
+/* A folder, a file, or DIR:NAME: an image of that name in a layout folder. */
+static int find_template(const struct container_template *t, struct supervisor_template *k, char **ret_why)
+{
+	char *path = str_dup(t->path), *colon = path ? strrchr(path, ':') : NULL, *name = NULL;
+	char why[IMAGE_WHY_MAX];
+	int r = 0;
+
+	k->path = path ? realpath(path, NULL) : NULL;
+	if (!k->path && colon) {
+		*colon = '\0';
+		k->path = realpath(path, NULL);
+		name = colon + 1;
+	}
+	if (!k->path || (name && !image_is_layout(k->path))) {
+		r = k->path ? -ENOENT : -errno;
+		*ret_why = str_printf("template %s: %s: %s", t->name, t->path, strerror(-r));
+	} else if (image_is_layout(k->path)) {
+		r = image_open(k->path, name, &k->image, why);
+		if (r < 0)
+			*ret_why = str_printf("template %s: %s: %s", t->name, t->path, why);
+	}
+	free(path);
+	return r;
+}
+
 static int add_template(struct engine *bs, const struct engine_options *o,
 			const struct container_template *t, char **ret_why)
 {
 	struct supervisor_template *k = &bs->templates[bs->n_templates];
 	struct stat st;
-	char *real;
+	int r;
 
 	if (!template_name_ok(t->name) || engine_has_template(bs, t->name)) {
 		*ret_why = str_printf("template name \"%s\": [a-z0-9._-], once each, not \"base\"", t->name);
 		return -EINVAL;
 	}
-	real = realpath(t->path, NULL);
-	if (!real || stat(real, &st) < 0) {
-		int r = -errno;
-
-		*ret_why = str_printf("template %s: %s: %s", t->name, t->path, strerror(-r));
-		free(real);
-		return r;
-	}
-	k->path = real;
 	k->name = str_dup(t->name);
-	k->is_tar = !S_ISDIR(st.st_mode);
 	bs->n_templates++;
-	if (!k->name)
-		return -ENOMEM;
-	return k->is_tar ? 0 : check_base(real, o, bs->state_dir, ret_why);
+	r = k->name ? find_template(t, k, ret_why) : -ENOMEM;
+	if (r < 0)
+		return r;
+	k->is_unpacked = k->image || stat(k->path, &st) < 0 || !S_ISDIR(st.st_mode);
+	return k->is_unpacked ? 0 : check_base(k->path, o, bs->state_dir, ret_why);
 }
 
 static int add_templates(struct engine *bs, const struct engine_options *o, char **ret_why)
@@ -623,6 +641,7 @@ struct engine *engine_free(struct engine *bs)
 	for (size_t i = 0; i < bs->n_templates; i++) {
 		free((char *)bs->templates[i].name);
 		free((char *)bs->templates[i].path);
+		image_free(bs->templates[i].image);
 	}
 	free(bs->templates);
 	free(bs->state_dir);
@@ -642,6 +661,13 @@ static int template_index(const struct engine *bs, const char *name)
 bool engine_has_template(const struct engine *bs, const char *name)
 {
 	return template_index(bs, name) >= 0;
+}
+
+const char *const *engine_template_env(const struct engine *bs, const char *name)
+{
+	int i = template_index(bs, name);
+
+	return i >= 0 && bs->templates[i].image ? image_env(bs->templates[i].image) : NULL;
 }
 
 /* --- containers --- */

@@ -32,8 +32,8 @@ struct container_proc;
 
 struct container_template {
 	const char *name;	/* [a-z0-9][a-z0-9._-]*; "base" is built in */
-	/* A directory or a tar archive: a whole root file system, or, if it has neither /usr/bin nor
-	 * /bin, files that lie over the base. */
+	/* A directory, a tar archive or an image in a layout folder (image.h; DIR, or DIR:NAME): a whole root file system, or, if it
+	 * has neither /usr/bin nor /bin, files that lie over the base. */
 	const char *path;
 };
 
@@ -67,6 +67,8 @@ must_check int engine_new(const struct engine_options *o, container_done_fn *rea
  * only call that waits, for the end of the program. NULL is fine; returns NULL. */
 struct engine *engine_free(struct engine *bs);
 bool engine_has_template(const struct engine *bs, const char *name);
+/* The variables of a template's image, "NAME=value", NULL-terminated; NULL: it is no image. */
+const char *const *engine_template_env(const struct engine *bs, const char *name);
 
 struct container_capability {
 	const char *name;	/* stable, "idmapped-mounts" */

@@ -16,10 +16,13 @@
 #define SUPERVISOR_FIRST_ID 0x78000000u
 #define SUPERVISOR_ID_SLOTS 1024u
 
+struct image;
+
 struct supervisor_template {
 	const char *name;
 	const char *path;	/* NULL: the built-in base */
-	bool is_tar;
+	bool is_unpacked;	/* a folder of ours: `path` is an archive, or where the image lies */
+	struct image *image;	/* NULL: it is none */
 	bool on_base;	/* has no programs of its own: lies over the base (the supervisor finds out) */
 };
 

@@ -81,7 +81,7 @@ static int make_folders(const struct supervisor *k, const struct supervisor_req 
 int supervisor_template_path(const struct supervisor *k, const struct supervisor_template *t,
 			     const char *suffix, char ret[PATH_MAX])
 {
-	if (!*suffix && !t->is_tar)
+	if (!*suffix && !t->is_unpacked)
 		return str_copy(ret, PATH_MAX, t->path) ? 0 : -ENAMETOOLONG;
 	return snprintf(ret, PATH_MAX, "%s/templates/%s%s", k->o->state_dir, t->name,
 			*suffix ? suffix : ".root") < PATH_MAX

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,15 +17,19 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/local/engine/base.h"
+#include "daemon/local/engine/image.h"
 #include "daemon/local/engine/rmtree.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
 #define TRIAL_WAIT_MS 10000
+#define STAMP_SIZE    200
+#define UNPACK_VERSION "2"	/* counts whenever the same archive would give other files */
 #define LOCK_TRIES    4000	/* times SUPERVISOR_PAUSE_MS: 20 s */
 
 static int empty_folder(const struct supervisor *k, const char *name)
@@ -155,53 +160,86 @@ static int take_over(struct supervisor *k)
 	return -EBUSY;
 }
 
-/* Unpacks an archive again only when it has changed. */
-static int unpack(int dir_fd, const char *dir, const struct supervisor_template *t)
+/* What the files of a template come from, so that they are unpacked again only when that has changed. */
+static int describe(const struct supervisor_template *t, char ret[STAMP_SIZE])
 {
-	char root[NAME_MAX + 1], stamp[NAME_MAX + 1], now[64], path[PATH_MAX], *old = NULL;
 	struct stat st;
-	bool same;
-	size_t n;
-	int r;
 
-	snprintf(root, sizeof(root), "%s.root", t->name);
-	snprintf(stamp, sizeof(stamp), "%s.stamp", t->name);
+	if (t->image) {
+		snprintf(ret, STAMP_SIZE, UNPACK_VERSION " %s", image_digest(t->image));
+		return 0;
+	}
 	if (stat(t->path, &st) < 0)
 		return -errno;
-	snprintf(now, sizeof(now), "%lld %lld.%09ld", (long long)st.st_size,
-		 (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+	snprintf(ret, STAMP_SIZE, UNPACK_VERSION " %lld %lld.%09ld", (long long)st.st_size, (long long)st.st_mtim.tv_sec,
+		 st.st_mtim.tv_nsec);
+	return 0;
+}
+
+static int unpack_into(const struct supervisor *k, int dir_fd, const char *root, const struct supervisor_template *t,
+		       char why[PKT_TEXT_MAX])
+{
+	scoped(fd_closep) int fd = openat(dir_fd, root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	char words[IMAGE_WHY_MAX];
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = t->image ? image_unpack(t->image, fd, k->o->as_user, &unpack_usual_limits, words) :
+		       image_unpack_tar(t->path, fd, k->o->as_user, &unpack_usual_limits, words);
+	if (r < 0)
+		snprintf(why, PKT_TEXT_MAX, "template %.40s: %.60s: %.200s", t->name, t->path, words);
+	return r;
+}
+
+static int unpack(const struct supervisor *k, int dir_fd, const struct supervisor_template *t, char why[PKT_TEXT_MAX])
+{
+	char root[NAME_MAX + 1], stamp[NAME_MAX + 1], now[STAMP_SIZE], *old = NULL;
+	bool same;
+	size_t n;
+	int r = describe(t, now);
+
+	if (r < 0)
+		return r;
+	snprintf(root, sizeof(root), "%s.root", t->name);
+	snprintf(stamp, sizeof(stamp), "%s.stamp", t->name);
 	r = fd_read_file(dir_fd, stamp, sizeof(now), &old, &n);
 	same = r == 0 && str_eq(old, now);
 	free(old);
 	if (same)
 		return 0;
+	/* One that is not whole has none. */
+	(void)unlinkat(dir_fd, stamp, 0);
 	r = rmtree(dir_fd, root);
 	if (r == 0 && mkdirat(dir_fd, root, 0755) < 0)
 		r = -errno;
 	if (r == 0)
-		r = supervisor_path(path, sizeof(path), dir, root, "");
-	if (r == 0)
-		r = base_unpack(path, t->path);
+		r = unpack_into(k, dir_fd, root, t, why);
 	return r < 0 ? r : fd_write_file(dir_fd, stamp, now, strlen(now), 0600);
 }
 
+/* A template's links lead nowhere but into itself. */
 static bool has_programs(const char *root)
 {
 	static const char *const folders[] = { "usr/bin", "bin" };
-	char path[PATH_MAX];
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	scoped(fd_closep) int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
-		if (supervisor_path(path, sizeof(path), root, folders[i], "") == 0 &&
-		    access(path, F_OK) == 0)
+	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+		int fd = (int)syscall(SYS_openat2, dir, folders[i], &how, sizeof(how));
+
+		if (fd >= 0) {
+			fd_close(fd);
 			return true;
+		}
+	}
 	return false;
 }
 
-static int prepare_template(const struct supervisor *k, const char *dir, int dir_fd,
-			    struct supervisor_template *t)
+static int prepare_template(const struct supervisor *k, int dir_fd, struct supervisor_template *t, char why[PKT_TEXT_MAX])
 {
 	char name[NAME_MAX + 1], patch[PATH_MAX], root[PATH_MAX];
-	int r = t->is_tar ? unpack(dir_fd, dir, t) : 0;
+	int r = t->is_unpacked ? unpack(k, dir_fd, t, why) : 0;
 
 	if (r == 0)
 		r = supervisor_template_path(k, t, "", root);
@@ -221,22 +259,18 @@ static int prepare_template(const struct supervisor *k, const char *dir, int dir
 
 static int prepare_templates(const struct supervisor *k, char why[PKT_TEXT_MAX])
 {
-	char dir[PATH_MAX];
-	int r = supervisor_path(dir, sizeof(dir), k->o->state_dir, "templates", "");
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < k->o->n_templates; i++) {
+	why[0] = '\0';
+	for (size_t i = 0; i < k->o->n_templates && r == 0; i++) {
 		struct supervisor_template *t = &k->o->templates[i];
 
-		r = t->path ? prepare_template(k, dir, k->lock_fd, t) : 0;
-		if (r < 0) {
+		r = t->path ? prepare_template(k, k->lock_fd, t, why) : 0;
+		if (r < 0 && !why[0])
 			snprintf(why, PKT_TEXT_MAX, "template %s: cannot prepare %s: %s", t->name, t->path,
 				 strerror(-r));
-			return r;
-		}
 	}
-	return 0;
+	return r;
 }
 
 /* One sandbox, made and thrown away. *ret_stage says where it failed. */

@@ -35,6 +35,7 @@ static const struct {
 	{ "templates", true, "looked up by name and id, listed; tags of snapshots are given and taken away; those of the "
 			     "command line belong to everybody and are changed by nobody" },
 	{ "template-start", true, "--template NAME=PATH,start=CMD,ready=CMD: both run when a sandbox is made, not when a template is built" },
+	{ "template-images", true, "--template NAME=DIR of an OCI image layout folder, or of an archive; unpacked once" },
 	{ "template-builds", false, "refused with 501; --template NAME=PATH makes one of files, a snapshot of a sandbox" },
 	{ "volumes", false, "refused with 501; volumeMounts with 400" },
 	{ "secrets", false, "refused with 501" },

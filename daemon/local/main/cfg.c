@@ -89,7 +89,7 @@ static const char help[] =
 	"  --ready-fd N             write one line of JSON with the addresses there, then close it\n"
 	"  --capabilities           print what this machine allows and what is not supported\n"
 	"  --template NAME=PATH[,start=CMD][,ready=CMD][,user=U][,workdir=D]\n"
-	"                           one more template: a root file system, or a tar of one;\n"
+	"                           one more template: a root file system, a tar of one, or an image's folder;\n"
 	"                           start runs in each sandbox, which is made once ready ended with 0\n"
 	"  --max-sandboxes N        of a team at a time (100)\n"
 	"  --max-length SECONDS     of a sandbox's life (86400)\n"

@@ -448,6 +448,8 @@ static int app_start(struct app *a)
 		return complain(a->cfg.api_key_file ? a->cfg.api_key_file : "cannot start",
 				a->cfg.api_key_file ? -errno : -ENOMEM);
 	r = app_engine(a);
+	for (size_t i = 0; !r && i < a->cfg.n_templates; i++)
+		a->cfg.runs[i].env = engine_template_env(a->engine, a->cfg.templates[i].name);
 	raise_file_limit();
 	if (!r) {
 		r = egress_host_new(a->loop, a->cfg.egress_to, a->cfg.n_egress_to, &a->egress);
