@@ -89,6 +89,7 @@ def man():
         "the first path is that of the system's daemon, the second that of a user's.",
         "It has sections of lines", ".Dq key = value ;",
         "empty lines and lines that begin with", ".Ql #", "or", ".Ql \\&;", "are comments.",
+        "A line has at most 189 bytes; a value goes on in the next line after a", ".Ql \\e", "at the end of one, joined by a blank.",
         "A value given on the command line wins over the file, the file over the environment, and that over the default.",
         "Every error is reported, with its line, before anything is used; an unknown key is an error.",
         ".Pp", "A duration is written as in", ".Ql 90s ,", ".Ql 5m", "or", ".Ql 1h30m ;",

@@ -178,7 +178,7 @@ class Vault:
     def __init__(self, tmp_path, key):
         self.file, self.calls = tmp_path / "vault-key", tmp_path / "vault-calls"
         self.set(key)
-        self.command = "echo x >>%s; cat %s" % (self.calls, self.file)
+        self.command = "echo x >>%s; \\\n cat %s" % (self.calls, self.file)
 
     def set(self, key):
         self.file.write_text(key + "\n", encoding="ascii")

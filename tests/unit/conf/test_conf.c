@@ -39,6 +39,36 @@ TEST(values_by_precedence)
 	conf_free(c);
 }
 
+TEST(a_value_goes_on_in_the_next_line)
+{
+	struct conf *c = read_text("[account x]\napi_key_command = one \\\n\ttwo\\  \r\n\n"
+				   "domain = \\\n a.test\nproxy = none\n# a comment \\\napi_url = https://x.test \\");
+	char text[10000], *at = text, line[160];
+
+	CHECK_STR(conf_errors(c), "");
+	CHECK_STR(conf_get(c, "account", "x", "api_key_command"), "one two");
+	CHECK_STR(conf_get(c, "account", "x", "domain"), "a.test");
+	CHECK_STR(conf_get(c, "account", "x", "proxy"), "none");
+	CHECK_STR(conf_get(c, "account", "x", "api_url"), "https://x.test");
+	conf_free(c);
+
+	at += sprintf(at, "[account x]\napi_key_command = a\\\n");
+	memset(line, 'x', sizeof(line) - 1);
+	line[sizeof(line) - 1] = 0;
+	for (int i = 0; i < 51; i++)
+		at += sprintf(at, "%s\\\n", line);
+	c = read_text(text);
+	CHECK_STR(conf_errors(c), "");
+	CHECK_INT(strlen(conf_get(c, "account", "x", "api_key_command")), 1 + 51 * 160);
+	conf_free(c);
+	sprintf(at, "%s\nnonsense\\\n[account y]\ndomain = y.test", line);
+	c = read_text(text);
+	CHECK(strstr(conf_errors(c), "f.conf:54: the line makes the value too long"));
+	CHECK(strstr(conf_errors(c), "f.conf:55: the line is neither"));
+	CHECK_STR(conf_get(c, "account", "y", "domain"), "y.test");	/* a bad line does not go on */
+	conf_free(c);
+}
+
 TEST(all_problems_at_once_with_their_lines)
 {
 	static const char *const want[] = {
@@ -50,7 +80,7 @@ TEST(all_problems_at_once_with_their_lines)
 		"f.conf:9: [uid me]: write [uid NUMBER]",
 		"f.conf:11: [account x] api_url: \"ftp://x\" does not begin",
 		"f.conf:13: [account x] domain: is given twice, first in line 12",
-		"f.conf:14: the line is too long",
+		"f.conf:14: the line is too long; a value may go on in the next line after a \\",
 		"f.conf:15: the line begins a section but has no ]",
 	};
 	char text[2000], longest[400];
