@@ -12,6 +12,7 @@
 #include "proto/base/cc.h"
 
 #define PRINCIPAL_GROUPS_MAX 64u	/* supplementary groups beyond it are not seen */
+#define PRINCIPAL_USER_BYTES 64u	/* a longer name is none */
 
 struct principal {
 	uid_t uid;
@@ -19,7 +20,11 @@ struct principal {
 	pid_t pid;	/* for display only: numbers of processes are reused; 0 = unknown */
 	int pidfd;	/* -1 = none */
 	uint64_t conn;	/* number of its connection, never used twice; 0 = none */
-	bool admin;	/* uid 0, the daemon's own uid, or a member of admin_group */
+	bool admin;	/* access.h has said so */
+	bool observer;	/* sees what is everybody's, without secrets … */
+	bool looks_only;	/* … and may do nothing else */
+	bool is_foreign;	/* of another user or pid namespace than the daemon, or it cannot be told */
+	char user[PRINCIPAL_USER_BYTES];	/* the name of its uid, "" = not known */
 	uint32_t n_groups;
 	gid_t groups[PRINCIPAL_GROUPS_MAX];
 };
