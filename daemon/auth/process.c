@@ -113,3 +113,47 @@ int process_open(const struct process_id *id, int *ret_pidfd)
 	fd = -1;
 	return 0;
 }
+
+/* The numbers of one line of /proc/PID/status; the first `max` of them. */
+static uint32_t read_ids(const char *status, const char *key, gid_t *ret, uint32_t max)
+{
+	const char *at = strstr(status, key);
+	uint32_t n = 0;
+
+	at = at ? at + strlen(key) : "";
+	for (;;) {
+		size_t digits;
+		uint64_t v;
+
+		at += strspn(at, " \t");
+		digits = strspn(at, "0123456789");
+		if (!digits || n == max || str_u64(at, digits, UINT32_MAX, &v) < 0)
+			return n;
+		ret[n++] = (gid_t)v;
+		at += digits;
+	}
+}
+
+bool process_groups_of(const char *status, struct principal *ret)
+{
+	gid_t gids[4];	/* real, effective, saved, of files */
+
+	if (read_ids(status, "\nGid:", gids, ARRAY_SIZE(gids)) != ARRAY_SIZE(gids))
+		return false;
+	ret->gid = gids[1];
+	ret->n_groups = read_ids(status, "\nGroups:", ret->groups, PRINCIPAL_GROUPS_MAX);
+	return true;
+}
+
+bool process_groups(pid_t pid, int pidfd, struct principal *ret)
+{
+	char path[64], *text;
+	bool ok;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (fd_read_file(AT_FDCWD, path, 64u * 1024, &text, NULL) < 0)
+		return false;
+	ok = process_groups_of(text, ret) && (pidfd < 0 || !process_has_ended(pidfd));
+	free(text);
+	return ok;
+}

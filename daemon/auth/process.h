@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "daemon/auth/principal.h"
 #include "proto/base/cc.h"
 
 #define PROCESS_BOOT_MAX 64u
@@ -34,6 +35,11 @@ uint64_t process_start_time(pid_t pid, int pidfd);
 bool process_has_ended(int pidfd);
 /* "PID (name) S …": field 22, in clock ticks since boot. 0 = not found. [pure] */
 uint64_t process_start_time_of(const char *stat);
+/* Its primary and supplementary groups, as /proc tells everybody: fills gid, groups and n_groups. False: they cannot be read, or it has
+ * ended. `pidfd` -1 = none. */
+bool process_groups(pid_t pid, int pidfd, struct principal *ret);
+/* Of the text of /proc/PID/status. [pure] */
+bool process_groups_of(const char *status, struct principal *ret);
 /* The machine's current boot, "" if unknown. */
 void process_boot(char ret[PROCESS_BOOT_MAX]);
 

@@ -42,8 +42,16 @@ struct instance {
 	char *name;
 };
 
+struct id {
+	struct list node;
+	enum conf_id kind;
+	uint32_t number;
+	char *name;
+};
+
 struct conf {
 	struct list values;
+	struct list ids;
 	struct list instances;
 	struct buf problems;
 	unsigned n_problems;
@@ -51,6 +59,7 @@ struct conf {
 };
 
 static int note_instance(struct conf *c, const struct conf_key *k, const char *instance);
+static void take_ids(struct conf *c, struct conf *from);
 static const struct conf_key *find_key(const char *section, const char *key);
 
 int conf_new(struct conf **ret)
@@ -61,6 +70,7 @@ int conf_new(struct conf **ret)
 		return -ENOMEM;
 	list_init(&c->values);
 	list_init(&c->instances);
+	list_init(&c->ids);
 	buf_init(&c->problems, 0);
 	/* [policy] is there without being written: it is the one without an instance. */
 	if (note_instance(c, find_key("policy", "keep_alive"), "") < 0) {
@@ -79,6 +89,13 @@ static void value_free(struct value *v)
 	free(v);
 }
 
+static void id_free(struct id *i)
+{
+	list_del(&i->node);
+	free(i->name);
+	free(i);
+}
+
 struct conf *conf_free(struct conf *c)
 {
 	if (!c)
@@ -92,6 +109,8 @@ struct conf *conf_free(struct conf *c)
 		free(i->name);
 		free(i);
 	}
+	while (!list_is_empty(&c->ids))
+		id_free(list_entry(c->ids.next, struct id, node));
 	buf_fini(&c->problems);
 	free(c);
 	return NULL;
@@ -108,6 +127,11 @@ void conf_problem(struct conf *c, const char *fmt, ...)
 	/* Without memory the count alone still stops the start. */
 	if (c->n_problems++ < PROBLEMS_MAX)
 		(void)!buf_printf(&c->problems, "%s\n", text);
+}
+
+size_t conf_n_problems(const struct conf *c)
+{
+	return c->n_problems;
 }
 
 const char *conf_errors(struct conf *c)
@@ -339,14 +363,22 @@ static void on_problem(void *user, unsigned line, const char *what)
 	conf_problem(r->c, "%s:%u: the line %s", r->c->file, line, what);
 }
 
-static bool instance_is_good(const char *section, const char *instance)
+/* A number, or what may be a user's name: whether there is one is looked up by others. */
+static bool is_user(const char *s)
 {
 	uint64_t uid;
 
+	if (strspn(s, "0123456789") == strlen(s))
+		return str_u64(s, strlen(s), UINT32_MAX - 1, &uid) == 0;
+	return strlen(s) <= 64 && !strpbrk(s, " \t,:*@") && *s != '-';
+}
+
+static bool instance_is_good(const char *section, const char *instance)
+{
 	if (str_eq(section, "uid"))
-		return str_u64(instance, strlen(instance), UINT32_MAX - 1, &uid) == 0;
+		return str_eq(instance, "*") || is_user(instance);
 	if (str_eq(section, "policy") && (!*instance || str_starts(instance, "uid:")))
-		return !*instance || str_u64(instance + 4, strlen(instance + 4), UINT32_MAX - 1, &uid) == 0;
+		return !*instance || is_user(instance + 4);
 	if (str_eq(section, "policy"))
 		return str_starts(instance, "template:") && instance[9] && strlen(instance) <= 128 &&
 		       !strpbrk(instance, " \t");
@@ -372,8 +404,8 @@ static void on_value(void *user, unsigned line, const char *header, const char *
 	}
 	if (takes_instance(section) ? !instance_is_good(section, instance) : *instance != 0) {
 		conf_problem(r->c, "%s:%u: [%s]: write [%s%s]", r->c->file, line, header, section,
-			     str_eq(section, "uid")	? " NUMBER"
-			     : str_eq(section, "policy") ? "], [policy template:NAME] or [policy uid:NUMBER"
+			     str_eq(section, "uid")	? " USER"
+			     : str_eq(section, "policy") ? "], [policy template:NAME] or [policy uid:USER"
 			     : takes_instance(section) ? " NAME"
 						       : "");
 		return;
@@ -583,6 +615,63 @@ void conf_take_instances(struct conf *c, struct conf *from)
 		if (*i->name && !has_value(c, i))
 			move(n, &from->instances);
 	}
+	take_ids(c, from);
+}
+
+/* --- numbers of names --- */
+
+static struct id *find_id(const struct conf *c, enum conf_id kind, const char *name)
+{
+	list_for_each(n, &c->ids) {
+		struct id *i = list_entry(n, struct id, node);
+
+		if (i->kind == kind && str_eq(i->name, name))
+			return i;
+	}
+	return NULL;
+}
+
+int conf_note_id(struct conf *c, enum conf_id kind, const char *name, uint32_t number)
+{
+	struct id *i = find_id(c, kind, name);
+
+	if (!i) {
+		i = calloc(1, sizeof(*i));
+		if (!i || !(i->name = strdup(name))) {
+			free(i);
+			return -ENOMEM;
+		}
+		i->kind = kind;
+		list_add_tail(&c->ids, &i->node);
+	}
+	i->number = number;
+	return 0;
+}
+
+bool conf_id(const struct conf *c, enum conf_id kind, const char *name, uint32_t *ret)
+{
+	const struct id *i = find_id(c, kind, name);
+	uint64_t number;
+
+	if (str_u64(name, strlen(name), UINT32_MAX - 1, &number) == 0)
+		*ret = (uint32_t)number;
+	else if (i)
+		*ret = i->number;
+	else
+		return false;
+	return true;
+}
+
+static void take_ids(struct conf *c, struct conf *from)
+{
+	list_for_each_safe(n, &from->ids) {
+		const struct id *i = list_entry(n, struct id, node);
+		struct id *old = find_id(c, i->kind, i->name);
+
+		if (old)
+			id_free(old);
+		move(n, &c->ids);
+	}
 }
 
 bool conf_row(const struct conf *c, size_t i, struct conf_row *ret)
@@ -631,7 +720,7 @@ int conf_print_defaults(struct buf *out)
 			section = k->section;
 			r = buf_printf(out, "\n%s[%s%s]\n",
 				       takes_instance(section) && !str_eq(section, "policy") ? "#" : "", section,
-				       str_eq(section, "uid")	  ? " 1000"
+				       str_eq(section, "uid")	  ? " alice"
 				       : str_eq(section, "account") ? " default"
 								    : "");
 		}

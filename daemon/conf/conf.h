@@ -97,6 +97,17 @@ void conf_take(struct conf *c, struct conf *from, const struct conf_key *key, co
  * fail. */
 void conf_take_instances(struct conf *c, struct conf *from);
 
+/* What a name of the file is on this machine: whoever has looked it up notes it, and the numbers go over with conf_take_instances(). */
+enum conf_id {
+	CONF_ID_USER,
+	CONF_ID_GROUP,
+};
+must_check int conf_note_id(struct conf *c, enum conf_id kind, const char *name, uint32_t id);
+/* Of a number the number itself. False: it is a name that was not noted. */
+bool conf_id(const struct conf *c, enum conf_id kind, const char *name, uint32_t *ret);
+
+size_t conf_n_problems(const struct conf *c);
+
 /* Rows for Config: every key of every instance. */
 struct conf_row {
 	const struct conf_key *key;

@@ -6,6 +6,7 @@
 #include "daemon/cloud/cloud.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/common/obs/log.h"
+#include "daemon/gateway/access.h"
 #include "daemon/gateway/impl.h"
 #include "proto/base/buf.h"
 #include "proto/base/str.h"
@@ -70,7 +71,9 @@ static void control(struct gateway *g, struct http_stream *x, const struct gatew
 	const struct fields *head = http_stream_head(x);
 	const char *shown = shown_token(head);
 	const struct flavour *f = shown ? flavour_of_key(shown) : NULL;
+	char why[GATEWAY_WHY_BYTES];
 	struct gateway_caller by;
+	enum gateway_may may;
 	struct token *t;
 
 	if (who_is_foreign_page(head, conn->door->is_tls)) {
@@ -87,6 +90,11 @@ static void control(struct gateway *g, struct http_stream *x, const struct gatew
 	if (conn->peer.is_known && conn->peer.uid != t->uid) {
 		log_warn("gateway_refused", "why=uid token=%s uid=%u peer=%u", t->id, t->uid, conn->peer.uid);
 		gateway_refuse(g, x, f, 401, "the API key is not valid: it is another user's");
+		return;
+	}
+	may = gateway_may(g, &conn->peer, t, why);
+	if (may != GATEWAY_MAY) {
+		gateway_refuse(g, x, f, may == GATEWAY_MAY_LATER ? 503 : 403, "%s", why);
 		return;
 	}
 	fill_caller(g, t, conn, shown, &by);

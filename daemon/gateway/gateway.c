@@ -196,6 +196,12 @@ int gateway_new(const struct gateway_options *o, struct gateway **ret)
 	return 0;
 }
 
+void gateway_set_rules(struct gateway *g, const struct access_rules *rules)
+{
+	g->o.rules = rules;
+	gateway_relay_check_all(g);
+}
+
 void gateway_drain(struct gateway *g)
 {
 	g->draining = true;

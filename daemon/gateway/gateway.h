@@ -12,6 +12,7 @@
 #include "daemon/gateway/pass_right.h"
 #include "proto/base/cc.h"
 
+struct access_rules;
 struct cloud;
 struct gateway;
 struct http_server;
@@ -20,6 +21,7 @@ struct sandbox_core;
 struct tls_server;
 struct tokens;
 struct uid_quotas;
+struct users;
 
 /* Names and numbers of accounts as in sandbox_core_options. */
 struct gateway_account {
@@ -44,6 +46,8 @@ struct gateway_options {
 	uint32_t max_connections;	/* of all listeners; 0 = 4096; half of them for one uid, unless whole_account */
 	uint32_t max_streams;		/* at once on a connection of HTTP/2; 0 = 256 */
 	struct uid_quotas *quotas;	/* what connections hold is charged to; outlives the gateway; NULL = nobody counts */
+	const struct access_rules *rules;	/* outlive the gateway, or are replaced; NULL = everybody may */
+	struct users *users;		/* names and groups of uids; outlive the gateway; NULL only without rules */
 	uint64_t conn_max;		/* bytes held for a connection; 0 = as its uid's quota allows */
 	void (*read_uid)(void *user, uid_t uid, struct gateway_uid *ret);	/* asked at each call; NULL = nothing passes */
 	void *user;
@@ -64,6 +68,8 @@ struct gateway_counts {
 
 must_check int gateway_new(const struct gateway_options *o, struct gateway **ret);
 must_check int gateway_listen(struct gateway *g, const struct gateway_listen *l);
+/* Other rules, from now on: what is relayed for those who may not any more ends. The rules before are not looked at any more. */
+void gateway_set_rules(struct gateway *g, const struct access_rules *rules);
 void gateway_drain(struct gateway *g);		/* no new connections; answers end with connection: close */
 void gateway_counts(const struct gateway *g, struct gateway_counts *ret);
 /* Whether this address ("localhost:4711") is one of its listeners: no account's cloud may be there. */

@@ -73,5 +73,7 @@ void gateway_pass_end_all(struct gateway *g);
  * x's head. A port that needs none is open to the uid of http_conn_user(x)'s peer, unless who_is_foreign_page(). */
 void gateway_relay_request(struct gateway *g, struct http_stream *x, const struct plane_port *to);
 void gateway_relay_end_all(struct gateway *g);
+/* Ends those whose users may not use the daemon any more. */
+void gateway_relay_check_all(struct gateway *g);
 
 #endif

@@ -17,6 +17,8 @@
 #include "daemon/common/http/query.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/common/http/route.h"
+#include "daemon/auth/token.h"
+#include "daemon/gateway/access.h"
 #include "daemon/gateway/relay_impl.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -50,6 +52,7 @@ static void bury(void *p)
 	rl->magic = 0;
 	quota_give(rl->quota, rl->charged);
 	quota_unref(rl->quota);
+	token_unref(rl->token);
 	free(rl->account);
 	free(rl);
 }
@@ -558,6 +561,31 @@ static bool find_by_link(struct gateway_relay *rl)
 	return true;
 }
 
+/* True: it was answered. */
+static bool refuse_user(struct gateway_relay *rl)
+{
+	char why[GATEWAY_WHY_BYTES];
+	enum gateway_may may = gateway_may(rl->g, &rl->peer, rl->token, why);
+
+	if (may == GATEWAY_MAY)
+		return false;
+	rl->g->counts.refused++;
+	reply_text(relay_end(rl), may == GATEWAY_MAY_LATER ? 503 : 403, why);
+	return true;
+}
+
+static void find_users(struct gateway_relay *rl)
+{
+	const struct http_conn *c = http_stream_conn(rl->x);
+	const struct gateway_conn *conn = c ? http_conn_user(c) : NULL;
+	const char *shown = fields_get(http_stream_head(rl->x), GATEWAY_TOKEN_FIELD);
+	struct token *t = shown ? tokens_find(rl->g->o.tokens, shown) : NULL;
+
+	if (conn)
+		rl->peer = conn->peer;
+	rl->token = t ? token_ref(t) : NULL;
+}
+
 /* NULL: no memory, or not for this client. */
 static struct gateway_relay *relay_new(struct gateway *g, struct http_stream *x)
 {
@@ -592,6 +620,9 @@ void gateway_relay_request(struct gateway *g, struct http_stream *x, const struc
 	list_add_tail(&g->relays, &rl->node);
 	g->counts.relays++;
 	http_stream_set_owner(x, on_down_ready, rl);
+	find_users(rl);
+	if (refuse_user(rl))
+		return;
 	if (!to && !find_by_link(rl)) {
 		refuse_for(rl, RELAY_WRONG_ACCESS_TOKEN);
 		return;
@@ -604,4 +635,16 @@ void gateway_relay_end_all(struct gateway *g)
 {
 	list_for_each_safe(n, &g->relays)
 		cut(list_entry(n, struct gateway_relay, node));
+}
+
+void gateway_relay_check_all(struct gateway *g)
+{
+	char why[GATEWAY_WHY_BYTES];
+
+	list_for_each_safe(n, &g->relays) {
+		struct gateway_relay *rl = list_entry(n, struct gateway_relay, node);
+
+		if (gateway_may(g, &rl->peer, rl->token, why) == GATEWAY_MAY_NOT)
+			cut(rl);
+	}
 }

@@ -21,6 +21,8 @@ struct gateway_relay {
 	struct http_stream *x;		/* the client's */
 	struct pool_req *up;		/* NULL: not opened yet */
 	struct plane_port to;
+	struct who_peer peer;		/* who is behind it … */
+	struct token *token;		/* … and whose token was shown: a reference; NULL = none */
 	char *account;			/* NULL: not known yet */
 	enum relay_right right;
 	bool over;

@@ -215,14 +215,6 @@ static int make_pool(struct app *a)
 	return pool_new(&o, &a->pool) < 0 ? out_of_memory() : 0;
 }
 
-uid_t app_uid_of(const char *name)
-{
-	uint64_t uid = 0;
-
-	must(str_u64(name, strlen(name), UINT32_MAX, &uid) == 0);
-	return (uid_t)uid;
-}
-
 static int make_life(struct app *a)
 {
 	struct sandbox_core_account accounts[APP_ACCOUNTS_MAX];
@@ -259,6 +251,19 @@ static int make_life(struct app *a)
 	return r < 0 ? app_failed("loading the state", r) : 0;
 }
 
+static int make_access(struct app *a)
+{
+	const struct users_options o = { .loop = a->loop };
+	int r = app_access_read(a->conf, &a->access);
+
+	if (!r)
+		r = users_new(&o, &a->users);
+	/* A program that shows a token is not kept waiting for its user's name. */
+	for (const struct token *t = tokens_next(a->tokens, NULL); t && !r; t = tokens_next(a->tokens, t))
+		r = users_prime(a->users, t->uid);
+	return r < 0 ? out_of_memory() : 0;
+}
+
 static int make_commands(struct app *a)
 {
 	struct commands_options o = {
@@ -284,6 +289,7 @@ static int take_up_commands(struct app *a)
 
 static int open_socket(struct app *a)
 {
+	const char *group = conf_get(a->conf, "daemon", NULL, "socket_group");
 	struct rpc_socket_options o = { .path = a->socket_path,
 					.mode = a->user_mode ? 0600 : 0666,
 					.gid = (gid_t)-1,
@@ -293,6 +299,14 @@ static int open_socket(struct app *a)
 
 	if (a->listen_fd >= 0)
 		return 0;
+	if (!str_is_empty(group)) {
+		must(conf_id(a->conf, CONF_ID_GROUP, group, &o.gid));
+		o.mode = 0660;
+		o.dir_mode = 0755;
+	} else if (!a->user_mode && !conf_is_set(a->conf, "access", NULL, "allow")) {
+		log_warn("access_open", "socket=%s action=\"every user of this machine may use the accounts: set [daemon] "
+			 "socket_group or [access] allow\"", log_q(a->socket_path));
+	}
 	r = rpc_socket_open(&o, &a->socket, &why);
 	if (!r)
 		a->listen_fd = rpc_socket_take_fd(a->socket);
@@ -313,26 +327,25 @@ static void on_conn_end(const struct principal *who, void *user)
 static int make_server(struct app *a)
 {
 	struct rpc_uid_limit *limits;
-	struct rpc_server_options o = { .loop = a->loop, .admin_gid = (gid_t)-1, .on_conn_end = on_conn_end,
-					.user = a };
-	size_t n = conf_n_instances(a->conf, "uid");
+	struct rpc_server_options o = { .loop = a->loop, .rules = &a->access, .users = a->users, .on_conn_end = on_conn_end,
+					.user = a, .quotas = a->quotas };
+	const char *name;
 	int r;
 
-	limits = calloc(n + 1, sizeof(*limits));
+	limits = calloc(conf_n_instances(a->conf, "uid") + 1, sizeof(*limits));
 	if (!limits)
 		return out_of_memory();
-	for (size_t i = 0; i < n; i++) {
-		const char *name = conf_instance(a->conf, "uid", i);
+	for (size_t i = 0; (name = conf_instance(a->conf, "uid", i)); i++) {
+		const char *from = app_uid_section(a->conf, name, "max_streams");
+		uint32_t max = (uint32_t)conf_get_number(a->conf, "uid", from, "max_streams");
 
-		limits[i].uid = app_uid_of(name);
-		limits[i].max_streams = (uint32_t)conf_get_number(a->conf, "uid", name, "max_streams");
+		if (str_eq(name, "*"))
+			o.max_streams = max;
+		else
+			limits[o.n_limits++] = (struct rpc_uid_limit){ .uid = app_uid_of(a->conf, name), .max_streams = max };
 	}
-	if (conf_is_set(a->conf, "daemon", NULL, "admin_group"))
-		o.admin_gid = (gid_t)number(a, "daemon", "admin_group");
-	o.quotas = a->quotas;
 	o.conn_max = number(a, "daemon", "max_memory_per_connection");
 	o.limits = limits;
-	o.n_limits = n;
 	o.listen_fd = a->listen_fd;
 	a->listen_fd = -1;
 	r = rpc_server_new(&o, &a->server);
@@ -375,7 +388,7 @@ static int build(struct app *a)
 	static int (*const steps[])(struct app *) = {
 		make_loop, app_manager_new, take_socket, check_limits, check_users, choose_places, open_store, open_socket,
 		app_local_new, make_resolver, make_quotas, make_pool, app_accounts_new, app_tokens_new, make_commands, make_life,
-		app_tokens_start, take_up_commands, make_server, app_metrics_new, app_gateway_new, app_manager_ready,
+		app_tokens_start, take_up_commands, make_access, make_server, app_metrics_new, app_gateway_new, app_manager_ready,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
@@ -546,8 +559,10 @@ struct app *app_free(struct app *a)
 	store_close(a->store);
 	children_free(a->children);
 	app_manager_free(a);
+	users_free(a->users);
 	loop_free(a->loop);
 	app_memory_free(a);
+	access_rules_fini(&a->access);
 	conf_free(a->conf);
 	free(a->conf_text);
 	free(a->socket_path);

@@ -33,8 +33,9 @@ struct app_options {
  * that the file names is opened. */
 must_check bool app_check_trust(struct conf *c, const char *file);
 /* What no single value shows: files that cannot be read, keys that belong together, accounts that do
- * not exist. Adds to the configuration's problems. */
-void app_check_conf(struct conf *c, bool local);
+ * not exist, names that nobody has. Looks names up, which may take long, and notes what they are. Adds to the configuration's problems;
+ * true: what is wrong is not wrong for good, since all of it is that the system's tables of users did not answer. */
+bool app_check_conf(struct conf *c, bool local);
 
 /* 0, or the exit code; the reason was printed. */
 must_check int app_new(const struct app_options *o, struct app **ret);

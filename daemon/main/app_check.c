@@ -13,6 +13,7 @@
 #include "daemon/gateway/pass_right.h"
 #include "daemon/main/app.h"
 #include "daemon/main/app_flavour.h"
+#include "daemon/main/app_impl.h"
 #include "daemon/main/gateway_address.h"
 #include "daemon/sandbox/rules/policy.h"
 #include "proto/base/host.h"
@@ -239,9 +240,10 @@ bool app_check_trust(struct conf *c, const char *file)
 	return ok;
 }
 
-void app_check_conf(struct conf *c, bool local)
+bool app_check_conf(struct conf *c, bool local)
 {
 	const char *name;
+	size_t n_away;
 
 	for (size_t i = 0; (name = conf_instance(c, "account", i)); i++)
 		check_account(c, name);
@@ -255,4 +257,6 @@ void app_check_conf(struct conf *c, bool local)
 	check_gateway(c);
 	check_order(c, "per_command", "per_uid");
 	check_order(c, "per_uid", "total");
+	n_away = app_check_names(c);
+	return n_away && n_away == conf_n_problems(c);
 }

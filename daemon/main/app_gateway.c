@@ -220,15 +220,10 @@ static int check_loops(const struct app *a)
 static void read_uid(void *user, uid_t uid, struct gateway_uid *ret)
 {
 	const struct app *a = user;
-	const char *name;
+	const char *section = app_uid_instance(a->conf, uid);
 
-	for (size_t i = 0; (name = conf_instance(a->conf, "uid", i)); i++) {
-		if (app_uid_of(name) != uid)
-			continue;
-		ret->passes = pass_level_find(conf_get(a->conf, "uid", name, "relay"));
-		ret->account = conf_get(a->conf, "uid", name, "account");
-		return;
-	}
+	ret->passes = pass_level_find(conf_get(a->conf, "uid", app_uid_section(a->conf, section, "relay"), "relay"));
+	ret->account = conf_get(a->conf, "uid", app_uid_section(a->conf, section, "account"), "account");
 }
 
 int app_gateway_new(struct app *a)
@@ -241,7 +236,7 @@ int app_gateway_new(struct app *a)
 		.max_connections = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_connections"),
 		.max_streams = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_streams"),
 		.quotas = a->quotas, .conn_max = conf_get_number(a->conf, "daemon", NULL, "max_memory_per_connection"),
-		.read_uid = read_uid, .user = a,
+		.read_uid = read_uid, .rules = &a->access, .users = a->users, .user = a,
 	};
 	int r;
 

@@ -5,7 +5,9 @@
 
 #include <sys/stat.h>
 
+#include "daemon/auth/access.h"
 #include "daemon/auth/uid_quota.h"
+#include "daemon/auth/users.h"
 #include "daemon/cloud/cloud.h"
 #include "daemon/command/command.h"
 #include "daemon/common/ev/loop.h"
@@ -83,6 +85,8 @@ struct app {
 	struct commands *commands;
 	struct rpc_socket *socket;	/* NULL: it was passed, and is the manager's */
 	int listen_fd;			/* -1 = the server has it */
+	struct access_rules access;
+	struct users *users;
 	struct rpc_server *server;
 	struct svc_daemon_options svc_daemon;
 	struct timer tick;		/* the socket's file, while draining: who is left */
@@ -153,8 +157,18 @@ must_check int app_local_new(struct app *a);
 /* The account's calls go to agentbox-local, or wait until it is there. */
 void app_local_open(struct account *c);
 
-/* The name of a [uid] section; the configuration has checked it. */
-uid_t app_uid_of(const char *name);
+/* The instance of a [uid] section, or of a [policy uid:…] behind the colon; the configuration has looked it up. Not of [uid *]. */
+uid_t app_uid_of(const struct conf *c, const char *instance);
+/* The instance of a uid's section; "*" if it has none. */
+const char *app_uid_instance(const struct conf *c, uid_t uid);
+/* The section that has a uid's value of a key: its own, or [uid *]. */
+const char *app_uid_section(const struct conf *c, const char *instance, const char *key);
+
+/* app_names.c: names of users and groups, looked up and noted in the configuration; adds to its problems. How many of those are that the
+ * system's tables did not answer. */
+size_t app_check_names(struct conf *c);
+/* app_access.c: the lists of [access], which app_check_names() has looked up. 0 or -ENOMEM. */
+must_check int app_access_read(const struct conf *c, struct access_rules *ret);
 
 /* app_memory.c: 0 or -ENOMEM. The quotas live until everything that charges them is gone. */
 must_check int app_memory_new(struct app *a);

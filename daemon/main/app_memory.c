@@ -23,10 +23,10 @@ static int set_uids(struct app *a)
 
 	for (size_t i = 0; !r && i < conf_n_instances(a->conf, "uid"); i++) {
 		const char *name = conf_instance(a->conf, "uid", i);
-		uint64_t max = conf_get_number(a->conf, "uid", name, "max_memory");
+		uint64_t max = conf_get_number(a->conf, "uid", app_uid_section(a->conf, name, "max_memory"), "max_memory");
 
-		if (max)
-			r = uid_quotas_set(a->quotas, app_uid_of(name), max);
+		if (max && !str_eq(name, "*"))
+			r = uid_quotas_set(a->quotas, app_uid_of(a->conf, name), max);
 	}
 	return r;
 }
@@ -37,8 +37,11 @@ int app_memory_new(struct app *a)
 		.max = conf_get_number(a->conf, "daemon", NULL, "max_memory"),
 		.max_per_uid = conf_get_number(a->conf, "daemon", NULL, "max_memory_per_uid"),
 	};
+	uint64_t any = conf_get_number(a->conf, "uid", "*", "max_memory");
 	struct quota_options cloud = { .name = "the cloud", .max = conf_get_number(a->conf, "pool", NULL, "memory") };
 
+	if (any)
+		o.max_per_uid = any;
 	a->quotas = uid_quotas_new(&o);
 	a->cloud_quota = quota_new(&cloud);
 	if (!a->quotas || !a->cloud_quota || set_uids(a) < 0)

@@ -13,6 +13,7 @@
 #include "proto/base/buf.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
+#include "proto/base/must.h"
 #include "proto/base/str.h"
 
 #define TEXT_MAX    (1024u * 1024)
@@ -279,7 +280,7 @@ int app_metrics_new(struct app *a)
 	if (str_is_empty(where.path))
 		return 0;
 	if (conf_is_set(a->conf, "daemon", NULL, "admin_group")) {
-		where.gid = (gid_t)conf_get_number(a->conf, "daemon", NULL, "admin_group");
+		must(conf_id(a->conf, CONF_ID_GROUP, conf_get(a->conf, "daemon", NULL, "admin_group"), &where.gid));
 		where.mode = 0660;
 	}
 	r = rpc_socket_open(&where, &a->metrics_socket, &why);

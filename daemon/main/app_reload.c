@@ -12,6 +12,7 @@
 
 #include "daemon/common/ev/worker.h"
 #include "daemon/common/obs/log.h"
+#include "daemon/gateway/gateway.h"
 #include "daemon/main/app_impl.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
@@ -33,6 +34,7 @@ struct reload {
 	const char **lines;	/* … these */
 	size_t n_lines;
 	struct keys taken, left;
+	struct access_rules access;
 	char *key_paths[APP_ACCOUNTS_MAX];	/* other ones than before; NULL = the same */
 	int r;			/* -errno: the file could not be read */
 };
@@ -60,6 +62,7 @@ static void reload_free(struct reload *x)
 	free(x->lines);
 	keys_free(&x->taken);
 	keys_free(&x->left);
+	access_rules_fini(&x->access);
 	for (size_t i = 0; i < APP_ACCOUNTS_MAX; i++)
 		free(x->key_paths[i]);
 	free(x);
@@ -135,11 +138,14 @@ static void prepare(struct job *j)
 		return;
 	}
 	if (x->app->user_mode || app_check_trust(x->fresh, x->app->conf_file))
-		app_check_conf(x->fresh, x->app->local_mode);
-	if (conf_errors(x->fresh)[0])
+		(void)app_check_conf(x->fresh, x->app->local_mode);
+	if (conf_errors(x->fresh)[0]) {
 		x->r = split_problems(x, strdup(conf_errors(x->fresh)));
-	else
-		conf_compare(x->app->conf, x->fresh, note_change, x);
+		return;
+	}
+	conf_compare(x->app->conf, x->fresh, note_change, x);
+	if (!x->r)
+		x->r = app_access_read(x->fresh, &x->access);
 }
 
 /* --- on the loop --- */
@@ -209,11 +215,26 @@ static int reserve(struct app *a, struct reload *x)
 	return r ? r : app_rules_take(a, x->fresh);
 }
 
+/* Names are looked up anew as well: somebody may be in other groups now. */
+static void use_access(struct app *a, struct reload *x)
+{
+	struct access_rules old = a->access;
+
+	x->access.admin_gid = old.admin_gid;	/* of a key that needs a restart */
+	a->access = x->access;
+	x->access = (struct access_rules)ACCESS_RULES_NULL;
+	rpc_server_set_rules(a->server, &a->access);
+	gateway_set_rules(a->gateway, &a->access);
+	access_rules_fini(&old);
+	users_refresh(a->users);
+}
+
 static void commit(struct app *a, struct reload *x)
 {
 	conf_compare(a->conf, x->fresh, on_change, x);
 	conf_take_instances(a->conf, x->fresh);
 	use_key_paths(a, x);
+	use_access(a, x);
 	log_setup((enum log_level)number(a, "log_level"));
 	sandbox_core_set_graces(a->core, number(a, "unclaimed_grace"), number(a, "restart_grace"));
 	free(a->conf_text);

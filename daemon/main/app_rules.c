@@ -42,7 +42,7 @@ static int read_policies(const struct conf *c, struct sandbox_core_rules *ret)
 		if (str_starts(instance, "template:"))
 			p.template_id = instance + strlen("template:");
 		else
-			p.uid = app_uid_of(instance + strlen("uid:"));
+			p.uid = app_uid_of(c, instance + strlen("uid:"));
 		v[ret->n_policies++] = p;
 	}
 	ret->policies = v;
@@ -59,15 +59,43 @@ static bool has_instance(const struct conf *c, const char *name)
 	return false;
 }
 
+uid_t app_uid_of(const struct conf *c, const char *instance)
+{
+	uint32_t uid = 0;
+
+	must(conf_id(c, CONF_ID_USER, instance, &uid));
+	return (uid_t)uid;
+}
+
+const char *app_uid_instance(const struct conf *c, uid_t uid)
+{
+	const char *name;
+
+	for (size_t i = 0; (name = conf_instance(c, "uid", i)); i++)
+		if (!str_eq(name, "*") && app_uid_of(c, name) == uid)
+			return name;
+	return "*";
+}
+
+const char *app_uid_section(const struct conf *c, const char *instance, const char *key)
+{
+	return conf_is_set(c, "uid", instance, key) ? instance : "*";
+}
+
+static uint32_t number_of(const struct conf *c, const char *instance, const char *key)
+{
+	return (uint32_t)conf_get_number(c, "uid", app_uid_section(c, instance, key), key);
+}
+
 static struct sandbox_core_uid read_uid(const struct conf *c, const struct conf *accounts, const char *name)
 {
-	const char *account = conf_get(accounts, "uid", name, "account");
+	const char *account = conf_get(accounts, "uid", app_uid_section(accounts, name, "account"), "account");
 
 	return (struct sandbox_core_uid){
-		.uid = app_uid_of(name),
+		.uid = str_eq(name, "*") ? (uid_t)-1 : app_uid_of(has_instance(c, name) ? c : accounts, name),
 		.account = str_is_empty(account) ? NULL : account,
-		.max_sandboxes = (uint32_t)conf_get_number(c, "uid", name, "max_sandboxes"),
-		.creates_per_minute = (uint32_t)conf_get_number(c, "uid", name, "creates_per_minute"),
+		.max_sandboxes = number_of(c, name, "max_sandboxes"),
+		.creates_per_minute = number_of(c, name, "creates_per_minute"),
 	};
 }
 
@@ -79,10 +107,12 @@ static int read_uids(const struct conf *c, const struct conf *accounts, struct s
 
 	if (!v)
 		return -ENOMEM;
+	ret->any = read_uid(c, accounts, "*");
 	for (size_t i = 0; (name = conf_instance(c, "uid", i)); i++)
-		v[ret->n_uids++] = read_uid(c, accounts, name);
+		if (!str_eq(name, "*"))
+			v[ret->n_uids++] = read_uid(c, accounts, name);
 	for (size_t i = 0; c != accounts && (name = conf_instance(accounts, "uid", i)); i++)
-		if (!has_instance(c, name))
+		if (!has_instance(c, name) && !str_eq(name, "*"))
 			v[ret->n_uids++] = read_uid(c, accounts, name);
 	ret->uids = v;
 	return 0;

@@ -302,7 +302,7 @@ static void app_status_look(void *user, const struct principal *who, struct daem
 	static const char *const features[] = { "local", "reflection" };
 	struct app *a = user;
 	struct app_status *k = a->look;
-	uid_t uid = who->admin ? (uid_t)-1 : who->uid;
+	uid_t uid = who->admin || who->observer ? (uid_t)-1 : who->uid;
 	struct commands_counts commands;
 	struct sandbox_core_counts core;
 

@@ -159,6 +159,7 @@ static char *default_config(bool user_mode)
 static int read_config(struct conf *c, const struct args *args, bool user_mode, char **ret_file)
 {
 	char *file = args->config ? strdup(args->config) : default_config(user_mode);
+	bool may_pass = false;
 	int r = file ? conf_read_file(c, file) : -ENOMEM;
 
 	if (r == -ENOENT && !args->config) {
@@ -176,11 +177,11 @@ static int read_config(struct conf *c, const struct args *args, bool user_mode, 
 	}
 	*ret_file = file;
 	if (user_mode || app_check_trust(c, file))
-		app_check_conf(c, args->local);
+		may_pass = app_check_conf(c, args->local);
 	if (!conf_errors(c)[0])
 		return 0;
 	fprintf(stderr, "agentboxd: the configuration has errors:\n%s", conf_errors(c));
-	return APP_EXIT_CONFIG;
+	return may_pass ? APP_EXIT_UNAVAILABLE : APP_EXIT_CONFIG;
 }
 
 /* A service whose manager cannot be told still serves. */

@@ -70,6 +70,7 @@ struct rpc_call {
 	unsigned wanted;		/* messages the handler asked for */
 	bool head_sent, touched, end_told, starved, broken;
 	bool no_room;			/* broken, because its uid has no memory left */
+	bool is_cleared;		/* its client may make it */
 	bool gzip;			/* the client may compress its messages */
 	bool whole;			/* a message is in the reader, and waits to be decoded */
 	struct list node;		/* server->calls */
@@ -227,6 +228,13 @@ static void expect_flush(struct rpc_call *c)
 /* Our side's one end. The handler is not told: either it asked for this, or the caller tells it. */
 static void call_end(struct rpc_call *c, const struct status *st)
 {
+	struct status explained;
+
+	if (st->reason == R_UID_DENIED) {
+		explained = *st;
+		rpc_right_explain(c->conn, &explained);
+		st = &explained;
+	}
 	call_set_state(c, CALL_ENDED);
 	timer_clear(&c->silence);
 	if (!status_ok(st)) {
@@ -256,6 +264,11 @@ static void call_stop(struct rpc_call *c, const struct status *st, enum rpc_gone
 void rpc_call_stop(struct rpc_call *c, const struct status *st)
 {
 	call_stop(c, st, RPC_GONE_SERVER);
+}
+
+void rpc_call_stop_right(struct rpc_call *c, const struct status *st)
+{
+	call_stop(c, st, RPC_GONE_RIGHT);
 }
 
 /* --- a stop of the daemon --- */
@@ -303,6 +316,26 @@ void rpc_call_drain(struct rpc_call *c)
 		st.retry_after_ms = RPC_PUSHBACK_MS;
 	}
 	rpc_call_stop(c, &st);
+}
+
+bool rpc_call_is_of(const struct rpc_call *c, const struct rpc_conn *conn)
+{
+	return c->conn == conn;
+}
+
+bool rpc_call_ends_with_right(const struct rpc_call *c)
+{
+	return c->state == CALL_READING || (c->state == CALL_OPEN && charge_of(c->method) == ADMIT_STREAM);
+}
+
+const struct rpc_method *rpc_call_method(const struct rpc_call *c)
+{
+	return c->method;
+}
+
+void rpc_call_ask_again(struct rpc_call *c)
+{
+	defer_post(&c->again);
 }
 
 struct rpc_call *rpc_call_from_node(struct list *node)
@@ -611,6 +644,21 @@ static void discard_request(struct rpc_call *c)
 		http_stream_consume(c->x, n);
 }
 
+/* Nothing of a call is looked at before it is known that its client may make it. */
+static bool is_cleared(struct rpc_call *c)
+{
+	struct status st = STATUS_OK;
+
+	if (c->is_cleared || c->state == CALL_ENDED)
+		return true;
+	if (c->conn->is_asked)
+		return false;
+	c->is_cleared = rpc_right_check(c->conn, c->method, &st);
+	if (!c->is_cleared)
+		call_stop(c, &st, RPC_GONE_SERVER);
+	return true;
+}
+
 static void call_look(struct rpc_call *c)
 {
 	enum http_close how;
@@ -628,6 +676,8 @@ static void call_look(struct rpc_call *c)
 		answer_failed(c, &st);
 		call_stop(c, &st, RPC_GONE_SERVER);
 	}
+	if (!is_cleared(c))
+		return;
 	if (c->state == CALL_READING)
 		read_one_request(c);
 	else if (c->state == CALL_OPEN && !takes_one_request(c))
@@ -806,13 +856,22 @@ static bool has_memory(struct rpc_call *c, struct status *st)
 	return false;
 }
 
+/* Where it is not known yet who asks, the call waits (is_cleared()). */
+static bool may_call(struct rpc_call *c, struct status *st)
+{
+	if (c->conn->is_asked)
+		return true;
+	c->is_cleared = rpc_right_check(c->conn, c->method, st);
+	return c->is_cleared;
+}
+
 static bool call_first_step(struct rpc_call *c, struct status *st)
 {
 	const struct fields *head = http_stream_head(c->x);
 	uint64_t due = loop_now_ms(c->server->loop) + RPC_REQUEST_MS;
 
 	if (!head_fits(c, st) || !find_method(c, fields_get(head, ":path"), st) || !check_head(c, head, st) ||
-	    !has_memory(c, st) || !admit(c, st))
+	    !may_call(c, st) || !has_memory(c, st) || !admit(c, st))
 		return false;
 	if (takes_one_request(c)) {
 		frame_reader_init(&c->reader, RPC_UNARY_MAX_BYTES);
@@ -842,15 +901,6 @@ static void refuse_http(struct rpc_call *c, int http_status)
 	    http_stream_respond(c->x, &f, true) < 0)
 		http_stream_reset(c->x, H2_INTERNAL_ERROR);
 	expect_flush(c);
-}
-
-/* A uid that is no user of this machine: one of another user namespace, all of which look alike. */
-static bool refuse_denied(struct rpc_call *c, struct status *st)
-{
-	if (c->conn->denied)
-		status_set(st, R_UID_DENIED, "uid %u stands for every user of other namespaces: it is not served",
-			   c->conn->who.uid);
-	return c->conn->denied;
 }
 
 static struct rpc_call *call_make(struct quota *q)
@@ -897,7 +947,7 @@ void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_str
 	http_status = http_stream_head_is_cut(x) ? 0 : grpc_check_request(http_stream_head(x));
 	if (http_status)
 		refuse_http(c, http_status);
-	else if (refuse_denied(c, &st) || !call_first_step(c, &st))
+	else if (!call_first_step(c, &st))
 		call_end(c, &st);
 	http_stream_drop_head(x);	/* nobody looks at it any more */
 	defer_post(&c->again);	/* what came with the head */

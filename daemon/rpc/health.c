@@ -100,9 +100,11 @@ int rpc_health_add(struct rpc_server *s)
 	static const struct rpc_handler watch = { .on_message = on_watch, .on_gone = on_watch_gone };
 	static const struct rpc_method methods[] = {
 		{ .path = "/grpc.health.v1.Health/Check", .kind = RPC_UNARY,
-		  .request = &grpc__health__v1__health_check_request__descriptor, .handler = &check },
+		  .request = &grpc__health__v1__health_check_request__descriptor, .handler = &check,
+		  .effect = RPC_OBSERVES },
 		{ .path = "/grpc.health.v1.Health/Watch", .kind = RPC_SERVER_STREAM,
-		  .request = &grpc__health__v1__health_check_request__descriptor, .handler = &watch },
+		  .request = &grpc__health__v1__health_check_request__descriptor, .handler = &watch,
+		  .effect = RPC_OBSERVES },
 	};
 
 	return rpc_server_add(s, methods, ARRAY_SIZE(methods), s);

@@ -5,8 +5,10 @@
 
 #include <stdbool.h>
 
+#include "daemon/auth/access.h"
 #include "daemon/auth/principal.h"
 #include "daemon/auth/uid_quota.h"
+#include "daemon/auth/users.h"
 #include "daemon/common/ev/loop.h"
 #include "daemon/rpc/admit.h"
 #include "daemon/rpc/method.h"
@@ -29,7 +31,9 @@ struct rpc_entry {
 struct rpc_server {
 	struct loop *loop;
 	struct admit admit;
-	gid_t admin_gid;
+	struct access_rules own_rules;	/* without lists … */
+	const struct access_rules *rules;	/* … where none are given */
+	struct users *users;		/* NULL = nobody knows names */
 	struct http_server *http[RPC_LISTENERS_MAX];
 	struct uid_quotas *quotas;	/* borrowed, or … */
 	struct uid_quotas *own_quotas;	/* … ours */
@@ -66,7 +70,12 @@ struct rpc_conn {
 	struct quota *quota;	/* of the connection; outlives it here */
 	struct rpc_call *urgent;	/* the one that may use what is kept for what has begun */
 	unsigned n_calls;
-	bool denied;		/* we cannot tell whose it is: every call is refused */
+	bool unmapped;		/* we cannot tell whose it is: every call is refused */
+	bool nameless;		/* nobody could say whose name its uid has, which counts for it */
+	bool is_asked;		/* its name is being looked up: its calls wait */
+	bool is_place_known;	/* who.is_foreign was looked at */
+	struct users_wait name;
+	struct access_verdict verdict;
 	struct list node;
 	struct grave grave;
 };
@@ -75,6 +84,23 @@ struct rpc_conn {
 void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_stream *x);
 /* Ends one for the server's reasons: the client gets `st`, the handler on_gone. */
 void rpc_call_stop(struct rpc_call *c, const struct status *st);
+/* The same for a client that has lost a right. */
+void rpc_call_stop_right(struct rpc_call *c, const struct status *st);
+bool rpc_call_is_of(const struct rpc_call *c, const struct rpc_conn *conn);
+/* A stream, a unary call that waits, or one that has not begun: what ends when its client loses a right. */
+bool rpc_call_ends_with_right(const struct rpc_call *c);
+const struct rpc_method *rpc_call_method(const struct rpc_call *c);
+/* It is known now who asks. */
+void rpc_call_ask_again(struct rpc_call *c);
+
+/* right.c: who.user, admin and observer, as soon as they are known; conn->is_asked until then. -errno. */
+must_check int rpc_right_begin(struct rpc_conn *conn);
+void rpc_right_end(struct rpc_conn *conn);
+/* May this connection call it? False: `st` says who it is, which rule, and where that stands. */
+bool rpc_right_check(const struct rpc_conn *conn, const struct rpc_method *m, struct status *st);
+/* A refusal that is about a right gets the same. */
+void rpc_right_explain(const struct rpc_conn *conn, struct status *st);
+
 /* How long a stop of the daemon lets it go on. */
 enum rpc_patience {
 	RPC_PATIENCE_OVER,	/* it has its end */

@@ -26,6 +26,7 @@ enum rpc_gone {
 	RPC_GONE_DEADLINE,	/* its deadline passed (also when the client noticed first) */
 	RPC_GONE_LOST,		/* the connection ended: the process closed it or died */
 	RPC_GONE_SERVER,	/* the server ended it: drain, shutdown, a broken or stalled client */
+	RPC_GONE_RIGHT,		/* its client lost the right to it */
 };
 
 /* Called on the loop, never from inside a call into rpc/call.h. A handler may end the call in any of
@@ -54,6 +55,13 @@ enum rpc_at_stop {
 	RPC_STOP_WAIT,		/* it is waited for: what was transferred would be lost */
 };
 
+/* What a call does beyond its answer. */
+enum rpc_effect {
+	RPC_CHANGES = 0,
+	RPC_READS,
+	RPC_OBSERVES,		/* reads, and may be called by who may only observe */
+};
+
 struct rpc_method {
 	const char *path;	/* "/agentbox.v1.SandboxService/Create" */
 	enum rpc_kind kind;
@@ -61,6 +69,7 @@ struct rpc_method {
 	const ProtobufCMessageDescriptor *request;
 	const struct rpc_handler *handler;
 	enum rpc_at_stop at_stop;
+	enum rpc_effect effect;
 };
 
 #endif

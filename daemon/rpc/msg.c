@@ -4,8 +4,10 @@
 #include "daemon/rpc/msg_network.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/auth/grant.h"
 #include "proto/base/str.h"
 
 #define NANOS_PER_MS 1000000
@@ -271,6 +273,17 @@ int msg_sandbox_init(struct msg_sandbox *s, const struct sandbox_view *sandbox)
 		m->network = msg_network_message(s->network);
 	}
 	return fill_metadata(s, sandbox);
+}
+
+bool msg_sandbox_mask(struct msg_sandbox *s, const struct principal *who)
+{
+	if (!grant_is_masked(who, s->m.owner_uid))
+		return false;
+	snprintf(s->masked, sizeof(s->masked), "%.6s...", s->m.id);
+	s->m.id = s->masked;
+	s->m.n_metadata = 0;
+	s->m.network = NULL;
+	return true;
 }
 
 void msg_sandbox_fini(struct msg_sandbox *s)

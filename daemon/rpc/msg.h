@@ -43,6 +43,8 @@ must_check int msg_read_kvs(struct cloud_kvs *to, ProtobufCMessage *const *entri
  * n = 0: then it is no failure). */
 struct sandbox_pair *msg_read_pairs(ProtobufCMessage *const *entries, size_t n);
 
+#define MSG_MASKED_BYTES 10u	/* six characters of an id, three dots */
+
 /* A Sandbox message; points into the sandbox_sandbox it was made from. */
 struct msg_sandbox {
 	Agentbox__V1__Sandbox m;
@@ -53,9 +55,13 @@ struct msg_sandbox {
 	struct msg_network *network;
 	msg_timestamp started_at, end_at, as_of;
 	msg_duration release_grace, idle_timeout, max_age;
+	char masked[MSG_MASKED_BYTES];
 };
 must_check int msg_sandbox_init(struct msg_sandbox *s, const struct sandbox_view *sandbox);
 void msg_sandbox_fini(struct msg_sandbox *s);
+/* Without what only its owner and admins may know, if `who` is neither: the id, of which the first characters stay, as it opens the
+ * sandbox; metadata and network rules, which may hold secrets. True: it was masked. */
+bool msg_sandbox_mask(struct msg_sandbox *s, const struct principal *who);
 Agentbox__V1__Freshness *msg_freshness(Agentbox__V1__Freshness *f, msg_timestamp *as_of,
 				       enum sandbox_source source, int64_t as_of_ms);
 

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/rpc/foreign.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
@@ -134,7 +135,7 @@ int peer_uid(int fd, uid_t *ret)
 	return 0;
 }
 
-int peer_read(int fd, gid_t admin_gid, struct principal *ret)
+int peer_read(int fd, struct principal *ret)
 {
 	struct principal p = { .pidfd = -1 };
 	struct ucred cred;
@@ -153,13 +154,19 @@ int peer_read(int fd, gid_t admin_gid, struct principal *ret)
 	r = read_groups(fd, &p);
 	if (r < 0)
 		return r;
-	p.admin = p.uid == 0 || p.uid == geteuid() ||
-		  (admin_gid != (gid_t)-1 && principal_in_group(&p, admin_gid));
 	r = read_pidfd(fd, p.pid, &p.pidfd);
 	if (r != PEER_OK)
 		return r;
 	*ret = p;
 	return PEER_OK;
+}
+
+/* Its number is its own as long as it lives. */
+bool peer_is_foreign(int fd, const struct principal *who)
+{
+	bool foreign = foreign_is(who->pid);
+
+	return foreign || (who->pidfd >= 0 ? is_dead(who->pidfd) : is_hung_up(fd));
 }
 
 int peer_check_namespace(void)

@@ -14,12 +14,15 @@ enum peer_result {
 	PEER_UNMAPPED,		/* its uid has no number here (another user namespace) */
 };
 
-/* Fills `ret`, of an unmapped peer only its numbers; its pidfd is the caller's and -1 where there is none to be had (no pid in our
+/* Fills `ret` without what access.h says, of an unmapped peer only its numbers; its pidfd is the caller's and -1 where there is none to be had (no pid in our
  * namespace, or a kernel without). A PEER_*, or -errno. */
-must_check int peer_read(int fd, gid_t admin_gid, struct principal *ret);
+must_check int peer_read(int fd, struct principal *ret);
 
 /* Only its uid, for whoever is at the door. 0, -errno. */
 must_check int peer_uid(int fd, uid_t *ret);
+
+/* Is that peer of another user or pid namespace than the daemon? Also true where it cannot be told. */
+bool peer_is_foreign(int fd, const struct principal *who);
 
 /* In a user namespace other uids are not seen as they are: a daemon for many users cannot work there.
  * 0, -EXDEV in such a namespace, or -errno. */

@@ -125,11 +125,11 @@ int rpc_reflection_add(struct rpc_server *s)
 	static const struct rpc_method methods[] = {
 		{ .path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", .kind = RPC_BIDI,
 		  .request = &grpc__reflection__v1__server_reflection_request__descriptor,
-		  .handler = &handler },
+		  .handler = &handler, .effect = RPC_OBSERVES },
 		{ .path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 		  .kind = RPC_BIDI,
 		  .request = &grpc__reflection__v1__server_reflection_request__descriptor,
-		  .handler = &handler },
+		  .handler = &handler, .effect = RPC_OBSERVES },
 	};
 
 	return rpc_server_add(s, methods, ARRAY_SIZE(methods), s);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/common/net/http.h"
 #include "daemon/common/obs/log.h"
@@ -21,6 +22,7 @@ static void conn_free(void *p)
 	struct rpc_conn *conn = p;
 
 	watch_fini(&conn->death);
+	rpc_right_end(conn);
 	fd_close(conn->who.pidfd);
 	list_del(&conn->node);
 	if (conn->charge)
@@ -156,7 +158,7 @@ static void on_death(struct watch *w, unsigned ready, void *user)
 static int conn_setup(struct rpc_conn *conn, struct http_conn *http)
 {
 	struct rpc_server *s = conn->server;
-	int r = peer_read(http_conn_fd(http), s->admin_gid, &conn->who);
+	int r = peer_read(http_conn_fd(http), &conn->who);
 
 	conn->who.conn = ++s->last_conn;
 	if (r < 0) {
@@ -167,15 +169,16 @@ static int conn_setup(struct rpc_conn *conn, struct http_conn *http)
 		log_warn("client_refused", "why=uid_of_another_namespace uid=%u", conn->who.uid);
 	if (r != PEER_OK && r != PEER_UNMAPPED)
 		return -EPERM;
-	conn->denied = r == PEER_UNMAPPED;
+	conn->unmapped = r == PEER_UNMAPPED;
 	r = admit_take(&s->admit, conn->who.uid, ADMIT_CONN, &conn->charge);
 	if (r > 0 && rpc_may_log(s))
 		log_warn("client_refused", "why=connections uid=%u held=%u", conn->who.uid,
 			 admit_held(&s->admit, conn->who.uid, ADMIT_CONN));
 	if (r != ADMIT_OK)
 		return r < 0 ? r : -EUSERS;
-	if (conn->who.pidfd < 0)
-		return 0;
+	r = rpc_right_begin(conn);
+	if (r < 0 || conn->who.pidfd < 0)
+		return r;
 	r = watch_init(&conn->death, s->loop, conn->who.pidfd, on_death, conn);
 	return r < 0 ? r : watch_set(&conn->death, WATCH_READ);
 }
@@ -214,6 +217,7 @@ static void on_conn_closed(struct http_conn *http, void *conn_user, const char *
 	log_debug("client_closed", "uid=%u pid=%d why=%s", conn->who.uid, (int)conn->who.pid,
 		  log_q(reason));
 	watch_fini(&conn->death);
+	rpc_right_end(conn);
 	conn->http = NULL;
 	if (conn->server->on_conn_end)
 		conn->server->on_conn_end(&conn->who, conn->server->on_conn_end_user);
@@ -302,7 +306,10 @@ int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret)
 		return r;
 	}
 	s->loop = o->loop;
-	s->admin_gid = o->admin_gid;
+	s->users = o->users;
+	s->own_rules = (struct access_rules)ACCESS_RULES_NULL;
+	s->own_rules.own_uid = geteuid();
+	s->rules = o->rules ? o->rules : &s->own_rules;
 	s->serving = true;
 	s->on_conn_end = o->on_conn_end;
 	s->on_conn_end_user = o->user;

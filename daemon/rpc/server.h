@@ -14,10 +14,12 @@
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 
+struct access_rules;
 struct loop;
 struct principal;
 struct rpc_server;
 struct uid_quotas;
+struct users;
 
 struct rpc_uid_limit {
 	uid_t uid;
@@ -27,7 +29,8 @@ struct rpc_uid_limit {
 struct rpc_server_options {
 	struct loop *loop;
 	int listen_fd;			/* taken over, also on failure; non-blocking, listening */
-	gid_t admin_gid;		/* (gid_t)-1 = no admin group */
+	const struct access_rules *rules;	/* outlive the server, or are replaced; NULL: everybody may, root and its own user are admins */
+	struct users *users;		/* names of uids; outlive the server; NULL = they have none */
 	const struct rpc_uid_limit *limits;	/* copied */
 	size_t n_limits;
 	uint32_t max_streams;		/* long streams of a uid; 0 = RPC_STREAMS_PER_UID */
@@ -44,6 +47,8 @@ must_check int rpc_server_add(struct rpc_server *s, const struct rpc_method *met
 			      void *service);
 /* What health answers for the whole server and every service; true at first. */
 void rpc_server_set_serving(struct rpc_server *s, bool serving);
+/* Other rules, from now on: streams of those who lost a right end. The rules before are not looked at any more. */
+void rpc_server_set_rules(struct rpc_server *s, const struct access_rules *rules);
 /* One more listening socket for the same server (the path was removed and bound again). */
 must_check int rpc_server_listen(struct rpc_server *s, int listen_fd);
 /* Stops accepting, GOAWAY to every connection; health says NOT_SERVING. Open calls go on, new ones are refused unseen. */

@@ -233,10 +233,10 @@ static void on_get_metrics(struct rpc_call *c, const ProtobufCMessage *message)
 /* ------------------------------------------------------------------------------------------------ */
 
 static const struct rpc_method svc_change_methods[] = {
-	PENDING_METHOD("SandboxService", "Pause", pause_sandbox, on_pause),
-	PENDING_METHOD("SandboxService", "UpdateNetwork", update_network, on_update_network),
-	PENDING_METHOD("SandboxService", "Fork", fork_sandbox, on_fork),
-	PENDING_METHOD("SandboxService", "GetMetrics", get_metrics, on_get_metrics),
+	PENDING_METHOD("SandboxService", "Pause", pause_sandbox, on_pause, RPC_CHANGES),
+	PENDING_METHOD("SandboxService", "UpdateNetwork", update_network, on_update_network, RPC_CHANGES),
+	PENDING_METHOD("SandboxService", "Fork", fork_sandbox, on_fork, RPC_CHANGES),
+	PENDING_METHOD("SandboxService", "GetMetrics", get_metrics, on_get_metrics, RPC_READS),
 };
 
 int svc_change_add(struct rpc_server *s, struct sandbox_core *core)

@@ -31,7 +31,7 @@ static void fill_counts(Agentbox__V1__Counts *m, struct rpc_call *c, const struc
 	const struct principal *who = rpc_call_who(c);
 	struct rpc_counts n, own;
 
-	rpc_server_count(o->server, who->admin ? (uid_t)-1 : who->uid, &n);
+	rpc_server_count(o->server, who->admin || who->observer ? (uid_t)-1 : who->uid, &n);
 	rpc_server_count(o->server, who->uid, &own);
 	agentbox__v1__counts__init(m);
 	m->sandboxes_running = f->running;
@@ -231,7 +231,7 @@ static void on_reload(struct rpc_call *c, const ProtobufCMessage *message)
 	void *op = NULL;
 
 	if (grant_daemon(rpc_call_who(c)) != GRANT_OK)
-		status_set(&st, R_UID_DENIED, "only admins may reload the configuration");
+		grant_refuse(&st, "reload the configuration");
 	else
 		op = o->reload(o->user, on_reloaded, c, &st);
 	if (op)
@@ -264,7 +264,7 @@ static void on_stop_local(struct rpc_call *c, const ProtobufCMessage *message)
 	void *op;
 
 	if (grant_daemon(rpc_call_who(c)) != GRANT_OK)
-		status_set(&st, R_UID_DENIED, "only admins may stop agentbox-local");
+		grant_refuse(&st, "stop agentbox-local");
 	else if (!o->stop_local)
 		status_set(&st, R_UNSUPPORTED, "this agentboxd does not run with --local");
 	if (!status_ok(&st)) {
@@ -289,15 +289,16 @@ static void on_gone(struct rpc_call *c, enum rpc_gone why)
 }
 
 #define HANDLER(fn, gone) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = (gone) })
-#define METHOD(name, type, fn, gone)                                                                     \
+#define METHOD(name, type, fn, gone, does)                                                                   \
 	{ .path = "/agentbox.v1.DaemonService/" name, .kind = RPC_UNARY,                           \
-	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn, gone) }
+	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn, gone),                \
+	  .effect = (does) }
 
 static const struct rpc_method svc_daemon_methods[] = {
-	METHOD("Status", status, on_status, on_gone),
-	METHOD("Config", config, on_config, on_gone),
-	METHOD("Reload", reload, on_reload, on_reload_gone),
-	METHOD("StopLocal", stop_local, on_stop_local, on_gone),
+	METHOD("Status", status, on_status, on_gone, RPC_OBSERVES),
+	METHOD("Config", config, on_config, on_gone, RPC_READS),
+	METHOD("Reload", reload, on_reload, on_reload_gone, RPC_CHANGES),
+	METHOD("StopLocal", stop_local, on_stop_local, on_gone, RPC_CHANGES),
 };
 
 int svc_daemon_add(struct rpc_server *s, struct svc_daemon_options *o)

@@ -595,20 +595,20 @@ static const struct rpc_handler h_list = { .on_message = on_list_request, .on_ro
 
 #define PATH(name) "/agentbox.v1.FileService/" name
 static const struct rpc_method svc_file_methods[] = {
-	{ PATH("Stat"), RPC_UNARY, false, &agentbox__v1__stat_request__descriptor, &h_stat },
-	{ PATH("Exists"), RPC_UNARY, false, &agentbox__v1__stat_request__descriptor, &h_exists },
+	{ PATH("Stat"), RPC_UNARY, false, &agentbox__v1__stat_request__descriptor, &h_stat, .effect = RPC_READS },
+	{ PATH("Exists"), RPC_UNARY, false, &agentbox__v1__stat_request__descriptor, &h_exists, .effect = RPC_READS },
 	{ PATH("List"), RPC_SERVER_STREAM, false, &agentbox__v1__list_dir_request__descriptor, &h_list,
-	  RPC_STOP_WAIT },
+	  RPC_STOP_WAIT, .effect = RPC_READS },
 	{ PATH("MakeDir"), RPC_UNARY, false, &agentbox__v1__make_dir_request__descriptor, &h_make_dir },
 	{ PATH("Move"), RPC_UNARY, false, &agentbox__v1__move_request__descriptor, &h_move, RPC_STOP_ONCE },
 	{ PATH("Remove"), RPC_UNARY, false, &agentbox__v1__remove_request__descriptor, &h_remove,
 	  RPC_STOP_ONCE },
 	{ PATH("Read"), RPC_SERVER_STREAM, false, &agentbox__v1__read_file_request__descriptor,
-	  &file_read_handler, RPC_STOP_WAIT },
+	  &file_read_handler, RPC_STOP_WAIT, .effect = RPC_READS },
 	{ PATH("Watch"), RPC_SERVER_STREAM, false, &agentbox__v1__watch_dir_request__descriptor,
-	  &file_watch_handler },
+	  &file_watch_handler, .effect = RPC_READS },
 	{ PATH("SignUrl"), RPC_UNARY, false, &agentbox__v1__sign_url_request__descriptor,
-	  &file_sign_handler },
+	  &file_sign_handler, .effect = RPC_READS },
 	{ PATH("Write"), RPC_CLIENT_STREAM, false, &agentbox__v1__write_file_request__descriptor,
 	  &file_write_handler, RPC_STOP_WAIT },
 };

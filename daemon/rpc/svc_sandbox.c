@@ -7,8 +7,10 @@
 #include "daemon/rpc/svc_sandbox.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/auth/principal.h"
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/check.h"
 #include "daemon/rpc/msg.h"
@@ -245,12 +247,16 @@ static void on_get_host(struct rpc_call *c, const ProtobufCMessage *message)
 /* --- List --------------------------------------------------------------------------------------- */
 
 /* Of a page that ends after its first n, for lack of room in a message. */
-static char *token_behind(const struct sandbox_page *page, size_t n)
+static char *token_behind(const struct sandbox_page *page, size_t n, const struct principal *who)
 {
 	const struct sandbox_view *last = &page->sandboxes[n - 1];
 	struct page_place place = { .started_at_ms = last->started_at_ms };
 
-	(void)str_copy(place.id, sizeof(place.id), last->id);
+	/* An observer's has as much of the id as its rows have: "~" goes behind all that may follow. */
+	if (who->observer && !who->admin)
+		snprintf(place.id, sizeof(place.id), "%.6s~", last->id);
+	else
+		(void)str_copy(place.id, sizeof(place.id), last->id);
 	return page_token(&place, page->question);
 }
 
@@ -269,13 +275,14 @@ static void reply_page(struct rpc_call *c, const struct sandbox_page *page,
 		if (msg_sandbox_init(&sandboxes[made], &page->sandboxes[made]) < 0)
 			status_errno(&st, -ENOMEM, "answering");
 		else
-			n += check_page_room(&bytes, &list[made]->base);
+			(void)msg_sandbox_mask(&sandboxes[made], rpc_call_who(c));
+		n += status_ok(&st) && check_page_room(&bytes, &list[made]->base);
 	}
-	if (status_ok(&st) && n < page->n && !(token = token_behind(page, n)))
+	if (status_ok(&st) && n && (n < page->n || page->next_page_token[0]) && !(token = token_behind(page, n, rpc_call_who(c))))
 		status_errno(&st, -ENOMEM, "answering");
 	m.sandboxes = list;
 	m.n_sandboxes = n;
-	m.next_page_token = token ? token : (char *)page->next_page_token;
+	m.next_page_token = token ? token : (char *)"";
 	m.freshness = msg_freshness(&freshness, &as_of, page->source, page->as_of_ms);
 	rpc_call_answer(c, &st, &m.base);
 	while (made > 0)
@@ -353,15 +360,15 @@ static void svc_sandbox_on_list(struct rpc_call *c, const ProtobufCMessage *mess
 /* ------------------------------------------------------------------------------------------------ */
 
 static const struct rpc_method svc_sandbox_methods[] = {
-	PENDING_METHOD("SandboxService", "Create", create_sandbox, on_create),
-	PENDING_METHOD("SandboxService", "ConnectSandbox", connect_sandbox, on_connect),
-	PENDING_METHOD("SandboxService", "Get", get_sandbox, on_get),
-	PENDING_METHOD("SandboxService", "List", list_sandboxes, svc_sandbox_on_list),
-	PENDING_METHOD("SandboxService", "IsRunning", is_running, on_is_running),
-	PENDING_METHOD("SandboxService", "Kill", kill_sandbox, on_kill),
-	PENDING_METHOD("SandboxService", "SetTimeout", set_timeout, on_set_timeout),
-	PENDING_METHOD("SandboxService", "GetHost", get_host, on_get_host),
-	PENDING_METHOD("SandboxService", "SetPolicy", set_policy, on_set_policy),
+	PENDING_METHOD("SandboxService", "Create", create_sandbox, on_create, RPC_CHANGES),
+	PENDING_METHOD("SandboxService", "ConnectSandbox", connect_sandbox, on_connect, RPC_CHANGES),
+	PENDING_METHOD("SandboxService", "Get", get_sandbox, on_get, RPC_READS),
+	PENDING_METHOD("SandboxService", "List", list_sandboxes, svc_sandbox_on_list, RPC_OBSERVES),
+	PENDING_METHOD("SandboxService", "IsRunning", is_running, on_is_running, RPC_READS),
+	PENDING_METHOD("SandboxService", "Kill", kill_sandbox, on_kill, RPC_CHANGES),
+	PENDING_METHOD("SandboxService", "SetTimeout", set_timeout, on_set_timeout, RPC_CHANGES),
+	PENDING_METHOD("SandboxService", "GetHost", get_host, on_get_host, RPC_READS),
+	PENDING_METHOD("SandboxService", "SetPolicy", set_policy, on_set_policy, RPC_CHANGES),
 };
 
 int svc_sandbox_add(struct rpc_server *s, struct sandbox_core *core)

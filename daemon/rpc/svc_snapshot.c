@@ -133,9 +133,9 @@ static void on_delete(struct rpc_call *c, const ProtobufCMessage *message)
 /* ------------------------------------------------------------------------------------------------ */
 
 static const struct rpc_method svc_snapshot_methods[] = {
-	PENDING_METHOD("SnapshotService", "Create", create_snapshot, on_create),
-	PENDING_METHOD("SnapshotService", "List", list_snapshots, svc_snapshot_on_list),
-	PENDING_METHOD("SnapshotService", "Delete", delete_snapshot, on_delete),
+	PENDING_METHOD("SnapshotService", "Create", create_snapshot, on_create, RPC_CHANGES),
+	PENDING_METHOD("SnapshotService", "List", list_snapshots, svc_snapshot_on_list, RPC_READS),
+	PENDING_METHOD("SnapshotService", "Delete", delete_snapshot, on_delete, RPC_CHANGES),
 };
 
 int svc_snapshot_add(struct rpc_server *s, struct sandbox_core *core)

@@ -221,17 +221,18 @@ static void svc_token_on_gateway(struct rpc_call *c, const ProtobufCMessage *mes
 }
 
 #define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = asked_gone })
-#define METHOD(name, type, fn)                                                                     \
+#define METHOD(name, type, fn, does)                                                                   \
 	{ .path = "/agentbox.v1.TokenService/" name, .kind = RPC_UNARY,                            \
-	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn) }
+	  .request = &agentbox__v1__##type##_request__descriptor, .handler = HANDLER(fn),  \
+	  .effect = (does) }
 
 static const struct rpc_method svc_token_methods[] = {
 	{ .path = "/agentbox.v1.TokenService/Create", .kind = RPC_UNARY,
 	  .request = &agentbox__v1__create_token_request__descriptor, .handler = HANDLER(svc_token_on_create),
 	  .at_stop = RPC_STOP_ONCE },	/* a repeat makes another one */
-	METHOD("List", list_tokens, svc_token_on_list),
-	METHOD("Revoke", revoke_token, svc_token_on_revoke),
-	METHOD("Gateway", gateway, svc_token_on_gateway),
+	METHOD("List", list_tokens, svc_token_on_list, RPC_READS),
+	METHOD("Revoke", revoke_token, svc_token_on_revoke, RPC_CHANGES),
+	METHOD("Gateway", gateway, svc_token_on_gateway, RPC_READS),
 };
 
 int svc_token_add(struct rpc_server *s, const struct svc_token_options *o)

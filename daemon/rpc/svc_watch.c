@@ -35,6 +35,8 @@ static void send_event(struct rpc_call *c, struct sandbox_event *e)
 	m.n_evidence = e->n_evidence;
 	if (e->sandbox && msg_sandbox_init(&sandbox, e->sandbox) == 0)
 		m.sandbox = &sandbox.m;
+	if (m.sandbox && msg_sandbox_mask(&sandbox, rpc_call_who(c)))
+		m.n_evidence = 0;
 	rpc_call_send(c, &m.base);
 	msg_sandbox_fini(&sandbox);
 }
@@ -127,7 +129,8 @@ static const struct rpc_handler handler = {
 
 static const struct rpc_method svc_watch_methods[] = {
 	{ .path = "/agentbox.v1.SandboxService/Watch", .kind = RPC_SERVER_STREAM,
-	  .request = &agentbox__v1__watch_sandboxes_request__descriptor, .handler = &handler },
+	  .request = &agentbox__v1__watch_sandboxes_request__descriptor, .handler = &handler,
+	  .effect = RPC_OBSERVES },
 };
 
 int svc_watch_add(struct rpc_server *s, struct sandbox_core *core)

@@ -65,7 +65,38 @@ struct account *core_account_of(struct sandbox_core *core, uid_t uid)
 {
 	struct uid_limit *u = core_uid_limit(core, uid);
 
-	return u ? u->account : &core->accounts[0];
+	if (u)
+		return u->account;
+	return core->any.account ? core->any.account : &core->accounts[0];
+}
+
+static void count_alive(struct sandbox_core *core, struct uid_limit *u)
+{
+	list_for_each(node, &core->sandboxes) {
+		const struct sandbox *b = list_entry(node, struct sandbox, node);
+
+		u->n_alive += b->index.counted && b->uid == u->uid;
+	}
+}
+
+int core_uid_limit_of(struct sandbox_core *core, uid_t uid, struct uid_limit **ret)
+{
+	struct uid_limit *v, *u = core_uid_limit(core, uid);
+
+	*ret = u;
+	if (u || (!core->any.max_sandboxes && !core->any.creates_per_minute))
+		return 0;
+	v = reallocarray(core->uids, core->n_uids + 1, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	core->uids = v;
+	u = &v[core->n_uids++];
+	*u = core->any;
+	u->uid = uid;
+	u->is_any = true;
+	count_alive(core, u);
+	*ret = u;
+	return 0;
 }
 
 /* --- sandboxes --- */
@@ -805,31 +836,54 @@ static int copy_policies(const struct sandbox_core_rules *r, struct sandbox_core
 	return 0;
 }
 
-/* What was created in this minute stays counted. */
-static int make_uids(struct sandbox_core *core, const struct sandbox_core_rules *r, struct uid_limit **ret)
+/* What was created in this minute stays counted. -EINVAL: there is no such account. */
+static int make_limit(struct sandbox_core *core, const struct sandbox_core_uid *u, struct uid_limit *ret)
 {
-	struct uid_limit *v = calloc(r->n_uids + 1, sizeof(*v));
+	const struct uid_limit *old = core_uid_limit(core, u->uid);
 
-	if (!v)
-		return -ENOMEM;
-	for (size_t i = 0; i < r->n_uids; i++) {
-		const struct sandbox_core_uid *u = &r->uids[i];
-		const struct uid_limit *old = core_uid_limit(core, u->uid);
+	*ret = (struct uid_limit){
+		.uid = u->uid,
+		.account = u->account ? core_account_by_name(core, u->account) : &core->accounts[0],
+		.max_sandboxes = u->max_sandboxes,
+		.creates_per_minute = u->creates_per_minute,
+		.window_at_ms = old ? old->window_at_ms : 0,
+		.window_creates = old ? old->window_creates : 0,
+	};
+	return ret->account ? 0 : -EINVAL;
+}
 
-		v[i] = (struct uid_limit){
-			.uid = u->uid,
-			.account = u->account ? core_account_by_name(core, u->account) : &core->accounts[0],
-			.max_sandboxes = u->max_sandboxes,
-			.creates_per_minute = u->creates_per_minute,
-			.window_at_ms = old ? old->window_at_ms : 0,
-			.window_creates = old ? old->window_creates : 0,
-		};
-		if (!v[i].account) {
-			free(v);
-			return -EINVAL;
-		}
+static bool is_among(const struct sandbox_core_rules *r, uid_t uid)
+{
+	for (size_t i = 0; i < r->n_uids; i++)
+		if (r->uids[i].uid == uid)
+			return true;
+	return false;
+}
+
+/* Those that had the limits of any uid have the new ones. */
+static int make_uids(struct sandbox_core *core, const struct sandbox_core_rules *r, struct uid_limit **ret, size_t *ret_n)
+{
+	struct uid_limit *v = calloc(r->n_uids + core->n_uids + 1, sizeof(*v));
+	int e = v ? 0 : -ENOMEM;
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->n_uids && !e; i++)
+		e = make_limit(core, &r->uids[i], &v[n++]);
+	for (size_t i = 0; i < core->n_uids && !e; i++) {
+		struct sandbox_core_uid u = r->any;
+
+		u.uid = core->uids[i].uid;
+		if (!core->uids[i].is_any || is_among(r, u.uid))
+			continue;
+		e = make_limit(core, &u, &v[n]);
+		v[n++].is_any = true;
+	}
+	if (e < 0) {
+		free(v);
+		return e;
 	}
 	*ret = v;
+	*ret_n = n;
 	return 0;
 }
 
@@ -851,9 +905,15 @@ static void use_uids(struct sandbox_core *core, struct uid_limit *v, size_t n)
 int sandbox_core_set_rules(struct sandbox_core *core, const struct sandbox_core_rules *r)
 {
 	struct sandbox_core_policy *policies;
-	struct uid_limit *uids;
-	int err = make_uids(core, r, &uids);
+	struct sandbox_core_uid every = r->any;
+	struct uid_limit *uids, any;
+	size_t n_uids;
+	int err;
 
+	every.uid = (uid_t)-1;
+	err = make_limit(core, &every, &any);
+	if (!err)
+		err = make_uids(core, r, &uids, &n_uids);
 	if (err < 0)
 		return err;
 	err = copy_policies(r, &policies);
@@ -861,7 +921,8 @@ int sandbox_core_set_rules(struct sandbox_core *core, const struct sandbox_core_
 		free(uids);
 		return err;
 	}
-	use_uids(core, uids, r->n_uids);
+	core->any = any;
+	use_uids(core, uids, n_uids);
 	free_policies(core->policies, core->n_policies);
 	core->policy = r->policy;
 	core->policies = policies;

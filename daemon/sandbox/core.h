@@ -79,6 +79,7 @@ struct uid_limit {
 	uid_t uid;
 	struct account *account;
 	uint32_t max_sandboxes, creates_per_minute;
+	bool is_any;			/* no section names it */
 	uint32_t n_alive;		/* as of an account */
 	uint64_t window_at_ms;		/* of the count below */
 	uint32_t window_creates;
@@ -94,6 +95,7 @@ struct sandbox_core {
 	size_t n_accounts;
 	struct uid_limit *uids;
 	size_t n_uids;
+	struct uid_limit any;		/* of a uid that is not among them; counts nothing */
 	struct sandbox_prober prober;
 	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
 	struct policy policy;
@@ -138,6 +140,8 @@ const char *account_name(const struct account *a);
 struct account *core_account_by_name(struct sandbox_core *core, const char *name);
 struct account *core_account_of(struct sandbox_core *core, uid_t uid);
 struct uid_limit *core_uid_limit(struct sandbox_core *core, uid_t uid);	/* NULL = none */
+/* The same; one that has the limits of any uid is made for it. -ENOMEM. */
+must_check int core_uid_limit_of(struct sandbox_core *core, uid_t uid, struct uid_limit **ret);
 
 struct sandbox *core_find(struct sandbox_core *core, const struct account *a, const char *id);
 /* Takes it over. */

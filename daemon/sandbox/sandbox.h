@@ -45,7 +45,7 @@ struct sandbox_core_account {
 	uint32_t max_sandboxes;		/* 0 = no limit of ours */
 };
 
-struct sandbox_core_uid {			/* [uid U]; a uid without one uses the first account */
+struct sandbox_core_uid {			/* [uid U] */
 	uid_t uid;
 	const char *account;		/* NULL = the first one */
 	uint32_t max_sandboxes, creates_per_minute; /* 0 = no limit of ours */
@@ -87,6 +87,7 @@ struct sandbox_core_rules {			/* all of it is copied */
 	size_t n_policies;
 	const struct sandbox_core_uid *uids;
 	size_t n_uids;
+	struct sandbox_core_uid any;	/* of each uid that is not among them; its uid says nothing */
 };
 
 struct sandbox_core_options {

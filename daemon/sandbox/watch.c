@@ -333,7 +333,7 @@ static bool watch_check(struct sandbox_watch *w, const struct sandbox_watch_opti
 	struct sandbox *b;
 
 	if (o->all_owners && grant_all_owners(o->who) != GRANT_OK) {
-		status_set(st, R_UID_DENIED, "only an administrator may watch other owners' sandboxes");
+		grant_refuse(st, "watch other owners' sandboxes");
 		return false;
 	}
 	if (str_is_empty(o->sandbox))

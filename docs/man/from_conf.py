@@ -15,10 +15,21 @@ FILE = os.path.join(ROOT, "systemd/agentboxd.conf")
 
 SECTIONS = {  # heading and what it is about
     "daemon": ("[daemon]", "The daemon itself."),
+    "access": ("[access]", "Who may use the daemon. A list is items by commas: a user, by name or uid; a range of uids, as in 1000-1999; "
+                         "a group, as in @agents or @27; * for everybody; none alone for nobody. "
+                         "Lists are asked in the order deny, admins, allow, observe; the first that names a caller decides. "
+                         "A caller's groups are those of its process; of a token of the gateway, those of its user in the system's tables. "
+                         "The daemon's own user is never denied. "
+                         "A process of another user or pid namespace than the daemon's, as in a container, is no admin, whatever its uid. "
+                         "Without lists everybody may who can connect: with the installed units those are root and the group agentbox, "
+                         "by the mode of the socket; a system's daemon that binds its socket itself without socket_group lets in everybody, "
+                         "and says so in its log. "
+                         "Names are looked up at the start and by a reload. A user that there is not, as one of DynamicUser=, counts when "
+                         "it connects; a group that there is not is an error."),
     "account": ("[account NAME]", "A cloud to use: its addresses, its key, how it is reached. The first one is the "
                                   "account of every uid that names no other. Without any, one named default is made from "
                                   "the environment."),
-    "uid": ("[uid NUMBER]", "Limits of one local user, by number."),
+    "uid": ("[uid USER]", "Limits of one local user, by name or number; [uid *] has those of every user without a value of its own."),
     "policy": ("[policy]", "What happens to sandboxes that are not in use."),
     "pool": ("[pool]", "Connections to the clouds."),
     "spool": ("[spool]", "The output of commands that is kept on disk."),
@@ -142,8 +153,8 @@ def default_file():
         if section != last:
             heading, intro = SECTIONS[section]
             out += [""] + list(wrapped(intro))
-            out.append(heading if "NAME" not in heading and "NUMBER" not in heading else
-                       "#" + heading.replace("NAME", "main").replace("NUMBER", "1000"))
+            out.append(heading if "NAME" not in heading and "USER" not in heading else
+                       "#" + heading.replace("NAME", "main").replace("USER", "alice"))
             last = section
         out += [""] + list(wrapped(sentence(help_text))) + [("#%s = %s" % (key, default)).rstrip()]
     return "\n".join(out) + "\n"

@@ -239,7 +239,7 @@ int main(int argc, char **argv)
 {
 	struct rpc_socket_options so = { .mode = 0666, .gid = (gid_t)-1 };
 	struct svc_daemon_options daemon = { .look = look, .config = config };
-	struct rpc_server_options o = { .admin_gid = (gid_t)-1 };
+	struct rpc_server_options o = { 0 };
 	struct rlimit files;
 	struct rpc_socket *s;
 	struct status why;

@@ -341,8 +341,12 @@ static bool over_rate(struct uid_limit *u, uint32_t n, uint64_t now_ms, struct s
 bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t uid, uint32_t n,
 			    struct status *st)
 {
-	struct uid_limit *u = core_uid_limit(core, uid);
+	struct uid_limit *u;
 
+	if (core_uid_limit_of(core, uid, &u) < 0) {
+		status_errno(st, -ENOMEM, "counting the sandboxes of the uid");
+		return true;
+	}
 	if (a->max_sandboxes && a->n_alive + core_attempts_count(core, a, NULL) + n > a->max_sandboxes) {
 		status_set(st, R_QUOTA_UID, "account %s is limited to %u sandboxes", a->name, a->max_sandboxes);
 		return true;
@@ -509,7 +513,7 @@ static bool pick_account(struct sandbox_op *op)
 	struct status st;
 
 	if (grant_account(&op->who, own->name, a->c.account ? a->c.account : "") != GRANT_OK) {
-		status_set(&st, R_UID_DENIED, "only an administrator may name another account");
+		grant_refuse(&st, "name another account");
 		op_fail(op, &st);
 		return false;
 	}

@@ -263,11 +263,11 @@ static bool op_list_check(struct sandbox_op *op, struct status *st)
 		return false;
 	}
 	if (a->q.all_owners && grant_all_owners(&op->who) != GRANT_OK) {
-		status_set(st, R_UID_DENIED, "only an administrator may list other owners' sandboxes");
+		grant_refuse(st, "list other owners' sandboxes");
 		return false;
 	}
-	if (grant_account(&op->who, own->name, a->account_name) != GRANT_OK) {
-		status_set(st, R_UID_DENIED, "only an administrator may name another account");
+	if (grant_look_account(&op->who, own->name, a->account_name) != GRANT_OK) {
+		grant_refuse(st, "name another account");
 		return false;
 	}
 	op->account = a->account_name[0] ? core_account_by_name(op->core, a->account_name) : own;

@@ -40,7 +40,7 @@ static int start_and_run(const struct place *p, bool local, void (*meanwhile)(vo
 
 	CHECK_INT(conf_new(&o.conf), 0);
 	CHECK_INT(conf_read_text(o.conf, "test", (struct conf_text){ p->conf, strlen(p->conf) }), 0);
-	app_check_conf(o.conf, local);
+	CHECK(!app_check_conf(o.conf, local));
 	CHECK_STR(conf_errors(o.conf), "");
 	r = app_new(&o, &app);
 	if (r)

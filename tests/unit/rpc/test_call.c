@@ -299,7 +299,7 @@ static unsigned n_xs;
 
 static void setup_with(uint32_t max_streams, struct quota *q)
 {
-	struct rpc_server_options o = { .admin_gid = (gid_t)-1, .max_streams = max_streams };
+	struct rpc_server_options o = { .max_streams = max_streams };
 
 	diary[0] = '\0';
 	answer_with = 0;
