@@ -40,6 +40,7 @@ struct gateway_control {
 	size_t parsed;			/* charged to it for what `in` takes */
 	struct fields extra;		/* headers of the answer */
 	struct sandbox_op *op;		/* what it waits for */
+	char made[MADE_TOKEN_TEXT];	/* the token in the document that is written now */
 	void *state;			/* of its handler, freed by … */
 	void (*free_state)(void *state);
 	struct grave grave;
@@ -71,8 +72,8 @@ must_check int control_put_age(struct gateway_control *c, enum sandbox_source so
 /* A header of the request; NULL if it is not there. */
 const char *control_header(const struct gateway_control *c, const char *name);
 
-/* control_view.c: the document of a sandbox, with texts of `v`. Its metadata is heap. -ENOMEM. */
-must_check int control_view(const struct sandbox_view *v, struct cloud_sandbox *ret);
+/* control_view.c: the document of a sandbox, with texts of `v` and of `c`, until the next one. Its metadata is heap. -ENOMEM. */
+must_check int control_view(struct gateway_control *c, const struct sandbox_view *v, struct cloud_sandbox *ret);
 void control_view_fini(struct cloud_sandbox *s);
 enum cloud_state control_state(enum sandbox_state s);	/* UNKNOWN for what is in no list */
 /* With the tokens and the address of a sandbox that was made, connected or resumed. Ends the call. */

@@ -42,7 +42,7 @@ static void add_child(struct gateway_control *c, struct doc_list *l, const struc
 	struct cloud_sandbox s;
 
 	if (!l->e)
-		l->e = control_view(v, &s);
+		l->e = control_view(c, v, &s);
 	if (l->e)
 		return;
 	doc_list_add(l, NULL, CLOUD_DOC_FORK_RESULT, &(struct cloud_fork_result){ .sandbox = &s }, 0);

@@ -28,13 +28,14 @@ static void listing_state_free(void *p)
 	free(s);
 }
 
-static void add_row(struct listing_state *s, const struct sandbox_view *v)
+static void add_row(struct gateway_control *c, const struct sandbox_view *v)
 {
+	struct listing_state *s = c->state;
 	unsigned part = CLOUD_LISTED | (control_state(v->state) == CLOUD_STATE_PAUSED ? 0 : CLOUD_LIVE);
 	struct cloud_sandbox doc;
 
 	if (!s->rows.e)
-		s->rows.e = control_view(v, &doc);
+		s->rows.e = control_view(c, v, &doc);
 	if (s->rows.e)
 		return;
 	doc_list_add(&s->rows, NULL, CLOUD_DOC_SANDBOX, &doc, part);
@@ -66,7 +67,7 @@ static void control_on_listed(void *user, const struct status *st, const struct 
 		return;
 	}
 	for (size_t i = 0; i < page->n; i++)
-		add_row(s, &page->sandboxes[i]);
+		add_row(c, &page->sandboxes[i]);
 	if (s->is_v1 && page->next_page_token[0] && page->n && !s->rows.e) {
 		s->place_started_at_ms = page->sandboxes[page->n - 1].started_at_ms;
 		(void)str_copy(s->place_id, sizeof(s->place_id), page->sandboxes[page->n - 1].id);

@@ -25,7 +25,16 @@ static char *text_or_none(const char *s)
 	return *s ? (char *)s : NULL;
 }
 
-int control_view(const struct sandbox_view *v, struct cloud_sandbox *ret)
+/* One that is known to have none gets ours. */
+static const char *access_token(struct gateway_control *c, const struct sandbox_view *v)
+{
+	if (*v->access_token || !v->token_known)
+		return v->access_token;
+	made_token(c->g->o.secret, v->id, c->made);
+	return c->made;
+}
+
+int control_view(struct gateway_control *c, const struct sandbox_view *v, struct cloud_sandbox *ret)
 {
 	struct cloud_kv *kvs = calloc(v->n_metadata ? v->n_metadata : 1, sizeof(*kvs));
 	bool paused = control_state(v->state) == CLOUD_STATE_PAUSED;
@@ -39,7 +48,7 @@ int control_view(const struct sandbox_view *v, struct cloud_sandbox *ret)
 		.template_id = (char *)v->template_id,
 		.alias = text_or_none(v->alias),
 		.envd_version = (char *)(*v->envd_version ? v->envd_version : CLOUD_VERSION_UNKNOWN),
-		.envd_access_token = text_or_none(v->access_token),
+		.envd_access_token = text_or_none(access_token(c, v)),
 		.traffic_access_token = text_or_none(v->traffic_token),
 		.domain = paused ? NULL : text_or_none(v->domain),
 		.state = control_state(v->state),
@@ -65,7 +74,7 @@ void control_reply_created(struct gateway_control *c, unsigned status, const str
 {
 	struct cloud_sandbox s;
 
-	if (control_view(v, &s) < 0) {
+	if (control_view(c, v, &s) < 0) {
 		control_no_memory(c);
 		return;
 	}

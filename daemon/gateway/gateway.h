@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "daemon/gateway/made_token.h"
 #include "daemon/gateway/pass_right.h"
 #include "proto/base/cc.h"
 
@@ -49,6 +50,7 @@ struct gateway_options {
 	const struct access_rules *rules;	/* outlive the gateway, or are replaced; NULL = everybody may */
 	struct users *users;		/* names and groups of uids; outlive the gateway; NULL only without rules */
 	uint64_t conn_max;		/* bytes held for a connection; 0 = as its uid's quota allows */
+	const uint8_t *secret;	/* of MADE_TOKEN_SECRET bytes; outlives the gateway; NULL = no access tokens are made */
 	void (*read_uid)(void *user, uid_t uid, struct gateway_uid *ret);	/* asked at each call; NULL = nothing passes */
 	void *user;
 };

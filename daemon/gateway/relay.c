@@ -413,11 +413,13 @@ static void asker_of(const struct gateway_relay *rl, struct relay_asker *ret)
 
 static enum relay_right judge(struct gateway_relay *rl, const struct sandbox_target *t)
 {
+	char made[MADE_TOKEN_TEXT];
 	struct relay_asker a;
 
 	asker_of(rl, &a);
+	made_token(rl->g->o.secret, t->at.id, made);
 	rl->right = relay_judge(&a, &(struct relay_door){ .sandbox = t->at.id, .port = rl->to.port, .owner = t->owner_uid, .is_health = rl->is_health,
-							  .access_token = t->at.token, .traffic_token = t->at.traffic_token });
+							  .access_token = t->at.token, .made_token = made, .traffic_token = t->at.traffic_token });
 	return rl->right;
 }
 
@@ -543,18 +545,29 @@ static bool is_health(const struct gateway_relay *rl)
 	return rl->to.port == ENVD_PORT && str_eq(method, "GET") && strcspn(path, "?") == strlen("/health") && str_starts(path, "/health");
 }
 
+struct link_search {
+	struct relay_asker a;
+	const uint8_t *secret;
+};
+
 static bool link_fits(void *user, const struct sandbox_glance *s)
 {
-	return relay_link_fits(user, s->target.at.token);
+	const struct link_search *l = user;
+	char made[MADE_TOKEN_TEXT];
+
+	if (!str_is_empty(s->target.at.token))
+		return relay_link_fits(&l->a, s->target.at.token);
+	made_token(l->secret, s->target.at.id, made);
+	return relay_link_fits(&l->a, made);
 }
 
 static bool find_by_link(struct gateway_relay *rl)
 {
+	struct link_search l = { .secret = rl->g->o.secret };
 	struct sandbox_glance s;
-	struct relay_asker a;
 
-	asker_of(rl, &a);
-	if (!sandbox_glance_search(rl->g->o.core, LINKS_MAX, link_fits, &a, &s))
+	asker_of(rl, &l.a);
+	if (!sandbox_glance_search(rl->g->o.core, LINKS_MAX, link_fits, &l, &s))
 		return false;
 	str_copy(rl->to.sandbox, sizeof(rl->to.sandbox), s.target.at.id);
 	rl->to.port = ENVD_PORT;

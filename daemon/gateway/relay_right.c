@@ -87,24 +87,32 @@ static bool is_owner(const struct relay_asker *a, const struct relay_door *d)
 	return a->is_own_program && a->uid == d->owner;
 }
 
+/* That which opens it, whoever made it; "" = nothing does. */
+static const char *access_token(const struct relay_door *d)
+{
+	return or_empty(str_is_empty(d->access_token) ? d->made_token : d->access_token);
+}
+
 static enum relay_right judge_agent(const struct relay_asker *a, const struct relay_door *d)
 {
 	const char *shown = fields_get(a->head, ACCESS_TOKEN);
 
-	if (str_is_empty(d->access_token))	/* open to everybody at the edge */
-		return is_owner(a, d) ? RELAY_BY_UID : RELAY_NO_ACCESS_TOKEN;
+	if (str_is_empty(d->access_token) && is_owner(a, d))	/* open to everybody at the edge */
+		return RELAY_BY_UID;
+	if (!*access_token(d))
+		return RELAY_NO_ACCESS_TOKEN;
 	if (shown)
-		return fits_secret(shown, d->access_token) ? RELAY_BY_ACCESS : RELAY_WRONG_ACCESS_TOKEN;
+		return fits_secret(shown, access_token(d)) ? RELAY_BY_ACCESS : RELAY_WRONG_ACCESS_TOKEN;
 	if (!relay_is_link(a->head))
 		return d->is_health && is_owner(a, d) ? RELAY_BY_UID : RELAY_NO_ACCESS_TOKEN;
-	return relay_link_fits(a, d->access_token) ? RELAY_BY_LINK : RELAY_WRONG_ACCESS_TOKEN;
+	return relay_link_fits(a, access_token(d)) ? RELAY_BY_LINK : RELAY_WRONG_ACCESS_TOKEN;
 }
 
 static enum relay_right judge_port(const struct relay_asker *a, const struct relay_door *d)
 {
 	const char *traffic = traffic_token(a->head);
 
-	if (fits_secret(fields_get(a->head, ACCESS_TOKEN), d->access_token))
+	if (fits_secret(fields_get(a->head, ACCESS_TOKEN), access_token(d)))
 		return RELAY_BY_ACCESS;
 	if (fits_secret(traffic, d->traffic_token))
 		return RELAY_BY_TRAFFIC;

@@ -2,7 +2,7 @@
 /*
  * May this request go to that port of that sandbox? Judged by the request's head and by what is known of the sandbox. [pure]
  *
- * The agent's port: the access token, the signature of a link to a file, or a token of the gateway. Any other port: the access token,
+ * The agent's port: the access token (the sandbox's, or the one made here for a sandbox without), the signature of a link to a file, or a token of the gateway. Any other port: the access token,
  * the traffic token, a token of the gateway; and one with public traffic is open to its owner's own programs, pages of others
  * excepted, as is GET /health, and the agent of a sandbox without an access token. A traffic token is never enough for the agent.
  */
@@ -30,6 +30,7 @@ struct relay_door {			/* what it wants to pass */
 	uint16_t port;
 	bool is_health;			/* the agent's, which says nothing but that it is there */
 	const char *access_token;	/* "" = it has none */
+	const char *made_token;		/* … then ours (made_token.h); "" = none either */
 	const char *traffic_token;	/* "" = public */
 	uid_t owner;
 };

@@ -2,6 +2,7 @@
 /* The gateway: its tokens, its listeners, and that no account leads back to it. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,11 @@
 #include "daemon/main/app_impl.h"
 #include "daemon/main/gateway_address.h"
 #include "proto/base/fd.h"
+#include "proto/base/rng.h"
 #include "proto/base/str.h"
 #include "proto/cloud/link.h"
+
+#define SECRET_FILE "gateway-secret"
 
 static const char *get(const struct app *a, const char *key)
 {
@@ -216,6 +220,37 @@ static int check_loops(const struct app *a)
 	return 0;
 }
 
+/* STATE/gateway-secret, made once: the tokens that are made of it are good for as long as it is there. */
+static int take_secret(struct app *a)
+{
+	scoped(fd_closep) int dir = open(a->state_dir, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+	char *text = NULL;
+	size_t n = 0;
+	int r = dir < 0 ? -errno : fd_read_file(dir, SECRET_FILE, sizeof(a->gateway_secret), &text, &n);
+
+	if (r == -ENOENT) {
+		rng_system(a->gateway_secret, sizeof(a->gateway_secret));
+		return fd_write_file(dir, SECRET_FILE, a->gateway_secret, sizeof(a->gateway_secret), 0600);
+	}
+	if (!r && n == sizeof(a->gateway_secret))
+		memcpy(a->gateway_secret, text, n);
+	else if (!r)
+		r = -EBADMSG;
+	free(text);
+	return r;
+}
+
+static const uint8_t *own_secret(struct app *a)
+{
+	int r = take_secret(a);
+
+	if (!r)
+		return a->gateway_secret;
+	log_warn("gateway", "file=%s/" SECRET_FILE " error=%s action=\"no access tokens are made\"", log_q(a->state_dir),
+		 log_q(strerrordesc_np(-r)));
+	return NULL;
+}
+
 /* At each call, so that a reload counts at once. */
 static void read_uid(void *user, uid_t uid, struct gateway_uid *ret)
 {
@@ -236,7 +271,7 @@ int app_gateway_new(struct app *a)
 		.max_connections = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_connections"),
 		.max_streams = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_streams"),
 		.quotas = a->quotas, .conn_max = conf_get_number(a->conf, "daemon", NULL, "max_memory_per_connection"),
-		.read_uid = read_uid, .rules = &a->access, .users = a->users, .user = a,
+		.secret = own_secret(a), .read_uid = read_uid, .rules = &a->access, .users = a->users, .user = a,
 	};
 	int r;
 

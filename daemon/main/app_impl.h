@@ -15,6 +15,7 @@
 #include "daemon/common/sd/listen_fds.h"
 #include "daemon/common/sd/notify.h"
 #include "daemon/conf/secret.h"
+#include "daemon/gateway/made_token.h"
 #include "daemon/main/app.h"
 #include "daemon/main/child.h"
 #include "daemon/main/local_process.h"
@@ -103,6 +104,7 @@ struct app {
 	struct gateway *gateway;
 	struct tls_server *gateway_tls;	/* NULL = plain */
 	struct rpc_socket *gateway_socket;
+	uint8_t gateway_secret[MADE_TOKEN_SECRET];
 	char *gateway_url;		/* what programs are given; NULL = it listens on no TCP port */
 };
 

@@ -490,6 +490,7 @@ void sandbox_view(const struct sandbox *b, enum sandbox_source source, struct sa
 		.domain = b->domain,
 		.access_token = b->access_token,
 		.traffic_token = b->traffic_token,
+		.token_known = b->token_known,
 		.is_detail = b->detail_known,
 		.allow_internet_access = b->allow_internet_access,
 		.lifecycle = b->lifecycle,

@@ -70,7 +70,7 @@ def make_server(real):
 # What the gateway answers otherwise, and why. docs/internals/gateway.md says the same.
 OTHERWISE = {
     "test_health_needs_no_key",                     # a token is needed for everything
-    "test_case_027_not_secure",                     # who has no access token shows Agentboxd-Token to the agent
+    "test_case_027_not_secure",                     # who has no access token gets one made here
     "test_newer_connect_of_a_paused_one",           # memory=false is refused: the core resumes with what was kept
     "test_case_058_auto_resume",                    # GET /health wakes nothing
     "test_case_058_auto_resume_after_a_call",

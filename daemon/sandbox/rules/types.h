@@ -47,6 +47,7 @@ struct sandbox_view {
 	uint32_t cpu_count, memory_mb, disk_size_mb;
 	const char *envd_version, *domain;
 	const char *access_token, *traffic_token;	/* secret; "" = none, or not known yet */
+	bool token_known;		/* they are the sandbox's: "" is none */
 	bool is_detail;				/* the cloud was asked about this one: settings and machine are known */
 	bool resumed;				/* of a connect: it was paused until then */
 	enum tri allow_internet_access;

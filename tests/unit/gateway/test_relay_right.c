@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "daemon/auth/token.h"
+#include "daemon/gateway/made_token.h"
 #include "daemon/gateway/relay_right.h"
 #include "proto/cloud/link.h"
 #include "tests/lib/test.h"
@@ -69,6 +70,45 @@ TEST(a_sandbox_without_an_access_token_has_no_secret)
 	a.uid = 1000;
 	CHECK_INT(relay_judge(&a, &d), RELAY_BY_UID);
 	fields_fini(&f);
+}
+
+/* GATEWAY §2: a sandbox without an access token gets one made here. */
+TEST(a_token_that_is_made_here)
+{
+	const uint8_t secret[MADE_TOKEN_SECRET] = { 1, 2, 3 }, other[MADE_TOKEN_SECRET] = { 1, 2, 4 };
+	char made[MADE_TOKEN_TEXT], again[MADE_TOKEN_TEXT], foreign[MADE_TOKEN_TEXT], of_other[MADE_TOKEN_TEXT];
+	struct relay_door d = { .sandbox = "iabc", .port = 49983, .access_token = "", .made_token = made, .traffic_token = TRAFFIC,
+				.owner = 1000 };
+	struct fields f, wrong;
+	struct relay_asker a = { .head = &f, .now_s = NOW_S };
+
+	made_token(secret, "iabc", made);
+	made_token(secret, "iabc", again);
+	made_token(secret, "iabd", foreign);
+	made_token(other, "iabc", of_other);
+	CHECK_INT(strlen(made), 64);
+	CHECK_STR(made, again);
+	CHECK(strcmp(made, foreign) && strcmp(made, of_other));
+	f = head_of("GET", "/x", "x-access-token", made);
+	wrong = head_of("GET", "/x", "x-access-token", foreign);
+	CHECK_INT(relay_judge(&a, &d), RELAY_BY_ACCESS);
+	d.port = 3000;
+	CHECK_INT(relay_judge(&a, &d), RELAY_BY_ACCESS);
+	a.head = &wrong;
+	CHECK_INT(relay_judge(&a, &d), RELAY_NO_TRAFFIC_TOKEN);
+	d.port = 49983;
+	CHECK_INT(relay_judge(&a, &d), RELAY_WRONG_ACCESS_TOKEN);
+	/* One that has its own is opened by that alone. */
+	a.head = &f;
+	d.access_token = ACCESS;
+	CHECK_INT(relay_judge(&a, &d), RELAY_WRONG_ACCESS_TOKEN);
+	/* Without a secret there is none, and the empty text is none. */
+	made_token(NULL, "iabc", made);
+	CHECK_STR(made, "");
+	d.access_token = "";
+	CHECK_INT(relay_judge(&a, &d), RELAY_NO_ACCESS_TOKEN);
+	fields_fini(&f);
+	fields_fini(&wrong);
 }
 
 TEST(the_owner)
