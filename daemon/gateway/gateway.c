@@ -24,24 +24,61 @@
 
 /* --- connections --- */
 
-static unsigned held_by(const struct gateway *g, const struct who_peer *peer)
+static uint64_t guest_key(const struct who_peer *peer)
 {
-	unsigned n = 0;
+	return peer->is_known ? peer->uid : UINT64_MAX;
+}
 
-	list_for_each(node, &g->conns) {
-		const struct who_peer *other = &list_entry(node, struct gateway_conn, node)->peer;
+static struct gateway_guest *guest_new(struct gateway *g, uint64_t key)
+{
+	struct gateway_guest *u = calloc(1, sizeof(*u));
 
-		n += other->is_known == peer->is_known && other->uid == peer->uid;
-	}
-	return n;
+	if (!u)
+		return NULL;
+	u->key = key;
+	if (map_put_u64(&g->guests, key, u) == 0)
+		return u;
+	free(u);
+	return NULL;
 }
 
 /* One uid leaves room for the others; those that cannot be told apart share theirs. */
-static bool has_room(const struct gateway *g, const struct who_peer *peer)
+static bool has_room(const struct gateway *g, const struct gateway_guest *u)
 {
 	if (g->counts.connections >= g->o.max_connections)
 		return false;
-	return g->o.whole_account || held_by(g, peer) < MAX(g->o.max_connections / 2, 1u);
+	return g->o.whole_account || !u || u->conns < MAX(g->o.max_connections / 2, 1u);
+}
+
+static void conn_remove(struct gateway *g, struct gateway_conn *c)
+{
+	struct gateway_guest *u = c->guest;
+
+	g->counts.connections--;
+	list_del(&c->node);
+	free(c);
+	if (--u->conns)
+		return;
+	map_del_u64(&g->guests, u->key);
+	free(u);
+}
+
+static int conn_add(struct gateway *g, struct gateway_conn *c)
+{
+	struct gateway_guest *u = map_get_u64(&g->guests, guest_key(&c->peer));
+
+	if (!has_room(g, u))
+		return -EUSERS;
+	if (!u)
+		u = guest_new(g, guest_key(&c->peer));
+	if (!u)
+		return -ENOMEM;
+	u->conns++;
+	c->guest = u;
+	c->number = ++g->last_conn;
+	list_add_tail(&g->conns, &c->node);
+	g->counts.connections++;
+	return 0;
 }
 
 /* Who pays for it: the uid that was found; those that cannot be told apart pay together. */
@@ -61,34 +98,31 @@ static int on_conn(struct http_conn *http, void *user, void **ret_user)
 	struct gateway_door *door = user;
 	struct gateway *g = door->g;
 	struct gateway_conn *c = calloc(1, sizeof(*c));
+	int r;
 
 	if (!c)
 		return -ENOMEM;
+	c->door = door;
 	if (door->is_unix)
 		c->peer.uid = (uid_t)-1;
 	else
 		who_find(g->lookup, http_conn_fd(http), &c->peer);
-	if (!has_room(g, &c->peer)) {
-		log_warn("gateway_refused", "why=connections uid=%d held=%u", c->peer.is_known ? (int)c->peer.uid : -1,
-			 g->counts.connections);
-		free(c);
-		return -EUSERS;
+	r = conn_add(g, c);
+	if (!r) {
+		*ret_user = c;
+		return 0;
 	}
-	c->door = door;
-	c->number = ++g->last_conn;
-	list_add_tail(&g->conns, &c->node);
-	g->counts.connections++;
-	*ret_user = c;
-	return 0;
+	log_warn("gateway_refused", "why=connections uid=%d held=%u", c->peer.is_known ? (int)c->peer.uid : -1,
+		 g->counts.connections);
+	free(c);
+	return r;
 }
 
 static void on_conn_closed(struct http_conn *http, void *conn_user, const char *reason, void *user)
 {
 	struct gateway_conn *c = conn_user;
 
-	c->door->g->counts.connections--;
-	list_del(&c->node);
-	free(c);
+	conn_remove(c->door->g, c);
 }
 
 /* --- listeners --- */
@@ -223,10 +257,10 @@ struct gateway *gateway_free(struct gateway *g)
 	gateway_relay_end_all(g);
 	list_for_each_safe(n, &g->doors)
 		door_free(list_entry(n, struct gateway_door, node));
-	list_for_each_safe(n, &g->conns) {
-		list_del(n);
-		free(list_entry(n, struct gateway_conn, node));
-	}
+	list_for_each_safe(n, &g->conns)
+		conn_remove(g, list_entry(n, struct gateway_conn, node));
+	map_fini(&g->guests);
+	gateway_forget_links(g);
 	who_lookup_free(g->lookup);
 	free(g->accounts);
 	free(g);

@@ -13,6 +13,7 @@
 #include "daemon/gateway/plane.h"
 #include "daemon/gateway/who.h"
 #include "daemon/auth/token.h"
+#include "proto/base/map.h"
 #include "proto/cloud/flavour.h"
 
 struct gateway_control;		/* a call of the control plane under way: control.c */
@@ -34,8 +35,17 @@ struct gateway_door {			/* a listener */
 	bool is_unix, is_tls;
 };
 
+/* A uid with connections; those whose uid is not known are one together. */
+struct gateway_guest {
+	uint64_t key;			/* in gateway.guests */
+	uint32_t conns;
+	uint32_t compared;		/* with a link, in the second that began at … */
+	uint64_t compared_since_ms;
+};
+
 struct gateway_conn {			/* what is known of a connection: http_conn_user() */
 	struct list node;		/* in gateway.conns */
+	struct gateway_guest *guest;
 	struct gateway_door *door;
 	uint64_t number;
 	struct who_peer peer;
@@ -46,6 +56,8 @@ struct gateway {
 	struct gateway_options o;
 	struct gateway_account *accounts;	/* o.accounts, copied */
 	struct list doors, conns;
+	struct map guests;		/* key → struct gateway_guest */
+	struct map links;		/* signature → id of the sandbox it was found for; heap */
 	struct who_lookup *lookup;
 	uint64_t last_conn;
 	bool draining;
@@ -75,5 +87,6 @@ void gateway_relay_request(struct gateway *g, struct http_stream *x, const struc
 void gateway_relay_end_all(struct gateway *g);
 /* Ends those whose users may not use the daemon any more. */
 void gateway_relay_check_all(struct gateway *g);
+void gateway_forget_links(struct gateway *g);
 
 #endif

@@ -32,6 +32,9 @@
 #define ERROR_MAX    4096u	/* an error's body that is looked at */
 #define HEAD_COPIES  2u		/* of the request's head, on its way up */
 #define LINKS_MAX    4096u	/* sandboxes whose signature a link is compared with */
+#define LINKS_PER_S  16384u	/* … for one uid in a second */
+#define SEARCH_COST  64u	/* of a search itself, in comparisons */
+#define LINKS_KEPT   1024u	/* links whose sandbox is remembered */
 
 static void look(struct gateway_relay *rl);
 
@@ -545,33 +548,101 @@ static bool is_health(const struct gateway_relay *rl)
 	return rl->to.port == ENVD_PORT && str_eq(method, "GET") && strcspn(path, "?") == strlen("/health") && str_starts(path, "/health");
 }
 
+/* --- a link that names no sandbox --- */
+
 struct link_search {
-	struct relay_asker a;
+	struct relay_link link;
 	const uint8_t *secret;
+	uint32_t compared;
 };
 
 static bool link_fits(void *user, const struct sandbox_glance *s)
 {
-	const struct link_search *l = user;
+	struct link_search *l = user;
 	char made[MADE_TOKEN_TEXT];
 
+	l->compared++;
 	if (!str_is_empty(s->target.at.token))
-		return relay_link_fits(&l->a, s->target.at.token);
+		return relay_link_is_of(&l->link, s->target.at.token);
 	made_token(l->secret, s->target.at.id, made);
-	return relay_link_fits(&l->a, made);
+	return relay_link_is_of(&l->link, made);
 }
 
-static bool find_by_link(struct gateway_relay *rl)
+/* One whose link was found before: whoever reads it in pieces is not searched for again. */
+static bool find_again(struct gateway *g, struct link_search *l, struct sandbox_glance *ret)
+{
+	const char *id = map_get_str(&g->links, l->link.signature);
+
+	return id && sandbox_glance(g->o.core, id, ret) && ret->token_known && link_fits(l, ret);
+}
+
+static void remember_link(struct gateway *g, const char *signature, const char *id)
+{
+	char *copy;
+
+	if (map_size(&g->links) >= LINKS_KEPT)
+		gateway_forget_links(g);
+	copy = map_get_str(&g->links, signature) ? NULL : str_dup(id);
+	if (copy && map_put_str(&g->links, signature, copy) < 0)
+		free(copy);
+}
+
+void gateway_forget_links(struct gateway *g)
+{
+	size_t pos = 0;
+	char *id;
+
+	while ((id = map_next(&g->links, &pos)))
+		free(id);
+	map_fini(&g->links);
+	g->links = (struct map)MAP_NULL;
+}
+
+/* How many sandboxes a search of this uid may look at now. */
+static uint32_t may_compare(struct gateway_guest *u, uint64_t now_ms)
+{
+	if (now_ms >= u->compared_since_ms + 1000) {
+		u->compared_since_ms = now_ms;
+		u->compared = 0;
+	}
+	return MIN(LINKS_MAX, LINKS_PER_S - MIN(u->compared, LINKS_PER_S));
+}
+
+/* 0; -ENOENT: none of them; -EBUSY: this uid has had too many searched for. */
+static int search_link(struct gateway_relay *rl, struct link_search *l, struct sandbox_glance *ret)
+{
+	const struct gateway_conn *conn = http_conn_user(http_stream_conn(rl->x));
+	uint32_t most = may_compare(conn->guest, loop_now_ms(rl->g->loop));
+	bool found;
+
+	if (find_again(rl->g, l, ret))
+		return 0;
+	if (!most)
+		return -EBUSY;
+	found = sandbox_glance_search(rl->g->o.core, most, link_fits, l, ret);
+	conn->guest->compared += l->compared + SEARCH_COST;
+	if (found)
+		remember_link(rl->g, l->link.signature, ret->target.at.id);
+	return found ? 0 : -ENOENT;
+}
+
+static int find_by_link(struct gateway_relay *rl)
 {
 	struct link_search l = { .secret = rl->g->o.secret };
 	struct sandbox_glance s;
+	struct relay_asker a;
+	int r;
 
-	asker_of(rl, &l.a);
-	if (!sandbox_glance_search(rl->g->o.core, LINKS_MAX, link_fits, &l, &s))
-		return false;
+	asker_of(rl, &a);
+	if (!relay_link_read(&a, &l.link))
+		return -ENOENT;
+	r = search_link(rl, &l, &s);
+	relay_link_fini(&l.link);
+	if (r < 0)
+		return r;
 	str_copy(rl->to.sandbox, sizeof(rl->to.sandbox), s.target.at.id);
 	rl->to.port = ENVD_PORT;
-	return true;
+	return 0;
 }
 
 /* True: it was answered. */
@@ -620,6 +691,7 @@ static struct gateway_relay *relay_new(struct gateway *g, struct http_stream *x)
 void gateway_relay_request(struct gateway *g, struct http_stream *x, const struct plane_port *to)
 {
 	struct gateway_relay *rl = relay_new(g, x);
+	int r;
 
 	if (!rl) {
 		reply_text(x, 503, "Too much is held for this client already");
@@ -636,7 +708,12 @@ void gateway_relay_request(struct gateway *g, struct http_stream *x, const struc
 	find_users(rl);
 	if (refuse_user(rl))
 		return;
-	if (!to && !find_by_link(rl)) {
+	r = to ? 0 : find_by_link(rl);
+	if (r == -EBUSY) {
+		reply_text(relay_end(rl), 429, "Too many links that fit no sandbox; try again in a second");
+		return;
+	}
+	if (r < 0) {
 		refuse_for(rl, RELAY_WRONG_ACCESS_TOKEN);
 		return;
 	}

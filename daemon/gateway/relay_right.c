@@ -57,26 +57,58 @@ static const char *or_empty(const char *s)
 	return s ? s : "";
 }
 
+static bool link_take(const struct relay_asker *a, struct relay_link *l)
+{
+	const char *until = query_get(&l->q, "signature_expiration");
+	uint64_t expires_s = 0;
+
+	l->signature = query_get(&l->q, "signature");
+	if (!is_files(&l->q) || !reads_or_writes(a->head, &l->writes) || !l->signature)
+		return false;
+	if (until && (str_u64(until, strlen(until), INT64_MAX, &expires_s) < 0 || (int64_t)expires_s < a->now_s))
+		return false;
+	l->until_s = until ? (int64_t)expires_s : CLOUD_LINK_FOREVER;
+	l->path = or_empty(query_get(&l->q, "path"));
+	l->user = or_empty(query_get(&l->q, "username"));
+	return true;
+}
+
+bool relay_link_read(const struct relay_asker *a, struct relay_link *ret)
+{
+	const char *path = fields_get(a->head, ":path");
+
+	*ret = (struct relay_link){ 0 };
+	if (!path || query_parse(path, &ret->q) < 0)
+		return false;
+	if (link_take(a, ret))
+		return true;
+	query_fini(&ret->q);
+	return false;
+}
+
+bool relay_link_is_of(const struct relay_link *l, const char *access_token)
+{
+	char *own = str_is_empty(access_token) ? NULL : cloud_link_sign(l->path, l->writes, l->user, access_token, l->until_s);
+	bool fits = own && reply_is_secret(l->signature, own);
+
+	free(own);
+	return fits;
+}
+
+void relay_link_fini(struct relay_link *l)
+{
+	query_fini(&l->q);
+}
+
 bool relay_link_fits(const struct relay_asker *a, const char *access_token)
 {
-	const char *path = fields_get(a->head, ":path"), *signature, *until;
-	scoped(query_fini) struct query q = QUERY_NULL;
-	uint64_t expires_s = 0;
-	bool write, fits;
-	char *own;
+	struct relay_link l;
+	bool fits;
 
-	if (str_is_empty(access_token) || !path || query_parse(path, &q) < 0 || !is_files(&q) || !reads_or_writes(a->head, &write))
+	if (!relay_link_read(a, &l))
 		return false;
-	signature = query_get(&q, "signature");
-	until = query_get(&q, "signature_expiration");
-	if (!signature || (until && str_u64(until, strlen(until), INT64_MAX, &expires_s) < 0))
-		return false;
-	if (until && (int64_t)expires_s < a->now_s)
-		return false;
-	own = cloud_link_sign(or_empty(query_get(&q, "path")), write, or_empty(query_get(&q, "username")), access_token,
-			      until ? (int64_t)expires_s : CLOUD_LINK_FOREVER);
-	fits = own && reply_is_secret(signature, own);
-	free(own);
+	fits = relay_link_is_of(&l, access_token);
+	relay_link_fini(&l);
 	return fits;
 }
 

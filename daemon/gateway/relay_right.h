@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "daemon/common/http/query.h"
 #include "proto/base/cc.h"
 #include "proto/wire/fields.h"
 
@@ -55,6 +56,18 @@ enum relay_right relay_judge(const struct relay_asker *a, const struct relay_doo
 /* A signed link to a file (CLOUD-WIRE §5.6). False: the head is none. */
 bool relay_is_link(const struct fields *head);
 bool relay_link_fits(const struct relay_asker *a, const char *access_token);
+
+/* The same for many tokens: the head is read once. */
+struct relay_link {
+	struct query q;
+	const char *path, *user, *signature;	/* in q */
+	bool writes;
+	int64_t until_s;			/* CLOUD_LINK_FOREVER: for ever */
+};
+/* False: it is none, or is over; nothing is to be freed. */
+bool relay_link_read(const struct relay_asker *a, struct relay_link *ret);
+bool relay_link_is_of(const struct relay_link *l, const char *access_token);
+void relay_link_fini(struct relay_link *l);
 
 /* Whether it shows anything at all that could be a secret of a sandbox or of the gateway. */
 bool relay_shows_secret(const struct relay_asker *a);

@@ -5,6 +5,8 @@ import json
 import os
 import socket
 import stat
+import threading
+import time
 import urllib.parse
 
 import pytest
@@ -137,6 +139,32 @@ def test_links_are_signed_with_it(gate, box):
     assert gate.agent(box, "GET", "/files?" + urllib.parse.urlencode(query)) == (200, b"hello")
     for other in (dict(query, path="/etc/passwd"), dict(query, signature=good[:-2] + "xx")):
         assert gate.ask("GET", "/files?" + urllib.parse.urlencode(other))[0] == 401
+
+
+def test_links_that_fit_nothing_are_bounded(gate, box):
+    """One who guesses is told to wait, and a link that was found before is found meanwhile."""
+    query = {"path": "/home/user", "username": "user", "signature": signature("/home/user", "read", "user", box["envdAccessToken"])}
+    good = "/files?" + urllib.parse.urlencode(query)
+    assert gate.ask("GET", good)[0] not in (401, 429)
+    c = UnixHttp(gate.path)
+    c.connect()
+    n = 1000
+    one = b"GET /files?path=/x&signature=v1_%d HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    sender = threading.Thread(target=c.sock.sendall, args=(b"".join(one % i for i in range(n)),))
+    sender.start()
+    answers = []
+    with c.sock.makefile("rb") as f:
+        for _ in range(n):
+            answers.append(int(f.readline().split()[1]))
+            head = dict(h.decode().lower().rstrip().split(": ", 1) for h in iter(f.readline, b"\r\n"))
+            f.read(int(head["content-length"]))
+    sender.join()
+    c.close()
+    seen = set(answers)
+    assert seen == {401, 429}, seen
+    assert gate.ask("GET", good)[0] not in (401, 429)
+    time.sleep(1.1)                     # the bound is one of a second
+    assert gate.ask("GET", "/files?path=/x&signature=v1_x")[0] == 401
 
 
 def test_it_is_the_same_after_a_restart(gate, box):
