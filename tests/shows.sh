@@ -9,7 +9,8 @@
 # of client, the metadata filter one character at a time. y_restart.py restarts the daemon 20 times under 500 clients. w_run.py lets
 # agentboxctl run die in each of three ways, 100 times each. j_judges.py is the matrix of tests/judges: older SDKs, the E2B command
 # line and programs built on them; installing them takes some minutes the first time. g_control.py is the gateway: 100 processes of 20
-# calls with the connections they take to the cloud, and AgentBox's SDK through it.
+# calls with the connections they take to the cloud, and AgentBox's SDK through it. g_shows.py has 200 creates of two users at a cloud
+# with 20 places, as root, and a page of another origin in Chromium.
 #
 #   sh tests/shows.sh [PYTEST-OPTION…]      for example: -k tmux
 set -eu
@@ -23,4 +24,4 @@ sh tests/it/abox/install.sh
 sh tests/judges/install.sh
 BUILD_DIR=$PWD/build SHOWS_FULL=1 RUNS=100 exec /usr/bin/python3 -m pytest tests/it/c_shows.py tests/it/d_shows.py tests/it/a_memory.py \
 	tests/it/f_list.py tests/it/i_goproxy.py tests/it/s_story.py tests/it/s_filter.py tests/it/j_judges.py tests/it/y_restart.py tests/it/w_run.py \
-	tests/it/g_control.py -q -s --durations=0 "$@"
+	tests/it/g_control.py tests/it/g_shows.py -q -s --durations=0 "$@"

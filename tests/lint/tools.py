@@ -35,7 +35,7 @@ LIBRARIES = {
     "protobuf": "libprotobuf-dev", "sqlite3": "libsqlite3-dev", "threads": "libc6-dev", "zlib": "zlib1g-dev",
 }
 # Looked for before it is used: where it is not, something is slower or skipped by name.
-OPTIONAL = {"apt-get", "ccache", "git", "go", "node", "npm", "sudo"}
+OPTIONAL = {"apt-get", "ccache", "chromium", "git", "go", "node", "npm", "sudo"}
 # Run by other scripts, behind their set-up.
 PARTS = {"tests/lib/judged-rows.sh", "tests/lib/pool-rows.sh", "tests/lib/wire-cases.sh", "tests/lint/run.sh", "tests/setup.sh",
          "tests/it/abox/install.sh", "tests/it/npm/install.sh", "tests/it/pypi/install.sh",
