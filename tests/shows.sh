@@ -1,27 +1,61 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# tests/it/c_shows.py and d_shows.py in full size: a minute for a stopped owner, a minute on a timeout of 15 s; 1 GiB through exec
-# and cp, 100 MiB to three readers, minutes at 1 MB/s. Takes some minutes and 4 GB below /tmp; what it measured is printed. The suite
-# runs the same tests with small figures. a_memory.py lets 15 and 50 connections of another user ask for all memory, as root, and
-# prints each figure with its limit and the verdict. i_goproxy.py runs 2,600 commands through two of Go's reverse proxies, on
-# HTTP/1.1 and on HTTP/2; f_list.py lists 60,000 entries. s_story.py and s_filter.py are as in the suite: one story by four kinds
-# of client, the metadata filter one character at a time. y_restart.py restarts the daemon 20 times under 500 clients. w_run.py lets
-# agentboxctl run die in each of three ways, 100 times each. j_judges.py is the matrix of tests/judges: older SDKs, the E2B command
-# line and programs built on them; installing them takes some minutes the first time. g_control.py is the gateway: 100 processes of 20
-# calls with the connections they take to the cloud, and AgentBox's SDK through it. g_shows.py has 200 creates of two users at a cloud
-# with 20 places, as root, and a page of another origin in Chromium.
+# What takes too long for the suite, in full size: tests whose small figures the suite has, and some that only run here. Each prints what
+# it measured, with the limit and the verdict. It takes gigabytes below /tmp.
 #
-#   sh tests/shows.sh [PYTEST-OPTION…]      for example: -k tmux
+#   sh tests/shows.sh [TOPIC…] [-- PYTEST-OPTION…]      for example: sh tests/shows.sh gateway -- -k deaths
+#
+# Without a topic it is all of them. A topic may be given as the number of its issue.
 set -eu
 cd "$(dirname "$0")/.."
+
+# topic, issue, file, what it shows
+table() {
+	cat <<'END'
+data     5  c_shows.py    a minute for a stopped owner, a minute on a timeout of 15 s, 100 MiB to three readers, minutes at 1 MB/s
+data     5  d_shows.py    1 GiB through exec and cp
+data     5  f_list.py     60,000 entries listed
+judged   10 s_story.py    one story by four kinds of client
+judged   10 s_filter.py   the metadata filter, one character at a time
+judged   10 a_memory.py   15 and 50 connections of another user ask for all memory, as root
+judged   10 c_soak.py     20,000 lives, one after the other: memory and descriptors must not follow
+judged   10 i_goproxy.py  2,600 commands through two of Go's reverse proxies, on HTTP/1.1 and on HTTP/2
+judged   10 j_judges.py   older SDKs, the E2B command line and programs built on them; installing them takes minutes the first time
+gateway  11 g_control.py  100 processes of 20 calls and their connections to the cloud; AgentBox's SDK
+gateway  11 g_shows.py    200 creates of two users at a cloud with 20 places, as root; a page of another origin in Chromium
+gateway  11 w_run.py      agentboxctl run dies in each of three ways, 100 times each
+servers  12 y_restart.py  20 restarts under 500 clients
+END
+}
+
+files=
+judges=
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+	case $1 in
+	-h | --help)
+		table
+		exit 0
+		;;
+	esac
+	these=$(table | awk -v t="$1" '$1 == t || $2 == t { print "tests/it/" $3 }')
+	if [ -z "$these" ]; then
+		echo "shows.sh: there is no topic $1; there are $(table | awk '{ print $1 }' | sort -u | tr '\n' ' ')" >&2
+		exit 2
+	fi
+	files="$files $these"
+	shift
+done
+[ $# -eq 0 ] || shift
+[ -n "$files" ] || files=$(table | awk '{ print "tests/it/" $3 }')
+case $files in *j_judges*) judges=1 ;; esac
+
 sh tests/setup.sh test
 [ -f build/build.ninja ] || meson setup build >/dev/null
 ninja -C build --quiet
 sh tests/it/npm/install.sh
 sh tests/it/pypi/install.sh
 sh tests/it/abox/install.sh
-sh tests/judges/install.sh
-BUILD_DIR=$PWD/build SHOWS_FULL=1 RUNS=100 exec /usr/bin/python3 -m pytest tests/it/c_shows.py tests/it/d_shows.py tests/it/a_memory.py \
-	tests/it/f_list.py tests/it/i_goproxy.py tests/it/s_story.py tests/it/s_filter.py tests/it/j_judges.py tests/it/y_restart.py tests/it/w_run.py \
-	tests/it/g_control.py tests/it/g_shows.py -q -s --durations=0 "$@"
+[ -z "$judges" ] || sh tests/judges/install.sh
+# shellcheck disable=SC2086
+BUILD_DIR=$PWD/build SHOWS_FULL=1 RUNS=100 exec /usr/bin/python3 -m pytest $files -q -s --durations=0 "$@"

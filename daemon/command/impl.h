@@ -23,7 +23,7 @@
 #define COMMAND_START_MS     30000u		/* a start without a deadline that was not processed is repeated */
 #define COMMAND_ASK_MAX_MS   30000u		/* between two questions about a sandbox out of reach */
 #define COMMAND_FIND_MS	     3000u		/* a start whose answer was lost is looked for */
-#define COMMAND_REQUESTS_MAX 50000u		/* request ids of a uid; the oldest ended ones go first */
+#define COMMAND_REQUESTS_MAX 50000u		/* request ids of a uid without a command; those used longest ago go first */
 #define COMMAND_REFUSED_MS   60000u		/* so long a request id repeats the cloud's refusal */
 #define COMMAND_REQUEST_MS   (7 * 86400000ll)	/* kept so long after its last use */
 #define COMMAND_SETSID_MAX   10000u			/* sandboxes known to have it or not; then all are asked again */
@@ -37,7 +37,7 @@ struct kill_call;
 struct uid_share {
 	uid_t uid;
 	struct spool_quota quota;	/* its `memory` is a part of the next one */
-	uint32_t n_running, n_ended, n_requests;
+	uint32_t n_running, n_ended;
 	struct list ended;		/* struct command, share_node; oldest first */
 	struct list kept;		/* those of them that have output, kept_node */
 	struct quota *memory;		/* the uid's; NULL = nobody counts */
@@ -68,7 +68,9 @@ struct commands {
 	struct spool_quota total;
 	struct timer evict;
 	struct map requests;		/* request_key() → struct cmd_request */
-	struct list request_list;	/* last used longest ago, first */
+	struct list request_list;
+	uint32_t requests_let_go;	/* since their rows were last pruned */
+	uint64_t requests_pruned_ms;	/* 0 = not by this daemon */
 	struct list refused;		/* struct refused_command (saved.c) */
 	bool keep_spools;		/* … of a row that does not say which command it is */
 	struct list writes;		/* struct cmd_write */
@@ -113,7 +115,7 @@ struct cmd_request {
 	char *method, *id, *key;
 	uint8_t hash[32];
 	char command_id[1 + COMMAND_ID_CHARS + 1];
-	struct command *c;		/* borrowed; NULL: its record is gone, or it was refused */
+	struct command *c;		/* borrowed; NULL: it was refused */
 	int64_t used_at_ms;
 	struct status *refused;
 	uint64_t refused_until_ms;
@@ -361,7 +363,10 @@ must_check int request_look(struct commands *cs, uid_t uid, const char *method, 
 void request_row(const struct cmd_request *q, struct row_command_request *ret);
 void request_drop(struct cmd_request *q);		/* nothing happened: it may be used again */
 void request_refuse(struct cmd_request *q, const struct status *st);
-void request_gone(struct command *c);			/* the command's record goes */
+/* Says in *ret_st what became of the command of a row; this is a use of it. */
+void request_refuse_repeat(struct commands *cs, const struct row_command_request *row, const uint8_t hash[32],
+			   struct status *ret_st);
+void request_gone(struct command *c);			/* the command's record goes: the request id is a row alone */
 void requests_expire(struct commands *cs, int64_t now_wall_ms);
 
 /* input.c */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Request ids of Start and Run. An entry lives from before the start is sent until seven days after its
- * last use, and longer while its command is known; it outlives the command's record, so that a late
- * repeat is told that it ran, and never runs again.
+ * Request ids of Start and Run. An entry lives in memory from before the start is sent as long as its command is
+ * known. Its row outlives the command's record until seven days after its last use, so that a late repeat is told
+ * that it ran, and never runs again: a start whose id is in no memory reads the row before it sends anything.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,9 @@
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 
-#define USE_SAVED_MS 3600000 /* a use is written down when the last one was so long ago */
+#define USE_SAVED_MS   3600000	/* a use is written down when the last one was so long ago */
+#define PRUNE_FROM     1000u	/* request ids that left memory, after which their rows are counted: that reads them all … */
+#define PRUNE_EVERY_MS 3600000u	/* … or so long after the last time */
 
 static char *make_key(uid_t uid, const char *method, const char *id)
 {
@@ -32,7 +34,6 @@ static void request_free(struct cmd_request *q)
 static void forget(struct commands *cs, struct cmd_request *q)
 {
 	list_del(&q->node);
-	q->share->n_requests--;
 	map_del_str(&cs->requests, q->key);
 	if (q->c)
 		q->c->request = NULL;
@@ -56,23 +57,6 @@ void requests_fini(struct commands *cs)
 	map_fini(&cs->requests);
 }
 
-/* Above the cap, the one whose use is longest ago and whose command is gone. */
-static void make_room(struct commands *cs, struct uid_share *share)
-{
-	if (share->n_requests < COMMAND_REQUESTS_MAX)
-		return;
-	list_for_each_safe(n, &cs->request_list) {
-		struct cmd_request *q = list_entry(n, struct cmd_request, node);
-
-		if (q->share != share || q->c)
-			continue;
-		log_warn("request_ids", "uid=%u n=%u forgotten=1", (unsigned)share->uid, share->n_requests);
-		unsave(cs, q);
-		forget(cs, q);
-		return;
-	}
-}
-
 int request_add(struct commands *cs, const struct row_command_request *row, struct cmd_request **ret)
 {
 	struct cmd_request *q = calloc(1, sizeof(*q));
@@ -91,8 +75,6 @@ int request_add(struct commands *cs, const struct row_command_request *row, stru
 		request_free(q);
 		return -ENOMEM;
 	}
-	make_room(cs, q->share);
-	q->share->n_requests++;
 	list_add_tail(&cs->request_list, &q->node);
 	*ret = q;
 	return 0;
@@ -112,14 +94,18 @@ static void note_use(struct commands *cs, struct cmd_request *q)
 	struct row_command_request row;
 	struct store_tx *t;
 
-	list_del(&q->node);
-	list_add_tail(&cs->request_list, &q->node);
 	if (now < q->used_at_ms + USE_SAVED_MS || store_tx_new(cs->o.store, &t) < 0)
 		return;
 	q->used_at_ms = now;
 	request_row(q, &row);
 	store_tx_put_command_request(t, &row);
 	store_tx_commit(t, false, NULL, NULL);
+}
+
+static void refuse_reuse(struct status *ret_st, const char *id)
+{
+	status_set(ret_st, R_REQUEST_ID_REUSED, "request_id was used with other parameters; use a new one");
+	status_evidence(ret_st, "request_id", "%s", id);
 }
 
 int request_look(struct commands *cs, uid_t uid, const char *method, const char *id, const uint8_t hash[32],
@@ -139,9 +125,7 @@ int request_look(struct commands *cs, uid_t uid, const char *method, const char 
 	if (!q)
 		return -ENOENT;
 	if (memcmp(q->hash, hash, sizeof(q->hash))) {
-		status_set(ret_st, R_REQUEST_ID_REUSED,
-			   "request_id was used with other parameters; use a new one");
-		status_evidence(ret_st, "request_id", "%s", id);
+		refuse_reuse(ret_st, id);
 		return 1;
 	}
 	if (q->refused) {
@@ -149,22 +133,41 @@ int request_look(struct commands *cs, uid_t uid, const char *method, const char 
 		return 1;
 	}
 	note_use(cs, q);
-	if (!q->c) {
-		status_set(ret_st, R_PROCESS_NOT_FOUND,
-			   "the command of this request_id, %s, has ended, and its record is not kept any more",
-			   q->command_id);
-		return 1;
-	}
 	*ret_c = q->c;
 	return 0;
 }
 
+void request_refuse_repeat(struct commands *cs, const struct row_command_request *row, const uint8_t hash[32], struct status *ret_st)
+{
+	struct row_command_request again = *row;
+	int64_t now = clock_wall_ms();
+	struct store_tx *t;
+
+	if (memcmp(row->params_hash, hash, sizeof(row->params_hash))) {
+		refuse_reuse(ret_st, row->request_id);
+		return;
+	}
+	status_set(ret_st, R_PROCESS_NOT_FOUND,
+		   "the command of this request_id, %s, has ended, and its record is not kept any more", row->command);
+	if (now < row->used_at_ms + USE_SAVED_MS || store_tx_new(cs->o.store, &t) < 0)
+		return;
+	again.used_at_ms = now;
+	store_tx_put_command_request(t, &again);
+	store_tx_commit(t, false, NULL, NULL);
+}
+
 void request_gone(struct command *c)
 {
-	if (!c->request)
+	struct cmd_request *q = c->request;
+
+	if (!q)
 		return;
-	c->request->c = NULL;
+	q->c = NULL;
 	c->request = NULL;
+	if (q->refused || c->cs->closing)
+		return;
+	c->cs->requests_let_go++;
+	forget(c->cs, q);
 }
 
 /* The refusal is remembered in memory only: nothing was started, so nothing is lost with it. */
@@ -191,18 +194,31 @@ void request_drop(struct cmd_request *q)
 		forget(cs, q);
 }
 
+static void prune(struct commands *cs, int64_t now_wall_ms)
+{
+	const struct store_prune p = { .keep = COMMAND_REQUESTS_MAX, .used_before_ms = now_wall_ms - COMMAND_REQUEST_MS };
+	uint64_t now = loop_now_ms(cs->o.loop);
+	struct store_tx *t;
+
+	if (cs->requests_pruned_ms && cs->requests_let_go < PRUNE_FROM && now < cs->requests_pruned_ms + PRUNE_EVERY_MS)
+		return;
+	if (store_tx_new(cs->o.store, &t) < 0)
+		return; /* the next look does it */
+	store_tx_prune_command_requests(t, &p);
+	store_tx_commit(t, false, NULL, NULL);
+	cs->requests_let_go = 0;
+	cs->requests_pruned_ms = MAX(now, (uint64_t)1);
+}
+
 void requests_expire(struct commands *cs, int64_t now_wall_ms)
 {
 	uint64_t now = loop_now_ms(cs->o.loop);
 
 	list_for_each_safe(n, &cs->request_list) {
 		struct cmd_request *q = list_entry(n, struct cmd_request, node);
-		bool refused = q->refused && now >= q->refused_until_ms;
 
-		if (q->c || (!refused && now_wall_ms < q->used_at_ms + COMMAND_REQUEST_MS))
-			continue;
-		if (!q->refused)
-			unsave(cs, q);
-		forget(cs, q);
+		if (!q->c && q->refused && now >= q->refused_until_ms)
+			forget(cs, q);
 	}
+	prune(cs, now_wall_ms);
 }

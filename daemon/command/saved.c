@@ -267,16 +267,16 @@ static void load_request(const struct row_command_request *r, void *user)
 {
 	struct loading *l = user;
 	struct cmd_request *q;
+	struct command *c = map_get_str(&l->cs->by_id, r->command);
 
-	if (l->err)
+	if (l->err || !c)	/* without a command it stays a row */
 		return;
 	l->err = request_add(l->cs, r, &q);
 	if (l->err)
 		return;
 	q->used_at_ms = MIN(q->used_at_ms, clock_wall_ms());
-	q->c = map_get_str(&l->cs->by_id, r->command);
-	if (q->c)
-		q->c->request = q;
+	q->c = c;
+	c->request = q;
 }
 
 /* A command whose row is not believed: its output stays, and its sandbox is in use. */

@@ -402,6 +402,54 @@ static bool check_agent(const struct command *c, const char *version, struct sta
 	return false;
 }
 
+/* Ours by then, or refused as `failed` says. */
+static void write_or_fail(struct command *c, struct status *failed)
+{
+	if (status_ok(failed) && write_row(c) < 0)
+		status_errno(failed, ENOMEM, "starting a command");
+	if (!status_ok(failed))
+		command_start_failed(c, failed);
+}
+
+/* The row of its request id on its way from the store. */
+struct start_read {
+	struct cmd_write w;		/* first: on cs->writes, which frees it at the end of all commands */
+	struct status resolved;		/* what came of the sandbox */
+};
+
+static void on_request_row(void *user, const struct status *st, const struct row_command_request *row)
+{
+	struct start_read *s = user;
+	struct command *c = s->w.c;
+	struct status failed = status_ok(st) ? s->resolved : *st;
+
+	list_del(&s->w.node);
+	if (c->request) { /* else nobody waits any more */
+		if (row) {
+			request_refuse_repeat(c->cs, row, c->request->hash, &failed);
+			request_drop(c->request);
+		}
+		write_or_fail(c, &failed);
+	}
+	command_unref(c);
+	free(s);
+}
+
+/* A request id that is in no memory may have been used all the same: its command ran, and never runs again. */
+static int read_request(struct command *c, const struct status *resolved)
+{
+	struct start_read *s = calloc(1, sizeof(*s));
+
+	if (!s || store_get_command_request(c->cs->o.store, c->share->uid, c->request->method, c->request->id, on_request_row, s) < 0) {
+		free(s);
+		return -ENOMEM;
+	}
+	s->w = (struct cmd_write){ .cs = c->cs, .c = command_ref(c) };
+	s->resolved = *resolved;
+	list_add_tail(&c->cs->writes, &s->w.node);
+	return 0;
+}
+
 static void on_resolved(void *user, const struct status *st, const struct sandbox_target *t)
 {
 	struct command *c = command_from(user);
@@ -409,14 +457,16 @@ static void on_resolved(void *user, const struct status *st, const struct sandbo
 
 	c->inquiry = NULL;
 	if (status_ok(st) && check_agent(c, t->at.version, &failed)) {
-		if (agent_address_set(&c->at, &t->at) == 0 && command_join_sandbox(c) == 0) {
+		if (agent_address_set(&c->at, &t->at) == 0 && command_join_sandbox(c) == 0)
 			command_use(c, true);
-			if (!write_row(c))
-				return;
-		}
-		status_errno(&failed, ENOMEM, "starting a command");
+		else
+			status_errno(&failed, ENOMEM, "starting a command");
 	}
-	command_start_failed(c, &failed);
+	if (c->request && read_request(c, &failed) == 0)
+		return;
+	if (c->request && status_ok(&failed))
+		status_errno(&failed, ENOMEM, "starting a command");
+	write_or_fail(c, &failed);
 }
 
 static int copy_start(struct command *c, const struct command_start *s)

@@ -395,12 +395,13 @@ static enum resolve_next resolve_next(struct attempt *a, struct cloud_result *r,
 	return RESOLVE_WAIT;
 }
 
-/* The cloud said that it failed, and a complete list in which it would still be does not have it: nothing was made. */
+/* The cloud said that it failed, and complete lists in which it would still be do not have it: nothing was made. */
 static bool is_refuted(const struct attempt *a)
 {
 	uint64_t posted_ms = a->resolve_until_ms - a->core->resolve_horizon_ms;
 
-	return a->answered && clock_boot_ms() < posted_ms + a->lives_ms;
+	return a->answered && a->complete_lists >= resolve_lists_needed(a->core->resolve_horizon_ms) &&
+	       clock_boot_ms() < posted_ms + a->lives_ms;
 }
 
 void attempt_listed(struct attempt *a, struct cloud_result *r)
@@ -409,6 +410,7 @@ void attempt_listed(struct attempt *a, struct cloud_result *r)
 
 	a->call = NULL;
 	a->lists++;
+	a->complete_lists += r->list != NULL;
 	switch (resolve_next(a, r, &wait)) {
 	case RESOLVE_FOUND:
 		log_info("attempt_resolved", "what=%s seq=%llu sandbox=%s lists=%u", a->what,

@@ -55,6 +55,7 @@ struct attempt {
 	struct cloud_call *call;
 	struct timer timer;
 	unsigned posts, lists;
+	unsigned complete_lists;	/* of the lists, those that say of everything whether it is there */
 	uint64_t resolve_until_ms;
 	struct status lost;		/* why the answer is not known */
 	bool answered;			/* lost: the cloud itself said that it failed, to the only POST */

@@ -95,7 +95,9 @@ bool snap_is_gone_since(struct sandbox_core *core, const struct account *a, cons
 /* From the cloud's words; a row is written with `t`. source, uid: of one that was made here, else NULL. */
 must_check int snap_put(struct account *a, const struct cloud_snapshot *s, const char *source,
 			const uid_t *uid, struct store_tx *t, struct snap **ret);
-void snap_forget(struct sandbox_core *core, struct snap *s, struct store_tx *t);
+void snap_forget(struct snap *s, struct store_tx *t);
+/* Those that have been gone for long, or are too many. Not from inside a walk over all. */
+void snap_forget_old(struct sandbox_core *core);
 void snap_view(const struct snap *s, enum sandbox_source source, struct sandbox_snapshot *ret);
 
 #endif

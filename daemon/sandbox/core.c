@@ -256,6 +256,7 @@ int core_need_request(struct sandbox_core *core, uid_t uid, const char *method, 
 	list_init(&r->same_tag);
 	r->account = core_account_of(core, uid);
 	r->step = ROW_REQUEST_OPEN;
+	r->known_since_ms = clock_boot_ms();
 	if (text_set(&r->id, id) < 0 || text_set(&r->object, "") < 0 ||
 	    text_set(&r->req_tag, "") < 0 ||
 	    map_put(&core->request_map, key, request_key(key, uid, method, id), r) < 0) {
@@ -286,6 +287,12 @@ void core_forget_request(struct sandbox_core *core, struct request *r)
 		return;
 	store_tx_del_request(t, r->uid, r->method, r->id);
 	core_commit(core, t, false);
+	drop_request(core, r);
+}
+
+void core_let_go_request(struct sandbox_core *core, struct request *r)
+{
+	must(!r->attempt);
 	drop_request(core, r);
 }
 

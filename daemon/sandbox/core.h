@@ -73,6 +73,7 @@ struct request {
 	struct attempt *attempt;	/* under way */
 	struct status *refusal;		/* the cloud's, answered until … */
 	uint64_t refused_until_ms;
+	uint64_t known_since_ms;	/* BOOTTIME: in memory */
 };
 
 struct uid_limit {
@@ -120,6 +121,8 @@ struct sandbox_core {
 	struct map sandbox_map, name_map, request_map, fetch_map;
 	struct list sandboxes, names, requests, attempts, fetches, killings, ops, commits;
 	struct list transitions, snapshots;
+	uint32_t requests_let_go;	/* forget.c: since rows were last pruned */
+	uint64_t requests_pruned_ms;	/* BOOTTIME; 0 = not by this daemon */
 	struct list untold;		/* sandboxes whose end waits to be told: tie.h */
 	struct list refused;		/* refused.c */
 	bool hold_all;			/* … of one it is not known which sandbox it is about */
@@ -160,6 +163,7 @@ struct request *core_find_request(struct sandbox_core *core, uid_t uid, const ch
 must_check int core_need_request(struct sandbox_core *core, uid_t uid, const char *method,
 				 const char *id, struct request **ret);
 void core_forget_request(struct sandbox_core *core, struct request *r);
+void core_let_go_request(struct sandbox_core *core, struct request *r);	/* from memory alone: its row stays */
 /* A repeat: the time for which it is remembered begins again, also after a restart. */
 void sandbox_request_used(struct sandbox_core *core, struct request *r);
 
@@ -198,12 +202,15 @@ must_check int core_adopt(struct sandbox_core *core, struct account *a,
 /* --- load.c --- */
 
 must_check int core_load(struct sandbox_core *core);	/* starts the store, too */
+/* The row of a request id that is not in memory, into memory. */
+must_check int core_load_request(struct sandbox_core *core, const struct row_request *r);
 
 /* --- forget.c --- */
 
 /* Of a uid so much of what has ended is remembered, however young it is. */
 #define FORGET_SANDBOXES_PER_UID 1000u
-#define FORGET_REQUESTS_PER_UID	 50000u	/* of sandboxes that are no more */
+/* Request ids of sandboxes that are no more. They are rows, and read when a call has such an id. */
+#define FORGET_REQUESTS_PER_UID	 50000u
 /* True: there is more to forget than is forgotten at once. */
 bool forget_ended(struct sandbox_core *core, int64_t now_wall_ms);
 

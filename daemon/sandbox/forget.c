@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What has ended is forgotten when its time is over, and before that where a uid has more of it than is kept:
- * then the ones that ended, or were used, longest ago go first.
+ * then the ones that ended, or were used, longest ago go first. Request ids of sandboxes that are no more leave
+ * memory at once; their rows are read when a call has such an id (op.c).
  */
 #include <stdlib.h>
 
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
+#include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/turn.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 
-#define SLICE 500u	/* rows at once: no long transaction */
+#define SLICE	       500u	/* rows at once: no long transaction */
+#define PRUNE_FROM     1000u	/* request ids let go of, after which their rows are counted: that reads them all … */
+#define PRUNE_EVERY_MS 3600000u	/* … or so long after the last time */
 
 static void forget_sandbox(struct sandbox_core *core, struct sandbox *b)
 {
@@ -33,7 +37,7 @@ static const struct sandbox *object_of(struct sandbox_core *core, const struct r
 	return core_find(core, q->account, q->object);
 }
 
-/* A repeat of it could only be told what became of a sandbox that is no more. */
+/* All that a repeat could be told is what became of a sandbox that is no more. */
 static bool is_over(struct sandbox_core *core, const struct request *q)
 {
 	const struct sandbox *b = object_of(core, q);
@@ -78,7 +82,7 @@ static void by_time(struct sandbox_core *core, int64_t now_ms, unsigned *left)
 struct ended {
 	uid_t uid;
 	int64_t at_ms;
-	void *what;
+	struct sandbox *b;
 };
 
 static int by_uid_then_latest(const void *a, const void *b)
@@ -103,56 +107,76 @@ static size_t ended_sandboxes(struct sandbox_core *core, struct ended *ret)
 	return n;
 }
 
-static size_t ended_requests(struct sandbox_core *core, struct ended *ret)
+static void by_number(struct sandbox_core *core, unsigned *left)
 {
-	size_t n = 0;
+	size_t n = map_size(&core->sandbox_map), rank = 0;
+	struct ended *v;
 
-	list_for_each(i, &core->requests) {
-		struct request *q = list_entry(i, struct request, node);
-
-		if (is_over(core, q))
-			ret[n++] = (struct ended){ q->uid, q->used_at_ms, q };
-	}
-	return n;
-}
-
-/* Of the sorted ones, those beyond the first `max` of their uid: how many. */
-static unsigned forget_beyond(struct sandbox_core *core, struct ended *v, size_t n, size_t max, bool requests,
-			      unsigned *left)
-{
-	unsigned before = *left;
-	size_t rank = 0;
-
+	if (n <= FORGET_SANDBOXES_PER_UID)
+		return;
+	v = calloc(n, sizeof(*v));
+	if (!v)
+		return; /* the next look forgets it */
+	n = ended_sandboxes(core, v);
 	qsort(v, n, sizeof(*v), by_uid_then_latest);
 	for (size_t i = 0; i < n && *left; i++) {
 		rank = i && v[i].uid == v[i - 1].uid ? rank + 1 : 0;
-		if (rank < max)
+		if (rank < FORGET_SANDBOXES_PER_UID)
 			continue;
-		if (requests)
-			core_forget_request(core, v[i].what);
-		else
-			forget_sandbox(core, v[i].what);
+		forget_sandbox(core, v[i].b);
 		--*left;
 	}
-	return before - *left;
+	free(v);
 }
 
-static void by_number(struct sandbox_core *core, unsigned *left)
-{
-	size_t n_sandboxes = map_size(&core->sandbox_map), n_requests = map_size(&core->request_map);
-	struct ended *v;
-	unsigned n;
+/* --- request ids --- */
 
-	if (n_sandboxes <= FORGET_SANDBOXES_PER_UID && n_requests <= FORGET_REQUESTS_PER_UID)
+/* A call that looked for one before it was known may still believe that there is none. */
+static uint64_t oldest_question_ms(const struct sandbox_core *core)
+{
+	uint64_t oldest = UINT64_MAX;
+
+	list_for_each(i, &core->ops) {
+		const struct sandbox_op *op = list_entry(i, struct sandbox_op, node);
+
+		if (op->kind->request)
+			oldest = MIN(oldest, op->began_ms);
+	}
+	return oldest;
+}
+
+static void let_go_requests(struct sandbox_core *core)
+{
+	uint64_t before = MIN(oldest_question_ms(core), clock_boot_ms());
+
+	if (core->resave)
+		return;	/* a row may not be what it should be */
+	list_for_each_safe(i, &core->requests) {
+		struct request *q = list_entry(i, struct request, node);
+
+		if (q->known_since_ms >= before || !is_over(core, q))
+			continue;
+		core_let_go_request(core, q);
+		core->requests_let_go++;
+	}
+}
+
+static void prune_requests(struct sandbox_core *core, int64_t now_ms)
+{
+	uint64_t now = clock_boot_ms();
+	struct store_prune p = { .gone = SANDBOX_GONE, .keep = FORGET_REQUESTS_PER_UID,
+				 .used_before_ms = now_ms - RULES_REQUEST_KEPT_MS,
+				 .gone_before_ms = now_ms - (int64_t)core->history_ms };
+	struct store_tx *t;
+
+	if (core->requests_pruned_ms && core->requests_let_go < PRUNE_FROM && now < core->requests_pruned_ms + PRUNE_EVERY_MS)
 		return;
-	v = calloc(MAX(n_sandboxes, n_requests), sizeof(*v));
-	if (!v)
-		return; /* the next look forgets it */
-	(void)forget_beyond(core, v, ended_sandboxes(core, v), FORGET_SANDBOXES_PER_UID, false, left);
-	n = forget_beyond(core, v, ended_requests(core, v), FORGET_REQUESTS_PER_UID, true, left);
-	if (n)
-		log_warn("request_ids", "forgotten=%u kept_of_a_uid=%u", n, FORGET_REQUESTS_PER_UID);
-	free(v);
+	if (store_tx_new(core->store, &t) < 0)
+		return; /* the next look does it */
+	store_tx_prune_requests(t, &p);
+	core_commit(core, t, false);
+	core->requests_let_go = 0;
+	core->requests_pruned_ms = MAX(now, (uint64_t)1);
 }
 
 bool forget_ended(struct sandbox_core *core, int64_t now_wall_ms)
@@ -161,5 +185,7 @@ bool forget_ended(struct sandbox_core *core, int64_t now_wall_ms)
 
 	by_time(core, now_wall_ms, &left);
 	by_number(core, &left);
+	let_go_requests(core);
+	prune_requests(core, now_wall_ms);
 	return !left;
 }

@@ -83,25 +83,37 @@ static const char *method_of(const char *name)
 	return NULL;
 }
 
-static void load_request(const struct row_request *r, void *user)
+int core_load_request(struct sandbox_core *core, const struct row_request *r)
 {
-	struct loader *ld = user;
-	struct account *a = core_account_by_name(ld->core, r->account);
+	struct account *a = core_account_by_name(core, r->account);
 	struct request *q;
 	const char *method = method_of(r->method);
 
 	if (!method)
-		return;
-	if (core_need_request(ld->core, r->uid, method, r->request_id, &q) < 0 ||
-	    text_set(&q->object, r->object) < 0 || index_request_set_tag(ld->core, q, r->req_tag) < 0) {
-		ld->err = -ENOMEM;
-		return;
-	}
+		return 0;
+	if (core_need_request(core, r->uid, method, r->request_id, &q) < 0 ||
+	    text_set(&q->object, r->object) < 0 || index_request_set_tag(core, q, r->req_tag) < 0)
+		return -ENOMEM;
 	if (a)
 		q->account = a;
 	q->step = r->state == ROW_REQUEST_DONE && !r->object[0] ? ROW_REQUEST_UNKNOWN : r->state;
 	q->used_at_ms = MIN(r->used_at_ms, clock_wall_ms() + USED_SAVE_MS);
 	memcpy(q->params_hash, r->params_hash, sizeof(q->params_hash));
+	return 0;
+}
+
+/* Sandboxes are there already: what is over stays a row. */
+static void load_request(const struct row_request *r, void *user)
+{
+	struct loader *ld = user;
+	const struct account *a = core_account_by_name(ld->core, r->account);
+	const struct sandbox *b = a ? core_find(ld->core, a, r->object) : NULL;
+	int e = 0;
+
+	if (r->state != ROW_REQUEST_DONE || !r->object[0] || (b && b->state != SANDBOX_GONE))
+		e = core_load_request(ld->core, r);
+	if (e < 0)
+		ld->err = e;
 }
 
 static void load_lease(const struct row_lease *r, void *user)

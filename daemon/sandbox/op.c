@@ -37,6 +37,71 @@ static void op_on_turn(struct turn *t)
 	op->on_turn(op);
 }
 
+struct op_commit {
+	struct list node;	/* in core->commits */
+	struct sandbox_op *op;	/* NULL: it ended before */
+	void (*fn)(struct sandbox_op *op, const struct status *st);	/* NULL: a row is read */
+};
+
+/* Off the list; the op, or NULL if it has ended. */
+static struct sandbox_op *op_of_commit(struct op_commit *c)
+{
+	struct sandbox_op *op = c->op;
+
+	list_del(&c->node);
+	free(c);
+	if (op)
+		op->commit = NULL;
+	return op;
+}
+
+static struct op_commit *commit_new(struct sandbox_op *op)
+{
+	struct op_commit *c = calloc(1, sizeof(*c));
+
+	must(!op->commit);
+	if (!c)
+		return NULL;
+	c->op = op;
+	list_add_tail(&op->core->commits, &c->node);
+	op->commit = c;
+	return c;
+}
+
+/* --- the first step --- */
+
+static void on_request_row(void *user, const struct status *st, const struct row_request *r)
+{
+	struct sandbox_op *op = op_of_commit(user);
+
+	if (!op)
+		return;
+	op->request_read = true;
+	if (!status_ok(st))
+		op_fail(op, st);
+	else if (r && !core_find_request(op->core, r->uid, r->method, r->request_id) && core_load_request(op->core, r) < 0)
+		op_fail_errno(op, -ENOMEM);
+	else
+		op->kind->start(op);
+}
+
+/* Request ids whose sandbox is no more are in no memory: without the row it would be made again. */
+static bool reads_request(struct sandbox_op *op)
+{
+	const char *method, *id = op->kind->request && !op->request_read ? op->kind->request(op, &method) : NULL;
+	struct op_commit *c;
+
+	if (str_is_empty(id) || core_find_request(op->core, op->who.uid, method, id))
+		return false;
+	c = commit_new(op);
+	if (c && store_get_request(op->core->store, op->who.uid, method, id, on_request_row, c) == 0)
+		return true;
+	if (c)
+		(void)op_of_commit(c);
+	op_fail_errno(op, -ENOMEM);
+	return true;
+}
+
 static void on_kick(struct defer *d, void *user)
 {
 	struct sandbox_op *op = op_from(user);
@@ -48,7 +113,8 @@ static void on_kick(struct defer *d, void *user)
 		op_fail(op, &st);
 		return;
 	}
-	op->kind->start(op);
+	if (!reads_request(op))
+		op->kind->start(op);
 }
 
 static void on_deadline(struct timer *t, void *user)
@@ -160,42 +226,28 @@ struct cloud_ask op_ask(struct sandbox_op *op, cloud_done_fn *done)
 	};
 }
 
-struct op_commit {
-	struct list node;	/* in core->commits */
-	struct sandbox_op *op;	/* NULL: it ended before */
-	void (*fn)(struct sandbox_op *op, const struct status *st);
-};
-
 static void on_committed(void *user, const struct status *st)
 {
 	struct op_commit *c = user;
-	struct sandbox_op *op = c->op;
 	void (*fn)(struct sandbox_op *op, const struct status *st) = c->fn;
+	struct sandbox_op *op = op_of_commit(c);
 
-	list_del(&c->node);
-	free(c);
-	if (!op)
-		return;
-	op->commit = NULL;
-	fn(op, st);
+	if (op)
+		fn(op, st);
 }
 
 void op_commit(struct sandbox_op *op, struct store_tx *t,
 	       void (*fn)(struct sandbox_op *op, const struct status *st))
 {
-	struct op_commit *c = calloc(1, sizeof(*c));
+	struct op_commit *c = commit_new(op);
 
-	must(!op->commit);
 	if (!c) {
 		store_tx_drop(t);
 		op->core->resave = true;
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
-	c->op = op;
 	c->fn = fn;
-	list_add_tail(&op->core->commits, &c->node);
-	op->commit = c;
 	store_tx_commit(t, true, on_committed, c);
 }
 

@@ -21,6 +21,8 @@ struct op_kind {
 	void (*expire)(struct sandbox_op *op);
 	void (*fail)(struct sandbox_op *op, const struct status *st); /* op_end_*() without a result */
 	void (*leave)(struct sandbox_op *op);	/* it ends: leave what is waited for. May be NULL */
+	/* Its request id, NULL or "" = none: before the first step what its row says is in memory. NULL: its kind has none. */
+	const char *(*request)(const struct sandbox_op *op, const char **ret_method);
 	size_t args_size;
 	void (*fini_args)(void *args);		/* may be NULL */
 };
@@ -55,7 +57,8 @@ struct sandbox_op {
 	/* op_find() */
 	void (*known)(struct sandbox_op *op, struct sandbox *b);
 	void (*stranger)(struct sandbox_op *op, const struct cloud_sandbox *s);
-	struct op_commit *commit;	/* a commit it waits for */
+	struct op_commit *commit;	/* a commit, or the row of its request id, that it waits for */
+	bool request_read;		/* that row was looked for */
 	struct fetch_wait fetch;
 	struct listing_wait listing;
 	struct cloud_call *call;

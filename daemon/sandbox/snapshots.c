@@ -15,6 +15,7 @@
 #include "proto/base/str.h"
 
 #define GONE_KEPT_MS 600000u	/* no list is under way for so long */
+#define GONE_MAX     500u	/* of so many: of another a list from before may tell once more that it is there */
 
 static void snap_free(struct snap *s)
 {
@@ -217,25 +218,44 @@ int snap_put(struct account *a, const struct cloud_snapshot *c, const char *sour
 	return changed ? put_row(s, t) : 0;
 }
 
-static void forget_old(struct sandbox_core *core, uint64_t now)
+static void snap_drop(struct snap *s)
 {
-	list_for_each_safe(n, &core->snapshots) {
-		struct snap *s = list_entry(n, struct snap, node);
-
-		if (!s->gone_boot_ms || now < s->gone_boot_ms + GONE_KEPT_MS)
-			continue;
-		list_del(&s->node);
-		snap_free(s);
-	}
+	list_del(&s->node);
+	snap_free(s);
 }
 
-void snap_forget(struct sandbox_core *core, struct snap *s, struct store_tx *t)
+void snap_forget(struct snap *s, struct store_tx *t)
+{
+	store_tx_del_snapshot(t, s->account->name, s->id);
+	s->gone_boot_ms = MAX(clock_boot_ms(), (uint64_t)1);
+}
+
+/* The one that is gone for the longest time; NULL = none is. */
+static struct snap *oldest_gone(struct sandbox_core *core, size_t *ret_n)
+{
+	struct snap *oldest = NULL;
+
+	*ret_n = 0;
+	list_for_each(n, &core->snapshots) {
+		struct snap *s = list_entry(n, struct snap, node);
+
+		if (!s->gone_boot_ms)
+			continue;
+		++*ret_n;
+		if (!oldest || s->gone_boot_ms < oldest->gone_boot_ms)
+			oldest = s;
+	}
+	return oldest;
+}
+
+void snap_forget_old(struct sandbox_core *core)
 {
 	uint64_t now = clock_boot_ms();
+	struct snap *s;
+	size_t n;
 
-	store_tx_del_snapshot(t, s->account->name, s->id);
-	s->gone_boot_ms = MAX(now, (uint64_t)1);
-	forget_old(core, now);
+	while ((s = oldest_gone(core, &n)) && (n > GONE_MAX || now >= s->gone_boot_ms + GONE_KEPT_MS))
+		snap_drop(s);
 }
 
 void snap_view(const struct snap *s, enum sandbox_source source, struct sandbox_snapshot *ret)
@@ -277,10 +297,6 @@ int snapshot_load(struct sandbox_core *core, const struct row_snapshot *r)
 
 void snapshot_forget_all(struct sandbox_core *core)
 {
-	while (!list_is_empty(&core->snapshots)) {
-		struct snap *s = list_entry(core->snapshots.next, struct snap, node);
-
-		list_del(&s->node);
-		snap_free(s);
-	}
+	while (!list_is_empty(&core->snapshots))
+		snap_drop(list_entry(core->snapshots.next, struct snap, node));
 }

@@ -21,6 +21,18 @@ char *change_sql(unsigned stmt)
 			 " WHERE CAST(excluded.value AS INTEGER) > CAST(value AS INTEGER)"),
 		[STMT_DEL_EVENTS - STMT_OTHERS] = "DELETE FROM event WHERE uid = ? AND seq <= ?",
 		[STMT_DEL_LEASES - STMT_OTHERS] = "DELETE FROM lease WHERE account = ? AND sandbox = ?",
+		[STMT_PRUNE_REQUESTS - STMT_OTHERS] =
+			("DELETE FROM request WHERE rowid IN (SELECT id FROM (SELECT r.rowid AS id, r.used_at_ms AS used,"
+			 " ROW_NUMBER() OVER (PARTITION BY r.uid ORDER BY r.used_at_ms DESC, r.rowid DESC) AS rank,"
+			 " IFNULL((SELECT s.gone_at_ms FROM sandbox s WHERE s.account = r.account AND s.id = r.object), 0) AS gone"
+			 " FROM request r WHERE r.state = ? AND NOT EXISTS"
+			 " (SELECT 1 FROM sandbox s WHERE s.account = r.account AND s.id = r.object AND s.state <> ?))"
+			 " WHERE rank > ? OR (used <= ? AND gone <= ?))"),
+		[STMT_PRUNE_COMMAND_REQUESTS - STMT_OTHERS] =
+			("DELETE FROM command_request WHERE rowid IN (SELECT id FROM (SELECT q.rowid AS id, q.used_at_ms AS used,"
+			 " ROW_NUMBER() OVER (PARTITION BY q.uid ORDER BY q.used_at_ms DESC, q.rowid DESC) AS rank"
+			 " FROM command_request q WHERE NOT EXISTS (SELECT 1 FROM command c WHERE c.id = q.command))"
+			 " WHERE rank > ? OR used <= ?)"),
 		[STMT_BEGIN - STMT_OTHERS] = "BEGIN IMMEDIATE",
 		[STMT_COMMIT - STMT_OTHERS] = "COMMIT",
 		[STMT_SAVEPOINT - STMT_OTHERS] = "SAVEPOINT t",
@@ -29,6 +41,8 @@ char *change_sql(unsigned stmt)
 
 	if (stmt >= STMT_OTHERS)
 		return str_dup(others[stmt - STMT_OTHERS]);
+	if (stmt >= STMT_GETS)
+		return sql_get(&store_tables[stmt - STMT_GETS]);
 	return stmt % 2 ? sql_del(&store_tables[stmt / 2]) : sql_put(&store_tables[stmt / 2]);
 }
 
@@ -110,13 +124,24 @@ void change_put_row(struct changes *c, enum row_table table, const void *row)
 		put_value(c, &t->columns[i], &copy);
 }
 
-void change_del_row(struct changes *c, enum row_table table, const void *row)
+static void put_key(struct changes *c, enum row_table table, const void *row)
 {
 	const struct table *t = &store_tables[table];
 
-	change_begin(c, STMT_DEL(table));
 	for (size_t i = 0; i < t->n_key; i++)
 		put_value(c, &t->columns[i], row);
+}
+
+void change_del_row(struct changes *c, enum row_table table, const void *row)
+{
+	change_begin(c, STMT_DEL(table));
+	put_key(c, table, row);
+}
+
+void change_get_row(struct changes *c, enum row_table table, const void *row)
+{
+	change_begin(c, STMT_GET(table));
+	put_key(c, table, row);
 }
 
 bool change_next(struct change_reader *r, unsigned *ret_stmt)

@@ -16,13 +16,17 @@ struct sqlite3_stmt;
 /* Of a table: its row is put, the row of a key is deleted. Then what is made for one purpose. */
 #define STMT_PUT(table) ((table) * 2u)
 #define STMT_DEL(table) ((table) * 2u + 1)
+#define STMT_GET(table) (STMT_GETS + (table))
 
 enum {
-	STMT_OTHERS = ROW_TABLES * 2,
+	STMT_GETS = ROW_TABLES * 2,
+	STMT_OTHERS = ROW_TABLES * 3,
 	STMT_PUT_META = STMT_OTHERS,
 	STMT_RAISE_META,
 	STMT_DEL_EVENTS,	/* of a uid, up to a number of its own */
 	STMT_DEL_LEASES,	/* of a sandbox */
+	STMT_PRUNE_REQUESTS,	/* of sandboxes that are no more */
+	STMT_PRUNE_COMMAND_REQUESTS,
 	STMT_BEGIN,		/* these have no values */
 	STMT_COMMIT,
 	STMT_SAVEPOINT,
@@ -43,6 +47,8 @@ struct changes {
 void change_put_row(struct changes *c, enum row_table table, const void *row);
 /* The row with this key; its other members are not looked at. */
 void change_del_row(struct changes *c, enum row_table table, const void *row);
+/* A question for it, which is no change. */
+void change_get_row(struct changes *c, enum row_table table, const void *row);
 void change_begin(struct changes *c, unsigned stmt);
 void change_int(struct changes *c, int64_t v);
 void change_text(struct changes *c, const char *s);	/* NULL = "" */

@@ -12,6 +12,8 @@
 
 #include "daemon/common/obs/log.h"
 #include "daemon/store/schema.h"
+#include "daemon/store/sql.h"
+#include "daemon/store/table.h"
 #include "daemon/store/store.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
@@ -250,6 +252,43 @@ int db_apply(struct db *db, const struct changes *c)
 			return rc;
 	}
 	return SQLITE_OK;
+}
+
+static int take_row(struct sqlite3_stmt *stmt, enum row_table table, union row *ret)
+{
+	struct row_check check;
+	union row row;
+
+	sql_read(stmt, &store_tables[table], &row, &check);
+	if (check.refused)
+		return SQLITE_CORRUPT;
+	return row_dup(&store_tables[table], &row, ret) < 0 ? SQLITE_NOMEM : SQLITE_OK;
+}
+
+int db_get(struct db *db, const struct changes *c, enum row_table table, union row *ret, bool *ret_found)
+{
+	struct change_reader r = { buf_data(&c->buf), NULL };
+	struct sqlite3_stmt *stmt;
+	unsigned id;
+	int rc;
+
+	*ret_found = false;
+	if (c->failed)
+		return SQLITE_NOMEM;
+	r.end = r.p + buf_len(&c->buf);
+	must(change_next(&r, &id));
+	stmt = db->stmt[id];
+	change_bind(&r, stmt);
+	rc = sqlite3_step(stmt);
+	if (rc == SQLITE_ROW) {
+		rc = take_row(stmt, table, ret);
+		*ret_found = rc == SQLITE_OK;
+	} else if (rc == SQLITE_DONE) {
+		rc = SQLITE_OK;
+	}
+	(void)sqlite3_reset(stmt);
+	(void)sqlite3_clear_bindings(stmt);
+	return rc;
 }
 
 char *db_get_meta(struct db *db, const char *key)

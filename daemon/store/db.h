@@ -14,6 +14,7 @@
 #include "daemon/store/hostid.h"
 
 struct store_report;
+union row;
 
 #define DB_FILE	    "agentboxd.db"
 #define BACKUP_FILE "backup.db"
@@ -48,6 +49,9 @@ must_check int db_step(struct db *db, unsigned stmt);	/* with the values that ar
 must_check int db_set_durable(struct db *db, bool durable);
 /* All changes of one transaction object. An SQLite code. */
 must_check int db_apply(struct db *db, const struct changes *c);
+/* The one row that `c` asks for, as a copy (row_fini()); *ret_found false: there is none. An SQLite code; CORRUPT
+ * for a row that is refused. */
+must_check int db_get(struct db *db, const struct changes *c, enum row_table table, union row *ret, bool *ret_found);
 /* meta value as a heap string, NULL if there is none. */
 char *db_get_meta(struct db *db, const char *key);
 uint64_t db_get_number(struct db *db, const char *key);	/* 0 = none */

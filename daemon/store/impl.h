@@ -14,6 +14,7 @@
 #include "daemon/store/hostid.h"
 #include "daemon/store/sent.h"
 #include "daemon/store/store.h"
+#include "daemon/store/table.h"
 
 #define STORE_MAGIC	0x53746f72u
 
@@ -53,6 +54,7 @@ enum tx_kind {
 	TX_CHANGES,
 	TX_RESERVE,	/* write `reserve` into host-id */
 	TX_BACKUP,	/* a step of the second copy */
+	TX_GET,		/* read a row */
 };
 
 struct store_tx {
@@ -65,6 +67,16 @@ struct store_tx {
 	int rc, sys_errno;	/* outcome, set by the writer */
 	store_done_fn *done;
 	void *user;
+	struct read *read;	/* GET */
+};
+
+/* What is asked for by a key, and what it is. */
+struct read {
+	enum row_table table;
+	bool found;
+	union row row;		/* ours, if it was found */
+	store_request_fn *on_request;
+	store_command_request_fn *on_command_request;
 };
 
 /* tx.c */
@@ -75,6 +87,7 @@ void tx_put_meta(struct store_tx *t, const char *key, const char *value);
 /* `done` of a reservation and of changes. */
 void writer_on_reserved(struct job *j);
 void writer_on_written(struct job *j);
+void writer_on_read(struct job *j);
 void writer_on_backup_timer(struct timer *t, void *user);
 /* After the worker: what the second copy lacks. */
 void writer_finish(struct store *s);

@@ -54,6 +54,14 @@ char *sql_select(const struct table *t)
 	       buf_printf(&b, " FROM %s ORDER BY rowid", t->name) ? NULL : buf_take_str(&b);
 }
 
+char *sql_get(const struct table *t)
+{
+	scoped(buf_fini) struct buf b = BUF_NULL;
+
+	return buf_printf(&b, "SELECT ") || put_list(&b, t, NAMES) ||
+	       buf_printf(&b, " FROM %s WHERE (%s) = (%s)", t->name, t->key, t->key_marks) ? NULL : buf_take_str(&b);
+}
+
 static struct value value_at(struct sqlite3_stmt *s, int i, enum column_kind kind)
 {
 	switch (kind) {

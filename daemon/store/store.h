@@ -121,6 +121,15 @@ const struct status *store_health(const struct store *s);
 
 typedef void store_done_fn(void *user, const struct status *st);
 
+/* A row by its key, as all that was handed over before leaves it. r NULL: there is none, or st says why that is not known; it is valid
+ * until `done` returns, which comes exactly once and never from inside. -ENOMEM: it does not come. */
+typedef void store_request_fn(void *user, const struct status *st, const struct row_request *r);
+must_check int store_get_request(struct store *s, uid_t uid, const char *method, const char *request_id, store_request_fn *done,
+				 void *user);
+typedef void store_command_request_fn(void *user, const struct status *st, const struct row_command_request *r);
+must_check int store_get_command_request(struct store *s, uid_t uid, const char *method, const char *request_id,
+					 store_command_request_fn *done, void *user);
+
 /* Refused rows as one sentence that names them; "" = there are none. */
 const char *store_refused_text(const struct store *s);
 
@@ -135,6 +144,16 @@ void store_tx_put_intent(struct store_tx *t, const struct row_intent *r);
 void store_tx_del_intent(struct store_tx *t, uint64_t seq);
 void store_tx_put_request(struct store_tx *t, const struct row_request *r);
 void store_tx_del_request(struct store_tx *t, uid_t uid, const char *method, const char *request_id);
+/* Of each uid those beyond the `keep` that were used last, and those last used before a moment; never those of a sandbox that is not in
+ * the state `gone`, or went after gone_before_ms. */
+struct store_prune {
+	int gone;
+	uint32_t keep;
+	int64_t used_before_ms, gone_before_ms;
+};
+void store_tx_prune_requests(struct store_tx *t, const struct store_prune *p);
+/* The same, never those of a command that has a row; the members about sandboxes are not looked at. */
+void store_tx_prune_command_requests(struct store_tx *t, const struct store_prune *p);
 void store_tx_put_name(struct store_tx *t, const struct row_name *r);
 void store_tx_del_name(struct store_tx *t, uid_t uid, const char *name);
 void store_tx_put_lease(struct store_tx *t, const struct row_lease *r);

@@ -10,6 +10,9 @@
 
 void tx_free(struct store_tx *t)
 {
+	if (t->read && t->read->found)
+		row_fini(&store_tables[t->read->table], &t->read->row);
+	free(t->read);
 	buf_fini(&t->changes.buf);
 	free(t);
 }
@@ -136,6 +139,23 @@ void store_tx_del_leases(struct store_tx *t, const char *account, const char *sa
 	change_text(&t->changes, sandbox);
 }
 
+void store_tx_prune_requests(struct store_tx *t, const struct store_prune *p)
+{
+	change_begin(&t->changes, STMT_PRUNE_REQUESTS);
+	change_int(&t->changes, ROW_REQUEST_DONE);
+	change_int(&t->changes, p->gone);
+	change_int(&t->changes, p->keep);
+	change_int(&t->changes, p->used_before_ms);
+	change_int(&t->changes, p->gone_before_ms);
+}
+
+void store_tx_prune_command_requests(struct store_tx *t, const struct store_prune *p)
+{
+	change_begin(&t->changes, STMT_PRUNE_COMMAND_REQUESTS);
+	change_int(&t->changes, p->keep);
+	change_int(&t->changes, p->used_before_ms);
+}
+
 void store_tx_del_events(struct store_tx *t, uid_t uid, uint64_t seq)
 {
 	change_begin(&t->changes, STMT_DEL_EVENTS);
@@ -167,4 +187,54 @@ void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *
 void store_tx_del_gateway_token(struct store_tx *t, const char *id)
 {
 	DEL(gateway_token, t, .id = id);
+}
+
+/* --- reading --- */
+
+static int get_new(struct store *s, enum row_table table, const void *key, void *user, struct store_tx **ret)
+{
+	struct store_tx *t;
+
+	if (store_tx_new(s, &t) < 0)
+		return -ENOMEM;
+	t->read = calloc(1, sizeof(*t->read));
+	if (!t->read) {
+		tx_free(t);
+		return -ENOMEM;
+	}
+	t->kind = TX_GET;
+	t->job.done = writer_on_read;
+	t->user = user;
+	t->read->table = table;
+	change_get_row(&t->changes, table, key);
+	*ret = t;
+	return 0;
+}
+
+int store_get_request(struct store *s, uid_t uid, const char *method, const char *request_id, store_request_fn *done,
+		      void *user)
+{
+	const struct row_request key = { .uid = uid, .method = method, .request_id = request_id };
+	struct store_tx *t;
+	int r = get_new(s, ROW_TABLE_request, &key, user, &t);
+
+	if (r < 0)
+		return r;
+	t->read->on_request = done;
+	worker_submit(s->worker, &t->job);
+	return 0;
+}
+
+int store_get_command_request(struct store *s, uid_t uid, const char *method, const char *request_id,
+			      store_command_request_fn *done, void *user)
+{
+	const struct row_command_request key = { .uid = uid, .method = method, .request_id = request_id };
+	struct store_tx *t;
+	int r = get_new(s, ROW_TABLE_command_request, &key, user, &t);
+
+	if (r < 0)
+		return r;
+	t->read->on_command_request = done;
+	worker_submit(s->worker, &t->job);
+	return 0;
 }

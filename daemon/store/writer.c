@@ -240,6 +240,9 @@ static void write_batch(struct list *jobs, void *user)
 
 		if (t->kind == TX_BACKUP)
 			t->rc = backup_some(s, BACKUP_STEP);
+		else if (t->kind == TX_GET)
+			t->rc = s->db.sql ? db_get(&s->db, &t->changes, t->read->table, &t->read->row, &t->read->found)
+					  : SQLITE_CANTOPEN;
 	}
 }
 
@@ -355,6 +358,22 @@ void writer_on_written(struct job *j)
 		backup_wanted(s);
 	if (t->done && !s->muted)
 		t->done(t->user, &st);
+	tx_free(t);
+}
+
+void writer_on_read(struct job *j)
+{
+	struct store_tx *t = tx_from_job(j);
+	struct read *r = t->read;
+	struct status st;
+
+	explain(t->store, t, &st);
+	if (t->store->muted)
+		;
+	else if (r->on_request)
+		r->on_request(t->user, &st, r->found ? &r->row.request : NULL);
+	else
+		r->on_command_request(t->user, &st, r->found ? &r->row.command_request : NULL);
 	tx_free(t);
 }
 

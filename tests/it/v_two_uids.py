@@ -208,7 +208,7 @@ def test_no_method_tells_of_anothers_object(cloud, asked):
 
 
 def test_a_name_of_a_snapshot_is_its_makers(cloud, daemon):
-    """The name is neither made from, nor taken over, nor deleted; its maker is told of nobody."""
+    """G-1, C-5: the name is neither made from, nor taken over, nor deleted; its maker is told of nobody."""
     os.chmod(daemon.socket, 0o666)
     a, b = Caller(daemon.socket, A), Caller(daemon.socket, B)
     try:

@@ -18,10 +18,11 @@
 #include "tests/sim/sim.h"
 
 #define SEQ_BLOCK 1000u
+#define READ_MS	  1u	/* not drawn: what is read is no reason for another world */
 
 struct change {
 	enum row_table table;
-	bool del, del_events, del_leases;
+	bool del, del_events, del_leases, prune;
 	union row row;
 };
 
@@ -116,6 +117,8 @@ static void apply(struct change *c)
 	struct rows *x = &disk[c->table];
 	size_t i;
 
+	if (c->prune)
+		return;	/* no world is so old, or has so many */
 	if (c->del_events || c->del_leases) {
 		for (i = x->n; i--;)
 			if (is_swept(c, x->v[i]))
@@ -329,6 +332,68 @@ void store_tx_del_leases(struct store_tx *t, const char *account, const char *sa
 void store_tx_del_events(struct store_tx *t, uid_t uid, uint64_t seq)
 {
 	add(t, ROW_TABLE_event, &(struct row_event){ .uid = uid, .seq = seq })->del_events = true;
+}
+
+void store_tx_prune_requests(struct store_tx *t, const struct store_prune *p)
+{
+	add(t, ROW_TABLE_request, &(struct row_request){ 0 })->prune = true;
+}
+
+struct read {
+	struct store *store;
+	unsigned run;
+	struct row_request key;		/* its strings are ours */
+	store_request_fn *done;
+	void *user;
+};
+
+/* What is on the disk, what is not synced, what is handed over: the last word counts. */
+static const union row *newest(const struct store *s, const union row *key)
+{
+	const struct list *const later[] = { &unsynced, &s->queued };
+	const struct rows *x = &disk[ROW_TABLE_request];
+	size_t at = table_find(x, ROW_TABLE_request, key);
+	const union row *r = at < x->n ? x->v[at] : NULL;
+
+	for (size_t k = 0; k < ARRAY_SIZE(later); k++)
+		list_for_each(n, later[k]) {
+			const struct store_tx *t = list_entry(n, struct store_tx, node);
+
+			for (size_t i = 0; i < t->n && !t->fails; i++)
+				if (t->v[i].table == ROW_TABLE_request && !t->v[i].prune &&
+				    same_key(ROW_TABLE_request, &t->v[i].row, key))
+					r = t->v[i].del ? NULL : &t->v[i].row;
+		}
+	return r;
+}
+
+static void on_read(void *arg)
+{
+	struct read *d = arg;
+	struct store *s = W->store;
+	union row key = { .request = d->key };
+	struct status ok = STATUS_OK;
+	const union row *r;
+
+	if (s && s->run == d->run && !s->muted && !sim_seam("store.read")) {
+		r = newest(s, &key);
+		d->done(d->user, &ok, r ? &r->request : NULL);
+	}
+	row_fini(&store_tables[ROW_TABLE_request], &key);
+	free(d);
+}
+
+int store_get_request(struct store *s, uid_t uid, const char *method, const char *request_id, store_request_fn *done,
+		      void *user)
+{
+	const struct row_request key = { .uid = uid, .method = method, .request_id = request_id };
+	struct read *d = calloc(1, sizeof(*d));
+	union row copy;
+
+	must(d && !row_dup(&store_tables[ROW_TABLE_request], &key, &copy));
+	*d = (struct read){ .store = s, .run = s->run, .key = copy.request, .done = done, .user = user };
+	sim_at(sim->now_ms + READ_MS, on_read, d);
+	return 0;
 }
 
 void store_tx_del_copy(struct store_tx *t, uint64_t seq)

@@ -231,6 +231,14 @@ static void op_copy_expire(struct sandbox_op *op)
 	op_fail(op, &st);
 }
 
+static const char *op_copy_request(const struct sandbox_op *op, const char **ret_method)
+{
+	const struct args *a = op->args;
+
+	*ret_method = a->kind->method;
+	return a->bad ? NULL : a->request_id;
+}
+
 static void fork_fail(struct sandbox_op *op, const struct status *st)
 {
 	op_end_fork(op, st, NULL, 0);
@@ -247,6 +255,7 @@ static const struct op_kind fork_kind = {
 	.expire = op_copy_expire,
 	.fail = fork_fail,
 	.leave = attempt_leave,
+	.request = op_copy_request,
 	.args_size = sizeof(struct args),
 	.fini_args = op_copy_fini_args,
 };
@@ -257,6 +266,7 @@ static const struct op_kind snapshot_kind = {
 	.expire = op_copy_expire,
 	.fail = snapshot_fail,
 	.leave = attempt_leave,
+	.request = op_copy_request,
 	.args_size = sizeof(struct args),
 	.fini_args = op_copy_fini_args,
 };

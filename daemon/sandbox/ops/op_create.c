@@ -581,12 +581,21 @@ static void op_create_expire(struct sandbox_op *op)
 	op_fail(op, &st);
 }
 
+static const char *op_create_request(const struct sandbox_op *op, const char **ret_method)
+{
+	const struct args *a = op->args;
+
+	*ret_method = REQUEST_CREATE;
+	return a->bad ? NULL : a->c.request_id;
+}
+
 static const struct op_kind op_create_kind = {
 	.name = "Create",
 	.start = op_create_start,
 	.expire = op_create_expire,
 	.fail = op_fail_sandbox,
 	.leave = attempt_leave,
+	.request = op_create_request,
 	.args_size = sizeof(struct args),
 	.fini_args = op_create_fini_args,
 };

@@ -130,8 +130,9 @@ static void forget_missing(struct sandbox_op *op, struct store_tx *t)
 
 		if (s->account == op->account && !s->gone_boot_ms && !s->seen &&
 		    s->made_boot_ms < a->asked_boot_ms)
-			snap_forget(op->core, s, t);
+			snap_forget(s, t);
 	}
+	snap_forget_old(op->core);
 }
 
 static int take_over(struct sandbox_op *op, const struct cloud_snapshots *list, struct snap **v,
@@ -319,8 +320,9 @@ static void on_deleted(struct cloud_result *r, void *user)
 	if (!store_tx_new(op->core->store, &t)) {
 		s = snap_named(op->core, op->account, op->ref);
 		if (s)
-			snap_forget(op->core, s, t);
+			snap_forget(s, t);
 		core_commit(op->core, t, false);
+		snap_forget_old(op->core);
 	}
 	op_end_yes(op, &ok, !r->not_found || r->repeated);
 }

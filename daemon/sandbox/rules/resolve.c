@@ -14,6 +14,16 @@ uint64_t resolve_wait_ms(unsigned tries)
 	return tries < 5 ? 1000ull << tries : 30000;
 }
 
+/* Three quarters of those that the horizon has room for: while our loop stood still, or the cloud was away, none came. */
+unsigned resolve_lists_needed(uint64_t horizon_ms)
+{
+	unsigned n = 0;
+
+	for (uint64_t at = 0; at < horizon_ms; n++)
+		at += resolve_wait_ms(n);
+	return MAX(n * 3 / 4, 1u);
+}
+
 static bool older(const struct cloud_sandbox *a, const struct cloud_sandbox *b)
 {
 	if (a->started_at_ms != b->started_at_ms)

@@ -59,5 +59,7 @@ enum resolve_next resolve_snapshot(const struct cloud_snapshots *list,
 				   size_t *ret_index, uint64_t *ret_wait_ms);
 /* Before list number `tries`: 1, 2, 4, 8, 16, 30, 30 … s. */
 uint64_t resolve_wait_ms(unsigned tries);
+/* So many complete lists without it prove, within a horizon, that what the cloud said it failed at was not made: one may be wrong. */
+unsigned resolve_lists_needed(uint64_t horizon_ms);
 
 #endif

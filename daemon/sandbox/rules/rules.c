@@ -110,9 +110,7 @@ uint64_t rules_refusal_ms(const struct status *st)
 bool rules_request_is_old(int64_t used_at_ms, bool object_exists, int64_t gone_at_ms, int64_t now_wall_ms,
 			  int64_t history_ms)
 {
-	const int64_t week_ms = 7ll * 24 * 3600 * 1000;
-
-	return !object_exists && now_wall_ms >= used_at_ms + week_ms &&
+	return !object_exists && now_wall_ms >= used_at_ms + RULES_REQUEST_KEPT_MS &&
 	       now_wall_ms >= gone_at_ms + history_ms;
 }
 

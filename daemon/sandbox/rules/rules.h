@@ -33,6 +33,7 @@ bool rules_check_create(const struct sandbox_create *c, struct status *st);
 /* How long a refused request id answers the same: 60 s, or as long as the cloud asked for. */
 uint64_t rules_refusal_ms(const struct status *st);
 
+#define RULES_REQUEST_KEPT_MS (7ll * 24 * 3600 * 1000)
 /* When request ids may be forgotten: 24 h after the object is gone and 7 days after use. */
 bool rules_request_is_old(int64_t used_at_ms, bool object_exists, int64_t gone_at_ms, int64_t now_wall_ms,
 			  int64_t history_ms);

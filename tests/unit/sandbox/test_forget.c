@@ -48,12 +48,24 @@ static uint32_t generation_of(struct world *w, const char *name)
 	return a.generation;
 }
 
-static bool is_known(struct world *w, unsigned request)
+static enum { READING, THERE, NOT_THERE } row;
+
+static void on_row(void *user, const struct status *st, const struct row_request *r)
+{
+	CHECK(status_ok(st));
+	CHECK(!r || (r->uid == alice.uid && r->state == ROW_REQUEST_DONE));
+	row = r ? THERE : NOT_THERE;
+}
+
+static bool has_row(struct world *w, unsigned request)
 {
 	char id[32];
 
 	snprintf(id, sizeof(id), "r%u", request);
-	return core_find_request(w->core, alice.uid, REQUEST_CREATE, id) != NULL;
+	row = READING;
+	CHECK(!store_get_request(w->store, alice.uid, REQUEST_CREATE, id, on_row, NULL));
+	UNTIL(w, row != READING);
+	return row == THERE;
 }
 
 TEST(ended_sandboxes_are_bounded)
@@ -107,16 +119,43 @@ TEST(request_ids_are_bounded)
 	written = false;
 	store_tx_commit(t, true, on_written, NULL);
 	UNTIL(&w, written);
-	world_restart(&w);
-	CHECK_INT(counts(&w).requests, FORGET_REQUESTS_PER_UID + MORE + 1);
-	UNTIL(&w, counts(&w).requests == FORGET_REQUESTS_PER_UID + 1);
-	world_restart(&w);
-	spin(&w, 200);
-	CHECK_INT(counts(&w).requests, FORGET_REQUESTS_PER_UID + 1);
-	CHECK(is_known(&w, MORE) && !is_known(&w, MORE - 1));
+	for (int start = 0; start < 2; start++) {
+		world_restart(&w);
+		CHECK_INT(counts(&w).requests, 1);	/* what is over is in no memory */
+		spin(&w, 200);
+		CHECK(has_row(&w, MORE) && !has_row(&w, MORE - 1));
+	}
 	c = a_create("mine"); /* its sandbox lives: never forgotten by number */
 	b = do_create(&w, &c);
 	CHECK_STR(b.id, a.id);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
+	world_free(&w);
+}
+
+/* A repeat after all memory of it is gone makes nothing, and one that is made anew under way is not missed. */
+TEST(a_request_id_outlives_memory)
+{
+	struct world w = { .reconcile_period_ms = 50 };
+	struct create c;
+	struct answer a, b;
+
+	world_new_with(&w);
+	c = a_create("once");
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st));
+	b = do_kill(&w, &alice, a.id);
+	CHECK(status_ok(&b.st));
+	for (int start = 0; start < 2; start++) {
+		UNTIL(&w, counts(&w).requests == 0);
+		c = a_create("once");
+		c.params_hash[0] = 1;
+		CHECK_INT(do_create(&w, &c).st.reason, R_REQUEST_ID_REUSED);
+		c = a_create("once");
+		b = do_create(&w, &c);
+		CHECK_INT(b.gone_reason, R_SANDBOX_KILLED);
+		CHECK_STR(b.id, a.id);
+		world_restart(&w);
+	}
 	CHECK_INT(w.fake->seen[FAKE_CREATE], 1);
 	world_free(&w);
 }

@@ -186,6 +186,15 @@ TEST(metadata_pairs)
 	pairs_fini(&p);
 }
 
+/* C-9: one list may be wrong. */
+TEST(lists_that_prove_that_nothing_was_made)
+{
+	CHECK_INT(resolve_lists_needed(0), 1);
+	CHECK_INT(resolve_lists_needed(300), 1);
+	CHECK_INT(resolve_lists_needed(60000), 4);
+	CHECK_INT(resolve_lists_needed(180000), 7);
+}
+
 /* --- lists of the cloud --- */
 
 static struct cloud_sandbox *sb(const char *id, const char *host, const char *req, int64_t started)

@@ -600,6 +600,26 @@ static struct answer do_delete(struct world *w, const struct principal *who, con
 	return a;
 }
 
+/* A walk over all that finds one missing leaves the others where they are, though they have been gone for long. */
+TEST(a_list_after_an_old_end)
+{
+	struct answer b, old, a;
+	struct world w;
+
+	world_new(&w);
+	b = make(&w);
+	old = do_snapshot(&w, b.id, "old");
+	a = do_snapshot(&w, b.id, "new");	/* right before the other */
+	a = do_delete(&w, &alice, old.id);
+	CHECK(a.yes);
+	spin(&w, 601000);
+	w.fake->snapshots[1].alive = false;
+	a = do_snapshots(&w, &alice, "", "", 0, false);
+	CHECK(status_ok(&a.st));
+	CHECK_INT(a.n, 0);
+	world_free(&w);
+}
+
 TEST(snapshots)
 {
 	struct answer b, s, a;

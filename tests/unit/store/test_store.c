@@ -316,6 +316,98 @@ TEST(one_row_is_deleted)
 	dir_drop();
 }
 
+static enum { READING, THERE, NOT_THERE } row;
+
+static void on_request_row(void *user, const struct status *st, const struct row_request *r)
+{
+	CHECK(status_ok(st));
+	CHECK(!r || (r->uid == 7 && r->params_hash[31] == 9));
+	row = r ? THERE : NOT_THERE;
+}
+
+static void on_command_request_row(void *user, const struct status *st, const struct row_command_request *r)
+{
+	CHECK(status_ok(st));
+	CHECK(!r || (r->uid == 7 && r->params_hash[31] == 8));
+	row = r ? THERE : NOT_THERE;
+}
+
+static bool is_there(struct db *d, bool command, uid_t uid, unsigned n)
+{
+	char id[16];
+
+	snprintf(id, sizeof(id), "r%u", n);
+	row = READING;
+	if (command)
+		CHECK(!store_get_command_request(d->store, uid, "Start", id, on_command_request_row, NULL));
+	else
+		CHECK(!store_get_request(d->store, uid, "Create", id, on_request_row, NULL));
+	CHECK_INT(row, READING); /* never from inside */
+	while (row == READING)
+		CHECK(loop_once(d->loop, 5000) >= 0);
+	return row == THERE;
+}
+
+static void put_requests(struct store_tx *t, uid_t uid, unsigned n, const char *object, const char *command)
+{
+	char id[16];
+
+	snprintf(id, sizeof(id), "r%u", n);
+	struct row_request q = { .uid = uid, .method = "Create", .request_id = id, .account = "default", .object = object,
+				 .state = ROW_REQUEST_DONE, .req_tag = "t", .used_at_ms = 1000 + n, .params_hash = { [31] = 9 } };
+	struct row_command_request c = { .uid = uid, .method = "Start", .request_id = id, .command = command, .used_at_ms = 1000 + n,
+					 .params_hash = { [31] = 8 } };
+
+	store_tx_put_request(t, &q);
+	store_tx_put_command_request(t, &c);
+}
+
+/* C-12: request ids are rows that are read when they are asked for, bounded by number and by time; what lives is not counted. */
+TEST(request_ids_are_read_and_pruned)
+{
+	struct row_sandbox alive = a_sandbox("alive"), ended = a_sandbox("ended");
+	struct store_prune p = { .gone = 8, .keep = 3 };
+	struct store_tx *t;
+	struct db d;
+
+	dir_make();
+	CHECK_INT(db_open(&d), STORE_OPENED);
+	ended.state = 8;
+	ended.gone_at_ms = 5000;
+	CHECK(!store_tx_new(d.store, &t));
+	store_tx_put_sandbox(t, &alive);
+	store_tx_put_sandbox(t, &ended);
+	put_requests(t, 7, 0, "alive", "c0");
+	for (unsigned i = 1; i <= 5; i++)
+		put_requests(t, 7, i, i == 2 ? "ended" : "nobody", "c9");
+	put_requests(t, 8, 1, "nobody", "c9");
+	store_tx_put_command(t, &(struct row_command){ .id = "c0", .account = "default", .sandbox = "alive", .uid = 7,
+						       .state = ROW_COMMAND_RUNNING, .pid = 5, .exit_code = -1 });
+	store_tx_commit(t, false, on_done, &d);
+	/* A read sees what was handed over before it, though nobody waited for that. */
+	CHECK(is_there(&d, false, 7, 1) && is_there(&d, true, 7, 1));
+	CHECK_INT(d.failed, 0);
+	CHECK(!is_there(&d, false, 8, 2) && !is_there(&d, true, 8, 2));
+
+	for (unsigned by_time = 0; by_time < 2; by_time++) {
+		CHECK(!store_tx_new(d.store, &t));
+		if (by_time)
+			p = (struct store_prune){ .gone = 8, .keep = 100, .used_before_ms = 1004, .gone_before_ms = 5000 };
+		store_tx_prune_requests(t, &p);
+		store_tx_prune_command_requests(t, &p);
+		store_tx_commit(t, false, on_done, &d);
+		for (unsigned i = 0; i <= 5; i++) {
+			bool is = i == 0 || i >= (by_time ? 5 : 3);
+
+			CHECK_INT(is_there(&d, false, 7, i), is);
+			CHECK_INT(is_there(&d, true, 7, i), is);
+		}
+	}
+	CHECK_INT(d.failed, 0);
+	db_close(&d);
+	dir_drop();
+}
+
 /* They share one commit; each has its own done, in order. */
 TEST(several_in_one_commit)
 {
