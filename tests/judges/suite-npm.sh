@@ -7,7 +7,8 @@
 #   sh tests/judges/suite-npm.sh PATH [VITEST-ARGUMENT…]      PATH: a checkout of e2b-dev/E2B, outside of the project
 #
 # By a URL for everything; with SUITE_DOMAIN=1 in the environment by the SDK's own names over TLS, in a
-# network of its own where they lead to this machine, as root: then its tests find the addresses that they expect.
+# network of its own where they lead to this machine, as root: then its tests find the addresses that they expect. With SUITE_GATEWAY=1
+# by the gateway of an agentboxd in front of agentbox-local.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -25,6 +26,6 @@ fi
 out=$root/build/judges/suite-npm.json
 mkdir -p "$root/build/judges"
 rm -f "$out"
-CI=1 /usr/bin/python3 "$here/with_local.py" ${SUITE_DOMAIN:+--domain} npx vitest run --project unit --project connectionConfig --project template --reporter=json \
+CI=1 /usr/bin/python3 "$here/with_local.py" ${SUITE_DOMAIN:+--domain} ${SUITE_GATEWAY:+--gateway} npx vitest run --project unit --project connectionConfig --project template --reporter=json \
 	--outputFile="$out" "$@" >"$out.log" 2>&1 || :
 exec /usr/bin/python3 "$here/suite_report.py" "$out"

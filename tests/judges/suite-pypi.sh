@@ -6,7 +6,8 @@
 #   sh tests/judges/suite-pypi.sh PATH [PYTEST-ARGUMENT…]     PATH: a checkout of e2b-dev/E2B, outside of the project
 #
 # By a URL for everything; with SUITE_DOMAIN=1 in the environment by the SDK's own names over TLS, in a
-# network of its own where they lead to this machine, as root: then its tests find the addresses that they expect.
+# network of its own where they lead to this machine, as root: then its tests find the addresses that they expect. With SUITE_GATEWAY=1
+# by the gateway of an agentboxd in front of agentbox-local.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -26,6 +27,6 @@ fi
 out=$root/build/judges/suite-pypi.xml
 rm -f "$out"
 cd "$sdk"
-PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$here/with_local.py" ${SUITE_DOMAIN:+--domain} "$venv/bin/python" -m pytest tests -n 2 -q -p no:cacheprovider --timeout-method=signal --tb=native \
+PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$here/with_local.py" ${SUITE_DOMAIN:+--domain} ${SUITE_GATEWAY:+--gateway} "$venv/bin/python" -m pytest tests -n 2 -q -p no:cacheprovider --timeout-method=signal --tb=native \
 	--junitxml="$out" "$@" >"$out.log" 2>&1 || :
 exec /usr/bin/python3 "$here/suite_report.py" "$out"
