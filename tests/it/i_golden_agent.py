@@ -4,7 +4,6 @@ must be answered with the same status, header lines and body."""
 import base64
 import gzip
 import json
-import re
 
 import pytest
 
@@ -13,12 +12,6 @@ import golden
 from agentcases import CASES, Agent, split_envelopes
 from wire import Client
 
-# What is not as the agent's yet, by the row of the list of judges' findings (tests/lib/judged-rows.sh) that it belongs to. Who mends
-# it takes the line away: a case that is here and does not differ fails.
-KNOWN = {
-    "E-5": ("get-device", "get-unseekable-gzip", "get-zero-length-gzip", "get-range-outside", "get-not-modified", "health-post",
-            "files-put", "metrics", "rpc-gzip-request", r"run-no-process\..*"),
-}
 # Where ours is better, and how: the agent sends nothing, or an error, of a file that cannot be sought in or that tells no length.
 BETTER = {"get-unseekable-identity": "get-unseekable-gzip", "get-zero-length-identity": "get-zero-length-gzip"}
 # Header lines that are compared if the agent sends them. That which Connect types one may post is left out: ours speaks no gRPC.
@@ -43,14 +36,10 @@ def agent(local_session):
 
 @pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
 def test_agent(case, agent):
-    """E-5: every difference of our agent to the real one is found here, or is written down above."""
+    """E-5: every difference of our agent to the real one is found here."""
     want = golden.read("agent/%s.res" % case.name)
     sent, got = case.run(agent)
     differs = differences(case.name, sent, got, want)
-    row = next((r for r, names in KNOWN.items() if any(re.fullmatch(n, case.name) for n in names)), None)
-    if row:
-        assert differs, "%s is as it should be now: take it out of KNOWN (%s)" % (case.name, row)
-        pytest.xfail("%s: %s" % (row, differs))
     assert not differs, differs
 
 

@@ -510,10 +510,11 @@ static bool take_encodings(struct call *c)
 {
 	const char *in = reply_request(c->x, c->streaming ? "connect-content-encoding"
 							  : "content-encoding");
+	const char *out = reply_request(c->x, c->streaming ? "connect-accept-encoding" : "accept-encoding");
 
-	c->gzip_out = offers_gzip(reply_request(c->x, c->streaming ? "connect-accept-encoding"
-								   : "accept-encoding"));
 	c->gzip_in = in && str_eq(in, "gzip");
+	/* Who does not say what is taken takes what is sent. */
+	c->gzip_out = out && *out ? offers_gzip(out) : c->gzip_in;
 	if (!in || !*in || c->gzip_in || str_eq(in, "identity"))
 		return true;
 	call_fail(c, CODE_UNIMPLEMENTED, "unknown compression \"%.40s\": supported is gzip", in);

@@ -124,24 +124,26 @@ static double cpu_used_pct(struct sandbox *s, const struct container_usage *u)
 static void metrics(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q)
 {
 	scoped(buf_fini) struct buf out = BUF_NULL;
+	scoped(fields_fini) struct fields extra = FIELDS_NULL;
 	struct container_usage u = { 0 };
-	int r;
+	int r = fields_put(&extra, "cache-control", "no-store");
 
 	container_usage(s->container, &u);
-	r = buf_printf(&out,
-		       "{\"ts\":%lld,\"cpu_count\":%u,\"cpu_used_pct\":%.2f,\"mem_total\":%llu,"
-		       "\"mem_used\":%llu,\"mem_cache\":%llu,\"disk_used\":%llu,\"disk_total\":%llu,"
-		       "\"mem_total_mib\":%llu,\"mem_used_mib\":%llu}",
-		       (long long)(clock_wall_ms() / 1000), u.n_cpus, cpu_used_pct(s, &u),
-		       (unsigned long long)u.mem_limit_bytes, (unsigned long long)u.mem_bytes,
-		       (unsigned long long)u.mem_cache_bytes, (unsigned long long)u.disk_used_bytes,
-		       (unsigned long long)u.disk_total_bytes,
-		       (unsigned long long)(u.mem_limit_bytes / MIB),
-		       (unsigned long long)(u.mem_bytes / MIB));
+	if (!r)
+		r = buf_printf(&out,
+			       "{\"ts\":%lld,\"cpu_count\":%u,\"cpu_used_pct\":%.2f,\"mem_total\":%llu,"
+			       "\"mem_used\":%llu,\"mem_cache\":%llu,\"disk_used\":%llu,\"disk_total\":%llu,"
+			       "\"mem_total_mib\":%llu,\"mem_used_mib\":%llu}",
+			       (long long)(clock_wall_ms() / 1000), u.n_cpus, cpu_used_pct(s, &u),
+			       (unsigned long long)u.mem_limit_bytes, (unsigned long long)u.mem_bytes,
+			       (unsigned long long)u.mem_cache_bytes, (unsigned long long)u.disk_used_bytes,
+			       (unsigned long long)u.disk_total_bytes,
+			       (unsigned long long)(u.mem_limit_bytes / MIB),
+			       (unsigned long long)(u.mem_bytes / MIB));
 	if (r < 0)
 		reply_abort(x);
 	else
-		reply_send(x, 200, REPLY_JSON, NULL, buf_data(&out), buf_len(&out));
+		reply_send(x, 200, REPLY_JSON, &extra, buf_data(&out), buf_len(&out));
 }
 
 static void envs(struct local *l, struct sandbox *s, struct http_stream *x, const struct query *q)
@@ -196,6 +198,21 @@ static const struct endpoint *find_endpoint(const char *method, const char *path
 	return e;
 }
 
+/* With the methods that the path has, a line for each. */
+static void refuse_method(struct http_stream *x, const char *path)
+{
+	scoped(fields_fini) struct fields extra = FIELDS_NULL;
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(endpoints) && !r; i++)
+		if (str_eq(endpoints[i].path, path))
+			r = fields_put(&extra, "allow", endpoints[i].method);
+	if (r < 0)
+		reply_abort(x);
+	else
+		reply_send(x, 405, NULL, &extra, NULL, 0);
+}
+
 void envd_request(struct local *l, struct sandbox *s, struct http_stream *x)
 {
 	const char *method = reply_request(x, ":method");
@@ -219,7 +236,7 @@ void envd_request(struct local *l, struct sandbox *s, struct http_stream *x)
 	else if (e)
 		e->fn(l, s, x, &q);
 	else if (known)
-		reply_send(x, 405, NULL, NULL, NULL, 0);
+		refuse_method(x, q.path);
 	else
 		reply_text(x, 404, "404 page not found");
 	query_fini(&q);

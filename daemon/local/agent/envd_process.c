@@ -81,10 +81,21 @@ char **envd_environment(const struct container_user *u, const json_t *globals, P
 	return v;
 }
 
+/* One that names no command is started all the same, and ends with 127. */
+static Process__ProcessConfig *process_of(Process__StartRequest *in)
+{
+	if (!in->process) {
+		in->process = calloc(1, sizeof(*in->process));
+		if (in->process)
+			process__process_config__init(in->process);
+	}
+	return in->process;
+}
+
 static void start_start(struct call *c)
 {
-	const Process__StartRequest *in = (const void *)c->req;
-	const Process__ProcessConfig *config = in->process;
+	Process__StartRequest *in = (void *)c->req;
+	const Process__ProcessConfig *config = process_of(in);
 	const struct container_user *u = call_user(c);
 	json_auto_t *globals = NULL;
 	char *cwd, **envs;
@@ -92,8 +103,8 @@ static void start_start(struct call *c)
 
 	if (!u)
 		return;
-	if (!config || !*config->cmd) {
-		call_fail(c, CODE_INVALID_ARGUMENT, "process.cmd must be set");
+	if (!config) {
+		call_fail(c, CODE_RESOURCE_EXHAUSTED, "out of memory");
 		return;
 	}
 	cwd = envd_path_of_text(c->s, u, config->_cwd_case ? config->cwd : "");

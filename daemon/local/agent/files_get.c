@@ -4,6 +4,7 @@
  * and no time. A file that shrinks meanwhile ends the exchange as broken, never as complete.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -214,22 +215,45 @@ static struct answer decide(const struct http_stream *x, uint64_t size, int64_t 
 	return a;
 }
 
+static const char *name_of(const struct down *d)
+{
+	const char *slash = strrchr(d->path, '/');
+
+	return slash ? slash + 1 : d->path;
+}
+
+/* The agent looks into files that it can go back in; one of /proc, of which there is a copy in memory, is not one. */
+static const char *type_of(const struct down *d)
+{
+	static const uint8_t nothing_known[] = { 0 };
+	uint8_t head[MIME_SNIFF_BYTES];
+	ssize_t n = pread(d->fd, head, sizeof(head), 0);
+
+	if (n > 0 && d->gzip && fcntl(d->fd, F_GET_SEALS) >= 0)
+		return mime_type(name_of(d), nothing_known, sizeof(nothing_known));
+	return mime_type(name_of(d), head, n > 0 ? (size_t)n : 0);
+}
+
+static int put_disposition(const struct down *d, struct fields *h)
+{
+	char *disposition = httpval_disposition(name_of(d));
+	int r = disposition ? fields_put(h, "content-disposition", disposition) : -ENOMEM;
+
+	free(disposition);
+	return r;
+}
+
 static int head_fill(const struct down *d, struct fields *h, const struct answer *a, uint64_t size,
 		     int64_t mtime_s)
 {
-	const char *name = strrchr(d->path, '/') ? strrchr(d->path, '/') + 1 : d->path;
-	uint8_t head[MIME_SNIFF_BYTES];
-	ssize_t n = pread(d->fd, head, sizeof(head), 0);
-	char *disposition = httpval_disposition(name);
 	char date[40];
-	int r = disposition ? fields_printf(h, ":status", "%u", a->status) : -ENOMEM;
+	int r = fields_printf(h, ":status", "%u", a->status);
 
 	httpval_date(mtime_s, date);
 	if (!r)
-		r = fields_put(h, "content-type", mime_type(name, head, n > 0 ? (size_t)n : 0));
+		r = fields_put(h, "content-type", type_of(d));
 	if (!r)
-		r = fields_put(h, "content-disposition", disposition);
-	free(disposition);
+		r = put_disposition(d, h);
 	if (!r)
 		r = fields_put(h, "vary", "Accept-Encoding");
 	if (!r)
@@ -250,16 +274,33 @@ static int head_fill(const struct down *d, struct fields *h, const struct answer
 	return r;
 }
 
-/* Answers without a body of the file. */
-static void answer_empty(struct down *d, unsigned status, uint64_t size)
+/* 304, 412 and 416: what is said of the file without it. */
+static int fill_bare(const struct down *d, unsigned status, uint64_t size, int64_t mtime_s, struct fields *h)
 {
+	char date[40];
+	int r = fields_put(h, "vary", "Accept-Encoding");
+
+	httpval_date(mtime_s, date);
+	if (!r)
+		r = put_disposition(d, h);
+	if (!r && status != 416)
+		return fields_put(h, "last-modified", date);
+	if (!r)
+		r = fields_put(h, "x-content-type-options", "nosniff");
+	return r ? r : fields_printf(h, "content-range", "bytes */%llu", (unsigned long long)size);
+}
+
+static void answer_bare(struct down *d, unsigned status, uint64_t size, int64_t mtime_s)
+{
+	static const char words[] = "invalid range: failed to overlap\n";
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
+	int r = fill_bare(d, status, size, mtime_s, &extra);
 	struct http_stream *x = down_leave(d);
 
-	if (fields_put(&extra, "vary", "Accept-Encoding") < 0 ||
-	    (status == 416 && fields_printf(&extra, "content-range", "bytes */%llu",
-					    (unsigned long long)size) < 0))
+	if (r < 0)
 		reply_abort(x);
+	else if (status == 416)
+		reply_send(x, status, REPLY_TEXT, &extra, words, strlen(words));
 	else
 		reply_send(x, status, NULL, &extra, NULL, 0);
 }
@@ -275,7 +316,7 @@ static void down_begin(struct down *d, uint64_t size, int64_t mtime_s)
 		return;
 	}
 	if (a.status != 200 && a.status != 206) {
-		answer_empty(d, a.status, size);
+		answer_bare(d, a.status, size, mtime_s);
 		return;
 	}
 	d->at = a.first;

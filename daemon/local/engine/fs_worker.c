@@ -488,6 +488,21 @@ static int copy_of_proc(int handle)
 	return r < 0 ? r : out;
 }
 
+/* A device's size is 0, and so is what the cloud's agent reads of one, whatever it would go on with. */
+static int copy_of_device(void)
+{
+	int fd = memfd_create("agentbox-device", MFD_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static bool is_device(int handle)
+{
+	struct stat st;
+
+	return fstat(handle, &st) == 0 && S_ISCHR(st.st_mode);
+}
+
 static int do_open_read(struct fsw *w, const char *path, int *ret_fd)
 {
 	scoped(fd_closep) int handle = fsw_open(w, path, O_PATH, 0);
@@ -495,7 +510,7 @@ static int do_open_read(struct fsw *w, const char *path, int *ret_fd)
 
 	if (handle < 0)
 		return handle;
-	fd = is_of_proc(handle) ? copy_of_proc(handle) : reopen(handle, O_RDONLY);
+	fd = is_of_proc(handle) ? copy_of_proc(handle) : is_device(handle) ? copy_of_device() : reopen(handle, O_RDONLY);
 	if (fd < 0)
 		return fd;
 	r = do_stat(w, path);

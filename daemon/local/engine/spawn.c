@@ -90,10 +90,11 @@ static void args_fini(struct args *a)
 	free(a->envp);
 }
 
-/* The wrapper makes a missing program an exit code (127) instead of a failure to start. */
+/* The wrapper makes a missing program, or none, an exit code (127) instead of a failure to start. */
 static int args_split(struct args *a)
 {
-	static const char *const wrapper[] = { "sh", "-c", "exec \"$@\"", "sh" };
+	static const char script[] = "[ \"$1\" ] || { echo 'no command is named' >&2; exit 127; }; exec \"$@\"";
+	static const char *const wrapper[] = { "sh", "-c", script, "sh" };
 	const struct spawn_head *h = a->head;
 	const char *s = (const char *)(h + 1), *end = s + h->bytes;
 	size_t n = ARRAY_SIZE(wrapper), total = 1u + h->n_args + h->n_envs;
