@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The installed units under systemd as PID 1, in a container of the test's own (tests/lib/nspawn.py)."""
+import json
 import os
 import re
 import socket
@@ -269,3 +270,33 @@ def test_agentbox_local_beside_it(running):
         running.run("cp", "/root/agentboxd.conf", "/etc/agentboxd/agentboxd.conf")
         running.run("rm", "-r", "/etc/systemd/system/agentboxd.service.d", "/etc/systemd/system/agentbox-local.service.d")
         running.run("systemctl", "daemon-reload")
+
+
+def entries(box, *args):
+    """What the journal has of the service, as its fields."""
+    out = box.run("journalctl", "-q", "-o", "json", "-u", "agentboxd.service", *args).stdout
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_the_journal_has_fields(running):
+    """A line is an entry with its fields, by which it is found, and with an id that the catalog explains."""
+    running.run("systemctl", "restart", "agentboxd")
+    r = ctl(running, "get", "nosuchsandbox", check=False)
+    assert r.returncode != 0
+    found = until(lambda: entries(running, "AGENTBOX_EVENT=call_failed", "AGENTBOX_REASON=SANDBOX_NOT_FOUND"), 10, "the entry")[-1]
+    inside = running.run("id", "-u", "inside").stdout.strip()
+    assert found["AGENTBOX_UID"] == inside and found["PRIORITY"] == "6" and found["SYSLOG_IDENTIFIER"] == "agentboxd"
+    assert found["_TRANSPORT"] == "journal" and found["_PID"] == str(running.main_pid())
+    assert found["AGENTBOX_METHOD"] == "/agentbox.v1.SandboxService/Get" and found["MESSAGE"].startswith("call_failed ")
+    running.run("journalctl", "--update-catalog")
+    said = running.run("journalctl", "-q", "-x", "MESSAGE_ID=" + found["MESSAGE_ID"]).stdout
+    assert "A call of a local program failed" in said and "agentboxd-errors(7)" in said
+
+
+def test_the_catalog_has_every_kind(box):
+    """Each kind that the programs log has an entry, and each entry a text."""
+    box.run("journalctl", "--update-catalog")
+    listed = box.run("journalctl", "--list-catalog").stdout
+    with open(os.path.join(harness.ROOT, "daemon/common/obs/kinds.def"), encoding="utf-8") as f:
+        ids = re.findall(r'^KIND\(\w+, "([0-9a-f]{32})"', f.read(), re.M)
+    assert len(ids) > 100 and not [i for i in ids if "%s agentboxd: " % i not in listed], listed[:300]

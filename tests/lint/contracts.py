@@ -72,6 +72,19 @@ def library_manual():
             for n in sorted(exported ^ in_page)]
 
 
+def log_kinds():
+    """Every line of the log is of a kind in kinds.def, whose names are sorted and whose ids are unlike; no kind is without a line."""
+    rows = re.findall(r'^KIND\((\w+), "([0-9a-f]{32})", ', read("daemon/common/obs/kinds.def"), re.M)
+    names, ids = [n for n, _ in rows], [i for _, i in rows]
+    found = [] if names == sorted(set(names)) else ["kinds.def: the names are not sorted, or one is there twice"]
+    found += [] if len(ids) == len(set(ids)) else ["kinds.def: an id is there twice"]
+    text = "\n".join(read(f) for f in FILES if re.match(r"daemon/.*\.c$", f))
+    used = set(re.findall(r'\blog_(?:error|warn|info|debug)\(\s*"(\w+)"', text))
+    used |= set(re.findall(r'\blog_event\([^;"]*,\s*"(\w+)"', text)) | set(re.findall(r"\bLOG_KIND_(\w+)\b", text))
+    return found + ["%s is only in %s" % (n, "kinds.def" if n in names else "the code: give it a row in kinds.def")
+                    for n in sorted(set(names) ^ used)]
+
+
 if __name__ == "__main__":
     run([("reasons", reasons), ("proto-form", proto_numbers), ("config-keys", config_keys), ("json-fields", json_fields), ("errors-manual", errors_manual),
-         ("library-manual", library_manual)])
+         ("library-manual", library_manual), ("log-kinds", log_kinds)])

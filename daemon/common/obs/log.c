@@ -13,22 +13,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/common/obs/journald.h"
+#include "daemon/common/obs/kind.h"
 #include "daemon/common/obs/redact.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
 #define LINE_MAX_BYTES 1024u
-#define EVENT_SLOTS    64u
 
 static const struct {
 	const char *name;
 	int priority;	/* syslog's, for the journal */
 } levels[] = { { "error", 3 }, { "warn", 4 }, { "info", 6 }, { "debug", 7 } };
 
-/* Per event name (a static string, told apart by address): lines in this second, lines dropped. */
+/* Of a kind; those that are not in the table share one: lines in this second, lines dropped. */
 struct slot {
-	const char *event;
 	uint64_t second;
 	unsigned lines, dropped;
 };
@@ -43,12 +43,15 @@ enum way {
 static struct {
 	pthread_mutex_t lock;
 	enum log_level max;
-	bool journal;
+	bool journal;		/* stderr is its stream … */
+	int journal_fd;		/* … and this its socket; -1 = none */
 	enum way way;
 	int fd;
 	unsigned long lost;
-	struct slot slots[EVENT_SLOTS];
-} sink = { .lock = PTHREAD_MUTEX_INITIALIZER, .max = LOG_LEVEL_INFO, .way = WAY_ASK, .fd = STDERR_FILENO };
+	struct slot slots[LOG_KINDS + 1];
+} sink = {
+	.lock = PTHREAD_MUTEX_INITIALIZER, .max = LOG_LEVEL_INFO, .way = WAY_ASK, .fd = STDERR_FILENO, .journal_fd = -1,
+};
 
 static bool is_same_file(int fd, const struct stat *want)
 {
@@ -90,14 +93,14 @@ static void open_sink(void)
 
 void log_setup(enum log_level max)
 {
-	const char *stream = getenv("JOURNAL_STREAM");
-	unsigned long dev, ino;
 	struct stat st;
 
 	sink.max = max;
-	sink.journal = stream && sscanf(stream, "%lu:%lu", &dev, &ino) == 2 &&
-		       fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
+	sink.journal = fstat(STDERR_FILENO, &st) == 0 && journald_is_stream(getenv("JOURNAL_STREAM"), &st);
 	open_sink();
+	sink.journal_fd = fd_close(sink.journal_fd);
+	if (sink.journal && journald_open(JOURNALD_SOCKET, &sink.journal_fd) < 0)
+		sink.journal_fd = -1;	/* the stream is there */
 }
 
 bool log_level_parse(const char *s, enum log_level *ret)
@@ -123,7 +126,7 @@ static bool log_put(const char *line, size_t n)
 	return r >= 0;
 }
 
-static bool emit(enum log_level level, const char *event, const char *rest)
+static bool put_text(enum log_level level, const char *event, const char *rest)
 {
 	char line[LINE_MAX_BYTES + 64], time[40];
 	int n;
@@ -141,27 +144,40 @@ static bool emit(enum log_level level, const char *event, const char *rest)
 	return log_put(line, (size_t)n);
 }
 
+/* A journal that is full loses the line, as a full pipe does; one that is not there leaves it to its stream. */
+static bool emit(enum log_level level, enum log_kind kind, const char *event, const char *rest)
+{
+	struct journald_line line = { program_invocation_short_name, levels[level].priority, log_kind_id(kind), event, rest };
+
+	if (sink.journal_fd >= 0) {
+		if (journald_send(sink.journal_fd, &line))
+			return true;
+		if (errno == EAGAIN || errno == ENOBUFS)
+			return false;
+	}
+	return put_text(level, event, rest);
+}
+
 /* The count is kept until the line that reports it was written. */
 static void tell_lost(void)
 {
 	char text[64];
 
 	snprintf(text, sizeof(text), "lines=%lu", sink.lost);
-	if (emit(LOG_LEVEL_WARN, "log_lost", text))
+	if (emit(LOG_LEVEL_WARN, LOG_KIND_log_lost, "log_lost", text))
 		sink.lost = 0;
 }
 
-/* False if this event had its share of this second. */
-static bool admit(const char *event, unsigned *ret_dropped)
+/* False if this kind had its share of this second. */
+static bool admit(enum log_kind kind, unsigned *ret_dropped)
 {
 	uint64_t second = clock_boot_ms() / 1000;
-	struct slot *s = &sink.slots[((uintptr_t)event >> 3) % EVENT_SLOTS];
+	struct slot *s = &sink.slots[kind];
 
 	*ret_dropped = 0;
-	if (s->event != event || s->second != second) {
-		if (s->event == event)
-			*ret_dropped = s->dropped;
-		*s = (struct slot){ .event = event, .second = second };
+	if (s->second != second) {
+		*ret_dropped = s->dropped;
+		*s = (struct slot){ .second = second };
 	}
 	if (s->lines >= LOG_LINES_PER_S) {
 		s->dropped++;
@@ -171,8 +187,25 @@ static bool admit(const char *event, unsigned *ret_dropped)
 	return true;
 }
 
+/* One line of text that any reader takes: no control characters, and no bytes that are not UTF-8. */
+static void make_printable(char *text)
+{
+	size_t n = strlen(text), len;
+
+	for (size_t i = 0; i < n; i += len) {
+		len = str_utf8_len(text + i, n - i);
+		if (!len) {
+			text[i] = '?';
+			len = 1;
+		} else if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) {
+			text[i] = ' ';
+		}
+	}
+}
+
 void log_event(enum log_level level, const char *event, const char *fmt, ...)
 {
+	enum log_kind kind;
 	char rest[LINE_MAX_BYTES], more[64];
 	unsigned dropped;
 	va_list ap;
@@ -183,18 +216,17 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
 	vsnprintf(rest, sizeof(rest), fmt, ap);
 	va_end(ap);
 	redact_text(rest);
-	for (char *c = rest; *c; c++)
-		if ((unsigned char)*c < 0x20 || *c == 0x7f)
-			*c = ' ';
+	make_printable(rest);
+	kind = log_kind_find(event);
 	pthread_mutex_lock(&sink.lock);
-	if (admit(event, &dropped)) {
+	if (admit(kind, &dropped)) {
 		if (dropped) {
 			snprintf(more, sizeof(more), "suppressed=%u", dropped);
-			sink.lost += !emit(LOG_LEVEL_WARN, event, more);
+			sink.lost += !emit(LOG_LEVEL_WARN, kind, event, more);
 		}
 		if (sink.lost)
 			tell_lost();
-		sink.lost += !emit(level, event, rest);
+		sink.lost += !emit(level, kind, event, rest);
 	}
 	pthread_mutex_unlock(&sink.lock);
 }

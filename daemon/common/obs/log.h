@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Structured log: an event name and key=value fields, one line each, to stderr: with <N> priorities
- * when stderr is the journal's stream (JOURNAL_STREAM), else with time and level. Never blocks, and never
- * changes the flags of stderr, which other programs may share: what it does not take at once is dropped and
- * counted. At most LOG_LINES_PER_S lines a second and
- * event; the surplus is summed up in one line. proto/, pure files and libagentbox never log.
+ * Structured log: the name of a kind (kinds.def) and key=value fields, one line each: to the journal as fields of its own, where stderr is
+ * its stream (JOURNAL_STREAM), else to stderr with time and level. Never blocks, and never changes the flags of stderr, which other
+ * programs may share: what is not taken at once is dropped and counted. At most LOG_LINES_PER_S lines a second and kind; the surplus is
+ * summed up in one line. proto/, pure files and libagentbox never log.
  */
 #ifndef AB_DAEMON_COMMON_OBS_LOG_H
 #define AB_DAEMON_COMMON_OBS_LOG_H
