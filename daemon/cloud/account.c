@@ -436,6 +436,11 @@ void cloud_health(const struct cloud *c, struct cloud_health *ret)
 	};
 }
 
+const struct cloud_totals *cloud_totals(const struct cloud *c)
+{
+	return &c->totals;
+}
+
 bool cloud_limits(const struct cloud *c, size_t i, struct cloud_limit *ret)
 {
 	uint64_t now = loop_now_ms(c->loop);

@@ -61,6 +61,8 @@ struct cloud {
 	struct rng rng;
 	uint64_t last_ok_at_ms, last_failure_at_ms;
 	struct status last_failure;
+	uint64_t out_failed, out_since_ms;	/* calls in a row that got no answer, and when the first of them ended */
+	struct cloud_totals totals;
 };
 
 /* Where requests to u go: fills *ret with borrowed strings. */

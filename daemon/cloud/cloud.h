@@ -16,9 +16,11 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "proto/cloud/model.h"
+#include "daemon/common/obs/histogram.h"
+#include "daemon/common/obs/tally.h"
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
+#include "proto/cloud/model.h"
 
 struct cloud;
 struct cloud_call;
@@ -210,6 +212,15 @@ struct cloud_health {
 	uint64_t limited_until_ms;			/* 429; 0 = not */
 };
 void cloud_health(const struct cloud *c, struct cloud_health *ret);
+
+struct cloud_totals {			/* since the start, of calls of the control plane */
+	struct tally ends;
+	struct histogram took;		/* from the first attempt on the wire to the end, in whole milliseconds */
+	struct histogram waited;	/* for the account's turn, each attempt */
+	uint64_t limited;		/* answers of 429 */
+	uint64_t repeats;		/* attempts after the first of a call */
+};
+const struct cloud_totals *cloud_totals(const struct cloud *c);
 
 struct cloud_limit {			/* a kind of call that has to wait, or did lately */
 	const char *route;		/* "create", … */

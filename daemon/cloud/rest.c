@@ -21,6 +21,7 @@
 
 #define CALL_MAGIC	   0x636c6463u
 #define CALL_DEFAULT_MS	   75000u	/* the API's own budget is 70 s, its write limit 75 s */
+#define OUTAGE_FAILURES	      3u
 #define CALL_ATTEMPTS_MAX  5u
 #define CALL_BACKOFF_MS	   200u
 #define CALL_BACKOFF_MAX_MS 5000u
@@ -98,6 +99,56 @@ static void on_over(struct defer *d, void *user)
 	loop_bury(c->cloud->loop, &c->grave, call_bury, c);
 }
 
+/* An outage is two lines: one when a third call in a row has failed, and one at its end with how many there were. */
+static void note_outage(struct cloud *cloud, const struct status *why, uint64_t now)
+{
+	if (!cloud->out_failed++)
+		cloud->out_since_ms = now;
+	if (cloud->out_failed == OUTAGE_FAILURES)
+		log_warn("cloud_outage", "account=%s reason=%s error=%s", cloud->account, status_reason_name(why->reason),
+			 log_q(why->text));
+}
+
+static void note_answer(struct cloud *cloud, uint64_t now)
+{
+	if (cloud->out_failed >= OUTAGE_FAILURES)
+		log_info("cloud_over", "account=%s failed=%llu seconds=%llu", cloud->account, (unsigned long long)cloud->out_failed,
+			 (unsigned long long)(now - cloud->out_since_ms) / 1000);
+	cloud->out_failed = 0;
+}
+
+/* What we refused before it was sent says nothing of the cloud. */
+static bool is_outage(const struct cloud_call *c)
+{
+	const struct cloud_result *r = &c->result;
+
+	switch (r->status.reason) {
+	case R_UNREACHABLE:
+	case R_TLS_UNTRUSTED:
+	case R_PROXY_FAILED:
+	case R_PROXY_AUTH:
+		return true;
+	case R_DEADLINE_REQUEST:
+		return c->first_sent_ms != 0;
+	default:
+		return r->http_status >= 500;
+	}
+}
+
+static void count_end(struct cloud_call *c, uint64_t now)
+{
+	struct cloud *cloud = c->cloud;
+
+	tally_add(&cloud->totals.ends, &c->result.status);
+	cloud->totals.repeats += c->attempts > 1 ? c->attempts - 1 : 0;
+	if (c->first_sent_ms)
+		histogram_add(&cloud->totals.took, (now - c->first_sent_ms) * 1000);
+	if (is_outage(c))
+		note_outage(cloud, &c->result.status, now);
+	else if (c->result.http_status)
+		note_answer(cloud, now);
+}
+
 void call_over(struct cloud_call *c)
 {
 	struct cloud *cloud = c->cloud;
@@ -115,6 +166,7 @@ void call_over(struct cloud_call *c)
 		cloud->last_failure_at_ms = now;
 		cloud->last_failure = r->status;
 	}
+	count_end(c, now);
 	call_release(c, r->http_status && r->http_status != 429);
 	call_set_state(c, CALL_OVER);
 	defer_post(&c->over);
@@ -271,8 +323,12 @@ static void cloud_pump(struct defer *d, void *user)
 	uint64_t now = loop_now_ms(cloud->loop), at;
 	struct limiter_ticket *t;
 
-	while ((t = limiter_next(&cloud->limiter, now)))
-		call_send(container_of(t, struct cloud_call, ticket));
+	while ((t = limiter_next(&cloud->limiter, now))) {
+		struct cloud_call *c = container_of(t, struct cloud_call, ticket);
+
+		histogram_add(&cloud->totals.waited, (now - c->queued_at_ms) * 1000);
+		call_send(c);
+	}
 	at = limiter_wake_ms(&cloud->limiter, now);
 	if (at == UINT64_MAX)
 		timer_clear(&cloud->wake);
@@ -330,6 +386,7 @@ static void call_enter(struct cloud_call *c)
 		return;
 	}
 	limiter_leave(&c->cloud->limiter, &c->ticket, false);
+	c->queued_at_ms = now;
 	call_set_state(c, CALL_QUEUED);
 	switch (limiter_enter(&c->cloud->limiter, &c->ticket, c->deadline_ms, now, &wait_ms)) {
 	case LIMITER_OK:
@@ -758,6 +815,7 @@ static void take_failure(struct cloud_call *c, struct http_stream *x)
 	fault_rest(c->op, &a, r);
 	if (a.http_status == 401 && key_again(c))
 		return;
+	c->cloud->totals.limited += a.http_status == 429;
 	if (a.http_status == 429 && r->status.retry_after_ms)
 		hold_route(c, r->status.retry_after_ms);
 	/* A definite "not now" may be followed by another POST; a doubtful one only by what is idempotent. */

@@ -37,6 +37,7 @@ struct cloud_call {
 	bool sent;			/* of any attempt */
 	bool doubtful;			/* an attempt that was given up may have been processed */
 	unsigned attempts, key_generation;
+	uint64_t queued_at_ms;		/* in the limiter, since then */
 	uint64_t first_sent_ms;
 	struct timer timer;
 	struct defer over;

@@ -15,9 +15,11 @@
 #include "daemon/common/net/http.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/rpc/canon.h"
+#include "daemon/rpc/ended.h"
 #include "daemon/rpc/error.h"
 #include "daemon/rpc/internal.h"
 #include "daemon/rpc/limits.h"
+#include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "proto/gen/scan.h"
@@ -54,6 +56,7 @@ struct rpc_call {
 	struct http_stream *x;
 	const struct rpc_method *method;	/* NULL: refused before it was known */
 	void *service;
+	struct rpc_stats *stats;		/* the method's; NULL as `method` */
 	void *user;
 	struct admit_uid *charge;
 	struct frame_reader reader;
@@ -63,6 +66,7 @@ struct rpc_call {
 	uint64_t deadline_ms;		/* 0 = none */
 	uint64_t timeout_ms;		/* as the client gave it */
 	uint64_t sent_at_ms;		/* last message to the client */
+	uint64_t began_us;
 	size_t unsent;			/* ended: when the timer was set */
 	struct timer timer;		/* the deadline, or the patience of the state it is in */
 	struct timer silence;
@@ -205,16 +209,30 @@ static int write_end(struct rpc_call *c, const struct status *st)
 	return r;
 }
 
-static void log_end(const struct rpc_call *c, const struct status *st)
+/* A text of the request, "" where it has none of this name, or is a stream's. */
+static const char *request_text(const struct rpc_call *c, const char *name)
 {
-	/* What a client does wrong is news for the client; ours is for the log's reader. */
-	enum log_level level = st->reason == R_BUG ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO;
+	const ProtobufCFieldDescriptor *f =
+		c->request ? protobuf_c_message_descriptor_get_field_by_name(c->method->request, name) : NULL;
 
-	if (st->reason != R_BUG && !rpc_may_log(c->server))
+	if (!f || f->type != PROTOBUF_C_TYPE_STRING || f->label == PROTOBUF_C_LABEL_REPEATED)
+		return "";
+	return *(char *const *)((const char *)c->request + f->offset);
+}
+
+static void tell_ended(struct rpc_call *c, const struct status *st)
+{
+	const struct rpc_ended e = { .method = c->method, .who = &c->conn->who, .status = st,
+				     .request_id = request_text(c, "request_id"), .sandbox = request_text(c, "sandbox"),
+				     .duration_us = clock_boot_us() - c->began_us };
+
+	if (c->stats)
+		rpc_stats_add(c->stats, &e);
+	if (status_ok(st))
 		return;
-	log_event(level, "call_failed", "method=%s uid=%u pid=%d code=%s reason=%s text=%s",
-		  c->method ? c->method->path : "?", c->conn->who.uid, (int)c->conn->who.pid,
-		  status_code_name(st->code), status_reason_name(st->reason), log_q(st->text));
+	c->server->failed_total++;
+	if (st->reason == R_BUG || rpc_may_log(c->server))
+		rpc_ended_log(&e);
 }
 
 /* The rest has to be taken, not necessarily at once. */
@@ -237,10 +255,7 @@ static void call_end(struct rpc_call *c, const struct status *st)
 	}
 	call_set_state(c, CALL_ENDED);
 	timer_clear(&c->silence);
-	if (!status_ok(st)) {
-		c->server->failed_total++;
-		log_end(c, st);
-	}
+	tell_ended(c, st);
 	if (write_end(c, st) < 0)
 		http_stream_reset(c->x, H2_INTERNAL_ERROR);
 	expect_flush(c);
@@ -352,6 +367,19 @@ static bool is_about_due(const struct rpc_call *c)
 	return c->deadline_ms && loop_now_ms(c->server->loop) + slack >= c->deadline_ms;
 }
 
+/* Its client left. That is how most streams end, and what a unary call fails with. */
+static void tell_left(struct rpc_call *c, enum rpc_gone why)
+{
+	struct status st = STATUS_OK;
+
+	if (why == RPC_GONE_DEADLINE)
+		status_set(&st, R_DEADLINE_REQUEST, "the client gave up at its deadline of %llu ms", (unsigned long long)c->timeout_ms);
+	else if (c->method->kind == RPC_UNARY || c->method->kind == RPC_CLIENT_STREAM)
+		status_set_code(&st, CODE_CANCELLED, why == RPC_GONE_LOST ? "the client's connection ended" :
+				"the client cancelled the call");
+	tell_ended(c, &st);
+}
+
 static void on_exchange_closed(struct rpc_call *c, enum http_close how)
 {
 	enum rpc_gone why = how == HTTP_CLOSE_LOST ? RPC_GONE_LOST : RPC_GONE_CANCELLED;
@@ -361,6 +389,8 @@ static void on_exchange_closed(struct rpc_call *c, enum http_close how)
 		why = RPC_GONE_DEADLINE;
 	else if (how == HTTP_CLOSE_LOCAL)
 		why = RPC_GONE_SERVER;
+	if (open)
+		tell_left(c, why);
 	call_close(c);
 	if (open)
 		tell_gone(c, why);
@@ -812,6 +842,7 @@ static bool find_method(struct rpc_call *c, const char *path, struct status *st)
 	}
 	c->method = e->method;
 	c->service = e->service;
+	c->stats = &e->stats;
 	return true;
 }
 
@@ -932,6 +963,7 @@ void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_str
 		return;
 	}
 	c->magic = CALL_MAGIC;
+	c->began_us = clock_boot_us();
 	c->server = s;
 	c->conn = conn;
 	conn->n_calls++;

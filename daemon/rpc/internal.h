@@ -11,6 +11,7 @@
 #include "daemon/auth/users.h"
 #include "daemon/common/ev/loop.h"
 #include "daemon/rpc/admit.h"
+#include "daemon/rpc/ended.h"
 #include "daemon/rpc/method.h"
 #include "proto/base/cc.h"
 #include "proto/base/list.h"
@@ -26,6 +27,7 @@ struct http_stream;
 struct rpc_entry {
 	const struct rpc_method *method;
 	void *service;
+	struct rpc_stats stats;
 };
 
 struct rpc_server {

@@ -355,7 +355,7 @@ static int add_method(struct rpc_server *s, const struct rpc_method *m, void *se
 	e = malloc(sizeof(*e));
 	if (!e)
 		return -ENOMEM;
-	*e = (struct rpc_entry){ m, service };
+	*e = (struct rpc_entry){ .method = m, .service = service };
 	r = map_put_str(&s->methods, m->path, e);
 	if (r < 0) {
 		free(e);
@@ -432,4 +432,13 @@ void rpc_server_count(const struct rpc_server *s, uid_t uid, struct rpc_counts *
 		.refused_total = s->refused_total,
 		.closed_total = s->closed_total,
 	};
+}
+
+bool rpc_server_stats(const struct rpc_server *s, size_t *pos, struct rpc_method_stats *ret)
+{
+	const struct rpc_entry *e = map_next(&s->methods, pos);
+
+	if (e)
+		*ret = (struct rpc_method_stats){ e->method->path, &e->stats };
+	return e != NULL;
 }

@@ -18,6 +18,7 @@ struct access_rules;
 struct loop;
 struct principal;
 struct rpc_server;
+struct rpc_stats;
 struct uid_quotas;
 struct users;
 
@@ -74,5 +75,12 @@ struct rpc_counts {
 };
 /* Of one uid, or of all with uid = (uid_t)-1. */
 void rpc_server_count(const struct rpc_server *s, uid_t uid, struct rpc_counts *ret);
+
+struct rpc_method_stats {
+	const char *path;		/* "/agentbox.v1.SandboxService/Create" */
+	const struct rpc_stats *stats;	/* ended.h */
+};
+/* One method after the other; *pos is 0 at first. False: that were all. */
+bool rpc_server_stats(const struct rpc_server *s, size_t *pos, struct rpc_method_stats *ret);
 
 #endif

@@ -2,7 +2,7 @@
 """Fixtures of the integration tests. File names say what they are about: a_ boot, b_ basic calls, c_ lifecycle
 and commands over crashes, d_ what they must stand, e_ escapes, f_ files and terminals, g_ the gateway, i_ interoperation with programs of others and the wire
 contract, l_ load, s_ all calls of sandboxes and snapshots, u_ faults upstream, v_ and y_ users and the service manager, w_ the gateway's
-door and programs that it runs, r_<issue> regressions.
+door and programs that it runs, x_ what operators see, r_<issue> regressions.
 """
 import os
 import sys

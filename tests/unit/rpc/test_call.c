@@ -14,6 +14,7 @@
 #include "daemon/common/net/gz.h"
 #include "daemon/common/net/http.h"
 #include "daemon/rpc/call.h"
+#include "daemon/rpc/ended.h"
 #include "daemon/rpc/limits.h"
 #include "daemon/rpc/server.h"
 #include "proto/base/buf.h"
@@ -832,6 +833,63 @@ TEST(a_cancel_near_the_deadline_is_the_deadline)
 	close_x(x, HTTP_CLOSE_RESET);
 	CHECK_STR(diary, " message:a cancelled");
 	CHECK(x->released);
+	teardown();
+}
+
+static struct rpc_stats stats_of(const char *path)
+{
+	struct rpc_method_stats m;
+	size_t pos = 0;
+
+	while (rpc_server_stats(server, &pos, &m))
+		if (!strcmp(m.path, path))
+			return *m.stats;
+	CHECK(!"no such method");
+	return (struct rpc_stats){ .latency.sum_us = 0 };
+}
+
+static unsigned ends(const struct rpc_stats *s, bool failed)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < TALLY_ENDS; i++)
+		n += !failed || !tally_is_ok(i) ? (unsigned)s->ends.n[i] : 0;
+	return n;
+}
+
+/* A stream that its client ends has not failed; a unary call has, and each call counts once. */
+TEST(ends_are_counted)
+{
+	const struct status cancelled = { .code = CODE_CANCELLED }, late = { .code = CODE_DEADLINE_EXCEEDED, .reason = R_DEADLINE_REQUEST };
+	struct rpc_stats s;
+	struct http_stream *x;
+
+	setup(0);
+	x = call("/t.T/Down");
+	send_a(x, true);
+	close_x(x, HTTP_CLOSE_RESET);
+	s = stats_of("/t.T/Down");
+	CHECK_INT(ends(&s, false), 1);
+	CHECK_INT(ends(&s, true), 0);
+	CHECK_INT(histogram_count(&s.latency), 0);
+	x = call("/t.T/Unary");
+	send_a(x, true);
+	close_x(x, HTTP_CLOSE_RESET);
+	x = call_with("/t.T/Unary", "grpc-timeout", "50m");
+	send_a(x, true);
+	close_x(x, HTTP_CLOSE_RESET);
+	answer_with = 'r';
+	x = call("/t.T/Unary");
+	send_a(x, true);
+	close_x(x, HTTP_CLOSE_RESET);
+	s = stats_of("/t.T/Unary");
+	CHECK_INT(ends(&s, false), 3);
+	CHECK_INT(s.ends.n[tally_number(&cancelled)], 1);
+	CHECK_INT(s.ends.n[tally_number(&late)], 1);
+	CHECK_INT(ends(&s, true), 2);
+	CHECK_INT(histogram_count(&s.latency), 3);
+	CHECK_STR(tally_name(tally_number(&cancelled)), "CANCELLED");
+	CHECK_STR(tally_name(tally_number(&late)), "DEADLINE_REQUEST");
 	teardown();
 }
 
