@@ -24,6 +24,7 @@ test_packages="
 	nghttp2-proxy nginx-light tinyproxy-bin nftables iproute2 gdb tmux strace zsh fish
 	systemd systemd-container dbus passwd
 	busybox-static skopeo umoci zstd xz-utils bzip2 file
+	prometheus python3-prometheus-client
 "
 
 # The peers of the benchmarks.

@@ -15,6 +15,7 @@
 #include "daemon/main/app_flavour.h"
 #include "daemon/main/app_impl.h"
 #include "daemon/main/gateway_address.h"
+#include "daemon/main/metrics.h"
 #include "daemon/sandbox/rules/policy.h"
 #include "proto/base/host.h"
 #include "proto/base/str.h"
@@ -203,6 +204,18 @@ static void check_gateway(struct conf *c)
 			     conf_place(c, "gateway", NULL, cert ? "tls_cert" : "tls_key", at));
 }
 
+static void check_metrics(struct conf *c)
+{
+	const char *listen = conf_get(c, "daemon", NULL, "metrics_listen");
+	struct host_port at_port;
+	char at[512];
+
+	if (!str_is_empty(listen) && metrics_address(listen, &at_port) < 0)
+		conf_problem(c, "%s: \"%s\" is no loopback address with a port; write 127.0.0.1:9470, or [::1]:9470. Anybody on this "
+			     "machine can read it there; for others use a proxy", conf_place(c, "daemon", NULL, "metrics_listen", at),
+			     listen);
+}
+
 static void check_order(struct conf *c, const char *smaller, const char *larger)
 {
 	char at[512];
@@ -255,6 +268,7 @@ bool app_check_conf(struct conf *c, bool local)
 	for (size_t i = 0; (name = conf_instance(c, "policy", i)); i++)
 		check_policy(c, name);
 	check_gateway(c);
+	check_metrics(c);
 	check_order(c, "per_command", "per_uid");
 	check_order(c, "per_uid", "total");
 	n_away = app_check_names(c);

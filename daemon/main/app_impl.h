@@ -99,6 +99,7 @@ struct app {
 	struct app_status *look;
 	struct rpc_socket *metrics_socket;	/* as `socket` */
 	struct http_server *metrics;	/* NULL = none */
+	struct http_server *metrics_tcp;	/* the same at a loopback address */
 	struct tokens *tokens;
 	struct svc_token_options svc_token;
 	struct gateway *gateway;
@@ -179,7 +180,7 @@ void app_memory_free(struct app *a);
 void app_memory_tick(struct app *a);
 void app_memory_collect(const struct app *a, uid_t uid, struct daemon_memory *ret);
 
-/* app_metrics.c: the socket for OpenMetrics, if there is to be one. As app_accounts_new(). */
+/* app_metrics.c: the socket and the address for OpenMetrics, if there are to be any. As app_accounts_new(). */
 must_check int app_metrics_new(struct app *a);
 void app_metrics_free(struct app *a);
 

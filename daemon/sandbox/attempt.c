@@ -68,8 +68,18 @@ void attempt_give_up(struct attempt *a)
 		core_forget_request(core, q);
 }
 
+static struct tally *totals_of(const struct attempt *a)
+{
+	struct sandbox_totals *t = &a->core->totals;
+
+	if (str_eq(a->what, "fork"))
+		return &t->forks;
+	return str_eq(a->what, "snapshot") ? &t->snapshots : &t->creates;
+}
+
 void attempt_finish(struct attempt *a, const struct status *st)
 {
+	tally_add(totals_of(a), st);
 	unlink_all(a);
 	loop_bury(a->core->loop, &a->grave, free_all, a);
 	op_end_waits(&a->waiters, st, status_ok(st));

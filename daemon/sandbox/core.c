@@ -601,6 +601,7 @@ void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, cons
 	if (text_set(&b->gone_evidence, evidence) < 0)
 		b->gone_evidence[0] = 0;
 	sandbox_set_state(b, SANDBOX_GONE);
+	core->totals.gone.n[b->gone_reason]++;
 	explicit_bzero(b->access_token, strlen(b->access_token));
 	explicit_bzero(b->traffic_token, strlen(b->traffic_token));
 	b->token_known = false;

@@ -21,6 +21,7 @@
 #include "daemon/sandbox/record.h"
 #include "daemon/sandbox/rules/evaluate.h"
 #include "daemon/sandbox/sandbox.h"
+#include "daemon/sandbox/totals.h"
 #include "daemon/store/store.h"
 #include "proto/base/list.h"
 #include "proto/base/map.h"
@@ -128,6 +129,7 @@ struct sandbox_core {
 	bool hold_all;			/* … of one it is not known which sandbox it is about */
 	struct rng rng;
 	struct sync *sync;
+	struct sandbox_totals totals;
 	bool draining;
 	bool resave;			/* a commit failed: the rows are put again */
 	enum store_doubt doubt;		/* doubt.c */

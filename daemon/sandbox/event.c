@@ -282,6 +282,7 @@ static void event_put_row(struct sandbox_core *core, struct store_tx *t, const s
 	struct event_log *g = events_of(core, b->uid);
 	struct event *e;
 
+	core->totals.events[type]++;
 	end_whole(evidence);
 	e = event_new(core, b, type, evidence);
 

@@ -265,6 +265,7 @@ int lease_take(struct sandbox_core *core, struct sandbox *b, const struct lease_
 		m->holder->refs++;
 		list_add_tail(&m->holder->leases, &x->holder_node);
 	}
+	x->core->totals.leases_taken++;
 	log_debug("lease_taken", "lease=%s sandbox=%s uid=%u pid=%d kind=%d", x->id, b->id, x->uid,
 		  (int)x->pid, (int)x->kind);
 	*ret = x;
@@ -347,6 +348,7 @@ void lease_end(struct lease *x, const char *why)
 	FAILPOINT("lease.before_end");
 	count_out(x);
 	drop_holder(x);
+	totals_count(&core->totals.leases_ended, why);
 	log_info("lease_ended", "lease=%s sandbox=%s uid=%u pid=%d why=%s left=%u", x->id, b->id,
 		 x->uid, (int)x->pid, log_q(why), b->n_leases);
 	if (x->held) {
@@ -374,6 +376,7 @@ void lease_sandbox_gone(struct sandbox_core *core, struct sandbox *b, struct sto
 
 		count_out(x);
 		drop_holder(x);
+		totals_count(&core->totals.leases_ended, "its sandbox is gone");
 		if (t)
 			store_tx_del_lease(t, x->id);
 		if (x->held) {

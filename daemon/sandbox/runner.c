@@ -404,6 +404,7 @@ static void on_refreshed(struct cloud_result *r, void *user)
 	if (!k->is_limited)
 		extend_turn_end(&k->turn);
 	account_saw_date(k->sandbox->account, r->date_ms);
+	tally_add(&runner_core(k)->totals.renewals, &r->status);
 	if (r->outcome == CLOUD_DONE || r->not_found ||
 	    (r->outcome == CLOUD_REFUSED && r->http_status == 400)) {
 		/* 404: gone, or paused; 400: its length is used up. What it is now decides. */
@@ -411,6 +412,17 @@ static void on_refreshed(struct cloud_result *r, void *user)
 		return;
 	}
 	renewal_failed(k, &r->status);
+}
+
+/* How late it is: after a failure from when the first attempt was due. */
+static void count_delay(struct runner *k, const struct evaluate_input *d, int64_t now)
+{
+	struct evaluate_input first = *d;
+	int64_t due;
+
+	first.retry_at_ms = 0;
+	due = evaluate_extend_at_ms(&first);
+	histogram_add(&runner_core(k)->totals.renewal_delay, due < now ? (uint64_t)(now - due) * 1000 : 0);
 }
 
 static void extend(struct runner *k, const struct evaluate_input *d)
@@ -429,6 +441,7 @@ static void extend(struct runner *k, const struct evaluate_input *d)
 	}
 	k->step = RUNNER_REFRESH;
 	k->is_limited = false;
+	count_delay(k, d, (int64_t)now);
 	k->asked_at_ms = (int64_t)now;
 	k->asked_s = evaluate_extend_s(d);
 	k->call = cloud_refresh(k->sandbox->account->cloud, k->sandbox->id, k->asked_s, &ask);
@@ -529,6 +542,8 @@ static void decide_again(struct runner *k)
 		return;
 	}
 	k->rule = due.rule;
+	totals_count(due.act == EVALUATE_PAUSE ? &runner_core(k)->totals.pauses : &runner_core(k)->totals.kills,
+		     evaluate_rule_name(due.rule));
 	log_info("policy", "sandbox=%s uid=%u rule=%s doing=%s", k->sandbox->id, k->sandbox->uid,
 		 evaluate_rule_name(due.rule), due.act == EVALUATE_PAUSE ? "pause" : "kill");
 	if (due.act == EVALUATE_PAUSE) {

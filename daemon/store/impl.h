@@ -33,6 +33,7 @@ struct store {
 	bool reserving, muted, closing;
 	enum store_doubt doubt;
 	struct status health;
+	struct store_totals totals;
 	char incarnation[33];
 	unsigned n_refused;	/* rows, when they were read */
 	char refused_text[240];
@@ -63,6 +64,7 @@ struct store_tx {
 	enum tx_kind kind;
 	struct changes changes;
 	bool durable;
+	uint64_t committed_us;	/* when it was given to the writer */
 	uint64_t reserve;
 	int rc, sys_errno;	/* outcome, set by the writer */
 	store_done_fn *done;

@@ -216,6 +216,11 @@ const char *store_incarnation(const struct store *s)
 	return s->incarnation;
 }
 
+const struct store_totals *store_totals(const struct store *s)
+{
+	return &s->totals;
+}
+
 const struct status *store_health(const struct store *s)
 {
 	return &s->health;

@@ -14,6 +14,8 @@
 
 #include <stdbool.h>
 
+#include "daemon/common/obs/histogram.h"
+#include "daemon/common/obs/tally.h"
 #include "daemon/store/row.h"
 #include "daemon/store/sent.h"
 #include "proto/base/cc.h"
@@ -118,6 +120,12 @@ void store_seen_seq(struct store *s, uint64_t seq);
 
 /* OK, or STORE_FULL / STORE_READONLY / BUG while the last commit failed with it. */
 const struct status *store_health(const struct store *s);
+
+struct store_totals {			/* of commits, since the start */
+	struct histogram durable, others;	/* from the call to the word that it is done, by whether it was synced */
+	struct tally ends;
+};
+const struct store_totals *store_totals(const struct store *s);
 
 typedef void store_done_fn(void *user, const struct status *st);
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "proto/base/clock.h"
 #include "proto/base/must.h"
 
 void tx_free(struct store_tx *t)
@@ -48,6 +49,7 @@ void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void
 	t->durable = durable;
 	t->done = done;
 	t->user = user;
+	t->committed_us = clock_boot_us();
 	must(t->store->worker);
 	worker_submit(t->store->worker, &t->job);
 }

@@ -352,6 +352,8 @@ void writer_on_written(struct job *j)
 
 	must(s->magic == STORE_MAGIC);
 	explain(s, t, &st);
+	tally_add(&s->totals.ends, &st);
+	histogram_add(t->durable ? &s->totals.durable : &s->totals.others, clock_boot_us() - t->committed_us);
 	if (!t->changes.refused[0])
 		note_health(s, &st);
 	if (t->rc == SQLITE_OK && buf_len(&t->changes.buf))

@@ -125,6 +125,7 @@ static void on_closed(struct http_conn *hc, const char *reason, void *user)
 		return;
 	}
 	note_goaway(c, hc);	/* an idle one ends without having changed before */
+	http_conn_bytes(hc, &o->stats.bytes_in, &o->stats.bytes_out);
 	uconn_was_barren(c);
 	log_info("upstream_closed", "origin=%s reason=%s open=%u", o->host, log_q(reason), c->n_reqs);
 	list_for_each_safe(n, &c->reqs) {

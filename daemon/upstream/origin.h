@@ -11,6 +11,7 @@
 #define AB_DAEMON_UPSTREAM_ORIGIN_H
 
 #include "daemon/common/ev/loop.h"
+#include "daemon/common/obs/histogram.h"
 #include "daemon/upstream/pool.h"
 #include "proto/base/list.h"
 #include "proto/base/map.h"
@@ -35,6 +36,7 @@ struct pool {
 	struct pool_stats gone;		/* counters of origins that were freed */
 	uint32_t n_reqs;
 	uint64_t last_serial;		/* of its requests */
+	struct histogram queue_time;
 };
 
 enum uconn_state {
@@ -131,7 +133,7 @@ struct pool_req {
 	unsigned posts;			/* attempts that were written, but for the one of x */
 	unsigned replays, recycles;	/* see retry.h */
 	uint64_t again_at_ms;		/* stays in the queue until then */
-	uint64_t sent_at_ms;
+	uint64_t queued_at_ms, sent_at_ms;
 	uint64_t head_by_ms, deadline_ms;
 	enum pool_fate fate;
 	struct status failure;		/* while pending: of the last attempt */

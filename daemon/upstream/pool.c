@@ -151,6 +151,7 @@ void pool_req_enqueue(struct pool_req *r)
 	must(!r->queued && !r->conn);
 	list_add_tail(place_in(&o->queue[r->cls], r), &r->node);
 	r->queued = true;
+	r->queued_at_ms = loop_now_ms(r->pool->loop);
 	o->n_queued++;
 	o->n_repeats += r->again_at_ms != 0;
 	origin_kick(o);
@@ -309,6 +310,7 @@ static bool goes_elsewhere(struct pool_req *r)
 
 	if (http_stream_status(r->x) != 421 || !r->conn)
 		return false;
+	r->origin->stats.misdirected++;
 	if (r->conn->origin != r->origin) {
 		r->origin->never_share = true;
 	} else {
@@ -372,6 +374,7 @@ int pool_req_send(struct pool_req *r, struct uconn *c)
 	unqueue(r);
 	uconn_attach(c, r);
 	r->sent_at_ms = loop_now_ms(r->pool->loop);
+	histogram_add(&r->pool->queue_time, (r->sent_at_ms - r->queued_at_ms) * 1000);
 	if (r->body_mode == POOL_BODY_WHOLE && r->n_body) {
 		k = http_stream_write(r->x, r->body, r->n_body);
 		if (k == 0)
@@ -594,6 +597,17 @@ static const struct origin *origin_number(const struct pool *p, size_t i)
 	return NULL;
 }
 
+/* Of connections that are open; those of the others are counted when they end. */
+static void add_open(struct pool_stats *to, const struct origin *o)
+{
+	list_for_each(n, &o->conns) {
+		const struct uconn *c = list_entry(n, struct uconn, node);
+
+		if (c->c)
+			http_conn_bytes(c->c, &to->bytes_in, &to->bytes_out);
+	}
+}
+
 bool pool_stats(const struct pool *p, size_t i, struct pool_stats *ret)
 {
 	const struct origin *o = origin_number(p, i);
@@ -601,6 +615,7 @@ bool pool_stats(const struct pool *p, size_t i, struct pool_stats *ret)
 	if (!o)
 		return false;
 	*ret = o->stats;
+	add_open(ret, o);
 	ret->scheme = o->scheme;
 	ret->host = o->host;
 	ret->group = o->group;
@@ -627,13 +642,23 @@ void pool_add_counters(struct pool_stats *to, const struct pool_stats *s)
 	to->enhance_calm_count += s->enhance_calm_count;
 	to->replays += s->replays;
 	to->pings_lost += s->pings_lost;
+	to->misdirected += s->misdirected;
+	to->bytes_in += s->bytes_in;
+	to->bytes_out += s->bytes_out;
+}
+
+const struct histogram *pool_queue_time(const struct pool *p)
+{
+	return &p->queue_time;
 }
 
 void pool_totals(const struct pool *p, struct pool_stats *ret)
 {
 	*ret = p->gone;
-	list_for_each(n, &p->origin_list)
+	list_for_each(n, &p->origin_list) {
 		pool_add_counters(ret, &list_entry(n, struct origin, node)->stats);
+		add_open(ret, list_entry(n, struct origin, node));
+	}
 }
 
 static uint32_t rtt_us(int fd)

@@ -26,6 +26,7 @@
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 
+struct histogram;
 struct loop;
 struct pool;
 struct pool_req;
@@ -146,6 +147,8 @@ struct pool_stats {		/* one origin */
 	uint16_t port;
 	uint32_t conns, dialing, streams, queued, version;
 	uint64_t requests, dials, dial_failures, goaways, enhance_calm_count, replays, pings_lost;
+	uint64_t misdirected;		/* answers of 421 */
+	uint64_t bytes_in, bytes_out;	/* on the wire, of connections that were made */
 	uint32_t rtt_ms;		/* last PING; 0 = none yet */
 	uint32_t stream_target;		/* our own cap on a connection's streams, after a complaint; 0 = none */
 	uint64_t hold_until_ms;		/* no dial before; 0 = none */
@@ -157,6 +160,8 @@ bool pool_stats(const struct pool *p, size_t i, struct pool_stats *ret);
 
 /* The counters of all origins, those that were forgotten too. */
 void pool_totals(const struct pool *p, struct pool_stats *ret);
+/* How long requests waited for a connection, in whole milliseconds; lives as long as the pool. */
+const struct histogram *pool_queue_time(const struct pool *p);
 
 struct pool_conn_stats {	/* one connection, dialled */
 	const char *state;		/* "ready", "probing", "leaving", "closed" */

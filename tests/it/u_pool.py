@@ -99,7 +99,7 @@ def test_metrics(cloud):
             types[name] = kind
         elif not line.startswith("# HELP "):
             name, _, value = line.rpartition(" ")
-            base = re.sub(r"(_total|_info)?({.*)?$", "", name)
+            base = re.sub(r"(_total|_info|_bucket|_count|_sum)?({.*)?$", "", name)
             assert base in types or re.sub(r"{.*", "", name) in types, line
             values[name] = float(value)
     assert values['agentbox_sandboxes{state="running"}'] == 1 and values['agentbox_pool_connections{account="default"}'] == 2

@@ -1,13 +1,58 @@
 # SPDX-License-Identifier: MIT
-"""What operators see: the lines of the log."""
+"""What operators see: the lines of the log, and metrics, judged by Prometheus' own programs."""
 import contextlib
+import json
 import os
 import re
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.request
 
 import pytest
 
+import harness
 from api import Api, ApiError
 from harness import until
+
+MONITORING = os.path.join(harness.ROOT, "docs/monitoring")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@contextlib.contextmanager
+def running(cloud, **daemon):
+    """A daemon whose metrics are at a port; *it.port*."""
+    port = free_port()
+    d = harness.Daemon(cloud, conf={"daemon": {"metrics_listen": "127.0.0.1:%d" % port, **daemon}})
+    d.port = port
+    try:
+        d.wait_log(r"\bready version=")
+        yield d
+    finally:
+        d.close()
+
+
+def scrape(d, host=None):
+    request = urllib.request.Request("http://127.0.0.1:%d/metrics" % d.port, headers={"Host": host} if host else {})
+    with urllib.request.urlopen(request, timeout=20) as r:
+        return r.headers["content-type"], r.read().decode()
+
+
+def parsed(text):
+    """By prometheus_client's strict parser: {sample name and labels: value}."""
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+    return {(s.name, tuple(sorted(s.labels.items()))): s.value for f in parser.text_string_to_metric_families(text) for s in f.samples}
+
+
+def value(samples, name, **labels):
+    return samples.get((name, tuple(sorted(labels.items()))), 0)
+
 
 def fields(line):
     """The keys and values of a line of the log."""
@@ -52,3 +97,119 @@ def test_an_outage_is_two_lines(cloud, daemon, api):
 def created(api):
     with contextlib.suppress(ApiError):
         return api.call("SandboxService.Create", timeout=5).id
+
+
+# -- metrics
+
+def test_the_strict_parser_reads_it(cloud):
+    """Every family after calls of many kinds, and what they count."""
+    with running(cloud, metrics_per_uid="yes") as d, Api(d.socket) as api:
+        box = api.call("SandboxService.Create", process_lease=True).id
+        api.run(box, "true")
+        for _ in range(3):
+            with pytest.raises(ApiError):
+                api.call("SandboxService.Get", sandbox="nosuch")
+        api.call("SandboxService.Kill", sandbox=box)
+        kind, text = scrape(d)
+        m = parsed(text)
+        uid = str(os.getuid())
+        assert kind == "application/openmetrics-text; version=1.0.0; charset=utf-8" and box not in text
+        get = "agentbox.v1.SandboxService/Get"
+        assert value(m, "agentbox_client_calls_ended_total", method=get, result="SANDBOX_NOT_FOUND") == 3
+        assert value(m, "agentbox_client_call_seconds_count", method=get) == 3
+        assert value(m, "agentbox_client_call_seconds_bucket", method=get, le="+Inf") == 3
+        assert value(m, "agentbox_client_call_seconds_bucket", method=get, le="60.0") == 3
+        assert value(m, "agentbox_sandbox_makes_total", what="create", result="OK") == 1
+        assert value(m, "agentbox_sandboxes_gone_total", reason="SANDBOX_KILLED") == 1
+        assert value(m, "agentbox_sandbox_events_total", type="created") == 1
+        assert value(m, "agentbox_leases_taken_total") == 1 and value(m, "agentbox_leases_ended_total", why="its sandbox is gone") == 1
+        assert value(m, "agentbox_store_commits_total", result="OK") > 0
+        assert value(m, "agentbox_store_commit_seconds_count", durable="yes") > 0 and value(m, "agentbox_loop_pass_seconds_count") > 0
+        assert value(m, "agentbox_cloud_calls_total", account="default", result="OK") >= 2
+        assert value(m, "agentbox_cloud_call_seconds_count", account="default") >= 2
+        assert value(m, "agentbox_pool_received_bytes_total") > 1000 and value(m, "agentbox_pool_sent_bytes_total") > 1000
+        assert value(m, "agentbox_pool_queue_seconds_count") >= 2
+        assert value(m, "agentbox_uid_connections", uid=uid) == 1 and value(m, "agentbox_uid_sandboxes", uid=uid) == 0
+
+
+def test_uids_only_where_the_operator_says_so(cloud):
+    with running(cloud) as d, Api(d.socket) as api:
+        api.call("SandboxService.Create")
+        assert "uid=" not in scrape(d)[1]
+
+
+def test_policies_and_limits_are_counted(cloud):
+    """A rule that acts, and an answer of 429."""
+    with running(cloud) as d, Api(d.socket) as api:
+        box = api.call("SandboxService.Create", policy={"on_release": "KILL", "release_grace": 0.1}, sandbox_timeout=600).id
+        lease = api.call("LeaseService.Acquire", sandbox=box, ttl=60)
+        api.call("LeaseService.Release", lease_id=lease.id)
+        until(lambda: cloud.sandbox(box).fate, 20, "the policy", d)
+        cloud.fault("create", status=429, body='{"code": 429, "message": "slowly"}', headers=[("Retry-After", "1")])
+        assert api.call("SandboxService.Create", timeout=20).id
+        m = parsed(scrape(d)[1])
+        assert value(m, "agentbox_policy_actions_total", rule="on_release", action="kill") == 1
+        assert value(m, "agentbox_leases_ended_total", why="it was released") == 1
+        assert value(m, "agentbox_cloud_limited_total", account="default") == 1
+        assert value(m, "agentbox_cloud_repeats_total", account="default") >= 1
+
+
+def test_the_port_is_this_machines(cloud):
+    """A page in a browser that calls another name its own gets nothing; an address that others reach is an error."""
+    with running(cloud) as d:
+        assert scrape(d, "localhost:1")[1].endswith("# EOF\n")
+        with pytest.raises(urllib.error.HTTPError) as e:
+            scrape(d, "evil.example")
+        assert e.value.code == 421
+    for bad in ("0.0.0.0:9470", "localhost:9470", "127.0.0.1", "127.0.0.1:0", "nonsense"):
+        with pytest.raises(AssertionError, match="is no loopback address with a port"):
+            harness.Daemon(cloud, conf={"daemon": {"metrics_listen": bad}}).close()
+
+
+def test_a_real_prometheus(cloud):
+    """It scrapes, and finds what it scraped."""
+    if not shutil.which("prometheus"):
+        pytest.skip("prometheus is not installed")
+    folder, port = harness.temp_dir(), free_port()
+    with running(cloud) as d, Api(d.socket) as api:
+        api.call("SandboxService.Create")
+        with open(os.path.join(MONITORING, "prometheus.yml"), encoding="utf-8") as f:
+            conf = f.read().replace("127.0.0.1:9470", "127.0.0.1:%d" % d.port).replace("15s", "1s")
+        with open(folder + "/prometheus.yml", "w", encoding="utf-8") as f:
+            f.write(conf)
+        shutil.copy(os.path.join(MONITORING, "agentboxd.rules.yml"), folder)
+        p = harness.Program("prometheus", ["prometheus", "--config.file=" + folder + "/prometheus.yml", "--storage.tsdb.path=" + folder + "/data",
+                                           "--web.listen-address=127.0.0.1:%d" % port], folder=folder)
+        try:
+            query = "http://127.0.0.1:%d/api/v1/query?query=" % port
+
+            def asked(what):
+                with contextlib.suppress(OSError), urllib.request.urlopen(query + what, timeout=5) as r:
+                    return json.load(r)["data"]["result"]
+            got = until(lambda: asked("agentbox_sandbox_makes_total"), 60, "the first scrape", p)
+            assert got[0]["value"][1] == "1" and got[0]["metric"]["result"] == "OK"
+            assert asked("up")[0]["value"][1] == "1" and asked("agentbox_loop_pass_seconds_bucket")
+        finally:
+            p.proc.terminate()
+            p.proc.wait(20)
+            p.close()
+
+
+def test_alert_rules():
+    """promtool evaluates them against a good and a bad day."""
+    if not shutil.which("promtool"):
+        pytest.skip("promtool is not installed")
+    r = subprocess.run(["promtool", "test", "rules", "agentboxd.rules.test.yml"], cwd=MONITORING, capture_output=True, text=True)
+    assert r.returncode == 0 and "SUCCESS" in r.stdout, r.stdout + r.stderr
+    r = subprocess.run(["promtool", "check", "config", "prometheus.yml"], cwd=MONITORING, capture_output=True, text=True)
+    assert r.returncode == 0, r.stdout + r.stderr
+
+
+def test_rules_name_metrics_that_there_are(cloud):
+    """A rule about a metric that the daemon does not have would never say anything."""
+    with running(cloud) as d, Api(d.socket) as api:
+        api.call("SandboxService.Create")
+        families = set(re.findall(r"^# TYPE (\S+) ", scrape(d)[1], re.M))
+    with open(os.path.join(MONITORING, "agentboxd.rules.yml"), encoding="utf-8") as f:
+        named = {re.sub(r"_(total|bucket)$", "", n) for n in re.findall(r"\bagentbox_\w+", f.read())}
+    assert named and named <= families, named - families

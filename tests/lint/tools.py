@@ -23,11 +23,13 @@ PROGRAMS = {
     "nghttp2-proxy": "nghttpx", "nghttp2-server": "nghttpd", "nginx-light": "nginx", "ninja-build": "ninja", "nodejs": "node",
     "openssl": "openssl", "patch": "patch", "pkg-config": "pkg-config", "procps": "ps", "protobuf-c-compiler": "protoc-c",
     "protobuf-compiler": "protoc", "protobuf-compiler-grpc": "grpc_cpp_plugin", "python3": "python3", "spin": "spin",
+    "prometheus": "prometheus promtool",
     "skopeo": "skopeo", "strace": "strace", "tinyproxy-bin": "tinyproxy", "tmux": "tmux", "umoci": "umoci", "valgrind": "valgrind",
     "xz-utils": "xz", "zsh": "zsh", "zstd": "zstd",
 }
 MODULES = {"google": "python3-protobuf", "grpc": "python3-grpcio", "h2": "python3-h2", "hpack": "python3-h2",
-           "hyperframe": "python3-h2", "jsonschema": "python3-jsonschema", "pytest": "python3-pytest",
+           "hyperframe": "python3-h2", "jsonschema": "python3-jsonschema",
+           "prometheus_client": "python3-prometheus-client", "pytest": "python3-pytest",
            "pytest_timeout": "python3-pytest-timeout", "venv": "python3-venv"}
 LIBRARIES = {
     "grpc++": "libgrpc++-dev", "http_parser": "libhttp-parser-dev", "inih": "libinih-dev", "jansson": "libjansson-dev",

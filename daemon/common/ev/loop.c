@@ -28,6 +28,7 @@ struct loop {
 	int timer_fd;
 	struct event *timer_ev;
 	uint64_t timer_fd_at_ms;	/* what the timerfd is set to; 0 = off */
+	uint64_t wanted_ms;		/* the same, not before it was set */
 	struct list deferred, pumps, graves;
 	sigset_t signals;
 	int signal_fd;
@@ -39,6 +40,8 @@ struct loop {
 	} handlers[SIGNAL_HANDLERS_MAX];
 	unsigned n_handlers;
 	uint64_t now_ms, pass;
+	uint64_t began_us;		/* now_ms, in microseconds */
+	struct loop_totals totals;
 	bool awake;			/* now_ms is of this pass */
 	bool stopped;
 	int code;
@@ -51,7 +54,8 @@ static void begin_pass(struct loop *l)
 		return;
 	l->awake = true;
 	l->pass++;
-	l->now_ms = clock_boot_ms();
+	l->began_us = clock_boot_us();
+	l->now_ms = l->began_us / 1000;
 }
 
 static void on_timer_fd(evutil_socket_t fd, short what, void *user)
@@ -63,6 +67,7 @@ static void on_timer_fd(evutil_socket_t fd, short what, void *user)
 	/* Only wakes the pass; stage 3 looks at the heap. */
 	if (read(fd, &n, sizeof(n)) < 0)
 		return;
+	histogram_add(&l->totals.late, (l->now_ms - MIN(l->wanted_ms, l->now_ms)) * 1000);
 	l->timer_fd_at_ms = 0;
 }
 
@@ -154,6 +159,11 @@ uint64_t loop_now_ms(const struct loop *l)
 uint64_t loop_pass(const struct loop *l)
 {
 	return l->pass;
+}
+
+const struct loop_totals *loop_totals(const struct loop *l)
+{
+	return &l->totals;
 }
 
 void loop_stop(struct loop *l, int code)
@@ -276,6 +286,7 @@ static int arm_timer_fd(struct loop *l)
 	if (timerfd_settime(l->timer_fd, TFD_TIMER_ABSTIME, &its, NULL) < 0)
 		return -errno;
 	l->timer_fd_at_ms = at;
+	l->wanted_ms = MAX(at, l->now_ms);
 	return 0;
 }
 
@@ -403,6 +414,7 @@ int loop_once(struct loop *l, int wait_ms)
 	run_queue(&l->deferred, DEFER_BUDGET); /* what the timers posted */
 	run_queue(&l->pumps, DEFER_BUDGET);
 	run_graves(l);
+	histogram_add(&l->totals.busy, clock_boot_us() - l->began_us);
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "daemon/common/obs/histogram.h"
 #include "proto/base/cc.h"
 #include "proto/base/list.h"
 
@@ -30,6 +31,12 @@ must_check int loop_once(struct loop *l, int wait_ms);
 /* CLOCK_BOOTTIME at the start of this pass. */
 uint64_t loop_now_ms(const struct loop *l);
 uint64_t loop_pass(const struct loop *l);	/* number of this pass */
+
+struct loop_totals {
+	struct histogram busy;		/* passes, by their length: whoever comes meanwhile waits so long */
+	struct histogram late;		/* wake-ups by a timer, by how much later than wanted they came */
+};
+const struct loop_totals *loop_totals(const struct loop *l);
 
 /* --- descriptors: level-triggered, embedded in their owner --- */
 

@@ -872,6 +872,12 @@ bool http_conn_broke_rules(const struct http_conn *c)
 	return c->broke_rules;
 }
 
+void http_conn_bytes(const struct http_conn *c, uint64_t *in, uint64_t *out)
+{
+	*in += c->xp.received_bytes;
+	*out += c->xp.progress_bytes;
+}
+
 uint64_t http_conn_last_read_ms(const struct http_conn *c)
 {
 	return c->last_read_ms;

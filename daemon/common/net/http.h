@@ -214,5 +214,7 @@ bool http_conn_recycled(const struct http_conn *c);	/* see h2_recycled() */
 must_check int http_conn_ping(struct http_conn *c);		/* HTTP/2; -EOPNOTSUPP else */
 uint32_t http_conn_pings_acked(const struct http_conn *c);
 uint64_t http_conn_last_read_ms(const struct http_conn *c);
+/* Adds what came and went on the wire. */
+void http_conn_bytes(const struct http_conn *c, uint64_t *in, uint64_t *out);
 
 #endif

@@ -51,7 +51,10 @@ static ssize_t receive(struct xport *x, uint8_t *p, size_t cap)
 {
 	ssize_t n = recv(x->fd, p, cap, MSG_DONTWAIT);
 
-	return n < 0 ? -(errno == EINTR ? EAGAIN : errno) : n;
+	if (n < 0)
+		return -(errno == EINTR ? EAGAIN : errno);
+	x->received_bytes += (uint64_t)n;
+	return n;
 }
 
 static ssize_t transmit(struct xport *x, const uint8_t *p, size_t n)

@@ -23,6 +23,7 @@ struct xport {
 	bool blocked;		/* the socket took less than was offered; wait for WATCH_WRITE */
 	bool read_paused;
 	uint64_t progress_bytes;	/* taken by the socket */
+	uint64_t received_bytes;
 };
 
 /* Takes fd and tls over, also on failure. Watching begins with xport_want(). */
