@@ -149,6 +149,7 @@ def test_whole_root(own, place):
     assert c.run(box, argv=["/bin/sh", "-c", "id -un; cd; pwd"])[1] == b"web\n/srv\n"
     assert c.read(box, "/tmp/a").body == b"1\n"
     assert c.processes(box)[0]["config"]["cmd"] == "/bin/sh"
+    assert c.run(box, argv=["/bin/sh", "-c", "id -un; sudo id -un"])[1] == b"web\nroot\n"
 
 
 def test_variables_of_the_image(own, place):

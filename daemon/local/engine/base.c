@@ -368,8 +368,24 @@ static int fill_home(const struct build *b)
 	return 0;
 }
 
-int base_build(const char *dir, bool as_user)
+/* `folders` are made where they are missing; the last is where it is. */
+static int put_sudo(const struct build *b, const char *sudo, const char *const folders[], size_t n)
 {
+	char path[64];
+	struct stat st;
+	int r = 0;
+
+	if (!sudo || stat(sudo, &st) < 0)
+		return 0;
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = make_dir(b, folders[i], 0755, 0);
+	snprintf(path, sizeof(path), "%s/sudo", folders[n - 1]);
+	return r < 0 ? r : copy_file(b, AT_FDCWD, sudo, b->root, path, &st);
+}
+
+int base_build(const char *dir, bool as_user, const char *sudo)
+{
+	static const char *const sudo_dirs[] = { "opt/agentbox", BASE_SUDO_DIR };
 	scoped(fd_closep) int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct build b = { .root = root, .as_user = as_user };
 	int r;
@@ -385,6 +401,8 @@ int base_build(const char *dir, bool as_user)
 		r = copy_etc(&b);
 	if (r == 0)
 		r = make_files(&b);
+	if (r == 0)
+		r = put_sudo(&b, sudo, sudo_dirs, ARRAY_SIZE(sudo_dirs));
 	if (r == 0)
 		r = make_link(&b, "../proc/self/mounts", "etc/mtab");
 	if (r == 0)
@@ -426,8 +444,21 @@ static int patch_list(const struct build *b, int template_fd, const char *path, 
 	return r;
 }
 
-int base_build_patch(const char *dir, const char *root, bool as_user)
+/* A folder of the patch lies over the template's own, which is not one everywhere. */
+static bool has_usr_local_bin(int template_fd)
 {
+	static const char *const at[] = { "usr", "usr/local", "usr/local/bin" };
+	struct stat st;
+
+	for (size_t i = 0; i < ARRAY_SIZE(at); i++)
+		if (fstatat(template_fd, at[i], &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode))
+			return false;
+	return true;
+}
+
+int base_build_patch(const char *dir, const char *root, bool as_user, const char *sudo)
+{
+	static const char *const sudo_dirs[] = { "usr", "usr/local", "usr/local/bin" };
 	static const char *const need[] = { "proc", "sys", "dev", "tmp", "run", "root", "home", "etc" };
 	scoped(fd_closep) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	scoped(fd_closep) int template_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -458,6 +489,8 @@ int base_build_patch(const char *dir, const char *root, bool as_user)
 		r = make_file(&b, "etc/hostname", BASE_HOSTNAME "\n", strlen(BASE_HOSTNAME "\n"), 0644, 0);
 	if (r == 0 && fstatat(template_fd, "home/user", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
 		r = make_dir(&b, "home/user", 0755, CONTAINER_USER_ID);
+	if (r == 0 && has_usr_local_bin(template_fd))
+		r = put_sudo(&b, sudo, sudo_dirs, ARRAY_SIZE(sudo_dirs));
 	return r;
 }
 

@@ -21,10 +21,12 @@
 /* As an ordinary user ownership cannot be changed: it is kept in this attribute ("uid:gid"). */
 #define CONTAINER_OWNER_XATTR "user.agentbox.owner"
 
-/* Builds the skeleton in the empty folder `dir`. */
-must_check int base_build(const char *dir, bool as_user);
+#define BASE_SUDO_DIR "opt/agentbox/bin"	/* of the base; has sudo, where there is one */
+
+/* Builds the skeleton in the empty folder `dir`. `sudo`: the program (sudo_client.c), or NULL. */
+must_check int base_build(const char *dir, bool as_user, const char *sudo);
 /* Builds the patch for the template root `root` in the empty folder `dir`. */
-must_check int base_build_patch(const char *dir, const char *root, bool as_user);
+must_check int base_build_patch(const char *dir, const char *root, bool as_user, const char *sudo);
 /* Pure: is `path` the folder `dir` or below it? Both absolute, without "." and "..". */
 bool base_contains(const char *dir, const char *path);
 

@@ -58,6 +58,7 @@ size_t engine_capabilities(const struct engine *bs,
 	    "refused with 400", f->egress_why);
 	add(&l, "disk-limit", false, "", "a sandbox can fill the disk that holds the state directory");
 	add(&l, "memory-snapshot", false, "", "memory is not part of a snapshot or a fork, and of a pause only while agentbox-local lives");
-	add(&l, "sudo", false, "", "no_new_privs: set-user-id programs do not work; ask for user root");
+	add(&l, "sudo", bs->has_sudo, "without a password: a program of our own asks the sandbox's init; other set-user-id programs have no power",
+	    "agentbox-sudo is not installed, and set-user-id programs have no power: ask for user root");
 	return l.n;
 }

@@ -522,7 +522,7 @@ static int start_supervisor(struct engine *bs, const struct engine_options *o)
 {
 	struct supervisor_options ko = { .state_dir = bs->state_dir, .templates = bs->templates,
 				   .n_templates = bs->n_templates, .as_user = !ns_is_root(),
-				   .no_idmap = o->no_idmap, .no_egress = o->no_egress,
+				   .no_idmap = o->no_idmap, .no_egress = o->no_egress, .sudo = o->sudo,
 				   .uid = geteuid(), .gid = getegid() };
 	char name[32];
 	int pair[2], r = pkt_pair(pair);
@@ -557,6 +557,7 @@ int engine_new(const struct engine_options *o, container_done_fn *ready, void *u
 	if (!bs)
 		return -ENOMEM;
 	bs->loop = o->loop;
+	bs->has_sudo = o->sudo;
 	bs->on_dead = o->on_dead;
 	bs->on_dead_user = o->user;
 	bs->sock = bs->supervisor_pidfd = -1;

@@ -46,6 +46,7 @@ struct engine_options {
 	bool no_idmap;			/* tests: as on a kernel without idmapped mounts */
 	bool no_cgroup;			/* tests: as without cgroups */
 	bool no_egress;			/* sandboxes have a loopback interface and no way out */
+	const char *sudo;		/* the program agentbox-sudo; NULL: sandboxes have none */
 	/* The supervisor died, and every sandbox with it: nothing can be made any more. May be NULL. */
 	void (*on_dead)(void *user);
 	void *user;

@@ -29,7 +29,7 @@ struct engine {
 	void *ready_user;
 	void (*on_dead)(void *user);
 	void *on_dead_user;
-	bool is_ready;
+	bool is_ready, has_sudo;
 	int ready_r;			/* once is_ready */
 	char why[PKT_TEXT_MAX];
 	struct container_facts facts;

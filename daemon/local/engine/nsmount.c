@@ -7,6 +7,7 @@
  */
 #include "daemon/local/engine/nsmount.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/securebits.h>
@@ -173,6 +174,9 @@ static int make_extra(const struct ns_plan *p)
 	for (size_t i = 0; i < ARRAY_SIZE(made); i++)
 		if (mkdir(made[i], 0755) < 0 || chown(made[i], p->first_id, p->first_id) < 0)
 			return -errno;
+	if (access("root/" BASE_SUDO_DIR "/sudo", X_OK) == 0 &&
+	    (symlink("/" BASE_SUDO_DIR "/sudo", "extra/local/bin/sudo") < 0 || lchown("extra/local/bin/sudo", p->first_id, p->first_id) < 0))
+		return -errno;
 	if (wanted && (symlink("/usr/bin/python3", python) < 0 || lchown(python, p->first_id, p->first_id) < 0))
 		return -errno;
 	return 0;
@@ -203,15 +207,42 @@ static int mount_public_usr(const struct ns_plan *p)
 	return r;
 }
 
+static bool is_empty(const char *path)
+{
+	DIR *d = opendir(path);
+	struct dirent *e = NULL;
+	bool empty = d != NULL;
+
+	while (empty && (e = readdir(d)))
+		empty = e->d_name[0] == '.' && (!e->d_name[1] || (e->d_name[1] == '.' && !e->d_name[2]));
+	if (d)
+		closedir(d);
+	return empty;
+}
+
+/* Where nothing can be put into /usr: over the folders that programs are looked for in and that are empty on this machine. */
+static int show_sudo(void)
+{
+	static const char *const at[] = { "root/usr/local/bin", "root/usr/local/games", "root/usr/local/sbin" };
+	static const char from[] = "root/" BASE_SUDO_DIR;
+
+	for (size_t i = 0; access(from, F_OK) == 0 && i < ARRAY_SIZE(at); i++)
+		if (is_empty(at[i]) && mount(from, at[i], NULL, MS_BIND, NULL) < 0)
+			return -errno;
+	return 0;
+}
+
 /* Without the overlays the ids of /usr are not mapped, and root inside is one of everybody to it. */
 int nsmount_usr(const struct ns_plan *p)
 {
-	if (p->usr_writable) {
-		int r = mount_public_usr(p);
+	int r;
 
+	if (p->usr_writable) {
+		r = mount_public_usr(p);
 		return r < 0 ? r : overlay(p, "usrpub", "usrup", "usrwk", "root/usr", ",xino=on");
 	}
-	return bind("/usr", "root/usr", MOUNT_ATTR_RDONLY, AT_RECURSIVE, -1);
+	r = bind("/usr", "root/usr", MOUNT_ATTR_RDONLY, AT_RECURSIVE, -1);
+	return r < 0 ? r : show_sudo();
 }
 
 int nsmount_proc(int proc_fd)

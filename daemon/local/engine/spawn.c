@@ -31,6 +31,8 @@
 #include "daemon/local/engine/ns.h"
 #include "daemon/local/engine/nsnet.h"
 #include "daemon/local/engine/packet.h"
+#include "daemon/local/engine/spawn_int.h"
+#include "daemon/local/engine/sudo.h"
 #include "daemon/local/engine/watch_int.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
@@ -48,23 +50,10 @@ struct child {
 };
 
 struct init {
-	int sock, sig_fd;
+	int sock, sig_fd, sudo_fd;
 	bool as_user;
 	struct child *children;
 	size_t n, cap;
-};
-
-struct args {
-	const struct spawn_head *head;
-	void *map;
-	size_t size;
-	const char *cwd;
-	char **argv, **envp;
-};
-
-struct spawn_failure {
-	int32_t error;	/* enum container_spawn_error */
-	int32_t err;
 };
 
 static void tell(const struct init *in, const struct init_msg *m, int fd)
@@ -82,7 +71,7 @@ static void tell_failure(const struct init *in, uint32_t id, int error, int err)
 
 /* --- arguments --- */
 
-static void args_fini(struct args *a)
+void spawn_args_fini(struct spawn_args *a)
 {
 	if (a->map)
 		munmap(a->map, a->size);
@@ -91,10 +80,10 @@ static void args_fini(struct args *a)
 }
 
 /* The wrapper makes a missing program, or none, an exit code (127) instead of a failure to start. */
-static int args_split(struct args *a)
+static int args_split(struct spawn_args *a)
 {
 	static const char script[] = "[ \"$1\" ] || { echo 'no command is named' >&2; exit 127; }; exec \"$@\"";
-	static const char *const wrapper[] = { "sh", "-c", script, "sh" };
+	static const char *const wrapper[SPAWN_WRAPPER] = { "sh", "-c", script, "sh" };
 	const struct spawn_head *h = a->head;
 	const char *s = (const char *)(h + 1), *end = s + h->bytes;
 	size_t n = ARRAY_SIZE(wrapper), total = 1u + h->n_args + h->n_envs;
@@ -121,7 +110,7 @@ static int args_split(struct args *a)
 	return 0;
 }
 
-static int args_map(int fd, struct args *a)
+int spawn_args_map(int fd, struct spawn_args *a)
 {
 	struct stat st;
 
@@ -196,7 +185,7 @@ static void prefer_for_oom(void)
 		(void)!write(fd, "100", 3);
 }
 
-static noreturn_ void child_run(const struct args *a, const int std[3], int status_fd, bool as_user)
+noreturn_ void spawn_child_run(const struct spawn_args *a, const int std[3], int status_fd, bool as_user)
 {
 	const struct spawn_head *h = a->head;
 	int r;
@@ -264,7 +253,7 @@ static void child_del(struct init *in, struct child *c)
 	*c = in->children[--in->n];
 }
 
-static int start(struct init *in, uint32_t id, const struct args *a, const int fds[PKT_FDS_MAX])
+static int start(struct init *in, uint32_t id, const struct spawn_args *a, const int fds[PKT_FDS_MAX])
 {
 	scoped(fd_closep) int master = -1;
 	scoped(fd_closep) int slave = -1;
@@ -289,7 +278,7 @@ static int start(struct init *in, uint32_t id, const struct args *a, const int f
 	c = child_add(in);
 	pid = c ? fork() : -1;
 	if (pid == 0)
-		child_run(a, std, pipe_fds[1], in->as_user);
+		spawn_child_run(a, std, pipe_fds[1], in->as_user);
 	r = c ? -errno : -ENOMEM;
 	fd_close(pipe_fds[1]);
 	if (pid < 0) {
@@ -303,12 +292,12 @@ static int start(struct init *in, uint32_t id, const struct args *a, const int f
 
 static void on_spawn(struct init *in, const struct init_msg *m, const int fds[PKT_FDS_MAX])
 {
-	struct args a = { 0 };
-	int r = args_map(fds[0], &a);
+	struct spawn_args a = { 0 };
+	int r = spawn_args_map(fds[0], &a);
 
 	if (r == 0)
 		r = start(in, m->id, &a, fds);
-	args_fini(&a);
+	spawn_args_fini(&a);
 	if (r < 0)
 		tell_failure(in, m->id, CONTAINER_SPAWN_RESOURCES, -r);
 }
@@ -542,12 +531,24 @@ static void on_message(struct init *in)
 	pkt_close_fds(fds);
 }
 
+static void on_sudo(struct init *in)
+{
+	int fd = -1;
+
+	if (fd_accept(in->sudo_fd, &fd) == 0 && fd_set_nonblock(fd, false) == 0)
+		on_worker(in, fd, "agentbox-sudo", sudo_serve);
+	fd_close(fd);
+}
+
+#define POLLS_FIXED 3u
+
 static size_t fill_polls(const struct init *in, struct pollfd *p)
 {
-	size_t n = 2;
+	size_t n = POLLS_FIXED;
 
 	p[0] = (struct pollfd){ .fd = in->sock, .events = POLLIN };
 	p[1] = (struct pollfd){ .fd = in->sig_fd, .events = POLLIN };
+	p[2] = (struct pollfd){ .fd = in->sudo_fd, .events = POLLIN };
 	for (size_t i = 0; i < in->n; i++)
 		if (in->children[i].status_fd >= 0)
 			p[n++] = (struct pollfd){ .fd = in->children[i].status_fd, .events = POLLIN };
@@ -556,7 +557,7 @@ static size_t fill_polls(const struct init *in, struct pollfd *p)
 
 static void turn(struct init *in)
 {
-	struct pollfd *p = calloc(in->n + 2, sizeof(*p));
+	struct pollfd *p = calloc(in->n + POLLS_FIXED, sizeof(*p));
 	size_t n;
 
 	if (!p)
@@ -564,7 +565,7 @@ static void turn(struct init *in)
 	n = fill_polls(in, p);
 	if (poll(p, n, -1) > 0) {
 		/* Starts before ends: a status pipe is read before its process is reaped. */
-		for (size_t k = 2; k < n; k++)
+		for (size_t k = POLLS_FIXED; k < n; k++)
 			for (size_t i = 0; p[k].revents && i < in->n; i++)
 				if (in->children[i].status_fd == p[k].fd) {
 					on_status(in, &in->children[i]);
@@ -572,6 +573,8 @@ static void turn(struct init *in)
 				}
 		if (p[1].revents)
 			reap(in);
+		if (p[2].revents)
+			on_sudo(in);
 		if (p[0].revents)
 			on_message(in);
 	}
@@ -589,6 +592,7 @@ noreturn_ void spawn_run(int sock, bool as_user, int shown, const struct nsnet *
 	sigaddset(&set, SIGCHLD);
 	(void)sigprocmask(SIG_SETMASK, &set, NULL);
 	(void)prctl(PR_SET_NAME, "agentbox-init");
+	in.sudo_fd = sudo_listen();
 	in.sig_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (in.sig_fd < 0 || fds[0] < 0 ||
 	    pkt_send(sock, &ready, sizeof(ready), fds, net->tcp >= 0 ? 4 : 2) < 0)

@@ -33,6 +33,7 @@ struct supervisor_options {
 	size_t n_templates;
 	struct cg_roots cg;
 	bool as_user, no_idmap, no_egress;
+	const char *sudo;	/* the program that sandboxes get; NULL */
 	uid_t uid;
 	gid_t gid;
 };

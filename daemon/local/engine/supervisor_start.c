@@ -254,7 +254,7 @@ static int prepare_template(const struct supervisor *k, int dir_fd, struct super
 		r = -errno;
 	if (r == 0)
 		r = supervisor_template_path(k, t, ".patch", patch);
-	return r < 0 ? r : base_build_patch(patch, root, k->o->as_user);
+	return r < 0 ? r : base_build_patch(patch, root, k->o->as_user, k->o->sudo);
 }
 
 static int prepare_templates(const struct supervisor *k, char why[PKT_TEXT_MAX])
@@ -330,7 +330,7 @@ static int build_base(struct supervisor *k)
 	char base[PATH_MAX];
 	int r = supervisor_path(base, sizeof(base), k->dir, "base", "");
 
-	return r < 0 ? r : base_build(base, k->o->as_user);
+	return r < 0 ? r : base_build(base, k->o->as_user, k->o->sudo);
 }
 
 int supervisor_base_unmount(struct supervisor *k)

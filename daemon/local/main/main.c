@@ -55,7 +55,7 @@ struct app {
 	struct engine *engine;
 	struct egress_host *egress;
 	struct local local;
-	char *key_path, *domain;
+	char *key_path, *domain, *sudo_path;
 	struct tlsgen *tlsgen;
 	int fd, tls_fd;
 	char *address, *tls_address;
@@ -401,6 +401,23 @@ static void on_ready(void *user, int r, const char *why)
 	}
 }
 
+/* Beside us where we were built, or where it is installed; NULL: nowhere. */
+static char *find_sudo(void)
+{
+	char self[4096] = "", *slash, *path;
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	slash = n > 0 ? strrchr(self, '/') : NULL;
+	if (slash)
+		*slash = '\0';
+	path = str_printf("%s/agentbox-sudo", self);
+	if (path && access(path, X_OK) < 0) {
+		free(path);
+		path = access(AB_LIBEXECDIR "/agentbox-sudo", X_OK) < 0 ? NULL : str_dup(AB_LIBEXECDIR "/agentbox-sudo");
+	}
+	return path;
+}
+
 static int app_engine(struct app *a)
 {
 	const char *secrets[] = { a->key_path, a->cfg.key_file, NULL };
@@ -413,6 +430,7 @@ static int app_engine(struct app *a)
 		.no_idmap = a->cfg.no_idmap,
 		.no_cgroup = a->cfg.no_cgroup,
 		.no_egress = a->cfg.no_egress,
+		.sudo = a->sudo_path,
 		.on_dead = on_engine_dead,
 		.user = a,
 	};
@@ -509,6 +527,7 @@ static void app_fini(struct app *a)
 	free(a->tmp_dir);
 	free(a->dir);
 	free(a->key_path);
+	free(a->sudo_path);
 	tlsgen_free(a->tlsgen);
 	free(a->domain);
 	free(a->address);
@@ -526,6 +545,7 @@ static int app_run(struct app *a)
 	if (!a->quota)
 		return complain("out of memory", 0);
 	a->local.loop = a->loop;
+	a->sudo_path = find_sudo();
 	timer_init(&a->idle, a->loop, on_idle, a);
 	timer_init(&a->stop_limit, a->loop, on_stop_limit, a);
 	r = a->cfg.capabilities ? app_examine(a) : app_start(a);

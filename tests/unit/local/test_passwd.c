@@ -178,7 +178,7 @@ TEST(template_with_links)
 	CHECK_INT(symlinkat(secret, at, "t/etc/passwd"), 0);
 	CHECK_INT(symlinkat("/etc/ours", at, "t/etc/group"), 0);
 	CHECK_INT(fd_write_file(at, "t/etc/ours", "wheel:x:7:\n", 11, 0644), 0);
-	CHECK_INT(base_build_patch(patch, root, geteuid() != 0), 0);
+	CHECK_INT(base_build_patch(patch, root, geteuid() != 0, NULL), 0);
 	CHECK_INT(fd_read_file(at, "p/etc/passwd", 4096, &text, &n), 0);
 	CHECK_STR(text, "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\n");
 	free(text);
