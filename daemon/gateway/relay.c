@@ -392,6 +392,9 @@ static void refuse_for(struct gateway_relay *rl, enum relay_right why)
 	case RELAY_NO_ACCESS_TOKEN:
 		reply_envd_error(relay_end(rl), 401, "the access token (X-Access-Token) or a signature is missing");
 		break;
+	case RELAY_LINK_OVER:
+		reply_envd_error(relay_end(rl), 401, "signature is already expired");
+		break;
 	default:
 		reply_envd_error(relay_end(rl), 401, "the access token or the signature is wrong");
 		break;

@@ -65,8 +65,9 @@ static bool link_take(const struct relay_asker *a, struct relay_link *l)
 	l->signature = query_get(&l->q, "signature");
 	if (!is_files(&l->q) || !reads_or_writes(a->head, &l->writes) || !l->signature)
 		return false;
-	if (until && (str_u64(until, strlen(until), INT64_MAX, &expires_s) < 0 || (int64_t)expires_s < a->now_s))
+	if (until && str_u64(until, strlen(until), INT64_MAX, &expires_s) < 0)
 		return false;
+	l->is_over = until && (int64_t)expires_s < a->now_s;
 	l->until_s = until ? (int64_t)expires_s : CLOUD_LINK_FOREVER;
 	l->path = or_empty(query_get(&l->q, "path"));
 	l->user = or_empty(query_get(&l->q, "username"));
@@ -100,16 +101,17 @@ void relay_link_fini(struct relay_link *l)
 	query_fini(&l->q);
 }
 
-bool relay_link_fits(const struct relay_asker *a, const char *access_token)
+static enum relay_right judge_link(const struct relay_asker *a, const char *access_token)
 {
+	enum relay_right r = RELAY_WRONG_ACCESS_TOKEN;
 	struct relay_link l;
-	bool fits;
 
 	if (!relay_link_read(a, &l))
-		return false;
-	fits = relay_link_is_of(&l, access_token);
+		return r;
+	if (relay_link_is_of(&l, access_token))
+		r = l.is_over ? RELAY_LINK_OVER : RELAY_BY_LINK;
 	relay_link_fini(&l);
-	return fits;
+	return r;
 }
 
 /* --- the judgement --- */
@@ -137,7 +139,7 @@ static enum relay_right judge_agent(const struct relay_asker *a, const struct re
 		return fits_secret(shown, access_token(d)) ? RELAY_BY_ACCESS : RELAY_WRONG_ACCESS_TOKEN;
 	if (!relay_is_link(a->head))
 		return d->is_health && is_owner(a, d) ? RELAY_BY_UID : RELAY_NO_ACCESS_TOKEN;
-	return relay_link_fits(a, access_token(d)) ? RELAY_BY_LINK : RELAY_WRONG_ACCESS_TOKEN;
+	return judge_link(a, access_token(d));
 }
 
 static enum relay_right judge_port(const struct relay_asker *a, const struct relay_door *d)

@@ -48,6 +48,7 @@ enum relay_right {
 	RELAY_NO_TRAFFIC_TOKEN,
 	RELAY_WRONG_TRAFFIC_TOKEN,
 	RELAY_NOT_OWNER,
+	RELAY_LINK_OVER,		/* its signature was good for a time that has passed */
 	RELAY_OUT_OF_SCOPE,		/* the gateway's token is for other sandboxes of its uid */
 };
 
@@ -55,16 +56,15 @@ enum relay_right relay_judge(const struct relay_asker *a, const struct relay_doo
 
 /* A signed link to a file (CLOUD-WIRE §5.6). False: the head is none. */
 bool relay_is_link(const struct fields *head);
-bool relay_link_fits(const struct relay_asker *a, const char *access_token);
 
 /* The same for many tokens: the head is read once. */
 struct relay_link {
 	struct query q;
 	const char *path, *user, *signature;	/* in q */
-	bool writes;
+	bool writes, is_over;
 	int64_t until_s;			/* CLOUD_LINK_FOREVER: for ever */
 };
-/* False: it is none, or is over; nothing is to be freed. */
+/* False: it is none; nothing is to be freed. */
 bool relay_link_read(const struct relay_asker *a, struct relay_link *ret);
 bool relay_link_is_of(const struct relay_link *l, const char *access_token);
 void relay_link_fini(struct relay_link *l);

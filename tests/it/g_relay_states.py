@@ -190,6 +190,11 @@ def test_a_link_finds_its_sandbox(real):
         assert r.status == 200 and r.body == b"%d" % n, r
         assert real.request("GET", target.replace("user/f", "user/g")).status == 401
     assert real.request("POST", target, body=b"x").status == 401
+    for until, words in ((1, "signature is already expired"), (2, "the access token or the signature is wrong")):
+        signed = signature("/home/user/f", "read", "", boxes[0]["envdAccessToken"], 1)      # that of 2 is another one
+        r = real.request("GET", "/files?path=/home/user/f&signature_expiration=%d&signature=%s" % (
+            until, signed.replace("+", "%2B").replace("/", "%2F")))
+        assert r.status == 401 and r.json()["message"] == words, r
 
 
 # --- ends

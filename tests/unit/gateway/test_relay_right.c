@@ -151,8 +151,7 @@ TEST(tokens)
 static bool fits(const char *method, const char *path)
 {
 	struct fields f = head_of(method, path, NULL, NULL);
-	const struct relay_asker a = { .head = &f, .now_s = NOW_S };
-	bool yes = relay_link_fits(&a, ACCESS);
+	bool yes = judge(&f, 49983, "", false, (uid_t)-1) == RELAY_BY_LINK;
 
 	CHECK(!yes || relay_is_link(&f));
 	fields_fini(&f);
@@ -186,11 +185,18 @@ TEST(links_end)
 	for (int k = -1; k <= 1; k++) {
 		char *s = cloud_link_sign("x", false, "", ACCESS, NOW_S + k), path[200];
 		size_t n = (size_t)snprintf(path, sizeof(path), "/files?path=x&signature_expiration=%d&signature=", NOW_S + k);
+		struct fields f;
 
 		CHECK(s);
 		for (const char *p = s; *p; p++)	/* a plus would be a space */
 			n += (size_t)snprintf(path + n, sizeof(path) - n, *p == '+' ? "%%2B" : "%c", *p);
-		CHECK_INT(fits("GET", path), k >= 0);
+		f = head_of("GET", path, NULL, NULL);
+		CHECK_INT(judge(&f, 49983, "", false, 0), k >= 0 ? RELAY_BY_LINK : RELAY_LINK_OVER);
+		path[n - 1] ^= 1;
+		fields_fini(&f);
+		f = head_of("GET", path, NULL, NULL);
+		CHECK_INT(judge(&f, 49983, "", false, 0), RELAY_WRONG_ACCESS_TOKEN);
+		fields_fini(&f);
 		free(s);
 	}
 }
