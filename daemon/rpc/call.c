@@ -784,7 +784,7 @@ static bool is_repeated(const struct fields *head, const char *name)
 
 static bool check_binary_metadata(const struct fields *head, struct status *st)
 {
-	uint8_t bytes[RPC_HEAD_MAX_BYTES];
+	scratch_ uint8_t bytes[RPC_HEAD_MAX_BYTES];
 
 	for (uint32_t i = 0; i < head->n; i++) {
 		size_t n = head->v[i].name_len;

@@ -12,6 +12,9 @@
 #define noreturn_	    __attribute__((noreturn))
 #define fallthrough_	    __attribute__((fallthrough))
 
+/* A large local that is written before it is read: filling it with zeros first would cost more than its use. */
+#define scratch_	    __attribute__((uninitialized))
+
 /* A local that owns: fn(&local) runs when it leaves its scope. */
 #define scoped(fn)	    __attribute__((cleanup(fn)))
 

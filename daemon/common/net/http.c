@@ -331,7 +331,7 @@ static void input_end(struct http_conn *c, ssize_t n)
 
 static void conn_read(struct http_conn *c)
 {
-	__attribute__((uninitialized)) uint8_t in[XPORT_READ_BYTES];
+	scratch_ uint8_t in[XPORT_READ_BYTES];
 	size_t turn = c->guest ? guest_read_bytes(c->guest, loop_pass(c->loop)) : READ_TURN_BYTES;
 	size_t reads = MAX(turn / sizeof(in), (size_t)1);
 	ssize_t n;

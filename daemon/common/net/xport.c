@@ -16,9 +16,6 @@
 #define CIPHER_READ_BYTES  (XPORT_READ_BYTES - 17u * 1024)
 #define CIPHER_OUT_MAX	   65536u	/* waiting ciphertext above which nothing more is encrypted */
 
-/* Filling it with zeros first would cost more than many a read. */
-#define scratch_ __attribute__((uninitialized))
-
 int xport_init(struct xport *x, struct loop *l, int fd, struct tls_conn *tls, watch_fn *fn, void *user)
 {
 	int r;
