@@ -16,11 +16,13 @@
 void extend_init(struct extensions *x)
 {
 	list_init(&x->line);
+	list_init(&x->kept);
 }
 
 void extend_turn_init(struct extend_turn *t, struct sandbox *b)
 {
 	list_init(&t->node);
+	list_init(&t->kept_node);
 	t->sandbox = b;
 }
 
@@ -112,12 +114,16 @@ void extend_turn_end(struct extend_turn *t)
 
 void extend_note(struct extend_turn *t, bool is_kept, int64_t end_at_ms)
 {
-	struct spans_book *book = &t->sandbox->account->extensions.book;
+	struct extensions *x = &t->sandbox->account->extensions;
 
-	if (is_kept)
-		spans_book_put(book, &t->kept, end_at_ms / 1000);
-	else
-		spans_book_del(book, &t->kept);
+	if (!is_kept) {
+		list_del(&t->kept_node);
+		spans_book_del(&x->book, &t->kept);
+		return;
+	}
+	spans_book_put(&x->book, &t->kept, end_at_ms / 1000);
+	if (list_is_empty(&t->kept_node))
+		list_add_tail(&x->kept, &t->kept_node);
 }
 
 static int64_t now_s(const struct account *a)
@@ -140,12 +146,8 @@ static void tell_runners(struct account *a, uint32_t span_s)
 		x->told_span_s = span_s;
 	if (!has_grown)
 		return;
-	list_for_each(n, &a->core->sandboxes) {
-		struct sandbox *b = list_entry(n, struct sandbox, node);
-
-		if (b->account == a && b->runner)
-			runner_poke(b);
-	}
+	list_for_each_safe(n, &x->kept)
+		runner_poke(list_entry(n, struct extend_turn, kept_node)->sandbox);
 }
 
 uint32_t extend_span_s(struct account *a)

@@ -22,7 +22,8 @@ struct extend_turn {
 	struct list node;	/* in the account's line, by end; on no list: it does not wait */
 	bool is_taken;
 	int64_t end_at_ms;
-	struct spans_end kept;	/* in the account's book while extensions keep it alive */
+	struct spans_end kept;	/* in the account's book while extensions keep it alive … */
+	struct list kept_node;	/* … and in its list */
 	struct sandbox *sandbox;
 };
 
@@ -30,7 +31,8 @@ struct extensions {		/* of an account */
 	struct list line;
 	uint32_t n_taken, n_waiting;
 	struct spans_book book;	/* by seconds of the cloud's clock */
-	uint32_t told_span_s;	/* the span for which every runner has looked */
+	struct list kept;	/* extend_turn.kept_node: as many as the book has */
+	uint32_t told_span_s;	/* the span for which the runners of all that is kept have looked */
 	uint64_t refused;	/* leases, since the start */
 	int64_t refused_at_ms;	/* wall: the last one; 0 = none */
 };
