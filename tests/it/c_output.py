@@ -20,12 +20,14 @@ CALLS = "pwritev,pwrite64,pread64,preadv,epoll_wait,epoll_pwait,epoll_pwait2,rea
 class Trace:
     """The calls of a daemon's loop while this lasts: (name, what the descriptor is, the rest)."""
 
+    traced = CALLS
+
     def __init__(self, program):
         self.program = program
         self.path = os.path.join(program.folder, "trace")
 
     def __enter__(self):
-        self.proc = subprocess.Popen(["strace", "-qq", "-f", "-yy", "-s", "0", "-e", "trace=" + CALLS, "-o", self.path,
+        self.proc = subprocess.Popen(["strace", "-qq", "-f", "-yy", "-s", "0", "-e", "trace=" + self.traced, "-o", self.path,
                                       "-p", str(self.program.pid)])
         until(lambda: all(self.tracer(t) for t in os.listdir("/proc/%d/task" % self.program.pid)), what="strace")
         return self

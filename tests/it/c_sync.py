@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""What an answer promises is on the disk before it: how often a call waits for it, and in which order, seen by strace."""
+import re
+
+import pytest
+
+import harness
+from api import Api
+from c_output import Trace
+
+CONTROL = 30            # bytes: an answer to a PING, and a window; an answer to a call has more
+# Commits that are waited for: what must be there, and what it may cost (PERF P7, P8).
+LEASE = (1, 2)
+CALLS = {"Create": (2, 3), "Acquire": LEASE, "Renew": LEASE, "SetTimeout": LEASE, "Release": LEASE, "Kill": LEASE}
+
+
+class Order(Trace):
+    """Syncs of the database, and what leaves: to the cloud, to the client."""
+
+    traced = "fsync,fdatasync,write,writev,sendto,sendmsg"
+
+    def events(self):
+        """Of all threads, each where it began; what another thread's call interrupts in the text goes on in a line of its own."""
+        out, begun = [], {}
+        with open(self.path, encoding="utf-8", errors="replace") as f:
+            for line in f:
+                m = re.match(r"(\d+) +(?:(\w+)\(\d+<(.*?)>[,)]|<\.\.\. \w+ resumed>).*?(?:= (-?\d+)| <unfinished \.\.\.>)$", line)
+                if m and m.group(2):
+                    begun[m.group(1)] = event = [m.group(2), m.group(3), m.group(4)]
+                    out.append(event)
+                elif m:
+                    begun[m.group(1)][2] = m.group(4)
+        return [x for x in (self.kind(*e) for e in out) if x]
+
+    @staticmethod
+    def kind(name, what, result):
+        if name in ("fsync", "fdatasync"):
+            return "sync" if what.endswith(("/agentboxd.db-wal", "/agentboxd.db-journal")) else None
+        if what.startswith("TCP"):
+            return "cloud"
+        return "client" if what.startswith("UNIX") and int(result or 0) > CONTROL else None
+
+
+def events_of(daemon, call):
+    with Order(daemon) as t:
+        result = call()
+    return t.events(), result
+
+
+@pytest.fixture
+def quiet(cloud):
+    """Nothing is written that no call asks for."""
+    d = harness.Daemon(cloud, conf={"daemon": {"reconcile_period": "1h"}})
+    yield d
+    d.close()
+
+
+def test_what_is_promised_is_synced(quiet):
+    """Issue 14, P7 and P8: each answer comes after a sync, a sandbox is asked for after its intent was synced, and no call syncs
+    more often than it must."""
+    with Api(quiet.socket) as api:
+        api.call("SandboxService.Create")       # connections, and what reflection says of the services
+        api.call("LeaseService.List")
+        got = {}
+        got["Create"], box = events_of(quiet, lambda: api.call("SandboxService.Create", sandbox_timeout=600))
+        got["Acquire"], lease = events_of(quiet, lambda: api.call("LeaseService.Acquire", sandbox=box.id, ttl=60))
+        got["Renew"], _ = events_of(quiet, lambda: api.call("LeaseService.Renew", lease_id=lease.id, ttl=90))
+        got["SetTimeout"], _ = events_of(quiet, lambda: api.call("SandboxService.SetTimeout", sandbox=box.id, sandbox_timeout=900))
+        got["Release"], _ = events_of(quiet, lambda: api.call("LeaseService.Release", lease_id=lease.id))
+        got["Kill"], _ = events_of(quiet, lambda: api.call("SandboxService.Kill", sandbox=box.id))
+    for name, (least, most) in CALLS.items():
+        e = got[name]
+        assert least <= e.count("sync") <= most, (name, e)
+        assert "client" in e and "sync" in e[:e.index("client")], (name, e)
+    for name in ("Create", "Kill"):     # its intent, the row that says that it is ended
+        e = got[name]
+        assert e.index("sync") < e.index("cloud"), (name, e)
+    last = max(i for i, x in enumerate(got["Create"]) if x == "cloud")
+    assert "sync" in got["Create"][last:], got["Create"]
