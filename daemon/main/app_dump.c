@@ -87,9 +87,10 @@ static void dump_account(struct app *a, const struct account *c)
 
 static void dump_pool(struct app *a)
 {
+	const struct origin *at = NULL;
 	struct pool_stats s;
 
-	for (size_t i = 0; i < DUMP_LINES_MAX && pool_stats(a->pool, i, &s); i++) {
+	for (size_t i = 0; i < DUMP_LINES_MAX && pool_stats(a->pool, &at, &s); i++) {
 		const char *dot = strchr(s.host, '.');
 		bool is_sandbox = app_is_sandbox_host(s.host);
 

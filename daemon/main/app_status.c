@@ -168,14 +168,14 @@ static const char *protocol_name(uint32_t version)
 	return version == HTTP_VERSION_2 ? "h2" : version ? "http/1.1" : "";
 }
 
-static void collect_conns(struct app *a, size_t origin, struct daemon_origin *ret)
+static void collect_conns(struct app *a, const struct origin *origin, struct daemon_origin *ret)
 {
 	struct app_status *k = a->look;
 	uint64_t now = loop_now_ms(a->loop);
 	struct pool_conn_stats c;
 
 	ret->conns = &k->conns[k->n_conns];
-	while (k->n_conns < CONNS_MAX && pool_conn_stats(a->pool, origin, ret->n_conns, &c)) {
+	while (k->n_conns < CONNS_MAX && pool_conn_stats(origin, ret->n_conns, &c)) {
 		k->conns[k->n_conns++] = (struct daemon_conn){
 			.state = c.state, .peer = c.peer, .protocol = protocol_name(c.version),
 			.streams = c.streams, .max_streams = c.limit, .rtt_us = c.rtt_us,
@@ -195,10 +195,11 @@ bool app_is_sandbox_host(const char *host)
 static size_t collect_pool(struct app *a, bool admin)
 {
 	struct app_status *k = a->look;
+	const struct origin *at = NULL;
 	struct pool_stats s;
 	size_t n = 0;
 
-	while (n < ORIGINS_MAX && pool_stats(a->pool, n, &s)) {
+	while (n < ORIGINS_MAX && pool_stats(a->pool, &at, &s)) {
 		const char *rest = !admin && app_is_sandbox_host(s.host) ? strchr(s.host, '.') : s.host;
 
 		snprintf(k->origin_names[n], sizeof(k->origin_names[n]), "%s://%s%.250s:%u", s.scheme,
@@ -227,7 +228,7 @@ static size_t collect_pool(struct app *a, bool admin)
 			.last_error = rest == s.host ? s.last_error : "",
 			.last_error_at_ms = wall_of(a, s.last_error_at_ms),
 		};
-		collect_conns(a, n, &k->origins[n]);
+		collect_conns(a, at, &k->origins[n]);
 		n++;
 	}
 	return n;

@@ -240,9 +240,10 @@ static size_t account_of(const struct app *a, const char *group)
 static void add_up(const struct app *a, struct account_sums *sums)
 {
 	uint64_t now = loop_now_ms(a->loop);
+	const struct origin *at = NULL;
 	struct pool_stats s;
 
-	for (size_t i = 0; i < ORIGINS_MAX && pool_stats(a->pool, i, &s); i++) {
+	for (size_t i = 0; i < ORIGINS_MAX && pool_stats(a->pool, &at, &s); i++) {
 		struct account_sums *to = &sums[account_of(a, s.group)];
 
 		to->conns += s.conns;

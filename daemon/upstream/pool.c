@@ -589,14 +589,6 @@ void pool_retire_group(struct pool *p, const char *group)
 	}
 }
 
-static const struct origin *origin_number(const struct pool *p, size_t i)
-{
-	list_for_each(n, &p->origin_list)
-		if (!i--)
-			return list_entry(n, struct origin, node);
-	return NULL;
-}
-
 /* Of connections that are open; those of the others are counted when they end. */
 static void add_open(struct pool_stats *to, const struct origin *o)
 {
@@ -608,9 +600,10 @@ static void add_open(struct pool_stats *to, const struct origin *o)
 	}
 }
 
-bool pool_stats(const struct pool *p, size_t i, struct pool_stats *ret)
+bool pool_stats(const struct pool *p, const struct origin **at, struct pool_stats *ret)
 {
-	const struct origin *o = origin_number(p, i);
+	const struct list *n = *at ? (*at)->node.next : p->origin_list.next;
+	const struct origin *o = *at = n == &p->origin_list ? NULL : list_entry((struct list *)n, struct origin, node);
 
 	if (!o)
 		return false;
@@ -669,12 +662,8 @@ static uint32_t rtt_us(int fd)
 	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0 ? 0 : info.tcpi_rtt;
 }
 
-bool pool_conn_stats(const struct pool *p, size_t origin, size_t i, struct pool_conn_stats *ret)
+bool pool_conn_stats(const struct origin *o, size_t i, struct pool_conn_stats *ret)
 {
-	const struct origin *o = origin_number(p, origin);
-
-	if (!o)
-		return false;
 	list_for_each(n, &o->conns) {
 		const struct uconn *c = list_entry(n, struct uconn, node);
 

@@ -142,6 +142,7 @@ uint64_t pool_req_sent_at_ms(const struct pool_req *r);	/* BOOTTIME of the last 
 void pool_retire_tls(struct pool *p, const struct tls_client *tls);
 void pool_retire_group(struct pool *p, const char *group);
 
+struct origin;
 struct pool_stats {		/* one origin */
 	const char *scheme, *host, *group;
 	uint16_t port;
@@ -155,8 +156,8 @@ struct pool_stats {		/* one origin */
 	const char *last_error;		/* "" = none */
 	uint64_t last_error_at_ms;
 };
-/* Origin number i in a stable order, or false. Pointers are valid until the pool is used again. */
-bool pool_stats(const struct pool *p, size_t i, struct pool_stats *ret);
+/* The next origin, in a stable order; *at begins with NULL. False at the end. Pointers are valid until the pool is used again. */
+bool pool_stats(const struct pool *p, const struct origin **at, struct pool_stats *ret);
 
 /* The counters of all origins, those that were forgotten too. */
 void pool_totals(const struct pool *p, struct pool_stats *ret);
@@ -171,7 +172,7 @@ struct pool_conn_stats {	/* one connection, dialled */
 	uint32_t rtt_us;		/* the kernel's estimate, through a proxy as far as that; 0 = none */
 	uint64_t opened_at_ms, last_read_ms;	/* BOOTTIME */
 };
-/* Connection number i of origin number `origin`, or false. Pointers as above. */
-bool pool_conn_stats(const struct pool *p, size_t origin, size_t i, struct pool_conn_stats *ret);
+/* Connection number i of an origin, or false. Pointers as above. */
+bool pool_conn_stats(const struct origin *o, size_t i, struct pool_conn_stats *ret);
 
 #endif

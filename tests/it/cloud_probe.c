@@ -508,9 +508,10 @@ static bool do_file(struct probe *p, char **w, int n)
 
 static void do_stats(struct probe *p, const char *tag)
 {
+	const struct origin *at = NULL;
 	struct pool_stats s;
 
-	for (size_t i = 0; pool_stats(p->pool, i, &s); i++) {
+	while (pool_stats(p->pool, &at, &s)) {
 		printf("{\"tag\":\"%s\",\"what\":\"stats\",\"port\":%u,\"conns\":%u,\"streams\":%u,"
 		       "\"queued\":%u,"
 		       "\"version\":%u,\"requests\":%" PRIu64 ",\"dials\":%" PRIu64

@@ -642,9 +642,10 @@ void ask_end(struct ask *a)
 
 struct pool_stats rig_stats(struct rig *g, const char *host)
 {
+	const struct origin *at = NULL;
 	struct pool_stats s;
 
-	for (size_t i = 0; pool_stats(g->pool, i, &s); i++)
+	while (pool_stats(g->pool, &at, &s))
 		if (str_eq(s.host, host))
 			return s;
 	must(false);

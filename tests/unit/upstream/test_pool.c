@@ -636,6 +636,7 @@ TEST(idle_connections_go)
 {
 	struct rig g;
 	struct peer *p = begin(&g, NULL);
+	const struct origin *none = NULL;
 	struct pool_stats s;
 	struct ask a[2];
 
@@ -659,7 +660,7 @@ TEST(idle_connections_go)
 	rig_spin(&g, 10000);
 	CHECK_INT(p->n_conns, 0);
 	rig_spin(&g, 400000);
-	CHECK(!pool_stats(g.pool, 0, &s));
+	CHECK(!pool_stats(g.pool, &none, &s));
 	rig_end(&g);
 }
 
