@@ -18,6 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
 
 import gateway  # noqa: E402
+import growth  # noqa: E402
 import harness  # noqa: E402
 import leases  # noqa: E402
 from api import Api  # noqa: E402
@@ -571,10 +572,16 @@ def bench_gateway(rig):
     gateway.run(sys.modules[__name__], rig)
 
 
+def bench_growth(rig):
+    """Calls beside many sandboxes, ended commands, clients."""
+    growth.run(sys.modules[__name__])
+
+
 BENCHES = {"get": bench_get, "small": bench_small, "bulk": bench_bulk, "first": bench_first, "memory": bench_memory,
            "creates": bench_creates, "proxy": bench_proxy, "many": bench_many, "streams": bench_streams, "exit": bench_exit,
            "fanout": bench_fanout,
-           "leases": bench_leases, "owners": bench_owners, "gateway": bench_gateway}
+           "leases": bench_leases, "owners": bench_owners, "gateway": bench_gateway,
+           "growth": bench_growth}
 
 
 def main():

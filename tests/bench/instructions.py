@@ -8,6 +8,7 @@ $BUILD_DIR names the build, so that two of them can be compared by the same scri
 import glob
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -25,17 +26,21 @@ MIB = 16                # of output at a time
 class Counted:
     """The daemon under callgrind, counting only while it is told to."""
 
-    def __init__(self, cloud):
+    def __init__(self, cloud, **daemon):
         self.folder = harness.temp_dir("abc-")
         self.d = harness.Daemon(cloud, wrap=["valgrind", "--tool=callgrind", "--instr-atstart=no", "-q",
-                                             "--callgrind-out-file=%s/out" % self.folder])
+                                             "--callgrind-out-file=%s/out" % self.folder], **daemon)
 
     def control(self, *args):
         subprocess.run(["callgrind_control", *args, str(self.d.pid)], check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)
 
-    def per_call(self, call, calls=CALLS):
-        for _ in range(calls // 10):
+    def close(self):
+        self.d.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def per_call(self, call, calls=CALLS, warm=None):
+        for _ in range(calls // 10 if warm is None else warm):
             call()
         self.control("-z")
         self.control("-i", "on")
@@ -92,7 +97,7 @@ def main():
         for name, n in rows:
             print("%-24s %10d instructions" % (name, n))
     finally:
-        counted.d.close()
+        counted.close()
         cloud.close()
 
 

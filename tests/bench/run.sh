@@ -4,7 +4,8 @@
 # Measures agentboxd against peers in the same run and prints a table of ratios. Takes some minutes; a busy machine
 # makes it say nonsense, which is why every figure is a ratio and its spread is shown.
 #
-#   sh tests/bench/run.sh [NAME…]      names: get small bulk first memory creates proxy many streams exit fanout leases owners gateway (none: all)
+#   sh tests/bench/run.sh [NAME…]      names: get small bulk first memory creates proxy many streams exit fanout leases owners gateway
+#                                      growth (none: all)
 set -eu
 cd "$(dirname "$0")/../.."
 sh tests/setup.sh bench

@@ -24,8 +24,8 @@ PROGRAMS = {
     "openssl": "openssl", "patch": "patch", "pkg-config": "pkg-config", "procps": "ps", "protobuf-c-compiler": "protoc-c",
     "protobuf-compiler": "protoc", "protobuf-compiler-grpc": "grpc_cpp_plugin", "python3": "python3", "spin": "spin",
     "prometheus": "prometheus promtool",
-    "skopeo": "skopeo", "strace": "strace", "tinyproxy-bin": "tinyproxy", "tmux": "tmux", "umoci": "umoci", "valgrind": "valgrind",
-    "xz-utils": "xz", "zsh": "zsh", "zstd": "zstd",
+    "skopeo": "skopeo", "strace": "strace", "tinyproxy-bin": "tinyproxy", "tmux": "tmux", "umoci": "umoci",
+    "valgrind": "callgrind_control valgrind", "xz-utils": "xz", "zsh": "zsh", "zstd": "zstd",
 }
 MODULES = {"google": "python3-protobuf", "grpc": "python3-grpcio", "h2": "python3-h2", "hpack": "python3-h2",
            "hyperframe": "python3-h2", "jsonschema": "python3-jsonschema",
