@@ -33,12 +33,30 @@ char *sql_create(const struct table *t)
 	       buf_printf(&b, ", PRIMARY KEY (%s)) STRICT", t->key) ? NULL : buf_take_str(&b);
 }
 
+/* Loaded in the order in which they were last put: a row that is put again goes behind all others. */
+static bool moves_to_the_end(const struct table *t)
+{
+	return t != &store_tables[ROW_TABLE_lease] && t != &store_tables[ROW_TABLE_sandbox];
+}
+
+/* The row stays where it is, and so does its key: one page is written and not two or three. */
+static int put_over(struct buf *b, const struct table *t)
+{
+	int r = buf_printf(b, " ON CONFLICT (%s) DO UPDATE SET ", t->key);
+
+	for (size_t i = t->n_key; i < t->n && !r; i++)
+		r = buf_printf(b, "%s%s = excluded.%s", i > t->n_key ? ", " : "", t->columns[i].name, t->columns[i].name);
+	return r;
+}
+
 char *sql_put(const struct table *t)
 {
 	scoped(buf_fini) struct buf b = BUF_NULL;
+	bool moves = moves_to_the_end(t);
 
-	return buf_printf(&b, "INSERT OR REPLACE INTO %s (", t->name) || put_list(&b, t, NAMES) ||
-	       buf_printf(&b, ") VALUES (") || put_list(&b, t, MARKS) || buf_printf(&b, ")") ? NULL : buf_take_str(&b);
+	return buf_printf(&b, "INSERT %sINTO %s (", moves ? "OR REPLACE " : "", t->name) || put_list(&b, t, NAMES) ||
+	       buf_printf(&b, ") VALUES (") || put_list(&b, t, MARKS) || buf_printf(&b, ")") ||
+	       (!moves && put_over(&b, t)) ? NULL : buf_take_str(&b);
 }
 
 char *sql_del(const struct table *t)

@@ -9,6 +9,7 @@ from api import Api
 from c_output import Trace
 
 CONTROL = 30            # bytes: an answer to a PING, and a window; an answer to a call has more
+PAGE, FRAME_HEAD = 4096, 24
 # Commits that are waited for: what must be there, and what it may cost (PERF P7, P8).
 LEASE = (1, 2)
 CALLS = {"Create": (2, 3), "Acquire": LEASE, "Renew": LEASE, "SetTimeout": LEASE, "Release": LEASE, "Kill": LEASE}
@@ -17,10 +18,11 @@ CALLS = {"Create": (2, 3), "Acquire": LEASE, "Renew": LEASE, "SetTimeout": LEASE
 class Order(Trace):
     """Syncs of the database, and what leaves: to the cloud, to the client."""
 
-    traced = "fsync,fdatasync,write,writev,sendto,sendmsg"
+    traced = "fsync,fdatasync,pwrite64,write,writev,sendto,sendmsg"
 
-    def events(self):
-        """Of all threads, each where it began; what another thread's call interrupts in the text goes on in a line of its own."""
+    def all_calls(self):
+        """[name, what the descriptor is, result] of all threads, each where it began; what another thread's call interrupts in the
+        text goes on in a line of its own."""
         out, begun = [], {}
         with open(self.path, encoding="utf-8", errors="replace") as f:
             for line in f:
@@ -30,7 +32,13 @@ class Order(Trace):
                     out.append(event)
                 elif m:
                     begun[m.group(1)][2] = m.group(4)
-        return [x for x in (self.kind(*e) for e in out) if x]
+        return out
+
+    def events(self):
+        return [x for x in (self.kind(*e) for e in self.all_calls()) if x]
+
+    def bytes_to(self, name):
+        return sum(int(result or 0) for call, what, result in self.all_calls() if call == "pwrite64" and what.endswith(name))
 
     @staticmethod
     def kind(name, what, result):
@@ -77,3 +85,14 @@ def test_what_is_promised_is_synced(quiet):
         assert e.index("sync") < e.index("cloud"), (name, e)
     last = max(i for i, x in enumerate(got["Create"]) if x == "cloud")
     assert "sync" in got["Create"][last:], got["Create"]
+
+
+def test_a_renewal_writes_one_page(quiet):
+    """Issue 14, P15: a row that is put again stays in its place, so that neither its key nor another page is written with it."""
+    with Api(quiet.socket) as api:
+        box = api.call("SandboxService.Create", sandbox_timeout=600)
+        for _ in range(40):     # as many as do not fit into one page
+            lease = api.call("LeaseService.Acquire", sandbox=box.id, ttl=60)
+        with Order(quiet) as t:
+            api.call("LeaseService.Renew", lease_id=lease.id, ttl=90)
+    assert t.bytes_to("/agentboxd.db-wal") == PAGE + FRAME_HEAD
