@@ -121,7 +121,8 @@ void plane_find(const struct fields *head, struct plane *ret)
 	struct host_port at;
 
 	*ret = (struct plane){ .kind = PLANE_CONTROL };
-	if (!authority || host_port_parse(authority, strlen(authority), &at) < 0) {
+	/* A user in it is nobody's name, and a host to whoever reads from the other end. */
+	if (!authority || strchr(authority, '@') || host_port_parse(authority, strlen(authority), &at) < 0) {
 		plane_refuse(ret, "Invalid host");
 		return;
 	}

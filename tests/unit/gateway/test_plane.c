@@ -62,6 +62,8 @@ TEST(a_host_label_wins)
 		{ "GET", "3000-iabc", "/", { 0 }, PLANE_CONTROL, NULL, 0, false },
 		{ "GET", "[::1", "/", { 0 }, PLANE_BAD, "Invalid host", 0, false },
 		{ "GET", NULL, "/", { 0 }, PLANE_BAD, "Invalid host", 0, false },
+		{ "GET", "u@localhost", "/", { 0 }, PLANE_BAD, "Invalid host", 0, false },
+		{ "GET", "3000-iabc@localhost:1", "/", { 0 }, PLANE_BAD, "Invalid host", 0, false },
 	};
 
 	check_rows(t, ARRAY_SIZE(t));
