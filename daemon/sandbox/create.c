@@ -169,7 +169,15 @@ static struct cloud_call *create_post(struct attempt *a)
 
 /* --- record --- */
 
-/* Nothing of ours works with such an agent: it is not left behind, as the SDK does it. */
+/* What is no version is not known to be an old one. */
+static bool has_old_agent(const struct sandbox *b)
+{
+	const char *v = b->envd_version + (b->envd_version[0] == 'v');
+
+	return *v >= '0' && *v <= '9' && cloud_version_cmp(v, AGENT_MIN) < 0 && sandbox_is_live(b);
+}
+
+/* Nothing of ours works with such an agent: it is not left behind, as the SDK does it, unless somebody has leased it meanwhile. */
 static void refuse_old(struct creation *c, struct sandbox *b)
 {
 	struct status st;
@@ -178,7 +186,7 @@ static void refuse_old(struct creation *c, struct sandbox *b)
 					    "anew", b->template_id, b->envd_version);
 	status_evidence(&st, "sandbox_id", "%s", b->id);
 	log_warn("create_old", "sandbox=%s agent=%s", b->id, b->envd_version);
-	if (!b->killing && kill_by_policy(c->att.core, b, "template_too_old") < 0)
+	if (!b->killing && !b->n_leases && kill_by_policy(c->att.core, b, "template_too_old") < 0)
 		log_warn("create_old", "sandbox=%s error=nomem kill=no", b->id);
 	attempt_finish(&c->att, &st);
 }
@@ -212,7 +220,7 @@ static void create_answer_with(struct creation *c)
 			lease_end(x, "its call ended before the answer");
 		runner_poke(b);
 	}
-	if (cloud_version_cmp(b->envd_version, AGENT_MIN) < 0 && sandbox_is_live(b)) {
+	if (has_old_agent(b)) {
 		refuse_old(c, b);
 		return;
 	}

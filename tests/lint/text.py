@@ -162,7 +162,9 @@ def mutants():
 
 
 def names_a_test(line):
-    """`# test: unit NAME` or `# test: it FILE.py::TEST`, of tests that there are."""
+    """`# test: unit NAME`, `# test: it FILE.py::TEST` or `# test: fuzz sequences`, of tests that there are."""
+    if line == "# test: fuzz sequences":
+        return exists("tests/fuzz/sequences_main.c")
     if m := re.fullmatch(r"# test: unit (\w+)", line):
         folder, _, name = m.group(1).partition("_")
         return exists("tests/unit/%s/test_%s.c" % (folder, name or folder))

@@ -156,6 +156,8 @@ unsigned fake_alive(const struct fake *f)
 
 /* --- answers --- */
 
+const char *fake_agent = "0.6.13";
+
 static struct cloud_sandbox *view(const struct fake_sandbox *b, bool tokens, bool listed)
 {
 	struct cloud_sandbox *s = calloc(1, sizeof(*s));
@@ -163,7 +165,7 @@ static struct cloud_sandbox *view(const struct fake_sandbox *b, bool tokens, boo
 	must(s);
 	s->id = str_dup(b->id);
 	s->template_id = str_dup("base");
-	s->envd_version = str_dup("0.6.13");
+	s->envd_version = str_dup(fake_agent);
 	if (tokens)
 		s->envd_access_token = str_printf("token-%s", b->id);
 	s->state = b->paused ? CLOUD_STATE_PAUSED : CLOUD_STATE_RUNNING;

@@ -133,6 +133,9 @@ struct fake {
 	unsigned runs;			/* of our side: fake_cloud() calls */
 };
 
+/* The version that every sandbox's agent has. */
+extern const char *fake_agent;
+
 /* Shared memory, zeroed; the pointer is valid in children too. */
 void *shared_new(size_t n);
 void shared_free(void *p, size_t n);

@@ -924,4 +924,28 @@ TEST(agent_and_host)
 	world_free(&w);
 }
 
+/* G-2: what is no version is not known to be old; a sandbox whose agent is old is not left behind. */
+TEST(versions_of_agents)
+{
+	static const char *const fine[] = { "killing", "", "v0.2.0", "1" };
+	struct world w;
+	struct create c;
+	struct answer a;
+
+	world_new(&w);
+	for (size_t i = 0; i < ARRAY_SIZE(fine); i++) {
+		fake_agent = fine[i];
+		c = a_create("");
+		a = do_create(&w, &c);
+		CHECK(status_ok(&a.st));
+	}
+	fake_agent = "v0.0.9";
+	c = a_create("");
+	a = do_create(&w, &c);
+	CHECK_INT(a.st.reason, R_TEMPLATE_TOO_OLD);
+	UNTIL(&w, fake_alive(w.fake) == ARRAY_SIZE(fine));
+	fake_agent = "0.6.13";
+	world_free(&w);
+}
+
 TEST_MAIN()
