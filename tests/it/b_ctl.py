@@ -71,7 +71,7 @@ def test_exec_stdin(d, box):
     assert d.ctl("exec", box, "--", "cat", input="not passed").stdout == ""
 
 
-@pytest.mark.parametrize("words", ["--help", "--version", "help", "ls --help", "ls --version", "status", "events --initial"])
+@pytest.mark.parametrize("words", ["--help", "--version", "help", "ls --help", "ls --version", "status", "events --initial", "events -f --initial"])
 def test_a_full_output_is_told_once(d, box, words):
     with open("/dev/full", "w", encoding="ascii") as full:
         r = subprocess.run([harness.AGENTBOXCTL, "-s", d.socket, *words.split()], stdout=full, stderr=subprocess.PIPE,

@@ -10,6 +10,7 @@
 #define CURSOR_BYTES 128u
 
 static const struct opt cmd_events_opts[] = {
+	OPT('f', "follow", OPT_FLAG, follow, NULL, "go on until it is interrupted; it does so in any case"),
 	OPT(0, "initial", OPT_FLAG, initial, NULL, "begin with what is there"),
 	OPT(0, "cursor", OPT_TEXT, cursor, "C", "go on after the event with this cursor (--json shows them)"),
 	OPT(0, "all-owners", OPT_FLAG, all_owners, NULL, "of all users (administrators)"),
