@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "client/cli/cmd/reports.h"
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
@@ -197,11 +198,11 @@ static void json_limiter(struct json *j, const struct ab_cloud_status *c)
 	json_close(j, '}');
 }
 
-static void cmd_pool_print_json(const struct ab_daemon_status *s)
+void pool_print_json(FILE *f, const struct ab_daemon_status *s)
 {
 	struct json j;
 
-	json_begin(&j, stdout);
+	json_begin(&j, f);
 	json_open(&j, NULL, '{');
 	json_open(&j, "origins", '[');
 	for (size_t i = 0; i < s->n_pool; i++)
@@ -223,7 +224,7 @@ static int cmd_pool_run(struct cli *cli)
 	if (ab_daemon_status(cli->client, NULL, &s))
 		return fail_client(cli);
 	if (cli->args.json)
-		cmd_pool_print_json(s);
+		pool_print_json(stdout, s);
 	else
 		r = cmd_pool_print(s);
 	ab_free(s);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/cli/cmd/reports.h"
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
@@ -209,11 +210,11 @@ static void json_gateway(struct json *j, const struct ab_daemon_status *s)
 	json_close(j, '}');
 }
 
-static void cmd_status_print_json(const struct ab_daemon_status *s)
+void status_print_json(FILE *f, const struct ab_daemon_status *s)
 {
 	struct json j;
 
-	json_begin(&j, stdout);
+	json_begin(&j, f);
 	json_open(&j, NULL, '{');
 	json_text(&j, "version", s->version);
 	json_words(&j, "features", s->features, s->n_features);
@@ -264,7 +265,7 @@ static int cmd_status_run(struct cli *cli)
 	if (ab_daemon_status(cli->client, NULL, &s))
 		return fail_client(cli);
 	if (cli->args.json)
-		cmd_status_print_json(s);
+		status_print_json(stdout, s);
 	else
 		cmd_status_print(s);
 	r = s->n_degraded ? EXIT_ERROR : EXIT_OK;
