@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "daemon/auth/audit.h"
 #include "daemon/auth/principal.h"
 #include "daemon/auth/process.h"
 #include "daemon/common/ev/loop.h"
@@ -45,6 +46,7 @@ struct token {
 	int run_pidfd;			/* of that process; -1 = none */
 	uint32_t on_release;		/* of a run: enum policy_action */
 	struct watch death;
+	struct audit_process process;	/* of the run, for the audit */
 	struct grave grave;
 };
 

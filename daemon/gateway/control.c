@@ -2,6 +2,7 @@
 /*
  * The life of a call: route, scope of the token, body, in this order; then the handler. Who asks is known before any of it.
  */
+#include "daemon/gateway/audit.h"
 #include "daemon/gateway/control.h"
 
 #include <errno.h>
@@ -86,6 +87,10 @@ static void control_end(struct gateway_control *c)
 
 void control_reply(struct gateway_control *c, unsigned status, char *json)
 {
+	char result[16];
+
+	snprintf(result, sizeof(result), "%u", status);
+	gateway_audit_control(c, result);
 	if (!json && status != 204)
 		reply_abort(give(c->x));
 	else
@@ -244,7 +249,10 @@ static void read_uid(const struct gateway_control *c, struct gateway_uid *ret)
 
 static void pass_on(struct gateway_control *c, const char *account)
 {
-	struct http_stream *x = give(c->x);
+	struct http_stream *x;
+
+	gateway_audit_control(c, "passed-on");
+	x = give(c->x);
 	struct gateway *g = c->g;
 	const struct flavour *f = c->flavour;
 
@@ -409,6 +417,7 @@ static bool control_read(struct gateway_control *c)
 
 static void control_gone(struct gateway_control *c)
 {
+	gateway_audit_control(c, "CANCELLED");
 	http_stream_release(give(c->x));
 	control_end(c);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "daemon/gateway/control.h"
+#include "proto/base/str.h"
 
 enum cloud_state control_state(enum sandbox_state s)
 {
@@ -78,6 +79,7 @@ void control_reply_created(struct gateway_control *c, unsigned status, const str
 		control_no_memory(c);
 		return;
 	}
+	(void)str_copy(c->id, sizeof(c->id), v->id);	/* for the audit: what was made */
 	control_reply_doc(c, status, CLOUD_DOC_SANDBOX, &s, CLOUD_CREATED);
 	control_view_fini(&s);
 }

@@ -19,6 +19,7 @@
 #include "daemon/common/http/route.h"
 #include "daemon/auth/token.h"
 #include "daemon/gateway/access.h"
+#include "daemon/gateway/audit.h"
 #include "daemon/gateway/relay_impl.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
@@ -64,6 +65,8 @@ static void bury(void *p)
 static struct http_stream *relay_end(struct gateway_relay *rl)
 {
 	must(!rl->over);
+	if (rl->up)
+		gateway_audit_relay(rl);
 	rl->over = true;
 	list_del(&rl->node);
 	rl->g->counts.relays--;

@@ -75,6 +75,7 @@ struct rpc_call {
 	bool head_sent, touched, end_told, starved, broken;
 	bool no_room;			/* broken, because its uid has no memory left */
 	bool is_cleared;		/* its client may make it */
+	struct rpc_about about;		/* for the audit */
 	bool gzip;			/* the client may compress its messages */
 	bool whole;			/* a message is in the reader, and waits to be decoded */
 	struct list node;		/* server->calls */
@@ -243,6 +244,40 @@ static void expect_flush(struct rpc_call *c)
 		http_stream_reset(c->x, H2_INTERNAL_ERROR);
 }
 
+static bool is_audited(const struct rpc_call *c)
+{
+	return audit_is_on(c->method->effect == RPC_CHANGES);
+}
+
+static void note_about(struct rpc_call *c, const ProtobufCMessage *m)
+{
+	if (is_audited(c))
+		rpc_audit_note(&c->about, m);
+}
+
+/* Of a call that its handler has had: what was refused before has changed nothing. */
+static void audit_end(struct rpc_call *c, const char *result)
+{
+	if (!c->touched || !is_audited(c))
+		return;
+	if (c->request)
+		rpc_audit_note(&c->about, c->request);
+	rpc_audit(c->conn, c->method, &c->about, c->request, result);
+}
+
+/* The answer names what was made. */
+static void note_about_all(struct rpc_call *c, const ProtobufCMessage *answer)
+{
+	if (c->request)
+		note_about(c, c->request);
+	note_about(c, answer);
+}
+
+static const char *result_name(const struct status *st)
+{
+	return st->reason ? status_reason_name(st->reason) : status_code_name(st->code);
+}
+
 /* Our side's one end. The handler is not told: either it asked for this, or the caller tells it. */
 static void call_end(struct rpc_call *c, const struct status *st)
 {
@@ -256,6 +291,7 @@ static void call_end(struct rpc_call *c, const struct status *st)
 	call_set_state(c, CALL_ENDED);
 	timer_clear(&c->silence);
 	tell_ended(c, st);
+	audit_end(c, result_name(st));
 	if (write_end(c, st) < 0)
 		http_stream_reset(c->x, H2_INTERNAL_ERROR);
 	expect_flush(c);
@@ -389,8 +425,10 @@ static void on_exchange_closed(struct rpc_call *c, enum http_close how)
 		why = RPC_GONE_DEADLINE;
 	else if (how == HTTP_CLOSE_LOCAL)
 		why = RPC_GONE_SERVER;
-	if (open)
+	if (open) {
 		tell_left(c, why);
+		audit_end(c, why == RPC_GONE_DEADLINE ? status_reason_name(R_DEADLINE_REQUEST) : status_code_name(CODE_CANCELLED));
+	}
 	call_close(c);
 	if (open)
 		tell_gone(c, why);
@@ -649,6 +687,8 @@ static void read_stream(struct rpc_call *c)
 	while (c->state == CALL_OPEN && c->wanted && !is_held_back(c) &&
 	       (r = read_message(c, &m, &st)) == FRAME_MESSAGE) {
 		c->wanted--;
+		if (!c->touched)
+			note_about(c, m);
 		c->touched = true;
 		c->method->handler->on_message(c, m);
 		protobuf_c_message_free_unpacked(m, NULL);
@@ -1160,6 +1200,7 @@ void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message)
 	rpc_call_send(c, message);
 	if (c->broken)
 		answer_failed(c, &st);
+	note_about_all(c, message);
 	call_end(c, &st);
 }
 

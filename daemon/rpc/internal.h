@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "daemon/auth/access.h"
+#include "daemon/auth/audit.h"
 #include "daemon/auth/principal.h"
 #include "daemon/auth/uid_quota.h"
 #include "daemon/auth/users.h"
@@ -22,6 +23,7 @@ struct http_conn;
 struct http_server;
 struct http_stream;
 
+#define RPC_ABOUT_BYTES	  48u
 #define RPC_LISTENERS_MAX 8u	/* one, and one more for each time its path was removed */
 
 struct rpc_entry {
@@ -78,6 +80,7 @@ struct rpc_conn {
 	bool is_place_known;	/* who.is_foreign was looked at */
 	struct users_wait name;
 	struct access_verdict verdict;
+	struct audit_process process;
 	struct list node;
 	struct grave grave;
 };
@@ -102,6 +105,14 @@ void rpc_right_end(struct rpc_conn *conn);
 bool rpc_right_check(const struct rpc_conn *conn, const struct rpc_method *m, struct status *st);
 /* A refusal that is about a right gets the same. */
 void rpc_right_explain(const struct rpc_conn *conn, struct status *st);
+
+/* audit.c: the line of a call that has ended. `first` is its request, or the first message of a stream; `made` what it answered. NULL = none. */
+struct rpc_about {
+	char sandbox[RPC_ABOUT_BYTES], object[RPC_ABOUT_BYTES];
+};
+void rpc_audit_note(struct rpc_about *about, const ProtobufCMessage *m);
+void rpc_audit(struct rpc_conn *conn, const struct rpc_method *m, const struct rpc_about *about, const ProtobufCMessage *request,
+	       const char *result);
 
 /* How long a stop of the daemon lets it go on. */
 enum rpc_patience {

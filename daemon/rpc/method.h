@@ -58,6 +58,7 @@ enum rpc_at_stop {
 /* What a call does beyond its answer. */
 enum rpc_effect {
 	RPC_CHANGES = 0,
+	RPC_KEEPS,		/* goes on with what it has, again and again: Renew, Resize */
 	RPC_READS,
 	RPC_OBSERVES,		/* reads, and may be called by who may only observe */
 };

@@ -772,7 +772,7 @@ static const struct rpc_method svc_command_methods[] = {
 	{ PATH("Signal"), RPC_UNARY, false, &agentbox__v1__signal_command_request__descriptor, &h_signal,
 	  RPC_STOP_ONCE },
 	{ PATH("Kill"), RPC_UNARY, true, &agentbox__v1__kill_command_request__descriptor, &h_kill },
-	{ PATH("Resize"), RPC_UNARY, false, &agentbox__v1__resize_request__descriptor, &h_resize },
+	{ PATH("Resize"), RPC_UNARY, false, &agentbox__v1__resize_request__descriptor, &h_resize, .effect = RPC_KEEPS },
 };
 
 int svc_command_add(struct rpc_server *s, struct commands *commands)

@@ -217,7 +217,7 @@ static const struct rpc_method svc_lease_methods[] = {
 	{ .path = "/agentbox.v1.LeaseService/Hold", .kind = RPC_SERVER_STREAM,
 	  .request = &agentbox__v1__hold_lease_request__descriptor, .handler = &hold },
 	PENDING_METHOD("LeaseService", "Acquire", acquire_lease, on_acquire, RPC_CHANGES),
-	PENDING_METHOD("LeaseService", "Renew", renew_lease, on_renew, RPC_CHANGES),
+	PENDING_METHOD("LeaseService", "Renew", renew_lease, on_renew, RPC_KEEPS),
 	PENDING_METHOD("LeaseService", "Release", release_lease, on_release, RPC_CHANGES),
 	PENDING_METHOD("LeaseService", "List", list_leases, svc_lease_on_list, RPC_READS),
 };

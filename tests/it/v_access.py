@@ -30,12 +30,12 @@ mount --bind "$1/passwd" /etc/passwd && mount --bind "$1/group" /etc/group && sh
 class Caller:
     """A process of that uid and those groups, with one connection; `wrap` puts it somewhere else."""
 
-    def __init__(self, socket, uid, groups=(), wrap=()):
+    def __init__(self, socket, uid, groups=(), wrap=(), program=("/usr/bin/python3", "-B")):
         lib = os.path.join(harness.ROOT, "tests", "lib")
         rights = ["setpriv", "--reuid", str(uid), "--regid", str(uid)]
         rights += ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
         argv = list(wrap) + (rights + ["--"] if uid else []) + \
-            ["/usr/bin/python3", "-B", os.path.join(harness.ROOT, "tests/it/v_two_uids.py"), "--serve", socket]
+            list(program) + [os.path.join(harness.ROOT, "tests/it/v_two_uids.py"), "--serve", socket]
         self.proc = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                      env=dict(os.environ, PYTHONPATH=lib))
 
@@ -276,10 +276,10 @@ def test_a_name_that_comes_later_counts(host):
         assert c.rights() == "use"
 
 
-def gateway(host, uid, token, path="/v2/sandboxes"):
+def gateway(host, uid, token, path="/v2/sandboxes", method="GET"):
     """Status and text of a call of the control plane by that user."""
     url = re.search(r'gateway listen="(http://localhost:\d+)"', host.daemon.log()).group(1)
-    argv = ["curl", "-s", "--noproxy", "*", "-w", "\n%{http_code}", "-H", "X-API-Key: " + token, url + path]
+    argv = ["curl", "-s", "-X", method, "--noproxy", "*", "-w", "\n%{http_code}", "-H", "X-API-Key: " + token, url + path]
     said = subprocess.run(harness.as_user(uid, argv), capture_output=True, text=True, timeout=30, check=True).stdout
     return int(said.rpartition("\n")[2]), said.rpartition("\n")[0]
 
@@ -302,6 +302,49 @@ def test_a_token_is_worth_what_its_user_may(cloud):
                 assert got[0] == code, (lists, name, got)
                 if code == 403:
                     assert "may not use this agentboxd" in got[1] and "[access]" in got[1]
+
+
+def audited(host, call, **kw):
+    """The lines of the audit about that call, as fields."""
+    lines = [dict(re.findall(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)', x)) for x in host.daemon.log().splitlines() if " audit " in x]
+    return [x for x in lines if x["call"] == '"%s"' % call and all(x[k] == v for k, v in kw.items())]
+
+
+HOSTILE = ["/usr/bin/python3", "-c", "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'x\\n\"uid=0', 0, 0, 0); "
+           "exec(open(sys.argv[1]).read(), {'__name__': '__main__', '__file__': sys.argv.pop(0)})"]
+
+
+def test_every_change_is_one_line_of_the_audit(host):
+    """Who, by which process and unit, what, about what, with which result; each of many; nothing of what is secret; reads at debug."""
+    with open("/proc/self/cgroup", encoding="ascii") as f:
+        units = [x for x in re.split(r"[/\n]", f.read()) if x.endswith((".service", ".scope"))]
+    with contextlib.closing(Caller(host.socket, 61001, [7100])) as a, contextlib.closing(warm(host, 61003)) as c, \
+            contextlib.closing(Caller(host.socket, 61002, program=HOSTILE)) as b:
+        box = a.get("SandboxService.Create", request_id="req-1", metadata={"k": "hidden"}, envs={"S": "hidden"})["id"][1:-1]
+        line, = audited(host, "/agentbox.v1.SandboxService/Create")
+        assert (line["uid"], line["user"], line["pid"]) == ("61001", '"alice"', str(a.proc.pid))
+        assert (line["result"], line["sandbox"], line["request_id"]) == ("OK", '"%s"' % box, '"req-1"')
+        assert line["comm"] == '"python3"' and (not units or line["unit"] == '"%s"' % units[-1])
+        for i in range(60):
+            a.get("SandboxService.SetPolicy", sandbox=box, policy={"resume_on_use": bool(i % 2)})
+        assert len(audited(host, "/agentbox.v1.SandboxService/SetPolicy", sandbox='"%s"' % box, result="OK")) == 60
+        assert "error" in c("SandboxService.Pause", sandbox="nope")
+        assert audited(host, "/agentbox.v1.SandboxService/Pause", user='"carol"')[0]["result"] == "SANDBOX_NOT_FOUND"
+        b.get("SandboxService.Create")
+        line, = audited(host, "/agentbox.v1.SandboxService/Create", user='"bob"')
+        assert line["uid"] == "61002" and line["comm"] == '"x \\"uid=0"'
+        a.get("SandboxService.Get", sandbox=box)
+        assert not audited(host, "/agentbox.v1.SandboxService/Get")
+        token = a.get("TokenService.Create")["secret"][1:-1]
+        host.rest += "[daemon]\nlog_level = debug\n"
+        host.reload({})
+        a.get("SandboxService.Get", sandbox=box)
+        assert len(audited(host, "/agentbox.v1.SandboxService/Get", sandbox='"%s"' % box)) == 1
+        assert gateway(host, 61001, token, "/sandboxes/" + box, "DELETE")[0] == 204
+        line, = audited(host, "DELETE /sandboxes/{id}", sandbox='"%s"' % box)
+        assert (line["uid"], line["user"], line["result"], line["comm"]) == ("61001", '"alice"', "204", "-")
+        assert gateway(host, 61001, token)[0] == 200 and audited(host, "GET /v2/sandboxes", user='"alice"')
+        assert not [x for x in ("hidden", token, token[3:]) if x in host.daemon.log()]
 
 
 @pytest.mark.parametrize("key,value,said", [

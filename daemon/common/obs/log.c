@@ -113,6 +113,11 @@ bool log_level_parse(const char *s, enum log_level *ret)
 	return false;
 }
 
+bool log_is_on(enum log_level level)
+{
+	return level <= sink.max;
+}
+
 /* One write of one short line: to a pipe it is atomic. False: it found no room. */
 static bool log_put(const char *line, size_t n)
 {
@@ -179,7 +184,7 @@ static bool admit(enum log_kind kind, unsigned *ret_dropped)
 		*ret_dropped = s->dropped;
 		*s = (struct slot){ .second = second };
 	}
-	if (s->lines >= LOG_LINES_PER_S) {
+	if (s->lines >= LOG_LINES_PER_S && kind != LOG_KIND_audit) {
 		s->dropped++;
 		return false;
 	}

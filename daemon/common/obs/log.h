@@ -24,8 +24,10 @@ enum log_level {
 /* Looks at what stderr is; before the first line, again after stderr was replaced. */
 void log_setup(enum log_level max);
 bool log_level_parse(const char *s, enum log_level *ret);
+/* Is a line of this level written? */
+bool log_is_on(enum log_level level);
 
-/* fmt gives the fields: "origin=%s last=%d". Values from outside go through log_q(). */
+/* fmt gives the fields: "origin=%s last=%d". Values from outside go through log_q(). Of "audit" every line is written. */
 void log_event(enum log_level level, const char *event, const char *fmt, ...) printf_like(3, 4);
 
 #define log_error(...) log_event(LOG_LEVEL_ERROR, __VA_ARGS__)
