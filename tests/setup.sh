@@ -22,7 +22,7 @@ test_packages="
 	python3-protobuf python3-jsonschema
 	curl nodejs openssl ca-certificates nghttp2-client nghttp2-server patch procps
 	nghttp2-proxy nginx-light tinyproxy-bin nftables iproute2 gdb tmux strace zsh fish
-	systemd systemd-container dbus passwd
+	systemd systemd-container dbus passwd debhelper dpkg-dev lintian
 	busybox-static skopeo umoci zstd xz-utils bzip2 file
 	prometheus python3-prometheus-client
 "

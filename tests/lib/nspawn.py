@@ -33,6 +33,7 @@ for c in $CGROUP; do echo $$ > "$c/cgroup.procs"; done
 # Of the machine's own services none is to be started.
 for d in multi-user sysinit sockets timers basic graphical network-online; do rm -rf "$D/over/m/etc/systemd/system/$d.target.wants"; done
 : > "$D/over/m/etc/machine-id"
+rm -f "$D/over/m/usr/sbin/policy-rc.d"     # packages start their services in there, whatever they may do on this machine
 export SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1
 exec systemd-nspawn -q -D "$D/over/m" -b --register=no --keep-unit --console=read-only --resolv-conf=off --timezone=off \
     --bind="$D/shared:$D/shared" --bind-ro="$ROOT:$ROOT" systemd.unit=agentbox-test.target </dev/null
@@ -72,17 +73,19 @@ def cgroup_roots():
 
 class Container:
     """A booted one. `shared` is a folder that has the same path inside, and so has this clone, also where it is below /tmp, which is
-    another there."""
+    another there. Without `install` nothing of the build is in it."""
 
-    def __init__(self, files=None):
+    def __init__(self, files=None, install=True):
         self.dir = harness.temp_dir("abns-")
         self.shared = os.path.join(self.dir, "shared")
         for d in ("over", "upper", "shared"):
             os.mkdir(os.path.join(self.dir, d))
             os.chmod(os.path.join(self.dir, d), 0o755)
         upper = os.path.join(self.dir, "upper")
-        subprocess.run(["meson", "install", "-C", harness.BUILD, "--no-rebuild", "--quiet", "--destdir", upper], check=True,
-                       stdout=subprocess.DEVNULL)
+        if install:
+            subprocess.run(["meson", "install", "-C", harness.BUILD, "--no-rebuild", "--quiet", "--destdir", upper], check=True,
+                           stdout=subprocess.DEVNULL)
+        self.library = "/usr/local/lib/x86_64-linux-gnu" if install else ""
         self.put(upper, "/etc/systemd/system/agentbox-test.target", TARGET)
         if harness.ASAN:    # its search for leaks traces the process, which the units' filter of system calls rightly refuses
             self.put(upper, "/etc/systemd/system.conf.d/asan.conf", "[Manager]\nDefaultEnvironment=ASAN_OPTIONS=detect_leaks=0\n")
@@ -129,7 +132,9 @@ class Container:
 
     def run(self, *argv, user=None, check=True, timeout=60, input=None):
         env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8",
-               "LD_LIBRARY_PATH": "/usr/local/lib/x86_64-linux-gnu", "SYSTEMD_PAGER": "cat"}
+               "SYSTEMD_PAGER": "cat"}
+        if self.library:
+            env["LD_LIBRARY_PATH"] = self.library
         r = subprocess.run(self.argv(*argv, user=user), capture_output=True, text=True, timeout=timeout, env=env, input=input)
         assert not check or r.returncode == 0, "%s ended with %d:\n%s%s\n%s" % (
             " ".join(argv), r.returncode, r.stdout, r.stderr, self.journal() if check else "")

@@ -85,6 +85,14 @@ def log_kinds():
                     for n in sorted(set(names) ^ used)]
 
 
+def package_symbols():
+    """Every exported function of the library is in the package's list of symbols, with the version that it came with."""
+    exported = set(re.findall(r"^\s*(ab_\w+);", read("client/libagentbox.map"), re.M))
+    in_list = set(re.findall(r"^ (ab_\w+)@LIBAGENTBOX_0 ", read("packaging/debian/libagentbox0.symbols"), re.M))
+    return ["%s is only in %s: run sh packaging/symbols.sh" % (n, "the export list" if n in exported else "libagentbox0.symbols")
+            for n in sorted(exported ^ in_list)]
+
+
 if __name__ == "__main__":
     run([("reasons", reasons), ("proto-form", proto_numbers), ("config-keys", config_keys), ("json-fields", json_fields), ("errors-manual", errors_manual),
-         ("library-manual", library_manual), ("log-kinds", log_kinds)])
+         ("library-manual", library_manual), ("log-kinds", log_kinds), ("package-symbols", package_symbols)])

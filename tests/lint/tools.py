@@ -13,12 +13,13 @@ from common import FILES, ROOT, Skip, read, run
 
 # What is on every Debian.
 ESSENTIAL = set("""
-    awk basename bash cat chmod cksum cmp cp cut date dirname dpkg-query env find flock grep head id ln mkdir mktemp mount mv nproc
+    awk basename bash cat chmod cksum cmp cp cut date dirname dpkg-deb dpkg-query env find flock grep head id ln mkdir mktemp mount mv nproc
     nsenter readlink rm sed seq setpriv sh sha256sum sleep sort tail tar timeout tr umount unshare
 """.split())
 # Package: its programs.
 PROGRAMS = {
     "binutils": "nm readelf size", "busybox-static": "busybox", "bzip2": "bzip2", "clang": "clang", "curl": "curl", "file": "file", "fish": "fish", "g++": "g++", "gcc": "cc gcc gcov", "gdb": "gcore",
+    "debhelper": "dh", "dpkg-dev": "dpkg-buildpackage dpkg-parsechangelog", "lintian": "lintian",
     "iproute2": "ip ss", "mandoc": "mandoc", "meson": "meson", "nftables": "nft", "nghttp2-client": "h2load nghttp",
     "nghttp2-proxy": "nghttpx", "nghttp2-server": "nghttpd", "nginx-light": "nginx", "ninja-build": "ninja", "nodejs": "node",
     "openssl": "openssl", "patch": "patch", "pkg-config": "pkg-config", "procps": "ps", "protobuf-c-compiler": "protoc-c",
