@@ -1207,7 +1207,8 @@ struct ab_config_value {
 	const char *default_value;
 	bool reloadable;
 	bool secret;
-	uint32_t line;			/* in the file; 0 = not from there */
+	const char *file;		/* the configuration file, or one of conf.d; "" = from none */
+	uint32_t line;			/* in it */
 };
 
 struct ab_config {
@@ -1226,7 +1227,8 @@ AB_API int ab_daemon_config(struct ab_client *c, const char *section,
 
 struct ab_changed_key {
 	const char *section, *key;	/* "daemon", "account main" */
-	uint32_t line;			/* in the file; 0 = it stands there no more */
+	const char *file;		/* the configuration file, or one of conf.d; "" = it stands in none any more */
+	uint32_t line;			/* in it */
 };
 
 struct ab_reloaded {

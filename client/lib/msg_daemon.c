@@ -271,6 +271,7 @@ int msg_config(ProtobufCMessage *message, void **ret)
 			.default_value = f->default_value,
 			.reloadable = f->reloadable,
 			.secret = f->secret,
+			.file = f->file,
 			.line = f->line,
 		};
 		if (msg_words(c, f->n_value, f->value, &v[i].values) < 0)
@@ -292,7 +293,8 @@ static int changed_keys(void *object, size_t n, Agentbox__V1__ReloadedValue **fr
 	if (!v)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
-		v[i] = (struct ab_changed_key){ .section = from[i]->section, .key = from[i]->key, .line = from[i]->line };
+		v[i] = (struct ab_changed_key){ .section = from[i]->section, .key = from[i]->key, .file = from[i]->file,
+						 .line = from[i]->line };
 	*ret = v;
 	return 0;
 }

@@ -2,19 +2,16 @@
 #include "daemon/conf/conf.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "daemon/common/obs/log.h"
 #include "daemon/conf/ini.h"
-#include "proto/base/fd.h"
 #include "proto/base/list.h"
 #include "proto/base/str.h"
 
-#define FILE_MAX_BYTES (1024u * 1024)
-#define PROBLEMS_MAX   50u	/* reported; the rest is counted */
+#define PROBLEMS_MAX 50u	/* reported; the rest is counted */
 
 const struct conf_key conf_keys[] = {
 #define KEY(section, key, type, default_value, min, max, reloadable, help)                         \
@@ -34,6 +31,7 @@ struct value {
 	uint64_t number;
 	enum conf_origin origin;
 	unsigned line;
+	char *file;		/* "" where it is not from one */
 };
 
 struct instance {
@@ -55,7 +53,7 @@ struct conf {
 	struct list instances;
 	struct buf problems;
 	unsigned n_problems;
-	const char *file;	/* the reader's own, for messages */
+	const char *file;	/* that is being read: the reader's own; else "" */
 };
 
 static int note_instance(struct conf *c, const struct conf_key *k, const char *instance);
@@ -71,6 +69,7 @@ int conf_new(struct conf **ret)
 	list_init(&c->values);
 	list_init(&c->instances);
 	list_init(&c->ids);
+	c->file = "";
 	buf_init(&c->problems, 0);
 	/* [policy] is there without being written: it is the one without an instance. */
 	if (note_instance(c, find_key("policy", "keep_alive"), "") < 0) {
@@ -86,6 +85,7 @@ static void value_free(struct value *v)
 	list_del(&v->node);
 	free(v->instance);
 	free(v->text);
+	free(v->file);
 	free(v);
 }
 
@@ -152,10 +152,10 @@ const char *conf_errors(struct conf *c)
 }
 
 /* "file:line: " or "" */
-static const char *where(const struct conf *c, unsigned line, enum conf_origin origin, char ret[256])
+static const char *where(const char *file, unsigned line, enum conf_origin origin, char ret[256])
 {
 	if (line)
-		snprintf(ret, 256, "%s:%u: ", c->file, line);
+		snprintf(ret, 256, "%.240s:%u: ", file, line);
 	else
 		snprintf(ret, 256, "%s", origin == CONF_COMMAND_LINE  ? "command line: "
 					: origin == CONF_ENVIRONMENT ? "environment: "
@@ -306,12 +306,12 @@ static int conf_put(struct conf *c, enum conf_origin origin, unsigned line,
 	uint64_t number;
 	const char *wrong = check_value(k, text, &number);
 
-	where(c, line, origin, at);
+	where(c->file, line, origin, at);
 	if (wrong) {
 		report_bad(c, at, k, instance, wrong, text);
 		return 0;
 	}
-	if (v && v->origin == CONF_FILE && origin == CONF_FILE) {
+	if (v && v->origin == CONF_FILE && origin == CONF_FILE && str_eq(v->file, c->file)) {
 		conf_problem(c, "%s[%s%s%s] %s: is given twice, first in line %u", at, k->section,
 			     *instance ? " " : "", instance, k->key, v->line);
 		return 0;
@@ -329,11 +329,12 @@ static int conf_put(struct conf *c, enum conf_origin origin, unsigned line,
 	v->key = k;
 	v->instance = strdup(instance);
 	v->text = strdup(text);
+	v->file = strdup(line ? c->file : "");
 	v->number = number;
 	v->origin = origin;
 	v->line = line;
 	list_add_tail(&c->values, &v->node);
-	if (v->instance && v->text)
+	if (v->instance && v->text && v->file)
 		return 0;
 	value_free(v);
 	return -ENOMEM;
@@ -428,20 +429,8 @@ int conf_read_text(struct conf *c, const char *name, struct conf_text text)
 
 	c->file = name;
 	r = ini_read(&in);
+	c->file = "";
 	return r < 0 ? r : reading.error;
-}
-
-int conf_read_file(struct conf *c, const char *path)
-{
-	char *text;
-	size_t n;
-	int r = fd_read_file(AT_FDCWD, path, FILE_MAX_BYTES, &text, &n);
-
-	if (r < 0)
-		return r;
-	r = conf_read_text(c, path, (struct conf_text){ text, n });
-	free(text);
-	return r;
 }
 
 /* --- asking --- */
@@ -486,6 +475,14 @@ unsigned conf_line(const struct conf *c, const char *section, const char *instan
 	return v ? v->line : 0;
 }
 
+const char *conf_file(const struct conf *c, const char *section, const char *instance, const char *key)
+{
+	const struct conf_key *k = find_key(section, key);
+	const struct value *v = k ? find_value(c, k, instance ? instance : "") : NULL;
+
+	return v ? v->file : "";
+}
+
 bool conf_is_set(const struct conf *c, const char *section, const char *instance, const char *key)
 {
 	const struct conf_key *k = find_key(section, key);
@@ -500,7 +497,7 @@ const char *conf_place(const struct conf *c, const char *section, const char *in
 	const struct value *v = k ? find_value(c, k, instance ? instance : "") : NULL;
 	char at[256];
 
-	snprintf(ret, 512, "%s[%s%s%s] %s", v ? where(c, v->line, v->origin, at) : "", section,
+	snprintf(ret, 512, "%s[%s%s%s] %s", v ? where(v->file, v->line, v->origin, at) : "", section,
 		 instance ? " " : "", instance ? instance : "", key);
 	return ret;
 }
@@ -692,7 +689,8 @@ bool conf_row(const struct conf *c, size_t i, struct conf_row *ret)
 			*ret = (struct conf_row){ .key = key, .instance = *instance ? instance : NULL,
 						  .value = v ? v->text : key->default_value,
 						  .origin = v ? v->origin : CONF_DEFAULT,
-						  .line = v ? v->line : 0 };
+						  .line = v ? v->line : 0,
+						  .file = v ? v->file : "" };
 			return true;
 		}
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Settings: one table of keys (conf.def), filled from command line, file, environment and defaults,
+ * Settings: one table of keys (conf.def), filled from command line, files, environment and defaults,
  * in this order. Everything is checked before anything is used, and all errors are reported at once,
  * each with file and line. Only app.c reads it; modules get structs.
  */
@@ -46,14 +46,12 @@ struct conf;
 must_check int conf_new(struct conf **ret);
 struct conf *conf_free(struct conf *c);		/* NULL is fine; returns NULL */
 
-/* Reads the file. Problems are collected (conf_errors()); -errno only if it cannot be read. A missing
- * file is -ENOENT. The path is kept. */
-must_check int conf_read_file(struct conf *c, const char *path);
 struct conf_text {
 	const char *p;
 	size_t n;
 };
-/* The same of a text; `name` is for messages, and is kept. For tests and fuzzing too. */
+/* Reads the text of a file; `name` is for messages. Problems are collected (conf_errors()). A value that another file gave before is
+ * replaced. */
 must_check int conf_read_text(struct conf *c, const char *name, struct conf_text text);
 /* One value, checked like the file's; a problem is collected. `instance` NULL for plain sections. */
 must_check int conf_set(struct conf *c, enum conf_origin origin, const char *section,
@@ -72,8 +70,9 @@ bool conf_get_bool(const struct conf *c, const char *section, const char *instan
 enum conf_origin conf_origin(const struct conf *c, const char *section, const char *instance, const char *key);
 bool conf_is_set(const struct conf *c, const char *section, const char *instance, const char *key);
 
-/* Of the value in force; 0 = not from the file. */
+/* Of the value in force; 0 and "" = not from a file. */
 unsigned conf_line(const struct conf *c, const char *section, const char *instance, const char *key);
+const char *conf_file(const struct conf *c, const char *section, const char *instance, const char *key);
 
 /* "FILE:LINE: [section instance] key", as problems are introduced; without file where it is not from
  * there. */
@@ -114,7 +113,8 @@ struct conf_row {
 	const char *instance;		/* NULL for plain sections */
 	const char *value;
 	enum conf_origin origin;
-	unsigned line;			/* 0 = not from the file */
+	unsigned line;			/* 0 = not from a file */
+	const char *file;		/* "" = not from one */
 };
 bool conf_row(const struct conf *c, size_t i, struct conf_row *ret);
 size_t conf_n_rows(const struct conf *c);

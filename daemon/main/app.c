@@ -564,7 +564,7 @@ struct app *app_free(struct app *a)
 	app_memory_free(a);
 	access_rules_fini(&a->access);
 	conf_free(a->conf);
-	free(a->conf_text);
+	conf_files_fini(&a->conf_files);
 	free(a->socket_path);
 	free(a->state_dir);
 	free(a);

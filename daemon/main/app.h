@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "daemon/conf/conf.h"
+#include "daemon/conf/files.h"
 #include "proto/base/cc.h"
 
 struct app;
@@ -29,9 +30,9 @@ struct app_options {
 #define APP_EXIT_CONFIG	     78
 
 /* What a daemon of many users does is not for one of them to say: nobody but root and the daemon's own user may be able to change the
- * file, and those that it names as what to believe. False: it is not so, which is added to the configuration's problems; then nothing
- * that the file names is opened. */
-must_check bool app_check_trust(struct conf *c, const char *file);
+ * files, and those that they name as what to believe. Of a user's daemon this holds for the files of conf.d. False: it is not so, which is
+ * added to the configuration's problems; then nothing that the files name is opened. */
+must_check bool app_check_trust(struct conf *c, const struct conf_files *files, bool user_mode);
 /* What no single value shows: files that cannot be read, keys that belong together, accounts that do
  * not exist, names that nobody has. Looks names up, which may take long, and notes what they are. Adds to the configuration's problems;
  * true: what is wrong is not wrong for good, since all of it is that the system's tables of users did not answer. */

@@ -238,16 +238,28 @@ static bool check_trusted_row(struct conf *c, const struct conf_row *row)
 	return false;
 }
 
-bool app_check_trust(struct conf *c, const char *file)
+/* A user's daemon reads the file that it was given, but what lies beside it, in /tmp maybe, must not be another's. */
+static bool check_trusted_files(struct conf *c, const struct conf_files *files, bool user_mode)
 {
 	char why[TRUST_WHY_BYTES];
-	struct conf_row row;
 	bool ok = true;
 
-	if (file[0] && trust_check(file, why) == -EPERM) {
-		conf_problem(c, "%s: not read by a daemon that serves many users: %s", file, why);
-		return false;
+	for (size_t i = user_mode; i < files->n; i++) {
+		if (trust_check(files->v[i].name, why) != -EPERM)
+			continue;
+		conf_problem(c, "%s: not read%s: %s", files->v[i].name, user_mode ? "" : " by a daemon that serves many users", why);
+		ok = false;
 	}
+	return ok;
+}
+
+bool app_check_trust(struct conf *c, const struct conf_files *files, bool user_mode)
+{
+	struct conf_row row;
+	bool ok = check_trusted_files(c, files, user_mode);
+
+	if (!ok || user_mode)
+		return ok;
 	for (size_t i = 0; conf_row(c, i, &row); i++)
 		ok &= check_trusted_row(c, &row);
 	return ok;

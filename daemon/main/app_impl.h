@@ -54,7 +54,7 @@ struct account {
 struct app {
 	struct conf *conf;
 	const char *conf_file;
-	char *conf_text;		/* of the file as it was read last; for Config.file_changed */
+	struct conf_files conf_files;	/* as they were read last; for Config.file_changed */
 	bool conf_needs_restart;	/* it holds values that were not taken up */
 	int64_t conf_loaded_at_ms;	/* wall */
 	bool local_mode, user_mode;

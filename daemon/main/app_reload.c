@@ -5,7 +5,6 @@
  * is named. One reload at a time.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +14,7 @@
 #include "daemon/gateway/gateway.h"
 #include "daemon/main/app_impl.h"
 #include "proto/base/clock.h"
-#include "proto/base/fd.h"
 #include "proto/base/str.h"
-
-#define FILE_MAX_BYTES (1024u * 1024)
 
 struct keys {
 	struct daemon_changed_key *v;	/* section: heap */
@@ -29,7 +25,7 @@ struct reload {
 	struct job job;
 	struct app *app;
 	struct conf *fresh;
-	char *text;		/* of the file */
+	struct conf_files files;
 	char *problems;		/* lines, cut at their ends for … */
 	const char **lines;	/* … these */
 	size_t n_lines;
@@ -57,7 +53,7 @@ static void keys_free(struct keys *k)
 static void reload_free(struct reload *x)
 {
 	conf_free(x->fresh);
-	free(x->text);
+	conf_files_fini(&x->files);
 	free(x->problems);
 	free(x->lines);
 	keys_free(&x->taken);
@@ -90,6 +86,7 @@ static void note_change(const struct conf_key *key, const char *instance, void *
 		k->v = v;
 	if (v && section) {
 		v[k->n++] = (struct daemon_changed_key){ .section = section, .key = key->key,
+							 .file = conf_file(x->fresh, key->section, instance, key->key),
 							 .line = conf_line(x->fresh, key->section, instance, key->key) };
 		return;
 	}
@@ -97,18 +94,15 @@ static void note_change(const struct conf_key *key, const char *instance, void *
 	x->r = -ENOMEM;
 }
 
-static int read_conf(struct reload *x)
+static int read_conf(struct reload *x, char why[CONF_FILES_WHY_BYTES])
 {
-	const char *file = x->app->conf_file;
-	struct conf_text text = { 0 };
 	int r = conf_new(&x->fresh);
 
 	if (!r)
 		r = conf_keep_given(x->fresh, x->app->conf);
 	if (!r)
-		r = fd_read_file(AT_FDCWD, file, FILE_MAX_BYTES, &x->text, &text.n);
-	text.p = x->text;
-	return r ? r : conf_read_text(x->fresh, file, text);
+		r = conf_files_read(x->app->conf_file, &x->files, why);
+	return r ? r : conf_read_files(x->fresh, &x->files);
 }
 
 /* One line for each problem, whose text this takes. */
@@ -129,15 +123,16 @@ static int split_problems(struct reload *x, char *text)
 static void prepare(struct job *j)
 {
 	struct reload *x = container_of(j, struct reload, job);
+	char why[CONF_FILES_WHY_BYTES];
 
-	x->r = read_conf(x);
+	x->r = read_conf(x, why);
 	if (x->r == -ENOMEM)
 		return;
 	if (x->r < 0) {
-		x->r = split_problems(x, str_printf("%s: %s", x->app->conf_file, strerrordesc_np(-x->r)));
+		x->r = split_problems(x, strdup(why));
 		return;
 	}
-	if (x->app->user_mode || app_check_trust(x->fresh, x->app->conf_file))
+	if (app_check_trust(x->fresh, &x->files, x->app->user_mode))
 		(void)app_check_conf(x->fresh, x->app->local_mode);
 	if (conf_errors(x->fresh)[0]) {
 		x->r = split_problems(x, strdup(conf_errors(x->fresh)));
@@ -237,9 +232,9 @@ static void commit(struct app *a, struct reload *x)
 	use_access(a, x);
 	log_setup((enum log_level)number(a, "log_level"));
 	sandbox_core_set_graces(a->core, number(a, "unclaimed_grace"), number(a, "restart_grace"));
-	free(a->conf_text);
-	a->conf_text = x->text;
-	x->text = NULL;
+	conf_files_fini(&a->conf_files);
+	a->conf_files = x->files;
+	x->files = (struct conf_files){ 0 };
 	a->conf_needs_restart = x->left.n > 0;
 	a->conf_loaded_at_ms = clock_wall_ms();
 	log_info("reloaded", "taken=%zu need_restart=%zu", x->taken.n, x->left.n);

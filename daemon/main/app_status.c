@@ -11,7 +11,6 @@
 #include "daemon/auth/principal.h"
 #include "daemon/main/app_impl.h"
 #include "proto/base/clock.h"
-#include "proto/base/fd.h"
 #include "proto/base/str.h"
 
 #define ORIGINS_MAX	256u	/* shown in Status; the pool's later ones are left out, as are … */
@@ -19,7 +18,6 @@
 #define LIMITS_MAX	128u	/* … and limited routes beyond these */
 #define DEGRADED_MAX	(3 * APP_ACCOUNTS_MAX + 9)
 #define LITTLE_SPACE	(8u * 1024 * 1024)	/* the next commits may not fit */
-#define CONFIG_MAX_BYTES (1024u * 1024)
 
 struct app_status {
 	struct daemon_cloud clouds[APP_ACCOUNTS_MAX];
@@ -340,15 +338,16 @@ static void app_status_look(void *user, const struct principal *who, struct daem
 
 static bool file_changed(const struct app *a)
 {
-	char *now;
+	char why[CONF_FILES_WHY_BYTES];
+	struct conf_files now;
 	bool changed;
 
 	if (str_is_empty(a->conf_file))
 		return false;
-	if (fd_read_file(AT_FDCWD, a->conf_file, CONFIG_MAX_BYTES, &now, NULL) < 0)
+	if (conf_files_read(a->conf_file, &now, why) < 0)
 		return true;
-	changed = a->conf_needs_restart || !a->conf_text || !str_eq(now, a->conf_text);
-	free(now);
+	changed = a->conf_needs_restart || !conf_files_equal(&now, &a->conf_files);
+	conf_files_fini(&now);
 	return changed;
 }
 
@@ -381,7 +380,7 @@ static void config(void *user, struct daemon_config *ret)
 			.n_values = row.value[0] ? 1 : 0,
 			.origin = (enum daemon_config_origin)row.origin,
 			.reloadable = row.key->reloadable, .secret = is_secret(&row),
-			.for_admins = may_hold_secret(&row), .line = row.line,
+			.for_admins = may_hold_secret(&row), .line = row.line, .file = row.file,
 		};
 	}
 	*ret = (struct daemon_config){ .values = k->rows, .n_values = i, .file = a->conf_file,
@@ -460,6 +459,7 @@ int app_status_reserve(struct app *a, size_t n_rows)
 int app_status_new(struct app *a)
 {
 	struct app_status *k = calloc(1, sizeof(*k));
+	char why[CONF_FILES_WHY_BYTES];
 	int r;
 
 	a->look = k;
@@ -469,7 +469,7 @@ int app_status_new(struct app *a)
 	if (r < 0)
 		return r;
 	if (!str_is_empty(a->conf_file)) {
-		r = fd_read_file(AT_FDCWD, a->conf_file, CONFIG_MAX_BYTES, &a->conf_text, NULL);
+		r = conf_files_read(a->conf_file, &a->conf_files, why);
 		if (r < 0)
 			return r;
 	}

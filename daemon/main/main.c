@@ -160,24 +160,29 @@ static int read_config(struct conf *c, const struct args *args, bool user_mode, 
 {
 	char *file = args->config ? strdup(args->config) : default_config(user_mode);
 	bool may_pass = false;
-	int r = file ? conf_read_file(c, file) : -ENOMEM;
+	struct conf_files files = { 0 };
+	char why[CONF_FILES_WHY_BYTES] = "out of memory";
+	int r = file ? conf_files_read(file, &files, why) : -ENOMEM;
 
+	if (r == 0)
+		r = conf_read_files(c, &files);
 	if (r == -ENOENT && !args->config) {
 		r = 0;
 		file[0] = 0;
 	}
+	*ret_file = file;
 	if (r < 0) {
-		fprintf(stderr, "agentboxd: %s: %s\n", file ? file : "configuration", strerrordesc_np(-r));
-		free(file);
+		fprintf(stderr, "agentboxd: %s\n", r == -ENOMEM ? "out of memory" : why);
+		conf_files_fini(&files);
 		return APP_EXIT_CONFIG;
 	}
 	if (user_mode && !args->local && app_read_environment(c) < 0) {
-		free(file);
+		conf_files_fini(&files);
 		return APP_EXIT_UNAVAILABLE;
 	}
-	*ret_file = file;
-	if (user_mode || app_check_trust(c, file))
+	if (app_check_trust(c, &files, user_mode))
 		may_pass = app_check_conf(c, args->local);
+	conf_files_fini(&files);
 	if (!conf_errors(c)[0])
 		return 0;
 	fprintf(stderr, "agentboxd: the configuration has errors:\n%s", conf_errors(c));

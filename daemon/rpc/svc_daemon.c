@@ -141,6 +141,7 @@ static void fill_value(Agentbox__V1__ConfigValue *m, const struct daemon_config_
 	m->default_value = (char *)v->default_value;
 	m->origin = (Agentbox__V1__ConfigValue__Origin)v->origin;
 	m->reloadable = v->reloadable;
+	m->file = (char *)v->file;
 	m->line = v->line;
 	m->secret = v->secret || (v->for_admins && !admin);
 	if (!m->secret) {
@@ -191,6 +192,7 @@ static Agentbox__V1__ReloadedValue **fill_keys(const struct daemon_changed_key *
 		agentbox__v1__reloaded_value__init(&rows[i]);
 		rows[i].section = (char *)keys[i].section;
 		rows[i].key = (char *)keys[i].key;
+		rows[i].file = (char *)keys[i].file;
 		rows[i].line = keys[i].line;
 		list[i] = &rows[i];
 	}

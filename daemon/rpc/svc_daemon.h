@@ -131,6 +131,7 @@ struct daemon_config_value {
 	bool reloadable;
 	bool secret;		/* its values are sent to nobody even if they are here */
 	bool for_admins;	/* they may hold a secret */
+	const char *file;	/* "" = from none */
 	uint32_t line;
 };
 
@@ -144,7 +145,8 @@ struct daemon_config {
 
 struct daemon_changed_key {
 	const char *section, *key;
-	uint32_t line;		/* 0 = it is no longer in the file */
+	const char *file;
+	uint32_t line;		/* 0 = it is in no file any more */
 };
 
 struct daemon_reloaded {

@@ -101,8 +101,12 @@ def man():
         "It has sections of lines", ".Dq key = value ;",
         "empty lines and lines that begin with", ".Ql #", "or", ".Ql \\&;", "are comments.",
         "A line has at most 189 bytes; a value goes on in the next line after a", ".Ql \\e", "at the end of one, joined by a blank.",
-        "A value given on the command line wins over the file, the file over the environment, and that over the default.",
-        "Every error is reported, with its line, before anything is used; an unknown key is an error.",
+        "A value given on the command line wins over the files, these over the environment, and that over the default.",
+        "Every error is reported, with its file and line, before anything is used; an unknown key is an error.",
+        ".Pp", "After it the files of the folder", ".Pa conf.d", "beside it are read whose names end with", ".Ql .conf",
+        "and do not begin with a dot, in the order of the bytes of their names.",
+        "A value in a later file stands for the one before; twice in one file is an error.",
+        "Such a file, and every folder above it, must be writable by nobody but root and the daemon's user.",
         ".Pp", "A duration is written as in", ".Ql 90s ,", ".Ql 5m", "or", ".Ql 1h30m ;",
         "a number of bytes may end in", ".Ql K ,", ".Ql M", "or", ".Ql G .",
     ]
@@ -147,6 +151,7 @@ def wrapped(text, width=96):
 def default_file():
     out = ["# SPDX-License-Identifier: MIT",
            "# Configuration of agentboxd; see agentboxd.conf(5). Every key is here with its default.",
+           "# Values may also stand in conf.d/*.conf beside it, which win over those in here.",
            "# Made by docs/man/from_conf.py from daemon/conf/conf.def."]
     last = None
     for section, key, kind, default, low, high, reloadable, help_text in rows():

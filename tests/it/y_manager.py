@@ -393,6 +393,34 @@ def test_a_reload_that_answers_with_every_problem(cloud, folder):
         assert list(api.call("DaemonService.Reload").problems) == [d.conf_path + ": No such file or directory"]
 
 
+def test_a_reload_of_conf_d(cloud, folder):
+    """Files beside the configuration: a reload takes them up, names file and line of what is wrong in one, and forgets one that is gone."""
+    m = Manager(folder)
+    conf = {"daemon": {"drain_timeout": "20s"}}
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, conf=conf)) as d, Api(d.socket) as api:
+        m.wait("READY=1")
+        extra = os.path.join(os.path.dirname(d.conf_path), "conf.d", "10-times.conf")
+
+        def drain():
+            return [(list(v.value), v.file, v.line) for v in api.call("DaemonService.Config").values if v.key == "drain_timeout"]
+
+        assert drain() == [(["20s"], d.conf_path, line_of(d, "drain_timeout"))]
+        os.mkdir(os.path.dirname(extra))
+        with open(extra, "w", encoding="ascii") as f:
+            f.write("[daemon]\ndrain_timeout = 3s\n")
+        assert api.call("DaemonService.Config").file_changed
+        assert ctl_reload(d).stdout == "taken up: [daemon] drain_timeout (%s:2)\n" % extra
+        assert drain() == [(["3s"], extra, 2)] and not api.call("DaemonService.Config").file_changed
+        with open(extra, "a", encoding="ascii") as f:
+            f.write("nonsense = 1\n")
+        assert list(api.call("DaemonService.Reload").problems) == ["%s:3: there is no key nonsense in [daemon]" % extra]
+        os.chmod(extra, 0o666)
+        assert "others may change it" in api.call("DaemonService.Reload").problems[-1]
+        os.unlink(extra)
+        assert ctl_reload(d).stdout == "taken up: [daemon] drain_timeout (%s:%d)\n" % (d.conf_path, line_of(d, "drain_timeout"))
+        assert drain()[0][0] == ["20s"]
+
+
 def test_reloads_at_once(cloud, folder):
     """Many calls and signals together: each call has an answer that knows what was written before it."""
     m = Manager(folder)

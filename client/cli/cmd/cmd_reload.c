@@ -12,6 +12,7 @@ static void json_keys(struct json *j, const char *name, const struct ab_changed_
 		json_open(j, NULL, '{');
 		json_text(j, "section", keys[i].section);
 		json_text(j, "key", keys[i].key);
+		json_text(j, "file", keys[i].file);
 		json_uint(j, "line", keys[i].line);
 		json_close(j, '}');
 	}
@@ -37,7 +38,7 @@ static void print_keys(const char *said, const struct ab_reloaded *s, const stru
 	for (size_t i = 0; i < n; i++) {
 		printf("%s: [%s] %s", said, keys[i].section, keys[i].key);
 		if (keys[i].line)
-			printf(" (%s:%u)\n", s->file, keys[i].line);
+			printf(" (%s:%u)\n", keys[i].file, keys[i].line);
 		else
 			printf(" (no longer in %s)\n", s->file);
 	}

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/conf/files.h"
 #include "daemon/conf/secret.h"
 #include "proto/base/fd.h"
 #include "tests/lib/test.h"
@@ -164,6 +165,113 @@ TEST(secrets_are_read_from_private_files_only)
 	CHECK_INT(secret_read("/nonexistent", NULL, &s), -ENOENT);
 	unlink(path);
 	close(fd);
+}
+
+struct folder {
+	char path[32], file[64];
+};
+
+static void folder_make(struct folder *f)
+{
+	char sub[64];
+
+	CHECK(mkdtemp(strcpy(f->path, "/tmp/conf-XXXXXX")));
+	snprintf(f->file, sizeof(f->file), "%s/a.conf", f->path);
+	snprintf(sub, sizeof(sub), "%s/conf.d", f->path);
+	CHECK_INT(mkdir(sub, 0755), 0);
+}
+
+static void folder_put(const struct folder *f, const char *name, const char *text)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", f->path, name);
+	file = fopen(path, "w");
+	CHECK(file && fputs(text, file) >= 0 && !fclose(file));
+}
+
+static void folder_remove(const struct folder *f)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -r %s", f->path);
+	CHECK_INT(system(command), 0);
+}
+
+static struct conf *read_folder(const struct folder *f, struct conf_files *ret)
+{
+	char why[CONF_FILES_WHY_BYTES];
+	struct conf *c;
+
+	CHECK_INT(conf_new(&c), 0);
+	CHECK_INT(conf_files_read(f->file, ret, why), 0);
+	CHECK_INT(conf_read_files(c, ret), 0);
+	return c;
+}
+
+TEST(a_later_file_wins_and_is_named)
+{
+	struct conf_files files, again;
+	char at[512], want[256];
+	struct folder f;
+	struct conf *c;
+
+	folder_make(&f);
+	folder_put(&f, "a.conf", "[daemon]\nhistory = 2h\nkill_grace = 1s\n");
+	folder_put(&f, "conf.d/20-b.conf", "[daemon]\nhistory = 4h\n");
+	folder_put(&f, "conf.d/10-a.conf", "[daemon]\n\nhistory = 3h\nmax_staleness = 1s\n");
+	folder_put(&f, "conf.d/30-c.conf.dpkg-new", "[daemon]\nhistory = 5h\n");
+	folder_put(&f, "conf.d/.hidden.conf", "[daemon]\nhistory = 6h\n");
+	c = read_folder(&f, &files);
+	CHECK_STR(conf_errors(c), "");
+	CHECK_INT(files.n, 3);
+	CHECK_STR(conf_get(c, "daemon", NULL, "history"), "4h");
+	CHECK_STR(conf_get(c, "daemon", NULL, "kill_grace"), "1s");
+	snprintf(want, sizeof(want), "%s/conf.d/10-a.conf:4: [daemon] max_staleness", f.path);
+	CHECK_STR(conf_place(c, "daemon", NULL, "max_staleness", at), want);
+	CHECK_STR(conf_file(c, "daemon", NULL, "kill_grace"), f.file);
+	CHECK_STR(conf_file(c, "daemon", NULL, "log_level"), "");
+	conf_free(c);
+
+	folder_put(&f, "conf.d/20-b.conf", "[daemon]\nhistory = 4h\nhistory = 5h\nnonsense = 1\n");
+	c = read_folder(&f, &again);
+	snprintf(want, sizeof(want),
+		 "%s/conf.d/20-b.conf:3: [daemon] history: is given twice, first in line 2\n"
+		 "%s/conf.d/20-b.conf:4: there is no key nonsense in [daemon]\n", f.path, f.path);
+	CHECK_STR(conf_errors(c), want);
+	CHECK(!conf_files_equal(&files, &again) && conf_files_equal(&again, &again));
+	conf_free(c);
+	conf_files_fini(&files);
+	conf_files_fini(&again);
+	folder_remove(&f);
+}
+
+TEST(files_that_cannot_be_read)
+{
+	char why[CONF_FILES_WHY_BYTES], want[256];
+	struct conf_files files;
+	struct folder f;
+
+	folder_make(&f);
+	CHECK_INT(conf_files_read(f.file, &files, why), -ENOENT);
+	folder_put(&f, "conf.d/x.conf", "");
+	CHECK_INT(conf_files_read(f.file, &files, why), -EINVAL);
+	snprintf(want, sizeof(want), "%s is missing, but there is %s/conf.d/x.conf: make it, empty if need be", f.file, f.path);
+	CHECK_STR(why, want);
+	folder_put(&f, "a.conf", "");
+	snprintf(want, sizeof(want), "%s/conf.d/y.conf", f.path);
+	CHECK_INT(mkdir(want, 0755), 0);
+	CHECK_INT(conf_files_read(f.file, &files, why), -EISDIR);
+	CHECK(strstr(why, want));
+	CHECK_INT(rmdir(want), 0);
+	for (unsigned i = 0; i < CONF_FILES_MAX; i++) {
+		snprintf(want, sizeof(want), "conf.d/%u.conf", i);
+		folder_put(&f, want, "");
+	}
+	CHECK_INT(conf_files_read(f.file, &files, why), -E2BIG);
+	CHECK(strstr(why, "conf.d"));
+	folder_remove(&f);
 }
 
 static void note_change(const struct conf_key *key, const char *instance, void *user)
