@@ -158,14 +158,18 @@ static int listen_socket(struct app *a)
 	l.shown = shown ? shown : "unix";
 	r = gateway_listen(a->gateway, &l);
 	free(shown);
-	return r < 0 ? APP_EXIT_UNAVAILABLE : 0;
+	a->gateway_path = strdup(where.path);
+	return r < 0 || !a->gateway_path ? APP_EXIT_UNAVAILABLE : 0;
 }
 
 static int make_listeners(struct app *a)
 {
 	const char *listen = get(a, "listen");
-	int r = 0;
+	size_t n_passed;
+	int r = app_gateway_listen_passed(a, &n_passed);
 
+	if (r || n_passed)
+		return r;
 	if (str_is_empty(listen) && a->user_mode)
 		r = listen_kept(a);
 	else if (!str_eq(listen, "none"))
@@ -285,7 +289,7 @@ int app_gateway_new(struct app *a)
 	if (!r)
 		r = make_listeners(a);
 	a->svc_token.url = a->gateway_url;
-	a->svc_token.socket = a->gateway_socket ? get(a, "socket") : NULL;
+	a->svc_token.socket = a->gateway_path;
 	return r ? r : check_loops(a);
 }
 
@@ -295,7 +299,7 @@ void app_gateway_collect(const struct app *a, struct daemon_gateway *ret)
 
 	gateway_counts(a->gateway, &n);
 	*ret = (struct daemon_gateway){
-		.url = a->gateway_url ? a->gateway_url : "", .socket = a->gateway_socket ? get(a, "socket") : "",
+		.url = a->gateway_url ? a->gateway_url : "", .socket = a->gateway_path ? a->gateway_path : "",
 		.connections = n.connections, .calls = n.controls, .relays = n.relays, .requests = n.requests,
 		.refused = n.refused, .bytes_up = n.relayed_up, .bytes_down = n.relayed_down,
 	};
@@ -307,5 +311,6 @@ void app_gateway_free(struct app *a)
 	a->gateway_socket = rpc_socket_free(a->gateway_socket);
 	a->gateway_tls = tls_server_unref(a->gateway_tls);
 	free(a->gateway_url);
-	a->gateway_url = NULL;
+	free(a->gateway_path);
+	a->gateway_url = a->gateway_path = NULL;
 }

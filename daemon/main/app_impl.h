@@ -32,6 +32,7 @@
 /* FileDescriptorName= of the sockets that a service manager may pass. */
 #define APP_FD_API     "api"
 #define APP_FD_METRICS "metrics"
+#define APP_FD_GATEWAY "gateway"
 
 struct account {
 	const char *name;		/* the configuration's */
@@ -107,6 +108,7 @@ struct app {
 	struct rpc_socket *gateway_socket;
 	uint8_t gateway_secret[MADE_TOKEN_SECRET];
 	char *gateway_url;		/* what programs are given; NULL = it listens on no TCP port */
+	char *gateway_path;		/* the same of its socket in the file system */
 };
 
 /* app_manager.c: the service manager, if one started us: what it passed, and what it is told. As app_accounts_new(). */
@@ -190,6 +192,8 @@ must_check int app_tokens_start(struct app *a);
 /* -errno. */
 must_check int app_token_service_add(struct app *a);
 must_check int app_gateway_new(struct app *a);
+/* app_gateway_passed.c: listens on the sockets that the service manager passed for it. 0, or the exit code. */
+must_check int app_gateway_listen_passed(struct app *a, size_t *ret_n);
 void app_gateway_collect(const struct app *a, struct daemon_gateway *ret);
 void app_gateway_free(struct app *a);
 

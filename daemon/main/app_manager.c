@@ -4,6 +4,7 @@
  * The watchdog is fed by the loop that serves, and by nothing else, so that a loop that hangs is found.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,8 +63,8 @@ static void close_unknown(struct app *a)
 {
 	for (size_t i = 0; i < a->passed.n; i++)
 		if (a->passed.v[i].fd >= 0)
-			log_warn("passed_descriptor_unknown", "name=%s action=closed advice=\"FileDescriptorName= is api or "
-				 "metrics\"", log_q(a->passed.v[i].name));
+			log_warn("passed_descriptor_unknown", "name=%s action=closed advice=\"FileDescriptorName= is api, "
+				 "gateway or metrics\"", log_q(a->passed.v[i].name));
 	listen_fds_fini(&a->passed);
 }
 
@@ -141,9 +142,24 @@ void app_manager_tell_stop(struct app *a, const struct rpc_waited *waited)
 	(void)notify_extend(a->notify, (a->drain_until_ms - loop_now_ms(a->loop) + STOP_EXTRA_MS) * 1000);
 }
 
+/* Connections wait for accept() in there; when it is full, more are refused, those of a restart too. */
+static void check_backlog(void)
+{
+	char *text;
+	uint64_t n = RPC_SOCKET_BACKLOG;
+
+	if (fd_read_file(AT_FDCWD, "/proc/sys/net/core/somaxconn", 32, &text, NULL) < 0)
+		return;
+	if (str_u64(text, strcspn(text, "\n"), UINT32_MAX, &n) == 0 && n < RPC_SOCKET_BACKLOG)
+		log_warn("somaxconn", "value=%" PRIu64 " effect=\"more clients than this cannot wait while the daemon is "
+			 "restarted\" advice=\"sysctl net.core.somaxconn=%u\"", n, RPC_SOCKET_BACKLOG);
+	free(text);
+}
+
 int app_manager_ready(struct app *a)
 {
 	close_unknown(a);
+	check_backlog();
 	(void)notify_send(a->notify, "READY=1");
 	app_manager_tell(a);
 	if (!a->watchdog_ms || !notify_is_open(a->notify))

@@ -22,7 +22,6 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define BACKLOG 4096	/* the most that kernels take by default: one for all users, so it should never be full */
 
 struct rpc_socket {
 	char *path;
@@ -188,7 +187,7 @@ static int bind_and_listen(struct rpc_socket *s, struct status *why)
 		return socket_failed(why, errno, "cannot set its group", s->path);
 	if (fchmodat(s->dir_fd, s->name, s->mode, 0) < 0)
 		return socket_failed(why, errno, "cannot set its mode", s->path);
-	if (listen(fd, BACKLOG) < 0)
+	if (listen(fd, RPC_SOCKET_BACKLOG) < 0)
 		return socket_failed(why, errno, "listen", s->path);
 	fd_close(s->fd);
 	s->fd = fd;

@@ -11,6 +11,9 @@
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 
+/* The most that kernels take by default: one for all users, so it should never be full. */
+#define RPC_SOCKET_BACKLOG 4096u
+
 struct rpc_socket;
 
 struct rpc_socket_options {

@@ -186,6 +186,58 @@ def test_descriptors_that_do_not_fit(cloud, folder, names, code, said):
         d.close()
 
 
+def tcp(address):
+    s = socket.socket(socket.AF_INET)
+    s.bind((address, 0))
+    s.listen(64)
+    return s
+
+
+def test_passed_sockets_of_the_gateway(cloud, folder):
+    """Of TCP and of Unix, by one name: they are served, programs are told of them, and [gateway] listen is not."""
+    first, path = tcp("127.0.0.1"), os.path.join(folder, "gateway")
+    unix = socket.socket(socket.AF_UNIX)
+    unix.bind(path)
+    unix.listen(64)
+    m = Manager(folder, a=first, b=unix)
+    conf = {"gateway": {"listen": "localhost:1"}}
+    with contextlib.closing(m), contextlib.closing(m.start(cloud, names=["gateway", "gateway"], conf=conf)) as d:
+        m.wait("READY=1")
+        url = "http://localhost:%d" % first.getsockname()[1]
+        with Api(d.socket) as api:
+            said = api.call("DaemonService.Status").gateway
+            assert (said.url, said.socket) == (url, path)
+        assert "listen and socket are not used" in d.log()
+        for args in ((url,), ("--unix-socket", path, "http://x")):
+            r = subprocess.run(["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--noproxy", "*", *args[:-1], args[-1] + "/v2/sandboxes"],
+                               capture_output=True, text=True, timeout=20, check=False)
+            assert r.stdout == "401", (args, r)
+        d.stop()
+    assert os.path.exists(path)
+
+
+def test_a_passed_socket_that_others_reach(cloud, folder):
+    """What [gateway] listen must not be without allow_remote and TLS, a passed one must not be either."""
+    for conf, said in (({}, "set [gateway] allow_remote = yes"), ({"gateway": {"allow_remote": "yes"}}, "set [gateway] tls_cert and tls_key")):
+        m = Manager(folder, gateway=tcp("0.0.0.0"))
+        with contextlib.closing(m), contextlib.closing(m.start(cloud, conf=conf)) as d:
+            assert d.proc.wait(20) == 78 and said in d.log()
+        os.unlink(m.path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
+@pytest.mark.parametrize("value", [128, 4096])
+def test_a_small_somaxconn(cloud, folder, value):
+    """It cuts the queue in which callers of a restart wait: said at the start."""
+    wrap = ["unshare", "-n", "sh", "-c", 'echo %d > /proc/sys/net/core/somaxconn; exec "$@"' % value, "sh"]
+    d = harness.Daemon(cloud, folder=folder, wrap=wrap, wait=False)
+    with contextlib.closing(d):
+        d.wait_connects()
+        d.wait_log("serving|ready|somaxconn" if value < 4096 else "serving|ready")
+        assert ("sysctl net.core.somaxconn=4096" in d.log()) == (value < 4096)
+        d.stop()
+
+
 def test_a_passed_socket_of_another_kind(cloud, folder):
     m = Manager(folder, api=socket.socket(socket.AF_INET))
     with contextlib.closing(m):

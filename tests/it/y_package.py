@@ -124,7 +124,7 @@ def test_installation(box, cloud):
     box.before = files(box)
     install(box, "lower")
     assert box.run("dpkg-query", "-W", "-f", "${Version}", "agentboxd").stdout == LOWER
-    for unit in ("agentboxd.service", "agentboxd.socket", "agentboxd-metrics.socket", "agentbox-local.service"):
+    for unit in ("agentboxd.service", "agentboxd.socket", "agentboxd-gateway.socket", "agentboxd-metrics.socket", "agentbox-local.service"):
         assert (box.show(unit, "ActiveState"), box.show(unit, "UnitFileState")) == ("inactive", "disabled"), unit
     assert "/etc/agentboxd/agentboxd.conf" in box.run("dpkg-query", "-W", "-f", "${Conffiles}", "agentboxd").stdout
     box.run("useradd", "-G", "agentbox", "inside")

@@ -166,6 +166,25 @@ def test_the_metrics_socket(running):
     assert ctl(running, "ls").returncode == 0
 
 
+def test_the_gateway_socket(running):
+    """Enabled and pulled in by a restart; its port is held while the service is down, and the answer comes when it is back."""
+    with socket.socket() as s:      # this machine's network is the container's: another port than the unit's
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    running.write("/etc/systemd/system/agentboxd-gateway.socket.d/port.conf", "[Socket]\nListenStream=\nListenStream=127.0.0.1:%d\n" % port)
+    running.run("systemctl", "daemon-reload")
+    running.run("systemctl", "enable", "agentboxd-gateway.socket")
+    running.run("systemctl", "restart", "agentboxd")
+    get = ("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--noproxy", "*", "http://localhost:%d/v2/sandboxes" % port)
+    assert running.run(*get).stdout == "401"
+    running.run("systemctl", "stop", "agentboxd")
+    with socket.socket() as s, pytest.raises(OSError, match="in use"):
+        s.bind(("127.0.0.1", port))
+    assert running.run(*get).stdout == "401" and running.show("agentboxd", "ActiveState") == "active"
+    running.run("systemctl", "disable", "agentboxd-gateway.socket")
+    running.run("systemctl", "stop", "agentboxd-gateway.socket")
+
+
 OWNER = """
 import sys
 sys.path.insert(0, %r)

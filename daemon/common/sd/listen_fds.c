@@ -76,23 +76,31 @@ int listen_fds_keep(const struct listen_fds *l)
 	return 0;
 }
 
+static struct listen_fd *find(struct listen_fds *l, const char *name, size_t from)
+{
+	for (size_t i = from; i < l->n; i++)
+		if (l->v[i].fd >= 0 && str_eq(l->v[i].name, name))
+			return &l->v[i];
+	return NULL;
+}
+
+int listen_fds_take_one(struct listen_fds *l, const char *name)
+{
+	struct listen_fd *found = find(l, name, 0);
+	int fd = found ? found->fd : -ENOENT;
+
+	if (found)
+		found->fd = -1;
+	return fd;
+}
+
 int listen_fds_take(struct listen_fds *l, const char *name)
 {
-	struct listen_fd *found = NULL;
-	int fd;
+	struct listen_fd *found = find(l, name, 0);
 
-	for (size_t i = 0; i < l->n; i++) {
-		if (l->v[i].fd < 0 || !str_eq(l->v[i].name, name))
-			continue;
-		if (found)
-			return -EEXIST;
-		found = &l->v[i];
-	}
-	if (!found)
-		return -ENOENT;
-	fd = found->fd;
-	found->fd = -1;
-	return fd;
+	if (found && find(l, name, (size_t)(found - l->v) + 1))
+		return -EEXIST;
+	return listen_fds_take_one(l, name);
 }
 
 void listen_fds_fini(struct listen_fds *l)

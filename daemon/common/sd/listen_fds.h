@@ -36,6 +36,8 @@ must_check int listen_fds_parse(const struct listen_env *env, pid_t self, struct
 must_check int listen_fds_keep(const struct listen_fds *l);
 /* The descriptor of this name, which is the caller's from now on. -ENOENT; -EEXIST if several have the name. */
 must_check int listen_fds_take(struct listen_fds *l, const char *name);
+/* The same where several may have it: any of them. */
+must_check int listen_fds_take_one(struct listen_fds *l, const char *name);
 /* Closes those that were not taken. */
 void listen_fds_fini(struct listen_fds *l);
 

@@ -75,11 +75,27 @@ TEST(taken_by_name_never_by_position)
 	CHECK_INT(listen_fds_take(&l, "metrics"), -EEXIST);
 	CHECK_INT(listen_fds_take(&l, "api"), 4);
 	CHECK_INT(listen_fds_take(&l, "api"), -ENOENT);
+	CHECK_INT(listen_fds_take_one(&l, "api"), -ENOENT);
 	listen_fds_fini(&l);
 	CHECK_INT(fcntl(3, F_GETFD), -1);
 	CHECK_INT(fcntl(4, F_GETFD), FD_CLOEXEC);
 	CHECK_INT(fcntl(5, F_GETFD), -1);
 	close(4);
+}
+
+TEST(several_of_one_name)
+{
+	struct listen_fds l;
+
+	pass_three(&l);
+	CHECK_INT(listen_fds_take_one(&l, "metrics"), 3);
+	CHECK_INT(listen_fds_take(&l, "metrics"), 5);
+	CHECK_INT(listen_fds_take_one(&l, "metrics"), -ENOENT);
+	listen_fds_fini(&l);
+	CHECK_INT(fcntl(3, F_GETFD), 0);
+	CHECK_INT(fcntl(4, F_GETFD), -1);
+	close(3);
+	close(5);
 }
 
 TEST(a_descriptor_that_is_not_open)
