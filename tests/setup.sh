@@ -19,7 +19,7 @@ build_packages="
 test_packages="
 	clang libclang-rt-14-dev binutils mandoc libhttp-parser-dev spin
 	python3-pytest python3-pytest-timeout python3-pytest-xdist python3-pip python3-venv python3-h2 python3-grpcio
-	python3-protobuf python3-jsonschema
+	python3-protobuf python3-jsonschema protobuf-compiler-grpc
 	curl nodejs openssl ca-certificates nghttp2-client nghttp2-server patch procps
 	nghttp2-proxy nginx-light tinyproxy-bin nftables iproute2 gdb tmux strace zsh fish
 	systemd systemd-container dbus passwd debhelper dpkg-dev lintian

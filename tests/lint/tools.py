@@ -23,7 +23,7 @@ PROGRAMS = {
     "iproute2": "ip ss", "mandoc": "mandoc", "meson": "meson", "nftables": "nft", "nghttp2-client": "h2load nghttp",
     "nghttp2-proxy": "nghttpx", "nghttp2-server": "nghttpd", "nginx-light": "nginx", "ninja-build": "ninja", "nodejs": "node",
     "openssl": "openssl", "patch": "patch", "pkg-config": "pkg-config", "procps": "ps", "protobuf-c-compiler": "protoc-c",
-    "protobuf-compiler": "protoc", "protobuf-compiler-grpc": "grpc_cpp_plugin", "python3": "python3", "spin": "spin",
+    "protobuf-compiler": "protoc", "protobuf-compiler-grpc": "grpc_cpp_plugin grpc_python_plugin", "python3": "python3", "spin": "spin",
     "prometheus": "prometheus promtool",
     "skopeo": "skopeo", "strace": "strace", "tinyproxy-bin": "tinyproxy", "tmux": "tmux", "umoci": "umoci",
     "valgrind": "callgrind_control valgrind", "xz-utils": "xz", "zsh": "zsh", "zstd": "zstd",
