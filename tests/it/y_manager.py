@@ -499,7 +499,7 @@ def test_only_admins_reload(cloud, folder):
     with contextlib.closing(m), contextlib.closing(m.start(cloud, args=["--system"])) as d:
         m.wait("READY=1")
         p = ctl_reload(d, uid=12345)
-        assert p.returncode == 1 and "only admins may reload the configuration" in p.stderr
+        assert p.returncode == 1 and "only an administrator may reload the configuration" in p.stderr
         assert "reloaded" not in d.log()
         assert ctl_reload(d).returncode == 0
 
