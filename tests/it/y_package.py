@@ -29,7 +29,7 @@ CLIENTS = 32 if FULL else 12
 PACKAGES = ("agentboxd", "agentbox-local", "agentboxctl", "libagentbox0", "libagentbox-dev")
 LOWER = "0.1.9-1"
 
-pytestmark = [pytest.mark.plain, pytest.mark.timeout(600),
+pytestmark = [pytest.mark.plain, pytest.mark.timeout(1800),     # the first one waits for the build
               pytest.mark.skipif(harness.ASAN, reason="packages have no sanitizer: tested with the other build"),
               pytest.mark.skipif(bool(MISSING), reason="not installed: " + ", ".join(MISSING)),
               pytest.mark.skipif(nspawn.lacks() is not None, reason="systemd in a container: %s" % nspawn.lacks())]
@@ -108,7 +108,6 @@ def files(box):
     return set(said.stdout.splitlines())
 
 
-@pytest.mark.timeout(1800)      # it waits for the build
 def test_lintian_is_silent(built):
     """On the sources and on every package."""
     overrides = glob.glob(os.path.join(harness.ROOT, "packaging/debian/**/*lintian-overrides"), recursive=True)
@@ -220,7 +219,7 @@ def test_remove_and_purge(box):
 
 
 @pytest.mark.skipif(not FULL, reason="compiles everything once more; sh tests/shows.sh")
-@pytest.mark.timeout(900)
+
 def test_two_builds_are_equal(built):
     """In another folder, at another time, byte by byte, without what a cache of the compiler knows."""
     folder = harness.temp_dir("abdeb-")
@@ -237,7 +236,7 @@ def test_two_builds_are_equal(built):
 
 
 @pytest.mark.skipif(not FULL, reason="compiles everything once more; sh tests/shows.sh")
-@pytest.mark.timeout(900)
+
 def test_a_tarball_builds_without_git():
     """`meson dist`, unpacked where there is no git and no program of that name."""
     folder = harness.temp_dir("abdist-")
