@@ -187,7 +187,7 @@ static bool is_kept(const struct asked *a, const char *variable)
 
 /* --- the request --- */
 
-static void put(FILE *f, struct spawn_head *h, const char *s)
+static void say(FILE *f, struct spawn_head *h, const char *s)
 {
 	size_t n = strlen(s) + 1;
 
@@ -205,14 +205,14 @@ static int write_request(const struct asked *a)
 
 	if (!f || fseek(f, (long)sizeof(h), SEEK_SET) < 0)
 		fail("no memory", strerror(errno));
-	put(f, &h, a->cwd ? a->cwd : cwd ? cwd : "/");
+	say(f, &h, a->cwd ? a->cwd : cwd ? cwd : "/");
 	for (char **v = a->argv; *v; v++, h.n_args++)
-		put(f, &h, *v);
+		say(f, &h, *v);
 	for (size_t i = 0; i < a->n_vars; i++, h.n_envs++)
-		put(f, &h, a->vars[i]);
+		say(f, &h, a->vars[i]);
 	for (char **e = environ; *e; e++)
 		if (is_kept(a, *e)) {
-			put(f, &h, *e);
+			say(f, &h, *e);
 			h.n_envs++;
 		}
 	if (fclose(f) != 0 || pwrite(fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
