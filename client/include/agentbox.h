@@ -1192,6 +1192,13 @@ struct ab_daemon_status {
 	const char *gateway_url, *gateway_socket;	/* "" = none */
 	uint32_t gateway_connections, gateway_calls, gateway_relays;
 	uint64_t gateway_requests, gateway_refused;	/* since the start */
+	/* Who the caller is to the daemon; access_right NULL from one that does not tell. */
+	uint32_t uid;
+	const char *user;		/* "" = it has no name */
+	const char *access_right;	/* "admin", "user", "observer" */
+	const char *access_rule;	/* which rule says so, and where it stands */
+	const char *account;		/* that creates go to */
+	uint32_t uid_sandboxes, max_sandboxes, creates_per_minute, creates_left;	/* of the uid; 0 = no limit of the daemon's */
 };
 
 AB_API int ab_daemon_status_start(struct ab_client *c, const struct ab_call_options *how,

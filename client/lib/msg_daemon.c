@@ -230,6 +230,19 @@ static void gateway_fill(struct ab_daemon_status *s, const Agentbox__V1__Gateway
 	s->gateway_refused = m->refused;
 }
 
+static void access_fill(struct ab_daemon_status *s, const Agentbox__V1__AccessStatus *m)
+{
+	s->uid = m->uid;
+	s->user = m->user;
+	s->access_right = m->right;
+	s->access_rule = m->rule;
+	s->account = m->account;
+	s->uid_sandboxes = m->sandboxes;
+	s->max_sandboxes = m->max_sandboxes;
+	s->creates_per_minute = m->creates_per_minute;
+	s->creates_left = m->creates_left;
+}
+
 int msg_daemon_status(ProtobufCMessage *message, void **ret)
 {
 	const Agentbox__V1__StatusResponse *m = (Agentbox__V1__StatusResponse *)message;
@@ -244,6 +257,8 @@ int msg_daemon_status(ProtobufCMessage *message, void **ret)
 		memory_fill(s, m->memory);
 	if (m->gateway)
 		gateway_fill(s, m->gateway);
+	if (m->access)
+		access_fill(s, m->access);
 	if (msg_words(s, m->n_features, m->features, &s->features) < 0 || degraded_fill(s, m) < 0 ||
 	    clouds_fill(s, m) < 0 || pool_fill(s, m) < 0)
 		return -ENOMEM;

@@ -296,6 +296,15 @@ static void collect_store(struct app *a, struct daemon_store *ret,
 	collect_backup(a, core);
 }
 
+static void collect_access(const struct app *a, uid_t uid, struct daemon_access *ret)
+{
+	struct sandbox_uid_use use;
+
+	sandbox_uid_use(a->core, uid, &use);
+	*ret = (struct daemon_access){ .account = use.account, .sandboxes = use.alive, .max_sandboxes = use.max_sandboxes,
+				       .creates_per_minute = use.creates_per_minute, .creates_left = use.creates_left };
+}
+
 static void app_status_look(void *user, const struct principal *who, struct daemon_facts *ret)
 {
 	static const char *const features[] = { "local", "reflection" };
@@ -330,6 +339,7 @@ static void app_status_look(void *user, const struct principal *who, struct daem
 	collect_store(a, &ret->store, &core);
 	app_memory_collect(a, who->uid, &ret->memory);
 	app_gateway_collect(a, &ret->gateway);
+	collect_access(a, who->uid, &ret->access);
 	ret->degraded = k->degraded;
 	ret->n_degraded = k->n_degraded;
 }

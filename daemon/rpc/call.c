@@ -1032,6 +1032,11 @@ const struct principal *rpc_call_who(const struct rpc_call *c)
 	return &c->conn->who;
 }
 
+void rpc_call_rule(const struct rpc_call *c, char ret[ACCESS_TEXT_BYTES])
+{
+	access_rule_text(c->server->rules, &c->conn->verdict, ret);
+}
+
 void *rpc_call_service(const struct rpc_call *c)
 {
 	return c->service;

@@ -14,6 +14,7 @@
 
 #include <protobuf-c/protobuf-c.h>
 
+#include "daemon/auth/access.h"
 #include "daemon/rpc/method.h"
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
@@ -23,6 +24,8 @@ struct principal;
 struct quota;
 
 const struct principal *rpc_call_who(const struct rpc_call *c);	/* lives as long as the connection */
+/* Which rule of [access] says what its client may, and where it stands. */
+void rpc_call_rule(const struct rpc_call *c, char ret[ACCESS_TEXT_BYTES]);
 void *rpc_call_service(const struct rpc_call *c);		/* as given to rpc_server_add() */
 struct loop *rpc_call_loop(const struct rpc_call *c);
 /* Absolute BOOTTIME ms; 0 = none. For what works for the call: slightly before the deadline that the

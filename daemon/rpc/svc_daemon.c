@@ -73,6 +73,23 @@ static void fill_gateway(Agentbox__V1__GatewayStatus *m, const struct daemon_gat
 	m->bytes_down = f->bytes_down;
 }
 
+static void fill_access(Agentbox__V1__AccessStatus *m, struct rpc_call *c, const struct daemon_access *f, char rule[ACCESS_TEXT_BYTES])
+{
+	const struct principal *who = rpc_call_who(c);
+
+	agentbox__v1__access_status__init(m);
+	rpc_call_rule(c, rule);
+	m->uid = who->uid;
+	m->user = (char *)who->user;
+	m->right = (char *)(who->admin ? "admin" : who->looks_only ? "observer" : "user");
+	m->rule = rule;
+	m->account = (char *)(f->account ? f->account : "");
+	m->sandboxes = f->sandboxes;
+	m->max_sandboxes = f->max_sandboxes;
+	m->creates_per_minute = f->creates_per_minute;
+	m->creates_left = f->creates_left;
+}
+
 static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struct status_rows *rows)
 {
 	Agentbox__V1__StatusResponse m = AGENTBOX__V1__STATUS_RESPONSE__INIT;
@@ -81,6 +98,8 @@ static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struc
 	Agentbox__V1__Counts counts;
 	Agentbox__V1__MemoryStatus memory;
 	Agentbox__V1__GatewayStatus gateway;
+	Agentbox__V1__AccessStatus access;
+	char rule[ACCESS_TEXT_BYTES];
 	msg_timestamp started, backup;
 	msg_duration uptime;
 
@@ -106,6 +125,8 @@ static void reply_status(struct rpc_call *c, const struct daemon_facts *f, struc
 	m.memory = &memory;
 	fill_gateway(&gateway, &f->gateway);
 	m.gateway = &gateway;
+	fill_access(&access, c, &f->access, rule);
+	m.access = &access;
 	if (f->is_local) {
 		local.address = (char *)f->local_address;
 		local.pid = f->local_pid;

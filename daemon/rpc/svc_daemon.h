@@ -86,6 +86,11 @@ struct daemon_gateway {
 	uint64_t requests, refused, bytes_up, bytes_down;	/* since the start */
 };
 
+struct daemon_access {			/* of the caller's uid */
+	const char *account;
+	uint32_t sandboxes, max_sandboxes, creates_per_minute, creates_left;	/* 0 = no limit */
+};
+
 enum daemon_identity {		/* numbers of agentbox.v1.StatusResponse.ProcessIdentity */
 	DAEMON_IDENTITY_PIDFD_INODE = 1,
 	DAEMON_IDENTITY_START_TIME = 2,
@@ -109,6 +114,7 @@ struct daemon_facts {
 	struct daemon_store store;
 	struct daemon_memory memory;
 	struct daemon_gateway gateway;
+	struct daemon_access access;
 	uint32_t running, paused, changing, leases, commands;	/* of `who`; of all for an admin */
 	uint64_t spool_bytes;
 	bool is_local;

@@ -895,6 +895,24 @@ static int make_uids(struct sandbox_core *core, const struct sandbox_core_rules 
 	return 0;
 }
 
+void sandbox_uid_use(const struct sandbox_core *core, uid_t uid, struct sandbox_uid_use *ret)
+{
+	const struct uid_limit *u = core_uid_limit((struct sandbox_core *)core, uid);
+	const struct uid_limit *limit = u ? u : &core->any;
+	uint32_t used = u && clock_boot_ms() < u->window_at_ms + CREATES_WINDOW_MS ? u->window_creates : 0;
+
+	*ret = (struct sandbox_uid_use){
+		.account = core_account_of((struct sandbox_core *)core, uid)->name,
+		.max_sandboxes = limit->max_sandboxes, .creates_per_minute = limit->creates_per_minute,
+		.creates_left = limit->creates_per_minute - MIN(used, limit->creates_per_minute),
+	};
+	list_for_each(node, &core->sandboxes) {
+		const struct sandbox *b = list_entry(node, struct sandbox, node);
+
+		ret->alive += b->index.counted && b->uid == uid;
+	}
+}
+
 static void use_uids(struct sandbox_core *core, struct uid_limit *v, size_t n)
 {
 	free(core->uids);

@@ -77,6 +77,8 @@ struct request {
 	uint64_t known_since_ms;	/* BOOTTIME: in memory */
 };
 
+#define CREATES_WINDOW_MS 60000u
+
 struct uid_limit {
 	uid_t uid;
 	struct account *account;

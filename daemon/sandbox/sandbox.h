@@ -136,6 +136,14 @@ void sandbox_core_set_graces(struct sandbox_core *core, uint64_t unclaimed_ms, u
 /* Sandboxes of one uid, or of all with (uid_t)-1; the rest is the daemon's. */
 void sandbox_core_count(const struct sandbox_core *core, uid_t uid, struct sandbox_core_counts *ret);
 
+struct sandbox_uid_use {
+	const char *account;		/* that its creates go to */
+	uint32_t alive, max_sandboxes;	/* 0 = no limit of ours, as … */
+	uint32_t creates_per_minute, creates_left;	/* … here */
+};
+/* What a uid has of what it may have. */
+void sandbox_uid_use(const struct sandbox_core *core, uid_t uid, struct sandbox_uid_use *ret);
+
 /* Is the account's key not the one of its rows, or not known to be? Of the account of that index in the options. */
 bool sandbox_key_strange(const struct sandbox_core *core, size_t account, struct status *ret_why, int64_t *ret_since_ms);
 

@@ -365,10 +365,27 @@ def test_sections_by_name_and_for_every_user(cloud):
     try:
         for uid, most in ((61001, 2), (61002, 1), (61003, 1)):
             with contextlib.closing(Caller(h.socket, uid)) as c:
+                told = c.get("DaemonService.Status")["access"]
+                assert told["max_sandboxes"] == str(most) and "sandboxes" not in told and told["right"] == "'user'"
                 for _ in range(most):
                     c.get("SandboxService.Create")
                 r = c("SandboxService.Create")
                 assert r["error"][:2] == ["RESOURCE_EXHAUSTED", "QUOTA_UID"] and "limited to %d" % most in r["error"][2], r
+    finally:
+        h.close()
+
+
+def test_status_tells_rights_and_quotas(cloud):
+    """Who one is, by which rule, and how much of what one may have is used."""
+    h = Host(cloud, access={"allow": "*", "admins": "root"}, conf={"uid root": {"max_sandboxes": "5", "creates_per_minute": "7"}})
+    try:
+        h.daemon.ctl("create")
+        told = json.loads(h.daemon.ctl("status", "--json").stdout)["access"]
+        assert told == {"uid": 0, "user": "root", "right": "admin", "rule": "root of " + h.line("admins"), "account": "default",
+                        "sandboxes": 1, "max_sandboxes": 5, "creates_per_minute": 7, "creates_left": 6}
+        text = h.daemon.ctl("status").stdout
+        assert re.search(r"you +uid 0 \(root\): admin, by root of /", text) and re.search(r"yours +1 of 5 sandboxes, account default", text)
+        assert "6 of 7 creates left in this minute" in text
     finally:
         h.close()
 

@@ -105,6 +105,28 @@ static void print_gateway(const struct ab_daemon_status *s)
 	     (unsigned long long)s->gateway_refused);
 }
 
+static const char *limit_text(uint32_t used, uint32_t max, char buf[48])
+{
+	if (max)
+		snprintf(buf, 48, "%u of %u", used, max);
+	else
+		snprintf(buf, 48, "%u", used);
+	return buf;
+}
+
+static void print_access(const struct ab_daemon_status *s)
+{
+	char sandboxes[48];
+
+	if (!s->access_right)
+		return;
+	line("you", "uid %u%s%s%s: %s, by %s", s->uid, *s->user ? " (" : "", s->user, *s->user ? ")" : "", s->access_right,
+	     s->access_rule);
+	line("yours", "%s sandboxes, account %s", limit_text(s->uid_sandboxes, s->max_sandboxes, sandboxes), s->account);
+	if (s->creates_per_minute)
+		line("", "%u of %u creates left in this minute", s->creates_left, s->creates_per_minute);
+}
+
 static void cmd_status_print(const struct ab_daemon_status *s)
 {
 	char buf[32];
@@ -122,6 +144,7 @@ static void cmd_status_print(const struct ab_daemon_status *s)
 	     size_text(s->spool_bytes, buf));
 	line("clients", "%u connections, %u calls, %u of %u streams, %u leases", s->connections, s->calls,
 	     s->streams, s->max_streams, s->leases);
+	print_access(s);
 	print_memory(s);
 	print_gateway(s);
 	print_clouds(s);
@@ -195,6 +218,23 @@ static void json_counts(struct json *j, const struct ab_daemon_status *s)
 	json_uint(j, "closed_connections", s->closed_connections);
 }
 
+static void json_access(struct json *j, const struct ab_daemon_status *s)
+{
+	if (!s->access_right)
+		return;
+	json_open(j, "access", '{');
+	json_uint(j, "uid", s->uid);
+	json_text(j, "user", s->user);
+	json_text(j, "right", s->access_right);
+	json_text(j, "rule", s->access_rule);
+	json_text(j, "account", s->account);
+	json_uint(j, "sandboxes", s->uid_sandboxes);
+	json_uint(j, "max_sandboxes", s->max_sandboxes);
+	json_uint(j, "creates_per_minute", s->creates_per_minute);
+	json_uint(j, "creates_left", s->creates_left);
+	json_close(j, '}');
+}
+
 static void json_gateway(struct json *j, const struct ab_daemon_status *s)
 {
 	if (!s->gateway_url)
@@ -233,6 +273,7 @@ void status_print_json(FILE *f, const struct ab_daemon_status *s)
 	json_uint(&j, "open_intents", s->open_intents);
 	json_counts(&j, s);
 	json_gateway(&j, s);
+	json_access(&j, s);
 	json_clouds(&j, s);
 	json_open(&j, "degraded", '[');
 	for (size_t i = 0; i < s->n_degraded; i++) {

@@ -23,7 +23,6 @@
 #include "proto/base/str.h"
 #include "proto/cloud/netrules.h"
 
-#define MINUTE_MS 60000u
 
 struct args {
 	struct sandbox_create c;	/* c.what goes to the creation that it begins */
@@ -324,7 +323,7 @@ static bool over_rate(struct uid_limit *u, uint32_t n, uint64_t now_ms, struct s
 {
 	if (!u->creates_per_minute)
 		return false;
-	if (now_ms >= u->window_at_ms + MINUTE_MS) {
+	if (now_ms >= u->window_at_ms + CREATES_WINDOW_MS) {
 		u->window_at_ms = now_ms;
 		u->window_creates = 0;
 	}
@@ -334,7 +333,7 @@ static bool over_rate(struct uid_limit *u, uint32_t n, uint64_t now_ms, struct s
 	}
 	status_set(st, R_QUOTA_UID, "uid %u may create %u sandboxes a minute", u->uid,
 		   u->creates_per_minute);
-	st->retry_after_ms = (uint32_t)(u->window_at_ms + MINUTE_MS - now_ms);
+	st->retry_after_ms = (uint32_t)(u->window_at_ms + CREATES_WINDOW_MS - now_ms);
 	return true;
 }
 
