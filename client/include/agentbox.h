@@ -638,6 +638,9 @@ enum ab_sandbox_event_type {
 	AB_SANDBOX_RESYNC = 11,		/* what was known before is void; an UPDATED for each sandbox follows … */
 	AB_SANDBOX_RESYNC_DONE = 12,	/* … up to here */
 	AB_SANDBOX_HEARTBEAT = 13,
+	AB_SANDBOX_WARM_READY = 14,	/* of an entry [warm NAME]: for admins */
+	AB_SANDBOX_WARM_CLAIMED = 15,
+	AB_SANDBOX_WARM_FAILED = 16,
 };
 
 /* What it points to is valid until the next event is asked for. */

@@ -21,7 +21,7 @@ const struct conf_key conf_keys[] = {
 };
 const unsigned conf_n_keys = ARRAY_SIZE(conf_keys);
 
-static const char *const sections_with_instance[] = { "account", "uid", "policy" };
+static const char *const sections_with_instance[] = { "account", "uid", "policy", "warm" };
 
 struct value {
 	struct list node;
@@ -720,6 +720,7 @@ int conf_print_defaults(struct buf *out)
 				       takes_instance(section) && !str_eq(section, "policy") ? "#" : "", section,
 				       str_eq(section, "uid")	  ? " alice"
 				       : str_eq(section, "account") ? " default"
+				       : str_eq(section, "warm")    ? " python"
 								    : "");
 		}
 		if (!r)

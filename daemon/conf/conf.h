@@ -79,7 +79,7 @@ const char *conf_file(const struct conf *c, const char *section, const char *ins
 const char *conf_place(const struct conf *c, const char *section, const char *instance, const char *key,
 		       char ret[512]);
 
-/* Instances of "account", "uid" or "policy" in the order they came first; NULL at the end. The first
+/* Instances of "account", "uid", "policy" or "warm" in the order they came first; NULL at the end. The first
  * of "policy" is "": the section without one. */
 const char *conf_instance(const struct conf *c, const char *section, size_t i);
 size_t conf_n_instances(const struct conf *c, const char *section);

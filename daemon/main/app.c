@@ -24,6 +24,7 @@
 #include "daemon/rpc/svc_file.h"
 #include "daemon/rpc/svc_lease.h"
 #include "daemon/rpc/svc_sandbox.h"
+#include "daemon/rpc/svc_warm.h"
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/must.h"
@@ -222,6 +223,7 @@ static int make_life(struct app *a)
 		.loop = a->loop, .store = a->store, .accounts = accounts, .n_accounts = a->n_accounts,
 		.sha256 = cloud_sha256,
 		.prober = { .start = probe_start, .cancel = probe_cancel },
+		.preparer = app_preparer(),
 		.history_ms = number(a, "daemon", "history"),
 		.unclaimed_grace_ms = number(a, "daemon", "unclaimed_grace"),
 		.restart_grace_ms = number(a, "daemon", "restart_grace"),
@@ -229,12 +231,15 @@ static int make_life(struct app *a)
 		.max_staleness_ms = number(a, "daemon", "max_staleness"),
 	};
 	struct local_info local = { .plain_ports = false };
+	struct app_warm warm = { 0 };
 	int r;
 
 	if (a->local)
 		local_process_info(a->local, &local);
-	if (app_rules_read(a->conf, a->conf, &o.rules) < 0)
+	if (app_warm_read(a->conf, a->conf, a->user_mode, &warm) < 0 || app_rules_read(a->conf, a->conf, &warm, &o.rules) < 0) {
+		app_warm_free(&warm);
 		return out_of_memory();
+	}
 	rng_system(&o.rng_seed, sizeof(o.rng_seed));
 	for (size_t i = 0; i < a->n_accounts; i++) {
 		const struct account *c = &a->accounts[i];
@@ -248,6 +253,7 @@ static int make_life(struct app *a)
 	}
 	r = sandbox_core_new(&o, &a->core);
 	app_rules_free(&o.rules);
+	app_warm_free(&warm);
 	return r < 0 ? app_failed("loading the state", r) : 0;
 }
 
@@ -354,6 +360,8 @@ static int make_server(struct app *a)
 		r = svc_sandbox_add(a->server, a->core);
 	if (!r)
 		r = svc_lease_add(a->server, a->core);
+	if (!r)
+		r = svc_warm_add(a->server, a->core);
 	if (!r)
 		r = svc_command_add(a->server, a->commands);
 	if (!r)

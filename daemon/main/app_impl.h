@@ -17,6 +17,7 @@
 #include "daemon/conf/secret.h"
 #include "daemon/gateway/made_token.h"
 #include "daemon/main/app.h"
+#include "daemon/main/app_warm.h"
 #include "daemon/main/child.h"
 #include "daemon/main/local_process.h"
 #include "daemon/rpc/server.h"
@@ -134,10 +135,11 @@ void app_reload_free(struct app *a);
 
 /* app_rules.c: what the sections [policy] and [uid] say, but for the accounts of uids, which `accounts` tells; the strings are
  * theirs. 0 or -ENOMEM. */
-must_check int app_rules_read(const struct conf *c, const struct conf *accounts, struct sandbox_core_rules *ret);
+must_check int app_rules_read(const struct conf *c, const struct conf *accounts, const struct app_warm *warm,
+			      struct sandbox_core_rules *ret);
 void app_rules_free(struct sandbox_core_rules *rules);
 /* The core goes by them from now on; a uid's account is the one that it had. -ENOMEM: nothing was changed. */
-must_check int app_rules_take(struct app *a, const struct conf *fresh);
+must_check int app_rules_take(struct app *a, const struct conf *fresh, const struct app_warm *warm);
 
 /* app_signal.c: what a signal does, from here on. -errno. */
 must_check int app_signals_new(struct app *a);

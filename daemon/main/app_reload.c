@@ -26,6 +26,7 @@ struct reload {
 	struct app *app;
 	struct conf *fresh;
 	struct conf_files files;
+	struct app_warm warm;	/* of it */
 	char *problems;		/* lines, cut at their ends for … */
 	const char **lines;	/* … these */
 	size_t n_lines;
@@ -52,6 +53,7 @@ static void keys_free(struct keys *k)
 
 static void reload_free(struct reload *x)
 {
+	app_warm_free(&x->warm);
 	conf_free(x->fresh);
 	conf_files_fini(&x->files);
 	free(x->problems);
@@ -134,6 +136,10 @@ static void prepare(struct job *j)
 	}
 	if (app_check_trust(x->fresh, &x->files, x->app->user_mode))
 		(void)app_check_conf(x->fresh, x->app->local_mode);
+	if (!conf_errors(x->fresh)[0])
+		x->r = app_warm_read(x->fresh, x->app->conf, x->app->user_mode, &x->warm);
+	if (x->r < 0)
+		return;
 	if (conf_errors(x->fresh)[0]) {
 		x->r = split_problems(x, strdup(conf_errors(x->fresh)));
 		return;
@@ -207,7 +213,7 @@ static int reserve(struct app *a, struct reload *x)
 
 	if (!r)
 		r = copy_key_paths(a, x);
-	return r ? r : app_rules_take(a, x->fresh);
+	return r ? r : app_rules_take(a, x->fresh, &x->warm);
 }
 
 /* Names are looked up anew as well: somebody may be in other groups now. */

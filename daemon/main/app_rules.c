@@ -32,11 +32,12 @@ static int read_policies(const struct conf *c, struct sandbox_core_rules *ret)
 	policy_default(&ret->policy);
 	for (size_t i = 0; i < n; i++) {
 		const char *instance = conf_instance(c, "policy", i);
-		struct sandbox_core_policy p = { .uid = (uid_t)-1 };
+		struct sandbox_core_policy p = { .uid = (uid_t)-1, .warm = app_warm_mode(c, instance) };
 
 		read_policy(c, instance, &p.change);
 		if (!*instance) {
 			policy_merge(&ret->policy, &p.change);
+			ret->warm_mode = p.warm;
 			continue;
 		}
 		if (str_starts(instance, "template:"))
@@ -118,11 +119,11 @@ static int read_uids(const struct conf *c, const struct conf *accounts, struct s
 	return 0;
 }
 
-int app_rules_read(const struct conf *c, const struct conf *accounts, struct sandbox_core_rules *ret)
+int app_rules_read(const struct conf *c, const struct conf *accounts, const struct app_warm *warm, struct sandbox_core_rules *ret)
 {
 	int r;
 
-	*ret = (struct sandbox_core_rules){ 0 };
+	*ret = (struct sandbox_core_rules){ .warm = warm->v, .n_warm = warm->n };
 	r = read_policies(c, ret);
 	if (!r)
 		r = read_uids(c, accounts, ret);
@@ -137,10 +138,10 @@ void app_rules_free(struct sandbox_core_rules *rules)
 	free((void *)rules->uids);
 }
 
-int app_rules_take(struct app *a, const struct conf *fresh)
+int app_rules_take(struct app *a, const struct conf *fresh, const struct app_warm *warm)
 {
 	struct sandbox_core_rules rules;
-	int r = app_rules_read(fresh, a->conf, &rules);
+	int r = app_rules_read(fresh, a->conf, warm, &rules);
 
 	if (r < 0)
 		return r;

@@ -32,7 +32,7 @@ struct app_status {
 	size_t n_limits;
 	struct daemon_degradation degraded[DEGRADED_MAX];
 	size_t n_degraded;
-	struct status store_health, store_doubt, store_refused, store_unlinked, store_cloned;
+	struct status store_health, store_doubt, store_refused, store_unlinked, store_cloned, warm;
 	struct local_info local;
 	int64_t store_since_ms;		/* when the trouble was seen first; 0 = there is none */
 	char db_path[4200];
@@ -305,6 +305,25 @@ static void collect_access(const struct app *a, uid_t uid, struct daemon_access 
 				       .creates_per_minute = use.creates_per_minute, .creates_left = use.creates_left };
 }
 
+/* The first entry that has failed, and how many others. */
+static void collect_warm(struct app *a)
+{
+	struct app_status *k = a->look;
+	struct sandbox_warm_info i;
+	int64_t since_ms = 0;
+	unsigned n = 0;
+
+	for (size_t at = 0; sandbox_warm_info(a->core, at, &i); at++) {
+		if (!i.failed || n++)
+			continue;
+		since_ms = i.failed_at_ms;
+		status_set(&k->warm, R_SANDBOX_NOT_READY, "[warm %s] makes none any more after %u failures (agentboxctl warm retry %s): "
+			   "%s", i.name, i.failures, i.name, i.why);
+	}
+	if (n)
+		degrade(k, "warm", "", &k->warm, since_ms);
+}
+
 static void app_status_look(void *user, const struct principal *who, struct daemon_facts *ret)
 {
 	static const char *const features[] = { "local", "reflection" };
@@ -321,6 +340,7 @@ static void app_status_look(void *user, const struct principal *who, struct daem
 	collect_local(a);
 	for (size_t i = 0; i < a->n_accounts; i++)
 		collect_cloud(a, i, &core);
+	collect_warm(a);
 	*ret = (struct daemon_facts){
 		.features = features, .n_features = ARRAY_SIZE(features),
 		.socket = a->socket_path, .state_dir = a->state_dir, .host_id = store_host_id(a->store),

@@ -11,6 +11,7 @@
 #include "daemon/common/sd/notify.h"
 #include "daemon/conf/conf.h"
 #include "daemon/main/app.h"
+#include "daemon/main/app_warm.h"
 #include "daemon/main/app_flavour.h"
 #include "proto/base/buf.h"
 #include "proto/base/fd.h"
@@ -158,6 +159,7 @@ static char *default_config(bool user_mode)
 /* 0, or the exit code. */
 static int read_config(struct conf *c, const struct args *args, bool user_mode, char **ret_file)
 {
+	struct app_warm warm = { 0 };
 	char *file = args->config ? strdup(args->config) : default_config(user_mode);
 	bool may_pass = false;
 	struct conf_files files = { 0 };
@@ -182,6 +184,11 @@ static int read_config(struct conf *c, const struct args *args, bool user_mode, 
 	}
 	if (app_check_trust(c, &files, user_mode))
 		may_pass = app_check_conf(c, args->local);
+	if (app_warm_read(c, c, user_mode, &warm) < 0) {
+		conf_files_fini(&files);
+		return APP_EXIT_UNAVAILABLE;
+	}
+	app_warm_free(&warm);
 	conf_files_fini(&files);
 	if (!conf_errors(c)[0])
 		return 0;

@@ -334,6 +334,41 @@ static void put_cloud(struct metrics_text *t, const struct app *a)
 
 /* --- all of it --- */
 
+static void put_warm(struct metrics_text *t, const struct app *a)
+{
+	static const struct {
+		const char *name, *total, *help;
+		size_t at, size;
+	} v[] = {
+#define FIELD(field) offsetof(struct sandbox_warm_info, field), sizeof(((struct sandbox_warm_info *)0)->field)
+		{ "warm_ready", NULL, "Sandboxes of an entry that wait for a claim.", FIELD(ready) },
+		{ "warm_coming", NULL, "Those that are being made or prepared.", FIELD(coming) },
+		{ "warm_waiting", NULL, "Creates that wait for one.", FIELD(waiting) },
+		{ "warm_failed", NULL, "1: the entry makes none any more.", FIELD(failed) },
+		{ "warm_prepare_ms", NULL, "From the creation of the last one until it was ready.", FIELD(prepare_ms) },
+		{ "warm_oldest_ready_ms", NULL, "For how long the oldest has been ready.", FIELD(oldest_ready_ms) },
+		{ "warm_hits", "warm_hits_total", "Creates that got one.", FIELD(hits) },
+		{ "warm_misses", "warm_misses_total", "Creates that would have fitted while none was ready.", FIELD(misses) },
+		{ "warm_made", "warm_made_total", "Creations for an entry.", FIELD(made) },
+		{ "warm_failures", "warm_failures_total", "Those that did not become ready, or died soon after.", FIELD(failures_in_all) },
+#undef FIELD
+	};
+	struct sandbox_warm_info i;
+
+	for (size_t k = 0; k < ARRAY_SIZE(v); k++) {
+		metrics_head(t, v[k].name, v[k].total ? "counter" : "gauge", v[k].help);
+		for (size_t n = 0; sandbox_warm_info(a->core, n, &i); n++) {
+			const char *at = (const char *)&i + v[k].at;
+			uint64_t value = v[k].size == sizeof(bool) ? *(const bool *)at : v[k].size == sizeof(uint32_t) ?
+					 *(const uint32_t *)(const void *)at : *(const uint64_t *)(const void *)at;
+
+			metrics_line(t, v[k].total ? v[k].total : v[k].name, METRICS_LABELS("entry", i.name), value);
+		}
+	}
+	metrics_gauge(t, "warm_quarantined", "Sandboxes of which it was forgotten whether somebody claimed them.",
+		      sandbox_warm_quarantined(a->core));
+}
+
 static void put_gateway(struct metrics_text *t, const struct app *a)
 {
 	struct gateway_counts n;
@@ -351,6 +386,7 @@ static void put_gateway(struct metrics_text *t, const struct app *a)
 int metrics_write(const struct app *a, struct buf *out)
 {
 	struct metrics_text t = { .b = *out };
+	struct sandbox_warm_info warm;
 
 	put_daemon(&t, a);
 	put_memory(&t, a);
@@ -361,6 +397,8 @@ int metrics_write(const struct app *a, struct buf *out)
 	put_inside(&t, a);
 	put_accounts(&t, a);
 	put_totals(&t, a);
+	if (sandbox_warm_info(a->core, 0, &warm))
+		put_warm(&t, a);
 	put_cloud(&t, a);
 	if (a->gateway)
 		put_gateway(&t, a);

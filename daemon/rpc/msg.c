@@ -266,6 +266,8 @@ int msg_sandbox_init(struct msg_sandbox *s, const struct sandbox_view *sandbox)
 	m->account = (char *)sandbox->account;
 	m->adopted = sandbox->adopted;
 	m->gone_reason = (Agentbox__V1__Reason)sandbox->gone_reason;
+	m->warm = sandbox->warm;
+	m->end_pending = sandbox->end_pending;
 	if (sandbox->network) {
 		s->network = msg_network_new(sandbox->network);
 		if (!s->network)

@@ -54,6 +54,18 @@ static int read_owned(const Agentbox__V1__CreateSandboxRequest *q, struct sandbo
 	return r ? r : msg_read_tokens(q->iam_tokens, q->n_iam_tokens, w);
 }
 
+_Static_assert((int)AGENTBOX__V1__WARM_MODE__REQUIRE == SANDBOX_WARM_REQUIRE, "the modes have the API's numbers");
+
+static bool read_warm(Agentbox__V1__WarmMode mode, enum sandbox_warm_mode *ret, struct status *st)
+{
+	if ((unsigned)mode > AGENTBOX__V1__WARM_MODE__REQUIRE) {
+		status_field(st, "warm", "%d is none of NEVER, PREFER and REQUIRE", (int)mode);
+		return false;
+	}
+	*ret = (enum sandbox_warm_mode)mode;
+	return true;
+}
+
 /* The message is hashed, which puts it back as it was. */
 static bool read_create(Agentbox__V1__CreateSandboxRequest *q, struct sandbox_create *ret,
 			struct status *st)
@@ -63,6 +75,8 @@ static bool read_create(Agentbox__V1__CreateSandboxRequest *q, struct sandbox_cr
 	ret->must_create = q->must_create;
 	ret->wait_ready = q->wait_ready;
 	ret->process_lease = q->process_lease;
+	if (!read_warm(q->warm, &ret->warm, st))
+		return false;
 	ret->what.secure = msg_read_tri(q->_secure_case, q->secure);
 	ret->what.allow_internet_access =
 		msg_read_tri(q->_allow_internet_access_case, q->allow_internet_access);

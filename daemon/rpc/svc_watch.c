@@ -65,7 +65,7 @@ static bool read_types(const Agentbox__V1__WatchSandboxesRequest *q, uint32_t *r
 {
 	*ret = 0;
 	for (size_t i = 0; i < q->n_types; i++) {
-		if ((int)q->types[i] <= 0 || (int)q->types[i] > AGENTBOX__V1__SANDBOX_EVENT__TYPE__HEARTBEAT) {
+		if ((int)q->types[i] <= 0 || (int)q->types[i] > AGENTBOX__V1__SANDBOX_EVENT__TYPE__WARM_FAILED) {
 			status_field(st, "types", "%d is no type of event", (int)q->types[i]);
 			return false;
 		}

@@ -21,6 +21,7 @@
 #include "daemon/sandbox/rules/tags.h"
 #include "daemon/sandbox/tie.h"
 #include "daemon/sandbox/runner.h"
+#include "daemon/sandbox/warm.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -595,6 +596,7 @@ void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, cons
 
 	if (b->state == SANDBOX_GONE)
 		return;
+	b->asked_end_at_ms = 0;
 	b->gone_reason = rules_gone_reason(by_us, b->end_at_ms, cloud_now, b->state == SANDBOX_PAUSED);
 	b->gone_at_ms = b->as_of_ms = now;
 	b->fresh_at_ms = clock_boot_ms();
@@ -608,6 +610,7 @@ void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, cons
 	log_info("sandbox_gone", "sandbox=%s reason=%s said_by=%s age_ms=%lld", b->id,
 		 status_reason_name(b->gone_reason), log_q(b->gone_evidence), age);
 	runner_poke(b);
+	warm_gone(b);
 	if (store_tx_new(core->store, &t) < 0) {
 		core->resave = true;
 		b->named = false;
@@ -752,6 +755,8 @@ int core_adopt(struct sandbox_core *core, struct account *a, const struct cloud_
 	if (r < 0)
 		return r;
 	r = name_adopted(core, b, t.name, tx);
+	if (!r)
+		r = warm_adopted(b, &t, tx);
 	if (!r)
 		r = core_insert(core, b);
 	if (r < 0) {
@@ -947,6 +952,12 @@ int sandbox_core_set_rules(struct sandbox_core *core, const struct sandbox_core_
 		free(uids);
 		return err;
 	}
+	err = warm_set_entries(core, r);
+	if (err < 0) {
+		free(uids);
+		free_policies(policies, r->n_policies);
+		return err;
+	}
 	core->any = any;
 	use_uids(core, uids, n_uids);
 	free_policies(core->policies, core->n_policies);
@@ -967,7 +978,8 @@ static void init_lists(struct sandbox_core *core)
 				      &core->attempts,	&core->fetches, &core->killings,
 				      &core->ops,	&core->commits, &core->leases,
 				      &core->transitions,	&core->snapshots,
-				      &core->untold,	&core->refused};
+				      &core->untold,	&core->refused, &core->warm,	&core->claims,
+				      &core->records};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		list_init(lists[i]);
@@ -985,6 +997,7 @@ int sandbox_core_new(const struct sandbox_core_options *o, struct sandbox_core *
 	core->loop = o->loop;
 	core->store = o->store;
 	core->prober = o->prober;
+	core->preparer = o->preparer;
 	core->sha256 = o->sha256;
 	core->history_ms = or_default(o->history_ms, 24ull * 3600 * 1000);
 	core->unclaimed_grace_ms = or_default(o->unclaimed_grace_ms, 120000);
@@ -1039,6 +1052,7 @@ struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
 	must(core->magic == CORE_MAGIC);
 	store_mute(core->store);
 	op_cancel_all(core);
+	warm_free_all(core);
 	proof_stop(core);
 	sync_stop(core);
 	lease_free_all(core);

@@ -42,6 +42,8 @@ struct account {
 	uint32_t max_sandboxes;
 	uint32_t n_alive;		/* sandboxes that are not gone: index.h */
 	struct tree by_start;		/* index_node.of_account */
+	uint32_t n_warm_ending;		/* of these: nobody had claimed them, and they are being ended */
+	uint64_t cap_ms;		/* the longest life that the cloud was seen to give; 0 = not known */
 	struct listing *listing;	/* sync.c */
 	int64_t listed_at_ms;		/* wall: when the last complete list came; 0 = never */
 	int64_t cloud_minus_boot_ms;	/* the cloud's clock, see runner.h */
@@ -128,6 +130,13 @@ struct sandbox_core {
 	uint64_t requests_pruned_ms;	/* BOOTTIME; 0 = not by this daemon */
 	struct list untold;		/* sandboxes whose end waits to be told: tie.h */
 	struct list refused;		/* refused.c */
+	struct list warm, claims, records;	/* warm.h: entries, claims under way, claims on record */
+	struct map record_map;
+	size_t n_record_lines;		/* that the file has at most */
+	bool has_lost_records;		/* one is in the file and not here */
+	bool warm_stopped;
+	enum sandbox_warm_mode warm_mode;
+	struct sandbox_preparer preparer;
 	bool hold_all;			/* … of one it is not known which sandbox it is about */
 	struct rng rng;
 	struct sync *sync;
@@ -310,6 +319,8 @@ void snapshot_forget_all(struct sandbox_core *core);	/* from memory */
 /* May this caller have n more sandboxes now? */
 bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t uid, uint32_t n,
 			    struct status *st);
+/* … of those that are there already: by the limits of its uid alone. */
+bool core_refused_by_uid(struct sandbox_core *core, uid_t uid, uint32_t n, struct status *st);
 
 /* --- create.c --- */
 

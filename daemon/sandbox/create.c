@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/creation.h"
@@ -16,6 +17,7 @@
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "daemon/sandbox/runner.h"
+#include "daemon/sandbox/warm.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -50,6 +52,7 @@ static void creation_free(struct attempt *a)
 	}
 	free(c->heirs);
 	free(c->replaces);
+	free(c->warm);
 	recipe_fini(&c->recipe);
 	free(c);
 }
@@ -61,6 +64,8 @@ static void creation_unlink(struct attempt *a)
 	fetch_leave(&c->detail);
 	if (c->name && c->name->creation == c)
 		c->name->creation = NULL;
+	if (a->uid == WARM_UID && c->warm)
+		warm_made(c);
 }
 
 /* Whoever watches the one that vanished learns that nothing takes its place. */
@@ -69,14 +74,25 @@ static void create_failed_one(struct attempt *a, struct store_tx *t, const struc
 	struct creation *c = creation_from(a);
 	struct sandbox *b = c->replaces[0] ? core_find(a->core, a->account, c->replaces) : NULL;
 
+	c->failure = *st;
 	if (b)
 		event_put(a->core, t, b, EVENT_UPDATED, "recreate=failed\nrecreate_reason=%s\n",
 			  status_reason_name(st->reason));
 }
 
+#define ROOM_MS	  250u	/* until one that gave way is surely gone */
+#define ROOM_TRIES 40u
+
+/* Who is refused because sandboxes that nobody has claimed fill the account goes before them. */
 static void refused(struct attempt *a, const struct cloud_result *r)
 {
-	attempt_end_without(a, &r->status, true);
+	struct creation *c = creation_from(a);
+
+	if (r->status.reason == R_CONCURRENCY_LIMIT && a->uid != WARM_UID && c->room_tries++ < ROOM_TRIES &&
+	    warm_gives_way(a->core, a->account))
+		attempt_post_after(a, ROOM_MS, &r->status);
+	else
+		attempt_end_without(a, &r->status, true);
 }
 
 /* --- intent --- */
@@ -156,7 +172,8 @@ static struct cloud_call *create_post(struct attempt *a)
 	const struct creation *c = creation_from(a);
 	struct cloud_create what = c->what;
 	/* The caller's deadline ends the caller's waiting, not this: once sent it is worth reading. */
-	struct cloud_ask ask = { .uid = a->uid, .done = on_posted, .sending = attempt_sending, .user = a };
+	struct cloud_ask ask = { .uid = a->uid, .done = on_posted, .sending = attempt_sending, .user = a,
+				 .background = a->uid == WARM_UID };
 	struct cloud_call *call;
 
 	what.timeout_s = life_of(c);
@@ -246,6 +263,7 @@ static void warn_if_capped(struct creation *c, struct sandbox *b)
 	if (!asked_s || !b->started_at_ms || !b->end_at_ms || b->warning[0] ||
 	    b->end_at_ms + 5000 >= b->started_at_ms + asked_s * 1000ll)
 		return;
+	b->account->cap_ms = (uint64_t)(b->end_at_ms - b->started_at_ms);
 	text = str_printf("the cloud capped the timeout of %u s to %lld s", asked_s,
 			  (long long)(b->end_at_ms - b->started_at_ms) / 1000);
 	if (!text)
@@ -302,6 +320,15 @@ static void on_recorded(void *user, const struct status *st)
 	answer_when_complete(c);
 }
 
+/* After a restart the name of its entry is in the tag alone. */
+static int set_warm(const struct creation *c, struct sandbox *b)
+{
+	struct tags t;
+
+	tags_read(&c->found->metadata, &t);
+	return text_set(&b->warm, c->warm[0] ? c->warm : t.warm);
+}
+
 static int make_sandbox(struct creation *c, struct sandbox **ret)
 {
 	scoped(sandbox_freep) struct sandbox *b = NULL;
@@ -313,6 +340,8 @@ static int make_sandbox(struct creation *c, struct sandbox **ret)
 		r = text_set(&b->req_tag, c->att.req_tag);
 	if (!r)
 		r = text_set(&b->replaces, c->replaces);
+	if (!r)
+		r = set_warm(c, b);
 	if (!r)
 		r = recipe_set(&b->recipe, c->recipe.p, c->recipe.len);
 	if (r < 0)
@@ -329,6 +358,9 @@ static int make_sandbox(struct creation *c, struct sandbox **ret)
 	b->token_known = !c->resolved;
 	b->allow_internet_access = c->what.allow_internet_access;
 	b->lifecycle = c->what.lifecycle;
+	if (c->att.uid == WARM_UID)
+		b->warm_state = WARM_PREPARING;
+	memcpy(b->warm_print, c->warm_print, sizeof(b->warm_print));
 	r = core_insert(c->att.core, b);
 	if (!r)
 		*ret = give(b);
@@ -389,7 +421,7 @@ static int create_record(struct attempt *a, struct store_tx *t)
 	if (r < 0)
 		return r;
 	/* An owner that died before the answer is nobody to wait for: it is released, as if he had been told. */
-	b->claimed = !list_is_empty(&a->waiters) || owner_is_dead(c);
+	b->claimed = !list_is_empty(&a->waiters) || owner_is_dead(c) || a->uid == WARM_UID;
 	c->lease_put = false;
 	c->used_at_ms = b->used_at_ms;
 	b->unclaimed_at_ms = b->claimed ? 0 : clock_wall_ms();
@@ -413,7 +445,7 @@ static int create_record(struct attempt *a, struct store_tx *t)
 	if (c->replaces[0])
 		event_put(a->core, t, b, EVENT_CREATED, "by=on_gone\nreplaces=%s\n", c->replaces);
 	else
-		event_put(a->core, t, b, EVENT_CREATED, "by=create\n");
+		event_put(a->core, t, b, EVENT_CREATED, a->uid == WARM_UID ? "by=refill\n" : "by=create\n");
 	runner_poke(b);
 	FAILPOINT("create.before_active");
 	if (c->detailed || !list_is_empty(&c->detail.node))
@@ -518,6 +550,7 @@ int creation_intend(struct creation *c, struct store_tx *tx)
 		.uid = c->att.uid,
 		.has_uid = true,
 		.policy = c->policy_text,
+		.warm = c->warm,
 	};
 
 	if (r < 0)
@@ -563,7 +596,7 @@ int creation_new(struct sandbox_core *core, struct account *a, uid_t uid, const 
 	c->att.what = "create";
 	if (attempt_init(&c->att, &protocol, a, uid, "", req_tag) < 0)
 		return -ENOMEM;
-	if (text_set(&c->replaces, "") < 0) {
+	if (text_set(&c->replaces, "") < 0 || text_set(&c->warm, "") < 0) {
 		attempt_drop(&c->att);
 		return -ENOMEM;
 	}
@@ -594,7 +627,7 @@ int creation_take_up(struct sandbox_core *core, const struct row_intent *r)
 	if (r->name[0] && !core_need_name(core, r->uid, r->name, &c->name) && !c->name->creation)
 		c->name->creation = c;
 	attempt_find_request(&c->att, REQUEST_CREATE, r->request_id);
-	c->att.alone = r->replaces[0];
+	c->att.alone = r->replaces[0] || r->uid == WARM_UID;
 	if (text_set(&c->what.template_id, r->template_id) < 0 ||
 	    text_set(&c->replaces, r->replaces) < 0 ||
 	    recipe_set(&c->recipe, r->recipe, r->recipe_len) < 0) {

@@ -29,6 +29,11 @@ struct creation {
 	size_t n_heirs;
 	struct recipe recipe;
 
+	char *warm;			/* the entry that it is for; "" = somebody asked */
+	uint8_t warm_print[ROW_HASH_BYTES];	/* of that as it is */
+	unsigned room_tries;		/* after sandboxes that nobody had claimed gave way */
+	struct status failure;		/* of such a one: why nothing was made */
+
 	struct cloud_sandbox *found;	/* what was made */
 	bool resolved, recorded, detailed;
 	bool lease_put;			/* the creator's lease is in the transaction of the row */

@@ -38,6 +38,9 @@ enum event_type {		/* numbers of agentbox.v1.SandboxEvent.Type */
 	EVENT_RESYNC = 11,
 	EVENT_RESYNC_DONE = 12,
 	EVENT_HEARTBEAT = 13,
+	EVENT_WARM_READY = 14,
+	EVENT_WARM_CLAIMED = 15,
+	EVENT_WARM_FAILED = 16,
 };
 
 struct event {

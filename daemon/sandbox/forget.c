@@ -29,7 +29,7 @@ static void forget_sandbox(struct sandbox_core *core, struct sandbox *b)
 
 static bool has_ended(const struct sandbox *b)
 {
-	return b->state == SANDBOX_GONE && !b->fetch && !b->killing && turn_is_free(b) && list_is_empty(&b->untold);
+	return b->state == SANDBOX_GONE && !b->fetch && !b->killing && !b->claim && turn_is_free(b) && list_is_empty(&b->untold);
 }
 
 static const struct sandbox *object_of(struct sandbox_core *core, const struct request *q)

@@ -12,6 +12,7 @@
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/recipe.h"
 #include "daemon/sandbox/runner.h"
+#include "daemon/sandbox/warm.h"
 #include "daemon/store/table.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
@@ -167,6 +168,15 @@ static void load_refused(const struct store_refused *r, void *user)
 		ld->err = e;
 }
 
+static void load_warm(const struct row_warm *r, void *user)
+{
+	struct loader *ld = user;
+	int e = warm_load(ld->core, r);
+
+	if (e < 0)
+		ld->err = e;
+}
+
 static void load_snapshot(const struct row_snapshot *r, void *user)
 {
 	struct loader *ld = user;
@@ -252,6 +262,7 @@ int core_load(struct sandbox_core *core)
 		.event = load_event,
 		.copy = load_copy,
 		.snapshot = load_snapshot,
+		.warm = load_warm,
 		.refused = load_refused,
 		.user = &ld,
 	};
@@ -262,6 +273,8 @@ int core_load(struct sandbox_core *core)
 	r = store_load(core->store, &v);
 	if (!r)
 		r = ld.err;
+	if (!r)
+		r = warm_claims_load(core);
 	if (!r)
 		r = store_start(core->store);
 	if (r < 0)
@@ -288,5 +301,5 @@ int core_load(struct sandbox_core *core)
 	doubt_load(core);
 	if (ld.strangers)
 		log_warn("rows_of_other_accounts", "n=%u ignoring=1", ld.strangers);
-	return 0;
+	return warm_loaded(core);
 }

@@ -90,7 +90,7 @@ struct sandbox *sandbox_free(struct sandbox *b)
 {
 	if (!b)
 		return NULL;
-	must(b->magic == SANDBOX_MAGIC && !b->fetch && !b->killing && list_is_empty(&b->leases) &&
+	must(b->magic == SANDBOX_MAGIC && !b->fetch && !b->killing && !b->box && !b->claim && list_is_empty(&b->leases) &&
 	     list_is_empty(&b->turns));
 	tie_forget(b);
 	b->runner = runner_free(b);
@@ -113,6 +113,7 @@ struct sandbox *sandbox_free(struct sandbox *b)
 	recipe_fini(&b->recipe);
 	free(b->replaces);
 	free(b->ended_by);
+	free(b->warm);
 	free(b->gone_evidence);
 	free(b);
 	return NULL;
@@ -128,7 +129,7 @@ int sandbox_new(struct account *a, const char *id, struct sandbox **ret)
 	scoped(sandbox_freep) struct sandbox *b = calloc(1, sizeof(*b));
 	char **texts[] = { &b->name,	 &b->req_tag, &b->template_id, &b->alias, &b->envd_version,
 			   &b->domain, &b->warning, &b->access_token, &b->traffic_token,
-			   &b->gone_evidence, &b->network_text, &b->replaces, &b->ended_by };
+			   &b->gone_evidence, &b->network_text, &b->replaces, &b->ended_by, &b->warm };
 
 	if (!b)
 		return -ENOMEM;
@@ -160,7 +161,7 @@ static int texts_from_row(struct sandbox *b, const struct row_sandbox *r)
 	       text_set(&b->warning, r->warning) || secret_set(&b->access_token, r->access_token) ||
 	       secret_set(&b->traffic_token, r->traffic_token) ||
 	       text_set(&b->gone_evidence, r->gone_evidence) || text_set(&b->network_text, r->network) ||
-	       text_set(&b->replaces, r->replaces) || text_set(&b->ended_by, r->ended_by) || recipe_set(&b->recipe, r->recipe, r->recipe_len)
+	       text_set(&b->replaces, r->replaces) || text_set(&b->ended_by, r->ended_by) || text_set(&b->warm, r->warm) || recipe_set(&b->recipe, r->recipe, r->recipe_len)
 		       ? -ENOMEM
 		       : 0;
 }
@@ -236,6 +237,10 @@ int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct sand
 	if (b->used_at_ms)
 		b->used_at_ms += USED_SAVE_MS;	/* the row may know it so much too early */
 	b->unclaimed_boot_ms = boot_of_past(r->unclaimed_at_ms);
+	b->warm_state = r->warm[0] ? (enum warm_state)r->warm_state : WARM_NONE;
+	memcpy(b->warm_print, r->warm_print, sizeof(b->warm_print));
+	b->warm_at_ms = r->warm_at_ms;
+	b->asked_end_at_ms = r->asked_end_at_ms;
 	sandbox_set_state(b, (enum sandbox_state)r->state);
 	*ret = give(b);
 	return 0;
@@ -303,7 +308,12 @@ void sandbox_to_row(const struct sandbox *b, char policy_text[POLICY_TEXT_MAX], 
 		.recipe_len = b->recipe.len,
 		.replaces = b->replaces,
 		.ended_by = b->ended_by,
+		.warm = b->warm,
+		.warm_state = (int)b->warm_state,
+		.warm_at_ms = b->warm_at_ms,
+		.asked_end_at_ms = b->asked_end_at_ms,
 	};
+	memcpy(ret->warm_print, b->warm_print, sizeof(ret->warm_print));
 }
 
 /* --- learning --- */
@@ -368,7 +378,8 @@ static void learn_listed(struct learner *l, struct sandbox *b, const struct clou
 		LEARN(l, b->memory_mb, s->memory_mb);
 	if (s->disk_size_mb)
 		LEARN(l, b->disk_size_mb, s->disk_size_mb);
-	if (l->err)
+	/* The cloud knows what it was made with, not what its claim said. */
+	if (l->err || b->warm_state == WARM_CLAIMED)
 		return;
 	l->err = pairs_from_cloud(&p, &s->metadata);
 	if (p.len > ROW_BLOB_MAX) {
@@ -482,7 +493,9 @@ void sandbox_view(const struct sandbox *b, enum sandbox_source source, struct sa
 		.metadata = b->metadata.v,
 		.n_metadata = b->metadata.n,
 		.started_at_ms = b->started_at_ms,
-		.end_at_ms = b->end_at_ms,
+		.end_at_ms = b->asked_end_at_ms ? b->asked_end_at_ms : b->end_at_ms,
+		.end_pending = b->asked_end_at_ms != 0,
+		.warm = b->warm_state == WARM_CLAIMED,
 		.cpu_count = b->cpu_count,
 		.memory_mb = b->memory_mb,
 		.disk_size_mb = b->disk_size_mb,

@@ -12,6 +12,7 @@
 #include "daemon/sandbox/index.h"
 #include "daemon/sandbox/recipe.h"
 #include "daemon/sandbox/rules/pairs.h"
+#include "daemon/sandbox/rules/warm.h"
 #include "daemon/sandbox/sandbox.h"
 #include "daemon/store/row.h"
 #include "proto/base/list.h"
@@ -21,6 +22,8 @@ struct cloud_sandbox;
 struct fetch;
 struct killing;
 struct transition;
+struct warm_box;
+struct warm_claim;
 
 /* The last series that was asked for. */
 struct sandbox_series {
@@ -93,6 +96,15 @@ struct sandbox {
 	struct sandbox_series metrics;
 	struct recipe recipe;		/* to make it again; none without on_gone=recreate */
 	char *replaces;			/* the one that vanished; "" = none */
+	/* warm.h; "", NONE and zeros for what a Create made */
+	char *warm;			/* the entry that made it */
+	enum warm_state warm_state;
+	uint8_t warm_print[ROW_HASH_BYTES];	/* of that entry as it was then */
+	int64_t warm_at_ms;		/* by the cloud's clock: when it became ready, or was claimed */
+	int64_t asked_end_at_ms;	/* by the cloud's clock; 0 = none is pending */
+	bool warm_ends;			/* nobody has claimed it, and it is being ended */
+	struct warm_box *box;		/* it waits for a claim */
+	struct warm_claim *claim;	/* … that is being written */
 	bool held;			/* refused.c: not ended in the background */
 	bool told_unkept;		/* that something the cloud says of it is not kept */
 	bool loaded;			/* its row is from before the start */

@@ -11,6 +11,7 @@
 #include "daemon/sandbox/rules/evaluate.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/turn.h"
+#include "daemon/sandbox/warm.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -28,6 +29,7 @@
 enum step {
 	RUNNER_IDLE,
 	RUNNER_REFRESH,	/* POST /refreshes under way */
+	RUNNER_END,	/* POST /timeout under way: the end that a claim asked for */
 	RUNNER_READ,	/* … its end is read back */
 	RUNNER_CHECK,	/* is it there, before it is paused or killed? */
 	RUNNER_PAUSE,
@@ -93,6 +95,12 @@ static int64_t account_boot_of(const struct account *a, int64_t cloud_wall_ms)
 
 /* --- the sandbox as evaluate.c sees it --- */
 
+/* The age of one that was ready before it was asked for counts from its claim. */
+static int64_t begin_of(const struct sandbox *b)
+{
+	return b->warm_state == WARM_CLAIMED && b->started_at_ms ? MAX(b->started_at_ms, b->warm_at_ms) : b->started_at_ms;
+}
+
 static void look_alone(const struct runner *k, struct evaluate_input *ret)
 {
 	const struct sandbox *b = k->sandbox;
@@ -102,10 +110,10 @@ static void look_alone(const struct runner *k, struct evaluate_input *ret)
 		.state = b->state,
 		.ours = b->ours && !b->held,
 		.policy = &b->policy,
-		.leases = b->n_leases + b->held,
+		.leases = b->n_leases + b->held + warm_is_kept(b),
 		.commands = b->n_commands,
 		.timeout_s = b->timeout_s,
-		.started_at_ms = account_boot_of(b->account, b->started_at_ms),
+		.started_at_ms = account_boot_of(b->account, begin_of(b)),
 		.end_at_ms = account_boot_of(b->account, b->end_at_ms),
 		.learnt_at_ms = k->learnt_at_ms,
 		.released_at_ms = b->released_at_ms,
@@ -250,7 +258,7 @@ static void set_idle(struct runner *k)
 static void stop_extending(struct runner *k)
 {
 	extend_turn_end(&k->turn);
-	if (k->step != RUNNER_REFRESH && k->step != RUNNER_READ)
+	if (k->step != RUNNER_REFRESH && k->step != RUNNER_READ && k->step != RUNNER_END)
 		return;
 	cloud_call_cancel(k->call);
 	k->call = NULL;
@@ -344,6 +352,8 @@ static void fell_short(struct runner *k)
 
 	if (++k->shorts >= SHORT_MAX) {
 		k->capped = true;
+		if (k->sandbox->started_at_ms)
+			k->sandbox->account->cap_ms = (uint64_t)MAX(k->sandbox->end_at_ms - k->sandbox->started_at_ms, (int64_t)0);
 		log_info("cap_reached", "sandbox=%s", k->sandbox->id);
 		renewed(k);
 		set_idle(k);
@@ -351,6 +361,18 @@ static void fell_short(struct runner *k)
 	}
 	status_set(&st, R_BAD_CLOUD_REPLY, "the extension was accepted but the end is not later");
 	renewal_failed(k, &st);
+}
+
+/* The one that its claim asked for was read back, or is not to be had. */
+static void end_is_known(struct runner *k)
+{
+	struct sandbox *b = k->sandbox;
+
+	if (!b->asked_end_at_ms)
+		return;
+	b->asked_end_at_ms = 0;
+	sandbox_save(runner_core(k), b, false);
+	lease_changed(b);
 }
 
 static void on_read(struct cloud_result *r, void *user)
@@ -370,6 +392,7 @@ static void on_read(struct cloud_result *r, void *user)
 			return;
 		}
 		k->shorts = 0;
+		end_is_known(k);
 		renewed(k);
 		set_idle(k);
 	} else if (r->not_found) {
@@ -451,6 +474,62 @@ static void extend(struct runner *k, const struct evaluate_input *d)
 		k->retry_at_ms = (int64_t)now + CHECK_RETRY_MS;
 		set_idle(k);
 	}
+}
+
+/* --- the end that a claim asked for --- */
+
+static void on_end_set(struct cloud_result *r, void *user)
+{
+	struct runner *k = runner_from(user);
+	bool is_too_much = r->outcome == CLOUD_REFUSED && r->http_status == 400;
+	int64_t left_ms;
+
+	k->call = NULL;
+	account_saw_date(k->sandbox->account, r->date_ms);
+	if (is_too_much) {
+		/* More than the cloud gives: what it has is shown from now on. */
+		if (text_set(&k->sandbox->warning, r->status.text) < 0)
+			log_debug("sandbox_warning", "sandbox=%s error=nomem", k->sandbox->id);
+		end_is_known(k);
+	}
+	if (r->outcome == CLOUD_DONE || r->not_found || is_too_much) {
+		read_back(k);
+		return;
+	}
+	/* What extensions keep alive gets its time by them. */
+	if (runner_keeps(k->sandbox, &left_ms))
+		end_is_known(k);
+	renewal_failed(k, &r->status);
+}
+
+/* True: that is what is done now, or what is waited for. */
+static bool sets_end(struct runner *k)
+{
+	struct sandbox *b = k->sandbox;
+	uint64_t now = clock_boot_ms();
+	int64_t left_ms = b->asked_end_at_ms - account_cloud_now(b->account);
+	struct cloud_ask ask = { .deadline_ms = now + READ_MS, .uid = b->uid, .done = on_end_set, .user = k };
+
+	if (!b->asked_end_at_ms || b->claim || b->state != SANDBOX_RUNNING)
+		return false;
+	if (left_ms < 1000) {
+		end_is_known(k);
+		return false;
+	}
+	if (k->retry_at_ms > (int64_t)now) {
+		look_again_at(k, (uint64_t)k->retry_at_ms);
+		return true;
+	}
+	k->step = RUNNER_END;
+	k->asked_at_ms = (int64_t)now;
+	k->asked_s = (uint32_t)(left_ms / 1000);
+	k->call = cloud_set_timeout(b->account->cloud, b->id, k->asked_s, &ask);
+	FAILPOINT("warm.end_sent");
+	if (k->call)
+		return true;
+	k->retry_at_ms = (int64_t)now + CHECK_RETRY_MS;
+	set_idle(k);
+	return true;
 }
 
 /* --- pausing --- */
@@ -671,6 +750,8 @@ static void runner_look(struct runner *k)
 			extend_turn_end(&k->turn);
 		return;
 	}
+	if (sets_end(k))
+		return;
 	do {
 		look_at(k, &d);
 		evaluate(&d, (int64_t)clock_boot_ms(), &due);

@@ -18,6 +18,7 @@
 #include "daemon/auth/principal.h"
 #include "daemon/cloud/address.h"
 #include "daemon/sandbox/rules/types.h"
+#include "daemon/sandbox/rules/warm.h"
 #include "proto/base/cc.h"
 #include "proto/base/list.h"
 #include "proto/base/status.h"
@@ -57,6 +58,32 @@ struct sandbox_core_policy {
 	const char *template_id;		/* NULL: of the uid */
 	uid_t uid;
 	struct policy_change change;
+	enum sandbox_warm_mode warm;		/* UNSET: as it is without this */
+};
+
+/* [warm NAME]: sandboxes that are made before anybody asks. */
+struct sandbox_warm_entry {
+	const char *name;
+	const char *account;		/* NULL = the first one */
+	struct cloud_create what;	/* timeout_s: its life in the cloud until it is claimed, extended by us */
+	uint32_t size;			/* so many are kept ready; at most WARM_SIZE_MAX */
+	struct warm_claimers claimers;
+	const char *prepare;		/* run by a shell as root, once, before it counts as ready; NULL = nothing */
+	const char *secret_envs;	/* a file with NAME=VALUE lines for prepare alone; NULL = none */
+	uint64_t ready_timeout_ms, max_age_ms;
+	uint64_t active_ms;		/* kept full only so long after a Create that fitted; 0 = always */
+	uint32_t burst;			/* creations at once; at least 1 */
+	uint32_t per_hour;		/* creations; 0 = no bound */
+};
+
+/* Runs an entry's prepare in a sandbox (cloud/envd.h; wired by app). As sandbox_prober: `done` comes exactly once, never from inside,
+ * not after cancel. `ok`: it ended with 0; else st says how it ended. output: the end of what it wrote, text. */
+#define SANDBOX_PREPARE_OUTPUT_MAX 8192u
+typedef void sandbox_prepared_fn(void *done_user, bool ok, const struct status *st, const char *output);
+struct sandbox_preparer {
+	void *(*start)(const struct sandbox_target *t, const struct sandbox_warm_entry *e, uint64_t deadline_ms,
+		       sandbox_prepared_fn *done, void *done_user);
+	void (*cancel)(void *prepare);
 };
 
 /* Asks the agent inside for its health (cloud/envd.h; wired by app). `start` returns a handle for
@@ -88,6 +115,9 @@ struct sandbox_core_rules {			/* all of it is copied */
 	const struct sandbox_core_uid *uids;
 	size_t n_uids;
 	struct sandbox_core_uid any;	/* of each uid that is not among them; its uid says nothing */
+	enum sandbox_warm_mode warm_mode;	/* UNSET = NEVER */
+	const struct sandbox_warm_entry *warm;	/* their names differ */
+	size_t n_warm;
 };
 
 struct sandbox_core_options {
@@ -97,6 +127,7 @@ struct sandbox_core_options {
 	size_t n_accounts;
 	struct sandbox_core_rules rules;
 	struct sandbox_prober prober;
+	struct sandbox_preparer preparer;	/* none: an entry with prepare fails */
 	/* For the tag of a request id. Wired by app, so that hashing stays where the layers allow it. */
 	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
 	enum sandbox_identity identity;		/* 0 = the best the kernel has; for tests */
@@ -159,6 +190,31 @@ struct sandbox_extensions {
 };
 /* Of the account of that index in the options. */
 void sandbox_extensions(struct sandbox_core *core, size_t account, struct sandbox_extensions *ret);
+
+/* --- entries [warm NAME] --- */
+
+struct sandbox_warm_info {
+	const char *name, *account, *template_id;
+	uint32_t size, configured_size;
+	uint32_t ready, coming;		/* coming: being made, or prepared */
+	uint32_t waiting;		/* calls with REQUIRE */
+	uint32_t failures;		/* in a row */
+	bool failed;			/* nothing is tried until sandbox_warm_retry(), or a reload */
+	int64_t failed_at_ms;		/* wall: when that was seen first in this run */
+	const char *why, *output;	/* of the last failure; of the last prepare; "" = none */
+	uint32_t made_in_hour, per_hour;	/* per_hour 0 = no bound */
+	uint64_t hits, misses, made, failures_in_all;	/* since the start */
+	uint64_t prepare_ms;		/* the last one, from its creation until it was ready; 0 = none in this run */
+	int64_t oldest_ready_ms;	/* age of the oldest ready one; 0 = none */
+};
+/* Number i of the entries, by name; false: there are no more. Strings are valid until the loop goes on. */
+bool sandbox_warm_info(const struct sandbox_core *core, size_t i, struct sandbox_warm_info *ret);
+/* So many are kept ready, also after a restart; -1 = as configured. False: *st says why not. */
+must_check bool sandbox_warm_set(struct sandbox_core *core, const char *name, int size, struct status *st);
+/* An entry that failed is tried again. */
+must_check bool sandbox_warm_retry(struct sandbox_core *core, const char *name, struct status *st);
+/* Sandboxes of which it is not known any more whether somebody has claimed them. */
+uint32_t sandbox_warm_quarantined(const struct sandbox_core *core);
 
 /* The head of every call. Copied; the fields a call does not speak of are not used by it. */
 struct sandbox_call {

@@ -11,7 +11,7 @@
 
 struct sandbox_core;
 
-#define TOTALS_EVENTS 16u
+#define TOTALS_EVENTS 24u
 #define TOTALS_NAMES  24u
 
 /* By names that are constants of the code. */

@@ -9,6 +9,7 @@
 #include "daemon/common/ev/worker.h"
 #include "daemon/store/backup.h"
 #include "daemon/store/change.h"
+#include "daemon/store/claims.h"
 #include "daemon/store/db.h"
 #include "daemon/store/dir.h"
 #include "daemon/store/hostid.h"
@@ -47,6 +48,7 @@ struct store {
 	bool changed;			/* since the copy was begun */
 	bool backup_failed;		/* said so */
 	bool backup_follows;		/* the next one is by change, as far as is known */
+	int claims_fd;			/* the worker's; -1 = not open */
 	uint64_t rescue_at_ms;		/* the worker's: not tried again before */
 	_Atomic int64_t unlinked_at_ms;
 };
@@ -63,6 +65,9 @@ struct store_tx {
 	struct store *store;
 	enum tx_kind kind;
 	struct changes changes;
+	struct buf claims;	/* lines of claims.h, which go behind the commit */
+	bool claims_anew;	/* … and are all there are */
+	int claims_error;	/* -errno of it */
 	bool durable;
 	uint64_t committed_us;	/* when it was given to the writer */
 	uint64_t reserve;

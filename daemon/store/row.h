@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What is stored, as plain structs, one for each table: struct row_sandbox, row_intent, row_request, row_name,
- * row_lease, row_event, row_command, row_command_request, row_copy, row_snapshot and
- * row_gateway_token. Their members and what these mean stand in rows/NAME.def, which is the one description of a row.
+ * row_lease, row_event, row_command, row_command_request, row_copy, row_snapshot, row_gateway_token
+ * and row_warm. Their members and what these mean stand in rows/NAME.def, which is the one description of a row.
  *
  * Strings are borrowed: the store copies what it is given and hands out rows that live only during the
  * visit. NULL and "" are stored as "". Moments are wall clock in ms since 1970 (they must mean something

@@ -16,22 +16,31 @@
 #include "daemon/common/obs/log.h"
 #include "daemon/store/recover.h"
 #include "proto/base/clock.h"
+#include "proto/base/fd.h"
 #include "proto/base/must.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
 
 /* A copied directory is another host: its original may be alive, and what carries its tag is not ours.
  * The rows go first, so that a crash in between finds the same again. */
-static int become_another(struct store *s, const struct store_options *o, struct store_report *report)
+static int move_aside(struct store *s, const char *name, int64_t now_wall_ms)
 {
 	char aside[128];
+
+	snprintf(aside, sizeof(aside), "%s.elsewhere-%lld", name, (long long)now_wall_ms);
+	return renameat(s->dir.fd, name, s->dir.fd, aside) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+static int become_another(struct store *s, const struct store_options *o, struct store_report *report)
+{
 	int r;
 
 	(void)str_copy(report->was_host, sizeof(report->was_host), s->file.host);
 	r = db_move_aside(&s->dir, "elsewhere", o->now_wall_ms, report->moved_aside, sizeof(report->moved_aside));
-	snprintf(aside, sizeof(aside), BACKUP_FILE ".elsewhere-%lld", (long long)o->now_wall_ms);
-	if (!r && renameat(s->dir.fd, BACKUP_FILE, s->dir.fd, aside) < 0 && errno != ENOENT)
-		r = -errno;
+	if (!r)
+		r = move_aside(s, BACKUP_FILE, o->now_wall_ms);
+	if (!r)
+		r = move_aside(s, CLAIMS_FILE, o->now_wall_ms);
 	if (r < 0) {
 		snprintf(report->why, sizeof(report->why),
 			 "%s is a copy of another daemon's and cannot be moved aside: %s", s->dir.path,
@@ -159,6 +168,7 @@ enum store_open_result store_open(const struct store_options *o, struct store_re
 	s->magic = STORE_MAGIC;
 	s->loop = o->loop;
 	s->sent = SENT_NULL;
+	s->claims_fd = -1;
 	timer_init(&s->backup_timer, o->loop, writer_on_backup_timer, s);
 	r = open_all(s, o, ret_report);
 	if (r) {
@@ -186,6 +196,7 @@ struct store *store_close(struct store *s)
 	s->closing = true;
 	s->worker = worker_free(s->worker);
 	writer_finish(s);
+	s->claims_fd = fd_close(s->claims_fd);
 	timer_clear(&s->backup_timer);	/* the last commits may have set it */
 	db_close(&s->db);
 	sent_close(&s->sent);

@@ -6,8 +6,9 @@
  * of store_tx_commit(); after an OK the change survives kill -9 and, if durable, power loss.
  *
  * STATE/ holds: lock (flock of the running daemon, its pid inside), agentboxd.db (0600), backup.db (its
- * second copy, at most a minute behind), host-id (host id and highest sequence; outside the database on
- * purpose: it survives the loss of it), sent (whose requests may have left: sent.h).
+ * second copy, at most a minute behind), host-id (host id and highest sequence) and claims (whose a claimed
+ * sandbox is): both are outside the database on purpose, they survive the loss of it; sent (whose requests may have
+ * left: sent.h).
  */
 #ifndef AB_DAEMON_STORE_STORE_H
 #define AB_DAEMON_STORE_STORE_H
@@ -86,6 +87,19 @@ struct store_visitor {
 /* Every row of the tables that have a function, before store_start(). A row that is refused is never fatal,
  * and nothing is deleted for it. */
 must_check int store_load(struct store *s, const struct store_visitor *v);
+
+/* Whose a sandbox is that was ready before it was asked for. */
+struct store_claim {
+	const char *account, *sandbox;
+	uid_t uid;
+	int64_t at_ms;			/* wall */
+	const char *name, *request_id;	/* "" = none */
+	uint8_t params_hash[ROW_HASH_BYTES];	/* of the request */
+	const char *policy;		/* text form */
+};
+typedef void store_claim_fn(const struct store_claim *c, void *user);
+/* Every claim that is on record, the oldest first. Before store_start(). */
+must_check int store_load_claims(struct store *s, store_claim_fn *fn, void *user);
 must_check int store_start(struct store *s);
 /* From now on no done is called: whoever they belonged to is going. What is queued is committed. */
 void store_mute(struct store *s);
@@ -179,6 +193,13 @@ void store_tx_put_copy(struct store_tx *t, const struct row_copy *r);
 void store_tx_del_copy(struct store_tx *t, uint64_t seq);
 void store_tx_put_snapshot(struct store_tx *t, const struct row_snapshot *r);
 void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *id);
+void store_tx_put_warm(struct store_tx *t, const struct row_warm *r);
+void store_tx_del_warm(struct store_tx *t, const char *name);
+/* Goes on record, synced, when the transaction is committed and before its done. Where it does not, done has the failure, and the
+ * transaction is committed all the same: whoever gets that gives nothing away. */
+void store_tx_claim(struct store_tx *t, const struct store_claim *c);
+/* The claims of this transaction take the place of all that are on record. */
+void store_tx_claims_anew(struct store_tx *t);
 void store_tx_put_gateway_token(struct store_tx *t, const struct row_gateway_token *r);
 void store_tx_del_gateway_token(struct store_tx *t, const char *id);
 /* Which key the account's rows belong to: a print, from which the key cannot be had. */

@@ -15,6 +15,7 @@ void tx_free(struct store_tx *t)
 		row_fini(&store_tables[t->read->table], &t->read->row);
 	free(t->read);
 	buf_fini(&t->changes.buf);
+	buf_fini(&t->claims);
 	free(t);
 }
 
@@ -105,6 +106,7 @@ PUT(command)
 PUT(command_request)
 PUT(snapshot)
 PUT(gateway_token)
+PUT(warm)
 
 #define DEL(table, t, ...) \
 	change_del_row(&(t)->changes, ROW_TABLE_##table, &(struct row_##table){ __VA_ARGS__ })
@@ -189,6 +191,23 @@ void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *
 void store_tx_del_gateway_token(struct store_tx *t, const char *id)
 {
 	DEL(gateway_token, t, .id = id);
+}
+
+void store_tx_del_warm(struct store_tx *t, const char *name)
+{
+	DEL(warm, t, .name = name);
+}
+
+/* Without memory the transaction fails as a whole. */
+void store_tx_claim(struct store_tx *t, const struct store_claim *c)
+{
+	if (claim_format(c, &t->claims) < 0)
+		t->changes.failed = true;
+}
+
+void store_tx_claims_anew(struct store_tx *t)
+{
+	t->claims_anew = true;
 }
 
 /* --- reading --- */

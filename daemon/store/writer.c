@@ -209,6 +209,50 @@ static void rescue(struct store *s)
 	s->unlinked_at_ms = wall;
 }
 
+/* --- claims --- */
+
+static void claims_failed(struct list *jobs, int error)
+{
+	list_for_each(n, jobs) {
+		struct store_tx *t = tx_from_job(list_entry(n, struct job, node));
+
+		if (buf_len(&t->claims) && t->rc == SQLITE_OK && !t->claims_anew)
+			t->claims_error = error;
+	}
+}
+
+static void replace_claims(struct store *s, struct store_tx *t)
+{
+	int r = claims_replace(&s->dir, &s->claims_fd, buf_data(&t->claims), buf_len(&t->claims));
+
+	t->claims_error = r;
+	if (r < 0)
+		log_warn("claims_replace", "state_dir=%s error=%s using=\"the longer file\"", log_q(s->dir.path),
+			 log_q(strerrordesc_np(-r)));
+}
+
+/* Those of one batch share a write and a sync. A new file comes first: it has all from before its transaction. */
+static void write_claims(struct store *s, struct list *jobs)
+{
+	scoped(buf_fini) struct buf all = BUF_NULL;
+	int r = 0;
+
+	list_for_each(n, jobs) {
+		struct store_tx *t = tx_from_job(list_entry(n, struct job, node));
+
+		if (t->rc != SQLITE_OK || t->kind != TX_CHANGES)
+			continue;
+		if (t->claims_anew)
+			replace_claims(s, t);
+		else if (buf_len(&t->claims) && !r)
+			r = buf_put(&all, buf_data(&t->claims), buf_len(&t->claims));
+	}
+	if (!r && buf_len(&all))
+		r = claims_append(&s->dir, &s->claims_fd, buf_data(&all), buf_len(&all));
+	if (r < 0)
+		claims_failed(jobs, r);
+}
+
 /* On the worker's thread. */
 static void write_batch(struct list *jobs, void *user)
 {
@@ -235,6 +279,7 @@ static void write_batch(struct list *jobs, void *user)
 			db_close(&s->db);
 	}
 	note_all(&s->backup, jobs);
+	write_claims(s, jobs);
 	list_for_each(n, jobs) {
 		struct store_tx *t = tx_from_job(list_entry(n, struct job, node));
 
@@ -312,11 +357,23 @@ void writer_on_backup_timer(struct timer *t, void *user)
 
 /* --- outcome, on the loop --- */
 
+static void explain_claims(struct store *s, int e, struct status *ret)
+{
+	if (e == ENOSPC || e == EDQUOT || e == EFBIG)
+		status_set(ret, R_STORE_FULL, "no space left for the daemon's state in %s", s->dir.path);
+	else if (e == ENOMEM)
+		status_errno(ret, -ENOMEM, "store");
+	else
+		status_set(ret, R_STORE_READONLY, "%s/" CLAIMS_FILE " cannot be written: %s", s->dir.path, strerrordesc_np(e));
+}
+
 static void explain(struct store *s, const struct store_tx *t, struct status *ret)
 {
 	int e = t->sys_errno;
 
-	if (t->rc == SQLITE_OK)
+	if (t->rc == SQLITE_OK && t->claims_error < 0)
+		explain_claims(s, -t->claims_error, ret);
+	else if (t->rc == SQLITE_OK)
 		*ret = (struct status)STATUS_OK;
 	else if (t->changes.refused[0])
 		status_set(ret, R_BUG, "the daemon's state cannot hold this value of %s", t->changes.refused);

@@ -30,6 +30,9 @@ SECTIONS = {  # heading and what it is about
                                   "account of every uid that names no other. Without any, one named default is made from "
                                   "the environment."),
     "uid": ("[uid USER]", "Limits of one local user, by name or number; [uid *] has those of every user without a value of its own."),
+    "warm": ("[warm NAME]", "Sandboxes that are made, and prepared, before anybody asks for one. A create that says so, or whose "
+             "user's default does, gets one at once if all that is fixed at its creation is the same: template, account, secure, "
+             "internet access, network, lifecycle, tokens and environment."),
     "policy": ("[policy]", "What happens to sandboxes that are not in use."),
     "pool": ("[pool]", "Connections to the clouds."),
     "spool": ("[spool]", "The output of commands that is kept on disk."),

@@ -19,6 +19,7 @@ METHODS = {
     "LeaseService": {"Hold", "Acquire", "Renew", "Release", "List"},
     "DaemonService": {"Status", "Config", "Reload", "StopLocal"},
     "TokenService": {"Create", "List", "Revoke", "Gateway"},
+    "WarmService": {"List", "Set", "Retry"},
 }
 RUNNING, GONE = 2, 8
 EXITED, SIGNALED = 1, 2

@@ -32,6 +32,8 @@ struct store_tx {
 	struct change *v;
 	size_t n;
 	bool durable, fails, sure;
+	struct claim_line *claims;
+	bool claims_anew;
 	store_done_fn *done;
 	void *user;
 };
@@ -50,7 +52,14 @@ struct rows {
 	size_t n, max;
 };
 
+/* A line of the file beside the database, which is synced with each. */
+struct claim_line {
+	struct claim_line *next;
+	struct store_claim c;
+};
+
 static struct rows disk[ROW_TABLES];
+static struct claim_line *claims;
 static struct list unsynced;	/* in the file, in order; not yet on the disk */
 static uint64_t host_seq;
 static enum store_doubt doubt;
@@ -139,8 +148,44 @@ static void apply(struct change *c)
 	}
 }
 
+static void claim_line_free(struct claim_line *l)
+{
+	free((char *)l->c.account);
+	free((char *)l->c.sandbox);
+	free((char *)l->c.name);
+	free((char *)l->c.request_id);
+	free((char *)l->c.policy);
+	free(l);
+}
+
+static void claim_lines_free(struct claim_line **l)
+{
+	while (*l) {
+		struct claim_line *next = (*l)->next;
+
+		claim_line_free(*l);
+		*l = next;
+	}
+}
+
+/* Behind the commit, synced: unless the crash comes in between. */
+static void write_claims(struct store_tx *t)
+{
+	struct claim_line **end = &claims;
+
+	if (!t->claims || sim_seam("store.claims"))
+		return;
+	if (t->claims_anew)
+		claim_lines_free(&claims);
+	while (*end)
+		end = &(*end)->next;
+	*end = t->claims;
+	t->claims = NULL;
+}
+
 static void tx_free(struct store_tx *t, bool rows)
 {
+	claim_lines_free(&t->claims);
 	for (size_t i = 0; rows && i < t->n; i++)
 		row_fini(&store_tables[t->v[i].table], &t->v[i].row);
 	list_del(&t->node);
@@ -180,6 +225,7 @@ static void write_batch(struct store *s)
 		copy = malloc(sizeof(*copy));
 		must(copy);
 		*copy = *t;
+		copy->claims = NULL;
 		t->v = NULL;
 		t->n = 0;
 		durable |= t->durable;
@@ -191,6 +237,8 @@ static void write_batch(struct store *s)
 		struct store_tx *t = list_entry(done.next, struct store_tx, node);
 		struct status st = STATUS_OK;
 
+		if (!t->fails)
+			write_claims(t);
 		if (t->fails)
 			status_set(&st, R_STORE_FULL, "no space left on the simulated disk");
 		if (!sim_seam("store.done") && !s->muted) {
@@ -296,6 +344,7 @@ PUT(lease)
 PUT(event)
 PUT(copy)
 PUT(snapshot)
+PUT(warm)
 
 #define DEL(table, t, ...) add(t, ROW_TABLE_##table, &(struct row_##table){ __VA_ARGS__ })->del = true
 
@@ -404,6 +453,34 @@ void store_tx_del_copy(struct store_tx *t, uint64_t seq)
 void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *id)
 {
 	DEL(snapshot, t, .account = account, .id = id);
+}
+
+void store_tx_claim(struct store_tx *t, const struct store_claim *c)
+{
+	struct claim_line **end = &t->claims, *l = calloc(1, sizeof(*l));
+
+	must(l);
+	l->c = *c;
+	l->c.account = strdup(c->account);
+	l->c.sandbox = strdup(c->sandbox);
+	l->c.name = strdup(c->name);
+	l->c.request_id = strdup(c->request_id);
+	l->c.policy = strdup(c->policy);
+	while (*end)
+		end = &(*end)->next;
+	*end = l;
+}
+
+void store_tx_claims_anew(struct store_tx *t)
+{
+	t->claims_anew = true;
+}
+
+int store_load_claims(struct store *s, store_claim_fn *fn, void *user)
+{
+	for (const struct claim_line *l = claims; l; l = l->next)
+		fn(&l->c, user);
+	return 0;
 }
 
 int store_load(struct store *s, const struct store_visitor *v)
@@ -539,6 +616,7 @@ void disk_lose(void)
 void disk_reset(uint64_t seed)
 {
 	disk_lose();
+	claim_lines_free(&claims);
 	doubt = STORE_SURE;
 	host_seq = 0;
 	sent_void(0);

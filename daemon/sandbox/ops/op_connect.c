@@ -262,6 +262,9 @@ static void op_connect_finish(struct sandbox_op *op, const struct cloud_result *
 		end_with(op, b);
 		return;
 	}
+	/* The end that its claim asked for is not set behind the caller's own. */
+	if (a->is_set || b->asked_end_at_ms < b->end_at_ms)
+		b->asked_end_at_ms = 0;
 	if (a->timeout_ms)
 		b->timeout_s = a->is_set ? a->timeout_s : MAX(b->timeout_s, a->timeout_s);
 	write_row(op, b);

@@ -17,6 +17,7 @@
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "daemon/sandbox/runner.h"
+#include "daemon/sandbox/warm.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/rng.h"
@@ -30,6 +31,7 @@ struct args {
 	bool bad;			/* input was refused: why */
 	struct status why;
 	bool is_fresh;			/* the sandbox that is there was just asked about */
+	bool has_waited;		/* for a warm one, and it is its turn */
 	bool own;			/* the creation it waits for is that of its request, not just of its name */
 };
 
@@ -213,13 +215,21 @@ static enum sandbox_source source_of(const struct sandbox_op *op, const struct s
 	return a->is_fresh ? SANDBOX_FROM_CLOUD : SANDBOX_FROM_CACHE;
 }
 
+/* The claim that it waited for, another's, is written: what is there now? */
+static void on_other_claimed(struct sandbox_op *op, const struct status *st, bool yes)
+{
+	defer_post(&op->kick);
+}
+
 /* A repeat: the same object, as it is now. */
 static void answer_request(struct sandbox_op *op, struct request *q)
 {
 	struct sandbox *b = core_find(op->core, q->account, q->object);
 	struct status st;
 
-	if (b && is_stale(op, b)) {
+	if (b && b->claim) {
+		warm_join(b, op, on_other_claimed);
+	} else if (b && is_stale(op, b)) {
 		ask_about(op, b);
 	} else if (b) {
 		answer_sandbox(op, b, source_of(op, b));
@@ -303,6 +313,10 @@ static enum verdict check_name(struct sandbox_op *op, struct name_slot *n)
 	}
 	if (!b || !sandbox_is_live(b))
 		return GO_ON;
+	if (b->claim) {
+		warm_join(b, op, on_other_claimed);
+		return ANSWERED;
+	}
 	if (is_stale(op, b)) {
 		ask_about(op, b);
 		return ANSWERED;
@@ -337,8 +351,7 @@ static bool over_rate(struct uid_limit *u, uint32_t n, uint64_t now_ms, struct s
 	return true;
 }
 
-bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t uid, uint32_t n,
-			    struct status *st)
+bool core_refused_by_uid(struct sandbox_core *core, uid_t uid, uint32_t n, struct status *st)
 {
 	struct uid_limit *u;
 
@@ -346,15 +359,35 @@ bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t 
 		status_errno(st, -ENOMEM, "counting the sandboxes of the uid");
 		return true;
 	}
-	if (a->max_sandboxes && a->n_alive + core_attempts_count(core, a, NULL) + n > a->max_sandboxes) {
-		status_set(st, R_QUOTA_UID, "account %s is limited to %u sandboxes", a->name, a->max_sandboxes);
-		return true;
-	}
 	if (u && u->max_sandboxes && u->n_alive + core_attempts_count(core, NULL, &u->uid) + n > u->max_sandboxes) {
 		status_set(st, R_QUOTA_UID, "uid %u is limited to %u sandboxes", u->uid, u->max_sandboxes);
 		return true;
 	}
 	return u && over_rate(u, n, clock_boot_ms(), st);
+}
+
+/* What nobody has claimed makes room, one for each that is wanted. */
+static bool is_account_full(struct sandbox_core *core, struct account *a, uint32_t n)
+{
+	uint32_t all = a->n_alive + core_attempts_count(core, a, NULL), warm = warm_count(core, a) + a->n_warm_ending;
+
+	if (!a->max_sandboxes || all + n <= a->max_sandboxes)
+		return false;
+	if (all - MIN(all, warm) + n > a->max_sandboxes)
+		return true;
+	for (uint32_t over = all + n - a->max_sandboxes; over > a->n_warm_ending && warm_gives_way(core, a);)
+		;
+	return false;
+}
+
+bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t uid, uint32_t n,
+			    struct status *st)
+{
+	if (is_account_full(core, a, n)) {
+		status_set(st, R_QUOTA_UID, "account %s is limited to %u sandboxes", a->name, a->max_sandboxes);
+		return true;
+	}
+	return core_refused_by_uid(core, uid, n, st);
 }
 
 /* --- step 4: make it --- */
@@ -471,6 +504,102 @@ static void make(struct sandbox_op *op)
 	}
 }
 
+/* --- … or take one that is ready --- */
+
+static void on_warm_told(struct sandbox_op *op, const struct status *st, bool yes)
+{
+	struct sandbox *b = yes ? op_sandbox(op) : NULL;
+
+	if (b)
+		answer_sandbox(op, b, SANDBOX_FROM_CACHE);
+	else if (yes)
+		op_fail_errno(op, -EIO);
+	else
+		op_fail(op, st);
+}
+
+static void on_warm_turn(struct sandbox_op *op, const struct status *st, bool yes);
+
+static void warm_refuse(struct sandbox_op *op, const char *differs)
+{
+	struct status st;
+
+	if (!differs)
+		status_field(&st, "warm", "there is no [warm] entry that uid %u may claim", op->who.uid);
+	else
+		status_field(&st, "warm", "no [warm] entry fits: the nearest differs in %s", differs);
+	op_fail(op, &st);
+}
+
+static void claim(struct sandbox_op *op, const struct warm_want *w, struct sandbox *b)
+{
+	struct status st;
+
+	if (hides_template(op, &st) || core_refused_by_uid(op->core, op->who.uid, 1, &st) ||
+	    (w->holder && !extend_admits(b->account, b, &st)))
+		op_fail(op, &st);
+	else if (warm_take(w, b, on_warm_told) < 0)
+		op_fail_errno(op, -ENOMEM);
+}
+
+static enum verdict none_ready(struct sandbox_op *op, struct warm_entry *e, bool must_be)
+{
+	struct status st;
+
+	e->misses += !((struct args *)op->args)->has_waited;
+	if (!must_be) {
+		warm_poke(e);
+		return GO_ON;
+	}
+	if (!e->failed) {
+		warm_wait(e, op, on_warm_turn);
+		return ANSWERED;
+	}
+	status_set(&st, R_SANDBOX_NOT_READY, "[warm %s] has failed: %s", e->conf.name, e->why);
+	op_fail(op, &st);
+	return ANSWERED;
+}
+
+static enum verdict try_warm(struct sandbox_op *op)
+{
+	struct args *a = op->args;
+	struct warm_want w = { .op = op, .account = op->account, .c = &a->c, .holder = a->holder };
+	enum sandbox_warm_mode mode = warm_mode(op->core, op->who.uid, a->c.what.template_id, a->c.warm);
+	struct warm_entry *e;
+	const char *differs;
+	struct sandbox *b;
+
+	if (mode == SANDBOX_WARM_NEVER)
+		return GO_ON;
+	e = warm_match(&w, &differs);
+	if (!e && mode == SANDBOX_WARM_PREFER)
+		return GO_ON;
+	if (!e) {
+		warm_refuse(op, differs);
+		return ANSWERED;
+	}
+	policy_of(op, &w.policy);
+	b = list_is_empty(&e->waiters) || a->has_waited ? warm_pick(&w, e) : NULL;
+	if (!b)
+		return none_ready(op, e, mode == SANDBOX_WARM_REQUIRE);
+	claim(op, &w, b);
+	return ANSWERED;
+}
+
+/* Its entry has one for it now, or will have none. */
+static void on_warm_turn(struct sandbox_op *op, const struct status *st, bool yes)
+{
+	struct args *a = op->args;
+
+	op->pending_error = (struct status)STATUS_OK;
+	a->has_waited = true;
+	if (!yes)
+		op_fail(op, st);
+	else if (try_warm(op) == GO_ON)
+		defer_post(&op->kick);
+	a->has_waited = false;
+}
+
 /* --- all steps --- */
 
 static void ask_cloud(struct sandbox_op *op);
@@ -559,6 +688,8 @@ static void op_create_start(struct sandbox_op *op)
 	if (op->core->draining) {
 		status_set(&st, R_DRAINING, "the daemon is stopping and creates nothing any more");
 		op_fail(op, &st);
+	} else if (try_warm(op) == ANSWERED) {
+		return;
 	} else if (core_refused_by_limits(op->core, op->account, op->who.uid, 1, &st) || !can_be_kept(op, &st))
 		op_fail(op, &st);
 	else

@@ -25,6 +25,8 @@ int tags_add(struct cloud_kvs *kvs, const struct tags *t)
 		r = cloud_kvs_add(kvs, TAG_NAME, t->name);
 	if (!r)
 		r = cloud_kvs_add(kvs, TAG_POLICY, t->policy);
+	if (!r && !str_is_empty(t->warm))
+		r = cloud_kvs_add(kvs, TAG_WARM, t->warm);
 	return r;
 }
 
@@ -45,6 +47,7 @@ void tags_read(const struct cloud_kvs *kvs, struct tags *ret)
 		.req = text(kvs, TAG_REQ),
 		.name = text(kvs, TAG_NAME),
 		.policy = text(kvs, TAG_POLICY),
+		.warm = text(kvs, TAG_WARM),
 	};
 	if (str_is_empty(ret->host))
 		ret->host = NULL;

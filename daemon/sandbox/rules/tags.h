@@ -20,6 +20,7 @@ struct cloud_kvs;
 #define TAG_SEQ	   "agentbox.seq"
 #define TAG_NAME   "agentbox.name"
 #define TAG_POLICY "agentbox.policy"
+#define TAG_WARM   "agentbox.warm"
 
 #define TAG_REQ_LEN 32u		/* hex digits */
 
@@ -31,6 +32,7 @@ struct tags {
 	bool has_uid;
 	uint64_t seq;		/* 0 = none */
 	const char *policy;	/* text form; "" = none */
+	const char *warm;	/* the entry that made it before it was asked for; NULL or "" = none */
 };
 
 /* Adds all of them. -ENOMEM. */

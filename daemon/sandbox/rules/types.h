@@ -32,6 +32,13 @@ enum sandbox_source {	/* numbers of agentbox.v1.Freshness.Source */
 	SANDBOX_FROM_CACHE_CLOUD_UNREACHABLE = 3,
 };
 
+enum sandbox_warm_mode {	/* numbers of agentbox.v1.WarmMode */
+	SANDBOX_WARM_UNSET = 0,	/* the configured default */
+	SANDBOX_WARM_NEVER = 1,
+	SANDBOX_WARM_PREFER = 2,
+	SANDBOX_WARM_REQUIRE = 3,
+};
+
 struct sandbox_pair {
 	const char *key, *value;
 };
@@ -61,6 +68,8 @@ struct sandbox_view {
 	const char *warning;
 	bool adopted;
 	enum ab_reason gone_reason;		/* with SANDBOX_GONE */
+	bool warm;				/* it was ready before it was asked for: the cloud's lists do not know its metadata */
+	bool end_pending;			/* end_at_ms was asked for, and not read back yet */
 };
 
 /* What a Create asks for, or a Fork for each child. It owns all that it points to; a text of NULL is not said. */
@@ -74,6 +83,7 @@ struct sandbox_create {
 	char *name;
 	bool must_create, wait_ready;
 	bool process_lease;		/* the calling process holds a lease from the first moment */
+	enum sandbox_warm_mode warm;
 	bool cloud_rules;		/* what the cloud itself takes of settings is taken, also where it makes no sense */
 	uint64_t sent_deadline_ms;	/* takes the place of the call's deadline once the cloud was asked; 0 = none */
 	struct cloud_create what;	/* as it is sent, but for timeout_s and our tags; template_id NULL = "base" */

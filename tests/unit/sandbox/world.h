@@ -35,6 +35,12 @@ struct world {
 	uint64_t restart_grace_ms, unclaimed_grace_ms;
 	uint64_t reconcile_period_ms;	/* 0 = an hour */
 	enum sandbox_identity identity;
+	const struct sandbox_warm_entry *warm;
+	size_t n_warm;
+	uint32_t max_sandboxes;		/* of the account */
+	const struct sandbox_core_uid *uids;
+	size_t n_uids;
+	struct sandbox_preparer preparer;
 	void (*on_open)(struct world *w);	/* the store is open, and not started; NULL = nothing */
 };
 
@@ -174,6 +180,12 @@ static inline void world_start(struct world *w)
 	o.store = w->store;
 	o.prober = fake_prober(w->cloud);
 	policy_default(&o.rules.policy);
+	o.rules.warm = w->warm;
+	o.rules.n_warm = w->n_warm;
+	o.rules.uids = w->uids;
+	o.rules.n_uids = w->n_uids;
+	o.preparer = w->preparer;
+	accounts[0].max_sandboxes = w->max_sandboxes;
 	CHECK(!sandbox_core_new(&o, &w->core));
 }
 
@@ -244,7 +256,8 @@ struct answer {
 	uint32_t generation, cpu_count, leases;
 	struct policy policy;
 	int64_t started_at_ms, end_at_ms;
-	bool adopted, resumed, is_detail;
+	bool adopted, resumed, is_detail, warm, end_pending;
+	uid_t owner;
 	size_t n_metadata, n, n_running;
 	char ids[64][64];
 	char next[512];
@@ -274,6 +287,9 @@ static inline void on_sandbox(void *user, const struct status *st, const struct 
 	a->started_at_ms = b->started_at_ms;
 	a->end_at_ms = b->end_at_ms;
 	a->adopted = b->adopted;
+	a->warm = b->warm;
+	a->end_pending = b->end_pending;
+	a->owner = b->owner_uid;
 	a->resumed = b->resumed;
 	a->is_detail = b->is_detail;
 	a->n_metadata = b->n_metadata;
@@ -393,6 +409,7 @@ struct create {
 	const struct cloud_iam_token *iam_tokens;
 	size_t n_iam_tokens;
 	struct cloud_lifecycle lifecycle;
+	enum sandbox_warm_mode warm;
 };
 
 static inline char *dup_or_none(const char *s)
@@ -417,6 +434,7 @@ static inline struct sandbox_create create_of(const struct create *c)
 		.wait_ready = c->wait_ready,
 		.policy = c->policy,
 		.process_lease = c->process_lease,
+		.warm = c->warm,
 		.what = {.template_id = dup_or_none(c->template_id),
 			 .secure = c->secure,
 			 .allow_internet_access = c->allow_internet_access,

@@ -203,7 +203,7 @@ TEST(every_version_becomes_a_new_one)
 
 		CHECK_INT(schema_migrate(old, version), SQLITE_OK);
 		check_says(old, shape, want);
-		check_says(old, "PRAGMA user_version", "8\n");
+		check_says(old, "PRAGMA user_version", "9\n");
 		check_says(old, "PRAGMA application_id", "1097294456\n");
 		check_says(old, "SELECT length(value) FROM meta WHERE key = 'incarnation'", "12\n");
 		CHECK_INT(sqlite3_close(old), SQLITE_OK);
@@ -248,6 +248,31 @@ TEST(rows_survive)
 		check_says(db, "SELECT tbl, why, body FROM aside", "sandbox\nalias\nid=x\n");
 		CHECK_INT(sqlite3_close(db), SQLITE_OK);
 	}
+}
+
+/* 8 had no sandboxes that were ready before they were asked for: what it knows was made by a Create. */
+TEST(version_8_knows_no_warm_ones)
+{
+	static const char *const columns[] = { "warm", "warm_state", "warm_print", "warm_at_ms", "asked_end_at_ms" };
+	struct sqlite3 *db = memory_db();
+	char *want;
+
+	CHECK_INT(schema_migrate(db, 0), SQLITE_OK);
+	want = ask(db, shape);
+	run(db, "DROP TABLE warm; PRAGMA user_version = 8");
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++) {
+		char *sql = str_printf("ALTER TABLE sandbox DROP COLUMN %s", columns[i]);
+
+		run(db, sql);
+		free(sql);
+	}
+	run(db, "INSERT INTO sandbox VALUES ('default', 'iaaa', 'box', 1000, 3, 2, 1, 0, 1, 0, 5, 'tag', 'base', 'al', x'', 100, 200,"
+		" 2, 512, 1024, 'v1', 'd', 'tok', 'ttok', 1, -1, 2, -1, 1, 'p', 'w', 300, 0, 0, '', 11, 12, 13, '{}', x'', '', '')");
+	CHECK_INT(schema_migrate(db, 8), SQLITE_OK);
+	check_says(db, shape, want);
+	check_says(db, "SELECT id, warm, warm_at_ms, asked_end_at_ms FROM sandbox", "iaaa\n\n0\n0\n");
+	free(want);
+	sqlite3_close(db);
 }
 
 /* A step that fails leaves the old database as it was. */

@@ -1,0 +1,626 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The claim. In order:
+ *
+ *   take      in memory: its owner, name, request id, policy, lease; nobody else can have it from here on
+ *   commit    one transaction with all of that, synced; then a line in STATE/claims, synced
+ *   answer    to whoever waits
+ *
+ * Killed before the commit, it is ready as before and nobody was told. Killed after it, it is its owner's: the same request id gets
+ * it, and without one it is unclaimed like any sandbox whose creator went away. Where the line cannot be written nobody is told and
+ * the sandbox is ended: nothing is ever given back. The end that was asked for is set behind the answer (runner.c).
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/obs/log.h"
+#include "daemon/sandbox/attempt.h"
+#include "daemon/sandbox/event.h"
+#include "daemon/sandbox/failpoint.h"
+#include "daemon/sandbox/holder.h"
+#include "daemon/sandbox/lease.h"
+#include "daemon/sandbox/op.h"
+#include "daemon/sandbox/rules/rules.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "daemon/sandbox/runner.h"
+#include "daemon/sandbox/warm.h"
+#include "proto/base/clock.h"
+#include "proto/base/must.h"
+#include "proto/base/str.h"
+
+#define RECORDS_SLACK 1024u	/* lines of what is no more, before the file is made anew */
+#define WAITERS_LOOKED_AT 256u	/* of those who wait; the others come up when these have gone */
+#define WANTED_SAVE_MS 60000
+
+/* --- records --- */
+
+static void record_free(struct warm_record *x)
+{
+	list_del(&x->node);
+	free(x->account);
+	free(x->sandbox);
+	free(x->name);
+	free(x->request_id);
+	free(x->policy);
+	free(x);
+}
+
+static struct warm_record *record_of(const struct sandbox_core *core, const char *account, const char *id)
+{
+	char key[ROW_TEXT_MAX * 2 + 2];
+	int n = snprintf(key, sizeof(key), "%s/%s", id, account);
+
+	return map_get(&core->record_map, key, MIN((size_t)n, sizeof(key) - 1));
+}
+
+static int record_key(const struct warm_record *x, char *key, size_t size)
+{
+	int n = snprintf(key, size, "%s/%s", x->sandbox, x->account);
+
+	return (int)MIN((size_t)n, size - 1);
+}
+
+static void record_drop(struct sandbox_core *core, struct warm_record *x)
+{
+	char key[ROW_TEXT_MAX * 2 + 2];
+
+	(void)map_del(&core->record_map, key, (size_t)record_key(x, key, sizeof(key)));
+	record_free(x);
+}
+
+static int record_add(struct sandbox_core *core, const struct store_claim *c)
+{
+	struct warm_record *old = record_of(core, c->account, c->sandbox), *x = calloc(1, sizeof(*x));
+	char key[ROW_TEXT_MAX * 2 + 2];
+
+	if (!x)
+		return -ENOMEM;
+	list_init(&x->node);
+	x->uid = c->uid;
+	x->at_ms = c->at_ms;
+	memcpy(x->params_hash, c->params_hash, sizeof(x->params_hash));
+	if (text_set(&x->account, c->account) < 0 || text_set(&x->sandbox, c->sandbox) < 0 || text_set(&x->name, c->name) < 0 ||
+	    text_set(&x->request_id, c->request_id) < 0 || text_set(&x->policy, c->policy) < 0 ||
+	    map_put(&core->record_map, key, (size_t)record_key(x, key, sizeof(key)), x) < 0) {
+		record_free(x);
+		return -ENOMEM;
+	}
+	if (old)
+		record_free(old);
+	list_add_tail(&core->records, &x->node);
+	return 0;
+}
+
+static void record_claim(const struct warm_record *x, struct store_claim *ret)
+{
+	*ret = (struct store_claim){ .account = x->account, .sandbox = x->sandbox, .uid = x->uid, .at_ms = x->at_ms,
+				     .name = x->name, .request_id = x->request_id, .policy = x->policy };
+	memcpy(ret->params_hash, x->params_hash, sizeof(ret->params_hash));
+}
+
+/* The file has a line for each claim there ever was: what is no more goes now and then. */
+static void shorten_file(struct sandbox_core *core)
+{
+	struct store_tx *t;
+
+	if (core->has_lost_records || core->n_record_lines < 2 * map_size(&core->record_map) + RECORDS_SLACK ||
+	    store_tx_new(core->store, &t) < 0)
+		return;
+	list_for_each(n, &core->records) {
+		struct store_claim c;
+
+		record_claim(list_entry(n, struct warm_record, node), &c);
+		store_tx_claim(t, &c);
+	}
+	store_tx_claims_anew(t);
+	core_commit(core, t, false);
+	core->n_record_lines = map_size(&core->record_map);
+}
+
+struct loading {
+	struct sandbox_core *core;
+	int err;
+};
+
+static void load_record(const struct store_claim *c, void *user)
+{
+	struct loading *l = user;
+
+	l->core->n_record_lines++;
+	if (!l->err)
+		l->err = record_add(l->core, c);
+}
+
+int warm_claims_load(struct sandbox_core *core)
+{
+	struct loading l = { .core = core };
+	int r = store_load_claims(core->store, load_record, &l);
+
+	/* Without them what only they would explain is quarantined. */
+	if (r < 0 && r != -ENOMEM)
+		log_error("warm_claims", "error=%s using=none", log_q(strerrordesc_np(-r)));
+	return r == -ENOMEM ? r : l.err;
+}
+
+void warm_claims_gone(struct sandbox *b)
+{
+	struct sandbox_core *core = b->account->core;
+	struct warm_record *x = b->warm[0] ? record_of(core, b->account->name, b->id) : NULL;
+
+	if (x && !core->warm_stopped)
+		record_drop(core, x);
+}
+
+void warm_claims_free(struct sandbox_core *core)
+{
+	while (!list_is_empty(&core->claims)) {
+		struct warm_claim *c = list_entry(core->claims.next, struct warm_claim, node);
+
+		must(list_is_empty(&c->waiters));
+		c->sandbox->claim = NULL;
+		list_del(&c->node);
+		free(c);
+	}
+	while (!list_is_empty(&core->records))
+		record_free(list_entry(core->records.next, struct warm_record, node));
+	map_fini(&core->record_map);
+}
+
+/* --- which entry, which sandbox --- */
+
+enum sandbox_warm_mode warm_mode(const struct sandbox_core *core, uid_t uid, const char *template_id, enum sandbox_warm_mode asked)
+{
+	enum sandbox_warm_mode mode = core->warm_mode ? core->warm_mode : SANDBOX_WARM_NEVER;
+
+	if (asked)
+		return asked;
+	for (size_t i = 0; i < core->n_policies; i++)
+		if (core->policies[i].warm && core->policies[i].template_id && str_eq(core->policies[i].template_id, template_id))
+			mode = core->policies[i].warm;
+	for (size_t i = 0; i < core->n_policies; i++)
+		if (core->policies[i].warm && !core->policies[i].template_id && core->policies[i].uid == uid)
+			mode = core->policies[i].warm;
+	return mode;
+}
+
+struct warm_entry *warm_match(const struct warm_want *w, const char **ret_differs)
+{
+	struct sandbox_core *core = w->op->core;
+
+	*ret_differs = NULL;
+	list_for_each(n, &core->warm) {
+		struct warm_entry *e = list_entry(n, struct warm_entry, node);
+		const char *differs;
+
+		if (!warm_may_claim(&e->conf.claimers, &w->op->who))
+			continue;
+		differs = e->account == w->account ? warm_differs(&e->conf.what, &w->c->what) : "account";
+		if (!differs)
+			return e;
+		/* The nearest one is that of its template. */
+		if (!*ret_differs || !str_eq(differs, "template"))
+			*ret_differs = differs;
+	}
+	return NULL;
+}
+
+static void note_wanted(struct warm_entry *e)
+{
+	e->wanted_at_ms = clock_wall_ms();
+	if (!e->conf.active_ms || e->wanted_at_ms - e->wanted_saved_ms < WANTED_SAVE_MS)
+		return;
+	e->wanted_saved_ms = e->wanted_at_ms;
+	warm_save(e);
+}
+
+static bool has_life(const struct warm_want *w, const struct sandbox *b)
+{
+	int64_t now = account_cloud_now(b->account);
+	uint64_t timeout_ms = w->c->timeout_ms ? w->c->timeout_ms : RULES_TIMEOUT_DEFAULT_MS;
+
+	return warm_has_life(timeout_ms, b->account->cap_ms, now - b->started_at_ms, b->end_at_ms - now);
+}
+
+struct sandbox *warm_pick(const struct warm_want *w, struct warm_entry *e)
+{
+	note_wanted(e);
+	list_for_each(n, &e->boxes) {
+		struct warm_box *x = list_entry(n, struct warm_box, node);
+
+		if (warm_box_is_ready(x) && has_life(w, x->sandbox))
+			return x->sandbox;
+	}
+	return NULL;
+}
+
+/* --- the claim --- */
+
+static void claim_free(struct warm_claim *c)
+{
+	c->sandbox->claim = NULL;
+	list_del(&c->node);
+	free(c);
+}
+
+/* Its callers went away before they were told: it waits for one, like any sandbox. */
+static void unclaimed(struct sandbox *b)
+{
+	b->claimed = false;
+	b->unclaimed_at_ms = clock_wall_ms();
+	b->unclaimed_boot_ms = (int64_t)clock_boot_ms();
+	sandbox_save(b->account->core, b, false);
+	for (struct list *n = b->leases.next, *next; n != &b->leases; n = next) {
+		next = n->next;
+		lease_end(list_entry(n, struct lease, sandbox_node), "its call ended before the answer");
+	}
+	runner_poke(b);
+}
+
+static void claim_failed(struct sandbox *b)
+{
+	struct sandbox_core *core = b->account->core;
+	const struct warm_record *x = record_of(core, b->account->name, b->id);
+	struct request *q = x && x->request_id[0] ? core_find_request(core, x->uid, REQUEST_CREATE, x->request_id) : NULL;
+
+	log_error("warm_claim_failed", "sandbox=%s uid=%u doing=end", b->id, b->uid);
+	if (q && !q->attempt)
+		core_forget_request(core, q);
+	if (sandbox_is_live(b) && !b->killing && kill_by_policy(core, b, "warm_claim_unwritten") < 0)
+		b->ours = false;
+}
+
+static void on_claimed(void *user, const struct status *st)
+{
+	struct warm_claim *c = user;
+	struct sandbox *b = c->sandbox;
+	struct status copy = *st;
+	struct list waiters;
+
+	FAILPOINT("warm.claim_committed");
+	list_take(&waiters, &c->waiters);
+	claim_free(c);
+	list_for_each(n, &b->leases)
+		list_entry(n, struct lease, sandbox_node)->written |= status_ok(st);
+	if (!status_ok(st))
+		claim_failed(b);
+	else if (list_is_empty(&waiters) && sandbox_is_live(b))
+		unclaimed(b);
+	runner_poke(b);		/* its end is to be set */
+	FAILPOINT("warm.claim_before_reply");
+	op_end_waits(&waiters, &copy, status_ok(&copy));
+}
+
+/* All that needs memory, before anything is changed. */
+struct taken {
+	struct warm_claim *claim;
+	struct pairs metadata;
+	struct recipe recipe;
+	struct name_slot *name;
+	struct request *request;
+	struct store_tx *tx;
+	char *id;
+};
+
+static void taken_fini(struct taken *k)
+{
+	free(k->claim);
+	pairs_fini(&k->metadata);
+	recipe_fini(&k->recipe);
+	free(k->id);
+	store_tx_drop(k->tx);
+}
+
+static int get_ready(const struct warm_want *w, const struct sandbox *b, struct taken *k)
+{
+	struct sandbox_core *core = w->op->core;
+	const struct sandbox_create *c = w->c;
+	uid_t uid = w->op->who.uid;
+	int r = pairs_from_cloud(&k->metadata, &c->what.metadata);
+
+	k->claim = calloc(1, sizeof(*k->claim));
+	k->id = str_dup(b->id);
+	if (!k->claim || !k->id)
+		return -ENOMEM;
+	if (!r && w->policy.on_gone == POLICY_RECREATE)
+		r = recipe_pack(&c->what, &k->recipe);
+	if (!r && c->name)
+		r = core_need_name(core, uid, c->name, &k->name);
+	if (!r)
+		r = store_tx_new(core->store, &k->tx);
+	if (!r && c->request_id)
+		r = core_need_request(core, uid, REQUEST_CREATE, c->request_id, &k->request);
+	if (!r && k->request && text_set(&k->request->object, b->id) < 0) {
+		core_forget_request(core, k->request);
+		r = -ENOMEM;
+	}
+	return r;
+}
+
+static void own(const struct warm_want *w, struct sandbox *b, struct taken *k)
+{
+	int64_t now = account_cloud_now(b->account);
+	uint64_t timeout_ms = w->c->timeout_ms ? w->c->timeout_ms : RULES_TIMEOUT_DEFAULT_MS;
+
+	warm_box_leave(b);
+	b->policy = w->policy;
+	b->claimed = true;
+	b->used_at_ms = (int64_t)clock_boot_ms();
+	b->timeout_s = (uint32_t)((timeout_ms + 999) / 1000);
+	b->warm_state = WARM_CLAIMED;
+	b->warm_at_ms = now;
+	b->asked_end_at_ms = now + (int64_t)b->timeout_s * 1000;
+	b->generation = 1;
+	pairs_fini(&b->metadata);
+	b->metadata = k->metadata;
+	k->metadata = (struct pairs){ 0 };
+	recipe_fini(&b->recipe);
+	b->recipe = k->recipe;
+	k->recipe = (struct recipe){ 0 };
+	if (!k->name)
+		return;
+	b->generation = ++k->name->generation;
+	sandbox_give_name(b->account->core, b, k->name);
+}
+
+static void put_request(const struct warm_want *w, struct sandbox *b, struct taken *k)
+{
+	struct request *q = k->request;
+
+	if (!q)
+		return;
+	free(give(q->refusal));
+	memcpy(q->params_hash, w->c->params_hash, sizeof(q->params_hash));
+	q->account = b->account;
+	q->step = ROW_REQUEST_DONE;
+	q->used_at_ms = clock_wall_ms();
+	core_put_request(k->tx, q);
+}
+
+static int put_lease(const struct warm_want *w, struct sandbox *b, struct store_tx *t)
+{
+	struct lease_make m = { .uid = w->op->who.uid, .label = "", .kind = ROW_LEASE_PROCESS, .holder = w->holder };
+	struct lease *x;
+	int r;
+
+	if (!w->holder || w->holder->dead)
+		return 0;
+	m.pid = w->holder->pid;
+	r = lease_take(w->op->core, b, &m, NULL, &x);
+	if (!r)
+		lease_put(t, x);
+	return r;
+}
+
+static void put_record(const struct warm_want *w, const struct sandbox *b, struct store_tx *t)
+{
+	char policy[POLICY_TEXT_MAX];
+	struct store_claim c = { .account = b->account->name, .sandbox = b->id, .uid = b->uid, .at_ms = clock_wall_ms(),
+				 .name = b->name, .request_id = w->c->request_id ? w->c->request_id : "", .policy = policy };
+
+	policy_format(&b->policy, policy);
+	memcpy(c.params_hash, w->c->params_hash, sizeof(c.params_hash));
+	store_tx_claim(t, &c);
+	w->op->core->n_record_lines++;
+	/* Not kept here, a shorter file would lack it: none is made any more. */
+	if (record_add(w->op->core, &c) < 0)
+		w->op->core->has_lost_records = true;
+}
+
+static void write_down(const struct warm_want *w, struct sandbox *b, struct taken *k)
+{
+	struct sandbox_core *core = w->op->core;
+
+	put_request(w, b, k);
+	if (k->name)
+		core_put_name(k->tx, k->name);
+	/* Without memory for a lease it is held by nobody, and its call takes one before it is told. */
+	if (put_lease(w, b, k->tx) < 0)
+		log_warn("warm_lease", "sandbox=%s error=nomem", b->id);
+	sandbox_put(k->tx, b);
+	event_put(core, k->tx, b, EVENT_CREATED, "by=warm\n");
+	event_put(core, k->tx, b, EVENT_WARM_CLAIMED, "warm=%s\n", b->warm);
+	put_record(w, b, k->tx);
+	FAILPOINT("warm.claim_before_commit");
+	store_tx_commit(give(k->tx), true, on_claimed, b->claim);
+}
+
+int warm_take(const struct warm_want *w, struct sandbox *b,
+	      void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes))
+{
+	scoped(taken_fini) struct taken k = { 0 };
+	struct warm_entry *e = b->box->entry;
+	int r = get_ready(w, b, &k);
+
+	if (!r)
+		r = index_set_owner(b, w->op->who.uid);
+	if (r < 0)
+		return r;
+	e->hits++;
+	own(w, b, &k);
+	*k.claim = (struct warm_claim){ .core = w->op->core, .sandbox = b };
+	list_init(&k.claim->waiters);
+	list_add_tail(&w->op->core->claims, &k.claim->node);
+	b->claim = give(k.claim);
+	w->op->account = b->account;
+	free(w->op->id);
+	w->op->id = give(k.id);
+	warm_join(b, w->op, on_waited);
+	write_down(w, b, &k);
+	log_info("warm_claimed", "entry=%s sandbox=%s uid=%u", e->conf.name, b->id, b->uid);
+	runner_poke(b);
+	shorten_file(w->op->core);
+	return 0;
+}
+
+void warm_join(struct sandbox *b, struct sandbox_op *op,
+	       void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes))
+{
+	must(b->claim && list_is_empty(&op->wait));
+	op->on_waited = on_waited;
+	list_add_tail(&b->claim->waiters, &op->wait);
+}
+
+/* --- those who wait --- */
+
+void warm_wait(struct warm_entry *e, struct sandbox_op *op,
+	       void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes))
+{
+	must(list_is_empty(&op->wait));
+	op->on_waited = on_waited;
+	status_set(&op->pending_error, R_SANDBOX_NOT_READY, "no sandbox of [warm %s] is ready", e->conf.name);
+	list_add_tail(&e->waiters, &op->wait);
+	warm_poke(e);
+}
+
+static struct sandbox_op *next_waiter(struct warm_entry *e)
+{
+	uid_t first[WAITERS_LOOKED_AT];
+	struct sandbox_op *ops[WAITERS_LOOKED_AT];
+	size_t n = 0;
+
+	list_for_each(i, &e->waiters) {
+		if (n == ARRAY_SIZE(ops))
+			break;
+		ops[n] = op_from_wait(i);
+		first[n] = ops[n]->who.uid;
+		n++;
+	}
+	return ops[warm_next_waiter(first, n, e->last_uid)];
+}
+
+static bool has_ready(const struct warm_entry *e)
+{
+	list_for_each(n, &e->boxes)
+		if (warm_box_is_ready(list_entry(n, struct warm_box, node)))
+			return true;
+	return false;
+}
+
+void warm_serve(struct warm_entry *e)
+{
+	static const struct status ok = STATUS_OK;
+
+	while (!list_is_empty(&e->waiters) && has_ready(e)) {
+		struct sandbox_op *op = next_waiter(e);
+
+		e->last_uid = op->who.uid;
+		list_del(&op->wait);
+		op->on_waited(op, &ok, true);
+		if (!list_is_empty(&op->wait) && e->waiters.prev == &op->wait)
+			return;	/* none of the ready ones is for it, and it waits on */
+	}
+}
+
+/* --- after a start --- */
+
+void warm_quarantine(struct sandbox *b)
+{
+	if (b->box)
+		warm_box_leave(b);
+	log_warn("warm_quarantined", "sandbox=%s entry=%s", b->id, b->warm);
+	b->warm_state = WARM_QUARANTINED;
+	b->ours = false;
+	b->adopted = b->claimed = true;
+	b->released_at_ms = b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
+	runner_poke(b);
+}
+
+/* The one that is on record has it, with all that his claim said. */
+static int give_to(struct sandbox *b, const struct warm_record *x, struct store_tx *t)
+{
+	struct sandbox_core *core = b->account->core;
+	struct name_slot *n = NULL;
+	struct request *q = NULL;
+	int r = index_set_owner(b, x->uid);
+
+	b->warm_state = WARM_CLAIMED;
+	if (policy_parse(x->policy, &b->policy) < 0)
+		core_policy_default(core, b->uid, b->template_id, &b->policy);
+	b->policy.on_gone = POLICY_FAIL;
+	if (rules_name_is_valid(x->name))
+		r = core_need_name(core, x->uid, x->name, &n);
+	if (!r && rules_request_id_is_valid(x->request_id))
+		r = core_need_request(core, x->uid, REQUEST_CREATE, x->request_id, &q);
+	if (r < 0)
+		return r;
+	if (n && !n->id[0] && !n->creation) {
+		b->generation = ++n->generation;
+		sandbox_give_name(core, b, n);
+		core_put_name(t, n);
+	}
+	if (!q || q->attempt || q->step == ROW_REQUEST_DONE)
+		return 0;
+	r = text_set(&q->object, b->id);
+	memcpy(q->params_hash, x->params_hash, sizeof(q->params_hash));
+	q->account = b->account;
+	q->step = ROW_REQUEST_DONE;
+	q->used_at_ms = clock_wall_ms();
+	core_put_request(t, q);
+	return r;
+}
+
+int warm_adopted(struct sandbox *b, const struct tags *t, struct store_tx *tx)
+{
+	struct sandbox_core *core = b->account->core;
+	const struct warm_record *x = record_of(core, b->account->name, b->id);
+	int r;
+
+	if (!t->warm[0])
+		return 0;
+	r = text_set(&b->warm, t->warm);
+	if (r < 0)
+		return r;
+	if (x)
+		return give_to(b, x, tx);
+	b->uid = WARM_UID;
+	warm_quarantine(b);
+	return 0;
+}
+
+/* Its row says that nobody has it. What the rows forgot is on record, or not known. */
+static int take_up(struct sandbox *b)
+{
+	struct sandbox_core *core = b->account->core;
+	struct warm_entry *e = warm_find(core, b->warm);
+	const struct warm_record *x = record_of(core, b->account->name, b->id);
+	struct warm_box *box;
+	struct store_tx *t;
+	int r = 0;
+
+	if (core->doubt == STORE_SURE && b->warm_state == WARM_READY && e && e->account == b->account && b->ours &&
+	    !memcmp(b->warm_print, e->print, sizeof(e->print))) {
+		r = warm_box_new(e, b, &box);
+		if (!r)
+			warm_box_adopt(box);
+		return r;
+	}
+	if (core->doubt == STORE_SURE && b->ours)
+		return kill_by_policy(core, b, "warm_unfinished");
+	r = store_tx_new(core->store, &t);
+	if (r < 0)
+		return r;
+	if (x)
+		r = give_to(b, x, t);
+	else
+		warm_quarantine(b);
+	sandbox_put(t, b);
+	core_commit(core, t, true);
+	return r;
+}
+
+int warm_loaded(struct sandbox_core *core)
+{
+	int r = 0;
+
+	list_for_each(n, &core->sandboxes) {
+		struct sandbox *b = list_entry(n, struct sandbox, node);
+
+		if (!r && sandbox_is_live(b) && (b->warm_state == WARM_PREPARING || b->warm_state == WARM_READY))
+			r = take_up(b);
+	}
+	list_for_each(n, &core->warm)
+		warm_poke(list_entry(n, struct warm_entry, node));
+	return r;
+}

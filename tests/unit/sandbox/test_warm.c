@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* Warm sandboxes in the whole: the core and the store over the fake cloud. */
+#include "daemon/sandbox/core.h"
+#include "daemon/sandbox/rules/tags.h"
+#include "daemon/sandbox/warm.h"
+#include "tests/unit/sandbox/world.h"
+
+static const uid_t claimers[] = { 1000, 1001 };
+
+static struct sandbox_warm_entry an_entry(void)
+{
+	return (struct sandbox_warm_entry){
+		.name = "py",
+		.what = { .template_id = (char *)"base", .timeout_s = 120 },
+		.size = 2, .claimers = { claimers, 2, NULL, 0 },
+		.ready_timeout_ms = 5000, .max_age_ms = 1800000, .burst = 2, .per_hour = 60,
+	};
+}
+
+static void warm_world(struct world *w, const struct sandbox_warm_entry *e)
+{
+	*w = (struct world){ .warm = e, .n_warm = 1 };
+	world_new_with(w);
+}
+
+static struct sandbox_warm_info info(struct world *w)
+{
+	struct sandbox_warm_info i;
+
+	CHECK(sandbox_warm_info(w->core, 0, &i));
+	return i;
+}
+
+#define UNTIL_READY(w, n) UNTIL(w, info(w).ready == (n))
+
+static struct create warm_create(const char *request_id, enum sandbox_warm_mode mode)
+{
+	struct create c = a_create(request_id);
+
+	c.warm = mode;
+	return c;
+}
+
+static struct answer claim(struct world *w, const char *request_id)
+{
+	struct create c = warm_create(request_id, SANDBOX_WARM_PREFER);
+
+	return do_create(w, &c);
+}
+
+/* It is given at once, is the caller's, has the end that was asked for, and another takes its place. */
+TEST(a_claim)
+{
+	static const struct sandbox_pair m[] = { { "who", "me" } };
+	struct sandbox_warm_entry e = an_entry();
+	struct create c;
+	struct answer a, b;
+	unsigned posts;
+	struct world w;
+
+	warm_world(&w, &e);
+	UNTIL_READY(&w, 2);
+	posts = w.fake->seen[FAKE_CREATE];
+	CHECK_INT(posts, 2);
+	CHECK_STR(fake_tag(&w.fake->sandboxes[0], TAG_WARM), "py");
+	c = warm_create("r1", SANDBOX_WARM_PREFER);
+	c.name = "box";
+	c.metadata = m;
+	c.n_metadata = 1;
+	c.timeout_ms = 700000;
+	a = do_create(&w, &c);
+	CHECK(status_ok(&a.st) && a.warm && a.end_pending);
+	CHECK_INT(a.owner, 1000);
+	CHECK_INT(a.n_metadata, 1);
+	CHECK_INT(w.fake->seen[FAKE_CREATE], posts);	/* nothing was made for it */
+	CHECK(a.end_at_ms > fake_now(w.fake) + 690000);
+	b = do_create(&w, &c);				/* the same request id */
+	CHECK_STR(b.id, a.id);
+	UNTIL(&w, fake_find(w.fake, a.id)->end_at_ms > fake_now(w.fake) + 690000);
+	UNTIL(&w, !do_get(&w, &alice, "box", SANDBOX_STALENESS_DEFAULT).end_pending);
+	a = do_get(&w, &alice, "box", 0);		/* the cloud's metadata are not its */
+	CHECK_INT(a.n_metadata, 1);
+	UNTIL_READY(&w, 2);
+	b = claim(&w, "r2");
+	CHECK(b.warm && strcmp(b.id, a.id) != 0);
+	CHECK_INT(info(&w).hits, 2);
+	world_free(&w);
+}
+
+/* What nobody has claimed is seen by admins alone, and a restart keeps it. */
+TEST(a_restart_keeps_them)
+{
+	struct sandbox_warm_entry e = an_entry();
+	char first[64], second[64];
+	struct answer a;
+	struct world w;
+
+	warm_world(&w, &e);
+	UNTIL_READY(&w, 2);
+	(void)str_copy(first, sizeof(first), w.fake->sandboxes[0].id);
+	(void)str_copy(second, sizeof(second), w.fake->sandboxes[1].id);
+	a = do_get(&w, &alice, first, 0);
+	CHECK_INT(a.st.reason, R_SANDBOX_NOT_FOUND);
+	CHECK_INT(do_list(&w, &alice, (struct sandbox_list){ 0 }).n, 0);
+	CHECK_INT(do_list(&w, &root, (struct sandbox_list){ .all_owners = true }).n, 2);
+	world_restart(&w);
+	a = claim(&w, "r1");
+	CHECK(status_ok(&a.st));
+	UNTIL_READY(&w, 2);
+	CHECK(a.warm ? !strcmp(a.id, first) || !strcmp(a.id, second) : true);
+	CHECK_INT(fake_alive(w.fake), a.warm ? 3 : 3);
+	CHECK_INT(w.fake->seen[FAKE_KILL], 0);
+	world_free(&w);
+}
+
+TEST_MAIN()
