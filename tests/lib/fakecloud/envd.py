@@ -315,7 +315,7 @@ class Envd:
         else:
             if not os.path.isdir(self.host(cwd)) and not os.path.isdir(cwd):
                 raise RpcError("invalid_argument", "no folder %s" % cwd)
-            env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": USERS[user], "USER": user, "LOGNAME": user}
+            env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": self.host(USERS[user]), "USER": user, "LOGNAME": user}
             env.update(self.sbx.envs)
             env.update({"E2B_SANDBOX": "true", "E2B_SANDBOX_ID": self.sbx.id, "E2B_TEMPLATE_ID": self.sbx.template.id})
             env.update(config.envs)
