@@ -329,6 +329,8 @@ struct ab_sandbox {
 	const char *warning;
 	const char *account;
 	bool adopted;			/* made elsewhere */
+	bool warm;			/* it was made before it was asked for: the cloud's own lists do not know its metadata */
+	bool end_pending;		/* end_at_ms was asked for, and the cloud has not said it yet */
 	const char *gone_reason;	/* with AB_SANDBOX_GONE: "SANDBOX_EXPIRED", … */
 	struct ab_policy policy;
 	enum ab_on_timeout on_timeout;
@@ -344,6 +346,14 @@ struct ab_sandbox_list {
 	int64_t as_of_ms;
 };
 
+/* Does a create take a sandbox that an entry [warm NAME] has made before? Numbers of agentbox.v1.WarmMode. */
+enum ab_warm_mode {
+	AB_WARM_DEFAULT = 0,		/* as configured for the user and the template; shipped: never */
+	AB_WARM_NEVER = 1,
+	AB_WARM_PREFER = 2,		/* if one is ready; else it is made */
+	AB_WARM_REQUIRE = 3,		/* waits for one; FIELD_INVALID if no entry fits */
+};
+
 struct ab_sandbox_create_options {
 	const char *request_id;
 	const char *template_name;	/* name, id, or id of a snapshot; NULL = "base" */
@@ -356,6 +366,7 @@ struct ab_sandbox_create_options {
 	enum ab_choice allow_internet_access;
 	const char *name;		/* get or create under this name */
 	bool must_create;		/* with name: fail where it exists */
+	enum ab_warm_mode warm;		/* may it be one that was made before? */
 	bool wait_ready;		/* answer only when the agent inside answers */
 	const char *account;		/* admins */
 	const struct ab_policy *policy;	/* NULL = the configured one */
@@ -620,6 +631,47 @@ AB_API int ab_token_revoke(struct ab_client *c, const char *id, const struct ab_
 /* Where programs find the gateway. */
 AB_API int ab_gateway_find_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret);
 AB_API int ab_gateway_find(struct ab_client *c, const struct ab_call_options *how, struct ab_gateway **ret);
+
+/* ------------------------------------------------------------------ warm */
+
+/* An entry [warm NAME] of the configuration: sandboxes that are made, and prepared, before anybody asks for one. */
+struct ab_warm {
+	const char *name;
+	const char *account;
+	const char *template_id;
+	uint32_t size;			/* so many are kept ready */
+	uint32_t configured_size;	/* without ab_warm_set() */
+	uint32_t ready, coming;		/* may be claimed; are being made or prepared */
+	uint32_t waiting;		/* calls with AB_WARM_REQUIRE that wait for one */
+	uint32_t failures;		/* in a row */
+	bool failed;			/* after three of them nothing is tried any more */
+	const char *why;		/* of the last failure */
+	const char *output;		/* of the last prepare: the end of what it wrote */
+	uint32_t made_in_hour, per_hour;	/* at most; 0 = no bound */
+	uint64_t hits, misses;		/* creates since the start of the daemon: that got one; that found none ready */
+	uint64_t made, failures_in_all;
+	uint64_t prepare_ms;		/* of the last one: from its creation until it was ready */
+	uint64_t oldest_ready_ms;	/* for how long the oldest has been ready */
+};
+
+struct ab_warm_list {
+	const struct ab_warm *items;	/* in the order of the configuration */
+	size_t n;
+	uint32_t quarantined;		/* of which it was forgotten whether somebody has claimed them */
+};
+
+/* All three are for admins. */
+AB_API int ab_warm_list_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_warm_list(struct ab_client *c, const struct ab_call_options *how, struct ab_warm_list **ret);
+/* size: 0 to 64; less than 0 = as configured. It holds over restarts. What is too many is ended. */
+AB_API int ab_warm_set_start(struct ab_client *c, const char *name, int size, const struct ab_call_options *how,
+			     struct ab_call **ret);
+AB_API int ab_warm_set(struct ab_client *c, const char *name, int size, const struct ab_call_options *how,
+		       struct ab_warm **ret);
+/* An entry that has failed is tried again. */
+AB_API int ab_warm_retry_start(struct ab_client *c, const char *name, const struct ab_call_options *how,
+			       struct ab_call **ret);
+AB_API int ab_warm_retry(struct ab_client *c, const char *name, const struct ab_call_options *how, struct ab_warm **ret);
 
 /* ------------------------------------------------------------------ events */
 

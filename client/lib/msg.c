@@ -76,7 +76,7 @@ int msg_words(void *object, size_t n, char **words, const char *const **ret)
 
 /* --- sandboxes --- */
 
-static uint64_t span_in(const Google__Protobuf__Duration *d)
+uint64_t msg_span_ms(const Google__Protobuf__Duration *d)
 {
 	return d ? (uint64_t)d->seconds * 1000 + (uint64_t)d->nanos / 1000000 : 0;
 }
@@ -88,10 +88,10 @@ static struct ab_policy policy_in(const Agentbox__V1__Policy *m)
 	return (struct ab_policy){
 		.keep_alive = msg_choice(m->_keep_alive_case, m->keep_alive),
 		.on_release = (enum ab_action)m->on_release,
-		.release_grace_ms = span_in(m->release_grace),
-		.idle_timeout_ms = span_in(m->idle_timeout),
+		.release_grace_ms = msg_span_ms(m->release_grace),
+		.idle_timeout_ms = msg_span_ms(m->idle_timeout),
 		.on_idle = (enum ab_action)m->on_idle,
-		.max_age_ms = span_in(m->max_age),
+		.max_age_ms = msg_span_ms(m->max_age),
 		.on_max_age = (enum ab_action)m->on_max_age,
 		.on_cap = (enum ab_action)m->on_cap,
 		.recreate = !m->on_gone ? AB_DEFAULT :
@@ -184,6 +184,8 @@ int msg_sandbox_fill(void *object, const Agentbox__V1__Sandbox *m, struct ab_san
 		.warning = m->warning,
 		.account = m->account,
 		.adopted = m->adopted,
+		.warm = m->warm,
+		.end_pending = m->end_pending,
 		.gone_reason = msg_reason((int)m->gone_reason),
 		.policy = policy_in(m->policy),
 	};

@@ -43,6 +43,8 @@ must_check int msg_reloaded(ProtobufCMessage *m, void **ret);
 must_check int msg_local_stopped(ProtobufCMessage *m, void **ret);
 must_check int msg_new_token(ProtobufCMessage *m, void **ret);
 must_check int msg_token_list(ProtobufCMessage *m, void **ret);
+must_check int msg_warm(ProtobufCMessage *m, void **ret);
+must_check int msg_warm_list(ProtobufCMessage *m, void **ret);
 must_check int msg_gateway(ProtobufCMessage *m, void **ret);
 
 /* Map entries for a request: *ret_n pointers to messages of type d, one block to free(). NULL, with

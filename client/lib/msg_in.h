@@ -4,12 +4,14 @@
 #define AB_CLIENT_LIB_MSG_IN_H
 
 #include "proto/gen/agentbox_sandbox.pb-c.h"
+#include "proto/gen/google_protobuf_duration.pb-c.h"
 #include "proto/gen/google_protobuf_timestamp.pb-c.h"
 
 #include "client/include/agentbox.h"
 #include "proto/base/cc.h"
 
 int64_t msg_at_ms(const Google__Protobuf__Timestamp *t);	/* 0 for none */
+uint64_t msg_span_ms(const Google__Protobuf__Duration *d);	/* 0 for none */
 /* Fills *t and returns it; NULL for 0, which means none. */
 Google__Protobuf__Timestamp *msg_moment(Google__Protobuf__Timestamp *t, int64_t at_ms);
 const char *msg_reason(int reason);				/* "" for none */

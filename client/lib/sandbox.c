@@ -109,6 +109,7 @@ int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_
 		req.sandbox_timeout = msg_duration(&timeout, o->sandbox_timeout_ms);
 		req.name = (char *)o->name;
 		req.must_create = o->must_create;
+		req.warm = (Agentbox__V1__WarmMode)o->warm;
 		req.wait_ready = o->wait_ready;
 		req.account = (char *)o->account;
 		req.policy = msg_policy_out(&policy, o->policy);

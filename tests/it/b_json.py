@@ -177,6 +177,16 @@ def test_what_does_not_work():
         d.close()
 
 
+def test_warm(cloud):
+    d = harness.Daemon(cloud, conf={"warm py": {"template": "base", "size": 1, "uids": "0"}})
+    try:
+        until(lambda: check("command.warm", d.ctl("--json", "warm", "ls").stdout)[0]["ready"] == 1, 20, "a ready one", d)
+        check("command.warm", d.ctl("--json", "warm", "set", "py", "0").stdout)
+        check("command.warm", d.ctl("--json", "warm", "retry", "py").stdout)
+    finally:
+        d.close()
+
+
 def test_the_local_cloud():
     d = harness.Daemon()
     try:

@@ -3,6 +3,7 @@
 what became of it.
 """
 import glob
+import json
 import os
 import re
 import shutil
@@ -400,3 +401,36 @@ def test_a_wrong_entry_is_named_with_its_place(cloud, entry, says):
         assert says in d.log() and ".conf:" in d.log(), d.log()
     finally:
         shutil.rmtree(d.home)
+
+
+# --- the command
+
+def test_the_command(cloud, warm):
+    w = warm(prepare="echo made; exit 0")
+    w.ready()
+    ctl = lambda *args, **kw: harness.ctl(w.d.socket, *args, **kw)
+    head, row = ctl("warm", "ls").stdout.splitlines()
+    assert head.split()[:4] == ["NAME", "TEMPLATE", "READY", "COMING"] and row.split()[:3] == ["py", "base", "2/2"]
+    assert json.loads(ctl("--json", "warm", "ls").stdout)["output"] == "made\n"
+    made = json.loads(ctl("--json", "get", ctl("create", "--warm", "require").stdout.strip()).stdout)
+    assert made["warm"] is True
+    w.ready()
+    assert json.loads(ctl("--json", "warm", "set", "py", "0").stdout)["size"] == 0
+    until(lambda: w.entry().ready == 0, 10, "their end", w.d)
+    assert json.loads(ctl("--json", "get", ctl("create", "--warm", "prefer").stdout.strip()).stdout)["warm"] is False
+    assert json.loads(ctl("--json", "warm", "set", "py", "default").stdout)["size"] == 2
+    assert ctl("warm", "retry", "py").stdout == ""
+    for wrong, why in ((("create", "--warm", "always"), "--warm is never, prefer or require, not 'always'"),
+                       (("warm", "set", "py", "65"), "SIZE is 0 to 64, or default, not '65'"),
+                       (("warm", "nothing"), "it is ls, set NAME SIZE or retry NAME")):
+        r = ctl(*wrong, check=False)
+        assert r.returncode == 2 and why in r.stderr
+    r = ctl("warm", "retry", "other", check=False)
+    assert r.returncode and "other" in r.stderr
+
+
+def test_the_command_says_what_failed(cloud, warm):
+    w = warm(size=1, prepare="echo no disk; exit 3")
+    until(lambda: w.entry().failed, 30, "its stop", w.d)
+    r = harness.ctl(w.d.socket, "warm", "ls")
+    assert "failed" in r.stdout and "warm: py: prepare: it ended with exit status 3" in r.stderr

@@ -24,9 +24,22 @@ static const struct opt cmd_create_opts[] = {
 	OPT(0, "iam", OPT_PAIR, iam, "NAME=AUDIENCE", "a workload token, for --header; may be repeated"),
 	OPT(0, "not-secure", OPT_FLAG, not_secure, NULL, "its agent takes calls without a token"),
 	OPT(0, "must-create", OPT_FLAG, must_create, NULL, "with --name: fail where there is one"),
+	OPT(0, "warm", OPT_TEXT, warm, "HOW", "take one that is ready: never, prefer or require (as configured)"),
 	OPT(0, "wait-ready", OPT_FLAG, wait_ready, NULL, "return when the agent inside answers"),
 	OPT(0, "request-id", OPT_TEXT, request_id, "R", "the same id never creates twice"),
 };
+
+static int take_warm(const struct cli *cli, enum ab_warm_mode *ret)
+{
+	static const char *const words[] = { [AB_WARM_NEVER] = "never", [AB_WARM_PREFER] = "prefer", [AB_WARM_REQUIRE] = "require" };
+
+	for (unsigned i = 1; cli->args.warm && i < ARRAY_SIZE(words); i++)
+		if (!strcmp(words[i], cli->args.warm))
+			*ret = (enum ab_warm_mode)i;
+	if (cli->args.warm && !*ret)
+		return usage(cli->command, "--warm is never, prefer or require, not '%s'", cli->args.warm);
+	return EXIT_OK;
+}
 
 static int cmd_create_run(struct cli *cli)
 {
@@ -57,6 +70,8 @@ static int cmd_create_run(struct cli *cli)
 	if (r)
 		return r;
 	r = netopt_on_timeout(cli, &o.on_timeout);
+	if (!r)
+		r = take_warm(cli, &o.warm);
 	if (!r)
 		r = netopt_make(cli, &net);
 	if (r)

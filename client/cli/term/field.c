@@ -122,6 +122,8 @@ static const struct field fields[] = {
 	FIELD_AS(TIME, "as_of", as_of_ms),
 	FIELD(TEXT, account),
 	FIELD(BOOL, adopted),
+	FIELD(BOOL, warm),
+	FIELD(BOOL, end_pending),
 	FIELD(NOTE, warning),
 	FIELD(NOTE, gone_reason),
 	FIELD_BY(OBJECT, "policy", .put = put_policy),
