@@ -182,7 +182,8 @@ def test_swapped_folder_during_an_upload(real, box, secret):
         for t in threads:
             t.join()
     assert not [n for n in os.listdir(folder) if n.startswith("planted")]
-    assert {200, 404} <= set(answers), "the folder was met, and the link: %s" % sorted(set(answers))
+    # The link leads nowhere inside: met while the folders above are made it is a 500 as the agent's, while the file is opened a 404.
+    assert 200 in answers and {404, 500} & set(answers) and set(answers) <= {200, 404, 500}, sorted(set(answers))
 
 
 def test_sandboxes_do_not_see_each_other(real):
