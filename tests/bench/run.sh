@@ -7,7 +7,7 @@
 #   sh tests/bench/run.sh [NAME…]      names: get small bulk first memory creates proxy many streams exit fanout leases owners gateway
 #                                      growth (none: all)
 #   sh tests/bench/run.sh --quick [NAME…]   an eighth of the calls and bytes; without names those that a change of the
-#                                      daemon's speed shows in, in less than two minutes
+#                                      daemon's speed shows in
 set -eu
 cd "$(dirname "$0")/../.."
 sh tests/setup.sh bench
