@@ -11,7 +11,7 @@ import pytest
 import harness
 from g_relay import Through
 from harness import until
-from i_goproxy import FULL, chain, revproxy  # noqa: F401
+from i_goproxy import BUILD_S, FULL, chain, revproxy  # noqa: F401
 from wire import CUT, Client, event_of
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -287,7 +287,7 @@ def test_a_gibibyte_each_way(through):
     assert n == size and (harness.ASAN or c.daemon.hwm_kb() - hwm < 8 * 1024), c.daemon.hwm_kb() - hwm
 
 
-@pytest.mark.timeout(600 if FULL else 120)
+@pytest.mark.timeout((600 if FULL else 120) + BUILD_S)
 def test_streams_through_two_go_proxies(local, chain):  # noqa: F811
     """B-1: Go's proxies cut 1 to 3 % of the streams that announce a length. None is cut, no output is lost or doubled."""
     c = gateway(local, chain, chain.sandbox_url)

@@ -2,6 +2,7 @@
 """Two of Go's reverse proxies between agentboxd and a sandbox's agent, as in the cloud (`judges/revproxy`, built with the Go of this
 machine; skipped by name where there is none). In the suite with small figures, `sh tests/shows.sh` runs the full ones."""
 import concurrent.futures
+import fcntl
 import os
 import re
 import shutil
@@ -17,17 +18,26 @@ FULL = bool(os.environ.get("SHOWS_FULL"))
 SOURCE = os.path.join(harness.ROOT, "tests", "it", "judges", "revproxy", "main.go")
 
 
+BUILD_S = 600      # Go compiles its own library first
+pytestmark = pytest.mark.timeout(BUILD_S + 120)
+
+
 @pytest.fixture(scope="session")
 def revproxy():
+    """The program, in the build's folder: it is built by the first worker that wants it, and the others wait."""
     go = shutil.which("go")
     if not go:
         pytest.skip("needs go, which this machine does not have")
-    folder = temp_dir()
+    folder = os.path.join(harness.BUILD, "revproxy")
     out = os.path.join(folder, "revproxy")
-    built = subprocess.run([go, "build", "-o", out, SOURCE], capture_output=True, text=True, timeout=300, cwd=folder,
-                           env=dict(os.environ, GOTOOLCHAIN="local", GOPROXY="off", GOFLAGS="", GOWORK="off",
-                                    GOCACHE=os.path.join(folder, "cache")))
-    assert built.returncode == 0, built.stderr
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "lock"), "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(out) or os.path.getmtime(out) < os.path.getmtime(SOURCE):
+            built = subprocess.run([go, "build", "-o", out, SOURCE], capture_output=True, text=True, timeout=BUILD_S, cwd=folder,
+                                   env=dict(os.environ, GOTOOLCHAIN="local", GOPROXY="off", GOFLAGS="", GOWORK="off",
+                                            GOCACHE=os.path.join(folder, "cache")))
+            assert built.returncode == 0, built.stderr
     return out
 
 
@@ -71,7 +81,7 @@ def runs(d, box, n, shell, want, code):
         return [r for r in pool.map(one, range(n)) if r]
 
 
-@pytest.mark.timeout(1800 if FULL else 120)
+@pytest.mark.timeout(1800 if FULL else BUILD_S + 120)
 def test_runs_through_two_go_proxies(d, chain):
     """B-1: a stream that announced its length would be cut now and then when its answer begins. No output is lost or doubted, no
     stream is attached to a second time, nobody is warned."""
@@ -82,7 +92,7 @@ def test_runs_through_two_go_proxies(d, chain):
     d.ctl("kill", box)
     assert "was reset" not in d.log()       # B-7
     odd = [line for line in d.log().splitlines()
-           if re.search(r"command_\w*lost| (warn|error)  ?", line) and "suppressed=" not in line]
+           if re.search(r"command_\w*lost| (warn|error)  ?", line) and "suppressed=" not in line and " access_open " not in line]
     assert not odd, odd[:5]
     with open(chain.log, encoding="utf-8", errors="replace") as f:
         assert f.read() == ""
