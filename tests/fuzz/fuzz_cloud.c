@@ -382,9 +382,14 @@ static void lie(unsigned *status, struct buf *b)
 			*b = cut;
 		}
 		break;
-	case 5:
-		must(!buf_put(b, buf_data(b), buf_len(b)));
+	case 5: {
+		struct buf twice = BUF_NULL;
+
+		must(!buf_put(&twice, buf_data(b), buf_len(b)) && !buf_put(&twice, buf_data(b), buf_len(b)));
+		buf_fini(b);
+		*b = twice;
 		break;
+	}
 	default:
 		change_value(b);
 		change_value(b);

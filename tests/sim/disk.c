@@ -126,8 +126,10 @@ static void apply(struct change *c)
 	struct rows *x = &disk[c->table];
 	size_t i;
 
-	if (c->prune)
-		return;	/* no world is so old, or has so many */
+	if (c->prune) {	/* no world is so old, or has so many */
+		row_fini(&store_tables[c->table], &c->row);
+		return;
+	}
 	if (c->del_events || c->del_leases) {
 		for (i = x->n; i--;)
 			if (is_swept(c, x->v[i]))
