@@ -26,7 +26,7 @@ class Order(Trace):
         out, begun = [], {}
         with open(self.path, encoding="utf-8", errors="replace") as f:
             for line in f:
-                m = re.match(r"(\d+) +(?:(\w+)\(\d+<(.*?)>[,)]|<\.\.\. \w+ resumed>).*?(?:= (-?\d+)| <unfinished \.\.\.>)$", line)
+                m = re.match(r"(\d+) +(?:(\w+)\(\d+<(.*?)>[,)]|<\.\.\. \w+ resumed>).*?(?:= (-?\d+)| <(?:unfinished|detached) \.\.\.>)$", line)
                 if m and m.group(2):
                     begun[m.group(1)] = event = [m.group(2), m.group(3), m.group(4)]
                     out.append(event)
@@ -46,7 +46,7 @@ class Order(Trace):
             return "sync" if what.endswith(("/agentboxd.db-wal", "/agentboxd.db-journal")) else None
         if what.startswith("TCP"):
             return "cloud"
-        return "client" if what.startswith("UNIX") and int(result or 0) > CONTROL else None
+        return "client" if what.startswith("UNIX") and (result is None or int(result) > CONTROL) else None     # the last one's end may not be seen
 
 
 def events_of(daemon, call):

@@ -3,11 +3,15 @@
 import io
 import json
 import os
+import re
 import subprocess
 import tarfile
 
 import harness
 from harness import KEY
+
+with open(os.path.join(harness.ROOT, "meson.build"), encoding="utf-8") as meson:
+    VERSION = re.search(r"version: '([^']+)'", meson.read()).group(1)
 
 JOURNAL = """#!/bin/sh
 [ "$1" = --system ] || exit 0
@@ -56,7 +60,7 @@ def test_what_is_in_it(cloud):
         assert json.loads(parts["status.json"])["sandboxes_running"] == 1
         assert "[account default] api_url = %s (file)\n" % cloud.url in parts["config.txt"]
         assert "[account other] api_key_command = not shown (file)\n" in parts["config.txt"]
-        assert "agentboxctl 0.1.0" in parts["versions.txt"] and "Linux" in parts["versions.txt"]
+        assert "agentboxctl %s" % VERSION in parts["versions.txt"] and "Linux" in parts["versions.txt"]
         lines = parts["journal.txt"].splitlines()
         number = lines[0].split("sandbox=")[1].split()[0]
         assert number.startswith("#") and "origin=49983-%s.example.com" % number in lines[1]

@@ -23,6 +23,7 @@ from .faults import Shape
 from .process import RETAINED_S, Process
 
 USERS = {"user": "/home/user", "root": "/root"}
+HOMES = {"user": "/home/user"}      # as programs see it; root has a folder of the test's own, since the machine's /root is there
 STREAMS = {"process.Process/Start": ("process.StartRequest", "start"),
            "process.Process/Connect": ("process.ConnectRequest", "attach"),
            "filesystem.Filesystem/WatchDir": ("filesystem.WatchDirRequest", "watch")}
@@ -315,7 +316,7 @@ class Envd:
         else:
             if not os.path.isdir(self.host(cwd)) and not os.path.isdir(cwd):
                 raise RpcError("invalid_argument", "no folder %s" % cwd)
-            env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": self.host(USERS[user]), "USER": user, "LOGNAME": user}
+            env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": HOMES.get(user) or self.host(USERS[user]), "USER": user, "LOGNAME": user}
             env.update(self.sbx.envs)
             env.update({"E2B_SANDBOX": "true", "E2B_SANDBOX_ID": self.sbx.id, "E2B_TEMPLATE_ID": self.sbx.template.id})
             env.update(config.envs)
