@@ -185,6 +185,8 @@ def test_handshakes_fail(cloud, proxy):
         assert p.ask("create", 300)["outcome"] == "DONE"
         cloud.close_idle()
         cloud.ledger.wait(lambda: cloud.ledger.open_connections == 0)
+        # … and its end was seen here: a create that goes out on it may have arrived
+        harness.until(lambda: not sum(x["conns"] for x in p.stats()), 10, "the end of the connection")
     s = p.stats()
     assert sum(x["dial_failures"] for x in s) >= 10 and cloud.ledger.count("create") == 12, s
     p.close()

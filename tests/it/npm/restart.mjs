@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Clients of the e2b SDK, each with a stream and one call a second, until standard input ends; then a line of JSON: how many calls
-// went well, how many failed in which words, how many streams ended. tests/it/y_restart.py restarts the daemon meanwhile.
+// went well, how many failed in which words, how many streams ended. tests/it/y_restart.py restarts the daemon once all have their stream ("begun").
 //
 //   node restart.mjs SANDBOX CLIENTS MILLISECONDS
 import { setTimeout as pause } from 'node:timers/promises'
@@ -22,9 +22,13 @@ async function stream(box) {
   handle.wait().then(() => over || count(tally.streams_ended, 'ended'), (e) => over || count(tally.streams_ended, e))
 }
 
-async function client(i) {
+async function begin() {
   const box = await Sandbox.connect(id)
   await stream(box)
+  return box
+}
+
+async function client(i, box) {
   for (let n = i; !over; n++) {
     try {
       await [() => box.getInfo(), () => box.commands.run('true'), () => box.isRunning(), () => box.files.list('/tmp')][n % 4]()
@@ -36,7 +40,8 @@ async function client(i) {
   }
 }
 
-const all = Array.from({ length: clients }, (_, i) => client(i).catch((e) => count(tally.failed, e)))
+const boxes = await Promise.all(Array.from({ length: clients }, begin))
+const all = boxes.map((box, i) => client(i, box))
 console.log('begun')
 process.stdin.on('end', async () => {
   over = true
