@@ -69,7 +69,7 @@ struct sandbox_warm_entry {
 	uint32_t size;			/* so many are kept ready; at most WARM_SIZE_MAX */
 	struct warm_claimers claimers;
 	const char *prepare;		/* run by a shell as root, once, before it counts as ready; NULL = nothing */
-	const char *secret_envs;	/* a file with NAME=VALUE lines for prepare alone; NULL = none */
+	const char *secret_envs;	/* "NAME=FILE, …": variables of prepare alone, with what is in the files; NULL = none */
 	uint64_t ready_timeout_ms, max_age_ms;
 	uint64_t active_ms;		/* kept full only so long after a Create that fitted; 0 = always */
 	uint32_t burst;			/* creations at once; at least 1 */

@@ -198,7 +198,8 @@ static void prepare(struct warm_box *x)
 		again_after(x, PREPARE_SLACK_MS + (x->deadline_ms > clock_boot_ms() ? x->deadline_ms - clock_boot_ms() : 0));
 		return;
 	}
-	status_errno(&st, -ENOMEM, "starting prepare");
+	status_set(&st, R_SANDBOX_NOT_READY, "prepare was not started: no memory%s",
+		   x->entry->conf.secret_envs ? ", or a file of secret_envs cannot be read any more" : "");
 	not_ready(x, &st);
 }
 
