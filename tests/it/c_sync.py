@@ -10,7 +10,7 @@ from c_output import Trace
 
 CONTROL = 30            # bytes: an answer to a PING, and a window; an answer to a call has more
 PAGE, FRAME_HEAD = 4096, 24
-# Commits that are waited for: what must be there, and what it may cost (PERF P7, P8).
+# Commits that are waited for: what must be there, and what it may cost.
 LEASE = (1, 2)
 CALLS = {"Create": (2, 3), "Acquire": LEASE, "Renew": LEASE, "SetTimeout": LEASE, "Release": LEASE, "Kill": LEASE}
 
@@ -64,7 +64,7 @@ def quiet(cloud):
 
 
 def test_what_is_promised_is_synced(quiet):
-    """Issue 14, P7 and P8: each answer comes after a sync, a sandbox is asked for after its intent was synced, and no call syncs
+    """Each answer comes after a sync, a sandbox is asked for after its intent was synced, and no call syncs
     more often than it must."""
     with Api(quiet.socket) as api:
         api.call("SandboxService.Create")       # connections, and what reflection says of the services
@@ -88,7 +88,7 @@ def test_what_is_promised_is_synced(quiet):
 
 
 def test_a_renewal_writes_one_page(quiet):
-    """Issue 14, P15: a row that is put again stays in its place, so that neither its key nor another page is written with it."""
+    """A row that is put again stays in its place, so that neither its key nor another page is written with it."""
     with Api(quiet.socket) as api:
         box = api.call("SandboxService.Create", sandbox_timeout=600)
         for _ in range(40):     # as many as do not fit into one page

@@ -40,7 +40,7 @@ class Counted:
 
 @pytest.mark.skipif(not os.path.exists(PRELOAD), reason="the build has a sanitizer, which has a heap of its own")
 def test_allocations_of_a_call(local):
-    """Issue 14: allocations per Get, Stat and Run have a bound."""
+    """Allocations per Get, Stat and Run have a bound."""
     counted = Counted(local)
     try:
         with Api(counted.d.socket) as api:

@@ -154,7 +154,7 @@ MATRIX = [
 
 
 def test_the_access_matrix(host):
-    """SERVERS 3: allow, deny, groups, names, ranges, observers, admins, root of another namespace; each row over one reload, on
+    """The access matrix: allow, deny, groups, names, ranges, observers, admins, root of another namespace; each row over one reload, on
     connections that stay."""
     with contextlib.ExitStack() as stack:
         who = callers(host.socket)
