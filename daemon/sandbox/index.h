@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The sandboxes of the core, found and counted without a walk over all of them: by the tag of the request that made them (children
- * of a fork share their parent's), by the number of their attempt, by when they were started, by their
- * names, and how many of an account, of an
- * owner or of a uid with a limit there are.
+ * of a fork share their parent's), by the number of their attempt, by when they were started, by their names, and how many of an
+ * account, of an owner or of a uid with a limit there are.
  * A sandbox is in here as long as it is in the table of the core; its account, tag and number do not change meanwhile.
  */
 #ifndef AB_DAEMON_SANDBOX_INDEX_H
