@@ -313,14 +313,22 @@ static const char *const values[] = {
 	"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"",
 };
 
+/* A body as a string, never NULL: an empty buffer has no data to point to. */
+static char *text_of(const struct buf *b)
+{
+	char *ret = buf_len(b) ? strndup((const char *)buf_data(b), buf_len(b)) : strdup("");
+
+	must(ret);
+	return ret;
+}
+
 /* Another value for one of its members. */
 static void change_value(struct buf *b)
 {
-	char *text = strndup((const char *)buf_data(b), buf_len(b)), *p = text, *end;
+	char *text = text_of(b), *p = text, *end;
 	unsigned skip = choose(16);
 	struct buf out = BUF_NULL;
 
-	must(text);
 	while ((p = strstr(p, "\":")) && skip--)
 		p += 2;
 	if (p) {
@@ -335,10 +343,9 @@ static void change_value(struct buf *b)
 
 static void flip_bytes(struct buf *b)
 {
-	char *text = strndup((const char *)buf_data(b), buf_len(b));
+	char *text = text_of(b);
 	size_t n = buf_len(b);
 
-	must(text);
 	for (unsigned i = 0; n && i < 3; i++)
 		text[(choose(256) * 256 + choose(256)) % n] = (char)choose(256);
 	buf_fini(b);
