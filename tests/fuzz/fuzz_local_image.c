@@ -45,9 +45,9 @@ static void add(struct digest *d, const void *p, size_t n)
 /* A clean name has no empty part, no "." and no "..", and is its own. */
 static void check_name(const char *name)
 {
-	char clean[TARBALL_NAME_MAX + 1], again[TARBALL_NAME_MAX + 1];
+	char clean[TAR_NAME_MAX + 1], again[TAR_NAME_MAX + 1];
 
-	must(*name && strlen(name) <= TARBALL_NAME_MAX);
+	must(*name && strlen(name) <= TAR_NAME_MAX);
 	if (!unpack_clean_name(name, clean))
 		return;
 	must(clean[0] != '/' && !strstr(clean, "//") && unpack_clean_name(clean, again) && str_eq(clean, again));
@@ -55,11 +55,11 @@ static void check_name(const char *name)
 		must(strcspn(s, "/") && strncmp(s, "../", 3) != 0 && !str_eq(s, "..") && strncmp(s, "./", 2) != 0);
 }
 
-static void check_entry(const struct tarball_entry *e, struct digest *d)
+static void check_entry(const struct tar_entry *e, struct digest *d)
 {
 	check_name(e->name);
-	must(!(e->mode & ~07777u) && e->mtime_ns < 1000000000 && (e->type == TARBALL_FILE || !e->size));
-	if (e->type == TARBALL_HARD_LINK || e->type == TARBALL_SYMLINK)
+	must(!(e->mode & ~07777u) && e->mtime_ns < 1000000000 && (e->type == TAR_FILE || !e->size));
+	if (e->type == TAR_HARD_LINK || e->type == TAR_SYMLINK)
 		check_name(e->link);
 	add(d, e->name, strlen(e->name) + 1);
 	add(d, &e->type, sizeof(e->type));
@@ -72,9 +72,9 @@ static struct digest read_all(const uint8_t *p, size_t n, size_t most)
 {
 	struct memory m = { { read_memory }, p, n, most };
 	struct digest d = { .h = 14695981039346656037ull };
-	const struct tarball_entry *e;
+	const struct tar_entry *e;
 	struct tarball *t;
-	uint8_t piece[700];
+	const void *piece;
 
 	if (tarball_new(&m.s, &t) < 0)
 		return d;
@@ -83,7 +83,7 @@ static struct digest read_all(const uint8_t *p, size_t n, size_t most)
 		ssize_t k;
 
 		check_entry(e, &d);
-		while ((k = tarball_data(t, piece, sizeof(piece))) > 0) {
+		while ((k = tarball_data(t, &piece)) > 0) {
 			add(&d, piece, (size_t)k);
 			got += (size_t)k;
 		}

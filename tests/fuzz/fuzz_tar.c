@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cli/tree/tar.h"
+#include "proto/wire/tar.h"
 #include "client/cli/tree/tree.h"
 #include "proto/base/must.h"
 
@@ -37,7 +37,7 @@ static void check_again(const struct tar_entry *e)
 	strcpy(name, e->name);
 	if (put_clean_name(name))
 		must(name[0] != '/' && strcmp(name, "..") != 0 && strncmp(name, "../", 3) != 0);
-	if (e->type == TAR_OTHER || (e->type != TAR_FILE && e->type != TAR_DIRECTORY && !*e->link && e->type != TAR_FIFO))
+	if (e->type >= TAR_DEVICE || (e->type != TAR_FILE && e->type != TAR_DIRECTORY && !*e->link && e->type != TAR_FIFO))
 		return;
 	n = tar_header(e, head);
 	if (!n)

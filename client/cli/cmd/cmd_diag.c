@@ -17,7 +17,7 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/clock.h"
 #include "client/cli/term/out.h"
-#include "client/cli/tree/tar.h"
+#include "proto/wire/tar.h"
 
 #define FOLDER	      "agentboxd-diag"
 #define JOURNAL_BYTES (4u << 20)	/* the newest of it */

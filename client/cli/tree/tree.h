@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-#include "client/cli/tree/tar.h"
+#include "proto/wire/tar.h"
 
 /* --- what is there --- */
 

@@ -305,7 +305,7 @@ int put_entry(struct put *p, const struct tar_entry *e, const char **ret_why)
 	}
 	if (!*rel)
 		return e->type == TAR_DIRECTORY && p->o.set_root ? remember_dir(p, rel, e) : 0;
-	if (e->type == TAR_OTHER)
+	if (e->type >= TAR_DEVICE)
 		return refuse(p, rel, "neither file, directory, link nor pipe: left out");
 	if (e->type == TAR_SYMLINK && !p->o.all_links && put_link_leaves(rel, e->link))
 		return refuse(p, rel, "a link that leads out of the tree: left out (--all-links makes it)");

@@ -34,7 +34,7 @@ struct unpack {
 	bool as_user;
 	struct unpack_limits left;
 	char why[UNPACK_WHY_MAX];
-	char path[TARBALL_NAME_MAX + 1];	/* of the entry, clean */
+	char path[TAR_NAME_MAX + 1];	/* of the entry, clean */
 	char piece[PIECE];
 };
 
@@ -203,10 +203,11 @@ static int own_folder(const struct unpack *u, int at, const char *name, uint32_t
 
 static int write_data(struct unpack *u, struct tarball *t, int fd)
 {
+	const void *piece;
 	ssize_t n;
 
-	while ((n = tarball_data(t, u->piece, sizeof(u->piece))) > 0) {
-		int r = fd_write_all(fd, u->piece, (size_t)n);
+	while ((n = tarball_data(t, &piece)) > 0) {
+		int r = fd_write_all(fd, piece, (size_t)n);
 
 		if (r < 0)
 			return r;
@@ -214,7 +215,7 @@ static int write_data(struct unpack *u, struct tarball *t, int fd)
 	return (int)n;
 }
 
-static int make_file(struct unpack *u, struct tarball *t, const struct tarball_entry *e, int at, const char *name)
+static int make_file(struct unpack *u, struct tarball *t, const struct tar_entry *e, int at, const char *name)
 {
 	scoped(fd_closep) int fd = openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	const struct timespec times[2] = { { e->mtime_s, e->mtime_ns }, { e->mtime_s, e->mtime_ns } };
@@ -231,14 +232,14 @@ static int make_file(struct unpack *u, struct tarball *t, const struct tarball_e
 	return r;
 }
 
-static int make_folder(struct unpack *u, const struct tarball_entry *e, int at, const char *name)
+static int make_folder(struct unpack *u, const struct tar_entry *e, int at, const char *name)
 {
 	if (mkdirat(at, name, 0700) < 0 && errno != EEXIST)
 		return -errno;
 	return own_folder(u, at, name, owner_of(e->uid), owner_of(e->gid), e->mode);
 }
 
-static int make_symlink(struct unpack *u, const struct tarball_entry *e, int at, const char *name)
+static int make_symlink(struct unpack *u, const struct tar_entry *e, int at, const char *name)
 {
 	if (symlinkat(e->link, at, name) < 0)
 		return -errno;
@@ -247,7 +248,7 @@ static int make_symlink(struct unpack *u, const struct tarball_entry *e, int at,
 	return fchownat(at, name, owner_of(e->uid), owner_of(e->gid), AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
 }
 
-static int make_fifo(struct unpack *u, const struct tarball_entry *e, int at, const char *name)
+static int make_fifo(struct unpack *u, const struct tar_entry *e, int at, const char *name)
 {
 	if (mkfifoat(at, name, e->mode & 0777) < 0)
 		return -errno;
@@ -257,10 +258,10 @@ static int make_fifo(struct unpack *u, const struct tarball_entry *e, int at, co
 }
 
 /* To a file or link that is below the root already. */
-static int make_hard_link(struct unpack *u, const struct tarball_entry *e, int at, const char *name)
+static int make_hard_link(struct unpack *u, const struct tar_entry *e, int at, const char *name)
 {
 	scoped(fd_closep) int from_at = -1;
-	char link[TARBALL_NAME_MAX + 1];
+	char link[TAR_NAME_MAX + 1];
 	const char *from;
 
 	if (!unpack_clean_name(e->link, link))
@@ -272,27 +273,27 @@ static int make_hard_link(struct unpack *u, const struct tarball_entry *e, int a
 }
 
 /* What an entry replaces: everything but a folder that stays one. */
-static int make_room(const struct tarball_entry *e, int at, const char *name)
+static int make_room(const struct tar_entry *e, int at, const char *name)
 {
 	struct stat st;
 
 	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
-	return S_ISDIR(st.st_mode) && e->type == TARBALL_DIRECTORY ? 0 : rmtree(at, name);
+	return S_ISDIR(st.st_mode) && e->type == TAR_DIRECTORY ? 0 : rmtree(at, name);
 }
 
-static int make_entry(struct unpack *u, struct tarball *t, const struct tarball_entry *e, int at, const char *name)
+static int make_entry(struct unpack *u, struct tarball *t, const struct tar_entry *e, int at, const char *name)
 {
 	switch (e->type) {
-	case TARBALL_FILE:
+	case TAR_FILE:
 		return make_file(u, t, e, at, name);
-	case TARBALL_DIRECTORY:
+	case TAR_DIRECTORY:
 		return make_folder(u, e, at, name);
-	case TARBALL_SYMLINK:
+	case TAR_SYMLINK:
 		return make_symlink(u, e, at, name);
-	case TARBALL_HARD_LINK:
+	case TAR_HARD_LINK:
 		return make_hard_link(u, e, at, name);
-	case TARBALL_FIFO:
+	case TAR_FIFO:
 		return make_fifo(u, e, at, name);
 	default:	/* a sandbox has the devices that it has */
 		return 0;
@@ -300,21 +301,21 @@ static int make_entry(struct unpack *u, struct tarball *t, const struct tarball_
 }
 
 /* A hard link to what it would replace is that file already. */
-static bool is_own_link(const struct unpack *u, const struct tarball_entry *e)
+static bool is_own_link(const struct unpack *u, const struct tar_entry *e)
 {
-	char to[TARBALL_NAME_MAX + 1];
+	char to[TAR_NAME_MAX + 1];
 
-	return e->type == TARBALL_HARD_LINK && unpack_clean_name(e->link, to) && str_eq(to, u->path);
+	return e->type == TAR_HARD_LINK && unpack_clean_name(e->link, to) && str_eq(to, u->path);
 }
 
-static int put(struct unpack *u, struct tarball *t, const struct tarball_entry *e)
+static int put(struct unpack *u, struct tarball *t, const struct tar_entry *e)
 {
 	scoped(fd_closep) int at = -1;
 	const char *name;
 	int r;
 
 	if (!*u->path)	/* the root itself */
-		return e->type == TARBALL_DIRECTORY ? own_folder(u, u->dir_fd, ".", owner_of(e->uid), owner_of(e->gid), e->mode) :
+		return e->type == TAR_DIRECTORY ? own_folder(u, u->dir_fd, ".", owner_of(e->uid), owner_of(e->gid), e->mode) :
 						      refuse(u, -EBADMSG, e->name, "would take the place of the root");
 	if (is_own_link(u, e))
 		return refuse(u, -EBADMSG, e->name, "is a link to itself");
@@ -327,7 +328,7 @@ static int put(struct unpack *u, struct tarball *t, const struct tarball_entry *
 
 /* --- archives --- */
 
-static int check_name(struct unpack *u, const struct tarball_entry *e)
+static int check_name(struct unpack *u, const struct tar_entry *e)
 {
 	if (!unpack_clean_name(e->name, u->path))
 		return refuse(u, -EBADMSG, e->name, "leaves the root");
@@ -337,7 +338,7 @@ static int check_name(struct unpack *u, const struct tarball_entry *e)
 }
 
 /* Before any of it is written. */
-static int check_size(struct unpack *u, const struct tarball_entry *e)
+static int check_size(struct unpack *u, const struct tar_entry *e)
 {
 	return e->size > u->left.bytes ? refuse(u, -EFBIG, e->name, TOO_MUCH) : 0;
 }
@@ -366,11 +367,11 @@ static ssize_t read_counted(struct tarball_source *s, void *p, size_t n)
 	return k;
 }
 
-typedef int entry_fn(struct unpack *u, struct tarball *t, const struct tarball_entry *e);
+typedef int entry_fn(struct unpack *u, struct tarball *t, const struct tar_entry *e);
 
 static int entries(struct unpack *u, struct tarball *t, entry_fn *fn)
 {
-	const struct tarball_entry *e;
+	const struct tar_entry *e;
 	int r;
 
 	while ((r = tarball_next(t, &e)) > 0) {
@@ -435,7 +436,7 @@ static const char *hidden_by(const char *name)
 	return str_eq(hidden, ".") || str_eq(hidden, "..") ? "" : hidden;
 }
 
-static int take_away(struct unpack *u, struct tarball *t, const struct tarball_entry *e)
+static int take_away(struct unpack *u, struct tarball *t, const struct tar_entry *e)
 {
 	scoped(fd_closep) int at = -1;
 	const char *name = base_of(u->path), *hidden;
@@ -465,7 +466,7 @@ int unpack_whiteouts(struct unpack *u, struct tarball_source *s)
 	return r;
 }
 
-static int put_of_layer(struct unpack *u, struct tarball *t, const struct tarball_entry *e)
+static int put_of_layer(struct unpack *u, struct tarball *t, const struct tar_entry *e)
 {
 	return is_whiteout(u->path) ? 0 : put(u, t, e);
 }

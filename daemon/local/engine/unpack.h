@@ -34,7 +34,7 @@ must_check int unpack_whiteouts(struct unpack *u, struct tarball_source *s);
 must_check int unpack_files(struct unpack *u, struct tarball_source *s, bool is_layer);
 const char *unpack_why(const struct unpack *u);
 
-/* "/a//./b/" becomes "a/b", "/" becomes "". False: it has "..". `ret` holds TARBALL_NAME_MAX + 1. */
+/* "/a//./b/" becomes "a/b", "/" becomes "". False: it has "..". `ret` holds TAR_NAME_MAX + 1. */
 bool unpack_clean_name(const char *name, char *ret);
 
 #endif

@@ -20,7 +20,7 @@
 /* An archive that goes on with zeros. */
 struct endless {
 	struct tarball_source s;
-	uint8_t head[8 * TARBALL_BLOCK];
+	uint8_t head[8 * TAR_BLOCK];
 	size_t n, at;
 	uint64_t read;
 };
@@ -41,7 +41,7 @@ static ssize_t read_endless(struct tarball_source *s, void *p, size_t n)
 
 static void add_header(struct endless *e, const char *name, uint64_t size)
 {
-	uint8_t b[TARBALL_BLOCK] = { 0 };
+	uint8_t b[TAR_BLOCK] = { 0 };
 	unsigned sum = 0;
 
 	snprintf((char *)b, 100, "%s", name);
@@ -49,7 +49,7 @@ static void add_header(struct endless *e, const char *name, uint64_t size)
 	snprintf((char *)b + 124, 12, "%011llo", (unsigned long long)size);
 	memset(b + 148, ' ', 8);
 	b[156] = '0';
-	for (size_t i = 0; i < TARBALL_BLOCK; i++)
+	for (size_t i = 0; i < TAR_BLOCK; i++)
 		sum += b[i];
 	snprintf((char *)b + 148, 8, "%06o", sum);
 	memcpy(e->head + e->n, b, sizeof(b));
@@ -116,7 +116,7 @@ TEST(names)
 		{ "a/b", "a/b" },     { "/a//./b/", "a/b" }, { "./", "" },   { "/", "" },	{ "..", NULL },
 		{ "a/../b", NULL },   { "a/..", NULL },	     { "..a/b..", "..a/b.." }, { "...", "..." }, { ".a/.", ".a" },
 	};
-	char clean[TARBALL_NAME_MAX + 1];
+	char clean[TAR_NAME_MAX + 1];
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		bool ok = unpack_clean_name(cases[i].name, clean);

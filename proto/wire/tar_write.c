@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Headers of tar. See tar.h. */
-#include "client/cli/tree/tar.h"
+#include "proto/wire/tar.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -133,7 +133,7 @@ size_t tar_header(const struct tar_entry *e, uint8_t *buf)
 	size_t n_pax, total = 0;
 	bool fits;
 
-	if (e->type >= TAR_OTHER || strlen(e->name) > TAR_NAME_MAX || strlen(e->link) > TAR_NAME_MAX)
+	if (e->type >= TAR_DEVICE || strlen(e->name) > TAR_NAME_MAX || strlen(e->link) > TAR_NAME_MAX)
 		return 0;
 	fits = put_name(&h, e->name);
 	if (!fits)

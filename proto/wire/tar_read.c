@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A reader of tar that is fed in pieces of any size. See tar.h. */
-#include "client/cli/tree/tar.h"
+#include "proto/wire/tar.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ enum state {
 };
 
 /* Offsets of a header's fields. */
-enum { NAME = 0, MODE = 100, SIZE = 124, MTIME = 136, CHECKSUM = 148, TYPE = 156, LINK = 157, MAGIC = 257,
+enum { NAME = 0, MODE = 100, UID = 108, GID = 116, SIZE = 124, MTIME = 136, CHECKSUM = 148, TYPE = 156, LINK = 157, MAGIC = 257,
        PREFIX = 345 };
 
 static enum tar_event bad(struct tar_reader *r, const char *why)
@@ -153,6 +153,12 @@ static bool is_key(const char *key, size_t n, const char *want)
 	return n == strlen(want) && !memcmp(key, want, n);
 }
 
+static bool take_number(const char *value, size_t n, uint64_t *to, bool *ret_has)
+{
+	*ret_has = decimal(value, n, to);
+	return *ret_has;
+}
+
 static bool take_record(struct tar_reader *r, const char *key, size_t n_key, const char *value, size_t n)
 {
 	if (is_key(key, n_key, "path"))
@@ -161,11 +167,13 @@ static bool take_record(struct tar_reader *r, const char *key, size_t n_key, con
 		return take_name(r->link, value, n, &r->has_link);
 	if (is_key(key, n_key, "mtime"))
 		return pax_time(r, value, n);
-	if (is_key(key, n_key, "size")) {
-		r->has_size = decimal(value, n, &r->pax_size);
-		return r->has_size;
-	}
-	/* files with holes come in a shape of their own, which we never ask for */
+	if (is_key(key, n_key, "size"))
+		return take_number(value, n, &r->pax_size, &r->has_size);
+	if (is_key(key, n_key, "uid"))
+		return take_number(value, n, &r->pax_uid, &r->has_uid);
+	if (is_key(key, n_key, "gid"))
+		return take_number(value, n, &r->pax_gid, &r->has_gid);
+	/* A file with holes has another shape, which we never ask for. */
 	return n_key < 11 || memcmp(key, "GNU.sparse.", 11) != 0;
 }
 
@@ -207,13 +215,24 @@ static bool take_meta(struct tar_reader *r)
 
 /* --- headers --- */
 
+static bool make_room(struct tar_reader *r, size_t n)
+{
+	uint8_t *pax = r->pax && n <= r->cap_pax ? r->pax : realloc(r->pax, n + 1);
+
+	if (!pax)
+		return false;
+	r->pax = pax;
+	r->cap_pax = n > r->cap_pax ? n : r->cap_pax;
+	return true;
+}
+
 static enum tar_event begin_meta(struct tar_reader *r, int64_t size)
 {
 	if (size > TAR_PAX_MAX)
 		return bad(r, "an extended header is too large");
-	if (!r->pax)
-		r->pax = malloc(TAR_PAX_MAX + 1);
-	if (!r->pax)
+	if (++r->extensions > TAR_EXTENSIONS_MAX)
+		return bad(r, "an entry has too many extended headers");
+	if (!make_room(r, (size_t)size))
 		return bad(r, "out of memory");
 	r->n_pax = 0;
 	r->left = (uint64_t)size;
@@ -233,6 +252,9 @@ static enum tar_type type_of(char c)
 		return TAR_HARD_LINK;
 	case '2':
 		return TAR_SYMLINK;
+	case '3':
+	case '4':
+		return TAR_DEVICE;
 	case '5':
 		return TAR_DIRECTORY;
 	case '6':
@@ -253,7 +275,28 @@ static void take_ustar_name(struct tar_reader *r, const uint8_t *b)
 	(void)take_field(r->name + n, b + NAME, 100);
 }
 
-static enum tar_event begin_entry(struct tar_reader *r, const uint8_t *b, int64_t size, int64_t mode, int64_t mtime)
+/* What an extended header said is of this entry alone. */
+static void forget_extensions(struct tar_reader *r)
+{
+	r->has_path = r->has_link = r->has_size = r->has_mtime = r->has_uid = r->has_gid = false;
+	r->n_pax = 0;
+	r->extensions = 0;
+}
+
+static bool take_numbers(struct tar_reader *r, const uint8_t *b)
+{
+	int64_t mode, uid, gid, mtime;
+
+	if (!number(b + MODE, 8, &mode) || !number(b + UID, 8, &uid) || !number(b + GID, 8, &gid) || !number(b + MTIME, 12, &mtime) ||
+	    uid < 0 || gid < 0)
+		return false;
+	r->entry = (struct tar_entry){ .name = r->name, .link = r->link, .mode = (uint32_t)mode & 07777,
+				       .uid = r->has_uid ? r->pax_uid : (uint64_t)uid, .gid = r->has_gid ? r->pax_gid : (uint64_t)gid,
+				       .mtime_s = r->has_mtime ? r->pax_mtime_s : mtime, .mtime_ns = r->has_mtime ? r->pax_mtime_ns : 0 };
+	return true;
+}
+
+static enum tar_event begin_entry(struct tar_reader *r, const uint8_t *b, int64_t size)
 {
 	struct tar_entry *e = &r->entry;
 	bool has_data;
@@ -262,15 +305,12 @@ static enum tar_event begin_entry(struct tar_reader *r, const uint8_t *b, int64_
 		take_ustar_name(r, b);
 	if (!r->has_link)
 		(void)take_field(r->link, b + LINK, 100);
-	*e = (struct tar_entry){ .type = type_of(r->type), .name = r->name, .link = r->link,
-				 .mode = (uint32_t)mode & 07777, .mtime_s = mtime };
-	if (r->has_mtime) {
-		e->mtime_s = r->pax_mtime_s;
-		e->mtime_ns = r->pax_mtime_ns;
-	}
+	if (!take_numbers(r, b))
+		return bad(r, "a number in a header cannot be read");
 	if (!*r->name)
 		return bad(r, "an entry has no name");
-	/* old archives mark a directory by its name alone */
+	e->type = type_of(r->type);
+	/* Old archives mark a directory by its name alone. */
 	if (e->type == TAR_FILE && r->name[strlen(r->name) - 1] == '/')
 		e->type = TAR_DIRECTORY;
 	has_data = e->type == TAR_FILE || e->type == TAR_OTHER;
@@ -278,8 +318,7 @@ static enum tar_event begin_entry(struct tar_reader *r, const uint8_t *b, int64_
 		e->size = r->has_size ? r->pax_size : (uint64_t)size;
 	r->left = e->size;
 	r->padding = tar_padding(e->size);
-	r->has_path = r->has_link = r->has_size = r->has_mtime = false;
-	r->n_pax = 0;
+	forget_extensions(r);
 	r->state = AT_ENTRY;
 	return TAR_ENTRY;
 }
@@ -287,7 +326,7 @@ static enum tar_event begin_entry(struct tar_reader *r, const uint8_t *b, int64_
 static enum tar_event take_header(struct tar_reader *r)
 {
 	const uint8_t *b = r->block;
-	int64_t size, mode, mtime;
+	int64_t size;
 
 	if (all_zero(b)) {
 		if (r->has_path || r->has_link)
@@ -298,15 +337,14 @@ static enum tar_event take_header(struct tar_reader *r)
 	}
 	if (r->zeros)
 		return bad(r, "data behind the end");
-	if (memcmp(b + MAGIC, "ustar", 5) != 0 || !checksum_is_right(b))
-		return bad(r, "this is not a tar header");
-	if (!number(b + SIZE, 12, &size) || size < 0 || !number(b + MODE, 8, &mode) ||
-	    !number(b + MTIME, 12, &mtime))
+	if (!checksum_is_right(b))
+		return bad(r, "this is no header of tar");
+	if (!number(b + SIZE, 12, &size) || size < 0)
 		return bad(r, "a number in a header cannot be read");
 	r->type = (char)b[TYPE];
 	if (r->type == 'x' || r->type == 'g' || r->type == 'L' || r->type == 'K')
 		return begin_meta(r, size);
-	return begin_entry(r, b, size, mode, mtime);
+	return begin_entry(r, b, size);
 }
 
 /* --- the stream --- */
@@ -322,7 +360,7 @@ static enum tar_event feed_meta(struct tar_reader *r, const uint8_t *p, size_t n
 	if (r->left)
 		return TAR_MORE;
 	if (!take_meta(r))
-		return bad(r, "an extended header cannot be read");
+		return bad(r, "an extended header cannot be read, or is of a file with holes");
 	r->n_pax = 0;
 	r->state = AT_PADDING;
 	return TAR_MORE;
@@ -366,6 +404,11 @@ static enum tar_event step(struct tar_reader *r, const uint8_t *p, size_t n, siz
 			r->state = AT_HEADER;
 		return TAR_MORE;
 	}
+}
+
+bool tar_may_end(const struct tar_reader *r)
+{
+	return r->state == AT_END || (r->zeros && !r->n_block);
 }
 
 enum tar_event tar_read(struct tar_reader *r, const uint8_t *p, size_t n, size_t *used, const uint8_t **ret_data,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A stream of tar: ustar with pax headers. Pure: no descriptor, no clock. What is read is checked as if
- * an enemy had written it; whether a name may be used on this machine is not decided here.
+ * A stream of tar: ustar with pax headers; read are GNU's and older ones, too. Pure: no descriptor, no clock. What is read is checked as
+ * if an enemy had written it; whether a name may be used on this machine is not decided here.
  *
- * Names are bytes. Those that fit stand in the ustar header as they are; longer ones, and times with
- * fractions of a second, go into a pax header.
+ * Names are bytes. Those that fit stand in the ustar header as they are; longer ones, and times with fractions of a second, go into a
+ * pax header.
  */
-#ifndef AB_CLIENT_CLI_TREE_TAR_H
-#define AB_CLIENT_CLI_TREE_TAR_H
+#ifndef AB_PROTO_WIRE_TAR_H
+#define AB_PROTO_WIRE_TAR_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,7 +15,8 @@
 
 #define TAR_BLOCK      512u
 #define TAR_NAME_MAX   4096u		/* longer: TAR_BAD */
-#define TAR_PAX_MAX    (64u * 1024)	/* of one pax header: TAR_BAD above it */
+#define TAR_PAX_MAX    (1024u * 1024)	/* of one extended header: TAR_BAD above it */
+#define TAR_EXTENSIONS_MAX 16	/* of one entry: TAR_BAD above it */
 #define TAR_HEADER_MAX (16u * 1024)	/* most that tar_header() writes */
 
 enum tar_type {
@@ -24,7 +25,8 @@ enum tar_type {
 	TAR_SYMLINK,
 	TAR_DIRECTORY,
 	TAR_FIFO,
-	TAR_OTHER,		/* devices and what is not known: has data to skip, perhaps */
+	TAR_DEVICE,
+	TAR_OTHER,		/* not known: has data to skip, perhaps */
 };
 
 struct tar_entry {
@@ -32,6 +34,7 @@ struct tar_entry {
 	const char *name;
 	const char *link;	/* "" if none */
 	uint32_t mode;		/* 07777 */
+	uint64_t uid, gid;	/* read; written is 0 */
 	uint64_t size;		/* of the data that follows; TAR_FILE only, as far as we write it */
 	int64_t mtime_s;
 	uint32_t mtime_ns;
@@ -67,10 +70,11 @@ struct tar_reader {
 	uint64_t left, padding;
 	char type;
 	bool zeros;			/* one block of them was seen */
-	uint8_t *pax;			/* of TAR_PAX_MAX + 1, once it is needed */
-	size_t n_pax;
-	bool has_path, has_link, has_size, has_mtime;
-	uint64_t pax_size;
+	uint8_t *pax;			/* of cap_pax + 1, once it is needed */
+	size_t n_pax, cap_pax;
+	unsigned extensions;		/* headers of the next entry so far */
+	bool has_path, has_link, has_size, has_mtime, has_uid, has_gid;
+	uint64_t pax_size, pax_uid, pax_gid;
 	int64_t pax_mtime_s;
 	uint32_t pax_mtime_ns;
 	char name[TAR_NAME_MAX + 1], link[TAR_NAME_MAX + 1];
@@ -81,5 +85,7 @@ void tar_reader_fini(struct tar_reader *r);
 /* Looks at p[0..n); *used says how much of it was taken. DATA: *ret_data, *ret_n lie in p. */
 enum tar_event tar_read(struct tar_reader *r, const uint8_t *p, size_t n, size_t *used,
 			const uint8_t **ret_data, size_t *ret_n);
+/* Whether a stream that ends here is whole: behind its mark of the end, or the first half of it. */
+bool tar_may_end(const struct tar_reader *r);
 
 #endif
