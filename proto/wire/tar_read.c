@@ -20,7 +20,7 @@ enum state {
 enum { NAME = 0, MODE = 100, UID = 108, GID = 116, SIZE = 124, MTIME = 136, CHECKSUM = 148, TYPE = 156, LINK = 157, MAGIC = 257,
        PREFIX = 345 };
 
-static enum tar_event bad(struct tar_reader *r, const char *why)
+static enum tar_event tar_bad(struct tar_reader *r, const char *why)
 {
 	r->state = AT_FAULT;
 	r->why = why;
@@ -36,7 +36,7 @@ void tar_reader_fini(struct tar_reader *r)
 /* --- fields --- */
 
 /* Octal digits with spaces or NULs around them, or GNU's base 256. */
-static bool number(const uint8_t *f, size_t n, int64_t *ret)
+static bool tar_number(const uint8_t *f, size_t n, int64_t *ret)
 {
 	uint64_t v = 0;
 	size_t i = 0;
@@ -71,7 +71,7 @@ static bool checksum_is_right(const uint8_t *b)
 	unsigned sum = 0;
 	int64_t said;
 
-	if (!number(b + CHECKSUM, 8, &said))
+	if (!tar_number(b + CHECKSUM, 8, &said))
 		return false;
 	for (size_t i = 0; i < TAR_BLOCK; i++)
 		sum += i >= CHECKSUM && i < CHECKSUM + 8 ? ' ' : b[i];
@@ -138,7 +138,7 @@ static bool pax_time(struct tar_reader *r, const char *p, size_t n)
 	return true;
 }
 
-static bool take_name(char *to, const char *value, size_t n, bool *ret_has)
+static bool take_tar_name(char *to, const char *value, size_t n, bool *ret_has)
 {
 	if (!n || n > TAR_NAME_MAX || memchr(value, 0, n))
 		return false;
@@ -162,9 +162,9 @@ static bool take_number(const char *value, size_t n, uint64_t *to, bool *ret_has
 static bool take_record(struct tar_reader *r, const char *key, size_t n_key, const char *value, size_t n)
 {
 	if (is_key(key, n_key, "path"))
-		return take_name(r->name, value, n, &r->has_path);
+		return take_tar_name(r->name, value, n, &r->has_path);
 	if (is_key(key, n_key, "linkpath"))
-		return take_name(r->link, value, n, &r->has_link);
+		return take_tar_name(r->link, value, n, &r->has_link);
 	if (is_key(key, n_key, "mtime"))
 		return pax_time(r, value, n);
 	if (is_key(key, n_key, "size"))
@@ -205,9 +205,9 @@ static bool take_meta(struct tar_reader *r)
 	case 'x':
 		return take_pax(r);
 	case 'L':
-		return take_name(r->name, (const char *)r->pax, n, &r->has_path);
+		return take_tar_name(r->name, (const char *)r->pax, n, &r->has_path);
 	case 'K':
-		return take_name(r->link, (const char *)r->pax, n, &r->has_link);
+		return take_tar_name(r->link, (const char *)r->pax, n, &r->has_link);
 	default:		/* 'g' and what we do not know: nothing in it is for us */
 		return true;
 	}
@@ -229,11 +229,11 @@ static bool make_room(struct tar_reader *r, size_t n)
 static enum tar_event begin_meta(struct tar_reader *r, int64_t size)
 {
 	if (size > TAR_PAX_MAX)
-		return bad(r, "an extended header is too large");
+		return tar_bad(r, "an extended header is too large");
 	if (++r->extensions > TAR_EXTENSIONS_MAX)
-		return bad(r, "an entry has too many extended headers");
+		return tar_bad(r, "an entry has too many extended headers");
 	if (!make_room(r, (size_t)size))
-		return bad(r, "out of memory");
+		return tar_bad(r, "out of memory");
 	r->n_pax = 0;
 	r->left = (uint64_t)size;
 	r->padding = tar_padding((uint64_t)size);
@@ -287,7 +287,7 @@ static bool take_numbers(struct tar_reader *r, const uint8_t *b)
 {
 	int64_t mode, uid, gid, mtime;
 
-	if (!number(b + MODE, 8, &mode) || !number(b + UID, 8, &uid) || !number(b + GID, 8, &gid) || !number(b + MTIME, 12, &mtime) ||
+	if (!tar_number(b + MODE, 8, &mode) || !tar_number(b + UID, 8, &uid) || !tar_number(b + GID, 8, &gid) || !tar_number(b + MTIME, 12, &mtime) ||
 	    uid < 0 || gid < 0)
 		return false;
 	r->entry = (struct tar_entry){ .name = r->name, .link = r->link, .mode = (uint32_t)mode & 07777,
@@ -306,9 +306,9 @@ static enum tar_event begin_entry(struct tar_reader *r, const uint8_t *b, int64_
 	if (!r->has_link)
 		(void)take_field(r->link, b + LINK, 100);
 	if (!take_numbers(r, b))
-		return bad(r, "a number in a header cannot be read");
+		return tar_bad(r, "a number in a header cannot be read");
 	if (!*r->name)
-		return bad(r, "an entry has no name");
+		return tar_bad(r, "an entry has no name");
 	e->type = type_of(r->type);
 	/* Old archives mark a directory by its name alone. */
 	if (e->type == TAR_FILE && r->name[strlen(r->name) - 1] == '/')
@@ -330,17 +330,17 @@ static enum tar_event take_header(struct tar_reader *r)
 
 	if (all_zero(b)) {
 		if (r->has_path || r->has_link)
-			return bad(r, "an extended header without an entry");
+			return tar_bad(r, "an extended header without an entry");
 		r->state = r->zeros ? AT_END : AT_HEADER;
 		r->zeros = true;
 		return r->state == AT_END ? TAR_END : TAR_MORE;
 	}
 	if (r->zeros)
-		return bad(r, "data behind the end");
+		return tar_bad(r, "data behind the end");
 	if (!checksum_is_right(b))
-		return bad(r, "this is no header of tar");
-	if (!number(b + SIZE, 12, &size) || size < 0)
-		return bad(r, "a number in a header cannot be read");
+		return tar_bad(r, "this is no header of tar");
+	if (!tar_number(b + SIZE, 12, &size) || size < 0)
+		return tar_bad(r, "a number in a header cannot be read");
 	r->type = (char)b[TYPE];
 	if (r->type == 'x' || r->type == 'g' || r->type == 'L' || r->type == 'K')
 		return begin_meta(r, size);
@@ -360,7 +360,7 @@ static enum tar_event feed_meta(struct tar_reader *r, const uint8_t *p, size_t n
 	if (r->left)
 		return TAR_MORE;
 	if (!take_meta(r))
-		return bad(r, "an extended header cannot be read, or is of a file with holes");
+		return tar_bad(r, "an extended header cannot be read, or is of a file with holes");
 	r->n_pax = 0;
 	r->state = AT_PADDING;
 	return TAR_MORE;

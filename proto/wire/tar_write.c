@@ -24,7 +24,7 @@ static void put_octal(char *field, size_t n, uint64_t v)
 	}
 }
 
-static void put_text(char *field, size_t n, const char *text)
+static void put_bytes(char *field, size_t n, const char *text)
 {
 	size_t k = strnlen(text, n);
 
@@ -37,13 +37,13 @@ static bool put_name(struct ustar *h, const char *name)
 	size_t n = strlen(name);
 
 	if (n <= NAME_BYTES) {
-		put_text(h->name, NAME_BYTES, name);
+		put_bytes(h->name, NAME_BYTES, name);
 		return true;
 	}
 	for (size_t at = n > NAME_BYTES + 1 ? n - NAME_BYTES - 1 : 0; at < n && at <= PREFIX_BYTES; at++)
 		if (at && name[at] == '/' && name[at + 1]) {
 			memcpy(h->prefix, name, at);
-			put_text(h->name, NAME_BYTES, name + at + 1);
+			put_bytes(h->name, NAME_BYTES, name + at + 1);
 			return true;
 		}
 	return false;
@@ -137,13 +137,13 @@ size_t tar_header(const struct tar_entry *e, uint8_t *buf)
 		return 0;
 	fits = put_name(&h, e->name);
 	if (!fits)
-		put_text(h.name, NAME_BYTES, e->name);	/* for readers that know no pax */
-	put_text(h.link, NAME_BYTES, e->link);
+		put_bytes(h.name, NAME_BYTES, e->name);	/* for readers that know no pax */
+	put_bytes(h.link, NAME_BYTES, e->link);
 	put_common(&h, types[e->type], e->size, e->mode, e->mtime_s);
 	put_checksum(&h);
 	n_pax = pax_records(e, fits, buf + TAR_BLOCK);
 	if (n_pax) {
-		put_text(pax.name, NAME_BYTES, "././@PaxHeader");
+		put_bytes(pax.name, NAME_BYTES, "././@PaxHeader");
 		put_common(&pax, 'x', n_pax, 0644, 0);
 		put_checksum(&pax);
 		memcpy(buf, &pax, TAR_BLOCK);
