@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* What handlers ask and do with their call. */
+#include "daemon/rpc/call_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/rpc/limits.h"
+#include "proto/base/must.h"
+#include "proto/wire/grpc.h"
+
+#define SEND_ON_STACK 4096u
+#define ANSWER_MS     100u	/* what works for a call ends so long before its deadline */
+
+const struct principal *rpc_call_who(const struct rpc_call *c)
+{
+	return &c->conn->who;
+}
+
+void rpc_call_rule(const struct rpc_call *c, char ret[ACCESS_TEXT_BYTES])
+{
+	access_rule_text(c->server->rules, &c->conn->verdict, ret);
+}
+
+void *rpc_call_service(const struct rpc_call *c)
+{
+	return c->service;
+}
+
+struct loop *rpc_call_loop(const struct rpc_call *c)
+{
+	return c->server->loop;
+}
+
+uint64_t rpc_call_deadline_ms(const struct rpc_call *c)
+{
+	return c->deadline_ms ? c->deadline_ms - MIN(c->timeout_ms / 10, ANSWER_MS) : 0;
+}
+
+void *rpc_call_user(const struct rpc_call *c)
+{
+	return c->user;
+}
+
+void rpc_call_set_user(struct rpc_call *c, void *user)
+{
+	c->user = user;
+}
+
+void rpc_call_next(struct rpc_call *c)
+{
+	must(c->state == CALL_OPEN && !call_takes_one_request(c));
+	c->wanted++;
+	defer_post(&c->again);
+}
+
+int call_response_head(struct fields *f)
+{
+	int r = grpc_response_head(f);
+
+	return r ? r : fields_put(f, "grpc-accept-encoding", "identity,gzip");
+}
+
+static int write_head(struct rpc_call *c)
+{
+	scoped(fields_fini) struct fields f = FIELDS_NULL;
+	int r;
+
+	if (c->head_sent)
+		return 0;
+	r = call_response_head(&f);
+	if (!r)
+		r = http_stream_respond(c->x, &f, false);
+	c->head_sent = !r;
+	return r;
+}
+
+/* -EPIPE: it is closed and the news of that is on its way. */
+static void note_failure(struct rpc_call *c, int r)
+{
+	if (!r || r == -EPIPE)
+		return;
+	c->no_room |= r == -ENOBUFS;
+	c->broken = true;
+	defer_post(&c->again);
+}
+
+void rpc_call_accept(struct rpc_call *c)
+{
+	must(c->state == CALL_OPEN);
+	note_failure(c, write_head(c));
+}
+
+bool rpc_call_hold(struct rpc_call *c, size_t n, struct status *st)
+{
+	if (charge_reserve(&c->held, n) == 0)
+		return true;
+	call_no_memory(c, n, st);
+	return false;
+}
+
+struct quota *rpc_call_quota(const struct rpc_call *c)
+{
+	return c->conn->quota;
+}
+
+static int write_message(struct rpc_call *c, const ProtobufCMessage *m)
+{
+	uint8_t small[SEND_ON_STACK], *p = small;
+	size_t n = protobuf_c_message_get_packed_size(m);
+	int r;
+
+	if (n > UINT32_MAX - FRAME_PREFIX_BYTES)
+		return -EMSGSIZE;
+	if (n + FRAME_PREFIX_BYTES > sizeof(small)) {
+		p = malloc(n + FRAME_PREFIX_BYTES);
+		if (!p)
+			return -ENOMEM;
+	}
+	frame_prefix(p, 0, (uint32_t)n);
+	protobuf_c_message_pack(m, p + FRAME_PREFIX_BYTES);
+	r = http_stream_write(c->x, p, n + FRAME_PREFIX_BYTES);
+	if (p != small)
+		free(p);
+	return r;
+}
+
+static int write_encoded(struct rpc_call *c, const void *head, size_t n_head, const void *p, size_t n)
+{
+	uint8_t start[FRAME_PREFIX_BYTES + RPC_SEND_HEAD_MAX];
+	int r;
+
+	must(n_head <= RPC_SEND_HEAD_MAX && n <= UINT32_MAX - n_head);
+	frame_prefix(start, 0, (uint32_t)(n_head + n));
+	memcpy(start + FRAME_PREFIX_BYTES, head, n_head);
+	r = http_stream_write(c->x, start, FRAME_PREFIX_BYTES + n_head);
+	if (!r)
+		r = http_stream_write(c->x, p, n);
+	return r;
+}
+
+static void note_sent(struct rpc_call *c, int r)
+{
+	c->sent_at_ms = loop_now_ms(c->server->loop);
+	note_failure(c, r);
+}
+
+void rpc_call_send(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	int r;
+
+	must(c->state == CALL_OPEN);
+	r = write_head(c);
+	if (!r)
+		r = write_message(c, message);
+	note_sent(c, r);
+}
+
+void rpc_call_send_encoded(struct rpc_call *c, const void *head, size_t n_head, const void *p, size_t n)
+{
+	int r;
+
+	must(c->state == CALL_OPEN);
+	r = write_head(c);
+	if (!r)
+		r = write_encoded(c, head, n_head, p, n);
+	note_sent(c, r);
+}
+
+size_t rpc_call_room(struct rpc_call *c)
+{
+	size_t room = http_stream_room(c->x);
+
+	c->starved = !room;
+	return room;
+}
+
+void call_answer_failed(struct rpc_call *c, struct status *st)
+{
+	if (c->no_room)
+		call_no_memory(c, 0, st);
+	else
+		status_errno(st, -ENOMEM, "answering");
+}
+
+void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	size_t n = protobuf_c_message_get_packed_size(message) + FRAME_PREFIX_BYTES;
+	struct status st = STATUS_OK;
+
+	if (n > http_stream_room(c->x) && n > quota_spare(c->conn->quota)) {
+		status_set(&st, R_TOO_MANY_STREAMS, "so much is held for uid %u, or on this connection, that an answer of "
+			   "%zu bytes has to wait until others are read", c->conn->who.uid, n);
+		call_end(c, &st);
+		return;
+	}
+	rpc_call_send(c, message);
+	if (c->broken)
+		call_answer_failed(c, &st);
+	call_note_about_all(c, message);
+	call_end(c, &st);
+}
+
+void rpc_call_finish(struct rpc_call *c)
+{
+	struct status st = STATUS_OK;
+
+	must(c->state == CALL_OPEN);
+	note_failure(c, write_head(c));
+	if (c->broken)
+		call_answer_failed(c, &st);
+	call_end(c, &st);
+}
+
+void rpc_call_fail(struct rpc_call *c, const struct status *st)
+{
+	must(c->state == CALL_OPEN && !status_ok(st));
+	call_end(c, st);
+}
+
+void rpc_call_answer(struct rpc_call *c, const struct status *st, const ProtobufCMessage *message)
+{
+	if (status_ok(st))
+		rpc_call_reply(c, message);
+	else
+		rpc_call_fail(c, st);
+}
