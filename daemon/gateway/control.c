@@ -247,7 +247,7 @@ static void read_uid(const struct gateway_control *c, struct gateway_uid *ret)
 		c->g->o.read_uid(c->g->o.user, c->who.uid, ret);
 }
 
-static void pass_on(struct gateway_control *c, const char *account)
+void control_pass_on(struct gateway_control *c, const char *account)
 {
 	struct http_stream *x;
 
@@ -284,7 +284,7 @@ static void pass_or_refuse(struct gateway_control *c, const char *method)
 		control_refuse(c, 403, "agentboxd does not pass %s %s on: it would with relay = %s in [uid %u] of its configuration", method,
 			       c->to < CLOUD_ROUTES ? cloud_route_info(c->to)->path : c->query.path, pass_level_name(need), c->who.uid);
 	else
-		pass_on(c, u.account);
+		control_pass_on(c, u.account);
 }
 
 /* The core knows which templates are its caller's; where all may be deleted the cloud does. */

@@ -63,6 +63,8 @@ bool control_take(struct gateway_control *c, enum cloud_doc_id doc, void *ret);
 struct sandbox_call control_call(struct gateway_control *c, const char *sandbox);
 /* What a call of the core returned. The call ends if it did not begin. */
 void control_started(struct gateway_control *c, int r);
+/* The request as it came, to the cloud of that account; its answer is the call's. Ends the call; the body was not looked at. */
+void control_pass_on(struct gateway_control *c, const char *account);
 /* In `done`, before anything else. */
 struct gateway_control *control_done(void *user);
 /* The token is of a run: what it makes is leased to the run's process. */

@@ -15,6 +15,7 @@ import harness
 import i_abox_local
 import i_wire_list
 import i_wire_pause
+import i_wire_ports
 import i_wire_sandbox
 import i_wire_snap
 from conftest import built
@@ -90,6 +91,7 @@ def judged_again(*modules):
 
 
 globals().update(judged_again(i_wire_sandbox, i_wire_list, i_wire_pause, i_wire_snap))
+test_logs = i_wire_ports.test_case_133_logs       # the others of its file are of the data plane
 
 
 # --- AgentBox's own SDK, as it is

@@ -84,6 +84,21 @@ def test_the_accounts_key_goes_upstream_and_nowhere_else(cloud, passing):
     assert cloud.key not in told and token[3:] not in told
 
 
+def test_logs_of_ones_own_sandboxes(cloud, passing):
+    """The cloud's logs need no `relay`; those of a sandbox that the core does not show to its caller are not asked for."""
+    d, port, token = passing("none")
+    box, other = (d.ctl("create", "-t", "base").stdout.strip() for _ in range(2))
+    scoped = new_token(d, "--sandbox", other)
+    for path in ("/v2/sandboxes/%s/logs?limit=5" % box, "/sandboxes/%s/logs" % box):
+        call(port, "GET", path, token)
+        up = came(cloud, path)[-1]
+        assert up.header("x-api-key") == cloud.key and token[3:] not in json.dumps(up.headers)
+        asked = len(came(cloud, path))
+        assert call(port, "GET", path, scoped)[0] == 403 and len(came(cloud, path)) == asked
+    for path in ("/v2/sandboxes/%s/logs" % ("i" + 20 * "0"), "/v2/sandboxes/..%2f" + box + "/logs", "/v2/sandboxes/" + box + "%252e/logs"):
+        assert call(port, "GET", path, token)[0] in (400, 404) and not came(cloud, path)
+
+
 @pytest.mark.parametrize("size", [2, 20000, 3 << 20])
 def test_bodies_pass_whole(cloud, passing, size):
     d, port, token = passing("all")
