@@ -15,20 +15,57 @@
 #define ROOM_FIRST 4096u
 #define ROOM_MAX   (1024u * 1024)	/* a group with many members is long */
 
-/* Whether a call that needs room has to be made again, with more of it. */
-static bool needs_more(int r, size_t *n)
+/* One look into a table, whose row has its texts in `room`. */
+struct look {
+	int (*get)(struct look *l, size_t n);
+	const char *name;
+	uid_t uid;
+	struct passwd user;
+	struct group group;
+	bool found;
+	char *room;
+};
+
+static int get_uid(struct look *l, size_t n)
 {
-	if (r != ERANGE || *n >= ROOM_MAX)
-		return false;
-	*n *= 4;
-	return true;
+	struct passwd *at = NULL;
+	int r = getpwuid_r(l->uid, &l->user, l->room, n, &at);
+
+	l->found = at;
+	return r;
 }
 
-/* Which number "nobody" is told by differs: these all mean that there is none. */
-static int result_of(int r, bool found)
+static int get_user(struct look *l, size_t n)
 {
-	if (found)
+	struct passwd *at = NULL;
+	int r = getpwnam_r(l->name, &l->user, l->room, n, &at);
+
+	l->found = at;
+	return r;
+}
+
+static int get_group(struct look *l, size_t n)
+{
+	struct group *at = NULL;
+	int r = getgrnam_r(l->name, &l->group, l->room, n, &at);
+
+	l->found = at;
+	return r;
+}
+
+/* 0, and the caller frees l->room, as after a failure; -ENOENT: there is none; -errno. */
+static int look_up(struct look *l)
+{
+	int r = ERANGE;
+
+	for (size_t n = ROOM_FIRST; r == ERANGE && n <= ROOM_MAX; n *= 4) {
+		free(l->room);
+		l->room = malloc(n);
+		r = l->room ? l->get(l, n) : ENOMEM;
+	}
+	if (l->found)
 		return 0;
+	/* Which number "nobody" is told by differs: these all mean that there is none. */
 	return r == 0 || r == ENOENT || r == ESRCH || r == EBADF || r == EPERM ? -ENOENT : -r;
 }
 
@@ -64,25 +101,16 @@ static int look_dynamic(uid_t uid, struct user *ret)
 
 void users_look(uid_t uid, struct user *ret)
 {
-	size_t n = ROOM_FIRST;
-	struct passwd pw, *found = NULL;
-	char *room = NULL;
-	int r;
+	struct look l = { .get = get_uid, .uid = uid };
 
-	*ret = (struct user){ .uid = uid, .gid = (gid_t)-1 };
-	do {
-		free(room);
-		room = malloc(n);
-		r = room ? getpwuid_r(uid, &pw, room, n, &found) : ENOMEM;
-	} while (needs_more(r, &n));
-	ret->error = result_of(r, found);
-	if (!ret->error && !str_copy(ret->name, sizeof(ret->name), found->pw_name)) {
+	*ret = (struct user){ .uid = uid, .gid = (gid_t)-1, .error = look_up(&l) };
+	if (!ret->error && !str_copy(ret->name, sizeof(ret->name), l.user.pw_name)) {
 		ret->name[0] = '\0';
 		ret->error = -ENOENT;
 	}
 	if (!ret->error)
-		ret->gid = found->pw_gid;
-	free(room);
+		ret->gid = l.user.pw_gid;
+	free(l.room);
 	if (ret->error == -ENOENT)
 		ret->error = look_dynamic(uid, ret);
 	if (!ret->error)
@@ -91,38 +119,22 @@ void users_look(uid_t uid, struct user *ret)
 
 int users_look_name(const char *name, uint32_t *ret_uid)
 {
-	size_t n = ROOM_FIRST;
-	struct passwd pw, *found = NULL;
-	char *room = NULL;
-	int r;
+	struct look l = { .get = get_user, .name = name };
+	int r = look_up(&l);
 
-	do {
-		free(room);
-		room = malloc(n);
-		r = room ? getpwnam_r(name, &pw, room, n, &found) : ENOMEM;
-	} while (needs_more(r, &n));
-	r = result_of(r, found);
 	if (!r)
-		*ret_uid = found->pw_uid;
-	free(room);
+		*ret_uid = l.user.pw_uid;
+	free(l.room);
 	return r;
 }
 
 int users_look_group(const char *name, uint32_t *ret_gid)
 {
-	size_t n = ROOM_FIRST;
-	struct group gr, *found = NULL;
-	char *room = NULL;
-	int r;
+	struct look l = { .get = get_group, .name = name };
+	int r = look_up(&l);
 
-	do {
-		free(room);
-		room = malloc(n);
-		r = room ? getgrnam_r(name, &gr, room, n, &found) : ENOMEM;
-	} while (needs_more(r, &n));
-	r = result_of(r, found);
 	if (!r)
-		*ret_gid = found->gr_gid;
-	free(room);
+		*ret_gid = l.group.gr_gid;
+	free(l.room);
 	return r;
 }
