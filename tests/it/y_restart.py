@@ -195,8 +195,8 @@ def test_restarts_under_load(cloud):
     shows([("calls of agentboxctl that failed, of %d" % tally["ok agentboxctl"], tally["failed agentboxctl"], 0),
            ("calls of gRPC that failed, of %d" % tally["ok grpc"], tally["failed grpc"], 0),
            ("connects that were not answered, of %d" % tally["connects"], tally["connects"] - tally["connects answered"], 0),
-           ("ms without service, the median", sorted(without)[len(without) // 2], None),
-           ("ms without service, the longest", max(without), None),
+           ("ms without service, the median", sorted(without)[len(without) // 2], 300),
+           ("ms without service, the longest", max(without), 300),
            ("slowest call, ms", tally["slowest ms"], None),
            ("SDK calls through the gateway lost, of %d" % (lost["ok"] + sum(lost["failed"].values())), sum(lost["failed"].values()), None),
            ("SDK streams lost, of %d" % lost["streams"], sum(lost["streams_ended"].values()), None)])
