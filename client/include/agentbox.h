@@ -596,6 +596,7 @@ struct ab_token {
 	int64_t run_pid;		/* the process that it ends with; 0 = none */
 	enum ab_action on_release;	/* of a run */
 	const char *secret;		/* of create: "ab_…", told this once, where "e2b_" is as good a prefix; else NULL */
+	enum ab_warm_mode warm;		/* of creates with it that do not say it */
 };
 
 struct ab_token_list {
@@ -610,6 +611,7 @@ struct ab_token_options {
 	size_t n_sandboxes;
 	bool run;			/* void when this process ends; what is made with it is leased to this process */
 	enum ab_action on_release;	/* of a run: LEAVE, PAUSE, or KILL, the default */
+	enum ab_warm_mode warm;		/* of creates with it that do not say it; default: as configured */
 };
 
 struct ab_gateway {

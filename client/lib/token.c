@@ -29,6 +29,7 @@ int ab_token_create_start(struct ab_client *c, const struct ab_token_options *o,
 	req.n_sandboxes = o->n_sandboxes;
 	req.run = o->run;
 	req.on_release = (Agentbox__V1__Policy__Action)o->on_release;
+	req.warm = (Agentbox__V1__WarmMode)o->warm;
 	req.expires_at = msg_moment(&end, o->expires_at_ms);
 	return call_start(c, &m, &req.base, how, ret);
 }

@@ -183,6 +183,7 @@ static int token_read(const struct row_gateway_token *r, struct token *t)
 	t->created_at_ms = r->made_at_ms;
 	t->expires_at_ms = r->expires_at_ms;
 	t->on_release = (uint32_t)r->on_release;
+	t->warm = (uint32_t)r->warm;
 	t->run = (struct process_id){ .pid = (pid_t)r->pid, .by = (enum process_by)r->identity, .value = r->identity_value };
 	(void)str_copy(t->run.boot, sizeof(t->run.boot), r->boot_id);
 	t->label = strdup(r->label);
@@ -231,7 +232,7 @@ static int put_row(struct store_tx *tx, const struct token *t)
 	struct row_gateway_token row = {
 		.id = t->id, .uid = t->uid, .label = t->label, .made_at_ms = t->created_at_ms, .expires_at_ms = t->expires_at_ms,
 		.pid = t->run.pid, .identity = (int)t->run.by, .boot_id = t->run.boot, .identity_value = t->run.value,
-		.on_release = (int)t->on_release,
+		.on_release = (int)t->on_release, .warm = (int)t->warm,
 	};
 	int r = 0;
 
@@ -457,6 +458,7 @@ static int token_fill(struct token *t, const struct token_make *m, const char *t
 	if (!m->is_run)
 		return 0;
 	t->on_release = m->on_release;
+	t->warm = m->warm;
 	process_identify(m->who->pid, m->who->pidfd, &t->run);
 	t->run_pidfd = fcntl(m->who->pidfd, F_DUPFD_CLOEXEC, 3);
 	return t->run_pidfd < 0 ? -errno : watch_run(t);

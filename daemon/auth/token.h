@@ -45,6 +45,7 @@ struct token {
 	struct process_id run;		/* the process that it ends with; pid 0 = none */
 	int run_pidfd;			/* of that process; -1 = none */
 	uint32_t on_release;		/* of a run: enum policy_action */
+	uint32_t warm;			/* of creates that do not say it: enum sandbox_warm_mode */
 	struct watch death;
 	struct audit_process process;	/* of the run, for the audit */
 	struct grave grave;
@@ -81,7 +82,7 @@ struct token_make {
 	char *const *sandboxes;		/* ids; none = all of the uid */
 	size_t n_sandboxes;
 	bool is_run;
-	uint32_t on_release;
+	uint32_t on_release, warm;
 };
 /* `text` is told this once, with the prefix "ab_". */
 typedef void token_made_fn(void *user, const struct status *st, const struct token *t, const char *text);

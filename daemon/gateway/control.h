@@ -76,6 +76,8 @@ const char *control_header(const struct gateway_control *c, const char *name);
 
 /* control_view.c: the document of a sandbox, with texts of `v` and of `c`, until the next one. Its metadata is heap. -ENOMEM. */
 must_check int control_view(struct gateway_control *c, const struct sandbox_view *v, struct cloud_sandbox *ret);
+/* What the API says of it and the contract does not: warm, end_pending. 0 or -errno. */
+must_check int control_put_warm(struct gateway_control *c, const struct sandbox_view *v);
 void control_view_fini(struct cloud_sandbox *s);
 enum cloud_state control_state(enum sandbox_state s);	/* UNKNOWN for what is in no list */
 /* With the tokens and the address of a sandbox that was made, connected or resumed. Ends the call. */

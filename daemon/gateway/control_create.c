@@ -23,14 +23,16 @@
 #define WAIT_MAX_MS	600000u		/* of Agentboxd-Deadline */
 #define WORD_LEASE	"agentboxd.lease"
 #define WORD_POLICY	"agentboxd.policy"
+#define WORD_WARM	"agentboxd.warm"
 
 struct creating {
 	struct sandbox_create args;	/* until the core has them */
 	char *template_id;
 	uint32_t timeout_s;
 	bool secure;
-	const char *name, *policy_text, *lease_text;	/* of the head, or these words of the metadata: */
-	char *policy_word, *lease_word;
+	const char *name;
+	struct words_text said;		/* of the head, or these words of the metadata: */
+	char *policy_word, *lease_word, *warm_word;
 	struct words words;
 	char id[CLOUD_SANDBOX_ID_MAX + 1];
 };
@@ -43,6 +45,7 @@ static void creating_free(void *p)
 	free(n->template_id);
 	free(n->policy_word);
 	free(n->lease_word);
+	free(n->warm_word);
 	free(n);
 }
 
@@ -198,6 +201,13 @@ static void settle_policy(const struct gateway_control *c, struct creating *n)
 	}
 }
 
+static const char *word_of(const struct gateway_control *c, const char *header, const char *word)
+{
+	const char *text = control_header(c, header);
+
+	return text ? text : word;
+}
+
 static bool take_words(struct gateway_control *c, struct creating *n)
 {
 	char why[WORDS_WHY_MAX];
@@ -205,18 +215,17 @@ static bool take_words(struct gateway_control *c, struct creating *n)
 	if (c->g->o.metadata_words) {
 		n->lease_word = take_word(n, WORD_LEASE);
 		n->policy_word = take_word(n, WORD_POLICY);
+		n->warm_word = take_word(n, WORD_WARM);
 	}
 	n->name = control_header(c, "agentboxd-name");
-	n->lease_text = control_header(c, "agentboxd-lease");
-	n->policy_text = control_header(c, "agentboxd-policy");
-	if (!n->lease_text)
-		n->lease_text = n->lease_word;
-	if (!n->policy_text)
-		n->policy_text = n->policy_word;
-	if (!words_read(n->policy_text, n->lease_text, &n->words, why)) {
+	n->said = (struct words_text){ .policy = word_of(c, "agentboxd-policy", n->policy_word),
+				       .lease = word_of(c, "agentboxd-lease", n->lease_word),
+				       .warm = word_of(c, "agentboxd-warm", n->warm_word) };
+	if (!words_read(&n->said, &n->words, why)) {
 		control_refuse(c, 400, "%s", why);
 		return false;
 	}
+	n->args.warm = n->words.warm ? n->words.warm : c->token->warm;
 	settle_policy(c, n);
 	return true;
 }
@@ -243,13 +252,15 @@ static bool check_create(struct gateway_control *c, const struct cloud_create *b
 /* Over all that decides what is made: the same key with anything else in it is a mistake. */
 static void hash_request(const struct gateway_control *c, const struct creating *n, uint8_t ret[32])
 {
-	const char *const texts[] = { cloud_route_info(c->to)->path, n->name, n->policy_text, n->lease_text };
+	const char *const texts[] = { cloud_route_info(c->to)->path, n->name, n->said.policy, n->said.lease, n->said.warm };
+	/* Without Agentboxd-Warm it is the hash of daemons that did not know the word. */
+	size_t n_texts = n->said.warm ? ARRAY_SIZE(texts) : ARRAY_SIZE(texts) - 1;
 	uint8_t sums[ARRAY_SIZE(texts) + 1][32];
 
 	cloud_sha256(buf_data(&c->body), buf_len(&c->body), sums[0]);
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+	for (size_t i = 0; i < n_texts; i++)
 		cloud_sha256(texts[i] ? texts[i] : "", texts[i] ? strlen(texts[i]) : 0, sums[i + 1]);
-	cloud_sha256(sums, sizeof(sums), ret);
+	cloud_sha256(sums, sizeof(*sums) * (n_texts + 1), ret);
 }
 
 static int keep_for_answer(struct gateway_control *c, struct creating *n)

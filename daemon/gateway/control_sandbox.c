@@ -37,7 +37,7 @@ static void reply_detail(struct gateway_control *c, const struct sandbox_view *v
 	unsigned part = CLOUD_LISTED | CLOUD_DETAIL | (control_state(v->state) == CLOUD_STATE_PAUSED ? 0 : CLOUD_LIVE);
 	struct cloud_sandbox s;
 
-	if (control_put_age(c, v->source, v->as_of_ms) < 0 || control_view(c, v, &s) < 0) {
+	if (control_put_age(c, v->source, v->as_of_ms) < 0 || control_put_warm(c, v) < 0 || control_view(c, v, &s) < 0) {
 		control_no_memory(c);
 		return;
 	}

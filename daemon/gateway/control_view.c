@@ -71,11 +71,18 @@ void control_view_fini(struct cloud_sandbox *s)
 	free(s->metadata.v);	/* the texts are the view's */
 }
 
+int control_put_warm(struct gateway_control *c, const struct sandbox_view *v)
+{
+	int r = v->warm ? fields_put(&c->extra, "agentboxd-warm", "true") : 0;
+
+	return !r && v->end_pending ? fields_put(&c->extra, "agentboxd-end-pending", "true") : r;
+}
+
 void control_reply_created(struct gateway_control *c, unsigned status, const struct sandbox_view *v)
 {
 	struct cloud_sandbox s;
 
-	if (control_view(c, v, &s) < 0) {
+	if (control_put_warm(c, v) < 0 || control_view(c, v, &s) < 0) {
 		control_no_memory(c);
 		return;
 	}

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/sandbox/rules/warm.h"
 #include "proto/base/str.h"
 
 #define SPACE " \t"
@@ -46,15 +47,27 @@ static bool take_fields(const char *text, struct policy_change *ret, char ret_wh
 	return true;
 }
 
-bool words_read(const char *policy, const char *lease, struct words *ret, char ret_why[WORDS_WHY_MAX])
+static bool take_lease(const char *text, struct words *ret, char ret_why[WORDS_WHY_MAX])
 {
-	*ret = (struct words){ 0 };
-	if (!take_fields(policy, &ret->policy, ret_why))
-		return false;
-	ret->no_lease = lease && str_eq(lease, "none");
-	if (!lease || ret->no_lease ||
-	    (str_duration_ms(lease, &ret->lease_ms) == 0 && ret->lease_ms && ret->lease_ms <= WORDS_LEASE_MAX_MS))
+	ret->no_lease = text && str_eq(text, "none");
+	if (!text || ret->no_lease ||
+	    (str_duration_ms(text, &ret->lease_ms) == 0 && ret->lease_ms && ret->lease_ms <= WORDS_LEASE_MAX_MS))
 		return true;
 	snprintf(ret_why, WORDS_WHY_MAX, "Agentboxd-Lease: must be none or a time up to 30 days, as 10m");
 	return false;
+}
+
+static bool take_warm(const char *text, struct words *ret, char ret_why[WORDS_WHY_MAX])
+{
+	if (!text || warm_mode_parse(text, &ret->warm))
+		return true;
+	snprintf(ret_why, WORDS_WHY_MAX, "Agentboxd-Warm: must be prefer, require or never, not \"%.60s\"", text);
+	return false;
+}
+
+bool words_read(const struct words_text *said, struct words *ret, char ret_why[WORDS_WHY_MAX])
+{
+	*ret = (struct words){ 0 };
+	return take_fields(said->policy, &ret->policy, ret_why) && take_lease(said->lease, ret, ret_why) &&
+	       take_warm(said->warm, ret, ret_why);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a create says beside the contract: Agentboxd-Policy and Agentboxd-Lease, or the same words of its metadata. [pure] */
+/* What a create says beside the contract: Agentboxd-Policy, -Lease and -Warm, or the same words of its metadata. [pure] */
 #ifndef AB_DAEMON_GATEWAY_WORDS_H
 #define AB_DAEMON_GATEWAY_WORDS_H
 
@@ -14,9 +14,16 @@ struct words {
 	struct policy_change policy;
 	uint64_t lease_ms;	/* 0 = none asked for */
 	bool no_lease;		/* of no kind: not of a run either */
+	enum sandbox_warm_mode warm;
 };
 
-/* NULL = not said. "on_release=kill, idle_timeout=10m"; "none" or "10m". False with the message of a 400. */
-must_check bool words_read(const char *policy, const char *lease, struct words *ret, char ret_why[WORDS_WHY_MAX]);
+struct words_text {		/* NULL = not said */
+	const char *policy;	/* "on_release=kill, idle_timeout=10m" */
+	const char *lease;	/* "none" or "10m" */
+	const char *warm;	/* "prefer", "require" or "never" */
+};
+
+/* False with the message of a 400. */
+must_check bool words_read(const struct words_text *said, struct words *ret, char ret_why[WORDS_WHY_MAX]);
 
 #endif

@@ -302,17 +302,14 @@ static void read_entry(struct reader *r, bool user_mode)
 
 static void check_modes(struct conf *c)
 {
-	static const char *const words[] = { "never", "prefer", "require" };
+	enum sandbox_warm_mode mode;
 	const char *instance;
 	char at[512];
 
 	for (size_t i = 0; (instance = conf_instance(c, "policy", i)); i++) {
 		const char *text = conf_get(c, "policy", instance, "warm");
-		bool known = false;
 
-		for (size_t k = 0; k < ARRAY_SIZE(words); k++)
-			known |= str_eq(text, words[k]);
-		if (!known)
+		if (!warm_mode_parse(text, &mode))
 			conf_problem(c, "%s: \"%.100s\" is not one of never, prefer and require",
 				     conf_place(c, "policy", *instance ? instance : NULL, "warm", at), text);
 	}
@@ -351,9 +348,10 @@ void app_warm_free(struct app_warm *w)
 
 enum sandbox_warm_mode app_warm_mode(const struct conf *c, const char *instance)
 {
-	const char *text = conf_get(c, "policy", instance, "warm");
+	enum sandbox_warm_mode mode = SANDBOX_WARM_UNSET;
 
-	if (!conf_is_set(c, "policy", instance, "warm"))
-		return SANDBOX_WARM_UNSET;
-	return str_eq(text, "require") ? SANDBOX_WARM_REQUIRE : str_eq(text, "prefer") ? SANDBOX_WARM_PREFER : SANDBOX_WARM_NEVER;
+	/* check_modes() has refused what is none. */
+	if (conf_is_set(c, "policy", instance, "warm") && !warm_mode_parse(conf_get(c, "policy", instance, "warm"), &mode))
+		mode = SANDBOX_WARM_NEVER;
+	return mode;
 }

@@ -32,6 +32,7 @@ static Agentbox__V1__Token *svc_token_fill(struct token_message *x, const struct
 	x->m.n_sandboxes = t->n_sandboxes;
 	x->m.run_pid = t->run.pid;
 	x->m.on_release = (Agentbox__V1__Policy__Action)t->on_release;
+	x->m.warm = (Agentbox__V1__WarmMode)t->warm;
 	return &x->m;
 }
 
@@ -99,6 +100,8 @@ static bool check_create(const Agentbox__V1__CreateTokenRequest *q, struct statu
 		status_field(st, "on_release", "one of LEAVE, PAUSE and KILL");
 	else if (q->on_release && !q->run)
 		status_field(st, "on_release", "is for a token of a run");
+	else if ((unsigned)q->warm > AGENTBOX__V1__WARM_MODE__REQUIRE)
+		status_field(st, "warm", "%d is none of NEVER, PREFER and REQUIRE", (int)q->warm);
 	for (size_t i = 0; status_ok(st) && i < q->n_sandboxes; i++)
 		if (!cloud_is_sandbox_id(q->sandboxes[i]))
 			status_field(st, "sandboxes", "\"%.100s\" is no sandbox's id; a name may be another's tomorrow", q->sandboxes[i]);
@@ -125,7 +128,7 @@ static void svc_token_on_create(struct rpc_call *c, const ProtobufCMessage *mess
 	struct status why = STATUS_OK;
 	struct token_make m = {
 		.who = rpc_call_who(c), .label = q->label, .sandboxes = q->sandboxes, .n_sandboxes = q->n_sandboxes,
-		.is_run = q->run,
+		.is_run = q->run, .warm = (uint32_t)q->warm,
 		.on_release = q->run && !q->on_release ? AGENTBOX__V1__POLICY__ACTION__KILL : (uint32_t)q->on_release,
 	};
 	int r;

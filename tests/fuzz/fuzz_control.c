@@ -12,12 +12,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
-static void read_words(const char *policy, const char *lease)
+static void read_words(const struct words_text *said)
 {
 	char why[WORDS_WHY_MAX] = "";
 	struct words w;
 
-	if (!words_read(policy, lease, &w, why)) {
+	if (!words_read(said, &w, why)) {
 		must(why[0]);
 		return;
 	}
@@ -70,7 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	text[n] = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(line) && rest; i++)
 		line[i] = strsep(&rest, "\n");
-	read_words(line[0], line[1]);
+	read_words(&(struct words_text){ .policy = line[0], .lease = line[1] });
+	read_words(&(struct words_text){ .warm = line[1] });
 	if (line[2])
 		read_listing(line[2]);
 	if (rest)

@@ -15,6 +15,7 @@
 
 static const struct opt cmd_run_opts[] = {
 	OPT(0, "on-release", OPT_TEXT, on_release, "kill|pause|leave", "its sandboxes when it has ended (kill)"),
+	OPT(0, "warm", OPT_FLAG, prefers_warm, NULL, "creates that do not say it take one that is ready"),
 	OPT(0, "label", OPT_TEXT, label, "TEXT", "of its token, shown in lists"),
 };
 
@@ -36,7 +37,8 @@ static enum ab_action action_of(const char *text)
 static int prepare(struct cli *cli)
 {
 	const struct ab_token_options o = { .label = cli->args.label ? cli->args.label : cli->args.rest[0], .run = true,
-					    .on_release = cli->args.on_release ? action_of(cli->args.on_release) : AB_ACTION_KILL };
+					    .on_release = cli->args.on_release ? action_of(cli->args.on_release) : AB_ACTION_KILL,
+					    .warm = cli->args.prefers_warm ? AB_WARM_PREFER : AB_WARM_DEFAULT };
 	struct ab_gateway *gateway;
 	struct ab_token *token;
 	int r = gwenv_find(cli, &gateway);

@@ -67,6 +67,7 @@ struct args {
 	bool follow;
 	struct words scope;			/* token */
 	const char *on_release;			/* run */
+	bool prefers_warm;			/* run */
 	bool control;				/* env */
 	bool once;				/* top */
 

@@ -97,6 +97,19 @@ const char *warm_differs(const struct cloud_create *entry, const struct cloud_cr
 	return same_kvs(&entry->envs, &asked->envs) ? NULL : "envs";
 }
 
+bool warm_mode_parse(const char *text, enum sandbox_warm_mode *ret)
+{
+	static const char *const words[] = { [SANDBOX_WARM_NEVER] = "never", [SANDBOX_WARM_PREFER] = "prefer",
+					     [SANDBOX_WARM_REQUIRE] = "require" };
+
+	for (size_t i = SANDBOX_WARM_NEVER; i < ARRAY_SIZE(words); i++)
+		if (str_eq(words[i], text)) {
+			*ret = (enum sandbox_warm_mode)i;
+			return true;
+		}
+	return false;
+}
+
 bool warm_may_claim(const struct warm_claimers *c, const struct principal *who)
 {
 	for (size_t i = 0; i < c->n_uids; i++)

@@ -34,6 +34,9 @@ enum warm_state {		/* stored: never renumber */
  * the cloud makes of it. */
 const char *warm_differs(const struct cloud_create *entry, const struct cloud_create *asked);
 
+/* "never", "prefer" or "require". False: it is none of them, and *ret is as it was. */
+must_check bool warm_mode_parse(const char *text, enum sandbox_warm_mode *ret);
+
 struct warm_claimers {
 	const uid_t *uids;
 	size_t n_uids;

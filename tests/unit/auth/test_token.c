@@ -240,7 +240,7 @@ static void child_kill(pid_t pid)
 TEST(a_run_ends_with_its_process)
 {
 	struct principal who = { .uid = 1000 };
-	struct token_make m = { .who = &who, .is_run = true, .on_release = 3 };
+	struct token_make m = { .who = &who, .is_run = true, .on_release = 3, .warm = 2 };
 	struct token *t;
 	struct world w;
 
@@ -250,7 +250,7 @@ TEST(a_run_ends_with_its_process)
 	CHECK_INT(w.failed, 0);
 	reopen(&w);		/* it is known again */
 	t = tokens_find(w.all, w.text);
-	CHECK(t && t->run.pid == who.pid && t->run_pidfd >= 0 && t->on_release == 3);
+	CHECK(t && t->run.pid == who.pid && t->run_pidfd >= 0 && t->on_release == 3 && t->warm == 2);
 	child_kill(who.pid);
 	while (tokens_find(w.all, w.text))
 		CHECK(loop_once(w.loop, 1000) == 0);

@@ -65,12 +65,13 @@ static int listen_on(uint16_t *ret_port)
 	return fd;
 }
 
-static void door_open(struct door *d)
+/* With an entry [warm], or NULL. */
+static void door_open_with(struct door *d, const struct sandbox_warm_entry *warm)
 {
 	struct http_server_options so = { .http1 = true, .on_request = on_request, .user = d };
 
-	*d = (struct door){ .token = { .refs = 1, .uid = 1000, .run_pidfd = -1 } };
-	world_new(&d->w);
+	*d = (struct door){ .token = { .refs = 1, .uid = 1000, .run_pidfd = -1 }, .w = { .warm = warm, .n_warm = warm ? 1 : 0 } };
+	world_new_with(&d->w);
 	d->by = (struct gateway_caller){ .who = alice, .token = &d->token, .flavour = flavour_get(FLAVOUR_E2B) };
 	d->g.loop = d->w.loop;
 	d->g.o.core = d->w.core;
@@ -82,6 +83,11 @@ static void door_open(struct door *d)
 	so.loop = d->w.loop;
 	so.listen_fd = listen_on(&d->port);
 	CHECK(!http_server_new(&so, &d->server));
+}
+
+static void door_open(struct door *d)
+{
+	door_open_with(d, NULL);
 }
 
 static void door_close(struct door *d)
@@ -680,6 +686,98 @@ TEST(words_in_the_metadata)
 	CHECK_INT(look(&d, member(&r, "sandboxID")).leases, 1);
 	r = callf(&d, NULL, "GET /sandboxes/%s", member(&r, "sandboxID"));
 	CHECK(strstr(r.body, "\"a\":\"1\",\"b\":\"2\"") && !strstr(r.body, "agentboxd.lease"));
+	door_close(&d);
+}
+
+static uint32_t n_ready(const struct door *d)
+{
+	struct sandbox_warm_info i;
+
+	CHECK(sandbox_warm_info(d->w.core, 0, &i));
+	return i.ready;
+}
+
+/* Is what these words make one that was ready? The answer says so. */
+static bool makes_warm(struct door *d, const char *headers, const char *metadata)
+{
+	char *body = str_printf("{\"templateID\":\"base\",\"timeout\":300,\"secure\":true,\"metadata\":{%s}}", metadata);
+	struct reply r;
+	bool yes;
+
+	UNTIL(&d->w, n_ready(d) == 2);
+	r = call_with(d, "POST /sandboxes", headers, body);
+	CHECK_STATUS(r, 201);
+	yes = header_of(&r, "agentboxd-warm");
+	CHECK(!yes || !strcmp(header_of(&r, "agentboxd-warm"), "true"));
+	CHECK(look(d, member(&r, "sandboxID")).warm == yes);
+	CHECK_INT(n_ready(d), yes ? 1 : 2);
+	free(body);
+	return yes;
+}
+
+TEST(one_that_is_ready)
+{
+	static const uid_t claimers[] = { 1000 };
+	static const struct sandbox_warm_entry e = {
+		.name = "py", .what = { .template_id = (char *)"base", .timeout_s = 120 }, .size = 2, .claimers = { claimers, 1, NULL, 0 },
+		.ready_timeout_ms = 5000, .max_age_ms = 1800000, .burst = 2, .per_hour = 60,
+	};
+	static const char word[] = "\"agentboxd.warm\":\"prefer\"";
+	struct door d;
+	struct reply r;
+
+	door_open_with(&d, &e);
+	CHECK(!makes_warm(&d, NULL, ""));
+	CHECK(makes_warm(&d, "agentboxd-warm: prefer\r\n", "\"a\":\"1\""));
+	CHECK(makes_warm(&d, "agentboxd-warm: require\r\n", ""));
+	CHECK(!makes_warm(&d, "agentboxd-warm: never\r\n", ""));
+	CHECK(!makes_warm(&d, NULL, word));		/* a word of theirs */
+	d.g.o.metadata_words = true;
+	CHECK(makes_warm(&d, NULL, word));
+	CHECK(!makes_warm(&d, "agentboxd-warm: never\r\n", word));
+	d.token.warm = SANDBOX_WARM_PREFER;
+	CHECK(makes_warm(&d, NULL, ""));
+	CHECK(!makes_warm(&d, "agentboxd-warm: never\r\n", ""));
+	d.token.warm = SANDBOX_WARM_UNSET;
+	d.w.core->warm_mode = SANDBOX_WARM_PREFER;	/* [policy] warm */
+	CHECK(makes_warm(&d, NULL, ""));
+	r = call_with(&d, "POST /sandboxes", "agentboxd-warm: always\r\n", "{\"templateID\":\"base\"}");
+	CHECK_STATUS(r, 400);
+	CHECK(strstr(r.body, "Agentboxd-Warm: must be prefer, require or never, not \\\"always\\\""));
+	r = call_with(&d, "POST /sandboxes", NULL, "{\"templateID\":\"base\",\"metadata\":{\"agentboxd.warm\":\"\"}}");
+	CHECK_STATUS(r, 400);
+	r = call_with(&d, "POST /sandboxes", "agentboxd-warm: require\r\n", "{\"templateID\":\"base\",\"envVars\":{\"A\":\"1\"}}");
+	CHECK_STATUS(r, 400);
+	CHECK(strstr(r.body, "the nearest differs in"));
+	door_close(&d);
+}
+
+/* The end that was asked for is told at once, and that the cloud has not said it yet. */
+TEST(the_end_of_one_that_was_ready)
+{
+	static const uid_t claimers[] = { 1000 };
+	static const struct sandbox_warm_entry e = {
+		.name = "py", .what = { .template_id = (char *)"base", .timeout_s = 120 }, .size = 1, .claimers = { claimers, 1, NULL, 0 },
+		.ready_timeout_ms = 5000, .max_age_ms = 1800000, .burst = 2, .per_hour = 60,
+	};
+	struct door d;
+	struct reply r;
+
+	door_open_with(&d, &e);
+	UNTIL(&d.w, n_ready(&d) == 1);
+	r = call_with(&d, "POST /sandboxes", "agentboxd-warm: prefer\r\nidempotency-key: k\r\n",
+		      "{\"templateID\":\"base\",\"timeout\":700,\"secure\":true}");
+	CHECK_STATUS(r, 201);
+	CHECK(header_of(&r, "agentboxd-end-pending"));
+	r = call_with(&d, "POST /sandboxes", "idempotency-key: k\r\n", "{\"templateID\":\"base\",\"timeout\":700,\"secure\":true}");
+	CHECK_STATUS(r, 409);		/* without the word it is another create */
+	r = call_with(&d, "POST /sandboxes", "agentboxd-warm: prefer\r\nidempotency-key: k\r\n",
+		      "{\"templateID\":\"base\",\"timeout\":700,\"secure\":true}");
+	CHECK_STATUS(r, 201);
+	CHECK(header_of(&r, "agentboxd-warm"));
+	UNTIL(&d.w, !look(&d, member(&r, "sandboxID")).end_pending);
+	r = callf(&d, NULL, "GET /sandboxes/%s", member(&r, "sandboxID"));
+	CHECK(header_of(&r, "agentboxd-warm") && !header_of(&r, "agentboxd-end-pending"));
 	door_close(&d);
 }
 

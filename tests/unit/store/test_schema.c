@@ -203,7 +203,7 @@ TEST(every_version_becomes_a_new_one)
 
 		CHECK_INT(schema_migrate(old, version), SQLITE_OK);
 		check_says(old, shape, want);
-		check_says(old, "PRAGMA user_version", "9\n");
+		check_says(old, "PRAGMA user_version", "10\n");
 		check_says(old, "PRAGMA application_id", "1097294456\n");
 		check_says(old, "SELECT length(value) FROM meta WHERE key = 'incarnation'", "12\n");
 		CHECK_INT(sqlite3_close(old), SQLITE_OK);
@@ -271,6 +271,23 @@ TEST(version_8_knows_no_warm_ones)
 	CHECK_INT(schema_migrate(db, 8), SQLITE_OK);
 	check_says(db, shape, want);
 	check_says(db, "SELECT id, warm, warm_at_ms, asked_end_at_ms FROM sandbox", "iaaa\n\n0\n0\n");
+	free(want);
+	sqlite3_close(db);
+}
+
+/* 9 had tokens that said nothing of warm ones. */
+TEST(tokens_of_version_9_say_nothing_of_warm_ones)
+{
+	struct sqlite3 *db = memory_db();
+	char *want;
+
+	CHECK_INT(schema_migrate(db, 0), SQLITE_OK);
+	want = ask(db, shape);
+	run(db, "ALTER TABLE gateway_token DROP COLUMN warm; PRAGMA user_version = 9");
+	run(db, "INSERT INTO gateway_token VALUES ('tx', 1000, zeroblob(32), 'label', 100, 0, 'iaaa', 77, 1, 'boot', 99, 3)");
+	CHECK_INT(schema_migrate(db, 9), SQLITE_OK);
+	check_says(db, shape, want);
+	check_says(db, "SELECT id, pid, on_release, warm FROM gateway_token", "tx\n77\n3\n0\n");
 	free(want);
 	sqlite3_close(db);
 }
