@@ -317,6 +317,8 @@ static void note_gap(struct command *c)
 
 static void on_started(struct command *c, uint32_t pid)
 {
+	if (c->state != CMD_STARTING && c->state != CMD_ATTACHING)
+		return;	/* said twice: the first one counts */
 	FAILPOINT("command.started");
 	c->pid = pid;
 	if (!c->started_at_ms)

@@ -319,3 +319,24 @@ TEST(a_blocked_run_is_read_no_further)
 }
 
 TEST_MAIN()
+
+/* G-2: the first word of a start counts; the others, whatever they say, change nothing. */
+TEST(a_start_that_is_told_twice)
+{
+	struct shop s = { 0 };
+	struct command_view look;
+	struct command *c;
+
+	shop_open(&s);
+	c = running(&s, 7);
+	agent_started(agent_ask(AGENT_START, 0), 9);
+	agent_says(agent_ask(AGENT_START, 0), ENVD_STDOUT, "one");
+	turn(&s);
+	command_look(c, &look);
+	CHECK(look.pid == 7 && look.end[SPOOL_STDOUT] == 3);
+	agent_exits(agent_ask(AGENT_START, 0), 3);
+	UNTIL(&s.w, has_ended(c));
+	CHECK_INT(result_of(c)->exit_code, 3);
+	command_unref(c);
+	shop_close(&s);
+}
