@@ -268,7 +268,10 @@ const struct command_result *command_result(const struct command *c)
 /* Also if it could not be written: then it is asked for again after a restart. */
 static void on_end_written(struct command *c, const struct status *st)
 {
+	static const struct status ok = STATUS_OK;
+
 	command_set_state(c, CMD_ENDED);
+	command_start_answer(c, &ok);	/* its end was told, and its beginning was not: it ran */
 	command_list_ended(c);
 	command_use(c, false);
 	if (list_is_empty(&c->readers))

@@ -340,3 +340,22 @@ TEST(a_start_that_is_told_twice)
 	command_unref(c);
 	shop_close(&s);
 }
+
+/* G-2: an end proves that there was a beginning: who waits for that hears of it. */
+TEST(an_end_without_a_start)
+{
+	struct shop s = { 0 };
+	struct command_start what;
+	struct got g;
+
+	shop_open(&s);
+	what = a_start(&s, "work");
+	start(&s, &g, &what);
+	UNTIL(&s.w, agent_count(AGENT_START));
+	agent_exits(agent_ask(AGENT_START, 0), 3);
+	UNTIL(&s.w, g.done);
+	CHECK(status_ok(&g.st) && has_ended(g.c));
+	CHECK(result_of(g.c)->outcome == COMMAND_EXITED && result_of(g.c)->exit_code == 3);
+	got_drop(&g);
+	shop_close(&s);
+}
