@@ -73,7 +73,7 @@ struct command_start {
 	int64_t kill_grace_ms;		/* -1 = the configured one */
 	bool stdin_open, detach;
 	uint64_t spool_limit;		/* 0 = the configured one; more than that is cut to it */
-	enum command_overflow overflow;	/* UNSET: BLOCK with blocking_reader, else DROP_OLDEST */
+	enum command_overflow overflow;	/* UNSET: BLOCK with blocking_reader; without one always DROP_OLDEST */
 	bool blocking_reader;		/* Run: its caller reads from the first byte on */
 	const char *request_id;		/* NULL or "" = none; 1..128 printable bytes */
 	uint8_t params_hash[32];	/* of the parameters without it */

@@ -50,6 +50,8 @@ void command_start_cancel(struct command_op *op, bool end_it)
 	list_del(&op->node);
 	if (!list_is_empty(&c->start_ops) || c->state >= CMD_ENDING)
 		return;
+	if (!c->starter)
+		c->block = false;	/* its reader will not come */
 	if (c->foreign) {
 		if (list_is_empty(&c->readers))
 			command_forget(c);
@@ -497,8 +499,9 @@ static int copy_start(struct command *c, const struct command_start *s)
 		c->kill_grace_ms = (uint64_t)s->kill_grace_ms;
 	c->stdin_open = s->stdin_open;
 	c->detach = s->detach || !s->blocking_reader; /* there is no stream whose end could end it */
-	c->block = s->overflow == COMMAND_BLOCK ||
-		   (s->overflow == COMMAND_OVERFLOW_UNSET && s->blocking_reader && !s->detach);
+	/* Without a reader of its own it would wait for nobody, and its end would stay behind the output that waits. */
+	c->block = s->blocking_reader &&
+		   (s->overflow == COMMAND_BLOCK || (s->overflow == COMMAND_OVERFLOW_UNSET && !s->detach));
 	return 0;
 }
 

@@ -359,3 +359,59 @@ TEST(an_end_without_a_start)
 	got_drop(&g);
 	shop_close(&s);
 }
+
+/* More than is kept, and the end. */
+static void says_too_much(struct shop *s, struct agent_ask *a)
+{
+	static const char line[1000];
+
+	for (unsigned i = 0; i < 300; i++) {
+		agent_says_bytes(a, ENVD_STDOUT, line, sizeof(line));
+		if (i % 10 == 9)
+			turn(s);
+	}
+	agent_exits(a, 3);
+}
+
+/* G-2: BLOCK waits for the starter's own reader, and a start that is no run has none. */
+TEST(output_does_not_wait_for_nobody)
+{
+	struct shop s = { .spool_per_command = 100000 };
+	struct command_start what;
+	struct command *c;
+
+	shop_open(&s);
+	what = a_start(&s, "work");
+	what.overflow = COMMAND_BLOCK;
+	c = running_as(&s, &what, 7);
+	says_too_much(&s, agent_ask(AGENT_START, 0));
+	UNTIL(&s.w, has_ended(c));
+	CHECK_INT(result_of(c)->exit_code, 3);
+	command_unref(c);
+	shop_close(&s);
+}
+
+/* G-2: … nor for the reader of a run whose caller left before it was there. */
+TEST(output_does_not_wait_for_who_left)
+{
+	struct shop s = { .spool_per_command = 100000 };
+	struct command_start what;
+	struct command *c;
+	struct got g;
+
+	shop_open(&s);
+	what = a_start(&s, "work");
+	what.overflow = COMMAND_BLOCK;
+	what.blocking_reader = what.detach = true;
+	start(&s, &g, &what);
+	UNTIL(&s.w, agent_count(AGENT_START));
+	got_drop(&g);
+	agent_started(agent_ask(AGENT_START, 0), 7);
+	turn(&s);
+	c = commands_find(s.cs, &alice, agent_ask(AGENT_START, 0)->tag + strlen("agentbox-"));
+	CHECK(c);
+	says_too_much(&s, agent_ask(AGENT_START, 0));
+	UNTIL(&s.w, has_ended(c));
+	CHECK_INT(result_of(c)->exit_code, 3);
+	shop_close(&s);
+}
