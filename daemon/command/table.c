@@ -318,7 +318,7 @@ static void on_find_resolved(void *user, const struct status *st, const struct s
 {
 	struct command_op *op = user;
 	struct command *c;
-	struct agent_address w;
+	struct agent_address w = { 0 };
 
 	op->core = NULL;
 	op->st = *st;
