@@ -278,10 +278,12 @@ def test_a_name_that_comes_later_counts(host):
         assert c.rights() == "use"
 
 
-def gateway(host, uid, token, path="/v2/sandboxes", method="GET"):
+def gateway(host, uid, token, path="/v2/sandboxes", method="GET", headers=()):
     """Status and text of a call of the control plane by that user."""
     url = re.search(r'gateway listen="(http://localhost:\d+)"', host.daemon.log()).group(1)
     argv = ["curl", "-s", "-X", method, "--noproxy", "*", "-w", "\n%{http_code}", "-H", "X-API-Key: " + token, url + path]
+    for line in headers:
+        argv += ["-H", line]
     said = subprocess.run(harness.as_user(uid, argv), capture_output=True, text=True, timeout=30, check=True).stdout
     return int(said.rpartition("\n")[2]), said.rpartition("\n")[0]
 
@@ -304,6 +306,19 @@ def test_a_token_is_worth_what_its_user_may(cloud):
                 assert got[0] == code, (lists, name, got)
                 if code == 403:
                     assert "may not use this agentboxd" in got[1] and "[access]" in got[1]
+
+
+def test_a_long_refusal_at_a_port_is_said_whole(cloud):
+    """Of a request that would be relayed: it is text, not JSON."""
+    name = "students-" + "x" * 50
+    with contextlib.closing(Host(cloud)) as host:
+        host.write("group", GROUP.replace("students", name))
+        with contextlib.closing(warm(host, 61003)) as carol:
+            token, box = carol.get("TokenService.Create")["secret"][1:-1], carol.get("SandboxService.Create")["id"][1:-1]
+            host.reload({"deny": "@" + name})
+            status, text = gateway(host, 61003, token, "/", headers=["AgentBox-Sandbox-Id: " + box, "AgentBox-Sandbox-Port: 80",
+                                                                     "Agentboxd-Token: " + token])
+            assert status == 403 and text.endswith(host.line("deny") + "\n") and len(text) > 160, (status, text)
 
 
 def audited(host, call, **kw):

@@ -112,7 +112,7 @@ void reply_send(struct http_stream *x, unsigned status, const char *type,
 void reply_text(struct http_stream *x, unsigned status, const char *text)
 {
 	scoped(fields_fini) struct fields extra = FIELDS_NULL;
-	char body[160];
+	char body[512];		/* the longest says which rule of [access] refuses somebody */
 	int n = snprintf(body, sizeof(body), "%s\n", text);
 
 	if (fields_put(&extra, "x-content-type-options", "nosniff") < 0 || n < 0 ||
