@@ -149,7 +149,7 @@ static int send_interim(struct h1 *h, struct h1_stream *x, const struct fields *
 	return x->http10 ? 0 : http1_write_response(&h->out, head, &w);
 }
 
-static int agree_to_upgrade(struct h1 *h, struct h1_stream *x, const struct fields *head)
+static int agree_to_upgrade(struct h1 *h, struct h1_stream *x, const struct fields *head, bool end)
 {
 	struct http1_write w = { .framing = HTTP1_BODY_NONE, .title_names = h->c->title_names, .upgrade = fields_get(head, "upgrade") };
 	int r = w.upgrade ? http1_write_response(&h->out, head, &w) : -EINVAL;
@@ -157,7 +157,10 @@ static int agree_to_upgrade(struct h1 *h, struct h1_stream *x, const struct fiel
 	if (r < 0)
 		return r;
 	x->responded = true;
-	h1_tunnel(h, x);
+	if (end)	/* to HTTP/1.1 itself: the next request follows */
+		x->finished = true;
+	else
+		h1_tunnel(h, x);
 	return 0;
 }
 
@@ -181,7 +184,7 @@ int h1_stream_respond(struct http_stream *hx, const struct fields *head, bool en
 	h = engine(x);
 	must(status && !x->responded);
 	if (str_eq(status, "101") && h1_stream_can_upgrade(hx))
-		return agree_to_upgrade(h, x, head);
+		return agree_to_upgrade(h, x, head, end);
 	if (status[0] == '1')
 		return send_interim(h, x, head, status);
 	x->bodyless = x->bodyless || str_eq(status, "204") || str_eq(status, "304");

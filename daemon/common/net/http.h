@@ -23,7 +23,8 @@
  * sees http_stream_can_upgrade() and agrees by responding with status 101 and that field, which the client
  * finds as its http_stream_status(). From then on the exchange is a tunnel: bytes are read, written and
  * held back as those of a body, finish ends our direction, http_stream_ended() says that the peer ended
- * its own, and both ends close it. Whoever does not agree answers as if nothing had been asked.
+ * its own, and both ends close it. A server that agrees with `end` goes on with HTTP/1.1: the exchange is over, and the connection's
+ * next request may follow. Whoever does not agree answers as if nothing had been asked.
  */
 #ifndef AB_DAEMON_COMMON_NET_HTTP_H
 #define AB_DAEMON_COMMON_NET_HTTP_H

@@ -407,6 +407,46 @@ TEST(upgrade_of_a_server)
 	loop_free(s.loop);
 }
 
+static void on_switch_back(struct http_stream *x, void *user)
+{
+	struct switcher *s = user;
+	struct fields f = FIELDS_NULL;
+
+	s->could = http_stream_can_upgrade(x);
+	CHECK(!fields_put(&f, ":status", s->could ? "101" : "200"));
+	CHECK(!fields_put(&f, "x-path", fields_get(http_stream_head(x), ":path")));
+	if (s->could)
+		CHECK(!fields_put(&f, "upgrade", "capitals"));
+	CHECK(!http_stream_respond(x, &f, true));
+	http_stream_release(x);
+	fields_fini(&f);
+}
+
+/* To HTTP/1.1 itself: requests follow, also those that came with the first one. */
+TEST(upgrade_of_a_connection)
+{
+	struct switcher s = { 0 };
+	struct http_server_options o = { .http1 = true, .on_request = on_switch_back, .user = &s };
+	struct rig r = { 0 };
+	struct http_server *server;
+
+	CHECK(!loop_new(&r.loop));
+	o.loop = r.loop;
+	o.listen_fd = rig_listen(&r.port);
+	CHECK(!http_server_new(&o, &server));
+	raw_open(&r);
+	raw_send(ASK_UPGRADE "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+	RAW_WAIT(&r, "x-path: /1\r\n");
+	CHECK(strstr(raw.got, "HTTP/1.1 101 Switching Protocols\r\n") == raw.got);
+	CHECK(strstr(raw.got, "x-path: /ws\r\n") && strstr(raw.got, "connection: Upgrade\r\nupgrade: capitals\r\n"));
+	raw_send("POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab");
+	RAW_WAIT(&r, "x-path: /2\r\n");
+	CHECK(!s.could);
+	raw_close();
+	http_server_free(server);
+	loop_free(r.loop);
+}
+
 TEST(upgrade_that_is_none)
 {
 	static const char *const t[] = {
