@@ -141,7 +141,7 @@ static void token_drop_new(struct token *t)
 	token_free(t);
 }
 
-static bool is_over(const struct token *t)
+bool token_is_over(const struct token *t)
 {
 	return t->is_void || (t->expires_at_ms && clock_wall_ms() >= t->expires_at_ms);
 }
@@ -217,7 +217,7 @@ static void load_row(const struct row_gateway_token *r, void *user)
 			token_drop_new(t);
 		return;
 	}
-	if (!all->is_old && !is_over(t) && take_up_run(t)) {
+	if (!all->is_old && !token_is_over(t) && take_up_run(t)) {
 		list_add_tail(&all->list, &t->node);
 		return;
 	}
@@ -371,7 +371,7 @@ struct token *tokens_find(struct tokens *all, const char *text)
 		if (str_eq_secret((const char *)t->hash, sizeof(t->hash), (const char *)hash, sizeof(hash)))
 			found = t;
 	}
-	return found && !is_over(found) ? found : NULL;
+	return found && !token_is_over(found) ? found : NULL;
 }
 
 const struct token *tokens_next(const struct tokens *all, const struct token *after)
@@ -381,7 +381,7 @@ const struct token *tokens_next(const struct tokens *all, const struct token *af
 	for (; n != &all->list; n = n->next) {
 		const struct token *t = list_entry(n, struct token, node);
 
-		if (!is_over(t))
+		if (!token_is_over(t))
 			return t;
 	}
 	return NULL;
@@ -393,7 +393,7 @@ static void sweep(struct tokens *all)
 	list_for_each_safe(n, &all->list) {
 		struct token *t = list_entry(n, struct token, node);
 
-		if (!is_over(t))
+		if (!token_is_over(t))
 			continue;
 		delete_row(all, t->id, false, NULL, NULL);
 		drop(t);

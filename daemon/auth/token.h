@@ -72,6 +72,8 @@ struct tokens *tokens_free(struct tokens *all);
 struct token *tokens_find(struct tokens *all, const char *text);
 struct token *token_ref(struct token *t);
 void token_unref(struct token *t);	/* NULL is fine */
+/* Of no use any more: revoked, expired, or its run is over. */
+bool token_is_over(const struct token *t);
 /* May it use this sandbox, as far as its scope goes? */
 bool token_covers(const struct token *t, const char *sandbox);
 

@@ -31,14 +31,14 @@ void gateway_refuse(struct gateway *g, struct http_stream *x, const struct flavo
 }
 
 /* What no program that speaks to us on purpose sends. True: it was answered. */
-static bool refuse_odd(struct gateway *g, struct http_stream *x, const struct gateway_door *door)
+static bool refuse_odd(struct gateway *g, struct http_stream *x, const struct gateway_door *door, bool forwarded)
 {
 	const struct fields *head = http_stream_head(x);
 
 	if (fields_get(head, CLOUD_HOP))
 		gateway_refuse(g, x, NULL, 508, "this request went through a gateway of agentboxd already: the cloud of an account "
 						"leads back to one");
-	else if (!door->is_unix && !door->is_tls && !who_is_local_host(fields_get(head, ":authority")))
+	else if ((!door->is_unix || forwarded) && !door->is_tls && !who_is_local_host(fields_get(head, ":authority")))
 		gateway_refuse(g, x, NULL, 421, "the host of this request is none of this machine's: write localhost");
 	else
 		return false;
@@ -109,8 +109,16 @@ void gateway_door_on_request(struct http_stream *x, void *user)
 	struct plane plane;
 
 	g->counts.requests++;
-	if (refuse_odd(g, x, door))
+	if (refuse_odd(g, x, door, conn->token))
 		return;
+	if (conn->token) {
+		gateway_relay_request(g, x, &conn->to);
+		return;
+	}
+	if (gateway_forward_is_asked(x)) {
+		gateway_forward_request(g, x);
+		return;
+	}
 	plane_find(http_stream_head(x), &plane);
 	switch (plane.kind) {
 	case PLANE_BAD:

@@ -56,6 +56,7 @@ static void conn_remove(struct gateway *g, struct gateway_conn *c)
 
 	g->counts.connections--;
 	list_del(&c->node);
+	token_unref(c->token);
 	free(c);
 	if (--u->conns)
 		return;

@@ -49,6 +49,8 @@ struct gateway_conn {			/* what is known of a connection: http_conn_user() */
 	struct gateway_door *door;
 	uint64_t number;
 	struct who_peer peer;
+	struct plane_port to;		/* of a forwarded one: the port of all its requests … */
+	struct token *token;		/* … and by whose right: a reference; NULL = it is not forwarded */
 };
 
 struct gateway {
@@ -80,6 +82,11 @@ void gateway_control_end_all(struct gateway *g);
 /* pass.c. Takes x over: it goes on to this account's cloud as it is; "" = the first account. */
 void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct flavour *f, const char *account);
 void gateway_pass_end_all(struct gateway *g);
+
+/* forward.c: does this request ask that all that follow on its connection go to one port of a sandbox? */
+bool gateway_forward_is_asked(const struct http_stream *x);
+/* Takes x over: a connection whose port is found and whose token is good is forwarded from now on. */
+void gateway_forward_request(struct gateway *g, struct http_stream *x);
 
 /* relay.c. Takes x over. `to` is copied; NULL: a signed link, whose signature tells the sandbox. Its credentials are read from
  * x's head. A port that needs none is open to the uid of http_conn_user(x)'s peer, unless who_is_foreign_page(). */

@@ -409,11 +409,10 @@ static void asker_of(const struct gateway_relay *rl, struct relay_asker *ret)
 	const struct fields *head = http_stream_head(rl->x);
 	const struct http_conn *c = http_stream_conn(rl->x);
 	const struct gateway_conn *conn = c ? http_conn_user(c) : NULL;
-	const char *token = fields_get(head, GATEWAY_TOKEN_FIELD);
 
 	*ret = (struct relay_asker){
 		.head = head,
-		.token = token ? tokens_find(rl->g->o.tokens, token) : NULL,
+		.token = rl->token && !token_is_over(rl->token) ? rl->token : NULL,
 		.is_own_program = conn && conn->peer.is_known && !who_is_foreign_page(head, conn->door->is_tls),
 		.uid = conn ? conn->peer.uid : (uid_t)-1,
 		.now_s = clock_wall_ms() / 1000,
@@ -669,11 +668,24 @@ static void find_users(struct gateway_relay *rl)
 	const struct http_conn *c = http_stream_conn(rl->x);
 	const struct gateway_conn *conn = c ? http_conn_user(c) : NULL;
 	const char *shown = fields_get(http_stream_head(rl->x), GATEWAY_TOKEN_FIELD);
-	struct token *t = shown ? tokens_find(rl->g->o.tokens, shown) : NULL;
+	struct token *t = conn && conn->token ? conn->token : shown ? tokens_find(rl->g->o.tokens, shown) : NULL;
 
 	if (conn)
 		rl->peer = conn->peer;
 	rl->token = t ? token_ref(t) : NULL;
+}
+
+/* Of a forwarded connection, whose programs are not those of the uid that forwards it. True: it was answered. */
+static bool refuse_forwarded(struct gateway_relay *rl)
+{
+	const struct http_conn *c = http_stream_conn(rl->x);
+	const struct gateway_conn *conn = c ? http_conn_user(c) : NULL;
+
+	if (!conn || !conn->token || !token_is_over(conn->token))
+		return false;
+	rl->g->counts.refused++;
+	reply_text(relay_end(rl), 401, "The token that this connection was forwarded with is over");
+	return true;
 }
 
 /* NULL: no memory, or not for this client. */
@@ -712,7 +724,7 @@ void gateway_relay_request(struct gateway *g, struct http_stream *x, const struc
 	g->counts.relays++;
 	http_stream_set_owner(x, on_down_ready, rl);
 	find_users(rl);
-	if (refuse_user(rl))
+	if (refuse_forwarded(rl) || refuse_user(rl))
 		return;
 	r = to ? 0 : find_by_link(rl);
 	if (r == -EBUSY) {

@@ -26,7 +26,7 @@ def said_by_help(*words):
 
 
 def commands():
-    return re.findall(r"^  ([a-z]+) ", ctl(NOWHERE, "--help").stdout, re.M)
+    return re.findall(r"^  ([a-z-]+) ", ctl(NOWHERE, "--help").stdout, re.M)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ static int print_overview(FILE *f)
 	fputs("usage: agentboxctl [-s SOCKET] [--json] [--wait D] COMMAND …\n"
 	      "Sandboxes, through the local agentboxd.\n\n", f);
 	for (size_t i = 0; i < n_commands; i++)
-		fprintf(f, "  %-9s %.*s\n", commands[i]->name, (int)strcspn(commands[i]->help, "\n"),
+		fprintf(f, "  %-12s %.*s\n", commands[i]->name, (int)strcspn(commands[i]->help, "\n"),
 			commands[i]->help);
 	fputs("\nagentboxctl help COMMAND says more.\n", f);
 	return f == stdout ? EXIT_OK : EXIT_USAGE;
