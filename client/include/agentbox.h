@@ -597,6 +597,7 @@ struct ab_token {
 	enum ab_action on_release;	/* of a run */
 	const char *secret;		/* of create: "ab_…", told this once, where "e2b_" is as good a prefix; else NULL */
 	enum ab_warm_mode warm;		/* of creates with it that do not say it */
+	const char *policy;		/* the same: "on_idle=kill,idle_timeout=600000ms"; "" = nothing */
 };
 
 struct ab_token_list {
@@ -612,6 +613,7 @@ struct ab_token_options {
 	bool run;			/* void when this process ends; what is made with it is leased to this process */
 	enum ab_action on_release;	/* of a run: LEAVE, PAUSE, or KILL, the default */
 	enum ab_warm_mode warm;		/* of creates with it that do not say it; default: as configured */
+	const struct ab_policy *policy;	/* the same of their policies, without `recreate`; NULL = as configured */
 };
 
 struct ab_gateway {

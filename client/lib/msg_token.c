@@ -20,6 +20,7 @@ static struct ab_token token_in(const Agentbox__V1__Token *m)
 		.run_pid = m->run_pid,
 		.on_release = (enum ab_action)m->on_release,
 		.warm = (enum ab_warm_mode)m->warm,
+		.policy = m->policy,
 	};
 }
 

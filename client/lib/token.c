@@ -22,6 +22,7 @@ int ab_token_create_start(struct ab_client *c, const struct ab_token_options *o,
 	static const struct ab_token_options none;
 	Agentbox__V1__CreateTokenRequest req = AGENTBOX__V1__CREATE_TOKEN_REQUEST__INIT;
 	Google__Protobuf__Timestamp end;
+	struct msg_policy policy;
 
 	o = o ? o : &none;
 	req.label = (char *)o->label;
@@ -30,6 +31,7 @@ int ab_token_create_start(struct ab_client *c, const struct ab_token_options *o,
 	req.run = o->run;
 	req.on_release = (Agentbox__V1__Policy__Action)o->on_release;
 	req.warm = (Agentbox__V1__WarmMode)o->warm;
+	req.policy = msg_policy_out(&policy, o->policy);
 	req.expires_at = msg_moment(&end, o->expires_at_ms);
 	return call_start(c, &m, &req.base, how, ret);
 }

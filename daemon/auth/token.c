@@ -66,6 +66,7 @@ static void token_free(void *p)
 		free(t->sandboxes[i]);
 	free(t->sandboxes);
 	free(t->label);
+	free(t->policy);
 	fd_close(t->run_pidfd);
 	free(t);
 }
@@ -187,7 +188,8 @@ static int token_read(const struct row_gateway_token *r, struct token *t)
 	t->run = (struct process_id){ .pid = (pid_t)r->pid, .by = (enum process_by)r->identity, .value = r->identity_value };
 	(void)str_copy(t->run.boot, sizeof(t->run.boot), r->boot_id);
 	t->label = strdup(r->label);
-	return t->label ? read_scope(r->scope, t) : -ENOMEM;
+	t->policy = strdup(r->policy);
+	return t->label && t->policy ? read_scope(r->scope, t) : -ENOMEM;
 }
 
 /* A run whose process cannot be shown to live is over. */
@@ -232,7 +234,7 @@ static int put_row(struct store_tx *tx, const struct token *t)
 	struct row_gateway_token row = {
 		.id = t->id, .uid = t->uid, .label = t->label, .made_at_ms = t->created_at_ms, .expires_at_ms = t->expires_at_ms,
 		.pid = t->run.pid, .identity = (int)t->run.by, .boot_id = t->run.boot, .identity_value = t->run.value,
-		.on_release = (int)t->on_release, .warm = (int)t->warm,
+		.on_release = (int)t->on_release, .warm = (int)t->warm, .policy = t->policy,
 	};
 	int r = 0;
 
@@ -444,10 +446,12 @@ static int token_fill(struct token *t, const struct token_make *m, const char *t
 	t->uid = m->who->uid;
 	t->created_at_ms = clock_wall_ms();
 	t->expires_at_ms = m->expires_at_ms;
+	t->warm = m->warm;
 	t->label = strdup(m->label ? m->label : "");
+	t->policy = strdup(m->policy ? m->policy : "");
 	if (m->n_sandboxes)
 		t->sandboxes = calloc(m->n_sandboxes, sizeof(*t->sandboxes));
-	if (!t->label || (m->n_sandboxes && !t->sandboxes))
+	if (!t->label || !t->policy || (m->n_sandboxes && !t->sandboxes))
 		return -ENOMEM;
 	for (size_t i = 0; i < m->n_sandboxes; i++) {
 		t->sandboxes[i] = strdup(m->sandboxes[i]);
@@ -458,7 +462,6 @@ static int token_fill(struct token *t, const struct token_make *m, const char *t
 	if (!m->is_run)
 		return 0;
 	t->on_release = m->on_release;
-	t->warm = m->warm;
 	process_identify(m->who->pid, m->who->pidfd, &t->run);
 	t->run_pidfd = fcntl(m->who->pidfd, F_DUPFD_CLOEXEC, 3);
 	return t->run_pidfd < 0 ? -errno : watch_run(t);

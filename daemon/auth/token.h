@@ -46,6 +46,7 @@ struct token {
 	int run_pidfd;			/* of that process; -1 = none */
 	uint32_t on_release;		/* of a run: enum policy_action */
 	uint32_t warm;			/* of creates that do not say it: enum sandbox_warm_mode */
+	char *policy;			/* the same: policy_change_words(); "" = nothing */
 	struct watch death;
 	struct audit_process process;	/* of the run, for the audit */
 	struct grave grave;
@@ -85,6 +86,7 @@ struct token_make {
 	size_t n_sandboxes;
 	bool is_run;
 	uint32_t on_release, warm;
+	const char *policy;		/* NULL = "" */
 };
 /* `text` is told this once, with the prefix "ab_". */
 typedef void token_made_fn(void *user, const struct status *st, const struct token *t, const char *text);

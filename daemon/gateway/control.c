@@ -14,6 +14,7 @@
 #include "daemon/auth/uid_quota.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/gateway/refusal.h"
+#include "daemon/gateway/words.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/quota.h"
@@ -217,6 +218,14 @@ struct gateway_control *control_done(void *user)
 bool control_is_run(const struct gateway_control *c)
 {
 	return c->token->run.pid;
+}
+
+bool control_token_policy(struct gateway_control *c, struct policy_change *ret)
+{
+	if (words_read_token(c->token->policy, ret))
+		return true;
+	control_refuse(c, 500, "the policy of your token cannot be read: make another one (agentboxctl token create)");
+	return false;
 }
 
 int control_put_age(struct gateway_control *c, enum sandbox_source source, int64_t as_of_ms)

@@ -69,6 +69,8 @@ void control_pass_on(struct gateway_control *c, const char *account);
 struct gateway_control *control_done(void *user);
 /* The token is of a run: what it makes is leased to the run's process. */
 bool control_is_run(const struct gateway_control *c);
+/* What the token has for creates that do not say it. False after the call ended. */
+bool control_token_policy(struct gateway_control *c, struct policy_change *ret);
 /* How old an answer is, and where from. 0 or -errno. */
 must_check int control_put_age(struct gateway_control *c, enum sandbox_source source, int64_t as_of_ms);
 /* A header of the request; NULL if it is not there. */

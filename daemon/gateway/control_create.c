@@ -185,12 +185,14 @@ static bool take_deadline(struct gateway_control *c, uint64_t *ret_ms)
 	return false;
 }
 
-/* Defaults of what is made here: the cloud's clock is its user's, but for what is leased by name. */
-static void settle_policy(const struct gateway_control *c, struct creating *n)
+/* The call's own words, then the token's. Defaults of what is made here: the cloud's clock is its user's, but for what is leased by name. */
+static void settle_policy(const struct gateway_control *c, struct creating *n, const struct policy_change *of_token)
 {
 	struct policy_change *p = &n->args.policy;
 
-	*p = n->words.policy;
+	*p = *of_token;
+	policy_merge(&p->to, &n->words.policy);
+	p->set |= n->words.policy.set;
 	if (!(p->set & BIT(POLICY_F_KEEP_ALIVE))) {
 		p->set |= BIT(POLICY_F_KEEP_ALIVE);
 		p->to.keep_alive = n->words.lease_ms > 0;
@@ -210,6 +212,7 @@ static const char *word_of(const struct gateway_control *c, const char *header, 
 
 static bool take_words(struct gateway_control *c, struct creating *n)
 {
+	struct policy_change of_token;
 	char why[WORDS_WHY_MAX];
 
 	if (c->g->o.metadata_words) {
@@ -225,8 +228,10 @@ static bool take_words(struct gateway_control *c, struct creating *n)
 		control_refuse(c, 400, "%s", why);
 		return false;
 	}
+	if (!control_token_policy(c, &of_token))
+		return false;
 	n->args.warm = n->words.warm ? n->words.warm : c->token->warm;
-	settle_policy(c, n);
+	settle_policy(c, n, &of_token);
 	return true;
 }
 

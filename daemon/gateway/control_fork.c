@@ -108,6 +108,7 @@ void control_fork(struct gateway_control *c)
 	struct cloud_fork body = { .timeout_s = FORK_TIMEOUT_S, .count = 1 };
 	struct sandbox_call call = control_call(c, c->id);
 	scoped(sandbox_create_fini) struct sandbox_create children = { 0 };
+	struct policy_change of_token;
 
 	if (!control_take(c, CLOUD_DOC_FORK, &body))
 		return;
@@ -115,8 +116,12 @@ void control_fork(struct gateway_control *c)
 		control_invalid(c, body.timeout_s ? "count must be from 1 to 100" : "timeout must be at least 1");
 		return;
 	}
+	if (!control_token_policy(c, &of_token))
+		return;
 	children.timeout_ms = (uint64_t)body.timeout_s * 1000;
+	/* The rest is its parent's. */
 	children.policy.set = BIT(POLICY_F_KEEP_ALIVE) | (control_is_run(c) ? BIT(POLICY_F_ON_RELEASE) : 0);
+	children.policy.to.keep_alive = of_token.to.keep_alive;
 	children.policy.to.on_release = (enum policy_action)c->token->on_release;
 	control_started(c, sandbox_fork(c->g->o.core, &call, &children, body.count, on_forked, &c->op));
 }

@@ -71,3 +71,11 @@ bool words_read(const struct words_text *said, struct words *ret, char ret_why[W
 	return take_fields(said->policy, &ret->policy, ret_why) && take_lease(said->lease, ret, ret_why) &&
 	       take_warm(said->warm, ret, ret_why);
 }
+
+bool words_read_token(const char *policy, struct policy_change *ret)
+{
+	char why[WORDS_WHY_MAX];
+
+	*ret = (struct policy_change){ 0 };
+	return take_fields(policy, ret, why);
+}

@@ -23,6 +23,8 @@ struct words_text {		/* NULL = not said */
 	const char *warm;	/* "prefer", "require" or "never" */
 };
 
+/* What a token has for creates that say nothing of it. False: that cannot be read. */
+must_check bool words_read_token(const char *policy, struct policy_change *ret);
 /* False with the message of a 400. */
 must_check bool words_read(const struct words_text *said, struct words *ret, char ret_why[WORDS_WHY_MAX]);
 

@@ -9,6 +9,7 @@
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/msg.h"
 #include "daemon/rpc/server.h"
+#include "daemon/sandbox/rules/policy.h"
 #include "proto/cloud/model.h"
 #include "proto/gen/agentbox_token.pb-c.h"
 
@@ -33,6 +34,7 @@ static Agentbox__V1__Token *svc_token_fill(struct token_message *x, const struct
 	x->m.run_pid = t->run.pid;
 	x->m.on_release = (Agentbox__V1__Policy__Action)t->on_release;
 	x->m.warm = (Agentbox__V1__WarmMode)t->warm;
+	x->m.policy = t->policy;
 	return &x->m;
 }
 
@@ -108,6 +110,30 @@ static bool check_create(const Agentbox__V1__CreateTokenRequest *q, struct statu
 	return status_ok(st);
 }
 
+/* As words, but for on_release of a run, which is the run's own. */
+static bool read_policy(const Agentbox__V1__CreateTokenRequest *q, struct token_make *m, char words[POLICY_WORDS_MAX], struct status *st)
+{
+	struct policy_change p;
+
+	if (!msg_read_policy(q->policy, &p, st) || !policy_check(&p, st))
+		return false;
+	if (p.set & BIT(POLICY_F_ON_GONE)) {
+		status_field(st, "policy.on_gone", "is for a Create with a name");
+		return false;
+	}
+	if (q->run && (p.set & BIT(POLICY_F_ON_RELEASE))) {
+		if (q->on_release && (uint32_t)q->on_release != (uint32_t)p.to.on_release) {
+			status_field(st, "policy.on_release", "is another one than on_release");
+			return false;
+		}
+		m->on_release = (uint32_t)p.to.on_release;
+		p.set &= ~BIT(POLICY_F_ON_RELEASE);
+	}
+	policy_change_words(&p, words);
+	m->policy = words;
+	return true;
+}
+
 /* A moment that is over is refused by whoever takes it, and 0 would be none. */
 static bool read_end(const msg_timestamp *t, int64_t *ret_ms, struct status *st)
 {
@@ -126,6 +152,7 @@ static void svc_token_on_create(struct rpc_call *c, const ProtobufCMessage *mess
 	const struct svc_token_options *o = rpc_call_service(c);
 	struct asked *a = asked_new(c);
 	struct status why = STATUS_OK;
+	char words[POLICY_WORDS_MAX];
 	struct token_make m = {
 		.who = rpc_call_who(c), .label = q->label, .sandboxes = q->sandboxes, .n_sandboxes = q->n_sandboxes,
 		.is_run = q->run, .warm = (uint32_t)q->warm,
@@ -135,7 +162,7 @@ static void svc_token_on_create(struct rpc_call *c, const ProtobufCMessage *mess
 
 	if (!a)
 		return;
-	if (!check_create(q, &why) || !read_end(q->expires_at, &m.expires_at_ms, &why)) {
+	if (!check_create(q, &why) || !read_end(q->expires_at, &m.expires_at_ms, &why) || !read_policy(q, &m, words, &why)) {
 		asked_fail(a, -EINVAL, &why);
 		return;
 	}

@@ -56,11 +56,14 @@ class Place:
     def run(self, *args):
         """A run whose program made a sandbox, by what any SDK sends."""
         r = Run(self.d, args=args)
-        q = urllib.request.Request(r.url + "/sandboxes", data=b'{"templateID": "base", "timeout": 300}', method="POST",
-                                   headers={"X-API-Key": r.token, "Content-Type": "application/json"})
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(q, timeout=20) as answer:
-            r.box = json.load(answer)["sandboxID"]
+        r.box = self.create(r)
         return r
+
+    def create(self, r, **headers):
+        q = urllib.request.Request(r.url + "/sandboxes", data=b'{"templateID": "base", "timeout": 300}', method="POST",
+                                   headers={"X-API-Key": r.token, "Content-Type": "application/json", **headers})
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(q, timeout=20) as answer:
+            return json.load(answer)["sandboxID"]
 
     def wait_deleted(self, r, since, slack=1.0):
         """DELETE within a second after grace, and none before it."""
@@ -126,6 +129,39 @@ def test_what_is_left_or_paused(place):
     until(lambda: [s for s in place.cloud.ledger.requests if s.target == "/sandboxes/%s/pause" % paused.box], 10, "the pause", place.d)
     assert not place.deleted(left.box) and not place.deleted(paused.box)
     assert left.box in {b["id"] for b in json_lines(place.d.ctl("--json", "ls").stdout)}
+
+
+def policy_of(place, box):
+    return json.loads(place.d.ctl("--json", "get", box).stdout)["policy"]
+
+
+def test_a_policy_of_all_that_it_makes(place):
+    """GATEWAY §1: the policy options of a run; kept with its token, also over a crash; what a create says goes before."""
+    r = place.run("--policy", "idle_timeout=10m,on_idle=kill,on_release=pause", "--policy", "max_age=2h,idle_timeout=20m,on_idle=kill,on_release=pause")
+    want = {"idle_timeout_ms": 1200000, "on_idle": "kill", "max_age_ms": 7200000, "on_release": "pause", "keep_alive": False}
+    p = policy_of(place, r.box)
+    assert {k: p[k] for k in want} == want
+    place.crash()
+    place.start()
+    p = policy_of(place, place.create(r))
+    assert {k: p[k] for k in want} == want
+    p = policy_of(place, place.create(r, **{"Agentboxd-Policy": "on_idle=pause, on_release=leave"}))
+    assert {k: p[k] for k in want} == {**want, "on_idle": "pause", "on_release": "leave"}
+    token, = json_lines(place.d.ctl("--json", "token", "ls").stdout)
+    assert token["policy"] == "idle_timeout=1200000ms,on_idle=kill,max_age=7200000ms"
+    r.proc.terminate()
+    r.end()
+    until(lambda: [s for s in place.cloud.ledger.requests if s.target == "/sandboxes/%s/pause" % r.box], 10, "the pause", place.d)
+
+
+def test_bad_policies(place):
+    for args, code, what in ((("--policy", "x=1"), 2, "x=1"), (("--policy", "on_release=pause", "--on-release", "kill"), 2, "--on-release"),
+                             (("--policy", "on_gone=recreate"), 125, "policy.on_gone"), (("--policy", "max_age=1000d"), 125, "policy.max_age")):
+        r = place.d.ctl("run", *args, "--", "true", check=False)
+        assert r.returncode == code and what in r.stderr, r
+    assert not place.d.ctl("--json", "token", "ls").stdout
+    t = json.loads(place.d.ctl("--json", "token", "create", "--policy", "on_release=pause,keep_alive=yes").stdout)
+    assert t["policy"] == "keep_alive=yes,on_release=pause" and not t["run_pid"]
 
 
 def test_a_lease_keeps_it_while_the_run_lives(place):

@@ -12,9 +12,11 @@
 
 #include "client/cli/cmd/gwenv.h"
 #include "client/cli/term/child.h"
+#include "client/cli/term/out.h"
 
 static const struct opt cmd_run_opts[] = {
 	OPT(0, "on-release", OPT_TEXT, on_release, "kill|pause|leave", "its sandboxes when it has ended (kill)"),
+	OPT(0, "policy", OPT_TEXT, policy, "P", "of creates that do not say it, such as idle_timeout=10m,on_idle=kill"),
 	OPT(0, "warm", OPT_FLAG, prefers_warm, NULL, "creates that do not say it take one that is ready"),
 	OPT(0, "label", OPT_TEXT, label, "TEXT", "of its token, shown in lists"),
 };
@@ -34,10 +36,26 @@ static enum ab_action action_of(const char *text)
 	return AB_ACTION_DEFAULT;
 }
 
-static int prepare(struct cli *cli)
+/* --on-release is a part of it. EXIT_USAGE after it was said. */
+static int take_policy(const struct cli *cli, struct ab_policy *ret)
 {
-	const struct ab_token_options o = { .label = cli->args.label ? cli->args.label : cli->args.rest[0], .run = true,
-					    .on_release = cli->args.on_release ? action_of(cli->args.on_release) : AB_ACTION_KILL,
+	const struct args *a = &cli->args;
+	int r = a->policy ? policy_option(cli->command, a->policy, ret) : 0;
+
+	if (r)
+		return r;
+	if (a->on_release && !action_of(a->on_release))
+		return usage(cli->command, "--on-release: kill, pause or leave, not '%s'", a->on_release);
+	if (a->on_release && ret->on_release && ret->on_release != action_of(a->on_release))
+		return usage(cli->command, "--on-release says another thing than --policy");
+	if (a->on_release)
+		ret->on_release = action_of(a->on_release);
+	return 0;
+}
+
+static int prepare(struct cli *cli, const struct ab_policy *policy)
+{
+	const struct ab_token_options o = { .label = cli->args.label ? cli->args.label : cli->args.rest[0], .run = true, .policy = policy,
 					    .warm = cli->args.prefers_warm ? AB_WARM_PREFER : AB_WARM_DEFAULT };
 	struct ab_gateway *gateway;
 	struct ab_token *token;
@@ -71,14 +89,15 @@ static int cmd_run_wait(struct child *c)
 
 static int cmd_run_run(struct cli *cli)
 {
+	struct ab_policy policy = { 0 };
 	struct child c;
 	int r;
 
 	if (!cli->args.n_rest)
 		return usage(cli->command, "the program to run is missing: run -- CMD…");
-	if (cli->args.on_release && !action_of(cli->args.on_release))
-		return usage(cli->command, "--on-release: kill, pause or leave, not '%s'", cli->args.on_release);
-	r = prepare(cli);
+	r = take_policy(cli, &policy);
+	if (!r)
+		r = prepare(cli, &policy);
 	if (r)
 		return r;
 	r = child_init(&c, cli);

@@ -10,6 +10,7 @@
 static const struct opt cmd_token_opts[] = {
 	OPT(0, "label", OPT_TEXT, label, "TEXT", "of create: shown in lists"),
 	OPT(0, "expires", OPT_SPAN, expires_ms, "D", "of create: how long it is good (until it is removed)"),
+	OPT(0, "policy", OPT_TEXT, policy, "P", "of create: of creates with it that do not say it; see agentboxctl policy"),
 	OPT(0, "sandbox", OPT_WORDS, scope, "ID", "of create: only for this sandbox; more of them for several"),
 };
 
@@ -25,6 +26,7 @@ static void cmd_token_print_json(const struct ab_token *t)
 	json_time(&j, "expires_at", t->expires_at_ms);
 	json_words(&j, "sandboxes", t->sandboxes, t->n_sandboxes);
 	json_int(&j, "run_pid", t->run_pid);
+	json_text(&j, "policy", t->policy);
 	if (t->secret)
 		json_text(&j, "secret", t->secret);
 	json_close(&j, '}');
@@ -68,12 +70,16 @@ static int cmd_token_list(struct cli *cli)
 static int cmd_token_create(struct cli *cli)
 {
 	const struct args *a = &cli->args;
+	struct ab_policy policy = { 0 };
 	const struct ab_token_options o = {
-		.label = a->label, .sandboxes = a->scope.v, .n_sandboxes = a->scope.n,
+		.label = a->label, .policy = &policy, .sandboxes = a->scope.v, .n_sandboxes = a->scope.n,
 		.expires_at_ms = a->expires_ms ? cli_wall_ms() + (int64_t)a->expires_ms : 0,
 	};
 	struct ab_token *t;
+	int r = a->policy ? policy_option(cli->command, a->policy, &policy) : 0;
 
+	if (r)
+		return r;
 	if (ab_token_create(cli->client, &o, NULL, &t))
 		return fail_client(cli);
 	if (a->json)

@@ -292,3 +292,32 @@ int policy_change_text(struct policy_change *c, enum policy_field f, const char 
 		c->set |= BIT(f);
 	return r;
 }
+
+static int policy_put_value(const struct policy *p, enum policy_field f, char *ret, size_t n)
+{
+	switch (fields[f].kind) {
+	case KIND_BOOL:
+		return snprintf(ret, n, "%s", *(const bool *)field_of(p, f) ? "yes" : "no");
+	case KIND_SPAN:
+		return snprintf(ret, n, "%llums", (unsigned long long)*(const uint64_t *)field_of(p, f));
+	case KIND_ACTION:
+		return snprintf(ret, n, "%s", action_names[*(const enum policy_action *)field_of(p, f)]);
+	default:
+		return snprintf(ret, n, "%s", on_gone_names[p->on_gone]);
+	}
+}
+
+void policy_change_words(const struct policy_change *c, char ret[POLICY_WORDS_MAX])
+{
+	size_t at = 0;
+
+	ret[0] = '\0';
+	for (unsigned f = 0; f < POLICY_FIELDS; f++) {
+		if (!(c->set & BIT(f)))
+			continue;
+		at += (size_t)snprintf(ret + at, POLICY_WORDS_MAX - at, "%s%s=", at ? "," : "", fields[f].name);
+		must(at < POLICY_WORDS_MAX);
+		at += (size_t)policy_put_value(&c->to, (enum policy_field)f, ret + at, POLICY_WORDS_MAX - at);
+		must(at < POLICY_WORDS_MAX);
+	}
+}

@@ -65,6 +65,9 @@ const char *policy_field_name(enum policy_field f);
 enum policy_field policy_field_find(const char *name);
 /* A value as the configuration writes it: "yes", "kill", "30s". -EINVAL. */
 must_check int policy_change_text(struct policy_change *c, enum policy_field f, const char *value);
+/* The fields that are set, with a comma between them, as a user writes them: "on_idle=kill,idle_timeout=600s". */
+#define POLICY_WORDS_MAX 320u
+void policy_change_words(const struct policy_change *c, char ret[POLICY_WORDS_MAX]);
 /* May these be set? Else FIELD_INVALID. */
 must_check bool policy_check(const struct policy_change *c, struct status *st);
 void policy_merge(struct policy *p, const struct policy_change *c);

@@ -240,7 +240,7 @@ static void child_kill(pid_t pid)
 TEST(a_run_ends_with_its_process)
 {
 	struct principal who = { .uid = 1000 };
-	struct token_make m = { .who = &who, .is_run = true, .on_release = 3, .warm = 2 };
+	struct token_make m = { .who = &who, .is_run = true, .on_release = 3, .warm = 2, .policy = "on_idle=kill" };
 	struct token *t;
 	struct world w;
 
@@ -251,6 +251,7 @@ TEST(a_run_ends_with_its_process)
 	reopen(&w);		/* it is known again */
 	t = tokens_find(w.all, w.text);
 	CHECK(t && t->run.pid == who.pid && t->run_pidfd >= 0 && t->on_release == 3 && t->warm == 2);
+	CHECK_STR(t->policy, "on_idle=kill");
 	child_kill(who.pid);
 	while (tokens_find(w.all, w.text))
 		CHECK(loop_once(w.loop, 1000) == 0);

@@ -65,12 +65,14 @@ static int listen_on(uint16_t *ret_port)
 	return fd;
 }
 
+static char no_policy[] = "";
+
 /* With an entry [warm], or NULL. */
 static void door_open_with(struct door *d, const struct sandbox_warm_entry *warm)
 {
 	struct http_server_options so = { .http1 = true, .on_request = on_request, .user = d };
 
-	*d = (struct door){ .token = { .refs = 1, .uid = 1000, .run_pidfd = -1 }, .w = { .warm = warm, .n_warm = warm ? 1 : 0 } };
+	*d = (struct door){ .token = { .refs = 1, .uid = 1000, .run_pidfd = -1, .policy = no_policy }, .w = { .warm = warm, .n_warm = warm ? 1 : 0 } };
 	world_new_with(&d->w);
 	d->by = (struct gateway_caller){ .who = alice, .token = &d->token, .flavour = flavour_get(FLAVOUR_E2B) };
 	d->g.loop = d->w.loop;
@@ -802,6 +804,35 @@ TEST(a_run)
 	CHECK(waitpid(pid, NULL, 0) == pid);
 	UNTIL(&d.w, fake_alive(d.w.fake) == 1);
 	close(d.by.who.pidfd);
+	door_close(&d);
+}
+
+/* Field by field: what the create says, the token, the gateway's own defaults. */
+TEST(a_policy_of_the_token)
+{
+	char words[] = "idle_timeout=600000ms,on_idle=kill,keep_alive=yes", broken[] = "idle_timeout=x";
+	struct door d;
+	struct answer a;
+	struct reply r;
+	const char *id;
+
+	door_open(&d);
+	d.token.policy = words;
+	id = make(&d);
+	a = look(&d, id);
+	CHECK(a.policy.idle_timeout_ms == 600000 && a.policy.on_idle == POLICY_KILL && a.policy.keep_alive);
+	r = callf(&d, "{\"timeout\":300}", "POST /sandboxes/%s/fork", id);
+	CHECK_STATUS(r, 201);
+	CHECK(counts(&d.w).running == 2);
+	a = look(&d, make_with(&d, "agentboxd-policy: on_idle=pause, keep_alive=no\r\n"));
+	CHECK(a.policy.idle_timeout_ms == 600000 && a.policy.on_idle == POLICY_PAUSE && !a.policy.keep_alive);
+	d.token.policy = broken;
+	r = call(&d, "POST /sandboxes", "{\"templateID\":\"base\"}");
+	CHECK_STATUS(r, 500);
+	CHECK(strstr(r.body, "the policy of your token"));
+	d.token.policy = no_policy;
+	a = look(&d, make(&d));
+	CHECK(!a.policy.idle_timeout_ms && !a.policy.keep_alive);
 	door_close(&d);
 }
 

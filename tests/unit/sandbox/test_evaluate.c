@@ -5,6 +5,7 @@
 #include "daemon/auth/process.h"
 #include "daemon/sandbox/rules/evaluate.h"
 #include "daemon/sandbox/rules/policy.h"
+#include "daemon/sandbox/rules/rules.h"
 #include "tests/lib/test.h"
 
 #define T0 1000000	/* BOOTTIME at which the sandbox began */
@@ -542,6 +543,40 @@ TEST(start_times)
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
 		CHECK_INT(process_start_time_of(t[i].stat), t[i].t);
+}
+
+/* Fields that are set are written, and read again as a user's. */
+TEST(the_words_of_a_change)
+{
+	const uint32_t all = BIT(POLICY_FIELDS) - 1;
+	char words[POLICY_WORDS_MAX], text[POLICY_WORDS_MAX];
+	struct policy_change c = { 0 };
+
+	policy_change_words(&c, words);
+	CHECK_STR(words, "");
+	for (uint32_t set = 1; set <= all; set++) {
+		struct policy_change back = { 0 };
+		char *rest = text, *word;
+
+		policy_default(&c.to);
+		c.to.idle_timeout_ms = c.to.max_age_ms = c.to.release_grace_ms = RULES_SPAN_MAX_MS;
+		c.to.on_release = POLICY_PAUSE;
+		c.to.on_gone = POLICY_RECREATE;
+		c.set = set;
+		policy_change_words(&c, words);
+		(void)!strcpy(text, words);
+		while ((word = strsep(&rest, ","))) {
+			char *value = strchr(word, '=');
+
+			CHECK(value);
+			*value = '\0';
+			CHECK(!policy_change_text(&back, policy_field_find(word), value + 1));
+		}
+		CHECK_INT(back.set, set);
+		policy_merge(&c.to, &back);
+		policy_change_words(&c, text);
+		CHECK_STR(text, words);
+	}
 }
 
 TEST_MAIN()

@@ -203,7 +203,7 @@ TEST(every_version_becomes_a_new_one)
 
 		CHECK_INT(schema_migrate(old, version), SQLITE_OK);
 		check_says(old, shape, want);
-		check_says(old, "PRAGMA user_version", "10\n");
+		check_says(old, "PRAGMA user_version", "12\n");
 		check_says(old, "PRAGMA application_id", "1097294456\n");
 		check_says(old, "SELECT length(value) FROM meta WHERE key = 'incarnation'", "12\n");
 		CHECK_INT(sqlite3_close(old), SQLITE_OK);
@@ -283,11 +283,28 @@ TEST(tokens_of_version_9_say_nothing_of_warm_ones)
 
 	CHECK_INT(schema_migrate(db, 0), SQLITE_OK);
 	want = ask(db, shape);
-	run(db, "ALTER TABLE gateway_token DROP COLUMN warm; PRAGMA user_version = 9");
+	run(db, "ALTER TABLE gateway_token DROP COLUMN warm; ALTER TABLE gateway_token DROP COLUMN policy; PRAGMA user_version = 9");
 	run(db, "INSERT INTO gateway_token VALUES ('tx', 1000, zeroblob(32), 'label', 100, 0, 'iaaa', 77, 1, 'boot', 99, 3)");
 	CHECK_INT(schema_migrate(db, 9), SQLITE_OK);
 	check_says(db, shape, want);
 	check_says(db, "SELECT id, pid, on_release, warm FROM gateway_token", "tx\n77\n3\n0\n");
+	free(want);
+	sqlite3_close(db);
+}
+
+/* 10 and 11 had tokens without a policy. */
+TEST(tokens_of_version_10_have_no_policy)
+{
+	struct sqlite3 *db = memory_db();
+	char *want;
+
+	CHECK_INT(schema_migrate(db, 0), SQLITE_OK);
+	want = ask(db, shape);
+	run(db, "ALTER TABLE gateway_token DROP COLUMN policy; PRAGMA user_version = 10");
+	run(db, "INSERT INTO gateway_token VALUES ('tx', 1000, zeroblob(32), 'label', 100, 0, 'iaaa', 77, 1, 'boot', 99, 3, 2)");
+	CHECK_INT(schema_migrate(db, 10), SQLITE_OK);
+	check_says(db, shape, want);
+	check_says(db, "SELECT id, pid, warm, policy FROM gateway_token", "tx\n77\n2\n\n");
 	free(want);
 	sqlite3_close(db);
 }
