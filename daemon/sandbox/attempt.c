@@ -15,10 +15,10 @@
 #include "proto/base/str.h"
 
 #define POSTS_MAX	 3u
-#define ALONE_POSTS	 8u	/* nobody waits: about half a minute */
+#define ALONE_POSTS	 8u	/* of an attempt that goes on alone: about half a minute */
 #define POST_BACKOFF_MS	 200u
 #define POST_BACKOFF_MAX 5000u
-#define RETRY_MS	 1000u	/* the store refused, or there was no memory for a list */
+#define RETRY_MS	 1000u	/* after a failed commit, or without memory for a list */
 
 struct attempt *attempt_from(void *p)
 {
@@ -179,7 +179,7 @@ static void attempt_record(struct attempt *a);
 void attempt_posted(struct attempt *a, struct cloud_result *r)
 {
 	a->call = NULL;
-	a->posts += r->posts > 1 ? r->posts - 1 : 0;	/* those that the pool repeated */
+	a->posts += r->posts > 1 ? r->posts - 1 : 0;	/* the pool repeated so many */
 	switch (r->outcome) {
 	case CLOUD_DONE:
 		a->kind->take(a, r);
@@ -193,7 +193,7 @@ void attempt_posted(struct attempt *a, struct cloud_result *r)
 		return;
 	case CLOUD_UNKNOWN:
 		a->lost = r->status;
-		/* not an edge that gave up on a cloud that may still be at it */
+		/* A 502 or 503 may be a proxy's that gave up while the cloud goes on: that is no answer of the cloud. */
 		a->answered = r->http_status >= 500 && !r->retry_later && !r->repeated && a->posts == 1;
 		log_warn("attempt_unknown", "what=%s seq=%llu sandbox=%s uid=%u req=%s text=%s",
 			 a->what, (unsigned long long)a->seq, a->source, a->uid, a->req_tag,
@@ -304,7 +304,7 @@ static bool is_relative(struct attempt *a, struct attempt *b)
 	return a != b && a->kind == b->kind && a->kind->is_relative && a->kind->is_relative(a, b);
 }
 
-/* A relative has not been answered yet: what it makes looks like ours. */
+/* A relative's POST is not answered yet: what it makes could be taken for what this one made. */
 static bool is_busy(struct attempt *a)
 {
 	list_for_each(n, &a->core->attempts) {
@@ -317,8 +317,8 @@ static bool is_busy(struct attempt *a)
 	return false;
 }
 
-/* Relatives that are being resolved as well: whose is whose cannot be told. They are closed together, when nothing
- * can show up any more. *ret_until_ms: that moment. */
+/* Are relatives being resolved as well? Then nobody can tell which of them made what, and they are closed together at
+ * *ret_until_ms (BOOTTIME), when nothing of them can show up any more. */
 static bool is_mixed(struct attempt *a, uint64_t *ret_until_ms)
 {
 	bool mixed = false;
@@ -361,7 +361,7 @@ static struct attempt *first_closing(struct sandbox_core *core)
 	return NULL;
 }
 
-/* With those it is mixed with, in one transaction: one that was left would take what they made for its own. */
+/* Closes all indistinguishable attempts in one transaction: a survivor would adopt their sandboxes. */
 static void close_unknown(struct attempt *a)
 {
 	struct sandbox_core *core = a->core;
@@ -405,7 +405,7 @@ static enum resolve_next resolve_next(struct attempt *a, struct cloud_result *r,
 	return RESOLVE_WAIT;
 }
 
-/* The cloud said that it failed, and complete lists in which it would still be do not have it: nothing was made. */
+/* Nothing was made: the cloud said that it failed, and complete lists from within the shortest life it could have do not show it. */
 static bool is_refuted(const struct attempt *a)
 {
 	uint64_t posted_ms = a->resolve_until_ms - a->core->resolve_horizon_ms;
@@ -461,7 +461,7 @@ void attempt_resolve(struct attempt *a)
 		close_unknown(a);
 }
 
-/* What takes the place of a sandbox has no caller who would repeat it: its end is left to the lists. */
+/* An attempt that goes on alone has no caller who would repeat it, so it is resolved also where it was never sent. */
 void attempt_take_up(struct attempt *a)
 {
 	uint64_t sent_ms = 0, horizon_ms = a->core->resolve_horizon_ms;
@@ -503,7 +503,7 @@ void attempt_leave(struct sandbox_op *op)
 	if (!a)
 		return;
 	list_del(&op->wait);
-	/* Not yet sent: withdrawn, and its end comes as UNSENT. Sent: read to the end. */
+	/* Where nothing was sent yet the call is withdrawn and ends as UNSENT; else its answer is read. */
 	if (!a->alone && list_is_empty(&a->waiters) && a->step == ATTEMPT_POST && a->call)
 		cloud_call_abandon(a->call);
 }
@@ -516,13 +516,13 @@ bool attempt_was_sent(const struct sandbox_op *op)
 		     (a->step == ATTEMPT_POST && a->call && cloud_call_was_sent(a->call)));
 }
 
-/* It is there, and the store does not take its row yet: an error of the store alone would say that nothing was made. */
+/* It was made, and the store does not take its row yet. The store's error alone would read as if nothing had been made. */
 static void unwritten(const struct sandbox_op *op, bool has_request_id, struct status *ret)
 {
 	const struct attempt *a = op->attempt;
 	const struct status *why = &op->pending_error;
 
-	status_set(ret, R_OUTCOME_UNKNOWN, "the %s was carried out by the cloud, and cannot be written down yet (%s); %s", a->what,
+	status_set(ret, R_OUTCOME_UNKNOWN, "the cloud has done the %s, but the daemon cannot store the result yet (%s); %s", a->what,
 		   status_ok(why) ? "the store is slow" : why->text,
 		   has_request_id ? "repeat with the same request_id" : "what was made shows up in the list when it is");
 	if (!has_request_id)
@@ -596,7 +596,7 @@ int attempt_init(struct attempt *a, const struct attempt_kind *kind, struct acco
 	a->core = core;
 	a->account = account;
 	a->uid = uid;
-	a->policy = core->policy;	/* until its maker says which */
+	a->policy = core->policy;	/* a default; the caller sets the one that applies */
 	a->made_at_ms = clock_wall_ms();
 	list_init(&a->waiters);
 	list_add_tail(&core->attempts, &a->node);
@@ -667,7 +667,7 @@ uint32_t core_attempts_count(const struct sandbox_core *core, const struct accou
 	list_for_each(i, &core->attempts) {
 		struct attempt *a = list_entry(i, struct attempt, node);
 
-		/* What is recorded has rows. */
+		/* What is recorded has rows, which are counted elsewhere. */
 		if (a->step != ATTEMPT_RECORD && a->step != ATTEMPT_DETAIL &&
 		    (account ? a->account == account : a->uid == *uid))
 			n += a->sandboxes;
@@ -681,7 +681,7 @@ void core_attempts_cancel(struct sandbox_core *core)
 		struct attempt *a = list_entry(core->attempts.next, struct attempt, node);
 		struct store_tx *t;
 
-		/* Never sent: the next start need not look for it. */
+		/* Never sent: without the intent the next start need not resolve it. */
 		if (a->step == ATTEMPT_POST && a->call && !cloud_call_was_sent(a->call) && a->posts == 1 &&
 		    !store_tx_new(core->store, &t)) {
 			a->kind->del_intent(t, a->seq);

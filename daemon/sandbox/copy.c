@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is special about a fork or a snapshot (attempt.c is the protocol). Before its intent:
+ * The attempt_kind of forks and snapshots. Two steps come before the intent:
  *
  *   turn     no other change of the source meanwhile
  *   known    what is there already, asked from the cloud
  *
- * While it is being resolved the source is free again. What cannot be told apart is OUTCOME_UNKNOWN, and
- * nothing is killed or deleted.
+ * While a copy is being resolved its source is free again. Where lists cannot tell what it made, the outcome stays
+ * OUTCOME_UNKNOWN, and nothing is killed or deleted.
  */
 #include "daemon/sandbox/copy.h"
 
@@ -28,7 +28,7 @@
 #define CONFLICT_BACKOFF_MAX 2000u
 #define LIST_MS		 30000u
 #define DETAIL_MS	 2000u
-#define BEHIND_MS	 500u	/* another one of this source is being resolved */
+#define BEHIND_MS	 500u	/* between looks whether an earlier copy of the source is still being resolved */
 #define AGENT_MIN	 "0.5.0"
 
 static const struct attempt_kind protocol;
@@ -196,7 +196,7 @@ static void ask_known(struct copy *c)
 	c->att.step = ATTEMPT_KNOWN;
 	c->att.made_at_ms = clock_wall_ms();
 	if (c->kind == &copy_fork && !c->att.req_tag[0]) {
-		intend(c);	/* without a tag of ours nothing tells its children from others */
+		intend(c);	/* without a tag a list could not tell its children from others */
 		return;
 	}
 	c->att.call = c->kind->ask_known(c, &ask);
@@ -223,7 +223,7 @@ static bool is_relative(struct attempt *a, struct attempt *b)
 	       (str_eq(a->source, b->source) || (a->req_tag[0] && str_eq(a->req_tag, b->req_tag)));
 }
 
-/* One that is being resolved must not meet new ones: they could not be told from its own. */
+/* Waits for a relative that is being resolved: lists could not tell what the two make. */
 static bool is_behind(struct copy *c)
 {
 	struct status st;
@@ -233,8 +233,8 @@ static bool is_behind(struct copy *c)
 
 		if (o == &c->att || o->step != ATTEMPT_RESOLVE || !is_relative(&c->att, o))
 			continue;
-		status_set(&st, R_STATE_CHANGING, "what became of an earlier %s of sandbox %s is being found "
-						  "out; repeat", c->kind->what, c->att.source);
+		status_set(&st, R_STATE_CHANGING, "the outcome of an earlier %s of sandbox %s is still being looked "
+						  "for; repeat", c->kind->what, c->att.source);
 		op_note_pending_error(&c->att.waiters, &st);
 		turn_end(&c->turn);
 		attempt_wait(&c->att, BEHIND_MS, on_behind);
@@ -248,7 +248,7 @@ static void on_source_looked(struct fetch_wait *w, const struct fetch_result *re
 	copy_begin(container_of(w, struct copy, look));
 }
 
-/* The row says that it does not run: it may be old. True: it was said, or is being asked. */
+/* Can the source not be copied? True: the attempt has ended, or, since the row may be old, the cloud is being asked about it. */
 static bool is_refused(struct copy *c, struct sandbox *b)
 {
 	struct status st;
@@ -307,7 +307,7 @@ void copy_start(struct copy *c)
 
 /* --- post --- */
 
-/* A 409 is another's change of the source, below our row: it passes. */
+/* A 409 means that somebody else is changing the source, which passes. */
 static bool waits_for_change(struct copy *c, const struct cloud_result *r)
 {
 	uint64_t wait;
@@ -317,7 +317,7 @@ static bool waits_for_change(struct copy *c, const struct cloud_result *r)
 		return false;
 	wait = rules_backoff_ms(c->conflicts++, POST_BACKOFF_MS, CONFLICT_BACKOFF_MAX,
 				rng_u64(&c->att.core->rng));
-	c->att.posts--;	/* it was no attempt */
+	c->att.posts--;	/* a 409 does not count */
 	attempt_post_after(&c->att, wait, &r->status);
 	return true;
 }
@@ -334,11 +334,11 @@ static void on_refusal_looked(struct fetch_wait *w, const struct fetch_result *r
 		ref_not_found(&st, c->att.source);
 	else if (result->s && result->s->state == CLOUD_STATE_PAUSED)
 		status_set(&st, R_SANDBOX_PAUSED, "sandbox %s is paused; ConnectSandbox (agentboxctl resume) resumes it", c->att.source);
-	/* What passes by itself is no answer to keep for the request id. */
+	/* A refusal that passes by itself is not kept for repeats of the request id. */
 	attempt_end_without(&c->att, &st, st.reason != R_STATE_CHANGING);
 }
 
-/* 404 and 409 do not say whether it is paused or gone: what it is goes into the refusal. */
+/* 404 and 409 do not say whether the source is paused or gone: the cloud is asked, and the refusal says so. */
 static void refused(struct attempt *a, const struct cloud_result *r)
 {
 	struct copy *c = copy_from(a);
@@ -410,7 +410,7 @@ static void on_detail(struct cloud_result *r, void *user)
 	end_well(c);
 }
 
-/* Times and sizes, which the answer of a fork lacks. */
+/* The answer of a fork lacks times and sizes. */
 static bool wants_detail(const struct copy *c)
 {
 	bool any = false;
@@ -483,7 +483,7 @@ static bool resolve_begin(struct attempt *a)
 	struct copy *c = copy_from(a);
 
 	let_go(c);
-	/* A checkpoint that failed may have ended the source. */
+	/* A checkpoint that failed may have ended the source: its row learns of it. */
 	c->look.fn = on_lost_looked;
 	if (list_is_empty(&c->look.node) &&
 	    fetch_join(a->core, a->account, a->source, true, &c->look) < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A fork or a snapshot, at most once (attempt.c is the protocol, copy.c what is special about a
- * copy, fork.c and snapshot.c what differs between the two, op_copy.c their callers). The cloud can tag neither, so what was there before is written down with
- * the intent, and a lost answer is resolved by what is there after it and was not before.
+ * A fork or a snapshot, made at most once (attempt.c is the protocol, copy.c what both have in common, fork.c and
+ * snapshot.c what differs, op_copy.c their callers). The cloud gives neither a tag of its own, so the intent has the
+ * ids that existed before, and a lost answer is resolved by what exists afterwards and did not before.
  */
 #ifndef AB_DAEMON_SANDBOX_COPY_H
 #define AB_DAEMON_SANDBOX_COPY_H
@@ -16,18 +16,18 @@ struct copy {
 	uint32_t magic;
 	struct attempt att;
 	const struct copy_kind *kind;
-	char *name;			/* of the snapshot */
-	uint32_t count, timeout_s;
-	struct cloud_strs known;
+	char *name;			/* of the snapshot; "" = none */
+	uint32_t count, timeout_s;	/* of a fork's children */
+	struct cloud_strs known;	/* ids that existed before the intent */
 
 	struct turn turn;
-	bool changing;			/* the row's state is ours to set */
-	bool looked;			/* the source was asked about */
+	bool changing;			/* it has set sandbox.changing of the source */
+	bool looked;			/* the cloud was asked about a source that did not seem to run */
 	struct fetch_wait look;
 	unsigned conflicts;
 
-	/* what came of it */
-	struct cloud_children *children;	/* fork; also after resolving */
+	/* What was made; one of the two. */
+	struct cloud_children *children;
 	struct cloud_snapshot *snapshot;
 };
 
@@ -35,7 +35,7 @@ struct copy_kind {
 	enum row_copy_kind row;
 	const char *method;		/* REQUEST_… */
 	const char *what;		/* "fork" */
-	/* NULL without memory. */
+	/* Lists what exists; NULL without memory. */
 	struct cloud_call *(*ask_known)(struct copy *c, const struct cloud_ask *ask);
 	/* Adds the ids of an answer to c->known. */
 	int (*take_known)(struct copy *c, const struct cloud_result *r);
@@ -52,11 +52,12 @@ extern const struct copy_kind copy_fork, copy_snapshot;
 struct copy *copy_from(struct attempt *a);
 bool attempt_is_copy(const struct attempt *a);
 
-/* In the core's list from here on; fill it, then start it or give it up. */
+/* The core owns it from here on; fill it, then start it or call attempt_give_up(). */
 must_check int copy_new(struct sandbox_core *core, const struct copy_kind *kind, struct account *a,
 			uid_t uid, const char *source, struct copy **ret);
 void copy_set_count(struct copy *c, uint32_t count);	/* of children */
 void copy_start(struct copy *c);
+
 /* --- snapshots.c: what is known of snapshots --- */
 
 struct snap {
@@ -67,36 +68,36 @@ struct snap {
 	uid_t uid;
 	bool ours;
 	int64_t created_at_ms, as_of_ms;
-	uint64_t made_boot_ms;	/* when its row was made here; 0 = not by this daemon */
-	uint64_t gone_boot_ms;	/* != 0: it is no more; remembered for lists that were asked for before */
-	bool seen;		/* by the listing that is being taken over */
-	bool told_unkept;		/* that a name of it is not kept */
+	uint64_t made_boot_ms;	/* BOOTTIME: when it was made here; 0 = not in this run */
+	uint64_t gone_boot_ms;	/* BOOTTIME of its end, remembered for lists that were asked for before; 0 = it exists */
+	bool seen;		/* the listing that is being taken over has it */
+	bool told_unkept;	/* it was logged that the row cannot hold one of its names */
 };
 
 /*
- * Whose a snapshot is. A name belongs to the uid whose snapshot had it first: to the others it does not
- * exist, neither to be listed nor to be made from, and it cannot be taken over. What the account has and
- * no row of ours explains (ours == false) belongs to whoever has the account's key: everybody may make
- * sandboxes from it, admins alone may delete it or give its name to something else.
+ * Whose a snapshot is. A name belongs to the uid whose snapshot had it first: other uids can neither list that
+ * snapshot nor make sandboxes from it, and cannot take its name. A snapshot of the account that was not made here
+ * (ours == false) belongs to whoever has the account's key: everybody may make sandboxes from it, and only
+ * admins may delete it or give its name to another.
  */
 bool snap_may_see(const struct principal *who, const struct snap *s);
 bool snap_may_change(const struct principal *who, const struct snap *s);
 /* Do both references ("alias", "team/alias", with or without ":tag", in any case) name one template? */
 bool snap_same_template(const char *a, const char *b);
-/* The known one whose template this names; NULL. */
+/* The snapshot whose template `ref` names; NULL = none that is known. */
 struct snap *snap_named(struct sandbox_core *core, const struct account *a, const char *ref);
-/* A snapshot of this name may not be made by this caller: NAME_EXISTS, without whose it is. */
+/* True: this caller may not make a snapshot of this name. *st: NAME_EXISTS, which does not say whose it is. */
 bool snap_name_is_taken(struct sandbox_core *core, const struct account *a, const struct principal *who,
 			const char *name, struct status *st);
 struct snap *snap_find(struct sandbox_core *core, const struct account *a, const char *id);
-/* A list that was asked for then may still name it: it was deleted meanwhile. */
+/* Was it deleted after asked_boot_ms, so that a list asked for then may still have it? */
 bool snap_is_gone_since(struct sandbox_core *core, const struct account *a, const char *id,
 			uint64_t asked_boot_ms);
-/* From the cloud's words; a row is written with `t`. source, uid: of one that was made here, else NULL. */
+/* Takes over what the cloud said of a snapshot; a changed row goes into `t`. source, uid: of one that was made here, else NULL. */
 must_check int snap_put(struct account *a, const struct cloud_snapshot *s, const char *source,
 			const uid_t *uid, struct store_tx *t, struct snap **ret);
 void snap_forget(struct snap *s, struct store_tx *t);
-/* Those that have been gone for long, or are too many. Not from inside a walk over all. */
+/* Frees those that were deleted long ago, or are too many. Not from inside a walk over core->snapshots. */
 void snap_forget_old(struct sandbox_core *core);
 void snap_view(const struct snap *s, enum sandbox_source source, struct sandbox_snapshot *ret);
 

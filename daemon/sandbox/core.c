@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tables of lifecycle, and the facts that change a sandbox. Decisions are in the pure files, stories in
- * one file per operation, what fills the tables at start in load.c.
+ * The tables of the module, and what changes a sandbox: what the cloud says of it, its use, its end. Decisions are in
+ * rules/, callers' operations in ops/, and load.c fills the tables at the start.
  */
 #include "daemon/sandbox/sandbox.h"
 
@@ -26,10 +26,10 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-/* Keys of the tables. Parts that may hold anything come last. */
-#define OWN_RESUME_MS 60000	/* a start so near to our resume is ours: clocks differ, and it was on its way */
+#define OWN_RESUME_MS 60000	/* a startedAt so near to our own resume is that resume: clocks differ, and the call took a while */
 #define KEY_MAX 512u
 
+/* A table's key: the part of fixed size first, so that no two pairs give the same bytes. */
 static size_t key_of(char ret[KEY_MAX], uint32_t scope, const char *rest)
 {
 	size_t n = strnlen(rest, KEY_MAX - sizeof(scope));
@@ -343,7 +343,7 @@ static void on_committed(void *user, const struct status *st)
 	struct sandbox_core *core = user;
 
 	must(core->magic == CORE_MAGIC);
-	/* A row that is refused will be so again: only what the disk did not take is written once more. */
+	/* Only what the disk did not take is written again: a row that the store refuses would be refused again. */
 	if (!status_ok(st) && !status_ok(store_health(core->store)))
 		core->resave = true;
 }
@@ -426,8 +426,8 @@ static void save_seen(struct sandbox_core *core, struct sandbox *b, enum sandbox
 	core_commit(core, t, false);
 }
 
-/* The cloud's startedAt is the moment of the creation or of the last resume. One that we know nothing of
- * is another incarnation: what a rule counted from lies before it. */
+/* The cloud's startedAt is the time of the creation or of the last resume. A later one without a resume of ours means that
+ * somebody else resumed it, and what a policy counted from is over. */
 static bool is_resumed_elsewhere(const struct sandbox *b, const struct cloud_sandbox *s)
 {
 	int64_t off = s->started_at_ms - b->resumed_at_ms;
@@ -437,7 +437,7 @@ static bool is_resumed_elsewhere(const struct sandbox *b, const struct cloud_san
 	       !(b->resumed_at_ms && off < OWN_RESUME_MS && off > -OWN_RESUME_MS);
 }
 
-/* Somebody uses it who asks the cloud and not us: no rule ends it for what was before. */
+/* Somebody uses it without asking us: no policy ends it for what was before. */
 static void let_go(struct sandbox_core *core, struct sandbox *b)
 {
 	log_info("sandbox_resumed_elsewhere", "sandbox=%s uid=%u state=%s", b->id, b->uid,
@@ -451,13 +451,13 @@ static void let_go(struct sandbox_core *core, struct sandbox *b)
 void sandbox_seen_since(struct sandbox_core *core, struct sandbox *b, const struct cloud_sandbox *s,
 			uint64_t asked_at_ms)
 {
-	/* Who changes it, or has changed it, knows better than a question that was asked before. */
+	/* An answer to a question from before our last state change is not taken for its state. */
 	bool is_old = b->changing || (b->moved_at_ms && b->moved_at_ms >= asked_at_ms);
 	enum sandbox_state before = b->state, to = is_old ? before : state_of(s, before);
 	int64_t end_before = b->end_at_ms;
 	bool changed = false;
 
-	/* The DELETE was confirmed: this is an answer that was on its way meanwhile. */
+	/* The DELETE was confirmed, so this answer is older. */
 	if (before == SANDBOX_GONE && b->gone_reason == R_SANDBOX_KILLED)
 		return;
 	if (is_resumed_elsewhere(b, s)) {
@@ -505,7 +505,7 @@ void sandbox_changed(struct sandbox_core *core, struct sandbox *b, enum sandbox_
 	if (before == to)
 		return;
 	sandbox_set_state(b, to);
-	/* An end from before a pause is not one to warn of. Nothing was due while it changed: look again. */
+	/* Warnings of an end from before a pause begin anew. While the state changed no policy was evaluated. */
 	if (to == SANDBOX_RUNNING)
 		runner_end_learnt(b);
 	else
@@ -639,7 +639,7 @@ void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, cons
 void sandbox_claim(struct sandbox_core *core, struct sandbox *b, uid_t uid)
 {
 	if (list_is_empty(&b->node))
-		return;		/* a stranger that was only looked at: it has no row */
+		return;		/* not in the table: the cloud's words about a sandbox without a row */
 	sandbox_used(core, b);
 	if (b->claimed || b->uid != uid)
 		return;
@@ -660,7 +660,7 @@ void sandbox_give_name(struct sandbox_core *core, struct sandbox *b, struct name
 	b->named = true;
 }
 
-/* The oldest holder keeps the name; a younger one says so. Reconcile adopts the oldest first. */
+/* Of two with one name the one adopted first, the oldest (rules/plan.h), gets it; the other one gets a warning. */
 static int name_adopted(struct sandbox_core *core, struct sandbox *b, const char *name,
 			struct store_tx *t)
 {
@@ -689,7 +689,7 @@ static int name_adopted(struct sandbox_core *core, struct sandbox *b, const char
 	return 0;
 }
 
-/* Children of a fork carry their parent's tag: it is the request's object only on the oldest. */
+/* The request's object is the oldest with its tag: children of a fork carry their parent's. */
 static bool is_oldest_of_tag(struct sandbox_core *core, const struct sandbox *b)
 {
 	struct sandbox *o = NULL;
@@ -700,7 +700,7 @@ static bool is_oldest_of_tag(struct sandbox_core *core, const struct sandbox *b)
 	return true;
 }
 
-/* A request id whose outcome was unknown, or that the lost store knew, has its object now. */
+/* The request id that made it has its outcome now, if that was unknown. */
 static void request_adopted(struct sandbox_core *core, struct sandbox *b, struct store_tx *t)
 {
 	struct request *q = NULL;
@@ -741,7 +741,7 @@ int core_adopt(struct sandbox_core *core, struct account *a, const struct cloud_
 	core_policy_default(core, b->uid, b->template_id, &b->policy);
 	if (t.policy[0] && policy_parse(t.policy, &b->policy) < 0)
 		core_policy_default(core, b->uid, b->template_id, &b->policy);
-	/* Its environment is in no tag. */
+	/* It cannot be made again: its environment is in no tag. */
 	b->policy.on_gone = POLICY_FAIL;
 	b->used_at_ms = (int64_t)clock_boot_ms();
 	b->claimed = b->adopted;
@@ -849,7 +849,7 @@ static int copy_policies(const struct sandbox_core_rules *r, struct sandbox_core
 	return 0;
 }
 
-/* What was created in this minute stays counted. -EINVAL: there is no such account. */
+/* The creations of the current minute stay counted. -EINVAL: there is no such account. */
 static int make_limit(struct sandbox_core *core, const struct sandbox_core_uid *u, struct uid_limit *ret)
 {
 	const struct uid_limit *old = core_uid_limit(core, u->uid);
@@ -873,7 +873,7 @@ static bool is_among(const struct sandbox_core_rules *r, uid_t uid)
 	return false;
 }
 
-/* Those that had the limits of any uid have the new ones. */
+/* The uids that rules name, and after them those that were counted with the limits of any uid. */
 static int make_uids(struct sandbox_core *core, const struct sandbox_core_rules *r, struct uid_limit **ret, size_t *ret_n)
 {
 	struct uid_limit *v = calloc(r->n_uids + core->n_uids + 1, sizeof(*v));
@@ -1093,7 +1093,7 @@ struct sandbox_core *sandbox_core_free(struct sandbox_core *core)
 	}
 	free(core->accounts);
 	free(core->uids);
-	/* After the operations that lie there already: they let go of their holders then. */
+	/* Behind the operations that are buried already: their holders refer to the core when they are freed. */
 	loop_bury(core->loop, &core->grave, sandbox_bury, core);
 	return NULL;
 }

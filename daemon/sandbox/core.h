@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inside of daemon/sandbox: its tables, and what its files offer each other. Nobody outside includes this.
+ * The inside of daemon/sandbox: its tables, and what its files offer each other. Other modules include sandbox.h alone.
  *
- * Tables. sandboxes by (account, id); names by (uid, name); requests by (uid, method, request id);
- * attempts, fetches and callers' operations under way. Everything in them is what the store has,
- * or is on its way there; what an answer says was committed before it.
+ * The tables: sandboxes by (account, id); names by (uid, name); requests by (uid, method, request id);
+ * attempts, fetches and callers' operations under way. Invariant: what a table says is in the store or in a
+ * transaction on its way there, and what an answer says was committed before the answer.
  */
 #ifndef AB_DAEMON_SANDBOX_CORE_H
 #define AB_DAEMON_SANDBOX_CORE_H
@@ -42,23 +42,23 @@ struct account {
 	uint32_t max_sandboxes;
 	uint32_t n_alive;		/* sandboxes that are not gone: index.h */
 	struct tree by_start;		/* index_node.of_account */
-	uint32_t n_warm_ending;		/* of these: nobody had claimed them, and they are being ended */
+	uint32_t n_warm_ending;		/* of n_alive: warm ones without a claim that are being ended */
 	uint64_t cap_ms;		/* the longest life that the cloud was seen to give; 0 = not known */
 	struct listing *listing;	/* sync.c */
 	int64_t listed_at_ms;		/* wall: when the last complete list came; 0 = never */
-	int64_t cloud_minus_boot_ms;	/* the cloud's clock, see runner.h */
+	int64_t cloud_minus_boot_ms;	/* the cloud's wall clock minus our BOOTTIME: runner.h */
 	struct extensions extensions;
 	struct proof proof;
 };
 
-/* Who holds a name, or held it last (id ""): its generation goes on. */
+/* A uid's name. It stays while no sandbox has it, so that its generation goes on. */
 struct name_slot {
 	struct list node;
 	uid_t uid;
-	char *name, *id;
+	char *name, *id;		/* id of the sandbox that has the name; "" = none */
 	struct account *account;
-	uint32_t generation;
-	struct creation *creation;	/* one at a time */
+	uint32_t generation;		/* of the last sandbox that had the name */
+	struct creation *creation;	/* under way for this name; NULL = none */
 };
 
 struct request {
@@ -71,12 +71,12 @@ struct request {
 	uint8_t params_hash[ROW_HASH_BYTES];
 	struct account *account;
 	enum row_request_state step;
-	int64_t used_at_ms;
-	uint64_t use_saved_boot_ms;	/* when a use was last written; 0 = not by this daemon */
-	struct attempt *attempt;	/* under way */
-	struct status *refusal;		/* the cloud's, answered until … */
-	uint64_t refused_until_ms;
-	uint64_t known_since_ms;	/* BOOTTIME: in memory */
+	int64_t used_at_ms;		/* wall */
+	uint64_t use_saved_boot_ms;	/* when a use was last written; 0 = not in this run */
+	struct attempt *attempt;	/* under way; NULL = none */
+	struct status *refusal;		/* owned: the cloud's refusal, which answers repeats until refused_until_ms; NULL = none */
+	uint64_t refused_until_ms;	/* BOOTTIME */
+	uint64_t known_since_ms;	/* BOOTTIME: since when it is in memory */
 };
 
 #define CREATES_WINDOW_MS 60000u
@@ -85,9 +85,9 @@ struct uid_limit {
 	uid_t uid;
 	struct account *account;
 	uint32_t max_sandboxes, creates_per_minute;
-	bool is_any;			/* no section names it */
-	uint32_t n_alive;		/* as of an account */
-	uint64_t window_at_ms;		/* of the count below */
+	bool is_any;			/* it has the limits of sandbox_core_rules.any */
+	uint32_t n_alive;		/* sandboxes that are not gone: index.h */
+	uint64_t window_at_ms;		/* BOOTTIME: when the CREATES_WINDOW_MS of window_creates began */
 	uint32_t window_creates;
 };
 
@@ -101,7 +101,7 @@ struct sandbox_core {
 	size_t n_accounts;
 	struct uid_limit *uids;
 	size_t n_uids;
-	struct uid_limit any;		/* of a uid that is not among them; counts nothing */
+	struct uid_limit any;		/* the limits of every other uid; its counters are not used */
 	struct sandbox_prober prober;
 	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
 	struct policy policy;
@@ -109,13 +109,13 @@ struct sandbox_core {
 	size_t n_policies;
 	uint64_t history_ms, reconcile_period_ms, max_staleness_ms, resolve_horizon_ms;
 	uint64_t unclaimed_grace_ms, restart_grace_ms;
-	int64_t quiet_until_ms;		/* after the start: see evaluate.h */
+	int64_t quiet_until_ms;		/* BOOTTIME: evaluate.h */
 	struct budget budget;
 
 	struct map lease_map, holder_map;
 	struct list leases;		/* by number */
-	struct tree lease_tree;		/* the same */
-	struct map lease_counts;	/* uid -> how many of them */
+	struct tree lease_tree;		/* the same leases by number */
+	struct map lease_counts;	/* uid → number of its leases */
 	uint64_t lease_number;
 	enum sandbox_identity identity;
 	char boot_id[PROCESS_BOOT_MAX];
@@ -126,18 +126,18 @@ struct sandbox_core {
 	struct map sandbox_map, name_map, request_map, fetch_map;
 	struct list sandboxes, names, requests, attempts, fetches, killings, ops, commits;
 	struct list transitions, snapshots;
-	uint32_t requests_let_go;	/* forget.c: since rows were last pruned */
-	uint64_t requests_pruned_ms;	/* BOOTTIME; 0 = not by this daemon */
-	struct list untold;		/* sandboxes whose end waits to be told: tie.h */
+	uint32_t requests_let_go;	/* forget.c: number since rows were last pruned */
+	uint64_t requests_pruned_ms;	/* BOOTTIME; 0 = not in this run */
+	struct list untold;		/* sandboxes whose ties are still to be told of their end: tie.h */
 	struct list refused;		/* refused.c */
 	struct list warm, claims, records;	/* warm.h: entries, claims under way, claims on record */
 	struct map record_map;
-	size_t n_record_lines;		/* that the file has at most */
-	bool has_lost_records;		/* one is in the file and not here */
+	size_t n_record_lines;		/* lines of the file STATE/claims, at most */
+	bool has_lost_records;		/* a claim is in that file and not in `records` */
 	bool warm_stopped;
 	enum sandbox_warm_mode warm_mode;
 	struct sandbox_preparer preparer;
-	bool hold_all;			/* … of one it is not known which sandbox it is about */
+	bool hold_all;			/* refused.c: a refused row may be about any sandbox */
 	struct rng rng;
 	struct sync *sync;
 	struct sandbox_totals totals;
@@ -146,7 +146,7 @@ struct sandbox_core {
 	enum store_doubt doubt;		/* doubt.c */
 	bool doubt_told;
 	int64_t doubt_at_ms;
-	const char *doubt_text;		/* static; NULL = all is well */
+	const char *doubt_text;		/* static; NULL = rows never were in doubt in this run */
 	struct grave grave;
 };
 
@@ -156,100 +156,102 @@ const char *account_name(const struct account *a);
 struct account *core_account_by_name(struct sandbox_core *core, const char *name);
 struct account *core_account_of(struct sandbox_core *core, uid_t uid);
 struct uid_limit *core_uid_limit(struct sandbox_core *core, uid_t uid);	/* NULL = none */
-/* The same; one that has the limits of any uid is made for it. -ENOMEM. */
+/* The same; where only the limits of any uid apply, makes an entry that counts for this one. -ENOMEM. */
 must_check int core_uid_limit_of(struct sandbox_core *core, uid_t uid, struct uid_limit **ret);
 
 struct sandbox *core_find(struct sandbox_core *core, const struct account *a, const char *id);
-/* Takes it over. */
+/* Takes `b` over; not on failure: -EEXIST, -ENOMEM. */
 must_check int core_insert(struct sandbox_core *core, struct sandbox *b);
 void core_forget(struct sandbox_core *core, struct sandbox *b);	/* from memory and the store */
 struct name_slot *core_find_name(struct sandbox_core *core, uid_t uid, const char *name);
 must_check int core_need_name(struct sandbox_core *core, uid_t uid, const char *name,
 			      struct name_slot **ret);
 void core_forget_name(struct sandbox_core *core, struct name_slot *n);
+
 #define REQUEST_CREATE	 "Create"
 #define REQUEST_FORK	 "Fork"
 #define REQUEST_SNAPSHOT "Snapshot"
-/* method: one of these very strings. */
+/* method: one of these three pointers, since it is kept. */
 struct request *core_find_request(struct sandbox_core *core, uid_t uid, const char *method,
 				  const char *id);
 must_check int core_need_request(struct sandbox_core *core, uid_t uid, const char *method,
 				 const char *id, struct request **ret);
 void core_forget_request(struct sandbox_core *core, struct request *r);
 void core_let_go_request(struct sandbox_core *core, struct request *r);	/* from memory alone: its row stays */
-/* A repeat: the time for which it is remembered begins again, also after a restart. */
+/* A call repeated it: the time for which it is remembered begins again, also after a restart. */
 void sandbox_request_used(struct sandbox_core *core, struct request *r);
 
 void sandbox_put(struct store_tx *t, const struct sandbox *b);
 void core_put_name(struct store_tx *t, const struct name_slot *n);
 void core_put_request(struct store_tx *t, const struct request *r);
-/* Commits the sandbox as it is now; a failure is repaired later (resave). */
+/* Commits the sandbox as it is now; after a failure sync.c writes all rows again (core->resave). */
 void sandbox_save(struct sandbox_core *core, struct sandbox *b, bool durable);
-/* Why nothing may be sent now: the store takes no number or no intent. */
+/* Why nothing may be sent to the cloud now: the store takes no intent. */
 void core_store_refusal(const struct sandbox_core *core, struct status *ret);
 /* A commit without a waiter. */
 void core_commit(struct sandbox_core *core, struct store_tx *t, bool durable);
 
-/* The cloud said this about a sandbox: learn, follow its state, store. */
+/* Takes over what the cloud said about a sandbox: learns it, follows its state, stores it. */
 void sandbox_seen(struct sandbox_core *core, struct sandbox *b, const struct cloud_sandbox *s);
-/* … when it was asked at that moment: a state from before a change of ours is not believed. */
+/* The same for an answer to a question of asked_at_ms (BOOTTIME): a state from before our last change is not taken over. */
 void sandbox_seen_since(struct sandbox_core *core, struct sandbox *b, const struct cloud_sandbox *s,
 			uint64_t asked_at_ms);
-/* It changes by us: state, store, event. `by`: the rule, or "" for its user. */
+/* We change its state: sets and stores it, with an event. `by`: the rule, or "" for its user. */
 void sandbox_changed(struct sandbox_core *core, struct sandbox *b, enum sandbox_state to,
 		     const char *by);
-/* Somebody's call needs it: it is not idle. */
+/* A call uses it: it is not idle. */
 void sandbox_used(struct sandbox_core *core, struct sandbox *b);
-/* The defaults for what this uid makes from this template. */
+/* The policy defaults for what this uid makes from this template. */
 void core_policy_default(const struct sandbox_core *core, uid_t uid, const char *template_id,
 			 struct policy *ret);
-/* The cloud no longer has it. */
+/* The cloud no longer has it. by_us: a kill of ours ended it. `evidence`: the answer that says so, for people. */
 void sandbox_gone(struct sandbox_core *core, struct sandbox *b, bool by_us, const char *evidence);
+/* A call of `uid` uses it: if `uid` is its owner, it waits no longer to be claimed. */
 void sandbox_claim(struct sandbox_core *core, struct sandbox *b, uid_t uid);
 void sandbox_free_name(struct sandbox_core *core, struct sandbox *b, struct store_tx *t);
 void sandbox_give_name(struct sandbox_core *core, struct sandbox *b, struct name_slot *n);
-/* A sandbox with our tag and no row. */
+/* Makes the row of a sandbox with our tag that has none. */
 must_check int core_adopt(struct sandbox_core *core, struct account *a,
 			  const struct cloud_sandbox *s, struct sandbox **ret);
 
 /* --- load.c --- */
 
 must_check int core_load(struct sandbox_core *core);	/* starts the store, too */
-/* The row of a request id that is not in memory, into memory. */
+/* Takes the row of a request id into memory. */
 must_check int core_load_request(struct sandbox_core *core, const struct row_request *r);
 
 /* --- forget.c --- */
 
-/* Of a uid so much of what has ended is remembered, however young it is. */
+/* How many sandboxes that have ended are remembered of a uid at most. */
 #define FORGET_SANDBOXES_PER_UID 1000u
-/* Request ids of sandboxes that are no more. They are rows, and read when a call has such an id. */
+/* How many rows of request ids whose sandboxes have ended are kept of a uid at most. */
 #define FORGET_REQUESTS_PER_UID	 50000u
-/* True: there is more to forget than is forgotten at once. */
+/* Forgets some of what has ended. True: there is more to forget. */
 bool forget_ended(struct sandbox_core *core, int64_t now_wall_ms);
 
 /* --- refused.c --- */
 
 must_check int refused_load(struct sandbox_core *core, const struct store_refused *row);
-/* When every row is there. */
+/* After every row was loaded: marks the sandboxes that are held. */
 void refused_loaded(struct sandbox_core *core);
-/* A sandbox without a row, before it gets one: its row may be one that was refused. */
+/* Before an adopted sandbox gets a row: it is held if a refused row may be its own. */
 void refused_adopted(struct sandbox_core *core, struct sandbox *b);
-/* It is no more, and so are such rows about it. */
+/* The sandbox is gone: refused rows about it are deleted in `t`. */
 void refused_gone(struct sandbox_core *core, struct sandbox *b, struct store_tx *t);
 void refused_forget_all(struct sandbox_core *core);	/* from memory */
 
 /* --- doubt.c --- */
 
 struct tags;
-/* After the rows and their leases: what may not be acted upon. */
+/* After all rows were loaded: takes the right to end sandboxes from what the rows may be wrong about. */
 void doubt_load(struct sandbox_core *core);
-/* Is this stranger with our tag ours to end? If not, that is said, and nothing from before is. */
+/* May policies end this sandbox with our tag and no row? If not, that is logged, and no sandbox of an earlier run is ours any more. */
 bool doubt_adopts_as_ours(struct sandbox_core *core, const char *id, const struct tags *t);
-/* The cloud has to be asked first: the rows may have forgotten a name or a request id. */
+/* Has the account to be listed before something is made, since the rows may have forgotten a name or a request id? */
 bool doubt_waits(const struct sandbox_core *core, const struct account *a);
 /* A complete list was taken over. */
 void doubt_listed(struct sandbox_core *core);
-/* The oldest one that carries this tag, also one that is gone since: no second is made. NULL = none. */
+/* The oldest sandbox of a uid with this tag, also one that is gone: a Create with the tag must not make a second. NULL = none. */
 struct sandbox *doubt_sandbox_of_tag(struct sandbox_core *core, const struct account *a, uid_t uid,
 				     const char *req_tag);
 
@@ -257,7 +259,7 @@ struct sandbox *doubt_sandbox_of_tag(struct sandbox_core *core, const struct acc
 
 enum ref_kind {
 	REF_SANDBOX,	/* a row the caller may see */
-	REF_ID,		/* no row: an id to be looked up in *ret_account */
+	REF_ID,		/* no row: an id that the cloud is to be asked about, in *ret_account */
 	REF_NONE,	/* *ret_st says why */
 };
 enum ref_kind ref_find(struct sandbox_core *core, const struct principal *who, const char *ref,
@@ -268,8 +270,8 @@ void ref_not_found(struct status *st, const char *ref);
 /* --- fetch.c: one GET by id at a time for each sandbox, shared --- */
 
 enum fetch_end {
-	FETCH_ALIVE,	/* s is what the cloud said; sandbox is up to date */
-	FETCH_ABSENT,	/* the cloud has no such sandbox; a sandbox is GONE now */
+	FETCH_ALIVE,	/* `s` is what the cloud said; `sandbox` has taken it over */
+	FETCH_ABSENT,	/* the cloud has no such sandbox; `sandbox` is GONE, or is being killed */
 	FETCH_FAILED,	/* st says why nothing is known */
 };
 struct fetch_result {
@@ -291,19 +293,19 @@ void fetch_cancel_all(struct sandbox_core *core);
 /* --- kill.c --- */
 
 void kill_take_up(struct sandbox_core *core, struct sandbox *b);	/* after a restart */
-/* By a rule of its policy; nobody waits. */
+/* Kills it for a rule of its policy; nobody waits for the end. */
 must_check int kill_by_policy(struct sandbox_core *core, struct sandbox *b, const char *rule);
-/* A rule's kill of what somebody has resumed elsewhere is given up; a user's goes on. */
+/* Somebody resumed it elsewhere: gives up a rule's kill of it, not a user's. */
 void kill_let_go(struct sandbox_core *core, struct sandbox *b);
 void kill_cancel_all(struct sandbox_core *core);
 
 /* --- transition.c --- */
 
-/* The op waits, with others that want the same, until it has happened: op->on_waited comes, with yes = it
- * happened because of this. It goes on without the op. */
+/* The op waits until the sandbox is paused, together with others that want the same; op->on_waited comes, with yes = this
+ * pause did it. What was sent goes on without the op. */
 must_check int transition_join_pause(struct sandbox_core *core, struct sandbox *b, bool keep_memory,
 				     struct sandbox_op *op);
-/* *ret_s: the life it asks for, which is less than timeout_s if it is on its way already. */
+/* The same for a resume. *ret_s: the timeout it asks the cloud for, which may be less than timeout_s if it was sent already. */
 must_check int transition_join_resume(struct sandbox_core *core, struct sandbox *b,
 				      uint32_t timeout_s, struct sandbox_op *op, uint32_t *ret_s);
 void transition_cancel_all(struct sandbox_core *core);
@@ -316,10 +318,10 @@ void snapshot_forget_all(struct sandbox_core *core);	/* from memory */
 
 /* --- op_create.c --- */
 
-/* May this caller have n more sandboxes now? */
+/* True: limits of the account or of the uid do not allow n more sandboxes now; *st says which. */
 bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t uid, uint32_t n,
 			    struct status *st);
-/* … of those that are there already: by the limits of its uid alone. */
+/* The same by the limits of the uid alone, for sandboxes that the account has already. */
 bool core_refused_by_uid(struct sandbox_core *core, uid_t uid, uint32_t n, struct status *st);
 
 /* --- create.c --- */
@@ -329,11 +331,11 @@ must_check int creation_take_up(struct sandbox_core *core, const struct row_inte
 
 /* --- attempt.c --- */
 
-/* Does an attempt under way make this listed sandbox, or may it? Then nobody else adopts it; who looks
- * for it by its tag looks now. */
+/* Does an attempt under way make this listed sandbox, or may it? Then nobody else may adopt it, and an attempt that is
+ * being resolved lists again at once. */
 bool sandbox_attempt_makes(struct sandbox_core *core, const struct account *a,
 			   const struct cloud_sandbox *s);
-/* Sandboxes that attempts may still make: of an account, or with a NULL of a uid. */
+/* How many sandboxes attempts may still make: in account `a`, or where that is NULL for *uid. */
 uint32_t core_attempts_count(const struct sandbox_core *core, const struct account *a,
 			     const uid_t *uid);
 void core_attempts_cancel(struct sandbox_core *core);
@@ -350,7 +352,7 @@ struct listing_wait {
 	void (*fn)(struct listing_wait *w, const struct status *st, const struct cloud_list *list,
 		   int64_t as_of_ms);
 };
-/* A complete listing of the account not older than a second; shared. fn may come from inside. */
+/* A complete list of the account, at most a second old and shared with other callers. fn may come from inside. */
 void listing_join(struct account *a, struct listing_wait *w);
 void listing_leave(struct listing_wait *w);
 

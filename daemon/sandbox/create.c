@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is special about a creation (attempt.c is the protocol): its tags are in the POST's metadata, so
- * one list by tag finds it again; it takes a name; its creator may hold a lease from the first moment.
+ * The attempt_kind of creations. Their tags are in the POST's metadata, so that one list by tag finds what was
+ * made; a creation may take a name; its creator may hold a lease from the first moment.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static void creation_unlink(struct attempt *a)
 		warm_made(c);
 }
 
-/* Whoever watches the one that vanished learns that nothing takes its place. */
+/* An event of the sandbox that vanished says that nothing replaces it. */
 static void create_failed_one(struct attempt *a, struct store_tx *t, const struct status *st)
 {
 	struct creation *c = creation_from(a);
@@ -80,10 +80,10 @@ static void create_failed_one(struct attempt *a, struct store_tx *t, const struc
 			  status_reason_name(st->reason));
 }
 
-#define ROOM_MS	  250u	/* until one that gave way is surely gone */
+#define ROOM_MS	  250u	/* wait for the end of a warm sandbox that gives way, before the POST is repeated */
 #define ROOM_TRIES 40u
 
-/* Who is refused because sandboxes that nobody has claimed fill the account goes before them. */
+/* Where the account is full because of unclaimed warm sandboxes, one of them is ended for this creation. */
 static void refused(struct attempt *a, const struct cloud_result *r)
 {
 	struct creation *c = creation_from(a);
@@ -128,7 +128,7 @@ void creation_on_intent(void *user, const struct status *st)
 		attempt_post(a);
 		return;
 	}
-	/* That the other one is gone was in it too. */
+	/* The transaction of a recreation also had the end of the sandbox that it replaces. */
 	a->core->resave |= a->alone;
 	attempt_end_without(a, st, false);
 }
@@ -159,7 +159,7 @@ static void create_take(struct attempt *a, struct cloud_result *r)
 	creation_from(a)->found = give(r->sandbox);
 }
 
-/* One that is leased from the first moment lives for what its extensions would ask for. */
+/* The timeout to ask for: one that is leased from the first moment gets what its first extension would ask for. */
 static uint32_t life_of(const struct creation *c)
 {
 	if ((!c->holder && !c->n_heirs) || !c->att.policy.keep_alive)
@@ -186,7 +186,7 @@ static struct cloud_call *create_post(struct attempt *a)
 
 /* --- record --- */
 
-/* What is no version is not known to be an old one. */
+/* A text that is not a version does not count as old. */
 static bool has_old_agent(const struct sandbox *b)
 {
 	const char *v = b->envd_version + (b->envd_version[0] == 'v');
@@ -194,7 +194,7 @@ static bool has_old_agent(const struct sandbox *b)
 	return *v >= '0' && *v <= '9' && cloud_version_cmp(v, AGENT_MIN) < 0 && sandbox_is_live(b);
 }
 
-/* Nothing of ours works with such an agent: it is not left behind, as the SDK does it, unless somebody has leased it meanwhile. */
+/* Nothing of ours works with such an agent: fails the creation and kills the sandbox, unless somebody has leased it meanwhile. */
 static void refuse_old(struct creation *c, struct sandbox *b)
 {
 	struct status st;
@@ -226,7 +226,7 @@ static void create_answer_with(struct creation *c)
 
 	must(b);
 	FAILPOINT("create.before_reply");
-	/* Unless another call has found and used it meanwhile, or its owner is known to be dead, which has released it. */
+	/* Nobody waits any more: it is unclaimed, unless another call has used it meanwhile or its owner's death has released it. */
 	if (!c->att.alone && list_is_empty(&c->att.waiters) && b->claimed && b->used_at_ms == c->used_at_ms &&
 	    !owner_is_dead(c)) {
 		b->claimed = false;
@@ -292,7 +292,7 @@ static void on_detail_late(struct timer *t, void *user)
 	answer_when_complete(c);
 }
 
-/* They are in the store now: see lease.h. */
+/* The commit of the row had the leases too: lease.written. */
 static void leases_written(struct creation *c)
 {
 	struct sandbox *b = creation_sandbox(c);
@@ -320,7 +320,7 @@ static void on_recorded(void *user, const struct status *st)
 	answer_when_complete(c);
 }
 
-/* After a restart the name of its entry is in the tag alone. */
+/* The entry's name comes from the tag after a restart, since the intent does not have it. */
 static int set_warm(const struct creation *c, struct sandbox *b)
 {
 	struct tags t;
@@ -346,7 +346,7 @@ static int make_sandbox(struct creation *c, struct sandbox **ret)
 		r = recipe_set(&b->recipe, c->recipe.p, c->recipe.len);
 	if (r < 0)
 		return r;
-	/* Found for an intent of an old database: whoever uses it by now is not known. */
+	/* The intent is an old database's: nobody knows who uses the sandbox by now. */
 	b->ours = !(c->resolved && c->loaded && c->att.core->doubt == STORE_OLD);
 	b->adopted = !b->ours;
 	b->uid = c->att.uid;
@@ -380,8 +380,8 @@ static int lease_of(struct creation *c, struct sandbox *b, struct holder *h, con
 	return r;
 }
 
-/* From the first moment: in the transaction that makes the row. A creator that died meanwhile has
- * released it. */
+/* The creator's lease, in the transaction that makes the row. If the creator died meanwhile, the sandbox is
+ * released instead. */
 static int lease_of_creator(struct creation *c, struct sandbox *b, struct store_tx *t)
 {
 	int r;
@@ -409,7 +409,7 @@ static int leases_of_heirs(struct creation *c, struct sandbox *b, struct store_t
 	return r;
 }
 
-/* The sandbox with all that hangs on it. */
+/* The rows of the sandbox, its leases, its name, and the event. */
 static int create_record(struct attempt *a, struct store_tx *t)
 {
 	struct creation *c = creation_from(a);
@@ -420,13 +420,13 @@ static int create_record(struct attempt *a, struct store_tx *t)
 		r = text_set(&a->object, c->found->id);
 	if (r < 0)
 		return r;
-	/* An owner that died before the answer is nobody to wait for: it is released, as if he had been told. */
+	/* One whose owner died before the answer counts as claimed and released: nobody will come to claim it. */
 	b->claimed = !list_is_empty(&a->waiters) || owner_is_dead(c) || a->uid == WARM_UID;
 	c->lease_put = false;
 	c->used_at_ms = b->used_at_ms;
 	b->unclaimed_at_ms = b->claimed ? 0 : clock_wall_ms();
 	b->unclaimed_boot_ms = b->claimed ? 0 : (int64_t)clock_boot_ms();
-	/* Who was not told that it has one does not hold it: nobody would let it go. */
+	/* No lease where nobody waits for the answer: a holder that does not know of its lease would not release it. */
 	if (c->holder && b->claimed && sandbox_is_live(b)) {
 		r = lease_of_creator(c, b, t);
 		if (r < 0)
@@ -500,7 +500,7 @@ static enum resolve_next create_resolve(struct attempt *a, struct cloud_result *
 	return next;
 }
 
-/* Not needed to be right (an open intent is resolved too): it is for who reads the file. */
+/* The state in the row is for people who read the database: an open intent would be resolved just so. */
 static bool resolve_begin(struct attempt *a)
 {
 	struct row_intent row;
@@ -514,7 +514,7 @@ static bool resolve_begin(struct attempt *a)
 	return true;
 }
 
-/* Adopting needs the sandbox for itself: the resolution's own list brings it, now. */
+/* The listed sandbox is left to this attempt, whose own list is asked for now and will find it. */
 static bool makes(struct attempt *a, const char *id)
 {
 	if (a->step == ATTEMPT_RESOLVE && !a->call)

@@ -21,7 +21,7 @@ struct creation {
 	uint32_t generation;
 	char policy_text[POLICY_TEXT_MAX];
 	uint8_t params_hash[ROW_HASH_BYTES];
-	struct cloud_create what;	/* sent; but for its template, empty after a restart */
+	struct cloud_create what;	/* what is sent; after a restart only its template_id is set */
 
 	struct holder *holder;		/* the process that is to hold a lease; NULL = none */
 	char *replaces;			/* recreate.c: id of the one that vanished; "" = none */
@@ -29,29 +29,29 @@ struct creation {
 	size_t n_heirs;
 	struct recipe recipe;
 
-	char *warm;			/* the entry that it is for; "" = somebody asked */
-	uint8_t warm_print[ROW_HASH_BYTES];	/* of that as it is */
-	unsigned room_tries;		/* after sandboxes that nobody had claimed gave way */
-	struct status failure;		/* of such a one: why nothing was made */
+	char *warm;			/* the entry [warm NAME] that it is for; "" = somebody's Create */
+	uint8_t warm_print[ROW_HASH_BYTES];	/* warm_entry.print of that entry */
+	unsigned room_tries;		/* how often a warm sandbox gave way to it */
+	struct status failure;		/* why nothing was made; read by warm.c */
 
 	struct cloud_sandbox *found;	/* what was made */
 	bool resolved, recorded, detailed;
 	bool lease_put;			/* the creator's lease is in the transaction of the row */
 	bool loaded;			/* its intent is from before the start */
-	int64_t used_at_ms;		/* of the sandbox when its row was made */
+	int64_t used_at_ms;		/* sandbox.used_at_ms when its row was made: differs after another call's use */
 	struct fetch_wait detail;
 };
 
 struct creation *creation_from(struct attempt *a);
-/* In the core's list from here on; fill it, then start it or give it up. */
+/* The core owns it from here on; fill it, then start it or call attempt_give_up(). */
 must_check int creation_new(struct sandbox_core *core, struct account *a, uid_t uid,
 			    const char *req_tag, struct creation **ret);
-/* Takes a number, adds the tags, writes the intent. -EAGAIN: no durable number now. */
+/* Takes a number, adds the tags, writes the intent, sends. -EAGAIN: the store has no durable number now. */
 must_check int creation_start(struct creation *c);
-/* The same with the intent in `t`: whoever commits it, durably, has creation_on_intent() called with c->att. */
+/* The same up to the intent, which goes into `t`: its durable commit has to call creation_on_intent() with &c->att. */
 must_check int creation_intend(struct creation *c, struct store_tx *t);
 void creation_on_intent(void *user, const struct status *st);
-/* What it made; NULL: that is gone meanwhile. */
+/* What it made; NULL: its row was forgotten meanwhile. Only when `found` is set. */
 struct sandbox *creation_sandbox(const struct creation *c);
 
 #endif

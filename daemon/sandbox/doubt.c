@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Rows that cannot be relied on: the database was lost and rebuilt, or an earlier one was put back. Then
- * nothing is ended because of what they say, nothing is made that they may have forgotten, and one
- * report says what is missing. Evidence comes from the store at the start (store_doubt()), or from a
- * sandbox with our tag whose number the rows cannot explain: one made after them, or by a daemon that
- * uses our identity too. Invariant: whoever is in doubt about a sandbox does not end it.
+ * no sandbox is ended because of what they say, nothing is made that they may have forgotten, and one
+ * report in the log says what is missing. The evidence comes from the store at the start (store_doubt()), or from a
+ * sandbox with our tag whose number the rows cannot explain: one made after them, or by another daemon with
+ * our host id. Invariant: a sandbox whose rows are in doubt is not ended.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 
 #define NAMES_MAX 600u
 
-/* It is kept while it is leased, and left alone otherwise: it may be another's by now. */
+/* It may be somebody else's by now: extensions keep it alive while it is leased, and no policy ends it. */
 static void hands_off(struct sandbox_core *core, struct sandbox *b)
 {
 	b->ours = false;
@@ -29,7 +29,7 @@ static void hands_off(struct sandbox_core *core, struct sandbox *b)
 	runner_poke(b);
 }
 
-/* Who released it in the copy may not have been the last: it waits for a claim, as an adopted one does. */
+/* The copy may lack a lease that was taken after its release: it waits for a claim, as one without a row does. */
 static void wait_for_claim(struct sandbox_core *core, struct sandbox *b)
 {
 	b->claimed = false;
@@ -59,7 +59,7 @@ void doubt_load(struct sandbox_core *core)
 
 /* --- what the cloud shows --- */
 
-/* A number of ours, on a sandbox of which it is not. Children of a fork share their parent's tag. */
+/* Is the sandbox's number the one of another request? Children of a fork share their parent's number and tag. */
 static bool is_taken(const struct sandbox_core *core, const struct tags *t)
 {
 	if (index_seq_has_other_tag(core, t->seq, t->req))
@@ -78,7 +78,7 @@ static bool is_explained(const struct sandbox_core *core, const struct tags *t)
 	switch (core->doubt) {
 	case STORE_LOST:
 	case STORE_FROM_BACKUP:
-		return true;	/* by what is missing */
+		return true;	/* its row is among those that are missing */
 	case STORE_OLD:
 		return t->seq && store_gave_seq(core->store, t->seq) && !is_taken(core, t);
 	case STORE_SURE:
@@ -87,7 +87,7 @@ static bool is_explained(const struct sandbox_core *core, const struct tags *t)
 	return !t->seq || (store_knows_seq(core->store, t->seq) && !is_taken(core, t));
 }
 
-/* Names, where there are some, as many as have room. */
+/* The names, or ids, of sandboxes that the report is about, as many as fit. */
 static void list_names(const struct sandbox_core *core, char ret[NAMES_MAX])
 {
 	unsigned left = 0;
@@ -118,7 +118,7 @@ static unsigned count_live(const struct sandbox_core *core)
 	return n;
 }
 
-/* The one report. */
+/* Comes once in a run. */
 static void report(struct sandbox_core *core)
 {
 	static const struct { const char *from, *lost, *text; } what[] = {
@@ -142,7 +142,7 @@ static void report(struct sandbox_core *core)
 		  count_live(core), log_q(what[core->doubt].lost), names[0] ? names : "none");
 }
 
-/* Now, from what the cloud shows. What was made in this run is not in doubt. */
+/* The cloud shows that the database is old. Sandboxes that were made in this run are not in doubt. */
 static void raise_doubt(struct sandbox_core *core, const char *id, uint64_t seq)
 {
 	log_error("host_seq_unexplained", "sandbox=%s seq=%llu host=%s doing=hands_off", id,
@@ -185,7 +185,7 @@ void doubt_listed(struct sandbox_core *core)
 		if (!core->accounts[i].listed_at_ms)
 			return;
 	if (store_tx_new(core->store, &t) < 0)
-		return; /* with the next list */
+		return; /* tried again with the next list */
 	store_tx_sure(t);
 	core_commit(core, t, true);
 	report(core);

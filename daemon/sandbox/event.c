@@ -14,7 +14,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-/* --- the ring --- */
+/* --- the ring of an event log --- */
 
 struct event *event_at(const struct event_log *g, size_t i)
 {
@@ -188,7 +188,7 @@ static void on_fence(void *user, const struct status *st)
 	struct fence *f = user;
 	struct sandbox_core *core = f->core;
 
-	/* Not written, it is told all the same: it happened. */
+	/* Also after a failed commit, since what the event says has happened. */
 	core->events.told = MAX(core->events.told, f->number);
 	core->fence = NULL;
 	free(f);
@@ -198,7 +198,7 @@ static void on_fence(void *user, const struct status *st)
 		defer_post(&core->events.fence);
 }
 
-/* Commits keep their order, so an empty one after those of this pass tells that they are through. */
+/* Commits keep their order: when this empty one is done, those of this pass are too. */
 static void on_pass_end(struct defer *d, void *user)
 {
 	struct sandbox_core *core = user;
@@ -267,7 +267,7 @@ static void put_row(const struct sandbox_core *core, struct store_tx *t, const s
 	store_tx_put_event(t, &row);
 }
 
-/* A cut may have split a character, and half of one is no text for a row. */
+/* Cuts off the incomplete UTF-8 character that vsnprintf()'s limit may have left. */
 static void end_whole(char *text)
 {
 	size_t n = strlen(text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Events: what changed, kept for watchers. Each is written in the transaction of the change it tells
- * of, and is told after that was committed; so a cursor that a watcher saw is one the store knows.
- * Kept for EVENTS_FOR_MS and EVENTS_PER_UID; a uid's newest one always (numbers go on above it).
+ * The event log: what changed, kept for watchers. An event is written in the transaction of its change and
+ * goes to watchers after the commit, so that every cursor that a watcher saw is in the store.
+ * Bounds: EVENTS_FOR_MS, EVENTS_PER_UID and EVENTS_IN_ALL; a uid's newest event is always kept, as the next gets the seq above it.
  */
 #ifndef AB_DAEMON_SANDBOX_EVENT_H
 #define AB_DAEMON_SANDBOX_EVENT_H
@@ -45,9 +45,10 @@ enum event_type {		/* numbers of agentbox.v1.SandboxEvent.Type */
 
 struct event {
 	unsigned refs;			/* its uid's log, the log of all */
-	uint64_t number, seq;
+	uint64_t number;		/* rises over all uids */
+	uint64_t seq;			/* rises within the uid; a cursor names it */
 	uid_t uid;
-	int64_t at_ms;
+	int64_t at_ms;			/* wall */
 	enum event_type type;
 	unsigned account;		/* index */
 	char *id, *name, *evidence;	/* evidence: "key=value" lines */
@@ -57,7 +58,7 @@ struct event {
 	uint32_t leases, generation;
 };
 
-/* By rising key: a ring of pointers. */
+/* The events of a uid by seq, or of all uids by number: a ring of pointers. */
 struct event_log {
 	uid_t uid;
 	struct event **v;
@@ -68,22 +69,22 @@ struct events {
 	struct map by_uid;		/* u64 → struct event_log */
 	struct event_log all;
 	uint64_t number;		/* of the newest */
-	uint64_t told;			/* committed up to this number */
-	struct defer fence;
+	uint64_t told;			/* watchers may have events up to this number: their commits are done */
+	struct defer fence;		/* starts the empty commit that follows those of a pass */
 	struct list watches;		/* struct sandbox_watch */
 };
 
 struct event *event_at(const struct event_log *g, size_t i);
-/* Index of the first one above the key (its seq, or its number in the log of all). */
+/* Index of the first event above the key: a number (in the log of all), or a seq. */
 size_t event_above(const struct event_log *g, bool by_number, uint64_t key);
 
 void events_init(struct sandbox_core *core);
 void events_fini(struct sandbox_core *core);
 void event_load(struct sandbox_core *core, const struct row_event *r);
-/* Into the transaction, which the caller commits before it returns to the loop. */
+/* Adds an event to the transaction of its change, which the caller commits before it returns to the loop. */
 void event_put(struct sandbox_core *core, struct store_tx *t, const struct sandbox *b,
 	       enum event_type type, const char *evidence_fmt, ...) printf_like(5, 6);
-/* On its own, for what changes no row. */
+/* The same in a transaction of its own, for what changes no row. */
 void event_say(struct sandbox_core *core, const struct sandbox *b, enum event_type type,
 	       const char *evidence_fmt, ...) printf_like(4, 5);
 void events_prune(struct sandbox_core *core, int64_t now_wall_ms);

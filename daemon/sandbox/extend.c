@@ -9,9 +9,9 @@
 #include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"
 
-#define LATER_MS    5000u	/* a refused lease may be asked for again then */
-#define SHORT_PCT   90u		/* of what can be kept alive: Status says that it is nearly used up */
-#define REFUSED_MS  600000	/* … and so long after a refusal */
+#define LATER_MS    5000u	/* retry_after of a refused lease */
+#define SHORT_PCT   90u		/* is_short: so much of what can be kept alive is in use, … */
+#define REFUSED_MS  600000	/* … or a lease was refused within this time */
 
 void extend_init(struct extensions *x)
 {
@@ -81,7 +81,7 @@ bool extend_turn_take(struct extend_turn *t, int64_t end_at_ms)
 	return true;
 }
 
-/* The budget may have shrunk meanwhile: no more than it allows go at once. */
+/* Gives turns to those in line, as many as the budget, which may have changed, allows now. */
 static void on_to_the_next(struct account *a)
 {
 	struct extensions *x = &a->extensions;
@@ -136,7 +136,7 @@ void extend_clock_set(struct account *a)
 	spans_book_reset(&a->extensions.book, now_s(a));
 }
 
-/* The span grew: lives that were long enough may be too short now. */
+/* Where the span grew by more than a quarter, every kept sandbox is looked at again: its life may be too short now. */
 static void tell_runners(struct account *a, uint32_t span_s)
 {
 	struct extensions *x = &a->extensions;

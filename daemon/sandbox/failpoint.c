@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Compiled to nothing in the shipped build; see failpoint.h. */
+/* The crash points of agentboxd-fp; compiled to nothing in the shipped build. */
 #include "daemon/sandbox/failpoint.h"
 
 #ifdef AB_FAILPOINTS

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Questions to the control plane about one sandbox: at most one at a time for each, shared by all
- * who want to know. Whoever waits is told after the sandbox has taken over the answer. */
+/* GET of one sandbox: at most one request at a time for each sandbox, shared by all that want its answer.
+ * Waiters are called after the sandbox has taken over the answer. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "proto/base/must.h"
 
 #define FETCH_MAGIC	  0x46657463u
-#define FETCH_DEADLINE_MS 30000u	/* of one question; callers stop waiting by their own */
+#define FETCH_DEADLINE_MS 30000u	/* of the request; a caller's own deadline may come first */
 
 struct fetch {
 	uint32_t magic;
@@ -52,7 +52,7 @@ static void unlink_fetch(struct fetch *f)
 	list_del(&f->node);
 }
 
-/* With our tag and no row it is ours all the same (the store lost it): it gets its row here. */
+/* A sandbox with our tag whose row the store lost gets a row again. */
 static struct sandbox *adopt_if_ours(struct fetch *f, const struct cloud_sandbox *s)
 {
 	struct sandbox *b = NULL;
@@ -101,7 +101,7 @@ static void on_fetched(struct cloud_result *r, void *user)
 		struct fetch_wait *w = list_entry(waiters.next, struct fetch_wait, node);
 
 		list_del(&w->node);
-		/* One who was told before may have made it his: then there is a row now. */
+		/* An earlier waiter may have given the sandbox a row. */
 		result.sandbox = core_find(f->core, f->account, f->id);
 		w->fn(w, &result);
 	}
@@ -159,7 +159,7 @@ int fetch_join(struct sandbox_core *core, struct account *a, const char *id, boo
 	return 0;
 }
 
-/* The question itself goes on: its answer is worth having. */
+/* The request goes on, since the sandbox can use its answer. */
 void fetch_leave(struct fetch_wait *w)
 {
 	list_del(&w->node);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What has ended is forgotten when its time is over, and before that where a uid has more of it than is kept:
- * then the ones that ended, or were used, longest ago go first. Request ids of sandboxes that are no more leave
+ * Sandboxes that have ended, and request ids, are forgotten when their time is over, and earlier where a uid has more
+ * than the maximum: those that ended, or were used, longest ago go first. Request ids of sandboxes that have ended leave
  * memory at once; their rows are read when a call has such an id (op.c).
  */
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 
-#define SLICE	       500u	/* rows at once: no long transaction */
-#define PRUNE_FROM     1000u	/* request ids let go of, after which their rows are counted: that reads them all … */
+#define SLICE	       500u	/* how many are forgotten at once: no long transaction */
+#define PRUNE_FROM     1000u	/* rows of request ids are pruned, which reads them all, when so many have left memory … */
 #define PRUNE_EVERY_MS 3600000u	/* … or so long after the last time */
 
 static void forget_sandbox(struct sandbox_core *core, struct sandbox *b)
@@ -37,7 +37,7 @@ static const struct sandbox *object_of(struct sandbox_core *core, const struct r
 	return core_find(core, q->account, q->object);
 }
 
-/* All that a repeat could be told is what became of a sandbox that is no more. */
+/* Its outcome is known, and is a sandbox that has ended. */
 static bool is_over(struct sandbox_core *core, const struct request *q)
 {
 	const struct sandbox *b = object_of(core, q);
@@ -116,7 +116,7 @@ static void by_number(struct sandbox_core *core, unsigned *left)
 		return;
 	v = calloc(n, sizeof(*v));
 	if (!v)
-		return; /* the next look forgets it */
+		return; /* the next call does it */
 	n = ended_sandboxes(core, v);
 	qsort(v, n, sizeof(*v), by_uid_then_latest);
 	for (size_t i = 0; i < n && *left; i++) {
@@ -131,7 +131,8 @@ static void by_number(struct sandbox_core *core, unsigned *left)
 
 /* --- request ids --- */
 
-/* A call that looked for one before it was known may still believe that there is none. */
+/* BOOTTIME of the oldest call with a request id. A call may have read the store before a younger request id got its row,
+ * and relies on finding that one in memory. */
 static uint64_t oldest_question_ms(const struct sandbox_core *core)
 {
 	uint64_t oldest = UINT64_MAX;
@@ -150,7 +151,7 @@ static void let_go_requests(struct sandbox_core *core)
 	uint64_t before = MIN(oldest_question_ms(core), clock_boot_ms());
 
 	if (core->resave)
-		return;	/* a row may not be what it should be */
+		return;	/* a row may be older than what memory has */
 	list_for_each_safe(i, &core->requests) {
 		struct request *q = list_entry(i, struct request, node);
 
@@ -172,7 +173,7 @@ static void prune_requests(struct sandbox_core *core, int64_t now_ms)
 	if (core->requests_pruned_ms && core->requests_let_go < PRUNE_FROM && now < core->requests_pruned_ms + PRUNE_EVERY_MS)
 		return;
 	if (store_tx_new(core->store, &t) < 0)
-		return; /* the next look does it */
+		return; /* the next call does it, too */
 	store_tx_prune_requests(t, &p);
 	core_commit(core, t, false);
 	core->requests_let_go = 0;

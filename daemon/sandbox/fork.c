@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is special about a fork: children carry their parent's tags, so they are known by not having
- * been there before; they get rows of their own, without a name, with the policy that was asked for. The
- * parent's row is not touched.
+ * The copy_kind of forks. Children carry their parent's tags, so they are told from it by not having existed
+ * before; they get rows of their own, without a name, with the policy that was asked for. The parent's row is not
+ * touched.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static void fork_take(struct copy *c, struct cloud_result *r)
 
 /* --- rows --- */
 
-/* What the answer does not say of a child is as it is with its parent. */
+/* What the cloud's answer does not say of a child is the same as its parent's. */
 static int inherit(struct sandbox *b, const struct sandbox *parent)
 {
 	int r = pairs_from(&b->metadata, parent->metadata.v, parent->metadata.n);
@@ -98,7 +98,7 @@ static int record_child(struct copy *c, const struct cloud_sandbox *s, struct st
 		r = index_set_owner(b, c->att.uid);
 	if (r < 0)
 		return r;
-	/* Without our tag on its parent it is as if made elsewhere. */
+	/* If its parent has no tag of ours, neither has it: it counts as made elsewhere. */
 	b->ours = c->att.req_tag[0] != 0;
 	b->adopted = !b->ours;
 	b->policy = c->att.policy;
@@ -114,7 +114,7 @@ static int record_child(struct copy *c, const struct cloud_sandbox *s, struct st
 	return 0;
 }
 
-/* One word a child: its id, or "!" and why there is none. */
+/* The request's object: a word for each child, its id or "!" and the reason why there is none. */
 static int say_object(struct copy *c)
 {
 	scoped(buf_fini) struct buf text = BUF_NULL;
@@ -155,7 +155,7 @@ static bool is_tracked(const char *id, void *user)
 	return core_find(c->att.core, c->att.account, id) != NULL;
 }
 
-/* The found ones as if they had been answered; of those that are missing it is not known why. */
+/* Takes the found children out of the list, as fork_take() does with an answer; the missing ones are OUTCOME_UNKNOWN. */
 static int adopt_found(struct copy *c, struct cloud_list *list, const size_t *index, size_t n)
 {
 	struct cloud_children *k = calloc(1, sizeof(*k));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the rows say at once, for whoever has to judge a request before anything is asked for it: the gateway. */
+/* What memory says of a sandbox at once, for the gateway, which judges a request before it asks for anything. */
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/runner.h"
 

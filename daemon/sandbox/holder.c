@@ -49,7 +49,7 @@ const char *holder_boot_id(struct sandbox_core *core)
 
 /* --- the table --- */
 
-/* What a process is known by; of two that live no two are the same. Without gaps, since its bytes are hashed. */
+/* The key of a process in holder_map: no two living ones share it. It has no padding, since its bytes are hashed. */
 struct holder_key {
 	uint64_t value;		/* inode, start time, or connection */
 	uint32_t identity, uid;
@@ -100,7 +100,7 @@ static void holder_free(void *p)
 	free(h);
 }
 
-/* Nothing comes from it any more; the memory stays until the last reference. */
+/* It is found and called no more; its memory stays until the last reference. */
 static void close_holder(struct holder *h)
 {
 	watch_fini(&h->death);
@@ -141,7 +141,7 @@ static void on_death(struct watch *w, unsigned ready, void *user)
 	died(h, "pidfd");
 }
 
-/* Takes the pidfd, also on failure; -1: by connection. */
+/* Takes the pidfd over, also on failure. */
 static int holder_new(struct sandbox_core *core, const struct principal *who, int pidfd,
 		      struct holder **ret)
 {

@@ -11,7 +11,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define RING_KEY_MAX 192u	/* longer texts share the ring of their beginning */
+#define RING_KEY_MAX 192u	/* longer texts are cut, so that a ring may hold several: who walks it compares */
 
 void index_node_init(struct index_node *n)
 {
@@ -23,7 +23,7 @@ void index_node_init(struct index_node *n)
 	n->counted = false;
 }
 
-/* --- rings: those with the same key, of which the map knows one --- */
+/* --- rings: circular lists of the nodes with one key; the map has one node of each --- */
 
 struct ring_key {
 	size_t n;
@@ -49,7 +49,7 @@ static int ring_enter(struct map *rings, const struct ring_key *k, struct list *
 	return 0;
 }
 
-/* The map's one is replaced by the next in its ring, in a slot that is there: without memory to ask for. */
+/* Where the map has this node it gets the next one. That slot exists already, so map_put() cannot fail. */
 static void ring_leave(struct map *rings, const struct ring_key *k, struct list *node)
 {
 	if (map_get(rings, k->bytes, k->n) != node)
@@ -61,7 +61,7 @@ static void ring_leave(struct map *rings, const struct ring_key *k, struct list 
 	list_del(node);
 }
 
-/* The next one of a ring; begin with NULL. NULL at the end. */
+/* The node behind `after`; NULL begins. NULL at the end. */
 static struct list *ring_next(const struct map *rings, const struct ring_key *k, const struct list *after)
 {
 	struct list *first = map_get(rings, k->bytes, k->n);
@@ -79,7 +79,7 @@ static void change(uint32_t *count, int by)
 	*count += (uint32_t)by;
 }
 
-/* With this sandbox (1) or without (-1). */
+/* Adds this sandbox to the counts of its owner, account and uid (by 1), or takes it out (by -1). */
 static void tally(struct sandbox *b, int by)
 {
 	struct owner *o = b->index.owner;
@@ -178,7 +178,7 @@ static void enter_owner(struct sandbox *b, struct owner *o)
 	tree_insert(&o->by_start, &b->index.of_owner, cmp_of_owner);
 }
 
-/* It is counted there no more. */
+/* The sandbox must not be counted now. */
 static void leave_owner(struct sandbox_core *core, struct sandbox *b)
 {
 	struct owner *o = b->index.owner;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sandboxes of the core, found and counted without a walk over all of them: by the tag of the request that made them (children
- * of a fork share their parent's), by the number of their attempt, by when they were started, by their names, and how many of an
- * account, of an owner or of a uid with a limit there are.
- * A sandbox is in here as long as it is in the table of the core; its account, tag and number do not change meanwhile.
+ * Finds and counts the sandboxes of the core without a walk over all of them. Found: by the tag of the request that made them
+ * (children of a fork share their parent's), by the number of their attempt, by the time of their start, by name. Counted: those of
+ * an account, of an owner, and of a uid with a limit.
+ * A sandbox is indexed as long as it is in the table of the core; its account, tag and number do not change meanwhile.
  */
 #ifndef AB_DAEMON_SANDBOX_INDEX_H
 #define AB_DAEMON_SANDBOX_INDEX_H
@@ -22,58 +22,58 @@ struct request;
 struct sandbox;
 struct sandbox_core;
 
-/* A uid with sandboxes in an account; there as long as it has any. */
+/* A uid with sandboxes in an account. It exists as long as the uid has one, gone ones included. */
 struct owner {
 	struct account *account;
 	uid_t uid;
 	struct tree by_start;		/* index_node.of_owner */
 	uint32_t by_state[SANDBOX_GONE + 1];
-	uint32_t leases;		/* on them */
+	uint32_t leases;		/* on its sandboxes */
 };
 
-/* Of a sandbox. Those with the same key are in one ring, of which the map knows one; alone in it without a key. */
+/* A sandbox's part of the index. Sandboxes with the same tag, number or name form a ring; without one the node is alone. */
 struct index_node {
 	struct list same_tag, same_seq, same_name;
-	struct tree_node of_account, of_owner;	/* the newest first, as a list's pages: rules/page.h */
+	struct tree_node of_account, of_owner;	/* in the order of pages: rules/page.h */
 	struct owner *owner;
 	bool counted;
 };
 
 void index_node_init(struct index_node *n);
-/* core_insert() and its opposite. -ENOMEM: it is in none. */
+/* For core_insert(), and when it leaves the table. -ENOMEM: it is not indexed. */
 must_check int index_add(struct sandbox_core *core, struct sandbox *b);
 void index_del(struct sandbox_core *core, struct sandbox *b);
-/* Its state or its owner is about to change, or did: it counts where it belongs now. */
+/* Before and after a change of its state or owner. */
 void index_uncount(struct sandbox *b);
 void index_count(struct sandbox *b);
-/* -ENOMEM: it is found by less. */
+/* -ENOMEM: index_name_has_other() may miss it from now on, or nothing was changed. */
 must_check int index_set_owner(struct sandbox *b, uid_t uid);
 must_check int index_set_name(struct sandbox *b, const char *name);
 void index_set_started(struct sandbox *b, int64_t started_at_ms);
 /* A lease on it began (1) or ended (-1). */
 void index_lease(struct sandbox *b, int change);
-struct owner *index_owner(const struct sandbox_core *core, const struct account *a, uid_t uid);	/* NULL: it has none */
+struct owner *index_owner(const struct sandbox_core *core, const struct account *a, uid_t uid);	/* NULL: it has no sandbox */
 
-/* The sandboxes of an owner, or with a NULL of an account, in the order of pages or in reverse. */
+/* A walk over the sandboxes of an owner or of an account, in the order of pages or in reverse. */
 struct index_walk {
-	const struct account *account;
-	const struct owner *owner;
+	const struct account *account;	/* used without an owner */
+	const struct owner *owner;	/* NULL: all of the account */
 	bool is_reverse;
 };
-/* The first one behind the place; a NULL: of all. NULL = there is none. */
+/* The first one behind `place`; with a NULL the very first. NULL = there is none. */
 struct sandbox *index_behind(const struct index_walk *w, const struct page_place *place);
 struct sandbox *index_next(const struct index_walk *w, const struct sandbox *b);
 
 /* The sandboxes of an account that carry this tag, one after the other; begin with NULL. NULL at the end, and for "". */
 struct sandbox *index_of_tag(const struct sandbox_core *core, const struct account *a, const char *req_tag,
 			     const struct sandbox *after);
-/* Is there one with this number and another tag? */
+/* Is there a sandbox with this number and another tag? */
 bool index_seq_has_other_tag(const struct sandbox_core *core, uint64_t seq, const char *req_tag);
 
-/* Has another sandbox of its owner's its name, or had it? */
+/* Has, or had, another sandbox of the same owner its name? */
 bool index_name_has_other(const struct sandbox *b);
 
-/* Of a request id, whose tag this is from now on; and before it goes. */
+/* Gives a request id its tag; -ENOMEM: it has none. index_request_del() comes before it is freed. */
 must_check int index_request_set_tag(struct sandbox_core *core, struct request *q, const char *req_tag);
 void index_request_del(struct sandbox_core *core, struct request *q);
 /* The request ids of a uid with this tag, as index_of_tag(). */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kill. A DELETE that failed may have worked, or half of it (FAULTS §0.3), so it is repeated until
- * the cloud says 204 or 404, beyond the caller's deadline and beyond the daemon's own life: the row
- * is KILLING from before the first DELETE, and the next start takes it up again.
+ * Kill. A DELETE that failed may have worked, or half of it, so it is repeated until
+ * the cloud says 204 or 404, beyond the caller's deadline and beyond this run of the daemon: the row
+ * is KILLING from before the first DELETE, and the next start goes on.
  *
  *   decide   the row is KILLING, synced (a full disk does not stop it)
  *   delete   DELETE until 204 or 404
  *   write    the row is GONE, its name is free; then the answer
  *
- * Equal kills of one sandbox share it. A sandbox without a row is looked at first (its tag may say
+ * All kills of one sandbox share these steps. A sandbox without a row is asked about first (its tag may say
  * that it is another uid's of this host), then deleted in the caller's account, as the SDK does.
  */
 #include <errno.h>
@@ -35,11 +35,11 @@ struct killing {
 	struct sandbox_core *core;
 	struct sandbox *sandbox;
 	struct cloud_call *call;
-	struct fetch_wait check;	/* a rule's: is it still the same incarnation? */
-	struct timer timer;
+	struct fetch_wait check;	/* before a rule's DELETE is repeated: was it resumed elsewhere? */
+	struct timer timer;	/* until the next try */
 	struct list waiters;	/* sandbox_op.wait */
 	unsigned tries;
-	bool maybe_done;	/* by a DELETE whose answer is not known */
+	bool maybe_done;	/* a DELETE without an answer may have ended it */
 	struct grave grave;
 };
 
@@ -85,7 +85,7 @@ static void repeat_after(struct killing *k, uint64_t wait_ms)
 		log_warn("kill_timer", "sandbox=%s error=nomem at=next_start", k->sandbox->id);
 }
 
-/* The row has taken the answer over: another incarnation has made it let go, and this is not called. */
+/* The sandbox has taken the answer over. If somebody had resumed it elsewhere, kill_let_go() would have cancelled this wait. */
 static void kill_on_checked(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct killing *k = killing_from(container_of(w, struct killing, check));
@@ -102,7 +102,7 @@ static void kill_on_checked(struct fetch_wait *w, const struct fetch_result *res
 	}
 }
 
-/* Time has passed since a rule decided: it may have been paused and resumed elsewhere meanwhile. */
+/* A rule decided some time ago, and the sandbox may have been paused and resumed elsewhere since: the cloud is asked first. */
 static void kill_on_timer(struct timer *t, void *user)
 {
 	struct killing *k = killing_from(user);
@@ -123,7 +123,7 @@ static void on_deleted(struct cloud_result *r, void *user)
 	FAILPOINT("kill.answered");
 	account_saw_date(k->sandbox->account, r->date_ms);
 	if (r->outcome == CLOUD_DONE) {
-		/* Missing at the first try: it was somebody else, or its end. */
+		/* A 404 to the first DELETE: somebody else ended it, or its time was over. */
 		found = !r->not_found || r->repeated || k->maybe_done;
 		sandbox_gone(k->core, k->sandbox, found,
 			     r->not_found ? "DELETE /sandboxes/{id}: 404"
@@ -139,7 +139,7 @@ static void on_deleted(struct cloud_result *r, void *user)
 	log_warn("kill_repeats", "sandbox=%s tries=%u in_ms=%llu text=%s", k->sandbox->id, k->tries,
 		 (unsigned long long)wait, log_q(r->status.text));
 	repeat_after(k, wait);
-	/* A definite refusal is told at once; that we go on trying is not the caller's concern. */
+	/* A definite refusal is answered at once, although the kill goes on. */
 	if (r->outcome == CLOUD_REFUSED && !r->retry_later && !r->conflict)
 		op_end_waits(&k->waiters, &r->status, false);
 }
@@ -164,7 +164,7 @@ static void on_decided(void *user, const struct status *st)
 	struct killing *k = killing_from(user);
 
 	FAILPOINT("kill.intent_committed");
-	/* Not written down, it is still the owner's will. */
+	/* If the store failed, the kill goes on all the same. */
 	if (!status_ok(st))
 		k->core->resave = true;
 	delete(k);
@@ -230,7 +230,7 @@ void kill_take_up(struct sandbox_core *core, struct sandbox *b)
 	}
 	k->maybe_done = true;
 	log_info("kill_taken_up", "sandbox=%s uid=%u", b->id, b->uid);
-	/* Soon, but not inside of the start. */
+	/* In the first pass of the loop. */
 	repeat_after(k, 0);
 }
 
@@ -280,7 +280,7 @@ static void on_stranger_deleted(struct cloud_result *r, void *user)
 	struct status ok = STATUS_OK;
 
 	op->call = NULL;
-	/* Another call may have made it somebody's meanwhile. */
+	/* Another call may have given it a row meanwhile. */
 	if (r->outcome == CLOUD_DONE && b && sandbox_is_live(b))
 		sandbox_gone(op->core, b, !r->not_found || r->repeated, "DELETE /sandboxes/{id}");
 	if (r->outcome == CLOUD_DONE)
@@ -298,7 +298,7 @@ static void kill_stranger(struct sandbox_op *op)
 		op_fail_errno(op, -ENOMEM);
 }
 
-/* Whoever decided before; also after a restart, when only the row says so. */
+/* A rule's kill under way becomes the owner's: it is not given up any more. */
 static void its_owners_will(struct sandbox_core *core, struct sandbox *b)
 {
 	if (!b->ended_by[0])
@@ -326,7 +326,7 @@ static void kill_known(struct sandbox_op *op, struct sandbox *b)
 	}
 }
 
-/* An id of the account that no row explains: its key's owner may end it, and whoever its tag names. */
+/* May the caller end a sandbox of the account that has no row? Admins may, and the uid that its tag names. */
 static bool may_kill_stranger(const struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	struct tags t;
@@ -359,7 +359,7 @@ static void kill_start(struct sandbox_op *op)
 
 	switch (ref_find(op->core, &op->who, op->ref, &b, &op->account, &st)) {
 	case REF_NONE:
-		/* Another uid's looks like none: not found, which is an answer and not a failure. */
+		/* Not found, or another uid's, which looks the same: that is an answer and not a failure. */
 		if (st.reason == R_SANDBOX_NOT_FOUND)
 			op_end_yes(op, &ok, false);
 		else

@@ -91,7 +91,7 @@ static int lease_enter(struct lease *x)
 	return 0;
 }
 
-/* Its uid has a place in the counts, so no memory is asked for. */
+/* set_count() cannot fail here: the uid has an entry. */
 static void lease_leave(struct lease *x)
 {
 	struct sandbox_core *core = x->core;
@@ -177,7 +177,7 @@ static void count_in(struct lease *x, struct sandbox *b)
 	runner_note(b);
 }
 
-/* The last one leaves: from now on the sandbox is released. */
+/* Takes the lease off its sandbox, which is released when that was the last one. */
 static void count_out(struct lease *x)
 {
 	struct sandbox *b = x->sandbox;
@@ -210,7 +210,7 @@ static int set_end(struct lease *x, uint64_t ttl_ms)
 
 static void held_lost(struct lease *x, const struct status *st);
 
-/* Whoever held it holds it no more: another stream or process of this uid does. */
+/* Takes the lease from its stream or process, for another one of the same uid. */
 static void take_from(struct lease *x)
 {
 	struct status st;
@@ -399,11 +399,11 @@ static void lease_on_timer(struct timer *t, void *user)
 		break;
 	case LEASE_WAITING:
 		if (x->core->draining)
-			break;	/* we stop, so it cannot come back: the next start gives it its time */
+			break;	/* its holder cannot come back to a daemon that stops: the next start gives it time */
 		lease_end(x, "its holder did not come back after the restart");
 		break;
 	case LEASE_ENDED:
-		/* That it ended may not be written yet. */
+		/* Its end may not be in the store yet. */
 		if (x->core->resave && !x->core->draining &&
 		    timer_set(&x->timer, clock_boot_ms() + RESAVE_WAIT_MS) == 0)
 			break;
@@ -510,7 +510,7 @@ int lease_load(struct sandbox_core *core, const struct row_lease *r)
 	struct lease *x;
 	int e;
 
-	/* Without its sandbox it claims nothing. */
+	/* A lease without its sandbox is dropped. */
 	if (!b || !sandbox_is_live(b) || strlen(r->id) > LEASE_ID_LEN || lease_find(core, r->id))
 		return 0;
 	e = insert(core, r->id, r->uid, &x);
@@ -540,7 +540,7 @@ int lease_load(struct sandbox_core *core, const struct row_lease *r)
 			list_add_tail(&x->holder->leases, &x->holder_node);
 			return 0;
 		case HOLDER_DEAD:
-			x->state = LEASE_HELD;	/* ended when the store takes it */
+			x->state = LEASE_HELD;	/* lease_loaded() ends it, when the store takes writes */
 			return 0;
 		case HOLDER_UNKNOWN:
 			break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A list of strings as a row holds it: each ends with a line feed, which none of them contains. [pure] */
+/* A list of strings as the text of a row: each string ends with a line feed, and must not contain one. [pure] */
 #ifndef AB_DAEMON_SANDBOX_LINES_H
 #define AB_DAEMON_SANDBOX_LINES_H
 
@@ -9,7 +9,7 @@ struct cloud_strs;
 
 /* Heap; NULL without memory. */
 char *lines_join(const struct cloud_strs *l);
-/* Appends them. -ENOMEM. */
+/* Appends the strings to *ret. -ENOMEM. */
 must_check int lines_split(struct cloud_strs *ret, const char *text);
 
 #endif

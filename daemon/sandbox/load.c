@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The start: rows of the store into the tables, then what was open is taken up. Intents and copies wait
- * until every row is there.
+ * The start: takes the rows of the store into the tables, then goes on with open kills, creations and copies. Rows of
+ * intents and copies are set aside until every other row is there.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 struct loader {
 	struct sandbox_core *core;
-	struct list intents, copies;	/* taken up when every row is there */
+	struct list intents, copies;	/* struct saved_row: worked on when every row is there */
 	int err;
 	unsigned strangers;	/* rows of accounts that are not configured */
 };
@@ -68,12 +68,12 @@ static void load_name(const struct row_name *r, void *user)
 		return;
 	n->account = a;
 	b = core_find(ld->core, a, r->id);
-	/* A holder that is gone, or whose row was set aside, holds nothing. */
+	/* The name stays free if its sandbox is gone, or if that one's row was refused. */
 	if (b && b->state != SANDBOX_GONE && b->uid == r->uid)
 		sandbox_give_name(ld->core, b, n);
 }
 
-/* The methods whose request ids are ours. */
+/* The constant for a method that is in a row; NULL: not one of those with request ids. */
 static const char *method_of(const char *name)
 {
 	static const char *const methods[] = { REQUEST_CREATE, REQUEST_FORK, REQUEST_SNAPSHOT };
@@ -103,7 +103,7 @@ int core_load_request(struct sandbox_core *core, const struct row_request *r)
 	return 0;
 }
 
-/* Sandboxes are there already: what is over stays a row. */
+/* Sandboxes are loaded before: request ids whose sandbox has ended stay in the store alone. */
 static void load_request(const struct row_request *r, void *user)
 {
 	struct loader *ld = user;
@@ -223,8 +223,8 @@ static void take_up_intents(struct loader *ld)
 	}
 }
 
-/* A sandbox whose name's row is not believed keeps its name: else another would get it. */
-static void nameless(struct sandbox_core *core)
+/* A sandbox keeps its name where the row of the name is lost or refused: else another sandbox could take it. */
+static void restore_names(struct sandbox_core *core)
 {
 	list_for_each(i, &core->sandboxes) {
 		struct sandbox *b = list_entry(i, struct sandbox, node);
@@ -238,9 +238,9 @@ static void nameless(struct sandbox_core *core)
 	}
 }
 
-/* An open request id without its intent (its row was set aside): nothing proves that it was not
- * sent, so it stays unknown until its tag shows up. */
-static void orphaned_requests(struct sandbox_core *core)
+/* An open request id whose intent has no row, or a refused one: nothing proves that it was not sent, so its outcome
+ * is unknown until its tag shows up. */
+static void close_orphaned_requests(struct sandbox_core *core)
 {
 	list_for_each(i, &core->requests) {
 		struct request *q = list_entry(i, struct request, node);
@@ -279,13 +279,13 @@ int core_load(struct sandbox_core *core)
 		r = store_start(core->store);
 	if (r < 0)
 		ld.err = r;
-	nameless(core);
+	restore_names(core);
 	take_up_intents(&ld);
 	take_up_copies(&ld);
 	store_forget_sent(core->store);
 	if (ld.err)
 		return ld.err;
-	orphaned_requests(core);
+	close_orphaned_requests(core);
 	refused_loaded(core);
 	list_for_each(i, &core->sandboxes) {
 		struct sandbox *b = list_entry(i, struct sandbox, node);

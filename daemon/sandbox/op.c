@@ -39,11 +39,11 @@ static void op_on_turn(struct turn *t)
 
 struct op_commit {
 	struct list node;	/* in core->commits */
-	struct sandbox_op *op;	/* NULL: it ended before */
-	void (*fn)(struct sandbox_op *op, const struct status *st);	/* NULL: a row is read */
+	struct sandbox_op *op;	/* NULL: it ended before the commit */
+	void (*fn)(struct sandbox_op *op, const struct status *st);	/* NULL: a row is read, nothing is committed */
 };
 
-/* Off the list; the op, or NULL if it has ended. */
+/* Frees the commit. Returns its op, or NULL if that has ended. */
 static struct sandbox_op *op_of_commit(struct op_commit *c)
 {
 	struct sandbox_op *op = c->op;
@@ -85,7 +85,7 @@ static void on_request_row(void *user, const struct status *st, const struct row
 		op->kind->start(op);
 }
 
-/* Request ids whose sandbox is no more are in no memory: without the row it would be made again. */
+/* Request ids whose sandbox has ended are in the store alone: without reading that row a repeat would make another sandbox. */
 static bool reads_request(struct sandbox_op *op)
 {
 	const char *method, *id = op->kind->request && !op->request_read ? op->kind->request(op, &method) : NULL;
@@ -107,7 +107,7 @@ static void on_kick(struct defer *d, void *user)
 	struct sandbox_op *op = op_from(user);
 	struct status st;
 
-	/* Nothing is begun for a caller that has given up. */
+	/* The caller has given up already. */
 	if (op->deadline_ms && clock_boot_ms() >= op->deadline_ms) {
 		status_set(&st, R_DEADLINE_REQUEST, "%s: the deadline had passed", op->kind->name);
 		op_fail(op, &st);
@@ -181,7 +181,7 @@ int op_new(struct sandbox_core *core, const struct op_kind *kind, const struct s
 	op->kind = kind;
 	op->core = core;
 	op->who = *call->who;
-	op->who.pidfd = -1;	/* the connection's, which may end before us */
+	op->who.pidfd = -1;	/* it belongs to the connection, which may end before the op */
 	op->deadline_ms = call->deadline_ms;
 	op->began_ms = now;
 	op->done = done;
@@ -211,7 +211,7 @@ uint64_t op_ask_until(const struct sandbox_op *op)
 	if (!op->deadline_ms)
 		return 0;
 	by = op->timer.at_ms;
-	/* A little before we answer, so that the cloud's own words are there to be said. */
+	/* A little before our own answer, so that the cloud's error can be in it. */
 	return by > now + 20 ? by - MIN((by - now) / 20, 50u) : by;
 }
 
@@ -251,7 +251,7 @@ void op_commit(struct sandbox_op *op, struct store_tx *t,
 	store_tx_commit(t, true, on_committed, c);
 }
 
-/* After it nothing comes for this op but op_free(). */
+/* Cancels all that may call the op; only op_free() follows. */
 static void detach(struct sandbox_op *op)
 {
 	if (op->kind->leave)
@@ -319,7 +319,7 @@ static void on_claim_saved(struct sandbox_op *op, const struct status *st)
 		op_fail(op, &gone);
 		return;
 	}
-	/* What the store does not take is told all the same: it is claimed as long as this daemon lives. */
+	/* Answered also if the store failed: it is claimed as long as this daemon runs. */
 	b->claim_unsaved = b->claim_unsaved && !status_ok(st);
 	op_end_sandbox_of(op, b, op->claim_source);
 }
@@ -419,7 +419,7 @@ void op_fail_target(struct sandbox_op *op, const struct status *st)
 
 void op_fail(struct sandbox_op *op, const struct status *st)
 {
-	struct status copy = *st;	/* it may lie in something that detaching ends */
+	struct status copy = *st;	/* *st may belong to what the end of the op frees */
 
 	must(!status_ok(&copy));
 	op->kind->fail(op, &copy);
@@ -433,7 +433,7 @@ void op_fail_errno(struct sandbox_op *op, int err)
 	op_fail(op, &st);
 }
 
-/* --- who waits together --- */
+/* --- ops that wait for the same work --- */
 
 void op_end_waited(struct sandbox_op *op, const struct status *st, bool yes)
 {
@@ -445,7 +445,7 @@ void op_end_waited(struct sandbox_op *op, const struct status *st, bool yes)
 
 void op_end_waits(struct list *waiters, const struct status *st, bool yes)
 {
-	struct status copy = *st;	/* it may lie in what they wait for */
+	struct status copy = *st;	/* *st may belong to what on_waited frees */
 	struct list all;
 
 	list_take(&all, waiters);

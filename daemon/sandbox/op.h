@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A caller's operation: from the call to its one answer. It may wait for shared work (a creation, a
- * fetch, a kill, a listing) or for a call of its own; when it ends, nothing it waited for knows it
+ * fetch, a kill, a listing) or for a call of its own; when it ends, nothing that it waited for refers to it
  * any more. op_end_*() is the only way to answer.
  */
 #ifndef AB_DAEMON_SANDBOX_OP_H
@@ -17,17 +17,17 @@
 struct op_kind {
 	const char *name;
 	void (*start)(struct sandbox_op *op);	/* first step, after the call returned */
-	/* The time to answer has come; NULL: op->pending_error, or DEADLINE_REQUEST. */
+	/* The deadline: answers. NULL: answered with op_expired_status(). */
 	void (*expire)(struct sandbox_op *op);
 	void (*fail)(struct sandbox_op *op, const struct status *st); /* op_end_*() without a result */
-	void (*leave)(struct sandbox_op *op);	/* it ends: leave what is waited for. May be NULL */
-	/* Its request id, NULL or "" = none: before the first step what its row says is in memory. NULL: its kind has none. */
+	void (*leave)(struct sandbox_op *op);	/* the op ends: leaves what it waits for. May be NULL */
+	/* The call's request id, NULL or "" = none; its row, if there is one, is in memory before `start`. NULL: a kind without. */
 	const char *(*request)(const struct sandbox_op *op, const char **ret_method);
 	size_t args_size;
 	void (*fini_args)(void *args);		/* may be NULL */
 };
 
-/* What answers the caller: the one of the members that its kind uses. */
+/* What answers the caller: the member that the op's kind uses. */
 union op_done {
 	sandbox_view_fn *sandbox;
 	sandbox_bool_fn *yes;
@@ -47,9 +47,9 @@ struct sandbox_op {
 	const struct op_kind *kind;
 	struct sandbox_core *core;
 	struct list node;		/* in core->ops */
-	struct list wait;		/* among the waiters of a shared piece of work */
-	struct attempt *attempt;	/* … of this one */
-	/* The outcome of a shared piece of work (kill.c, transition.c, attempt.c), for those who wait for it. */
+	struct list wait;		/* in the waiters of the shared work that it waits for */
+	struct attempt *attempt;	/* that work, if it is an attempt */
+	/* Gets the outcome of that work (kill.c, transition.c, attempt.c). */
 	void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes);
 	struct turn turn;
 	void (*on_turn)(struct sandbox_op *op);
@@ -57,30 +57,30 @@ struct sandbox_op {
 	/* op_find() */
 	void (*known)(struct sandbox_op *op, struct sandbox *b);
 	void (*stranger)(struct sandbox_op *op, const struct cloud_sandbox *s);
-	struct op_commit *commit;	/* a commit, or the row of its request id, that it waits for */
-	bool request_read;		/* that row was looked for */
+	struct op_commit *commit;	/* the commit, or the reading of its request id's row, that it waits for */
+	bool request_read;		/* the row of its request id was looked for */
 	struct fetch_wait fetch;
 	struct listing_wait listing;
 	struct cloud_call *call;
 	void *probe;
 	struct defer kick;
-	struct timer timer;		/* answer by */
-	struct timer pause;		/* between attempts */
+	struct timer timer;		/* fires when it has to answer */
+	struct timer pause;		/* between two tries: op_again(), op_wait_ready() */
 	struct grave grave;
 	struct principal who;
 	uint64_t deadline_ms, began_ms;
-	bool resumed;			/* this is what woke it */
+	bool resumed;			/* this op resumed the sandbox */
 	uint64_t asked_at_ms;		/* when op_ask() was last used */
 	struct status pending_error;		/* the last failure that may still pass */
 	union op_done done;
 	void *user;
-	/* what the calls have in common */
-	char *ref;
+	/* What the calls have in common. */
+	char *ref;			/* sandbox_call.sandbox */
 	struct account *account;
 	char *id;			/* of the sandbox it is about, once known */
 	unsigned tries;
 	enum sandbox_source claim_source;	/* op_end_claimed() */
-	void *args;			/* of its kind, behind this */
+	void *args;			/* kind->args_size bytes, in the same allocation */
 };
 
 /* Takes over what `args` (of kind->args_size bytes; NULL = zeros) owns, also on failure. */
@@ -91,20 +91,20 @@ struct sandbox_op *op_from(void *p);
 struct sandbox_op *op_from_wait(struct list *n);
 struct sandbox_op *op_from_fetch(struct fetch_wait *w);
 
-/* For those whose answer is the outcome of the work they waited for. */
+/* An on_waited that answers with the outcome. */
 void op_end_waited(struct sandbox_op *op, const struct status *st, bool yes);
-/* Takes each off the list and hands it the outcome. */
+/* Empties the list and calls each op's on_waited. */
 void op_end_waits(struct list *waiters, const struct status *st, bool yes);
-/* An error that may pass, for those who run out of time meanwhile. */
+/* Sets the error with which these ops answer if their time runs out before the outcome. */
 void op_note_pending_error(struct list *waiters, const struct status *st);
 
-/* BOOTTIME by which a request to the cloud should have failed, so that this can be said in time. */
+/* BOOTTIME by which a request to the cloud has to end, so that its failure can still be answered; 0 = no deadline. */
 uint64_t op_ask_until(const struct sandbox_op *op);
 struct cloud_ask op_ask(struct sandbox_op *op, cloud_done_fn *done);
 
 void op_end_sandbox(struct sandbox_op *op, const struct status *st, const struct sandbox_view *sandbox);
 void op_end_sandbox_of(struct sandbox_op *op, const struct sandbox *b, enum sandbox_source source);
-/* The same, but first the store knows that it is claimed: else a crash could have it reaped after all. */
+/* The same, but only when the store has it as claimed: after a crash a policy would end it as unclaimed. */
 void op_end_claimed(struct sandbox_op *op, struct sandbox *b, enum sandbox_source source);
 void op_end_yes(struct sandbox_op *op, const struct status *st, bool yes);
 void op_end_list(struct sandbox_op *op, const struct status *st, const struct sandbox_page *page);
@@ -119,11 +119,11 @@ void op_end_fork(struct sandbox_op *op, const struct status *st, const struct sa
 void op_end_snapshot(struct sandbox_op *op, const struct status *st, const struct sandbox_snapshot *s);
 void op_end_snapshots(struct sandbox_op *op, const struct status *st,
 		      const struct sandbox_snapshot_page *p);
-/* For op_kind.fail. */
+/* Each one is an op_kind.fail. */
 void op_fail_sandbox(struct sandbox_op *op, const struct status *st);
 void op_fail_yes(struct sandbox_op *op, const struct status *st);
 void op_fail_target(struct sandbox_op *op, const struct status *st);
-/* Whatever it is: a failure. */
+/* Answers with the failure, by op_kind.fail. */
 void op_fail(struct sandbox_op *op, const struct status *st);
 void op_fail_errno(struct sandbox_op *op, int err);
 void op_cancel_all(struct sandbox_core *core);
@@ -131,22 +131,22 @@ void op_cancel_all(struct sandbox_core *core);
 /* Commits and goes on with fn; if the op ends before, the commit happens all the same. */
 void op_commit(struct sandbox_op *op, struct store_tx *t,
 	       void (*fn)(struct sandbox_op *op, const struct status *st));
-/* What to say when the deadline came first: the pending error, else what the cloud's side last failed
- * with meanwhile, else DEADLINE_REQUEST. */
+/* The answer when the deadline came first: the pending error, else the cloud's last failure since the call
+ * began, else its rate limit, else DEADLINE_REQUEST. */
 void op_expired_status(struct sandbox_op *op, struct status *ret);
 
-/* Which sandbox op->ref means; op->account and op->id are set. known: one with a row that the caller
- * may see, in whatever state; stranger: one of the caller's account without a row. Else the op ends. */
+/* Finds the sandbox that op->ref means and sets op->account and op->id. Calls `known` for one with a row that the caller
+ * may see, in any state, and `stranger` for one of the caller's account without a row; else the op fails. */
 void op_find(struct sandbox_op *op, void (*known)(struct sandbox_op *op, struct sandbox *b),
 	     void (*stranger)(struct sandbox_op *op, const struct cloud_sandbox *s));
 
-/* Waits for its turn at the sandbox (op->id is set); until then its pending error is what goes on. */
+/* Calls fn when it is the op's turn at the sandbox (op->id is set). Until then its pending error names the change that it waits for. */
 void op_take_turn(struct sandbox_op *op, struct sandbox *b, void (*fn)(struct sandbox_op *op));
 /* The sandbox that op->id names, if it is still there. */
 struct sandbox *op_sandbox(struct sandbox_op *op);
-/* `why` may pass (409): again after a while, until it is time to answer. */
+/* `why` may pass (409): calls fn after a while, and answers with `why` if time runs out. */
 void op_again(struct sandbox_op *op, const struct status *why, void (*fn)(struct sandbox_op *op));
-/* A 404 of a call that exists: ends with what the cloud says the sandbox is now. */
+/* The cloud answered 404 to a change: asks what the sandbox is now, and fails with that. */
 void op_explain_missing(struct sandbox_op *op);
 
 /* Waits until the agent inside answers, then ends with the sandbox. */

@@ -16,9 +16,9 @@
 #define ASK_MS	     30000u
 #define RETRY_MS     1000u
 #define RETRY_MAX_MS 5000u
-#define PAST_MS	     (24ll * 3600 * 1000)	/* what ended so long ago proves nothing */
+#define PAST_MS	     (24ll * 3600 * 1000)	/* a row whose end is so long past proves nothing */
 
-/* Not the key's own hash: of two hosts with one key nobody sees that it is the same. */
+/* The key's hash is mixed with the host's id: two hosts' stores do not show that they have the same key. */
 static bool print_of(const struct account *a, char ret[PROOF_PRINT_LEN + 1])
 {
 	uint8_t hash[32];
@@ -146,7 +146,7 @@ static void on_timer(struct timer *t, void *user)
 	}
 }
 
-/* Comes from inside of calls, so that nothing is begun or cancelled here. */
+/* Comes from inside calls of the cloud, where none may be begun or cancelled. */
 static void on_key_changed(void *user)
 {
 	struct account *a = user;
@@ -161,7 +161,7 @@ static void on_key_changed(void *user)
 		return;
 	}
 	p->failures = 0;
-	status_set(&why, R_KEY_REJECTED, "it is not known yet whose key account %s has", a->name);
+	status_set(&why, R_KEY_REJECTED, "the daemon is still checking whether the new key of account %s belongs to its sandboxes", a->name);
 	cloud_key_trust(a->cloud, CLOUD_KEY_ASKED, &why);
 	if (timer_set(&p->timer, clock_boot_ms()) < 0)
 		distrust(a, &why);

@@ -10,12 +10,12 @@
 #include "daemon/sandbox/rules/rules.h"
 #include "proto/base/str.h"
 
-/* Keys: plain ones for what there is once, "m:", "e:" for metadata and environment, "a:" and "t:" for
- * the audience and type of a token. */
+/* The block's keys: these for single values; "m:KEY" and "e:KEY" for metadata and environment; "a:NAME" and "t:NAME" for
+ * the audience and the type of a token. */
 #define KEY_TEMPLATE "template"
 #define KEY_NUMBERS  "numbers"
 #define KEY_NETWORK  "network"
-#define KEY_PASSWORD "egress_password"	/* which the network's text leaves out */
+#define KEY_PASSWORD "egress_password"	/* cloud_network_format() leaves it out */
 
 void recipe_fini(struct recipe *r)
 {
@@ -88,7 +88,7 @@ static void packer_fini(struct packer *p)
 	cloud_kvs_fini(&p->kvs);
 }
 
-/* With its NUL; there is room. */
+/* Appends a string with its NUL; the caller made room. Returns the end. */
 static char *append(char *at, const char *s)
 {
 	size_t n = strlen(s) + 1;
@@ -225,7 +225,7 @@ enum recipe_verdict recipe_judge(const struct recipe_facts *f)
 		return RECIPE_NOT_ASKED;
 	if (!f->ours || f->in_doubt)
 		return RECIPE_IN_DOUBT;
-	/* Its time was over, and nobody wanted more of it; and what is paused is not started by us. */
+	/* Nobody used it when its time was over, or when it vanished while it was paused. */
 	if ((f->reason == R_SANDBOX_EXPIRED && !(f->in_use && f->keep_alive)) ||
 	    (f->before == SANDBOX_PAUSED && !f->in_use))
 		return RECIPE_UNUSED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a Create sent, kept so that it can be sent again: only with on_gone=recreate, since there are
- * secrets in it (environment). One block of pairs. [pure]
+ * What a Create sent, packed into one block of key/value texts, so that it can be sent again. It is kept only with
+ * on_gone=recreate, since the environment may have secrets. [pure]
  */
 #ifndef AB_DAEMON_SANDBOX_RECIPE_H
 #define AB_DAEMON_SANDBOX_RECIPE_H
@@ -18,28 +18,29 @@ struct recipe {			/* zeroed: none */
 	size_t len;
 };
 
-/* Wipes. */
+/* Wipes the block before it frees it. */
 void recipe_fini(struct recipe *r);
 /* Takes a copy. -ENOMEM leaves it as it was. */
 must_check int recipe_set(struct recipe *r, const void *p, size_t len);
-/* Before our tags are added. */
+/* *c must not have our tags yet. */
 must_check int recipe_pack(const struct cloud_create *c, struct recipe *ret);
-/* Into one that has nothing yet. -EBADMSG where it is not such a block. */
+/* *c must be zeroed. -EBADMSG: this is not such a block. */
 must_check int recipe_unpack(const struct recipe *r, struct cloud_create *c);
 
 enum recipe_verdict {
-	RECIPE_NOT_ASKED,	/* its policy does not say so, or its user or a policy ended it */
+	RECIPE_NOT_ASKED,	/* its policy does not ask for it, it has no name, or its user or a policy ended it */
 	RECIPE_GO,
-	RECIPE_UNUSED,		/* it expired and nobody wanted more of it, or it was paused */
-	RECIPE_IN_DOUBT,	/* its row may have forgotten who ended it */
-	RECIPE_MISSING,		/* the parameters are not known */
-	RECIPE_TOO_SOON,	/* made again not long ago: that does not help */
+	RECIPE_UNUSED,		/* it expired or was paused, and nobody used it */
+	RECIPE_IN_DOUBT,	/* its row may not know who ended it */
+	RECIPE_MISSING,		/* the block is not there */
+	RECIPE_TOO_SOON,	/* it was itself made again less than RECIPE_TOO_SOON_MS ago */
 };
 
 struct recipe_facts {
 	enum policy_on_gone on_gone;
-	bool ended;		/* by its user or by a policy, or that was under way */
-	bool ours, named, in_doubt, known;
+	bool ended;		/* its user or a policy ended it, or was about to */
+	bool ours, named, in_doubt;
+	bool known;		/* the block is there */
 	bool in_use;		/* leased, or a command ran */
 	bool keep_alive;
 	enum sandbox_state before;
@@ -50,7 +51,7 @@ struct recipe_facts {
 
 #define RECIPE_TOO_SOON_MS 60000
 
-/* It is gone: is it to be made again? */
+/* Is a sandbox that is gone to be made again? */
 enum recipe_verdict recipe_judge(const struct recipe_facts *f);
 const char *recipe_verdict_name(enum recipe_verdict v);	/* "" for NOT_ASKED */
 

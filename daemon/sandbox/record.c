@@ -33,9 +33,9 @@ static const struct {
 						  BIT(SANDBOX_KILLING) | BIT(SANDBOX_GONE)},
 	[SANDBOX_SNAPSHOTTING] = {"snapshotting", BIT(SANDBOX_RUNNING) | BIT(SANDBOX_PAUSED) |
 							  BIT(SANDBOX_KILLING) | BIT(SANDBOX_GONE)},
-	/* Back to running: it was a rule's, and somebody has resumed it elsewhere. */
+	/* Back to running: a rule was killing it, and somebody resumed it elsewhere. */
 	[SANDBOX_KILLING] = {"killing", BIT(SANDBOX_GONE) | BIT(SANDBOX_RUNNING)},
-	/* A list that shows it again is right, and our belief was wrong. */
+	/* Back: a list shows it, so that it was wrongly taken for gone. */
 	[SANDBOX_GONE] = {"gone", BIT(SANDBOX_RUNNING) | BIT(SANDBOX_PAUSED)},
 };
 
@@ -166,7 +166,7 @@ static int texts_from_row(struct sandbox *b, const struct row_sandbox *r)
 		       : 0;
 }
 
-/* A wall moment of a row as BOOTTIME; one that lies ahead (the clock was set back) is now. */
+/* A row's wall time as BOOTTIME; one in the future (the clock was set back) counts as now. */
 static int64_t boot_of_past(int64_t wall_ms)
 {
 	int64_t ago = clock_wall_ms() - wall_ms, now = (int64_t)clock_boot_ms(), at;
@@ -182,7 +182,7 @@ static int64_t wall_of(int64_t boot_ms)
 	return boot_ms ? MAX(clock_wall_ms() - ((int64_t)clock_boot_ms() - boot_ms), (int64_t)1) : 0;
 }
 
-/* A row has -1, 0 and 1; its on_timeout has the numbers of enum tri. */
+/* Rows have -1, 0 and 1 for a tri, except that on_timeout has the numbers of enum tri. */
 static enum tri tri_of_row(int v)
 {
 	return (enum tri)(v + 1);
@@ -235,7 +235,7 @@ int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct sand
 	b->released_at_ms = boot_of_past(r->released_at_ms);
 	b->used_at_ms = boot_of_past(r->used_at_ms);
 	if (b->used_at_ms)
-		b->used_at_ms += USED_SAVE_MS;	/* the row may know it so much too early */
+		b->used_at_ms += USED_SAVE_MS;	/* the last use may be so much later than the row says */
 	b->unclaimed_boot_ms = boot_of_past(r->unclaimed_at_ms);
 	b->warm_state = r->warm[0] ? (enum warm_state)r->warm_state : WARM_NONE;
 	memcpy(b->warm_print, r->warm_print, sizeof(b->warm_print));
@@ -246,7 +246,7 @@ int sandbox_from_row(struct account *a, const struct row_sandbox *r, struct sand
 	return 0;
 }
 
-/* A transition is known to who makes it; after a restart the cloud says what became of it. */
+/* The state to store: transitions are not stored, since after a restart the cloud says what became of them. */
 static enum sandbox_state lasting(enum sandbox_state s)
 {
 	switch (s) {
@@ -378,7 +378,7 @@ static void learn_listed(struct learner *l, struct sandbox *b, const struct clou
 		LEARN(l, b->memory_mb, s->memory_mb);
 	if (s->disk_size_mb)
 		LEARN(l, b->disk_size_mb, s->disk_size_mb);
-	/* The cloud knows what it was made with, not what its claim said. */
+	/* The cloud has the metadata of its creation, not that of its claim. */
 	if (l->err || b->warm_state == WARM_CLAIMED)
 		return;
 	l->err = pairs_from_cloud(&p, &s->metadata);
@@ -395,7 +395,7 @@ static void learn_listed(struct learner *l, struct sandbox *b, const struct clou
 	}
 }
 
-/* Only a get carries the network; there, none is an answer too. */
+/* For the answer to a get, the only one with the network: NULL there means that it has none. */
 static void learn_network(struct learner *l, struct sandbox *b, const struct cloud_network *n)
 {
 	struct cloud_network *copy;
@@ -424,7 +424,7 @@ static void learn_network(struct learner *l, struct sandbox *b, const struct clo
 	free(text);
 }
 
-/* Only a list and a get carry the times and the metadata; a moment that cannot be used is not said. */
+/* Is this the answer to a list or a get, which have times and metadata? A time that could not be read is 0. */
 static bool is_listed(const struct cloud_sandbox *s)
 {
 	return s->is_detail || s->started_at_ms || s->end_at_ms || s->metadata.n;
@@ -515,7 +515,7 @@ void sandbox_view(const struct sandbox *b, enum sandbox_source source, struct sa
 		.source = source,
 		.as_of_ms = b->as_of_ms,
 		.warning = b->held && !b->warning[0] ?
-				   "a row about it cannot be read, so nothing ends it but your kill (see status)" : b->warning,
+				   "a stored row about it cannot be read, so the daemon never ends it; a kill does (see status)" : b->warning,
 		.adopted = b->adopted,
 		.gone_reason = b->gone_reason,
 	};

@@ -25,91 +25,93 @@ struct transition;
 struct warm_box;
 struct warm_claim;
 
-/* The last series that was asked for. */
+/* The metrics of the last question, kept to answer the same question again. */
 struct sandbox_series {
 	struct cloud_metrics *m;	/* NULL = none */
-	int64_t start_s, end_s;		/* of the question; 0 = not said */
+	int64_t start_s, end_s;		/* as asked for; 0 = open */
 	uint64_t fresh_at_ms;		/* BOOTTIME */
 	int64_t as_of_ms;		/* wall */
 };
 
 #define SANDBOX_MAGIC    0x426f7821u
-#define USED_SAVE_MS 60000	/* uses nearer than this to the row's are not written */
+#define USED_SAVE_MS 60000	/* a use that is not so much later than the row's is not written */
 
 struct sandbox {
 	uint32_t magic;
 	struct list node;		/* in core->sandboxes */
 	struct index_node index;
 	struct account *account;
-	char *id, *name;		/* name: what its owner called it; see named */
-	bool named;			/* holds the name now */
+	char *id, *name;		/* name: as its owner called it, also after `named` ended */
+	bool named;			/* the name means this sandbox now */
 	uid_t uid;			/* once it is in the table, index_set_owner() changes it */
 	uint32_t generation;
 	enum sandbox_state state;
-	bool ours, adopted, claimed;
+	bool ours;			/* made by this daemon, and its row is not in doubt: policies may end it */
+	bool adopted;			/* not ours: taken over by its id, or in doubt */
+	bool claimed;			/* somebody was told of it, and so answers for it */
 	bool claim_unsaved;		/* the row may not say yet that it is claimed */
-	int64_t unclaimed_at_ms;
-	uint64_t seq;
-	char *req_tag;
+	int64_t unclaimed_at_ms;	/* wall: since when it waits to be claimed; 0 = it does not */
+	uint64_t seq;			/* of the attempt that made it; 0 = none of ours */
+	char *req_tag;			/* of the request that made it; "" = none of ours */
 
 	char *template_id, *alias, *envd_version, *domain, *warning;
 	char *access_token, *traffic_token;
 	bool token_known;
-	bool detail_known;		/* a get was read in this run: what lists and creates do not say is there */
+	bool detail_known;		/* a get was answered in this run, which says more than lists and creates do */
 	struct pairs metadata;
-	int64_t started_at_ms, end_at_ms;
+	int64_t started_at_ms, end_at_ms;	/* by the cloud's clock; 0 = not known */
 	uint32_t cpu_count, memory_mb, disk_size_mb;
 	enum tri allow_internet_access;
 	struct cloud_lifecycle lifecycle;
 	struct policy policy;
 	uint32_t timeout_s;		/* what its user last asked for; 0 = unknown */
 
-	struct list leases;		/* those that count, by number: lease.sandbox_node */
+	struct list leases;		/* that keep it in use, by number: lease.sandbox_node */
 	uint32_t n_leases, n_commands;
 	/* BOOTTIME, 0 = never; negative where it was before the boot */
 	int64_t released_at_ms, used_at_ms, command_ended_at_ms, unclaimed_boot_ms;
-	int64_t used_saved_ms;		/* the use that the row knows of */
+	int64_t used_saved_ms;		/* used_at_ms as the row has it */
 	struct runner *runner;
-	char *ended_by;			/* the rule that kills it; "" = its owner does, or nobody */
+	char *ended_by;			/* the rule that is killing it, or did; "" = its owner, or nobody */
 
-	int64_t as_of_ms;		/* wall, for people */
-	uint64_t fresh_at_ms;		/* BOOTTIME of the last word; 0 = none since the start */
+	int64_t as_of_ms;		/* wall: when the cloud last said something of it; shown to callers */
+	uint64_t fresh_at_ms;		/* the same as BOOTTIME; 0 = not since the start, or not to be relied on */
 	bool unreachable;		/* the last question about it was not answered */
 	enum ab_reason gone_reason;
-	int64_t gone_at_ms;
-	char *gone_evidence;
+	int64_t gone_at_ms;		/* wall */
+	char *gone_evidence;		/* who said that it is gone, for people */
 
-	struct fetch *fetch;		/* a question under way */
+	struct fetch *fetch;		/* the GET of it that is under way */
 	struct killing *killing;
 	struct list ties;		/* struct sandbox_tie: what ends with it */
-	struct list untold;		/* in core->untold: it is gone, and its ties have not heard yet */
-	uint64_t untold_number;		/* … until events are committed up to this one */
+	struct list untold;		/* in core->untold: it is gone, and its ties have not been told yet */
+	uint64_t untold_number;		/* its ties are told when events up to this number are committed */
 	struct list turns;		/* turn.h */
 	struct defer turn_kick;
 	bool turn_ready;
-	bool changing;			/* who has the turn sets the state, nobody else */
-	uint64_t moved_at_ms;		/* BOOTTIME of the end of the last change; 0 = none */
-	int64_t resumed_at_ms;		/* by us, on the cloud's clock; 0 = not by this daemon */
+	bool changing;			/* the holder of the turn alone sets the state now */
+	uint64_t moved_at_ms;		/* BOOTTIME of our last change of its state; 0 = none in this run */
+	int64_t resumed_at_ms;		/* when we resumed it last, by the cloud's clock; 0 = not in this run */
 	struct transition *transition;		/* the pause or resume that waits last, or is under way */
 	struct cloud_network *network;	/* NULL = none known */
-	char *network_text;		/* for its row */
+	char *network_text;		/* the network as its row has it */
 	struct sandbox_series metrics;
 	struct recipe recipe;		/* to make it again; none without on_gone=recreate */
-	char *replaces;			/* the one that vanished; "" = none */
-	/* warm.h; "", NONE and zeros for what a Create made */
-	char *warm;			/* the entry that made it */
+	char *replaces;			/* id of the vanished sandbox that it was made for (recreate.h); "" = none */
+	/* Of warm.h; "", NONE and zeros for what a Create made. */
+	char *warm;			/* name of the entry that made it */
 	enum warm_state warm_state;
 	uint8_t warm_print[ROW_HASH_BYTES];	/* of that entry as it was then */
 	int64_t warm_at_ms;		/* by the cloud's clock: when it became ready, or was claimed */
-	int64_t asked_end_at_ms;	/* by the cloud's clock; 0 = none is pending */
+	int64_t asked_end_at_ms;	/* the end that its claim asked for, by the cloud's clock, until the cloud has it; else 0 */
 	bool warm_ends;			/* nobody has claimed it, and it is being ended */
-	struct warm_box *box;		/* it waits for a claim */
-	struct warm_claim *claim;	/* … that is being written */
+	struct warm_box *box;		/* while it waits for a claim; else NULL */
+	struct warm_claim *claim;	/* its claim, while that is being written; else NULL */
 	bool held;			/* refused.c: not ended in the background */
-	bool told_unkept;		/* that something the cloud says of it is not kept */
+	bool told_unkept;		/* it was logged that its row cannot hold what the cloud says of it */
 	bool loaded;			/* its row is from before the start */
-	bool from_tag;			/* adopted in this run: its row was made from its tags */
-	bool asked;			/* reconcile has it on its list of missing ones */
+	bool from_tag;			/* its row was made from its tags in this run */
+	bool asked;			/* a list lacked it, and sync.c asks the cloud about it */
 };
 
 must_check int sandbox_new(struct account *a, const char *id, struct sandbox **ret);
@@ -117,7 +119,7 @@ must_check int sandbox_new(struct account *a, const char *id, struct sandbox **r
 struct sandbox *sandbox_free(struct sandbox *b);
 void sandbox_freep(struct sandbox **b);
 
-/* What a create, list or get said of a sandbox that has no sandbox yet: learnt, and in its state. */
+/* A sandbox that is not in the table, with what a create, list or get said of it. */
 must_check int sandbox_from_cloud(struct account *a, const struct cloud_sandbox *s,
 				  struct sandbox **ret);
 /* The row's account must be `a`. */
@@ -126,8 +128,8 @@ must_check int sandbox_from_row(struct account *a, const struct row_sandbox *r, 
 void sandbox_to_row(const struct sandbox *b, char policy_text[POLICY_TEXT_MAX],
 		    struct row_sandbox *ret);
 
-/* Takes over what a create, connect, list or get said; what it did not say stays. *ret_changed: is
- * there something to store? Does not touch the state. */
+/* Takes over what a create, connect, list or get said; what it did not say stays. The state is not
+ * changed. *ret_changed: there is something to store. */
 must_check int sandbox_learn(struct sandbox *b, const struct cloud_sandbox *s, uint64_t now_ms,
 			     int64_t now_wall_ms, bool *ret_changed);
 void sandbox_set_state(struct sandbox *b, enum sandbox_state to);

@@ -35,7 +35,7 @@ static void collect_facts(const struct sandbox_core *core, const struct sandbox 
 	};
 }
 
-/* A process that holds a lease "until it dies" holds the next one too; others are told and come by name. */
+/* Process leases go over to the next sandbox; holders of other leases are told, and come back by the name. */
 static int inherit_leases(struct creation *c, const struct sandbox *b)
 {
 	list_for_each(n, &b->leases) {
@@ -58,7 +58,7 @@ static int inherit_leases(struct creation *c, const struct sandbox *b)
 	return 0;
 }
 
-/* One tag for each sandbox that vanished: whatever happens, its successor is found by it. */
+/* The request tag of the successor follows from the vanished sandbox, so that it is found again also without the store. */
 static int tag_of(const struct sandbox_core *core, const struct sandbox *b, char ret[TAG_REQ_LEN + 1])
 {
 	char *text = str_printf("%u Recreate %s %s", b->uid, b->account->name, b->id);

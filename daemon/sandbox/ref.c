@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which sandbox a caller means (DESIGN §5, References): a row's id, the caller's name, then an id in
- * the caller's account. A row of another uid is answered with the same words as no row at all.
+ * Which sandbox a caller's reference means: the id of a row, else a name of the caller's, else an id in
+ * the caller's account. For a row of another uid the answer is the same as for no row at all.
  */
 #include <string.h>
 

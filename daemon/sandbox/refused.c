@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rows that are in the store and are not believed (see store.h). Invariant: a sandbox about which there may be
- * such a row is neither forgotten nor ended in the background. It is held: kept alive as a leased one is, and
- * no policy ends it, until its user does or the cloud has it no more. Where such a row does not say which
- * sandbox it is about, every sandbox from before the start is held.
+ * Refused rows: rows in the store that are not believed (store.h). Invariant: a sandbox that a refused row may be
+ * about is held: extensions keep it alive as if it were leased, and no policy ends it, until its user does or the
+ * cloud has it no more. Where a refused row does not say which sandbox it is about, every sandbox from before the
+ * start is held.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 struct refused_row {
 	struct list node;
 	enum row_table table;
-	struct account *account;	/* NULL = not of a known one */
-	char *sandbox;			/* "" = a row of an intent, or not known */
+	struct account *account;	/* NULL = of no configured account */
+	char *sandbox;			/* id; "" = not known, or a row of an intent */
 	uint64_t seq;
 };
 

@@ -17,21 +17,21 @@
 #include "proto/base/str.h"
 
 #define RUNNER_MAGIC	  0x4b656570u
-#define CHECK_RETRY_MS	  500u	/* check_later(): base and … */
-#define CHECK_RETRY_MAX	  30000u
+#define CHECK_RETRY_MS	  500u	/* between two checks of the cloud, doubled … */
+#define CHECK_RETRY_MAX	  30000u	/* … up to this */
 #define READ_MS		  10000u
 #define PAUSE_MS	  75000u
-#define SHORT_MAX	  3u	/* extensions in a row that brought too little: the cap */
-#define DATE_SLACK_MS	  1500	/* Date has seconds: nearer than that is no news */
-#define LINE_MS		  1000u	/* in line for an extension other things are looked at so often */
+#define SHORT_MAX	  3u	/* so many extensions in a row that fell short mean that the cloud's cap is reached */
+#define DATE_SLACK_MS	  1500	/* a smaller difference is ignored, since Date has whole seconds */
+#define LINE_MS		  1000u	/* how often a sandbox in line for an extension is evaluated for other reasons */
 #define CAPPED_TEXT	  "the cloud extends this sandbox no further"
 
 enum step {
 	RUNNER_IDLE,
 	RUNNER_REFRESH,	/* POST /refreshes under way */
 	RUNNER_END,	/* POST /timeout under way: the end that a claim asked for */
-	RUNNER_READ,	/* … its end is read back */
-	RUNNER_CHECK,	/* is it there, before it is paused or killed? */
+	RUNNER_READ,	/* GET under way: the end after either POST */
+	RUNNER_CHECK,	/* the cloud is asked about it before it is paused or killed */
 	RUNNER_PAUSE,
 };
 
@@ -42,16 +42,16 @@ struct runner {
 	enum step step;
 	struct cloud_call *call;
 	struct fetch_wait check;
-	enum evaluate_rule rule;		/* of the check or pause under way */
-	unsigned holds;
-	int64_t learnt_at_ms;		/* of the end, for its extension and warnings */
-	int64_t asked_at_ms;
-	uint32_t asked_s;
-	unsigned failures, shorts;	/* in a row */
-	unsigned checks;
-	int64_t retry_at_ms;
-	bool is_limited;		/* the cloud has no extension for it now: it keeps its turn */
-	bool degraded, capped, cap_told, told_soon, told_very_soon;
+	enum evaluate_rule rule;	/* of the pause under way */
+	unsigned holds;			/* runner_hold() without its release */
+	int64_t learnt_at_ms;		/* BOOTTIME: when its end was learnt */
+	int64_t asked_at_ms;		/* BOOTTIME of the last POST for an end, … */
+	uint32_t asked_s;		/* … which asked for so much from then on */
+	unsigned failures, shorts;	/* extensions in a row that failed, or fell short */
+	unsigned checks;		/* in a row without an answer */
+	int64_t retry_at_ms;		/* BOOTTIME: no POST for an end before it */
+	bool is_limited;		/* the cloud's rate limit refused the extension: it keeps its turn */
+	bool degraded, capped, cap_told, told_soon, told_very_soon;	/* as in struct evaluate_input */
 	uint64_t rnd;
 	struct extend_turn turn;
 	struct grave grave;
@@ -72,7 +72,7 @@ void account_saw_date(struct account *a, int64_t date_ms)
 	if (off <= DATE_SLACK_MS && off >= -DATE_SLACK_MS)
 		return;
 	a->cloud_minus_boot_ms = now;
-	/* Every end lies elsewhere now than their timers were set for. */
+	/* Every end is at another BOOTTIME now: the book is made anew, and every sandbox is evaluated again. */
 	for (b = index_behind(&all, NULL); b; b = index_next(&all, b))
 		if (b->runner)
 			extend_note(&b->runner->turn, false, 0);
@@ -95,7 +95,7 @@ static int64_t account_boot_of(const struct account *a, int64_t cloud_wall_ms)
 
 /* --- the sandbox as evaluate.c sees it --- */
 
-/* The age of one that was ready before it was asked for counts from its claim. */
+/* From when its age counts: a warm one's from its claim. */
 static int64_t begin_of(const struct sandbox *b)
 {
 	return b->warm_state == WARM_CLAIMED && b->started_at_ms ? MAX(b->started_at_ms, b->warm_at_ms) : b->started_at_ms;
@@ -132,7 +132,7 @@ static void look_alone(const struct runner *k, struct evaluate_input *ret)
 	};
 }
 
-/* … and as one of those that share the account's extensions. */
+/* The same with the span that the account's extensions need. */
 static void look_at(const struct runner *k, struct evaluate_input *ret)
 {
 	look_alone(k, ret);
@@ -188,7 +188,7 @@ static void look_again_at(struct runner *k, uint64_t at_ms)
 		log_warn("runner_timer", "sandbox=%s error=nomem at=next_change", k->sandbox->id);
 }
 
-/* The cloud did not say whether it is there, or what it is. */
+/* The cloud did not say whether the sandbox exists, or in which state it is. */
 static void check_later(struct runner *k)
 {
 	look_again_at(k, clock_boot_ms() + rules_backoff_ms(k->checks++, CHECK_RETRY_MS, CHECK_RETRY_MAX,
@@ -322,14 +322,14 @@ static void renewed(struct runner *k)
 	event_say(runner_core(k), k->sandbox, EVENT_RENEWAL_OK, "by=extension\n");
 }
 
-/* Told at the first failure, long before the end; tried until it. */
+/* The first failure in a row is reported, long before the end; extensions are tried until the end. */
 static void renewal_failed(struct runner *k, const struct status *st)
 {
 	const char *http = status_evidence_get(st, "upstream_status");
 	int64_t now = (int64_t)clock_boot_ms();
 
 	k->failures++;
-	/* A budget that is used up is no failure that grows: the cloud says when there is more. */
+	/* A rate limit does not lengthen the wait: the cloud says when it ends. */
 	k->retry_at_ms = evaluate_retry_at_ms(
 		k->is_limited ? 1 : k->failures, account_boot_of(k->sandbox->account, k->sandbox->end_at_ms), now,
 		rng_u64(&runner_core(k)->rng));
@@ -345,7 +345,7 @@ static void renewal_failed(struct runner *k, const struct status *st)
 	set_idle(k);
 }
 
-/* 204, and the end is not where it was asked to be: a plan's cap, or a cloud that did not do it. */
+/* The POST was answered with 204, and the end is earlier than asked for: a plan's cap, or a fault of the cloud. */
 static void fell_short(struct runner *k)
 {
 	struct status st;
@@ -363,7 +363,7 @@ static void fell_short(struct runner *k)
 	renewal_failed(k, &st);
 }
 
-/* The one that its claim asked for was read back, or is not to be had. */
+/* The end that the claim asked for was read back, or the cloud does not give it. */
 static void end_is_known(struct runner *k)
 {
 	struct sandbox *b = k->sandbox;
@@ -430,14 +430,14 @@ static void on_refreshed(struct cloud_result *r, void *user)
 	tally_add(&runner_core(k)->totals.renewals, &r->status);
 	if (r->outcome == CLOUD_DONE || r->not_found ||
 	    (r->outcome == CLOUD_REFUSED && r->http_status == 400)) {
-		/* 404: gone, or paused; 400: its length is used up. What it is now decides. */
+		/* 404: it is gone or paused; 400: it has its longest life. A GET says what it is now. */
 		read_back(k);
 		return;
 	}
 	renewal_failed(k, &r->status);
 }
 
-/* How late it is: after a failure from when the first attempt was due. */
+/* Counts how late the extension is: after failures, from when the first try was due. */
 static void count_delay(struct runner *k, const struct evaluate_input *d, int64_t now)
 {
 	struct evaluate_input first = *d;
@@ -487,7 +487,7 @@ static void on_end_set(struct cloud_result *r, void *user)
 	k->call = NULL;
 	account_saw_date(k->sandbox->account, r->date_ms);
 	if (is_too_much) {
-		/* More than the cloud gives: what it has is shown from now on. */
+		/* The cloud does not give so much: its own end is shown from now on. */
 		if (text_set(&k->sandbox->warning, r->status.text) < 0)
 			log_debug("sandbox_warning", "sandbox=%s error=nomem", k->sandbox->id);
 		end_is_known(k);
@@ -496,13 +496,13 @@ static void on_end_set(struct cloud_result *r, void *user)
 		read_back(k);
 		return;
 	}
-	/* What extensions keep alive gets its time by them. */
+	/* Where extensions keep it alive, they give it its time. */
 	if (runner_keeps(k->sandbox, &left_ms))
 		end_is_known(k);
 	renewal_failed(k, &r->status);
 }
 
-/* True: that is what is done now, or what is waited for. */
+/* Sets the end that the claim asked for. True: that is under way, or waits for its next try. */
 static bool sets_end(struct runner *k)
 {
 	struct sandbox *b = k->sandbox;
@@ -545,7 +545,7 @@ static void on_pause_checked(struct fetch_wait *w, const struct fetch_result *re
 		check_later(k);
 }
 
-/* What the rule counted from. */
+/* The rule has applied: it does not count from the same moment again. */
 static void forget_moment(struct sandbox *b, enum evaluate_rule rule)
 {
 	if (rule == EVALUATE_BY_RELEASE)
@@ -558,7 +558,7 @@ static void paused(struct runner *k)
 {
 	struct sandbox *b = k->sandbox;
 
-	/* Another rule may still have to end it. */
+	/* Another rule may still apply. */
 	forget_moment(b, k->rule);
 	k->checks = 0;
 	log_info("sandbox_paused", "sandbox=%s uid=%u rule=%s", b->id, b->uid,
@@ -576,7 +576,7 @@ static void on_paused(struct cloud_result *r, void *user)
 		paused(k);
 		return;
 	}
-	/* 409: paused already, or in a change; 404, 500: perhaps it is no more. The cloud says. */
+	/* 409: it is paused already, or changes; 404, 500: it may be gone. A GET says. */
 	log_warn("pause_failed", "sandbox=%s text=%s", k->sandbox->id, log_q(r->status.text));
 	k->check.fn = on_pause_checked;
 	if (fetch_join(runner_core(k), k->sandbox->account, k->sandbox->id, true, &k->check) < 0)
@@ -658,7 +658,7 @@ static void runner_check(struct runner *k, const struct evaluation *due)
 	bool sweep = due->rule == EVALUATE_BY_UNCLAIMED;
 	uint64_t now = clock_boot_ms(), wait;
 
-	/* What nobody claimed is ended only on the word of a complete, believable list. */
+	/* An unclaimed sandbox is ended only after a complete list that was not odd. */
 	if (sweep && !sync_is_trusted(core, k->sandbox->account)) {
 		look_again_at(k, now + core->reconcile_period_ms / 4 + 100);
 		return;
@@ -701,7 +701,7 @@ static void tell_expiring(struct runner *k, unsigned left_ms)
 		  left_ms / 1000, at);
 }
 
-/* What evaluate.c may say again at once: only what changes what it looks at. */
+/* True: done at once, in a way that changes the input, so that the sandbox is evaluated again. */
 static bool act(struct runner *k, const struct evaluate_input *d, const struct evaluation *due)
 {
 	switch (due->act) {
@@ -733,7 +733,7 @@ static bool act(struct runner *k, const struct evaluate_input *d, const struct e
 	return false;
 }
 
-/* In line, under way, or told to ask again later. */
+/* Does it keep its turn for an extension, or its place in the line? */
 static bool needs_turn(const struct runner *k, const struct evaluate_input *d, const struct evaluation *due)
 {
 	return due->act == EVALUATE_EXTEND ||

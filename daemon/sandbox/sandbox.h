@@ -41,7 +41,7 @@ struct sandbox_core_account {
 	const char *name;
 	struct cloud *cloud;
 	bool plain_ports;		/* port URLs are http:// (--local) */
-	bool is_own_cloud;		/* started by the daemon, with the key: whose it is needs no proof */
+	bool is_own_cloud;		/* the daemon started this cloud: its key needs no proof (proof.h) */
 	const char *default_user;
 	uint32_t max_sandboxes;		/* 0 = no limit of ours */
 };
@@ -52,32 +52,32 @@ struct sandbox_core_uid {			/* [uid U] */
 	uint32_t max_sandboxes, creates_per_minute; /* 0 = no limit of ours */
 };
 
-/* Defaults that differ for a template (by the name or id that Create names) or for a uid; a uid's go
- * above a template's, and a request's own above both. */
+/* Policy defaults of a template (by the name or id that Create gives) or of a uid. A uid's override a
+ * template's, and a request's own override both. */
 struct sandbox_core_policy {
-	const char *template_id;		/* NULL: of the uid */
+	const char *template_id;		/* NULL: these are the defaults of `uid` */
 	uid_t uid;
 	struct policy_change change;
-	enum sandbox_warm_mode warm;		/* UNSET: as it is without this */
+	enum sandbox_warm_mode warm;		/* UNSET: this says nothing of warm ones */
 };
 
 /* [warm NAME]: sandboxes that are made before anybody asks. */
 struct sandbox_warm_entry {
 	const char *name;
 	const char *account;		/* NULL = the first one */
-	struct cloud_create what;	/* timeout_s: its life in the cloud until it is claimed, extended by us */
-	uint32_t size;			/* so many are kept ready; at most WARM_SIZE_MAX */
+	struct cloud_create what;	/* timeout_s: its timeout in the cloud until it is claimed; the daemon extends it */
+	uint32_t size;			/* how many are kept ready; at most WARM_SIZE_MAX */
 	struct warm_claimers claimers;
-	const char *prepare;		/* run by a shell as root, once, before it counts as ready; NULL = nothing */
-	const char *secret_envs;	/* "NAME=FILE, …": variables of prepare alone, with what is in the files; NULL = none */
+	const char *prepare;		/* shell command, run once as root before the sandbox counts as ready; NULL = none */
+	const char *secret_envs;	/* "NAME=FILE, …": environment of prepare alone, its values read from the files; NULL = none */
 	uint64_t ready_timeout_ms, max_age_ms;
-	uint64_t active_ms;		/* kept full only so long after a Create that fitted; 0 = always */
+	uint64_t active_ms;		/* kept full for so long after the last Create that this entry fitted; 0 = always */
 	uint32_t burst;			/* creations at once; at least 1 */
 	uint32_t per_hour;		/* creations; 0 = no bound */
 };
 
-/* Runs an entry's prepare in a sandbox (cloud/envd.h; wired by app). As sandbox_prober: `done` comes exactly once, never from inside,
- * not after cancel. `ok`: it ended with 0; else st says how it ended. output: the end of what it wrote, text. */
+/* Runs an entry's prepare in a sandbox (cloud/envd.h; wired by app). `done` comes exactly once, never from inside, and not after
+ * cancel. `ok`: the command exited with 0; else st says how it ended. `output`: the last part of its output, as text. */
 #define SANDBOX_PREPARE_OUTPUT_MAX 8192u
 typedef void sandbox_prepared_fn(void *done_user, bool ok, const struct status *st, const char *output);
 struct sandbox_preparer {
@@ -86,8 +86,6 @@ struct sandbox_preparer {
 	void (*cancel)(void *prepare);
 };
 
-/* Asks the agent inside for its health (cloud/envd.h; wired by app). `start` returns a handle for
- * `cancel`, or NULL without memory; `done` comes exactly once, never from inside. */
 enum sandbox_probe_result {
 	SANDBOX_PROBE_HEALTHY,
 	SANDBOX_PROBE_ABSENT,	/* the edge says there is no such sandbox: not a proof */
@@ -95,12 +93,9 @@ enum sandbox_probe_result {
 };
 typedef void sandbox_probed_fn(void *done_user, enum sandbox_probe_result result,
 			       const struct status *why);
-enum sandbox_identity {	/* how a process is known again; numbers of StatusResponse.ProcessIdentity */
-	SANDBOX_IDENTITY_INODE = 1,
-	SANDBOX_IDENTITY_START_TIME = 2,
-	SANDBOX_IDENTITY_CONNECTION = 3,
-};
 
+/* Asks the agent inside for its health (cloud/envd.h; wired by app). `start` returns a handle for
+ * `cancel`, or NULL without memory; `done` comes exactly once, never from inside. */
 struct sandbox_prober {
 	void *(*start)(const struct sandbox_target *t, uint64_t deadline_ms,
 		       sandbox_probed_fn *done, void *done_user, void *user);
@@ -108,15 +103,22 @@ struct sandbox_prober {
 	void *user;
 };
 
+/* What tells a client process from a later one with the same pid; numbers of StatusResponse.ProcessIdentity. */
+enum sandbox_identity {
+	SANDBOX_IDENTITY_INODE = 1,
+	SANDBOX_IDENTITY_START_TIME = 2,
+	SANDBOX_IDENTITY_CONNECTION = 3,
+};
+
 struct sandbox_core_rules {			/* all of it is copied */
 	struct policy policy;			/* shipped or configured defaults */
-	const struct sandbox_core_policy *policies;	/* … of templates and uids */
+	const struct sandbox_core_policy *policies;	/* defaults of templates and of uids */
 	size_t n_policies;
 	const struct sandbox_core_uid *uids;
 	size_t n_uids;
-	struct sandbox_core_uid any;	/* of each uid that is not among them; its uid says nothing */
+	struct sandbox_core_uid any;	/* limits of every uid that `uids` does not name; its own uid is ignored */
 	enum sandbox_warm_mode warm_mode;	/* UNSET = NEVER */
-	const struct sandbox_warm_entry *warm;	/* their names differ */
+	const struct sandbox_warm_entry *warm;	/* no two of one name */
 	size_t n_warm;
 };
 
@@ -127,11 +129,11 @@ struct sandbox_core_options {
 	size_t n_accounts;
 	struct sandbox_core_rules rules;
 	struct sandbox_prober prober;
-	struct sandbox_preparer preparer;	/* none: an entry with prepare fails */
+	struct sandbox_preparer preparer;	/* zeros: none, and an entry with prepare fails */
 	/* For the tag of a request id. Wired by app, so that hashing stays where the layers allow it. */
 	void (*sha256)(const void *p, size_t n, uint8_t ret[32]);
 	enum sandbox_identity identity;		/* 0 = the best the kernel has; for tests */
-	/* ms; 0 = DESIGN's default */
+	/* In all of these 0 = the default, which is set in sandbox_core_new(). */
 	uint64_t history_ms, unclaimed_grace_ms, reconcile_period_ms, max_staleness_ms;
 	uint64_t resolve_horizon_ms;		/* 180 s */
 	uint64_t restart_grace_ms;		/* 30 s */
@@ -140,8 +142,8 @@ struct sandbox_core_options {
 
 /* Loads the store, takes up open intents, starts to reconcile. Serving may begin at once. */
 must_check int sandbox_core_new(const struct sandbox_core_options *o, struct sandbox_core **ret);
-/* No new creation: DRAINING. Held leases and watches are over (their holders come back after the restart,
- * by lease id and cursor); the rest goes on. */
+/* From now on a creation is refused with DRAINING, and held leases and watches have ended: their clients come
+ * back after the restart with the lease id or the cursor. Everything else goes on. */
 void sandbox_core_drain(struct sandbox_core *core);
 /* Operations still open are cancelled without a done: answer their callers before. NULL is fine. */
 struct sandbox_core *sandbox_core_free(struct sandbox_core *core);
@@ -149,46 +151,48 @@ struct sandbox_core *sandbox_core_free(struct sandbox_core *core);
 struct sandbox_core_counts {
 	uint32_t running, paused, other, gone, intents, requests;
 	uint64_t reconciled_at_ms;	/* BOOTTIME of the last complete one; 0 = never */
-	uint64_t reconcile_skipped;	/* lists that proved nothing */
+	uint64_t reconcile_skipped;	/* lists that failed, or could not be compared for want of memory */
 	uint32_t leases;
 	enum sandbox_identity identity;
-	uint32_t list_anomalies;	/* mass losses that were not believed */
+	uint32_t list_anomalies;	/* lists that lacked so many sandboxes that each one was asked about instead */
 	struct status store;		/* store_health() */
-	const char *doubt_text;		/* static: what became of the rows before; NULL = nothing */
-	int64_t doubt_at_ms;
+	const char *doubt_text;		/* static: why rows are, or were, in doubt in this run; NULL = they never were */
+	int64_t doubt_at_ms;		/* wall: when doubt_text was found */
 };
-/* Of this account, from now on: sandbox_core_account.plain_ports. */
+/* Changes sandbox_core_account.plain_ports; an unknown account is ignored. */
 void sandbox_core_set_plain_ports(struct sandbox_core *core, const char *account, bool plain_ports);
-/* Other rules for sandboxes that are made from now on; what a uid has counts for its new limits. -ENOMEM, -EINVAL for an account that
- * is not there: nothing was changed. */
+/* Replaces the rules. Policy defaults apply to sandboxes made from now on; a uid's new limits count the sandboxes that it has.
+ * -ENOMEM, or -EINVAL for an unknown account: nothing was changed. */
 must_check int sandbox_core_set_rules(struct sandbox_core *core, const struct sandbox_core_rules *r);
-/* From now on. Leases that wait already go on as they began; sandboxes that wait to be claimed are judged anew. */
+/* Replaces both graces. A lease that waits for its holder keeps the old one; sandboxes that wait to be claimed get the new one. */
 void sandbox_core_set_graces(struct sandbox_core *core, uint64_t unclaimed_ms, uint64_t restart_ms);
-/* Sandboxes of one uid, or of all with (uid_t)-1; the rest is the daemon's. */
+/* Sandboxes and leases are those of one uid ((uid_t)-1: of all); the other members are of the whole daemon. */
 void sandbox_core_count(const struct sandbox_core *core, uid_t uid, struct sandbox_core_counts *ret);
 
 struct sandbox_uid_use {
-	const char *account;		/* that its creates go to */
-	uint32_t alive, max_sandboxes;	/* 0 = no limit of ours, as … */
-	uint32_t creates_per_minute, creates_left;	/* … here */
+	const char *account;		/* the one that its creates go to */
+	uint32_t alive;
+	uint32_t max_sandboxes, creates_per_minute;	/* 0 = no limit of ours */
+	uint32_t creates_left;		/* in the current minute; means nothing without creates_per_minute */
 };
-/* What a uid has of what it may have. */
+/* The limits of a uid, and how much of them it uses. */
 void sandbox_uid_use(const struct sandbox_core *core, uid_t uid, struct sandbox_uid_use *ret);
 
-/* Is the account's key not the one of its rows, or not known to be? Of the account of that index in the options. */
+/* True: the account's key is not, or is not known to be, the one that its rows were made with (proof.h). `account`: index in the
+ * options. *ret_since_ms: wall, 0 = it is trusted. */
 bool sandbox_key_strange(const struct sandbox_core *core, size_t account, struct status *ret_why, int64_t *ret_since_ms);
 
 struct sandbox_extensions {
 	uint32_t kept;			/* sandboxes that extensions keep alive */
-	uint32_t most;			/* … and how many can be; 0 = the cloud told no budget */
-	uint32_t per_s_milli;		/* extensions a second that the cloud gives; 0 = not told */
-	uint32_t span_s;		/* each one asks for at least so much */
-	uint32_t waiting;		/* for their turn */
-	uint64_t refused;		/* leases since the start, for want of extensions */
-	int64_t refused_at_ms;		/* wall: the last one; 0 = none */
-	bool is_short;			/* nearly all is used, or a lease was refused lately */
+	uint32_t most;			/* how many extensions can keep alive; 0 = the cloud states no budget */
+	uint32_t per_s_milli;		/* thousandths of extensions a second that the cloud allows; 0 = not stated */
+	uint32_t span_s;		/* every extension asks for at least so much */
+	uint32_t waiting;		/* sandboxes that wait for their turn to be extended */
+	uint64_t refused;		/* leases refused since the start for want of extensions */
+	int64_t refused_at_ms;		/* wall: the last refusal; 0 = none */
+	bool is_short;			/* nearly all of the budget is used, or a lease was refused lately */
 };
-/* Of the account of that index in the options. */
+/* `account`: index in the options. */
 void sandbox_extensions(struct sandbox_core *core, size_t account, struct sandbox_extensions *ret);
 
 /* --- entries [warm NAME] --- */
@@ -200,11 +204,11 @@ struct sandbox_warm_info {
 	uint32_t waiting;		/* calls with REQUIRE */
 	uint32_t failures;		/* in a row */
 	bool failed;			/* nothing is tried until sandbox_warm_retry(), or a reload */
-	int64_t failed_at_ms;		/* wall: when that was seen first in this run */
-	const char *why, *output;	/* of the last failure; of the last prepare; "" = none */
+	int64_t failed_at_ms;		/* wall: when `failed` was first seen in this run */
+	const char *why, *output;	/* why the last one failed; the output of the last prepare; "" = none */
 	uint32_t made_in_hour, per_hour;	/* per_hour 0 = no bound */
 	uint64_t hits, misses, made, failures_in_all;	/* since the start */
-	uint64_t prepare_ms;		/* the last one, from its creation until it was ready; 0 = none in this run */
+	uint64_t prepare_ms;		/* how long the last one took from its creation until it was ready; 0 = none in this run */
 	int64_t oldest_ready_ms;	/* age of the oldest ready one; 0 = none */
 };
 /* Number i of the entries, by name; false: there are no more. Strings are valid until the loop goes on. */
@@ -213,10 +217,10 @@ bool sandbox_warm_info(const struct sandbox_core *core, size_t i, struct sandbox
 must_check bool sandbox_warm_set(struct sandbox_core *core, const char *name, int size, struct status *st);
 /* An entry that failed is tried again. */
 must_check bool sandbox_warm_retry(struct sandbox_core *core, const char *name, struct status *st);
-/* Sandboxes of which it is not known any more whether somebody has claimed them. */
+/* Warm sandboxes that somebody may have claimed: nobody gets them. */
 uint32_t sandbox_warm_quarantined(const struct sandbox_core *core);
 
-/* The head of every call. Copied; the fields a call does not speak of are not used by it. */
+/* The head of every call; copied. A call uses all of it, where its comment does not say otherwise. */
 struct sandbox_call {
 	const struct principal *who;
 	const char *sandbox;		/* id or name of the one it is about; NULL = "" */
@@ -224,7 +228,7 @@ struct sandbox_call {
 	void *user;			/* handed to done */
 };
 
-/* Before done: done will not come. What was sent is not undone. NULL is fine. */
+/* Only before `done`, which then will not come. What was sent to the cloud is not undone. NULL is fine. */
 void sandbox_cancel(struct sandbox_op *op);
 
 typedef void sandbox_view_fn(void *user, const struct status *st, const struct sandbox_view *sandbox);
@@ -260,16 +264,16 @@ must_check int sandbox_set_timeout(struct sandbox_core *core, const struct sandb
 must_check int sandbox_set_policy(struct sandbox_core *core, const struct sandbox_call *call,
 				  const struct policy_change *change, uint32_t reset,
 				  sandbox_view_fn *done, struct sandbox_op **ret);
-/* yes = it runs no longer because of this; false: it was paused already. */
+/* yes = this call paused it; false: it was paused already. */
 must_check int sandbox_pause(struct sandbox_core *core, const struct sandbox_call *call,
 			     bool keep_memory, sandbox_bool_fn *done, struct sandbox_op **ret);
 
-/* Ends it not before that; never shortens, and wakes nothing. SANDBOX_PAUSED where it is paused. */
+/* Moves its end to at least for_ms from now; never shortens its life and resumes nothing. SANDBOX_PAUSED where it is paused. */
 must_check int sandbox_refresh(struct sandbox_core *core, const struct sandbox_call *call,
 			       uint64_t for_ms, sandbox_bool_fn *done, struct sandbox_op **ret);
 
-/* Replaces the egress settings as a whole; network NULL = none of them. Takes it over, also on failure.
- * allow_internet_access unset = as it is. */
+/* Replaces the egress settings as a whole; network NULL = none of them. Takes `network` over, also on failure.
+ * allow_internet_access unset = unchanged. */
 must_check int sandbox_update_network(struct sandbox_core *core, const struct sandbox_call *call,
 				      struct cloud_network *network, enum tri allow_internet_access,
 				      sandbox_bool_fn *done, struct sandbox_op **ret);
@@ -309,7 +313,7 @@ struct sandbox_page {
 	size_t n;
 	const char *next_page_token;	/* "" = the end */
 	size_t n_running;		/* with count_running: of all that match, on whatever page */
-	uint64_t question;		/* what its tokens are for: rules/page.h */
+	uint64_t question;		/* hash of the query that its page tokens belong to: rules/page.h */
 	enum sandbox_source source;
 	int64_t as_of_ms;
 };
@@ -335,8 +339,8 @@ struct sandbox_lease {
 	const char *id, *sandbox, *label;
 	uid_t uid;
 	pid_t pid;			/* 0 = unknown */
-	int64_t expires_at_ms;		/* wall; 0 = held */
-	int64_t sandbox_end_at_ms;
+	int64_t expires_at_ms;		/* wall, of a lease with a ttl; else 0 */
+	int64_t sandbox_end_at_ms;	/* by the cloud's clock; 0 = not known */
 };
 typedef void sandbox_lease_fn(void *user, const struct status *st, const struct sandbox_lease *lease);
 
@@ -372,15 +376,15 @@ struct sandbox_lease_page {
 };
 typedef void sandbox_leases_fn(void *user, const struct status *st,
 			       const struct sandbox_lease_page *page);
-/* Of the caller; with call->sandbox: all of that one. */
+/* The caller's leases; with call->sandbox: all leases of that sandbox. */
 must_check int sandbox_list_leases(struct sandbox_core *core, const struct sandbox_call *call,
 				   uint32_t page_size, const char *page_token,
 				   sandbox_leases_fn *done, struct sandbox_op **ret);
 
 struct sandbox_held;		/* a lease in the hands of a stream */
 enum sandbox_held_change {
-	SANDBOX_HELD_CHANGED,	/* the sandbox has another end */
-	SANDBOX_HELD_LOST,		/* it is over, for the reason in st; only sandbox_held_free() may follow */
+	SANDBOX_HELD_CHANGED,	/* the sandbox's end has moved */
+	SANDBOX_HELD_LOST,		/* the lease has ended, for the reason in st; only sandbox_held_free() may follow */
 };
 typedef void sandbox_held_fn(void *user, enum sandbox_held_change change, const struct status *st,
 			     const struct sandbox_lease *lease);
@@ -388,9 +392,9 @@ typedef void sandbox_held_fn(void *user, enum sandbox_held_change change, const 
 must_check int sandbox_held_new(struct sandbox_core *core, const char *lease_id,
 				sandbox_held_fn *fn, void *user, struct sandbox_held **ret);
 bool sandbox_held_view(const struct sandbox_held *h, struct sandbox_lease *ret);	/* false: it is lost */
-/* The stream ended. `keep`: because of us (we are stopping); its holder has restart_grace. */
+/* The stream ended. `keep`: because the daemon stops, so that its holder has restart_grace to take the lease again. */
 void sandbox_held_free(struct sandbox_held *h, bool keep);
-/* For processes that are known by their connection alone. */
+/* Ends the process leases of a client that is known by its connection alone (SANDBOX_IDENTITY_CONNECTION). */
 void sandbox_connection_ended(struct sandbox_core *core, const struct principal *who);
 
 /* --- events --- */
@@ -415,20 +419,21 @@ struct sandbox_watch_options {
 	const char *cursor;		/* NULL or "" = from now */
 	const char *sandbox;		/* NULL or "" = all */
 	bool initial, all_owners;
-	uint32_t types;			/* BIT(type); 0 = all. Resync is always told */
-	struct quota *quota;		/* what a resync holds is charged to it; outlives the watch; NULL = nobody counts */
+	uint32_t types;			/* BIT(type); 0 = all. A resync always comes as a whole */
+	struct quota *quota;		/* pays for what a resync holds; outlives the watch; NULL = not charged */
 };
 /* 0; -EINVAL with *ret_st; -ENOMEM. `on_ready` says that there is something to read, never from inside. */
 must_check int sandbox_watch_new(struct sandbox_core *core, const struct sandbox_watch_options *o,
 				 sandbox_watch_fn *on_ready, void *user, struct sandbox_watch **ret,
 				 struct status *ret_st);
-/* The next one; valid until the next call. False: none for now, on_ready will be called. What the watcher does
- * not read in time is replaced by a resync: nothing is kept for it but the ids that the resync has still to tell. */
+/* The next event; valid until the next call. False: none for now, on_ready will be called. Events that the watcher does not read in
+ * time are replaced by a resync, for which only the ids of the sandboxes still to be sent are kept. */
 bool sandbox_watch_next(struct sandbox_watch *w, struct sandbox_event *ret);
-/* It tells no more, for the reason in *ret_st: free it. */
+/* True: the watch has ended, for the reason in *ret_st; free it. */
 bool sandbox_watch_is_over(const struct sandbox_watch *w, struct status *ret_st);
 void sandbox_watch_heartbeat(struct sandbox_watch *w, struct sandbox_event *ret);
 struct sandbox_watch *sandbox_watch_free(struct sandbox_watch *w);	/* NULL is fine; returns NULL */
+
 /* --- snapshots --- */
 
 struct sandbox_snapshot {
@@ -460,15 +465,15 @@ struct sandbox_snapshot_list {
 struct sandbox_snapshot_page {
 	const struct sandbox_snapshot *snapshots;
 	size_t n;
-	size_t from;			/* number of the first one in the whole list */
+	size_t from;			/* index of the page's first one in the whole list */
 	const char *next_page_token;
-	uint64_t question;		/* as of sandboxes */
+	uint64_t question;		/* as in struct sandbox_page */
 };
-/* The token of a page that ends before number `at` of the whole list, and whose last one is `id`. Heap; NULL without memory. */
+/* The token of a page that ends before index `at` of the whole list and whose last snapshot is `id`. Heap; NULL without memory. */
 char *sandbox_snapshots_token(size_t at, const char *id, uint64_t question);
 typedef void sandbox_snapshots_fn(void *user, const struct status *st,
 				  const struct sandbox_snapshot_page *p);
-/* With call->sandbox: those made of that one. */
+/* With call->sandbox: only snapshots of that sandbox. */
 must_check int sandbox_list_snapshots(struct sandbox_core *core, const struct sandbox_call *call,
 				      const struct sandbox_snapshot_list *q,
 				      sandbox_snapshots_fn *done, struct sandbox_op **ret);
@@ -480,22 +485,22 @@ must_check int sandbox_delete_snapshot(struct sandbox_core *core, const struct s
 
 /* --- for command and file services --- */
 
-/* A command of ours runs in it, or no longer does: that is use. Pairs. */
+/* A command of ours begins and ends in a sandbox, which is in use meanwhile. Every begin needs its end. */
 void sandbox_use_begin(struct sandbox_core *core, const char *account, const char *id);
 void sandbox_use_end(struct sandbox_core *core, const char *account, const char *id);
 
 /*
- * What somebody outside does with a sandbox and cannot go on with when it is gone: a command, a transfer,
- * a watch of files. A tie is a member of its owner, which unties it before it goes; it does not keep the
+ * What another module does with a sandbox and cannot go on with when the sandbox is gone: a command, a transfer,
+ * a watch of files. A tie is a member of its owner, which unties it before it is freed; it does not keep the
  * sandbox in use.
  *
- * PAUSING and RUNNING are told from inside whatever made the edge: on_event must not call back into this module,
- * and must not untie others. GONE is told once, from the loop, after the store has it; the tie is untied
- * then, and on_event may free its owner, and others' too.
+ * PAUSING and RUNNING come from inside the call that changed the state: on_event must not call back into this module,
+ * and must not untie other ties. GONE comes once, from the loop, after its commit; the tie is untied
+ * before, and on_event may free its owner, and owners of other ties too.
  */
 enum sandbox_tie_event {
 	SANDBOX_TIE_PAUSING,	/* its streams will stand still */
-	SANDBOX_TIE_RUNNING,	/* it is awake again */
+	SANDBOX_TIE_RUNNING,	/* it runs again */
 	SANDBOX_TIE_GONE,	/* st says why: SANDBOX_KILLED, SANDBOX_EXPIRED, SANDBOX_GONE */
 };
 typedef void sandbox_tie_fn(void *user, enum sandbox_tie_event event, const struct status *st);
@@ -506,27 +511,27 @@ struct sandbox_tie {
 	void *user;
 };
 void sandbox_tie_init(struct sandbox_tie *t, sandbox_tie_fn *on_event, void *user);
-/* To another sandbox than before, if there was one. A sandbox without a row ties nothing: nobody would
- * learn of its end. One that is gone already is told from the loop. */
+/* Ties to this sandbox instead of the one before. Does nothing for a sandbox without a row, as nobody would
+ * learn of its end. For one that is gone already GONE comes from the loop. */
 void sandbox_tie(struct sandbox_core *core, const char *account, const char *id, struct sandbox_tie *t);
 void sandbox_untie(struct sandbox_tie *t);
 
 typedef void sandbox_target_fn(void *user, const struct status *st, const struct sandbox_target *t);
-/* Id or name → where its agent is. Asks the cloud when the token is not known. A paused one is
- * SANDBOX_PAUSED, one that ended its own reason; nothing is woken. */
+/* Id or name → where its agent is. Asks the cloud when the token is not known. A paused sandbox is resumed if its policy
+ * has resume_on_use, else answered with SANDBOX_PAUSED; one that has ended is answered with the reason of its end. */
 must_check int sandbox_resolve(struct sandbox_core *core, const struct sandbox_call *call,
 			       sandbox_target_fn *done, struct sandbox_op **ret);
 
-/* What the rows say, without asking, waking, claiming or counting it as use. The strings are valid until the next pass. */
+/* What memory says of a sandbox, without asking the cloud, resuming, claiming or counting as use. Strings are valid until the next pass. */
 struct sandbox_glance {
 	struct sandbox_target target;
-	bool token_known;	/* its tokens are the sandbox's; else nobody has asked the cloud for them yet */
-	bool is_sure;		/* … and it runs, as far as is known, and is its owner's for good: sandbox_resolve() would say
-				 * the same at once */
+	bool token_known;	/* the tokens in target are the sandbox's; else the cloud was not asked for them yet */
+	bool is_sure;		/* token_known, and it is claimed and runs as far as is known: sandbox_resolve() would say the
+				 * same at once */
 };
-/* By its id, of whatever uid and account. False: there is none that lives. */
+/* By id, of any uid and account. False: no such sandbox lives. */
 bool sandbox_glance(struct sandbox_core *core, const char *id, struct sandbox_glance *ret);
-/* The first of those with known tokens that fits. False: none of the first `most` does. */
+/* The first living sandbox with known tokens that `fits` accepts. False: it accepts none of the first `most`. */
 typedef bool sandbox_glance_fn(void *user, const struct sandbox_glance *g);
 bool sandbox_glance_search(struct sandbox_core *core, unsigned most, sandbox_glance_fn *fits, void *user,
 			   struct sandbox_glance *ret);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is special about a snapshot: it has no tag at all. Only the list of its source's snapshots says
- * what is new, and only one new one is believed to be it.
+ * The copy_kind of snapshots. A snapshot has no tag, so a lost answer is resolved by the list of its source's
+ * snapshots: if exactly one of them is new, that is it.
  */
 
 #include "daemon/sandbox/copy.h"

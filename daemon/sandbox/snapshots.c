@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is known of the account's snapshots: those made here with who made them and of what, the others
- * as the cloud lists them. The cloud says neither source nor age, so only rows know these.
+ * The snapshots of the accounts in memory: those made here with their owner and source, the others as the cloud
+ * lists them. The cloud says neither source nor age, so only rows have these.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 
-#define GONE_KEPT_MS 600000u	/* no list is under way for so long */
-#define GONE_MAX     500u	/* of so many: of another a list from before may tell once more that it is there */
+#define GONE_KEPT_MS 600000u	/* how long a deleted one is remembered: longer than any list takes */
+#define GONE_MAX     500u	/* how many deleted ones are remembered; a list from before may bring others back for a while */
 
 static void snap_free(struct snap *s)
 {
@@ -82,7 +82,7 @@ struct snap *snap_named(struct sandbox_core *core, const struct account *a, cons
 	return NULL;
 }
 
-/* One that is being made has no row yet, and its name all the same. */
+/* Does a snapshot under way of another uid, which has no row yet, have this name? */
 static bool is_being_made(struct sandbox_core *core, const struct account *a, uid_t by_others_than,
 			  const char *name)
 {
@@ -198,7 +198,7 @@ int snap_put(struct account *a, const struct cloud_snapshot *c, const char *sour
 	changed = changed || !cloud_strs_equal(&s->names, &names);
 	cloud_strs_fini(&s->names);
 	s->names = names;
-	if (s->gone_boot_ms) {		/* another with the same name */
+	if (s->gone_boot_ms) {		/* a new snapshot with the id of a deleted one */
 		s->ours = false;
 		s->uid = 0;
 		s->created_at_ms = 0;
@@ -230,7 +230,7 @@ void snap_forget(struct snap *s, struct store_tx *t)
 	s->gone_boot_ms = MAX(clock_boot_ms(), (uint64_t)1);
 }
 
-/* The one that is gone for the longest time; NULL = none is. */
+/* The one that was deleted first; NULL = none is. */
 static struct snap *oldest_gone(struct sandbox_core *core, size_t *ret_n)
 {
 	struct snap *oldest = NULL;

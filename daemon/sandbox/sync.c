@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keeping the store equal to the cloud: one complete list of an account at a time, shared by
+ * Keeps the store equal to the cloud: one complete list of an account at a time, shared by
  * reconcile and by callers of List, never more than one a second. Each complete list goes through
- * plan.c; an incomplete one proves nothing and changes nothing. Nothing is killed here.
+ * rules/plan.c; an incomplete one proves nothing and changes nothing. Nothing is killed here.
  *
- * What a list lacks may be snapshotting or in the middle of its end, so it is asked about by its id;
- * callers of List are told when that is known, too, or after a while without it.
+ * A sandbox that a list lacks may be snapshotting or about to end, so the cloud is asked about it by its id. Callers of
+ * List are answered when that is known, too, or after VERIFY_PATIENCE_MS without it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,23 +25,24 @@
 #define LIST_RETRY_MS	   1000u
 #define VERIFY_AT_ONCE	   8u
 #define VERIFY_PATIENCE_MS 2000u
-#define FORGET_GAP_MS	   1000u	/* there is more to forget: others come between */
+#define FORGET_GAP_MS	   1000u	/* between two slices of what forget.c forgets */
 
 struct listing {
 	struct account *account;
 	struct cloud_call *call;
-	uint64_t began_at_ms;
-	struct cloud_list *list;	/* the last complete one, for LIST_GAP_MS */
-	struct list waiters, next;	/* of the one under way; of the one after it */
-	struct list informed;		/* of the last one, but for what it lacks */
-	unsigned asking;		/* about how many of those */
-	struct timer patience;
-	unsigned failures;		/* in a row */
-	bool trusted;			/* the last complete one was not odd */
-	struct timer timer;		/* the next one by ourselves */
+	uint64_t began_at_ms;		/* BOOTTIME of the last one */
+	struct cloud_list *list;	/* the last complete list: it answers callers for LIST_GAP_MS */
+	struct list waiters;		/* listing_wait: for the list under way */
+	struct list next;		/* listing_wait: for the list after it */
+	struct list informed;		/* listing_wait: have `list`, and wait for the GETs of what it lacks */
+	unsigned asking;		/* number of these GETs, queued ones included */
+	struct timer patience;		/* ends the wait of `informed` */
+	unsigned failures;		/* lists in a row */
+	bool trusted;			/* the last complete list did not lack suspiciously many */
+	struct timer timer;		/* the next list without a caller */
 };
 
-struct verify {			/* a missing row that is to be asked about */
+struct verify {			/* the GET of a sandbox that a list lacked */
 	struct list node;
 	struct sync *sync;
 	struct account *account;
@@ -99,7 +100,7 @@ static void verify_free(void *p)
 	free(v);
 }
 
-/* It may be asked about again. */
+/* The sandbox may be asked about again. */
 static void verify_over(struct verify *v)
 {
 	struct sandbox *b = core_find(v->sync->core, v->account, v->id);
@@ -115,7 +116,7 @@ static void on_verified(struct fetch_wait *w, const struct fetch_result *result)
 	struct verify *v = container_of(w, struct verify, wait);
 	struct sync *s = v->sync;
 
-	/* The fetch has told the sandbox. What was not answered comes up again with the next list. */
+	/* The sandbox has taken the answer over. Without an answer the next list asks again. */
 	verify_over(v);
 	list_del(&v->node);
 	s->n_running--;
@@ -249,7 +250,8 @@ static void reconcile(struct account *a, const struct cloud_list *list, uint64_t
 
 /* --- lists --- */
 
-/* The list is there. One that is odd is not waited for: each of many is asked about, one at a time. */
+/* Answers the waiters, or lets them wait for the GETs of what the list lacks. Where it lacks suspiciously many, they are
+ * asked about one at a time, and nobody waits for that. */
 static void inform(struct listing *g, struct list *waiters)
 {
 	struct status ok = STATUS_OK;
@@ -267,7 +269,7 @@ static void inform(struct listing *g, struct list *waiters)
 	}
 }
 
-/* After a failure soon again, so that a cloud that comes back is noticed. */
+/* Plans the next list without a caller: soon after a failure, so that a cloud that comes back is noticed. */
 static void plan_next(struct listing *g)
 {
 	struct sandbox_core *core = g->account->core;
@@ -377,7 +379,7 @@ void listing_leave(struct listing_wait *w)
 
 /* --- once a period --- */
 
-/* What could not be written when it changed: all of it again, now that the store may take it. */
+/* Some commit has failed: writes all rows again. */
 static void resave(struct sandbox_core *core)
 {
 	struct store_tx *t;
@@ -396,7 +398,7 @@ static void resave(struct sandbox_core *core)
 	list_for_each(i, &core->requests) {
 		struct request *q = list_entry(i, struct request, node);
 
-		/* An open one is written with its intent, or was refused and has no row. */
+		/* An open one is written with its intent; a refused one has no row. */
 		if (q->step == ROW_REQUEST_OPEN)
 			continue;
 		if (store_tx_new(core->store, &t) < 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ties: what ends with a sandbox. The end of a sandbox is told after its commit, so that whoever hears of
- * it from us finds it so after a crash as well. Commits keep their order, and the fence of the event log
- * (event.c) says how far they are; a sandbox waits for it on core->untold.
+ * Ties: what ends with a sandbox. Ties hear of the sandbox's end after its commit, so that a crash cannot take back
+ * what they passed on. Commits keep their order, and the fence of the event log (event.c) says which are done; until
+ * then the sandbox is on core->untold.
  */
 #include "daemon/sandbox/tie.h"
 
@@ -56,7 +56,7 @@ void tie_gone(struct sandbox_core *core, struct sandbox *b)
 
 static void tell(struct sandbox *b)
 {
-	struct list ties;	/* apart: who is told may tie another to it, or free any of these */
+	struct list ties;	/* a list of its own, since on_event may tie others to the sandbox, or free any of these */
 	struct status st;
 
 	sandbox_refusal(b, &st);
@@ -77,7 +77,7 @@ void tie_committed(struct sandbox_core *core)
 		if (b->untold_number > core->events.told)
 			return;
 		list_del(&b->untold);
-		if (b->state == SANDBOX_GONE)	/* else a list has shown it again */
+		if (b->state == SANDBOX_GONE)	/* not so if a list has shown it again */
 			tell(b);
 	}
 }

@@ -14,10 +14,10 @@ struct sandbox_core;
 #define TOTALS_EVENTS 24u
 #define TOTALS_NAMES  24u
 
-/* By names that are constants of the code. */
+/* Counts by name. */
 struct totals_by_name {
 	struct {
-		const char *name;	/* NULL: no more of them */
+		const char *name;	/* a constant of the code; NULL: this and all that follow are unused */
 		uint64_t n;
 	} v[TOTALS_NAMES];
 };
@@ -27,16 +27,16 @@ struct sandbox_totals {
 	struct tally gone;			/* by the reason of the end */
 	struct tally creates, forks, snapshots;	/* by their outcome */
 	struct totals_by_name pauses, kills;	/* by policies, per rule */
-	struct totals_by_name leases_ended;	/* why */
+	struct totals_by_name leases_ended;	/* by lease_end()'s `why` */
 	uint64_t leases_taken;
 	struct tally renewals;			/* by what the cloud answered */
-	struct histogram renewal_delay;		/* from when one was due until it was sent */
+	struct histogram renewal_delay;		/* us from when an extension was due until it was sent */
 };
 
-/* `name` lives as long as the program. Above TOTALS_NAMES of them the last one stands for all. */
+/* `name` must be a constant. The last of TOTALS_NAMES entries is "other", for all names that find no entry. */
 void totals_count(struct totals_by_name *t, const char *name);
 
-/* Who has, or had not long ago, a sandbox: at most `max` of them into `ret`; returns how many there are. */
+/* The uids with an event log, which have a sandbox or had one not long ago. Puts at most `max` into `ret`; returns how many there are. */
 size_t sandbox_core_uids(const struct sandbox_core *core, uid_t *ret, size_t max);
 
 const struct sandbox_totals *sandbox_core_totals(const struct sandbox_core *core);

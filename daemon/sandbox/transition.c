@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Pause and resume: a transition of one sandbox between running and paused, shared by all callers who want
- * the same. It waits for its turn at the sandbox, asks the cloud, and, whatever was answered, knows
- * before it ends what the sandbox is now: a 409 may mean "paused already" or "changing", a 500 that
- * it is gone, a lost answer anything. Callers may leave; what was sent is read to its end.
+ * the same. It waits for its turn at the sandbox and asks the cloud. After any answer but success it asks what the
+ * sandbox is now: a 409 may mean "paused already" or "changing", a 500 that it is gone, a lost answer anything.
+ * Callers may leave; a request that was sent is read to its end.
  *
- * Nothing of it is stored: both are asked for by their users, who repeat them, and after a crash the
- * cloud's list says what became of it.
+ * A transition is not stored: its callers repeat it, and after a crash the cloud's list says what became of it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -42,9 +41,9 @@ struct transition {
 	struct cloud_call *call;
 	struct timer timer;
 	struct list waiters;	/* sandbox_op.wait */
-	struct status why;	/* of the attempt that is being looked into */
-	bool conflict;
-	bool maybe_done;	/* by an attempt whose answer is not known */
+	struct status why;	/* the last request's failure */
+	bool conflict;		/* that was a 409 */
+	bool maybe_done;	/* a request whose answer is not known may have done it */
 	unsigned tries;
 	struct grave grave;
 };
@@ -78,7 +77,7 @@ static void unlink_transition(struct transition *s)
 	list_del(&s->node);
 }
 
-/* The sandbox's state is set: tell all, be gone. */
+/* Ends it, when the sandbox's state is set. */
 static void transition_finish(struct transition *s, const struct status *st, bool yes)
 {
 	unlink_transition(s);
@@ -86,7 +85,7 @@ static void transition_finish(struct transition *s, const struct status *st, boo
 	op_end_waits(&s->waiters, st, yes);
 }
 
-/* Only from a state that this transition put there: a kill meanwhile goes first. */
+/* Nothing if the sandbox was killed or is gone meanwhile. */
 static void set_state(struct transition *s, enum sandbox_state to)
 {
 	struct sandbox *b = s->sandbox;
@@ -124,7 +123,7 @@ static void again(struct transition *s)
 		transition_finish(s, &s->why, false);
 }
 
-/* What the sandbox is after an answer that did not say so. */
+/* The request failed, and the cloud says that this is the sandbox's state now. */
 static void judge(struct transition *s, enum cloud_state state)
 {
 	static const struct status ok = STATUS_OK;
@@ -132,7 +131,7 @@ static void judge(struct transition *s, enum cloud_state state)
 
 	set_state(s, is);
 	if (is == to_state(s)) {
-		/* Was it so before, or did a lost answer say yes? */
+		/* After a 409 without a lost answer before it, it was so before this transition. */
 		transition_finish(s, &ok, !s->conflict || s->maybe_done);
 	} else if (s->conflict) {
 		again(s);
@@ -160,7 +159,7 @@ static void on_looked(struct cloud_result *r, void *user)
 		sandbox_refusal(s->sandbox, &st);
 		transition_finish(s, &st, false);
 	} else {
-		/* Not known: as it was, and not to be believed without asking. */
+		/* The state is not known: the old one stays, and fresh_at_ms 0 makes the next call ask. */
 		set_state(s, from_state(s));
 		s->sandbox->fresh_at_ms = 0;
 		transition_finish(s, &s->why, false);
@@ -176,7 +175,7 @@ static void transition_look(struct transition *s)
 		.user = s,
 	};
 
-	/* Not the shared question: that one may have been asked before the change. */
+	/* Not by fetch_join(): a shared GET may have been sent before the change. */
 	s->call = cloud_get(s->sandbox->account->cloud, s->sandbox->id, &ask);
 	if (!s->call) {
 		set_state(s, from_state(s));
@@ -266,7 +265,7 @@ static void transition_on_turn(struct turn *t)
 
 /* --- who waits --- */
 
-/* The one that waits last, or is under way alone, may be shared: nothing comes between. */
+/* A transition may be joined only while no other change of the sandbox waits behind it. */
 static bool is_last(const struct transition *s)
 {
 	return s->sandbox->turns.prev == &s->turn.node;

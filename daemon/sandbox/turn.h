@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One change of a sandbox's state at a time: whoever pauses, resumes, forks, snapshots it or replaces
- * its network waits for its turn, in order of arrival. Kill does not wait: whoever has a turn finds
- * out. Only who has the turn may set b->changing, and while it is set nobody else moves the state.
+ * One change of a sandbox's state at a time: a pause, a resume, a fork, a snapshot and a change of the network
+ * wait for their turns, in order of arrival. A kill does not wait, so the holder of the turn has to check for it.
+ * Only the holder of the turn may set b->changing, and while that is set nobody else changes the state.
  */
 #ifndef AB_DAEMON_SANDBOX_TURN_H
 #define AB_DAEMON_SANDBOX_TURN_H
@@ -16,14 +16,14 @@ struct sandbox;
 struct turn {
 	struct list node;	/* in sandbox->turns; the first one has the turn */
 	struct sandbox *sandbox;	/* NULL: on no list */
-	bool told;
+	bool told;		/* fn was called */
 	void (*fn)(struct turn *t);
 };
 
 void turn_init(struct turn *t, void (*fn)(struct turn *t));
-/* fn comes once, when it is its turn, never from inside. */
+/* Waits for the turn: fn comes once, when it has it, never from inside. */
 void turn_take(struct turn *t, struct sandbox *b);
-/* Had or not: on to the next. Does nothing to one that waits for none. */
+/* Gives back the turn, or the place in the queue; nothing without one. */
 void turn_end(struct turn *t);
 bool turn_is_free(const struct sandbox *b);	/* nobody has it or waits for it */
 

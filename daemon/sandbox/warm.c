@@ -19,7 +19,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define CROWDED_MS	 30000u	/* the account's limit, or its extensions, leave no room now */
+#define CROWDED_MS	 30000u	/* until the next try where the account's limit or its extensions allow no sandbox now */
 
 /* --- an entry --- */
 
@@ -93,7 +93,7 @@ static int copy_conf(struct warm_entry *e, const struct sandbox_warm_entry *from
 	return r ? r : recipe_unpack(&e->recipe, &to->what);
 }
 
-/* What decides whether one that was made before is still one of this entry. */
+/* The hash of what a warm sandbox depends on: with another print it is not one of this entry. */
 static int entry_print(struct warm_entry *e)
 {
 	const char *prepare = e->conf.prepare ? e->conf.prepare : "", *secret = e->conf.secret_envs ? e->conf.secret_envs : "";
@@ -170,7 +170,7 @@ void warm_save(struct warm_entry *e)
 	struct store_tx *t;
 
 	if (store_tx_new(e->core->store, &t) < 0)
-		return;	/* with the next change */
+		return;	/* the next change writes it */
 	entry_put(e, t);
 	core_commit(e->core, t, false);
 }
@@ -187,7 +187,7 @@ int warm_load(struct sandbox_core *core, const struct row_warm *r)
 	e->size_set = r->size;
 	if (text_set(&e->output, r->output) < 0)
 		return -ENOMEM;
-	/* Another entry of that name has not failed yet. */
+	/* The failures of a changed entry do not count. */
 	if (memcmp(r->print, e->print, sizeof(e->print)))
 		return 0;
 	e->failures = r->failures;
@@ -373,14 +373,14 @@ static int make_one(struct warm_entry *e)
 	return 0;
 }
 
-/* A snapshot is its owner's: nobody else may get what it holds. */
+/* A snapshot belongs to its owner, who must be the only uid that may claim sandboxes made from it. */
 static bool is_allowed_template(struct warm_entry *e, struct status *st)
 {
 	const struct snap *s = snap_named(e->core, e->account, e->conf.what.template_id);
 
 	if (!s || !s->ours || warm_is_for(&e->conf.claimers, s->uid))
 		return true;
-	status_set(st, R_FIELD_INVALID, "template %s is a snapshot of uid %u: uids must be that one alone", e->conf.what.template_id,
+	status_set(st, R_FIELD_INVALID, "template %s is a snapshot of uid %u: uids must name that uid alone", e->conf.what.template_id,
 		   s->uid);
 	return false;
 }
@@ -467,7 +467,7 @@ void warm_made(struct creation *c)
 			warm_failed(e, NULL, &c->failure);
 		return;
 	}
-	/* What was begun in an earlier life, or for an entry that is another one now, nobody has prepared. */
+	/* A creation from before the start, or for an entry that was changed since, is not prepared but ended. */
 	if (!e || c->loaded || memcmp(b->warm_print, e->print, sizeof(e->print)) || warm_box_new(e, b, &x) < 0) {
 		if (!b->killing && kill_by_policy(core, b, "warm_unfinished") < 0)
 			log_warn("warm_end", "sandbox=%s error=nomem at=its_end", b->id);
@@ -519,7 +519,7 @@ static int make_entries(struct sandbox_core *core, const struct sandbox_core_rul
 	return 0;
 }
 
-/* What the old one knows goes on in the new one; it has not failed any more. */
+/* Counters, waiting times and fitting boxes of the old entry go over to the new one; its failures do not. */
 static void inherit(struct warm_entry *e, struct warm_entry *old)
 {
 	e->hour_at_ms = old->hour_at_ms;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sandboxes that are ready before anybody asks. Three files:
+ * Warm sandboxes: made before anybody asks. Three files:
  *
  *   warm.c         entries, and how many sandboxes each has: refill, cost, failures, reload
  *   warm_box.c     one sandbox from its creation until it is claimed: prepared, asked for its health, replaced
@@ -25,24 +25,24 @@ struct warm_entry {
 	struct list node;		/* in core->warm */
 	struct sandbox_core *core;
 	struct account *account;
-	struct sandbox_warm_entry conf;	/* its texts are owned; of `what` only what a Create is compared with */
-	struct recipe recipe;		/* … and all of it */
-	uint8_t print[ROW_HASH_BYTES];
-	/* its row */
-	uint32_t failures;
-	bool failed;
-	int64_t failed_at_ms;		/* not in it: wall, of this run */
+	struct sandbox_warm_entry conf;	/* owns its texts and arrays; its account is NULL */
+	struct recipe recipe;		/* conf.what, packed for each creation */
+	uint8_t print[ROW_HASH_BYTES];	/* hash of what a sandbox of this entry depends on */
+	/* In its row. */
+	uint32_t failures;		/* in a row */
+	bool failed;			/* it makes nothing until a retry or a reload */
+	int64_t failed_at_ms;		/* wall; not in the row: when `failed` was first seen in this run */
 	char *why, *output;
-	int64_t hour_at_ms;
+	int64_t hour_at_ms;		/* wall: when the hour of `made` began */
 	uint32_t made;
-	int64_t wanted_at_ms, wanted_saved_ms;
+	int64_t wanted_at_ms, wanted_saved_ms;	/* wall: of the last Create that fitted; as the row has it */
 	int size_set;			/* -1 = as configured */
 
 	struct list boxes;		/* struct warm_box */
-	struct list waiters;		/* sandbox_op.wait: they get the next ones, in turns of uids */
-	uid_t last_uid;			/* that got one after waiting */
+	struct list waiters;		/* sandbox_op.wait: they get the next ones, uids in turns */
+	uid_t last_uid;			/* the last one that got one after waiting */
 	unsigned making;		/* creations under way */
-	uint64_t retry_at_ms;
+	uint64_t retry_at_ms;		/* BOOTTIME: no creation before it */
 	struct timer timer;
 	struct defer kick;
 	uint64_t hits, misses, made_in_all, failures_in_all, prepare_ms;
@@ -50,7 +50,7 @@ struct warm_entry {
 };
 
 enum warm_step {
-	WARM_STEP_ASKS,			/* does the agent answer? */
+	WARM_STEP_ASKS,			/* waits until the agent answers */
 	WARM_STEP_PREPARES,
 	WARM_STEP_READY,
 };
@@ -62,12 +62,12 @@ struct warm_box {
 	enum warm_step step;
 	void *probe, *prepare;
 	struct timer timer;
-	uint64_t began_ms, deadline_ms;	/* of what makes it ready */
-	unsigned tries, misses;		/* not answered in a row */
+	uint64_t began_ms, deadline_ms;	/* BOOTTIME: of the time to become ready */
+	unsigned tries, misses;		/* questions in a row without an answer: before and after it was ready */
 	struct grave grave;
 };
 
-/* A claim that is being written. Whoever is told of the sandbox waits for it. */
+/* A claim that is being written. Calls that would answer with the sandbox wait for it. */
 struct warm_claim {
 	struct list node;		/* in core->claims */
 	struct sandbox_core *core;
@@ -80,7 +80,7 @@ struct warm_record {
 	struct list node;		/* in core->records */
 	char *account, *sandbox, *name, *request_id, *policy;
 	uid_t uid;
-	int64_t at_ms;
+	int64_t at_ms;			/* wall */
 	uint8_t params_hash[ROW_HASH_BYTES];
 };
 
@@ -91,15 +91,15 @@ must_check int warm_set_entries(struct sandbox_core *core, const struct sandbox_
 must_check int warm_load(struct sandbox_core *core, const struct row_warm *r);	/* a row of an entry */
 void warm_free_all(struct sandbox_core *core);
 struct warm_entry *warm_find(const struct sandbox_core *core, const char *name);
-/* Something changed: look at it soon, never from inside. */
+/* Something changed: fills or empties the entry in the loop's next pass. */
 void warm_poke(struct warm_entry *e);
-/* One more that did not become ready, or died soon after. */
+/* A sandbox of the entry was not made, did not become ready, or died soon after. b: NULL = none was made. */
 void warm_failed(struct warm_entry *e, const struct sandbox *b, const struct status *st);
 void warm_succeeded(struct warm_entry *e);
 void warm_save(struct warm_entry *e);
-/* A creation of ours is over: what it made is prepared. */
+/* A creation for an entry has ended: prepares the sandbox that it made. */
 void warm_made(struct creation *c);
-/* Somebody's Create needs room at the cloud: is there one to end, or does one end already? */
+/* A Create needs room in a full account: ends a warm sandbox if none is ending. False: there is none to end. */
 bool warm_gives_way(struct sandbox_core *core, const struct account *a);
 /* Sandboxes of this account that nobody has claimed, with those that are being made. */
 uint32_t warm_count(const struct sandbox_core *core, const struct account *a);
@@ -107,16 +107,16 @@ uint32_t warm_count(const struct sandbox_core *core, const struct account *a);
 /* --- warm_box.c --- */
 
 must_check int warm_box_new(struct warm_entry *e, struct sandbox *b, struct warm_box **ret);
-void warm_box_begin(struct warm_box *x);	/* it was made just now */
-void warm_box_adopt(struct warm_box *x);	/* it was ready before the start */
-/* Out of its entry; its sandbox stays. */
+void warm_box_begin(struct warm_box *x);	/* for one that was made just now */
+void warm_box_adopt(struct warm_box *x);	/* for one that was ready before the start */
+/* Takes its box out of the entry and frees it; the sandbox stays. */
 void warm_box_leave(struct sandbox *b);
-/* … and is ended. */
+/* The same, and ends the sandbox. `why`: a constant, the rule that ends it. */
 void warm_box_end(struct warm_box *x, const char *why);
-/* May it be given away? */
+/* May it be claimed? */
 bool warm_box_is_ready(const struct warm_box *x);
-bool warm_is_kept(const struct sandbox *b);	/* it waits for a claim: extended meanwhile */
-/* It is gone, or its row is in doubt. */
+bool warm_is_kept(const struct sandbox *b);	/* it waits for a claim, and is extended meanwhile */
+/* The sandbox is gone. */
 void warm_gone(struct sandbox *b);
 
 /* --- warm_claim.c --- */
@@ -130,28 +130,31 @@ struct warm_want {
 	struct holder *holder;		/* NULL = without a lease */
 };
 
-/* Its entry, or NULL: *ret_differs says in what the nearest entry that its uid may claim differs; NULL = there is none. */
+/* The entry that fits. NULL: *ret_differs is the field in which the nearest entry differs that the caller may claim from; NULL = it
+ * may claim from none. */
 struct warm_entry *warm_match(const struct warm_want *w, const char **ret_differs);
-/* One of it that the caller may have, by its end; NULL: none now. */
+/* A ready one of the entry that can live as long as asked for; NULL: none now. */
 struct sandbox *warm_pick(const struct warm_want *w, struct warm_entry *e);
-/* It is the caller's. The op waits: on_waited comes with yes = it has it. -ENOMEM: nothing was changed. */
+/* Claims the sandbox for the caller. The op waits: on_waited comes with yes = it has it. -ENOMEM: it was not claimed. */
 must_check int warm_take(const struct warm_want *w, struct sandbox *b,
 			 void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes));
-/* The op waits until the claim of this sandbox is written. */
+/* The op waits until the claim of this sandbox that is under way is written. */
 void warm_join(struct sandbox *b, struct sandbox_op *op,
 	       void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes));
-/* Until there is one for it, in turns. on_waited comes with yes = look again now. */
+/* The op waits until the entry has one for it. on_waited comes with yes = one is ready, look again now. */
 void warm_wait(struct warm_entry *e, struct sandbox_op *op,
 	       void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes));
-/* One is ready: those who wait get it. */
+/* One is ready: gives it to those who wait. */
 void warm_serve(struct warm_entry *e);
-/* What the rows say of warm ones, after all of them; what claims are on record. */
+/* At the start: reads the claims on record. */
 must_check int warm_claims_load(struct sandbox_core *core);
+/* After all rows: what becomes of warm sandboxes from before the start. */
 must_check int warm_loaded(struct sandbox_core *core);
-/* One that has our tag of an entry and no row: it is whose the record says, or nobody's. In the transaction of its row. */
+/* Before a sandbox with the tag of an entry gets the row that it lacks, in the same transaction: it belongs to whom the claim
+ * on record names, else it is quarantined. */
 must_check int warm_adopted(struct sandbox *b, const struct tags *t, struct store_tx *tx);
 void warm_quarantine(struct sandbox *b);
-void warm_claims_gone(struct sandbox *b);	/* its record with it */
+void warm_claims_gone(struct sandbox *b);	/* the sandbox is gone: drops its claim on record */
 void warm_claims_free(struct sandbox_core *core);
 enum sandbox_warm_mode warm_mode(const struct sandbox_core *core, uid_t uid, const char *template_id,
 				 enum sandbox_warm_mode asked);

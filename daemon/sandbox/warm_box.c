@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One sandbox from its creation until it is claimed: its agent answers, prepare has run, then it is asked for its health every few
- * seconds and replaced when it does not answer, is too old, or is another entry's now. One that is replaced is ended; nobody gets it.
+ * A warm sandbox from its creation until it is claimed: when its agent answers prepare is run, then the agent is asked for its health
+ * every few seconds. A sandbox that does not answer, is too old, or no longer fits its entry is ended, and another is made.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ int warm_box_new(struct warm_entry *e, struct sandbox *b, struct warm_box **ret)
 	timer_init(&x->timer, e->core->loop, on_box_timer, x);
 	list_add_tail(&e->boxes, &x->node);
 	b->box = x;
-	runner_poke(b);		/* it is kept alive from now on */
+	runner_poke(b);		/* extensions keep it alive from now on */
 	*ret = x;
 	return 0;
 }
@@ -250,7 +250,7 @@ static void on_health(void *user, enum sandbox_probe_result result, const struct
 	}
 }
 
-/* The agent ends the command at its deadline; this is for an agent that does not. */
+/* The agent did not end the command at its deadline. */
 static void prepare_is_late(struct warm_box *x)
 {
 	struct status st;
@@ -295,7 +295,7 @@ void warm_box_begin(struct warm_box *x)
 	again_after(x, 0);
 }
 
-/* Nobody gets it before its agent has answered: much may have happened to it while nobody looked. */
+/* It counts as having missed one question, so that nobody gets it before its agent has answered. */
 void warm_box_adopt(struct warm_box *x)
 {
 	x->step = WARM_STEP_READY;

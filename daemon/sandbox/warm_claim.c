@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The claim. In order:
+ * The claim of a warm sandbox. The steps:
  *
- *   take      in memory: its owner, name, request id, policy, lease; nobody else can have it from here on
+ *   take      in memory: its owner, name, request id, policy, lease; nobody else can claim it from here on
  *   commit    one transaction with all of that, synced; then a line in STATE/claims, synced
- *   answer    to whoever waits
+ *   answer    to the calls that wait
  *
- * Killed before the commit, it is ready as before and nobody was told. Killed after it, it is its owner's: the same request id gets
- * it, and without one it is unclaimed like any sandbox whose creator went away. Where the line cannot be written nobody is told and
- * the sandbox is ended: nothing is ever given back. The end that was asked for is set behind the answer (runner.c).
+ * If the daemon is killed before the commit, the sandbox is ready as before, and nobody had an answer. If it is killed after it, the
+ * sandbox is its owner's: the same request id gets it, and without one it is unclaimed like any sandbox whose creator went away.
+ * If the line cannot be written, nobody gets an answer with the sandbox and it is ended: a claim is never taken back. The end that the
+ * claim asked for is set after the answer (runner.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -30,8 +31,8 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define RECORDS_SLACK 1024u	/* lines of what is no more, before the file is made anew */
-#define WAITERS_LOOKED_AT 256u	/* of those who wait; the others come up when these have gone */
+#define RECORDS_SLACK 1024u	/* how many stale lines the file may have above twice the valid ones, before it is written anew */
+#define WAITERS_LOOKED_AT 256u	/* the first so many waiters are considered; later ones when these have left */
 #define WANTED_SAVE_MS 60000
 
 /* --- records --- */
@@ -100,7 +101,7 @@ static void record_claim(const struct warm_record *x, struct store_claim *ret)
 	memcpy(ret->params_hash, x->params_hash, sizeof(ret->params_hash));
 }
 
-/* The file has a line for each claim there ever was: what is no more goes now and then. */
+/* Claims are only appended to the file: now and then it is written anew, without those of sandboxes that are gone. */
 static void shorten_file(struct sandbox_core *core)
 {
 	struct store_tx *t;
@@ -138,7 +139,7 @@ int warm_claims_load(struct sandbox_core *core)
 	struct loading l = { .core = core };
 	int r = store_load_claims(core->store, load_record, &l);
 
-	/* Without them what only they would explain is quarantined. */
+	/* Sandboxes that only a claim on record could explain are quarantined. */
 	if (r < 0 && r != -ENOMEM)
 		log_error("warm_claims", "error=%s using=none", log_q(strerrordesc_np(-r)));
 	return r == -ENOMEM ? r : l.err;
@@ -199,7 +200,7 @@ struct warm_entry *warm_match(const struct warm_want *w, const char **ret_differ
 		differs = e->account == w->account ? warm_differs(&e->conf.what, &w->c->what) : "account";
 		if (!differs)
 			return e;
-		/* The nearest one is that of its template. */
+		/* An entry of the same template is nearer than another. */
 		if (!*ret_differs || !str_eq(differs, "template"))
 			*ret_differs = differs;
 	}
@@ -244,7 +245,7 @@ static void claim_free(struct warm_claim *c)
 	free(c);
 }
 
-/* Its callers went away before they were told: it waits for one, like any sandbox. */
+/* Its callers went away before the answer: it waits to be claimed by a repeat, like any created sandbox. */
 static void unclaimed(struct sandbox *b)
 {
 	b->claimed = false;
@@ -287,12 +288,12 @@ static void on_claimed(void *user, const struct status *st)
 		claim_failed(b);
 	else if (list_is_empty(&waiters) && sandbox_is_live(b))
 		unclaimed(b);
-	runner_poke(b);		/* its end is to be set */
+	runner_poke(b);		/* which sets the end that the claim asked for */
 	FAILPOINT("warm.claim_before_reply");
 	op_end_waits(&waiters, &copy, status_ok(&copy));
 }
 
-/* All that needs memory, before anything is changed. */
+/* What a claim needs memory for: got before anything is changed. */
 struct taken {
 	struct warm_claim *claim;
 	struct pairs metadata;
@@ -403,7 +404,7 @@ static void put_record(const struct warm_want *w, const struct sandbox *b, struc
 	memcpy(c.params_hash, w->c->params_hash, sizeof(c.params_hash));
 	store_tx_claim(t, &c);
 	w->op->core->n_record_lines++;
-	/* Not kept here, a shorter file would lack it: none is made any more. */
+	/* The file must not be written anew from memory any more: it would lack this claim. */
 	if (record_add(w->op->core, &c) < 0)
 		w->op->core->has_lost_records = true;
 }
@@ -415,7 +416,7 @@ static void write_down(const struct warm_want *w, struct sandbox *b, struct take
 	put_request(w, b, k);
 	if (k->name)
 		core_put_name(k->tx, k->name);
-	/* Without memory for a lease it is held by nobody, and its call takes one before it is told. */
+	/* Without memory for the lease the call takes one before it answers. */
 	if (put_lease(w, b, k->tx) < 0)
 		log_warn("warm_lease", "sandbox=%s error=nomem", b->id);
 	sandbox_put(k->tx, b);
@@ -509,7 +510,7 @@ void warm_serve(struct warm_entry *e)
 		list_del(&op->wait);
 		op->on_waited(op, &ok, true);
 		if (!list_is_empty(&op->wait) && e->waiters.prev == &op->wait)
-			return;	/* none of the ready ones is for it, and it waits on */
+			return;	/* none of the ready ones lives long enough for it, and it waits on */
 	}
 }
 
@@ -527,7 +528,7 @@ void warm_quarantine(struct sandbox *b)
 	runner_poke(b);
 }
 
-/* The one that is on record has it, with all that his claim said. */
+/* Gives the sandbox to the uid whose claim is on record, with the name, the request id and the policy of that claim. */
 static int give_to(struct sandbox *b, const struct warm_record *x, struct store_tx *t)
 {
 	struct sandbox_core *core = b->account->core;
@@ -579,7 +580,8 @@ int warm_adopted(struct sandbox *b, const struct tags *t, struct store_tx *tx)
 	return 0;
 }
 
-/* Its row says that nobody has it. What the rows forgot is on record, or not known. */
+/* At the start, for a sandbox that nobody has claimed by its row: back into its entry, or ended. Where the rows are in doubt, the claim
+ * on record decides, and without one it is quarantined. */
 static int take_up(struct sandbox *b)
 {
 	struct sandbox_core *core = b->account->core;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Watchers of events. A watcher is a place in the log and reads at its own pace; nothing is queued
- * for it. A place that is no more (unknown cursor, or overtaken) becomes a resync: RESYNC, one
- * UPDATED for each sandbox it may see, RESYNC_DONE, whose cursor is where the log stood at RESYNC.
- * Events inside a resync have no cursor: whoever stops in the middle begins again.
+ * Watchers of events. A watcher is a position in the event log and reads at its own pace; nothing is queued
+ * for it. Where the log does not have its position any more (unknown cursor, or too slow) it gets a resync: RESYNC, one
+ * UPDATED for each sandbox that it may see, RESYNC_DONE, whose cursor is the head of the log at RESYNC.
+ * Events inside a resync have no cursor: a watcher that stops in the middle begins again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 
 #define WATCH_MAGIC 0x57617463u
 
-struct place {
+struct place {		/* a sandbox that the resync has still to send */
 	char *account, *id;
 };
 
@@ -34,17 +34,17 @@ struct sandbox_watch {
 	bool all;			/* every uid's */
 	char *only;			/* id; NULL = all */
 	uint32_t types;
-	uint64_t at;			/* read up to: seq, or number for all */
+	uint64_t at;			/* the last event read: its seq, or with `all` its number */
 	sandbox_watch_fn *on_ready;
 	void *user;
 	struct defer kick;
 	enum { WATCH_LOG, WATCH_RESYNC, WATCH_BOXES, WATCH_DONE } step;
-	uint64_t resync_at;		/* where the log stood at RESYNC */
-	struct place *places;		/* to be told in the resync */
+	uint64_t resync_at;		/* head of the log at RESYNC */
+	struct place *places;		/* owned */
 	size_t n_places, next_place;
-	struct charge held;		/* for them */
-	bool full;			/* there is no room for them: it is over */
-	/* what the last event points to */
+	struct charge held;		/* for `places` */
+	bool full;			/* the quota has no room for `places`: the watch is over */
+	/* What the last event points to. */
 	char cursor[80], text[EVENT_TEXT_MAX];
 	struct sandbox_view view;
 	struct grave grave;
@@ -60,7 +60,7 @@ static uint64_t key_of(const struct sandbox_watch *w, const struct event *e)
 	return w->all ? e->number : e->seq;
 }
 
-/* Of the last one that may be told; 0 = none yet. */
+/* The key of the last event that watchers may have; 0 = none yet. */
 static uint64_t head_of(const struct sandbox_watch *w)
 {
 	const struct event_log *g = log_of(w);
@@ -77,7 +77,7 @@ static void set_cursor(struct sandbox_watch *w, uint64_t key)
 		 w->all ? "g" : "", (unsigned long long)key);
 }
 
-/* False: not one of this store's, or of a place that is no more. */
+/* False: the cursor is not of this store, or the log does not have its position any more. */
 static bool read_cursor(const struct sandbox_watch *w, const char *cursor, uint64_t *ret)
 {
 	const struct event_log *g = log_of(w);
@@ -126,7 +126,7 @@ static size_t count_seen(const struct sandbox_watch *w)
 	return n;
 }
 
-/* Without memory it is shorter than it should be: the next resync is asked for by the cursor. */
+/* If memory runs out, sandboxes are missing from the resync; then its cursor (0) makes a reconnect resync again. */
 static void resync(struct sandbox_watch *w)
 {
 	size_t n = 0;
@@ -172,7 +172,7 @@ static void read_evidence(char *text, struct sandbox_event *ret)
 	}
 }
 
-/* The sandbox as it was then, as far as the event remembers; the rest as it is now. */
+/* The sandbox as it was at the event, as far as the event has it; everything else as it is now. */
 static void view_of(struct sandbox_watch *w, const struct event *e)
 {
 	struct account *a = &w->core->accounts[e->account];
@@ -226,7 +226,7 @@ static bool next_of_log(struct sandbox_watch *w, struct sandbox_event *ret)
 
 	if (!g || !g->n)
 		return false;
-	/* Overtaken: what lies between is gone. */
+	/* It was too slow: events that it did not read have been dropped. */
 	if (w->at + 1 < key_of(w, event_at(g, 0)) && w->at < head_of(w) && w->at) {
 		resync(w);
 		return true;
@@ -348,7 +348,7 @@ static bool watch_check(struct sandbox_watch *w, const struct sandbox_watch_opti
 		break;
 	}
 	w->only = str_dup(b->id);
-	/* An administrator's look at another's sandbox: its events are in that uid's log. */
+	/* An administrator watches another uid's sandbox, whose events are not in the administrator's own log. */
 	w->all = w->all || b->uid != o->who->uid;
 	if (!w->only)
 		status_errno(st, -ENOMEM, "Watch");

@@ -4,8 +4,8 @@
  * ConnectSandbox never shortens and resumes a paused one; SetTimeout is the only call that may shorten.
  *
  *   find     the row, or the sandbox of that id in the caller's account
- *   ask      POST /connect or /timeout, behind a transition that is under way (turn.h); a 409 is
- *            another one's transition: asked again until the deadline
+ *   ask      POST /connect or /timeout, after a change of ours that is under way (turn.h); a 409 is
+ *            somebody else's change: asked again until the deadline
  *   read     GET: times and state as they are now
  *   write    the row (ConnectSandbox: a new one where it makes the caller the owner), synced
  */
@@ -27,17 +27,17 @@
 struct args {
 	uint64_t timeout_ms;
 	uint32_t timeout_s;
-	uint32_t life_s;		/* asked for: the timeout, or more for one that is leased by this */
+	uint32_t life_s;		/* what the cloud is asked for: the timeout, or more where this call takes a lease */
 	bool adopt, wait_ready;
 	uint32_t resume_s;		/* how long the resume it waits for asks for */
 	bool owner_by_this;		/* no row yet: this call makes the caller its owner */
 	struct cloud_sandbox *answer;	/* ConnectSandbox's: the only one with a traffic token */
-	struct sandbox *temp;		/* no row and none to be made */
-	struct holder *holder;		/* process_lease: the caller's process */
+	struct sandbox *temp;		/* owned: a sandbox that has no row and gets none */
+	struct holder *holder;		/* process_lease: the caller's process; else NULL */
 	bool is_set;			/* SetTimeout, not ConnectSandbox */
-	bool held;			/* runner_hold() */
-	bool leased;			/* by this call */
-	bool has_waited;		/* its turn came, once */
+	bool held;			/* runner_hold() is in force */
+	bool leased;			/* this call's transaction has the process's lease */
+	bool has_waited;		/* its turn has come */
 };
 
 static void op_connect_fini_args(void *args)
@@ -83,7 +83,7 @@ static void read_back(struct sandbox_op *op, cloud_done_fn *done)
 {
 	struct cloud_ask ask = op_ask(op, done);
 
-	/* Not the shared question: that one may have been asked before the change. */
+	/* Not by fetch_join(): a shared GET may have been sent before the change. */
 	op->call = cloud_get(op->account->cloud, op->id, &ask);
 	if (!op->call)
 		op_fail_errno(op, -ENOMEM);
@@ -91,7 +91,7 @@ static void read_back(struct sandbox_op *op, cloud_done_fn *done)
 
 /* --- write --- */
 
-/* The plan's cap is no failure: the end that is in force is said. */
+/* The plan's cap is no failure: the view has the end that is in force, and a warning. */
 static void warn_if_capped(struct sandbox *b, uint32_t timeout_s, int64_t date_ms)
 {
 	static const char capped[] = "the cloud capped the timeout";
@@ -134,7 +134,7 @@ static void on_written(struct sandbox_op *op, const struct status *st)
 	if (!status_ok(st)) {
 		op_fail(op, st);
 	} else if (b && a->leased && !x && !a->holder->dead && sandbox_is_live(b)) {
-		write_row(op, b);	/* the call that took it could not write it, and ended it */
+		write_row(op, b);	/* the call that took the lease could not write it and ended it: take another */
 	} else if (b) {
 		if (x)
 			x->written = true;
@@ -167,7 +167,7 @@ static struct sandbox *new_owned_sandbox(struct sandbox_op *op, const struct clo
 	return give(b);
 }
 
-/* The row after the cloud's last word on it; NULL without memory. */
+/* The sandbox, a new one if it has no row, after it took over what the cloud said; NULL without memory. */
 static struct sandbox *take_over(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	struct sandbox *b = core_find(op->core, op->account, s->id);
@@ -194,8 +194,8 @@ static struct sandbox *take_over(struct sandbox_op *op, const struct cloud_sandb
 	return b;
 }
 
-/* ConnectSandbox with process_lease: held before it is told. One that another call of this process is writing
- * down right now is written once more: that one may fail. */
+/* ConnectSandbox with process_lease: the lease is in the transaction before the answer. One whose transaction by another call
+ * of the process is under way is put into this one too, since that one may fail. */
 static int take_lease(struct sandbox_op *op, struct sandbox *b, struct store_tx *t)
 {
 	struct args *a = op->args;
@@ -246,7 +246,7 @@ static void op_connect_finish(struct sandbox_op *op, const struct cloud_result *
 	struct sandbox *b = core_find(op->core, op->account, r->sandbox->id);
 	struct status st;
 
-	/* It was nobody's when this began; meanwhile it may have become another uid's. */
+	/* It may have become another uid's since this call found it without a row. */
 	if (b && grant_row(&op->who, b->uid) != GRANT_OK) {
 		ref_not_found(&st, op->ref);
 		op_fail(op, &st);
@@ -262,7 +262,7 @@ static void op_connect_finish(struct sandbox_op *op, const struct cloud_result *
 		end_with(op, b);
 		return;
 	}
-	/* The end that its claim asked for is not set behind the caller's own. */
+	/* The end that its claim asked for must not replace the caller's. */
 	if (a->is_set || b->asked_end_at_ms < b->end_at_ms)
 		b->asked_end_at_ms = 0;
 	if (a->timeout_ms)
@@ -303,11 +303,11 @@ static void on_connected(struct cloud_result *r, void *user)
 			op_fail(op, &r->status);
 		return;
 	}
-	/* Tokens are in this answer only; times and state come with the next. */
+	/* This answer alone has the tokens; the GET after it has times and state. */
 	b = core_find(op->core, op->account, op->id);
 	if (b && r->sandbox) {
 		b->token_known = true;
-		sandbox_used(op->core, b);	/* it may have been idle for long */
+		sandbox_used(op->core, b);	/* before the new state is evaluated: it may have been idle for long */
 		sandbox_seen(op->core, b, r->sandbox);
 	}
 	op->resumed = op->resumed || (r->sandbox && r->sandbox->resumed);
@@ -315,7 +315,7 @@ static void on_connected(struct cloud_result *r, void *user)
 	read_back(op, on_read);
 }
 
-/* It was resumed, maybe for another caller and for less time. */
+/* Somebody's resume has ended, maybe with less time than this call wants. */
 static void on_resumed(struct sandbox_op *op, const struct status *st, bool yes)
 {
 	struct args *a = op->args;
@@ -333,15 +333,15 @@ static void op_connect_on_turn(struct sandbox_op *op)
 {
 	struct args *a = op->args;
 
-	/* Whatever it was has ended. Others that wait are no reason to queue again behind them: two would
+	/* The change that it waited for has ended. has_waited: it does not queue again behind others, since two calls could
 	 * let each other pass for ever. */
 	turn_end(&op->turn);
 	a->has_waited = true;
 	connect_step(op);
 }
 
-/* A running one is extended at once, side by side with others; a paused one is resumed once for all
- * who want it; behind a transition one waits. */
+/* Extends a running sandbox at once, side by side with other calls; resumes a paused one, once for all calls that
+ * want it; waits for any other change. */
 static void connect_step(struct sandbox_op *op)
 {
 	struct args *a = op->args;
@@ -365,7 +365,7 @@ static void connect_step(struct sandbox_op *op)
 	}
 }
 
-/* What is leased by this call has to be kept alive from then on. False: it has failed. */
+/* If this call takes a lease, can extensions keep the sandbox alive from then on? False: the op has failed. */
 static bool can_be_kept(struct sandbox_op *op, const struct sandbox *b)
 {
 	struct args *a = op->args;
@@ -389,7 +389,7 @@ static void connect_known(struct sandbox_op *op, struct sandbox *b)
 	connect_step(op);
 }
 
-/* Another host's stays its own unless the caller says so; nobody's becomes the caller's. */
+/* A sandbox without a host's tag becomes the caller's; one of another host does with `adopt` alone. */
 static void connect_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	struct args *a = op->args;
@@ -437,7 +437,7 @@ int sandbox_connect(struct sandbox_core *core, const struct sandbox_call *call,
 
 static void timeout_step(struct sandbox_op *op);
 
-/* What the cloud does with one whose end has come is its own: there may be nothing left to be read back. */
+/* The end is now, and the cloud may have ended the sandbox already: nothing is read back. */
 static void end_has_come(struct sandbox_op *op, struct sandbox *b)
 {
 	b->fresh_at_ms = 0;
@@ -493,7 +493,7 @@ static void timeout_step(struct sandbox_op *op)
 		op_fail(op, &st);
 	} else if (!b || turn_is_free(b) || a->has_waited) {
 		a->has_waited = false;
-		/* An extension on its way must not undo it. */
+		/* An extension under way must not undo the new end. */
 		if (b && !a->held)
 			runner_hold(b);
 		a->held = b != NULL;

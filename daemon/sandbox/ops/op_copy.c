@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Callers of Fork and of SnapshotService.Create: is it a repeat, which sandbox is meant; then they wait
- * for a copying (copy.c), their own or the one of their request id. A repeat is answered with what
- * came of the first one, as it is now.
+ * Callers of Fork and of SnapshotService.Create: is the call a repeat, and which sandbox is meant? Then it waits for a
+ * copy (copy.c), its own or that of its request id. A repeat is answered with what came of the first call, as it
+ * is now.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,14 +37,14 @@ static void op_copy_fini_args(void *args)
 
 /* --- answers --- */
 
-struct family {
+struct family {		/* the answer of a Fork */
 	struct sandbox_child v[FORK_MAX];
 	struct sandbox_view views[FORK_MAX];
 	struct status sts[FORK_MAX];
 	size_t n;
 };
 
-/* Of the next child: `word` is what the request id kept of it. */
+/* Adds the next child's part of the answer. `word`: what say_object() (fork.c) stored of it; made: NULL = in an earlier call. */
 static void add_child(struct sandbox_op *op, struct account *account, const char *word,
 		      const struct cloud_child *made, struct family *f)
 {
@@ -140,7 +140,7 @@ static int op_copy_fill(struct sandbox_op *op, struct copy *c)
 	core_policy_default(op->core, op->who.uid, b ? b->template_id : "", &c->att.policy);
 	policy_merge(&c->att.policy, &a->policy);
 	c->att.policy.on_gone = POLICY_FAIL;
-	/* Nothing in the cloud carries the tag of its request id. */
+	/* Nothing in the cloud has a tag of this request id. */
 	if (!r && a->request_id[0])
 		r = attempt_take_request(&c->att, a->kind->method, a->request_id, "-", a->params_hash);
 	return r;
@@ -200,7 +200,7 @@ static void of_row(struct sandbox_op *op, struct sandbox *b)
 	}
 }
 
-/* Somebody else's of the account, which whoever knows its id may copy. */
+/* A sandbox of the account without a row: who knows its id may copy it. */
 static void of_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	make(op);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A caller of Create: is it a repeat, is the name there, may it be made; then it waits for a creation
- * (create.c), its own or one it joins. The first step may run again, when what it waited for ended.
+ * A caller of Create. Step 1: is it a repeat? 2: is there a sandbox of the name? 3: is there a warm one, or may one be
+ * made? 4: it waits for a creation (create.c), its own or one that it joins. op_create_start() runs again after each
+ * wait for something that may have changed the answers.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -27,12 +28,12 @@
 
 struct args {
 	struct sandbox_create c;	/* c.what goes to the creation that it begins */
-	struct holder *holder;		/* process_lease: the caller's process */
-	bool bad;			/* input was refused: why */
+	struct holder *holder;		/* process_lease: the caller's process; else NULL */
+	bool bad;			/* the input is refused with `why` */
 	struct status why;
-	bool is_fresh;			/* the sandbox that is there was just asked about */
-	bool has_waited;		/* for a warm one, and it is its turn */
-	bool own;			/* the creation it waits for is that of its request, not just of its name */
+	bool is_fresh;			/* the cloud was asked about the existing sandbox */
+	bool has_waited;		/* it waited for a warm one, and it is its turn */
+	bool own;			/* the creation that it waits for is its own request's, not another one of its name */
 };
 
 void sandbox_create_fini(struct sandbox_create *c)
@@ -52,7 +53,7 @@ static void op_create_fini_args(void *args)
 	holder_unref(a->holder);
 }
 
-/* The network settings are as they are to be sent. */
+/* c->network must be complete (netrules_complete()). */
 static bool surface_is_valid(const struct cloud_create *c, bool cloud_rules, struct status *st)
 {
 	const struct netrules_with with = {
@@ -87,7 +88,7 @@ static bool is_valid(const struct sandbox_create *c, struct status *st)
 	return false;
 }
 
-/* What is not said in it, and whether it may be asked. */
+/* Sets the defaults of what the caller left open, then checks all of it: a->bad. */
 static int complete(struct args *a)
 {
 	struct cloud_create *w = &a->c.what;
@@ -129,7 +130,7 @@ static void on_leased(struct sandbox_op *op, const struct status *st)
 	} else if (!b) {
 		op_fail_errno(op, -EIO);
 	} else if (!x && !a->holder->dead && sandbox_is_live(b)) {
-		lease_first(op, b);	/* the call that took it could not write it, and ended it */
+		lease_first(op, b);	/* the call that took the lease could not write it and ended it: take another */
 	} else {
 		if (x)
 			x->written = true;
@@ -137,8 +138,8 @@ static void on_leased(struct sandbox_op *op, const struct status *st)
 	}
 }
 
-/* A repeat, or a name that was there: this process, too, is to hold a lease before it is told. One that
- * another call of it is writing down right now is written once more: that one may fail. */
+/* The sandbox existed before this call, whose process gets a lease before the answer. One whose transaction by another call of
+ * the process is under way is written once more, since that transaction may fail. */
 static void lease_first(struct sandbox_op *op, struct sandbox *b)
 {
 	struct args *a = op->args;
@@ -189,7 +190,7 @@ static bool is_stale(const struct sandbox_op *op, const struct sandbox *b)
 	       (!b->fresh_at_ms || b->fresh_at_ms + op->core->max_staleness_ms < clock_boot_ms());
 }
 
-/* Not known is not gone: then what is there is answered as it was last seen. */
+/* Also without an answer of the cloud: the sandbox is then answered as it was last seen. */
 static void on_fetched(struct fetch_wait *w, const struct fetch_result *result)
 {
 	struct sandbox_op *op = op_from_fetch(w);
@@ -215,13 +216,13 @@ static enum sandbox_source source_of(const struct sandbox_op *op, const struct s
 	return a->is_fresh ? SANDBOX_FROM_CLOUD : SANDBOX_FROM_CACHE;
 }
 
-/* The claim that it waited for, another's, is written: what is there now? */
+/* Another call's claim was written: begin again. */
 static void on_other_claimed(struct sandbox_op *op, const struct status *st, bool yes)
 {
 	defer_post(&op->kick);
 }
 
-/* A repeat: the same object, as it is now. */
+/* Answers a repeat with the request id's sandbox, as it is now. */
 static void answer_request(struct sandbox_op *op, struct request *q)
 {
 	struct sandbox *b = core_find(op->core, q->account, q->object);
@@ -252,20 +253,20 @@ static void on_told(struct sandbox_op *op, const struct status *st, bool yes)
 	else if (!b && (a->own || !memcmp(a->c.params_hash, c->params_hash, sizeof(a->c.params_hash))))
 		op_fail(op, st);
 	else
-		defer_post(&op->kick); /* another's creation of the name: look at what is there now */
+		defer_post(&op->kick); /* another call's creation of the name: begin again */
 }
 
 enum verdict { GO_ON, ANSWERED };
 
-/* --- step 2: is the name there? --- */
+/* --- step 2: is there a sandbox of the name? --- */
 
-/* The request id gets the sandbox that has the name; written before it is said. */
+/* The request id's row, with the sandbox that has the name, is written before the answer. */
 static void on_request_recorded(struct sandbox_op *op, const struct status *st)
 {
 	struct args *a = op->args;
 	struct request *q = core_find_request(op->core, op->who.uid, REQUEST_CREATE, a->c.request_id);
 
-	/* Not written, it is not known: a repeat must not be answered from memory alone. */
+	/* A repeat must not be answered from a row that memory alone has. */
 	if (!status_ok(st) && q && !q->attempt)
 		core_forget_request(op->core, q);
 	if (!status_ok(st))
@@ -331,7 +332,7 @@ static enum verdict check_name(struct sandbox_op *op, struct name_slot *n)
 	return ANSWERED;
 }
 
-/* --- step 3: may it be made? --- */
+/* --- step 3: may one be made? --- */
 
 static bool over_rate(struct uid_limit *u, uint32_t n, uint64_t now_ms, struct status *st)
 {
@@ -366,7 +367,7 @@ bool core_refused_by_uid(struct sandbox_core *core, uid_t uid, uint32_t n, struc
 	return u && over_rate(u, n, clock_boot_ms(), st);
 }
 
-/* What nobody has claimed makes room, one for each that is wanted. */
+/* Counts unclaimed warm sandboxes as room, and ends as many of them as are needed. */
 static bool is_account_full(struct sandbox_core *core, struct account *a, uint32_t n)
 {
 	uint32_t all = a->n_alive + core_attempts_count(core, a, NULL), warm = warm_count(core, a) + a->n_warm_ending;
@@ -392,7 +393,7 @@ bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t 
 
 /* --- step 4: make it --- */
 
-/* The tag of a request id survives the loss of the store; without one a number nobody has. */
+/* The tag follows from uid and request id, so that it is found again after a loss of the store; without a request id it is random. */
 static void req_tag(struct sandbox_core *core, uid_t uid, const char *request_id,
 		    char ret[TAG_REQ_LEN + 1])
 {
@@ -417,10 +418,10 @@ static void policy_of(const struct sandbox_op *op, struct policy *ret)
 	core_policy_default(op->core, op->who.uid, a->c.what.template_id, ret);
 	policy_merge(ret, &a->c.policy);
 	if (!a->c.name)
-		ret->on_gone = POLICY_FAIL;	/* a default that is not for this one */
+		ret->on_gone = POLICY_FAIL;	/* only a name can be made again */
 }
 
-/* What is leased from the first moment has to be kept alive from then on. */
+/* If it is to be leased from the first moment, can extensions keep it alive from then on? */
 static bool can_be_kept(struct sandbox_op *op, struct status *st)
 {
 	const struct args *a = op->args;
@@ -442,7 +443,7 @@ static int fill_creation(struct sandbox_op *op, struct creation *c)
 	c->holder = a->holder;
 	if (c->holder)
 		c->holder->refs++;
-	/* Who makes one ends with it, and a repeat compares hashes: what is sent need not stay here. */
+	/* The op needs these no more: it ends with the creation, and a repeat compares hashes. */
 	c->what = a->c.what;
 	a->c.what = (struct cloud_create){ 0 };
 	memcpy(c->params_hash, a->c.params_hash, sizeof(c->params_hash));
@@ -456,7 +457,7 @@ static int fill_creation(struct sandbox_op *op, struct creation *c)
 	return r;
 }
 
-/* A snapshot of another uid: as the cloud says it of what is not there. */
+/* Is the template another uid's snapshot? *st: as if the cloud had no such template. */
 static bool hides_template(struct sandbox_op *op, struct status *st)
 {
 	const struct args *a = op->args;
@@ -504,7 +505,7 @@ static void make(struct sandbox_op *op)
 	}
 }
 
-/* --- … or take one that is ready --- */
+/* --- step 3: is there a warm one? --- */
 
 static void on_warm_told(struct sandbox_op *op, const struct status *st, bool yes)
 {
@@ -586,7 +587,7 @@ static enum verdict try_warm(struct sandbox_op *op)
 	return ANSWERED;
 }
 
-/* Its entry has one for it now, or will have none. */
+/* It is its turn at the entry; or, without yes, the entry has failed. */
 static void on_warm_turn(struct sandbox_op *op, const struct status *st, bool yes)
 {
 	struct args *a = op->args;
@@ -604,7 +605,7 @@ static void on_warm_turn(struct sandbox_op *op, const struct status *st, bool ye
 
 static void ask_cloud(struct sandbox_op *op);
 
-/* The rows may have forgotten what the cloud still has: it says so first. */
+/* The account was listed, since the rows may have forgotten what the cloud has: begin again. */
 static void op_create_on_listed(struct listing_wait *w, const struct status *st,
 				const struct cloud_list *list, int64_t as_of_ms)
 {
@@ -622,7 +623,7 @@ static void ask_cloud(struct sandbox_op *op)
 	listing_join(op->account, &op->listing);
 }
 
-/* A request id without a row whose tag is there all the same: it is that one, and no second is made. */
+/* The sandbox with the tag of a request id that has lost its row: no second one is made. NULL = none. */
 static struct sandbox *forgotten_request(struct sandbox_op *op)
 {
 	struct args *a = op->args;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Questions about one sandbox: Get, IsRunning, GetHost, and the target of command and file calls.
- * A row that is fresh enough answers by itself; otherwise the control plane is asked, once for all
- * who want to know. Where it does not answer, Get says what was last known and says that.
+ * A row that is fresh enough answers by itself; otherwise the control plane is asked, once for all calls
+ * that want to know. If it does not answer, Get answers with the row and CACHE_CLOUD_UNREACHABLE.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,8 +18,8 @@
 struct args {
 	uint64_t max_staleness_ms;	/* Get */
 	uint32_t port;			/* GetHost */
-	struct sandbox *temp;		/* a sandbox without a row: what the cloud said of it */
-	bool resumed;			/* resolve: it was, once */
+	struct sandbox *temp;		/* owned: a sandbox without a row, as the cloud described it */
+	bool resumed;			/* resolve: this call has resumed it, and does not do so again */
 };
 
 static void op_get_fini_args(void *args)
@@ -29,8 +29,8 @@ static void op_get_fini_args(void *args)
 	sandbox_free(a->temp);
 }
 
-/* A sandbox of the caller's account that no row is about. Another uid's on this host has a row, or
- * gets it from its tag, so what is left is not hidden from anybody. */
+/* A sandbox of the caller's account without a row. Those of other uids on this host have rows, or
+ * get them by their tags, so this one need not be hidden from the caller. */
 static struct sandbox *view_of_stranger(struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	struct args *a = op->args;
@@ -66,7 +66,7 @@ static struct sandbox *sandbox_of_result(struct sandbox_op *op, const struct fet
 	return b;
 }
 
-/* Asks about op->id; on_news goes on. */
+/* GETs the sandbox of this id, which becomes op->id; on_ready goes on. */
 static void ask(struct sandbox_op *op, const char *id,
 		void (*on_ready)(struct fetch_wait *w, const struct fetch_result *result))
 {
@@ -76,7 +76,7 @@ static void ask(struct sandbox_op *op, const char *id,
 		op_fail_errno(op, -ENOMEM);
 }
 
-/* The row that op->ref means. NULL: the op has ended, or on_news goes on about an id without a row. */
+/* The row that op->ref means. NULL: the op has ended, or on_ready goes on with an id that has no row. */
 static struct sandbox *row_or_ask(struct sandbox_op *op,
 				  void (*on_ready)(struct fetch_wait *w,
 						   const struct fetch_result *result))
@@ -98,7 +98,7 @@ static struct sandbox *row_or_ask(struct sandbox_op *op,
 	return b;
 }
 
-/* A running one whose known end has passed is not believed. */
+/* A row that says running after its own end is not fresh. */
 static bool is_fresh(const struct sandbox *b, uint64_t max_staleness_ms)
 {
 	uint64_t now = clock_boot_ms();
@@ -178,7 +178,7 @@ int sandbox_get(struct sandbox_core *core, const struct sandbox_call *call,
 
 /* --- the target of calls to the agent --- */
 
-/* Ends with the target of a running one, with the reason of any other. */
+/* Answers with the target of a running sandbox; for any other the op fails with the reason. */
 static void end_with_target(struct sandbox_op *op, struct sandbox *b)
 {
 	struct status st = STATUS_OK;
@@ -204,7 +204,7 @@ static void on_resumed(struct sandbox_op *op, const struct status *st, bool yes)
 		op_fail(op, st);
 }
 
-/* The user's own call, and the user said so: it is woken, once. */
+/* policy.resume_on_use: this call resumes the paused sandbox, once. False: it does not. */
 static bool resumes(struct sandbox_op *op, struct sandbox *b)
 {
 	struct args *a = op->args;
@@ -236,8 +236,8 @@ static void on_target(struct fetch_wait *w, const struct fetch_result *result)
 		end_with_target(op, b);
 }
 
-/* A running row is used without asking: the agent itself will tell if it is wrong. Whatever would be
- * refused is asked about first. */
+/* A row that says running is used without asking, since the agent's answer shows if it is wrong. Before a refusal the
+ * cloud is asked. */
 static void resolve_start(struct sandbox_op *op)
 {
 	struct sandbox *b = row_or_ask(op, on_target);
@@ -334,8 +334,8 @@ static void running_end(struct sandbox_op *op, bool yes)
 	op_end_yes(op, &ok, yes);
 }
 
-/* The edge has no such sandbox: the control plane says whether that is true; either way the agent did
- * not answer, which was the question. */
+/* The edge has no such sandbox. The GET brought the row up to date; the answer is "no" in any case, since the agent
+ * did not answer. */
 static void on_running_checked(struct fetch_wait *w, const struct fetch_result *result)
 {
 	running_end(op_from_fetch(w), false);

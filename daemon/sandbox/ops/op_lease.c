@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Callers' lease operations. Taking one:
+ * Callers' lease operations. The steps of taking one:
  *
- *   find     the row; of an id without one, the sandbox in the caller's account, which then is the
- *            caller's (adopted, untagged); another host's is refused
- *   take     counted at once, written durably, then answered
+ *   find     the row, or for an id without one the sandbox in the caller's account, which becomes the
+ *            caller's (adopted); one with another host's tag is refused
+ *   take     in memory at once, then durably in the store, then the answer
  *
- * A paused sandbox can be leased: that keeps it from being ended, and wakes nothing.
+ * A paused sandbox can be leased: no policy ends it then, and it stays paused.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ struct args {
 	char *label, *lease_id;
 	uint64_t ttl_ms;
 	struct holder *holder;
-	bool taken;		/* by this call; without a ttl it ends with it */
+	bool taken;		/* this call took lease_id and did not answer yet; without a ttl its end ends the lease */
 };
 
 static void op_lease_fini_args(void *args)
@@ -54,7 +54,7 @@ static void lease_not_found(const char *id, struct status *st)
 	status_evidence(st, "lease_id", "%s", id);
 }
 
-/* The caller's, or NULL with the status. */
+/* The lease, if the caller may use it; else NULL with the status. */
 static struct lease *find_own(struct sandbox_op *op, const char *id, struct status *st)
 {
 	struct lease *x = lease_find(op->core, id);
@@ -74,8 +74,8 @@ static void leave_acquire(struct sandbox_op *op)
 		a->taken && a->kind != SANDBOX_LEASE_TTL ? lease_find(op->core, a->lease_id) : NULL;
 
 	a->taken = false;
-	/* Whoever asked for it is gone before it was told: nobody would let it go. But another call of this
-	 * process may have been told of it. */
+	/* The caller went away before the answer and would not release it. If it is written, another call of the
+	 * process may have answered with it. */
 	if (x && !x->held && !x->written)
 		lease_end(x, "its caller went away");
 }
@@ -340,7 +340,7 @@ static void release_start(struct sandbox_op *op)
 		return;
 	}
 	lease_end(x, "it was released");
-	/* Its end was committed just now; a commit after it says when that is on the disk. */
+	/* Commits keep their order: this empty one is durable after the end of the lease. */
 	if (store_tx_new(op->core->store, &t) < 0)
 		op_fail_errno(op, -ENOMEM);
 	else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * List: pages over our rows, after a shared fresh listing unless `cached`. Where the cloud does not
- * answer, the rows are listed as they were last seen, and that is said.
+ * List: pages over our rows, after a fresh list of the cloud (sync.c) unless `cached`. If the cloud does not
+ * answer, the rows are listed as they were last seen, with CACHE_CLOUD_UNREACHABLE.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,15 +13,15 @@
 #include "proto/base/str.h"
 
 struct args {
-	struct sandbox_list q;		/* its strings and pairs are ours */
+	struct sandbox_list q;		/* its pointers point to the members below */
 	char *template_id, *page_token, *account_name;
 	char *place_id;
 	struct pairs metadata;
 	struct cloud_strs only;
 	uint32_t page_size;
-	struct page_place after;
+	struct page_place after;	/* the page begins behind it, unless from_start */
 	bool from_start;
-	uint64_t question;
+	uint64_t question;		/* page_question() */
 };
 
 static void op_list_fini_args(void *args)
@@ -38,11 +38,11 @@ static void op_list_fini_args(void *args)
 
 /* --- the rows of a page --- */
 
-/* Those of the page, one more if there are more, and strangers. */
+/* The sandboxes of the page, and one more if there are more. */
 struct picked {
 	struct sandbox **v;
 	size_t n;
-	struct sandbox **strangers;	/* made for this list only */
+	struct sandbox **strangers;	/* owned: sandboxes of the cloud's list without a row */
 	size_t n_strangers;
 	size_t n_running;
 };
@@ -71,7 +71,7 @@ static bool matches(const struct args *a, const struct sandbox *b)
 	return page_matches(&a->q, &view);
 }
 
-/* Behind the place at which the page begins. */
+/* Is it behind the place at which the page begins? */
 static bool is_behind(const struct args *a, const struct sandbox *b)
 {
 	int order = page_cmp(b->started_at_ms, b->id, a->after.started_at_ms, a->after.id);
@@ -79,7 +79,7 @@ static bool is_behind(const struct args *a, const struct sandbox *b)
 	return a->from_start || (a->q.ascending ? order < 0 : order > 0);
 }
 
-/* It is not in the order of the index: it counts, and it is picked wherever it belongs. */
+/* Adds a sandbox that does not come in the order of the page; all are sorted at the end. */
 static void pick(const struct args *a, struct picked *p, struct sandbox *b)
 {
 	if (!matches(a, b))
@@ -89,7 +89,7 @@ static void pick(const struct args *a, struct picked *p, struct sandbox *b)
 		p->v[p->n++] = b;
 }
 
-/* An id is a capability, so the list must not hand out what another user made through a daemon. */
+/* Who knows an id may use the sandbox, so the list must not show ids of what other users made through a daemon. */
 static bool may_see(const struct sandbox_op *op, const struct cloud_sandbox *s)
 {
 	struct tags tags;
@@ -134,7 +134,7 @@ static void pick_named(struct sandbox_op *op, struct picked *p)
 	}
 }
 
-/* Is all that runs asked for? Then it was counted when it began to. */
+/* Are all running sandboxes asked for? Then their number is in the index. */
 static bool is_every_running(const struct args *a)
 {
 	return !a->q.n_metadata && str_is_empty(a->q.template_id) && !a->q.started_after_ms;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GetMetrics. The cloud measures every few seconds, so the answer to an equal question is kept for
- * max_staleness; where the cloud does not answer, the last series is told with its age.
+ * GetMetrics. The cloud measures every few seconds, so an answer is kept for max_staleness and given to equal
+ * questions; if the cloud does not answer, the last answer is given with its age.
  */
 #include <errno.h>
 #include <stdlib.h>

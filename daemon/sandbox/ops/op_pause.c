@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pause and UpdateNetwork: changes of a sandbox that runs. The pause itself is a transition (transition.c). The
- * network is replaced while it has the sandbox's turn, so that two callers' settings never mix, and
- * read back. A sandbox without a row is changed in the caller's account, as the SDK does.
+ * Pause and UpdateNetwork: changes of a running sandbox. The pause is a transition (transition.c). UpdateNetwork has the
+ * sandbox's turn while it replaces the network and reads it back, so that two callers' settings never mix.
+ * A sandbox without a row is changed in the caller's account, as the SDK does.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@ struct args {
 	bool keep_memory;
 	struct cloud_network *network;
 	enum tri allow_internet_access;
-	bool sent;
-	bool maybe_done;	/* Pause: by an attempt whose answer is not known */
+	bool sent;		/* UpdateNetwork: the request */
+	bool maybe_done;	/* Pause: an earlier request whose answer was lost may have done it */
 };
 
 static void op_pause_fini_args(void *args)
@@ -140,7 +140,7 @@ static void on_network_read(struct cloud_result *r, void *user)
 	struct sandbox *b = op_sandbox(op);
 
 	op->call = NULL;
-	/* It was done; not to be able to read it back is no failure of it. */
+	/* The change was done, also where it cannot be read back. */
 	if (b && r->outcome == CLOUD_DONE && r->sandbox) {
 		b->token_known = true;
 		sandbox_seen_since(op->core, b, r->sandbox, op->asked_at_ms);
@@ -215,7 +215,7 @@ static void network_start(struct sandbox_op *op)
 	op_fail(op, &st);
 }
 
-/* The caller left in the middle: what is in force is not known until it is asked for. */
+/* The caller left before the answer: fresh_at_ms 0 makes the next call ask what is in force. */
 static void network_leave(struct sandbox_op *op)
 {
 	struct args *a = op->args;

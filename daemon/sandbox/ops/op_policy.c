@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* SetPolicy: the row's policy changes, durably; it is in force when the answer comes. */
+/* SetPolicy: changes the policy of a sandbox. The answer comes when the change is durable. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ static void on_written(struct sandbox_op *op, const struct status *st)
 	}
 }
 
-/* What a Create sent is kept only for those that were to be made again from the start. */
+/* The policy after the change. on_gone=recreate needs the recipe, which only a Create with recreate has stored. */
 static bool new_policy(struct sandbox_op *op, const struct sandbox *b, struct policy *ret,
 		       struct status *st)
 {
@@ -41,8 +41,8 @@ static bool new_policy(struct sandbox_op *op, const struct sandbox *b, struct po
 	policy_merge(ret, &a->change);
 	if (ret->on_gone != POLICY_RECREATE || b->recipe.len)
 		return true;
-	status_set(st, R_UNSUPPORTED, "policy.on_gone: only what was created with recreate can be made again: what "
-				      "%s was created with is not kept", b->id);
+	status_set(st, R_UNSUPPORTED, "policy.on_gone: recreate has to be set at the creation: the parameters of "
+				      "sandbox %s were not kept", b->id);
 	return false;
 }
 
@@ -100,7 +100,7 @@ static void op_policy_start(struct sandbox_op *op)
 	case REF_SANDBOX:
 		change(op, b);
 		return;
-	case REF_ID:	/* nothing of ours: there is no policy to change */
+	case REF_ID:	/* without a row there is no policy to change */
 		ref_not_found(&st, op->ref);
 		break;
 	case REF_NONE:

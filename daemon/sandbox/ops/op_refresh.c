@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Refresh: the one call that extends and does nothing else. It asks behind a transition that is under way; a 409 is somebody
- * else's, and it asks again until the deadline. The row learns the new end from the cloud.
+ * Refresh: extends a sandbox and does nothing else. It waits for a change of ours that is under way; a 409 is somebody else's
+ * change, and it asks again until the deadline. The row learns the new end from the cloud.
  */
 #include <errno.h>
 
@@ -11,7 +11,7 @@
 struct args {
 	uint64_t for_ms;
 	uint32_t for_s;
-	bool has_waited;	/* its turn came, once */
+	bool has_waited;	/* its turn has come */
 };
 
 static void on_end_read(struct cloud_result *r, void *user)
@@ -21,7 +21,7 @@ static void on_end_read(struct cloud_result *r, void *user)
 	struct status ok = STATUS_OK;
 
 	op->call = NULL;
-	/* It was done; not to be able to read it back is no failure of it. */
+	/* The extension was done, also where the end cannot be read back. */
 	if (b && r->outcome == CLOUD_DONE && r->sandbox) {
 		b->token_known = true;
 		sandbox_seen_since(op->core, b, r->sandbox, op->asked_at_ms);

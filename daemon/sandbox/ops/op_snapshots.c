@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Listing and deleting snapshots. A listing asks the cloud for all pages, with its own filters, takes
- * over what it says and gives out a page in the cloud's order; without the cloud, or `cached`, it is
- * what was last known, and that is said. A snapshot that another user of this host made is seen by
- * that user and by admins only.
+ * Listing and deleting snapshots. A list asks the cloud for all pages, with the cloud's own filters, takes
+ * the answer over and returns a page in the cloud's order; if the cloud does not answer, or with `cached`, it returns
+ * what was last known, and its source says so. A snapshot that another user of this host made is shown to
+ * that user and to admins only.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void op_snapshots_fini_args(void *args)
 
 /* --- List --- */
 
-/* "alias", "team/alias", with or without ":tag", of a snapshot that has this name. */
+/* Does `want` ("alias", "team/alias", with or without ":tag", or the id) mean this snapshot? */
 static bool has_name(const struct snap *s, const char *want)
 {
 	size_t n = strcspn(want, ":");
@@ -64,7 +64,7 @@ char *sandbox_snapshots_token(size_t at, const char *id, uint64_t question)
 	return page_token(&last, question);
 }
 
-/* The page of v that begins behind a->after; its place is an id, or where that is gone, a number. */
+/* Answers with the page of v behind a->after: behind the snapshot of its id, or if that is gone, at its index (in started_at_ms). */
 static void op_snapshots_answer(struct sandbox_op *op, struct snap **v, size_t n,
 				enum sandbox_source source)
 {
@@ -120,7 +120,7 @@ static void answer_known(struct sandbox_op *op, enum sandbox_source source)
 	free(v);
 }
 
-/* A complete list of all: what is not in it is no more, but for those that were made while it was under way. */
+/* A complete list without a filter: snapshots that it lacks were deleted, unless they were made after it was asked for. */
 static void forget_missing(struct sandbox_op *op, struct store_tx *t)
 {
 	const struct args *a = op->args;
@@ -155,7 +155,7 @@ static int take_over(struct sandbox_op *op, const struct cloud_snapshots *list, 
 			     &s);
 		if (r < 0)
 			break;
-		/* The list's order is ours from here on. */
+		/* core->snapshots gets the order of the list. */
 		list_del(&s->node);
 		list_add_tail(&op->core->snapshots, &s->node);
 		if (snap_may_see(&op->who, s))
@@ -175,7 +175,7 @@ static void op_snapshots_on_listed(struct cloud_result *r, void *user)
 
 	op->call = NULL;
 	if (r->outcome != CLOUD_DONE || !r->snapshots) {
-		/* A refusal is an answer; silence is not. */
+		/* A refusal is passed on; after any other failure the known ones are listed. */
 		if (r->outcome == CLOUD_REFUSED)
 			op_fail(op, &r->status);
 		else
@@ -228,12 +228,12 @@ static bool op_snapshots_check(struct sandbox_op *op, struct status *st)
 
 static void list_start(struct sandbox_op *op)
 {
-	bool hidden = false;	/* another uid's: it has as many snapshots as one that nobody has */
+	bool hidden = false;	/* another uid's sandbox: answered as one without snapshots */
 	struct status st;
 	struct sandbox *b;
 
 	op->account = core_account_of(op->core, op->who.uid);
-	/* A sandbox that is gone leaves its snapshots: any row or id will do. */
+	/* A sandbox's snapshots outlive it: any row, or an id without one, is accepted. */
 	if (!str_is_empty(op->ref)) {
 		switch (ref_find(op->core, &op->who, op->ref, &b, &op->account, &st)) {
 		case REF_NONE:
@@ -341,9 +341,9 @@ static void delete_start(struct sandbox_op *op)
 		return;
 	}
 	s = snap_named(op->core, op->account, op->ref);
-	/* What is not the caller's own is deleted by nobody but an admin, who has the account. */
+	/* Only admins may delete what is not their own. */
 	if (s ? !snap_may_change(&op->who, s) : !op->who.admin) {
-		op_end_yes(op, &st, false);	/* as if there was none */
+		op_end_yes(op, &st, false);	/* not found */
 		return;
 	}
 	op->call = cloud_snapshot_delete(op->account->cloud, op->ref, &ask);

@@ -27,7 +27,7 @@ static bool is_in_use(const struct evaluate_input *b)
 	return b->leases || b->commands;
 }
 
-/* Released, and to be paused after its grace: it must live that long. */
+/* It was released, and is to be paused after release_grace: it must live that long. */
 static bool waits_for_pause(const struct evaluate_input *b)
 {
 	return b->ours && b->released_at_ms && b->policy->on_release == POLICY_PAUSE;
@@ -48,14 +48,14 @@ uint32_t evaluate_extend_s(const struct evaluate_input *b)
 	return MIN(MAX(MAX(s, b->span_s), EVALUATE_REFRESH_MIN_S), EVALUATE_REFRESH_MAX_S);
 }
 
-/* The life it got is so short that many would meet at their ends: the first extension goes at once. */
+/* Its life is so short that the extensions of many would be due together: the first one goes at once. */
 static bool is_too_short(const struct evaluate_input *b)
 {
 	return MAX(b->end_at_ms - b->learnt_at_ms, (int64_t)0) < (int64_t)b->span_s * 1000 / 2;
 }
 
-/* At half of what remained when the end was learnt, or of what one extension gives if that is less
- * (a refresh brings nothing before); up to a fifth of it earlier, so that many do not go in step. */
+/* When half of the life that remained when the end was learnt, or of one extension's length if that is less, is left
+ * (a refresh before would bring nothing); up to a fifth of that half earlier, so that many are not due together. */
 int64_t evaluate_extend_at_ms(const struct evaluate_input *b)
 {
 	int64_t whole, half;
@@ -80,7 +80,7 @@ int64_t evaluate_retry_at_ms(unsigned failures, int64_t end_at_ms, int64_t now_m
 	int64_t wait = (int64_t)rules_backoff_ms(failures ? failures - 1 : 0, RETRY_BASE_MS, RETRY_MAX_MS, rnd);
 	int64_t left = end_at_ms - now_ms;
 
-	/* Near the end more often, but never in a tight loop. */
+	/* More often near the end, but not in a tight loop. */
 	if (left > 0)
 		wait = MIN(wait, MAX(left / 4, (int64_t)RETRY_BASE_MS / 2));
 	return now_ms + wait;
@@ -95,7 +95,7 @@ uint64_t evaluate_extend_patience_ms(int64_t end_at_ms, int64_t now_ms)
 
 /* --- the decision --- */
 
-/* A rule that comes due at a moment. Rules are asked in the order of their weight. */
+/* The time for which the rules are asked, and the decision. The first rule that is due decides, so their order matters. */
 struct clock {
 	int64_t now_ms;
 	struct evaluation *d;
@@ -115,7 +115,7 @@ static enum evaluate_action act_of(enum policy_action a)
 	}
 }
 
-/* True: it is due, and *d says what. Otherwise the moment is noted. */
+/* Is the rule due at at_ms? True: *d is the decision. False: d->again_at_ms is at_ms at the latest. */
 static bool at(struct clock *c, int64_t at_ms, enum evaluate_action act, enum evaluate_rule rule)
 {
 	if (c->now_ms < at_ms) {
@@ -149,7 +149,7 @@ static bool by_cap(const struct evaluate_input *b, struct clock *c)
 	return at(c, b->end_at_ms - lead, act, EVALUATE_BY_CAP);
 }
 
-/* What a rule that ends the use of a sandbox does to one that is paused already. */
+/* The action, except that a pause of a sandbox that is paused already is LEAVE. */
 static enum evaluate_action end_act(const struct evaluate_input *b, enum policy_action a)
 {
 	enum evaluate_action act = act_of(a);
@@ -194,8 +194,7 @@ static bool is_unused(const struct evaluate_input *b)
 	return b->ours && !is_in_use(b);
 }
 
-/* Only of an end that will come: not while extensions work. A warning whose moment lies before the
- * end was learnt is not made up for. */
+/* Warns of an end that will come: not while extensions work. A warning that was due before the end was learnt is left out. */
 static bool by_expiry(const struct evaluate_input *b, struct clock *c)
 {
 	int64_t soon = b->end_at_ms - EVALUATE_SOON_MS, very = b->end_at_ms - EVALUATE_VERY_SOON_MS;

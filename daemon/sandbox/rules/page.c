@@ -24,7 +24,7 @@ bool page_size(uint32_t asked, uint32_t *ret)
 	return true;
 }
 
-/* Against mistakes, not against forgery; a forged token only lists what its owner may see. */
+/* Guards against mistakes, not against forgery: a forged token only lists what its caller may see. */
 uint64_t page_hash(uint64_t h, const char *s)
 {
 	do
@@ -41,7 +41,7 @@ uint64_t page_question(const struct sandbox_list *q, uid_t uid, const char *acco
 	snprintf(flags, sizeof(flags), "%u %u %d %d", uid, q->states, q->all_owners, q->all_hosts);
 	h = page_hash(h, flags);
 	h = page_hash(h, q->template_id ? q->template_id : "");
-	/* Sums, because the order of a map's entries is not the question. */
+	/* A sum, since the order of the pairs does not matter. */
 	for (size_t i = 0; i < q->n_metadata; i++)
 		h += page_hash(page_hash(0x9e3779b97f4a7c15ull, q->metadata[i].key), q->metadata[i].value);
 	return h;

@@ -23,7 +23,7 @@ static int by_key(const void *a, const void *b)
 	return strcmp(x->key, y->key);
 }
 
-/* Sorts `v` and packs it. */
+/* Sorts `v` in place and copies it into *ret. */
 static int pack(struct pairs *ret, struct sandbox_pair *v, size_t n)
 {
 	struct pairs p = { .n = n };

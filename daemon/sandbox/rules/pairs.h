@@ -17,16 +17,16 @@ struct pairs {
 	size_t n;
 };
 
-#define PAIRS_TAG_PREFIX "agentbox."	/* ours: refused on input, stripped on output */
+#define PAIRS_TAG_PREFIX "agentbox."	/* keys of our tags: refused from callers, not shown to them */
 
 void pairs_fini(struct pairs *p);
-/* All but our own tags. */
+/* Copies all pairs but our tags. */
 must_check int pairs_from_cloud(struct pairs *ret, const struct cloud_kvs *kvs);
 must_check int pairs_from(struct pairs *ret, const struct sandbox_pair *v, size_t n);
-/* -EBADMSG where the block is not one of ours. */
+/* -EBADMSG: `blob` is not such a block. */
 must_check int pairs_from_blob(struct pairs *ret, const char *blob, size_t len);
 bool pairs_equal(const struct pairs *a, const struct pairs *b);
-/* Every pair of `want` is there with that value. */
+/* Does *p have every pair of `want`? */
 bool pairs_have(const struct pairs *p, const struct sandbox_pair *want, size_t n);
 
 #endif

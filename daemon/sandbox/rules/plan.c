@@ -84,7 +84,7 @@ static int by_start(const void *a, const void *b, void *user)
 		return x->kind == PLAN_ADOPT ? 1 : -1;
 	if (x->kind != PLAN_ADOPT)
 		return x->row < y->row ? -1 : x->row > y->row;
-	s = list->v[x->item];	/* only what is adopted is an item of the list, which may be empty */
+	s = list->v[x->item];	/* of adoptions only: the list may be empty, and other items are not valid */
 	t = list->v[y->item];
 	if (s->started_at_ms != t->started_at_ms)
 		return s->started_at_ms < t->started_at_ms ? -1 : 1;

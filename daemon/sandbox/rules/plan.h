@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reconcile: our rows against a complete list of the cloud. [pure]
- * Absence from a list is never proof of an end (sandboxes that are snapshotting or being killed are
- * in none): it only earns a question by id. Only what carries this host's tag is adopted.
+ * Reconcile: compares our rows with a complete list of the cloud. [pure]
+ * A list proves no end (sandboxes that are being snapshotted or killed are in none): the cloud is asked
+ * by id about what it lacks. Only sandboxes with this host's tag are adopted.
  */
 #ifndef AB_DAEMON_SANDBOX_RULES_PLAN_H
 #define AB_DAEMON_SANDBOX_RULES_PLAN_H
@@ -15,17 +15,17 @@ struct cloud_list;
 
 struct plan_row {
 	const char *id;
-	bool gone;		/* we hold it for gone */
-	bool killed;		/* … because its owner killed it */
-	bool busy;		/* an operation on it is under way: leave it alone */
-	uint64_t fresh_at_ms;	/* BOOTTIME of the last word about it; 0 = none since the start */
+	bool gone;		/* its state is GONE */
+	bool killed;		/* its gone_reason is SANDBOX_KILLED */
+	bool busy;		/* an operation on it is under way: the list says nothing about it */
+	uint64_t fresh_at_ms;	/* BOOTTIME when the cloud last said something about it; 0 = not since the start */
 };
 
 enum plan_kind {
 	PLAN_UPDATE,	/* row, item: take over what the list says */
 	PLAN_ASK,	/* row: missing; GET by id decides */
-	PLAN_ADOPT,	/* item: ours by tag and not known */
-	PLAN_REVIVE,	/* row, item: held for gone, and there it is again */
+	PLAN_ADOPT,	/* item: it has our tag and no row */
+	PLAN_REVIVE,	/* row, item: the row says gone, and the list has it */
 };
 
 struct plan_action {
@@ -36,15 +36,15 @@ struct plan_action {
 struct plan {
 	struct plan_action *v;	/* adopts come oldest first: the oldest gets the name */
 	size_t n;
-	bool suspicious;	/* mass loss: ask one after the other, and say so */
-	uint64_t max_seq;	/* highest agentbox.seq of ours */
+	bool suspicious;	/* so many are missing that the list may be wrong */
+	uint64_t max_seq;	/* the highest TAG_SEQ on the list with our host's tag */
 };
 
-#define PLAN_SUSPICIOUS_MIN 3u	/* so many missing at once … */
-#define PLAN_SUSPICIOUS_PCT 30u /* … and this share of what should be there */
+#define PLAN_SUSPICIOUS_MIN 3u	/* suspicious: so many are missing, … */
+#define PLAN_SUSPICIOUS_PCT 30u /* … and this share of those that should be listed */
 
 void plan_fini(struct plan *p);
-/* began_at_ms: when the list was started; younger words are not contradicted by it. */
+/* began_at_ms: BOOTTIME when the list was asked for; it says nothing about rows that are fresher. */
 must_check int plan_make(const struct plan_row *rows, size_t n_rows, const struct cloud_list *list,
 			 const char *host, uint64_t began_at_ms, struct plan *ret);
 

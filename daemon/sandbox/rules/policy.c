@@ -69,7 +69,7 @@ static int index_of(const char *const *names, int n, const char *s)
 	return 0;
 }
 
-/* 0, or -EINVAL for a value that cannot be; what is not known is left alone. */
+/* 0, or -EINVAL for a bad span; an unknown key changes nothing, and policy_is_valid() finds bad actions. */
 static int set_one(struct policy *p, const char *key, const char *value)
 {
 	int action = index_of(action_names, ARRAY_SIZE(action_names), value);
@@ -129,9 +129,9 @@ static const struct {
 	const char *name;
 	enum kind kind;
 	size_t at;
-	unsigned allowed;	/* actions */
-	const char *words;	/* … for people */
-	bool zero_ok;		/* spans */
+	unsigned allowed;	/* KIND_ACTION: BIT(enum policy_action) */
+	const char *words;	/* KIND_ACTION: `allowed` for error texts */
+	bool zero_ok;		/* KIND_SPAN */
 } fields[POLICY_FIELDS] = {
 	[POLICY_F_KEEP_ALIVE] = { "keep_alive", KIND_BOOL, offsetof(struct policy, keep_alive), 0, 0, 0 },
 	[POLICY_F_ON_RELEASE] = { "on_release", KIND_ACTION, offsetof(struct policy, on_release),

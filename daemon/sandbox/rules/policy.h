@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Policy of a sandbox: what the daemon does before the cloud does it. [pure]
- * The text form is compact (< 200 bytes): it is stored, and travels in the tag agentbox.policy.
+ * The policy of a sandbox: what the daemon does when it is released, idle, too old, capped or gone. [pure]
+ * The text form is compact (< 200 bytes): it is stored, and is in the tag agentbox.policy.
  */
 #ifndef AB_DAEMON_SANDBOX_RULES_POLICY_H
 #define AB_DAEMON_SANDBOX_RULES_POLICY_H
@@ -25,7 +25,7 @@ enum policy_on_gone {	/* numbers of agentbox.v1.Policy.OnGone */
 	POLICY_RECREATE = 2,
 };
 
-struct policy {		/* always the effective one: nothing is unset but the two spans */
+struct policy {		/* the effective one: no member is unset, only two spans may be 0 = none */
 	bool keep_alive;
 	enum policy_action on_release;
 	uint64_t release_grace_ms;
@@ -54,7 +54,7 @@ enum policy_field {	/* in the order of agentbox.v1.Policy */
 
 struct policy_change {		/* some fields of a policy */
 	uint32_t set;		/* BIT(enum policy_field) */
-	struct policy to;	/* only those are meant */
+	struct policy to;	/* only the members of `set` count */
 };
 
 #define POLICY_TEXT_MAX 200u
@@ -68,7 +68,7 @@ must_check int policy_change_text(struct policy_change *c, enum policy_field f, 
 /* The fields that are set, with a comma between them, as a user writes them: "on_idle=kill,idle_timeout=600s". */
 #define POLICY_WORDS_MAX 320u
 void policy_change_words(const struct policy_change *c, char ret[POLICY_WORDS_MAX]);
-/* May these be set? Else FIELD_INVALID. */
+/* Are the new values allowed? Else FIELD_INVALID. */
 must_check bool policy_check(const struct policy_change *c, struct status *st);
 void policy_merge(struct policy *p, const struct policy_change *c);
 /* The fields of the mask go back to `base`. */
@@ -76,10 +76,10 @@ void policy_reset(struct policy *p, const struct policy *base, uint32_t mask);
 bool policy_equal(const struct policy *a, const struct policy *b);
 
 void policy_default(struct policy *ret);
-/* An action where it is not allowed is a bad one. */
+/* Is every value allowed for its field? */
 bool policy_is_valid(const struct policy *p);
 void policy_format(const struct policy *p, char ret[POLICY_TEXT_MAX]);
-/* Unknown keys are ignored, missing ones keep their default; -EINVAL on a value that cannot be. */
+/* The text of policy_format(). Unknown keys are ignored, missing ones get their default; -EINVAL for a bad value. */
 must_check int policy_parse(const char *s, struct policy *ret);
 
 #endif

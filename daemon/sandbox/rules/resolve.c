@@ -14,7 +14,7 @@ uint64_t resolve_wait_ms(unsigned tries)
 	return tries < 5 ? 1000ull << tries : 30000;
 }
 
-/* Three quarters of those that the horizon has room for: while our loop stood still, or the cloud was away, none came. */
+/* Three quarters of the lists that the horizon has room for: some may be missing when the loop or the cloud was slow. */
 unsigned resolve_lists_needed(uint64_t horizon_ms)
 {
 	unsigned n = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Resolving a creation whose answer was lost: ask the cloud's list for its tag until it shows up or
- * can no longer show up. [pure]
+ * Resolving a creation, a fork or a snapshot whose answer was lost: what a list of the cloud says of it, and when to list
+ * again, until what was made shows up or can no longer show up. [pure]
  */
 #ifndef AB_DAEMON_SANDBOX_RULES_RESOLVE_H
 #define AB_DAEMON_SANDBOX_RULES_RESOLVE_H
@@ -15,32 +15,32 @@ struct cloud_snapshots;
 struct cloud_strs;
 
 #ifdef AB_FAILPOINTS
-#define RESOLVE_HORIZON_MS 300ull	/* of agentboxd-fp: a scripted cloud lists at once what it made */
+#define RESOLVE_HORIZON_MS 300ull	/* for agentboxd-fp: a scripted cloud lists at once what it made */
 #else
-#define RESOLVE_HORIZON_MS (180ull * 1000)	/* the cloud's own limits end long before */
+#define RESOLVE_HORIZON_MS (180ull * 1000)	/* longer than the cloud's own limits for one request */
 #endif
 
 enum resolve_next {
 	RESOLVE_WAIT,	/* list again after *ret_wait_ms */
 	RESOLVE_FOUND,	/* *ret_index is it */
 	RESOLVE_CLOSE,	/* a complete list after the horizon did not have it */
-	RESOLVE_AMBIGUOUS,	/* more than it can have made: nobody knows which are its own */
+	RESOLVE_AMBIGUOUS,	/* the list has more than it can have made: nobody can tell which are its own */
 };
 
 struct resolve_when {
 	unsigned tries;			/* lists so far */
-	uint64_t now_ms, until_ms;	/* until_ms: the horizon */
+	uint64_t now_ms, until_ms;	/* BOOTTIME; until_ms: the horizon */
 };
 
-/* After a list. list NULL = it was not complete, which proves nothing. The oldest sandbox
- * that carries host and req is it; a fork's children carry the same tag later. */
+/* After a list; NULL = it was not complete, which proves nothing. Of the sandboxes with the tags host and req the oldest is the
+ * created one; the others are children of forks. */
 enum resolve_next resolve_plan(const struct cloud_list *list, const char *host, const char *req,
 			       const struct resolve_when *w, size_t *ret_index, uint64_t *ret_wait_ms);
 /*
- * A fork whose answer was lost. Its children carry their parent's tag, so they are those that carry it,
- * were not there before (`known`), and started not before made_at_ms (both by the cloud's clock).
+ * A fork whose answer was lost. Its children are the sandboxes with their parent's tags that did not exist before
+ * (`known`), have no row (is_tracked) and did not start before made_at_ms (both by the cloud's clock).
  * FOUND: *ret_n indexes in ret_index, which has room for `count`; fewer than count only after the
- * horizon. is_tracked: has somebody else's row already; such a one is nobody's child.
+ * horizon.
  */
 struct resolve_fork {
 	const char *host, *req;
@@ -57,9 +57,9 @@ enum resolve_next resolve_fork(const struct cloud_list *list, const struct resol
 enum resolve_next resolve_snapshot(const struct cloud_snapshots *list,
 				   const struct cloud_strs *known, const struct resolve_when *w,
 				   size_t *ret_index, uint64_t *ret_wait_ms);
-/* Before list number `tries`: 1, 2, 4, 8, 16, 30, 30 … s. */
+/* The wait before list number `tries`: 1, 2, 4, 8, 16, 30, 30 … s. */
 uint64_t resolve_wait_ms(unsigned tries);
-/* So many complete lists without it prove, within a horizon, that what the cloud said it failed at was not made: one may be wrong. */
+/* How many complete lists within a horizon must lack what the cloud said it failed to make, to prove that it was not made. */
 unsigned resolve_lists_needed(uint64_t horizon_ms);
 
 #endif

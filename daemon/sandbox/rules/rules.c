@@ -56,7 +56,7 @@ enum ab_reason rules_gone_reason(bool by_us, int64_t end_at_ms, int64_t now_wall
 {
 	if (by_us)
 		return R_SANDBOX_KILLED;
-	/* A paused one has its end behind it and lives on: its loss is somebody's doing. */
+	/* A paused sandbox outlives its end, so that cannot explain why it is gone. */
 	if (!was_paused && end_at_ms && now_wall_ms + RULES_END_SLACK_MS >= end_at_ms)
 		return R_SANDBOX_EXPIRED;
 	return R_SANDBOX_GONE;

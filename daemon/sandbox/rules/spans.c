@@ -4,8 +4,8 @@
 #include "proto/base/cc.h"
 #include "proto/base/must.h"
 
-#define SPANS_RESERVE 5u	/* spans for one extension: 2/5 of a span, at half of the budget */
-#define SPANS_LEAD_S  2u	/* an extension that is answered so late before an end is too late */
+#define SPANS_RESERVE 5u	/* extensions that the budget gives in a span for each sandbox: 5/2 that are due, and as many spare */
+#define SPANS_LEAD_S  2u	/* an extension has to be sent so long before the end */
 
 static uint32_t rate_of(const struct spans_budget *b)
 {
@@ -44,7 +44,7 @@ void spans_add(struct spans_ends *e, int64_t left_ms)
 	e->at[second_of(left_ms)]++;
 }
 
-/* Extensions that there are before the end of this second; a tenth is for those that fail. */
+/* How many extensions the budget gives until this second; a tenth is left for repeats of failed ones. */
 static uint64_t given_by(uint32_t second, const struct spans_budget *b)
 {
 	uint64_t s = second - MIN(second, SPANS_LEAD_S);
@@ -52,7 +52,7 @@ static uint64_t given_by(uint32_t second, const struct spans_budget *b)
 	return b->tokens + s * rate_of(b) * 9 / 10000;
 }
 
-/* The last second at which it does not fit; -1 = none. What ends earlier goes first in any case. */
+/* The last second, from `from` on, by which one more extension is too many; -1 = none. Earlier ends are extended first anyway. */
 static int64_t last_misfit(const struct spans_ends *e, uint32_t from, const struct spans_budget *b)
 {
 	uint64_t need = 0;
@@ -85,7 +85,7 @@ static struct spans_end *end_of(const struct tree_node *n)
 	return container_of((struct tree_node *)n, struct spans_end, far);
 }
 
-/* Two that end in the same second lie in any order. */
+/* Ends in the same second have any order. */
 static int by_end(const struct tree_node *a, const struct tree_node *b)
 {
 	return end_of(a)->at_s < end_of(b)->at_s ? -1 : 1;
@@ -142,7 +142,7 @@ void spans_book_reset(struct spans_book *k, int64_t now_s)
 	*k = (struct spans_book){ .from_s = now_s };
 }
 
-/* Seconds pass: what ended in them is past, and what was far comes near. */
+/* Moves the ring to now_s: ends before it are counted in `past`, and ends of `far` come into the ring. */
 static void move_to(struct spans_book *k, int64_t now_s)
 {
 	int64_t until = MIN(now_s, k->from_s + (int64_t)SPANS_RING);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tags that a sandbox of ours carries in the cloud's metadata. They are what is left when the
- * store is lost, so everything that cannot be asked from the cloud again is in them. [pure]
+ * The tags: metadata that our sandboxes have in the cloud. If the store is lost they are what is left of it,
+ * so what is needed then and the cloud cannot say is in them. [pure]
  */
 #ifndef AB_DAEMON_SANDBOX_RULES_TAGS_H
 #define AB_DAEMON_SANDBOX_RULES_TAGS_H
@@ -32,12 +32,12 @@ struct tags {
 	bool has_uid;
 	uint64_t seq;		/* 0 = none */
 	const char *policy;	/* text form; "" = none */
-	const char *warm;	/* the entry that made it before it was asked for; NULL or "" = none */
+	const char *warm;	/* the entry [warm NAME] that made it; NULL or "" = a Create did */
 };
 
 /* Adds all of them. -ENOMEM. */
 must_check int tags_add(struct cloud_kvs *kvs, const struct tags *t);
-/* What cannot be read counts as absent. Strings point into `kvs`. */
+/* A tag that cannot be read counts as absent. Strings point into `kvs`. */
 void tags_read(const struct cloud_kvs *kvs, struct tags *ret);
 bool tags_are_of(const struct tags *t, const char *host_id);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the rules decide about: a sandbox as it is shown, and what the calls that have rules of their own ask for. The calls are
- * in daemon/sandbox/sandbox.h.
+ * The types that rules share with the module's callers: a sandbox as it is shown, and the parameters of Create and List. The calls
+ * are in daemon/sandbox/sandbox.h.
  */
 #ifndef AB_DAEMON_SANDBOX_RULES_TYPES_H
 #define AB_DAEMON_SANDBOX_RULES_TYPES_H
@@ -43,7 +43,7 @@ struct sandbox_pair {
 	const char *key, *value;
 };
 
-/* Everything message Sandbox says. Strings are never NULL. */
+/* A sandbox as callers see it: all of agentbox.v1.Sandbox. Strings are never NULL. */
 struct sandbox_view {
 	const char *id, *name, *account;
 	const char *template_id, *alias;
@@ -54,9 +54,9 @@ struct sandbox_view {
 	uint32_t cpu_count, memory_mb, disk_size_mb;
 	const char *envd_version, *domain;
 	const char *access_token, *traffic_token;	/* secret; "" = none, or not known yet */
-	bool token_known;		/* they are the sandbox's: "" is none */
-	bool is_detail;				/* the cloud was asked about this one: settings and machine are known */
-	bool resumed;				/* of a connect: it was paused until then */
+	bool token_known;		/* the tokens are known, so that "" means none */
+	bool is_detail;				/* a GET was answered: settings and machine are known */
+	bool resumed;				/* the answered ConnectSandbox has resumed it */
 	enum tri allow_internet_access;
 	struct cloud_lifecycle lifecycle;	/* what the cloud does at end_at */
 	const struct cloud_network *network;	/* NULL = none, or not known yet (a list does not say) */
@@ -68,25 +68,25 @@ struct sandbox_view {
 	const char *warning;
 	bool adopted;
 	enum ab_reason gone_reason;		/* with SANDBOX_GONE */
-	bool warm;				/* it was ready before it was asked for: the cloud's lists do not know its metadata */
-	bool end_pending;			/* end_at_ms was asked for, and not read back yet */
+	bool warm;				/* a claimed warm one: the cloud has other metadata */
+	bool end_pending;			/* end_at_ms was asked for at its claim, and the cloud did not confirm it yet */
 };
 
-/* What a Create asks for, or a Fork for each child. It owns all that it points to; a text of NULL is not said. */
+/* What a Create asks for, or a Fork for each child. It owns all that it points to; NULL texts are unset. */
 struct sandbox_create {
 	char *request_id;		/* 1..128 printable bytes */
 	uint8_t params_hash[32];	/* SHA-256 of the canonical encoding without the request id */
 	uint64_t timeout_ms;		/* 0 = 300 s; sent rounded up to seconds */
 	struct policy_change policy;	/* the fields that are set */
-	/* The rest is for a Create only. */
+	/* What follows is for a Create only. */
 	char *account;			/* NULL = the caller's */
 	char *name;
 	bool must_create, wait_ready;
 	bool process_lease;		/* the calling process holds a lease from the first moment */
 	enum sandbox_warm_mode warm;
-	bool cloud_rules;		/* what the cloud itself takes of settings is taken, also where it makes no sense */
-	uint64_t sent_deadline_ms;	/* takes the place of the call's deadline once the cloud was asked; 0 = none */
-	struct cloud_create what;	/* as it is sent, but for timeout_s and our tags; template_id NULL = "base" */
+	bool cloud_rules;		/* settings that the cloud takes are not refused, also where they make no sense */
+	uint64_t sent_deadline_ms;	/* replaces the call's deadline when the POST was sent; 0 = it does not */
+	struct cloud_create what;	/* sent as it is, with timeout_s and our tags added; template_id NULL = "base" */
 };
 
 struct sandbox_list {
@@ -97,11 +97,11 @@ struct sandbox_list {
 	uint32_t page_size;		/* 0 = 100; at most 1000 */
 	const char *page_token;		/* NULL or "" = from the start */
 	bool cached, all_owners, all_hosts;
-	bool count_running;		/* sandbox_page.n_running is wanted, which may take a walk over all that match */
-	bool ascending;			/* the oldest first; then pages go by place */
-	int64_t started_after_ms;	/* or at that moment; 0 = whenever */
-	const char *place_id;		/* behind the place of this one, which may be gone; NULL or "" = by page_token */
-	int64_t place_started_at_ms;
+	bool count_running;		/* sandbox_page.n_running is wanted, which may take a walk over all sandboxes of the owner */
+	bool ascending;			/* the oldest first; such pages go by place_id, not by page_token */
+	int64_t started_after_ms;	/* only those that started at or after it; 0 = all */
+	const char *place_id;		/* the page begins behind this sandbox, which may be gone; NULL or "" = by page_token */
+	int64_t place_started_at_ms;	/* its started_at */
 	const struct cloud_strs *only;	/* these ids; NULL = any */
 	const char *account;		/* NULL or "" = the caller's; another: admins */
 };

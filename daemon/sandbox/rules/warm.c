@@ -16,7 +16,7 @@ static bool same_yes(enum tri a, enum tri b, enum tri unset)
 	return (a == TRI_UNSET ? unset : a) == (b == TRI_UNSET ? unset : b);
 }
 
-/* Each has the keys once: as many, and every one of them in the other, is the same. */
+/* No key is in a list twice, so equal numbers and every pair of `a` in `b` mean that they are equal. */
 static bool same_kvs(const struct cloud_kvs *a, const struct cloud_kvs *b)
 {
 	if (a->n != b->n)
@@ -66,7 +66,7 @@ static bool same_tokens(const struct cloud_create *a, const struct cloud_create 
 	return true;
 }
 
-/* A block that says nothing is none. */
+/* Settings that change nothing count as none. */
 static bool is_no_network(const struct cloud_network *n)
 {
 	return !n || (!n->allow_out.n && !n->deny_out.n && n->allow_public_traffic != TRI_FALSE &&
@@ -146,7 +146,7 @@ static bool is_same_hour(const struct warm_pool *p)
 {
 	int64_t since = p->now_wall_ms - p->hour_at_ms;
 
-	/* A clock that was set back begins another hour: a bound that waits for years is none. */
+	/* A clock that was set back begins a new hour, which else might not end for years. */
 	return p->hour_at_ms && since >= 0 && since < WARM_HOUR_MS;
 }
 
