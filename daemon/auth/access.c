@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/auth/owner.h"
 #include "proto/base/str.h"
 
 #define BLANKS " \t"
@@ -181,7 +182,7 @@ static bool names_user(const struct access_item *i, const struct principal *who)
 	if (who->user[0] && str_eq(who->user, i->name))
 		return true;
 	/* The number of a service's user is another's soon: it counts by its name alone. */
-	return i->is_known && i->first == who->uid && !access_is_dynamic(who->uid);
+	return i->is_known && i->first == who->uid && !access_is_dynamic(owner_uid(who->uid));
 }
 
 static bool matches(const struct access_item *i, const struct principal *who)
@@ -190,7 +191,7 @@ static bool matches(const struct access_item *i, const struct principal *who)
 	case ACCESS_EVERYBODY:
 		return true;
 	case ACCESS_UIDS:
-		return who->uid >= i->first && who->uid <= i->last;
+		return owner_uid(who->uid) >= i->first && owner_uid(who->uid) <= i->last;
 	case ACCESS_USER:
 		return names_user(i, who);
 	case ACCESS_GROUP:
@@ -212,7 +213,7 @@ static const struct access_item *find(const struct access_rules *r, enum access_
 static bool is_named_admin(const struct access_rules *r, const struct principal *who, const struct access_item **ret)
 {
 	*ret = find(r, ACCESS_ADMINS, who);
-	if (*ret || who->uid == r->own_uid)
+	if (*ret || owner_uid(who->uid) == r->own_uid)
 		return true;
 	if (!r->is_set[ACCESS_ADMINS] && who->uid == 0)
 		return true;
@@ -230,7 +231,7 @@ void access_judge(const struct access_rules *r, const struct principal *who, str
 	const struct access_item *denied = find(r, ACCESS_DENY, who), *admin, *allowed, *observes;
 
 	*ret = (struct access_verdict){ .by = ACCESS_DENY, .item = denied };
-	if (denied && (who->uid != r->own_uid || who->is_foreign))
+	if (denied && (owner_uid(who->uid) != r->own_uid || who->is_foreign))
 		return;
 	*ret = (struct access_verdict){ .may_use = true, .may_observe = true, .is_admin = true, .by = ACCESS_ADMINS };
 	if (is_named_admin(r, who, &admin) && !who->is_foreign) {
@@ -252,7 +253,7 @@ void access_judge(const struct access_rules *r, const struct principal *who, str
 
 const char *access_who_text(uid_t uid, const char *user, char ret[PRINCIPAL_USER_BYTES + 32])
 {
-	snprintf(ret, PRINCIPAL_USER_BYTES + 32, user[0] ? "uid %u (%s)" : "uid %u", uid, user);
+	snprintf(ret, PRINCIPAL_USER_BYTES + 32, user[0] ? "uid %u (%s)" : "uid %u", owner_uid(uid), user);
 	return ret;
 }
 

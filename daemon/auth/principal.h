@@ -15,7 +15,7 @@
 #define PRINCIPAL_USER_BYTES 64u	/* a longer name is none */
 
 struct principal {
-	uid_t uid;
+	uid_t uid;	/* the owner of what it makes: its uid, or a number of its own (owner.h) */
 	gid_t gid;
 	pid_t pid;	/* for display only: numbers of processes are reused; 0 = unknown */
 	int pidfd;	/* -1 = none */

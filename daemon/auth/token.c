@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/store/store.h"
 #include "proto/base/buf.h"
@@ -111,7 +112,7 @@ static void on_death(struct watch *w, unsigned ready, void *user)
 {
 	struct token *t = user;
 
-	log_info("run_ended", "token=%s uid=%u pid=%d", t->id, t->uid, (int)t->run.pid);
+	log_info("run_ended", "token=%s uid=%u pid=%d", t->id, owner_uid(t->uid), (int)t->run.pid);
 	delete_row(t->all, t->id, false, NULL, NULL);
 	drop(t);
 }
@@ -203,7 +204,7 @@ static bool take_up_run(struct token *t)
 	if (!r)
 		r = watch_run(t);
 	if (r < 0)
-		log_info("run_ended", "token=%s uid=%u pid=%d seen_by=start error=%s", t->id, t->uid, (int)t->run.pid,
+		log_info("run_ended", "token=%s uid=%u pid=%d seen_by=start error=%s", t->id, owner_uid(t->uid), (int)t->run.pid,
 			 log_q(strerrordesc_np(-r)));
 	return r == 0;
 }
@@ -536,7 +537,7 @@ static int revoke(struct token *t, token_gone_fn *done, void *user)
 	w->t = token_ref(t);
 	store_tx_del_gateway_token(tx, t->id);
 	store_tx_commit(tx, true, on_revoked, w);
-	log_info("token_revoked", "token=%s uid=%u", t->id, t->uid);
+	log_info("token_revoked", "token=%s uid=%u", t->id, owner_uid(t->uid));
 	drop(t);
 	return 0;
 }
@@ -550,4 +551,17 @@ int tokens_revoke(struct tokens *all, uid_t uid, const char *id, token_gone_fn *
 			return revoke(t, done, user);
 	}
 	return -ENOENT;
+}
+
+void tokens_revoke_all(struct tokens *all, uid_t uid)
+{
+	list_for_each_safe(n, &all->list) {
+		struct token *t = list_entry(n, struct token, node);
+
+		if (t->uid != uid)
+			continue;
+		log_info("token_revoked", "token=%s uid=%u", t->id, owner_uid(t->uid));
+		delete_row(all, t->id, true, NULL, NULL);
+		drop(t);
+	}
 }

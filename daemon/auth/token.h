@@ -96,6 +96,8 @@ must_check int tokens_make(struct tokens *all, const struct token_make *m, token
 typedef void token_gone_fn(void *user, const struct status *st);
 /* It is good no more at once; durable before `done`. -ENOENT: none of that uid has this id. */
 must_check int tokens_revoke(struct tokens *all, uid_t uid, const char *id, token_gone_fn *done, void *user);
+/* All of an owner whose uid is another's now. */
+void tokens_revoke_all(struct tokens *all, uid_t uid);
 
 /* The next one that is good, oldest first; NULL = from the start, and at the end. */
 const struct token *tokens_next(const struct tokens *all, const struct token *after);

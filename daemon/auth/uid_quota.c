@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/auth/owner.h"
 #include "proto/base/map.h"
 
 #define ENTRIES_MAX 256u	/* kept without a charge */
@@ -108,19 +109,19 @@ static void sweep(struct uid_quotas *u)
 
 struct quota *uid_quota(struct uid_quotas *u, uid_t uid)
 {
-	struct entry *e = map_get_u64(&u->entries, uid);
+	struct entry *e = map_get_u64(&u->entries, owner_uid(uid));
 
 	if (!e) {
 		if (map_size(&u->entries) >= u->sweep_at)
 			sweep(u);
-		e = add(u, uid, u->o.max_per_uid);
+		e = add(u, owner_uid(uid), u->o.max_per_uid);
 	}
 	return e ? quota_ref(e->quota) : NULL;
 }
 
 void uid_quota_read(const struct uid_quotas *u, uid_t uid, uint64_t *ret_used, uint64_t *ret_max)
 {
-	const struct entry *e = map_get_u64(&u->entries, uid);
+	const struct entry *e = map_get_u64(&u->entries, owner_uid(uid));
 
 	*ret_used = e ? quota_used(e->quota) : 0;
 	*ret_max = e ? quota_max(e->quota) : u->o.max_per_uid;

@@ -4,10 +4,13 @@
  * a token? Their groups are those of the system's tables; a token of a run has those of its process too, as it has at the socket, but for what they
  * deny.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/auth/access.h"
+#include "daemon/auth/owner.h"
+#include "daemon/auth/owners.h"
 #include "daemon/auth/users.h"
 #include "daemon/gateway/access.h"
 #include "proto/base/str.h"
@@ -42,20 +45,39 @@ static void put_refusal(const struct access_rules *r, const struct access_verdic
 		 v->item ? "by " : "it is not in ", rule);
 }
 
-static enum gateway_may may_uid(struct gateway *g, uid_t uid, const struct token *t, char why[GATEWAY_WHY_BYTES])
+/* A service's number may be another's by now: its token is none of theirs, and its name not the one that the rules mean. */
+static bool has_other_user(struct gateway *g, uid_t owner, const struct user *u)
+{
+	const char *name = g->o.owners ? owners_name(g->o.owners, owner) : NULL;
+
+	return name && !str_eq(name, u->name);
+}
+
+static enum gateway_may may_uid(struct gateway *g, uid_t owner, const struct token *t, char why[GATEWAY_WHY_BYTES])
 {
 	const struct access_rules *r = g->o.rules;
+	uid_t uid = owner_uid(owner);
 	struct access_verdict v;
 	struct principal who;
 	const struct user *u;
 
-	if (are_open(r))
+	if (are_open(r) && !(t && access_is_dynamic(uid)))
 		return GATEWAY_MAY;
 	u = g->o.users ? users_get(g->o.users, uid) : NULL;
 	if (!u) {
 		snprintf(why, GATEWAY_WHY_BYTES, "the name of uid %u is being looked up: try again", uid);
 		return GATEWAY_MAY_LATER;
 	}
+	if (t && access_is_dynamic(uid) && u->error && u->error != -ENOENT) {
+		snprintf(why, GATEWAY_WHY_BYTES, "the system did not say whose uid %u is now: try again", uid);
+		return GATEWAY_MAY_LATER;
+	}
+	if (t && has_other_user(g, owner, u)) {
+		snprintf(why, GATEWAY_WHY_BYTES, "the token is of a user who had uid %u before", uid);
+		return GATEWAY_MAY_NOT;
+	}
+	if (are_open(r))
+		return GATEWAY_MAY;
 	fill_who(u, &who);
 	access_judge(r, &who, &v);
 	if (v.may_use || (v.by != ACCESS_DENY && may_by_process(r, t, &who, &v)))
@@ -68,7 +90,7 @@ enum gateway_may gateway_may(struct gateway *g, const struct who_peer *peer, con
 {
 	enum gateway_may r = GATEWAY_MAY;
 
-	if (peer->is_known && !(t && t->uid == peer->uid))
+	if (peer->is_known && !(t && owner_uid(t->uid) == peer->uid))
 		r = may_uid(g, peer->uid, NULL, why);
 	return r == GATEWAY_MAY && t ? may_uid(g, t->uid, t, why) : r;
 }

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "daemon/auth/audit.h"
+#include "daemon/auth/owner.h"
+#include "daemon/auth/owners.h"
 #include "daemon/auth/token.h"
 #include "daemon/auth/users.h"
 #include "daemon/common/http/reply.h"
@@ -15,8 +17,10 @@
 
 static const char *user_name(const struct gateway *g, uid_t uid)
 {
-	const struct user *u = g->o.users && uid != (uid_t)-1 ? users_get(g->o.users, uid) : NULL;
+	const struct user *u = g->o.users && uid != (uid_t)-1 ? users_get(g->o.users, owner_uid(uid)) : NULL;
 
+	if (g->o.owners && owner_is_made(uid))
+		return owners_name(g->o.owners, uid);
 	return u ? u->name : "";
 }
 
@@ -35,7 +39,7 @@ static void put_line(const struct gateway *g, uid_t uid, struct token *t, struct
 {
 	const struct principal who = { .uid = uid, .pid = t ? t->run.pid : 0, .pidfd = t ? t->run_pidfd : -1 };
 
-	l->uid = uid;
+	l->uid = uid == (uid_t)-1 ? uid : owner_uid(uid);
 	l->user = user_name(g, uid);
 	l->pid = who.pid;
 	l->process = t ? &t->process : NULL;

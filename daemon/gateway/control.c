@@ -2,6 +2,7 @@
 /*
  * The life of a call: route, scope of the token, body, in this order; then the handler. Who asks is known before any of it.
  */
+#include "daemon/auth/owner.h"
 #include "daemon/gateway/audit.h"
 #include "daemon/gateway/control.h"
 
@@ -253,7 +254,7 @@ static void read_uid(const struct gateway_control *c, struct gateway_uid *ret)
 {
 	*ret = (struct gateway_uid){ .passes = PASS_NONE, .account = "" };
 	if (c->g->o.read_uid)
-		c->g->o.read_uid(c->g->o.user, c->who.uid, ret);
+		c->g->o.read_uid(c->g->o.user, owner_uid(c->who.uid), ret);
 }
 
 void control_pass_on(struct gateway_control *c, const char *account)
@@ -291,7 +292,7 @@ static void pass_or_refuse(struct gateway_control *c, const char *method)
 		control_refuse(c, 403, "this token is for %zu of your sandboxes and nothing else", c->token->n_sandboxes);
 	else if (u.passes < need)
 		control_refuse(c, 403, "agentboxd does not pass %s %s on: it would with relay = %s in [uid %u] of its configuration", method,
-			       c->to < CLOUD_ROUTES ? cloud_route_info(c->to)->path : c->query.path, pass_level_name(need), c->who.uid);
+			       c->to < CLOUD_ROUTES ? cloud_route_info(c->to)->path : c->query.path, pass_level_name(need), owner_uid(c->who.uid));
 	else
 		control_pass_on(c, u.account);
 }
@@ -371,7 +372,7 @@ static bool leads_outside(const struct gateway_control *c)
 static void refuse_for_memory(struct gateway_control *c)
 {
 	(void)!fields_put(&c->extra, "retry-after", "1");
-	control_refuse(c, 429, "uid %u has too many bytes of requests under way", c->who.uid);
+	control_refuse(c, 429, "uid %u has too many bytes of requests under way", owner_uid(c->who.uid));
 }
 
 static bool charge_parsed(struct gateway_control *c)

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/cloud/cloud.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/common/obs/log.h"
@@ -60,7 +61,7 @@ static void fill_caller(const struct gateway *g, struct token *t, const struct g
 {
 	*ret = (struct gateway_caller){
 		.who = { .uid = t->uid, .gid = (gid_t)-1, .pid = t->run.pid, .pidfd = t->run_pidfd, .conn = conn->number,
-			 .admin = g->o.whole_account && t->uid == g->o.own_uid },
+			 .admin = g->o.whole_account && owner_uid(t->uid) == g->o.own_uid },
 		.token = t,
 		.flavour = flavour_of_key(shown),
 	};
@@ -87,8 +88,8 @@ static void control(struct gateway *g, struct http_stream *x, const struct gatew
 						   : "no API key was given (X-API-Key)");
 		return;
 	}
-	if (conn->peer.is_known && conn->peer.uid != t->uid) {
-		log_warn("gateway_refused", "why=uid token=%s uid=%u peer=%u", t->id, t->uid, conn->peer.uid);
+	if (conn->peer.is_known && conn->peer.uid != owner_uid(t->uid)) {
+		log_warn("gateway_refused", "why=uid token=%s uid=%u peer=%u", t->id, owner_uid(t->uid), conn->peer.uid);
 		gateway_refuse(g, x, f, 401, "the API key is not valid: it is another user's");
 		return;
 	}

@@ -22,6 +22,7 @@ struct sandbox_core;
 struct tls_server;
 struct tokens;
 struct uid_quotas;
+struct owners;
 struct users;
 
 /* Names and numbers of accounts as in sandbox_core_options. */
@@ -48,6 +49,7 @@ struct gateway_options {
 	uint32_t max_streams;		/* at once on a connection of HTTP/2; 0 = 256 */
 	struct uid_quotas *quotas;	/* what connections hold is charged to; outlives the gateway; NULL = nobody counts */
 	const struct access_rules *rules;	/* outlive the gateway, or are replaced; NULL = everybody may */
+	struct owners *owners;		/* outlive the gateway; NULL = a uid is its own owner */
 	struct users *users;		/* names and groups of uids; outlive the gateway; NULL only without rules */
 	uint64_t conn_max;		/* bytes held for a connection; 0 = as its uid's quota allows */
 	const uint8_t *secret;	/* of MADE_TOKEN_SECRET bytes; outlives the gateway; NULL = no access tokens are made */

@@ -257,6 +257,22 @@ static int make_life(struct app *a)
 	return r < 0 ? app_failed("loading the state", r) : 0;
 }
 
+/* A uid that is given to services in turn is another's now: what its former user held is over. */
+static void on_owner_over(void *user, uid_t owner)
+{
+	struct app *a = user;
+
+	tokens_revoke_all(a->tokens, owner);
+	sandbox_core_release_owner(a->core, owner);
+}
+
+static int make_owners(struct app *a)
+{
+	const struct owners_options o = { .store = a->store, .over = on_owner_over, .user = a };
+
+	return owners_new(&o, &a->owners) < 0 ? out_of_memory() : 0;
+}
+
 static int make_access(struct app *a)
 {
 	const struct users_options o = { .loop = a->loop };
@@ -266,7 +282,7 @@ static int make_access(struct app *a)
 		r = users_new(&o, &a->users);
 	/* A program that shows a token is not kept waiting for its user's name. */
 	for (const struct token *t = tokens_next(a->tokens, NULL); t && !r; t = tokens_next(a->tokens, t))
-		r = users_prime(a->users, t->uid);
+		r = users_prime(a->users, owner_uid(t->uid));
 	return r < 0 ? out_of_memory() : 0;
 }
 
@@ -333,8 +349,8 @@ static void on_conn_end(const struct principal *who, void *user)
 static int make_server(struct app *a)
 {
 	struct rpc_uid_limit *limits;
-	struct rpc_server_options o = { .loop = a->loop, .rules = &a->access, .users = a->users, .on_conn_end = on_conn_end,
-					.user = a, .quotas = a->quotas };
+	struct rpc_server_options o = { .loop = a->loop, .rules = &a->access, .owners = a->owners, .users = a->users,
+					.on_conn_end = on_conn_end, .user = a, .quotas = a->quotas };
 	const char *name;
 	int r;
 
@@ -395,7 +411,7 @@ static int build(struct app *a)
 {
 	static int (*const steps[])(struct app *) = {
 		make_loop, app_manager_new, take_socket, check_limits, check_users, choose_places, open_store, open_socket,
-		app_local_new, make_resolver, make_quotas, make_pool, app_accounts_new, app_tokens_new, make_commands, make_life,
+		app_local_new, make_resolver, make_quotas, make_pool, app_accounts_new, make_owners, app_tokens_new, make_commands, make_life,
 		app_tokens_start, take_up_commands, make_access, make_server, app_metrics_new, app_gateway_new, app_manager_ready,
 	};
 
@@ -567,6 +583,7 @@ struct app *app_free(struct app *a)
 	store_close(a->store);
 	children_free(a->children);
 	app_manager_free(a);
+	owners_free(a->owners);
 	users_free(a->users);
 	loop_free(a->loop);
 	app_memory_free(a);

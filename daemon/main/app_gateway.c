@@ -275,7 +275,8 @@ int app_gateway_new(struct app *a)
 		.max_connections = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_connections"),
 		.max_streams = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_streams"),
 		.quotas = a->quotas, .conn_max = conf_get_number(a->conf, "daemon", NULL, "max_memory_per_connection"),
-		.secret = own_secret(a), .read_uid = read_uid, .rules = &a->access, .users = a->users, .user = a,
+		.secret = own_secret(a), .read_uid = read_uid, .rules = &a->access, .owners = a->owners, .users = a->users,
+		.user = a,
 	};
 	int r;
 

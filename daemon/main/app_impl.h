@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 
 #include "daemon/auth/access.h"
+#include "daemon/auth/owner.h"
+#include "daemon/auth/owners.h"
 #include "daemon/auth/uid_quota.h"
 #include "daemon/auth/users.h"
 #include "daemon/cloud/cloud.h"
@@ -89,6 +91,7 @@ struct app {
 	struct rpc_socket *socket;	/* NULL: it was passed, and is the manager's */
 	int listen_fd;			/* -1 = the server has it */
 	struct access_rules access;
+	struct owners *owners;
 	struct users *users;
 	struct rpc_server *server;
 	struct svc_daemon_options svc_daemon;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/gateway/gateway.h"
 #include "daemon/main/app_impl.h"
 #include "daemon/main/metrics_text.h"
@@ -119,7 +120,10 @@ struct uid_row {
 
 static void read_uid_row(const struct app *a, uid_t uid, struct uid_row *ret)
 {
-	snprintf(ret->uid, sizeof(ret->uid), "%u", uid);
+	if (owner_is_made(uid))		/* one of several that have the uid in turn */
+		snprintf(ret->uid, sizeof(ret->uid), "%u/%u", owner_uid(uid), (uid - OWNER_FIRST) & ((1u << OWNER_PRINT_BITS) - 1));
+	else
+		snprintf(ret->uid, sizeof(ret->uid), "%u", uid);
 	sandbox_core_count(a->core, uid, &ret->core);
 	commands_count(a->commands, uid, &ret->commands);
 	rpc_server_count(a->server, uid, &ret->clients);

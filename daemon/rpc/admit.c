@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "daemon/auth/owner.h"
 #include "proto/base/must.h"
 
 struct admit_uid {
@@ -34,15 +35,15 @@ void admit_fini(struct admit *a)
 
 static int find_or_add(struct admit *a, uid_t uid, struct admit_uid **ret)
 {
-	struct admit_uid *u = map_get_u64(&a->uids, uid);
+	struct admit_uid *u = map_get_u64(&a->uids, owner_uid(uid));
 
 	if (!u) {
 		u = calloc(1, sizeof(*u));
 		if (!u)
 			return -ENOMEM;
-		u->uid = uid;
+		u->uid = owner_uid(uid);
 		u->streams_max = a->limits.streams_per_uid;
-		if (map_put_u64(&a->uids, uid, u) < 0) {
+		if (map_put_u64(&a->uids, u->uid, u) < 0) {
 			free(u);
 			return -ENOMEM;
 		}
@@ -116,14 +117,14 @@ void admit_give_back(struct admit *a, struct admit_uid *u, enum admit_what what)
 
 uint32_t admit_held(const struct admit *a, uid_t uid, enum admit_what what)
 {
-	const struct admit_uid *u = map_get_u64(&a->uids, uid);
+	const struct admit_uid *u = map_get_u64(&a->uids, owner_uid(uid));
 
 	return u ? u->held[what] : 0;
 }
 
 uint32_t admit_max_streams(const struct admit *a, uid_t uid)
 {
-	const struct admit_uid *u = map_get_u64(&a->uids, uid);
+	const struct admit_uid *u = map_get_u64(&a->uids, owner_uid(uid));
 
 	return u ? u->streams_max : a->limits.streams_per_uid;
 }

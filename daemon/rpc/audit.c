@@ -2,6 +2,7 @@
 /* What a call was about, by the fields of its messages that name something. */
 #include <stdio.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/rpc/internal.h"
 #include "proto/base/str.h"
 
@@ -54,7 +55,7 @@ void rpc_audit(struct rpc_conn *conn, const struct rpc_method *m, const struct r
 	       const char *result)
 {
 	const struct audit_line l = {
-		.uid = conn->who.uid, .user = conn->who.user, .pid = conn->who.pid, .process = &conn->process, .call = m->path,
+		.uid = owner_uid(conn->who.uid), .user = conn->who.user, .pid = conn->who.pid, .process = &conn->process, .call = m->path,
 		.result = result, .sandbox = about->sandbox, .object = about->object,
 		.request_id = request ? text_field(request, "request_id") : "", .is_change = m->effect == RPC_CHANGES,
 	};

@@ -7,6 +7,7 @@
  */
 #include "daemon/rpc/call_impl.h"
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/rpc/limits.h"
 #include "proto/base/must.h"
@@ -113,7 +114,7 @@ void call_on_time(struct timer *t, void *user)
 			return;
 		}
 		log_info("call_unread", "method=%s uid=%u pid=%d unsent=%zu",
-			 c->method ? c->method->path : "?", c->conn->who.uid, (int)c->conn->who.pid,
+			 c->method ? c->method->path : "?", owner_uid(c->conn->who.uid), (int)c->conn->who.pid,
 			 http_stream_unsent(c->x));
 		http_stream_reset(c->x, H2_NO_ERROR);
 		return;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/rpc/limits.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
@@ -87,7 +88,7 @@ static bool admit(struct rpc_call *c, struct status *st)
 {
 	struct rpc_server *s = c->server;
 	enum admit_what what = call_charged_as(c->method);
-	uid_t uid = c->conn->who.uid;
+	uid_t uid = owner_uid(c->conn->who.uid);
 	int r = admit_take(&s->admit, uid, what, &c->charge);
 
 	if (r == ADMIT_OK)

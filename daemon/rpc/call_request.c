@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/net/gz.h"
 #include "daemon/rpc/canon.h"
 #include "daemon/rpc/limits.h"
@@ -38,7 +39,7 @@ void call_no_memory(struct rpc_call *c, size_t n, struct status *st)
 
 	rpc_server_expect_relief(c->server);
 	if (!q) {		/* there was none before somebody gave some back */
-		status_set(st, R_QUOTA_UID, "what is held for uid %u leaves no room for this call", c->conn->who.uid);
+		status_set(st, R_QUOTA_UID, "what is held for uid %u leaves no room for this call", owner_uid(c->conn->who.uid));
 		return;
 	}
 	status_set(st, q == c->conn->quota || q == uid_quotas_all(c->server->quotas) ? R_TOO_MANY_STREAMS : R_QUOTA_UID,

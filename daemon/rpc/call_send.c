@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/rpc/limits.h"
 #include "proto/base/must.h"
 #include "proto/wire/grpc.h"
@@ -191,7 +192,7 @@ void rpc_call_reply(struct rpc_call *c, const ProtobufCMessage *message)
 
 	if (n > http_stream_room(c->x) && n > quota_spare(c->conn->quota)) {
 		status_set(&st, R_TOO_MANY_STREAMS, "so much is held for uid %u, or on this connection, that an answer of "
-			   "%zu bytes has to wait until others are read", c->conn->who.uid, n);
+			   "%zu bytes has to wait until others are read", owner_uid(c->conn->who.uid), n);
 		call_end(c, &st);
 		return;
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/rpc/ended.h"
 
+#include "daemon/auth/owner.h"
 #include "daemon/auth/principal.h"
 #include "daemon/common/obs/log.h"
 
@@ -18,6 +19,6 @@ void rpc_ended_log(const struct rpc_ended *e)
 	/* What a client does wrong is news for the client; ours is for the log's reader. */
 	log_event(st->reason == R_BUG ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO, "call_failed",
 		  "method=%s uid=%u pid=%d req=%s sandbox=%s code=%s reason=%s duration_us=%llu error=%s",
-		  e->method ? e->method->path : "?", e->who->uid, (int)e->who->pid, log_q(e->request_id), log_q(e->sandbox),
+		  e->method ? e->method->path : "?", owner_uid(e->who->uid), (int)e->who->pid, log_q(e->request_id), log_q(e->sandbox),
 		  status_code_name(st->code), status_reason_name(st->reason), (unsigned long long)e->duration_us, log_q(st->text));
 }

@@ -37,6 +37,7 @@ struct rpc_server {
 	struct admit admit;
 	struct access_rules own_rules;	/* without lists … */
 	const struct access_rules *rules;	/* … where none are given */
+	struct owners *owners;		/* NULL = a uid is its own owner */
 	struct users *users;		/* NULL = nobody knows names */
 	struct http_server *http[RPC_LISTENERS_MAX];
 	struct uid_quotas *quotas;	/* borrowed, or … */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/rpc/msg.h"
 
+#include "daemon/auth/owner.h"
 #include "daemon/rpc/msg_network.h"
 
 #include <errno.h>
@@ -258,7 +259,8 @@ int msg_sandbox_init(struct msg_sandbox *s, const struct sandbox_view *sandbox)
 	m->lifecycle = &s->lifecycle;
 	fill_policy(s, &sandbox->policy);
 	m->policy = &s->policy;
-	m->owner_uid = sandbox->owner_uid;
+	s->owner = sandbox->owner_uid;
+	m->owner_uid = owner_uid(sandbox->owner_uid);
 	m->leases = sandbox->leases;
 	m->generation = sandbox->generation;
 	m->freshness = msg_freshness(&s->freshness, &s->as_of, sandbox->source, sandbox->as_of_ms);
@@ -279,7 +281,7 @@ int msg_sandbox_init(struct msg_sandbox *s, const struct sandbox_view *sandbox)
 
 bool msg_sandbox_mask(struct msg_sandbox *s, const struct principal *who)
 {
-	if (!grant_is_masked(who, s->m.owner_uid))
+	if (!grant_is_masked(who, s->owner))
 		return false;
 	snprintf(s->masked, sizeof(s->masked), "%.6s...", s->m.id);
 	s->m.id = s->masked;

@@ -56,6 +56,7 @@ struct msg_sandbox {
 	msg_timestamp started_at, end_at, as_of;
 	msg_duration release_grace, idle_timeout, max_age;
 	char masked[MSG_MASKED_BYTES];
+	uid_t owner;			/* m.owner_uid is for people */
 };
 must_check int msg_sandbox_init(struct msg_sandbox *s, const struct sandbox_view *sandbox);
 void msg_sandbox_fini(struct msg_sandbox *s);

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/rpc/foreign.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
@@ -144,7 +145,7 @@ int peer_read(int fd, struct principal *ret)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) < 0)
 		return -errno;
-	if (cred.uid == (uid_t)-1 || cred.uid == overflow_uid()) {
+	if (cred.uid == (uid_t)-1 || cred.uid == overflow_uid() || owner_is_made(cred.uid)) {
 		*ret = (struct principal){ .uid = cred.uid, .gid = cred.gid, .pidfd = -1 };
 		return PEER_UNMAPPED;
 	}

@@ -11,7 +11,7 @@
 enum peer_result {
 	PEER_OK = 0,
 	PEER_DEAD,		/* the process that connected is gone already */
-	PEER_UNMAPPED,		/* its uid has no number here (another user namespace) */
+	PEER_UNMAPPED,		/* its uid has no number here (another user namespace), or one of those that owner.h makes */
 };
 
 /* Fills `ret` without what access.h says, of an unmapped peer only its numbers; its pidfd is the caller's and -1 where there is none to be had (no pid in our

@@ -7,6 +7,8 @@
 #include <stdio.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/auth/owner.h"
+#include "daemon/auth/owners.h"
 #include "daemon/common/net/http.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/rpc/internal.h"
@@ -37,6 +39,8 @@ static void take_name(struct rpc_conn *conn, const struct user *u)
 	/* Without its name nobody can say whose the number is today. */
 	conn->nameless = u->error && u->error != -ENOENT && access_is_dynamic(conn->who.uid);
 	(void)str_copy(conn->who.user, sizeof(conn->who.user), u->name);
+	if (!conn->nameless && conn->server->owners && owners_take(conn->server->owners, u->uid, u->name, &conn->who.uid) < 0)
+		conn->nameless = true;
 	right_judge(conn);
 }
 
@@ -78,7 +82,7 @@ void rpc_right_end(struct rpc_conn *conn)
 
 static void put_evidence(const struct rpc_conn *conn, const char *list, struct status *st)
 {
-	status_evidence(st, "uid", "%u", conn->who.uid);
+	status_evidence(st, "uid", "%u", owner_uid(conn->who.uid));
 	if (conn->who.user[0])
 		status_evidence(st, "user", "%s", conn->who.user);
 	status_evidence(st, "rule", "%s", list);
@@ -104,7 +108,9 @@ static void right_refuse(const struct rpc_conn *conn, struct status *st)
 
 bool rpc_right_check(const struct rpc_conn *conn, const struct rpc_method *m, struct status *st)
 {
-	if (conn->unmapped)
+	if (conn->unmapped && owner_is_made(conn->who.uid))
+		status_set(st, R_UID_DENIED, "uid %u is one that no user may have: it stands for a service that had another", conn->who.uid);
+	else if (conn->unmapped)
 		status_set(st, R_UID_DENIED, "uid %u stands for every user of other namespaces: it is not served",
 			   conn->who.uid);
 	else if (conn->nameless)
@@ -171,7 +177,7 @@ void rpc_server_set_rules(struct rpc_server *s, const struct access_rules *rules
 		right_judge(conn);
 		if (!has_lost(&before, might_use, conn))
 			continue;
-		log_info("client_right_lost", "uid=%u user=%s pid=%d", conn->who.uid, log_q(conn->who.user), (int)conn->who.pid);
+		log_info("client_right_lost", "uid=%u user=%s pid=%d", owner_uid(conn->who.uid), log_q(conn->who.user), (int)conn->who.pid);
 		end_calls(conn);
 	}
 }

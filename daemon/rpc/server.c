@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/net/http.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/rpc/internal.h"
@@ -104,7 +105,7 @@ static void on_relief(struct timer *t, void *user)
 	if (conn) {
 		s->closed_total++;
 		log_warn("client_closed", "why=\"holds all the memory it may, and reads nothing\" uid=%u pid=%d bytes=%llu",
-			 conn->who.uid, (int)conn->who.pid, (unsigned long long)quota_used(conn->quota));
+			 owner_uid(conn->who.uid), (int)conn->who.pid, (unsigned long long)quota_used(conn->quota));
 		http_conn_close(conn->http, "its client has no memory left and reads nothing");
 	}
 	if (more && timer_set(t, loop_now_ms(s->loop) + (conn ? RPC_FEED_MS : RPC_RELIEF_MS)) < 0)
@@ -214,7 +215,7 @@ static void on_conn_closed(struct http_conn *http, void *conn_user, const char *
 {
 	struct rpc_conn *conn = conn_user;
 
-	log_debug("client_closed", "uid=%u pid=%d why=%s", conn->who.uid, (int)conn->who.pid,
+	log_debug("client_closed", "uid=%u pid=%d why=%s", owner_uid(conn->who.uid), (int)conn->who.pid,
 		  log_q(reason));
 	watch_fini(&conn->death);
 	rpc_right_end(conn);
@@ -306,6 +307,7 @@ int rpc_server_new(const struct rpc_server_options *o, struct rpc_server **ret)
 		return r;
 	}
 	s->loop = o->loop;
+	s->owners = o->owners;
 	s->users = o->users;
 	s->own_rules = (struct access_rules)ACCESS_RULES_NULL;
 	s->own_rules.own_uid = geteuid();

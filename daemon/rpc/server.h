@@ -20,6 +20,7 @@ struct principal;
 struct rpc_server;
 struct rpc_stats;
 struct uid_quotas;
+struct owners;
 struct users;
 
 struct rpc_uid_limit {
@@ -31,6 +32,7 @@ struct rpc_server_options {
 	struct loop *loop;
 	int listen_fd;			/* taken over, also on failure; non-blocking, listening */
 	const struct access_rules *rules;	/* outlive the server, or are replaced; NULL: everybody may, root and its own user are admins */
+	struct owners *owners;		/* outlive the server; NULL = a uid is its own owner */
 	struct users *users;		/* names of uids; outlive the server; NULL = they have none */
 	const struct rpc_uid_limit *limits;	/* copied */
 	size_t n_limits;

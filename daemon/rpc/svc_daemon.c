@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/auth/owner.h"
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/msg.h"
 #include "daemon/rpc/server.h"
@@ -79,7 +80,7 @@ static void fill_access(Agentbox__V1__AccessStatus *m, struct rpc_call *c, const
 
 	agentbox__v1__access_status__init(m);
 	rpc_call_rule(c, rule);
-	m->uid = who->uid;
+	m->uid = owner_uid(who->uid);
 	m->user = (char *)who->user;
 	m->right = (char *)(who->admin ? "admin" : who->looks_only ? "observer" : "user");
 	m->rule = rule;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/rpc/msg.h"
 #include "daemon/rpc/pending.h"
 #include "daemon/rpc/server.h"
@@ -24,7 +25,7 @@ static Agentbox__V1__Lease *svc_lease_fill(struct lease_message *x, const struct
 	agentbox__v1__lease__init(&x->m);
 	x->m.id = (char *)lease->id;
 	x->m.sandbox = (char *)lease->sandbox;
-	x->m.uid = lease->uid;
+	x->m.uid = owner_uid(lease->uid);
 	x->m.pid = lease->pid;
 	x->m.label = (char *)lease->label;
 	x->m.expires_at = msg_time(&x->expires_at, lease->expires_at_ms);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/op.h"
@@ -117,7 +118,7 @@ void attempt_end_without(struct attempt *a, const struct status *st, bool refuse
 		core_commit(a->core, t, a->alone);
 	}
 	log_info("attempt_ended", "what=%s seq=%llu sandbox=%s uid=%u refused=%d reason=%s text=%s",
-		 a->what, (unsigned long long)a->seq, a->source, a->uid, refused,
+		 a->what, (unsigned long long)a->seq, a->source, owner_uid(a->uid), refused,
 		 status_reason_name(copy.reason), log_q(copy.text));
 	forget_request(a, &copy, refused);
 	attempt_finish(a, &copy);
@@ -196,7 +197,7 @@ void attempt_posted(struct attempt *a, struct cloud_result *r)
 		/* A 502 or 503 may be a proxy's that gave up while the cloud goes on: that is no answer of the cloud. */
 		a->answered = r->http_status >= 500 && !r->retry_later && !r->repeated && a->posts == 1;
 		log_warn("attempt_unknown", "what=%s seq=%llu sandbox=%s uid=%u req=%s text=%s",
-			 a->what, (unsigned long long)a->seq, a->source, a->uid, a->req_tag,
+			 a->what, (unsigned long long)a->seq, a->source, owner_uid(a->uid), a->req_tag,
 			 log_q(r->status.text));
 		attempt_resolve(a);
 		return;
@@ -383,7 +384,7 @@ static void close_unknown(struct attempt *a)
 	FAILPOINT("resolve.closed");
 	while ((a = first_closing(core))) {
 		log_warn("attempt_unsettled", "what=%s seq=%llu sandbox=%s uid=%u req=%s lists=%u",
-			 a->what, (unsigned long long)a->seq, a->source, a->uid, a->req_tag,
+			 a->what, (unsigned long long)a->seq, a->source, owner_uid(a->uid), a->req_tag,
 			 a->lists);
 		unknown(a, a->request != NULL, &st);
 		attempt_finish(a, &st);

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/lines.h"
@@ -391,7 +392,7 @@ static void end_well(struct copy *c)
 	struct status ok = STATUS_OK;
 
 	log_info("copy_done", "what=%s seq=%llu sandbox=%s uid=%u made=%s posts=%u", c->kind->what,
-		 (unsigned long long)c->att.seq, c->att.source, c->att.uid, log_q(c->att.object),
+		 (unsigned long long)c->att.seq, c->att.source, owner_uid(c->att.uid), log_q(c->att.object),
 		 c->att.posts);
 	attempt_finish(&c->att, &ok);
 }
@@ -569,7 +570,7 @@ int copy_take_up(struct sandbox_core *core, const struct row_copy *r)
 		return -ENOMEM;
 	}
 	log_info("copy_taken_up", "what=%s seq=%llu sandbox=%s uid=%u", kind->what,
-		 (unsigned long long)c->att.seq, c->att.source, c->att.uid);
+		 (unsigned long long)c->att.seq, c->att.source, owner_uid(c->att.uid));
 	attempt_take_up(&c->att);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/holder.h"
@@ -62,9 +63,17 @@ struct uid_limit *core_uid_limit(struct sandbox_core *core, uid_t uid)
 	return NULL;
 }
 
+/* What is set for it, or for its user. */
+static const struct uid_limit *set_limit(const struct sandbox_core *core, uid_t uid)
+{
+	const struct uid_limit *u = core_uid_limit((struct sandbox_core *)core, uid);
+
+	return u || !owner_is_made(uid) ? u : core_uid_limit((struct sandbox_core *)core, owner_uid(uid));
+}
+
 struct account *core_account_of(struct sandbox_core *core, uid_t uid)
 {
-	struct uid_limit *u = core_uid_limit(core, uid);
+	const struct uid_limit *u = set_limit(core, uid);
 
 	if (u)
 		return u->account;
@@ -83,18 +92,21 @@ static void count_alive(struct sandbox_core *core, struct uid_limit *u)
 int core_uid_limit_of(struct sandbox_core *core, uid_t uid, struct uid_limit **ret)
 {
 	struct uid_limit *v, *u = core_uid_limit(core, uid);
+	const struct uid_limit *set = set_limit(core, uid);
+	struct uid_limit fresh = set ? *set : core->any;
 
 	*ret = u;
-	if (u || (!core->any.max_sandboxes && !core->any.creates_per_minute))
+	if (u || (!fresh.max_sandboxes && !fresh.creates_per_minute))
 		return 0;
 	v = reallocarray(core->uids, core->n_uids + 1, sizeof(*v));
 	if (!v)
 		return -ENOMEM;
 	core->uids = v;
 	u = &v[core->n_uids++];
-	*u = core->any;
+	*u = fresh;
 	u->uid = uid;
 	u->is_any = true;
+	u->n_alive = u->window_creates = 0;
 	count_alive(core, u);
 	*ret = u;
 	return 0;
@@ -440,7 +452,7 @@ static bool is_resumed_elsewhere(const struct sandbox *b, const struct cloud_san
 /* Somebody uses it without asking us: no policy ends it for what was before. */
 static void let_go(struct sandbox_core *core, struct sandbox *b)
 {
-	log_info("sandbox_resumed_elsewhere", "sandbox=%s uid=%u state=%s", b->id, b->uid,
+	log_info("sandbox_resumed_elsewhere", "sandbox=%s uid=%u state=%s", b->id, owner_uid(b->uid),
 		 sandbox_state_name(b->state));
 	b->released_at_ms = b->unclaimed_at_ms = b->unclaimed_boot_ms = 0;
 	b->used_at_ms = (int64_t)clock_boot_ms();
@@ -566,7 +578,7 @@ void core_policy_default(const struct sandbox_core *core, uid_t uid, const char 
 		if (core->policies[i].template_id && str_eq(core->policies[i].template_id, template_id))
 			policy_merge(ret, &core->policies[i].change);
 	for (size_t i = 0; i < core->n_policies; i++)
-		if (!core->policies[i].template_id && core->policies[i].uid == uid)
+		if (!core->policies[i].template_id && core->policies[i].uid == owner_uid(uid))
 			policy_merge(ret, &core->policies[i].change);
 }
 
@@ -769,7 +781,7 @@ int core_adopt(struct sandbox_core *core, struct account *a, const struct cloud_
 	core_commit(core, tx, true);
 	runner_poke(b);
 	store_seen_seq(core->store, t.seq);
-	log_info("sandbox_adopted", "sandbox=%s uid=%u seq=%llu name=%s", b->id, b->uid,
+	log_info("sandbox_adopted", "sandbox=%s uid=%u seq=%llu name=%s", b->id, owner_uid(b->uid),
 		 (unsigned long long)b->seq, log_q(t.name));
 	*ret = give(b);
 	return 0;
@@ -865,12 +877,13 @@ static int make_limit(struct sandbox_core *core, const struct sandbox_core_uid *
 	return ret->account ? 0 : -EINVAL;
 }
 
-static bool is_among(const struct sandbox_core_rules *r, uid_t uid)
+/* NULL = none. */
+static const struct sandbox_core_uid *find_among(const struct sandbox_core_rules *r, uid_t uid)
 {
 	for (size_t i = 0; i < r->n_uids; i++)
 		if (r->uids[i].uid == uid)
-			return true;
-	return false;
+			return &r->uids[i];
+	return NULL;
 }
 
 /* The uids that rules name, and after them those that were counted with the limits of any uid. */
@@ -883,10 +896,11 @@ static int make_uids(struct sandbox_core *core, const struct sandbox_core_rules 
 	for (size_t i = 0; i < r->n_uids && !e; i++)
 		e = make_limit(core, &r->uids[i], &v[n++]);
 	for (size_t i = 0; i < core->n_uids && !e; i++) {
-		struct sandbox_core_uid u = r->any;
+		const struct sandbox_core_uid *set = find_among(r, owner_uid(core->uids[i].uid));
+		struct sandbox_core_uid u = set ? *set : r->any;
 
 		u.uid = core->uids[i].uid;
-		if (!core->uids[i].is_any || is_among(r, u.uid))
+		if (!core->uids[i].is_any || find_among(r, u.uid))
 			continue;
 		e = make_limit(core, &u, &v[n]);
 		v[n++].is_any = true;
@@ -903,7 +917,7 @@ static int make_uids(struct sandbox_core *core, const struct sandbox_core_rules 
 void sandbox_uid_use(const struct sandbox_core *core, uid_t uid, struct sandbox_uid_use *ret)
 {
 	const struct uid_limit *u = core_uid_limit((struct sandbox_core *)core, uid);
-	const struct uid_limit *limit = u ? u : &core->any;
+	const struct uid_limit *set = set_limit(core, uid), *limit = set ? set : &core->any;
 	uint32_t used = u && clock_boot_ms() < u->window_at_ms + CREATES_WINDOW_MS ? u->window_creates : 0;
 
 	*ret = (struct sandbox_uid_use){

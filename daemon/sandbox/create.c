@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/creation.h"
 #include "daemon/sandbox/failpoint.h"
@@ -242,7 +243,7 @@ static void create_answer_with(struct creation *c)
 		return;
 	}
 	log_info("create_done", "seq=%llu sandbox=%s uid=%u posts=%u resolved=%d claimed=%d",
-		 (unsigned long long)c->att.seq, b->id, c->att.uid, c->att.posts, c->resolved,
+		 (unsigned long long)c->att.seq, b->id, owner_uid(c->att.uid), c->att.posts, c->resolved,
 		 b->claimed);
 	attempt_finish(&c->att, &ok);
 }
@@ -634,7 +635,7 @@ int creation_take_up(struct sandbox_core *core, const struct row_intent *r)
 		attempt_drop(&c->att);
 		return -ENOMEM;
 	}
-	log_info("intent_taken_up", "seq=%llu uid=%u req=%s", (unsigned long long)c->att.seq, c->att.uid,
+	log_info("intent_taken_up", "seq=%llu uid=%u req=%s", (unsigned long long)c->att.seq, owner_uid(c->att.uid),
 		 c->att.req_tag);
 	attempt_take_up(&c->att);
 	return 0;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/auth/principal.h"
 #include "daemon/auth/process.h"
 #include "daemon/common/obs/log.h"
@@ -125,7 +126,7 @@ static void died(struct holder *h, const char *how)
 	if (h->dead)
 		return;
 	h->dead = true;
-	log_info("holder_died", "pid=%d uid=%u seen_by=%s", (int)h->pid, h->uid, how);
+	log_info("holder_died", "pid=%d uid=%u seen_by=%s", (int)h->pid, owner_uid(h->uid), how);
 	h->refs++;
 	close_holder(h);
 	while (!list_is_empty(&h->leases))

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/op.h"
@@ -229,7 +230,7 @@ void kill_take_up(struct sandbox_core *core, struct sandbox *b)
 		return;
 	}
 	k->maybe_done = true;
-	log_info("kill_taken_up", "sandbox=%s uid=%u", b->id, b->uid);
+	log_info("kill_taken_up", "sandbox=%s uid=%u", b->id, owner_uid(b->uid));
 	/* In the first pass of the loop. */
 	repeat_after(k, 0);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/event.h"
@@ -266,7 +267,7 @@ int lease_take(struct sandbox_core *core, struct sandbox *b, const struct lease_
 		list_add_tail(&m->holder->leases, &x->holder_node);
 	}
 	x->core->totals.leases_taken++;
-	log_debug("lease_taken", "lease=%s sandbox=%s uid=%u pid=%d kind=%d", x->id, b->id, x->uid,
+	log_debug("lease_taken", "lease=%s sandbox=%s uid=%u pid=%d kind=%d", x->id, b->id, owner_uid(x->uid),
 		  (int)x->pid, (int)x->kind);
 	*ret = x;
 	return 0;
@@ -350,7 +351,7 @@ void lease_end(struct lease *x, const char *why)
 	drop_holder(x);
 	totals_count(&core->totals.leases_ended, why);
 	log_info("lease_ended", "lease=%s sandbox=%s uid=%u pid=%d why=%s left=%u", x->id, b->id,
-		 x->uid, (int)x->pid, log_q(why), b->n_leases);
+		 owner_uid(x->uid), (int)x->pid, log_q(why), b->n_leases);
 	if (x->held) {
 		status_set(&st, R_LEASE_NOT_FOUND, "lease %s has ended: %s", x->id, why);
 		held_lost(x, &st);
@@ -387,6 +388,37 @@ void lease_sandbox_gone(struct sandbox_core *core, struct sandbox *b, struct sto
 		forget(x);
 	}
 	b->released_at_ms = 0;
+}
+
+/* One that no lease is on, whether there was one or not. */
+static void release(struct sandbox *b)
+{
+	struct store_tx *t;
+
+	b->released_at_ms = (int64_t)clock_boot_ms();
+	if (store_tx_new(b->account->core->store, &t) < 0) {
+		b->account->core->resave = true;
+	} else {
+		sandbox_put(t, b);
+		core_commit(b->account->core, t, true);
+	}
+	runner_poke(b);
+}
+
+void sandbox_core_release_owner(struct sandbox_core *core, uid_t owner)
+{
+	list_for_each_safe(n, &core->leases) {
+		struct lease *x = list_entry(n, struct lease, node);
+
+		if (x->uid == owner)
+			lease_end(x, "its owner's uid is another's now");
+	}
+	list_for_each_safe(n, &core->sandboxes) {
+		struct sandbox *b = list_entry(n, struct sandbox, node);
+
+		if (b->uid == owner && sandbox_is_live(b) && !b->n_leases && !b->released_at_ms)
+			release(b);
+	}
 }
 
 static void lease_on_timer(struct timer *t, void *user)

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/event.h"
@@ -561,7 +562,7 @@ static void paused(struct runner *k)
 	/* Another rule may still apply. */
 	forget_moment(b, k->rule);
 	k->checks = 0;
-	log_info("sandbox_paused", "sandbox=%s uid=%u rule=%s", b->id, b->uid,
+	log_info("sandbox_paused", "sandbox=%s uid=%u rule=%s", b->id, owner_uid(b->uid),
 		 evaluate_rule_name(k->rule));
 	sandbox_changed(runner_core(k), b, SANDBOX_PAUSED, evaluate_rule_name(k->rule));
 	set_idle(k);
@@ -623,7 +624,7 @@ static void decide_again(struct runner *k)
 	k->rule = due.rule;
 	totals_count(due.act == EVALUATE_PAUSE ? &runner_core(k)->totals.pauses : &runner_core(k)->totals.kills,
 		     evaluate_rule_name(due.rule));
-	log_info("policy", "sandbox=%s uid=%u rule=%s doing=%s", k->sandbox->id, k->sandbox->uid,
+	log_info("policy", "sandbox=%s uid=%u rule=%s doing=%s", k->sandbox->id, owner_uid(k->sandbox->uid),
 		 evaluate_rule_name(due.rule), due.act == EVALUATE_PAUSE ? "pause" : "kill");
 	if (due.act == EVALUATE_PAUSE) {
 		pause(k);

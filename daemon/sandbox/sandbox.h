@@ -166,6 +166,10 @@ void sandbox_core_set_plain_ports(struct sandbox_core *core, const char *account
 must_check int sandbox_core_set_rules(struct sandbox_core *core, const struct sandbox_core_rules *r);
 /* Replaces both graces. A lease that waits for its holder keeps the old one; sandboxes that wait to be claimed get the new one. */
 void sandbox_core_set_graces(struct sandbox_core *core, uint64_t unclaimed_ms, uint64_t restart_ms);
+/* Nobody is this owner any more (auth/owners.h): its leases end, and its sandboxes are released, as if the last lease on each had ended;
+ * what follows is their policy's matter. */
+void sandbox_core_release_owner(struct sandbox_core *core, uid_t owner);
+
 /* Sandboxes and leases are those of one uid ((uid_t)-1: of all); the other members are of the whole daemon. */
 void sandbox_core_count(const struct sandbox_core *core, uid_t uid, struct sandbox_core_counts *ret);
 

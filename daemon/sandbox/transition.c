@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/op.h"
@@ -209,7 +210,7 @@ static void on_asked(struct cloud_result *r, void *user)
 			s->sandbox->resumed_at_ms = account_cloud_now(s->sandbox->account);
 		set_state(s, to_state(s));
 		log_info("sandbox_transition", "sandbox=%s uid=%u to=%s tries=%u", s->sandbox->id,
-			 s->sandbox->uid, sandbox_state_name(to_state(s)), s->tries + 1);
+			 owner_uid(s->sandbox->uid), sandbox_state_name(to_state(s)), s->tries + 1);
 		transition_finish(s, &ok, true);
 		return;
 	}

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/copy.h"
 #include "daemon/sandbox/creation.h"
@@ -381,7 +382,7 @@ static bool is_allowed_template(struct warm_entry *e, struct status *st)
 	if (!s || !s->ours || warm_is_for(&e->conf.claimers, s->uid))
 		return true;
 	status_set(st, R_FIELD_INVALID, "template %s is a snapshot of uid %u: uids must name that uid alone", e->conf.what.template_id,
-		   s->uid);
+		   owner_uid(s->uid));
 	return false;
 }
 

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/attempt.h"
 #include "daemon/sandbox/event.h"
@@ -181,7 +182,7 @@ enum sandbox_warm_mode warm_mode(const struct sandbox_core *core, uid_t uid, con
 		if (core->policies[i].warm && core->policies[i].template_id && str_eq(core->policies[i].template_id, template_id))
 			mode = core->policies[i].warm;
 	for (size_t i = 0; i < core->n_policies; i++)
-		if (core->policies[i].warm && !core->policies[i].template_id && core->policies[i].uid == uid)
+		if (core->policies[i].warm && !core->policies[i].template_id && core->policies[i].uid == owner_uid(uid))
 			mode = core->policies[i].warm;
 	return mode;
 }
@@ -265,7 +266,7 @@ static void claim_failed(struct sandbox *b)
 	const struct warm_record *x = record_of(core, b->account->name, b->id);
 	struct request *q = x && x->request_id[0] ? core_find_request(core, x->uid, REQUEST_CREATE, x->request_id) : NULL;
 
-	log_error("warm_claim_failed", "sandbox=%s uid=%u doing=end", b->id, b->uid);
+	log_error("warm_claim_failed", "sandbox=%s uid=%u doing=end", b->id, owner_uid(b->uid));
 	if (q && !q->attempt)
 		core_forget_request(core, q);
 	if (sandbox_is_live(b) && !b->killing && kill_by_policy(core, b, "warm_claim_unwritten") < 0)
@@ -449,7 +450,7 @@ int warm_take(const struct warm_want *w, struct sandbox *b,
 	w->op->id = give(k.id);
 	warm_join(b, w->op, on_waited);
 	write_down(w, b, &k);
-	log_info("warm_claimed", "entry=%s sandbox=%s uid=%u", e->conf.name, b->id, b->uid);
+	log_info("warm_claimed", "entry=%s sandbox=%s uid=%u", e->conf.name, b->id, owner_uid(b->uid));
 	runner_poke(b);
 	shorten_file(w->op->core);
 	return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What is stored, as plain structs, one for each table: struct row_sandbox, row_intent, row_request, row_name,
- * row_lease, row_event, row_command, row_command_request, row_copy, row_snapshot, row_gateway_token
- * and row_warm. Their members and what these mean stand in rows/NAME.def, which is the one description of a row.
+ * row_lease, row_event, row_command, row_command_request, row_copy, row_snapshot, row_gateway_token,
+ * row_warm and row_owner. Their members and what these mean stand in rows/NAME.def, which is the one description of a row.
  *
  * Strings are borrowed: the store copies what it is given and hands out rows that live only during the
  * visit. NULL and "" are stored as "". Moments are wall clock in ms since 1970 (they must mean something
@@ -65,6 +65,12 @@ enum row_command_flag {
 	ROW_COMMAND_TRUNCATED = 256,	/* output was lost */
 	ROW_COMMAND_PIPES_HELD = 512,	/* its output was still held when it ended */
 	ROW_COMMAND_FLAGS = 1023,
+};
+
+enum row_owner_state {
+	ROW_OWNER_PRESENT = 1,		/* the last that connected with its uid */
+	ROW_OWNER_FORMER = 2,		/* another name has its uid; what it held was released */
+	ROW_OWNER_UNNAMED = 3,		/* of a version that knew no names: the first that connects */
 };
 
 enum row_copy_kind {

@@ -15,7 +15,7 @@
 #include "proto/base/str.h"
 
 /* Raised with every change in rows/. */
-const int schema_version = 12;
+const int schema_version = 13;
 
 /* Beside the tables of rows. 1097294456 is "Agbx". */
 static const char others[] =
@@ -23,6 +23,13 @@ static const char others[] =
 	"INSERT OR IGNORE INTO meta (key, value) VALUES ('incarnation', lower(hex(randomblob(6))));"
 	"CREATE UNIQUE INDEX event_of_uid ON event (uid, seq);"
 	"PRAGMA application_id = 1097294456";
+
+/* From before 13, which knew owners by their uid alone: those whose uid is given to services in turn wait for a name (auth/owner.h). */
+static const char unnamed_owners[] =
+	"INSERT OR IGNORE INTO owner SELECT uid, uid, '', 3 FROM (SELECT uid FROM sandbox UNION SELECT uid FROM intent UNION SELECT uid FROM request"
+	" UNION SELECT uid FROM name UNION SELECT uid FROM lease UNION SELECT uid FROM event UNION SELECT uid FROM command"
+	" UNION SELECT uid FROM command_request UNION SELECT uid FROM copy UNION SELECT uid FROM snapshot WHERE ours"
+	" UNION SELECT uid FROM gateway_token) WHERE uid BETWEEN 61184 AND 65519";
 
 static int run(struct sqlite3 *db, const char *sql)
 {
@@ -96,6 +103,8 @@ int schema_migrate(struct sqlite3 *db, int from)
 	rc = run(db, "BEGIN IMMEDIATE");
 	if (rc == SQLITE_OK)
 		rc = make_tables(db);
+	if (rc == SQLITE_OK && from < 13)
+		rc = run(db, unnamed_owners);
 	if (rc == SQLITE_OK)
 		rc = run_heap(db, str_printf("PRAGMA user_version = %d; COMMIT", schema_version));
 	if (rc != SQLITE_OK)

@@ -195,6 +195,8 @@ void store_tx_put_snapshot(struct store_tx *t, const struct row_snapshot *r);
 void store_tx_del_snapshot(struct store_tx *t, const char *account, const char *id);
 void store_tx_put_warm(struct store_tx *t, const struct row_warm *r);
 void store_tx_del_warm(struct store_tx *t, const char *name);
+void store_tx_put_owner(struct store_tx *t, const struct row_owner *r);
+void store_tx_del_owner(struct store_tx *t, uid_t number);
 /* Goes on record, synced, when the transaction is committed and before its done. Where it does not, done has the failure, and the
  * transaction is committed all the same: whoever gets that gives nothing away. */
 void store_tx_claim(struct store_tx *t, const struct store_claim *c);

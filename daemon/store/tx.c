@@ -107,6 +107,7 @@ PUT(command_request)
 PUT(snapshot)
 PUT(gateway_token)
 PUT(warm)
+PUT(owner)
 
 #define DEL(table, t, ...) \
 	change_del_row(&(t)->changes, ROW_TABLE_##table, &(struct row_##table){ __VA_ARGS__ })
@@ -196,6 +197,11 @@ void store_tx_del_gateway_token(struct store_tx *t, const char *id)
 void store_tx_del_warm(struct store_tx *t, const char *name)
 {
 	DEL(warm, t, .name = name);
+}
+
+void store_tx_del_owner(struct store_tx *t, uid_t number)
+{
+	DEL(owner, t, .number = number);
 }
 
 /* Without memory the transaction fails as a whole. */

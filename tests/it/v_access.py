@@ -83,12 +83,24 @@ class Host:
         shutil.copy(cloud.ca, os.path.join(self.etc, "ca.pem"))     # the cloud's folder is root's alone
         os.chmod(os.path.join(self.etc, "ca.pem"), 0o644)
         self.conf = dict({"account default": {"ca_file": os.path.join(self.etc, "ca.pem")}}, **(conf or {}))
-        self.daemon = harness.Daemon(cloud, conf=dict(self.conf, access=access or {}), uid=DAEMON,
-                                     wrap=["unshare", "-m", "sh", "-c", OWN, "sh", self.etc])
+        self.cloud = cloud
+        self.daemon = self.start(dict(self.conf, access=access or {}))
         self.socket = self.daemon.socket
-        os.chmod(self.socket, 0o666)
         with open(self.daemon.conf_path, encoding="utf-8") as f:
             self.rest = f.read().split("[access]")[0]
+
+    def start(self, conf, folder=None):
+        d = harness.Daemon(self.cloud, conf=conf, uid=DAEMON, folder=folder, wrap=["unshare", "-m", "sh", "-c", OWN, "sh", self.etc])
+        os.chmod(d.socket, 0o666)
+        return d
+
+    def restart(self):
+        """Without lists of access."""
+        self.daemon.stop()
+        folder, self.daemon._own_home = self.daemon.home, False
+        self.daemon.close()
+        self.daemon = self.start(self.conf, folder)
+        self.daemon._own_home = True
 
     def write(self, name, text):
         """In its place, since it is mounted."""

@@ -171,20 +171,25 @@ def same(x, ref, nobody):
     return CHANGING.sub("#", s)
 
 
+def rows_of(socket, b, things):
+    """[(method, object, B's answer about A's, B's answer about nobody's)] of all that can be asked about A's things."""
+    with Api(socket) as api:
+        asked = [r for s in SERVICES for r in requests(api, s)]
+    rows = []
+    for method, d, path in asked:
+        for kind in FIELDS[path[-1]]:
+            of_a, of_nobody = things[kind]
+            fields = [fill(d, path, v) for v in (of_a, of_nobody)]
+            rows.append((method, ".".join(path), kind, same(b(method, **fields[0]), of_a, of_nobody),
+                         same(b(method, **fields[1]), of_a, of_nobody)))
+    return rows
+
+
 def matrix(cloud, daemon):
-    """[(method, object, B's answer about A's, B's answer about nobody's)] of all that can be asked."""
     a, b = Caller(daemon.socket, A), Caller(daemon.socket, B)
     try:
         things = objects(cloud, a)
-        with Api(daemon.socket) as api:
-            asked = [r for s in SERVICES for r in requests(api, s)]
-        rows = []
-        for method, d, path in asked:
-            for kind in FIELDS[path[-1]]:
-                of_a, of_nobody = things[kind]
-                fields = [fill(d, path, v) for v in (of_a, of_nobody)]
-                rows.append((method, ".".join(path), kind, same(b(method, **fields[0]), of_a, of_nobody),
-                             same(b(method, **fields[1]), of_a, of_nobody)))
+        rows = rows_of(daemon.socket, b, things)
         return rows, a.get("SandboxService.Get", sandbox=things["sandbox"][0]), things
     finally:
         a.close()

@@ -347,6 +347,7 @@ PUT(event)
 PUT(copy)
 PUT(snapshot)
 PUT(warm)
+PUT(owner)
 
 #define DEL(table, t, ...) add(t, ROW_TABLE_##table, &(struct row_##table){ __VA_ARGS__ })->del = true
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/holder.h"
 #include "daemon/sandbox/lease.h"
@@ -190,7 +191,7 @@ static struct sandbox *take_over(struct sandbox_op *op, const struct cloud_sandb
 	}
 	if (core_insert(op->core, b) < 0)
 		return sandbox_free(b);
-	log_info("sandbox_owned", "sandbox=%s uid=%u by=connect", b->id, b->uid);
+	log_info("sandbox_owned", "sandbox=%s uid=%u by=connect", b->id, owner_uid(b->uid));
 	return b;
 }
 

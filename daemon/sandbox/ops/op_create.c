@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/auth/owner.h"
 #include "daemon/sandbox/copy.h"
 #include "daemon/sandbox/creation.h"
 #include "daemon/sandbox/holder.h"
@@ -346,7 +347,7 @@ static bool over_rate(struct uid_limit *u, uint32_t n, uint64_t now_ms, struct s
 		u->window_creates += n;
 		return false;
 	}
-	status_set(st, R_QUOTA_UID, "uid %u may create %u sandboxes a minute", u->uid,
+	status_set(st, R_QUOTA_UID, "uid %u may create %u sandboxes a minute", owner_uid(u->uid),
 		   u->creates_per_minute);
 	st->retry_after_ms = (uint32_t)(u->window_at_ms + CREATES_WINDOW_MS - now_ms);
 	return true;
@@ -361,7 +362,7 @@ bool core_refused_by_uid(struct sandbox_core *core, uid_t uid, uint32_t n, struc
 		return true;
 	}
 	if (u && u->max_sandboxes && u->n_alive + core_attempts_count(core, NULL, &u->uid) + n > u->max_sandboxes) {
-		status_set(st, R_QUOTA_UID, "uid %u is limited to %u sandboxes", u->uid, u->max_sandboxes);
+		status_set(st, R_QUOTA_UID, "uid %u is limited to %u sandboxes", owner_uid(u->uid), u->max_sandboxes);
 		return true;
 	}
 	return u && over_rate(u, n, clock_boot_ms(), st);
@@ -526,7 +527,7 @@ static void warm_refuse(struct sandbox_op *op, const char *differs)
 	struct status st;
 
 	if (!differs)
-		status_field(&st, "warm", "there is no [warm] entry that uid %u may claim", op->who.uid);
+		status_field(&st, "warm", "there is no [warm] entry that uid %u may claim", owner_uid(op->who.uid));
 	else
 		status_field(&st, "warm", "no [warm] entry fits: the nearest differs in %s", differs);
 	op_fail(op, &st);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/rules.h"
@@ -213,7 +214,7 @@ static bool resumes(struct sandbox_op *op, struct sandbox *b)
 	if (b->state != SANDBOX_PAUSED || !b->policy.resume_on_use || a->resumed || b == a->temp)
 		return false;
 	a->resumed = true;
-	log_info("sandbox_resumed", "sandbox=%s uid=%u by=use", b->id, op->who.uid);
+	log_info("sandbox_resumed", "sandbox=%s uid=%u by=use", b->id, owner_uid(op->who.uid));
 	op->on_waited = on_resumed;
 	if (text_set(&op->id, b->id) < 0 || transition_join_resume(op->core, b, s, op, &asked_s) < 0)
 		op_fail_errno(op, -ENOMEM);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "daemon/auth/grant.h"
+#include "daemon/auth/owner.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/holder.h"
@@ -127,7 +128,7 @@ static bool may_take(struct sandbox_op *op, struct sandbox *b, struct lease **re
 	}
 	if (lease_count(op->core, op->who.uid) < LEASES_PER_UID)
 		return extend_admits(b->account, b, st);
-	status_set(st, R_QUOTA_UID, "uid %u holds %u leases already", op->who.uid, LEASES_PER_UID);
+	status_set(st, R_QUOTA_UID, "uid %u holds %u leases already", owner_uid(op->who.uid), LEASES_PER_UID);
 	return false;
 }
 
@@ -182,7 +183,7 @@ static struct sandbox *adopt(struct sandbox_op *op, const struct cloud_sandbox *
 	core_policy_default(op->core, b->uid, b->template_id, &b->policy);
 	if (core_insert(op->core, b) < 0)
 		return NULL;
-	log_info("sandbox_owned", "sandbox=%s uid=%u by=lease", b->id, b->uid);
+	log_info("sandbox_owned", "sandbox=%s uid=%u by=lease", b->id, owner_uid(b->uid));
 	return give(b);
 }
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "proto/base/str.h"
 
@@ -113,7 +114,7 @@ bool warm_mode_parse(const char *text, enum sandbox_warm_mode *ret)
 bool warm_may_claim(const struct warm_claimers *c, const struct principal *who)
 {
 	for (size_t i = 0; i < c->n_uids; i++)
-		if (c->uids[i] == who->uid)
+		if (c->uids[i] == owner_uid(who->uid))
 			return true;
 	for (size_t i = 0; i < c->n_gids; i++)
 		if (principal_in_group(who, c->gids[i]))

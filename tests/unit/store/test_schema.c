@@ -203,7 +203,7 @@ TEST(every_version_becomes_a_new_one)
 
 		CHECK_INT(schema_migrate(old, version), SQLITE_OK);
 		check_says(old, shape, want);
-		check_says(old, "PRAGMA user_version", "12\n");
+		check_says(old, "PRAGMA user_version", "13\n");
 		check_says(old, "PRAGMA application_id", "1097294456\n");
 		check_says(old, "SELECT length(value) FROM meta WHERE key = 'incarnation'", "12\n");
 		CHECK_INT(sqlite3_close(old), SQLITE_OK);
@@ -283,7 +283,7 @@ TEST(tokens_of_version_9_say_nothing_of_warm_ones)
 
 	CHECK_INT(schema_migrate(db, 0), SQLITE_OK);
 	want = ask(db, shape);
-	run(db, "ALTER TABLE gateway_token DROP COLUMN warm; ALTER TABLE gateway_token DROP COLUMN policy; PRAGMA user_version = 9");
+	run(db, "ALTER TABLE gateway_token DROP COLUMN warm; ALTER TABLE gateway_token DROP COLUMN policy; DROP TABLE owner; PRAGMA user_version = 9");
 	run(db, "INSERT INTO gateway_token VALUES ('tx', 1000, zeroblob(32), 'label', 100, 0, 'iaaa', 77, 1, 'boot', 99, 3)");
 	CHECK_INT(schema_migrate(db, 9), SQLITE_OK);
 	check_says(db, shape, want);
@@ -300,11 +300,34 @@ TEST(tokens_of_version_10_have_no_policy)
 
 	CHECK_INT(schema_migrate(db, 0), SQLITE_OK);
 	want = ask(db, shape);
-	run(db, "ALTER TABLE gateway_token DROP COLUMN policy; PRAGMA user_version = 10");
+	run(db, "ALTER TABLE gateway_token DROP COLUMN policy; DROP TABLE owner; PRAGMA user_version = 10");
 	run(db, "INSERT INTO gateway_token VALUES ('tx', 1000, zeroblob(32), 'label', 100, 0, 'iaaa', 77, 1, 'boot', 99, 3, 2)");
 	CHECK_INT(schema_migrate(db, 10), SQLITE_OK);
 	check_says(db, shape, want);
 	check_says(db, "SELECT id, pid, warm, policy FROM gateway_token", "tx\n77\n2\n\n");
+	free(want);
+	sqlite3_close(db);
+}
+
+/* 12 knew owners by their uid alone; those of a service wait for the first name. */
+TEST(version_12_knows_no_names_of_owners)
+{
+	struct sqlite3 *db = memory_db();
+	char *want;
+
+	CHECK_INT(schema_migrate(db, 0), SQLITE_OK);
+	check_says(db, "SELECT count(*) FROM owner", "0\n");
+	want = ask(db, shape);
+	run(db, "DROP TABLE owner; PRAGMA user_version = 12");
+	run(db, "INSERT INTO name VALUES (1000, 'a', 'default', 'iaaa', 1), (61184, 'b', 'default', 'ibbb', 1),"
+		" (65519, 'c', 'default', 'iccc', 1), (65520, 'd', 'default', 'iddd', 1)");
+	run(db, "INSERT INTO request VALUES (61184, 'Create', 'r', zeroblob(32), 1, 'default', '', '', 5),"
+		" (61500, 'Create', 'r', zeroblob(32), 1, 'default', '', '', 5)");
+	CHECK_INT(schema_migrate(db, 12), SQLITE_OK);
+	check_says(db, shape, want);
+	check_says(db, "SELECT number, uid, name, state FROM owner ORDER BY number",
+		   "61184\n61184\n\n3\n61500\n61500\n\n3\n65519\n65519\n\n3\n");
+	CHECK_INT(schema_migrate(db, 13), SQLITE_OK);
 	free(want);
 	sqlite3_close(db);
 }
