@@ -308,6 +308,12 @@ void warm_poke(struct warm_entry *e)
 		defer_post(&e->kick);
 }
 
+void warm_poke_all(struct sandbox_core *core)
+{
+	list_for_each(i, &core->warm)
+		warm_poke(list_entry(i, struct warm_entry, node));
+}
+
 static void count_one(struct warm_entry *e)
 {
 	int64_t now = clock_wall_ms(), since = now - e->hour_at_ms;
@@ -440,7 +446,8 @@ static void look(struct warm_entry *e)
 	struct warm_refill next;
 	struct warm_pool pool;
 
-	if (e->core->draining || e->core->warm_stopped)
+	/* Claims go before: the last one that is written pokes. */
+	if (e->core->draining || e->core->warm_stopped || !list_is_empty(&e->core->claims))
 		return;
 	see_pool(e, &pool);
 	warm_refill(&pool, &next);
@@ -577,8 +584,7 @@ int warm_set_entries(struct sandbox_core *core, const struct sandbox_core_rules 
 		end_entry(e);
 	}
 	core->warm_mode = r->warm_mode;
-	list_for_each(i, &core->warm)
-		warm_poke(list_entry(i, struct warm_entry, node));
+	warm_poke_all(core);
 	return 0;
 }
 

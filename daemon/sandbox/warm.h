@@ -93,6 +93,7 @@ void warm_free_all(struct sandbox_core *core);
 struct warm_entry *warm_find(const struct sandbox_core *core, const char *name);
 /* Something changed: fills or empties the entry in the loop's next pass. */
 void warm_poke(struct warm_entry *e);
+void warm_poke_all(struct sandbox_core *core);
 /* A sandbox of the entry was not made, did not become ready, or died soon after. b: NULL = none was made. */
 void warm_failed(struct warm_entry *e, const struct sandbox *b, const struct status *st);
 void warm_succeeded(struct warm_entry *e);

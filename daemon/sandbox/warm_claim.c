@@ -283,6 +283,8 @@ static void on_claimed(void *user, const struct status *st)
 	FAILPOINT("warm.claim_committed");
 	list_take(&waiters, &c->waiters);
 	claim_free(c);
+	if (list_is_empty(&b->account->core->claims))
+		warm_poke_all(b->account->core);
 	list_for_each(n, &b->leases)
 		list_entry(n, struct lease, sandbox_node)->written |= status_ok(st);
 	if (!status_ok(st))
@@ -623,7 +625,6 @@ int warm_loaded(struct sandbox_core *core)
 		if (!r && sandbox_is_live(b) && (b->warm_state == WARM_PREPARING || b->warm_state == WARM_READY))
 			r = take_up(b);
 	}
-	list_for_each(n, &core->warm)
-		warm_poke(list_entry(n, struct warm_entry, node));
+	warm_poke_all(core);
 	return r;
 }

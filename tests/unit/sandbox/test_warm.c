@@ -87,6 +87,32 @@ TEST(a_claim)
 	world_free(&w);
 }
 
+/* What is claimed together is written first; what takes its place is made behind it. */
+TEST(a_refill_comes_after_claims)
+{
+	struct sandbox_warm_entry e = an_entry();
+	struct create c = warm_create("r1", SANDBOX_WARM_PREFER), k = warm_create("r2", SANDBOX_WARM_PREFER);
+	struct answer a, b;
+	unsigned looked = 0;
+	struct world w;
+
+	warm_world(&w, &e);
+	UNTIL_READY(&w, 2);
+	begin_create(&w, &a, &c);
+	begin_create(&w, &b, &k);
+	while (!a.done || !b.done) {
+		CHECK(loop_once(w.loop, 100) >= 0);
+		if (list_is_empty(&w.core->claims))
+			continue;
+		looked++;
+		CHECK_INT(info(&w).made, 2);
+	}
+	CHECK(looked && a.warm && b.warm);
+	UNTIL_READY(&w, 2);
+	CHECK_INT(info(&w).made, 4);
+	world_free(&w);
+}
+
 /* What nobody has claimed is seen by admins alone, and a restart keeps it. */
 TEST(a_restart_keeps_them)
 {
