@@ -103,11 +103,12 @@ def in_group(path):
     return ["sh", "-c", 'echo $$ > "$0"/cgroup.procs && exec "$@"', path]
 
 
-def before_others(pid):
-    """Runs before whatever else this machine does, so that a test of latency is not one of the machine. Needs root."""
+def before_others(pid, rank=1):
+    """Runs before whatever else this machine does, and before those of a lower rank, so that a test of latency is not one of the
+    machine. Needs root."""
     with contextlib.suppress(OSError):      # where it may not, it takes its turn
         for tid in os.listdir("/proc/%d/task" % pid):
-            os.sched_setscheduler(int(tid), os.SCHED_RR, os.sched_param(1))
+            os.sched_setscheduler(int(tid), os.SCHED_RR, os.sched_param(rank))
 
 
 def as_user(uid, argv, gid=None):
