@@ -100,7 +100,7 @@ def test_bash_offers_every_option(d, folder, env):
     names = commands()
     first, before, *each = Bash(folder, env).offers("agentboxctl ", "agentboxctl --wait 3s -", *("agentboxctl %s -" % n for n in names))
     assert first == set(names) | {"help"} and "completion" in names
-    assert before == {"-s", "--socket", "--json", "--wait", "-h", "--help", "-V", "--version"}
+    assert before == {"-s", "--socket", "--context", "--json", "--wait", "-h", "--help", "-V", "--version"}
     for name, offered in zip(names, each):
         assert offered == said_by_help(name, "--help"), name
 

@@ -166,6 +166,20 @@ static int run_files(struct cli *cli)
 
 /* --- changes --- */
 
+static void print_changed_json(const struct ab_path *path, const bool *created)
+{
+	struct json j;
+
+	json_begin(&j, stdout);
+	json_open(&j, NULL, '{');
+	json_text(&j, "sandbox", path->sandbox);
+	json_text(&j, "path", path->path);
+	if (created)
+		json_bool(&j, "created", *created);
+	json_close(&j, '}');
+	json_end(&j);
+}
+
 static int run_mkdir(struct cli *cli)
 {
 	struct ab_path path;
@@ -174,7 +188,11 @@ static int run_mkdir(struct cli *cli)
 
 	if (r != EXIT_OK)
 		return r;
-	return ab_file_make_dir(cli->client, &path, NULL, &created) ? fail_client(cli) : EXIT_OK;
+	if (ab_file_make_dir(cli->client, &path, NULL, &created))
+		return fail_client(cli);
+	if (cli->args.json)
+		print_changed_json(&path, &created);
+	return EXIT_OK;
 }
 
 static int run_rm(struct cli *cli)
@@ -187,6 +205,8 @@ static int run_rm(struct cli *cli)
 		r = take_path(cli, cli->args.words[i], false, &path);
 		if (r == EXIT_OK && ab_file_remove(cli->client, &path, NULL))
 			r = fail_client(cli);
+		else if (r == EXIT_OK && cli->args.json)
+			print_changed_json(&path, NULL);
 	}
 	return r;
 }

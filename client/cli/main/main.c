@@ -8,6 +8,7 @@
 
 #include "client/cli/main/commands.h"
 #include "client/cli/term/cli.h"
+#include "client/cli/term/context.h"
 #include "client/cli/term/out.h"
 
 static const struct command *find(const char *name)
@@ -20,7 +21,7 @@ static const struct command *find(const char *name)
 
 static int print_overview(FILE *f)
 {
-	fputs("usage: agentboxctl [-s SOCKET] [--json] [--wait D] COMMAND …\n"
+	fputs("usage: agentboxctl [-s SOCKET | --context NAME] [--json] [--wait D] COMMAND …\n"
 	      "Sandboxes, through the local agentboxd.\n\n", f);
 	for (size_t i = 0; i < n_commands; i++)
 		fprintf(f, "  %-12s %.*s\n", commands[i]->name, (int)strcspn(commands[i]->help, "\n"),
@@ -53,7 +54,7 @@ static void on_notice(const char *text, void *user)
 	say(user, "%s", text);
 }
 
-static int connect_and_run(struct cli *cli)
+static int connect_to(struct cli *cli)
 {
 	const struct ab_client_options o = {
 		.socket = cli->args.socket,
@@ -62,11 +63,8 @@ static int connect_and_run(struct cli *cli)
 		.notice = on_notice,
 		.notice_user = cli,
 	};
-	int r;
+	int r = ab_client_new(&o, &cli->client);
 
-	if (cli->command->is_offline && cli->command->is_offline(&cli->args))
-		return cli->command->run(cli);
-	r = ab_client_new(&o, &cli->client);
 	if (r < 0) {
 		say(cli, "%s", cli->args.socket && strlen(cli->args.socket) > 107
 				       ? "the path of the socket is longer than the 107 bytes it may have"
@@ -75,6 +73,20 @@ static int connect_and_run(struct cli *cli)
 	}
 	r = ab_connect(cli->client) ? fail_client(cli) : cli->command->run(cli);
 	ab_client_free(cli->client);
+	return r;
+}
+
+static int connect_and_run(struct cli *cli)
+{
+	struct contexts contexts;
+	int r;
+
+	if (cli->command->is_offline && cli->command->is_offline(&cli->args))
+		return cli->command->run(cli);
+	r = context_choose(cli, &contexts);
+	if (!r)
+		r = connect_to(cli);
+	contexts_free(&contexts);
 	return r;
 }
 

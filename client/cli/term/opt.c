@@ -12,6 +12,7 @@
 
 const struct opt opt_globals[] = {
 	OPT('s', "socket", OPT_TEXT, socket, "PATH", "the daemon's socket"),
+	OPT(0, "context", OPT_TEXT, context, "NAME", "the daemon of that name (agentboxctl config contexts)"),
 	OPT(0, "json", OPT_FLAG, json, NULL, "print JSON"),
 	OPT(0, "wait", OPT_SPAN, wait_ms, "D", "how long to try to reach the daemon (3s)"),
 	OPT('h', "help", OPT_FLAG, help, NULL, "this"),
