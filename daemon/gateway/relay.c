@@ -29,6 +29,7 @@
 #include "proto/wire/h2.h"
 
 #define RESOLVE_MS   60000u	/* as long as the edge waits for a sandbox that changes its state */
+#define UNASKED_MS   1000u	/* programs need not answer Expect: after that the body is asked for here, as clients do by themselves */
 #define REASON_MS    5000u	/* to find out why a request failed */
 #define ERROR_MAX    4096u	/* an error's body that is looked at */
 #define HEAD_COPIES  2u		/* of the request's head, on its way up */
@@ -71,6 +72,7 @@ static struct http_stream *relay_end(struct gateway_relay *rl)
 	list_del(&rl->node);
 	rl->g->counts.relays--;
 	timer_clear(&rl->limit);
+	timer_clear(&rl->unasked);
 	defer_cancel(&rl->again);
 	sandbox_cancel(rl->op);
 	sandbox_untie(&rl->tie);
@@ -312,10 +314,20 @@ static void open_to(struct gateway_relay *rl, const struct sandbox_target *t)
 	}
 	if (r == 0)
 		r = gateway_relay_open(rl, t, on_up_ready);
+	if (r == 0 && rl->join.expects)
+		r = timer_set(&rl->unasked, loop_now_ms(rl->g->loop) + UNASKED_MS);
 	if (r == -EMSGSIZE)
 		reply_text(relay_end(rl), 431, "Request Header Fields Too Large");
 	else if (r < 0)
 		answer_errno(rl, r);
+}
+
+static void on_unasked(struct timer *t, void *user)
+{
+	struct gateway_relay *rl = relay_from(user);
+
+	rl->join.expects = false;
+	pump(rl);
 }
 
 static void on_again(struct defer *d, void *user)
@@ -718,6 +730,7 @@ void gateway_relay_request(struct gateway *g, struct http_stream *x, const struc
 	if (to)
 		rl->to = *to;
 	timer_init(&rl->limit, g->loop, on_limit, rl);
+	timer_init(&rl->unasked, g->loop, on_unasked, rl);
 	defer_init(&rl->again, g->loop, on_again, rl);
 	sandbox_tie_init(&rl->tie, on_tied, rl);
 	list_add_tail(&g->relays, &rl->node);

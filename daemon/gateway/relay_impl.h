@@ -35,6 +35,7 @@ struct gateway_relay {
 	struct sandbox_op *op;
 	struct sandbox_tie tie;
 	struct timer limit;		/* it waits for a change of the sandbox's state */
+	struct timer unasked;		/* nobody has asked for the body that the client holds back */
 	struct defer again;
 	struct status failure;
 	struct quota *quota;		/* of the connection, which may end before it */

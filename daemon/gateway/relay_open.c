@@ -132,6 +132,12 @@ int gateway_relay_open(struct gateway_relay *rl, const struct sandbox_target *t,
 	if (r < 0)
 		return r;
 	take_body(rl, &a);
+	if (a.body_mode == CLOUD_RELAY_STREAM && http_stream_awaits_continue(rl->x)) {
+		r = fields_put(&head, "expect", "100-continue");
+		if (r < 0)
+			return r;
+		rl->join.expects = true;
+	}
 	rl->up = cloud_relay(&a);
 	if (!rl->up)
 		return -ENOMEM;

@@ -153,6 +153,7 @@ void h2_stream_destroy(struct h2_stream *s)
 	fields_fini(&s->head);
 	fields_fini(&s->trailers);
 	fields_fini(&s->trailers_out);
+	interims_fini(&s->interims);
 	buf_fini(&s->in);
 	buf_fini(&s->out);
 	quota_give(s->h->o.quota, sizeof(*s));
@@ -179,7 +180,7 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *f, void *u
 	}
 	s = stream_of(h, f->hd.stream_id);
 	if (s && !s->head_done)
-		fields_clear(&s->head); /* an interim response came before */
+		fields_clear(&s->head); /* of a block that was not complete */
 	return 0;
 }
 
@@ -280,6 +281,8 @@ static void headers_done(struct h2 *h, struct h2_stream *s, bool end)
 
 		if (status && status[0] == '1' && !end) {
 			spend(h, COST_FRAME);
+			interims_put(&s->interims, &s->head);
+			h2_note(s, H2_READY_HEAD);
 			return;
 		}
 		s->head_done = true;

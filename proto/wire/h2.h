@@ -133,7 +133,7 @@ void h2_stream_set_user(struct h2_stream *s, void *user);
 uint32_t h2_stream_id(const struct h2_stream *s);
 struct h2 *h2_stream_conn(const struct h2_stream *s);
 
-#define H2_READY_HEAD	 1u	/* request head (server: a new stream) or final response head */
+#define H2_READY_HEAD	 1u	/* request head (server: a new stream), an interim response head or the final one */
 #define H2_READY_DATA	 2u	/* more to peek */
 #define H2_READY_END	 4u	/* the peer finished; trailers, if any, are there */
 #define H2_READY_ROOM	 8u	/* room was 0 and is at least half of send_max now */
@@ -147,6 +147,8 @@ unsigned h2_stream_take_ready(struct h2_stream *s);
 
 /* NULL until it came, and after it was dropped. */
 const struct fields *h2_stream_head(const struct h2_stream *s);
+/* Client: see wire/interims.h. */
+bool h2_stream_next_interim(struct h2_stream *s, struct fields *ret);
 /* Server: the head had more fields or bytes than it may; what fits is there. */
 bool h2_stream_head_is_cut(const struct h2_stream *s);
 /* Server: nobody looks at the head any more; a stream may be open for days. */

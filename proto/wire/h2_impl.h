@@ -10,6 +10,7 @@
 #include "proto/base/quota.h"
 #include "proto/wire/h2.h"
 #include "proto/wire/h2_block.h"
+#include "proto/wire/interims.h"
 
 #define H2_STREAM_MAGIC 0x68327374u
 
@@ -42,6 +43,7 @@ struct h2_stream {
 	uint64_t opened_ms;
 	struct list node, ready;
 	struct fields head, trailers, trailers_out;
+	struct interims interims;	/* client: not taken yet */
 	struct buf in, out;
 	unsigned ready_flags;
 	uint32_t code;

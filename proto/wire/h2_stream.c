@@ -153,6 +153,11 @@ const struct fields *h2_stream_head(const struct h2_stream *s)
 	return s->head_done && !s->head_dropped ? &s->head : NULL;
 }
 
+bool h2_stream_next_interim(struct h2_stream *s, struct fields *ret)
+{
+	return interims_next(&s->interims, ret);
+}
+
 bool h2_stream_head_is_cut(const struct h2_stream *s)
 {
 	return s->head_cut;

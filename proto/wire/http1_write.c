@@ -16,6 +16,8 @@ const char *http1_reason(unsigned status)
 	} t[] = {
 		{ 100, "Continue" },
 		{ 101, "Switching Protocols" },
+		{ 102, "Processing" },
+		{ 103, "Early Hints" },
 		{ 200, "OK" },
 		{ 201, "Created" },
 		{ 202, "Accepted" },

@@ -74,6 +74,36 @@ def curl(url, ca, *words):
     return body, last
 
 
+HINTS = r'''
+import socketserver
+class Hints(socketserver.StreamRequestHandler):
+    def handle(self):
+        while self.rfile.readline() != b"\r\n":
+            pass
+        self.wfile.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 103 Early Hints\r\nX-Two: 2\r\n\r\n"
+                         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+s = socketserver.TCPServer(("127.0.0.1", 8083), Hints)
+print("up", flush=True)
+s.serve_forever()
+'''
+
+
+@pytest.mark.parametrize("word, version", [("--http1.1", "HTTP/1.1"), ("--http2", "HTTP/2")])
+def test_interim_heads_of_a_program(tls, word, version):
+    """GATEWAY §3: 1xx, through agentbox-local's edge and HTTP/2 to it, in both versions to the client."""
+    c, url, ca = tls
+    box = c.create_ours()
+    c.direct.write(box, "/home/user/hints.py", HINTS.encode())
+    with c.direct.start(box, "exec /usr/bin/python3 hints.py") as s:
+        assert next(e for e in (event_of(m) for m in s) if e[0] in ("stdout", "stderr", "end"))[1].startswith(b"up")
+    head = [w for k, v in c.identity(box, port=8083) for w in ("-H", "%s: %s" % (k, v))]
+    r = subprocess.run(["curl", "-sv", "--cacert", ca, word, *head, url + "/"], capture_output=True, text=True, timeout=60, check=True)
+    heard = [x[2:].strip().lower() for x in r.stderr.splitlines() if x.startswith("< ") and x.strip() != "<"]
+    starts = [x for x in heard if x.startswith("http/")]
+    assert [x.split()[:2] for x in starts] == [[version.lower(), "103"], [version.lower(), "103"], [version.lower(), "200"]]
+    assert r.stdout == "ok" and heard.index("link: </a.css>; rel=preload") == 1 and heard.index("x-two: 2") == 3
+
+
 def test_curl_speaks_both_versions(tls, tmp_path):
     c, url, ca = tls
     box = c.create_ours()

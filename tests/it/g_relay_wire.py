@@ -3,6 +3,7 @@
 Go's reverse proxies (B-1)."""
 import concurrent.futures
 import socket
+import subprocess
 import threading
 import time
 
@@ -131,6 +132,80 @@ def test_ports_at_a_fixed_address(through):
     c.request("GET", "/", [("E2b-Sandbox-Id", box["sandboxID"]), ("E2b-Sandbox-Port", "8080")])
     assert e.field("host") == "127.0.0.1:%d" % c.port
     assert e.names() == ["agentbox-sandbox-id", "agentbox-sandbox-port", "host"]
+
+
+def test_interim_heads_pass_as_they_come(through):
+    """GATEWAY §3: 1xx; also after the body was asked for, and none of them is the answer."""
+    c, e = through
+    box = c.create_ours()
+    asked = threading.Event()
+
+    def hints(edge, conn, rest):
+        conn.sendall(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\n"
+                     b"HTTP/1.1 103 Early Hints\r\nlink: </b.css>; rel=preload\r\nX-A: b\r\n\r\n")
+        asked.wait(10)
+        conn.sendall(b"HTTP/1.1 102 Processing\r\n\r\n" + OK)
+        return True
+    e.answer = hints
+    s = slow(c, box, "/files?path=x")
+    got = b""
+    while got.count(b"\r\n\r\n") < 2:      # before there is an answer
+        got += s.recv(65536)
+    asked.set()
+    while not got.endswith(b"ok"):
+        got += s.recv(65536)
+    s.close()
+    heads = [h.split(b"\r\n") for h in got.split(b"\r\n\r\n")]
+    assert heads[0] == [b"HTTP/1.1 103 Early Hints", b"Link: </a.css>; rel=preload"]
+    assert heads[1][0] == b"HTTP/1.1 103 Early Hints" and {h.lower() for h in heads[1][1:]} == {b"link: </b.css>; rel=preload", b"x-a: b"}
+    assert heads[2] == [b"HTTP/1.1 102 Processing"] and heads[3][0] == b"HTTP/1.1 200 OK"
+
+
+def upload(c, box, data, *words):
+    """By curl, which waits up to 20 s for the word to go on: status, bytes sent, seconds, and what it heard."""
+    head = [w for k, v in c.identity(box) for w in ("-H", "%s: %s" % (k, v))]
+    argv = ["curl", "-sv", "--noproxy", "*", "--expect100-timeout", "20", "-H", "Expect: 100-continue", *head, "--data-binary", "@-",
+            "-w", "\n%{http_code} %{size_upload} %{time_total}", *words, "http://127.0.0.1:%d/files?path=x" % c.port]
+    r = subprocess.run(argv, input=data, capture_output=True, timeout=60, check=True)
+    status, sent, took = r.stdout.rsplit(b"\n", 1)[1].split()
+    return int(status), int(sent), float(took), [x[2:].strip() for x in r.stderr.decode().splitlines() if x.startswith("< HTTP")]
+
+
+def test_expect_is_for_the_program_inside(through):
+    """A big upload waits for its word; one that it refuses never leaves the client; one that says nothing gets it a second later."""
+    c, e = through
+    box = c.create_ours()
+    data = bytes(range(256)) * 32768
+
+    def takes(edge, conn, rest):
+        assert not rest and edge.field("expect") == "100-continue" and edge.field("content-length") == str(len(data))
+        conn.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        while len(rest) < len(data):
+            rest += conn.recv(1 << 20)
+        edge.bodies.append(rest)
+        conn.sendall(OK)
+        return True
+
+    def refuses(edge, conn, rest):
+        conn.sendall(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig")
+        return False
+
+    def says_nothing(edge, conn, rest):
+        while len(rest) < len(data):
+            rest += conn.recv(1 << 20)
+        edge.bodies.append(rest)
+        conn.sendall(OK)
+        return True
+    e.answer = takes
+    status, sent, took, heads = upload(c, box, data)
+    assert (status, sent) == (200, len(data)) and e.bodies[-1] == data and heads == ["HTTP/1.1 100 Continue", "HTTP/1.1 200 OK"]
+    e.answer = refuses
+    status, sent, took, heads = upload(c, box, data)
+    assert (status, sent) == (413, 0) and heads == ["HTTP/1.1 413 Content Too Large"], (status, sent, heads)
+    e.answer = says_nothing
+    status, sent, took, heads = upload(c, box, data)
+    assert (status, sent) == (200, len(data)) and e.bodies[-1] == data and 0.9 <= took < 15
+    assert heads == ["HTTP/1.1 100 Continue", "HTTP/1.1 200 OK"]
 
 
 def test_the_edge_is_not_there(through):

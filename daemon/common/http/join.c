@@ -2,6 +2,7 @@
 #include "daemon/common/http/join.h"
 
 #include "daemon/common/http/relay_head.h"
+#include "proto/base/str.h"
 
 /* From one to the other, as far as there is room; false when `to` is gone. */
 static bool move(struct http_stream *from, struct http_stream *to, bool *done, uint64_t *passed)
@@ -40,6 +41,24 @@ static int answer(struct http_join *j, struct http_stream *x, struct http_stream
 	return r;
 }
 
+/* 1xx pass as they come; one that cannot has told the client nothing that it needs. */
+static int pass_interims(struct http_join *j, struct http_stream *x, struct http_stream *y)
+{
+	struct fields in;
+	int r = 0;
+
+	while (r == 0 && http_stream_next_interim(y, &in)) {
+		scoped(fields_fini) struct fields head = FIELDS_NULL;
+
+		j->expects = j->expects && !str_eq(fields_get(&in, ":status"), "100");
+		r = relay_response_head(&in, false, &head);
+		if (r == 0 && !j->answered)
+			r = http_stream_respond(x, &head, false);
+		fields_fini(&in);
+	}
+	return r;
+}
+
 /* It ended without having said all, and what it said has passed. */
 static bool is_lost(const struct http_stream *y)
 {
@@ -53,6 +72,8 @@ enum http_join_state http_join_pump(struct http_join *j, struct http_stream *x, 
 {
 	if (http_stream_closed(x, NULL) != HTTP_OPEN)
 		return HTTP_JOIN_LEFT;
+	if (pass_interims(j, x, y) < 0)
+		return HTTP_JOIN_LOST;
 	if (!j->answered && http_stream_head(y) && answer(j, x, y) < 0)
 		return HTTP_JOIN_LOST;
 	if (j->answered && !move(y, x, &j->down_done, &j->down))
@@ -60,7 +81,7 @@ enum http_join_state http_join_pump(struct http_join *j, struct http_stream *x, 
 	if (is_lost(y))
 		return HTTP_JOIN_LOST;
 	/* A program that hears no more may still be heard. */
-	if (http_stream_closed(y, NULL) == HTTP_OPEN)
+	if (http_stream_closed(y, NULL) == HTTP_OPEN && !(j->expects && http_stream_awaits_continue(x)))
 		(void)move(x, y, &j->up_done, &j->up);
 	return j->down_done && !j->tunnel ? HTTP_JOIN_DONE : HTTP_JOIN_OPEN;
 }

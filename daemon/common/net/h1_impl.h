@@ -6,6 +6,7 @@
 #include "daemon/common/net/http_impl.h"
 #include "proto/base/buf.h"
 #include "proto/wire/http1.h"
+#include "proto/wire/interims.h"
 
 enum h1_phase {
 	H1_HEAD,	/* of the next message */
@@ -34,6 +35,7 @@ struct h1_stream {
 	struct http_stream x;
 	struct list ready;
 	struct fields head, trailers;	/* received */
+	struct interims interims;	/* client: not taken yet */
 	struct buf body;		/* received, not consumed */
 	bool head_done, ended, announced;
 	/* sending */
@@ -75,6 +77,8 @@ void h1_stream_consume(struct http_stream *x, size_t n);
 bool h1_stream_ended(const struct http_stream *x);
 bool h1_stream_at_end(const struct http_stream *x);
 int h1_stream_respond(struct http_stream *x, const struct fields *head, bool end);
+bool h1_stream_next_interim(struct http_stream *x, struct fields *ret);
+bool h1_stream_awaits_continue(const struct http_stream *x);
 bool h1_stream_can_upgrade(const struct http_stream *x);
 size_t h1_stream_room(const struct http_stream *x);
 size_t h1_stream_unsent(const struct http_stream *x);

@@ -197,6 +197,8 @@ static void response_head_done(struct h1 *h)
 		return;
 	}
 	if (h->head.interim) {
+		interims_put(&x->interims, &x->head);
+		h1_note(h, x);
 		http1_head_init_response(&h->head, x->to_head, false, &x->head);
 		return;
 	}
@@ -595,6 +597,8 @@ const struct http_ops h1_ops = {
 	.ended = h1_stream_ended,
 	.at_end = h1_stream_at_end,
 	.respond = h1_stream_respond,
+	.next_interim = h1_stream_next_interim,
+	.awaits_continue = h1_stream_awaits_continue,
 	.can_upgrade = h1_stream_can_upgrade,
 	.room = h1_stream_room,
 	.unsent = h1_stream_unsent,

@@ -38,6 +38,7 @@ static void http_stream_free(void *p)
 
 	fields_fini(&x->head);
 	fields_fini(&x->trailers);
+	interims_fini(&x->interims);
 	buf_fini(&x->body);
 	quota_give(x->x.c->quota, sizeof(*x));
 	free(x);
@@ -65,12 +66,24 @@ static struct h1 *engine(const struct h1_stream *x)
 	return h1_of(x->x.c);
 }
 
+bool h1_stream_next_interim(struct http_stream *x, struct fields *ret)
+{
+	return interims_next(&http_stream_of(x)->interims, ret);
+}
+
+bool h1_stream_awaits_continue(const struct http_stream *hx)
+{
+	const struct h1_stream *x = http_stream_of(hx);
+
+	return x->expect && !x->how && !x->responded && !buf_len(&x->body) && !x->ended;
+}
+
 size_t h1_stream_peek(struct http_stream *hx, const uint8_t **ret)
 {
 	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
 	struct h1_stream *x = http_stream_of(hx);
 
-	if (x->expect && !x->how && !x->responded && !buf_len(&x->body) && !x->ended &&
+	if (h1_stream_awaits_continue(hx) &&
 	    buf_put(&engine(x)->out, text, sizeof(text) - 1) == 0) {
 		x->expect = false;
 		conn_touch(hx->c);

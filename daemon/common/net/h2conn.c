@@ -370,6 +370,19 @@ static void send_continue(struct h2_x *x)
 	fields_fini(&f);
 }
 
+static bool h2x_next_interim(struct http_stream *x, struct fields *ret)
+{
+	return h2_stream_next_interim(stream_of(x), ret);
+}
+
+static bool h2x_awaits_continue(const struct http_stream *hx)
+{
+	const struct h2_x *x = http_stream_of(hx);
+	const uint8_t *p;
+
+	return x->expect && !h2_stream_closed(x->s, NULL) && !h2_stream_ended(x->s) && !h2_stream_peek(x->s, &p);
+}
+
 static size_t h2x_peek(struct http_stream *hx, const uint8_t **ret)
 {
 	struct h2_x *x = http_stream_of(hx);
@@ -408,7 +421,7 @@ static int h2x_respond(struct http_stream *hx, const struct fields *head, bool e
 	const char *status = fields_get(head, ":status");
 
 	must(status);
-	if (status[0] != '1')
+	if (status[0] != '1' || str_eq(status, "100"))
 		x->expect = false;
 	if (!end && status[0] != '1' && has_no_body(x, status))
 		end = x->bodyless = true;
@@ -501,6 +514,8 @@ const struct http_ops h2_ops = {
 	.ended = h2x_ended,
 	.at_end = h2x_at_end,
 	.respond = h2x_respond,
+	.next_interim = h2x_next_interim,
+	.awaits_continue = h2x_awaits_continue,
 	.room = h2x_room,
 	.unsent = h2x_unsent,
 	.write = h2x_write,

@@ -691,6 +691,16 @@ int http_stream_respond(struct http_stream *x, const struct fields *head, bool e
 	return r;
 }
 
+bool http_stream_next_interim(struct http_stream *x, struct fields *ret)
+{
+	return http_stream_checked(x)->ops->next_interim(x, ret);
+}
+
+bool http_stream_awaits_continue(const struct http_stream *x)
+{
+	return http_stream_checked(x)->ops->awaits_continue(x);
+}
+
 bool http_stream_can_upgrade(const struct http_stream *x)
 {
 	const struct http_ops *ops = http_stream_checked((struct http_stream *)x)->ops;

@@ -55,6 +55,11 @@ bool http_stream_head_is_cut(const struct http_stream *x);
 void http_stream_drop_head(struct http_stream *x);
 const struct fields *http_stream_trailers(const struct http_stream *x);	/* NULL if none (yet) */
 unsigned http_stream_status(const struct http_stream *x);			/* client; 0 until the head came */
+/* Client: the next interim head (1xx, of an upgrade 101 is none), which is the caller's to free; false: there is none. Those that came
+ * before it are kept within wire/interims.h's bounds. */
+bool http_stream_next_interim(struct http_stream *x, struct fields *ret);
+/* Server: the client holds its body back until it is asked for it, by http_stream_peek() or by responding with status 100. */
+bool http_stream_awaits_continue(const struct http_stream *x);
 
 /* All buffered body bytes; valid until the next call on this exchange. */
 size_t http_stream_peek(const struct http_stream *x, const uint8_t **ret);

@@ -70,6 +70,8 @@ struct http_ops {
 	bool (*ended)(const struct http_stream *x);
 	bool (*at_end)(const struct http_stream *x);
 	int (*respond)(struct http_stream *x, const struct fields *head, bool end);
+	bool (*next_interim)(struct http_stream *x, struct fields *ret);
+	bool (*awaits_continue)(const struct http_stream *x);
 	bool (*can_upgrade)(const struct http_stream *x);	/* NULL: never */
 	size_t (*room)(const struct http_stream *x);
 	size_t (*unsent)(const struct http_stream *x);
