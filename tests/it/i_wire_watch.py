@@ -2,12 +2,15 @@
 """Watching directories (cases 129 and 130), /files/compose, a full disk (case 119)."""
 import json
 import os
+import signal
+import subprocess
+import threading
 import time
 
 import pytest
 
 import harness
-from wire import CUT, RpcFailed
+from wire import CUT, Client, RpcFailed
 from wire_common import own, real  # noqa: F401
 
 FS = "filesystem.Filesystem/"
@@ -209,6 +212,67 @@ def test_case_130_watcher(real, box):
         with pytest.raises(RpcFailed) as e:
             real.unary(box, FS + rpc, {"watcherId": made})
         assert e.value.code == "not_found"
+
+
+def watching(pid):
+    """The watching processes below this one."""
+    found = []
+    for n in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            up = int(n)
+            while up > 1 and up != pid:
+                with open("/proc/%d/stat" % up, encoding="utf-8", errors="replace") as f:
+                    up = int(f.read().rpartition(")")[2].split()[1])
+            if up == pid and int(n) != pid and any("inotify" in os.readlink("/proc/%s/fd/%s" % (n, fd)) for fd in os.listdir("/proc/%s/fd" % n)):
+                found.append(int(n))
+        except OSError:
+            continue
+    return found
+
+
+def test_what_was_done_before_it_is_asked_is_told(own):
+    """A watcher's process may come late: whoever asks waits for it, and not for one event more."""
+    c, cloud = own()
+    box = c.create()
+    made = [c.unary(box, FS + "CreateWatcher", {"path": "/home/user"})["watcherId"] for _ in range(2)]
+    stopped = watching(cloud.pid)
+    assert len(stopped) == 2
+    answers = []
+
+    def ask(client, watcher):
+        answers.append(client.unary(box, FS + "GetWatcherEvents", {"watcherId": watcher}).get("events", []))
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        sh(c, box, "echo 1 > f; mv f g")
+        threads = [threading.Thread(target=ask, args=(Client(cloud.plain_url, c.key), made[0])) for _ in range(2)]
+        for t in threads:
+            t.start()
+        time.sleep(0.5)
+        assert not answers
+        gone = subprocess.Popen(["curl", "-s", "-m", "0.2", "--noproxy", "*", "-H", "Content-Type: application/json", "-d",
+                                 json.dumps({"watcherId": made[0]}), *[w for k, v in c.identity(box) for w in ("-H", "%s: %s" % (k, v))],
+                                 cloud.plain_url + "/" + FS + "GetWatcherEvents"], stdout=subprocess.DEVNULL)
+        assert gone.wait() == 28                        # one that leaves takes nobody's answer
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    for t in threads:
+        t.join(20)
+    told = sorted(answers, key=len)
+    assert told[0] == [] and {(e["name"], e["type"]) for e in told[1]} >= {
+        ("f", "EVENT_TYPE_CREATE"), ("f", "EVENT_TYPE_RENAME"), ("g", "EVENT_TYPE_CREATE")}, answers
+    ask(c, made[1])
+    assert len(answers[-1]) == len(told[1])
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    t = threading.Thread(target=lambda: pytest.raises(RpcFailed, ask, Client(cloud.plain_url, c.key), made[0]))
+    t.start()
+    time.sleep(0.3)
+    c.unary(box, FS + "RemoveWatcher", {"watcherId": made[0]})     # whoever waits is told
+    t.join(20)
+    assert not t.is_alive()
+    c.close()
 
 
 def test_watches_end_with_the_sandbox(real):

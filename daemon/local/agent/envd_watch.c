@@ -18,7 +18,14 @@
 #define WATCHER_MAGIC	  0x3a7c4e55u
 #define WATCHERS_MAX	  64u			/* of a sandbox; RESOURCE_EXHAUSTED above it */
 #define WATCHER_MAX_BYTES (16u * 1024 * 1024)	/* of events nobody asked for; broken above it */
+#define WATCHER_ASKS_MAX  16u			/* at once for one of them; RESOURCE_EXHAUSTED above it */
 #define WATCHER_ID_CHARS  20u
+
+/* A GetWatcherEvents that waits for its mark, behind the events of before. */
+struct asking {
+	struct list node;		/* of the watcher, oldest first */
+	struct call *c;			/* NULL: it is over */
+};
 
 struct watcher {
 	uint32_t magic;
@@ -32,6 +39,8 @@ struct watcher {
 	struct timer keepalive;
 	struct buf events;		/* u32 length and a FilesystemEvent, n_events times */
 	size_t n_events;
+	struct list asks;
+	size_t n_asks;
 	char id[1 + WATCHER_ID_CHARS + 1];
 	struct grave grave;
 };
@@ -54,6 +63,32 @@ static void watcher_destroy(void *p)
 	free(w);
 }
 
+/* The oldest one's call, which is the caller's to end; NULL: it is over. */
+static struct call *take_asking(struct watcher *w)
+{
+	struct asking *a = list_entry(w->asks.next, struct asking, node);
+	struct call *c = a->c;
+
+	if (c) {
+		c->gone = NULL;
+		c->priv = NULL;
+	}
+	list_del(&a->node);
+	w->n_asks--;
+	free(a);
+	return c;
+}
+
+static void fail_asks(struct watcher *w, enum ab_code code, const char *why)
+{
+	while (!list_is_empty(&w->asks)) {
+		struct call *c = take_asking(w);
+
+		if (c)
+			call_fail(c, code, "watcher error: %s", why);
+	}
+}
+
 /* Lets go of it; returns its call, which is the caller's to end. */
 static struct call *watcher_leave(struct watcher *w)
 {
@@ -64,6 +99,7 @@ static struct call *watcher_leave(struct watcher *w)
 		c->room = NULL;
 		c->priv = NULL;
 	}
+	fail_asks(w, CODE_NOT_FOUND, "it was removed");
 	w->bw = container_watch_free(w->bw);
 	timer_clear(&w->keepalive);
 	list_del(&w->node);
@@ -203,6 +239,7 @@ static void break_watcher(struct watcher *w, const char *why)
 	w->bw = container_watch_free(w->bw);
 	buf_fini(&w->events);
 	w->n_events = 0;
+	fail_asks(w, CODE_INTERNAL, why);
 }
 
 static void keep(struct watcher *w, const Filesystem__FilesystemEvent *m)
@@ -262,6 +299,47 @@ static void on_end(struct watcher *w, const struct container_watch_event *e)
 		envd_watch_fail(watcher_leave(w), e->r, path);
 }
 
+static void reply_events(struct watcher *w, struct call *c, Filesystem__FilesystemEvent **v)
+{
+	Filesystem__GetWatcherEventsResponse out = FILESYSTEM__GET_WATCHER_EVENTS_RESPONSE__INIT;
+	const uint8_t *p = buf_data(&w->events);
+	uint32_t n;
+
+	out.events = v;
+	for (size_t i = 0; i < w->n_events; i++, p += n) {
+		memcpy(&n, p, sizeof(n));
+		p += sizeof(n);
+		v[i] = filesystem__filesystem_event__unpack(NULL, n, p);
+		if (!v[i])
+			break;
+		out.n_events++;
+	}
+	if (out.n_events < w->n_events) {	/* they stay */
+		call_fail(c, CODE_RESOURCE_EXHAUSTED, "out of memory");
+	} else {
+		buf_fini(&w->events);
+		w->n_events = 0;
+		call_reply(c, &out.base);
+	}
+	for (size_t i = 0; i < out.n_events; i++)
+		filesystem__filesystem_event__free_unpacked(v[i], NULL);
+}
+
+static void on_mark(struct watcher *w)
+{
+	struct call *c = list_is_empty(&w->asks) ? NULL : take_asking(w);
+	Filesystem__FilesystemEvent **v;
+
+	if (!c)
+		return;
+	v = calloc(w->n_events + 1, sizeof(Filesystem__FilesystemEvent *));
+	if (v)
+		reply_events(w, c, v);
+	else
+		call_fail(c, CODE_RESOURCE_EXHAUSTED, "out of memory");
+	free(v);
+}
+
 static void on_watch(void *user, const struct container_watch_event *e)
 {
 	struct watcher *w = watcher_from(user);
@@ -272,6 +350,9 @@ static void on_watch(void *user, const struct container_watch_event *e)
 		break;
 	case CONTAINER_WATCH_CHANGE:
 		on_change(w, e);
+		break;
+	case CONTAINER_WATCH_MARK:
+		on_mark(w);
 		break;
 	case CONTAINER_WATCH_OVERFLOW:
 	case CONTAINER_WATCH_FAILED:
@@ -303,6 +384,7 @@ static struct watcher *watcher_new(struct call *c, char *path, bool is_stream)
 	}
 	*w = (struct watcher){ .magic = WATCHER_MAGIC, .loop = c->l->loop, .c = c, .path = path,
 			       .is_stream = is_stream };
+	list_init(&w->asks);
 	timer_init(&w->keepalive, w->loop, on_keepalive, w);
 	w->id[0] = 'w';
 	rng_id(w->id + 1, WATCHER_ID_CHARS);
@@ -374,37 +456,19 @@ static struct watcher *find(struct call *c, const char *id)
 	return NULL;
 }
 
-static void reply_events(struct watcher *w, struct call *c, Filesystem__FilesystemEvent **v)
+static void on_asking_gone(struct call *c)
 {
-	Filesystem__GetWatcherEventsResponse out = FILESYSTEM__GET_WATCHER_EVENTS_RESPONSE__INIT;
-	const uint8_t *p = buf_data(&w->events);
-	uint32_t n;
+	struct asking *a = c->priv;
 
-	out.events = v;
-	for (size_t i = 0; i < w->n_events; i++, p += n) {
-		memcpy(&n, p, sizeof(n));
-		p += sizeof(n);
-		v[i] = filesystem__filesystem_event__unpack(NULL, n, p);
-		if (!v[i])
-			break;
-		out.n_events++;
-	}
-	if (out.n_events < w->n_events) {	/* they stay */
-		call_fail(c, CODE_RESOURCE_EXHAUSTED, "out of memory");
-	} else {
-		buf_fini(&w->events);
-		w->n_events = 0;
-		call_reply(c, &out.base);
-	}
-	for (size_t i = 0; i < out.n_events; i++)
-		filesystem__filesystem_event__free_unpacked(v[i], NULL);
+	a->c = NULL;
 }
 
+/* What a caller did before it asked is among the events, however late the watching process gets to see it. */
 void watcher_events_start(struct call *c)
 {
 	const Filesystem__GetWatcherEventsRequest *in = (const void *)c->req;
 	struct watcher *w = find(c, in->watcher_id);
-	Filesystem__FilesystemEvent **v;
+	struct asking *a;
 
 	if (!w)
 		return;
@@ -412,12 +476,17 @@ void watcher_events_start(struct call *c)
 		call_fail(c, CODE_INTERNAL, "watcher error: %s", w->broken);
 		return;
 	}
-	v = calloc(w->n_events + 1, sizeof(Filesystem__FilesystemEvent *));
-	if (v)
-		reply_events(w, c, v);
-	else
-		call_fail(c, CODE_RESOURCE_EXHAUSTED, "out of memory");
-	free(v);
+	a = w->n_asks < WATCHER_ASKS_MAX ? calloc(1, sizeof(*a)) : NULL;
+	if (!a || container_watch_mark(w->bw) < 0) {
+		free(a);
+		call_fail(c, CODE_RESOURCE_EXHAUSTED, "watcher %s is asked too often at once", w->id);
+		return;
+	}
+	a->c = c;
+	c->priv = a;
+	c->gone = on_asking_gone;
+	list_add_tail(&w->asks, &a->node);
+	w->n_asks++;
 }
 
 void remove_watcher_start(struct call *c)

@@ -126,6 +126,13 @@ int container_watch_new(struct container *b, const struct container_watch_option
 	return 0;
 }
 
+int container_watch_mark(struct container_watch *w)
+{
+	const uint8_t mark = WATCH_ASKS_MARK;
+
+	return pkt_send(w->sock, &mark, sizeof(mark), NULL, 0);
+}
+
 void container_watch_hold(struct container_watch *w, bool hold)
 {
 	/* Without memory it is read on: more than asked for, but nothing is lost. */

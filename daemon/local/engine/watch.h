@@ -24,6 +24,7 @@ struct fs_entry;
 enum container_watch_kind {
 	CONTAINER_WATCH_READY,
 	CONTAINER_WATCH_CHANGE,
+	CONTAINER_WATCH_MARK,	/* of container_watch_mark(): all that was before it has been told */
 	CONTAINER_WATCH_OVERFLOW,
 	CONTAINER_WATCH_FAILED,	/* -ENOENT, -ENOTDIR, -EREMOTE (a network mount), -EPIPE (the sandbox is gone), … */
 };
@@ -59,6 +60,8 @@ typedef void container_watch_fn(void *user, const struct container_watch_event *
 must_check int container_watch_new(struct container *b, const struct container_watch_options *o,
 				   container_watch_fn *fn, void *user,
 				   struct container_watch **ret);
+/* Asks for one CONTAINER_WATCH_MARK, behind every change that there was before this call. 0; -EAGAIN: too many are asked for; -EPIPE. */
+must_check int container_watch_mark(struct container_watch *w);
 void container_watch_hold(struct container_watch *w, bool hold);
 struct container_watch *container_watch_free(struct container_watch *w);
 

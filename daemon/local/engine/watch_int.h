@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the engine and the watching process inside a sandbox say to each other (packet.h): one
- * request, then reports. Both ends are forks of one image, so a struct is its own wire format. */
+ * request, then reports, and bytes that ask for a mark among them. Both ends are forks of one image, so a struct is its own wire format. */
 #ifndef AB_DAEMON_LOCAL_ENGINE_WATCH_INT_H
 #define AB_DAEMON_LOCAL_ENGINE_WATCH_INT_H
 
@@ -10,6 +10,7 @@
 #include "daemon/local/engine/watch.h"
 
 #define WATCH_REPORT_MAX (32u * 1024)
+#define WATCH_ASKS_MARK	 1u	/* a byte from the engine, later than the request */
 
 struct watch_request {
 	bool recursive, entries, network;

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -394,14 +395,15 @@ static void on_event(struct run *w, const struct inotify_event *e)
 		end(w, CONTAINER_WATCH_OVERFLOW, 0);
 }
 
-static void serve(struct run *w)
+/* Bytes of events that were read. */
+static size_t serve(struct run *w)
 {
 	static char buf[EVENTS_BYTES] __attribute__((aligned(8)));
 	const struct inotify_event *e;
 	ssize_t n = read(w->ino, buf, sizeof(buf));
 
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
-		return;
+		return 0;
 	if (n <= 0)
 		end(w, CONTAINER_WATCH_FAILED, n < 0 ? -errno : -EIO);
 	for (const char *p = buf; p < buf + n; p += sizeof(*e) + e->len) {
@@ -413,6 +415,22 @@ static void serve(struct run *w)
 	if (w->moved.seen)
 		moved_away(w);
 	w->moved.seen = w->moved.cookie != 0;
+	return (size_t)n;
+}
+
+/* All that the kernel has told up to now, then the mark. */
+static void mark(struct run *w)
+{
+	uint8_t asked;
+	int left = 0;
+
+	if (read(w->sock, &asked, sizeof(asked)) != (ssize_t)sizeof(asked) || asked != WATCH_ASKS_MARK)
+		_exit(0);	/* the engine lets go of it */
+	if (ioctl(w->ino, FIONREAD, &left) < 0)
+		end(w, CONTAINER_WATCH_FAILED, -errno);
+	while (left > 0)
+		left -= (int)serve(w);
+	send_kind(w, CONTAINER_WATCH_MARK, 0);
 }
 
 /* --- the beginning --- */
@@ -481,8 +499,8 @@ noreturn_ void container_watch_run(int sock, bool as_user)
 		if (n == 0)
 			moved_away(&w);
 		if (p[1].revents)
-			_exit(0);	/* the engine lets go of it: nothing else is ever said */
-		if (p[0].revents)
-			serve(&w);
+			mark(&w);
+		else if (p[0].revents)
+			(void)serve(&w);
 	}
 }
