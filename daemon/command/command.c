@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One command as an object: its states, its end, what others see of it. What makes it move lies
- * beside it: start.c (the start), stream.c (upstream stream → spool), reader.c (spool → clients),
+ * One command as an object: its states, its end, what others see of it. What it does is in other
+ * files: start.c (the start), stream.c (upstream stream → spool), reader.c (spool → clients),
  * kill_call.c, input.c, terminal.c, saved.c (its row), request.c (its request id).
  */
 #include <errno.h>
@@ -41,7 +41,7 @@ void command_set_state(struct command *c, enum command_state to)
 	c->state = to;
 }
 
-/* --- life and death of the object --- */
+/* --- making and freeing it --- */
 
 struct command *command_ref(struct command *c)
 {
@@ -146,8 +146,8 @@ void command_flush(struct command *c)
 	log_warn(c->spool_held ? "spool_in_memory" : "spool_on_disk", "command=%s sandbox=%s", c->id, c->at.id);
 }
 
-/* In the last stage of a pass: all that came in it is written together before anybody sees it, and
- * the memory that it came in serves all readers at the end. */
+/* In the last stage of a pass: the output of the pass is written at once, then readers are told, and those
+ * at the end take it from the memory that was written. */
 static void tell_readers(struct defer *d, void *user)
 {
 	struct command *c = command_ref(command_from(user));
@@ -265,7 +265,7 @@ const struct command_result *command_result(const struct command *c)
 
 /* --- the end --- */
 
-/* Also if it could not be written: then it is asked for again after a restart. */
+/* Also after a failed write: the row then says that it runs, and the next start asks again. */
 static void on_end_written(struct command *c, const struct status *st)
 {
 	static const struct status ok = STATUS_OK;
@@ -297,7 +297,7 @@ void command_finish(struct command *c)
 	if (c->kill_call && !kill_call_survivors(c->kill_call, &survivors, &n)) {
 		if (c->state != CMD_ENDING)
 			command_set_state(c, CMD_ENDING);
-		return; /* it calls again when it has counted */
+		return; /* kill_call_finish() calls this again when the survivors are counted */
 	}
 	if (c->kill_call) {
 		c->result.n_survivors = (uint32_t)MIN(n, (size_t)COMMAND_SURVIVORS_MAX);
@@ -317,7 +317,7 @@ void command_finish(struct command *c)
 	c->final = true;
 	if (c->state != CMD_ENDING)
 		command_set_state(c, CMD_ENDING);
-	/* Before anybody is told: what was said once stays true. */
+	/* Written before readers are told, so that a restart cannot take the result back. */
 	if (command_write_row(c, on_end_written) < 0)
 		on_end_written(c, NULL);
 }
@@ -335,14 +335,14 @@ void command_end_with(struct command *c, enum command_outcome outcome, const str
 void command_sandbox_gone(struct command *c, const struct status *st)
 {
 	if (c->final || (c->state == CMD_STARTING && c->launch != LAUNCH_SENT))
-		return;		/* nothing was sent: the start finds out by itself */
+		return;		/* nothing was sent: the start learns of the sandbox's end by itself */
 	(void)command_ref(c);
 	log_info("command_sandbox_gone", "command=%s sandbox=%s reason=%s", c->id, c->at.id,
 		 status_reason_name(st->reason));
-	command_pump(&c->pump, c);	/* its own end may have come before */
+	command_pump(&c->pump, c);	/* the command's own end may be in the stream */
 	sandbox_cancel(give(c->inquiry));
 	command_probe_drop(c);
-	if (c->state < CMD_ENDING)	/* else its own end is known, and stays */
+	if (c->state < CMD_ENDING)	/* else the command's own end is known and stays its result */
 		command_end_with(c, COMMAND_LOST, st);
 	kill_call_abandon(c);
 	cmd_ops_end(c, st);

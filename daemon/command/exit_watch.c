@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whether the process of a command is still there, although its stream goes on. The agent reads standard output and error
- * to their end before it says how the program ended, so one that leaves a child behind (`server &`) would not end as long as
- * the child holds them. A command is over when its own process is: then its result says pipes_held.
+ * The exit watch: sees that a command's own process has ended although its stream goes on. The agent reads standard output
+ * and error to their end before it reports the end, so a command that leaves a child behind (`server &`) would not end as long
+ * as the child holds them. A command ends when its own process does: then its result says pipes_held.
  *
  * A look is a short script in the sandbox, as root, for all commands there at once: which of them is a zombie, and with what
- * status. It is sent half a second after the start and then ever more rarely, up to once a minute, and only while a stream
- * is open, so that it wakes nothing. A process has to be seen dead twice, and what it had said has to be here.
+ * status. It is sent half a second after the start and then ever more rarely, down to once a minute, and only while a stream
+ * is open, so that it resumes no sandbox. The end counts when two looks in a row saw it, and the process's output has come.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,16 +20,16 @@
 
 #define FIRST_MS   500u
 #define MAX_MS	   60000u
-#define CONFIRM_MS 250u		/* between two looks at a dead one: its end may be on its way */
-#define QUIET_MS   200u		/* without output: all that the program said is here */
-#define LOUD_MS	   2000u	/* others go on talking: then it is not waited for longer than this */
+#define CONFIRM_MS 250u		/* between the first and the second look that sees a dead process: its end may be under way */
+#define QUIET_MS   200u		/* after so long without output all that the process wrote has come */
+#define LOUD_MS	   2000u	/* the longest wait for that, while other processes go on writing */
 #define CHECK_MS   50u
 #define GIVE_UP_MS 10000u
-#define PIDS_MAX   1024u	/* in one look; the others are in the next one */
+#define PIDS_MAX   1024u	/* in one look; others come with the next one */
 #define OUT_MAX_BYTES 32768u
 
-/* $@ pids. Prints "PID STATUS" of each that is a zombie and, as we are, a child of the agent: then the number means the
- * process that it meant. The kernel shows a status of 0 to those who may not know; they cannot see ns/user either. */
+/* $@: pids. Prints "PID STATUS" of each that is a zombie and a child of the agent, as the script itself is, so that the pid
+ * still means the command's process. To a reader without the right the kernel shows status 0, and hides ns/user: these are left out. */
 static const char script[] =
 	"is_dead() { [ \"$1\" = Z ] && [ \"$2\" = \"$PPID\" ] && [ -e \"/proc/$p/ns/user\" ] && shift 49 && echo \"$p $1\"; }\n"
 	"for p; do { IFS= read -r s <\"/proc/$p/stat\"; } 2>/dev/null && is_dead ${s##*\") \"}; done\n"
@@ -74,7 +74,7 @@ void exit_watches_fini(struct commands *cs)
 
 static void look_again(struct command *c, uint64_t in_ms)
 {
-	/* Without memory its end is waited for as the agent tells it. */
+	/* Without memory only the agent reports its end. */
 	(void)!timer_set(&c->exit_watch.due, loop_now_ms(c->cs->o.loop) + in_ms);
 }
 
@@ -91,7 +91,7 @@ void exit_watch_heard(struct command *c)
 	c->exit_watch.heard_at_ms = loop_now_ms(c->cs->o.loop);
 }
 
-/* --- it is dead --- */
+/* --- its process is dead --- */
 
 static void end(struct command *c, bool quiet)
 {
@@ -112,7 +112,7 @@ static void end(struct command *c, bool quiet)
 	command_finish(c);
 }
 
-/* All that the program itself said is here once nothing has come for a while that we were ready to take. */
+/* The process's own output has come when nothing came for QUIET_MS although there was room for it. */
 static void end_when_quiet(struct command *c)
 {
 	uint64_t now = loop_now_ms(c->cs->o.loop);
@@ -287,7 +287,7 @@ void exit_watch_on_due(struct timer *t, void *user)
 	struct command *c = command_from(user);
 
 	if (!is_watched(c))
-		return;		/* asked again when its stream is there again */
+		return;		/* exit_watch_watch() begins again with the next stream */
 	if (c->exit_watch.seen > 1) {
 		end_when_quiet(c);
 		return;

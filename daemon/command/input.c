@@ -36,7 +36,7 @@ static bool check_open(struct command *c, struct status *st)
 	return false;
 }
 
-/* A count that cannot be written is wrong only after a crash right now. */
+/* If this fails, the stored counts are wrong after a crash; nothing else depends on them. */
 static void save_input(struct command *c)
 {
 	int r = c->has_row ? spool_set_input(c->spool, &c->input) : 0;
@@ -82,7 +82,7 @@ static void on_sent(struct envd_result *r, void *user)
 	cmd_op_post(op);
 }
 
-/* The range is written down before it is sent: after a crash it is in doubt, and known to be. */
+/* The range is stored before it is sent, so that after a crash it is known to be in doubt. */
 static int send_chunk(struct command_op *op, const void *p)
 {
 	struct command *c = op->c;
@@ -94,17 +94,17 @@ static int send_chunk(struct command_op *op, const void *p)
 	return op->call ? 0 : -ENOMEM;
 }
 
-/* An answer without sending anything: true. */
+/* True: op->st is the answer, and nothing is sent. */
 static bool answer_offset(struct command *c, struct command_op *op, uint64_t offset)
 {
 	if (!check_open(c, &op->st))
 		return true;
-	if (c->input.sent > c->input.accepted && offset < c->input.sent) { /* cut off by a crash, or its writer left */
+	if (c->input.sent > c->input.accepted && offset < c->input.sent) { /* after a crash, or an earlier writer left */
 		set_in_doubt(&op->st, c->input.accepted, c->input.sent);
 		c->input.accepted = c->input.sent;
 		return true;
 	}
-	c->input.accepted = MAX(c->input.accepted, c->input.sent); /* its user goes on behind them */
+	c->input.accepted = MAX(c->input.accepted, c->input.sent); /* the caller leaves the bytes in doubt out */
 	if (offset <= c->input.accepted)
 		return false;
 	status_set(&op->st, R_INPUT_OFFSET, "offset: %llu is beyond the %llu bytes taken so far",

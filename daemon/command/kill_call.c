@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ending a command for good: a fixed script that runs as a second process in the sandbox, as root.
- * It signals every process of the command's session, its descendants and whatever carries its tag in
+ * The kill call: ends a command and all that it started, by a fixed script that runs in the sandbox as root.
+ * It signals every process of the command's session, its descendants and every process with its id in
  * the environment: TERM, grace, KILL; and prints the pids that are left. The agent's own SendSignal
  * stops the collection of output and reaches one process, so it is only the fallback.
  */
@@ -17,12 +17,12 @@
 #include "proto/base/str.h"
 
 #define OUTPUT_MAX_BYTES 4096u
-#define STEP_MS		 50u	/* of the script's waiting */
-#define SLACK_MS	 15000u	/* beyond the grace, until the script itself is given up */
-#define AGAIN_MS	 100u	/* after the first script whose answer was lost; then twice as long each time */
+#define STEP_MS		 50u	/* one step of the script's grace */
+#define SLACK_MS	 15000u	/* how long after the grace the script is given up */
+#define AGAIN_MS	 100u	/* before a script is sent again whose answer was lost, doubled each time */
 
-/* $1 pid, $2 tag ("" = none), $3 steps of grace, $4 more signals at first: an interactive shell takes no
- * TERM. Only individual pids are signalled. */
+/* $1 pid, $2 the command's id ("" = none), $3 steps of grace, $4 signals beside TERM, which an interactive shell
+ * ignores. Signals go to single pids, never to groups. */
 static const char script[] =
 	"pid=$1 tag=$2 n=$3 also=$4 self=$$\n"
 	"members() {\n"
@@ -119,7 +119,7 @@ static void kill_call_finish(struct kill_call *k)
 	struct command *c = command_ref(k->c);
 
 	k->done = true;
-	if (c->state >= CMD_ENDING) /* however it came about */
+	if (c->state >= CMD_ENDING) /* it has ended, whatever the script's outcome was */
 		k->st = (struct status)STATUS_OK;
 	timer_clear(&k->give_up);
 	timer_clear(&k->again);
@@ -186,8 +186,8 @@ static void on_kill_inquiry(void *user, const struct status *st, const struct sa
 		fall_back(k, st);
 }
 
-/* Nobody heard what became of it. Whether its sandbox is there is asked, then it is sent again, until the kill is
- * given up: signalling twice is as good as once. What the agent answers stays so. */
+/* The script's answer was lost. The cloud is asked about the sandbox, then the script is sent again until the kill is
+ * given up: signalling twice does no harm. An error that the agent itself answered is not tried again. */
 static void script_lost(struct kill_call *k, const struct envd_event *e)
 {
 	struct command *c = k->c;
@@ -214,7 +214,7 @@ static void kill_call_on_ready(struct envd_stream *s, void *user)
 			return;
 		case ENVD_EVENT_DATA:
 			if (e.stream == ENVD_STDOUT && buf_len(&k->out) + e.n <= OUTPUT_MAX_BYTES)
-				(void)!buf_put(&k->out, e.data, e.n); /* a list cut short is still true */
+				(void)!buf_put(&k->out, e.data, e.n); /* a shorter list has only true pids */
 			break;
 		case ENVD_EVENT_END:
 			parse_survivors(k);
@@ -238,7 +238,7 @@ static void on_give_up(struct timer *t, void *user)
 	fall_back(k, &why);
 }
 
-/* With what is left of the grace. */
+/* Sends the script with the rest of the grace. */
 static int send_script(struct kill_call *k)
 {
 	struct command *c = k->c;
@@ -277,7 +277,7 @@ static int kill_call_begin(struct kill_call *k)
 	return send_script(k) < 0 ? -ENOMEM : timer_set(&k->give_up, k->grace_until_ms + SLACK_MS);
 }
 
-/* After a restart the sandbox is not known yet, or its process is still looked for. */
+/* Not so after a restart, as long as the sandbox is not reached or the process is looked for. */
 static bool can_begin(const struct command *c)
 {
 	return c->at.cloud && c->pid && (!c->verify || c->state == CMD_RUNNING);
@@ -327,7 +327,7 @@ void kill_call_abandon(struct command *c)
 	kill_call_finish(k);
 }
 
-/* A kill call that is done has left survivors or a program that started since: a new kill asks again. */
+/* Makes a kill call, unless one is under way; a finished one may have left survivors, and is replaced. */
 static int want_kill_call(struct command *c)
 {
 	if (c->kill_call && !c->kill_call->done)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What commands hold in memory is charged to their uid: from the start of one until it is forgotten. Ended ones have at
- * most a quarter of what the uid may hold; above it the oldest are forgotten. The indexes of outputs have at most half of it.
+ * The memory of commands is charged to their uid, from the start of a command until it is forgotten. Commands may have a quarter
+ * of the uid's memory before the oldest ended ones are forgotten; the indexes of their outputs may have half of it.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "daemon/command/impl.h"
 #include "proto/base/quota.h"
 
-#define STRING_BYTES  24u	/* of the heap, beside the characters */
-#define COMMAND_BYTES (sizeof(struct command) + 1024u)	/* its spool and its timers too */
+#define STRING_BYTES  24u	/* heap overhead of a string */
+#define COMMAND_BYTES (sizeof(struct command) + 1024u)	/* with its spool and its timers */
 #define ENDED_SHARE   4u
 #define OUTPUT_SHARE  2u
 

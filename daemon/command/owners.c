@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whose lists a command is on: the daemon's, its uid's, its sandbox's. What is asked of one owner walks that
- * owner's commands alone.
+ * The lists that a command is on: the daemon's, its uid's, its sandbox's. A question about a uid or a sandbox walks
+ * its commands alone.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -95,7 +95,7 @@ void command_list_running(struct command *c)
 	c->share->n_running++;
 }
 
-/* Behind those that ended before it; `node_at` is where commands have this list's node. */
+/* Puts c into a list that is sorted by the time of the end. node_at: offset of the list's node in struct command. */
 static void add_by_end(struct list *l, struct command *c, size_t node_at)
 {
 	struct list *after = l->prev;
@@ -145,14 +145,14 @@ void command_unlist(struct command *c)
 	leave_sandbox(c);
 }
 
-/* --- limits of what ended --- */
+/* --- limits of ended commands --- */
 
 static bool is_crowded(const struct spool_quota *q)
 {
 	return q->used > q->max / 4 * 3;
 }
 
-/* How it ended is kept. */
+/* Drops its output; its result stays. */
 static void clear_output(struct command *c)
 {
 	spool_clear(c->spool);

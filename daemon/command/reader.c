@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Readers of one command: each has its own place in the spool and waits for nobody. */
+/* Readers of one command: each has its own position in the spool, and none waits for another. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ enum command_read command_reader_next(struct command_reader *r, bool follow, voi
 	struct command *c = r->c;
 	int got = spool_read(c->spool, &r->pos, buf, max, ret);
 
-	if (got < 0) { /* the file is not readable: said once, and the reader goes on behind it */
+	if (got < 0) { /* the file cannot be read: the reader gets a gap, and goes on at the end */
 		log_warn("command_spool", "command=%s error=%s", c->id, log_q(strerrordesc_np(-got)));
 		c->truncated = true;
 		*ret = (struct spool_piece){ .stream = SPOOL_STDOUT, .gap = true, .reason = spool_reason_name(SPOOL_UNREADABLE) };
@@ -61,7 +61,7 @@ enum command_read command_reader_next(struct command_reader *r, bool follow, voi
 	return follow ? COMMAND_READ_NOTHING : COMMAND_READ_CAUGHT_UP;
 }
 
-/* A Run's reader left: another one of a repeated Run takes its place, or the command is on its own. */
+/* A Run's reader left: the reader of a repeated Run takes its place, if there is one; else nothing blocks any more. */
 static void leave(struct command *c, struct command_reader *r, bool end_it)
 {
 	struct command_reader *next = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Request ids of Start and Run. An entry lives in memory from before the start is sent as long as its command is
- * known. Its row outlives the command's record until seven days after its last use, so that a late repeat is told
- * that it ran, and never runs again: a start whose id is in no memory reads the row before it sends anything.
+ * Request ids of Start and Run. An id is in memory from before the start is sent until its command is
+ * forgotten. Its row stays until COMMAND_REQUEST_MS after the last use, so that a late repeat learns that the
+ * command has run: a start whose id is not in memory reads the row before it sends anything.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 
-#define USE_SAVED_MS   3600000	/* a use is written down when the last one was so long ago */
-#define PRUNE_FROM     1000u	/* request ids that left memory, after which their rows are counted: that reads them all … */
+#define USE_SAVED_MS   3600000	/* a use is stored if the stored one is so much older */
+#define PRUNE_FROM     1000u	/* rows are pruned, which reads them all, when so many ids have left memory … */
 #define PRUNE_EVERY_MS 3600000u	/* … or so long after the last time */
 
 static char *make_key(uid_t uid, const char *method, const char *id)
@@ -45,7 +45,7 @@ static void unsave(struct commands *cs, const struct cmd_request *q)
 	struct store_tx *t;
 
 	if (store_tx_new(cs->o.store, &t) < 0)
-		return; /* its row goes when it is old */
+		return; /* the row is pruned when it is old */
 	store_tx_del_command_request(t, q->share->uid, q->method, q->id);
 	store_tx_commit(t, false, NULL, NULL);
 }
@@ -170,7 +170,7 @@ void request_gone(struct command *c)
 	forget(c->cs, q);
 }
 
-/* The refusal is remembered in memory only: nothing was started, so nothing is lost with it. */
+/* Kept in memory only: nothing was started, so a repeat after a restart may try again. */
 void request_refuse(struct cmd_request *q, const struct status *st)
 {
 	struct commands *cs = q->c->cs;
@@ -203,7 +203,7 @@ static void prune(struct commands *cs, int64_t now_wall_ms)
 	if (cs->requests_pruned_ms && cs->requests_let_go < PRUNE_FROM && now < cs->requests_pruned_ms + PRUNE_EVERY_MS)
 		return;
 	if (store_tx_new(cs->o.store, &t) < 0)
-		return; /* the next look does it */
+		return; /* the next call does it */
 	store_tx_prune_command_requests(t, &p);
 	store_tx_commit(t, false, NULL, NULL);
 	cs->requests_let_go = 0;

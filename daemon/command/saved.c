@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Commands in the store: a row from before the start is sent until the command's history is over, and
- * what a new daemon makes of the rows of the last one. Environments are not stored: they hold secrets,
- * and nothing is ever started a second time.
+ * Commands in the store: each has a row from before its start is sent until it is forgotten, and the next run of the
+ * daemon restores commands from these rows. Environments are not stored: they may have secrets,
+ * and no command is ever started a second time.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -269,7 +269,7 @@ static void load_request(const struct row_command_request *r, void *user)
 	struct cmd_request *q;
 	struct command *c = map_get_str(&l->cs->by_id, r->command);
 
-	if (l->err || !c)	/* without a command it stays a row */
+	if (l->err || !c)	/* without its command the request id stays a row alone */
 		return;
 	l->err = request_add(l->cs, r, &q);
 	if (l->err)
@@ -279,7 +279,7 @@ static void load_request(const struct row_command_request *r, void *user)
 	c->request = q;
 }
 
-/* A command whose row is not believed: its output stays, and its sandbox is in use. */
+/* A command whose row was refused (store.h): its spool is not removed, and its sandbox counts as in use. */
 struct refused_command {
 	struct list node;
 	char *account, *sandbox;
@@ -331,7 +331,7 @@ static bool is_wanted(const struct commands *cs, const char *spool)
 	return false;
 }
 
-/* Spools whose command is gone, and whatever else does not belong there. */
+/* Removes every file of the spool folder that belongs to no command. */
 static void clear_folder(struct commands *cs)
 {
 	int fd = openat(cs->spools.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -354,7 +354,7 @@ static void read_boot(struct commands *cs)
 	size_t n;
 
 	if (fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 100, &boot, &n) < 0)
-		return; /* then a restart of the machine looks like one of the daemon */
+		return; /* without it a restart of the machine counts as one of the daemon */
 	boot[strcspn(boot, "\n")] = 0;
 	str_copy(cs->boot, sizeof(cs->boot), boot);
 	free(boot);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What comes and where it goes: the index of records, the batch that waits for its write, full disks. */
+/* Appending to a spool: the index of records, the batch that is written at once, full disks. */
 #include "daemon/command/spool.h"
 
 #include <errno.h>
@@ -11,11 +11,11 @@
 #include "daemon/command/spool_impl.h"
 #include "proto/base/must.h"
 
-#define MERGE_BYTES (256u * 1024)	/* neighbours of one stream are one record up to this … */
-#define PUNCH_BYTES (256u * 1024)	/* dropped bytes are given back to the disk in such steps */
+#define MERGE_BYTES (256u * 1024)	/* a record grows up to this size */
+#define PUNCH_BYTES (256u * 1024)	/* space of dropped records is given back to the disk in such steps */
 #define IMAGE_BYTES 4096u		/* the first size of a batch's memory */
-#define INDEX_FIRST 16u			/* records that the index has room for in the beginning; it doubles … */
-#define INDEX_DOUBLES 4096u		/* … up to so many, then grows by a quarter */
+#define INDEX_FIRST 16u			/* the first size of the index, in records */
+#define INDEX_DOUBLES 4096u		/* the index doubles up to this size, then grows by a quarter */
 
 const char *spool_reason_name(enum spool_reason r)
 {
@@ -66,7 +66,7 @@ static struct record *newest(const struct spool *s)
 	return s->came.next > s->first ? spool_record_at(s, s->came.next - 1) : NULL;
 }
 
-/* The newest record that readers know, if bytes that wait are part of it. */
+/* The last record before `shown`, if the batch has more bytes of it. */
 static struct record *grown(const struct spool *s)
 {
 	struct record *r;
@@ -77,7 +77,7 @@ static struct record *grown(const struct spool *s)
 	return r->r.size > s->shown.last_size ? r : NULL;
 }
 
-/* Takes what waits out of the index again. */
+/* Takes the batch out of the index again. */
 static void unstage(struct spool *s)
 {
 	struct record *last = grown(s);
@@ -113,7 +113,7 @@ struct spool *spool_close(struct spool *s)
 {
 	if (!s)
 		return NULL;
-	(void)!spool_flush(s); /* no reader has seen what cannot be written now */
+	(void)!spool_flush(s); /* if it fails, no reader has got these bytes */
 	destroy(s);
 	return NULL;
 }
@@ -150,7 +150,7 @@ static size_t wider(size_t cap)
 	return cap < INDEX_DOUBLES ? MAX(2 * cap, (size_t)INDEX_FIRST) : cap + cap / 4;
 }
 
-/* Is there a place in the index for one more record, or could there be? */
+/* Is there, or could there be, a slot in the index for one more record? */
 static bool has_slot(const struct spool *s)
 {
 	return !s->cap || s->came.next - s->first < s->cap ||
@@ -217,12 +217,12 @@ static void note_lost_byte(struct spool *s)
 		return;
 	s->head.lost = true;
 	if (s->made)
-		(void)!spool_write_head(s); /* in place; if even that fails, the row of the command says it */
+		(void)!spool_write_head(s); /* if that fails, the command's row says it, too */
 }
 
 /* --- the index --- */
 
-/* The first records of a spool are never refused. */
+/* The first slots of a spool are charged above the limit, too. */
 static int charge_index(struct spool *s, size_t n)
 {
 	if (s->cap)
@@ -232,7 +232,7 @@ static int charge_index(struct spool *s, size_t n)
 	return 0;
 }
 
-/* 0; -ENOBUFS: its uid has no memory for it; -ENOMEM. */
+/* Grows the index. -ENOBUFS: the uid's memory is full; -ENOMEM. */
 static int widen(struct spool *s)
 {
 	size_t cap = wider(s->cap), more = (cap - s->cap) * sizeof(*s->v);
@@ -254,7 +254,7 @@ static int widen(struct spool *s)
 	return 0;
 }
 
-/* Nothing is left in it. */
+/* The index must be empty. */
 static void free_index(struct spool *s)
 {
 	(void)!charge_set(&s->memory, s->memory.n - s->cap * sizeof(*s->v));
@@ -263,7 +263,7 @@ static void free_index(struct spool *s)
 	s->cap = 0;
 }
 
-/* May the oldest record go? Not while it grows, or waits for its write. */
+/* May the oldest record be dropped? Not while the batch has bytes of it. */
 static bool can_drop(const struct spool *s)
 {
 	return s->first < s->shown.next && !(s->first + 1 == s->shown.next && grown(s));
@@ -300,8 +300,8 @@ void spool_show(struct spool *s)
 	s->shown.last_size = last ? last->r.size : 0;
 }
 
-/* Gives what was dropped back to the disk. Where the file system has no holes, it keeps the bytes
- * until the file goes; the counts stay right. The head moves first: what it points to is there. */
+/* Gives the space of dropped records back to the disk. A file system without holes keeps it until the file
+ * is removed. The head is written first, so that it never points into the hole. */
 static void punch(struct spool *s)
 {
 	uint64_t from = s->head.first_at;
@@ -343,7 +343,7 @@ void spool_clear(struct spool *s)
 		free_index(s);
 }
 
-/* Drops the oldest until n bytes fit. False: they do not, or not before what waits is written. */
+/* Drops the oldest records until n bytes fit. False: they do not fit, or not before the batch is written. */
 static bool make_room(struct spool *s, size_t n)
 {
 	while (spool_room(s) < n) {
@@ -354,7 +354,7 @@ static bool make_room(struct spool *s, size_t n)
 	return true;
 }
 
-/* --- what waits for its write --- */
+/* --- the batch --- */
 
 static int reserve(struct spool_batch *b, size_t n)
 {
@@ -373,7 +373,7 @@ static int reserve(struct spool_batch *b, size_t n)
 	return 0;
 }
 
-/* The newest record, if these bytes can be part of it. */
+/* The newest record, if these bytes can be added to it; else NULL. */
 static struct record *growing(const struct spool *s, enum spool_stream stream, size_t n, int64_t now_ms)
 {
 	struct record *last = newest(s);
@@ -384,7 +384,7 @@ static struct record *growing(const struct spool *s, enum spool_stream stream, s
 	return last;
 }
 
-/* A new record at the batch's end, with room for its head; its bytes come behind it. */
+/* Begins a record at the end of the batch, behind which its bytes are to be put. Its head is filled in by write_batch(). */
 static int begin_record(struct spool *s, enum spool_stream stream, size_t n, int64_t now_ms)
 {
 	struct spool_batch *b = &s->batch;
@@ -425,8 +425,8 @@ static int stage(struct spool *s, enum spool_stream stream, const void *p, size_
 	return 0;
 }
 
-/* One write for all that waits; then, where the record before it has grown, that one's head. A kill between them
- * leaves the head that says less. */
+/* Writes the batch at once; then, where the record before it has grown, that record's head. A kill between the two
+ * leaves the old head, with the smaller size. */
 static int write_batch(struct spool *s)
 {
 	struct spool_batch *b = &s->batch;
@@ -444,7 +444,7 @@ static int write_batch(struct spool *s)
 	if (!e && last)
 		e = spool_write_record(s, &last->r, last->at);
 	if (e < 0) {
-		spool_truncate(s); /* or it would be taken for something later */
+		spool_truncate(s); /* else a later load could take the part that was written for records */
 		return e;
 	}
 	b->written = true;
@@ -456,7 +456,7 @@ static int write_batch(struct spool *s)
 
 /* --- a disk that takes nothing --- */
 
-/* A reader that keeps up shall not lose bytes for that. */
+/* Keeps bytes in memory, so that readers that keep up lose none. */
 static int hold(struct spool *s, enum spool_stream stream, const void *p, size_t n, int64_t now_ms)
 {
 	struct record r = { .r = { .offset = s->came.end[stream], .size = n, .time_ms = now_ms,
@@ -487,7 +487,7 @@ static int hold(struct spool *s, enum spool_stream stream, const void *p, size_t
 	return 0;
 }
 
-/* A record of what is not there: on the disk, if it can be. */
+/* Adds a gap record, in the file if that can be written. */
 static int push_gap(struct spool *s, struct record *r)
 {
 	int e;
@@ -496,7 +496,7 @@ static int push_gap(struct spool *s, struct record *r)
 	r->before = s->came.bytes;
 	if (spool_write_record(s, &r->r, r->at) == 0) {
 		s->file_end = r->at;
-	} else { /* the next record's offset will tell of the hole */
+	} else { /* after a restart load_hole() sees the gap by the next record's offset */
 		spool_truncate(s);
 		r->at = 0;
 	}
@@ -506,7 +506,7 @@ static int push_gap(struct spool *s, struct record *r)
 	return e;
 }
 
-/* Bytes that came and are not here: counted, and one gap record that grows. */
+/* Bytes that could be stored nowhere: counts them in a gap record, which grows with each call. */
 static int note_lost(struct spool *s, enum spool_stream stream, uint64_t n, int64_t now_ms)
 {
 	struct record *last = newest(s);
@@ -533,7 +533,7 @@ static int lose(struct spool *s, enum spool_stream stream, size_t n, int64_t now
 	return e < 0 ? e : said ? 0 : why;
 }
 
-/* Nothing waits: to the disk, else to memory, else it is lost. */
+/* Without a batch: stores bytes on the disk, else in memory, else counts them as lost. */
 static int store(struct spool *s, enum spool_stream stream, const void *p, size_t n, int64_t now_ms)
 {
 	int e;
@@ -553,7 +553,7 @@ static int store(struct spool *s, enum spool_stream stream, const void *p, size_
 	return e < 0 ? lose(s, stream, n, now_ms, e) : 0;
 }
 
-/* Each piece of what could not be written finds a place of its own. The heads in the image say what they are. */
+/* The batch could not be written: stores each of its pieces by itself. The heads in the image say where they are. */
 static int store_each(struct spool *s)
 {
 	const struct record *last = grown(s);

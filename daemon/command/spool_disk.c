@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A spool's file, and which of a folder's files are open. */
+/* A spool's file, and which files of the folder are open. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -49,7 +49,7 @@ int spool_want_file(struct spool *s)
 	struct spool_dir *d = s->dir;
 	int r;
 
-	if (s->fd >= 0) { /* the one used last */
+	if (s->fd >= 0) { /* it becomes the one used last */
 		list_del(&s->node);
 		list_add_tail(&d->open, &s->node);
 		return 0;
@@ -129,7 +129,7 @@ int spool_write_record(struct spool *s, const struct spool_record *r, uint64_t a
 {
 	uint8_t head[SPOOL_HEAD_BYTES];
 	struct iovec v = { head, sizeof(head) };
-	int e = spool_want_file(s); /* it has the random number that the sum begins with */
+	int e = spool_want_file(s); /* which sets head.nonce */
 
 	if (e < 0)
 		return e;

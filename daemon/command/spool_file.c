@@ -11,7 +11,7 @@
 #define FLAG_LOST    1u
 #define FLAG_KNOWN   1u
 
-/* Against torn and foreign bytes, not against forgers with the file in their hands. */
+/* Guards against torn and foreign bytes, not against somebody who can read the file. */
 static uint64_t sum(const uint8_t *p, uint64_t nonce)
 {
 	uint64_t h = nonce ^ 0xcbf29ce484222325ull;
@@ -44,7 +44,7 @@ void spool_head_put(const struct spool_head *h, uint8_t ret[SPOOL_HEAD_BYTES])
 {
 	put64(ret, FILE_MAGIC);
 	put64(ret + 8, h->nonce);
-	/* The place is a multiple of 64: the flag has room below it. */
+	/* first_at is a multiple of 64, so that its low bits can hold the flag. */
 	put64(ret + 16, h->first_at | (h->lost ? FLAG_LOST : 0));
 	put64(ret + 24, h->start[SPOOL_STDOUT]);
 	put64(ret + 32, h->start[SPOOL_STDERR]);

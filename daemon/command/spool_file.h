@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The form of a spool file: a head, the counts of the input, then records one after the other, each a record head of
+ * The format of a spool file: a file head, the counts of the input, then records, each a record head of
  * SPOOL_HEAD_BYTES, its bytes (a gap has none), and zeros up to the next multiple of 64. No head
- * crosses a page or a sector, so writing one over is all or nothing for a kill. Numbers are little
- * endian. Every head carries a sum that begins with the file's own random number: bytes that a program
- * printed are never taken for a record. [pure]
+ * crosses a page or a sector, so a kill leaves it old or new. Numbers are little
+ * endian. Every head has a checksum that begins with the file's own random number, so that a program's
+ * output is never taken for a record. [pure]
  *
- * Appending: head and bytes in one write; or, where the last record grows, first the bytes, then its
- * head. Whatever a crash leaves, the file is a row of whole records with a tail that is cut off, or
- * trimmed to the bytes that are there.
+ * Appending writes head and bytes at once; where the last record grows, first the bytes, then its
+ * head. After any crash the file is a sequence of whole records, behind which spool_load.c cuts the rest off, or
+ * shortens the last record to the bytes that are there.
  */
 #ifndef AB_DAEMON_COMMAND_SPOOL_FILE_H
 #define AB_DAEMON_COMMAND_SPOOL_FILE_H
@@ -23,14 +23,14 @@
 
 struct spool_head {		/* of the file */
 	uint64_t nonce;
-	uint64_t first_at;	/* place of the oldest record that was not given back */
-	uint64_t start[SPOOL_STREAMS];	/* what each stream had counted before that record */
-	bool lost;		/* see spool_is_whole() */
+	uint64_t first_at;	/* file offset of the oldest record whose space was not given back */
+	uint64_t start[SPOOL_STREAMS];	/* each stream's offset at that record */
+	bool lost;		/* not spool_is_whole() */
 };
 
 struct spool_record {
 	uint64_t offset;	/* in the stream */
-	uint64_t size;		/* a gap's too, if known */
+	uint64_t size;		/* of the bytes; of a gap if it is known, else 0 */
 	int64_t time_ms;	/* of its first byte */
 	uint8_t stream;
 	uint8_t reason;		/* enum spool_reason of a gap; 0 = bytes */

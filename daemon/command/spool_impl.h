@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inside of a spool, for spool*.c only: spool.c (what comes and where it goes), spool_disk.c (its file, and which
- * files are open), spool_load.c (what an earlier process left), spool_read.c (readers).
+ * The inside of a spool, for spool*.c only: spool.c (appending: index, batch, full disks), spool_disk.c (its file, and which
+ * files are open), spool_load.c (the file of an earlier run), spool_read.c (readers).
  *
- * Marks run over the records: `came` is behind everything that was appended, `shown` behind everything that
- * is in the file, `told` behind everything that readers were told of. Readers and counts stop at `shown`.
- * Between `came` and `shown` lies the batch.
+ * Three marks in the sequence of records: `came` is behind all that was appended, `shown` behind all that
+ * is in the file, `told` behind all that readers were called for. Readers and counts stop at `shown`.
+ * The batch is what lies between `shown` and `came`.
  */
 #ifndef AB_DAEMON_COMMAND_SPOOL_IMPL_H
 #define AB_DAEMON_COMMAND_SPOOL_IMPL_H
@@ -15,56 +15,56 @@
 #include "daemon/command/spool_file.h"
 #include "proto/base/quota.h"
 
-#define SPOOL_MEMORY_BYTES (128u * 1024)	/* kept in memory while the disk takes nothing; also the most that
-						 * waits for one write, or a disk that fills would lose some of it */
+#define SPOOL_MEMORY_BYTES (128u * 1024)	/* what may be held in memory while the disk takes nothing; also the largest
+						 * batch, since one that cannot be written has to fit into that memory */
 
 struct record {
 	struct spool_record r;
-	uint64_t at;		/* of its bytes in the file; 0: they are in mem, or a gap could not be written */
-	uint8_t *mem;
-	uint64_t before;	/* bytes of all records before it, in all streams */
+	uint64_t at;		/* file offset of its bytes; 0: they are in mem, or it is a gap that could not be written */
+	uint8_t *mem;		/* owned: its bytes while the disk takes nothing; else NULL */
+	uint64_t before;	/* sum of the bytes of all records before it */
 };
 
 struct spool_mark {
 	uint64_t next;			/* record number: one past the newest */
-	uint64_t last_size;		/* of the newest one; kept in `shown` alone, its record may have grown since */
-	uint64_t bytes;			/* that were ever put into records */
+	uint64_t last_size;		/* size of the newest record at this mark; not set in `came` */
+	uint64_t bytes;			/* sum of the bytes of all records ever */
 	uint64_t end[SPOOL_STREAMS];	/* one past the last byte of each stream */
-	int64_t last_ms;		/* about when the last byte came */
+	int64_t last_ms;		/* wall: about when the last byte came */
 };
 
-/* Bytes and heads as they lie, or will lie, in the file from `at` on. */
+/* Bytes and heads as they are, or will be, in the file. */
 struct spool_batch {
-	uint8_t *image;
+	uint8_t *image;		/* owned */
 	size_t len, cap;
-	uint64_t at;
-	bool written;		/* they are in the file; else they wait */
+	uint64_t at;		/* file offset of image[0] */
+	bool written;		/* it is in the file */
 };
 
 struct spool {
 	struct spool_dir *dir;
 	struct list node;	/* dir->open, with a descriptor */
 	int fd;			/* -1 = none now */
-	bool made;		/* there is a file */
+	bool made;		/* the file exists */
 	char name[SPOOL_NAME_MAX + 1];
 	uint64_t limit;
 	struct spool_quota *uid, *total;
 	struct record *v;	/* ring of cap slots; record number i sits at i % cap */
 	size_t cap;
 	struct charge memory;	/* for v, and for `held` */
-	uint64_t first;		/* record number: the oldest one held */
+	uint64_t first;		/* number of the oldest record that was not dropped */
 	struct spool_mark came, shown;
 	struct spool_mark told;		/* `shown` at the last spool_settle() */
 	struct spool_batch batch;
-	uint64_t used;		/* bytes held, and what their records cost */
+	uint64_t used;		/* bytes charged: those of records from `first` on, and SPOOL_RECORD_COST for each */
 	uint64_t file_end;	/* one past the last byte of the last shown record */
-	struct spool_head head;
+	struct spool_head head;	/* as it is in the file */
 	struct spool_input input;
-	uint64_t dropped_at;	/* like head.first_at and .start, but true now */
-	uint64_t dropped[SPOOL_STREAMS];
-	uint64_t held;		/* bytes in memory because of the disk */
-	bool failed;		/* the last write could not store on the disk */
-	bool said;		/* and memory could not hold it either; said once */
+	uint64_t dropped_at;	/* head.first_at as it is now: the file's is brought up in steps of PUNCH_BYTES */
+	uint64_t dropped[SPOOL_STREAMS];	/* head.start as it is now */
+	uint64_t held;		/* bytes in records' `mem` */
+	bool failed;		/* the last write to the disk failed */
+	bool said;		/* output was lost, and the caller has got the error */
 };
 
 static inline struct record *spool_record_at(const struct spool *s, uint64_t number)
@@ -77,7 +77,7 @@ static inline uint64_t spool_data_size(const struct record *r)
 	return r->r.reason ? 0 : r->r.size;
 }
 
-/* As a reader may know it. */
+/* The size of a record as far as readers may have it. */
 static inline uint64_t spool_shown_size(const struct spool *s, uint64_t number)
 {
 	return number + 1 == s->shown.next ? s->shown.last_size : spool_record_at(s, number)->r.size;
@@ -89,18 +89,18 @@ static inline bool spool_is_staged(const struct spool *s)
 	return s->batch.len && !s->batch.written;
 }
 
-/* spool.c: the index; both for records that need no write */
-must_check int spool_push(struct spool *s, const struct record *r);	/* behind `came` */
+/* spool.c: the index */
+must_check int spool_push(struct spool *s, const struct record *r);	/* adds a record at `came` */
 void spool_charge(struct spool *s, uint64_t n);
-void spool_show(struct spool *s);		/* all that came */
+void spool_show(struct spool *s);		/* moves `shown` to `came` */
 void spool_drop_oldest(struct spool *s);
 
 /* spool_disk.c: 0 or -errno */
-must_check int spool_want_file(struct spool *s);	/* there is one, with a head, and it is open */
+must_check int spool_want_file(struct spool *s);	/* opens the file; makes it, with its head, if there is none */
 must_check int spool_write_at(struct spool *s, struct iovec *v, int n, uint64_t at);
-must_check int spool_read_at(struct spool *s, uint64_t at, void *buf, size_t n);	/* -ENODATA: it is shorter */
+must_check int spool_read_at(struct spool *s, uint64_t at, void *buf, size_t n);	/* -ENODATA: the file is shorter */
 must_check int spool_write_head(struct spool *s);
-must_check int spool_write_record(struct spool *s, const struct spool_record *r, uint64_t at);	/* its head */
-void spool_truncate(struct spool *s);		/* behind the last shown record */
+must_check int spool_write_record(struct spool *s, const struct spool_record *r, uint64_t at);	/* the head before its bytes at `at` */
+void spool_truncate(struct spool *s);		/* cuts the file off behind the last shown record */
 
 #endif

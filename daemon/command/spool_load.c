@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What an earlier process left: the heads are walked until one is not right, and the torn end is cut off. */
+/* Loading the spool of an earlier run: walks the heads until one is not valid, and cuts the file off there. */
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/command/spool_impl.h"
 
-/* A jump of the count is a hole that could not be written down when it came. */
+/* If the record's offset is beyond the stream's end, a gap between them could not be written then: adds it now. */
 static int load_hole(struct spool *s, const struct spool_record *next)
 {
 	struct record r = { .r = { .offset = s->came.end[next->stream], .time_ms = next->time_ms,
@@ -20,7 +20,7 @@ static int load_hole(struct spool *s, const struct spool_record *next)
 	return spool_push(s, &r);
 }
 
-/* One record at `at`: 1, or 0 at the end of what is whole. `size` is the file's. */
+/* Loads the record at `at`. 1, or 0: there is no valid one. size: of the file. */
 static int load_record(struct spool *s, uint64_t at, uint64_t size)
 {
 	struct record r = { .at = at + SPOOL_HEAD_BYTES };
@@ -39,7 +39,7 @@ static int load_record(struct spool *s, uint64_t at, uint64_t size)
 		return e;
 	r.before = s->came.bytes;
 	if (!r.r.reason) {
-		if (there < r.r.size) { /* torn: what is there is true */
+		if (there < r.r.size) { /* torn: it gets the size that is there */
 			r.r.size = there;
 			(void)!spool_write_record(s, &r.r, r.at);
 		}
@@ -87,7 +87,7 @@ static int load(struct spool *s)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return -EBADMSG;
-	if (!st.st_size) { /* made, and killed before its head was written */
+	if (!st.st_size) { /* killed before its head was written */
 		spool_rest(s);
 		s->made = false;
 		return unlinkat(s->dir->fd, s->name, 0) < 0 ? -errno : 0;

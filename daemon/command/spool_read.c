@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Readers of a spool: places in the row of records, none beyond what is in the file. */
+/* Readers of a spool: positions in the sequence of records, none beyond `shown`. */
 #include <errno.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ uint64_t spool_room_behind(const struct spool *s, const struct spool_pos *pos)
 {
 	uint64_t number = MAX(pos->record, s->first), kept;
 
-	if (s->failed) { /* only memory counts, and only what nobody needs any more can go */
+	if (s->failed) { /* only memory takes more: what this reader did not get yet stays in it */
 		uint64_t held = 0;
 
 		for (uint64_t i = number; i < s->came.next; i++)
@@ -75,7 +75,7 @@ static void next_record(struct spool_pos *pos)
 	pos->within = 0;
 }
 
-/* 1: *ret is a gap this reader has not seen. *ret_wait: it may still grow, there is nothing behind it. */
+/* 1: *ret is a gap that this reader did not get yet. *ret_wait: it is the last record and may still grow. */
 static int read_gap(const struct spool *s, const struct spool_record *r, struct spool_pos *pos,
 		    struct spool_piece *ret, bool *ret_wait)
 {
@@ -94,7 +94,7 @@ static int read_gap(const struct spool *s, const struct spool_record *r, struct 
 	return news;
 }
 
-/* Where these bytes of the file lie in memory; NULL: they are in the file alone. */
+/* The bytes at a file offset, if the batch in memory has them; NULL: they are in the file alone. */
 static const uint8_t *in_memory(const struct spool *s, uint64_t at)
 {
 	const struct spool_batch *b = &s->batch;
@@ -121,7 +121,7 @@ static int read_data(struct spool *s, struct spool_pos *pos, void *buf, size_t m
 	return 1;
 }
 
-/* Bytes that were dropped with nothing of their stream behind them. */
+/* A gap at the end of a stream: its last bytes were dropped, and none came after them. */
 static int read_dropped(const struct spool *s, struct spool_pos *pos, struct spool_piece *ret)
 {
 	for (unsigned i = SPOOL_STDOUT; i < SPOOL_STREAMS; i++) {
@@ -164,7 +164,7 @@ int spool_read(struct spool *s, struct spool_pos *pos, void *buf, size_t max, st
 						     .reason = spool_reason_name(SPOOL_OVERFLOW) };
 			*seen = offset;
 			return 1;
-		} else if (offset < *seen) { /* below what this reader wants */
+		} else if (offset < *seen) { /* below the offset that this reader wants */
 			pos->within += MIN(*seen - offset, size - pos->within);
 		} else {
 			return read_data(s, pos, buf, max, ret);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The start of a command, at most once: row (intent) → one request, tagged with the command's id →
- * pid. Nothing is sent before the row is in the store; whatever happens then, the process is found by
- * its tag, by this daemon or the next one, or the outcome is said to be unknown. Whoever repeats the
- * request id joins.
+ * The start of a command, at most once: the row (intent), then one request with the command's tag, then its
+ * pid. Nothing is sent before the row is in the store. If the answer is lost, this run or the next one finds the process by
+ * its tag, or the outcome is UNKNOWN. A repeat of the request id waits for the same start.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -31,7 +30,7 @@ void command_start_answer(struct command *c, const struct status *st)
 	}
 }
 
-/* Its callers have the status; a request id may be used again, unless it remembers a refusal. */
+/* Answers the callers; the request id may be used again, unless it has a refusal. */
 void command_start_failed(struct command *c, const struct status *st)
 {
 	command_start_answer(c, st);
@@ -41,7 +40,7 @@ void command_start_failed(struct command *c, const struct status *st)
 	command_forget(c);
 }
 
-/* The last caller of a start that nobody waits for any more. */
+/* A caller leaves; when it was the last one, the start is given up, or with end_it ended. */
 void command_start_cancel(struct command_op *op, bool end_it)
 {
 	struct command *c = op->c;
@@ -66,7 +65,7 @@ void command_start_cancel(struct command_op *op, bool end_it)
 	}
 }
 
-/* Also if it could not be written: it runs. */
+/* Also after a failed write, since the command runs. */
 static void on_start_written(struct command *c, const struct status *st)
 {
 	static const struct status ok = STATUS_OK;
@@ -75,7 +74,7 @@ static void on_start_written(struct command *c, const struct status *st)
 	command_start_answer(c, &ok);
 }
 
-/* Whoever is told that it runs may find it again after kill -9 of the daemon, also when it has ended meanwhile. */
+/* The row with the pid is written before the answer: a caller that got it finds the command again after a crash of the daemon. */
 void command_is_started(struct command *c)
 {
 	if (c->foreign || command_write_row(c, on_start_written) < 0)
@@ -83,9 +82,9 @@ void command_is_started(struct command *c)
 }
 
 /*
- * Its own session, so that a kill reaches all of it; where the image has no setsid, without. What is no
- * program is said as a shell says it, not by setsid. Its variables have names of their own, since the
- * program inherits what it has in its environment.
+ * Runs the program in a session of its own, so that a kill reaches all of it; without one where the image has no setsid.
+ * A program that cannot be run is reported in a shell's words, not in setsid's. The variables begin with __ab_, as
+ * names that are in the environment already would be changed for the program.
  */
 static const char wrapper[] =
 	"__ab_fail() { printf 'sh: %s: %s\\n' \"$1\" \"$2\" >&2; exit \"$3\"; }\n"
@@ -143,7 +142,7 @@ static bool waits_for(const struct command *c, const struct command *of)
 	       c->at.generation == of->at.generation;
 }
 
-/* Also those that have ended meanwhile: their callers have not been told that they started. */
+/* Ended ones included: their callers still wait for the answer that they started. */
 static void tell_waiting(const struct command *of, bool group)
 {
 	struct sandbox_commands *s = sandbox_commands_of(of->cs, of->at.id);
@@ -197,7 +196,7 @@ static void on_probe(struct envd_result *r, void *user)
 
 static void probe_setsid(struct command *c);
 
-/* It asks no more, or waits no more; others that wait have one who asks. */
+/* Ends this command's part in the probe; if it was the one that asked, another one that waits asks instead. */
 void command_probe_drop(struct command *c)
 {
 	struct command *w;
@@ -348,12 +347,12 @@ static void on_row_written(struct command *c, const struct status *st)
 {
 	struct status failed = *st;
 
-	if (list_is_empty(&c->start_ops)) { /* nobody waits, and nothing was sent */
+	if (list_is_empty(&c->start_ops)) { /* its callers left, and nothing was sent */
 		status_set_code(&failed, CODE_CANCELLED, "cancelled");
 		command_start_failed(c, &failed);
 		return;
 	}
-	if (!status_ok(st) && !c->request) { /* it runs, and does not survive a restart of ours */
+	if (!status_ok(st) && !c->request) { /* started all the same; a restart of the daemon will not know it */
 		log_warn("command_row", "command=%s error=%s ignoring=1", c->id, log_q(st->text));
 		c->has_row = false;
 		failed = (struct status)STATUS_OK;
@@ -391,7 +390,7 @@ static int write_row(struct command *c)
 	return r;
 }
 
-/* Input that could not be ended is refused before anything runs, not when the program hangs on it. */
+/* Can the agent end a program's input, or start one without input? Else the start is refused before a program hangs on it. */
 static bool check_agent(const struct command *c, const char *version, struct status *st)
 {
 	const char *least = c->pty ? NULL : c->stdin_open ? "0.5.2" : "0.3.0";
@@ -404,7 +403,7 @@ static bool check_agent(const struct command *c, const char *version, struct sta
 	return false;
 }
 
-/* Ours by then, or refused as `failed` says. */
+/* Writes the row, unless *failed says that the start has failed. */
 static void write_or_fail(struct command *c, struct status *failed)
 {
 	if (status_ok(failed) && write_row(c) < 0)
@@ -413,10 +412,10 @@ static void write_or_fail(struct command *c, struct status *failed)
 		command_start_failed(c, failed);
 }
 
-/* The row of its request id on its way from the store. */
+/* A start that reads the row of its request id. */
 struct start_read {
-	struct cmd_write w;		/* first: on cs->writes, which frees it at the end of all commands */
-	struct status resolved;		/* what came of the sandbox */
+	struct cmd_write w;		/* must be first: commands_free() frees what is on cs->writes */
+	struct status resolved;		/* the outcome of looking for the sandbox */
 };
 
 static void on_request_row(void *user, const struct status *st, const struct row_command_request *row)
@@ -437,7 +436,7 @@ static void on_request_row(void *user, const struct status *st, const struct row
 	free(s);
 }
 
-/* A request id that is in no memory may have been used all the same: its command ran, and never runs again. */
+/* A request id that is not in memory may have a row: then its command has run, and must not run again. */
 static int read_request(struct command *c, const struct status *resolved)
 {
 	struct start_read *s = calloc(1, sizeof(*s));
@@ -498,8 +497,8 @@ static int copy_start(struct command *c, const struct command_start *s)
 	if (s->kill_grace_ms >= 0)
 		c->kill_grace_ms = (uint64_t)s->kill_grace_ms;
 	c->stdin_open = s->stdin_open;
-	c->detach = s->detach || !s->blocking_reader; /* there is no stream whose end could end it */
-	/* Without a reader of its own it would wait for nobody, and its end would stay behind the output that waits. */
+	c->detach = s->detach || !s->blocking_reader; /* only a Run has a stream whose end may end the command */
+	/* Without a reader of its own a full spool would block the command for ever, and its end would wait behind it. */
 	c->block = s->blocking_reader &&
 		   (s->overflow == COMMAND_BLOCK || (s->overflow == COMMAND_OVERFLOW_UNSET && !s->detach));
 	return 0;
@@ -556,7 +555,7 @@ static int start_new(struct commands *cs, const struct command_start *s, struct 
 	return 0;
 }
 
-/* The start is over, one way or the other: what a repeat is told. */
+/* Answers a repeat of a start that has succeeded or failed. */
 static void answer_repeat(struct command_op *op)
 {
 	struct command *c = op->c;

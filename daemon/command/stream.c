@@ -6,11 +6,11 @@
  * what is not read stays in the HTTP stream's window and slows the program.
  *
  * A stream that ends without an end event says nothing about the program. The first time it is
- * attached to again at once, unless traffic wakes the sandbox where it was paused; if that is no good
- * either, lifecycle says what became of the sandbox (ASKING), and where that is not enough, the
+ * attached to again at once, unless that could resume a paused sandbox; if that fails
+ * too, the sandbox module says what became of the sandbox (ASKING), and where that is not enough, the
  * sandbox's process list is searched for the command's tag (FINDING). This is repeated, ever more
- * rarely, until something comes: a byte, a keep-alive, or a stream that stands for COMMAND_STOOD_MS.
- * After COMMAND_REATTACH_MS of cuts alone the outcome is UNKNOWN; time in which the sandbox is out of
+ * rarely, until there is progress: a byte, a keep-alive, or a stream that is open for COMMAND_STOOD_MS.
+ * After COMMAND_REATTACH_MS without progress the outcome is UNKNOWN; time in which the sandbox is out of
  * reach or paused does not count.
  */
 #include <errno.h>
@@ -24,7 +24,7 @@
 #include "proto/base/str.h"
 
 #define BACKOFF_MS    50u
-#define PAUSED_ASK_MS 15000ull /* at most, between two looks whether a paused sandbox was resumed */
+#define PAUSED_ASK_MS 15000ull /* the longest wait between two questions whether a paused sandbox was resumed */
 
 static void attach(struct command *c);
 
@@ -71,7 +71,7 @@ static void again(struct command *c, uint64_t delay_ms, bool asks)
 	command_end_with(c, COMMAND_UNKNOWN, &st);
 }
 
-/* The way to the program works. */
+/* The connection to the program works. */
 static void note_progress(struct command *c)
 {
 	c->cuts = c->asks = 0;
@@ -83,7 +83,7 @@ static uint64_t backoff(const struct command *c)
 	return c->asks <= 1 ? 0 : MIN((uint64_t)BACKOFF_MS << MIN(c->asks, 10u), COMMAND_ASK_MAX_MS);
 }
 
-/* The clock of command_timeout stands still while the sandbox does. */
+/* command_timeout does not run while the sandbox is paused. */
 static void stop_clock(struct command *c)
 {
 	uint64_t now = loop_now_ms(c->cs->o.loop);
@@ -129,7 +129,7 @@ static void on_inquiry(void *user, const struct status *st, const struct sandbox
 	} else {
 		kill_call_go(c);
 		if (c->state != CMD_ASKING)
-			return; /* there was no memory for the kill, and that ended it */
+			return; /* kill_call_go() ended the command, for want of memory */
 		if (backoff(c))
 			again(c, backoff(c), false);
 		else
@@ -163,14 +163,14 @@ void command_on_retry(struct timer *t, void *user)
 		attach(c);
 }
 
-/* One that waits for the end of a pause looks at once. */
+/* A command that waits for the end of a pause asks at once. */
 void command_hurry(struct command *c)
 {
 	if (c->state == CMD_ASKING && c->was_paused && !c->inquiry)
 		again(c, 0, true);
 }
 
-/* Before a pause the stream is let go, so that nothing is expected of it; after it, it is asked for. */
+/* Drops the stream before a pause, in which nothing would come; after the pause the command is attached to again. */
 static void on_pausing(struct command *c)
 {
 	if (c->state != CMD_RUNNING && c->state != CMD_ATTACHING)
@@ -224,7 +224,7 @@ static void never_seen(struct command *c)
 	command_end_with(c, COMMAND_UNKNOWN, &st);
 }
 
-/* A start that was delayed on its way may still become a process. */
+/* A start that is delayed in the network may still become a process. */
 static void find_again(struct command *c)
 {
 	uint64_t now = loop_now_ms(c->cs->o.loop);
@@ -257,7 +257,7 @@ static void on_look(struct envd_result *r, void *user)
 		}
 		taken |= r->processes[i].pid == c->pid;
 	}
-	if (c->pid && !taken) /* the agent still tells the end of one that ended just now */
+	if (c->pid && !taken) /* the agent still reports the end of a process that ended just now */
 		attach(c);
 	else if (c->pid)
 		ended_unseen(c);
@@ -299,7 +299,7 @@ void command_on_ready(struct envd_stream *s, void *user)
 	defer_post(&c->pump);
 }
 
-/* What was said meanwhile is gone: the agent keeps nothing. */
+/* The output of the time without a stream is lost: the agent keeps none. */
 static void note_gap(struct command *c)
 {
 	enum spool_reason why = c->restarted ? SPOOL_POWER_LOSS : SPOOL_REATTACHED;
@@ -357,8 +357,8 @@ static void on_start_inquiry(void *user, const struct status *st, const struct s
 	}
 }
 
-/* Was the start not processed, and is there time to send it again? With a fresh token only once: what that one
- * is refused for does not pass. */
+/* Was the start not processed, and is there time to send it again? After a refused token only once, with a fresh one:
+ * another refusal would not pass by itself. */
 static bool may_start_again(struct command *c, enum envd_class cls)
 {
 	bool first = !c->token_refused;
@@ -369,8 +369,8 @@ static bool may_start_again(struct command *c, enum envd_class cls)
 	       (cls == ENVD_NOT_RUNNING || cls == ENVD_UNSENT || (cls == ENVD_TOKEN && first));
 }
 
-/* Lifecycle knows what is true of the sandbox; where it runs, what was not processed is sent again. A start
- * whose answer was lost is looked for. */
+/* A start that was not processed is sent again if the sandbox module says that the sandbox runs. After a lost answer the
+ * process is looked for. */
 static void on_start_lost(struct command *c, enum envd_class cls, const struct status *st)
 {
 	const struct sandbox_call call = {
@@ -397,7 +397,7 @@ static void on_start_lost(struct command *c, enum envd_class cls, const struct s
 	command_start_failed(c, st);
 }
 
-/* Counts a cut. True: cuts are all there is, for too long. */
+/* Counts a cut of the stream. True: for COMMAND_REATTACH_MS there were only cuts. */
 static bool is_given_up(struct command *c, enum envd_class cls)
 {
 	uint64_t now = loop_now_ms(c->cs->o.loop);
@@ -405,7 +405,7 @@ static bool is_given_up(struct command *c, enum envd_class cls)
 	if (c->stood_at_ms && now - c->stood_at_ms >= COMMAND_STOOD_MS)
 		note_progress(c);
 	c->stood_at_ms = 0;
-	if (cls != ENVD_OK && cls != ENVD_LOST && cls != ENVD_ANSWERED) { /* it did not reach the sandbox */
+	if (cls != ENVD_OK && cls != ENVD_LOST && cls != ENVD_ANSWERED) { /* the sandbox was not reached */
 		c->cut_at_ms = 0;
 		return false;
 	}
@@ -453,7 +453,6 @@ static void on_lost(struct command *c, const struct envd_event *e)
 	}
 }
 
-/* True if one more chunk may be taken from upstream. */
 bool command_may_take(const struct command *c)
 {
 	uint64_t ahead;
@@ -475,7 +474,7 @@ static void on_data(struct command *c, const struct envd_event *e)
 	int r = spool_append(c->spool, (enum spool_stream)e->stream, e->data, e->n, now);
 
 	if (e->stream == ENVD_PTY)
-		c->pty = true; /* of a foreign one, known now */
+		c->pty = true; /* only now known of a foreign command */
 	exit_watch_heard(c);
 	note_progress(c);
 	c->last_output_at_ms = now;
@@ -493,7 +492,7 @@ void command_pump(struct defer *d, void *user)
 		if (!c->stream || (c->state == CMD_RUNNING && !command_may_take(c)))
 			return;
 		if (!list_is_empty(&c->readers) && spool_would_skip(c->spool, COMMAND_PIPE_BYTES)) {
-			c->pump_waits = true;	/* who keeps up shall not get a gap for what comes in one pass */
+			c->pump_waits = true;	/* readers that keep up must get this output before it is dropped */
 			return;
 		}
 		switch (envd_stream_next(c->stream, &e)) {

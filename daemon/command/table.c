@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* All commands: finding, listing, forgetting. */
+/* The table of all commands: making and freeing it, finding, listing and forgetting commands, answering ops. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define EVICT_FIRST_MS	 1000u		/* what grew old while no daemon ran */
+#define EVICT_FIRST_MS	 1000u		/* after the start, for what became too old while no daemon ran */
 #define EVICT_EVERY_MS	 60000u
 #define RESTART_GRACE_MS 30000u
 #define SPOOLS_OPEN_MIN	 16u
@@ -148,7 +148,7 @@ static void sweep(struct defer *d, void *user)
 		command_destroy(list_entry(cs->dying.next, struct command, node));
 }
 
-/* The rest is for connections. */
+/* A quarter of the descriptors: connections need the others. */
 static unsigned spools_open(void)
 {
 	struct rlimit files;
@@ -228,7 +228,7 @@ struct commands *commands_free(struct commands *cs)
 	if (!cs)
 		return NULL;
 	cs->closing = true;
-	store_mute(cs->o.store); /* no write calls back any more: the rows go on by themselves */
+	store_mute(cs->o.store); /* commits go on, but call nobody back */
 	while (!list_is_empty(&cs->writes)) {
 		struct cmd_write *w = list_entry(cs->writes.next, struct cmd_write, node);
 
@@ -293,7 +293,8 @@ static struct command *find_running(struct commands *cs, const struct agent_addr
 	return NULL;
 }
 
-/* Somebody else's: a command of ours from now on, without what came before. NULL: no memory. Takes w. */
+/* Makes a (foreign) command of a process that somebody else started; its earlier output is not known. Takes *w over.
+ * NULL: no memory. */
 static struct command *take_over(struct command_op *op, struct agent_address *w)
 {
 	struct command *c;
@@ -414,8 +415,8 @@ static int add_ours(struct listing *l, struct list *from, const struct command_o
 	return 0;
 }
 
-/* Our own helpers; and what is over for us and kept by the agent, because its output is held. */
-static bool is_no_foreign(const struct commands *cs, const char *tag)
+/* Not shown as foreign: our own scripts, and commands of ours that have ended (pipes_held) while the agent still lists them. */
+static bool is_hidden(const struct commands *cs, const char *tag)
 {
 	const struct command *c;
 
@@ -431,7 +432,7 @@ static int add_foreign(struct listing *l, const struct command_op *op, const str
 		const struct envd_process *p = &r->processes[i];
 		struct command_view *v;
 
-		if (find_running(op->cs, &op->at, p->pid) || is_no_foreign(op->cs, p->tag))
+		if (find_running(op->cs, &op->at, p->pid) || is_hidden(op->cs, p->tag))
 			continue;
 		v = listing_add(l);
 		if (!v)
@@ -473,7 +474,7 @@ static void answer_list(struct command_op *op, const struct envd_result *process
 	cmd_op_free(op);
 }
 
-/* The sandbox is gone or asleep: what ended there is known all the same. */
+/* The sandbox is gone or paused: true if the caller has ended commands there, which can be listed all the same. */
 static bool find_ended(struct command_op *op)
 {
 	struct sandbox_commands *s = sandbox_commands_of(op->cs, op->at.id);
@@ -497,7 +498,7 @@ static bool find_ended(struct command_op *op)
 
 static void on_list_resolved(void *user, const struct status *st, const struct sandbox_target *t);
 
-/* Who was not reached may have a new token, or be gone: lifecycle knows, and is asked once. */
+/* If the agent was not reached, the sandbox may have a new token or be gone: the sandbox module is asked, once. */
 static void on_processes(struct envd_result *r, void *user)
 {
 	struct command_op *op = user;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The size of a terminal. At most one size of a command is on its way, and the next one leaves no
- * sooner than COMMAND_RESIZE_MS after the last: a storm of them becomes a few, and the last one wins.
+ * The size of a terminal. At most one size of a command is being set, and the next one is sent no
+ * sooner than COMMAND_RESIZE_MS after it: of many sizes only a few are sent, and the last one always.
  */
 #include <errno.h>
 
