@@ -17,8 +17,8 @@
 #include "proto/base/str.h"
 
 #define NEW_FILE  BACKUP_FILE ".new"
-#define SINCE_MAX (8u << 20)	/* bytes of changes; more are not worth to be kept */
-#define ROOM_LEFT (16ull << 20)	/* bytes that a backup leaves to others */
+#define SINCE_MAX (8u << 20)	/* bytes of gathered changes; above it the copy is made as a whole */
+#define ROOM_LEFT (16ull << 20)	/* bytes of the disk that a copy leaves free */
 
 static int errno_of(int rc)
 {
@@ -51,7 +51,7 @@ static int open_file(struct state_dir *dir, const char *name, struct sqlite3 **r
 	return rc;
 }
 
-/* A store that is nearly full needs its room for decisions. */
+/* On a disk that is nearly full the space is left to the database. */
 static bool has_room(struct state_dir *dir)
 {
 	struct statvfs fs;
@@ -75,7 +75,7 @@ int backup_begin(struct backup *b, struct db *db, uint64_t mark)
 		return -errno;
 	fd_close(fd);
 	rc = open_file(db->dir, NEW_FILE, &b->to);
-	/* It counts when it is synced and renamed, not before. */
+	/* No journal: the file is of use only after it was synced and renamed. */
 	if (rc == SQLITE_OK)
 		rc = sqlite3_exec(b->to, "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF", NULL, NULL, NULL);
 	if (rc == SQLITE_OK) {
@@ -93,7 +93,7 @@ static int put_in_place(struct state_dir *dir)
 {
 	scoped(fd_closep) int fd = openat(dir->fd, NEW_FILE, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 
-	/* A journal of the file that was there would be taken for one of this. */
+	/* A journal of the old file would be taken for one of the new. */
 	if (unlinkat(dir->fd, BACKUP_FILE "-journal", 0) < 0 && errno != ENOENT)
 		return -errno;
 	if (fd < 0 || fsync(fd) < 0 || renameat(dir->fd, NEW_FILE, dir->fd, BACKUP_FILE) < 0 ||
@@ -102,7 +102,7 @@ static int put_in_place(struct state_dir *dir)
 	return 0;
 }
 
-/* The copied header says WAL: a plain file can be opened for a look without making others. */
+/* Ends the copy. Its header says WAL, as the database's does: it is set to DELETE, so that opening it makes no other files. */
 static int backup_finish(struct backup *b, struct db *db)
 {
 	int rc = sqlite3_backup_finish(b->run);
@@ -170,7 +170,7 @@ static int apply_since(struct backup *b, struct db *copy, uint64_t to)
 	return rc == SQLITE_OK ? db_step(copy, STMT_COMMIT) : rc;
 }
 
-/* Open no longer than that: its statements and pages are not worth the memory. */
+/* The copy is open only during this call, since its statements and pages cost memory. */
 int backup_follow(struct backup *b, struct state_dir *dir, uint64_t from, uint64_t to)
 {
 	struct db copy = { .dir = dir, .is_backup = true };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * STATE/backup.db: the second copy of the database. It is made by SQLite's backup interface in steps between commits and put in
- * place as a whole; from then on the changes that were committed since are gathered and applied to it, in one transaction. Where
- * that cannot be (one failed, too many were gathered, the file is not the one that was made), it is made as a whole again. Whoever
- * has the connection's thread calls this.
+ * STATE/backup.db: the second copy of the database. It is made by SQLite's backup interface in steps between commits and renamed
+ * into place; from then on committed changes are gathered and applied to it, in one transaction. Where
+ * that is not possible (one failed, too many were gathered, the file is another one), the copy is made as a whole again. On the
+ * thread of the connection.
  */
 #ifndef AB_DAEMON_STORE_BACKUP_H
 #define AB_DAEMON_STORE_BACKUP_H
@@ -26,30 +26,30 @@ struct state_dir;
 struct backup {			/* zeroed: none under way */
 	struct sqlite3 *to;
 	struct sqlite3_backup *run;
-	uint64_t mark;		/* that the database has in it */
+	uint64_t mark;		/* hostid.mark that the copy under way will have */
 	bool follows;		/* the file in place lacks `since` and nothing else */
-	struct buf since;	/* changes, as in struct changes */
+	struct buf since;	/* committed changes, as in struct changes */
 };
 
-/* 0 or -errno. -ENOSPC also where it would take the last room. */
+/* 0 or -errno. -ENOSPC also where the copy would take the last space of the disk. */
 must_check int backup_begin(struct backup *b, struct db *db, uint64_t mark);
 /* 0: more to do; 1: it is in place and on the disk; -errno: given up, the earlier copy is still there. */
 must_check int backup_step(struct backup *b, struct db *db, int pages);
-/* What is under way; and the file in place is not known to lack only `since`. */
+/* Gives a copy under way up; the next one has to be made as a whole. */
 void backup_drop(struct backup *b, struct db *db);
-/* These were committed. */
+/* Gathers changes that were committed. */
 void backup_note(struct backup *b, const struct changes *c);
-/* Applies what is gathered to the file in place, whose mark is `from`, and gives it the mark `to`. 0 or -errno: it has to be
- * made as a whole again. */
+/* Applies the gathered changes to the file in place, whose mark has to be `from`, and gives it the mark `to`. -errno: it has
+ * to be made as a whole again. */
 must_check int backup_follow(struct backup *b, struct state_dir *dir, uint64_t from, uint64_t to);
 
 struct backup_facts {
-	bool usable;		/* sound, and of a schema that we know */
+	bool usable;		/* it is sound, and of a schema that we know */
 	uint64_t mark;
-	char host[HOSTID_LEN + 1];	/* "" = it does not say */
+	char host[HOSTID_LEN + 1];	/* "" = not known */
 };
 void backup_look(struct state_dir *dir, struct backup_facts *ret);
-/* It becomes the database, which must not be there; the copy stays. 0 or -errno. */
+/* Makes a database from the copy, which stays. There must be none. 0 or -errno. */
 must_check int backup_restore(struct state_dir *dir);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A change on its way to the writer: the number of a statement and its values, packed one after the
- * other in one buffer. Only this module writes and reads it, within one process.
+ * Changes on their way to the writer: each is the number of a statement and its values, packed behind the one before
+ * it in one buffer. This module alone writes and reads the format, within one process.
  */
 #ifndef AB_DAEMON_STORE_CHANGE_H
 #define AB_DAEMON_STORE_CHANGE_H
@@ -13,7 +13,7 @@
 
 struct sqlite3_stmt;
 
-/* Of a table: its row is put, the row of a key is deleted. Then what is made for one purpose. */
+/* Statements of a table: put a row, delete or read the row of a key. Behind them those for one purpose. */
 #define STMT_PUT(table) ((table) * 2u)
 #define STMT_DEL(table) ((table) * 2u + 1)
 #define STMT_GET(table) (STMT_GETS + (table))
@@ -23,9 +23,9 @@ enum {
 	STMT_OTHERS = ROW_TABLES * 3,
 	STMT_PUT_META = STMT_OTHERS,
 	STMT_RAISE_META,
-	STMT_DEL_EVENTS,	/* of a uid, up to a number of its own */
+	STMT_DEL_EVENTS,	/* of a uid, up to a seq */
 	STMT_DEL_LEASES,	/* of a sandbox */
-	STMT_PRUNE_REQUESTS,	/* of sandboxes that are no more */
+	STMT_PRUNE_REQUESTS,	/* struct store_prune */
 	STMT_PRUNE_COMMAND_REQUESTS,
 	STMT_BEGIN,		/* these have no values */
 	STMT_COMMIT,
@@ -39,15 +39,15 @@ char *change_sql(unsigned stmt);
 
 struct changes {
 	struct buf buf;
-	bool failed;		/* no memory: must not be committed */
-	char refused[64];	/* "table.column" that cannot be stored: neither; "" = all can */
+	bool failed;		/* memory ran out: must not be committed */
+	char refused[64];	/* "table.column" of a row that would be refused: must not be committed; "" = none */
 };
 
-/* The row as it will be read again: see row_check(). */
+/* Puts the row as row_check() leaves it. */
 void change_put_row(struct changes *c, enum row_table table, const void *row);
-/* The row with this key; its other members are not looked at. */
+/* Deletes the row with the key of *row, whose other members are not read. */
 void change_del_row(struct changes *c, enum row_table table, const void *row);
-/* A question for it, which is no change. */
+/* For db_get(): asks for the row with this key. */
 void change_get_row(struct changes *c, enum row_table table, const void *row);
 void change_begin(struct changes *c, unsigned stmt);
 void change_int(struct changes *c, int64_t v);
@@ -56,7 +56,7 @@ void change_text(struct changes *c, const char *s);	/* NULL = "" */
 struct change_reader {
 	const uint8_t *p, *end;
 };
-/* Next change: its statement, bound. False at the end. */
+/* The statement of the next change, whose values change_bind() has to take. False at the end. */
 bool change_next(struct change_reader *r, unsigned *ret_stmt);
 void change_bind(struct change_reader *r, struct sqlite3_stmt *s);
 

@@ -73,7 +73,7 @@ bool claim_parse(char *line, struct store_claim *ret)
 
 /* --- the file --- */
 
-/* What a crash left of the last line must not spoil the next one. */
+/* Ends a last line that a crash left incomplete, so that the next one begins on a line of its own. */
 static int end_the_last_line(int fd)
 {
 	struct stat st;
@@ -111,7 +111,7 @@ int claims_append(struct state_dir *dir, int *fd, const void *p, size_t n)
 		r = fd_write_all(*fd, p, n);
 	if (!r && fdatasync(*fd) < 0)
 		r = -errno;
-	/* What is in it is to be looked at again: a half of a line ends where the next begins. */
+	/* The next call opens the file again, and ends a line that was written in part. */
 	if (r < 0)
 		*fd = fd_close(*fd);
 	return r;
@@ -131,7 +131,7 @@ int store_load_claims(struct store *s, store_claim_fn *fn, void *user)
 
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	/* What stands behind the last end of a line is torn. */
+	/* Text behind the last line feed is torn, and ignored. */
 	for (rest = all; (line = strsep(&rest, "\n")) && rest;)
 		if (claim_parse(line, &c))
 			fn(&c, user);

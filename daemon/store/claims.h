@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * STATE/claims: whose a claimed sandbox is, a line each, beside the database on purpose: it survives the loss of it. A line that is
- * torn, or that no version of ours wrote, says nothing.
+ * STATE/claims: to whom claimed sandboxes belong, one in a line. The file is outside the database so that it survives its loss. A line
+ * that is torn or not of this format is ignored.
  */
 #ifndef AB_DAEMON_STORE_CLAIMS_H
 #define AB_DAEMON_STORE_CLAIMS_H
@@ -18,12 +18,12 @@ struct state_dir;
 
 /* Appends the line. -ENOMEM, or -EINVAL for a text that would break it. */
 must_check int claim_format(const struct store_claim *c, struct buf *b);
-/* One line without its end, which is cut into its fields. */
+/* A line without its line feed; *ret points into it, as it is cut into fields. False: it is not a claim. */
 bool claim_parse(char *line, struct store_claim *ret);
 
-/* On the worker. Appends whole lines and syncs; the file is open from then on. -errno. */
+/* On the worker. Appends whole lines and syncs; *fd is the open file afterwards. -errno. */
 must_check int claims_append(struct state_dir *dir, int *fd, const void *p, size_t n);
-/* The file is these lines and no others. */
+/* Replaces the file by these lines, and closes *fd. */
 must_check int claims_replace(struct state_dir *dir, int *fd, const void *p, size_t n);
 
 #endif

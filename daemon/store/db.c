@@ -34,7 +34,7 @@ int db_exec(struct db *db, const char *sql)
 	return sqlite3_exec(db->sql, sql, NULL, NULL, NULL);
 }
 
-/* First column of the first row; def where there is none. */
+/* *ret: the first column of the first row; `def` without one. */
 static int query_int(struct db *db, const char *sql, int def, int *ret)
 {
 	struct sqlite3_stmt *s;
@@ -129,7 +129,7 @@ int db_reopen(struct db *db)
 	return rc == SQLITE_OK ? db_prepare(db) : rc;
 }
 
-/* Made by us and empty, so that it never has another mode; SQLite gives its journals the same. */
+/* SQLite gets an existing empty file, so that it never has another mode than 0600; its journals get the same. */
 int db_make_file(struct state_dir *dir, struct store_report *report)
 {
 	int fd = openat(dir->fd, DB_FILE, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -23,36 +23,36 @@ struct db {
 	struct state_dir *dir;
 	struct sqlite3 *sql;
 	struct sqlite3_stmt *stmt[STMT_N];
-	bool sync_full;		/* what PRAGMA synchronous says now */
-	ino_t ino;		/* of the file that is open */
-	bool is_backup;		/* BACKUP_FILE, which never has a WAL beside it */
+	bool sync_full;		/* PRAGMA synchronous is FULL, not NORMAL */
+	ino_t ino;		/* of the open file */
+	bool is_backup;		/* it is BACKUP_FILE, which has no WAL */
 };
 
-/* Opens the file that is there, checks it, migrates. An SQLite code; OK with report->schema_found above
- * schema_known: nothing was touched. */
+/* Opens the existing file, checks it, migrates it. An SQLite code; OK with report->schema_found above
+ * schema_known: it is of a newer version, and was not changed. */
 must_check int db_open(struct db *db, struct store_report *report);
-/* Empty, 0600. 0 or an enum store_open_result with report->why. */
+/* Makes an empty file, 0600. 0 or an enum store_open_result with report->why. */
 must_check int db_make_file(struct state_dir *dir, struct store_report *report);
-/* What there is of it, journals included, to agentboxd.db.WHY-TIME; that goes to `ret`. 0 or -errno. */
+/* Renames the database and its journals to agentboxd.db.WHY-TIME, which goes to `ret`. 0 or -errno. */
 must_check int db_move_aside(struct state_dir *dir, const char *why, int64_t now_wall_ms, char *ret, size_t size);
-must_check int db_prepare(struct db *db);	/* every statement; a part of opening */
-/* Closes; the enum store_open_result of an SQLite code, with report->why. */
+must_check int db_prepare(struct db *db);	/* prepares every statement; part of opening */
+/* Closes. Returns the enum store_open_result of an SQLite code, with report->why. */
 must_check int db_explain(struct db *db, int rc, struct store_report *report);
-/* Is the file that is open the one that has the name DB_FILE? */
+/* Is the open file the one with the name DB_FILE? */
 bool db_is_in_place(const struct db *db);
-/* After an I/O error nothing in memory can be trusted: close and open again. SQLite code. */
+/* Closes and opens again, as SQLite's cache cannot be trusted after an I/O error. An SQLite code. */
 must_check int db_reopen(struct db *db);
 void db_close(struct db *db);
 
 must_check int db_exec(struct db *db, const char *sql);
-must_check int db_step(struct db *db, unsigned stmt);	/* with the values that are bound. An SQLite code */
+must_check int db_step(struct db *db, unsigned stmt);	/* runs a statement with its bound values. An SQLite code */
 must_check int db_set_durable(struct db *db, bool durable);
-/* All changes of one transaction object. An SQLite code. */
+/* Makes all changes. An SQLite code. */
 must_check int db_apply(struct db *db, const struct changes *c);
-/* The one row that `c` asks for, as a copy (row_fini()); *ret_found false: there is none. An SQLite code; CORRUPT
- * for a row that is refused. */
+/* Reads the row that `c` asks for into a copy (row_fini()); *ret_found false: there is none. An SQLite code; CORRUPT
+ * for a refused row. */
 must_check int db_get(struct db *db, const struct changes *c, enum row_table table, union row *ret, bool *ret_found);
-/* meta value as a heap string, NULL if there is none. */
+/* A value of table meta, heap; NULL = there is none. */
 char *db_get_meta(struct db *db, const char *key);
 uint64_t db_get_number(struct db *db, const char *key);	/* 0 = none */
 void db_get_host(struct db *db, char ret[HOSTID_LEN + 1]);	/* "" = none */

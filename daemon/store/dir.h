@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The state directory: whose it is, on what it lies, and the lock that one daemon holds on it. */
+/* The state directory: its owner and mode, its file system, and the lock that one daemon holds on it. */
 #ifndef AB_DAEMON_STORE_DIR_H
 #define AB_DAEMON_STORE_DIR_H
 
@@ -11,14 +11,14 @@
 struct store_report;
 
 struct state_dir {
-	char *path;		/* without symlinks: SQLite follows none */
+	char *path;		/* resolved, as SQLite follows no symlinks */
 	int fd, lock_fd;
 	bool network_fs;
 };
 
 /* Makes, checks, locks. 0 or an enum store_open_result with report->why filled. */
 must_check int state_dir_open(struct state_dir *d, const char *path, struct store_report *report);
-/* 0 if `name` may be used: a regular file of ours, or absent (*ret_exists). Tightens its mode. */
+/* 0 if the file `name` may be used: it is a regular file of ours, whose mode becomes 0600, or there is none (*ret_exists). */
 must_check int state_dir_check_file(struct state_dir *d, const char *name, bool *ret_exists,
 				    struct store_report *report);
 void state_dir_close(struct state_dir *d);

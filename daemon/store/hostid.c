@@ -38,7 +38,7 @@ static int read_line(struct hostid *h, const char *line)
 	return 0;
 }
 
-/* Lines "key=value"; later versions may add some. */
+/* The file has lines "key=value". Unknown keys are ignored, as later versions may add some. */
 int hostid_read(struct state_dir *dir, struct hostid *ret)
 {
 	char *text, *save, *line;
@@ -68,8 +68,8 @@ int hostid_write(struct state_dir *dir, const struct hostid *id)
 	return fd_write_file(dir->fd, FILE_NAME, text, (size_t)n, 0600);
 }
 
-/* A copy of a directory has another number or was born at another time. On a network file system
- * neither means much. */
+/* The directory's inode number and birth time: a copy has others. On a network file system they say
+ * nothing. */
 static void here_place(const struct state_dir *dir, char *ret, size_t size)
 {
 	struct statx st;

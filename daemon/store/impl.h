@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside of the store, for store.c, load.c, writer.c and tx.c only. */
+/* The inside of the store, for store.c, load.c, writer.c, tx.c and claims.c only. */
 #ifndef AB_DAEMON_STORE_IMPL_H
 #define AB_DAEMON_STORE_IMPL_H
 
@@ -25,32 +25,33 @@ struct store {
 	struct state_dir dir;
 	struct db db;
 	struct worker *worker;
-	struct hostid file;	/* what host-id says; the worker's while it runs */
+	struct hostid file;	/* content of host-id; the worker's while it runs */
 	char host[HOSTID_LEN + 1];
-	uint64_t next;		/* the number given next */
+	uint64_t next;		/* store_next_seq() gives it next */
 	uint64_t reserved;	/* durable: every number given is <= this */
-	uint64_t first, recorded;	/* of this run; the highest that the rows knew at its start */
+	uint64_t first;		/* the first number of this run */
+	uint64_t recorded;	/* the highest number that the rows knew at the start */
 	struct sent sent;
 	bool reserving, muted, closing;
 	enum store_doubt doubt;
 	struct status health;
 	struct store_totals totals;
 	char incarnation[33];
-	unsigned n_refused;	/* rows, when they were read */
+	unsigned n_refused;	/* rows that store_load() refused */
 	char refused_text[240];
 
-	/* The second copy. On the loop: when; on the worker: `backup`. */
+	/* The second copy. `backup` is the worker's, the other members are the loop's. */
 	struct timer backup_timer;
-	struct store_tx *backup_job;	/* under way */
+	struct store_tx *backup_job;	/* under way; NULL = none */
 	struct backup backup;
-	uint64_t backup_over_ms;	/* BOOTTIME; 0 = none in this run */
-	int64_t backup_at_ms;
+	uint64_t backup_over_ms;	/* BOOTTIME of the end of the last one; 0 = none in this run */
+	int64_t backup_at_ms;		/* wall: age of the copy; 0 = none */
 	bool changed;			/* since the copy was begun */
-	bool backup_failed;		/* said so */
-	bool backup_follows;		/* the next one is by change, as far as is known */
+	bool backup_failed;		/* the last one failed, which was logged */
+	bool backup_follows;		/* the next one applies changes, as far as the loop knows */
 	int claims_fd;			/* the worker's; -1 = not open */
-	uint64_t rescue_at_ms;		/* the worker's: not tried again before */
-	_Atomic int64_t unlinked_at_ms;
+	uint64_t rescue_at_ms;		/* the worker's, BOOTTIME: rescue() does nothing before it */
+	_Atomic int64_t unlinked_at_ms;	/* store_unlinked_at_ms() */
 };
 
 enum tx_kind {
@@ -65,23 +66,23 @@ struct store_tx {
 	struct store *store;
 	enum tx_kind kind;
 	struct changes changes;
-	struct buf claims;	/* lines of claims.h, which go behind the commit */
-	bool claims_anew;	/* … and are all there are */
-	int claims_error;	/* -errno of it */
+	struct buf claims;	/* lines of claims.h, to be written after the commit */
+	bool claims_anew;	/* these lines replace the file */
+	int claims_error;	/* -errno of writing them; 0 = none */
 	bool durable;
-	uint64_t committed_us;	/* when it was given to the writer */
-	uint64_t reserve;
-	int rc, sys_errno;	/* outcome, set by the writer */
+	uint64_t committed_us;	/* BOOTTIME of store_tx_commit() */
+	uint64_t reserve;	/* RESERVE: hostid.reserved to be */
+	int rc, sys_errno;	/* outcome, set by the writer: an SQLite code; of RESERVE and BACKUP 0, 1 or -errno */
 	store_done_fn *done;
 	void *user;
-	struct read *read;	/* GET */
+	struct read *read;	/* GET; owned */
 };
 
-/* What is asked for by a key, and what it is. */
+/* A row that is to be read by its key, which is in store_tx.changes. */
 struct read {
 	enum row_table table;
 	bool found;
-	union row row;		/* ours, if it was found */
+	union row row;		/* owned, if found */
 	store_request_fn *on_request;
 	store_command_request_fn *on_command_request;
 };
@@ -91,12 +92,11 @@ void tx_free(struct store_tx *t);
 void tx_put_meta(struct store_tx *t, const char *key, const char *value);
 
 /* writer.c */
-/* `done` of a reservation and of changes. */
-void writer_on_reserved(struct job *j);
+void writer_on_reserved(struct job *j);	/* job.done of RESERVE, CHANGES and GET */
 void writer_on_written(struct job *j);
 void writer_on_read(struct job *j);
 void writer_on_backup_timer(struct timer *t, void *user);
-/* After the worker: what the second copy lacks. */
+/* When the worker has ended: brings the second copy up to date. */
 void writer_finish(struct store *s);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading everything at start. Each row passes the check that it passed when it was written: the file may
+ * Reads all rows at the start. Each row is checked as it was when it was written, since the file may
  * have been changed by others, by an older version or by a fault that left it a valid database.
  */
 #include <errno.h>

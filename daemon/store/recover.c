@@ -49,7 +49,7 @@ static int put_aside(struct db *db, const char *why, int64_t now_wall_ms, struct
 	return STORE_BROKEN;
 }
 
-/* Nothing has the name now. An SQLite code, or -1 with report->why. */
+/* Makes and opens the chosen database; DB_FILE must not exist. An SQLite code, or -1 with report->why. */
 static int replace(struct db *db, enum recover_choice by, struct store_report *report)
 {
 	int r = by == RECOVER_BACKUP ? backup_restore(db->dir) : 0;
@@ -67,8 +67,8 @@ static int replace(struct db *db, enum recover_choice by, struct store_report *r
 	return db_open(db, report);
 }
 
-/* Numbers of events mean something only within an incarnation: rows that went back begin another. What is
- * in doubt stays so until daemon/sandbox says otherwise, also after a crash before that. */
+/* Stores the doubt, which stays until store_tx_sure(), also over a crash. Rows that went back get a new incarnation, as
+ * numbers of events mean something only within one. */
 static void note_doubt(struct db *db, enum store_doubt doubt, struct store_report *report)
 {
 	char text[8], incarnation[13];
@@ -85,7 +85,7 @@ static void note_doubt(struct db *db, enum store_doubt doubt, struct store_repor
 		log_warn("store_meta", "error=%s ignoring=1", log_q(sqlite3_errmsg(db->sql)));
 }
 
-/* An empty file is no database of ours: one that was lost. */
+/* An empty file counts as none. */
 static bool has_content(struct state_dir *dir)
 {
 	struct stat st;
@@ -99,7 +99,7 @@ static int go_on_with(struct db *db, enum recover_choice choice, const struct re
 	const char *why = corrupt ? "corrupt" : !have->usable ? "lost" : choice == RECOVER_BACKUP ? "old" : "foreign";
 	int r, rc;
 
-	/* The journal goes aside with it, as it is: it may hold what the file has lost. */
+	/* The journal is moved aside unchanged, as it may have what the file has lost. */
 	if (db->sql)
 		(void)sqlite3_db_config(db->sql, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 	db_close(db);
@@ -107,7 +107,7 @@ static int go_on_with(struct db *db, enum recover_choice choice, const struct re
 	if (r)
 		return r;
 	if (!corrupt && !have->usable)
-		report->moved_aside[0] = 0; /* there was nothing but perhaps a journal */
+		report->moved_aside[0] = 0; /* there was no database, at most a journal */
 	else
 		log_error("store_aside", "why=%s moved_to=%s", why, log_q(report->moved_aside));
 	rc = replace(db, choice, report);

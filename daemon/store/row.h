@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is stored, as plain structs, one for each table: struct row_sandbox, row_intent, row_request, row_name,
+ * The stored rows as plain structs, one for each table: struct row_sandbox, row_intent, row_request, row_name,
  * row_lease, row_event, row_command, row_command_request, row_copy, row_snapshot, row_gateway_token,
- * row_warm and row_owner. Their members and what these mean stand in rows/NAME.def, which is the one description of a row.
+ * row_warm and row_owner. rows/NAME.def is the one description of a row: it has the members and what they mean.
  *
- * Strings are borrowed: the store copies what it is given and hands out rows that live only during the
- * visit. NULL and "" are stored as "". Moments are wall clock in ms since 1970 (they must mean something
- * after a reboot); 0 = unknown.
+ * Strings are borrowed: the store copies those that it is given, and those that it gives out are valid during the
+ * visit only. NULL and "" are stored as "". Times are wall clock in ms since 1970, as they must be valid
+ * after a reboot; 0 = unknown.
  */
 #ifndef AB_DAEMON_STORE_ROW_H
 #define AB_DAEMON_STORE_ROW_H
@@ -35,20 +35,20 @@ enum row_lease_kind {
 };
 
 enum row_intent_state {
-	ROW_INTENT_OPEN = 1,		/* the POST may be on the wire */
-	ROW_INTENT_SETTLING = 2,	/* its outcome is being looked for */
+	ROW_INTENT_OPEN = 1,		/* the POST may have been sent */
+	ROW_INTENT_SETTLING = 2,	/* it is being resolved */
 };
 
 #define ROW_INTENT_CREATE 1
 
 enum row_request_state {
 	ROW_REQUEST_OPEN = 1,
-	ROW_REQUEST_DONE = 2,		/* object names the sandbox */
-	ROW_REQUEST_UNKNOWN = 3,	/* settlement ended without an answer */
+	ROW_REQUEST_DONE = 2,		/* `object` names what was made */
+	ROW_REQUEST_UNKNOWN = 3,	/* resolving it ended without an outcome */
 };
 
 enum row_command_state {
-	ROW_COMMAND_INTENT = 1,		/* the start may be on the wire */
+	ROW_COMMAND_INTENT = 1,		/* the start may have been sent */
 	ROW_COMMAND_RUNNING = 2,	/* the pid is known */
 	ROW_COMMAND_ENDED = 3,		/* the result is known */
 };
@@ -63,7 +63,7 @@ enum row_command_flag {
 	ROW_COMMAND_KILLED = 64,
 	ROW_COMMAND_INPUT_ENDED = 128,
 	ROW_COMMAND_TRUNCATED = 256,	/* output was lost */
-	ROW_COMMAND_PIPES_HELD = 512,	/* its output was still held when it ended */
+	ROW_COMMAND_PIPES_HELD = 512,	/* other processes held its output when it ended */
 	ROW_COMMAND_FLAGS = 1023,
 };
 
@@ -92,7 +92,7 @@ enum row_table {
 	ROW_TABLES,
 };
 
-/* Would the row keep this text, or is it out of the column's bounds? For whoever takes it in from outside. */
+/* Is this text within the bounds of the column? For texts from outside, before they are kept in memory. */
 #define ROW_KEEPS(table, column, text) row_keeps(ROW_TABLE_##table, offsetof(struct row_##table, column), text)
 bool row_keeps(enum row_table table, size_t at, const char *text);
 

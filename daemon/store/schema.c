@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A database of any older version gets the tables of rows/tables.def by one rule: each table is made anew,
- * with the columns that the old one has, and what a new column is otherwise. A change that this rule does not
- * know (a column of another name) needs a statement before it. The versions that were are frozen as text in
- * tests/unit/store/test_schema.c.
+ * A database of any older version is migrated to the tables of rows/tables.def by one rule: each table is made anew and
+ * filled with the columns of the old one; a column that is new gets its `otherwise`. A change that this rule does not
+ * cover (a renamed column) needs a statement before it. tests/unit/store/test_schema.c has the earlier versions as
+ * text.
  */
 #include "daemon/store/schema.h"
 
@@ -17,7 +17,7 @@
 /* Raised with every change in rows/. */
 const int schema_version = 13;
 
-/* Beside the tables of rows. 1097294456 is "Agbx". */
+/* What the database has beside the tables of rows. 1097294456 is "Agbx". */
 static const char others[] =
 	"CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;"
 	"INSERT OR IGNORE INTO meta (key, value) VALUES ('incarnation', lower(hex(randomblob(6))));"
@@ -36,7 +36,7 @@ static int run(struct sqlite3 *db, const char *sql)
 	return sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
 }
 
-/* Takes the text. */
+/* Frees the text. */
 static int run_heap(struct sqlite3 *db, char *sql)
 {
 	int rc = run(db, sql);

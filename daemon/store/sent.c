@@ -14,7 +14,7 @@
 #define MAGIC	 "agentboxd sent 1"
 #define FILE_MAX (sizeof(struct sent_head) + SENT_RECORDS_MAX * sizeof(struct sent_record))
 
-/* A multiple of the record's size, so that no record crosses a page: it is there as a whole or not at all. */
+/* The head's size is a multiple of a record's, so that no record crosses a page and each is written as a whole or not at all. */
 _Static_assert(sizeof(struct sent_head) % sizeof(struct sent_record) == 0, "records cross pages");
 _Static_assert(sizeof(MAGIC) - 1 == sizeof(((struct sent_head *)NULL)->magic), "the mark fills its field");
 
@@ -34,7 +34,7 @@ static int make_void(struct sent *s)
 	return 0;
 }
 
-/* 0 also where it stays void, on a full disk. */
+/* Also 0 if the file stays void, as on a full disk. */
 static int begin_anew(struct sent *s, uint64_t base)
 {
 	int r = open_file(s);
@@ -59,7 +59,7 @@ static bool is_ours(const struct sent_head *of, const struct sent_head *ours)
 	       !memcmp(of->host, ours->host, sizeof(of->host)) && !memcmp(of->boot, ours->boot, sizeof(of->boot));
 }
 
-/* False: it is of another host or boot, or full. */
+/* False: the file is of another host or boot, or full. */
 static bool take_records(struct sent *s, const char *text, size_t n)
 {
 	struct sent_head head;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * STATE/sent: the numbers of those intents whose request may have left this machine. A record is written before the request's first
- * byte, and is not synced: kill -9 takes nothing of it away and a power failure may, so the file counts within one boot of the
- * machine. A number from the file's `base` on that has no record was never sent; of those below it nothing is known.
+ * STATE/sent: the numbers of the intents whose request may have been sent. A record is written before the request's first
+ * byte, and is not synced: it survives kill -9 but not a power failure, so the file is valid within one boot of the
+ * machine. A number from the file's `base` on without a record was never sent; of numbers below it nothing is known.
  */
 #ifndef AB_DAEMON_STORE_SENT_H
 #define AB_DAEMON_STORE_SENT_H
@@ -31,10 +31,10 @@ struct sent_record {
 struct sent {
 	int dir_fd;			/* borrowed; owner of the file's name */
 	int fd;				/* -1 = not open */
-	bool is_void;			/* the file proves nothing, and is begun anew by the next record */
+	bool is_void;			/* the file is empty and proves nothing; the next record begins a new one */
 	struct sent_head head;
 	size_t n;			/* records in the file */
-	struct sent_record *seen;	/* those of earlier runs; NULL = none, or forgotten */
+	struct sent_record *seen;	/* owned: records of earlier runs; NULL = none, or forgotten */
 	size_t n_seen;
 };
 
@@ -46,13 +46,13 @@ enum sent_known {
 	SENT_MAYBE,			/* its first byte may have left at *ret_at_ms */
 };
 
-/* boot "": the machine's boot is not known, and nothing is proven. is_trusted: the rows are those that the file was written
- * with. next: the number given next. A file that cannot be used is begun anew. */
+/* boot "": not known, and the file proves nothing. is_trusted: the rows are those of the time when the file was
+ * written. next: the next number that store_next_seq() gives. A file that cannot be used is begun anew. */
 void sent_open(struct sent *s, int dir_fd, const char *host, const char *boot, bool is_trusted, uint64_t next);
 enum sent_known sent_find(const struct sent *s, uint64_t seq, uint64_t *ret_at_ms);
-/* What earlier runs wrote is not asked for any more. */
+/* Frees the records of earlier runs. */
 void sent_forget(struct sent *s);
-/* next: as above. -errno: it is not written, and the file may say that it was not sent: it must not be. */
+/* next: as above. -errno: the record could not be written and the file is not void either: the intent must not be sent. */
 must_check int sent_put(struct sent *s, uint64_t seq, uint64_t now_ms, uint64_t next);
 void sent_close(struct sent *s);
 

@@ -24,7 +24,7 @@ static int put_list(struct buf *b, const struct table *t, enum list what)
 	return r;
 }
 
-/* STRICT: a value of the wrong type is an error when it is written, not a surprise when it is read. */
+/* STRICT: writing a value of a wrong type is an error. */
 char *sql_create(const struct table *t)
 {
 	scoped(buf_fini) struct buf b = BUF_NULL;
@@ -33,13 +33,13 @@ char *sql_create(const struct table *t)
 	       buf_printf(&b, ", PRIMARY KEY (%s)) STRICT", t->key) ? NULL : buf_take_str(&b);
 }
 
-/* Loaded in the order in which they were last put: a row that is put again goes behind all others. */
+/* Does a row that is put again go behind all others, so that rows are loaded in the order in which they were last put? */
 static bool moves_to_the_end(const struct table *t)
 {
 	return t != &store_tables[ROW_TABLE_lease] && t != &store_tables[ROW_TABLE_sandbox];
 }
 
-/* The row stays where it is, and so does its key: one page is written and not two or three. */
+/* Updates the existing row in place, which writes one page where a replacement writes two or three. */
 static int put_over(struct buf *b, const struct table *t)
 {
 	int r = buf_printf(b, " ON CONFLICT (%s) DO UPDATE SET ", t->key);

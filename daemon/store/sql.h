@@ -12,7 +12,7 @@ char *sql_put(const struct table *t);
 char *sql_del(const struct table *t);	/* by its key */
 char *sql_select(const struct table *t);
 char *sql_get(const struct table *t);	/* by its key */
-/* The row at which a statement of sql_select() or sql_get() stands; its texts are the statement's. */
+/* The current row of a statement of sql_select() or sql_get(); its texts belong to the statement. */
 void sql_read(struct sqlite3_stmt *s, const struct table *t, union row *ret, struct row_check *ret_check);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The face of the store: opening, who we are, numbers. On the loop thread; `db` belongs to it until
- * store_start() and after the worker was joined.
+ * The store's public functions on the loop thread: opening, host id, numbers. `db` belongs to this thread until
+ * store_start() and again when the worker has ended.
  */
 #include "daemon/store/impl.h"
 
@@ -21,8 +21,6 @@
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
 
-/* A copied directory is another host: its original may be alive, and what carries its tag is not ours.
- * The rows go first, so that a crash in between finds the same again. */
 static int move_aside(struct store *s, const char *name, int64_t now_wall_ms)
 {
 	char aside[128];
@@ -31,6 +29,8 @@ static int move_aside(struct store *s, const char *name, int64_t now_wall_ms)
 	return renameat(s->dir.fd, name, s->dir.fd, aside) < 0 && errno != ENOENT ? -errno : 0;
 }
 
+/* The directory is a copy of another host's, which may be running: takes a new host id, as sandboxes with the old one
+ * are not ours. The rows are moved aside before the id is written, so that a crash in between repeats this. */
 static int become_another(struct store *s, const struct store_options *o, struct store_report *report)
 {
 	int r;
@@ -79,7 +79,7 @@ static int read_hostid(struct store *s, const struct store_options *o, struct st
 	return e;
 }
 
-/* Without the file: the copy in the database. Sandboxes tagged with the old id stay ours. */
+/* Without the file host-id, takes the host id from the database, so that sandboxes with its tag stay ours. */
 static void complete_hostid(struct store *s)
 {
 	if (!s->file.host[0]) {
@@ -103,13 +103,13 @@ static void load_incarnation(struct store *s)
 {
 	char *text = db_get_meta(&s->db, "incarnation");
 
-	/* The schema wrote it. Without one, cursors are good until the next start. */
+	/* schema.c made it. If it is missing all the same, cursors are valid until the next start. */
 	if (!text || !text[0] || !str_copy(s->incarnation, sizeof(s->incarnation), text))
 		rng_id(s->incarnation, 12);
 	free(text);
 }
 
-/* A full or read-only disk is no reason not to start: what is there is served, and kills work. */
+/* A full or read-only disk does not prevent the start: creations are refused, everything else works. */
 static void reserve_first_block(struct store *s)
 {
 	struct hostid file = s->file;
@@ -133,7 +133,7 @@ static void reserve_first_block(struct store *s)
 
 static int open_all(struct store *s, const struct store_options *o, struct store_report *report)
 {
-	static const struct hostid nobody = { 0 };	/* whoever begins here has lost nothing */
+	static const struct hostid nobody = { 0 };	/* of a new host, whose empty database is no loss */
 	int r = state_dir_open(&s->dir, o->state_dir, report);
 	struct stat st;
 
@@ -258,7 +258,7 @@ void store_new_incarnation(struct store *s)
 
 	rng_id(s->incarnation, 12);
 	if (store_tx_new(s, &t) < 0)
-		return; /* the one in the file comes back with the next start */
+		return; /* the next start has the old one again */
 	tx_put_meta(t, "incarnation", s->incarnation);
 	store_tx_commit(t, true, NULL, NULL);
 }
@@ -270,7 +270,7 @@ static void reserve_more(struct store *s)
 	if (s->reserving || s->next + HOSTID_BLOCK / 2 <= s->reserved)
 		return;
 	if (store_tx_new(s, &t) < 0)
-		return; /* the next number tries again */
+		return; /* the next call tries again */
 	t->kind = TX_RESERVE;
 	t->reserve = s->next - 1 + HOSTID_BLOCK;
 	t->job.done = writer_on_reserved;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Durable state: one SQLite file, one connection, used by one thread (the loop's until
- * store_start(), the worker's after it). Changes travel as a transaction object that commits as a
- * whole; those that arrive while one is written share the next commit. `done` comes on the loop, in the order
+ * store_start(), the worker's after it). Changes are handed over as a transaction object that commits as a
+ * whole; transactions that arrive during a commit share the next one. `done` comes on the loop, in the order
  * of store_tx_commit(); after an OK the change survives kill -9 and, if durable, power loss.
  *
- * STATE/ holds: lock (flock of the running daemon, its pid inside), agentboxd.db (0600), backup.db (its
- * second copy, at most a minute behind), host-id (host id and highest sequence) and claims (whose a claimed
- * sandbox is): both are outside the database on purpose, they survive the loss of it; sent (whose requests may have
- * left: sent.h).
+ * Files in STATE/: lock (flock of the running daemon, its pid inside), agentboxd.db (0600), backup.db (the
+ * second copy, at most a minute behind), host-id (host id and highest sequence) and claims (to whom a claimed
+ * sandbox belongs), which are outside the database so that they survive its loss, and sent (intents that may have been
+ * sent: sent.h).
  */
 #ifndef AB_DAEMON_STORE_STORE_H
 #define AB_DAEMON_STORE_STORE_H
@@ -37,46 +37,46 @@ enum store_open_result {
 struct store_options {
 	struct loop *loop;
 	const char *state_dir;	/* made 0700 if missing */
-	int64_t now_wall_ms;	/* names of files that are moved aside */
-	bool no_clone_check;	/* the directory may come from elsewhere and is ours all the same */
-	const char *boot;	/* the machine's (process_boot()); NULL or "": of what was not sent nothing is proven */
+	int64_t now_wall_ms;	/* for the names of files that are moved aside */
+	bool no_clone_check;	/* a directory that was made on another machine or copied is used as our own */
+	const char *boot;	/* boot id of the machine (process_boot()); NULL or "": store_sent() knows nothing */
 };
 
-/* What the rows are worth; in the database as a number: never renumber. */
+/* How far the rows can be relied on; in the database as a number: never renumber. */
 enum store_doubt {
-	STORE_SURE = 0,		/* all that was ever answered is in them */
-	STORE_FROM_BACKUP = 1,	/* the last minute may be missing */
+	STORE_SURE = 0,		/* they have all that was ever answered */
+	STORE_FROM_BACKUP = 1,	/* the changes of the last minute may be missing */
 	STORE_OLD = 2,		/* an earlier state was put back: what they say may be long over */
-	STORE_LOST = 3,		/* there were some, and there are none */
+	STORE_LOST = 3,		/* all rows of earlier runs were lost */
 };
 
-/* What there was to say at start. Also logged. */
+/* What was found at the start. Also logged. */
 struct store_report {
 	char why[256];			/* of a failure; one sentence that names path and cause */
 	int schema_found, schema_known;
 	pid_t holder;			/* with STORE_BUSY; 0 = unknown */
 	bool created;			/* there was no database */
 	enum store_doubt doubt;
-	char was_host[32];		/* the directory is a copy: the host id of its original; "" = it is not */
-	char moved_aside[256];		/* a database that is not used went here; "" = none */
-	bool network_fs;		/* no WAL there */
+	char was_host[32];		/* host id of the original if the directory is a copy of another's; "" = it is not */
+	char moved_aside[256];		/* path of a database that was not used; "" = none */
+	bool network_fs;		/* the directory is on one: no WAL */
 };
 
-/* The value of a failure is the exit code that belongs to it. */
+/* A failure's value is the exit code of the daemon. */
 must_check enum store_open_result store_open(const struct store_options *o, struct store_report *ret_report,
 					     struct store **ret);
 
-/* A row that was found and is not believed. It stays where it is, and comes again with each start, until
- * another with its key takes its place or it is deleted. Members that cannot be read are "" or 0. */
+/* A refused row: one in the database with a required value out of its bounds. It stays there, and is found at each start,
+ * until a row with its key is put or it is deleted. Members that cannot be read are "" or 0. */
 struct store_refused {
 	enum row_table table;
-	const char *column;		/* what is wrong with it */
+	const char *column;		/* the one that is out of bounds */
 	const char *key;		/* for people */
-	const char *account, *sandbox;	/* what it is about; "" = no sandbox, or not known which */
+	const char *account, *sandbox;	/* the sandbox that it is about; "" = none, or not known */
 	uint64_t seq;			/* of an intent or a copy */
 };
 
-/* A function for each table: called for every row, in the order they were written. */
+/* A function for each table: called for every row, in the order in which rows were last put (sandboxes and leases: first put). */
 struct store_visitor {
 	void *user;
 	void (*refused)(const struct store_refused *r, void *user);
@@ -84,11 +84,11 @@ struct store_visitor {
 #include "daemon/store/rows/tables.def"
 };
 
-/* Every row of the tables that have a function, before store_start(). A row that is refused is never fatal,
+/* Visits every row of the tables that have a function. Before store_start(). A refused row is no failure,
  * and nothing is deleted for it. */
 must_check int store_load(struct store *s, const struct store_visitor *v);
 
-/* Whose a sandbox is that was ready before it was asked for. */
+/* To whom a claimed warm sandbox belongs. */
 struct store_claim {
 	const char *account, *sandbox;
 	uid_t uid;
@@ -98,53 +98,54 @@ struct store_claim {
 	const char *policy;		/* text form */
 };
 typedef void store_claim_fn(const struct store_claim *c, void *user);
-/* Every claim that is on record, the oldest first. Before store_start(). */
+/* Visits every claim on record, the oldest first. Before store_start(). */
 must_check int store_load_claims(struct store *s, store_claim_fn *fn, void *user);
+/* Starts the worker: transactions may be committed from now on, and nothing is read but by store_get_…(). */
 must_check int store_start(struct store *s);
-/* From now on no done is called: whoever they belonged to is going. What is queued is committed. */
+/* From now on no done is called, as their users are being freed. What is queued is committed. */
 void store_mute(struct store *s);
 /* Commits what is queued, calls every done, closes. NULL is fine; returns NULL. */
 struct store *store_close(struct store *s);
 
 const char *store_host_id(const struct store *s);
-/* What was last put beside this account's rows, heap; NULL = nothing. Before store_start(). */
+/* What store_tx_put_key_print() has stored for this account, heap; NULL = nothing. Before store_start(). */
 char *store_key_print(struct store *s, const char *account);
-/* Another one for each new database: numbers of events mean something only within it. */
+/* Id of the database, new for each new one: numbers of events mean something only within it. */
 const char *store_incarnation(const struct store *s);
 enum store_doubt store_doubt(const struct store *s);
-/* Rows that went back: whoever reads events begins anew. Durable with the next commit. */
+/* The rows turned out to be old: makes a new id, so that watchers of events begin anew. */
 void store_new_incarnation(struct store *s);
 /* Wall clock of the second copy; 0 = there is none yet. */
 int64_t store_backup_at_ms(const struct store *s);
-/* The database file lost its name while it was open, at this moment (wall); 0 = never. The rows went on. */
+/* Wall clock when the open database file was found removed or replaced; 0 = never. The rows were written to a new file. */
 int64_t store_unlinked_at_ms(const struct store *s);
-/* Raised for ever, never given twice, also across loss of the database. -EAGAIN while the next
- * block of numbers could not be made durable (disk full): nothing may be sent without one. */
+/* The next number of an intent. They only rise, and none is given twice, not even after a loss of the database. -EAGAIN
+ * while the next block of numbers is not durable (disk full): nothing may be sent without one. */
 must_check int store_next_seq(struct store *s, uint64_t *ret);
-/* Was this number, on a sandbox without a row, given by what the rows remember or by this run? */
+/* May this number have been given by the runs that the rows know of, or by this one? */
 bool store_knows_seq(const struct store *s, uint64_t seq);
 bool store_gave_seq(const struct store *s, uint64_t seq);	/* in this run */
-/* Before the first byte of an intent's request: what has no record was never sent. -errno: it must not be sent. */
+/* Call it before the first byte of an intent's request: without a record it counts as never sent. -errno: it must not be sent. */
 must_check int store_put_sent(struct store *s, uint64_t seq);
-/* Of an intent of an earlier run. *ret_at_ms with SENT_MAYBE: since when, BOOTTIME. */
+/* Was the intent of an earlier run sent? *ret_at_ms with SENT_MAYBE: when, BOOTTIME. */
 enum sent_known store_sent(const struct store *s, uint64_t seq, uint64_t *ret_at_ms);
-void store_forget_sent(struct store *s);	/* that is asked no more */
-/* Highest number that an adopted sandbox carries: ours go on above it (a restored backup). */
+void store_forget_sent(struct store *s);	/* store_sent() is called no more: frees its records */
+/* A sandbox of ours carries this number: ours go on above it, as they may have gone back with a restored directory. */
 void store_seen_seq(struct store *s, uint64_t seq);
 
 /* OK, or STORE_FULL / STORE_READONLY / BUG while the last commit failed with it. */
 const struct status *store_health(const struct store *s);
 
 struct store_totals {			/* of commits, since the start */
-	struct histogram durable, others;	/* from the call to the word that it is done, by whether it was synced */
+	struct histogram durable, others;	/* us from store_tx_commit() until done, of synced ones and of others */
 	struct tally ends;
 };
 const struct store_totals *store_totals(const struct store *s);
 
 typedef void store_done_fn(void *user, const struct status *st);
 
-/* A row by its key, as all that was handed over before leaves it. r NULL: there is none, or st says why that is not known; it is valid
- * until `done` returns, which comes exactly once and never from inside. -ENOMEM: it does not come. */
+/* Reads a row by its key, as it is after all transactions that were committed before. r NULL: there is none, or st says why that is
+ * not known; *r is valid until `done` returns, which comes exactly once and never from inside. -ENOMEM: `done` does not come. */
 typedef void store_request_fn(void *user, const struct status *st, const struct row_request *r);
 must_check int store_get_request(struct store *s, uid_t uid, const char *method, const char *request_id, store_request_fn *done,
 				 void *user);
@@ -155,26 +156,26 @@ must_check int store_get_command_request(struct store *s, uid_t uid, const char 
 /* Refused rows as one sentence that names them; "" = there are none. */
 const char *store_refused_text(const struct store *s);
 
-/* Changes of one transaction; all are copied. Where one cannot be made (no memory, a row that would be refused
- * when it is read), the commit fails and none is. */
+/* A transaction; what is put into it is copied. If one change is not possible (no memory, a row that would be refused
+ * when it is read), the commit fails and none is made. */
 must_check int store_tx_new(struct store *s, struct store_tx **ret);
 void store_tx_put_sandbox(struct store_tx *t, const struct row_sandbox *r);
 void store_tx_del_sandbox(struct store_tx *t, const char *account, const char *id);
-/* The rows are as they should be: store_doubt() is SURE at the next start. */
+/* The doubt was dealt with: store_doubt() is SURE at the next start. */
 void store_tx_sure(struct store_tx *t);
 void store_tx_put_intent(struct store_tx *t, const struct row_intent *r);
 void store_tx_del_intent(struct store_tx *t, uint64_t seq);
 void store_tx_put_request(struct store_tx *t, const struct row_request *r);
 void store_tx_del_request(struct store_tx *t, uid_t uid, const char *method, const char *request_id);
-/* Of each uid those beyond the `keep` that were used last, and those last used before a moment; never those of a sandbox that is not in
- * the state `gone`, or went after gone_before_ms. */
+/* Deletes request ids with a known outcome whose sandbox has no row, or is in state `gone`: of each uid those beyond the `keep` that
+ * were used last, and those that were not used after used_before_ms and whose sandbox ended by gone_before_ms. */
 struct store_prune {
-	int gone;
+	int gone;		/* enum sandbox_state */
 	uint32_t keep;
-	int64_t used_before_ms, gone_before_ms;
+	int64_t used_before_ms, gone_before_ms;	/* wall */
 };
 void store_tx_prune_requests(struct store_tx *t, const struct store_prune *p);
-/* The same, never those of a command that has a row; the members about sandboxes are not looked at. */
+/* The same for request ids of commands without a row, by `keep` and used_before_ms alone. */
 void store_tx_prune_command_requests(struct store_tx *t, const struct store_prune *p);
 void store_tx_put_name(struct store_tx *t, const struct row_name *r);
 void store_tx_del_name(struct store_tx *t, uid_t uid, const char *name);
@@ -182,7 +183,7 @@ void store_tx_put_lease(struct store_tx *t, const struct row_lease *r);
 void store_tx_del_lease(struct store_tx *t, const char *id);
 void store_tx_del_leases(struct store_tx *t, const char *account, const char *sandbox);	/* all of a sandbox */
 void store_tx_put_event(struct store_tx *t, const struct row_event *r);
-/* All of the uid's up to this one. */
+/* All of the uid's up to this seq. */
 void store_tx_del_events(struct store_tx *t, uid_t uid, uint64_t seq);
 void store_tx_put_command(struct store_tx *t, const struct row_command *r);
 void store_tx_del_command(struct store_tx *t, const char *id);
@@ -197,16 +198,16 @@ void store_tx_put_warm(struct store_tx *t, const struct row_warm *r);
 void store_tx_del_warm(struct store_tx *t, const char *name);
 void store_tx_put_owner(struct store_tx *t, const struct row_owner *r);
 void store_tx_del_owner(struct store_tx *t, uid_t number);
-/* Goes on record, synced, when the transaction is committed and before its done. Where it does not, done has the failure, and the
- * transaction is committed all the same: whoever gets that gives nothing away. */
+/* Puts the claim on record in STATE/claims, synced, after the commit and before `done`. If that fails, `done` gets the failure although
+ * the rows are committed: then the sandbox must be given to nobody. */
 void store_tx_claim(struct store_tx *t, const struct store_claim *c);
-/* The claims of this transaction take the place of all that are on record. */
+/* The claims of this transaction replace all that are on record. */
 void store_tx_claims_anew(struct store_tx *t);
 void store_tx_put_gateway_token(struct store_tx *t, const struct row_gateway_token *r);
 void store_tx_del_gateway_token(struct store_tx *t, const char *id);
-/* Which key the account's rows belong to: a print, from which the key cannot be had. */
+/* A hash of the key that the account's rows were made with. */
 void store_tx_put_key_print(struct store_tx *t, const char *account, const char *print);
-/* Hands it over. `durable`: synced to the disk before done. done may be NULL; else it comes
+/* Hands `t` over to the worker. `durable`: synced to the disk before `done`, which may be NULL; else it comes
  * exactly once, never from inside. */
 void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void *user);
 void store_tx_drop(struct store_tx *t);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Transactions: what is packed into one on the loop. */
+/* Transactions and reads, as the loop packs them for the worker. */
 #include "daemon/store/impl.h"
 
 #include <errno.h>
@@ -68,8 +68,8 @@ void store_tx_sure(struct store_tx *t)
 	tx_put_meta(t, "doubt", "0");
 }
 
-/* The highest number that was ever written down: one that a sandbox carries and that is above it comes
- * from a time of which these rows know nothing. */
+/* Keeps the highest number of all intents in the database: a sandbox with a higher one was made after these rows were
+ * written (sandbox/doubt.c). */
 static void put_seq(struct store_tx *t, uint64_t seq)
 {
 	char text[24];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The typed functions of a visitor, by the number of their table. */
+/* Calls the function of a visitor that belongs to a table. */
 #include "daemon/store/store.h"
 #include "daemon/store/table.h"
 

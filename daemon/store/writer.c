@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The writer: what is handed over becomes commits on the worker's thread, and outcomes on the loop; between
- * commits the second copy is made. On the worker: write_batch() and what it calls.
+ * The writer: commits transactions on the worker's thread and calls their `done` on the loop; between
+ * commits it makes the second copy. write_batch() and what it calls run on the worker.
  */
 #include "daemon/store/impl.h"
 
@@ -19,13 +19,13 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
-#define GATHER_FROM	  8u	/* transactions that share a commit, from which on more are waited for … */
-#define GATHER_MAX_US	  2000u	/* … at most so long: a disk that stands still must not double its pause */
-#define BACKUP_SOON_MS	  1000u
-#define BACKUP_GAP_MS	  5000u
-#define BACKUP_GAP_MIB_MS 2000u	/* … and so much more for each MiB of it */
-#define BACKUP_GAP_MAX_MS 55000u
-#define FOLLOW_GAP_MS	  20000u	/* by change: each time costs what a few commits do, whatever its size */
+#define GATHER_FROM	  8u	/* with so many transactions waiting, a commit waits for more … */
+#define GATHER_MAX_US	  2000u	/* … for at most so long */
+#define BACKUP_SOON_MS	  1000u	/* from a change until its copy, at least */
+#define BACKUP_GAP_MS	  5000u	/* between two whole copies, … */
+#define BACKUP_GAP_MIB_MS 2000u	/* … and so much longer for each MiB of the copy, … */
+#define BACKUP_GAP_MAX_MS 55000u	/* … at most so long */
+#define FOLLOW_GAP_MS	  20000u	/* between two copies that apply changes, which cost as much as a few commits */
 #define RESCUE_EVERY_MS	  10000u
 
 static struct store_tx *tx_from_job(struct job *j)
@@ -45,14 +45,14 @@ static void fail_all(struct list *jobs, int rc, int sys_errno)
 	}
 }
 
-/* After some errors SQLite has rolled back by itself; then there is nothing left to end. */
+/* Ends the transaction, unless SQLite has rolled it back by itself, as after some errors. */
 static void roll_back(struct db *db)
 {
 	if (!sqlite3_get_autocommit(db->sql) && db_exec(db, "ROLLBACK") != SQLITE_OK)
 		db_close(db);
 }
 
-/* One change that cannot be made (a value refused by the schema) must not take the others along. */
+/* Applies one of several in a commit: its failure (a value that the schema refuses) must not fail the others. */
 static int apply_one(struct db *db, struct store_tx *t)
 {
 	int rc = db_step(db, STMT_SAVEPOINT);
@@ -68,7 +68,7 @@ static int apply_one(struct db *db, struct store_tx *t)
 	return db_exec(db, "ROLLBACK TO t; RELEASE t");
 }
 
-/* Alone in its commit, a change that fails takes nobody along. */
+/* Applies one that is alone in its commit: without a savepoint. */
 static int apply_alone(struct db *db, struct store_tx *t)
 {
 	t->rc = db_apply(db, &t->changes);
@@ -129,8 +129,8 @@ static void reserve(struct store *s, struct store_tx *t)
 		s->file = file;
 }
 
-/* The mark is in the database, durably, before it is in the copy, and in the copy before it is in the
- * file: a database with a smaller one than the file's was put back from an earlier time. */
+/* The new mark is durable in the database before it is in the copy, and in the copy before it is in the
+ * file host-id: a database with a smaller mark than the file's was put back from an earlier time. */
 static int raise_mark(struct store *s)
 {
 	return db_set_durable(&s->db, true) == SQLITE_OK && db_put_mark(&s->db, s->file.mark + 1) == SQLITE_OK ? 0 : -EIO;
@@ -160,7 +160,7 @@ static int backup_done(struct store *s, uint64_t mark)
 	return r < 0 ? r : 1;
 }
 
-/* As backup_some(): 0 = it has to be made as a whole. */
+/* 1 = done, -errno, or 0 = the copy has to be made as a whole. */
 static int follow(struct store *s)
 {
 	int r = raise_mark(s);
@@ -173,7 +173,7 @@ static int follow(struct store *s)
 	return r < 0 ? 0 : backup_done(s, s->file.mark + 1);
 }
 
-/* rc: 0 = more to do, 1 = done, -errno. */
+/* A part of the copy. 0 = more to do, 1 = done, -errno. */
 static int backup_some(struct store *s, int pages)
 {
 	uint64_t mark;
@@ -192,7 +192,7 @@ static int backup_some(struct store *s, int pages)
 	return r == 1 ? backup_done(s, mark) : r;
 }
 
-/* Somebody removed or replaced the open file: without a name it would be lost with us. */
+/* Somebody removed or replaced the open file, whose rows would be lost when it is closed: writes them to a new file. */
 static void rescue(struct store *s)
 {
 	uint64_t now = clock_boot_ms();
@@ -231,7 +231,7 @@ static void replace_claims(struct store *s, struct store_tx *t)
 			 log_q(strerrordesc_np(-r)));
 }
 
-/* Those of one batch share a write and a sync. A new file comes first: it has all from before its transaction. */
+/* Claims of a batch share a write and a sync. A transaction that replaces the file does so first: it has the claims from before itself. */
 static void write_claims(struct store *s, struct list *jobs)
 {
 	scoped(buf_fini) struct buf all = BUF_NULL;
@@ -274,7 +274,7 @@ static void write_batch(struct list *jobs, void *user)
 		backup_drop(&s->backup, &s->db);
 		if (s->db.sql)
 			roll_back(&s->db);
-		/* After a failed sync the page cache lies: only what is read again is true. */
+		/* After a failed sync SQLite's cache may have pages that the disk does not have. */
 		if ((!s->db.sql || rc == SQLITE_IOERR) && db_reopen(&s->db) != SQLITE_OK)
 			db_close(&s->db);
 	}
@@ -293,7 +293,7 @@ static void write_batch(struct list *jobs, void *user)
 
 /* --- the second copy, on the loop --- */
 
-/* Soon after the first change, then the less often the more there is to copy; at most a minute behind. */
+/* How long after a copy the next one is made: the longer the larger it is, less than a minute. */
 static uint64_t backup_gap_ms(const struct store *s)
 {
 	struct stat st;
@@ -462,13 +462,13 @@ int store_start(struct store *s)
 	};
 	int r = worker_new(&o, &s->worker);
 
-	/* What the last run wrote at its end may not be in the copy. */
+	/* The copy may lack the last changes of the last run. */
 	if (!r)
 		backup_wanted(s);
 	return r;
 }
 
-/* Not the last thing that can go wrong: what is there is sound, only older. */
+/* If this fails, the copy in place is sound but older. */
 void writer_finish(struct store *s)
 {
 	int r = 0;
