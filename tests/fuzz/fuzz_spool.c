@@ -12,7 +12,7 @@
 #define LIMIT 5000u
 
 static int folder = -1;
-static char folder_path[] = "/tmp/fuzz-spool-XXXXXX";
+static char folder_path[] = "/dev/shm/fuzz-spool-XXXXXX";	/* on a disk most of the time is its own */
 
 static void remove_folder(void)
 {
