@@ -10,6 +10,9 @@
 # from tests/fuzz/corpus/NAME), NAME.parts (executions, edges reached and inputs, one line a part) and NAME.log (the last part).
 # Parts take PART seconds (60). A finding lies in DIR/findings; its target gets no further part until the file is gone, and the end is 1.
 # CPU: the processors that it may use (taskset), ONLY: names of the targets.
+#
+# cloud and agent play whole sequences, each from the next seed, by their own program (sequences_main.c): a tenth of EACH is enough
+# of them. Their "inputs" are the answers that they got.
 set -eu
 dir=${1:?usage: sh tests/fuzz/long.sh DIR [EACH [TOTAL] | report]}
 each=${2:-1000000} total=${3:-100000000} part=${PART:-60}
@@ -17,6 +20,24 @@ mkdir -p "$dir/findings"
 dir=$(cd "$dir" && pwd)
 cd "$(dirname "$0")/../.."
 build=${BUILD_DIR:-build-fuzz}
+
+# Where memory came from is asked when a finding is shown again; until then the stacks of each allocation cost a third of the time.
+export ASAN_OPTIONS="malloc_context_size=0:quarantine_size_mb=16${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
+
+# is_sequence NAME
+is_sequence() {
+	case $1 in cloud|agent) return 0 ;; *) return 1 ;; esac
+}
+
+# program NAME: what runs it
+program() {
+	case $1 in cloud) echo sequences ;; agent) echo agent_sequences ;; *) echo "fuzz_$1" ;; esac
+}
+
+# enough NAME: executions of it
+enough() {
+	if is_sequence "$1"; then echo $((each / 10)); else echo "$each"; fi
+}
 
 # executions NAME: of all its parts
 executions() {
@@ -45,9 +66,24 @@ report() {
 	printf '%-18s %14d\n' all "$sum"
 }
 
+# run_sequences NAME: the same of one that plays sequences
+run_sequences() {
+	name=$1 ran=$(executions "$1")
+	if ${CPU:+taskset -c "$CPU"} "$build/tests/fuzz/$(program "$name")" 1000000 $((${ran:-0} + 1)) "$part" >"$dir/$name.log" 2>"$dir/$name.err"
+	then
+		sed -n 's/^\([0-9]*\) sequences of .*, \([0-9]*\) in all, \([0-9]*\) edges .*/\1 \3 \2/p' "$dir/$name.log" >>"$dir/$name.parts"
+	else
+		cp "$dir/$name.err" "$dir/findings/$name.sequence-$(tr '\r' '\n' <"$dir/$name.err" | sed -n 's/^sequence \([0-9]*\).*/\1/p' | tail -n 1)"
+	fi
+}
+
 # run_part NAME: until its time is over, or it has found something
 run_part() {
 	name=$1
+	if is_sequence "$name"; then
+		run_sequences "$name"
+		return
+	fi
 	mkdir -p "$dir/$name"
 	set -- "$dir/$name"
 	[ ! -d "tests/fuzz/corpus/$name" ] || set -- "$@" "tests/fuzz/corpus/$name"
@@ -68,7 +104,7 @@ sh tests/setup.sh test
 [ -f "$build/build.ninja" ] || CC=${CLANG:-clang} CFLAGS=-fsanitize=fuzzer-no-link meson setup "$build" \
 	-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
 # shellcheck disable=SC2046
-ninja -C "$build" $(for n in $names; do echo "tests/fuzz/fuzz_$n"; done) >"$dir/build.log" || { tail -n 20 "$dir/build.log"; exit 1; }
+ninja -C "$build" $(for n in $names; do echo "tests/fuzz/$(program "$n")"; done) >"$dir/build.log" || { tail -n 20 "$dir/build.log"; exit 1; }
 
 while :; do
 	sum=0 ran=0
@@ -78,7 +114,7 @@ while :; do
 	done
 	for name in $names; do
 		n=$(executions "$name")
-		if is_stopped "$name" || { [ "${n:-0}" -ge "$each" ] && [ "$sum" -ge "$total" ]; }; then
+		if is_stopped "$name" || { [ "${n:-0}" -ge "$(enough "$name")" ] && [ "$sum" -ge "$total" ]; }; then
 			continue
 		fi
 		run_part "$name"

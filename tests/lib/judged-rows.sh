@@ -121,7 +121,7 @@ for path in sorted(glob.glob("tests/mutants/rows/*.patch")):
     if m and m.group(1) in patches:
         patches[m.group(1)].append(os.path.basename(path))
         with open(path, encoding="utf-8") as f:
-            first = re.fullmatch(r"# test: (?:it (\S+::\w+).*|(unit \w+|fuzz sequences))\n", f.readline())
+            first = re.fullmatch(r"# test: (?:it (\S+::\w+).*|(unit \w+|fuzz (?:agent_)?sequences))\n", f.readline())
         named = first and (first.group(1) or first.group(2))
         if named and named not in tests[m.group(1)]:
             tests[m.group(1)].append(named)

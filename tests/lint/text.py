@@ -162,8 +162,8 @@ def mutants():
 
 
 def names_a_test(line):
-    """`# test: unit NAME`, `# test: it FILE.py::TEST` or `# test: fuzz sequences`, of tests that there are."""
-    if line == "# test: fuzz sequences":
+    """`# test: unit NAME`, `# test: it FILE.py::TEST` or `# test: fuzz sequences` (or agent_sequences), of tests that there are."""
+    if line in ("# test: fuzz sequences", "# test: fuzz agent_sequences"):
         return exists("tests/fuzz/sequences_main.c")
     if m := re.fullmatch(r"# test: unit (\w+)", line):
         folder, _, name = m.group(1).partition("_")

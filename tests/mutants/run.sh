@@ -6,7 +6,7 @@
 #
 #   # test: unit NAME                   tests/unit/test_NAME
 #   # test: it FILE.py::TEST            tests/it/FILE.py, all its parameters
-#   # test: fuzz sequences              tests/fuzz/sequences, 4,000 of them
+#   # test: fuzz sequences              tests/fuzz/sequences, 4,000 of them; so does agent_sequences
 #
 # A mutant that survives is a hole in the tests. So is a test that fails, or is skipped, without the patch.
 #
@@ -130,7 +130,7 @@ plant_row() {
 	kind='' what=''
 	read -r _ _ kind what <"$1"
 	case $(head -n 1 "$1") in
-	"# test: unit "*|"# test: it "*::*|"# test: fuzz sequences") ;;
+	"# test: unit "*|"# test: it "*::*|"# test: fuzz sequences"|"# test: fuzz agent_sequences") ;;
 	*)
 		printf '%-40s names no test in its first line\n' "$name"
 		broken="$broken $name"

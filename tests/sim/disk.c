@@ -348,6 +348,8 @@ PUT(copy)
 PUT(snapshot)
 PUT(warm)
 PUT(owner)
+PUT(command)
+PUT(command_request)
 
 #define DEL(table, t, ...) add(t, ROW_TABLE_##table, &(struct row_##table){ __VA_ARGS__ })->del = true
 
@@ -386,6 +388,21 @@ void store_tx_del_events(struct store_tx *t, uid_t uid, uint64_t seq)
 	add(t, ROW_TABLE_event, &(struct row_event){ .uid = uid, .seq = seq })->del_events = true;
 }
 
+void store_tx_del_command(struct store_tx *t, const char *id)
+{
+	DEL(command, t, .id = id);
+}
+
+void store_tx_del_command_request(struct store_tx *t, uid_t uid, const char *method, const char *request_id)
+{
+	DEL(command_request, t, .uid = uid, .method = method, .request_id = request_id);
+}
+
+void store_tx_prune_command_requests(struct store_tx *t, const struct store_prune *p)
+{
+	add(t, ROW_TABLE_command_request, &(struct row_command_request){ 0 })->prune = true;
+}
+
 void store_tx_prune_requests(struct store_tx *t, const struct store_prune *p)
 {
 	add(t, ROW_TABLE_request, &(struct row_request){ 0 })->prune = true;
@@ -394,17 +411,19 @@ void store_tx_prune_requests(struct store_tx *t, const struct store_prune *p)
 struct read {
 	struct store *store;
 	unsigned run;
-	struct row_request key;		/* its strings are ours */
-	store_request_fn *done;
+	enum row_table table;		/* of requests, or of those of commands */
+	union row key;			/* its strings are ours */
+	store_request_fn *done;		/* one of the two */
+	store_command_request_fn *command_done;
 	void *user;
 };
 
 /* What is on the disk, what is not synced, what is handed over: the last word counts. */
-static const union row *newest(const struct store *s, const union row *key)
+static const union row *newest(const struct store *s, enum row_table table, const union row *key)
 {
 	const struct list *const later[] = { &unsynced, &s->queued };
-	const struct rows *x = &disk[ROW_TABLE_request];
-	size_t at = table_find(x, ROW_TABLE_request, key);
+	const struct rows *x = &disk[table];
+	size_t at = table_find(x, table, key);
 	const union row *r = at < x->n ? x->v[at] : NULL;
 
 	for (size_t k = 0; k < ARRAY_SIZE(later); k++)
@@ -412,8 +431,7 @@ static const union row *newest(const struct store *s, const union row *key)
 			const struct store_tx *t = list_entry(n, struct store_tx, node);
 
 			for (size_t i = 0; i < t->n && !t->fails; i++)
-				if (t->v[i].table == ROW_TABLE_request && !t->v[i].prune &&
-				    same_key(ROW_TABLE_request, &t->v[i].row, key))
+				if (t->v[i].table == table && !t->v[i].prune && same_key(table, &t->v[i].row, key))
 					r = t->v[i].del ? NULL : &t->v[i].row;
 		}
 	return r;
@@ -423,28 +441,48 @@ static void on_read(void *arg)
 {
 	struct read *d = arg;
 	struct store *s = W->store;
-	union row key = { .request = d->key };
 	struct status ok = STATUS_OK;
 	const union row *r;
 
 	if (s && s->run == d->run && !s->muted && !sim_seam("store.read")) {
-		r = newest(s, &key);
-		d->done(d->user, &ok, r ? &r->request : NULL);
+		r = newest(s, d->table, &d->key);
+		if (d->done)
+			d->done(d->user, &ok, r ? &r->request : NULL);
+		else
+			d->command_done(d->user, &ok, r ? &r->command_request : NULL);
 	}
-	row_fini(&store_tables[ROW_TABLE_request], &key);
+	row_fini(&store_tables[d->table], &d->key);
 	free(d);
+}
+
+static struct read *read_new(struct store *s, enum row_table table, const void *key, void *user)
+{
+	struct read *d = calloc(1, sizeof(*d));
+
+	must(d && !row_dup(&store_tables[table], key, &d->key));
+	d->store = s;
+	d->run = s->run;
+	d->table = table;
+	d->user = user;
+	sim_at(sim->now_ms + READ_MS, on_read, d);
+	return d;
 }
 
 int store_get_request(struct store *s, uid_t uid, const char *method, const char *request_id, store_request_fn *done,
 		      void *user)
 {
 	const struct row_request key = { .uid = uid, .method = method, .request_id = request_id };
-	struct read *d = calloc(1, sizeof(*d));
-	union row copy;
 
-	must(d && !row_dup(&store_tables[ROW_TABLE_request], &key, &copy));
-	*d = (struct read){ .store = s, .run = s->run, .key = copy.request, .done = done, .user = user };
-	sim_at(sim->now_ms + READ_MS, on_read, d);
+	read_new(s, ROW_TABLE_request, &key, user)->done = done;
+	return 0;
+}
+
+int store_get_command_request(struct store *s, uid_t uid, const char *method, const char *request_id,
+			      store_command_request_fn *done, void *user)
+{
+	const struct row_command_request key = { .uid = uid, .method = method, .request_id = request_id };
+
+	read_new(s, ROW_TABLE_command_request, &key, user)->command_done = done;
 	return 0;
 }
 
