@@ -42,7 +42,7 @@ int pool_new(const struct pool_options *o, struct pool **ret)
 	p->o.max_conns_h2 = DEFAULT(o->max_conns_h2, 48);
 	p->o.max_conns_h1 = DEFAULT(o->max_conns_h1, 256);
 	p->o.max_queue = DEFAULT(o->max_queue, 4096);
-	p->o.stream_window = DEFAULT(o->stream_window, 2048 * 1024);
+	p->o.stream_window = DEFAULT(o->stream_window, 4096 * 1024);
 	p->o.send_max = DEFAULT(o->send_max, 512 * 1024);
 	p->o.dial_ms = DEFAULT(o->dial_ms, 10 * 1000);
 	p->o.ping_after_ms = DEFAULT(o->ping_after_ms, 10 * 1000);

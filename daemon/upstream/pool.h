@@ -41,7 +41,7 @@ struct pool_options {
 	uint32_t max_conns_h2;		/* per origin; 0 = 48 */
 	uint32_t max_conns_h1;		/* per origin; 0 = 256 */
 	uint32_t max_queue;		/* requests waiting per origin; 0 = 4096 */
-	uint32_t stream_window;		/* at most, of those that read fast; 0 = 2 MiB: 50 MB/s and more where an answer takes 20 ms */
+	uint32_t stream_window;		/* at most, of those that read fast; 0 = 4 MiB: 100 MB/s where an answer takes 20 ms */
 	struct quota *quota;		/* of all that is held for the cloud's answers, and 16 KiB a stream besides; a
 					 * reference is taken; NULL = one of 64 MiB */
 	uint32_t send_max;		/* unsent bytes per request; 0 = 512 KiB */

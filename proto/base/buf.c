@@ -12,6 +12,7 @@
 
 #define BUF_KEEP_BYTES 4096u /* an empty block up to this size is kept for the next write */
 #define BUF_DOUBLE_MAX (64u * 1024) /* a larger block grows by a quarter, in whole pages */
+#define BUF_MOVE_PART  3u	/* as much as this part of the content was read: it is moved to the block's begin */
 
 void buf_fini(struct buf *b)
 {
@@ -26,12 +27,15 @@ static size_t in_pages(size_t n)
 	return (n + 4095) & ~(size_t)4095;
 }
 
+/* What is read while more is written gets room to move in, so that the block fits from then on. */
 static size_t cap_for(const struct buf *b, size_t need)
 {
 	size_t cap = b->cap ? b->cap : 256;
 
 	if (!b->cap && need > BUF_KEEP_BYTES)	/* often one message, and no more */
 		return in_pages(need);
+	if (b->head && need > BUF_DOUBLE_MAX)
+		return in_pages(need + need / 2);
 	while (cap < need && cap < BUF_DOUBLE_MAX)
 		cap *= 2;
 	return cap >= need ? cap : in_pages(need + need / 4);
@@ -65,7 +69,7 @@ static int make_space(struct buf *b, size_t n)
 		return 0;
 	if (n > SIZE_MAX / 4 - b->len)
 		return -ENOMEM;
-	if (b->head && b->cap - b->len >= n && b->head >= b->len) {
+	if (b->cap - b->len >= n && b->head > b->len / BUF_MOVE_PART) {
 		memmove(b->mem, b->mem + b->head, b->len);
 		b->head = 0;
 		return 0;

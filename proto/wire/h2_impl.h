@@ -63,6 +63,7 @@ struct h2_stream {
 	bool reset_by_us;
 	bool room_wanted;
 	uint32_t window;		/* with a quota: beyond the first one it is promised */
+	uint32_t owed;			/* of it: taken by the owner, the peer has not heard of it */
 	uint64_t taken, taken_since_ms;	/* by its owner, to see how fast */
 };
 

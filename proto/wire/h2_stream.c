@@ -7,7 +7,9 @@
 #include "proto/base/must.h"
 #include "proto/wire/h2_impl.h"
 
-#define NV_INLINE 24u
+#define NV_INLINE  24u
+#define GROWTH_MAX (1024u * 1024)	/* of a window, at once */
+#define CREDIT_MAX (256u * 1024)	/* taken, and not told to the peer yet */
 
 /* nghttp2 copies names and values at submit, so the array is only borrowed. */
 static nghttp2_nv *make_nv(const struct fields *f, nghttp2_nv inline_nv[NV_INLINE])
@@ -181,17 +183,35 @@ size_t h2_stream_peek(const struct h2_stream *s, const uint8_t **ret)
 	return buf_len(&s->in);
 }
 
-/* Four times the window of a stream whose owner reads fast, as far as the quota lets us promise it. */
+/* Four times what it is, by GROWTH_MAX at most: larger steps than that are more than a part of what is spare. */
+static uint32_t larger_window(const struct h2_stream *s)
+{
+	uint64_t to = s->window + MIN(3ull * s->window, (uint64_t)GROWTH_MAX);
+
+	return (uint32_t)MIN(to, (uint64_t)s->h->o.stream_window);
+}
+
+/*
+ * The line is what its owner waits for: more in the window would only lie here. Until the peer knows our SETTINGS it and nghttp2
+ * count from another window than ours.
+ */
+static bool may_grow(const struct h2_stream *s)
+{
+	return !s->h->settings_ack_by_ms && s->h->last_feed_ms - s->taken_since_ms < H2_GROWS_MS &&
+	       buf_len(&s->in) <= s->window / 4;
+}
+
+/* The window of a stream whose owner reads fast, as far as the quota lets us promise it. */
 static void h2_stream_grow(struct h2_stream *s, size_t n)
 {
 	struct quota *q = s->h->o.quota;
-	uint32_t to = (uint32_t)MIN(4ull * s->window, (uint64_t)s->h->o.stream_window), more = to - s->window;
+	uint32_t to = larger_window(s), more = to - s->window;
 
 	s->taken += n;
 	if (s->taken < s->window / 2)
 		return;
 	s->taken = 0;
-	if (more && s->h->last_feed_ms - s->taken_since_ms < H2_GROWS_MS && quota_promise(q, more)) {
+	if (more && may_grow(s) && quota_promise(q, more)) {
 		if (nghttp2_session_set_local_window_size(s->h->ng, NGHTTP2_FLAG_NONE, s->id, (int32_t)to))
 			quota_unpromise(q, more);
 		else
@@ -207,12 +227,22 @@ void h2_drop(struct buf *b, size_t n)
 		buf_fini(b);
 }
 
+/* In pieces: the peer of a long line stands still until half of a large window, for which nghttp2 waits, was read. */
+static void give_credit(struct h2_stream *s, size_t n)
+{
+	s->owed += (uint32_t)n;
+	if (s->owed < MIN(s->window / 2, CREDIT_MAX))
+		return;
+	if (!nghttp2_submit_window_update(s->h->ng, NGHTTP2_FLAG_NONE, s->id, (int32_t)s->owed))
+		s->owed = 0;
+}
+
 void h2_stream_consume(struct h2_stream *s, size_t n)
 {
 	h2_drop(&s->in, n);
 	if (!n || s->closed || s->ended)
 		return;
-	(void)nghttp2_session_consume_stream(s->h->ng, s->id, n);
+	give_credit(s, n);
 	if (s->h->o.quota)
 		h2_stream_grow(s, n);
 }

@@ -199,6 +199,99 @@ TEST(windows_do_not_grow_for_slow_readers)
 	quota_unref(client.quota);
 }
 
+/* The server says n bytes on one stream, which the peer's window may hold back. */
+static void fill(struct link *l, struct h2_stream *s, size_t n)
+{
+	static const uint8_t block[65536];
+
+	for (size_t at = 0; at < n; at += sizeof(block))
+		CHECK_INT(h2_stream_write(s, block, sizeof(block)), 0);
+	for (int i = 0; i < 32; i++)
+		run(l);
+}
+
+/* A peer that is 20 ms away hears of a quarter of a megabyte, not only of half of a large window. */
+TEST(credit_goes_back_in_pieces)
+{
+	struct h2_options client = { .stream_window = 4 << 20 };
+	struct h2_options server = { .server = true, .send_max = 8 << 20 };
+	struct h2_stream *c, *s;
+	struct link l = { 0 };
+	const uint8_t *p;
+
+	CHECK_INT(h2_new(&client, 1000, &l.client), 0);
+	CHECK_INT(h2_new(&server, 1000, &l.server), 0);
+	run(&l);
+	c = ask(&l, true);
+	s = accept_one(&l);
+	answer(s, false);
+	fill(&l, s, 6 << 20);
+	CHECK_INT(h2_stream_peek(c, &p), 4 << 20);
+	h2_stream_consume(c, (256 << 10) - 1);
+	fill(&l, s, 0);
+	CHECK_INT(h2_stream_peek(c, &p), (4 << 20) - (256 << 10) + 1);
+	h2_stream_consume(c, 1);
+	fill(&l, s, 0);
+	CHECK_INT(h2_stream_peek(c, &p), 4 << 20);
+	link_down(&l);
+}
+
+/* Four times the window at once would be more than a part of what is spare; a megabyte is not. */
+TEST(a_large_window_grows_by_a_megabyte)
+{
+	struct h2_options client = { .stream_window = 4 << 20, .quota = quota_of(64 << 20, true, NULL) };
+	struct h2_options server = { .server = true, .send_max = 8 << 20 };
+	struct h2_stream *c, *s;
+	struct link l = { 0 };
+	const uint8_t *p;
+
+	CHECK_INT(h2_new(&client, 1000, &l.client), 0);
+	CHECK_INT(h2_new(&server, 1000, &l.server), 0);
+	run(&l);
+	c = ask(&l, true);
+	s = accept_one(&l);
+	answer(s, false);
+	fill(&l, s, 8 << 20);
+	for (int i = 0; i < 400; i++) {
+		h2_stream_consume(c, h2_stream_peek(c, &p));
+		run(&l);
+	}
+	CHECK_INT(quota_promised(client.quota), (4 << 20) - H2_FIRST_WINDOW);
+	link_down(&l);
+	quota_unref(client.quota);
+}
+
+/* What a client sends before it has seen our SETTINGS goes by another window than ours, which both count from later. */
+TEST(an_upload_that_begins_before_the_settings)
+{
+	struct h2_options server = { .server = true, .stream_window = 1 << 20, .quota = quota_of(64 << 20, false, NULL) };
+	struct h2_options client = { .send_max = 2 << 20 };
+	struct h2_stream *c, *s;
+	struct link l = { 0 };
+	size_t n, sum = 0;
+	const uint8_t *p;
+
+	CHECK_INT(h2_new(&client, 1000, &l.client), 0);
+	CHECK_INT(h2_new(&server, 1000, &l.server), 0);
+	c = ask(&l, false);
+	for (int i = 0; i < 16; i++) {
+		static const uint8_t block[65536];
+
+		CHECK_INT(h2_stream_write(c, block, sizeof(block)), 0);
+	}
+	move(l.client, l.server, 0);
+	s = h2_next_ready(l.server);
+	CHECK(s);
+	for (int i = 0; i < 400 && sum < 1 << 20; i++, sum += n) {
+		n = h2_stream_peek(s, &p);
+		h2_stream_consume(s, n);
+		run(&l);
+	}
+	CHECK_INT(sum, 1 << 20);
+	link_down(&l);
+	quota_unref(server.quota);
+}
+
 static void exchange_in_slices(size_t slice)
 {
 	struct link l;
