@@ -26,15 +26,56 @@
 #define CALM_HOLD_MAX_MS   60000u
 #define CALM_FORGET_MS	   (10u * 60 * 1000)
 #define PING_AFTER_MAX_MS  60000u
+#define KEY_NUMBERS_BYTES  40u		/* of a key: what its numbers take at most */
 
 static void origin_pump(struct defer *d, void *user);
 static void origin_on_timer(struct timer *t, void *user);
 
+/* Of the whole number, low digit first: only a key is made of it. */
+static char *put_number(char *at, uint64_t n)
+{
+	do
+		*at++ = "0123456789abcdef"[n & 15];
+	while (n >>= 4);
+	*at++ = '|';
+	return at;
+}
+
+static char *put_word(char *at, const char *s)
+{
+	while (s && *s)
+		*at++ = *s++;
+	*at++ = '|';
+	return at;
+}
+
+/* Made for each request, and so not printed. */
 static char *make_key(const struct pool_target *t)
 {
-	return str_printf("%s|%s|%u|%s|%s|%p|%d%d", t->scheme, t->host, t->port,
-			  t->proxy ? t->proxy : "", t->group ? t->group : "", (void *)t->tls,
-			  t->plain_http2, t->http1);
+	const char *words[] = { t->scheme, t->host, t->proxy, t->group };
+	size_t n = KEY_NUMBERS_BYTES;
+	char *key, *at;
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		n += (words[i] ? strlen(words[i]) : 0) + 1;
+	key = at = malloc(n);
+	if (!key)
+		return NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		at = put_word(at, words[i]);
+	at = put_number(at, t->port | (t->plain_http2 ? BIT(16) : 0) | (t->http1 ? BIT(17) : 0));
+	at = put_number(at, (uintptr_t)t->tls);
+	*at = '\0';
+	return key;
+}
+
+static char *make_authority(const struct pool_target *t)
+{
+	bool v6 = strchr(t->host, ':') != NULL;
+
+	if (t->port == (str_eq(t->scheme, "https") ? 443 : 80))
+		return str_printf(v6 ? "[%s]" : "%s", t->host);
+	return str_printf(v6 ? "[%s]:%u" : "%s:%u", t->host, t->port);
 }
 
 static void bury(void *p)
@@ -45,6 +86,7 @@ static void bury(void *p)
 	free(o->key);
 	free(o->scheme);
 	free(o->host);
+	free(o->authority);
 	free(o->group);
 	str_free_secret(o->proxy);
 	quota_unref(o->quota);
@@ -69,6 +111,7 @@ struct origin *origin_get(struct pool *p, const struct pool_target *t)
 	o->key = key;
 	o->scheme = str_dup(t->scheme);
 	o->host = str_dup(t->host);
+	o->authority = make_authority(t);
 	o->group = str_dup(t->group ? t->group : "");
 	o->proxy = str_dup(t->proxy);
 	o->port = t->port;
@@ -81,7 +124,7 @@ struct origin *origin_get(struct pool *p, const struct pool_target *t)
 	list_init(&o->conns);
 	list_init(&o->queue[POOL_SHORT]);
 	list_init(&o->queue[POOL_LONG]);
-	if (!o->scheme || !o->host || !o->group || (t->proxy && !o->proxy) ||
+	if (!o->scheme || !o->host || !o->authority || !o->group || (t->proxy && !o->proxy) ||
 	    map_put_str(&p->origins, o->key, o) < 0) {
 		bury(o);
 		return NULL;

@@ -72,6 +72,7 @@ struct origin {
 	struct pool *pool;
 	struct list node;
 	char *key, *scheme, *host, *group, *proxy;
+	char *authority;		/* as requests name it, where they have no other */
 	uint16_t port;
 	struct tls_client *tls;
 	bool plain_http2, http1;

@@ -391,28 +391,15 @@ int pool_req_send(struct pool_req *r, struct uconn *c)
 
 static int put_head(struct pool_req *r, const struct pool_ask *a)
 {
-	const struct pool_target *t = a->target;
-	bool v6 = strchr(t->host, ':') != NULL;
-	bool common = t->port == (str_eq(t->scheme, "https") ? 443 : 80);
 	int k = fields_put(&r->head, ":method", a->method);
 
 	if (k == 0)
-		k = fields_put(&r->head, ":scheme", t->scheme);
-	if (k == 0 && a->authority)
-		k = fields_put(&r->head, ":authority", a->authority);
-	else if (k == 0 && common)
-		k = fields_printf(&r->head, ":authority", v6 ? "[%s]" : "%s", t->host);
-	else if (k == 0)
-		k = fields_printf(&r->head, ":authority", v6 ? "[%s]:%u" : "%s:%u", t->host, t->port);
+		k = fields_put(&r->head, ":scheme", a->target->scheme);
+	if (k == 0)
+		k = fields_put(&r->head, ":authority", a->authority ? a->authority : r->origin->authority);
 	if (k == 0)
 		k = fields_put(&r->head, ":path", a->path);
-	for (uint32_t i = 0; k == 0 && a->fields && i < a->fields->n; i++) {
-		const struct field *f = &a->fields->v[i];
-
-		k = fields_add(&r->head, fields_name(a->fields, i), f->name_len,
-			       fields_value(a->fields, i), f->value_len, f->secret);
-	}
-	return k;
+	return k == 0 && a->fields ? fields_append(&r->head, a->fields, 0) : k;
 }
 
 static void req_bury(void *p)

@@ -32,13 +32,15 @@ void fields_clear(struct fields *f)
 	f->n = f->text_len = f->bytes = 0;
 }
 
-static int reserve_field(struct fields *f)
+static int reserve_fields(struct fields *f, uint32_t n)
 {
-	uint32_t cap = f->cap ? f->cap * 2 : 12;
+	uint32_t cap = f->cap ? f->cap : 12;
 	struct field *v;
 
-	if (f->n < f->cap)
+	if (f->cap - f->n >= n)
 		return 0;
+	while (cap - f->n < n)
+		cap *= 2;
 	if (quota_take(f->quota, (cap - f->cap) * sizeof(*v)) < 0)
 		return -ENOBUFS;
 	v = realloc(f->v, cap * sizeof(*v));
@@ -94,7 +96,7 @@ int fields_add(struct fields *f, const char *name, size_t name_len, const char *
 	if (f->n >= (f->max_n ? f->max_n : FIELDS_MAX_N) || name_len > max_bytes ||
 	    value_len > max_bytes || f->bytes + name_len + value_len + 32 > max_bytes)
 		return -EMSGSIZE;
-	r = reserve_field(f);
+	r = reserve_fields(f, 1);
 	if (!r)
 		r = reserve_text(f, name_len + value_len + 2);
 	if (r < 0)
@@ -112,6 +114,42 @@ int fields_add(struct fields *f, const char *name, size_t name_len, const char *
 	f->text[at->value_at + value_len] = 0;
 	f->text_len += (uint32_t)(name_len + value_len + 2);
 	f->bytes += (uint32_t)(name_len + value_len + 32);
+	return 0;
+}
+
+static bool fits(const struct fields *f, uint32_t n, uint32_t bytes)
+{
+	uint32_t max_n = f->max_n ? f->max_n : FIELDS_MAX_N, max_bytes = f->max_bytes ? f->max_bytes : FIELDS_MAX_BYTES;
+
+	return n <= max_n && f->n <= max_n - n && bytes <= max_bytes && f->bytes <= max_bytes - bytes;
+}
+
+/* Text lies in the order of its fields, so that what is behind one of them is one piece. */
+int fields_append(struct fields *f, const struct fields *from, uint32_t first)
+{
+	uint32_t n = from->n - MIN(first, from->n), at = n ? from->v[first].name_at : 0, len = n ? from->text_len - at : 0;
+	uint32_t bytes = len + 30 * n;	/* two of the 32 are the ends of name and value, which lie in the text */
+	int r = fits(f, n, bytes) ? 0 : -EMSGSIZE;
+
+	if (!n || r < 0)
+		return r;
+	r = reserve_fields(f, n);
+	if (!r)
+		r = reserve_text(f, len);
+	if (r < 0)
+		return r;
+	memcpy(f->text + f->text_len, from->text + at, len);
+	for (uint32_t i = 0; i < n; i++) {
+		struct field *to = &f->v[f->n + i];
+
+		*to = from->v[first + i];
+		to->name_at += f->text_len - at;
+		to->value_at += f->text_len - at;
+		f->has_secret |= to->secret;
+	}
+	f->n += n;
+	f->text_len += len;
+	f->bytes += bytes;
 	return 0;
 }
 

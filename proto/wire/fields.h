@@ -44,6 +44,9 @@ must_check int fields_put_secret(struct fields *f, const char *name, const char 
 must_check int fields_printf(struct fields *f, const char *name, const char *fmt, ...)
 	printf_like(3, 4);
 
+/* All fields of `from` with index `first` and above, or none: as fields_add(). */
+must_check int fields_append(struct fields *f, const struct fields *from, uint32_t first);
+
 static inline const char *fields_name(const struct fields *f, uint32_t i)
 {
 	return f->text + f->v[i].name_at;

@@ -296,16 +296,13 @@ int h2_stream_write(struct h2_stream *s, const void *p, size_t n)
 
 int h2_stream_finish(struct h2_stream *s, const struct fields *trailers)
 {
+	int r;
+
 	if (s->closed || s->finished)
 		return -EPIPE;
-	for (uint32_t i = 0; trailers && i < trailers->n; i++) {
-		int r = fields_add(&s->trailers_out, fields_name(trailers, i), trailers->v[i].name_len,
-				   fields_value(trailers, i), trailers->v[i].value_len,
-				   trailers->v[i].secret);
-
-		if (r < 0)
-			return r;
-	}
+	r = trailers ? fields_append(&s->trailers_out, trailers, 0) : 0;
+	if (r < 0)
+		return r;
 	s->has_trailers_out = trailers && trailers->n;
 	s->finished = true;
 	return resume(s);

@@ -38,11 +38,9 @@ static bool is_named(const struct fields *in, const char *name)
 {
 	size_t n = strlen(name);
 
-	for (uint32_t i = 0; i < in->n; i++) {
-		const char *s = fields_value(in, i);
+	for (int i = fields_find(in, "connection", 0); i >= 0; i = fields_find(in, "connection", (uint32_t)i + 1)) {
+		const char *s = fields_value(in, (uint32_t)i);
 
-		if (!str_eq(fields_name(in, i), "connection"))
-			continue;
 		while (*s) {
 			size_t k;
 
@@ -96,6 +94,7 @@ static int put_request_line(const struct fields *in, const char *host, struct fi
 int relay_request_head(const struct fields *in, const char *host, bool upgrade, relay_keep_fn *keep, const void *user,
 		       struct fields *out)
 {
+	bool names = fields_find(in, "connection", 0) >= 0;
 	int r = put_request_line(in, host, out);
 
 	for (uint32_t i = 0; i < in->n && r == 0; i++) {
@@ -106,14 +105,15 @@ int relay_request_head(const struct fields *in, const char *host, bool upgrade, 
 		if (name[0] == ':' || is_forwarded(name) || str_eq(name, "host") || str_eq(name, "cookie") ||
 		    str_eq(name, "expect"))
 			continue;
-		if (asked || (!is_hop_by_hop(name) && !is_named(in, name) && (!keep || keep(user, name))))
-			r = fields_put(out, name, fields_value(in, i));
+		if (asked || (!is_hop_by_hop(name) && !(names && is_named(in, name)) && (!keep || keep(user, name))))
+			r = fields_add(out, name, in->v[i].name_len, fields_value(in, i), in->v[i].value_len, in->v[i].secret);
 	}
 	return r < 0 ? r : put_cookies(in, out);
 }
 
 int relay_response_head(const struct fields *in, bool upgrade, struct fields *out)
 {
+	bool names = fields_find(in, "connection", 0) >= 0;
 	const char *status = fields_get(in, ":status");
 	int r = status ? fields_put(out, ":status", status) : -EINVAL;
 
@@ -121,7 +121,7 @@ int relay_response_head(const struct fields *in, bool upgrade, struct fields *ou
 		const char *name = fields_name(in, i);
 		bool keep = upgrade && str_eq(name, "upgrade");
 
-		if (name[0] != ':' && (keep || (!is_hop_by_hop(name) && !is_named(in, name))))
+		if (name[0] != ':' && (keep || (!is_hop_by_hop(name) && !(names && is_named(in, name)))))
 			r = fields_put(out, name, fields_value(in, i));
 	}
 	return r;
