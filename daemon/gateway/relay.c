@@ -433,11 +433,12 @@ static void asker_of(const struct gateway_relay *rl, struct relay_asker *ret)
 
 static enum relay_right judge(struct gateway_relay *rl, const struct sandbox_target *t)
 {
-	char made[MADE_TOKEN_TEXT];
+	char made[MADE_TOKEN_TEXT] = "";
 	struct relay_asker a;
 
 	asker_of(rl, &a);
-	made_token(rl->g->o.secret, t->at.id, made);
+	if (str_is_empty(t->at.token))
+		made_token(rl->g->o.secret, t->at.id, made);
 	rl->right = relay_judge(&a, &(struct relay_door){ .sandbox = t->at.id, .port = rl->to.port, .owner = t->owner_uid, .is_health = rl->is_health,
 							  .access_token = t->at.token, .made_token = made, .traffic_token = t->at.traffic_token });
 	return rl->right;

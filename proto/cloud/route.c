@@ -48,19 +48,31 @@ static bool next_segment(const char **path, const char **ret, size_t *ret_n)
 	return true;
 }
 
-/* How many words of the path the segments have, if all match; else -1. */
+/* Where the segment of the table's path ends that is the word, in which a slash can be; NULL: it is another. */
+static const char *behind_word(const char *path, const char *word)
+{
+	while (*word && *word == *path && *path != '/') {
+		word++;
+		path++;
+	}
+	return !*word && (!*path || *path == '/') ? path : NULL;
+}
+
+/* How many words of the path the segments have, if all match; else -1. Most paths of the table differ in the first letter. */
 static int matching_words(const char *path, const char *const *segments, size_t n)
 {
-	const char *s;
-	size_t i = 0, len;
 	int words = 0;
+	size_t i = 0;
 
-	for (; next_segment(&path, &s, &len); i++) {
+	for (; *path; i++) {
 		if (i == n || !*segments[i])
 			return -1;
-		if (*s == '{')
+		if (*++path == '{') {
+			path += strcspn(path, "/");
 			continue;
-		if (strlen(segments[i]) != len || strncmp(s, segments[i], len) != 0)
+		}
+		path = behind_word(path, segments[i]);
+		if (!path)
 			return -1;
 		words++;
 	}

@@ -18,6 +18,15 @@ static enum cloud_route find(const char *method, const char *path)
 	return cloud_route_find(method, v, n);
 }
 
+TEST(a_slash_in_a_segment_is_none_of_the_path)
+{
+	const char *const one[] = { "sandboxes/metrics" }, *const half[] = { "sandbox" }, *const more[] = { "sandboxess" };
+
+	CHECK_INT(cloud_route_find("GET", one, 1), CLOUD_ROUTE_UNKNOWN);
+	CHECK_INT(cloud_route_find("GET", half, 1), CLOUD_ROUTE_UNKNOWN);
+	CHECK_INT(cloud_route_find("GET", more, 1), CLOUD_ROUTE_UNKNOWN);
+}
+
 TEST(whose_request_it_is)
 {
 	static const struct {
