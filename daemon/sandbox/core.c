@@ -952,6 +952,7 @@ int sandbox_core_set_rules(struct sandbox_core *core, const struct sandbox_core_
 	struct sandbox_core_policy *policies;
 	struct sandbox_core_uid every = r->any;
 	struct uid_limit *uids, any;
+	struct list waiters;
 	size_t n_uids;
 	int err;
 
@@ -966,7 +967,7 @@ int sandbox_core_set_rules(struct sandbox_core *core, const struct sandbox_core_
 		free(uids);
 		return err;
 	}
-	err = warm_set_entries(core, r);
+	err = warm_set_entries(core, r, &waiters);
 	if (err < 0) {
 		free(uids);
 		free_policies(policies, r->n_policies);
@@ -978,6 +979,7 @@ int sandbox_core_set_rules(struct sandbox_core *core, const struct sandbox_core_
 	core->policy = r->policy;
 	core->policies = policies;
 	core->n_policies = r->n_policies;
+	warm_ask_again(&waiters);
 	return 0;
 }
 

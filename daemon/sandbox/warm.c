@@ -557,22 +557,41 @@ static void inherit(struct warm_entry *e, struct warm_entry *old)
 
 static void end_entry(struct warm_entry *e)
 {
-	struct status st;
-
 	list_for_each_safe(i, &e->boxes)
 		warm_box_end(list_entry(i, struct warm_box, node), "warm_changed");
-	status_set(&st, R_SANDBOX_NOT_READY, "[warm %s] was changed by a reload; repeat", e->conf.name);
-	op_end_waits(&e->waiters, &st, false);
 	entry_free(e);
 }
 
-int warm_set_entries(struct sandbox_core *core, const struct sandbox_core_rules *r)
+static void take_waiters(struct warm_entry *e, struct list *to)
+{
+	while (!list_is_empty(&e->waiters)) {
+		struct list *n = e->waiters.next;
+
+		list_del(n);
+		list_add_tail(to, n);
+	}
+}
+
+void warm_ask_again(struct list *waiters)
+{
+	static const struct status ok = STATUS_OK;
+
+	while (!list_is_empty(waiters)) {
+		struct sandbox_op *op = op_from_wait(waiters->next);
+
+		list_del(&op->wait);
+		op->on_waited(op, &ok, true);
+	}
+}
+
+int warm_set_entries(struct sandbox_core *core, const struct sandbox_core_rules *r, struct list *ret_waiters)
 {
 	struct list fresh, old;
 	int err = make_entries(core, r, &fresh);
 
 	if (err < 0)
 		return err;
+	list_init(ret_waiters);
 	list_take(&old, &core->warm);
 	list_take(&core->warm, &fresh);
 	while (!list_is_empty(&old)) {
@@ -581,6 +600,7 @@ int warm_set_entries(struct sandbox_core *core, const struct sandbox_core_rules 
 
 		if (next)
 			inherit(next, e);
+		take_waiters(e, ret_waiters);
 		end_entry(e);
 	}
 	core->warm_mode = r->warm_mode;

@@ -86,8 +86,11 @@ struct warm_record {
 
 /* --- warm.c --- */
 
-/* Before the store is loaded, and at a reload. -ENOMEM: nothing was changed. */
-must_check int warm_set_entries(struct sandbox_core *core, const struct sandbox_core_rules *r);
+/* Before the store is loaded, and at a reload. *ret_waiters: those who wait for one, until warm_ask_again(). -ENOMEM: nothing was
+ * changed. */
+must_check int warm_set_entries(struct sandbox_core *core, const struct sandbox_core_rules *r, struct list *ret_waiters);
+/* Each looks for its entry among those that there are now: as a rule the same, where it goes on waiting. */
+void warm_ask_again(struct list *waiters);
 must_check int warm_load(struct sandbox_core *core, const struct row_warm *r);	/* a row of an entry */
 void warm_free_all(struct sandbox_core *core);
 struct warm_entry *warm_find(const struct sandbox_core *core, const char *name);

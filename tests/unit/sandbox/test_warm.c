@@ -113,6 +113,49 @@ TEST(a_refill_comes_after_claims)
 	world_free(&w);
 }
 
+static void reload(struct world *w, const struct sandbox_warm_entry *e)
+{
+	struct sandbox_core_rules r = { .warm = e, .n_warm = e ? 1 : 0 };
+
+	policy_default(&r.policy);
+	CHECK(!sandbox_core_set_rules(w->core, &r));
+}
+
+/* Over a reload that changes nothing for it, and then one that does, a call that waits is not ended without need. */
+TEST(a_reload_ends_nobody_who_waits)
+{
+	struct sandbox_warm_entry e = an_entry();
+	struct create c = warm_create("r1", SANDBOX_WARM_REQUIRE), k = warm_create("r2", SANDBOX_WARM_REQUIRE);
+	struct cloud_kv pair = { (char *)"A", (char *)"1" };
+	struct answer a, b;
+	struct world w;
+
+	e.size = 0;
+	e.per_hour = 1;
+	warm_world(&w, &e);
+	begin_create(&w, &a, &c);
+	UNTIL(&w, info(&w).waiting == 1);
+	e.max_age_ms = 60000;
+	reload(&w, &e);
+	UNTIL(&w, info(&w).waiting == 1);
+	CHECK(!a.done);
+	begin_create(&w, &b, &k);
+	UNTIL(&w, info(&w).waiting == 2);
+	CHECK_INT(info(&w).misses, 2);
+	e.size = 1;
+	reload(&w, &e);
+	UNTIL(&w, a.done);			/* who came first */
+	CHECK(status_ok(&a.st) && a.warm && !b.done);
+	CHECK_INT(info(&w).waiting, 1);
+	e.what.envs.v = &pair;
+	e.what.envs.n = 1;
+	reload(&w, &e);				/* none is for it any more */
+	UNTIL(&w, b.done);
+	CHECK_INT(b.st.reason, R_FIELD_INVALID);
+	CHECK(strstr(b.st.text, "envs"));
+	world_free(&w);
+}
+
 /* What nobody has claimed is seen by admins alone, and a restart keeps it. */
 TEST(a_restart_keeps_them)
 {
