@@ -62,11 +62,31 @@ static void problem(struct reader *r, const char *key, const char *what, const c
 
 /* --- lists --- */
 
+/* Up to the next comma that no backslash is before. */
+static size_t word_len(const char *s)
+{
+	size_t n = 0;
+
+	while (s[n] && s[n] != ',')
+		n += s[n] == '\\' && s[n + 1] == ',' ? 2 : 1;
+	return n;
+}
+
+static void take_backslashes(char *s)
+{
+	char *to = s;
+
+	for (; *s; s++)
+		if (s[0] != '\\' || s[1] != ',')
+			*to++ = *s;
+	*to = 0;
+}
+
 /* The next word of a list by commas, without blanks around it; false at its end. Heap. */
 static bool next_word(struct reader *r, const char **at, char **ret)
 {
 	const char *s = *at + strspn(*at, " \t,");
-	size_t n = strcspn(s, ",");
+	size_t n = word_len(s);
 
 	*at = s + n;
 	while (n && strchr(" \t", s[n - 1]))
@@ -74,7 +94,9 @@ static bool next_word(struct reader *r, const char **at, char **ret)
 	if (!n || r->err)
 		return false;
 	*ret = strndup(s, n);
-	if (!*ret)
+	if (*ret)
+		take_backslashes(*ret);
+	else
 		r->err = -ENOMEM;
 	return *ret != NULL;
 }
@@ -182,7 +204,82 @@ static void read_claimers(struct reader *r, bool user_mode)
 	}
 }
 
-/* --- the rest --- */
+/* --- the network --- */
+
+static struct cloud_rule *rule_of(struct reader *r, struct cloud_network *n, const char *domain)
+{
+	struct cloud_rule *rule = NULL;
+
+	for (size_t i = 0; i < n->n_rules; i++)
+		if (str_eq(n->rules[i].domain, domain))
+			return &n->rules[i];
+	r->err = cloud_network_add_rule(n, domain, &rule);
+	return rule;
+}
+
+/* "HOST:NAME=VALUE" */
+static void read_headers(struct reader *r, struct cloud_network *n)
+{
+	const char *at = get(r, "headers");
+	char *word;
+
+	while (next_word(r, &at, &word)) {
+		char *name = strchr(word, ':'), *value = name ? strchr(name, '=') : NULL;
+		struct cloud_rule *rule;
+
+		if (!value || name == word || value == name + 1) {
+			problem(r, "headers", word, "is not HOST:NAME=VALUE");
+		} else {
+			*name++ = *value++ = 0;
+			rule = rule_of(r, n, word);
+			if (rule && cloud_kvs_get(&rule->headers, name))
+				problem(r, "headers", name, "is named twice for its host");
+			else if (rule)
+				r->err = cloud_kvs_add(&rule->headers, name, value);
+		}
+		free(word);
+	}
+}
+
+static void read_proxy_password(struct reader *r, struct cloud_network *n, const char *file)
+{
+	struct secret *s;
+	int e = secret_read(file, getenv("CREDENTIALS_DIRECTORY"), &s);
+
+	if (e < 0) {
+		problem(r, "egress_proxy_password_file", file, secret_error(e));
+		return;
+	}
+	n->egress_password = str_dup(secret_text(s));
+	if (!n->egress_password)
+		r->err = -ENOMEM;
+	secret_free(s);
+}
+
+/* "[USER@]HOST:PORT" */
+static void read_proxy(struct reader *r, struct cloud_network *n)
+{
+	const char *proxy = get(r, "egress_proxy"), *at = strrchr(proxy, '@'), *file = get(r, "egress_proxy_password_file");
+	char place[512];
+
+	if (*proxy)
+		n->egress_address = str_dup(at ? at + 1 : proxy);
+	if (at)
+		n->egress_username = strndup(proxy, (size_t)(at - proxy));
+	if ((*proxy && !n->egress_address) || (at && !n->egress_username))
+		r->err = -ENOMEM;
+	if (*file && !at)
+		conf_problem(r->c, "%s: is for a user in egress_proxy, as in USER@HOST:PORT",
+			     conf_place(r->c, "warm", r->name, "egress_proxy_password_file", place));
+	else if (*file)
+		read_proxy_password(r, n, file);
+}
+
+static bool is_nothing(const struct cloud_network *n)
+{
+	return !n->allow_out.n && !n->deny_out.n && !n->allow_public_traffic && !n->mask_request_host && !n->n_rules &&
+	       !n->egress_address;
+}
 
 static void read_network(struct reader *r)
 {
@@ -200,11 +297,37 @@ static void read_network(struct reader *r)
 		n->allow_public_traffic = TRI_FALSE;
 	if (*host && !(n->mask_request_host = str_dup(host)))
 		r->err = -ENOMEM;
-	if (!n->allow_out.n && !n->deny_out.n && !n->allow_public_traffic && !*host)
+	read_headers(r, n);
+	read_proxy(r, n);
+	if (is_nothing(n))
 		r->e->what.network = cloud_network_free(n);
 	else if (!r->err)
 		r->err = netrules_complete(n, r->e->what.allow_internet_access);
 }
+
+static int add_token(struct cloud_create *w, const char *name, const char *audience)
+{
+	struct cloud_iam_token *v = reallocarray(w->iam_tokens, w->n_iam_tokens + 1, sizeof(*v)), *t;
+
+	if (!v)
+		return -ENOMEM;
+	w->iam_tokens = v;
+	t = &v[w->n_iam_tokens++];
+	*t = (struct cloud_iam_token){ .name = str_dup(name), .audience = str_dup(audience), .token_type = str_dup(NETRULES_TOKEN_TYPE) };
+	return t->name && t->audience && t->token_type ? 0 : -ENOMEM;
+}
+
+static void read_tokens(struct reader *r)
+{
+	struct cloud_kvs pairs = { 0 };
+
+	read_pairs(r, "iam_tokens", &pairs);
+	for (size_t i = 0; i < pairs.n && !r->err; i++)
+		r->err = add_token(&r->e->what, pairs.v[i].key, pairs.v[i].value);
+	cloud_kvs_fini(&pairs);
+}
+
+/* --- the rest --- */
 
 static void read_what(struct reader *r)
 {
@@ -217,6 +340,7 @@ static void read_what(struct reader *r)
 	if (!w->template_id)
 		r->err = -ENOMEM;
 	read_pairs(r, "envs", &w->envs);
+	read_tokens(r);
 	read_network(r);
 }
 
@@ -224,7 +348,7 @@ static void check_what(struct reader *r)
 {
 	struct cloud_create *w = &r->e->what;
 	const struct sandbox_create as = { .what = *w };
-	const struct netrules_with with = { .secure = w->secure };
+	const struct netrules_with with = { .secure = w->secure, .knows_tokens = true, .tokens = w->iam_tokens, .n_tokens = w->n_iam_tokens };
 	struct netrules_fault fault;
 	struct status st;
 	char at[512];
@@ -233,7 +357,8 @@ static void check_what(struct reader *r)
 		conf_problem(r->c, "%s: template is missing: say what they are made from", place_of_section(r, at));
 	else if (!rules_check_create(&as, &st))
 		conf_problem(r->c, "%s: %s", place_of_section(r, at), st.text);
-	if (!w->network || netrules_network_ok(w->network, &with, &fault))
+	if (netrules_tokens_ok(w->iam_tokens, w->n_iam_tokens, &fault) &&
+	    (!w->network || netrules_network_ok(w->network, &with, &fault)))
 		return;
 	rules_network_fault(&fault, &st);
 	conf_problem(r->c, "%s: %s", place_of_section(r, at), st.text);

@@ -161,6 +161,46 @@ def test_what_is_fixed_at_creation_must_be_the_same(cloud, warm, what, differs):
     assert w.create(**fits).warm
 
 
+ALL = {"headers": r"a.example:X-A=1\, 2, b.example:X-B=${agentbox.identity.tokens.one}, a.example:X-C=3",
+       "iam_tokens": "one=aud-1, two=aud-2", "allow_out": "a.example, 10.0.0.0/8", "deny_out": "0.0.0.0/0",
+       "egress_proxy": "me@proxy.example:1080", "mask_request_host": "h.example", "envs": r"A=1\,2"}
+SAID = {"network": {"allow_out": ["10.0.0.0/8", "a.example"], "deny_out": ["0.0.0.0/0"], "mask_request_host": "h.example",
+                    "rules": {"b.example": {"rules": [{"transform_headers": {"X-B": "${agentbox.identity.tokens.one}"}}]},
+                              "a.example": {"rules": [{"transform_headers": {"X-C": "3", "X-A": "1, 2"}}]}},
+                    "egress_proxy": {"address": "proxy.example:1080", "username": "me", "password": "secret"}},
+        "iam_tokens": {"two": {"audience": "aud-2"}, "one": {"audience": "aud-1"}}, "envs": {"A": "1,2"}}
+
+
+def test_all_that_a_create_fixes(cloud, warm):
+    """An entry may have all of it, the cloud gets it, and a Create that says the same in another order gets one."""
+    folder = harness.temp_dir("sec-")
+    with open(os.open(folder + "/password", os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
+        f.write("secret\n")
+    w = warm(size=1, egress_proxy_password_file=folder + "/password", **ALL)
+    shutil.rmtree(folder)
+    w.ready(1)
+    body = json.loads(posts(cloud)[0].body)
+    assert body["network"]["egressProxy"] == {"address": "proxy.example:1080", "username": "me", "password": "secret"}
+    assert body["network"]["rules"]["a.example"] == [{"transform": {"headers": {"X-A": "1, 2", "X-C": "3"}}}]
+    assert {t["audience"] for t in body["iam"]["tokens"].values()} == {"aud-1", "aud-2"} and body["envVars"] == {"A": "1,2"}
+    for what, differs in (({"iam_tokens": {"one": {"audience": "aud-1"}}}, "iam_tokens"),
+                          ({"network": {**SAID["network"], "rules": {}}}, "network"),
+                          ({"iam_tokens": {**SAID["iam_tokens"], "two": {"audience": "aud-3"}}}, "iam_tokens")):
+        assert differs in refused("FIELD_INVALID", w.create, warm="REQUIRE", **{**SAID, **what}).text
+    assert w.create(warm="REQUIRE", **SAID).warm
+
+
+def test_a_reload_ends_nobody_who_waits(cloud, warm):
+    w = warm(size=0)
+    waiting = w.api.future("SandboxService.Create", warm="REQUIRE", timeout=30)
+    until(lambda: w.entry().waiting == 1, 10, "a call that waits", w.d)
+    for _ in range(3):
+        w.api.call("DaemonService.Reload")
+        assert w.entry().waiting == 1 and not waiting.done()
+    w.api.call("WarmService.Set", name="py", size=1)
+    assert waiting.result().warm
+
+
 def test_uids(cloud, warm):
     w = warm(uids="61001", size=1)
     w.ready(1)
@@ -393,7 +433,11 @@ def test_killed_at_every_point(cloud, warm, point, monkeypatch):
     ({"template": None}, "template is missing"), ({"uids": None}, "uids is missing"), ({"uids": "nobody-of-that-name"}, "is no user"),
     ({"uids": "@nobody-of-that-name"}, "is no group"), ({"size": 65}, "from 0 to 64"), ({"timeout": "10m"}, "from 15s to 120s"),
     ({"envs": "A"}, "is not NAME=VALUE"), ({"secret_envs": "A=/nowhere"}, "is for prepare"), ({"account": "x"}, "is no [account NAME]"),
-    ({"allow_out": "!!"}, "network")])
+    ({"allow_out": "!!"}, "network"), ({"headers": "a.example=1"}, "is not HOST:NAME=VALUE"),
+    ({"headers": "a.example:X=${agentbox.identity.tokens.no}"}, "network.rules"), ({"iam_tokens": "one"}, "is not NAME=VALUE"),
+    ({"iam_tokens": "one=a, one=b"}, "is named twice"), ({"egress_proxy": "10.0.0.1:80"}, "network.egress_proxy"),
+    ({"egress_proxy": "proxy.example:1", "egress_proxy_password_file": "/nowhere"}, "is for a user"),
+    ({"egress_proxy": "me@proxy.example:1", "egress_proxy_password_file": "/nowhere"}, "/nowhere")])
 def test_a_wrong_entry_is_named_with_its_place(cloud, entry, says):
     d = harness.Daemon(cloud, conf={"warm py": {**ENTRY, **entry}}, wait=False)
     try:

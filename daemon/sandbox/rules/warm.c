@@ -6,6 +6,7 @@
 #include "daemon/auth/owner.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "proto/base/str.h"
+#include "proto/cloud/netrules.h"
 
 #define RETRY_BASE_MS 1000u
 #define RETRY_MAX_MS  60000u
@@ -44,9 +45,14 @@ static bool same_text(const char *a, const char *b)
 	return str_eq(a ? a : "", b ? b : "");
 }
 
+static const char *token_type_of(const struct cloud_iam_token *t)
+{
+	return str_is_empty(t->token_type) ? NETRULES_TOKEN_TYPE : t->token_type;
+}
+
 static bool same_token(const struct cloud_iam_token *a, const struct cloud_iam_token *b)
 {
-	return same_text(a->name, b->name) && same_text(a->audience, b->audience) && same_text(a->token_type, b->token_type);
+	return same_text(a->name, b->name) && same_text(a->audience, b->audience) && str_eq(token_type_of(a), token_type_of(b));
 }
 
 static bool has_token(const struct cloud_create *c, const struct cloud_iam_token *t)
@@ -71,14 +77,52 @@ static bool same_tokens(const struct cloud_create *a, const struct cloud_create 
 static bool is_no_network(const struct cloud_network *n)
 {
 	return !n || (!n->allow_out.n && !n->deny_out.n && n->allow_public_traffic != TRI_FALSE &&
-		      str_is_empty(n->mask_request_host) && str_is_empty(n->egress_address) && !n->n_rules);
+		      str_is_empty(n->mask_request_host) && str_is_empty(n->egress_address) && !n->n_rules && !n->asks_https_ports);
+}
+
+/* Whatever their order. */
+static bool same_strs(const struct cloud_strs *a, const struct cloud_strs *b)
+{
+	for (size_t i = 0; i < a->n; i++)
+		if (!cloud_strs_has(b, a->v[i]))
+			return false;
+	for (size_t i = 0; i < b->n; i++)
+		if (!cloud_strs_has(a, b->v[i]))
+			return false;
+	return true;
+}
+
+static bool has_rule(const struct cloud_network *n, const struct cloud_rule *rule)
+{
+	for (size_t i = 0; i < n->n_rules; i++)
+		if (str_eq(n->rules[i].domain, rule->domain))
+			return same_kvs(&n->rules[i].headers, &rule->headers) && n->rules[i].surplus == rule->surplus;
+	return false;
+}
+
+static bool same_rules(const struct cloud_network *a, const struct cloud_network *b)
+{
+	if (a->n_rules != b->n_rules)
+		return false;
+	for (size_t i = 0; i < a->n_rules; i++)
+		if (!has_rule(b, &a->rules[i]))
+			return false;
+	return true;
+}
+
+static bool same_proxy(const struct cloud_network *a, const struct cloud_network *b)
+{
+	return same_text(a->egress_address, b->egress_address) && same_text(a->egress_username, b->egress_username) &&
+	       same_text(a->egress_password, b->egress_password);
 }
 
 static bool same_network(const struct cloud_network *a, const struct cloud_network *b)
 {
 	if (is_no_network(a) || is_no_network(b))
 		return is_no_network(a) && is_no_network(b);
-	return cloud_network_equal(a, b) && same_text(a->egress_password, b->egress_password);
+	return same_strs(&a->allow_out, &b->allow_out) && same_strs(&a->deny_out, &b->deny_out) && same_rules(a, b) && same_proxy(a, b) &&
+	       same_yes(a->allow_public_traffic, b->allow_public_traffic, TRI_TRUE) &&
+	       same_text(a->mask_request_host, b->mask_request_host) && a->asks_https_ports == b->asks_https_ports;
 }
 
 const char *warm_differs(const struct cloud_create *entry, const struct cloud_create *asked)

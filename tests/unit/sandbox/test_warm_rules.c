@@ -21,6 +21,9 @@ static void fill(struct cloud_create *c)
 	c->network = calloc(1, sizeof(*c->network));
 	CHECK(!cloud_strs_add(&c->network->allow_out, "10.0.0.0/8"));
 	CHECK(!cloud_network_add_rule(c->network, "a.example", &rule));
+	CHECK(!cloud_kvs_add(&rule->headers, "X-A", "1"));
+	c->network->egress_address = heap("proxy.example:1080");
+	c->network->egress_username = heap("me");
 	c->network->egress_password = heap("secret");
 	c->iam_tokens = calloc(1, sizeof(*c->iam_tokens));
 	c->n_iam_tokens = 1;
@@ -56,7 +59,18 @@ TEST(what_fits)
 	DIFFERS("lifecycle", (a.lifecycle.pause = b.lifecycle.pause = TRI_TRUE, b.lifecycle.keep_memory = TRI_FALSE));
 	DIFFERS("network", CHECK(!cloud_strs_add(&b.network->deny_out, "1.1.1.1")));
 	DIFFERS("network", (free(b.network->egress_password), b.network->egress_password = heap("other")));
+	DIFFERS("network", (free(b.network->egress_username), b.network->egress_username = heap("you")));
+	DIFFERS("network", (free(b.network->egress_address), b.network->egress_address = heap("proxy.example:1081")));
+	DIFFERS("network", b.network->mask_request_host = heap("h"));
+	DIFFERS("network", b.network->allow_public_traffic = TRI_FALSE);
+	DIFFERS("network", b.network->asks_https_ports = true);
+	DIFFERS("network", CHECK(!cloud_kvs_add(&b.network->rules[0].headers, "X-B", "1")));
+	DIFFERS("network", (free(b.network->rules[0].headers.v[0].value), b.network->rules[0].headers.v[0].value = heap("2")));
+	DIFFERS("network", (free(b.network->rules[0].domain), b.network->rules[0].domain = heap("b.example")));
+	DIFFERS("network", CHECK(!cloud_strs_add(&b.network->allow_out, "10.0.0.1")));
 	DIFFERS("network", b.network = cloud_network_free(b.network));
+	DIFFERS("iam_tokens", (free(b.iam_tokens[0].name), b.iam_tokens[0].name = heap("two")));
+	DIFFERS("iam_tokens", (free(b.iam_tokens[0].token_type), b.iam_tokens[0].token_type = NULL));
 	DIFFERS("iam_tokens", (free(b.iam_tokens[0].audience), b.iam_tokens[0].audience = heap("x")));
 	DIFFERS("envs", CHECK(!cloud_kvs_add(&b.envs, "C", "")));
 	DIFFERS("envs", (free(b.envs.v[1].value), b.envs.v[1].value = heap("3")));
@@ -77,6 +91,38 @@ TEST(what_is_said_in_another_way_fits)
 	CHECK_STR(warm_differs(&a, &b), "network");
 	cloud_create_fini(&a);
 	cloud_create_fini(&b);
+}
+
+TEST(lists_of_a_network_have_no_order)
+{
+	static const char *const out[] = { "10.0.0.0/8", "a.example" }, *const hosts[] = { "a.example", "b.example" };
+	struct cloud_create c[2] = { { .template_id = heap("py") }, { .template_id = heap("py") } };
+	struct cloud_rule *rule;
+
+	for (size_t k = 0; k < 2; k++) {
+		c[k].network = calloc(1, sizeof(*c[k].network));
+		for (size_t i = 0; i < 2; i++) {
+			CHECK(!cloud_strs_add(&c[k].network->allow_out, out[i ^ k]));
+			CHECK(!cloud_network_add_rule(c[k].network, hosts[i ^ k], &rule));
+			CHECK(!cloud_kvs_add(&rule->headers, "X-Host", hosts[i ^ k]));
+		}
+		c[k].iam_tokens = calloc(1, sizeof(*c[k].iam_tokens));
+		c[k].n_iam_tokens = 1;
+		c[k].iam_tokens[0] = (struct cloud_iam_token){ heap("one"), heap("aud"), k ? heap("JWT-SVID") : NULL };
+	}
+	CHECK(!warm_differs(&c[0], &c[1]) && !warm_differs(&c[1], &c[0]));
+	cloud_create_fini(&c[0]);
+	cloud_create_fini(&c[1]);
+}
+
+TEST(the_words_of_a_mode)
+{
+	enum sandbox_warm_mode mode = SANDBOX_WARM_UNSET;
+
+	CHECK(!warm_mode_parse("", &mode) && !warm_mode_parse("Prefer", &mode) && mode == SANDBOX_WARM_UNSET);
+	CHECK(warm_mode_parse("never", &mode) && mode == SANDBOX_WARM_NEVER);
+	CHECK(warm_mode_parse("prefer", &mode) && mode == SANDBOX_WARM_PREFER);
+	CHECK(warm_mode_parse("require", &mode) && mode == SANDBOX_WARM_REQUIRE);
 }
 
 TEST(who_may)
