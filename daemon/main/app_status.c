@@ -387,10 +387,15 @@ static bool is_secret(const struct conf_row *row)
 	return str_eq(row->key->key, "proxy") && strchr(row->value, '@');
 }
 
-/* A command line may hold anything. */
+/* Command lines, an environment and headers may hold anything. */
 static bool may_hold_secret(const struct conf_row *row)
 {
-	return str_eq(row->key->key, "api_key_command") && row->value[0];
+	static const char *const keys[][2] = { { "account", "api_key_command" }, { "warm", "prepare" }, { "warm", "envs" }, { "warm", "headers" } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		if (str_eq(row->key->section, keys[i][0]) && str_eq(row->key->key, keys[i][1]))
+			return row->value[0];
+	return false;
 }
 
 static void config(void *user, struct daemon_config *ret)

@@ -252,17 +252,19 @@ def test_nobodys_template_is_not_deleted(cloud, daemon):
 
 
 def test_g_5_what_may_hold_a_secret_is_for_admins(cloud):
-    """G-5: a command that prints the key may have it in its words."""
+    """G-5: a command that prints the key may have it in its words; so may what an entry of warm ones runs and sends."""
     command = "echo " + cloud.key
-    d = harness.Daemon(cloud, conf={"account default": {"api_key_file": None, "api_key_command": command}})
+    entry = {"template": "base", "size": "0", "uids": "0", "prepare": "true hunter1", "envs": "A=hunter2", "headers": "a.example:X=hunter3"}
+    d = harness.Daemon(cloud, conf={"account default": {"api_key_file": None, "api_key_command": command}, "warm py": entry})
     os.chmod(d.socket, 0o666)
     b, root = Caller(d.socket, B), Caller(d.socket, 0)
     try:
         told = b.get("DaemonService.Config")
-        assert cloud.key not in json.dumps(told)
+        assert cloud.key not in json.dumps(told) and "hunter" not in json.dumps(told)
         row, = [v for v in told["values"] if "api_key_command" in v["key"]]
         assert row["secret"] and not row.get("value"), row
-        assert command in json.dumps(root.get("DaemonService.Config"))
+        all_of_it = json.dumps(root.get("DaemonService.Config"))
+        assert command in all_of_it and all("hunter%d" % i in all_of_it for i in (1, 2, 3))
     finally:
         b.close()
         root.close()
