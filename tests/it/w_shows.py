@@ -11,6 +11,7 @@ import select
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import zipfile
 
@@ -29,6 +30,13 @@ FULL = os.environ.get("SHOWS_FULL") == "1"
 PROBE = os.path.join(harness.BUILD, "tests", "it", "warm_probe")
 MAKING_S = 0.3          # of a create at the scripted cloud
 ENTRY = {"template": "base", "size": 64, "burst": 20, "per_hour": 0}
+
+
+@contextlib.contextmanager
+def memory_dir():
+    """Files of the scripted cloud's sandboxes are not on the disk that the daemon syncs."""
+    with tempfile.TemporaryDirectory(prefix="abc-", dir="/dev/shm") as folder:
+        yield folder
 
 
 def at(values, share):
@@ -81,7 +89,7 @@ def make_far(far_daemon):
 def far_daemon():
     """A daemon whose cloud is 20 ms away and takes 300 ms for a create."""
     built(harness.AGENTBOXD)
-    with FakeCloud() as cloud:
+    with memory_dir() as folder, FakeCloud(folder=folder) as cloud:
         line = Line(cloud.port)
         cloud.url = "https://127.0.0.1:%d" % line.port
         cloud.fault("create", delay=MAKING_S, times=None)
@@ -195,8 +203,13 @@ def crash(d):
 
 
 @pytest.mark.timeout(3000 if FULL else 120)
-def test_claims_over_crashes(cloud):
+def test_claims_over_crashes():
     """No sandbox is given twice, none that was told is lost, and none is left when all are released, over kill -9 of the daemon."""
+    with memory_dir() as folder, FakeCloud(folder=folder) as cloud:
+        claims_over_crashes(cloud)
+
+
+def claims_over_crashes(cloud):
     n, kills = (10000, 200) if FULL else (200, 4)
     rng = random.Random(n)
     conf = {"warm py": {**ENTRY, "uids": str(os.getuid()), "burst": 32}, "daemon": {"restart_grace": "1s", "log_level": "warn"}}

@@ -68,6 +68,7 @@ class Envd:
         self.retained = {}
         self.metadata = {}        # host path -> {key: value}
         self.holder = None
+        self.has_begun = False    # a command, ever
         self.streams = set()      # exchanges of open streams
         self.watches = []
 
@@ -322,6 +323,7 @@ class Envd:
             env.update(config.envs)
             where = self.host(cwd) if os.path.isdir(self.host(cwd)) else cwd
             size = request.pty.size if request.HasField("pty") else None
+            self.has_begun = True
             await proc.start(["/bin/sh", "-c", 'exec "$@"', "sh"] + argv, env, where, stdin, size)
         self.processes[proc.pid] = proc
         self.cloud.starts.append(proc)
@@ -708,6 +710,8 @@ class Envd:
 
     def signal_all(self, number):
         """To every process that descends from a command: they carry the sandbox's id in their environment."""
+        if not self.has_begun:
+            return
         mark = b"E2B_SANDBOX_ID=" + self.sbx.id.encode() + b"\0"
         for pid in os.listdir("/proc"):
             try:
