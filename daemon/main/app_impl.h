@@ -205,6 +205,8 @@ void app_gateway_free(struct app *a);
 /* app_status.c: what Status and Config tell. */
 /* "49983-ID.domain": whoever knows the id may use the sandbox, so it is for admins. */
 bool app_is_sandbox_host(const char *host);
+/* Command lines, an environment and headers may hold anything: values for admins, and not for the log. */
+bool app_may_hold_secret(const struct conf_key *key);
 must_check int app_status_new(struct app *a);
 /* Room for the rows of Config, of so many at the most. 0 or -ENOMEM. */
 must_check int app_status_reserve(struct app *a, size_t n_rows);

@@ -174,7 +174,8 @@ static void on_change(const struct conf_key *key, const char *instance, void *us
 		return;
 	}
 	conf_take(a->conf, x->fresh, key, instance);
-	log_info("reload_taken", "key=%s value=%s", log_q(at), log_q(conf_get(a->conf, key->section, instance, key->key)));
+	log_info("reload_taken", "key=%s value=%s", log_q(at),
+		 log_q(app_may_hold_secret(key) ? "(not shown)" : conf_get(a->conf, key->section, instance, key->key)));
 }
 
 static uint64_t number(const struct app *a, const char *key)

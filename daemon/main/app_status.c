@@ -387,14 +387,13 @@ static bool is_secret(const struct conf_row *row)
 	return str_eq(row->key->key, "proxy") && strchr(row->value, '@');
 }
 
-/* Command lines, an environment and headers may hold anything. */
-static bool may_hold_secret(const struct conf_row *row)
+bool app_may_hold_secret(const struct conf_key *key)
 {
 	static const char *const keys[][2] = { { "account", "api_key_command" }, { "warm", "prepare" }, { "warm", "envs" }, { "warm", "headers" } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-		if (str_eq(row->key->section, keys[i][0]) && str_eq(row->key->key, keys[i][1]))
-			return row->value[0];
+		if (str_eq(key->section, keys[i][0]) && str_eq(key->key, keys[i][1]))
+			return true;
 	return false;
 }
 
@@ -415,7 +414,7 @@ static void config(void *user, struct daemon_config *ret)
 			.n_values = row.value[0] ? 1 : 0,
 			.origin = (enum daemon_config_origin)row.origin,
 			.reloadable = row.key->reloadable, .secret = is_secret(&row),
-			.for_admins = may_hold_secret(&row), .line = row.line, .file = row.file,
+			.for_admins = row.value[0] && app_may_hold_secret(row.key), .line = row.line, .file = row.file,
 		};
 	}
 	*ret = (struct daemon_config){ .values = k->rows, .n_values = i, .file = a->conf_file,
