@@ -200,6 +200,17 @@ static int make_resolver(struct app *a)
 	return r < 0 ? app_failed("the resolver", r) : 0;
 }
 
+/* What it names was there when the configuration was checked, and is looked up once more here. */
+static int read_rules(struct app *a, struct app_warm *warm, struct sandbox_core_rules *ret)
+{
+	if (app_warm_read(a->conf, a->conf, a->user_mode, warm) < 0 || app_rules_read(a->conf, a->conf, warm, ret) < 0)
+		return out_of_memory();
+	if (!conf_errors(a->conf)[0])
+		return 0;
+	fprintf(stderr, "agentboxd: the configuration has errors:\n%s", conf_errors(a->conf));
+	return APP_EXIT_CONFIG;
+}
+
 static int make_quotas(struct app *a)
 {
 	return app_memory_new(a) < 0 ? out_of_memory() : 0;
@@ -236,9 +247,11 @@ static int make_life(struct app *a)
 
 	if (a->local)
 		local_process_info(a->local, &local);
-	if (app_warm_read(a->conf, a->conf, a->user_mode, &warm) < 0 || app_rules_read(a->conf, a->conf, &warm, &o.rules) < 0) {
+	r = read_rules(a, &warm, &o.rules);
+	if (r) {
+		app_rules_free(&o.rules);
 		app_warm_free(&warm);
-		return out_of_memory();
+		return r;
 	}
 	rng_system(&o.rng_seed, sizeof(o.rng_seed));
 	for (size_t i = 0; i < a->n_accounts; i++) {

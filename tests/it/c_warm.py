@@ -177,7 +177,6 @@ def test_all_that_a_create_fixes(cloud, warm):
     with open(os.open(folder + "/password", os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
         f.write("secret\n")
     w = warm(size=1, egress_proxy_password_file=folder + "/password", **ALL)
-    shutil.rmtree(folder)
     w.ready(1)
     body = json.loads(posts(cloud)[0].body)
     assert body["network"]["egressProxy"] == {"address": "proxy.example:1080", "username": "me", "password": "secret"}
@@ -188,6 +187,9 @@ def test_all_that_a_create_fixes(cloud, warm):
                           ({"iam_tokens": {**SAID["iam_tokens"], "two": {"audience": "aud-3"}}}, "iam_tokens")):
         assert differs in refused("FIELD_INVALID", w.create, warm="REQUIRE", **{**SAID, **what}).text
     assert w.create(warm="REQUIRE", **SAID).warm
+    shutil.rmtree(folder)
+    problem, = w.api.call("DaemonService.Reload").problems
+    assert "egress_proxy_password_file" in problem and w.entry().configured_size == 1       # not without it from now on
 
 
 def test_a_reload_ends_nobody_who_waits(cloud, warm):
@@ -338,6 +340,7 @@ def test_a_changed_entry_replaces_them(cloud, warm):
     until(lambda: not ids & {s.id for s in alive(cloud)}, 20, "the old ones to be ended", w.d)
     w.ready(2)
     assert w.create(envs={"A": "1"}).warm
+    assert 'value="(not shown)"' in w.d.log()       # G-5: it may be a secret
 
 
 # -- a lost store
