@@ -212,7 +212,7 @@ def test_claims_over_crashes():
 def claims_over_crashes(cloud):
     n, kills = (10000, 200) if FULL else (200, 4)
     rng = random.Random(n)
-    conf = {"warm py": {**ENTRY, "uids": str(os.getuid()), "burst": 32}, "daemon": {"restart_grace": "1s", "log_level": "warn"}}
+    conf = {"warm py": {**ENTRY, "uids": str(os.getuid()), "size": 16, "burst": 8}, "daemon": {"restart_grace": "1s", "log_level": "warn"}}
     folder = harness.temp_dir("warm-")
     d = harness.Daemon(cloud, conf, folder=folder)
     clients = Clients(d.socket, n // PER_CLIENT, rng)
