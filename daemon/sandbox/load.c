@@ -68,8 +68,8 @@ static void load_name(const struct row_name *r, void *user)
 		return;
 	n->account = a;
 	b = core_find(ld->core, a, r->id);
-	/* The name stays free if its sandbox is gone, or if that one's row was refused. */
-	if (b && b->state != SANDBOX_GONE && b->uid == r->uid)
+	/* The name stays free if its sandbox is gone or is being killed, or if that one's row was refused. */
+	if (b && sandbox_is_live(b) && b->uid == r->uid)
 		sandbox_give_name(ld->core, b, n);
 }
 
@@ -223,14 +223,14 @@ static void take_up_intents(struct loader *ld)
 	}
 }
 
-/* A sandbox keeps its name where the row of the name is lost or refused: else another sandbox could take it. */
+/* A sandbox keeps its name where the row of the name is lost or refused: else another sandbox could take it. A kill has freed it. */
 static void restore_names(struct sandbox_core *core)
 {
 	list_for_each(i, &core->sandboxes) {
 		struct sandbox *b = list_entry(i, struct sandbox, node);
 		struct name_slot *n;
 
-		if (b->state == SANDBOX_GONE || b->named || !b->name[0] || core_need_name(core, b->uid, b->name, &n) < 0 ||
+		if (!sandbox_is_live(b) || b->named || !b->name[0] || core_need_name(core, b->uid, b->name, &n) < 0 ||
 		    n->id[0] || n->creation)
 			continue;
 		n->generation = MAX(n->generation, b->generation);
