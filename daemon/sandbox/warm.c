@@ -392,6 +392,19 @@ static bool is_allowed_template(struct warm_entry *e, struct status *st)
 	return false;
 }
 
+/* Those that are alive, or may be made, without those that end already. */
+static uint32_t taken_of(const struct account *a)
+{
+	uint32_t all = a->n_alive + core_attempts_count(a->core, a, NULL);
+
+	return all - MIN(all, a->n_warm_ending);
+}
+
+static bool is_crowded(const struct account *a)
+{
+	return a->max_sandboxes && taken_of(a) > a->max_sandboxes;
+}
+
 static bool may_make(struct warm_entry *e)
 {
 	const struct account *a = e->account;
@@ -481,15 +494,17 @@ void warm_made(struct creation *c)
 			log_warn("warm_end", "sandbox=%s error=nomem at=its_end", b->id);
 		return;
 	}
-	warm_box_begin(x);
+	/* Somebody's Create came meanwhile, and has its place. */
+	if (is_crowded(b->account))
+		warm_box_end(x, "warm_gives_way");
+	else
+		warm_box_begin(x);
 }
 
 /* --- who needs room --- */
 
-bool warm_gives_way(struct sandbox_core *core, const struct account *a)
+static bool end_one(struct sandbox_core *core, const struct account *a)
 {
-	if (a->n_warm_ending)
-		return true;
 	list_for_each(i, &core->warm) {
 		struct warm_entry *e = list_entry(i, struct warm_entry, node);
 		struct warm_box *x = list_first(&e->boxes, struct warm_box, node);
@@ -501,6 +516,17 @@ bool warm_gives_way(struct sandbox_core *core, const struct account *a)
 		return true;
 	}
 	return false;
+}
+
+bool warm_gives_way(struct sandbox_core *core, const struct account *a)
+{
+	return a->n_warm_ending || end_one(core, a);
+}
+
+void warm_make_room(struct sandbox_core *core, const struct account *a, uint32_t n)
+{
+	while (a->n_warm_ending < n && end_one(core, a))
+		;
 }
 
 /* --- entries of the configuration --- */

@@ -105,6 +105,8 @@ void warm_save(struct warm_entry *e);
 void warm_made(struct creation *c);
 /* A Create needs room in a full account: ends a warm sandbox if none is ending. False: there is none to end. */
 bool warm_gives_way(struct sandbox_core *core, const struct account *a);
+/* So many of its end, or all that nobody has claimed. */
+void warm_make_room(struct sandbox_core *core, const struct account *a, uint32_t n);
 /* Sandboxes of this account that nobody has claimed, with those that are being made. */
 uint32_t warm_count(const struct sandbox_core *core, const struct account *a);
 

@@ -377,8 +377,7 @@ static bool is_account_full(struct sandbox_core *core, struct account *a, uint32
 		return false;
 	if (all - MIN(all, warm) + n > a->max_sandboxes)
 		return true;
-	for (uint32_t over = all + n - a->max_sandboxes; over > a->n_warm_ending && warm_gives_way(core, a);)
-		;
+	warm_make_room(core, a, all + n - a->max_sandboxes);
 	return false;
 }
 
