@@ -995,7 +995,7 @@ static void init_lists(struct sandbox_core *core)
 				      &core->ops,	&core->commits, &core->leases,
 				      &core->transitions,	&core->snapshots,
 				      &core->untold,	&core->refused, &core->warm,	&core->claims,
-				      &core->records};
+				      &core->records, &core->warm_past};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		list_init(lists[i]);

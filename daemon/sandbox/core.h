@@ -131,6 +131,7 @@ struct sandbox_core {
 	struct list untold;		/* sandboxes whose ties are still to be told of their end: tie.h */
 	struct list refused;		/* refused.c */
 	struct list warm, claims, records;	/* warm.h: entries, claims under way, claims on record */
+	struct list warm_past;		/* entries of rows and of earlier configurations: one may come back */
 	struct map record_map;
 	size_t n_record_lines;		/* lines of the file STATE/claims, at most */
 	bool has_lost_records;		/* a claim is in that file and not in `records` */

@@ -108,13 +108,12 @@ static int entry_print(struct warm_entry *e)
 	return r;
 }
 
-static int entry_new(struct sandbox_core *core, const struct sandbox_warm_entry *from, struct warm_entry **ret)
+static struct warm_entry *entry_alloc(struct sandbox_core *core)
 {
 	struct warm_entry *e = calloc(1, sizeof(*e));
-	int r;
 
 	if (!e)
-		return -ENOMEM;
+		return NULL;
 	e->core = core;
 	e->size_set = -1;
 	list_init(&e->node);
@@ -122,6 +121,16 @@ static int entry_new(struct sandbox_core *core, const struct sandbox_warm_entry 
 	list_init(&e->waiters);
 	timer_init(&e->timer, core->loop, on_entry_timer, e);
 	defer_init(&e->kick, core->loop, on_entry_kick, e);
+	return e;
+}
+
+static int entry_new(struct sandbox_core *core, const struct sandbox_warm_entry *from, struct warm_entry **ret)
+{
+	struct warm_entry *e = entry_alloc(core);
+	int r;
+
+	if (!e)
+		return -ENOMEM;
 	e->account = from->account ? core_account_by_name(core, from->account) : &core->accounts[0];
 	r = e->account ? copy_conf(e, from) : -EINVAL;
 	if (!r)
@@ -135,15 +144,20 @@ static int entry_new(struct sandbox_core *core, const struct sandbox_warm_entry 
 	return r;
 }
 
-struct warm_entry *warm_find(const struct sandbox_core *core, const char *name)
+static struct warm_entry *find_in(const struct list *entries, const char *name)
 {
-	list_for_each(n, &core->warm) {
+	list_for_each(n, entries) {
 		struct warm_entry *e = list_entry(n, struct warm_entry, node);
 
 		if (str_eq(e->conf.name, name))
 			return e;
 	}
 	return NULL;
+}
+
+struct warm_entry *warm_find(const struct sandbox_core *core, const char *name)
+{
+	return find_in(&core->warm, name);
 }
 
 /* --- its row --- */
@@ -176,12 +190,39 @@ void warm_save(struct warm_entry *e)
 	core_commit(e->core, t, false);
 }
 
+static bool is_in_hour(const struct warm_entry *e)
+{
+	int64_t since = clock_wall_ms() - e->hour_at_ms;
+
+	return e->hour_at_ms && since >= 0 && since < WARM_HOUR_MS;
+}
+
+/* It may come back with a reload, and has made what it has made. */
+static int load_past(struct sandbox_core *core, const struct row_warm *r)
+{
+	struct warm_entry *e = entry_alloc(core);
+
+	if (!e)
+		return -ENOMEM;
+	e->conf.name = str_dup(r->name);
+	if (!e->conf.name) {
+		entry_bury(e);
+		return -ENOMEM;
+	}
+	e->hour_at_ms = r->hour_at_ms;
+	e->made = r->made;
+	e->wanted_at_ms = e->wanted_saved_ms = r->wanted_at_ms;
+	e->size_set = r->size;
+	list_add_tail(&core->warm_past, &e->node);
+	return 0;
+}
+
 int warm_load(struct sandbox_core *core, const struct row_warm *r)
 {
 	struct warm_entry *e = warm_find(core, r->name);
 
 	if (!e)
-		return 0;
+		return load_past(core, r);
 	e->hour_at_ms = r->hour_at_ms;
 	e->made = r->made;
 	e->wanted_at_ms = e->wanted_saved_ms = r->wanted_at_ms;
@@ -222,6 +263,19 @@ static uint32_t count_waiters(const struct warm_entry *e)
 	return n;
 }
 
+/* Creations under way: also those that were begun before its section was removed and came back. */
+static uint32_t count_making(const struct warm_entry *e)
+{
+	uint32_t n = 0;
+
+	list_for_each(i, &e->core->attempts) {
+		struct attempt *a = list_entry(i, struct attempt, node);
+
+		n += a->uid == WARM_UID && !creation_from(a)->loaded && str_eq(creation_from(a)->warm, e->conf.name);
+	}
+	return n;
+}
+
 uint32_t warm_count(const struct sandbox_core *core, const struct account *a)
 {
 	uint32_t n = 0;
@@ -230,18 +284,20 @@ uint32_t warm_count(const struct sandbox_core *core, const struct account *a)
 		const struct warm_entry *e = list_entry(i, struct warm_entry, node);
 
 		if (e->account == a)
-			n += count_boxes(e, true) + count_boxes(e, false) + e->making;
+			n += count_boxes(e, true) + count_boxes(e, false) + count_making(e);
 	}
 	return n;
 }
 
 static void see_pool(const struct warm_entry *e, struct warm_pool *ret)
 {
+	uint32_t making = count_making(e);
+
 	*ret = (struct warm_pool){
 		.size = size_of(e),
 		.ready = count_boxes(e, true),
-		.coming = count_boxes(e, false) + e->making,
-		.making = e->making,
+		.coming = count_boxes(e, false) + making,
+		.making = making,
 		.burst = e->conf.burst,
 		.per_hour = e->conf.per_hour,
 		.hour_at_ms = e->hour_at_ms,
@@ -316,10 +372,8 @@ void warm_poke_all(struct sandbox_core *core)
 
 static void count_one(struct warm_entry *e)
 {
-	int64_t now = clock_wall_ms(), since = now - e->hour_at_ms;
-
-	if (!e->hour_at_ms || since < 0 || since >= WARM_HOUR_MS) {
-		e->hour_at_ms = now;
+	if (!is_in_hour(e)) {
+		e->hour_at_ms = clock_wall_ms();
 		e->made = 0;
 	}
 	e->made++;
@@ -368,12 +422,11 @@ static int make_one(struct warm_entry *e)
 	r = creation_new(e->core, e->account, WARM_UID, tag, &c);
 	if (r < 0)
 		return r;
-	e->making++;
 	r = fill(e, c);
 	if (!r)
 		r = send(e, c);
 	if (r < 0) {
-		attempt_drop(&c->att);	/* warm_made() counts it off */
+		attempt_drop(&c->att);
 		return r;
 	}
 	FAILPOINT("warm.making");
@@ -481,8 +534,6 @@ void warm_made(struct creation *c)
 
 	if (core->warm_stopped)
 		return;
-	if (e && !c->loaded && e->making)
-		e->making--;
 	if (!b || !sandbox_is_live(b)) {
 		if (e && c->att.seq)
 			warm_failed(e, NULL, &c->failure);
@@ -562,14 +613,15 @@ static void inherit(struct warm_entry *e, struct warm_entry *old)
 	e->wanted_saved_ms = old->wanted_saved_ms;
 	e->size_set = old->size_set;
 	e->last_uid = old->last_uid;
-	e->making = old->making;
 	e->hits = old->hits;
 	e->misses = old->misses;
 	e->made_in_all = old->made_in_all;
 	e->failures_in_all = old->failures_in_all;
 	e->prepare_ms = old->prepare_ms;
-	free(e->output);
-	e->output = give(old->output);
+	if (old->output) {
+		free(e->output);
+		e->output = give(old->output);
+	}
 	list_for_each_safe(i, &old->boxes) {
 		struct warm_box *x = list_entry(i, struct warm_box, node);
 
@@ -581,11 +633,32 @@ static void inherit(struct warm_entry *e, struct warm_entry *old)
 	}
 }
 
-static void end_entry(struct warm_entry *e)
+/* It is not configured any more, or another one took its place. Nobody waits for it. */
+static void end_entry(struct warm_entry *e, bool has_next)
 {
+	struct sandbox_core *core = e->core;
+
 	list_for_each_safe(i, &e->boxes)
 		warm_box_end(list_entry(i, struct warm_box, node), "warm_changed");
-	entry_free(e);
+	if (has_next) {
+		entry_free(e);
+		return;
+	}
+	timer_clear(&e->timer);
+	defer_cancel(&e->kick);
+	list_del(&e->node);
+	list_add_tail(&core->warm_past, &e->node);
+}
+
+/* What it knew before a reload took it out. */
+static void remember(struct warm_entry *e)
+{
+	struct warm_entry *past = find_in(&e->core->warm_past, e->conf.name);
+
+	if (!past)
+		return;
+	inherit(e, past);
+	entry_free(past);
 }
 
 static void take_waiters(struct warm_entry *e, struct list *to)
@@ -627,9 +700,11 @@ int warm_set_entries(struct sandbox_core *core, const struct sandbox_core_rules 
 		if (next)
 			inherit(next, e);
 		take_waiters(e, ret_waiters);
-		end_entry(e);
+		end_entry(e, next);
 	}
 	core->warm_mode = r->warm_mode;
+	list_for_each(i, &core->warm)
+		remember(list_entry(i, struct warm_entry, node));
 	warm_poke_all(core);
 	return 0;
 }
@@ -644,6 +719,7 @@ void warm_free_all(struct sandbox_core *core)
 			warm_box_leave(list_entry(e->boxes.next, struct warm_box, node)->sandbox);
 	}
 	free_list(&core->warm);
+	free_list(&core->warm_past);
 	warm_claims_free(core);
 }
 
@@ -676,7 +752,7 @@ bool sandbox_warm_info(const struct sandbox_core *core, size_t i, struct sandbox
 			.ready = count_boxes(e, true), .coming = count_boxes(e, false) + e->making,
 			.waiting = count_waiters(e), .failures = e->failures, .failed = e->failed, .failed_at_ms = e->failed_at_ms,
 			.why = e->why, .output = e->output,
-			.made_in_hour = since >= 0 && since < WARM_HOUR_MS ? e->made : 0, .per_hour = e->conf.per_hour,
+			.made_in_hour = is_in_hour(e) ? e->made : 0, .per_hour = e->conf.per_hour,
 			.hits = e->hits, .misses = e->misses, .made = e->made_in_all, .failures_in_all = e->failures_in_all,
 			.prepare_ms = e->prepare_ms, .oldest_ready_ms = oldest_ready_ms(e),
 		};

@@ -22,7 +22,7 @@ struct sandbox_op;
 struct tags;
 
 struct warm_entry {
-	struct list node;		/* in core->warm */
+	struct list node;		/* in core->warm, or in core->warm_past: then it has no boxes and no waiters */
 	struct sandbox_core *core;
 	struct account *account;
 	struct sandbox_warm_entry conf;	/* owns its texts and arrays; its account is NULL */
@@ -41,7 +41,6 @@ struct warm_entry {
 	struct list boxes;		/* struct warm_box */
 	struct list waiters;		/* sandbox_op.wait: they get the next ones, uids in turns */
 	uid_t last_uid;			/* the last one that got one after waiting */
-	unsigned making;		/* creations under way */
 	uint64_t retry_at_ms;		/* BOOTTIME: no creation before it */
 	struct timer timer;
 	struct defer kick;
