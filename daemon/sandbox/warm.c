@@ -738,18 +738,28 @@ static int64_t oldest_ready_ms(const struct warm_entry *e)
 	return oldest;
 }
 
+/* One that has not answered yet after a start, or is silent, is not given. */
+static uint32_t count_claimable(const struct warm_entry *e)
+{
+	uint32_t n = 0;
+
+	list_for_each(i, &e->boxes)
+		n += warm_box_is_ready(list_entry(i, struct warm_box, node));
+	return n;
+}
+
 bool sandbox_warm_info(const struct sandbox_core *core, size_t i, struct sandbox_warm_info *ret)
 {
 	list_for_each(n, &core->warm) {
 		const struct warm_entry *e = list_entry(n, struct warm_entry, node);
-		int64_t since = clock_wall_ms() - e->hour_at_ms;
+		uint32_t claimable = count_claimable(e);
 
 		if (i--)
 			continue;
 		*ret = (struct sandbox_warm_info){
 			.name = e->conf.name, .account = e->account->name, .template_id = e->conf.what.template_id,
 			.size = size_of(e), .configured_size = e->conf.size,
-			.ready = count_boxes(e, true), .coming = count_boxes(e, false) + e->making,
+			.ready = claimable, .coming = count_boxes(e, true) - claimable + count_boxes(e, false) + count_making(e),
 			.waiting = count_waiters(e), .failures = e->failures, .failed = e->failed, .failed_at_ms = e->failed_at_ms,
 			.why = e->why, .output = e->output,
 			.made_in_hour = is_in_hour(e) ? e->made : 0, .per_hour = e->conf.per_hour,
