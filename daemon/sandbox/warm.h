@@ -146,6 +146,9 @@ must_check int warm_take(const struct warm_want *w, struct sandbox *b,
 /* The op waits until the claim of this sandbox that is under way is written. */
 void warm_join(struct sandbox *b, struct sandbox_op *op,
 	       void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes));
+/* True: the claim of this sandbox is not on record yet, and the op waits until it is. */
+bool warm_joins(struct sandbox *b, struct sandbox_op *op,
+		void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes));
 /* The op waits until the entry has one for it. on_waited comes with yes = one is ready, look again now. */
 void warm_wait(struct warm_entry *e, struct sandbox_op *op,
 	       void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes));

@@ -239,11 +239,24 @@ struct sandbox *warm_pick(const struct warm_want *w, struct warm_entry *e)
 
 /* --- the claim --- */
 
+/* What takes their place is made when all claims are written. */
 static void claim_free(struct warm_claim *c)
 {
+	struct sandbox_core *core = c->core;
+
 	c->sandbox->claim = NULL;
 	list_del(&c->node);
 	free(c);
+	if (list_is_empty(&core->claims))
+		warm_poke_all(core);
+}
+
+static void claim_begin(struct warm_claim *c, struct sandbox *b)
+{
+	*c = (struct warm_claim){ .core = b->account->core, .sandbox = b };
+	list_init(&c->waiters);
+	list_add_tail(&c->core->claims, &c->node);
+	b->claim = c;
 }
 
 /* Its callers went away before the answer: it waits to be claimed by a repeat, like any created sandbox. */
@@ -283,8 +296,6 @@ static void on_claimed(void *user, const struct status *st)
 	FAILPOINT("warm.claim_committed");
 	list_take(&waiters, &c->waiters);
 	claim_free(c);
-	if (list_is_empty(&b->account->core->claims))
-		warm_poke_all(b->account->core);
 	list_for_each(n, &b->leases)
 		list_entry(n, struct lease, sandbox_node)->written |= status_ok(st);
 	if (!status_ok(st))
@@ -397,19 +408,22 @@ static int put_lease(const struct warm_want *w, struct sandbox *b, struct store_
 	return r;
 }
 
-static void put_record(const struct warm_want *w, const struct sandbox *b, struct store_tx *t)
+/* hash: of the Create with that request id; NULL = there is none. */
+static void put_record(const struct sandbox *b, const char *request_id, const uint8_t *hash, struct store_tx *t)
 {
+	struct sandbox_core *core = b->account->core;
 	char policy[POLICY_TEXT_MAX];
 	struct store_claim c = { .account = b->account->name, .sandbox = b->id, .uid = b->uid, .at_ms = clock_wall_ms(),
-				 .name = b->name, .request_id = w->c->request_id ? w->c->request_id : "", .policy = policy };
+				 .name = b->name, .request_id = request_id ? request_id : "", .policy = policy };
 
 	policy_format(&b->policy, policy);
-	memcpy(c.params_hash, w->c->params_hash, sizeof(c.params_hash));
+	if (hash)
+		memcpy(c.params_hash, hash, sizeof(c.params_hash));
 	store_tx_claim(t, &c);
-	w->op->core->n_record_lines++;
+	core->n_record_lines++;
 	/* The file must not be written anew from memory any more: it would lack this claim. */
-	if (record_add(w->op->core, &c) < 0)
-		w->op->core->has_lost_records = true;
+	if (record_add(core, &c) < 0)
+		core->has_lost_records = true;
 }
 
 static void write_down(const struct warm_want *w, struct sandbox *b, struct taken *k)
@@ -425,7 +439,7 @@ static void write_down(const struct warm_want *w, struct sandbox *b, struct take
 	sandbox_put(k->tx, b);
 	event_put(core, k->tx, b, EVENT_CREATED, "by=warm\n");
 	event_put(core, k->tx, b, EVENT_WARM_CLAIMED, "warm=%s\n", b->warm);
-	put_record(w, b, k->tx);
+	put_record(b, w->c->request_id, w->c->params_hash, k->tx);
 	FAILPOINT("warm.claim_before_commit");
 	store_tx_commit(give(k->tx), true, on_claimed, b->claim);
 }
@@ -443,10 +457,7 @@ int warm_take(const struct warm_want *w, struct sandbox *b,
 		return r;
 	e->hits++;
 	own(w, b, &k);
-	*k.claim = (struct warm_claim){ .core = w->op->core, .sandbox = b };
-	list_init(&k.claim->waiters);
-	list_add_tail(&w->op->core->claims, &k.claim->node);
-	b->claim = give(k.claim);
+	claim_begin(give(k.claim), b);
 	w->op->account = b->account;
 	free(w->op->id);
 	w->op->id = give(k.id);
@@ -456,6 +467,69 @@ int warm_take(const struct warm_want *w, struct sandbox *b,
 	runner_poke(b);
 	shorten_file(w->op->core);
 	return 0;
+}
+
+/* --- a claim whose line is missing --- */
+
+/* Its row was committed, and the crash came before its line; or the file was lost. */
+static void on_recorded(void *user, const struct status *st)
+{
+	struct warm_claim *c = user;
+	struct sandbox *b = c->sandbox;
+	struct warm_record *x = record_of(c->core, b->account->name, b->id);
+	struct status copy = *st;
+	struct list waiters;
+
+	list_take(&waiters, &c->waiters);
+	claim_free(c);
+	if (!status_ok(&copy) && x)
+		record_drop(b->account->core, x);
+	if (!status_ok(&copy))
+		log_error("warm_record", "sandbox=%s uid=%u text=%s at=next_call", b->id, b->uid, log_q(copy.text));
+	runner_poke(b);
+	op_end_waits(&waiters, &copy, status_ok(&copy));
+}
+
+static const struct request *request_of(const struct sandbox *b)
+{
+	list_for_each(n, &b->account->core->requests) {
+		const struct request *q = list_entry(n, struct request, node);
+
+		if (q->uid == b->uid && q->account == b->account && str_eq(q->method, REQUEST_CREATE) && str_eq(q->object, b->id))
+			return q;
+	}
+	return NULL;
+}
+
+static int record_again(struct sandbox *b)
+{
+	const struct request *q = request_of(b);
+	struct warm_claim *c = malloc(sizeof(*c));
+	struct store_tx *t;
+
+	if (!c || store_tx_new(b->account->core->store, &t) < 0) {
+		free(c);
+		return -ENOMEM;
+	}
+	claim_begin(c, b);
+	put_record(b, q ? q->id : NULL, q ? q->params_hash : NULL, t);
+	store_tx_commit(t, true, on_recorded, c);
+	return 0;
+}
+
+static bool lacks_record(const struct sandbox *b)
+{
+	return b->warm_state == WARM_CLAIMED && sandbox_is_live(b) && !b->claim && !record_of(b->account->core, b->account->name, b->id);
+}
+
+bool warm_joins(struct sandbox *b, struct sandbox_op *op,
+		void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes))
+{
+	if (lacks_record(b) && record_again(b) < 0)
+		log_warn("warm_record", "sandbox=%s error=nomem at=next_call", b->id);
+	if (b->claim)
+		warm_join(b, op, on_waited);
+	return b->claim;
 }
 
 void warm_join(struct sandbox *b, struct sandbox_op *op,
@@ -624,6 +698,8 @@ int warm_loaded(struct sandbox_core *core)
 
 		if (!r && sandbox_is_live(b) && (b->warm_state == WARM_PREPARING || b->warm_state == WARM_READY))
 			r = take_up(b);
+		if (!r && lacks_record(b))
+			r = record_again(b);
 	}
 	warm_poke_all(core);
 	return r;

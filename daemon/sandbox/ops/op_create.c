@@ -217,10 +217,13 @@ static enum sandbox_source source_of(const struct sandbox_op *op, const struct s
 	return a->is_fresh ? SANDBOX_FROM_CLOUD : SANDBOX_FROM_CACHE;
 }
 
-/* Another call's claim was written: begin again. */
+/* The claim that it waited for is on record: begin again. */
 static void on_other_claimed(struct sandbox_op *op, const struct status *st, bool yes)
 {
-	defer_post(&op->kick);
+	if (yes)
+		defer_post(&op->kick);
+	else
+		op_fail(op, st);
 }
 
 /* Answers a repeat with the request id's sandbox, as it is now. */
@@ -229,8 +232,8 @@ static void answer_request(struct sandbox_op *op, struct request *q)
 	struct sandbox *b = core_find(op->core, q->account, q->object);
 	struct status st;
 
-	if (b && b->claim) {
-		warm_join(b, op, on_other_claimed);
+	if (b && warm_joins(b, op, on_other_claimed)) {
+		return;
 	} else if (b && is_stale(op, b)) {
 		ask_about(op, b);
 	} else if (b) {
@@ -315,8 +318,7 @@ static enum verdict check_name(struct sandbox_op *op, struct name_slot *n)
 	}
 	if (!b || !sandbox_is_live(b))
 		return GO_ON;
-	if (b->claim) {
-		warm_join(b, op, on_other_claimed);
+	if (warm_joins(b, op, on_other_claimed))
 		return ANSWERED;
 	}
 	if (is_stale(op, b)) {
