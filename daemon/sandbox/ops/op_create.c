@@ -320,7 +320,6 @@ static enum verdict check_name(struct sandbox_op *op, struct name_slot *n)
 		return GO_ON;
 	if (warm_joins(b, op, on_other_claimed))
 		return ANSWERED;
-	}
 	if (is_stale(op, b)) {
 		ask_about(op, b);
 		return ANSWERED;
@@ -589,20 +588,6 @@ static enum verdict try_warm(struct sandbox_op *op)
 	return ANSWERED;
 }
 
-/* It is its turn at the entry; or, without yes, the entry has failed. */
-static void on_warm_turn(struct sandbox_op *op, const struct status *st, bool yes)
-{
-	struct args *a = op->args;
-
-	op->pending_error = (struct status)STATUS_OK;
-	a->has_waited = true;
-	if (!yes)
-		op_fail(op, st);
-	else if (try_warm(op) == GO_ON)
-		defer_post(&op->kick);
-	a->has_waited = false;
-}
-
 /* --- all steps --- */
 
 static void ask_cloud(struct sandbox_op *op);
@@ -697,6 +682,20 @@ static void op_create_start(struct sandbox_op *op)
 		op_fail(op, &st);
 	else
 		make(op);
+}
+
+/* Its entry has one for it now, or will have none. Its request id, or its name, may have got another meanwhile. */
+static void on_warm_turn(struct sandbox_op *op, const struct status *st, bool yes)
+{
+	struct args *a = op->args;
+
+	op->pending_error = (struct status)STATUS_OK;
+	a->has_waited = true;
+	if (yes)
+		op_create_start(op);
+	else
+		op_fail(op, st);
+	a->has_waited = false;
 }
 
 static void op_create_expire(struct sandbox_op *op)
