@@ -87,9 +87,16 @@ void warm_box_end(struct warm_box *x, const char *why)
 	b->account->n_warm_ending++;
 }
 
+static bool is_too_old(const struct warm_box *x)
+{
+	return x->step == WARM_STEP_READY &&
+	       account_cloud_now(x->sandbox->account) - x->sandbox->warm_at_ms >= (int64_t)x->entry->conf.max_age_ms;
+}
+
+/* A reload, or a loop that stood still, may have made it too old since it was last looked at. */
 bool warm_box_is_ready(const struct warm_box *x)
 {
-	return x->step == WARM_STEP_READY && !x->misses && x->sandbox->ours && x->sandbox->state == SANDBOX_RUNNING;
+	return x->step == WARM_STEP_READY && !x->misses && !is_too_old(x) && x->sandbox->ours && x->sandbox->state == SANDBOX_RUNNING;
 }
 
 bool warm_is_kept(const struct sandbox *b)
@@ -258,12 +265,6 @@ static void prepare_is_late(struct warm_box *x)
 	x->entry->core->preparer.cancel(give(x->prepare));
 	status_set(&st, R_SANDBOX_NOT_READY, "prepare did not end within ready_timeout");
 	not_ready(x, &st);
-}
-
-static bool is_too_old(const struct warm_box *x)
-{
-	return x->step == WARM_STEP_READY &&
-	       account_cloud_now(x->sandbox->account) - x->sandbox->warm_at_ms >= (int64_t)x->entry->conf.max_age_ms;
 }
 
 static void box_step(struct warm_box *x)
