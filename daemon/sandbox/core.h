@@ -135,6 +135,7 @@ struct sandbox_core {
 	struct map record_map;
 	size_t n_record_lines;		/* lines of the file STATE/claims, at most */
 	bool has_lost_records;		/* a claim is in that file and not in `records` */
+	uint64_t records_since_ms;	/* BOOTTIME: when the file was read */
 	bool warm_stopped;
 	enum sandbox_warm_mode warm_mode;
 	struct sandbox_preparer preparer;

@@ -16,6 +16,7 @@
 #include "daemon/sandbox/rules/plan.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/runner.h"
+#include "daemon/sandbox/warm.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -301,6 +302,7 @@ static void sync_on_list(struct cloud_result *r, void *user)
 		a->listed_at_ms = clock_wall_ms();
 		reconcile(a, g->list, g->began_at_ms);
 		doubt_listed(a->core);
+		warm_claims_listed(a);
 	} else {
 		g->failures++;
 		a->core->sync->skipped++;

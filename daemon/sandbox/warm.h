@@ -163,6 +163,9 @@ must_check int warm_loaded(struct sandbox_core *core);
 must_check int warm_adopted(struct sandbox *b, const struct tags *t, struct store_tx *tx);
 void warm_quarantine(struct sandbox *b);
 void warm_claims_gone(struct sandbox *b);	/* the sandbox is gone: drops its claim on record */
+void warm_claims_listed(struct account *a);	/* the cloud has listed all sandboxes of the account */
+/* Its row says that nobody has it, and may be old: it belongs to whom the claim on record names, else it is quarantined. */
+void warm_doubted(struct sandbox *b);
 void warm_claims_free(struct sandbox_core *core);
 enum sandbox_warm_mode warm_mode(const struct sandbox_core *core, uid_t uid, const char *template_id,
 				 enum sandbox_warm_mode asked);

@@ -35,6 +35,7 @@
 #define RECORDS_SLACK 1024u	/* how many stale lines the file may have above twice the valid ones, before it is written anew */
 #define WAITERS_LOOKED_AT 256u	/* the first so many waiters are considered; later ones when these have left */
 #define WANTED_SAVE_MS 60000
+#define UNSEEN_MS      600000u	/* of lists that do not show it: then a sandbox without a row is no more */
 
 /* --- records --- */
 
@@ -140,10 +141,32 @@ int warm_claims_load(struct sandbox_core *core)
 	struct loading l = { .core = core };
 	int r = store_load_claims(core->store, load_record, &l);
 
+	core->records_since_ms = clock_boot_ms();
 	/* Sandboxes that only a claim on record could explain are quarantined. */
 	if (r < 0 && r != -ENOMEM)
 		log_error("warm_claims", "error=%s using=none", log_q(strerrordesc_np(-r)));
 	return r == -ENOMEM ? r : l.err;
+}
+
+/* The file still has what ended before it was shortened: kept, each start would keep more of it. */
+static void drop_records(struct sandbox_core *core, const struct account *a, bool without_row)
+{
+	list_for_each_safe(n, &core->records) {
+		struct warm_record *x = list_entry(n, struct warm_record, node);
+		const struct account *of = core_account_by_name(core, x->account);
+		const struct sandbox *b = of ? core_find(core, of, x->sandbox) : NULL;
+
+		if (of && (!a || a == of) && (b ? !sandbox_is_live(b) : without_row))
+			record_drop(core, x);
+	}
+}
+
+void warm_claims_listed(struct account *a)
+{
+	struct sandbox_core *core = a->core;
+
+	if (clock_boot_ms() >= core->records_since_ms + UNSEEN_MS)
+		drop_records(core, a, true);
 }
 
 void warm_claims_gone(struct sandbox *b)
@@ -693,6 +716,7 @@ int warm_loaded(struct sandbox_core *core)
 {
 	int r = 0;
 
+	drop_records(core, NULL, false);
 	list_for_each(n, &core->sandboxes) {
 		struct sandbox *b = list_entry(n, struct sandbox, node);
 
