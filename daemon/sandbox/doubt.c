@@ -13,6 +13,7 @@
 #include "daemon/sandbox/attempt.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "daemon/sandbox/runner.h"
+#include "daemon/sandbox/warm.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 
@@ -154,8 +155,11 @@ static void raise_doubt(struct sandbox_core *core, const char *id, uint64_t seq)
 	list_for_each(i, &core->sandboxes) {
 		struct sandbox *b = list_entry(i, struct sandbox, node);
 
-		if (b->loaded && b->ours && sandbox_is_live(b))
-			hands_off(core, b);
+		if (!b->loaded || !b->ours || !sandbox_is_live(b))
+			continue;
+		if (b->box)
+			warm_doubted(b);
+		hands_off(core, b);
 	}
 	report(core);
 }

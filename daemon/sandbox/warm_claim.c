@@ -680,15 +680,31 @@ int warm_adopted(struct sandbox *b, const struct tags *t, struct store_tx *tx)
 	return 0;
 }
 
-/* At the start, for a sandbox that nobody has claimed by its row: back into its entry, or ended. Where the rows are in doubt, the claim
- * on record decides, and without one it is quarantined. */
+/* Rows that are in doubt do not say whose it is: the claim on record decides, and without one it is quarantined. */
+static int give_or_keep_apart(struct sandbox *b)
+{
+	struct sandbox_core *core = b->account->core;
+	const struct warm_record *x = record_of(core, b->account->name, b->id);
+	struct store_tx *t;
+	int r = store_tx_new(core->store, &t);
+
+	if (r < 0)
+		return r;
+	if (x)
+		r = give_to(b, x, t);
+	else
+		warm_quarantine(b);
+	sandbox_put(t, b);
+	core_commit(core, t, true);
+	return r;
+}
+
+/* At the start, for a sandbox that nobody has claimed by its row: back into its entry, or ended. */
 static int take_up(struct sandbox *b)
 {
 	struct sandbox_core *core = b->account->core;
 	struct warm_entry *e = warm_find(core, b->warm);
-	const struct warm_record *x = record_of(core, b->account->name, b->id);
 	struct warm_box *box;
-	struct store_tx *t;
 	int r = 0;
 
 	if (core->doubt == STORE_SURE && b->warm_state == WARM_READY && e && e->account == b->account && b->ours &&
@@ -700,16 +716,15 @@ static int take_up(struct sandbox *b)
 	}
 	if (core->doubt == STORE_SURE && b->ours)
 		return kill_by_policy(core, b, "warm_unfinished");
-	r = store_tx_new(core->store, &t);
-	if (r < 0)
-		return r;
-	if (x)
-		r = give_to(b, x, t);
-	else
+	return give_or_keep_apart(b);
+}
+
+void warm_doubted(struct sandbox *b)
+{
+	if (b->box)
+		warm_box_leave(b);
+	if (give_or_keep_apart(b) < 0)
 		warm_quarantine(b);
-	sandbox_put(t, b);
-	core_commit(core, t, true);
-	return r;
 }
 
 int warm_loaded(struct sandbox_core *core)
