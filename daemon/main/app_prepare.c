@@ -101,15 +101,29 @@ static void on_ready(struct envd_stream *s, void *user)
 	}
 }
 
+static int read_secret(const char *name, const char *file, struct cloud_kvs *ret, struct status *st)
+{
+	struct secret *s;
+	int r = secret_read(file, getenv("CREDENTIALS_DIRECTORY"), &s);
+
+	if (r < 0) {
+		status_set(st, R_SANDBOX_NOT_READY, "secret_envs: the file %s of %s %s; mend it, then agentboxctl warm retry", file, name,
+			   secret_error(r));
+		return r;
+	}
+	r = cloud_kvs_add(ret, name, secret_text(s));
+	secret_free(s);
+	return r;
+}
+
 /* The values of secret_envs, which the configuration has checked; a file that is not there any more is an error of this prepare. */
-static int read_secrets(const char *list, struct cloud_kvs *ret)
+static int read_secrets(const char *list, struct cloud_kvs *ret, struct status *st)
 {
 	char *copy = str_dup(list), *rest = copy, *word;
 	int r = copy ? 0 : -ENOMEM;
 
 	while (!r && (word = strsep(&rest, ","))) {
 		char *file;
-		struct secret *s;
 
 		word += strspn(word, " \t");
 		file = strchr(word, '=');
@@ -117,11 +131,7 @@ static int read_secrets(const char *list, struct cloud_kvs *ret)
 			continue;
 		*file++ = 0;
 		file[strcspn(file, " \t")] = 0;
-		r = secret_read(file, getenv("CREDENTIALS_DIRECTORY"), &s);
-		if (r < 0)
-			break;
-		r = cloud_kvs_add(ret, word, secret_text(s));
-		secret_free(s);
+		r = read_secret(word, file, ret, st);
 	}
 	free(copy);
 	return r;
@@ -135,7 +145,7 @@ static void wipe(struct cloud_kvs *kvs)
 }
 
 static void *start(const struct sandbox_target *t, const struct sandbox_warm_entry *e, uint64_t deadline_ms,
-		   sandbox_prepared_fn *done, void *done_user)
+		   sandbox_prepared_fn *done, void *done_user, struct status *st)
 {
 	struct prepare *p = calloc(1, sizeof(*p));
 	const char *const args[] = { "-l", "-c", e->prepare };
@@ -145,11 +155,12 @@ static void *start(const struct sandbox_target *t, const struct sandbox_warm_ent
 				   .timeout_ms = (uint32_t)MIN(deadline_ms > now ? deadline_ms - now : 1, (uint64_t)UINT32_MAX) };
 	struct cloud_kvs secrets = { 0 };
 
+	status_set(st, R_SANDBOX_NOT_READY, "out of memory");
 	if (!p)
 		return NULL;
 	p->done = done;
 	p->user = done_user;
-	if (e->secret_envs && read_secrets(e->secret_envs, &secrets) < 0) {
+	if (e->secret_envs && read_secrets(e->secret_envs, &secrets, st) < 0) {
 		wipe(&secrets);
 		free(p);
 		return NULL;

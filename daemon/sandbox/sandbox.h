@@ -77,12 +77,13 @@ struct sandbox_warm_entry {
 };
 
 /* Runs an entry's prepare in a sandbox (cloud/envd.h; wired by app). `done` comes exactly once, never from inside, and not after
- * cancel. `ok`: the command exited with 0; else st says how it ended. `output`: the last part of its output, as text. */
+ * cancel. `ok`: the command exited with 0; else st says how it ended. `output`: the last part of its output, as text. `start` returns
+ * NULL where it was not started, and *st says why. */
 #define SANDBOX_PREPARE_OUTPUT_MAX 8192u
 typedef void sandbox_prepared_fn(void *done_user, bool ok, const struct status *st, const char *output);
 struct sandbox_preparer {
 	void *(*start)(const struct sandbox_target *t, const struct sandbox_warm_entry *e, uint64_t deadline_ms,
-		       sandbox_prepared_fn *done, void *done_user);
+		       sandbox_prepared_fn *done, void *done_user, struct status *st);
 	void (*cancel)(void *prepare);
 };
 

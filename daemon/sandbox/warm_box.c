@@ -178,6 +178,7 @@ static void on_prepared(void *user, bool ok, const struct status *st, const char
 
 	x->prepare = NULL;
 	keep_output(x->entry, output);
+	FAILPOINT("warm.prepared");
 	if (ok) {
 		ready(x);
 		return;
@@ -190,7 +191,7 @@ static void prepare(struct warm_box *x)
 {
 	struct sandbox_core *core = x->entry->core;
 	struct sandbox_target target;
-	struct status st;
+	struct status st, why;
 
 	if (!x->entry->conf.prepare) {
 		ready(x);
@@ -198,15 +199,15 @@ static void prepare(struct warm_box *x)
 	}
 	x->step = WARM_STEP_PREPARES;
 	sandbox_target_of(x->sandbox, &target);
+	status_set(&why, R_SANDBOX_NOT_READY, "there is nothing to run it with");
 	if (core->preparer.start)
-		x->prepare = core->preparer.start(&target, &x->entry->conf, x->deadline_ms, on_prepared, x);
+		x->prepare = core->preparer.start(&target, &x->entry->conf, x->deadline_ms, on_prepared, x, &why);
 	FAILPOINT("warm.preparing");
 	if (x->prepare) {
 		again_after(x, PREPARE_SLACK_MS + (x->deadline_ms > clock_boot_ms() ? x->deadline_ms - clock_boot_ms() : 0));
 		return;
 	}
-	status_set(&st, R_SANDBOX_NOT_READY, "prepare was not started: no memory%s",
-		   x->entry->conf.secret_envs ? ", or a file of secret_envs cannot be read any more" : "");
+	status_set(&st, R_SANDBOX_NOT_READY, "prepare was not started: %s", why.text);
 	not_ready(x, &st);
 }
 
