@@ -65,7 +65,7 @@ static void check_create_done(const char *tag, bool maybe)
 /* Is this the one that is made again when `old` has vanished? Only one that was lost is: not what we ended. */
 static void check_replaces(const struct sim_sandbox *old, const char *tag, const char *name)
 {
-	const char *uid = fake_tag(old->real, TAG_UID), *old_name = fake_tag(old->real, TAG_NAME);
+	const char *uid = ledger_uid(old), *old_name = ledger_name(old);
 	char text[128], want[TAG_REQ_LEN + 1];
 	uint8_t h[32];
 	int n;
@@ -177,9 +177,9 @@ static bool maybe_leased(const struct sim_sandbox *b)
 /* A Create told of it, so it is claimed, and nobody ever asked for a lease on it: there is nothing to release. */
 static bool is_claimed_for_good(const struct sim_sandbox *b, enum policy_action what)
 {
-	const char *uid = fake_tag(b->real, TAG_UID);
+	const char *uid = ledger_uid(b);
 
-	if (!b->created || b->lease_asked || b->of || fake_tag(b->real, TAG_NAME) || !uid || !b->n_may)
+	if (!b->created || b->lease_asked || b->of || ledger_name(b) || !uid || !b->n_may)
 		return false;
 	if (b->request < SIM_REQUESTS && W->lease_asked[atoi(uid) - 1000][b->request])
 		return false;
@@ -217,6 +217,8 @@ static void check_end_sent(struct sim_sandbox *b, bool pause)
 		return;
 	if (b->foreign)
 		sim_fail("I4", "%s of %s, which is not ours", verb, b->real->id);
+	if (!pause && warm_may_end(b))
+		return;
 	if (!allows(b, what))
 		sim_fail("I4", "%s of %s, which no policy asks for", verb, b->real->id);
 	x = lease_on(b);
@@ -244,7 +246,7 @@ static void check_end_sent(struct sim_sandbox *b, bool pause)
 
 static bool is_meant(const struct sim_want *c, const struct sim_sandbox *b)
 {
-	const char *name = fake_tag(b->real, TAG_NAME);
+	const char *name = ledger_name(b);
 
 	return c->op && (c->sandbox == b || (name && str_eq(name, c->ref)));
 }
@@ -259,7 +261,8 @@ static bool asked_for(const struct sim_sandbox *b, unsigned what)
 
 static void check_timeout_sent(const struct sim_sandbox *b)
 {
-	if (b && !asked_for(b, SIM_ASKS_TIMEOUT))
+	/* The end that a claim asked for is set behind it. */
+	if (b && !b->warm.claimed && !asked_for(b, SIM_ASKS_TIMEOUT))
 		sim_fail("I5", "/timeout of %s, which nobody asked for", b->real->id);
 }
 
@@ -279,6 +282,7 @@ static bool is_made_once(enum fake_call what)
 static void on_begins(const struct fake_request *q)
 {
 	sim_action(q);
+	warm_request(q);
 	if (is_made_once(q->what))
 		check_create_sent(q->label);
 	else if (q->what == FAKE_KILL || q->what == FAKE_PAUSE)
@@ -293,6 +297,7 @@ static void on_begins(const struct fake_request *q)
 
 static void on_over(const struct fake_request *q, enum cloud_outcome outcome)
 {
+	warm_request_over(q);
 	if (is_made_once(q->what))
 		/* a 500 that did nothing, and no list that shows anything: the request may be made again */
 		check_create_done(q->label, outcome == CLOUD_DONE ||
@@ -397,7 +402,7 @@ static void check_row(const struct row_sandbox *row)
 		sim_fail("I23", "%s is still in state %d", row->id, row->state);
 	}
 	/* The end of a lease that the store refused is written with the next period; a crash may come first. */
-	if (b->real->alive && row->ours && !row->claimed && is_certain(b, POLICY_KILL) &&
+	if (b->real->alive && row->ours && !row->claimed && !warm_is_unclaimed(b) && is_certain(b, POLICY_KILL) &&
 	    !lease_on(b) && !W->store_failed)
 		sim_fail("I1", "%s was claimed by nobody and lives", row->id);
 }

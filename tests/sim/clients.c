@@ -209,7 +209,7 @@ static bool is_of_request(const struct sim_sandbox *b, const struct sim_want *c)
 	fake_hash(text, (size_t)n, h);
 	str_hex(h, TAG_REQ_LEN / 2, want);
 	return c->request < SIM_REQUESTS &&
-	       ((tag && str_eq(tag, want)) || str_eq(W->shown[uid_index(c)][c->request], b->real->id));
+	       (b->warm.claimed || (tag && str_eq(tag, want)) || str_eq(W->shown[uid_index(c)][c->request], b->real->id));
 }
 
 /* A call for a process's lease ends with an error, or its caller leaves: a lease that was written before, while it
@@ -222,7 +222,7 @@ static void fail_in_doubt(const struct sim_want *c)
 		return;
 	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		struct sim_sandbox *b = &W->sandboxes[i];
-		const char *name = fake_tag(b->real, TAG_NAME);
+		const char *name = ledger_name(b);
 
 		if (b == c->sandbox || (create && (name || is_of_request(b, c))) ||
 		    (!c->sandbox && name && str_eq(name, c->ref)))
@@ -296,6 +296,8 @@ static void on_sandbox(void *user, const struct status *st, const struct sandbox
 			 W->procs[c->proc].uid, sandbox->id, sandbox->owner_uid);
 	if (b && c->what == SIM_ASKS_CREATE)
 		created(c, b, sandbox);
+	if (b && c->what == SIM_ASKS_CREATE)
+		warm_told(c, b, sandbox);
 	if (b && c->process_lease && sandbox->state != SANDBOX_GONE &&
 	    sandbox->state != SANDBOX_KILLING)
 		lease_add(c, b, "", SANDBOX_LEASE_PROCESS);
@@ -436,7 +438,10 @@ static void act_create(unsigned proc)
 	q.params_hash[0] = (uint8_t)(c->request + (chance(20) ? 100 : 0));
 	q.request_id = rid[0] ? str_dup(rid) : NULL;
 	q.name = name[0] ? str_dup(name) : NULL;
-	sim_trace("Create #%u uid %u rid %s name %s lease %d", c->serial, who.uid, rid, name, c->process_lease);
+	(void)str_copy(c->name, sizeof(c->name), name);
+	warm_ask(c, &same, &q);
+	sim_trace("Create #%u uid %u rid %s name %s lease %d warm %d %s", c->serial, who.uid, rid, name, c->process_lease, c->warm,
+		  c->env);
 	if (sandbox_create(W->core, CALL(&who, NULL, c->deadline_ms - sim->booted_at_ms, c), &q,
 			   on_sandbox, &c->op) < 0)
 		want_done(c);
@@ -450,13 +455,13 @@ static struct sim_sandbox *some_sandbox(unsigned proc)
 	snprintf(uid, sizeof(uid), "%u", W->procs[proc].uid);
 	/* What somebody has just asked something of: calls meet. */
 	if (W->hot && W->hot->real->alive && !W->hot->foreign && chance(300) &&
-	    str_eq(fake_tag(W->hot->real, TAG_UID), uid))
+	    str_eq(ledger_uid(W->hot), uid))
 		return W->hot;
 	for (unsigned tries = 0; tries < 20 && W->fake->n_sandboxes; tries++) {
 		struct sim_sandbox *b =
 			&W->sandboxes[W->fake->n_sandboxes - 1 -
 				      rng_below(&W->rng, MIN(W->fake->n_sandboxes, 24u))];
-		const char *of = fake_tag(b->real, TAG_UID);
+		const char *of = ledger_uid(b);
 
 		if (b->foreign ? chance(100) : b->acked && (str_eq(of, uid) || chance(30)))
 			return b;
@@ -524,7 +529,7 @@ static int call_kill(struct sim_want *c, const struct principal *who, uint64_t u
 {
 	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		struct sim_sandbox *b = &W->sandboxes[i];
-		const char *name = fake_tag(b->real, TAG_NAME);
+		const char *name = ledger_name(b);
 
 		if (b == c->sandbox || (name && str_eq(name, c->ref)))
 			b->kill_asked = true;
@@ -536,7 +541,7 @@ static int call_pause(struct sim_want *c, const struct principal *who, uint64_t 
 {
 	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		struct sim_sandbox *b = &W->sandboxes[i];
-		const char *name = fake_tag(b->real, TAG_NAME);
+		const char *name = ledger_name(b);
 
 		if (b == c->sandbox || (name && str_eq(name, c->ref)))
 			b->pause_asked_ms = sim->now_ms;
@@ -682,7 +687,7 @@ static void act_vanish(void)
 					? &W->sandboxes[rng_below(&W->rng, W->fake->n_sandboxes)]
 					: NULL;
 
-	if (!b || !b->real->alive || b->foreign || !fake_tag(b->real, TAG_NAME) ||
+	if (!b || !b->real->alive || b->foreign || !ledger_name(b) ||
 	    W->fake->n_sandboxes + 60 > FAKE_SANDBOXES || W->n_posts + 60 > SIM_POSTS)
 		return;
 	sim_trace("%s vanishes", b->real->id);
@@ -708,6 +713,8 @@ void clients_act(void)
 	}
 	if (!W->core)
 		return;
+	if (W->warm && chance(15))
+		warm_act();
 	if (W->losses && chance(10))
 		act_vanish();
 	if (W->n_leases + 20 > SIM_LEASES)
@@ -742,8 +749,8 @@ static void leave_in_doubt(const struct sim_want *c)
 {
 	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		struct sim_sandbox *b = &W->sandboxes[i];
-		const char *name = fake_tag(b->real, TAG_NAME);
-		bool made = c->what == SIM_ASKS_CREATE && (!b->acked || name || c->request < SIM_REQUESTS);
+		const char *name = ledger_name(b);
+		bool made = c->what == SIM_ASKS_CREATE && (!b->acked || name || b->warm.made || c->request < SIM_REQUESTS);
 
 		if (b == c->sandbox || made || (!c->sandbox && name && str_eq(name, c->ref)))
 			b->maybe_of[c->proc] = W->procs[c->proc].start_time;
@@ -813,7 +820,7 @@ void clients_lose_store(void)
 		char *shown = W->shown[i / SIM_REQUESTS][i % SIM_REQUESTS];
 		struct sim_sandbox *b = shown[0] ? ledger_find(shown) : NULL;
 
-		if (b && fake_tag(b->real, TAG_NAME))
+		if (b && ledger_name(b))
 			shown[0] = 0;
 	}
 	forget_posts();

@@ -66,6 +66,7 @@ void ledger_made(const struct fake_request *q, struct fake_sandbox *real,
 		made_child(copy_by_timeout(q->timeout_s), b, ledger_sandbox(parent));
 	} else {
 		b->orphan = q->run <= W->lost_run;
+		warm_made_one(q, b);
 		check_accepted(b);
 	}
 }

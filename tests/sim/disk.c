@@ -170,19 +170,29 @@ static void claim_lines_free(struct claim_line **l)
 	}
 }
 
-/* Behind the commit, synced: unless the crash comes in between. */
-static void write_claims(struct store_tx *t)
+static void add_claims(struct store_tx *t)
 {
 	struct claim_line **end = &claims;
 
-	if (!t->claims || sim_seam("store.claims"))
-		return;
 	if (t->claims_anew)
 		claim_lines_free(&claims);
 	while (*end)
 		end = &(*end)->next;
 	*end = t->claims;
 	t->claims = NULL;
+}
+
+/* Behind the commit, synced: unless the crash comes in between. False: there is no room. */
+static bool write_claims(struct store_tx *t)
+{
+	if (!t->claims || sim_seam("store.claims"))
+		return true;
+	if (!t->claims_anew && W->faults.claims_fail && sim_chance(&W->fake->rng, W->faults.claims_fail)) {
+		W->store_failed = true;
+		return false;
+	}
+	add_claims(t);
+	return true;
 }
 
 static void tx_free(struct store_tx *t, bool rows)
@@ -239,9 +249,7 @@ static void write_batch(struct store *s)
 		struct store_tx *t = list_entry(done.next, struct store_tx, node);
 		struct status st = STATUS_OK;
 
-		if (!t->fails)
-			write_claims(t);
-		if (t->fails)
+		if (t->fails || !write_claims(t))
 			status_set(&st, R_STORE_FULL, "no space left on the simulated disk");
 		if (!sim_seam("store.done") && !s->muted) {
 			s->health = st;
@@ -293,6 +301,11 @@ void store_tx_commit(struct store_tx *t, bool durable, store_done_fn *done, void
 	sim_at(sim->now_ms + sim_between(&W->fake->rng, 0, 4), on_due, d);
 }
 
+/* A program may look at rows as they are handed over. */
+__attribute__((weak)) void warm_row(const struct row_sandbox *r)
+{
+}
+
 /* --- store.h --- */
 
 int store_tx_new(struct store *s, struct store_tx **ret)
@@ -330,6 +343,8 @@ static void put(struct store_tx *t, enum row_table table, const void *row)
 	memcpy(&copy, row, store_tables[table].row_size);
 	row_check(&store_tables[table], &copy, &check);
 	must(!check.refused && !check.replaced);
+	if (table == ROW_TABLE_sandbox)
+		warm_row(row);
 	(void)add(t, table, row);
 }
 
@@ -697,6 +712,8 @@ struct store *disk_close(struct store *s, enum disk_loss loss)
 
 		if (keep && !t->fails) {
 			keep--;
+			if (loss == DISK_KILL && t->claims && sim_chance(&W->fake->rng, 500))
+				add_claims(t);
 			list_del(&t->node);
 			list_add_tail(&unsynced, &t->node);
 		} else {
@@ -747,6 +764,29 @@ const struct row_snapshot *disk_snapshot(const char *id)
 		if (str_eq(disk[ROW_TABLE_snapshot].v[i]->snapshot.id, id))
 			return &disk[ROW_TABLE_snapshot].v[i]->snapshot;
 	return NULL;
+}
+
+const struct store_claim *disk_claim(const char *id)
+{
+	const struct store_claim *last = NULL;
+
+	for (const struct claim_line *l = claims; l; l = l->next)
+		if (str_eq(l->c.sandbox, id))
+			last = &l->c;
+	return last;
+}
+
+const struct row_warm *disk_warm(const char *name)
+{
+	for (size_t i = 0; i < disk[ROW_TABLE_warm].n; i++)
+		if (str_eq(disk[ROW_TABLE_warm].v[i]->warm.name, name))
+			return &disk[ROW_TABLE_warm].v[i]->warm;
+	return NULL;
+}
+
+void disk_lose_claims(void)
+{
+	claim_lines_free(&claims);
 }
 
 void disk_count(struct disk_counts *ret)

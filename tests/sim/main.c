@@ -3,7 +3,7 @@
  * Worlds, one after the other: each has a seed, lives through a number of crashes, comes to rest, and
  * is checked. `sim --seed N --trace` shows one of them again.
  *
- *   sim [--cycles N] [--seed N] [--worlds N] [--trace]
+ *   sim [--cycles N] [--seed N] [--worlds N] [--warm] [--trace]      --warm: all have entries [warm], not just some
  *   sim --seeds FILE           worlds that found something once: a number at the start of each line, or '#'
  */
 #include <getopt.h>
@@ -26,11 +26,13 @@
 
 #define CYCLES_A_WORLD 40u
 #define QUIET_MS       420000u	/* longer than the horizon, every grace and every ttl together */
+#define WARM_ENDS_MS   150000u	/* nobody wants a warm one any more: they end */
 #define TRACE_LINES    120u
 #define TRACE_WIDTH    200u
 
 struct world *W;
 bool sim_trace_on;
+static bool all_warm;
 static char lines[TRACE_LINES][TRACE_WIDTH];
 static unsigned n_lines;
 
@@ -55,10 +57,10 @@ static void show_last(void)
 
 	for (unsigned i = n_lines - n; i < n_lines && !sim_trace_on; i++)
 		printf("  %s\n", lines[i % TRACE_LINES]);
-	printf("seed %llu after %lu crashes%s; again: sim --seed %llu --trace\n",
+	printf("seed %llu after %lu crashes%s; again: sim --seed %llu%s --trace\n",
 	       (unsigned long long)W->seed, W->cycles,
 	       W->no_crash ? W->step_wall ? ", wall clock stepped" : ", none meant" : "",
-	       (unsigned long long)W->seed);
+	       (unsigned long long)W->seed, all_warm ? " --warm" : "");
 	fflush(stdout);
 }
 
@@ -119,7 +121,9 @@ uint64_t sim_between(struct rng *r, uint64_t lo, uint64_t hi)
 
 bool sim_seam(const char *name)
 {
-	if (!sim->dead && !W->quiet && W->crash_in > 0 && --W->crash_in == 0) {
+	bool counts = !W->crash_at || str_eq(W->crash_at, name);
+
+	if (!sim->dead && !W->quiet && counts && W->crash_in > 0 && --W->crash_in == 0) {
 		sim_trace("CRASH at %s", name);
 		sim->dead = true;
 	}
@@ -151,16 +155,20 @@ static void run_begin(void)
 	W->run_no++;
 	W->run_began_ms = W->hung_at_ms = sim->now_ms;
 	W->sweeps = 0;
+	W->clock_told = false;
 	sim->dead = false;
 	sim_trace("START");
 	must(!loop_new(&W->loop));
 	W->store = disk_open();
 	W->cloud = fake_cloud(W->fake, W->loop);
 	account.cloud = W->cloud;
+	account.max_sandboxes = W->max_sandboxes;
 	o.prober = fake_prober(W->cloud);
 	o.loop = W->loop;
 	o.store = W->store;
 	policy_default(&o.rules.policy);
+	warm_rules(&o.rules);
+	o.preparer = warm_preparer();
 	must(!sandbox_core_new(&o, &W->core));
 }
 
@@ -180,6 +188,7 @@ static void run_end(enum disk_loss loss)
 	W->cloud = fake_cloud_free(W->cloud);
 	W->store = disk_close(W->store, loss);
 	W->loop = loop_free(W->loop);
+	warm_after_crash();
 	check_disk();
 	clients_close_streams(false);
 	clients_forget_calls();
@@ -196,6 +205,8 @@ static void on_clients(void *arg)
 		return;
 	if (!sim->dead)
 		clients_act();
+	if (pause)
+		warm_pause();
 	if (pause && sim_chance(&W->rng, W->faults.outage)) {
 		W->fake->down_until_ms = sim->now_ms + sim_between(&W->rng, 100, 40000);
 		sim_trace("the cloud is away for a while");
@@ -279,6 +290,8 @@ static void world_begin(uint64_t seed)
 	W->unclaimed_grace_ms = sim_between(&W->rng, 5000, 120000);
 	W->fake->cap_s = sim_chance(&W->rng, 200) ? (uint32_t)sim_between(&W->rng, 60, 600) : 0;
 	draw_faults(&W->rng, &W->faults, &W->fake->faults);
+	W->warm = all_warm || seed % 5 == 1 || seed % 5 == 4;
+	warm_begin();
 	clear_ledger();
 	disk_reset(seed);
 	clients_start();
@@ -304,6 +317,7 @@ static void one_cycle(void)
 	unsigned how = (unsigned)rng_below(&W->rng, 100);
 
 	W->crash_in = next_crash();
+	warm_crash_point();
 	if (!W->core)
 		run_begin();
 	while (!sim->dead && sim_step(until))
@@ -315,9 +329,14 @@ static void one_cycle(void)
 		    : how < 85		  ? DISK_POWER
 					  : DISK_STOP);
 	if (sim_chance(&W->rng, 15)) {
-		sim_trace("the database is LOST");
+		bool claims_too = W->warm && sim_chance(&W->rng, 300);
+
+		sim_trace("the database is LOST%s", claims_too ? ", and the claims" : "");
 		disk_lose();
+		if (claims_too)
+			disk_lose_claims();
 		clients_lose_store();
+		warm_lose_store(claims_too);
 	}
 	down = sim->now_ms + (sim_chance(&W->rng, 900) ? sim_between(&W->rng, 10, 3000)
 						      : sim_between(&W->rng, 3000, 200000));
@@ -328,6 +347,8 @@ static void one_cycle(void)
 	}
 	if (sim_chance(&W->rng, 300))
 		clients_exchange();
+	if (W->warm && sim_chance(&W->rng, 200))
+		warm_change();
 	while (sim_step(down))
 		;
 }
@@ -351,10 +372,15 @@ static void come_to_rest(void)
 			;
 		check_kept_alive();
 		check_known(since);
+		warm_check_rest();
 	}
 	check_released();
+	warm_release();
+	while (W->warm && sim_step(end + WARM_ENDS_MS))
+		;
 	run_end(DISK_STOP);
 	check_quiet();
+	warm_check_released();
 }
 
 static void world_end(void)
@@ -391,7 +417,7 @@ void sim_action(const struct fake_request *q)
 }
 
 struct totals {
-	unsigned long worlds, cycles, steps, answers, sandboxes, recreated;
+	unsigned long worlds, cycles, steps, answers, sandboxes, recreated, warm_cycles, claims, quarantined, given_back;
 };
 
 static void run_world(uint64_t seed, bool no_crash, bool step_wall, struct totals *t)
@@ -410,6 +436,10 @@ static void run_world(uint64_t seed, bool no_crash, bool step_wall, struct total
 	t->answers += W->answers;
 	t->sandboxes += W->fake->n_sandboxes;
 	t->recreated += W->recreated;
+	t->warm_cycles += W->warm ? W->cycles : 0;
+	t->claims += W->claims;
+	t->quarantined += W->quarantined;
+	t->given_back += W->given_back;
 	world_end();
 	free(W);
 	W = NULL;
@@ -460,14 +490,14 @@ static bool run_file(const char *path, struct totals *t)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: sim [--cycles N] [--seed N] [--worlds N] [--trace]\n       sim --seeds FILE\n");
+	fprintf(stderr, "usage: sim [--cycles N] [--seed N] [--worlds N] [--warm] [--trace]\n       sim --seeds FILE\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option options[] = { { "cycles", 1, NULL, 'c' }, { "seed", 1, NULL, 's' },
-						 { "worlds", 1, NULL, 'w' }, { "trace", 0, NULL, 't' },
+						 { "worlds", 1, NULL, 'w' }, { "trace", 0, NULL, 't' }, { "warm", 0, NULL, 'W' },
 						 { "seeds", 1, NULL, 'f' }, { 0 } };
 	const char *file = NULL;
 	uint64_t cycles = 2400, seed = 1, worlds = 0, *number;
@@ -482,6 +512,8 @@ int main(int argc, char **argv)
 		number = c == 'c' ? &cycles : c == 's' ? &seed : c == 'w' ? &worlds : NULL;
 		if (c == 't')
 			sim_trace_on = true;
+		else if (c == 'W')
+			all_warm = true;
 		else if (c == 'f')
 			file = optarg;
 		else if (!number || str_u64(optarg, strlen(optarg), UINT64_MAX / 8, number) < 0)
@@ -512,6 +544,8 @@ int main(int argc, char **argv)
 		printf(" from seed %llu", (unsigned long long)seed);
 	printf(": %lu sandboxes (%lu made again), %lu answers, %lu steps; %.1f s\n", t.sandboxes,
 	       t.recreated, t.answers, t.steps, took);
+	printf("%lu of the crashes with warm entries: %lu claims, %lu quarantined, %lu given to whom STATE/claims names\n", t.warm_cycles,
+	       t.claims, t.quarantined, t.given_back);
 	/* What never happens proves nothing. */
-	return t.cycles >= 2000 && !t.recreated;
+	return t.cycles >= 2000 && (!t.recreated || !t.claims || !t.quarantined || !t.given_back);
 }

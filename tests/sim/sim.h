@@ -38,12 +38,30 @@ struct store;
 #define SIM_POSTS	1400u
 #define SIM_COPIES	200u
 #define SIM_CHILDREN	3u
+#define SIM_ENTRIES	2u
 
 /* How bad this world is, beside its cloud: chances in 1000. */
 struct sim_faults {
 	unsigned store_fails;
 	unsigned outage;	/* at each pause of the clients: the cloud goes away */
 	unsigned hang;		/* … or our own loop does */
+	unsigned claims_fail;	/* no room for the line of a claim */
+	unsigned prepare_fails;
+	unsigned agents_away;	/* at each pause of the clients: no agent answers for a while */
+};
+
+/* What is known of one that an entry [warm] made. */
+struct sim_warm {
+	bool made;			/* it is such a one, and no child of one */
+	unsigned entry;
+	bool claimed;			/* the newest row says so */
+	bool claim_kept;		/* … and survives a crash */
+	bool quarantined;
+	bool told, unrecorded;		/* a Create was answered with it; its line of STATE/claims was lost */
+	uid_t uid;			/* of the claim */
+	char name[16];
+	unsigned request;		/* of the Create that was told; SIM_REQUESTS = without an id */
+	uint64_t ready_at_ms;
 };
 
 struct sim_sandbox {			/* what our clients know of a sandbox, and asked for */
@@ -64,6 +82,7 @@ struct sim_sandbox {			/* what our clients know of a sandbox, and asked for */
 	const struct sim_copy *of;	/* a child of this fork */
 	bool old;			/* made before the database was lost; only its tag says whose it is */
 	bool orphan;			/* … and lists may hide it, or it shows up later */
+	struct sim_warm warm;
 };
 
 /* A fork or a snapshot that a client asks for. In the cloud it is known by a timeout, or a name, that
@@ -118,9 +137,24 @@ struct sim_want {			/* a client's call */
 	uint64_t began_ms, deadline_ms, ttl_ms;
 	enum sandbox_lease_kind kind;
 	bool process_lease;
+	enum sandbox_warm_mode warm;	/* of a Create, with what its sandbox must be like */
+	char env[32], name[16];
 	char lease[32], ref[64];
 	struct policy_change policy;
 	struct sim_copy *copy;
+};
+
+/* An entry of the configuration as it is now, and what it did. */
+struct sim_entry {
+	bool present;
+	char name[8], env[32];
+	unsigned size, burst, per_hour;
+	uint64_t max_age_ms, ready_timeout_ms, active_ms;
+	uint32_t timeout_s;
+	bool prepares, one_uid;
+	unsigned in_flight;		/* POSTs of this run */
+	uint64_t hour_at_ms;		/* wall: since the first POST of it */
+	unsigned made;
 };
 
 struct sim_post {
@@ -136,6 +170,8 @@ struct world {
 	bool quiet;			/* faults have stopped */
 	bool losses;			/* sandboxes with a name vanish */
 	bool no_crash, step_wall;	/* of the comparison of two runs */
+	bool warm;			/* there are entries [warm] */
+	bool warm_full;			/* no more is made: the ledger is nearly full */
 
 	uint64_t hung_at_ms;
 	char boot_id[40];
@@ -148,10 +184,13 @@ struct world {
 	unsigned run_no;
 	uint64_t run_began_ms;
 	long crash_in;			/* seam calls until then */
+	const char *crash_at;		/* … or the next so many of this one; NULL = any */
 	bool store_failed;		/* a commit was refused in this world */
 	unsigned lost_run;		/* after which the database was lost; 0 = never */
 	uint64_t restart_grace_ms, horizon_ms, unclaimed_grace_ms;
 	unsigned sweeps;		/* of this run */
+	uint32_t max_sandboxes;		/* of the account; 0 = no bound */
+	bool clock_told;		/* the cloud's, in this run */
 
 	struct fake *fake;
 	struct sim_sandbox sandboxes[FAKE_SANDBOXES];	/* of the same index there */
@@ -161,6 +200,7 @@ struct world {
 	struct sim_copy copies[SIM_COPIES];
 	unsigned n_copies;
 	struct sim_snap snaps[FAKE_SNAPSHOTS];
+	struct sim_entry entries[SIM_ENTRIES];
 
 	struct sim_proc procs[SIM_PROCS];
 	struct sim_lease leases[SIM_LEASES];
@@ -172,7 +212,7 @@ struct world {
 	uint64_t next_start_time, next_conn;
 	pid_t next_pid;
 
-	unsigned long cycles, answers, recreated;
+	unsigned long cycles, answers, recreated, claims, quarantined, given_back;
 };
 
 extern struct world *W;
@@ -222,6 +262,40 @@ const char *copy_key(const struct sim_copy *c);
 void act_fork(unsigned proc);
 void act_snapshot(unsigned proc);
 void act_snapshots(unsigned proc);
+
+/* The line of STATE/claims; NULL = there is none. */
+const struct store_claim *disk_claim(const char *id);
+void disk_lose_claims(void);
+const struct row_warm *disk_warm(const char *name);
+
+/* --- warm.c: entries [warm], and what must be so of what they make --- */
+
+void warm_begin(void);			/* a world's entries */
+void warm_rules(struct sandbox_core_rules *ret);	/* as they are configured now */
+void warm_change(void);			/* another configuration; the caller hands it over */
+void warm_act(void);			/* a reload, a set, a retry */
+void warm_pause(void);			/* with a pause of the clients: agents go and come */
+struct sandbox_preparer warm_preparer(void);
+void warm_crash_point(void);		/* at times the next crash is at a step of theirs */
+/* Whose it is, and its name: "" = nobody's, none. */
+const char *ledger_uid(const struct sim_sandbox *b);
+const char *ledger_name(const struct sim_sandbox *b);
+bool warm_is_unclaimed(const struct sim_sandbox *b);
+bool warm_may_end(const struct sim_sandbox *b);	/* without a policy that says so */
+/* What a Create asks for. */
+void warm_ask(struct sim_want *c, struct rng *same, struct sandbox_create *q);
+/* What the daemon does: */
+void warm_made_one(const struct fake_request *q, struct sim_sandbox *b);
+void warm_row(const struct row_sandbox *r);	/* it is handed to the store */
+void warm_told(const struct sim_want *c, struct sim_sandbox *b, const struct sandbox_view *v);
+void warm_request(const struct fake_request *q);
+void warm_request_over(const struct fake_request *q);
+/* After a crash; after the loss of the database, before the next start; at rest, and when nobody wants one any more. */
+void warm_after_crash(void);
+void warm_lose_store(bool claims_too);
+void warm_check_rest(void);
+void warm_release(void);
+void warm_check_released(void);
 
 /* --- clients.c --- */
 

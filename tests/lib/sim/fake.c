@@ -220,6 +220,7 @@ static void act_create(struct fake_request *q)
 
 	for (size_t i = 0; i < q->kvs.n; i++)
 		fake_plant_tag(b, q->kvs.v[i].key, q->kvs.v[i].value);
+	(void)str_copy(b->env, sizeof(b->env), q->env);
 	list_later(q->fake, b, HIDDEN_MAX_MS);
 	sim_trace("cloud: %s made for %s", b->id, q->label);
 	tell_made(q, b, NULL);
@@ -232,6 +233,7 @@ static struct cloud_sandbox *make_child(const struct fake_request *q, const stru
 
 	for (unsigned i = 0; i < parent->n_tags; i++)
 		fake_plant_tag(b, parent->keys[i], parent->values[i]);
+	(void)str_copy(b->env, sizeof(b->env), parent->env);
 	list_later(q->fake, b, HIDDEN_CHILD_MAX_MS);
 	sim_trace("cloud: %s forked from %s for %s", b->id, parent->id, q->label);
 	tell_made(q, b, parent);

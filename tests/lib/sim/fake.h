@@ -18,6 +18,7 @@
 #define FAKE_SANDBOXES     600u
 #define FAKE_SNAPSHOTS 200u
 #define FAKE_TAGS      12u
+#define FAKE_ENV       "KIND"
 
 enum fake_call {
 	FAKE_CREATE, FAKE_GET, FAKE_LIST, FAKE_KILL, FAKE_CONNECT, FAKE_TIMEOUT, FAKE_REFRESH,
@@ -46,6 +47,7 @@ struct fake_sandbox {
 	char id[64];
 	char keys[FAKE_TAGS][64], values[FAKE_TAGS][256];
 	unsigned n_tags;
+	char env[32];			/* what its environment has for FAKE_ENV */
 	bool alive, paused;
 	bool hidden;			/* in no list */
 	uint64_t listed_at_ms, died_at_ms, touched_at_ms;	/* true time; listed: in a list from then on */
@@ -69,6 +71,7 @@ struct fake_request {
 	char id[64];			/* of the sandbox; of the snapshot to delete */
 	char name[64];			/* of a snapshot */
 	char label[80];			/* what it is known by at both ends: the tag of a create, … */
+	char env[32];			/* create */
 	uint32_t timeout_s, count;
 	struct cloud_kvs kvs;		/* create: metadata; list: filter */
 	unsigned run;			/* the `runs` of its sender */

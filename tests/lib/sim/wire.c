@@ -225,6 +225,8 @@ static void on_answer(void *arg)
 			event_at(q, sim->now_ms + TRY_EVERY_MS, on_answer);
 		else if (!sim_seam("cloud.answer"))
 			answer(q);
+		else if (!q->sent)	/* as in cloud_call_cancel(), which does not find it any more */
+			tell_over(q, CLOUD_UNSENT);
 	}
 	event_over(q);
 }
@@ -507,7 +509,7 @@ struct cloud_call *cloud_create(struct cloud *c, const struct cloud_create *what
 				const struct cloud_ask *ask)
 {
 	struct cloud_call *k = call_new(c, FAKE_CREATE, "", ask);
-	const char *tag;
+	const char *tag, *env;
 
 	if (!k->q)
 		return k;
@@ -515,7 +517,9 @@ struct cloud_call *cloud_create(struct cloud *c, const struct cloud_create *what
 	for (size_t i = 0; i < what->metadata.n; i++)
 		must(!cloud_kvs_add(&k->q->kvs, what->metadata.v[i].key, what->metadata.v[i].value));
 	tag = cloud_kvs_get(&k->q->kvs, TAG_REQ);
+	env = cloud_kvs_get(&what->envs, FAKE_ENV);
 	(void)str_copy(k->q->label, sizeof(k->q->label), tag ? tag : "");
+	(void)str_copy(k->q->env, sizeof(k->q->env), env ? env : "");
 	return start(k);
 }
 
