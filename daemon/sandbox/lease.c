@@ -17,6 +17,8 @@
 #include "proto/base/str.h"
 
 #define RESAVE_WAIT_MS 1000u
+/* Page tokens show numbers: they come from the clock, since a count would tell a uid what others do. */
+#define NUMBERS_PER_MS 1024u
 
 static void lease_on_timer(struct timer *t, void *user);
 
@@ -86,7 +88,8 @@ static int lease_enter(struct lease *x)
 		(void)map_del_str(&core->lease_map, x->id);
 		return r;
 	}
-	x->number = ++core->lease_number;
+	core->lease_number = MAX(core->lease_number + 1, clock_boot_ms() * NUMBERS_PER_MS);
+	x->number = core->lease_number;
 	list_add_tail(&core->leases, &x->node);
 	tree_insert(&core->lease_tree, &x->numbered, lease_by_number);
 	return 0;

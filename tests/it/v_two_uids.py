@@ -4,6 +4,7 @@
 Every method of the daemon is asked, as uid B, about every kind of object of uid A; the answer must be the one about an object
 that nobody has, word for word. Run by hand it prints the matrix:  /usr/bin/python3 tests/it/v_two_uids.py
 """
+import functools
 import json
 import os
 import re
@@ -22,10 +23,12 @@ SERVICES = ("SandboxService", "SnapshotService", "LeaseService", "CommandService
 # -- a caller of another uid: this file again, started by setpriv, which is told calls by lines of JSON
 
 def jsonable(m):
-    """A message as plain data, in the order of its fields."""
+    """A message as plain data, in the order of its fields. A moment is there or not: which, no two answers have in common."""
     out = {}
     for f, v in m.ListFields():
-        if f.message_type and f.message_type.GetOptions().map_entry:
+        if f.message_type and f.message_type.full_name == "google.protobuf.Timestamp":
+            out[f.name] = "moment"
+        elif f.message_type and f.message_type.GetOptions().map_entry:
             out[f.name] = {str(k): str(v[k]) for k in sorted(v)}
         elif f.label == f.LABEL_REPEATED:
             out[f.name] = [jsonable(x) if f.message_type else repr(x) for x in v]
@@ -40,11 +43,11 @@ def one(api, method, fields):
     m = service.methods_by_name[method.split(".")[1]]
     proto = next(x for x in descriptor(service).method if x.name == m.name)
     try:
-        if proto.client_streaming:
-            parts = [fields] if "header" in fields or "command" in fields else [fields]
-            r = api.send(method, iter(parts), timeout=5)
-            if proto.server_streaming:
-                r = next(r)
+        if proto.client_streaming and proto.server_streaming:
+            with api.both(method, iter([fields]), timeout=5) as s:
+                r = next(s)
+        elif proto.client_streaming:
+            r = api.send(method, iter([fields]), timeout=5)
         elif proto.server_streaming:
             with api.stream(method, timeout=3, **fields) as s:
                 r = next(s)
@@ -57,6 +60,7 @@ def one(api, method, fields):
         return {"error": [e.code, e.reason, e.text, e.metadata, e.fields]}
 
 
+@functools.lru_cache(None)
 def descriptor(service):
     from google.protobuf import descriptor_pb2
     d = descriptor_pb2.ServiceDescriptorProto()
@@ -86,8 +90,14 @@ class Caller:
                                      env=dict(os.environ, PYTHONPATH=lib))
 
     def __call__(self, method, **fields):
+        self.ask(method, fields)
+        return self.answer()
+
+    def ask(self, method, fields):
         self.proc.stdin.write(json.dumps([method, fields]) + "\n")
         self.proc.stdin.flush()
+
+    def answer(self):
         return json.loads(self.proc.stdout.readline())
 
     def get(self, method, **fields):
@@ -231,6 +241,23 @@ def test_a_name_of_a_snapshot_is_its_makers(cloud, daemon):
         assert b.get("SnapshotService.Delete", snapshot="shared") == {}
         assert a.get("SandboxService.Create", template="shared")["id"]
         assert a.get("SnapshotService.Create", sandbox=of_a, name="shared"), "its maker makes it anew"
+    finally:
+        a.close()
+        b.close()
+
+
+def test_a_page_token_counts_nothing_of_others(cloud, daemon):
+    """G-1: where a page of leases begins says when, and not how many leases others have taken meanwhile."""
+    os.chmod(daemon.socket, 0o666)
+    a, b = Caller(daemon.socket, A), Caller(daemon.socket, B)
+    try:
+        of_a, of_b = (text(c.get("SandboxService.Create")["id"]) for c in (a, b))
+        for c, box in ((b, of_b), (a, of_a), (a, of_a), (b, of_b), (b, of_b)):
+            c.get("LeaseService.Acquire", sandbox=box, ttl={"seconds": 600})
+        first, second = (int(text(b.get("LeaseService.List", page_size=n)["next_page_token"])) for n in (1, 2))
+        assert second - first > 1000, (first, second)
+        rest = b.get("LeaseService.List", page_size=2, page_token=str(first))
+        assert len(rest["leases"]) == 2 and "next_page_token" not in rest
     finally:
         a.close()
         b.close()
