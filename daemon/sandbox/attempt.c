@@ -86,6 +86,14 @@ void attempt_finish(struct attempt *a, const struct status *st)
 	op_end_waits(&a->waiters, st, status_ok(st));
 }
 
+static void remember_refusal(struct request *q, const struct status *st)
+{
+	q->refusal = malloc(sizeof(*q->refusal));
+	if (q->refusal)
+		*q->refusal = *st;
+	q->refused_until_ms = clock_boot_ms() + rules_refusal_ms(st);
+}
+
 static void forget_request(struct attempt *a, const struct status *st, bool refused)
 {
 	struct request *q = a->request;
@@ -98,10 +106,7 @@ static void forget_request(struct attempt *a, const struct status *st, bool refu
 		core_forget_request(a->core, q);
 		return;
 	}
-	q->refusal = malloc(sizeof(*q->refusal));
-	if (q->refusal)
-		*q->refusal = *st;
-	q->refused_until_ms = clock_boot_ms() + rules_refusal_ms(st);
+	remember_refusal(q, st);
 }
 
 void attempt_end_without(struct attempt *a, const struct status *st, bool refused)
@@ -607,19 +612,42 @@ int attempt_init(struct attempt *a, const struct attempt_kind *kind, struct acco
 	return -ENOMEM;
 }
 
-int attempt_take_request(struct attempt *a, const char *method, const char *id, const char *tag,
-			 const uint8_t params_hash[ROW_HASH_BYTES])
+static int open_request(struct account *account, uid_t uid, const char *method, const char *id,
+			const uint8_t params_hash[ROW_HASH_BYTES], struct request **ret)
 {
 	struct request *q;
-	int r = core_need_request(a->core, a->uid, method, id, &q);
+	int r = core_need_request(account->core, uid, method, id, &q);
 
 	if (r < 0)
 		return r;
 	free(give(q->refusal));
 	q->step = ROW_REQUEST_OPEN;
-	q->account = a->account;
+	q->account = account;
 	q->used_at_ms = clock_wall_ms();
 	memcpy(q->params_hash, params_hash, sizeof(q->params_hash));
+	*ret = q;
+	return 0;
+}
+
+int attempt_refuse_request(struct account *account, uid_t uid, const char *method, const char *id,
+			   const uint8_t params_hash[ROW_HASH_BYTES], const struct status *st)
+{
+	struct request *q;
+	int r = open_request(account, uid, method, id, params_hash, &q);
+
+	if (r == 0)
+		remember_refusal(q, st);
+	return r;
+}
+
+int attempt_take_request(struct attempt *a, const char *method, const char *id, const char *tag,
+			 const uint8_t params_hash[ROW_HASH_BYTES])
+{
+	struct request *q;
+	int r = open_request(a->account, a->uid, method, id, params_hash, &q);
+
+	if (r < 0)
+		return r;
 	q->attempt = a;
 	a->request = q;
 	return index_request_set_tag(a->core, q, tag);

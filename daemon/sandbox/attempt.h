@@ -105,6 +105,9 @@ struct account *attempt_account(struct sandbox_core *core, const char *name, uin
 /* From now on it is the attempt of this request id. `tag`: the tag that belongs to the id. */
 must_check int attempt_take_request(struct attempt *a, const char *method, const char *id, const char *tag,
 				    const uint8_t params_hash[ROW_HASH_BYTES]);
+/* For a request id without an attempt: `st` is repeated for it as a refusal of the cloud is. */
+must_check int attempt_refuse_request(struct account *account, uid_t uid, const char *method, const char *id,
+				      const uint8_t params_hash[ROW_HASH_BYTES], const struct status *st);
 /* After a restart: the same, if the id has a row. */
 void attempt_find_request(struct attempt *a, const char *method, const char *id);
 /* Frees it at once; its intent and its request id stay. */

@@ -234,6 +234,11 @@ def test_a_name_of_a_snapshot_is_its_makers(cloud, daemon):
             r = b("SandboxService.Create", template=template)
             assert r["error"][:2] == ["NOT_FOUND", "TEMPLATE_NOT_FOUND"], (template, r)
         assert cloud.ledger.count("create") == made, "nothing was asked of the cloud"
+        for request_id, template in (("of-a", "shared"), ("of-nobody", "nobodys")):
+            r = b("SandboxService.Create", template=template, request_id=request_id)
+            assert r["error"][1] == "TEMPLATE_NOT_FOUND"
+            r = b("SandboxService.Create", request_id=request_id)
+            assert r["error"][1] == "REQUEST_ID_REUSED", (template, r)
         for name in ("shared", "Shared"):
             r = b("SnapshotService.Create", sandbox=of_b, name=name)
             assert r["error"][:2] == ["ALREADY_EXISTS", "NAME_EXISTS"] and str(A) not in json.dumps(r)

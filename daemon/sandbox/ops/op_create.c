@@ -473,6 +473,18 @@ static bool hides_template(struct sandbox_op *op, struct status *st)
 	return true;
 }
 
+/* A request id that asked for it is as used as one whose template nobody has. */
+static void refuse_hidden(struct sandbox_op *op, const struct status *st)
+{
+	const struct args *a = op->args;
+
+	if (a->c.request_id &&
+	    attempt_refuse_request(op->account, op->who.uid, REQUEST_CREATE, a->c.request_id, a->c.params_hash, st) < 0)
+		op_fail_errno(op, -ENOMEM);
+	else
+		op_fail(op, st);
+}
+
 static void make(struct sandbox_op *op)
 {
 	struct args *a = op->args;
@@ -482,7 +494,7 @@ static void make(struct sandbox_op *op)
 	int r;
 
 	if (hides_template(op, &st)) {
-		op_fail(op, &st);
+		refuse_hidden(op, &st);
 		return;
 	}
 	req_tag(op->core, op->who.uid, a->c.request_id, tag);
