@@ -48,7 +48,7 @@ def live(api, name):
     box = api.call("SandboxService.Create", name=name, request_id=name).id
     for i in range(3):
         events = list(api.stream("CommandService.Run", sandbox=box, shell="echo hi", request_id="%s-%d" % (name, i)))
-        assert events[-1].WhichOneof("event") == "exited"
+        assert events[-1].WhichOneof("event") == "exited", events
     for i in range(2):
         api.send("FileService.Write", [{"header": {"sandbox": box, "path": "/tmp/%d" % i}}, {"data": b"x" * 1000}])
     snapshot = api.call("SnapshotService.Create", sandbox=box, request_id=name).id
@@ -59,7 +59,8 @@ def live(api, name):
 class Clients:
     """So many lives, by several clients at once; `done` says how many are over."""
 
-    def __init__(self, path, n):
+    def __init__(self, path, n, log):
+        self.log = log      # what to say with a failure
         self.path, self.left, self.done, self.failed = path, iter(range(n)), 0, []
         self.lock = threading.Lock()
         self.threads = [threading.Thread(target=self.run) for _ in range(CLIENTS)]
@@ -84,7 +85,7 @@ class Clients:
 
     def wait(self, n):
         until(lambda: self.done >= n or self.failed, 7200, "lives")
-        assert not self.failed, self.failed[0]
+        assert not self.failed, "%r\n%s" % (self.failed[0], self.log())
 
 
 @pytest.mark.plain
@@ -95,7 +96,7 @@ def test_lives_cost_nothing_when_they_are_over(far):
     built(harness.AGENTBOXD)
     d = harness.Daemon(far)
     try:
-        c = Clients(d.socket, LIVES)
+        c = Clients(d.socket, LIVES, d.tail)
         c.wait(FIRST)
         seen = [(rss(d.pid), descriptors(d.pid))]
         for n in range(FIRST, LIVES, 250):
