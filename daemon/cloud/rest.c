@@ -52,6 +52,9 @@ static void call_bury(void *p)
 	if (c->body)
 		explicit_bzero(c->body, c->n_body);	/* a create's envs */
 	free(c->body);
+	for (size_t i = 0; i < c->secrets.n; i++)
+		c->secrets.v[i] = str_free_secret(c->secrets.v[i]);
+	cloud_strs_fini(&c->secrets);
 	buf_fini(&c->answer);
 	charge_fini(&c->held);
 	cloud_list_free(c->list);
@@ -156,6 +159,7 @@ void call_over(struct cloud_call *c)
 	struct cloud_result *r = &c->result;
 
 	redact_status(&r->status);
+	redact_status_of(&r->status, (const char *const *)c->secrets.v, c->secrets.n);
 	if (c->first_sent_ms)
 		r->took_ms = now - c->first_sent_ms;
 	if (c->req)

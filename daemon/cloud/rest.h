@@ -27,6 +27,7 @@ struct cloud_call {
 	uint64_t deadline_ms;
 	enum cloud_route to;
 	char *path, *route, *body;
+	struct cloud_strs secrets;	/* in the body, that no answer may show */
 	char id[CLOUD_SANDBOX_ID_MAX + 1];	/* of the sandbox that is asked for; "" = none */
 	size_t n_body;
 	struct limiter_ticket ticket;

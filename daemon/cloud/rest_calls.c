@@ -12,7 +12,8 @@
 #include "proto/cloud/list.h"
 #include "proto/cloud/route.h"
 
-#define REFRESH_MAX_S 3600u
+#define REFRESH_MAX_S	 3600u
+#define ENV_SECRET_BYTES 16u	/* a shorter value of a variable is a word that a message needs as often as a secret */
 
 /* One call: its route, the sandbox or template in the path, its body. */
 struct request {
@@ -22,7 +23,31 @@ struct request {
 	bool of_template;		/* … which is no sandbox's */
 	enum cloud_doc_id doc;
 	const void *body;		/* by doc; NULL = none */
+	const struct cloud_network *network;	/* in the body, as far as secrets are in it; NULL = none */
+	const struct cloud_kvs *envs;
 };
+
+static int add_values(struct cloud_strs *to, const struct cloud_kvs *from, size_t least_bytes)
+{
+	int r = 0;
+
+	for (size_t i = 0; from && i < from->n && !r; i++)
+		if (strlen(from->v[i].value) >= least_bytes)
+			r = cloud_strs_add(to, from->v[i].value);
+	return r;
+}
+
+/* What the caller sends that nobody but the sandbox and its peers is to see. */
+static int note_secrets(struct cloud_call *c, const struct request *q)
+{
+	int r = add_values(&c->secrets, q->envs, ENV_SECRET_BYTES);
+
+	if (!r && q->network && q->network->egress_password)
+		r = cloud_strs_add(&c->secrets, q->network->egress_password);
+	for (size_t i = 0; q->network && i < q->network->n_rules && !r; i++)
+		r = add_values(&c->secrets, &q->network->rules[i].headers, 1);
+	return r;
+}
 
 /* NULL only without memory. A body that cannot be made is refused before anything is sent. */
 static struct cloud_call *request(struct cloud *c, const struct request *q, const struct cloud_ask *ask)
@@ -37,6 +62,10 @@ static struct cloud_call *request(struct cloud *c, const struct request *q, cons
 	if (r == -ENOMEM)
 		return NULL;
 	call = call_new(c, q->op, q->route, cloud_route_path(q->route, q->id), body, ask);
+	if (call && note_secrets(call, q) < 0) {
+		call_free(call);
+		return NULL;
+	}
 	if (!call || r >= 0)
 		return call_begin(call, sandbox);
 	call->result.outcome = CLOUD_REFUSED;
@@ -55,8 +84,8 @@ struct cloud_call *cloud_create(struct cloud *c, const struct cloud_create *what
 		full.secure = TRI_TRUE;
 	if (full.allow_internet_access == TRI_UNSET)
 		full.allow_internet_access = TRI_TRUE;
-	return request(c, &(struct request){ FAULT_CREATE, CLOUD_ROUTE_CREATE, .doc = CLOUD_DOC_CREATE, .body = &full },
-		       ask);
+	return request(c, &(struct request){ FAULT_CREATE, CLOUD_ROUTE_CREATE, .doc = CLOUD_DOC_CREATE, .body = &full,
+					     .network = full.network, .envs = &full.envs }, ask);
 }
 
 struct cloud_call *cloud_connect(struct cloud *c, const char *id, uint32_t timeout_s,
@@ -156,7 +185,7 @@ struct cloud_call *cloud_put_network(struct cloud *c, const char *id, const stru
 	struct cloud_egress body = { .network = *network, .allow_internet_access = allow_internet_access };
 
 	return request(c, &(struct request){ FAULT_NETWORK, CLOUD_ROUTE_NETWORK, id, .doc = CLOUD_DOC_EGRESS,
-					     .body = &body }, ask);
+					     .body = &body, .network = network }, ask);
 }
 
 /* --- copies --- */

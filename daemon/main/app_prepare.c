@@ -6,6 +6,7 @@
 
 #include "daemon/cloud/envd.h"
 #include "daemon/common/ev/loop.h"
+#include "daemon/common/obs/redact.h"
 #include "daemon/conf/secret.h"
 #include "daemon/main/app_warm.h"
 #include "proto/base/clock.h"
@@ -46,18 +47,17 @@ static void keep(struct prepare *p, const uint8_t *data, size_t n)
 }
 
 /* What was cut at its beginning, or is none, becomes text. */
-static const char *as_text(struct prepare *p)
+static void to_text(struct prepare *p)
 {
 	p->output[p->n_output] = 0;
 	for (size_t i = 0; i < p->n_output; i++)
 		if (!p->output[i])
 			p->output[i] = '?';
 	if (str_is_utf8(p->output, p->n_output))
-		return p->output;
+		return;
 	for (size_t i = 0; i < p->n_output; i++)
 		if (p->output[i] & 0x80)
 			p->output[i] = '?';
-	return p->output;
 }
 
 static void finish(struct prepare *p)
@@ -70,7 +70,10 @@ static void finish(struct prepare *p)
 		status_set(&p->why, R_SANDBOX_NOT_READY, "it ended with exit status %d", p->end.exit_code);
 	if (!p->has_ended && status_ok(&p->why))
 		status_set(&p->why, R_SANDBOX_NOT_READY, "its end is not known");
-	p->done(p->user, ok, &p->why, as_text(p));
+	to_text(p);
+	redact_text(p->output);
+	redact_status(&p->why);
+	p->done(p->user, ok, &p->why, p->output);
 	prepare_free(p);
 }
 
@@ -111,6 +114,7 @@ static int read_secret(const char *name, const char *file, struct cloud_kvs *ret
 			   secret_error(r));
 		return r;
 	}
+	redact_keep(secret_text(s));	/* whatever prepare prints is shown */
 	r = cloud_kvs_add(ret, name, secret_text(s));
 	secret_free(s);
 	return r;

@@ -201,6 +201,47 @@ def test_g_5_a_token_in_an_agents_words_reaches_nobody(cloud, daemon, api):
     assert token not in r.stderr + daemon.log(), r
 
 
+def test_g_5_secrets_of_a_request_reach_nobody(cloud, daemon, api):
+    """G-5: what a caller has put into headers, the proxy's password and variables comes back in the cloud's words to nobody, cut
+    or whole; the same words of another caller's error stay."""
+    header, password, env, short = "Bearer sk-net-0123456789", "pr0xy!p4ss!w", "env-0123456789-abcdef", "k3y"
+    network = {"allow_out": ["example.com"], "deny_out": ["0.0.0.0/0"], "egress_proxy": {"address": "p.example:1080", "username": "u", "password": password},
+               "rules": {"example.com": {"rules": [{"transform_headers": {"Authorization": header, "X-Key": short + "9"}}]}}}
+    said = "%s, %s, %s, %s9, sk-net-0123" % (header, password, env, short)
+    box = api.call("SandboxService.Create").id
+    cloud.fault("create", status=400, body=echo(said), times=None)
+    cloud.fault("network", status=400, body=echo(said), times=None)
+    for method, fields in (("SandboxService.Create", {"network": network, "envs": {"A": env}}),
+                           ("SandboxService.UpdateNetwork", {"sandbox": box, "network": network})):
+        with pytest.raises(ApiError) as e:
+            api.call(method, **fields)
+        assert "bad header" in e.value.text, e.value
+        told = str(e.value) + str(e.value.trailers) + daemon.log() + str(api.call("DaemonService.Status"))
+        secrets = [header, "sk-net-0123", password, short + "9"] + [env] * ("envs" in fields)
+        assert not [x for x in secrets if x in told], (method, e.value)
+        cloud.clear_faults()
+        cloud.fault("network", status=400, body=echo(said), times=None)
+    cloud.fault("create", status=400, body=echo(said), times=1)
+    with pytest.raises(ApiError) as e:
+        api.call("SandboxService.Create")
+    assert said in e.value.text, "what others have not sent is no secret of theirs"
+
+
+def test_g_5_short_secrets_reach_nobody(cloud):
+    """G-5: a key of seven bytes is one."""
+    cloud.keys["ab_k3y7"] = cloud.team
+    cloud.key = "ab_k3y7"
+    d = harness.Daemon(cloud, conf={"account default": {"cloud": "agentbox"}})
+    try:
+        with Api(d.socket) as api:
+            cloud.fault("create", status=400, body=echo(cloud.key), times=None)
+            with pytest.raises(ApiError) as e:
+                api.call("SandboxService.Create")
+            assert "bad header" in e.value.text and cloud.key not in str(e.value) + d.log()
+    finally:
+        d.close()
+
+
 # -- G-8: whose word a daemon of many users takes
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to serve many users")

@@ -222,12 +222,13 @@ def test_default_of_a_uid(cloud, warm):
 # -- prepare
 
 def test_prepare_runs_once_as_root_with_its_secrets(cloud, warm):
+    """G-5: what it prints is shown, without them."""
     secret = os.path.join(harness.temp_dir("sec-"), "token")
     with open(os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
         f.write("hunter2\n")
-    w = warm(size=1, prepare="echo got $TOKEN; echo $USER > /tmp/prepared", secret_envs="TOKEN=" + secret)
+    w = warm(size=1, prepare="echo got $TOKEN of ${#TOKEN}; echo $USER > /tmp/prepared", secret_envs="TOKEN=" + secret)
     w.ready(1)
-    assert "got hunter2" in w.entry().output
+    assert "got ******* of 7" in w.entry().output
     box = w.create()
     assert box.warm
     with open(glob.glob(os.path.join(w.d.state_dir, "agentboxd.db"))[0], "rb") as f:

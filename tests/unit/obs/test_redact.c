@@ -29,11 +29,51 @@ TEST(other_text_stays)
 {
 	redact_note("");
 	redact_note(NULL);
-	redact_note("short");
+	redact_note("abc");
 	redact_note("ab_0123456789abcdef");
 	CHECK_STR(after(""), "");
-	CHECK_STR(after("short ab_0123"), "short ab_0123");
+	CHECK_STR(after("abc ab_0123"), "abc ab_0123");
 	CHECK_STR(after("ab_9123456789abcdef"), "ab_9123456789abcdef");
+}
+
+/* G-5: a short one is hidden where it stands by itself: as a part of words it tells nothing, and they are needed. */
+TEST(short_secrets)
+{
+	redact_keep("hunter2");
+	redact_note("p@ss");
+	CHECK_STR(after("407 for user:hunter2"), "407 for user:*******");
+	CHECK_STR(after("hunter2"), "*******");
+	CHECK_STR(after("hunter22 and xhunter2, \"hunter2\""), "hunter22 and xhunter2, \"*******\"");
+	CHECK_STR(after("with p@ss, p@ss"), "with ****, ****");
+	for (unsigned i = 0; i < 200; i++) {
+		char text[8];
+
+		(void)snprintf(text, sizeof(text), "s%05u", i);
+		redact_note(text);
+	}
+	CHECK_STR(after("hunter2 p@ss s00199 s00136 s00135"), "******* p@ss ****** ****** s00135");
+}
+
+/* G-5: none of its words is long enough, but it is. */
+TEST(a_secret_of_short_words)
+{
+	redact_keep("a1b2c3!d4e5f6!g7h8");
+	CHECK_STR(after("407 for user:a1b2c3!d4e5f6!g7h8, said it"), "407 for user:******************, said it");
+	CHECK_STR(after("cut a1b2c3!d"), "cut ********");
+}
+
+/* G-5: secrets of a call are hidden in its own answer, and nobody else's text. */
+TEST(secrets_of_a_call)
+{
+	static const char *const own[] = { "Bearer sk-0123456789", "tiny", "", "x" };
+	struct status st;
+
+	status_set(&st, R_FIELD_INVALID, "bad value Bearer sk-0123456789 or sk-01234567, tiny tinyx x");
+	status_evidence(&st, "upstream_request_id", "%s", "tiny");
+	redact_status_of(&st, own, 4);
+	CHECK_STR(st.text, "bad value ******************** or ***********, **** tinyx x");
+	CHECK_STR(status_evidence_get(&st, "upstream_request_id"), "****");
+	CHECK_STR(after("Bearer sk-0123456789 tiny"), "Bearer sk-0123456789 tiny");
 }
 
 TEST(words_of_a_header)
