@@ -4,7 +4,7 @@
 Prints one line of JSON {"url", "plain_url", "ca", "key", "control"}. On the control port it takes lines of JSON,
 {"do": "fault", "args": ["create"], "kw": {"when": "after", "cut": true}}, and answers each with a line {"ok": …}
 or {"error": "…"}: do is fault, clear_faults, goaway, cut_all, silence, refuse, advance, kill_sandbox, close_idle,
-requests, sandboxes, counters, stop. It ends at "stop" and when its standard input ends.
+script, forget, requests, sandboxes, counters, stop. It ends at "stop" and when its standard input ends.
 """
 import argparse
 import json
@@ -15,7 +15,7 @@ import threading
 from . import FakeCloud
 
 SIMPLE = ("fault", "clear_faults", "goaway", "cut_all", "silence", "refuse", "advance", "kill_sandbox", "close_idle",
-          "script")
+          "script", "forget")
 
 
 def ask(cloud, order):
@@ -29,6 +29,8 @@ def ask(cloud, order):
         keep = ("connections", "open_connections", "open_streams", "peak_streams", "peak_streams_one_conn",
                 "pings_received", "resumed_tls")
         return {k: getattr(cloud.ledger, k) for k in keep}
+    if do == "script":     # its output is bytes, and JSON has none
+        args = [args[0], [[x.encode() if i and isinstance(x, str) else x for i, x in enumerate(step)] for step in args[1]]]
     if do not in SIMPLE:
         raise ValueError("unknown order: %s" % do)
     getattr(cloud, do)(*args, **kw)
