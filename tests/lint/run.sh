@@ -8,7 +8,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 case ${1:-text} in
-text) checks="layers rooms text contracts tools" ;;
+text) checks="layers rooms text contracts musts tools" ;;
 built) checks=built ;;
 *)
 	echo "usage: sh tests/lint/run.sh [built]" >&2
