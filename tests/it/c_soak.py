@@ -20,7 +20,7 @@ from harness import until
 FULL = bool(os.environ.get("SHOWS_FULL"))
 LIVES = int(os.environ.get("SOAK_LIVES", "20000"))
 FIRST = 2000        # lives after which nothing grows any more
-CLIENTS = 96        # side by side: on a busy machine a life is a chain of waits for turns, and not work
+CLIENTS = 4
 MIB = 1 << 20
 
 
