@@ -636,6 +636,14 @@ AB_API int ab_token_revoke(struct ab_client *c, const char *id, const struct ab_
 AB_API int ab_gateway_find_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret);
 AB_API int ab_gateway_find(struct ab_client *c, const struct ab_call_options *how, struct ab_gateway **ret);
 
+struct ab_page {
+	const char *url;		/* opens the status page, once, in a browser of this uid on this machine */
+	int64_t expires_at_ms;		/* of the link; the session that it begins lasts 12 hours */
+};
+/* UNSUPPORTED: the gateway listens at no address. */
+AB_API int ab_page_open_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret);
+AB_API int ab_page_open(struct ab_client *c, const struct ab_call_options *how, struct ab_page **ret);
+
 /* ------------------------------------------------------------------ warm */
 
 /* An entry [warm NAME] of the configuration: sandboxes that are made, and prepared, before anybody asks for one. */

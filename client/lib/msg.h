@@ -46,6 +46,7 @@ must_check int msg_token_list(ProtobufCMessage *m, void **ret);
 must_check int msg_warm(ProtobufCMessage *m, void **ret);
 must_check int msg_warm_list(ProtobufCMessage *m, void **ret);
 must_check int msg_gateway(ProtobufCMessage *m, void **ret);
+must_check int msg_page(ProtobufCMessage *m, void **ret);
 
 /* Map entries for a request: *ret_n pointers to messages of type d, one block to free(). NULL, with
  * *ret_n = 0, for no pairs. */

@@ -69,3 +69,16 @@ int msg_gateway(ProtobufCMessage *message, void **ret)
 	*ret = g;
 	return 0;
 }
+
+int msg_page(ProtobufCMessage *message, void **ret)
+{
+	const Agentbox__V1__OpenPageResponse *m = (Agentbox__V1__OpenPageResponse *)message;
+	struct ab_page *p = obj_new(sizeof(*p), message);
+
+	if (!p)
+		return -ENOMEM;
+	p->url = m->url;
+	p->expires_at_ms = msg_at_ms(m->expires_at);
+	*ret = p;
+	return 0;
+}

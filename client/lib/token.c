@@ -108,6 +108,27 @@ int ab_gateway_find_start(struct ab_client *c, const struct ab_call_options *how
 	return call_start(c, &m, &req.base, how, ret);
 }
 
+int ab_page_open_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("OpenPage"),
+		.reply = &agentbox__v1__open_page_response__descriptor,
+		.make = msg_page,
+		.repeatable = true,
+	};
+	Agentbox__V1__OpenPageRequest req = AGENTBOX__V1__OPEN_PAGE_REQUEST__INIT;
+
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_page_open(struct ab_client *c, const struct ab_call_options *how, struct ab_page **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_page_open_start(c, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
 int ab_gateway_find(struct ab_client *c, const struct ab_call_options *how, struct ab_gateway **ret)
 {
 	struct ab_call *call = NULL;

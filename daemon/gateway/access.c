@@ -94,3 +94,39 @@ enum gateway_may gateway_may(struct gateway *g, const struct who_peer *peer, con
 		r = may_uid(g, peer->uid, NULL, why);
 	return r == GATEWAY_MAY && t ? may_uid(g, t->uid, t, why) : r;
 }
+
+static void set_sight(struct principal *who, enum page_sight most, const struct access_verdict *v)
+{
+	who->admin = v->is_admin && most == PAGE_ALL;
+	who->observer = (v->is_admin || v->may_observe) && most != PAGE_OWN;
+	who->looks_only = !v->may_use;
+}
+
+enum gateway_may gateway_viewer(struct gateway *g, uid_t owner, enum page_sight sight, struct principal *ret, char why[GATEWAY_WHY_BYTES])
+{
+	const struct access_rules *r = g->o.rules;
+	uid_t uid = owner_uid(owner);
+	struct access_verdict v = { .may_use = true, .is_admin = uid == g->o.own_uid };
+	const struct user *u = r && g->o.users ? users_get(g->o.users, uid) : NULL;
+
+	*ret = (struct principal){ .uid = uid, .gid = (gid_t)-1, .pidfd = -1 };
+	if (r && !u) {
+		snprintf(why, GATEWAY_WHY_BYTES, "the name of uid %u is being looked up: try again", uid);
+		return GATEWAY_MAY_LATER;
+	}
+	if (u && has_other_user(g, owner, u)) {
+		snprintf(why, GATEWAY_WHY_BYTES, "uid %u has another user now", uid);
+		return GATEWAY_MAY_NOT;
+	}
+	if (u)
+		fill_who(u, ret);
+	if (r)
+		access_judge(r, ret, &v);
+	if (!v.may_use && !v.may_observe) {
+		put_refusal(r, &v, ret, why);
+		return GATEWAY_MAY_NOT;
+	}
+	ret->uid = owner;
+	set_sight(ret, sight, &v);
+	return GATEWAY_MAY;
+}

@@ -16,4 +16,7 @@ enum gateway_may {
 /* `t` NULL = no token was shown. */
 enum gateway_may gateway_may(struct gateway *g, const struct who_peer *peer, const struct token *t, char why[GATEWAY_WHY_BYTES]);
 
+/* What this owner's browser may see on the status page, at most `sight`. With GATEWAY_MAY `ret` is who looks. */
+enum gateway_may gateway_viewer(struct gateway *g, uid_t owner, enum page_sight sight, struct principal *ret, char why[GATEWAY_WHY_BYTES]);
+
 #endif

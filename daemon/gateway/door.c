@@ -127,7 +127,10 @@ void gateway_door_on_request(struct http_stream *x, void *user)
 		reply_text(x, 400, plane.why);
 		break;
 	case PLANE_CONTROL:
-		control(g, x, conn);
+		if (g->o.view && gateway_page_is(fields_get(http_stream_head(x), ":path")))
+			gateway_page_request(g, x, conn);
+		else
+			control(g, x, conn);
 		break;
 	case PLANE_PORT:
 	case PLANE_LINK:

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "daemon/auth/uid_quota.h"
@@ -11,6 +12,7 @@
 #include "proto/base/fd.h"
 #include "proto/base/host.h"
 #include "proto/base/must.h"
+#include "proto/base/rng.h"
 #include "proto/base/str.h"
 
 #define CONNECTIONS    4096u
@@ -220,6 +222,11 @@ int gateway_new(const struct gateway_options *o, struct gateway **ret)
 	list_init(&g->controls);
 	list_init(&g->passes);
 	list_init(&g->relays);
+	list_init(&g->pages);
+	if (o->secret)
+		memcpy(g->page_key, o->secret, sizeof(g->page_key));
+	else
+		rng_system(g->page_key, sizeof(g->page_key));
 	r = copy_accounts(g);
 	if (!r)
 		r = who_lookup_new(&g->lookup);
@@ -240,6 +247,7 @@ void gateway_set_rules(struct gateway *g, const struct access_rules *rules)
 void gateway_drain(struct gateway *g)
 {
 	g->draining = true;
+	gateway_page_end_all(g);
 	list_for_each(n, &g->doors)
 		http_server_drain(list_entry(n, struct gateway_door, node)->server);
 }
@@ -256,6 +264,7 @@ struct gateway *gateway_free(struct gateway *g)
 	gateway_control_end_all(g);
 	gateway_pass_end_all(g);
 	gateway_relay_end_all(g);
+	gateway_page_end_all(g);
 	list_for_each_safe(n, &g->doors)
 		door_free(list_entry(n, struct gateway_door, node));
 	list_for_each_safe(n, &g->conns)

@@ -10,10 +10,13 @@
 #include <sys/types.h>
 
 #include "daemon/gateway/made_token.h"
+#include "daemon/gateway/page_pass.h"
 #include "daemon/gateway/pass_right.h"
 #include "proto/base/cc.h"
 
 struct access_rules;
+struct principal;
+struct status;
 struct cloud;
 struct gateway;
 struct http_server;
@@ -36,6 +39,15 @@ struct gateway_uid {
 	const char *account;		/* "" = the first one */
 };
 
+/* What the status page shows of one sandbox, or of all that its viewer may see. */
+struct gateway_view_ask {
+	const struct principal *who;
+	const char *sandbox;		/* "" = all of them … */
+	const char *page_token;		/* … from this place on, "" = the newest */
+};
+/* `html` goes into <main>; with a failure it is of no length. */
+typedef void gateway_view_fn(void *user, const struct status *st, const char *html, size_t n);
+
 struct gateway_options {
 	struct loop *loop;
 	struct sandbox_core *core;
@@ -54,6 +66,10 @@ struct gateway_options {
 	uint64_t conn_max;		/* bytes held for a connection; 0 = as its uid's quota allows */
 	const uint8_t *secret;	/* of MADE_TOKEN_SECRET bytes; outlives the gateway; NULL = no access tokens are made */
 	void (*read_uid)(void *user, uid_t uid, struct gateway_uid *ret);	/* asked at each call; NULL = nothing passes */
+	/* Makes what the status page shows: `done` comes once, never from inside, and not after `view_cancel` with what this returned.
+	 * NULL: no memory. Without it there is no page. */
+	void *(*view)(void *user, const struct gateway_view_ask *ask, gateway_view_fn *done, void *done_user);
+	void (*view_cancel)(void *user, void *view);
 	void *user;
 };
 
@@ -65,7 +81,7 @@ struct gateway_listen {
 };
 
 struct gateway_counts {
-	uint32_t connections, controls, relays;		/* open */
+	uint32_t connections, controls, relays, pages;	/* open */
 	uint64_t requests, refused;			/* since the start */
 	uint64_t relayed_up, relayed_down;		/* bytes since the start */
 };
@@ -76,6 +92,10 @@ must_check int gateway_listen(struct gateway *g, const struct gateway_listen *l)
 void gateway_set_rules(struct gateway *g, const struct access_rules *rules);
 void gateway_drain(struct gateway *g);		/* no new connections; answers end with connection: close */
 void gateway_counts(const struct gateway *g, struct gateway_counts *ret);
+/* The path of a link that opens the status page once, within PAGE_TICKET_S, for a browser of who->uid. */
+#define GATEWAY_PAGE_PATH "/_agentboxd/"
+#define GATEWAY_PAGE_LINK (sizeof(GATEWAY_PAGE_PATH "?open=") + PAGE_PASS_TEXT)
+void gateway_page_link(struct gateway *g, const struct principal *who, char ret[GATEWAY_PAGE_LINK]);
 /* Whether this address ("localhost:4711") is one of its listeners: no account's cloud may be there. */
 bool gateway_is_own(const struct gateway *g, const char *host, uint16_t port);
 struct gateway *gateway_free(struct gateway *g);	/* NULL is fine; returns NULL */

@@ -18,6 +18,7 @@
 
 struct gateway_control;		/* a call of the control plane under way: control.c */
 struct gateway_relay;		/* a request that is passed on: relay.c */
+struct gateway_page;		/* a request of the status page: page.c */
 
 /* Who asks for the control plane, found by the token. Plain data, copied by who needs it longer. */
 struct gateway_caller {
@@ -53,6 +54,8 @@ struct gateway_conn {			/* what is known of a connection: http_conn_user() */
 	struct token *token;		/* … and by whose right: a reference; NULL = it is not forwarded */
 };
 
+#define GATEWAY_TICKETS 64u	/* that wait for their browser; one more takes the place of the oldest */
+
 struct gateway {
 	struct loop *loop;
 	struct gateway_options o;
@@ -64,7 +67,10 @@ struct gateway {
 	uint64_t last_conn;
 	bool draining;
 	uint64_t asked_at_ms;			/* relay.c: when a token that did not fit made it ask last */
-	struct list controls, passes, relays;	/* all that are open: gateway_free() and drains end them */
+	struct list controls, passes, relays, pages;	/* all that are open: gateway_free() and drains end them */
+	uint8_t page_key[PAGE_PASS_KEY];
+	uint8_t tickets[GATEWAY_TICKETS][PAGE_PASS_NONCE];	/* those that were not used yet; zeros = none */
+	uint32_t next_ticket;
 	struct gateway_counts counts;
 };
 
@@ -87,6 +93,11 @@ void gateway_pass_end_all(struct gateway *g);
 bool gateway_forward_is_asked(const struct http_stream *x);
 /* Takes x over: a connection whose port is found and whose token is good is forwarded from now on. */
 void gateway_forward_request(struct gateway *g, struct http_stream *x);
+
+/* page.c. Takes x over. */
+bool gateway_page_is(const char *path);
+void gateway_page_request(struct gateway *g, struct http_stream *x, const struct gateway_conn *conn);
+void gateway_page_end_all(struct gateway *g);
 
 /* relay.c. Takes x over. `to` is copied; NULL: a signed link, whose signature tells the sandbox. Its credentials are read from
  * x's head. A port that needs none is open to the uid of http_conn_user(x)'s peer, unless who_is_foreign_page(). */

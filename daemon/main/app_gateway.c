@@ -14,6 +14,7 @@
 #include "daemon/gateway/gateway.h"
 #include "daemon/main/app_impl.h"
 #include "daemon/main/gateway_address.h"
+#include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/rng.h"
 #include "proto/base/str.h"
@@ -44,9 +45,21 @@ int app_tokens_start(struct app *a)
 	return 0;
 }
 
+static char *page_link(void *user, const struct principal *who, int64_t *ret_expires_at_ms)
+{
+	const struct app *a = user;
+	char path[GATEWAY_PAGE_LINK];
+
+	gateway_page_link(a->gateway, who, path);
+	*ret_expires_at_ms = clock_wall_ms() + PAGE_TICKET_S * 1000;
+	return str_printf("%s%s", a->gateway_url, path);
+}
+
 int app_token_service_add(struct app *a)
 {
 	a->svc_token.tokens = a->tokens;
+	a->svc_token.page_link = page_link;
+	a->svc_token.user = a;
 	return svc_token_add(a->server, &a->svc_token);
 }
 
@@ -276,7 +289,7 @@ int app_gateway_new(struct app *a)
 		.max_streams = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_streams"),
 		.quotas = a->quotas, .conn_max = conf_get_number(a->conf, "daemon", NULL, "max_memory_per_connection"),
 		.secret = own_secret(a), .read_uid = read_uid, .rules = &a->access, .owners = a->owners, .users = a->users,
-		.user = a,
+		.view = app_page_view, .view_cancel = app_page_cancel, .user = a,
 	};
 	int r;
 

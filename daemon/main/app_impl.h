@@ -17,7 +17,7 @@
 #include "daemon/common/sd/listen_fds.h"
 #include "daemon/common/sd/notify.h"
 #include "daemon/conf/secret.h"
-#include "daemon/gateway/made_token.h"
+#include "daemon/gateway/gateway.h"
 #include "daemon/main/app.h"
 #include "daemon/main/app_warm.h"
 #include "daemon/main/child.h"
@@ -190,6 +190,10 @@ void app_memory_collect(const struct app *a, uid_t uid, struct daemon_memory *re
 /* app_metrics.c: the socket and the address for OpenMetrics, if there are to be any. As app_accounts_new(). */
 must_check int app_metrics_new(struct app *a);
 void app_metrics_free(struct app *a);
+
+/* app_page.c: what the status page shows, for gateway_options. `user` is the app. */
+void *app_page_view(void *user, const struct gateway_view_ask *ask, gateway_view_fn *done, void *done_user);
+void app_page_cancel(void *user, void *view);
 
 /* app_gateway.c: tokens are read before the core starts the store, rows that are over go after it. As app_accounts_new(). */
 must_check int app_tokens_new(struct app *a);

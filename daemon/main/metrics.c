@@ -176,13 +176,10 @@ static void put_uids(struct metrics_text *t, const struct app *a)
 
 static void put_events(struct metrics_text *t, const struct sandbox_totals *n)
 {
-	static const char *const types[] = { NULL, "created", "updated", "extended", "paused", "resumed", "expiring", "gone", "adopted",
-					     "renewal_degraded", "renewal_ok" };
-
-	_Static_assert(ARRAY_SIZE(types) <= TOTALS_EVENTS, "an event type without a counter");
 	metrics_head(t, "sandbox_events", "counter", "Events of sandboxes.");
-	for (unsigned i = 1; i < ARRAY_SIZE(types); i++)
-		metrics_line(t, "sandbox_events_total", METRICS_LABELS("type", types[i]), n->events[i]);
+	for (unsigned i = 1; i < TOTALS_EVENTS; i++)
+		if (sandbox_event_name((int)i))
+			metrics_line(t, "sandbox_events_total", METRICS_LABELS("type", sandbox_event_name((int)i)), n->events[i]);
 	metrics_head(t, "sandboxes_gone", "counter", "Sandboxes that ended, by how.");
 	for (unsigned i = 0; i < TALLY_ENDS; i++)
 		if (n->gone.n[i] && tally_name(i))

@@ -250,6 +250,30 @@ static void svc_token_on_gateway(struct rpc_call *c, const ProtobufCMessage *mes
 	rpc_call_reply(c, &m.base);
 }
 
+static void svc_token_on_open_page(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	Agentbox__V1__OpenPageResponse m = AGENTBOX__V1__OPEN_PAGE_RESPONSE__INIT;
+	const struct svc_token_options *o = rpc_call_service(c);
+	msg_timestamp expires_at;
+	int64_t expires_at_ms;
+	struct status st;
+
+	if (!o->url) {
+		status_set(&st, R_UNSUPPORTED, "the gateway listens at no address ([gateway] listen), so there is no page");
+		rpc_call_fail(c, &st);
+		return;
+	}
+	m.url = o->page_link(o->user, rpc_call_who(c), &expires_at_ms);
+	if (m.url) {
+		m.expires_at = msg_time(&expires_at, expires_at_ms);
+		rpc_call_reply(c, &m.base);
+	} else {
+		status_errno(&st, -ENOMEM, "making the link");
+		rpc_call_fail(c, &st);
+	}
+	free(m.url);
+}
+
 #define HANDLER(fn) (&(const struct rpc_handler){ .on_message = (fn), .on_gone = asked_gone })
 #define METHOD(name, type, fn, does)                                                                   \
 	{ .path = "/agentbox.v1.TokenService/" name, .kind = RPC_UNARY,                            \
@@ -263,6 +287,7 @@ static const struct rpc_method svc_token_methods[] = {
 	METHOD("List", list_tokens, svc_token_on_list, RPC_READS),
 	METHOD("Revoke", revoke_token, svc_token_on_revoke, RPC_CHANGES),
 	METHOD("Gateway", gateway, svc_token_on_gateway, RPC_READS),
+	METHOD("OpenPage", open_page, svc_token_on_open_page, RPC_READS),
 };
 
 int svc_token_add(struct rpc_server *s, const struct svc_token_options *o)

@@ -10,6 +10,7 @@
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/tie.h"
+#include "daemon/sandbox/totals.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -174,6 +175,19 @@ static void bound(struct sandbox_core *core, struct event_log *g)
 	}
 	while (all->n && event_at(all, 0)->refs == 1)
 		ring_pop(all);
+}
+
+const char *sandbox_event_name(int type)
+{
+	static const char *const names[] = {
+		[EVENT_CREATED] = "created", [EVENT_UPDATED] = "updated", [EVENT_EXTENDED] = "extended", [EVENT_PAUSED] = "paused",
+		[EVENT_RESUMED] = "resumed", [EVENT_EXPIRING] = "expiring", [EVENT_GONE] = "gone", [EVENT_ADOPTED] = "adopted",
+		[EVENT_RENEWAL_DEGRADED] = "renewal_degraded", [EVENT_RENEWAL_OK] = "renewal_ok", [EVENT_WARM_READY] = "warm_ready",
+		[EVENT_WARM_CLAIMED] = "warm_claimed", [EVENT_WARM_FAILED] = "warm_failed",
+	};
+
+	_Static_assert(ARRAY_SIZE(names) <= TOTALS_EVENTS, "an event type without a counter");
+	return type > 0 && (size_t)type < ARRAY_SIZE(names) ? names[type] : NULL;
 }
 
 /* --- telling --- */

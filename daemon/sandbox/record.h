@@ -139,7 +139,6 @@ void sandbox_target_of(const struct sandbox *b, struct sandbox_target *ret);
 /* Why it cannot be used: SANDBOX_EXPIRED, _KILLED, _GONE, _PAUSED with its evidence. */
 void sandbox_refusal(const struct sandbox *b, struct status *ret);
 
-const char *sandbox_state_name(enum sandbox_state s);
 must_check int text_set(char **field, const char *s);	/* NULL counts as "" */
 
 #endif

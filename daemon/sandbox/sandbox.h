@@ -402,9 +402,13 @@ void sandbox_held_free(struct sandbox_held *h, bool keep);
 /* Ends the process leases of a client that is known by its connection alone (SANDBOX_IDENTITY_CONNECTION). */
 void sandbox_connection_ended(struct sandbox_core *core, const struct principal *who);
 
+const char *sandbox_state_name(enum sandbox_state s);	/* "running" */
+
 /* --- events --- */
 
 #define SANDBOX_EVIDENCE_MAX 12u
+
+const char *sandbox_event_name(int type);	/* of agentbox.v1.SandboxEvent.Type: "created"; NULL: of none that a sandbox has */
 
 struct sandbox_event {
 	const char *cursor;		/* "" where no watcher may go on from (inside a resync) */
@@ -423,6 +427,7 @@ struct sandbox_watch_options {
 	const struct principal *who;
 	const char *cursor;		/* NULL or "" = from now */
 	const char *sandbox;		/* NULL or "" = all */
+	uint32_t back;			/* without a cursor: begins with the last so many */
 	bool initial, all_owners;
 	uint32_t types;			/* BIT(type); 0 = all. A resync always comes as a whole */
 	struct quota *quota;		/* pays for what a resync holds; outlives the watch; NULL = not charged */

@@ -71,6 +71,18 @@ static uint64_t head_of(const struct sandbox_watch *w)
 	return 0;
 }
 
+/* Before the last `back` of those that may be told. */
+static uint64_t before_last(const struct sandbox_watch *w, uint32_t back)
+{
+	const struct event_log *g = log_of(w);
+	size_t n = g ? g->n : 0;
+
+	while (n && event_at(g, n - 1)->number > w->core->events.told)
+		n--;
+	n -= MIN(n, (size_t)back);
+	return g && n < g->n ? key_of(w, event_at(g, n)) - 1 : head_of(w);
+}
+
 static void set_cursor(struct sandbox_watch *w, uint64_t key)
 {
 	snprintf(w->cursor, sizeof(w->cursor), "%s.%s%llu", store_incarnation(w->core->store),
@@ -381,7 +393,7 @@ int sandbox_watch_new(struct sandbox_core *core, const struct sandbox_watch_opti
 	defer_init(&w->kick, core->loop, on_kick, w);
 	if (!watch_check(w, o, ret_st))
 		return -EINVAL;
-	w->at = head_of(w);
+	w->at = o->back ? before_last(w, o->back) : head_of(w);
 	if (o->initial || (!str_is_empty(o->cursor) && !read_cursor(w, o->cursor, &w->at)))
 		resync(w);
 	defer_post(&w->kick);

@@ -165,6 +165,7 @@ def test_the_daemon(d, box):
     check("command.pool", d.ctl("--json", "pool").stdout)
     check("command.reload", d.ctl("--json", "reload").stdout)
     check("command.config", d.ctl("--json", "config", "show").stdout)
+    check("command.page", d.ctl("--json", "page").stdout)
     error = d.ctl("--json", "get", "no-such-sandbox", check=False)
     assert error.stdout == "" and check("error", error.stderr)[0]["error"]["status"] == "NOT_FOUND"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* agentboxctl status */
+/* agentboxctl status, page */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -320,4 +320,39 @@ const struct command cmd_status = {
 	.help = "Shows the daemon: what it does, and what does not work.\n"
 		"Exit code 1 if something does not: why, and what to do, is in the lines \"degraded\".",
 	.run = cmd_status_run,
+};
+
+/* --- page --- */
+
+static void cmd_page_print_json(const struct ab_page *p)
+{
+	struct json j;
+
+	json_begin(&j, stdout);
+	json_open(&j, NULL, '{');
+	json_text(&j, "url", p->url);
+	json_time(&j, "expires_at", p->expires_at_ms);
+	json_close(&j, '}');
+	json_end(&j);
+}
+
+static int cmd_page_run(struct cli *cli)
+{
+	struct ab_page *p;
+
+	if (ab_page_open(cli->client, NULL, &p))
+		return fail_client(cli);
+	if (cli->args.json)
+		cmd_page_print_json(p);
+	else
+		puts(p->url);
+	ab_free(p);
+	return EXIT_OK;
+}
+
+const struct command cmd_page = {
+	.name = "page",
+	.words = "",
+	.help = "Prints a link to the status page, good for a minute and one use, in a browser of yours on this machine.",
+	.run = cmd_page_run,
 };
