@@ -20,6 +20,7 @@
 #define COMMAND_RESIZE_MS    100u		/* between two sizes of one terminal */
 #define COMMAND_REATTACH_MS  120000u		/* how long a stream that is cut again and again is attached to again */
 #define COMMAND_STOOD_MS     10000u		/* a stream that was open for so long counts as progress, although nothing came */
+#define COMMAND_BEGIN_MS     75000u		/* how long an opened stream may say nothing before it counts as lost; longer than its head may take */
 #define COMMAND_START_MS     30000u		/* how long a start without a deadline is sent again if it was not processed */
 #define COMMAND_ASK_MAX_MS   30000u		/* the longest wait between two questions about a sandbox out of reach */
 #define COMMAND_FIND_MS	     3000u		/* how long the process of a start whose answer was lost is looked for */
@@ -330,6 +331,7 @@ void command_hide_wrapper(struct status *st);
 void command_on_ready(struct envd_stream *s, void *user);
 void command_pump(struct defer *d, void *user);
 void command_on_retry(struct timer *t, void *user);
+void command_await_start(struct command *c);	/* its stream was asked for, and has to say that the command runs */
 void command_hurry(struct command *c);		/* one that waits for the end of a pause asks at once */
 void command_find(struct command *c);		/* looks for its process by its tag */
 void command_on_sandbox(void *user, enum sandbox_tie_event event, const struct status *st);

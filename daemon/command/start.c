@@ -320,6 +320,8 @@ int command_launch(struct command *c)
 		int r = start_program(c);
 
 		FAILPOINT("command.sent");
+		if (!r)
+			command_await_start(c);
 		if (!r && c->pty)
 			know_group(c, true);
 		else if (!r)
@@ -328,7 +330,10 @@ int command_launch(struct command *c)
 	}
 	target = agent_target(&c->at, NULL, loop_now_ms(c->cs->o.loop) + 30000);
 	c->stream = envd_attach(&target, c->pid, command_on_ready, c);
-	return c->stream ? 0 : -ENOMEM;
+	if (!c->stream)
+		return -ENOMEM;
+	command_await_start(c);
+	return 0;
 }
 
 void command_start_again(struct command *c)

@@ -27,6 +27,7 @@
 #define PAUSED_ASK_MS 15000ull /* the longest wait between two questions whether a paused sandbox was resumed */
 
 static void attach(struct command *c);
+static void on_lost(struct command *c, const struct envd_event *e);
 
 static void note_end(struct command *c, const struct envd_event *e)
 {
@@ -149,11 +150,28 @@ void command_ask(struct command *c, enum sandbox_evidence what)
 		again(c, COMMAND_ASK_MAX_MS, true);
 }
 
+void command_await_start(struct command *c)
+{
+	/* Without memory it is waited for as long as its connection lives. */
+	(void)!timer_set(&c->retry, loop_now_ms(c->cs->o.loop) + COMMAND_BEGIN_MS);
+}
+
+static void on_no_start(struct command *c)
+{
+	struct envd_event e = { .cls = ENVD_LOST };
+
+	status_set(&e.failure, R_UNREACHABLE, "the agent answered, and did not say within %u s that the command runs",
+		   COMMAND_BEGIN_MS / 1000);
+	on_lost(c, &e);
+}
+
 void command_on_retry(struct timer *t, void *user)
 {
 	struct command *c = command_from(user);
 
-	if (c->state == CMD_STARTING)
+	if (c->stream)	/* in any other state this timer is set without one */
+		on_no_start(c);
+	else if (c->state == CMD_STARTING)
 		command_start_again(c);
 	else if (c->state == CMD_FINDING || (!c->retry_asks && (!c->pid || c->verify)))
 		command_find(c);
@@ -284,8 +302,10 @@ static void attach(struct command *c)
 
 	command_set_state(c, CMD_ATTACHING);
 	c->stream = envd_attach(&target, c->pid, command_on_ready, c);
-	if (c->stream)
+	if (c->stream) {
+		command_await_start(c);
 		return;
+	}
 	command_set_state(c, CMD_ASKING);
 	again(c, COMMAND_ASK_MAX_MS, true);
 }
@@ -320,6 +340,7 @@ static void on_started(struct command *c, uint32_t pid)
 	if (c->state != CMD_STARTING && c->state != CMD_ATTACHING)
 		return;	/* said twice: the first one counts */
 	FAILPOINT("command.started");
+	timer_clear(&c->retry);
 	c->pid = pid;
 	if (!c->started_at_ms)
 		c->started_at_ms = clock_wall_ms();
@@ -439,6 +460,7 @@ static void on_lost(struct command *c, const struct envd_event *e)
 {
 	struct status st = e->failure;
 
+	timer_clear(&c->retry);
 	if (status_ok(&st))
 		status_set(&st, R_TRUNCATED, "the stream ended without saying how the command ended");
 	if (c->state == CMD_STARTING) {

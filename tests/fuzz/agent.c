@@ -463,6 +463,16 @@ static void help(struct ask *a, const Process__StartRequest *m)
 	peer_flush(a->peer);
 }
 
+/* It answers, and says nothing. */
+static bool falls_silent(struct ask *a)
+{
+	if (peers_are_calm() || choose(24))
+		return false;
+	a->over = true;
+	peer_flush(a->peer);
+	return true;
+}
+
 static void start(struct ask *a, const Process__StartRequest *m)
 {
 	struct proc *p = proc_of_tag(m->tag);
@@ -484,8 +494,10 @@ static void start(struct ask *a, const Process__StartRequest *m)
 		return;
 	}
 	put_head(a, 200, TYPE_STREAM);
-	say_started(a, p->pid);
 	p->in_doubt = agent_is_judged();
+	if (falls_silent(a))
+		return;
+	say_started(a, p->pid);
 	sit_down(a, p);
 	peer_flush(a->peer);
 	ask_later(a, 1 + choose(100));
@@ -523,6 +535,8 @@ static void on_connect(struct ask *a)
 	if (m)
 		process__connect_request__free_unpacked(m, NULL);
 	put_head(a, 200, TYPE_STREAM);
+	if (falls_silent(a))
+		return;
 	if (!x || (!x->alive && !x->zombie && choose(2))) {
 		say_over(a, "not_found");
 	} else {

@@ -415,3 +415,31 @@ TEST(output_does_not_wait_for_who_left)
 	CHECK_INT(result_of(c)->exit_code, 3);
 	shop_close(&s);
 }
+
+/* G-2: a stream that was opened and says nothing is one that was lost. */
+TEST(a_stream_that_does_not_begin)
+{
+	struct shop s = { 0 };
+	struct command_start what;
+	struct got g;
+
+	shop_open(&s);
+	what = a_start(&s, "work");
+	start(&s, &g, &what);
+	UNTIL(&s.w, agent_count(AGENT_START));
+	spin(&s.w, 80000);
+	CHECK(!g.done && agent_count(AGENT_LIST) == 1);		/* it may run all the same: it is looked for */
+	agent->processes[0] = (struct envd_process){ .pid = 7, .tag = agent_ask(AGENT_START, 0)->tag };
+	agent->n_processes = 1;
+	agent_answers(agent_ask(AGENT_LIST, 0));
+	UNTIL(&s.w, agent_count(AGENT_ATTACH));
+	spin(&s.w, 80000);
+	CHECK(agent_ask(AGENT_ATTACH, 0)->over && agent_count(AGENT_ATTACH) == 2);
+	agent_started(agent_ask(AGENT_ATTACH, 1), 7);
+	UNTIL(&s.w, g.done);
+	CHECK(status_ok(&g.st) && !has_ended(g.c));
+	spin(&s.w, 80000);
+	CHECK(!agent_ask(AGENT_ATTACH, 1)->over);	/* one that began may be silent */
+	got_drop(&g);
+	shop_close(&s);
+}
