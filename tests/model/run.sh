@@ -84,4 +84,14 @@ hosts "mutant: it keeps its id" 1 -DKEEPS_ID
 hosts "mutant: any tag is ours" 1 -DANY_TAG
 hosts "mutant: the second copy stays" 1 -DNO_HOST_CHECK -DBACKUP_STAYS
 hosts "mutant: the id goes first" 1 -DNO_HOST_CHECK -DID_FIRST
+
+warm() { n=$1 e=$2; shift 2; run "warm claim: $n" "$e" warm_claim.pml "$@"; }
+warm "no crash" 0 -DMAXCRASH=0
+warm "2 crashes" 0
+warm "4 crashes, 2 losses" 0 -DMAXCRASH=4 -DMAXLOSS=2
+warm "mutant: answer before commit" 1 -DACK_FIRST
+warm "mutant: no record" 1 -DNO_RECORD
+warm "mutant: it stays in its entry" 1 -DNO_LOCK
+warm "mutant: a missing line stays missing" 1 -DNO_AGAIN
+warm "mutant: given after lost rows" 1 -DGIVES_OLD
 exit $failed
