@@ -134,7 +134,8 @@ static void on_children(void *user, const struct status *st, const struct sandbo
 				 W->procs[c->proc].uid, sandbox->id, sandbox->owner_uid);
 		show(c, i, b->real->id, b->of);
 		b->acked = true;
-		if (b->policy_calls)
+		/* What the store refused is in memory, and written later. */
+		if (b->policy_calls || W->store_failed)
 			continue;
 		b->may[0] = sandbox->policy;
 		b->n_may = 1;
