@@ -339,6 +339,22 @@ TEST(the_name_of_one_that_is_being_killed)
 
 /* --- what is given --- */
 
+/* What is called ready can be had: after a start not before its agent has answered. */
+TEST(ready_after_a_start)
+{
+	struct sandbox_warm_entry e = an_entry();
+	struct world w;
+
+	warm_world(&w, &e);
+	UNTIL_READY(&w, 2);
+	world_restart(&w);
+	CHECK_INT(info(&w).ready, 0);
+	CHECK_INT(info(&w).coming, 2);
+	UNTIL_READY(&w, 2);
+	CHECK(claim(&w, "r1").warm);
+	world_free(&w);
+}
+
 /* Neither before it is looked at again, nor where a reload has made it too old. */
 TEST(one_that_is_too_old_is_not_given)
 {
