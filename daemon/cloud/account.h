@@ -26,7 +26,7 @@ struct url {
 /* "https://host[:port][/prefix]"; no user, query or fragment. -EINVAL, -ENOMEM. */
 must_check int url_parse(const char *s, struct url *ret);
 void url_fini(struct url *u);
-/* What goes there is read by nobody on its way: https, or this machine. */
+/* Is it https or on this machine, so that nobody can read a request on its way? */
 bool url_is_private(const struct url *u);
 
 struct cloud {
@@ -40,7 +40,7 @@ struct cloud {
 	struct status gate_why;		/* not OPEN: what callers are told */
 	const struct flavour *flavour;
 	bool plain_http2, check_key_format, ports_by_domain, allow_plain_http;
-	struct quota *quota;		/* what is held for its answers; of the pool's */
+	struct quota *quota;		/* memory for its answers, a part of the pool's */
 
 	char *key;			/* wiped when replaced */
 	unsigned key_generation;
@@ -71,10 +71,10 @@ void cloud_target(const struct cloud *c, const struct url *u, struct pool_target
 /* The fixed address of the agents names the ports of sandboxes below itself. */
 bool cloud_names_ports(const struct cloud *c);
 
-/* key.c. Another flavour's, or not of the flavour's form: it is never sent, and *ret says why. */
+/* key.c. True: the key is another flavour's, or not of the flavour's form. It is never sent, and *ret says why. */
 bool cloud_key_is_bad(const struct cloud *c, struct status *ret);
 void cloud_key_missing(struct status *ret);
-/* Whether nothing may be sent with its key now, and why. */
+/* True: nothing may be sent with its key now, *ret_why says why. */
 bool cloud_key_is_unfit(struct cloud *c, struct status *ret_why);
 
 /* rest.c: the part of the account that runs calls. */
@@ -92,7 +92,7 @@ struct agent_ask {
 	const struct cloud_kv *headers;	/* lower case names */
 	size_t n_headers;
 	bool takes_gzip;		/* the answer's body may be compressed */
-	bool basic_user;		/* name the user by Authorization: Basic (CLOUD-WIRE §4.6) */
+	bool basic_user;		/* name the user by Authorization: Basic */
 	enum pool_body body_mode;
 	const void *body;
 	size_t n_body;
@@ -108,15 +108,16 @@ struct agent_ask {
 struct pool_req *agent_request(const struct agent_ask *a);
 /* The user to name, or NULL: the caller's, or the default one before 0.4.0. */
 const char *agent_user(const struct envd_target *t);
-/* … for requests with routing headers, where the account has no fixed one: the domain's shared host, or that of its port. */
+/* The agent's address for requests with routing headers, for an account without a fixed one: the domain's shared host, or the host
+ * of the agent's port. -EINVAL, -ENOMEM. */
 must_check int agent_url(const struct envd_target *t, struct url *ret);
-/* The agent's address for requests without routing headers (CLOUD-WIRE §1.4): the account's fixed one,
- * or the host of its port, which `plain` makes http:// and always taken. Heap. */
+/* The agent's address for requests without routing headers: the account's fixed one, or the host of the agent's port.
+ * `plain`: always the latter, with http://. Heap. */
 char *agent_direct_url(const struct envd_target *t, bool plain);
-/* Does the agent have what came with this version? */
+/* Is the agent of this version or a later one? */
 bool agent_has(const struct envd_target *t, const char *version);
 uint64_t agent_deadline_ms(const struct envd_target *t);
-/* "~name" is the one path that the agent refuses for its form. */
+/* Is it "~name", the one form of a path that the agent refuses? */
 bool agent_is_foreign_home(const char *path);
 
 /* Does the answer say that names in it are as proto/base/name.h writes them? */
@@ -127,13 +128,12 @@ enum envd_class agent_failure(const struct pool_req *r, struct status *ret);
 /* Moves body bytes to `b` up to max. 0, -EMSGSIZE above it, -ENOBUFS above the account's quota, -ENOMEM. */
 struct buf;
 must_check int agent_collect(struct http_stream *x, struct buf *b, size_t max);
-/* Why an answer was not kept: -ENOBUFS or -ENOMEM, in words. */
+/* The text for agent_collect()'s -ENOBUFS or -ENOMEM. */
 const char *agent_no_room(int r);
 /* What an answer that is all in `b` says, as evidence. */
 void agent_answer(const struct http_stream *x, const struct buf *b, const char *route,
 		  struct fault_answer *ret);
-/* Reads an error answer into `b` to its end, or as much of it as we want, and says what it means. False:
- * there is more to come. */
+/* Reads an error answer into `b`, to its end or AGENT_ERROR_MAX, and says what it means. False: call it again when more has come. */
 must_check bool agent_refused(struct http_stream *x, struct buf *b, const char *route,
 			      enum fault_subject what, enum envd_class *ret_cls,
 			      struct status *ret);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the agent of a sandbox is reached, and with what: said by daemon/sandbox, kept by commands and file calls, used
- * by what is asked of the agent. A text is never NULL in one that was set; "" = none.
+ * The address and the credentials of a sandbox's agent. daemon/sandbox fills it, commands and file calls keep a copy,
+ * requests to the agent use it. A text is never NULL in one that was set; "" = none.
  */
 #ifndef AB_DAEMON_CLOUD_ADDRESS_H
 #define AB_DAEMON_CLOUD_ADDRESS_H
@@ -22,11 +22,10 @@ struct agent_address {		/* zeroed: not known */
 	char *version;			/* the agent's; "" = current */
 	uint32_t generation;
 	bool plain_ports;		/* its ports are http:// */
-	bool wakes;			/* any traffic would resume it: daemon/sandbox is asked before something is sent in the
-					 * background */
+	bool wakes;			/* any request would resume the paused sandbox: ask daemon/sandbox before one in the background */
 };
 
-/* A copy in place of what was there; -ENOMEM leaves that. */
+/* Replaces `a` by a copy; -ENOMEM leaves it as it was. */
 must_check int agent_address_set(struct agent_address *a, const struct agent_address *from);
 void agent_address_fini(struct agent_address *a);	/* wipes; zeroed is fine */
 

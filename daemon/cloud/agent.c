@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests to the agent in a sandbox: address by CLOUD-WIRE §1.4, headers by §2.3. */
+/* Requests to the agent in a sandbox: its address and the headers of a request. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,8 +101,8 @@ static int put_fields(struct fields *f, const struct agent_ask *a)
 		r = put_basic(f, user);
 	if (r == 0 && a->content_type)
 		r = fields_put(f, "content-type", a->content_type);
-	/* A stream never announces a length: proxies that relay a body of known length in the background (Go's, which the
-	 * cloud's edge is made of) cut one such stream in a hundred when its answer begins before that body was taken. */
+	/* A stream never announces a length: the cloud's proxy (Go's) relays a body of known length in the background, and
+	 * cuts one such stream in a hundred if the answer begins before the body was read. */
 	if (r == 0 && a->body_mode == POOL_BODY_WHOLE && !a->is_stream)
 		r = fields_printf(f, "content-length", "%zu", a->n_body);
 	for (size_t i = 0; r == 0 && i < a->n_headers; i++)

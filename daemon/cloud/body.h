@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The body of an answer as it is meant: the bytes of its exchange, or what they inflate to. What comes compressed is inflated only
- * as fast as it is taken: the bytes of the exchange are consumed, and with them its credit goes back, one piece of at most
- * BODY_PIECE_BYTES at a time, whatever they would inflate to.
+ * The body of an answer, inflated if it is compressed. It is inflated only as fast as the reader takes it, one piece of at most
+ * BODY_PIECE_BYTES at a time; only then are the exchange's bytes consumed and its credit returned.
  */
 #ifndef AB_DAEMON_CLOUD_BODY_H
 #define AB_DAEMON_CLOUD_BODY_H
@@ -15,10 +14,10 @@
 
 struct body {
 	bool coded;
-	bool broken;		/* what came is not what it says it is */
-	struct charge held;	/* coded: for the two that follow */
+	bool broken;		/* it is not valid gzip */
+	struct charge held;	/* coded: the memory of gz and piece */
 	struct gz gz;
-	uint8_t *piece;		/* coded: inflated, and not taken: [at, end) */
+	uint8_t *piece;		/* coded: inflated bytes; [at, end) are not taken yet */
 	size_t at, end;
 };
 
@@ -33,7 +32,7 @@ void body_consume(struct body *b, struct http_stream *x, size_t n);
 enum body_state {
 	BODY_OPEN,	/* more may come, or can be taken */
 	BODY_WHOLE,	/* all of it was taken */
-	BODY_CUT,	/* the exchange ended, but not what was compressed */
+	BODY_CUT,	/* the exchange ended in the middle of the gzip data */
 	BODY_BROKEN,	/* it cannot be inflated */
 };
 enum body_state body_state(const struct body *b, const struct http_stream *x);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cloud's control plane for one account: what lifecycle may ask. Every call is asynchronous and
+ * The calls of the cloud's control plane, for one account. Every call is asynchronous and
  * returns a struct cloud_call (NULL only without memory); its `done` comes exactly once, on the
  * loop, never from inside the call, and not after cloud_call_cancel().
  *
- * Repeats. A call that asks or is idempotent (get, lists, kill, set_timeout, refresh, connect, pause,
+ * Repeats. A call that reads or is idempotent (get, lists, kill, set_timeout, refresh, connect, pause,
  * network, metrics, deleting a snapshot) is repeated inside its deadline after a connection failure
- * (daemon/upstream/retry.h), and after 429 and 503 with Retry-After; after other failures of the cloud
- * (502 to 504) five times. Create, fork and snapshot are sent again only when it is proven that the
- * cloud did not process them; otherwise their outcome is CLOUD_UNKNOWN and lifecycle settles it.
+ * (daemon/upstream/retry.h) and after 408, 425, 429 and 502 to 504: as long as the cloud names a time by
+ * Retry-After, otherwise five attempts. Create, fork and snapshot are sent again only when it is proven that the
+ * cloud did not process them; otherwise their outcome is CLOUD_UNKNOWN and the sandbox module resolves it.
  */
 #ifndef AB_DAEMON_CLOUD_CLOUD_H
 #define AB_DAEMON_CLOUD_CLOUD_H
@@ -41,7 +41,7 @@ struct cloud_options {
 	const char *api_url;		/* NULL = "https://api." domain */
 	const struct flavour *flavour;	/* NULL = AgentBox's; gives what is NULL below */
 	const char *domain;
-	const char *sandbox_url;	/* NULL = by domain (CLOUD-WIRE §1.4) */
+	const char *sandbox_url;	/* NULL = hosts below the domain */
 	const char *api_key;		/* copied, locked, wiped at the end; NULL = KEY_MISSING until one is set */
 	bool check_key_format;		/* the flavour's, before anything is sent */
 	bool allow_plain_http;		/* http:// to other machines, where anybody reads the key on its way */
@@ -66,15 +66,15 @@ must_check int cloud_new(const struct cloud_options *o, struct cloud **ret, stru
 /* Calls still open end without a call of on_ready. NULL is fine; returns NULL. */
 struct cloud *cloud_free(struct cloud *c);
 void cloud_set_key(struct cloud *c, const char *api_key);
-/* What was on its way is there, or will not come: calls that waited for it go on, or fail. */
+/* The key that a callback announced is set, or will not come: calls that waited for it go on, or fail. */
 void cloud_key_settled(struct cloud *c);
 
-enum cloud_trust {	/* in the key, by whoever knows what it should show */
+enum cloud_trust {	/* is the key one of the account that the daemon's state belongs to? */
 	CLOUD_KEY_TRUSTED,
-	CLOUD_KEY_ASKED,	/* calls wait, but for those that prove it */
-	CLOUD_KEY_STRANGE,	/* … fail: nothing is asked or changed with it */
+	CLOUD_KEY_ASKED,	/* not known yet: calls without proves_key wait */
+	CLOUD_KEY_STRANGE,	/* no: calls without proves_key fail, nothing is sent with it */
 };
-/* Another key is in force, and is CLOUD_KEY_ASKED until fn or somebody later says what it is. fn may come from
+/* fn: another key is in force, and is CLOUD_KEY_ASKED until cloud_key_trust(), which fn may call. fn may come from
  * inside of calls, and begins and ends none. NULL: every key is trusted. */
 void cloud_on_key_changed(struct cloud *c, void (*fn)(void *user), void *user);
 /* why: what calls fail with; not for CLOUD_KEY_TRUSTED. */
@@ -112,7 +112,8 @@ struct cloud_result {
 	unsigned posts;			/* how many of its attempts may have reached the cloud */
 	bool repeated;			/* an attempt before this answer may have been processed: what the answer
 					 * finds done already may be our own doing */
-	bool retry_later;		/* the cloud asks for patience (429, 503): see retry_after_ms */
+	bool retry_later;		/* a later attempt may succeed (408, 425, 429, 502 to 504, no turn in the rate limit);
+					 * status.retry_after_ms: when, 0 = not told */
 	int64_t date_ms;		/* the answer's Date header, 0 = none */
 	uint64_t took_ms;		/* from the first byte sent to the answer's end; 0 = not sent */
 	struct cloud_sandbox *sandbox;	/* create, connect, get; take it by give(r->sandbox) */
@@ -130,7 +131,7 @@ struct cloud_ask {
 	uint64_t deadline_ms;	/* BOOTTIME; 0 = 75 s from now */
 	uid_t uid;		/* whose share of the rate limit */
 	bool background;	/* housekeeping: after every user's call */
-	bool proves_key;	/* goes with a key that is not trusted, too */
+	bool proves_key;	/* its answer shows whose the key is: it is sent although the key is not trusted */
 	cloud_done_fn *done;
 	/* Called before each attempt's first byte; -errno: it is not sent. NULL = none. Never ends the call. */
 	int (*sending)(void *user);

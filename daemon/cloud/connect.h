@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The Connect protocol as a client: one unary call, or a server stream. Messages are bytes here.
- * A stream without its end-of-stream record is broken, never finished (CLOUD-WIRE §4.2).
+ * A stream that ends without its end-of-stream record has failed.
  */
 #ifndef AB_DAEMON_CLOUD_CONNECT_H
 #define AB_DAEMON_CLOUD_CONNECT_H
@@ -21,7 +21,7 @@ struct connect_call {
 	enum fault_subject subject;
 };
 
-/* `path` is "/pkg.Service/Method", static. 0, -ENOMEM. What on_ready says is the caller's to forward. */
+/* `path` is "/pkg.Service/Method", static. 0, -ENOMEM. On on_ready the caller calls connect_call_poll(). */
 must_check int connect_call_init(struct connect_call *c, const struct envd_target *t, const char *path,
 				 enum fault_subject subject, bool basic_user, bool idempotent,
 				 const void *msg, size_t n,
@@ -53,11 +53,11 @@ struct connect_stream {
 	struct buf error;
 	const char *path;
 	enum fault_subject subject;
-	size_t borrowed;	/* bytes of the exchange the last message points into */
-	bool message_out;	/* … or it is in the reader */
+	size_t borrowed;	/* bytes of the exchange that the last message lies in; 0 = in none */
+	bool message_out;	/* the last message lies in `reader` */
 	bool head_ok, over;
-	bool ending;		/* the end-of-stream record is all that may still come, or the end behind it: set by the
-				 * owner who knows the last message, and when that record came */
+	bool ending;		/* no message can come any more: set by the owner after a last message, or with the
+				 * end-of-stream record */
 };
 
 must_check int connect_stream_init(struct connect_stream *s, const struct envd_target *t,

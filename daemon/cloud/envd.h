@@ -24,21 +24,21 @@ struct cloud;
 
 /* Whom to ask. All strings are copied by the call that gets it.
  *
- * Paths and names, here and in all answers, are bytes. The agent itself takes and gives UTF-8 only: what is not its own text
- * (proto/base/name.h) is looked at and changed by a script in the sandbox, and everything is if `by_script` says so. */
+ * Paths and names, here and in all answers, are bytes. The agent takes and gives UTF-8 only: a path that is not UTF-8
+ * (proto/base/name.h) is handled by a script in the sandbox (rawfs.h), with `by_script` every path. */
 struct envd_target {
 	struct agent_address at;	/* borrowed */
 	const char *user;		/* who runs it or owns it; NULL = the sandbox's default */
-	bool by_script;			/* an answer would hold a name that the agent cannot tell: see below */
+	bool by_script;			/* use the script: see envd_needs_script() */
 	uint64_t deadline_ms;		/* BOOTTIME. Unary: of the whole call, 0 = 60 s. Streams and
 					 * transfers: until the first answer, 0 = 60 s */
 };
 
-/* How far a request got: what lifecycle and commands decide by. */
+/* How far a request got: the sandbox module and commands decide by it. */
 enum envd_class {
 	ENVD_OK = 0,
-	ENVD_ANSWERED,		/* the agent, or the edge for it, said no: see status */
-	ENVD_NOT_RUNNING,	/* 502 without a port: the edge has no such sandbox. Evidence, not proof:
+	ENVD_ANSWERED,		/* the agent, or the cloud's proxy for it, refused: see status */
+	ENVD_NOT_RUNNING,	/* 502 without a port: the cloud's proxy has no such sandbox. Evidence, not proof:
 				 * the control plane decides (status is UNREACHABLE meanwhile) */
 	ENVD_TOKEN,		/* 401: the access token is stale, fetch it again once */
 	ENVD_UNSENT,		/* nothing reached the sandbox: safe to send again */
@@ -90,7 +90,7 @@ struct envd_result {
 	size_t n_entries;
 };
 
-/* Did the agent fail because its answer holds a name that is not UTF-8? Then by_script helps. */
+/* Did the agent fail because its answer would hold a name that is not UTF-8? Then ask again with by_script. */
 bool envd_needs_script(const struct status *st);
 
 typedef void envd_done_fn(struct envd_result *r, void *user);
@@ -121,10 +121,10 @@ struct envd_call *envd_move(const struct envd_target *t, const char *from, const
 struct envd_call *envd_remove(const struct envd_target *t, const char *path, envd_done_fn *done,
 			      void *user);
 
-/* For what takes a path that the agent must be able to read: a link to a directory, which is there for half a minute. The entry's
+/* Makes a symbolic link to a directory whose path is not UTF-8, for calls of the agent; it exists for half a minute. The entry's
  * path is the link, its name the directory's absolute path. */
 struct envd_call *envd_link(const struct envd_target *t, const char *path, envd_done_fn *done, void *user);
-/* Can the agent read it? */
+/* Can the path be sent to the agent as it is? */
 bool envd_can_name(const char *path);
 
 /* --- process streams --- */
@@ -250,11 +250,11 @@ struct envd_read_options {
 	const char *path;
 	uint64_t offset;		/* at the end = an empty read, beyond it = OUT_OF_RANGE */
 	uint64_t length;		/* UINT64_MAX = to the end */
-	bool streamed;			/* it has no size to go by: the agent is asked to read it from its beginning to whatever
-					 * its end is, compressed, the only form in which it does that */
+	bool streamed;			/* the file has no reliable size: the agent reads it from its beginning to its end, compressed,
+					 * the only form in which it does that */
 };
 
-/* Must what Stat tells of be asked for as a stream? The files of /proc and /sys, devices, pipes; and empty ones. */
+/* Must the file be read with `streamed`? By its Stat: files of /proc and /sys, devices, pipes; and empty ones. */
 bool envd_is_streamed(const struct envd_entry *e);
 struct envd_read *envd_read(const struct envd_target *t, const struct envd_read_options *o, envd_read_ready_fn *on_ready,
 			    void *user);
@@ -264,9 +264,9 @@ int64_t envd_read_size(const struct envd_read *r);
 int64_t envd_read_file_size(const struct envd_read *r);		/* of the whole file; -1 = unknown */
 size_t envd_read_peek(struct envd_read *r, const uint8_t **ret);
 void envd_read_consume(struct envd_read *r, size_t n);
-/* FAILED: why. A body shorter than announced is DATA_LOSS TRUNCATED. */
-/* FAILED before a byte came, in a way in which it may be given as a stream. */
+/* FAILED before a byte came: with `streamed` it may succeed. */
 bool envd_read_wants_stream(const struct envd_read *r);
+/* FAILED: why, else NULL. A body shorter than announced is DATA_LOSS TRUNCATED. */
 const struct status *envd_read_failure(const struct envd_read *r, enum envd_class *ret_cls);
 struct envd_read *envd_read_free(struct envd_read *r);		/* cancels; NULL is fine; returns NULL */
 
@@ -317,8 +317,8 @@ struct envd_link {
 	bool plain;			/* http://, where ports are served so */
 };
 
-/* A link to a file that needs no other credential (CLOUD-WIRE §5.6), heap; the account's fixed address
- * or the host of the agent's port. NULL without memory. Without a token there is nothing to sign. */
+/* A link to a file that needs no other credential, at the account's fixed address or the host of the agent's port. Heap; NULL
+ * without memory. Without an access token it has no signature. */
 char *envd_sign_link(const struct envd_target *t, const struct envd_link *l);
 
 #endif

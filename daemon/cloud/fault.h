@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What went wrong, in our words [pure]: an HTTP or Connect failure of the cloud → struct status by
- * DESIGN §5 and CLOUD-WIRE §4.3, §6, with its evidence, and how far the request got.
+ * Translates an HTTP or Connect failure of the cloud to a struct status with its evidence, and says how far
+ * the request got [pure].
  */
 #ifndef AB_DAEMON_CLOUD_FAULT_H
 #define AB_DAEMON_CLOUD_FAULT_H
@@ -45,9 +45,9 @@ const char *fault_op_name(enum fault_op op);	/* "create", … */
 /* An answer that is not the success of `op`: fills outcome, status and the flags of `r`. */
 void fault_rest(enum fault_op op, const struct fault_answer *a, struct cloud_result *r);
 
-/* The `error` of one child in the answer of a fork that went well as a whole. */
+/* The `error` of one child in a fork's 2xx answer. */
 void fault_child(const struct cloud_error_body *b, struct status *ret);
-/* Does sending it again make another one? Then it is sent once, unless proven unprocessed. */
+/* Would a repeat make a second sandbox or snapshot? Then it is sent again only if proven unprocessed. */
 bool fault_makes_one(enum fault_op op);
 
 enum fault_subject {	/* what "not found" is about */

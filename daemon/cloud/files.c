@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Whole files over the agent's HTTP: GET and POST /files. Bytes are passed on as they come, at the
- * slower side's pace; nothing is kept. A short body is TRUNCATED, never a success.
+ * slower side's pace, and not buffered here. A body that is too short is TRUNCATED, never a success.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -195,7 +195,7 @@ static void read_beyond(struct envd_read *r, const struct fields *h)
 	read_fail(r, ENVD_ANSWERED);
 }
 
-/* The agent answers 500 for what has no size and cannot be sought in. */
+/* The agent answers 500 for files without a size that it cannot seek in. */
 static void read_refused(struct envd_read *r, struct http_stream *x)
 {
 	if (!agent_refused(x, &r->error, "GET /files", FAULT_PATH, &r->cls, &r->failure))
@@ -247,7 +247,7 @@ static void read_head(struct envd_read *r, struct http_stream *x)
 	r->state = ENVD_XFER_OPEN;
 }
 
-/* Drops what lies before the offset, as far as it is here. False: enough for now, it goes on by itself. */
+/* Drops received bytes that lie before the offset. False: its share of this pass is used up, `again` continues. */
 static bool read_skip(struct envd_read *r, struct http_stream *x)
 {
 	size_t n, pass = 0;
@@ -341,7 +341,7 @@ static void on_read_ready(struct pool_req *req, void *user)
 	read_tell(user);
 }
 
-/* By what Stat says of it. What the kernel makes up has no size, or a wrong one. */
+/* Files that the kernel generates have no size, or a wrong one. */
 bool envd_is_streamed(const struct envd_entry *e)
 {
 	const char *path = e->symlink_target ? e->symlink_target : e->path;
@@ -545,7 +545,7 @@ static void write_answer(struct envd_write *w, struct http_stream *x)
 	r = agent_collect(x, &w->answer, AGENT_ERROR_MAX);
 	if (r == 0 && !http_stream_at_end(x))
 		return;
-	/* A success before the last byte was sent is about another file than ours. */
+	/* A success before the last byte was sent cannot mean that the whole file was written. */
 	if (r < 0 || !w->finished || write_path(w) < 0) {
 		status_set(&w->failure, R_BAD_CLOUD_REPLY, "POST /files: the answer cannot be read");
 		write_fail(w, ENVD_LOST);
@@ -562,7 +562,7 @@ static void write_settle(struct envd_write *w)
 		w->started = true;
 		w->state = ENVD_XFER_OPEN;
 		if (w->preamble && http_stream_write(x, w->preamble, strlen(w->preamble)) < 0)
-			return;		/* its end will are told by on_ready */
+			return;		/* on_ready comes again, with the failure */
 	}
 	if (x && http_stream_head(x))
 		write_answer(w, x);

@@ -237,7 +237,7 @@ static int take_change(const Filesystem__FilesystemEvent *e, struct envd_watch_e
 
 	if (e->type < FILESYSTEM__EVENT_TYPE__EVENT_TYPE_CREATE ||
 	    e->type > FILESYSTEM__EVENT_TYPE__EVENT_TYPE_CHMOD)
-		return 0;	/* a kind of tomorrow */
+		return 0;	/* of a newer agent: ignored */
 	*ret_name = take_name(e->name, held->names_are_text);
 	if (!*ret_name)
 		return -ENOMEM;
@@ -269,7 +269,7 @@ int message_watch(const uint8_t *p, size_t n, struct envd_watch_event *ret, stru
 	case FILESYSTEM__WATCH_DIR_RESPONSE__EVENT_KEEPALIVE:
 		ret->type = ENVD_WATCH_KEEPALIVE;
 		break;
-	default:		/* a kind of tomorrow */
+	default:		/* of a newer agent: ignored */
 		break;
 	}
 	unpacked_free(m);
@@ -367,7 +367,7 @@ int message_event(const uint8_t *p, size_t n, struct envd_event *ret, Process__S
 	case PROCESS__PROCESS_EVENT__EVENT_KEEPALIVE:
 		ret->type = ENVD_EVENT_KEEPALIVE;
 		break;
-	default:		/* a kind of tomorrow */
+	default:		/* of a newer agent: ignored */
 		break;
 	}
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests of others to the control plane, passed on with the account's key. The exchange is the caller's to move, as in relay.h, whose
- * calls serve both.
+ * Passes requests of others on to the control plane, with the account's key. The caller moves the bodies on the exchange; its
+ * functions are those of relay.h.
  */
 #ifndef AB_DAEMON_CLOUD_PASS_H
 #define AB_DAEMON_CLOUD_PASS_H
@@ -18,8 +18,8 @@ struct pool_req;
 /* Everything is copied. */
 struct cloud_pass_ask {
 	struct cloud *cloud;
-	/* ":method", ":path", and of the rest what is to pass: no hop-by-hop fields, and nothing that says who asks;
-	 * cookies stay behind. */
+	/* ":method", ":path" and the fields to pass on: no hop-by-hop fields, no credentials and no cookies of the
+	 * client. */
 	const struct fields *head;
 	bool has_body;				/* the caller writes it on the exchange */
 	bool idempotent;

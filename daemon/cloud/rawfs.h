@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The file system of a sandbox for names that its agent cannot be told, or cannot tell: those that are not UTF-8, which protobuf's
- * strings do not carry. A script does the work, as root, as the agent does; it needs a POSIX shell and, to look, GNU find. What only
- * the agent can say is missing: metadata, and of a link the permission bits of what it leads to.
+ * File system calls for names that are not UTF-8, which the agent's protobuf strings cannot carry. A script does the work, as root
+ * like the agent; it needs a POSIX shell and, for STAT and LIST, GNU find. Its entries lack what only the agent knows: metadata, and
+ * for a link the permission bits of its target.
  */
 #ifndef AB_DAEMON_CLOUD_RAWFS_H
 #define AB_DAEMON_CLOUD_RAWFS_H
@@ -15,8 +15,8 @@ enum rawfs_op {
 	RAWFS_MAKE_DIR,
 	RAWFS_MOVE,		/* to `other` */
 	RAWFS_REMOVE,
-	RAWFS_LINK,		/* a link of half a minute to a directory: the entry's path, which is UTF-8; its name: the directory's
-				 * absolute path */
+	RAWFS_LINK,		/* make a link to a directory, for half a minute. The entry's path is the link, which is UTF-8, its name
+				 * the directory's absolute path */
 };
 
 struct rawfs_ask {
@@ -30,14 +30,14 @@ typedef void rawfs_ready_fn(struct rawfs *f, void *user);
 
 /* NULL only without memory. */
 struct rawfs *rawfs_new(const struct envd_target *t, const struct rawfs_ask *a, rawfs_ready_fn *on_ready, void *user);
-/* As of an envd_list. Of LINK, STAT, MAKE_DIR and MOVE there is one entry. */
+/* Like envd_list_next(). LINK, STAT, MAKE_DIR and MOVE give one entry. */
 bool rawfs_next(struct rawfs *f, struct envd_entry *ret);
 enum envd_xfer rawfs_state(const struct rawfs *f);
-/* FAILED: as the agent's call fails; MAKE_DIR of what is there already as envd_make_dir(). */
+/* FAILED: the same statuses as the agent's calls; MAKE_DIR of an existing directory as envd_make_dir(). */
 const struct status *rawfs_failure(const struct rawfs *f, enum envd_class *ret_cls);
 struct rawfs *rawfs_free(struct rawfs *f);	/* cancels; NULL is fine; returns NULL */
 
-/* Does a failure of the agent say that it met such a name? */
+/* Does a failure of the agent say that it met a name that is not UTF-8? */
 bool rawfs_explains(const struct status *st);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What find prints about a file in a sandbox, as an entry. It comes from inside: everything is possible. A record is nine words, each
- * with a NUL behind it.
+ * Parses what find prints about a file in a sandbox. A record is nine words, each with a NUL behind it; it is untrusted, as it comes
+ * from the sandbox.
  */
 #ifndef AB_DAEMON_CLOUD_RECORD_H
 #define AB_DAEMON_CLOUD_RECORD_H

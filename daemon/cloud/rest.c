@@ -30,9 +30,9 @@
 #define METRICS_MAX	   100000u	/* points of one series */
 #define LIST_PAGES_MAX	   1000u	/* × 100 sandboxes; a longer list fails, it is not cut */
 #define LIST_TOKENS_MAX_BYTES (1024u * 1024)
-#define ELEMENT_BYTES	   1024u	/* of a list, what an element takes beside its strings … */
-#define PAIR_BYTES	   96u		/* … and each pair of its metadata, or name */
-#define JSON_FACTOR	   10u		/* what an answer may become, in sizes of its text: see json.c */
+#define ELEMENT_BYTES	   1024u	/* memory of an element of a list, without its strings */
+#define PAIR_BYTES	   96u		/* memory of a pair of an element's metadata, or of a name, without its strings */
+#define JSON_FACTOR	   10u		/* memory of a parsed answer in multiples of its text: see json.c */
 
 _Static_assert(FAULT_OPS <= LIMITER_ROUTES, "a route of the limiter for every call");
 
@@ -120,7 +120,7 @@ static void note_answer(struct cloud *cloud, uint64_t now)
 	cloud->out_failed = 0;
 }
 
-/* What we refused before it was sent says nothing of the cloud. */
+/* A call that we refused ourselves, unsent, is no sign of an outage of the cloud. */
 static bool is_outage(const struct cloud_call *c)
 {
 	const struct cloud_result *r = &c->result;
@@ -254,7 +254,7 @@ static void call_gated(struct cloud_call *c)
 		call_over(c);
 }
 
-/* Nothing goes with a key of which it is not known whose it is. */
+/* True: the key is not trusted, and the call waits or is over. */
 static bool is_held_back(struct cloud_call *c)
 {
 	struct cloud *cloud = c->cloud;
@@ -615,7 +615,7 @@ static size_t n_listed(const struct cloud_call *c)
 	return c->snapshots ? c->snapshots->n : c->list->n;
 }
 
-/* About what the page takes that was read last. No string is longer than in the answer. */
+/* About the memory of the page that was read last. No string is longer than in the answer. */
 static size_t page_bytes(const struct cloud_call *c, size_t n_before)
 {
 	size_t sum = 2 * buf_len(&c->answer);
@@ -626,7 +626,7 @@ static size_t page_bytes(const struct cloud_call *c, size_t n_before)
 	return sum;
 }
 
-/* Before it is parsed. False: there is no room for it. */
+/* Charges the quota for an answer before it is parsed. False: above the quota; the call is over. */
 static bool hold_answer(struct cloud_call *c)
 {
 	if (charge_set(&c->held, c->pages_held + JSON_FACTOR * buf_len(&c->answer)) == 0)
@@ -653,7 +653,7 @@ static int add_snapshot(void *element, void *user)
 	return r;
 }
 
-/* False: that token was given before, or there are too many; *ret_why, NULL without memory. */
+/* False: the token came before, or there are too many: *ret_why says which, NULL = out of memory. */
 static bool note_token(struct cloud_call *c, const char *token, const char **ret_why)
 {
 	*ret_why = NULL;
@@ -706,7 +706,8 @@ static void take_page(struct cloud_call *c, const struct fields *head)
 	end_list(c);
 }
 
-/* Sends it again after a while, if there is time; without being told when (wait_ms 0), also if there is patience. */
+/* Sends it again after wait_ms or a backoff, if that is before its deadline; without a wait from the cloud (wait_ms 0) at most
+ * CALL_ATTEMPTS_MAX times. */
 static bool call_again(struct cloud_call *c, uint32_t wait_ms)
 {
 	uint64_t at = loop_now_ms(c->cloud->loop) +
@@ -757,7 +758,7 @@ void cloud_key_trust(struct cloud *cloud, enum cloud_trust trust, const struct s
 	}
 }
 
-/* 401: perhaps the key was changed meanwhile, or its owner has a newer one. Once. */
+/* 401: sends the call once more if the key was changed meanwhile, or if on_key_rejected has a newer one. */
 static bool key_again(struct cloud_call *c)
 {
 	struct cloud *cloud = c->cloud;
@@ -779,7 +780,7 @@ static bool key_again(struct cloud_call *c)
 	return true;
 }
 
-/* Whoever asks for this next waits, in step with the cloud's clock. One line for each time it begins. */
+/* Blocks calls of this kind for the time that the cloud asked for. One log line for each beginning. */
 static void hold_route(const struct cloud_call *c, uint32_t for_ms)
 {
 	struct cloud *cloud = c->cloud;

@@ -33,12 +33,12 @@ struct cloud_call {
 	struct limiter_ticket ticket;
 	struct pool_req *req;
 	struct buf answer;
-	struct charge held;		/* what became of the answers */
-	size_t pages_held;		/* of it: the pages of a list that were read */
+	struct charge held;		/* memory of the parsed answers */
+	size_t pages_held;		/* bytes of `held` that are for the pages of a list read so far */
 	bool sent;			/* of any attempt */
 	bool doubtful;			/* an attempt that was given up may have been processed */
 	unsigned attempts, key_generation;
-	uint64_t queued_at_ms;		/* in the limiter, since then */
+	uint64_t queued_at_ms;		/* when it entered the limiter */
 	uint64_t first_sent_ms;
 	struct timer timer;
 	struct defer over;
@@ -47,9 +47,9 @@ struct cloud_call {
 	/* lists */
 	bool all_pages;
 	char *query;			/* path without the token */
-	struct cloud_list *list;	/* one of these two: what its pages are collected in */
-	struct cloud_snapshots *snapshots;
-	struct map tokens;		/* of the pages after the first: none comes twice */
+	struct cloud_list *list;	/* a list of sandboxes: what was read so far */
+	struct cloud_snapshots *snapshots;	/* a list of snapshots: what was read so far */
+	struct map tokens;		/* page tokens seen, to end a loop of pages */
 	size_t token_bytes;
 	struct grave grave;
 };

@@ -20,10 +20,10 @@ struct request {
 	enum fault_op op;
 	enum cloud_route route;
 	const char *id;			/* in the path; NULL = none */
-	bool of_template;		/* … which is no sandbox's */
+	bool of_template;		/* `id` is not a sandbox's */
 	enum cloud_doc_id doc;
 	const void *body;		/* by doc; NULL = none */
-	const struct cloud_network *network;	/* in the body, as far as secrets are in it; NULL = none */
+	const struct cloud_network *network;	/* part of the body, for the secrets in it; NULL = none */
 	const struct cloud_kvs *envs;
 };
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A script of /bin/sh in a sandbox, as root, for what its agent cannot be asked. Its words may be any bytes (the agent takes UTF-8
- * only, so they travel as numbers): the script finds them as $1 to $9, undecoded, and decodes one by `w "$1"; x=$v`. What it prints
- * is taken at the owner's pace.
+ * Runs a script of /bin/sh in a sandbox, as root, for what its agent cannot do. Its words may be any bytes; they are sent encoded, as
+ * the agent takes UTF-8 only: the script decodes $1 to $4 by `w "$1"; x=$v`. Its output is read only as fast as the owner takes it.
  */
 #ifndef AB_DAEMON_CLOUD_SHELL_H
 #define AB_DAEMON_CLOUD_SHELL_H

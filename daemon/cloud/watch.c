@@ -19,8 +19,8 @@ struct envd_watch {
 	struct defer tell;
 	envd_watch_ready_fn *on_ready;
 	void *user;
-	struct envd_result held;	/* the entry of the last change */
-	char *name;			/* … and its name */
+	struct envd_result held;	/* the entry of the last change that was given out */
+	char *name;			/* the name of that change */
 	bool closed;			/* the CLOSED event was given */
 	struct grave grave;
 };
