@@ -28,9 +28,10 @@ void audit_log(const struct audit_line *l)
 	const struct audit_process *p = l->process;
 
 	log_event(l->is_change ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "audit",
-		  "uid=%d user=%s pid=%d call=%s result=%s sandbox=%s object=%s request_id=%s comm=%s unit=%s", (int)l->uid,
+		  "uid=%d user=%s pid=%d call=%s result=%s sandbox=%s object=%s request_id=%s comm=%s unit=%s trace=%s", (int)l->uid,
 		  or_none(l->user), (int)l->pid, log_q(l->call), l->result, or_none(l->sandbox), or_none(l->object),
-		  or_none(l->request_id), or_none(p ? p->comm : NULL), or_none(p ? p->unit : NULL));
+		  or_none(l->request_id), or_none(p ? p->comm : NULL), or_none(p ? p->unit : NULL),
+		  or_none(l->trace));
 }
 
 /* --- the process --- */

@@ -30,6 +30,7 @@ struct audit_line {
 	const char *call;		/* "/agentbox.v1.SandboxService/Create", "POST /sandboxes" */
 	const char *result;		/* "OK", a reason, an HTTP status */
 	const char *sandbox, *object, *request_id;	/* "" = none */
+	const char *trace;	/* id of the work that it is a part of; "" = none */
 	bool is_change;
 };
 

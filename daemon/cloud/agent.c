@@ -11,6 +11,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/name.h"
 #include "proto/base/str.h"
+#include "proto/wire/trace.h"
 
 #define AGENT_DEFAULT_MS 60000u
 
@@ -86,6 +87,8 @@ static int put_fields(struct fields *f, const struct agent_ask *a)
 	redact_note(t->at.traffic_token);
 	if (r == 0)
 		r = fields_put(f, CLOUD_HOP, "1");
+	if (r == 0 && t->trace)
+		r = trace_put(f, t->trace);
 	if (r == 0)
 		r = fields_put(f, t->at.cloud->header_sandbox_id, t->at.id);
 	if (r == 0)

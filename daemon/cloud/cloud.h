@@ -21,6 +21,7 @@
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 #include "proto/cloud/model.h"
+#include "proto/wire/trace.h"
 
 struct cloud;
 struct cloud_call;
@@ -130,6 +131,7 @@ typedef void cloud_done_fn(struct cloud_result *r, void *user);
 struct cloud_ask {
 	uint64_t deadline_ms;	/* BOOTTIME; 0 = 75 s from now */
 	uid_t uid;		/* whose share of the rate limit */
+	struct trace trace;	/* of the work that it is done for; goes with the request */
 	bool background;	/* housekeeping: after every user's call */
 	bool proves_key;	/* its answer shows whose the key is: it is sent although the key is not trusted */
 	cloud_done_fn *done;

@@ -21,6 +21,7 @@
 #include "proto/base/status.h"
 
 struct cloud;
+struct trace;
 
 /* Whom to ask. All strings are copied by the call that gets it.
  *
@@ -30,6 +31,7 @@ struct envd_target {
 	struct agent_address at;	/* borrowed */
 	const char *user;		/* who runs it or owns it; NULL = the sandbox's default */
 	bool by_script;			/* use the script: see envd_needs_script() */
+	const struct trace *trace;	/* of the work that it is done for; borrowed; NULL = none */
 	uint64_t deadline_ms;		/* BOOTTIME. Unary: of the whole call, 0 = 60 s. Streams and
 					 * transfers: until the first answer, 0 = 60 s */
 };

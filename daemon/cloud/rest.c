@@ -18,6 +18,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "proto/cloud/json.h"
+#include "proto/wire/trace.h"
 
 #define CALL_MAGIC	   0x636c6463u
 #define CALL_DEFAULT_MS	   75000u	/* the API's own budget is 70 s, its write limit 75 s */
@@ -220,6 +221,8 @@ static int put_fields(struct cloud_call *c, struct fields *f)
 		r = fields_put(f, "user-agent", CLOUD_USER_AGENT);
 	if (r == 0)
 		r = fields_put(f, CLOUD_HOP, "1");
+	if (r == 0)
+		r = trace_put(f, &c->ask.trace);
 	if (r == 0)
 		r = fields_put(f, "accept", "application/json");
 	if (r == 0)

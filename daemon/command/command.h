@@ -62,6 +62,7 @@ enum command_overflow {		/* numbers of agentbox.v1.Overflow */
 struct command_start {
 	const struct principal *who;
 	uint64_t deadline_ms;		/* of the start, not of the command; 0 = none */
+	const struct trace *trace;	/* goes on to the agent with the start; NULL = none */
 	const char *sandbox;
 	const char *shell;		/* a line for bash -l -c; NULL: `args` is the program */
 	const char *const *args;

@@ -11,6 +11,7 @@
 #include "proto/base/list.h"
 #include "proto/base/map.h"
 #include "proto/base/must.h"
+#include "proto/wire/trace.h"
 
 #define COMMAND_MAGIC	     0x636d6430u
 #define COMMAND_ID_CHARS     20u
@@ -166,6 +167,7 @@ struct command {
 	bool verify;			/* the pid may be another process's by now: the process list is asked first */
 	bool was_paused, restarted;	/* why the next gap, or an end that nobody saw, came about */
 	bool retry_asks;		/* the retry timer asks about the sandbox before it attaches */
+	struct trace trace;		/* of whoever started it */
 	enum launch launch;
 	struct cmd_request *request;	/* borrowed */
 	int64_t made_at_ms, started_at_ms, last_output_at_ms, deadline_at_ms;	/* wall; 0 = not yet, or none */

@@ -292,6 +292,7 @@ static int start_program(struct command *c)
 				    .stdin_open = c->stdin_open, .pty = c->pty,
 				    .cols = c->term.cols, .rows = c->term.rows };
 
+	target.trace = &c->trace;
 	if (args && envs && c->pty) { /* the agent gives a terminal its own session */
 		start.n_args = put_program(c, args) - 1;
 		start.cmd = args[0];
@@ -534,6 +535,8 @@ static int start_new(struct commands *cs, const struct command_start *s, struct 
 
 	if (r < 0)
 		return r;
+	if (s->trace)
+		c->trace = *s->trace;
 	c->spool_limit = MAX(limit, 2 * (uint64_t)COMMAND_PIPE_BYTES);
 	spool_set_limit(c->spool, c->spool_limit);
 	c->start_by_ms = s->deadline_ms ? s->deadline_ms : loop_now_ms(cs->o.loop) + COMMAND_START_MS;
@@ -547,6 +550,7 @@ static int start_new(struct commands *cs, const struct command_start *s, struct 
 				    &(struct sandbox_call){.who = s->who,
 							   .sandbox = s->sandbox,
 							   .deadline_ms = s->deadline_ms,
+							   .trace = s->trace,
 							   .user = c},
 				    on_resolved, &c->inquiry);
 	if (r < 0) {

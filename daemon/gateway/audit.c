@@ -12,6 +12,7 @@
 #include "daemon/common/http/reply.h"
 #include "daemon/common/http/route.h"
 #include "proto/base/str.h"
+#include "proto/wire/trace.h"
 
 #define CALL_BYTES 160u
 
@@ -51,8 +52,8 @@ static void put_line(const struct gateway *g, uid_t uid, struct token *t, struct
 void gateway_audit_control(const struct gateway_control *c, const char *result)
 {
 	const char *method = or_empty(reply_request(c->x, ":method"));
-	char call[CALL_BYTES];
-	struct audit_line l = { .call = call, .result = result, .sandbox = c->id, .object = c->token->id,
+	char call[CALL_BYTES], trace[TRACE_ID_BYTES];
+	struct audit_line l = { .call = call, .trace = trace_id(&c->trace, trace), .result = result, .sandbox = c->id, .object = c->token->id,
 				.request_id = or_empty(reply_request(c->x, "idempotency-key")), .is_change = !only_reads(method) };
 
 	if (!audit_is_on(l.is_change))

@@ -21,6 +21,7 @@
 #include "proto/base/quota.h"
 #include "proto/base/str.h"
 #include "proto/cloud/error.h"
+#include "proto/wire/trace.h"
 
 #define CONTROL_MAGIC 0x474f4e54u
 
@@ -194,7 +195,7 @@ bool control_take(struct gateway_control *c, enum cloud_doc_id doc, void *ret)
 
 struct sandbox_call control_call(struct gateway_control *c, const char *sandbox)
 {
-	return (struct sandbox_call){ .who = &c->who, .sandbox = sandbox, .deadline_ms = c->deadline_ms, .user = c };
+	return (struct sandbox_call){ .who = &c->who, .sandbox = sandbox, .deadline_ms = c->deadline_ms, .trace = &c->trace, .user = c };
 }
 
 void control_started(struct gateway_control *c, int r)
@@ -470,6 +471,7 @@ static struct gateway_control *control_new(struct gateway *g, struct http_stream
 	c->g = g;
 	c->x = x;
 	c->to = CLOUD_ROUTE_UNKNOWN;
+	trace_of(http_stream_head(x), &c->trace);
 	c->deadline_ms = clock_boot_ms() + CONTROL_DEADLINE_MS;
 	buf_init(&c->body, ANSWER_BODY_MAX);
 	c->quota = g->o.quotas ? uid_quota(g->o.quotas, by->who.uid) : NULL;

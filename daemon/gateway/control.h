@@ -18,6 +18,7 @@
 #include "proto/cloud/json.h"
 #include "proto/cloud/route.h"
 #include "proto/wire/fields.h"
+#include "proto/wire/trace.h"
 
 #define CONTROL_PARSED	    4u		/* what is parsed takes up to so many times its text */
 #define CONTROL_DEADLINE_MS 70000u	/* of a call: the cloud's own */
@@ -32,6 +33,7 @@ struct gateway_control {
 	struct principal who;
 	struct token *token;		/* a reference: its scope, its run, and the pidfd of `who` */
 	uint64_t deadline_ms;		/* BOOTTIME */
+	struct trace trace;		/* of the work that the request is a part of */
 	char id[CLOUD_SANDBOX_ID_MAX + 1];	/* of the path; "" = none there */
 	struct query query;
 	struct buf body;

@@ -5,6 +5,7 @@
 #include "daemon/auth/owner.h"
 #include "daemon/rpc/internal.h"
 #include "proto/base/str.h"
+#include "proto/wire/trace.h"
 
 static const char *text_field(const ProtobufCMessage *m, const char *name)
 {
@@ -52,12 +53,14 @@ void rpc_audit_note(struct rpc_about *about, const ProtobufCMessage *m)
 }
 
 void rpc_audit(struct rpc_conn *conn, const struct rpc_method *m, const struct rpc_about *about, const ProtobufCMessage *request,
-	       const char *result)
+	       const struct trace *trace, const char *result)
 {
+	char id[TRACE_ID_BYTES];
 	const struct audit_line l = {
 		.uid = owner_uid(conn->who.uid), .user = conn->who.user, .pid = conn->who.pid, .process = &conn->process, .call = m->path,
 		.result = result, .sandbox = about->sandbox, .object = about->object,
 		.request_id = request ? text_field(request, "request_id") : "", .is_change = m->effect == RPC_CHANGES,
+		.trace = trace_id(trace, id),
 	};
 
 	audit_process_read(&conn->process, &conn->who);

@@ -21,9 +21,11 @@
 
 struct loop;
 struct principal;
+struct trace;
 struct quota;
 
 const struct principal *rpc_call_who(const struct rpc_call *c);	/* lives as long as the connection */
+const struct trace *rpc_call_trace(const struct rpc_call *c);	/* lives as long as the call */
 /* Which rule of [access] says what its client may, and where it stands. */
 void rpc_call_rule(const struct rpc_call *c, char ret[ACCESS_TEXT_BYTES]);
 void *rpc_call_service(const struct rpc_call *c);		/* as given to rpc_server_add() */

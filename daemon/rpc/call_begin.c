@@ -67,6 +67,7 @@ static bool check_head(struct rpc_call *c, const struct fields *head, struct sta
 		}
 		c->deadline_ms = loop_now_ms(c->server->loop) + c->timeout_ms;
 	}
+	trace_of(head, &c->trace);
 	return check_binary_metadata(head, st);
 }
 

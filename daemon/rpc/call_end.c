@@ -107,7 +107,7 @@ static const char *request_text(const struct rpc_call *c, const char *name)
 
 static void tell_ended(struct rpc_call *c, const struct status *st)
 {
-	const struct rpc_ended e = { .method = c->method, .who = &c->conn->who, .status = st,
+	const struct rpc_ended e = { .method = c->method, .who = &c->conn->who, .status = st, .trace = &c->trace,
 				     .request_id = request_text(c, "request_id"), .sandbox = request_text(c, "sandbox"),
 				     .duration_us = clock_boot_us() - c->began_us };
 
@@ -146,7 +146,7 @@ static void audit_end(struct rpc_call *c, const char *result)
 		return;
 	if (c->request)
 		rpc_audit_note(&c->about, c->request);
-	rpc_audit(c->conn, c->method, &c->about, c->request, result);
+	rpc_audit(c->conn, c->method, &c->about, c->request, &c->trace, result);
 }
 
 /* The answer names what was made. */

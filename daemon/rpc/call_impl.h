@@ -8,6 +8,7 @@
 #include "daemon/rpc/call.h"
 #include "daemon/rpc/internal.h"
 #include "proto/wire/frame.h"
+#include "proto/wire/trace.h"
 
 #define CALL_MAGIC   0x43616c6cu
 
@@ -46,6 +47,7 @@ struct rpc_call {
 	bool no_room;			/* broken, because its uid has no memory left */
 	bool is_cleared;		/* its client may make it */
 	struct rpc_about about;		/* for the audit */
+	struct trace trace;		/* of the work that the call is a part of */
 	bool gzip;			/* the client may compress its messages */
 	bool whole;			/* a message is in the reader, and waits to be decoded */
 	struct list node;		/* server->calls */

@@ -14,6 +14,11 @@
 #define SEND_ON_STACK 4096u
 #define ANSWER_MS     100u	/* what works for a call ends so long before its deadline */
 
+const struct trace *rpc_call_trace(const struct rpc_call *c)
+{
+	return &c->trace;
+}
+
 const struct principal *rpc_call_who(const struct rpc_call *c)
 {
 	return &c->conn->who;

@@ -9,6 +9,7 @@
 #include "proto/base/status.h"
 
 struct principal;
+struct trace;
 
 struct rpc_ended {
 	const struct rpc_method *method;	/* NULL: refused before it was known */
@@ -16,6 +17,7 @@ struct rpc_ended {
 	const struct status *status;
 	const char *request_id, *sandbox;	/* as the request has them; "" = none, or a stream's */
 	uint64_t duration_us;
+	const struct trace *trace;
 };
 
 struct rpc_stats {

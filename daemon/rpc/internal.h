@@ -113,7 +113,7 @@ struct rpc_about {
 };
 void rpc_audit_note(struct rpc_about *about, const ProtobufCMessage *m);
 void rpc_audit(struct rpc_conn *conn, const struct rpc_method *m, const struct rpc_about *about, const ProtobufCMessage *request,
-	       const char *result);
+	       const struct trace *trace, const char *result);
 
 /* How long a stop of the daemon lets it go on. */
 enum rpc_patience {

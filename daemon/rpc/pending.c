@@ -19,7 +19,7 @@ struct pending *pending_new(struct rpc_call *c, const char *sandbox)
 	}
 	p->call = c;
 	p->core = rpc_call_service(c);
-	p->head = (struct sandbox_call){ .who = rpc_call_who(c), .sandbox = sandbox,
+	p->head = (struct sandbox_call){ .who = rpc_call_who(c), .sandbox = sandbox, .trace = rpc_call_trace(c),
 					 .deadline_ms = rpc_call_deadline_ms(c), .user = p };
 	rpc_call_set_user(c, p);
 	return p;

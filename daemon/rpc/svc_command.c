@@ -312,7 +312,7 @@ static void svc_command_start(struct rpc_call *call, const ProtobufCMessage *mes
 	/* The call owns the message; hashing puts it back as it was. */
 	Agentbox__V1__StartCommandRequest *q = (Agentbox__V1__StartCommandRequest *)message;
 	struct cmd_call *x = cmd_call_new(call);
-	struct command_start s = { .who = rpc_call_who(call), .blocking_reader = run };
+	struct command_start s = { .who = rpc_call_who(call), .trace = rpc_call_trace(call), .blocking_reader = run };
 	struct sandbox_pair *envs;
 	struct status st;
 	int r = 0;

@@ -103,7 +103,7 @@ void file_call_on_gone(struct rpc_call *call, enum rpc_gone why)
 
 struct envd_target file_call_target(const struct file_call *x)
 {
-	return (struct envd_target){ .at = x->at, .user = x->user, .by_script = x->by_script,
+	return (struct envd_target){ .at = x->at, .user = x->user, .by_script = x->by_script, .trace = rpc_call_trace(x->call),
 				     .deadline_ms = rpc_call_deadline_ms(x->call) };
 }
 
@@ -124,7 +124,7 @@ static void on_target(void *user, const struct status *st, const struct sandbox_
 
 static struct sandbox_call call_about(struct file_call *x, const char *sandbox)
 {
-	return (struct sandbox_call){ .who = rpc_call_who(x->call), .sandbox = sandbox,
+	return (struct sandbox_call){ .who = rpc_call_who(x->call), .sandbox = sandbox, .trace = rpc_call_trace(x->call),
 				      .deadline_ms = rpc_call_deadline_ms(x->call), .user = x };
 }
 

@@ -17,6 +17,7 @@
 
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/rules/resolve.h"
+#include "proto/wire/trace.h"
 
 struct sandbox_op;
 
@@ -48,6 +49,7 @@ struct attempt {
 	char *req_tag;			/* the tag that what it makes carries beside our host's; "" = none of ours */
 	uint32_t sandboxes;		/* how many it may make */
 	struct policy policy;		/* of the sandboxes that it makes */
+	struct trace trace;		/* of whoever wanted it first */
 	int64_t made_at_ms;		/* wall: of the intent; a copy's is the cloud's Date, where it gave one */
 	char *object;			/* the outcome, as in row_request; "" = none yet */
 

@@ -375,7 +375,7 @@ static void copy_take(struct attempt *a, struct cloud_result *r)
 static struct cloud_call *copy_post(struct attempt *a)
 {
 	/* The caller's deadline ends the caller's waiting, not this: once sent it is worth reading. */
-	struct cloud_ask ask = { .uid = a->uid, .done = on_posted, .sending = attempt_sending, .user = a };
+	struct cloud_ask ask = { .uid = a->uid, .trace = a->trace, .done = on_posted, .sending = attempt_sending, .user = a };
 	struct copy *c = copy_from(a);
 	struct cloud_call *call;
 

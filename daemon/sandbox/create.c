@@ -173,7 +173,7 @@ static struct cloud_call *create_post(struct attempt *a)
 	const struct creation *c = creation_from(a);
 	struct cloud_create what = c->what;
 	/* The caller's deadline ends the caller's waiting, not this: once sent it is worth reading. */
-	struct cloud_ask ask = { .uid = a->uid, .done = on_posted, .sending = attempt_sending, .user = a,
+	struct cloud_ask ask = { .uid = a->uid, .trace = a->trace, .done = on_posted, .sending = attempt_sending, .user = a,
 				 .background = a->uid == WARM_UID };
 	struct cloud_call *call;
 

@@ -149,6 +149,7 @@ static void delete(struct killing *k)
 {
 	struct cloud_ask ask = {
 		.deadline_ms = clock_boot_ms() + KILL_ASK_MS,
+		.trace = op_trace_of(&k->waiters),
 		.uid = k->sandbox->uid,
 		.done = on_deleted,
 		.user = k,

@@ -186,6 +186,8 @@ int op_new(struct sandbox_core *core, const struct op_kind *kind, const struct s
 	op->began_ms = now;
 	op->done = done;
 	op->user = call->user;
+	if (call->trace)
+		op->trace = *call->trace;
 	list_init(&op->wait);
 	list_init(&op->fetch.node);
 	list_init(&op->listing.node);
@@ -215,12 +217,20 @@ uint64_t op_ask_until(const struct sandbox_op *op)
 	return by > now + 20 ? by - MIN((by - now) / 20, 50u) : by;
 }
 
+struct trace op_trace_of(const struct list *waiters)
+{
+	if (list_is_empty(waiters))
+		return (struct trace){ .parent = "" };
+	return list_entry(waiters->next, const struct sandbox_op, wait)->trace;
+}
+
 struct cloud_ask op_ask(struct sandbox_op *op, cloud_done_fn *done)
 {
 	op->asked_at_ms = clock_boot_ms();
 	return (struct cloud_ask){
 		.deadline_ms = op_ask_until(op),
 		.uid = op->who.uid,
+		.trace = op->trace,
 		.done = done,
 		.user = op,
 	};

@@ -11,6 +11,7 @@
 
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/turn.h"
+#include "proto/wire/trace.h"
 
 #define OP_MAGIC 0x4c4f7021u
 
@@ -51,6 +52,7 @@ struct sandbox_op {
 	struct attempt *attempt;	/* that work, if it is an attempt */
 	/* Gets the outcome of that work (kill.c, transition.c, attempt.c). */
 	void (*on_waited)(struct sandbox_op *op, const struct status *st, bool yes);
+	struct trace trace;		/* of its caller */
 	struct turn turn;
 	void (*on_turn)(struct sandbox_op *op);
 	void (*again)(struct sandbox_op *op);
@@ -100,6 +102,8 @@ void op_note_pending_error(struct list *waiters, const struct status *st);
 
 /* BOOTTIME by which a request to the cloud has to end, so that its failure can still be answered; 0 = no deadline. */
 uint64_t op_ask_until(const struct sandbox_op *op);
+/* Of the first that waits for shared work (sandbox_op.wait); none if nobody does. */
+struct trace op_trace_of(const struct list *waiters);
 struct cloud_ask op_ask(struct sandbox_op *op, cloud_done_fn *done);
 
 void op_end_sandbox(struct sandbox_op *op, const struct status *st, const struct sandbox_view *sandbox);

@@ -26,6 +26,7 @@
 struct cloud;	/* daemon/cloud/cloud.h: one per account */
 struct sandbox_core;
 struct sandbox_op;
+struct trace;
 struct loop;
 struct store;
 
@@ -231,6 +232,7 @@ struct sandbox_call {
 	const char *sandbox;		/* id or name of the one it is about; NULL = "" */
 	uint64_t deadline_ms;		/* absolute BOOTTIME; 0 = none */
 	void *user;			/* handed to done */
+	const struct trace *trace;	/* goes on to the cloud; copied; NULL = none */
 };
 
 /* Only before `done`, which then will not come. What was sent to the cloud is not undone. NULL is fine. */

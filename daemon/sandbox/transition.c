@@ -225,6 +225,7 @@ static void run(struct transition *s)
 	struct sandbox *b = s->sandbox;
 	struct cloud_ask ask = {
 		.deadline_ms = clock_boot_ms() + TRANSITION_ASK_MS,
+		.trace = op_trace_of(&s->waiters),
 		.uid = b->uid,
 		.done = on_asked,
 		.user = s,

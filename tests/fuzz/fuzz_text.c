@@ -8,6 +8,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 #include "proto/wire/grpc.h"
+#include "proto/wire/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
@@ -38,6 +39,20 @@ static void try_grpc(char *s)
 	}
 	free(coded);
 	grpc_message_decode(s);
+}
+
+/* What is taken is taken again as it is, and its parts are the ones that it was made of. */
+static void try_trace(const char *s)
+{
+	struct trace t, again;
+	char id[TRACE_ID_BYTES];
+
+	if (!trace_parse(s, &t)) {
+		must(!t.parent[0] && !*trace_id(&t, id));
+		return;
+	}
+	must(strlen(t.parent) == TRACE_BYTES - 1 && trace_parse(t.parent, &again) && str_eq(t.parent, again.parent));
+	must(strlen(trace_id(&t, id)) == TRACE_ID_BYTES - 1 && !memcmp(id, s + 3, TRACE_ID_BYTES - 1));
 }
 
 static void try_coding(const uint8_t *p, size_t n)
@@ -74,6 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 		return 0;
 	switch (p[0] % 4) {
 	case 0:
+		try_trace(s);
 		try_grpc(s);
 		break;
 	case 1:

@@ -213,3 +213,73 @@ def test_rules_name_metrics_that_there_are(cloud):
     with open(os.path.join(MONITORING, "agentboxd.rules.yml"), encoding="utf-8") as f:
         named = {re.sub(r"_(total|bucket)$", "", n) for n in re.findall(r"\bagentbox_\w+", f.read())}
     assert named and named <= families, named - families
+
+
+# -- traces
+
+TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+def sent(cloud, since):
+    """The traceparent of each request since then, by method and path without ids."""
+    return {(r.method, re.sub(r"/i[a-z0-9]{19,}", "/ID", r.target.split("?")[0])): dict(r.headers).get("traceparent")
+            for r in cloud.ledger.requests[since:]}
+
+
+def test_a_trace_goes_on_to_the_cloud_and_into_the_log(cloud, daemon, api):
+    """SERVERS 4: of gRPC metadata and of the gateway's requests, to the control plane and the agent; what is none is dropped."""
+    good = "00-%s-%s-01" % (TRACE, PARENT)
+    header = [("traceparent", good)]
+    since = len(cloud.ledger.requests)
+    box = api.call("SandboxService.Create", header=header).id
+    assert sent(cloud, since)["POST", "/sandboxes"] == good
+    since = len(cloud.ledger.requests)
+    api.call("FileService.MakeDir", header=header, sandbox=box, path="/tmp/d")
+    api.call("SandboxService.GetMetrics", header=header, sandbox=box)
+    api.call("SandboxService.Pause", header=header, sandbox=box)
+    api.call("SandboxService.Kill", header=header, sandbox=box)
+    told = sent(cloud, since)
+    for call in (("POST", "/filesystem.Filesystem/MakeDir"), ("GET", "/sandboxes/ID/metrics"), ("POST", "/sandboxes/ID/pause"),
+                 ("DELETE", "/sandboxes/ID")):
+        assert told[call] == good, (call, told)
+    with pytest.raises(ApiError):
+        api.call("SandboxService.Get", header=header, sandbox="nosuch")
+    line, = until(lambda: logged(daemon, "call_failed"), 10, "a line", daemon)
+    assert line["trace"] == TRACE
+    assert {x["trace"] for x in logged(daemon, "audit")} == {TRACE}
+    for bad in ([("traceparent", good.upper())], header * 2, [("traceparent", "00-%s-%s-01" % ("0" * 32, PARENT))]):
+        since = len(cloud.ledger.requests)
+        api.call("SandboxService.Create", header=bad)
+        assert sent(cloud, since)["POST", "/sandboxes"] is None, bad
+    assert logged(daemon, "audit")[-1]["trace"] == "-"
+
+
+@contextlib.contextmanager
+def with_gateway(cloud):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    d = harness.Daemon(cloud, {"gateway": {"listen": "127.0.0.1:%d" % port}})
+    try:
+        with Api(d.socket) as api:
+            yield d, "http://127.0.0.1:%d" % port, api.call("TokenService.Create").secret
+    finally:
+        d.close()
+
+
+def test_a_trace_of_a_request_to_the_gateway(cloud):
+    with with_gateway(cloud) as (daemon, url, token):
+        ask_gateway(cloud, daemon, url, token)
+
+
+def ask_gateway(cloud, daemon, url, token):
+    good = "00-%s-%s-00" % (TRACE, PARENT)
+    for shown, want in ((good, good), ("cc-%s-%s-fe-more" % (TRACE, PARENT), "00-%s-%s-02" % (TRACE, PARENT)), (good + "x", None)):
+        since = len(cloud.ledger.requests)
+        ask = urllib.request.Request(url + "/sandboxes", json.dumps({"templateID": "base"}).encode(), method="POST",
+                                     headers={"X-API-Key": token, "Content-Type": "application/json", "traceparent": shown})
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(ask, timeout=30) as r:
+            assert r.status == 201
+        assert sent(cloud, since)["POST", "/sandboxes"] == want
+        assert logged(daemon, "audit")[-1]["trace"] == (TRACE if want else "-")

@@ -182,6 +182,7 @@ static void make(struct sandbox_op *op)
 		op_fail_errno(op, -ENOMEM);
 		return;
 	}
+	c->att.trace = op->trace;
 	copy_start(c);
 	attempt_join(&c->att, op, on_told);
 }

@@ -499,8 +499,10 @@ static void make(struct sandbox_op *op)
 	}
 	req_tag(op->core, op->who.uid, a->c.request_id, tag);
 	r = creation_new(op->core, op->account, op->who.uid, tag, &c);
-	if (!r)
+	if (!r) {
+		c->att.trace = op->trace;
 		r = fill_creation(op, c);
+	}
 	if (!r)
 		r = creation_start(c);
 	if (!r) {
