@@ -11,8 +11,7 @@
 #include "proto/base/must.h"
 #include "proto/wire/grpc.h"
 
-#define SEND_ON_STACK 4096u
-#define ANSWER_MS     100u	/* what works for a call ends so long before its deadline */
+#define ANSWER_MS 100u	/* what works for a call ends so long before its deadline */
 
 const struct trace *rpc_call_trace(const struct rpc_call *c)
 {
@@ -111,24 +110,32 @@ struct quota *rpc_call_quota(const struct rpc_call *c)
 	return c->conn->quota;
 }
 
+static void pack(const ProtobufCMessage *m, size_t n, uint8_t *p)
+{
+	frame_prefix(p, 0, (uint32_t)n);
+	protobuf_c_message_pack(m, p + FRAME_PREFIX_BYTES);
+}
+
+/* Packed where it is sent from. */
 static int write_message(struct rpc_call *c, const ProtobufCMessage *m)
 {
-	uint8_t small[SEND_ON_STACK], *p = small;
-	size_t n = protobuf_c_message_get_packed_size(m);
+	size_t n = protobuf_c_message_get_packed_size(m), all = n + FRAME_PREFIX_BYTES;
+	uint8_t *p;
 	int r;
 
 	if (n > UINT32_MAX - FRAME_PREFIX_BYTES)
 		return -EMSGSIZE;
-	if (n + FRAME_PREFIX_BYTES > sizeof(small)) {
-		p = malloc(n + FRAME_PREFIX_BYTES);
-		if (!p)
-			return -ENOMEM;
+	p = http_stream_space(c->x, all);
+	if (p) {
+		pack(m, n, p);
+		return http_stream_added(c->x, all);
 	}
-	frame_prefix(p, 0, (uint32_t)n);
-	protobuf_c_message_pack(m, p + FRAME_PREFIX_BYTES);
-	r = http_stream_write(c->x, p, n + FRAME_PREFIX_BYTES);
-	if (p != small)
-		free(p);
+	p = malloc(all);
+	if (!p)
+		return -ENOMEM;
+	pack(m, n, p);
+	r = http_stream_write(c->x, p, all);
+	free(p);
 	return r;
 }
 

@@ -169,6 +169,10 @@ size_t h2_stream_room(struct h2_stream *s);
 size_t h2_stream_unsent(const struct h2_stream *s);
 /* Queues a copy. 0, -EPIPE once the stream is closed or finished, -ENOBUFS above the quota, -ENOMEM. */
 must_check int h2_stream_write(struct h2_stream *s, const void *p, size_t n);
+/* The same without the copy: room for n bytes of the queue's own, to be filled and then added before anything else is called.
+ * NULL: h2_stream_write() would fail, and says why. */
+uint8_t *h2_stream_space(struct h2_stream *s, size_t n);
+must_check int h2_stream_added(struct h2_stream *s, size_t n);
 /* Ends our side, after what is queued; trailers may be NULL. */
 must_check int h2_stream_finish(struct h2_stream *s, const struct fields *trailers);
 /* Sends RST_STREAM; the stream closes as H2_CLOSE_LOCAL. */

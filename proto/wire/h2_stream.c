@@ -280,6 +280,19 @@ static int resume(struct h2_stream *s)
 	return nghttp2_session_resume_data(s->h->ng, s->id) == NGHTTP2_ERR_NOMEM ? -ENOMEM : 0;
 }
 
+uint8_t *h2_stream_space(struct h2_stream *s, size_t n)
+{
+	return s->closed || s->finished ? NULL : buf_space(&s->out, n);
+}
+
+int h2_stream_added(struct h2_stream *s, size_t n)
+{
+	buf_added(&s->out, n);
+	if (buf_len(&s->out) >= h2_send_max(s->h))
+		s->room_wanted = true;
+	return resume(s);
+}
+
 int h2_stream_write(struct h2_stream *s, const void *p, size_t n)
 {
 	int r;
@@ -287,11 +300,7 @@ int h2_stream_write(struct h2_stream *s, const void *p, size_t n)
 	if (s->closed || s->finished)
 		return -EPIPE;
 	r = buf_put(&s->out, p, n);
-	if (r < 0)
-		return r;
-	if (buf_len(&s->out) >= h2_send_max(s->h))
-		s->room_wanted = true;
-	return resume(s);
+	return r < 0 ? r : h2_stream_added(s, 0);
 }
 
 int h2_stream_finish(struct h2_stream *s, const struct fields *trailers)

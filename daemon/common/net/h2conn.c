@@ -448,6 +448,16 @@ static int h2x_write(struct http_stream *x, const void *p, size_t n)
 	return may_discard(http_stream_of(x)) ? 0 : h2_stream_write(stream_of(x), p, n);
 }
 
+static uint8_t *h2x_space(struct http_stream *x, size_t n)
+{
+	return may_discard(http_stream_of(x)) ? NULL : h2_stream_space(stream_of(x), n);
+}
+
+static int h2x_added(struct http_stream *x, size_t n)
+{
+	return h2_stream_added(stream_of(x), n);
+}
+
 static int h2x_finish(struct http_stream *x, const struct fields *trailers)
 {
 	if (!may_discard(http_stream_of(x)))
@@ -519,6 +529,8 @@ const struct http_ops h2_ops = {
 	.room = h2x_room,
 	.unsent = h2x_unsent,
 	.write = h2x_write,
+	.space = h2x_space,
+	.added = h2x_added,
 	.finish = h2x_finish,
 	.reset = h2x_reset,
 	.release = h2x_release,

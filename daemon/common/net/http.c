@@ -726,6 +726,21 @@ int http_stream_write(struct http_stream *x, const void *p, size_t n)
 	return r;
 }
 
+uint8_t *http_stream_space(struct http_stream *x, size_t n)
+{
+	const struct http_ops *ops = http_stream_checked(x)->ops;
+
+	return ops->space ? ops->space(x, n) : NULL;
+}
+
+int http_stream_added(struct http_stream *x, size_t n)
+{
+	int r = http_stream_checked(x)->ops->added(x, n);
+
+	conn_touch(x->c);
+	return r;
+}
+
 int http_stream_finish(struct http_stream *x, const struct fields *trailers)
 {
 	int r = http_stream_checked(x)->ops->finish(x, trailers);

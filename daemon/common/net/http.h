@@ -75,6 +75,10 @@ bool http_stream_can_upgrade(const struct http_stream *x);
 size_t http_stream_room(const struct http_stream *x);
 size_t http_stream_unsent(const struct http_stream *x);	/* queued and not yet given to the transport */
 must_check int http_stream_write(struct http_stream *x, const void *p, size_t n);	/* 0, -EPIPE, -ENOBUFS, -ENOMEM */
+/* Where n bytes may be written before http_stream_added() queues them, so that they are not copied. NULL: not here, or not now;
+ * http_stream_write() does it or says why not. */
+uint8_t *http_stream_space(struct http_stream *x, size_t n);
+must_check int http_stream_added(struct http_stream *x, size_t n);
 must_check int http_stream_finish(struct http_stream *x, const struct fields *trailers);
 /* Ends it at once: RST_STREAM(code) or closing the HTTP/1.1 connection. */
 void http_stream_reset(struct http_stream *x, uint32_t h2_code);

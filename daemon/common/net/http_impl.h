@@ -76,6 +76,8 @@ struct http_ops {
 	size_t (*room)(const struct http_stream *x);
 	size_t (*unsent)(const struct http_stream *x);
 	int (*write)(struct http_stream *x, const void *p, size_t n);
+	uint8_t *(*space)(struct http_stream *x, size_t n);	/* NULL: never; what it gives is followed by … */
+	int (*added)(struct http_stream *x, size_t n);
 	int (*finish)(struct http_stream *x, const struct fields *trailers);
 	void (*reset)(struct http_stream *x, uint32_t code);
 	void (*release)(struct http_stream *x);

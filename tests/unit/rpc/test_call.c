@@ -188,6 +188,18 @@ int http_stream_write(struct http_stream *x, const void *p, size_t n)
 	return x->closed ? -EPIPE : buf_put(&x->out, p, n);
 }
 
+uint8_t *http_stream_space(struct http_stream *x, size_t n)
+{
+	CHECK(x->responded && !x->finished);
+	return x->closed ? NULL : buf_space(&x->out, n);
+}
+
+int http_stream_added(struct http_stream *x, size_t n)
+{
+	buf_added(&x->out, n);
+	return 0;
+}
+
 int http_stream_finish(struct http_stream *x, const struct fields *trailers)
 {
 	CHECK(x->responded && !x->finished);
