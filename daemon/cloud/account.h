@@ -65,6 +65,9 @@ struct cloud {
 	struct cloud_totals totals;
 };
 
+/* The limiter's route of all that is passed on (pass.h), behind those of our own calls. */
+#define CLOUD_LIMITER_PASSED ((unsigned)FAULT_OPS)
+
 /* Where requests to u go: fills *ret with borrowed strings. */
 void cloud_target(const struct cloud *c, const struct url *u, struct pool_target *ret);
 

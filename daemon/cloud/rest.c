@@ -10,6 +10,7 @@
 
 #include "daemon/cloud/account.h"
 #include "daemon/cloud/rest.h"
+#include "daemon/cloud/pass.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/common/obs/redact.h"
 #include "daemon/upstream/backoff.h"
@@ -35,7 +36,7 @@
 #define PAIR_BYTES	   96u		/* memory of a pair of an element's metadata, or of a name, without its strings */
 #define JSON_FACTOR	   10u		/* memory of a parsed answer in multiples of its text: see json.c */
 
-_Static_assert(FAULT_OPS <= LIMITER_ROUTES, "a route of the limiter for every call");
+_Static_assert(CLOUD_LIMITER_PASSED < LIMITER_ROUTES, "a route of the limiter for every call, and one for what is passed on");
 
 static void rest_on_ready(struct pool_req *r, void *user);
 static void call_enter(struct cloud_call *c);
@@ -333,6 +334,10 @@ static void cloud_pump(struct defer *d, void *user)
 	while ((t = limiter_next(&cloud->limiter, now))) {
 		struct cloud_call *c = container_of(t, struct cloud_call, ticket);
 
+		if (t->route == CLOUD_LIMITER_PASSED) {
+			cloud_pass_send(t);
+			continue;
+		}
 		histogram_add(&cloud->totals.waited, (now - c->queued_at_ms) * 1000);
 		call_send(c);
 	}

@@ -266,9 +266,10 @@ void control_pass_on(struct gateway_control *c, const char *account)
 	x = give(c->x);
 	struct gateway *g = c->g;
 	const struct flavour *f = c->flavour;
+	uid_t uid = c->who.uid;
 
 	control_end(c);
-	gateway_pass_request(g, x, f, account);
+	gateway_pass_request(g, x, f, account, uid);
 }
 
 /* Never: in no spelling of the path. */

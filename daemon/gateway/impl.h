@@ -85,8 +85,8 @@ void gateway_refuse(struct gateway *g, struct http_stream *x, const struct flavo
 void gateway_control_request(struct gateway *g, struct http_stream *x, const struct gateway_caller *by);
 void gateway_control_end_all(struct gateway *g);
 
-/* pass.c. Takes x over: it goes on to this account's cloud as it is; "" = the first account. */
-void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct flavour *f, const char *account);
+/* pass.c. Takes x over: it goes on to this account's cloud as it is, in the turn of this uid; "" = the first account. */
+void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct flavour *f, const char *account, uid_t uid);
 void gateway_pass_end_all(struct gateway *g);
 
 /* forward.c: does this request ask that all that follow on its connection go to one port of a sandbox? */

@@ -7,25 +7,27 @@
 #include <stdlib.h>
 
 #include "daemon/cloud/pass.h"
-#include "daemon/cloud/relay.h"
 #include "daemon/common/http/join.h"
 #include "daemon/common/http/relay_head.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/gateway/impl.h"
+#include "proto/base/buf.h"
 #include "proto/base/must.h"
 #include "proto/base/quota.h"
 #include "proto/base/str.h"
+#include "proto/cloud/error.h"
 #include "proto/wire/h2.h"
 
 #define PASS_MAGIC  0x67775053u
 #define HEAD_COPIES 2u		/* of the request's head, on its way up */
+#define PASS_TURN_MS 30000u	/* for which it waits for its turn, as a create does */
 
 struct gateway_pass {
 	uint32_t magic;
 	struct list node;		/* in gateway.passes */
 	struct gateway *g;
 	struct http_stream *x;		/* the client's */
-	struct pool_req *up;
+	struct cloud_pass *up;
 	struct http_join join;
 	bool over;
 	const struct flavour *flavour;
@@ -63,7 +65,7 @@ static struct http_stream *pass_end(struct gateway_pass *s)
 	s->g->counts.controls--;
 	s->g->counts.relayed_up += s->join.up;
 	s->g->counts.relayed_down += s->join.down;
-	s->up = cloud_relay_free(s->up);
+	s->up = cloud_pass_free(s->up);
 	loop_bury(s->g->loop, &s->grave, pass_free, s);
 	return give(s->x);
 }
@@ -88,8 +90,8 @@ static void pass_fail(struct gateway_pass *s, unsigned http, const char *text)
 
 static void pass_pump(struct gateway_pass *s)
 {
-	struct http_stream *y = cloud_relay_stream(s->up);
-	const struct status *failure = cloud_relay_failure(s->up);
+	struct http_stream *y = cloud_pass_stream(s->up);
+	const struct status *failure = cloud_pass_failure(s->up);
 
 	if (http_stream_closed(s->x, NULL) != HTTP_OPEN) {
 		http_stream_release(pass_end(s));
@@ -114,7 +116,7 @@ static void pass_pump(struct gateway_pass *s)
 	}
 }
 
-static void pass_on_up(struct pool_req *r, void *user)
+static void pass_on_up(struct cloud_pass *p, void *user)
 {
 	struct gateway_pass *s = pass_from(user);
 
@@ -141,11 +143,29 @@ static bool pass_keeps(const void *user, const char *name)
 	       !str_eq(name, "origin") && !str_eq(name, "x-access-token");
 }
 
-static void pass_open(struct gateway_pass *s, struct cloud *cloud)
+/* As the cloud says it. */
+static void pass_limited(struct gateway_pass *s, const struct status *why)
+{
+	scoped(fields_fini) struct fields extra = FIELDS_NULL;
+	scoped(buf_fini) struct buf body = BUF_NULL;
+	struct gateway *g = s->g;
+	const struct flavour *f = s->flavour;
+	struct http_stream *x = pass_end(s);
+
+	g->counts.refused++;
+	if (cloud_error_write(429, NULL, why->text, f, &body) < 0 ||
+	    fields_printf(&extra, "retry-after", "%u", MAX((why->retry_after_ms + 999) / 1000, 1u)) < 0)
+		reply_abort(x);
+	else
+		reply_send(x, 429, REPLY_JSON, &extra, buf_data(&body), buf_len(&body));
+}
+
+static void pass_open(struct gateway_pass *s, struct cloud *cloud, uid_t uid)
 {
 	scoped(fields_fini) struct fields head = FIELDS_NULL;
 	const struct fields *in = http_stream_head(s->x);
-	struct cloud_pass_ask a = { .cloud = cloud, .head = &head, .on_ready = pass_on_up, .user = s };
+	struct cloud_pass_ask a = { .cloud = cloud, .head = &head, .uid = uid,
+				    .turn_by_ms = loop_now_ms(s->g->loop) + PASS_TURN_MS, .on_ready = pass_on_up, .user = s };
 	const char *method = fields_get(in, ":method");
 	struct status why = STATUS_OK;
 	int r = relay_request_head(in, NULL, false, pass_keeps, NULL, &head);
@@ -157,6 +177,8 @@ static void pass_open(struct gateway_pass *s, struct cloud *cloud)
 		r = cloud_pass(&a, &s->up, &why);
 	if (r == -EACCES)
 		pass_fail(s, why.reason == R_KEY_MISSING || why.reason == R_KEY_REJECTED ? 401 : 503, why.text);
+	else if (r == -EBUSY)
+		pass_limited(s, &why);
 	else if (r == -EMSGSIZE)
 		pass_fail(s, 431, "the request's header fields are too large");
 	else if (r < 0)
@@ -188,7 +210,7 @@ static struct cloud *cloud_of(const struct gateway *g, const char *account)
 	return NULL;
 }
 
-void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct flavour *f, const char *account)
+void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct flavour *f, const char *account, uid_t uid)
 {
 	struct cloud *cloud = cloud_of(g, account);
 	struct gateway_pass *s = cloud ? pass_new(g, x, f) : NULL;
@@ -200,7 +222,7 @@ void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct
 	list_add_tail(&g->passes, &s->node);
 	g->counts.controls++;
 	http_stream_set_owner(x, pass_on_down, s);
-	pass_open(s, cloud);
+	pass_open(s, cloud, uid);
 }
 
 void gateway_pass_end_all(struct gateway *g)

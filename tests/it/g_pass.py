@@ -3,10 +3,13 @@
 import http.client
 import json
 import os
+import threading
+import time
 
 import pytest
 
 import harness
+from harness import until
 from w_door import new_token, port_of, runs, runtime      # noqa: F401 (fixtures)
 
 UID = "uid %d" % os.getuid()
@@ -97,6 +100,58 @@ def test_logs_of_ones_own_sandboxes(cloud, passing):
         assert call(port, "GET", path, scoped)[0] == 403 and len(came(cloud, path)) == asked
     for path in ("/v2/sandboxes/%s/logs" % ("i" + 20 * "0"), "/v2/sandboxes/..%2f" + box + "/logs", "/v2/sandboxes/" + box + "%252e/logs"):
         assert call(port, "GET", path, token)[0] in (400, 404) and not came(cloud, path)
+
+
+def limits(d):
+    return json.loads(d.ctl("--json", "pool").stdout)["limits"][0]
+
+
+def with_logs(cloud):
+    """The scripted cloud has no logs by itself."""
+    route = cloud.rest.route
+
+    async def logs(seen, team, values, query, body):
+        return 200, {"logs": []}, []
+    cloud.rest.do_logs = logs
+    cloud.rest.route = lambda method, path: ("logs", {}) if path.endswith("/logs") else route(method, path)
+
+
+def test_passed_calls_count_at_the_accounts_limiter(cloud, passing):
+    """As our own do: under way until the cloud begins to answer, and held back by what it says of its limits."""
+    with_logs(cloud)
+    d, port, token = passing("all")
+    box = d.ctl("create").stdout.strip()
+    path, answers = "/sandboxes/%s/logs" % box, []
+
+    def get():
+        answers.append(call(port, "GET", path, token))
+    held = [cloud.fault("logs", hold=True) for _ in range(2)]
+    threads = [threading.Thread(target=get) for _ in held]
+    for t in threads:
+        t.start()
+    for f in held:
+        f.hold.wait()
+    assert limits(d)["in_flight"] == 2
+    for f in held:
+        f.hold.release()
+    for t in threads:
+        t.join(20)
+    assert [a[0] for a in answers] == [200, 200]
+    until(lambda: limits(d)["in_flight"] == 0, 5, "the end of the calls", d)
+
+    limited = dict(status=429, body=b'{"code":429,"message":"slow down"}')
+    cloud.fault("logs", headers=[("retry-after", "2")], **limited)
+    status, head, body = call(port, "GET", path, token)         # the cloud's own word
+    assert status == 429 and json.loads(body)["message"] == "slow down"
+    since = time.monotonic()
+    assert call(port, "GET", path, token)[0] == 200 and 1.5 <= time.monotonic() - since < 20
+    cloud.fault("logs", headers=[("retry-after", "120")], **limited)
+    assert call(port, "GET", path, token)[0] == 429
+    n, since = len(came(cloud, path)), time.monotonic()
+    status, head, body = call(port, "GET", path, token)         # longer than it would wait: at once, and from here
+    assert status == 429 and 100 <= int(head["Retry-After"]) <= 120 and "rate limit" in json.loads(body)["message"]
+    assert time.monotonic() - since < 5 and len(came(cloud, path)) == n
+    assert d.ctl("create").returncode == 0                      # other routes are not held back
 
 
 @pytest.mark.parametrize("size", [2, 20000, 3 << 20])

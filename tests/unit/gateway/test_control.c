@@ -38,7 +38,7 @@ static void *keep(struct door *d, void *p)
 }
 
 /* In the place of pass.c, whose cloud is a real one: says that it came, and for whom. */
-void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct flavour *f, const char *account)
+void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct flavour *f, const char *account, uid_t uid)
 {
 	char text[120];
 
