@@ -19,6 +19,7 @@
 
 #define TIMEOUT_MS 300000u
 #define TRIES	   100u
+#define PATIENCE_MS 600000u	/* for one that is ready: a slow machine gives nothing twice */
 
 static uint64_t now_us(void)
 {
@@ -151,10 +152,11 @@ static struct ab_sandbox *claim(struct ab_client *c, const char *name)
 		.request_id = name, .name = name, .warm = AB_WARM_REQUIRE, .sandbox_timeout_ms = TIMEOUT_MS, .policy = &policy,
 		.process_lease = true,
 	};
+	const struct ab_call_options how = { .deadline_ms = PATIENCE_MS };
 	struct ab_sandbox *b = NULL;
 
 	for (unsigned i = 0; i < TRIES; i++) {
-		if (!ab_sandbox_create(c, &o, NULL, &b))
+		if (!ab_sandbox_create(c, &o, &how, &b))
 			return b;
 		if (ab_client_error(c)->status != AB_UNAVAILABLE)
 			break;
