@@ -44,15 +44,15 @@ def one(api, method, fields):
     proto = next(x for x in descriptor(service).method if x.name == m.name)
     try:
         if proto.client_streaming and proto.server_streaming:
-            with api.both(method, iter([fields]), timeout=5) as s:
+            with api.both(method, iter([fields]), timeout=60) as s:
                 r = next(s)
         elif proto.client_streaming:
-            r = api.send(method, iter([fields]), timeout=5)
+            r = api.send(method, iter([fields]), timeout=60)
         elif proto.server_streaming:
-            with api.stream(method, timeout=3, **fields) as s:
+            with api.stream(method, timeout=60, **fields) as s:
                 r = next(s)
         else:
-            r = api.call(method, timeout=10, **fields)
+            r = api.call(method, timeout=60, **fields)
         return {"ok": jsonable(r)}
     except StopIteration:
         return {"ok": "nothing"}
@@ -107,7 +107,7 @@ class Caller:
 
     def close(self):
         self.proc.stdin.close()
-        self.proc.wait(10)
+        self.proc.wait(60)
         self.proc.stdout.close()
 
 
