@@ -29,6 +29,8 @@
 #define PAGES_OF_UID   16u	/* … so many */
 #define TICK_MS	       2000u
 #define SILENCE_MS     15000u	/* then a comment says that the stream is alive */
+#define NAME_WAIT_MS   5000u	/* for the name of a uid that is being looked up … */
+#define NAME_TICK_MS   50u	/* … and asked for so often */
 #define TARGET_MAX     512u	/* of what is shown, as text */
 
 struct gateway_page {
@@ -41,7 +43,8 @@ struct gateway_page {
 	bool live, head_sent, over;
 	char sandbox[CLOUD_SANDBOX_ID_MAX + 1], page_token[TARGET_MAX];
 	void *view;			/* being made; NULL = none */
-	struct timer timer;		/* of a live one: the next look */
+	struct timer timer;		/* the next look: of a live one, or once the uid has a name */
+	uint64_t begun_ms;
 	uint64_t shown;			/* a hash of what was sent last */
 	uint64_t sent_at_ms;
 	struct quota *quota;		/* of the connection; a reference */
@@ -260,6 +263,14 @@ static void page_on_view(void *user, const struct status *st, const char *html, 
 		page_answer(s, html, n);
 }
 
+/* A browser would not come again by itself. */
+static bool wait_for_name(struct gateway_page *s)
+{
+	uint64_t now = loop_now_ms(s->g->loop);
+
+	return now < s->begun_ms + NAME_WAIT_MS && timer_set(&s->timer, now + NAME_TICK_MS) == 0;
+}
+
 /* The right is asked for at each look: a session is no more than its uid may by now. */
 static void page_look(struct gateway_page *s)
 {
@@ -272,10 +283,12 @@ static void page_look(struct gateway_page *s)
 		page_refuse(s, 401, PAGE_SHELL_OVER);
 		return;
 	}
-	if (may != GATEWAY_MAY) {
-		page_refuse(s, may == GATEWAY_MAY_LATER ? 503 : 403, why);
+	if (may == GATEWAY_MAY_LATER && !wait_for_name(s))
+		page_refuse(s, 503, why);
+	if (may == GATEWAY_MAY_NOT)
+		page_refuse(s, 403, why);
+	if (may != GATEWAY_MAY)
 		return;
-	}
 	ask.who = &who;
 	s->view = s->g->o.view(s->g->o.user, &ask, page_on_view, s);
 	if (!s->view)
@@ -326,7 +339,7 @@ static struct gateway_page *page_new(struct gateway *g, struct http_stream *x, c
 		return NULL;
 	}
 	*s = (struct gateway_page){ .magic = PAGE_MAGIC, .g = g, .x = x, .pass = *pass, .peer = *peer, .quota = quota_ref(q),
-				    .charged = sizeof(*s) };
+				    .charged = sizeof(*s), .begun_ms = loop_now_ms(g->loop) };
 	timer_init(&s->timer, g->loop, page_on_time, s);
 	return s;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/gateway/page_pass.h"
 #include "daemon/gateway/plane.h"
 #include "daemon/gateway/who.h"
 #include "proto/base/must.h"
@@ -38,6 +39,23 @@ static bool put_line(struct fields *head, unsigned i, char *line)
 	return fields_put(head, line, colon + 2) == 0;
 }
 
+/* A cookie is no pass unless this daemon has made it. */
+static void check_cookie(const char *header)
+{
+	static const uint8_t key[PAGE_PASS_KEY];
+	char text[PAGE_PASS_TEXT], again[PAGE_PASS_TEXT];
+	struct page_pass p;
+
+	if (!header || !page_cookie_find(header, text))
+		return;
+	must(!strchr(text, ';') && strstr(header, text));
+	for (int kind = PAGE_TICKET; kind <= PAGE_SESSION; kind++)
+		if (page_pass_read(key, text, (enum page_pass_kind)kind, 0, &p)) {
+			page_pass_write(key, &p, again);
+			must(str_eq(again, text));
+		}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	struct fields head = FIELDS_NULL;
@@ -51,6 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	while ((line = strsep(&rest, "\n")) && put_line(&head, i, line))
 		i++;
 	check(&head);
+	check_cookie(fields_get(&head, "cookie"));
 	fields_fini(&head);
 	free(text);
 	return 0;
