@@ -451,8 +451,9 @@ void check_known(uint64_t quiet_since_ms)
 	for (unsigned i = 0; i < W->fake->n_sandboxes; i++) {
 		const struct sim_sandbox *b = &W->sandboxes[i];
 
+		/* A fork of which a child failed waits for it until the horizon. */
 		if (b->real->alive && !b->foreign &&
-		    MAX(b->real->listed_at_ms, quiet_since_ms) + GONE_SEEN_MS < sim->now_ms &&
+		    MAX(b->real->listed_at_ms, quiet_since_ms) + GONE_SEEN_MS + (b->of ? W->horizon_ms : 0) < sim->now_ms &&
 		    !disk_sandbox(b->real->id))
 			sim_fail("I1", "%s can be seen for %llu ms and is unknown", b->real->id,
 				 (unsigned long long)(sim->now_ms - b->real->listed_at_ms));

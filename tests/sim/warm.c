@@ -414,6 +414,9 @@ void warm_told(const struct sim_want *c, struct sim_sandbox *b, const struct san
 	if (!b->warm.made)
 		return;
 	check_told(c, b);
+	/* Of one that is gone there is nothing to keep. */
+	if (v->state == SANDBOX_GONE)
+		return;
 	if (!b->warm.told)
 		b->warm.request = c->request;
 	b->warm.told = true;
@@ -471,7 +474,8 @@ void warm_request_over(const struct fake_request *q)
 {
 	struct sim_entry *e = q->what == FAKE_CREATE ? entry_named(cloud_kvs_get(&q->kvs, TAG_WARM)) : NULL;
 
-	W->clock_told |= q->result.date_ms != 0;
+	/* Answers to attempts, and their lists, are not asked for it. */
+	W->clock_told |= q->result.date_ms && (q->what == FAKE_GET || (q->what == FAKE_LIST && !q->kvs.n));
 	if (e && q->run == W->fake->runs && e->in_flight)
 		e->in_flight--;
 }
