@@ -77,18 +77,22 @@ static bool sees_all(const struct app_view *v)
 static void put_events(struct app_view *v)
 {
 	struct sandbox_watch_options o = { .who = &v->who, .all_owners = sees_all(v), .back = VIEW_EVENTS };
+	struct html rows[VIEW_EVENTS] = { 0 };
 	struct sandbox_watch *w;
 	struct sandbox_event e;
 	struct status st = STATUS_OK;
+	size_t n = 0;
 
 	page_text_events_begin(&v->html);
 	if (sandbox_watch_new(v->a->core, &o, page_text_nothing, NULL, &w, &st) < 0) {
 		v->html.failed = true;
 		return;
 	}
-	while (sandbox_watch_next(w, &e))
-		page_text_event(&v->html, &v->who, &e);
+	while (n < VIEW_EVENTS && sandbox_watch_next(w, &e))
+		page_text_event(&rows[n++], &v->who, &e);
 	sandbox_watch_free(w);
+	while (n)	/* the newest first */
+		html_move(&v->html, &rows[--n]);
 	page_text_table_end(&v->html);
 }
 

@@ -134,8 +134,8 @@ void page_text_facts(struct html *h, const struct principal *who, const struct d
 {
 	char whose[PRINCIPAL_USER_BYTES + 64];
 
-	snprintf(whose, sizeof(whose), "%s, uid %u (%s)", who->admin || who->observer ? "everybody's, for" : "those of", owner_uid(who->uid),
-		 *who->user ? who->user : "without a name");
+	snprintf(whose, sizeof(whose), "%s uid %u%s%s%s", who->admin || who->observer ? "what is everybody's, to" : "what belongs to",
+		 owner_uid(who->uid), *who->user ? " (" : "", who->user, *who->user ? ")" : "");
 	html_put(h, "<h1>agentboxd " AB_VERSION "</h1>");
 	put_degradations(h, f);
 	html_put(h, "<dl>");
@@ -224,7 +224,7 @@ static void put_pages(struct html *h, const struct principal *who, const struct 
 
 void page_text_sandboxes(struct html *h, const struct principal *who, const struct sandbox_page *page, const char *from)
 {
-	table_begin(h, "Sandboxes", "<th>Id<th>Name<th>State<th>Template<th>Leases<th>Started<th>Ends<th class=\"wide\">Owner"
+	table_begin(h, "Sandboxes", "<th>Id<th>Name<th>State<th>Template<th class=\"n\">Leases<th>Started<th>Ends<th class=\"n wide\">Owner"
 				    "<th class=\"wide\">Metadata");
 	for (size_t i = 0; i < page->n; i++)
 		put_sandbox_row(h, who, &page->sandboxes[i]);
@@ -290,15 +290,16 @@ static void put_origin(struct html *h, const struct daemon_origin *o)
 
 void page_text_clouds(struct html *h, const struct daemon_facts *f)
 {
-	table_begin(h, "Accounts", "<th>Account<th>Cloud<th>Key<th>State<th>Calls<th>Waiting<th>Kept alive");
+	table_begin(h, "Accounts", "<th>Account<th>Cloud<th>Key<th>State<th class=\"n\">Calls<th class=\"n\">Waiting<th>Kept alive");
 	for (size_t i = 0; i < f->n_clouds; i++)
 		put_cloud(h, &f->clouds[i]);
 	page_text_table_end(h);
-	table_begin(h, "Connections to the cloud", "<th>Origin<th>Protocol<th>Open<th>Streams<th>Waiting<th>Calls<th>Failures<th>Last failure");
+	table_begin(h, "Connections to the cloud", "<th>Origin<th>Protocol<th class=\"n\">Open<th class=\"n\">Streams<th class=\"n\">Waiting<th class=\"n\">Calls"
+		    "<th class=\"n\">Failures<th>Last failure");
 	for (size_t i = 0; i < f->n_pool; i++)
 		put_origin(h, &f->pool[i]);
 	page_text_table_end(h);
-	table_begin(h, "Rates", "<th>Account<th>Route<th>In flight<th>A second<th>Next");
+	table_begin(h, "Rates", "<th>Account<th>Route<th class=\"n\">In flight<th>A second<th>Next");
 	for (size_t i = 0; i < f->n_clouds; i++)
 		for (size_t k = 0; k < f->clouds[i].n_limits; k++) {
 			const struct daemon_limit *l = &f->clouds[i].limits[k];
@@ -350,7 +351,7 @@ void page_text_sandbox(struct html *h, const struct sandbox_view *s)
 
 void page_text_leases(struct html *h, const struct sandbox_lease *v, size_t n)
 {
-	table_begin(h, "Leases", "<th>Lease<th>Label<th>Uid<th>Process<th>Until");
+	table_begin(h, "Leases", "<th>Lease<th>Label<th class=\"n\">Uid<th class=\"n\">Process<th>Until");
 	for (size_t i = 0; i < n; i++) {
 		html_put(h, "<tr>");
 		put_cell(h, v[i].id);

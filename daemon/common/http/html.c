@@ -81,6 +81,15 @@ void html_str(struct html *h, const char *s)
 		html_text(h, s, strlen(s));
 }
 
+void html_move(struct html *h, struct html *from)
+{
+	h->failed |= from->failed;
+	if (!h->failed && buf_len(&from->b))
+		h->failed = buf_put(&h->b, buf_data(&from->b), buf_len(&from->b)) < 0;
+	buf_fini(&from->b);
+	*from = (struct html){ .b = BUF_NULL };
+}
+
 void html_number(struct html *h, uint64_t n)
 {
 	char text[24];

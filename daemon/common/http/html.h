@@ -21,6 +21,7 @@ void html_put(struct html *h, const char *markup);
  * characters, marks of direction), is U+FFFD; a line feed and a tab stay. */
 void html_text(struct html *h, const void *p, size_t n);
 void html_str(struct html *h, const char *s);	/* the same of a string; NULL = "" */
+void html_move(struct html *h, struct html *from);	/* at its end; `from` is empty then */
 void html_number(struct html *h, uint64_t n);
 /* <time> in UTC, to the second; 0 = "–". */
 void html_moment(struct html *h, int64_t wall_ms);
