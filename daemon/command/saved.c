@@ -381,7 +381,6 @@ void commands_take_up(struct commands *cs, struct sandbox_core *core)
 {
 	uint64_t now = loop_now_ms(cs->o.loop);
 	int64_t wall = clock_wall_ms();
-	int r = 0;
 
 	cs->core = core;
 	list_for_each(n, &cs->refused) {
@@ -391,6 +390,7 @@ void commands_take_up(struct commands *cs, struct sandbox_core *core)
 	}
 	list_for_each_safe(n, &cs->all) {
 		struct command *c = list_entry(n, struct command, node);
+		int r = 0;
 
 		log_info("command_take_up", "command=%s sandbox=%s pid=%u detached=%d", c->id, c->at.id,
 			 c->pid, c->detach);

@@ -640,7 +640,7 @@ static int give_to(struct sandbox *b, const struct warm_record *x, struct store_
 	if (policy_parse(x->policy, &b->policy) < 0)
 		core_policy_default(core, b->uid, b->template_id, &b->policy);
 	b->policy.on_gone = POLICY_FAIL;
-	if (rules_name_is_valid(x->name))
+	if (!r && rules_name_is_valid(x->name))
 		r = core_need_name(core, x->uid, x->name, &n);
 	if (!r && rules_request_id_is_valid(x->request_id))
 		r = core_need_request(core, x->uid, REQUEST_CREATE, x->request_id, &q);

@@ -181,6 +181,7 @@ static struct sandbox *adopt(struct sandbox_op *op, const struct cloud_sandbox *
 	b->adopted = b->claimed = b->token_known = true;
 	b->used_at_ms = (int64_t)clock_boot_ms();
 	core_policy_default(op->core, b->uid, b->template_id, &b->policy);
+	b->policy.on_gone = POLICY_FAIL;	/* there are no parameters to make it again */
 	if (core_insert(op->core, b) < 0)
 		return NULL;
 	log_info("sandbox_owned", "sandbox=%s uid=%u by=lease", b->id, owner_uid(b->uid));

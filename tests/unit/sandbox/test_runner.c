@@ -223,6 +223,22 @@ TEST(adopted_once)
 	world_free(&w);
 }
 
+/* Nobody here knows what it was made with: it is not made again, whatever the configuration says of others. */
+TEST(adopted_without_parameters)
+{
+	struct world w = { .recreates = true };
+	struct sandbox_acquire q = { .kind = SANDBOX_LEASE_TTL, .ttl_ms = 60000 };
+	struct lease_answer a = { 0 };
+	struct sandbox_op *op;
+
+	world_new_with(&w);
+	fake_plant(w.fake, "iaaa");
+	CHECK(!sandbox_acquire(w.core, CALL(&alice, "iaaa", 0, &a), &q, on_lease, &op));
+	UNTIL(&w, a.done);
+	CHECK_INT(do_get(&w, &alice, "iaaa", 0).policy.on_gone, POLICY_FAIL);
+	world_free(&w);
+}
+
 /* --- processes --- */
 
 static void process_lease(enum sandbox_identity identity)

@@ -37,6 +37,7 @@ struct world {
 	enum sandbox_identity identity;
 	const struct sandbox_warm_entry *warm;
 	size_t n_warm;
+	bool recreates;			/* by the configured policy */
 	uint32_t max_sandboxes;		/* of the account */
 	const struct sandbox_core_uid *uids;
 	size_t n_uids;
@@ -180,6 +181,8 @@ static inline void world_start(struct world *w)
 	o.store = w->store;
 	o.prober = fake_prober(w->cloud);
 	policy_default(&o.rules.policy);
+	if (w->recreates)
+		o.rules.policy.on_gone = POLICY_RECREATE;
 	o.rules.warm = w->warm;
 	o.rules.n_warm = w->n_warm;
 	o.rules.uids = w->uids;
