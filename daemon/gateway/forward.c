@@ -8,6 +8,7 @@
  */
 #include <strings.h>
 
+#include "daemon/auth/owner.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/common/http/route.h"
 #include "daemon/gateway/access.h"
@@ -32,7 +33,7 @@ static struct refusal judge_token(const struct gateway_conn *conn, const struct 
 {
 	if (!t)
 		return (struct refusal){ 401, "Agentboxd-Token: it is no token of this agentboxd, or one that is over" };
-	if (conn->peer.is_known && conn->peer.uid != t->uid)
+	if (conn->peer.is_known && conn->peer.uid != owner_uid(t->uid))
 		return (struct refusal){ 401, "Agentboxd-Token: it is another user's" };
 	if (!token_covers(t, to->sandbox))
 		return (struct refusal){ 403, "Agentboxd-Token: it is good for other sandboxes only" };

@@ -5,6 +5,7 @@ Another name at the same uid sees nothing of the former, whose things are releas
 """
 import contextlib
 import os
+import re
 import subprocess
 
 import pytest
@@ -81,6 +82,35 @@ def test_what_the_former_held_is_released(cloud, host):
     assert 'owner_over uid=%d user="first" now="second"' % UID in host.daemon.log()
     with service(host, "first") as a:
         assert a.get("SandboxService.Get", sandbox=stays).get("leases") is None
+
+
+FORWARD = """import socket, sys
+s = socket.create_connection(("localhost", int(sys.argv[1])), 20)
+s.sendall(("GET / HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: Upgrade\\r\\nUpgrade: agentboxd-forward\\r\\nAgentBox-Sandbox-Id: %s\\r\\n"
+           "AgentBox-Sandbox-Port: 80\\r\\nAgentboxd-Token: %s\\r\\n\\r\\n" % tuple(sys.argv[2:])).encode())
+print(s.makefile("rb").readline().split()[1].decode())
+"""
+
+
+def forward(host, uid, box, token):
+    """What that user is answered who asks for a port to be forwarded."""
+    port = re.search(r'gateway listen="http://localhost:(\d+)"', host.daemon.log()).group(1)
+    argv = harness.as_user(uid, ["/usr/bin/python3", "-c", FORWARD, port, box, token])
+    return int(subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout)
+
+
+def test_doors_of_the_gateway(host):
+    """A port that is forwarded and the status page are for that owner, whose number is not its uid; and not for the next of that uid."""
+    with service(host, "first") as a:
+        box = text(a.get("SandboxService.Create")["id"])
+        token = a.get("TokenService.Create", run=True, sandboxes=[box])["secret"][1:-1]
+        assert forward(host, UID, box, token) == 101
+        links = [a.get("TokenService.OpenPage")["url"][1:-1] for _ in range(2)]
+        assert gateway(host, UID, "-", "/" + links[0].split("/", 3)[3])[0] == 303
+        assert gateway(host, 61001, "-", "/" + links[1].split("/", 3)[3])[0] == 401
+    with service(host, "second") as b:
+        b.get("SandboxService.List")
+        assert forward(host, UID, box, token) == 401
 
 
 def test_a_renamed_user_keeps_what_is_its(cloud, host):
