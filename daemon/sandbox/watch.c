@@ -71,6 +71,14 @@ static uint64_t head_of(const struct sandbox_watch *w)
 	return 0;
 }
 
+/* Behind all that may be told now. Numbers of all uids go on where the events before are gone; each uid's begin with 1. */
+static uint64_t now_of(const struct sandbox_watch *w)
+{
+	uint64_t head = head_of(w);
+
+	return head || !w->all ? head : w->core->events.told;
+}
+
 /* Before the last `back` of those that may be told. */
 static uint64_t before_last(const struct sandbox_watch *w, uint32_t back)
 {
@@ -80,7 +88,7 @@ static uint64_t before_last(const struct sandbox_watch *w, uint32_t back)
 	while (n && event_at(g, n - 1)->number > w->core->events.told)
 		n--;
 	n -= MIN(n, (size_t)back);
-	return g && n < g->n ? key_of(w, event_at(g, n)) - 1 : head_of(w);
+	return g && n < g->n ? key_of(w, event_at(g, n)) - 1 : now_of(w);
 }
 
 static void set_cursor(struct sandbox_watch *w, uint64_t key)
@@ -145,7 +153,7 @@ static void resync(struct sandbox_watch *w)
 
 	drop_places(w);
 	w->step = WATCH_RESYNC;
-	w->resync_at = head_of(w);
+	w->resync_at = now_of(w);
 	n = count_seen(w);
 	w->full = charge_reserve(&w->held, n * PLACE_BYTES) < 0;
 	if (w->full)
@@ -239,7 +247,7 @@ static bool next_of_log(struct sandbox_watch *w, struct sandbox_event *ret)
 	if (!g || !g->n)
 		return false;
 	/* It was too slow: events that it did not read have been dropped. */
-	if (w->at + 1 < key_of(w, event_at(g, 0)) && w->at < head_of(w) && w->at) {
+	if (w->at + 1 < key_of(w, event_at(g, 0)) && w->at < head_of(w)) {
 		resync(w);
 		return true;
 	}
@@ -393,7 +401,7 @@ int sandbox_watch_new(struct sandbox_core *core, const struct sandbox_watch_opti
 	defer_init(&w->kick, core->loop, on_kick, w);
 	if (!watch_check(w, o, ret_st))
 		return -EINVAL;
-	w->at = o->back ? before_last(w, o->back) : head_of(w);
+	w->at = o->back ? before_last(w, o->back) : now_of(w);
 	if (o->initial || (!str_is_empty(o->cursor) && !read_cursor(w, o->cursor, &w->at)))
 		resync(w);
 	defer_post(&w->kick);

@@ -610,13 +610,14 @@ TEST(slow_watcher)
 	struct world w;
 	struct create c = a_create("r");
 	struct policy_change p = { .set = BIT(POLICY_F_KEEP_ALIVE) };
-	struct sandbox_watch *v;
+	struct sandbox_watch *v, *early;
 	struct sandbox_event e;
-	unsigned on_ready = 0;
+	unsigned on_ready = 0, on_early = 0;
 	struct answer a;
 	char text[256];
 
 	world_new(&w);
+	early = watch(&w, NULL, false, &on_early);	/* there is nothing yet */
 	a = do_create(&w, &c);
 	spin(&w, 30);
 	v = watch(&w, NULL, true, &on_ready);
@@ -632,6 +633,9 @@ TEST(slow_watcher)
 	text[0] = 0;
 	drain(v, text, NULL);
 	CHECK(str_starts(text, "11 2 12 "));
+	CHECK(sandbox_watch_next(early, &e));
+	CHECK_INT(e.type, EVENT_RESYNC);
+	sandbox_watch_free(early);
 	sandbox_watch_free(v);
 	v = watch(&w, NULL, false, &on_ready);	/* from now: nothing */
 	CHECK(!sandbox_watch_next(v, &e));
