@@ -2,19 +2,17 @@
 #include "daemon/main/app_warm.h"
 
 #include <errno.h>
-#include <grp.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/auth/users.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/conf/secret.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "proto/base/str.h"
 #include "proto/cloud/netrules.h"
 
-#define NSS_BYTES 65536u
 #define LIST_MAX  256u		/* words of a list */
 
 struct reader {
@@ -137,50 +135,33 @@ static void read_pairs(struct reader *r, const char *key, struct cloud_kvs *ret)
 
 /* --- who may claim --- */
 
-static bool find_user(const char *name, uid_t *ret)
+/* What a reload's worker or the start has looked up already is not looked up again. */
+static int find_id(struct reader *r, enum conf_id kind, const char *name, uint32_t *ret)
 {
-	struct passwd pw, *found = NULL;
-	char *room = malloc(NSS_BYTES);
-	uint64_t n;
-	bool ok = str_u64(name, strlen(name), UINT32_MAX - 1, &n) == 0;
-
-	if (ok)
-		*ret = (uid_t)n;
-	else if (room && getpwnam_r(name, &pw, room, NSS_BYTES, &found) == 0 && found)
-		*ret = found->pw_uid;
-	free(room);
-	return ok || found;
-}
-
-static bool find_group(const char *name, gid_t *ret)
-{
-	struct group gr, *found = NULL;
-	char *room = malloc(NSS_BYTES);
-	uint64_t n;
-	bool ok = str_u64(name, strlen(name), UINT32_MAX - 1, &n) == 0;
-
-	if (ok)
-		*ret = (gid_t)n;
-	else if (room && getgrnam_r(name, &gr, room, NSS_BYTES, &found) == 0 && found)
-		*ret = found->gr_gid;
-	free(room);
-	return ok || found;
+	if (conf_id(r->c, kind, name, ret))
+		return 0;
+	return kind == CONF_ID_USER ? users_look_name(name, ret) : users_look_group(name, ret);
 }
 
 static void read_claimer(struct reader *r, const char *word)
 {
 	struct warm_claimers *w = &r->e->claimers;
+	bool is_group = word[0] == '@';
+	uint32_t id;
+	int e;
 
-	if (w->n_uids + w->n_gids == LIST_MAX)
+	if (w->n_uids + w->n_gids == LIST_MAX) {
 		problem(r, "uids", word, "is one too many: at most 256");
-	else if (word[0] == '@' && find_group(word + 1, &r->gids[w->n_gids]))
-		w->n_gids++;
-	else if (word[0] == '@')
-		problem(r, "uids", word, "is no group of this machine");
-	else if (find_user(word, &r->uids[w->n_uids]))
-		w->n_uids++;
+		return;
+	}
+	e = find_id(r, is_group ? CONF_ID_GROUP : CONF_ID_USER, word + is_group, &id);
+	if (e < 0)
+		problem(r, "uids", word, e != -ENOENT ? "cannot be looked up: the tables of users do not answer" :
+			is_group ? "is no group of this machine" : "is no user of this machine");
+	else if (is_group)
+		r->gids[w->n_gids++] = id;
 	else
-		problem(r, "uids", word, "is no user of this machine");
+		r->uids[w->n_uids++] = id;
 }
 
 static void read_claimers(struct reader *r, bool user_mode)

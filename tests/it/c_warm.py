@@ -212,6 +212,16 @@ def test_uids(cloud, warm):
     assert w.entry().ready == 1
 
 
+@pytest.mark.parametrize("uids, may", [("root", True), ("@root", True), ("@%d" % os.getgid(), True), ("daemon, @daemon", False)])
+def test_names_and_groups(cloud, warm, uids, may):
+    """Users and groups by name, as the system's tables have them."""
+    if os.getuid():
+        pytest.skip("the test's own user is root")
+    w = warm(uids=uids, size=1)
+    w.ready(1)
+    assert w.create().warm == may
+
+
 def test_default_of_a_uid(cloud, warm):
     w = warm(conf={"policy uid:0": {"warm": "prefer"}})
     w.ready(2)
