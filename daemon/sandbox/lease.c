@@ -242,13 +242,14 @@ int lease_take(struct sandbox_core *core, struct sandbox *b, const struct lease_
 		if (r < 0)
 			return r;
 		x->made_at_ms = clock_wall_ms();
-	} else {
-		take_from(x);
 	}
 	if (!r && (!again || m->label[0]))
 		r = text_set(&x->label, m->label);
 	if (!r)
 		r = text_set(&x->sandbox_id, b->id);
+	/* From here on nothing but the timer may fail: one that is held stays so. */
+	if (!r && again)
+		take_from(x);
 	if (!r && m->kind == ROW_LEASE_TTL)
 		r = set_end(x, m->ttl_ms);
 	if (r < 0) {
