@@ -283,7 +283,7 @@ def test_c_9_disk_full_between_the_answer_and_the_row(cloud):
             error = ApiError(e.value)
             made, = cloud.ledger.alive()
             assert (error.reason, error.metadata.get("made")) == ("OUTCOME_UNKNOWN", made.id), error
-            assert "carried out" in error.text and error.metadata["store"] in ("STORE_FULL", "NO_SPACE"), error
+            assert "has done" in error.text and error.metadata["store"] in ("STORE_FULL", "NO_SPACE"), error
             os.unlink(fill)
             assert api.call("SandboxService.Create", request_id="full", timeout=30).id == made.id
             assert len(cloud.ledger.sandboxes) == 1

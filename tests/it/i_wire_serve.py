@@ -92,7 +92,7 @@ def test_defaults_of_commands_and_paths(own, files, uid):
 def test_variables(own, files):
     """E-6: as in the cloud, where both commands ran before anybody made a sandbox, they do not have the variables of the creation."""
     tell = "env | grep -E ^ASKED=\\|^E2B_SANDBOX= >/tmp/%s; true"
-    c, _ = own("--template", template(files, start=tell % "start", ready=tell % "ready"))
+    c, _ = own("--template", template(files, start=tell % "start", ready="[ -s /tmp/start ] || exit 1; " + tell % "ready"))
     box = create(c, envVars={"ASKED": "1"}).json()
     for name in ("start", "ready"):
         assert c.read(box, "/tmp/" + name).body == b"E2B_SANDBOX=true\n", name

@@ -723,14 +723,12 @@ def test_409_passes_or_is_said(cloud, api, route):
     assert cloud.ledger.count(route) == 2
     cloud.fault(route, status=409, times=None)
     call = {"connect": lambda: connect(api, b, timeout=2)}.get(route, lambda: CALLS[route](api, b))
-    if route in ("timeout", "network", "connect"):
-        e = error(call)
-    elif route == "pause":
+    if route == "pause":
         connect(api, b)
-        e = error(call)
-    else:
-        e = error(call)
-    assert (e.code, e.reason) == ("ABORTED", "STATE_CHANGING"), e
+    e = error(call)
+    # A deadline that comes while an attempt is on its way leaves open what becomes of that one, where it would make something.
+    unknown = route in ("fork", "snapshot") and (e.code, e.reason) == ("UNKNOWN", "OUTCOME_UNKNOWN")
+    assert unknown or (e.code, e.reason) == ("ABORTED", "STATE_CHANGING"), e
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
