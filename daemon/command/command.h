@@ -149,6 +149,11 @@ typedef void command_list_fn(void *user, const struct status *st, const struct c
 must_check int commands_list(struct commands *cs, const struct sandbox_call *call, bool ended,
 			     command_list_fn *done, struct command_op **ret);
 
+/* Ours there, also those that ended, newest first, by what is known here: nothing is asked, and nothing woken. *ret is heap, NULL if
+ * *ret_n is 0; what its views point to lives until the loop's next pass. -ENOMEM. */
+must_check int commands_known(const struct commands *cs, const struct principal *who, const char *account, const char *sandbox,
+			      struct command_view **ret, size_t *ret_n);
+
 /* --- readers --- */
 
 typedef void command_ready_fn(struct command_reader *r, void *user);

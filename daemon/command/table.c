@@ -399,13 +399,13 @@ static struct command_view *listing_add(struct listing *l)
 	return &l->v[l->n++];
 }
 
-static int add_ours(struct listing *l, struct list *from, const struct command_op *op)
+static int add_ours(struct listing *l, const struct list *from, const char *account, uid_t uid, bool admin)
 {
 	list_for_each(n, from) {
 		struct command *c = list_entry(n, struct command, sandbox_node);
 		struct command_view *v;
 
-		if (!str_eq(c->at.account, op->at.account) || (!op->admin && c->share->uid != op->uid) || c->state == CMD_STARTING)
+		if (!str_eq(c->at.account, account) || (!admin && c->share->uid != uid) || c->state == CMD_STARTING)
 			continue;
 		v = listing_add(l);
 		if (!v)
@@ -459,10 +459,10 @@ static void answer_list(struct command_op *op, const struct envd_result *process
 {
 	struct sandbox_commands *s = sandbox_commands_of(op->cs, op->at.id);
 	struct listing l = { 0 };
-	int r = s ? add_ours(&l, &s->running, op) : 0;
+	int r = s ? add_ours(&l, &s->running, op->at.account, op->uid, op->admin) : 0;
 
 	if (!r && s && op->flag)
-		r = add_ours(&l, &s->ended, op);
+		r = add_ours(&l, &s->ended, op->at.account, op->uid, op->admin);
 	if (!r && processes)
 		r = add_foreign(&l, op, processes);
 	if (r < 0)
@@ -472,6 +472,26 @@ static void answer_list(struct command_op *op, const struct envd_result *process
 	op->list(op->user, &op->st, r < 0 ? NULL : l.v, r < 0 ? 0 : l.n);
 	free(l.v);
 	cmd_op_free(op);
+}
+
+int commands_known(const struct commands *cs, const struct principal *who, const char *account, const char *sandbox,
+		   struct command_view **ret, size_t *ret_n)
+{
+	struct sandbox_commands *s = sandbox_commands_of(cs, sandbox);
+	struct listing l = { 0 };
+	int r = s ? add_ours(&l, &s->running, account, who->uid, who->admin) : 0;
+
+	if (!r && s)
+		r = add_ours(&l, &s->ended, account, who->uid, who->admin);
+	if (r < 0) {
+		free(l.v);
+		return r;
+	}
+	if (l.n)
+		qsort(l.v, l.n, sizeof(*l.v), newest_first);
+	*ret = l.v;
+	*ret_n = l.n;
+	return 0;
 }
 
 /* The sandbox is gone or paused: true if the caller has ended commands there, which can be listed all the same. */

@@ -45,37 +45,43 @@ static void put_refusal(const struct access_rules *r, const struct access_verdic
 		 v->item ? "by " : "it is not in ", rule);
 }
 
-/* A service's number may be another's by now: its token is none of theirs, and its name not the one that the rules mean. */
-static bool has_other_user(struct gateway *g, uid_t owner, const struct user *u)
+/* What the system's tables say of an owner's user. Where its `what` (a token, a session) speaks for it, its uid may be another's by now: that
+ * one has neither the former's things nor the name that the rules mean. NULL: the uid itself speaks. */
+static enum gateway_may find_user(struct gateway *g, uid_t owner, const char *what, const struct user **ret, char why[GATEWAY_WHY_BYTES])
 {
-	const char *name = g->o.owners ? owners_name(g->o.owners, owner) : NULL;
+	const char *name = what && g->o.owners ? owners_name(g->o.owners, owner) : NULL;
+	uid_t uid = owner_uid(owner);
+	const struct user *u = g->o.users ? users_get(g->o.users, uid) : NULL;
 
-	return name && !str_eq(name, u->name);
+	*ret = u;
+	if (!u) {
+		snprintf(why, GATEWAY_WHY_BYTES, "the name of uid %u is being looked up: try again", uid);
+		return GATEWAY_MAY_LATER;
+	}
+	if (name && u->error && u->error != -ENOENT) {
+		snprintf(why, GATEWAY_WHY_BYTES, "the system did not say whose uid %u is now: try again", uid);
+		return GATEWAY_MAY_LATER;
+	}
+	if (name && !str_eq(name, u->name)) {
+		snprintf(why, GATEWAY_WHY_BYTES, "the %s is of a user who had uid %u before", what, uid);
+		return GATEWAY_MAY_NOT;
+	}
+	return GATEWAY_MAY;
 }
 
 static enum gateway_may may_uid(struct gateway *g, uid_t owner, const struct token *t, char why[GATEWAY_WHY_BYTES])
 {
 	const struct access_rules *r = g->o.rules;
-	uid_t uid = owner_uid(owner);
 	struct access_verdict v;
 	struct principal who;
 	const struct user *u;
+	enum gateway_may may;
 
-	if (are_open(r) && !(t && access_is_dynamic(uid)))
+	if (are_open(r) && !(t && access_is_dynamic(owner_uid(owner))))
 		return GATEWAY_MAY;
-	u = g->o.users ? users_get(g->o.users, uid) : NULL;
-	if (!u) {
-		snprintf(why, GATEWAY_WHY_BYTES, "the name of uid %u is being looked up: try again", uid);
-		return GATEWAY_MAY_LATER;
-	}
-	if (t && access_is_dynamic(uid) && u->error && u->error != -ENOENT) {
-		snprintf(why, GATEWAY_WHY_BYTES, "the system did not say whose uid %u is now: try again", uid);
-		return GATEWAY_MAY_LATER;
-	}
-	if (t && has_other_user(g, owner, u)) {
-		snprintf(why, GATEWAY_WHY_BYTES, "the token is of a user who had uid %u before", uid);
-		return GATEWAY_MAY_NOT;
-	}
+	may = find_user(g, owner, t ? "token" : NULL, &u, why);
+	if (may != GATEWAY_MAY)
+		return may;
 	if (are_open(r))
 		return GATEWAY_MAY;
 	fill_who(u, &who);
@@ -105,23 +111,14 @@ static void set_sight(struct principal *who, enum page_sight most, const struct 
 enum gateway_may gateway_viewer(struct gateway *g, uid_t owner, enum page_sight sight, struct principal *ret, char why[GATEWAY_WHY_BYTES])
 {
 	const struct access_rules *r = g->o.rules;
-	uid_t uid = owner_uid(owner);
-	struct access_verdict v = { .may_use = true, .is_admin = uid == g->o.own_uid };
-	const struct user *u = r && g->o.users ? users_get(g->o.users, uid) : NULL;
+	struct access_verdict v;
+	const struct user *u;
+	enum gateway_may may = find_user(g, owner, "session", &u, why);
 
-	*ret = (struct principal){ .uid = uid, .gid = (gid_t)-1, .pidfd = -1 };
-	if (r && !u) {
-		snprintf(why, GATEWAY_WHY_BYTES, "the name of uid %u is being looked up: try again", uid);
-		return GATEWAY_MAY_LATER;
-	}
-	if (u && has_other_user(g, owner, u)) {
-		snprintf(why, GATEWAY_WHY_BYTES, "uid %u has another user now", uid);
-		return GATEWAY_MAY_NOT;
-	}
-	if (u)
-		fill_who(u, ret);
-	if (r)
-		access_judge(r, ret, &v);
+	if (may != GATEWAY_MAY)
+		return may;
+	fill_who(u, ret);
+	access_judge(r, ret, &v);
 	if (!v.may_use && !v.may_observe) {
 		put_refusal(r, &v, ret, why);
 		return GATEWAY_MAY_NOT;

@@ -16,6 +16,7 @@
 
 struct access_rules;
 struct principal;
+struct quota;
 struct status;
 struct cloud;
 struct gateway;
@@ -44,6 +45,7 @@ struct gateway_view_ask {
 	const struct principal *who;
 	const char *sandbox;		/* "" = all of them … */
 	const char *page_token;		/* … from this place on, "" = the newest */
+	struct quota *quota;		/* of its connection: what is made is charged to it; lives as long as the view; NULL = nobody counts */
 };
 /* `html` goes into <main>; with a failure it is of no length. */
 typedef void gateway_view_fn(void *user, const struct status *st, const char *html, size_t n);
@@ -67,7 +69,7 @@ struct gateway_options {
 	const uint8_t *secret;	/* of MADE_TOKEN_SECRET bytes; outlives the gateway; NULL = no access tokens are made */
 	void (*read_uid)(void *user, uid_t uid, struct gateway_uid *ret);	/* asked at each call; NULL = nothing passes */
 	/* Makes what the status page shows: `done` comes once, never from inside, and not after `view_cancel` with what this returned.
-	 * NULL: no memory. Without it there is no page. */
+	 * NULL: no memory. Without it there is no page; with it `rules` and `users` are there. */
 	void *(*view)(void *user, const struct gateway_view_ask *ask, gateway_view_fn *done, void *done_user);
 	void (*view_cancel)(void *user, void *view);
 	void *user;

@@ -39,7 +39,6 @@ struct gateway_page {
 	struct gateway *g;
 	struct http_stream *x;
 	struct page_pass pass;
-	struct who_peer peer;
 	bool live, head_sent, over;
 	char sandbox[CLOUD_SANDBOX_ID_MAX + 1], page_token[TARGET_MAX];
 	void *view;			/* being made; NULL = none */
@@ -92,6 +91,7 @@ static struct http_stream *page_end(struct gateway_page *s)
 	return give(s->x);
 }
 
+/* `nonce` NULL: there is neither a script nor a style in it. */
 static int put_common(struct fields *f, const char *nonce)
 {
 	int r = fields_put(f, "cache-control", "no-store");
@@ -104,9 +104,9 @@ static int put_common(struct fields *f, const char *nonce)
 		r = fields_put(f, "cross-origin-resource-policy", "same-origin");
 	if (!r)
 		r = fields_put(f, "cross-origin-opener-policy", "same-origin");
-	if (!r)
-		r = fields_printf(f, "content-security-policy", PAGE_SHELL_POLICY, nonce, nonce);
-	return r;
+	if (r || !nonce)
+		return r ? r : fields_put(f, "content-security-policy", PAGE_SHELL_NO_SCRIPT);
+	return fields_printf(f, "content-security-policy", PAGE_SHELL_POLICY, nonce, nonce);
 }
 
 static void say(struct http_stream *x, unsigned status, const char *text)
@@ -115,7 +115,7 @@ static void say(struct http_stream *x, unsigned status, const char *text)
 	struct html h = { .b = BUF_NULL };
 
 	page_shell_say(&h, text);
-	if (h.failed || put_common(&f, "none") < 0 || (status == 405 && fields_put(&f, "allow", "GET, HEAD") < 0) ||
+	if (h.failed || put_common(&f, NULL) < 0 || (status == 405 && fields_put(&f, "allow", "GET") < 0) ||
 	    (status == 503 && fields_put(&f, "retry-after", "1") < 0))
 		reply_abort(x);
 	else
@@ -133,6 +133,7 @@ static void page_answer(struct gateway_page *s, const char *html, size_t n)
 	uint8_t bytes[16];
 	struct http_stream *x = page_end(s);
 
+	buf_set_quota(&h.b, s->quota);
 	rng_system(bytes, sizeof(bytes));
 	str_hex(bytes, sizeof(bytes), nonce);
 	snprintf(live, sizeof(live), "%slive%s%s%s%s", GATEWAY_PAGE_PATH, *s->sandbox ? "/sandbox/" : "", s->sandbox,
@@ -172,7 +173,7 @@ static int send_head(struct gateway_page *s)
 	if (!r)
 		r = fields_put(&f, "content-type", "text/event-stream");
 	if (!r)
-		r = put_common(&f, "none");
+		r = put_common(&f, NULL);
 	if (!r)
 		r = http_stream_respond(s->x, &f, false);
 	s->head_sent = !r;
@@ -207,6 +208,7 @@ static int send_live(struct gateway_page *s, const char *html, size_t n)
 
 	if (http_stream_unsent(s->x))
 		return 0;
+	buf_set_quota(&b, s->quota);
 	if (hash != s->shown)
 		r = put_event(&b, html, n);
 	else if (now >= s->sent_at_ms + SILENCE_MS)
@@ -274,7 +276,7 @@ static bool wait_for_name(struct gateway_page *s)
 /* The right is asked for at each look: a session is no more than its uid may by now. */
 static void page_look(struct gateway_page *s)
 {
-	struct gateway_view_ask ask = { .sandbox = s->sandbox, .page_token = s->page_token };
+	struct gateway_view_ask ask = { .sandbox = s->sandbox, .page_token = s->page_token, .quota = s->quota };
 	char why[GATEWAY_WHY_BYTES];
 	struct principal who;
 	enum gateway_may may = gateway_viewer(s->g, s->pass.uid, s->pass.sight, &who, why);
@@ -325,7 +327,7 @@ static bool has_place(const struct gateway *g, uid_t uid)
 	return n < PAGES_OF_UID;
 }
 
-static struct gateway_page *page_new(struct gateway *g, struct http_stream *x, const struct page_pass *pass, const struct who_peer *peer)
+static struct gateway_page *page_new(struct gateway *g, struct http_stream *x, const struct page_pass *pass)
 {
 	struct http_conn *c = http_stream_conn(x);
 	struct quota *q = c ? http_conn_quota(c) : NULL;
@@ -338,7 +340,7 @@ static struct gateway_page *page_new(struct gateway *g, struct http_stream *x, c
 		quota_give(q, sizeof(*s));
 		return NULL;
 	}
-	*s = (struct gateway_page){ .magic = PAGE_MAGIC, .g = g, .x = x, .pass = *pass, .peer = *peer, .quota = quota_ref(q),
+	*s = (struct gateway_page){ .magic = PAGE_MAGIC, .g = g, .x = x, .pass = *pass, .quota = quota_ref(q),
 				    .charged = sizeof(*s), .begun_ms = loop_now_ms(g->loop) };
 	timer_init(&s->timer, g->loop, page_on_time, s);
 	return s;
@@ -362,10 +364,9 @@ static bool take_target(struct gateway_page *s, const struct query *q)
 	return q->n_segments == at + 2 && str_eq(q->segments[at], "sandbox") && !cloud_id_parse(q->segments[at + 1], s->sandbox);
 }
 
-static void page_begin(struct gateway *g, struct http_stream *x, const struct page_pass *pass, const struct who_peer *peer,
-		       const struct query *q)
+static void page_begin(struct gateway *g, struct http_stream *x, const struct page_pass *pass, const struct query *q)
 {
-	struct gateway_page *s = has_place(g, pass->uid) ? page_new(g, x, pass, peer) : NULL;
+	struct gateway_page *s = has_place(g, pass->uid) ? page_new(g, x, pass) : NULL;
 
 	if (!s) {
 		say(x, 503, "too many pages are open already");
@@ -427,7 +428,7 @@ static void open_session(struct gateway *g, struct http_stream *x, const struct 
 	rng_system(p.nonce, sizeof(p.nonce));
 	page_pass_write(g->page_key, &p, text);
 	log_info("page_opened", "uid=%u", owner_uid(p.uid));
-	if (put_common(&f, "none") < 0 || fields_put(&f, "location", GATEWAY_PAGE_PATH) < 0 ||
+	if (put_common(&f, NULL) < 0 || fields_put(&f, "location", GATEWAY_PAGE_PATH) < 0 ||
 	    fields_printf(&f, "set-cookie", PAGE_COOKIE "=%s; Path=" GATEWAY_PAGE_PATH "; HttpOnly; SameSite=Strict; Max-Age=%d%s", text,
 			  PAGE_SESSION_S, conn->door->is_tls ? "; Secure" : "") < 0)
 		reply_abort(x);
@@ -455,7 +456,7 @@ static void page_open(struct gateway *g, struct http_stream *x, const struct gat
 	if (ticket) {
 		open_session(g, x, conn, ticket);
 	} else if (find_session(g, http_stream_head(x), conn->peer.uid, &pass)) {
-		page_begin(g, x, &pass, &conn->peer, q);
+		page_begin(g, x, &pass, q);
 	} else {
 		g->counts.refused++;
 		say(x, 401, PAGE_SHELL_OVER);
@@ -472,7 +473,7 @@ void gateway_page_request(struct gateway *g, struct http_stream *x, const struct
 		say(x, 403, "pages of other origins may not look at this one");
 	else if (!conn->peer.is_known)
 		say(x, 403, "the kernel does not say whose browser this is: the page is for those of this machine");
-	else if (!method || (!str_eq(method, "GET") && !str_eq(method, "HEAD")))
+	else if (!method || !str_eq(method, "GET"))
 		say(x, 405, "this page is only to look at");
 	else if (query_parse(fields_get(head, ":path"), &q) < 0)
 		say(x, 400, "this address cannot be read");

@@ -6,9 +6,9 @@
 #include "daemon/common/http/html.h"
 
 #define PAGE_SHELL_TYPE "text/html; charset=utf-8"
+#define PAGE_SHELL_NO_SCRIPT "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 /* Both %s are the nonce of the answer. */
-#define PAGE_SHELL_POLICY "default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; connect-src 'self'; base-uri 'none'; " \
-			  "form-action 'none'; frame-ancestors 'none'"
+#define PAGE_SHELL_POLICY PAGE_SHELL_NO_SCRIPT "; script-src 'nonce-%s'; style-src 'nonce-%s'; connect-src 'self'"
 #define PAGE_SHELL_OVER "your session is over, or there is none: agentboxctl page prints a link that opens this page"
 #define PAGE_SHELL_USED "this link was used already, is too old, or is another user's: agentboxctl page prints a new one"
 

@@ -28,19 +28,19 @@ struct app_view {
 	struct app *a;
 	struct principal who;
 	char *sandbox, *page_token;
+	char *account;			/* of the sandbox */
 	gateway_view_fn *done;
 	void *user;
 	struct sandbox_op *op;
-	struct command_op *commands;
 	struct html html;
 };
 
 static void view_free(struct app_view *v)
 {
 	sandbox_cancel(v->op);
-	command_op_cancel(v->commands, false);
 	buf_fini(&v->html.b);
 	free(v->sandbox);
+	free(v->account);
 	free(v->page_token);
 	free(v);
 }
@@ -72,6 +72,15 @@ static bool sees_all(const struct app_view *v)
 	return grant_all_owners(&v->who) == GRANT_OK;
 }
 
+/* A page is made once: that there will be more is no news. */
+static void on_event_news(void *user)
+{
+}
+
+static void on_output_news(struct command_reader *r, void *user)
+{
+}
+
 /* --- of all --- */
 
 static void put_events(struct app_view *v)
@@ -84,7 +93,7 @@ static void put_events(struct app_view *v)
 	size_t n = 0;
 
 	page_text_events_begin(&v->html);
-	if (sandbox_watch_new(v->a->core, &o, page_text_nothing, NULL, &w, &st) < 0) {
+	if (sandbox_watch_new(v->a->core, &o, on_event_news, NULL, &w, &st) < 0) {
 		v->html.failed = true;
 		return;
 	}
@@ -134,7 +143,7 @@ static void put_output(struct app_view *v, const struct command_view *c)
 		return;
 	for (unsigned i = 0; i < SPOOL_STREAMS; i++)
 		from.offset[i] = c->end[i] - MIN(c->end[i], (uint64_t)VIEW_OUTPUT);
-	if (command_reader_new(command, &from, page_text_no_news, NULL, &r) < 0) {
+	if (command_reader_new(command, &from, on_output_news, NULL, &r) < 0) {
 		v->html.failed = true;
 		return;
 	}
@@ -146,23 +155,20 @@ static void put_output(struct app_view *v, const struct command_view *c)
 	command_reader_free(r, false);
 }
 
-static void page_on_commands(void *user, const struct status *st, const struct command_view *c, size_t n)
+static void put_commands(struct app_view *v, const char *account)
 {
-	const struct status fine = STATUS_OK;
-	struct app_view *v = user;
+	struct command_view *c = NULL;
+	size_t n = 0;
 
-	v->commands = NULL;
-	if (!status_ok(st)) {	/* what is known of the sandbox is shown all the same */
-		page_text_failure(&v->html, "Commands", st);
-		n = 0;
-	}
+	if (commands_known(v->a->commands, &v->who, account, v->sandbox, &c, &n) < 0)
+		v->html.failed = true;
 	for (size_t i = 0; i < MIN(n, (size_t)VIEW_COMMANDS); i++) {
 		page_text_command(&v->html, &c[i]);
 		put_output(v, &c[i]);
 	}
 	if (n > VIEW_COMMANDS)
 		page_text_more(&v->html, n - VIEW_COMMANDS, "older commands");
-	view_end(v, &fine);
+	free(c);
 }
 
 static void view_fail(struct app_view *v, int r)
@@ -175,25 +181,23 @@ static void view_fail(struct app_view *v, int r)
 
 static void page_on_leases(void *user, const struct status *st, const struct sandbox_lease_page *page)
 {
+	const struct status fine = STATUS_OK;
 	struct app_view *v = user;
-	struct sandbox_call call = call_of(v, v->sandbox);
-	int r;
 
 	v->op = NULL;
 	if (status_ok(st))
 		page_text_leases(&v->html, page->leases, page->n);
 	else
 		page_text_failure(&v->html, "Leases", st);
-	r = commands_list(v->a->commands, &call, true, page_on_commands, &v->commands);
-	if (r < 0)
-		view_fail(v, r);
+	put_commands(v, v->account);
+	view_end(v, &fine);
 }
 
 static void page_on_sandbox(void *user, const struct status *st, const struct sandbox_view *s)
 {
 	struct app_view *v = user;
 	struct sandbox_call call = call_of(v, v->sandbox);
-	int r;
+	int r = -ENOMEM;
 
 	v->op = NULL;
 	if (!status_ok(st)) {
@@ -201,7 +205,9 @@ static void page_on_sandbox(void *user, const struct status *st, const struct sa
 		return;
 	}
 	page_text_sandbox(&v->html, s);
-	r = sandbox_list_leases(v->a->core, &call, VIEW_LEASES, NULL, page_on_leases, &v->op);
+	v->account = strdup(s->account);
+	if (v->account)
+		r = sandbox_list_leases(v->a->core, &call, VIEW_LEASES, NULL, page_on_leases, &v->op);
 	if (r < 0)
 		view_fail(v, r);
 }
@@ -222,6 +228,7 @@ void *app_page_view(void *user, const struct gateway_view_ask *ask, gateway_view
 	*v = (struct app_view){ .a = user, .who = *ask->who, .sandbox = strdup(ask->sandbox), .page_token = strdup(ask->page_token),
 				.done = done, .user = done_user };
 	buf_init(&v->html.b, VIEW_BYTES);
+	buf_set_quota(&v->html.b, ask->quota);
 	if (v->sandbox && v->page_token && (*v->sandbox ? view_one(v) : view_all(v)) == 0)
 		return v;
 	v->op = NULL;

@@ -11,14 +11,6 @@
 
 #define PAGE GATEWAY_PAGE_PATH
 
-void page_text_nothing(void *user)
-{
-}
-
-void page_text_no_news(struct command_reader *r, void *user)
-{
-}
-
 /* --- parts --- */
 
 static void put_cell(struct html *h, const char *s)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The words and tables of the status page. [pure, but for the clock of a command's end] */
+/* The words and tables of the status page. [pure] */
 #ifndef AB_DAEMON_MAIN_PAGE_TEXT_H
 #define AB_DAEMON_MAIN_PAGE_TEXT_H
 
@@ -22,9 +22,5 @@ void page_text_leases(struct html *h, const struct sandbox_lease *v, size_t n);
 void page_text_command(struct html *h, const struct command_view *c);
 void page_text_more(struct html *h, size_t n, const char *of_what);
 void page_text_failure(struct html *h, const char *of_what, const struct status *st);
-
-/* For what wants to tell that there is more: a page is made once. */
-void page_text_nothing(void *user);
-void page_text_no_news(struct command_reader *r, void *user);
 
 #endif

@@ -120,6 +120,21 @@ def test_what_it_shows(local, runtime):
         d.close()
 
 
+def test_looking_asks_nobody_and_wakes_nothing(user_daemon, cloud):
+    """A paused sandbox that any use resumes stays paused, and neither the cloud nor an agent hears of the page."""
+    d = user_daemon
+    port, cookie = session(d)
+    box = d.ctl("create", "--policy", "resume_on_use=yes", "--timeout", "1h").stdout.strip()
+    d.ctl("exec", box, "--", "echo", "before the pause")
+    d.ctl("pause", box)
+    before = len(cloud.ledger.requests)
+    for _ in range(3):
+        assert "before the pause" in ask(port, "/_agentboxd/sandbox/" + box, cookie)[2]
+        assert "paused" in text_of(ask(port, "/_agentboxd/", cookie)[2])
+    assert [s.target for s in cloud.ledger.requests[before:] if "/v2/sandboxes" not in s.target] == []      # the daemon's own lists
+    assert "paused" in d.ctl("get", box).stdout
+
+
 def test_it_is_live(user_daemon):
     """An event when something changes, and none when nothing does."""
     d = user_daemon
