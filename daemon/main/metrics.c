@@ -378,6 +378,7 @@ static void put_gateway(struct metrics_text *t, const struct app *a)
 	metrics_gauge(t, "gateway_connections", "Connections of programs with an SDK.", n.connections);
 	metrics_gauge(t, "gateway_calls", "Calls of the control plane in flight.", n.controls);
 	metrics_gauge(t, "gateway_relays", "Requests to sandboxes in flight.", n.relays);
+	metrics_gauge(t, "gateway_pages", "Status pages that are open, or being made.", n.pages);
 	metrics_counter(t, "gateway_requests", "Requests that came.", n.requests);
 	metrics_counter(t, "gateway_refused", "Requests turned away at the door.", n.refused);
 	metrics_counter(t, "gateway_bytes_up", "Bytes relayed to sandboxes.", n.relayed_up);
