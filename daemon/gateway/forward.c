@@ -77,7 +77,7 @@ static void agree(struct http_stream *x)
 	if (r < 0)
 		reply_abort(x);
 	else
-		reply_detach(x);
+		http_stream_detach(x);
 }
 
 void gateway_forward_request(struct gateway *g, struct http_stream *x)

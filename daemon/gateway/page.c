@@ -162,7 +162,7 @@ static void page_cut(struct gateway_page *s)
 	struct http_stream *x = page_end(s);
 
 	http_stream_reset(x, H2_INTERNAL_ERROR);
-	reply_detach(x);
+	http_stream_detach(x);
 }
 
 static int send_head(struct gateway_page *s)
@@ -494,6 +494,6 @@ void gateway_page_end_all(struct gateway *g)
 		else if (http_stream_finish(x, NULL) < 0)
 			reply_abort(x);
 		else
-			reply_detach(x);
+			http_stream_detach(x);
 	}
 }

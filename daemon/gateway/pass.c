@@ -75,7 +75,7 @@ static void pass_cut(struct gateway_pass *s)
 	struct http_stream *x = pass_end(s);
 
 	http_stream_reset(x, H2_CANCEL);
-	reply_detach(x);
+	http_stream_detach(x);
 }
 
 static void pass_fail(struct gateway_pass *s, unsigned http, const char *text)
@@ -101,7 +101,7 @@ static void pass_pump(struct gateway_pass *s)
 	case HTTP_JOIN_OPEN:
 		break;
 	case HTTP_JOIN_DONE:
-		reply_detach(pass_end(s));
+		http_stream_detach(pass_end(s));
 		break;
 	case HTTP_JOIN_LEFT:
 		http_stream_release(pass_end(s));

@@ -93,7 +93,7 @@ static void cut(struct gateway_relay *rl)
 	struct http_stream *x = relay_end(rl);
 
 	http_stream_reset(x, H2_CANCEL);
-	reply_detach(x);
+	http_stream_detach(x);
 }
 
 static void answer_absent(struct gateway_relay *rl)
@@ -230,7 +230,7 @@ static void join(struct gateway_relay *rl, struct http_stream *y)
 		break;
 	case HTTP_JOIN_DONE:
 		count_bytes(rl);
-		reply_detach(relay_end(rl));
+		http_stream_detach(relay_end(rl));
 		break;
 	case HTTP_JOIN_LEFT:
 		count_bytes(rl);

@@ -9,27 +9,10 @@
 #include "proto/base/str.h"
 #include "proto/wire/h2.h"
 
-static void reply_on_ready(struct http_stream *x, void *user)
-{
-	const uint8_t *p;
-	size_t n = http_stream_peek(x, &p);
-
-	if (n)
-		http_stream_consume(x, n);
-	if (http_stream_closed(x, NULL) != HTTP_OPEN)
-		http_stream_release(x);
-}
-
-void reply_detach(struct http_stream *x)
-{
-	http_stream_set_owner(x, reply_on_ready, NULL);
-	reply_on_ready(x, NULL);
-}
-
 void reply_abort(struct http_stream *x)
 {
 	http_stream_reset(x, H2_INTERNAL_ERROR);
-	reply_detach(x);
+	http_stream_detach(x);
 }
 
 const char *reply_request(const struct http_stream *x, const char *name)
@@ -106,7 +89,7 @@ void reply_send(struct http_stream *x, unsigned status, const char *type,
 	if (r < 0)
 		reply_abort(x);
 	else
-		reply_detach(x);
+		http_stream_detach(x);
 }
 
 void reply_text(struct http_stream *x, unsigned status, const char *text)

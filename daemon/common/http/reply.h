@@ -18,8 +18,6 @@ void reply_send(struct http_stream *x, unsigned status, const char *type,
 void reply_text(struct http_stream *x, unsigned status, const char *text);
 /* The agent's plain error: {"code":…,"message":…} and a line feed. */
 void reply_envd_error(struct http_stream *x, unsigned status, const char *fmt, ...) printf_like(3, 4);
-/* Only takes over: the answer is out already. */
-void reply_detach(struct http_stream *x);
 /* For an answer that cannot be made. */
 void reply_abort(struct http_stream *x);
 

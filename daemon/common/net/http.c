@@ -133,6 +133,8 @@ void conn_discard(struct http_conn *c)
 		return;
 	if (c->state < CONN_CLOSED)
 		close_fd(c, "given up");
+	list_for_each_safe(n, &c->detached)
+		http_stream_release(list_entry(n, struct http_stream, detached));
 	conn_set_state(c, CONN_GONE);
 	defer_cancel(&c->pump);
 	defer_cancel(&c->again);
@@ -531,6 +533,7 @@ int conn_new(const struct http_conn_options *o, struct http_conn **ret)
 	c->handshake_by_ms = o->handshake_by_ms;
 	c->last_read_ms = loop_now_ms(o->loop);
 	list_init(&c->node);
+	list_init(&c->detached);
 	timer_init(&c->tick, o->loop, on_tick, c);
 	defer_init_pump(&c->pump, o->loop, on_pump, c);
 	defer_init(&c->again, o->loop, http_on_again, c);
@@ -589,6 +592,7 @@ void http_stream_init(struct http_stream *x, struct http_conn *c, const struct h
 	x->magic = HTTP_STREAM_MAGIC;
 	x->c = c;
 	x->ops = ops;
+	list_init(&x->detached);
 	c->n_x++;
 }
 
@@ -761,8 +765,27 @@ void http_stream_release(struct http_stream *x)
 
 	x->released = true;
 	x->on_ready = NULL;
+	list_del(&x->detached);
 	conn_touch(c);
 	x->ops->release(x);
+}
+
+static void on_detached(struct http_stream *x, void *user)
+{
+	const uint8_t *p;
+	size_t n = http_stream_peek(x, &p);
+
+	if (n)
+		http_stream_consume(x, n);
+	if (http_stream_closed(x, NULL) != HTTP_OPEN)
+		http_stream_release(x);
+}
+
+void http_stream_detach(struct http_stream *x)
+{
+	http_stream_set_owner(x, on_detached, NULL);
+	list_add_tail(&x->c->detached, &x->detached);
+	on_detached(x, NULL);
 }
 
 enum http_close http_stream_closed(const struct http_stream *x, uint32_t *ret_code)

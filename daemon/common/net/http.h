@@ -83,6 +83,9 @@ must_check int http_stream_finish(struct http_stream *x, const struct fields *tr
 /* Ends it at once: RST_STREAM(code) or closing the HTTP/1.1 connection. */
 void http_stream_reset(struct http_stream *x, uint32_t h2_code);
 void http_stream_release(struct http_stream *x);
+/* Its owner has answered or reset it and asks nothing more: what the peer still sends is dropped, and the connection releases it at its
+ * end. */
+void http_stream_detach(struct http_stream *x);
 
 enum http_close {
 	HTTP_OPEN = 0,

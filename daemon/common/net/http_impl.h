@@ -94,6 +94,7 @@ struct http_stream {
 	struct http_conn *c;
 	http_ready_fn *on_ready;
 	void *user;
+	struct list detached;		/* of its connection, once nobody owns it */
 	struct grave grave;
 };
 
@@ -110,6 +111,7 @@ struct http_conn {
 	struct grave grave;
 	struct list node;		/* of its server */
 	uint32_t n_x;			/* exchanges in memory */
+	struct list detached;		/* those that end with the connection: nobody else releases them */
 	struct http_server *server;	/* NULL: client, or a server's that was freed */
 	struct guest *guest;		/* of a server's; a reference */
 	bool server_role, tls, draining, buried;

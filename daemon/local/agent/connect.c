@@ -193,7 +193,7 @@ static void stream_finish(struct call *c, const char *text)
 	x = call_leave(c);
 	/* -EPIPE: it is closed already. */
 	(void)!http_stream_finish(x, NULL);
-	reply_detach(x);
+	http_stream_detach(x);
 }
 
 void call_end(struct call *c)

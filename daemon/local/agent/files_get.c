@@ -139,7 +139,7 @@ static void down_pump(struct down *d)
 	if (r < 0)
 		reply_abort(x);
 	else
-		reply_detach(x);
+		http_stream_detach(x);
 }
 
 static void files_get_on_ready(struct http_stream *x, void *user)
@@ -330,7 +330,7 @@ static void down_begin(struct down *d, uint64_t size, int64_t mtime_s)
 	if (r < 0)
 		reply_abort(down_leave(d));
 	else if (!d->gzip && !a.n)
-		reply_detach(down_leave(d));
+		http_stream_detach(down_leave(d));
 	else
 		down_pump(d);
 }

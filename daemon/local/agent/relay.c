@@ -119,7 +119,7 @@ static void relay_on_cut(struct traffic *t)
 	list_del(&t->node);
 	rl->s = NULL;
 	http_stream_reset(x, H2_CANCEL);
-	reply_detach(x);
+	http_stream_detach(x);
 	relay_end(rl);
 }
 
@@ -139,7 +139,7 @@ static void pump(struct relay *rl)
 	case HTTP_JOIN_OPEN:
 		break;
 	case HTTP_JOIN_DONE:
-		reply_detach(give(rl->x));
+		http_stream_detach(give(rl->x));
 		relay_end(rl);
 		break;
 	case HTTP_JOIN_LEFT:

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include "daemon/common/net/http_impl.h"
+#include "proto/base/quota.h"
 #include "proto/wire/h2.h"
 #include "tests/unit/net/rig.h"
 
@@ -372,6 +373,31 @@ TEST(server_freed_under_exchanges)
 		CHECK_INT(r->conns_gone, 0);
 		rig_ask_end(&a);
 		rig_free(r);
+	}
+}
+
+/* An answer before the request's end, and an owner that left it to the connection: a server that is freed then keeps nothing. */
+TEST(server_freed_after_an_early_answer)
+{
+	for (int h2 = 0; h2 < 2; h2++) {
+		struct quota *q = quota_new(&(struct quota_options){ .name = "a server" });
+		struct rig *r = rig_new((struct http_server_options){ .quota = q });
+		struct rig_ask a = { .x = NULL };
+		struct rig_client k;
+
+		rig_dial(r, &k, h2, NULL);
+		CHECK(!rig_ask_fields(&k, &a, "POST", "/hold", false));
+		WAIT(r->loop, r->n_held == 1);
+		CHECK(!http_stream_respond(r->held[0]->x, rig_head("400"), true));
+		http_stream_detach(r->held[0]->x);
+		free(r->held[0]);
+		WAIT(r->loop, a.ended);
+		r->server = http_server_free(r->server);
+		WAIT(r->loop, k.closed && a.how);
+		WAIT(r->loop, quota_is_idle(q));
+		rig_ask_end(&a);
+		rig_free(r);
+		quota_unref(q);
 	}
 }
 
