@@ -543,17 +543,18 @@ def test_request_ids(cloud, daemons, method):
 
 
 def test_one_asks_for_all(cloud, daemons):
-    """A burst of starts in a sandbox asks once whether it has setsid. The first caller leaves: another one's start asks."""
+    """A burst of starts in a sandbox asks once whether it has setsid. The first caller leaves: another one's start asks.
+    They are programs that stay: the end of one answers its start as well."""
     daemons.start()
     with daemons.api() as api:
         box = api.call("SandboxService.Create").id
         asked = cloud.gate()
         cloud.fault("filesystem.Stat", hold=asked)
-        first = api.stream("CommandService.Run", sandbox=box, shell="true")
+        first = api.stream("CommandService.Run", sandbox=box, shell="sleep 60")
         until(lambda: cloud.ledger.of("filesystem.Stat"), what="the first one's question")
         results = []
         threads = [threading.Thread(target=lambda: results.append(
-            api.call("CommandService.Start", sandbox=box, shell="true").command_id)) for _ in range(20)]
+            api.call("CommandService.Start", sandbox=box, shell="sleep 60").command_id)) for _ in range(20)]
         for t in threads:
             t.start()
         until(lambda: len(tagged(cloud)) == 21, what="all starts")

@@ -13,6 +13,7 @@ its step.
 import json
 import socket
 import ssl
+import struct
 import threading
 
 import hpack
@@ -180,9 +181,10 @@ class Client(Peer):
     def __init__(self, target, ctx=None, timeout=20, pairs=(), hello=True):
         """`target`: a path, or (host, port)."""
         if isinstance(target, str):
-            sock = socket.socket(socket.AF_UNIX)
-            sock.settimeout(timeout)
+            sock = socket.socket(socket.AF_UNIX)    # connect(2) waits for a place in the queue, if it blocks
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(timeout), 0))
             sock.connect(target)
+            sock.settimeout(timeout)
         else:
             sock = socket.create_connection(target, timeout)
         if ctx:
