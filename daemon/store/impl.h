@@ -47,6 +47,7 @@ struct store {
 	uint64_t backup_over_ms;	/* BOOTTIME of the end of the last one; 0 = none in this run */
 	int64_t backup_at_ms;		/* wall: age of the copy; 0 = none */
 	bool changed;			/* since the copy was begun */
+	uint64_t backup_lacks;		/* bytes of changes that were committed since then */
 	bool backup_failed;		/* the last one failed, which was logged */
 	bool backup_follows;		/* the next one applies changes, as far as the loop knows */
 	int claims_fd;			/* the worker's; -1 = not open */

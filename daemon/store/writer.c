@@ -25,7 +25,8 @@
 #define BACKUP_GAP_MS	  5000u	/* between two whole copies, … */
 #define BACKUP_GAP_MIB_MS 2000u	/* … and so much longer for each MiB of the copy, … */
 #define BACKUP_GAP_MAX_MS 55000u	/* … at most so long */
-#define FOLLOW_GAP_MS	  20000u	/* between two copies that apply changes, which cost as much as a few commits */
+#define FOLLOW_GAP_MS	  20000u	/* between two copies that apply changes, which cost as much as a few commits, … */
+#define FOLLOW_BYTES	  (1u << 20)	/* … unless so much is gathered in memory for one, which commits wait for while it is applied */
 #define RESCUE_EVERY_MS	  10000u
 
 static struct store_tx *tx_from_job(struct job *j)
@@ -306,14 +307,22 @@ static uint64_t backup_gap_ms(const struct store *s)
 	return MIN(BACKUP_GAP_MS + mib * BACKUP_GAP_MIB_MS, BACKUP_GAP_MAX_MS);
 }
 
-static void backup_wanted(struct store *s)
+static bool gathered_enough(const struct store *s)
 {
-	uint64_t at = clock_boot_ms() + BACKUP_SOON_MS;
+	return s->backup_follows && s->backup_lacks >= FOLLOW_BYTES;
+}
+
+static void backup_wanted(struct store *s, size_t n_bytes)
+{
+	uint64_t now = clock_boot_ms(), at = now + BACKUP_SOON_MS;
 
 	s->changed = true;
-	if (s->backup_job || timer_is_set(&s->backup_timer))
+	s->backup_lacks += n_bytes;
+	if (s->backup_job || (timer_is_set(&s->backup_timer) && !gathered_enough(s)))
 		return;
-	if (s->backup_over_ms)
+	if (gathered_enough(s))
+		at = now;
+	else if (s->backup_over_ms)
 		at = MAX(at, s->backup_over_ms + backup_gap_ms(s));
 	if (timer_set(&s->backup_timer, at) < 0)
 		log_warn("backup_timer", "error=nomem at=next_change");
@@ -340,7 +349,7 @@ static void on_backup_step(struct job *j)
 	s->backup_follows = r == 1;
 	tx_free(t);
 	if (!s->closing && (s->changed || r < 0))
-		backup_wanted(s);
+		backup_wanted(s, 0);
 }
 
 void writer_on_backup_timer(struct timer *t, void *user)
@@ -350,6 +359,7 @@ void writer_on_backup_timer(struct timer *t, void *user)
 	if (!s->worker || s->backup_job || store_tx_new(s, &s->backup_job) < 0)
 		return;
 	s->changed = false;
+	s->backup_lacks = 0;
 	s->backup_job->kind = TX_BACKUP;
 	s->backup_job->job.done = on_backup_step;
 	worker_submit(s->worker, &s->backup_job->job);
@@ -414,7 +424,7 @@ void writer_on_written(struct job *j)
 	if (!t->changes.refused[0])
 		note_health(s, &st);
 	if (t->rc == SQLITE_OK && buf_len(&t->changes.buf))
-		backup_wanted(s);
+		backup_wanted(s, buf_len(&t->changes.buf));
 	if (t->done && !s->muted)
 		t->done(t->user, &st);
 	tx_free(t);
@@ -464,7 +474,7 @@ int store_start(struct store *s)
 
 	/* The copy may lack the last changes of the last run. */
 	if (!r)
-		backup_wanted(s);
+		backup_wanted(s, 0);
 	return r;
 }
 

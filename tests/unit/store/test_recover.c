@@ -163,6 +163,34 @@ TEST(the_copy_follows)
 	dir_drop();
 }
 
+/* What waits in memory for the copy is bounded: a megabyte of changes is applied long before the moment of the next one. */
+TEST(many_changes_are_copied_at_once)
+{
+	char policy[1001] = { 0 };
+	struct store_tx *t;
+	uint64_t begun;
+	struct s s;
+
+	memset(policy, 'p', sizeof(policy) - 1);
+	dir_make();
+	s_open(&s);
+	put(&s, "i1", "first");
+	wait_backup(&s);
+	begun = clock_boot_ms();
+	CHECK(!store_tx_new(s.store, &t));
+	for (int i = 0; i < 1100; i++) {
+		struct row_sandbox r = { .account = "default", .id = "i1", .policy = policy, .state = 2,
+					 .allow_internet_access = -1, .keep_memory = -1, .auto_resume = -1 };
+
+		store_tx_put_sandbox(t, &r);
+	}
+	commit(&s, t);
+	wait_backup(&s);
+	CHECK(clock_boot_ms() - begun < 10000);		/* of 20 s */
+	s_close(&s);
+	dir_drop();
+}
+
 static ino_t inode_of_copy(void)
 {
 	char path[128];
