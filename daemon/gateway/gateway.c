@@ -106,6 +106,7 @@ static int on_conn(struct http_conn *http, void *user, void **ret_user)
 	if (!c)
 		return -ENOMEM;
 	c->door = door;
+	c->http = http;
 	if (door->is_unix)
 		c->peer.uid = (uid_t)-1;
 	else
@@ -138,16 +139,19 @@ static void door_free(struct gateway_door *d)
 	free(d);
 }
 
-static uint16_t port_of(int fd)
+static uint16_t port_of(const struct sockaddr_storage *a)
 {
-	struct sockaddr_storage a = { 0 };
-	socklen_t n = sizeof(a);
+	if (a->ss_family == AF_INET)
+		return ntohs(((const struct sockaddr_in *)(const void *)a)->sin_port);
+	return a->ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)(const void *)a)->sin6_port) : 0;
+}
 
-	if (getsockname(fd, (struct sockaddr *)&a, &n) < 0)
-		return 0;
-	if (a.ss_family == AF_INET)
-		return ntohs(((struct sockaddr_in *)(void *)&a)->sin_port);
-	return a.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)(void *)&a)->sin6_port) : 0;
+static void note_place(struct gateway_door *d, int fd)
+{
+	d->at_len = sizeof(d->at);
+	if (getsockname(fd, (struct sockaddr *)&d->at, &d->at_len) < 0)
+		d->at_len = 0;
+	d->port = port_of(&d->at);
 }
 
 int gateway_listen(struct gateway *g, const struct gateway_listen *l)
@@ -172,7 +176,7 @@ int gateway_listen(struct gateway *g, const struct gateway_listen *l)
 	d->g = g;
 	d->is_unix = l->is_unix;
 	d->is_tls = l->tls != NULL;
-	d->port = port_of(l->fd);
+	note_place(d, l->fd);
 	list_add_tail(&g->doors, &d->node);
 	r = http_server_new(&o, &d->server);
 	if (r < 0) {
@@ -250,6 +254,15 @@ void gateway_drain(struct gateway *g)
 	gateway_page_end_all(g);
 	list_for_each(n, &g->doors)
 		http_server_drain(list_entry(n, struct gateway_door, node)->server);
+}
+
+bool gateway_drain_calls(struct gateway *g, bool end)
+{
+	if (!end)
+		return !list_is_empty(&g->controls) || !list_is_empty(&g->passes);
+	gateway_control_end_all(g);
+	gateway_pass_end_all(g);
+	return false;
 }
 
 void gateway_counts(const struct gateway *g, struct gateway_counts *ret)

@@ -92,7 +92,28 @@ must_check int gateway_new(const struct gateway_options *o, struct gateway **ret
 must_check int gateway_listen(struct gateway *g, const struct gateway_listen *l);
 /* Other rules, from now on: what is relayed for those who may not any more ends. The rules before are not looked at any more. */
 void gateway_set_rules(struct gateway *g, const struct access_rules *rules);
+
+/*
+ * Connections over a restart (keep.c). A stop accepts no more and hands over, up to GATEWAY_HANDED_MAX, those that are plain and idle, so
+ * that another process could serve them: `store` makes duplicates of these descriptors, or returns -errno, and is not asked again then.
+ * Returns how many were handed over; those are closed here.
+ */
+#define GATEWAY_HANDED_MAX     4000u	/* the units have room for 4096, listeners too */
+#define GATEWAY_HANDED_AT_ONCE 128u
+typedef int gateway_store_fn(void *user, const int *fds, size_t n);
+size_t gateway_hand_over(struct gateway *g, gateway_store_fn *store, void *user);
+struct gateway_taken {
+	uint32_t taken, closed;
+	const char *why;	/* of one that was closed */
+};
+/* Takes the descriptors over, after all its listeners are there: each is served if it is a connection to one of those, and closed if it is
+ * anything else. */
+void gateway_take_over(struct gateway *g, const int *fds, size_t n, struct gateway_taken *ret);
+
 void gateway_drain(struct gateway *g);		/* no new connections; answers end with connection: close */
+/* While it drains: is a call of the control plane still open? `end`: they end now, with a 503 or, where the
+ * cloud answers itself, cut, and none is. */
+bool gateway_drain_calls(struct gateway *g, bool end);
 void gateway_counts(const struct gateway *g, struct gateway_counts *ret);
 /* The path of a link that opens the status page once, within PAGE_TICKET_S, for a browser of who->uid. */
 #define GATEWAY_PAGE_PATH "/_agentboxd/"

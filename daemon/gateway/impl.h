@@ -7,6 +7,8 @@
 #ifndef AB_DAEMON_GATEWAY_IMPL_H
 #define AB_DAEMON_GATEWAY_IMPL_H
 
+#include <sys/socket.h>
+
 #include "daemon/common/ev/loop.h"
 #include "daemon/common/net/http.h"
 #include "daemon/gateway/gateway.h"
@@ -32,6 +34,8 @@ struct gateway_door {			/* a listener */
 	struct gateway *g;
 	struct http_server *server;
 	char *shown;
+	struct sockaddr_storage at;	/* where it listens */
+	socklen_t at_len;		/* 0 = that is not known */
 	uint16_t port;			/* 0 = a Unix socket */
 	bool is_unix, is_tls;
 };
@@ -48,6 +52,7 @@ struct gateway_conn {			/* what is known of a connection: http_conn_user() */
 	struct list node;		/* in gateway.conns */
 	struct gateway_guest *guest;
 	struct gateway_door *door;
+	struct http_conn *http;
 	uint64_t number;
 	struct who_peer peer;
 	struct plane_port to;		/* of a forwarded one: the port of all its requests … */

@@ -509,15 +509,19 @@ static void end_now(struct app *a)
 static bool drain(struct app *a)
 {
 	uint64_t now = loop_now_ms(a->loop);
+	bool end = now >= a->drain_since_ms + RPC_DRAIN_MS, gateway_waits;
 	struct rpc_waited waited;
 	struct rpc_counts counts;
 
 	if (now >= a->drain_until_ms)
 		return true;
-	if (rpc_server_drain_calls(a->server, now >= a->drain_since_ms + RPC_DRAIN_MS, &waited)) {
+	gateway_waits = a->gateway && gateway_drain_calls(a->gateway, end);
+	if (rpc_server_drain_calls(a->server, end, &waited)) {
 		app_manager_tell_stop(a, &waited);
 		return false;
 	}
+	if (gateway_waits)
+		return false;
 	if (!a->drained_at_ms)
 		a->drained_at_ms = now;
 	rpc_server_count(a->server, (uid_t)-1, &counts);
@@ -553,8 +557,10 @@ void app_stop(struct app *a, int signo)
 	(void)notify_send(a->notify, "STOPPING=1");
 	sandbox_core_drain(a->core);
 	rpc_server_drain(a->server);
-	if (a->gateway)
+	if (a->gateway) {
+		app_gateway_hand_over(a);
 		gateway_drain(a->gateway);
+	}
 	on_tick(&a->tick, a);
 }
 

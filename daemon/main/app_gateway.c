@@ -79,9 +79,15 @@ static int say_taken(const char *address, uint16_t port, int r, bool is_kept, co
 static int listen_on(struct app *a, const char *address, uint16_t port, const char *shown)
 {
 	struct gateway_listen l = { .tls = a->gateway_tls, .shown = shown };
-	int r = gateway_bind(address, port, &l.fd);
+	int r = 0;
 
-	return r < 0 ? r : gateway_listen(a->gateway, &l);
+	l.fd = app_gateway_kept_take(a, address, port);
+	if (l.fd < 0)
+		r = gateway_bind(address, port, &l.fd);
+	if (r < 0)
+		return r;
+	app_gateway_kept_add(a, l.fd);
+	return gateway_listen(a->gateway, &l);
 }
 
 /* Both families, so that nobody else can be "localhost" for the other one; without IPv6 there is only one. */
@@ -179,8 +185,10 @@ static int make_listeners(struct app *a)
 {
 	const char *listen = get(a, "listen");
 	size_t n_passed;
-	int r = app_gateway_listen_passed(a, &n_passed);
+	int r;
 
+	app_gateway_kept_read(a);
+	r = app_gateway_listen_passed(a, &n_passed);
 	if (r || n_passed)
 		return r;
 	if (str_is_empty(listen) && a->user_mode)
@@ -304,7 +312,10 @@ int app_gateway_new(struct app *a)
 		r = make_listeners(a);
 	a->svc_token.url = a->gateway_url;
 	a->svc_token.socket = a->gateway_path;
-	return r ? r : check_loops(a);
+	if (r)
+		return r;
+	app_gateway_kept_end(a);
+	return check_loops(a);
 }
 
 void app_gateway_collect(const struct app *a, struct daemon_gateway *ret)

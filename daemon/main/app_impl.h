@@ -36,6 +36,16 @@
 #define APP_FD_API     "api"
 #define APP_FD_METRICS "metrics"
 #define APP_FD_GATEWAY "gateway"
+/* Names in the manager's store: the gateway's own listeners, and its idle connections over a restart. */
+#define APP_FD_KEPT_PORT "gateway-port"
+#define APP_FD_KEPT_IDLE "gateway-idle"
+#define APP_KEPT_PORTS_MAX 16u	/* as many as [gateway] listen can name, of two families each */
+
+/* A listener of the gateway that the manager has a duplicate of, or is to have one. */
+struct kept_port {
+	int fd;			/* the gateway's, once it is used */
+	bool is_new, is_used;
+};
 
 struct account {
 	const char *name;		/* the configuration's */
@@ -111,6 +121,9 @@ struct app {
 	struct tls_server *gateway_tls;	/* NULL = plain */
 	struct rpc_socket *gateway_socket;
 	uint8_t gateway_secret[MADE_TOKEN_SECRET];
+	struct kept_port kept_ports[2 * APP_KEPT_PORTS_MAX];	/* what was there, and new ones */
+	size_t n_kept_ports, n_kept_closed;
+	uint64_t hand_over_until_ms;	/* of a stop */
 	char *gateway_url;		/* what programs are given; NULL = it listens on no TCP port */
 	char *gateway_path;		/* the same of its socket in the file system */
 };
@@ -203,6 +216,16 @@ must_check int app_token_service_add(struct app *a);
 must_check int app_gateway_new(struct app *a);
 /* app_gateway_passed.c: listens on the sockets that the service manager passed for it. 0, or the exit code. */
 must_check int app_gateway_listen_passed(struct app *a, size_t *ret_n);
+/*
+ * app_gateway_kept.c: listeners and connections over a restart, by the manager's store of descriptors. In this order: what is there is
+ * looked at; a listener of this address is taken from it (-1: there is none), or one that was bound is added to it; what nobody took is
+ * closed and removed, new ones are stored, and connections are served again. A stop hands over those that are idle.
+ */
+void app_gateway_kept_read(struct app *a);
+int app_gateway_kept_take(struct app *a, const char *address, uint16_t port);
+void app_gateway_kept_add(struct app *a, int fd);
+void app_gateway_kept_end(struct app *a);
+void app_gateway_hand_over(struct app *a);
 void app_gateway_collect(const struct app *a, struct daemon_gateway *ret);
 void app_gateway_free(struct app *a);
 

@@ -58,13 +58,28 @@ int app_manager_take(struct app *a, const char *name, int *ret)
 	return 0;
 }
 
-/* What nobody took: of a newer version, maybe, or named wrongly. The manager still listens on it. */
+/* How many that nobody took are here, one behind the other by one name. */
+static size_t run_of(const struct listen_fds *l, size_t i)
+{
+	size_t n = 0;
+
+	while (i + n < l->n && l->v[i + n].fd >= 0 && str_eq(l->v[i + n].name, l->v[i].name))
+		n++;
+	return n;
+}
+
+/* What nobody took: of a newer version, maybe, or named wrongly. If it is a socket unit's, that still listens on it; the manager's store
+ * does not need to have it any more. */
 static void close_unknown(struct app *a)
 {
-	for (size_t i = 0; i < a->passed.n; i++)
-		if (a->passed.v[i].fd >= 0)
-			log_warn("passed_descriptor_unknown", "name=%s action=closed advice=\"FileDescriptorName= is api, "
-				 "gateway or metrics\"", log_q(a->passed.v[i].name));
+	for (size_t i = 0, n; i < a->passed.n; i += MAX(n, (size_t)1)) {
+		n = run_of(&a->passed, i);
+		if (!n)
+			continue;
+		log_warn("passed_descriptor_unknown", "name=%s action=closed descriptors=%zu advice=\"FileDescriptorName= is api, "
+			 "gateway or metrics\"", log_q(a->passed.v[i].name), n);
+		(void)!notify_drop_fds(a->notify, a->passed.v[i].name);	/* it may not be in the store */
+	}
 	listen_fds_fini(&a->passed);
 }
 

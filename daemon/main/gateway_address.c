@@ -90,6 +90,23 @@ int gateway_bind(const char *address, uint16_t port, int *ret)
 	return 0;
 }
 
+static bool has_option(int fd, int name, int wanted)
+{
+	socklen_t n = sizeof(int);
+	int value;
+
+	return getsockopt(fd, SOL_SOCKET, name, &value, &n) == 0 && value == wanted;
+}
+
+bool gateway_is_bound(int fd, const char *address, uint16_t port)
+{
+	struct sockaddr_storage wanted, at = { 0 };
+	socklen_t n = make_address(address, port, &wanted), at_len = sizeof(at);
+
+	return n && getsockname(fd, (struct sockaddr *)&at, &at_len) == 0 && at_len == n && !memcmp(&at, &wanted, n) &&
+	       has_option(fd, SO_ACCEPTCONN, 1) && has_option(fd, SO_TYPE, SOCK_STREAM) && has_option(fd, SO_PROTOCOL, IPPROTO_TCP);
+}
+
 static bool is_free(const char *address, uint16_t port)
 {
 	int fd, r = gateway_bind(address, port, &fd);

@@ -19,6 +19,9 @@ must_check int gateway_addresses_parse(const char *text, struct host_port ret[GA
 /* A listening descriptor of this address. -errno; -EADDRINUSE: somebody else has the port. */
 must_check int gateway_bind(const char *address, uint16_t port, int *ret);
 
+/* Is this a TCP socket that listens at this address, and at no other? */
+bool gateway_is_bound(int fd, const char *address, uint16_t port);
+
 /* The port in STATE/gateway-port; without that file one is chosen that is free now, and written. -errno; -EBADMSG: the file
  * holds no port. */
 must_check int gateway_kept_port(const char *state_dir, uint16_t *ret);

@@ -25,6 +25,8 @@ high = [os.dup(f) for f in fds]
 for i in range(len(high)):
     while high[i] < 3 + len(fds):
         high[i] = os.dup(high[i])
+for f in fds:
+    os.set_inheritable(f, False)
 for i, f in enumerate(high):
     os.dup2(f, 3 + i, inheritable=True)
 os.environ["LISTEN_PID"] = os.environ["WATCHDOG_PID"] = str(os.getpid())

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The installed units under systemd as PID 1, in a container of the test's own (tests/lib/nspawn.py)."""
+import http.client
 import json
 import os
 import re
@@ -183,6 +184,51 @@ def test_the_gateway_socket(running):
     assert running.run(*get).stdout == "401" and running.show("agentboxd", "ActiveState") == "active"
     running.run("systemctl", "disable", "agentboxd-gateway.socket")
     running.run("systemctl", "stop", "agentboxd-gateway.socket")
+
+
+def test_the_gateway_over_restarts(running):
+    """P-09: with no socket unit for it, the manager's store has the gateway's port while the service is away, and a client's idle connection
+    goes on over `systemctl restart`; a stop lets go of both."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    running.run("install", "-d", "-m", "755", "/etc/agentboxd/conf.d")
+    running.write("/etc/agentboxd/conf.d/gateway.conf", "[gateway]\nlisten = localhost:%d\n" % port)
+    running.run("systemctl", "restart", "agentboxd")
+    token = ctl(running, "token", "create", user="root").stdout.strip()
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def ask():
+        c.request("GET", "/v2/sandboxes", headers={"X-API-Key": token})
+        r = c.getresponse()
+        r.read()
+        assert r.status == 200 and r.getheader("Connection") is None
+        c.auto_open = 0         # from now on another connection would be a fault
+        return c.sock.getsockname()
+
+    first, pid = ask(), running.main_pid()
+    for _ in range(3):
+        running.run("systemctl", "restart", "agentboxd")
+        assert ask() == first
+        assert pid != running.main_pid()
+        pid = running.main_pid()
+    assert "gateway_taken_over" in running.run("journalctl", "-o", "verbose", "-u", "agentboxd").stdout
+    until(lambda: running.show("agentboxd", "NFileDescriptorStore") in ("1", "2"), 20, "the listeners alone in the store")
+    running.run("kill", "-KILL", str(pid))
+    with socket.socket() as s, pytest.raises(OSError, match="in use"):
+        s.bind(("127.0.0.1", port))
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as s:        # it waits for the service, which comes back by itself
+        s.sendall(b"GET /v2/sandboxes HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert s.recv(4096).startswith(b"HTTP/1.1 401")
+    c.close()
+    c.auto_open = 1
+    ask()
+    running.run("systemctl", "stop", "agentboxd.socket", "agentboxd")
+    assert c.sock.recv(1) == b"" and running.show("agentboxd", "NFileDescriptorStore") == "0"
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("127.0.0.1", port))
+    running.run("rm", "/etc/agentboxd/conf.d/gateway.conf")
 
 
 OWNER = """

@@ -101,7 +101,6 @@ void guests_fini(struct guests *gs)
 		list_del(n);
 }
 
-/* With a new reference. */
 static struct guest *find_or_make(struct guests *gs, struct quota *q)
 {
 	struct guest *g;
@@ -139,12 +138,19 @@ static int put_socket(struct guests *gs, struct guest *g, int fd)
 	return 0;
 }
 
-int guests_put(struct guests *gs, struct quota *q, int fd)
+struct guest *guests_find(struct guests *gs, struct quota *q)
 {
 	struct guest *g = find_or_make(gs, q);
-	int r = g ? put_socket(gs, g, fd) : -ENOMEM;
 
 	quota_unref(q);
+	return g;
+}
+
+int guests_put(struct guests *gs, struct quota *q, int fd)
+{
+	struct guest *g = guests_find(gs, q);
+	int r = g ? put_socket(gs, g, fd) : -ENOMEM;
+
 	if (r < 0) {
 		fd_close(fd);
 		guest_unref(g);

@@ -27,6 +27,8 @@ void guests_fini(struct guests *gs);
 /* Takes the socket, and the reference to the quota (NULL = one guest for all), also on failure: -EUSERS when so many
  * of its sockets wait already, or -ENOMEM. */
 must_check int guests_put(struct guests *gs, struct quota *q, int fd);
+/* Whoever pays by this quota, with a new reference; takes that to the quota. NULL: no memory. */
+struct guest *guests_find(struct guests *gs, struct quota *q);
 /* The next socket to be served, with a reference to its guest. False: none waits. */
 bool guests_take(struct guests *gs, struct guest **ret, int *ret_fd);
 

@@ -481,6 +481,13 @@ static bool h1c_has_output(const struct http_conn *c)
 	return buf_len(&h1_of(c)->out);
 }
 
+static bool h1c_is_bare(const struct http_conn *c)
+{
+	const struct h1 *h = h1_of(c);
+
+	return h->phase == H1_HEAD && h->keep_alive && !h->eof && !h->next && !buf_len(&h->in) && !buf_len(&h->out);
+}
+
 /* --- telling --- */
 
 static void announce(struct http_conn *c, struct h1_stream *x)
@@ -581,6 +588,7 @@ const struct http_ops h1_ops = {
 	.eof = h1c_eof,
 	.output = h1c_output,
 	.has_output = h1c_has_output,
+	.is_bare = h1c_is_bare,
 	.deliver = h1c_deliver,
 	.lost = h1c_lost,
 	.after = h1c_after,

@@ -835,6 +835,11 @@ bool http_conn_is_tls(const struct http_conn *c)
 	return c->tls;
 }
 
+bool http_conn_is_bare(const struct http_conn *c)
+{
+	return c->server_role && c->state == CONN_OPEN && !c->tls && !c->n_x && c->ops->is_bare && c->ops->is_bare(c);
+}
+
 bool http_conn_covers(const struct http_conn *c, const char *host)
 {
 	return c->state == CONN_OPEN && c->xp.tls && tls_conn_covers(c->xp.tls, host);

@@ -108,6 +108,9 @@ int http_conn_fd(const struct http_conn *c);		/* for getsockopt only */
 void *http_conn_user(const struct http_conn *c);
 const char *http_conn_peer(const struct http_conn *c);	/* "127.0.0.1:4711", "unix" */
 bool http_conn_is_tls(const struct http_conn *c);
+/* Server: could another process answer what comes next on it? Plain HTTP/1.1 without an exchange, with nothing read that was not answered
+ * and nothing left to send. */
+bool http_conn_is_bare(const struct http_conn *c);
 /* Client: may it carry requests for this host too, as far as its certificate goes? */
 bool http_conn_covers(const struct http_conn *c, const char *host);
 uint32_t http_conn_open_count(const struct http_conn *c);
@@ -164,6 +167,12 @@ struct http_server;
 must_check int http_server_new(const struct http_server_options *o, struct http_server **ret);
 /* Stops accepting; the listen fd is closed. Connections go on. */
 void http_server_stop_accepting(struct http_server *s);
+/* Those that were accepted and wait for their turn become connections now. */
+void http_server_serve_waiting(struct http_server *s);
+/* A connection that was bare (http_conn_is_bare()) when a server like this one let go of it; taken over, also on failure. It may be idle
+ * for as long as any. -EUSERS: there are too many; -ENOTCONN: its peer has hung up; -EACCES: on_accept or on_conn refused it; -ENOBUFS,
+ * -ENOMEM. */
+must_check int http_server_adopt(struct http_server *s, int fd);
 void http_server_drain(struct http_server *s);	/* stop accepting, drain every connection */
 void http_server_drain_end(struct http_server *s);
 uint32_t http_server_conns(const struct http_server *s);

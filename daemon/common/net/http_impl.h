@@ -46,6 +46,7 @@ struct http_ops {
 	void (*eof)(struct http_conn *c, bool orderly);
 	int (*output)(struct http_conn *c);	/* until blocked or empty; -errno = the socket failed */
 	bool (*has_output)(const struct http_conn *c);
+	bool (*is_bare)(const struct http_conn *c);	/* NULL: never */
 	bool (*deliver)(struct http_conn *c);	/* false: the rest waits for the next pass */
 	void (*lost)(struct http_conn *c);	/* closes all exchanges */
 	void (*after)(struct http_conn *c);	/* end of a pump: drain and the like */

@@ -104,7 +104,8 @@ static void on_resume(struct timer *t, void *user)
 		complain(s, "out of memory; no longer accepting");
 }
 
-static void listen_take(struct http_server *s, int fd, struct guest *g)
+/* handshake_by_ms 0: it has said who it is, and may be idle. */
+static int listen_take(struct http_server *s, int fd, struct guest *g, uint64_t handshake_by_ms)
 {
 	struct http_conn_options o = {
 		.loop = s->o.loop,
@@ -115,19 +116,19 @@ static void listen_take(struct http_server *s, int fd, struct guest *g)
 		.guest = s->o.on_accept ? g : NULL,	/* one guest has nobody to share with */
 		.quota = guest_quota(g),
 		.quota_max = s->o.conn_max,
-		.handshake_by_ms = clock_boot_ms() + s->o.handshake_ms,
+		.handshake_by_ms = handshake_by_ms,
 	};
 	struct http_conn *c;
 	int r;
 
 	if (s->o.tls && tls_conn_server(s->o.tls, s->o.http1, s->o.http2, &o.tls) < 0) {
 		fd_close(fd);
-		return;
+		return -ENOMEM;
 	}
 	r = conn_new(&o, &c);
 	if (r < 0) {
 		complain(s, r == -ENOBUFS ? "no memory is left for one more connection of this client" : strerror(-r));
-		return;
+		return r;
 	}
 	list_add_tail(&s->conns, &c->node);
 	s->n_conns++;
@@ -136,11 +137,12 @@ static void listen_take(struct http_server *s, int fd, struct guest *g)
 
 		if (s->o.on_conn(c, s->o.user, &user)) {
 			conn_discard(c);
-			return;
+			return -EACCES;
 		}
 		c->user = user;
 	}
 	conn_start(c);
+	return 0;
 }
 
 /* --- serving: one of each guest in turn --- */
@@ -164,7 +166,7 @@ static bool serve_one(struct http_server *s)
 	if (has_left(fd))
 		fd_close(fd);
 	else
-		listen_take(s, fd, g);
+		(void)!listen_take(s, fd, g, clock_boot_ms() + s->o.handshake_ms);	/* it is closed then */
 	guest_unref(g);
 	return true;
 }
@@ -194,13 +196,18 @@ static void let_wait(struct http_server *s, int fd, struct quota *q)
 		defer_post(&s->serve);
 }
 
+static bool is_full(const struct http_server *s)
+{
+	return s->n_conns + s->guests.n_waiting >= s->o.max_conns;
+}
+
 static void at_the_door(struct http_server *s, int fd)
 {
 	struct quota *q = NULL;
 
 	if (has_left(fd)) {
 		fd_close(fd);
-	} else if (s->n_conns + s->guests.n_waiting >= s->o.max_conns) {
+	} else if (is_full(s)) {
 		complain(s, "too many connections");
 		fd_close(fd);
 	} else if (s->o.on_accept && s->o.on_accept(fd, s->o.user, &q)) {
@@ -277,11 +284,47 @@ void http_server_stop_accepting(struct http_server *s)
 	s->o.listen_fd = fd_close(s->o.listen_fd);
 }
 
+void http_server_serve_waiting(struct http_server *s)
+{
+	while (serve_one(s))
+		;
+}
+
+/* The reference to whoever pays for it; NULL: *ret says why not. */
+static struct guest *admit(struct http_server *s, int fd, int *ret)
+{
+	struct quota *q = NULL;
+	struct guest *g;
+
+	*ret = is_full(s) ? -EUSERS : has_left(fd) ? -ENOTCONN : 0;
+	if (!*ret && s->o.on_accept && s->o.on_accept(fd, s->o.user, &q))
+		*ret = -EACCES;
+	if (*ret)
+		return NULL;
+	g = guests_find(&s->guests, s->o.on_accept ? q : quota_ref(s->o.quota));
+	if (!g)
+		*ret = -ENOMEM;
+	return g;
+}
+
+int http_server_adopt(struct http_server *s, int fd)
+{
+	int r;
+	struct guest *g = admit(s, fd, &r);
+
+	if (!g) {
+		fd_close(fd);
+		return r;
+	}
+	r = listen_take(s, fd, g, 0);
+	guest_unref(g);
+	return r;
+}
+
 void http_server_drain(struct http_server *s)
 {
 	http_server_stop_accepting(s);
-	while (serve_one(s))
-		;
+	http_server_serve_waiting(s);
 	list_for_each(n, &s->conns)
 		http_conn_drain(list_entry(n, struct http_conn, node));
 }

@@ -5,10 +5,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/time.h>
 
 #include "proto/base/clock.h"
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
+
+#define FD_NAME_MAX 255u
+#define STORE_MS    100u	/* of a message that must not be lost, while the manager is busy */
 
 static int set_address(struct notify *n, const char *address)
 {
@@ -102,6 +106,72 @@ int notify_extend(const struct notify *n, uint64_t us)
 
 	snprintf(line, sizeof(line), "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)us);
 	return notify_send(n, line);
+}
+
+/* --- the manager's store of descriptors --- */
+
+static bool is_fd_name(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n && n <= FD_NAME_MAX && str_is_printable(name, n) && !strchr(name, ':');
+}
+
+/* A socket that waits, for as long as STORE_MS, until the manager has room for a message. */
+static int patient_socket(void)
+{
+	struct timeval limit = { .tv_usec = STORE_MS * 1000 };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0)
+		return fd_close(fd);
+	return fd;
+}
+
+static int send_with(const struct notify *n, const char *lines, const int *fds, size_t n_fds)
+{
+	union {
+		struct cmsghdr head;
+		char space[CMSG_SPACE(NOTIFY_FDS_MAX * sizeof(int))];
+	} control = { .space = { 0 } };
+	struct iovec text = { .iov_base = (void *)(uintptr_t)lines, .iov_len = strlen(lines) };
+	struct msghdr m = { .msg_name = (void *)(uintptr_t)&n->to, .msg_namelen = n->to_len, .msg_iov = &text, .msg_iovlen = 1 };
+	scoped(fd_closep) int fd = patient_socket();
+
+	if (fd < 0)
+		return -errno;
+	if (n_fds) {
+		m.msg_control = &control;
+		m.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		control.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(n_fds * sizeof(int)), .cmsg_level = SOL_SOCKET,
+						 .cmsg_type = SCM_RIGHTS };
+		memcpy(CMSG_DATA(&control.head), fds, n_fds * sizeof(int));
+	}
+	return sendmsg(fd, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int notify_store_fds(const struct notify *n, const int *fds, size_t n_fds, const char *name)
+{
+	char lines[FD_NAME_MAX + 64];
+
+	if (!n_fds || n_fds > NOTIFY_FDS_MAX || !is_fd_name(name))
+		return -EINVAL;
+	if (n->fd < 0)
+		return -ENOTCONN;
+	snprintf(lines, sizeof(lines), "FDSTORE=1\nFDNAME=%s", name);
+	return send_with(n, lines, fds, n_fds);
+}
+
+int notify_drop_fds(const struct notify *n, const char *name)
+{
+	char lines[FD_NAME_MAX + 64];
+
+	if (!is_fd_name(name))
+		return -EINVAL;
+	if (n->fd < 0)
+		return -ENOTCONN;
+	snprintf(lines, sizeof(lines), "FDSTOREREMOVE=1\nFDNAME=%s", name);
+	return send_with(n, lines, NULL, 0);
 }
 
 int notify_watchdog(const char *usec, const char *pid, pid_t self, uint64_t *ret_us)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Our HTTP/1.1 server against bytes by hand, our HTTP/1.1 client against answers by hand. */
 #include <errno.h>
+#include <fcntl.h>
 
 #include "daemon/common/net/http.h"
 #include "proto/wire/h2.h"
@@ -264,6 +265,55 @@ TEST(slow_heads)
 	WAIT(r->loop, raw_read() && count(raw.got, "204") == 2);
 	raw_close();
 	WAIT(r->loop, r->conns_gone == r->conns);
+	rig_free(r);
+}
+
+static int take_descriptor(struct rig *r)
+{
+	int fd = fcntl(http_conn_fd(r->last_conn), F_DUPFD_CLOEXEC, 3);
+
+	CHECK(fd >= 0);
+	http_conn_close(r->last_conn, "handed over");
+	WAIT(r->loop, r->conns_gone == r->conns);
+	return fd;
+}
+
+/* Between two requests, and before the first, a connection is its descriptor and nothing else: another server goes on with it, and it
+ * may be idle there. */
+TEST(another_server_goes_on)
+{
+	struct rig *r = rig_new((struct http_server_options){ .http1 = true, .handshake_ms = 1000, .max_conns = 1 });
+	uint64_t end;
+	int fd;
+
+	raw_open(r);
+	WAIT(r->loop, r->conns == 1);
+	CHECK(http_conn_is_bare(r->last_conn));
+	raw_send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+	WAIT(r->loop, r->n_held == 1);
+	CHECK(!http_conn_is_bare(r->last_conn));
+	CHECK(!http_stream_respond(r->held[0]->x, rig_head("204"), true));
+	RAW_WAIT(r, "204");
+	WAIT(r->loop, http_conn_is_bare(r->last_conn));
+	fd = take_descriptor(r);
+	raw_send("GET /none HTTP/1.1\r\nHost: a\r\n\r\n");
+	CHECK_INT(http_server_adopt(r->server, fd), 0);
+	WAIT(r->loop, raw_read() && count(raw.got, "204") == 2);
+	CHECK(!raw.eof);
+	WAIT(r->loop, http_conn_is_bare(r->last_conn));
+	fd = take_descriptor(r);
+	CHECK_INT(http_server_adopt(r->server, fcntl(fd, F_DUPFD_CLOEXEC, 3)), 0);
+	CHECK_INT(http_server_adopt(r->server, fd), -EUSERS);
+	end = clock_boot_ms() + 1200;
+	WAIT(r->loop, clock_boot_ms() > end);
+	raw_send("GET /none HTTP/1.1\r\nHo");
+	WAIT(r->loop, !http_conn_is_bare(r->last_conn));
+	fd = take_descriptor(r);
+	raw_close();
+	while (recv(fd, raw.got, sizeof(raw.got), 0) > 0)
+		;
+	CHECK_INT(http_server_adopt(r->server, fd), -ENOTCONN);
+	CHECK_INT(http_server_conns(r->server), 0);
 	rig_free(r);
 }
 

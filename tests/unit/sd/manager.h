@@ -48,6 +48,30 @@ static inline const char *manager_next(struct manager *m, char text[4096])
 	return text;
 }
 
+/* The same, with the descriptors that came with it. */
+static inline const char *manager_next_fds(struct manager *m, char text[4096], int *fds, size_t *n_fds)
+{
+	struct pollfd p = { .fd = m->fd, .events = POLLIN };
+	union {
+		struct cmsghdr head;
+		char space[CMSG_SPACE(253 * sizeof(int))];
+	} control;
+	struct iovec in = { .iov_base = text, .iov_len = 4095 };
+	struct msghdr h = { .msg_iov = &in, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+	ssize_t n;
+
+	CHECK_INT(poll(&p, 1, 10000), 1);
+	n = recvmsg(m->fd, &h, MSG_CMSG_CLOEXEC);
+	CHECK(n >= 0 && !(h.msg_flags & MSG_CTRUNC));
+	text[n] = '\0';
+	*n_fds = 0;
+	if (CMSG_FIRSTHDR(&h)) {
+		*n_fds = (control.head.cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(fds, CMSG_DATA(&control.head), *n_fds * sizeof(int));
+	}
+	return text;
+}
+
 static inline void manager_close(struct manager *m)
 {
 	close(m->fd);

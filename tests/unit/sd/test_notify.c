@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The messages to a service manager, as the manager gets them. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "daemon/common/sd/notify.h"
@@ -46,6 +47,68 @@ TEST(no_text_ends_its_line)
 	longer[sizeof(longer) - 1] = '\0';
 	CHECK_INT(notify_status(&n, "%s", longer), 0);
 	CHECK(strlen(manager_next(&m, text)) < NOTIFY_STATUS_MAX && !strncmp(text, "STATUS=xxxx", 11));
+	notify_close(&n);
+	manager_close(&m);
+}
+
+TEST(descriptors_go_with_their_name)
+{
+	struct manager m;
+	struct notify n, nobody = NOTIFY_NOBODY;
+	struct stat ours, theirs;
+	char text[4096], name[300];
+	int fds[NOTIFY_FDS_MAX + 1], got[253];
+	size_t n_got;
+
+	manager_open(&m, false);
+	CHECK_INT(notify_open(&n, m.address), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		CHECK((fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
+	CHECK_INT(notify_store_fds(&n, fds, NOTIFY_FDS_MAX, "idle"), 0);
+	CHECK_STR(manager_next_fds(&m, text, got, &n_got), "FDSTORE=1\nFDNAME=idle");
+	CHECK_INT(n_got, NOTIFY_FDS_MAX);
+	CHECK_INT(fstat(fds[0], &ours), 0);
+	CHECK_INT(fstat(got[0], &theirs), 0);
+	CHECK_INT(ours.st_ino, theirs.st_ino);
+	for (size_t i = 0; i < n_got; i++)
+		close(got[i]);
+	CHECK_INT(notify_drop_fds(&n, "idle"), 0);
+	CHECK_STR(manager_next_fds(&m, text, got, &n_got), "FDSTOREREMOVE=1\nFDNAME=idle");
+	CHECK_INT(n_got, 0);
+	memset(name, 'n', sizeof(name));
+	name[256] = '\0';
+	CHECK_INT(notify_store_fds(&n, fds, 1, name), -EINVAL);
+	CHECK_INT(notify_store_fds(&n, fds, 1, "a:b"), -EINVAL);
+	CHECK_INT(notify_store_fds(&n, fds, 1, "a\nb"), -EINVAL);
+	CHECK_INT(notify_store_fds(&n, fds, 1, ""), -EINVAL);
+	CHECK_INT(notify_store_fds(&n, fds, 0, "a"), -EINVAL);
+	CHECK_INT(notify_store_fds(&n, fds, NOTIFY_FDS_MAX + 1, "a"), -EINVAL);
+	CHECK_INT(notify_drop_fds(&n, "a:b"), -EINVAL);
+	CHECK_INT(notify_store_fds(&nobody, fds, 1, "a"), -ENOTCONN);
+	CHECK_INT(notify_drop_fds(&nobody, "a"), -ENOTCONN);
+	name[255] = '\0';
+	CHECK_INT(notify_store_fds(&n, fds, 1, name), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+	notify_close(&n);
+	manager_close(&m);
+}
+
+/* A manager that reads nothing holds the daemon up for a moment, not for ever. */
+TEST(a_manager_that_is_busy)
+{
+	struct manager m;
+	struct notify n;
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC), r = 0;
+
+	manager_open(&m, false);
+	CHECK_INT(notify_open(&n, m.address), 0);
+	for (unsigned i = 0; i < 100000 && !r; i++)
+		r = notify_send(&n, "WATCHDOG=1");
+	CHECK_INT(r, -EAGAIN);
+	CHECK_INT(notify_store_fds(&n, &fd, 1, "idle"), -EAGAIN);
+	CHECK_INT(notify_drop_fds(&n, "idle"), -EAGAIN);
+	close(fd);
 	notify_close(&n);
 	manager_close(&m);
 }
