@@ -365,6 +365,7 @@ static enum http1_result field(struct http1_head *h, const uint8_t *p, size_t n)
 	if (r != HTTP1_MORE)
 		return r;
 	f->v[i].secret = is_secret(fields_name(f, i));
+	f->has_secret |= f->v[i].secret;
 	return known_field(h, fields_name(f, i), fields_value(f, i), f->v[i].value_len);
 }
 

@@ -148,6 +148,7 @@ TEST(fields_are_kept)
 	CHECK_STR(fields_get(&f, "x-one"), "1");
 	CHECK_STR(fields_get(&f, "x-empty"), "");
 	CHECK(f.v[fields_find(&f, "authorization", 0)].secret);
+	CHECK(f.has_secret);	/* so the text is wiped before it is freed */
 	CHECK(!f.v[fields_find(&f, "x-one", 0)].secret);
 	CHECK(h.expect_continue);
 	fields_fini(&f);
