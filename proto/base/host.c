@@ -89,7 +89,8 @@ bool host_is_loopback(const char *s)
 		return ntohl(v4.s_addr) >> 24 == 127;
 	if (inet_pton(AF_INET6, s, &v6) == 1)
 		return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
-	return n >= m && strcasecmp(s + n - m, local) == 0 && (n == m || s[n - m - 1] == '.');
+	n -= n && s[n - 1] == '.';
+	return n >= m && strncasecmp(s + n - m, local, m) == 0 && (n == m || s[n - m - 1] == '.');
 }
 
 bool host_is_any(const char *s)

@@ -26,7 +26,7 @@ bool host_is_name(const char *s, size_t max);
 bool host_port_is_valid(const char *s);
 bool host_is_address(const char *s);	/* IPv4 or IPv6, without brackets */
 bool host_is_any(const char *s);	/* 0.0.0.0 or ::, which reach this machine */
-/* This machine: 127.0.0.0/8, ::1, localhost and what is below it. */
+/* This machine: 127.0.0.0/8, ::1, localhost and what is below it, with the dot of the root behind it or not. */
 bool host_is_loopback(const char *s);
 
 #endif

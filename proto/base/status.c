@@ -25,25 +25,6 @@ static const char *const code_names[] = {
 	"UNAUTHENTICATED",
 };
 
-/* Text from outside may hold anything; what leaves must be one printable UTF-8 line. */
-static void clean(char *s)
-{
-	size_t n = strlen(s);
-
-	for (size_t i = 0; i < n; i++)
-		if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f)
-			s[i] = ' ';
-	while (n && !str_is_utf8(s, n)) { /* a cut may have split a character */
-		if ((unsigned char)s[n - 1] < 0x80)
-			break;
-		s[--n] = 0;
-	}
-	if (!str_is_utf8(s, n))
-		for (size_t i = 0; i < n; i++)
-			if ((unsigned char)s[i] >= 0x80)
-				s[i] = '?';
-}
-
 printf_like(4, 0) static void fill(struct status *s, enum ab_code code, enum ab_reason reason,
 				   const char *fmt, va_list ap)
 {
@@ -52,7 +33,7 @@ printf_like(4, 0) static void fill(struct status *s, enum ab_code code, enum ab_
 	s->retry_after_ms = 0;
 	s->n_evidence = 0;
 	vsnprintf(s->text, sizeof(s->text), fmt, ap);
-	clean(s->text);
+	str_clean_line(s->text);
 }
 
 void status_set(struct status *s, enum ab_reason reason, const char *fmt, ...)
@@ -106,7 +87,7 @@ void status_evidence(struct status *s, const char *static_key, const char *fmt, 
 	va_start(ap, fmt);
 	vsnprintf(s->evidence[s->n_evidence].value, STATUS_VALUE_MAX, fmt, ap);
 	va_end(ap);
-	clean(s->evidence[s->n_evidence].value);
+	str_clean_line(s->evidence[s->n_evidence].value);
 	s->n_evidence++;
 }
 

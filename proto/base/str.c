@@ -218,6 +218,24 @@ bool str_is_utf8(const void *data, size_t n)
 	return true;
 }
 
+void str_clean_line(char *s)
+{
+	size_t n = strlen(s);
+
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f)
+			s[i] = ' ';
+	while (n && !str_is_utf8(s, n)) { /* a cut may have split a character */
+		if ((unsigned char)s[n - 1] < 0x80)
+			break;
+		s[--n] = 0;
+	}
+	if (!str_is_utf8(s, n))
+		for (size_t i = 0; i < n; i++)
+			if ((unsigned char)s[i] >= 0x80)
+				s[i] = '?';
+}
+
 bool str_is_printable(const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -295,6 +313,16 @@ ssize_t str_percent_decode(char *s, size_t n, bool plus_is_space)
 		}
 	}
 	return (ssize_t)out;
+}
+
+int str_unescape(char *s, bool plus_is_space)
+{
+	ssize_t n = str_percent_decode(s, strlen(s), plus_is_space);
+
+	if (n < 0 || memchr(s, 0, (size_t)n))
+		return -EINVAL;
+	s[n] = 0;
+	return 0;
 }
 
 static const char b64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -49,6 +49,10 @@ must_check int str_bytes(const char *s, uint64_t *ret);
 size_t str_utf8_len(const void *p, size_t n);
 /* Well-formed UTF-8 without NUL. */
 bool str_is_utf8(const void *p, size_t n);
+/* Makes a text, which may be foreign or cut, one line of UTF-8, in place: control characters become blanks, half a character at the
+ * end goes, and where other bytes are no UTF-8, all that are not ASCII become '?'. */
+void str_clean_line(char *s);
+
 /* Bytes 0x20..0x7e only. */
 bool str_is_printable(const char *s, size_t n);
 
@@ -60,6 +64,8 @@ char *str_percent_byte(char *at, unsigned char c);
 char *str_percent_encode(const char *s, size_t n);
 /* In place; plus_is_space for query strings. Returns the new length or -EINVAL. */
 must_check ssize_t str_percent_decode(char *s, size_t n, bool plus_is_space);
+/* The same of a whole string. 0, or -EINVAL also for one that gives a NUL. */
+must_check int str_unescape(char *s, bool plus_is_space);
 
 /* Standard alphabet. Heap strings; NULL without memory. */
 char *str_base64_encode(const void *p, size_t n, bool pad);

@@ -9,12 +9,6 @@
 #include "proto/base/str.h"
 #include "proto/cloud/model.h"
 
-/* The layout of every list by value: DOC_LIST, DOC_MAP and DOC_RULES. */
-struct doc_vector {
-	char *v;
-	size_t n;
-};
-
 static bool is_vector(const struct doc_field *f)
 {
 	return f->kind == DOC_LIST || f->kind == DOC_MAP || f->kind == DOC_RULES;

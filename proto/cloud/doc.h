@@ -68,6 +68,12 @@ struct doc {
 	int (*settle)(void *v, struct cloud_json_error *why);
 };
 
+/* The layout of every list by value: DOC_LIST, DOC_MAP and DOC_RULES. */
+struct doc_vector {
+	char *v;
+	size_t n;
+};
+
 struct json_t;
 
 void doc_fini(const struct doc *d, void *v);

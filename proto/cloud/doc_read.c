@@ -23,17 +23,11 @@
 int doc_bad(struct cloud_json_error *why, const char *fmt, ...)
 {
 	va_list ap;
-	size_t n;
 
 	va_start(ap, fmt);
 	vsnprintf(why->text, sizeof(why->text), fmt, ap);
 	va_end(ap);
-	/* Keys are foreign: no control characters, and the cut may have gone through a character. */
-	for (char *c = why->text; *c; c++)
-		if ((unsigned char)*c < 0x20 || *c == 0x7f)
-			*c = ' ';
-	for (n = strlen(why->text); n && !str_is_utf8(why->text, n); n--)
-		why->text[n - 1] = 0;
+	str_clean_line(why->text);	/* keys are foreign */
 	return -EBADMSG;
 }
 
@@ -228,19 +222,14 @@ static int read_strs(struct doc_reader *rd, const struct doc_field *f, const jso
 
 /* --- lists --- */
 
-struct doc_room {
-	char *v;
-	size_t n;
-};
-
-static int make_room(const struct doc_field *f, struct doc_room *l, size_t n)
+static int make_room(const struct doc_field *f, struct doc_vector *l, size_t n)
 {
 	l->v = n ? calloc(n, f->of->size) : NULL;
 	l->n = 0;
 	return n && !l->v ? -ENOMEM : 0;
 }
 
-static int read_list(struct doc_reader *rd, const struct doc_field *f, const json_t *v, struct doc_room *l)
+static int read_list(struct doc_reader *rd, const struct doc_field *f, const json_t *v, struct doc_vector *l)
 {
 	int r;
 
@@ -267,7 +256,7 @@ static int read_rule(struct doc_reader *rd, const struct doc_field *f, const cha
 	return read_below(rd, key, f->of, json_array_get(v, 0), to);
 }
 
-static int read_map(struct doc_reader *rd, const struct doc_field *f, const json_t *v, struct doc_room *l)
+static int read_map(struct doc_reader *rd, const struct doc_field *f, const json_t *v, struct doc_vector *l)
 {
 	const char *key;
 	json_t *value;

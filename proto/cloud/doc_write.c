@@ -107,16 +107,11 @@ static void put_vector(struct doc_writer *w, const struct doc_field *f, const ch
 	put(w, is_list ? "]" : "}");
 }
 
-struct doc_vector_view {
-	const char *v;
-	size_t n;
-};
-
 /* Nothing in it would be written. */
 static bool is_empty(const struct doc_field *f, const void *v, unsigned part)
 {
 	const void *m = (const char *)v + f->at;
-	const struct doc_vector_view *l = m;
+	const struct doc_vector *l = m;
 	bool empty = true;
 
 	switch (f->kind) {
@@ -152,7 +147,7 @@ static bool is_empty(const struct doc_field *f, const void *v, unsigned part)
 static void put_value(struct doc_writer *w, const struct doc_field *f, const void *v, unsigned part)
 {
 	const void *m = (const char *)v + f->at;
-	const struct doc_vector_view *l = m;
+	const struct doc_vector *l = m;
 
 	switch (f->kind) {
 	case DOC_TEXT:

@@ -103,17 +103,6 @@ char *meta_filter_format(const struct cloud_kv *v, size_t n)
 	return coded;
 }
 
-/* By the rules of a query, in place. -EINVAL also for one that gives a NUL. */
-static int unescape(char *s)
-{
-	ssize_t n = str_percent_decode(s, strlen(s), true);
-
-	if (n < 0 || memchr(s, 0, (size_t)n))
-		return -EINVAL;
-	s[n] = 0;
-	return 0;
-}
-
 /* The last one of a key counts. */
 static int put_pair(struct cloud_kvs *filter, const char *key, const char *value)
 {
@@ -139,7 +128,7 @@ static int add_pair(struct cloud_kvs *filter, char *piece)
 	if (!eq || strchr(eq + 1, '='))
 		return -EINVAL;
 	*eq = 0;
-	if (unescape(piece) < 0 || unescape(eq + 1) < 0 || !str_is_utf8(piece, strlen(piece)) ||
+	if (str_unescape(piece, true) < 0 || str_unescape(eq + 1, true) < 0 || !str_is_utf8(piece, strlen(piece)) ||
 	    !str_is_utf8(eq + 1, strlen(eq + 1)))
 		return -EINVAL;
 	return put_pair(filter, piece, eq + 1);
@@ -149,7 +138,7 @@ int meta_filter_parse(const char *param, struct cloud_kvs *ret)
 {
 	struct cloud_kvs filter = { 0 };
 	char *s = str_dup(param), *piece, *next;
-	int r = s ? unescape(s) : -ENOMEM;
+	int r = s ? str_unescape(s, true) : -ENOMEM;
 
 	for (piece = s; !r && piece; piece = next) {
 		next = strchr(piece, '&');

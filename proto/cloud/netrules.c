@@ -25,17 +25,12 @@ static bool fault(struct netrules_fault *f, enum netrules_field field, const cha
 static bool fault(struct netrules_fault *f, enum netrules_field field, const char *fmt, ...)
 {
 	va_list ap;
-	size_t n;
 
 	f->field = field;
 	va_start(ap, fmt);
 	vsnprintf(f->text, sizeof(f->text), fmt, ap);
 	va_end(ap);
-	for (n = strlen(f->text); n && !str_is_utf8(f->text, n); n--)	/* the cut may be inside a character */
-		f->text[n - 1] = 0;
-	for (char *c = f->text; *c; c++)
-		if ((unsigned char)*c < 0x20 || *c == 0x7f)
-			*c = ' ';
+	str_clean_line(f->text);
 	return false;
 }
 

@@ -234,15 +234,6 @@ static enum scan_result scan_value(struct scan *s, struct frame *frame, unsigned
 	}
 }
 
-/* Fields lie in the descriptor by ascending number. Returns the index, or -1. */
-static int find_field(const ProtobufCMessageDescriptor *type, uint32_t id)
-{
-	for (unsigned i = 0; i < type->n_fields; i++)
-		if (type->fields[i].id == id)
-			return (int)i;
-	return -1;
-}
-
 static enum scan_result scan_fields(struct scan *s, const ProtobufCMessageDescriptor *type,
 				    struct bytes in)
 {
@@ -252,18 +243,18 @@ static enum scan_result scan_fields(struct scan *s, const ProtobufCMessageDescri
 	must(type->n_fields <= SCAN_FIELDS_MAX);
 	r = charge(s, NULL, type->sizeof_message + HEAP_OVERHEAD);
 	while (!r && in.p < in.end) {
+		const ProtobufCFieldDescriptor *f;
 		struct bytes v;
 		uint64_t tag;
-		int index;
 
 		/* Field numbers have 29 bits; 0 is none. */
 		if (!take_varint(&in, 5, &tag) || tag > UINT32_MAX || tag < 8 ||
 		    !take_value(&in, tag & 7, &v))
 			return scan_failed_one(s, NULL, SCAN_MALFORMED);
-		index = find_field(type, (uint32_t)(tag >> 3));
-		r = charge(s, index < 0 ? NULL : &type->fields[index], SCANNED_MEMBER);
-		if (!r && index >= 0)
-			r = scan_value(s, &frame, (unsigned)index, tag & 7, v);
+		f = protobuf_c_message_descriptor_get_field(type, (unsigned)(tag >> 3));
+		r = charge(s, f, SCANNED_MEMBER);
+		if (!r && f)
+			r = scan_value(s, &frame, (unsigned)(f - type->fields), tag & 7, v);
 		else if (!r)
 			r = charge(s, NULL, sizeof(ProtobufCMessageUnknownField) + HEAP_OVERHEAD +
 						    (size_t)(v.end - v.p));

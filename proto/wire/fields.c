@@ -86,15 +86,20 @@ static int reserve_text(struct fields *f, size_t n)
 	return 0;
 }
 
+static bool fits(const struct fields *f, size_t n, size_t bytes)
+{
+	uint32_t max_n = f->max_n ? f->max_n : FIELDS_MAX_N, max_bytes = f->max_bytes ? f->max_bytes : FIELDS_MAX_BYTES;
+
+	return n <= max_n && f->n <= max_n - n && bytes <= max_bytes && f->bytes <= max_bytes - bytes;
+}
+
 int fields_add(struct fields *f, const char *name, size_t name_len, const char *value,
 	       size_t value_len, bool secret)
 {
-	uint32_t max_bytes = f->max_bytes ? f->max_bytes : FIELDS_MAX_BYTES;
 	struct field *at;
 	int r;
 
-	if (f->n >= (f->max_n ? f->max_n : FIELDS_MAX_N) || name_len > max_bytes ||
-	    value_len > max_bytes || f->bytes + name_len + value_len + 32 > max_bytes)
+	if (!fits(f, 1, name_len + value_len + 32))
 		return -EMSGSIZE;
 	r = reserve_fields(f, 1);
 	if (!r)
@@ -115,13 +120,6 @@ int fields_add(struct fields *f, const char *name, size_t name_len, const char *
 	f->text_len += (uint32_t)(name_len + value_len + 2);
 	f->bytes += (uint32_t)(name_len + value_len + 32);
 	return 0;
-}
-
-static bool fits(const struct fields *f, uint32_t n, uint32_t bytes)
-{
-	uint32_t max_n = f->max_n ? f->max_n : FIELDS_MAX_N, max_bytes = f->max_bytes ? f->max_bytes : FIELDS_MAX_BYTES;
-
-	return n <= max_n && f->n <= max_n - n && bytes <= max_bytes && f->bytes <= max_bytes - bytes;
 }
 
 /* Text lies in the order of its fields, so that what is behind one of them is one piece. */

@@ -153,27 +153,42 @@ static void title_names(char *s, const char *end)
 
 #define FRAMING_MAX_BYTES 192u
 
+/* Where these fields, which may be NULL, and `more` bytes are written. */
+static int reserve_head(struct buf *out, const struct fields *f, size_t more, char **ret)
+{
+	size_t n = 0;
+	int r = f ? check_fields(f, &n) : 0;
+
+	if (r < 0)
+		return r;
+	if (n + more > buf_room(out))
+		return -ENOBUFS;
+	*ret = (char *)buf_space(out, n + more);
+	return *ret ? 0 : -ENOMEM;
+}
+
+/* What was written from `start` to `end` is the head; its names begin at `names`. */
+static void written(struct buf *out, const char *start, char *names, char *end, bool title)
+{
+	if (title)
+		title_names(names, end);
+	buf_added(out, (size_t)(end - start));
+}
+
 int http1_write_request(struct buf *out, const struct fields *head, const struct http1_write *w)
 {
 	const char *method = fields_get(head, ":method"), *path = fields_get(head, ":path");
 	const char *authority = fields_get(head, ":authority");
-	size_t n, max;
 	char *at, *start, *names;
 	int r;
 
 	if (!method || !path || !authority || !http1_is_token((const uint8_t *)method, strlen(method)) ||
 	    !*path || strchr(path, ' ') || strchr(path, '\t') || strchr(authority, ' '))
 		return -EINVAL;
-	r = check_fields(head, &n);
+	r = reserve_head(out, head, FRAMING_MAX_BYTES, &start);
 	if (r < 0)
 		return r;
-	max = n + FRAMING_MAX_BYTES;
-	if (max > buf_room(out))
-		return -ENOBUFS;
-	at = start = (char *)buf_space(out, max);
-	if (!at)
-		return -ENOMEM;
-	at = copy_str(at, method);
+	at = copy_str(start, method);
 	at = copy(at, " ", 1);
 	at = copy_str(at, path);
 	at = names = copy_str(at, " HTTP/1.1\r\n");
@@ -181,10 +196,7 @@ int http1_write_request(struct buf *out, const struct fields *head, const struct
 	at = copy_str(at, authority);
 	at = copy(at, "\r\n", 2);
 	at = write_fields(at, head);
-	at = write_framing(at, w);
-	if (w->title_names)
-		title_names(names, at);
-	buf_added(out, (size_t)(at - start));
+	written(out, start, names, write_framing(at, w), w->title_names);
 	return 0;
 }
 
@@ -192,22 +204,15 @@ int http1_write_response(struct buf *out, const struct fields *head, const struc
 {
 	const char *status = fields_get(head, ":status");
 	uint64_t code;
-	size_t n, max;
 	char *at, *start, *names;
 	int r;
 
 	if (!status || strlen(status) != 3 || str_u64(status, 3, 999, &code) < 0 || code < 100)
 		return -EINVAL;
-	r = check_fields(head, &n);
+	r = reserve_head(out, head, FRAMING_MAX_BYTES, &start);
 	if (r < 0)
 		return r;
-	max = n + FRAMING_MAX_BYTES;
-	if (max > buf_room(out))
-		return -ENOBUFS;
-	at = start = (char *)buf_space(out, max);
-	if (!at)
-		return -ENOMEM;
-	at = copy_str(at, "HTTP/1.1 ");
+	at = copy_str(start, "HTTP/1.1 ");
 	at = copy(at, status, 3);
 	at = copy(at, " ", 1);
 	at = copy_str(at, http1_reason((unsigned)code));
@@ -217,9 +222,7 @@ int http1_write_response(struct buf *out, const struct fields *head, const struc
 		at = copy(at, "\r\n", 2);
 	else
 		at = write_framing(at, w);
-	if (w->title_names)
-		title_names(names, at);
-	buf_added(out, (size_t)(at - start));
+	written(out, start, names, at, w->title_names);
 	return 0;
 }
 
@@ -230,26 +233,14 @@ size_t http1_chunk_head(char ret[HTTP1_CHUNK_HEAD_MAX], size_t n)
 
 int http1_write_last_chunk(struct buf *out, const struct fields *trailers, bool title)
 {
-	size_t n = 0;
-	char *at, *start;
+	char *at, *start, *names;
+	int r = reserve_head(out, trailers, 8, &start);
 
-	if (trailers) {
-		int r = check_fields(trailers, &n);
-
-		if (r < 0)
-			return r;
-	}
-	if (n + 8 > buf_room(out))
-		return -ENOBUFS;
-	at = start = (char *)buf_space(out, n + 8);
-	if (!at)
-		return -ENOMEM;
-	at = copy(at, "0\r\n", 3);
+	if (r < 0)
+		return r;
+	at = names = copy(start, "0\r\n", 3);
 	if (trailers)
 		at = write_fields(at, trailers);
-	at = copy(at, "\r\n", 2);
-	if (title)
-		title_names(start + 3, at);
-	buf_added(out, (size_t)(at - start));
+	written(out, start, names, copy(at, "\r\n", 2), title);
 	return 0;
 }

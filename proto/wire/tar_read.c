@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/base/str.h"
+
 #define SIZE_LIMIT ((uint64_t)INT64_MAX)
 
 enum state {
@@ -97,20 +99,9 @@ static size_t take_field(char *to, const uint8_t *f, size_t n)
 
 /* --- extended headers --- */
 
-/* Digits only. */
 static bool decimal(const char *p, size_t n, uint64_t *ret)
 {
-	uint64_t v = 0;
-
-	if (!n)
-		return false;
-	for (size_t i = 0; i < n; i++) {
-		if (p[i] < '0' || p[i] > '9' || v > (SIZE_LIMIT - 9) / 10)
-			return false;
-		v = v * 10 + (uint64_t)(p[i] - '0');
-	}
-	*ret = v;
-	return true;
+	return str_u64(p, n, SIZE_LIMIT, ret) == 0;
 }
 
 /* "[-]SECONDS[.FRACTION]" */

@@ -25,11 +25,6 @@ static bool is_id(const char *s, size_t n)
 	return is_hex(s, n) && strspn(s, "0") < n;
 }
 
-static unsigned digit(char c)
-{
-	return (unsigned)(strchr(HEX, c) - HEX);
-}
-
 bool trace_parse(const char *text, struct trace *ret)
 {
 	static const char form[] = "..-................................-................-..";
@@ -47,7 +42,7 @@ bool trace_parse(const char *text, struct trace *ret)
 		return false;
 	if (n > sizeof(form) - 1 && (str_starts(text, "00") || text[sizeof(form) - 1] != '-'))
 		return false;
-	flags = digit(text[FLAGS_AT]) << 4 | digit(text[FLAGS_AT + 1]);
+	flags = (unsigned)str_hex_value(text[FLAGS_AT + 1]);	/* those that are known are in the last digit */
 	memcpy(ret->parent, text, sizeof(form) - 1);
 	memcpy(ret->parent, "00", 2);
 	ret->parent[FLAGS_AT] = '0';

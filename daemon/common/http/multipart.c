@@ -6,7 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "daemon/common/http/query.h"
 #include "proto/base/str.h"
 
 static void set_state(struct multipart *m, enum multipart_state to)
@@ -59,7 +58,7 @@ static char *decode_extended(const char *s)
 	if (!text || strncasecmp(s, "utf-8'", 6) != 0)
 		return NULL;
 	out = str_dup(text + 1);
-	if (!out || query_unescape(out, false) == 0)
+	if (!out || str_unescape(out, false) == 0)
 		return out;
 	free(out);
 	return NULL;

@@ -8,16 +8,6 @@
 
 #include "proto/base/str.h"
 
-int query_unescape(char *s, bool plus_is_space)
-{
-	ssize_t n = str_percent_decode(s, strlen(s), plus_is_space);
-
-	if (n < 0 || memchr(s, 0, (size_t)n))
-		return -EINVAL;
-	s[n] = 0;
-	return 0;
-}
-
 static int parse_segments(struct query *q, char *path)
 {
 	char *s = path, *next;
@@ -29,7 +19,7 @@ static int parse_segments(struct query *q, char *path)
 			*next++ = 0;
 		if (q->n_segments == QUERY_MAX_SEGMENTS)
 			return -E2BIG;
-		r = query_unescape(s, false);
+		r = str_unescape(s, false);
 		if (r < 0)
 			return r;
 		q->segments[q->n_segments++] = s;
@@ -54,7 +44,7 @@ static int parse_pairs(struct query *q, char *s)
 			*value++ = 0;
 		else
 			value = s + strlen(s);
-		if (query_unescape(s, true) < 0 || (*value && query_unescape(value, true) < 0))
+		if (str_unescape(s, true) < 0 || (*value && str_unescape(value, true) < 0))
 			return -EINVAL;
 		q->v[q->n++] = (struct query_pair){ s, value };
 	}
@@ -119,7 +109,7 @@ char *query_clean_path(const char *target)
 	s[0] = '/';
 	memcpy(s + 1, target, n);
 	s[n + 1] = 0;
-	if (query_unescape(s + 1, false) < 0) {
+	if (str_unescape(s + 1, false) < 0) {
 		free(s);
 		return NULL;
 	}

@@ -32,8 +32,6 @@ void query_fini(struct query *q);
 /* First value of that key, NULL if absent. */
 const char *query_get(const struct query *q, const char *key);
 
-/* Percent-decodes a string in place. -EINVAL: a malformed escape, or one that gives a NUL. */
-must_check int query_unescape(char *s, bool plus_is_space);
 
 /* The decoded path without empty, "." and ".." segments ("/a/b"); heap, NULL without memory or for a
  * malformed one. */

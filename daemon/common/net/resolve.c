@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/common/ev/worker.h"
+#include "proto/base/host.h"
 #include "proto/base/map.h"
 #include "proto/base/must.h"
 #include "proto/base/str.h"
@@ -91,16 +92,6 @@ static void resolve_add(struct resolve_answer *a, const void *sa, socklen_t len,
 		at->v4.sin_port = htons(port);
 }
 
-static bool is_localhost(const char *host)
-{
-	static const char name[] = "localhost";
-	size_t n = strlen(host), k = sizeof(name) - 1;
-
-	if (n && host[n - 1] == '.')
-		n--;
-	return n >= k && mem_eq_ci(host + n - k, k, name) && (n == k || host[n - k - 1] == '.');
-}
-
 bool resolve_literal(const char *host, uint16_t port, struct resolve_answer *ret)
 {
 	struct sockaddr_in v4 = { .sin_family = AF_INET };
@@ -111,7 +102,7 @@ bool resolve_literal(const char *host, uint16_t port, struct resolve_answer *ret
 		resolve_add(ret, &v4, sizeof(v4), port);
 	} else if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1) {
 		resolve_add(ret, &v6, sizeof(v6), port);
-	} else if (is_localhost(host)) { /* RFC 6761 §6.3: nobody is asked */
+	} else if (host_is_loopback(host)) { /* RFC 6761 §6.3: nobody is asked */
 		v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 		v6.sin6_addr = in6addr_loopback;
 		resolve_add(ret, &v4, sizeof(v4), port);

@@ -54,9 +54,9 @@ TEST(host_names)
 
 TEST(this_machine)
 {
-	static const char *const here[] = { "localhost", "LOCALHOST", "a.localhost", "127.0.0.1", "127.9.9.9", "::1",
+	static const char *const here[] = { "localhost", "LOCALHOST", "a.localhost", "localhost.", "127.0.0.1", "127.9.9.9", "::1",
 					    "::ffff:127.0.0.1" };
-	static const char *const there[] = { "", "xlocalhost", "localhost.test", "128.0.0.1", "::2", "0.0.0.0" };
+	static const char *const there[] = { "", ".", "xlocalhost", "localhost..", "localhost.test", "128.0.0.1", "::2", "0.0.0.0" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
 		CHECK(host_is_loopback(here[i]));

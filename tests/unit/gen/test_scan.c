@@ -31,9 +31,11 @@ static const ProtobufCFieldDescriptor recursive_fields[] = {
 	{ .name = "inner", .id = 1, .label = PROTOBUF_C_LABEL_NONE,
 	  .type = PROTOBUF_C_TYPE_MESSAGE, .descriptor = &recursive },
 };
+static const ProtobufCIntRange recursive_numbers[] = { { 1, 0 }, { 0, 1 } };
 const ProtobufCMessageDescriptor recursive = {
 	.magic = PROTOBUF_C__MESSAGE_DESCRIPTOR_MAGIC, .name = "t.Recursive",
 	.short_name = "Recursive", .sizeof_message = 32, .n_fields = 1, .fields = recursive_fields,
+	.n_field_ranges = 1, .field_ranges = recursive_numbers,
 };
 
 /* Puts `levels` messages into each other at the end of buf; returns where they begin. */
