@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A byte queue with a maximum that is part of its construction; "full" is a normal result.
- * One contiguous block, so that a reader sees all of it at once; freed when it runs empty, so an
- * idle connection holds no buffer. With a quota the block is charged before it is allocated.
+ * One contiguous block, so that a reader sees all of it at once. A block of more than 4 KiB is freed when it
+ * runs empty, so that an idle connection holds little. With a quota the block is charged before it is allocated.
  */
 #ifndef AB_PROTO_BASE_BUF_H
 #define AB_PROTO_BASE_BUF_H
@@ -34,7 +34,7 @@ static inline void buf_set_quota(struct buf *b, struct quota *quota)
 	b->quota = quota;
 }
 
-void buf_fini(struct buf *b);
+void buf_fini(struct buf *b);	/* frees the block; maximum and quota stay, and it can be used again */
 
 static inline size_t buf_len(const struct buf *b)
 {
@@ -57,7 +57,7 @@ must_check int buf_put(struct buf *b, const void *p, size_t n);
 must_check int buf_put_str(struct buf *b, const char *s);
 must_check int buf_printf(struct buf *b, const char *fmt, ...) printf_like(2, 3);
 
-/* A string of JSON with its quotes; what is not UTF-8 is U+FFFD. */
+/* A string of JSON with its quotes; what is not UTF-8 is U+FFFD. A failure leaves what was put until then. */
 must_check int buf_put_json(struct buf *b, const char *s);
 
 /* Room for n more bytes and no more, charged as something new or (`begun`) not: 0, -ENOBUFS, -ENOMEM. */

@@ -22,7 +22,8 @@ must_check int fd_pidfd(pid_t pid, int *ret);
 
 /* Whole content of a small file as a NUL-terminated heap string. -EFBIG above max bytes. */
 must_check int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len);
-/* Writes beside it with `mode`, syncs, renames over it. */
+/* Writes PATH.new with `mode`, syncs it, renames it to `path`. The folder is not synced: after a crash of the machine the old content
+ * may be there. 0, -errno with the old content in place. */
 must_check int fd_write_file(int dir_fd, const char *path, const void *p, size_t n, mode_t mode);
 /* All of it, blocking. */
 must_check int fd_write_all(int fd, const void *p, size_t n);

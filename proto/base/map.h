@@ -40,8 +40,7 @@ must_check int map_put_u64(struct map *m, uint64_t key, void *value);
 void *map_get_u64(const struct map *m, uint64_t key);
 void *map_del_u64(struct map *m, uint64_t key);
 
-/* Walks in no order: *pos = 0 to begin; NULL at the end. No put or del during the walk, except
- * map_del of keys after the walk ended. */
+/* Walks in no order: *pos = 0 to begin; NULL at the end. A put or del ends the walk: it has to begin again. */
 void *map_next(const struct map *m, size_t *pos);
 
 #endif

@@ -67,7 +67,7 @@ void status_set(struct status *s, enum ab_reason reason, const char *fmt, ...) p
 void status_set_code(struct status *s, enum ab_code code, const char *fmt, ...) printf_like(3, 4);
 /* INVALID_ARGUMENT FIELD_INVALID with evidence field=…; text "field: what was wrong, what to do". */
 void status_field(struct status *s, const char *field, const char *fmt, ...) printf_like(3, 4);
-/* INTERNAL BUG; for -errno results that no caller can explain better. ENOMEM → RESOURCE_EXHAUSTED. */
+/* For -errno results that no caller can explain better: INTERNAL BUG; of ENOMEM RESOURCE_EXHAUSTED, of EDQUOT the same with QUOTA_UID. */
 void status_errno(struct status *s, int err, const char *what);
 /* One more evidence pair; ignored when there are STATUS_EVIDENCE_MAX. Values are cut, made printable. */
 void status_evidence(struct status *s, const char *static_key, const char *fmt, ...) printf_like(3, 4);

@@ -13,8 +13,8 @@
 #include "proto/cloud/doc.h"
 #include "proto/cloud/model.h"
 
-#define CONTAINER_BYTES 256u		/* what jansson takes for an object or array, about … */
-#define VALUE_BYTES	96u		/* … and for a member or an element */
+#define CONTAINER_BYTES 256u		/* about what jansson takes for an object or array */
+#define VALUE_BYTES	96u		/* about what it takes for a member or an element */
 #define SMALL_BYTES	(256u * 1024)	/* any shape may take this much */
 #define TEXT_MAX	(64u * 1024)
 #define ENTRIES_MAX	512u		/* of a list or map of which the table says nothing else */

@@ -54,7 +54,8 @@ enum cloud_part {
 };
 
 enum cloud_json_flag {
-	CLOUD_JSON_REQUEST = 1,	/* up to 16 MiB, a key that occurs twice counts as the last one; else an answer of 4 MiB */
+	CLOUD_JSON_REQUEST = 1,	/* a request: CLOUD_JSON_REQUEST_MAX bytes, of equal keys the last one counts, NUL is an error;
+				 * else an answer: CLOUD_JSON_ANSWER_MAX bytes, equal keys are an error */
 };
 
 struct cloud_json_error {

@@ -16,7 +16,7 @@ int list_time_us(const char *s, int64_t *ret)
 		return -EINVAL;
 	/* ms holds three digits of the fraction; the next three are ours. */
 	for (int i = 1; dot && i <= 6 && dot[i] >= '0' && dot[i] <= '9'; i++) {
-		static const int64_t weight[] = { 0, 0, 0, 0, 100, 10, 1 };
+		static const int64_t weight[] = { 0, 0, 0, 0, 100, 10, 1 };	/* by the digit's place */
 
 		us += (dot[i] - '0') * weight[i];
 	}

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 enum cloud_route_flag {
-	ROUTE_CHANGES = 1,	/* something */
+	ROUTE_CHANGES = 1,	/* the call changes something */
 	ROUTE_BODY = 2,		/* a request without a body is refused */
 };
 

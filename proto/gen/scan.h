@@ -20,8 +20,8 @@
 #define SCAN_DEPTH_MAX	    32u			/* nested messages, the outermost counts */
 #define SCAN_ELEMENTS_MAX   1024u		/* in one repeated field or map, unless a cap says otherwise */
 #define SCAN_FIELDS_MAX	    64u			/* distinct fields of one message type of ours */
-#define SCAN_MEMORY_FACTOR  8u			/* memory of the unpacked message / its wire size … */
-#define SCAN_MEMORY_FLOOR   (1024u * 1024)	/* … but never less than this is allowed */
+#define SCAN_MEMORY_FACTOR  8u			/* the unpacked message may take so many times its wire size */
+#define SCAN_MEMORY_FLOOR   (1024u * 1024)	/* a small message may take this much */
 #define SCAN_PATH_MAX	    128u
 
 enum scan_result {

@@ -15,8 +15,8 @@
 #include "proto/base/str.h"
 
 #define FEED_SLICE_BYTES  16384u	/* input between two looks at the budgets */
-#define OUTPUT_BYTES	  65536u	/* one h2_output() gathers about this much … */
-#define OUTPUT_SHORT	  16384u	/* … or this, while memory is short */
+#define OUTPUT_BYTES	  65536u	/* about what one h2_output() gathers */
+#define OUTPUT_SHORT	  16384u	/* the same while memory is short */
 #define STRAY_SLACK_BYTES 65536u	/* padding of a frame that has not ended is a stray too, for now */
 #define PRE_SETTINGS_STREAMS 100u	/* a peer's limit until its SETTINGS say otherwise */
 
@@ -25,9 +25,9 @@
 #define REFUND_DATA	  3	/* a frame of ours may be answered by two WINDOW_UPDATE and a PING: gRPC does */
 #define COST_SETTINGS	  2
 #define COST_RESET	  1
-#define DEAR_RESETS	  200u		/* empty the budget: those we had to send for the peer's mistake,
-					 * and requests dropped, not answered, within … */
-#define YOUNG_MS	  100u		/* … so long; later it is a client whose deadline came */
+#define DEAR_RESETS	  200u		/* so many resets empty the budget, where we sent them for the peer's mistake or the
+					 * peer reset a young request */
+#define YOUNG_MS	  100u		/* a request is young so long; later it is a client whose deadline came that resets it */
 #define REFUND_BYTES	  1024u
 #define REFUND_STREAM	  4
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One HTTP/2 connection without I/O, either role: bytes in by h2_feed(), bytes out by h2_output(),
- * news by polling. Used by the daemon, the library and agentbox-local.
+ * what happened by polling. Used by the daemon, the library and agentbox-local.
  *
- * News. h2_feed() only notes facts; then the owner takes streams from h2_next_ready() until NULL and
+ * Readiness. h2_feed() only notes facts; then the owner takes streams from h2_next_ready() until NULL and
  * looks at what they hold. Nothing is ever called back.
  *
  * Credit. A stream's receive buffer is bounded by its window, because the window is given back only
@@ -77,14 +77,15 @@ struct h2_options {
 #define H2_BLOCK_MS	 5000u
 #define H2_SETTINGS_ACK_MS	 10000u
 
+/* `now_ms` here and below is of one clock that never goes back. 0, -ENOMEM also where the quota has no room. */
 must_check int h2_new(const struct h2_options *o, uint64_t now_ms, struct h2 **ret);
-/* Streams still there are freed too, without a call of on_ready. NULL is fine; returns NULL. */
+/* Frees the streams too, released or not: their owners must not use them after it. NULL is fine; returns NULL. */
 struct h2 *h2_free(struct h2 *h);
 
-/* Takes all n bytes. 0, or -EPROTO / -ENOMEM: the connection is dead, all streams are closed as
- * H2_CLOSE_LOST; h2_output() may still hold a GOAWAY worth sending. After that input is ignored. */
+/* Takes all n bytes. 0, or -EPROTO / -ENOMEM: the connection is dead, all streams are closed, as H2_CLOSE_REFUSED where nothing of
+ * them was sent, else as H2_CLOSE_LOST; h2_output() may still hold a GOAWAY worth sending. After that input is ignored. */
 must_check int h2_feed(struct h2 *h, const void *p, size_t n, uint64_t now_ms);
-/* The peer closed or the transport failed: closes all streams as H2_CLOSE_LOST. */
+/* The peer closed or the transport failed: closes all streams as a failed h2_feed() does. */
 void h2_lost(struct h2 *h);
 
 /* Bytes to send now (at most about 64 KiB, more after h2_sent()); *ret_n = 0 if none. The connection may
@@ -125,7 +126,7 @@ uint32_t h2_pings_acked(const struct h2 *h);
  * :method, :scheme, :authority, :path first. */
 must_check int h2_request(struct h2 *h, const struct fields *head, bool end, void *user,
 			  struct h2_stream **ret);
-/* Server: the final response head (":status" first) or, with status 1xx, an interim one. */
+/* Server: the final response head (":status" first) or, with status 1xx, an interim one. 0, -EPIPE of a closed stream, -ENOMEM. */
 must_check int h2_respond(struct h2_stream *s, const struct fields *head, bool end);
 
 void *h2_stream_user(const struct h2_stream *s);	/* NULL for a new one of a server */

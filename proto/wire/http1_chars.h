@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the three files of http1 share: character classes and one field line. */
+/* What the three files http1*.c share: character classes and one field line. */
 #ifndef AB_PROTO_WIRE_HTTP1_CHARS_H
 #define AB_PROTO_WIRE_HTTP1_CHARS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A reader of tar that is fed in pieces of any size. See tar.h. */
+/* A reader of tar that is fed in pieces of any size: a state machine that keeps no data but a header's. */
 #include "proto/wire/tar.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Headers of tar. See tar.h. */
+/* Headers of tar: one of ustar, and a pax header before it for what does not fit there. */
 #include "proto/wire/tar.h"
 
 #include <stdio.h>
