@@ -1321,6 +1321,21 @@ struct ab_reloaded {
 AB_API int ab_daemon_reload_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret);
 AB_API int ab_daemon_reload(struct ab_client *c, const struct ab_call_options *how, struct ab_reloaded **ret);
 
+struct ab_backup {
+	uint64_t bytes;			/* of all of it */
+	uint32_t schema;		/* an older agentboxd refuses it */
+	const char *host_id, *version;	/* of the daemon that it is of */
+	int64_t at_ms;
+};
+
+/* A copy of the daemon's database, for agentboxctl restore. Admins only. A stream for ab_daemon_backup_next(); it never ends well before
+ * its end: one that was cut is AB_DATA_LOSS. Its result is a struct ab_backup. It holds access tokens: keep it as a secret. */
+AB_API int ab_daemon_backup_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret);
+/* 1 and some of it, valid until the next; 0 none now. */
+AB_API int ab_daemon_backup_next(struct ab_call *call, const void **ret_data, size_t *ret_n);
+/* All of it, to a descriptor that blocks. */
+AB_API int ab_daemon_backup_to_fd(struct ab_client *c, const struct ab_call_options *how, int fd, struct ab_backup **ret);
+
 struct ab_local_stopped {
 	bool was_running;
 	uint32_t killed;		/* sandboxes */

@@ -331,6 +331,20 @@ int msg_reloaded(ProtobufCMessage *message, void **ret)
 	return 0;
 }
 
+/* Of a BackupResponse with a head. */
+int msg_backup(ProtobufCMessage *message, void **ret)
+{
+	const Agentbox__V1__BackupHead *m = ((Agentbox__V1__BackupResponse *)message)->head;
+	struct ab_backup *s = obj_new(sizeof(*s), message);
+
+	if (!s)
+		return -ENOMEM;
+	*s = (struct ab_backup){ .bytes = m->bytes, .schema = m->schema, .host_id = m->host_id, .version = m->version,
+				 .at_ms = msg_at_ms(m->at) };
+	*ret = s;
+	return 0;
+}
+
 int msg_local_stopped(ProtobufCMessage *message, void **ret)
 {
 	const Agentbox__V1__StopLocalResponse *m = (Agentbox__V1__StopLocalResponse *)message;

@@ -102,12 +102,26 @@ static int app_failed(const char *what, int r)
 	return APP_EXIT_UNAVAILABLE;
 }
 
+char *app_state_dir(const struct conf *c, bool user_mode)
+{
+	const char *state = conf_get(c, "daemon", NULL, "state_dir"), *given = getenv("STATE_DIRECTORY");
+	const char *state_home = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+
+	if (!str_is_empty(state))
+		return strdup(state);
+	if (!str_is_empty(given))
+		return strndup(given, strcspn(given, ":"));	/* the first of StateDirectory= */
+	if (!user_mode)
+		return strdup("/var/lib/agentboxd");
+	if (!str_is_empty(state_home))
+		return str_printf("%s/agentboxd", state_home);
+	return str_is_empty(home) ? NULL : str_printf("%s/.local/state/agentboxd", home);
+}
+
 /* Where things are: command line and file, then the usual places. */
 static int choose_places(struct app *a)
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR"), *state_home = getenv("XDG_STATE_HOME");
-	const char *socket = conf_get(a->conf, "daemon", NULL, "socket"), *home = getenv("HOME");
-	const char *state = conf_get(a->conf, "daemon", NULL, "state_dir"), *given = getenv("STATE_DIRECTORY");
+	const char *runtime = getenv("XDG_RUNTIME_DIR"), *socket = conf_get(a->conf, "daemon", NULL, "socket");
 
 	if (a->listen_fd >= 0)
 		a->socket_path = rpc_socket_place(a->listen_fd);
@@ -117,16 +131,7 @@ static int choose_places(struct app *a)
 		a->socket_path = strdup("/run/agentboxd/agentboxd.sock");
 	else if (!str_is_empty(runtime))
 		a->socket_path = str_printf("%s/agentboxd/agentboxd.sock", runtime);
-	if (!str_is_empty(state))
-		a->state_dir = strdup(state);
-	else if (!str_is_empty(given))
-		a->state_dir = strndup(given, strcspn(given, ":"));	/* the first of StateDirectory= */
-	else if (!a->user_mode)
-		a->state_dir = strdup("/var/lib/agentboxd");
-	else if (!str_is_empty(state_home))
-		a->state_dir = str_printf("%s/agentboxd", state_home);
-	else if (!str_is_empty(home))
-		a->state_dir = str_printf("%s/.local/state/agentboxd", home);
+	a->state_dir = app_state_dir(a->conf, a->user_mode);
 	if (!a->socket_path)
 		fprintf(stderr, "agentboxd: no place for the socket: $XDG_RUNTIME_DIR is not set; give --socket\n");
 	if (!a->state_dir)
@@ -399,6 +404,8 @@ static int make_server(struct app *a)
 		r = app_token_service_add(a);
 	if (!r)
 		r = app_status_new(a);
+	if (!r)
+		r = app_backup_new(a);
 	return r < 0 ? app_failed("the gRPC server", r) : 0;
 }
 

@@ -25,6 +25,7 @@ struct app_options {
 
 /* Exit codes: sysexits.h, where a supervisor may care. */
 #define APP_EXIT_USAGE	     64
+#define APP_EXIT_NO_INPUT    66
 #define APP_EXIT_UNAVAILABLE 69
 #define APP_EXIT_BUSY	     75
 #define APP_EXIT_CONFIG	     78
@@ -37,6 +38,13 @@ must_check bool app_check_trust(struct conf *c, const struct conf_files *files, 
  * not exist, names that nobody has. Looks names up, which may take long, and notes what they are. Adds to the configuration's problems;
  * true: what is wrong is not wrong for good, since all of it is that the system's tables of users did not answer. */
 bool app_check_conf(struct conf *c, bool local);
+
+/* Where the state is: command line and file, then the usual places. Heap; NULL: nowhere, or no memory. */
+char *app_state_dir(const struct conf *c, bool user_mode);
+
+/* restore.c: puts a backup, "-" = standard input, into the state directory of a daemon that does not run, as its owner. Prints what it
+ * did, a line "key: value" each. The exit code. */
+must_check int app_restore(const struct conf *c, bool user_mode, const char *file, bool other_host);
 
 /* 0, or the exit code; the reason was printed. */
 must_check int app_new(const struct app_options *o, struct app **ret);

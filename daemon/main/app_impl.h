@@ -24,6 +24,7 @@
 #include "daemon/main/local_process.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/socket.h"
+#include "daemon/rpc/svc_backup.h"
 #include "daemon/rpc/svc_daemon.h"
 #include "daemon/rpc/svc_token.h"
 #include "daemon/sandbox/sandbox.h"
@@ -105,6 +106,7 @@ struct app {
 	struct users *users;
 	struct rpc_server *server;
 	struct svc_daemon_options svc_daemon;
+	struct svc_backup_options svc_backup;
 	struct timer tick;		/* the socket's file, while draining: who is left */
 	uint64_t drain_until_ms;	/* 0 = not draining */
 	uint64_t drain_since_ms;
@@ -228,6 +230,9 @@ void app_gateway_kept_end(struct app *a);
 void app_gateway_hand_over(struct app *a);
 void app_gateway_collect(const struct app *a, struct daemon_gateway *ret);
 void app_gateway_free(struct app *a);
+
+/* app_backup.c: DaemonService.Backup. */
+must_check int app_backup_new(struct app *a);
 
 /* app_status.c: what Status and Config tell. */
 /* "49983-ID.domain": whoever knows the id may use the sandbox, so it is for admins. */

@@ -30,10 +30,12 @@ static const char help[] =
 	"      --log-level L     error, warn, info or debug\n"
 	"      --check-config    read the configuration, report every problem, exit 0 or 78\n"
 	"      --print-config    print the commented default configuration\n"
+	"      --restore FILE    put a backup into the state folder of a daemon that does not run (- = standard input)\n"
+	"      --other-host      with --restore: also where the folder belongs to another host\n"
 	"  -V, --version\n"
 	"  -h, --help\n";
 
-enum { OPT_LOCAL = 256, OPT_SYSTEM, OPT_STATE_DIR, OPT_LOG_LEVEL, OPT_CHECK, OPT_PRINT };
+enum { OPT_LOCAL = 256, OPT_SYSTEM, OPT_STATE_DIR, OPT_LOG_LEVEL, OPT_CHECK, OPT_PRINT, OPT_RESTORE, OPT_OTHER_HOST };
 
 static const struct option options[] = {
 	{ "config", required_argument, NULL, 'c' },
@@ -44,6 +46,8 @@ static const struct option options[] = {
 	{ "log-level", required_argument, NULL, OPT_LOG_LEVEL },
 	{ "check-config", no_argument, NULL, OPT_CHECK },
 	{ "print-config", no_argument, NULL, OPT_PRINT },
+	{ "restore", required_argument, NULL, OPT_RESTORE },
+	{ "other-host", no_argument, NULL, OPT_OTHER_HOST },
 	{ "version", no_argument, NULL, 'V' },
 	{ "help", no_argument, NULL, 'h' },
 	{ 0 },
@@ -51,7 +55,8 @@ static const struct option options[] = {
 
 struct args {
 	const char *config;
-	bool local, system, check;
+	const char *restore;		/* NULL = serve */
+	bool local, system, check, other_host;
 };
 
 /* Relative paths of the command line mean the caller's folder. */
@@ -119,6 +124,12 @@ static int parse_args(int argc, char **argv, struct conf *c, struct args *ret)
 			break;
 		case OPT_PRINT:
 			return print_defaults();
+		case OPT_RESTORE:
+			ret->restore = optarg;
+			break;
+		case OPT_OTHER_HOST:
+			ret->other_host = true;
+			break;
 		case 'V':
 			puts("agentboxd " AB_VERSION);
 			return 0;
@@ -258,10 +269,16 @@ int main(int argc, char **argv)
 		return r;
 	}
 	user_mode = !args.system && (args.local || geteuid() != 0 || !str_is_empty(getenv("XDG_RUNTIME_DIR")));
-	r = read_config(c, &args, user_mode, &file);
+	/* A directory that is named needs no configuration, which may be lost with what is restored. */
+	if (!args.restore || !conf_is_set(c, "daemon", NULL, "state_dir"))
+		r = read_config(c, &args, user_mode, &file);
+	else
+		r = 0;
 	if (!r)
 		log_setup((enum log_level)conf_get_number(c, "daemon", NULL, "log_level"));
-	if (r || args.check)
+	if (!r && args.restore)
+		r = app_restore(c, user_mode, args.restore, args.other_host);
+	if (r || args.check || args.restore)
 		conf_free(c);
 	else
 		r = run_daemon(c, &args, user_mode, file);

@@ -16,7 +16,6 @@
 #include "proto/base/fd.h"
 #include "proto/base/str.h"
 
-#define NEW_FILE  BACKUP_FILE ".new"
 #define SINCE_MAX (8u << 20)	/* bytes of gathered changes; above it the copy is made as a whole */
 #define ROOM_LEFT (16ull << 20)	/* bytes of the disk that a copy leaves free */
 
@@ -62,20 +61,21 @@ static bool has_room(struct state_dir *dir)
 	return (uint64_t)fs.f_bavail * fs.f_frsize >= 2 * (uint64_t)st.st_size + ROOM_LEFT;
 }
 
-int backup_begin(struct backup *b, struct db *db, uint64_t mark)
+int backup_begin(struct backup *b, struct db *db, const char *file, uint64_t mark)
 {
 	int fd, rc, r = 0;
 
 	if (!has_room(db->dir))
 		return -ENOSPC;
-	if (unlinkat(db->dir->fd, NEW_FILE, 0) < 0 && errno != ENOENT)
+	if (unlinkat(db->dir->fd, file, 0) < 0 && errno != ENOENT)
 		return -errno;
-	fd = openat(db->dir->fd, NEW_FILE, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = openat(db->dir->fd, file, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	fd_close(fd);
-	rc = open_file(db->dir, NEW_FILE, &b->to);
-	/* No journal: the file is of use only after it was synced and renamed. */
+	b->file = file;
+	rc = open_file(db->dir, file, &b->to);
+	/* No journal: the file is of use only when it is whole. */
 	if (rc == SQLITE_OK)
 		rc = sqlite3_exec(b->to, "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF", NULL, NULL, NULL);
 	if (rc == SQLITE_OK) {
@@ -91,19 +91,19 @@ int backup_begin(struct backup *b, struct db *db, uint64_t mark)
 
 static int put_in_place(struct state_dir *dir)
 {
-	scoped(fd_closep) int fd = openat(dir->fd, NEW_FILE, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	scoped(fd_closep) int fd = openat(dir->fd, BACKUP_NEW_FILE, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 
 	/* A journal of the old file would be taken for one of the new. */
 	if (unlinkat(dir->fd, BACKUP_FILE "-journal", 0) < 0 && errno != ENOENT)
 		return -errno;
-	if (fd < 0 || fsync(fd) < 0 || renameat(dir->fd, NEW_FILE, dir->fd, BACKUP_FILE) < 0 ||
+	if (fd < 0 || fsync(fd) < 0 || renameat(dir->fd, BACKUP_NEW_FILE, dir->fd, BACKUP_FILE) < 0 ||
 	    fsync(dir->fd) < 0)
 		return -errno;
 	return 0;
 }
 
 /* Ends the copy. Its header says WAL, as the database's does: it is set to DELETE, so that opening it makes no other files. */
-static int backup_finish(struct backup *b, struct db *db)
+static int backup_finish(struct backup *b)
 {
 	int rc = sqlite3_backup_finish(b->run);
 
@@ -114,16 +114,30 @@ static int backup_finish(struct backup *b, struct db *db)
 		rc = sqlite3_close(b->to);
 		b->to = NULL;
 	}
-	return rc == SQLITE_OK ? put_in_place(db->dir) : errno_of(rc);
+	return errno_of(rc);
 }
 
-int backup_step(struct backup *b, struct db *db, int pages)
+int backup_copy(struct backup *b, struct db *db, int pages)
 {
 	int r, rc = sqlite3_backup_step(b->run, pages);
 
 	if (rc == SQLITE_OK)
 		return 0;
-	r = rc == SQLITE_DONE ? backup_finish(b, db) : errno_of(rc);
+	r = rc == SQLITE_DONE ? backup_finish(b) : errno_of(rc);
+	if (r < 0) {
+		backup_drop(b, db);
+		return r;
+	}
+	return 1;
+}
+
+int backup_step(struct backup *b, struct db *db, int pages)
+{
+	int r = backup_copy(b, db, pages);
+
+	if (r != 1)
+		return r;
+	r = put_in_place(db->dir);
 	if (r < 0) {
 		backup_drop(b, db);
 		return r;
@@ -138,7 +152,7 @@ void backup_drop(struct backup *b, struct db *db)
 		(void)sqlite3_backup_finish(b->run);
 	if (b->to) {
 		(void)sqlite3_close(b->to);
-		(void)unlinkat(db->dir->fd, NEW_FILE, 0);
+		(void)unlinkat(db->dir->fd, b->file, 0);
 	}
 	buf_fini(&b->since);
 	*b = (struct backup){ 0 };
@@ -173,7 +187,7 @@ static int apply_since(struct backup *b, struct db *copy, uint64_t to)
 /* The copy is open only during this call, since its statements and pages cost memory. */
 int backup_follow(struct backup *b, struct state_dir *dir, uint64_t from, uint64_t to)
 {
-	struct db copy = { .dir = dir, .is_backup = true };
+	struct db copy = { .dir = dir, .file = BACKUP_FILE };
 	int rc = db_reopen(&copy);
 
 	if (rc == SQLITE_OK && db_get_number(&copy, "mark") != from)

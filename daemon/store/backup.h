@@ -20,20 +20,25 @@ struct sqlite3;
 struct sqlite3_backup;
 struct state_dir;
 
+#define BACKUP_NEW_FILE	BACKUP_FILE ".new"
 #define BACKUP_STEP	128		/* pages between two commits */
 #define BACKUP_ALL	(-1)
 
 struct backup {			/* zeroed: none under way */
 	struct sqlite3 *to;
 	struct sqlite3_backup *run;
+	const char *file;	/* its name while it is written */
 	uint64_t mark;		/* hostid.mark that the copy under way will have */
 	bool follows;		/* the file in place lacks `since` and nothing else */
 	struct buf since;	/* committed changes, as in struct changes */
 };
 
-/* 0 or -errno. -ENOSPC also where the copy would take the last space of the disk. */
-must_check int backup_begin(struct backup *b, struct db *db, uint64_t mark);
-/* 0: more to do; 1: it is in place and on the disk; -errno: given up, the earlier copy is still there. */
+/* 0 or -errno. -ENOSPC also where the copy would take the last space of the disk. `file`: its name until it is whole, of the program's
+ * life; a file of that name is removed. */
+must_check int backup_begin(struct backup *b, struct db *db, const char *file, uint64_t mark);
+/* 0: more to do; 1: the file is whole, closed and nobody's, but not synced; -errno: given up, and it is removed. */
+must_check int backup_copy(struct backup *b, struct db *db, int pages);
+/* The same for BACKUP_NEW_FILE. 0: more to do; 1: it is in place and on the disk; -errno: given up, the earlier copy is still there. */
 must_check int backup_step(struct backup *b, struct db *db, int pages);
 /* Gives a copy under way up; the next one has to be made as a whole. */
 void backup_drop(struct backup *b, struct db *db);

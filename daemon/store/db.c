@@ -50,10 +50,10 @@ static int query_int(struct db *db, const char *sql, int def, int *ret)
 	return rc;
 }
 
-int db_check(struct db *db)
+static int check_by(struct db *db, const char *sql)
 {
 	struct sqlite3_stmt *s;
-	int rc = sqlite3_prepare_v2(db->sql, "PRAGMA quick_check(1)", -1, &s, NULL);
+	int rc = sqlite3_prepare_v2(db->sql, sql, -1, &s, NULL);
 	const char *text;
 
 	if (rc != SQLITE_OK)
@@ -66,9 +66,19 @@ int db_check(struct db *db)
 	return rc;
 }
 
-static int connect_db(struct db *db)
+int db_check(struct db *db)
 {
-	const char *file = db->is_backup ? BACKUP_FILE : DB_FILE;
+	return check_by(db, "PRAGMA quick_check(1)");
+}
+
+int db_check_all(struct db *db)
+{
+	return check_by(db, "PRAGMA integrity_check(1)");
+}
+
+int db_connect(struct db *db)
+{
+	const char *file = db->file ? db->file : DB_FILE;
 	char *path = str_printf("%s/%s", db->dir->path, file);
 	struct stat st;
 	int rc;
@@ -88,7 +98,7 @@ static int connect_db(struct db *db)
 	(void)sqlite3_db_config(db->sql, SQLITE_DBCONFIG_DQS_DML, 0, NULL);
 	rc = db_exec(db, pragmas);
 	if (rc == SQLITE_OK)
-		rc = db_exec(db, db->is_backup ? "PRAGMA journal_mode = DELETE"
+		rc = db_exec(db, db->file ? "PRAGMA journal_mode = DELETE"
 				 : db->dir->network_fs	? "PRAGMA journal_mode = TRUNCATE"
 							: "PRAGMA journal_mode = WAL");
 	db->sync_full = true;
@@ -125,7 +135,7 @@ int db_reopen(struct db *db)
 	int rc;
 
 	db_close(db);
-	rc = connect_db(db);
+	rc = db_connect(db);
 	return rc == SQLITE_OK ? db_prepare(db) : rc;
 }
 
@@ -192,9 +202,14 @@ int db_version(struct db *db, int *ret)
 	return query_int(db, "PRAGMA user_version", 0, ret);
 }
 
+int db_application(struct db *db, int *ret)
+{
+	return query_int(db, "PRAGMA application_id", 0, ret);
+}
+
 int db_open(struct db *db, struct store_report *report)
 {
-	int rc = connect_db(db);
+	int rc = db_connect(db);
 
 	report->schema_known = schema_version;
 	if (rc == SQLITE_OK)

@@ -25,9 +25,11 @@ struct db {
 	struct sqlite3_stmt *stmt[STMT_N];
 	bool sync_full;		/* PRAGMA synchronous is FULL, not NORMAL */
 	ino_t ino;		/* of the open file */
-	bool is_backup;		/* it is BACKUP_FILE, which has no WAL */
+	const char *file;	/* its name, of one without a WAL; NULL: DB_FILE */
 };
 
+/* The first part of db_open(): opens the existing file, and looks at nothing in it. An SQLite code. */
+must_check int db_connect(struct db *db);
 /* Opens the existing file, checks it, migrates it. An SQLite code; OK with report->schema_found above
  * schema_known: it is of a newer version, and was not changed. */
 must_check int db_open(struct db *db, struct store_report *report);
@@ -59,6 +61,8 @@ void db_get_host(struct db *db, char ret[HOSTID_LEN + 1]);	/* "" = none */
 must_check int db_put_meta(struct db *db, const char *key, const char *value);
 must_check int db_put_mark(struct db *db, uint64_t mark);
 must_check int db_check(struct db *db);
+must_check int db_check_all(struct db *db);	/* its indexes, too, which takes longer */
 must_check int db_version(struct db *db, int *ret);
+must_check int db_application(struct db *db, int *ret);	/* schema_application in a database of ours */
 
 #endif

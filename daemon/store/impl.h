@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The inside of the store, for store.c, load.c, writer.c, tx.c and claims.c only. */
+/* The inside of the store, for store.c, load.c, writer.c, tx.c, export.c and claims.c only. */
 #ifndef AB_DAEMON_STORE_IMPL_H
 #define AB_DAEMON_STORE_IMPL_H
 
@@ -50,6 +50,8 @@ struct store {
 	uint64_t backup_lacks;		/* bytes of changes that were committed since then */
 	bool backup_failed;		/* the last one failed, which was logged */
 	bool backup_follows;		/* the next one applies changes, as far as the loop knows */
+	struct backup export;		/* the worker's: a copy for a caller that is being made */
+	struct store_export *exporting;	/* there is one; NULL = none */
 	int claims_fd;			/* the worker's; -1 = not open */
 	uint64_t rescue_at_ms;		/* the worker's, BOOTTIME: rescue() does nothing before it */
 	_Atomic int64_t unlinked_at_ms;	/* store_unlinked_at_ms() */
@@ -60,6 +62,7 @@ enum tx_kind {
 	TX_RESERVE,	/* write `reserve` into host-id */
 	TX_BACKUP,	/* a step of the second copy */
 	TX_GET,		/* read a row */
+	TX_EXPORT,	/* a step of a copy for a caller; in a struct store_export */
 };
 
 struct store_tx {
@@ -73,7 +76,7 @@ struct store_tx {
 	bool durable;
 	uint64_t committed_us;	/* BOOTTIME of store_tx_commit() */
 	uint64_t reserve;	/* RESERVE: hostid.reserved to be */
-	int rc, sys_errno;	/* outcome, set by the writer: an SQLite code; of RESERVE and BACKUP 0, 1 or -errno */
+	int rc, sys_errno;	/* outcome, set by the writer: an SQLite code; of RESERVE, BACKUP and EXPORT 0, 1 or -errno */
 	store_done_fn *done;
 	void *user;
 	struct read *read;	/* GET; owned */
@@ -91,6 +94,10 @@ struct read {
 /* tx.c */
 void tx_free(struct store_tx *t);
 void tx_put_meta(struct store_tx *t, const char *key, const char *value);
+
+/* export.c, on the worker's thread: a part of the copy. 0 = more to do, 1 = done, -errno. */
+#define EXPORT_FILE "export.db"	/* until it is whole */
+must_check int export_some(struct store *s, struct store_tx *t);
 
 /* writer.c */
 void writer_on_reserved(struct job *j);	/* job.done of RESERVE, CHANGES and GET */

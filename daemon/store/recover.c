@@ -168,7 +168,7 @@ int recover_unlinked(struct db *db, uint64_t mark, int64_t now_wall_ms)
 {
 	struct backup b = { 0 };
 	char to[256];
-	int r = backup_begin(&b, db, mark);
+	int r = backup_begin(&b, db, BACKUP_NEW_FILE, mark);
 
 	while (!r)
 		r = backup_step(&b, db, BACKUP_ALL);

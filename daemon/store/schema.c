@@ -17,7 +17,10 @@
 /* Raised with every change in rows/. */
 const int schema_version = 13;
 
-/* What the database has beside the tables of rows. 1097294456 is "Agbx". */
+/* "Agbx" */
+const int schema_application = 1097294456;
+
+/* What the database has beside the tables of rows. */
 static const char others[] =
 	"CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;"
 	"INSERT OR IGNORE INTO meta (key, value) VALUES ('incarnation', lower(hex(randomblob(6))));"

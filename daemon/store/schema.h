@@ -8,6 +8,7 @@
 struct sqlite3;
 
 extern const int schema_version;
+extern const int schema_application;	/* PRAGMA application_id of our databases */
 
 /* From an older version (0 = an empty file), in one transaction. An SQLite code. */
 must_check int schema_migrate(struct sqlite3 *db, int from);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "daemon/common/obs/log.h"
 #include "daemon/store/recover.h"
@@ -143,6 +144,7 @@ static int open_all(struct store *s, const struct store_options *o, struct store
 		r = recover_open(&s->db, &s->dir, report->was_host[0] ? &nobody : &s->file, o->now_wall_ms, report);
 	if (r)
 		return r;
+	(void)unlinkat(s->dir.fd, EXPORT_FILE, 0);	/* of a daemon that was killed */
 	s->doubt = report->doubt;
 	if (fstatat(s->dir.fd, BACKUP_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		s->backup_at_ms = (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;

@@ -28,6 +28,7 @@ struct store_tx;
 
 enum store_open_result {
 	STORE_OPENED = 0,
+	STORE_NOT_OURS = 65,	/* store_restore(): no sound backup of this daemon: EX_DATAERR */
 	STORE_BUSY = 75,	/* another daemon holds the state directory: EX_TEMPFAIL */
 	STORE_UNSAFE = 77,	/* a symlink, another owner, too open modes: EX_NOPERM */
 	STORE_TOO_NEW = 78,	/* written by a newer version: EX_CONFIG */

@@ -139,7 +139,7 @@ static int raise_mark(struct store *s)
 
 static int begin_backup(struct store *s)
 {
-	int r = backup_begin(&s->backup, &s->db, s->file.mark + 1);
+	int r = backup_begin(&s->backup, &s->db, BACKUP_NEW_FILE, s->file.mark + 1);
 
 	if (r < 0)
 		return r;
@@ -193,6 +193,13 @@ static int backup_some(struct store *s, int pages)
 	return r == 1 ? backup_done(s, mark) : r;
 }
 
+/* Copies that are being made end with the connection. */
+static void drop_copies(struct store *s)
+{
+	backup_drop(&s->backup, &s->db);
+	backup_drop(&s->export, &s->db);
+}
+
 /* Somebody removed or replaced the open file, whose rows would be lost when it is closed: writes them to a new file. */
 static void rescue(struct store *s)
 {
@@ -203,7 +210,7 @@ static void rescue(struct store *s)
 	if (now < s->rescue_at_ms)
 		return;
 	s->rescue_at_ms = now + RESCUE_EVERY_MS;
-	backup_drop(&s->backup, &s->db);
+	drop_copies(s);
 	r = recover_unlinked(&s->db, s->file.mark, wall);
 	log_error("store_unlinked", "state_dir=%s written_again=%s%s%s", log_q(s->dir.path), r < 0 ? "no" : "yes",
 		  r < 0 ? " err=" : "", r < 0 ? log_q(strerrordesc_np(-r)) : "");
@@ -272,7 +279,7 @@ static void write_batch(struct list *jobs, void *user)
 	if (rc != SQLITE_OK) {
 		sys_errno = s->db.sql ? sqlite3_system_errno(s->db.sql) : 0;
 		fail_all(jobs, rc, sys_errno);
-		backup_drop(&s->backup, &s->db);
+		drop_copies(s);
 		if (s->db.sql)
 			roll_back(&s->db);
 		/* After a failed sync SQLite's cache may have pages that the disk does not have. */
@@ -286,6 +293,8 @@ static void write_batch(struct list *jobs, void *user)
 
 		if (t->kind == TX_BACKUP)
 			t->rc = backup_some(s, BACKUP_STEP);
+		else if (t->kind == TX_EXPORT)
+			t->rc = export_some(s, t);
 		else if (t->kind == TX_GET)
 			t->rc = s->db.sql ? db_get(&s->db, &t->changes, t->read->table, &t->read->row, &t->read->found)
 					  : SQLITE_CANTOPEN;
@@ -485,6 +494,7 @@ void writer_finish(struct store *s)
 
 	if (s->db.sql && !db_is_in_place(&s->db))
 		rescue(s);
+	backup_drop(&s->export, &s->db);
 	if (!s->changed && !s->backup.run)
 		return;
 	if (s->backup.run)

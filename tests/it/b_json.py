@@ -166,6 +166,10 @@ def test_the_daemon(d, box):
     check("command.reload", d.ctl("--json", "reload").stdout)
     check("command.config", d.ctl("--json", "config", "show").stdout)
     check("command.page", d.ctl("--json", "page").stdout)
+    folder = harness.temp_dir("abj-")
+    saved = os.path.join(folder, "saved")
+    check("command.backup", d.ctl("--json", "backup", saved).stdout)
+    check("command.restore", d.ctl("--json", "restore", "--state-dir", os.path.join(folder, "state"), saved).stdout)
     error = d.ctl("--json", "get", "no-such-sandbox", check=False)
     assert error.stdout == "" and check("error", error.stderr)[0]["error"]["status"] == "NOT_FOUND"
 
