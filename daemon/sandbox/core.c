@@ -80,15 +80,6 @@ struct account *core_account_of(struct sandbox_core *core, uid_t uid)
 	return core->any.account ? core->any.account : &core->accounts[0];
 }
 
-static void count_alive(struct sandbox_core *core, struct uid_limit *u)
-{
-	list_for_each(node, &core->sandboxes) {
-		const struct sandbox *b = list_entry(node, struct sandbox, node);
-
-		u->n_alive += b->index.counted && b->uid == u->uid;
-	}
-}
-
 int core_uid_limit_of(struct sandbox_core *core, uid_t uid, struct uid_limit **ret)
 {
 	struct uid_limit *v, *u = core_uid_limit(core, uid);
@@ -106,8 +97,8 @@ int core_uid_limit_of(struct sandbox_core *core, uid_t uid, struct uid_limit **r
 	*u = fresh;
 	u->uid = uid;
 	u->is_any = true;
-	u->n_alive = u->window_creates = 0;
-	count_alive(core, u);
+	u->n_alive = index_alive(core, uid);
+	u->window_creates = 0;
 	*ret = u;
 	return 0;
 }
@@ -924,12 +915,8 @@ void sandbox_uid_use(const struct sandbox_core *core, uid_t uid, struct sandbox_
 		.account = core_account_of((struct sandbox_core *)core, uid)->name,
 		.max_sandboxes = limit->max_sandboxes, .creates_per_minute = limit->creates_per_minute,
 		.creates_left = limit->creates_per_minute - MIN(used, limit->creates_per_minute),
+		.alive = index_alive(core, uid),
 	};
-	list_for_each(node, &core->sandboxes) {
-		const struct sandbox *b = list_entry(node, struct sandbox, node);
-
-		ret->alive += b->index.counted && b->uid == uid;
-	}
 }
 
 static void use_uids(struct sandbox_core *core, struct uid_limit *v, size_t n)
@@ -937,14 +924,8 @@ static void use_uids(struct sandbox_core *core, struct uid_limit *v, size_t n)
 	free(core->uids);
 	core->uids = v;
 	core->n_uids = n;
-	list_for_each(node, &core->sandboxes) {
-		const struct sandbox *b = list_entry(node, struct sandbox, node);
-		bool is_alive = b->index.counted && b->state != SANDBOX_GONE;
-		struct uid_limit *u = is_alive ? core_uid_limit(core, b->uid) : NULL;
-
-		if (u)
-			u->n_alive++;
-	}
+	for (size_t i = 0; i < n; i++)
+		v[i].n_alive = index_alive(core, v[i].uid);
 }
 
 int sandbox_core_set_rules(struct sandbox_core *core, const struct sandbox_core_rules *r)

@@ -154,6 +154,19 @@ struct owner *index_owner(const struct sandbox_core *core, const struct account 
 	return map_get_u64(&core->owner_map, owner_key(a, uid));
 }
 
+uint32_t index_alive(const struct sandbox_core *core, uid_t uid)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < core->n_accounts; i++) {
+		const struct owner *o = index_owner(core, &core->accounts[i], uid);
+
+		for (int state = 0; o && state < SANDBOX_GONE; state++)
+			n += o->by_state[state];
+	}
+	return n;
+}
+
 static int need_owner(struct sandbox_core *core, struct account *a, uid_t uid, struct owner **ret)
 {
 	struct owner *o = index_owner(core, a, uid);

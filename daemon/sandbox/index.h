@@ -53,6 +53,8 @@ void index_set_started(struct sandbox *b, int64_t started_at_ms);
 /* A lease on it began (1) or ended (-1). */
 void index_lease(struct sandbox *b, int change);
 struct owner *index_owner(const struct sandbox_core *core, const struct account *a, uid_t uid);	/* NULL: it has no sandbox */
+/* Its sandboxes in all accounts that are not gone. */
+uint32_t index_alive(const struct sandbox_core *core, uid_t uid);
 
 /* A walk over the sandboxes of an owner or of an account, in the order of pages or in reverse. */
 struct index_walk {

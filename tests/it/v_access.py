@@ -404,6 +404,27 @@ def test_sections_by_name_and_for_every_user(cloud):
         h.close()
 
 
+def test_who_has_ended_is_not_counted(cloud):
+    """[uid *]: sandboxes that ended in an earlier run take nobody's place in this one, nor do they at a reload."""
+    h = Host(cloud, conf={"uid *": {"max_sandboxes": "2"}})
+    try:
+        for again in (lambda: None, lambda: h.daemon.ctl("reload")):
+            with contextlib.closing(Caller(h.socket, 61001)) as c:
+                for _ in range(2):
+                    c.get("SandboxService.Kill", sandbox=c.get("SandboxService.Create")["id"].strip("'"))
+            h.restart()
+            again()
+            with contextlib.closing(Caller(h.socket, 61001)) as c:
+                boxes = [c.get("SandboxService.Create")["id"].strip("'") for _ in range(2)]
+                assert c("SandboxService.Create")["error"][:2] == ["RESOURCE_EXHAUSTED", "QUOTA_UID"]
+                assert c.get("DaemonService.Status")["access"]["sandboxes"] == "2"
+                for box in boxes:
+                    c.get("SandboxService.Kill", sandbox=box)
+                assert "sandboxes" not in c.get("DaemonService.Status")["access"]
+    finally:
+        h.close()
+
+
 def test_status_tells_rights_and_quotas(cloud):
     """Who one is, by which rule, and how much of what one may have is used."""
     h = Host(cloud, access={"allow": "*", "admins": "root"}, conf={"uid root": {"max_sandboxes": "5", "creates_per_minute": "7"}})

@@ -113,7 +113,7 @@ static void check_numbers(struct world *w)
 
 static void check_counts(struct world *w)
 {
-	uint32_t accounts[2] = { 0 }, uids[2] = { 0 };
+	uint32_t accounts[2] = { 0 }, uids[4] = { 0 };
 
 	list_for_each(i, &w->core.sandboxes) {
 		struct sandbox *x = list_entry(i, struct sandbox, node);
@@ -121,13 +121,14 @@ static void check_counts(struct world *w)
 		if (x->state == SANDBOX_GONE)
 			continue;
 		accounts[x->account->index]++;
-		if (x->uid == 1 || x->uid == 2)
-			uids[x->uid - 1]++;
+		uids[x->uid]++;
 	}
 	for (size_t i = 0; i < 2; i++) {
 		CHECK_INT(w->accounts[i].n_alive, accounts[i]);
-		CHECK_INT(w->uids[i].n_alive, uids[i]);
+		CHECK_INT(w->uids[i].n_alive, uids[1 + i]);
 	}
+	for (uid_t uid = 0; uid < ARRAY_SIZE(uids); uid++)
+		CHECK_INT(index_alive(&w->core, uid), uids[uid]);
 }
 
 static void check_owner(struct world *w, const struct account *a, uid_t uid)
