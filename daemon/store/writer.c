@@ -26,7 +26,7 @@
 #define BACKUP_GAP_MIB_MS 2000u	/* … and so much longer for each MiB of the copy, … */
 #define BACKUP_GAP_MAX_MS 55000u	/* … at most so long */
 #define FOLLOW_GAP_MS	  20000u	/* between two copies that apply changes, which cost as much as a few commits, … */
-#define FOLLOW_BYTES	  (1u << 20)	/* … unless so much is gathered in memory for one, which commits wait for while it is applied */
+#define FOLLOW_BYTES	  (1u << 18)	/* … unless so much is gathered in memory for one, which commits wait for while it is applied */
 #define RESCUE_EVERY_MS	  10000u
 
 static struct store_tx *tx_from_job(struct job *j)

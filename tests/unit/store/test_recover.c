@@ -163,7 +163,7 @@ TEST(the_copy_follows)
 	dir_drop();
 }
 
-/* What waits in memory for the copy is bounded: a megabyte of changes is applied long before the moment of the next one. */
+/* What waits in memory for the copy is bounded: a quarter of a megabyte of changes is applied long before the moment of the next one. */
 TEST(many_changes_are_copied_at_once)
 {
 	char policy[1001] = { 0 };
@@ -178,7 +178,7 @@ TEST(many_changes_are_copied_at_once)
 	wait_backup(&s);
 	begun = clock_boot_ms();
 	CHECK(!store_tx_new(s.store, &t));
-	for (int i = 0; i < 1100; i++) {
+	for (int i = 0; i < 300; i++) {
 		struct row_sandbox r = { .account = "default", .id = "i1", .policy = policy, .state = 2,
 					 .allow_internet_access = -1, .keep_memory = -1, .auto_resume = -1 };
 
