@@ -7,21 +7,24 @@
 #include "proto/base/str.h"
 #include "proto/wire/trace.h"
 
-static const char *text_field(const ProtobufCMessage *m, const char *name)
+static bool is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+{
+	return !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) ||
+	       *(const uint32_t *)(const void *)((const char *)m + f->quantifier_offset) == f->id;
+}
+
+const char *rpc_text_field(const ProtobufCMessage *m, const char *name)
 {
 	const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(m->descriptor, name);
 
-	if (!f || f->type != PROTOBUF_C_TYPE_STRING || f->label == PROTOBUF_C_LABEL_REPEATED || (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF))
-		return "";
-	return *(char *const *)(const void *)((const char *)m + f->offset);
+	if (!f || f->type != PROTOBUF_C_TYPE_STRING || f->label == PROTOBUF_C_LABEL_REPEATED)
+		return NULL;
+	return is_set(m, f) ? *(char *const *)(const void *)((const char *)m + f->offset) : "";
 }
 
 static const ProtobufCMessage *inner(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
-	if (f->type != PROTOBUF_C_TYPE_MESSAGE || f->label == PROTOBUF_C_LABEL_REPEATED)
-		return NULL;
-	if ((f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) &&
-	    *(const uint32_t *)(const void *)((const char *)m + f->quantifier_offset) != f->id)
+	if (f->type != PROTOBUF_C_TYPE_MESSAGE || f->label == PROTOBUF_C_LABEL_REPEATED || !is_set(m, f))
 		return NULL;
 	return *(const ProtobufCMessage *const *)(const void *)((const char *)m + f->offset);
 }
@@ -29,15 +32,15 @@ static const ProtobufCMessage *inner(const ProtobufCMessage *m, const ProtobufCF
 /* In the message, or in one that it has: the header of a transfer, the name of a command. */
 static const char *find_text(const ProtobufCMessage *m, const char *name)
 {
-	const char *text = text_field(m, name);
+	const char *text = rpc_text_field(m, name);
 
-	for (unsigned i = 0; !text[0] && i < m->descriptor->n_fields; i++) {
+	for (unsigned i = 0; str_is_empty(text) && i < m->descriptor->n_fields; i++) {
 		const ProtobufCMessage *in = inner(m, &m->descriptor->fields[i]);
 
 		if (in)
-			text = text_field(in, name);
+			text = rpc_text_field(in, name);
 	}
-	return text;
+	return text ? text : "";
 }
 
 void rpc_audit_note(struct rpc_about *about, const ProtobufCMessage *m)
@@ -59,7 +62,7 @@ void rpc_audit(struct rpc_conn *conn, const struct rpc_method *m, const struct r
 	const struct audit_line l = {
 		.uid = owner_uid(conn->who.uid), .user = conn->who.user, .pid = conn->who.pid, .process = &conn->process, .call = m->path,
 		.result = result, .sandbox = about->sandbox, .object = about->object,
-		.request_id = request ? text_field(request, "request_id") : "", .is_change = m->effect == RPC_CHANGES,
+		.request_id = request ? rpc_text_field(request, "request_id") : NULL, .is_change = m->effect == RPC_CHANGES,
 		.trace = trace_id(trace, id),
 	};
 

@@ -107,6 +107,8 @@ bool rpc_right_check(const struct rpc_conn *conn, const struct rpc_method *m, st
 /* A refusal that is about a right gets the same. */
 void rpc_right_explain(const struct rpc_conn *conn, struct status *st);
 
+/* audit.c: a text of a message by its field's name; "" of a oneof where another is set, NULL if it has no such field. */
+const char *rpc_text_field(const ProtobufCMessage *m, const char *name);
 /* audit.c: the line of a call that has ended. `first` is its request, or the first message of a stream; `made` what it answered. NULL = none. */
 struct rpc_about {
 	char sandbox[RPC_ABOUT_BYTES], object[RPC_ABOUT_BYTES];
