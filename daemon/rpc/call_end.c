@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The one end of a call: its trailers, who is told, what is logged and audited; and what a stop of the daemon does to it. */
+/* The one end of a call: its trailers, who is told, what is logged and audited. */
 #include "daemon/rpc/call_impl.h"
 
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 #include "daemon/rpc/limits.h"
 #include "proto/base/clock.h"
 #include "proto/base/must.h"
-#include "proto/base/str.h"
 #include "proto/wire/grpc.h"
 #include "proto/wire/h2.h"
 
@@ -66,10 +65,14 @@ void call_close(struct rpc_call *c)
 	loop_bury(c->server->loop, &c->grave, call_free, c);
 }
 
-void rpc_call_drop(struct rpc_call *c)
+void rpc_calls_drop(struct rpc_server *s)
 {
-	must(c->state != CALL_CLOSED);	/* those went with the pass they closed in */
-	call_free(c);
+	list_for_each_safe(n, &s->calls) {
+		struct rpc_call *c = list_entry(n, struct rpc_call, node);
+
+		must(c->state != CALL_CLOSED);	/* those went with the pass they closed in */
+		call_free(c);
+	}
 }
 
 /* Trailers, in the head of the response if there was none yet. */
@@ -97,12 +100,9 @@ static int write_end(struct rpc_call *c, const struct status *st)
 /* A text of the request, "" where it has none of this name, or is a stream's. */
 static const char *request_text(const struct rpc_call *c, const char *name)
 {
-	const ProtobufCFieldDescriptor *f =
-		c->request ? protobuf_c_message_descriptor_get_field_by_name(c->method->request, name) : NULL;
+	const char *text = c->request ? rpc_text_field(c->request, name) : NULL;
 
-	if (!f || f->type != PROTOBUF_C_TYPE_STRING || f->label == PROTOBUF_C_LABEL_REPEATED)
-		return "";
-	return *(char *const *)((const char *)c->request + f->offset);
+	return text ? text : "";
 }
 
 static void tell_ended(struct rpc_call *c, const struct status *st)
@@ -196,16 +196,6 @@ void call_stop(struct rpc_call *c, const struct status *st, enum rpc_gone why)
 	tell_gone(c, why);
 }
 
-void rpc_call_stop(struct rpc_call *c, const struct status *st)
-{
-	call_stop(c, st, RPC_GONE_SERVER);
-}
-
-void rpc_call_stop_right(struct rpc_call *c, const struct status *st)
-{
-	call_stop(c, st, RPC_GONE_RIGHT);
-}
-
 /* A client that gives up at its deadline sends a cancel shortly before ours fires. Its clock started
  * earlier, and clients round the timeout they send up by one part in fifty or less. */
 static bool is_about_due(const struct rpc_call *c)
@@ -244,76 +234,4 @@ void call_on_exchange_closed(struct rpc_call *c, enum http_close how)
 	call_close(c);
 	if (open)
 		tell_gone(c, why);
-}
-
-/* --- a stop of the daemon --- */
-
-/* Only a request id lets a repeat find what was begun. */
-static bool is_keyless(const struct rpc_call *c)
-{
-	const ProtobufCFieldDescriptor *f =
-		protobuf_c_message_descriptor_get_field_by_name(c->method->request, "request_id");
-
-	return f && c->request && str_is_empty(*(char *const *)((const char *)c->request + f->offset));
-}
-
-bool rpc_call_is_upload(const struct rpc_call *c)
-{
-	return c->method && c->method->kind == RPC_CLIENT_STREAM;
-}
-
-enum rpc_patience rpc_call_patience(const struct rpc_call *c)
-{
-	if (c->state != CALL_READING && c->state != CALL_OPEN)
-		return RPC_PATIENCE_OVER;
-	if (c->method->at_stop == RPC_STOP_WAIT || (!c->head_sent && is_keyless(c)))
-		return RPC_PATIENCE_WHOLE;
-	if (c->method->kind == RPC_SERVER_STREAM || c->method->waits)
-		return RPC_PATIENCE_NONE;
-	if (c->method->kind == RPC_BIDI && c->wanted)	/* all that came is answered */
-		return RPC_PATIENCE_NONE;
-	return RPC_PATIENCE_MOMENT;
-}
-
-void rpc_call_drain(struct rpc_call *c)
-{
-	struct status st = STATUS_OK;
-
-	if (c->state == CALL_OPEN && c->method->at_stop == RPC_STOP_ONCE) {
-		status_set(&st, R_OUTCOME_UNKNOWN, "agentboxd is stopping, and what became of this call is not known");
-		st.code = CODE_UNKNOWN;
-	} else if (c->state == CALL_OPEN && is_keyless(c) && !c->head_sent) {
-		status_set(&st, R_OUTCOME_UNKNOWN, "agentboxd is stopping, and what became of this call is not known; with a "
-			   "request_id a repeat would find out");
-		st.code = CODE_UNKNOWN;
-	} else {
-		status_set(&st, R_DRAINING, "agentboxd is stopping; try again in a moment");
-		st.retry_after_ms = RPC_PUSHBACK_MS;
-	}
-	rpc_call_stop(c, &st);
-}
-
-bool rpc_call_is_of(const struct rpc_call *c, const struct rpc_conn *conn)
-{
-	return c->conn == conn;
-}
-
-bool rpc_call_ends_with_right(const struct rpc_call *c)
-{
-	return c->state == CALL_READING || (c->state == CALL_OPEN && call_charged_as(c->method) == ADMIT_STREAM);
-}
-
-const struct rpc_method *rpc_call_method(const struct rpc_call *c)
-{
-	return c->method;
-}
-
-void rpc_call_ask_again(struct rpc_call *c)
-{
-	defer_post(&c->again);
-}
-
-struct rpc_call *rpc_call_from_node(struct list *node)
-{
-	return call_from(list_entry(node, struct rpc_call, node));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The inside of a call (call.h), shared by the files call*.c: who may hold it, in which state, and what each of them offers the others. */
+/* The inside of a call (call.h), for call*.c, right.c and drain.c: who may hold it, in which state, and what each file offers the others. */
 #ifndef AB_DAEMON_RPC_CALL_IMPL_H
 #define AB_DAEMON_RPC_CALL_IMPL_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What server.c and call.c know of each other. Nobody else includes this but health.c and reflection.c. */
+/* What the files of the server know of each other; a service includes call.h and method.h alone. */
 #ifndef AB_DAEMON_RPC_INTERNAL_H
 #define AB_DAEMON_RPC_INTERNAL_H
 
@@ -86,18 +86,8 @@ struct rpc_conn {
 	struct grave grave;
 };
 
-/* call.c: a request head came. */
+/* call_begin.c: a request head came. */
 void rpc_call_begin(struct rpc_server *s, struct rpc_conn *conn, struct http_stream *x);
-/* Ends one for the server's reasons: the client gets `st`, the handler on_gone. */
-void rpc_call_stop(struct rpc_call *c, const struct status *st);
-/* The same for a client that has lost a right. */
-void rpc_call_stop_right(struct rpc_call *c, const struct status *st);
-bool rpc_call_is_of(const struct rpc_call *c, const struct rpc_conn *conn);
-/* A stream, a unary call that waits, or one that has not begun: what ends when its client loses a right. */
-bool rpc_call_ends_with_right(const struct rpc_call *c);
-const struct rpc_method *rpc_call_method(const struct rpc_call *c);
-/* It is known now who asks. */
-void rpc_call_ask_again(struct rpc_call *c);
 
 /* right.c: who.user, admin and observer, as soon as they are known; conn->is_asked until then. -errno. */
 must_check int rpc_right_begin(struct rpc_conn *conn);
@@ -109,38 +99,28 @@ void rpc_right_explain(const struct rpc_conn *conn, struct status *st);
 
 /* audit.c: a text of a message by its field's name; "" of a oneof where another is set, NULL if it has no such field. */
 const char *rpc_text_field(const ProtobufCMessage *m, const char *name);
-/* audit.c: the line of a call that has ended. `first` is its request, or the first message of a stream; `made` what it answered. NULL = none. */
+/* What a call is about, for its line of the audit; "" = not known. */
 struct rpc_about {
 	char sandbox[RPC_ABOUT_BYTES], object[RPC_ABOUT_BYTES];
 };
+/* Adds what this message of the call names and is not known yet. */
 void rpc_audit_note(struct rpc_about *about, const ProtobufCMessage *m);
+/* The line of a call that has ended; `request` NULL for a stream of the client's. */
 void rpc_audit(struct rpc_conn *conn, const struct rpc_method *m, const struct rpc_about *about, const ProtobufCMessage *request,
 	       const struct trace *trace, const char *result);
 
-/* How long a stop of the daemon lets it go on. */
-enum rpc_patience {
-	RPC_PATIENCE_OVER,	/* it has its end */
-	RPC_PATIENCE_NONE,
-	RPC_PATIENCE_MOMENT,
-	RPC_PATIENCE_WHOLE,
-};
-enum rpc_patience rpc_call_patience(const struct rpc_call *c);
-/* Ends it for the stop: DRAINING, or OUTCOME_UNKNOWN. */
-void rpc_call_drain(struct rpc_call *c);
-bool rpc_call_is_upload(const struct rpc_call *c);
-struct rpc_call *rpc_call_from_node(struct list *node);
-/* Without a word to anybody, with the server. */
-void rpc_call_drop(struct rpc_call *c);
+/* call_end.c: frees all calls with the server, without a word to anybody. */
+void rpc_calls_drop(struct rpc_server *s);
 /* server.c: the last use of a connection by a call. */
 void rpc_conn_unref(struct rpc_conn *conn);
-/* call.c: those that wait for memory look again. */
+/* call_request.c: the calls that wait for memory look again. */
 void rpc_calls_feed(struct rpc_server *s);
 /* May there be a line of the log about something that a client did? A flood of it has few. */
 bool rpc_may_log(struct rpc_server *s);
 /* Somebody has no memory left: who does not read is closed soon. */
 void rpc_server_expect_relief(struct rpc_server *s);
 
-/* Which methods the two built-in services have. `service` is the server. */
+/* The two built-in services; rpc_call_service() of their calls is the server. */
 must_check int rpc_health_add(struct rpc_server *s);
 void rpc_health_changed(struct rpc_server *s);
 must_check int rpc_reflection_add(struct rpc_server *s);

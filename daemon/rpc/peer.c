@@ -24,33 +24,19 @@
 #define SO_PEERPIDFD 77
 #endif
 
-static int read_number(const char *path, unsigned long long *ret)
-{
-	scoped(fd_closep) int fd = -1;
-	char text[64];
-	uint64_t v;
-	ssize_t n;
-
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	n = read(fd, text, sizeof(text) - 1);
-	if (n <= 0)
-		return n < 0 ? -errno : -EIO;
-	while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' '))
-		n--;
-	if (str_u64(text, (size_t)n, UINT32_MAX, &v) < 0)
-		return -EIO;
-	*ret = v;
-	return 0;
-}
+#define TEXT_MAX_BYTES (64u * 1024)
 
 /* What the kernel shows for a uid that has no number here. */
 static uid_t overflow_uid(void)
 {
-	unsigned long long v;
+	uint64_t v = 65534;
+	char *text;
 
-	return read_number("/proc/sys/kernel/overflowuid", &v) < 0 ? 65534 : (uid_t)v;
+	if (fd_read_file(AT_FDCWD, "/proc/sys/kernel/overflowuid", TEXT_MAX_BYTES, &text, NULL) < 0)
+		return (uid_t)v;
+	(void)!str_u64(text, strcspn(text, "\n"), UINT32_MAX, &v);
+	free(text);
+	return (uid_t)v;
 }
 
 static bool is_hung_up(int fd)
@@ -172,19 +158,15 @@ bool peer_is_foreign(int fd, const struct principal *who)
 
 int peer_check_namespace(void)
 {
-	scoped(fd_closep) int fd = -1;
 	unsigned inside, outside, count;
-	char text[128];
-	ssize_t n;
+	char *text;
+	int r = fd_read_file(AT_FDCWD, "/proc/self/uid_map", TEXT_MAX_BYTES, &text, NULL);
 
-	fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;	/* a kernel without user namespaces */
-	n = read(fd, text, sizeof(text) - 1);
-	if (n < 0)
-		return -errno;
-	text[n] = '\0';
-	if (sscanf(text, "%u %u %u", &inside, &outside, &count) != 3)
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;	/* a kernel without user namespaces */
+	r = sscanf(text, "%u %u %u", &inside, &outside, &count);
+	free(text);
+	if (r != 3)
 		return -EIO;
 	return inside == 0 && outside == 0 && count == UINT32_MAX ? 0 : -EXDEV;
 }

@@ -11,7 +11,7 @@
 #include "daemon/auth/owners.h"
 #include "daemon/common/net/http.h"
 #include "daemon/common/obs/log.h"
-#include "daemon/rpc/internal.h"
+#include "daemon/rpc/call_impl.h"
 #include "daemon/rpc/peer.h"
 #include "daemon/rpc/server.h"
 #include "proto/base/str.h"
@@ -49,9 +49,12 @@ static void right_on_name(struct users_wait *w, const struct user *u)
 	struct rpc_conn *conn = container_of(w, struct rpc_conn, name);
 
 	take_name(conn, u);
-	list_for_each(n, &conn->server->calls)
-		if (rpc_call_is_of(rpc_call_from_node(n), conn))
-			rpc_call_ask_again(rpc_call_from_node(n));
+	list_for_each(n, &conn->server->calls) {
+		struct rpc_call *c = list_entry(n, struct rpc_call, node);
+
+		if (c->conn == conn)
+			defer_post(&c->again);
+	}
 }
 
 int rpc_right_begin(struct rpc_conn *conn)
@@ -146,21 +149,27 @@ static bool has_lost(const struct principal *before, bool might_use, const struc
 	       (before->observer && !conn->who.observer);
 }
 
+/* A stream, a unary call that waits, or one that has not begun. */
+static bool ends_with_right(const struct rpc_call *c)
+{
+	return c->state == CALL_READING || (c->state == CALL_OPEN && call_charged_as(c->method) == ADMIT_STREAM);
+}
+
 static void end_calls(struct rpc_conn *conn)
 {
 	struct status st = STATUS_OK;
 
 	list_for_each_safe(n, &conn->server->calls) {
-		struct rpc_call *c = rpc_call_from_node(n);
+		struct rpc_call *c = list_entry(n, struct rpc_call, node);
 
-		if (!rpc_call_is_of(c, conn) || !rpc_call_ends_with_right(c))
+		if (c->conn != conn || !ends_with_right(c))
 			continue;
 		st = (struct status)STATUS_OK;
-		if (rpc_right_check(conn, rpc_call_method(c), &st)) {
+		if (rpc_right_check(conn, c->method, &st)) {
 			status_set(&st, R_UID_DENIED, "an administrator's or observer's right was taken away by a reload; call again");
 			status_evidence(&st, GRANT_NEEDS, "admin");
 		}
-		rpc_call_stop_right(c, &st);
+		call_stop(c, &st, RPC_GONE_RIGHT);
 	}
 }
 

@@ -401,8 +401,7 @@ struct rpc_server *rpc_server_free(struct rpc_server *s)
 	if (!s)
 		return NULL;
 	s->ending = true;
-	list_for_each_safe(n, &s->calls)
-		rpc_call_drop(rpc_call_from_node(n));
+	rpc_calls_drop(s);
 	for (unsigned i = 0; i < s->n_http; i++)
 		http_server_free(s->http[i]);
 	list_for_each_safe(n, &s->conns)
