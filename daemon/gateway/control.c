@@ -410,17 +410,11 @@ static void control_run(struct gateway_control *c)
 /* Takes what came. False when the call ended. */
 static bool control_read(struct gateway_control *c)
 {
-	const uint8_t *p;
-	size_t n = http_stream_peek(c->x, &p);
-	int e = 0;
+	int e = http_stream_take(c->x, &c->body);
 
-	if (n) {
-		e = buf_put(&c->body, p, n);
-		http_stream_consume(c->x, n);
-	}
-	if (e == -ENOBUFS && buf_room(&c->body) >= n)
+	if (e == -ENOBUFS)
 		refuse_for_memory(c);
-	else if (e == -ENOBUFS)
+	else if (e == -EMSGSIZE)
 		control_refuse(c, 413, "the request body is larger than %u bytes", ANSWER_BODY_MAX);
 	else if (e < 0)
 		control_no_memory(c);

@@ -306,9 +306,9 @@ static void page_on_ready(struct http_stream *x, void *user)
 {
 	struct gateway_page *s = page_from(user);
 	const uint8_t *p;
-	size_t n = http_stream_peek(x, &p);
+	size_t n;
 
-	if (n)
+	while ((n = http_stream_peek(x, &p)) > 0)
 		http_stream_consume(x, n);
 	if (http_stream_closed(x, NULL) != HTTP_OPEN)
 		http_stream_release(page_end(s));

@@ -88,12 +88,12 @@ static void take_body(struct gateway_relay *rl, struct cloud_relay_ask *a)
 {
 	const uint8_t *p = NULL;
 	bool ended = http_stream_ended(rl->x) && !http_stream_trailers(rl->x);
-	size_t n = ended ? http_stream_peek(rl->x, &p) : 0;
+	size_t n = ended ? http_stream_buffered(rl->x) : 0;
 
 	a->body_mode = CLOUD_RELAY_STREAM;
 	if (a->upgrade || (ended && !n)) {
 		a->body_mode = CLOUD_RELAY_NONE;
-	} else if (ended && n <= WHOLE_MAX && quota_take(rl->quota, n) == 0) {
+	} else if (ended && n <= WHOLE_MAX && http_stream_peek(rl->x, &p) == n && quota_take(rl->quota, n) == 0) {
 		rl->charged += n;
 		a->body_mode = CLOUD_RELAY_WHOLE;
 		a->body = p;

@@ -17,6 +17,8 @@
 #define FEED_SLICE_BYTES  16384u	/* input between two looks at the budgets */
 #define OUTPUT_BYTES	  65536u	/* about what one h2_output() gathers */
 #define OUTPUT_SHORT	  16384u	/* the same while memory is short */
+#define FRAME_HEAD_BYTES  9u
+#define FRAME_MAX_BYTES	  (16384u + FRAME_HEAD_BYTES)
 #define STRAY_SLACK_BYTES 65536u	/* padding of a frame that has not ended is a stray too, for now */
 #define PRE_SETTINGS_STREAMS 100u	/* a peer's limit until its SETTINGS say otherwise */
 
@@ -97,7 +99,7 @@ void h2_stream_close_as(struct h2_stream *s, enum h2_close how, uint32_t code)
 	h->n_open--;
 	if (how == H2_CLOSE_CLEAN)
 		refund(h, REFUND_STREAM);
-	buf_fini(&s->out);
+	chain_fini(&s->out);
 	if (s->released || !s->announced)
 		h2_stream_destroy(s);
 	else
@@ -131,10 +133,7 @@ struct h2_stream *h2_stream_make(struct h2 *h)
 	s->head.max_n = s->trailers.max_n = h->o.head_max_n;
 	s->head.max_bytes = s->trailers.max_bytes = h->o.head_max_bytes;
 	s->head.quota = s->trailers.quota = s->trailers_out.quota = h->o.quota;
-	buf_init(&s->in, 0);
-	buf_init(&s->out, 0);
-	buf_set_quota(&s->in, h->o.quota);
-	buf_set_quota(&s->out, h->o.quota);
+	s->in.quota = s->out.quota = h->o.quota;
 	list_init(&s->ready);
 	list_add_tail(&h->streams, &s->node);
 	h->n_open++;
@@ -154,8 +153,8 @@ void h2_stream_destroy(struct h2_stream *s)
 	fields_fini(&s->trailers);
 	fields_fini(&s->trailers_out);
 	interims_fini(&s->interims);
-	buf_fini(&s->in);
-	buf_fini(&s->out);
+	chain_fini(&s->in);
+	chain_fini(&s->out);
 	quota_give(s->h->o.quota, sizeof(*s));
 	s->magic = 0;
 	free(s);
@@ -379,7 +378,7 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
 		(void)nghttp2_session_consume_stream(ng, id, n);
 		return 0;
 	}
-	r = buf_put(&s->in, p, n);
+	r = chain_put(&s->in, p, n, MIN(h->feed_left, (size_t)s->window));
 	if (r == -ENOBUFS)
 		over_quota(h);
 	if (r < 0) {
@@ -432,6 +431,32 @@ static size_t output_bytes(const struct h2 *h)
 	return quota_spare(h->o.quota) / QUOTA_PARTS < OUTPUT_BYTES ? OUTPUT_SHORT : OUTPUT_BYTES;
 }
 
+/* One block for all that a call of h2_output() gathers, when it is much. */
+static void make_output_room(struct h2 *h, const struct h2_stream *s)
+{
+	size_t max = output_bytes(h);
+
+	if (max == OUTPUT_BYTES && !h->out.cap && chain_len(&s->out) >= max / 2)
+		(void)!buf_reserve(&h->out, max + FRAME_MAX_BYTES, true);	/* else it grows */
+}
+
+static int put_frame(struct h2 *h, struct h2_stream *s, const uint8_t *head, size_t n)
+{
+	const uint8_t *p;
+	int r;
+
+	make_output_room(h, s);
+	r = buf_put(&h->out, head, FRAME_HEAD_BYTES);
+	while (n && r == 0) {
+		size_t k = MIN(chain_peek(&s->out, &p), n);
+
+		r = buf_put(&h->out, p, k);
+		chain_drop(&s->out, k);
+		n -= k;
+	}
+	return r;
+}
+
 static int on_send_data(nghttp2_session *ng, nghttp2_frame *f, const uint8_t *head, size_t n,
 			nghttp2_data_source *src, void *user)
 {
@@ -440,10 +465,9 @@ static int on_send_data(nghttp2_session *ng, nghttp2_frame *f, const uint8_t *he
 
 	if (buf_len(&h->out) >= output_bytes(h))
 		return NGHTTP2_ERR_WOULDBLOCK;
-	must(buf_len(&s->out) >= n);
-	if (buf_put(&h->out, head, 9) < 0 || buf_put(&h->out, buf_data(&s->out), n) < 0)
+	must(chain_len(&s->out) >= n);
+	if (put_frame(h, s, head, n) < 0)
 		return NGHTTP2_ERR_CALLBACK_FAILURE; /* out of memory: the connection cannot go on */
-	h2_drop(&s->out, n);
 	progress(h, n);
 	refund(h, REFUND_DATA);
 	if (s->room_wanted && h2_stream_room(s) >= h2_send_max(h) / 2) {
@@ -789,8 +813,10 @@ int h2_feed(struct h2 *h, const void *data, size_t n, uint64_t now_ms)
 	follow(h, p, n, now_ms);
 	while (n) {
 		size_t k = MIN(n, (size_t)FEED_SLICE_BYTES);
-		ssize_t r = nghttp2_session_mem_recv(h->ng, p, k);
+		ssize_t r;
 
+		h->feed_left = n;
+		r = nghttp2_session_mem_recv(h->ng, p, k);
 		if (h->abused)
 			return h2_fail(h, H2_ENHANCE_YOUR_CALM, "");
 		if (r < 0) {

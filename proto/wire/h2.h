@@ -156,8 +156,12 @@ bool h2_stream_head_is_cut(const struct h2_stream *s);
 void h2_stream_drop_head(struct h2_stream *s);
 const struct fields *h2_stream_trailers(const struct h2_stream *s);
 
-/* All that is buffered; valid until the next call on this connection. Returns its length. */
+/* What is buffered, piece by piece: the next one, valid until the next call on this connection; 0 = nothing. What came
+ * until something is consumed is one piece, if it is no more than 64 KiB. */
 size_t h2_stream_peek(const struct h2_stream *s, const uint8_t **ret);
+size_t h2_stream_buffered(const struct h2_stream *s);	/* of all pieces */
+/* The next n bytes, of which there are as many, become one piece: 0, -ENOBUFS, -ENOMEM. */
+must_check int h2_stream_pull(struct h2_stream *s, size_t n);
 void h2_stream_consume(struct h2_stream *s, size_t n);
 /* The peer finished and all was consumed. */
 bool h2_stream_at_end(const struct h2_stream *s);

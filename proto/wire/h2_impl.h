@@ -6,6 +6,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include "proto/base/buf.h"
+#include "proto/base/chain.h"
 #include "proto/base/list.h"
 #include "proto/base/quota.h"
 #include "proto/wire/h2.h"
@@ -25,6 +26,7 @@ struct h2 {
 	uint64_t block_by_ms, settings_ack_by_ms;	/* 0 = nothing is owed */
 	uint64_t data_taken;		/* of block.data_bytes: those for streams that are there */
 	uint64_t stray_max;		/* of the others; they were under way when we reset their streams */
+	size_t feed_left;		/* of h2_feed()'s bytes: what the parser has not finished */
 	int64_t tokens;			/* what the peer may still waste */
 	size_t progress_bytes;
 	uint64_t refilled_ms, last_feed_ms;
@@ -44,7 +46,7 @@ struct h2_stream {
 	struct list node, ready;
 	struct fields head, trailers, trailers_out;
 	struct interims interims;	/* client: not taken yet */
-	struct buf in, out;
+	struct chain in, out;
 	unsigned ready_flags;
 	uint32_t code;
 	enum h2_close closed;
@@ -67,7 +69,6 @@ struct h2_stream {
 	uint64_t taken, taken_since_ms;	/* by its owner, to see how fast */
 };
 
-void h2_drop(struct buf *b, size_t n);	/* and the memory of an empty one: a stream may be silent for days */
 void h2_note(struct h2_stream *s, unsigned flags);
 void h2_stream_close_as(struct h2_stream *s, enum h2_close how, uint32_t code);
 uint32_t h2_send_max(const struct h2 *h);	/* per stream, as of now */

@@ -52,14 +52,14 @@ static ssize_t read_body(nghttp2_session *ng, int32_t id, uint8_t *unused, size_
 			 uint32_t *flags, nghttp2_data_source *src, void *user)
 {
 	struct h2_stream *s = src->ptr;
-	size_t n = MIN(max, buf_len(&s->out));
+	size_t n = MIN(max, chain_len(&s->out));
 
 	if (!n && !s->finished) {
 		s->deferred = true;
 		return NGHTTP2_ERR_DEFERRED;
 	}
 	*flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-	if (s->finished && n == buf_len(&s->out)) {
+	if (s->finished && n == chain_len(&s->out)) {
 		*flags |= NGHTTP2_DATA_FLAG_EOF;
 		if (s->has_trailers_out) {
 			*flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
@@ -179,8 +179,17 @@ const struct fields *h2_stream_trailers(const struct h2_stream *s)
 
 size_t h2_stream_peek(const struct h2_stream *s, const uint8_t **ret)
 {
-	*ret = buf_data(&s->in);
-	return buf_len(&s->in);
+	return chain_peek(&s->in, ret);
+}
+
+int h2_stream_pull(struct h2_stream *s, size_t n)
+{
+	return chain_pull(&s->in, n);
+}
+
+size_t h2_stream_buffered(const struct h2_stream *s)
+{
+	return chain_len(&s->in);
 }
 
 /* Four times what it is, by GROWTH_MAX at most: larger steps than that are more than a part of what is spare. */
@@ -198,7 +207,7 @@ static uint32_t larger_window(const struct h2_stream *s)
 static bool may_grow(const struct h2_stream *s)
 {
 	return !s->h->settings_ack_by_ms && s->h->last_feed_ms - s->taken_since_ms < H2_GROWS_MS &&
-	       buf_len(&s->in) <= s->window / 4;
+	       chain_len(&s->in) <= s->window / 4;
 }
 
 /* The window of a stream whose owner reads fast, as far as the quota lets us promise it. */
@@ -220,13 +229,6 @@ static void h2_stream_grow(struct h2_stream *s, size_t n)
 	s->taken_since_ms = s->h->last_feed_ms;
 }
 
-void h2_drop(struct buf *b, size_t n)
-{
-	buf_drop(b, n);
-	if (!buf_len(b))
-		buf_fini(b);
-}
-
 /* In pieces: the peer of a long line stands still until half of a large window, for which nghttp2 waits, was read. */
 static void give_credit(struct h2_stream *s, size_t n)
 {
@@ -239,7 +241,7 @@ static void give_credit(struct h2_stream *s, size_t n)
 
 void h2_stream_consume(struct h2_stream *s, size_t n)
 {
-	h2_drop(&s->in, n);
+	chain_drop(&s->in, n);
 	if (!n || s->closed || s->ended)
 		return;
 	give_credit(s, n);
@@ -254,17 +256,17 @@ bool h2_stream_ended(const struct h2_stream *s)
 
 bool h2_stream_at_end(const struct h2_stream *s)
 {
-	return s->ended && !buf_len(&s->in);
+	return s->ended && !chain_len(&s->in);
 }
 
 size_t h2_stream_unsent(const struct h2_stream *s)
 {
-	return buf_len(&s->out);
+	return chain_len(&s->out);
 }
 
 size_t h2_stream_room(struct h2_stream *s)
 {
-	size_t n = buf_len(&s->out), max = h2_send_max(s->h);
+	size_t n = chain_len(&s->out), max = h2_send_max(s->h);
 
 	if (s->closed || s->finished)
 		return 0;
@@ -282,15 +284,20 @@ static int resume(struct h2_stream *s)
 
 uint8_t *h2_stream_space(struct h2_stream *s, size_t n)
 {
-	return s->closed || s->finished ? NULL : buf_space(&s->out, n);
+	return s->closed || s->finished ? NULL : chain_space(&s->out, n);
+}
+
+static int stream_grew(struct h2_stream *s)
+{
+	if (chain_len(&s->out) >= h2_send_max(s->h))
+		s->room_wanted = true;
+	return resume(s);
 }
 
 int h2_stream_added(struct h2_stream *s, size_t n)
 {
-	buf_added(&s->out, n);
-	if (buf_len(&s->out) >= h2_send_max(s->h))
-		s->room_wanted = true;
-	return resume(s);
+	chain_added(&s->out, n);
+	return stream_grew(s);
 }
 
 int h2_stream_write(struct h2_stream *s, const void *p, size_t n)
@@ -299,8 +306,8 @@ int h2_stream_write(struct h2_stream *s, const void *p, size_t n)
 
 	if (s->closed || s->finished)
 		return -EPIPE;
-	r = buf_put(&s->out, p, n);
-	return r < 0 ? r : h2_stream_added(s, 0);
+	r = chain_put(&s->out, p, n, n);
+	return r < 0 ? r : stream_grew(s);
 }
 
 int h2_stream_finish(struct h2_stream *s, const struct fields *trailers)
@@ -350,7 +357,7 @@ void h2_stream_release(struct h2_stream *s)
 	}
 	s->released = true;
 	list_del(&s->ready);
-	buf_fini(&s->in);
+	chain_fini(&s->in);
 	if (!s->ended || !s->finished)
 		h2_stream_reset(s, H2_CANCEL);
 }

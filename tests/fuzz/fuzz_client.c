@@ -107,7 +107,7 @@ static void peer_step(struct peer *d)
 	while ((s = h2_next_ready(d->h2))) {
 		unsigned flags = h2_stream_take_ready(s);
 
-		h2_stream_consume(s, h2_stream_peek(s, &p));
+		h2_stream_consume(s, h2_stream_buffered(s));
 		if (flags & H2_READY_HEAD)
 			reply(s, d->in);
 		if (flags & H2_READY_CLOSED)

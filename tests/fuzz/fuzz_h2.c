@@ -38,8 +38,7 @@ static void look(struct h2 *h, bool server)
 
 	while ((s = h2_next_ready(h))) {
 		unsigned flags = h2_stream_take_ready(s);
-		const uint8_t *data;
-		size_t have = h2_stream_peek(s, &data);
+		size_t have = h2_stream_buffered(s);
 
 		must(flags);
 		must(have <= WINDOW + 16384);

@@ -261,10 +261,11 @@ static void serve(struct peer *p)
 
 		if (!a && (what & H2_READY_HEAD))
 			a = ask_new(p, s);
-		n = h2_stream_peek(s, &bytes);
-		if (a && n)
-			must(!buf_put(&a->body, bytes, n));
-		h2_stream_consume(s, n);
+		while ((n = h2_stream_peek(s, &bytes)) > 0) {
+			if (a)
+				must(!buf_put(&a->body, bytes, n));
+			h2_stream_consume(s, n);
+		}
 		if (a && (what & H2_READY_END))
 			ask_came(a);
 		if (what & H2_READY_CLOSED) {

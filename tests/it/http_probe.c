@@ -81,14 +81,13 @@ static void http_probe_on_ready(struct http_stream *x, void *user)
 	while (!c->echo && c->left && http_stream_room(x))
 		if (write_pattern(x, &c->sent, &c->left) < 0)
 			return; /* its end comes as news */
-	n = http_stream_peek(x, &p);
-	if (!c->echo) {
+	while ((n = MIN(http_stream_peek(x, &p), c->echo ? http_stream_room(x) : SIZE_MAX)) > 0) {
+		if (c->echo && http_stream_write(x, p, n) < 0)
+			return;
 		http_stream_consume(x, n);
-		return;
 	}
-	n = MIN(n, http_stream_room(x));
-	if (n && http_stream_write(x, p, n) == 0)
-		http_stream_consume(x, n);
+	if (!c->echo)
+		return;
 	if (http_stream_at_end(x) && http_stream_room(x))
 		(void)!http_stream_finish(x, NULL);
 }
@@ -225,11 +224,12 @@ static void on_answer(struct http_stream *x, void *user)
 	while (to_post && http_stream_room(x))
 		if (write_pattern(x, &posted, &to_post) < 0)
 			break;
-	n = http_stream_peek(x, &p);
-	for (size_t i = 0; i < n; i++)
-		got_sum += p[i];
-	got_bytes += n;
-	http_stream_consume(x, n);
+	while ((n = http_stream_peek(x, &p)) > 0) {
+		for (size_t i = 0; i < n; i++)
+			got_sum += p[i];
+		got_bytes += n;
+		http_stream_consume(x, n);
+	}
 	if (!how)
 		return;
 	print_answer(how);

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from harness import temp_dir
+from wire import multipart
 from wire_common import fake, real, server  # noqa: F401
 
 WAYS = {"http1": ("plain", "--http1.1"), "h2c": ("plain", "--http2-prior-knowledge"), "tls1": ("tls", "--http1.1"),
@@ -64,6 +65,23 @@ def test_a_sandbox_and_a_command(server, curl):
     status, body = curl("/sandboxes/" + box["sandboxID"], *key, "-X", "DELETE")
     assert status == 204 and body == b""
     assert curl("/sandboxes/" + box["sandboxID"], *key)[0] == 404
+
+
+def test_many_small_parts_in_one_body(server, curl, folder):
+    """Heads and boundaries lie across the pieces in which a body is received: the large part, which is written as it comes, makes the
+    window grow, and while the small ones are opened one by one more comes."""
+    box = server.create()
+    files = [("/home/user/p/large", b"x" * (6 << 20))]
+    files += [("/home/user/p/%d" % i, b"%d\n" % i * (i % 250)) for i in range(900)]
+    content_type, body = multipart(files)
+    with open(folder + "/body", "wb") as f:
+        f.write(body)
+    status, got = curl("/files", *heads(server.identity(box)), "-H", "Content-Type: " + content_type, "--data-binary",
+                       "@" + folder + "/body")
+    assert status == 200, got
+    assert [e["path"] for e in json.loads(got)] == [name for name, _ in files]
+    for name, data in files[-20:]:
+        assert server.read(box, name).body == data
 
 
 def test_files_up_and_down(server, curl, folder):

@@ -73,6 +73,7 @@ must_check int h1_stream_send_request(struct h1 *h, struct h1_stream *x, const s
 const struct fields *h1_stream_head(const struct http_stream *x);
 const struct fields *h1_stream_trailers(const struct http_stream *x);
 size_t h1_stream_peek(struct http_stream *x, const uint8_t **ret);
+size_t h1_stream_buffered(const struct http_stream *x);
 void h1_stream_consume(struct http_stream *x, size_t n);
 bool h1_stream_ended(const struct http_stream *x);
 bool h1_stream_at_end(const struct http_stream *x);

@@ -601,6 +601,7 @@ const struct http_ops h1_ops = {
 	.head = h1_stream_head,
 	.trailers = h1_stream_trailers,
 	.peek = h1_stream_peek,
+	.buffered = h1_stream_buffered,
 	.consume = h1_stream_consume,
 	.ended = h1_stream_ended,
 	.at_end = h1_stream_at_end,

@@ -92,6 +92,11 @@ size_t h1_stream_peek(struct http_stream *hx, const uint8_t **ret)
 	return buf_len(&x->body);
 }
 
+size_t h1_stream_buffered(const struct http_stream *x)
+{
+	return buf_len(&http_stream_of(x)->body);
+}
+
 void h1_stream_consume(struct http_stream *hx, size_t n)
 {
 	struct h1_stream *x = http_stream_of(hx);

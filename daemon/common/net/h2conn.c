@@ -395,6 +395,16 @@ static size_t h2x_peek(struct http_stream *hx, const uint8_t **ret)
 	return n;
 }
 
+static size_t h2x_buffered(const struct http_stream *x)
+{
+	return h2_stream_buffered(stream_of(x));
+}
+
+static int h2x_pull(struct http_stream *x, size_t n)
+{
+	return h2_stream_pull(stream_of(x), n);
+}
+
 static void h2x_consume(struct http_stream *x, size_t n)
 {
 	h2_stream_consume(stream_of(x), n);
@@ -520,6 +530,8 @@ const struct http_ops h2_ops = {
 	.drop_head = h2x_drop_head,
 	.trailers = h2x_trailers,
 	.peek = h2x_peek,
+	.buffered = h2x_buffered,
+	.pull = h2x_pull,
 	.consume = h2x_consume,
 	.ended = h2x_ended,
 	.at_end = h2x_at_end,

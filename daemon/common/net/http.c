@@ -671,6 +671,32 @@ size_t http_stream_peek(const struct http_stream *x, const uint8_t **ret)
 	return x->ops->peek((struct http_stream *)(uintptr_t)x, ret);
 }
 
+size_t http_stream_buffered(const struct http_stream *x)
+{
+	return http_stream_checked(x)->ops->buffered(x);
+}
+
+int http_stream_pull(struct http_stream *x, size_t n)
+{
+	const struct http_ops *ops = http_stream_checked(x)->ops;
+
+	return ops->pull ? ops->pull(x, n) : 0;
+}
+
+int http_stream_take(struct http_stream *x, struct buf *b)
+{
+	const uint8_t *p;
+	size_t n;
+	int r = 0;
+
+	while (!r && (n = http_stream_peek(x, &p)) > 0) {
+		r = n > buf_room(b) ? -EMSGSIZE : buf_put(b, p, n);
+		if (!r)
+			http_stream_consume(x, n);
+	}
+	return r;
+}
+
 void http_stream_consume(struct http_stream *x, size_t n)
 {
 	http_stream_checked(x)->ops->consume(x, n);
@@ -773,9 +799,9 @@ void http_stream_release(struct http_stream *x)
 static void on_detached(struct http_stream *x, void *user)
 {
 	const uint8_t *p;
-	size_t n = http_stream_peek(x, &p);
+	size_t n;
 
-	if (n)
+	while ((n = http_stream_peek(x, &p)) > 0)
 		http_stream_consume(x, n);
 	if (http_stream_closed(x, NULL) != HTTP_OPEN)
 		http_stream_release(x);

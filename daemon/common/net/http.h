@@ -32,6 +32,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "proto/base/buf.h"
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
 #include "proto/wire/fields.h"
@@ -61,8 +62,14 @@ bool http_stream_next_interim(struct http_stream *x, struct fields *ret);
 /* Server: the client holds its body back until it is asked for it, by http_stream_peek() or by responding with status 100. */
 bool http_stream_awaits_continue(const struct http_stream *x);
 
-/* All buffered body bytes; valid until the next call on this exchange. */
+/* Buffered body bytes, piece by piece: the next one, valid until the next call on this exchange; 0 = none. What came until something is
+ * consumed is one piece, if it is no more than 64 KiB. */
 size_t http_stream_peek(const struct http_stream *x, const uint8_t **ret);
+size_t http_stream_buffered(const struct http_stream *x);	/* of all pieces */
+/* The next n bytes, of which there are as many, become one piece: 0, -ENOBUFS, -ENOMEM. */
+must_check int http_stream_pull(struct http_stream *x, size_t n);
+/* Moves them to `b`: 0, -EMSGSIZE above its maximum, -ENOBUFS above its quota, -ENOMEM. */
+must_check int http_stream_take(struct http_stream *x, struct buf *b);
 void http_stream_consume(struct http_stream *x, size_t n);
 bool http_stream_ended(const struct http_stream *x);	/* the peer finished its message */
 bool http_stream_at_end(const struct http_stream *x);	/* … and all of it was consumed */

@@ -67,6 +67,8 @@ struct http_ops {
 	void (*drop_head)(struct http_stream *x);		/* NULL: it stays */
 	const struct fields *(*trailers)(const struct http_stream *x);
 	size_t (*peek)(struct http_stream *x, const uint8_t **ret);
+	size_t (*buffered)(const struct http_stream *x);
+	int (*pull)(struct http_stream *x, size_t n);		/* NULL: it is always one piece */
 	void (*consume)(struct http_stream *x, size_t n);
 	bool (*ended)(const struct http_stream *x);
 	bool (*at_end)(const struct http_stream *x);

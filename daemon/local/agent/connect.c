@@ -346,12 +346,9 @@ static void call_run(struct call *c)
 	c->method->start(c);
 }
 
-static void read_unary(struct call *c, const uint8_t *p, size_t n)
+static void read_unary(struct call *c)
 {
-	int r = n ? buf_put(&c->body, p, n) : 0;
-
-	http_stream_consume(c->x, n);
-	if (r < 0) {
+	if (http_stream_take(c->x, &c->body) < 0) {
 		call_fail(c, CODE_RESOURCE_EXHAUSTED, "the message is larger than %u bytes",
 			  CALL_MESSAGE_MAX_BYTES);
 		return;
@@ -436,8 +433,6 @@ void call_next(struct call *c)
 static void connect_on_ready(struct http_stream *x, void *user)
 {
 	struct call *c = call_from(user);
-	const uint8_t *p;
-	size_t n;
 
 	if (http_stream_closed(x, NULL) != HTTP_OPEN) {
 		call_tell_gone(c);
@@ -447,8 +442,7 @@ static void connect_on_ready(struct http_stream *x, void *user)
 	if (c->streaming && !c->input_over) {
 		read_stream(c);
 	} else if (!c->running) {
-		n = http_stream_peek(x, &p);
-		read_unary(c, p, n);
+		read_unary(c);
 	} else if (c->room) {
 		c->room(c);
 	}

@@ -179,8 +179,6 @@ static void compose_run(struct compose *o)
 static void files_compose_on_ready(struct http_stream *x, void *user)
 {
 	struct compose *o = compose_from(user);
-	const uint8_t *p;
-	size_t n;
 
 	if (http_stream_closed(x, NULL) != HTTP_OPEN) {
 		http_stream_release(compose_leave(o));
@@ -188,12 +186,10 @@ static void files_compose_on_ready(struct http_stream *x, void *user)
 	}
 	if (o->op)
 		return;
-	n = http_stream_peek(x, &p);
-	if (n && buf_put(&o->body, p, n) < 0) {
+	if (http_stream_take(x, &o->body) < 0) {
 		reply_envd_error(compose_leave(o), 400, "the body is too large");
 		return;
 	}
-	http_stream_consume(x, n);
 	if (http_stream_at_end(x))
 		compose_run(o);
 }

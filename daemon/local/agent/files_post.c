@@ -342,6 +342,19 @@ static void body_ended(struct up *u)
 		up_answer(u);
 }
 
+/* A part's head or a boundary may lie in two pieces of what came. >0: look again; 0: all was seen; <0: the request was answered. */
+static int join_pieces(struct up *u, size_t seen)
+{
+	size_t all = http_stream_buffered(u->x);
+
+	if (!u->is_multipart || u->op || u->ended || seen >= all)
+		return 0;
+	if (http_stream_pull(u->x, MIN(all, seen + MULTIPART_HEADER_MAX_BYTES)) == 0)
+		return 1;
+	reply_abort(up_leave(u));
+	return -1;
+}
+
 /* One slice. >0: did something; 0: waits for more; <0: the request was answered. */
 static int up_slice(struct up *u)
 {
@@ -353,7 +366,7 @@ static int up_slice(struct up *u)
 		if (!use(u, p, n, &used))
 			return -1;
 		http_stream_consume(u->x, used);
-		return used > 0;
+		return used > 0 ? 1 : join_pieces(u, n);
 	}
 	if (buf_len(&u->plain) < FILES_SLICE_BYTES) {
 		if (!unpack(u, p, n, &from_wire))

@@ -388,17 +388,11 @@ static void rest_run(struct rest *r)
 /* Takes what came of the body. False when the call ended. */
 static bool rest_read(struct rest *r)
 {
-	const uint8_t *p;
-	size_t n = http_stream_peek(r->x, &p);
-	int e = 0;
+	int e = http_stream_take(r->x, &r->body);
 
-	if (n) {
-		e = buf_put(&r->body, p, n);
-		http_stream_consume(r->x, n);
-	}
 	if (!e)
 		return true;
-	rest_fail(r, e == -ENOBUFS ? 413 : 500, "the request body is larger than %u bytes",
+	rest_fail(r, e == -EMSGSIZE || e == -ENOBUFS ? 413 : 500, "the request body is larger than %u bytes",
 		  ANSWER_BODY_MAX);
 	return false;
 }

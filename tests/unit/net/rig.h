@@ -122,8 +122,7 @@ static inline void rig_ready(struct http_stream *x, void *user)
 	}
 	if (c->to_send)
 		return;
-	n = MIN(http_stream_peek(x, &p), http_stream_room(x));
-	if (n) {
+	while ((n = MIN(http_stream_peek(x, &p), http_stream_room(x))) > 0) {
 		CHECK(!http_stream_write(x, p, n));
 		http_stream_consume(x, n);
 	}
@@ -284,12 +283,12 @@ static inline void rig_answer(struct http_stream *x, void *user)
 
 	a->status = http_stream_status(x);
 	if (!a->dont_read) {
-		n = http_stream_peek(x, &p);
-		a->total += n;
-		if (a->total <= (1u << 20) && n)
-			CHECK(!buf_put(&a->got, p, n));
-		if (n)
+		while ((n = http_stream_peek(x, &p)) > 0) {
+			a->total += n;
+			if (a->total <= (1u << 20))
+				CHECK(!buf_put(&a->got, p, n));
 			http_stream_consume(x, n);
+		}
 	}
 	a->ended = http_stream_ended(x);
 	a->how = http_stream_closed(x, &a->code);

@@ -580,13 +580,12 @@ static void ask_on_ready(struct pool_req *r, void *user)
 {
 	struct http_stream *x = pool_req_x(r);
 	struct ask *a = user;
-	const uint8_t *p;
 
 	a->told++;
 	must(!a->over || pool_req_fate(r) == a->fate);
 	if (x && http_stream_head(x)) {
 		a->status = (unsigned)http_stream_status(x);
-		http_stream_consume(x, http_stream_peek(x, &p));
+		http_stream_consume(x, http_stream_buffered(x));
 	}
 	a->fate = pool_req_fate(r);
 	a->over = a->fate != POOL_PENDING;

@@ -95,7 +95,6 @@ static struct h2_stream *accept_one(struct link *l)
 static size_t say_much(struct link *l, struct h2_stream *const *cs, struct h2_stream *const *ss, size_t n)
 {
 	static const uint8_t block[4096];
-	const uint8_t *p;
 	size_t sum = 0;
 
 	for (size_t i = 0; i < n; i++)
@@ -104,7 +103,7 @@ static size_t say_much(struct link *l, struct h2_stream *const *cs, struct h2_st
 	for (int i = 0; i < 8; i++)
 		run(l);
 	for (size_t i = 0; i < n; i++)
-		sum += h2_stream_peek(cs[i], &p);
+		sum += h2_stream_buffered(cs[i]);
 	return sum;
 }
 
@@ -155,7 +154,7 @@ TEST(a_quota_for_what_nobody_reads)
 
 	for (int i = 1; i < N; i++)	/* all the others read as well: it stays below its bound */
 		for (int k = 0; k < 64; k++) {
-			h2_stream_consume(cs[i], h2_stream_peek(cs[i], &p));
+			h2_stream_consume(cs[i], h2_stream_buffered(cs[i]));
 			run(&l);
 		}
 	CHECK(quota_promised(all) > 3 * H2_FIRST_WINDOW && quota_promised(all) + quota_used(all) <= 4 << 20);
@@ -177,7 +176,6 @@ TEST(windows_do_not_grow_for_slow_readers)
 	struct h2_options server = { .server = true, .send_max = 1 << 20 };
 	struct h2_stream *c, *s;
 	struct link l = { 0 };
-	const uint8_t *p;
 
 	CHECK_INT(h2_new(&client, 1000, &l.client), 0);
 	CHECK_INT(h2_new(&server, 1000, &l.server), 0);
@@ -190,7 +188,7 @@ TEST(windows_do_not_grow_for_slow_readers)
 		now_ms += 2000;
 		CHECK_INT(h2_ping(l.server), 0);
 		run(&l);
-		h2_stream_consume(c, MIN(h2_stream_peek(c, &p), (size_t)8192));
+		h2_stream_consume(c, MIN(h2_stream_buffered(c), (size_t)8192));
 		run(&l);
 	}
 	now_ms = 1000;
@@ -217,7 +215,6 @@ TEST(credit_goes_back_in_pieces)
 	struct h2_options server = { .server = true, .send_max = 8 << 20 };
 	struct h2_stream *c, *s;
 	struct link l = { 0 };
-	const uint8_t *p;
 
 	CHECK_INT(h2_new(&client, 1000, &l.client), 0);
 	CHECK_INT(h2_new(&server, 1000, &l.server), 0);
@@ -226,13 +223,13 @@ TEST(credit_goes_back_in_pieces)
 	s = accept_one(&l);
 	answer(s, false);
 	fill(&l, s, 6 << 20);
-	CHECK_INT(h2_stream_peek(c, &p), 4 << 20);
+	CHECK_INT(h2_stream_buffered(c), 4 << 20);
 	h2_stream_consume(c, (256 << 10) - 1);
 	fill(&l, s, 0);
-	CHECK_INT(h2_stream_peek(c, &p), (4 << 20) - (256 << 10) + 1);
+	CHECK_INT(h2_stream_buffered(c), (4 << 20) - (256 << 10) + 1);
 	h2_stream_consume(c, 1);
 	fill(&l, s, 0);
-	CHECK_INT(h2_stream_peek(c, &p), 4 << 20);
+	CHECK_INT(h2_stream_buffered(c), 4 << 20);
 	link_down(&l);
 }
 
@@ -243,7 +240,6 @@ TEST(a_large_window_grows_by_a_megabyte)
 	struct h2_options server = { .server = true, .send_max = 8 << 20 };
 	struct h2_stream *c, *s;
 	struct link l = { 0 };
-	const uint8_t *p;
 
 	CHECK_INT(h2_new(&client, 1000, &l.client), 0);
 	CHECK_INT(h2_new(&server, 1000, &l.server), 0);
@@ -253,7 +249,7 @@ TEST(a_large_window_grows_by_a_megabyte)
 	answer(s, false);
 	fill(&l, s, 8 << 20);
 	for (int i = 0; i < 400; i++) {
-		h2_stream_consume(c, h2_stream_peek(c, &p));
+		h2_stream_consume(c, h2_stream_buffered(c));
 		run(&l);
 	}
 	CHECK_INT(quota_promised(client.quota), (4 << 20) - H2_FIRST_WINDOW);
@@ -354,7 +350,7 @@ TEST(a_reader_that_stalls_bounds_memory_and_does_not_starve_others)
 		run(&l);
 	}
 	CHECK(sent < 1u << 20); /* window + send_max */
-	CHECK(h2_stream_peek(s_slow, &p) <= 128 * 1024);
+	CHECK(h2_stream_buffered(s_slow) <= 128 * 1024);
 	fast = ask(&l, false);
 	run(&l);
 	do {
@@ -373,9 +369,9 @@ TEST(a_reader_that_stalls_bounds_memory_and_does_not_starve_others)
 	}
 	CHECK_INT(got, 200u * sizeof(block));
 	/* The slow one goes on where it stopped. */
-	h2_stream_consume(s_slow, h2_stream_peek(s_slow, &p));
+	h2_stream_consume(s_slow, h2_stream_buffered(s_slow));
 	run(&l);
-	CHECK(h2_stream_peek(s_slow, &p) > 0);
+	CHECK(h2_stream_buffered(s_slow) > 0);
 	while (h2_next_ready(l.client) != slow)
 		;
 	CHECK(h2_stream_take_ready(slow) & H2_READY_ROOM);
