@@ -17,6 +17,7 @@
 #include "proto/base/must.h"
 
 #define DEFER_BUDGET	   10000u	/* deferred calls in one pass; the rest waits for the next */
+#define LATER_US	   500u		/* of a pass for what nobody waits for; one call has as long as it takes */
 #define SIGNAL_HANDLERS_MAX 8u
 #define HEAP_KEEP_BYTES	    (4 * 1024 * 1024)
 #define HEAP_ARENAS	    2	/* the loop's, and one for all the other threads, which allocate little */
@@ -29,7 +30,7 @@ struct loop {
 	struct event *timer_ev;
 	uint64_t timer_fd_at_ms;	/* what the timerfd is set to; 0 = off */
 	uint64_t wanted_ms;		/* the same, not before it was set */
-	struct list deferred, pumps, graves;
+	struct list deferred, pumps, later, graves;
 	sigset_t signals;
 	int signal_fd;
 	struct event *signal_ev;
@@ -93,6 +94,7 @@ int loop_new(struct loop **ret)
 		goto out;
 	list_init(&l->deferred);
 	list_init(&l->pumps);
+	list_init(&l->later);
 	list_init(&l->graves);
 	sigemptyset(&l->signals);
 	l->signal_fd = -1;
@@ -356,6 +358,12 @@ void defer_init_pump(struct defer *d, struct loop *l, defer_fn *fn, void *user)
 	d->queue = &l->pumps;
 }
 
+void defer_init_later(struct defer *d, struct loop *l, defer_fn *fn, void *user)
+{
+	defer_init(d, l, fn, user);
+	d->queue = &l->later;
+}
+
 void defer_post(struct defer *d)
 {
 	if (list_is_empty(&d->node))
@@ -378,6 +386,18 @@ static void run_queue(struct list *queue, unsigned budget)
 	}
 }
 
+static void run_later(struct loop *l)
+{
+	uint64_t until;
+
+	if (list_is_empty(&l->later))
+		return;
+	until = clock_boot_us() + LATER_US;
+	do
+		run_queue(&l->later, 1);
+	while (!list_is_empty(&l->later) && clock_boot_us() < until);
+}
+
 void loop_bury(struct loop *l, struct grave *g, void (*free_fn)(void *), void *p)
 {
 	g->free_fn = free_fn;
@@ -391,7 +411,7 @@ void loop_bury(struct loop *l, struct grave *g, void (*free_fn)(void *), void *p
 int loop_once(struct loop *l, int wait_ms)
 {
 	bool busy = !list_is_empty(&l->deferred) || !list_is_empty(&l->pumps) ||
-		    !list_is_empty(&l->graves);
+		    !list_is_empty(&l->later) || !list_is_empty(&l->graves);
 	struct timeval tv = { 0 };
 	int r = arm_timer_fd(l), flags = EVLOOP_ONCE;
 
@@ -413,6 +433,7 @@ int loop_once(struct loop *l, int wait_ms)
 	run_timers(l);
 	run_queue(&l->deferred, DEFER_BUDGET); /* what the timers posted */
 	run_queue(&l->pumps, DEFER_BUDGET);
+	run_later(l);
 	run_graves(l);
 	histogram_add(&l->totals.busy, clock_boot_us() - l->began_us);
 	return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The event loop. One pass: (1) libevent once, (2) deferred work until none is left or the budget
- * is used up, (3) due timers, (4) the pump hooks (writes of the whole pass leave together),
- * (5) the graveyard. A callback may free its own object only by loop_bury(); memory goes in (5),
- * so nothing is freed while its callback may still be on the stack.
+ * is used up, (3) due timers, (4) the pump hooks (writes of the whole pass leave together), (5) for half a
+ * millisecond, but at least one, of what nobody waits for, (6) the graveyard. A callback may free its own object only by
+ * loop_bury(); memory goes in (6), so nothing is freed while its callback may still be on the stack.
  * Timers are CLOCK_BOOTTIME deadlines in one heap on one timerfd: they go on in suspend.
  * Everything here is for the loop's own thread, except a worker's run functions.
  */
@@ -100,6 +100,9 @@ struct defer {
 void defer_init(struct defer *d, struct loop *l, defer_fn *fn, void *user);
 /* The same, but run in stage 4 of the pass it was posted in: connections flush there. */
 void defer_init_pump(struct defer *d, struct loop *l, defer_fn *fn, void *user);
+/* The same, but run in stage 5 of this pass or a later one: what follows an answer and need not be done before it, or before
+ * whatever else comes meanwhile. */
+void defer_init_later(struct defer *d, struct loop *l, defer_fn *fn, void *user);
 void defer_post(struct defer *d);	/* posting twice runs it once */
 void defer_cancel(struct defer *d);	/* also on a zeroed one */
 

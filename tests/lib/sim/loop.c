@@ -22,7 +22,7 @@ struct loop {
 	struct watch **watches;
 	struct pollfd *polled;
 	size_t n_timers, max_timers, n_watches, max_watches, turn;
-	struct list defers, pumps, graves;
+	struct list defers, pumps, later, graves;
 	uint64_t pass;
 };
 
@@ -99,6 +99,7 @@ int loop_new(struct loop **ret)
 	must(l);
 	list_init(&l->defers);
 	list_init(&l->pumps);
+	list_init(&l->later);
 	list_init(&l->graves);
 	must(!loop);
 	*ret = loop = l;
@@ -121,7 +122,7 @@ struct loop *loop_free(struct loop *l)
 		return NULL;
 	bury_all(l);
 	/* What is left would be called with its memory gone. */
-	must(!l->n_timers && !l->n_watches && list_is_empty(&l->defers) && list_is_empty(&l->pumps));
+	must(!l->n_timers && !l->n_watches && list_is_empty(&l->defers) && list_is_empty(&l->pumps) && list_is_empty(&l->later));
 	free(l->timers);
 	free(l->watches);
 	free(l->polled);
@@ -219,6 +220,11 @@ void defer_init(struct defer *d, struct loop *l, defer_fn *fn, void *user)
 void defer_init_pump(struct defer *d, struct loop *l, defer_fn *fn, void *user)
 {
 	post_to(d, l, &l->pumps, fn, user);
+}
+
+void defer_init_later(struct defer *d, struct loop *l, defer_fn *fn, void *user)
+{
+	post_to(d, l, &l->later, fn, user);
 }
 
 void defer_post(struct defer *d)
@@ -332,6 +338,9 @@ static void settle_pass(struct loop *l)
 			sim_fail("I23", "deferred work goes round without an end");
 	while (!sim->dead && run_one(&l->pumps))
 		;
+	/* One in a pass: whatever comes now goes before the next. */
+	if (!sim->dead)
+		(void)run_one(&l->later);
 	bury_all(l);
 	l->pass++;
 }
@@ -387,16 +396,19 @@ bool sim_step(uint64_t until_ms)
 	uint64_t at = until_ms;
 	struct timer *t = l && !sim->dead ? first_timer(l) : NULL;
 	uint64_t timer_at = t ? t->at_ms + sim->booted_at_ms : UINT64_MAX;
+	bool later = l && !sim->dead && !list_is_empty(&l->later);
 
 	sim->steps++;
 	idle_steps = sim->now_ms == stepped_ms ? idle_steps + 1 : 0;
 	stepped_ms = sim->now_ms;
 	if (idle_steps > SPINS_MAX)
 		sim_fail("I23", "it goes round without any time passing");
-	if (l && !list_is_empty(&l->defers)) {
+	if (l && (!list_is_empty(&l->defers) || !list_is_empty(&l->pumps))) {
 		settle_pass(l);
 		return true;
 	}
+	if (later)
+		at = MIN(at, sim->now_ms);
 	if (n_queue && queue[0].at_ms <= at && queue[0].at_ms <= MAX(timer_at, sim->now_ms)) {
 		struct event e = pop();
 
@@ -409,7 +421,7 @@ bool sim_step(uint64_t until_ms)
 		sim->now_ms = MAX(sim->now_ms, timer_at);
 		timer_clear(t);
 		t->fn(t, t->user);
-	} else {
+	} else if (!later) {
 		sim->now_ms = MAX(sim->now_ms, until_ms);
 		return false;
 	}
@@ -424,7 +436,7 @@ int loop_once(struct loop *l, int wait_ms)
 	uint64_t wait = wait_ms < 0 ? UINT32_MAX : (uint64_t)wait_ms;
 
 	must(l == loop);
-	if (!list_is_empty(&l->defers) || !list_is_empty(&l->pumps) || run_watch(l, l->turn))
+	if (!list_is_empty(&l->defers) || !list_is_empty(&l->pumps) || run_watch(l, l->turn) || !list_is_empty(&l->later))
 		settle_pass(l);
 	else
 		(void)sim_step(sim->now_ms + wait);

@@ -86,6 +86,73 @@ TEST(watches_and_deferred_work)
 	loop_free(l);
 }
 
+static void note_defer(struct defer *d, void *user)
+{
+	order[n_order++] = *(int *)user;
+}
+
+TEST(what_nobody_waits_for_comes_behind_what_is_written)
+{
+	int ids[] = { 0, 1, 2 };
+	struct defer later, pump, now;
+	struct loop *l;
+
+	CHECK_INT(loop_new(&l), 0);
+	n_order = 0;
+	defer_init_later(&later, l, note_defer, &ids[2]);
+	defer_init_pump(&pump, l, note_defer, &ids[1]);
+	defer_init(&now, l, note_defer, &ids[0]);
+	defer_post(&later);
+	defer_post(&pump);
+	defer_post(&now);
+	CHECK_INT(loop_once(l, -1), 0);
+	CHECK_INT(n_order, 3);
+	for (int i = 0; i < 3; i++)
+		CHECK_INT(order[i], i);
+	loop_free(l);
+}
+
+static void note_slow(struct defer *d, void *user)
+{
+	uint64_t until = clock_boot_us() + 2000;
+
+	while (clock_boot_us() < until)
+		;
+	note_defer(d, user);
+}
+
+/* Whatever comes meanwhile is served between two of them, and the loop does not sleep before the last. */
+TEST(what_nobody_waits_for_is_done_in_turns)
+{
+	struct defer later[3];
+	int ids[] = { 0, 1, 2 }, fds[2], bytes = 0;
+	struct loop *l;
+	struct watch w;
+
+	CHECK_INT(loop_new(&l), 0);
+	CHECK_INT(pipe(fds), 0);
+	CHECK_INT(watch_init(&w, l, fds[0], on_byte, &bytes), 0);
+	CHECK_INT(watch_set(&w, WATCH_READ), 0);
+	n_order = 0;
+	for (int i = 0; i < 3; i++) {
+		defer_init_later(&later[i], l, note_slow, &ids[i]);
+		defer_post(&later[i]);
+	}
+	CHECK_INT(loop_once(l, -1), 0);
+	CHECK_INT(n_order, 1);
+	CHECK_INT(write(fds[1], "a", 1), 1);
+	CHECK_INT(loop_once(l, -1), 0);
+	CHECK_INT(bytes, 1);
+	CHECK_INT(n_order, 2);
+	defer_cancel(&later[2]);
+	CHECK_INT(loop_once(l, 0), 0);
+	CHECK_INT(n_order, 2);
+	watch_fini(&w);
+	close(fds[0]);
+	close(fds[1]);
+	loop_free(l);
+}
+
 static int signals;
 
 static void on_signal(int signo, void *user)
