@@ -17,8 +17,11 @@ struct worker {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t more;
+	struct list submitted;		/* the loop's, in this pass */
+	struct defer hand_over;
 	struct list queued, finished;	/* under the lock, as … */
-	bool stop;
+	unsigned n_queued;
+	bool stop, gathers;
 	unsigned last_n;		/* the thread's: jobs of the last batch, and how long it took */
 	uint64_t last_us;
 	int event_fd;
@@ -57,7 +60,7 @@ static void run_jobs(struct worker *w, struct list *jobs)
 	}
 }
 
-/* Under the lock. */
+/* Under the lock. Nobody is waited for when as many are there as last time. */
 static void gather(struct worker *w)
 {
 	struct timespec until;
@@ -65,8 +68,10 @@ static void gather(struct worker *w)
 	if (!w->o.gather_from || w->last_n < w->o.gather_from)
 		return;
 	until = clock_mono_in_us(MIN(w->last_us, (uint64_t)w->o.gather_max_us));
-	while (!w->stop && !pthread_cond_clockwait(&w->more, &w->lock, CLOCK_MONOTONIC, &until))
+	w->gathers = true;
+	while (!w->stop && w->n_queued < w->last_n && !pthread_cond_clockwait(&w->more, &w->lock, CLOCK_MONOTONIC, &until))
 		;
+	w->gathers = false;
 }
 
 static void *thread_main(void *user)
@@ -84,6 +89,7 @@ static void *thread_main(void *user)
 			break;
 		gather(w);
 		list_take(&jobs, &w->queued);
+		w->n_queued = 0;
 		pthread_mutex_unlock(&w->lock);
 		run_jobs(w, &jobs);
 		pthread_mutex_lock(&w->lock);
@@ -123,6 +129,33 @@ static void on_event_fd(struct watch *watch, unsigned ready, void *user)
 		deliver(w);
 }
 
+static void hand_over(struct worker *w)
+{
+	bool waits;
+
+	if (list_is_empty(&w->submitted))
+		return;
+	pthread_mutex_lock(&w->lock);
+	waits = !w->n_queued;
+	while (!list_is_empty(&w->submitted)) {
+		struct list *n = w->submitted.next;
+
+		list_del(n);
+		list_add_tail(&w->queued, n);
+		w->n_queued++;
+	}
+	waits |= w->gathers && w->n_queued >= w->last_n;
+	pthread_mutex_unlock(&w->lock);
+	/* After the unlock, or the thread would wake only to wait for it. */
+	if (waits)
+		pthread_cond_signal(&w->more);
+}
+
+static void on_hand_over(struct defer *d, void *user)
+{
+	hand_over(user);
+}
+
 int worker_new(const struct worker_options *o, struct worker **ret)
 {
 	struct worker *w = calloc(1, sizeof(*w));
@@ -132,8 +165,10 @@ int worker_new(const struct worker_options *o, struct worker **ret)
 	if (!w)
 		return -ENOMEM;
 	w->o = *o;
+	list_init(&w->submitted);
 	list_init(&w->queued);
 	list_init(&w->finished);
+	defer_init(&w->hand_over, o->loop, on_hand_over, w);
 	w->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w->event_fd < 0) {
 		r = -errno;
@@ -164,23 +199,18 @@ int worker_new(const struct worker_options *o, struct worker **ret)
 
 void worker_submit(struct worker *w, struct job *j)
 {
-	bool first;
-
-	list_init(&j->node);
-	pthread_mutex_lock(&w->lock);
 	must(!w->stop);
-	first = list_is_empty(&w->queued);
-	list_add_tail(&w->queued, &j->node);
-	pthread_mutex_unlock(&w->lock);
-	/* After the unlock, or the thread would wake only to wait for it. A thread that gathers has seen the first one. */
-	if (first)
-		pthread_cond_signal(&w->more);
+	list_init(&j->node);
+	list_add_tail(&w->submitted, &j->node);
+	defer_post(&w->hand_over);
 }
 
 struct worker *worker_free(struct worker *w)
 {
 	if (!w)
 		return NULL;
+	defer_cancel(&w->hand_over);
+	hand_over(w);
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
 	pthread_cond_signal(&w->more);

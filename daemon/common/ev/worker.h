@@ -33,6 +33,7 @@ struct worker_options {
 };
 
 must_check int worker_new(const struct worker_options *o, struct worker **ret);
+/* The thread gets it behind the deferred work that is there already, with all others that are submitted until then: one batch. */
 void worker_submit(struct worker *w, struct job *j);
 /* Runs what is queued, joins the thread, calls the done() of all. NULL is fine; returns NULL. */
 struct worker *worker_free(struct worker *w);

@@ -332,6 +332,60 @@ static void until_done(struct loop *l, const int *done, int n)
 		CHECK_INT(loop_once(l, -1), 0);
 }
 
+/* Hands over what was submitted, and waits for the thread to be at work. */
+static void until_begun(struct loop *l, struct batches *b)
+{
+	CHECK_INT(loop_once(l, 0), 0);
+	while (!__atomic_load_n(&b->sizes[0], __ATOMIC_ACQUIRE))
+		sched_yield();
+}
+
+TEST(what_a_pass_submits_is_one_batch)
+{
+	struct batches b = { .slow_ms = 0 };
+	struct loop *l;
+	struct worker *w;
+	struct sum_job jobs[3];
+	int done = 0;
+
+	CHECK_INT(loop_new(&l), 0);
+	CHECK_INT(worker_new(&(struct worker_options){ .loop = l, .name = "t", .batch = slow_batch, .user = &b }, &w), 0);
+	submit_some(w, jobs, 1, &done);
+	usleep(30000);
+	submit_some(w, jobs + 1, 2, &done);
+	until_done(l, &done, 3);
+	CHECK_INT(b.sizes[0], 3);
+	worker_free(w);
+	loop_free(l);
+}
+
+/* As many as the last time have come. */
+TEST(company_that_is_there_is_not_waited_for)
+{
+	struct batches b = { .slow_ms = 1000 };
+	struct loop *l;
+	struct worker *w;
+	struct sum_job jobs[4];
+	uint64_t began;
+	int done = 0;
+
+	CHECK_INT(loop_new(&l), 0);
+	CHECK_INT(worker_new(&(struct worker_options){ .loop = l, .name = "t", .batch = slow_batch, .user = &b,
+						       .gather_from = 3, .gather_max_us = 60000000 }, &w), 0);
+	submit_some(w, jobs, 3, &done);
+	until_done(l, &done, 3);
+	b.slow_ms = 0;
+	began = clock_boot_ms();
+	submit_some(w, jobs, 2, &done);
+	CHECK_INT(loop_once(l, 0), 0);
+	submit_some(w, jobs + 2, 1, &done);
+	until_done(l, &done, 6);
+	CHECK(clock_boot_ms() - began < 800);
+	CHECK_INT(b.sizes[1], 3);
+	worker_free(w);
+	loop_free(l);
+}
+
 /* Not for one that is alone, nor after few; after many as long as these took; and never for the end. */
 TEST(company_is_waited_for_after_a_big_batch_alone)
 {
@@ -345,14 +399,14 @@ TEST(company_is_waited_for_after_a_big_batch_alone)
 	CHECK_INT(worker_new(&(struct worker_options){ .loop = l, .name = "t", .batch = slow_batch, .user = &b,
 						       .gather_from = 3, .gather_max_us = 60000000 }, &w), 0);
 	submit_some(w, jobs, 1, &done);
-	while (!__atomic_load_n(&b.sizes[0], __ATOMIC_ACQUIRE))
-		sched_yield();
+	until_begun(l, &b);
 	submit_some(w, jobs + 1, 3, &done);	/* while the first is at work */
 	b.held = false;
 	until_done(l, &done, 4);
 	CHECK_INT(b.sizes[0], 1);
 	CHECK_INT(b.sizes[1], 3);
 	submit_some(w, jobs, 1, &done);
+	CHECK_INT(loop_once(l, 0), 0);
 	usleep(30000);
 	submit_some(w, jobs + 1, 1, &done);	/* within the 300 ms */
 	until_done(l, &done, 6);
@@ -378,8 +432,7 @@ TEST(company_is_waited_for_no_longer_than_that)
 	CHECK_INT(worker_new(&(struct worker_options){ .loop = l, .name = "t", .batch = slow_batch, .user = &b,
 						       .gather_from = 3, .gather_max_us = 1000 }, &w), 0);
 	submit_some(w, jobs, 1, &done);
-	while (!__atomic_load_n(&b.sizes[0], __ATOMIC_ACQUIRE))
-		sched_yield();
+	until_begun(l, &b);
 	submit_some(w, jobs + 1, 3, &done);
 	b.held = false;
 	until_done(l, &done, 4);
