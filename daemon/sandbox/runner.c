@@ -40,6 +40,7 @@ struct runner {
 	uint32_t magic;
 	struct sandbox *sandbox;
 	struct timer timer;
+	struct defer later;
 	enum step step;
 	struct cloud_call *call;
 	struct fetch_wait check;
@@ -183,6 +184,11 @@ static void runner_on_timer(struct timer *t, void *user)
 	runner_look(runner_from(user));
 }
 
+static void runner_on_later(struct defer *d, void *user)
+{
+	runner_look(runner_from(user));
+}
+
 static void look_again_at(struct runner *k, uint64_t at_ms)
 {
 	if (timer_set(&k->timer, at_ms) < 0)
@@ -212,6 +218,7 @@ static struct runner *runner_of(struct sandbox *b)
 	list_init(&k->check.node);
 	extend_turn_init(&k->turn, b);
 	timer_init(&k->timer, b->account->core->loop, runner_on_timer, k);
+	defer_init_later(&k->later, b->account->core->loop, runner_on_later, k);
 	b->runner = k;
 	return k;
 }
@@ -231,6 +238,15 @@ void runner_poke(struct sandbox *b)
 	runner_note(b);
 	if (k && k->step == RUNNER_IDLE)
 		look_again_at(k, clock_boot_ms());
+}
+
+void runner_poke_later(struct sandbox *b)
+{
+	struct runner *k = runner_of(b);
+
+	runner_note(b);
+	if (k && k->step == RUNNER_IDLE)
+		defer_post(&k->later);
 }
 
 void runner_end_learnt(struct sandbox *b)
@@ -306,6 +322,7 @@ struct runner *runner_free(struct sandbox *b)
 	extend_note(&k->turn, false, 0);
 	fetch_leave(&k->check);
 	timer_clear(&k->timer);
+	defer_cancel(&k->later);
 	loop_bury(b->account->core->loop, &k->grave, runner_bury, k);
 	return NULL;
 }

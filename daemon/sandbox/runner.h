@@ -19,6 +19,8 @@ struct runner;
 
 /* Something about the sandbox changed: evaluates it in the loop's next pass, and does runner_note(). */
 void runner_poke(struct sandbox *b);
+/* The same, but behind the answers of this pass, and in turns with what else comes. */
+void runner_poke_later(struct sandbox *b);
 /* Something changed that decides whether extensions keep it alive: brings the account's book up to date. */
 void runner_note(struct sandbox *b);
 /* Its end has changed. */

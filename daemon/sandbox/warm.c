@@ -20,6 +20,7 @@
 #include "proto/base/must.h"
 #include "proto/base/str.h"
 
+#define MADE_AT_ONCE	 4u	/* creations begun between two looks at what else there is to do */
 #define CROWDED_MS	 30000u	/* until the next try where the account's limit or its extensions allow no sandbox now */
 
 /* --- an entry --- */
@@ -120,7 +121,7 @@ static struct warm_entry *entry_alloc(struct sandbox_core *core)
 	list_init(&e->boxes);
 	list_init(&e->waiters);
 	timer_init(&e->timer, core->loop, on_entry_timer, e);
-	defer_init(&e->kick, core->loop, on_entry_kick, e);
+	defer_init_later(&e->kick, core->loop, on_entry_kick, e);
 	return e;
 }
 
@@ -474,25 +475,27 @@ static void again_in(struct warm_entry *e, uint64_t ms)
 		log_warn("warm_timer", "entry=%s error=nomem at=next_change", e->conf.name);
 }
 
-static void make_some(struct warm_entry *e, uint32_t n)
+/* True: all of them are under way. */
+static bool make_some(struct warm_entry *e, uint32_t n)
 {
 	struct status st;
 
 	if (!is_allowed_template(e, &st)) {
 		e->failures = WARM_FAILURES_MAX - 1;
 		warm_failed(e, NULL, &st);
-		return;
+		return false;
 	}
 	for (; n; n--) {
 		if (!may_make(e)) {
 			again_in(e, CROWDED_MS);
-			return;
+			return false;
 		}
 		if (make_one(e) < 0) {
 			again_in(e, warm_retry_ms(1, 0));
-			return;
+			return false;
 		}
 	}
+	return true;
 }
 
 static void end_some(struct warm_entry *e, uint32_t n)
@@ -521,8 +524,8 @@ static void look(struct warm_entry *e)
 		end_some(e, next.end);
 	if (next.again_in_ms)
 		again_in(e, next.again_in_ms);
-	if (next.make)
-		make_some(e, next.make);
+	if (next.make && make_some(e, MIN(next.make, MADE_AT_ONCE)) && next.make > MADE_AT_ONCE)
+		warm_poke(e);
 }
 
 void warm_made(struct creation *c)

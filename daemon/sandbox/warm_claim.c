@@ -325,7 +325,7 @@ static void on_claimed(void *user, const struct status *st)
 		claim_failed(b);
 	else if (list_is_empty(&waiters) && sandbox_is_live(b))
 		unclaimed(b);
-	runner_poke(b);		/* which sets the end that the claim asked for */
+	runner_poke_later(b);	/* which sets the end that the claim asked for */
 	FAILPOINT("warm.claim_before_reply");
 	op_end_waits(&waiters, &copy, status_ok(&copy));
 }
@@ -487,7 +487,7 @@ int warm_take(const struct warm_want *w, struct sandbox *b,
 	warm_join(b, w->op, on_waited);
 	write_down(w, b, &k);
 	log_info("warm_claimed", "entry=%s sandbox=%s uid=%u", e->conf.name, b->id, owner_uid(b->uid));
-	runner_poke(b);
+	runner_poke_later(b);
 	shorten_file(w->op->core);
 	return 0;
 }

@@ -68,6 +68,59 @@ TEST(a_refill_comes_after_claims)
 	world_free(&w);
 }
 
+struct when_written {
+	struct answer a;
+	struct defer pump;
+	bool written;
+	uint32_t calls, made;	/* under way at the cloud, and made by the entry, when the answer was written */
+};
+
+static void on_written(struct defer *d, void *user)
+{
+	struct when_written *x = user;
+	struct cloud_health h;
+
+	cloud_health(x->a.w->core->accounts[0].cloud, &h);
+	x->calls = h.in_flight + h.queued;
+	x->made = (uint32_t)info(x->a.w).made;
+	x->written = true;
+}
+
+static void on_answer(void *user, const struct status *st, const struct sandbox_view *b)
+{
+	struct when_written *x = user;
+
+	on_sandbox(&x->a, st, b);
+	defer_post(&x->pump);
+}
+
+/* What follows a claim is begun behind the write of its answer. */
+TEST(the_answer_goes_before_what_follows)
+{
+	struct sandbox_warm_entry e = an_entry();
+	struct create c = warm_create("r1", SANDBOX_WARM_PREFER);
+	struct sandbox_create q;
+	struct when_written x = { .calls = 1 };
+	struct cloud_health h;
+	struct world w;
+
+	warm_world(&w, &e);
+	UNTIL_READY(&w, 2);
+	UNTIL(&w, (cloud_health(w.core->accounts[0].cloud, &h), !h.in_flight && !h.queued));
+	c.timeout_ms = 700000;
+	q = create_of(&c);
+	x.a.w = &w;
+	defer_init_pump(&x.pump, w.loop, on_written, &x);
+	CHECK(!sandbox_create(w.core, CALL(c.who, NULL, c.deadline_ms, &x), &q, on_answer, &x.a.op));
+	UNTIL(&w, x.written);
+	CHECK(x.a.warm);
+	CHECK_INT(x.calls, 0);
+	CHECK_INT(x.made, 2);
+	UNTIL(&w, fake_find(w.fake, x.a.id)->end_at_ms > fake_now(w.fake) + 690000);
+	UNTIL_READY(&w, 2);
+	world_free(&w);
+}
+
 static void reload(struct world *w, const struct sandbox_warm_entry *e)
 {
 	struct sandbox_core_rules r = { .warm = e, .n_warm = e ? 1 : 0 };
