@@ -154,6 +154,7 @@ void app_account_set_key_path(struct account *c, char *path)
 	free(c->key_path);
 	c->key_path = path;
 	c->key_stat = (struct stat){ 0 };
+	c->looked_in_pass = 0;
 }
 
 /* The cloud said 401: the file may hold a newer key by now, the command print one. */
@@ -232,17 +233,21 @@ static void collect_tls(struct account *c)
 	use_tls(c, fresh);
 }
 
-/* Looked at before each call, so that a new key is in use before the old one is refused. */
+/* The files are looked at before each call, so that a new key is in use before the old one is refused; once for all calls of a pass. */
 static bool on_key_use(struct cloud *cloud, void *user)
 {
 	struct account *c = user;
+	uint64_t pass = loop_pass(c->app->loop) + 1;
+	bool looks = pass != c->looked_in_pass;
 	struct stat now;
 	int r;
 
-	collect_tls(c);
+	c->looked_in_pass = pass;
+	if (looks)
+		collect_tls(c);
 	if (!c->key && !c->key_path)
 		return run_key_command(c);
-	if (!c->key_path || stat(c->key_path, &now) < 0 || is_same_file(&now, &c->key_stat))
+	if (!looks || !c->key_path || stat(c->key_path, &now) < 0 || is_same_file(&now, &c->key_stat))
 		return false;
 	r = reread_key(c);
 	if (r < 0)

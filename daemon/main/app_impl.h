@@ -61,6 +61,7 @@ struct account {
 	struct key_command *key_run;	/* it runs */
 	uint64_t key_run_at_ms;		/* not before */
 	struct stat key_stat;		/* of that file when it was last read, or tried */
+	uint64_t looked_in_pass;	/* at all of these files, last; 0 = never */
 	char *proxy, *no_proxy;
 	const char *proxy_origin;
 	char *domain;
