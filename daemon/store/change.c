@@ -21,18 +21,21 @@ char *change_sql(unsigned stmt)
 			 " WHERE CAST(excluded.value AS INTEGER) > CAST(value AS INTEGER)"),
 		[STMT_DEL_EVENTS - STMT_OTHERS] = "DELETE FROM event WHERE uid = ? AND seq <= ?",
 		[STMT_DEL_LEASES - STMT_OTHERS] = "DELETE FROM lease WHERE account = ? AND sandbox = ?",
+		/* Only the rows of a uid with too many are put in order, which takes memory for all of them. */
 		[STMT_PRUNE_REQUESTS - STMT_OTHERS] =
-			("DELETE FROM request WHERE rowid IN (SELECT id FROM (SELECT r.rowid AS id, r.used_at_ms AS used,"
-			 " ROW_NUMBER() OVER (PARTITION BY r.uid ORDER BY r.used_at_ms DESC, r.rowid DESC) AS rank,"
-			 " IFNULL((SELECT s.gone_at_ms FROM sandbox s WHERE s.account = r.account AND s.id = r.object), 0) AS gone"
-			 " FROM request r WHERE r.state = ? AND NOT EXISTS"
-			 " (SELECT 1 FROM sandbox s WHERE s.account = r.account AND s.id = r.object AND s.state <> ?))"
-			 " WHERE rank > ? OR (used <= ? AND gone <= ?))"),
+			("DELETE FROM request WHERE rowid IN (SELECT r.rowid FROM request r WHERE r.state = ?1 AND r.used_at_ms <= ?4"
+			 " AND NOT EXISTS (SELECT 1 FROM sandbox s WHERE s.account = r.account AND s.id = r.object"
+			 " AND (s.state <> ?2 OR s.gone_at_ms > ?5)) UNION ALL SELECT id FROM (SELECT r.rowid AS id,"
+			 " ROW_NUMBER() OVER (PARTITION BY r.uid ORDER BY r.used_at_ms DESC, r.rowid DESC) AS rank"
+			 " FROM request r WHERE r.uid IN (SELECT uid FROM request GROUP BY uid HAVING COUNT(*) > ?3) AND r.state = ?1"
+			 " AND NOT EXISTS (SELECT 1 FROM sandbox s WHERE s.account = r.account AND s.id = r.object AND s.state <> ?2))"
+			 " WHERE rank > ?3)"),
 		[STMT_PRUNE_COMMAND_REQUESTS - STMT_OTHERS] =
-			("DELETE FROM command_request WHERE rowid IN (SELECT id FROM (SELECT q.rowid AS id, q.used_at_ms AS used,"
+			("DELETE FROM command_request WHERE rowid IN (SELECT q.rowid FROM command_request q WHERE q.used_at_ms <= ?2"
+			 " AND NOT EXISTS (SELECT 1 FROM command c WHERE c.id = q.command) UNION ALL SELECT id FROM (SELECT q.rowid AS id,"
 			 " ROW_NUMBER() OVER (PARTITION BY q.uid ORDER BY q.used_at_ms DESC, q.rowid DESC) AS rank"
-			 " FROM command_request q WHERE NOT EXISTS (SELECT 1 FROM command c WHERE c.id = q.command))"
-			 " WHERE rank > ? OR used <= ?)"),
+			 " FROM command_request q WHERE q.uid IN (SELECT uid FROM command_request GROUP BY uid HAVING COUNT(*) > ?1)"
+			 " AND NOT EXISTS (SELECT 1 FROM command c WHERE c.id = q.command)) WHERE rank > ?1)"),
 		[STMT_BEGIN - STMT_OTHERS] = "BEGIN IMMEDIATE",
 		[STMT_COMMIT - STMT_OTHERS] = "COMMIT",
 		[STMT_SAVEPOINT - STMT_OTHERS] = "SAVEPOINT t",
