@@ -3,6 +3,7 @@
  * The life of a call: route, scope of the token, body, in this order; then the handler. Who asks is known before any of it.
  */
 #include "daemon/auth/owner.h"
+#include "daemon/auth/templates.h"
 #include "daemon/gateway/audit.h"
 #include "daemon/gateway/control.h"
 
@@ -258,18 +259,43 @@ static void read_uid(const struct gateway_control *c, struct gateway_uid *ret)
 		c->g->o.read_uid(c->g->o.user, owner_uid(c->who.uid), ret);
 }
 
+/* "" = the first one; NULL: it is not configured. */
+static const struct gateway_account *account_of(const struct gateway *g, const char *name)
+{
+	for (size_t i = 0; i < g->o.n_accounts; i++)
+		if (str_is_empty(name) || str_eq(name, g->accounts[i].name))
+			return &g->accounts[i];
+	return NULL;
+}
+
+static bool makes_template(const struct gateway_control *c)
+{
+	return c->to == CLOUD_ROUTE_TEMPLATE_MAKE || c->to == CLOUD_ROUTE_TEMPLATE_MAKE_V1 || c->to == CLOUD_ROUTE_TEMPLATE_MAKE_V2;
+}
+
+/* Does it delete a template that its caller made here? By its id alone: a name may have become another's. */
+static bool deletes_own(const struct gateway_control *c, const char *account)
+{
+	const struct gateway_account *a = account_of(c->g, account);
+	uid_t uid;
+
+	return c->to == CLOUD_ROUTE_TEMPLATE_DELETE && c->g->o.templates && a &&
+	       templates_owner(c->g->o.templates, a->name, c->query.segments[1], &uid) && uid == c->who.uid;
+}
+
 void control_pass_on(struct gateway_control *c, const char *account)
 {
+	struct gateway_pass_ask ask = { .flavour = c->flavour, .account = account_of(c->g, account), .uid = c->who.uid,
+					.makes = makes_template(c) };
+	struct gateway *g = c->g;
 	struct http_stream *x;
 
 	gateway_audit_control(c, "passed-on");
 	x = give(c->x);
-	struct gateway *g = c->g;
-	const struct flavour *f = c->flavour;
-	uid_t uid = c->who.uid;
-
+	if (deletes_own(c, account))
+		ask.deletes = c->query.segments[1];	/* there until this pass of the loop ends */
 	control_end(c);
-	gateway_pass_request(g, x, f, account, uid);
+	gateway_pass_request(g, x, &ask);
 }
 
 /* Never: in no spelling of the path. */
@@ -288,6 +314,8 @@ static void pass_or_refuse(struct gateway_control *c, const char *method)
 	struct gateway_uid u;
 
 	read_uid(c, &u);
+	if (need == PASS_ALL && deletes_own(c, u.account))
+		need = PASS_TEMPLATES;
 	if (need == PASS_NEVER)
 		refuse_never(c, method);
 	else if (c->token->n_sandboxes)
@@ -299,7 +327,7 @@ static void pass_or_refuse(struct gateway_control *c, const char *method)
 		control_pass_on(c, u.account);
 }
 
-/* The core knows which templates are its caller's; where all may be deleted the cloud does. */
+/* The core knows which snapshots are its caller's; where all templates may be deleted the cloud does, as where this one may. */
 static bool is_answered(const struct gateway_control *c)
 {
 	struct gateway_uid u;
@@ -309,7 +337,7 @@ static bool is_answered(const struct gateway_control *c)
 	if (handlers[c->to] != control_template_delete || c->token->n_sandboxes)
 		return true;
 	read_uid(c, &u);
-	return u.passes < PASS_ALL;
+	return u.passes < PASS_TEMPLATES || (u.passes == PASS_TEMPLATES && !deletes_own(c, u.account));
 }
 
 static bool control_match(struct gateway_control *c)

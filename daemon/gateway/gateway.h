@@ -23,6 +23,7 @@ struct gateway;
 struct http_server;
 struct loop;
 struct sandbox_core;
+struct templates;
 struct tls_server;
 struct tokens;
 struct uid_quotas;
@@ -64,6 +65,7 @@ struct gateway_options {
 	struct uid_quotas *quotas;	/* what connections hold is charged to; outlives the gateway; NULL = nobody counts */
 	const struct access_rules *rules;	/* outlive the gateway, or are replaced; NULL = everybody may */
 	struct owners *owners;		/* outlive the gateway; NULL = a uid is its own owner */
+	struct templates *templates;	/* whose those are that are made; outlive the gateway; NULL = nobody's */
 	struct users *users;		/* names and groups of uids; outlive the gateway; NULL only without rules */
 	uint64_t conn_max;		/* bytes held for a connection; 0 = as its uid's quota allows */
 	const uint8_t *secret;	/* of MADE_TOKEN_SECRET bytes; outlives the gateway; NULL = no access tokens are made */

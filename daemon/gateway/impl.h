@@ -90,8 +90,16 @@ void gateway_refuse(struct gateway *g, struct http_stream *x, const struct flavo
 void gateway_control_request(struct gateway *g, struct http_stream *x, const struct gateway_caller *by);
 void gateway_control_end_all(struct gateway *g);
 
-/* pass.c. Takes x over: it goes on to this account's cloud as it is, in the turn of this uid; "" = the first account. */
-void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct flavour *f, const char *account, uid_t uid);
+/* pass.c. */
+struct gateway_pass_ask {
+	const struct flavour *flavour;
+	const struct gateway_account *account;	/* NULL = the caller's is not configured */
+	uid_t uid;			/* whose turn it is */
+	bool makes;			/* what it makes is a template, and this uid's (pass_made.h) */
+	const char *deletes;		/* copied: the template of this uid that it deletes; NULL = none */
+};
+/* Takes x over: it goes on to this account's cloud as it is. */
+void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct gateway_pass_ask *ask);
 void gateway_pass_end_all(struct gateway *g);
 
 /* forward.c: does this request ask that all that follow on its connection go to one port of a sandbox? */

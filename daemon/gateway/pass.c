@@ -5,12 +5,15 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "daemon/auth/templates.h"
 #include "daemon/cloud/pass.h"
 #include "daemon/common/http/join.h"
 #include "daemon/common/http/relay_head.h"
 #include "daemon/common/http/reply.h"
 #include "daemon/gateway/impl.h"
+#include "daemon/gateway/pass_made.h"
 #include "proto/base/buf.h"
 #include "proto/base/must.h"
 #include "proto/base/quota.h"
@@ -31,6 +34,10 @@ struct gateway_pass {
 	struct http_join join;
 	bool over;
 	const struct flavour *flavour;
+	const struct gateway_account *account;
+	struct pass_made *made;		/* NULL = it makes none */
+	char *deletes;			/* a template; NULL = it does not */
+	unsigned status;		/* of the answer, once that has begun to pass */
 	struct quota *quota;		/* of the connection, which may end before it */
 	size_t charged;
 	struct grave grave;
@@ -51,9 +58,17 @@ static void pass_free(void *p)
 	struct gateway_pass *s = pass_from(p);
 
 	s->magic = 0;
+	free(s->deletes);
 	quota_give(s->quota, s->charged);
 	quota_unref(s->quota);
 	free(s);
+}
+
+/* 404: it was gone. */
+static void forget_deleted(struct gateway_pass *s)
+{
+	if (s->deletes && (s->status == 200 || s->status == 204 || s->status == 404))
+		templates_forget(s->g->o.templates, s->account->name, s->deletes);
 }
 
 /* The client's exchange is the caller's now. */
@@ -65,6 +80,8 @@ static struct http_stream *pass_end(struct gateway_pass *s)
 	s->g->counts.controls--;
 	s->g->counts.relayed_up += s->join.up;
 	s->g->counts.relayed_down += s->join.down;
+	forget_deleted(s);
+	s->made = pass_made_free(s->made);
 	s->up = cloud_pass_free(s->up);
 	loop_bury(s->g->loop, &s->grave, pass_free, s);
 	return give(s->x);
@@ -88,6 +105,15 @@ static void pass_fail(struct gateway_pass *s, unsigned http, const char *text)
 
 /* --- bytes --- */
 
+static enum http_join_state pass_join(struct gateway_pass *s, struct http_stream *y)
+{
+	enum http_join_state state = http_join_pump(&s->join, s->x, y);
+
+	if (s->join.answered && !s->status)
+		s->status = http_stream_status(y);
+	return state;
+}
+
 static void pass_pump(struct gateway_pass *s)
 {
 	struct http_stream *y = cloud_pass_stream(s->up);
@@ -97,7 +123,8 @@ static void pass_pump(struct gateway_pass *s)
 		http_stream_release(pass_end(s));
 		return;
 	}
-	switch (y ? http_join_pump(&s->join, s->x, y) : failure ? HTTP_JOIN_LOST : HTTP_JOIN_OPEN) {
+	s->join.holds = s->made && y && !pass_made_look(s->made, y);
+	switch (y ? pass_join(s, y) : failure ? HTTP_JOIN_LOST : HTTP_JOIN_OPEN) {
 	case HTTP_JOIN_OPEN:
 		break;
 	case HTTP_JOIN_DONE:
@@ -117,6 +144,14 @@ static void pass_pump(struct gateway_pass *s)
 }
 
 static void pass_on_up(struct cloud_pass *p, void *user)
+{
+	struct gateway_pass *s = pass_from(user);
+
+	if (!s->over)
+		pass_pump(s);
+}
+
+static void pass_on_made(void *user)
 {
 	struct gateway_pass *s = pass_from(user);
 
@@ -185,7 +220,7 @@ static void pass_open(struct gateway_pass *s, struct cloud *cloud, uid_t uid)
 		pass_fail(s, 503, "out of memory");
 }
 
-static struct gateway_pass *pass_new(struct gateway *g, struct http_stream *x, const struct flavour *f)
+static struct gateway_pass *pass_new(struct gateway *g, struct http_stream *x, const struct gateway_pass_ask *ask)
 {
 	struct http_conn *c = http_stream_conn(x);
 	struct quota *q = c ? http_conn_quota(c) : NULL;
@@ -196,33 +231,39 @@ static struct gateway_pass *pass_new(struct gateway *g, struct http_stream *x, c
 		return NULL;
 	s = calloc(1, sizeof(*s));
 	if (s)
-		*s = (struct gateway_pass){ .magic = PASS_MAGIC, .g = g, .x = x, .flavour = f, .quota = quota_ref(q), .charged = n };
+		*s = (struct gateway_pass){ .magic = PASS_MAGIC, .g = g, .x = x, .flavour = ask->flavour, .account = ask->account,
+					    .quota = quota_ref(q), .charged = n };
 	else
 		quota_give(q, n);
 	return s;
 }
 
-static struct cloud *cloud_of(const struct gateway *g, const char *account)
+/* Without memory for it nobody is known to have made what is made, or a row of what is gone stays; neither harms. */
+static void note_templates(struct gateway_pass *s, const struct gateway_pass_ask *ask)
 {
-	for (size_t i = 0; i < g->o.n_accounts; i++)
-		if (str_is_empty(account) || str_eq(account, g->accounts[i].name))
-			return g->accounts[i].cloud;
-	return NULL;
+	const struct pass_made_options o = { .loop = s->g->loop, .templates = s->g->o.templates, .account = ask->account, .uid = ask->uid,
+					     .done = pass_on_made, .user = s };
+
+	if (ask->makes && o.templates)
+		s->made = pass_made_new(&o);
+	if (ask->deletes && o.templates)
+		s->deletes = strdup(ask->deletes);
 }
 
-void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct flavour *f, const char *account, uid_t uid)
+void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct gateway_pass_ask *ask)
 {
-	struct cloud *cloud = cloud_of(g, account);
-	struct gateway_pass *s = cloud ? pass_new(g, x, f) : NULL;
+	struct gateway_pass *s = ask->account ? pass_new(g, x, ask) : NULL;
 
 	if (!s) {
-		gateway_refuse(g, x, f, 503, cloud ? "too much is held for this client already" : "your account is not configured");
+		gateway_refuse(g, x, ask->flavour, 503, ask->account ? "too much is held for this client already"
+								     : "your account is not configured");
 		return;
 	}
 	list_add_tail(&g->passes, &s->node);
 	g->counts.controls++;
 	http_stream_set_owner(x, pass_on_down, s);
-	pass_open(s, cloud, uid);
+	note_templates(s, ask);
+	pass_open(s, ask->account->cloud, ask->uid);
 }
 
 void gateway_pass_end_all(struct gateway *g)

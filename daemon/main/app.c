@@ -599,6 +599,7 @@ struct app *app_free(struct app *a)
 	commands_free(a->commands);
 	sandbox_core_free(a->core);
 	tokens_free(a->tokens);
+	templates_free(a->templates);
 	local_process_free(a->local);
 	timer_clear(&a->local_retry);
 	app_accounts_free(a);

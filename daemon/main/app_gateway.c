@@ -34,8 +34,10 @@ int app_tokens_new(struct app *a)
 	int r = tokens_new(&o, &a->tokens);
 
 	if (!r)
+		r = templates_new(a->store, &a->templates);
+	if (!r)
 		return 0;
-	fprintf(stderr, "agentboxd: loading the gateway's tokens: %s\n", strerrordesc_np(-r));
+	fprintf(stderr, "agentboxd: loading the gateway's tokens and templates: %s\n", strerrordesc_np(-r));
 	return APP_EXIT_UNAVAILABLE;
 }
 
@@ -297,6 +299,7 @@ int app_gateway_new(struct app *a)
 		.max_streams = (uint32_t)conf_get_number(a->conf, "gateway", NULL, "max_streams"),
 		.quotas = a->quotas, .conn_max = conf_get_number(a->conf, "daemon", NULL, "max_memory_per_connection"),
 		.secret = own_secret(a), .read_uid = read_uid, .rules = &a->access, .owners = a->owners, .users = a->users,
+		.templates = a->templates,
 		.view = app_page_view, .view_cancel = app_page_cancel, .user = a,
 	};
 	int r;

@@ -8,6 +8,7 @@
 #include "daemon/auth/access.h"
 #include "daemon/auth/owner.h"
 #include "daemon/auth/owners.h"
+#include "daemon/auth/templates.h"
 #include "daemon/auth/uid_quota.h"
 #include "daemon/auth/users.h"
 #include "daemon/cloud/cloud.h"
@@ -119,6 +120,7 @@ struct app {
 	struct http_server *metrics;	/* NULL = none */
 	struct http_server *metrics_tcp;	/* the same at a loopback address */
 	struct tokens *tokens;
+	struct templates *templates;	/* made through the gateway */
 	struct svc_token_options svc_token;
 	struct gateway *gateway;
 	struct tls_server *gateway_tls;	/* NULL = plain */

@@ -2,7 +2,7 @@
 /*
  * The stored rows as plain structs, one for each table: struct row_sandbox, row_intent, row_request, row_name,
  * row_lease, row_event, row_command, row_command_request, row_copy, row_snapshot, row_gateway_token,
- * row_warm and row_owner. rows/NAME.def is the one description of a row: it has the members and what they mean.
+ * row_warm, row_owner and row_template. rows/NAME.def is the one description of a row: it has the members and what they mean.
  *
  * Strings are borrowed: the store copies those that it is given, and those that it gives out are valid during the
  * visit only. NULL and "" are stored as "". Times are wall clock in ms since 1970, as they must be valid

@@ -15,7 +15,7 @@
 #include "proto/base/str.h"
 
 /* Raised with every change in rows/. */
-const int schema_version = 13;
+const int schema_version = 14;
 
 /* "Agbx" */
 const int schema_application = 1097294456;

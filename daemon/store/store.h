@@ -199,6 +199,8 @@ void store_tx_put_warm(struct store_tx *t, const struct row_warm *r);
 void store_tx_del_warm(struct store_tx *t, const char *name);
 void store_tx_put_owner(struct store_tx *t, const struct row_owner *r);
 void store_tx_del_owner(struct store_tx *t, uid_t number);
+void store_tx_put_template(struct store_tx *t, const struct row_template *r);
+void store_tx_del_template(struct store_tx *t, const char *account, const char *id);
 /* Puts the claim on record in STATE/claims, synced, after the commit and before `done`. If that fails, `done` gets the failure although
  * the rows are committed: then the sandbox must be given to nobody. */
 void store_tx_claim(struct store_tx *t, const struct store_claim *c);

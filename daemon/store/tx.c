@@ -108,6 +108,7 @@ PUT(snapshot)
 PUT(gateway_token)
 PUT(warm)
 PUT(owner)
+PUT(template)
 
 #define DEL(table, t, ...) \
 	change_del_row(&(t)->changes, ROW_TABLE_##table, &(struct row_##table){ __VA_ARGS__ })
@@ -202,6 +203,11 @@ void store_tx_del_warm(struct store_tx *t, const char *name)
 void store_tx_del_owner(struct store_tx *t, uid_t number)
 {
 	DEL(owner, t, .number = number);
+}
+
+void store_tx_del_template(struct store_tx *t, const char *account, const char *id)
+{
+	DEL(template, t, .account = account, .id = id);
 }
 
 /* Without memory the transaction fails as a whole. */

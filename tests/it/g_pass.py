@@ -3,16 +3,27 @@
 import http.client
 import json
 import os
+import subprocess
 import threading
 import time
 
 import pytest
 
+import fakecloud.rest
 import harness
 from harness import until
-from w_door import new_token, port_of, runs, runtime      # noqa: F401 (fixtures)
+from w_door import can_connect, new_token, port_of, root_only, runs, runtime      # noqa: F401 (fixtures)
+from y_kept import free_port
 
 UID = "uid %d" % os.getuid()
+CALLER = """
+import http.client, sys
+port, token, method, path, body = sys.argv[1:]
+c = http.client.HTTPConnection("localhost", int(port), timeout=30)
+c.request(method, path, body or None, {"X-API-Key": token, "Content-Type": "application/json"})
+r = c.getresponse()
+print(r.status, r.read().decode())
+"""
 
 
 @pytest.fixture
@@ -186,5 +197,129 @@ def test_a_wrong_word_is_named(cloud, runtime):
     d = harness.Daemon(cloud, {UID: {"relay": "some"}}, env={"XDG_RUNTIME_DIR": runtime, "HOME": runtime}, wait=False)
     try:
         assert d.proc.wait(20) == 78 and 'relay: "some" is not none, read, templates or all' in d.log()
+    finally:
+        d.close()
+
+
+# -- whose templates are (relay = templates deletes the caller's own)
+
+def make(port, token, name):
+    status, _, body = call(port, "POST", "/v3/templates", token, json.dumps({"name": name}).encode(), {"Content-Type": "application/json"})
+    assert status == 202, body
+    return json.loads(body)["templateID"]
+
+
+def delete(port, token, template):
+    return call(port, "DELETE", "/templates/" + template, token)[0]
+
+
+def deletes(cloud):
+    return [s.target for s in cloud.ledger.requests if s.method == "DELETE"]
+
+
+def theirs(cloud, name):
+    """Made past the gateway."""
+    t = fakecloud.rest.Template("t" * 16 + name, name, public=False, owner=cloud.team)
+    t.build_ids = ["0b6e4c52-0000-4000-8000-000000000000"]
+    cloud.templates.append(t)
+    return t
+
+
+@pytest.fixture
+def shared(cloud, runs):
+    """A daemon of many users, which shows a caller its own; in that of one user the whole account is its caller's."""
+    port, home, daemons = free_port(), harness.temp_dir("abt-"), []
+
+    def start(relay="templates"):
+        d = harness.Daemon(cloud, {UID: {"relay": relay}, "gateway": {"listen": "localhost:%d" % port}}, folder=home, args=["--system"])
+        daemons.append(d)
+        until(lambda: can_connect(port), 20, "the gateway", d)
+        return d, port, new_token(d)
+    yield start
+    for d in daemons:
+        d.close()
+
+
+@pytest.mark.parametrize("relay", ["templates", "all"])
+def test_own_templates_are_deleted(cloud, shared, relay):
+    """What a caller made through the gateway it deletes, by its id, once; of others only where all may be deleted."""
+    d, port, token = shared(relay)
+    other = theirs(cloud, "other")
+    own = make(port, token, "own")
+    assert delete(port, token, "own") == (404 if relay == "templates" else 204)     # a name may be another's by now
+    again = own if relay == "templates" else make(port, token, "own")
+    assert delete(port, token, again) == 204 and delete(port, token, again) == 404
+    assert delete(port, token, other.id) == (404 if relay == "templates" else 204)
+    if relay == "templates":
+        assert deletes(cloud) == ["/templates/" + own]
+
+
+def test_a_build_of_a_template_that_is_there_makes_nobody_its_maker(cloud, shared):
+    """The cloud answers with the id of a template of that name: it is not the caller's."""
+    d, port, token = shared()
+    other = theirs(cloud, "other")
+    assert make(port, token, "other") == other.id
+    assert delete(port, token, other.id) == 404 and not deletes(cloud)
+    own = make(port, token, "own")
+    assert make(port, token, "own") == own      # one more build of one's own
+    assert delete(port, token, own) == 204
+
+
+def test_whose_template_it_is_outlives_a_crash(cloud, shared):
+    """The answer comes when it is on the disk: kill -9 right behind it, and the next daemon knows."""
+    d, port, token = shared()
+    own = make(port, token, "own")
+    d.kill9()
+    d, port, _ = shared()
+    assert delete(port, token, own) == 204
+    d.stop()
+    d, port, _ = shared()
+    assert delete(port, token, own) == 404 and len(deletes(cloud)) == 1
+
+
+def test_a_template_that_cannot_be_looked_at_is_nobodys(cloud, shared):
+    """The answer passes all the same; a line says it."""
+    d, port, token = shared()
+    cloud.fault("template_get", status=500)
+    own = make(port, token, "own")
+    assert "gateway_template account=default template=\"%s\"" % own in d.log()
+    assert delete(port, token, own) == 404 and not deletes(cloud)
+
+
+def test_the_answer_waits_for_the_check(cloud, shared):
+    """While it is held back the client may go, and a stop ends it."""
+    d, port, token = shared()
+    gate = cloud.fault("template_get", hold=True, times=2).hold
+    clients = [http.client.HTTPConnection("localhost", port, timeout=20) for _ in range(2)]
+    for i, c in enumerate(clients):
+        c.request("POST", "/v3/templates", json.dumps({"name": "own%d" % i}), {"X-API-Key": token, "Content-Type": "application/json"})
+    gate.wait()
+    clients[0].close()
+    gate.release()
+    r = clients[1].getresponse()
+    own = json.loads(r.read())["templateID"]
+    assert r.status == 202 and delete(port, token, own) == 204
+    clients[1].close()
+
+
+@root_only
+def test_templates_of_another_uid(cloud, runtime):
+    """Who made it deletes it, and no other user."""
+    conf = {"gateway": {"listen": "localhost:%d" % free_port()}, "uid 12345": {"relay": "templates"}, "uid 12346": {"relay": "templates"}}
+    d = harness.Daemon(cloud, conf, args=["--system"])
+    port = int(conf["gateway"]["listen"].rpartition(":")[2])
+    try:
+        until(lambda: can_connect(port), 20, "the gateway", d)
+
+        def as_user(uid, *args):
+            argv = harness.as_user(uid, ["/usr/bin/python3", "-c", CALLER, str(port), *args])
+            return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+
+        tokens = [subprocess.run(harness.as_user(u, [harness.AGENTBOXCTL, "-s", d.socket, "token", "create"]), capture_output=True, text=True,
+                                 timeout=60, check=True).stdout.strip() for u in (12345, 12346)]
+        made = as_user(12345, tokens[0], "POST", "/v3/templates", '{"name": "own"}')
+        own = json.loads(made.partition(" ")[2])["templateID"]
+        assert as_user(12346, tokens[1], "DELETE", "/templates/" + own, "").startswith("404 ") and not deletes(cloud)
+        assert as_user(12345, tokens[0], "DELETE", "/templates/" + own, "").startswith("204 ")
     finally:
         d.close()

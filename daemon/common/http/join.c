@@ -74,7 +74,7 @@ enum http_join_state http_join_pump(struct http_join *j, struct http_stream *x, 
 		return HTTP_JOIN_LEFT;
 	if (pass_interims(j, x, y) < 0)
 		return HTTP_JOIN_LOST;
-	if (!j->answered && http_stream_head(y) && answer(j, x, y) < 0)
+	if (!j->holds && !j->answered && http_stream_head(y) && answer(j, x, y) < 0)
 		return HTTP_JOIN_LOST;
 	if (j->answered && !move(y, x, &j->down_done, &j->down))
 		return HTTP_JOIN_LOST;

@@ -14,6 +14,7 @@
 struct http_join {
 	bool up_done;		/* the request has passed as a whole; set by who sent it with its end */
 	bool expects;		/* the client's Expect: 100-continue has passed: it is the other end that asks for its body */
+	bool holds;		/* set by who looks at the answer first: it waits, and the request goes on */
 	bool answered;		/* the final head has passed */
 	bool tunnel, down_done;
 	uint64_t up, down;	/* bytes that passed */

@@ -8,7 +8,9 @@ import hmac
 import json
 import random
 import re
+import time
 import urllib.parse
+import uuid
 
 CLIENT_ID = "6532622b"
 ENVD_VERSION = "0.6.13"
@@ -52,6 +54,7 @@ class Template:
         self.files = None           # … a copy of its folder
         self.names = []             # "team/alias"
         self.builds = []            # of a snapshot: (time, tag), oldest first
+        self.build_ids = []         # of one that was made by a POST, newest first
 
     def snapshot_info(self, tag):
         names = list(self.names)
@@ -154,6 +157,7 @@ class Rest:
         ("fork", "POST", r"/sandboxes/([^/]+)/fork"),
         ("snapshot", "POST", r"/sandboxes/([^/]+)/snapshots"),
         ("snapshots", "GET", r"/snapshots"),
+        ("template_make", "POST", r"/v3/templates"), ("template_get", "GET", r"/templates/([^/]+)"),
         ("template_delete", "DELETE", r"/templates/([^/]+)"),
         ("api_health", "GET", r"/health"),
     )
@@ -197,7 +201,7 @@ class Rest:
                 raise Refuse(413, "validation error: request body too large")
             body = self.parse(seen, raw)
             query = dict(urllib.parse.parse_qsl(seen.target.partition("?")[2], keep_blank_values=True))
-            if values and name != "template_delete":
+            if values and not name.startswith("template_"):
                 seen.sandbox = values[0].partition("-")[0]
             status, obj, headers = await act(lambda: getattr(self, "do_" + name)(seen, team, values, query, body))
         except Refuse as e:
@@ -588,6 +592,29 @@ class Rest:
         page = rows[start:start + int(limit)]
         headers = [("X-Next-Token", page[-1][1].id)] if len(rows) > start + len(page) else []
         return 200, [t.snapshot_info(b[1]) for b, t in page], headers
+
+    async def do_template_make(self, seen, team, values, query, body):
+        """A name that is there already: a new build of that template."""
+        name = (body or {}).get("name")
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9_-]+", name):
+            raise Refuse(400, "validation error: name")
+        template = next((t for t in self.cloud.templates if t.alias == name and t.owner is team), None)
+        if template is None:
+            letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+            template = Template("".join(random.choices(letters, k=20)), name, public=False, owner=team)
+            self.cloud.templates.append(template)
+        template.build_ids.insert(0, str(uuid.uuid4()))
+        return 202, {"templateID": template.id, "buildID": template.build_ids[0], "public": False, "names": [name], "tags": ["default"],
+                     "aliases": [name]}, []
+
+    async def do_template_get(self, seen, team, values, query, body):
+        t = next((t for t in self.cloud.templates if t.id == values[0] and t.owner is team), None)
+        if t is None:
+            raise Refuse(404, "template %s not found" % values[0])
+        now = rfc3339(time.time())
+        builds = [{"buildID": b, "status": "waiting", "createdAt": now, "updatedAt": now, "cpuCount": 2, "memoryMB": 512} for b in t.build_ids]
+        return 200, {"templateID": t.id, "public": False, "aliases": [t.alias], "names": [t.alias], "createdAt": now, "updatedAt": now,
+                     "lastSpawnedAt": None, "spawnCount": 0, "builds": builds}, []
 
     async def do_template_delete(self, seen, team, values, query, body):
         name = values[0].strip().lower().partition(":")[0]

@@ -38,11 +38,11 @@ static void *keep(struct door *d, void *p)
 }
 
 /* In the place of pass.c, whose cloud is a real one: says that it came, and for whom. */
-void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct flavour *f, const char *account, uid_t uid)
+void gateway_pass_request(struct gateway *g, struct http_stream *x, const struct gateway_pass_ask *ask)
 {
 	char text[120];
 
-	snprintf(text, sizeof(text), "passed %s as %s", reply_request(x, ":path"), account);
+	snprintf(text, sizeof(text), "passed %s as %s", reply_request(x, ":path"), ask->account ? ask->account->name : "nobody");
 	reply_text(x, 299, text);
 }
 
@@ -66,6 +66,7 @@ static int listen_on(uint16_t *ret_port)
 }
 
 static char no_policy[] = "";
+static struct gateway_account accounts[] = { { .name = "default" }, { .name = "second" } };
 
 /* With an entry [warm], or NULL. */
 static void door_open_with(struct door *d, const struct sandbox_warm_entry *warm)
@@ -77,6 +78,8 @@ static void door_open_with(struct door *d, const struct sandbox_warm_entry *warm
 	d->by = (struct gateway_caller){ .who = alice, .token = &d->token, .flavour = flavour_get(FLAVOUR_E2B) };
 	d->g.loop = d->w.loop;
 	d->g.o.core = d->w.core;
+	d->g.accounts = accounts;
+	d->g.o.n_accounts = ARRAY_SIZE(accounts);
 	d->quotas = uid_quotas_new(&(struct uid_quotas_options){ .max_per_uid = 31u << 20 });
 	CHECK(d->quotas);
 	d->g.o.quotas = d->quotas;

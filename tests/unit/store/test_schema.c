@@ -203,7 +203,7 @@ TEST(every_version_becomes_a_new_one)
 
 		CHECK_INT(schema_migrate(old, version), SQLITE_OK);
 		check_says(old, shape, want);
-		check_says(old, "PRAGMA user_version", "13\n");
+		check_says(old, "PRAGMA user_version", "14\n");
 		check_says(old, "PRAGMA application_id", "1097294456\n");
 		check_says(old, "SELECT length(value) FROM meta WHERE key = 'incarnation'", "12\n");
 		CHECK_INT(sqlite3_close(old), SQLITE_OK);
@@ -328,6 +328,24 @@ TEST(version_12_knows_no_names_of_owners)
 	check_says(db, "SELECT number, uid, name, state FROM owner ORDER BY number",
 		   "61184\n61184\n\n3\n61500\n61500\n\n3\n65519\n65519\n\n3\n");
 	CHECK_INT(schema_migrate(db, 13), SQLITE_OK);
+	free(want);
+	sqlite3_close(db);
+}
+
+/* 13 did not know whose templates are. */
+TEST(version_13_knows_no_templates)
+{
+	struct sqlite3 *db = memory_db();
+	char *want;
+
+	CHECK_INT(schema_migrate(db, 0), SQLITE_OK);
+	want = ask(db, shape);
+	run(db, "DROP TABLE template; PRAGMA user_version = 13");
+	run(db, "INSERT INTO name VALUES (1000, 'a', 'default', 'iaaa', 1)");
+	CHECK_INT(schema_migrate(db, 13), SQLITE_OK);
+	check_says(db, shape, want);
+	check_says(db, "SELECT count(*) FROM template", "0\n");
+	check_says(db, "SELECT id FROM name", "iaaa\n");
 	free(want);
 	sqlite3_close(db);
 }
