@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "daemon/command/impl.h"
+#include "daemon/common/obs/failpoint.h"
 #include "daemon/common/obs/log.h"
-#include "daemon/sandbox/failpoint.h"
 #include "proto/base/clock.h"
 #include "proto/base/str.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "daemon/auth/owner.h"
+#include "daemon/common/obs/failpoint.h"
 #include "daemon/common/obs/log.h"
-#include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/rules/tags.h"

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 
 #include "daemon/auth/owner.h"
+#include "daemon/common/obs/failpoint.h"
 #include "daemon/common/obs/log.h"
-#include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/lines.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/rules.h"

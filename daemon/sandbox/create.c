@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "daemon/auth/owner.h"
+#include "daemon/common/obs/failpoint.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/creation.h"
-#include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/holder.h"
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/op.h"

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "daemon/auth/owner.h"
+#include "daemon/common/obs/failpoint.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/event.h"
-#include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/holder.h"
 #include "daemon/sandbox/runner.h"
 #include "proto/base/clock.h"

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 #include "daemon/auth/owner.h"
+#include "daemon/common/obs/failpoint.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/core.h"
 #include "daemon/sandbox/event.h"
-#include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/rules/evaluate.h"
 #include "daemon/sandbox/rules/rules.h"

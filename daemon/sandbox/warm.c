@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "daemon/auth/owner.h"
+#include "daemon/common/obs/failpoint.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/copy.h"
 #include "daemon/sandbox/creation.h"
 #include "daemon/sandbox/event.h"
 #include "daemon/sandbox/extend.h"
-#include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/op.h"
 #include "daemon/sandbox/rules/tags.h"
 #include "daemon/sandbox/runner.h"

@@ -6,9 +6,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/common/obs/failpoint.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/event.h"
-#include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/rules/rules.h"
 #include "daemon/sandbox/runner.h"
 #include "daemon/sandbox/warm.h"

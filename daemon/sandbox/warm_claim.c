@@ -17,10 +17,10 @@
 #include <string.h>
 
 #include "daemon/auth/owner.h"
+#include "daemon/common/obs/failpoint.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/sandbox/attempt.h"
 #include "daemon/sandbox/event.h"
-#include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/holder.h"
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/op.h"

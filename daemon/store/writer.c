@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "daemon/common/obs/failpoint.h"
 #include "daemon/common/obs/log.h"
 #include "daemon/store/recover.h"
 #include "proto/base/clock.h"
@@ -255,6 +256,8 @@ static void write_claims(struct store *s, struct list *jobs)
 		else if (buf_len(&t->claims) && !r)
 			r = buf_put(&all, buf_data(&t->claims), buf_len(&t->claims));
 	}
+	if (buf_len(&all))
+		FAILPOINT("warm.claim_unrecorded");
 	if (!r && buf_len(&all))
 		r = claims_append(&s->dir, &s->claims_fd, buf_data(&all), buf_len(&all));
 	if (r < 0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """kill -9 of the daemon between any two steps of Create and of Kill: after a restart one sandbox, known, or none.
 
-agentboxd-fp is the daemon with the crash points of daemon/sandbox/failpoint.h compiled in; the scripted cloud's ledger is
+agentboxd-fp is the daemon with the crash points of daemon/common/obs/failpoint.h compiled in; the scripted cloud's ledger is
 the truth. tests/unit/sandbox/test_crash.c does the same without a network, and crashes again during the recovery.
 """
 import os

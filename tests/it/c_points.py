@@ -2,7 +2,7 @@
 """agentboxd dies at every crash point that it has, again and again, under a random load; then the cloud's ledger is held
 against the store and against what the callers were told.
 
-agentboxd-fp is the daemon with the crash points of daemon/sandbox/failpoint.h compiled in, and with a settlement that gives
+agentboxd-fp is the daemon with the crash points of daemon/common/obs/failpoint.h compiled in, and with a settlement that gives
 up after a fraction of a second. Every choice comes from a seed: $CRASH_SEED; $CRASH_CYCLES (300) is how many times it
 dies. A point that a life does not reach is a failure: nothing was tested there.
 """

@@ -394,10 +394,10 @@ def test_after_a_lost_store(cloud, warm, with_claims):
 
 def points():
     found = set()
-    for path in glob.glob(os.path.join(harness.ROOT, "daemon", "sandbox", "*.c")):
+    for path in glob.glob(os.path.join(harness.ROOT, "daemon", "sandbox", "*.c")) + [os.path.join(harness.ROOT, "daemon", "store", "writer.c")]:
         with open(path, encoding="utf-8") as f:
             found.update(re.findall(r'FAILPOINT\("(warm\.[^"]+)"\)', f.read()))
-    assert len(found) >= 7, found
+    assert len(found) >= 8 and "warm.claim_unrecorded" in found, found
     return sorted(found)
 
 
@@ -408,6 +408,11 @@ def ask(w, request, **kw):
     except ApiError as e:
         assert e.code == "UNAVAILABLE" and not e.reason, e
         return None
+
+
+def on_record(w, box):
+    with open(os.path.join(w.d.state_dir, "claims"), encoding="ascii") as f:
+        return [line for line in f if line.split("\t")[2] == box]
 
 
 @pytest.mark.parametrize("point", points())
@@ -431,6 +436,7 @@ def test_killed_at_every_point(cloud, warm, point, monkeypatch):
     w.start_again()
     first = ask(w, "r1", warm="REQUIRE")
     assert first and told.get("r1") in (None, first)
+    assert on_record(w, first)              # before it is told, also where the daemon died between the row and the line
     others = [ask(w, r, warm="REQUIRE") for r in ("r2", "r3")]
     assert len({first, *others}) == 3
     s = {s.id: s for s in cloud.ledger.sandboxes}

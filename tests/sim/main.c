@@ -130,7 +130,7 @@ bool sim_seam(const char *name)
 	return sim->dead;
 }
 
-/* In place of daemon/sandbox/failpoint.c, whose header declares it only for its own build. */
+/* In place of daemon/common/obs/failpoint.c, whose header declares it only for its own build. */
 void failpoint_hit(const char *name);
 void failpoint_hit(const char *name)
 {

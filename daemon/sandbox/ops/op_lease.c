@@ -15,8 +15,8 @@
 
 #include "daemon/auth/grant.h"
 #include "daemon/auth/owner.h"
+#include "daemon/common/obs/failpoint.h"
 #include "daemon/common/obs/log.h"
-#include "daemon/sandbox/failpoint.h"
 #include "daemon/sandbox/holder.h"
 #include "daemon/sandbox/lease.h"
 #include "daemon/sandbox/op.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The crash points of agentboxd-fp; compiled to nothing in the shipped build. */
-#include "daemon/sandbox/failpoint.h"
+#include "daemon/common/obs/failpoint.h"
 
 #ifdef AB_FAILPOINTS
 
@@ -13,7 +13,8 @@
 
 #define POINTS_MAX 64u
 
-static struct {
+/* A point is passed by one thread alone. */
+static _Thread_local struct {
 	char name[64];
 	unsigned passed;
 } points[POINTS_MAX];

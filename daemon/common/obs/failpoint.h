@@ -5,8 +5,8 @@
  *     NAME=kill      SIGKILL to ourselves     NAME=stop    SIGSTOP
  *     NAME=kill@3    … at the third passing   several are separated by ';'
  */
-#ifndef AB_DAEMON_SANDBOX_FAILPOINT_H
-#define AB_DAEMON_SANDBOX_FAILPOINT_H
+#ifndef AB_DAEMON_COMMON_OBS_FAILPOINT_H
+#define AB_DAEMON_COMMON_OBS_FAILPOINT_H
 
 #ifdef AB_FAILPOINTS
 void failpoint_hit(const char *name);
