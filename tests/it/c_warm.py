@@ -246,6 +246,31 @@ def test_prepare_runs_once_as_root_with_its_secrets(cloud, warm):
     shutil.rmtree(os.path.dirname(secret))
 
 
+def test_a_secret_that_has_vanished(cloud, warm):
+    """It was there at the start: those that are ready stay, none is made without it, and the word says which file is missing."""
+    folder = harness.temp_dir("sec-")
+    secret = os.path.join(folder, "token")
+    with open(os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
+        f.write("hunter2\n")
+    w = warm(size=1, burst=1, prepare="test $TOKEN = hunter2", secret_envs="TOKEN=" + secret)
+    w.ready(1)
+    kept = alive(cloud)[0].id
+    os.unlink(secret)
+    assert w.create(warm="REQUIRE").id == kept
+    until(lambda: w.entry().failed, 30, "the entry to stop", w.d)
+    e = w.entry()
+    assert secret in e.why and "TOKEN" in e.why and "warm retry" in e.why and "hunter2" not in e.why + e.output
+    assert secret in refused("SANDBOX_NOT_READY", w.create, warm="REQUIRE").text
+    assert not w.create().warm              # PREFER: as without an entry
+    until(lambda: len(alive(cloud)) == 2, 10, "those that were not prepared to be ended", w.d)
+    with open(os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
+        f.write("hunter2\n")
+    w.api.call("WarmService.Retry", name="py")
+    w.ready(1)
+    assert w.create(warm="REQUIRE").warm
+    shutil.rmtree(folder)
+
+
 def test_three_failures_stop_it_until_somebody_says_so(cloud, warm):
     w = warm(size=1, burst=1, prepare="echo cannot; exit 3")
     watch = w.api.stream("SandboxService.Watch", all_owners=True)
