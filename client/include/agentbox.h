@@ -1336,6 +1336,23 @@ AB_API int ab_daemon_backup_next(struct ab_call *call, const void **ret_data, si
 /* All of it, to a descriptor that blocks. */
 AB_API int ab_daemon_backup_to_fd(struct ab_client *c, const struct ab_call_options *how, int fd, struct ab_backup **ret);
 
+struct ab_quiesce_options {
+	bool off;			/* make them again */
+	const char *reason;		/* for those who are refused; NULL = none */
+};
+
+struct ab_quiesced {
+	bool quiesced;
+	int64_t since_at_ms;
+	uint32_t changing;		/* sandboxes in a transition, those that are still being made among them */
+};
+
+/* New sandboxes are refused with QUIESCED until it is called with `off` or the daemon ends; what runs goes on. Admins only. */
+AB_API int ab_daemon_quiesce_start(struct ab_client *c, const struct ab_quiesce_options *o, const struct ab_call_options *how,
+				   struct ab_call **ret);
+AB_API int ab_daemon_quiesce(struct ab_client *c, const struct ab_quiesce_options *o, const struct ab_call_options *how,
+			     struct ab_quiesced **ret);
+
 struct ab_local_stopped {
 	bool was_running;
 	uint32_t killed;		/* sandboxes */

@@ -74,6 +74,33 @@ int ab_daemon_reload(struct ab_client *c, const struct ab_call_options *how, str
 	return wait_object(c, r, call, (void **)ret);
 }
 
+int ab_daemon_quiesce_start(struct ab_client *c, const struct ab_quiesce_options *o, const struct ab_call_options *how,
+			    struct ab_call **ret)
+{
+	static const struct call_method m = {
+		.path = PATH("Quiesce"),
+		.reply = &agentbox__v1__quiesce_response__descriptor,
+		.make = msg_quiesced,
+		.repeatable = true,
+	};
+	Agentbox__V1__QuiesceRequest req = AGENTBOX__V1__QUIESCE_REQUEST__INIT;
+
+	if (o) {
+		req.off = o->off;
+		req.reason = (char *)(o->reason ? o->reason : "");
+	}
+	return call_start(c, &m, &req.base, how, ret);
+}
+
+int ab_daemon_quiesce(struct ab_client *c, const struct ab_quiesce_options *o, const struct ab_call_options *how,
+		      struct ab_quiesced **ret)
+{
+	struct ab_call *call = NULL;
+	int r = ab_daemon_quiesce_start(c, o, how, &call);
+
+	return wait_object(c, r, call, (void **)ret);
+}
+
 int ab_daemon_stop_local_start(struct ab_client *c, const struct ab_call_options *how,
 			       struct ab_call **ret)
 {

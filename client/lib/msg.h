@@ -40,6 +40,7 @@ must_check int msg_link(ProtobufCMessage *m, void **ret);
 must_check int msg_daemon_status(ProtobufCMessage *m, void **ret);
 must_check int msg_config(ProtobufCMessage *m, void **ret);
 must_check int msg_reloaded(ProtobufCMessage *m, void **ret);
+must_check int msg_quiesced(ProtobufCMessage *m, void **ret);
 must_check int msg_backup(ProtobufCMessage *m, void **ret);
 must_check int msg_local_stopped(ProtobufCMessage *m, void **ret);
 must_check int msg_new_token(ProtobufCMessage *m, void **ret);

@@ -331,6 +331,18 @@ int msg_reloaded(ProtobufCMessage *message, void **ret)
 	return 0;
 }
 
+int msg_quiesced(ProtobufCMessage *message, void **ret)
+{
+	const Agentbox__V1__QuiesceResponse *m = (Agentbox__V1__QuiesceResponse *)message;
+	struct ab_quiesced *s = obj_new(sizeof(*s), message);
+
+	if (!s)
+		return -ENOMEM;
+	*s = (struct ab_quiesced){ .quiesced = m->quiesced, .since_at_ms = msg_at_ms(m->since), .changing = m->changing };
+	*ret = s;
+	return 0;
+}
+
 /* Of a BackupResponse with a head. */
 int msg_backup(ProtobufCMessage *message, void **ret)
 {

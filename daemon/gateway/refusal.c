@@ -64,6 +64,7 @@ static const struct {
 	[R_IS_A_DIRECTORY] = { 400 },
 	[R_ACCOUNT_NOT_FOUND] = { 400 },
 	[R_CLOUD_REFUSED] = { 400, .upstream = true },
+	[R_QUIESCED] = { 503, .retry_s = LIMIT_RETRY_S },
 };
 
 /* Without a reason. */

@@ -33,6 +33,7 @@
 #include "daemon/upstream/pool.h"
 
 #define APP_ACCOUNTS_MAX 64u
+#define APP_QUIESCED_BYTES 320u
 
 /* FileDescriptorName= of the sockets that a service manager may pass. */
 #define APP_FD_API     "api"
@@ -109,6 +110,8 @@ struct app {
 	struct rpc_server *server;
 	struct svc_daemon_options svc_daemon;
 	struct svc_backup_options svc_backup;
+	int64_t quiesced_at_ms;		/* wall: since when new sandboxes are refused; 0 = they are not */
+	char quiesced_why[APP_QUIESCED_BYTES];	/* who said so, and why */
 	struct timer tick;		/* the socket's file, while draining: who is left */
 	uint64_t drain_until_ms;	/* 0 = not draining */
 	uint64_t drain_since_ms;
@@ -233,6 +236,9 @@ void app_gateway_kept_end(struct app *a);
 void app_gateway_hand_over(struct app *a);
 void app_gateway_collect(const struct app *a, struct daemon_gateway *ret);
 void app_gateway_free(struct app *a);
+
+/* app_quiesce.c: svc_daemon_options.quiesce. */
+void app_quiesce(void *user, const struct principal *who, bool off, const char *reason, struct daemon_quiesced *ret);
 
 /* app_backup.c: DaemonService.Backup. */
 must_check int app_backup_new(struct app *a);

@@ -123,6 +123,8 @@ static void collect(const struct app *a, char ret[NOTIFY_STATUS_MAX])
 	rpc_server_count(a->server, (uid_t)-1, &clients);
 	n = (size_t)snprintf(ret, NOTIFY_STATUS_MAX, "%u sandboxes, %u leases, %u commands, %u clients",
 			     core.running + core.paused + core.other, core.leases, commands.running, clients.connections);
+	if (a->quiesced_at_ms && n < NOTIFY_STATUS_MAX)
+		n += (size_t)snprintf(ret + n, NOTIFY_STATUS_MAX - n, "; no new sandboxes are made");
 	for (size_t i = 0; i < a->n_accounts && n < NOTIFY_STATUS_MAX; i++) {
 		cloud_health(a->accounts[i].cloud, &h);
 		if (h.key_rejected || (!h.key_present && !a->local_mode))

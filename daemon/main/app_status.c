@@ -16,7 +16,7 @@
 #define ORIGINS_MAX	256u	/* shown in Status; the pool's later ones are left out, as are … */
 #define CONNS_MAX	512u	/* … connections … */
 #define LIMITS_MAX	128u	/* … and limited routes beyond these */
-#define DEGRADED_MAX	(3 * APP_ACCOUNTS_MAX + 9)
+#define DEGRADED_MAX	(3 * APP_ACCOUNTS_MAX + 10)
 #define LITTLE_SPACE	(8u * 1024 * 1024)	/* the next commits may not fit */
 
 struct app_status {
@@ -32,7 +32,7 @@ struct app_status {
 	size_t n_limits;
 	struct daemon_degradation degraded[DEGRADED_MAX];
 	size_t n_degraded;
-	struct status store_health, store_doubt, store_refused, store_unlinked, store_cloned, warm;
+	struct status store_health, store_doubt, store_refused, store_unlinked, store_cloned, warm, quiesced;
 	struct local_info local;
 	int64_t store_since_ms;		/* when the trouble was seen first; 0 = there is none */
 	char db_path[4200];
@@ -324,6 +324,17 @@ static void collect_warm(struct app *a)
 		degrade(k, "warm", "", &k->warm, since_ms);
 }
 
+static void collect_quiesced(struct app *a)
+{
+	struct app_status *k = a->look;
+
+	if (!a->quiesced_at_ms)
+		return;
+	status_set(&k->quiesced, R_QUIESCED, "no new sandboxes are made, %s; agentboxctl quiesce --off, or a restart, ends that",
+		   a->quiesced_why);
+	degrade(k, "quiesce", "", &k->quiesced, a->quiesced_at_ms);
+}
+
 static void app_status_look(void *user, const struct principal *who, struct daemon_facts *ret)
 {
 	static const char *const features[] = { "local", "reflection" };
@@ -337,6 +348,7 @@ static void app_status_look(void *user, const struct principal *who, struct daem
 	sandbox_core_count(a->core, uid, &core);
 	k->store_health = core.store;
 	commands_count(a->commands, uid, &commands);
+	collect_quiesced(a);
 	collect_local(a);
 	for (size_t i = 0; i < a->n_accounts; i++)
 		collect_cloud(a, i, &core);
@@ -509,7 +521,7 @@ int app_status_new(struct app *a)
 	}
 	a->svc_daemon =
 		(struct svc_daemon_options){.look = app_status_look, .config = config, .reload = app_reload_wait,
-					    .reload_cancel = app_reload_cancel, .user = a};
+					    .reload_cancel = app_reload_cancel, .quiesce = app_quiesce, .user = a};
 	if (a->local) {
 		a->svc_daemon.stop_local = stop_local;
 		a->svc_daemon.stop_local_cancel = stop_local_cancel;

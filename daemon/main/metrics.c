@@ -42,6 +42,7 @@ static void put_daemon(struct metrics_text *t, const struct app *a)
 	metrics_gauge(t, "uptime_seconds", "Since the start, suspended time included.",
 	      (clock_boot_ms() - a->started_boot_ms) / 1000);
 	metrics_gauge(t, "draining", "1: it takes no new work.", a->drain_until_ms != 0);
+	metrics_gauge(t, "quiesced", "1: it makes no new sandboxes, as an admin said.", a->quiesced_at_ms != 0);
 	metrics_gauge(t, "store_ok", "0: the last commit failed.", status_ok(&core.store));
 	metrics_head(t, "sandboxes", "gauge", "Sandboxes by state.");
 	metrics_line(t, "sandboxes", METRICS_LABELS("state", "running"), core.running);

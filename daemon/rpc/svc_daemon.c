@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "daemon/auth/grant.h"
@@ -13,6 +14,8 @@
 #include "daemon/rpc/status_rows.h"
 #include "proto/base/str.h"
 #include "proto/gen/agentbox_daemon.pb-c.h"
+
+#define REASON_MAX 200u	/* bytes of why new sandboxes are refused */
 
 static void fill_store(Agentbox__V1__StoreStatus *m, const struct daemon_store *s, msg_timestamp *backup)
 {
@@ -272,6 +275,27 @@ static void on_reload_gone(struct rpc_call *c, enum rpc_gone why)
 		o->reload_cancel(o->user, rpc_call_user(c));
 }
 
+static void on_quiesce(struct rpc_call *c, const ProtobufCMessage *message)
+{
+	const Agentbox__V1__QuiesceRequest *q = (const void *)message;
+	const struct svc_daemon_options *o = rpc_call_service(c);
+	Agentbox__V1__QuiesceResponse m = AGENTBOX__V1__QUIESCE_RESPONSE__INIT;
+	struct daemon_quiesced now = { .since_ms = 0 };
+	struct status st = STATUS_OK;
+	msg_timestamp since;
+
+	if (grant_daemon(rpc_call_who(c)) != GRANT_OK)
+		grant_refuse(&st, "have it make no new sandboxes");
+	else if (strlen(q->reason) > REASON_MAX)
+		status_field(&st, "reason", "it is longer than %u bytes", REASON_MAX);
+	else
+		o->quiesce(o->user, rpc_call_who(c), q->off, q->reason, &now);
+	m.quiesced = now.since_ms != 0;
+	m.since = msg_time(&since, now.since_ms);
+	m.changing = now.changing;
+	rpc_call_answer(c, &st, &m.base);
+}
+
 static void on_stopped(void *user, const struct status *st, uint32_t killed, bool was_running)
 {
 	Agentbox__V1__StopLocalResponse m = AGENTBOX__V1__STOP_LOCAL_RESPONSE__INIT;
@@ -322,6 +346,7 @@ static const struct rpc_method svc_daemon_methods[] = {
 	METHOD("Status", status, on_status, on_gone, RPC_OBSERVES),
 	METHOD("Config", config, on_config, on_gone, RPC_READS),
 	METHOD("Reload", reload, on_reload, on_reload_gone, RPC_CHANGES),
+	METHOD("Quiesce", quiesce, on_quiesce, on_gone, RPC_CHANGES),
 	METHOD("StopLocal", stop_local, on_stop_local, on_gone, RPC_CHANGES),
 };
 

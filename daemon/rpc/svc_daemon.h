@@ -163,6 +163,11 @@ struct daemon_reloaded {
 	size_t n_taken, n_need_restart;
 };
 
+struct daemon_quiesced {
+	int64_t since_ms;	/* 0 = it is not */
+	uint32_t changing;	/* sandboxes in a transition, those that are being made among them */
+};
+
 typedef void daemon_reloaded_fn(void *user, const struct status *st, const struct daemon_reloaded *result);
 typedef void daemon_stopped_fn(void *user, const struct status *st, uint32_t killed, bool was_running);
 
@@ -173,6 +178,8 @@ struct svc_daemon_options {	/* must live as long as the server */
 	 * returned; the result lives for the time of that call. NULL: *ret says why. */
 	void *(*reload)(void *user, daemon_reloaded_fn *done, void *done_user, struct status *ret);
 	void (*reload_cancel)(void *user, void *op);
+	/* New sandboxes are refused from now on, or made again. */
+	void (*quiesce)(void *user, const struct principal *who, bool off, const char *reason, struct daemon_quiesced *ret);
 	/* --local only, else NULL: kills the sandboxes of agentbox-local and ends it. `done` comes once,
 	 * never from inside, and not after `stop_local_cancel` with what this returned. NULL: no memory. */
 	void *(*stop_local)(void *user, uint64_t deadline_ms, daemon_stopped_fn *done, void *done_user);

@@ -1033,6 +1033,24 @@ void sandbox_core_drain(struct sandbox_core *core)
 	event_watches_wake(core);
 }
 
+void sandbox_core_quiesce(struct sandbox_core *core, const char *why)
+{
+	bool was = core->quiesced[0];
+
+	(void)str_copy(core->quiesced, sizeof(core->quiesced), why ? why : "");
+	if (was && !why)
+		warm_poke_all(core);
+}
+
+bool core_is_quiesced(const struct sandbox_core *core, struct status *st)
+{
+	if (!core->quiesced[0])
+		return false;
+	status_set(st, R_QUIESCED, "agentboxd makes no new sandboxes for now, %s; try again later", core->quiesced);
+	st->retry_after_ms = QUIESCED_RETRY_MS;
+	return true;
+}
+
 static void sandbox_bury(void *p)
 {
 	struct sandbox_core *core = p;

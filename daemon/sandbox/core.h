@@ -91,6 +91,9 @@ struct uid_limit {
 	uint32_t window_creates;
 };
 
+#define QUIESCED_BYTES	  320u
+#define QUIESCED_RETRY_MS 30000u	/* hint for those who are refused */
+
 #define CORE_MAGIC 0x4c696665u
 
 struct sandbox_core {
@@ -144,6 +147,7 @@ struct sandbox_core {
 	struct sync *sync;
 	struct sandbox_totals totals;
 	bool draining;
+	char quiesced[QUIESCED_BYTES];	/* why new sandboxes are refused; "" = they are not */
 	bool resave;			/* a commit failed: the rows are put again */
 	enum store_doubt doubt;		/* doubt.c */
 	bool doubt_told;
@@ -320,6 +324,8 @@ void snapshot_forget_all(struct sandbox_core *core);	/* from memory */
 
 /* --- op_create.c --- */
 
+/* True: new sandboxes are refused, and *st says so. */
+bool core_is_quiesced(const struct sandbox_core *core, struct status *st);
 /* True: limits of the account or of the uid do not allow n more sandboxes now; *st says which. */
 bool core_refused_by_limits(struct sandbox_core *core, struct account *a, uid_t uid, uint32_t n,
 			    struct status *st);

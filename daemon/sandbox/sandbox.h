@@ -147,6 +147,9 @@ must_check int sandbox_core_new(const struct sandbox_core_options *o, struct san
 /* From now on a creation is refused with DRAINING, and held leases and watches have ended: their clients come
  * back after the restart with the lease id or the cursor. Everything else goes on. */
 void sandbox_core_drain(struct sandbox_core *core);
+/* Until it is called with NULL, new sandboxes are refused with QUIESCED and `why`, a text for callers, and no warm ones are made. What was
+ * accepted before goes on, a recreation too, and so does everything else. */
+void sandbox_core_quiesce(struct sandbox_core *core, const char *why);
 /* Operations still open are cancelled without a done: answer their callers before. NULL is fine. */
 struct sandbox_core *sandbox_core_free(struct sandbox_core *core);
 

@@ -17,7 +17,7 @@ METHODS = {
     "FileService": {"Read", "Write", "Stat", "Exists", "List", "MakeDir", "Move", "Remove", "Watch", "SignUrl"},
     "SnapshotService": {"Create", "List", "Delete"},
     "LeaseService": {"Hold", "Acquire", "Renew", "Release", "List"},
-    "DaemonService": {"Status", "Config", "Reload", "StopLocal"},
+    "DaemonService": {"Status", "Config", "Reload", "Quiesce", "Backup", "StopLocal"},
     "TokenService": {"Create", "List", "Revoke", "Gateway"},
     "WarmService": {"List", "Set", "Retry"},
 }

@@ -166,6 +166,8 @@ def test_the_daemon(d, box):
     check("command.reload", d.ctl("--json", "reload").stdout)
     check("command.config", d.ctl("--json", "config", "show").stdout)
     check("command.page", d.ctl("--json", "page").stdout)
+    check("command.quiesce", d.ctl("--json", "quiesce").stdout)
+    check("command.quiesce", d.ctl("--json", "quiesce", "--off").stdout)
     folder = harness.temp_dir("abj-")
     saved = os.path.join(folder, "saved")
     check("command.backup", d.ctl("--json", "backup", saved).stdout)

@@ -164,7 +164,7 @@ static void make(struct sandbox_op *op)
 		return;
 	}
 	if (a->kind == &copy_fork &&
-	    core_refused_by_limits(op->core, op->account, op->who.uid, a->count, &st)) {
+	    (core_is_quiesced(op->core, &st) || core_refused_by_limits(op->core, op->account, op->who.uid, a->count, &st))) {
 		op_fail(op, &st);
 		return;
 	}

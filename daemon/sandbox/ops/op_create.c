@@ -690,6 +690,8 @@ static void op_create_start(struct sandbox_op *op)
 	if (op->core->draining) {
 		status_set(&st, R_DRAINING, "the daemon is stopping and creates nothing any more");
 		op_fail(op, &st);
+	} else if (core_is_quiesced(op->core, &st)) {
+		op_fail(op, &st);
 	} else if (try_warm(op) == ANSWERED) {
 		return;
 	} else if (core_refused_by_limits(op->core, op->account, op->who.uid, 1, &st) || !can_be_kept(op, &st))

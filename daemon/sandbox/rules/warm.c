@@ -249,6 +249,7 @@ bool warm_is_its_fault(enum ab_reason r)
 	case R_STORE_FULL:
 	case R_STORE_READONLY:
 	case R_DRAINING:
+	case R_QUIESCED:
 		return false;
 	default:
 		return true;
