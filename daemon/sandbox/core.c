@@ -546,8 +546,8 @@ void sandbox_use_begin(struct sandbox_core *core, const char *account, const cha
 
 	if (!b)
 		return;
-	b->n_commands++;
-	runner_poke(b);
+	if (!b->n_commands++)
+		runner_poke_later(b);
 }
 
 void sandbox_use_end(struct sandbox_core *core, const char *account, const char *id)
@@ -556,9 +556,10 @@ void sandbox_use_end(struct sandbox_core *core, const char *account, const char 
 
 	if (!b || !b->n_commands)
 		return;
-	if (!--b->n_commands)
-		b->command_ended_at_ms = b->used_at_ms = (int64_t)clock_boot_ms();
-	runner_poke(b);
+	if (--b->n_commands)
+		return;
+	b->command_ended_at_ms = b->used_at_ms = (int64_t)clock_boot_ms();
+	runner_poke_later(b);
 }
 
 void core_policy_default(const struct sandbox_core *core, uid_t uid, const char *template_id,
