@@ -77,8 +77,8 @@ int ab_daemon_backup_next(struct ab_call *call, const void **ret_data, size_t *r
 		}
 		if (r == 1)
 			obj_free(give(call->event));
-		if (r < 0 && !ab_call_is_done(call))
-			call_finish(call, error_errno(r));
+		if (r < 0)
+			return call_fail(call, r);
 	}
 	return 0;
 }
@@ -101,7 +101,7 @@ int ab_daemon_backup_to_fd(struct ab_client *c, const struct ab_call_options *ho
 	int r = c->in_callback ? -EDEADLK : ab_daemon_backup_start(c, how, &call);
 
 	if (r < 0)
-		return wait_object(c, r, NULL, NULL);
+		return wait_object(c, r, NULL);
 	while (!ab_call_is_done(call) && !r) {
 		r = write_pieces(call, fd);
 		if (!r && !ab_call_is_done(call))
@@ -112,5 +112,7 @@ int ab_daemon_backup_to_fd(struct ab_client *c, const struct ab_call_options *ho
 		client_set_error(c, error_errno(r));
 		return (int)c->error->status;
 	}
-	return wait_object(c, 0, call, (void **)ret);
+	if (!call->error && ret)
+		*ret = ab_call_take(call);
+	return wait_end(c, call);
 }

@@ -63,15 +63,25 @@ int call_new(struct ab_client *c, const struct call_method *m, const struct ab_c
 	return 0;
 }
 
-int call_request_id(struct ab_call *call, const char *given, const char **ret_id)
+int call_new_once(struct ab_client *c, const struct call_method *m, const struct ab_call_options *how,
+		  const char *given, char **ret_id, struct ab_call **ret)
 {
-	if (!str_is_empty(given)) {
+	struct ab_call *call;
+	int r = call_new(c, m, how, &call);
+
+	if (r < 0)
+		return r;
+	if (str_is_empty(given)) {
+		rng_id(call->request_id, sizeof(call->request_id) - 1);
+	} else {
 		call->given_id = str_dup(given);
-		*ret_id = call->given_id;
-		return call->given_id ? 0 : -ENOMEM;
+		if (!call->given_id) {
+			call_destroy(call);
+			return -ENOMEM;
+		}
 	}
-	rng_id(call->request_id, sizeof(call->request_id) - 1);
-	*ret_id = call->request_id;
+	*ret_id = (char *)ab_call_request_id(call);
+	*ret = call;
 	return 0;
 }
 
@@ -381,14 +391,21 @@ static int call_feed(struct ab_call *call)
 	return 0;
 }
 
-static const struct ab_error *error_from_feed(int r)
+int call_fail(struct ab_call *call, int r)
 {
+	const struct ab_error *e;
+
+	if (call->state == CALL_DONE)
+		return 0;
 	if (r == -EPROTO)
-		return error_local(AB_INTERNAL, REASON_NONE, "the daemon's answer cannot be read");
-	if (r == -EMSGSIZE)
-		return error_local(AB_RESOURCE_EXHAUSTED, R_TOO_LARGE,
-				   "the daemon's answer is larger than %u bytes", REPLY_MAX_BYTES);
-	return error_errno(r);
+		e = error_local(AB_INTERNAL, REASON_NONE, "the daemon's answer cannot be read");
+	else if (r == -EMSGSIZE)
+		e = error_local(AB_RESOURCE_EXHAUSTED, R_TOO_LARGE, "the daemon's answer is larger than %u bytes",
+				REPLY_MAX_BYTES);
+	else
+		e = error_errno(r);
+	call_finish(call, e);
+	return 0;
 }
 
 static ProtobufCMessage *call_unpack(struct ab_call *call)
@@ -398,14 +415,11 @@ static ProtobufCMessage *call_unpack(struct ab_call *call)
 	return protobuf_c_message_unpack(call->method->reply, NULL, buf_len(body), buf_data(body));
 }
 
-int call_take_answer(struct ab_call *call, ProtobufCMessage *m, bool answer)
+/* A message that says yes or no, or nothing. */
+static int call_take_answer(struct ab_call *call, ProtobufCMessage *m)
 {
-	call->answer = answer;
-	return call_take_nothing(call, m);
-}
-
-int call_take_nothing(struct ab_call *call, ProtobufCMessage *m)
-{
+	if (call->method->answer_at)
+		call->answer = *(const protobuf_c_boolean *)(const void *)((const char *)m + call->method->answer_at);
 	protobuf_c_message_free_unpacked(m, NULL);
 	return 0;
 }
@@ -426,14 +440,16 @@ static void call_take_replies(struct ab_call *call)
 			r = -EPROTO;
 		else if (call->method->make)
 			r = call->method->make(m, &call->object);
-		else
+		else if (call->method->on_reply)
 			r = call->method->on_reply(call, m);
+		else
+			r = call_take_answer(call, m);
 		if (r < 0)
 			break;
 		call->got_reply = true;
 	}
 	if (r < 0)
-		call_finish(call, error_from_feed(r));
+		(void)call_fail(call, r);
 }
 
 void call_on_ready(struct ab_call *call, unsigned flags)
@@ -462,9 +478,8 @@ int call_next_body(struct ab_call *call, const uint8_t **ret, size_t *ret_n)
 		return 1;
 	}
 	if (r < 0)
-		call_finish(call, error_from_feed(r));
-	else
-		call_settle(call);
+		return call_fail(call, r);
+	call_settle(call);
 	return 0;
 }
 
@@ -476,11 +491,7 @@ int call_next_message(struct ab_call *call, ProtobufCMessage **ret)
 	if (!call_next_body(call, &p, &n))
 		return 0;
 	*ret = call_unpack(call);
-	if (*ret)
-		return 1;
-	if (call->state != CALL_DONE)
-		call_finish(call, error_from_feed(-EPROTO));
-	return 0;
+	return *ret ? 1 : call_fail(call, -EPROTO);
 }
 
 /* --- the public face --- */

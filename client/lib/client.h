@@ -81,6 +81,7 @@ struct ab_client {
 	bool in_callback;
 	uint8_t *rx;			/* READ_BYTES */
 	const struct ab_error *error;	/* of the last function that waited */
+	struct ab_call *started;	/* by a function that waits, on its way from the start to wait_object() or wait_answer() */
 };
 
 enum call_state { CALL_QUEUED, CALL_OPEN, CALL_DONE };
@@ -92,10 +93,12 @@ struct call_method {
 	const char *path;			/* "/agentbox.v1.SandboxService/Get" */
 	const ProtobufCMessageDescriptor *reply;
 	/* A whole message came in; takes it. 0, -ENOMEM, -EPROTO. `make`: it becomes the call's
-	 * object. Neither: the user takes messages one by one (call_next_body()). */
+	 * object. Neither, and no `skip`: it is an answer, or nothing but the end. */
 	int (*make)(ProtobufCMessage *m, void **ret);
 	int (*on_reply)(struct ab_call *call, ProtobufCMessage *m);
-	/* Of those: takes one more thing and drops it. 1, or 0 if there is none now. */
+	size_t answer_at;			/* of the reply's yes or no (protobuf_c_boolean); 0 = it has none */
+	/* The user takes messages one by one (call_next_body()). Takes one more thing and drops it. 1, or 0 if there is none
+	 * now. */
 	int (*skip)(struct ab_call *call);
 	/* The stream ended well; a last look. NULL = fine. */
 	const struct ab_error *(*on_end)(struct ab_call *call);
@@ -173,8 +176,9 @@ void conn_reap(struct conn *conn);
 /* An empty call, not yet the client's to send. */
 int call_new(struct ab_client *c, const struct call_method *m, const struct ab_call_options *how,
 	     struct ab_call **ret);
-/* The request id to send: the given one, or one made here. 0, -ENOMEM. */
-int call_request_id(struct ab_call *call, const char *given, const char **ret_id);
+/* The same with a request id, the given one or one made here, which is the call's. */
+int call_new_once(struct ab_client *c, const struct call_method *m, const struct ab_call_options *how,
+		  const char *given, char **ret_id, struct ab_call **ret);
 /* Packs its first message and queues it. If it fails, the call is gone. */
 int call_submit(struct ab_call *call, const ProtobufCMessage *first, struct ab_call **ret);
 /* Both at once, for methods without a request id. */
@@ -186,15 +190,15 @@ int call_open(struct ab_call *call, struct conn *conn, uint64_t now_ms);
 void call_on_ready(struct ab_call *call, unsigned flags);
 /* Done; takes the error (NULL = it went well). */
 void call_finish(struct ab_call *call, const struct ab_error *e);
+/* Ends it, if it is not done, for an -errno: of its answers -EPROTO, -EMSGSIZE; or one of error_errno(). 0: of a `next`, nothing
+ * to take. */
+int call_fail(struct ab_call *call, int r);
 void call_drop_stream(struct ab_call *call);
 void call_destroy(struct ab_call *call);
-/* For on_reply: the message says yes or no, or nothing. */
-int call_take_answer(struct ab_call *call, ProtobufCMessage *m, bool answer);
-int call_take_nothing(struct ab_call *call, ProtobufCMessage *m);
 /* Nobody but us takes its messages. */
 static inline bool call_takes_replies(const struct ab_call *call)
 {
-	return call->method->make || call->method->on_reply;
+	return !call->method->skip;
 }
 /* The body of the next message, valid until the next: 1; 0 none now. Only for methods whose user takes
  * them. */
@@ -218,9 +222,10 @@ int call_put_end(struct ab_call *call);
 int client_wait(struct ab_client *c, int timeout_ms);
 /* The same for a call, which ends if its client cannot work at all. */
 void wait_once(struct ab_call *call, int timeout_ms);
-/* Waits for the outcome of `call` (r: what its start returned), moves result or error, ends it. */
-int wait_object(struct ab_client *c, int r, struct ab_call *call, void **ret);
-int wait_answer(struct ab_client *c, int r, struct ab_call *call, bool *ret);
+/* r is what a start into c->started returned. Waits for the outcome of that call, moves result or error, ends it. Returns the
+ * status. ret may be NULL. */
+int wait_object(struct ab_client *c, int r, void **ret);
+int wait_answer(struct ab_client *c, int r, bool *ret);
 /* Puts all of it, waiting for room. false: the call ended. */
 bool wait_put(struct ab_call *call, const uint8_t *p, size_t n,
 	      ptrdiff_t (*put)(struct ab_call *call, const void *data, size_t n));

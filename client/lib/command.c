@@ -17,11 +17,6 @@
 #define PATH(name)	 "/agentbox.v1.CommandService/" name
 #define INPUT_DATA_FIELD 3u	/* `data` of SendInputRequest */
 
-static int on_signal(struct ab_call *call, ProtobufCMessage *m)
-{
-	return call_take_answer(call, m, ((Agentbox__V1__SignalCommandResponse *)m)->found);
-}
-
 static int on_ack(struct ab_call *call, ProtobufCMessage *m)
 {
 	const Agentbox__V1__SendInputAck *ack = (Agentbox__V1__SendInputAck *)m;
@@ -40,11 +35,10 @@ struct start_request {
 	Google__Protobuf__Duration timeout, grace;
 };
 
-static int start_fill(struct start_request *s, const struct ab_command_options *o, const char *id)
+static int start_fill(struct start_request *s, const struct ab_command_options *o)
 {
 	Agentbox__V1__StartCommandRequest *req = &s->req;
 
-	req->request_id = (char *)id;
 	req->sandbox = (char *)o->sandbox;
 	if (o->argv) {
 		agentbox__v1__argv__init(&s->argv);
@@ -82,18 +76,15 @@ static int command_begin(struct ab_client *c, const struct call_method *m,
 {
 	struct start_request s = { .req = AGENTBOX__V1__START_COMMAND_REQUEST__INIT };
 	struct ab_call *call;
-	const char *id = "";
 	int r;
 
 	if (!o || str_is_empty(o->sandbox) || (o->shell && o->argv))
 		return -EINVAL;
-	r = call_new(c, m, how, &call);
+	r = str_is_empty(o->request_id) ? call_new(c, m, how, &call)
+					: call_new_once(c, m, how, o->request_id, &s.req.request_id, &call);
 	if (r < 0)
 		return r;
-	if (!str_is_empty(o->request_id))
-		r = call_request_id(call, o->request_id, &id);
-	if (r == 0)
-		r = start_fill(&s, o, id);
+	r = start_fill(&s, o);
 	if (r == 0)
 		r = call_submit(call, &s.req.base, ret);
 	else
@@ -117,10 +108,7 @@ int ab_command_spawn_start(struct ab_client *c, const struct ab_command_options 
 int ab_command_spawn(struct ab_client *c, const struct ab_command_options *o,
 		     const struct ab_call_options *how, struct ab_command **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_command_spawn_start(c, o, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_command_spawn_start(c, o, how, &c->started), (void **)ret);
 }
 
 static const struct ab_error *on_events_end(struct ab_call *call)
@@ -196,11 +184,8 @@ int ab_command_next(struct ab_call *call, struct ab_command_event *ret)
 	must(call->method->on_end == on_events_end);
 	while (call_next_message(call, &m)) {
 		obj_free(give(call->event));
-		if (msg_event(m, &call->event, &ev) < 0) {
-			if (!ab_call_is_done(call))
-				call_finish(call, error_errno(-ENOMEM));
-			return 0;
-		}
+		if (msg_event(m, &call->event, &ev) < 0)
+			return call_fail(call, -ENOMEM);
 		if (!ev.type)
 			continue;
 		if (ev.type == AB_EVENT_EXITED)
@@ -234,10 +219,7 @@ int ab_command_wait_start(struct ab_client *c, const struct ab_command_ref *ref,
 int ab_command_wait(struct ab_client *c, const struct ab_command_ref *ref,
 		    const struct ab_call_options *how, struct ab_command_result **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_command_wait_start(c, ref, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_command_wait_start(c, ref, how, &c->started), (void **)ret);
 }
 
 int ab_command_list_start(struct ab_client *c, const char *sandbox,
@@ -266,10 +248,7 @@ int ab_command_list_start(struct ab_client *c, const char *sandbox,
 int ab_command_list(struct ab_client *c, const char *sandbox, const struct ab_command_list_options *o,
 		    const struct ab_call_options *how, struct ab_command_list **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_command_list_start(c, sandbox, o, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_command_list_start(c, sandbox, o, how, &c->started), (void **)ret);
 }
 
 int ab_command_close_input_start(struct ab_client *c, const struct ab_command_ref *ref,
@@ -278,7 +257,6 @@ int ab_command_close_input_start(struct ab_client *c, const struct ab_command_re
 	static const struct call_method m = {
 		.path = PATH("CloseInput"),
 		.reply = &agentbox__v1__close_input_response__descriptor,
-		.on_reply = call_take_nothing,
 		.repeatable = true,
 	};
 	Agentbox__V1__CloseInputRequest req = AGENTBOX__V1__CLOSE_INPUT_REQUEST__INIT;
@@ -292,10 +270,7 @@ int ab_command_close_input_start(struct ab_client *c, const struct ab_command_re
 int ab_command_close_input(struct ab_client *c, const struct ab_command_ref *ref,
 			   const struct ab_call_options *how)
 {
-	struct ab_call *call = NULL;
-	int r = ab_command_close_input_start(c, ref, how, &call);
-
-	return wait_object(c, r, call, NULL);
+	return wait_object(c, ab_command_close_input_start(c, ref, how, &c->started), NULL);
 }
 
 int ab_command_signal_start(struct ab_client *c, const struct ab_command_ref *ref, int signal,
@@ -304,7 +279,7 @@ int ab_command_signal_start(struct ab_client *c, const struct ab_command_ref *re
 	static const struct call_method m = {
 		.path = PATH("Signal"),
 		.reply = &agentbox__v1__signal_command_response__descriptor,
-		.on_reply = on_signal,
+		.answer_at = offsetof(Agentbox__V1__SignalCommandResponse, found),
 	};
 	Agentbox__V1__SignalCommandRequest req = AGENTBOX__V1__SIGNAL_COMMAND_REQUEST__INIT;
 	Agentbox__V1__CommandRef command;
@@ -320,10 +295,7 @@ int ab_command_signal_start(struct ab_client *c, const struct ab_command_ref *re
 int ab_command_signal(struct ab_client *c, const struct ab_command_ref *ref, int signal,
 		      const struct ab_call_options *how, bool *ret_found)
 {
-	struct ab_call *call = NULL;
-	int r = ab_command_signal_start(c, ref, signal, how, &call);
-
-	return wait_answer(c, r, call, ret_found);
+	return wait_answer(c, ab_command_signal_start(c, ref, signal, how, &c->started), ret_found);
 }
 
 int ab_command_kill_start(struct ab_client *c, const struct ab_command_ref *ref,
@@ -345,10 +317,7 @@ int ab_command_kill_start(struct ab_client *c, const struct ab_command_ref *ref,
 int ab_command_kill(struct ab_client *c, const struct ab_command_ref *ref,
 		    const struct ab_call_options *how, struct ab_kill_result **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_command_kill_start(c, ref, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_command_kill_start(c, ref, how, &c->started), (void **)ret);
 }
 
 int ab_command_resize_start(struct ab_client *c, const struct ab_command_ref *ref, uint32_t cols, uint32_t rows,
@@ -357,7 +326,6 @@ int ab_command_resize_start(struct ab_client *c, const struct ab_command_ref *re
 	static const struct call_method m = {
 		.path = PATH("Resize"),
 		.reply = &agentbox__v1__resize_response__descriptor,
-		.on_reply = call_take_nothing,
 		.repeatable = true,
 	};
 	Agentbox__V1__ResizeRequest req = AGENTBOX__V1__RESIZE_REQUEST__INIT;
@@ -375,10 +343,7 @@ int ab_command_resize_start(struct ab_client *c, const struct ab_command_ref *re
 int ab_command_resize(struct ab_client *c, const struct ab_command_ref *ref, uint32_t cols, uint32_t rows,
 		      const struct ab_call_options *how)
 {
-	struct ab_call *call = NULL;
-	int r = ab_command_resize_start(c, ref, cols, rows, how, &call);
-
-	return wait_object(c, r, call, NULL);
+	return wait_object(c, ab_command_resize_start(c, ref, cols, rows, how, &c->started), NULL);
 }
 
 /* --- input --- */
@@ -460,7 +425,7 @@ int ab_command_send_input(struct ab_client *c, const struct ab_command_ref *ref,
 	int r = c->in_callback ? -EDEADLK : ab_command_input_start(c, ref, offset, how, &call);
 
 	if (r < 0)
-		return wait_object(c, r, NULL, NULL);
+		return wait_object(c, r, NULL);
 	if (wait_put(call, data, n, ab_input_put))
 		(void)ab_input_finish(call, close);
 	(void)ab_call_wait(call);
@@ -555,10 +520,10 @@ int ab_command_run(struct ab_client *c, const struct ab_command_options *o,
 	if (r == 0)
 		r = ab_command_run_start(c, o, how, &run.call);
 	if (r < 0)
-		return wait_object(c, r, NULL, NULL);
+		return wait_object(c, r, NULL);
 	r = run_loop(&run);
-	if (r == -ENOMEM && !ab_call_is_done(run.call))
-		call_finish(run.call, error_errno(r));
+	if (r == -ENOMEM)
+		(void)call_fail(run.call, r);
 	ab_call_cancel(run.call);
 	ab_call_free(run.input);
 	if (!run.call->error && ret)

@@ -23,10 +23,7 @@ int ab_daemon_status_start(struct ab_client *c, const struct ab_call_options *ho
 int ab_daemon_status(struct ab_client *c, const struct ab_call_options *how,
 		     struct ab_daemon_status **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_daemon_status_start(c, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_daemon_status_start(c, how, &c->started), (void **)ret);
 }
 
 int ab_daemon_config_start(struct ab_client *c, const char *section, const struct ab_call_options *how,
@@ -47,10 +44,7 @@ int ab_daemon_config_start(struct ab_client *c, const char *section, const struc
 int ab_daemon_config(struct ab_client *c, const char *section, const struct ab_call_options *how,
 		     struct ab_config **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_daemon_config_start(c, section, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_daemon_config_start(c, section, how, &c->started), (void **)ret);
 }
 
 int ab_daemon_reload_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret)
@@ -68,10 +62,7 @@ int ab_daemon_reload_start(struct ab_client *c, const struct ab_call_options *ho
 
 int ab_daemon_reload(struct ab_client *c, const struct ab_call_options *how, struct ab_reloaded **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_daemon_reload_start(c, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_daemon_reload_start(c, how, &c->started), (void **)ret);
 }
 
 int ab_daemon_quiesce_start(struct ab_client *c, const struct ab_quiesce_options *o, const struct ab_call_options *how,
@@ -95,10 +86,7 @@ int ab_daemon_quiesce_start(struct ab_client *c, const struct ab_quiesce_options
 int ab_daemon_quiesce(struct ab_client *c, const struct ab_quiesce_options *o, const struct ab_call_options *how,
 		      struct ab_quiesced **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_daemon_quiesce_start(c, o, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_daemon_quiesce_start(c, o, how, &c->started), (void **)ret);
 }
 
 int ab_daemon_stop_local_start(struct ab_client *c, const struct ab_call_options *how,
@@ -117,8 +105,5 @@ int ab_daemon_stop_local_start(struct ab_client *c, const struct ab_call_options
 int ab_daemon_stop_local(struct ab_client *c, const struct ab_call_options *how,
 			 struct ab_local_stopped **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_daemon_stop_local_start(c, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_daemon_stop_local_start(c, how, &c->started), (void **)ret);
 }

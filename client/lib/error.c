@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "proto/gen/google_rpc_error_details.pb-c.h"
-#include "proto/gen/google_rpc_status.pb-c.h"
 
+#include "client/lib/msg_in.h"
 #include "client/lib/obj.h"
 #include "proto/base/str.h"
 #include "proto/wire/grpc.h"
@@ -104,42 +104,28 @@ static void take_info(struct ab_error *e, const Google__Rpc__ErrorInfo *info)
 static void take_detail(struct ab_error *e, const Google__Protobuf__Any *any)
 {
 	if (any_is(any, "google.rpc.ErrorInfo")) {
-		Google__Rpc__ErrorInfo *info = (Google__Rpc__ErrorInfo *)protobuf_c_message_unpack(
-			&google__rpc__error_info__descriptor, NULL, any->value.len, any->value.data);
+		Google__Rpc__ErrorInfo *info = google__rpc__error_info__unpack(NULL, any->value.len, any->value.data);
 
-		if (!info)
-			return;
-		take_info(e, info);
-		protobuf_c_message_free_unpacked(&info->base, NULL);
+		if (info)
+			take_info(e, info);
+		google__rpc__error_info__free_unpacked(info, NULL);
 	} else if (any_is(any, "google.rpc.RetryInfo")) {
-		Google__Rpc__RetryInfo *retry = (Google__Rpc__RetryInfo *)protobuf_c_message_unpack(
-			&google__rpc__retry_info__descriptor, NULL, any->value.len, any->value.data);
+		Google__Rpc__RetryInfo *retry = google__rpc__retry_info__unpack(NULL, any->value.len, any->value.data);
 
-		if (!retry)
-			return;
-		if (retry->retry_delay && retry->retry_delay->seconds >= 0)
-			e->retry_after_ms = (uint64_t)retry->retry_delay->seconds * 1000 +
-					    (uint64_t)MAX(retry->retry_delay->nanos, 0) / 1000000;
-		protobuf_c_message_free_unpacked(&retry->base, NULL);
+		if (retry)
+			e->retry_after_ms = msg_span_us(retry->retry_delay) / 1000;
+		google__rpc__retry_info__free_unpacked(retry, NULL);
 	}
 }
 
-const struct ab_error *error_from_status(int code, const char *message, const void *details,
-					 size_t n_details)
+const struct ab_error *error_from_status(int code, const char *message, const Google__Rpc__Status *details)
 {
 	struct ab_error *e = error_new(code, message, false);
-	Google__Rpc__Status *status;
 
 	if (!e)
 		return &no_memory;
-	status = n_details ? (Google__Rpc__Status *)protobuf_c_message_unpack(
-				     &google__rpc__status__descriptor, NULL, n_details, details)
-			   : NULL;
-	if (!status)
-		return e;
-	for (size_t i = 0; i < status->n_details; i++)
-		take_detail(e, status->details[i]);
-	protobuf_c_message_free_unpacked(&status->base, NULL);
+	for (size_t i = 0; details && i < details->n_details; i++)
+		take_detail(e, details->details[i]);
 	return e;
 }
 
@@ -150,17 +136,16 @@ const struct ab_error *error_from_fields(const struct fields *f)
 	size_t n_details = 0;
 	enum ab_code code = grpc_status_read(f, &coded, &details, &n_details);
 	const struct ab_error *e = NULL;
-	char *message;
 
 	if (code != CODE_OK) {
-		message = str_dup(coded ? coded : "");
-		if (message) {
+		Google__Rpc__Status *status = n_details ? google__rpc__status__unpack(NULL, n_details, details) : NULL;
+		char *message = str_dup(coded ? coded : "");
+
+		if (message)
 			grpc_message_decode(message);
-			e = error_from_status((int)code, message, details, n_details);
-		} else {
-			e = &no_memory;
-		}
+		e = message ? error_from_status((int)code, message, status) : &no_memory;
 		free(message);
+		google__rpc__status__free_unpacked(status, NULL);
 	}
 	free(details);
 	return e;

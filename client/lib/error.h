@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 
+#include "proto/gen/google_rpc_status.pb-c.h"
+
 #include "client/include/agentbox.h"
 #include "proto/base/cc.h"
 #include "proto/base/status.h"
@@ -17,9 +19,8 @@ const struct ab_error *error_local(enum ab_status status, enum ab_reason reason,
 const struct ab_error *error_errno(int err);
 /* What trailers, or the head of an answer without a body, say. NULL: it went well. */
 const struct ab_error *error_from_fields(const struct fields *f);
-/* From the parts of a google.rpc.Status. message is plain text. */
-const struct ab_error *error_from_status(int code, const char *message, const void *details,
-					 size_t n_details);
+/* With what the details say: reason, evidence, when to try again. message is plain text; details NULL = none. */
+const struct ab_error *error_from_status(int code, const char *message, const Google__Rpc__Status *details);
 void error_free(const struct ab_error *e);
 
 #endif

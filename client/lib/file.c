@@ -21,16 +21,6 @@
 #define PATH(name) "/agentbox.v1.FileService/" name
 #define DATA_FIELD 2u	/* `data` of ReadFileResponse and of WriteFileRequest */
 
-static int on_exists(struct ab_call *call, ProtobufCMessage *m)
-{
-	return call_take_answer(call, m, ((Agentbox__V1__ExistsResponse *)m)->exists);
-}
-
-static int on_made(struct ab_call *call, ProtobufCMessage *m)
-{
-	return call_take_answer(call, m, ((Agentbox__V1__MakeDirResponse *)m)->created);
-}
-
 char *ab_path_text(const char *bytes)
 {
 	return name_to_text(bytes);
@@ -72,11 +62,8 @@ int ab_file_read_start(struct ab_client *c, const struct ab_path *path, const st
 {
 	Agentbox__V1__ReadFileRequest req = AGENTBOX__V1__READ_FILE_REQUEST__INIT;
 
-	if (msg_path_is_bad(path))
+	if (msg_path_out(path, &req.sandbox, &req.path, &req.user) < 0)
 		return -EINVAL;
-	req.sandbox = (char *)path->sandbox;
-	req.path = (char *)path->path;
-	req.user = (char *)path->user;
 	if (o) {
 		req.offset = o->offset;
 		if (o->length) {
@@ -152,14 +139,8 @@ int ab_file_read_next(struct ab_call *call, const void **ret_data, size_t *ret_n
 			return 1;
 		}
 		r = read_part(call, p, n);
-		if (r == 0)
-			continue;
-		if (!ab_call_is_done(call))
-			call_finish(call, r == -EPROTO
-						  ? error_local(AB_INTERNAL, REASON_NONE,
-								"the daemon's answer cannot be read")
-						  : error_errno(r));
-		return 0;
+		if (r < 0)
+			return call_fail(call, r);
 	}
 	return 0;
 }
@@ -177,7 +158,7 @@ int ab_file_read_to(struct ab_client *c, const struct ab_path *path, const struc
 	int r = c->in_callback ? -EDEADLK : ab_file_read_start(c, path, o, how, &call);
 
 	if (r < 0)
-		return wait_object(c, r, NULL, NULL);
+		return wait_object(c, r, NULL);
 	while (!ab_call_is_done(call)) {
 		const void *p;
 		size_t n;
@@ -236,16 +217,9 @@ static int on_written(struct ab_call *call, ProtobufCMessage *message)
 		w->result_case = AGENTBOX__V1__WRITE_RESULT__RESULT__NOT_SET;
 		r = msg_file(&file->base, &call->object);
 	} else if (w && w->result_case == AGENTBOX__V1__WRITE_RESULT__RESULT_ERROR) {
-		size_t n = google__rpc__status__get_packed_size(w->error);
-		uint8_t *details = malloc(n + 1);
-
-		r = details ? 0 : -ENOMEM;
-		if (details) {
-			(void)google__rpc__status__pack(w->error, details);
-			error_free(call->refusal);
-			call->refusal = error_from_status(w->error->code, w->error->message, details, n);
-		}
-		free(details);
+		error_free(call->refusal);
+		call->refusal = error_from_status(w->error->code, w->error->message, w->error);
+		r = 0;
 	}
 	protobuf_c_message_free_unpacked(message, NULL);
 	return r;
@@ -273,11 +247,8 @@ int ab_file_write_start(struct ab_client *c, const struct ab_path *path,
 	Agentbox__V1__WriteHeader head = AGENTBOX__V1__WRITE_HEADER__INIT;
 	int r = 0;
 
-	if (msg_path_is_bad(path))
+	if (msg_path_out(path, &head.sandbox, &head.path, &head.user) < 0)
 		return -EINVAL;
-	head.sandbox = (char *)path->sandbox;
-	head.path = (char *)path->path;
-	head.user = (char *)path->user;
 	if (o && o->size_known) {
 		head._size_case = AGENTBOX__V1__WRITE_HEADER___SIZE_SIZE;
 		head.size = o->size;
@@ -327,7 +298,7 @@ int ab_file_write_from(struct ab_client *c, const struct ab_path *path,
 		r = ab_file_write_start(c, path, o, how, &call);
 	if (r < 0) {
 		free(buffer);
-		return wait_object(c, r, NULL, NULL);
+		return wait_object(c, r, NULL);
 	}
 	while (n > 0) {
 		n = source(user, buffer, PUT_BYTES);
@@ -376,13 +347,6 @@ int ab_file_write_from_fd(struct ab_client *c, const struct ab_path *path,
 
 /* --- names --- */
 
-static void stat_fill(Agentbox__V1__StatRequest *req, const struct ab_path *path)
-{
-	req->sandbox = (char *)path->sandbox;
-	req->path = (char *)path->path;
-	req->user = (char *)path->user;
-}
-
 int ab_file_stat_start(struct ab_client *c, const struct ab_path *path,
 		       const struct ab_call_options *how, struct ab_call **ret)
 {
@@ -394,19 +358,15 @@ int ab_file_stat_start(struct ab_client *c, const struct ab_path *path,
 	};
 	Agentbox__V1__StatRequest req = AGENTBOX__V1__STAT_REQUEST__INIT;
 
-	if (msg_path_is_bad(path))
+	if (msg_path_out(path, &req.sandbox, &req.path, &req.user) < 0)
 		return -EINVAL;
-	stat_fill(&req, path);
 	return call_start(c, &m, &req.base, how, ret);
 }
 
 int ab_file_stat(struct ab_client *c, const struct ab_path *path, const struct ab_call_options *how,
 		 struct ab_file **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_file_stat_start(c, path, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_file_stat_start(c, path, how, &c->started), (void **)ret);
 }
 
 int ab_file_exists_start(struct ab_client *c, const struct ab_path *path,
@@ -415,24 +375,20 @@ int ab_file_exists_start(struct ab_client *c, const struct ab_path *path,
 	static const struct call_method m = {
 		.path = PATH("Exists"),
 		.reply = &agentbox__v1__exists_response__descriptor,
-		.on_reply = on_exists,
+		.answer_at = offsetof(Agentbox__V1__ExistsResponse, exists),
 		.repeatable = true,
 	};
 	Agentbox__V1__StatRequest req = AGENTBOX__V1__STAT_REQUEST__INIT;
 
-	if (msg_path_is_bad(path))
+	if (msg_path_out(path, &req.sandbox, &req.path, &req.user) < 0)
 		return -EINVAL;
-	stat_fill(&req, path);
 	return call_start(c, &m, &req.base, how, ret);
 }
 
 int ab_file_exists(struct ab_client *c, const struct ab_path *path, const struct ab_call_options *how,
 		   bool *ret_exists)
 {
-	struct ab_call *call = NULL;
-	int r = ab_file_exists_start(c, path, how, &call);
-
-	return wait_answer(c, r, call, ret_exists);
+	return wait_answer(c, ab_file_exists_start(c, path, how, &c->started), ret_exists);
 }
 
 static int skip_file(struct ab_call *call)
@@ -453,11 +409,8 @@ int ab_file_list_start(struct ab_client *c, const struct ab_path *path, uint32_t
 {
 	Agentbox__V1__ListDirRequest req = AGENTBOX__V1__LIST_DIR_REQUEST__INIT;
 
-	if (msg_path_is_bad(path))
+	if (msg_path_out(path, &req.sandbox, &req.path, &req.user) < 0)
 		return -EINVAL;
-	req.sandbox = (char *)path->sandbox;
-	req.path = (char *)path->path;
-	req.user = (char *)path->user;
 	req.depth = depth;
 	return call_start(c, &list_method, &req.base, how, ret);
 }
@@ -469,11 +422,7 @@ static int list_next(struct ab_call *call, void **ret)
 	must(call->method == &list_method);
 	if (!call_next_message(call, &m))
 		return 0;
-	if (msg_file(m, ret) == 0)
-		return 1;
-	if (!ab_call_is_done(call))
-		call_finish(call, error_errno(-ENOMEM));
-	return 0;
+	return msg_file(m, ret) == 0 ? 1 : call_fail(call, -ENOMEM);
 }
 
 int ab_file_list_next(struct ab_call *call, const struct ab_file **ret)
@@ -485,85 +434,60 @@ int ab_file_list_next(struct ab_call *call, const struct ab_file **ret)
 	return 1;
 }
 
-/* A list that owns files, which are objects of their own; it grows by doubling. */
+/* A list that owns files, which are objects of their own. It grows by doubling; what it outgrew ends with it. */
 struct file_list {
-	struct ab_file_list list;
+	struct ab_file_list list;	/* first: so the object can be handed out as one */
 	const struct ab_file **items;
 	size_t cap;
 };
 
-static void file_list_drop(struct file_list *l)
+static int file_list_grow(struct file_list *l, size_t cap)
 {
-	for (size_t i = 0; i < l->list.n; i++)
-		obj_free(l->items[i]);
-	free(l->items);
+	const struct ab_file **v = obj_alloc(l, cap, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	if (l->list.n)
+		memcpy(v, l->items, l->list.n * sizeof(*v));
+	l->list.items = l->items = v;
+	l->cap = cap;
+	return 0;
 }
 
-static bool file_list_add(struct file_list *l, const struct ab_file *f)
+static int file_list_add(struct file_list *l, const struct ab_file *f)
 {
-	if (l->list.n == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 64;
-		const struct ab_file **v = reallocarray(l->items, cap, sizeof(*v));
-
-		if (!v)
-			return false;
-		l->items = v;
-		l->cap = cap;
+	if (l->list.n == l->cap && file_list_grow(l, 2 * l->cap) < 0) {
+		obj_free(f);
+		return -ENOMEM;
 	}
+	obj_adopt(l, f);
 	l->items[l->list.n++] = f;
-	return true;
-}
-
-/* Makes one object of it, whose pieces the files become. */
-static struct ab_file_list *file_list_seal(struct file_list *l)
-{
-	struct ab_file_list *o = obj_new(sizeof(*o), NULL);
-	const struct ab_file **items = o ? obj_alloc(o, l->list.n + 1, sizeof(*items)) : NULL;
-
-	if (!items) {
-		obj_free(o);
-		return NULL;
-	}
-	for (size_t i = 0; i < l->list.n; i++) {
-		items[i] = l->items[i];
-		obj_adopt(o, l->items[i]);
-	}
-	o->items = items;
-	o->n = l->list.n;
-	l->list.n = 0;
-	return o;
+	return 0;
 }
 
 int ab_file_list(struct ab_client *c, const struct ab_path *path, uint32_t depth,
 		 const struct ab_call_options *how, struct ab_file_list **ret)
 {
-	struct file_list l = { 0 };
 	struct ab_call *call = NULL;
 	int r = c->in_callback ? -EDEADLK : ab_file_list_start(c, path, depth, how, &call);
+	scoped(obj_freep) struct file_list *l = r < 0 ? NULL : obj_new(sizeof(*l), NULL);
 
 	if (r < 0)
-		return wait_object(c, r, NULL, NULL);
+		return wait_object(c, r, NULL);
+	if (!l || file_list_grow(l, 64) < 0)
+		(void)call_fail(call, -ENOMEM);
 	while (!ab_call_is_done(call)) {
 		void *f;
 
-		if (!list_next(call, &f)) {
-			if (!ab_call_is_done(call))
-				wait_once(call, -1);
-		} else if (!file_list_add(&l, f)) {
-			obj_free(f);
-			if (!ab_call_is_done(call))
-				call_finish(call, error_errno(-ENOMEM));
+		if (list_next(call, &f)) {
+			if (file_list_add(l, f) < 0)
+				(void)call_fail(call, -ENOMEM);
+		} else if (!ab_call_is_done(call)) {
+			wait_once(call, -1);
 		}
 	}
-	if (!call->error) {
-		struct ab_file_list *list = file_list_seal(&l);
-
-		if (!list)
-			call->error = error_errno(-ENOMEM);
-		else
-			*ret = list;
-	}
-	file_list_drop(&l);
+	if (!call->error)
+		*ret = &give(l)->list;
 	return wait_end(c, call);
 }
 
@@ -573,25 +497,19 @@ int ab_file_make_dir_start(struct ab_client *c, const struct ab_path *path,
 	static const struct call_method m = {
 		.path = PATH("MakeDir"),
 		.reply = &agentbox__v1__make_dir_response__descriptor,
-		.on_reply = on_made,
+		.answer_at = offsetof(Agentbox__V1__MakeDirResponse, created),
 	};
 	Agentbox__V1__MakeDirRequest req = AGENTBOX__V1__MAKE_DIR_REQUEST__INIT;
 
-	if (msg_path_is_bad(path))
+	if (msg_path_out(path, &req.sandbox, &req.path, &req.user) < 0)
 		return -EINVAL;
-	req.sandbox = (char *)path->sandbox;
-	req.path = (char *)path->path;
-	req.user = (char *)path->user;
 	return call_start(c, &m, &req.base, how, ret);
 }
 
 int ab_file_make_dir(struct ab_client *c, const struct ab_path *path, const struct ab_call_options *how,
 		     bool *ret_created)
 {
-	struct ab_call *call = NULL;
-	int r = ab_file_make_dir_start(c, path, how, &call);
-
-	return wait_answer(c, r, call, ret_created);
+	return wait_answer(c, ab_file_make_dir_start(c, path, how, &c->started), ret_created);
 }
 
 int ab_file_move_start(struct ab_client *c, const struct ab_path *path, const char *destination,
@@ -604,22 +522,16 @@ int ab_file_move_start(struct ab_client *c, const struct ab_path *path, const ch
 	};
 	Agentbox__V1__MoveRequest req = AGENTBOX__V1__MOVE_REQUEST__INIT;
 
-	if (msg_path_is_bad(path) || str_is_empty(destination))
+	if (msg_path_out(path, &req.sandbox, &req.source, &req.user) < 0 || str_is_empty(destination))
 		return -EINVAL;
-	req.sandbox = (char *)path->sandbox;
-	req.source = (char *)path->path;
 	req.destination = (char *)destination;
-	req.user = (char *)path->user;
 	return call_start(c, &m, &req.base, how, ret);
 }
 
 int ab_file_move(struct ab_client *c, const struct ab_path *path, const char *destination,
 		 const struct ab_call_options *how, struct ab_file **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_file_move_start(c, path, destination, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_file_move_start(c, path, destination, how, &c->started), (void **)ret);
 }
 
 int ab_file_remove_start(struct ab_client *c, const struct ab_path *path,
@@ -628,22 +540,15 @@ int ab_file_remove_start(struct ab_client *c, const struct ab_path *path,
 	static const struct call_method m = {
 		.path = PATH("Remove"),
 		.reply = &agentbox__v1__remove_response__descriptor,
-		.on_reply = call_take_nothing,
 	};
 	Agentbox__V1__RemoveRequest req = AGENTBOX__V1__REMOVE_REQUEST__INIT;
 
-	if (msg_path_is_bad(path))
+	if (msg_path_out(path, &req.sandbox, &req.path, &req.user) < 0)
 		return -EINVAL;
-	req.sandbox = (char *)path->sandbox;
-	req.path = (char *)path->path;
-	req.user = (char *)path->user;
 	return call_start(c, &m, &req.base, how, ret);
 }
 
 int ab_file_remove(struct ab_client *c, const struct ab_path *path, const struct ab_call_options *how)
 {
-	struct ab_call *call = NULL;
-	int r = ab_file_remove_start(c, path, how, &call);
-
-	return wait_object(c, r, call, NULL);
+	return wait_object(c, ab_file_remove_start(c, path, how, &c->started), NULL);
 }

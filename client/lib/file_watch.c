@@ -5,7 +5,6 @@
 #include "proto/gen/agentbox_file.pb-c.h"
 
 #include "client/lib/client.h"
-#include "client/lib/error.h"
 #include "client/lib/msg.h"
 #include "client/lib/obj.h"
 #include "proto/base/must.h"
@@ -33,12 +32,9 @@ int ab_file_watch_start(struct ab_client *c, const struct ab_path *path, const s
 	static const struct ab_watch_options none;
 	Agentbox__V1__WatchDirRequest req = AGENTBOX__V1__WATCH_DIR_REQUEST__INIT;
 
-	if (msg_path_is_bad(path))
+	if (msg_path_out(path, &req.sandbox, &req.path, &req.user) < 0)
 		return -EINVAL;
 	o = o ? o : &none;
-	req.sandbox = (char *)path->sandbox;
-	req.path = (char *)path->path;
-	req.user = (char *)path->user;
 	req.recursive = o->recursive;
 	req.include_entry = o->entries;
 	req.allow_network_mounts = o->network_mounts;
@@ -52,11 +48,8 @@ int ab_file_watch_next(struct ab_call *call, struct ab_file_event *ret)
 	must(call->method->skip == skip_change);
 	while (call_next_message(call, &m)) {
 		obj_free(give(call->event));
-		if (msg_file_event(m, &call->event, ret) < 0) {
-			if (!ab_call_is_done(call))
-				call_finish(call, error_errno(-ENOMEM));
-			return 0;
-		}
+		if (msg_file_event(m, &call->event, ret) < 0)
+			return call_fail(call, -ENOMEM);
 		if (ret->type)
 			return 1;
 	}
@@ -77,11 +70,8 @@ int ab_file_sign_start(struct ab_client *c, const struct ab_path *path, bool wri
 	Agentbox__V1__SignUrlRequest req = AGENTBOX__V1__SIGN_URL_REQUEST__INIT;
 	Google__Protobuf__Duration expires;
 
-	if (msg_path_is_bad(path))
+	if (msg_path_out(path, &req.sandbox, &req.path, &req.user) < 0)
 		return -EINVAL;
-	req.sandbox = (char *)path->sandbox;
-	req.path = (char *)path->path;
-	req.user = (char *)path->user;
 	req.operation = write ? AGENTBOX__V1__SIGN_URL_REQUEST__OPERATION__WRITE
 			      : AGENTBOX__V1__SIGN_URL_REQUEST__OPERATION__READ;
 	req.expires_in = msg_duration(&expires, expires_in_ms);
@@ -91,8 +81,5 @@ int ab_file_sign_start(struct ab_client *c, const struct ab_path *path, bool wri
 int ab_file_sign(struct ab_client *c, const struct ab_path *path, bool write, uint64_t expires_in_ms,
 		 const struct ab_call_options *how, struct ab_link **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_file_sign_start(c, path, write, expires_in_ms, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_file_sign_start(c, path, write, expires_in_ms, how, &c->started), (void **)ret);
 }

@@ -7,7 +7,6 @@
 #include "proto/gen/agentbox_sandbox.pb-c.h"
 
 #include "client/lib/client.h"
-#include "client/lib/error.h"
 #include "client/lib/msg.h"
 #include "client/lib/obj.h"
 #include "proto/base/must.h"
@@ -43,10 +42,7 @@ int ab_lease_acquire_start(struct ab_client *c, const char *sandbox, const struc
 int ab_lease_acquire(struct ab_client *c, const char *sandbox, const struct ab_lease_options *o,
 		     const struct ab_call_options *how, struct ab_lease **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_lease_acquire_start(c, sandbox, o, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_lease_acquire_start(c, sandbox, o, how, &c->started), (void **)ret);
 }
 
 int ab_lease_renew_start(struct ab_client *c, const char *lease_id, uint64_t ttl_ms,
@@ -71,10 +67,7 @@ int ab_lease_renew_start(struct ab_client *c, const char *lease_id, uint64_t ttl
 int ab_lease_renew(struct ab_client *c, const char *lease_id, uint64_t ttl_ms, const struct ab_call_options *how,
 		   struct ab_lease **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_lease_renew_start(c, lease_id, ttl_ms, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_lease_renew_start(c, lease_id, ttl_ms, how, &c->started), (void **)ret);
 }
 
 int ab_lease_release_start(struct ab_client *c, const char *lease_id, const struct ab_call_options *how,
@@ -83,7 +76,6 @@ int ab_lease_release_start(struct ab_client *c, const char *lease_id, const stru
 	static const struct call_method m = {
 		.path = PATH("Release"),
 		.reply = &agentbox__v1__release_lease_response__descriptor,
-		.on_reply = call_take_nothing,
 		.repeatable = true,
 	};
 	Agentbox__V1__ReleaseLeaseRequest req = AGENTBOX__V1__RELEASE_LEASE_REQUEST__INIT;
@@ -96,10 +88,7 @@ int ab_lease_release_start(struct ab_client *c, const char *lease_id, const stru
 
 int ab_lease_release(struct ab_client *c, const char *lease_id, const struct ab_call_options *how)
 {
-	struct ab_call *call = NULL;
-	int r = ab_lease_release_start(c, lease_id, how, &call);
-
-	return wait_object(c, r, call, NULL);
+	return wait_object(c, ab_lease_release_start(c, lease_id, how, &c->started), NULL);
 }
 
 int ab_lease_list_start(struct ab_client *c, const char *sandbox, uint32_t page_size, const char *page_token,
@@ -122,10 +111,8 @@ int ab_lease_list_start(struct ab_client *c, const char *sandbox, uint32_t page_
 int ab_lease_list(struct ab_client *c, const char *sandbox, uint32_t page_size, const char *page_token,
 		  const struct ab_call_options *how, struct ab_lease_list **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_lease_list_start(c, sandbox, page_size, page_token, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_lease_list_start(c, sandbox, page_size, page_token, how, &c->started),
+			   (void **)ret);
 }
 
 static int skip_lease(struct ab_call *call)
@@ -156,13 +143,6 @@ int ab_lease_hold_start(struct ab_client *c, const char *sandbox, const struct a
 	return call_start(c, &m, &req.base, how, ret);
 }
 
-static int out_of_memory(struct ab_call *call)
-{
-	if (!ab_call_is_done(call))
-		call_finish(call, error_errno(-ENOMEM));
-	return 0;
-}
-
 int ab_lease_hold_next(struct ab_call *call, const struct ab_lease **ret)
 {
 	ProtobufCMessage *m;
@@ -172,7 +152,7 @@ int ab_lease_hold_next(struct ab_call *call, const struct ab_lease **ret)
 		return 0;
 	obj_free(give(call->event));
 	if (msg_lease(m, &call->event) < 0)
-		return out_of_memory(call);
+		return call_fail(call, -ENOMEM);
 	*ret = call->event;
 	return 1;
 }
@@ -205,10 +185,8 @@ int ab_sandbox_set_policy_start(struct ab_client *c, const char *sandbox, const 
 int ab_sandbox_set_policy(struct ab_client *c, const char *sandbox, const struct ab_policy *policy,
 			  const char *const *reset, const struct ab_call_options *how, struct ab_sandbox **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_sandbox_set_policy_start(c, sandbox, policy, reset, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_sandbox_set_policy_start(c, sandbox, policy, reset, how, &c->started),
+			   (void **)ret);
 }
 
 enum kind { CHOICE, ACTION, SPAN, ON_GONE };
@@ -350,5 +328,5 @@ int ab_sandbox_watch_next(struct ab_call *call, struct ab_sandbox_event *ret)
 	if (!call_next_message(call, &m))
 		return 0;
 	obj_free(give(call->event));
-	return msg_sandbox_event(m, &call->event, ret) < 0 ? out_of_memory(call) : 1;
+	return msg_sandbox_event(m, &call->event, ret) < 0 ? call_fail(call, -ENOMEM) : 1;
 }

@@ -76,9 +76,9 @@ int msg_words(void *object, size_t n, char **words, const char *const **ret)
 
 /* --- sandboxes --- */
 
-uint64_t msg_span_ms(const Google__Protobuf__Duration *d)
+uint64_t msg_span_us(const Google__Protobuf__Duration *d)
 {
-	return d ? (uint64_t)d->seconds * 1000 + (uint64_t)d->nanos / 1000000 : 0;
+	return d && d->seconds >= 0 && d->nanos >= 0 ? (uint64_t)d->seconds * 1000000 + (uint64_t)d->nanos / 1000 : 0;
 }
 
 static struct ab_policy policy_in(const Agentbox__V1__Policy *m)
@@ -88,10 +88,10 @@ static struct ab_policy policy_in(const Agentbox__V1__Policy *m)
 	return (struct ab_policy){
 		.keep_alive = msg_choice(m->_keep_alive_case, m->keep_alive),
 		.on_release = (enum ab_action)m->on_release,
-		.release_grace_ms = msg_span_ms(m->release_grace),
-		.idle_timeout_ms = msg_span_ms(m->idle_timeout),
+		.release_grace_ms = msg_span_us(m->release_grace) / 1000,
+		.idle_timeout_ms = msg_span_us(m->idle_timeout) / 1000,
 		.on_idle = (enum ab_action)m->on_idle,
-		.max_age_ms = msg_span_ms(m->max_age),
+		.max_age_ms = msg_span_us(m->max_age) / 1000,
 		.on_max_age = (enum ab_action)m->on_max_age,
 		.on_cap = (enum ab_action)m->on_cap,
 		.recreate = !m->on_gone ? AB_DEFAULT :
@@ -107,10 +107,7 @@ Agentbox__V1__Policy *msg_policy_out(struct msg_policy *to, const struct ab_poli
 	if (!p)
 		return NULL;
 	agentbox__v1__policy__init(m);
-	if (p->keep_alive) {
-		m->_keep_alive_case = AGENTBOX__V1__POLICY___KEEP_ALIVE_KEEP_ALIVE;
-		m->keep_alive = p->keep_alive == AB_YES;
-	}
+	MSG_SET_CHOICE(m, keep_alive, AGENTBOX__V1__POLICY___KEEP_ALIVE_KEEP_ALIVE, p->keep_alive);
 	m->on_release = (Agentbox__V1__Policy__Action)p->on_release;
 	m->release_grace = msg_duration(&to->grace, p->release_grace_ms);
 	m->idle_timeout = msg_duration(&to->idle, p->idle_timeout_ms);
@@ -121,10 +118,7 @@ Agentbox__V1__Policy *msg_policy_out(struct msg_policy *to, const struct ab_poli
 	if (p->recreate)
 		m->on_gone = p->recreate == AB_YES ? AGENTBOX__V1__POLICY__ON_GONE__RECREATE :
 						     AGENTBOX__V1__POLICY__ON_GONE__FAIL;
-	if (p->resume_on_use) {
-		m->_resume_on_use_case = AGENTBOX__V1__POLICY___RESUME_ON_USE_RESUME_ON_USE;
-		m->resume_on_use = p->resume_on_use == AB_YES;
-	}
+	MSG_SET_CHOICE(m, resume_on_use, AGENTBOX__V1__POLICY___RESUME_ON_USE_RESUME_ON_USE, p->resume_on_use);
 	return m;
 }
 
@@ -135,14 +129,8 @@ Agentbox__V1__Lifecycle *msg_lifecycle_out(Agentbox__V1__Lifecycle *m,
 		return NULL;
 	agentbox__v1__lifecycle__init(m);
 	m->on_timeout = (Agentbox__V1__Lifecycle__OnTimeout)o->on_timeout;
-	if (o->keep_memory) {
-		m->_keep_memory_case = AGENTBOX__V1__LIFECYCLE___KEEP_MEMORY_KEEP_MEMORY;
-		m->keep_memory = o->keep_memory == AB_YES;
-	}
-	if (o->auto_resume) {
-		m->_auto_resume_case = AGENTBOX__V1__LIFECYCLE___AUTO_RESUME_AUTO_RESUME;
-		m->auto_resume = o->auto_resume == AB_YES;
-	}
+	MSG_SET_CHOICE(m, keep_memory, AGENTBOX__V1__LIFECYCLE___KEEP_MEMORY_KEEP_MEMORY, o->keep_memory);
+	MSG_SET_CHOICE(m, auto_resume, AGENTBOX__V1__LIFECYCLE___AUTO_RESUME_AUTO_RESUME, o->auto_resume);
 	return m;
 }
 
@@ -233,18 +221,14 @@ int msg_sandbox_list(ProtobufCMessage *message, void **ret)
 int msg_host(ProtobufCMessage *message, void **ret)
 {
 	const Agentbox__V1__GetHostResponse *m = (Agentbox__V1__GetHostResponse *)message;
-	struct ab_host *h = obj_new(sizeof(*h), message);
-
-	if (!h)
-		return -ENOMEM;
-	*h = (struct ab_host){
+	struct ab_host h = {
 		.host = m->host,
 		.url = m->url,
 		.token_header = m->token_header,
 		.traffic_access_token = m->traffic_access_token,
 	};
-	*ret = h;
-	return 0;
+
+	return obj_take(message, &h, sizeof(h), ret);
 }
 
 /* --- commands --- */
@@ -348,27 +332,20 @@ int msg_command_list(ProtobufCMessage *message, void **ret)
 
 int msg_result(ProtobufCMessage *m, void **ret)
 {
-	struct ab_command_result *res = obj_new(sizeof(*res), m);
+	struct ab_command_result res;
 
-	if (!res)
-		return -ENOMEM;
-	result_fill((Agentbox__V1__CommandResult *)m, res);
-	*ret = res;
-	return 0;
+	result_fill((Agentbox__V1__CommandResult *)m, &res);
+	return obj_take(m, &res, sizeof(res), ret);
 }
 
 int msg_kill_result(ProtobufCMessage *message, void **ret)
 {
 	const Agentbox__V1__KillCommandResponse *m = (Agentbox__V1__KillCommandResponse *)message;
-	struct ab_kill_result *k = obj_new(sizeof(*k), message);
-
-	if (!k)
-		return -ENOMEM;
-	*k = (struct ab_kill_result){
+	struct ab_kill_result k = {
 		.found = m->found, .survivors = m->survivors, .n_survivors = m->n_survivors,
 	};
-	*ret = k;
-	return 0;
+
+	return obj_take(message, &k, sizeof(k), ret);
 }
 
 struct event_object {
@@ -486,13 +463,9 @@ int msg_file_event(ProtobufCMessage *message, void **ret, struct ab_file_event *
 int msg_link(ProtobufCMessage *message, void **ret)
 {
 	const Agentbox__V1__SignUrlResponse *m = (Agentbox__V1__SignUrlResponse *)message;
-	struct ab_link *l = obj_new(sizeof(*l), message);
+	struct ab_link l = { .url = m->url, .expires_at_ms = msg_at_ms(m->expires_at) };
 
-	if (!l)
-		return -ENOMEM;
-	*l = (struct ab_link){ .url = m->url, .expires_at_ms = msg_at_ms(m->expires_at) };
-	*ret = l;
-	return 0;
+	return obj_take(message, &l, sizeof(l), ret);
 }
 
 /* --- outwards --- */
@@ -535,9 +508,14 @@ Google__Protobuf__Duration *msg_duration(Google__Protobuf__Duration *d, uint64_t
 	return d;
 }
 
-bool msg_path_is_bad(const struct ab_path *p)
+int msg_path_out(const struct ab_path *p, char **ret_sandbox, char **ret_path, char **ret_user)
 {
-	return !p || str_is_empty(p->sandbox) || str_is_empty(p->path);
+	if (!p || str_is_empty(p->sandbox) || str_is_empty(p->path))
+		return -EINVAL;
+	*ret_sandbox = (char *)p->sandbox;
+	*ret_path = (char *)p->path;
+	*ret_user = (char *)p->user;
+	return 0;
 }
 
 int msg_ref(Agentbox__V1__CommandRef *ret, const struct ab_command_ref *ref)

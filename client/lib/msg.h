@@ -75,8 +75,16 @@ struct msg_policy {
 Agentbox__V1__Policy *msg_policy_out(struct msg_policy *to, const struct ab_policy *p);
 Agentbox__V1__Lifecycle *msg_lifecycle_out(Agentbox__V1__Lifecycle *m,
 					   const struct ab_sandbox_create_options *o);
-/* It names no file: no daemon could understand it. */
-bool msg_path_is_bad(const struct ab_path *p);
+/* The three fields of a request that say which file. 0, or -EINVAL if it names none. */
+must_check int msg_path_out(const struct ab_path *p, char **ret_sandbox, char **ret_path, char **ret_user);
+/* An `optional bool` of the message m: `is_set` is what says in it that the field is there. Nothing for AB_DEFAULT. */
+#define MSG_SET_CHOICE(m, field, is_set, choice)			\
+	do {								\
+		if (choice) {						\
+			(m)->_##field##_case = (is_set);		\
+			(m)->field = (choice) == AB_YES;		\
+		}							\
+	} while (0)
 /* 0, or -EINVAL if it names no command. */
 must_check int msg_ref(Agentbox__V1__CommandRef *ret, const struct ab_command_ref *ref);
 

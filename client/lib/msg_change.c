@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "proto/gen/agentbox_snapshot.pb-c.h"
-#include "proto/gen/google_rpc_error_details.pb-c.h"
 
+#include "client/lib/error.h"
 #include "client/lib/msg.h"
 #include "client/lib/msg_in.h"
 #include "client/lib/obj.h"
@@ -13,30 +13,9 @@
 
 /* --- forks --- */
 
-static const char error_info[] = "type.googleapis.com/google.rpc.ErrorInfo";
-
-/* The reason among the details, as a string that belongs to the object. */
-static int reason_in(void *object, const Google__Rpc__Status *st, const char **ret)
-{
-	*ret = "";
-	for (size_t i = 0; i < st->n_details; i++) {
-		Google__Rpc__ErrorInfo *info;
-
-		if (!str_eq(st->details[i]->type_url, error_info))
-			continue;
-		info = google__rpc__error_info__unpack(NULL, st->details[i]->value.len,
-						       st->details[i]->value.data);
-		if (!info)
-			return 0;
-		*ret = obj_strdup(object, info->reason);
-		google__rpc__error_info__free_unpacked(info, NULL);
-		return *ret ? 0 : -ENOMEM;
-	}
-	return 0;
-}
-
 static int fork_in(void *object, const Agentbox__V1__ForkResult *m, struct ab_fork_result *ret)
 {
+	const struct ab_error *e;
 	struct ab_sandbox *s;
 
 	*ret = (struct ab_fork_result){ .reason = "", .message = "" };
@@ -48,10 +27,12 @@ static int fork_in(void *object, const Agentbox__V1__ForkResult *m, struct ab_fo
 	ret->status = AB_UNKNOWN;
 	if (m->result_case != AGENTBOX__V1__FORK_RESULT__RESULT_ERROR)
 		return 0;
-	if (m->error->code > 0 && m->error->code <= AB_UNAUTHENTICATED)
-		ret->status = (enum ab_status)m->error->code;
+	e = error_from_status(m->error->code, m->error->message, m->error);
+	ret->status = e->status;
 	ret->message = m->error->message;
-	return reason_in(object, m->error, &ret->reason);
+	ret->reason = obj_strdup(object, e->reason);
+	error_free(e);
+	return ret->reason ? 0 : -ENOMEM;
 }
 
 int msg_forks(ProtobufCMessage *message, void **ret)
@@ -254,11 +235,8 @@ static void plain_out(struct msg_network *m, const struct ab_network *n)
 	m->m.n_deny_out = n->n_deny_out;
 	if (n->mask_request_host)
 		m->m.mask_request_host = (char *)n->mask_request_host;
-	if (n->allow_public_traffic) {
-		m->m._allow_public_traffic_case =
-			AGENTBOX__V1__NETWORK_CONFIG___ALLOW_PUBLIC_TRAFFIC_ALLOW_PUBLIC_TRAFFIC;
-		m->m.allow_public_traffic = n->allow_public_traffic == AB_YES;
-	}
+	MSG_SET_CHOICE(&m->m, allow_public_traffic,
+		       AGENTBOX__V1__NETWORK_CONFIG___ALLOW_PUBLIC_TRAFFIC_ALLOW_PUBLIC_TRAFFIC, n->allow_public_traffic);
 	if (str_is_empty(n->proxy_address) && str_is_empty(n->proxy_username) && str_is_empty(n->proxy_password))
 		return;
 	agentbox__v1__egress_proxy__init(&m->proxy);

@@ -95,11 +95,6 @@ static int clouds_fill(struct ab_daemon_status *s, const Agentbox__V1__StatusRes
 	return 0;
 }
 
-static uint64_t span_us(const Google__Protobuf__Duration *d)
-{
-	return d && d->seconds >= 0 && d->nanos >= 0 ? (uint64_t)d->seconds * 1000000 + (uint64_t)d->nanos / 1000 : 0;
-}
-
 static int conns_fill(struct ab_daemon_status *s, const Agentbox__V1__OriginStatus *m, struct ab_origin_status *to)
 {
 	struct ab_connection_status *v = obj_alloc(s, m->n_conns + 1, sizeof(*v));
@@ -108,7 +103,7 @@ static int conns_fill(struct ab_daemon_status *s, const Agentbox__V1__OriginStat
 		return -ENOMEM;
 	for (size_t i = 0; i < m->n_conns; i++) {
 		const Agentbox__V1__ConnectionStatus *c = m->conns[i];
-		uint64_t rtt = span_us(c->rtt);
+		uint64_t rtt = msg_span_us(c->rtt);
 
 		v[i] = (struct ab_connection_status){
 			.state = c->state,
@@ -117,8 +112,8 @@ static int conns_fill(struct ab_daemon_status *s, const Agentbox__V1__OriginStat
 			.streams = c->streams,
 			.max_streams = c->max_streams,
 			.rtt_us = rtt < UINT32_MAX ? (uint32_t)rtt : UINT32_MAX,
-			.age_ms = span_us(c->age) / 1000,
-			.silent_ms = span_us(c->silent) / 1000,
+			.age_ms = msg_span_us(c->age) / 1000,
+			.silent_ms = msg_span_us(c->silent) / 1000,
 		};
 	}
 	to->conns = v;
@@ -170,7 +165,7 @@ static void status_fill(struct ab_daemon_status *s, const Agentbox__V1__StatusRe
 	s->version = m->version;
 	s->n_features = m->n_features;
 	s->started_at_ms = msg_at_ms(m->started_at);
-	s->uptime_ms = m->uptime && m->uptime->seconds >= 0 ? (uint64_t)m->uptime->seconds * 1000 : 0;
+	s->uptime_ms = msg_span_us(m->uptime) / 1000;
 	s->pid = m->pid;
 	s->system = m->mode == AGENTBOX__V1__STATUS_RESPONSE__MODE__SYSTEM;
 	s->socket = m->socket;
@@ -334,37 +329,26 @@ int msg_reloaded(ProtobufCMessage *message, void **ret)
 int msg_quiesced(ProtobufCMessage *message, void **ret)
 {
 	const Agentbox__V1__QuiesceResponse *m = (Agentbox__V1__QuiesceResponse *)message;
-	struct ab_quiesced *s = obj_new(sizeof(*s), message);
+	struct ab_quiesced q = { .quiesced = m->quiesced, .since_at_ms = msg_at_ms(m->since), .changing = m->changing };
 
-	if (!s)
-		return -ENOMEM;
-	*s = (struct ab_quiesced){ .quiesced = m->quiesced, .since_at_ms = msg_at_ms(m->since), .changing = m->changing };
-	*ret = s;
-	return 0;
+	return obj_take(message, &q, sizeof(q), ret);
 }
 
 /* Of a BackupResponse with a head. */
 int msg_backup(ProtobufCMessage *message, void **ret)
 {
 	const Agentbox__V1__BackupHead *m = ((Agentbox__V1__BackupResponse *)message)->head;
-	struct ab_backup *s = obj_new(sizeof(*s), message);
+	struct ab_backup b = {
+		.bytes = m->bytes, .schema = m->schema, .host_id = m->host_id, .version = m->version, .at_ms = msg_at_ms(m->at),
+	};
 
-	if (!s)
-		return -ENOMEM;
-	*s = (struct ab_backup){ .bytes = m->bytes, .schema = m->schema, .host_id = m->host_id, .version = m->version,
-				 .at_ms = msg_at_ms(m->at) };
-	*ret = s;
-	return 0;
+	return obj_take(message, &b, sizeof(b), ret);
 }
 
 int msg_local_stopped(ProtobufCMessage *message, void **ret)
 {
 	const Agentbox__V1__StopLocalResponse *m = (Agentbox__V1__StopLocalResponse *)message;
-	struct ab_local_stopped *s = obj_new(sizeof(*s), message);
+	struct ab_local_stopped l = { .was_running = m->was_running, .killed = m->killed };
 
-	if (!s)
-		return -ENOMEM;
-	*s = (struct ab_local_stopped){ .was_running = m->was_running, .killed = m->killed };
-	*ret = s;
-	return 0;
+	return obj_take(message, &l, sizeof(l), ret);
 }

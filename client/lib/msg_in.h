@@ -11,7 +11,7 @@
 #include "proto/base/cc.h"
 
 int64_t msg_at_ms(const Google__Protobuf__Timestamp *t);	/* 0 for none */
-uint64_t msg_span_ms(const Google__Protobuf__Duration *d);	/* 0 for none */
+uint64_t msg_span_us(const Google__Protobuf__Duration *d);	/* 0 for none, and for less */
 /* Fills *t and returns it; NULL for 0, which means none. */
 Google__Protobuf__Timestamp *msg_moment(Google__Protobuf__Timestamp *t, int64_t at_ms);
 const char *msg_reason(int reason);				/* "" for none */

@@ -24,13 +24,9 @@ static struct ab_lease lease_in(const Agentbox__V1__Lease *m)
 
 int msg_lease(ProtobufCMessage *m, void **ret)
 {
-	struct ab_lease *l = obj_new(sizeof(*l), m);
+	struct ab_lease l = lease_in((Agentbox__V1__Lease *)m);
 
-	if (!l)
-		return -ENOMEM;
-	*l = lease_in((Agentbox__V1__Lease *)m);
-	*ret = l;
-	return 0;
+	return obj_take(m, &l, sizeof(l), ret);
 }
 
 int msg_lease_list(ProtobufCMessage *message, void **ret)

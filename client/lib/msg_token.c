@@ -28,14 +28,10 @@ int msg_new_token(ProtobufCMessage *message, void **ret)
 {
 	static const Agentbox__V1__Token none = AGENTBOX__V1__TOKEN__INIT;
 	const Agentbox__V1__CreateTokenResponse *m = (Agentbox__V1__CreateTokenResponse *)message;
-	struct ab_token *t = obj_new(sizeof(*t), message);
+	struct ab_token t = token_in(m->token ? m->token : &none);
 
-	if (!t)
-		return -ENOMEM;
-	*t = token_in(m->token ? m->token : &none);
-	t->secret = m->secret;
-	*ret = t;
-	return 0;
+	t.secret = m->secret;
+	return obj_take(message, &t, sizeof(t), ret);
 }
 
 int msg_token_list(ProtobufCMessage *message, void **ret)
@@ -60,25 +56,15 @@ int msg_token_list(ProtobufCMessage *message, void **ret)
 int msg_gateway(ProtobufCMessage *message, void **ret)
 {
 	const Agentbox__V1__GatewayResponse *m = (Agentbox__V1__GatewayResponse *)message;
-	struct ab_gateway *g = obj_new(sizeof(*g), message);
+	struct ab_gateway g = { .url = m->url, .socket = m->socket };
 
-	if (!g)
-		return -ENOMEM;
-	g->url = m->url;
-	g->socket = m->socket;
-	*ret = g;
-	return 0;
+	return obj_take(message, &g, sizeof(g), ret);
 }
 
 int msg_page(ProtobufCMessage *message, void **ret)
 {
 	const Agentbox__V1__OpenPageResponse *m = (Agentbox__V1__OpenPageResponse *)message;
-	struct ab_page *p = obj_new(sizeof(*p), message);
+	struct ab_page p = { .url = m->url, .expires_at_ms = msg_at_ms(m->expires_at) };
 
-	if (!p)
-		return -ENOMEM;
-	p->url = m->url;
-	p->expires_at_ms = msg_at_ms(m->expires_at);
-	*ret = p;
-	return 0;
+	return obj_take(message, &p, sizeof(p), ret);
 }

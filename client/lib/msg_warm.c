@@ -29,20 +29,16 @@ static struct ab_warm warm_in(const Agentbox__V1__WarmEntry *m)
 		.misses = m->misses,
 		.made = m->made,
 		.failures_in_all = m->failures_in_all,
-		.prepare_ms = msg_span_ms(m->prepare_time),
-		.oldest_ready_ms = msg_span_ms(m->oldest_ready),
+		.prepare_ms = msg_span_us(m->prepare_time) / 1000,
+		.oldest_ready_ms = msg_span_us(m->oldest_ready) / 1000,
 	};
 }
 
 int msg_warm(ProtobufCMessage *message, void **ret)
 {
-	struct ab_warm *w = obj_new(sizeof(*w), message);
+	struct ab_warm w = warm_in((Agentbox__V1__WarmEntry *)message);
 
-	if (!w)
-		return -ENOMEM;
-	*w = warm_in((Agentbox__V1__WarmEntry *)message);
-	*ret = w;
-	return 0;
+	return obj_take(message, &w, sizeof(w), ret);
 }
 
 int msg_warm_list(ProtobufCMessage *message, void **ret)

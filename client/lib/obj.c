@@ -2,6 +2,7 @@
 /* Invariant: nothing an object points to is owned by anything but the object. */
 #include "client/lib/obj.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,16 @@ void *obj_new(size_t n, ProtobufCMessage *owns)
 	o->magic = OBJ_MAGIC;
 	o->owns = owns;
 	return o->data;
+}
+
+int obj_take(ProtobufCMessage *owns, const void *value, size_t n, void **ret)
+{
+	void *o = obj_new(n, owns);
+
+	if (!o)
+		return -ENOMEM;
+	*ret = memcpy(o, value, n);
+	return 0;
 }
 
 void *obj_alloc(void *object, size_t count, size_t size)

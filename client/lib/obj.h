@@ -14,6 +14,8 @@
 /* A zeroed object of n bytes that takes `owns` (may be NULL) from the caller, also when it fails.
  * NULL without memory. */
 void *obj_new(size_t n, ProtobufCMessage *owns);
+/* An object that is a copy of n bytes, which may point into `owns`. 0, -ENOMEM. */
+must_check int obj_take(ProtobufCMessage *owns, const void *value, size_t n, void **ret);
 /* A zeroed piece that lives as long as the object. NULL without memory. */
 void *obj_alloc(void *object, size_t count, size_t size);
 char *obj_strdup(void *object, const char *s);

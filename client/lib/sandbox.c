@@ -11,16 +11,6 @@
 
 #define PATH(name) "/agentbox.v1.SandboxService/" name
 
-static int on_running(struct ab_call *call, ProtobufCMessage *m)
-{
-	return call_take_answer(call, m, ((Agentbox__V1__IsRunningResponse *)m)->running);
-}
-
-static int on_killed(struct ab_call *call, ProtobufCMessage *m)
-{
-	return call_take_answer(call, m, ((Agentbox__V1__KillSandboxResponse *)m)->found);
-}
-
 static int create_pairs(const struct ab_sandbox_create_options *o,
 			Agentbox__V1__CreateSandboxRequest *req)
 {
@@ -87,16 +77,13 @@ int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_
 	struct create_tokens tokens = { 0 };
 	Agentbox__V1__Lifecycle lifecycle;
 	struct ab_call *call;
-	const char *id;
 	int r;
 
 	o = o ? o : &none;
-	r = call_new(c, &m, how, &call);
+	r = call_new_once(c, &m, how, o->request_id, &req.request_id, &call);
 	if (r < 0)
 		return r;
-	r = call_request_id(call, o->request_id, &id);
-	if (r == 0)
-		r = create_pairs(o, &req);
+	r = create_pairs(o, &req);
 	if (r == 0)
 		r = msg_network_out(o->network, &network);
 	if (r == 0)
@@ -104,7 +91,6 @@ int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_
 	if (r == 0) {
 		req.network = msg_network_message(network);
 		req.lifecycle = msg_lifecycle_out(&lifecycle, o);
-		req.request_id = (char *)id;
 		req.template_ = (char *)o->template_name;
 		req.sandbox_timeout = msg_duration(&timeout, o->sandbox_timeout_ms);
 		req.name = (char *)o->name;
@@ -114,15 +100,9 @@ int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_
 		req.account = (char *)o->account;
 		req.policy = msg_policy_out(&policy, o->policy);
 		req.process_lease = o->process_lease;
-		if (o->secure) {
-			req._secure_case = AGENTBOX__V1__CREATE_SANDBOX_REQUEST___SECURE_SECURE;
-			req.secure = o->secure == AB_YES;
-		}
-		if (o->allow_internet_access) {
-			req._allow_internet_access_case =
-				AGENTBOX__V1__CREATE_SANDBOX_REQUEST___ALLOW_INTERNET_ACCESS_ALLOW_INTERNET_ACCESS;
-			req.allow_internet_access = o->allow_internet_access == AB_YES;
-		}
+		MSG_SET_CHOICE(&req, secure, AGENTBOX__V1__CREATE_SANDBOX_REQUEST___SECURE_SECURE, o->secure);
+		MSG_SET_CHOICE(&req, allow_internet_access,
+			       AGENTBOX__V1__CREATE_SANDBOX_REQUEST___ALLOW_INTERNET_ACCESS_ALLOW_INTERNET_ACCESS, o->allow_internet_access);
 		r = call_submit(call, &req.base, ret);
 	} else {
 		call_destroy(call);
@@ -138,10 +118,7 @@ int ab_sandbox_create_start(struct ab_client *c, const struct ab_sandbox_create_
 int ab_sandbox_create(struct ab_client *c, const struct ab_sandbox_create_options *o,
 		      const struct ab_call_options *how, struct ab_sandbox **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_sandbox_create_start(c, o, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_sandbox_create_start(c, o, how, &c->started), (void **)ret);
 }
 
 int ab_sandbox_connect_start(struct ab_client *c, const char *sandbox,
@@ -173,10 +150,7 @@ int ab_sandbox_connect(struct ab_client *c, const char *sandbox,
 		       const struct ab_sandbox_connect_options *o, const struct ab_call_options *how,
 		       struct ab_sandbox **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_sandbox_connect_start(c, sandbox, o, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_sandbox_connect_start(c, sandbox, o, how, &c->started), (void **)ret);
 }
 
 int ab_sandbox_get_start(struct ab_client *c, const char *sandbox, uint64_t max_staleness_ms,
@@ -201,10 +175,7 @@ int ab_sandbox_get_start(struct ab_client *c, const char *sandbox, uint64_t max_
 int ab_sandbox_get(struct ab_client *c, const char *sandbox, uint64_t max_staleness_ms,
 		   const struct ab_call_options *how, struct ab_sandbox **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_sandbox_get_start(c, sandbox, max_staleness_ms, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_sandbox_get_start(c, sandbox, max_staleness_ms, how, &c->started), (void **)ret);
 }
 
 int ab_sandbox_list_start(struct ab_client *c, const struct ab_sandbox_list_options *o,
@@ -246,10 +217,7 @@ int ab_sandbox_list_start(struct ab_client *c, const struct ab_sandbox_list_opti
 int ab_sandbox_list(struct ab_client *c, const struct ab_sandbox_list_options *o,
 		    const struct ab_call_options *how, struct ab_sandbox_list **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_sandbox_list_start(c, o, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_sandbox_list_start(c, o, how, &c->started), (void **)ret);
 }
 
 int ab_sandbox_is_running_start(struct ab_client *c, const char *sandbox,
@@ -258,7 +226,7 @@ int ab_sandbox_is_running_start(struct ab_client *c, const char *sandbox,
 	static const struct call_method m = {
 		.path = PATH("IsRunning"),
 		.reply = &agentbox__v1__is_running_response__descriptor,
-		.on_reply = on_running,
+		.answer_at = offsetof(Agentbox__V1__IsRunningResponse, running),
 		.repeatable = true,
 	};
 	Agentbox__V1__IsRunningRequest req = AGENTBOX__V1__IS_RUNNING_REQUEST__INIT;
@@ -272,10 +240,7 @@ int ab_sandbox_is_running_start(struct ab_client *c, const char *sandbox,
 int ab_sandbox_is_running(struct ab_client *c, const char *sandbox,
 			  const struct ab_call_options *how, bool *ret_running)
 {
-	struct ab_call *call = NULL;
-	int r = ab_sandbox_is_running_start(c, sandbox, how, &call);
-
-	return wait_answer(c, r, call, ret_running);
+	return wait_answer(c, ab_sandbox_is_running_start(c, sandbox, how, &c->started), ret_running);
 }
 
 int ab_sandbox_kill_start(struct ab_client *c, const char *sandbox,
@@ -284,7 +249,7 @@ int ab_sandbox_kill_start(struct ab_client *c, const char *sandbox,
 	static const struct call_method m = {
 		.path = PATH("Kill"),
 		.reply = &agentbox__v1__kill_sandbox_response__descriptor,
-		.on_reply = on_killed,
+		.answer_at = offsetof(Agentbox__V1__KillSandboxResponse, found),
 	};
 	Agentbox__V1__KillSandboxRequest req = AGENTBOX__V1__KILL_SANDBOX_REQUEST__INIT;
 
@@ -297,10 +262,7 @@ int ab_sandbox_kill_start(struct ab_client *c, const char *sandbox,
 int ab_sandbox_kill(struct ab_client *c, const char *sandbox, const struct ab_call_options *how,
 		    bool *ret_found)
 {
-	struct ab_call *call = NULL;
-	int r = ab_sandbox_kill_start(c, sandbox, how, &call);
-
-	return wait_answer(c, r, call, ret_found);
+	return wait_answer(c, ab_sandbox_kill_start(c, sandbox, how, &c->started), ret_found);
 }
 
 int ab_sandbox_set_timeout_start(struct ab_client *c, const char *sandbox, uint64_t sandbox_timeout_ms,
@@ -324,10 +286,8 @@ int ab_sandbox_set_timeout_start(struct ab_client *c, const char *sandbox, uint6
 int ab_sandbox_set_timeout(struct ab_client *c, const char *sandbox, uint64_t sandbox_timeout_ms,
 			   const struct ab_call_options *how, struct ab_sandbox **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_sandbox_set_timeout_start(c, sandbox, sandbox_timeout_ms, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_sandbox_set_timeout_start(c, sandbox, sandbox_timeout_ms, how, &c->started),
+			   (void **)ret);
 }
 
 int ab_sandbox_get_host_start(struct ab_client *c, const char *sandbox, uint32_t port,
@@ -351,8 +311,5 @@ int ab_sandbox_get_host_start(struct ab_client *c, const char *sandbox, uint32_t
 int ab_sandbox_get_host(struct ab_client *c, const char *sandbox, uint32_t port,
 			const struct ab_call_options *how, struct ab_host **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_sandbox_get_host_start(c, sandbox, port, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_sandbox_get_host_start(c, sandbox, port, how, &c->started), (void **)ret);
 }

@@ -10,11 +10,6 @@
 
 #define PATH(name) "/agentbox.v1.SnapshotService/" name
 
-static int on_deleted(struct ab_call *call, ProtobufCMessage *m)
-{
-	return call_take_answer(call, m, ((Agentbox__V1__DeleteSnapshotResponse *)m)->found);
-}
-
 int ab_snapshot_create_start(struct ab_client *c, const char *sandbox, const char *name,
 			     const char *request_id, const struct ab_call_options *how,
 			     struct ab_call **ret)
@@ -27,20 +22,13 @@ int ab_snapshot_create_start(struct ab_client *c, const char *sandbox, const cha
 	};
 	Agentbox__V1__CreateSnapshotRequest req = AGENTBOX__V1__CREATE_SNAPSHOT_REQUEST__INIT;
 	struct ab_call *call;
-	const char *id;
 	int r;
 
 	if (str_is_empty(sandbox))
 		return -EINVAL;
-	r = call_new(c, &m, how, &call);
+	r = call_new_once(c, &m, how, request_id, &req.request_id, &call);
 	if (r < 0)
 		return r;
-	r = call_request_id(call, request_id, &id);
-	if (r < 0) {
-		call_destroy(call);
-		return r;
-	}
-	req.request_id = (char *)id;
 	req.sandbox = (char *)sandbox;
 	req.name = (char *)name;
 	return call_submit(call, &req.base, ret);
@@ -49,10 +37,8 @@ int ab_snapshot_create_start(struct ab_client *c, const char *sandbox, const cha
 int ab_snapshot_create(struct ab_client *c, const char *sandbox, const char *name, const char *request_id,
 		       const struct ab_call_options *how, struct ab_snapshot **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_snapshot_create_start(c, sandbox, name, request_id, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_snapshot_create_start(c, sandbox, name, request_id, how, &c->started),
+			   (void **)ret);
 }
 
 int ab_snapshot_list_start(struct ab_client *c, const struct ab_snapshot_list_options *o,
@@ -79,10 +65,7 @@ int ab_snapshot_list_start(struct ab_client *c, const struct ab_snapshot_list_op
 int ab_snapshot_list(struct ab_client *c, const struct ab_snapshot_list_options *o,
 		     const struct ab_call_options *how, struct ab_snapshot_list **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_snapshot_list_start(c, o, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_snapshot_list_start(c, o, how, &c->started), (void **)ret);
 }
 
 int ab_snapshot_delete_start(struct ab_client *c, const char *snapshot, const struct ab_call_options *how,
@@ -91,7 +74,7 @@ int ab_snapshot_delete_start(struct ab_client *c, const char *snapshot, const st
 	static const struct call_method m = {
 		.path = PATH("Delete"),
 		.reply = &agentbox__v1__delete_snapshot_response__descriptor,
-		.on_reply = on_deleted,
+		.answer_at = offsetof(Agentbox__V1__DeleteSnapshotResponse, found),
 	};
 	Agentbox__V1__DeleteSnapshotRequest req = AGENTBOX__V1__DELETE_SNAPSHOT_REQUEST__INIT;
 
@@ -104,8 +87,5 @@ int ab_snapshot_delete_start(struct ab_client *c, const char *snapshot, const st
 int ab_snapshot_delete(struct ab_client *c, const char *snapshot, const struct ab_call_options *how,
 		       bool *ret_found)
 {
-	struct ab_call *call = NULL;
-	int r = ab_snapshot_delete_start(c, snapshot, how, &call);
-
-	return wait_answer(c, r, call, ret_found);
+	return wait_answer(c, ab_snapshot_delete_start(c, snapshot, how, &c->started), ret_found);
 }

@@ -39,10 +39,7 @@ int ab_token_create_start(struct ab_client *c, const struct ab_token_options *o,
 int ab_token_create(struct ab_client *c, const struct ab_token_options *o, const struct ab_call_options *how,
 		    struct ab_token **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_token_create_start(c, o, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_token_create_start(c, o, how, &c->started), (void **)ret);
 }
 
 int ab_token_list_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret)
@@ -60,15 +57,7 @@ int ab_token_list_start(struct ab_client *c, const struct ab_call_options *how, 
 
 int ab_token_list(struct ab_client *c, const struct ab_call_options *how, struct ab_token_list **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_token_list_start(c, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
-}
-
-static int on_token_revoked(struct ab_call *call, ProtobufCMessage *m)
-{
-	return call_take_answer(call, m, ((Agentbox__V1__RevokeTokenResponse *)m)->found);
+	return wait_object(c, ab_token_list_start(c, how, &c->started), (void **)ret);
 }
 
 int ab_token_revoke_start(struct ab_client *c, const char *id, const struct ab_call_options *how, struct ab_call **ret)
@@ -76,7 +65,7 @@ int ab_token_revoke_start(struct ab_client *c, const char *id, const struct ab_c
 	static const struct call_method m = {
 		.path = PATH("Revoke"),
 		.reply = &agentbox__v1__revoke_token_response__descriptor,
-		.on_reply = on_token_revoked,
+		.answer_at = offsetof(Agentbox__V1__RevokeTokenResponse, found),
 		.repeatable = true,
 	};
 	Agentbox__V1__RevokeTokenRequest req = AGENTBOX__V1__REVOKE_TOKEN_REQUEST__INIT;
@@ -89,10 +78,7 @@ int ab_token_revoke_start(struct ab_client *c, const char *id, const struct ab_c
 
 int ab_token_revoke(struct ab_client *c, const char *id, const struct ab_call_options *how, bool *ret_found)
 {
-	struct ab_call *call = NULL;
-	int r = ab_token_revoke_start(c, id, how, &call);
-
-	return wait_answer(c, r, call, ret_found);
+	return wait_answer(c, ab_token_revoke_start(c, id, how, &c->started), ret_found);
 }
 
 int ab_gateway_find_start(struct ab_client *c, const struct ab_call_options *how, struct ab_call **ret)
@@ -123,16 +109,10 @@ int ab_page_open_start(struct ab_client *c, const struct ab_call_options *how, s
 
 int ab_page_open(struct ab_client *c, const struct ab_call_options *how, struct ab_page **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_page_open_start(c, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_page_open_start(c, how, &c->started), (void **)ret);
 }
 
 int ab_gateway_find(struct ab_client *c, const struct ab_call_options *how, struct ab_gateway **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_gateway_find_start(c, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_gateway_find_start(c, how, &c->started), (void **)ret);
 }

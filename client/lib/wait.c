@@ -32,8 +32,8 @@ void wait_once(struct ab_call *call, int timeout_ms)
 {
 	int r = client_wait(call->client, timeout_ms);
 
-	if (r < 0 && r != -ENOMEM && call->state != CALL_DONE)
-		call_finish(call, error_errno(r));
+	if (r < 0 && r != -ENOMEM)
+		(void)call_fail(call, r);
 }
 
 static bool call_has_ready(struct ab_call *call)
@@ -109,33 +109,38 @@ int wait_end(struct ab_client *c, struct ab_call *call)
 	return c->error ? (int)c->error->status : AB_OK;
 }
 
-/* Waits for it. false: there was nothing to wait for; the call is gone, the client has the error. */
-static bool wait_done(struct ab_client *c, int r, struct ab_call *call)
+/* Waits for the one that was started. NULL: there was nothing to wait for; the call is gone, the client has the error. */
+static struct ab_call *wait_done(struct ab_client *c, int r)
 {
-	if (r == 0 && c->in_callback) {
-		ab_call_free(call);
+	struct ab_call *call = r < 0 ? NULL : give(c->started);
+
+	if (call && c->in_callback) {
+		ab_call_free(give(call));
 		r = -EDEADLK;
 	}
-	if (r < 0) {
+	if (call)
+		(void)ab_call_wait(call);
+	else
 		client_set_error(c, error_errno(r));
-		return false;
-	}
-	(void)ab_call_wait(call);
-	return true;
+	return call;
 }
 
-int wait_object(struct ab_client *c, int r, struct ab_call *call, void **ret)
+int wait_object(struct ab_client *c, int r, void **ret)
 {
-	if (!wait_done(c, r, call))
+	struct ab_call *call = wait_done(c, r);
+
+	if (!call)
 		return (int)c->error->status;
 	if (!call->error && ret)
 		*ret = ab_call_take(call);
 	return wait_end(c, call);
 }
 
-int wait_answer(struct ab_client *c, int r, struct ab_call *call, bool *ret)
+int wait_answer(struct ab_client *c, int r, bool *ret)
 {
-	if (!wait_done(c, r, call))
+	struct ab_call *call = wait_done(c, r);
+
+	if (!call)
 		return (int)c->error->status;
 	if (!call->error && ret)
 		*ret = ab_call_answer(call);

@@ -25,10 +25,7 @@ int ab_warm_list_start(struct ab_client *c, const struct ab_call_options *how, s
 
 int ab_warm_list(struct ab_client *c, const struct ab_call_options *how, struct ab_warm_list **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_warm_list_start(c, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_warm_list_start(c, how, &c->started), (void **)ret);
 }
 
 int ab_warm_set_start(struct ab_client *c, const char *name, int size, const struct ab_call_options *how,
@@ -54,10 +51,7 @@ int ab_warm_set_start(struct ab_client *c, const char *name, int size, const str
 
 int ab_warm_set(struct ab_client *c, const char *name, int size, const struct ab_call_options *how, struct ab_warm **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_warm_set_start(c, name, size, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_warm_set_start(c, name, size, how, &c->started), (void **)ret);
 }
 
 int ab_warm_retry_start(struct ab_client *c, const char *name, const struct ab_call_options *how, struct ab_call **ret)
@@ -78,8 +72,5 @@ int ab_warm_retry_start(struct ab_client *c, const char *name, const struct ab_c
 
 int ab_warm_retry(struct ab_client *c, const char *name, const struct ab_call_options *how, struct ab_warm **ret)
 {
-	struct ab_call *call = NULL;
-	int r = ab_warm_retry_start(c, name, how, &call);
-
-	return wait_object(c, r, call, (void **)ret);
+	return wait_object(c, ab_warm_retry_start(c, name, how, &c->started), (void **)ret);
 }
