@@ -148,7 +148,10 @@ int fail_missing(const struct cli *cli, const char *reason, const char *fmt, ...
 int fail_create(const struct cli *cli, const struct ab_call *call);
 /* The same for the last function that waited. */
 int fail_client(const struct cli *cli);
-/* Prints text with every control character replaced: it may come from a sandbox. */
+/* Bytes of the control character that the text begins with; 0: it begins with none. Those of C1, such as U+009B, which begins an
+ * escape on many terminals, are two. */
+size_t control_length(const char *text);
+/* Copies what fits into buf, with a '?' for each control character, since text may come from a sandbox. Returns buf. */
 const char *safe(const char *text, char *buf, size_t n);
 
 #endif

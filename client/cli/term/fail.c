@@ -7,14 +7,24 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
+size_t control_length(const char *text)
+{
+	unsigned char c = (unsigned char)text[0], next = c ? (unsigned char)text[1] : 0;
+
+	if (c == 0xc2 && next >= 0x80 && next < 0xa0)
+		return 2;
+	return c < 0x20 || c == 0x7f;
+}
+
 const char *safe(const char *text, char *buf, size_t n)
 {
 	size_t i;
 
-	for (i = 0; text[i] && i + 1 < n; i++) {
-		unsigned char c = (unsigned char)text[i];
+	for (i = 0; *text && i + 1 < n; i++) {
+		size_t control = control_length(text);
 
-		buf[i] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+		buf[i] = control ? '?' : *text;
+		text += control ? control : 1;
 	}
 	buf[i] = '\0';
 	return buf;
@@ -41,17 +51,14 @@ void say(const struct cli *cli, const char *fmt, ...)
 
 int usage(const struct command *cmd, const char *fmt, ...)
 {
-	char text[1024];
+	char text[1024] = "", clean[1024];
 	va_list ap;
-	int n;
 
 	va_start(ap, fmt);
-	n = vsnprintf(text, sizeof(text), fmt, ap);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	if (n < 0)
-		text[0] = '\0';
 	fprintf(stderr, "agentboxctl: %s%s%s; see agentboxctl %s%s--help\n", cmd ? cmd->name : "",
-		cmd ? ": " : "", text, cmd ? cmd->name : "", cmd ? " " : "");
+		cmd ? ": " : "", safe(text, clean, sizeof(clean)), cmd ? cmd->name : "", cmd ? " " : "");
 	return EXIT_USAGE;
 }
 

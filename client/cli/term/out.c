@@ -73,8 +73,8 @@ static void put_string(FILE *f, const char *text)
 			(void)fputs("\\n", f);
 		else if (*s == '\t')
 			(void)fputs("\\t", f);
-		else if (*s < 0x20 || *s == 0x7f)
-			fprintf(f, "\\u%04x", *s);
+		else if (control_length((const char *)s))
+			fprintf(f, "\\u%04x", n == 2 ? s[1] : s[0]);
 		else if (!n)
 			(void)fputs("\\ufffd", f);
 		else
@@ -87,8 +87,10 @@ static void put_string(FILE *f, const char *text)
 /* Text at the top of a bare document: as it is, but for control characters. */
 static void put_bare(FILE *f, const char *text)
 {
-	for (; *text; text++)
-		(void)fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, f);
+	for (size_t n; *text; text += n ? n : 1) {
+		n = control_length(text);
+		(void)fputc(n ? '?' : *text, f);
+	}
 }
 
 static void key_part(struct json *j, const char *key)

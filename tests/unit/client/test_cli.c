@@ -194,6 +194,12 @@ TEST(get)
 	CHECK_INT(RUN(&f, -1, "get", "a\"b\n\001\xff"), 0);
 	CHECK(strstr(out.text, "a\"b??"));		/* nothing reaches a terminal */
 	drop(&out, &err);
+	CHECK_INT(RUN(&f, -1, "get", "a\xc2\x9b" "31m"), 0);
+	CHECK(strstr(out.text, "a?31m"));
+	drop(&out, &err);
+	CHECK_INT(RUN(&f, -1, "get", "--json", "a\xc2\x9b" "31m"), 0);
+	CHECK(strstr(out.text, "\"a\\u009b31m\""));
+	drop(&out, &err);
 	CHECK_INT(RUN(&f, -1, "get", "--json", "a\"b\\\n\001\xff\xe2\x98\x95"), 0);
 	CHECK(strstr(out.text, "\"a\\\"b\\\\\\n\\u0001\\ufffd\xe2\x98\x95\""));
 	drop(&out, &err);
