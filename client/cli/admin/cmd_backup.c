@@ -25,8 +25,7 @@ struct target {
 
 static int target_fail(const struct cli *cli, const char *file, int error)
 {
-	say(cli, "%s: %s", file, strerror(error));
-	return EXIT_ERROR;
+	return fail_here(cli, "%s: %s", file, strerror(error));
 }
 
 /* Where a file system has no files without a name, it has a temporary one. */
@@ -107,14 +106,12 @@ static void print_backup(const struct cli *cli, const struct ab_backup *b)
 		return;
 	}
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "file", cli->args.words[0]);
 	json_uint(&j, "bytes", b->bytes);
 	json_uint(&j, "schema", b->schema);
 	json_text(&j, "host_id", b->host_id);
 	json_text(&j, "version", b->version);
 	json_time(&j, "at", b->at_ms);
-	json_close(&j, '}');
 	json_end(&j);
 }
 

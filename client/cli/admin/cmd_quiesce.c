@@ -17,11 +17,9 @@ static void print_quiesced(const struct cli *cli, const struct ab_quiesced *q)
 
 	if (cli->args.json) {
 		json_begin(&j, stdout);
-		json_open(&j, NULL, '{');
 		json_bool(&j, "quiesced", q->quiesced);
 		json_time(&j, "since", q->since_at_ms);
 		json_uint(&j, "changing", q->changing);
-		json_close(&j, '}');
 		json_end(&j);
 		return;
 	}

@@ -99,16 +99,13 @@ static int run_daemon(const struct cli *cli, char **argv, struct restored *ret)
 	int fds[2], status = 0, r;
 	pid_t pid;
 
-	if (pipe2(fds, O_CLOEXEC) < 0) {
-		say(cli, "%s", strerror(errno));
-		return EXIT_ERROR;
-	}
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return fail_here(cli, "%s", strerror(errno));
 	r = start_daemon(argv, fds[1], &pid);
 	close(fds[1]);
 	if (r) {
 		close(fds[0]);
-		say(cli, "agentboxd cannot be started: %s", strerror(r));
-		return EXIT_ERROR;
+		return fail_here(cli, "agentboxd cannot be started: %s", strerror(r));
 	}
 	r = read_output(fds[0], ret);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -125,12 +122,10 @@ static void print_restored(const struct cli *cli, const struct restored *r)
 
 	if (cli->args.json) {
 		json_begin(&j, stdout);
-		json_open(&j, NULL, '{');
 		json_text(&j, "state_dir", r->state_dir);
 		json_text(&j, "host_id", r->host_id);
 		json_uint(&j, "schema", r->schema);
 		json_text(&j, "moved_to", r->moved_to);
-		json_close(&j, '}');
 		json_end(&j);
 		return;
 	}

@@ -24,10 +24,8 @@ static int cmd_cat_run(struct cli *cli)
 		return usage(cli->command, "needs ID:PATH");
 	path.user = cli->args.user;
 	r = ab_file_read_start(cli->client, &path, NULL, NULL, &call);
-	if (r < 0) {
-		say(cli, "%s", strerror(-r));
-		return EXIT_ERROR;
-	}
+	if (r < 0)
+		return fail_here(cli, "%s", strerror(-r));
 	sig_fd = sig_open();
 	r = xfer_down(&x, call, STDOUT_FILENO, sig_fd) ? EXIT_ERROR : EXIT_OK;
 	if (r && !x.error && !x.signo)

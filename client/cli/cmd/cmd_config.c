@@ -27,7 +27,6 @@ static void cmd_config_print_json(const struct ab_config *c)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "file", c->file);
 	json_bool(&j, "file_changed", c->file_changed);
 	json_time(&j, "loaded_at", c->loaded_at_ms);
@@ -35,7 +34,6 @@ static void cmd_config_print_json(const struct ab_config *c)
 	for (size_t i = 0; i < c->n; i++)
 		json_value(&j, &c->values[i]);
 	json_close(&j, ']');
-	json_close(&j, '}');
 	json_end(&j);
 }
 
@@ -113,11 +111,9 @@ static void print_context(const struct context *x, struct table *t, bool as_json
 		return;
 	}
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "name", x->name);
 	json_text(&j, "socket", x->socket);
 	json_bool(&j, "current", x->is_current);
-	json_close(&j, '}');
 	json_end(&j);
 }
 
@@ -190,12 +186,10 @@ static void cmd_reload_print_json(const struct ab_reloaded *s)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "file", s->file);
 	json_words(&j, "problems", s->problems, s->n_problems);
 	json_keys(&j, "taken", s->taken, s->n_taken);
 	json_keys(&j, "need_restart", s->need_restart, s->n_need_restart);
-	json_close(&j, '}');
 	json_end(&j);
 }
 

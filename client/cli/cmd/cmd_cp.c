@@ -49,8 +49,7 @@ static bool is_dash(const char *word)
 
 static int fail_local(struct copy *c, const char *what, const char *path, int err)
 {
-	say(c->cli, "cannot %s %s: %s", what, path, strerror(err));
-	return EXIT_ERROR;
+	return fail_here(c->cli, "cannot %s %s: %s", what, path, strerror(err));
 }
 
 /* After a transfer: what went wrong, if anything. */
@@ -70,11 +69,9 @@ static void report(const struct copy *c)
 	if (!c->cli->args.json)
 		return;
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "sandbox", c->remote.sandbox);
 	json_text(&j, "path", c->remote.path);
 	json_uint(&j, "bytes", c->x.bytes);
-	json_close(&j, '}');
 	json_end(&j);
 }
 
@@ -108,10 +105,8 @@ static int upload_once(struct copy *c, int fd, const struct stat *st, bool *ret_
 
 	o.size_known = o.size != 0;
 	r = ab_file_write_start(c->cli->client, &c->remote, &o, NULL, &call);
-	if (r < 0) {
-		say(c->cli, "%s", strerror(-r));
-		return EXIT_ERROR;
-	}
+	if (r < 0)
+		return fail_here(c->cli, "%s", strerror(-r));
 	begin(c, base_name(c->local));
 	c->x.total = o.size;
 	(void)xfer_up(&c->x, call, fd, c->sig_fd);
@@ -145,8 +140,7 @@ static int upload_fd(struct copy *c, int fd)
 		return fail_local(c, "copy", c->local, EISDIR);
 	named = !is_dash(c->local);
 	if (named && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))) {	/* some have no end */
-		say(c->cli, "cannot copy %s: it is a device; - with it as standard input reads it", c->local);
-		return EXIT_ERROR;
+		return fail_here(c->cli, "cannot copy %s: it is a device; - with it as standard input reads it", c->local);
 	}
 	if ((!n || c->remote.path[n - 1] == '/') && (!named || !add_name(c)))
 		return usage(c->cli->command, "the destination needs a file's name");
@@ -154,10 +148,8 @@ static int upload_fd(struct copy *c, int fd)
 	if (!is_dir)
 		return r;
 	/* as cp does: into the directory, under the same name */
-	if (!named || c->path || !S_ISREG(st.st_mode) || lseek(fd, 0, SEEK_SET) < 0 || !add_name(c)) {
-		say(c->cli, "%s is a directory (IS_A_DIRECTORY)", c->remote.path);
-		return EXIT_ERROR;
-	}
+	if (!named || c->path || !S_ISREG(st.st_mode) || lseek(fd, 0, SEEK_SET) < 0 || !add_name(c))
+		return fail_here(c->cli, "%s is a directory (IS_A_DIRECTORY)", c->remote.path);
 	r = upload_once(c, fd, &st, &is_dir);
 	if (is_dir)
 		say(c->cli, "%s is a directory (IS_A_DIRECTORY)", c->remote.path);
@@ -308,10 +300,8 @@ static int download(struct copy *c)
 	if (!*base_name(c->remote.path))
 		return usage(c->cli->command, "the source needs a file's name");
 	r = ab_file_read_start(c->cli->client, &c->remote, NULL, NULL, &call);
-	if (r < 0) {
-		say(c->cli, "%s", strerror(-r));
-		return EXIT_ERROR;
-	}
+	if (r < 0)
+		return fail_here(c->cli, "%s", strerror(-r));
 	begin(c, base_name(c->remote.path));
 	await_file(c, call);
 	r = outcome(c, call, c->local);

@@ -81,10 +81,8 @@ static int cmd_create_run(struct cli *cli)
 	o.n_iam_tokens = net.n_tokens;
 	r = ab_sandbox_create_start(cli->client, &o, NULL, &call);
 	netopt_free(&net);
-	if (r < 0) {
-		say(cli, "%s", strerror(-r));
-		return EXIT_ERROR;
-	}
+	if (r < 0)
+		return fail_here(cli, "%s", strerror(-r));
 	if (ab_call_wait(call)) {
 		r = fail_create(cli, call);
 		ab_call_free(call);

@@ -314,10 +314,8 @@ static int cmd_diag_run(struct cli *cli)
 	failed = d.failed || ferror(d.out);
 	if (!is_stdout)
 		failed |= fclose(d.out) != 0;
-	if (failed) {
-		say(cli, "%s: the report could not be written", path);
-		return EXIT_ERROR;
-	}
+	if (failed)
+		return fail_here(cli, "%s: the report could not be written", path);
 	if (d.why[0])
 		say(cli, "the daemon could not be asked, which is in the report: %s", d.why);
 	if (!is_stdout)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* agentboxctl events */
 #include <stdio.h>
-#include <string.h>
 
 #include "client/cli/term/again.h"
 #include "client/cli/term/cli.h"
@@ -21,7 +20,6 @@ static void cmd_events_print_json(const struct ab_sandbox_event *e)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_time(&j, "at", e->at_ms);
 	json_text(&j, "type", e->type_name);
 	json_text(&j, "cursor", e->cursor);
@@ -35,7 +33,6 @@ static void cmd_events_print_json(const struct ab_sandbox_event *e)
 	if (*e->reason)
 		json_text(&j, "reason", e->reason);
 	json_pairs(&j, "evidence", e->evidence, e->n_evidence);
-	json_close(&j, '}');
 	json_end(&j);
 }
 

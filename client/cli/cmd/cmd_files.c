@@ -66,11 +66,10 @@ void print_file_json(struct json *j, const char *key, const struct ab_file *f)
 
 static void print_one_json(const struct ab_file *f)
 {
-	struct json j;
+	struct json j = { .f = stdout };
 
-	json_begin(&j, stdout);
 	print_file_json(&j, NULL, f);
-	json_end(&j);
+	putchar('\n');
 }
 
 static void print_file(const struct ab_file *f)
@@ -171,12 +170,10 @@ static void print_changed_json(const struct ab_path *path, const bool *created)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "sandbox", path->sandbox);
 	json_text(&j, "path", path->path);
 	if (created)
 		json_bool(&j, "created", *created);
-	json_close(&j, '}');
 	json_end(&j);
 }
 
@@ -254,10 +251,8 @@ static int run_sign(struct cli *cli)
 		return fail_client(cli);
 	if (cli->args.json) {
 		json_begin(&j, stdout);
-		json_open(&j, NULL, '{');
 		json_text(&j, "url", l->url);
 		json_time(&j, "expires_at", l->expires_at_ms);
-		json_close(&j, '}');
 		json_end(&j);
 	} else {
 		printf("%s\n", l->url);

@@ -27,11 +27,9 @@ static void print_failure_json(const struct ab_fork_result *k)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_open(&j, "error", '{');
 	json_text(&j, "reason", k->reason);
 	json_text(&j, "message", k->message);
-	json_close(&j, '}');
 	json_close(&j, '}');
 	json_end(&j);
 }
@@ -75,10 +73,8 @@ static int cmd_fork_run(struct cli *cli)
 	if (r)
 		return r;
 	r = ab_sandbox_fork_start(cli->client, a->words[0], &o, NULL, &call);
-	if (r < 0) {
-		say(cli, "%s", strerror(-r));
-		return EXIT_ERROR;
-	}
+	if (r < 0)
+		return fail_here(cli, "%s", strerror(-r));
 	if (ab_call_wait(call)) {
 		r = fail_create(cli, call);
 	} else {

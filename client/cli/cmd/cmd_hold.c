@@ -118,10 +118,8 @@ static int cmd_hold_run(struct cli *cli)
 	r = child_init(&h.child, cli);
 	if (!r)
 		r = ask(&h);
-	if (r < 0) {
-		say(cli, "%s", strerror(-r));
-		return EXIT_ERROR;
-	}
+	if (r < 0)
+		return fail_here(cli, "%s", strerror(-r));
 	r = loop(&h);
 	ab_call_free(h.call);
 	return r;

@@ -10,12 +10,10 @@ static void cmd_host_print_json(const struct ab_host *h)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "host", h->host);
 	json_text(&j, "url", h->url);
 	json_text(&j, "token_header", h->token_header);
 	json_text(&j, "traffic_access_token", h->traffic_access_token);
-	json_close(&j, '}');
 	json_end(&j);
 }
 

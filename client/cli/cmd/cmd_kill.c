@@ -22,10 +22,8 @@ static void cmd_kill_print(const struct cli *cli, const char *id, bool found)
 	if (!cli->args.json)
 		return;
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "sandbox", id);
 	json_bool(&j, "found", found);
-	json_close(&j, '}');
 	json_end(&j);
 }
 
@@ -66,10 +64,8 @@ static int kill_these(struct cli *cli, const struct sandboxes *s)
 {
 	int worst = EXIT_OK;
 
-	if (s->n && !cli->args.yes && !is_wanted(s->n)) {
-		say(cli, "nothing was ended");
-		return EXIT_ERROR;
-	}
+	if (s->n && !cli->args.yes && !is_wanted(s->n))
+		return fail_here(cli, "nothing was ended");
 	for (size_t i = 0; i < s->n; i++) {
 		int r = kill_one(cli, s->v[i]->id, true);
 

@@ -16,7 +16,6 @@ static void cmd_lease_print_json(const struct ab_lease *l)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "id", l->id);
 	json_text(&j, "sandbox", l->sandbox);
 	json_uint(&j, "uid", l->uid);
@@ -24,7 +23,6 @@ static void cmd_lease_print_json(const struct ab_lease *l)
 	json_text(&j, "label", l->label);
 	json_time(&j, "expires_at", l->expires_at_ms);
 	json_time(&j, "sandbox_end_at", l->sandbox_end_at_ms);
-	json_close(&j, '}');
 	json_end(&j);
 }
 
@@ -34,8 +32,7 @@ static void cmd_lease_row(struct table *t, const struct ab_lease *l)
 
 	table_cell(t, l->id);
 	table_cell(t, l->sandbox);
-	(void)snprintf(buf, sizeof(buf), "%u", l->uid);
-	table_cell(t, buf);
+	table_number(t, l->uid);
 	(void)snprintf(buf, sizeof(buf), "%lld", (long long)l->pid);
 	table_cell(t, l->pid ? buf : "-");
 	table_cell(t, time_text(l->expires_at_ms, buf));

@@ -17,10 +17,8 @@ static int stop(struct cli *cli)
 		return fail_client(cli);
 	if (cli->args.json) {
 		json_begin(&j, stdout);
-		json_open(&j, NULL, '{');
 		json_bool(&j, "was_running", s->was_running);
 		json_uint(&j, "killed", s->killed);
-		json_close(&j, '}');
 		json_end(&j);
 	} else if (s->was_running) {
 		printf("stopped; %u sandbox%s ended\n", s->killed, s->killed == 1 ? "" : "es");

@@ -92,10 +92,8 @@ static int tail_read(struct cli *cli, const struct ab_attach_options *o, struct 
 
 	all.no_follow = true;
 	r = ab_command_attach_start(cli->client, &ref, &all, NULL, &call);
-	if (r < 0) {
-		say(cli, "%s", strerror(-r));
-		return EXIT_ERROR;
-	}
+	if (r < 0)
+		return fail_here(cli, "%s", strerror(-r));
 	do {
 		while (ab_command_next(call, &ev))
 			tail_event(t, &ev);
@@ -120,10 +118,8 @@ static int take_tail(struct cli *cli, struct ab_attach_options *o)
 		return EXIT_OK;
 	}
 	t.ring = calloc(t.max, sizeof(*t.ring));
-	if (!t.ring) {
-		say(cli, "out of memory");
-		return EXIT_ERROR;
-	}
+	if (!t.ring)
+		return fail_here(cli, "out of memory");
 	r = tail_read(cli, o, &t);
 	if (r == EXIT_OK && t.n > t.max)
 		tail_begin(&t, o);

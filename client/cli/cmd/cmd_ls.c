@@ -49,10 +49,8 @@ static void cmd_ls_row(struct table *t, const struct ab_sandbox *sb, int64_t now
 	table_cell(t, time_text(sb->started_at_ms, buf));
 	table_cell(t, time_text(sb->end_at_ms, buf));
 	table_cell(t, sb->state == AB_SANDBOX_RUNNING ? span_text((sb->end_at_ms - now_ms) / 1000 * 1000, buf) : "-");
-	(void)snprintf(buf, sizeof(buf), "%u", sb->owner_uid);
-	table_cell(t, buf);
-	(void)snprintf(buf, sizeof(buf), "%u", sb->leases);
-	table_cell(t, buf);
+	table_number(t, sb->owner_uid);
+	table_number(t, sb->leases);
 	table_cell(t, policy_text(&sb->policy, policy, sizeof(policy)));
 	table_cell(t, metadata);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* agentboxctl metrics */
 #include <stdio.h>
-#include <string.h>
 
 #include "client/cli/term/cli.h"
 #include "client/cli/term/clock.h"
@@ -23,7 +22,6 @@ static void cmd_metrics_print_json(const struct ab_metric_list *l)
 		const struct ab_metric *m = &l->items[i];
 
 		json_begin(&j, stdout);
-		json_open(&j, NULL, '{');
 		json_time(&j, "at", m->at_ms);
 		json_uint(&j, "cpu_count", m->cpu_count);
 		(void)snprintf(number, sizeof(number), "%.2f", m->cpu_used_pct);
@@ -33,7 +31,6 @@ static void cmd_metrics_print_json(const struct ab_metric_list *l)
 		json_int(&j, "mem_cache", m->mem_cache);
 		json_int(&j, "disk_used", m->disk_used);
 		json_int(&j, "disk_total", m->disk_total);
-		json_close(&j, '}');
 		json_end(&j);
 	}
 }
@@ -109,8 +106,7 @@ static int print_table(const struct ab_metric_list *l)
 		const int64_t sizes[] = { m->mem_used, m->mem_total, m->mem_cache, m->disk_used, m->disk_total };
 
 		table_cell(&t, time_text(m->at_ms, buf));
-		(void)snprintf(buf, sizeof(buf), "%u", m->cpu_count);
-		table_cell(&t, buf);
+		table_number(&t, m->cpu_count);
 		(void)snprintf(buf, sizeof(buf), "%.1f", m->cpu_used_pct);
 		table_cell(&t, buf);
 		for (size_t k = 0; k < ARRAY_SIZE(sizes); k++)

@@ -19,10 +19,8 @@ static void cmd_pause_print(const char *id, bool paused)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "sandbox", id);
 	json_bool(&j, "paused", paused);
-	json_close(&j, '}');
 	json_end(&j);
 }
 

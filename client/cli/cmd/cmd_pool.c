@@ -7,14 +7,6 @@
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
 
-static void number_cell(struct table *t, uint64_t n)
-{
-	char buf[32];
-
-	(void)snprintf(buf, sizeof(buf), "%" PRIu64, n);
-	table_cell(t, buf);
-}
-
 static const char *or_dash(const char *text)
 {
 	return *text ? text : "-";
@@ -42,14 +34,14 @@ static int print_origins(const struct ab_daemon_status *s)
 		table_cell(&t, o->origin);
 		table_cell(&t, or_dash(o->account));
 		table_cell(&t, or_dash(o->protocol));
-		number_cell(&t, o->connections);
-		number_cell(&t, o->streams);
-		number_cell(&t, o->queued);
-		number_cell(&t, o->calls);
-		number_cell(&t, o->dials);
-		number_cell(&t, o->failures);
-		number_cell(&t, o->goaways);
-		number_cell(&t, o->replays);
+		table_number(&t, o->connections);
+		table_number(&t, o->streams);
+		table_number(&t, o->queued);
+		table_number(&t, o->calls);
+		table_number(&t, o->dials);
+		table_number(&t, o->failures);
+		table_number(&t, o->goaways);
+		table_number(&t, o->replays);
 	}
 	return table_end(&t);
 }
@@ -68,8 +60,8 @@ static int print_conns(const struct ab_daemon_status *s)
 			table_cell(&t, c->peer);
 			table_cell(&t, s->pool[i].origin);
 			table_cell(&t, c->state);
-			number_cell(&t, c->streams);
-			number_cell(&t, c->max_streams);
+			table_number(&t, c->streams);
+			table_number(&t, c->max_streams);
 			table_cell(&t, rtt_text(c->rtt_us, buf));
 			table_cell(&t, span_text((int64_t)(c->age_ms / 1000 * 1000), buf));
 			table_cell(&t, span_text((int64_t)(c->silent_ms / 1000 * 1000), buf));
@@ -203,7 +195,6 @@ void pool_print_json(FILE *f, const struct ab_daemon_status *s)
 	struct json j;
 
 	json_begin(&j, f);
-	json_open(&j, NULL, '{');
 	json_open(&j, "origins", '[');
 	for (size_t i = 0; i < s->n_pool; i++)
 		json_origin(&j, &s->pool[i]);
@@ -212,7 +203,6 @@ void pool_print_json(FILE *f, const struct ab_daemon_status *s)
 	for (size_t i = 0; i < s->n_clouds; i++)
 		json_limiter(&j, &s->clouds[i]);
 	json_close(&j, ']');
-	json_close(&j, '}');
 	json_end(&j);
 }
 

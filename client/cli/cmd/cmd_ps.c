@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* agentboxctl ps */
 #include <stdio.h>
-#include <string.h>
 
 #include "client/cli/term/cli.h"
 #include "client/cli/term/out.h"
@@ -47,8 +46,7 @@ static void cmd_ps_row(struct table *t, const struct ab_command *c)
 {
 	char buf[64], words[256];
 
-	(void)snprintf(buf, sizeof(buf), "%u", c->pid);
-	table_cell(t, buf);
+	table_number(t, c->pid);
 	table_cell(t, *c->command_id ? c->command_id : "-");
 	table_cell(t, state_text(c, buf, sizeof(buf)));
 	table_cell(t, *c->user ? c->user : "-");
@@ -84,7 +82,6 @@ static void cmd_ps_print_json(const struct ab_command *c)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "command_id", c->command_id);
 	json_text(&j, "sandbox", c->sandbox);
 	json_uint(&j, "pid", c->pid);
@@ -101,7 +98,6 @@ static void cmd_ps_print_json(const struct ab_command *c)
 	json_time(&j, "started_at", c->started_at_ms);
 	if (c->result)
 		result_json(&j, c->result);
-	json_close(&j, '}');
 	json_end(&j);
 }
 

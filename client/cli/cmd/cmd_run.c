@@ -101,10 +101,8 @@ static int cmd_run_run(struct cli *cli)
 	if (r)
 		return r;
 	r = child_init(&c, cli);
-	if (r < 0) {
-		say(cli, "%s", strerror(-r));
-		return EXIT_FAILED;
-	}
+	if (r < 0)
+		return fail_here(cli, "%s", strerror(-r));
 	ab_client_free(cli->client);
 	cli->client = NULL;
 	return child_begin(&c, cli->args.rest) ? EXIT_FAILED : cmd_run_wait(&c);

@@ -15,10 +15,8 @@ static int cmd_running_run(struct cli *cli)
 		return fail_client(cli);
 	if (cli->args.json) {
 		json_begin(&j, stdout);
-		json_open(&j, NULL, '{');
 		json_text(&j, "sandbox", id);
 		json_bool(&j, "running", running);
-		json_close(&j, '}');
 		json_end(&j);
 	} else {
 		puts(running ? "yes" : "no");

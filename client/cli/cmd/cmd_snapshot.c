@@ -17,13 +17,11 @@ static void cmd_snapshot_print_json(const struct ab_snapshot *s)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "id", s->id);
 	json_words(&j, "names", s->names, s->n_names);
 	json_text(&j, "source_sandbox", s->source_sandbox);
 	json_time(&j, "created_at", s->created_at_ms);
 	json_time(&j, "as_of", s->as_of_ms);
-	json_close(&j, '}');
 	json_end(&j);
 }
 
@@ -37,10 +35,8 @@ static int create(struct cli *cli)
 	if (a->n_words != 2)
 		return usage(cli->command, "create takes one sandbox");
 	r = ab_snapshot_create_start(cli->client, a->words[1], a->name, a->request_id, NULL, &call);
-	if (r < 0) {
-		say(cli, "%s", strerror(-r));
-		return EXIT_ERROR;
-	}
+	if (r < 0)
+		return fail_here(cli, "%s", strerror(-r));
 	if (ab_call_wait(call)) {
 		r = fail_create(cli, call);
 	} else {
@@ -105,10 +101,8 @@ static void print_removed(const char *snapshot, bool found)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "snapshot", snapshot);
 	json_bool(&j, "found", found);
-	json_close(&j, '}');
 	json_end(&j);
 }
 

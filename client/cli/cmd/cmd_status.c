@@ -255,7 +255,6 @@ void status_print_json(FILE *f, const struct ab_daemon_status *s)
 	struct json j;
 
 	json_begin(&j, f);
-	json_open(&j, NULL, '{');
 	json_text(&j, "version", s->version);
 	json_words(&j, "features", s->features, s->n_features);
 	json_time(&j, "started_at", s->started_at_ms);
@@ -294,7 +293,6 @@ void status_print_json(FILE *f, const struct ab_daemon_status *s)
 		json_text(&j, "ca_file", s->local_ca_file);
 		json_close(&j, '}');
 	}
-	json_close(&j, '}');
 	json_end(&j);
 }
 
@@ -329,10 +327,8 @@ static void cmd_page_print_json(const struct ab_page *p)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "url", p->url);
 	json_time(&j, "expires_at", p->expires_at_ms);
-	json_close(&j, '}');
 	json_end(&j);
 }
 

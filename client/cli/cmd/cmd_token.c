@@ -19,7 +19,6 @@ static void cmd_token_print_json(const struct ab_token *t)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "id", t->id);
 	json_text(&j, "label", t->label);
 	json_time(&j, "created_at", t->created_at_ms);
@@ -29,7 +28,6 @@ static void cmd_token_print_json(const struct ab_token *t)
 	json_text(&j, "policy", t->policy);
 	if (t->secret)
 		json_text(&j, "secret", t->secret);
-	json_close(&j, '}');
 	json_end(&j);
 }
 

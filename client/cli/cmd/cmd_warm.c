@@ -13,7 +13,6 @@ static void cmd_warm_print_json(const struct ab_warm *w)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "name", w->name);
 	json_text(&j, "account", w->account);
 	json_text(&j, "template_id", w->template_id);
@@ -34,16 +33,7 @@ static void cmd_warm_print_json(const struct ab_warm *w)
 	json_uint(&j, "failures_in_all", w->failures_in_all);
 	json_uint(&j, "prepare_ms", w->prepare_ms);
 	json_uint(&j, "oldest_ready_ms", w->oldest_ready_ms);
-	json_close(&j, '}');
 	json_end(&j);
-}
-
-static void number_cell(struct table *t, uint64_t n)
-{
-	char buf[32];
-
-	(void)snprintf(buf, sizeof(buf), "%llu", (unsigned long long)n);
-	table_cell(t, buf);
 }
 
 static void cmd_warm_row(struct table *t, const struct ab_warm *w)
@@ -54,10 +44,10 @@ static void cmd_warm_row(struct table *t, const struct ab_warm *w)
 	table_cell(t, w->template_id);
 	(void)snprintf(buf, sizeof(buf), "%u/%u", w->ready, w->size);
 	table_cell(t, buf);
-	number_cell(t, w->coming);
-	number_cell(t, w->waiting);
-	number_cell(t, w->hits);
-	number_cell(t, w->misses);
+	table_number(t, w->coming);
+	table_number(t, w->waiting);
+	table_number(t, w->hits);
+	table_number(t, w->misses);
 	(void)snprintf(buf, sizeof(buf), w->per_hour ? "%u/%u" : "%u", w->made_in_hour, w->per_hour);
 	table_cell(t, buf);
 	table_cell(t, w->failed ? "failed" : w->failures ? "failing" : "ok");

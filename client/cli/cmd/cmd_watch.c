@@ -29,13 +29,11 @@ static void cmd_watch_print_json(const struct ab_file_event *e)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "event", event_name(e));
 	if (e->type == AB_FILE_EVENT_CHANGE)
 		json_text(&j, "name", e->name);
 	if (e->entry)
 		print_file_json(&j, "entry", e->entry);
-	json_close(&j, '}');
 	json_end(&j);
 }
 

@@ -71,8 +71,7 @@ int gwenv_find(struct cli *cli, struct ab_gateway **ret)
 		return fail_client(cli);
 	if (*(*ret)->url)
 		return 0;
-	say(cli, "this agentboxd's gateway listens at no address; set [gateway] listen in its configuration");
 	ab_free(*ret);
 	*ret = NULL;
-	return cli->command->fail_code ? cli->command->fail_code : EXIT_ERROR;
+	return fail_here(cli, "this agentboxd's gateway listens at no address; set [gateway] listen in its configuration");
 }

@@ -25,8 +25,7 @@ static int add_page(struct cli *cli, struct sandboxes *s, struct ab_sandbox_list
 		v[s->n++] = page->items[i];
 	return 0;
 no_memory:
-	say(cli, "out of memory");
-	return EXIT_ERROR;
+	return fail_here(cli, "out of memory");
 }
 
 int sandboxes_list(struct cli *cli, const struct ab_sandbox_list_options *o, struct sandboxes *ret)

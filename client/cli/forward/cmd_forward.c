@@ -101,10 +101,8 @@ static int open_port(struct forward *w, struct forwarded *f)
 	if (r == 0)
 		return 0;
 	if (wanted)
-		say(w->cli, "localhost:%u: %s", wanted, strerror(-r));
-	else
-		say(w->cli, "no port of localhost is free for %u: %s", f->pair.remote, strerror(-r));
-	return EXIT_ERROR;
+		return fail_here(w->cli, "localhost:%u: %s", wanted, strerror(-r));
+	return fail_here(w->cli, "no port of localhost is free for %u: %s", f->pair.remote, strerror(-r));
 }
 
 static void print_port(const struct forward *w, const struct forwarded *f)
@@ -118,12 +116,10 @@ static void print_port(const struct forward *w, const struct forwarded *f)
 		return;
 	}
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "sandbox", w->sandbox);
 	json_uint(&j, "local", f->pair.local);
 	json_uint(&j, "remote", f->pair.remote);
 	json_text(&j, "url", url);
-	json_close(&j, '}');
 	json_end(&j);
 }
 
@@ -241,8 +237,7 @@ static int ended(const struct forward *w, const char *reason)
 {
 	char clean[256];
 
-	say(w->cli, "sandbox %s has ended%s%s", w->sandbox, *reason ? ": " : "", safe(reason, clean, sizeof(clean)));
-	return EXIT_ERROR;
+	return fail_here(w->cli, "sandbox %s has ended%s%s", w->sandbox, *reason ? ": " : "", safe(reason, clean, sizeof(clean)));
 }
 
 /* -1: it is there, as far as we know; else the exit code. */
@@ -272,8 +267,7 @@ static int look_at_watch(struct forward *w, int *ret_signo)
 	*ret_signo = r;
 	if (r || begin_watch(w) == 0)
 		return -1;
-	say(w->cli, "out of memory");
-	return EXIT_ERROR;
+	return fail_here(w->cli, "out of memory");
 }
 
 /* --- connections --- */
@@ -411,10 +405,8 @@ static int serve(struct forward *w, int *ret_signo)
 	if (r)
 		return r;
 	w->sig_fd = sig_open();
-	if (w->sig_fd < 0 || begin_watch(w) < 0) {
-		say(w->cli, "%s", w->sig_fd < 0 ? strerror(-w->sig_fd) : "out of memory");
-		return EXIT_ERROR;
-	}
+	if (w->sig_fd < 0 || begin_watch(w) < 0)
+		return fail_here(w->cli, "%s", w->sig_fd < 0 ? strerror(-w->sig_fd) : "out of memory");
 	return loop(w, ret_signo);
 }
 
@@ -423,10 +415,8 @@ static int cmd_forward_run(struct cli *cli)
 	struct forward *w = calloc(1, sizeof(*w));
 	int signo = 0, r;
 
-	if (!w) {
-		say(cli, "out of memory");
-		return EXIT_ERROR;
-	}
+	if (!w)
+		return fail_here(cli, "out of memory");
 	w->cli = cli;
 	r = serve(w, &signo);
 	forward_fini(w);

@@ -65,12 +65,10 @@ static int connect_to(struct cli *cli)
 	};
 	int r = ab_client_new(&o, &cli->client);
 
-	if (r < 0) {
-		say(cli, "%s", cli->args.socket && strlen(cli->args.socket) > 107
-				       ? "the path of the socket is longer than the 107 bytes it may have"
-				       : strerror(-r));
-		return cli->command->fail_code ? cli->command->fail_code : EXIT_ERROR;
-	}
+	if (r < 0)
+		return fail_here(cli, "%s", cli->args.socket && strlen(cli->args.socket) > 107
+						    ? "the path of the socket is longer than the 107 bytes it may have"
+						    : strerror(-r));
 	r = ab_connect(cli->client) ? fail_client(cli) : cli->command->run(cli);
 	ab_client_free(cli->client);
 	return r;

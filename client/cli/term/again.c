@@ -82,10 +82,8 @@ int again_follow(struct again_stream *s)
 {
 	int sig_fd = sig_open(), r = sig_fd < 0 ? sig_fd : ask_again(s);
 
-	if (r < 0) {
-		say(s->cli, "%s", strerror(-r));
-		return EXIT_ERROR;
-	}
+	if (r < 0)
+		return fail_here(s->cli, "%s", strerror(-r));
 	r = follow_stream(s, sig_fd);
 	ab_call_free(s->call);
 	return r;

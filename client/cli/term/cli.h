@@ -140,6 +140,8 @@ extern const size_t opt_n_globals;
 void say(const struct cli *cli, const char *fmt, ...) printf_like(2, 3);
 /* Says it and returns EXIT_USAGE. */
 int usage(const struct command *cmd, const char *fmt, ...) printf_like(2, 3);
+/* Says what failed on this machine and returns the exit code of that. */
+int fail_here(const struct cli *cli, const char *fmt, ...) printf_like(2, 3);
 /* Says what is wrong and returns the exit code that belongs to it. */
 int fail(const struct cli *cli, const struct ab_error *e);
 /* The same for an answer that is no error, but says that there is no such thing. */

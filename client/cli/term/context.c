@@ -72,12 +72,6 @@ static int read_all(int fd, char **ret)
 	return 0;
 }
 
-static int context_refuse(const struct cli *cli, const char *path, const char *why)
-{
-	say(cli, "%s: %s", path, why);
-	return EXIT_ERROR;
-}
-
 /* *ret NULL = there is no file. */
 static int open_and_read(const struct cli *cli, const char *path, char **ret)
 {
@@ -87,13 +81,13 @@ static int open_and_read(const struct cli *cli, const char *path, char **ret)
 
 	*ret = NULL;
 	if (fd < 0)
-		return errno == ENOENT || errno == ENOTDIR ? EXIT_OK : context_refuse(cli, path, strerror(errno));
+		return errno == ENOENT || errno == ENOTDIR ? EXIT_OK : fail_here(cli, "%s: %s", path, strerror(errno));
 	if (fstat(fd, &st) < 0)
-		r = context_refuse(cli, path, strerror(errno));
+		r = fail_here(cli, "%s: %s", path, strerror(errno));
 	else if ((why = distrust(&st)))
-		r = context_refuse(cli, path, why);
+		r = fail_here(cli, "%s: %s", path, why);
 	else if ((r = read_all(fd, ret)) < 0)
-		r = context_refuse(cli, path, strerror(-r));
+		r = fail_here(cli, "%s: %s", path, strerror(-r));
 	(void)close(fd);
 	return r;
 }
@@ -162,8 +156,7 @@ static int parse(const struct cli *cli, const char *path, struct contexts *ret)
 		number++;
 		if (!why)
 			continue;
-		say(cli, "%s:%u: %s", path, number, why);
-		return EXIT_ERROR;
+		return fail_here(cli, "%s:%u: %s", path, number, why);
 	}
 	return EXIT_OK;
 }

@@ -49,6 +49,16 @@ void say(const struct cli *cli, const char *fmt, ...)
 	va_end(ap);
 }
 
+int fail_here(const struct cli *cli, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsay(cli->command ? cli->command->name : NULL, fmt, ap);
+	va_end(ap);
+	return cli->command && cli->command->fail_code ? cli->command->fail_code : EXIT_ERROR;
+}
+
 int usage(const struct command *cmd, const char *fmt, ...)
 {
 	char text[1024] = "", clean[1024];
@@ -67,7 +77,6 @@ static void fail_print_json(const struct ab_error *e)
 	struct json j;
 
 	json_begin(&j, stderr);
-	json_open(&j, NULL, '{');
 	json_open(&j, "error", '{');
 	json_text(&j, "status", e->status_name);
 	json_text(&j, "reason", e->reason);
@@ -75,7 +84,6 @@ static void fail_print_json(const struct ab_error *e)
 	if (e->retry_after_ms)
 		json_uint(&j, "retry_after_ms", e->retry_after_ms);
 	json_pairs(&j, "evidence", e->evidence, e->n_evidence);
-	json_close(&j, '}');
 	json_close(&j, '}');
 	json_end(&j);
 }
@@ -100,16 +108,13 @@ int fail(const struct cli *cli, const struct ab_error *e)
 
 int fail_missing(const struct cli *cli, const char *reason, const char *fmt, ...)
 {
-	char text[1024];
+	char text[1024] = "";
 	struct ab_error e = { .status = AB_NOT_FOUND, .status_name = "NOT_FOUND", .reason = reason, .message = text };
 	va_list ap;
-	int n;
 
 	va_start(ap, fmt);
-	n = vsnprintf(text, sizeof(text), fmt, ap);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	if (n < 0)
-		text[0] = '\0';
 	return fail(cli, &e);
 }
 

@@ -172,10 +172,8 @@ void print_sandbox_json(const struct ab_sandbox *sb)
 	struct json j;
 
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 		put_field(&j, fields[i].name, &fields[i], sb);
-	json_close(&j, '}');
 	json_end(&j);
 }
 
@@ -255,10 +253,8 @@ int field_compare(const struct field_ref *r, const struct ab_sandbox *a, const s
 static void print_bare(FILE *f, const struct field_ref *r, const struct ab_sandbox *sb)
 {
 	const char *value = r->key ? metadata_value(sb, r->key, r->n_key) : NULL;
-	struct json j;
+	struct json j = { .f = f, .bare = true };
 
-	json_begin(&j, f);
-	j.bare = true;
 	if (r->field)
 		put_field(&j, NULL, r->field, sb);
 	else if (value)

@@ -13,10 +13,12 @@
 void json_begin(struct json *j, FILE *f)
 {
 	*j = (struct json){ .f = f };
+	json_open(j, NULL, '{');
 }
 
 void json_end(struct json *j)
 {
+	json_close(j, '}');
 	(void)fputc('\n', j->f);	/* out_flush() tells */
 }
 
@@ -225,6 +227,14 @@ void table_cell(struct table *t, const char *text)
 	}
 	(void)safe(text, copy, n);
 	t->cells[t->n_cells++] = copy;
+}
+
+void table_number(struct table *t, uint64_t n)
+{
+	char buf[32];
+
+	(void)snprintf(buf, sizeof(buf), "%" PRIu64, n);
+	table_cell(t, buf);
 }
 
 /* Columns on a screen, where every character is one wide. */
@@ -440,6 +450,5 @@ int out_flush(const struct cli *cli)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return EXIT_OK;
-	say(cli, "cannot write the output: %s", strerror(errno));
-	return cli->command && cli->command->fail_code ? cli->command->fail_code : EXIT_ERROR;
+	return fail_here(cli, "cannot write the output: %s", strerror(errno));
 }

@@ -15,7 +15,7 @@ struct json {
 
 bool is_utf8(const char *s);
 
-/* One document; json_end() ends its line. All keys may be NULL inside of a list. Text that is not UTF-8
+/* One document, an object; json_end() closes it and ends its line. A key is NULL inside of a list. Text that is not UTF-8
  * gets U+FFFD for each bad byte. */
 void json_begin(struct json *j, FILE *f);
 void json_end(struct json *j);
@@ -45,6 +45,7 @@ struct table {
 void table_begin(struct table *t, const char *const *heads);
 /* The next cell; text may hold anything. */
 void table_cell(struct table *t, const char *text);
+void table_number(struct table *t, uint64_t n);
 /* Prints it; a line has no blanks at its end. 0, or EXIT_ERROR without memory. */
 int table_end(struct table *t);
 

@@ -33,20 +33,6 @@ struct down {
 
 /* --- what to ask for --- */
 
-/* A link's target; NULL if it is none. */
-static char *link_of(int root, const char *rel, const struct stat *st)
-{
-	char *text = S_ISLNK(st->st_mode) ? malloc(TAR_NAME_MAX + 1) : NULL;
-	ssize_t n = text ? readlinkat(root, rel, text, TAR_NAME_MAX) : -1;
-
-	if (n < 0) {
-		free(text);
-		return NULL;
-	}
-	text[n] = '\0';
-	return text;
-}
-
 static bool is_here(struct down *d, const struct far_node *f)
 {
 	struct stat st;
@@ -55,7 +41,7 @@ static bool is_here(struct down *d, const struct far_node *f)
 
 	if (fstatat(d->t->root, f->rel, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return false;
-	link = link_of(d->t->root, f->rel, &st);
+	link = S_ISLNK(st.st_mode) ? tree_read_link(d->t->root, f->rel, st.st_size) : NULL;
 	same = far_is_same(f, &st, link);
 	free(link);
 	return same;
@@ -121,8 +107,7 @@ static int refuse(struct down *d, const char *what)
 {
 	char name[256];
 
-	say(d->t->cli, "refused: %s: %s", safe(d->reader->entry.name, name, sizeof(name)), what);
-	return EXIT_ERROR;
+	return fail_here(d->t->cli, "refused: %s: %s", safe(d->reader->entry.name, name, sizeof(name)), what);
 }
 
 static int on_entry(struct down *d)
@@ -149,10 +134,8 @@ static int unpack(struct down *d, const uint8_t *p, size_t n)
 		e = tar_read(d->reader, p, n, &used, &data, &n_data);
 		p += used;
 		n -= used;
-		if (e == TAR_BAD) {
-			say(d->t->cli, "what tar in the sandbox sends is no archive: %s", d->reader->why);
-			return EXIT_ERROR;
-		}
+		if (e == TAR_BAD)
+			return fail_here(d->t->cli, "what tar in the sandbox sends is no archive: %s", d->reader->why);
 		if (e == TAR_ENTRY && on_entry(d) != EXIT_OK)
 			return EXIT_ERROR;
 		if (e == TAR_DATA) {

@@ -23,8 +23,7 @@ void cp_warn(void *tree, const char *rel, const char *what)
 
 static int fail_local(struct cp_tree *t, const char *path, int err)
 {
-	say(t->cli, "%s: %s", path, strerror(err));
-	return EXIT_ERROR;
+	return fail_here(t->cli, "%s: %s", path, strerror(err));
 }
 
 /* The last name of a path, heap; NULL if it has none: then it is what is inside that is copied. */
@@ -53,8 +52,7 @@ char *cp_join(const char *dir, const char *name)
 
 static int out_of_memory(struct cp_tree *t)
 {
-	say(t->cli, "out of memory");
-	return EXIT_ERROR;
+	return fail_here(t->cli, "out of memory");
 }
 
 /* --- the side of the sandbox --- */
@@ -74,8 +72,7 @@ static int look(struct cp_tree *t, const char *path, struct ab_file **ret)
 
 static int not_a_directory(struct cp_tree *t, const char *path)
 {
-	say(t->cli, "%s in the sandbox is no directory (NOT_A_DIRECTORY)", path);
-	return EXIT_ERROR;
+	return fail_here(t->cli, "%s in the sandbox is no directory (NOT_A_DIRECTORY)", path);
 }
 
 static int make_remote(struct cp_tree *t, const char *path, struct ab_file **ret)
@@ -140,14 +137,12 @@ static void report(const struct cp_tree *t)
 	if (!t->cli->args.json)
 		return;
 	json_begin(&j, stdout);
-	json_open(&j, NULL, '{');
 	json_text(&j, "sandbox", t->sandbox);
 	json_text(&j, "path", t->remote);
 	json_uint(&j, "files", t->files);
 	json_uint(&j, "bytes", t->bytes);
 	json_uint(&j, "unchanged", t->unchanged);
 	json_uint(&j, "warnings", t->warnings);
-	json_close(&j, '}');
 	json_end(&j);
 }
 

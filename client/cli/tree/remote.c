@@ -23,8 +23,7 @@ int remote_start(struct remote *r, const char *sandbox, const char *user, const 
 	r->wants_input = wants_input;
 	if (e == 0)
 		return EXIT_OK;
-	say(r->cli, "%s", strerror(-e));
-	return EXIT_ERROR;
+	return fail_here(r->cli, "%s", strerror(-e));
 }
 
 static void hear(struct remote *r, const void *p, size_t n)
@@ -126,10 +125,8 @@ int remote_verdict(struct remote *r, const char *program)
 {
 	if (ab_call_status(r->stream) && !r->known && !r->n_said)
 		return fail(r->cli, ab_call_error(r->stream));
-	if (r->known && r->exit_code == NOT_FOUND_CODE) {
-		say(r->cli, "the sandbox has no %s, which copying trees needs (UNSUPPORTED)", program);
-		return EXIT_ERROR;
-	}
+	if (r->known && r->exit_code == NOT_FOUND_CODE)
+		return fail_here(r->cli, "the sandbox has no %s, which copying trees needs (UNSUPPORTED)", program);
 	pass_on(r);
 	if (!r->known)
 		say(r->cli, "how %s ended in the sandbox is not known", program);

@@ -38,6 +38,9 @@ int tree_open_below(int root, const char *rel, int flags);
 /* A regular file of a walk, for reading. fd or -errno. */
 int tree_open(int root, const char *rel);
 
+/* The target of a symbolic link of that size, heap; NULL if it cannot be read, or has changed meanwhile. */
+char *tree_read_link(int at, const char *name, off_t size);
+
 /* --- making it --- */
 
 struct put;

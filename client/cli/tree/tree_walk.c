@@ -36,7 +36,7 @@ int tree_open(int root, const char *rel)
 	return tree_open_below(root, rel, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 }
 
-static char *read_link(int at, const char *name, off_t size)
+char *tree_read_link(int at, const char *name, off_t size)
 {
 	size_t cap = size > 0 && size < TAR_NAME_MAX ? (size_t)size + 1 : TAR_NAME_MAX + 1;
 	char *text = malloc(cap + 1);
@@ -85,7 +85,7 @@ static int look(struct walk *w, int at, const char *dir, const char *name)
 			w->warn(w->user, node->rel, strerror(errno));
 		node->skip = true;
 	} else if (S_ISLNK(node->st.st_mode)) {
-		node->link = read_link(at, name, node->st.st_size);
+		node->link = tree_read_link(at, name, node->st.st_size);
 		node->skip = !node->link;
 		if (node->skip)
 			w->warn(w->user, node->rel, "the link cannot be read");
